@@ -1,0 +1,223 @@
+package job
+
+// What a job asks for, as a job file says it.
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// ErrNotYet marks a request for something that surface promises and this
+// version does not do. Take it out of the request.
+var ErrNotYet = errors.New("not yet in this version")
+
+// Spec is one job as a user wrote it. Its JSON form is the job file.
+type Spec struct {
+	Name               string            `json:"name,omitempty"`
+	Command            []string          `json:"command,omitempty"` // program and arguments, or
+	Script             string            `json:"script,omitempty"`  // a script with its own #! line, /bin/sh without
+	Params             map[string]string `json:"params,omitempty"`
+	Image              string            `json:"image,omitempty"`
+	Env                map[string]string `json:"env,omitempty"`
+	Workdir            string            `json:"workdir,omitempty"` // absolute, on the worker; its scratch directory if empty
+	Resources          Resources         `json:"resources"`
+	Nodes              int               `json:"nodes,omitempty"`
+	Array              string            `json:"array,omitempty"`
+	TimeLimit          Duration          `json:"time_limit,omitempty"` // 0: none
+	Grace              Duration          `json:"grace,omitempty"`      // between TERM and KILL; 0: the worker's default
+	Priority           int               `json:"priority"`             // 0 to 100
+	Preemptible        bool              `json:"preemptible,omitempty"`
+	Retries            int               `json:"retries,omitempty"`   // more runs after one that failed
+	Requeue            bool              `json:"requeue"`             // run again after the worker was lost
+	Partition          string            `json:"partition,omitempty"` // "fence" (default) or "hold": what a task cut off from its owner does
+	Lease              Duration          `json:"lease,omitempty"`     // how long a task outlives contact with its owner; 0: the default
+	Dependency         []string          `json:"dependency,omitempty"`
+	Constraint         string            `json:"constraint,omitempty"`
+	Prefer             string            `json:"prefer,omitempty"`
+	NodeList           []string          `json:"nodelist,omitempty"`
+	Exclude            []string          `json:"exclude,omitempty"`
+	Policy             string            `json:"policy,omitempty"`
+	Upload             []string          `json:"upload,omitempty"`
+	Download           []string          `json:"download,omitempty"`
+	Mounts             []string          `json:"mounts,omitempty"`
+	Output             string            `json:"output,omitempty"`
+	Error              string            `json:"error,omitempty"`
+	Signal             string            `json:"signal,omitempty"`
+	Hold               bool              `json:"hold,omitempty"`
+	CheckpointExitCode int               `json:"checkpoint_exit_code,omitempty"`
+}
+
+// Resources is what one task needs to hold while it runs.
+type Resources struct {
+	CPUs      int     `json:"cpus,omitempty"`
+	Memory    Size    `json:"memory,omitempty"` // 0: not accounted
+	GPUs      int     `json:"gpus,omitempty"`   // whole devices
+	GPUModel  string  `json:"gpu_model,omitempty"`
+	GPUMemory Size    `json:"gpu_memory,omitempty"` // at least, of each
+	GPUShare  float64 `json:"gpu_share,omitempty"`  // of one device, 0 to 1; not with gpus
+}
+
+// The bounds of a spec, each of which a daemon checks on whatever reaches it.
+const (
+	MaxSpecBytes    = 1 << 20 // a job file
+	MaxName         = 128     // letters of a job's name
+	MaxArgs         = 4096    // words of a command
+	MaxEnv          = 1024    // variables
+	MaxPriority     = 100
+	MaxRetries      = 1000
+	MaxCPUs         = 1 << 16
+	MaxGPUs         = 1024
+	MinLease        = 30 * time.Second
+	MaxLease        = 24 * time.Hour
+	DefaultLease    = 300 * time.Second
+	DefaultGrace    = 10 * time.Second
+	MaxTimeLimit    = 366 * 24 * time.Hour
+	defaultCPUs     = 1
+	defaultPriority = 50
+)
+
+// DefaultSpec is the spec before a user has said anything.
+func DefaultSpec() Spec {
+	return Spec{Priority: defaultPriority, Requeue: true, Resources: Resources{CPUs: defaultCPUs}}
+}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// Validate says what is wrong with the spec, or ErrNotYet with the field's name.
+func (s Spec) Validate() error {
+	for _, check := range []func(Spec) error{checkCommand, checkText, checkNumbers, checkResources, checkLater} {
+		if err := check(s); err != nil {
+			return err
+		}
+	}
+	_, err := ParseConstraint(s.Constraint)
+	return err
+}
+
+func checkCommand(s Spec) error {
+	switch {
+	case len(s.Command) == 0 && s.Script == "":
+		return errors.New("command: a job needs a command or a script")
+	case len(s.Command) > 0 && s.Script != "":
+		return errors.New("command: give a command or a script, not both")
+	case len(s.Command) > MaxArgs:
+		return fmt.Errorf("command: %d words; at most %d", len(s.Command), MaxArgs)
+	case len(s.Command) > 0 && s.Command[0] == "":
+		return errors.New("command: the program's name is empty")
+	}
+	for _, w := range s.Command {
+		if strings.ContainsRune(w, 0) {
+			return errors.New("command: a word holds a zero byte")
+		}
+	}
+	return nil
+}
+
+func checkText(s Spec) error {
+	if utf8.RuneCountInString(s.Name) > MaxName {
+		return fmt.Errorf("name: %d letters; at most %d", utf8.RuneCountInString(s.Name), MaxName)
+	}
+	if !printable(s.Name) {
+		return fmt.Errorf("name %.60q: only printable letters", s.Name)
+	}
+	if len(s.Env)+len(s.Params) > MaxEnv {
+		return fmt.Errorf("env: %d variables; at most %d", len(s.Env)+len(s.Params), MaxEnv)
+	}
+	for k, v := range s.Env {
+		if !envName.MatchString(k) || strings.ContainsRune(v, 0) {
+			return fmt.Errorf("env %.60q: a name is letters, digits and _, a value has no zero byte", k)
+		}
+	}
+	for k, v := range s.Params {
+		if !envName.MatchString(k) || strings.ContainsRune(v, 0) {
+			return fmt.Errorf("params %.60q: a name is letters, digits and _, a value has no zero byte", k)
+		}
+	}
+	if s.Workdir != "" && (!strings.HasPrefix(s.Workdir, "/") || strings.ContainsRune(s.Workdir, 0)) {
+		return fmt.Errorf("workdir %.60q: an absolute path on the node that runs the task", s.Workdir)
+	}
+	return nil
+}
+
+// printable is false for control characters and for what is not UTF-8.
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+func checkNumbers(s Spec) error {
+	switch {
+	case s.Priority < 0 || s.Priority > MaxPriority:
+		return fmt.Errorf("priority %d: from 0 to %d", s.Priority, MaxPriority)
+	case s.Retries < 0 || s.Retries > MaxRetries:
+		return fmt.Errorf("retries %d: from 0 to %d", s.Retries, MaxRetries)
+	case s.TimeLimit < 0 || s.TimeLimit.D() > MaxTimeLimit:
+		return fmt.Errorf("time_limit %s: from 0s to %s", s.TimeLimit, Duration(MaxTimeLimit))
+	case s.Grace < 0 || s.Grace.D() > time.Hour:
+		return fmt.Errorf("grace %s: from 0s to 1h", s.Grace)
+	case s.Lease != 0 && (s.Lease.D() < MinLease || s.Lease.D() > MaxLease):
+		return fmt.Errorf("lease %s: from %s to %s", s.Lease, Duration(MinLease), Duration(MaxLease))
+	case s.Partition != "" && s.Partition != "fence" && s.Partition != "hold":
+		return fmt.Errorf("partition %.20q: fence or hold", s.Partition)
+	}
+	return nil
+}
+
+func checkResources(s Spec) error {
+	r := s.Resources
+	switch {
+	case r.CPUs < 0 || r.CPUs > MaxCPUs:
+		return fmt.Errorf("resources.cpus %d: from 0 to %d", r.CPUs, MaxCPUs)
+	case r.Memory < 0:
+		return fmt.Errorf("resources.memory %s: not below 0", r.Memory)
+	case r.GPUs < 0 || r.GPUs > MaxGPUs:
+		return fmt.Errorf("resources.gpus %d: from 0 to %d", r.GPUs, MaxGPUs)
+	case r.GPUMemory < 0:
+		return fmt.Errorf("resources.gpu_memory %s: not below 0", r.GPUMemory)
+	case !(r.GPUShare >= 0 && r.GPUShare < 1):
+		return fmt.Errorf("resources.gpu_share %v: at least 0 and below 1; gpus asks for whole devices", r.GPUShare)
+	case r.GPUShare > 0 && r.GPUs > 0:
+		return errors.New("resources.gpu_share: a share of one device or whole gpus, not both")
+	case (r.GPUModel != "" || r.GPUMemory > 0) && r.GPUs == 0 && r.GPUShare == 0:
+		return errors.New("resources.gpu_model: says which GPU, but gpus is 0")
+	case !printable(r.GPUModel) || len(r.GPUModel) > MaxName:
+		return fmt.Errorf("resources.gpu_model %.60q: not the name of a model", r.GPUModel)
+	}
+	return nil
+}
+
+// checkLater refuses what surface promises and this version does not do.
+func checkLater(s Spec) error {
+	for field, set := range map[string]bool{
+		"image": s.Image != "", "nodes": s.Nodes > 1, "array": s.Array != "", "preemptible": s.Preemptible,
+		"dependency": len(s.Dependency) > 0, "prefer": s.Prefer != "", "upload": len(s.Upload) > 0,
+		"download": len(s.Download) > 0, "mounts": len(s.Mounts) > 0, "output": s.Output != "", "error": s.Error != "",
+		"signal": s.Signal != "", "checkpoint_exit_code": s.CheckpointExitCode != 0,
+		"policy": s.Policy != "" && s.Policy != "simple",
+	} {
+		if set {
+			return fmt.Errorf("%s: %w", field, ErrNotYet)
+		}
+	}
+	return nil
+}
+
+// LeaseOr is the job's own lease, or the default.
+func (s Spec) LeaseOr() time.Duration {
+	if s.Lease == 0 {
+		return DefaultLease
+	}
+	return s.Lease.D()
+}
+
+// GraceOr is the job's own grace between TERM and KILL, or the default.
+func (s Spec) GraceOr() time.Duration {
+	if s.Grace == 0 {
+		return DefaultGrace
+	}
+	return s.Grace.D()
+}

@@ -1,0 +1,121 @@
+package job
+
+// Sizes and durations: text that must carry its unit.
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Size is a number of bytes. Its text form has a unit: 8GiB, 500MB, 12B.
+type Size int64
+
+// Duration is a span of time. Its text form has a unit: 90m, 1h30m, 2d.
+type Duration time.Duration
+
+var errNoUnit = errors.New("a number needs a unit")
+
+// sizeUnits, largest first among those that print.
+var sizeUnits = []struct {
+	name  string
+	bytes int64
+}{
+	{"EiB", 1 << 60}, {"PiB", 1 << 50}, {"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"EB", 1e18}, {"PB", 1e15}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1},
+	{"E", 1 << 60}, {"P", 1 << 50}, {"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10},
+}
+
+// ParseSize reads a size such as 8GiB, 1.5GB or 500M (as Slurm and Docker do,
+// a bare letter counts in powers of 1024).
+func ParseSize(text string) (Size, error) {
+	s := strings.TrimSpace(text)
+	i := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	if i < 0 && s != "" {
+		return 0, fmt.Errorf("size %.40q: %w, such as %.20sGiB or %.20sMB", text, errNoUnit, s, s)
+	}
+	if i > 0 {
+		n, err := strconv.ParseFloat(s[:i], 64)
+		for _, u := range sizeUnits {
+			if err == nil && equalFold(strings.TrimSpace(s[i:]), u.name) {
+				if bytes := n * float64(u.bytes); bytes < math.MaxInt64 {
+					return Size(bytes), nil
+				}
+				return 0, fmt.Errorf("size %.40q: too large", text)
+			}
+		}
+	}
+	return 0, fmt.Errorf("size %.40q: want a number and a unit, such as 8GiB or 500MB", text)
+}
+
+// String is the size in the largest unit that divides it evenly.
+func (s Size) String() string {
+	for _, u := range sizeUnits {
+		if n := int64(s); n != 0 && n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.name
+		}
+	}
+	return "0B"
+}
+
+// MarshalText writes what UnmarshalText reads.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a size with its unit.
+func (s *Size) UnmarshalText(b []byte) (err error) {
+	*s, err = ParseSize(string(b))
+	return err
+}
+
+// ParseDuration reads a span such as 90m, 1h30m, 2d or 1d12h.
+func ParseDuration(text string) (Duration, error) {
+	s := strings.TrimSpace(text)
+	if s != "" && strings.Trim(s, "0123456789.") == "" {
+		return 0, fmt.Errorf("duration %.40q: %w, such as %.20ss, %.20sm or %.20sh", text, errNoUnit, s, s, s)
+	}
+	var days float64
+	if i := strings.IndexByte(s, 'd'); i > 0 {
+		n, err := strconv.ParseFloat(s[:i], 64)
+		if err != nil || n < 0 || n > 36_500 {
+			return 0, badDuration(text)
+		}
+		days, s = n, s[i+1:]
+	}
+	var rest time.Duration
+	if s != "" || days == 0 {
+		d, err := time.ParseDuration(s)
+		if err != nil || d < 0 {
+			return 0, badDuration(text)
+		}
+		rest = d
+	}
+	total := days*24*float64(time.Hour) + float64(rest)
+	if total >= math.MaxInt64 {
+		return 0, badDuration(text)
+	}
+	return Duration(time.Duration(days*24*float64(time.Hour)) + rest), nil
+}
+
+func badDuration(text string) error {
+	return fmt.Errorf("duration %.40q: want a number and a unit, such as 90m, 1h30m or 2d", text)
+}
+
+// D is the duration as the standard library has it.
+func (d Duration) D() time.Duration { return time.Duration(d) }
+
+// String is the duration as time.Duration writes it.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText writes what UnmarshalText reads.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads a duration with its unit.
+func (d *Duration) UnmarshalText(b []byte) (err error) {
+	*d, err = ParseDuration(string(b))
+	return err
+}
+
+func equalFold(a, b string) bool { return strings.EqualFold(a, b) }
