@@ -1,0 +1,261 @@
+package job
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestIDCarriesItsGroup(t *testing.T) {
+	for _, g := range []Group{0, 1, 1 << 63, 0xfedcba9876543210} {
+		id := NewID(g, 0x3ffffffffffff)
+		got, err := ParseID(string(id))
+		if err != nil || got != id || id.Group() != g {
+			t.Errorf("NewID(%d) = %q: parsed %q, group %d, %v", g, id, got, id.Group(), err)
+		}
+	}
+	for _, bad := range []string{"", "abc", "k3v9x0q2mz-", "k3v9x0q2mz-0a1b2c3d4e5fl", "K3v9x0q2mz-0a1b2c3d4e5f6", strings.Repeat("a", 25)} {
+		if _, err := ParseID(bad); err == nil {
+			t.Errorf("ParseID(%q) took it", bad)
+		}
+	}
+}
+
+func TestAttemptRoundTrip(t *testing.T) {
+	a := Attempt{Job: NewID(7, 99), Task: 3, N: 12}
+	got, err := ParseAttempt(a.String())
+	if err != nil || got != a {
+		t.Fatalf("ParseAttempt(%q) = %v, %v", a, got, err)
+	}
+	for _, bad := range []string{"", a.String() + ".1", string(a.Job) + ".-1.1", string(a.Job) + ".0.0", string(a.Job) + ".00.1"} {
+		if _, err := ParseAttempt(bad); err == nil {
+			t.Errorf("ParseAttempt(%q) took it", bad)
+		}
+	}
+}
+
+func FuzzParseAttempt(f *testing.F) {
+	f.Add(Attempt{Job: NewID(7, 99), Task: 3, N: 12}.String())
+	f.Fuzz(func(t *testing.T, s string) {
+		if a, err := ParseAttempt(s); err == nil && a.String() != s {
+			t.Errorf("ParseAttempt(%q) = %q", s, a)
+		}
+	})
+}
+
+// The table of moves, as a table.
+func TestMoves(t *testing.T) {
+	for _, from := range States() {
+		for _, to := range States() {
+			got, err := Task{State: from}.Move(to)
+			if legal := slices.Contains(next[from], to); legal != (err == nil) {
+				t.Errorf("%s to %s: %v, legal is %v", from, to, err, legal)
+			} else if !legal && (got.State != from || !errors.Is(err, ErrBadMove)) {
+				t.Errorf("%s to %s moved to %s, %v", from, to, got.State, err)
+			}
+		}
+		if from.Code() == "" {
+			t.Errorf("%s has no code", from)
+		}
+		if p, err := ParseState(strings.ToLower(from.Code())); err != nil || p != from {
+			t.Errorf("ParseState(%q) = %s, %v", from.Code(), p, err)
+		}
+	}
+	for _, s := range []State{Succeeded, Cancelled} {
+		if len(next[s]) != 0 {
+			t.Errorf("%s is for ever, but moves to %v", s, next[s])
+		}
+	}
+}
+
+func TestUnreachableIsNoEnd(t *testing.T) {
+	if Unreachable.Ended() || !Unreachable.Active() || !Unreachable.CanMove(Running) {
+		t.Error("an UNREACHABLE task may still run")
+	}
+}
+
+func TestSize(t *testing.T) {
+	for text, want := range map[string]Size{
+		"8GiB": 8 << 30, "500MB": 500e6, "80GB": 80e9, "1.5GiB": 3 << 29, "12B": 12, "4G": 4 << 30, "2 TiB": 2 << 40, "64gib": 64 << 30, "1kB": 1000,
+	} {
+		got, err := ParseSize(text)
+		if err != nil || got != want {
+			t.Errorf("ParseSize(%q) = %d, %v; want %d", text, got, err, want)
+		}
+		again, err := ParseSize(got.String())
+		if err != nil || again != got {
+			t.Errorf("%q prints as %q, which is %d, %v", text, got, again, err)
+		}
+	}
+	for _, bad := range []string{"", "8", "GiB", "-1GiB", "8 GiBs", "99999999EiB", "1..5G", "NaNB"} {
+		if got, err := ParseSize(bad); err == nil {
+			t.Errorf("ParseSize(%q) = %d, want an error", bad, got)
+		}
+	}
+	if _, err := ParseSize("8"); !errors.Is(err, errNoUnit) || !strings.Contains(err.Error(), "8GiB") {
+		t.Errorf("ParseSize(8): %v does not say what to write", err)
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"90m": 90 * time.Minute, "1h30m": 90 * time.Minute, "2d": 48 * time.Hour, "1d12h": 36 * time.Hour, "250ms": 250 * time.Millisecond, "0.5d": 12 * time.Hour,
+	} {
+		got, err := ParseDuration(text)
+		if err != nil || got.D() != want {
+			t.Errorf("ParseDuration(%q) = %s, %v; want %s", text, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "90", "1.5", "-3m", "d", "4x", "1d-2h", "9999999d"} {
+		if got, err := ParseDuration(bad); err == nil {
+			t.Errorf("ParseDuration(%q) = %s, want an error", bad, got)
+		}
+	}
+}
+
+func FuzzUnits(f *testing.F) {
+	f.Add("8GiB")
+	f.Add("1d12h")
+	f.Fuzz(func(t *testing.T, text string) {
+		if s, err := ParseSize(text); err == nil && s < 0 {
+			t.Errorf("ParseSize(%q) = %d", text, s)
+		}
+		if d, err := ParseDuration(text); err == nil && d < 0 {
+			t.Errorf("ParseDuration(%q) = %d", text, d)
+		}
+	})
+}
+
+func TestConstraint(t *testing.T) {
+	labels := map[string]string{"rack": "r1", "nvlink": "true", "zone": "eu"}
+	for text, want := range map[string]bool{
+		"": true, "rack=r1": true, "rack=r2": false, "rack=r1&nvlink": true, "rack=r2|zone=eu": true, "!rack=r2": true,
+		"rack!=r1": false, "missing!=x": true, "(rack=r2|rack=r1)&!gone": true, "rack = r1 && nvlink": true, "gone": false, "!(nvlink&gone)": true,
+		"rack==r1 || gone": true,
+	} {
+		c, err := ParseConstraint(text)
+		if err != nil || c.Match(labels) != want {
+			t.Errorf("%q: %v, %v; want %v", text, c.Match(labels), err, want)
+		}
+	}
+	for _, bad := range []string{"&", "rack=", "=r1", "rack=r1&", "(rack", "rack)", "a b", "a!b", strings.Repeat("!", 100) + "a", strings.Repeat("a", 2000)} {
+		if _, err := ParseConstraint(bad); err == nil {
+			t.Errorf("ParseConstraint(%q) took it", bad)
+		}
+	}
+	if c, _ := ParseConstraint("rack=r1&!(gpu!=x|b)"); !slices.Equal(c.Terms(), []string{"rack=r1", "gpu!=x", "b"}) {
+		t.Errorf("terms are %v", c.Terms())
+	}
+}
+
+func FuzzConstraint(f *testing.F) {
+	f.Add("(rack=r2|rack=r1)&!gone")
+	f.Fuzz(func(_ *testing.T, text string) {
+		if c, err := ParseConstraint(text); err == nil {
+			c.Match(map[string]string{"rack": "r1"})
+		}
+	})
+}
+
+func TestSelector(t *testing.T) {
+	for text, want := range map[string]Selector{
+		"all": {All: true}, "last": {Last: true}, "last.3": {Last: true, Tasks: []Range{{3, 3}}},
+		"7f3k2": {Prefix: "7f3k2"}, "7f3k2.0-9,12": {Prefix: "7f3k2", Tasks: []Range{{0, 9}, {12, 12}}},
+	} {
+		got, err := ParseSelector(text)
+		if err != nil || got.All != want.All || got.Last != want.Last || got.Prefix != want.Prefix || !slices.Equal(got.Tasks, want.Tasks) {
+			t.Errorf("ParseSelector(%q) = %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "UPPER", "a b", "7f3k2.", "7f3k2.9-3", "7f3k2.-1", "7f3k2.99999999", "7f3k2.x", strings.Repeat("a", 40)} {
+		if got, err := ParseSelector(bad); err == nil {
+			t.Errorf("ParseSelector(%q) = %+v, want an error", bad, got)
+		}
+	}
+	if s, _ := ParseSelector("7f.1-3"); s.Has(0) || !s.Has(2) {
+		t.Error("7f.1-3 takes in 2 and not 0")
+	}
+}
+
+func TestValidate(t *testing.T) {
+	good := DefaultSpec()
+	good.Command = []string{"true"}
+	if err := good.Validate(); err != nil {
+		t.Fatalf("a plain job: %v", err)
+	}
+	for name, spoil := range map[string]func(*Spec){
+		"command":             func(s *Spec) { s.Command = nil },
+		"not both":            func(s *Spec) { s.Script = "x" },
+		"zero byte":           func(s *Spec) { s.Command = []string{"a\x00"} },
+		"printable":           func(s *Spec) { s.Name = "a\x1b[31m" },
+		"name:":               func(s *Spec) { s.Name = strings.Repeat("é", 200) },
+		"env":                 func(s *Spec) { s.Env = map[string]string{"A=B": "x"} },
+		"params":              func(s *Spec) { s.Params = map[string]string{"": "x"} },
+		"workdir":             func(s *Spec) { s.Workdir = "rel" },
+		"priority":            func(s *Spec) { s.Priority = 101 },
+		"retries":             func(s *Spec) { s.Retries = -1 },
+		"lease":               func(s *Spec) { s.Lease = Duration(time.Second) },
+		"partition":           func(s *Spec) { s.Partition = "x" },
+		"gpu_share":           func(s *Spec) { s.Resources.GPUShare = 1 },
+		"share of one device": func(s *Spec) { s.Resources.GPUShare, s.Resources.GPUs = 0.5, 1 },
+		"gpus is 0":           func(s *Spec) { s.Resources.GPUModel = "H100" },
+		"constraint":          func(s *Spec) { s.Constraint = "a&" },
+		"not yet":             func(s *Spec) { s.Image = "busybox" },
+		"nodes: not yet":      func(s *Spec) { s.Nodes = 2 },
+	} {
+		s := good
+		spoil(&s)
+		if err := s.Validate(); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: Validate says %v", name, err)
+		}
+	}
+	s := good
+	s.Array = "0-9"
+	if err := s.Validate(); !errors.Is(err, ErrNotYet) {
+		t.Errorf("array: %v, want ErrNotYet", err)
+	}
+}
+
+func TestSpecJSONRoundTrip(t *testing.T) {
+	s := DefaultSpec()
+	s.Command, s.TimeLimit, s.Priority = []string{"a"}, Duration(90*time.Minute), 0
+	s.Resources.Memory, s.Resources.GPUShare = 3<<29, 0.25
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := DefaultSpec()
+	if err := json.Unmarshal(b, &got); err != nil || got.TimeLimit != s.TimeLimit || got.Priority != 0 || got.Resources != s.Resources {
+		t.Errorf("%s came back as %+v, %v", b, got, err)
+	}
+}
+
+func TestJobStateOfSeveralTasks(t *testing.T) {
+	of := func(states ...State) State {
+		var j Job
+		for _, s := range states {
+			j.Tasks = append(j.Tasks, Task{State: s})
+		}
+		return j.State()
+	}
+	for want, states := range map[State][]State{
+		Running: {Succeeded, Running, Failed}, Failed: {Succeeded, Failed}, Succeeded: {Succeeded, Succeeded}, Pending: {Failed, Pending},
+	} {
+		if got := of(states...); got != want {
+			t.Errorf("%v: job is %s, want %s", states, got, want)
+		}
+	}
+	if got := of(); got != Pending {
+		t.Errorf("a job without tasks is %s", got)
+	}
+}
+
+func TestEpochOrder(t *testing.T) {
+	a, b, c := Epoch{1, 9}, Epoch{2, 1}, Epoch{2, 3}
+	if !a.Less(b) || !b.Less(c) || c.Less(a) || a.Less(a) {
+		t.Error("generation counts before term")
+	}
+}

@@ -1,0 +1,78 @@
+package job
+
+// Selectors: how a user points at jobs and tasks on the command line.
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Selector is a parsed SEL: everything, the caller's newest job, or the jobs
+// whose id begins with Prefix, and of those the tasks in Tasks (all if empty).
+type Selector struct {
+	All    bool
+	Last   bool
+	Prefix string
+	Tasks  []Range
+}
+
+// Range is the tasks First to Last, both counted in.
+type Range struct{ First, Last int }
+
+const maxRanges = 1000 // bounds what one selector can make a daemon hold
+
+// ParseSelector reads all, last, ID, a prefix of one, ID.3 or ID.0-9,12.
+func ParseSelector(text string) (Selector, error) {
+	switch text {
+	case "all":
+		return Selector{All: true}, nil
+	case "":
+		return Selector{}, fmt.Errorf("job %q: give an id, the beginning of one, last or all", text)
+	}
+	id, tasks, some := strings.Cut(text, ".")
+	s := Selector{Prefix: id}
+	if id == "last" {
+		s = Selector{Last: true}
+	} else if strings.Trim(id, alphabet+"-") != "" || len(id) > idChars || id == "" {
+		return Selector{}, fmt.Errorf("job %.60q: no job id has this form; `muster jobs` lists them", text)
+	}
+	if !some {
+		return s, nil
+	}
+	parts := strings.Split(tasks, ",")
+	if len(parts) > maxRanges {
+		return Selector{}, fmt.Errorf("tasks of %.30q: %d ranges; at most %d", text, len(parts), maxRanges)
+	}
+	for _, part := range parts {
+		r, err := parseRange(part)
+		if err != nil {
+			return Selector{}, fmt.Errorf("tasks of %.60q: %w", text, err)
+		}
+		s.Tasks = append(s.Tasks, r)
+	}
+	return s, nil
+}
+
+func parseRange(part string) (Range, error) {
+	from, to, two := strings.Cut(part, "-")
+	if !two {
+		to = from
+	}
+	first, err1 := strconv.ParseUint(from, 10, 31)
+	last, err2 := strconv.ParseUint(to, 10, 31)
+	if err1 != nil || err2 != nil || last < first || last >= MaxTasks {
+		return Range{}, fmt.Errorf("%.20q: want a task number or a range such as 0-9", part)
+	}
+	return Range{First: int(first), Last: int(last)}, nil
+}
+
+// Has says whether the selector takes in task i.
+func (s Selector) Has(i int) bool {
+	for _, r := range s.Tasks {
+		if i >= r.First && i <= r.Last {
+			return true
+		}
+	}
+	return len(s.Tasks) == 0
+}
