@@ -130,7 +130,11 @@ func (t *Table) Advertise(classes []string) {
 // Run writes the advertised records: at once, on change, when the first other
 // host appears, and every Refresh. It leaves the table when ctx ends.
 func (t *Table) Run(ctx context.Context) error {
-	defer t.kad.Close()
+	defer func() {
+		if err := t.kad.Close(); err != nil {
+			t.log.WarnContext(ctx, "table left uncleanly", "error", err)
+		}
+	}()
 	met, err := t.host.EventBus().Subscribe(new(event.EvtPeerIdentificationCompleted), eventbus.BufSize(256))
 	if err != nil {
 		return fmt.Errorf("dht: watch for other hosts: %w", err)
@@ -201,7 +205,7 @@ func (t *Table) provide(ctx context.Context, class string, shard int) bool {
 	case errors.Is(err, kbucket.ErrLookupFailure):
 		return false
 	case ctx.Err() == nil:
-		t.log.Warn("record not written", "class", class, "error", err)
+		t.log.WarnContext(ctx, "record not written", "class", class, "error", err)
 	}
 	return true // the next refresh tries again
 }
@@ -221,28 +225,37 @@ func (t *Table) Find(ctx context.Context, class string, most int) <-chan job.Pee
 			shards *= 2 // a host that counts more of us writes further out
 		}
 		for _, shard := range rand.Perm(shards) {
-			key, err := keyOf(t.cfg.Cluster, class, shard)
-			if err != nil {
+			if !t.findIn(ctx, class, shard, most, seen, found) {
 				return
-			}
-			for p := range t.kad.FindProvidersAsync(ctx, key, 0) {
-				if seen[p.ID] {
-					continue
-				}
-				seen[p.ID] = true
-				t.host.Peerstore().AddAddrs(p.ID, p.Addrs, peerstore.TempAddrTTL)
-				select {
-				case found <- job.Peer(p.ID.String()):
-				case <-ctx.Done():
-					return
-				}
-				if most > 0 && len(seen) > most {
-					return
-				}
 			}
 		}
 	}()
 	return found
+}
+
+// findIn streams one shard's hosts that are not yet seen and says whether more
+// are wanted.
+func (t *Table) findIn(ctx context.Context, class string, shard, most int, seen map[peer.ID]bool, found chan<- job.Peer) bool {
+	key, err := keyOf(t.cfg.Cluster, class, shard)
+	if err != nil {
+		return false
+	}
+	for p := range t.kad.FindProvidersAsync(ctx, key, 0) {
+		if seen[p.ID] {
+			continue
+		}
+		seen[p.ID] = true
+		t.host.Peerstore().AddAddrs(p.ID, p.Addrs, peerstore.TempAddrTTL)
+		select {
+		case found <- job.Peer(p.ID.String()):
+		case <-ctx.Done():
+			return false
+		}
+		if most > 0 && len(seen) > most {
+			return false
+		}
+	}
+	return ctx.Err() == nil
 }
 
 // shards is how many keys a class has now: a power of two, so that hosts with

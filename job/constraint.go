@@ -176,7 +176,7 @@ func CheckLabel(k, v string) error {
 		return s == "" || len(s) > MaxName || strings.ContainsFunc(s, func(r rune) bool { return !isLabelRune(r) })
 	}
 	if bad(k) || bad(v) {
-		return fmt.Errorf("label %.60q: want key=value of letters, digits and . _ - / :", k+"="+v)
+		return fmt.Errorf("label %.60q: want key=value of letters, digits and ._-/: only", k+"="+v)
 	}
 	return nil
 }

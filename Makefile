@@ -1,0 +1,57 @@
+# Everything that a person or the gate does with muster. `make help` lists it.
+
+GO       ?= go
+TOOL     := $(GO) tool -modfile=tools/go.mod
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+FUZZTIME ?= 60s
+
+# go-nvml calls functions that NVIDIA has marked as old.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+
+.DEFAULT_GOAL := build
+.PHONY: build check test e2e demo bench race fuzz generate fmt lint vuln help
+
+build: ## the program, as bin/muster
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
+
+check: build ## build, format, vet, lint, layout, unit and simulated-network tests
+	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); \
+	  if [ -n "$$out" ]; then echo "not formatted (make fmt):"; echo "$$out"; exit 1; fi
+	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/muster
+	$(GO) vet ./...
+	$(GO) mod tidy -diff
+	$(TOOL) golangci-lint run
+	$(GO) test ./...
+
+e2e: build ## real daemons on loopback
+	$(GO) test -count=1 -tags e2e -timeout 20m ./e2e/...
+
+test: check e2e ## everything that the gate asks for
+
+demo: build ## three daemons on this machine, one job: muster compiles itself
+	bin/muster demo
+
+bench: build ## the figures of docs/benchmarks.md
+	$(GO) run ./bench
+
+race: ## the tests under the race detector, shuffled
+	$(GO) test -race -shuffle=on -count=3 ./...
+
+fuzz: ## a minute for every decoder of bytes from outside
+	@set -e; for pkg in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz' || true); do \
+	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; done; done
+
+generate: ## the protobuf code
+	$(TOOL) buf generate
+	$(TOOL) gofumpt -w $$(git ls-files '*.pb.go')
+
+fmt: ## format all code
+	$(TOOL) gofumpt -w $$(git ls-files '*.go' | grep -v '\.pb\.go$$')
+
+lint: ## the linters alone
+	$(TOOL) golangci-lint run
+
+help: ## this list
+	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12

@@ -1,0 +1,117 @@
+package node
+
+// The plan of the house as a test: what each package may stand on.
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/musterhq/muster/"
+
+// floors lists each package and the packages of this module that it may import.
+// A new arrow is a change here, seen in review.
+var floors = map[string][]string{
+	"job":                {},
+	"job/jobfile":        {"job"},
+	"gpu":                {"job"},
+	"gpu/nvml":           {"gpu", "job"},
+	"gpu/simgpu":         {"gpu", "job"},
+	"gpu/gputest":        {"gpu", "job"},
+	"machine":            {"job"},
+	"lease":              {"job", "gpu"},
+	"scheduler":          {"job", "gpu", "lease", "scheduler/policy"},
+	"scheduler/policy":   {"job", "gpu", "lease"},
+	"worker":             {"job", "gpu", "lease"},
+	"worker/runner":      {"job", "gpu", "lease"},
+	"worker/driver/exec": {"job", "gpu", "lease", "worker", "worker/runner"},
+	"p2p":                {"job", "gpu", "lease", "p2p/wirepb"},
+	"p2p/wirepb":         {},
+	"p2p/session":        {"job", "gpu", "lease", "p2p", "p2p/wirepb"},
+	"p2p/gossip":         {"job", "p2p", "p2p/wirepb"},
+	"p2p/peerhttp":       {"job", "p2p"},
+	"p2p/p2ptest":        {"job", "p2p", "p2p/wirepb"},
+	"dht":                {"job", "gpu", "lease"},
+	"store":              {"job", "gpu", "lease", "store/storepb"},
+	"store/storepb":      {},
+	"api":                {"job", "job/jobfile", "gpu", "lease"},
+	"node": {
+		"job", "gpu", "gpu/nvml", "gpu/simgpu", "machine", "lease", "scheduler", "worker", "worker/driver/exec", "worker/runner",
+		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "store", "api",
+	},
+	"cmd/muster": {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "api", "node"},
+}
+
+// places that stand outside the house: they drive the built program.
+var outside = []string{"e2e", "bench"}
+
+func TestLayout(t *testing.T) {
+	seen := map[string]bool{}
+	for dir, files := range sources(t) {
+		if slices.ContainsFunc(outside, func(o string) bool { return dir == o || strings.HasPrefix(dir, o+"/") }) {
+			continue
+		}
+		allowed, known := floors[dir]
+		if !known {
+			t.Errorf("package %s has no place in the plan", dir)
+		}
+		seen[dir] = true
+		documented := false
+		for _, file := range files {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", dir, file), nil, parser.ImportsOnly|parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			documented = documented || f.Doc != nil
+			for _, imp := range f.Imports {
+				path := strings.Trim(imp.Path.Value, `"`)
+				if own, ours := strings.CutPrefix(path, module); ours && !slices.Contains(allowed, own) {
+					t.Errorf("%s/%s imports %s: that arrow is not in the plan", dir, file, own)
+				}
+				if dir == "job" && strings.Contains(path, ".") {
+					t.Errorf("job/%s imports %s: job stands on the standard library alone", file, path)
+				}
+				if foreign := strings.Contains(path, "libp2p/"); foreign && slices.Contains([]string{"scheduler", "worker", "store", "api"}, dir) {
+					t.Errorf("%s/%s imports %s: only p2p, dht and node know libp2p", dir, file, path)
+				}
+			}
+		}
+		if !documented {
+			t.Errorf("package %s has no package comment", dir)
+		}
+	}
+	for dir := range floors {
+		if !seen[dir] {
+			t.Errorf("the plan names %s, which does not exist", dir)
+		}
+	}
+}
+
+// sources lists the non-test Go files of each directory of the repository.
+func sources(t *testing.T) map[string][]string {
+	found := map[string][]string{}
+	err := fs.WalkDir(os.DirFS(".."), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && path != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "tools") {
+			return fs.SkipDir
+		}
+		if !d.IsDir() && strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			dir := filepath.ToSlash(filepath.Dir(path))
+			found[dir] = append(found[dir], name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
