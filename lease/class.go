@@ -1,0 +1,191 @@
+package lease
+
+// Resource classes: the short strings by which a host says what it could ever
+// give, and by which a scheduler asks who could serve a request.
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+)
+
+const (
+	// MaxClasses bounds the classes of one host: each is a record in the DHT.
+	MaxClasses = 32
+	// AnyWorker is the class of every host that runs tasks: what to ask for
+	// when the request's own class finds nobody.
+	AnyWorker = "worker"
+
+	maxModelParts = 4 // of a device class: "h100-80gb-1g-10gb" is a MIG instance
+	bigCPUs       = 32
+	bigMemory     = 256 // GB
+	gigabyte      = job.Size(1e9)
+)
+
+// The buckets say "at least"; a request is rounded down to one, so a host that
+// can serve it is in it.
+var (
+	classCounts    = []int{16, 8, 4, 2, 1}
+	classGPUMemory = []int{180, 128, 96, 80, 48, 40, 32, 24, 16, 8} // GB
+	// classManyMemory are the buckets that also come with counts.
+	classManyMemory = []int{40}
+)
+
+// GPUMeets says whether the device is one of those that the need asks for:
+// its class begins with the model, dash by dash, and it has the memory. It
+// does not say whether it is free.
+func GPUMeets(d gpu.Device, need job.Resources) bool {
+	return modelMeets(d.Class, need.GPUModel) && d.Memory >= need.GPUMemory
+}
+
+func modelMeets(class, model string) bool {
+	want := modelName(model)
+	return want == "" || class == want || strings.HasPrefix(class, want+"-")
+}
+
+// modelName is a model as a user writes it, in the letters of a device class.
+func modelName(model string) string {
+	s := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(model)), " ", "-")
+	return strings.TrimPrefix(s, "nvidia-")
+}
+
+// Classes are the classes that a host with this profile meets, the telling ones
+// first; at most MaxClasses.
+func Classes(p Profile) []string {
+	if !p.Worker {
+		return nil
+	}
+	out := []string{AnyWorker}
+	out = append(out, modelClasses(p.GPUs)...)
+	out = append(out, memoryClasses(p.GPUs)...)
+	if p.CPUs >= bigCPUs {
+		out = append(out, cpuClass)
+	}
+	if p.Memory >= bigMemory*gigabyte {
+		out = append(out, memClass)
+	}
+	labels := make([]string, 0, len(p.Labels))
+	for k, v := range p.Labels {
+		labels = append(labels, labelClass(k, v))
+	}
+	slices.Sort(labels)
+	out = append(out, labels...)
+	return out[:min(len(out), MaxClasses)]
+}
+
+// modelClasses come single counts first: without them nobody is found at all.
+func modelClasses(devices []gpu.Device) []string {
+	count := map[string]int{}
+	for _, d := range devices {
+		parts := strings.Split(d.Class, "-")
+		for i := 1; d.Class != "" && i <= min(len(parts), maxModelParts); i++ {
+			count[strings.Join(parts[:i], "-")]++
+		}
+	}
+	models := make([]string, 0, len(count))
+	for m := range count {
+		models = append(models, m)
+	}
+	slices.Sort(models)
+	var out []string
+	for _, n := range slices.Backward(classCounts) {
+		for _, m := range models {
+			if count[m] >= n {
+				out = append(out, countClass("gpu/model/"+m, n))
+			}
+		}
+	}
+	return out
+}
+
+func memoryClasses(devices []gpu.Device) []string {
+	var out []string
+	for _, gb := range classGPUMemory {
+		n := 0
+		for _, d := range devices {
+			if d.Memory >= job.Size(gb)*gigabyte {
+				n++
+			}
+		}
+		for _, c := range slices.Backward(classCounts) {
+			if n >= c && (c == 1 || slices.Contains(classManyMemory, gb)) {
+				out = append(out, countClass(fmt.Sprintf("gpu/mem/%d", gb), c))
+			}
+		}
+	}
+	for _, c := range slices.Backward(classCounts) {
+		if len(devices) >= c {
+			out = append(out, countClass(gpuClass, c))
+		}
+	}
+	return out
+}
+
+const (
+	gpuClass = "gpu"
+	cpuClass = "cpu/32"
+	memClass = "mem/256"
+)
+
+func labelClass(k, v string) string { return "label/" + k + "=" + v }
+
+func countClass(class string, n int) string {
+	if n == 1 {
+		return class
+	}
+	return fmt.Sprintf("%s/x%d", class, n)
+}
+
+// ClassOf is the single most selective class of a request. Labels are those
+// that the request demands, each with its value.
+func ClassOf(need job.Resources, labels map[string]string) string {
+	n := need.GPUs
+	if need.GPUShare > 0 {
+		n = 1
+	}
+	switch {
+	case n > 0 && modelName(need.GPUModel) != "":
+		parts := strings.Split(modelName(need.GPUModel), "-")
+		return countClass("gpu/model/"+strings.Join(parts[:min(len(parts), maxModelParts)], "-"), floor(classCounts, n))
+	case n > 0:
+		return memoryClass(need.GPUMemory, n)
+	case len(labels) > 0:
+		all := make([]string, 0, len(labels))
+		for k, v := range labels {
+			all = append(all, labelClass(k, v))
+		}
+		return slices.Min(all)
+	case need.Memory >= bigMemory*gigabyte:
+		return memClass
+	case need.CPUs >= bigCPUs:
+		return cpuClass
+	}
+	return AnyWorker
+}
+
+// memoryClass asks for much memory before it asks for many devices: hosts with
+// large devices are the rarer ones.
+func memoryClass(memory job.Size, n int) string {
+	gb := floor(classGPUMemory, int(memory/gigabyte))
+	many := floor(classManyMemory, gb)
+	switch {
+	case gb == 0: // any device counts, also one below the smallest bucket
+		return countClass(gpuClass, floor(classCounts, n))
+	case n > 1 && many > 0 && gb < 80:
+		return countClass(fmt.Sprintf("gpu/mem/%d", many), floor(classCounts, n))
+	}
+	return fmt.Sprintf("gpu/mem/%d", gb)
+}
+
+// floor is the largest bucket that is not above n, 0 if all are. Buckets fall.
+func floor(buckets []int, n int) int {
+	for _, b := range buckets {
+		if b <= n {
+			return b
+		}
+	}
+	return 0
+}

@@ -1,0 +1,92 @@
+package lease
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+)
+
+func devices(n int, class string, memory job.Size) []gpu.Device {
+	out := make([]gpu.Device, n)
+	for i := range out {
+		out[i] = gpu.Device{UUID: fmt.Sprintf("GPU-%d", i), Class: class, Memory: memory}
+	}
+	return out
+}
+
+func TestClassOf(t *testing.T) {
+	for _, c := range []struct {
+		need   job.Resources
+		labels map[string]string
+		want   string
+	}{
+		{job.Resources{CPUs: 1}, nil, "worker"},
+		{job.Resources{CPUs: 33}, nil, "cpu/32"},
+		{job.Resources{CPUs: 1, Memory: 300e9}, nil, "mem/256"},
+		{job.Resources{CPUs: 1}, map[string]string{"rack": "r1", "zone": "z"}, "label/rack=r1"},
+		{job.Resources{GPUs: 1}, map[string]string{"rack": "r1"}, "gpu"},
+		{job.Resources{GPUs: 5}, nil, "gpu/x4"},
+		{job.Resources{GPUs: 2, GPUModel: "H100"}, nil, "gpu/model/h100/x2"},
+		{job.Resources{GPUs: 1, GPUModel: "NVIDIA H100-80GB"}, nil, "gpu/model/h100-80gb"},
+		{job.Resources{GPUs: 3, GPUMemory: 40e9}, nil, "gpu/mem/40/x2"},
+		{job.Resources{GPUs: 3, GPUMemory: 24e9}, nil, "gpu/mem/24"},
+		{job.Resources{GPUs: 3, GPUMemory: 79e9}, nil, "gpu/mem/40/x2"},
+		{job.Resources{GPUs: 3, GPUMemory: 81e9}, nil, "gpu/mem/80"},
+		{job.Resources{GPUShare: .5, GPUMemory: 10e9}, nil, "gpu/mem/8"},
+		{job.Resources{GPUShare: .5}, nil, "gpu"},
+	} {
+		if got := ClassOf(c.need, c.labels); got != c.want {
+			t.Errorf("ClassOf(%+v, %v) = %s, want %s", c.need, c.labels, got, c.want)
+		}
+	}
+}
+
+func TestClassesOfHostWithoutWorker(t *testing.T) {
+	if got := Classes(Profile{CPUs: 64}); got != nil {
+		t.Errorf("a host that runs no tasks advertises %v", got)
+	}
+}
+
+// A host that could serve a request is found by asking for the request's class.
+func TestHostThatFitsAdvertisesTheClass(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := Profile{
+			Worker: true,
+			CPUs:   rapid.IntRange(1, 256).Draw(t, "cpus"),
+			Memory: job.Size(rapid.IntRange(1, 2048).Draw(t, "memory")) * gigabyte,
+			GPUs: devices(rapid.IntRange(0, 16).Draw(t, "gpus"), rapid.SampledFrom([]string{"h100-80gb", "a100-40gb", "t4"}).Draw(t, "class"),
+				job.Size(rapid.IntRange(4, 200).Draw(t, "gpu memory"))*gigabyte),
+		}
+		if rapid.Bool().Draw(t, "labelled") {
+			p.Labels = map[string]string{"rack": "r1"}
+		}
+		classes := Classes(p)
+		if len(classes) > MaxClasses {
+			t.Fatalf("%d classes: %v", len(classes), classes)
+		}
+		need := job.Resources{
+			CPUs:      rapid.IntRange(0, p.CPUs).Draw(t, "need cpus"),
+			Memory:    job.Size(rapid.Int64Range(0, int64(p.Memory)).Draw(t, "need memory")),
+			GPUs:      rapid.IntRange(0, len(p.GPUs)).Draw(t, "need gpus"),
+			GPUModel:  rapid.SampledFrom([]string{"", "H100", "h100-80GB", "A100", "T4"}).Draw(t, "model"),
+			GPUMemory: job.Size(rapid.IntRange(0, 200).Draw(t, "need gpu memory")) * gigabyte,
+		}
+		for _, d := range p.GPUs {
+			if !GPUMeets(d, need) {
+				return
+			}
+		}
+		labels := p.Labels
+		if len(classes) == MaxClasses {
+			labels = nil // the last ones may have found no room
+		}
+		if class := ClassOf(need, labels); !slices.Contains(classes, class) {
+			t.Fatalf("%+v fits but %s is not among %v", need, class, classes)
+		}
+	})
+}
