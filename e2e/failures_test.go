@@ -1,0 +1,182 @@
+//go:build e2e
+
+package e2e
+
+// Daemons die; jobs do not.
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func TestBootstrapDaemonGoneForGood(t *testing.T) {
+	amy, ben, cat := three(t)
+	amy.kill()
+	id := ben.ok("submit", "-G", "H100:1", "--", "echo", "still here")
+	if doc := ben.untilState(id, "SUCCEEDED"); doc.Tasks[0].Node != "cat" {
+		t.Errorf("ran on %s", doc.Tasks[0].Node)
+	}
+	if out := cat.ok("logs", id); out != "still here" {
+		t.Errorf("logs at cat: %q", out)
+	}
+	ben.kill()
+	start := time.Now()
+	ben.start() // no invitation, and its bootstrap is gone
+	ben.untilNodes(2)
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("back after %s", took)
+	}
+	id = ben.ok("submit", "-G", "H100:1", "--", "true")
+	ben.untilState(id, "SUCCEEDED")
+	id = cat.ok("submit", "-w", "ben", "--", "true")
+	if doc := cat.untilState(id, "SUCCEEDED"); doc.Tasks[0].Node != "ben" {
+		t.Errorf("ran on %s", doc.Tasks[0].Node)
+	}
+}
+
+func TestWorkerDaemonKilledWhileTaskRuns(t *testing.T) {
+	amy, _, cat := three(t)
+	g := newGate(t)
+	id := amy.ok(append([]string{"submit", "-G", "2", "--"}, g.script("echo after $$; exit 9")...)...)
+	before := amy.until(id, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
+	pid := before.Tasks[0].PID
+	cat.kill()
+	amy.untilState(id, "UNREACHABLE")
+	if !alive(pid) {
+		t.Fatalf("process %d died with its daemon", pid)
+	}
+	cat.start()
+	after := amy.untilState(id, "RUNNING")
+	if after.Tasks[0].PID != pid || after.Tasks[0].Attempt != before.Tasks[0].Attempt || !alive(pid) {
+		t.Errorf("before %+v, after %+v", before.Tasks[0], after.Tasks[0])
+	}
+	g.open()
+	doc := amy.until(id, "FAILED", func(j jobDoc) bool { return j.State == "FAILED" })
+	if doc.ExitCode == nil || *doc.ExitCode != 9 {
+		t.Errorf("exit code %v, want 9", doc.ExitCode)
+	}
+	if want := "before " + itoa(pid) + "\nafter " + itoa(pid); amy.ok("logs", id) != want {
+		t.Errorf("logs %q, want %q", amy.ok("logs", id), want)
+	}
+}
+
+func TestTaskEndsWhileItsDaemonIsDown(t *testing.T) {
+	amy, _, cat := three(t)
+	g := newGate(t)
+	id := amy.ok(append([]string{"submit", "-G", "8", "--"}, g.script("exit 6")...)...)
+	doc := amy.until(id, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
+	cat.kill()
+	g.open()
+	untilGone(t, doc.Tasks[0].PID)
+	amy.untilState(id, "UNREACHABLE")
+	cat.start()
+	if doc := amy.until(id, "FAILED", func(j jobDoc) bool { return j.State == "FAILED" }); *doc.ExitCode != 6 {
+		t.Errorf("exit code %d, want 6", *doc.ExitCode)
+	}
+	id = amy.ok("submit", "-G", "8", "--", "true") // the devices are free again
+	amy.untilState(id, "SUCCEEDED")
+}
+
+func untilGone(t *testing.T, pid int) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for alive(pid) {
+		select {
+		case <-tick.C:
+		case <-late.C:
+			t.Fatalf("process %d does not end", pid)
+		}
+	}
+}
+
+func TestSubmittersDaemonKilled(t *testing.T) {
+	amy, ben, _ := three(t)
+	g := newGate(t)
+	running := amy.ok(append([]string{"submit", "-G", "4", "--"}, g.script("exit 4")...)...)
+	doc := amy.until(running, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
+	g2 := newGate(t)
+	ends := amy.ok(append([]string{"submit", "-G", "4", "--"}, g2.script("exit 5")...)...)
+	doc2 := amy.until(ends, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
+	pending := amy.ok("submit", "-G", "8", "--", "echo", "last")
+	amy.kill()
+	g2.open()
+	untilGone(t, doc2.Tasks[0].PID)
+	if !alive(doc.Tasks[0].PID) {
+		t.Fatal("a task died with the daemon that accepted it")
+	}
+	amy.start()
+	if got := amy.untilState(running, "RUNNING"); got.Tasks[0].PID != doc.Tasks[0].PID || got.Tasks[0].Attempt != doc.Tasks[0].Attempt {
+		t.Errorf("before %+v, after %+v", doc.Tasks[0], got.Tasks[0])
+	}
+	if got := amy.untilState(ends, "FAILED"); *got.ExitCode != 5 {
+		t.Errorf("exit code %d, want 5", *got.ExitCode)
+	}
+	g.open()
+	if got := ben.untilState(running, "FAILED"); *got.ExitCode != 4 {
+		t.Errorf("exit code %d, want 4", *got.ExitCode)
+	}
+	ben.untilState(pending, "SUCCEEDED")
+	if out := ben.ok("logs", pending); out != "last" {
+		t.Errorf("logs: %q", out)
+	}
+}
+
+func TestAloneAndRestarted(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "sim:2xH100-80GB").start()
+	id := amy.ok("submit", "-G", "1", "--", "echo", "alone")
+	amy.untilState(id, "SUCCEEDED")
+	amy.kill()
+	amy.start()
+	if doc := amy.show(id); doc.State != "SUCCEEDED" {
+		t.Errorf("after a restart: %+v", doc)
+	}
+	if out := amy.ok("logs", id); out != "alone" {
+		t.Errorf("logs: %q", out)
+	}
+}
+
+// A data directory on a file system of a few megabytes: work is refused with
+// the reason while it is full, and nothing is lost.
+func TestFullDisk(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("mounting a small file system needs root")
+	}
+	amy := newDaemon(t, "amy", "--gpus", "none")
+	data := amy.dir + "/data"
+	mountSmall(t, data, "96m")
+	amy.start()
+	id := amy.ok("submit", "--", "echo", "kept")
+	amy.untilState(id, "SUCCEEDED")
+	fill := fillDisk(t, data)
+	r := amy.muster("submit", "--", "true")
+	if r.code != 1 || !strings.Contains(r.stderr, "disk") && !strings.Contains(r.stderr, "space") {
+		t.Errorf("submit on a full disk: exit %d, %s", r.code, r.stderr)
+	}
+	if doc := amy.show(id); doc.State != "SUCCEEDED" {
+		t.Errorf("on a full disk the old job is %+v", doc)
+	}
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	var again string
+	deadline := time.Now().Add(patience)
+	for again == "" && time.Now().Before(deadline) {
+		if r := amy.muster("submit", "--", "echo", "again"); r.code == 0 {
+			again = strings.TrimSpace(r.stdout)
+		}
+	}
+	amy.untilState(again, "SUCCEEDED")
+	amy.kill()
+	amy.start()
+	if doc := amy.show(id); doc.State != "SUCCEEDED" {
+		t.Errorf("after a full disk and a restart: %+v", doc)
+	}
+}

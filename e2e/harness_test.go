@@ -1,0 +1,440 @@
+//go:build e2e
+
+package e2e
+
+// The harness: daemons that live as long as a test, and the command line that
+// talks to them.
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait: reached only when something is broken.
+const patience = 30 * time.Second
+
+// daemon is one `muster daemon` process and its data directory.
+type daemon struct {
+	t      *testing.T
+	name   string
+	dir    string
+	args   []string // what it was started with, without --bootstrap and --token
+	cmd    *exec.Cmd
+	socket string
+	mu     sync.Mutex
+	lines  []string      // guarded by mu: its log so far
+	grew   chan struct{} // guarded by mu: closed and replaced when a line comes
+	done   chan struct{} // closed when the process has ended
+}
+
+func binary(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs("../bin/muster")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("no program to test: run make build (%v)", err)
+	}
+	return path
+}
+
+// newDaemon prepares a daemon on loopback; nothing runs yet.
+func newDaemon(t *testing.T, name string, args ...string) *daemon {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "muster-e2e-") // short: a socket's path has 107 letters
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &daemon{
+		t: t, name: name, dir: dir, socket: filepath.Join(dir, "s"),
+		args: append([]string{
+			"daemon", "--data-dir", filepath.Join(dir, "data"), "--socket", filepath.Join(dir, "s"), "--name", name,
+			"--listen", "/ip4/127.0.0.1/tcp/0", "--listen", "/ip4/127.0.0.1/udp/0/quic-v1", "--allow-root", "--log-level", "debug",
+		}, args...),
+	}
+	t.Cleanup(func() {
+		d.kill()
+		d.killRunner()
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", name, d.log())
+		}
+		os.RemoveAll(dir)
+	})
+	return d
+}
+
+// start runs the daemon and waits until it says that it is ready.
+func (d *daemon) start(more ...string) *daemon {
+	d.t.Helper()
+	from := d.launch(more...)
+	d.waitLog(from, "ready")
+	return d
+}
+
+// launch runs the daemon and returns where its log begins.
+func (d *daemon) launch(more ...string) int {
+	d.t.Helper()
+	d.mu.Lock()
+	from := len(d.lines)
+	d.grew = make(chan struct{})
+	d.mu.Unlock()
+	d.cmd = exec.Command(binary(d.t), append(append([]string{}, d.args...), more...)...)
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, in, err := os.Pipe()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.cmd.Stdout, d.cmd.Stderr = in, in
+	if err := d.cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	in.Close()
+	go d.read(out)
+	done := make(chan struct{})
+	d.done = done
+	go func() { _ = d.cmd.Wait(); close(done) }()
+	return from
+}
+
+func (d *daemon) read(out io.ReadCloser) {
+	defer out.Close()
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		d.mu.Lock()
+		d.lines = append(d.lines, lines.Text())
+		close(d.grew)
+		d.grew = make(chan struct{})
+		d.mu.Unlock()
+	}
+}
+
+// waitLog waits for a log line from line number from on that holds all words.
+func (d *daemon) waitLog(from int, words ...string) string {
+	d.t.Helper()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		d.mu.Lock()
+		lines, grew := d.lines[from:], d.grew
+		d.mu.Unlock()
+		for _, l := range lines {
+			if containsAll(l, words) {
+				return l
+			}
+		}
+		select {
+		case <-grew:
+		case <-late.C:
+			d.t.Fatalf("%s: no log line with %q in %s", d.name, words, patience)
+		}
+	}
+}
+
+func containsAll(s string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(s, w) {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *daemon) logged() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.lines)
+}
+
+func (d *daemon) log() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return strings.Join(d.lines[max(0, len(d.lines)-200):], "\n")
+}
+
+// kill is kill -9 of the daemon alone; its tasks are their runner's.
+func (d *daemon) kill() {
+	if d.cmd == nil || d.done == nil {
+		return
+	}
+	_ = d.cmd.Process.Kill()
+	<-d.done
+}
+
+// killRunner ends what the daemon's runner left; only at a test's end.
+func (d *daemon) killRunner() {
+	_ = exec.Command("pkill", "-KILL", "-f", filepath.Join(d.dir, "data")).Run()
+}
+
+// result is how one command line ended.
+type result struct {
+	stdout, stderr string
+	code           int
+	took           time.Duration
+}
+
+// muster runs a verb against this daemon.
+func (d *daemon) muster(args ...string) result {
+	d.t.Helper()
+	return d.musterIn(nil, args...)
+}
+
+func (d *daemon) musterIn(stdin io.Reader, args ...string) result {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary(d.t), args...)
+	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
+	cmd.Stdin = stdin
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	start := time.Now()
+	err := cmd.Run()
+	r := result{stdout: stdout.String(), stderr: stderr.String(), took: time.Since(start)}
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		d.t.Fatalf("muster %q at %s did not end: %s%s", args, d.name, r.stdout, r.stderr)
+	case errors.As(err, &exit):
+		r.code = exit.ExitCode()
+	case err != nil:
+		d.t.Fatal(err)
+	}
+	return r
+}
+
+// ok runs a verb that must succeed and returns its output without the last
+// line end.
+func (d *daemon) ok(args ...string) string {
+	d.t.Helper()
+	r := d.muster(args...)
+	if r.code != 0 {
+		d.t.Fatalf("muster %q at %s: exit %d\n%s%s", args, d.name, r.code, r.stdout, r.stderr)
+	}
+	return strings.TrimSuffix(r.stdout, "\n")
+}
+
+// fails runs a verb that must end with the code and say all words, in one line.
+func (d *daemon) fails(code int, words []string, args ...string) result {
+	d.t.Helper()
+	r := d.muster(args...)
+	d.wantFailure(r, code, words, args)
+	return r
+}
+
+func (d *daemon) wantFailure(r result, code int, words, args []string) {
+	d.t.Helper()
+	if r.code != code || !containsAll(r.stderr, words) {
+		d.t.Errorf("muster %.200q at %s: exit %d, want %d with %q\nstderr: %s", args, d.name, r.code, code, words, r.stderr)
+	}
+}
+
+// jobDoc is what these tests read of a job document.
+type jobDoc struct {
+	ID       string    `json:"id"`
+	Name     string    `json:"name"`
+	State    string    `json:"state"`
+	Reason   string    `json:"reason"`
+	ExitCode *int      `json:"exit_code"`
+	Owner    string    `json:"owner"`
+	Tasks    []taskDoc `json:"tasks"`
+}
+
+type taskDoc struct {
+	State     string    `json:"state"`
+	Reason    string    `json:"reason"`
+	NodeID    string    `json:"node_id"`
+	Node      string    `json:"node"`
+	Attempt   int       `json:"attempt"`
+	PID       int       `json:"pid"`
+	ExitCode  *int      `json:"exit_code"`
+	GPUs      []string  `json:"gpus"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at"`
+}
+
+func (d *daemon) show(id string) jobDoc {
+	d.t.Helper()
+	var doc jobDoc
+	text := d.ok("show", id, "--json")
+	if err := json.Unmarshal([]byte(text), &doc); err != nil || len(doc.Tasks) != 1 {
+		d.t.Fatalf("show %s: %v\n%s", id, err, text)
+	}
+	return doc
+}
+
+// until asks again, a hundred times a second, until the job is as wanted.
+func (d *daemon) until(id, what string, as func(jobDoc) bool) jobDoc {
+	d.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		doc := d.show(id)
+		if as(doc) {
+			return doc
+		}
+		select {
+		case <-tick.C:
+		case <-late.C:
+			d.t.Fatalf("job %s at %s never was %s: %+v", id, d.name, what, doc)
+		}
+	}
+}
+
+func (d *daemon) untilState(id, state string) jobDoc {
+	d.t.Helper()
+	return d.until(id, state, func(j jobDoc) bool { return j.State == state })
+}
+
+type invitation struct {
+	Bootstrap []string `json:"bootstrap"`
+	Token     string   `json:"token"`
+	Cluster   string   `json:"cluster"`
+}
+
+func (d *daemon) invite(args ...string) invitation {
+	d.t.Helper()
+	var inv invitation
+	text := d.ok(append([]string{"invite", "--json"}, args...)...)
+	if err := json.Unmarshal([]byte(text), &inv); err != nil || inv.Token == "" || len(inv.Bootstrap) == 0 {
+		d.t.Fatalf("invite: %v\n%s", err, text)
+	}
+	return inv
+}
+
+// flags are the arguments with which another daemon takes the invitation up.
+func (i invitation) flags() []string {
+	var f []string
+	for _, b := range i.Bootstrap {
+		f = append(f, "--bootstrap", b)
+	}
+	return append(f, "--token", i.Token)
+}
+
+// over keeps only the addresses of one transport: tcp or quic.
+func (i invitation) over(transport string) invitation {
+	var keep []string
+	for _, b := range i.Bootstrap {
+		if strings.Contains(b, "/quic") == (transport == "quic") {
+			keep = append(keep, b)
+		}
+	}
+	i.Bootstrap = keep
+	return i
+}
+
+// three starts the cluster that most tests use: amy and ben have no GPUs, cat
+// has eight simulated ones.
+func three(t *testing.T) (amy, ben, cat *daemon) {
+	t.Helper()
+	amy = newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
+	inv := amy.invite("--uses", "2")
+	ben = newDaemon(t, "ben", "--gpus", "none", "--cpus", "4").start(inv.flags()...)
+	cat = newDaemon(t, "cat", "--gpus", "sim:8xH100-80GB", "--cpus", "16").start(inv.flags()...)
+	for _, d := range []*daemon{amy, ben, cat} {
+		d.untilNodes(3)
+	}
+	return amy, ben, cat
+}
+
+type nodesDoc struct {
+	Items []struct {
+		ID    string `json:"id"`
+		Name  string `json:"name"`
+		State string `json:"state"`
+	} `json:"items"`
+	Partial []string `json:"partial"`
+}
+
+func (d *daemon) nodes() nodesDoc {
+	d.t.Helper()
+	var doc nodesDoc
+	if err := json.Unmarshal([]byte(d.ok("nodes", "--json")), &doc); err != nil {
+		d.t.Fatal(err)
+	}
+	return doc
+}
+
+// untilNodes waits until the daemon shows n nodes that are ready.
+func (d *daemon) untilNodes(n int) {
+	d.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		ready := 0
+		for _, item := range d.nodes().Items {
+			if item.State == "ready" {
+				ready++
+			}
+		}
+		if ready == n {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late.C:
+			d.t.Fatalf("%s shows %d ready nodes, want %d", d.name, ready, n)
+		}
+	}
+}
+
+// gate is a task that says its pid and lasts until open is called: it reads a
+// named pipe.
+type gate struct {
+	t    *testing.T
+	path string
+}
+
+func newGate(t *testing.T) gate {
+	t.Helper()
+	g := gate{t, filepath.Join(t.TempDir(), "gate")}
+	if err := syscall.Mkfifo(g.path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// script waits at the gate, then runs the rest.
+func (g gate) script(rest string) []string {
+	return []string{"sh", "-c", fmt.Sprintf("echo before $$; read line < %s; %s", g.path, rest)}
+}
+
+// open lets the task that waits at the gate go on.
+func (g gate) open() {
+	g.t.Helper()
+	f, err := os.OpenFile(g.path, os.O_WRONLY, 0)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	fmt.Fprintln(f, "go")
+	f.Close()
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,86 @@
+//go:build e2e
+
+package e2e
+
+// Bad input: one clear line, the right code, nothing lost.
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestBadInput(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "none").start()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		code  int
+		words []string
+		args  []string
+	}{
+		{2, []string{"--frobnicate"}, []string{"submit", "--frobnicate", "--", "true"}},
+		{2, []string{"no such verb", "sumbit"}, []string{"sumbit", "--", "true"}},
+		{2, []string{"bad.yaml:2", "foo"}, []string{"submit", "-F", write("bad.yaml", "command: [a]\nfoo: 1\n")}},
+		{2, []string{"unit"}, []string{"submit", "--mem", "64", "--", "true"}},
+		{2, []string{"unit"}, []string{"submit", "-t", "90", "--", "true"}},
+		{2, []string{"larger than"}, []string{"submit", "-F", write("big.yaml", strings.Repeat("#", 10<<20))}},
+		{2, []string{"printable"}, []string{"submit", "-J", "a\x1b[31mb", "--", "true"}},
+		{2, []string{"command"}, []string{"submit"}},
+		{2, []string{"not yet in this version"}, []string{"submit", "-a", "0-9", "--", "true"}},
+		{2, []string{"not yet in this version"}, []string{"submit", "--image", "busybox", "--", "true"}},
+		{2, []string{"not yet in this version"}, []string{"submit", "-N", "2", "--", "true"}},
+		{1, []string{"zzzz"}, []string{"show", "zzzz"}},
+		{2, []string{"UPPER"}, []string{"show", "UPPER"}},
+		{2, []string{"priority"}, []string{"submit", "--priority", "101", "--", "true"}},
+	} {
+		r := amy.fails(c.code, c.words, c.args...)
+		if lines := strings.Count(strings.TrimSpace(r.stderr), "\n"); lines > 0 {
+			t.Errorf("muster %.80q: %d lines on stderr, want one:\n%s", c.args, lines+1, r.stderr)
+		}
+	}
+	if out := amy.ok("jobs", "--all", "--json"); !strings.Contains(out, `"items":[]`) && !strings.Contains(out, `"items": []`) {
+		t.Errorf("jobs after bad input: %s", out)
+	}
+	if r := newDaemon(t, "nobody").muster("jobs"); r.code != 1 || !strings.Contains(r.stderr, "muster daemon") {
+		t.Errorf("without a daemon: exit %d, %s", r.code, r.stderr)
+	}
+}
+
+func TestScriptAndJobFile(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "none").start()
+	dir := t.TempDir()
+	script := filepath.Join(dir, "train.sh")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n#MUSTER --name=from-script\n#SBATCH --time=5\n#SBATCH --frob=1\necho \"$MUSTER_JOB_NAME\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := amy.muster("submit", script)
+	if r.code != 0 || !strings.Contains(r.stderr, "frob") {
+		t.Errorf("submit SCRIPT: exit %d, stderr %q: an unknown #SBATCH option is a warning", r.code, r.stderr)
+	}
+	id := strings.TrimSpace(r.stdout)
+	amy.untilState(id, "SUCCEEDED")
+	if out := amy.ok("logs", id); out != "from-script" {
+		t.Errorf("logs %q", out)
+	}
+	file := filepath.Join(dir, "job.json")
+	if err := os.WriteFile(file, []byte(`{"name": "json", "command": ["echo", "hello"], "env": {"A": "b"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id = amy.ok("submit", "-F", file)
+	amy.untilState(id, "SUCCEEDED")
+	r = amy.musterIn(strings.NewReader("#!/bin/sh\necho from stdin\n"), "submit", "-W", "-")
+	if r.code != 0 {
+		t.Fatalf("submit -: exit %d %s", r.code, r.stderr)
+	}
+	if out := amy.ok("logs", strings.TrimSpace(r.stdout)); out != "from stdin" {
+		t.Errorf("logs %q", out)
+	}
+}

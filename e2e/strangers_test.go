@@ -1,0 +1,213 @@
+//go:build e2e
+
+package e2e
+
+// Who has no credential of the cluster gets no answer.
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/multiformats/go-multiaddr"
+	"github.com/multiformats/go-multistream"
+)
+
+// exits waits for a daemon that must refuse to start and returns its last line.
+func (d *daemon) exits(words ...string) {
+	d.t.Helper()
+	select {
+	case <-d.done:
+	case <-time.NewTimer(patience).C:
+		d.t.Fatalf("%s still runs; its log:\n%s", d.name, d.log())
+	}
+	if code := d.cmd.ProcessState.ExitCode(); code == 0 || !containsAll(d.log(), words) {
+		d.t.Errorf("%s: exit %d, want a failure with %q:\n%s", d.name, code, words, d.log())
+	}
+}
+
+func TestTokens(t *testing.T) {
+	for _, transport := range []string{"tcp", "quic"} {
+		t.Run(transport, func(t *testing.T) {
+			amy := newDaemon(t, "amy", "--gpus", "none").start()
+			other := newDaemon(t, "other", "--gpus", "none").start()
+			inv := amy.invite().over(transport)
+
+			madeUp := inv
+			madeUp.Token = flip(inv.Token)
+			from := amy.logged()
+			d := newDaemon(t, "made-up", "--gpus", "none")
+			d.launch(madeUp.flags()...)
+			d.exits("token")
+			amy.waitLog(from, "refused")
+
+			foreign := inv
+			foreign.Token = other.invite().Token
+			d = newDaemon(t, "foreign", "--gpus", "none")
+			d.launch(foreign.flags()...)
+			d.exits("cluster")
+
+			newDaemon(t, "ben", "--gpus", "none").start(inv.flags()...)
+			amy.untilNodes(2)
+			from = amy.logged()
+			d = newDaemon(t, "late", "--gpus", "none")
+			d.launch(inv.flags()...)
+			d.exits("used")
+			amy.waitLog(from, "refused")
+			amy.untilNodes(2)
+		})
+	}
+}
+
+// flip changes one letter in the secret part of a token.
+func flip(token string) string {
+	b := []byte(token)
+	i := len(b) - 6
+	if b[i] == 'a' {
+		b[i] = 'b'
+	} else {
+		b[i] = 'a'
+	}
+	return string(b)
+}
+
+func TestNoInvitationIsAnotherCluster(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "none").start()
+	from := amy.logged()
+	var boot []string
+	for _, b := range amy.invite().Bootstrap {
+		boot = append(boot, "--bootstrap", b)
+	}
+	ben := newDaemon(t, "ben", "--gpus", "none")
+	at := ben.launch(boot...)
+	ben.waitLog(at, "refused")
+	amy.waitLog(from, "refused")
+	amy.untilNodes(1)
+}
+
+func TestRevokedPeer(t *testing.T) {
+	for _, transport := range []string{"tcp", "quic"} {
+		t.Run(transport, func(t *testing.T) {
+			amy := newDaemon(t, "amy", "--gpus", "none").start()
+			inv := amy.invite("--uses", "2").over(transport)
+			ben := newDaemon(t, "ben", "--gpus", "none").start(inv.flags()...)
+			cat := newDaemon(t, "cat", "--gpus", "none").start(inv.flags()...)
+			for _, d := range []*daemon{amy, ben, cat} {
+				d.untilNodes(3)
+			}
+			from := ben.logged()
+			amy.ok("peers", "--revoke", "ben")
+			ben.waitLog(from, "revoked")
+			amy.untilNodes(2)
+			cat.untilNodes(2)
+			ben.kill()
+			from = ben.launch()
+			ben.waitLog(from, "revoked")
+			amy.untilNodes(2)
+		})
+	}
+}
+
+// A libp2p program without a credential can open no stream but hello and join,
+// and is put out after five seconds.
+func TestRawClient(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "none").start()
+	inv := amy.invite()
+	var doc struct{ Cluster string }
+	if err := json.Unmarshal([]byte(amy.ok("invite", "--json")), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, transport := range []string{"tcp", "quic"} {
+		t.Run(transport, func(t *testing.T) {
+			h, err := libp2p.New(libp2p.NoListenAddrs, libp2p.DisableMetrics())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer h.Close()
+			addr, err := peer.AddrInfoFromString(inv.over(transport).Bootstrap[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			for id, served := range map[protocol.ID]bool{
+				"/muster/hello/1": true, "/muster/join/1": true,
+				"/muster/session/1": false, "/muster/http/1": false, "/muster/revoked/1": false,
+				protocol.ID("/muster/" + doc.Cluster + "/kad/1.0.0"): false,
+				"/meshsub/1.2.0": false, "/meshsub/1.1.0": false, "/ipfs/id/1.0.0": false, "/ipfs/id/push/1.0.0": false, "/ipfs/ping/1.0.0": false,
+				"/libp2p/circuit/relay/0.2.0/hop": false, "/libp2p/autonat/2/dial-request": false, "/ipfs/kad/1.0.0": false,
+			} {
+				if got := opens(ctx, t, h.Network(), *addr, id); got != served {
+					t.Errorf("%s: served is %v, want %v", id, got, served)
+				}
+			}
+			conn, err := h.Network().DialPeer(ctx, addr.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			for !conn.IsClosed() && time.Since(start) < 8*time.Second {
+				<-time.NewTimer(20 * time.Millisecond).C
+			}
+			if !conn.IsClosed() {
+				t.Error("a stranger is still connected after 8 s")
+			}
+		})
+	}
+	if len(amy.nodes().Items) != 1 {
+		t.Error("a stranger became a node")
+	}
+}
+
+// opens says whether the daemon agrees to speak the protocol on a new stream.
+func opens(ctx context.Context, t *testing.T, n network.Network, to peer.AddrInfo, id protocol.ID) bool {
+	t.Helper()
+	n.Peerstore().AddAddrs(to.ID, to.Addrs, time.Hour)
+	if err := n.ClosePeer(to.ID); err != nil { // a fresh connection for each, so that five seconds do not run out
+		t.Fatal(err)
+	}
+	var conn network.Conn
+	var err error
+	for try := 0; try < 50; try++ {
+		if conn, err = n.DialPeer(ctx, to.ID); err == nil {
+			break
+		}
+		<-time.NewTimer(100 * time.Millisecond).C
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := conn.NewStream(ctx)
+	if err != nil {
+		return false
+	}
+	defer s.Reset()
+	if err := s.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return multistream.SelectProtoOrFail(id, s) == nil
+}
+
+func TestInvitationLine(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "none").start()
+	line := amy.ok("invite")
+	if !strings.Contains(line, "muster daemon --bootstrap /ip4/127.0.0.1/") || !strings.Contains(line, "--token ") {
+		t.Errorf("invite prints %q", line)
+	}
+	if _, err := multiaddr.NewMultiaddr(amy.invite().Bootstrap[0]); err != nil {
+		t.Error(err)
+	}
+	ben := newDaemon(t, "ben", "--gpus", "none").start()
+	inv := amy.invite()
+	from := ben.logged()
+	ben.ok(append(append([]string{"join"}, inv.Bootstrap...), "--token", inv.Token)...)
+	ben.waitLog(from, "ready")
+	amy.untilNodes(2)
+	ben.untilNodes(2)
+}
