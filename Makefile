@@ -30,7 +30,7 @@ e2e: build ## real daemons on loopback
 test: check e2e ## everything that the gate asks for
 
 demo: build ## three daemons on this machine, one job: muster compiles itself
-	bin/muster demo
+	scripts/demo.sh
 
 bench: build ## the figures of docs/benchmarks.md
 	$(GO) run ./bench

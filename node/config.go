@@ -1,0 +1,105 @@
+package node
+
+// What a daemon is told before it starts.
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Config is the daemon's configuration, whatever its origin.
+type Config struct {
+	DataDir               string
+	Socket                string
+	Listen                []string // multiaddrs
+	Bootstrap             []string // multiaddrs with /p2p/ID
+	Token                 string
+	HTTP                  string // host:port, or empty
+	HTTPToken             string // file with the bearer token for HTTP, or empty: loopback only
+	Name                  string
+	Labels                map[string]string
+	GPUs                  string   // auto, none, indexes, or sim:…
+	CPUs                  int      // 0: what the machine has
+	Memory                job.Size // 0: what the machine has
+	NoWorker, NoScheduler bool
+	AllowRoot             bool   // run tasks of root as root
+	Program               string // path of the binary, for the runner and the NVML agent
+	Version               string
+	Origins               map[string]string // of each setting: flag, environment, file or default
+}
+
+// The default port, of TCP and QUIC alike.
+const defaultPort = 4980
+
+// DefaultConfig is the configuration before anybody has said anything.
+func DefaultConfig() Config {
+	name, err := os.Hostname()
+	if err != nil {
+		name = "unnamed"
+	}
+	return Config{
+		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
+		Listen: []string{
+			fmt.Sprintf("/ip4/0.0.0.0/tcp/%d", defaultPort), fmt.Sprintf("/ip4/0.0.0.0/udp/%d/quic-v1", defaultPort),
+			fmt.Sprintf("/ip6/::/tcp/%d", defaultPort), fmt.Sprintf("/ip6/::/udp/%d/quic-v1", defaultPort),
+		},
+	}
+}
+
+// DefaultSocket is where the daemon of this user listens.
+func DefaultSocket() string {
+	if os.Getuid() == 0 {
+		return "/run/muster/muster.sock"
+	}
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		return filepath.Join(dir, "muster", "muster.sock")
+	}
+	return filepath.Join(os.TempDir(), fmt.Sprintf("muster-%d", os.Getuid()), "muster.sock")
+}
+
+func defaultDataDir() string {
+	if os.Getuid() == 0 {
+		return "/var/lib/muster"
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		return filepath.Join(home, ".local", "share", "muster")
+	}
+	return filepath.Join(os.TempDir(), fmt.Sprintf("muster-%d", os.Getuid()), "data")
+}
+
+const (
+	maxSocketPath = 104 // what the kernel takes
+	maxNameBytes  = 64
+	stopGrace     = 5 * time.Second // for each part
+)
+
+// Validate says what is wrong, and with which setting.
+func (c Config) Validate() error {
+	switch {
+	case c.DataDir == "":
+		return errors.New("data-dir: give a directory")
+	case c.Socket == "" || len(c.Socket) > maxSocketPath:
+		return fmt.Errorf("socket %q: a path of at most %d letters", c.Socket, maxSocketPath)
+	case c.Name == "" || len(c.Name) > maxNameBytes || job.CheckLabel("name", c.Name) != nil:
+		return fmt.Errorf("name %.80q: at most %d letters, digits and ._-", c.Name, maxNameBytes)
+	case len(c.Listen) == 0:
+		return errors.New("listen: give an address")
+	case c.Token != "" && len(c.Bootstrap) == 0:
+		return errors.New("token: a token needs --bootstrap with the address that came with it")
+	case c.CPUs < 0 || c.Memory < 0:
+		return errors.New("cpus, memory: not below 0")
+	case c.NoWorker && c.NoScheduler:
+		return errors.New("no-worker, no-scheduler: not both, nothing would be left to do")
+	}
+	for k, v := range c.Labels {
+		if err := job.CheckLabel(k, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
