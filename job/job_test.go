@@ -233,6 +233,13 @@ func TestSpecJSONRoundTrip(t *testing.T) {
 	}
 }
 
+func TestArgvHasTheParams(t *testing.T) {
+	s := Spec{Command: []string{"train", "--lr={lr}", "{n}", "{other}", "{}"}, Params: map[string]string{"lr": "0.1", "n": "{lr}"}}
+	if got := s.Argv(); !slices.Equal(got, []string{"train", "--lr=0.1", "{lr}", "{other}", "{}"}) {
+		t.Errorf("Argv = %q", got)
+	}
+}
+
 func TestJobStateOfSeveralTasks(t *testing.T) {
 	of := func(states ...State) State {
 		var j Job

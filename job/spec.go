@@ -221,3 +221,20 @@ func (s Spec) GraceOr() time.Duration {
 	}
 	return s.Grace.D()
 }
+
+// Argv is the command with each {name} of a param replaced by its value.
+func (s Spec) Argv() []string {
+	if len(s.Params) == 0 {
+		return s.Command
+	}
+	var pairs []string
+	for k, v := range s.Params {
+		pairs = append(pairs, "{"+k+"}", v)
+	}
+	replace := strings.NewReplacer(pairs...)
+	argv := make([]string, len(s.Command))
+	for i, w := range s.Command {
+		argv[i] = replace.Replace(w)
+	}
+	return argv
+}
