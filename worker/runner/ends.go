@@ -1,0 +1,282 @@
+package runner
+
+// From the birth of a task's process to the word that nothing of it is left.
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+)
+
+const (
+	// maxEarly is how long the death of an unknown process is remembered: its
+	// birth is told right after the fork that made it.
+	maxEarly = 10 * time.Second
+	// maxReason bounds the sentence in an exit: it travels between hosts.
+	maxReason = 1024
+	// saveAgain is the pause before ends that could not be written, on a full
+	// disk say, are tried again.
+	saveAgain = time.Second
+	// warnAfter is how long after KILL a process that still is there is a
+	// person's business: it hangs in the kernel.
+	warnAfter = 10 * time.Second
+	// maxSkew is the jump of the wall clock against CLOCK_BOOTTIME that is
+	// worth a line: the host was set right, or was paused from outside.
+	maxSkew = 5 * time.Second
+)
+
+// started is called by the starters.
+func (l *loop) started(t *task, r started) {
+	l.do <- func() { l.born(t, r) }
+}
+
+// born takes note of a process, which may be dead already.
+func (l *loop) born(t *task, r started) {
+	delete(l.starting, t)
+	now := bootTime()
+	if r.pid == 0 {
+		if r.known {
+			l.seen(t)
+			return
+		}
+		l.neverStarted(t, r.err)
+		return
+	}
+	t.start = nil
+	t.pid, t.ticks, t.began = r.pid, r.ticks, r.began
+	t.record.PID = r.pid
+	t.watch.started(r.from)
+	l.mains[t.pid] = t
+	l.report(Report{Started: &Started{Attempt: t.name, PID: t.pid}})
+	if d, ok := l.early[t.pid]; ok && d.at >= r.from {
+		delete(l.early, t.pid)
+		l.died(t, d.status, d.usage, now)
+		return
+	}
+	l.look(t)
+}
+
+// seen answers a Start of an attempt that an earlier runner had.
+func (l *loop) seen(t *task) {
+	delete(l.tasks, t.attempt)
+	e := Ended{Attempt: t.name}
+	if r, err := l.dir.ReadExit(t.attempt); err == nil {
+		e.Exit = &r.Exit
+	}
+	l.report(Report{Ended: &e})
+}
+
+// neverStarted ends a task that has no process.
+func (l *loop) neverStarted(t *task, err error) {
+	delete(l.starting, t)
+	t.start = nil
+	t.record.Exit = exitOf(err, time.Now())
+	if t.watch.cause != causeNone {
+		t.record.Exit.State = t.watch.cause.state()
+	}
+	t.record.Exit.Reason = clip(t.record.Exit.Reason)
+	if l.group != nil {
+		l.group.empty(t.name) // it has no process
+	}
+	l.unsaved = append(l.unsaved, t)
+}
+
+// reap waits for every child that has died, and looks again for what ended
+// tasks left behind.
+func (l *loop) reap() {
+	now := bootTime()
+	for {
+		var status unix.WaitStatus
+		var usage unix.Rusage
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, &usage)
+		if err == unix.EINTR { //nolint:errorlint // a bare number of the kernel's
+			continue
+		}
+		if err != nil || pid <= 0 {
+			break
+		}
+		if t := l.mains[pid]; t != nil {
+			l.died(t, status, usage, now)
+		} else if len(l.starting) > 0 {
+			l.early[pid] = earlyDeath{status: status, usage: usage, at: now}
+		}
+	}
+	for pid, d := range l.early {
+		if now-d.at > maxEarly {
+			delete(l.early, pid)
+		}
+	}
+	for t := range l.left {
+		l.settle(t, now)
+	}
+	if l.group == nil && len(l.mains) == 0 && len(l.starting) == 0 {
+		for _, pid := range l.strangers() { // no task is left that they could belong to
+			if start := startTicks(pid); start != 0 {
+				signalProcess(pid, start, unix.SIGKILL)
+			}
+		}
+	}
+}
+
+// died notes how the main process of a task ended.
+func (l *loop) died(t *task, status unix.WaitStatus, usage unix.Rusage, now time.Duration) {
+	delete(l.mains, t.pid)
+	exit := &t.record.Exit
+	exit.Started, exit.Began, exit.Ended = true, t.began, time.Now()
+	t.record.CPU = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	t.record.MaxRSS = job.Size(usage.Maxrss) << 10
+	switch {
+	case status.Signaled():
+		exit.Signal = int(status.Signal())
+		exit.Code = 128 + exit.Signal
+		exit.State = job.Failed
+		exit.Reason = fmt.Sprintf("ended by signal %d (%s)", exit.Signal, unix.SignalName(status.Signal()))
+	case status.ExitStatus() == 0:
+		exit.State = job.Succeeded
+	default:
+		exit.State, exit.Code = job.Failed, status.ExitStatus()
+	}
+	t.watch.limitAt = 0
+	switch {
+	case t.watch.cause != causeNone && (t.watch.termed || t.watch.killed):
+		exit.State, exit.Reason = t.watch.cause.state(), t.watch.detail
+	case exit.State == job.Failed && l.outOfMemory(t):
+		exit.State, exit.Reason = job.OutOfMemory, "the kernel ended it for lack of memory"
+	}
+	l.settle(t, now)
+}
+
+// outOfMemory says whether a task failed because the kernel ended processes
+// for lack of memory. Where tasks have no count of their own, the runner's
+// tells, and each count is used once.
+func (l *loop) outOfMemory(t *task) bool {
+	if l.group != nil && l.group.outOfMemory(t.name) {
+		return true
+	}
+	if t.record.Exit.Code != 128+int(unix.SIGKILL) {
+		return false
+	}
+	if n := oomKills(); n > l.oomKills {
+		l.oomKills++
+		return true
+	}
+	return false
+}
+
+// settle sends a task's end to disk once nothing of it is left, and kills what is.
+func (l *loop) settle(t *task, now time.Duration) {
+	empty := false
+	if l.group != nil {
+		empty = l.group.empty(t.name)
+	} else {
+		empty = l.walkEmpty(t)
+	}
+	if !empty {
+		l.left[t] = true
+		t.watch.leftovers(now)
+		l.look(t)
+		return
+	}
+	delete(l.left, t)
+	t.watch.alive = false
+	l.look(t)
+	l.unsaved = append(l.unsaved, t)
+}
+
+// due sends a signal that the watch gave.
+func (l *loop) due(t *task, sig unix.Signal, now time.Duration) {
+	if l.left[t] {
+		if l.settle(t, now); !l.left[t] {
+			return
+		}
+	}
+	if sig == unix.SIGKILL {
+		if t.killing == 0 {
+			t.killing = now
+		}
+		if now-t.killing > warnAfter && !t.warned {
+			t.warned = true
+			l.log.Warn("task does not end though it was killed", "attempt", t.name, "pid", t.pid)
+		}
+	}
+	l.signal(t, sig)
+	if sig == unix.SIGTERM {
+		l.signal(t, unix.SIGCONT) // a stopped process would not hear it
+	}
+	l.watchClock()
+}
+
+// signal reaches all processes of a task.
+func (l *loop) signal(t *task, sig unix.Signal) {
+	if l.group != nil {
+		l.group.signal(t.name, sig)
+		return
+	}
+	l.walkSignal(t, sig)
+}
+
+// save is the goroutine that takes the ends of tasks to disk, a round at a
+// time: what came while it was syncing is the next round.
+func (l *loop) save() {
+	for round := range l.rounds {
+		errs := l.dir.saveAll(round)
+		l.do <- func() { l.saved(round, errs) }
+	}
+}
+
+// saved tells of the ends that are on disk, and tries the others again.
+func (l *loop) saved(round []*task, errs []error) {
+	var again []*task
+	var first error
+	for i, t := range round {
+		if errs[i] != nil {
+			again = append(again, t)
+			first = errs[i]
+			continue
+		}
+		delete(l.tasks, t.attempt)
+		l.report(Report{Ended: &Ended{Attempt: t.name, Exit: &t.record.Exit}})
+	}
+	if len(again) == 0 {
+		l.faults = 0
+	} else {
+		if l.faults++; l.faults == 1 {
+			l.log.Error("ends of tasks not saved, trying again", "tasks", len(again), "error", first)
+		}
+		time.AfterFunc(saveAgain, func() {
+			l.do <- func() { l.unsaved = append(l.unsaved, again...) }
+		})
+	}
+	if len(l.tasks) == 0 && l.link == nil {
+		l.idle.Reset(l.cfg.Idle)
+	}
+}
+
+// watchClock notes jumps of the wall clock: a host that was paused from outside
+// has had its leases run on without it.
+func (l *loop) watchClock() {
+	skew := clockSkew()
+	if d := (skew - l.skew).Abs(); d > maxSkew {
+		l.log.Warn("wall clock jumped against the time since boot", "by", d.String())
+	}
+	l.skew = skew
+}
+
+func clockSkew() time.Duration { return clock(unix.CLOCK_REALTIME) - bootTime() }
+
+// clip makes a sentence fit to travel.
+func clip(s string) string {
+	if len(s) > maxReason {
+		s = s[:maxReason]
+	}
+	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s), "")
+}

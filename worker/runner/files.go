@@ -1,0 +1,207 @@
+package runner
+
+// The files of a runner's directory, and how a runner is known to live.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Dir names the files of one daemon's tasks:
+//
+//	runner-N.lock   locked for as long as runner N lives; holds its Info
+//	runner-N.sock   where it listens
+//	runner-N.log    what it has to say
+//	tasks/ATTEMPT/  stdout stderr script scratch/ hostfile process
+//	                exit.json (ended) or ended.json (ended and forgotten)
+type Dir string
+
+// Stream is one of the two outputs of a task.
+type Stream string
+
+// The outputs.
+const (
+	Stdout Stream = "stdout"
+	Stderr Stream = "stderr"
+)
+
+// Tasks is the directory that holds one directory for each attempt.
+func (d Dir) Tasks() string { return filepath.Join(string(d), "tasks") }
+
+// Task is the directory of one attempt. A process of the attempt can exist
+// only if its directory does.
+func (d Dir) Task(a job.Attempt) string { return filepath.Join(d.Tasks(), a.String()) }
+
+// Output is the file that an attempt writes one of its outputs to.
+func (d Dir) Output(a job.Attempt, s Stream) string { return filepath.Join(d.Task(a), string(s)) }
+
+// Exit is the file that says how an attempt ended, until it is forgotten.
+func (d Dir) Exit(a job.Attempt) string { return filepath.Join(d.Task(a), "exit.json") }
+
+// Ended is what Exit is called once it is forgotten.
+func (d Dir) Ended(a job.Attempt) string { return filepath.Join(d.Task(a), "ended.json") }
+
+// Lock, Socket and Log are the files of runner n.
+func (d Dir) Lock(n int) string { return d.runner(n, "lock") }
+
+// Socket is where runner n listens; see Dial for why not to use it directly.
+func (d Dir) Socket(n int) string { return d.runner(n, "sock") }
+
+// Log is where the standard output and error of runner n go.
+func (d Dir) Log(n int) string { return d.runner(n, "log") }
+
+func (d Dir) runner(n int, ext string) string {
+	return filepath.Join(string(d), "runner-"+strconv.Itoa(n)+"."+ext)
+}
+
+// Make creates the directory. When root runs tasks for others, those must be
+// able to pass through it to their scratch directories.
+func (d Dir) Make() error {
+	mode := os.FileMode(0o700)
+	if os.Geteuid() == 0 {
+		mode = 0o711
+	}
+	for _, path := range []string{string(d), d.Tasks()} {
+		if err := os.MkdirAll(path, mode); err != nil {
+			return fmt.Errorf("runner: make directory: %w", err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			return fmt.Errorf("runner: open directory to tasks: %w", err)
+		}
+	}
+	return nil
+}
+
+// Generations lists the runners that left a lock file, oldest first.
+func (d Dir) Generations() ([]int, error) {
+	entries, err := os.ReadDir(string(d))
+	if err != nil {
+		return nil, fmt.Errorf("runner: list %s: %w", d, err)
+	}
+	var all []int
+	for _, e := range entries {
+		name, isLock := strings.CutSuffix(e.Name(), ".lock")
+		name, isRunner := strings.CutPrefix(name, "runner-")
+		if n, err := strconv.Atoi(name); err == nil && isLock && isRunner && n > 0 {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// Attempts lists the attempts that have a directory.
+func (d Dir) Attempts() ([]job.Attempt, error) {
+	f, err := os.Open(d.Tasks())
+	if err != nil {
+		return nil, fmt.Errorf("runner: list tasks: %w", err)
+	}
+	defer f.Close()
+	var all []job.Attempt
+	for {
+		names, err := f.Readdirnames(1024)
+		for _, name := range names {
+			if a, err := job.ParseAttempt(name); err == nil {
+				all = append(all, a)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("runner: list tasks: %w", err)
+		}
+	}
+}
+
+// Info is what a runner says of itself in its lock file, for whoever finds
+// that it is dead.
+type Info struct {
+	Generation int    `json:"generation"`
+	PID        int    `json:"pid"`
+	Version    string `json:"version"`
+	Boot       string `json:"boot"`             // boot id of the kernel: after a reboot nothing of it is left
+	Cgroup     string `json:"cgroup,omitempty"` // directory of the control group above its tasks' own
+}
+
+// ReadInfo reads the lock file of runner n.
+func (d Dir) ReadInfo(n int) (Info, error) {
+	var info Info
+	b, err := readBounded(d.Lock(n), maxSmallFile)
+	if err == nil {
+		err = json.Unmarshal(b, &info)
+	}
+	if err != nil {
+		return Info{Generation: n}, fmt.Errorf("runner: read lock of runner %d: %w", n, err)
+	}
+	info.Generation = n
+	return info, nil
+}
+
+// TryLock takes the lock of runner n; nil means that the runner lives. Closing
+// the file gives the lock back.
+func (d Dir) TryLock(n int) (*os.File, error) {
+	f, err := os.OpenFile(d.Lock(n), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("runner: open lock of runner %d: %w", n, err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return f, nil
+	}
+	_ = f.Close() // nothing was written
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("runner: lock runner %d: %w", n, err)
+}
+
+// Remove deletes the files of a runner that is gone, except its log.
+func (d Dir) Remove(n int) error {
+	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.Lock(n))))
+}
+
+// gone forgives that a file does not exist.
+func gone(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// maxSmallFile bounds what is read of a file that we wrote ourselves: an exit
+// record with its tail, each byte of it escaped, is well below.
+const maxSmallFile = 64 << 10
+
+func readBounded(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("%s: over %d bytes", path, limit)
+	}
+	return b, err
+}
+
+// bootID is the kernel's name for the time since it was started.
+func bootID() string {
+	b, err := readBounded("/proc/sys/kernel/random/boot_id", maxSmallFile)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}

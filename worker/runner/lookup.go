@@ -1,0 +1,161 @@
+package runner
+
+// Which program a task means, and as whom it runs.
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// The exit codes of a task that never ran, as shells give them.
+const (
+	codeNotExecutable = 126
+	codeNotFound      = 127
+)
+
+// refusal is why a task cannot be started; it ends with an exit code.
+type refusal struct {
+	code int
+	text string
+}
+
+// Error is the reason, for people.
+func (r *refusal) Error() string { return r.text }
+
+func refuse(code int, format string, args ...any) error {
+	return &refusal{code: code, text: fmt.Sprintf(format, args...)}
+}
+
+// defaultPath is searched when a task's environment has no PATH.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// program finds what name means to a task with this environment and directory.
+func program(name, workdir string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		at := name
+		if !filepath.IsAbs(at) {
+			at = filepath.Join(workdir, at)
+		}
+		return at, executable(at, name)
+	}
+	found := refuse(codeNotFound, "command not found: %s", name)
+	for _, dir := range filepath.SplitList(variable(env, "PATH", defaultPath)) {
+		if dir == "" {
+			dir = "."
+		}
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(workdir, dir)
+		}
+		at := filepath.Join(dir, name)
+		err := executable(at, name)
+		if err == nil {
+			return at, nil
+		}
+		if r := (*refusal)(nil); errors.As(err, &r) && r.code == codeNotExecutable {
+			found = err
+		}
+	}
+	return "", found
+}
+
+// executable says what keeps a file from being executed by anyone; whether the
+// task's user may is left to the kernel.
+func executable(path, name string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return refuse(codeNotExecutable, "permission denied: %s", name)
+	case err != nil:
+		return refuse(codeNotFound, "command not found: %s", name)
+	case info.IsDir():
+		return refuse(codeNotExecutable, "is a directory: %s", name)
+	case info.Mode()&0o111 == 0:
+		return refuse(codeNotExecutable, "not executable: %s", name)
+	}
+	return nil
+}
+
+// variable reads one variable of an environment; the last one counts.
+func variable(env []string, name, otherwise string) string {
+	value := otherwise
+	for _, word := range env {
+		if v, ok := strings.CutPrefix(word, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// setVariable gives an environment in which name has the value once.
+func setVariable(env []string, name, value string) []string {
+	out := make([]string, 0, len(env)+1)
+	for _, word := range env {
+		if !strings.HasPrefix(word, name+"=") {
+			out = append(out, word)
+		}
+	}
+	return append(out, name+"="+value)
+}
+
+// identity is the user that a task runs as.
+type identity struct {
+	name string
+	home string
+	cred *syscall.Credential // nil: the runner's own
+	uid  int
+	gid  int
+}
+
+// identify finds as whom a task of this user runs: root runs tasks for others,
+// anyone else only as himself.
+func identify(name string, allowRoot bool) (identity, error) {
+	if os.Geteuid() != 0 {
+		return identity{uid: os.Geteuid(), gid: os.Getegid()}, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return identity{}, refuse(codeNotExecutable, "user %q: no such user on this node", name)
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return identity{}, refuse(codeNotExecutable, "user %q: uid %q", name, u.Uid)
+	}
+	if uid == 0 {
+		if !allowRoot {
+			return identity{}, refuse(codeNotExecutable, "user %q: this node runs no tasks of root; its daemon needs --allow-root", name)
+		}
+		return identity{name: u.Username, home: u.HomeDir}, nil
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return identity{}, refuse(codeNotExecutable, "user %q: gid %q", name, u.Gid)
+	}
+	names, err := u.GroupIds()
+	if err != nil {
+		return identity{}, refuse(codeNotExecutable, "user %q: groups: %v", name, err)
+	}
+	cred := &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	for _, g := range names {
+		if n, err := strconv.ParseUint(g, 10, 32); err == nil {
+			cred.Groups = append(cred.Groups, uint32(n))
+		}
+	}
+	return identity{name: u.Username, home: u.HomeDir, cred: cred, uid: int(uid), gid: int(gid)}, nil
+}
+
+// own gives a path to the task's user.
+func (id identity) own(path string) error {
+	if id.cred == nil {
+		return nil
+	}
+	if err := os.Lchown(path, id.uid, id.gid); err != nil {
+		return fmt.Errorf("runner: give to %s: %w", id.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,350 @@
+package runner
+
+// The one goroutine that knows the tasks.
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+)
+
+// task is one attempt from its Start until its end is on disk and told.
+type task struct {
+	attempt job.Attempt
+	name    string // of the attempt
+	start   *Start // until its process exists
+	watch   watch
+	at      time.Duration // when its watch is next looked at, as the heap knows it
+	index   int           // in the heap
+	pid     int
+	ticks   uint64
+	began   time.Time
+	warned  bool // that it does not end
+	killing time.Duration
+	record  Record
+}
+
+// loop owns all that changes. Its methods run in its own goroutine, but for
+// those that other goroutines are started with: accept, read, ticks, save and
+// started.
+type loop struct {
+	cfg      Config
+	info     Info
+	dir      Dir
+	group    *group
+	timer    *timer
+	log      *slog.Logger
+	do       chan func()
+	starts   chan *task
+	rounds   chan []*task
+	ticked   chan struct{}
+	tasks    map[job.Attempt]*task
+	mains    map[int]*task // by pid, until waited for
+	starting map[*task]bool
+	waiting  []*task            // for a starter
+	left     map[*task]bool     // their main process ended, others of them did not
+	unsaved  []*task            // their end has to go to disk
+	early    map[int]earlyDeath // of processes whose start is not yet known here
+	clocks   clocks
+	link     *link // nil: no daemon is connected
+	draining bool
+	stopping bool
+	idle     *time.Timer
+	oomKills int64
+	skew     time.Duration // CLOCK_REALTIME less CLOCK_BOOTTIME
+	faults   int           // rounds of ends in a row that could not be saved
+}
+
+// earlyDeath is a death that came before the word of its birth.
+type earlyDeath struct {
+	status unix.WaitStatus
+	usage  unix.Rusage
+	at     time.Duration
+}
+
+func newLoop(cfg Config, info Info, s *starter, timer *timer, log *slog.Logger) *loop {
+	return &loop{
+		cfg: cfg, info: info, dir: Dir(cfg.Dir), group: s.group, timer: timer, log: log,
+		do: make(chan func()), starts: make(chan *task), rounds: make(chan []*task), ticked: make(chan struct{}, 1),
+		tasks: map[job.Attempt]*task{}, mains: map[int]*task{}, starting: map[*task]bool{}, left: map[*task]bool{},
+		early: map[int]earlyDeath{}, idle: time.NewTimer(cfg.Idle), oomKills: oomKills(), skew: clockSkew(),
+	}
+}
+
+// run lasts until the runner is not needed any more. The goroutines around it
+// are left blocked: the process ends next.
+func (l *loop) run(ctx context.Context, deaths <-chan os.Signal) {
+	stop := ctx.Done()
+	for !l.done() {
+		var first *task
+		starts := l.starts
+		if len(l.waiting) > 0 {
+			first = l.waiting[0]
+		} else {
+			starts = nil
+		}
+		rounds := l.rounds
+		if len(l.unsaved) == 0 {
+			rounds = nil
+		}
+		select {
+		case f := <-l.do:
+			f()
+		case <-deaths:
+			l.reap()
+		case <-l.ticked:
+		case starts <- first:
+			l.waiting = l.waiting[1:]
+		case rounds <- l.unsaved:
+			l.unsaved = nil
+		case <-l.idle.C:
+			l.idled()
+		case <-stop:
+			stop = nil
+			l.shutdown()
+		}
+		l.tick()
+	}
+	if l.link != nil {
+		l.unlink()
+	}
+}
+
+// done says that nothing is left to do here.
+func (l *loop) done() bool { return len(l.tasks) == 0 && (l.draining || l.stopping) }
+
+// idled ends a runner that has neither task nor daemon.
+func (l *loop) idled() {
+	l.idle.Reset(l.cfg.Idle)
+	if l.link == nil && len(l.tasks) == 0 {
+		l.draining = true
+	}
+}
+
+// shutdown ends all tasks: the runner was told to end.
+func (l *loop) shutdown() {
+	l.stopping = true
+	now := bootTime()
+	for _, t := range l.tasks {
+		t.watch.end(now, dead, causeShutdown, "the runner of this node was told to end")
+		l.look(t)
+	}
+	l.dropWaiting()
+}
+
+// attach makes a connection the daemon's, in place of any other.
+func (l *loop) attach(k *link) {
+	if l.link != nil {
+		l.log.Info("daemon replaced by a newer connection")
+		l.unlink()
+	}
+	l.link = k
+	w := Welcome{Info: l.info}
+	for _, t := range l.tasks {
+		if t.pid != 0 {
+			w.Running = append(w.Running, Started{Attempt: t.name, PID: t.pid})
+		} else {
+			w.Starting = append(w.Starting, t.name)
+		}
+	}
+	l.report(Report{Welcome: &w})
+	go k.write()
+	go l.read(k)
+}
+
+// detach forgets a connection that broke.
+func (l *loop) detach(k *link, err error) {
+	if l.link != k {
+		return // replaced, and closed then
+	}
+	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		l.log.Warn("connection of daemon broke", "error", err)
+	}
+	l.unlink()
+}
+
+func (l *loop) unlink() {
+	close(l.link.queue)
+	l.link = nil
+	l.idle.Reset(l.cfg.Idle)
+}
+
+// report tells the daemon, if there is one.
+func (l *loop) report(m Report) {
+	if l.link == nil {
+		return
+	}
+	frame, err := Frame(m)
+	if err != nil {
+		l.log.Error("report not sent", "error", err)
+		return
+	}
+	select {
+	case l.link.queue <- frame:
+	default:
+		l.log.Warn("daemon does not read, connection cut")
+		_ = l.link.conn.Close() // the daemon sees it
+		l.unlink()
+	}
+}
+
+// request carries out what a daemon asks.
+func (l *loop) request(k *link, m Request) {
+	if l.link != k {
+		return // replaced: what it asked for is asked again, or not wanted
+	}
+	now := bootTime()
+	switch {
+	case m.Start != nil:
+		l.begin(m.Start, now)
+	case m.Stop != nil:
+		if t := l.find(m.Stop.Attempt); t != nil {
+			t.watch.end(now, m.Stop.Grace, causeStop, clip(m.Stop.Reason))
+			l.look(t)
+			l.dropWaiting()
+		}
+	case m.Signal != nil:
+		if t := l.find(m.Signal.Attempt); t != nil && t.pid != 0 {
+			l.signal(t, unix.Signal(m.Signal.Number))
+		}
+	case m.Extend != nil:
+		for _, e := range m.Extend {
+			if t := l.find(e.Attempt); t != nil {
+				t.watch.extend(now, e.Deadline)
+				l.look(t)
+			}
+		}
+	case m.Drain:
+		l.draining = true
+	}
+}
+
+func (l *loop) find(name string) *task {
+	a, err := job.ParseAttempt(name)
+	if err != nil {
+		return nil
+	}
+	return l.tasks[a]
+}
+
+// begin queues a start for a starter.
+func (l *loop) begin(s *Start, now time.Duration) {
+	if t := l.find(s.Attempt); t != nil {
+		if t.pid != 0 {
+			l.report(Report{Started: &Started{Attempt: t.name, PID: t.pid}})
+		}
+		return
+	}
+	a, err := job.ParseAttempt(s.Attempt)
+	if err != nil {
+		return // readRequest has checked it
+	}
+	t := &task{attempt: a, name: s.Attempt, start: s, watch: newWatch(s, now), index: -1}
+	t.record.Attempt = s.Attempt
+	l.tasks[a] = t
+	l.starting[t] = true
+	l.waiting = append(l.waiting, t)
+	if l.stopping {
+		t.watch.end(now, 0, causeShutdown, "the runner of this node was told to end")
+	}
+	l.dropWaiting()
+}
+
+// dropWaiting ends the queued starts that are not wanted any more.
+func (l *loop) dropWaiting() {
+	now := bootTime()
+	keep := l.waiting[:0]
+	for _, t := range l.waiting {
+		if t.watch.lapsed(now) {
+			t.watch.end(now, 0, causeLease, "lease ran out before its start")
+		}
+		if t.watch.cause == causeNone {
+			keep = append(keep, t)
+			continue
+		}
+		l.neverStarted(t, refuse(codeNotExecutable, "%s", t.watch.detail))
+	}
+	clear(l.waiting[len(keep):])
+	l.waiting = keep
+}
+
+// ticks passes on that the timer fired.
+func (l *loop) ticks(timer *timer) {
+	var count [8]byte
+	for {
+		if _, err := timer.Read(count[:]); err != nil {
+			return // closed
+		}
+		select {
+		case l.ticked <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// tick sends every signal that is due and sets the timer to the next.
+func (l *loop) tick() {
+	now := bootTime()
+	for len(l.clocks) > 0 && l.clocks[0].at <= now {
+		t := l.clocks[0]
+		if sig := t.watch.step(now); sig != 0 {
+			l.due(t, sig, now)
+		}
+		l.look(t)
+	}
+	if len(l.clocks) > 0 {
+		if err := l.timer.set(l.clocks[0].at); err != nil {
+			l.log.Error("timer not set", "error", err)
+		}
+	}
+}
+
+// look brings a task's place among the clocks up to date.
+func (l *loop) look(t *task) {
+	t.at = t.watch.next()
+	switch {
+	case t.at == 0 && t.index >= 0:
+		heap.Remove(&l.clocks, t.index)
+	case t.at != 0 && t.index >= 0:
+		heap.Fix(&l.clocks, t.index)
+	case t.at != 0:
+		heap.Push(&l.clocks, t)
+	}
+}
+
+// clocks orders the tasks by when their watch is next to be looked at.
+type clocks []*task
+
+// Len is of heap.Interface, as are the methods below.
+func (c clocks) Len() int           { return len(c) }
+func (c clocks) Less(i, j int) bool { return c[i].at < c[j].at }
+func (c clocks) Swap(i, j int) {
+	c[i], c[j] = c[j], c[i]
+	c[i].index, c[j].index = i, j
+}
+
+// Push adds a task.
+func (c *clocks) Push(x any) {
+	t := x.(*task)
+	t.index = len(*c)
+	*c = append(*c, t)
+}
+
+// Pop takes the last task.
+func (c *clocks) Pop() any {
+	old := *c
+	t := old[len(old)-1]
+	old[len(old)-1] = nil
+	*c = old[:len(old)-1]
+	t.index = -1
+	return t
+}

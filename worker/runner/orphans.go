@@ -1,0 +1,135 @@
+package runner
+
+// Ending what a runner that was killed left behind.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+)
+
+const (
+	// orphanFirst and orphanMost bound the pause before looking again whether
+	// orphans are gone.
+	orphanFirst = 5 * time.Millisecond
+	orphanMost  = time.Second
+)
+
+// EndOrphans kills every process that a dead runner's tasks left, and returns
+// when none is there any more. The caller holds the dead runner's lock.
+//
+// The main processes died with their runner. The rest is found by their control
+// group, or by the session and the environment that they were started with.
+func (d Dir) EndOrphans(ctx context.Context, info Info) error {
+	if info.Boot != "" && info.Boot != bootID() {
+		return nil // no process outlives a boot
+	}
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for wait := orphanFirst; ; wait = min(2*wait, orphanMost) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-pause.C:
+		}
+		if !d.killOrphans(info) {
+			return nil
+		}
+		pause.Reset(wait)
+	}
+}
+
+// killOrphans says whether it found any.
+func (d Dir) killOrphans(info Info) bool {
+	if info.Cgroup != "" {
+		if !populated(info.Cgroup) {
+			removeGroups(info.Cgroup)
+			return false
+		}
+		killGroup(info.Cgroup)
+		return true
+	}
+	suspects, sessions := d.suspects(info.Generation)
+	if len(suspects) == 0 {
+		return false
+	}
+	found := false
+	for _, pid := range allPIDs() {
+		start := startTicks(pid)
+		if start == 0 || ended(pid) || pid == os.Getpid() {
+			continue
+		}
+		a, marked := mark(pid)
+		sid, err := unix.Getsid(pid)
+		since, ours := sessions[sid]
+		if marked && suspects[a] || err == nil && ours && start >= since {
+			found = true
+			signalProcess(pid, start, unix.SIGKILL)
+		}
+	}
+	return found
+}
+
+// suspects lists the attempts of runner n whose end is not on disk, and the
+// sessions that their main processes led, with the tick at which they began.
+func (d Dir) suspects(n int) (map[job.Attempt]bool, map[int]uint64) {
+	all, err := d.Attempts()
+	if err != nil {
+		return nil, nil
+	}
+	suspects, sessions := map[job.Attempt]bool{}, map[int]uint64{}
+	for _, a := range all {
+		if d.hasExit(a) {
+			continue
+		}
+		var who noted
+		b, err := readBounded(d.processOf(a), maxSmallFile)
+		if err != nil || json.Unmarshal(b, &who) != nil || who.Generation != n {
+			continue
+		}
+		suspects[a] = true
+		sessions[who.PID] = who.Ticks
+	}
+	return suspects, sessions
+}
+
+func (d Dir) hasExit(a job.Attempt) bool {
+	for _, path := range []string{d.Exit(a), d.Ended(a)} {
+		if _, err := os.Lstat(path); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Forget marks the end of an attempt as known to all: it is not reported any
+// more, its output stays.
+func (d Dir) Forget(a job.Attempt) error {
+	return gone(os.Rename(d.Exit(a), d.Ended(a)))
+}
+
+// Unforgotten reads the ends that are on disk and were not forgotten.
+func (d Dir) Unforgotten() ([]Record, error) {
+	all, err := d.Attempts()
+	if err != nil {
+		return nil, err
+	}
+	var records []Record
+	for _, a := range all {
+		if _, err := os.Lstat(d.Exit(a)); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		r, err := d.ReadExit(a)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, r)
+	}
+	return records, nil
+}

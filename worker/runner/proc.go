@@ -1,0 +1,149 @@
+package runner
+
+// What the kernel tells about processes, read from /proc file by file: gopsutil
+// lists every process of the host for each question, which a runner that asks
+// after each end of a task cannot afford.
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+)
+
+const (
+	// maxChildren bounds the text of a list of children: some 100,000 pids.
+	maxChildren = 1 << 20
+	// maxEnviron bounds how far an environment is searched for the mark; the
+	// kernel takes no more than 2 MiB on most hosts.
+	maxEnviron = 4 << 20
+)
+
+// children lists the direct children of a process. For the runner's own it is
+// exact, as only the asking goroutine takes any off the list; for others it
+// may miss some while they come and go, so ask again.
+func children(pid int) []int {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return nil
+	}
+	var all []int
+	for _, f := range files {
+		b, err := readBounded(f, maxChildren)
+		if err != nil {
+			continue // the thread is gone, its children are another's
+		}
+		for word := range strings.FieldsSeq(string(b)) {
+			if n, err := strconv.Atoi(word); err == nil {
+				all = append(all, n)
+			}
+		}
+	}
+	return all
+}
+
+// descendants lists a process and all below it.
+func descendants(pid int) []int {
+	all := []int{pid}
+	for i := 0; i < len(all); i++ {
+		all = append(all, children(all[i])...)
+	}
+	return all
+}
+
+// startTicks is when a process began, in ticks since boot; with its pid it
+// names one process for as long as the host runs. Zero if there is none.
+func startTicks(pid int) uint64 {
+	f := statFields(pid)
+	const starttime = 22 - 3 // the 22nd field of proc_pid_stat(5), counted from the third
+	if len(f) <= starttime {
+		return 0
+	}
+	n, err := strconv.ParseUint(f[starttime], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// statFields is /proc/PID/stat from its third field on: the second, the name
+// of the program, may hold anything.
+func statFields(pid int) []string {
+	b, err := readBounded("/proc/"+strconv.Itoa(pid)+"/stat", maxSmallFile)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+}
+
+// ended says that a process is gone or only its status is left.
+func ended(pid int) bool {
+	f := statFields(pid)
+	return len(f) == 0 || f[0] == "Z" || f[0] == "X"
+}
+
+// mark reads from a process's environment which attempt it was started for.
+func mark(pid int) (job.Attempt, bool) {
+	b, err := readBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
+	if err != nil {
+		return job.Attempt{}, false
+	}
+	var a job.Attempt
+	for word := range bytes.SplitSeq(b, []byte{0}) {
+		name, value, _ := strings.Cut(string(word), "=")
+		switch name {
+		case "MUSTER_JOB_ID":
+			a.Job = job.ID(value)
+		case "MUSTER_TASK":
+			a.Task, err = strconv.Atoi(value)
+		case "MUSTER_ATTEMPT":
+			a.N, err = strconv.Atoi(value)
+		default:
+			continue
+		}
+		if err != nil {
+			return job.Attempt{}, false
+		}
+	}
+	return a, a.Valid() == nil
+}
+
+// signalProcess signals one process unless its number has gone to another
+// since its start was read.
+func signalProcess(pid int, start uint64, sig unix.Signal) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return // it is gone
+	}
+	defer unix.Close(fd)
+	if startTicks(pid) != start {
+		return
+	}
+	_ = unix.PidfdSendSignal(fd, sig, nil, 0) // it is gone, or has made itself another user's: retried by whoever waits for its end
+}
+
+// allPIDs lists the processes of the host.
+func allPIDs() []int {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	var all []int
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil {
+			all = append(all, n)
+		}
+	}
+	return all
+}

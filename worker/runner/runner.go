@@ -1,0 +1,196 @@
+// Package runner is the small process between a daemon and its tasks: it
+// starts them, ends them in time, and knows how they ended, whatever becomes
+// of the daemon.
+//
+// One runner serves one directory (Dir). It is found by its unix socket and
+// known to live by its lock, so that there are never two of one generation; a
+// daemon of another version starts the next generation and lets the older one
+// drain. One daemon is connected at a time, and a newer connection takes the
+// place of an older one.
+//
+// A frame is four bytes of length, big-endian, and one JSON object, at most
+// maxFrame. The runner opens with Welcome: every attempt that it has. From
+// then on the daemon sends Requests, which are answered only by what becomes
+// of the task: Started, and Ended when no process of it is left and its exit is
+// on disk (exit.json, synced with its directory). Every Start is idempotent,
+// and what was sent on a broken connection is found in the next Welcome or on
+// disk. A field that an older side would misread needs a new generation of the
+// runner, which a new version of the binary starts anyway.
+//
+// Leases are deadlines of CLOCK_BOOTTIME, and the runner alone keeps them:
+// TERM before and KILL at the deadline (R4). A task dies with its runner.
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Config is what a runner is told on its command line.
+type Config struct {
+	Dir        string // of the daemon's tasks
+	Generation int    // from 1; a newer runner of the directory has a higher one
+	Version    string // of the binary
+	AllowRoot  bool   // run tasks of root, if the runner is root's
+	// Idle is how long the runner stays without a task and without a daemon.
+	Idle time.Duration
+	// NoGroups does without control groups, as on a host that permits none.
+	NoGroups bool
+}
+
+// DefaultConfig is a runner of the first generation.
+func DefaultConfig() Config { return Config{Generation: 1, Idle: time.Minute} }
+
+// Validate says what is wrong with the configuration.
+func (c Config) Validate() error {
+	switch {
+	case c.Dir == "":
+		return errors.New("runner: dir: not given")
+	case c.Generation < 1:
+		return fmt.Errorf("runner: generation %d: from 1", c.Generation)
+	case c.Idle <= 0:
+		return fmt.Errorf("runner: idle %s: above 0s", c.Idle)
+	}
+	return nil
+}
+
+const (
+	// procs bounds the threads that run Go code: one decides, one talks. More
+	// would cost memory on each of thousands of hosts for nothing.
+	procs = 2
+	// gcPercent and memoryLimit keep the heap small: it holds a few hundred
+	// bytes a task, and the frames in flight.
+	gcPercent   = 40
+	memoryLimit = 24 << 20
+	// oomScore is the least likely to be killed for lack of memory: all tasks
+	// of the host die with their runner.
+	oomScore = "-999"
+	// dead is what the shutdown of the runner gives its tasks between TERM and KILL.
+	dead = 5 * time.Second
+)
+
+// Main is the whole life of the runner process. It returns when ctx ends, after
+// ending all tasks, or when it is idle or has drained. It must be given the
+// process for itself: it reaps every child.
+func Main(ctx context.Context, cfg Config, log *slog.Logger) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	runtime.GOMAXPROCS(procs)
+	debug.SetGCPercent(gcPercent)
+	debug.SetMemoryLimit(memoryLimit)
+	dir := Dir(cfg.Dir)
+	if err := dir.Make(); err != nil {
+		return err
+	}
+	lock, err := dir.TryLock(cfg.Generation)
+	if err != nil {
+		return err
+	}
+	if lock == nil {
+		return fmt.Errorf("runner: generation %d of %s runs already", cfg.Generation, dir)
+	}
+	defer lock.Close() //nolint:errcheck // the process ends
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("runner: become subreaper: %w", err)
+	}
+	s, err := newStarter(cfg, log)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	info := Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: bootID()}
+	if s.group != nil {
+		info.Cgroup = s.group.dir
+	}
+	if err := writeInfo(lock, info); err != nil {
+		return err
+	}
+	defer dir.Remove(cfg.Generation) //nolint:errcheck // whoever finds the files sees that the lock is free
+	return serve(ctx, cfg, info, s, log)
+}
+
+// serve runs the loop between its sources: connections, deaths and the clock.
+func serve(ctx context.Context, cfg Config, info Info, s *starter, log *slog.Logger) error {
+	listener, err := Listen(Dir(cfg.Dir), cfg.Generation)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	timer, err := newTimer()
+	if err != nil {
+		return err
+	}
+	defer timer.Close()
+	deaths := make(chan os.Signal, 1)
+	signal.Notify(deaths, unix.SIGCHLD)
+	defer signal.Stop(deaths)
+
+	l := newLoop(cfg, info, s, timer, log)
+	go l.accept(listener)
+	go l.ticks(timer)
+	for range starters {
+		go s.run(l.starts, l.started)
+	}
+	go l.save()
+	log.Info("runner started", "pid", info.PID, "generation", info.Generation, "version", info.Version, "cgroup", info.Cgroup)
+	l.run(ctx, deaths)
+	log.Info("runner ended", "pid", info.PID, "generation", info.Generation)
+	return nil
+}
+
+func newStarter(cfg Config, log *slog.Logger) (*starter, error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, fmt.Errorf("runner: %w", err)
+	}
+	s := &starter{dir: Dir(cfg.Dir), generation: cfg.Generation, allowRoot: cfg.AllowRoot, null: null, log: log}
+	if !cfg.NoGroups {
+		if s.group, err = newGroup(s.dir, cfg.Generation); err != nil {
+			log.Info("no control groups for tasks, processes are found by their parents", "error", err)
+		}
+	}
+	const score = "/proc/self/oom_score_adj"
+	before, err := readBounded(score, maxSmallFile)
+	if err == nil && os.WriteFile(score, []byte(oomScore), 0) == nil { //nolint:gosec // a kernel file has no mode
+		s.oomScore = before
+	}
+	return s, nil
+}
+
+func (s *starter) close() {
+	_ = s.null.Close() // was only read
+	if s.group != nil {
+		s.group.remove()
+	}
+}
+
+// timer is a timerfd of CLOCK_BOOTTIME; the runtime's own timers stand still
+// while the host sleeps.
+type timer struct {
+	*os.File
+	fd int // File.Fd would make the file block
+}
+
+func newTimer() (*timer, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("runner: make timer: %w", err)
+	}
+	return &timer{File: os.NewFile(uintptr(fd), "timer"), fd: fd}, nil
+}
+
+// set makes the timer fire at a reading of its clock.
+func (t *timer) set(at time.Duration) error {
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(at))}
+	return unix.TimerfdSettime(t.fd, unix.TFD_TIMER_ABSTIME, &spec, nil)
+}

@@ -1,0 +1,165 @@
+package runner
+
+// The runner's unix socket: who may connect, and the two goroutines of a
+// connection.
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxQueue bounds the reports that a daemon has not read; one that does not
+// read is cut off, and finds everything in the next Welcome and on disk.
+const maxQueue = 4096
+
+// Listen opens the socket of runner n, whose lock the caller holds.
+func Listen(dir Dir, n int) (net.Listener, error) {
+	if err := gone(os.Remove(dir.Socket(n))); err != nil {
+		return nil, fmt.Errorf("runner: remove old socket: %w", err)
+	}
+	var listener net.Listener
+	err := inDir(dir.Socket(n), func(short string) (err error) {
+		listener, err = net.Listen("unix", short) //nolint:noctx // a local socket is bound at once
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("runner: listen on %s: %w", dir.Socket(n), err)
+	}
+	listener.(*net.UnixListener).SetUnlinkOnClose(false) // its short name means nothing by then
+	if err := os.Chmod(dir.Socket(n), 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("runner: close socket to others: %w", err), listener.Close())
+	}
+	return listener, nil
+}
+
+// Dial connects to runner n.
+func Dial(dir Dir, n int) (net.Conn, error) {
+	var conn net.Conn
+	err := inDir(dir.Socket(n), func(short string) (err error) {
+		conn, err = net.Dial("unix", short) //nolint:noctx // a local socket answers at once or not
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("runner: dial %s: %w", dir.Socket(n), err)
+	}
+	return conn, nil
+}
+
+// inDir gives f a short name for a path: a socket's may have no more than 107
+// bytes, which a data directory can well be over.
+func inDir(path string, f func(short string) error) error {
+	fd, err := openDir(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return f("/proc/self/fd/" + strconv.Itoa(fd) + "/" + filepath.Base(path))
+}
+
+func hash(s string) uint32 {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, s) // never fails
+	return h.Sum32()
+}
+
+func writeInfo(f *os.File, info Info) error {
+	b, err := json.Marshal(info)
+	if err == nil {
+		err = f.Truncate(0)
+	}
+	if err == nil {
+		_, err = f.WriteAt(b, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("runner: write lock: %w", err)
+	}
+	return nil
+}
+
+// link is one connection of a daemon.
+type link struct {
+	conn  net.Conn
+	queue chan []byte
+}
+
+// accept takes connections until the listener is closed.
+func (l *loop) accept(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			l.log.Warn("connection not accepted", "error", err)
+			continue
+		}
+		if err := samePerson(conn); err != nil {
+			l.log.Warn("connection refused", "error", err)
+			_ = conn.Close() // nothing was said
+			continue
+		}
+		k := &link{conn: conn, queue: make(chan []byte, maxQueue)}
+		l.do <- func() { l.attach(k) }
+	}
+}
+
+// samePerson lets in only the user whom the runner belongs to.
+func samePerson(conn net.Conn) error {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return fmt.Errorf("runner: peer of connection: %w", err)
+	}
+	var cred *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err := errors.Join(err, credErr); err != nil {
+		return fmt.Errorf("runner: peer of connection: %w", err)
+	}
+	if int(cred.Uid) != os.Geteuid() {
+		return fmt.Errorf("runner: process %d of user %d: only user %d may connect", cred.Pid, cred.Uid, os.Geteuid())
+	}
+	return nil
+}
+
+// read passes a daemon's requests on until the connection breaks.
+func (l *loop) read(k *link) {
+	r := bufio.NewReader(k.conn)
+	for {
+		m, err := readRequest(r)
+		if err != nil {
+			l.do <- func() { l.detach(k, err) }
+			return
+		}
+		l.do <- func() { l.request(k, m) }
+	}
+}
+
+// write sends what is queued, several reports in one system call.
+func (k *link) write() {
+	w := bufio.NewWriter(k.conn)
+	for frame := range k.queue {
+		_, err := w.Write(frame)
+		if err == nil && len(k.queue) == 0 {
+			err = w.Flush()
+		}
+		if err != nil {
+			_ = k.conn.Close()  // the reader sees it and detaches
+			for range k.queue { // until detached
+			}
+			return
+		}
+	}
+	_ = k.conn.Close() // detached
+}

@@ -1,0 +1,291 @@
+package runner
+
+// Starting a task: its directory, its files, one fork.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+)
+
+const (
+	// starters is how many tasks may be in the making at once: one of them can
+	// hang in a directory on a dead file server without stopping the others.
+	starters = 4
+	shell    = "/bin/sh"
+)
+
+// starter makes processes. It has no state that changes.
+type starter struct {
+	dir        Dir
+	generation int
+	allowRoot  bool
+	group      *group // nil: none can be had
+	null       *os.File
+	oomScore   []byte // what tasks get back if the runner lowered its own; nil if not
+	log        *slog.Logger
+}
+
+// started is what came of one start.
+type started struct {
+	pid   int
+	ticks uint64
+	began time.Time
+	from  time.Duration // CLOCK_BOOTTIME before the fork
+	known bool          // the attempt had a directory: nothing was started now
+	err   error
+}
+
+// run carries out starts until there are no more. Its thread stays its own: a
+// task dies with the thread that made it, so that none outlives the runner.
+func (s *starter) run(todo <-chan *task, done func(*task, started)) {
+	runtime.LockOSThread()
+	for t := range todo {
+		done(t, s.start(t))
+	}
+}
+
+func (s *starter) start(t *task) started {
+	if err := os.Mkdir(s.dir.Task(t.attempt), s.mode()); err != nil {
+		return started{known: errors.Is(err, os.ErrExist), err: fmt.Errorf("runner: make task directory: %w", err)}
+	}
+	l, err := s.prepare(t)
+	if err != nil {
+		return started{err: err}
+	}
+	defer l.close()
+	return s.fork(t, l)
+}
+
+// mode lets another user pass to his scratch directory.
+func (s *starter) mode() os.FileMode {
+	if os.Geteuid() == 0 {
+		return 0o711
+	}
+	return 0o700
+}
+
+// launch is all that a fork needs.
+type launch struct {
+	path  string
+	argv  []string
+	attr  syscall.ProcAttr
+	files []*os.File
+	group int // descriptor, -1 for none
+	who   identity
+	where string
+}
+
+func (l *launch) close() {
+	for _, f := range l.files {
+		_ = f.Close() // the task has its own descriptors
+	}
+	if l.group >= 0 {
+		_ = unix.Close(l.group) // opened for its path only
+	}
+}
+
+func (s *starter) prepare(t *task) (*launch, error) {
+	who, err := identify(t.start.User, s.allowRoot)
+	if err != nil {
+		return nil, err
+	}
+	dir := s.dir.Task(t.attempt)
+	scratch := filepath.Join(dir, "scratch")
+	if err := os.Mkdir(scratch, 0o700); err != nil {
+		return nil, fmt.Errorf("runner: make scratch directory: %w", err)
+	}
+	if err := who.own(scratch); err != nil {
+		return nil, err
+	}
+	l := &launch{group: -1, who: who, where: scratch}
+	if w := t.start.Workdir; w != "" {
+		if info, err := os.Stat(w); err != nil || !info.IsDir() {
+			return nil, refuse(codeNotExecutable, "workdir %s: no such directory on this node", w)
+		}
+		l.where = w
+	}
+	env, err := s.environment(t, who, scratch)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.command(t, l, env); err != nil {
+		return nil, err
+	}
+	if err := s.outputs(t, l); err != nil {
+		l.close()
+		return nil, err
+	}
+	l.attr.Dir, l.attr.Env = l.where, env
+	l.attr.Sys = &syscall.SysProcAttr{Setsid: true, Credential: who.cred, Pdeathsig: syscall.SIGKILL}
+	if s.group != nil {
+		if l.group, err = s.group.place(t.name); err != nil {
+			l.close()
+			return nil, err
+		}
+		l.attr.Sys.UseCgroupFD, l.attr.Sys.CgroupFD = true, l.group
+	}
+	return l, nil
+}
+
+// environment is the worker's, with what only this host knows.
+func (s *starter) environment(t *task, who identity, scratch string) ([]string, error) {
+	env := setVariable(t.start.Env, "MUSTER_SCRATCH", scratch)
+	if who.name != "" {
+		env = setVariable(setVariable(env, "HOME", who.home), "USER", who.name)
+	}
+	if t.start.Hostfile != "" {
+		path := filepath.Join(s.dir.Task(t.attempt), "hostfile")
+		if err := os.WriteFile(path, []byte(t.start.Hostfile), 0o600); err != nil {
+			return nil, fmt.Errorf("runner: write hostfile: %w", err)
+		}
+		if err := who.own(path); err != nil {
+			return nil, err
+		}
+		env = setVariable(env, "MUSTER_HOSTFILE", path)
+	}
+	return env, nil
+}
+
+// command finds the program, or writes the script and finds who reads it.
+func (s *starter) command(t *task, l *launch, env []string) error {
+	if t.start.Script == "" {
+		path, err := program(t.start.Command[0], l.where, env)
+		l.path, l.argv = path, t.start.Command
+		return err
+	}
+	path := filepath.Join(s.dir.Task(t.attempt), "script")
+	// No fork may happen while the script is open for writing: the child would
+	// hold it open, too, and the kernel executes no file that is.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, []byte(t.start.Script), 0o700) //nolint:gosec // it is to be executed, by its owner
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return fmt.Errorf("runner: write script: %w", err)
+	}
+	if err := l.who.own(path); err != nil {
+		return err
+	}
+	if strings.HasPrefix(t.start.Script, "#!") {
+		l.path, l.argv = path, []string{path}
+	} else {
+		l.path, l.argv = shell, []string{shell, path}
+	}
+	return nil
+}
+
+// outputs opens the two files that the task writes to by itself. A bound on
+// their size belongs here: it needs a pipe, or a watch on the files.
+func (s *starter) outputs(t *task, l *launch) error {
+	l.attr.Files = []uintptr{s.null.Fd()}
+	for _, stream := range []Stream{Stdout, Stderr} {
+		path := s.dir.Output(t.attempt, stream)
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			return fmt.Errorf("runner: open output: %w", err)
+		}
+		l.files = append(l.files, f)
+		l.attr.Files = append(l.attr.Files, f.Fd())
+		if err := l.who.own(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *starter) fork(t *task, l *launch) started {
+	r := started{began: time.Now(), from: bootTime()}
+	pid, err := syscall.ForkExec(l.path, l.argv, &l.attr)
+	if errors.Is(err, unix.ENOEXEC) { // a script without its #! line, as a shell would take it
+		l.argv = append([]string{shell, l.path}, l.argv[1:]...)
+		pid, err = syscall.ForkExec(shell, l.argv, &l.attr)
+	}
+	if err != nil {
+		r.err = whyNot(t, l, err)
+		return r
+	}
+	r.pid = pid
+	if s.oomScore != nil {
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), s.oomScore, 0) //nolint:gosec // a kernel file has no mode; the process may be gone
+	}
+	if s.group == nil {
+		r.ticks = startTicks(pid)
+		if err := s.note(t, pid, r.ticks); err != nil {
+			s.log.Warn("task process not noted", "attempt", t.name, "error", err)
+		}
+	}
+	return r
+}
+
+// note keeps the main process's name for whoever finds the runner dead.
+func (s *starter) note(t *task, pid int, ticks uint64) error {
+	b, err := json.Marshal(noted{Generation: s.generation, PID: pid, Ticks: ticks})
+	if err == nil {
+		err = os.WriteFile(s.dir.processOf(t.attempt), b, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("runner: note process: %w", err)
+	}
+	return nil
+}
+
+// noted is what an attempt's process file says.
+type noted struct {
+	Generation int    `json:"generation"`
+	PID        int    `json:"pid"`
+	Ticks      uint64 `json:"ticks"`
+}
+
+// whyNot says for people what the kernel's word for a failed start means.
+func whyNot(t *task, l *launch, err error) error {
+	what := "script"
+	if t.start.Script == "" {
+		what = t.start.Command[0]
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return refuse(codeNotExecutable, "cannot execute %s: its interpreter or loader does not exist", what)
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return refuse(codeNotExecutable, "permission denied: user %s may not execute %s in %s", userName(l.who), what, l.where)
+	case errors.Is(err, unix.E2BIG):
+		return refuse(codeNotExecutable, "cannot execute %s: the command and its environment are too long", what)
+	}
+	return refuse(codeNotExecutable, "cannot execute %s: %v", what, err)
+}
+
+func userName(who identity) string {
+	if who.name != "" {
+		return who.name
+	}
+	return strconv.Itoa(who.uid)
+}
+
+// bornIn tries whether a process can be born in a control group: ENOENT means
+// that only its program was missing.
+func bornIn(fd int) error {
+	_, err := syscall.ForkExec(probeName, []string{probeName}, &syscall.ProcAttr{
+		Sys: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd},
+	})
+	return err
+}
+
+// exitOf is the end of a task that was never started.
+func exitOf(err error, now time.Time) job.Exit {
+	exit := job.Exit{State: job.Failed, Code: codeNotExecutable, Reason: err.Error(), Began: now, Ended: now}
+	if r := (*refusal)(nil); errors.As(err, &r) {
+		exit.Code = r.code
+	}
+	return exit
+}

@@ -1,0 +1,173 @@
+package runner
+
+// When a task has to end and how hard: pure, on the readings of one clock.
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+)
+
+// cause is why a task is being ended; the first one tells.
+type cause int
+
+const (
+	causeNone cause = iota
+	causeStop
+	causeLimit
+	causeLease
+	causeShutdown
+)
+
+const (
+	// retryFirst and retryMost bound the pause before a KILL is sent again to
+	// processes that appeared, or that the kernel will not end yet.
+	retryFirst = 50 * time.Millisecond
+	retryMost  = time.Second
+)
+
+// watch decides when a task's processes get TERM and KILL. All times are of
+// CLOCK_BOOTTIME; zero is never.
+type watch struct {
+	deadline time.Duration // of the lease
+	lead     time.Duration
+	limit    time.Duration // from the start of the process
+	grace    time.Duration
+
+	limitAt time.Duration
+	killAt  time.Duration
+	retryAt time.Duration
+	pause   time.Duration
+
+	cause  cause
+	detail string
+	alive  bool // there is something to signal
+	termed bool
+	killed bool
+}
+
+// newWatch is the watch of a task that is about to be started.
+func newWatch(s *Start, now time.Duration) watch {
+	w := watch{limit: s.Limit, grace: s.Grace}
+	if !s.Hold {
+		w.deadline = s.Deadline
+		w.lead = min(s.Lead, (s.Deadline-now)/2) // a short lease is not all warning
+	}
+	return w
+}
+
+// lapsed says that the lease has run out.
+func (w *watch) lapsed(now time.Duration) bool { return w.deadline != 0 && now >= w.deadline }
+
+// started tells that the process exists.
+func (w *watch) started(now time.Duration) {
+	w.alive = true
+	if w.limit > 0 {
+		w.limitAt = now + w.limit
+	}
+}
+
+// extend moves the deadline, never back, and not one that has passed.
+func (w *watch) extend(now, deadline time.Duration) {
+	if w.deadline != 0 && !w.lapsed(now) && w.cause != causeLease {
+		w.deadline = max(w.deadline, deadline)
+	}
+}
+
+// end asks for the end; the first cause stays, and the shorter grace counts.
+func (w *watch) end(now, grace time.Duration, why cause, detail string) {
+	if w.cause == causeNone {
+		w.cause, w.detail = why, detail
+	}
+	if at := now + grace; w.killAt == 0 || at < w.killAt {
+		w.killAt = at
+	}
+}
+
+// leftovers tells that the main process is gone and others are not: they are
+// killed, and again until none is left.
+func (w *watch) leftovers(now time.Duration) {
+	if !w.killed {
+		w.killed, w.pause = true, retryFirst
+		w.retryAt = now
+	}
+}
+
+// next is when step has to be called again; zero for never.
+func (w *watch) next() time.Duration {
+	if !w.alive {
+		return 0
+	}
+	if w.killed {
+		return w.retryAt
+	}
+	at := time.Duration(0)
+	sooner := func(t time.Duration) {
+		if t != 0 && (at == 0 || t < at) {
+			at = t
+		}
+	}
+	sooner(w.deadline)
+	sooner(w.killAt)
+	switch {
+	case w.cause == causeNone:
+		sooner(w.limitAt)
+		if w.deadline != 0 {
+			sooner(w.deadline - w.lead)
+		}
+	case !w.termed:
+		sooner(1) // at once
+	}
+	return at
+}
+
+// step gives the signal that is due, or zero. It must be sent.
+func (w *watch) step(now time.Duration) unix.Signal {
+	if !w.alive {
+		return 0
+	}
+	if w.killed {
+		if now < w.retryAt {
+			return 0
+		}
+		w.retryAt, w.pause = now+w.pause, min(2*w.pause, retryMost)
+		return unix.SIGKILL
+	}
+	if w.cause == causeNone {
+		switch {
+		case w.deadline != 0 && now >= w.deadline-w.lead:
+			w.end(now, max(0, w.deadline-now), causeLease, "lease ran out")
+		case w.limitAt != 0 && now >= w.limitAt:
+			w.end(now, w.grace, causeLimit, fmt.Sprintf("time limit of %s reached", job.Duration(w.limit)))
+		default:
+			return 0
+		}
+	}
+	if now >= w.killAt || w.lapsed(now) {
+		w.killed, w.pause = true, retryFirst
+		w.retryAt = now + w.pause
+		return unix.SIGKILL
+	}
+	if !w.termed {
+		w.termed = true
+		return unix.SIGTERM
+	}
+	return 0
+}
+
+// state is the end that a cause means.
+func (c cause) state() job.State {
+	switch c {
+	case causeStop:
+		return job.Cancelled
+	case causeLimit:
+		return job.Timeout
+	case causeLease, causeShutdown:
+		return job.NodeFail
+	case causeNone:
+	}
+	return job.Failed
+}

@@ -1,0 +1,264 @@
+package runner
+
+// What a daemon and a runner say to each other: frames of JSON with their
+// length before them, over a unix socket that only the same user can use.
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+const (
+	// maxFrame bounds one message: a job file whose every byte JSON had to
+	// escape into six, and an environment beside it.
+	maxFrame = 8 << 20
+	// maxWords bounds the command and environment of a Start: twice what a
+	// spec may hold, as the worker adds variables of its own.
+	maxWords = 2 * job.MaxArgs
+	// maxDuration bounds every duration in a message: beyond all lives of
+	// hosts, and far from overflow when it is added to a clock.
+	maxDuration = 100 * 365 * 24 * time.Hour
+	// maxSignal is the highest real-time signal.
+	maxSignal = 64
+)
+
+// Request is one thing that a daemon asks of a runner; exactly one field is set.
+type Request struct {
+	Start  *Start      `json:"start,omitempty"`
+	Stop   *Stop       `json:"stop,omitempty"`
+	Signal *Signal     `json:"signal,omitempty"`
+	Extend []Extension `json:"extend,omitempty"`
+	// Drain tells the runner to end as soon as it has no task: a newer one has
+	// taken its place.
+	Drain bool `json:"drain,omitempty"`
+}
+
+// Start asks for a task. A known attempt is answered with what is known of it.
+type Start struct {
+	Attempt  string        `json:"attempt"`
+	Command  []string      `json:"command,omitempty"`
+	Script   string        `json:"script,omitempty"`
+	Workdir  string        `json:"workdir,omitempty"`
+	User     string        `json:"user"`
+	Env      []string      `json:"env"`
+	Hostfile string        `json:"hostfile,omitempty"`
+	Deadline time.Duration `json:"deadline"` // on CLOCK_BOOTTIME; none with Hold
+	Hold     bool          `json:"hold,omitempty"`
+	Lead     time.Duration `json:"lead"` // TERM so long before the deadline
+	Limit    time.Duration `json:"limit,omitempty"`
+	Grace    time.Duration `json:"grace"`
+}
+
+// Stop asks for the end of an attempt's processes.
+type Stop struct {
+	Attempt string        `json:"attempt"`
+	Grace   time.Duration `json:"grace"`
+	Reason  string        `json:"reason"`
+}
+
+// Signal asks that all processes of an attempt get a signal.
+type Signal struct {
+	Attempt string `json:"attempt"`
+	Number  int    `json:"number"`
+}
+
+// Extension moves one deadline.
+type Extension struct {
+	Attempt  string        `json:"attempt"`
+	Deadline time.Duration `json:"deadline"` // on CLOCK_BOOTTIME
+}
+
+// Report is one thing that a runner tells the daemon; exactly one field is set.
+type Report struct {
+	Welcome *Welcome `json:"welcome,omitempty"`
+	Started *Started `json:"started,omitempty"`
+	Ended   *Ended   `json:"ended,omitempty"`
+}
+
+// Welcome is a runner's first word on a connection: all that it has. What
+// ended is on disk.
+type Welcome struct {
+	Info     Info      `json:"info"`
+	Starting []string  `json:"starting,omitempty"`
+	Running  []Started `json:"running,omitempty"`
+}
+
+// Started says that the main process of an attempt exists.
+type Started struct {
+	Attempt string `json:"attempt"`
+	PID     int    `json:"pid"`
+}
+
+// Ended says that no process of an attempt is left, and that how it ended is
+// on disk. Without Exit that is not known: an earlier runner died with it.
+type Ended struct {
+	Attempt string    `json:"attempt"`
+	Exit    *job.Exit `json:"exit,omitempty"`
+}
+
+// Frame encodes one message with its length before it.
+func Frame(msg any) ([]byte, error) {
+	var b bytes.Buffer
+	b.Write(make([]byte, 4))
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(msg); err != nil {
+		return nil, fmt.Errorf("runner: encode %T: %w", msg, err)
+	}
+	frame := b.Bytes()
+	if len(frame)-4 > maxFrame {
+		return nil, fmt.Errorf("runner: encode %T: %d bytes; at most %d", msg, len(frame)-4, maxFrame)
+	}
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4)) //nolint:gosec // bounded by maxFrame above
+	return frame, nil
+}
+
+// readFrame reads one message. It takes memory as bytes arrive, not as the
+// length promises.
+func readFrame(r io.Reader, msg any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	n := int64(binary.BigEndian.Uint32(head[:]))
+	if n > maxFrame {
+		return fmt.Errorf("runner: frame of %d bytes; at most %d", n, maxFrame)
+	}
+	var b bytes.Buffer
+	if got, err := io.Copy(&b, io.LimitReader(r, n)); err != nil || got < n {
+		return errors.Join(io.ErrUnexpectedEOF, err)
+	}
+	if err := json.Unmarshal(b.Bytes(), msg); err != nil {
+		return fmt.Errorf("runner: frame: %w", err)
+	}
+	return nil
+}
+
+// ReadReport reads what a runner tells and checks it.
+func ReadReport(r io.Reader) (Report, error) {
+	var m Report
+	if err := readFrame(r, &m); err != nil {
+		return Report{}, err
+	}
+	return m, m.valid()
+}
+
+func readRequest(r io.Reader) (Request, error) {
+	var m Request
+	if err := readFrame(r, &m); err != nil {
+		return Request{}, err
+	}
+	return m, m.valid()
+}
+
+func (m Report) valid() error {
+	var names []string
+	set := 0
+	if w := m.Welcome; w != nil {
+		set++
+		names = append(names, w.Starting...)
+		for _, s := range w.Running {
+			names = append(names, s.Attempt)
+		}
+	}
+	if m.Started != nil {
+		set++
+		names = append(names, m.Started.Attempt)
+	}
+	if m.Ended != nil {
+		set++
+		names = append(names, m.Ended.Attempt)
+	}
+	if set != 1 {
+		return fmt.Errorf("runner: report with %d things", set)
+	}
+	return attempts(names...)
+}
+
+func (m Request) valid() error {
+	set, bad := 0, error(nil)
+	check := func(err error) {
+		set++
+		if err != nil {
+			bad = err
+		}
+	}
+	if m.Start != nil {
+		check(m.Start.valid())
+	}
+	if m.Stop != nil {
+		check(errors.Join(attempts(m.Stop.Attempt), durations(m.Stop.Grace)))
+	}
+	if m.Signal != nil {
+		check(m.Signal.valid())
+	}
+	if m.Extend != nil {
+		check(nil)
+		for _, e := range m.Extend {
+			bad = errors.Join(bad, attempts(e.Attempt), durations(e.Deadline))
+		}
+	}
+	if m.Drain {
+		check(nil)
+	}
+	if bad == nil && set != 1 {
+		return fmt.Errorf("runner: request with %d things", set)
+	}
+	return bad
+}
+
+func (s Signal) valid() error {
+	if s.Number < 1 || s.Number > maxSignal {
+		return fmt.Errorf("runner: signal %d: from 1 to %d", s.Number, maxSignal)
+	}
+	return attempts(s.Attempt)
+}
+
+func (s Start) valid() error {
+	switch {
+	case (len(s.Command) == 0) == (s.Script == ""):
+		return errors.New("runner: start: a command or a script")
+	case len(s.Command) > 0 && s.Command[0] == "":
+		return errors.New("runner: start: the program's name is empty")
+	case len(s.Command)+len(s.Env) > maxWords:
+		return fmt.Errorf("runner: start: %d words; at most %d", len(s.Command)+len(s.Env), maxWords)
+	case s.Workdir != "" && s.Workdir[0] != '/':
+		return errors.New("runner: start: workdir is not absolute")
+	case !s.Hold && s.Deadline == 0:
+		return errors.New("runner: start: neither deadline nor hold")
+	}
+	for _, words := range [][]string{s.Command, s.Env, {s.Workdir, s.User}} {
+		for _, w := range words {
+			if strings.ContainsRune(w, 0) {
+				return errors.New("runner: start: a word holds a zero byte")
+			}
+		}
+	}
+	return errors.Join(attempts(s.Attempt), durations(s.Deadline, s.Lead, s.Limit, s.Grace))
+}
+
+func attempts(names ...string) error {
+	for _, n := range names {
+		if _, err := job.ParseAttempt(n); err != nil {
+			return fmt.Errorf("runner: %w", err)
+		}
+	}
+	return nil
+}
+
+func durations(ds ...time.Duration) error {
+	for _, d := range ds {
+		if d < 0 || d > maxDuration {
+			return fmt.Errorf("runner: duration %s out of range", d)
+		}
+	}
+	return nil
+}
