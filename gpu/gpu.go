@@ -8,6 +8,7 @@ package gpu
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -65,7 +66,8 @@ type Status struct {
 	Detail      string    `json:"detail,omitempty"` // why it is not healthy
 }
 
-// Process is a program that has memory on a device, in the host's own PIDs.
+// Process is a program that computes on a device, in the host's own PIDs; one
+// that only draws a screen is not meant.
 type Process struct {
 	PID    int      `json:"pid"`
 	Memory job.Size `json:"memory"`
@@ -87,6 +89,9 @@ type Fault struct {
 	Xid  uint64    `json:"xid"`
 	At   time.Time `json:"at"`
 }
+
+// ErrClosed: the driver was closed; there is nothing to ask any more.
+var ErrClosed = errors.New("driver is closed")
 
 // Driver reports the GPUs of this host. A host without any has a Driver that
 // lists none; an error is a driver that should have worked and did not.

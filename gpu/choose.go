@@ -1,0 +1,244 @@
+package gpu
+
+// Choice: which free devices a need gets.
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/musterhq/muster/job"
+)
+
+const (
+	// exactSets bounds the sets that are compared one by one, about a
+	// millisecond of work: any of 16 devices. For more, sets are grown greedily.
+	exactSets = 13_000
+	// greedySeeds bounds the devices from which a set is grown.
+	greedySeeds = 64
+)
+
+// nearness is how much it is worth that two devices are linked like this.
+var nearness = map[LinkKind]int{LinkNVLink: 4096, LinkBoard: 512, LinkSwitch: 128, LinkBridge: 32, LinkNUMA: 8, LinkSystem: 1}
+
+// distance orders links for sets of devices, nearest first.
+var distance = map[LinkKind]int{LinkNVLink: 0, LinkBoard: 1, LinkSwitch: 2, LinkBridge: 3, LinkNUMA: 4, LinkSystem: 5}
+
+const (
+	distanceUnknown = 6
+	maxLanes        = 63 // NVLink connections that make a difference
+	otherClass      = 64 // further than any link: programs want devices of one kind
+)
+
+// learnLinks works out how far the devices are from each other, by slot.
+func (p *Pool) learnLinks() {
+	n := len(p.slots)
+	p.ways, p.near = make([][]int, n), make([][]int, n)
+	for i, s := range p.slots {
+		p.ways[i], p.near[i] = make([]int, n), make([]int, n)
+		for j := range n {
+			p.ways[i][j] = way(s, p.slots[j], Link{})
+		}
+		for _, l := range s.Links {
+			if j, known := p.index[l.To]; known {
+				p.ways[i][j], p.near[i][j] = way(s, p.slots[j], l), nearness[l.Kind]
+			}
+		}
+	}
+}
+
+// way is how far two devices are from each other over a link.
+func way(a, b *slot, l Link) int {
+	d, known := distance[l.Kind]
+	if !known {
+		d = distanceUnknown
+	}
+	if a.Class != b.Class {
+		d += otherClass
+	}
+	return d*(maxLanes+1) + maxLanes - min(max(l.NVLinks, 0), maxLanes)
+}
+
+// Choose picks free devices for a need. Several come from the best-linked free
+// set: one NVLink island if there is one, then the nearest by PCIe. A single
+// one is the least useful that fits: the smallest, then the one whose
+// neighbours are taken. A share goes to a device that is shared already,
+// where it leaves least. The same account gives the same choice.
+func (p *Pool) Choose(need job.Resources) ([]string, bool) {
+	var chosen []int
+	switch milli := Milli(need); {
+	case milli == 0:
+		return nil, true
+	case milli < Whole:
+		chosen = p.chooseShare(need, milli)
+	case need.GPUs == 1:
+		chosen = p.chooseOne(need)
+	default:
+		chosen = p.chooseSet(need)
+	}
+	if chosen == nil {
+		return nil, false
+	}
+	slices.Sort(chosen)
+	uuids := make([]string, len(chosen))
+	for i, c := range chosen {
+		uuids[i] = p.slots[c].UUID
+	}
+	return uuids, true
+}
+
+// whole lists the slots that are free for a task of their own.
+func (p *Pool) whole() []int {
+	var free []int
+	for i, s := range p.slots {
+		if milli, _ := s.left(); milli == Whole && s.holders == 0 {
+			free = append(free, i)
+		}
+	}
+	return free
+}
+
+// wholeFor lists those of them that fit the need.
+func (p *Pool) wholeFor(free []int, need job.Resources) []int {
+	var fit []int
+	for _, i := range free {
+		if Fits(p.slots[i].Device, need) {
+			fit = append(fit, i)
+		}
+	}
+	return fit
+}
+
+// company is the worth of the links from each free device to the other free
+// ones, by slot: what is lost to later tasks when it goes.
+func (p *Pool) company(free []int) []int {
+	worth := make([]int, len(p.slots))
+	for _, i := range free {
+		for _, j := range free {
+			if i != j {
+				worth[i] += p.near[i][j]
+			}
+		}
+	}
+	return worth
+}
+
+func (p *Pool) chooseOne(need job.Resources) []int {
+	free := p.whole()
+	fit, worth := p.wholeFor(free, need), p.company(free)
+	if len(fit) == 0 {
+		return nil
+	}
+	return []int{slices.MinFunc(fit, func(a, b int) int {
+		return cmp.Or(cmp.Compare(p.slots[a].Memory, p.slots[b].Memory), cmp.Compare(worth[a], worth[b]), cmp.Compare(a, b))
+	})}
+}
+
+func (p *Pool) chooseShare(need job.Resources, milli int) []int {
+	worth := p.company(p.whole())
+	best, bestRank := -1, shareRank{}
+	for i, s := range p.slots {
+		left, memory := s.left()
+		want := Memory(need, s.Memory)
+		if left < milli || memory < want || !Fits(s.Device, need) {
+			continue
+		}
+		rank := shareRank{unshared: left == Whole, milli: left - milli, memory: memory - want, worth: worth[i]}
+		if best < 0 || rank.compare(bestRank) < 0 {
+			best, bestRank = i, rank
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	return []int{best}
+}
+
+// shareRank orders devices for a share, best first.
+type shareRank struct {
+	unshared bool
+	milli    int
+	memory   job.Size
+	worth    int
+}
+
+func (a shareRank) compare(b shareRank) int {
+	if a.unshared != b.unshared {
+		if b.unshared {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.milli, b.milli), cmp.Compare(a.memory, b.memory), cmp.Compare(a.worth, b.worth))
+}
+
+// CouldEver says whether the need fits this host when nothing is held, set
+// aside or used by others, and if not, why.
+func (p *Pool) CouldEver(need job.Resources) (ok bool, why string) {
+	n, fit := Count(need), 0
+	reasons := map[string]int{}
+	for _, s := range p.slots {
+		if s.unlisted {
+			continue
+		}
+		if misfit := Misfit(s.Device, need); misfit != "" {
+			reasons[misfit]++
+			continue
+		}
+		fit++
+	}
+	if fit >= n {
+		return true, ""
+	}
+	why = fmt.Sprintf("%d of %d GPUs fit, %d wanted", fit, len(p.Devices()), n)
+	if len(reasons) > 0 {
+		why += ": " + tally(reasons)
+	}
+	return false, why
+}
+
+// Why says what keeps Choose from serving a need that this host could meet.
+func (p *Pool) Why(need job.Resources) job.Reason {
+	n, idle, aside := Count(need), 0, 0
+	reasons := map[string]int{}
+	for _, s := range p.slots {
+		if s.unlisted || !Fits(s.Device, need) {
+			continue
+		}
+		left, memory := s.left()
+		switch {
+		case s.aside != "":
+			aside++
+			reasons["set aside ("+s.aside+")"]++
+		case left >= Milli(need) && memory >= Memory(need, s.Memory):
+			idle++
+		case s.holders == 0:
+			reasons["used by programs that are not muster's"]++
+		default:
+			reasons["held by tasks"]++
+		}
+	}
+	text := fmt.Sprintf("%d of %d wanted GPUs are free", idle, n)
+	if len(reasons) > 0 {
+		text += ": " + tally(reasons)
+	}
+	word := job.ReasonResources
+	if aside > 0 && idle+aside >= n {
+		word = job.ReasonGPUUnhealthy
+	}
+	return job.Reason{Word: word, Detail: text}
+}
+
+// tally is "3 are a, 1 is b", the most frequent first.
+func tally(reasons map[string]int) string {
+	texts := make([]string, 0, len(reasons))
+	for r := range reasons {
+		texts = append(texts, r)
+	}
+	slices.SortFunc(texts, func(a, b string) int { return cmp.Or(cmp.Compare(reasons[b], reasons[a]), cmp.Compare(a, b)) })
+	for i, r := range texts {
+		texts[i] = fmt.Sprintf("%d %s", reasons[r], r)
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,91 @@
+package gpu
+
+// Fit: whether a device could ever serve a need, free or not.
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Whole is all thousandths of a device.
+const Whole = 1000
+
+// Milli is what a need takes of each device that it gets, in thousandths: Whole
+// for whole devices, less for a share, 0 if it asks for no GPU.
+func Milli(need job.Resources) int {
+	switch {
+	case need.GPUs > 0:
+		return Whole
+	case need.GPUShare > 0:
+		return min(max(int(math.Round(need.GPUShare*Whole)), 1), Whole-1)
+	}
+	return 0
+}
+
+// Count is the number of devices that a need takes, whole or in part.
+func Count(need job.Resources) int {
+	if need.GPUs == 0 && need.GPUShare > 0 {
+		return 1
+	}
+	return need.GPUs
+}
+
+// Memory is what a need takes of the memory of a device with that capacity:
+// all with a whole device; of a shared one what it names, else its share.
+func Memory(need job.Resources, capacity job.Size) job.Size {
+	return memoryOf(Milli(need), need.GPUMemory, capacity)
+}
+
+func memoryOf(milli int, named, capacity job.Size) job.Size {
+	switch {
+	case milli >= Whole:
+		return capacity
+	case named > 0:
+		return named
+	}
+	return capacity / Whole * job.Size(milli)
+}
+
+// Fits says whether the device could serve the need if it were free.
+func Fits(d Device, need job.Resources) bool { return Misfit(d, need) == "" }
+
+// Misfit says why the device could never serve the need; empty if it could.
+func Misfit(d Device, need job.Resources) string {
+	switch {
+	case need.GPUModel != "" && !d.Is(need.GPUModel):
+		return fmt.Sprintf("is %s, not %s", classOr(d), need.GPUModel)
+	case need.GPUMemory > d.Memory:
+		return fmt.Sprintf("has %s of memory, less than %s", d.Memory, need.GPUMemory)
+	case d.Parent != "" && need.GPUs > 1:
+		return "is a MIG instance, of which a program sees one only"
+	}
+	return ""
+}
+
+func classOr(d Device) string {
+	if d.Class != "" {
+		return d.Class
+	}
+	return d.Model
+}
+
+// hiddenLimit is memory that a device may have in use without any program to
+// be seen: the driver's own, a screen. With more there is a program in a
+// container whose processes this host does not show.
+const hiddenLimit = job.Size(1 << 30)
+
+// Foreign is how much memory programs use that are not ours, for Pool.Foreign.
+func (s Status) Foreign(ours func(pid int) bool) job.Size {
+	var foreign job.Size
+	for _, p := range s.Processes {
+		if !ours(p.PID) {
+			foreign += p.Memory
+		}
+	}
+	if len(s.Processes) == 0 && s.MemoryUsed > hiddenLimit {
+		return s.MemoryUsed
+	}
+	return foreign
+}

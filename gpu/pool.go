@@ -1,0 +1,313 @@
+package gpu
+
+// Pool: who holds what of the devices of this host.
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/musterhq/muster/job"
+)
+
+// The errors of a Pool. Each says that nothing was changed.
+var (
+	// ErrNoDevice: the driver lists no such device; ask for another.
+	ErrNoDevice = errors.New("no such device")
+	// ErrTaken: others hold what was asked for; choose again.
+	ErrTaken = errors.New("device is taken")
+	// ErrHolds: the key holds devices already; release it first.
+	ErrHolds = errors.New("holds devices already")
+)
+
+// ForeignLimit is how much memory programs that muster did not start may use
+// on a device that still counts as free: an idle context or a screen. More
+// than that counts as taken, in memory and in thousandths.
+const ForeignLimit = job.Size(64 << 20)
+
+// Pool keeps the account of the devices of one host. It is not safe for
+// concurrent use; one goroutine owns it.
+type Pool struct {
+	slots []*slot
+	index map[string]int // UUID to slot
+	holds map[string]hold
+	ways  [][]int // how far two slots are from each other, for sets
+	near  [][]int // what their link is worth, for what a choice breaks
+}
+
+// slot is the account of one device.
+type slot struct {
+	Device
+	unlisted bool     // held, but the driver does not list it (any more)
+	aside    string   // why it is given to nobody, if it is not
+	foreign  job.Size // memory in use by programs that muster did not start
+	milli    int      // held
+	memory   job.Size // held
+	holders  int
+}
+
+// hold is what one key has.
+type hold struct {
+	uuids  []string
+	milli  int
+	memory []job.Size // by device
+}
+
+// Free is what is left of one device.
+type Free struct {
+	UUID   string
+	Memory job.Size
+	Milli  int
+}
+
+// Held is what one key holds of one device.
+type Held struct {
+	Key    string
+	Milli  int
+	Memory job.Size
+}
+
+// NewPool keeps the account of these devices, all free.
+func NewPool(devices []Device) (*Pool, error) {
+	p := &Pool{index: map[string]int{}, holds: map[string]hold{}}
+	if err := p.Update(devices); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Update takes a new list from the driver. A device that is still in it keeps
+// its holders and what is known of it. One that is not, but is held, stays in
+// the account and is given to nobody until it is back or released.
+func (p *Pool) Update(devices []Device) error {
+	slots := make([]*slot, 0, len(devices))
+	index := make(map[string]int, len(devices))
+	for _, d := range devices {
+		if _, twice := index[d.UUID]; twice || d.UUID == "" {
+			return fmt.Errorf("gpu: device %q is listed twice or has no UUID", d.UUID)
+		}
+		s := &slot{}
+		if i, known := p.index[d.UUID]; known {
+			*s = *p.slots[i]
+		}
+		s.Device, s.unlisted = d, false
+		index[d.UUID] = len(slots)
+		slots = append(slots, s)
+	}
+	for _, s := range p.slots {
+		if _, listed := index[s.UUID]; !listed && s.holders > 0 {
+			s.unlisted = true
+			index[s.UUID] = len(slots)
+			slots = append(slots, s)
+		}
+	}
+	p.slots, p.index = slots, index
+	p.learnLinks()
+	return nil
+}
+
+// Devices lists the devices as the driver does.
+func (p *Pool) Devices() []Device {
+	var all []Device
+	for _, s := range p.slots {
+		if !s.unlisted {
+			all = append(all, s.Device)
+		}
+	}
+	return all
+}
+
+// Free lists what is left, for devices that have anything left to give.
+func (p *Pool) Free() []Free {
+	var all []Free
+	for _, s := range p.slots {
+		if milli, memory := s.left(); milli > 0 {
+			all = append(all, Free{UUID: s.UUID, Memory: memory, Milli: milli})
+		}
+	}
+	return all
+}
+
+// left is what the device can still give.
+func (s *slot) left() (milli int, memory job.Size) {
+	if s.unlisted || s.aside != "" {
+		return 0, 0
+	}
+	milli, memory = Whole-s.milli, s.Memory-s.memory
+	if s.foreign > ForeignLimit && s.Memory > 0 {
+		milli -= 1 + int(float64(s.foreign)/float64(s.Memory)*Whole)
+		memory -= s.foreign
+	}
+	return max(0, milli), max(0, memory)
+}
+
+// Hold gives milli thousandths and memory of each of the devices to key, all
+// or none. Whole takes all memory; for a share, memory 0 means as many
+// thousandths of the memory. Whether a device is set aside, or used by
+// programs that muster did not start, is for Choose to mind: what holds a
+// device holds it.
+func (p *Pool) Hold(key string, uuids []string, milli int, memory job.Size) error {
+	return p.hold(key, uuids, milli, memory, false)
+}
+
+// Adopt is Hold for what held devices in an earlier life of the daemon: a
+// device that the driver does not list is accounted for all the same, so that
+// it is not given away again when the driver finds it.
+func (p *Pool) Adopt(key string, uuids []string, milli int, memory job.Size) error {
+	return p.hold(key, uuids, milli, memory, true)
+}
+
+func (p *Pool) hold(key string, uuids []string, milli int, memory job.Size, adopt bool) error {
+	if _, holds := p.holds[key]; holds {
+		return fmt.Errorf("gpu: %s: %w", key, ErrHolds)
+	}
+	if milli < 1 || milli > Whole || memory < 0 {
+		return fmt.Errorf("gpu: hold %d thousandths and %s: out of range", milli, memory)
+	}
+	for i, u := range uuids {
+		if slices.Contains(uuids[:i], u) {
+			return fmt.Errorf("gpu: hold %s twice: %w", u, ErrTaken)
+		}
+		if err := p.canHold(u, milli, memory, adopt); err != nil {
+			return err
+		}
+	}
+	h := hold{uuids: slices.Clone(uuids), milli: milli, memory: make([]job.Size, len(uuids))}
+	for i, u := range uuids {
+		s := p.slotFor(u)
+		h.memory[i] = memoryOf(milli, memory, s.Memory)
+		s.milli += milli
+		s.memory += h.memory[i]
+		s.holders++
+	}
+	p.holds[key] = h
+	return nil
+}
+
+func (p *Pool) canHold(uuid string, milli int, memory job.Size, adopt bool) error {
+	i, known := p.index[uuid]
+	if !known {
+		if adopt && uuid != "" {
+			return nil
+		}
+		return fmt.Errorf("gpu: hold %s: %w", uuid, ErrNoDevice)
+	}
+	s := p.slots[i]
+	if s.unlisted && !adopt {
+		return fmt.Errorf("gpu: hold %s: not listed by the driver: %w", uuid, ErrNoDevice)
+	}
+	if s.milli+milli > Whole {
+		return fmt.Errorf("gpu: hold %d thousandths of %s: %d are held: %w", milli, uuid, s.milli, ErrTaken)
+	}
+	if want := memoryOf(milli, memory, s.Memory); !s.unlisted && s.memory+want > s.Memory {
+		return fmt.Errorf("gpu: hold %s of %s: %s of %s are held: %w", want, uuid, s.memory, s.Memory, ErrTaken)
+	}
+	return nil
+}
+
+// slotFor is the account of a device; one that is not listed gets an account.
+func (p *Pool) slotFor(uuid string) *slot {
+	if i, known := p.index[uuid]; known {
+		return p.slots[i]
+	}
+	s := &slot{Device: Device{UUID: uuid}, unlisted: true}
+	p.index[uuid] = len(p.slots)
+	p.slots = append(p.slots, s)
+	p.learnLinks()
+	return s
+}
+
+// Release takes back all that key holds; releasing again does nothing.
+func (p *Pool) Release(key string) {
+	h, ok := p.holds[key]
+	if !ok {
+		return
+	}
+	delete(p.holds, key)
+	for i, u := range h.uuids {
+		s := p.slots[p.index[u]]
+		s.milli -= h.milli
+		s.memory -= h.memory[i]
+		s.holders--
+	}
+	p.dropUnlisted()
+}
+
+// dropUnlisted forgets devices that are neither listed nor held.
+func (p *Pool) dropUnlisted() {
+	gone := func(s *slot) bool { return s.unlisted && s.holders == 0 }
+	if !slices.ContainsFunc(p.slots, gone) {
+		return
+	}
+	p.slots = slices.DeleteFunc(p.slots, gone)
+	clear(p.index)
+	for i, s := range p.slots {
+		p.index[s.UUID] = i
+	}
+	p.learnLinks()
+}
+
+// SetAside keeps a device from being chosen, for a reason; the UUID of a GPU
+// that is split stands for all its MIG instances. What holds it keeps it.
+func (p *Pool) SetAside(uuid, reason string) {
+	if reason == "" {
+		reason = "set aside"
+	}
+	p.mark(uuid, reason)
+}
+
+// Restore lets a device be chosen again.
+func (p *Pool) Restore(uuid string) { p.mark(uuid, "") }
+
+func (p *Pool) mark(uuid, aside string) {
+	for _, s := range p.slots {
+		if s.UUID == uuid || s.Parent == uuid && uuid != "" {
+			s.aside = aside
+		}
+	}
+}
+
+// Aside is why a device is set aside; empty if it is not.
+func (p *Pool) Aside(uuid string) string {
+	if i, known := p.index[uuid]; known {
+		return p.slots[i].aside
+	}
+	return ""
+}
+
+// Foreign notes how much memory programs that muster did not start use.
+func (p *Pool) Foreign(uuid string, bytes job.Size) {
+	if i, known := p.index[uuid]; known {
+		p.slots[i].foreign = max(0, bytes)
+	}
+}
+
+// Of lists the devices that key holds, in the order they were given to Hold.
+func (p *Pool) Of(key string) []string { return slices.Clone(p.holds[key].uuids) }
+
+// Holders lists what is held of a device, by key.
+func (p *Pool) Holders(uuid string) []Held {
+	var all []Held
+	for key, h := range p.holds {
+		if i := slices.Index(h.uuids, uuid); i >= 0 {
+			all = append(all, Held{Key: key, Milli: h.milli, Memory: h.memory[i]})
+		}
+	}
+	slices.SortFunc(all, func(a, b Held) int { return cmp.Compare(a.Key, b.Key) })
+	return all
+}
+
+// Clone is an account of its own with the same content, to try things out on.
+func (p *Pool) Clone() *Pool {
+	c := &Pool{index: make(map[string]int, len(p.index)), holds: make(map[string]hold, len(p.holds)), ways: p.ways, near: p.near}
+	for i, s := range p.slots {
+		same := *s
+		c.slots = append(c.slots, &same)
+		c.index[s.UUID] = i
+	}
+	for k, h := range p.holds {
+		c.holds[k] = h // never changed in place
+	}
+	return c
+}

@@ -1,0 +1,133 @@
+package gpu
+
+// Any history of a pool keeps its rules.
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/job"
+)
+
+// The rules of the account, for any history: no device has two whole holders,
+// shares add up to a device at most, release gives back exactly what was held,
+// and nothing that is held or set aside is chosen.
+func TestPoolProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		kinds := []func(int, int) LinkKind{allNVLink, twoIslands, oneSocket, twoSockets}
+		devices := host("h", "H100", 80*gib, rapid.IntRange(1, 8).Draw(t, "n"), rapid.SampledFrom(kinds).Draw(t, "links"))
+		devices = append(devices, host("t", "Tesla T4", 15*gib, rapid.IntRange(0, 2).Draw(t, "m"), oneSocket)...)
+		p := mustPool(t, devices)
+		uuid := rapid.SampledFrom(devices)
+		held, aside := map[string]bool{}, map[string]bool{}
+		serial := 0
+		t.Repeat(map[string]func(*rapid.T){
+			"hold": func(t *rapid.T) {
+				need := drawNeed(t)
+				got, ok := p.Choose(need)
+				again, _ := p.Choose(need)
+				if !slices.Equal(got, again) {
+					t.Fatalf("the same account chose %v, then %v", got, again)
+				}
+				if !ok {
+					return
+				}
+				checkChoice(t, p, need, got, aside)
+				serial++
+				key := fmt.Sprint(serial)
+				if err := p.Hold(key, got, Milli(need), need.GPUMemory); err != nil {
+					t.Fatalf("chose what cannot be held: %v", err)
+				}
+				held[key] = true
+			},
+			"release": func(t *rapid.T) {
+				for _, key := range slices.Sorted(maps.Keys(held)) {
+					if rapid.Bool().Draw(t, "it") {
+						p.Release(key)
+						p.Release(key)
+						delete(held, key)
+					}
+				}
+			},
+			"aside":   func(t *rapid.T) { u := uuid.Draw(t, "u").UUID; p.SetAside(u, "sick"); aside[u] = true },
+			"restore": func(t *rapid.T) { u := uuid.Draw(t, "u").UUID; p.Restore(u); delete(aside, u) },
+			"foreign": func(t *rapid.T) {
+				p.Foreign(uuid.Draw(t, "u").UUID, job.Size(rapid.Int64Range(0, int64(20*gib)).Draw(t, "bytes")))
+			},
+			"update": func(t *rapid.T) {
+				if err := p.Update(rapid.Permutation(devices).Draw(t, "order")); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"": func(t *rapid.T) { checkAccount(t, p, devices) },
+		})
+		for key := range held {
+			p.Release(key)
+		}
+		for _, d := range devices {
+			p.Restore(d.UUID)
+			p.Foreign(d.UUID, 0)
+		}
+		for _, f := range p.Free() {
+			if d := p.slots[p.index[f.UUID]]; f.Milli != Whole || f.Memory != d.Memory {
+				t.Fatalf("all is released, but %v is left", f)
+			}
+		}
+		if len(p.Free()) != len(devices) {
+			t.Fatal("devices were lost")
+		}
+	})
+}
+
+func drawNeed(t *rapid.T) job.Resources {
+	need := job.Resources{GPUModel: rapid.SampledFrom([]string{"", "", "H100", "T4"}).Draw(t, "model")}
+	if rapid.Bool().Draw(t, "whole") {
+		need.GPUs = rapid.IntRange(1, 8).Draw(t, "gpus")
+	} else {
+		need.GPUShare = rapid.Float64Range(0.001, 0.999).Draw(t, "share")
+	}
+	if rapid.Bool().Draw(t, "memory") {
+		need.GPUMemory = job.Size(rapid.Int64Range(1, int64(80*gib)).Draw(t, "bytes"))
+	}
+	return need
+}
+
+func checkChoice(t *rapid.T, p *Pool, need job.Resources, got []string, aside map[string]bool) {
+	if len(got) != Count(need) {
+		t.Fatalf("%d devices for %+v", len(got), need)
+	}
+	for _, u := range got {
+		s := p.slots[p.index[u]]
+		milli, memory := s.left()
+		if aside[u] || milli < Milli(need) || memory < Memory(need, s.Memory) || !Fits(s.Device, need) || need.GPUs > 0 && s.holders > 0 {
+			t.Fatalf("chose %s for %+v: %d, %s left, held by %v", u, need, milli, memory, p.Holders(u))
+		}
+	}
+	if ok, why := p.CouldEver(need); !ok {
+		t.Fatalf("chose what could never be: %s", why)
+	}
+}
+
+func checkAccount(t *rapid.T, p *Pool, devices []Device) {
+	for _, d := range devices {
+		milli, memory, whole := 0, job.Size(0), 0
+		for _, h := range p.Holders(d.UUID) {
+			milli += h.Milli
+			memory += h.Memory
+			if h.Milli == Whole {
+				whole++
+			}
+		}
+		s := p.slots[p.index[d.UUID]]
+		if whole > 1 || milli > Whole || memory > d.Memory || milli != s.milli || memory != s.memory {
+			t.Fatalf("%s: %d whole holders, %d thousandths, %s; the account says %d, %s", d.UUID, whole, milli, memory, s.milli, s.memory)
+		}
+	}
+	if c := p.Clone(); !slices.Equal(c.Free(), p.Free()) {
+		t.Fatal("a clone differs")
+	}
+}
