@@ -1,0 +1,230 @@
+package p2p
+
+// The peer book: every member that was ever admitted, so that a restart finds the cluster again without its bootstrap hosts.
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+)
+
+const (
+	bookFile   = "peers.json"
+	bookSchema = "muster.peers/v1"
+	// maxBook bounds the members that are remembered; the ones not seen for
+	// the longest time go first.
+	maxBook = 4096
+	// maxAddrs bounds the addresses of one.
+	maxAddrs = 16
+	// maxAddr bounds the letters of an address.
+	maxAddr = 256
+)
+
+// contact is a member as the book keeps it.
+type contact struct {
+	Peer     string    `json:"peer"`
+	Name     string    `json:"name,omitempty"`
+	Roles    Roles     `json:"roles,omitempty"`
+	Addrs    []string  `json:"addrs"`
+	LastSeen time.Time `json:"last_seen"`
+
+	id peer.ID
+}
+
+type bookJSON struct {
+	Schema  string    `json:"schema"`
+	Cluster string    `json:"cluster"`
+	Peers   []contact `json:"peers"`
+}
+
+var errBook = errors.New("damaged peer book")
+
+// parseBook reads peers.json; what is out of range in it is an error.
+func parseBook(b []byte) (bookJSON, error) {
+	var j bookJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return j, fmt.Errorf("%w: %w", errBook, err)
+	}
+	if len(j.Peers) > maxBook {
+		return j, fmt.Errorf("%w: %d peers", errBook, len(j.Peers))
+	}
+	for i := range j.Peers {
+		c := &j.Peers[i]
+		id, err := peer.Decode(c.Peer)
+		if err != nil || id.String() != c.Peer || len(c.Addrs) > maxAddrs || len(c.Name) > MaxName || c.Roles&^AllRoles != 0 {
+			return j, fmt.Errorf("%w: peer %d", errBook, i)
+		}
+		for _, a := range c.Addrs {
+			if _, err := ma.NewMultiaddr(a); err != nil || len(a) > maxAddr {
+				return j, fmt.Errorf("%w: address of peer %d", errBook, i)
+			}
+		}
+		c.id = id
+	}
+	return j, nil
+}
+
+// book is a leaf: nothing that blocks runs under its lock.
+type book struct {
+	disk disk
+
+	mu      sync.Mutex
+	cluster clusterID            // guarded by mu
+	peers   map[peer.ID]*contact // guarded by mu
+	dirty   bool                 // guarded by mu
+}
+
+// open loads the members of a cluster; those of a former one are forgotten.
+func (b *book) open(cluster clusterID) error {
+	text, err := b.disk.read(bookFile)
+	if err != nil {
+		return err
+	}
+	var j bookJSON
+	if text != nil {
+		if j, err = parseBook(text); err != nil {
+			return fmt.Errorf("p2p: read %s/%s: %w: restore it, or remove it", b.disk.dir, bookFile, err)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cluster, b.peers = cluster, map[peer.ID]*contact{}
+	if j.Cluster == cluster.String() {
+		for i := range j.Peers {
+			b.peers[j.Peers[i].id] = &j.Peers[i]
+		}
+	}
+	return nil
+}
+
+// save writes the book if it has changed.
+func (b *book) save() error {
+	b.mu.Lock()
+	if !b.dirty {
+		b.mu.Unlock()
+		return nil
+	}
+	j := bookJSON{Schema: bookSchema, Cluster: b.cluster.String(), Peers: b.listLocked()}
+	b.dirty = false
+	b.mu.Unlock()
+	if err := b.disk.writeJSON(bookFile, j); err != nil {
+		b.mu.Lock()
+		b.dirty = true
+		b.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// listLocked is the most recently seen first.
+func (b *book) listLocked() []contact {
+	list := make([]contact, 0, len(b.peers))
+	for _, c := range b.peers {
+		list = append(list, *c)
+	}
+	slices.SortFunc(list, func(x, y contact) int {
+		return cmp.Or(y.LastSeen.Compare(x.LastSeen), cmp.Compare(x.Peer, y.Peer))
+	})
+	return list
+}
+
+func (b *book) list() []contact {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.listLocked()
+}
+
+// admitted enters a member.
+func (b *book) admitted(c *Credential, name string, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.peers[c.id]
+	if e == nil {
+		e = &contact{Peer: c.id.String(), id: c.id}
+		b.peers[c.id] = e
+		if len(b.peers) > maxBook {
+			b.forgetOldestLocked(c.id)
+		}
+	}
+	e.Name, e.Roles, e.LastSeen, b.dirty = name, c.Roles, now.UTC(), true
+}
+
+func (b *book) forgetOldestLocked(but peer.ID) {
+	var oldest *contact
+	for _, e := range b.peers {
+		if e.id != but && (oldest == nil || e.LastSeen.Before(oldest.LastSeen)) {
+			oldest = e
+		}
+	}
+	if oldest != nil {
+		delete(b.peers, oldest.id)
+	}
+}
+
+// seen notes where a connected member can be reached.
+func (b *book) seen(id peer.ID, addrs []ma.Multiaddr, now time.Time) {
+	texts := make([]string, 0, min(len(addrs), maxAddrs))
+	for _, a := range addrs {
+		if t := a.String(); len(t) <= maxAddr && len(texts) < maxAddrs {
+			texts = append(texts, t)
+		}
+	}
+	slices.Sort(texts)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.peers[id]
+	if e == nil {
+		return
+	}
+	// The time alone is not worth a write each time.
+	if now.Sub(e.LastSeen) > lastSeenEvery || (len(texts) > 0 && !slices.Equal(texts, e.Addrs)) {
+		b.dirty = true
+	}
+	if b.dirty {
+		e.LastSeen = now.UTC()
+	}
+	if len(texts) > 0 {
+		e.Addrs = texts
+	}
+}
+
+// lastSeenEvery is how far behind the book may be about when a member was seen.
+const lastSeenEvery = 10 * time.Minute
+
+func (b *book) forget(id peer.ID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.peers[id]; ok {
+		delete(b.peers, id)
+		b.dirty = true
+	}
+}
+
+func (b *book) knows(id peer.ID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.peers[id] != nil
+}
+
+func (b *book) size() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.peers)
+}
+
+// addrs is where a member was last reached.
+func (b *book) addrs(id peer.ID) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.peers[id]; e != nil {
+		return slices.Clone(e.Addrs)
+	}
+	return nil
+}

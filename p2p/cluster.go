@@ -1,0 +1,148 @@
+package p2p
+
+// Which cluster this daemon is of: the id of a cluster, its key, and what a member holds.
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// clusterSize is 160 bits of the hash: nobody finds a second key for them, and
+// they are 32 letters.
+const clusterSize = 20
+
+// letters is Crockford's base 32 in lower case: no i, l, o or u to misread.
+var letters = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+// clusterID is the hash of a cluster's public key.
+type clusterID [clusterSize]byte
+
+func (c clusterID) String() string { return letters.EncodeToString(c[:]) }
+
+func clusterOf(key ed25519.PublicKey) clusterID {
+	sum := sha256.Sum256(append([]byte("muster cluster 1\n"), key...))
+	return clusterID(sum[:clusterSize])
+}
+
+// membership is what makes this daemon a member of a cluster. It is never
+// changed, only replaced as a whole.
+type membership struct {
+	cluster clusterID
+	key     ed25519.PublicKey
+	// own is the credential that this daemon shows.
+	own *Credential
+	// issuing is the credential with the shortest chain that ever made this
+	// daemon an inviter, nil if none did; what it signs, it signs under this.
+	issuing *Credential
+	// secret is the cluster's key, nil on all daemons but the founder.
+	secret ed25519.PrivateKey
+	// bootstrap are the addresses that came with the invitation.
+	bootstrap []string
+}
+
+// with is the membership after a new credential came.
+func (m membership) with(c *Credential) *membership {
+	m.own = c
+	if c.Roles.Has(RoleInviter) && (m.issuing == nil || len(c.links) <= len(m.issuing.links)) {
+		m.issuing = c
+	}
+	return &m
+}
+
+// authority is what the member can sign credentials and revocations with.
+func (m *membership) authority(me identity) (authority, error) {
+	if m.secret != nil {
+		return authority{key: m.secret, cluster: m.key}, nil
+	}
+	if m.issuing == nil || !m.own.Roles.Has(RoleInviter) {
+		return authority{}, ErrNotInviter
+	}
+	return authority{key: me.key, chain: m.issuing, cluster: m.key}, nil
+}
+
+// found makes a cluster of which this daemon is the first member.
+func found(me identity, life time.Duration) (*membership, error) {
+	pub, secret, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("p2p: make a cluster key: %w", err)
+	}
+	c, err := authority{key: secret, cluster: pub}.issue(me.id, AllRoles, time.Now().Add(life))
+	if err != nil {
+		return nil, err
+	}
+	m := &membership{cluster: clusterOf(pub), key: pub, secret: secret}
+	return m.with(c), nil
+}
+
+const (
+	membershipFile = "membership.json"
+	clusterKeyFile = "cluster.key"
+	clusterPrefix  = "muster-cluster-1 "
+)
+
+// membershipJSON is membership.json.
+type membershipJSON struct {
+	Schema     string   `json:"schema"`
+	Cluster    string   `json:"cluster"` // for people; the credential decides
+	Credential []byte   `json:"credential"`
+	Issuing    []byte   `json:"issuing,omitempty"`
+	Bootstrap  []string `json:"bootstrap,omitempty"`
+}
+
+const membershipSchema = "muster.membership/v1"
+
+// saveMembership keeps it; the founder's cluster key goes first, so that no
+// crash leaves a cluster without one.
+func saveMembership(d disk, m *membership) error {
+	if m.secret != nil {
+		if err := d.write(clusterKeyFile, encodeKey(clusterPrefix, m.secret)); err != nil {
+			return err
+		}
+	}
+	j := membershipJSON{Schema: membershipSchema, Cluster: m.cluster.String(), Credential: m.own.encode(), Bootstrap: m.bootstrap}
+	if m.issuing != nil {
+		j.Issuing = m.issuing.encode()
+	}
+	return d.writeJSON(membershipFile, j)
+}
+
+// loadMembership is nil if this daemon belongs to no cluster yet.
+func loadMembership(d disk, me identity) (*membership, error) {
+	var j membershipJSON
+	ok, err := d.readJSON(membershipFile, &j)
+	if err != nil || !ok {
+		return nil, err
+	}
+	path := filepath.Join(d.dir, membershipFile)
+	own, err := ParseCredential(j.Credential)
+	if err != nil {
+		return nil, fmt.Errorf("p2p: read %s: %w: restore it, or remove it and join again", path, err)
+	}
+	if own.id != me.id {
+		return nil, fmt.Errorf("p2p: read %s: it is the credential of %s, and %s is the key of %s: they do not belong together", path, own.id, identityFile, me.id)
+	}
+	m := &membership{cluster: own.cluster, key: own.key, own: own, bootstrap: j.Bootstrap}
+	if j.Issuing != nil {
+		m.issuing, err = ParseCredential(j.Issuing)
+		if err != nil || m.issuing.id != me.id || m.issuing.cluster != m.cluster {
+			return nil, fmt.Errorf("p2p: read %s: its issuing credential is not one of this daemon and cluster (%v)", path, err)
+		}
+	}
+	text, err := d.read(clusterKeyFile)
+	if err != nil || text == nil {
+		return m, err
+	}
+	secret, err := decodeKey(clusterPrefix, text)
+	if err != nil {
+		return nil, fmt.Errorf("p2p: read %s: %w: restore it, or remove it; other inviters do its work", filepath.Join(d.dir, clusterKeyFile), err)
+	}
+	if m.key.Equal(secret.Public()) { // else it is the key of a cluster that this daemon left
+		m.secret = secret
+	}
+	return m, nil
+}

@@ -1,0 +1,260 @@
+package p2p
+
+// Credentials: who may be what in a cluster, until when, and on whose word.
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+// Roles is what a member may be.
+type Roles uint8
+
+// The roles.
+const (
+	RoleWorker Roles = 1 << iota
+	RoleScheduler
+	RoleInviter
+	AllRoles = RoleWorker | RoleScheduler | RoleInviter
+)
+
+var roleNames = []struct {
+	role Roles
+	name string
+}{{RoleWorker, "worker"}, {RoleScheduler, "scheduler"}, {RoleInviter, "inviter"}}
+
+// Has says whether r holds all of want.
+func (r Roles) Has(want Roles) bool { return r&want == want }
+
+// Names lists the roles in words.
+func (r Roles) Names() []string {
+	var names []string
+	for _, n := range roleNames {
+		if r.Has(n.role) {
+			names = append(names, n.name)
+		}
+	}
+	return names
+}
+
+// String is "worker,scheduler".
+func (r Roles) String() string { return strings.Join(r.Names(), ",") }
+
+// ParseRoles reads names of roles; none means all.
+func ParseRoles(names []string) (Roles, error) {
+	if len(names) == 0 {
+		return AllRoles, nil
+	}
+	var r Roles
+	for _, name := range names {
+		before := r
+		for _, n := range roleNames {
+			if n.name == name {
+				r |= n.role
+			}
+		}
+		if r == before && !strings.Contains(","+r.String()+",", ","+name+",") {
+			return 0, fmt.Errorf("role %.20q: one of worker, scheduler, inviter", name)
+		}
+	}
+	return r, nil
+}
+
+// What a credential may hold; it bounds what a stranger can make us verify.
+const (
+	// MaxChain bounds the links of a credential: its own and its issuers'.
+	MaxChain = 4
+	// maxCredential bounds its bytes; a full chain has about 800.
+	maxCredential = 2 << 10
+	// maxPeerID bounds the bytes of a peer id; an Ed25519 one has 38.
+	maxPeerID = 64
+	// maxNotAfter is the year 9999, the last that a time in JSON can have.
+	maxNotAfter = 253402300799
+)
+
+// The prefixes keep a signature for one purpose from serving another.
+const (
+	signCredential = "muster credential 1\n"
+	signRevocation = "muster revocation 1\n"
+)
+
+// ErrBadCredential is a credential that does not parse or whose signatures do
+// not hold: the peer is broken or lies.
+var ErrBadCredential = errors.New("bad credential")
+
+// Credential is one whose form and signatures were found good, for its own
+// cluster. Whether it is ours, still runs and is not revoked, the gate asks.
+type Credential struct {
+	Peer     job.Peer
+	Roles    Roles
+	NotAfter time.Time
+	Cluster  string
+
+	id      peer.ID
+	cluster clusterID
+	key     ed25519.PublicKey // of the cluster
+	links   []link            // own first
+}
+
+// link is one statement of the chain, in its wire form and understood.
+type link struct {
+	peer     peer.ID
+	key      ed25519.PublicKey // of peer
+	roles    Roles
+	notAfter int64
+	wire     *wirepb.Link
+}
+
+// issuers are the peers that vouch for the holder.
+func (c *Credential) issuers() []peer.ID {
+	ids := make([]peer.ID, 0, len(c.links)-1)
+	for _, l := range c.links[1:] {
+		ids = append(ids, l.peer)
+	}
+	return ids
+}
+
+func (c *Credential) toWire() *wirepb.Credential {
+	w := &wirepb.Credential{ClusterKey: c.key}
+	for _, l := range c.links {
+		w.Links = append(w.Links, l.wire)
+	}
+	return w
+}
+
+func (c *Credential) encode() []byte {
+	b, err := proto.Marshal(c.toWire())
+	if err != nil {
+		panic(err) // bytes and numbers only: it cannot fail
+	}
+	return b
+}
+
+// ParseCredential reads the bytes of a credential.
+func ParseCredential(b []byte) (*Credential, error) {
+	if len(b) == 0 || len(b) > maxCredential {
+		return nil, fmt.Errorf("%w: %d bytes, want 1 to %d", ErrBadCredential, len(b), maxCredential)
+	}
+	var w wirepb.Credential
+	if err := proto.Unmarshal(b, &w); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadCredential, err)
+	}
+	return credentialFromWire(&w)
+}
+
+// credentialFromWire checks form and signatures; past it the chain is trusted.
+func credentialFromWire(w *wirepb.Credential) (*Credential, error) {
+	c, err := chainFromWire(w)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadCredential, err)
+	}
+	return c, nil
+}
+
+func chainFromWire(w *wirepb.Credential) (*Credential, error) {
+	if n := len(w.GetLinks()); n < 1 || n > MaxChain {
+		return nil, fmt.Errorf("%d links, want 1 to %d", n, MaxChain)
+	}
+	if len(w.GetClusterKey()) != ed25519.PublicKeySize || proto.Size(w) > maxCredential {
+		return nil, errors.New("sizes out of range")
+	}
+	c := &Credential{key: w.GetClusterKey(), cluster: clusterOf(w.GetClusterKey())}
+	for i, lw := range w.GetLinks() {
+		l, err := linkFromWire(lw, c.cluster)
+		if err != nil {
+			return nil, fmt.Errorf("link %d: %w", i, err)
+		}
+		c.links = append(c.links, l)
+	}
+	for i, l := range c.links {
+		signer, limit := c.key, AllRoles
+		if i+1 < len(c.links) {
+			up := c.links[i+1]
+			signer, limit = up.key, up.roles
+		}
+		if !limit.Has(l.roles | RoleInviter) {
+			return nil, fmt.Errorf("link %d: its issuer cannot give %s", i, l.roles)
+		}
+		if !ed25519.Verify(signer, append([]byte(signCredential), l.wire.GetBody()...), l.wire.GetSignature()) {
+			return nil, fmt.Errorf("link %d: wrong signature", i)
+		}
+	}
+	own := c.links[0]
+	c.id, c.Peer, c.Roles = own.peer, job.Peer(own.peer.String()), own.roles
+	c.NotAfter, c.Cluster = time.Unix(own.notAfter, 0), c.cluster.String()
+	return c, nil
+}
+
+func linkFromWire(w *wirepb.Link, cluster clusterID) (link, error) {
+	if len(w.GetSignature()) != ed25519.SignatureSize {
+		return link{}, errors.New("signature of a wrong size")
+	}
+	var b wirepb.LinkBody
+	if err := proto.Unmarshal(w.GetBody(), &b); err != nil {
+		return link{}, err
+	}
+	if len(b.GetPeer()) > maxPeerID {
+		return link{}, errors.New("peer id too long")
+	}
+	id, err := peer.IDFromBytes(b.GetPeer())
+	if err != nil {
+		return link{}, err
+	}
+	key, err := edKey(id)
+	if err != nil {
+		return link{}, err
+	}
+	if b.GetRoles() == 0 || b.GetRoles()&^uint32(AllRoles) != 0 {
+		return link{}, fmt.Errorf("roles %#x", b.GetRoles())
+	}
+	if b.GetNotAfter() <= 0 || b.GetNotAfter() > maxNotAfter {
+		return link{}, fmt.Errorf("time %d", b.GetNotAfter())
+	}
+	if string(b.GetCluster()) != string(cluster[:]) {
+		return link{}, errors.New("links of two clusters")
+	}
+	wire := &wirepb.Link{Body: w.GetBody(), Signature: w.GetSignature()}
+	return link{peer: id, key: key, roles: Roles(b.GetRoles()), notAfter: b.GetNotAfter(), wire: wire}, nil
+}
+
+// authority is the power to sign in a cluster's name: the cluster key itself,
+// or a daemon's key with the credential that makes it an inviter.
+type authority struct {
+	key     ed25519.PrivateKey
+	cluster ed25519.PublicKey
+	chain   *Credential // nil for the cluster key
+}
+
+// issue signs a credential.
+func (a authority) issue(to peer.ID, roles Roles, notAfter time.Time) (*Credential, error) {
+	w := &wirepb.Credential{ClusterKey: a.cluster}
+	if a.chain != nil {
+		if len(a.chain.links) >= MaxChain {
+			return nil, ErrChainTooLong
+		}
+		if !a.chain.Roles.Has(RoleInviter) {
+			return nil, ErrNotInviter
+		}
+		if !a.chain.Roles.Has(roles) {
+			return nil, ErrRoles
+		}
+		w.Links = a.chain.toWire().GetLinks()
+	}
+	cluster := clusterOf(a.cluster)
+	body, err := proto.Marshal(&wirepb.LinkBody{Peer: []byte(to), Roles: uint32(roles), NotAfter: notAfter.Unix(), Cluster: cluster[:]})
+	if err != nil {
+		return nil, fmt.Errorf("p2p: sign a credential for %s: %w", to, err)
+	}
+	own := &wirepb.Link{Body: body, Signature: ed25519.Sign(a.key, append([]byte(signCredential), body...))}
+	w.Links = append([]*wirepb.Link{own}, w.Links...)
+	return credentialFromWire(w)
+}

@@ -1,0 +1,274 @@
+package p2p
+
+// The gate: inside each transport, it hands a connection to libp2p only after both sides showed their credentials.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/control"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/core/transport"
+	ma "github.com/multiformats/go-multiaddr"
+	msmux "github.com/multiformats/go-multistream"
+)
+
+const (
+	// maxStrangers bounds the accepted connections that are not admitted yet;
+	// each may hold some 70 KB for at most helloTimeout.
+	maxStrangers = 1024
+	// maxStrangerStreams bounds what one of them may try: a plain libp2p client
+	// asks to identify first.
+	maxStrangerStreams = 16
+)
+
+// gate is a transport whose connections are admitted ones.
+type gate struct {
+	transport.Transport
+	h *Host
+}
+
+// Dial connects and says hello; the error says why the other side refused.
+func (g *gate) Dial(ctx context.Context, to ma.Multiaddr, p peer.ID) (transport.CapableConn, error) {
+	return g.h.pass(ctx, p, func() (transport.CapableConn, error) { return g.Transport.Dial(ctx, to, p) })
+}
+
+// DialWithUpdates is Dial for a transport that tells how far it got.
+func (g *gate) DialWithUpdates(ctx context.Context, to ma.Multiaddr, p peer.ID, up chan<- transport.DialUpdate) (transport.CapableConn, error) {
+	inner, ok := g.Transport.(transport.DialUpdater)
+	if !ok {
+		return g.Dial(ctx, to, p)
+	}
+	return g.h.pass(ctx, p, func() (transport.CapableConn, error) { return inner.DialWithUpdates(ctx, to, p, up) })
+}
+
+// Listen accepts connections and passes on those that are admitted.
+func (g *gate) Listen(at ma.Multiaddr) (transport.Listener, error) {
+	inner, err := g.Transport.Listen(at)
+	if err != nil {
+		return nil, err
+	}
+	l := &gatedListener{Listener: inner, h: g.h, admitted: make(chan transport.CapableConn), done: make(chan struct{}), pending: map[io.Closer]struct{}{}}
+	l.wg.Go(l.loop)
+	return l, nil
+}
+
+// Close closes the transport, if it can be.
+func (g *gate) Close() error {
+	if c, ok := g.Transport.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// pass dials and greets.
+func (h *Host) pass(ctx context.Context, p peer.ID, dial func() (transport.CapableConn, error)) (transport.CapableConn, error) {
+	if h.member.Load() == nil {
+		return nil, ErrNotReady // a hello without a credential could only be refused
+	}
+	c, err := dial()
+	if err != nil {
+		return nil, err
+	}
+	if err := h.greet(ctx, c, p); err != nil {
+		_ = c.CloseWithError(network.ConnGated)
+		return nil, fmt.Errorf("hello to %s: %w", p, err)
+	}
+	return c, nil
+}
+
+// gatedListener is a listener whose connections are admitted ones.
+type gatedListener struct {
+	transport.Listener
+	h        *Host
+	admitted chan transport.CapableConn
+	done     chan struct{} // closed when the inner listener ended
+	wg       sync.WaitGroup
+
+	mu      sync.Mutex
+	ended   bool                   // guarded by mu
+	pending map[io.Closer]struct{} // guarded by mu; connections in receive
+}
+
+// Accept waits for the next admitted connection.
+func (l *gatedListener) Accept() (transport.CapableConn, error) {
+	select {
+	case c := <-l.admitted:
+		return c, nil
+	case <-l.done:
+		return nil, transport.ErrListenerClosed
+	}
+}
+
+// Close ends the listener and the connections that are still at the gate.
+func (l *gatedListener) Close() error {
+	err := l.Listener.Close()
+	l.mu.Lock()
+	l.ended = true
+	waiting := make([]io.Closer, 0, len(l.pending))
+	for c := range l.pending {
+		waiting = append(waiting, c)
+	}
+	l.mu.Unlock()
+	for _, c := range waiting {
+		c.Close()
+	}
+	l.wg.Wait()
+	return err
+}
+
+func (l *gatedListener) loop() {
+	defer close(l.done)
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			if !errors.Is(err, transport.ErrListenerClosed) && !errors.Is(err, net.ErrClosed) {
+				l.h.log.Debug("listener ended", "addr", l.Multiaddr(), "error", err)
+			}
+			return
+		}
+		select {
+		case l.h.strangers <- struct{}{}:
+			l.wg.Go(func() {
+				defer func() { <-l.h.strangers }()
+				l.serve(c)
+			})
+		default:
+			_ = c.CloseWithError(network.ConnResourceLimitExceeded)
+		}
+	}
+}
+
+// serve holds a connection at the gate until it is admitted or ends.
+func (l *gatedListener) serve(c transport.CapableConn) {
+	l.mu.Lock()
+	if l.ended {
+		l.mu.Unlock()
+		c.Close()
+		return
+	}
+	l.pending[c] = struct{}{}
+	l.mu.Unlock()
+	ok := l.h.receive(c)
+	l.mu.Lock()
+	delete(l.pending, c)
+	l.mu.Unlock()
+	if !ok {
+		_ = c.CloseWithError(network.ConnGated)
+		return
+	}
+	select {
+	case l.admitted <- c:
+	case <-l.done:
+		c.Close()
+	}
+}
+
+// receive serves hello and join, one stream at a time, and says whether the
+// peer was admitted.
+func (h *Host) receive(c transport.CapableConn) (admitted bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			h.log.Error("the gate panicked", "peer", c.RemotePeer(), "panic", r, "stack", string(debug.Stack()))
+			admitted = false
+		}
+	}()
+	deadline := time.Now().Add(helloTimeout)
+	// AcceptStream takes no deadline: closing the connection ends it.
+	late := time.AfterFunc(helloTimeout, func() { _ = c.CloseWithError(network.ConnGated) })
+	defer func() { admitted = late.Stop() && admitted }()
+	for range maxStrangerStreams {
+		s, err := c.AcceptStream()
+		if err != nil {
+			return false
+		}
+		if h.serveStranger(c, s, deadline) {
+			return true
+		}
+	}
+	return false
+}
+
+// serveStranger serves one stream of a connection that is not admitted.
+func (h *Host) serveStranger(c transport.CapableConn, s network.MuxedStream, deadline time.Time) bool {
+	if err := s.SetDeadline(deadline); err != nil {
+		_ = s.Reset()
+		return false
+	}
+	id, _, err := h.doorbell.Negotiate(s) // answers "na" to all but hello and join
+	if err != nil {
+		_ = s.Reset()
+		return false
+	}
+	admitted := false
+	switch id {
+	case HelloID:
+		admitted, err = h.answerHello(c.RemotePeer(), c.RemoteMultiaddr(), s)
+	case JoinID:
+		err = h.answerJoin(c.RemotePeer(), c.RemoteMultiaddr(), s)
+	}
+	if err != nil {
+		h.log.Debug("stream at the gate", "protocol", id, "peer", c.RemotePeer(), "error", err)
+		_ = s.Reset()
+		return false
+	}
+	s.Close()
+	return admitted
+}
+
+// newDoorbell negotiates the only protocols that a stranger is served.
+func newDoorbell() *msmux.MultistreamMuxer[protocol.ID] {
+	m := msmux.NewMultistreamMuxer[protocol.ID]()
+	for _, p := range protocols {
+		if p.Access == Anyone {
+			m.AddHandler(p.ID, nil)
+		}
+	}
+	return m
+}
+
+// gater refuses revoked peers where libp2p asks first.
+type gater struct {
+	revoked *revocations
+	// told lets a revoked peer as far as hello now and then, to be told why.
+	told *buckets
+}
+
+const (
+	tellEvery = 10 * time.Second
+	tellBurst = 3
+)
+
+func newGater(r *revocations) *gater {
+	return &gater{revoked: r, told: newBuckets(tellEvery, tellBurst)}
+}
+
+// InterceptPeerDial refuses to dial a revoked peer.
+func (g *gater) InterceptPeerDial(p peer.ID) bool { return !g.revoked.has(p) }
+
+// InterceptAddrDial allows all: a revoked peer does not come this far.
+func (g *gater) InterceptAddrDial(peer.ID, ma.Multiaddr) bool { return true }
+
+// InterceptAccept allows all: nobody is known by address.
+func (g *gater) InterceptAccept(network.ConnMultiaddrs) bool { return true }
+
+// InterceptSecured refuses a revoked peer as soon as its key is proven.
+func (g *gater) InterceptSecured(dir network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
+	if !g.revoked.has(p) {
+		return true
+	}
+	return dir == network.DirInbound && g.told.allow(string(p), time.Now())
+}
+
+// InterceptUpgraded refuses a peer that was revoked while at the gate.
+func (g *gater) InterceptUpgraded(c network.Conn) (bool, control.DisconnectReason) {
+	return !g.revoked.has(c.RemotePeer()), 0
+}

@@ -1,0 +1,58 @@
+package p2p
+
+// A membership that does not come from a data directory: for hosts that live in one process.
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+)
+
+// Given is a key and the credential of a cluster for it.
+type Given struct {
+	Key        ed25519.PrivateKey
+	Credential *Credential // nil: no member yet
+	// Cluster is the cluster's own key, for its founder.
+	Cluster ed25519.PrivateKey
+}
+
+func (g *Given) membership(me identity) (*membership, error) {
+	if g.Credential == nil {
+		return nil, nil
+	}
+	if g.Credential.id != me.id {
+		return nil, fmt.Errorf("p2p: the given credential is of %s, the key of %s", g.Credential.id, me.id)
+	}
+	m := &membership{cluster: g.Credential.cluster, key: g.Credential.key, secret: g.Cluster}
+	return m.with(g.Credential), nil
+}
+
+// NewGiven makes a key with a credential that the cluster key signs.
+func NewGiven(cluster ed25519.PrivateKey, roles Roles, life time.Duration) (*Given, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("p2p: make a key: %w", err)
+	}
+	me, err := newIdentity(key)
+	if err != nil {
+		return nil, err
+	}
+	pub, ok := cluster.Public().(ed25519.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("p2p: cluster key: %w", ErrIdentity)
+	}
+	c, err := authority{key: cluster, cluster: pub}.issue(me.id, roles, time.Now().Add(life))
+	if err != nil {
+		return nil, err
+	}
+	return &Given{Key: key, Credential: c}, nil
+}
+
+// ID is the peer id of the key.
+func (g *Given) ID() (peer.ID, error) {
+	me, err := newIdentity(g.Key)
+	return me.id, err
+}

@@ -1,0 +1,207 @@
+package p2p
+
+// Hello: both sides show a credential, and the one that was dialled says yes or why not.
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/core/transport"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+	msmux "github.com/multiformats/go-multistream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+// MaxName bounds a daemon's name for people.
+const MaxName = 64
+
+// errHello is a hello that is not one: the peer is broken or no daemon.
+var errHello = errors.New("malformed hello")
+
+// check decides whether a peer with this credential may be served.
+func (h *Host) check(p peer.ID, w *wirepb.Credential, now time.Time) (*Credential, error) {
+	m := h.member.Load()
+	if m == nil {
+		return nil, ErrNotReady
+	}
+	// The cluster before the signatures: a stranger's chain costs one hash.
+	if len(w.GetClusterKey()) == ed25519.PublicKeySize && clusterOf(w.GetClusterKey()) != m.cluster {
+		return nil, ErrWrongCluster
+	}
+	c, err := credentialFromWire(w)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.id != p:
+		return nil, fmt.Errorf("%w: it is of %s", ErrBadCredential, c.id)
+	case !now.Before(c.NotAfter):
+		return nil, ErrExpired
+	case h.revoked.has(p):
+		return nil, ErrRevoked
+	case h.revoked.tainted(c) && !h.book.knows(p):
+		// Signed by one who is out. Those who were in before him stay, and get
+		// themselves another signature.
+		return nil, fmt.Errorf("a peer that signed its credential: %w", ErrRevoked)
+	}
+	return c, nil
+}
+
+func (h *Host) hello() *wirepb.Hello {
+	return &wirepb.Hello{Credential: h.member.Load().own.toWire(), Name: h.cfg.Name, Revoked: h.revoked.digest()}
+}
+
+// checkHello bounds what else a hello holds.
+func checkHello(name string, digest []byte) error {
+	if len(name) > MaxName || !utf8.ValidString(name) || len(digest) != sha256.Size {
+		return errHello
+	}
+	for _, r := range name {
+		if !unicode.IsPrint(r) {
+			return errHello
+		}
+	}
+	return nil
+}
+
+// greet says hello on a new connection, before anyone else sees it.
+func (h *Host) greet(ctx context.Context, c transport.CapableConn, p peer.ID) error {
+	s, err := c.OpenStream(ctx)
+	if err != nil {
+		return fmt.Errorf("open a stream: %w", err)
+	}
+	return h.sayHello(ctx, s, p)
+}
+
+// ask sends one message on a fresh stream and reads the one answer.
+func ask(ctx context.Context, s network.MuxedStream, id protocol.ID, say, answer proto.Message) error {
+	stop := context.AfterFunc(ctx, func() { _ = s.Reset() })
+	defer stop()
+	err := s.SetDeadline(time.Now().Add(helloTimeout))
+	if err == nil {
+		lazy := msmux.NewMSSelect(s, id) // the protocol and the message in one flight
+		if err = writeMsg(lazy, say); err == nil {
+			err = readMsg(lazy, answer, limitOf(id))
+		}
+	}
+	if err != nil {
+		_ = s.Reset()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("%s: %w", id, err)
+	}
+	s.Close()
+	return nil
+}
+
+func (h *Host) sayHello(ctx context.Context, s network.MuxedStream, p peer.ID) error {
+	var r wirepb.HelloReply
+	if err := ask(ctx, s, HelloID, h.hello(), &r); err != nil {
+		return err
+	}
+	if err := code(r.GetCode()).toError(); err != nil {
+		return err
+	}
+	cred, err := h.check(p, r.GetCredential(), time.Now())
+	if err == nil {
+		err = checkHello(r.GetName(), r.GetRevoked())
+	}
+	if err != nil {
+		return fmt.Errorf("what it showed: %w", err)
+	}
+	h.admit(cred, r.GetName(), r.GetRevoked())
+	return nil
+}
+
+// answerHello admits a peer or tells it why not. An error is a stream to reset.
+func (h *Host) answerHello(p peer.ID, from ma.Multiaddr, s io.ReadWriter) (bool, error) {
+	var m wirepb.Hello
+	if err := readMsg(s, &m, limitOf(HelloID)); err != nil {
+		return false, err
+	}
+	if err := checkHello(m.GetName(), m.GetRevoked()); err != nil {
+		return false, err
+	}
+	cred, err := h.check(p, m.GetCredential(), time.Now())
+	if err != nil {
+		if h.noise.allow(ipOf(from), time.Now()) {
+			h.log.Warn("peer refused", "peer", p, "addr", from, "name", m.GetName(), "error", err)
+		}
+		return false, writeMsg(s, &wirepb.HelloReply{Code: uint32(codeOf(err))})
+	}
+	mine := h.hello()
+	if err := writeMsg(s, &wirepb.HelloReply{Credential: mine.Credential, Name: mine.Name, Revoked: mine.Revoked}); err != nil {
+		return false, err
+	}
+	h.admit(cred, m.GetName(), m.GetRevoked())
+	return true, nil
+}
+
+// admit enters a peer; from here on it is served.
+func (h *Host) admit(c *Credential, name string, digest []byte) {
+	now := time.Now()
+	h.book.admitted(c, name, now)
+	h.roster.admit(c, name, digest, now)
+	if g, ok := h.roster.get(c.id); ok && g.connected {
+		h.compare(g) // a hello on an open connection
+	}
+}
+
+// compare has our revocations sent to a member that knows others than we do.
+func (h *Host) compare(g guestInfo) {
+	if bytes.Equal(g.digest, h.revoked.digest()) {
+		return
+	}
+	select {
+	case h.behind <- g.id:
+	default: // many at once; the next hello compares again
+	}
+}
+
+// serveHello is hello on a connection that is open already.
+func (h *Host) serveHello(s network.Stream) {
+	if _, err := h.answerHello(s.Conn().RemotePeer(), s.Conn().RemoteMultiaddr(), s); err != nil {
+		_ = s.Reset()
+		return
+	}
+	s.Close()
+}
+
+// rehello shows a connected member our newer credential.
+func (h *Host) rehello(ctx context.Context, p peer.ID) error {
+	s, err := h.host.Network().NewStream(network.WithNoDial(ctx, "a member already"), p)
+	if err != nil {
+		return fmt.Errorf("p2p: hello to %s: %w", p, err)
+	}
+	if err = s.SetProtocol(HelloID); err == nil {
+		err = h.sayHello(ctx, s, p)
+	}
+	if err != nil {
+		_ = s.Reset()
+		return fmt.Errorf("p2p: hello to %s: %w", p, err)
+	}
+	return nil
+}
+
+// ipOf is the key of a rate limit.
+func ipOf(a ma.Multiaddr) string {
+	ip, err := manet.ToIP(a)
+	if err != nil {
+		return ""
+	}
+	return ip.String()
+}

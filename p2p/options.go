@@ -1,0 +1,138 @@
+package p2p
+
+// The libp2p host as we build it: which transports, and limits that fit thousands of daemons.
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/connmgr"
+	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/pnet"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/core/transport"
+	rcmgr "github.com/libp2p/go-libp2p/p2p/host/resource-manager"
+	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
+	libp2pconnmgr "github.com/libp2p/go-libp2p/p2p/net/connmgr"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
+	"github.com/libp2p/go-libp2p/p2p/protocol/identify"
+	"github.com/libp2p/go-libp2p/p2p/security/noise"
+	libp2ptls "github.com/libp2p/go-libp2p/p2p/security/tls"
+	quic "github.com/libp2p/go-libp2p/p2p/transport/quic"
+	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
+	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
+	"github.com/libp2p/go-libp2p/p2p/transport/tcpreuse"
+	"github.com/libp2p/go-libp2p/x/rate"
+	ma "github.com/multiformats/go-multiaddr"
+)
+
+// The limits go together: libp2p's own stop at 252 connections, then trim to
+// 160, and let 8 come from one address.
+const (
+	maxConns      = 12000 // of the whole host; a connection costs some 50-70 KB
+	highWater     = 8000  // above it the connection manager trims to lowWater; far above a DHT table (about 200)
+	lowWater      = 7000
+	graceNew      = time.Minute // a new connection is not trimmed
+	maxTransient  = 4000        // in handshakes, when all hosts come back at once
+	maxPerSubnet  = 10000       // hosts behind one NAT
+	maxStreams    = 100000
+	maxStreamsOne = 60000 // of one protocol
+	maxIdentify   = 8000
+	// dialTimeoutLocal: libp2p gives a private address 5 s, which a thousand
+	// hosts at once exceed.
+	dialTimeoutLocal = 20 * time.Second
+	// yamuxAlive: TCP alone notices a dead host after 40 s.
+	yamuxAlive = 5 * time.Second
+)
+
+func limits() rcmgr.Limiter {
+	scale := rcmgr.DefaultLimits
+	libp2p.SetDefaultServiceLimits(&scale)
+	each := rcmgr.ResourceLimits{Streams: maxStreamsOne, StreamsInbound: maxStreamsOne / 2, StreamsOutbound: maxStreamsOne / 2, Memory: 2 << 30}
+	ident := rcmgr.ResourceLimits{Streams: maxIdentify, StreamsInbound: maxIdentify / 2, StreamsOutbound: maxIdentify}
+	p := rcmgr.PartialLimitConfig{
+		System: rcmgr.ResourceLimits{
+			Conns: maxConns, ConnsInbound: maxConns, ConnsOutbound: maxConns, FD: maxConns + maxConns/4,
+			Streams: maxStreams, StreamsInbound: maxStreamsOne, StreamsOutbound: maxStreamsOne, Memory: 4 << 30,
+		},
+		Transient: rcmgr.ResourceLimits{
+			Conns: maxTransient, ConnsInbound: maxTransient, ConnsOutbound: maxTransient, FD: maxTransient,
+			Streams: 2 * maxTransient, StreamsInbound: 2 * maxTransient, StreamsOutbound: 2 * maxTransient, Memory: 1 << 30,
+		},
+		ProtocolDefault: each,
+		ServiceDefault:  each,
+		Protocol:        map[protocol.ID]rcmgr.ResourceLimits{identify.ID: ident, identify.IDPush: ident},
+		Service:         map[string]rcmgr.ResourceLimits{identify.ServiceName: ident},
+	}
+	return rcmgr.NewFixedLimiter(p.Build(scale.AutoScale()))
+}
+
+// newResources raises all limits that stand in the way of a cluster: the
+// counts, the count per subnet, and the rate of new connections (the gate has
+// its own bounds for strangers).
+func newResources() (network.ResourceManager, error) {
+	subnet4 := []rcmgr.ConnLimitPerSubnet{{PrefixLength: 32, ConnCount: maxPerSubnet}}
+	subnet6 := []rcmgr.ConnLimitPerSubnet{{PrefixLength: 56, ConnCount: maxPerSubnet}}
+	rm, err := rcmgr.NewResourceManager(limits(), rcmgr.WithLimitPerSubnet(subnet4, subnet6), rcmgr.WithConnRateLimiters(&rate.Limiter{}))
+	if err != nil {
+		return nil, fmt.Errorf("p2p: resource manager: %w", err)
+	}
+	return rm, nil
+}
+
+// options are those of the host; h's gates are filled as libp2p builds the transports.
+func (h *Host) options(key crypto.PrivKey) ([]libp2p.Option, error) {
+	rm, err := newResources()
+	if err != nil {
+		return nil, err
+	}
+	cm, err := libp2pconnmgr.NewConnManager(lowWater, highWater, libp2pconnmgr.WithGracePeriod(graceNew))
+	if err != nil {
+		return nil, fmt.Errorf("p2p: connection manager: %w", err)
+	}
+	mux := *yamux.DefaultTransport
+	mux.KeepAliveInterval, mux.ConnectionWriteTimeout = yamuxAlive, yamuxAlive
+	return append([]libp2p.Option{
+		libp2p.Identity(key),
+		libp2p.NoListenAddrs, // Enter listens, when it is known who may come in
+		libp2p.Transport(h.tcpGate),
+		libp2p.Transport(h.quicGate),
+		libp2p.Security(noise.ID, noise.New),
+		libp2p.Security(libp2ptls.ID, libp2ptls.New),
+		libp2p.Muxer(yamux.ID, &mux),
+		libp2p.ResourceManager(rm),
+		libp2p.ConnectionManager(cm),
+		libp2p.ConnectionGater(newGater(h.revoked)),
+		libp2p.SwarmOpts(swarm.WithDialTimeoutLocal(dialTimeoutLocal)),
+		libp2p.AddrsFactory(func(addrs []ma.Multiaddr) []ma.Multiaddr { return advertised(addrs, bridgeAddrs()) }),
+		libp2p.UserAgent("muster/" + h.cfg.Version),
+		libp2p.DisableRelay(),
+		libp2p.DisableMetrics(),
+	}, h.cfg.Options...), nil
+}
+
+// tcpGate and quicGate are constructors for libp2p, which finds their
+// arguments by type; the results stand behind the gate.
+func (h *Host) tcpGate(up transport.Upgrader, rm network.ResourceManager, share *tcpreuse.ConnMgr) (*gate, error) {
+	t, err := tcp.NewTCPTransport(up, rm, share)
+	if err != nil {
+		return nil, fmt.Errorf("p2p: tcp: %w", err)
+	}
+	return h.addGate(t), nil
+}
+
+func (h *Host) quicGate(key crypto.PrivKey, cm *quicreuse.ConnManager, psk pnet.PSK, gater connmgr.ConnectionGater, rm network.ResourceManager) (*gate, error) {
+	t, err := quic.NewTransport(key, cm, psk, gater, rm)
+	if err != nil {
+		return nil, fmt.Errorf("p2p: quic: %w", err)
+	}
+	return h.addGate(t), nil
+}
+
+func (h *Host) addGate(t transport.Transport) *gate {
+	g := &gate{Transport: t, h: h}
+	h.gates = append(h.gates, g)
+	return g
+}

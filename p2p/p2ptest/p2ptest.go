@@ -1,0 +1,271 @@
+// Package p2ptest makes clusters of real, gated libp2p hosts on a simulated
+// network with a fake clock: call New inside testing/synctest.
+//
+// The hosts speak QUIC only (that is what the simulation carries), have
+// credentials of one cluster from the start, and know nobody until Connect or
+// Mesh. Latency, loss and cuts may change at any time.
+package p2ptest
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	mrand "math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/x/simlibp2p"
+	"github.com/marcopolo/simnet"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/p2p"
+)
+
+const (
+	// never is the latency of a packet that is lost: longer than any test.
+	never = 10000 * time.Hour
+	port  = 8000
+	life  = 30 * 24 * time.Hour
+	link  = 100 * simlibp2p.OneMbps
+)
+
+// Net is a simulated network with hosts on it.
+type Net struct {
+	// Hosts are the running hosts; nil where one was stopped.
+	Hosts []*p2p.Host
+	// Cluster is the key of the cluster that they are of.
+	Cluster ed25519.PrivateKey
+
+	t    *testing.T
+	sim  *simnet.Simnet
+	opts Options
+
+	given []*p2p.Given
+	dirs  []string
+	stops []func()
+
+	mu      sync.Mutex
+	random  *mrand.Rand             // guarded by mu
+	latency time.Duration           // guarded by mu; one way
+	loss    float64                 // guarded by mu
+	index   map[string]int          // guarded by mu; of the host with an IP
+	cut     func(from, to int) bool // guarded by mu
+	holes   map[int]bool            // guarded by mu
+}
+
+// Options shape a Net; the zero value is 5 ms one way, no loss, no disk.
+type Options struct {
+	// Latency is one way.
+	Latency time.Duration
+	// Loss is the share of packets that never arrive.
+	Loss float64
+	// Seed drives the losses.
+	Seed uint64
+	// Dirs gives each host a data directory.
+	Dirs bool
+	// Strangers hosts, the last ones, get no credential: they need Config.Token.
+	Strangers int
+	// Config may change the configuration of host i before it is made.
+	Config func(i int, c *p2p.Config)
+	// Log is where the hosts log; nil: nowhere.
+	Log *slog.Logger
+}
+
+// New starts n hosts, members of one cluster. They are stopped when the test
+// ends.
+func New(t *testing.T, n int, opts Options) *Net {
+	t.Helper()
+	_, secret, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if opts.Latency == 0 {
+		opts.Latency = 5 * time.Millisecond
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	nw := &Net{
+		Hosts: make([]*p2p.Host, n), Cluster: secret, t: t, opts: opts,
+		given: make([]*p2p.Given, n), dirs: make([]string, n), stops: make([]func(), n),
+		random: mrand.New(mrand.NewPCG(opts.Seed, 1)), latency: opts.Latency, loss: opts.Loss,
+		index: map[string]int{}, holes: map[int]bool{},
+	}
+	nw.sim = &simnet.Simnet{LatencyFunc: nw.delay, Logger: slog.New(slog.DiscardHandler)}
+	nw.sim.Start()
+	t.Cleanup(func() {
+		for i := range nw.Hosts {
+			nw.Stop(i)
+		}
+		nw.sim.Close()
+	})
+	for i := range n {
+		g, err := p2p.NewGiven(secret, p2p.AllRoles, life)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i >= n-opts.Strangers {
+			g.Credential = nil
+		}
+		nw.given[i] = g
+		if opts.Dirs {
+			nw.dirs[i] = t.TempDir()
+		}
+		nw.Start(i)
+	}
+	return nw
+}
+
+// IP is the address of host i.
+func (nw *Net) IP(i int) net.IP { return net.IPv4(1, 0, byte(i>>8), byte(i&0xff)+1).To4() }
+
+// Addr is the multiaddr of host i, with /p2p/ID.
+func (nw *Net) Addr(i int) string {
+	id, err := nw.given[i].ID()
+	if err != nil {
+		nw.t.Fatal(err)
+	}
+	return fmt.Sprintf("/ip4/%s/udp/%d/quic-v1/p2p/%s", nw.IP(i), port, id)
+}
+
+// Start starts host i, again after Stop: with the same key and data directory.
+func (nw *Net) Start(i int) {
+	nw.t.Helper()
+	if err := nw.TryStart(nw.t.Context(), i); err != nil {
+		nw.t.Fatal(err)
+	}
+}
+
+// TryStart is Start that may fail: to enter, say.
+func (nw *Net) TryStart(ctx context.Context, i int) error {
+	nw.mu.Lock()
+	nw.index[nw.IP(i).String()] = i
+	nw.mu.Unlock()
+	cfg := p2p.DefaultConfig()
+	cfg.Name = fmt.Sprintf("host%d", i)
+	cfg.DataDir = nw.dirs[i]
+	cfg.Given = nw.given[i]
+	cfg.Listen = []string{fmt.Sprintf("/ip4/%s/udp/%d/quic-v1", nw.IP(i), port)}
+	bidi := simnet.NodeBiDiLinkSettings{Downlink: simnet.LinkSettings{BitsPerSecond: link}, Uplink: simnet.LinkSettings{BitsPerSecond: link}}
+	cfg.Options = []libp2p.Option{
+		simlibp2p.QUICSimnet(nw.sim, bidi),
+		libp2p.DisableIdentifyAddressDiscovery(), // it stalls synctest
+	}
+	if nw.opts.Config != nil {
+		nw.opts.Config(i, &cfg)
+	}
+	h, err := p2p.New(cfg, nw.opts.Log.With("host", i))
+	if err != nil {
+		return err
+	}
+	if err := h.Enter(ctx); err != nil {
+		h.Close()
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	nw.Hosts[i] = h
+	nw.stops[i] = func() {
+		cancel()
+		if err := <-done; err != nil {
+			nw.t.Errorf("host %d: %v", i, err)
+		}
+	}
+	return nil
+}
+
+// Stop ends host i, the polite way. To lose it without a word, Blackhole it first.
+func (nw *Net) Stop(i int) {
+	if nw.stops[i] != nil {
+		nw.stops[i]()
+	}
+	nw.Hosts[i], nw.stops[i] = nil, nil
+}
+
+// Peer is the id of host i.
+func (nw *Net) Peer(i int) job.Peer {
+	id, err := nw.given[i].ID()
+	if err != nil {
+		nw.t.Fatal(err)
+	}
+	return job.Peer(id.String())
+}
+
+// Connect connects host i to host j.
+func (nw *Net) Connect(i, j int) {
+	nw.t.Helper()
+	if err := nw.Hosts[i].ConnectAddr(nw.t.Context(), nw.Addr(j)); err != nil {
+		nw.t.Fatalf("host %d to host %d: %v", i, j, err)
+	}
+}
+
+// Mesh connects all hosts to all others.
+func (nw *Net) Mesh() {
+	nw.t.Helper()
+	for i := range nw.Hosts {
+		for j := range i {
+			nw.Connect(i, j)
+		}
+	}
+}
+
+// SetLatency changes the one-way latency of all packets from now on.
+func (nw *Net) SetLatency(d time.Duration) {
+	nw.mu.Lock()
+	defer nw.mu.Unlock()
+	nw.latency = d
+}
+
+// SetLoss changes the share of packets that are lost.
+func (nw *Net) SetLoss(share float64) {
+	nw.mu.Lock()
+	defer nw.mu.Unlock()
+	nw.loss = share
+}
+
+// Blackhole cuts host i off, or back on.
+func (nw *Net) Blackhole(i int, on bool) {
+	nw.mu.Lock()
+	defer nw.mu.Unlock()
+	nw.holes[i] = on
+}
+
+// Cut loses the packets for which f is true; nil heals. f is called under a
+// lock for every packet.
+func (nw *Net) Cut(f func(from, to int) bool) {
+	nw.mu.Lock()
+	defer nw.mu.Unlock()
+	nw.cut = f
+}
+
+// Partition cuts the first n hosts from the rest; Cut(nil) heals.
+func (nw *Net) Partition(n int) {
+	nw.Cut(func(from, to int) bool { return (from < n) != (to < n) })
+}
+
+// delay is how long a packet takes.
+func (nw *Net) delay(p *simnet.Packet) time.Duration {
+	nw.mu.Lock()
+	defer nw.mu.Unlock()
+	from, to := nw.host(p.From), nw.host(p.To)
+	lost := nw.loss > 0 && nw.random.Float64() < nw.loss
+	if lost || nw.holes[from] || nw.holes[to] || (nw.cut != nil && nw.cut(from, to)) {
+		return never
+	}
+	return nw.latency
+}
+
+func (nw *Net) host(a net.Addr) int {
+	if u, ok := a.(*net.UDPAddr); ok {
+		if i, ok := nw.index[u.IP.String()]; ok {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,139 @@
+package p2p
+
+// Every protocol that a daemon serves, on one screen, and the guard that holds each to its row.
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/protocol"
+)
+
+// The ids of muster's own protocols.
+const (
+	HelloID   protocol.ID = "/muster/hello/1"
+	JoinID    protocol.ID = "/muster/join/1"
+	RevokedID protocol.ID = "/muster/revoked/1"
+	SessionID protocol.ID = "/muster/session/1"
+	HTTPID    protocol.ID = "/muster/http/1"
+)
+
+// Access says who may open a stream of a protocol.
+type Access string
+
+// The accesses.
+const (
+	Anyone  Access = "anyone"
+	Members Access = "members"
+)
+
+// Protocol is a row of the table.
+type Protocol struct {
+	ID     protocol.ID // <cluster> stands for the cluster id
+	Access Access
+	Roles  Roles // that the caller must have, besides being a member
+	// MaxMessage bounds the bytes of one message: what a caller can make us allocate.
+	MaxMessage int
+	// PerSecond and Burst bound the streams that one peer may open.
+	PerSecond float64
+	Burst     int
+	// Deadline bounds a whole stream; 0: it lives as long as its connection,
+	// and its handler bounds each wait.
+	Deadline time.Duration
+	// Library marks the protocols that libp2p serves: the gate alone guards
+	// them, their bounds are the library's own.
+	Library bool
+	What    string
+}
+
+// helloTimeout is how long a connection may exist without being admitted.
+const helloTimeout = 5 * time.Second
+
+// protocols is the whole attack surface. What Anyone may call is served before
+// admission, one stream at a time for at most helloTimeout a connection.
+var protocols = []Protocol{
+	{ID: HelloID, Access: Anyone, MaxMessage: 4 << 10, PerSecond: 1, Burst: 10, Deadline: helloTimeout, What: "show credentials"},
+	{ID: JoinID, Access: Anyone, MaxMessage: 4 << 10, PerSecond: 0.2, Burst: 5, Deadline: helloTimeout, What: "a token or a credential for a newer credential"},
+	{ID: RevokedID, Access: Members, MaxMessage: 256 << 10, PerSecond: 1, Burst: 20, Deadline: 30 * time.Second, What: "revocations"},
+	{ID: SessionID, Access: Members, MaxMessage: 1 << 20, PerSecond: 2, Burst: 20, What: "scheduler and worker: offers, commits, events, leases"},
+	{ID: HTTPID, Access: Members, MaxMessage: 1 << 20, PerSecond: 50, Burst: 200, What: "the HTTP API between daemons"},
+	{ID: "/muster/<cluster>/kad/1.0.0", Access: Members, MaxMessage: 4 << 20, Library: true, What: "the DHT"},
+	{ID: "/meshsub/1.1.0 and kin", Access: Members, MaxMessage: 64 << 10, Library: true, What: "gossip of schedulers with waiting work"},
+	{ID: "/ipfs/id/1.0.0", Access: Members, MaxMessage: 8 << 10, Library: true, What: "identify: addresses and protocols"},
+	{ID: "/ipfs/id/push/1.0.0", Access: Members, MaxMessage: 8 << 10, Library: true, What: "identify, on change"},
+	{ID: "/ipfs/ping/1.0.0", Access: Members, MaxMessage: 32, Library: true, What: "round-trip time"},
+}
+
+// Protocols lists every protocol that a daemon serves.
+func Protocols() []Protocol { return slices.Clone(protocols) }
+
+// ErrNoProtocol is a protocol without a row in the table: add one.
+var ErrNoProtocol = errors.New("no row in the table of protocols")
+
+// row finds the row of one of our own protocols.
+func row(id protocol.ID) (Protocol, error) {
+	i := slices.IndexFunc(protocols, func(p Protocol) bool { return p.ID == id && !p.Library })
+	if i < 0 {
+		return Protocol{}, fmt.Errorf("p2p: protocol %s: %w", id, ErrNoProtocol)
+	}
+	return protocols[i], nil
+}
+
+// limitOf is the largest message of one of our own protocols.
+func limitOf(id protocol.ID) int {
+	p, err := row(id)
+	if err != nil {
+		return 0
+	}
+	return p.MaxMessage
+}
+
+// Handle serves a protocol of the table to those whom its row names. The
+// handler owns the stream and closes it; if it panics the stream is reset.
+func (h *Host) Handle(id protocol.ID, serve func(network.Stream)) error {
+	p, err := row(id)
+	if err != nil {
+		return err
+	}
+	h.host.SetStreamHandler(id, func(s network.Stream) { h.guard(p, s, serve) })
+	return nil
+}
+
+// guard holds a stream to its row.
+func (h *Host) guard(p Protocol, s network.Stream, serve func(network.Stream)) {
+	id, now := s.Conn().RemotePeer(), time.Now()
+	defer func() {
+		if r := recover(); r != nil {
+			h.log.Error("a protocol handler panicked", "protocol", p.ID, "peer", id, "panic", r, "stack", string(debug.Stack()))
+			_ = s.Reset()
+		}
+	}()
+	g, ok := h.roster.get(id)
+	if !ok || !now.Before(g.cred.NotAfter) || !g.cred.Roles.Has(p.Roles) {
+		h.log.Debug("stream refused", "protocol", p.ID, "peer", id, "member", ok)
+		_ = s.Reset()
+		return
+	}
+	if !h.roster.allow(id, p, now) {
+		h.log.Debug("stream refused: too many", "protocol", p.ID, "peer", id)
+		_ = s.Reset()
+		return
+	}
+	if p.Deadline > 0 {
+		if err := s.SetDeadline(now.Add(p.Deadline)); err != nil {
+			_ = s.Reset()
+			return
+		}
+		if err := s.Scope().ReserveMemory(p.MaxMessage, network.ReservationPriorityMedium); err != nil {
+			h.log.Debug("stream refused: no memory", "protocol", p.ID, "peer", id, "error", err)
+			_ = s.Reset()
+			return
+		}
+		defer s.Scope().ReleaseMemory(p.MaxMessage)
+	}
+	serve(s)
+}

@@ -1,0 +1,266 @@
+package p2p
+
+// The roster: the members that were admitted and are connected now, and who wants to hear of them.
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"golang.org/x/time/rate"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Member is a daemon of the cluster, as far as this one knows it.
+type Member struct {
+	Peer      job.Peer  `json:"peer"`
+	Name      string    `json:"name"`
+	Roles     Roles     `json:"roles"`
+	Connected bool      `json:"connected"`
+	Addrs     []string  `json:"addrs"`
+	LastSeen  time.Time `json:"last_seen"`
+}
+
+// EventKind says what happened.
+type EventKind string
+
+// The kinds of events.
+const (
+	MemberUp       EventKind = "member-up"       // admitted and connected
+	MemberDown     EventKind = "member-down"     // the last connection is gone
+	ClusterChanged EventKind = "cluster-changed" // this daemon joined another cluster; Cluster() is new
+)
+
+// Event is one change that a Subscription tells. Peer is empty for
+// ClusterChanged.
+type Event struct {
+	Kind EventKind
+	Peer job.Peer
+	Name string
+}
+
+// lingering is how long an admitted peer without a connection stays on the
+// roster: longer than any handover from the gate to the swarm takes.
+const lingering = time.Minute
+
+// guest is an admitted peer.
+type guest struct {
+	cred   *Credential
+	name   string
+	digest []byte // of the revocations that it knows
+	conns  int
+	idle   time.Time // since when conns is 0
+	rates  map[protocol.ID]*rate.Limiter
+}
+
+// roster is a leaf: nothing that blocks runs under its lock.
+type roster struct {
+	mu     sync.Mutex
+	guests map[peer.ID]*guest         // guarded by mu
+	subs   map[*Subscription]struct{} // guarded by mu
+}
+
+func newRoster() *roster {
+	return &roster{guests: map[peer.ID]*guest{}, subs: map[*Subscription]struct{}{}}
+}
+
+// admit enters a peer that has shown a valid credential, or its newer one.
+func (r *roster) admit(c *Credential, name string, digest []byte, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.guests[c.id]
+	if g == nil {
+		g = &guest{idle: now, rates: map[protocol.ID]*rate.Limiter{}}
+		r.guests[c.id] = g
+	}
+	if g.cred == nil || !c.NotAfter.Before(g.cred.NotAfter) {
+		g.cred = c
+	}
+	g.name, g.digest = name, digest
+}
+
+// connected counts a connection.
+func (r *roster) connected(id peer.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.guests[id]
+	if g == nil {
+		return
+	}
+	if g.conns++; g.conns == 1 {
+		r.tellLocked(Event{Kind: MemberUp, Peer: g.cred.Peer, Name: g.name})
+	}
+}
+
+// disconnected uncounts one.
+func (r *roster) disconnected(id peer.ID, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.guests[id]
+	if g == nil || g.conns == 0 {
+		return
+	}
+	if g.conns--; g.conns == 0 {
+		g.idle = now
+		r.tellLocked(Event{Kind: MemberDown, Peer: g.cred.Peer, Name: g.name})
+	}
+}
+
+// sweep forgets peers that have been without a connection for a while, and
+// returns those whose credential has run out.
+func (r *roster) sweep(now time.Time) (expired []peer.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, g := range r.guests {
+		switch {
+		case g.conns == 0 && now.Sub(g.idle) > lingering:
+			delete(r.guests, id)
+		case !now.Before(g.cred.NotAfter):
+			expired = append(expired, id)
+		}
+	}
+	return expired
+}
+
+// guestInfo is a copy of what the roster holds about a peer.
+type guestInfo struct {
+	id        peer.ID
+	cred      *Credential
+	name      string
+	digest    []byte
+	connected bool
+}
+
+func (g *guest) info(id peer.ID) guestInfo {
+	return guestInfo{id: id, cred: g.cred, name: g.name, digest: g.digest, connected: g.conns > 0}
+}
+
+func (r *roster) get(id peer.ID) (guestInfo, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.guests[id]
+	if g == nil {
+		return guestInfo{}, false
+	}
+	return g.info(id), true
+}
+
+// present lists the connected members, in the order of their ids.
+func (r *roster) present() []guestInfo {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.presentLocked()
+}
+
+func (r *roster) presentLocked() []guestInfo {
+	var list []guestInfo
+	for id, g := range r.guests {
+		if g.conns > 0 {
+			list = append(list, g.info(id))
+		}
+	}
+	slices.SortFunc(list, func(a, b guestInfo) int {
+		if a.id < b.id {
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+// allow takes one from the peer's allowance for a protocol.
+func (r *roster) allow(id peer.ID, p Protocol, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.guests[id]
+	if g == nil {
+		return false
+	}
+	l := g.rates[p.ID]
+	if l == nil {
+		l = rate.NewLimiter(rate.Limit(p.PerSecond), p.Burst)
+		g.rates[p.ID] = l
+	}
+	return l.AllowN(now, 1)
+}
+
+// clear forgets all, when the cluster has changed.
+func (r *roster) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, g := range r.guests {
+		if g.conns == 0 {
+			delete(r.guests, id)
+		}
+	}
+	r.tellLocked(Event{Kind: ClusterChanged})
+}
+
+func (r *roster) tellLocked(e Event) {
+	for s := range r.subs {
+		s.put(e)
+	}
+}
+
+// Subscription hands out events. A reader that is slow misses states in
+// between, never the last one of a peer: so its memory is bounded by the
+// number of members.
+type Subscription struct {
+	roster *roster
+	more   chan struct{} // holds one token while queue may be non-empty
+
+	mu    sync.Mutex
+	queue []Event // guarded by mu; at most one a peer
+}
+
+// subscribe starts with an Up for each member that is connected already.
+func (r *roster) subscribe() *Subscription {
+	s := &Subscription{roster: r, more: make(chan struct{}, 1)}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.subs[s] = struct{}{}
+	for _, g := range r.presentLocked() {
+		s.put(Event{Kind: MemberUp, Peer: g.cred.Peer, Name: g.name})
+	}
+	return s
+}
+
+func (s *Subscription) put(e Event) {
+	s.mu.Lock()
+	s.queue = append(slices.DeleteFunc(s.queue, func(old Event) bool { return old.Peer == e.Peer }), e)
+	s.mu.Unlock()
+	select {
+	case s.more <- struct{}{}:
+	default:
+	}
+}
+
+// Next waits for the next event.
+func (s *Subscription) Next(ctx context.Context) (Event, error) {
+	for {
+		s.mu.Lock()
+		if len(s.queue) > 0 {
+			e := s.queue[0]
+			s.queue = slices.Delete(s.queue, 0, 1)
+			s.mu.Unlock()
+			return e, nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-s.more:
+		case <-ctx.Done():
+			return Event{}, ctx.Err()
+		}
+	}
+}
+
+// Close ends the subscription.
+func (s *Subscription) Close() {
+	s.roster.mu.Lock()
+	defer s.roster.mu.Unlock()
+	delete(s.roster.subs, s)
+}

@@ -1,0 +1,102 @@
+package p2p
+
+// Tokens: the line of text that lets a host in.
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/core/peer"
+)
+
+// ErrBadToken is text that is no token: cut off, mistyped or something else.
+var ErrBadToken = errors.New("not a token: copy the whole muster1-… word")
+
+const (
+	tokenPrefix = "muster1-"
+	secretSize  = 16 // 128 bits: guessing is hopeless, the rate limit keeps it quiet
+	sumSize     = 4  // catches a mistyped letter before anyone is asked
+	tokenSize   = clusterSize + ed25519.PublicKeySize + 1 + secretSize + sumSize
+)
+
+// secret is the part of a token that proves it.
+type secret [secretSize]byte
+
+// hash is what the issuer keeps of a secret.
+func (s secret) hash() [sha256.Size]byte {
+	return sha256.Sum256(append([]byte("muster token 1\n"), s[:]...))
+}
+
+func newSecret() (secret, error) {
+	var s secret
+	if _, err := rand.Read(s[:]); err != nil {
+		return s, fmt.Errorf("p2p: draw a secret: %w", err)
+	}
+	return s, nil
+}
+
+// token is what the text says: which cluster, who issued it, and the secret
+// that only the issuer is shown.
+type token struct {
+	cluster clusterID
+	issuer  peer.ID
+	roles   Roles
+	secret  secret
+}
+
+// String is the text of the token; never log it.
+func (t token) String() string {
+	key, err := edKey(t.issuer)
+	if err != nil {
+		return ""
+	}
+	b := make([]byte, 0, tokenSize)
+	b = append(b, t.cluster[:]...)
+	b = append(b, key...)
+	b = append(b, byte(t.roles))
+	b = append(b, t.secret[:]...)
+	sum := tokenSum(b)
+	return tokenPrefix + letters.EncodeToString(append(b, sum[:]...))
+}
+
+func tokenSum(b []byte) [sumSize]byte {
+	sum := sha256.Sum256(append([]byte(tokenPrefix), b...))
+	return [sumSize]byte(sum[:sumSize])
+}
+
+// parseToken reads what String wrote; letters may be of either case.
+func parseToken(text string) (token, error) {
+	rest, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(text)), tokenPrefix)
+	if !ok || len(rest) != letters.EncodedLen(tokenSize) {
+		return token{}, ErrBadToken
+	}
+	b, err := letters.DecodeString(rest)
+	if err != nil || len(b) != tokenSize || letters.EncodeToString(b) != rest {
+		return token{}, ErrBadToken
+	}
+	body, sum := b[:tokenSize-sumSize], [sumSize]byte(b[tokenSize-sumSize:])
+	if tokenSum(body) != sum {
+		return token{}, ErrBadToken
+	}
+	var t token
+	body = body[copy(t.cluster[:], body):]
+	pub, err := crypto.UnmarshalEd25519PublicKey(body[:ed25519.PublicKeySize])
+	if err != nil {
+		return token{}, ErrBadToken
+	}
+	if t.issuer, err = peer.IDFromPublicKey(pub); err != nil {
+		return token{}, ErrBadToken
+	}
+	body = body[ed25519.PublicKeySize:]
+	t.roles = Roles(body[0])
+	if t.roles == 0 || t.roles&^AllRoles != 0 {
+		return token{}, ErrBadToken
+	}
+	copy(t.secret[:], body[1:])
+	return t, nil
+}
