@@ -1,0 +1,163 @@
+package gputest
+
+// The contract: what every gpu.Driver keeps.
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+)
+
+// patience bounds the wait for a channel to close when nothing is wrong.
+const patience = 30 * time.Second
+
+// TestDriver checks a driver against the contract, and closes it.
+func TestDriver(t *testing.T, d gpu.Driver) {
+	t.Helper()
+	devices, err := d.List(t.Context())
+	if err != nil {
+		t.Fatalf("List: %v", err)
+	}
+	checkDevices(t, devices)
+	checkLinks(t, devices)
+	checkAgain(t, d, devices)
+	checkStatuses(t, d, devices)
+	checkFaults(t, d)
+	checkClosed(t, d)
+}
+
+func checkDevices(t *testing.T, devices []gpu.Device) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, dev := range devices {
+		if dev.UUID == "" || seen[dev.UUID] {
+			t.Errorf("UUID %q: empty or listed twice", dev.UUID)
+		}
+		seen[dev.UUID] = true
+		if dev.Model == "" || dev.Class == "" || !gpu.Match(dev.Class, dev.Class) || !dev.Is(dev.Class) {
+			t.Errorf("%s: model %q is of class %q", dev.UUID, dev.Model, dev.Class)
+		}
+		if dev.Memory < 64<<20 || dev.Memory > 4<<40 {
+			t.Errorf("%s: %s of memory", dev.UUID, dev.Memory)
+		}
+		if dev.Index < 0 || dev.NUMA < -1 || dev.Parent == dev.UUID {
+			t.Errorf("%s: index %d, NUMA node %d, parent %q", dev.UUID, dev.Index, dev.NUMA, dev.Parent)
+		}
+	}
+	if _, err := gpu.NewPool(devices); err != nil {
+		t.Errorf("no pool can be made of the devices: %v", err)
+	}
+}
+
+func checkLinks(t *testing.T, devices []gpu.Device) {
+	t.Helper()
+	links := map[[2]string]gpu.Link{}
+	for _, dev := range devices {
+		for _, l := range dev.Links {
+			if _, twice := links[[2]string{dev.UUID, l.To}]; twice || l.To == dev.UUID {
+				t.Errorf("%s: linked to %s twice or to itself", dev.UUID, l.To)
+			}
+			if !slices.ContainsFunc(devices, func(o gpu.Device) bool { return o.UUID == l.To }) {
+				t.Errorf("%s: linked to %s, which is not listed", dev.UUID, l.To)
+			}
+			if l.NVLinks < 0 || (l.Kind == gpu.LinkNVLink) != (l.NVLinks > 0) {
+				t.Errorf("%s to %s: %s with %d NVLinks", dev.UUID, l.To, l.Kind, l.NVLinks)
+			}
+			links[[2]string{dev.UUID, l.To}] = l
+		}
+	}
+	for ends, l := range links {
+		if back, ok := links[[2]string{ends[1], ends[0]}]; !ok || back.Kind != l.Kind || back.NVLinks != l.NVLinks {
+			t.Errorf("%s to %s is %s, the way back %s", ends[0], ends[1], l.Kind, back.Kind)
+		}
+	}
+}
+
+func checkAgain(t *testing.T, d gpu.Driver, devices []gpu.Device) {
+	t.Helper()
+	again, err := d.List(t.Context())
+	if err != nil || !slices.EqualFunc(again, devices, func(a, b gpu.Device) bool { return a.UUID == b.UUID }) {
+		t.Errorf("List again: %d devices, %v; before %d", len(again), err, len(devices))
+	}
+}
+
+func checkStatuses(t *testing.T, d gpu.Driver, devices []gpu.Device) {
+	t.Helper()
+	statuses, err := d.Status(t.Context())
+	if err != nil || len(statuses) != len(devices) {
+		t.Fatalf("Status: %d for %d devices, %v", len(statuses), len(devices), err)
+	}
+	for i, s := range statuses {
+		if s.UUID != devices[i].UUID {
+			t.Errorf("status %d is of %s, device %d is %s", i, s.UUID, i, devices[i].UUID)
+		}
+		if s.MemoryUsed < 0 || s.MemoryUsed > devices[i].Memory || s.Utilization < -1 || s.Utilization > 100 || s.Temperature < 0 || s.Temperature > 150 || s.PowerMilli < 0 {
+			t.Errorf("%s: impossible status %+v", s.UUID, s)
+		}
+		switch s.Health {
+		case gpu.Healthy:
+		case gpu.Unhealthy, gpu.Unknown:
+			if s.Detail == "" {
+				t.Errorf("%s is %s, and no word why", s.UUID, s.Health)
+			}
+		default:
+			t.Errorf("%s: health %q", s.UUID, s.Health)
+		}
+		sum := job.Size(0)
+		for _, p := range s.Processes {
+			if p.PID <= 0 || p.Memory < 0 {
+				t.Errorf("%s: impossible process %+v", s.UUID, p)
+			}
+			sum += p.Memory
+		}
+		if sum > devices[i].Memory {
+			t.Errorf("%s: its processes have %s of %s", s.UUID, sum, devices[i].Memory)
+		}
+	}
+}
+
+func checkFaults(t *testing.T, d gpu.Driver) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	faults, err := d.Faults(ctx)
+	if err != nil {
+		t.Fatalf("Faults: %v", err)
+	}
+	stop()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case _, open := <-faults:
+			if !open {
+				return
+			}
+		case <-timer.C:
+			t.Fatal("faults are still open though the context ended")
+		}
+	}
+}
+
+func checkClosed(t *testing.T, d gpu.Driver) {
+	t.Helper()
+	if err := d.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Errorf("Close again: %v", err)
+	}
+	if devices, err := d.List(t.Context()); err == nil {
+		t.Errorf("List after Close: %d devices and no error", len(devices))
+	}
+	if _, err := d.Status(t.Context()); err == nil {
+		t.Error("Status after Close: no error")
+	}
+	if _, err := d.Faults(t.Context()); err == nil {
+		t.Error("Faults after Close: no error")
+	}
+}

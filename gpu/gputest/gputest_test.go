@@ -1,0 +1,42 @@
+package gputest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/musterhq/muster/gpu"
+)
+
+func TestContract(t *testing.T) {
+	TestDriver(t, New(Devices(8, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)...))
+	TestDriver(t, New())
+}
+
+func TestDriverDoesAsTold(t *testing.T) {
+	d := New(Devices(2, "GPU", "Tesla T4", 15<<30)...)
+	d.SetStatus(gpu.Status{UUID: "GPU-1", Health: gpu.Unhealthy, Detail: "Xid 79"})
+	s, err := d.Status(t.Context())
+	if err != nil || s[0].Health != gpu.Healthy || s[1].Detail != "Xid 79" {
+		t.Errorf("status %v, %v", s, err)
+	}
+	faults, err := d.Faults(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Inject(gpu.Fault{UUID: "GPU-1", Xid: 79}); err != nil {
+		t.Fatal(err)
+	}
+	if f := <-faults; f.Xid != 79 {
+		t.Errorf("fault %v", f)
+	}
+	broken := errors.New("broken")
+	d.Fail(broken)
+	if _, err := d.List(t.Context()); !errors.Is(err, broken) {
+		t.Errorf("List: %v", err)
+	}
+	d.Fail(nil)
+	d.Set()
+	if devices, err := d.List(t.Context()); err != nil || len(devices) != 0 {
+		t.Errorf("List: %v, %v", devices, err)
+	}
+}

@@ -1,0 +1,116 @@
+package simgpu
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/gpu/gputest"
+	"github.com/musterhq/muster/job"
+)
+
+func TestContract(t *testing.T) {
+	for _, spec := range []string{"sim:8xH100-80GB", "sim:16xB200", "sim:4xH100-80GB,2xT4-16GB", "sim:8xL40S", "sim:T4", "sim:2xMI300X-192GB", "sim:64xA100-80GB"} {
+		t.Run(spec, func(t *testing.T) {
+			d, err := Parse(spec, "host")
+			if err != nil {
+				t.Fatal(err)
+			}
+			gputest.TestDriver(t, d)
+		})
+	}
+}
+
+func list(t *testing.T, spec, seed string) []gpu.Device {
+	t.Helper()
+	d, err := Parse(spec, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	devices, err := d.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return devices
+}
+
+func TestParse(t *testing.T) {
+	for spec, want := range map[string]string{
+		"sim:2xH100-80GB":            "h100-80gb h100-80gb",
+		"sim:h200":                   "h200-141gb",
+		"sim:1xT4,1xA100-40GB":       "t4-16gb a100-40gb",
+		"sim: T4-16GB , L4":          "t4-16gb l4-24gb",
+		"sim:RTX 4090":               "rtx4090-24gb",
+		"sim:2xRTX4090-24GB":         "rtx4090-24gb rtx4090-24gb",
+		"sim:MI300X-192GB":           "mi300x-192gb",
+		"sim:1xH100-80GiB,V100-32gb": "h100-80gb v100-32gb",
+	} {
+		var got []string
+		for _, d := range list(t, spec, "host") {
+			got = append(got, d.Class)
+			if !d.Simulated || !strings.HasPrefix(d.UUID, "GPU-sim-") || !strings.Contains(d.Model, "Simulated") {
+				t.Errorf("%s: %+v does not look simulated", spec, d)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", spec, got, want)
+		}
+	}
+	for spec, word := range map[string]string{
+		"": "write it like", "sim:": "write it like", "8xH100": "write it like", "sim:0xH100": "from 1 to 64", "sim:65xH100": "from 1 to 64",
+		"sim:60xH100,5xT4": "from 1 to 64", "sim:999999xT4": "from 1 to 64", "sim:9999999xT4": "write it like", "sim:H100-0GB": "without memory",
+		"sim:Foo": "how much memory", "sim:2xH100-80": "write it like", "sim:H100,": "write it like", "sim:-1xH100": "write it like",
+		"sim:NVIDIA-80GB": "not the name", "sim:" + strings.Repeat("T4,", 1000): "write it like",
+	} {
+		if _, err := Parse(spec, "host"); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("Parse(%.40q): %v, want %q", spec, err, word)
+		}
+	}
+}
+
+func TestUUIDsStay(t *testing.T) {
+	a, again, other := list(t, "sim:2xH100", "amy"), list(t, "sim:2xH100", "amy"), list(t, "sim:2xH100", "bob")
+	if a[0].UUID != again[0].UUID || a[1].UUID != again[1].UUID {
+		t.Error("another UUID after a restart")
+	}
+	if a[0].UUID == other[0].UUID || a[0].UUID == a[1].UUID {
+		t.Error("two devices have one UUID")
+	}
+}
+
+func TestLinks(t *testing.T) {
+	mixed := list(t, "sim:4xH100-80GB,2xT4-16GB", "host")
+	for _, l := range mixed[0].Links {
+		nv := slices.ContainsFunc(mixed[:4], func(d gpu.Device) bool { return d.UUID == l.To })
+		if nv != (l.Kind == gpu.LinkNVLink) {
+			t.Errorf("H100 to %s: %s", l.To, l.Kind)
+		}
+	}
+	kinds := map[gpu.LinkKind]int{}
+	for _, l := range list(t, "sim:8xL40S", "host")[0].Links {
+		kinds[l.Kind]++
+	}
+	if fmt.Sprint(kinds) != "map[bridge:2 switch:1 system:4]" {
+		t.Errorf("eight cards over two sockets: %v", kinds)
+	}
+	p, err := gpu.NewPool(mixed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := p.Choose(job.Resources{GPUs: 2, GPUModel: "H100"}); !slices.Equal(got, []string{mixed[0].UUID, mixed[1].UUID}) {
+		t.Errorf("chose %v", got)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("sim:4xH100-80GB,2xT4-16GB")
+	f.Fuzz(func(t *testing.T, spec string) {
+		if d, err := Parse(spec, "host"); err == nil {
+			if _, err := gpu.NewPool(d.devices); err != nil || len(d.devices) > maxDevices {
+				t.Errorf("Parse(%q): %d devices, %v", spec, len(d.devices), err)
+			}
+		}
+	})
+}
