@@ -1,0 +1,200 @@
+package scheduler
+
+// What each committed record does to a job: compared with what it finds, and
+// nothing at all where that has moved on. No clock, no chance, so that every
+// replay ends in the same jobs.
+
+import (
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// newJob is the job that a SubmitRecord creates.
+func newJob(r job.SubmitRecord, owner job.Peer) job.Job {
+	t := job.Task{State: job.Pending}
+	if r.Spec.Hold {
+		t.State, t.Reason = job.Held, job.Reason{Word: reasonHeld, Detail: "submitted with hold"}
+	}
+	return job.Job{
+		ID: r.Job, User: r.User, Spec: r.Spec, Owner: owner, Submitted: r.At, Key: r.Key, Tasks: []job.Task{t},
+	}
+}
+
+// The words of a reason besides those of a pending task.
+const (
+	reasonHeld      = "Held"
+	reasonCancelled = "Cancelled"
+	reasonLost      = "NodeLost"
+	reasonExit      = "Exit"
+)
+
+// taskOf is the attempt's task, nil if the job has none such.
+func taskOf(j *job.Job, a job.Attempt) *job.Task {
+	if a.Task < 0 || a.Task >= len(j.Tasks) {
+		return nil
+	}
+	return &j.Tasks[a.Task]
+}
+
+// move changes the state by the table, or says that it cannot.
+func move(t *job.Task, to job.State, why job.Reason) bool {
+	moved, err := t.Move(to)
+	if err != nil {
+		return false
+	}
+	moved.Reason = why
+	*t = moved
+	return true
+}
+
+func applyAssign(j *job.Job, r job.AssignRecord, e job.Epoch) bool {
+	t := taskOf(j, r.Attempt)
+	if t == nil || t.State != job.Pending || t.Assigned || r.Attempt.N != t.Attempt+1 || j.Cancelled != "" {
+		return false
+	}
+	if !move(t, job.Reserved, job.Reason{}) {
+		return false
+	}
+	t.Attempt, t.Assigned = r.Attempt.N, true
+	t.Node, t.NodeName, t.Store, t.Epoch = r.Node, r.NodeName, r.Store, e
+	t.Devices, t.PID, t.Started, t.Ended = nil, 0, time.Time{}, time.Time{}
+	return true
+}
+
+func applyUnassign(j *job.Job, r job.UnassignRecord) bool {
+	t := taskOf(j, r.Attempt)
+	if t == nil || !t.Assigned || t.Attempt != r.Attempt.N {
+		return false
+	}
+	to, why := job.Pending, job.Reason{}
+	switch r.Proof {
+	case job.ProofDeclined, job.ProofNeverStarted:
+	case job.ProofDead, job.ProofExpired, job.ProofOperator:
+		if !j.Spec.Requeue {
+			to, why = job.NodeFail, job.Reason{Word: reasonLost, Detail: r.Detail}
+		}
+	}
+	if j.Cancelled != "" {
+		to, why = job.Cancelled, job.Reason{Word: reasonCancelled, Detail: j.Cancelled}
+	}
+	if !move(t, to, why) {
+		return false
+	}
+	t.Assigned = false
+	return true
+}
+
+func applyResult(j *job.Job, r job.ResultRecord) bool {
+	t := taskOf(j, r.Attempt)
+	if t == nil {
+		return false
+	}
+	if !t.Assigned || t.Attempt != r.Attempt.N {
+		return applyLate(j, t, r)
+	}
+	exit := r.Exit
+	if !exit.State.Ended() {
+		exit.State = job.Failed
+	}
+	to, why := exit.State, job.Reason{Word: reasonExit, Detail: exit.Reason}
+	again := false
+	switch exit.State {
+	case job.NodeFail, job.Preempted: // not the task's own doing: no retry is spent
+		again = j.Spec.Requeue
+	case job.Failed, job.Timeout, job.OutOfMemory:
+		again = t.Runs < j.Spec.Retries
+		t.Runs++
+	case job.Succeeded, job.Cancelled, job.Pending, job.Held, job.Reserved, job.Starting, job.Running, job.Unreachable, job.Completing:
+		t.Runs++
+	}
+	if j.Cancelled != "" {
+		to, why, again = job.Cancelled, job.Reason{Word: reasonCancelled, Detail: j.Cancelled}, false
+	}
+	if again {
+		to = job.Pending
+	}
+	if !move(t, to, why) {
+		return false
+	}
+	setExit(t, exit, r.Devices)
+	t.Assigned = false
+	return true
+}
+
+// applyLate takes the success of an attempt that had been given up: the work
+// is done, whatever was planned instead.
+func applyLate(j *job.Job, t *job.Task, r job.ResultRecord) bool {
+	if r.Attempt.N > t.Attempt || r.Exit.State != job.Succeeded || !r.Exit.Started || j.Cancelled != "" {
+		return false
+	}
+	if t.State.Ended() && t.State != job.NodeFail {
+		return false
+	}
+	if !move(t, job.Succeeded, job.Reason{Word: reasonExit, Detail: r.Exit.Reason}) {
+		return false
+	}
+	setExit(t, r.Exit, r.Devices)
+	t.Runs++
+	t.Assigned = false
+	return true
+}
+
+func setExit(t *job.Task, exit job.Exit, devices []string) {
+	t.Exit = &exit
+	t.Devices, t.PID = devices, 0
+	t.Started, t.Ended = exit.Began, exit.Ended
+}
+
+func applyCancel(j *job.Job, r job.CancelRecord) bool {
+	if j.Cancelled != "" || ended(j) {
+		return false
+	}
+	j.Cancelled = r.Reason
+	if j.Cancelled == "" {
+		j.Cancelled = "cancelled"
+	}
+	for i := range j.Tasks {
+		t := &j.Tasks[i]
+		if t.State == job.Pending || t.State == job.Held {
+			move(t, job.Cancelled, job.Reason{Word: reasonCancelled, Detail: j.Cancelled})
+			t.Ended = r.At
+		}
+	}
+	return true
+}
+
+func applyHold(j *job.Job, r job.HoldRecord) bool {
+	from, to, why := job.Pending, job.Held, job.Reason{Word: reasonHeld, Detail: r.Reason}
+	if r.Release {
+		from, to, why = job.Held, job.Pending, job.Reason{}
+	}
+	moved := false
+	for i := range j.Tasks {
+		if t := &j.Tasks[i]; t.State == from && move(t, to, why) {
+			moved = true
+		}
+	}
+	return moved
+}
+
+// ended says whether nothing more will happen to the job by itself.
+func ended(j *job.Job) bool {
+	for i := range j.Tasks {
+		if !j.Tasks[i].State.Ended() {
+			return false
+		}
+	}
+	return true
+}
+
+// endedAt is when its last task ended, by the clock of whoever ended it.
+func endedAt(j *job.Job) time.Time {
+	var last time.Time
+	for i := range j.Tasks {
+		if t := j.Tasks[i].Ended; t.After(last) {
+			last = t
+		}
+	}
+	return last
+}

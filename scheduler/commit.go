@@ -1,0 +1,332 @@
+package scheduler
+
+// What committed entries set off: the journal's word becomes the jobs' state,
+// and what waited for it goes on.
+
+import (
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// ack is an event that its worker keeps until its record is applied.
+type ack struct {
+	peer job.Peer
+	n    uint64
+}
+
+func (c *Core) committed(m job.Committed) {
+	if m.Index > c.applied {
+		c.applied = m.Index
+		for _, r := range m.Records {
+			c.apply(r, m.Epoch)
+		}
+		if c.lead {
+			c.outgoing = max(c.outgoing-len(m.Records), 0)
+		}
+	}
+	if m.Lead {
+		c.takeOffice(m.Epoch)
+	}
+}
+
+// takeOffice begins ownership: from here on the core acts (R10). Nothing that
+// an older owner started is started again (R8): it is asked for.
+func (c *Core) takeOffice(epoch job.Epoch) {
+	c.lead, c.epoch, c.leadAt, c.outgoing = true, epoch, c.now, 0
+	c.acks = map[job.Attempt]ack{}
+	c.renewals = renewals{}
+	for _, e := range c.order {
+		if e == nil {
+			continue
+		}
+		for _, t := range e.tasks {
+			if f := t.flight; f != nil {
+				t.flight = nil
+				c.releaseAll(f)
+			}
+			t.proposed, t.started, t.reported = 0, 0, false
+			c.settle(t)
+			if t.durable().Assigned {
+				c.watch(t, c.now.Add(reportWait))
+			}
+		}
+	}
+	peers := make([]job.Peer, 0, len(c.sessions))
+	for p := range c.sessions {
+		peers = append(peers, p)
+	}
+	slices.Sort(peers)
+	for _, p := range peers {
+		c.send(p, c.owns())
+	}
+	early := c.asks.early
+	c.asks.early = nil
+	for _, ask := range early {
+		ask()
+	}
+}
+
+// apply changes the jobs as one record says, if it still may.
+func (c *Core) apply(r job.Record, epoch job.Epoch) {
+	switch {
+	case r.Submit != nil:
+		c.appliedSubmit(*r.Submit)
+	case r.Assign != nil:
+		if e := c.jobs[r.Assign.Attempt.Job]; e != nil {
+			c.appliedAssign(e, *r.Assign, c.moved(e, applyAssign(&e.job, *r.Assign, epoch)))
+		}
+	case r.Unassign != nil:
+		a := r.Unassign.Attempt
+		if e := c.jobs[a.Job]; e != nil && applyUnassign(&e.job, *r.Unassign) {
+			c.appliedUnassign(e, *r.Unassign)
+			c.moved(e, true)
+		}
+		c.acknowledge(a)
+	case r.Result != nil:
+		if e := c.jobs[r.Result.Attempt.Job]; e != nil {
+			c.appliedResult(e, *r.Result)
+		}
+		c.acknowledge(r.Result.Attempt)
+	case r.Cancel != nil:
+		if e := c.jobs[r.Cancel.Job]; e != nil {
+			c.appliedCancel(e, c.moved(e, applyCancel(&e.job, *r.Cancel)))
+		}
+	case r.Hold != nil:
+		if e := c.jobs[r.Hold.Job]; e != nil {
+			c.appliedHold(e, *r.Hold, c.moved(e, applyHold(&e.job, *r.Hold)))
+		}
+	case r.Purge != nil:
+		if e := c.jobs[r.Purge.Job]; e != nil && ended(&e.job) {
+			c.dropEntry(e)
+		}
+	}
+}
+
+// moved brings the soft half in line after a record that changed the job.
+func (c *Core) moved(e *entry, changed bool) bool {
+	if changed {
+		c.save(e)
+		for _, t := range e.tasks {
+			c.settle(t)
+		}
+	}
+	return changed
+}
+
+// settle brings a task's soft half in line with its durable one.
+func (c *Core) settle(t *task) {
+	d := t.durable()
+	node := d.Node
+	if !d.Assigned {
+		node = ""
+		t.started, t.reported, t.cancelSent, t.seen = 0, false, false, ""
+		t.pid, t.devices, t.since = 0, nil, time.Time{}
+	}
+	if t.node != node {
+		delete(c.byNode[t.node], t)
+		if len(c.byNode[t.node]) == 0 {
+			delete(c.byNode, t.node)
+		}
+		if t.node = node; node != "" {
+			if c.byNode[node] == nil {
+				c.byNode[node] = map[*task]bool{}
+			}
+			c.byNode[node][t] = true
+		}
+	}
+	if d.State == job.Pending {
+		c.requeue(t)
+	} else {
+		c.dequeue(t)
+		c.setWaiting(t, false)
+	}
+	if e := t.e; e.ended.IsZero() && ended(&e.job) {
+		e.ended = c.now
+		c.ended = append(c.ended, e)
+		for _, t := range e.tasks {
+			c.leaveGroup(t)
+		}
+		c.purgeSurplus()
+	}
+}
+
+func (c *Core) addEntry(j job.Job) *entry {
+	e := &entry{job: j, place: len(c.order)}
+	for i := range j.Tasks {
+		e.tasks = append(e.tasks, &task{e: e, index: i})
+	}
+	c.jobs[j.ID] = e
+	c.order = append(c.order, e)
+	if j.Key != "" {
+		c.keys[keyOf(j.User, j.Key)] = j.ID
+	}
+	return e
+}
+
+func (c *Core) dropEntry(e *entry) {
+	j := &e.job
+	delete(c.jobs, j.ID)
+	if j.Key != "" && c.keys[keyOf(j.User, j.Key)] == j.ID {
+		delete(c.keys, keyOf(j.User, j.Key))
+	}
+	c.order[e.place] = nil
+	if c.holes++; c.holes > len(c.order)/2 {
+		c.order = slices.DeleteFunc(c.order, func(e *entry) bool { return e == nil })
+		c.holes = 0
+		for i, e := range c.order {
+			e.place = i
+		}
+	}
+	if i := slices.Index(c.ended, e); i >= 0 {
+		c.ended = slices.Delete(c.ended, i, i+1)
+	}
+	c.fx.Gone = append(c.fx.Gone, j.ID)
+}
+
+func (c *Core) appliedSubmit(r job.SubmitRecord) {
+	if c.jobs[r.Job] == nil {
+		e := c.addEntry(newJob(r, c.cfg.Self))
+		c.moved(e, true)
+	}
+	c.asks.submitted(c, r.Job)
+}
+
+// appliedAssign goes on with the flight that proposed it. Without one the
+// attempt has been dropped meanwhile, and no Start was sent or ever will be.
+func (c *Core) appliedAssign(e *entry, r job.AssignRecord, ok bool) {
+	if !c.lead {
+		return
+	}
+	t := e.tasks[min(r.Attempt.Task, len(e.tasks)-1)]
+	if t.proposed == r.Attempt.N {
+		t.proposed = 0
+	}
+	f := t.flight
+	mine := f != nil && f.n == r.Attempt.N && f.target == r.Node
+	switch {
+	case !ok && mine:
+		c.abort(f)
+	case !ok:
+		c.settle(t)
+	case !mine:
+		c.giveUp(t, job.ProofDeclined, "the offer was dropped before its record was committed")
+	default:
+		f.assigned = true
+		c.start(f)
+	}
+}
+
+func (c *Core) appliedUnassign(e *entry, r job.UnassignRecord) {
+	t := e.tasks[r.Attempt.Task]
+	d := t.durable()
+	switch r.Proof {
+	case job.ProofDeclined:
+	case job.ProofNeverStarted:
+		t.declines++
+		c.avoid(t, avoidance{peer: d.Node, until: c.now.Add(backoff(retryWait, t.declines)), hard: true})
+	case job.ProofDead, job.ProofExpired, job.ProofOperator:
+		c.avoid(t, avoidance{peer: d.Node, until: c.now.Add(avoidFor)})
+	}
+}
+
+func (c *Core) appliedResult(e *entry, r job.ResultRecord) {
+	t := e.tasks[min(max(r.Attempt.Task, 0), len(e.tasks)-1)]
+	before := *t.durable()
+	if !applyResult(&e.job, r) {
+		return
+	}
+	d := t.durable()
+	if c.lead {
+		if before.Assigned && before.Attempt != r.Attempt.N {
+			c.surplus(t, before)
+		}
+		if d.State == job.Pending && r.Exit.State != job.Preempted {
+			t.notBefore, t.why = c.now.Add(c.jitter(backoff(retryFirst, d.Runs))), "after "+describe(r.Exit)
+			c.avoid(t, avoidance{peer: before.Node, until: c.now.Add(avoidFor)})
+		}
+		c.judge(before.Node, r)
+		c.tell(Told{Kind: TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})
+	}
+	c.moved(e, true)
+}
+
+// surplus ends a newer attempt of a task that an older one has finished.
+func (c *Core) surplus(t *task, before job.Task) {
+	if f := t.flight; f != nil {
+		t.flight = nil
+		c.releaseAll(f)
+		return
+	}
+	c.send(before.Node, lease.Cancel{
+		Attempt: job.Attempt{Job: t.e.job.ID, Task: t.index, N: before.Attempt},
+		Group:   c.cfg.Group, Epoch: c.epoch, Grace: t.e.job.Spec.GraceOr(), Reason: "an earlier attempt succeeded",
+	})
+}
+
+// judge feeds the breaker of the host with how a task ended there.
+func (c *Core) judge(p job.Peer, r job.ResultRecord) {
+	w := c.workers[p]
+	if w == nil {
+		return
+	}
+	if r.Exit.State == job.Succeeded {
+		w.breaker.worked()
+		return
+	}
+	if r.Exit.State != job.Failed || r.Exit.Ended.Sub(r.Exit.Began) >= fastFailure {
+		return
+	}
+	if w.breaker.failed(r.Attempt.Job, c.now) {
+		c.tell(Told{Kind: WorkerSetAside, Peer: p, Node: w.name(), Detail: w.breaker.until.Sub(c.now).String()})
+		c.at(w.breaker.until, func() { c.version++ })
+	}
+}
+
+func (c *Core) appliedCancel(e *entry, ok bool) {
+	c.asks.settled(c, askCancel, e, nil)
+	if !ok || !c.lead {
+		return
+	}
+	for _, t := range e.tasks {
+		if t.flight != nil {
+			c.abort(t.flight)
+		} else if t.durable().Assigned {
+			c.cancelAttempt(t)
+		}
+	}
+}
+
+func (c *Core) appliedHold(e *entry, r job.HoldRecord, ok bool) {
+	kind := askHold
+	if r.Release {
+		kind = askRelease
+	}
+	var err error
+	if !ok {
+		err = conflict(e, kind)
+	}
+	c.asks.settled(c, kind, e, err)
+	if !ok || r.Release {
+		return
+	}
+	for _, t := range e.tasks {
+		if t.flight != nil {
+			c.abort(t.flight)
+		}
+	}
+}
+
+// acknowledge lets the worker forget the events that a record was made of.
+func (c *Core) acknowledge(a job.Attempt) {
+	k, there := c.acks[a]
+	if !there {
+		return
+	}
+	delete(c.acks, a)
+	if w := c.workers[k.peer]; w != nil && w.up {
+		c.send(k.peer, lease.Ack{Attempt: a, N: k.n})
+	}
+}

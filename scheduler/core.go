@@ -1,0 +1,317 @@
+package scheduler
+
+// The core: its state, the step, and what a committed record sets off.
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/policy"
+)
+
+// Core is the scheduler of one daemon's jobs as a state machine: same saved
+// rows, same seed, same steps, same effects.
+type Core struct {
+	cfg    Config
+	rng    *rand.Rand
+	policy policy.Policy
+	now    time.Time
+	fx     Effects
+
+	// Durable: a function of the committed records.
+	jobs    map[job.ID]*entry
+	order   []*entry // as submitted; nil where purged
+	holes   int
+	keys    map[string]job.ID // user and idempotency key
+	applied uint64
+
+	// Ownership (R10): nothing is done before lead.
+	lead   bool
+	epoch  job.Epoch
+	leadAt time.Time
+
+	// Soft: forgotten with the daemon.
+	sessions  map[job.Peer]bool
+	workers   map[job.Peer]*worker
+	byNode    map[job.Peer]map[*task]bool // assigned tasks
+	groups    map[string]*group
+	classes   map[string]*class
+	offers    map[uint64]*offer
+	renewed   map[string]time.Time // by store: when a renewal was last answered (R4)
+	acks      map[job.Attempt]ack  // events to acknowledge once their record is applied
+	ready     groupHeap            // requests to look at
+	parked    groupHeap            // requests without room when last looked at
+	queued    line                 // tasks whose offers queue at full hosts
+	roomier   []*worker            // may take more than at the last plan
+	version   uint64               // rises when there may be more room
+	plannedAt uint64               // version of the last plan
+	profiles  uint64               // rises when the known hosts change
+	outgoing  int                  // records proposed and not yet applied
+	again     bool                 // the plan stopped at a bound
+	asks      asks
+	renewals  renewals
+	ended     []*entry // jobs that ended, oldest first
+	announce  bool
+	timers    timerHeap
+	timerSeq  uint64
+}
+
+// entry is a job and what is known of it beyond the journal.
+type entry struct {
+	job     job.Job // durable; views are copies
+	tasks   []*task
+	place   int       // in Core.order
+	ended   time.Time // when this daemon learnt of the end
+	purging bool
+	saving  bool // in fx.Save
+	showing bool // in fx.Changed
+}
+
+// task is the soft half of a task.
+type task struct {
+	e     *entry
+	index int
+	group *group // of equal requests; nil until it first waits
+	node  job.Peer
+
+	queued    bool // in its group's line
+	waiting   bool // counted by its class
+	notBefore time.Time
+	armed     time.Time // a timer is set for this notBefore
+	why       string    // of notBefore, for people
+	avoid     []avoidance
+	declines  int
+
+	flight   *flight // offers under way
+	proposed int     // attempt whose Assign is under way, 0 if none
+	givenUp  int     // attempt whose Unassign was proposed: never started or kept again (R7)
+	started  int     // attempt whose Start was sent
+
+	reported   bool // the worker has spoken of the attempt in this session
+	cancelSent bool // in this session
+	seen       job.State
+	pid        int
+	devices    []string
+	since      time.Time // RUNNING, by our clock
+	checkAt    time.Time
+}
+
+func (t *task) durable() *job.Task { return &t.e.job.Tasks[t.index] }
+
+// attempt names the task's newest attempt.
+func (t *task) attempt() job.Attempt {
+	return job.Attempt{Job: t.e.job.ID, Task: t.index, N: t.durable().Attempt}
+}
+
+// Saved is what the rows of an earlier life tell.
+type Saved struct {
+	Applied uint64 // index of the last entry that is in Jobs
+	Jobs    []job.Job
+}
+
+// NewCore restores the saved jobs. The configuration is valid.
+func NewCore(cfg Config, saved Saved, now time.Time) *Core {
+	c := &Core{
+		cfg: cfg, policy: policy.Simple{}, now: now,
+		rng:      rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Group))),
+		jobs:     map[job.ID]*entry{},
+		keys:     map[string]job.ID{},
+		applied:  saved.Applied,
+		sessions: map[job.Peer]bool{},
+		workers:  map[job.Peer]*worker{},
+		byNode:   map[job.Peer]map[*task]bool{},
+		groups:   map[string]*group{},
+		classes:  map[string]*class{},
+		offers:   map[uint64]*offer{},
+		renewed:  map[string]time.Time{},
+		acks:     map[job.Attempt]ack{},
+		asks:     newAsks(),
+	}
+	rows := slices.Clone(saved.Jobs)
+	slices.SortFunc(rows, func(a, b job.Job) int {
+		if d := a.Submitted.Compare(b.Submitted); d != 0 {
+			return d
+		}
+		return compareIDs(a.ID, b.ID)
+	})
+	for _, j := range rows {
+		j.Tasks = slices.Clone(j.Tasks)
+		e := c.addEntry(j)
+		for _, t := range e.tasks {
+			c.settle(t)
+		}
+	}
+	slices.SortStableFunc(c.ended, func(a, b *entry) int { return endedAt(&a.job).Compare(endedAt(&b.job)) })
+	c.after(forgetWorker/4, c.forgetWorkers)
+	c.after(purgeEvery, c.purgeOld)
+	c.fx = Effects{}
+	return c
+}
+
+func compareIDs(a, b job.ID) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// Step takes the time and what happened, in order, and returns what is to be
+// done about it. A Step with no event is a tick.
+func (c *Core) Step(now time.Time, events ...Event) Effects {
+	if now.After(c.now) {
+		c.now = now
+	}
+	c.runTimers()
+	for _, e := range events {
+		c.handle(e)
+	}
+	c.plan()
+	c.announceWants()
+	for _, id := range c.fx.Save {
+		if e := c.jobs[id]; e != nil {
+			e.saving = false
+		}
+	}
+	for _, id := range c.fx.Changed {
+		if e := c.jobs[id]; e != nil {
+			e.showing = false
+		}
+	}
+	fx := c.fx
+	c.fx = Effects{}
+	return fx
+}
+
+// Wake is when the next Step is due if nothing happens before; zero for never.
+func (c *Core) Wake() time.Time {
+	if c.again {
+		return c.now
+	}
+	if len(c.timers) == 0 {
+		return time.Time{}
+	}
+	return c.timers[0].at
+}
+
+// Applied is the index of the last entry that the rows in Effects reflect.
+func (c *Core) Applied() uint64 { return c.applied }
+
+func (c *Core) handle(e Event) {
+	switch e := e.(type) {
+	case SubmitAsk:
+		c.ask(e.Token, func() { c.submit(e) })
+	case CancelAsk:
+		c.ask(e.Token, func() { c.cancel(e) })
+	case HoldAsk:
+		c.ask(e.Token, func() { c.hold(e) })
+	case Committed:
+		c.committed(e.Committed)
+	case NotProposed:
+		for _, r := range e.Records {
+			c.notProposed(r, e.Err)
+		}
+	case SessionUp:
+		c.sessionUp(e.Peer)
+	case SessionDown:
+		c.sessionDown(e.Peer)
+	case FromWorker:
+		c.fromWorker(e.Peer, e.Msg)
+	case Found:
+		c.found(e)
+	case ReadDone:
+		c.readDone(e)
+	case Tick:
+	}
+}
+
+func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
+	if h, ok := msg.(lease.Hello); ok {
+		c.hello(p, h)
+		return
+	}
+	w := c.workers[p]
+	if w == nil || !w.up {
+		return // a message of no session: what it told will be asked for
+	}
+	w.seen = c.now
+	switch m := msg.(type) {
+	case lease.Availability:
+		c.availability(w, m)
+	case lease.Commit:
+		c.commit(w, m)
+	case lease.Decline:
+		c.decline(w, m)
+	case lease.Event:
+		c.taskEvent(w, m)
+	case lease.Renew:
+		c.renew(w, m)
+	case lease.Stale:
+		if m.Group == c.cfg.Group && c.epoch.Less(m.Epoch) {
+			c.tell(Told{Kind: NewerOwner, Peer: p, Node: w.name(), Detail: m.Epoch.String()})
+		}
+	}
+}
+
+// at arms a timer; do finds out itself whether it is still wanted.
+func (c *Core) at(when time.Time, do func()) {
+	c.timerSeq++
+	heap.Push(&c.timers, timer{at: when, seq: c.timerSeq, do: do})
+}
+
+func (c *Core) after(d time.Duration, do func()) { c.at(c.now.Add(d), do) }
+
+func (c *Core) runTimers() {
+	for len(c.timers) > 0 && !c.timers[0].at.After(c.now) {
+		t, _ := heap.Pop(&c.timers).(timer)
+		t.do()
+	}
+}
+
+func (c *Core) send(to job.Peer, m lease.ToWorker) {
+	c.fx.Send = append(c.fx.Send, Outgoing{To: to, Msg: m})
+}
+
+func (c *Core) propose(r job.Record) {
+	c.outgoing++
+	c.fx.Propose = append(c.fx.Propose, r)
+}
+
+func (c *Core) tell(t Told) { c.fx.Told = append(c.fx.Told, t) }
+
+// changed marks a job for watchers.
+func (c *Core) changed(e *entry) {
+	if !e.showing {
+		e.showing = true
+		c.fx.Changed = append(c.fx.Changed, e.job.ID)
+	}
+}
+
+// save marks a job's row.
+func (c *Core) save(e *entry) {
+	if !e.saving {
+		e.saving = true
+		c.fx.Save = append(c.fx.Save, e.job.ID)
+	}
+	c.changed(e)
+}
+
+// draw is a number that is not in use as an offer's id.
+func (c *Core) drawOffer() uint64 {
+	for {
+		if id := c.rng.Uint64(); id != 0 && c.offers[id] == nil {
+			return id
+		}
+	}
+}
+
+// jitter is d, give or take a quarter.
+func (c *Core) jitter(d time.Duration) time.Duration {
+	return d*3/4 + time.Duration(c.rng.Int64N(int64(d)/2+1))
+}

@@ -1,0 +1,138 @@
+package scheduler
+
+// What a Core is told, and what it wants done.
+
+import (
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// Token pairs a request with its reply.
+type Token uint64
+
+// Event is anything that a Core can be told.
+type Event interface{ event() }
+
+// The events.
+type (
+	// SubmitAsk asks for a new job.
+	SubmitAsk struct {
+		Token Token
+		User  string
+		Key   string // idempotency key, or empty
+		Spec  job.Spec
+	}
+	// CancelAsk asks that a job end.
+	CancelAsk struct {
+		Token  Token
+		Job    job.ID
+		Reason string
+	}
+	// HoldAsk holds a waiting job back, or releases it.
+	HoldAsk struct {
+		Token   Token
+		Job     job.ID
+		Release bool
+		Reason  string
+	}
+	// Committed is an entry of the journal.
+	Committed struct{ job.Committed }
+	// NotProposed gives back records that the journal did not take.
+	NotProposed struct {
+		Records []job.Record
+		Err     error
+	}
+	// SessionUp is a session with a daemon, worker or not.
+	SessionUp struct{ Peer job.Peer }
+	// SessionDown is its end.
+	SessionDown struct{ Peer job.Peer }
+	// FromWorker is a message of a worker.
+	FromWorker struct {
+		Peer job.Peer
+		Msg  lease.ToScheduler
+	}
+	// Found ends a search for hosts of a class.
+	Found struct {
+		Class string
+		Peers []job.Peer
+	}
+	// ReadDone ends a quorum round that Effects.Read began.
+	ReadDone struct {
+		Token Token
+		Epoch job.Epoch
+		Err   error
+	}
+	// Tick says nothing but the time.
+	Tick struct{}
+)
+
+func (SubmitAsk) event()   {}
+func (CancelAsk) event()   {}
+func (HoldAsk) event()     {}
+func (Committed) event()   {}
+func (NotProposed) event() {}
+func (SessionUp) event()   {}
+func (SessionDown) event() {}
+func (FromWorker) event()  {}
+func (Found) event()       {}
+func (ReadDone) event()    {}
+func (Tick) event()        {}
+
+// Effects is what a step wants done, in this order.
+type Effects struct {
+	Propose  []job.Record
+	Send     []Outgoing // per worker in order
+	Read     Token      // not zero: begin a quorum round
+	Find     []string   // classes to look for
+	Want     []job.Peer // sessions to open and keep
+	Announce bool       // Wants has changed
+	Wants    []Want
+	Save     []job.ID // rows that records changed
+	Gone     []job.ID // rows to delete
+	Changed  []job.ID // jobs that look different now, for watchers
+	Reply    []Reply
+	Told     []Told
+}
+
+// Outgoing is a message to a worker.
+type Outgoing struct {
+	To  job.Peer
+	Msg lease.ToWorker
+}
+
+// Want is how many tasks wait for hosts of a class.
+type Want struct {
+	Class string
+	Count int
+}
+
+// Reply answers a request.
+type Reply struct {
+	Token Token
+	Job   job.Job
+	Err   error
+}
+
+// Told is an event of a life, for the log.
+type Told struct {
+	Kind    Kind
+	Attempt job.Attempt
+	Peer    job.Peer
+	Node    string
+	State   job.State
+	Detail  string
+}
+
+// Kind is what is told.
+type Kind int
+
+// The kinds.
+const (
+	TaskStarted Kind = iota
+	TaskEnded
+	TaskWrittenOff
+	WorkerFound
+	WorkerLost
+	WorkerSetAside
+	NewerOwner
+)

@@ -1,0 +1,351 @@
+package scheduler
+
+// Offers: a task is offered to hosts, one commits, and only when its Assign is
+// in the journal does the Start go out (R1).
+
+import (
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// flight is one attempt on its way to a host: one offer to a host with room, or
+// several queued at full ones, of which the first to commit wins.
+type flight struct {
+	task     *task
+	n        int // attempt number
+	offers   []*offer
+	proposed bool     // its Assign has been proposed, to target
+	assigned bool     // and is in the journal
+	target   job.Peer // the host that is to have it
+	winner   *offer   // has committed
+	devices  []string
+	session  lease.Session
+}
+
+// offer is one offer in flight.
+type offer struct {
+	id       uint64
+	flight   *flight
+	worker   *worker
+	standing bool // queued at a full host
+	held     bool // committed: the host holds it
+	claim    claim
+}
+
+func (c *Core) newFlight(t *task) *flight {
+	f := &flight{task: t, n: t.durable().Attempt + 1}
+	t.flight = f
+	return f
+}
+
+// direct offers the task to a host where it fits, and proposes its Assign while
+// the offer travels.
+func (c *Core) direct(t *task, w *worker, chosen []string) {
+	f := c.newFlight(t)
+	c.offer(f, w, false, chosen)
+	c.assign(f, w)
+}
+
+// stand queues the task at full hosts.
+func (c *Core) stand(t *task, hosts []*worker) {
+	f := c.newFlight(t)
+	for _, w := range hosts {
+		if w.standing >= standingLimit {
+			if o := lowest(w, t); o != nil {
+				c.release(o)
+				c.offerGone(o, avoidance{})
+			}
+		}
+		c.offer(f, w, true, nil)
+	}
+	c.queued.add(t)
+}
+
+func (c *Core) offer(f *flight, w *worker, standing bool, chosen []string) {
+	t := f.task
+	j := &t.e.job
+	o := &offer{id: c.drawOffer(), flight: f, worker: w, standing: standing, claim: claim{need: t.group.need, devices: chosen}}
+	wait, limit := directWait, directLimit
+	if standing {
+		wait, limit = standingWait, standingWait+standingLate
+	}
+	c.offers[o.id] = o
+	f.offers = append(f.offers, o)
+	w.addOffer(o)
+	c.send(w.peer, lease.Offer{
+		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: f.n}, Group: c.cfg.Group, Epoch: c.epoch,
+		Need: j.Spec.Resources, Priority: j.Spec.Priority, User: j.User, Wait: wait, Age: c.now.Sub(j.Submitted),
+	})
+	c.after(limit, func() { c.overdue(o) })
+	c.changed(t.e)
+}
+
+func (c *Core) assign(f *flight, w *worker) {
+	f.proposed, f.target = true, w.peer
+	f.task.proposed = f.n
+	c.propose(job.Record{Assign: &job.AssignRecord{
+		Attempt: job.Attempt{Job: f.task.e.job.ID, Task: f.task.index, N: f.n},
+		Node:    w.peer, NodeName: w.name(), Store: w.profile.Store,
+	}})
+}
+
+// overdue takes back an offer without an answer. A queued one is simply
+// renewed; a host that should have answered at once is left alone for a while.
+func (c *Core) overdue(o *offer) {
+	if c.offers[o.id] != o || o.held {
+		return
+	}
+	c.release(o)
+	if o.standing {
+		c.offerGone(o, avoidance{})
+		return
+	}
+	o.flight.task.declines++
+	c.offerGone(o, c.hardly(o))
+}
+
+// hardly leaves the offer's host alone, longer with every time.
+func (c *Core) hardly(o *offer) avoidance {
+	return avoidance{peer: o.worker.peer, until: c.now.Add(backoff(retryWait, o.flight.task.declines)), hard: true}
+}
+
+func (c *Core) release(o *offer) {
+	if o.worker.up {
+		c.send(o.worker.peer, lease.Release{Offer: o.id})
+	}
+}
+
+// drop forgets an offer; the flight stays.
+func (c *Core) drop(o *offer) {
+	delete(c.offers, o.id)
+	o.worker.dropOffer(o)
+	f := o.flight
+	f.offers = slices.DeleteFunc(f.offers, func(x *offer) bool { return x == o })
+	if f.winner == o {
+		f.winner = nil
+	}
+	if !o.held {
+		c.moreRoom(o.worker)
+	}
+}
+
+// offerGone ends an offer that will not be committed, and with its last offer
+// the flight.
+func (c *Core) offerGone(o *offer, a avoidance) {
+	c.drop(o)
+	c.avoid(o.flight.task, a)
+	if len(o.flight.offers) == 0 {
+		c.over(o.flight)
+	}
+}
+
+// abort takes a flight back: its Start was not sent.
+func (c *Core) abort(f *flight) {
+	c.releaseAll(f)
+	c.over(f)
+}
+
+func (c *Core) releaseAll(f *flight) {
+	for _, o := range slices.Clone(f.offers) {
+		c.release(o)
+		c.drop(o)
+	}
+}
+
+// over ends a flight whose Start was not sent. An attempt that is already in
+// the journal is given up; one on its way there is when it arrives.
+func (c *Core) over(f *flight) {
+	t := f.task
+	if t.flight != f {
+		return
+	}
+	t.flight = nil
+	c.queued.remove(t)
+	c.changed(t.e)
+	if f.assigned {
+		c.giveUp(t, job.ProofDeclined, "the host did not take it")
+		return
+	}
+	c.setWaiting(t, false)
+	c.requeue(t)
+}
+
+// notAssigned ends the flight whose Assign the journal did not take.
+func (c *Core) notAssigned(a job.Attempt) {
+	e := c.jobs[a.Job]
+	if e == nil || a.Task >= len(e.tasks) {
+		return
+	}
+	t := e.tasks[a.Task]
+	if t.proposed != a.N {
+		return
+	}
+	t.proposed = 0
+	t.notBefore, t.why = c.now.Add(retryWait), "the journal did not take the placement"
+	if t.flight != nil {
+		c.abort(t.flight)
+		return
+	}
+	c.requeue(t)
+}
+
+func (c *Core) commit(w *worker, m lease.Commit) {
+	o := c.offers[m.Offer]
+	if o == nil || o.worker != w || o.flight.winner != nil && o.flight.winner != o {
+		if e := c.jobs[m.Attempt.Job]; e != nil && c.current(e, w, m.Attempt) && e.tasks[m.Attempt.Task].started == m.Attempt.N {
+			return // a second word on what has been started
+		}
+		c.send(w.peer, lease.Release{Offer: m.Offer}) // too late: another was first, or nobody waits
+		return
+	}
+	f := o.flight
+	if m.Session == 0 {
+		c.sessionless(o)
+		return
+	}
+	if f.winner == o {
+		return
+	}
+	w.holdOffer(o, m.Devices)
+	c.moreRoom(w) // another may queue there
+	f.winner, f.session, f.devices = o, m.Session, m.Devices
+	for _, other := range slices.Clone(f.offers) {
+		if other != o {
+			c.release(other)
+			c.drop(other)
+		}
+	}
+	c.setWaiting(f.task, false)
+	c.queued.remove(f.task)
+	c.after(commitLimit, func() {
+		if f.task.flight == f && f.winner == o { // the host holds it no longer
+			c.abort(f)
+		}
+	})
+	if !f.proposed {
+		c.assign(f, w)
+	}
+	c.start(f)
+}
+
+// sessionless handles a commit of a host without a live lease: it could not
+// start anything. With the answer to its renewal it is asked again.
+func (c *Core) sessionless(o *offer) {
+	f, w := o.flight, o.worker
+	c.release(o)
+	if !f.proposed && len(f.offers) > 1 {
+		c.offerGone(o, c.hardly(o))
+		return
+	}
+	c.drop(o)
+	w.waiting = append(w.waiting, f)
+	c.after(sessionWait, func() {
+		if i := slices.Index(w.waiting, f); i >= 0 {
+			w.waiting = slices.Delete(w.waiting, i, i+1)
+			if f.task.flight != f {
+				return
+			}
+			f.task.declines++
+			c.avoid(f.task, c.hardly(o))
+			c.over(f)
+		}
+	})
+}
+
+// leased asks again what waited for a lease at the host.
+func (c *Core) leased(w *worker) {
+	waiting := w.waiting
+	w.waiting = nil
+	for _, f := range waiting {
+		if f.task.flight == f {
+			free := w.roomFor(f.task)
+			chosen, _ := fits(f.task.group.need, &free, w.devices)
+			c.offer(f, w, false, chosen)
+		}
+	}
+}
+
+// start sends the Start once both the commit and the journal have spoken (R1),
+// unless the attempt has been given up (R7).
+func (c *Core) start(f *flight) {
+	t := f.task
+	if f.winner == nil || !f.assigned || t.flight != f || t.givenUp == f.n {
+		return
+	}
+	o, j := f.winner, &t.e.job
+	if j.Cancelled != "" || !o.worker.up {
+		c.abort(f)
+		return
+	}
+	t.flight = nil
+	c.drop(o)
+	t.started, t.reported, t.declines = f.n, true, 0
+	t.seen, t.devices = job.Reserved, f.devices
+	c.send(o.worker.peer, lease.Start{
+		Offer: o.id, Attempt: t.attempt(), Group: c.cfg.Group, Epoch: c.epoch, Session: f.session, User: j.User, Spec: j.Spec,
+	})
+	c.tell(Told{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.peer, Node: o.worker.name(), Detail: c.whyHost(t, o.worker)})
+	c.changed(t.e)
+	n := f.n
+	c.after(reportWait, func() {
+		if t.started == n && t.seen == job.Reserved {
+			t.reported = false
+			c.check(t)
+		}
+	})
+}
+
+func (c *Core) whyHost(t *task, w *worker) string {
+	return c.policy.Why(t.e.job.Spec.Resources, c.host(w, w.free))
+}
+
+func (c *Core) decline(w *worker, m lease.Decline) {
+	w.setFree(m.Free)
+	c.moreRoom(w)
+	o := c.offers[m.Offer]
+	if o == nil || o.worker != w {
+		return
+	}
+	t := o.flight.task
+	if m.Never {
+		t.group.never[w.peer] = w.hellos
+		t.group.able = nil
+		c.offerGone(o, avoidance{})
+		return
+	}
+	c.drop(o)
+	a := avoidance{}
+	free := w.roomFor(t)
+	if _, lack := fits(t.group.need, &free, w.devices); lack == "" || m.Reason.Word != job.ReasonResources {
+		t.declines++ // it is not for lack of room, as far as we can see
+		a = c.hardly(o)
+		t.why = w.name() + ": " + m.Reason.String()
+	}
+	c.avoid(t, a)
+	if len(o.flight.offers) == 0 {
+		c.over(o.flight)
+	}
+}
+
+// soonest is when a task that hosts have refused may try again: when the first
+// of them may be asked, or soon if others may get room before.
+func (c *Core) soonest(t *task) (until time.Time, why string) {
+	others := false
+	for _, w := range c.candidates(t.group) {
+		a, against := c.avoided(t, w.peer)
+		switch {
+		case !w.open():
+		case !against || !a.hard:
+			others = true
+		case until.IsZero() || a.until.Before(until):
+			until, why = a.until, t.why
+		}
+	}
+	if soon := c.now.Add(retryWait); others && until.After(soon) {
+		until = soon
+	}
+	return until, why
+}

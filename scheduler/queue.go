@@ -1,0 +1,147 @@
+package scheduler
+
+// Orders: the waiting tasks of equal requests, the requests among each other,
+// and the moments at which something is due.
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"time"
+)
+
+// rank orders tasks: priority, then age, then name. No two tasks are equal.
+func rank(a, b *task) int {
+	x, y := &a.e.job, &b.e.job
+	return cmp.Or(cmp.Compare(y.Spec.Priority, x.Spec.Priority), x.Submitted.Compare(y.Submitted),
+		cmp.Compare(x.ID, y.ID), cmp.Compare(a.index, b.index))
+}
+
+// line is a sorted line of tasks. What joins or leaves near either end, as
+// nearly all do, moves only what stands between it and that end.
+type line struct {
+	all  []*task // the room before head is free
+	head int
+}
+
+func (l *line) tasks() []*task { return l.all[l.head:] }
+
+func (l *line) len() int { return len(l.all) - l.head }
+
+func (l *line) first() *task { return l.all[l.head] }
+
+// place is where the task stands or would stand, from 0.
+func (l *line) place(t *task) (int, bool) {
+	return slices.BinarySearchFunc(l.tasks(), t, rank)
+}
+
+func (l *line) add(t *task) {
+	i, there := l.place(t)
+	if there {
+		return
+	}
+	at := l.head + i
+	if l.head > 0 && i < l.len()-i {
+		copy(l.all[l.head-1:], l.all[l.head:at])
+		l.head--
+		l.all[at-1] = t
+		return
+	}
+	l.all = slices.Insert(l.all, at, t)
+}
+
+func (l *line) remove(t *task) {
+	i, there := l.place(t)
+	if !there {
+		return
+	}
+	at := l.head + i
+	if i < l.len()-i {
+		copy(l.all[l.head+1:], l.all[l.head:at])
+		l.all[l.head] = nil
+		l.head++
+	} else {
+		l.all = slices.Delete(l.all, at, at+1)
+	}
+	if l.len() == 0 {
+		l.all, l.head = nil, 0
+	} else if l.head > 1024 && l.head > len(l.all)/2 {
+		l.all, l.head = slices.Clone(l.tasks()), 0
+	}
+}
+
+// groupHeap holds groups with waiting tasks, the one with the first task first.
+type groupHeap struct{ groups []*group }
+
+func (h *groupHeap) Len() int { return len(h.groups) }
+
+func (h *groupHeap) Less(i, j int) bool {
+	return rank(h.groups[i].queue.first(), h.groups[j].queue.first()) < 0
+}
+
+func (h *groupHeap) Swap(i, j int) {
+	h.groups[i], h.groups[j] = h.groups[j], h.groups[i]
+	h.groups[i].at, h.groups[j].at = i, j
+}
+
+// Push is for container/heap.
+func (h *groupHeap) Push(x any) {
+	g, _ := x.(*group)
+	g.at = len(h.groups)
+	h.groups = append(h.groups, g)
+}
+
+// Pop is for container/heap.
+func (h *groupHeap) Pop() any {
+	last := len(h.groups) - 1
+	g := h.groups[last]
+	h.groups[last] = nil
+	h.groups = h.groups[:last]
+	return g
+}
+
+// put moves the group into the heap h, or out of any if h is nil.
+func (g *group) put(h *groupHeap) {
+	if g.in == h {
+		return
+	}
+	if g.in != nil {
+		heap.Remove(g.in, g.at)
+	}
+	g.in = h
+	if h != nil {
+		heap.Push(h, g)
+	}
+}
+
+// timer is something to do at a moment; do finds out whether it is still due.
+type timer struct {
+	at  time.Time
+	seq uint64
+	do  func()
+}
+
+type timerHeap []timer
+
+func (h timerHeap) Len() int { return len(h) }
+
+func (h timerHeap) Less(i, j int) bool {
+	return cmp.Or(h[i].at.Compare(h[j].at), cmp.Compare(h[i].seq, h[j].seq)) < 0
+}
+
+func (h timerHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push is for container/heap.
+func (h *timerHeap) Push(x any) {
+	t, _ := x.(timer)
+	*h = append(*h, t)
+}
+
+// Pop is for container/heap.
+func (h *timerHeap) Pop() any {
+	old := *h
+	t := old[len(old)-1]
+	old[len(old)-1] = timer{}
+	*h = old[:len(old)-1]
+	return t
+}

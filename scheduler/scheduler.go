@@ -1,0 +1,113 @@
+// Package scheduler looks after the jobs that this daemon accepted: it derives
+// their tasks, finds hosts, negotiates, places, watches and recovers.
+//
+// Core is a state machine without goroutine, clock or I/O: Step takes the time
+// and what happened, and returns what is to be done. What must outlive the
+// daemon is derived from committed records alone, each compared with what it
+// finds; the rest (who has a session, what is free, which offers are under way,
+// what a worker last said of a task) is soft and comes back by asking. Loop is
+// the one goroutine around it.
+//
+// The safety rules R1 to R8 and R10 are kept here, each at the place that
+// names it.
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+var (
+	// ErrNotFound is a job that this daemon does not keep: ask the daemon that
+	// the id's group names, or give up if that is this one.
+	ErrNotFound = errors.New("scheduler: no such job")
+	// ErrConflict is a request that the job's present state rules out; repeating
+	// it is of no use.
+	ErrConflict = errors.New("scheduler: conflict")
+	// ErrBusy is a bound that was reached or a commit that took too long: try
+	// again after a pause, with the same idempotency key.
+	ErrBusy = errors.New("scheduler: busy")
+	// ErrInvalid is a request that is wrong in itself.
+	ErrInvalid = errors.New("scheduler: invalid request")
+)
+
+// NoMatchError refuses a job that no known host could ever run.
+type NoMatchError struct {
+	Explanation lease.Explanation
+}
+
+// Error says which clauses stand against it.
+func (e *NoMatchError) Error() string {
+	return "scheduler: no node could ever run it: " + e.Explanation.Reason.Detail
+}
+
+// Config is what a scheduler must know of its daemon, and its bounds.
+type Config struct {
+	Self  job.Peer  // the worker of the same daemon is local
+	Group job.Group // the journal group whose jobs these are
+	// Seed feeds every draw: job ids, offer ids, jitter. Drawn afresh at each
+	// start of a daemon, fixed in a replay.
+	Seed      uint64
+	MaxJobs   int           // jobs kept, ended ones included
+	KeepEnded int           // ended jobs kept, the newest
+	KeepFor   time.Duration // an ended job is kept no longer
+}
+
+// DefaultConfig has the bounds; who the daemon is must be filled in.
+func DefaultConfig() Config {
+	return Config{
+		MaxJobs:   500_000, // about 2 GB of rows at 4 KB each
+		KeepEnded: 100_000,
+		KeepFor:   7 * 24 * time.Hour,
+	}
+}
+
+// Validate says what is missing or out of range.
+func (c Config) Validate() error {
+	switch {
+	case c.Self == "":
+		return errors.New("scheduler: config: self is empty")
+	case c.Group == 0:
+		return errors.New("scheduler: config: group is 0")
+	case c.Seed == 0:
+		return errors.New("scheduler: config: seed is 0; draw one")
+	case c.MaxJobs < 1 || c.KeepEnded < 0 || c.KeepEnded > c.MaxJobs:
+		return fmt.Errorf("scheduler: config: max_jobs %d, keep_ended %d", c.MaxJobs, c.KeepEnded)
+	case c.KeepFor <= 0:
+		return fmt.Errorf("scheduler: config: keep_for %s", c.KeepFor)
+	}
+	return nil
+}
+
+// The waits and bounds of a scheduler.
+const (
+	matchWait    = time.Second      // for profiles, when no known host could run a new job
+	commitWait   = 30 * time.Second // for a request's record to be committed
+	directWait   = time.Second      // a worker may keep an offer that we think fits
+	directLimit  = 5 * time.Second  // then the answer is overdue: longer than a session takes to be found silent, twice a bad round trip
+	standingWait = 30 * time.Second // an offer may queue at a full worker, then it is renewed
+	standingLate = 2 * time.Second  // beyond standingWait, for the way of the answer
+	commitLimit  = lease.ReserveFor - time.Second
+	sessionWait  = 5 * time.Second // for the renewal after a commit without a session
+	reportWait   = 5 * time.Second // for a word on an attempt, before it is asked for again
+	retryWait    = time.Second     // before what could not be proposed or read is tried again
+	reproposeGap = 5 * time.Second // before an Unassign or Result that was not applied is proposed again
+
+	planLimit     = 256  // placements tried in one step; the rest in the next
+	blockedLimit  = 64   // requests without room looked at in one step
+	sampleSize    = 64   // candidates scored per decision
+	offersLimit   = 48   // in flight per worker, below lease.MaxOffers so that late ones fit
+	standingLimit = 8    // of them queued at a full worker
+	standingHosts = 3    // that a task is queued at
+	maxOutgoing   = 4096 // records proposed and not yet applied
+	maxAsks       = 4096 // requests that wait for an answer
+	maxEarly      = 1024 // requests that came before this daemon led
+	maxWorkers    = 4096 // known hosts, with or without a session
+	maxSessions   = 512  // wanted
+	maxFinds      = 16   // classes looked for and announced at a time
+	forgetWorker  = 24 * time.Hour
+)

@@ -1,0 +1,348 @@
+package scheduler
+
+// What people see: jobs as the records tell them with what their workers say,
+// and a reason for everything that waits.
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// view is a copy of the job as it looks now.
+func (c *Core) view(e *entry) job.Job {
+	j := e.job
+	j.Tasks = slices.Clone(j.Tasks)
+	for i, t := range e.tasks {
+		d := &j.Tasks[i]
+		switch {
+		case d.Assigned:
+			c.viewAssigned(t, d)
+		case d.State == job.Pending:
+			d.Reason = c.reason(t)
+		case d.State.Ended() && d.Ended.IsZero():
+			d.Ended = e.ended
+		}
+	}
+	return j
+}
+
+// viewAssigned adds what the worker says; while it is silent nothing is known
+// but that the attempt may be running.
+func (c *Core) viewAssigned(t *task, d *job.Task) {
+	d.PID, d.Devices, d.Started = t.pid, t.devices, t.since
+	switch {
+	case t.flight != nil:
+		d.State = job.Reserved
+	case t.reported && t.seen != "":
+		d.State = t.seen
+	case t.reported:
+		d.State = job.Running
+	case c.reached(t) != nil && t.started == d.Attempt:
+		d.State = job.Starting
+	default:
+		d.State = job.Unreachable
+		d.Reason = job.Reason{Detail: d.NodeName + " is silent; its lease has not run out"}
+	}
+}
+
+// reason says why a pending task waits; every one has a word.
+func (c *Core) reason(t *task) job.Reason {
+	switch {
+	case !c.lead:
+		return job.Reason{Word: job.ReasonBackoff, Detail: "its owner is reading its journal"}
+	case t.flight != nil && t.flight.proposed:
+		return job.Reason{Word: job.ReasonResources, Detail: "offered to " + c.nameOf(t.flight.target)}
+	case t.proposed != 0:
+		return job.Reason{Word: job.ReasonBackoff, Detail: "an attempt is being taken back"}
+	case !t.queued && t.notBefore.After(c.now):
+		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", t.notBefore.Sub(c.now).Round(time.Millisecond), t.why)}
+	}
+	return c.waitReason(t)
+}
+
+func (c *Core) nameOf(p job.Peer) string {
+	if w := c.workers[p]; w != nil {
+		return w.name()
+	}
+	return p.Short()
+}
+
+// waitReason is the reason of a task that stands in line.
+func (c *Core) waitReason(t *task) job.Reason {
+	g := c.joinGroup(t)
+	able := c.candidates(g)
+	if len(able) == 0 {
+		if len(c.workers) == 0 {
+			return job.Reason{Word: job.ReasonNoPeers, Detail: "no node that runs tasks is known"}
+		}
+		x := c.explain(t.e.job.Spec, g.clauses)
+		return job.Reason{Word: job.ReasonNoMatch, Detail: x.Reason.Detail}
+	}
+	fit, lack, open := c.lacks(t)
+	if open == 0 {
+		return closedReason(able)
+	}
+	if ahead, _ := g.queue.place(t); t.queued && ahead > 0 {
+		return job.Reason{Word: job.ReasonPriority, Detail: fmt.Sprintf("behind %d that ask for the same", ahead)}
+	}
+	if len(fit) > 0 {
+		return job.Reason{Word: job.ReasonPriority, Detail: "what is free is set aside for others"}
+	}
+	return job.Reason{Word: job.ReasonResources, Detail: lackText(lack, open)}
+}
+
+// closedReason is why none of the hosts that could run it takes anything.
+func closedReason(able []*worker) job.Reason {
+	draining := 0
+	for _, w := range able {
+		if w.up {
+			draining++
+		}
+	}
+	if draining > 0 {
+		return job.Reason{Word: job.ReasonNodesDraining, Detail: fmt.Sprintf("%d of %d nodes that could run it take no tasks", draining, len(able))}
+	}
+	return job.Reason{Word: job.ReasonNoPeers, Detail: fmt.Sprintf("none of the %d nodes that could run it answers", len(able))}
+}
+
+// lackText is "cpus on 2 and gpus on 1 of 3 nodes".
+func lackText(lack map[string]int, open int) string {
+	var parts []string
+	for _, what := range []string{"gpus", "cpus", "memory"} {
+		if n := lack[what]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s on %d", what, n))
+		}
+	}
+	return fmt.Sprintf("not enough free %s of %d nodes that could run it", strings.Join(parts, " and "), open)
+}
+
+// explain says clause by clause which known hosts meet a request, and who of
+// them would take it now.
+func (c *Core) explain(s job.Spec, clauses []clause) lease.Explanation {
+	workers := c.sortedWorkers()
+	x := lease.Explanation{Clauses: []lease.Clause{}, Now: []lease.Candidate{}, Later: []lease.Candidate{}}
+	for _, cl := range clauses {
+		out := lease.Clause{Clause: cl.text, Of: len(workers)}
+		for _, w := range workers {
+			why := cl.test(&w.profile)
+			if why == "" {
+				out.Meets++
+			} else if len(out.Fails) < lease.MaxFails {
+				out.Fails = append(out.Fails, lease.Failed{Node: w.peer, Name: w.name(), Reason: why})
+			}
+		}
+		x.Clauses = append(x.Clauses, out)
+	}
+	c.addCandidates(&x, s, clauses, workers)
+	x.Reason = explainReason(x, len(workers))
+	return x
+}
+
+// maxCandidates bounds the hosts that an explanation names.
+const maxCandidates = 64
+
+func (c *Core) addCandidates(x *lease.Explanation, s job.Spec, clauses []clause, workers []*worker) {
+	type scored struct {
+		candidate lease.Candidate
+		score     float64
+	}
+	var now []scored
+	for _, w := range workers {
+		if _, ok := meets(clauses, &w.profile); !ok {
+			continue
+		}
+		_, lack := fits(s.Resources, &w.free, w.devices)
+		cand := lease.Candidate{Node: w.peer, Name: w.name(), Free: w.free}
+		switch {
+		case !w.up:
+			cand.Why = "does not answer"
+		case w.draining:
+			cand.Why = "takes no tasks: " + w.detail
+		case c.setAside(w):
+			cand.Why = "set aside after fast failures of different jobs"
+		case lack != "":
+			cand.Why = "not enough free " + lack
+		default:
+			h := c.host(w, w.free)
+			cand.Why = c.policy.Why(s.Resources, h)
+			now = append(now, scored{cand, c.policy.Score(s.Resources, h)})
+			continue
+		}
+		if len(x.Later) < maxCandidates {
+			x.Later = append(x.Later, cand)
+		}
+	}
+	slices.SortStableFunc(now, func(a, b scored) int { return -compareScores(a.score, b.score) })
+	for _, n := range now[:min(len(now), maxCandidates)] {
+		x.Now = append(x.Now, n.candidate)
+	}
+}
+
+func compareScores(a, b float64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+func explainReason(x lease.Explanation, known int) job.Reason {
+	switch {
+	case known == 0:
+		return job.Reason{Word: job.ReasonNoPeers, Detail: "no node that runs tasks is known"}
+	case len(x.Now) > 0:
+		return job.Reason{}
+	case len(x.Later) > 0:
+		return job.Reason{Word: job.ReasonResources, Detail: x.Later[0].Name + ": " + x.Later[0].Why}
+	}
+	var failing []string
+	for _, cl := range x.Clauses {
+		if cl.Meets < cl.Of && len(cl.Fails) > 0 {
+			failing = append(failing, fmt.Sprintf("%s: %d of %d nodes (%s: %s)", cl.Clause, cl.Meets, cl.Of, cl.Fails[0].Name, cl.Fails[0].Reason))
+		}
+	}
+	return job.Reason{Word: job.ReasonNoMatch, Detail: strings.Join(failing, "; ")}
+}
+
+func (c *Core) sortedWorkers() []*worker {
+	out := make([]*worker, 0, len(c.workers))
+	for _, w := range c.workers {
+		out = append(out, w)
+	}
+	slices.SortFunc(out, func(a, b *worker) int {
+		if d := strings.Compare(a.name(), b.name()); d != 0 {
+			return d
+		}
+		return strings.Compare(string(a.peer), string(b.peer))
+	})
+	return out
+}
+
+// Filter chooses jobs; an empty field chooses all.
+type Filter struct {
+	IDs    []job.ID
+	Prefix string      // of the id
+	States []job.State // of the job
+	User   string
+	Name   string // a glob
+	After  job.ID // those submitted before this one: the next page
+	Limit  int    // at most MaxList, which 0 means
+}
+
+// MaxList bounds the jobs of one answer.
+const MaxList = 1000
+
+// matches looks at the view of a job.
+func (f *Filter) matches(j *job.Job) bool {
+	switch {
+	case len(f.IDs) > 0 && !slices.Contains(f.IDs, j.ID),
+		!strings.HasPrefix(string(j.ID), f.Prefix),
+		f.User != "" && f.User != j.User,
+		len(f.States) > 0 && !slices.Contains(f.States, j.State()):
+		return false
+	}
+	if f.Name != "" {
+		ok, err := path.Match(f.Name, j.Spec.Name)
+		return err == nil && ok
+	}
+	return true
+}
+
+// Job is the job as it looks now.
+func (c *Core) Job(id job.ID) (job.Job, bool) {
+	e := c.jobs[id]
+	if e == nil {
+		return job.Job{}, false
+	}
+	return c.view(e), true
+}
+
+// Row is the durable job, as the records tell it.
+func (c *Core) Row(id job.ID) (job.Job, bool) {
+	e := c.jobs[id]
+	if e == nil {
+		return job.Job{}, false
+	}
+	j := e.job
+	j.Tasks = slices.Clone(j.Tasks)
+	return j, true
+}
+
+// Jobs are those that the filter chooses, newest first.
+func (c *Core) Jobs(f Filter) []job.Job {
+	limit := f.Limit
+	if limit <= 0 || limit > MaxList {
+		limit = MaxList
+	}
+	var out []job.Job
+	from := len(c.order)
+	if e := c.jobs[f.After]; e != nil {
+		from = e.place
+	}
+	for i := from - 1; i >= 0 && len(out) < limit; i-- {
+		e := c.order[i]
+		if e == nil || !strings.HasPrefix(string(e.job.ID), f.Prefix) || f.User != "" && f.User != e.job.User {
+			continue
+		}
+		if j := c.view(e); f.matches(&j) {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// Why explains where a job stands.
+func (c *Core) Why(id job.ID) (lease.Explanation, error) {
+	e := c.jobs[id]
+	if e == nil {
+		return lease.Explanation{}, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	x, err := c.Offers(e.job.Spec)
+	j := c.view(e)
+	x.Job, x.State, x.Reason = id, j.State(), j.Tasks[0].Reason
+	return x, err
+}
+
+// Offers is a dry run: who would take it, and why the others would not.
+func (c *Core) Offers(s job.Spec) (lease.Explanation, error) {
+	clauses, err := clausesOf(s)
+	if err != nil {
+		return lease.Explanation{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return c.explain(s, clauses), nil
+}
+
+// Node is a host as this scheduler knows it.
+type Node struct {
+	Profile  lease.Profile
+	Free     lease.Free
+	Up       bool // has a session
+	Draining bool
+	Detail   string    // why it takes nothing
+	Seen     time.Time // last heard of
+	Tasks    []job.Attempt
+}
+
+// Nodes are the known hosts by name.
+func (c *Core) Nodes() []Node {
+	var out []Node
+	for _, w := range c.sortedWorkers() {
+		n := Node{Profile: w.profile, Free: w.free, Up: w.up, Draining: w.draining, Detail: w.detail, Seen: w.seen}
+		if c.setAside(w) {
+			n.Detail = "set aside after fast failures of different jobs"
+		}
+		for _, t := range c.tasksAt(w.peer) {
+			n.Tasks = append(n.Tasks, t.attempt())
+		}
+		out = append(out, n)
+	}
+	return out
+}

@@ -1,0 +1,279 @@
+package scheduler
+
+// What this scheduler believes of the hosts: who has a session, what is free
+// there, what is offered, and whom to leave alone for a while.
+
+import (
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/policy"
+)
+
+// worker is one host. All of it is soft: a hint that a Decline may correct.
+type worker struct {
+	peer     job.Peer
+	profile  lease.Profile
+	devices  map[string]gpu.Device
+	free     lease.Free // as it said last
+	seq      uint64
+	hellos   uint64
+	waiting  []*flight // that wait for a lease there
+	up       bool      // has a session and said Hello in it
+	draining bool
+	detail   string
+	seen     time.Time
+
+	offers   []*offer // in flight, oldest first
+	standing int      // of them queued there
+	owed     []claim  // committed since it last said what is free
+	room     *lease.Free
+
+	breaker breaker
+}
+
+// claim is what an offer takes from what is free.
+type claim struct {
+	need    job.Resources
+	devices []string
+}
+
+// breaker takes a host out after fast failures of different jobs.
+type breaker struct {
+	jobs  []job.ID // that failed fast since the last good one
+	until time.Time
+	trips int
+}
+
+const (
+	fastFailure  = 2 * time.Second // a task that fails sooner may have met a broken host
+	breakerJobs  = 5               // different ones in a row
+	breakerFirst = 30 * time.Second
+	breakerMost  = 30 * time.Minute
+)
+
+// failed counts a fast failure; true if the host is out now.
+func (b *breaker) failed(id job.ID, now time.Time) bool {
+	if !slices.Contains(b.jobs, id) {
+		b.jobs = append(b.jobs, id)
+	}
+	if len(b.jobs) < breakerJobs {
+		return false
+	}
+	b.jobs = nil
+	b.until = now.Add(min(breakerFirst<<min(b.trips, 8), breakerMost))
+	b.trips++
+	return true
+}
+
+func (b *breaker) worked() { *b = breaker{} }
+
+// open says whether the host takes new tasks, as far as this scheduler goes.
+func (w *worker) open() bool { return w.up && !w.draining && w.profile.Worker }
+
+func (w *worker) name() string {
+	if w.profile.Name != "" {
+		return w.profile.Name
+	}
+	return w.peer.Short()
+}
+
+// setFree takes the host's own word, which has all its commits in it.
+func (w *worker) setFree(f lease.Free) {
+	w.free, w.owed, w.room = f, nil, nil
+}
+
+func (w *worker) addOffer(o *offer) {
+	w.offers = append(w.offers, o)
+	if o.standing {
+		w.standing++
+	}
+	w.room = nil
+}
+
+func (w *worker) dropOffer(o *offer) {
+	i := slices.Index(w.offers, o)
+	if i < 0 {
+		return
+	}
+	w.offers = slices.Delete(w.offers, i, i+1)
+	if o.standing {
+		w.standing--
+	}
+	w.room = nil
+}
+
+// holdOffer turns an offer into something that the host holds; until it next
+// says what is free, that must be counted here.
+func (w *worker) holdOffer(o *offer, devices []string) {
+	if o.standing {
+		o.standing = false
+		w.standing--
+	}
+	o.held = true
+	w.owed = append(w.owed, claim{need: o.claim.need, devices: devices})
+	w.room = nil
+}
+
+// roomFor is what is free for the task: less what is committed and offered, and
+// less what is set aside for those queued there before it.
+func (w *worker) roomFor(t *task) lease.Free {
+	if w.room == nil {
+		w.room = w.lessCommitted()
+	}
+	free := *w.room
+	if w.standing == 0 {
+		return free
+	}
+	free.GPUs = slices.Clone(free.GPUs)
+	for _, o := range w.offers {
+		if o.standing && o.flight.task != t && rank(o.flight.task, t) < 0 {
+			need := o.flight.task.group.need
+			able := choose(need, &free, w.devices)
+			take(need, &free, able[:min(len(able), gpusOf(need))])
+		}
+	}
+	return free
+}
+
+func (w *worker) lessCommitted() *lease.Free {
+	free := w.free
+	free.GPUs = slices.Clone(free.GPUs)
+	for _, c := range w.owed {
+		take(c.need, &free, c.devices)
+	}
+	for _, o := range w.offers {
+		if !o.standing && !o.held {
+			take(o.claim.need, &free, o.claim.devices)
+		}
+	}
+	return &free
+}
+
+// host is the worker in the words of a policy.
+func (c *Core) host(w *worker, free lease.Free) policy.Host {
+	return policy.Host{Peer: w.peer, Name: w.name(), Local: w.peer == c.cfg.Self, Profile: &w.profile, Free: free}
+}
+
+func (c *Core) sessionUp(p job.Peer) {
+	if c.sessions[p] {
+		c.sessionDown(p)
+	}
+	c.sessions[p] = true
+	if c.lead {
+		c.send(p, c.owns())
+	}
+}
+
+func (c *Core) owns() lease.Owns {
+	return lease.Owns{Groups: []lease.GroupEpoch{{Group: c.cfg.Group, Epoch: c.epoch}}}
+}
+
+func (c *Core) sessionDown(p job.Peer) {
+	delete(c.sessions, p)
+	w := c.workers[p]
+	if w == nil || !w.up {
+		return
+	}
+	w.up, w.seen = false, c.now
+	c.tell(Told{Kind: WorkerLost, Peer: p, Node: w.name()})
+	for _, o := range slices.Clone(w.offers) {
+		c.offerGone(o, avoidance{})
+	}
+	for _, f := range w.waiting {
+		c.over(f)
+	}
+	w.waiting = nil
+	w.setFree(lease.Free{})
+	for _, t := range c.tasksAt(p) {
+		t.reported = false
+		c.changed(t.e)
+		c.watch(t, c.writeOffAt(t))
+	}
+}
+
+func (c *Core) hello(p job.Peer, m lease.Hello) {
+	w := c.workers[p]
+	if w == nil {
+		if len(c.workers) >= maxWorkers && !c.forgetOne() {
+			return
+		}
+		w = &worker{peer: p}
+		c.workers[p] = w
+	}
+	if !w.up {
+		c.tell(Told{Kind: WorkerFound, Peer: p, Node: m.Profile.Name})
+	}
+	c.sessions[p] = true
+	m.Profile.Peer = p
+	w.profile, w.up, w.draining, w.detail, w.seq, w.seen = m.Profile, true, false, "", 0, c.now
+	w.hellos++
+	w.devices = make(map[string]gpu.Device, len(m.Profile.GPUs))
+	for _, d := range m.Profile.GPUs {
+		w.devices[d.UUID] = d
+	}
+	w.setFree(m.Free)
+	c.profiles++
+	c.moreRoom(w)
+	for _, t := range c.tasksAt(p) {
+		c.changed(t.e)
+		if c.sameStore(t, w) {
+			c.watch(t, c.now.Add(reportWait))
+		} else {
+			c.watch(t, c.writeOffAt(t))
+		}
+	}
+	c.retryMatches()
+}
+
+// forgetOne makes room by forgetting the host that has been away longest.
+func (c *Core) forgetOne() bool {
+	var oldest *worker
+	for _, w := range c.workers {
+		if !w.up && len(c.byNode[w.peer]) == 0 && (oldest == nil || w.seen.Before(oldest.seen) ||
+			w.seen.Equal(oldest.seen) && w.peer < oldest.peer) {
+			oldest = w
+		}
+	}
+	if oldest != nil {
+		delete(c.workers, oldest.peer)
+		c.profiles++
+	}
+	return oldest != nil
+}
+
+func (c *Core) availability(w *worker, m lease.Availability) {
+	if m.Seq != 0 && m.Seq <= w.seq {
+		return
+	}
+	w.seq, w.draining, w.detail = m.Seq, m.Draining, m.Detail
+	w.setFree(m.Free)
+	c.moreRoom(w)
+}
+
+// moreRoom notes that a host may take more than when it was last looked at.
+func (c *Core) moreRoom(w *worker) {
+	c.version++
+	if !slices.Contains(c.roomier, w) {
+		c.roomier = append(c.roomier, w)
+	}
+}
+
+// forgetWorkers drops hosts that have been away for long; the timer renews itself.
+func (c *Core) forgetWorkers() {
+	for p, w := range c.workers {
+		if !w.up && len(c.byNode[p]) == 0 && c.now.Sub(w.seen) >= forgetWorker {
+			delete(c.workers, p)
+			c.profiles++
+		}
+	}
+	for store, at := range c.renewed {
+		if c.now.Sub(at) >= forgetWorker+job.MaxLease {
+			delete(c.renewed, store)
+		}
+	}
+	c.after(forgetWorker/4, c.forgetWorkers)
+}
