@@ -1,0 +1,199 @@
+package api
+
+// The client that every verb uses: one method for each endpoint.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The bounds of the client.
+const (
+	dialTimeout    = 5 * time.Second  // a daemon on the same host takes microseconds, one across the world less than this
+	requestTimeout = 45 * time.Second // longer than a daemon takes to give up on committing a job
+	maxAnswer      = 64 << 20         // bounds what a daemon can make a client hold: a page of the largest jobs
+	maxProblem     = 1 << 20          // a problem document with its explanation
+)
+
+// ClientConfig says which daemon to talk to: Addr if it is set, else Socket.
+type ClientConfig struct {
+	Socket string
+	Addr   string // host:port, or a URL
+	Token  string // bearer token for Addr
+}
+
+// Client talks to one daemon. It is safe for use by several goroutines.
+type Client struct {
+	http  *http.Client
+	base  string
+	where string // for errors
+	token string
+	local bool
+}
+
+// NewClient makes a client; nothing is dialled before the first request.
+func NewClient(cfg ClientConfig) (*Client, error) {
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	transport := &http.Transport{DialContext: dialer.DialContext, DisableCompression: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}
+	c := &Client{http: &http.Client{Transport: transport}, token: cfg.Token}
+	switch {
+	case cfg.Addr != "":
+		base := cfg.Addr
+		if !strings.Contains(base, "://") {
+			base = "http://" + base
+		}
+		u, err := url.Parse(base)
+		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			return nil, bad("address %.100q: want HOST:PORT or a URL", cfg.Addr)
+		}
+		c.base = strings.TrimRight(u.Scheme+"://"+u.Host+u.Path, "/")
+		c.where = c.base
+	case cfg.Socket != "":
+		c.base, c.where, c.local = "http://muster", cfg.Socket, true
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", cfg.Socket)
+		}
+	default:
+		return nil, bad("no socket and no address of a daemon given")
+	}
+	return c, nil
+}
+
+// Close lets go of idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// unreachable is an ErrUnavailable because no daemon answered at all.
+type unreachable struct {
+	text  string
+	cause error
+}
+
+func (e *unreachable) Error() string        { return e.text }
+func (e *unreachable) Unwrap() error        { return e.cause }
+func (e *unreachable) Is(target error) bool { return target == ErrUnavailable }
+
+// noAnswer turns a transport's error into a line that says what to do.
+func (c *Client) noAnswer(ctx context.Context, err error) error {
+	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return ctx.Err()
+	}
+	var timeout net.Error
+	text := fmt.Sprintf("the daemon on %s broke off: %s", c.where, cause(err))
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		text = fmt.Sprintf("may not use %s: permission denied; it belongs to another user's daemon", c.where)
+	case c.local && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)):
+		text = fmt.Sprintf("no daemon answers on %s: start one with `muster daemon`", c.where)
+	case isDial(err):
+		text = fmt.Sprintf("no daemon answers at %s (%s): start one there with `muster daemon --http ADDR`", c.where, cause(err))
+	case errors.As(err, &timeout) && timeout.Timeout():
+		text = fmt.Sprintf("the daemon on %s gave no answer in time: see its log", c.where)
+	}
+	return &unreachable{text: text, cause: err}
+}
+
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// cause is the innermost error: what net/http wraps around it names the
+// request, which the caller knows.
+func cause(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}
+
+// open sends a request and returns a response whose status is 2xx; any other
+// becomes an error.
+func (c *Client) open(ctx context.Context, method, path string, query url.Values, body []byte, header http.Header) (*http.Response, error) {
+	target := c.base + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	if err != nil {
+		return nil, bad("%s %s: %w", method, path, err)
+	}
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	if len(body) > 0 {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.noAnswer(ctx, err)
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, readProblem(resp)
+}
+
+// readProblem makes an error of a response that is none of success.
+func readProblem(resp *http.Response) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
+	p := &Problem{}
+	if err == nil && strings.HasPrefix(resp.Header.Get("Content-Type"), contentProb) && json.Unmarshal(text, p) == nil && p.Code != "" {
+		return p
+	}
+	detail := strings.TrimSpace(string(text[:min(len(text), 200)]))
+	return problemOfStatus(resp.StatusCode, fmt.Sprintf("the daemon answered %s: %s", resp.Status, detail))
+}
+
+// call sends a request and decodes the document that answers it into out.
+func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	return c.callWith(ctx, method, path, query, nil, in, out)
+}
+
+func (c *Client) callWith(ctx context.Context, method, path string, query url.Values, header http.Header, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return bad("%s %s: %w", method, path, err)
+		}
+	}
+	resp, err := c.open(ctx, method, path, query, body, header)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return c.noAnswer(ctx, err)
+	}
+	if len(text) > maxAnswer {
+		return fmt.Errorf("%s %s: an answer above %d bytes: %w; ask for less with a limit", method, path, maxAnswer, ErrTooLarge)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("%s %s: what answers on %s is no muster daemon of this version: %w", method, path, c.where, err)
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package api
+
+// The client's plain requests.
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Submit hands in a job and returns its document; its id is durable. Under the
+// same key (may be empty) the same user's second call returns the first's job.
+// A job that nothing in the cluster could ever run is ErrNoMatch, and its
+// Problem carries the explanation.
+func (c *Client) Submit(ctx context.Context, spec job.Spec, key string) (j Job, err error) {
+	header := http.Header{}
+	if key != "" {
+		header.Set(headerKey, key)
+	}
+	err = c.callWith(ctx, http.MethodPost, "/v1/jobs", nil, header, spec, &j)
+	return j, err
+}
+
+// Offers says which nodes would take such a job and why the others would not.
+func (c *Client) Offers(ctx context.Context, spec job.Spec) (e Explanation, err error) {
+	err = c.call(ctx, http.MethodPost, "/v1/offers", nil, spec, &e)
+	return e, err
+}
+
+// JobFilter chooses jobs; the zero value chooses all.
+type JobFilter struct {
+	States []job.State
+	User   string
+	Mine   bool   // those of the caller
+	Name   string // a glob such as train-*
+	Prefix string // of the id
+	Last   bool   // the caller's newest job only
+	Limit  int    // 0: the daemon's default
+	Cursor string // Next of the page before
+}
+
+func (f JobFilter) query() url.Values {
+	q := url.Values{}
+	set := func(k, v string) {
+		if v != "" {
+			q.Set(k, v)
+		}
+	}
+	states := make([]string, 0, len(f.States))
+	for _, s := range f.States {
+		states = append(states, string(s))
+	}
+	set("state", strings.Join(states, ","))
+	set("user", f.User)
+	set("name", f.Name)
+	set("prefix", f.Prefix)
+	set("cursor", f.Cursor)
+	if f.Mine {
+		q.Set("mine", "true")
+	}
+	if f.Last {
+		q.Set("last", "true")
+	}
+	if f.Limit > 0 {
+		q.Set("limit", strconv.Itoa(f.Limit))
+	}
+	return q
+}
+
+// Jobs lists jobs, newest first.
+func (c *Client) Jobs(ctx context.Context, f JobFilter) (l Listing[Job], err error) {
+	err = c.call(ctx, http.MethodGet, "/v1/jobs", f.query(), nil, &l)
+	return l, err
+}
+
+// Job is one job by its whole id.
+func (c *Client) Job(ctx context.Context, id job.ID) (j Job, err error) {
+	err = c.call(ctx, http.MethodGet, jobPath(id), nil, nil, &j)
+	return j, err
+}
+
+func jobPath(id job.ID, rest ...string) string {
+	return "/v1/jobs/" + url.PathEscape(string(id)) + strings.Join(rest, "")
+}
+
+// Why explains where the job stands and what stands against it.
+func (c *Client) Why(ctx context.Context, id job.ID) (e Explanation, err error) {
+	err = c.call(ctx, http.MethodGet, jobPath(id, "/why"), nil, nil, &e)
+	return e, err
+}
+
+// Cancel ends a job.
+func (c *Client) Cancel(ctx context.Context, id job.ID, reason string) (Job, error) {
+	return c.change(ctx, id, "cancel", reason)
+}
+
+// Hold keeps a waiting job from starting.
+func (c *Client) Hold(ctx context.Context, id job.ID, reason string) (Job, error) {
+	return c.change(ctx, id, "hold", reason)
+}
+
+// Release lets a held job go again.
+func (c *Client) Release(ctx context.Context, id job.ID) (Job, error) {
+	return c.change(ctx, id, "release", "")
+}
+
+// Requeue runs an ended job again.
+func (c *Client) Requeue(ctx context.Context, id job.ID) (Job, error) {
+	return c.change(ctx, id, "requeue", "")
+}
+
+func (c *Client) change(ctx context.Context, id job.ID, verb, reason string) (j Job, err error) {
+	err = c.call(ctx, http.MethodPost, jobPath(id, "/", verb), nil, changeRequest{Reason: reason}, &j)
+	return j, err
+}
+
+// Nodes lists the nodes of the cluster by name.
+func (c *Client) Nodes(ctx context.Context) (l Listing[Node], err error) {
+	err = c.call(ctx, http.MethodGet, "/v1/nodes", nil, nil, &l)
+	return l, err
+}
+
+// Node is one node by id or name.
+func (c *Client) Node(ctx context.Context, node string) (n Node, err error) {
+	err = c.call(ctx, http.MethodGet, "/v1/nodes/"+url.PathEscape(node), nil, nil, &n)
+	return n, err
+}
+
+// Drain lets what runs on a node end and gives it nothing new.
+func (c *Client) Drain(ctx context.Context, node, reason string) (n Node, err error) {
+	err = c.call(ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(node)+"/drain", nil, changeRequest{Reason: reason}, &n)
+	return n, err
+}
+
+// Resume ends a drain.
+func (c *Client) Resume(ctx context.Context, node string) (n Node, err error) {
+	err = c.call(ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(node)+"/resume", nil, changeRequest{}, &n)
+	return n, err
+}
+
+// GPUs lists the GPUs of the cluster; with free only those wholly free.
+func (c *Client) GPUs(ctx context.Context, free bool) (l Listing[GPU], err error) {
+	q := url.Values{}
+	if free {
+		q.Set("free", "true")
+	}
+	err = c.call(ctx, http.MethodGet, "/v1/gpus", q, nil, &l)
+	return l, err
+}
+
+// Stats counts what the cluster has and does.
+func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
+	err = c.call(ctx, http.MethodGet, "/v1/stats", nil, nil, &s)
+	return s, err
+}
+
+// Peers lists the members of the cluster as the daemon knows them.
+func (c *Client) Peers(ctx context.Context) (l Listing[Peer], err error) {
+	err = c.call(ctx, http.MethodGet, "/v1/peers", nil, nil, &l)
+	return l, err
+}
+
+// Revoke shuts a member out of the cluster for good.
+func (c *Client) Revoke(ctx context.Context, peer job.Peer, reason string) error {
+	return c.call(ctx, http.MethodPost, "/v1/peers/"+url.PathEscape(string(peer))+"/revoke", nil, changeRequest{Reason: reason}, nil)
+}
+
+// Invite makes a token with which hosts can join.
+func (c *Client) Invite(ctx context.Context, r InviteRequest) (i Invitation, err error) {
+	err = c.call(ctx, http.MethodPost, "/v1/invitations", nil, r, &i)
+	return i, err
+}
+
+// Join makes the daemon join a cluster and keep it in its configuration.
+func (c *Client) Join(ctx context.Context, bootstrap []string, token string) (j Joined, err error) {
+	err = c.call(ctx, http.MethodPost, "/v1/join", nil, JoinRequest{Bootstrap: bootstrap, Token: token}, &j)
+	return j, err
+}
+
+// Daemon says which daemon answers; with facts it also examines its host.
+func (c *Client) Daemon(ctx context.Context, facts bool) (d Daemon, err error) {
+	q := url.Values{}
+	if facts {
+		q.Set("facts", "true")
+	}
+	err = c.call(ctx, http.MethodGet, "/v1/daemon", q, nil, &d)
+	return d, err
+}
+
+// Ready is nil once the daemon takes work, and says what it waits for before.
+func (c *Client) Ready(ctx context.Context) error {
+	return c.call(ctx, http.MethodGet, "/ready", nil, nil, nil)
+}

@@ -1,0 +1,99 @@
+package api
+
+// From what a user writes for a job to the jobs that it means.
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/musterhq/muster/job"
+)
+
+// maxSelected bounds the jobs that one selector means.
+const maxSelected = 10_000
+
+// Resolve finds the jobs that a selector means, newest first, and returns it
+// parsed, for its task numbers. "all" means the caller's jobs that have not
+// ended; it may be none, everything else that finds nothing is ErrNotFound.
+func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selector, error) {
+	sel, err := job.ParseSelector(selector)
+	if err != nil {
+		return nil, sel, bad("%w", err)
+	}
+	if sel.All {
+		jobs, err := c.unended(ctx)
+		return jobs, sel, err
+	}
+	if id, err := job.ParseID(sel.Prefix); err == nil {
+		j, err := c.Job(ctx, id)
+		if err != nil {
+			return nil, sel, err
+		}
+		return []Job{j}, sel, hasTasks(j, sel, selector)
+	}
+	filter := JobFilter{Prefix: sel.Prefix, Limit: maxNamed}
+	if sel.Last {
+		filter = JobFilter{Last: true}
+	}
+	l, err := c.Jobs(ctx, filter)
+	switch {
+	case err != nil:
+		return nil, sel, err
+	case len(l.Items) == 0 && len(l.Partial) > 0:
+		return nil, sel, fmt.Errorf("job %q: %w here, but %s did not answer; try again", selector, ErrNotFound, strings.Join(l.Partial, ", "))
+	case len(l.Items) == 0 && sel.Last:
+		return nil, sel, fmt.Errorf("job last: %w; you have not submitted any", ErrNotFound)
+	case len(l.Items) == 0:
+		return nil, sel, fmt.Errorf("job %q: %w; `muster jobs --all` lists them", selector, ErrNotFound)
+	case len(l.Items) > 1:
+		return nil, sel, bad("job %q: could be %s; give more letters", selector, names(l.Items))
+	}
+	return l.Items[:1], sel, hasTasks(l.Items[0], sel, selector)
+}
+
+const maxNamed = 4 // jobs named when a prefix is not unique
+
+func names(jobs []Job) string {
+	ids := make([]string, 0, len(jobs))
+	for _, j := range jobs {
+		ids = append(ids, string(j.ID))
+	}
+	if len(ids) == maxNamed {
+		ids = append(ids, "…")
+	}
+	return strings.Join(ids, " ")
+}
+
+func hasTasks(j Job, sel job.Selector, text string) error {
+	for _, t := range j.Tasks {
+		if sel.Has(t.Task) {
+			return nil
+		}
+	}
+	return fmt.Errorf("job %q: task %w; the job has %d", text, ErrNotFound, len(j.Tasks))
+}
+
+func (c *Client) unended(ctx context.Context) ([]Job, error) {
+	filter := JobFilter{Mine: true}
+	for _, s := range job.States() {
+		if !s.Ended() {
+			filter.States = append(filter.States, s)
+		}
+	}
+	jobs := []Job{}
+	for {
+		l, err := c.Jobs(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		if len(l.Partial) > 0 {
+			return nil, fmt.Errorf("all jobs: %w: %s did not answer; name the jobs instead", ErrUnavailable, strings.Join(l.Partial, ", "))
+		}
+		jobs = append(jobs, l.Items...)
+		if l.Next == "" || len(jobs) >= maxSelected {
+			return jobs, nil
+		}
+		filter.Cursor = l.Next
+	}
+}

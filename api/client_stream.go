@@ -1,0 +1,346 @@
+package api
+
+// The client's streams: events and logs, which survive a break of the
+// connection.
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// The waits and bounds of streams.
+const (
+	firstPause   = 100 * time.Millisecond // before a broken stream is opened again
+	longestPause = 2 * time.Second
+	maxBreaks    = 60               // in a row without a byte: two minutes, more than a restart of a daemon takes
+	eventSilence = 30 * time.Second // a daemon sends a sign of life each 10 s
+	maxEventLine = 4 << 20          // an event holds one job: a job file and its tasks
+	maxWatched   = 1000             // jobs that one stream of events may name
+)
+
+// EventFilter chooses events; the zero value chooses those of all jobs.
+type EventFilter struct {
+	Jobs []job.ID // at most 1000
+}
+
+// Events tells what happens. First comes EventOpen and, for a filter that names
+// jobs, each of them as it stands now; then each change. After a break it
+// yields EventSilent and goes on with a new EventOpen, so nothing that lasts is
+// missed. It ends with an error, which for a ctx that ended is its error.
+func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		if len(f.Jobs) > maxWatched {
+			yield(Event{}, bad("events of %d jobs: at most %d in one stream", len(f.Jobs), maxWatched))
+			return
+		}
+		opened, breaks := false, 0
+		for {
+			more, got, err := c.eventsOnce(ctx, f, yield)
+			opened = opened || got
+			if !more {
+				return
+			}
+			if got {
+				breaks = 0
+			}
+			breaks++
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			if ctx.Err() != nil || !opened || breaks > maxBreaks || !mayReturn(err) {
+				yield(Event{}, err)
+				return
+			}
+			silent := Event{Schema: SchemaEvent, Kind: EventSilent, At: time.Now().UTC(), Detail: err.Error()}
+			if !yield(silent, nil) {
+				return
+			}
+			pause(ctx, breaks)
+		}
+	}
+}
+
+// mayReturn says whether what failed is worth another try.
+func mayReturn(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// pause waits before the n-th try, or until ctx ends.
+func pause(ctx context.Context, n int) {
+	d := longestPause
+	if n < 6 {
+		d = min(d, firstPause<<n)
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// eventsOnce yields the events of one connection until it breaks; more is
+// false when the receiver wants no more.
+func (c *Client) eventsOnce(ctx context.Context, f EventFilter, yield func(Event, error) bool) (more, got bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	alive := time.AfterFunc(eventSilence, cancel)
+	defer alive.Stop()
+	q := url.Values{}
+	if len(f.Jobs) > 0 {
+		q.Set("job", joinIDs(f.Jobs))
+	}
+	resp, err := c.open(ctx, http.MethodGet, "/v1/events", q, nil, nil)
+	if err != nil {
+		return true, false, err
+	}
+	defer resp.Body.Close()
+	err = readEvents(resp.Body, func() { alive.Reset(eventSilence) }, func(e Event) bool {
+		got = true
+		more = yield(e, nil)
+		return more
+	})
+	if err == nil && !more && got {
+		return false, got, nil
+	}
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return true, got, &unreachable{text: fmt.Sprintf("the stream of events from %s broke off: %s", c.where, cause(err)), cause: err}
+}
+
+func joinIDs(ids []job.ID) string {
+	text := make([]string, 0, len(ids))
+	for _, id := range ids {
+		text = append(text, string(id))
+	}
+	return strings.Join(text, ",")
+}
+
+// readEvents reads server-sent events until the body ends or each says enough.
+func readEvents(body io.Reader, alive func(), each func(Event) bool) error {
+	lines := bufio.NewScanner(body)
+	lines.Buffer(make([]byte, 0, 64<<10), maxEventLine)
+	for lines.Scan() {
+		alive()
+		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
+		if !ok {
+			continue // a comment, the kind again, or the blank line between events
+		}
+		var e Event
+		if err := json.Unmarshal(data, &e); err != nil {
+			return fmt.Errorf("event: %w", err)
+		}
+		if !each(e) {
+			return nil
+		}
+	}
+	return lines.Err()
+}
+
+// Wait returns when all jobs have ended, with their documents in the order of
+// ids. Seen, if not nil, is told of each change on the way.
+func (c *Client) Wait(ctx context.Context, ids []job.ID, seen func(Job)) ([]Job, error) {
+	last := map[job.ID]Job{}
+	missing := map[job.ID]bool{}
+	for _, id := range ids {
+		missing[id] = true
+	}
+	if len(missing) > 0 {
+		for e, err := range c.Events(ctx, EventFilter{Jobs: ids}) {
+			if err != nil {
+				return nil, err
+			}
+			if e.Kind == EventGone {
+				return nil, fmt.Errorf("job %s: %w: %s", e.ID, ErrNotFound, e.Detail)
+			}
+			if e.Kind != EventJob || e.Job == nil {
+				continue
+			}
+			if seen != nil {
+				seen(*e.Job)
+			}
+			last[e.Job.ID] = *e.Job
+			if e.Job.Ended() {
+				delete(missing, e.Job.ID)
+			} else {
+				missing[e.Job.ID] = true // it was requeued
+			}
+			if len(missing) == 0 {
+				break
+			}
+		}
+	}
+	jobs := make([]Job, 0, len(ids))
+	for _, id := range ids {
+		jobs = append(jobs, last[id])
+	}
+	return jobs, nil
+}
+
+// LogRequest chooses a log.
+type LogRequest struct {
+	Job    job.ID
+	Task   int
+	Stream string // stdout (also if empty) or stderr
+	// Attempt is the one that Offset counts in; 0 for the newest.
+	Attempt int
+	Offset  int64 // from the start; below 0 from the end
+	Follow  bool  // until the task has ended, through all its attempts
+}
+
+// LogEnd is where a log was left.
+type LogEnd struct {
+	Attempt int
+	Next    int64 // offset of the next byte
+}
+
+// Logs copies a log to w. After a break it goes on from where it was. The
+// LogEnd is right after an error too.
+func (c *Client) Logs(ctx context.Context, r LogRequest, w io.Writer) (LogEnd, error) {
+	end := LogEnd{Attempt: r.Attempt, Next: r.Offset}
+	started, breaks := false, 0
+	for {
+		n, err := c.logOnce(ctx, r, &end, w)
+		var sink *writeError
+		switch {
+		case errors.As(err, &sink):
+			return end, sink.err
+		case err == nil && !r.Follow:
+			return end, nil
+		case err == nil:
+			attempt, err := c.nextAttempt(ctx, r, end.Attempt)
+			if err != nil || attempt == 0 {
+				return end, err
+			}
+			end, breaks = LogEnd{Attempt: attempt}, 0
+			continue
+		}
+		started = started || n > 0
+		if n > 0 {
+			breaks = 0
+		}
+		breaks++
+		if ctx.Err() != nil {
+			return end, ctx.Err()
+		}
+		if !mayReturn(err) || (!started && !r.Follow) || breaks > maxBreaks || c.over(ctx, r, breaks) {
+			return end, err
+		}
+		pause(ctx, breaks)
+	}
+}
+
+const triesAfterEnd = 5 // for the log of a task that has ended, and so is complete if it can be had at all
+
+// over says whether trying on is of no use because the task has ended.
+func (c *Client) over(ctx context.Context, r LogRequest, breaks int) bool {
+	if breaks < triesAfterEnd {
+		return false
+	}
+	j, err := c.Job(ctx, r.Job)
+	return err == nil && j.Ended()
+}
+
+// writeError is an error of the writer that was given, not of the log.
+type writeError struct{ err error }
+
+func (e *writeError) Error() string { return e.err.Error() }
+
+// logOnce copies what one connection gives; without an error it was all.
+func (c *Client) logOnce(ctx context.Context, r LogRequest, end *LogEnd, w io.Writer) (int64, error) {
+	q := url.Values{"offset": {strconv.FormatInt(end.Next, 10)}}
+	if r.Stream != "" {
+		q.Set("stream", r.Stream)
+	}
+	if r.Follow {
+		q.Set("follow", "true")
+	}
+	if end.Attempt > 0 {
+		q.Set("attempt", strconv.Itoa(end.Attempt))
+	}
+	resp, err := c.open(ctx, http.MethodGet, jobPath(r.Job, "/tasks/", strconv.Itoa(r.Task), "/logs"), q, nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	attempt, err1 := strconv.Atoi(resp.Header.Get(headerAttempt))
+	offset, err2 := strconv.ParseInt(resp.Header.Get(headerOffset), 10, 64)
+	if err := errors.Join(err1, err2); err != nil {
+		return 0, fmt.Errorf("log of job %s: what answers on %s is no muster daemon of this version: %w", r.Job, c.where, err)
+	}
+	end.Attempt, end.Next = attempt, offset
+	n, err := copyLog(w, resp.Body)
+	end.Next += n
+	var sink *writeError
+	if errors.As(err, &sink) {
+		return n, err
+	}
+	if err != nil || resp.Trailer.Get(headerEnd) == "" {
+		if err == nil {
+			err = io.ErrUnexpectedEOF
+		}
+		return n, &unreachable{text: fmt.Sprintf("the log of job %s from %s broke off at byte %d: %s", r.Job, c.where, end.Next, cause(err)), cause: err}
+	}
+	return n, nil
+}
+
+// copyLog is io.Copy that tells the writer's errors apart.
+func copyLog(w io.Writer, body io.Reader) (total int64, err error) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := body.Read(buf)
+		if n > 0 {
+			m, werr := w.Write(buf[:n])
+			total += int64(m)
+			if werr != nil {
+				return total, &writeError{werr}
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// nextAttempt waits until the task has an attempt after this one, or returns 0
+// once it has ended without.
+func (c *Client) nextAttempt(ctx context.Context, r LogRequest, attempt int) (int, error) {
+	for e, err := range c.Events(ctx, EventFilter{Jobs: []job.ID{r.Job}}) {
+		if err != nil {
+			return 0, err
+		}
+		if e.Kind == EventGone {
+			return 0, nil
+		}
+		if e.Kind != EventJob || e.Job == nil {
+			continue
+		}
+		for _, t := range e.Job.Tasks {
+			switch {
+			case t.Task != r.Task:
+			case t.Attempt > attempt:
+				return t.Attempt, nil
+			case t.State.Ended():
+				return 0, nil
+			}
+		}
+	}
+	return 0, ctx.Err()
+}

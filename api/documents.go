@@ -1,0 +1,158 @@
+package api
+
+// The documents of jobs and tasks, and how they are made from the jobs themselves.
+
+import (
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Listing is the document of several things of one kind.
+type Listing[T any] struct {
+	Schema  string   `json:"schema"`
+	Items   []T      `json:"items" nullable:"false"`
+	Partial []string `json:"partial" nullable:"false" doc:"names of the nodes that did not answer"`
+	Next    string   `json:"next,omitempty" doc:"cursor of the next page; empty at the end"`
+}
+
+// Job is the document of a job.
+type Job struct {
+	Schema       string     `json:"schema"`
+	ID           job.ID     `json:"id"`
+	Name         string     `json:"name"`
+	User         string     `json:"user"`
+	State        job.State  `json:"state"`
+	Reason       string     `json:"reason" doc:"a stable word while the job waits; how it came to its end afterwards"`
+	ReasonDetail string     `json:"reason_detail,omitempty"`
+	ExitCode     *int       `json:"exit_code" doc:"the highest of its tasks; null until a process has ended"`
+	Priority     int        `json:"priority"`
+	Nodes        int        `json:"nodes"`
+	Array        string     `json:"array"`
+	SubmittedAt  time.Time  `json:"submitted_at"`
+	StartedAt    *time.Time `json:"started_at"`
+	EndedAt      *time.Time `json:"ended_at"`
+	Owner        job.Peer   `json:"owner" doc:"id of the daemon that answers for the job"`
+	Copies       int        `json:"copies" doc:"daemons that keep the job's record"`
+	TimeLimit    float64    `json:"time_limit" doc:"seconds; 0: none"`
+	Resources    TaskNeed   `json:"resources" doc:"of each task"`
+	Tasks        []Task     `json:"tasks" nullable:"false"`
+	Spec         job.Spec   `json:"spec" doc:"the job file, with its units; values of env are shown to the job's user and to operators only"`
+}
+
+// TaskNeed is what each task of a job holds while it runs.
+type TaskNeed struct {
+	CPUs      int     `json:"cpus"`
+	Memory    int64   `json:"memory"`
+	GPUs      int     `json:"gpus"`
+	GPUModel  string  `json:"gpu_model"`
+	GPUMemory int64   `json:"gpu_memory"`
+	GPUShare  float64 `json:"gpu_share"`
+}
+
+// Task is the document of a task.
+type Task struct {
+	Schema       string     `json:"schema"`
+	Job          job.ID     `json:"job"`
+	Task         int        `json:"task"`
+	State        job.State  `json:"state"`
+	Reason       string     `json:"reason"`
+	ReasonDetail string     `json:"reason_detail,omitempty"`
+	NodeID       job.Peer   `json:"node_id"`
+	Node         string     `json:"node"`
+	Attempt      int        `json:"attempt" doc:"of the newest attempt, 0 before the first"`
+	Runs         int        `json:"runs" doc:"attempts that really started"`
+	PID          int        `json:"pid"`
+	ExitCode     *int       `json:"exit_code"`
+	Signal       int        `json:"signal" doc:"that ended the process, or 0"`
+	GPUs         []string   `json:"gpus" nullable:"false" doc:"UUIDs"`
+	StartedAt    *time.Time `json:"started_at"`
+	EndedAt      *time.Time `json:"ended_at"`
+	StderrTail   string     `json:"stderr_tail,omitempty"`
+}
+
+// Ended says whether nothing more will happen to the job by itself.
+func (j Job) Ended() bool { return j.State.Ended() }
+
+// JobDocument is the document of j, of whose record that many daemons keep a
+// copy.
+func JobDocument(j job.Job, copies int) Job {
+	d := Job{
+		Schema: SchemaJob, ID: j.ID, Name: j.Spec.Name, User: j.User, State: j.State(), Priority: j.Spec.Priority,
+		Nodes: max(j.Spec.Nodes, 1), Array: j.Spec.Array, SubmittedAt: j.Submitted.UTC(), Owner: j.Owner, Copies: copies,
+		TimeLimit: j.Spec.TimeLimit.D().Seconds(), Resources: needDocument(j.Spec.Resources), Spec: j.Spec, Tasks: make([]Task, 0, len(j.Tasks)),
+	}
+	for _, t := range j.Tasks {
+		task := taskDocument(j.ID, t)
+		d.Tasks = append(d.Tasks, task)
+		if d.Reason == "" && t.State == d.State {
+			d.Reason, d.ReasonDetail = task.Reason, task.ReasonDetail
+		}
+		if task.ExitCode != nil && (d.ExitCode == nil || *task.ExitCode > *d.ExitCode) {
+			d.ExitCode = task.ExitCode
+		}
+		if task.StartedAt != nil && (d.StartedAt == nil || task.StartedAt.Before(*d.StartedAt)) {
+			d.StartedAt = task.StartedAt
+		}
+		if task.EndedAt != nil && (d.EndedAt == nil || task.EndedAt.After(*d.EndedAt)) {
+			d.EndedAt = task.EndedAt
+		}
+	}
+	if !d.State.Ended() {
+		d.EndedAt = nil
+	}
+	return d
+}
+
+func taskDocument(id job.ID, t job.Task) Task {
+	d := Task{
+		Schema: SchemaTask, Job: id, Task: t.Index, State: t.State, NodeID: t.Node, Node: t.NodeName, Attempt: t.Attempt,
+		Runs: t.Runs, PID: t.PID, GPUs: append([]string{}, t.Devices...), StartedAt: at(t.Started), EndedAt: at(t.Ended),
+	}
+	d.Reason, d.ReasonDetail = reason(t.State, t.Reason)
+	if t.Exit != nil && (t.State.Ended() || t.State == job.Completing) {
+		code := t.Exit.Code
+		d.ExitCode, d.Signal, d.StderrTail = &code, t.Exit.Signal, t.Exit.Tail
+	}
+	return d
+}
+
+// reason tells a waiting task's stable word apart from its sentence; for a task
+// that ended the sentence says more than the word.
+func reason(s job.State, r job.Reason) (word, detail string) {
+	if s.Ended() && r.Detail != "" {
+		return r.Detail, ""
+	}
+	return r.Word, r.Detail
+}
+
+func needDocument(r job.Resources) TaskNeed {
+	return TaskNeed{
+		CPUs: r.CPUs, Memory: int64(r.Memory), GPUs: r.GPUs, GPUModel: r.GPUModel, GPUMemory: int64(r.GPUMemory), GPUShare: r.GPUShare,
+	}
+}
+
+// at is t in UTC, or nil for a time that has not come.
+func at(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// hidden stands in a document for a value that the asker may not see.
+const hidden = "(hidden)"
+
+// withoutSecrets is the document for somebody else than the job's user.
+func (j Job) withoutSecrets() Job {
+	if len(j.Spec.Env) == 0 {
+		return j
+	}
+	env := make(map[string]string, len(j.Spec.Env))
+	for k := range j.Spec.Env {
+		env[k] = hidden
+	}
+	j.Spec.Env = env
+	return j
+}

@@ -1,0 +1,289 @@
+package api
+
+// The documents of nodes, GPUs, members, explanations and the daemon itself.
+
+import (
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// NodeState says how a node stands.
+type NodeState string
+
+// The states of a node.
+const (
+	NodeReady    NodeState = "ready"
+	NodeDraining NodeState = "draining" // what runs goes on, nothing new starts
+	NodeSuspect  NodeState = "suspect"  // silent for some seconds
+	NodeLost     NodeState = "lost"     // silent for longer
+)
+
+// Node is the document of a node.
+type Node struct {
+	Schema  string            `json:"schema"`
+	ID      job.Peer          `json:"id"`
+	Name    string            `json:"name"`
+	State   NodeState         `json:"state" enum:"ready,draining,suspect,lost"`
+	Detail  string            `json:"detail,omitempty" doc:"why it gives nothing away"`
+	Labels  map[string]string `json:"labels" nullable:"false"`
+	Addrs   []string          `json:"addrs" nullable:"false"`
+	Version string            `json:"version"`
+	Worker  bool              `json:"worker" doc:"it runs tasks"`
+	Drivers []string          `json:"drivers" nullable:"false"`
+	CPUs    int               `json:"cpus"`
+	Memory  int64             `json:"memory"`
+	Disk    int64             `json:"disk"`
+	Free    NodeFree          `json:"free"`
+	GPUs    []GPU             `json:"gpus" nullable:"false"`
+}
+
+// NodeFree is what a node has left; gpus counts wholly free devices.
+type NodeFree struct {
+	CPUs   int   `json:"cpus"`
+	Memory int64 `json:"memory"`
+	GPUs   int   `json:"gpus"`
+}
+
+// GPU is the document of a GPU.
+type GPU struct {
+	Schema      string     `json:"schema"`
+	Node        string     `json:"node"`
+	NodeID      job.Peer   `json:"node_id"`
+	UUID        string     `json:"uuid"`
+	Index       int        `json:"index"`
+	Model       string     `json:"model"`
+	Class       string     `json:"class"`
+	Memory      int64      `json:"memory"`
+	MemoryUsed  int64      `json:"memory_used"`
+	Utilization int        `json:"utilization" doc:"percent; -1 unknown"`
+	Temperature int        `json:"temperature" doc:"°C; 0 unknown"`
+	Power       float64    `json:"power" doc:"watts; 0 unknown"`
+	Health      gpu.Health `json:"health"`
+	Detail      string     `json:"detail,omitempty" doc:"why it is not healthy"`
+	Simulated   bool       `json:"simulated"`
+	Free        float64    `json:"free" doc:"share of the device that is not promised, 0 to 1"`
+	Job         job.ID     `json:"job" doc:"that holds it; empty if none does"`
+	Jobs        []job.ID   `json:"jobs" nullable:"false" doc:"all that hold a share"`
+	Links       []gpu.Link `json:"links,omitempty"`
+}
+
+// Peer is the document of a member of the cluster.
+type Peer struct {
+	Schema     string     `json:"schema"`
+	ID         job.Peer   `json:"id"`
+	Name       string     `json:"name"`
+	State      NodeState  `json:"state" enum:"ready,draining,suspect,lost"`
+	Self       bool       `json:"self"`
+	Roles      []string   `json:"roles" nullable:"false"`
+	Addrs      []string   `json:"addrs" nullable:"false"`
+	LastSeenAt *time.Time `json:"last_seen_at"`
+}
+
+// Invitation is what a host needs to join.
+type Invitation struct {
+	Schema    string    `json:"schema"`
+	Bootstrap []string  `json:"bootstrap" nullable:"false" doc:"multiaddrs"`
+	Token     string    `json:"token"`
+	Cluster   string    `json:"cluster"`
+	ExpiresAt time.Time `json:"expires_at"`
+	Uses      int       `json:"uses"`
+	Roles     []string  `json:"roles" nullable:"false"`
+}
+
+// Joined says which cluster the daemon now belongs to.
+type Joined struct {
+	Schema  string `json:"schema"`
+	Cluster string `json:"cluster"`
+}
+
+// Explanation says where a request could run and what stands against it.
+type Explanation struct {
+	Schema       string         `json:"schema"`
+	Job          job.ID         `json:"job,omitempty"`
+	State        job.State      `json:"state,omitempty"`
+	Reason       string         `json:"reason"`
+	ReasonDetail string         `json:"reason_detail,omitempty"`
+	Clauses      []lease.Clause `json:"clauses" nullable:"false"`
+	Now          []Candidate    `json:"now" nullable:"false" doc:"would take it now, best first"`
+	Later        []Candidate    `json:"later" nullable:"false" doc:"could take it when they have room"`
+}
+
+// Candidate is a node that meets every clause.
+type Candidate struct {
+	NodeID job.Peer `json:"node_id"`
+	Node   string   `json:"node"`
+	Why    string   `json:"why"`
+	Free   NodeFree `json:"free"`
+}
+
+// Stats counts what the cluster has and does.
+type Stats struct {
+	Schema  string            `json:"schema"`
+	Nodes   map[NodeState]int `json:"nodes" nullable:"false"`
+	Jobs    map[job.State]int `json:"jobs" nullable:"false"`
+	CPUs    Amount            `json:"cpus"`
+	Memory  Amount            `json:"memory"`
+	GPUs    Amount            `json:"gpus"`
+	Models  map[string]Amount `json:"models" nullable:"false" doc:"GPUs by class"`
+	Partial []string          `json:"partial" nullable:"false"`
+}
+
+// Amount is how much there is and how much of it is free, counting the nodes
+// that answer.
+type Amount struct {
+	Total int64 `json:"total"`
+	Free  int64 `json:"free"`
+}
+
+// Daemon says which daemon answers and how it was told to run.
+type Daemon struct {
+	Schema    string    `json:"schema"`
+	Version   string    `json:"version"`
+	ID        job.Peer  `json:"id"`
+	Name      string    `json:"name"`
+	Cluster   string    `json:"cluster"`
+	DataDir   string    `json:"data_dir"`
+	PID       int       `json:"pid"`
+	StartedAt time.Time `json:"started_at"`
+	Addrs     []string  `json:"addrs" nullable:"false"`
+	Config    []Setting `json:"config" nullable:"false"`
+	Facts     []Fact    `json:"facts,omitempty" doc:"what doctor found; only with facts=true"`
+}
+
+// Setting is one setting and where it comes from.
+type Setting struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Origin string `json:"origin" doc:"flag, environment, file or default"`
+}
+
+// Fact is one finding of doctor.
+type Fact struct {
+	Name   string    `json:"name"`
+	State  FactState `json:"state" enum:"ok,warn,fail,skip"`
+	Detail string    `json:"detail"`
+	Advice string    `json:"advice,omitempty" doc:"what to do about it"`
+}
+
+// FactState says how good a finding is.
+type FactState string
+
+// The states of a finding.
+const (
+	FactOK   FactState = "ok"
+	FactWarn FactState = "warn"
+	FactFail FactState = "fail"
+	FactSkip FactState = "skip"
+)
+
+// Health is the answer of /health and /ready.
+type Health struct {
+	Schema string `json:"schema"`
+	OK     bool   `json:"ok"`
+}
+
+// EventKind says what an event tells.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventOpen   EventKind = "open"   // changes are told from here on
+	EventJob    EventKind = "job"    // a job as it stands now
+	EventSilent EventKind = "silent" // a daemon does not answer; it is asked again
+	EventGone   EventKind = "gone"   // there is no such job
+)
+
+// Event is something that happened.
+type Event struct {
+	Schema string    `json:"schema"`
+	Kind   EventKind `json:"kind" enum:"open,job,silent,gone"`
+	At     time.Time `json:"at"`
+	Job    *Job      `json:"job,omitempty"`
+	ID     job.ID    `json:"id,omitempty" doc:"of the job"`
+	NodeID job.Peer  `json:"node_id,omitempty"`
+	Detail string    `json:"detail,omitempty"`
+}
+
+// NodeInfo is what a node knows of itself.
+type NodeInfo struct {
+	Profile lease.Profile
+	Free    lease.Free
+	State   NodeState
+	Detail  string // why nothing is given away, for people
+	Addrs   []string
+	Status  []gpu.Status
+	Holders map[string][]job.ID // by GPU UUID
+}
+
+// NodeDocument is the document of a node.
+func NodeDocument(n NodeInfo) Node {
+	p := n.Profile
+	d := Node{
+		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, Labels: map[string]string{}, Addrs: append([]string{}, n.Addrs...),
+		Version: p.Version, Worker: p.Worker, Drivers: append([]string{}, p.Drivers...), CPUs: p.CPUs, Memory: int64(p.Memory), Disk: int64(p.Disk),
+		Free: freeDocument(n.Free), GPUs: make([]GPU, 0, len(p.GPUs)),
+	}
+	for k, v := range p.Labels {
+		d.Labels[k] = v
+	}
+	status := map[string]gpu.Status{}
+	for _, s := range n.Status {
+		status[s.UUID] = s
+	}
+	free := map[string]int{}
+	for _, f := range n.Free.GPUs {
+		free[f.UUID] = f.Milli
+	}
+	for _, dev := range p.GPUs {
+		d.GPUs = append(d.GPUs, gpuDocument(p, dev, status, free[dev.UUID], n.Holders[dev.UUID]))
+	}
+	return d
+}
+
+func gpuDocument(p lease.Profile, dev gpu.Device, status map[string]gpu.Status, milli int, holders []job.ID) GPU {
+	s, known := status[dev.UUID]
+	if !known {
+		s = gpu.Status{Utilization: -1, Health: gpu.Unknown}
+	}
+	d := GPU{
+		Schema: SchemaGPU, Node: p.Name, NodeID: p.Peer, UUID: dev.UUID, Index: dev.Index, Model: dev.Model, Class: dev.Class,
+		Memory: int64(dev.Memory), MemoryUsed: int64(s.MemoryUsed), Utilization: s.Utilization, Temperature: s.Temperature,
+		Power: float64(s.PowerMilli) / 1000, Health: s.Health, Detail: s.Detail, Simulated: dev.Simulated,
+		Free: float64(milli) / wholeGPU, Jobs: append([]job.ID{}, holders...), Links: dev.Links,
+	}
+	if len(holders) > 0 {
+		d.Job = holders[0]
+	}
+	return d
+}
+
+const wholeGPU = 1000 // thousandths of a device
+
+func freeDocument(f lease.Free) NodeFree {
+	d := NodeFree{CPUs: f.CPUs, Memory: int64(f.Memory)}
+	for _, g := range f.GPUs {
+		if g.Milli == wholeGPU {
+			d.GPUs++
+		}
+	}
+	return d
+}
+
+// ExplanationDocument is the document of an explanation.
+func ExplanationDocument(e lease.Explanation) Explanation {
+	return Explanation{
+		Schema: SchemaExplanation, Job: e.Job, State: e.State, Reason: e.Reason.Word, ReasonDetail: e.Reason.Detail,
+		Clauses: append([]lease.Clause{}, e.Clauses...), Now: candidates(e.Now), Later: candidates(e.Later),
+	}
+}
+
+func candidates(list []lease.Candidate) []Candidate {
+	docs := make([]Candidate, 0, len(list))
+	for _, c := range list {
+		docs = append(docs, Candidate{NodeID: c.Node, Node: c.Name, Why: c.Why, Free: freeDocument(c.Free)})
+	}
+	return docs
+}

@@ -1,0 +1,169 @@
+package api
+
+// Errors: the sentinels that a daemon's parts and the client share, and the
+// problem documents in which they travel.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+var (
+	// ErrNotFound is a job, node, attempt or path that does not exist. Check the
+	// name.
+	ErrNotFound = errors.New("not found")
+	// ErrBad is a request that is wrong in itself. Correct it.
+	ErrBad = errors.New("wrong request")
+	// ErrTooLarge is a request beyond a bound. Put bulk in files.
+	ErrTooLarge = errors.New("too large")
+	// ErrNoMatch is a job that nothing in the cluster could ever run. Ask for
+	// less, or submit it on hold; see NoMatchError and Problem.Explanation.
+	ErrNoMatch = errors.New("nothing in the cluster could ever run this")
+	// ErrConflict is a request that the present state does not allow, such as a
+	// hold of a job that runs, or a second job under one idempotency key.
+	ErrConflict = errors.New("conflict")
+	// ErrUnavailable is a daemon that does not answer, or not now. Try again.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrUnauthorized is a request over TCP without the right token.
+	ErrUnauthorized = errors.New("unauthorized")
+	// ErrDenied is a request that this user may not make.
+	ErrDenied = errors.New("not allowed")
+	// ErrNotYet is a request for something that this version does not do.
+	ErrNotYet = job.ErrNotYet
+)
+
+// NoMatchError is ErrNoMatch with what stands against the job.
+type NoMatchError struct{ Explanation lease.Explanation }
+
+// Error is the reason in one line.
+func (e *NoMatchError) Error() string {
+	if e.Explanation.Reason.Detail == "" {
+		return ErrNoMatch.Error()
+	}
+	return ErrNoMatch.Error() + ": " + e.Explanation.Reason.Detail
+}
+
+// Is makes it an ErrNoMatch.
+func (e *NoMatchError) Is(target error) bool { return target == ErrNoMatch }
+
+// problems pairs each sentinel with its code and status, used both ways.
+var problems = []struct {
+	err    error
+	code   string
+	status int
+}{
+	{ErrNotFound, "not-found", http.StatusNotFound},
+	{ErrNoMatch, "no-match", http.StatusUnprocessableEntity},
+	{ErrNotYet, "not-yet", http.StatusNotImplemented},
+	{ErrTooLarge, "too-large", http.StatusRequestEntityTooLarge},
+	{ErrBad, "bad-request", http.StatusUnprocessableEntity},
+	{ErrConflict, "conflict", http.StatusConflict},
+	{ErrUnauthorized, "unauthorized", http.StatusUnauthorized},
+	{ErrDenied, "denied", http.StatusForbidden},
+	{ErrUnavailable, "unavailable", http.StatusServiceUnavailable},
+	{context.DeadlineExceeded, "unavailable", http.StatusServiceUnavailable},
+}
+
+const (
+	codeInternal = "internal"
+	problemType  = "urn:muster:problem:"
+	contentProb  = "application/problem+json"
+)
+
+// Problem is an RFC 9457 problem document. At the client it is the error: it is
+// the sentinel of its code.
+type Problem struct {
+	Type        string       `json:"type" doc:"urn:muster:problem: and the code"`
+	Title       string       `json:"title"`
+	Status      int          `json:"status"`
+	Detail      string       `json:"detail"`
+	Code        string       `json:"code" doc:"stable: not-found, no-match, not-yet, too-large, bad-request, conflict, unauthorized, denied, unavailable or internal"`
+	Errors      []Flaw       `json:"errors,omitempty"`
+	Explanation *Explanation `json:"explanation,omitempty" doc:"with no-match: which clauses stand against the job"`
+}
+
+// Flaw is one thing that is wrong with a request, and where.
+type Flaw struct {
+	Location string `json:"location,omitempty"`
+	Message  string `json:"message"`
+}
+
+// Error is the problem in one line.
+func (p *Problem) Error() string {
+	text := p.Detail
+	for i, f := range p.Errors {
+		sep := "; "
+		if i == 0 {
+			sep = ": "
+		}
+		text += sep + f.Message
+		if f.Location != "" {
+			text += " (" + f.Location + ")"
+		}
+	}
+	return strings.ReplaceAll(text, "\n", "; ")
+}
+
+// Is holds for the sentinel of the problem's code.
+func (p *Problem) Is(target error) bool {
+	for _, row := range problems {
+		if row.code == p.Code && row.err == target {
+			return true
+		}
+	}
+	return false
+}
+
+// GetStatus is the HTTP status, for huma.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType is that of a problem document, for huma.
+func (p *Problem) ContentType(string) string { return contentProb }
+
+// problemOf is the document of an error.
+func problemOf(err error) *Problem {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p
+	}
+	p = newProblem(codeInternal, http.StatusInternalServerError, err.Error())
+	for _, row := range problems {
+		if errors.Is(err, row.err) {
+			p = newProblem(row.code, row.status, err.Error())
+			break
+		}
+	}
+	var none *NoMatchError
+	if errors.As(err, &none) {
+		doc := ExplanationDocument(none.Explanation)
+		p.Explanation = &doc
+	}
+	return p
+}
+
+func newProblem(code string, status int, detail string) *Problem {
+	return &Problem{Type: problemType + code, Title: http.StatusText(status), Status: status, Detail: detail, Code: code}
+}
+
+// problemOfStatus is the document of a refusal that carries a status only.
+func problemOfStatus(status int, detail string) *Problem {
+	for _, row := range problems {
+		if row.status == status && row.err != ErrNoMatch {
+			return newProblem(row.code, status, detail)
+		}
+	}
+	if status >= http.StatusBadRequest && status < http.StatusInternalServerError {
+		return newProblem("bad-request", status, detail)
+	}
+	return newProblem(codeInternal, status, detail)
+}
+
+func bad(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrBad, fmt.Errorf(format, args...))
+}

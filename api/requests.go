@@ -1,0 +1,37 @@
+package api
+
+// What clients send, and the headers that both sides know.
+
+// The headers of the protocol.
+const (
+	headerKey     = "Idempotency-Key"
+	headerUser    = "Muster-User"    // who asks, in the word of the daemon that forwards
+	headerHop     = "Muster-Hop"     // set by a daemon: answer from what you have
+	headerAttempt = "Muster-Attempt" // number of the attempt whose log this is
+	headerOffset  = "Muster-Offset"  // where in the log the first byte of the body stands
+	headerEnd     = "Muster-End"     // trailer: the offset after the last byte; without it the body is cut off
+)
+
+// The bounds of texts in a request.
+const (
+	maxReason = 1024 // letters of a reason
+	maxKey    = 128  // letters of an idempotency key
+)
+
+// changeRequest is the body of cancel, hold, release, requeue and the like.
+type changeRequest struct {
+	Reason string `json:"reason,omitempty" maxLength:"1024"`
+}
+
+// InviteRequest asks for an invitation; zero values mean the daemon's defaults.
+type InviteRequest struct {
+	TTL   float64  `json:"ttl,omitempty" minimum:"0" maximum:"31622400" doc:"seconds; 0: one hour"`
+	Uses  int      `json:"uses,omitempty" minimum:"0" maximum:"1000" doc:"0: one"`
+	Roles []string `json:"roles,omitempty" maxItems:"8" maxLength:"32" doc:"none: all"`
+}
+
+// JoinRequest asks the daemon to join a cluster.
+type JoinRequest struct {
+	Bootstrap []string `json:"bootstrap" minItems:"1" maxItems:"16" maxLength:"512" doc:"multiaddrs with /p2p/ID"`
+	Token     string   `json:"token" minLength:"1" maxLength:"4096"`
+}
