@@ -9,16 +9,6 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// BootTime is a reading of CLOCK_BOOTTIME: the time since this host booted,
-// suspended time included. It means nothing on another host.
-type BootTime time.Duration
-
-// Add is the reading d later.
-func (t BootTime) Add(d time.Duration) BootTime { return t + BootTime(d) }
-
-// Sub is the time from u to t.
-func (t BootTime) Sub(u BootTime) time.Duration { return time.Duration(t - u) }
-
 // Driver starts and ends tasks. No method waits for a task: what becomes of it
 // arrives as DriverEvents, which must be delivered by another goroutine than
 // the one that called.
@@ -46,8 +36,9 @@ type Driver interface {
 
 // Adopter finds what an earlier life of the daemon left running.
 type Adopter interface {
-	// Adopt reports every attempt that still runs (DriverStarted) or whose end
-	// is on disk and was not forgotten (DriverExited, DriverFailed). What it
+	// Adopt reports every attempt that still runs (DriverStarted), is
+	// about to (DriverStarting), or whose end is on disk and was not forgotten
+	// (DriverExited, DriverFailed). What it
 	// does not name has no process any more.
 	Adopt(ctx context.Context) ([]DriverEvent, error)
 }
@@ -78,10 +69,13 @@ type DriverKind string
 
 // The kinds of driver events.
 const (
-	DriverStarted DriverKind = "started" // its process exists
-	DriverExited  DriverKind = "exited"  // it ended, and no process of it is left
-	DriverFailed  DriverKind = "failed"  // no process of it ever ran: Exit has code 127 or 126 and Started false
-	DriverLost    DriverKind = "lost"    // no process of it is left, and how it ended is not known
+	// DriverStarting says that it has neither begun nor failed to; only Adopt
+	// says so, and another event follows.
+	DriverStarting DriverKind = "starting"
+	DriverStarted  DriverKind = "started" // its process exists
+	DriverExited   DriverKind = "exited"  // it ended, and no process of it is left
+	DriverFailed   DriverKind = "failed"  // no process of it ever ran: Exit has code 127 or 126 and Started false
+	DriverLost     DriverKind = "lost"    // no process of it is left, and how it ended is not known
 )
 
 // DriverEvent is what happened to an attempt.

@@ -1,0 +1,266 @@
+package worker
+
+// Attempts: how an owner starts one, asks about it and ends it.
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// attempt is what a worker knows about one try at one task.
+type attempt struct {
+	rec      lease.Record
+	group    *group
+	offer    *offer // whose reservation it is or was; nil after a restart
+	dirty    bool   // rec is newer than on disk
+	saved    bool   // some rec is, or may be, on disk
+	lapses   bool   // a timer ends the reservation
+	launched bool   // the driver has been asked to start it
+	told     uint64 // number of the newest event that was sent in this session
+	deadline BootTime
+	stop     *stopping
+	waits    map[string]bool // devices whose memory is not back
+}
+
+// stopping says that an attempt is to end, and why.
+type stopping struct {
+	grace  time.Duration
+	reason string
+	at     time.Time
+}
+
+// start turns a reservation into an attempt. A known attempt is answered with
+// its state (R9); whatever may not start leaves a tombstone.
+func (c *Core) start(now Moment, from job.Peer, m lease.Start) {
+	g, ok := c.command(now, from, m.Group, m.Epoch)
+	if !ok {
+		return
+	}
+	a := c.attempts[m.Attempt]
+	if a != nil && a.rec.Phase != lease.PhaseReserved {
+		c.retell(a)
+		return
+	}
+	if why := c.mayStart(now, g, m); why != "" {
+		c.tombstone(g, m.Attempt, why)
+		return
+	}
+	if a == nil {
+		var why string
+		if a, why = c.again(from, m); why != "" {
+			c.tombstone(g, m.Attempt, why)
+			return
+		}
+	}
+	if a.offer.key != (offerKey{from, m.Offer}) {
+		c.tombstone(g, m.Attempt, "the start names another offer than was committed")
+		return
+	}
+	delete(c.offers, a.offer.key)
+	spec := m.Spec
+	spec.Resources = a.rec.Need
+	a.rec.Phase, a.rec.Epoch, a.rec.Session = lease.PhaseStarted, m.Epoch, m.Session
+	a.rec.User, a.rec.Spec = m.User, spec
+	a.rec.Lease, a.rec.Hold = spec.LeaseOr(), spec.Partition == "hold"
+	a.rec.EventN, a.rec.Recorded = 1, now.Wall
+	if !a.rec.Hold {
+		a.deadline = g.anchor.Add(a.rec.Lease)
+	}
+	g.running[m.Attempt], g.kept[m.Attempt] = a, a
+	c.put(a)
+	if pace := a.rec.Lease / 3; !a.rec.Hold && now.Boot.Add(pace) < g.next {
+		c.renewIn(now, g, pace)
+	}
+}
+
+// mayStart says why a Start is not obeyed. Whether the lease still lives is
+// looked at here and now (R5).
+func (c *Core) mayStart(now Moment, g *group, m lease.Start) string {
+	switch {
+	case !g.holds(now):
+		return "no lease with the owner is live"
+	case m.Session != g.session:
+		return "the start belongs to an earlier session"
+	case m.Spec.Partition != "hold" && g.anchor.Add(m.Spec.LeaseOr()).Sub(now.Boot) < minStart:
+		return "too little of the lease is left"
+	}
+	if err := c.cfg.Admit(m.User, m.Spec); err != nil {
+		return "not admitted: " + err.Error()
+	}
+	return ""
+}
+
+// again finds the place of a reservation that has lapsed, if it is still free.
+// What was never committed in this life of the daemon has no place.
+func (c *Core) again(from job.Peer, m lease.Start) (*attempt, string) {
+	o := c.lapsed[m.Attempt]
+	if o == nil || o.key != (offerKey{from, m.Offer}) {
+		return nil, "nothing is reserved for it"
+	}
+	c.forgetLapsed(o)
+	if why := c.closed(); why.Word != "" {
+		return nil, "the reservation has lapsed: " + why.String()
+	}
+	devices, ok := c.room.choose(o.msg.Need)
+	if !ok {
+		return nil, "the reservation has lapsed: " + c.missing(o.msg.Need)
+	}
+	if !c.reserve(o, devices) {
+		return nil, "the reservation has lapsed"
+	}
+	o.taken.lapses = true
+	return o.taken, ""
+}
+
+// tombstone writes down that an attempt was never started here and never will
+// be; the owner is told once that is on disk (R6).
+func (c *Core) tombstone(g *group, id job.Attempt, why string) {
+	a := c.attempts[id]
+	if a == nil {
+		if len(c.attempts) >= 2*MaxRecords {
+			c.log.Warn("no room to refuse an attempt", "attempt", id.String())
+			return
+		}
+		a = &attempt{group: g, rec: lease.Record{Attempt: id, Group: g.id, Epoch: g.epoch, Owner: g.owner, Boot: c.cfg.Boot}}
+		c.attempts[id] = a
+	}
+	if o := c.lapsed[id]; o != nil {
+		c.forgetLapsed(o)
+	}
+	c.refuse(a, why)
+}
+
+// refuse makes a tombstone of what has not begun.
+func (c *Core) refuse(a *attempt, why string) {
+	if a.rec.Phase == lease.PhaseReserved || a.rec.Phase == lease.PhaseStarted {
+		c.give(a)
+		if a.offer != nil {
+			delete(c.offers, a.offer.key)
+		}
+	}
+	delete(a.group.running, a.rec.Attempt)
+	a.rec.Phase, a.rec.Reason, a.rec.EventN = lease.PhaseRefused, clip(why), 1
+	a.rec.Devices, a.rec.Milli, a.rec.Spec, a.rec.Need = nil, 0, job.Spec{}, job.Resources{}
+	a.group.kept[a.rec.Attempt] = a
+	c.put(a)
+	c.log.Info("attempt refused", "attempt", a.rec.Attempt.String(), "reason", why)
+}
+
+// query answers what became of an attempt. That one was never started can only
+// be said by the store that it was given to (R6).
+func (c *Core) query(now Moment, from job.Peer, m lease.Query) {
+	g, ok := c.command(now, from, m.Group, m.Epoch)
+	if !ok {
+		return
+	}
+	a := c.attempts[m.Attempt]
+	switch {
+	case a != nil && a.rec.Phase != lease.PhaseReserved:
+		c.retell(a)
+	case m.Store != c.cfg.Profile.Store:
+		c.log.Warn("asked about an attempt of another store", "attempt", m.Attempt.String(), "store", m.Store)
+	default:
+		c.tombstone(g, m.Attempt, "never started")
+	}
+}
+
+func (c *Core) signal(now Moment, from job.Peer, m lease.Signal) {
+	g, ok := c.command(now, from, m.Group, m.Epoch)
+	a := c.attempts[m.Attempt]
+	if !ok || a == nil || a.rec.Phase != lease.PhaseStarted || a.rec.Exit != nil {
+		return
+	}
+	s := SignalTo{Attempt: m.Attempt, Number: m.Number}
+	switch {
+	case a.launched && !g.unsaved:
+		c.out.Signal = append(c.out.Signal, s)
+	case len(c.gated.Signal) < maxSignals:
+		c.gated.Signal = append(c.gated.Signal, s)
+	}
+}
+
+// cancel ends an attempt. About one that is unknown nothing is said: that it
+// never started takes a Query and its store id to prove.
+func (c *Core) cancel(now Moment, from job.Peer, m lease.Cancel) {
+	g, ok := c.command(now, from, m.Group, m.Epoch)
+	a := c.attempts[m.Attempt]
+	if !ok || a == nil {
+		return
+	}
+	switch a.rec.Phase {
+	case lease.PhaseReserved:
+		c.tombstone(g, m.Attempt, "cancelled before it was started")
+	case lease.PhaseStarted:
+		c.end(now, a, m.Grace, m.Reason)
+	case lease.PhaseDone, lease.PhaseRefused:
+		c.retell(a)
+	}
+}
+
+// end asks the driver to end an attempt. Ending is always safe, so it waits for
+// nothing to be on disk.
+func (c *Core) end(now Moment, a *attempt, grace time.Duration, reason string) {
+	if a.rec.Exit != nil {
+		return
+	}
+	reason = clip(reason)
+	if !a.launched {
+		c.finish(now, a, job.Exit{State: job.Cancelled, Reason: reason})
+		return
+	}
+	if a.stop == nil {
+		a.stop = &stopping{grace: grace, reason: reason, at: now.Wall}
+		a.rec.Reason = reason
+		c.put(a)
+	}
+	a.stop.grace = min(a.stop.grace, grace)
+	c.out.Stop = append(c.out.Stop, Stop{Attempt: a.rec.Attempt, Grace: grace, Reason: a.stop.reason})
+}
+
+// stopFailed tries again a moment later.
+func (c *Core) stopFailed(now Moment, id job.Attempt) {
+	c.timers.set(now.Boot.Add(retryStop), func(Moment) {
+		a := c.attempts[id]
+		if a != nil && a.rec.Phase == lease.PhaseStarted && a.rec.Exit == nil && a.stop != nil {
+			c.out.Stop = append(c.out.Stop, Stop{Attempt: id, Grace: a.stop.grace, Reason: a.stop.reason})
+		}
+	})
+}
+
+// ack drops an attempt whose end is known to its owner.
+func (c *Core) ack(m lease.Ack) {
+	a := c.attempts[m.Attempt]
+	if a == nil {
+		return
+	}
+	a.rec.AckedN = max(a.rec.AckedN, min(m.N, a.told))
+	if (a.rec.Phase == lease.PhaseDone || a.rec.Phase == lease.PhaseRefused) && a.rec.AckedN >= a.rec.EventN {
+		c.drop(a)
+		if a.launched {
+			c.out.Forget = append(c.out.Forget, m.Attempt)
+		}
+	}
+}
+
+// launch asks the driver for the process; the record of the attempt is on disk.
+func (c *Core) launch(now Moment, a *attempt) {
+	if a.launched || a.rec.Exit != nil {
+		return
+	}
+	a.launched = true
+	c.out.Start = append(c.out.Start, Task{
+		Attempt: a.rec.Attempt, Spec: a.rec.Spec, User: a.rec.User, Devices: a.rec.Devices,
+		Env: Environment(c.cfg, a.rec), Hostfile: hostfile(c.cfg, a.rec),
+		Deadline: a.deadline, Hold: a.rec.Hold,
+		TimeLimit: a.rec.Spec.TimeLimit.D(), Grace: a.rec.Spec.GraceOr(),
+	})
+	c.log.Info("attempt starts", "attempt", a.rec.Attempt.String(), "user", a.rec.User, "devices", a.rec.Devices)
+}
+
+func hostfile(cfg Config, rec lease.Record) string {
+	return fmt.Sprintf("%s slots=%d\n", cfg.IP, max(1, gpu.Count(rec.Need)))
+}

@@ -1,0 +1,165 @@
+package worker
+
+// What this host has, and what of it is taken.
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// capacity is the account of one host. A profile that shrinks below what is
+// held leaves less than nothing free until enough has ended.
+type capacity struct {
+	cpus       int
+	memory     job.Size
+	usedCPUs   int
+	usedMemory job.Size
+	gpus       *gpu.Pool
+	ghosts     int // set-asides of the arbitration that is going on
+}
+
+func newCapacity(p lease.Profile) (capacity, error) {
+	pool, err := gpu.NewPool(p.GPUs)
+	if err != nil {
+		return capacity{}, fmt.Errorf("worker: devices of this host: %w", err)
+	}
+	return capacity{cpus: p.CPUs, memory: p.Memory, gpus: pool}, nil
+}
+
+func (r *capacity) setProfile(p lease.Profile) error {
+	if err := r.gpus.Update(p.GPUs); err != nil {
+		return fmt.Errorf("worker: devices of this host: %w", err)
+	}
+	r.cpus, r.memory = p.CPUs, p.Memory
+	return nil
+}
+
+// never is why the host could not meet the need even when idle; empty if it could.
+func (r *capacity) never(need job.Resources) string {
+	switch {
+	case need.CPUs > r.cpus:
+		return fmt.Sprintf("cpus: %d wanted, this host gives %d", need.CPUs, r.cpus)
+	case need.Memory > r.memory:
+		return fmt.Sprintf("memory: %s wanted, this host gives %s", need.Memory, r.memory)
+	case gpu.Count(need) > 0:
+		if ok, why := r.gpus.CouldEver(need); !ok {
+			return "gpus: " + why
+		}
+	}
+	return ""
+}
+
+// short is what is missing of CPUs and memory right now; empty if nothing is.
+func (r *capacity) short(need job.Resources) string {
+	switch {
+	case need.CPUs > r.cpus-r.usedCPUs:
+		return fmt.Sprintf("cpus: %d wanted, %d free", need.CPUs, max(0, r.cpus-r.usedCPUs))
+	case need.Memory > r.memory-r.usedMemory && need.Memory > 0:
+		return fmt.Sprintf("memory: %s wanted, %s free", need.Memory, max(0, r.memory-r.usedMemory))
+	}
+	return ""
+}
+
+// choose finds devices for a need that fits now.
+func (r *capacity) choose(need job.Resources) ([]string, bool) {
+	if r.short(need) != "" {
+		return nil, false
+	}
+	if gpu.Count(need) == 0 {
+		return nil, true
+	}
+	return r.gpus.Choose(need)
+}
+
+// hold takes what choose has found.
+func (r *capacity) hold(a job.Attempt, need job.Resources, devices []string) error {
+	if len(devices) > 0 {
+		if err := r.gpus.Hold(a.String(), devices, gpu.Milli(need), need.GPUMemory); err != nil {
+			return fmt.Errorf("worker: hold devices for %s: %w", a, err)
+		}
+	}
+	r.usedCPUs += need.CPUs
+	r.usedMemory += need.Memory
+	return nil
+}
+
+// adopt takes what an earlier life of the daemon had given away.
+func (r *capacity) adopt(rec lease.Record) error {
+	r.usedCPUs += rec.Need.CPUs
+	r.usedMemory += rec.Need.Memory
+	if len(rec.Devices) == 0 {
+		return nil
+	}
+	if err := r.gpus.Adopt(rec.Attempt.String(), rec.Devices, gpu.Milli(rec.Need), rec.Need.GPUMemory); err != nil {
+		return fmt.Errorf("worker: adopt devices of %s: %w", rec.Attempt, err)
+	}
+	return nil
+}
+
+func (r *capacity) release(a job.Attempt, need job.Resources, devices []string) {
+	if len(devices) > 0 {
+		r.gpus.Release(a.String())
+	}
+	r.usedCPUs -= need.CPUs
+	r.usedMemory -= need.Memory
+}
+
+func (r *capacity) free() lease.Free {
+	f := lease.Free{CPUs: max(0, r.cpus-r.usedCPUs), Memory: max(0, r.memory-r.usedMemory)}
+	for _, g := range r.gpus.Free() {
+		f.GPUs = append(f.GPUs, lease.FreeGPU{UUID: g.UUID, Memory: g.Memory, Milli: g.Milli})
+	}
+	return f
+}
+
+// aside is what an arbitration keeps for offers that wait: taken from the
+// account while later offers are looked at, and given back after.
+type aside struct {
+	cpus    int
+	memory  job.Size
+	noGPUs  bool // nothing of any device is left
+	failed  map[job.Resources]struct{}
+	devices map[string]gpu.Device
+}
+
+// setAside takes what is free of what a waiting need asks for.
+func (r *capacity) setAside(s *aside, need job.Resources) {
+	cpus := min(need.CPUs, max(0, r.cpus-r.usedCPUs))
+	memory := min(need.Memory, max(0, r.memory-r.usedMemory))
+	r.usedCPUs += cpus
+	r.usedMemory += memory
+	s.cpus += cpus
+	s.memory += memory
+	if gpu.Count(need) == 0 || s.noGPUs {
+		return
+	}
+	free := r.gpus.Free()
+	s.noGPUs = len(free) == 0
+	free = slices.DeleteFunc(free, func(f gpu.Free) bool { return !gpu.Fits(s.devices[f.UUID], need) })
+	slices.SortStableFunc(free, func(a, b gpu.Free) int { return cmp.Compare(b.Milli, a.Milli) })
+	milli := gpu.Milli(need)
+	for _, f := range free[:min(len(free), gpu.Count(need))] {
+		memory := min(f.Memory, max(1, gpu.Memory(need, s.devices[f.UUID].Memory)))
+		if r.gpus.Hold(ghost(r.ghosts), []string{f.UUID}, min(milli, f.Milli), memory) == nil {
+			r.ghosts++
+		}
+	}
+}
+
+// giveBack undoes all that setAside took.
+func (r *capacity) giveBack(s *aside) {
+	r.usedCPUs -= s.cpus
+	r.usedMemory -= s.memory
+	for ; r.ghosts > 0; r.ghosts-- {
+		r.gpus.Release(ghost(r.ghosts - 1))
+	}
+}
+
+// ghost is a key that no attempt has.
+func ghost(n int) string { return "waits/" + strconv.Itoa(n) }

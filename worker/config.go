@@ -1,0 +1,95 @@
+package worker
+
+// What a worker is told once, at its start.
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// Config is all that decides how a worker behaves.
+type Config struct {
+	Profile lease.Profile // what this host could ever give
+	Boot    string        // this incarnation of the host: another after a reboot
+	Seed    uint64        // of the sessions that are drawn
+	// Inherit is what a task sees of the daemon's own environment; only PATH,
+	// HOME, USER and LANG are looked at.
+	Inherit map[string]string
+	// IP is the address that a task of one host finds itself under.
+	IP string
+	// Admit is the host's own policy: nil, or why this user's task is refused.
+	// It is called in the course of a step and must not wait.
+	Admit func(user string, spec job.Spec) error
+}
+
+// DefaultConfig is a worker without a host yet.
+func DefaultConfig() Config {
+	return Config{IP: "127.0.0.1", Admit: func(string, job.Spec) error { return nil }}
+}
+
+// Validate says what is missing.
+func (c Config) Validate() error {
+	switch {
+	case c.Profile.Peer == "":
+		return errors.New("worker: config: profile without a peer id")
+	case c.Profile.Store == "":
+		return errors.New("worker: config: profile without a store id")
+	case c.Boot == "":
+		return errors.New("worker: config: no incarnation of the host")
+	case c.Admit == nil:
+		return errors.New("worker: config: no admission")
+	case c.Profile.CPUs < 0 || c.Profile.Memory < 0 || len(c.Profile.GPUs) > lease.MaxGPUs:
+		return fmt.Errorf("worker: config: a profile of %d cpus, %s of memory and %d gpus",
+			c.Profile.CPUs, c.Profile.Memory, len(c.Profile.GPUs))
+	}
+	return nil
+}
+
+const (
+	// SessionLease is how long a session lives after the request whose renewal
+	// was answered: for that long a Commit may be turned into a task.
+	SessionLease = job.DefaultLease
+
+	// MaxRecords bounds the attempts that a worker remembers: those that run,
+	// and those whose end nobody has acknowledged. Above it no new work is taken.
+	MaxRecords = lease.MaxLive
+	// maxQueued bounds the offers of all schedulers that wait here, as each
+	// change of what is free looks at all of them.
+	maxQueued = 4096
+	// maxGroups bounds the journal groups that are remembered; each costs a few
+	// hundred bytes and one renewal every 30 s.
+	maxGroups = 16384
+	// maxOutstanding bounds the unanswered renewals of one group: more than are
+	// asked within a session's life at the usual pace.
+	maxOutstanding = 16
+	// maxSignals bounds the signals that wait for an epoch to be on disk.
+	maxSignals = 1024
+
+	// retryRenew is how soon a renewal is asked again while no lease is live.
+	retryRenew = 5 * time.Second
+	// freshEnough is the age of a renewal above which a Commit asks for another,
+	// so that a task with a short lease starts with most of it left.
+	freshEnough = 10 * time.Second
+	// minStart is the least that a lease must have left for a task to start: less
+	// and it would get its TERM at once.
+	minStart = FenceLead + 5*time.Second
+	// lapsedFor is how long a lapsed reservation is remembered: a Start that
+	// comes that late may take its place again.
+	lapsedFor = time.Minute
+	// announceEvery is the least time between two words on what is free, so that
+	// thousands of short tasks are not thousands of messages to each scheduler.
+	announceEvery = 100 * time.Millisecond
+	// retrySave is how soon a failing disk is tried again.
+	retrySave = time.Second
+	// retryStop is how soon a Stop that the driver did not take is tried again.
+	retryStop = time.Second
+	// backWithin bounds the wait for a device's memory after its task ended; the
+	// kernel gives it back in well under a second, large contexts in a few.
+	backWithin = 30 * time.Second
+	// pollAgain is the pace at which device status is asked for meanwhile.
+	pollAgain = 500 * time.Millisecond
+)

@@ -1,0 +1,454 @@
+package worker
+
+// The state of a worker and the course of a round.
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// Core decides what this host gives away and to whom. It is driven in rounds:
+//
+//	Step      for every event that is there,
+//	Round     which decides offers and says what must be on disk,
+//	Saved     with what became of that, which says what is to be done now.
+//
+// Between Round and Saved nothing else may be called. A Core is used by one
+// goroutine; the same calls with the same arguments give the same answers.
+type Core struct {
+	cfg    Config
+	log    *slog.Logger
+	chance *rand.Rand
+	timers timers
+	room   capacity
+
+	peers    []job.Peer // with a session, sorted
+	groups   map[job.Group]*group
+	attempts map[job.Attempt]*attempt
+
+	offers   map[offerKey]*offer
+	queue    []*offer // by rank; offers that are answered stay until the next arbitration
+	arrived  uint64
+	perPeer  map[job.Peer]int // offers that wait
+	lapsed   map[job.Attempt]*offer
+	declines []refusal
+	look     bool // offers or what is free have changed since the last arbitration
+	devices  map[string]*device
+	holders  map[string]int           // attempts that hold a device
+	awaiting map[job.Attempt]*attempt // until the memory of their devices is back
+	polling  bool                     // a timer asks for a device status
+	draining Drain
+
+	// What changed and is not on disk.
+	dirty  []*attempt
+	gone   map[job.Attempt]struct{}
+	epochs []*group
+	batch  batch
+	failed error // of the last save; nil while the disk works
+	retry  BootTime
+
+	out      Effects       // of this round, not held back by anything
+	renewals []lease.Renew // sent after events
+	gated    Effects       // waits until a newer epoch is on disk
+
+	free      lease.Free // what is left
+	stale     bool       // free has to be counted again
+	changed   bool       // something about it, since it was last told
+	announced BootTime
+	waiting   bool // for the timer that tells it
+	seq       uint64
+}
+
+// batch is what is being saved between Round and Saved.
+type batch struct {
+	attempts []*attempt
+	gone     []job.Attempt
+	groups   []*group
+	open     bool
+}
+
+// NewCore returns a worker that holds nothing and knows nobody.
+func NewCore(cfg Config, log *slog.Logger) (*Core, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	c := &Core{
+		cfg: cfg, log: log,
+		chance:   rand.New(rand.NewPCG(cfg.Seed, 0x6d7573746572)),
+		groups:   map[job.Group]*group{},
+		attempts: map[job.Attempt]*attempt{},
+		offers:   map[offerKey]*offer{},
+		perPeer:  map[job.Peer]int{},
+		lapsed:   map[job.Attempt]*offer{},
+		devices:  map[string]*device{},
+		holders:  map[string]int{},
+		gone:     map[job.Attempt]struct{}{},
+		awaiting: map[job.Attempt]*attempt{},
+	}
+	var err error
+	if c.room, err = newCapacity(cfg.Profile); err != nil {
+		return nil, err
+	}
+	c.learnDevices()
+	c.stale = true
+	return c, nil
+}
+
+// Step lets the core see one event. What follows from it comes with the round.
+func (c *Core) Step(now Moment, ev Event) {
+	switch e := ev.(type) {
+	case Up:
+		c.up(now, e.Peer)
+	case Down:
+		c.down(e.Peer)
+	case Message:
+		c.message(now, e.From, e.Msg)
+	case DriverEvent:
+		c.driver(now, e)
+	case Adopted:
+		c.adopted(now, e.Found)
+	case StopFailed:
+		c.stopFailed(now, e.Attempt)
+	case DeviceStatus:
+		c.deviceStatus(now, e.Devices)
+	case DeviceFault:
+		c.deviceFault(e.Fault)
+	case DeviceRestored:
+		c.deviceRestored(e.UUID)
+	case ProfileChanged:
+		c.profileChanged(e.Profile)
+	case Drain:
+		c.drain(e)
+	default:
+		panic(fmt.Sprintf("worker: unknown event %T", ev))
+	}
+}
+
+func (c *Core) message(now Moment, from job.Peer, msg lease.ToWorker) {
+	switch m := msg.(type) {
+	case lease.Owns:
+		c.owns(now, from, m)
+	case lease.Offer:
+		c.offer(now, from, m)
+	case lease.Release:
+		c.release(from, m)
+	case lease.Start:
+		c.start(now, from, m)
+	case lease.Query:
+		c.query(now, from, m)
+	case lease.Signal:
+		c.signal(now, from, m)
+	case lease.Cancel:
+		c.cancel(now, from, m)
+	case lease.Ack:
+		c.ack(m)
+	case lease.Renewed:
+		c.renewed(now, from, m)
+	default:
+		panic(fmt.Sprintf("worker: unknown message %T", msg))
+	}
+}
+
+// Round ends the seeing of events: waits that are over end, offers are decided,
+// and what must be on disk before anything is done about it is returned. With
+// nothing to write, Saved is called without a save.
+func (c *Core) Round(now Moment) Writes {
+	c.timers.fire(now)
+	c.arbitrate(now)
+	c.sendDeclines()
+	c.dirty = slices.DeleteFunc(c.dirty, func(a *attempt) bool { return !a.dirty })
+	if c.failed != nil && now.Boot < c.retry {
+		return Writes{}
+	}
+	if len(c.dirty)+len(c.gone)+len(c.epochs) == 0 {
+		return Writes{}
+	}
+	c.batch = batch{attempts: c.dirty, groups: c.epochs, open: true}
+	c.dirty, c.epochs = nil, nil
+	var w Writes
+	for _, a := range c.batch.attempts {
+		w.Put = append(w.Put, a.rec)
+	}
+	for _, g := range c.batch.groups {
+		w.Epochs = append(w.Epochs, lease.GroupEpoch{Group: g.id, Epoch: g.epoch})
+	}
+	for a := range c.gone {
+		c.batch.gone = append(c.batch.gone, a)
+	}
+	slices.SortFunc(c.batch.gone, compareAttempts)
+	w.Gone = c.batch.gone
+	return w
+}
+
+// Saved says what became of the Writes, and returns what is to be done now.
+// After an error nothing is done that had to be on disk first.
+func (c *Core) Saved(now Moment, err error) Effects {
+	b := c.batch
+	c.batch = batch{}
+	switch {
+	case !b.open:
+	case err == nil:
+		c.saved(now, b)
+	default:
+		c.notSaved(now, b, err)
+	}
+	for _, r := range c.renewals {
+		if g := c.groups[r.Group]; g != nil && c.connected(g.owner) {
+			c.send(g.owner, r)
+		}
+	}
+	c.renewals = nil
+	c.sendDeclines()
+	c.announce(now)
+	out := c.out
+	c.out = Effects{}
+	return out
+}
+
+func (c *Core) saved(now Moment, b batch) {
+	if c.failed != nil {
+		c.log.Info("ledger can be written again")
+		c.failed, c.changed = nil, true
+	}
+	for _, g := range b.groups {
+		g.unsaved = false
+	}
+	for _, a := range b.gone {
+		delete(c.gone, a)
+	}
+	for _, a := range b.attempts {
+		a.dirty, a.saved = false, true
+		switch a.rec.Phase {
+		case lease.PhaseReserved:
+			c.sendCommit(now, a)
+		case lease.PhaseStarted:
+			c.launch(now, a)
+			c.tell(a)
+		case lease.PhaseDone, lease.PhaseRefused:
+			c.tell(a)
+		}
+	}
+	c.out.Signal = append(c.out.Signal, c.gated.Signal...)
+	for a, t := range c.gated.Extend {
+		c.extend(a, t)
+	}
+	c.gated = Effects{}
+}
+
+// notSaved keeps all that has to be written, and takes back what nobody has
+// been told yet: reservations and starts.
+func (c *Core) notSaved(now Moment, b batch, err error) {
+	if c.failed == nil {
+		c.log.Error("ledger cannot be written: no new work is taken", "error", err)
+		c.changed = true
+	}
+	c.failed, c.look = err, true
+	c.retry = now.Boot.Add(retrySave)
+	c.timers.set(c.retry, func(Moment) {})
+	c.epochs = b.groups
+	c.gated.Signal = nil
+	why := "ledger: " + err.Error()
+	for _, a := range b.attempts {
+		a.dirty, a.saved = false, true // it may be on disk for all we know
+		switch o := a.offer; {
+		case a.rec.Phase == lease.PhaseReserved:
+			c.unreserve(a)
+			c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: clip(why)}, false)
+		case a.rec.Phase == lease.PhaseStarted && !a.launched:
+			c.refuse(a, why)
+		default:
+			c.put(a)
+		}
+	}
+}
+
+// Wake is when a round is due though nothing has happened.
+func (c *Core) Wake() (BootTime, bool) {
+	if len(c.timers.list) == 0 {
+		return 0, false
+	}
+	return c.timers.list[0].at, true
+}
+
+// put marks the record of an attempt as not yet on disk.
+func (c *Core) put(a *attempt) {
+	delete(c.gone, a.rec.Attempt)
+	if !a.dirty {
+		a.dirty = true
+		c.dirty = append(c.dirty, a)
+	}
+}
+
+// drop forgets an attempt, on disk too.
+func (c *Core) drop(a *attempt) {
+	delete(c.attempts, a.rec.Attempt)
+	delete(a.group.running, a.rec.Attempt)
+	delete(a.group.kept, a.rec.Attempt)
+	a.dirty = false
+	if a.saved {
+		c.gone[a.rec.Attempt] = struct{}{}
+	}
+}
+
+// hold takes resources for an attempt.
+func (c *Core) hold(a job.Attempt, need job.Resources, devices []string) error {
+	if err := c.room.hold(a, need, devices); err != nil {
+		return err
+	}
+	for _, d := range devices {
+		c.holders[d]++
+	}
+	c.touch()
+	return nil
+}
+
+// give takes back what an attempt holds.
+func (c *Core) give(a *attempt) {
+	c.room.release(a.rec.Attempt, a.rec.Need, a.rec.Devices)
+	for _, d := range a.rec.Devices {
+		if c.holders[d]--; c.holders[d] == 0 {
+			delete(c.holders, d)
+		}
+	}
+	c.touch()
+	c.look = true
+}
+
+// touch says that what is free has changed.
+func (c *Core) touch() { c.stale, c.changed = true, true }
+
+// freeNow is what is left.
+func (c *Core) freeNow() lease.Free {
+	if c.stale {
+		c.free, c.stale = c.room.free(), false
+	}
+	return c.free
+}
+
+func (c *Core) send(to job.Peer, msg lease.ToScheduler) {
+	c.out.Send = append(c.out.Send, Outgoing{To: to, Msg: msg})
+}
+
+func (c *Core) connected(p job.Peer) bool {
+	_, ok := slices.BinarySearch(c.peers, p)
+	return ok
+}
+
+// up opens a session: who this is, then whatever the peer has not acknowledged,
+// then what asks for renewal.
+func (c *Core) up(now Moment, p job.Peer) {
+	c.down(p)
+	i, _ := slices.BinarySearch(c.peers, p)
+	c.peers = slices.Insert(c.peers, i, p)
+	c.send(p, lease.Hello{Profile: c.cfg.Profile, Free: c.freeNow()})
+	for _, g := range c.groupsOf(p) {
+		c.greet(now, g)
+	}
+}
+
+func (c *Core) down(p job.Peer) {
+	i, ok := slices.BinarySearch(c.peers, p)
+	if !ok {
+		return
+	}
+	c.peers = slices.Delete(c.peers, i, i+1)
+	for _, g := range c.groupsOf(p) {
+		g.greeted = false
+	}
+	if c.perPeer[p] == 0 {
+		return
+	}
+	for _, o := range c.queue {
+		if o.key.peer == p {
+			c.dequeue(o)
+		}
+	}
+}
+
+// groupsOf are the groups that a peer is known to own, in order.
+func (c *Core) groupsOf(p job.Peer) []*group {
+	var out []*group
+	for _, g := range c.groups {
+		if g.owner == p {
+			out = append(out, g)
+		}
+	}
+	slices.SortFunc(out, func(a, b *group) int { return cmp.Compare(a.id, b.id) })
+	return out
+}
+
+// announce tells every scheduler what is free, if that has changed and was not
+// told a moment ago.
+func (c *Core) announce(now Moment) {
+	if !c.changed || c.waiting {
+		return
+	}
+	if due := c.announced.Add(announceEvery); c.seq > 0 && now.Boot < due {
+		c.waiting = true
+		c.timers.set(due, func(Moment) { c.waiting = false })
+		return
+	}
+	c.changed = false
+	c.announced = now.Boot
+	c.seq++
+	if len(c.peers) == 0 {
+		return
+	}
+	msg := lease.Availability{Seq: c.seq, Free: c.freeNow(), Draining: c.draining.On, Detail: c.closed().Detail}
+	for _, p := range c.peers {
+		c.send(p, msg)
+	}
+}
+
+// closed is why nothing is given away at all; an empty word if something is.
+func (c *Core) closed() job.Reason {
+	switch {
+	case !c.cfg.Profile.Worker:
+		return job.Reason{Word: job.ReasonNoMatch, Detail: "this host runs no tasks"}
+	case c.draining.On:
+		return job.Reason{Word: job.ReasonNodesDraining, Detail: clip(c.draining.Reason)}
+	case c.failed != nil:
+		return job.Reason{Word: job.ReasonResources, Detail: clip("ledger: " + c.failed.Error())}
+	case len(c.attempts) >= MaxRecords:
+		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("%d attempts are kept, most of them not acknowledged", len(c.attempts))}
+	}
+	return job.Reason{}
+}
+
+func (c *Core) drain(d Drain) {
+	c.draining = d
+	c.draining.Reason = clip(d.Reason)
+	c.look, c.changed = true, true
+}
+
+func (c *Core) profileChanged(p lease.Profile) {
+	if err := c.room.setProfile(p); err != nil {
+		c.log.Error("profile of this host is not usable", "error", err)
+		return
+	}
+	c.cfg.Profile = p
+	c.learnDevices()
+	c.touch()
+	c.look = true
+	for _, to := range c.peers {
+		c.send(to, lease.Hello{Profile: p, Free: c.freeNow()})
+	}
+}
+
+// clip bounds a sentence for people.
+func clip(s string) string {
+	if len(s) <= lease.MaxDetail {
+		return s
+	}
+	return s[:lease.MaxDetail]
+}
+
+func compareAttempts(a, b job.Attempt) int {
+	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Task, b.Task), cmp.Compare(a.N, b.N))
+}

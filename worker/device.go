@@ -1,0 +1,231 @@
+package worker
+
+// GPUs as they are: whether they are sound, who else uses them, and whether a
+// task's memory is back after its end.
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+)
+
+// device is what a worker knows about one GPU beyond who holds it.
+type device struct {
+	gpu.Device
+	aside   map[trouble]string
+	foreign map[int]bool // processes that were there without any task
+	idle    job.Size     // memory used without any task or process; -1 unknown
+}
+
+// trouble is why a device is given to nobody.
+type trouble int
+
+const (
+	troubleHealth trouble = iota // until its driver calls it healthy
+	troubleMemory                // until a task's memory is back
+	troubleFault                 // until a person says so
+)
+
+// unlisted is what a device may use for itself before memory that belongs to no
+// listed process counts as taken.
+const unlisted = job.Size(1 << 30)
+
+// deviceFaults are the Xid errors after which a device is not to be trusted:
+// double-bit ECC errors and failed remaps (48, 63, 64, 94, 95), NVLink (74), a
+// device that has fallen off its bus (79), and a firmware that does not answer
+// (119, 120). Others are the doing of programs.
+var deviceFaults = []uint64{48, 63, 64, 74, 79, 94, 95, 119, 120}
+
+// learnDevices takes up the devices of the profile; those that are gone are
+// forgotten once nobody holds them.
+func (c *Core) learnDevices() {
+	listed := map[string]bool{}
+	for _, g := range c.cfg.Profile.GPUs {
+		listed[g.UUID] = true
+		if d := c.devices[g.UUID]; d != nil {
+			d.Device = g
+			continue
+		}
+		c.devices[g.UUID] = &device{Device: g, aside: map[trouble]string{}, idle: -1}
+	}
+	maps.DeleteFunc(c.devices, func(uuid string, _ *device) bool { return !listed[uuid] && c.holders[uuid] == 0 })
+}
+
+func (c *Core) setAside(d *device, t trouble, why string) {
+	if d.aside[t] == why {
+		return
+	}
+	d.aside[t] = why
+	c.room.gpus.SetAside(d.UUID, why)
+	c.log.Error("device set aside", "device", d.UUID, "reason", why)
+	c.touch()
+}
+
+// clear ends one trouble of a device; it is given away again when none is left.
+func (c *Core) clear(d *device, t trouble) {
+	if _, ok := d.aside[t]; !ok {
+		return
+	}
+	delete(d.aside, t)
+	for _, left := range []trouble{troubleFault, troubleHealth, troubleMemory} {
+		if why, ok := d.aside[left]; ok {
+			c.room.gpus.SetAside(d.UUID, why)
+			return
+		}
+	}
+	c.room.gpus.Restore(d.UUID)
+	c.log.Info("device is given away again", "device", d.UUID)
+	c.touch()
+	c.look = true
+}
+
+func (c *Core) deviceFault(f gpu.Fault) {
+	if !slices.Contains(deviceFaults, f.Xid) {
+		return
+	}
+	if f.UUID == "" {
+		c.log.Error("a device reported a fault, the driver does not say which", "xid", f.Xid)
+		return
+	}
+	for _, g := range c.cfg.Profile.GPUs {
+		if d := c.devices[g.UUID]; d != nil && (g.UUID == f.UUID || g.Parent == f.UUID) {
+			c.setAside(d, troubleFault, fmt.Sprintf("xid %d", f.Xid))
+		}
+	}
+}
+
+func (c *Core) deviceRestored(uuid string) {
+	if d := c.devices[uuid]; d != nil {
+		for _, t := range []trouble{troubleFault, troubleHealth, troubleMemory} {
+			c.clear(d, t)
+		}
+	}
+}
+
+func (c *Core) deviceStatus(now Moment, list []gpu.Status) {
+	ours := map[string]bool{} // whether a task's memory is not back
+	for _, s := range list {
+		d := c.devices[s.UUID]
+		if d == nil {
+			continue
+		}
+		switch s.Health {
+		case gpu.Unhealthy:
+			c.setAside(d, troubleHealth, clip("unhealthy: "+s.Detail))
+		case gpu.Healthy:
+			c.clear(d, troubleHealth)
+		case gpu.Unknown:
+		}
+		ours[s.UUID] = !c.account(d, s)
+	}
+	for _, a := range c.waitingAttempts() {
+		for uuid := range a.waits {
+			if dirty, seen := ours[uuid]; seen && !dirty {
+				delete(a.waits, uuid)
+			}
+		}
+		if len(a.waits) == 0 {
+			c.finish(now, a, *a.rec.Exit)
+		}
+	}
+}
+
+func (c *Core) waitingAttempts() []*attempt {
+	out := make([]*attempt, 0, len(c.awaiting))
+	for _, a := range c.awaiting {
+		out = append(out, a)
+	}
+	slices.SortFunc(out, func(a, b *attempt) int { return compareAttempts(a.rec.Attempt, b.rec.Attempt) })
+	return out
+}
+
+// account notes what programs of others use of a device, and says whether
+// nothing is left on it of a task that ended. While no task holds it, whatever
+// is on it is of others.
+func (c *Core) account(d *device, s gpu.Status) (back bool) {
+	back = true
+	for _, p := range s.Processes {
+		back = back && d.foreign[p.PID]
+	}
+	if len(s.Processes) == 0 && d.idle >= 0 {
+		back = s.MemoryUsed <= d.idle+gpu.ForeignLimit
+	}
+	_, stuck := d.aside[troubleMemory]
+	switch {
+	case stuck && back:
+		c.clear(d, troubleMemory)
+	case c.holders[d.UUID] > 0 || stuck:
+		return back
+	}
+	d.foreign = nil
+	var used job.Size
+	for _, p := range s.Processes {
+		if d.foreign == nil {
+			d.foreign = map[int]bool{}
+		}
+		d.foreign[p.PID] = true
+		used += p.Memory
+	}
+	if len(s.Processes) == 0 {
+		d.idle = s.MemoryUsed
+		if s.MemoryUsed > unlisted {
+			used = s.MemoryUsed
+		}
+	}
+	c.room.gpus.Foreign(d.UUID, used)
+	c.touch()
+	c.look = true
+	return back
+}
+
+// await ends an attempt whose processes are gone as soon as the memory of its
+// devices is back. Only whole, real devices are waited for: on a shared one the
+// memory of other tasks cannot be told from it.
+func (c *Core) await(now Moment, a *attempt) {
+	waits := map[string]bool{}
+	for _, uuid := range a.rec.Devices {
+		if d := c.devices[uuid]; d != nil && !d.Simulated && a.rec.Milli == gpu.Whole {
+			waits[uuid] = true
+		}
+	}
+	if len(waits) == 0 || !a.rec.Exit.Started {
+		c.finish(now, a, *a.rec.Exit)
+		return
+	}
+	a.waits = waits
+	c.awaiting[a.rec.Attempt] = a
+	c.poll(now)
+	c.timers.set(now.Boot.Add(backWithin), func(now Moment) {
+		if c.awaiting[a.rec.Attempt] == a {
+			c.giveUp(now, a)
+		}
+	})
+}
+
+// giveUp sets aside the devices whose memory did not come back; the host goes on.
+func (c *Core) giveUp(now Moment, a *attempt) {
+	for uuid := range a.waits {
+		if d := c.devices[uuid]; d != nil {
+			c.setAside(d, troubleMemory, "memory was not given back by "+a.rec.Attempt.String())
+		}
+	}
+	c.finish(now, a, *a.rec.Exit)
+}
+
+// poll asks for a status now, and again as long as an attempt waits for one.
+func (c *Core) poll(now Moment) {
+	c.out.Poll = true
+	if c.polling {
+		return
+	}
+	c.polling = true
+	c.timers.set(now.Boot.Add(pollAgain), func(now Moment) {
+		c.polling = false
+		if len(c.awaiting) > 0 {
+			c.poll(now)
+		}
+	})
+}

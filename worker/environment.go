@@ -1,0 +1,56 @@
+package worker
+
+// The environment of a task: what it may count on, and nothing of the daemon's.
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/lease"
+)
+
+// inherited are the only variables that a task sees of the daemon's own.
+var inherited = []string{"HOME", "LANG", "PATH", "USER"}
+
+// Environment is the environment of an attempt of a job of one task, sorted,
+// less what only a driver knows. What a user sets wins over what is inherited;
+// muster's own variables win over both, as devices and fencing depend on them.
+func Environment(cfg Config, rec lease.Record) []string {
+	env := map[string]string{}
+	for _, name := range inherited {
+		if v, ok := cfg.Inherit[name]; ok {
+			env[name] = v
+		}
+	}
+	for k, v := range rec.Spec.Env {
+		env[k] = v
+	}
+	for k, v := range rec.Spec.Params {
+		env["MUSTER_PARAM_"+strings.ToUpper(k)] = v
+	}
+	devices := strings.Join(rec.Devices, ",")
+	for k, v := range map[string]string{
+		"MUSTER_JOB_ID":          string(rec.Attempt.Job),
+		"MUSTER_JOB_NAME":        rec.Spec.Name,
+		"MUSTER_TASK":            strconv.Itoa(rec.Attempt.Task),
+		"MUSTER_ATTEMPT":         strconv.Itoa(rec.Attempt.N),
+		"MUSTER_EPOCH":           rec.Epoch.String(),
+		"MUSTER_NODE_RANK":       "0",
+		"MUSTER_NUM_NODES":       "1",
+		"MUSTER_NODE_IPS":        cfg.IP,
+		"MUSTER_GPUS_PER_NODE":   strconv.Itoa(gpu.Count(rec.Need)),
+		"CUDA_VISIBLE_DEVICES":   devices,
+		"NVIDIA_VISIBLE_DEVICES": devices,
+		"CUDA_DEVICE_ORDER":      "PCI_BUS_ID",
+	} {
+		env[k] = v
+	}
+	out := make([]string, 0, len(env))
+	for k, v := range env {
+		out = append(out, k+"="+v)
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,108 @@
+package worker
+
+// What a Core is told, and what it wants done.
+
+import (
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// Event is one thing that a Core is told: any of the types below, or a
+// DriverEvent.
+type Event interface{ workerEvent() }
+
+type (
+	// Up says that a session to a scheduler has opened.
+	Up struct{ Peer job.Peer }
+
+	// Down says that the session to a scheduler has ended.
+	Down struct{ Peer job.Peer }
+
+	// Message is what a scheduler sent.
+	Message struct {
+		From job.Peer
+		Msg  lease.ToWorker
+	}
+
+	// Adopted ends a restart: what the driver still knows. Every attempt that
+	// the ledger calls started and that is not among these has no process.
+	Adopted struct{ Found []DriverEvent }
+
+	// StopFailed says that the driver could not take a Stop.
+	StopFailed struct{ Attempt job.Attempt }
+
+	// DeviceStatus is how the GPUs of this host are now.
+	DeviceStatus struct{ Devices []gpu.Status }
+
+	// DeviceFault is an error that a GPU reported.
+	DeviceFault struct{ Fault gpu.Fault }
+
+	// DeviceRestored says that a person has found a GPU fit again.
+	DeviceRestored struct{ UUID string }
+
+	// ProfileChanged says that this host could now ever give something else.
+	ProfileChanged struct{ Profile lease.Profile }
+
+	// Drain stops or resumes the giving away of anything; what runs goes on.
+	Drain struct {
+		On     bool
+		Reason string
+	}
+)
+
+func (Up) workerEvent()             {}
+func (Down) workerEvent()           {}
+func (Message) workerEvent()        {}
+func (Adopted) workerEvent()        {}
+func (StopFailed) workerEvent()     {}
+func (DeviceStatus) workerEvent()   {}
+func (DeviceFault) workerEvent()    {}
+func (DeviceRestored) workerEvent() {}
+func (ProfileChanged) workerEvent() {}
+func (Drain) workerEvent()          {}
+func (DriverEvent) workerEvent()    {}
+
+// Writes is what must be on disk before the effects of a round.
+type Writes struct {
+	Put    []lease.Record
+	Gone   []job.Attempt
+	Epochs []lease.GroupEpoch
+}
+
+// Empty says that nothing has to be written.
+func (w Writes) Empty() bool { return len(w.Put)+len(w.Gone)+len(w.Epochs) == 0 }
+
+// Effects is what a round decided, to be carried out in the order of the
+// fields.
+type Effects struct {
+	Start  []Task
+	Stop   []Stop
+	Signal []SignalTo
+	Extend map[job.Attempt]BootTime
+	Send   []Outgoing
+	Forget []job.Attempt
+	// Poll asks for a DeviceStatus soon: a task waits for memory to be back.
+	Poll bool
+}
+
+// Outgoing is one message to a scheduler.
+type Outgoing struct {
+	To  job.Peer
+	Msg lease.ToScheduler
+}
+
+// Stop asks the driver to end an attempt.
+type Stop struct {
+	Attempt job.Attempt
+	Grace   time.Duration
+	Reason  string
+}
+
+// SignalTo asks the driver to signal an attempt.
+type SignalTo struct {
+	Attempt job.Attempt
+	Number  int
+}

@@ -1,0 +1,280 @@
+package worker
+
+// The one goroutine around a Core: it takes all events that wait, saves what
+// they change in one write, and then does what was decided.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// Ledger is the disk of a worker.
+type Ledger interface {
+	// Save writes all or nothing, and returns when it would survive a power cut.
+	Save(put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch) error
+	// Load reads what was saved.
+	Load() ([]lease.Record, []lease.GroupEpoch, error)
+}
+
+// Sender carries messages to schedulers. It never waits: an error says that
+// there is no session, and what matters is sent again when there is.
+type Sender interface {
+	Send(to job.Peer, m lease.ToScheduler) error
+}
+
+// Parts is what a Loop stands on.
+type Parts struct {
+	Ledger  Ledger
+	Sender  Sender
+	Driver  Driver
+	Adopter Adopter
+	// Poll asks whoever reads the devices for a DeviceStatus soon; it must not
+	// wait. May be nil.
+	Poll func()
+	// Clock is Now, or in tests and simulations another.
+	Clock func() BootTime
+}
+
+// ErrStopped says that the worker has ended. Do not ask again.
+var ErrStopped = errors.New("worker has stopped")
+
+const (
+	// maxWaiting bounds the events that wait for the loop; who delivers more
+	// waits.
+	maxWaiting = 4096
+	// maxRound bounds the events that share one save.
+	maxRound = 4096
+)
+
+// Loop runs a Core.
+type Loop struct {
+	core  *Core
+	parts Parts
+	log   *slog.Logger
+	in    chan input
+	done  chan struct{}
+}
+
+// input is an event, or a question to the core.
+type input struct {
+	event Event
+	ask   func(*Core)
+}
+
+// New returns a worker that starts nothing before Run.
+func New(cfg Config, parts Parts, log *slog.Logger) (*Loop, error) {
+	core, err := NewCore(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	if parts.Ledger == nil || parts.Sender == nil || parts.Driver == nil || parts.Adopter == nil || parts.Clock == nil {
+		return nil, errors.New("worker: a ledger, a sender, a driver, an adopter and a clock are needed")
+	}
+	return &Loop{
+		core: core, parts: parts, log: log,
+		in: make(chan input, maxWaiting), done: make(chan struct{}),
+	}, nil
+}
+
+// Run restores the ledger, adopts what runs, and works until ctx ends. Tasks
+// live on.
+func (l *Loop) Run(ctx context.Context) error {
+	defer close(l.done)
+	records, epochs, err := l.parts.Ledger.Load()
+	if err != nil {
+		return fmt.Errorf("worker: load the ledger: %w", err)
+	}
+	l.core.Restore(records, epochs)
+	found, err := l.parts.Adopter.Adopt(ctx)
+	if err != nil {
+		return fmt.Errorf("worker: adopt running tasks: %w", err)
+	}
+	l.core.Step(l.now(), Adopted{Found: found})
+	l.round()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		l.arm(timer)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		case in := <-l.in:
+			l.take(in)
+			l.drain()
+		}
+		l.round()
+	}
+}
+
+// arm sets the timer to when the core has something to do by itself.
+func (l *Loop) arm(timer *time.Timer) {
+	at, ok := l.core.Wake()
+	if !ok {
+		timer.Stop()
+		return
+	}
+	timer.Reset(max(0, at.Sub(l.parts.Clock())))
+}
+
+func (l *Loop) now() Moment { return Moment{Boot: l.parts.Clock(), Wall: time.Now()} }
+
+func (l *Loop) take(in input) {
+	if in.ask != nil {
+		in.ask(l.core)
+		return
+	}
+	l.core.Step(l.now(), in.event)
+}
+
+// drain takes the events that wait already.
+func (l *Loop) drain() {
+	for range maxRound - 1 {
+		select {
+		case in := <-l.in:
+			l.take(in)
+		default:
+			return
+		}
+	}
+}
+
+// round ends with everything done that was decided, as far as the disk allows.
+func (l *Loop) round() {
+	for again := true; again; {
+		w := l.core.Round(l.now())
+		var err error
+		if !w.Empty() {
+			err = l.parts.Ledger.Save(w.Put, w.Gone, w.Epochs)
+		}
+		e := l.core.Saved(l.now(), err)
+		again = l.drive(e)
+		l.send(e)
+	}
+}
+
+// drive does what concerns the driver; it says whether the core has learnt
+// something by it.
+func (l *Loop) drive(e Effects) (learnt bool) {
+	for _, t := range e.Start {
+		if err := l.parts.Driver.Start(t); err != nil {
+			l.log.Error("task cannot be started", "attempt", t.Attempt.String(), "error", err)
+			l.core.Step(l.now(), DriverEvent{Attempt: t.Attempt, Kind: DriverFailed, Exit: job.Exit{
+				State: job.Failed, Code: cannotExecute, Reason: clip(err.Error()),
+			}})
+			learnt = true
+		}
+	}
+	for _, s := range e.Stop {
+		if err := l.parts.Driver.Stop(s.Attempt, s.Grace, s.Reason); err != nil {
+			l.log.Warn("task cannot be stopped now", "attempt", s.Attempt.String(), "error", err)
+			l.core.Step(l.now(), StopFailed{Attempt: s.Attempt})
+		}
+	}
+	for _, s := range e.Signal {
+		if err := l.parts.Driver.Signal(s.Attempt, s.Number); err != nil {
+			l.log.Warn("task cannot be signalled", "attempt", s.Attempt.String(), "signal", s.Number, "error", err)
+		}
+	}
+	if len(e.Extend) > 0 {
+		if err := l.parts.Driver.Extend(e.Extend); err != nil {
+			l.log.Warn("leases cannot be extended now", "attempts", len(e.Extend), "error", err)
+		}
+	}
+	for _, a := range e.Forget {
+		if err := l.parts.Driver.Forget(a); err != nil {
+			l.log.Warn("attempt cannot be forgotten", "attempt", a.String(), "error", err)
+		}
+	}
+	return learnt
+}
+
+func (l *Loop) send(e Effects) {
+	for _, m := range e.Send {
+		if err := l.parts.Sender.Send(m.To, m.Msg); err != nil {
+			l.log.Debug("message not sent", "peer", string(m.To), "error", err)
+		}
+	}
+	if e.Poll && l.parts.Poll != nil {
+		l.parts.Poll()
+	}
+}
+
+// cannotExecute is a shell's exit code for what could not be executed.
+const cannotExecute = 126
+
+// tell delivers an event; it waits while the loop is behind, and does nothing
+// once it has ended.
+func (l *Loop) tell(ev Event) {
+	select {
+	case l.in <- input{event: ev}:
+	case <-l.done:
+	}
+}
+
+// Up says that a session to a scheduler has opened.
+func (l *Loop) Up(p job.Peer) { l.tell(Up{Peer: p}) }
+
+// Down says that it has ended.
+func (l *Loop) Down(p job.Peer) { l.tell(Down{Peer: p}) }
+
+// Deliver takes a message of a scheduler. It waits while the loop is behind, so
+// it must not be called by whoever carries out Send.
+func (l *Loop) Deliver(from job.Peer, m lease.ToWorker) { l.tell(Message{From: from, Msg: m}) }
+
+// Driven takes what a driver has to tell.
+func (l *Loop) Driven(e DriverEvent) { l.tell(e) }
+
+// Devices takes the status of all GPUs.
+func (l *Loop) Devices(s []gpu.Status) { l.tell(DeviceStatus{Devices: s}) }
+
+// Fault takes an error that a GPU reported.
+func (l *Loop) Fault(f gpu.Fault) { l.tell(DeviceFault{Fault: f}) }
+
+// RestoreDevice gives a GPU that was set aside another chance.
+func (l *Loop) RestoreDevice(uuid string) { l.tell(DeviceRestored{UUID: uuid}) }
+
+// SetProfile takes what the host could now ever give.
+func (l *Loop) SetProfile(p lease.Profile) { l.tell(ProfileChanged{Profile: p}) }
+
+// Drain stops the giving away of anything, or resumes it.
+func (l *Loop) Drain(on bool, reason string) { l.tell(Drain{On: on, Reason: reason}) }
+
+// Attempts are the records of all attempts that are reserved, run, or are not
+// yet acknowledged.
+func (l *Loop) Attempts(ctx context.Context) ([]lease.Record, error) {
+	return ask(ctx, l, (*Core).Attempts)
+}
+
+// View shows the worker as it is now.
+func (l *Loop) View(ctx context.Context) (View, error) {
+	return ask(ctx, l, (*Core).View)
+}
+
+// ask runs f in the loop's goroutine and waits for its answer.
+func ask[T any](ctx context.Context, l *Loop, f func(*Core) T) (T, error) {
+	var none T
+	answer := make(chan T, 1)
+	select {
+	case l.in <- input{ask: func(c *Core) { answer <- f(c) }}:
+	case <-ctx.Done():
+		return none, ctx.Err()
+	case <-l.done:
+		return none, ErrStopped
+	}
+	select {
+	case v := <-answer:
+		return v, nil
+	case <-ctx.Done():
+		return none, ctx.Err()
+	case <-l.done:
+		return none, ErrStopped
+	}
+}

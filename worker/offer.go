@@ -1,0 +1,287 @@
+package worker
+
+// Offers: which of them get what is free, and which wait for what is not.
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// offerKey names an offer among those of all schedulers.
+type offerKey struct {
+	peer job.Peer
+	id   uint64
+}
+
+// offer is one that waits, holds a reservation, or held one that lapsed.
+type offer struct {
+	key    offerKey
+	msg    lease.Offer
+	group  *group
+	seq    uint64   // order of arrival
+	until  BootTime // how long it may wait
+	timed  bool     // a timer ends the wait
+	queued bool
+	taken  *attempt // its reservation
+	lapsed bool     // the reservation has lapsed
+}
+
+// rank orders offers: priority, then arrival.
+func rank(a, b *offer) int {
+	return cmp.Or(cmp.Compare(b.msg.Priority, a.msg.Priority), cmp.Compare(a.seq, b.seq))
+}
+
+// offer takes one in, or declines what could never be.
+func (c *Core) offer(now Moment, from job.Peer, m lease.Offer) {
+	g, ok := c.command(now, from, m.Group, m.Epoch)
+	if !ok {
+		return
+	}
+	key := offerKey{from, m.ID}
+	if o := c.offers[key]; o != nil {
+		if o.taken != nil && !o.taken.dirty {
+			c.sendCommit(now, o.taken)
+		}
+		return
+	}
+	wait := min(max(m.Wait, 0), lease.MaxOfferWait)
+	o := &offer{key: key, msg: m, group: g, seq: c.arrived, until: now.Boot.Add(wait), queued: true}
+	c.arrived++
+	if r := c.closed(); r.Word != "" {
+		c.decline(from, m, r, !c.cfg.Profile.Worker)
+		return
+	}
+	if why := c.room.never(m.Need); why != "" {
+		c.decline(from, m, job.Reason{Word: job.ReasonNoMatch, Detail: clip(why)}, true)
+		return
+	}
+	if c.perPeer[from] >= lease.MaxOffers || len(c.queue) >= maxQueued {
+		detail := fmt.Sprintf("%d offers of this scheduler wait here, %d of all", c.perPeer[from], len(c.queue))
+		c.decline(from, m, job.Reason{Word: job.ReasonResources, Detail: detail}, false)
+		return
+	}
+	i, _ := slices.BinarySearchFunc(c.queue, o, rank)
+	c.queue = slices.Insert(c.queue, i, o)
+	c.offers[key] = o
+	c.perPeer[from]++
+	c.look = true
+}
+
+// dequeue ends the wait of an offer; the next arbitration takes it off the queue.
+func (c *Core) dequeue(o *offer) {
+	if !o.queued {
+		return
+	}
+	o.queued = false
+	delete(c.offers, o.key)
+	if c.perPeer[o.key.peer]--; c.perPeer[o.key.peer] == 0 {
+		delete(c.perPeer, o.key.peer)
+	}
+	c.look = true
+}
+
+// arbitrate gives what is free to the offers by rank. One that has to wait sets
+// aside what is free of what it needs, so that those after it get only what is
+// left beyond that and cannot starve it.
+func (c *Core) arbitrate(now Moment) {
+	if !c.look {
+		return
+	}
+	c.look = false
+	queue := c.queue
+	s := aside{failed: map[job.Resources]struct{}{}, devices: map[string]gpu.Device{}}
+	if len(queue) > 0 {
+		for _, d := range c.cfg.Profile.GPUs {
+			s.devices[d.UUID] = d
+		}
+	}
+	for _, o := range queue {
+		if !o.queued {
+			continue
+		}
+		if why := c.closed(); why.Word != "" {
+			c.dequeue(o)
+			c.decline(o.key.peer, o.msg, why, false)
+			continue
+		}
+		c.decide(now, o, &s)
+	}
+	c.room.giveBack(&s)
+	c.queue = slices.DeleteFunc(queue, func(o *offer) bool { return !o.queued })
+	c.look = false
+}
+
+// decide answers an offer or keeps it.
+func (c *Core) decide(now Moment, o *offer, s *aside) {
+	m := o.msg
+	if m.Epoch.Less(o.group.epoch) {
+		c.dequeue(o)
+		c.send(o.key.peer, lease.Stale{Group: m.Group, Epoch: o.group.epoch, Owner: o.group.owner})
+		return
+	}
+	if c.attempts[m.Attempt] != nil {
+		c.dequeue(o)
+		c.decline(o.key.peer, m, job.Reason{Word: job.ReasonResources, Detail: "this attempt is here already"}, false)
+		return
+	}
+	if devices, ok := c.fits(m.Need, s); ok && c.reserve(o, devices) {
+		return
+	}
+	if now.Boot >= o.until {
+		c.dequeue(o)
+		c.decline(o.key.peer, m, job.Reason{Word: job.ReasonResources, Detail: c.missing(m.Need)}, false)
+		return
+	}
+	if !o.timed {
+		o.timed = true
+		c.timers.set(o.until, func(Moment) { c.look = c.look || o.queued })
+	}
+	c.room.setAside(s, m.Need)
+}
+
+// fits looks for room. A need that did not fit does not fit later in the same
+// arbitration either, as what is left only shrinks.
+func (c *Core) fits(need job.Resources, s *aside) ([]string, bool) {
+	if c.room.short(need) != "" {
+		return nil, false
+	}
+	if gpu.Count(need) == 0 {
+		return nil, true
+	}
+	if _, failed := s.failed[need]; failed || s.noGPUs {
+		return nil, false
+	}
+	devices, ok := c.room.choose(need)
+	if !ok {
+		s.failed[need] = struct{}{}
+	}
+	return devices, ok
+}
+
+// missing says for people why an offer found no room.
+func (c *Core) missing(need job.Resources) string {
+	if why := c.room.short(need); why != "" {
+		return why
+	}
+	if gpu.Count(need) > 0 {
+		return fmt.Sprintf("gpus: %d wanted, not free or kept for offers that came before", gpu.Count(need))
+	}
+	return "kept for offers that came before"
+}
+
+// reserve turns an offer into a reservation; the Commit is sent once its record
+// is on disk.
+func (c *Core) reserve(o *offer, devices []string) bool {
+	m := o.msg
+	if err := c.hold(m.Attempt, m.Need, devices); err != nil {
+		c.log.Error("chosen devices cannot be held", "attempt", m.Attempt.String(), "error", err)
+		return false
+	}
+	c.dequeue(o)
+	a := &attempt{group: o.group, offer: o, rec: lease.Record{
+		Attempt: m.Attempt, Group: m.Group, Epoch: m.Epoch, Owner: o.key.peer, Phase: lease.PhaseReserved,
+		Offer: m.ID, User: m.User, Need: m.Need, Devices: devices, Milli: gpu.Milli(m.Need), Boot: c.cfg.Boot,
+	}}
+	o.taken = a
+	c.offers[o.key] = o
+	c.attempts[m.Attempt] = a
+	c.put(a)
+	return true
+}
+
+// sendCommit answers an offer whose reservation is on disk, and lets it lapse
+// in time.
+func (c *Core) sendCommit(now Moment, a *attempt) {
+	o, g := a.offer, a.group
+	var session lease.Session
+	if g.holds(now) {
+		session = g.session
+	}
+	c.send(o.key.peer, lease.Commit{
+		Offer: o.key.id, Attempt: a.rec.Attempt, Group: a.rec.Group, Devices: a.rec.Devices, Session: session,
+	})
+	if g.live && now.Boot.Sub(max(g.anchor, g.asked)) > freshEnough {
+		c.renew(now, g)
+	}
+	if a.lapses {
+		return
+	}
+	a.lapses = true
+	c.timers.set(now.Boot.Add(lease.ReserveFor), func(now Moment) {
+		if c.attempts[a.rec.Attempt] == a && a.rec.Phase == lease.PhaseReserved {
+			c.lapse(now, a)
+		}
+	})
+}
+
+// lapse ends a reservation that nobody has used, and remembers it for a while:
+// a Start that is late may find its place again.
+func (c *Core) lapse(now Moment, a *attempt) {
+	o := a.offer
+	c.unreserve(a)
+	if len(c.lapsed) >= MaxRecords {
+		return
+	}
+	o.lapsed = true
+	c.offers[o.key] = o
+	c.lapsed[o.msg.Attempt] = o
+	c.timers.set(now.Boot.Add(lapsedFor), func(Moment) { c.forgetLapsed(o) })
+}
+
+func (c *Core) forgetLapsed(o *offer) {
+	if c.offers[o.key] == o {
+		delete(c.offers, o.key)
+	}
+	if c.lapsed[o.msg.Attempt] == o {
+		delete(c.lapsed, o.msg.Attempt)
+	}
+}
+
+// unreserve gives back what a reservation holds and forgets it.
+func (c *Core) unreserve(a *attempt) {
+	c.give(a)
+	delete(c.offers, a.offer.key)
+	a.offer.taken = nil
+	c.drop(a)
+}
+
+// release takes back an offer, wherever it has come to.
+func (c *Core) release(from job.Peer, m lease.Release) {
+	o := c.offers[offerKey{from, m.Offer}]
+	switch {
+	case o == nil:
+	case o.lapsed:
+		c.forgetLapsed(o)
+	case o.taken != nil:
+		c.unreserve(o.taken)
+	default:
+		c.dequeue(o)
+	}
+}
+
+// refusal is a Decline on its way.
+type refusal struct {
+	to  job.Peer
+	msg lease.Decline
+}
+
+// decline refuses an offer; it is sent when this round's offers are decided, so
+// that what it says about free resources is true.
+func (c *Core) decline(to job.Peer, m lease.Offer, why job.Reason, never bool) {
+	c.declines = append(c.declines, refusal{to: to, msg: lease.Decline{
+		Offer: m.ID, Attempt: m.Attempt, Reason: why, Never: never,
+	}})
+}
+
+func (c *Core) sendDeclines() {
+	for _, d := range c.declines {
+		d.msg.Free = c.freeNow()
+		c.send(d.to, d.msg)
+	}
+	c.declines = c.declines[:0]
+}

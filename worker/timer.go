@@ -1,0 +1,52 @@
+package worker
+
+// What is due when: one heap for all waits of a Core.
+
+import "container/heap"
+
+// timer is one wait. What it was for may be over when it fires, so do looks
+// again before it acts.
+type timer struct {
+	at  BootTime
+	seq uint64 // timers of one moment fire in the order they were set
+	do  func(now Moment)
+}
+
+type timers struct {
+	list []timer
+	seq  uint64
+}
+
+func (t *timers) Len() int { return len(t.list) }
+
+func (t *timers) Less(i, j int) bool {
+	if t.list[i].at != t.list[j].at {
+		return t.list[i].at < t.list[j].at
+	}
+	return t.list[i].seq < t.list[j].seq
+}
+
+func (t *timers) Swap(i, j int) { t.list[i], t.list[j] = t.list[j], t.list[i] }
+
+// Push is for package heap.
+func (t *timers) Push(x any) { t.list = append(t.list, x.(timer)) }
+
+// Pop is for package heap.
+func (t *timers) Pop() any {
+	last := t.list[len(t.list)-1]
+	t.list[len(t.list)-1] = timer{}
+	t.list = t.list[:len(t.list)-1]
+	return last
+}
+
+func (t *timers) set(at BootTime, do func(now Moment)) {
+	t.seq++
+	heap.Push(t, timer{at: at, seq: t.seq, do: do})
+}
+
+// fire runs all that is due.
+func (t *timers) fire(now Moment) {
+	for len(t.list) > 0 && t.list[0].at <= now.Boot {
+		heap.Pop(t).(timer).do(now)
+	}
+}
