@@ -1,0 +1,161 @@
+package main
+
+// How a verb reaches its daemon, and what verbs print in common.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/node"
+)
+
+func socketFlag() cli.Flag {
+	return &cli.StringFlag{Name: "socket", Usage: "`PATH` of the daemon's socket", EnvVars: []string{"MUSTER_SOCKET"}, Value: node.DefaultSocket()}
+}
+
+func addrFlag() cli.Flag {
+	return &cli.StringFlag{Name: "addr", Usage: "`HOST:PORT` of a daemon elsewhere, instead of the socket", EnvVars: []string{"MUSTER_ADDR"}}
+}
+
+// clientFlags are on every verb that talks to a daemon.
+func clientFlags(more ...cli.Flag) []cli.Flag {
+	return append(more,
+		socketFlag(), addrFlag(),
+		&cli.StringFlag{Name: "api-token", Usage: "file with the `TOKEN` for --addr", EnvVars: []string{"MUSTER_API_TOKEN_FILE"}},
+	)
+}
+
+func listFlags(more ...cli.Flag) []cli.Flag {
+	return clientFlags(append(more,
+		&cli.BoolFlag{Name: "json", Usage: "one JSON document"},
+		&cli.BoolFlag{Name: "jsonl", Usage: "one JSON object a line"})...)
+}
+
+// client is the client of the daemon that the flags name.
+func (e env) client(c *cli.Context) (*api.Client, error) {
+	cfg := api.ClientConfig{Socket: c.String("socket"), Addr: c.String("addr")}
+	if file := c.String("api-token"); file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		cfg.Token = strings.TrimSpace(string(text))
+	}
+	client, err := api.NewClient(cfg)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return client, nil
+}
+
+// asUsage makes the daemon's word that a request is wrong a wrong use.
+func asUsage(err error) error {
+	if errors.Is(err, api.ErrBad) || errors.Is(err, api.ErrTooLarge) || errors.Is(err, api.ErrNotYet) {
+		return usageError{err}
+	}
+	return err
+}
+
+// wantArgs checks how many arguments a verb was given; most < 0: any number.
+func wantArgs(c *cli.Context, least, most int, what string) error {
+	if n := c.NArg(); n < least || (most >= 0 && n > most) {
+		return usagef("%s: want %s; see `%s --help`", c.Command.Name, what, c.Command.HelpName)
+	}
+	return nil
+}
+
+// printJSON writes one document.
+func (e env) printJSON(doc any) error {
+	enc := json.NewEncoder(e.out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(doc)
+}
+
+// printList writes a listing as its flags ask, and says who was silent.
+func printList[T any](e env, c *cli.Context, l api.Listing[T], table func(w io.Writer, items []T)) error {
+	switch {
+	case c.Bool("json"):
+		return e.printJSON(l)
+	case c.Bool("jsonl"):
+		enc := json.NewEncoder(e.out)
+		for _, item := range l.Items {
+			if err := enc.Encode(item); err != nil {
+				return err
+			}
+		}
+	default:
+		w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+		table(w, l.Items)
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(l.Partial) > 0 {
+		fmt.Fprintf(e.err, "muster: incomplete: no answer from %s\n", strings.Join(l.Partial, ", "))
+	}
+	return nil
+}
+
+// dash stands in a table for what is not there.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func clock(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// elapsed is how long the job has run, to the second from a minute on.
+func elapsed(from, to *time.Time) string {
+	if from == nil {
+		return "-"
+	}
+	end := time.Now()
+	if to != nil {
+		end = *to
+	}
+	d := end.Sub(*from)
+	if d >= time.Minute {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+func size(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	for _, u := range []struct {
+		name string
+		b    int64
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}} {
+		if n >= u.b {
+			return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n)/float64(u.b)), ".0") + u.name
+		}
+	}
+	return job.Size(n).String()
+}
+
+func withDetail(word, detail string) string {
+	if detail == "" {
+		return word
+	}
+	return word + ": " + detail
+}

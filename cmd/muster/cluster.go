@@ -1,0 +1,135 @@
+package main
+
+// The verbs that let hosts in and put them out.
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+)
+
+func (e env) inviteCommand() *cli.Command {
+	return &cli.Command{
+		Name: "invite", Usage: "print the command that lets a host in",
+		Flags: clientFlags(
+			&cli.StringFlag{Name: "ttl", Usage: "good for `D`", Value: "1h"},
+			&cli.IntFlag{Name: "uses", Usage: "good for `N` hosts", Value: 1},
+			&cli.StringFlag{Name: "roles", Usage: "what they may be: `R,...` of worker, scheduler, inviter (default all)"},
+			&cli.BoolFlag{Name: "json", Usage: "one JSON document"}),
+		Action: func(c *cli.Context) error {
+			ttl, err := job.ParseDuration(c.String("ttl"))
+			if err != nil {
+				return usagef("--ttl: %w", err)
+			}
+			if c.Int("uses") < 1 {
+				return usagef("--uses %d: at least 1", c.Int("uses"))
+			}
+			client, err := e.client(c)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			inv, err := client.Invite(c.Context, api.InviteRequest{TTL: ttl.D().Seconds(), Uses: c.Int("uses"), Roles: list(c.String("roles"))})
+			if err != nil {
+				return asUsage(err)
+			}
+			if c.Bool("json") {
+				return e.printJSON(inv)
+			}
+			fmt.Fprint(e.out, "muster daemon")
+			for _, b := range inv.Bootstrap {
+				fmt.Fprintf(e.out, " --bootstrap %s", b)
+			}
+			fmt.Fprintf(e.out, " --token %s\n", inv.Token)
+			return nil
+		},
+	}
+}
+
+func (e env) joinCommand() *cli.Command {
+	return &cli.Command{
+		Name: "join", Usage: "make the daemon on this host join a cluster", ArgsUsage: "MULTIADDR... --token T",
+		Flags: clientFlags(&cli.StringFlag{Name: "token", Usage: "from muster invite", EnvVars: []string{"MUSTER_TOKEN"}}),
+		Action: func(c *cli.Context) error {
+			if err := wantArgs(c, 1, -1, "the addresses that came with the invitation"); err != nil {
+				return err
+			}
+			if c.String("token") == "" {
+				return usagef("join: give --token with the one from `muster invite`")
+			}
+			client, err := e.client(c)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			joined, err := client.Join(c.Context, c.Args().Slice(), c.String("token"))
+			if err != nil {
+				return asUsage(err)
+			}
+			fmt.Fprintf(e.err, "joined cluster %s\n", joined.Cluster)
+			return nil
+		},
+	}
+}
+
+func (e env) peersCommand() *cli.Command {
+	return &cli.Command{
+		Name: "peers", Usage: "list the members of the cluster, or put one out",
+		Flags: listFlags(
+			&cli.StringFlag{Name: "revoke", Usage: "put the member `NAME|ID` out for good"},
+			&cli.StringFlag{Name: "reason", Usage: "why"}),
+		Action: func(c *cli.Context) error {
+			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
+				return err
+			}
+			client, err := e.client(c)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			l, err := client.Peers(c.Context)
+			if err != nil {
+				return err
+			}
+			if c.IsSet("revoke") {
+				p, err := peerNamed(l.Items, c.String("revoke"))
+				if err != nil {
+					return err
+				}
+				return asUsage(client.Revoke(c.Context, p.ID, c.String("reason")))
+			}
+			return printList(e, c, l, func(w io.Writer, peers []api.Peer) {
+				fmt.Fprintln(w, "NAME\tSTATE\tROLES\tLAST SEEN\tADDRESSES\tID")
+				for _, p := range peers {
+					name := p.Name
+					if p.Self {
+						name += " (here)"
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name, p.State, strings.Join(p.Roles, ","), clock(p.LastSeenAt), dash(strings.Join(p.Addrs, " ")), p.ID)
+				}
+			})
+		},
+	}
+}
+
+// peerNamed finds the one member of that name or id.
+func peerNamed(peers []api.Peer, name string) (api.Peer, error) {
+	var found []api.Peer
+	for _, p := range peers {
+		if p.Name == name || string(p.ID) == name {
+			found = append(found, p)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return api.Peer{}, usagef("peers: no member is called %q; `muster peers` lists them", name)
+	}
+	return api.Peer{}, usagef("peers: %d members are called %q; use the id", len(found), name)
+}
