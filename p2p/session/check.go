@@ -1,0 +1,341 @@
+package session
+
+// The bounds of every message, held by the sender and by the receiver alike.
+// Sentences for people are not seen to here: toWire cleans and fromWire checks them.
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+const (
+	maxID       = 128       // bytes of the id of a device, a store or a driver, and of a reason's word
+	maxPeer     = 128       // bytes of a peer id: an Ed25519 one has 52
+	maxToken    = 8 << 10   // bytes of a user's credential
+	maxGroups   = 1024      // groups of one owner: it has one, and takes over others
+	maxDrivers  = 16        // drivers of a worker: it has two
+	maxLinks    = 8192      // links of all devices of a host: 90 that are all linked to each other
+	maxGrace    = time.Hour // as in a job file
+	maxSignal   = 64        // Linux has no greater
+	wholeDevice = 1000      // thousandths
+)
+
+var (
+	errRange = errors.New("a number is out of range")
+	errGroup = errors.New("the job is not of that group")
+	errMany  = errors.New("a list is too long")
+	errID    = errors.New("an id is empty, too long or has other letters than a-z A-Z 0-9 . _ - : /")
+	errName  = errors.New("a name is too long or not printable")
+	errState = errors.New("not a state of an attempt that was started")
+	errExit  = errors.New("an end comes with an exit, or with why the attempt was refused, and nothing else does")
+	errTail  = fmt.Errorf("the tail is longer than %d bytes", job.TailBytes)
+	errSame  = errors.New("two devices have one id")
+	errKind  = errors.New("no such kind of link")
+	errShare = errors.New("a share is at least 0 and below 1, and not with whole devices")
+)
+
+// check says what is wrong with a message; nil for what is none.
+func check(msg any) error {
+	switch m := msg.(type) {
+	case lease.ToWorker:
+		return checkToWorker(m)
+	case lease.ToScheduler:
+		return checkToScheduler(m)
+	}
+	return nil
+}
+
+func checkToWorker(msg lease.ToWorker) error {
+	switch m := msg.(type) {
+	case lease.Owns:
+		return within(len(m.Groups), maxGroups)
+	case lease.Offer:
+		return checkOffer(m)
+	case lease.Start:
+		return checkStart(m)
+	case lease.Query:
+		return errors.Join(checkAttempt(m.Attempt, m.Group), optionalID(m.Store))
+	case lease.Signal:
+		if m.Number < 1 || m.Number > maxSignal {
+			return errRange
+		}
+		return checkAttempt(m.Attempt, m.Group)
+	case lease.Cancel:
+		if m.Grace < 0 || m.Grace > maxGrace {
+			return errRange
+		}
+		return checkAttempt(m.Attempt, m.Group)
+	case lease.Ack:
+		return m.Attempt.Valid()
+	case lease.Renewed:
+		if err := within(len(m.Verdicts), lease.MaxLive); err != nil {
+			return err
+		}
+		for _, v := range m.Verdicts {
+			if err := checkAttempt(v.Attempt, m.Group); err != nil {
+				return err
+			}
+		}
+	}
+	return nil // Release has only a number
+}
+
+func checkOffer(m lease.Offer) error {
+	switch {
+	case m.Priority < 0 || m.Priority > job.MaxPriority, m.Wait < 0 || m.Wait > lease.MaxOfferWait, m.Age < 0:
+		return errRange
+	case len(m.User) > job.MaxName || !printable(m.User), len(m.Token) > maxToken || !printable(m.Token):
+		return errName
+	}
+	if err := checkNeed(m.Need); err != nil {
+		return err
+	}
+	return checkAttempt(m.Attempt, m.Group)
+}
+
+func checkNeed(r job.Resources) error {
+	switch {
+	case r.CPUs < 0 || r.CPUs > job.MaxCPUs, r.Memory < 0, r.GPUs < 0 || r.GPUs > job.MaxGPUs, r.GPUMemory < 0:
+		return errRange
+	case !(r.GPUShare >= 0 && r.GPUShare < 1), r.GPUShare > 0 && r.GPUs > 0: // so written, NaN is out
+		return errShare
+	case len(r.GPUModel) > job.MaxName || !printable(r.GPUModel):
+		return errName
+	}
+	return nil
+}
+
+func checkStart(m lease.Start) error {
+	if len(m.User) > job.MaxName || !printable(m.User) {
+		return errName
+	}
+	if err := m.Spec.Validate(); err != nil {
+		return err
+	}
+	return checkAttempt(m.Attempt, m.Group)
+}
+
+func checkToScheduler(msg lease.ToScheduler) error {
+	switch m := msg.(type) {
+	case lease.Hello:
+		if err := checkProfile(m.Profile); err != nil {
+			return err
+		}
+		return checkFree(m.Free)
+	case lease.Availability:
+		return checkFree(m.Free)
+	case lease.Commit:
+		if err := checkDevices(m.Devices); err != nil {
+			return err
+		}
+		return checkAttempt(m.Attempt, m.Group)
+	case lease.Decline:
+		if err := checkID(m.Reason.Word); err != nil {
+			return err
+		}
+		if err := checkFree(m.Free); err != nil {
+			return err
+		}
+		return m.Attempt.Valid()
+	case lease.Event:
+		return checkEvent(m)
+	case lease.Renew:
+		if err := within(len(m.Live), lease.MaxLive); err != nil {
+			return err
+		}
+		for _, a := range m.Live {
+			if err := checkAttempt(a, m.Group); err != nil {
+				return err
+			}
+		}
+		return optionalID(m.Store)
+	case lease.Stale:
+		return checkPeer(m.Owner)
+	}
+	return nil
+}
+
+func checkEvent(m lease.Event) error {
+	ended := m.State.Ended()
+	switch {
+	case !ended && m.State != job.Starting && m.State != job.Running && m.State != job.Completing && (m.State != "" || m.Refused == ""):
+		return errState
+	case m.Exit != nil && (!ended || m.Refused != ""), ended && m.Exit == nil && m.Refused == "":
+		return errExit
+	case m.PID < 0 || m.N == 0:
+		return errRange
+	}
+	if err := checkDevices(m.Devices); err != nil {
+		return err
+	}
+	if e := m.Exit; e != nil {
+		switch {
+		case !e.State.Ended():
+			return errState
+		case e.Code < -1<<31 || e.Code >= 1<<31 || e.Signal < 0 || e.Signal > maxSignal:
+			return errRange
+		case len(e.Tail) > job.TailBytes:
+			return errTail
+		case !inWallClock(e.Began) || !inWallClock(e.Ended):
+			return errRange
+		}
+	}
+	return checkAttempt(m.Attempt, m.Group)
+}
+
+// inWallClock says whether the time can be told in nanoseconds of 64 bits.
+func inWallClock(t time.Time) bool {
+	return t.IsZero() || (t.Year() > 1678 && t.Year() < 2262)
+}
+
+func checkProfile(p lease.Profile) error {
+	switch {
+	case len(p.Name) > job.MaxName || !printable(p.Name), len(p.Version) > job.MaxName || !printable(p.Version):
+		return errName
+	case p.CPUs < 0 || p.CPUs > job.MaxCPUs || p.Memory < 0 || p.Disk < 0:
+		return errRange
+	case len(p.Labels) > lease.MaxLabels || len(p.GPUs) > lease.MaxGPUs || len(p.Drivers) > maxDrivers:
+		return errMany
+	case p.Peer == "":
+		return errID
+	}
+	for k, v := range p.Labels {
+		if err := job.CheckLabel(k, v); err != nil {
+			return err
+		}
+	}
+	for _, d := range p.Drivers {
+		if err := checkID(d); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(checkPeer(p.Peer), optionalID(p.Store)); err != nil {
+		return err
+	}
+	return checkGPUs(p.GPUs)
+}
+
+func checkGPUs(devices []gpu.Device) error {
+	seen, links := make(map[string]bool, len(devices)), 0
+	for _, d := range devices {
+		if seen[d.UUID] {
+			return errSame
+		}
+		seen[d.UUID] = true
+		links += len(d.Links)
+		switch {
+		case links > maxLinks:
+			return errMany
+		case d.Memory < 0 || d.Index < 0 || d.Index >= 1<<16 || d.NUMA < -1 || d.NUMA >= 1<<16:
+			return errRange
+		}
+		for _, name := range []string{d.Model, d.Class, d.Compute, d.Driver, d.PCI} {
+			if len(name) > job.MaxName || !printable(name) {
+				return errName
+			}
+		}
+		if err := errors.Join(checkID(d.UUID), optionalID(d.Parent), checkLinks(d.Links)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkLinks(links []gpu.Link) error {
+	kinds := []gpu.LinkKind{gpu.LinkNVLink, gpu.LinkBoard, gpu.LinkSwitch, gpu.LinkBridge, gpu.LinkNUMA, gpu.LinkSystem}
+	for _, l := range links {
+		if !slices.Contains(kinds, l.Kind) {
+			return errKind
+		}
+		if l.NVLinks < 0 || l.NVLinks >= 1<<16 {
+			return errRange
+		}
+		if err := checkID(l.To); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkFree(f lease.Free) error {
+	if f.CPUs < 0 || f.CPUs > job.MaxCPUs || f.Memory < 0 {
+		return errRange
+	}
+	if err := within(len(f.GPUs), lease.MaxGPUs); err != nil {
+		return err
+	}
+	for _, g := range f.GPUs {
+		if g.Memory < 0 || g.Milli < 0 || g.Milli > wholeDevice {
+			return errRange
+		}
+		if err := checkID(g.UUID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkDevices(uuids []string) error {
+	if err := within(len(uuids), lease.MaxGPUs); err != nil {
+		return err
+	}
+	for _, u := range uuids {
+		if err := checkID(u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkAttempt also holds the attempt to its group: an owner's epoch counts
+// for the jobs of its own group only (R2).
+func checkAttempt(a job.Attempt, g job.Group) error {
+	if err := a.Valid(); err != nil {
+		return err
+	}
+	if a.Job.Group() != g {
+		return errGroup
+	}
+	return nil
+}
+
+func checkPeer(p job.Peer) error {
+	if len(p) > maxPeer {
+		return errID
+	}
+	return optionalID(string(p))
+}
+
+func optionalID(s string) error {
+	if s == "" {
+		return nil
+	}
+	return checkID(s)
+}
+
+// checkID lets through what may stand in a label or in CUDA_VISIBLE_DEVICES.
+func checkID(s string) error {
+	if s == "" || len(s) > maxID {
+		return errID
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > ':') && c != '.' && c != '_' && c != '-' && c != '/' {
+			return errID
+		}
+	}
+	return nil
+}
+
+func within(n, most int) error {
+	if n > most {
+		return errMany
+	}
+	return nil
+}

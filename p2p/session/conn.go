@@ -1,0 +1,337 @@
+package session
+
+// One session: a reader, a writer and a watch on one stream, until one of them
+// or the manager cuts it.
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"golang.org/x/time/rate"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+// conn is one session. Its reader is the only one to call the handler.
+type conn struct {
+	peer   job.Peer
+	cfg    Config
+	stream network.Stream
+	source *source
+	frames *frameReader
+	out    *outbox
+	opened bool
+	since  time.Time
+
+	lastSent atomic.Int64 // nanoseconds after since, when bytes last left
+	leaving  atomic.Bool  // a Goodbye is in the queue
+	pings    pings
+
+	cutOnce sync.Once
+	cause   error         // set before done is closed
+	done    chan struct{} // the session is over
+}
+
+// open is a stream on which Open and Accept were said.
+type open struct {
+	stream network.Stream
+	source *source
+	frames *frameReader
+	theirs count // the peer's
+}
+
+// count is how many streams a life of a daemon has opened.
+type count struct{ incarnation, n uint64 }
+
+func newConn(cfg Config, peer job.Peer, o open, opened bool) *conn {
+	return &conn{
+		peer: peer, cfg: cfg, stream: o.stream, source: o.source, frames: o.frames, out: newOutbox(), opened: opened,
+		since: time.Now(), done: make(chan struct{}),
+	}
+}
+
+// leave says goodbye; the peer will end the stream.
+func (c *conn) leave() {
+	c.leaving.Store(true)
+	_ = c.out.put(goodbyeFrame()) // if there is no room, the end of the stream says it
+	c.out.close()
+}
+
+// cut ends the session for the given reason; only the first one counts. It
+// does not block: the watch resets the stream.
+func (c *conn) cut(cause error) {
+	c.cutOnce.Do(func() {
+		c.cause = cause
+		close(c.done)
+	})
+}
+
+// send puts a frame in the queue; a peer for whom it is full is cut.
+func (c *conn) send(f *wirepb.Frame) error {
+	err := c.out.put(f)
+	if errors.Is(err, ErrBusy) {
+		c.cut(err)
+	}
+	return err
+}
+
+func (c *conn) info() Info {
+	return Info{
+		Peer: c.peer, Addr: c.stream.Conn().RemoteMultiaddr().String(), Opened: c.opened, Since: c.since, RTT: c.pings.roundTrip(),
+	}
+}
+
+// read hands over messages until the session is over, and says why it is.
+func (c *conn) read(h Handler) error {
+	for {
+		f, err := c.frames.next()
+		if err != nil {
+			return c.readError(err)
+		}
+		c.source.owed += frameCost
+		switch b := f.GetBody().(type) {
+		case *wirepb.Frame_Ping:
+			err = c.send(&wirepb.Frame{Body: &wirepb.Frame_Pong{Pong: &wirepb.Pong{Number: b.Ping.GetNumber()}}})
+		case *wirepb.Frame_Pong:
+			c.pings.answered(b.Pong.GetNumber(), time.Now())
+		case *wirepb.Frame_Goodbye:
+			return ErrGoodbye
+		default:
+			err = c.deliver(f, h)
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-c.done:
+			return c.cause
+		default:
+		}
+	}
+}
+
+// readError prefers the reason for which the session was cut to what the
+// stream says about it.
+func (c *conn) readError(err error) error {
+	select {
+	case <-c.done:
+		return c.cause
+	default:
+	}
+	if c.leaving.Load() {
+		return ErrStopped
+	}
+	return fmt.Errorf("session: read from %s: %w", c.peer, err)
+}
+
+func (c *conn) deliver(f *wirepb.Frame, h Handler) error {
+	toWorker, toScheduler, err := fromWire(f)
+	if err != nil {
+		return err
+	}
+	if toWorker != nil {
+		h.FromScheduler(c.peer, toWorker)
+		return nil
+	}
+	if hello, ok := toScheduler.(lease.Hello); ok && hello.Profile.Peer != c.peer {
+		return fmt.Errorf("%w: the profile is of %s", ErrInvalid, hello.Profile.Peer)
+	}
+	h.FromWorker(c.peer, toScheduler)
+	return nil
+}
+
+// write sends what is put into the queue, all that waits at once.
+func (c *conn) write() {
+	for {
+		select {
+		case <-c.done:
+			return
+		case <-c.out.wake:
+		}
+		b, last := c.out.take()
+		if err := c.writeAll(b); err != nil {
+			c.cut(err)
+			return
+		}
+		if last {
+			// The peer ends the stream when it has read that. A reset from
+			// here could overtake the Goodbye.
+			_ = c.stream.CloseWrite()
+			return
+		}
+	}
+}
+
+func (c *conn) writeAll(b []byte) error {
+	for len(b) > 0 {
+		chunk := b[:min(len(b), writeChunk)]
+		err := c.stream.SetWriteDeadline(time.Now().Add(c.cfg.Silence))
+		if err == nil {
+			_, err = c.stream.Write(chunk)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return fmt.Errorf("%w: nothing was taken for %s", ErrBusy, c.cfg.Silence)
+		}
+		if err != nil {
+			return fmt.Errorf("session: write to %s: %w", c.peer, err)
+		}
+		b = b[len(chunk):]
+		c.lastSent.Store(int64(time.Since(c.since)))
+	}
+	return nil
+}
+
+// watch pings, notices silence, and resets the stream of a session that is over.
+func (c *conn) watch() {
+	timer := time.NewTimer(0) // the first Ping at once: it measures
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.done:
+			_ = c.stream.Reset() // also ends a read and a write that wait
+			return
+		case <-timer.C:
+		}
+		now := time.Now()
+		idle := c.source.idle(now)
+		switch {
+		case idle >= c.cfg.Silence:
+			c.cut(fmt.Errorf("%w: nothing for %s", ErrSilent, c.cfg.Silence))
+			continue
+		case idle > 0 && c.pings.unanswered(now) > stuckAfter*c.cfg.Silence:
+			// It says something, but does not come to read what it is sent.
+			c.cut(fmt.Errorf("%w: a ping was not answered", ErrBusy))
+			continue
+		}
+		timer.Reset(min(c.ping(now), c.cfg.Silence-idle))
+	}
+}
+
+// ping sends a Ping if one is due, and returns how long it is to the next.
+func (c *conn) ping(now time.Time) time.Duration {
+	sent := now.Sub(c.since) - time.Duration(c.lastSent.Load())
+	quiet := min(sent, c.pings.sinceLast(now, c.since))
+	if quiet < c.cfg.PingEvery && !c.pings.due(now) {
+		return c.cfg.PingEvery - quiet
+	}
+	_ = c.send(&wirepb.Frame{Body: &wirepb.Frame_Ping{Ping: &wirepb.Ping{Number: c.pings.next(now)}}})
+	return c.cfg.PingEvery
+}
+
+// source is the stream as the frame reader sees it: it knows since when it has
+// waited for bytes, and takes no more than maxRate.
+type source struct {
+	stream  network.Stream
+	start   time.Time
+	limiter *rate.Limiter
+	done    <-chan struct{} // ends a wait for the limiter; nil while greeting
+	owed    int             // what the frames of the last read cost; the reader's own
+	waiting atomic.Int64    // nanoseconds after start since which a read has waited, or 0
+}
+
+func newSource(stream network.Stream) *source {
+	return &source{stream: stream, start: time.Now(), limiter: rate.NewLimiter(maxRate, maxRate)}
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	s.waiting.Store(max(1, int64(time.Since(s.start))))
+	n, err := s.stream.Read(p)
+	s.waiting.Store(0)
+	if n > 0 {
+		wait := s.limiter.ReserveN(time.Now(), min(n+s.owed, maxRate)).Delay()
+		s.owed = 0
+		if wait > 0 {
+			timer := time.NewTimer(wait)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-s.done:
+			}
+		}
+	}
+	return n, err
+}
+
+// idle is how long the reader has been waiting for bytes; 0 while it is busy.
+func (s *source) idle(now time.Time) time.Duration {
+	w := s.waiting.Load()
+	if w == 0 {
+		return 0
+	}
+	return max(0, now.Sub(s.start)-time.Duration(w))
+}
+
+// pings measures round trips: one Ping is timed at once, others keep alive.
+type pings struct {
+	mu    sync.Mutex
+	last  uint64        // guarded by mu; number of the newest
+	sent  time.Time     // guarded by mu; when it was put into the queue
+	timed uint64        // guarded by mu; number of the one that is timed, or 0
+	at    time.Time     // guarded by mu; when that one was sent
+	rtt   time.Duration // guarded by mu; smoothed as TCP does it
+}
+
+func (p *pings) next(now time.Time) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last++
+	p.sent = now
+	if p.timed == 0 {
+		p.timed, p.at = p.last, now
+	}
+	return p.last
+}
+
+func (p *pings) answered(number uint64, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timed == 0 || number != p.timed {
+		return
+	}
+	took := now.Sub(p.at)
+	if p.rtt == 0 {
+		p.rtt = took
+	} else {
+		p.rtt += (took - p.rtt) / 8
+	}
+	p.timed = 0
+}
+
+// unanswered is how long the timed Ping has been out; 0 if none is.
+func (p *pings) unanswered(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timed == 0 {
+		return 0
+	}
+	return now.Sub(p.at)
+}
+
+// due says whether it is time to measure again.
+func (p *pings) due(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.timed == 0 && (p.last == 0 || now.Sub(p.sent) >= pingAgain)
+}
+
+func (p *pings) sinceLast(now, start time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last == 0 {
+		return now.Sub(start)
+	}
+	return now.Sub(p.sent)
+}
+
+func (p *pings) roundTrip() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rtt
+}

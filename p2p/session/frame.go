@@ -1,0 +1,93 @@
+package session
+
+// Frames on a stream: each is its length as a varint, and a protobuf message.
+//
+// go-msgio does the same framing, but hands every message to a Write of its
+// own, and takes a buffer from its pool for each that it reads. Here many
+// frames leave in one Write, and are parsed where the reader has them.
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+const (
+	readBuffer = 32 << 10  // of each session; longer frames get a buffer for the moment
+	keepBuffer = 256 << 10 // a writer's buffer that grew beyond it is not kept
+)
+
+// appendFrame adds a frame to buf, or leaves buf as it was.
+func appendFrame(buf []byte, f *wirepb.Frame) ([]byte, error) {
+	n := proto.Size(f)
+	if n > MaxFrame {
+		return buf, fmt.Errorf("%w: %d bytes; at most %d", ErrInvalid, n, MaxFrame)
+	}
+	out, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(binary.AppendUvarint(buf, uint64(n)), f)
+	if err != nil {
+		return buf, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return out, nil
+}
+
+// frameReader reads frames. What it returns is valid until the next call.
+type frameReader struct {
+	r     *bufio.Reader
+	frame wirepb.Frame
+}
+
+func newFrameReader(r io.Reader) *frameReader {
+	return &frameReader{r: bufio.NewReaderSize(r, readBuffer)}
+}
+
+func (r *frameReader) next() (*wirepb.Frame, error) {
+	size, err := binary.ReadUvarint(r.r)
+	if err != nil {
+		return nil, err
+	}
+	if size == 0 || size > MaxFrame {
+		return nil, fmt.Errorf("%w: a frame of %d bytes; at most %d", ErrInvalid, size, MaxFrame)
+	}
+	if size > readBuffer {
+		return r.long(int64(size))
+	}
+	b, err := r.r.Peek(int(size))
+	if err != nil {
+		return nil, midFrame(err)
+	}
+	err = r.parse(b)
+	if _, err := r.r.Discard(len(b)); err != nil {
+		return nil, err
+	}
+	return &r.frame, err
+}
+
+// long reads a frame into a buffer that grows as the bytes come.
+func (r *frameReader) long(size int64) (*wirepb.Frame, error) {
+	var buf bytes.Buffer
+	if _, err := io.CopyN(&buf, r.r, size); err != nil {
+		return nil, midFrame(err)
+	}
+	return &r.frame, r.parse(buf.Bytes())
+}
+
+func (r *frameReader) parse(b []byte) error {
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, &r.frame); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+func midFrame(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,246 @@
+package session
+
+// From frames to the words of package lease: what comes out of here is in
+// range, printable where people see it, and trusted from then on.
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+var (
+	errSentence = fmt.Errorf("a sentence is longer than %d bytes or not printable", lease.MaxDetail)
+	errUnknown  = errors.New("a message that this version does not know")
+)
+
+// fromWire is the message of a frame, checked. Exactly one of the two is set.
+func fromWire(f *wirepb.Frame) (lease.ToWorker, lease.ToScheduler, error) {
+	d := &decoder{}
+	if m := d.toWorker(f); m != nil {
+		return m, nil, d.verdict(m)
+	}
+	if m := d.toScheduler(f); m != nil {
+		return nil, m, d.verdict(m)
+	}
+	if d.err == nil {
+		d.err = errUnknown
+	}
+	return nil, nil, fmt.Errorf("%w: %w", ErrInvalid, d.err)
+}
+
+// decoder keeps the first thing that was wrong with a message.
+type decoder struct{ err error }
+
+func (d *decoder) fail(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+}
+
+func (d *decoder) verdict(msg any) error {
+	if d.err == nil {
+		d.err = check(msg)
+	}
+	if d.err != nil {
+		return fmt.Errorf("%w: %T: %w", ErrInvalid, msg, d.err)
+	}
+	return nil
+}
+
+func (d *decoder) toWorker(f *wirepb.Frame) lease.ToWorker {
+	switch b := f.GetBody().(type) {
+	case *wirepb.Frame_Offer:
+		m := b.Offer
+		return lease.Offer{
+			ID: m.GetId(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
+			Need: need(m.GetNeed()), Priority: int(m.GetPriority()), User: m.GetUser(), Token: m.GetToken(),
+			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()),
+		}
+	case *wirepb.Frame_Release:
+		return lease.Release{Offer: b.Release.GetOffer()}
+	case *wirepb.Frame_Start:
+		m := b.Start
+		return lease.Start{
+			Offer: m.GetOffer(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
+			Session: lease.Session(m.GetSession()), User: m.GetUser(), Spec: d.spec(m.GetSpec()),
+		}
+	case *wirepb.Frame_Query:
+		m := b.Query
+		return lease.Query{Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()), Store: m.GetStore()}
+	case *wirepb.Frame_Signal:
+		m := b.Signal
+		return lease.Signal{Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()), Number: int(m.GetNumber())}
+	case *wirepb.Frame_Cancel:
+		m := b.Cancel
+		return lease.Cancel{
+			Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
+			Grace: time.Duration(m.GetGraceNs()), Reason: d.sentence(m.GetReason()),
+		}
+	case *wirepb.Frame_Ack:
+		return lease.Ack{Attempt: attempt(b.Ack.GetAttempt()), N: b.Ack.GetN()}
+	case *wirepb.Frame_Owns:
+		m := lease.Owns{Groups: some[lease.GroupEpoch](len(b.Owns.GetGroups()))}
+		for i, g := range b.Owns.GetGroups() {
+			m.Groups[i] = lease.GroupEpoch{Group: job.Group(g.GetGroup()), Epoch: epoch(g.GetEpoch())}
+		}
+		return m
+	case *wirepb.Frame_Renewed:
+		m := b.Renewed
+		r := lease.Renewed{
+			Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()), Clock: m.GetClock(),
+			Session: lease.Session(m.GetSession()), Verdicts: some[lease.Verdict](len(m.GetVerdicts())),
+		}
+		for i, v := range m.GetVerdicts() {
+			r.Verdicts[i] = lease.Verdict{Attempt: attempt(v.GetAttempt()), Keep: v.GetKeep()}
+		}
+		return r
+	}
+	return nil
+}
+
+func (d *decoder) toScheduler(f *wirepb.Frame) lease.ToScheduler {
+	switch b := f.GetBody().(type) {
+	case *wirepb.Frame_Commit:
+		m := b.Commit
+		return lease.Commit{
+			Offer: m.GetOffer(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()),
+			Devices: m.GetDevices(), Session: lease.Session(m.GetSession()),
+		}
+	case *wirepb.Frame_Decline:
+		m := b.Decline
+		return lease.Decline{
+			Offer: m.GetOffer(), Attempt: attempt(m.GetAttempt()), Reason: job.Reason{Word: m.GetWord(), Detail: d.sentence(m.GetDetail())},
+			Free: freeOf(m.GetFree()), Never: m.GetNever(),
+		}
+	case *wirepb.Frame_Event:
+		m := b.Event
+		return lease.Event{
+			Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), N: m.GetN(), State: job.State(m.GetState()),
+			PID: int(m.GetPid()), Devices: m.GetDevices(), Exit: d.exit(m.GetExit()), Refused: d.sentence(m.GetRefused()),
+		}
+	case *wirepb.Frame_Availability:
+		m := b.Availability
+		return lease.Availability{Seq: m.GetSeq(), Free: freeOf(m.GetFree()), Draining: m.GetDraining(), Detail: d.sentence(m.GetDetail())}
+	case *wirepb.Frame_Renew:
+		m := b.Renew
+		r := lease.Renew{
+			Group: job.Group(m.GetGroup()), Store: m.GetStore(), Clock: m.GetClock(),
+			Session: lease.Session(m.GetSession()), Live: some[job.Attempt](len(m.GetLive())),
+		}
+		for i, a := range m.GetLive() {
+			r.Live[i] = attempt(a)
+		}
+		return r
+	case *wirepb.Frame_Stale:
+		m := b.Stale
+		return lease.Stale{Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()), Owner: job.Peer(m.GetOwner())}
+	case *wirepb.Frame_Hello:
+		return lease.Hello{Profile: profileOf(b.Hello.GetProfile()), Free: freeOf(b.Hello.GetFree())}
+	}
+	return nil
+}
+
+// some is nil for none: the words of lease tell no empty list from none.
+func some[T any](n int) []T {
+	if n == 0 {
+		return nil
+	}
+	return make([]T, n)
+}
+
+func (d *decoder) sentence(s string) string {
+	if !isSentence(s) {
+		d.fail(errSentence)
+	}
+	return s
+}
+
+// spec reads a job file strictly. What its JSON leaves out is the default,
+// but for the number of CPUs, which it leaves out where it is 0.
+func (d *decoder) spec(b []byte) job.Spec {
+	s := job.DefaultSpec()
+	s.Resources.CPUs = 0
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&s); err != nil {
+		d.fail(fmt.Errorf("spec: %w", err))
+		return s
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		d.fail(errors.New("spec: something follows the JSON document"))
+	}
+	return s
+}
+
+func (d *decoder) exit(e *wirepb.Exit) *job.Exit {
+	if e == nil {
+		return nil
+	}
+	return &job.Exit{
+		State: job.State(e.GetState()), Code: int(e.GetCode()), Signal: int(e.GetSignal()), Reason: d.sentence(e.GetReason()),
+		Started: e.GetStarted(), Began: timeOf(e.GetBeganNs()), Ended: timeOf(e.GetEndedNs()), Tail: string(e.GetTail()),
+	}
+}
+
+func timeOf(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns).UTC()
+}
+
+func attempt(a *wirepb.AttemptRef) job.Attempt {
+	return job.Attempt{Job: job.ID(a.GetJob()), Task: int(a.GetTask()), N: int(a.GetN())}
+}
+
+func epoch(e *wirepb.EpochRef) lease.Epoch {
+	return lease.Epoch{Generation: e.GetGeneration(), Term: e.GetTerm()}
+}
+
+func need(r *wirepb.Resources) job.Resources {
+	return job.Resources{
+		CPUs: int(r.GetCpus()), Memory: job.Size(r.GetMemory()), GPUs: int(r.GetGpus()), GPUModel: r.GetGpuModel(),
+		GPUMemory: job.Size(r.GetGpuMemory()), GPUShare: r.GetGpuShare(),
+	}
+}
+
+func freeOf(f *wirepb.Free) lease.Free {
+	out := lease.Free{CPUs: int(f.GetCpus()), Memory: job.Size(f.GetMemory()), GPUs: some[lease.FreeGPU](len(f.GetGpus()))}
+	for i, g := range f.GetGpus() {
+		out.GPUs[i] = lease.FreeGPU{UUID: g.GetUuid(), Memory: job.Size(g.GetMemory()), Milli: int(g.GetMilli())}
+	}
+	return out
+}
+
+func profileOf(p *wirepb.Profile) lease.Profile {
+	out := lease.Profile{
+		Peer: job.Peer(p.GetPeer()), Name: p.GetName(), Version: p.GetVersion(), Store: p.GetStore(), Labels: p.GetLabels(),
+		CPUs: int(p.GetCpus()), Memory: job.Size(p.GetMemory()), Disk: job.Size(p.GetDisk()),
+		GPUs: some[gpu.Device](len(p.GetGpus())), Drivers: p.GetDrivers(), Worker: p.GetWorker(),
+	}
+	for i, d := range p.GetGpus() {
+		out.GPUs[i] = deviceOf(d)
+	}
+	return out
+}
+
+func deviceOf(d *wirepb.Device) gpu.Device {
+	out := gpu.Device{
+		UUID: d.GetUuid(), Index: int(d.GetIndex()), Model: d.GetModel(), Class: d.GetClass(), Memory: job.Size(d.GetMemory()),
+		Compute: d.GetCompute(), Driver: d.GetDriver(), PCI: d.GetPci(), NUMA: int(d.GetNuma()), Parent: d.GetParent(),
+		Simulated: d.GetSimulated(), Links: some[gpu.Link](len(d.GetLinks())),
+	}
+	for i, l := range d.GetLinks() {
+		out.Links[i] = gpu.Link{To: l.GetTo(), Kind: gpu.LinkKind(l.GetKind()), NVLinks: int(l.GetNvlinks())}
+	}
+	return out
+}

@@ -1,0 +1,210 @@
+package session
+
+// A simulated network of hosts with sessions, under a fake clock.
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peerstore"
+	"github.com/libp2p/go-libp2p/x/simlibp2p"
+	"github.com/marcopolo/simnet"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+const oneWay = 5 * time.Millisecond
+
+// never is a latency that stands for a packet that is lost.
+const never = 1000 * time.Hour
+
+// cluster is hosts that know each other's addresses and are not connected.
+type cluster struct {
+	nodes []*node
+	// slow says how long a packet takes between two hosts; nil: oneWay.
+	slow atomic.Pointer[func(from, to int) time.Duration]
+}
+
+// node is a daemon with nothing but sessions.
+type node struct {
+	host host.Host
+	*Manager
+	*recorder
+	stop func()
+}
+
+func newCluster(t *testing.T, n int) *cluster {
+	c := &cluster{}
+	index := map[string]int{}
+	sim := &simnet.Simnet{LatencyFunc: func(p *simnet.Packet) time.Duration {
+		if f := c.slow.Load(); f != nil {
+			return (*f)(index[ip(p.From)], index[ip(p.To)])
+		}
+		return oneWay
+	}}
+	link := simnet.LinkSettings{BitsPerSecond: 1000 * simlibp2p.OneMbps}
+	for i := range n {
+		addr := simnet.IntToPublicIPv4(i)
+		index[addr.String()] = i
+		h, err := libp2p.New(
+			libp2p.ListenAddrStrings(fmt.Sprintf("/ip4/%s/udp/8000/quic-v1", addr)),
+			simlibp2p.QUICSimnet(sim, simnet.NodeBiDiLinkSettings{Downlink: link, Uplink: link}),
+			libp2p.DisableIdentifyAddressDiscovery(),
+			libp2p.ResourceManager(&network.NullResourceManager{}),
+			libp2p.DisableMetrics(),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.nodes = append(c.nodes, &node{host: h})
+	}
+	for _, a := range c.nodes {
+		for _, b := range c.nodes {
+			a.host.Peerstore().AddAddrs(b.host.ID(), b.host.Addrs(), peerstore.PermanentAddrTTL)
+		}
+	}
+	sim.Start()
+	for _, a := range c.nodes {
+		a.start(t)
+	}
+	t.Cleanup(func() {
+		var wg sync.WaitGroup
+		for _, a := range c.nodes {
+			wg.Go(func() { a.stop(); a.host.Close() })
+		}
+		wg.Wait()
+		sim.Close()
+	})
+	return c
+}
+
+func ip(a net.Addr) string { return a.(*net.UDPAddr).IP.String() }
+
+// start gives the host a new manager, as a daemon that starts does.
+func (n *node) start(t *testing.T) {
+	n.recorder = &recorder{up: map[job.Peer]bool{}}
+	m, err := New(DefaultConfig(), n.host, n.recorder, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Manager = m
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := m.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	n.stop = func() { cancel(); <-done }
+}
+
+func (n *node) id() job.Peer { return job.Peer(n.host.ID().String()) }
+
+// recorder is a Handler that keeps what it sees and holds it to the promises.
+type recorder struct {
+	mu      sync.Mutex
+	up      map[job.Peer]bool // guarded by mu
+	seen    []string          // guarded by mu; "up b", "down b", in order
+	errs    []error           // guarded by mu; of Down
+	ups     int               // guarded by mu
+	offers  []uint64          // guarded by mu
+	commits []uint64          // guarded by mu
+	broken  []string          // guarded by mu; promises that were not kept
+	stall   chan struct{}     // if set, messages are held up until it is closed
+	onOffer func(from job.Peer, o lease.Offer)
+}
+
+func (r *recorder) Up(p job.Peer, info Info) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.up[p] || info.Peer != p {
+		r.broken = append(r.broken, "up while up")
+	}
+	r.up[p] = true
+	r.ups++
+	r.seen = append(r.seen, "up "+p.Short())
+}
+
+func (r *recorder) Down(p job.Peer, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.up[p] || err == nil {
+		r.broken = append(r.broken, "down while down")
+	}
+	delete(r.up, p)
+	r.errs = append(r.errs, err)
+	r.seen = append(r.seen, "down "+p.Short())
+}
+
+func (r *recorder) FromScheduler(p job.Peer, msg lease.ToWorker) {
+	r.mu.Lock()
+	if !r.up[p] {
+		r.broken = append(r.broken, "a message while down")
+	}
+	o, isOffer := msg.(lease.Offer)
+	if isOffer {
+		r.offers = append(r.offers, o.ID)
+	}
+	stall, onOffer := r.stall, r.onOffer
+	r.mu.Unlock()
+	if stall != nil {
+		<-stall
+	}
+	if isOffer && onOffer != nil {
+		onOffer(p, o)
+	}
+}
+
+func (r *recorder) FromWorker(p job.Peer, msg lease.ToScheduler) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.up[p] {
+		r.broken = append(r.broken, "a message while down")
+	}
+	if c, ok := msg.(lease.Commit); ok {
+		r.commits = append(r.commits, c.Offer)
+	}
+}
+
+func (r *recorder) isUp(p job.Peer) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.up[p]
+}
+
+func (r *recorder) lastErr() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.errs) == 0 {
+		return nil
+	}
+	return r.errs[len(r.errs)-1]
+}
+
+func (r *recorder) kept(t *testing.T) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.broken {
+		t.Error(b)
+	}
+}
+
+func testOffer(n uint64) lease.Offer {
+	const g = job.Group(7)
+	return lease.Offer{
+		ID: n, Attempt: job.Attempt{Job: job.NewID(g, n), N: 1}, Group: g, Epoch: lease.Epoch{Generation: 1, Term: 3},
+		Need: job.Resources{CPUs: 1, GPUs: 2, GPUModel: "h100"}, Priority: 50, User: "amy", Wait: time.Second,
+	}
+}

@@ -1,0 +1,228 @@
+package session
+
+// From the words of package lease to frames: every message that may be sent.
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+// toWire turns a message of package lease into a frame. What the receiver
+// would refuse is refused here, so that a mistake of this daemon shows at the
+// call and does not cost the session; sentences for people are shortened and
+// cleaned instead.
+func toWire(msg any) (*wirepb.Frame, error) {
+	if err := check(msg); err != nil {
+		return nil, fmt.Errorf("%w: %T: %w", ErrInvalid, msg, err)
+	}
+	var f *wirepb.Frame
+	switch m := msg.(type) {
+	case lease.Start:
+		return startFrame(m)
+	case lease.ToWorker:
+		f = toWorkerFrame(m)
+	case lease.ToScheduler:
+		f = toSchedulerFrame(m)
+	}
+	if f == nil {
+		return nil, fmt.Errorf("%w: %T is no message of a session", ErrInvalid, msg)
+	}
+	return f, nil
+}
+
+func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
+	switch m := msg.(type) {
+	case lease.Offer:
+		return &wirepb.Frame{Body: &wirepb.Frame_Offer{Offer: &wirepb.Offer{
+			Id: m.ID, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Need: resources(m.Need),
+			Priority: int64(m.Priority), User: m.User, Token: m.Token, WaitNs: int64(m.Wait), AgeNs: int64(m.Age),
+		}}}
+	case lease.Release:
+		return &wirepb.Frame{Body: &wirepb.Frame_Release{Release: &wirepb.Release{Offer: m.Offer}}}
+	case lease.Query:
+		return &wirepb.Frame{Body: &wirepb.Frame_Query{Query: &wirepb.Query{
+			Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Store: m.Store,
+		}}}
+	case lease.Signal:
+		return &wirepb.Frame{Body: &wirepb.Frame_Signal{Signal: &wirepb.Signal{
+			Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Number: int64(m.Number),
+		}}}
+	case lease.Cancel:
+		return &wirepb.Frame{Body: &wirepb.Frame_Cancel{Cancel: &wirepb.Cancel{
+			Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), GraceNs: int64(m.Grace), Reason: sentence(m.Reason),
+		}}}
+	case lease.Ack:
+		return &wirepb.Frame{Body: &wirepb.Frame_Ack{Ack: &wirepb.Ack{Attempt: attemptRef(m.Attempt), N: m.N}}}
+	case lease.Owns:
+		groups := make([]*wirepb.GroupEpoch, len(m.Groups))
+		for i, g := range m.Groups {
+			groups[i] = &wirepb.GroupEpoch{Group: uint64(g.Group), Epoch: epochRef(g.Epoch)}
+		}
+		return &wirepb.Frame{Body: &wirepb.Frame_Owns{Owns: &wirepb.Owns{Groups: groups}}}
+	case lease.Renewed:
+		verdicts := make([]*wirepb.Verdict, len(m.Verdicts))
+		for i, v := range m.Verdicts {
+			verdicts[i] = &wirepb.Verdict{Attempt: attemptRef(v.Attempt), Keep: v.Keep}
+		}
+		return &wirepb.Frame{Body: &wirepb.Frame_Renewed{Renewed: &wirepb.Renewed{
+			Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Clock: m.Clock, Session: uint64(m.Session), Verdicts: verdicts,
+		}}}
+	}
+	return nil
+}
+
+func startFrame(m lease.Start) (*wirepb.Frame, error) {
+	spec, err := json.Marshal(m.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("%w: start: %w", ErrInvalid, err)
+	}
+	return &wirepb.Frame{Body: &wirepb.Frame_Start{Start: &wirepb.Start{
+		Offer: m.Offer, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch),
+		Session: uint64(m.Session), User: m.User, Spec: spec,
+	}}}, nil
+}
+
+func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
+	switch m := msg.(type) {
+	case lease.Commit:
+		return &wirepb.Frame{Body: &wirepb.Frame_Commit{Commit: &wirepb.Commit{
+			Offer: m.Offer, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Devices: m.Devices, Session: uint64(m.Session),
+		}}}
+	case lease.Decline:
+		return &wirepb.Frame{Body: &wirepb.Frame_Decline{Decline: &wirepb.Decline{
+			Offer: m.Offer, Attempt: attemptRef(m.Attempt), Word: m.Reason.Word, Detail: sentence(m.Reason.Detail),
+			Free: free(m.Free), Never: m.Never,
+		}}}
+	case lease.Event:
+		return &wirepb.Frame{Body: &wirepb.Frame_Event{Event: &wirepb.Event{
+			Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), N: m.N, State: string(m.State), Pid: int64(m.PID),
+			Devices: m.Devices, Exit: exit(m.Exit), Refused: sentence(m.Refused),
+		}}}
+	case lease.Availability:
+		return &wirepb.Frame{Body: &wirepb.Frame_Availability{Availability: &wirepb.Availability{
+			Seq: m.Seq, Free: free(m.Free), Draining: m.Draining, Detail: sentence(m.Detail),
+		}}}
+	case lease.Renew:
+		live := make([]*wirepb.AttemptRef, len(m.Live))
+		for i, a := range m.Live {
+			live[i] = attemptRef(a)
+		}
+		return &wirepb.Frame{Body: &wirepb.Frame_Renew{Renew: &wirepb.Renew{
+			Group: uint64(m.Group), Store: m.Store, Clock: m.Clock, Session: uint64(m.Session), Live: live,
+		}}}
+	case lease.Stale:
+		return &wirepb.Frame{Body: &wirepb.Frame_Stale{Stale: &wirepb.Stale{
+			Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Owner: string(m.Owner),
+		}}}
+	case lease.Hello:
+		return &wirepb.Frame{Body: &wirepb.Frame_Hello{Hello: &wirepb.WorkerHello{Profile: profile(m.Profile), Free: free(m.Free)}}}
+	}
+	return nil
+}
+
+func attemptRef(a job.Attempt) *wirepb.AttemptRef {
+	return &wirepb.AttemptRef{Job: string(a.Job), Task: int64(a.Task), N: int64(a.N)}
+}
+
+func epochRef(e lease.Epoch) *wirepb.EpochRef {
+	return &wirepb.EpochRef{Generation: e.Generation, Term: e.Term}
+}
+
+func resources(r job.Resources) *wirepb.Resources {
+	return &wirepb.Resources{
+		Cpus: int64(r.CPUs), Memory: int64(r.Memory), Gpus: int64(r.GPUs), GpuModel: r.GPUModel,
+		GpuMemory: int64(r.GPUMemory), GpuShare: r.GPUShare,
+	}
+}
+
+func free(f lease.Free) *wirepb.Free {
+	gpus := make([]*wirepb.FreeGPU, len(f.GPUs))
+	for i, g := range f.GPUs {
+		gpus[i] = &wirepb.FreeGPU{Uuid: g.UUID, Memory: int64(g.Memory), Milli: int64(g.Milli)}
+	}
+	return &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus}
+}
+
+func profile(p lease.Profile) *wirepb.Profile {
+	gpus := make([]*wirepb.Device, len(p.GPUs))
+	for i, d := range p.GPUs {
+		gpus[i] = device(d)
+	}
+	return &wirepb.Profile{
+		Peer: string(p.Peer), Name: p.Name, Version: p.Version, Store: p.Store, Labels: p.Labels, Cpus: int64(p.CPUs),
+		Memory: int64(p.Memory), Disk: int64(p.Disk), Gpus: gpus, Drivers: p.Drivers, Worker: p.Worker,
+	}
+}
+
+func device(d gpu.Device) *wirepb.Device {
+	links := make([]*wirepb.DeviceLink, len(d.Links))
+	for i, l := range d.Links {
+		links[i] = &wirepb.DeviceLink{To: l.To, Kind: string(l.Kind), Nvlinks: int64(l.NVLinks)}
+	}
+	return &wirepb.Device{
+		Uuid: d.UUID, Index: int64(d.Index), Model: d.Model, Class: d.Class, Memory: int64(d.Memory), Compute: d.Compute,
+		Driver: d.Driver, Pci: d.PCI, Numa: int64(d.NUMA), Parent: d.Parent, Simulated: d.Simulated, Links: links,
+	}
+}
+
+func exit(e *job.Exit) *wirepb.Exit {
+	if e == nil {
+		return nil
+	}
+	return &wirepb.Exit{
+		State: string(e.State), Code: int64(e.Code), Signal: int64(e.Signal), Reason: sentence(e.Reason), Started: e.Started,
+		BeganNs: wallClock(e.Began), EndedNs: wallClock(e.Ended), Tail: []byte(e.Tail),
+	}
+}
+
+// wallClock is 0 for a time that is not known.
+func wallClock(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// sentence makes s fit to be shown and sent: one line of at most MaxDetail
+// bytes. The receiver cuts who sends any other.
+func sentence(s string) string {
+	if isSentence(s) {
+		return s
+	}
+	s = strings.ToValidUTF8(s, "?")
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > lease.MaxDetail {
+		end := lease.MaxDetail
+		for !utf8.RuneStart(s[end]) {
+			end--
+		}
+		s = s[:end]
+	}
+	return s
+}
+
+func isSentence(s string) bool { return len(s) <= lease.MaxDetail && printable(s) }
+
+// printable is false for control characters and for what is not UTF-8.
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+		}
+	}
+	return true
+}
