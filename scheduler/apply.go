@@ -27,6 +27,7 @@ const (
 	reasonCancelled = "Cancelled"
 	reasonLost      = "NodeLost"
 	reasonExit      = "Exit"
+	reasonSilent    = "NodeSilent"
 )
 
 // taskOf is the attempt's task, nil if the job has none such.
@@ -97,7 +98,7 @@ func applyResult(j *job.Job, r job.ResultRecord) bool {
 	if !exit.State.Ended() {
 		exit.State = job.Failed
 	}
-	to, why := exit.State, job.Reason{Word: reasonExit, Detail: exit.Reason}
+	to, why := exit.State, exitReason(exit)
 	again := false
 	switch exit.State {
 	case job.NodeFail, job.Preempted: // not the task's own doing: no retry is spent
@@ -131,13 +132,21 @@ func applyLate(j *job.Job, t *job.Task, r job.ResultRecord) bool {
 	if t.State.Ended() && t.State != job.NodeFail {
 		return false
 	}
-	if !move(t, job.Succeeded, job.Reason{Word: reasonExit, Detail: r.Exit.Reason}) {
+	if !move(t, job.Succeeded, exitReason(r.Exit)) {
 		return false
 	}
 	setExit(t, r.Exit, r.Devices)
 	t.Runs++
 	t.Assigned = false
 	return true
+}
+
+// exitReason is empty for a plain exit: its code says all.
+func exitReason(x job.Exit) job.Reason {
+	if x.Reason == "" {
+		return job.Reason{}
+	}
+	return job.Reason{Word: reasonExit, Detail: x.Reason}
 }
 
 func setExit(t *job.Task, exit job.Exit, devices []string) {

@@ -226,6 +226,7 @@ func (c *Core) appliedUnassign(e *entry, r job.UnassignRecord) {
 	case job.ProofDeclined:
 	case job.ProofNeverStarted:
 		t.declines++
+		t.why = d.NodeName + " did not start it"
 		c.avoid(t, avoidance{peer: d.Node, until: c.now.Add(backoff(retryWait, t.declines)), hard: true})
 	case job.ProofDead, job.ProofExpired, job.ProofOperator:
 		c.avoid(t, avoidance{peer: d.Node, until: c.now.Add(avoidFor)})

@@ -55,7 +55,8 @@ type Core struct {
 	asks      asks
 	renewals  renewals
 	ended     []*entry // jobs that ended, oldest first
-	announce  bool
+	announce  bool     // wants may have changed
+	wants     []Want   // announced last
 	timers    timerHeap
 	timerSeq  uint64
 }

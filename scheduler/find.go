@@ -97,14 +97,18 @@ func (c *Core) announceWants() {
 		return
 	}
 	c.announce = false
-	c.fx.Announce, c.fx.Wants = true, nil
+	var wants []Want
 	for _, k := range c.classes {
 		if k.announced && k.waiting > 0 {
-			c.fx.Wants = append(c.fx.Wants, Want{Class: k.name, Count: k.waiting})
+			wants = append(wants, Want{Class: k.name, Count: k.waiting})
 		}
 	}
-	slices.SortFunc(c.fx.Wants, func(a, b Want) int {
+	slices.SortFunc(wants, func(a, b Want) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Class, b.Class))
 	})
-	c.fx.Wants = c.fx.Wants[:min(len(c.fx.Wants), maxFinds)]
+	wants = wants[:min(len(wants), maxFinds)]
+	if !slices.Equal(wants, c.wants) {
+		c.wants = wants
+		c.fx.Announce, c.fx.Wants = true, slices.Clone(wants)
+	}
 }

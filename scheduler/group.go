@@ -24,9 +24,11 @@ type group struct {
 	at      int // in the heap
 	tasks   int // that have not ended
 
-	able   []*worker           // known hosts that could ever run it, local first
-	ableAt uint64              // Core.profiles when able was made
-	never  map[job.Peer]uint64 // hosts that said never, and in which Hello's life
+	able      []*worker // known hosts that could ever run it, local first
+	ableAt    uint64    // Core.profiles when able was made
+	noMatch   string    // why nobody can, for people
+	noMatchAt uint64
+	never     map[job.Peer]uint64 // hosts that said never, and in which Hello's life
 }
 
 // avoidance is a host that a task leaves alone for a while: wholly if hard,

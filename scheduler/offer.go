@@ -42,11 +42,14 @@ func (c *Core) newFlight(t *task) *flight {
 }
 
 // direct offers the task to a host where it fits, and proposes its Assign while
-// the offer travels.
+// the offer travels. A task that was refused of late is assigned only when the
+// host has committed, so that refusals cost the journal nothing.
 func (c *Core) direct(t *task, w *worker, chosen []string) {
 	f := c.newFlight(t)
 	c.offer(f, w, false, chosen)
-	c.assign(f, w)
+	if t.declines == 0 {
+		c.assign(f, w)
+	}
 }
 
 // stand queues the task at full hosts.
@@ -104,6 +107,7 @@ func (c *Core) overdue(o *offer) {
 		return
 	}
 	o.flight.task.declines++
+	o.flight.task.why = o.worker.name() + " did not answer an offer"
 	c.offerGone(o, c.hardly(o))
 }
 
@@ -169,7 +173,6 @@ func (c *Core) over(f *flight) {
 		c.giveUp(t, job.ProofDeclined, "the host did not take it")
 		return
 	}
-	c.setWaiting(t, false)
 	c.requeue(t)
 }
 
@@ -249,6 +252,7 @@ func (c *Core) sessionless(o *offer) {
 				return
 			}
 			f.task.declines++
+			f.task.why = w.name() + " has no lease"
 			c.avoid(f.task, c.hardly(o))
 			c.over(f)
 		}

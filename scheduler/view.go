@@ -37,17 +37,17 @@ func (c *Core) view(e *entry) job.Job {
 func (c *Core) viewAssigned(t *task, d *job.Task) {
 	d.PID, d.Devices, d.Started = t.pid, t.devices, t.since
 	switch {
-	case t.flight != nil:
+	case t.flight != nil, t.started == 0 && t.givenUp == d.Attempt && c.reached(t) != nil:
 		d.State = job.Reserved
 	case t.reported && t.seen != "":
 		d.State = t.seen
 	case t.reported:
 		d.State = job.Running
-	case c.reached(t) != nil && t.started == d.Attempt:
+	case t.seen == job.Reserved && c.reached(t) != nil:
 		d.State = job.Starting
 	default:
 		d.State = job.Unreachable
-		d.Reason = job.Reason{Detail: d.NodeName + " is silent; its lease has not run out"}
+		d.Reason = job.Reason{Word: reasonSilent, Detail: d.NodeName + " does not answer; its lease has not run out"}
 	}
 }
 
@@ -56,14 +56,22 @@ func (c *Core) reason(t *task) job.Reason {
 	switch {
 	case !c.lead:
 		return job.Reason{Word: job.ReasonBackoff, Detail: "its owner is reading its journal"}
-	case t.flight != nil && t.flight.proposed:
-		return job.Reason{Word: job.ReasonResources, Detail: "offered to " + c.nameOf(t.flight.target)}
+	case t.flight != nil && !t.waiting:
+		return job.Reason{Word: job.ReasonResources, Detail: "offered to " + c.offeredTo(t.flight)}
 	case t.proposed != 0:
 		return job.Reason{Word: job.ReasonBackoff, Detail: "an attempt is being taken back"}
 	case !t.queued && t.notBefore.After(c.now):
 		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", t.notBefore.Sub(c.now).Round(time.Millisecond), t.why)}
 	}
 	return c.waitReason(t)
+}
+
+// offeredTo names the host that the task is offered to, or has committed.
+func (c *Core) offeredTo(f *flight) string {
+	if f.target == "" && len(f.offers) > 0 {
+		return f.offers[0].worker.name()
+	}
+	return c.nameOf(f.target)
 }
 
 func (c *Core) nameOf(p job.Peer) string {
@@ -81,20 +89,28 @@ func (c *Core) waitReason(t *task) job.Reason {
 		if len(c.workers) == 0 {
 			return job.Reason{Word: job.ReasonNoPeers, Detail: "no node that runs tasks is known"}
 		}
-		x := c.explain(t.e.job.Spec, g.clauses)
-		return job.Reason{Word: job.ReasonNoMatch, Detail: x.Reason.Detail}
+		return job.Reason{Word: job.ReasonNoMatch, Detail: c.noMatch(g, t)}
 	}
-	fit, lack, open := c.lacks(t)
-	if open == 0 {
+	if !slices.ContainsFunc(able, (*worker).open) {
 		return closedReason(able)
 	}
 	if ahead, _ := g.queue.place(t); t.queued && ahead > 0 {
 		return job.Reason{Word: job.ReasonPriority, Detail: fmt.Sprintf("behind %d that ask for the same", ahead)}
 	}
+	fit, lack, open := c.lacks(t)
 	if len(fit) > 0 {
 		return job.Reason{Word: job.ReasonPriority, Detail: "what is free is set aside for others"}
 	}
 	return job.Reason{Word: job.ReasonResources, Detail: lackText(lack, open)}
+}
+
+// noMatch is which clauses stand against the group, worked out once for the
+// hosts that are known.
+func (c *Core) noMatch(g *group, t *task) string {
+	if g.noMatch == "" || g.noMatchAt != c.profiles {
+		g.noMatch, g.noMatchAt = c.explain(t.e.job.Spec, g.clauses).Reason.Detail, c.profiles
+	}
+	return g.noMatch
 }
 
 // closedReason is why none of the hosts that could run it takes anything.

@@ -1,0 +1,291 @@
+package scheduler
+
+// The loop: the one goroutine that feeds the core and carries out what it wants.
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// Journal keeps the records of this daemon's jobs.
+type Journal interface {
+	// Propose queues records to be committed together or not at all, and
+	// returns at once; each comes back through Loop.Deliver if it is committed.
+	// An error says that none of them was queued. It must not wait for Deliver.
+	Propose(records ...job.Record) error
+	// ReadIndex begins a quorum round and calls done when it is over, with the
+	// epoch in which this daemon still leads.
+	ReadIndex(done func(job.Epoch, error))
+	// Save writes the rows of jobs as they are after the entry applied, and
+	// deletes those that are gone. It may be lost with a crash: the journal
+	// then replays what came after the last rows that were kept.
+	Save(applied uint64, jobs []job.Job, gone []job.ID) error
+}
+
+// Sessions carries messages to workers.
+type Sessions interface {
+	// Send queues a message, in order, and returns at once; an error says that
+	// there is no session, and a SessionDown follows or has come.
+	Send(to job.Peer, m lease.ToWorker) error
+	// Want has a session opened to the peer and kept.
+	Want(p job.Peer)
+}
+
+// Finder looks for hosts of a class, as lease.ClassOf names them.
+type Finder interface {
+	// Find streams at most n hosts until ctx ends; the channel is then closed.
+	Find(ctx context.Context, class string, n int) <-chan job.Peer
+}
+
+// Announcer tells others what this scheduler looks for; they may come.
+type Announcer interface {
+	// Announce replaces what was announced before; nothing is wanted if empty.
+	Announce(wants []Want)
+}
+
+// Needs are the neighbours of a Loop.
+type Needs struct {
+	Journal   Journal
+	Sessions  Sessions
+	Finder    Finder
+	Announcer Announcer
+}
+
+const (
+	findTime   = time.Second // a search is read as a stream for no longer
+	findPeers  = 64          // hosts per search
+	maxFinding = 8           // searches at a time
+	// proposeBatch bounds the records of one entry.
+	proposeBatch = 64
+)
+
+// Loop runs a Core. Its methods may be called from any goroutine, also before
+// Run; they answer once it runs.
+type Loop struct {
+	needs Needs
+	log   *slog.Logger
+	box   *mailbox
+	tell  replies
+	done  chan struct{} // closed when Run ends
+
+	// Of the goroutine of Run alone.
+	core     *Core
+	watchers watchers
+	finding  map[string]bool
+	unsaved  map[job.ID]bool // rows that changed
+	gone     []job.ID        // rows to delete
+}
+
+// New makes a scheduler of the jobs in saved. The caller has the journal replay
+// what came after them into Deliver.
+func New(cfg Config, saved Saved, needs Needs, log *slog.Logger) (*Loop, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if needs.Journal == nil || needs.Sessions == nil || needs.Finder == nil || needs.Announcer == nil {
+		return nil, errors.New("scheduler: a neighbour is missing")
+	}
+	return &Loop{
+		needs: needs, log: log, box: newMailbox(), done: make(chan struct{}),
+		tell: newReplies(), watchers: newWatchers(), finding: map[string]bool{}, unsaved: map[job.ID]bool{},
+		core: NewCore(cfg, saved, time.Now()),
+	}, nil
+}
+
+// Run drives the core until ctx ends and every search has ended too.
+func (l *Loop) Run(ctx context.Context) error {
+	var searches sync.WaitGroup
+	defer searches.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer l.end()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var spare []mail
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.box.bell:
+		case <-timer.C:
+		}
+		mails := l.box.take(spare)
+		l.round(ctx, mails, &searches)
+		clear(mails)
+		spare = mails
+		l.arm(timer)
+	}
+}
+
+// arm sets the timer to when the core next wants a step.
+func (l *Loop) arm(timer *time.Timer) {
+	wake := l.core.Wake()
+	if wake.IsZero() {
+		timer.Stop()
+		return
+	}
+	timer.Reset(max(time.Until(wake), 0))
+}
+
+// round steps through all mail and carries out what comes of it at once, so
+// that what was asked together is committed together.
+func (l *Loop) round(ctx context.Context, mails []mail, searches *sync.WaitGroup) {
+	events := make([]Event, 0, len(mails))
+	for _, m := range mails {
+		if m.event != nil {
+			events = append(events, m.event)
+			continue
+		}
+		l.step(ctx, events, searches) // a look sees all that came before it
+		events = events[:0]
+		m.look(l.core)
+	}
+	l.step(ctx, events, searches)
+}
+
+func (l *Loop) step(ctx context.Context, events []Event, searches *sync.WaitGroup) {
+	fx := l.core.Step(time.Now(), events...)
+	l.proposeAll(fx.Propose)
+	for _, o := range fx.Send {
+		if err := l.needs.Sessions.Send(o.To, o.Msg); err != nil {
+			l.log.Debug("message not sent", "peer", o.To, "error", err)
+		}
+	}
+	if fx.Read != 0 {
+		l.readIndex(fx.Read)
+	}
+	for _, class := range fx.Find {
+		l.search(ctx, class, searches)
+	}
+	for _, p := range fx.Want {
+		l.needs.Sessions.Want(p)
+	}
+	if fx.Announce {
+		l.needs.Announcer.Announce(fx.Wants)
+	}
+	l.save(fx)
+	for _, r := range fx.Reply {
+		l.tell.reply(r)
+	}
+	l.watchers.publish(l.core, fx.Changed)
+	for _, t := range fx.Told {
+		l.logTold(t)
+	}
+}
+
+func (l *Loop) proposeAll(records []job.Record) {
+	for len(records) > 0 {
+		batch := records[:min(len(records), proposeBatch)]
+		records = records[len(batch):]
+		if err := l.needs.Journal.Propose(batch...); err != nil {
+			l.log.Warn("records not proposed", "count", len(batch), "error", err)
+			l.box.putAlways(mail{event: NotProposed{Records: batch, Err: err}})
+		}
+	}
+}
+
+func (l *Loop) readIndex(tok Token) {
+	l.needs.Journal.ReadIndex(func(e job.Epoch, err error) {
+		l.box.putAlways(mail{event: ReadDone{Token: tok, Epoch: e, Err: err}})
+	})
+}
+
+// save keeps the rows. The journal has all that is in them, so a failure loses
+// nothing: what was not saved goes with the next that is.
+func (l *Loop) save(fx Effects) {
+	if len(fx.Save) == 0 && len(fx.Gone) == 0 {
+		return
+	}
+	for _, id := range fx.Save {
+		l.unsaved[id] = true
+	}
+	for _, id := range fx.Gone {
+		delete(l.unsaved, id)
+	}
+	l.gone = append(l.gone, fx.Gone...)
+	rows := make([]job.Job, 0, len(l.unsaved))
+	for id := range l.unsaved {
+		if j, ok := l.core.Row(id); ok {
+			rows = append(rows, j)
+		}
+	}
+	if err := l.needs.Journal.Save(l.core.Applied(), rows, l.gone); err != nil {
+		l.log.Error("job rows not saved, they are tried again with the next", "count", len(rows), "error", err)
+		return
+	}
+	clear(l.unsaved)
+	l.gone = nil
+}
+
+// search looks for hosts of a class in a goroutine of its own; one per class.
+func (l *Loop) search(ctx context.Context, class string, searches *sync.WaitGroup) {
+	if l.finding[class] || len(l.finding) >= maxFinding {
+		return
+	}
+	l.finding[class] = true
+	searches.Go(func() {
+		ctx, stop := context.WithTimeout(ctx, findTime)
+		defer stop()
+		var peers []job.Peer
+		for p := range l.needs.Finder.Find(ctx, class, findPeers) {
+			if len(peers) < findPeers {
+				peers = append(peers, p)
+			}
+		}
+		l.box.putAlways(mail{look: func(*Core) { delete(l.finding, class) }})
+		l.box.putAlways(mail{event: Found{Class: class, Peers: peers}})
+	})
+}
+
+// end answers all who still wait.
+func (l *Loop) end() {
+	l.box.close()
+	close(l.done)
+	l.watchers.end()
+}
+
+// Deliver hands in a committed entry, in order; the journal calls it.
+func (l *Loop) Deliver(e job.Committed) {
+	l.box.putEntry(mail{event: Committed{e}})
+}
+
+// SessionUp tells of a new session.
+func (l *Loop) SessionUp(p job.Peer) { l.box.putAlways(mail{event: SessionUp{Peer: p}}) }
+
+// SessionDown tells of a session's end.
+func (l *Loop) SessionDown(p job.Peer) { l.box.putAlways(mail{event: SessionDown{Peer: p}}) }
+
+// FromWorker hands in a worker's message, in order, and does not wait. ErrBusy
+// says that it was dropped: cut the session, so that its worker begins anew.
+func (l *Loop) FromWorker(p job.Peer, m lease.ToScheduler) error {
+	if !l.box.put(mail{event: FromWorker{Peer: p, Msg: m}}) {
+		return ErrBusy
+	}
+	return nil
+}
+
+func (l *Loop) logTold(t Told) {
+	log := l.log.With("peer", t.Peer, "node", t.Node)
+	switch t.Kind {
+	case TaskStarted:
+		log.Info("task placed", "attempt", t.Attempt.String(), "why", t.Detail)
+	case TaskEnded:
+		log.Info("task ended", "attempt", t.Attempt.String(), "state", t.State, "detail", t.Detail)
+	case TaskWrittenOff:
+		log.Warn("task written off", "attempt", t.Attempt.String())
+	case WorkerFound:
+		log.Info("worker found")
+	case WorkerLost:
+		log.Warn("worker lost")
+	case WorkerSetAside:
+		log.Warn("worker set aside after fast failures of different jobs", "pause", t.Detail)
+	case NewerOwner:
+		log.Error("a newer owner of these jobs exists", "epoch", t.Detail)
+	}
+}

@@ -1,0 +1,258 @@
+package scheduler
+
+// The language of the stories in testdata: commands, a line of dashes, and what
+// came of them, which -update writes.
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+var update = flag.Bool("update", false, "write what the stories say now")
+
+func TestStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no stories: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := tell(t, string(text))
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if got != string(text) {
+				t.Errorf("the story goes differently now; with -update:\n%s", got)
+			}
+		})
+	}
+}
+
+// tell runs a story: blocks of comments and commands, "----", and the outcome.
+func tell(t *testing.T, text string) string {
+	s := newStory(t)
+	var out strings.Builder
+	for block := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
+		commands, _, _ := strings.Cut(strings.Trim(block, "\n"), "\n----")
+		out.WriteString(commands + "\n")
+		s.out.Reset()
+		acts := false
+		for line := range strings.SplitSeq(commands, "\n") {
+			if line != "" && !strings.HasPrefix(line, "#") {
+				acts = true
+				s.do(line)
+			}
+		}
+		if acts {
+			out.WriteString("----\n" + s.out.String())
+		}
+		out.WriteString("\n")
+	}
+	return strings.TrimRight(out.String(), "\n") + "\n"
+}
+
+var storyStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// story is a core, its journal, and names for what it draws.
+type story struct {
+	t       *testing.T
+	out     strings.Builder
+	cfg     Config
+	now     time.Time
+	core    *Core
+	log     []job.Committed
+	pending []job.Record // proposed, not committed
+	auto    bool         // commit at once
+	lead    bool
+	term    uint64
+	read    Token
+	tokens  Token
+	askers  map[Token]string
+	jobs    map[string]job.ID
+	ids     []string               // pairs for a replacer: drawn ids and their names
+	latest  map[string]lease.Offer // by "worker job"
+	offers  map[uint64]int
+	seqs    map[string]uint64
+	events  map[job.Attempt]uint64
+	stores  map[string]string
+}
+
+func newStory(t *testing.T) *story {
+	s := &story{
+		t: t, cfg: DefaultConfig(), now: storyStart, auto: true, askers: map[Token]string{}, jobs: map[string]job.ID{},
+		latest: map[string]lease.Offer{}, offers: map[uint64]int{}, seqs: map[string]uint64{}, events: map[job.Attempt]uint64{},
+		stores: map[string]string{},
+	}
+	s.cfg.Self, s.cfg.Group, s.cfg.Seed = "here", 7, 1
+	s.core = NewCore(s.cfg, Saved{}, s.now)
+	return s
+}
+
+// do carries out one command: a verb, arguments, and options with "=".
+func (s *story) do(line string) {
+	words := strings.Fields(line)
+	do, ok := storyVerbs[words[0]]
+	if !ok {
+		s.t.Fatalf("no verb %q", words[0])
+	}
+	var args []string
+	opts := map[string]string{}
+	for _, w := range words[1:] {
+		if k, v, ok := strings.Cut(w, "="); ok {
+			opts[k] = v
+		} else {
+			args = append(args, w)
+		}
+	}
+	do(s, append(args, "", ""), opts)
+}
+
+func (s *story) step(events ...Event) {
+	s.show(s.core.Step(s.now, events...))
+	for s.core.again {
+		s.show(s.core.Step(s.now))
+	}
+	if s.auto && len(s.pending) > 0 {
+		s.commit(len(s.pending))
+	}
+}
+
+// commit puts the first n proposed records into the journal.
+func (s *story) commit(n int) {
+	records := s.pending[:n]
+	s.pending = s.pending[n:]
+	s.deliver(job.Committed{Records: records})
+}
+
+func (s *story) deliver(m job.Committed) {
+	m.Index, m.Epoch = uint64(len(s.log)+1), job.Epoch{Generation: 1, Term: s.term}
+	s.log = append(s.log, m)
+	s.step(Committed{m})
+}
+
+// wait lets time pass, with a step whenever the core wants one.
+func (s *story) wait(d time.Duration) {
+	end := s.now.Add(d)
+	for {
+		wake := s.core.Wake()
+		if wake.IsZero() || wake.After(end) {
+			break
+		}
+		if wake.After(s.now) {
+			s.now = wake
+		}
+		s.step()
+	}
+	s.now = end
+	s.step()
+}
+
+func (s *story) printf(format string, args ...any) {
+	fmt.Fprintln(&s.out, strings.NewReplacer(s.ids...).Replace(fmt.Sprintf(format, args...)))
+}
+
+// show writes what a step wants done.
+func (s *story) show(fx Effects) {
+	for _, r := range fx.Propose {
+		if r.Submit != nil {
+			s.jobs[r.Submit.Spec.Name] = r.Submit.Job
+			s.ids = append(s.ids, string(r.Submit.Job), r.Submit.Spec.Name)
+		}
+		s.printf("propose %s", recordText(r))
+	}
+	s.pending = append(s.pending, fx.Propose...)
+	for _, o := range fx.Send {
+		if m, ok := o.Msg.(lease.Offer); ok {
+			s.offers[m.ID] = len(s.offers) + 1
+			s.latest[string(o.To)+" "+string(m.Attempt.Job)] = m
+		}
+		s.printf("%s <- %s", o.To, s.messageText(o.Msg))
+	}
+	if fx.Read != 0 {
+		s.read = fx.Read
+		s.printf("read %d", fx.Read)
+	}
+	for _, class := range fx.Find {
+		s.printf("find %s", class)
+	}
+	for _, p := range fx.Want {
+		s.printf("want %s", p)
+	}
+	if fx.Announce {
+		s.printf("announce %v", fx.Wants)
+	}
+	for _, r := range fx.Reply {
+		if r.Err != nil {
+			s.printf("%s: %v", s.askers[r.Token], r.Err)
+		} else {
+			s.printf("%s: %s %s", s.askers[r.Token], r.Job.ID, r.Job.State())
+		}
+	}
+	for _, t := range fx.Told {
+		if t.Kind == WorkerSetAside || t.Kind == TaskWrittenOff || t.Kind == NewerOwner {
+			s.printf("told: %s %s %s", [...]string{"started", "ended", "written off", "found", "lost", "set aside", "newer owner"}[t.Kind], t.Node, t.Detail)
+		}
+	}
+	if len(fx.Gone) > 0 {
+		s.printf("gone %v", fx.Gone)
+	}
+}
+
+func recordText(r job.Record) string {
+	switch {
+	case r.Submit != nil:
+		return "submit " + string(r.Submit.Job)
+	case r.Assign != nil:
+		return fmt.Sprintf("assign %s to %s", r.Assign.Attempt, r.Assign.Node)
+	case r.Unassign != nil:
+		return fmt.Sprintf("unassign %s %s", r.Unassign.Attempt, r.Unassign.Proof)
+	case r.Result != nil:
+		return fmt.Sprintf("result %s %s", r.Result.Attempt, r.Result.Exit.State)
+	case r.Cancel != nil:
+		return "cancel " + string(r.Cancel.Job)
+	case r.Hold != nil:
+		return fmt.Sprintf("hold %s release=%v", r.Hold.Job, r.Hold.Release)
+	case r.Purge != nil:
+		return "purge " + string(r.Purge.Job)
+	}
+	return "nothing"
+}
+
+func (s *story) messageText(m lease.ToWorker) string {
+	switch m := m.(type) {
+	case lease.Owns:
+		return "owns " + m.Groups[0].Epoch.String()
+	case lease.Offer:
+		return fmt.Sprintf("offer #%d %s wait=%s", s.offers[m.ID], m.Attempt, m.Wait)
+	case lease.Release:
+		return fmt.Sprintf("release #%d", s.offers[m.Offer])
+	case lease.Start:
+		return fmt.Sprintf("start #%d %s session=%d", s.offers[m.Offer], m.Attempt, m.Session)
+	case lease.Query:
+		return fmt.Sprintf("query %s store=%s", m.Attempt, m.Store)
+	case lease.Cancel:
+		return fmt.Sprintf("cancel %s: %s", m.Attempt, m.Reason)
+	case lease.Ack:
+		return fmt.Sprintf("ack %s %d", m.Attempt, m.N)
+	case lease.Renewed:
+		text := fmt.Sprintf("renewed clock=%d session=%d", m.Clock, m.Session)
+		for _, v := range m.Verdicts {
+			text += fmt.Sprintf(" %s keep=%v", v.Attempt, v.Keep)
+		}
+		return text
+	}
+	return fmt.Sprintf("%T", m)
+}
