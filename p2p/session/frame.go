@@ -48,17 +48,14 @@ func newFrameReader(r io.Reader) *frameReader {
 }
 
 func (r *frameReader) next() (*wirepb.Frame, error) {
-	size, err := binary.ReadUvarint(r.r)
+	size, err := r.size()
 	if err != nil {
 		return nil, err
-	}
-	if size == 0 || size > MaxFrame {
-		return nil, fmt.Errorf("%w: a frame of %d bytes; at most %d", ErrInvalid, size, MaxFrame)
 	}
 	if size > readBuffer {
 		return r.long(int64(size))
 	}
-	b, err := r.r.Peek(int(size))
+	b, err := r.r.Peek(size)
 	if err != nil {
 		return nil, midFrame(err)
 	}
@@ -67,6 +64,29 @@ func (r *frameReader) next() (*wirepb.Frame, error) {
 		return nil, err
 	}
 	return &r.frame, err
+}
+
+// size reads the length of a frame, which has at most three bytes.
+func (r *frameReader) size() (int, error) {
+	size := 0
+	for shift := 0; shift < 21; shift += 7 {
+		b, err := r.r.ReadByte()
+		if err != nil {
+			if shift > 0 {
+				err = midFrame(err)
+			}
+			return 0, err
+		}
+		size |= int(b&0x7f) << shift
+		if b >= 0x80 {
+			continue
+		}
+		if size == 0 || size > MaxFrame {
+			return 0, fmt.Errorf("%w: a frame of %d bytes; at most %d", ErrInvalid, size, MaxFrame)
+		}
+		return size, nil
+	}
+	return 0, fmt.Errorf("%w: the length of a frame has more than three bytes", ErrInvalid)
 }
 
 // long reads a frame into a buffer that grows as the bytes come.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -181,6 +182,12 @@ func (r *recorder) isUp(p job.Peer) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.up[p]
+}
+
+func (r *recorder) gotOffers() []uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.offers)
 }
 
 func (r *recorder) lastErr() error {

@@ -2,12 +2,21 @@ package session
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
-func TestSessionComesUp(t *testing.T) {
+// pass lets virtual time go by; in a bubble it takes none of the real one.
+func pass(d time.Duration) { time.Sleep(d) }
+
+func TestSessionComesUpAndKeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
@@ -15,28 +24,373 @@ func TestSessionComesUp(t *testing.T) {
 			t.Errorf("Send without a session: %v", err)
 		}
 		a.Want(b.id())
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if !a.isUp(b.id()) || !b.isUp(a.id()) {
 			t.Fatalf("after a second: %v, %v", a.seen, b.seen)
 		}
+		var want []uint64
 		for i := range uint64(1000) {
+			want = append(want, i)
 			if err := a.Send(b.id(), testOffer(i)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(time.Second)
-		b.recorder.mu.Lock()
-		defer b.recorder.mu.Unlock()
-		if len(b.offers) != 1000 {
-			t.Fatalf("%d of 1000 offers arrived", len(b.offers))
-		}
-		for i, id := range b.offers {
-			if id != uint64(i) {
-				t.Fatalf("offer %d came as number %d", id, i)
-			}
+		pass(time.Second)
+		if got := b.gotOffers(); !slices.Equal(got, want) {
+			t.Fatalf("%d offers arrived, in another order or not all", len(got))
 		}
 		if rtt, ok := a.RTT(b.id()); !ok || rtt < 2*oneWay || rtt > 3*oneWay {
 			t.Errorf("round trip %s, %v", rtt, ok)
+		}
+		if infos := a.Peers(); len(infos) != 1 || infos[0].Peer != b.id() || !infos[0].Opened {
+			t.Errorf("peers %+v", infos)
+		}
+		if err := a.Send(b.id(), lease.Ack{Attempt: job.Attempt{Job: "nonsense"}}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("Send of what is out of bounds: %v", err)
+		}
+		pass(time.Hour)
+		if !a.isUp(b.id()) || a.ups != 1 || b.ups != 1 {
+			t.Errorf("an idle hour: %v, %v", a.seen, b.seen)
+		}
+	})
+}
+
+func TestBothOpenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		if a.id() > b.id() {
+			a, b = b, a
+		}
+		// On an open connection both streams take the same time to the other side.
+		if err := a.host.Connect(t.Context(), b.host.Peerstore().PeerInfo(b.host.ID())); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		b.Want(a.id())
+		a.Want(b.id())
+		pass(time.Minute)
+		if a.ups != 1 || b.ups != 1 || !a.isUp(b.id()) || !b.isUp(a.id()) {
+			t.Fatalf("%v, %v", a.seen, b.seen)
+		}
+		if infos := a.Peers(); !infos[0].Opened {
+			t.Error("the stream of the higher peer id won")
+		}
+		a.kept(t)
+		b.kept(t)
+	})
+}
+
+func TestSilenceAndHealing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		a.Want(b.id())
+		b.Want(a.id())
+		pass(time.Minute)
+		cut := func(int, int) time.Duration { return never }
+		c.slow.Store(&cut)
+		pass(3900 * time.Millisecond) // something was read at most 2 s before
+		if !a.isUp(b.id()) || !b.isUp(a.id()) {
+			t.Fatal("down before 6 s of silence")
+		}
+		pass(2200 * time.Millisecond)
+		for _, n := range c.nodes {
+			if err := n.lastErr(); !errors.Is(err, ErrSilent) {
+				t.Errorf("after 6 s of silence: %v", err)
+			}
+		}
+		if a.host.Network().Connectedness(b.host.ID()) == network.Connected {
+			t.Error("the connection is still there")
+		}
+		pass(10 * time.Minute)
+		c.slow.Store(nil)
+		pass(DefaultConfig().BackoffMax + DefaultConfig().DialTimeout)
+		if !a.isUp(b.id()) || !b.isUp(a.id()) {
+			t.Errorf("not back: %v, %v", a.seen, b.seen)
+		}
+		a.kept(t)
+		b.kept(t)
+	})
+}
+
+func TestWhoDoesNotReadIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		b.stall = make(chan struct{})
+		a.Want(b.id())
+		pass(time.Second)
+		start := time.Now()
+		var err error
+		for n := uint64(0); err == nil && time.Since(start) < time.Minute; n++ {
+			for range 100 {
+				if err = a.Send(b.id(), testOffer(n)); err != nil {
+					break
+				}
+			}
+			pass(time.Millisecond)
+		}
+		if !errors.Is(err, ErrBusy) {
+			t.Fatalf("a full queue: %v", err)
+		}
+		pass(100 * time.Millisecond)
+		if err := a.lastErr(); !errors.Is(err, ErrBusy) {
+			t.Errorf("down for %v", err)
+		}
+		close(b.stall)
+		pass(time.Minute)
+		if !a.isUp(b.id()) || !b.isUp(a.id()) {
+			t.Errorf("not back: %v, %v", a.seen, b.seen)
+		}
+		a.kept(t)
+		b.kept(t)
+	})
+}
+
+// A peer that reads nothing though it says things: little traffic never fills
+// a queue, only the unanswered Ping tells.
+func TestUnansweredPing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		b.stall = make(chan struct{})
+		a.Want(b.id())
+		pass(time.Second)
+		if err := a.Send(b.id(), testOffer(1)); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		if err := a.lastErr(); !errors.Is(err, ErrBusy) {
+			t.Errorf("down for %v", err)
+		}
+		close(b.stall)
+	})
+}
+
+func TestRestartedPeerReplacesItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		a.Want(b.id())
+		pass(time.Second)
+		// A second life of b on the same connection: a still believes in the first.
+		old := b.recorder
+		stopOld := b.stop
+		b.start(t)
+		b.Want(a.id())
+		pass(time.Second)
+		if err := a.lastErr(); !errors.Is(err, ErrReplaced) {
+			t.Errorf("down for %v", err)
+		}
+		if !a.isUp(b.id()) || a.ups != 2 {
+			t.Errorf("%v", a.seen)
+		}
+		stopOld()
+		old.kept(t)
+		a.kept(t)
+	})
+}
+
+func TestGoodbye(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		a.Want(b.id())
+		pass(time.Second)
+		for i := range uint64(100) {
+			if err := b.Send(a.id(), testOffer(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.stop()
+		if err := b.lastErr(); !errors.Is(err, ErrStopped) {
+			t.Errorf("stopped: %v", err)
+		}
+		pass(100 * time.Millisecond)
+		if err := a.lastErr(); !errors.Is(err, ErrGoodbye) {
+			t.Errorf("the other side: %v", err)
+		}
+		if got := a.gotOffers(); len(got) != 100 {
+			t.Errorf("%d of 100 offers came before the goodbye", len(got))
+		}
+		b.start(t)
+		pass(DefaultConfig().BackoffMax)
+		if !a.isUp(b.id()) {
+			t.Error("the restarted daemon was not dialled again")
+		}
+	})
+}
+
+func TestUnwantStopsDialling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		a.Want(b.id())
+		pass(time.Second)
+		a.Unwant(b.id())
+		pass(time.Minute)
+		if !a.isUp(b.id()) {
+			t.Error("the open session ended")
+		}
+		b.stop()
+		b.start(t)
+		pass(time.Minute)
+		if a.isUp(b.id()) {
+			t.Error("dialled though nobody wants it")
+		}
+	})
+}
+
+// Whatever is wrong with a frame, the session ends and its sender is refused
+// for a while, then taken again.
+func TestMalformedFrameCuts(t *testing.T) {
+	for name, bytes := range map[string][]byte{
+		"too long":        {0xff, 0xff, 0xff, 0x7f},
+		"empty":           {0},
+		"no protobuf":     {3, 0xff, 0xff, 0xff},
+		"unknown message": {3, 0xfa, 0x3f, 0},
+		"bad attempt":     {4, 0x32, 2, 0x10, 1}, // Ack without anything
+		"endless length":  {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 2)
+				a, b := c.nodes[0], c.nodes[1]
+				b.stop() // b is played by hand
+				s, err := b.host.NewStream(t.Context(), a.host.ID(), ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o, err := say(t.Context(), s, count{incarnation: 1, n: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				pass(time.Second)
+				if !a.isUp(b.id()) {
+					t.Fatal("not up")
+				}
+				if _, err := o.stream.Write(bytes); err != nil {
+					t.Fatal(err)
+				}
+				pass(time.Second)
+				if err := a.lastErr(); !errors.Is(err, ErrInvalid) {
+					t.Errorf("down for %v", err)
+				}
+				if s, err = b.host.NewStream(t.Context(), a.host.ID(), ID); err == nil {
+					_, err = say(t.Context(), s, count{incarnation: 1, n: 2})
+				}
+				if err == nil {
+					t.Error("taken again at once")
+				}
+				b.start(t)
+				b.Want(a.id())
+				pass(30 * time.Second)
+				if !a.isUp(b.id()) {
+					t.Error("not taken again after a while")
+				}
+				a.kept(t)
+			})
+		})
+	}
+}
+
+func TestGreetingTimesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		b.stop()
+		var streams []network.Stream
+		for range 5 {
+			s, err := b.host.NewStream(t.Context(), a.host.ID(), ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Write([]byte{20}); err != nil { // the length of what never comes
+				t.Fatal(err)
+			}
+			streams = append(streams, s)
+		}
+		pass(greetTimeout + time.Second)
+		for _, s := range streams {
+			if _, err := s.Read(make([]byte, 1)); err == nil {
+				t.Error("a stream without an Open was answered")
+			}
+		}
+		b.start(t)
+		b.Want(a.id())
+		pass(time.Second)
+		if !a.isUp(b.id()) {
+			t.Error("the stuck greetings block a good one")
+		}
+	})
+}
+
+// Twenty hosts that all want each other, with loss, then a partition, then
+// whole again.
+func TestTwentyHostsLossAndPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hosts = 20
+		c := newCluster(t, hosts)
+		var packets int
+		mu := make(chan struct{}, 1)
+		lossy := func(from, to int, apart bool) time.Duration {
+			mu <- struct{}{}
+			packets++
+			n := packets
+			<-mu
+			if apart && from%2 != to%2 || n%50 == 0 { // one in fifty
+				return never
+			}
+			return oneWay
+		}
+		whole := func(from, to int) time.Duration { return lossy(from, to, false) }
+		parted := func(from, to int) time.Duration { return lossy(from, to, true) }
+		all := func(want func(i, k int) bool) (wrong int) {
+			for i, a := range c.nodes {
+				for k, b := range c.nodes {
+					if i != k && a.isUp(b.id()) != want(i, k) {
+						wrong++
+					}
+				}
+			}
+			return wrong
+		}
+		c.slow.Store(&whole)
+		for _, a := range c.nodes {
+			for _, b := range c.nodes {
+				a.Want(b.id())
+			}
+		}
+		pass(30 * time.Second)
+		if n := all(func(int, int) bool { return true }); n > 0 {
+			t.Errorf("%d sessions missing at 2%% loss", n)
+		}
+		c.slow.Store(&parted)
+		pass(30 * time.Second)
+		if n := all(func(i, k int) bool { return i%2 == k%2 }); n > 0 {
+			t.Errorf("%d sessions wrong in a partition", n)
+		}
+		c.slow.Store(&whole)
+		pass(time.Minute)
+		if n := all(func(int, int) bool { return true }); n > 0 {
+			t.Errorf("%d sessions missing after the partition", n)
+		}
+		for i, a := range c.nodes {
+			for k, b := range c.nodes {
+				if i != k {
+					if err := a.Send(b.id(), testOffer(uint64(i))); err != nil {
+						t.Errorf("%d to %d: %v", i, k, err)
+					}
+				}
+			}
+		}
+		pass(10 * time.Second)
+		for _, a := range c.nodes {
+			if n := len(a.gotOffers()); n != hosts-1 {
+				t.Errorf("%d of %d offers arrived", n, hosts-1)
+			}
+			a.kept(t)
 		}
 	})
 }

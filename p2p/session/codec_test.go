@@ -1,0 +1,206 @@
+package session
+
+// Every message survives the wire; no bytes survive it that are out of bounds.
+
+import (
+	"bytes"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// carry sends a message through the framing and back.
+func carry(msg any) (any, error) {
+	f, err := toWire(msg)
+	if err != nil {
+		return nil, err
+	}
+	b, err := appendFrame(nil, f)
+	if err != nil {
+		return nil, err
+	}
+	return parse(b)
+}
+
+func parse(b []byte) (any, error) {
+	f, err := newFrameReader(bytes.NewReader(b)).next()
+	if err != nil {
+		return nil, err
+	}
+	w, s, err := fromWire(f)
+	switch {
+	case err != nil:
+		return nil, err
+	case w != nil:
+		return w, nil
+	}
+	return s, nil
+}
+
+func TestRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		msg := anyMessage().Draw(t, "message")
+		got, err := carry(msg)
+		if err != nil {
+			t.Fatalf("%#v: %v", msg, err)
+		}
+		if !reflect.DeepEqual(got, msg) {
+			t.Fatalf("sent %#v\n got %#v", msg, got)
+		}
+	})
+}
+
+// A new message must be known to the codec: this test names all of them.
+func TestEveryMessageHasAGenerator(t *testing.T) {
+	want := []string{
+		"Ack", "Availability", "Cancel", "Commit", "Decline", "Event", "Hello", "Offer", "Owns", "Query", "Release", "Renew",
+		"Renewed", "Signal", "Stale", "Start",
+	}
+	seen := map[string]bool{}
+	for i := range 500 {
+		seen[reflect.TypeOf(anyMessage().Example(i)).Name()] = true
+	}
+	for _, name := range want {
+		if !seen[name] {
+			t.Errorf("no %s was drawn", name)
+		}
+	}
+	if len(seen) != len(want) {
+		t.Errorf("drawn are %v", seen)
+	}
+}
+
+func TestOutOfBounds(t *testing.T) {
+	o := testOffer(1)
+	a, g := o.Attempt, o.Group
+	end := time.Unix(1, 0)
+	with := func(change func(*lease.Offer)) lease.Offer {
+		o := o
+		change(&o)
+		return o
+	}
+	host := func(change func(*lease.Profile)) lease.Hello {
+		p := lease.Profile{Peer: "p", GPUs: []gpu.Device{{UUID: "GPU-1"}, {UUID: "GPU-2"}}}
+		change(&p)
+		return lease.Hello{Profile: p}
+	}
+	for name, msg := range map[string]any{
+		"no message":       42,
+		"nil":              nil,
+		"bad id":           with(func(o *lease.Offer) { o.Attempt.Job = "x" }),
+		"attempt 0":        with(func(o *lease.Offer) { o.Attempt.N = 0 }),
+		"task -1":          with(func(o *lease.Offer) { o.Attempt.Task = -1 }),
+		"another's group":  with(func(o *lease.Offer) { o.Group++ }),
+		"priority":         with(func(o *lease.Offer) { o.Priority = job.MaxPriority + 1 }),
+		"wait":             with(func(o *lease.Offer) { o.Wait = lease.MaxOfferWait + 1 }),
+		"age":              with(func(o *lease.Offer) { o.Age = -1 }),
+		"NaN share":        with(func(o *lease.Offer) { o.Need.GPUs, o.Need.GPUShare = 0, math.NaN() }),
+		"share and GPUs":   with(func(o *lease.Offer) { o.Need.GPUShare = 0.5 }),
+		"negative memory":  with(func(o *lease.Offer) { o.Need.Memory = -1 }),
+		"model":            with(func(o *lease.Offer) { o.Need.GPUModel = "h100\n" }),
+		"user":             with(func(o *lease.Offer) { o.User = "a\x1b[31m" }),
+		"token":            with(func(o *lease.Offer) { o.Token = strings.Repeat("t", maxToken+1) }),
+		"signal 0":         lease.Signal{Attempt: a, Group: g},
+		"grace":            lease.Cancel{Attempt: a, Group: g, Grace: maxGrace + 1},
+		"groups":           lease.Owns{Groups: make([]lease.GroupEpoch, maxGroups+1)},
+		"no command":       lease.Start{Attempt: a, Group: g},
+		"huge command":     lease.Start{Attempt: a, Group: g, Spec: job.Spec{Command: []string{strings.Repeat("x", MaxFrame)}}},
+		"not yet":          lease.Start{Attempt: a, Group: g, Spec: job.Spec{Command: []string{"x"}, Image: "busybox"}},
+		"device":           lease.Commit{Attempt: a, Group: g, Devices: []string{"GPU-1,GPU-2"}},
+		"devices":          lease.Commit{Attempt: a, Group: g, Devices: slices.Repeat([]string{"G"}, lease.MaxGPUs+1)},
+		"no reason":        lease.Decline{Attempt: a},
+		"milli":            lease.Availability{Free: lease.Free{GPUs: []lease.FreeGPU{{UUID: "G", Milli: 1001}}}},
+		"pending event":    lease.Event{Attempt: a, Group: g, N: 1, State: job.Pending},
+		"event 0":          lease.Event{Attempt: a, Group: g, State: job.Running},
+		"end without exit": lease.Event{Attempt: a, Group: g, N: 1, State: job.Failed},
+		"exit and running": lease.Event{Attempt: a, Group: g, N: 1, State: job.Running, Exit: &job.Exit{State: job.Failed}},
+		"tail": lease.Event{
+			Attempt: a, Group: g, N: 1, State: job.Failed,
+			Exit: &job.Exit{State: job.Failed, Began: end, Ended: end, Tail: strings.Repeat("x", job.TailBytes+1)},
+		},
+		"year 3000": lease.Event{
+			Attempt: a, Group: g, N: 1, State: job.Failed, Exit: &job.Exit{State: job.Failed, Ended: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		},
+		"live":       lease.Renew{Group: g, Live: slices.Repeat([]job.Attempt{a}, lease.MaxLive+1)},
+		"verdicts":   lease.Renewed{Group: g + 1, Verdicts: []lease.Verdict{{Attempt: a}}},
+		"owner":      lease.Stale{Owner: job.Peer(strings.Repeat("p", maxPeer+1))},
+		"no peer":    host(func(p *lease.Profile) { p.Peer = "" }),
+		"name":       host(func(p *lease.Profile) { p.Name = "a\nb" }),
+		"label":      host(func(p *lease.Profile) { p.Labels = map[string]string{"a b": "c"} }),
+		"same GPU":   host(func(p *lease.Profile) { p.GPUs[1].UUID = p.GPUs[0].UUID }),
+		"no uuid":    host(func(p *lease.Profile) { p.GPUs[1].UUID = "" }),
+		"link kind":  host(func(p *lease.Profile) { p.GPUs[0].Links = []gpu.Link{{To: "GPU-2", Kind: "rope"}} }),
+		"link count": host(func(p *lease.Profile) { p.GPUs[0].Links = make([]gpu.Link, maxLinks+1) }),
+		"GPUs":       host(func(p *lease.Profile) { p.GPUs = make([]gpu.Device, lease.MaxGPUs+1) }),
+		"drivers":    host(func(p *lease.Profile) { p.Drivers = []string{"exec driver"} }),
+	} {
+		if got, err := carry(msg); err == nil {
+			t.Errorf("%s was carried: %#v", name, got)
+		}
+	}
+}
+
+// What people are to read is made fit to be read, not refused.
+func TestSentences(t *testing.T) {
+	a := testOffer(1).Attempt
+	for in, want := range map[string]string{
+		"two\nlines":                         "two lines",
+		"\xff\xfe":                           "?",
+		strings.Repeat("é", lease.MaxDetail): strings.Repeat("é", lease.MaxDetail/2),
+		"x" + strings.Repeat("é", lease.MaxDetail): "x" + strings.Repeat("é", lease.MaxDetail/2-1),
+		"fine as it is": "fine as it is",
+	} {
+		got, err := carry(lease.Cancel{Attempt: a, Group: a.Job.Group(), Reason: in})
+		if err != nil || got.(lease.Cancel).Reason != want {
+			t.Errorf("%.20q came as %.20q, %v", in, got, err)
+		}
+	}
+}
+
+// The largest of each kind that lease allows fits into a frame.
+func TestLargestFits(t *testing.T) {
+	a := job.Attempt{Job: job.NewID(math.MaxUint64, math.MaxUint64), Task: job.MaxTasks - 1, N: job.MaxAttempts}
+	for _, msg := range []any{
+		lease.Renew{Group: a.Job.Group(), Live: slices.Repeat([]job.Attempt{a}, lease.MaxLive)},
+		lease.Renewed{Group: a.Job.Group(), Verdicts: slices.Repeat([]lease.Verdict{{Attempt: a, Keep: true}}, lease.MaxLive)},
+	} {
+		if got, err := carry(msg); err != nil || !reflect.DeepEqual(got, msg) {
+			t.Errorf("%T: %v", msg, err)
+		}
+	}
+}
+
+func FuzzReadFrame(f *testing.F) {
+	for i := range 50 {
+		if frame, err := toWire(anyMessage().Example(i)); err == nil {
+			if b, err := appendFrame(nil, frame); err == nil {
+				f.Add(b)
+			}
+		}
+	}
+	f.Add([]byte{0})
+	f.Add([]byte{0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		msg, err := parse(b)
+		if err != nil {
+			return
+		}
+		// What was let in is good enough to be sent on, unchanged.
+		again, err := carry(msg)
+		if err != nil {
+			t.Fatalf("%#v was read but cannot be sent: %v", msg, err)
+		}
+		if !reflect.DeepEqual(again, msg) {
+			t.Fatalf("read %#v\nthen %#v", msg, again)
+		}
+	})
+}

@@ -1,0 +1,234 @@
+package session
+
+// Generators of every message of package lease, within its bounds.
+
+import (
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+var (
+	anyWord  = rapid.StringMatching(`[A-Za-z0-9._:/-]{1,40}`)
+	anyName  = rapid.StringMatching(`[ -~]{0,40}|[äöü€]{0,20}`)
+	anyText  = rapid.StringMatching(`[ -~äöü€]{0,80}`)
+	anySize  = rapid.Custom(func(t *rapid.T) job.Size { return job.Size(rapid.Int64Min(0).Draw(t, "size")) })
+	anyEpoch = rapid.Custom(func(t *rapid.T) lease.Epoch {
+		return lease.Epoch{Generation: rapid.Uint64().Draw(t, "generation"), Term: rapid.Uint64().Draw(t, "term")}
+	})
+	anyAttempt = rapid.Custom(func(t *rapid.T) job.Attempt { return attemptOf(t, anyGroup.Draw(t, "group")) })
+	anyGroup   = rapid.Custom(func(t *rapid.T) job.Group { return job.Group(rapid.Uint64().Draw(t, "group")) })
+	anySession = rapid.Custom(func(t *rapid.T) lease.Session { return lease.Session(rapid.Uint64().Draw(t, "session")) })
+	anyEnd     = rapid.SampledFrom([]job.State{
+		job.Succeeded, job.Failed, job.Cancelled, job.Timeout, job.OutOfMemory, job.NodeFail, job.Preempted,
+	})
+)
+
+func attemptOf(t *rapid.T, g job.Group) job.Attempt {
+	return job.Attempt{
+		Job:  job.NewID(g, rapid.Uint64().Draw(t, "drawn")),
+		Task: rapid.IntRange(0, job.MaxTasks-1).Draw(t, "task"), N: rapid.IntRange(1, job.MaxAttempts).Draw(t, "n"),
+	}
+}
+
+// listOf is nil for an empty list, as what comes from the wire is.
+func listOf[T any](t *rapid.T, g *rapid.Generator[T], most int, name string) []T {
+	l := rapid.SliceOfN(g, 0, most).Draw(t, name)
+	if len(l) == 0 {
+		return nil
+	}
+	return l
+}
+
+func anyMessage() *rapid.Generator[any] {
+	draw := func(f func(t *rapid.T) any) *rapid.Generator[any] { return rapid.Custom(f) }
+	return rapid.OneOf(
+		draw(drawOffer), draw(drawStart), draw(drawCommit), draw(drawDecline), draw(drawEvent), draw(drawHello),
+		draw(func(t *rapid.T) any { return lease.Release{Offer: rapid.Uint64().Draw(t, "offer")} }),
+		draw(func(t *rapid.T) any {
+			return lease.Ack{Attempt: anyAttempt.Draw(t, "attempt"), N: rapid.Uint64().Draw(t, "n")}
+		}),
+		draw(func(t *rapid.T) any {
+			return lease.Owns{Groups: listOf(t, rapid.Custom(func(t *rapid.T) lease.GroupEpoch {
+				return lease.GroupEpoch{Group: anyGroup.Draw(t, "group"), Epoch: anyEpoch.Draw(t, "epoch")}
+			}), 5, "groups")}
+		}),
+		draw(func(t *rapid.T) any {
+			a := anyAttempt.Draw(t, "attempt")
+			return lease.Query{Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Store: anyWord.Draw(t, "store")}
+		}),
+		draw(func(t *rapid.T) any {
+			a := anyAttempt.Draw(t, "attempt")
+			return lease.Signal{Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Number: rapid.IntRange(1, maxSignal).Draw(t, "signal")}
+		}),
+		draw(func(t *rapid.T) any {
+			a := anyAttempt.Draw(t, "attempt")
+			return lease.Cancel{
+				Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"),
+				Grace: drawDuration(t, maxGrace), Reason: anyText.Draw(t, "reason"),
+			}
+		}),
+		draw(func(t *rapid.T) any {
+			g := anyGroup.Draw(t, "group")
+			return lease.Renewed{
+				Group: g, Epoch: anyEpoch.Draw(t, "epoch"), Clock: rapid.Int64().Draw(t, "clock"), Session: anySession.Draw(t, "session"),
+				Verdicts: listOf(t, rapid.Custom(func(t *rapid.T) lease.Verdict {
+					return lease.Verdict{Attempt: attemptOf(t, g), Keep: rapid.Bool().Draw(t, "keep")}
+				}), 5, "verdicts"),
+			}
+		}),
+		draw(func(t *rapid.T) any {
+			g := anyGroup.Draw(t, "group")
+			return lease.Renew{
+				Group: g, Store: anyWord.Draw(t, "store"), Clock: rapid.Int64().Draw(t, "clock"), Session: anySession.Draw(t, "session"),
+				Live: listOf(t, rapid.Custom(func(t *rapid.T) job.Attempt { return attemptOf(t, g) }), 5, "live"),
+			}
+		}),
+		draw(func(t *rapid.T) any {
+			return lease.Availability{
+				Seq: rapid.Uint64().Draw(t, "seq"), Free: drawFree(t), Draining: rapid.Bool().Draw(t, "draining"), Detail: anyText.Draw(t, "detail"),
+			}
+		}),
+		draw(func(t *rapid.T) any {
+			return lease.Stale{Group: anyGroup.Draw(t, "group"), Epoch: anyEpoch.Draw(t, "epoch"), Owner: job.Peer(anyWord.Draw(t, "owner"))}
+		}),
+	)
+}
+
+func drawDuration(t *rapid.T, most time.Duration) time.Duration {
+	return time.Duration(rapid.Int64Range(0, int64(most)).Draw(t, "duration"))
+}
+
+func drawNeed(t *rapid.T) job.Resources {
+	r := job.Resources{
+		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: anySize.Draw(t, "memory"),
+		GPUs: rapid.IntRange(0, job.MaxGPUs).Draw(t, "gpus"),
+	}
+	if r.GPUs == 0 {
+		r.GPUShare = rapid.Float64Range(0, 0.999).Draw(t, "share")
+	}
+	if r.GPUs > 0 || r.GPUShare > 0 {
+		r.GPUModel, r.GPUMemory = anyName.Draw(t, "model"), anySize.Draw(t, "gpu memory")
+	}
+	return r
+}
+
+func drawOffer(t *rapid.T) any {
+	a := anyAttempt.Draw(t, "attempt")
+	return lease.Offer{
+		ID: rapid.Uint64().Draw(t, "id"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Need: drawNeed(t),
+		Priority: rapid.IntRange(0, job.MaxPriority).Draw(t, "priority"), User: anyName.Draw(t, "user"), Token: anyWord.Draw(t, "token"),
+		Wait: drawDuration(t, lease.MaxOfferWait), Age: drawDuration(t, 1<<62),
+	}
+}
+
+func drawStart(t *rapid.T) any {
+	a := anyAttempt.Draw(t, "attempt")
+	s := job.Spec{
+		Name: anyName.Draw(t, "name"), Resources: drawNeed(t), TimeLimit: job.Duration(drawDuration(t, job.MaxTimeLimit)),
+		Grace: job.Duration(drawDuration(t, time.Hour)), Priority: rapid.IntRange(0, job.MaxPriority).Draw(t, "priority"),
+		Retries: rapid.IntRange(0, job.MaxRetries).Draw(t, "retries"), Requeue: rapid.Bool().Draw(t, "requeue"),
+		Partition: rapid.SampledFrom([]string{"", "fence", "hold"}).Draw(t, "partition"),
+	}
+	// The text form of a size is exact only where it can be told apart from a float.
+	s.Resources.Memory &= 1<<50 - 1
+	s.Resources.GPUMemory &= 1<<50 - 1
+	if rapid.Bool().Draw(t, "script") {
+		s.Script = "#!/bin/sh\n" + anyText.Draw(t, "script")
+	} else {
+		s.Command = append([]string{"prog"}, rapid.SliceOfN(anyText, 0, 5).Draw(t, "args")...)
+	}
+	if rapid.Bool().Draw(t, "with env") {
+		s.Env = map[string]string{"A": anyText.Draw(t, "env"), "B_1": "\n"}
+		s.Constraint, s.Workdir = "rack=r1&!slow", "/data"
+	}
+	return lease.Start{
+		Offer: rapid.Uint64().Draw(t, "offer"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"),
+		Session: anySession.Draw(t, "session"), User: anyName.Draw(t, "user"), Spec: s,
+	}
+}
+
+func drawCommit(t *rapid.T) any {
+	a := anyAttempt.Draw(t, "attempt")
+	return lease.Commit{
+		Offer: rapid.Uint64().Draw(t, "offer"), Attempt: a, Group: a.Job.Group(),
+		Devices: listOf(t, anyWord, 8, "devices"), Session: anySession.Draw(t, "session"),
+	}
+}
+
+func drawDecline(t *rapid.T) any {
+	return lease.Decline{
+		Offer: rapid.Uint64().Draw(t, "offer"), Attempt: anyAttempt.Draw(t, "attempt"),
+		Reason: job.Reason{Word: anyWord.Draw(t, "word"), Detail: anyText.Draw(t, "detail")},
+		Free:   drawFree(t), Never: rapid.Bool().Draw(t, "never"),
+	}
+}
+
+func drawEvent(t *rapid.T) any {
+	a := anyAttempt.Draw(t, "attempt")
+	e := lease.Event{
+		Attempt: a, Group: a.Job.Group(), N: rapid.Uint64Min(1).Draw(t, "n"),
+		PID: rapid.IntRange(0, 1<<22).Draw(t, "pid"), Devices: listOf(t, anyWord, 8, "devices"),
+	}
+	switch rapid.IntRange(0, 2).Draw(t, "kind") {
+	case 0:
+		e.State = rapid.SampledFrom([]job.State{job.Starting, job.Running, job.Completing}).Draw(t, "state")
+	case 1:
+		e.State = anyEnd.Draw(t, "end")
+		e.Exit = &job.Exit{
+			State: e.State, Code: rapid.IntRange(-1<<31, 1<<31-1).Draw(t, "code"), Signal: rapid.IntRange(0, maxSignal).Draw(t, "signal"),
+			Reason: anyText.Draw(t, "reason"), Started: rapid.Bool().Draw(t, "started"), Began: drawTime(t), Ended: drawTime(t),
+			Tail: string(rapid.SliceOfN(rapid.Byte(), 0, 100).Draw(t, "tail")),
+		}
+	case 2:
+		e.State = rapid.SampledFrom([]job.State{"", job.Starting, job.Failed}).Draw(t, "state")
+		e.Refused = rapid.StringMatching(`[ -~]{1,80}`).Draw(t, "refused")
+	}
+	return e
+}
+
+func drawTime(t *rapid.T) time.Time {
+	if rapid.Bool().Draw(t, "no time") {
+		return time.Time{}
+	}
+	return time.Unix(0, rapid.Int64Range(1, 1<<62).Draw(t, "ns")).UTC()
+}
+
+func drawFree(t *rapid.T) lease.Free {
+	return lease.Free{
+		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: anySize.Draw(t, "memory"),
+		GPUs: listOf(t, rapid.Custom(func(t *rapid.T) lease.FreeGPU {
+			return lease.FreeGPU{UUID: anyWord.Draw(t, "uuid"), Memory: anySize.Draw(t, "memory"), Milli: rapid.IntRange(0, wholeDevice).Draw(t, "milli")}
+		}), 8, "gpus"),
+	}
+}
+
+func drawHello(t *rapid.T) any {
+	p := lease.Profile{
+		Peer: job.Peer(anyWord.Draw(t, "peer")), Name: anyName.Draw(t, "name"), Version: anyName.Draw(t, "version"), Store: anyWord.Draw(t, "store"),
+		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: anySize.Draw(t, "memory"), Disk: anySize.Draw(t, "disk"),
+		Drivers: listOf(t, anyWord, 3, "drivers"), Worker: rapid.Bool().Draw(t, "worker"),
+	}
+	if labels := rapid.MapOfN(anyWord, anyWord, 0, 5).Draw(t, "labels"); len(labels) > 0 {
+		p.Labels = labels
+	}
+	uuids := rapid.SliceOfNDistinct(anyWord, 0, 4, rapid.ID).Draw(t, "uuids")
+	for i, u := range uuids {
+		d := gpu.Device{
+			UUID: u, Index: i, Model: anyName.Draw(t, "model"), Class: anyName.Draw(t, "class"), Memory: anySize.Draw(t, "memory"),
+			Compute: "9.0", Driver: anyName.Draw(t, "driver"), PCI: anyName.Draw(t, "pci"), NUMA: rapid.IntRange(-1, 8).Draw(t, "numa"),
+			Simulated: rapid.Bool().Draw(t, "simulated"),
+		}
+		for _, to := range uuids {
+			if to != u {
+				d.Links = append(d.Links, gpu.Link{To: to, Kind: gpu.LinkNVLink, NVLinks: rapid.IntRange(0, 18).Draw(t, "nvlinks")})
+			}
+		}
+		p.GPUs = append(p.GPUs, d)
+	}
+	return lease.Hello{Profile: p, Free: drawFree(t)}
+}
