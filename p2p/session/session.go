@@ -32,8 +32,8 @@
 // a reset; its sender is refused for [Config.BackoffMax]. A change that an old
 // peer would refuse or misread therefore takes a new protocol number.
 //
-// A peer may send 32 MiB a second, a frame counting as at least 128 bytes:
-// about a quarter of a million small messages. What is more is read later.
+// A peer may send 32 MiB a second, each frame counting 128 bytes more than it
+// has: about 120,000 offers. What is more is read later.
 package session
 
 import (
@@ -57,10 +57,10 @@ const (
 	// MaxQueue bounds the bytes that wait for a peer: what a scheduler says in
 	// about a second at full speed, and room for eight of the largest frames.
 	MaxQueue = 8 << 20
-	// maxRate bounds what is read from a peer in a second, in bytes; the
-	// fastest scheduler measured sends an eighth of it.
+	// maxRate bounds what is read from a peer in a second, in bytes: six times
+	// the 20,000 offers that the fastest scheduler is to send.
 	maxRate = 32 << 20
-	// frameCost is what a frame counts at least against maxRate.
+	// frameCost is what a frame counts against maxRate beside its bytes.
 	frameCost = 128
 	// greetTimeout bounds the wait for Open and for Accept, a round trip.
 	greetTimeout = 5 * time.Second
