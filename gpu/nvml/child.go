@@ -1,0 +1,99 @@
+package nvml
+
+// The child process: how it is started, and how it ends with its parent.
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// child is a started agent process.
+type child struct {
+	in   io.WriteCloser
+	out  io.ReadCloser
+	kill func()          // may be called again
+	done <-chan struct{} // closed when the process is gone
+	last func() string   // how it ended and the last that it had to say; after done
+}
+
+// pipesLinger is how long after the child's end its pipes may stay open.
+const pipesLinger = time.Second
+
+// spawn starts the program. One goroutine, on a thread of its own, starts it
+// and waits for its end: on Linux a child that dies with its parent dies with
+// the thread that started it.
+func spawn(command []string) (*child, error) {
+	in, stdin, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("nvml: pipe to the agent: %w", err)
+	}
+	stdout, out, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("nvml: pipe from the agent: %w", err), in.Close(), stdin.Close())
+	}
+	end := &tail{}
+	cmd := &exec.Cmd{Path: command[0], Args: command, Stdin: in, Stdout: out, Stderr: end, SysProcAttr: dieWithParent(), WaitDelay: pipesLinger}
+	started, done := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			end.note(cmd.Wait())
+		}
+	}()
+	err = errors.Join(<-started, in.Close(), out.Close())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("nvml: start %s: %w", command[0], err), stdin.Close(), stdout.Close())
+	}
+	kill := func() { _ = cmd.Process.Kill() } // fails only when it is gone
+	return &child{in: stdin, out: stdout, kill: kill, done: done, last: end.String}, nil
+}
+
+// tailBytes is how much of the child's last words is kept.
+const tailBytes = 2048
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu    sync.Mutex
+	text  []byte // guarded by mu
+	ended error  // guarded by mu
+}
+
+// Write keeps the end of p.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	t.text = t.text[max(0, len(t.text)-tailBytes):]
+	return len(p), nil
+}
+
+func (t *tail) note(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = err
+}
+
+// String is how the process ended and its last words, on one line.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ended := "it ended"
+	if t.ended != nil {
+		ended = t.ended.Error()
+	}
+	if words := strings.Join(strings.Fields(string(t.text)), " "); words != "" {
+		ended += ": " + words
+	}
+	return ended
+}

@@ -1,0 +1,230 @@
+//go:build cgo && !nonvml
+
+package nvml
+
+// Collect: what the library says, as gpu.Device and gpu.Status. What a device
+// does not support is zero and no error.
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+)
+
+// collector reads the devices. It is used by one goroutine.
+type collector struct {
+	lib     nvml.Interface
+	symbols map[string]bool // what the installed library has
+	units   []unit          // as listed last
+}
+
+// card is a GPU of the host, whole or split.
+type card struct {
+	handle   nvml.Device
+	device   gpu.Device
+	switches int            // active NVLinks to a switch
+	peers    map[string]int // active NVLinks to other cards, by PCI bus id
+}
+
+// unit is what can be given to a task: a card that is not split, or a MIG instance.
+type unit struct {
+	handle nvml.Device
+	card   *card
+	device gpu.Device
+}
+
+// has says whether the installed library has the symbol: a call of one that
+// it lacks ends the process.
+func (c *collector) has(symbol string) bool {
+	known, looked := c.symbols[symbol]
+	if !looked {
+		known = c.lib.Extensions().LookupSymbol(symbol) == nil
+		c.symbols[symbol] = known
+	}
+	return known
+}
+
+// list finds all devices. Those that cannot be listed are noted.
+func (c *collector) list() (devices []gpu.Device, notes []string, err error) {
+	n, ret := c.lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, nil, fmt.Errorf("count the GPUs: %w", ret)
+	}
+	version, _ := c.lib.SystemGetDriverVersion() // empty if it cannot tell
+	var units []unit
+	for i := range n {
+		crd, err := c.readCard(i, version)
+		if err != nil {
+			notes = append(notes, err.Error())
+			continue
+		}
+		units = append(units, c.split(crd)...)
+	}
+	if len(units) == 0 && len(notes) > 0 {
+		return nil, nil, fmt.Errorf("no GPU can be listed: %s", strings.Join(notes, "; "))
+	}
+	c.link(units)
+	c.units = units
+	devices = make([]gpu.Device, len(units))
+	for i, u := range units {
+		devices[i] = u.device
+	}
+	return devices, notes, nil
+}
+
+func (c *collector) readCard(index int, version string) (*card, error) {
+	handle, ret := c.lib.DeviceGetHandleByIndex(index)
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("GPU %d: %w", index, ret)
+	}
+	uuid, ret := handle.GetUUID()
+	if ret != nvml.SUCCESS || uuid == "" {
+		return nil, fmt.Errorf("GPU %d: its UUID: %w", index, ret)
+	}
+	d := gpu.Device{UUID: uuid, Index: index, Driver: version, NUMA: c.numa(handle)}
+	if d.Model, ret = handle.GetName(); ret != nvml.SUCCESS || d.Model == "" {
+		return nil, fmt.Errorf("GPU %d (%s): its name: %w", index, uuid, ret)
+	}
+	total, _, ret := c.memory(handle)
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("GPU %d (%s): its memory: %w", index, uuid, ret)
+	}
+	d.Memory = total
+	d.Class = gpu.Class(d.Model, d.Memory)
+	if major, minor, ret := handle.GetCudaComputeCapability(); ret == nvml.SUCCESS {
+		d.Compute = fmt.Sprintf("%d.%d", major, minor)
+	}
+	if pci, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
+		d.PCI = busID(pci)
+	}
+	return &card{handle: handle, device: d}, nil
+}
+
+// memory is the total and the used; the newer call does not count what the
+// driver keeps for itself as used.
+func (c *collector) memory(handle nvml.Device) (total, used job.Size, ret nvml.Return) {
+	if c.has("nvmlDeviceGetMemoryInfo_v2") {
+		if m, ret := handle.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
+			return size(m.Total), size(m.Used), ret
+		}
+	}
+	m, ret := handle.GetMemoryInfo()
+	return size(m.Total), size(m.Used), ret
+}
+
+// size is a number of bytes; what the library marks as not available is 0.
+func size(bytes uint64) job.Size {
+	if bytes > math.MaxInt64 {
+		return 0
+	}
+	return job.Size(bytes)
+}
+
+// busID is the PCI address in lower case.
+func busID(pci nvml.PciInfo) string {
+	var b strings.Builder
+	for _, c := range pci.BusId {
+		if c <= 0 {
+			break
+		}
+		b.WriteByte(byte(c))
+	}
+	return strings.ToLower(b.String())
+}
+
+// numaWords bounds the NUMA nodes looked at: 64 in each word.
+const numaWords = 8
+
+// numa is the node that the card is attached to; -1 if there is none or more
+// than one.
+func (c *collector) numa(handle nvml.Device) int {
+	if !c.has("nvmlDeviceGetMemoryAffinity") {
+		return -1
+	}
+	set, ret := handle.GetMemoryAffinity(numaWords*8, nvml.AFFINITY_SCOPE_NODE) // counted in bytes by the library's binding
+	if ret != nvml.SUCCESS {
+		return -1
+	}
+	node := -1
+	for i, word := range set {
+		if word == 0 {
+			continue
+		}
+		if node >= 0 || bits.OnesCount(word) != 1 {
+			return -1
+		}
+		node = i*bits.UintSize + bits.TrailingZeros(word)
+	}
+	return node
+}
+
+// split is the card itself, or its MIG instances if it is split. A card that
+// is in MIG mode and has no instance has nothing to give.
+func (c *collector) split(crd *card) []unit {
+	if !c.isMIG(crd.handle) {
+		return []unit{{handle: crd.handle, card: crd, device: crd.device}}
+	}
+	n, ret := crd.handle.GetMaxMigDeviceCount()
+	if ret != nvml.SUCCESS {
+		return nil
+	}
+	var units []unit
+	for i := range n {
+		handle, ret := crd.handle.GetMigDeviceHandleByIndex(i)
+		if ret != nvml.SUCCESS {
+			continue // a place where no instance is
+		}
+		if d, ok := c.readInstance(handle, crd.device); ok {
+			units = append(units, unit{handle: handle, card: crd, device: d})
+		}
+	}
+	return units
+}
+
+func (c *collector) isMIG(handle nvml.Device) bool {
+	for _, symbol := range []string{"nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex"} {
+		if !c.has(symbol) {
+			return false
+		}
+	}
+	mode, _, ret := handle.GetMigMode()
+	return ret == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE
+}
+
+// readInstance is a MIG instance: as its card, but for what is its own.
+func (c *collector) readInstance(handle nvml.Device, of gpu.Device) (gpu.Device, bool) {
+	d := of
+	d.Parent = of.UUID
+	uuid, ret := handle.GetUUID()
+	if ret != nvml.SUCCESS || uuid == "" {
+		return d, false
+	}
+	d.UUID = uuid
+	if d.Memory, _, ret = c.memory(handle); ret != nvml.SUCCESS {
+		return d, false
+	}
+	name, ret := handle.GetName()
+	if ret != nvml.SUCCESS || !strings.Contains(name, " MIG ") {
+		name = of.Model + " MIG " + c.profile(handle, d.Memory)
+	}
+	d.Model = name
+	d.Class = gpu.Class(d.Model, of.Memory)
+	return d, true
+}
+
+// profile is the name of an instance's size, for libraries that do not say it.
+func (c *collector) profile(handle nvml.Device, memory job.Size) string {
+	slices := uint32(0)
+	if c.has("nvmlDeviceGetAttributes_v2") {
+		if a, ret := handle.GetAttributes(); ret == nvml.SUCCESS {
+			slices = a.GpuInstanceSliceCount
+		}
+	}
+	return fmt.Sprintf("%dg.%dgb", slices, int(math.Ceil(float64(memory)/(1<<30))))
+}

@@ -1,0 +1,411 @@
+package nvml
+
+// Driver: the daemon's half, which outlives any number of children.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+)
+
+// Config says how the child is started and how long it may take.
+type Config struct {
+	// Command is the program, with its arguments, that calls Serve on its
+	// standard input and output.
+	Command []string
+	// Timeout is how long an answer may take. A healthy host needs milliseconds.
+	Timeout time.Duration
+	// StartTimeout is how long the library may take to start: without
+	// persistence mode the driver wakes each GPU, which takes seconds.
+	StartTimeout time.Duration
+}
+
+// DefaultConfig lacks only the command.
+func DefaultConfig() Config {
+	return Config{Timeout: 5 * time.Second, StartTimeout: time.Minute}
+}
+
+// Validate says what is wrong with the configuration.
+func (c Config) Validate() error {
+	if len(c.Command) == 0 || c.Command[0] == "" {
+		return errors.New("nvml: no command for the agent")
+	}
+	if c.Timeout <= 0 || c.StartTimeout <= 0 {
+		return fmt.Errorf("nvml: timeouts %s and %s: above 0", c.Timeout, c.StartTimeout)
+	}
+	return nil
+}
+
+const (
+	// noneFor is how long the word of a child that found no driver is taken:
+	// a driver may be installed while the daemon runs.
+	noneFor = 10 * time.Minute
+	// minPause and maxPause bound the pause before another child is started,
+	// which doubles with each that failed.
+	minPause = time.Second
+	maxPause = time.Minute
+	// calmAfter is how long a child must have lived for its failure not to
+	// count as one more of a row.
+	calmAfter = 2 * time.Minute
+	// idlePoll is how often at most anything here looks again on its own.
+	idlePoll = 10 * time.Second
+	// closeWait bounds the wait for a killed child: one in an uninterruptible
+	// call of the kernel's driver ends when that call does.
+	closeWait = 2 * time.Second
+)
+
+// errUndead: a killed child is still there.
+var errUndead = errors.New("the agent was killed and has not ended: the kernel's driver hangs")
+
+// errNone: this host has no NVIDIA GPU.
+var errNone = errors.New("no NVIDIA GPU")
+
+// Driver is a gpu.Driver. It may be used by several goroutines.
+type Driver struct {
+	cfg    Config
+	log    *slog.Logger
+	start  func() (*child, error)
+	faults faults
+	closed chan struct{}
+	ending sync.Once
+	loops  sync.WaitGroup
+
+	// turn holds one token; whoever took it owns what follows.
+	turn    chan struct{}
+	agent   *agent          // nil: none runs
+	reaped  <-chan struct{} // of the last that was killed; nil: none was
+	listed  []gpu.Device    // the last list that was given out
+	none    string          // why there is no GPU
+	noneTo  time.Time       // until when that is believed
+	failed  error           // why the last child failed; nil once one answers
+	retryAt time.Time
+	pause   time.Duration
+	notes   string // what was last said about devices that cannot be listed
+}
+
+// New makes a driver; the first call starts the child.
+func New(cfg Config, log *slog.Logger) (*Driver, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return newDriver(cfg, log, func() (*child, error) { return spawn(cfg.Command) }), nil
+}
+
+func newDriver(cfg Config, log *slog.Logger, start func() (*child, error)) *Driver {
+	d := &Driver{cfg: cfg, log: log, start: start, closed: make(chan struct{}), turn: make(chan struct{}, 1)}
+	d.faults.log = log
+	d.turn <- struct{}{}
+	return d
+}
+
+// take waits for the turn.
+func (d *Driver) take(ctx context.Context) error {
+	select {
+	case <-d.closed:
+		return fmt.Errorf("nvml: %w", gpu.ErrClosed)
+	default:
+	}
+	select {
+	case <-d.turn:
+	case <-d.closed:
+		return fmt.Errorf("nvml: %w", gpu.ErrClosed)
+	case <-ctx.Done():
+		return fmt.Errorf("nvml: %w", ctx.Err())
+	}
+	select {
+	case <-d.closed:
+		d.give()
+		return fmt.Errorf("nvml: %w", gpu.ErrClosed)
+	default:
+		return nil
+	}
+}
+
+func (d *Driver) give() { d.turn <- struct{}{} }
+
+// List reports the GPUs and MIG instances of this host; none, and no error, if
+// there is no driver. It fails while the driver does not work.
+func (d *Driver) List(ctx context.Context) ([]gpu.Device, error) {
+	if err := d.take(ctx); err != nil {
+		return nil, err
+	}
+	defer d.give()
+	devices, err := d.list(ctx)
+	return slices.Clone(devices), err
+}
+
+// list has the turn.
+func (d *Driver) list(ctx context.Context) ([]gpu.Device, error) {
+	r, err := d.ask(ctx, opList)
+	if errors.Is(err, errNone) && len(d.listed) == 0 {
+		return nil, nil
+	}
+	if err == nil {
+		err = checkDevices(r.Devices)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("nvml: list: %w", err)
+	}
+	if notes := strings.Join(r.Notes, "; "); notes != d.notes {
+		d.notes = notes
+		if notes != "" {
+			d.log.Warn("some devices cannot be listed", "why", notes)
+		}
+	}
+	d.listed = r.Devices
+	return d.listed, nil
+}
+
+// checkDevices says whether the rest of the daemon can rely on a list.
+func checkDevices(devices []gpu.Device) error {
+	if len(devices) > maxDevices {
+		return fmt.Errorf("%w: %d devices", errWrong, len(devices))
+	}
+	seen := make(map[string]bool, len(devices))
+	for _, d := range devices {
+		if d.UUID == "" || seen[d.UUID] || d.Memory < 0 {
+			return fmt.Errorf("%w: device %q", errWrong, d.UUID)
+		}
+		seen[d.UUID] = true
+	}
+	return nil
+}
+
+// Status reports how each device of the last List is. While the driver does
+// not answer, their health is unknown, and that is no error.
+func (d *Driver) Status(ctx context.Context) ([]gpu.Status, error) {
+	if err := d.take(ctx); err != nil {
+		return nil, err
+	}
+	defer d.give()
+	if d.listed == nil {
+		if devices, err := d.list(ctx); err != nil || len(devices) == 0 {
+			return nil, err
+		}
+	}
+	r, err := d.ask(ctx, opStatus)
+	if errors.Is(err, gpu.ErrClosed) || ctx.Err() != nil && err != nil {
+		return nil, fmt.Errorf("nvml: status: %w", err)
+	}
+	return arrange(d.listed, r.Statuses, err), nil
+}
+
+// arrange puts statuses in the order of devices. One that is missing is of
+// unknown health.
+func arrange(devices []gpu.Device, statuses []gpu.Status, why error) []gpu.Status {
+	all := make([]gpu.Status, len(devices))
+	detail := "the driver does not list it any more"
+	if why != nil {
+		detail = why.Error()
+	}
+	for i, dev := range devices {
+		all[i] = gpu.Status{UUID: dev.UUID, Utilization: -1, Health: gpu.Unknown, Detail: detail}
+		if at := slices.IndexFunc(statuses, func(s gpu.Status) bool { return s.UUID == dev.UUID }); at >= 0 {
+			all[i] = statuses[at]
+		}
+	}
+	return all
+}
+
+// ask has the turn. It starts a child if none runs, and ends one that fails.
+func (d *Driver) ask(ctx context.Context, what op) (reply, error) {
+	if err := d.running(ctx); err != nil {
+		return reply{}, err
+	}
+	r, err := d.agent.ask(ctx, d.closed, what, d.cfg.Timeout)
+	if err == nil && r.Error != "" {
+		err = errors.New(r.Error)
+	}
+	if err != nil {
+		return reply{}, d.blame(ctx, err)
+	}
+	if d.failed != nil {
+		d.failed = nil
+		d.log.Info("the gpu driver answers again")
+	}
+	return r, nil
+}
+
+// running has the turn, and sees to it that a child runs and has said hello.
+func (d *Driver) running(ctx context.Context) error {
+	if d.agent == nil {
+		if err := d.launch(); err != nil {
+			return err
+		}
+	}
+	if err := d.agent.greet(ctx, d.closed, d.cfg.StartTimeout); err != nil {
+		return d.blame(ctx, err)
+	}
+	select {
+	case <-d.agent.gone:
+		if h := d.agent.hello; h.None == "" && h.Error == "" {
+			return d.blame(ctx, d.agent.why)
+		}
+	default:
+	}
+	switch h := d.agent.hello; {
+	case h.Error != "":
+		return d.blame(ctx, errors.New(h.Error))
+	case h.None != "":
+		return d.believeNone(h.None)
+	}
+	return nil
+}
+
+// launch has the turn and starts a child, if it is time for one.
+func (d *Driver) launch() error {
+	now := time.Now()
+	if now.Before(d.noneTo) {
+		return fmt.Errorf("%w: %s", errNone, d.none)
+	}
+	if now.Before(d.retryAt) {
+		return d.failed
+	}
+	if d.reaped != nil {
+		select {
+		case <-d.reaped:
+			d.reaped = nil
+		default: // it hangs in the kernel, and so would the next
+			return errUndead
+		}
+	}
+	c, err := d.start()
+	if err != nil {
+		d.fail(err, 0)
+		return d.failed
+	}
+	d.agent = startAgent(c, d.faults.publish)
+	return nil
+}
+
+// believeNone has the turn: the child found no driver and ends.
+func (d *Driver) believeNone(why string) error {
+	d.drop()
+	d.noneTo = time.Now().Add(noneFor)
+	if why != d.none {
+		d.none = why
+		d.log.Info("no NVIDIA driver: this host has no GPUs to give", "why", why)
+	}
+	return fmt.Errorf("%w: %s", errNone, why)
+}
+
+// blame has the turn. Unless it is the caller who gave up, the child is ended.
+func (d *Driver) blame(ctx context.Context, err error) error {
+	if errors.Is(err, gpu.ErrClosed) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return err
+	}
+	lived := time.Since(d.agent.began)
+	last := d.drop()
+	if errors.Is(err, errEnded) {
+		select { // a child that ended by itself is gone at once, with a word why
+		case <-last.done:
+			err = fmt.Errorf("%w: %s", err, last.last())
+		case <-time.NewTimer(pipesLinger).C:
+		}
+	}
+	d.fail(err, lived)
+	return err
+}
+
+// drop has the turn, and ends the child without waiting for its end.
+func (d *Driver) drop() *child {
+	c := d.agent.child
+	d.agent.end()
+	d.agent, d.reaped = nil, c.done
+	return c
+}
+
+// fail has the turn, and notes that a child that lived so long failed.
+func (d *Driver) fail(err error, lived time.Duration) {
+	if lived >= calmAfter {
+		d.pause = 0
+	}
+	d.pause = min(max(2*d.pause, minPause), maxPause)
+	d.retryAt = time.Now().Add(d.pause)
+	if d.failed == nil {
+		d.log.Warn("the gpu driver does not answer", "err", err, "retry_in", d.pause)
+	}
+	d.failed = err
+}
+
+// Faults returns what the driver reports from now on. It keeps a child running
+// as long as ctx lives and this host has GPUs. Faults that nobody reads are
+// dropped, with a word in the log.
+func (d *Driver) Faults(ctx context.Context) (<-chan gpu.Fault, error) {
+	if err := d.take(ctx); err != nil {
+		return nil, err
+	}
+	defer d.give()
+	out := d.faults.subscribe()
+	d.loops.Go(func() {
+		defer d.faults.unsubscribe(out)
+		d.watch(ctx)
+	})
+	return out, nil
+}
+
+// watch keeps a child running until ctx ends or the driver is closed.
+func (d *Driver) watch(ctx context.Context) {
+	for {
+		gone, pause := d.keep(ctx)
+		timer := time.NewTimer(pause)
+		select {
+		case <-gone:
+		case <-timer.C:
+		case <-d.closed:
+			timer.Stop()
+			return
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// keep starts a child if none runs. It returns what to wait for before asking
+// again: the child's end, and a time.
+func (d *Driver) keep(ctx context.Context) (gone <-chan struct{}, pause time.Duration) {
+	if d.take(ctx) != nil {
+		return nil, idlePoll // ctx or the driver ended
+	}
+	defer d.give()
+	switch err := d.running(ctx); {
+	case err == nil:
+		return d.agent.gone, noneFor
+	case errors.Is(err, errNone):
+		return nil, noneFor
+	}
+	return nil, max(time.Until(d.retryAt), idlePoll)
+}
+
+// Close ends the child and all channels of faults.
+func (d *Driver) Close() error {
+	d.ending.Do(func() {
+		close(d.closed)
+		<-d.turn // calls under way see closed
+		if d.agent != nil {
+			d.drop()
+		}
+		d.give()
+		d.loops.Wait()
+		if d.reaped == nil {
+			return
+		}
+		timer := time.NewTimer(closeWait)
+		defer timer.Stop()
+		select {
+		case <-d.reaped:
+		case <-timer.C:
+			d.log.Warn("the gpu agent was killed and has not ended", "waited", closeWait)
+		}
+	})
+	return nil
+}

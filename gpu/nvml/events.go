@@ -1,0 +1,81 @@
+//go:build cgo && !nonvml
+
+package nvml
+
+// Events: Xid errors as the driver reports them.
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/musterhq/muster/gpu"
+)
+
+const (
+	// eventWait is how long one call waits for an event, in milliseconds. An
+	// event ends it at once; only the end of the process has to wait for it.
+	eventWait = 10_000
+	// eventPause is the pause after a call that did not wait.
+	eventPause = 10 * time.Second
+)
+
+// watchEvents registers for the errors of all GPUs; nil if none reports any.
+func (c *collector) watchEvents() nvml.EventSet {
+	if !c.has("nvmlEventSetCreate") {
+		return nil
+	}
+	set, ret := c.lib.EventSetCreate()
+	if ret != nvml.SUCCESS {
+		return nil
+	}
+	n, _ := c.lib.DeviceGetCount()
+	registered := 0
+	for i := range n {
+		dev, ret := c.lib.DeviceGetHandleByIndex(i)
+		if ret != nvml.SUCCESS {
+			continue
+		}
+		supported, ret := dev.GetSupportedEventTypes()
+		if ret != nvml.SUCCESS || supported&nvml.EventTypeXidCriticalError == 0 {
+			continue
+		}
+		if dev.RegisterEvents(nvml.EventTypeXidCriticalError, set) == nvml.SUCCESS {
+			registered++
+		}
+	}
+	if registered == 0 {
+		set.Free()
+		return nil
+	}
+	return set
+}
+
+// waitEvents reports events until ctx ends. It keeps its thread to itself,
+// which sits in the library most of the time.
+func waitEvents(ctx context.Context, set nvml.EventSet, report func(gpu.Fault)) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for ctx.Err() == nil {
+		event, ret := set.Wait(eventWait)
+		switch ret {
+		case nvml.SUCCESS:
+			f := gpu.Fault{Xid: event.EventData, At: time.Now()}
+			if event.Device != nil {
+				f.UUID, _ = event.Device.GetUUID() // empty: the driver does not tell
+			}
+			report(f)
+		case nvml.ERROR_TIMEOUT:
+		default: // a lost GPU makes each call fail at once
+			pause.Reset(eventPause)
+			select {
+			case <-pause.C:
+			case <-ctx.Done():
+			}
+		}
+	}
+}

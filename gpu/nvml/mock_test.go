@@ -1,0 +1,163 @@
+//go:build cgo && !nonvml
+
+package nvml
+
+// A DGX A100 out of go-nvml's own mock, patched where that panics.
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
+)
+
+const mib = uint64(1) << 20
+
+// machine is the mock and its devices.
+type machine struct {
+	*dgxa100.Server
+	devices []*dgxa100.Device
+	events  chan nvml.EventData
+}
+
+func newMachine() *machine {
+	m := &machine{Server: dgxa100.New(), events: make(chan nvml.EventData, 8)}
+	for i, d := range m.Devices {
+		dev := d.(*dgxa100.Device)
+		dev.UUID = fmt.Sprintf("GPU-%d", i)
+		m.devices = append(m.devices, dev)
+		m.patch(dev)
+	}
+	m.EventSetCreateFunc = func() (nvml.EventSet, nvml.Return) {
+		return &mock.EventSet{
+			WaitFunc: func(ms uint32) (nvml.EventData, nvml.Return) {
+				timer := time.NewTimer(time.Duration(ms) * time.Millisecond)
+				defer timer.Stop()
+				select {
+				case e := <-m.events:
+					return e, nvml.SUCCESS
+				case <-timer.C:
+					return nvml.EventData{}, nvml.ERROR_TIMEOUT
+				}
+			},
+			FreeFunc: func() nvml.Return { return nvml.SUCCESS },
+		}, nvml.SUCCESS
+	}
+	return m
+}
+
+// lack makes the library lack symbols.
+func (m *machine) lack(symbols ...string) {
+	m.LookupSymbolFunc = func(symbol string) error {
+		for _, s := range symbols {
+			if s == symbol || s == "*" {
+				return fmt.Errorf("undefined symbol: %s", symbol)
+			}
+		}
+		return nil
+	}
+}
+
+// pciOf is the address as the library writes it, in 32 bytes with a zero.
+func pciOf(bus string) nvml.PciInfo {
+	var p nvml.PciInfo
+	for i := range bus {
+		p.BusId[i] = int8(bus[i])
+	}
+	return p
+}
+
+func busOf(index int) string { return fmt.Sprintf("00000000:%02X:00.0", index+1) }
+
+// patch gives a device what the mock lacks: it is idle, well, two to a PCIe
+// switch and four to a socket, with twelve NVLinks to switches.
+func (m *machine) patch(dev *dgxa100.Device) {
+	dev.MemoryInfo = nvml.Memory{Total: 40960 * mib, Used: 600 * mib, Free: 40360 * mib}
+	dev.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
+		return nvml.Memory_v2{Total: dev.MemoryInfo.Total, Reserved: 590 * mib, Used: dev.MemoryInfo.Used - 590*mib}, nvml.SUCCESS
+	}
+	dev.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) { return pciOf(busOf(dev.Index)), nvml.SUCCESS }
+	dev.GetMemoryAffinityFunc = func(int, nvml.AffinityScope) ([]uint, nvml.Return) {
+		return []uint{1 << (dev.Index / 4), 0}, nvml.SUCCESS
+	}
+	dev.GetNvLinkStateFunc = func(l int) (nvml.EnableState, nvml.Return) {
+		if l >= 12 {
+			return 0, nvml.ERROR_INVALID_ARGUMENT
+		}
+		return nvml.FEATURE_ENABLED, nvml.SUCCESS
+	}
+	dev.GetNvLinkRemoteDeviceTypeFunc = func(int) (nvml.IntNvLinkDeviceType, nvml.Return) {
+		return nvml.NVLINK_DEVICE_TYPE_SWITCH, nvml.SUCCESS
+	}
+	dev.GetNvLinkRemotePciInfoFunc = func(int) (nvml.PciInfo, nvml.Return) { return nvml.PciInfo{}, nvml.ERROR_NOT_SUPPORTED }
+	dev.GetTopologyCommonAncestorFunc = func(to nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
+		a, b := dev.Index, to.(*dgxa100.Device).Index
+		switch {
+		case a/2 == b/2:
+			return nvml.TOPOLOGY_SINGLE, nvml.SUCCESS
+		case a/4 == b/4:
+			return nvml.TOPOLOGY_NODE, nvml.SUCCESS
+		}
+		return nvml.TOPOLOGY_SYSTEM, nvml.SUCCESS
+	}
+	dev.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 3}, nvml.SUCCESS }
+	dev.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 31, nvml.SUCCESS }
+	dev.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 52_000, nvml.SUCCESS }
+	dev.GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) { return 0, nvml.SUCCESS }
+	dev.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 0, false, false, nvml.SUCCESS }
+	dev.GetRetiredPagesPendingStatusFunc = func() (nvml.EnableState, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
+	none := func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.SUCCESS }
+	dev.GetComputeRunningProcessesFunc, dev.GetMPSComputeRunningProcessesFunc = none, none
+	dev.GetSupportedEventTypesFunc = func() (uint64, nvml.Return) {
+		return nvml.EventTypeXidCriticalError | nvml.EventTypeClock, nvml.SUCCESS
+	}
+	dev.RegisterEventsFunc = func(types uint64, _ nvml.EventSet) nvml.Return {
+		if types != nvml.EventTypeXidCriticalError {
+			return nvml.ERROR_INVALID_ARGUMENT
+		}
+		return nvml.SUCCESS
+	}
+}
+
+// instance is a MIG instance of the mock.
+func instance(parent, slot int, name string, memory uint64) *mock.Device {
+	dev := &mock.Device{}
+	dev.GetUUIDFunc = func() (string, nvml.Return) { return fmt.Sprintf("MIG-%d-%d", parent, slot), nvml.SUCCESS }
+	dev.GetNameFunc = func() (string, nvml.Return) { return name, nvml.SUCCESS }
+	dev.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{Total: memory, Used: 13 * mib}, nvml.SUCCESS }
+	dev.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
+		return nvml.Memory_v2{Total: memory, Used: 13 * mib}, nvml.SUCCESS
+	}
+	dev.GetAttributesFunc = func() (nvml.DeviceAttributes, nvml.Return) {
+		return nvml.DeviceAttributes{GpuInstanceSliceCount: 3}, nvml.SUCCESS
+	}
+	none := func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.SUCCESS }
+	dev.GetComputeRunningProcessesFunc, dev.GetMPSComputeRunningProcessesFunc = none, none
+	return dev
+}
+
+// splitCard puts a device into MIG mode with these instances; nil is a hole.
+func (m *machine) splitCard(index int, instances ...*mock.Device) {
+	dev := m.devices[index]
+	dev.MigMode = nvml.DEVICE_MIG_ENABLE
+	dev.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, nvml.SUCCESS }
+	dev.GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+		if i >= len(instances) || instances[i] == nil {
+			return nil, nvml.ERROR_NOT_FOUND
+		}
+		return instances[i], nvml.SUCCESS
+	}
+}
+
+// hangs makes calls of the temperature never return, until released.
+func (m *machine) hangs() (release func()) {
+	never := make(chan struct{})
+	m.devices[3].GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) {
+		<-never
+		return 0, nvml.ERROR_UNKNOWN
+	}
+	return sync.OnceFunc(func() { close(never) })
+}

@@ -1,0 +1,388 @@
+//go:build cgo && !nonvml
+
+package nvml
+
+// The child's half against the mocked library.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/gpu/gputest"
+	"github.com/musterhq/muster/job"
+)
+
+func (m *machine) collector() *collector {
+	return &collector{lib: m, symbols: map[string]bool{}}
+}
+
+func mustCollect(t *testing.T, c *collector) ([]gpu.Device, []gpu.Status) {
+	t.Helper()
+	devices, notes, err := c.list()
+	if err != nil || len(notes) > 0 {
+		t.Fatalf("list: %v, %v", notes, err)
+	}
+	statuses, err := c.status()
+	if err != nil || len(statuses) != len(devices) {
+		t.Fatalf("%d statuses of %d devices, %v", len(statuses), len(devices), err)
+	}
+	return devices, statuses
+}
+
+func TestCollect(t *testing.T) {
+	devices, statuses := mustCollect(t, newMachine().collector())
+	if len(devices) != 8 {
+		t.Fatalf("%d devices", len(devices))
+	}
+	d := devices[5]
+	d.Links = nil
+	want := gpu.Device{
+		UUID: "GPU-5", Index: 5, Model: "Mock NVIDIA A100-SXM4-40GB", Class: "a100-40gb", Memory: job.Size(40960 * mib),
+		Compute: "8.0", Driver: "550.54.15", PCI: "00000000:06:00.0", NUMA: 1,
+	}
+	if d.UUID != want.UUID || d.Index != want.Index || d.Model != want.Model || d.Class != want.Class || d.Memory != want.Memory ||
+		d.Compute != want.Compute || d.Driver != want.Driver || d.PCI != want.PCI || d.NUMA != want.NUMA || d.Parent != "" || d.Simulated {
+		t.Errorf("got  %+v\nwant %+v", d, want)
+	}
+	for _, l := range devices[0].Links {
+		if l.Kind != gpu.LinkNVLink || l.NVLinks != 12 {
+			t.Errorf("a link of a host with switches: %+v", l)
+		}
+	}
+	s := statuses[5]
+	if s.UUID != "GPU-5" || s.MemoryUsed != job.Size(10*mib) || s.Utilization != 3 || s.Temperature != 31 || s.PowerMilli != 52_000 || s.Health != gpu.Healthy || len(s.Processes) != 0 {
+		t.Errorf("status %+v", s)
+	}
+}
+
+// A library of long ago, or hardware that supports nothing, lists devices all the same.
+func TestCollectFromLittle(t *testing.T) {
+	m := newMachine()
+	m.lack("*")
+	for _, d := range m.devices {
+		d.GetMemoryInfo_v2Func, d.GetMemoryAffinityFunc, d.GetNvLinkStateFunc, d.GetTopologyCommonAncestorFunc = nil, nil, nil, nil
+		d.GetRemappedRowsFunc, d.GetRetiredPagesPendingStatusFunc, d.GetMPSComputeRunningProcessesFunc, d.GetMigModeFunc = nil, nil, nil, nil
+		d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{}, nvml.ERROR_NOT_SUPPORTED }
+		d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
+		d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
+		d.GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) {
+			return 0, nvml.ERROR_NOT_SUPPORTED
+		}
+		d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED }
+	}
+	devices, statuses := mustCollect(t, m.collector())
+	if devices[0].NUMA != -1 || devices[0].Links[0].Kind != gpu.LinkSystem {
+		t.Errorf("device %+v", devices[0])
+	}
+	if s := statuses[0]; s.Health != gpu.Healthy || s.Utilization != -1 || s.MemoryUsed != job.Size(600*mib) {
+		t.Errorf("status %+v", s)
+	}
+	if m.collector().watchEvents() != nil {
+		t.Error("events without the symbol")
+	}
+}
+
+func TestPCIeTopology(t *testing.T) {
+	m := newMachine()
+	for _, d := range m.devices {
+		d.GetNvLinkStateFunc = func(int) (nvml.EnableState, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
+	}
+	devices, _ := mustCollect(t, m.collector())
+	var kinds []gpu.LinkKind
+	for _, l := range devices[1].Links {
+		kinds = append(kinds, l.Kind)
+	}
+	want := []gpu.LinkKind{gpu.LinkSwitch, gpu.LinkNUMA, gpu.LinkNUMA, gpu.LinkSystem, gpu.LinkSystem, gpu.LinkSystem, gpu.LinkSystem}
+	if !slices.Equal(kinds, want) {
+		t.Errorf("links of device 1: %v, want %v", kinds, want)
+	}
+}
+
+// Bridges join pairs of cards; the library does not always say of what kind
+// the other end is.
+func TestDirectNVLinks(t *testing.T) {
+	m := newMachine()
+	for _, d := range m.devices {
+		d.GetNvLinkStateFunc = func(l int) (nvml.EnableState, nvml.Return) {
+			if l < 4 {
+				return nvml.FEATURE_ENABLED, nvml.SUCCESS
+			}
+			return nvml.FEATURE_DISABLED, nvml.SUCCESS
+		}
+		d.GetNvLinkRemoteDeviceTypeFunc = func(int) (nvml.IntNvLinkDeviceType, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
+		d.GetNvLinkRemotePciInfoFunc = func(int) (nvml.PciInfo, nvml.Return) { return pciOf(busOf(d.Index ^ 1)), nvml.SUCCESS }
+	}
+	devices, _ := mustCollect(t, m.collector())
+	for i, d := range devices {
+		for _, l := range d.Links {
+			if bridged := l.To == devices[i^1].UUID; bridged != (l.Kind == gpu.LinkNVLink) || bridged != (l.NVLinks == 4) {
+				t.Errorf("%s to %s: %+v", d.UUID, l.To, l)
+			}
+		}
+	}
+}
+
+func TestMIG(t *testing.T) {
+	m := newMachine()
+	m.splitCard(1, instance(1, 0, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864*mib), nil, instance(1, 2, "NVIDIA A100-SXM4-40GB", 19968*mib))
+	m.splitCard(2) // in MIG mode, with nothing to give
+	devices, statuses := mustCollect(t, m.collector())
+	if len(devices) != 8 {
+		t.Fatalf("%d devices", len(devices))
+	}
+	one, three := devices[1], devices[2]
+	if one.UUID != "MIG-1-0" || one.Parent != "GPU-1" || one.Class != "a100-40gb-mig-1g.5gb" || one.Memory != job.Size(4864*mib) || one.Index != 1 {
+		t.Errorf("instance %+v", one)
+	}
+	if three.UUID != "MIG-1-2" || three.Class != "a100-40gb-mig-3g.20gb" {
+		t.Errorf("an instance that the library does not name: %+v", three)
+	}
+	for _, l := range one.Links {
+		switch {
+		case l.Kind == gpu.LinkNVLink, l.To == three.UUID && l.Kind != gpu.LinkBoard, l.To == "GPU-0" && l.Kind != gpu.LinkSwitch:
+			t.Errorf("an instance's link %+v", l)
+		}
+	}
+	if s := statuses[1]; s.UUID != "MIG-1-0" || s.MemoryUsed != job.Size(13*mib) || s.Utilization != -1 || s.Temperature != 31 || s.Health != gpu.Healthy {
+		t.Errorf("status %+v", s)
+	}
+	m.devices[1].GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 1, true, false, nvml.SUCCESS }
+	if _, statuses = mustCollect(t, m.collector()); statuses[1].Health != gpu.Unhealthy || statuses[2].Health != gpu.Unhealthy || statuses[0].Health != gpu.Healthy {
+		t.Errorf("instances of a sick card: %+v", statuses[:3])
+	}
+}
+
+func TestHealth(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*machine)
+		want  gpu.Health
+		word  string
+	}{
+		"row pending": {func(m *machine) {
+			m.devices[0].GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 1, true, false, nvml.SUCCESS }
+		}, gpu.Unhealthy, "waits to be remapped"},
+		"row failed": {func(m *machine) {
+			m.devices[0].GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 9, false, true, nvml.SUCCESS }
+		}, gpu.Unhealthy, "could not be remapped"},
+		"page pending": {func(m *machine) {
+			m.devices[0].GetRetiredPagesPendingStatusFunc = func() (nvml.EnableState, nvml.Return) { return nvml.FEATURE_ENABLED, nvml.SUCCESS }
+		}, gpu.Unhealthy, "page waits"},
+		"lost": {func(m *machine) {
+			lost := func() (nvml.Memory_v2, nvml.Return) { return nvml.Memory_v2{}, nvml.ERROR_GPU_IS_LOST }
+			m.devices[0].GetMemoryInfo_v2Func = lost
+			m.devices[0].GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_GPU_IS_LOST }
+			m.devices[0].GetPowerUsageFunc = func() (uint32, nvml.Return) { return 0, nvml.ERROR_GPU_IS_LOST }
+		}, gpu.Unhealthy, "GPU_IS_LOST"},
+		"memory unreadable": {func(m *machine) {
+			m.lack("nvmlDeviceGetMemoryInfo_v2")
+			m.devices[0].GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_UNKNOWN }
+		}, gpu.Unknown, "memory cannot be read"},
+		"ecc alone": {func(m *machine) {
+			m.devices[0].GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) { return 2, nvml.SUCCESS }
+		}, gpu.Healthy, ""},
+	} {
+		m := newMachine()
+		coll := m.collector()
+		if _, _, err := coll.list(); err != nil {
+			t.Fatal(err)
+		}
+		c.spoil(m)
+		clear(coll.symbols)
+		statuses, err := coll.status()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := statuses[0]; s.Health != c.want || !strings.Contains(s.Detail, c.word) || (s.Detail == "") != (c.want == gpu.Healthy) {
+			t.Errorf("%s: %s, %q", name, s.Health, s.Detail)
+		}
+		if name == "ecc alone" && statuses[0].ECC != 2 {
+			t.Errorf("%d ECC errors", statuses[0].ECC)
+		}
+	}
+}
+
+func TestProcesses(t *testing.T) {
+	m := newMachine()
+	m.devices[0].MemoryInfo.Used = 10_590 * mib
+	m.devices[0].GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+		return []nvml.ProcessInfo{{Pid: 7, UsedGpuMemory: 4000 * mib}, {Pid: 8, UsedGpuMemory: 1<<64 - 1}}, nvml.SUCCESS
+	}
+	m.devices[0].GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+		return []nvml.ProcessInfo{{Pid: 9, UsedGpuMemory: 1000 * mib}}, nvml.SUCCESS
+	}
+	_, statuses := mustCollect(t, m.collector())
+	want := []gpu.Process{{PID: 7, Memory: job.Size(4000 * mib)}, {PID: 8, Memory: job.Size(5000 * mib)}, {PID: 9, Memory: job.Size(1000 * mib)}}
+	if !slices.Equal(statuses[0].Processes, want) {
+		t.Errorf("processes %v, want %v", statuses[0].Processes, want)
+	}
+}
+
+func TestDeviceThatCannotBeListed(t *testing.T) {
+	m := newMachine()
+	m.devices[4].GetUUIDFunc = func() (string, nvml.Return) { return "", nvml.ERROR_GPU_IS_LOST }
+	devices, notes, err := m.collector().list()
+	if err != nil || len(devices) != 7 || len(notes) != 1 || !strings.HasPrefix(notes[0], "GPU 4: its UUID") {
+		t.Errorf("%d devices, %v, %v", len(devices), notes, err)
+	}
+	for _, d := range m.devices {
+		d.GetUUIDFunc = m.devices[4].GetUUIDFunc
+	}
+	if devices, _, err := m.collector().list(); err == nil {
+		t.Errorf("%d devices and no error", len(devices))
+	}
+	m.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
+	if _, _, err := m.collector().list(); !errors.Is(err, nvml.ERROR_UNKNOWN) {
+		t.Errorf("list: %v", err)
+	}
+}
+
+func TestHelloSaysWhatIsMissing(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*machine)
+		want  string
+	}{
+		"library":  {func(m *machine) { m.InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND } }, `{"hello":{"none":"libnvidia-ml.so.1 is not installed"}}`},
+		"module":   {func(m *machine) { m.InitFunc = func() nvml.Return { return nvml.ERROR_DRIVER_NOT_LOADED } }, `{"hello":{"none":"the kernel's nvidia module is not loaded"}}`},
+		"mismatch": {func(m *machine) { m.InitFunc = func() nvml.Return { return nvml.ERROR_LIB_RM_VERSION_MISMATCH } }, `{"hello":{"error":"start the library: ERROR_LIB_RM_VERSION_MISMATCH"}}`},
+		"no GPU":   {func(m *machine) { m.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, nvml.SUCCESS } }, `{"hello":{"none":"the driver lists no GPU"}}`},
+		"count":    {func(m *machine) { m.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN } }, `{"hello":{"error":"count the GPUs: ERROR_UNKNOWN"}}`},
+	} {
+		m := newMachine()
+		if c.spoil(m); m.InitFunc() != nvml.SUCCESS { // then nothing else may be called
+			m.Interface.DeviceGetCountFunc, m.Interface.SystemGetDriverVersionFunc, m.Interface.ExtensionsFunc = nil, nil, nil
+		}
+		var out bytes.Buffer
+		if err := serve(t.Context(), m, strings.NewReader(""), &out); err != nil || strings.TrimSpace(out.String()) != c.want {
+			t.Errorf("%s: %s, %v", name, out.String(), err)
+		}
+	}
+}
+
+// agent makes a child of this machine that lives in this process.
+func (m *machine) agent(t *testing.T) *play {
+	t.Cleanup(func() { time.Sleep(2 * eventWait * time.Millisecond) }) // the last wait for an event runs out
+	p := &play{t: t}
+	p.scripts = []func(life){func(l life) {
+		in, requests := io.Pipe()
+		go func() {
+			for r := range l.requests {
+				line := `{"id":` + strconv.FormatUint(r.ID, 10) + `,"op":"` + string(r.Op) + "\"}\n"
+				if _, err := io.WriteString(requests, line); err != nil {
+					return
+				}
+			}
+			requests.Close()
+		}()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		context.AfterFunc(ctx, func() { in.Close() })
+		go func() { <-l.killed; stop() }()
+		if err := serve(ctx, m, in, l.out); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("serve: %v", err)
+		}
+	}}
+	return p
+}
+
+func TestMockKeepsTheContract(t *testing.T) {
+	for name, arrange := range map[string]func(*machine){
+		"dgx": func(*machine) {},
+		"mig": func(m *machine) {
+			m.splitCard(0, instance(0, 0, "NVIDIA A100-SXM4-40GB MIG 3g.20gb", 19968*mib), instance(0, 1, "NVIDIA A100-SXM4-40GB MIG 3g.20gb", 19968*mib))
+		},
+		"old library": func(m *machine) { m.lack("*") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine()
+				arrange(m)
+				p := m.agent(t)
+				d, log := stage(t, p)
+				gputest.TestDriver(t, d)
+				if p.starts != 1 || lines(log) != 0 {
+					t.Errorf("%d children, log: %s", p.starts, log)
+				}
+			})
+		})
+	}
+}
+
+func TestXidsArrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine()
+		d, _ := stage(t, m.agent(t))
+		faults, err := d.Faults(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour) // quiet
+		m.events <- nvml.EventData{Device: m.devices[6], EventType: nvml.EventTypeXidCriticalError, EventData: 79}
+		m.events <- nvml.EventData{EventType: nvml.EventTypeXidCriticalError, EventData: 48}
+		if f := <-faults; f.UUID != "GPU-6" || f.Xid != 79 || f.At.IsZero() {
+			t.Errorf("fault %+v", f)
+		}
+		if f := <-faults; f.UUID != "" || f.Xid != 48 {
+			t.Errorf("fault %+v", f)
+		}
+	})
+}
+
+func TestHungCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine()
+		p := m.agent(t)
+		d, _ := stage(t, p)
+		mustList(t, d, 8)
+		release := m.hangs()
+		defer release()
+		asked := time.Now()
+		if got := health(t, d); !strings.HasPrefix(got, "unknown unknown") || time.Since(asked) != 5*time.Second {
+			t.Errorf("%s after %s", got, time.Since(asked))
+		}
+		m.devices[3].GetTemperatureFunc = m.devices[2].GetTemperatureFunc
+		time.Sleep(time.Minute)
+		if got := health(t, d); !strings.HasPrefix(got, "healthy healthy") || p.starts != 2 {
+			t.Errorf("%s, %d children", got, p.starts)
+		}
+	})
+}
+
+// Requests that are none end the child, not more.
+func TestServeRefusesNonsense(t *testing.T) {
+	for text, word := range map[string]string{
+		"nonsense\n":                              "nvml: request",
+		strings.Repeat("x", 2*maxRequest):         "read requests",
+		`{"id":1,"op":"list"}` + "\n" + "garbage": "nvml: request",
+	} {
+		in, w := io.Pipe()
+		go func() {
+			_, _ = io.WriteString(w, text)
+			w.Close()
+		}()
+		if err := serve(t.Context(), newMachine(), in, io.Discard); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%.20q: %v", text, err)
+		}
+	}
+	var out bytes.Buffer
+	c := &collector{lib: newMachine(), symbols: map[string]bool{}}
+	requests := make(chan request, 1)
+	requests <- request{ID: 7, Op: "format"}
+	close(requests)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := answer(ctx, c.lib, requests, &writer{to: json.NewEncoder(&out)}); err != nil || !strings.Contains(out.String(), "no such request") {
+		t.Errorf("answered %s, %v", out.String(), err)
+	}
+}

@@ -1,0 +1,138 @@
+//go:build cgo && !nonvml
+
+package nvml
+
+// Status: memory, processes, health and the gauges of each unit.
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+)
+
+var errNotListed = errors.New("status before list")
+
+// status reads all units of the last list.
+func (c *collector) status() ([]gpu.Status, error) {
+	if c.units == nil {
+		if _, _, err := c.list(); err != nil {
+			return nil, errors.Join(errNotListed, err)
+		}
+	}
+	all := make([]gpu.Status, len(c.units))
+	for i, u := range c.units {
+		all[i] = c.read(u)
+	}
+	return all, nil
+}
+
+// reading is a status in the making, and what was found wrong.
+type reading struct {
+	gpu.Status
+	sick    []string
+	unknown []string
+}
+
+// ok says whether a call gave a value, and notes a device that is lost.
+func (r *reading) ok(ret nvml.Return) bool {
+	if ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_RESET_REQUIRED || ret == nvml.ERROR_GPU_NOT_FOUND {
+		r.wrong(ret.Error())
+	}
+	return ret == nvml.SUCCESS
+}
+
+func (r *reading) wrong(why string) {
+	if len(r.sick) == 0 || r.sick[len(r.sick)-1] != why {
+		r.sick = append(r.sick, why)
+	}
+}
+
+// read is one unit's status. Its instances share a card's gauges and health.
+func (c *collector) read(u unit) gpu.Status {
+	r := &reading{Status: gpu.Status{UUID: u.device.UUID, Utilization: -1}}
+	_, used, ret := c.memory(u.handle)
+	if r.ok(ret) {
+		r.MemoryUsed = min(used, u.device.Memory)
+	} else if len(r.sick) == 0 {
+		r.unknown = append(r.unknown, "its memory cannot be read: "+ret.Error())
+	}
+	c.readProcesses(r, u.handle)
+	if u.device.Parent == "" { // an instance has no rates of its own
+		if rates, ret := u.handle.GetUtilizationRates(); r.ok(ret) {
+			r.Utilization = int(min(rates.Gpu, 100))
+		}
+	}
+	if t, ret := u.card.handle.GetTemperature(nvml.TEMPERATURE_GPU); r.ok(ret) {
+		r.Temperature = int(t)
+	}
+	if p, ret := u.card.handle.GetPowerUsage(); r.ok(ret) {
+		r.PowerMilli = int(p)
+	}
+	c.readErrors(r, u.card.handle)
+	switch {
+	case len(r.sick) > 0:
+		r.Health, r.Detail = gpu.Unhealthy, strings.Join(r.sick, "; ")
+	case len(r.unknown) > 0:
+		r.Health, r.Detail = gpu.Unknown, strings.Join(r.unknown, "; ")
+	default:
+		r.Health = gpu.Healthy
+	}
+	return r.Status
+}
+
+// readErrors reads what the card's memory has suffered. A row or a page that
+// waits to be replaced needs a reset of the card.
+func (c *collector) readErrors(r *reading, handle nvml.Device) {
+	if n, ret := handle.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); r.ok(ret) {
+		r.ECC = n
+	}
+	if c.has("nvmlDeviceGetRemappedRows") {
+		if _, _, pending, failed, ret := handle.GetRemappedRows(); r.ok(ret) {
+			if failed {
+				r.wrong("a memory row could not be remapped")
+			}
+			if pending {
+				r.wrong("a memory row waits to be remapped: reset the GPU")
+			}
+		}
+	}
+	if c.has("nvmlDeviceGetRetiredPagesPendingStatus") {
+		if pending, ret := handle.GetRetiredPagesPendingStatus(); r.ok(ret) && pending == nvml.FEATURE_ENABLED {
+			r.wrong("a memory page waits to be retired: reset the GPU")
+		}
+	}
+}
+
+// readProcesses lists the programs that compute on the device.
+func (c *collector) readProcesses(r *reading, handle nvml.Device) {
+	lists := []func() ([]nvml.ProcessInfo, nvml.Return){handle.GetComputeRunningProcesses}
+	if c.has("nvmlDeviceGetMPSComputeRunningProcesses") {
+		lists = append(lists, handle.GetMPSComputeRunningProcesses)
+	}
+	unknown, sum := 0, job.Size(0)
+	for _, list := range lists {
+		infos, ret := list()
+		if !r.ok(ret) {
+			continue
+		}
+		for _, p := range infos {
+			memory := size(p.UsedGpuMemory)
+			if memory == 0 {
+				unknown++
+			}
+			sum += memory
+			r.Processes = append(r.Processes, gpu.Process{PID: int(p.Pid), Memory: memory})
+		}
+	}
+	// Where the driver does not tell what a program has, those it does not tell
+	// of have what is left.
+	for i := range r.Processes {
+		if r.Processes[i].Memory == 0 && unknown > 0 {
+			r.Processes[i].Memory = max(0, r.MemoryUsed-sum) / job.Size(unknown)
+		}
+	}
+}

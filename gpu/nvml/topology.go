@@ -1,0 +1,118 @@
+//go:build cgo && !nonvml
+
+package nvml
+
+// Topology: NVLink and PCIe between the cards.
+
+import (
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/musterhq/muster/gpu"
+)
+
+// link fills in the links between all units.
+func (c *collector) link(units []unit) {
+	type pair struct{ a, b *card }
+	known := map[pair]gpu.Link{}
+	for _, u := range units {
+		if u.card.peers == nil {
+			c.readNVLinks(u.card)
+		}
+	}
+	for i := range units {
+		units[i].device.Links = make([]gpu.Link, 0, len(units)-1)
+		for j := range units {
+			if i == j {
+				continue
+			}
+			a, b := units[i], units[j]
+			l, ok := known[pair{b.card, a.card}]
+			if !ok {
+				if l, ok = known[pair{a.card, b.card}]; !ok {
+					l = c.between(a.card, b.card)
+					known[pair{a.card, b.card}] = l
+				}
+			}
+			if l.Kind == gpu.LinkNVLink && (a.device.Parent != "" || b.device.Parent != "") {
+				l = gpu.Link{Kind: c.ancestor(a.card, b.card)} // instances cannot use NVLink
+			}
+			l.To = b.device.UUID
+			units[i].device.Links = append(units[i].device.Links, l)
+		}
+	}
+}
+
+// readNVLinks counts the card's active NVLinks by what is at the other end.
+func (c *collector) readNVLinks(crd *card) {
+	crd.peers = map[string]int{}
+	if !c.has("nvmlDeviceGetNvLinkState") || !c.has("nvmlDeviceGetNvLinkRemotePciInfo_v2") {
+		return
+	}
+	for i := range nvml.NVLINK_MAX_LINKS {
+		state, ret := crd.handle.GetNvLinkState(i)
+		if ret == nvml.ERROR_INVALID_ARGUMENT {
+			return // no more links
+		}
+		if ret != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
+			continue
+		}
+		kind := nvml.NVLINK_DEVICE_TYPE_UNKNOWN
+		if c.has("nvmlDeviceGetNvLinkRemoteDeviceType") {
+			if k, ret := crd.handle.GetNvLinkRemoteDeviceType(i); ret == nvml.SUCCESS {
+				kind = k
+			}
+		}
+		if kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
+			crd.switches++
+			continue
+		}
+		if remote, ret := crd.handle.GetNvLinkRemotePciInfo(i); ret == nvml.SUCCESS {
+			crd.peers[busID(remote)]++
+		}
+	}
+}
+
+// between is the link between two cards, the same both ways.
+func (c *collector) between(a, b *card) gpu.Link {
+	if a == b {
+		return gpu.Link{Kind: gpu.LinkBoard}
+	}
+	if a.device.PCI != "" && b.device.PCI != "" {
+		if n := min(a.peers[b.device.PCI], b.peers[a.device.PCI]); n > 0 {
+			return gpu.Link{Kind: gpu.LinkNVLink, NVLinks: n}
+		}
+	}
+	if n := min(a.switches, b.switches); n > 0 {
+		return gpu.Link{Kind: gpu.LinkNVLink, NVLinks: n}
+	}
+	return gpu.Link{Kind: c.ancestor(a, b)}
+}
+
+// ancestor is the nearest thing that two cards have in common on PCIe.
+func (c *collector) ancestor(a, b *card) gpu.LinkKind {
+	if a == b {
+		return gpu.LinkBoard
+	}
+	level, ret := nvml.TOPOLOGY_SYSTEM, nvml.ERROR_NOT_SUPPORTED
+	if c.has("nvmlDeviceGetTopologyCommonAncestor") {
+		level, ret = a.handle.GetTopologyCommonAncestor(b.handle)
+	}
+	if ret == nvml.SUCCESS {
+		switch level {
+		case nvml.TOPOLOGY_INTERNAL:
+			return gpu.LinkBoard
+		case nvml.TOPOLOGY_SINGLE, nvml.TOPOLOGY_MULTIPLE:
+			return gpu.LinkSwitch
+		case nvml.TOPOLOGY_HOSTBRIDGE:
+			return gpu.LinkBridge
+		case nvml.TOPOLOGY_NODE:
+			return gpu.LinkNUMA
+		case nvml.TOPOLOGY_SYSTEM:
+			return gpu.LinkSystem
+		}
+	}
+	if a.device.NUMA >= 0 && a.device.NUMA == b.device.NUMA {
+		return gpu.LinkNUMA
+	}
+	return gpu.LinkSystem
+}
