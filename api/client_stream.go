@@ -237,6 +237,10 @@ func (c *Client) Logs(ctx context.Context, r LogRequest, w io.Writer) (LogEnd, e
 		if ctx.Err() != nil {
 			return end, ctx.Err()
 		}
+		var answered *Problem
+		if r.Follow && errors.As(err, &answered) {
+			breaks = min(breaks, maxBreaks) // the daemon is there, the log's host is awaited as long as the task may live
+		}
 		if !mayReturn(err) || (!started && !r.Follow) || breaks > maxBreaks || c.over(ctx, r, breaks) {
 			return end, err
 		}

@@ -3,6 +3,7 @@ package api
 // The documents of jobs and tasks, and how they are made from the jobs themselves.
 
 import (
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -37,7 +38,9 @@ type Job struct {
 	TimeLimit    float64    `json:"time_limit" doc:"seconds; 0: none"`
 	Resources    TaskNeed   `json:"resources" doc:"of each task"`
 	Tasks        []Task     `json:"tasks" nullable:"false"`
-	Spec         job.Spec   `json:"spec" doc:"the job file, with its units; values of env are shown to the job's user and to operators only"`
+	// Spec is the job file with its units, nil in listings and events. Values of
+	// its env are shown to the job's user and to operators only.
+	Spec *job.Spec `json:"spec,omitempty" doc:"the job file, with its units; not in listings"`
 }
 
 // TaskNeed is what each task of a job holds while it runs.
@@ -80,7 +83,7 @@ func JobDocument(j job.Job, copies int) Job {
 	d := Job{
 		Schema: SchemaJob, ID: j.ID, Name: j.Spec.Name, User: j.User, State: j.State(), Priority: j.Spec.Priority,
 		Nodes: max(j.Spec.Nodes, 1), Array: j.Spec.Array, SubmittedAt: j.Submitted.UTC(), Owner: j.Owner, Copies: copies,
-		TimeLimit: j.Spec.TimeLimit.D().Seconds(), Resources: needDocument(j.Spec.Resources), Spec: j.Spec, Tasks: make([]Task, 0, len(j.Tasks)),
+		TimeLimit: j.Spec.TimeLimit.D().Seconds(), Resources: needDocument(j.Spec.Resources), Spec: &j.Spec, Tasks: make([]Task, 0, len(j.Tasks)),
 	}
 	for _, t := range j.Tasks {
 		task := taskDocument(j.ID, t)
@@ -110,7 +113,7 @@ func taskDocument(id job.ID, t job.Task) Task {
 		Runs: t.Runs, PID: t.PID, GPUs: append([]string{}, t.Devices...), StartedAt: at(t.Started), EndedAt: at(t.Ended),
 	}
 	d.Reason, d.ReasonDetail = reason(t.State, t.Reason)
-	if t.Exit != nil && (t.State.Ended() || t.State == job.Completing) {
+	if t.Exit != nil && t.State.Ended() {
 		code := t.Exit.Code
 		d.ExitCode, d.Signal, d.StderrTail = &code, t.Exit.Signal, t.Exit.Tail
 	}
@@ -146,13 +149,24 @@ const hidden = "(hidden)"
 
 // withoutSecrets is the document for somebody else than the job's user.
 func (j Job) withoutSecrets() Job {
-	if len(j.Spec.Env) == 0 {
+	if j.Spec == nil || len(j.Spec.Env) == 0 {
 		return j
 	}
-	env := make(map[string]string, len(j.Spec.Env))
+	spec := *j.Spec
+	spec.Env = make(map[string]string, len(j.Spec.Env))
 	for k := range j.Spec.Env {
-		env[k] = hidden
+		spec.Env[k] = hidden
 	}
-	j.Spec.Env = env
+	j.Spec = &spec
+	return j
+}
+
+// brief is the document for listings and events: without what may be large.
+func (j Job) brief() Job {
+	j.Spec = nil
+	j.Tasks = slices.Clone(j.Tasks)
+	for i := range j.Tasks {
+		j.Tasks[i].StderrTail = ""
+	}
 	return j
 }

@@ -1,0 +1,132 @@
+package api
+
+// The routes of the cluster's membership and of this daemon.
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+type (
+	peersOutput  struct{ Body Listing[Peer] }
+	inviteInput  struct{ Body InviteRequest }
+	inviteOutput struct{ Body Invitation }
+	joinInput    struct{ Body JoinRequest }
+	joinOutput   struct{ Body Joined }
+	daemonInput  struct {
+		Facts bool `query:"facts" doc:"examine the host too; takes some seconds"`
+	}
+	daemonOutput struct{ Body Daemon }
+	healthOutput struct{ Body Health }
+	peerOutput   struct{ Body Peer }
+)
+
+const defaultTTL = time.Hour // of an invitation
+
+func peerDocument(m Member) Peer {
+	return Peer{
+		Schema: SchemaPeer, ID: m.Peer, Name: m.label(), State: m.State, Self: m.Self, Roles: append([]string{}, m.Roles...),
+		Addrs: append([]string{}, m.Addrs...), LastSeenAt: at(m.LastSeen),
+	}
+}
+
+func (s *Server) listPeers(ctx context.Context, _ *struct{}) (*peersOutput, error) {
+	members, err := s.needs.Peers.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := Listing[Peer]{Schema: SchemaPeers, Items: make([]Peer, 0, len(members)), Partial: []string{}}
+	for _, m := range members {
+		l.Items = append(l.Items, peerDocument(m))
+	}
+	slices.SortFunc(l.Items, func(a, b Peer) int {
+		if c := strings.Compare(a.Name, b.Name); c != 0 {
+			return c
+		}
+		return strings.Compare(string(a.ID), string(b.ID))
+	})
+	return &peersOutput{l}, nil
+}
+
+// operator is nil if the asker may change the cluster.
+func operator(ctx context.Context, what string) error {
+	if a := askerOf(ctx); !a.operator {
+		return fmt.Errorf("%s: %w for user %s: only root, the daemon's own user and its operators may", what, ErrDenied, a.user)
+	}
+	return nil
+}
+
+func (s *Server) revoke(ctx context.Context, in *changeInput) (*peerOutput, error) {
+	if err := operator(ctx, "revoke "+quote(in.ID)); err != nil {
+		return nil, err
+	}
+	m, err := s.member(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if m.Self {
+		return nil, fmt.Errorf("revoke %s: %w: a daemon cannot revoke itself; ask another", m.label(), ErrConflict)
+	}
+	if err := s.needs.Peers.Revoke(ctx, m.Peer, in.reason()); err != nil {
+		return nil, err
+	}
+	return &peerOutput{peerDocument(m)}, nil
+}
+
+func (s *Server) invite(ctx context.Context, in *inviteInput) (*inviteOutput, error) {
+	if err := operator(ctx, "invite"); err != nil {
+		return nil, err
+	}
+	r := in.Body
+	ttl := time.Duration(r.TTL * float64(time.Second))
+	if ttl == 0 {
+		ttl = defaultTTL
+	}
+	i, err := s.needs.Peers.Invite(ctx, ttl, max(r.Uses, 1), r.Roles)
+	if err != nil {
+		return nil, err
+	}
+	i.Schema, i.ExpiresAt = SchemaInvitation, i.ExpiresAt.UTC()
+	i.Bootstrap, i.Roles = append([]string{}, i.Bootstrap...), append([]string{}, i.Roles...)
+	return &inviteOutput{i}, nil
+}
+
+func (s *Server) join(ctx context.Context, in *joinInput) (*joinOutput, error) {
+	if err := operator(ctx, "join"); err != nil {
+		return nil, err
+	}
+	cluster, err := s.needs.Peers.Join(ctx, in.Body.Bootstrap, in.Body.Token)
+	if err != nil {
+		return nil, err
+	}
+	return &joinOutput{Joined{Schema: SchemaJoined, Cluster: cluster}}, nil
+}
+
+func (s *Server) daemon(ctx context.Context, in *daemonInput) (*daemonOutput, error) {
+	d, err := s.needs.Self.Daemon(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.Schema, d.StartedAt = SchemaDaemon, d.StartedAt.UTC()
+	d.Addrs, d.Config = append([]string{}, d.Addrs...), append([]Setting{}, d.Config...)
+	if in.Facts {
+		if d.Facts, err = s.needs.Self.Facts(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return &daemonOutput{d}, nil
+}
+
+func (s *Server) health(context.Context, *struct{}) (*healthOutput, error) {
+	return &healthOutput{Health{SchemaHealth, true}}, nil
+}
+
+func (s *Server) isReady(ctx context.Context, _ *struct{}) (*healthOutput, error) {
+	if err := s.needs.Self.Ready(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return &healthOutput{Health{SchemaHealth, true}}, nil
+}

@@ -1,0 +1,281 @@
+package api
+
+// The stream of events: changes of jobs here and at other daemons, as
+// server-sent events.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/musterhq/muster/job"
+)
+
+// The waits and bounds of event streams.
+const (
+	signOfLife  = 10 * time.Second // a comment at least so often, for whoever waits at the other end
+	memberCheck = 5 * time.Second  // for members that are new, or back
+	maxMembers  = 512              // followed by one stream
+	peerTries   = 5                // in a row, before a member is left to memberCheck
+	eventQueue  = 64               // events between their sources and the writer
+)
+
+type eventsInput struct {
+	Job []string `query:"job" maxItems:"1000" doc:"ids, by comma; none: all jobs of the cluster"`
+}
+
+func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+	groups := map[job.Group][]job.ID{}
+	for _, text := range in.Job {
+		id, err := job.ParseID(text)
+		if err != nil {
+			return nil, &notFound{"job", text, "it is no whole job id"}
+		}
+		groups[id.Group()] = append(groups[id.Group()], id)
+	}
+	if len(in.Job) == 1 {
+		id := job.ID(in.Job[0])
+		if _, self, err := s.needs.Directory.Owner(ctx, id.Group()); err == nil && self {
+			if _, err := s.needs.Jobs.Get(ctx, id); err != nil {
+				return nil, about(in.Job[0], err)
+			}
+		}
+	}
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		_, w := humago.Unwrap(hctx)
+		ctx, cancel := context.WithCancel(hctx.Context())
+		f := follower{s: s, out: make(chan Event, eventQueue), stop: cancel, peer: askerOf(ctx).from == fromPeer}
+		defer f.sources.Wait()
+		defer cancel()
+		for g, ids := range groups {
+			f.sources.Go(func() { f.group(ctx, g, ids) })
+		}
+		if len(groups) == 0 {
+			f.sources.Go(func() { f.everything(ctx) })
+		}
+		writeEvents(ctx, w, f.out)
+	}}, nil
+}
+
+// writeEvents sends events until ctx ends or the client is gone.
+func writeEvents(ctx context.Context, w http.ResponseWriter, events <-chan Event) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(w).Flush
+	quiet := time.NewTicker(signOfLife)
+	defer quiet.Stop()
+	err := writeEvent(w, newEvent(EventOpen))
+	for err == nil {
+		if err = flush(); err != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-events:
+			err = writeEvent(w, e)
+		case <-quiet.C:
+			_, err = w.Write([]byte(": alive\n\n"))
+		}
+	}
+}
+
+func writeEvent(w http.ResponseWriter, e Event) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("api: event: %w", err)
+	}
+	_, err = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", e.Kind, data)
+	return err
+}
+
+func newEvent(kind EventKind) Event {
+	return Event{Schema: SchemaEvent, Kind: kind, At: time.Now().UTC()}
+}
+
+// follower gathers the events of one stream.
+type follower struct {
+	s       *Server
+	out     chan Event
+	stop    context.CancelFunc // ends the stream; its client opens another
+	peer    bool               // another daemon asks: only what is here
+	sources sync.WaitGroup
+}
+
+func (f *follower) send(ctx context.Context, e Event) {
+	select {
+	case f.out <- e:
+	case <-ctx.Done():
+	}
+}
+
+// here tells of the jobs that this daemon owns.
+func (f *follower) here(ctx context.Context, ids []job.ID) {
+	for _, id := range ids {
+		if _, err := f.s.needs.Jobs.Get(ctx, id); errors.Is(err, ErrNotFound) {
+			e := newEvent(EventGone)
+			e.ID, e.Detail = id, err.Error()
+			f.send(ctx, e)
+		}
+	}
+	changes, err := f.s.needs.Watch.Watch(ctx, ids)
+	if err != nil {
+		f.s.log.Warn("no changes of jobs to tell of", "error", err)
+		f.stop()
+		return
+	}
+	for j := range changes {
+		doc := JobDocument(j, f.s.needs.Directory.Copies(j.ID.Group())).brief()
+		e := newEvent(EventJob)
+		e.Job, e.ID = &doc, j.ID
+		f.send(ctx, e)
+	}
+	f.stop() // the watch did not keep up, or ctx has ended
+}
+
+// group tells of some jobs of one group, wherever its owner is.
+func (f *follower) group(ctx context.Context, g job.Group, ids []job.ID) {
+	silent := false
+	for n := 1; ctx.Err() == nil; n++ {
+		peer, self, err := f.s.needs.Directory.Owner(ctx, g)
+		if err == nil && self {
+			f.here(ctx, ids)
+			return
+		}
+		if err == nil && f.peer {
+			f.stop() // the daemon that asks must look for the owner again
+			return
+		}
+		if err == nil {
+			err = f.s.peerEvents(ctx, peer, ids, func(e Event) { n, silent = 0, false; f.send(ctx, e) })
+		}
+		if errors.Is(err, ErrNotFound) {
+			for _, id := range ids {
+				e := newEvent(EventGone)
+				e.ID, e.Detail = id, err.Error()
+				f.send(ctx, e)
+			}
+			return
+		}
+		if !silent && ctx.Err() == nil {
+			silent = true
+			f.silence(ctx, peer, err)
+		}
+		pause(ctx, n)
+	}
+}
+
+func (f *follower) silence(ctx context.Context, peer job.Peer, err error) {
+	e := newEvent(EventSilent)
+	e.NodeID, e.Detail = peer, err.Error()
+	f.send(ctx, e)
+}
+
+// everything tells of all jobs of the cluster, or to another daemon of those
+// here.
+func (f *follower) everything(ctx context.Context) {
+	f.sources.Go(func() { f.here(ctx, nil) })
+	if f.peer {
+		return
+	}
+	followed := map[job.Peer]bool{}
+	ended := make(chan job.Peer)
+	check := time.NewTicker(memberCheck)
+	defer check.Stop()
+	for {
+		f.join(ctx, followed, ended)
+		select {
+		case <-ctx.Done():
+			return
+		case p := <-ended:
+			delete(followed, p)
+			select { // not again before the next check
+			case <-check.C:
+			case <-ctx.Done():
+			}
+		case <-check.C:
+		}
+	}
+}
+
+// join follows the members that are not followed yet.
+func (f *follower) join(ctx context.Context, followed map[job.Peer]bool, ended chan<- job.Peer) {
+	members, err := f.s.needs.Peers.Members(ctx)
+	if err != nil {
+		return // asked again at the next check
+	}
+	for _, m := range members {
+		if m.Self || m.Peer == f.s.cfg.Self || m.State == NodeLost || followed[m.Peer] || len(followed) >= maxMembers {
+			continue
+		}
+		followed[m.Peer] = true
+		f.sources.Go(func() {
+			f.member(ctx, m.Peer)
+			select {
+			case ended <- m.Peer:
+			case <-ctx.Done():
+			}
+		})
+	}
+}
+
+// member tells of the jobs of one other daemon until it is silent for good.
+func (f *follower) member(ctx context.Context, peer job.Peer) {
+	silent := false
+	for n := 1; n <= peerTries && ctx.Err() == nil; n++ {
+		err := f.s.peerEvents(ctx, peer, nil, func(e Event) { n, silent = 0, false; f.send(ctx, e) })
+		if !silent && ctx.Err() == nil {
+			silent = true
+			f.silence(ctx, peer, err)
+		}
+		pause(ctx, n)
+	}
+}
+
+// peerEvents passes on what another daemon tells until the stream breaks.
+func (s *Server) peerEvents(ctx context.Context, peer job.Peer, ids []job.ID, each func(Event)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	alive := time.AfterFunc(eventSilence, cancel)
+	defer alive.Stop()
+	u := url.URL{Scheme: "http", Host: string(peer), Path: "/v1/events"}
+	if len(ids) > 0 {
+		u.RawQuery = url.Values{"job": {joinIDs(ids)}}.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return fmt.Errorf("api: events of %s: %w", peer.Short(), err)
+	}
+	setAsker(req.Header, askerOf(ctx))
+	resp, err := s.peers.Do(req)
+	if err != nil {
+		return fmt.Errorf("api: events of %s: %w: %s", peer.Short(), ErrUnavailable, cause(err))
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return readProblem(resp)
+	}
+	err = readEvents(resp.Body, func() { alive.Reset(eventSilence) }, func(e Event) bool {
+		if e.Kind == EventOpen {
+			e.NodeID = peer
+		}
+		each(e)
+		return ctx.Err() == nil
+	})
+	if err == nil {
+		err = errStreamEnded
+	}
+	return fmt.Errorf("api: events of %s: %w: %w", peer.Short(), ErrUnavailable, err)
+}
+
+var errStreamEnded = errors.New("the stream ended")

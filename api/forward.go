@@ -1,0 +1,136 @@
+package api
+
+// Passing requests on to other daemons, and refusing them.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/musterhq/muster/job"
+)
+
+// The waits for another daemon's answer.
+const (
+	forwardRead   = 10 * time.Second // a question: a dial across a relay takes some
+	forwardChange = 40 * time.Second // a change: the owner gives up on committing it after 30 s
+)
+
+var problemSchema = reflect.TypeFor[Problem]()
+
+// refuse answers with the problem that err is.
+func refuse(w http.ResponseWriter, err error) {
+	p := problemOf(err)
+	w.Header().Set("Content-Type", contentProb)
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="muster"`)
+	}
+	w.WriteHeader(p.Status)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(p) // a client that is gone needs no answer
+}
+
+// toProblem turns huma's own refusals into our documents. It leaves out the
+// values that were refused: they can be large, or secret.
+func toProblem(_ huma.Context, _ string, v any) (any, error) {
+	m, ok := v.(*huma.ErrorModel)
+	if !ok {
+		return v, nil
+	}
+	p := problemOfStatus(m.Status, m.Detail)
+	for _, e := range m.Errors {
+		if e != nil {
+			p.Errors = append(p.Errors, Flaw{Location: e.Location, Message: e.Message})
+		}
+	}
+	return p, nil
+}
+
+func quote(s string) string {
+	const most = 60 // letters of a wrong name that are worth showing
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// passing says where a request is passed on to, and what to call that.
+type passing struct {
+	peer job.Peer
+	path string
+	who  string
+}
+
+type passingKey struct{}
+
+// forward lets another daemon answer a request.
+func (s *Server) forward(w http.ResponseWriter, r *http.Request, peer job.Peer, path string, stream bool, who string) {
+	ctx := context.WithValue(r.Context(), passingKey{}, passing{peer, path, who})
+	if !stream {
+		limit := forwardRead
+		if r.Method != http.MethodGet {
+			limit = forwardChange
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	s.proxy.ServeHTTP(w, r.WithContext(ctx))
+}
+
+func (s *Server) newProxy() *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			to, _ := r.In.Context().Value(passingKey{}).(passing)
+			r.Out.URL = &url.URL{Scheme: "http", Host: string(to.peer), Path: to.path, RawQuery: r.In.URL.RawQuery}
+			r.Out.Host = string(to.peer)
+			header := http.Header{}
+			for _, k := range []string{"Accept", "Content-Type", headerKey} {
+				if v := r.In.Header.Values(k); len(v) > 0 {
+					header[k] = v
+				}
+			}
+			setAsker(header, askerOf(r.In.Context()))
+			r.Out.Header = header
+		},
+		Transport:     s.needs.Transport,
+		FlushInterval: -1, // what a task writes is wanted now
+		ErrorLog:      slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			to, _ := r.Context().Value(passingKey{}).(passing)
+			if errors.Is(err, context.Canceled) {
+				panic(http.ErrAbortHandler) // the client is gone, or the server stops
+			}
+			refuse(w, problemOfStatus(http.StatusServiceUnavailable, to.who+" does not answer: "+cause(err)))
+		},
+	}
+}
+
+// setAsker tells the daemon that is asked on whose behalf.
+func setAsker(header http.Header, a asker) {
+	header.Set(headerUser, url.QueryEscape(a.user))
+	header.Set(headerHop, "1")
+}
+
+// nameOf is what people call a daemon.
+func (s *Server) nameOf(ctx context.Context, p job.Peer) string {
+	members, err := s.needs.Peers.Members(ctx)
+	if err == nil {
+		for _, m := range members {
+			if m.Peer == p {
+				return m.label()
+			}
+		}
+	}
+	return p.Short()
+}

@@ -1,0 +1,297 @@
+package api
+
+// The routes of jobs.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// The bounds of a listing of jobs.
+const (
+	defaultLimit = 200
+	maxLimit     = 1000 // a page of about 2 MB
+)
+
+type jobOutput struct{ Body Job }
+
+type jobInput struct {
+	ID string `path:"id" maxLength:"64"`
+}
+
+type submitInput struct {
+	Key     string `header:"Idempotency-Key" maxLength:"128" doc:"a second request of the same user under this key gets the first's job"`
+	RawBody []byte `contentType:"application/json"`
+}
+
+func (s *Server) submit(ctx context.Context, in *submitInput) (*jobOutput, error) {
+	spec, err := decodeSpec(in.RawBody)
+	if err != nil {
+		return nil, err
+	}
+	a := askerOf(ctx)
+	j, err := s.needs.Jobs.Submit(ctx, Submission{Spec: spec, User: a.user, Key: in.Key})
+	if err != nil {
+		return nil, err
+	}
+	return s.jobAnswer(ctx, j), nil
+}
+
+// jobAnswer is the whole document, with what the asker may see.
+func (s *Server) jobAnswer(ctx context.Context, j job.Job) *jobOutput {
+	d := JobDocument(j, s.needs.Directory.Copies(j.ID.Group()))
+	if !askerOf(ctx).mayChange(j.User) {
+		d = d.withoutSecrets()
+	}
+	return &jobOutput{d}
+}
+
+// decodeSpec reads a job file in JSON, strictly, on top of the defaults.
+func decodeSpec(body []byte) (job.Spec, error) {
+	spec := job.DefaultSpec()
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&spec); err != nil {
+		return spec, specProblem(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return spec, bad("job: something follows the job file; one job a request")
+	}
+	err := spec.Validate()
+	if err == nil || errors.Is(err, ErrNotYet) {
+		return spec, err
+	}
+	return spec, bad("%w", err)
+}
+
+// specProblem says which field is wrong with a job file.
+func specProblem(err error) error {
+	p := newProblem("bad-request", http.StatusUnprocessableEntity, "job file")
+	flaw := Flaw{Location: "body", Message: strings.TrimPrefix(err.Error(), "json: ")}
+	var wrong *json.UnmarshalTypeError
+	if name, ok := strings.CutPrefix(flaw.Message, "unknown field "); ok {
+		field := strings.Trim(name, `"`)
+		flaw = Flaw{Location: "body." + field, Message: "unknown field " + quote(field)}
+	} else if errors.As(err, &wrong) {
+		flaw = Flaw{Location: "body." + wrong.Field, Message: fmt.Sprintf("%s: a JSON %s does not fit here", wrong.Field, wrong.Value)}
+		if wrong.Type == reflect.TypeFor[job.Size]() || wrong.Type == reflect.TypeFor[job.Duration]() {
+			flaw.Message = fmt.Sprintf("%s: a JSON %s does not fit here; want text with a unit, such as \"8GiB\" or \"90m\"", wrong.Field, wrong.Value)
+		}
+	}
+	p.Errors = []Flaw{flaw}
+	return p
+}
+
+type specInput struct {
+	RawBody []byte `contentType:"application/json"`
+}
+
+type explanationOutput struct{ Body Explanation }
+
+func (s *Server) offers(ctx context.Context, in *specInput) (*explanationOutput, error) {
+	spec, err := decodeSpec(in.RawBody)
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.needs.Explain.Offers(ctx, Submission{Spec: spec, User: askerOf(ctx).user})
+	if err != nil {
+		return nil, err
+	}
+	return &explanationOutput{ExplanationDocument(e)}, nil
+}
+
+func (s *Server) getJob(ctx context.Context, in *jobInput) (*jobOutput, error) {
+	j, err := s.needs.Jobs.Get(ctx, job.ID(in.ID))
+	if err != nil {
+		return nil, about(in.ID, err)
+	}
+	return s.jobAnswer(ctx, j), nil
+}
+
+// about names the job in an error that may not.
+func about(id string, err error) error {
+	if strings.Contains(err.Error(), id) {
+		return err
+	}
+	return fmt.Errorf("job %s: %w", id, err)
+}
+
+func (s *Server) why(ctx context.Context, in *jobInput) (*explanationOutput, error) {
+	e, err := s.needs.Explain.Why(ctx, job.ID(in.ID))
+	if err != nil {
+		return nil, about(in.ID, err)
+	}
+	return &explanationOutput{ExplanationDocument(e)}, nil
+}
+
+type changeInput struct {
+	ID   string         `path:"id" maxLength:"64"`
+	Body *changeRequest `required:"false"`
+}
+
+func (in *changeInput) reason() string {
+	if in.Body == nil {
+		return ""
+	}
+	return in.Body.Reason
+}
+
+// mine is nil if the asker may change the job.
+func (s *Server) mine(ctx context.Context, id, verb string) error {
+	j, err := s.needs.Jobs.Get(ctx, job.ID(id))
+	if err != nil {
+		return about(id, err)
+	}
+	if a := askerOf(ctx); !a.mayChange(j.User) {
+		return fmt.Errorf("%s job %s: %w: it belongs to %s, and you are %s", verb, id, ErrDenied, j.User, a.user)
+	}
+	return nil
+}
+
+func (s *Server) cancel(ctx context.Context, in *changeInput) (*jobOutput, error) {
+	if err := s.mine(ctx, in.ID, "cancel"); err != nil {
+		return nil, err
+	}
+	j, err := s.needs.Jobs.Cancel(ctx, job.ID(in.ID), in.reason())
+	if err != nil {
+		return nil, about(in.ID, err)
+	}
+	return s.jobAnswer(ctx, j), nil
+}
+
+func (s *Server) hold(ctx context.Context, in *changeInput) (*jobOutput, error) {
+	return s.setHold(ctx, in, false)
+}
+
+func (s *Server) release(ctx context.Context, in *changeInput) (*jobOutput, error) {
+	return s.setHold(ctx, in, true)
+}
+
+func (s *Server) setHold(ctx context.Context, in *changeInput, release bool) (*jobOutput, error) {
+	verb := map[bool]string{false: "hold", true: "release"}[release]
+	if err := s.mine(ctx, in.ID, verb); err != nil {
+		return nil, err
+	}
+	j, err := s.needs.Jobs.Hold(ctx, job.ID(in.ID), release, in.reason())
+	if err != nil {
+		return nil, about(in.ID, err)
+	}
+	return s.jobAnswer(ctx, j), nil
+}
+
+func (s *Server) requeue(_ context.Context, in *changeInput) (*jobOutput, error) {
+	return nil, fmt.Errorf("requeue job %s: %w; submit it again", in.ID, ErrNotYet)
+}
+
+type listInput struct {
+	State  []string `query:"state" maxItems:"32" doc:"states or their short codes"`
+	User   string   `query:"user" maxLength:"64"`
+	Mine   bool     `query:"mine" doc:"the caller's own"`
+	Name   string   `query:"name" maxLength:"256" doc:"a glob such as train-*"`
+	Prefix string   `query:"prefix" maxLength:"64" doc:"of the id"`
+	Last   bool     `query:"last" doc:"the newest job of user, or of the caller"`
+	Limit  int      `query:"limit" minimum:"0" maximum:"1000" doc:"0: 200"`
+	Cursor string   `query:"cursor" maxLength:"128" doc:"next of the page before"`
+}
+
+type jobsOutput struct{ Body Listing[Job] }
+
+func (s *Server) listJobs(ctx context.Context, in *listInput) (*jobsOutput, error) {
+	q, err := in.query(askerOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	own, err := s.needs.Jobs.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := fan[Listing[Job]](ctx, s, "/v1/jobs", in.forwarded(q))
+	if err != nil {
+		return nil, err
+	}
+	l := Listing[Job]{Schema: SchemaJobs, Items: []Job{}, Partial: silent(s, answers)}
+	more := len(own) >= q.Limit
+	for _, j := range own {
+		l.Items = append(l.Items, JobDocument(j, s.needs.Directory.Copies(j.ID.Group())).brief())
+	}
+	for _, a := range answers {
+		if a.err == nil {
+			l.Items = append(l.Items, a.value.Items...)
+			more = more || a.value.Next != ""
+		}
+	}
+	slices.SortFunc(l.Items, func(a, b Job) int { return position(a).compare(position(b)) })
+	if len(l.Items) > q.Limit {
+		l.Items, more = l.Items[:q.Limit], true
+	}
+	if more && len(l.Items) > 0 && !in.Last {
+		l.Next = position(l.Items[len(l.Items)-1]).cursor()
+	}
+	return &jobsOutput{l}, nil
+}
+
+func position(j Job) Position { return Position{j.SubmittedAt, j.ID} }
+
+func (in *listInput) query(a asker) (JobQuery, error) {
+	q := JobQuery{User: in.User, Name: in.Name, Prefix: in.Prefix, Limit: in.Limit}
+	if q.Limit == 0 {
+		q.Limit = defaultLimit
+	}
+	if in.Mine || (in.Last && in.User == "") {
+		q.User = a.user
+	}
+	if in.Last {
+		q.Limit = 1
+	}
+	for _, text := range in.State {
+		state, err := job.ParseState(text)
+		if err != nil {
+			return q, bad("%w", err)
+		}
+		q.States = append(q.States, state)
+	}
+	if _, err := path.Match(in.Name, ""); err != nil {
+		return q, bad("name %.60q: not a glob: %w", in.Name, err)
+	}
+	var err error
+	q.After, err = parseCursor(in.Cursor)
+	return q, err
+}
+
+// forwarded is the same question to another daemon, where nothing depends on
+// who asks.
+func (in *listInput) forwarded(q JobQuery) url.Values {
+	return JobFilter{States: q.States, User: q.User, Name: q.Name, Prefix: q.Prefix, Limit: q.Limit, Cursor: in.Cursor}.query()
+}
+
+// cursor is the position as text.
+func (p Position) cursor() string {
+	return strconv.FormatInt(p.Submitted.UnixNano(), 10) + "." + string(p.ID)
+}
+
+func parseCursor(text string) (Position, error) {
+	if text == "" {
+		return Position{}, nil
+	}
+	at, id, _ := strings.Cut(text, ".")
+	ns, err1 := strconv.ParseInt(at, 10, 64)
+	whole, err2 := job.ParseID(id)
+	if err := errors.Join(err1, err2); err != nil {
+		return Position{}, bad("cursor %s: take it from a listing's next", quote(text))
+	}
+	return Position{time.Unix(0, ns), whole}, nil
+}

@@ -1,0 +1,66 @@
+package api
+
+// What the server counts; nil metrics count nothing.
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	streams  prometheus.Gauge
+	silent   prometheus.Counter
+}
+
+func newMetrics(reg *prometheus.Registry) (*metrics, error) {
+	if reg == nil {
+		return nil, nil //nolint:nilnil // nil metrics are metrics that count nothing
+	}
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "muster_api_requests_total", Help: "Requests answered, by route and status.",
+		}, []string{"route", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "muster_api_request_seconds", Help: "Time to the end of the answer, by route.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
+		}, []string{"route"}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_api_streams", Help: "Streams of logs and events that are open."}),
+		silent:  prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_api_silent_total", Help: "Times that a member did not answer a listing."}),
+	}
+	var errs []error
+	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.streams, m.silent} {
+		errs = append(errs, reg.Register(c))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("api: metrics: %w", err)
+	}
+	return m, nil
+}
+
+func (m *metrics) served(route string, status int, took time.Duration) {
+	if m == nil {
+		return
+	}
+	if route == "" {
+		route = "none"
+	}
+	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+	m.seconds.WithLabelValues(route).Observe(took.Seconds())
+}
+
+func (m *metrics) stream(open float64) {
+	if m != nil {
+		m.streams.Add(open)
+	}
+}
+
+func (m *metrics) silence(members int) {
+	if m != nil {
+		m.silent.Add(float64(members))
+	}
+}

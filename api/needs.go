@@ -1,0 +1,198 @@
+package api
+
+// What the server needs of the rest of the daemon. The parts behind these
+// interfaces answer with this package's sentinels.
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// Jobs keeps the jobs that this daemon owns.
+type Jobs interface {
+	// Submit accepts a job; its record is durable when Submit returns. It
+	// answers NoMatchError for a job that nothing could ever run and that is not
+	// on hold, and ErrConflict for another job under the same user's key.
+	Submit(ctx context.Context, s Submission) (job.Job, error)
+	// Get is one job, or ErrNotFound.
+	Get(ctx context.Context, id job.ID) (job.Job, error)
+	// List is what q picks.
+	List(ctx context.Context, q JobQuery) ([]job.Job, error)
+	// Cancel ends a job; one that has ended stays as it is.
+	Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error)
+	// Hold keeps a waiting job back, or releases it; ErrConflict for any other.
+	Hold(ctx context.Context, id job.ID, release bool, reason string) (job.Job, error)
+}
+
+// Explain answers questions about placement.
+type Explain interface {
+	// Why explains a job that this daemon owns, or ErrNotFound.
+	Why(ctx context.Context, id job.ID) (lease.Explanation, error)
+	// Offers is a dry run.
+	Offers(ctx context.Context, s Submission) (lease.Explanation, error)
+}
+
+// Watch tells of changes to the jobs that this daemon owns.
+type Watch interface {
+	// Watch first sends each of ids that there is as it stands, then these jobs,
+	// or for no ids all, at each change; of quick changes the last is enough. It
+	// closes the channel when ctx ends, or when the receiver does not keep up.
+	Watch(ctx context.Context, ids []job.ID) (<-chan job.Job, error)
+	// Counts is how many jobs are in each state.
+	Counts(ctx context.Context) (map[job.State]int, error)
+}
+
+// NodeSource tells of the node that this daemon runs on.
+type NodeSource interface {
+	Node(ctx context.Context) (NodeInfo, error)
+}
+
+// Logs opens the output of attempts that this host has started.
+type Logs interface {
+	// Open reads a stream from the offset, which below 0 counts from the end;
+	// start is where the first byte stands, later than asked where the oldest
+	// output is gone. With follow, Read waits for more and ends with io.EOF only
+	// when the attempt has ended and all was read; Open waits for an attempt that
+	// is about to start. Without, it ends at what is there. Reading ends with an
+	// error when ctx does. ErrNotFound for an attempt that this host does not
+	// know.
+	Open(ctx context.Context, a job.Attempt, stream string, offset int64, follow bool) (body io.ReadCloser, start int64, err error)
+}
+
+// Peers is the cluster's membership.
+type Peers interface {
+	// Members lists the known members, this daemon among them.
+	Members(ctx context.Context) ([]Member, error)
+	Invite(ctx context.Context, ttl time.Duration, uses int, roles []string) (Invitation, error)
+	// Join returns the cluster's id; ErrConflict in another cluster, ErrDenied
+	// for a token that is no good, ErrUnavailable if no address answers.
+	Join(ctx context.Context, bootstrap []string, token string) (cluster string, err error)
+	Revoke(ctx context.Context, p job.Peer, reason string) error
+}
+
+// Directory knows who owns which jobs.
+type Directory interface {
+	// Owner finds the daemon that owns a group's jobs; self is this one.
+	// ErrUnavailable if it cannot be found now, ErrNotFound if there is none.
+	Owner(ctx context.Context, g job.Group) (p job.Peer, self bool, err error)
+	// Copies is how many daemons keep the records of a group owned here.
+	Copies(g job.Group) int
+}
+
+// Self tells of this daemon as a whole.
+type Self interface {
+	// Daemon fills in the document, less its facts.
+	Daemon(ctx context.Context) (Daemon, error)
+	// Ready is nil once work can be taken, else it says what is missing.
+	Ready(ctx context.Context) error
+	// Facts examines the host.
+	Facts(ctx context.Context) ([]Fact, error)
+}
+
+// Needs is what a server is joined to.
+type Needs struct {
+	Jobs      Jobs
+	Explain   Explain
+	Watch     Watch
+	Node      NodeSource
+	Logs      Logs
+	Peers     Peers
+	Directory Directory
+	Self      Self
+	// Transport carries requests to http://PEER/… of other daemons, where their
+	// PeerListener takes them.
+	Transport http.RoundTripper
+	// PeerListener accepts other daemons, authenticated as members; may be nil.
+	PeerListener net.Listener
+	// Registry is shown at /metrics; may be nil.
+	Registry *prometheus.Registry
+}
+
+// Submission is a job that somebody hands in.
+type Submission struct {
+	Spec job.Spec
+	User string
+	Key  string // idempotency key, or empty
+}
+
+// Member is a daemon of the cluster as this one knows it.
+type Member struct {
+	Peer     job.Peer
+	Name     string
+	State    NodeState
+	Self     bool
+	Roles    []string
+	Addrs    []string
+	LastSeen time.Time
+	Profile  lease.Profile // the last that it showed; may be empty
+}
+
+// label is what people call the member.
+func (m Member) label() string {
+	if m.Name != "" {
+		return m.Name
+	}
+	return m.Peer.Short()
+}
+
+// JobQuery chooses jobs, newest first.
+type JobQuery struct {
+	States []job.State // none: any
+	User   string      // empty: anybody's
+	Name   string      // glob; empty: any
+	Prefix string      // of the id
+	After  Position    // begin after this one; zero: at the newest
+	Limit  int         // 0: none
+}
+
+// Position is a job's place in the order of listings: newest first, then by id.
+type Position struct {
+	Submitted time.Time
+	ID        job.ID
+}
+
+// Pick returns the jobs that the query chooses, in order. It sorts in place.
+func (q JobQuery) Pick(jobs []job.Job) []job.Job {
+	jobs = slices.DeleteFunc(jobs, func(j job.Job) bool { return !q.Match(j) })
+	slices.SortFunc(jobs, func(a, b job.Job) int {
+		return Position{a.Submitted, a.ID}.compare(Position{b.Submitted, b.ID})
+	})
+	if q.Limit > 0 && len(jobs) > q.Limit {
+		jobs = jobs[:q.Limit]
+	}
+	return jobs
+}
+
+// Match says whether the query chooses a job, its limit apart.
+func (q JobQuery) Match(j job.Job) bool {
+	if q.After.ID != "" && q.After.compare(Position{j.Submitted, j.ID}) >= 0 {
+		return false
+	}
+	if len(q.States) > 0 && !slices.Contains(q.States, j.State()) {
+		return false
+	}
+	if q.Name != "" {
+		if ok, err := path.Match(q.Name, j.Spec.Name); err != nil || !ok {
+			return false
+		}
+	}
+	return (q.User == "" || q.User == j.User) && strings.HasPrefix(string(j.ID), q.Prefix)
+}
+
+func (p Position) compare(q Position) int {
+	if c := q.Submitted.Compare(p.Submitted); c != 0 {
+		return c
+	}
+	return strings.Compare(string(p.ID), string(q.ID))
+}

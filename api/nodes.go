@@ -1,0 +1,220 @@
+package api
+
+// The routes of nodes, GPUs and the cluster's figures.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+)
+
+type (
+	nodesOutput struct{ Body Listing[Node] }
+	nodeOutput  struct{ Body Node }
+	gpusOutput  struct{ Body Listing[GPU] }
+	statsOutput struct{ Body Stats }
+	nodeInput   struct {
+		ID string `path:"id" maxLength:"128" doc:"id or name"`
+	}
+	gpusInput struct {
+		Free bool `query:"free" doc:"only those of which all is free"`
+	}
+)
+
+// nodes is this node and, unless a daemon asks, all others; one that does not
+// answer is shown as it was last known.
+func (s *Server) nodes(ctx context.Context) ([]Node, []string, error) {
+	info, err := s.needs.Node.Node(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	answers, err := fan[Listing[Node]](ctx, s, "/v1/nodes", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	list := []Node{NodeDocument(info)}
+	for i := range answers {
+		a := &answers[i]
+		if a.err == nil && len(a.value.Items) != 1 {
+			a.err = fmt.Errorf("%w: %d nodes in its answer", ErrUnavailable, len(a.value.Items))
+		}
+		if a.err != nil {
+			list = append(list, silentNode(a.member))
+			continue
+		}
+		list = append(list, a.value.Items[0])
+	}
+	slices.SortFunc(list, func(a, b Node) int {
+		if c := strings.Compare(a.Name, b.Name); c != 0 {
+			return c
+		}
+		return strings.Compare(string(a.ID), string(b.ID))
+	})
+	return list, silent(s, answers), nil
+}
+
+// silentNode is what is known of a node that does not answer: what it has, not
+// what is free.
+func silentNode(m Member) Node {
+	p := m.Profile
+	p.Peer, p.Name = m.Peer, m.label()
+	n := NodeDocument(NodeInfo{Profile: p, State: m.State, Detail: "it does not answer", Addrs: m.Addrs})
+	if n.State != NodeLost {
+		n.State = NodeSuspect
+	}
+	return n
+}
+
+func (s *Server) listNodes(ctx context.Context, _ *struct{}) (*nodesOutput, error) {
+	list, partial, err := s.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &nodesOutput{Listing[Node]{Schema: SchemaNodes, Items: list, Partial: partial}}, nil
+}
+
+func (s *Server) listGPUs(ctx context.Context, in *gpusInput) (*gpusOutput, error) {
+	nodes, partial, err := s.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := Listing[GPU]{Schema: SchemaGPUs, Items: []GPU{}, Partial: partial}
+	for _, n := range nodes {
+		for _, g := range n.GPUs {
+			if !in.Free || (g.Free == 1 && g.Health == gpu.Healthy && n.State == NodeReady) {
+				l.Items = append(l.Items, g)
+			}
+		}
+	}
+	return &gpusOutput{l}, nil
+}
+
+func (s *Server) getNode(ctx context.Context, in *nodeInput) (*nodeOutput, error) {
+	m, err := s.member(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if m.Self {
+		info, err := s.needs.Node.Node(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &nodeOutput{NodeDocument(info)}, nil
+	}
+	if askerOf(ctx).from == fromPeer {
+		return nil, &notFound{"node", in.ID, "the daemon that was asked is another"}
+	}
+	n := silentNode(m)
+	if m.State != NodeLost {
+		ctx, cancel := context.WithTimeout(ctx, fanTotal)
+		defer cancel()
+		var fresh Node
+		err := s.ask(ctx, m.Peer, "/v1/nodes/"+string(m.Peer), url.Values{}, &fresh)
+		if err == nil {
+			n = fresh
+		} else if !errors.Is(err, ErrUnavailable) {
+			return nil, err
+		}
+	}
+	return &nodeOutput{n}, nil
+}
+
+// member finds a member by its id, the end of it, or its name.
+func (s *Server) member(ctx context.Context, text string) (Member, error) {
+	members, err := s.needs.Peers.Members(ctx)
+	if err != nil {
+		return Member{}, err
+	}
+	var found []Member
+	for _, m := range members {
+		if string(m.Peer) == text {
+			m.Self = m.Self || m.Peer == s.cfg.Self
+			return m, nil
+		}
+		if m.Name == text || m.Peer.Short() == text {
+			m.Self = m.Self || m.Peer == s.cfg.Self
+			found = append(found, m)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return Member{}, &notFound{"node", text, "`muster nodes` lists them"}
+	case 1:
+		return found[0], nil
+	}
+	ids := make([]string, 0, len(found))
+	for _, m := range found {
+		ids = append(ids, string(m.Peer))
+	}
+	return Member{}, bad("node %s: several have this name: give one of the ids %s", quote(text), strings.Join(ids, " "))
+}
+
+func (s *Server) drain(_ context.Context, in *changeInput) (*nodeOutput, error) {
+	return nil, fmt.Errorf("drain and resume of node %s: %w", quote(in.ID), ErrNotYet)
+}
+
+func (s *Server) stats(ctx context.Context, _ *struct{}) (*statsOutput, error) {
+	info, err := s.needs.Node.Node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := s.needs.Watch.Counts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := fan[Stats](ctx, s, "/v1/stats", nil)
+	if err != nil {
+		return nil, err
+	}
+	sum := nodeStats(NodeDocument(info), counts)
+	for _, a := range answers {
+		if a.err != nil {
+			sum.Nodes[silentNode(a.member).State]++
+			continue
+		}
+		sum.add(a.value)
+	}
+	sum.Partial = silent(s, answers)
+	return &statsOutput{sum}, nil
+}
+
+func nodeStats(n Node, counts map[job.State]int) Stats {
+	s := Stats{
+		Schema: SchemaStats, Nodes: map[NodeState]int{n.State: 1}, Jobs: map[job.State]int{}, Models: map[string]Amount{},
+		CPUs: Amount{int64(n.CPUs), int64(n.Free.CPUs)}, Memory: Amount{n.Memory, n.Free.Memory},
+		GPUs: Amount{int64(len(n.GPUs)), int64(n.Free.GPUs)},
+	}
+	for state, count := range counts {
+		s.Jobs[state] += count
+	}
+	for _, g := range n.GPUs {
+		m := s.Models[g.Class]
+		m.Total++
+		if g.Free == 1 {
+			m.Free++
+		}
+		s.Models[g.Class] = m
+	}
+	return s
+}
+
+func (s *Stats) add(o Stats) {
+	for k, v := range o.Nodes {
+		s.Nodes[k] += v
+	}
+	for k, v := range o.Jobs {
+		s.Jobs[k] += v
+	}
+	for k, v := range o.Models {
+		s.Models[k] = s.Models[k].plus(v)
+	}
+	s.CPUs, s.Memory, s.GPUs = s.CPUs.plus(o.CPUs), s.Memory.plus(o.Memory), s.GPUs.plus(o.GPUs)
+}
+
+func (a Amount) plus(b Amount) Amount { return Amount{a.Total + b.Total, a.Free + b.Free} }

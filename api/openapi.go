@@ -1,0 +1,141 @@
+package api
+
+// The OpenAPI document, where it has to say more than the types do, and the
+// page that shows it without loading anything from elsewhere.
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/musterhq/muster/job"
+)
+
+func bytesOf(op huma.Operation) huma.Operation {
+	header := func(doc string) *huma.Param {
+		return &huma.Param{Description: doc, Schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64"}}
+	}
+	op.Responses = map[string]*huma.Response{"200": {
+		Description: "Bytes as the task wrote them. The trailer " + headerEnd + " says that nothing is missing, and the offset after the last byte.",
+		Content:     map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}},
+		Headers: map[string]*huma.Param{
+			headerAttempt: header("the attempt whose output it is"),
+			headerOffset:  header("where in the output the first byte stands"),
+		},
+	}}
+	return op
+}
+
+func eventsOf(op huma.Operation) huma.Operation {
+	op.Responses = map[string]*huma.Response{"200": {
+		Description: "Events, each the data of a server-sent event named after its kind: first open, then for jobs that were named each as it stands, then each change.",
+		Content:     map[string]*huma.MediaType{"text/event-stream": {}},
+	}}
+	return op
+}
+
+// finishOpenAPI says of the routes what their Go types do not.
+func (s *Server) finishOpenAPI() {
+	doc := s.api.OpenAPI()
+	schemas := doc.Components.Schemas
+	delete(schemas.Map(), "ErrorModel") // every problem is one of ours
+	spec := schemas.Schema(reflect.TypeFor[job.Spec](), true, "Spec")
+	for _, path := range []string{"/v1/jobs", "/v1/offers"} {
+		doc.Paths[path].Post.RequestBody.Content["application/json"].Schema = spec
+	}
+	// Only a command or a script must be given: everything else has a default.
+	schemas.Map()["Spec"].Required = nil
+	doc.Paths["/v1/events"].Get.Responses["200"].Content["text/event-stream"].Schema = schemas.Schema(reflect.TypeFor[Event](), true, "Event")
+}
+
+const docsPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// docs serves the page.
+func (s *Server) docs() http.HandlerFunc {
+	page := docsPage(s.api.OpenAPI())
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", docsPolicy)
+		_, _ = w.Write(page) // a reader who is gone needs no page
+	}
+}
+
+func docsPage(doc *huma.OpenAPI) []byte {
+	var b strings.Builder
+	b.WriteString(`<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>muster HTTP API</title>
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}code,pre{font:14px/1.4 ui-monospace,monospace}
+pre{background:#8882;padding:.6rem;overflow:auto}summary{cursor:pointer}td,th{text-align:left;padding:.1rem .8rem .1rem 0;vertical-align:top}:root{color-scheme:light dark}</style></head><body>
+`)
+	fmt.Fprintf(&b, "<h1>muster HTTP API</h1><p>%s</p><p>The same as a document for programs: <a href=\"/openapi.json\">/openapi.json</a> (version %s).</p>\n", html.EscapeString(doc.Info.Description), html.EscapeString(doc.Info.Version))
+	for _, path := range sortedKeys(doc.Paths) {
+		item := doc.Paths[path]
+		for _, op := range []*huma.Operation{item.Get, item.Post} {
+			if op != nil {
+				docsOperation(&b, op)
+			}
+		}
+	}
+	b.WriteString("<h2>Documents</h2>\n")
+	schemas := doc.Components.Schemas.Map()
+	for _, name := range sortedKeys(schemas) {
+		fmt.Fprintf(&b, "<details id=\"%s\"><summary><code>%s</code></summary><pre>%s</pre></details>\n", html.EscapeString(name), html.EscapeString(name), html.EscapeString(indented(schemas[name])))
+	}
+	b.WriteString("</body></html>\n")
+	return []byte(b.String())
+}
+
+func docsOperation(b *strings.Builder, op *huma.Operation) {
+	fmt.Fprintf(b, "<h3 id=\"%s\"><code>%s %s</code></h3><p>%s</p>\n", html.EscapeString(op.OperationID), op.Method, html.EscapeString(op.Path), html.EscapeString(op.Summary))
+	if len(op.Parameters) > 0 {
+		b.WriteString("<table>")
+		for _, p := range op.Parameters {
+			fmt.Fprintf(b, "<tr><td><code>%s</code></td><td>%s</td><td>%s</td></tr>", html.EscapeString(p.Name), html.EscapeString(p.In), html.EscapeString(p.Description))
+		}
+		b.WriteString("</table>\n")
+	}
+	if op.RequestBody != nil {
+		docsContent(b, "body", "", op.RequestBody.Content)
+	}
+	for _, status := range sortedKeys(op.Responses) {
+		if status != "default" {
+			docsContent(b, status, op.Responses[status].Description, op.Responses[status].Content)
+		}
+	}
+}
+
+func docsContent(b *strings.Builder, what, text string, content map[string]*huma.MediaType) {
+	for _, kind := range sortedKeys(content) {
+		fmt.Fprintf(b, "<p>%s: <code>%s</code>", what, html.EscapeString(kind))
+		if schema := content[kind].Schema; schema != nil && schema.Ref != "" {
+			name := html.EscapeString(schema.Ref[strings.LastIndexByte(schema.Ref, '/')+1:])
+			fmt.Fprintf(b, " <a href=\"#%s\">%s</a>", name, name)
+		}
+		if text != "" && text != http.StatusText(http.StatusOK) {
+			fmt.Fprintf(b, " %s", html.EscapeString(text))
+		}
+		b.WriteString("</p>\n")
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func indented(v any) string {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}

@@ -1,0 +1,253 @@
+package api
+
+// The server: its configuration, its listeners and its life.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Config is where a server listens and whom it trusts.
+type Config struct {
+	Self    job.Peer
+	Version string
+	Socket  string // path; empty: none
+	HTTP    string // host:port; empty: none
+	// TokenFile holds the bearer token that every request over TCP must bring;
+	// without one, HTTP must be a loopback address.
+	TokenFile string
+	HTTPUser  string   // the user that requests over TCP are from
+	Operators []string // users who may change the jobs of all
+}
+
+// DefaultConfig listens nowhere.
+func DefaultConfig() Config {
+	return Config{Version: "dev", HTTPUser: "http", Operators: []string{"root"}}
+}
+
+// Validate says what is wrong.
+func (c Config) Validate() error {
+	if c.Self == "" {
+		return errors.New("api: config: self is empty")
+	}
+	if !validUser(c.HTTPUser) {
+		return fmt.Errorf("api: config: http user %.40q is no user's name", c.HTTPUser)
+	}
+	if c.HTTP == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(c.HTTP)
+	if err != nil {
+		return fmt.Errorf("api: config: http %.100q: want host:port: %w", c.HTTP, err)
+	}
+	if c.TokenFile == "" && !loopback(host) {
+		return fmt.Errorf("api: config: http %.100q can be reached from other hosts: give a token file, or listen on 127.0.0.1", c.HTTP)
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}
+
+// The bounds of the server.
+const (
+	maxHeader     = 64 << 10         // the ids of a watch are the longest
+	headerTimeout = 5 * time.Second  // a client that sends slower is none of ours
+	bodyTimeout   = 10 * time.Second // of a request's body, at most a job file
+	idleTimeout   = 2 * time.Minute
+	writeWait     = 30 * time.Second // a reader who takes nothing for so long is gone
+	stopWait      = 2 * time.Second  // for requests under way when the daemon stops
+	maxRequests   = 256              // at once on one kind of listener
+	maxStreams    = 256              // likewise, of logs and events
+	minToken      = 16               // letters of a bearer token
+	maxTokenFile  = 4 << 10
+)
+
+// Server answers for this daemon and, through it, for the whole cluster.
+type Server struct {
+	cfg     Config
+	needs   Needs
+	log     *slog.Logger
+	api     huma.API
+	mux     *http.ServeMux
+	proxy   *httputil.ReverseProxy
+	peers   *http.Client
+	metrics *metrics
+	gates   map[origin]*gate
+	token   []byte        // digest of the bearer token; nil: none
+	closing chan struct{} // closed when streams must end
+	ready   chan struct{} // closed when all listeners are open
+	tcp     net.Addr      // set before ready is closed
+}
+
+// New makes a server; nothing listens before Run.
+func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, needs: needs, log: log, mux: http.NewServeMux(), closing: make(chan struct{}), ready: make(chan struct{}),
+		peers: &http.Client{Transport: needs.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		gates: map[origin]*gate{fromSocket: newGate(), fromTCP: newGate(), fromPeer: newGate()},
+	}
+	if cfg.TokenFile != "" {
+		digest, err := readToken(cfg.TokenFile)
+		if err != nil {
+			return nil, err
+		}
+		s.token = digest
+	}
+	var err error
+	if s.metrics, err = newMetrics(needs.Registry); err != nil {
+		return nil, err
+	}
+	s.proxy = s.newProxy()
+	s.routes()
+	return s, nil
+}
+
+// Ready is closed when all listeners are open.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// HTTPAddr is where the server listens on TCP, nil if nowhere; call it once
+// Ready is closed.
+func (s *Server) HTTPAddr() net.Addr { return s.tcp }
+
+// Run listens and serves until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	lists, err := s.listen(ctx)
+	if err != nil {
+		return err
+	}
+	close(s.ready)
+	failed := make(chan error, len(lists))
+	var running sync.WaitGroup
+	for _, l := range lists {
+		running.Go(func() {
+			if err := l.server.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("api: serve on %s: %w", l.Addr(), err)
+			}
+		})
+	}
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	close(s.closing)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
+	defer cancel()
+	for _, l := range lists {
+		running.Go(func() {
+			if l.server.Shutdown(ctx) != nil {
+				l.server.Close()
+			}
+		})
+	}
+	running.Wait()
+	s.peers.CloseIdleConnections()
+	return err
+}
+
+type listener struct {
+	net.Listener
+	server *http.Server
+}
+
+// listen opens every listener, or none.
+func (s *Server) listen(ctx context.Context) ([]listener, error) {
+	var lists []listener
+	add := func(l net.Listener, from origin) {
+		lists = append(lists, listener{l, s.newServer(context.WithoutCancel(ctx), from)})
+	}
+	fail := func(err error) ([]listener, error) {
+		for _, l := range lists {
+			l.Close()
+		}
+		return nil, err
+	}
+	if s.cfg.Socket != "" {
+		l, err := listenSocket(ctx, s.cfg.Socket)
+		if err != nil {
+			return fail(err)
+		}
+		add(l, fromSocket)
+	}
+	if s.cfg.HTTP != "" {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.cfg.HTTP)
+		if err != nil {
+			return fail(fmt.Errorf("api: listen on %s: %w", s.cfg.HTTP, err))
+		}
+		s.tcp = l.Addr()
+		add(l, fromTCP)
+		if host, _, err := net.SplitHostPort(s.tcp.String()); s.token == nil && (err != nil || !loopback(host)) {
+			return fail(fmt.Errorf("api: listen on %s: it became %s, which other hosts can reach: give a token file", s.cfg.HTTP, s.tcp))
+		}
+	}
+	if s.needs.PeerListener != nil {
+		add(s.needs.PeerListener, fromPeer)
+	}
+	return lists, nil
+}
+
+func (s *Server) newServer(base context.Context, from origin) *http.Server {
+	return &http.Server{
+		Handler:           s.handler(from),
+		ConnContext:       connContext(from),
+		BaseContext:       func(net.Listener) context.Context { return base },
+		MaxHeaderBytes:    maxHeader,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// listenSocket opens the unix socket, in place of one that a daemon left when
+// it was killed.
+func listenSocket(ctx context.Context, path string) (net.Listener, error) {
+	dirMode, mode := os.FileMode(0o700), os.FileMode(0o600)
+	if os.Getuid() == 0 {
+		dirMode, mode = 0o755, 0o666 // every user may ask; the kernel says who it is
+	}
+	if i := strings.LastIndexByte(path, '/'); i > 0 {
+		if err := os.MkdirAll(path[:i], dirMode); err != nil {
+			return nil, fmt.Errorf("api: socket: %w", err)
+		}
+	}
+	dialer := net.Dialer{Timeout: dialTimeout}
+	if conn, err := dialer.DialContext(ctx, "unix", path); err == nil {
+		conn.Close()
+		return nil, fmt.Errorf("api: socket %s: a daemon already answers there; stop it, or give this one another --socket and --data-dir", path)
+	}
+	if info, err := os.Lstat(path); err == nil {
+		if info.Mode()&os.ModeSocket == 0 {
+			return nil, fmt.Errorf("api: socket %s: there is a file of another kind", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("api: socket: %w", err)
+		}
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("api: socket: %w", err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("api: socket: %w", err)
+	}
+	return l, nil
+}
