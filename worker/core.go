@@ -163,6 +163,11 @@ func (c *Core) Round(now Moment) Writes {
 	c.arbitrate(now)
 	c.sendDeclines()
 	c.dirty = slices.DeleteFunc(c.dirty, func(a *attempt) bool { return !a.dirty })
+	for _, a := range c.dirty {
+		if a.rec.Phase == lease.PhaseStarted && !a.launched && !a.group.holds(now) {
+			c.refuse(a, "the lease ran out while the ledger could not be written")
+		}
+	}
 	if c.failed != nil && now.Boot < c.retry {
 		return Writes{}
 	}

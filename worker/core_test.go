@@ -1,0 +1,264 @@
+package worker_test
+
+// A host under test: a core, a disk that can fail, and a clock by hand.
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+const (
+	amy   = job.Peer("amy") // schedulers
+	bob   = job.Peer("bob")
+	group = job.Group(7)
+	store = "store-1"
+)
+
+var errDisk = errors.New("no space left on device")
+
+// attempt names the n-th attempt of the job with that number.
+func attempt(number uint64, n int) job.Attempt {
+	return job.Attempt{Job: job.NewID(group, number), N: n}
+}
+
+func epoch(term uint64) lease.Epoch { return lease.Epoch{Generation: 1, Term: term} }
+
+// tb is what a test of this file may do: both testing.T and rapid.T can.
+type tb interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+type host struct {
+	t    tb
+	core *worker.Core
+	cfg  worker.Config
+	now  worker.Moment
+
+	records map[job.Attempt]lease.Record // on disk
+	epochs  map[job.Group]lease.Epoch
+	failing bool
+
+	done worker.Effects                   // of the last round
+	sent map[job.Peer][]lease.ToScheduler // since the last look
+}
+
+func config(gpus int) worker.Config {
+	cfg := worker.DefaultConfig()
+	cfg.Profile = lease.Profile{
+		Peer: "me", Name: "me", Store: store, CPUs: 8, Memory: 64 << 30, Worker: true,
+	}
+	for i := range gpus {
+		cfg.Profile.GPUs = append(cfg.Profile.GPUs, gpu.Device{
+			UUID: "GPU-" + string(rune('a'+i)), Index: i, Class: "h100-80gb", Memory: 80e9, Simulated: true,
+		})
+	}
+	cfg.Boot = "boot-1"
+	cfg.Seed = 1
+	return cfg
+}
+
+func newHost(t tb, cfg worker.Config) *host {
+	t.Helper()
+	h := &host{
+		t: t, cfg: cfg, records: map[job.Attempt]lease.Record{}, epochs: map[job.Group]lease.Epoch{},
+		now: worker.Moment{Boot: worker.BootTime(time.Hour), Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
+	}
+	h.boot()
+	return h
+}
+
+// boot starts a new life of the daemon on the same disk; what the driver still
+// knows is given.
+func (h *host) boot(found ...worker.DriverEvent) {
+	h.t.Helper()
+	core, err := worker.NewCore(h.cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.core = core
+	h.sent = map[job.Peer][]lease.ToScheduler{}
+	var records []lease.Record
+	for _, r := range h.records {
+		records = append(records, r)
+	}
+	var epochs []lease.GroupEpoch
+	for g, e := range h.epochs {
+		epochs = append(epochs, lease.GroupEpoch{Group: g, Epoch: e})
+	}
+	core.Restore(records, epochs)
+	h.round(worker.Adopted{Found: found})
+}
+
+// round is one round of a loop.
+func (h *host) round(events ...worker.Event) worker.Effects {
+	for _, e := range events {
+		h.core.Step(h.now, e)
+	}
+	w := h.core.Round(h.now)
+	var err error
+	switch {
+	case w.Empty():
+	case h.failing:
+		err = errDisk
+	default:
+		for _, r := range w.Put {
+			h.records[r.Attempt] = r
+		}
+		for _, a := range w.Gone {
+			delete(h.records, a)
+		}
+		for _, e := range w.Epochs {
+			h.epochs[e.Group] = e.Epoch
+		}
+	}
+	h.done = h.core.Saved(h.now, err)
+	for _, m := range h.done.Send {
+		h.sent[m.To] = append(h.sent[m.To], m.Msg)
+	}
+	return h.done
+}
+
+func (h *host) says(from job.Peer, msgs ...lease.ToWorker) worker.Effects {
+	var events []worker.Event
+	for _, m := range msgs {
+		events = append(events, worker.Message{From: from, Msg: m})
+	}
+	return h.round(events...)
+}
+
+// pass lets time go by, with a round whenever the core wants one.
+func (h *host) pass(d time.Duration) {
+	end := h.now.Boot.Add(d)
+	for {
+		at, ok := h.core.Wake()
+		if !ok || at > end {
+			break
+		}
+		h.jump(max(0, at.Sub(h.now.Boot)))
+		h.round()
+	}
+	h.jump(end.Sub(h.now.Boot))
+}
+
+// jump moves the clock; nobody looks meanwhile, as when the daemon is stopped.
+func (h *host) jump(d time.Duration) {
+	h.now.Boot = h.now.Boot.Add(d)
+	h.now.Wall = h.now.Wall.Add(d)
+}
+
+// got takes the messages of one type that were sent to a peer since it was last
+// asked for.
+func got[T lease.ToScheduler](h *host, p job.Peer) []T {
+	var out []T
+	h.sent[p] = slices.DeleteFunc(h.sent[p], func(m lease.ToScheduler) bool {
+		v, ok := m.(T)
+		if ok {
+			out = append(out, v)
+		}
+		return ok
+	})
+	return out
+}
+
+// one is got for exactly one message.
+func one[T lease.ToScheduler](h *host, p job.Peer) T {
+	h.t.Helper()
+	all := got[T](h, p)
+	if len(all) != 1 {
+		var none T
+		h.t.Fatalf("%s was sent %d of %T, want 1; all: %+v", p, len(all), none, h.sent[p])
+	}
+	return all[0]
+}
+
+// meet opens a session with an owner and answers its first renewal.
+func (h *host) meet(p job.Peer, term uint64) lease.Session {
+	h.t.Helper()
+	h.round(worker.Up{Peer: p})
+	h.says(p, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(term)}}})
+	return h.answer(p, term)
+}
+
+// answer answers the newest renewal and keeps all that lives.
+func (h *host) answer(p job.Peer, term uint64) lease.Session {
+	h.t.Helper()
+	all := got[lease.Renew](h, p)
+	if len(all) == 0 {
+		h.t.Fatalf("%s was not asked for renewal", p)
+	}
+	r := all[len(all)-1]
+	h.says(p, answerTo(r, term, true))
+	return r.Session
+}
+
+func answerTo(r lease.Renew, term uint64, keep bool) lease.Renewed {
+	m := lease.Renewed{Group: r.Group, Epoch: epoch(term), Clock: r.Clock, Session: r.Session}
+	for _, a := range r.Live {
+		m.Verdicts = append(m.Verdicts, lease.Verdict{Attempt: a, Keep: keep})
+	}
+	return m
+}
+
+func spec(need job.Resources) job.Spec {
+	s := job.DefaultSpec()
+	s.Command = []string{"true"}
+	s.Resources = need
+	return s
+}
+
+func offer(id uint64, a job.Attempt, need job.Resources) lease.Offer {
+	return lease.Offer{ID: id, Attempt: a, Group: group, Epoch: epoch(1), Need: need, Priority: 50, User: "ada"}
+}
+
+func start(id uint64, a job.Attempt, s lease.Session, need job.Resources) lease.Start {
+	return lease.Start{Offer: id, Attempt: a, Group: group, Epoch: epoch(1), Session: s, User: "ada", Spec: spec(need)}
+}
+
+// run brings an attempt to RUNNING.
+func (h *host) run(p job.Peer, id uint64, a job.Attempt, s lease.Session, need job.Resources) worker.Task {
+	h.t.Helper()
+	h.says(p, offer(id, a, need))
+	one[lease.Commit](h, p)
+	e := h.says(p, start(id, a, s, need))
+	if len(e.Start) != 1 {
+		h.t.Fatalf("started %d tasks, want 1; sent %+v", len(e.Start), h.sent[p])
+	}
+	h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+	return e.Start[0]
+}
+
+func (h *host) states(p job.Peer) []job.State {
+	var out []job.State
+	for _, e := range got[lease.Event](h, p) {
+		out = append(out, e.State)
+	}
+	return out
+}
+
+func (h *host) wantStates(p job.Peer, want ...job.State) {
+	h.t.Helper()
+	if s := h.states(p); !slices.Equal(s, want) {
+		h.t.Fatalf("%s was told %v, want %v", p, s, want)
+	}
+}
+
+var cpu = job.Resources{CPUs: 1}
+
+func gpus(n int) job.Resources { return job.Resources{CPUs: 1, GPUs: n} }
+
+func exited(a job.Attempt, code int) worker.DriverEvent {
+	state := job.Succeeded
+	if code != 0 {
+		state = job.Failed
+	}
+	return worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: state, Code: code}}
+}

@@ -1,0 +1,399 @@
+package worker_test
+
+// The life of an attempt: events, ends, cancels, a failing disk, restarts.
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+func TestEventsAreNumberedAndKeptUntilAcknowledged(t *testing.T) {
+	h := newHost(t, config(1))
+	s := h.meet(amy, 1)
+	a := attempt(1, 1)
+	h.run(amy, 1, a, s, gpus(1))
+	h.round(exited(a, 0))
+	check := func(from uint64) {
+		t.Helper()
+		want := []job.State{job.Starting, job.Running, job.Completing, job.Succeeded}
+		all := got[lease.Event](h, amy)
+		if len(all) != len(want)-int(from)+1 {
+			t.Fatalf("told %+v, want from %d on", all, from)
+		}
+		for i, e := range all {
+			n := from + uint64(i)
+			if e.N != n || e.State != want[n-1] || (e.Exit != nil) != (n == 4) || len(e.Devices) != 1 {
+				t.Fatalf("event %d = %+v", n, e)
+			}
+		}
+	}
+	check(1)
+	again := func() {
+		h.round(worker.Down{Peer: amy})
+		h.round(worker.Up{Peer: amy})
+	}
+	again()
+	check(1)
+	h.says(amy, lease.Ack{Attempt: a, N: 2})
+	again()
+	check(3)
+	h.boot()
+	h.meet(amy, 1)
+	all := got[lease.Event](h, amy)
+	if last := all[len(all)-1]; last.N != 4 || last.State != job.Succeeded {
+		t.Fatalf("after a restart: %+v", all)
+	}
+	h.says(amy, lease.Ack{Attempt: a, N: 4})
+	if len(h.records) > 0 {
+		t.Fatal("kept after the last acknowledgement")
+	}
+}
+
+func TestTaskThatCannotBeExecuted(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	a := attempt(1, 1)
+	h.says(amy, offer(1, a, cpu))
+	h.says(amy, start(1, a, s, cpu))
+	h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 127, Reason: "no such file"}})
+	all := got[lease.Event](h, amy)
+	if len(all) != 2 || all[1].N != 2 || all[1].Exit == nil || all[1].Exit.Code != 127 || all[1].Exit.Started {
+		t.Fatalf("events = %+v", all)
+	}
+	if h.core.View().Free.CPUs != 8 {
+		t.Fatal("still holds CPUs")
+	}
+}
+
+func TestCancel(t *testing.T) {
+	a := attempt(1, 1)
+	cancel := lease.Cancel{Attempt: a, Group: group, Epoch: epoch(1), Grace: 3 * time.Second, Reason: "enough"}
+	t.Run("running", func(t *testing.T) {
+		h := newHost(t, config(0))
+		s := h.meet(amy, 1)
+		h.run(amy, 1, a, s, cpu)
+		e := h.says(amy, cancel)
+		if !slices.Equal(e.Stop, []worker.Stop{{Attempt: a, Grace: 3 * time.Second, Reason: "enough"}}) {
+			t.Fatalf("stop = %+v", e.Stop)
+		}
+		h.round(worker.StopFailed{Attempt: a})
+		h.jump(time.Second)
+		if e = h.round(); len(e.Stop) != 1 {
+			t.Fatal("a stop that did not arrive is not tried again")
+		}
+		h.round(exited(a, 143))
+		all := got[lease.Event](h, amy)
+		if x := all[len(all)-1].Exit; x == nil || x.State != job.Cancelled || x.Reason != "enough" || x.Code != 143 {
+			t.Fatalf("exit = %+v", x)
+		}
+		h.says(amy, cancel)
+		h.wantStates(amy, job.Cancelled)
+	})
+	t.Run("reserved", func(t *testing.T) {
+		h := newHost(t, config(0))
+		s := h.meet(amy, 1)
+		h.says(amy, offer(1, a, cpu))
+		h.says(amy, cancel)
+		if one[lease.Event](h, amy).Refused == "" || h.core.View().Free.CPUs != 8 {
+			t.Fatal("the reservation is not released")
+		}
+		if e := h.says(amy, start(1, a, s, cpu)); len(e.Start) > 0 {
+			t.Fatal("started")
+		}
+	})
+	t.Run("in the round of its start", func(t *testing.T) {
+		h := newHost(t, config(0))
+		s := h.meet(amy, 1)
+		h.says(amy, offer(1, a, cpu))
+		e := h.says(amy, start(1, a, s, cpu), cancel)
+		if len(e.Start)+len(e.Stop) > 0 {
+			t.Fatalf("effects = %+v", e)
+		}
+		h.wantStates(amy, job.Starting, job.Cancelled)
+	})
+	t.Run("unknown", func(t *testing.T) {
+		h := newHost(t, config(0))
+		h.meet(amy, 1)
+		h.says(amy, cancel)
+		if len(got[lease.Event](h, amy))+len(h.records) > 0 {
+			t.Fatal("something was said about an unknown attempt")
+		}
+	})
+	t.Run("ended before it was told to", func(t *testing.T) {
+		h := newHost(t, config(0))
+		s := h.meet(amy, 1)
+		h.run(amy, 1, a, s, cpu)
+		ended := h.now.Wall
+		h.jump(time.Second)
+		h.says(amy, cancel)
+		ev := exited(a, 0)
+		ev.Exit.Ended = ended
+		h.round(ev)
+		h.wantStates(amy, job.Starting, job.Running, job.Completing, job.Succeeded)
+	})
+}
+
+func TestUnwantedAttemptIsEnded(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	h.run(amy, 1, attempt(1, 1), s, cpu)
+	h.pass(lease.RenewEvery)
+	e := h.says(amy, answerTo(one[lease.Renew](h, amy), 1, false))
+	if len(e.Stop) != 1 || len(e.Extend) != 0 {
+		t.Fatalf("effects = %+v", e)
+	}
+}
+
+func TestHoldHasNoDeadline(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	m := start(1, attempt(1, 1), s, cpu)
+	m.Spec.Partition = "hold"
+	e := h.says(amy, m)
+	if len(e.Start) != 1 || !e.Start[0].Hold || e.Start[0].Deadline != 0 {
+		t.Fatalf("start = %+v", e.Start)
+	}
+	h.pass(lease.RenewEvery)
+	if e = h.says(amy, answerTo(one[lease.Renew](h, amy), 1, true)); len(e.Extend) > 0 {
+		t.Fatalf("extended %v", e.Extend)
+	}
+}
+
+func TestFailingDisk(t *testing.T) {
+	h := newHost(t, config(1))
+	s := h.meet(amy, 1)
+	h.run(amy, 1, attempt(1, 1), s, cpu)
+	h.says(amy, offer(2, attempt(2, 1), cpu))
+	one[lease.Commit](h, amy)
+	waits := offer(3, attempt(3, 1), job.Resources{CPUs: 8})
+	waits.Wait = time.Minute
+	h.says(amy, waits)
+	h.states(amy)
+
+	h.failing = true
+	urgent := offer(4, attempt(4, 1), gpus(1))
+	urgent.Priority = 60
+	e := h.says(amy, start(2, attempt(2, 1), s, cpu), urgent)
+	if len(e.Start) > 0 || len(got[lease.Commit](h, amy))+len(h.states(amy)) > 0 {
+		t.Fatal("something was done that is not on disk")
+	}
+	h.pass(1100 * time.Millisecond)
+	h.says(amy, offer(5, attempt(5, 1), cpu))
+	declined := map[uint64]bool{}
+	for _, d := range got[lease.Decline](h, amy) {
+		declined[d.Offer] = true
+		if d.Never || !strings.Contains(d.Reason.Detail, "no space left") {
+			t.Fatalf("decline = %+v", d)
+		}
+	}
+	if len(declined) != 3 || !declined[3] || !declined[4] || !declined[5] {
+		t.Fatalf("declined %v, want 3, 4 and 5", declined)
+	}
+	// What runs goes on: its lease is renewed, and it may end.
+	h.pass(lease.RenewEvery)
+	rs := got[lease.Renew](h, amy)
+	if e = h.says(amy, answerTo(rs[len(rs)-1], 1, true)); len(e.Extend) != 1 {
+		t.Fatalf("extended %v", e.Extend)
+	}
+	h.round(exited(attempt(1, 1), 7))
+	if st := h.states(amy); len(st) > 0 {
+		t.Fatalf("told %v though it is not on disk", st)
+	}
+	h.failing = false
+	h.pass(1100 * time.Millisecond)
+	all := got[lease.Event](h, amy)
+	if len(all) != 3 || all[0].Refused == "" || all[2].State != job.Failed {
+		t.Fatalf("after the disk is back: %+v", all)
+	}
+	h.says(amy, offer(6, attempt(6, 1), job.Resources{CPUs: 8, GPUs: 1}))
+	one[lease.Commit](h, amy)
+}
+
+func TestRestart(t *testing.T) {
+	a := attempt(1, 1)
+	for name, c := range map[string]struct {
+		boot   string
+		found  []worker.DriverEvent
+		states []job.State
+		reason string
+	}{
+		"still runs":     {"boot-1", []worker.DriverEvent{{Attempt: a, Kind: worker.DriverStarted, PID: 42}}, []job.State{job.Starting, job.Running}, ""},
+		"ended":          {"boot-1", []worker.DriverEvent{exited(a, 0)}, []job.State{job.Starting, job.Running, job.Completing, job.Succeeded}, ""},
+		"runner died":    {"boot-1", nil, []job.State{job.Starting, job.Running, job.Completing, job.NodeFail}, "runner died"},
+		"host restarted": {"boot-2", nil, []job.State{job.Starting, job.Running, job.Completing, job.NodeFail}, "host restarted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, config(2))
+			s := h.meet(amy, 1)
+			h.run(amy, 1, a, s, gpus(1))
+			h.says(amy, offer(2, attempt(2, 1), gpus(1)))
+			h.cfg.Boot, h.cfg.Seed = c.boot, 2
+			h.boot(c.found...)
+			free := 1
+			if len(c.states) == 4 {
+				free = 2
+			}
+			if v := h.core.View(); len(v.Free.GPUs) != free {
+				t.Fatalf("free %+v, want %d devices", v.Free, free)
+			}
+			if r := h.records[attempt(2, 1)]; r.Phase != "" {
+				t.Fatalf("a reservation outlived the restart: %+v", r)
+			}
+			if s2 := h.meet(amy, 1); s2 == s {
+				t.Fatal("the session of the earlier life")
+			}
+			all := got[lease.Event](h, amy)
+			var st []job.State
+			for i, e := range all {
+				st = append(st, e.State)
+				if e.N != uint64(i+1) {
+					t.Fatalf("events = %+v", all)
+				}
+			}
+			if !slices.Equal(st, c.states) {
+				t.Fatalf("told %v, want %v", st, c.states)
+			}
+			if x := all[len(all)-1].Exit; x != nil && (x.Reason != c.reason || !x.Started) {
+				t.Fatalf("exit = %+v", x)
+			}
+			if e := h.says(amy, start(2, attempt(2, 1), s, gpus(1))); len(e.Start) > 0 {
+				t.Fatal("a start of the earlier life fired")
+			}
+		})
+	}
+}
+
+func TestStrayTaskIsEnded(t *testing.T) {
+	h := newHost(t, config(0))
+	h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42}, exited(attempt(2, 1), 0))
+	if len(h.done.Stop) != 1 || len(h.done.Forget) != 1 {
+		t.Fatalf("effects = %+v", h.done)
+	}
+}
+
+// real is a host whose devices are hardware.
+func real(t *testing.T) (*host, lease.Session) {
+	cfg := config(2)
+	for i := range cfg.Profile.GPUs {
+		cfg.Profile.GPUs[i].Simulated = false
+	}
+	h := newHost(t, cfg)
+	s := h.meet(amy, 1)
+	h.round(status(nil, nil))
+	return h, s
+}
+
+func status(a, b []gpu.Process) worker.DeviceStatus {
+	return worker.DeviceStatus{Devices: []gpu.Status{
+		{UUID: "GPU-a", Health: gpu.Healthy, Processes: a}, {UUID: "GPU-b", Health: gpu.Healthy, Processes: b},
+	}}
+}
+
+func TestDevicesAreFreeWhenTheirMemoryIsBack(t *testing.T) {
+	h, s := real(t)
+	ours := []gpu.Process{{PID: 43, Memory: 1 << 30}}
+	h.run(amy, 1, attempt(1, 1), s, gpus(2))
+	h.round(status(ours, ours))
+	h.states(amy)
+	if e := h.round(exited(attempt(1, 1), 0)); !e.Poll {
+		t.Fatal("nobody is asked for the devices' status")
+	}
+	h.round(status(nil, ours))
+	h.wantStates(amy, job.Completing)
+	if len(h.core.View().Free.GPUs) != 0 {
+		t.Fatal("free though memory is in use")
+	}
+	h.round(status(nil, nil))
+	h.wantStates(amy, job.Succeeded)
+	if len(h.core.View().Free.GPUs) != 2 {
+		t.Fatal("not free")
+	}
+}
+
+func TestDeviceThatDoesNotComeBackIsSetAside(t *testing.T) {
+	h, s := real(t)
+	ours := []gpu.Process{{PID: 43, Memory: 1 << 30}}
+	task := h.run(amy, 1, attempt(1, 1), s, gpus(1))
+	a, b := ours, []gpu.Process(nil)
+	if task.Devices[0] == "GPU-b" {
+		a, b = b, a
+	}
+	h.round(exited(attempt(1, 1), 0))
+	h.round(status(a, b))
+	h.pass(time.Minute)
+	if st := h.states(amy); st[len(st)-1] != job.Succeeded {
+		t.Fatalf("told %v, want the end all the same", st)
+	}
+	v := h.core.View()
+	if len(v.Free.GPUs) != 1 || v.Aside[task.Devices[0]] == "" {
+		t.Fatalf("view = %+v", v)
+	}
+	h.round(status(a, b))
+	if len(h.core.View().Free.GPUs) != 1 {
+		t.Fatal("given away while memory is in use")
+	}
+	h.round(status(nil, nil))
+	if v = h.core.View(); len(v.Free.GPUs) != 2 || len(v.Aside) != 0 {
+		t.Fatalf("not back: %+v", v)
+	}
+}
+
+func TestForeignMemoryCountsAsTaken(t *testing.T) {
+	h, _ := real(t)
+	h.round(status([]gpu.Process{{PID: 9, Memory: 79e9}}, nil))
+	m := offer(1, attempt(1, 1), gpus(2))
+	h.says(amy, m)
+	one[lease.Decline](h, amy)
+	h.says(amy, offer(2, attempt(2, 1), gpus(1)))
+	if c := one[lease.Commit](h, amy); !slices.Equal(c.Devices, []string{"GPU-b"}) {
+		t.Fatalf("commit = %+v", c)
+	}
+}
+
+func TestFaultsAndHealth(t *testing.T) {
+	h, _ := real(t)
+	free := func() int { return len(h.core.View().Free.GPUs) }
+	for _, xid := range []uint64{13, 31, 43, 45, 68, 109} {
+		h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: xid}})
+	}
+	if free() != 2 {
+		t.Fatal("a program's own error takes a device out")
+	}
+	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: 79}})
+	bad := status(nil, nil)
+	bad.Devices[0].Health, bad.Devices[0].Detail = gpu.Unhealthy, "ecc"
+	h.round(bad)
+	h.round(status(nil, nil))
+	if v := h.core.View(); free() != 1 || v.Aside["GPU-a"] != "xid 79" {
+		t.Fatalf("view = %+v", v)
+	}
+	h.round(worker.DeviceRestored{UUID: "GPU-a"})
+	if free() != 2 {
+		t.Fatal("not restored")
+	}
+}
+
+func TestProfileChange(t *testing.T) {
+	h := newHost(t, config(2))
+	s := h.meet(amy, 1)
+	h.run(amy, 1, attempt(1, 1), s, gpus(2))
+	got[lease.Hello](h, amy)
+	p := config(1).Profile
+	p.CPUs = 4
+	h.round(worker.ProfileChanged{Profile: p})
+	if m := one[lease.Hello](h, amy); m.Profile.CPUs != 4 || m.Free.CPUs != 3 || len(m.Free.GPUs) != 0 {
+		t.Fatalf("hello = %+v", m)
+	}
+	h.round(exited(attempt(1, 1), 0))
+	if f := h.core.View().Free; f.CPUs != 4 || len(f.GPUs) != 1 {
+		t.Fatalf("free = %+v", f)
+	}
+}

@@ -1,0 +1,332 @@
+package worker_test
+
+// The loop: one save for many events, nothing done before it, and its life.
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// site is all that a loop stands on, in memory.
+type site struct {
+	t     *testing.T
+	loop  *worker.Loop
+	began time.Time
+
+	mu      sync.Mutex
+	slow    time.Duration                // a save takes so long; guarded by mu, as all below
+	failing error                        //
+	refuse  error                        // of Driver.Start
+	records map[job.Attempt]lease.Record // on disk
+	saves   int
+	sent    []lease.ToScheduler
+	calls   []string
+	polls   int
+}
+
+func (s *site) Save(put []lease.Record, gone []job.Attempt, _ []lease.GroupEpoch) error {
+	s.mu.Lock()
+	slow := s.slow
+	s.mu.Unlock()
+	pause(slow)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failing != nil {
+		return s.failing
+	}
+	s.saves++
+	for _, r := range put {
+		s.records[r.Attempt] = r
+	}
+	for _, a := range gone {
+		delete(s.records, a)
+	}
+	return nil
+}
+
+func (s *site) Load() ([]lease.Record, []lease.GroupEpoch, error) { return nil, nil, s.failing }
+
+func (s *site) Send(_ job.Peer, m lease.ToScheduler) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch m := m.(type) {
+	case lease.Commit:
+		if s.records[m.Attempt].Phase != lease.PhaseReserved {
+			s.t.Errorf("commit of %s sent before its record was on disk", m.Attempt)
+		}
+	case lease.Event:
+		if s.records[m.Attempt].EventN < m.N {
+			s.t.Errorf("event %d of %s sent before it was on disk", m.N, m.Attempt)
+		}
+	default:
+	}
+	s.sent = append(s.sent, m)
+	return nil
+}
+
+func (s *site) called(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, what)
+}
+
+func (s *site) Start(t worker.Task) error {
+	s.called("start " + t.Attempt.String())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.records[t.Attempt].Phase != lease.PhaseStarted {
+		s.t.Errorf("%s begun before its record was on disk", t.Attempt)
+	}
+	return s.refuse
+}
+
+func (s *site) Stop(a job.Attempt, _ time.Duration, _ string) error {
+	s.called("stop " + a.String())
+	return nil
+}
+
+func (s *site) Signal(a job.Attempt, _ int) error {
+	s.called("signal " + a.String())
+	return nil
+}
+
+func (s *site) Extend(map[job.Attempt]worker.BootTime) error {
+	s.called("extend")
+	return nil
+}
+
+func (s *site) Forget(a job.Attempt) error {
+	s.called("forget " + a.String())
+	return nil
+}
+
+func (s *site) Adopt(context.Context) ([]worker.DriverEvent, error) { return nil, s.refuse }
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t, records: map[job.Attempt]lease.Record{}, began: time.Now()}
+	loop, err := worker.New(config(0), worker.Parts{
+		Ledger: s, Sender: s, Driver: s, Adopter: s,
+		Poll:  func() { s.polls++ },
+		Clock: func() worker.BootTime { return worker.BootTime(time.Hour + time.Since(s.began)) },
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.loop = loop
+	return s
+}
+
+// pause lets the bubble's time go by.
+func pause(d time.Duration) { <-time.NewTimer(d).C }
+
+// with runs f beside the loop, in a bubble of its own time.
+func with(t *testing.T, f func(t *testing.T, s *site)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.loop.Run(ctx) }()
+		f(t, s)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+}
+
+// meet opens a session and answers the renewal.
+func (s *site) meet() lease.Session {
+	s.t.Helper()
+	s.loop.Up(amy)
+	s.loop.Deliver(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	synctest.Wait()
+	all := take[lease.Renew](s)
+	if len(all) != 1 {
+		s.t.Fatalf("asked for renewal %d times, want once", len(all))
+	}
+	s.loop.Deliver(amy, answerTo(all[0], 1, true))
+	return all[0].Session
+}
+
+// take takes the messages of one type that were sent so far.
+func take[T lease.ToScheduler](s *site) []T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []T
+	for _, m := range s.sent {
+		if v, ok := m.(T); ok {
+			out = append(out, v)
+		}
+	}
+	s.sent = nil
+	return out
+}
+
+func (s *site) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+func TestLoopSharesOneSaveAmongManyEvents(t *testing.T) {
+	with(t, func(t *testing.T, s *site) {
+		s.meet()
+		synctest.Wait()
+		s.set(func() { s.slow, s.saves = 10*time.Millisecond, 0 })
+		const n = 60
+		for i := range uint64(n) {
+			s.loop.Deliver(amy, offer(i+1, attempt(i+1, 1), job.Resources{Memory: 1 << 20}))
+		}
+		pause(50 * time.Millisecond)
+		if c := take[lease.Commit](s); len(c) != n {
+			t.Fatalf("%d commits, want %d", len(c), n)
+		}
+		s.set(func() {
+			if s.saves > 3 {
+				t.Errorf("%d saves for %d offers", s.saves, n)
+			}
+		})
+	})
+}
+
+func TestLoopLifeOfATask(t *testing.T) {
+	with(t, func(t *testing.T, s *site) {
+		session := s.meet()
+		a := attempt(1, 1)
+		s.loop.Deliver(amy, offer(1, a, cpu))
+		s.loop.Deliver(amy, start(1, a, session, cpu))
+		synctest.Wait()
+		if ev := take[lease.Event](s); len(ev) != 1 || ev[0].Refused == "" {
+			t.Fatalf("a start that came before its commit: %+v", ev)
+		}
+		a = attempt(2, 1)
+		s.loop.Deliver(amy, offer(2, a, cpu))
+		synctest.Wait()
+		s.loop.Deliver(amy, start(2, a, session, cpu))
+		synctest.Wait()
+		s.loop.Driven(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 9})
+		s.loop.Deliver(amy, lease.Signal{Attempt: a, Group: group, Epoch: epoch(1), Number: 10})
+		s.loop.Deliver(amy, lease.Cancel{Attempt: a, Group: group, Epoch: epoch(1)})
+		synctest.Wait()
+		recs, err := s.loop.Attempts(t.Context())
+		if err != nil || len(recs) != 2 || recs[1].PID != 9 {
+			t.Fatalf("attempts = %+v, %v", recs, err)
+		}
+		s.loop.Driven(exited(a, 0))
+		s.loop.Deliver(amy, lease.Ack{Attempt: a, N: 4})
+		synctest.Wait()
+		var states []job.State
+		for _, ev := range take[lease.Event](s) {
+			states = append(states, ev.State)
+		}
+		if len(states) != 4 || states[3] != job.Cancelled {
+			t.Fatalf("told %v", states)
+		}
+		s.loop.Deliver(amy, lease.Ack{Attempt: a, N: 4})
+		synctest.Wait()
+		want := "start X stop X signal X forget X"
+		s.set(func() {
+			if have := strings.ReplaceAll(strings.Join(s.calls, " "), a.String(), "X"); have != want {
+				t.Errorf("driver was asked %q, want %q", have, want)
+			}
+		})
+	})
+}
+
+func TestLoopTellsOfATaskThatTheDriverRefuses(t *testing.T) {
+	with(t, func(t *testing.T, s *site) {
+		session := s.meet()
+		s.set(func() { s.refuse = errors.New("runner is gone") })
+		s.loop.Deliver(amy, offer(1, attempt(1, 1), cpu))
+		synctest.Wait()
+		s.loop.Deliver(amy, start(1, attempt(1, 1), session, cpu))
+		synctest.Wait()
+		ev := take[lease.Event](s)
+		if len(ev) != 2 || ev[1].Exit == nil || ev[1].Exit.Code != 126 || ev[1].Exit.Reason != "runner is gone" {
+			t.Fatalf("events = %+v", ev)
+		}
+		s.set(func() { s.refuse = nil })
+	})
+}
+
+func TestLoopRecoversWithTheDisk(t *testing.T) {
+	with(t, func(t *testing.T, s *site) {
+		s.meet()
+		synctest.Wait()
+		s.set(func() { s.failing = errDisk })
+		s.loop.Deliver(amy, offer(1, attempt(1, 1), cpu))
+		synctest.Wait()
+		if d := take[lease.Decline](s); len(d) != 1 || !strings.Contains(d[0].Reason.Detail, "no space left") {
+			t.Fatalf("declines = %+v", d)
+		}
+		s.set(func() { s.failing = nil })
+		pause(2 * time.Second)
+		s.loop.Deliver(amy, offer(2, attempt(2, 1), cpu))
+		synctest.Wait()
+		if c := take[lease.Commit](s); len(c) != 1 {
+			t.Fatalf("commits = %+v", c)
+		}
+	})
+}
+
+func TestLoopRenewsByItself(t *testing.T) {
+	with(t, func(t *testing.T, s *site) {
+		s.meet()
+		pause(lease.RenewEvery)
+		if r := take[lease.Renew](s); len(r) != 1 {
+			t.Fatalf("asked %d times", len(r))
+		}
+	})
+}
+
+func TestLoopEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.loop.Run(ctx) }()
+		if v, err := s.loop.View(t.Context()); err != nil || v.Free.CPUs != 8 {
+			t.Fatalf("view = %+v, %v", v, err)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		for range 5000 { // more than may wait
+			s.loop.Down(amy)
+		}
+		if _, err := s.loop.Attempts(t.Context()); !errors.Is(err, worker.ErrStopped) {
+			t.Errorf("Attempts = %v, want ErrStopped", err)
+		}
+	})
+}
+
+func TestLoopSaysWhyItCannotBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		s.failing = errDisk
+		if err := s.loop.Run(t.Context()); !errors.Is(err, errDisk) {
+			t.Errorf("Run = %v, want the ledger's error", err)
+		}
+		if _, err := s.loop.View(t.Context()); !errors.Is(err, worker.ErrStopped) {
+			t.Errorf("View = %v, want ErrStopped", err)
+		}
+		s = newSite(t)
+		s.refuse = errors.New("no runner")
+		if err := s.loop.Run(t.Context()); !errors.Is(err, s.refuse) {
+			t.Errorf("Run = %v, want the driver's error", err)
+		}
+	})
+}

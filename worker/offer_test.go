@@ -1,0 +1,266 @@
+package worker_test
+
+// Offers: answers, ranks, waits and reservations.
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+func TestOfferThatCouldNeverFit(t *testing.T) {
+	for name, c := range map[string]struct {
+		need job.Resources
+		word string
+	}{
+		"cpus":   {job.Resources{CPUs: 9}, "cpus: 9 wanted, this host gives 8"},
+		"memory": {job.Resources{Memory: 65 << 30}, "memory: 65GiB wanted"},
+		"gpus":   {gpus(3), "gpus: "},
+		"model":  {job.Resources{GPUs: 1, GPUModel: "a100"}, "gpus: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, config(2))
+			h.meet(amy, 1)
+			m := offer(1, attempt(1, 1), c.need)
+			m.Wait = time.Minute
+			h.says(amy, m)
+			d := one[lease.Decline](h, amy)
+			if !d.Never || d.Reason.Word != job.ReasonNoMatch || !strings.HasPrefix(d.Reason.Detail, c.word) {
+				t.Fatalf("decline = %+v, want never because of %q", d, c.word)
+			}
+		})
+	}
+}
+
+func TestOfferCommitHoldsDevices(t *testing.T) {
+	h := newHost(t, config(2))
+	s := h.meet(amy, 1)
+	h.says(amy, offer(1, attempt(1, 1), gpus(2)), offer(2, attempt(2, 1), gpus(1)))
+	c := one[lease.Commit](h, amy)
+	if c.Offer != 1 || len(c.Devices) != 2 || c.Session != s {
+		t.Fatalf("commit = %+v", c)
+	}
+	d := one[lease.Decline](h, amy)
+	if d.Offer != 2 || d.Never || d.Reason.Word != job.ReasonResources || len(d.Free.GPUs) != 0 || d.Free.CPUs != 7 {
+		t.Fatalf("decline = %+v", d)
+	}
+	h.says(amy, lease.Release{Offer: 1})
+	h.says(amy, offer(3, attempt(2, 1), gpus(2)))
+	one[lease.Commit](h, amy)
+}
+
+func TestOffersOfOneRoundAreRanked(t *testing.T) {
+	h := newHost(t, config(1))
+	h.meet(amy, 1)
+	low, high := offer(1, attempt(1, 1), gpus(1)), offer(2, attempt(2, 1), gpus(1))
+	high.Priority = 60
+	h.says(amy, low, high)
+	if c := one[lease.Commit](h, amy); c.Offer != 2 {
+		t.Fatalf("committed offer %d, want the one of higher priority", c.Offer)
+	}
+}
+
+func TestQueuedOfferSetsAsideWhatItNeeds(t *testing.T) {
+	h := newHost(t, config(4))
+	s := h.meet(amy, 1)
+	h.run(amy, 1, attempt(1, 1), s, gpus(2))
+	big := offer(2, attempt(2, 1), gpus(4))
+	big.Wait = time.Minute
+	h.says(amy, big)
+	h.says(amy, offer(3, attempt(3, 1), gpus(1)))
+	if d := one[lease.Decline](h, amy); d.Offer != 3 {
+		t.Fatalf("decline = %+v", d)
+	}
+	h.says(amy, offer(4, attempt(4, 1), cpu)) // leaves what the big one needs
+	if c := one[lease.Commit](h, amy); c.Offer != 4 {
+		t.Fatalf("commit = %+v", c)
+	}
+	over := offer(5, attempt(5, 1), gpus(1))
+	over.Priority = 51 // may pass
+	h.says(amy, over)
+	if c := one[lease.Commit](h, amy); c.Offer != 5 {
+		t.Fatalf("commit = %+v", c)
+	}
+	h.says(amy, lease.Release{Offer: 5})
+	h.round(exited(attempt(1, 1), 0)) // late binding: in the same step
+	if c := one[lease.Commit](h, amy); c.Offer != 2 || len(c.Devices) != 4 {
+		t.Fatalf("commit = %+v", c)
+	}
+}
+
+func TestQueuedOfferEndsInTime(t *testing.T) {
+	h := newHost(t, config(1))
+	s := h.meet(amy, 1)
+	h.run(amy, 1, attempt(1, 1), s, gpus(1))
+	m := offer(2, attempt(2, 1), gpus(1))
+	m.Wait = time.Hour // more than is allowed
+	h.says(amy, m)
+	h.pass(lease.MaxOfferWait - time.Second)
+	if d := got[lease.Decline](h, amy); len(d) > 0 {
+		t.Fatalf("declined early: %+v", d)
+	}
+	h.pass(2 * time.Second)
+	if d := one[lease.Decline](h, amy); d.Offer != 2 || d.Reason.Word != job.ReasonResources {
+		t.Fatalf("decline = %+v", d)
+	}
+}
+
+func TestOffersOfOneSchedulerAreBounded(t *testing.T) {
+	h := newHost(t, config(1))
+	s := h.meet(amy, 1)
+	h.run(amy, 1, attempt(1, 1), s, gpus(1))
+	for i := range uint64(lease.MaxOffers + 3) {
+		m := offer(10+i, attempt(10+i, 1), gpus(1))
+		m.Wait = time.Minute
+		h.says(amy, m)
+	}
+	if d := got[lease.Decline](h, amy); len(d) != 3 {
+		t.Fatalf("declined %d, want 3", len(d))
+	}
+	if v := h.core.View(); v.Queued != lease.MaxOffers {
+		t.Fatalf("%d wait", v.Queued)
+	}
+	h.round(worker.Down{Peer: amy})
+	if v := h.core.View(); v.Queued != 0 {
+		t.Fatalf("%d wait for a scheduler that is gone", v.Queued)
+	}
+}
+
+func TestLapsedReservationMayComeBack(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		t.Run(fmt.Sprint("taken=", taken), func(t *testing.T) {
+			h := newHost(t, config(1))
+			s := h.meet(amy, 1)
+			h.says(amy, offer(1, attempt(1, 1), gpus(1)))
+			one[lease.Commit](h, amy)
+			h.pass(lease.ReserveFor + time.Second)
+			if v := h.core.View(); len(v.Free.GPUs) != 1 {
+				t.Fatal("the reservation has not lapsed")
+			}
+			if taken {
+				h.says(amy, offer(2, attempt(2, 1), gpus(1)))
+				one[lease.Commit](h, amy)
+			}
+			e := h.says(amy, start(1, attempt(1, 1), s, gpus(1)))
+			if started := len(e.Start) == 1; started == taken {
+				t.Fatalf("started %v, taken by another %v", started, taken)
+			}
+			if ev := one[lease.Event](h, amy); (ev.Refused != "") != taken {
+				t.Fatalf("event = %+v", ev)
+			}
+		})
+	}
+}
+
+func TestReleasedOfferCannotBeStarted(t *testing.T) {
+	for _, lapse := range []bool{false, true} {
+		h := newHost(t, config(1))
+		s := h.meet(amy, 1)
+		h.says(amy, offer(1, attempt(1, 1), gpus(1)))
+		if lapse {
+			h.pass(lease.ReserveFor + time.Second)
+		}
+		h.says(amy, lease.Release{Offer: 1})
+		if e := h.says(amy, start(1, attempt(1, 1), s, gpus(1))); len(e.Start) > 0 {
+			t.Fatalf("started after its release, lapsed before: %v", lapse)
+		}
+	}
+}
+
+func TestStartGetsNoMoreThanWasReserved(t *testing.T) {
+	h := newHost(t, config(2))
+	s := h.meet(amy, 1)
+	h.says(amy, offer(1, attempt(1, 1), gpus(1)))
+	e := h.says(amy, start(1, attempt(1, 1), s, job.Resources{CPUs: 8, GPUs: 2}))
+	if len(e.Start) != 1 || len(e.Start[0].Devices) != 1 || e.Start[0].Spec.Resources != gpus(1) {
+		t.Fatalf("start = %+v", e.Start)
+	}
+}
+
+func TestDrainingDeclinesAndWhatRunsGoesOn(t *testing.T) {
+	h := newHost(t, config(1))
+	s := h.meet(amy, 1)
+	h.run(amy, 1, attempt(1, 1), s, gpus(1))
+	waits := offer(2, attempt(2, 1), gpus(1))
+	waits.Wait = time.Minute
+	h.says(amy, waits)
+	h.jump(time.Second)
+	h.round(worker.Drain{On: true, Reason: "new fans"})
+	if d := one[lease.Decline](h, amy); d.Reason != (job.Reason{Word: job.ReasonNodesDraining, Detail: "new fans"}) || d.Never {
+		t.Fatalf("decline = %+v", d)
+	}
+	all := got[lease.Availability](h, amy)
+	if a := all[len(all)-1]; !a.Draining || a.Detail != "new fans" {
+		t.Fatalf("availability = %+v", a)
+	}
+	if v := h.core.View(); v.Running != 1 {
+		t.Fatal("what ran does not run")
+	}
+	h.round(worker.Drain{})
+	h.says(amy, offer(3, attempt(3, 1), cpu))
+	one[lease.Commit](h, amy)
+}
+
+func TestNoWorkerDeclinesForEver(t *testing.T) {
+	cfg := config(0)
+	cfg.Profile.Worker = false
+	h := newHost(t, cfg)
+	h.meet(amy, 1)
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	if d := one[lease.Decline](h, amy); !d.Never {
+		t.Fatalf("decline = %+v", d)
+	}
+}
+
+func TestAdmissionIsAskedAtStart(t *testing.T) {
+	cfg := config(0)
+	cfg.Admit = func(user string, _ job.Spec) error { return fmt.Errorf("%s is not known here", user) }
+	h := newHost(t, cfg)
+	s := h.meet(amy, 1)
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	h.says(amy, start(1, attempt(1, 1), s, cpu))
+	if ev := one[lease.Event](h, amy); ev.Refused != "not admitted: ada is not known here" {
+		t.Fatalf("event = %+v", ev)
+	}
+}
+
+func TestQueuedOfferOfAnOldOwnerIsStale(t *testing.T) {
+	h := newHost(t, config(1))
+	s := h.meet(amy, 1)
+	h.run(amy, 1, attempt(1, 1), s, gpus(1))
+	m := offer(2, attempt(2, 1), gpus(1))
+	m.Wait = time.Minute
+	h.says(amy, m)
+	h.meet(bob, 2)
+	h.round(exited(attempt(1, 1), 0))
+	one[lease.Stale](h, amy)
+	if len(got[lease.Commit](h, amy)) > 0 {
+		t.Fatal("committed to an old owner")
+	}
+}
+
+func TestAvailabilityIsToldOnChangeAndNotTooOften(t *testing.T) {
+	h := newHost(t, config(0))
+	h.meet(amy, 1)
+	h.pass(time.Second)
+	got[lease.Availability](h, amy)
+	for i := range uint64(5) {
+		h.says(amy, offer(i+1, attempt(i+1, 1), cpu))
+	}
+	if a := one[lease.Availability](h, amy); a.Free.CPUs != 7 {
+		t.Fatalf("first word = %+v", a)
+	}
+	h.pass(200 * time.Millisecond)
+	if a := one[lease.Availability](h, amy); a.Free.CPUs != 3 {
+		t.Fatalf("second word = %+v", a)
+	}
+	h.pass(5 * time.Second)
+	if a := got[lease.Availability](h, amy); len(a) > 0 {
+		t.Fatalf("told without a change: %+v", a)
+	}
+}

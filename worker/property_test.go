@@ -1,0 +1,367 @@
+package worker_test
+
+// Whatever happens in whatever order, the host gives nothing away twice, every
+// offer is answered once, and events have no gaps.
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// walk is a host to which random things happen, and what is known of them.
+type walk struct {
+	*host
+	t *rapid.T
+
+	asked    map[job.Peer]lease.Renew
+	answered worker.BootTime // clock of the newest renewal that was answered
+	term     uint64
+	owner    job.Peer
+	nextID   uint64
+	jobs     uint64
+
+	open    map[string]lease.Offer // without an answer
+	commits []lease.Commit
+	offers  map[uint64]lease.Offer
+	runs    map[job.Attempt]worker.Task // in the driver: started and not over
+	began   map[job.Attempt]bool
+	dead    map[job.Attempt]bool   // refused for good
+	over    map[job.Attempt]bool   // acknowledged to the end
+	acked   map[job.Attempt]uint64 // newest event that was acknowledged
+	last    map[job.Attempt]uint64 // newest event since the owner's session opened
+}
+
+func newWalk(t *rapid.T) *walk {
+	w := &walk{
+		host: newHost(t, config(4)), t: t, term: 1, owner: amy,
+		asked: map[job.Peer]lease.Renew{},
+		open:  map[string]lease.Offer{}, offers: map[uint64]lease.Offer{},
+		runs: map[job.Attempt]worker.Task{}, began: map[job.Attempt]bool{}, dead: map[job.Attempt]bool{},
+		last: map[job.Attempt]uint64{}, acked: map[job.Attempt]uint64{}, over: map[job.Attempt]bool{},
+	}
+	w.connect()
+	return w
+}
+
+func key(p job.Peer, id uint64) string { return fmt.Sprint(p, "/", id) }
+
+// after looks at all that a round has done.
+func (w *walk) after() {
+	for p, msgs := range w.sent {
+		for _, m := range msgs {
+			w.heard(p, m)
+		}
+		delete(w.sent, p)
+	}
+	for a, until := range w.done.Extend {
+		if until > w.answered.Add(job.DefaultLease) {
+			w.t.Fatalf("%s may live until %v, renewal was answered for %v", a, until, w.answered)
+		}
+	}
+	for _, s := range w.done.Start {
+		if w.began[s.Attempt] {
+			w.t.Fatalf("%s was begun twice", s.Attempt)
+		}
+		if w.dead[s.Attempt] {
+			w.t.Fatalf("%s was begun though it was refused for good", s.Attempt)
+		}
+		if r := w.records[s.Attempt]; r.Phase != lease.PhaseStarted {
+			w.t.Fatalf("%s was begun, its record says %q", s.Attempt, r.Phase)
+		}
+		if w.now.Boot >= w.answered.Add(worker.SessionLease) || s.Deadline > w.answered.Add(job.DefaultLease) {
+			w.t.Fatalf("%s was begun at %v until %v, renewal was answered for %v", s.Attempt, w.now.Boot, s.Deadline, w.answered)
+		}
+		w.began[s.Attempt] = true
+		w.runs[s.Attempt] = s
+	}
+	w.balance()
+}
+
+func (w *walk) heard(p job.Peer, m lease.ToScheduler) {
+	answer := func(id uint64) {
+		if _, open := w.open[key(p, id)]; !open {
+			w.t.Fatalf("offer %d of %s was answered again: %+v", id, p, m)
+		}
+		delete(w.open, key(p, id))
+	}
+	switch m := m.(type) {
+	case lease.Commit:
+		answer(m.Offer)
+		if r := w.records[m.Attempt]; r.Phase != lease.PhaseReserved {
+			w.t.Fatalf("commit of %s, its record says %q", m.Attempt, r.Phase)
+		}
+		w.commits = append(w.commits, m)
+	case lease.Decline:
+		answer(m.Offer)
+	case lease.Stale:
+		for k, o := range w.open { // names no offer: answers all older ones
+			if o.Epoch.Less(m.Epoch) {
+				delete(w.open, k)
+			}
+		}
+	case lease.Event:
+		if n := w.last[m.Attempt]; m.N > n+1 {
+			w.t.Fatalf("%s: event %d after %d", m.Attempt, m.N, n)
+		}
+		w.last[m.Attempt] = max(w.last[m.Attempt], m.N)
+		if m.Refused != "" {
+			w.dead[m.Attempt] = true
+			if w.began[m.Attempt] && !w.over[m.Attempt] {
+				w.t.Fatalf("%s was refused though it was begun", m.Attempt)
+			}
+		}
+		if (m.Exit != nil) != (m.State.Ended() && m.Refused == "") {
+			w.t.Fatalf("event = %+v", m)
+		}
+	case lease.Renew:
+		w.asked[p] = m
+	case lease.Hello, lease.Availability:
+	}
+}
+
+// balance compares what is free with what is held.
+func (w *walk) balance() {
+	cpus, memory := 0, job.Size(0)
+	milli, held := map[string]int{}, map[string]job.Size{}
+	for _, r := range w.core.Attempts() {
+		if r.Phase != lease.PhaseReserved && r.Phase != lease.PhaseStarted {
+			continue
+		}
+		cpus += r.Need.CPUs
+		memory += r.Need.Memory
+		for _, d := range r.Devices {
+			milli[d] += gpu.Milli(r.Need)
+			held[d] += gpu.Memory(r.Need, 80e9)
+		}
+	}
+	v := w.core.View()
+	p := w.cfg.Profile
+	if cpus > p.CPUs || memory > p.Memory || v.Free.CPUs != p.CPUs-cpus || v.Free.Memory != p.Memory-memory {
+		w.t.Fatalf("%d cpus and %s held, %+v free", cpus, memory, v.Free)
+	}
+	for d, m := range milli {
+		if m > gpu.Whole || held[d] > 80e9 {
+			w.t.Fatalf("%s is given away %d thousandths and %s", d, m, held[d])
+		}
+	}
+	for _, f := range v.Free.GPUs {
+		if f.Milli+milli[f.UUID] != gpu.Whole {
+			w.t.Fatalf("%s: %d free, %d held", f.UUID, f.Milli, milli[f.UUID])
+		}
+	}
+	// What the driver runs holds what it was started with.
+	used := map[string]int{}
+	for a, task := range w.runs {
+		for _, d := range task.Devices {
+			used[d] += gpu.Milli(task.Spec.Resources)
+			if used[d] > gpu.Whole {
+				w.t.Fatalf("%s is used by too many, %s among them", d, a)
+			}
+		}
+	}
+}
+
+func (w *walk) tell(events ...worker.Event) {
+	w.round(events...)
+	w.after()
+}
+
+func (w *walk) connect() {
+	maps.DeleteFunc(w.open, func(k string, _ lease.Offer) bool { return strings.HasPrefix(k, string(w.owner)) })
+	w.last = maps.Clone(w.acked)
+	w.tell(
+		worker.Up{Peer: w.owner},
+		worker.Message{From: w.owner, Msg: lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(w.term)}}}},
+	)
+}
+
+func (w *walk) pick(name string, n int) int { return rapid.IntRange(0, n-1).Draw(w.t, name) }
+
+func (w *walk) need() job.Resources {
+	return rapid.SampledFrom([]job.Resources{
+		{CPUs: 1},
+		{CPUs: 5, Memory: 40 << 30},
+		{CPUs: 1, GPUs: 1},
+		{CPUs: 2, GPUs: 3},
+		{GPUs: 4},
+		{CPUs: 1, GPUShare: 0.3},
+		{CPUs: 1, GPUShare: 0.6, GPUMemory: 60e9},
+		{CPUs: 20},
+		{Memory: 1 << 30},
+	}).Draw(w.t, "need")
+}
+
+func (w *walk) newOffer() lease.Offer {
+	w.nextID++
+	w.jobs++
+	m := offer(w.nextID, attempt(w.jobs, 1), w.need())
+	m.Epoch = epoch(w.term)
+	m.Priority = rapid.SampledFrom([]int{10, 50, 90}).Draw(w.t, "priority")
+	m.Wait = rapid.SampledFrom([]time.Duration{0, 3 * time.Second, time.Hour}).Draw(w.t, "wait")
+	w.open[key(w.owner, m.ID)] = m
+	w.offers[m.ID] = m
+	return m
+}
+
+func (w *walk) startOf(c lease.Commit) lease.Start {
+	return lease.Start{
+		Offer: c.Offer, Attempt: c.Attempt, Group: group, Epoch: epoch(w.term), Session: c.Session,
+		User: "ada", Spec: spec(w.offers[c.Offer].Need),
+	}
+}
+
+// actions are all that may happen.
+func (w *walk) actions() map[string]func(*rapid.T) {
+	from := func(m lease.ToWorker) worker.Event { return worker.Message{From: w.owner, Msg: m} }
+	someCommit := func() (lease.Commit, bool) {
+		if len(w.commits) == 0 {
+			return lease.Commit{}, false
+		}
+		return w.commits[len(w.commits)-1-w.pick("commit", min(8, len(w.commits)))], true
+	}
+	someRun := func() (job.Attempt, bool) {
+		for _, r := range w.core.Attempts() {
+			if _, ok := w.runs[r.Attempt]; ok && w.pick("this", 3) == 0 {
+				return r.Attempt, true
+			}
+		}
+		return job.Attempt{}, false
+	}
+	return map[string]func(*rapid.T){
+		"offers": func(*rapid.T) {
+			var events []worker.Event
+			for range 1 + w.pick("offers", 4) {
+				events = append(events, from(w.newOffer()))
+			}
+			w.tell(events...)
+		},
+		"release": func(*rapid.T) {
+			if w.nextID == 0 {
+				return
+			}
+			id := w.nextID - uint64(w.pick("offer", int(min(6, w.nextID))))
+			delete(w.open, key(w.owner, id))
+			w.tell(from(lease.Release{Offer: id}))
+		},
+		"start": func(*rapid.T) {
+			if c, ok := someCommit(); ok {
+				w.tell(from(w.startOf(c)))
+			}
+		},
+		"start and cancel": func(*rapid.T) {
+			if c, ok := someCommit(); ok {
+				w.tell(from(w.startOf(c)), from(lease.Cancel{Attempt: c.Attempt, Group: group, Epoch: epoch(w.term)}))
+			}
+		},
+		"query": func(*rapid.T) {
+			if c, ok := someCommit(); ok {
+				w.tell(from(lease.Query{Attempt: c.Attempt, Group: group, Epoch: epoch(w.term), Store: store}))
+			}
+		},
+		"ack": func(*rapid.T) {
+			for _, r := range w.core.Attempts() {
+				if n := w.last[r.Attempt]; n > 0 {
+					w.acked[r.Attempt] = n
+					w.over[r.Attempt] = w.over[r.Attempt] || r.Phase == lease.PhaseDone && n == r.EventN
+					w.tell(from(lease.Ack{Attempt: r.Attempt, N: n}))
+					return
+				}
+			}
+		},
+		"renewed": func(*rapid.T) {
+			if r, ok := w.asked[w.owner]; ok {
+				w.answered = max(w.answered, worker.BootTime(r.Clock))
+				w.tell(from(answerTo(r, w.term, w.pick("keep", 4) > 0)))
+			}
+		},
+		"runs": func(*rapid.T) {
+			if a, ok := someRun(); ok {
+				w.tell(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+			}
+		},
+		"ends": func(*rapid.T) {
+			if a, ok := someRun(); ok {
+				delete(w.runs, a)
+				w.tell(exited(a, w.pick("code", 2)))
+			}
+		},
+		"fails": func(*rapid.T) {
+			if a, ok := someRun(); ok {
+				delete(w.runs, a)
+				w.tell(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 127}})
+			}
+		},
+		"time": func(*rapid.T) {
+			w.jump(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 11 * time.Second, 400 * time.Second}).Draw(w.t, "time"))
+			w.tell()
+		},
+		"disk": func(*rapid.T) {
+			w.failing = !w.failing
+			w.tell()
+		},
+		"session breaks": func(*rapid.T) {
+			w.tell(worker.Down{Peer: w.owner})
+			w.connect()
+		},
+		"takeover": func(*rapid.T) {
+			w.term++
+			if w.owner == amy {
+				w.owner = bob
+			} else {
+				w.owner = amy
+			}
+			w.connect()
+		},
+		"restart": func(*rapid.T) {
+			var found []worker.DriverEvent
+			for a := range w.runs {
+				found = append(found, worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+			}
+			w.cfg.Seed++
+			clear(w.open)
+			clear(w.asked)
+			w.boot(found...)
+			for _, s := range w.done.Stop {
+				delete(w.runs, s.Attempt)
+			}
+			w.after()
+			w.connect()
+		},
+	}
+}
+
+func TestNothingIsGivenAwayTwice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWalk(t)
+		t.Repeat(w.actions())
+		// In the end every offer has its answer, and every end is told.
+		w.failing = false
+		for range 200 {
+			w.jump(time.Second)
+			w.tell()
+		}
+		if len(w.open) > 0 {
+			t.Fatalf("never answered: %+v", w.open)
+		}
+		for _, r := range w.core.Attempts() {
+			if r.Phase != lease.PhaseReserved && w.last[r.Attempt] < r.EventN {
+				t.Fatalf("%s: told up to %d of %d: %+v", r.Attempt, w.last[r.Attempt], r.EventN, r)
+			}
+		}
+		for a := range w.runs {
+			if w.records[a].Phase != lease.PhaseStarted {
+				t.Fatalf("%s runs, its record says %q", a, w.records[a].Phase)
+			}
+		}
+	})
+}

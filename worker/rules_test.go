@@ -1,0 +1,348 @@
+package worker_test
+
+// The rules of durability as far as a worker keeps them, by number.
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// R1 is the owner's, but a worker starts nothing by itself: a commit alone never
+// becomes a task.
+func TestR1CommitAloneStartsNothing(t *testing.T) {
+	h := newHost(t, config(0))
+	h.meet(amy, 1)
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	one[lease.Commit](h, amy)
+	if h.records[attempt(1, 1)].Phase != lease.PhaseReserved {
+		t.Fatal("the reservation is not on disk though its commit was sent")
+	}
+	for range 20 {
+		h.pass(time.Second)
+		if len(h.done.Start) > 0 {
+			t.Fatal("a task was started without a Start")
+		}
+	}
+	if _, kept := h.records[attempt(1, 1)]; kept {
+		t.Fatal("the lapsed reservation is still on disk")
+	}
+}
+
+func TestR2OlderEpochIsStale(t *testing.T) {
+	a := attempt(1, 1)
+	commands := map[string]lease.ToWorker{
+		"offer":   lease.Offer{ID: 9, Attempt: attempt(2, 1), Group: group, Epoch: epoch(4), Need: cpu},
+		"start":   lease.Start{Offer: 1, Attempt: attempt(2, 1), Group: group, Epoch: epoch(4), Spec: spec(cpu)},
+		"query":   lease.Query{Attempt: attempt(3, 1), Group: group, Epoch: epoch(4), Store: store},
+		"signal":  lease.Signal{Attempt: a, Group: group, Epoch: epoch(4), Number: 10},
+		"cancel":  lease.Cancel{Attempt: a, Group: group, Epoch: epoch(4)},
+		"renewed": lease.Renewed{Group: group, Epoch: epoch(4)},
+		"owns":    lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(4)}}},
+	}
+	for name, m := range commands {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, config(0))
+			s := h.meet(amy, 1)
+			h.run(amy, 1, a, s, cpu)
+			h.meet(bob, 5)
+			got[lease.Event](h, amy)
+			before := len(h.records)
+			e := h.says(amy, m)
+			stale := one[lease.Stale](h, amy)
+			if stale.Epoch != epoch(5) || stale.Owner != bob {
+				t.Fatalf("stale = %+v, want epoch 1.5 of bob", stale)
+			}
+			if len(e.Start)+len(e.Stop)+len(e.Signal)+len(e.Extend) > 0 || len(h.records) != before {
+				t.Fatalf("acted on an old owner's word: %+v", e)
+			}
+		})
+	}
+}
+
+func TestR2EpochIsOnDiskBeforeAnythingIsDone(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	h.run(amy, 1, attempt(1, 1), s, cpu)
+	h.failing = true
+	h.jump(time.Second)
+	h.round(worker.Up{Peer: bob})
+	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(5)}}})
+	h.jump(time.Second)
+	r := one[lease.Renew](h, bob)
+	e := h.says(bob,
+		answerTo(r, 5, true),
+		lease.Signal{Attempt: attempt(1, 1), Group: group, Epoch: epoch(5), Number: 10})
+	if len(e.Extend)+len(e.Signal) > 0 {
+		t.Fatalf("acted under an epoch that is not on disk: %+v", e)
+	}
+	h.failing = false
+	h.jump(time.Second)
+	e = h.round()
+	if h.epochs[group] != epoch(5) || len(e.Extend) != 1 {
+		t.Fatalf("after the disk is back: epoch %v, extended %v", h.epochs[group], e.Extend)
+	}
+	// A restart remembers it.
+	h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42})
+	h.round(worker.Up{Peer: amy})
+	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	one[lease.Stale](h, amy)
+}
+
+func TestR3DeadlineIsAnchoredAtTheAsking(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	task := h.run(amy, 1, attempt(1, 1), s, cpu)
+	if want := h.now.Boot.Add(job.DefaultLease); task.Deadline != want {
+		t.Fatalf("first deadline %v, want %v", task.Deadline, want)
+	}
+	h.pass(lease.RenewEvery)
+	r := one[lease.Renew](h, amy)
+	if !slices.Equal(r.Live, []job.Attempt{attempt(1, 1)}) || r.Session != s || r.Store != store {
+		t.Fatalf("renew = %+v", r)
+	}
+	h.jump(20 * time.Second) // the owner takes its time
+	e := h.says(amy, answerTo(r, 1, true))
+	if want := worker.BootTime(r.Clock).Add(job.DefaultLease); e.Extend[attempt(1, 1)] != want {
+		t.Fatalf("extended to %v, want %v", e.Extend, want)
+	}
+	// The same answer again is of no request that is open.
+	h.jump(time.Second)
+	if e = h.says(amy, answerTo(r, 1, true)); len(e.Extend) > 0 {
+		t.Fatal("an answer counted twice")
+	}
+}
+
+func TestR3StartCarriesTheDeadlineOfTheLastRenewal(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	anchor := h.now.Boot
+	h.jump(9 * time.Second)
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	h.jump(9 * time.Second)
+	e := h.says(amy, start(1, attempt(1, 1), s, cpu))
+	if len(e.Start) != 1 || e.Start[0].Deadline != anchor.Add(job.DefaultLease) {
+		t.Fatalf("start = %+v, want deadline %v", e.Start, anchor.Add(job.DefaultLease))
+	}
+}
+
+// R4 is the owner's: it counts on no deadline lying further off than a lease
+// after the last renewal that it answered. So no lapsed one is ever moved.
+func TestR4LapsedAttemptIsNotExtended(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	sp := spec(cpu)
+	sp.Lease = job.Duration(job.MinLease)
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	m := start(1, attempt(1, 1), s, cpu)
+	m.Spec = sp
+	e := h.says(amy, m)
+	if len(e.Start) != 1 {
+		t.Fatalf("not started: %+v", h.sent[amy])
+	}
+	h.pass(12 * time.Second)
+	rs := got[lease.Renew](h, amy)
+	if len(rs) == 0 {
+		t.Fatal("a lease of 30 s is not renewed within 12 s")
+	}
+	h.jump(30 * time.Second)
+	if e = h.says(amy, answerTo(rs[0], 1, true)); len(e.Extend) > 0 {
+		t.Fatalf("a lapsed deadline was moved: %v", e.Extend)
+	}
+}
+
+func TestR5SessionIsFreshWhenNoLeaseIsLive(t *testing.T) {
+	h := newHost(t, config(0))
+	h.round(worker.Up{Peer: amy})
+	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	first := one[lease.Renew](h, amy)
+	h.pass(6 * time.Second)
+	second := one[lease.Renew](h, amy)
+	if first.Session == second.Session || first.Session == 0 || second.Session == 0 {
+		t.Fatalf("sessions %v and %v of two requests without a lease", first.Session, second.Session)
+	}
+	// The late answer to the first makes no lease.
+	h.says(amy, answerTo(first, 1, true))
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	if c := one[lease.Commit](h, amy); c.Session != 0 {
+		t.Fatal("a session that was given up counts")
+	}
+	h.says(amy, start(1, attempt(1, 1), first.Session, cpu))
+	if ev := one[lease.Event](h, amy); ev.Refused == "" {
+		t.Fatalf("started under a session that was given up: %+v", ev)
+	}
+	h.says(amy, answerTo(second, 1, true))
+	h.says(amy, offer(2, attempt(2, 1), cpu))
+	if c := one[lease.Commit](h, amy); c.Session != second.Session {
+		t.Fatalf("commit names session %v, want %v", c.Session, second.Session)
+	}
+}
+
+// The daemon is stopped (SIGSTOP) for longer than a lease: all that lay in its
+// queues meanwhile must count for nothing, though no timer has fired.
+func TestR5LapseIsSeenBeforeStartAndRenewed(t *testing.T) {
+	for _, first := range []string{"start", "renewed"} {
+		t.Run(first, func(t *testing.T) {
+			h := newHost(t, config(0))
+			s := h.meet(amy, 1)
+			h.pass(lease.RenewEvery - time.Second)
+			got[lease.Renew](h, amy)
+			h.pass(2 * time.Second)
+			h.says(amy, offer(1, attempt(1, 1), cpu))
+			one[lease.Commit](h, amy)
+			rs := got[lease.Renew](h, amy)
+			r := lease.Renew{Group: group, Session: s, Clock: int64(h.now.Boot)}
+			if len(rs) > 0 {
+				r = rs[len(rs)-1]
+			}
+			h.jump(worker.SessionLease + time.Second)
+			msgs := []lease.ToWorker{start(1, attempt(1, 1), s, cpu), answerTo(r, 1, true)}
+			if first == "renewed" {
+				slices.Reverse(msgs)
+			}
+			e := h.says(amy, msgs...)
+			if len(e.Start) > 0 {
+				t.Fatal("a delayed start fired")
+			}
+			if ev := one[lease.Event](h, amy); ev.Refused == "" {
+				t.Fatalf("event %+v, want a refusal", ev)
+			}
+			if h.records[attempt(1, 1)].Phase != lease.PhaseRefused {
+				t.Fatal("no tombstone")
+			}
+		})
+	}
+}
+
+func TestR5StartOfAnotherSessionIsRefused(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	e := h.says(amy, start(1, attempt(1, 1), s+1, cpu))
+	if len(e.Start) > 0 || one[lease.Event](h, amy).Refused == "" {
+		t.Fatal("a start of another session was not refused")
+	}
+	if f := h.core.View().Free; f.CPUs != 8 {
+		t.Fatalf("the refused attempt still holds something: %+v", f)
+	}
+}
+
+func TestR6TombstoneIsOnDiskBeforeTheAnswer(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	h.failing = true
+	h.says(amy, lease.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(1), Store: store})
+	if ev := got[lease.Event](h, amy); len(ev) > 0 {
+		t.Fatalf("answered %+v without a tombstone on disk", ev)
+	}
+	h.failing = false
+	h.jump(time.Second)
+	h.round()
+	if ev := one[lease.Event](h, amy); ev.Refused == "" || ev.Exit != nil || ev.N != 1 {
+		t.Fatalf("answer %+v, want a refusal", ev)
+	}
+	if h.records[attempt(1, 1)].Phase != lease.PhaseRefused {
+		t.Fatal("no tombstone")
+	}
+	// It is never started after that, in this life or another.
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	one[lease.Decline](h, amy)
+	h.says(amy, start(1, attempt(1, 1), s, cpu))
+	if one[lease.Event](h, amy).Refused == "" {
+		t.Fatal("not refused")
+	}
+	h.boot()
+	h.meet(amy, 1)
+	if one[lease.Event](h, amy).Refused == "" {
+		t.Fatal("forgotten by a restart")
+	}
+	h.says(amy, lease.Ack{Attempt: attempt(1, 1), N: 1})
+	if len(h.records) > 0 {
+		t.Fatalf("acknowledged, but kept: %v", h.records)
+	}
+}
+
+func TestR6ReservedIsRefusedWhenAskedFor(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	h.says(amy, lease.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(1), Store: store})
+	if one[lease.Event](h, amy).Refused == "" {
+		t.Fatal("not refused")
+	}
+	h.says(amy, lease.Ack{Attempt: attempt(1, 1), N: 1})
+	e := h.says(amy, start(1, attempt(1, 1), s, cpu)) // it lay in another stream
+	if len(e.Start) > 0 {
+		t.Fatal("started after it was proved that it never would be")
+	}
+}
+
+func TestR6AnotherStoreProvesNothing(t *testing.T) {
+	h := newHost(t, config(0))
+	h.meet(amy, 1)
+	h.says(amy, lease.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(1), Store: "wiped"})
+	if ev := got[lease.Event](h, amy); len(ev)+len(h.records) > 0 {
+		t.Fatalf("spoke for another store: %+v", ev)
+	}
+}
+
+// R7 and R8 are the owner's: whatever it sends all the same finds the tombstone
+// or the record. An acknowledged attempt is not begun again either.
+func TestR7AcknowledgedAttemptIsNotBegunAgain(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	h.run(amy, 1, attempt(1, 1), s, cpu)
+	h.round(exited(attempt(1, 1), 0))
+	e := h.says(amy, lease.Ack{Attempt: attempt(1, 1), N: 4})
+	if !slices.Equal(e.Forget, []job.Attempt{attempt(1, 1)}) || len(h.records) > 0 {
+		t.Fatalf("acknowledged, but kept: %v, forgotten %v", h.records, e.Forget)
+	}
+	if e = h.says(amy, start(1, attempt(1, 1), s, cpu)); len(e.Start) > 0 {
+		t.Fatal("begun again")
+	}
+}
+
+func TestR8NewOwnerFindsWhatRuns(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	h.run(amy, 1, attempt(1, 1), s, cpu)
+	h.round(worker.Down{Peer: amy})
+	h.round(worker.Up{Peer: bob})
+	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}})
+	h.wantStates(bob, job.Starting, job.Running)
+	r := one[lease.Renew](h, bob)
+	if !slices.Equal(r.Live, []job.Attempt{attempt(1, 1)}) {
+		t.Fatalf("renew = %+v", r)
+	}
+	h.says(bob, lease.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(2), Store: store})
+	h.wantStates(bob, job.Running)
+	h.round(exited(attempt(1, 1), 0))
+	h.wantStates(bob, job.Completing, job.Succeeded)
+}
+
+func TestR9StartIsIdempotent(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	a := attempt(1, 1)
+	h.run(amy, 1, a, s, cpu)
+	h.wantStates(amy, job.Starting, job.Running)
+	again := func() []job.State {
+		if e := h.says(amy, start(1, a, s, cpu)); len(e.Start) > 0 {
+			t.Fatal("started twice")
+		}
+		return h.states(amy)
+	}
+	if st := again(); !slices.Equal(st, []job.State{job.Running}) {
+		t.Fatalf("answered %v, want RUNNING", st)
+	}
+	h.round(exited(a, 3))
+	got[lease.Event](h, amy)
+	h.jump(worker.SessionLease + time.Second) // even without a lease: it is known
+	if st := again(); !slices.Equal(st, []job.State{job.Failed}) {
+		t.Fatalf("answered %v, want FAILED", st)
+	}
+}
