@@ -77,18 +77,27 @@ func flip(token string) string {
 	return string(b)
 }
 
-func TestNoInvitationIsAnotherCluster(t *testing.T) {
-	amy := newDaemon(t, "amy", "--gpus", "none").start()
-	from := amy.logged()
-	var boot []string
-	for _, b := range amy.invite().Bootstrap {
-		boot = append(boot, "--bootstrap", b)
+// Addresses without a token lead nowhere, and neither does the credential of
+// another cluster.
+func TestNoInvitation(t *testing.T) {
+	for _, transport := range []string{"tcp", "quic"} {
+		t.Run(transport, func(t *testing.T) {
+			amy := newDaemon(t, "amy", "--gpus", "none").start()
+			var boot []string
+			for _, b := range amy.invite().over(transport).Bootstrap {
+				boot = append(boot, "--bootstrap", b)
+			}
+			ben := newDaemon(t, "ben", "--gpus", "none")
+			ben.launch(boot...)
+			ben.exits("token", "muster invite")
+			cat := newDaemon(t, "cat", "--gpus", "none").start()
+			cat.kill()
+			from, at := amy.logged(), cat.launch(boot...)
+			cat.waitLog(at, "refused", "cluster")
+			amy.waitLog(from, "refused")
+			amy.untilNodes(1)
+		})
 	}
-	ben := newDaemon(t, "ben", "--gpus", "none")
-	at := ben.launch(boot...)
-	ben.waitLog(at, "refused")
-	amy.waitLog(from, "refused")
-	amy.untilNodes(1)
 }
 
 func TestRevokedPeer(t *testing.T) {

@@ -1,0 +1,176 @@
+package main
+
+// The verb dev: a throw-away cluster of real daemons on loopback.
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/musterhq/muster/api"
+)
+
+const (
+	maxDevNodes  = 64               // each is a process of some 60 MB
+	devStart     = 30 * time.Second // for one daemon
+	devStopGrace = 10 * time.Second
+)
+
+func (e env) devCommand() *cli.Command {
+	return &cli.Command{
+		Name: "dev", Usage: "a throw-away cluster of real daemons on this machine; Ctrl-C ends it and all its tasks",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "how many daemons"},
+			&cli.StringFlag{Name: "gpus", Value: "sim:2xH100-80GB", Usage: "GPUs of each: none, auto or `sim:…`"},
+		},
+		Action: func(c *cli.Context) error {
+			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
+				return err
+			}
+			if n := c.Int("nodes"); n < 1 || n > maxDevNodes {
+				return usagef("--nodes %d: from 1 to %d", n, maxDevNodes)
+			}
+			return e.dev(c.Context, c.Int("nodes"), c.String("gpus"))
+		},
+	}
+}
+
+// devCluster is the daemons of one `muster dev`.
+type devCluster struct {
+	env
+	dir     string
+	program string
+	started []*exec.Cmd
+	readers sync.WaitGroup
+}
+
+func (e env) dev(ctx context.Context, nodes int, gpus string) (err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("own program: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "muster-dev-")
+	if err != nil {
+		return err
+	}
+	d := &devCluster{env: e, dir: dir, program: program}
+	defer func() { err = errors.Join(err, d.end()) }()
+	var join []string
+	for i := range nodes {
+		name := fmt.Sprintf("dev%d", i+1)
+		if err := d.start(ctx, name, gpus, join); err != nil {
+			return err
+		}
+		if i == 0 {
+			if join, err = d.invitation(ctx, name, nodes); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(e.err, "%s is ready: %s\n", name, d.socket(name))
+	}
+	fmt.Fprintf(e.out, "export MUSTER_SOCKET=%s\n", d.socket("dev1"))
+	fmt.Fprintln(e.err, "the cluster runs until Ctrl-C; use the line above in another terminal, then `muster nodes`")
+	<-ctx.Done()
+	return nil
+}
+
+func (d *devCluster) socket(name string) string { return filepath.Join(d.dir, name+".sock") }
+
+// start runs one daemon and waits until it is ready.
+func (d *devCluster) start(ctx context.Context, name, gpus string, join []string) error {
+	args := append([]string{
+		"daemon", "--name", name, "--data-dir", filepath.Join(d.dir, name), "--socket", d.socket(name), "--gpus", gpus, "--allow-root",
+		"--listen", "/ip4/127.0.0.1/tcp/0", "--listen", "/ip4/127.0.0.1/udp/0/quic-v1",
+	}, join...)
+	cmd := exec.Command(d.program, args...) //nolint:noctx // it is stopped by end, in its turn
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	logs, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", name, err)
+	}
+	d.started = append(d.started, cmd)
+	ready := make(chan error, 1)
+	d.readers.Go(func() { d.readLog(name, logs, ready) })
+	late := time.NewTimer(devStart)
+	defer late.Stop()
+	select {
+	case err := <-ready:
+		return err
+	case <-late.C:
+		return fmt.Errorf("%s is not ready after %s; its log is %s", name, devStart, filepath.Join(d.dir, name+".log"))
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// readLog keeps a daemon's log and says when it is ready, or with its last line
+// that it has ended before.
+func (d *devCluster) readLog(name string, logs io.Reader, ready chan<- error) {
+	file, err := os.Create(filepath.Join(d.dir, name+".log"))
+	if err != nil {
+		ready <- err
+		return
+	}
+	defer file.Close()
+	last, said := "", false
+	lines := bufio.NewScanner(logs)
+	for lines.Scan() {
+		last = lines.Text()
+		fmt.Fprintln(file, last)
+		if !said && strings.Contains(last, "msg=ready") {
+			said = true
+			ready <- nil
+		}
+	}
+	if !said {
+		ready <- fmt.Errorf("%s did not start: %s", name, last)
+	}
+}
+
+// invitation is the flags with which the other daemons join the first.
+func (d *devCluster) invitation(ctx context.Context, name string, nodes int) ([]string, error) {
+	client, err := api.NewClient(api.ClientConfig{Socket: d.socket(name)})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	inv, err := client.Invite(ctx, api.InviteRequest{Uses: max(1, nodes-1)})
+	if err != nil {
+		return nil, err
+	}
+	var flags []string
+	for _, b := range inv.Bootstrap {
+		flags = append(flags, "--bootstrap", b)
+	}
+	return append(flags, "--token", inv.Token), nil
+}
+
+// end stops the daemons, then their runners with all tasks, and removes
+// everything.
+func (d *devCluster) end() error {
+	for _, cmd := range d.started {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+	}
+	for _, cmd := range d.started {
+		kill := time.AfterFunc(devStopGrace, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait()
+		kill.Stop()
+	}
+	d.readers.Wait()
+	endRunners(d.dir)
+	return os.RemoveAll(d.dir)
+}

@@ -1,0 +1,40 @@
+package main
+
+// How dev ends the runners that its daemons leave: with them go their tasks.
+
+import (
+	"strings"
+	"syscall"
+
+	"github.com/shirou/gopsutil/v4/process"
+	"golang.org/x/sys/unix"
+)
+
+// endRunners sends TERM to each runner whose command line names the directory;
+// a runner that is told to stop ends its tasks first.
+func endRunners(dir string) {
+	all, err := process.Processes()
+	if err != nil {
+		return
+	}
+	for _, p := range all {
+		line, err := p.CmdlineSlice()
+		if err != nil || len(line) < 2 || line[1] != "runner" || !strings.Contains(strings.Join(line, " "), dir) {
+			continue
+		}
+		if err := p.SendSignal(syscall.SIGTERM); err == nil {
+			waitGone(p)
+		}
+	}
+}
+
+// waitGone waits for a runner that was told to stop, at most as long as its
+// tasks have between TERM and KILL.
+func waitGone(p *process.Process) {
+	fd, err := unix.PidfdOpen(int(p.Pid), 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing was written
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(devStopGrace.Milliseconds()))
+}

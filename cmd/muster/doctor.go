@@ -1,0 +1,74 @@
+package main
+
+// The verb doctor: what on this host could keep muster from working.
+
+import (
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/node"
+)
+
+func (e env) doctorCommand() *cli.Command {
+	return &cli.Command{
+		Name: "doctor", Usage: "look for what could keep muster from working on this host",
+		Flags: append(settingFlags(), addrFlag(), &cli.BoolFlag{Name: "json", Usage: "one JSON document"}),
+		Action: func(c *cli.Context) error {
+			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
+				return err
+			}
+			facts, err := e.facts(c)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				err = e.printJSON(map[string]any{"schema": "muster.doctor/v1", "items": facts})
+			} else {
+				w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+				for _, f := range facts {
+					fmt.Fprintf(w, "%s\t%s\t%s\n", f.State, f.Name, f.Detail)
+					if f.Advice != "" {
+						fmt.Fprintf(w, "\t\t→ %s\n", f.Advice)
+					}
+				}
+				err = w.Flush()
+			}
+			if err != nil {
+				return err
+			}
+			for _, f := range facts {
+				if f.State == api.FactFail {
+					return exitError{code: exitFailed}
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// facts asks the daemon that runs here, which knows how it was started, and
+// looks without it if there is none.
+func (e env) facts(c *cli.Context) ([]api.Fact, error) {
+	cfg, err := configOf(c)
+	if err != nil {
+		return nil, err
+	}
+	client, err := api.NewClient(api.ClientConfig{Socket: cfg.Socket, Addr: c.String("addr")})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	defer client.Close()
+	d, err := client.Daemon(c.Context, true)
+	if err == nil {
+		return append([]api.Fact{{Name: "daemon", State: api.FactOK, Detail: fmt.Sprintf("%s, version %s, pid %d", d.Name, d.Version, d.PID)}}, d.Facts...), nil
+	}
+	if !errors.Is(err, api.ErrUnavailable) || c.String("addr") != "" {
+		return nil, err
+	}
+	facts, err2 := node.DoctorAlone(c.Context, cfg)
+	return append([]api.Fact{{Name: "daemon", State: api.FactWarn, Detail: err.Error()}}, facts...), err2
+}

@@ -1,0 +1,325 @@
+package node
+
+// What the API asks of this daemon's parts.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p"
+	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/store"
+	execdriver "github.com/musterhq/muster/worker/driver/exec"
+	"github.com/musterhq/muster/worker/runner"
+)
+
+// The joints of the house.
+var (
+	_ api.Jobs       = jobsBackend{}
+	_ api.Explain    = jobsBackend{}
+	_ api.Watch      = jobsBackend{}
+	_ api.Logs       = logsBackend{}
+	_ api.NodeSource = (*Node)(nil)
+	_ api.Peers      = (*Node)(nil)
+	_ api.Directory  = (*Node)(nil)
+	_ api.Self       = (*Node)(nil)
+)
+
+// answers pairs the errors of our parts with those that the API knows.
+var answers = []struct{ ours, theirs error }{
+	{scheduler.ErrNotFound, api.ErrNotFound},
+	{scheduler.ErrConflict, api.ErrConflict},
+	{scheduler.ErrInvalid, api.ErrBad},
+	{scheduler.ErrBusy, api.ErrUnavailable},
+	{scheduler.ErrStopped, api.ErrUnavailable},
+	{store.ErrNoRoom, api.ErrUnavailable},
+	{store.ErrFull, api.ErrUnavailable},
+	{errNoSuchRole, api.ErrUnavailable},
+	{errNoOwner, api.ErrUnavailable},
+	{p2p.ErrMember, api.ErrConflict},
+	{p2p.ErrBadToken, api.ErrBad},
+	{p2p.ErrRoles, api.ErrDenied},
+	{p2p.ErrNotInviter, api.ErrDenied},
+	{p2p.ErrTokenUnknown, api.ErrDenied},
+	{p2p.ErrTokenUsed, api.ErrDenied},
+	{p2p.ErrTokenExpired, api.ErrDenied},
+	{p2p.ErrWrongCluster, api.ErrDenied},
+}
+
+// answerOf translates an error for the API.
+func answerOf(err error) error {
+	var none *scheduler.NoMatchError
+	if errors.As(err, &none) {
+		return &api.NoMatchError{Explanation: none.Explanation}
+	}
+	for _, a := range answers {
+		if errors.Is(err, a.ours) {
+			return fmt.Errorf("%w: %w", a.theirs, err)
+		}
+	}
+	return err
+}
+
+// jobsBackend is the scheduler as the API wants it; sched is nil where this
+// daemon takes no jobs.
+type jobsBackend struct{ sched *scheduler.Loop }
+
+// Submit accepts a job.
+func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, error) {
+	if b.sched == nil {
+		return job.Job{}, answerOf(errNoSuchRole)
+	}
+	j, err := b.sched.Submit(ctx, scheduler.SubmitRequest{User: s.User, Key: s.Key, Spec: s.Spec})
+	return j, answerOf(err)
+}
+
+// Get is one job.
+func (b jobsBackend) Get(ctx context.Context, id job.ID) (job.Job, error) {
+	if b.sched == nil {
+		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	j, err := b.sched.Job(ctx, id)
+	return j, answerOf(err)
+}
+
+// List is what q picks, page by page of the scheduler's own.
+func (b jobsBackend) List(ctx context.Context, q api.JobQuery) ([]job.Job, error) {
+	if b.sched == nil {
+		return nil, nil
+	}
+	f := scheduler.Filter{Prefix: q.Prefix, States: q.States, User: q.User, Name: q.Name}
+	var all []job.Job
+	for {
+		page, err := b.sched.Jobs(ctx, f)
+		if err != nil {
+			return nil, answerOf(err)
+		}
+		more := len(page) >= scheduler.MaxList
+		if more {
+			f.After = page[len(page)-1].ID
+		}
+		all = append(all, q.Pick(page)...)
+		if !more || (q.Limit > 0 && len(all) >= q.Limit) {
+			return q.Pick(all), nil
+		}
+	}
+}
+
+// Cancel ends a job.
+func (b jobsBackend) Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error) {
+	if b.sched == nil {
+		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	j, err := b.sched.Cancel(ctx, id, reason)
+	return j, answerOf(err)
+}
+
+// Hold keeps a job back, or lets it go.
+func (b jobsBackend) Hold(ctx context.Context, id job.ID, release bool, reason string) (j job.Job, err error) {
+	switch {
+	case b.sched == nil:
+		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	case release:
+		j, err = b.sched.Release(ctx, id, reason)
+	default:
+		j, err = b.sched.Hold(ctx, id, reason)
+	}
+	return j, answerOf(err)
+}
+
+// Why explains a job.
+func (b jobsBackend) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
+	if b.sched == nil {
+		return lease.Explanation{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	x, err := b.sched.Why(ctx, id)
+	return x, answerOf(err)
+}
+
+// Offers is a dry run.
+func (b jobsBackend) Offers(ctx context.Context, s api.Submission) (lease.Explanation, error) {
+	if b.sched == nil {
+		return lease.Explanation{}, answerOf(errNoSuchRole)
+	}
+	x, err := b.sched.Offers(ctx, s.Spec)
+	return x, answerOf(err)
+}
+
+// Watch tells of changes.
+func (b jobsBackend) Watch(ctx context.Context, ids []job.ID) (<-chan job.Job, error) {
+	if b.sched == nil {
+		none := make(chan job.Job)
+		context.AfterFunc(ctx, func() { close(none) })
+		return none, nil
+	}
+	c, err := b.sched.Watch(ctx, scheduler.Filter{IDs: ids})
+	return c, answerOf(err)
+}
+
+// Counts is how many jobs are in each state.
+func (b jobsBackend) Counts(ctx context.Context) (map[job.State]int, error) {
+	counts := map[job.State]int{}
+	jobs, err := b.List(ctx, api.JobQuery{})
+	for _, j := range jobs {
+		counts[j.State()]++
+	}
+	return counts, err
+}
+
+// logsBackend is the output of this host's attempts.
+type logsBackend struct{ driver *execdriver.Driver }
+
+// Open reads a stream of an attempt.
+func (b logsBackend) Open(ctx context.Context, a job.Attempt, stream string, offset int64, follow bool) (io.ReadCloser, int64, error) {
+	if b.driver == nil {
+		return nil, 0, fmt.Errorf("attempt %s: %w", a, api.ErrNotFound)
+	}
+	s := runner.Stdout
+	if stream == string(runner.Stderr) {
+		s = runner.Stderr
+	}
+	if offset < 0 {
+		info, err := os.Stat(b.driver.Path(a, s))
+		if err == nil {
+			offset = max(0, info.Size()+offset)
+		} else {
+			offset = 0
+		}
+	}
+	body, err := b.driver.Follow(ctx, a, s, offset, follow)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("output of attempt %s: %w", a, api.ErrNotFound)
+	}
+	return body, offset, err
+}
+
+// Node tells of this host.
+func (n *Node) Node(ctx context.Context) (api.NodeInfo, error) {
+	info := api.NodeInfo{Profile: n.profile, State: api.NodeReady, Addrs: n.host.Addrs(), Status: n.gpus.latest(), Holders: map[string][]job.ID{}}
+	v, err := n.work.View(ctx)
+	if err != nil {
+		return info, answerOf(err)
+	}
+	info.Profile, info.Free = v.Profile, v.Free
+	if v.Draining.On || v.Closed != "" {
+		info.State, info.Detail = api.NodeDraining, strings.Trim(v.Closed+" "+v.Draining.Reason, " ")
+	}
+	for uuid, attempts := range v.Holders {
+		for _, text := range attempts {
+			if a, err := job.ParseAttempt(text); err == nil {
+				info.Holders[uuid] = append(info.Holders[uuid], a.Job)
+			}
+		}
+	}
+	return info, nil
+}
+
+const (
+	lostAfter = time.Minute // a member without a connection for so long is lost
+)
+
+// Members lists the cluster as this daemon knows it.
+func (n *Node) Members(ctx context.Context) ([]api.Member, error) {
+	profiles := map[job.Peer]lease.Profile{}
+	if n.sched != nil {
+		nodes, err := n.sched.Nodes(ctx)
+		if err != nil {
+			return nil, answerOf(err)
+		}
+		for _, w := range nodes {
+			profiles[w.Profile.Peer] = w.Profile
+		}
+	}
+	members := []api.Member{{
+		Peer: n.host.Peer(), Name: n.cfg.Name, State: api.NodeReady, Self: true, Roles: n.host.Credential().Roles.Names(),
+		Addrs: n.host.Addrs(), LastSeen: time.Now(), Profile: n.profile,
+	}}
+	for _, m := range n.host.Members() {
+		state := api.NodeReady
+		switch {
+		case m.Connected:
+		case time.Since(m.LastSeen) < lostAfter:
+			state = api.NodeSuspect
+		default:
+			state = api.NodeLost
+		}
+		members = append(members, api.Member{
+			Peer: m.Peer, Name: m.Name, State: state, Roles: m.Roles.Names(), Addrs: m.Addrs, LastSeen: m.LastSeen, Profile: profiles[m.Peer],
+		})
+	}
+	return members, nil
+}
+
+// Invite makes a token.
+func (n *Node) Invite(_ context.Context, ttl time.Duration, uses int, roles []string) (api.Invitation, error) {
+	parsed := p2p.AllRoles
+	if len(roles) > 0 {
+		var err error
+		if parsed, err = p2p.ParseRoles(roles); err != nil {
+			return api.Invitation{}, fmt.Errorf("%w: %w", api.ErrBad, err)
+		}
+	}
+	inv, err := n.host.Invite(ttl, uses, parsed)
+	if err != nil {
+		return api.Invitation{}, answerOf(err)
+	}
+	return api.Invitation{
+		Bootstrap: inv.Bootstrap, Token: inv.Token, Cluster: inv.Cluster, ExpiresAt: inv.ExpiresAt.UTC(), Uses: uses, Roles: parsed.Names(),
+	}, nil
+}
+
+// Join makes this daemon a member of another cluster; its parts are then built
+// anew.
+func (n *Node) Join(ctx context.Context, bootstrap []string, token string) (string, error) {
+	if err := n.host.Join(ctx, bootstrap, token); err != nil {
+		return "", answerOf(err)
+	}
+	return n.host.Cluster(), nil
+}
+
+// Revoke shuts a member out.
+func (n *Node) Revoke(_ context.Context, p job.Peer, reason string) error {
+	return answerOf(n.host.Revoke(p, reason))
+}
+
+// Owner is the daemon that answers for a group.
+func (n *Node) Owner(ctx context.Context, g job.Group) (job.Peer, bool, error) {
+	p, self, err := n.groups.Owner(ctx, g)
+	return p, self, answerOf(err)
+}
+
+// Copies is how many daemons keep the journal of a group: this one alone.
+func (n *Node) Copies(job.Group) int { return 1 }
+
+// Daemon is how this daemon was told to run.
+func (n *Node) Daemon(context.Context) (api.Daemon, error) {
+	d := api.Daemon{
+		Version: n.cfg.Version, ID: n.host.Peer(), Name: n.cfg.Name, Cluster: n.host.Cluster(), DataDir: n.cfg.DataDir,
+		PID: os.Getpid(), StartedAt: n.started.UTC(), Addrs: n.host.Addrs(), Config: []api.Setting{},
+	}
+	return d, nil
+}
+
+// Ready is nil once work can be taken.
+func (n *Node) Ready(context.Context) error {
+	select {
+	case <-n.ready:
+		return nil
+	default:
+		return fmt.Errorf("%w: the daemon is starting", api.ErrUnavailable)
+	}
+}
+
+// Facts examines the host.
+func (n *Node) Facts(ctx context.Context) ([]api.Fact, error) {
+	return Doctor(ctx, n.cfg, n.gpus.all), nil
+}

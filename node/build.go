@@ -1,0 +1,346 @@
+package node
+
+// How the parts are built and joined.
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/dht"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/machine"
+	"github.com/musterhq/muster/p2p"
+	"github.com/musterhq/muster/p2p/gossip"
+	"github.com/musterhq/muster/p2p/peerhttp"
+	"github.com/musterhq/muster/p2p/session"
+	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/worker"
+	execdriver "github.com/musterhq/muster/worker/driver/exec"
+)
+
+// Node is one daemon, built and ready to run.
+type Node struct {
+	cfg     Config
+	log     *slog.Logger
+	started time.Time
+	ready   chan struct{} // closed when work can be taken
+	led     chan struct{} // closed when the journal is this daemon's to write
+	metAny  chan struct{} // holds a token once a session came up
+
+	store    *store.Store
+	host     *p2p.Host
+	table    *dht.Table
+	topic    *gossip.Topic
+	sessions *session.Manager
+	gpus     *devices
+	profile  lease.Profile
+	boot     string // incarnation of the host
+	driver   *execdriver.Driver
+	work     *worker.Loop
+	sched    *scheduler.Loop // nil without the role
+	journal  *store.Journal  // likewise
+	board    *switchboard
+	groups   *directory
+	server   *api.Server
+	fatal    chan error // the store can go on no longer
+}
+
+// New opens what is on disk, joins or founds the cluster, and joins the parts;
+// Run starts them. It may take as long as the host that invited this one cannot
+// be reached, or until ctx ends.
+func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	n := &Node{
+		cfg: cfg, log: log, started: time.Now(), ready: make(chan struct{}), led: make(chan struct{}),
+		metAny: make(chan struct{}, 1), fatal: make(chan error, 1),
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.close())
+		}
+	}()
+	for _, build := range []func(context.Context) error{n.openDisk, n.enterCluster, n.examineHost, n.buildNetwork, n.buildWorker, n.buildScheduler, n.buildAPI} {
+		if err := build(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+// part is the logger of one part.
+func (n *Node) part(name string) *slog.Logger { return n.log.With("part", name) }
+
+func (n *Node) openDisk(context.Context) (err error) {
+	if err := os.MkdirAll(n.cfg.DataDir, 0o700); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	cfg := store.DefaultConfig()
+	cfg.Dir = n.cfg.DataDir
+	cfg.OnFatal = func(err error) {
+		select {
+		case n.fatal <- err:
+		default:
+		}
+	}
+	n.store, err = store.Open(cfg, n.part("store"))
+	return err
+}
+
+func (n *Node) enterCluster(ctx context.Context) (err error) {
+	cfg := p2p.DefaultConfig()
+	cfg.DataDir, cfg.Name, cfg.Version = n.cfg.DataDir, n.cfg.Name, n.cfg.Version
+	cfg.Listen, cfg.Bootstrap, cfg.Token = n.cfg.Listen, n.cfg.Bootstrap, n.cfg.Token
+	if n.host, err = p2p.New(cfg, n.part("p2p")); err != nil {
+		return err
+	}
+	return n.host.Enter(ctx)
+}
+
+// examineHost learns what this host could ever give.
+func (n *Node) examineHost(ctx context.Context) error {
+	facts, err := machine.Read(ctx, n.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	if n.gpus, err = newDevices(ctx, n.cfg, n.part("gpu")); err != nil {
+		return err
+	}
+	n.profile = lease.Profile{
+		Peer: n.host.Peer(), Name: n.cfg.Name, Version: n.cfg.Version, Store: n.store.ID(), Labels: n.cfg.Labels,
+		CPUs: facts.CPUs, Memory: facts.Memory, Disk: facts.Disk, GPUs: n.gpus.all, Drivers: []string{"exec"}, Worker: !n.cfg.NoWorker,
+	}
+	if n.cfg.CPUs > 0 {
+		n.profile.CPUs = n.cfg.CPUs
+	}
+	if n.cfg.Memory > 0 {
+		n.profile.Memory = n.cfg.Memory
+	}
+	n.boot = facts.Incarnation
+	return nil
+}
+
+// buildNetwork builds what runs on the host: table, topic, sessions.
+func (n *Node) buildNetwork(context.Context) (err error) {
+	cluster := n.host.Cluster()
+	tc := dht.DefaultConfig()
+	tc.Cluster = cluster
+	if n.table, err = dht.New(tc, n.host.Libp2p(), n.part("dht")); err != nil {
+		return err
+	}
+	if n.groups, err = newDirectory(n.host.Peer(), n.store.Group(), n.store, n.table, n.part("node")); err != nil {
+		return err
+	}
+	n.board = &switchboard{
+		self: n.host.Peer(), groups: n.groups, cut: func(p peer.ID) error { return n.host.Libp2p().Network().ClosePeer(p) },
+		met: n.met, log: n.part("node"),
+	}
+	if n.sessions, err = session.New(session.DefaultConfig(), n.host.Libp2p(), n.board, n.part("session")); err != nil {
+		return err
+	}
+	n.board.sessions = n.sessions
+	gc := gossip.DefaultConfig()
+	gc.Cluster = cluster
+	respond := answer(n.profile, n.sessions, func() int { return len(n.host.Members()) })
+	n.topic, err = gossip.New(gc, n.host.Libp2p(), respond, n.part("gossip"))
+	return err
+}
+
+// met notes that a session came up.
+func (n *Node) met(job.Peer) {
+	select {
+	case n.metAny <- struct{}{}:
+	default:
+	}
+}
+
+func (n *Node) buildWorker(context.Context) (err error) {
+	dc := execdriver.Config{Dir: filepath.Join(n.cfg.DataDir, "run"), Binary: n.cfg.Program, Args: []string{"runner"}, Version: n.cfg.Version}
+	if n.cfg.AllowRoot {
+		dc.Args = append(dc.Args, "--allow-root")
+	}
+	tell := func(e worker.DriverEvent) { n.work.Driven(e) } // set below, before the driver runs
+	if n.driver, err = execdriver.New(dc, tell, n.part("exec")); err != nil {
+		return err
+	}
+	wc := worker.DefaultConfig()
+	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = n.profile, n.boot, draw(), environment()
+	if n.cfg.NoWorker {
+		wc.Profile.CPUs, wc.Profile.Memory, wc.Profile.GPUs = 0, 0, nil
+	}
+	n.work, err = worker.New(wc, worker.Parts{
+		Ledger: n.store.Ledger(), Sender: toSchedulers{n.board}, Driver: n.driver, Adopter: n.driver, Poll: n.gpus.ask, Clock: worker.Now,
+	}, n.part("worker"))
+	n.board.work = n.work
+	return err
+}
+
+// environment is what tasks inherit of the daemon's own.
+func environment() map[string]string {
+	env := map[string]string{}
+	for _, k := range []string{"PATH", "HOME", "USER", "LANG"} {
+		if v, ok := os.LookupEnv(k); ok {
+			env[k] = v
+		}
+	}
+	return env
+}
+
+// draw is a random number that is not 0.
+func draw() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails: it ends the program rather than return less
+	return max(1, binary.LittleEndian.Uint64(b[:]))
+}
+
+func (n *Node) buildScheduler(context.Context) error {
+	if n.cfg.NoScheduler {
+		return nil
+	}
+	group := n.store.Group()
+	// The journal delivers to the scheduler, which is built from what it loads.
+	journal, err := n.store.Journal(store.DefaultJournalConfig(), group, n.deliver, n.part("journal"))
+	if err != nil {
+		return err
+	}
+	jobs, applied, err := journal.Load()
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
+		jobs[i].Owner = n.host.Peer()
+	}
+	sc := scheduler.DefaultConfig()
+	sc.Self, sc.Group, sc.Seed = n.host.Peer(), group, draw()
+	n.sched, err = scheduler.New(sc, scheduler.Saved{Applied: applied, Jobs: jobs}, scheduler.Needs{
+		Journal: journal, Sessions: toWorkers{n.board}, Finder: n.table, Announcer: announcer{n.topic},
+	}, n.part("scheduler"))
+	n.journal, n.board.sched = journal, n.sched
+	return err
+}
+
+// deliver hands a committed entry to the scheduler.
+func (n *Node) deliver(e job.Committed) {
+	n.sched.Deliver(e)
+	if e.Lead {
+		select {
+		case <-n.led:
+		default:
+			close(n.led) // only the journal's goroutine comes here
+		}
+	}
+}
+
+func (n *Node) buildAPI(context.Context) (err error) {
+	if err := os.MkdirAll(filepath.Dir(n.cfg.Socket), 0o755); err != nil { //nolint:gosec // others may ask; the socket says who
+		return fmt.Errorf("socket: %w", err)
+	}
+	listener, err := peerhttp.Listen(n.host)
+	if err != nil {
+		return err
+	}
+	ac := api.DefaultConfig()
+	ac.Self, ac.Version, ac.Socket, ac.HTTP, ac.TokenFile = n.host.Peer(), n.cfg.Version, n.cfg.Socket, n.cfg.HTTP, n.cfg.HTTPToken
+	n.server, err = api.New(ac, api.Needs{
+		Jobs: jobsBackend{n.sched}, Explain: jobsBackend{n.sched}, Watch: jobsBackend{n.sched}, Node: n, Logs: logsBackend{n.driver},
+		Peers: n, Directory: n, Self: n, Transport: peerhttp.Transport(n.host), PeerListener: listener, Registry: prometheus.NewRegistry(),
+	}, n.part("api"))
+	return err
+}
+
+// Run runs the daemon until ctx ends. Tasks live on. ErrRejoin asks for a new
+// Node on the same configuration.
+func (n *Node) Run(ctx context.Context) error {
+	parts := []part{
+		{"host", n.host.Run},
+		{"dht", n.table.Run},
+		{"gossip", n.topic.Run},
+		{"driver", n.driver.Run},
+		{"worker", n.work.Run},
+		{"gpus", func(ctx context.Context) error { return n.gpus.run(ctx, n.work) }},
+	}
+	if n.sched != nil {
+		parts = append(parts, part{"scheduler", n.sched.Run}, part{"journal", n.journal.Run})
+	}
+	parts = append(parts,
+		part{"sessions", n.sessions.Run},
+		part{"neighbours", (&neighbours{host: n.host, sessions: n.sessions, log: n.part("node"), kept: map[job.Peer]bool{}}).run},
+		part{"api", n.server.Run},
+		part{"start", n.start},
+	)
+	err := runAll(ctx, stopGrace, n.log, parts)
+	return errors.Join(err, n.close())
+}
+
+// knownPeersWait is how long a daemon that knows others waits for one before it
+// says that it is ready: alone is a legal way to be.
+const knownPeersWait = 3 * time.Second
+
+// start brings the daemon from running to ready, then watches for the end of
+// its disk.
+func (n *Node) start(ctx context.Context) error {
+	n.board.local()
+	n.table.Advertise(append([]string{groupClass(n.store.Group())}, lease.Classes(n.profile)...))
+	if n.sched != nil {
+		select {
+		case <-n.led:
+		case err := <-n.fatal:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	select {
+	case <-n.server.Ready():
+	case <-ctx.Done():
+		return nil
+	}
+	if len(n.host.Members()) > 0 || len(n.cfg.Bootstrap) > 0 {
+		late := time.NewTimer(knownPeersWait)
+		defer late.Stop()
+		select {
+		case <-n.metAny:
+		case <-late.C:
+			n.log.WarnContext(ctx, "no other daemon answers yet; going on alone and trying again")
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	close(n.ready)
+	n.log.InfoContext(
+		ctx, "ready", "name", n.cfg.Name, "peer", string(n.host.Peer()), "cluster", n.host.Cluster(), "cpus", n.profile.CPUs,
+		"gpus", len(n.profile.GPUs), "socket", n.cfg.Socket,
+	)
+	select {
+	case err := <-n.fatal:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// close lets go of what New opened.
+func (n *Node) close() error {
+	var errs []error
+	if n.host != nil {
+		errs = append(errs, n.host.Close())
+	}
+	if n.store != nil {
+		errs = append(errs, n.store.Close())
+	}
+	return errors.Join(errs...)
+}

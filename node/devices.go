@@ -1,0 +1,174 @@
+package node
+
+// The GPUs of this host: which driver reports them, and the loop that asks it.
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/gpu/nvml"
+	"github.com/musterhq/muster/gpu/simgpu"
+	"github.com/musterhq/muster/worker"
+)
+
+const (
+	listTimeout   = 90 * time.Second // without persistence mode a driver wakes each GPU, which takes seconds
+	statusEvery   = 10 * time.Second
+	statusTimeout = 10 * time.Second
+)
+
+// noGPUs is the driver of a host that gives none away.
+type noGPUs struct{}
+
+func (noGPUs) List(context.Context) ([]gpu.Device, error)   { return nil, nil }
+func (noGPUs) Status(context.Context) ([]gpu.Status, error) { return nil, nil }
+func (noGPUs) Faults(ctx context.Context) (<-chan gpu.Fault, error) {
+	c := make(chan gpu.Fault)
+	context.AfterFunc(ctx, func() { close(c) })
+	return c, nil
+}
+func (noGPUs) Close() error { return nil }
+
+// gpuDriver is the driver that the setting gpus asks for, and the indexes that
+// it allows (nil: all).
+func gpuDriver(cfg Config, log *slog.Logger) (gpu.Driver, []int, error) {
+	switch {
+	case cfg.GPUs == "none":
+		return noGPUs{}, nil, nil
+	case strings.HasPrefix(cfg.GPUs, "sim:"):
+		d, err := simgpu.Parse(cfg.GPUs, cfg.Name)
+		if err != nil {
+			return nil, nil, fmt.Errorf("gpus: %w", err)
+		}
+		log.Warn("GPUs are simulated: tasks get no hardware", "gpus", cfg.GPUs)
+		return d, nil, nil
+	}
+	var only []int
+	if cfg.GPUs != "auto" {
+		for _, text := range strings.Split(cfg.GPUs, ",") {
+			i, err := strconv.Atoi(strings.TrimSpace(text))
+			if err != nil || i < 0 {
+				return nil, nil, fmt.Errorf("gpus %q: want auto, none, indexes such as 0,1 or sim:8xH100-80GB", cfg.GPUs)
+			}
+			only = append(only, i)
+		}
+	}
+	nc := nvml.DefaultConfig()
+	nc.Command = []string{cfg.Program, "nvml-agent"}
+	d, err := nvml.New(nc, log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("gpus: %w", err)
+	}
+	return d, only, nil
+}
+
+// devices watches the GPUs. A leaf container for their newest status.
+type devices struct {
+	driver gpu.Driver
+	all    []gpu.Device
+	poll   chan struct{} // ask now
+	log    *slog.Logger
+
+	mu     sync.Mutex
+	status []gpu.Status // guarded by mu
+}
+
+// newDevices lists the GPUs once. A driver that fails leaves the host without
+// GPUs, and says so: a daemon starts all the same.
+func newDevices(ctx context.Context, cfg Config, log *slog.Logger) (*devices, error) {
+	driver, only, err := gpuDriver(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	d := &devices{driver: driver, poll: make(chan struct{}, 1), log: log}
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	all, err := driver.List(ctx)
+	if err != nil {
+		log.ErrorContext(ctx, "GPUs cannot be listed; this host gives none away until the daemon is started again", "error", err)
+	}
+	for _, dev := range all {
+		if only == nil || slices.Contains(only, dev.Index) {
+			d.all = append(d.all, dev)
+		}
+	}
+	if len(d.all) > 0 {
+		log.InfoContext(ctx, "GPUs found", "count", len(d.all), "class", d.all[0].Class, "simulated", d.all[0].Simulated)
+	}
+	return d, nil
+}
+
+// latest is the newest status of all GPUs.
+func (d *devices) latest() []gpu.Status {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.status
+}
+
+// ask has Run look at the devices soon.
+func (d *devices) ask() {
+	select {
+	case d.poll <- struct{}{}:
+	default:
+	}
+}
+
+// run brings status and faults to the worker until ctx ends, then closes the
+// driver. A host without GPUs asks nothing.
+func (d *devices) run(ctx context.Context, w *worker.Loop) error {
+	defer func() {
+		if err := d.driver.Close(); err != nil {
+			d.log.Debug("GPU driver closed uncleanly", "error", err)
+		}
+	}()
+	if len(d.all) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	faults, err := d.driver.Faults(ctx)
+	if err != nil {
+		d.log.WarnContext(ctx, "GPU faults are not reported", "error", err)
+	}
+	tick := time.NewTicker(statusEvery)
+	defer tick.Stop()
+	for {
+		d.look(ctx, w)
+		select {
+		case <-ctx.Done():
+			return nil
+		case f, open := <-faults:
+			if !open {
+				faults = nil
+			} else if w != nil {
+				w.Fault(f)
+			}
+		case <-tick.C:
+		case <-d.poll:
+		}
+	}
+}
+
+func (d *devices) look(ctx context.Context, w *worker.Loop) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	status, err := d.driver.Status(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			d.log.WarnContext(ctx, "GPU status unknown", "error", err)
+		}
+		return
+	}
+	d.mu.Lock()
+	d.status = status
+	d.mu.Unlock()
+	if w != nil {
+		w.Devices(status)
+	}
+}

@@ -1,0 +1,243 @@
+package node
+
+// Doctor: what on this host could keep muster from working, and what to do
+// about it.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/containerd/cgroups/v3"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/machine"
+)
+
+const (
+	wantFiles   = 65536           // descriptors: two for each of some thousands of connections, and the tasks' output
+	wantDisk    = 1 << 30         // for the journal and the output of tasks
+	dialWait    = 3 * time.Second // for a bootstrap address
+	maxClockPPM = 10_000          // leases count on clock rates within 1 %
+	dockerSock  = "/var/run/docker.sock"
+)
+
+// Doctor examines the host. Devices are those that the driver lists.
+func Doctor(ctx context.Context, cfg Config, devices []gpu.Device) []api.Fact {
+	facts := []api.Fact{gpuFact(cfg, devices), cgroupFact(), dockerFact(ctx)}
+	facts = append(facts, portFacts(ctx, cfg)...)
+	facts = append(facts, bootstrapFacts(ctx, cfg)...)
+	return append(facts, fileFact(), diskFact(ctx, cfg), clockFact())
+}
+
+// DoctorAlone is Doctor without a daemon: it asks the driver itself.
+func DoctorAlone(ctx context.Context, cfg Config) ([]api.Fact, error) {
+	d, err := newDevices(ctx, cfg, quiet())
+	if err != nil {
+		return nil, err
+	}
+	defer d.driver.Close() //nolint:errcheck // nothing is lost with it
+	return Doctor(ctx, cfg, d.all), nil
+}
+
+func gpuFact(cfg Config, devices []gpu.Device) api.Fact {
+	f := api.Fact{Name: "gpus", State: api.FactOK}
+	switch {
+	case cfg.GPUs == "none":
+		f.State, f.Detail = api.FactSkip, "not wanted (gpus: none)"
+	case len(devices) == 0:
+		f.State, f.Detail = api.FactWarn, "no GPU found"
+		f.Advice = "on a host with NVIDIA GPUs install the driver, so that nvidia-smi lists them"
+	case devices[0].Simulated:
+		f.State, f.Detail = api.FactWarn, fmt.Sprintf("%d simulated GPUs: tasks get no hardware", len(devices))
+	default:
+		f.Detail = fmt.Sprintf("%d × %s, driver %s", len(devices), devices[0].Model, devices[0].Driver)
+	}
+	return f
+}
+
+func cgroupFact() api.Fact {
+	f := api.Fact{Name: "cgroups", State: api.FactOK}
+	switch cgroups.Mode() {
+	case cgroups.Unified:
+		f.Detail = "version 2"
+		if unix.Access("/sys/fs/cgroup/cgroup.procs", unix.W_OK) != nil {
+			f.State, f.Detail = api.FactWarn, "version 2, not delegated to this user"
+			f.Advice = "run the daemon as root or as a systemd service with Delegate=yes; until then a task's processes are told by their tree"
+		}
+	case cgroups.Legacy, cgroups.Hybrid:
+		f.State, f.Detail = api.FactWarn, "version 1"
+		f.Advice = "boot with version 2 (systemd.unified_cgroup_hierarchy=1); until then a task's processes are told by their tree"
+	case cgroups.Unavailable:
+		f.State, f.Detail, f.Advice = api.FactWarn, "not mounted", "mount cgroup2 at /sys/fs/cgroup"
+	}
+	return f
+}
+
+func dockerFact(ctx context.Context) api.Fact {
+	f := api.Fact{Name: "docker", State: api.FactSkip, Detail: "no engine on " + dockerSock + "; container jobs are not in this version"}
+	d := net.Dialer{Timeout: dialWait}
+	if c, err := d.DialContext(ctx, "unix", dockerSock); err == nil {
+		c.Close()
+		f.Detail = "an engine answers on " + dockerSock + "; container jobs are not in this version"
+	}
+	return f
+}
+
+// portFacts tries to listen where the daemon would; a daemon that runs already
+// has the port.
+func portFacts(ctx context.Context, cfg Config) []api.Fact {
+	var facts []api.Fact
+	for _, text := range cfg.Listen {
+		f := api.Fact{Name: "port", State: api.FactOK, Detail: text + " is free"}
+		err := tryListen(ctx, text)
+		switch {
+		case err == nil:
+		case errors.Is(err, unix.EADDRINUSE):
+			f.State, f.Detail = api.FactOK, text+" is in use"
+			if !answersOn(ctx, cfg.Socket) {
+				f.State, f.Advice = api.FactFail, "no daemon of ours runs here: choose another port with --listen, or stop the program that has it"
+			} else {
+				f.Detail += " by the daemon that runs"
+			}
+		case errors.Is(err, unix.EADDRNOTAVAIL), errors.Is(err, unix.EAFNOSUPPORT):
+			f.State, f.Detail = api.FactSkip, text+": no such address on this host"
+		default:
+			f.State, f.Detail, f.Advice = api.FactFail, fmt.Sprintf("%s: %v", text, err), "choose another address with --listen"
+		}
+		facts = append(facts, f)
+	}
+	return facts
+}
+
+func tryListen(ctx context.Context, text string) error {
+	addr, err := ma.NewMultiaddr(text)
+	if err != nil {
+		return err
+	}
+	addr, _ = ma.SplitFunc(addr, func(c ma.Component) bool { return c.Protocol().Code == ma.P_QUIC_V1 })
+	network, host, err := manet.DialArgs(addr)
+	if err != nil {
+		return err
+	}
+	var lc net.ListenConfig
+	if strings.HasPrefix(network, "udp") {
+		c, err := lc.ListenPacket(ctx, network, host)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	l, err := lc.Listen(ctx, network, host)
+	if err == nil {
+		l.Close()
+	}
+	return err
+}
+
+func answersOn(ctx context.Context, socket string) bool {
+	d := net.Dialer{Timeout: dialWait}
+	c, err := d.DialContext(ctx, "unix", socket)
+	if err == nil {
+		c.Close()
+	}
+	return err == nil
+}
+
+// bootstrapFacts opens a plain TCP connection to each bootstrap address; QUIC
+// answers nobody who does not speak it.
+func bootstrapFacts(ctx context.Context, cfg Config) []api.Fact {
+	var facts []api.Fact
+	for _, text := range cfg.Bootstrap {
+		f := api.Fact{Name: "bootstrap", State: api.FactOK, Detail: text + " answers"}
+		addr, err := ma.NewMultiaddr(text)
+		if err == nil {
+			addr, _ = ma.SplitFunc(addr, func(c ma.Component) bool { return c.Protocol().Code == ma.P_P2P })
+			if _, quic := addr.ValueForProtocol(ma.P_QUIC_V1); quic == nil {
+				f.State, f.Detail = api.FactSkip, text+": QUIC is tried by the daemon only"
+				facts = append(facts, f)
+				continue
+			}
+			d := manet.Dialer{Dialer: net.Dialer{Timeout: dialWait}}
+			var c manet.Conn
+			if c, err = d.DialContext(ctx, addr); err == nil {
+				c.Close()
+			}
+		}
+		if err != nil {
+			f.State, f.Detail = api.FactFail, fmt.Sprintf("%s: %v", text, err)
+			f.Advice = "start the daemon there, open the port, or take another address from `muster invite`"
+		}
+		facts = append(facts, f)
+	}
+	return facts
+}
+
+func fileFact() api.Fact {
+	f := api.Fact{Name: "open files", State: api.FactOK}
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		f.State, f.Detail = api.FactWarn, err.Error()
+		return f
+	}
+	f.Detail = fmt.Sprintf("at most %d", lim.Max)
+	if lim.Max < wantFiles {
+		f.State, f.Advice = api.FactWarn, fmt.Sprintf("raise the limit to %d (LimitNOFILE= of the service)", wantFiles)
+	}
+	return f
+}
+
+func diskFact(ctx context.Context, cfg Config) api.Fact {
+	f := api.Fact{Name: "disk", State: api.FactOK}
+	dir := cfg.DataDir
+	for dir != "/" && dir != "." {
+		if _, err := os.Stat(dir); err == nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	free, err := machine.DiskFree(ctx, dir)
+	if err != nil {
+		f.State, f.Detail = api.FactFail, err.Error()
+		return f
+	}
+	f.Detail = fmt.Sprintf("%s free for %s", approx(free), cfg.DataDir)
+	if free < wantDisk {
+		f.State, f.Advice = api.FactWarn, "make room, or give --data-dir on a larger disk"
+	}
+	return f
+}
+
+func approx(n job.Size) string { return fmt.Sprintf("%.1fGiB", float64(n)/(1<<30)) }
+
+// clockFact reads by how much the kernel bends the clock: leases count on rates
+// that agree within a hundredth.
+func clockFact() api.Fact {
+	f := api.Fact{Name: "clock", State: api.FactOK}
+	var tx unix.Timex
+	state, err := unix.Adjtimex(&tx)
+	if err != nil {
+		f.State, f.Detail = api.FactSkip, err.Error()
+		return f
+	}
+	ppm := float64(tx.Freq) / 65536
+	f.Detail = fmt.Sprintf("rate corrected by %.1f ppm", ppm)
+	if state == unix.TIME_ERROR {
+		f.Detail += ", not synchronised"
+		f.Advice = "run chrony or systemd-timesyncd; times in listings come from this clock"
+	}
+	if ppm > maxClockPPM || ppm < -maxClockPPM {
+		f.State, f.Advice = api.FactFail, "this clock runs too fast or too slow for leases: replace its source"
+	}
+	return f
+}

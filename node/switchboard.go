@@ -1,0 +1,146 @@
+package node
+
+// The switchboard: messages between schedulers and workers, over a session or,
+// within this daemon, by hand.
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p/session"
+	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/worker"
+)
+
+// The joints of the house.
+var (
+	_ session.Handler    = (*switchboard)(nil)
+	_ scheduler.Sessions = toWorkers{}
+	_ worker.Sender      = toSchedulers{}
+)
+
+// switchboard joins the sessions to the scheduler and the worker of this
+// daemon. Its fields are set before the sessions run; sched and work are nil
+// where this daemon does not have the role.
+type switchboard struct {
+	self     job.Peer
+	sessions *session.Manager
+	sched    *scheduler.Loop
+	work     *worker.Loop
+	groups   *directory
+	cut      func(peer.ID) error // closes the connection to a peer
+	met      func(job.Peer)      // a session came up
+	log      *slog.Logger
+}
+
+var errNoSuchRole = errors.New("node: this daemon does not have that role")
+
+// Up tells both roles of a session.
+func (b *switchboard) Up(p job.Peer, _ session.Info) {
+	if b.work != nil {
+		b.work.Up(p)
+	}
+	if b.sched != nil {
+		b.sched.SessionUp(p)
+	}
+	b.met(p)
+}
+
+// Down tells both roles of a session's end.
+func (b *switchboard) Down(p job.Peer, _ error) {
+	if b.work != nil {
+		b.work.Down(p)
+	}
+	if b.sched != nil {
+		b.sched.SessionDown(p)
+	}
+}
+
+// FromScheduler takes what another daemon's scheduler says.
+func (b *switchboard) FromScheduler(p job.Peer, msg lease.ToWorker) {
+	if owns, ok := msg.(lease.Owns); ok {
+		for _, g := range owns.Groups {
+			b.groups.learn(g.Group, p)
+		}
+	}
+	if b.work != nil {
+		b.work.Deliver(p, msg)
+	}
+}
+
+// FromWorker takes what another daemon's worker says. If the scheduler has no
+// room for it the session is cut, so that the worker begins anew.
+func (b *switchboard) FromWorker(p job.Peer, msg lease.ToScheduler) {
+	if b.sched == nil {
+		return
+	}
+	err := b.sched.FromWorker(p, msg)
+	if err == nil {
+		return
+	}
+	b.log.Warn("session cut: the scheduler is behind", "peer", string(p), "error", err)
+	if id, err := peer.Decode(string(p)); err == nil {
+		if err := b.cut(id); err != nil {
+			b.log.Debug("connection not closed", "peer", string(p), "error", err)
+		}
+	}
+}
+
+// local opens the session that needs no stream: that of this daemon's own
+// scheduler and worker.
+func (b *switchboard) local() {
+	if b.work == nil || b.sched == nil {
+		return
+	}
+	b.sched.SessionUp(b.self)
+	b.work.Up(b.self)
+}
+
+// toWorkers is the scheduler's way out.
+type toWorkers struct{ *switchboard }
+
+// Send hands a message to a worker. The worker of this daemon may make the
+// caller wait; it never waits for the scheduler itself.
+func (b toWorkers) Send(to job.Peer, m lease.ToWorker) error {
+	if to != b.self {
+		return b.sessions.Send(to, m)
+	}
+	if b.work == nil {
+		return errNoSuchRole
+	}
+	b.work.Deliver(to, m)
+	return nil
+}
+
+// Want keeps a session to a worker.
+func (b toWorkers) Want(p job.Peer) {
+	if p != b.self {
+		b.sessions.Want(p)
+	}
+}
+
+// toSchedulers is the worker's way out.
+type toSchedulers struct{ *switchboard }
+
+// Send hands a message to a scheduler; it does not wait.
+func (b toSchedulers) Send(to job.Peer, m lease.ToScheduler) error {
+	if to != b.self {
+		return b.sessions.Send(to, m)
+	}
+	if b.sched == nil {
+		return errNoSuchRole
+	}
+	err := b.sched.FromWorker(to, m)
+	if err != nil { // begin anew, as a session between hosts would
+		go func() {
+			b.work.Down(b.self)
+			b.sched.SessionDown(b.self)
+			b.local()
+		}()
+	}
+	return err
+}
