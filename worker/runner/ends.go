@@ -102,7 +102,9 @@ func (l *loop) reap() {
 		if t := l.mains[pid]; t != nil {
 			l.died(t, status, usage, now)
 		} else if len(l.starting) > 0 {
-			l.early[pid] = earlyDeath{status: status, usage: usage, at: now}
+			// The clock is read after the wait: it tells this death from that of
+			// an older process with the same number.
+			l.early[pid] = earlyDeath{status: status, usage: usage, at: bootTime()}
 		}
 	}
 	for pid, d := range l.early {

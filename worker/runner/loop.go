@@ -216,7 +216,7 @@ func (l *loop) request(k *link, m Request) {
 		if t := l.find(m.Signal.Attempt); t != nil && t.pid != 0 {
 			l.signal(t, unix.Signal(m.Signal.Number))
 		}
-	case m.Extend != nil:
+	case len(m.Extend) > 0:
 		for _, e := range m.Extend {
 			if t := l.find(e.Attempt); t != nil {
 				t.watch.extend(now, e.Deadline)

@@ -55,7 +55,7 @@ func (d Dir) killOrphans(info Info) bool {
 		killGroup(info.Cgroup)
 		return true
 	}
-	suspects, sessions := d.suspects(info.Generation)
+	suspects, leaders := d.suspects(info.Generation)
 	if len(suspects) == 0 {
 		return false
 	}
@@ -67,8 +67,7 @@ func (d Dir) killOrphans(info Info) bool {
 		}
 		a, marked := mark(pid)
 		sid, err := unix.Getsid(pid)
-		since, ours := sessions[sid]
-		if marked && suspects[a] || err == nil && ours && start >= since {
+		if marked && suspects[a] || err == nil && leaders.hold(sid, start) {
 			found = true
 			signalProcess(pid, start, unix.SIGKILL)
 		}
@@ -76,14 +75,26 @@ func (d Dir) killOrphans(info Info) bool {
 	return found
 }
 
+// sessions are the pids of leaders of sessions, with the tick at which each began.
+type sessions map[int]uint64
+
+// hold says whether a process that began at start in session sid is of one of
+// these: its leader is gone, and holds the number for as long as anyone is in
+// it, or is still the same.
+func (s sessions) hold(sid int, start uint64) bool {
+	since, ok := s[sid]
+	leader := startTicks(sid)
+	return ok && start >= since && (leader == 0 || leader == since)
+}
+
 // suspects lists the attempts of runner n whose end is not on disk, and the
 // sessions that their main processes led, with the tick at which they began.
-func (d Dir) suspects(n int) (map[job.Attempt]bool, map[int]uint64) {
+func (d Dir) suspects(n int) (map[job.Attempt]bool, sessions) {
 	all, err := d.Attempts()
 	if err != nil {
 		return nil, nil
 	}
-	suspects, sessions := map[job.Attempt]bool{}, map[int]uint64{}
+	suspects, leaders := map[job.Attempt]bool{}, sessions{}
 	for _, a := range all {
 		if d.hasExit(a) {
 			continue
@@ -94,9 +105,9 @@ func (d Dir) suspects(n int) (map[job.Attempt]bool, map[int]uint64) {
 			continue
 		}
 		suspects[a] = true
-		sessions[who.PID] = who.Ticks
+		leaders[who.PID] = who.Ticks
 	}
-	return suspects, sessions
+	return suspects, leaders
 }
 
 func (d Dir) hasExit(a job.Attempt) bool {

@@ -200,7 +200,7 @@ func (m Request) valid() error {
 	if m.Signal != nil {
 		check(m.Signal.valid())
 	}
-	if m.Extend != nil {
+	if len(m.Extend) > 0 {
 		check(nil)
 		for _, e := range m.Extend {
 			bad = errors.Join(bad, attempts(e.Attempt), durations(e.Deadline))

@@ -1,0 +1,244 @@
+// Package execdriver runs tasks as processes of this host, through a runner
+// that outlives the daemon (package runner): it starts one if none lives,
+// finds those that an earlier daemon left, and passes on what becomes of the
+// tasks. It also gives out what they write, and clears old output away.
+package execdriver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/runner"
+)
+
+// ErrBusy says that more is asked than can be carried out; try again after a
+// pause.
+var ErrBusy = errors.New("exec driver: too many requests wait")
+
+// ErrClosed says that the driver has ended.
+var ErrClosed = errors.New("exec driver: closed")
+
+// maxInbox bounds the requests that wait: several for each task that a host
+// can hold at once.
+const maxInbox = 1 << 16
+
+// Config says where tasks live and how a runner is started.
+type Config struct {
+	Dir     string   // of the tasks and their runners
+	Binary  string   // path of muster
+	Args    []string // before --dir and --generation: "runner" and its other flags
+	Version string   // of the binary: runners of another one only drain
+}
+
+// Validate says what is wrong with the configuration.
+func (c Config) Validate() error {
+	switch {
+	case c.Dir == "":
+		return errors.New("exec driver: dir: not given")
+	case c.Binary == "":
+		return errors.New("exec driver: binary: not given")
+	}
+	return nil
+}
+
+// Driver is a worker.Driver whose tasks are processes. Make one with New.
+type Driver struct {
+	cfg   Config
+	dir   runner.Dir
+	tell  func(worker.DriverEvent)
+	log   *slog.Logger
+	inbox inbox
+	do    chan func()
+	lives lives
+	tails tails
+}
+
+// New makes a driver that reports to tell, from a goroutine of its own; tell
+// may block. Nothing is reported before Adopt has answered.
+func New(cfg Config, tell func(worker.DriverEvent), log *slog.Logger) (*Driver, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Driver{
+		cfg: cfg, dir: runner.Dir(cfg.Dir), tell: tell, log: log,
+		inbox: inbox{wake: make(chan struct{}, 1)}, do: make(chan func()),
+		lives: lives{all: map[job.Attempt]*life{}},
+		tails: tails{subs: map[string]map[chan struct{}]bool{}},
+	}, nil
+}
+
+// Start begins a task; see worker.Driver.
+func (d *Driver) Start(t worker.Task) error {
+	s := runner.Start{
+		Attempt: t.Attempt.String(), Command: t.Spec.Command, Script: t.Spec.Script, Workdir: t.Spec.Workdir,
+		User: t.User, Env: t.Env, Hostfile: t.Hostfile,
+		Deadline: time.Duration(t.Deadline), Hold: t.Hold, Lead: worker.FenceLead,
+		Limit: t.TimeLimit, Grace: t.Grace,
+	}
+	if !t.Hold && t.Deadline <= worker.Now() {
+		return fmt.Errorf("exec driver: start %s: its lease has run out", t.Attempt)
+	}
+	frame, err := runner.Frame(runner.Request{Start: &s})
+	if err != nil {
+		return fmt.Errorf("exec driver: start %s: %w", t.Attempt, err)
+	}
+	e := &entry{attempt: t.Attempt, start: frame, deadline: s.Deadline}
+	d.lives.begin(t.Attempt)
+	if err := d.inbox.put(func(s *state) { s.begin(e) }); err != nil {
+		d.lives.end(t.Attempt)
+		return err
+	}
+	return nil
+}
+
+// Stop ends an attempt; see worker.Driver.
+func (d *Driver) Stop(a job.Attempt, grace time.Duration, reason string) error {
+	m := runner.Stop{Attempt: a.String(), Grace: max(0, grace), Reason: reason}
+	return d.inbox.put(func(s *state) { s.stop(a, m) })
+}
+
+// Signal signals an attempt; see worker.Driver.
+func (d *Driver) Signal(a job.Attempt, number int) error {
+	m := runner.Signal{Attempt: a.String(), Number: number}
+	return d.inbox.put(func(s *state) { s.signal(a, m) })
+}
+
+// Extend moves deadlines; see worker.Driver.
+func (d *Driver) Extend(deadlines map[job.Attempt]worker.BootTime) error {
+	own := make(map[job.Attempt]time.Duration, len(deadlines)) // the caller keeps his
+	for a, at := range deadlines {
+		own[a] = time.Duration(at)
+	}
+	return d.inbox.put(func(s *state) { s.extend(own) })
+}
+
+// Forget drops the end of an attempt, not its output; see worker.Driver.
+func (d *Driver) Forget(a job.Attempt) error {
+	return d.inbox.put(func(*state) {
+		if err := d.dir.Forget(a); err != nil {
+			d.log.Warn("end of task not marked as known", "attempt", a.String(), "error", err)
+		}
+	})
+}
+
+// Adopt finds what an earlier daemon left; see worker.Adopter. It waits for Run
+// to have reached every runner, or to have ended what dead ones left.
+func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
+	answer := make(chan adopted, 1)
+	if err := d.inbox.put(func(s *state) { s.adopters = append(s.adopters, answer) }); err != nil {
+		return nil, err
+	}
+	select {
+	case a := <-answer:
+		return a.events, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("exec driver: adopt tasks: %w", ctx.Err())
+	}
+}
+
+type adopted struct {
+	events []worker.DriverEvent
+	err    error
+}
+
+// inbox takes requests without making anyone wait.
+type inbox struct {
+	mu     sync.Mutex
+	queue  []func(*state) // guarded by mu
+	closed bool           // guarded by mu
+	wake   chan struct{}
+}
+
+func (b *inbox) put(f func(*state)) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return ErrClosed
+	}
+	if len(b.queue) >= maxInbox {
+		return ErrBusy
+	}
+	b.queue = append(b.queue, f)
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (b *inbox) take() []func(*state) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.queue
+	b.queue = nil
+	return all
+}
+
+func (b *inbox) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed, b.queue = true, nil
+}
+
+// lives says of each attempt whether it may still write, to those who read
+// what it writes.
+type lives struct {
+	mu  sync.Mutex
+	all map[job.Attempt]*life // guarded by mu
+}
+
+// life has two moments, each told by closing its channel.
+type life struct {
+	begun chan struct{} // its files exist
+	ended chan struct{} // nothing more will be written
+}
+
+// begin notes that an attempt has been asked for.
+func (v *lives) begin(a job.Attempt) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.all[a] == nil {
+		v.all[a] = &life{begun: make(chan struct{}), ended: make(chan struct{})}
+	}
+}
+
+// run notes that its process exists.
+func (v *lives) run(a job.Attempt) {
+	v.begin(a)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	closeOnce(v.all[a].begun)
+}
+
+// end notes that nothing of it is left.
+func (v *lives) end(a job.Attempt) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if l := v.all[a]; l != nil {
+		closeOnce(l.begun)
+		closeOnce(l.ended)
+		delete(v.all, a)
+	}
+}
+
+// of is the life of an attempt, nil if it is over or never was.
+func (v *lives) of(a job.Attempt) *life {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.all[a]
+}
+
+// closeOnce closes a channel; its callers hold the lock of lives.
+func closeOnce(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}

@@ -1,0 +1,559 @@
+package execdriver
+
+// Real tasks under real runners: this test binary is also the runner.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/runner"
+)
+
+// The test binary plays two other parts, told by its first argument.
+const (
+	asRunner = "as-runner"
+	asDaemon = "as-daemon"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case asRunner:
+			os.Exit(beRunner(os.Args[2:]))
+		case asDaemon:
+			os.Exit(beDaemon(os.Args[2:]))
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// beRunner reads flags as cmd does: [nogroups] [version=V] --dir D --generation N.
+func beRunner(args []string) int {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	cfg := runner.DefaultConfig()
+	cfg.AllowRoot, cfg.Idle = true, 2*time.Second
+	for i, a := range args {
+		switch {
+		case a == "nogroups":
+			cfg.NoGroups = true
+		case strings.HasPrefix(a, "version="):
+			cfg.Version = strings.TrimPrefix(a, "version=")
+		case a == "--dir":
+			cfg.Dir = args[i+1]
+		case a == "--generation":
+			cfg.Generation, _ = strconv.Atoi(args[i+1])
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
+	if err := runner.Main(ctx, cfg, log); err != nil {
+		log.Error("runner failed", "error", err)
+		return 1
+	}
+	return 0
+}
+
+// beDaemon runs one driver, starts the script that it is given, says its pid
+// and waits to be killed.
+func beDaemon(args []string) int {
+	mode, dir, script := args[0], args[1], args[2]
+	started := make(chan int, 1)
+	d, err := New(config(mode, dir, "1"), func(e worker.DriverEvent) {
+		if e.Kind == worker.DriverStarted {
+			started <- e.PID
+		}
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return 1
+	}
+	ctx := context.Background()
+	go func() { _ = d.Run(ctx) }()
+	if _, err := d.Adopt(ctx); err != nil {
+		return 1
+	}
+	if err := d.Start(shellIn(dir, 1, script)); err != nil {
+		return 1
+	}
+	fmt.Println(<-started)
+	select {}
+}
+
+func config(mode, dir, version string) Config {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	args := []string{asRunner, "version=" + version}
+	if mode == "nogroups" {
+		args = append(args, mode)
+	}
+	return Config{Dir: dir, Binary: self, Args: args, Version: version}
+}
+
+// modes are the two ways to hold the processes of a task together. Where the
+// host permits no control groups both are the second.
+var modes = []string{"groups", "nogroups"}
+
+func eachMode(t *testing.T, f func(t *testing.T, mode string)) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			f(t, mode)
+		})
+	}
+}
+
+// rig is a driver at work and all that it has told.
+type rig struct {
+	t      testing.TB
+	d      *Driver
+	dir    string
+	mode   string
+	events chan worker.DriverEvent
+	found  []worker.DriverEvent // by Adopt
+	stop   func()
+}
+
+// testDir is short, and gone at the end with every runner in it.
+func testDir(t testing.TB) string {
+	dir := t.TempDir()
+	t.Cleanup(func() { endRunners(t, dir) })
+	return dir
+}
+
+// endRunners ends the runners of a directory and waits until they are gone.
+func endRunners(t testing.TB, dir string) {
+	d := runner.Dir(dir)
+	all, err := d.Generations()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, n := range all {
+		if info, err := d.ReadInfo(n); err == nil && info.PID > 0 {
+			if lock, err := d.TryLock(n); err == nil && lock == nil {
+				_ = unix.Kill(info.PID, unix.SIGTERM)
+			} else if lock != nil {
+				_ = lock.Close()
+			}
+		}
+		await(t, "end of runner", func() bool {
+			lock, err := d.TryLock(n)
+			if lock != nil {
+				_ = lock.Close()
+			}
+			return err != nil || lock != nil
+		})
+	}
+}
+
+func newRig(t testing.TB, mode, dir, version string) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: dir, mode: mode, events: make(chan worker.DriverEvent, 4096)}
+	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	d, err := New(config(mode, dir, version), func(e worker.DriverEvent) { r.events <- e }, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.d = d
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(r.stop)
+	if r.found, err = d.Adopt(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Logf("%s", p)
+	return len(p), nil
+}
+
+const patience = 20 * time.Second
+
+// next is the next event.
+func (r *rig) next() worker.DriverEvent {
+	r.t.Helper()
+	select {
+	case e := <-r.events:
+		return e
+	case <-time.NewTimer(patience).C:
+		r.t.Fatal("no event")
+		panic("unreachable")
+	}
+}
+
+func (r *rig) expect(kind worker.DriverKind) worker.DriverEvent {
+	r.t.Helper()
+	e := r.next()
+	if e.Kind != kind {
+		r.t.Fatalf("event %+v, want %s", e, kind)
+	}
+	return e
+}
+
+func (r *rig) start(task worker.Task) {
+	r.t.Helper()
+	if err := r.d.Start(task); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// run starts a task and gives how it ended.
+func (r *rig) run(task worker.Task) job.Exit {
+	r.t.Helper()
+	r.start(task)
+	r.expect(worker.DriverStarted)
+	return r.expect(worker.DriverExited).Exit
+}
+
+func (r *rig) output(a job.Attempt, s runner.Stream) string {
+	r.t.Helper()
+	b, err := os.ReadFile(r.d.Path(a, s))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// attemptIn names attempts that no other test has: marks of processes are
+// looked for on the whole host.
+func attemptIn(dir string, n int) job.Attempt {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, dir)
+	return job.Attempt{Job: job.NewID(7, h.Sum64()), Task: n, N: 1}
+}
+
+func taskIn(dir string, n int, command ...string) worker.Task {
+	spec := job.DefaultSpec()
+	spec.Command = command
+	a := attemptIn(dir, n)
+	return worker.Task{
+		Attempt: a, Spec: spec, User: "root", Hold: true, Grace: time.Second,
+		Env: []string{
+			"PATH=" + os.Getenv("PATH"), "MUSTER_JOB_ID=" + string(a.Job),
+			"MUSTER_TASK=" + strconv.Itoa(a.Task), "MUSTER_ATTEMPT=" + strconv.Itoa(a.N),
+		},
+	}
+}
+
+func shellIn(dir string, n int, script string) worker.Task {
+	t := taskIn(dir, n)
+	t.Spec.Command, t.Spec.Script = nil, script
+	return t
+}
+
+func (r *rig) attempt(n int) job.Attempt { return attemptIn(r.dir, n) }
+
+func (r *rig) task(n int, command ...string) worker.Task { return taskIn(r.dir, n, command...) }
+
+func (r *rig) shell(n int, script string) worker.Task { return shellIn(r.dir, n, script) }
+
+// await looks until something is so: for what gives no event, such as the end
+// of a process that is not ours.
+func await(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !so(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}
+
+// alive says whether a process exists and is no zombie.
+func alive(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	rest := string(b[strings.LastIndexByte(string(b), ')')+1:])
+	state := strings.Fields(rest)[0]
+	return state != "Z" && state != "X"
+}
+
+// pidIn waits for a pid that a task writes into a file.
+func pidIn(t testing.TB, path string) int {
+	t.Helper()
+	pid := 0
+	await(t, "pid in "+path, func() bool {
+		b, err := os.ReadFile(path)
+		text, whole := strings.CutSuffix(string(b), "\n")
+		if err != nil || !whole {
+			return false
+		}
+		pid, err = strconv.Atoi(text)
+		return err == nil
+	})
+	return pid
+}
+
+func TestExits(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		r := newRig(t, mode, testDir(t), "1")
+		for i, tt := range []struct {
+			script string
+			want   job.Exit
+		}{
+			{"exit 0", job.Exit{State: job.Succeeded}},
+			{"echo out; echo err >&2; exit 7", job.Exit{State: job.Failed, Code: 7, Tail: "err\n"}},
+			{"kill -USR1 $$", job.Exit{State: job.Failed, Code: 138, Signal: 10, Reason: "ended by signal 10 (SIGUSR1)"}},
+			{"#!/bin/sh -e\nfalse\n", job.Exit{State: job.Failed, Code: 1}},
+			{"echo x >/dev/stderr", job.Exit{State: job.Succeeded, Tail: "x\n"}},
+			{"cat", job.Exit{State: job.Succeeded}}, // nothing on its standard input
+		} {
+			got := r.run(r.shell(i, tt.script))
+			if got.Began.IsZero() || got.Ended.Before(got.Began) || !got.Started {
+				t.Errorf("%q: times of %+v", tt.script, got)
+			}
+			got.Began, got.Ended, got.Started = time.Time{}, time.Time{}, false
+			if got != tt.want {
+				t.Errorf("%q: %+v, want %+v", tt.script, got, tt.want)
+			}
+		}
+		if out := r.output(r.attempt(1), runner.Stdout); out != "out\n" {
+			t.Errorf("output %q", out)
+		}
+	})
+}
+
+func TestNeverStarted(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	r := newRig(t, "groups", dir, "1")
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(dir, "broken")
+	if err := os.WriteFile(broken, []byte("#!/no/such/shell\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := r.task(4, "true")
+	elsewhere.Spec.Workdir = "/no/such/dir"
+	for i, tt := range []struct {
+		task   worker.Task
+		code   int
+		reason string
+	}{
+		{r.task(0, "no-such-command-here"), 127, "command not found: no-such-command-here"},
+		{r.task(1, "/no/such/program"), 127, "command not found: /no/such/program"},
+		{r.task(2, plain), 126, "not executable: " + plain},
+		{r.task(3, dir), 126, "is a directory: " + dir},
+		{elsewhere, 126, "workdir /no/such/dir: no such directory on this node"},
+		{r.task(5, broken), 126, "cannot execute " + broken + ": its interpreter or loader does not exist"},
+	} {
+		r.start(tt.task)
+		got := r.expect(worker.DriverFailed).Exit
+		if got.State != job.Failed || got.Code != tt.code || got.Reason != tt.reason || got.Started {
+			t.Errorf("%d: %+v, want %d %q", i, got, tt.code, tt.reason)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	k := r.shell(0, `pwd; echo "$MUSTER_SCRATCH"; cat "$MUSTER_HOSTFILE"; env | cut -d= -f1 | sort | tr '\n' ' '`)
+	k.Hostfile = "10.0.0.1 slots=2\n"
+	if got := r.run(k); got.State != job.Succeeded {
+		t.Fatalf("%+v", got)
+	}
+	lines := strings.Split(r.output(k.Attempt, runner.Stdout), "\n")
+	scratch := filepath.Join(runner.Dir(r.dir).Task(k.Attempt), "scratch")
+	want := "MUSTER_ATTEMPT MUSTER_HOSTFILE MUSTER_JOB_ID MUSTER_SCRATCH MUSTER_TASK PATH PWD "
+	if os.Geteuid() == 0 {
+		want = "HOME " + strings.TrimSuffix(want, " ") + " USER "
+	}
+	if len(lines) != 4 || lines[0] != scratch || lines[1] != scratch || lines[2] != "10.0.0.1 slots=2" || lines[3] != want {
+		t.Errorf("the task saw %q", lines)
+	}
+}
+
+func TestWorkdirAndPath(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	r := newRig(t, "groups", dir, "1")
+	// No #! line: a shell reads it, as a shell would have it.
+	if err := os.WriteFile(filepath.Join(dir, "tool"), []byte("echo \"$0 $1\"; pwd\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"./tool", "tool"} {
+		k := r.task(i, name, "a b")
+		k.Spec.Workdir = dir
+		k.Env[0] = "PATH=.:" + os.Getenv("PATH")
+		if got := r.run(k); got.State != job.Succeeded {
+			t.Fatalf("%s: %+v", name, got)
+		}
+		want := filepath.Join(dir, "tool") + " a b\n" + dir + "\n"
+		if out := r.output(k.Attempt, runner.Stdout); out != want {
+			t.Errorf("%s: output %q, want %q", name, out, want)
+		}
+	}
+}
+
+func TestTail(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	got := r.run(r.shell(0, `i=0; while [ $i -lt 2000 ]; do echo "öä $i"; i=$((i+1)); done >&2; printf '\377' >&2`))
+	if len(got.Tail) > job.TailBytes || len(got.Tail) < job.TailBytes-3 || !strings.HasSuffix(got.Tail, "öä 1999\n?") {
+		t.Errorf("tail of %d bytes ends in %q", len(got.Tail), got.Tail[max(0, len(got.Tail)-20):])
+	}
+}
+
+func TestHundredTasks(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		r := newRig(t, mode, testDir(t), "1")
+		gate := filepath.Join(r.dir, "gate")
+		if err := syscall.Mkfifo(gate, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w, err := os.OpenFile(gate, os.O_RDWR, 0) // so that no reader waits to open it
+		if err != nil {
+			t.Fatal(err)
+		}
+		const n = 100
+		for i := range n {
+			r.start(r.task(i, "/bin/sh", "-c", fmt.Sprintf("exec <%s; echo ready; read x; exit %d", gate, i%3)))
+		}
+		for range n {
+			r.expect(worker.DriverStarted)
+		}
+		for i := range n {
+			await(t, "task to be ready", func() bool { return r.output(r.attempt(i), runner.Stdout) == "ready\n" })
+		}
+		info, err := runner.Dir(r.dir).ReadInfo(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %s with %d tasks", mode, memoryOf(t, info.PID), n)
+		if err := w.Close(); err != nil { // every reader sees the end
+			t.Fatal(err)
+		}
+		for range n {
+			e := r.expect(worker.DriverExited)
+			if want := e.Attempt.Task % 3; e.Exit.Code != want {
+				t.Errorf("task %d: %+v", e.Attempt.Task, e.Exit)
+			}
+		}
+	})
+}
+
+func memoryOf(t testing.TB, pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(string(b)) {
+		for _, name := range []string{"VmRSS", "RssAnon", "Threads"} {
+			if strings.HasPrefix(line, name+":") {
+				got = append(got, strings.Join(strings.Fields(line), " "))
+			}
+		}
+	}
+	return strings.Join(got, ", ")
+}
+
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	gate := filepath.Join(r.dir, "gate")
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := r.task(0, "/bin/sh", "-c", fmt.Sprintf("echo one; read x <%s; echo two; read x <%[1]s; echo three", gate))
+	r.start(k)
+	follow, err := r.d.Follow(t.Context(), k.Attempt, runner.Stdout, 1, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer follow.Close()
+	open := func() {
+		w, err := os.OpenFile(gate, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(w)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"ne\n", "two\n", "three\n"} {
+		b := make([]byte, len(want))
+		if _, err := io.ReadFull(follow, b); err != nil || string(b) != want {
+			t.Fatalf("read %q, %v, want %q", b, err, want)
+		}
+		if want != "three\n" {
+			open()
+		}
+	}
+	if n, err := follow.Read(make([]byte, 10)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("after the end: %d, %v", n, err)
+	}
+	whole, err := r.d.Follow(t.Context(), k.Attempt, runner.Stdout, 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.Close()
+	if b, err := io.ReadAll(whole); err != nil || string(b) != "one\ntwo\nthree\n" {
+		t.Errorf("read %q, %v", b, err)
+	}
+	if _, err := r.d.Follow(t.Context(), r.attempt(9), runner.Stdout, 0, true); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("output of nothing: %v", err)
+	}
+}
+
+func TestFollowEndsWithContext(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	k := r.task(0, "sleep", "1000")
+	r.start(k)
+	r.expect(worker.DriverStarted)
+	ctx, cancel := context.WithCancel(t.Context())
+	follow, err := r.d.Follow(ctx, k.Attempt, runner.Stderr, 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		_, err := follow.Read(make([]byte, 1))
+		got <- err
+	}()
+	cancel()
+	if err := <-got; !errors.Is(err, ErrClosed) {
+		t.Errorf("Read = %v, want ErrClosed", err)
+	}
+	if err := follow.Close(); err != nil {
+		t.Error(err)
+	}
+}

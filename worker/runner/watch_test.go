@@ -1,0 +1,210 @@
+package runner
+
+// The watch under every order of requests: one TERM, a KILL in time, no way back.
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/job"
+)
+
+const sec = time.Second
+
+// play steps a watch at each of its own moments up to an end and lists what it
+// gave, by the moment.
+func play(w *watch, from, to time.Duration) map[time.Duration]unix.Signal {
+	got := map[time.Duration]unix.Signal{}
+	for now := from; ; {
+		if sig := w.step(now); sig != 0 {
+			got[now] = sig
+			if sig == unix.SIGKILL {
+				return got
+			}
+			continue
+		}
+		at := w.next()
+		if at == 0 || at > to {
+			return got
+		}
+		now = max(now, at)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	term, kill := unix.SIGTERM, unix.SIGKILL
+	tests := []struct {
+		name  string
+		start Start
+		do    func(w *watch) // at 100 s, the start
+		want  map[time.Duration]unix.Signal
+		state job.State
+	}{
+		{"nothing is asked", Start{Hold: true}, func(*watch) {}, nil, job.Failed},
+		{
+			"lease runs out",
+			Start{Deadline: 130 * sec, Lead: 10 * sec},
+			func(*watch) {},
+			map[time.Duration]unix.Signal{120 * sec: term, 130 * sec: kill},
+			job.NodeFail,
+		},
+		{
+			"a short lease is not all warning",
+			Start{Deadline: 104 * sec, Lead: 10 * sec},
+			func(*watch) {},
+			map[time.Duration]unix.Signal{102 * sec: term, 104 * sec: kill},
+			job.NodeFail,
+		},
+		{
+			"lease is extended",
+			Start{Deadline: 130 * sec, Lead: 10 * sec},
+			func(w *watch) { w.extend(100*sec, 400*sec); w.extend(100*sec, 200*sec) },
+			map[time.Duration]unix.Signal{390 * sec: term, 400 * sec: kill},
+			job.NodeFail,
+		},
+		{
+			"a lease that ran out stays so",
+			Start{Deadline: 130 * sec, Lead: 10 * sec},
+			func(w *watch) { w.extend(130*sec, 400*sec) },
+			map[time.Duration]unix.Signal{120 * sec: term, 130 * sec: kill},
+			job.NodeFail,
+		},
+		{
+			"a task on hold has no lease",
+			Start{Hold: true},
+			func(w *watch) { w.extend(100*sec, 110*sec) }, nil, job.Failed,
+		},
+		{
+			"time limit",
+			Start{Hold: true, Limit: 60 * sec, Grace: 5 * sec},
+			func(*watch) {},
+			map[time.Duration]unix.Signal{160 * sec: term, 165 * sec: kill},
+			job.Timeout,
+		},
+		{
+			"stop",
+			Start{Hold: true},
+			func(w *watch) { w.end(100*sec, 5*sec, causeStop, "enough") },
+			map[time.Duration]unix.Signal{100 * sec: term, 105 * sec: kill},
+			job.Cancelled,
+		},
+		{
+			"the shorter grace counts",
+			Start{Hold: true},
+			func(w *watch) {
+				w.end(100*sec, 50*sec, causeStop, "enough")
+				w.end(100*sec, 5*sec, causeStop, "at once")
+				w.end(100*sec, 70*sec, causeStop, "late")
+			},
+			map[time.Duration]unix.Signal{100 * sec: term, 105 * sec: kill},
+			job.Cancelled,
+		},
+		{
+			"no grace, no TERM",
+			Start{Hold: true},
+			func(w *watch) { w.end(100*sec, 0, causeStop, "now") },
+			map[time.Duration]unix.Signal{100 * sec: kill},
+			job.Cancelled,
+		},
+		{
+			"no grace outlasts the lease",
+			Start{Deadline: 130 * sec, Lead: 10 * sec},
+			func(w *watch) { w.end(100*sec, 500*sec, causeStop, "slowly") },
+			map[time.Duration]unix.Signal{100 * sec: term, 130 * sec: kill},
+			job.Cancelled,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWatch(&tt.start, 100*sec)
+			if w.next() != 0 || w.step(100*sec) != 0 {
+				t.Fatal("a watch without a process wants something")
+			}
+			w.started(100 * sec)
+			tt.do(&w)
+			got := play(&w, 100*sec, 10_000*sec)
+			if len(got) != len(tt.want) {
+				t.Errorf("signals %v, want %v", got, tt.want)
+			}
+			for at, sig := range tt.want {
+				if got[at] != sig {
+					t.Errorf("at %s: %v, want %v", at, got[at], sig)
+				}
+			}
+			if w.cause.state() != tt.state {
+				t.Errorf("end %s, want %s", w.cause.state(), tt.state)
+			}
+		})
+	}
+}
+
+// TestWatchKills draws orders of requests. R4 stands on it: whatever was asked,
+// a task without hold is killed at the last deadline that was given in time.
+func TestWatchKills(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		now := 1000 * sec
+		drawn := func(name string) time.Duration {
+			return time.Duration(rapid.IntRange(0, 600_000).Draw(t, name)) * time.Millisecond
+		}
+		s := Start{Deadline: now + drawn("lease") + 1, Lead: 10 * sec, Limit: drawn("limit"), Grace: drawn("grace")}
+		w := newWatch(&s, now)
+		w.started(now)
+		deadline, terms, killed := s.Deadline, 0, false
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			switch rapid.IntRange(0, 2).Draw(t, "what") {
+			case 0:
+				to := now + drawn("extension")
+				if w.extend(now, to); now < deadline {
+					deadline = max(deadline, to)
+				}
+			case 1:
+				w.end(now, drawn("stop"), causeStop, "stop")
+			case 2:
+				now += drawn("pass")
+			}
+			for sig := w.step(now); sig != 0 && !killed; sig = w.step(now) {
+				switch sig {
+				case unix.SIGTERM:
+					terms++
+				case unix.SIGKILL:
+					killed = true
+				}
+			}
+			if now >= deadline && !killed {
+				t.Fatalf("at %s, after the deadline %s: not killed", now, deadline)
+			}
+			if at := w.next(); !killed && (at == 0 || at > deadline) {
+				t.Fatalf("next look at %s, after the deadline %s", at, deadline)
+			}
+		}
+		if terms > 1 {
+			t.Fatalf("%d TERM", terms)
+		}
+	})
+}
+
+func TestWatchKillsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWatch(&Start{Hold: true}, 0)
+	w.started(1)
+	w.leftovers(sec)
+	kills := 0
+	for now := w.next(); now < 10*sec; now = w.next() {
+		if w.step(now) != unix.SIGKILL {
+			t.Fatalf("at %s: no KILL for what is left", now)
+		}
+		if w.next() <= now {
+			t.Fatalf("at %s: no pause before the next KILL", now)
+		}
+		kills++
+	}
+	if kills < 8 || kills > 20 {
+		t.Errorf("%d KILLs in 9 s, want one a second after a quick start", kills)
+	}
+}

@@ -1,0 +1,158 @@
+package runner
+
+// Frames survive any bytes, and nothing out of range gets past them.
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+const attempt = "k3v9x0q2mz-0000000000000.0.1"
+
+func TestRequestRoundTrip(t *testing.T) {
+	t.Parallel()
+	for _, m := range []Request{
+		{Start: &Start{Attempt: attempt, Command: []string{"a", "<b>"}, User: "u", Env: []string{"A=1"}, Deadline: 5, Lead: 1, Grace: 2}},
+		{Start: &Start{Attempt: attempt, Script: "#!/bin/sh\n\x01", User: "u", Hold: true, Limit: time.Hour}},
+		{Stop: &Stop{Attempt: attempt, Grace: time.Second, Reason: "r"}},
+		{Signal: &Signal{Attempt: attempt, Number: 10}},
+		{Extend: []Extension{{Attempt: attempt, Deadline: 7}}},
+		{Drain: true},
+	} {
+		frame, err := Frame(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := readRequest(bytes.NewReader(frame))
+		if err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%+v came back as %+v, %v", m, got, err)
+		}
+		if _, err := readRequest(bytes.NewReader(frame[:len(frame)-1])); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("cut frame: %v", err)
+		}
+	}
+}
+
+func TestReportRoundTrip(t *testing.T) {
+	t.Parallel()
+	for _, m := range []Report{
+		{Welcome: &Welcome{Info: Info{Generation: 3, PID: 7, Version: "v", Boot: "b"}, Running: []Started{{Attempt: attempt, PID: 9}}, Starting: []string{attempt}}},
+		{Started: &Started{Attempt: attempt, PID: 1}},
+		{Ended: &Ended{Attempt: attempt, Exit: &job.Exit{State: job.Failed, Code: 7, Started: true}}},
+		{Ended: &Ended{Attempt: attempt}},
+	} {
+		frame, err := Frame(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadReport(bytes.NewReader(frame)); err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%+v came back as %+v, %v", m, got, err)
+		}
+	}
+}
+
+func TestRequestRefused(t *testing.T) {
+	t.Parallel()
+	good := Start{Attempt: attempt, Command: []string{"a"}, User: "u", Hold: true}
+	with := func(f func(*Start)) Request {
+		s := good
+		f(&s)
+		return Request{Start: &s}
+	}
+	for name, m := range map[string]Request{
+		"nothing":       {},
+		"two things":    {Drain: true, Signal: &Signal{Attempt: attempt, Number: 1}},
+		"no command":    with(func(s *Start) { s.Command = nil }),
+		"both":          with(func(s *Start) { s.Script = "x" }),
+		"empty program": with(func(s *Start) { s.Command = []string{""} }),
+		"zero byte":     with(func(s *Start) { s.Env = []string{"A=\x00"} }),
+		"relative":      with(func(s *Start) { s.Workdir = "x" }),
+		"no lease":      with(func(s *Start) { s.Hold = false }),
+		"path attempt":  with(func(s *Start) { s.Attempt = "../../etc" }),
+		"negative":      with(func(s *Start) { s.Limit = -1 }),
+		"overflow":      with(func(s *Start) { s.Grace = 1<<63 - 1 }),
+		"words":         with(func(s *Start) { s.Env = make([]string, maxWords) }),
+		"signal":        {Signal: &Signal{Attempt: attempt, Number: 65}},
+		"extend":        {Extend: []Extension{{Attempt: "x", Deadline: 1}}},
+		"stop":          {Stop: &Stop{Attempt: attempt, Grace: -1}},
+	} {
+		frame, err := Frame(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readRequest(bytes.NewReader(frame)); err == nil {
+			t.Errorf("%s: accepted as %+v", name, got)
+		}
+	}
+}
+
+func TestFrameBounds(t *testing.T) {
+	if _, err := Frame(Request{Stop: &Stop{Reason: strings.Repeat("x", maxFrame)}}); err == nil {
+		t.Error("a frame over the bound was made")
+	}
+	long := binary.BigEndian.AppendUint32(nil, maxFrame+1)
+	if _, err := readRequest(bytes.NewReader(long)); err == nil {
+		t.Error("a frame over the bound was read")
+	}
+	// A length is a promise, not a reason to take memory.
+	promise := binary.BigEndian.AppendUint32(nil, maxFrame)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := readRequest(bytes.NewReader(promise)); err == nil {
+		t.Error("an empty frame was read")
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > maxFrame/2 {
+		t.Errorf("%d bytes taken for an empty frame", took)
+	}
+}
+
+func FuzzReadRequest(f *testing.F) {
+	for _, m := range []Request{
+		{Start: &Start{Attempt: attempt, Command: []string{"a"}, User: "u", Hold: true}},
+		{Stop: &Stop{Attempt: attempt}},
+		{Extend: []Extension{{Attempt: attempt, Deadline: 1}}},
+		{Drain: true},
+	} {
+		frame, err := Frame(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(frame)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := readRequest(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		frame, err := Frame(m)
+		if err != nil {
+			t.Fatalf("what was read cannot be written: %v", err)
+		}
+		if _, err := readRequest(bytes.NewReader(frame)); err != nil {
+			t.Fatalf("what was read cannot be read again: %v", err)
+		}
+	})
+}
+
+func FuzzReadReport(f *testing.F) {
+	frame, err := Frame(Report{Welcome: &Welcome{Running: []Started{{Attempt: attempt, PID: 1}}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(frame)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, err := ReadReport(bytes.NewReader(b)); err == nil && m.valid() != nil {
+			t.Fatalf("%+v got past the door", m)
+		}
+	})
+}
