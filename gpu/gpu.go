@@ -90,7 +90,7 @@ type Fault struct {
 	At   time.Time `json:"at"`
 }
 
-// ErrClosed: the driver was closed; there is nothing to ask any more.
+// ErrClosed says that the driver was closed; there is nothing to ask any more.
 var ErrClosed = errors.New("driver is closed")
 
 // Driver reports the GPUs of this host. A host without any has a Driver that

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/musterhq/muster/job"
@@ -306,8 +307,6 @@ func (p *Pool) Clone() *Pool {
 		c.slots = append(c.slots, &same)
 		c.index[s.UUID] = i
 	}
-	for k, h := range p.holds {
-		c.holds[k] = h // never changed in place
-	}
+	maps.Copy(c.holds, p.holds) // a hold is never changed in place
 	return c
 }

@@ -110,8 +110,8 @@ func (c *collector) readCard(index int, version string) (*card, error) {
 // driver keeps for itself as used.
 func (c *collector) memory(handle nvml.Device) (total, used job.Size, ret nvml.Return) {
 	if c.has("nvmlDeviceGetMemoryInfo_v2") {
-		if m, ret := handle.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
-			return size(m.Total), size(m.Used), ret
+		if m, newer := handle.GetMemoryInfo_v2(); newer == nvml.SUCCESS {
+			return size(m.Total), size(m.Used), nvml.SUCCESS
 		}
 	}
 	m, ret := handle.GetMemoryInfo()

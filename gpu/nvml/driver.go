@@ -156,7 +156,7 @@ func (d *Driver) list(ctx context.Context) ([]gpu.Device, error) {
 	if notes := strings.Join(r.Notes, "; "); notes != d.notes {
 		d.notes = notes
 		if notes != "" {
-			d.log.Warn("some devices cannot be listed", "why", notes)
+			d.log.WarnContext(ctx, "some devices cannot be listed", "why", notes)
 		}
 	}
 	d.listed = r.Devices
@@ -228,7 +228,7 @@ func (d *Driver) ask(ctx context.Context, what op) (reply, error) {
 	}
 	if d.failed != nil {
 		d.failed = nil
-		d.log.Info("the gpu driver answers again")
+		d.log.InfoContext(ctx, "the gpu driver answers again")
 	}
 	return r, nil
 }

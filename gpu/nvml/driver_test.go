@@ -300,6 +300,7 @@ func TestFaultsSurviveAChild(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		if p.starts != 3 {
 			t.Errorf("%d children", p.starts)
 		}

@@ -22,14 +22,14 @@ const (
 	eventPause = 10 * time.Second
 )
 
-// watchEvents registers for the errors of all GPUs; nil if none reports any.
-func (c *collector) watchEvents() nvml.EventSet {
+// watchEvents reports the errors of all GPUs that report any, until ctx ends.
+func (c *collector) watchEvents(ctx context.Context, report func(gpu.Fault)) {
 	if !c.has("nvmlEventSetCreate") {
-		return nil
+		return
 	}
 	set, ret := c.lib.EventSetCreate()
 	if ret != nvml.SUCCESS {
-		return nil
+		return
 	}
 	n, _ := c.lib.DeviceGetCount()
 	registered := 0
@@ -47,10 +47,10 @@ func (c *collector) watchEvents() nvml.EventSet {
 		}
 	}
 	if registered == 0 {
-		set.Free()
-		return nil
+		_ = set.Free() // nothing is lost with it
+		return
 	}
-	return set
+	go waitEvents(ctx, set, report)
 }
 
 // waitEvents reports events until ctx ends. It keeps its thread to itself,
@@ -62,15 +62,13 @@ func waitEvents(ctx context.Context, set nvml.EventSet, report func(gpu.Fault)) 
 	defer pause.Stop()
 	for ctx.Err() == nil {
 		event, ret := set.Wait(eventWait)
-		switch ret {
-		case nvml.SUCCESS:
+		if ret == nvml.SUCCESS {
 			f := gpu.Fault{Xid: event.EventData, At: time.Now()}
 			if event.Device != nil {
 				f.UUID, _ = event.Device.GetUUID() // empty: the driver does not tell
 			}
 			report(f)
-		case nvml.ERROR_TIMEOUT:
-		default: // a lost GPU makes each call fail at once
+		} else if ret != nvml.ERROR_TIMEOUT { // a lost GPU makes each call fail at once
 			pause.Reset(eventPause)
 			select {
 			case <-pause.C:

@@ -6,7 +6,7 @@ package nvml
 
 import (
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -21,10 +21,12 @@ type machine struct {
 	*dgxa100.Server
 	devices []*dgxa100.Device
 	events  chan nvml.EventData
+	hangs   atomic.Bool   // calls of a temperature do not return
+	release chan struct{} // until this is closed
 }
 
 func newMachine() *machine {
-	m := &machine{Server: dgxa100.New(), events: make(chan nvml.EventData, 8)}
+	m := &machine{Server: dgxa100.New(), events: make(chan nvml.EventData, 8), release: make(chan struct{})}
 	for i, d := range m.Devices {
 		dev := d.(*dgxa100.Device)
 		dev.UUID = fmt.Sprintf("GPU-%d", i)
@@ -104,7 +106,12 @@ func (m *machine) patch(dev *dgxa100.Device) {
 		return nvml.TOPOLOGY_SYSTEM, nvml.SUCCESS
 	}
 	dev.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 3}, nvml.SUCCESS }
-	dev.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 31, nvml.SUCCESS }
+	dev.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) {
+		if m.hangs.Load() {
+			<-m.release
+		}
+		return 31, nvml.SUCCESS
+	}
 	dev.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 52_000, nvml.SUCCESS }
 	dev.GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) { return 0, nvml.SUCCESS }
 	dev.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 0, false, false, nvml.SUCCESS }
@@ -150,14 +157,4 @@ func (m *machine) splitCard(index int, instances ...*mock.Device) {
 		}
 		return instances[i], nvml.SUCCESS
 	}
-}
-
-// hangs makes calls of the temperature never return, until released.
-func (m *machine) hangs() (release func()) {
-	never := make(chan struct{})
-	m.devices[3].GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) {
-		<-never
-		return 0, nvml.ERROR_UNKNOWN
-	}
-	return sync.OnceFunc(func() { close(never) })
 }

@@ -96,10 +96,7 @@ func readRequests(ctx context.Context, in io.Reader, to chan<- request) error {
 // answer answers requests one by one, and reports faults meanwhile.
 func answer(ctx context.Context, lib nvml.Interface, requests <-chan request, w *writer) error {
 	c := &collector{lib: lib, symbols: map[string]bool{}}
-	events := c.watchEvents()
-	if events != nil {
-		go waitEvents(ctx, events, func(f gpu.Fault) { _ = w.send(message{Fault: &f}) }) // a writer that fails ends the next answer
-	}
+	c.watchEvents(ctx, func(f gpu.Fault) { _ = w.send(message{Fault: &f}) }) // a writer that fails ends the next answer
 	for r := range requests {
 		out := reply{ID: r.ID}
 		var err error

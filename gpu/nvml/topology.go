@@ -12,8 +12,7 @@ import (
 
 // link fills in the links between all units.
 func (c *collector) link(units []unit) {
-	type pair struct{ a, b *card }
-	known := map[pair]gpu.Link{}
+	known := map[[2]*card]gpu.Link{}
 	for _, u := range units {
 		if u.card.peers == nil {
 			c.readNVLinks(u.card)
@@ -26,12 +25,10 @@ func (c *collector) link(units []unit) {
 				continue
 			}
 			a, b := units[i], units[j]
-			l, ok := known[pair{b.card, a.card}]
+			l, ok := known[[2]*card{a.card, b.card}]
 			if !ok {
-				if l, ok = known[pair{a.card, b.card}]; !ok {
-					l = c.between(a.card, b.card)
-					known[pair{a.card, b.card}] = l
-				}
+				l = c.between(a.card, b.card)
+				known[[2]*card{a.card, b.card}], known[[2]*card{b.card, a.card}] = l, l
 			}
 			if l.Kind == gpu.LinkNVLink && (a.device.Parent != "" || b.device.Parent != "") {
 				l = gpu.Link{Kind: c.ancestor(a.card, b.card)} // instances cannot use NVLink
