@@ -31,7 +31,7 @@ type Announcement struct {
 	Peer          string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`                 // must be the author
 	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`                  // newer announcements of a peer have greater numbers
 	TtlNs         int64                  `protobuf:"varint,3,opt,name=ttl_ns,json=ttlNs,proto3" json:"ttl_ns,omitempty"` // how long the wants hold, from arrival
-	Wants         []*Want                `protobuf:"bytes,4,rep,name=wants,proto3" json:"wants,omitempty"`               // empty: nothing waits any more
+	Wants         []*Want                `protobuf:"bytes,4,rep,name=wants,proto3" json:"wants,omitempty"`               // at least one: who wants nothing says nothing
 	Sessions      int64                  `protobuf:"varint,5,opt,name=sessions,proto3" json:"sessions,omitempty"`        // how many workers should open a session
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1,0 +1,142 @@
+package gossip
+
+// Announcements as they travel, and what keeps one from being passed on.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"golang.org/x/time/rate"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+const (
+	maxAuthors = 16384            // remembered; far more daemons than one cluster has
+	remember   = 10 * time.Minute // how long an author's number is kept; its clock may be set back
+	perSecond  = 2                // announcements of one author, twice what Config.Least allows,
+	burst      = 10               // after a silence
+)
+
+var (
+	errSize   = fmt.Errorf("gossip: longer than %d bytes", MaxMessage)
+	errForged = errors.New("gossip: not its author's own")
+	errBounds = errors.New("gossip: out of bounds")
+)
+
+func toWire(self peer.ID, a Announcement) *wirepb.Announcement {
+	wants := make([]*wirepb.Want, len(a.Wants))
+	for i, w := range a.Wants {
+		wants[i] = &wirepb.Want{Class: w.Class, Count: int64(w.Count)}
+	}
+	return &wirepb.Announcement{
+		Peer: self.String(), Seq: a.Seq, TtlNs: int64(a.TTL), Wants: wants, Sessions: int64(a.Sessions),
+	}
+}
+
+// fromWire reads what the author has signed; past it the data is trusted.
+func fromWire(author peer.ID, data []byte) (Announcement, error) {
+	if len(data) > MaxMessage {
+		return Announcement{}, errSize
+	}
+	var m wirepb.Announcement
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, &m); err != nil {
+		return Announcement{}, fmt.Errorf("gossip: decode: %w", err)
+	}
+	if m.GetPeer() != author.String() {
+		return Announcement{}, errForged
+	}
+	a := Announcement{Seq: m.GetSeq(), TTL: time.Duration(m.GetTtlNs()), Sessions: int(m.GetSessions())}
+	if a.TTL <= 0 || a.TTL > maxTTL || a.Sessions < 0 || a.Sessions > MaxSessions || len(m.GetWants()) == 0 || len(m.GetWants()) > MaxWants {
+		return Announcement{}, errBounds
+	}
+	for _, w := range m.GetWants() {
+		if !isClass(w.GetClass()) || w.GetCount() < 1 || w.GetCount() > job.MaxTasks {
+			return Announcement{}, errBounds
+		}
+		a.Wants = append(a.Wants, Want{Class: w.GetClass(), Count: int(w.GetCount())})
+	}
+	return a, nil
+}
+
+// isClass lets through printable ASCII without blanks.
+func isClass(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxClass
+}
+
+// validate decides whether a message is taken and passed on. Its signature has
+// been checked before.
+func (t *Topic) validate(_ context.Context, from peer.ID, msg *pubsub.Message) pubsub.ValidationResult {
+	a, err := fromWire(msg.GetFrom(), msg.GetData())
+	if err != nil {
+		t.log.Debug("announcement rejected", "author", msg.GetFrom(), "from", from, "error", err)
+		return pubsub.ValidationReject
+	}
+	author := job.Peer(msg.GetFrom().String())
+	if msg.GetFrom() != t.host.ID() && (!t.member(author) || !t.heard.news(author, a.Seq, time.Now())) {
+		return pubsub.ValidationIgnore
+	}
+	msg.ValidatorData = a
+	return pubsub.ValidationAccept
+}
+
+// heard remembers the newest number of each author.
+type heard struct {
+	mu   sync.Mutex
+	last map[job.Peer]*author // guarded by mu
+}
+
+type author struct {
+	seq   uint64
+	at    time.Time
+	limit *rate.Limiter
+}
+
+func newHeard() *heard { return &heard{last: map[job.Peer]*author{}} }
+
+// news says whether the number is greater than all of this author so far, and
+// the author not too loud.
+func (h *heard) news(p job.Peer, seq uint64, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.last[p]
+	if a == nil {
+		h.forgetLocked(now)
+		if len(h.last) >= maxAuthors {
+			return false
+		}
+		a = &author{limit: rate.NewLimiter(perSecond, burst)}
+		h.last[p] = a
+	} else if seq <= a.seq && now.Sub(a.at) < remember {
+		return false
+	}
+	if !a.limit.AllowN(now, 1) {
+		return false
+	}
+	a.seq, a.at = seq, now
+	return true
+}
+
+// forgetLocked makes room, once it is needed.
+func (h *heard) forgetLocked(now time.Time) {
+	if len(h.last) < maxAuthors {
+		return
+	}
+	for p, a := range h.last {
+		if now.Sub(a.at) >= remember {
+			delete(h.last, p)
+		}
+	}
+}
