@@ -1,0 +1,75 @@
+package peerhttp
+
+// A libp2p stream as net/http wants a connection.
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/libp2p/go-libp2p/core/network"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Addr is a daemon as a net.Addr.
+type Addr job.Peer
+
+// Network is "libp2p".
+func (Addr) Network() string { return "libp2p" }
+
+// String is the peer id.
+func (a Addr) String() string { return string(a) }
+
+// conn is one stream; its deadlines are the stream's.
+type conn struct {
+	network.Stream
+	peer    job.Peer
+	opened  bool // by this side
+	closing sync.Once
+	closed  func() // called once
+	err     error
+}
+
+func newConn(s network.Stream, opened bool, closed func()) *conn {
+	return &conn{Stream: s, peer: job.Peer(s.Conn().RemotePeer().String()), opened: opened, closed: closed}
+}
+
+func (c *conn) LocalAddr() net.Addr  { return Addr(c.Conn().LocalPeer().String()) }
+func (c *conn) RemoteAddr() net.Addr { return Addr(c.peer) }
+
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Stream.Read(p)
+	return n, timeout(err)
+}
+
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.Stream.Write(p)
+	return n, timeout(err)
+}
+
+// timeout makes each multiplexer's own error for a passed deadline the one
+// that net/http looks for without unwrapping.
+func timeout(err error) error {
+	var ne net.Error
+	if errors.As(err, &ne) && ne.Timeout() {
+		return os.ErrDeadlineExceeded
+	}
+	return err
+}
+
+// Close ends the stream. The side that opened it is done with it or gives a
+// request up, and resets it, so that the other side learns of it at once; the
+// side that serves lets what it has written arrive.
+func (c *conn) Close() error {
+	c.closing.Do(func() {
+		defer c.closed()
+		if c.opened {
+			c.err = c.Reset()
+			return
+		}
+		c.err = c.Stream.Close()
+	})
+	return c.err
+}

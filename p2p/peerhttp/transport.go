@@ -1,0 +1,66 @@
+package peerhttp
+
+// The asking side: an http.RoundTripper that opens streams to other daemons.
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+)
+
+const (
+	// maxIdlePerPeer bounds the unused streams kept to one peer, maxIdle to all.
+	maxIdlePerPeer, maxIdle = 4, 256
+	// maxHeader bounds the head of a response.
+	maxHeader = 64 << 10
+)
+
+// Dialer is what of a libp2p host a transport needs.
+type Dialer interface {
+	NewStream(ctx context.Context, p peer.ID, ids ...protocol.ID) (network.Stream, error)
+}
+
+// NewTransport makes a RoundTripper for URLs like http://PEER/path, where PEER
+// is a daemon's peer id. Streams are reused. Call CloseIdleConnections when it
+// is no longer needed.
+func NewTransport(cfg Config, h Dialer) (*http.Transport, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &http.Transport{
+		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			return dial(ctx, cfg, h, addr)
+		},
+		Proxy:                  nil, // never by way of a proxy from the environment
+		DisableCompression:     true,
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    maxIdlePerPeer,
+		MaxConnsPerHost:        cfg.OpenStreams,
+		IdleConnTimeout:        cfg.IdleTimeout,
+		ResponseHeaderTimeout:  cfg.HeaderTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+	}, nil
+}
+
+func dial(ctx context.Context, cfg Config, h Dialer, addr string) (net.Conn, error) {
+	name, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("peerhttp: dial %q: %w", addr, err)
+	}
+	id, err := peer.Decode(name)
+	if err != nil {
+		return nil, fmt.Errorf("peerhttp: dial %q: %w", name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.DialTimeout)
+	defer cancel()
+	s, err := h.NewStream(ctx, id, ID)
+	if err != nil {
+		return nil, fmt.Errorf("peerhttp: dial %s: %w", id, err)
+	}
+	return newConn(s, true, func() {}), nil
+}
