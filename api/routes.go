@@ -30,7 +30,7 @@ func (s *Server) routes() {
 	config.RejectUnknownQueryParameters = true
 	s.api = humago.New(s.mux, config)
 
-	add(s, post("submit-job", "/v1/jobs", "Hand in a job: a job file as JSON", http.StatusCreated), way{}, s.submit)
+	add(s, jobFile(post("submit-job", "/v1/jobs", "Hand in a job: a job file as JSON", http.StatusCreated)), way{}, s.submit)
 	add(s, get("list-jobs", "/v1/jobs", "List jobs, newest first"), way{peers: true}, s.listJobs)
 	add(s, get("get-job", "/v1/jobs/{id}", "One job"), way{peers: true, owner: true}, s.getJob)
 	add(s, get("why-job", "/v1/jobs/{id}/why", "Why a job stands where it does"), way{peers: true, owner: true}, s.why)
@@ -40,7 +40,7 @@ func (s *Server) routes() {
 	add(s, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again: not yet in this version", http.StatusOK), way{peers: true, owner: true}, s.requeue)
 	add(s, bytesOf(get("get-log", "/v1/jobs/{id}/tasks/{task}/logs", "The output of a task")), way{peers: true, owner: true, stream: true}, s.taskLog)
 	add(s, hiddenOp(get("get-attempt-log", "/peer/v1/attempts/{attempt}/logs", "The output of an attempt of this host")), way{peers: true, only: true, stream: true}, s.attemptLog)
-	add(s, post("offers", "/v1/offers", "Which nodes would take a job: a dry run", http.StatusOK), way{}, s.offers)
+	add(s, jobFile(post("offers", "/v1/offers", "Which nodes would take a job: a dry run", http.StatusOK)), way{}, s.offers)
 
 	add(s, get("list-nodes", "/v1/nodes", "List nodes"), way{peers: true}, s.listNodes)
 	add(s, get("get-node", "/v1/nodes/{id}", "One node, by id or name"), way{peers: true}, s.getNode)
@@ -77,6 +77,13 @@ func post(id, path, summary string, status int) huma.Operation {
 		OperationID: id, Method: http.MethodPost, Path: path, Summary: summary, DefaultStatus: status,
 		MaxBodyBytes: job.MaxSpecBytes + 1, BodyReadTimeout: bodyTimeout,
 	}
+}
+
+// jobFile is an operation whose handler reads the body by itself: by the rules
+// of job files, which name the field that is wrong.
+func jobFile(op huma.Operation) huma.Operation {
+	op.SkipValidateBody = true
+	return op
 }
 
 func hiddenOp(op huma.Operation) huma.Operation {

@@ -1,0 +1,106 @@
+package api
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+func fields(t *testing.T, v any, names string) map[string]any {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(text, &m); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range strings.Fields(names) {
+		if _, ok := m[n]; !ok {
+			t.Errorf("%T has no %s: %s", v, n, text)
+		}
+	}
+	return m
+}
+
+func TestFields(t *testing.T) {
+	j := job.Job{
+		ID: job.NewID(1, 2), User: "amy", Spec: job.DefaultSpec(), Submitted: time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("x", 3600)),
+		Tasks: []job.Task{{State: job.Pending, Reason: job.Reason{Word: job.ReasonResources, Detail: "full"}}},
+	}
+	j.Spec.Resources.Memory, j.Spec.TimeLimit = 8<<30, job.Duration(90*time.Minute)
+	m := fields(t, JobDocument(j, 3), "schema id name user state reason exit_code priority nodes array submitted_at started_at ended_at owner tasks spec copies")
+	if m["submitted_at"] != "2026-01-02T02:04:05Z" || m["exit_code"] != nil || m["started_at"] != nil || m["reason"] != "Resources" || m["time_limit"] != 5400.0 ||
+		m["resources"].(map[string]any)["memory"] != float64(8<<30) || m["copies"] != 3.0 {
+		t.Errorf("job: %v", m)
+	}
+	fields(t, JobDocument(j, 1).Tasks[0], "schema job task state reason node_id node attempt exit_code signal gpus started_at ended_at")
+	info := NodeInfo{
+		Profile: lease.Profile{Peer: "p", Name: "n", CPUs: 4, Memory: 64 << 30, GPUs: []gpu.Device{{UUID: "u", Memory: 80 << 30, Simulated: true}, {UUID: "v"}}},
+		Free:    lease.Free{CPUs: 2, Memory: 1 << 30, GPUs: []lease.FreeGPU{{UUID: "u", Milli: 500}, {UUID: "v", Milli: 1000}}}, State: NodeReady,
+		Status: []gpu.Status{{UUID: "u", MemoryUsed: 5, Health: gpu.Healthy}}, Holders: map[string][]job.ID{"u": {j.ID}},
+	}
+	n := NodeDocument(info)
+	m = fields(t, n, "schema id name state labels addrs version cpus memory free gpus")
+	if m["memory"] != float64(64<<30) || m["free"].(map[string]any)["gpus"] != 1.0 {
+		t.Errorf("node: %v", m)
+	}
+	m = fields(t, n.GPUs[0], "schema node uuid index model memory memory_used utilization health simulated job")
+	if m["job"] != string(j.ID) || m["memory_used"] != 5.0 || m["simulated"] != true || m["free"] != 0.5 {
+		t.Errorf("gpu: %v", m)
+	}
+	if n.GPUs[1].Health != gpu.Unknown || n.GPUs[1].Job != "" || n.GPUs[1].Utilization != -1 {
+		t.Errorf("a GPU without status: %+v", n.GPUs[1])
+	}
+	fields(t, Invitation{}, "bootstrap token cluster expires_at")
+	m = fields(t, Listing[Job]{Schema: SchemaJobs, Items: []Job{}, Partial: []string{}}, "schema items partial")
+	if m["items"] == nil || m["partial"] == nil {
+		t.Errorf("an empty listing: %v", m)
+	}
+}
+
+func TestExit(t *testing.T) {
+	base := job.Job{ID: job.NewID(1, 1), Spec: job.DefaultSpec(), Tasks: []job.Task{{State: job.Running, Attempt: 1}}}
+	of := func(e job.Exit) job.Job { return ended(base, e) }
+	never := base
+	never.Tasks = []job.Task{{State: job.Cancelled}}
+	several := base
+	several.Tasks = append(of(job.Exit{State: job.Succeeded}).Tasks, of(job.Exit{State: job.Failed, Code: 3}).Tasks...)
+	for name, c := range map[string]struct {
+		j    job.Job
+		code int
+		end  bool
+	}{
+		"runs":          {base, 0, false},
+		"succeeded":     {of(job.Exit{State: job.Succeeded}), 0, true},
+		"own code":      {of(job.Exit{State: job.Failed, Code: 7}), 7, true},
+		"no such file":  {of(job.Exit{State: job.Failed, Code: 127}), 127, true},
+		"signal":        {of(job.Exit{State: job.Failed, Code: 128 + 9, Signal: 9}), 137, true},
+		"time limit":    {of(job.Exit{State: job.Timeout, Code: 128 + 15, Signal: 15}), 124, true},
+		"memory":        {of(job.Exit{State: job.OutOfMemory, Code: 137, Signal: 9}), 137, true},
+		"our own":       {of(job.Exit{State: job.Failed, Code: 0}), 125, true},
+		"cancelled":     {of(job.Exit{State: job.Cancelled, Code: 143, Signal: 15}), 143, true},
+		"never started": {never, 125, true},
+		"node lost":     {of(job.Exit{State: job.NodeFail}), 125, true},
+		"highest":       {several, 3, true},
+	} {
+		code, end := JobDocument(c.j, 1).Exit()
+		if code != c.code || end != c.end {
+			t.Errorf("%s: exit %d, %v; want %d, %v", name, code, end, c.code, c.end)
+		}
+	}
+}
+
+// What came to its end is told by the sentence, what waits by its stable word.
+func TestReasonOfAnEnd(t *testing.T) {
+	j := job.Job{Tasks: []job.Task{{State: job.Failed, Reason: job.Reason{Word: "Exit", Detail: "no such program: xyz"}}}}
+	if d := JobDocument(j, 1); d.Reason != "no such program: xyz" {
+		t.Errorf("reason %q", d.Reason)
+	}
+}

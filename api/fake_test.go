@@ -1,0 +1,503 @@
+package api
+
+// A cluster in memory: daemons with hand-written parts behind real servers,
+// joined by pipes, so that tests run under a virtual clock.
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// pipes is a listener whose connections are in memory.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+
+	mu   sync.Mutex
+	open []net.Conn // guarded by mu
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
+
+func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case p.conns <- far:
+		p.mu.Lock()
+		p.open = append(p.open, near, far)
+		p.mu.Unlock()
+		return near, nil
+	case <-p.closed:
+		return nil, &net.OpError{Op: "dial", Net: "pipe", Err: net.ErrClosed}
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// cut breaks every connection there is.
+func (p *pipes) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.open {
+		c.Close()
+	}
+	p.open = nil
+}
+
+// cluster is some daemons that know each other.
+type cluster struct {
+	t       *testing.T
+	daemons []*daemon
+}
+
+// daemon is one server and all that it is joined to.
+type daemon struct {
+	cluster *cluster
+	name    string
+	peer    job.Peer
+	group   job.Group
+	server  *Server
+	front   *pipes // the door of clients, as if over TCP
+	back    *pipes // the door of other daemons
+	client  *Client
+	silent  chan struct{} // closed: takes connections of daemons and says nothing
+
+	mu        sync.Mutex
+	jobs      map[job.ID]job.Job                 // guarded by mu
+	keys      map[string]job.ID                  // guarded by mu
+	copies    int                                // guarded by mu
+	watchers  map[chan job.Job][]job.ID          // guarded by mu
+	logs      map[string]*testLog                // guarded by mu, by attempt and stream
+	noMatch   *lease.Explanation                 // guarded by mu
+	asked     []string                           // guarded by mu: what Cancel, Hold, Revoke, … were told
+	states    map[job.Peer]NodeState             // guarded by mu
+	notReady  error                              // guarded by mu
+	forwarded func(g job.Group) (job.Peer, bool) // guarded by mu; overrides the owner
+}
+
+func newCluster(t *testing.T, names ...string) *cluster {
+	t.Helper()
+	c := &cluster{t: t}
+	for i, name := range names {
+		d := &daemon{
+			cluster: c, name: name, peer: job.Peer("12D3KooW" + strings.Repeat(name, 4)), group: job.Group(i + 1), front: newPipes(), back: newPipes(),
+			silent: make(chan struct{}), jobs: map[job.ID]job.Job{}, keys: map[string]job.ID{}, copies: 1, watchers: map[chan job.Job][]job.ID{},
+			logs: map[string]*testLog{}, states: map[job.Peer]NodeState{},
+		}
+		c.daemons = append(c.daemons, d)
+	}
+	for _, d := range c.daemons {
+		d.start(t)
+	}
+	return c
+}
+
+func (d *daemon) start(t *testing.T) {
+	t.Helper()
+	cfg := DefaultConfig()
+	cfg.Self = d.peer
+	cfg.HTTPUser = "amy"
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+		host, _, _ := net.SplitHostPort(addr)
+		for _, o := range d.cluster.daemons {
+			if string(o.peer) == host {
+				return o.back.dial(ctx)
+			}
+		}
+		return nil, fmt.Errorf("no route to %s", host)
+	}}
+	var err error
+	d.server, err = New(cfg, Needs{
+		Jobs: d, Explain: d, Watch: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d, Transport: transport, Registry: prometheus.NewRegistry(),
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := context.WithoutCancel(t.Context())
+	back := d.server.newServer(base, fromPeer)
+	inner := back.Handler
+	back.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-d.silent:
+			<-r.Context().Done()
+			return
+		default:
+		}
+		inner.ServeHTTP(w, r)
+	})
+	front := d.server.newServer(base, fromTCP)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = front.Serve(d.front) })
+	serving.Go(func() { _ = back.Serve(d.back) })
+	d.client = d.clientOf(t)
+	t.Cleanup(func() {
+		close(d.server.closing)
+		d.client.Close()
+		front.Close()
+		back.Close()
+		transport.CloseIdleConnections()
+		d.front.cut()
+		d.back.cut()
+		serving.Wait()
+		lingering := time.NewTimer(time.Second) // net/http keeps a refused connection open for half of that
+		<-lingering.C
+	})
+}
+
+func (d *daemon) clientOf(t *testing.T) *Client {
+	t.Helper()
+	c, err := NewClient(ClientConfig{Addr: "127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return d.front.dial(ctx) }}
+	return c
+}
+
+// put keeps a job as it is now and tells the watchers.
+func (d *daemon) put(j job.Job) job.Job {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.jobs[j.ID] = j
+	for w, ids := range d.watchers {
+		if len(ids) > 0 && !slices.Contains(ids, j.ID) {
+			continue
+		}
+		select {
+		case w <- j:
+		default:
+			close(w)
+			delete(d.watchers, w)
+		}
+	}
+	return j
+}
+
+// newJob is a job of this daemon, pending.
+func (d *daemon) newJob(n uint64) job.Job {
+	spec := job.DefaultSpec()
+	spec.Name, spec.Command, spec.Env = fmt.Sprintf("job-%d", n), []string{"true"}, map[string]string{"SECRET": "s3cret"}
+	return job.Job{
+		ID: job.NewID(d.group, n), User: "amy", Spec: spec, Owner: d.peer, Submitted: time.Unix(1_700_000_000+int64(n), 0),
+		Tasks: []job.Task{{State: job.Pending, Reason: job.Reason{Word: job.ReasonResources, Detail: "2 of 3 nodes are full"}}},
+	}
+}
+
+// running is j on the daemon where.
+func running(j job.Job, where *daemon) job.Job {
+	t := j.Tasks[0]
+	t.State, t.Reason, t.Attempt, t.Node, t.NodeName, t.Started = job.Running, job.Reason{}, t.Attempt+1, where.peer, where.name, j.Submitted.Add(time.Second)
+	j.Tasks = []job.Task{t}
+	return j
+}
+
+// ended is j with its end.
+func ended(j job.Job, e job.Exit) job.Job {
+	t := j.Tasks[0]
+	t.State, t.Exit, t.Ended, t.Reason = e.State, &e, j.Submitted.Add(2*time.Second), job.Reason{Word: "Exit", Detail: e.Reason}
+	t.Runs++
+	j.Tasks = []job.Task{t}
+	return j
+}
+
+func (d *daemon) Submit(_ context.Context, s Submission) (job.Job, error) {
+	d.mu.Lock()
+	none, known := d.noMatch, d.keys[s.User+"/"+s.Key]
+	n := uint64(len(d.jobs) + 1)
+	d.mu.Unlock()
+	if none != nil && !s.Spec.Hold {
+		return job.Job{}, fmt.Errorf("submit: %w", &NoMatchError{*none})
+	}
+	if s.Key != "" && known != "" {
+		return d.Get(nil, known)
+	}
+	j := d.newJob(n)
+	j.Spec, j.User, j.Key = s.Spec, s.User, s.Key
+	if s.Key != "" {
+		d.mu.Lock()
+		d.keys[s.User+"/"+s.Key] = j.ID
+		d.mu.Unlock()
+	}
+	return d.put(j), nil
+}
+
+func (d *daemon) Get(_ context.Context, id job.ID) (job.Job, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	j, ok := d.jobs[id]
+	if !ok {
+		return j, fmt.Errorf("job %s: %w", id, ErrNotFound)
+	}
+	return j, nil
+}
+
+func (d *daemon) List(_ context.Context, q JobQuery) ([]job.Job, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []job.Job
+	for _, j := range d.jobs {
+		all = append(all, j)
+	}
+	return q.Pick(all), nil
+}
+
+func (d *daemon) note(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = append(d.asked, fmt.Sprintf(format, args...))
+}
+
+func (d *daemon) Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error) {
+	d.note("cancel %s: %s", id, reason)
+	j, err := d.Get(ctx, id)
+	if err != nil {
+		return j, err
+	}
+	j.Cancelled = reason
+	return d.put(ended(j, job.Exit{State: job.Cancelled, Reason: reason})), nil
+}
+
+func (d *daemon) Hold(ctx context.Context, id job.ID, release bool, reason string) (job.Job, error) {
+	d.note("hold %s %v: %s", id, release, reason)
+	j, err := d.Get(ctx, id)
+	if err == nil && j.State() != job.Pending && !release {
+		err = fmt.Errorf("hold job %s: %w: it is %s", id, ErrConflict, j.State())
+	}
+	return j, err
+}
+
+func (d *daemon) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
+	j, err := d.Get(ctx, id)
+	return lease.Explanation{Job: id, State: job.Pending, Reason: j.Tasks[0].Reason}, err
+}
+
+func (d *daemon) Offers(_ context.Context, s Submission) (lease.Explanation, error) {
+	return lease.Explanation{
+		Clauses: []lease.Clause{{Clause: fmt.Sprintf("cpus: %d", s.Spec.Resources.CPUs), Meets: 1, Of: 1}},
+		Now:     []lease.Candidate{{Node: d.peer, Name: d.name, Why: "least waste", Free: lease.Free{CPUs: 8, Memory: 1 << 30, GPUs: []lease.FreeGPU{{UUID: "GPU-1", Milli: 1000}}}}},
+	}, nil
+}
+
+func (d *daemon) Watch(ctx context.Context, ids []job.ID) (<-chan job.Job, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := make(chan job.Job, len(ids)+16)
+	for _, id := range ids {
+		if j, ok := d.jobs[id]; ok {
+			w <- j
+		}
+	}
+	d.watchers[w] = ids
+	context.AfterFunc(ctx, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if _, ok := d.watchers[w]; ok {
+			close(w)
+			delete(d.watchers, w)
+		}
+	})
+	return w, nil
+}
+
+func (d *daemon) Counts(context.Context) (map[job.State]int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	counts := map[job.State]int{}
+	for _, j := range d.jobs {
+		counts[j.State()]++
+	}
+	return counts, nil
+}
+
+func (d *daemon) profile() lease.Profile {
+	return lease.Profile{
+		Peer: d.peer, Name: d.name, Version: "test", CPUs: 16, Memory: 64 << 30, Worker: true, Drivers: []string{"exec"},
+		GPUs: []gpu.Device{{UUID: "GPU-" + d.name, Model: "NVIDIA H100 80GB HBM3", Class: "h100-80gb", Memory: 80 << 30}},
+	}
+}
+
+func (d *daemon) Node(context.Context) (NodeInfo, error) {
+	return NodeInfo{
+		Profile: d.profile(), State: NodeReady, Addrs: []string{"/ip4/127.0.0.1/tcp/4980"},
+		Free:   lease.Free{CPUs: 8, Memory: 32 << 30, GPUs: []lease.FreeGPU{{UUID: "GPU-" + d.name, Memory: 80 << 30, Milli: 1000}}},
+		Status: []gpu.Status{{UUID: "GPU-" + d.name, MemoryUsed: 1 << 20, Utilization: 7, Health: gpu.Healthy}},
+	}, nil
+}
+
+func (d *daemon) Members(context.Context) ([]Member, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []Member
+	for _, o := range d.cluster.daemons {
+		m := Member{Peer: o.peer, Name: o.name, State: NodeReady, Self: o == d, Roles: []string{"worker"}, Profile: o.profile()}
+		if s, ok := d.states[o.peer]; ok {
+			m.State = s
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+func (d *daemon) Invite(_ context.Context, ttl time.Duration, uses int, roles []string) (Invitation, error) {
+	d.note("invite %s %d %v", ttl, uses, roles)
+	return Invitation{Bootstrap: []string{"/ip4/127.0.0.1/tcp/1/p2p/" + string(d.peer)}, Token: "tok", Cluster: "c1", Uses: uses, Roles: roles, ExpiresAt: time.Unix(2_000_000_000, 0)}, nil
+}
+
+func (d *daemon) Join(_ context.Context, bootstrap []string, token string) (string, error) {
+	if token != "good" {
+		return "", fmt.Errorf("join: %w: the token is used up", ErrDenied)
+	}
+	d.note("join %v", bootstrap)
+	return "c1", nil
+}
+
+func (d *daemon) Revoke(_ context.Context, p job.Peer, reason string) error {
+	d.note("revoke %s: %s", p, reason)
+	return nil
+}
+
+func (d *daemon) Owner(_ context.Context, g job.Group) (job.Peer, bool, error) {
+	d.mu.Lock()
+	override := d.forwarded
+	d.mu.Unlock()
+	if override != nil {
+		p, self := override(g)
+		return p, self, nil
+	}
+	for _, o := range d.cluster.daemons {
+		if o.group == g {
+			return o.peer, o == d, nil
+		}
+	}
+	return "", false, fmt.Errorf("journal group %s: %w", g, ErrNotFound)
+}
+
+func (d *daemon) Copies(job.Group) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.copies
+}
+
+func (d *daemon) Daemon(context.Context) (Daemon, error) {
+	return Daemon{Version: "test", ID: d.peer, Name: d.name, Cluster: "c1", Config: []Setting{{"name", d.name, "flag"}}}, nil
+}
+
+func (d *daemon) Ready(context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.notReady
+}
+
+func (d *daemon) Facts(context.Context) ([]Fact, error) {
+	return []Fact{{Name: "driver", State: FactOK, Detail: "580.1"}}, nil
+}
+
+// testLog is the output of one attempt, as it grows.
+type testLog struct {
+	mu    sync.Mutex
+	text  []byte        // guarded by mu
+	done  bool          // guarded by mu
+	start int64         // guarded by mu: what is before is gone
+	grown chan struct{} // guarded by mu; closed at each change
+}
+
+func (l *testLog) change(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+	close(l.grown)
+	l.grown = make(chan struct{})
+}
+
+func (l *testLog) write(text string) { l.change(func() { l.text = append(l.text, text...) }) }
+func (l *testLog) end()              { l.change(func() { l.done = true }) }
+
+// log is the log of an attempt, made at its first use.
+func (d *daemon) log(a job.Attempt, stream string) *testLog {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	key := a.String() + "/" + stream
+	if d.logs[key] == nil {
+		d.logs[key] = &testLog{grown: make(chan struct{})}
+	}
+	return d.logs[key]
+}
+
+func (d *daemon) Open(ctx context.Context, a job.Attempt, stream string, offset int64, follow bool) (io.ReadCloser, int64, error) {
+	d.mu.Lock()
+	l := d.logs[a.String()+"/"+stream]
+	d.mu.Unlock()
+	if l == nil {
+		return nil, 0, fmt.Errorf("attempt %s on %s: %w", a, d.name, ErrNotFound)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if offset < 0 {
+		offset = max(0, int64(len(l.text))+offset)
+	}
+	offset = max(offset, l.start)
+	return &testLogReader{ctx, l, offset, follow}, offset, nil
+}
+
+type testLogReader struct {
+	ctx    context.Context
+	l      *testLog
+	at     int64
+	follow bool
+}
+
+func (r *testLogReader) Read(b []byte) (int, error) {
+	for {
+		r.l.mu.Lock()
+		if r.at < int64(len(r.l.text)) {
+			n := copy(b, r.l.text[r.at:])
+			r.at += int64(n)
+			r.l.mu.Unlock()
+			return n, nil
+		}
+		done, grown := r.l.done || !r.follow, r.l.grown
+		r.l.mu.Unlock()
+		if done {
+			return 0, io.EOF
+		}
+		select {
+		case <-grown:
+		case <-r.ctx.Done():
+			return 0, r.ctx.Err()
+		}
+	}
+}
+
+func (r *testLogReader) Close() error { return nil }

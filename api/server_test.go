@@ -1,0 +1,335 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// raw sends a request and returns the answer's status, content type and body.
+func (d *daemon) raw(t *testing.T, method, path, body string, header ...string) (int, string, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:1"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := d.client.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header.Get("Content-Type"), string(text)
+}
+
+func TestSubmit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		amy := newCluster(t, "amy").daemons[0]
+		spec := job.DefaultSpec()
+		spec.Name, spec.Command = "first", []string{"true"}
+		spec.Resources.Memory = 8 << 30
+		j, err := amy.client.Submit(t.Context(), spec, "key-1")
+		if err != nil || j.Schema != SchemaJob || j.User != "amy" || j.Resources.Memory != 8<<30 || j.Spec.Resources.Memory != 8<<30 || j.Copies != 1 {
+			t.Fatalf("Submit = %+v, %v", j, err)
+		}
+		again, err := amy.client.Submit(t.Context(), spec, "key-1")
+		if err != nil || again.ID != j.ID {
+			t.Errorf("a second Submit under one key = %s, %v; want %s", again.ID, err, j.ID)
+		}
+		status, _, body := amy.raw(t, "POST", "/v1/jobs", `{"command":["true"]}`)
+		var created Job
+		if err := json.Unmarshal([]byte(body), &created); err != nil || status != http.StatusCreated || created.Priority != 50 || created.ID == "" {
+			t.Errorf("defaults: %d %s", status, body)
+		}
+	})
+}
+
+func TestSubmitIsStrict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		amy := newCluster(t, "amy").daemons[0]
+		for _, c := range []struct {
+			body   string
+			status int
+			code   string
+			says   string
+		}{
+			{`{"command":["true"],"comand":1}`, 422, "bad-request", `unknown field "comand"`},
+			{`{"command":["true"],"resources":{"gpu":1}}`, 422, "bad-request", `unknown field "gpu"`},
+			{`{"command":["true"],"resources":{"memory":8}}`, 422, "bad-request", `8GiB`},
+			{`{"command":["true"],"time_limit":"90"}`, 422, "bad-request", `needs a unit`},
+			{`{"command":"true"}`, 422, "bad-request", `command`},
+			{`{"command":["true"]} {}`, 422, "bad-request", `one job`},
+			{`{}`, 422, "bad-request", `command or a script`},
+			{`null`, 422, "bad-request", `command or a script`},
+			{`{"command":["true"],"name":"a\u0007b"}`, 422, "bad-request", `printable`},
+			{`{"command":["true"],"image":"busybox"}`, 501, "not-yet", `image: not yet in this version`},
+			{`{"command":`, 422, "bad-request", `unexpected EOF`},
+			{``, 400, "bad-request", `required`},
+			{`{"command":["` + strings.Repeat("a", 10<<20) + `"]}`, 413, "too-large", `too large`},
+		} {
+			status, kind, body := amy.raw(t, "POST", "/v1/jobs", c.body)
+			var p Problem
+			if err := json.Unmarshal([]byte(body), &p); err != nil || kind != contentProb {
+				t.Fatalf("%.60s: %s %s: %v", c.body, kind, body, err)
+			}
+			if status != c.status || p.Status != c.status || p.Code != c.code || p.Type != problemType+c.code || !strings.Contains(p.Error(), c.says) {
+				t.Errorf("%.60s: %d %s", c.body, status, body)
+			}
+			if len(body) > 2000 {
+				t.Errorf("%.60s: the problem repeats the request: %d bytes", c.body, len(body))
+			}
+		}
+		if len(amy.jobs) != 0 {
+			t.Errorf("%d jobs were taken", len(amy.jobs))
+		}
+	})
+}
+
+func TestNoMatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		amy := newCluster(t, "amy").daemons[0]
+		amy.noMatch = &lease.Explanation{
+			Reason:  job.Reason{Word: job.ReasonNoMatch, Detail: "gpus: no node has 64"},
+			Clauses: []lease.Clause{{Clause: "gpus: 64", Of: 1, Fails: []lease.Failed{{Node: amy.peer, Name: "amy", Reason: "has 8"}}}},
+		}
+		spec := job.DefaultSpec()
+		spec.Command, spec.Resources.GPUs = []string{"true"}, 64
+		_, err := amy.client.Submit(t.Context(), spec, "")
+		var p *Problem
+		if !errors.Is(err, ErrNoMatch) || errors.Is(err, ErrBad) || !errors.As(err, &p) || p.Explanation == nil ||
+			p.Explanation.Clauses[0].Fails[0].Reason != "has 8" || !strings.Contains(err.Error(), "no node has 64") {
+			t.Errorf("Submit = %v (%+v)", err, p)
+		}
+		spec.Hold = true
+		if _, err := amy.client.Submit(t.Context(), spec, ""); err != nil {
+			t.Errorf("on hold: %v", err)
+		}
+	})
+}
+
+func TestErrorsAreTyped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		mine := amy.put(running(amy.newJob(1), amy))
+		foreign := amy.newJob(2)
+		foreign.User = "eve"
+		amy.put(foreign)
+		ctx := t.Context()
+		first := func(_ any, err error) error { return err }
+		for name, c := range map[string]struct {
+			got, want error
+		}{
+			"no job":          {first(amy.client.Job(ctx, job.NewID(amy.group, 99))), ErrNotFound},
+			"no job afar":     {first(amy.client.Job(ctx, job.NewID(ben.group, 99))), ErrNotFound},
+			"no group":        {first(amy.client.Job(ctx, job.NewID(77, 1))), ErrNotFound},
+			"no id":           {first(amy.client.Job(ctx, "xyz")), ErrNotFound},
+			"no node":         {first(amy.client.Node(ctx, "zoe")), ErrNotFound},
+			"running on hold": {first(amy.client.Hold(ctx, mine.ID, "")), ErrConflict},
+			"requeue":         {first(amy.client.Requeue(ctx, mine.ID)), ErrNotYet},
+			"drain":           {first(amy.client.Drain(ctx, "amy", "")), ErrNotYet},
+			"resume":          {first(amy.client.Resume(ctx, "amy")), ErrNotYet},
+			"another's":       {first(amy.client.Cancel(ctx, foreign.ID, "")), ErrDenied},
+			"another's, afar": {first(ben.client.Cancel(ctx, foreign.ID, "")), ErrDenied},
+			"invite":          {first(amy.client.Invite(ctx, InviteRequest{})), ErrDenied},
+			"join":            {first(amy.client.Join(ctx, []string{"/ip4/1.2.3.4"}, "t")), ErrDenied},
+			"revoke":          {amy.client.Revoke(ctx, ben.peer, ""), ErrDenied},
+			"bad state":       {first(amy.client.Jobs(ctx, JobFilter{States: []job.State{"NOPE"}})), ErrBad},
+			"bad glob":        {first(amy.client.Jobs(ctx, JobFilter{Name: "[a"})), ErrBad},
+			"bad cursor":      {first(amy.client.Jobs(ctx, JobFilter{Cursor: "x"})), ErrBad},
+			"bad limit":       {first(amy.client.Jobs(ctx, JobFilter{Limit: 5000})), ErrBad},
+			"long reason":     {first(amy.client.Cancel(ctx, mine.ID, strings.Repeat("x", maxReason+1))), ErrBad},
+		} {
+			if !errors.Is(c.got, c.want) || strings.Contains(c.got.Error(), "\n") {
+				t.Errorf("%s: %v, want %v", name, c.got, c.want)
+			}
+		}
+		if _, err := amy.Get(ctx, mine.ID); err != nil || len(amy.asked) != 1 {
+			t.Errorf("changes came through: %v", amy.asked)
+		}
+		for _, path := range []string{"/v2/jobs", "/v1/jobs?nope=1", "/v1/jobs/x/y/z", "/peer/v1/attempts/" + job.Attempt{Job: mine.ID, N: 1}.String() + "/logs"} {
+			if status, kind, body := amy.raw(t, "GET", path, ""); (status != 404 && status != 422) || kind != contentProb {
+				t.Errorf("GET %s: %d %s %s", path, status, kind, body)
+			}
+		}
+	})
+}
+
+func TestOperatorRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		amy.server.cfg.Operators = []string{"amy"}
+		ctx := t.Context()
+		inv, err := amy.client.Invite(ctx, InviteRequest{TTL: 90, Uses: 2, Roles: []string{"worker"}})
+		if err != nil || inv.Token != "tok" || inv.Schema != SchemaInvitation || inv.ExpiresAt.Location() != time.UTC {
+			t.Errorf("Invite = %+v, %v", inv, err)
+		}
+		if j, err := amy.client.Join(ctx, []string{"/ip4/1.2.3.4"}, "good"); err != nil || j.Cluster != "c1" {
+			t.Errorf("Join = %+v, %v", j, err)
+		}
+		if _, err := amy.client.Join(ctx, []string{"/ip4/1.2.3.4"}, "bad"); !errors.Is(err, ErrDenied) {
+			t.Errorf("Join with a bad token = %v", err)
+		}
+		if err := amy.client.Revoke(ctx, ben.peer, "stolen"); err != nil {
+			t.Error(err)
+		}
+		if err := amy.client.Revoke(ctx, amy.peer, ""); !errors.Is(err, ErrConflict) {
+			t.Errorf("revoking oneself = %v", err)
+		}
+		if want := "[invite 1m30s 2 [worker] join [/ip4/1.2.3.4] revoke " + string(ben.peer) + ": stolen]"; fmt.Sprint(amy.asked) != want {
+			t.Errorf("asked %v, want %s", amy.asked, want)
+		}
+		d, err := amy.client.Daemon(ctx, true)
+		if err != nil || d.Config[0].Origin != "flag" || d.Facts[0].Name != "driver" || d.Schema != SchemaDaemon {
+			t.Errorf("Daemon = %+v, %v", d, err)
+		}
+		peers, err := amy.client.Peers(ctx)
+		if err != nil || len(peers.Items) != 2 || !peers.Items[0].Self || peers.Items[1].Self {
+			t.Errorf("Peers = %+v, %v", peers, err)
+		}
+	})
+}
+
+func TestReadyAndMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		amy := newCluster(t, "amy").daemons[0]
+		if err := amy.client.Ready(t.Context()); err != nil {
+			t.Error(err)
+		}
+		amy.notReady = errors.New("the journal replays")
+		if err := amy.client.Ready(t.Context()); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "journal replays") {
+			t.Errorf("Ready = %v", err)
+		}
+		if status, _, body := amy.raw(t, "GET", "/health", ""); status != 200 || !strings.Contains(body, SchemaHealth) {
+			t.Errorf("health: %d %s", status, body)
+		}
+		_, _, text := amy.raw(t, "GET", "/metrics", "")
+		if !strings.Contains(text, `muster_api_requests_total{route="GET /ready",status="503"} 1`) {
+			t.Errorf("metrics: %s", text)
+		}
+	})
+}
+
+// A full door refuses instead of queueing, and opens again.
+func TestGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		amy := newCluster(t, "amy").daemons[0]
+		room := amy.server.gates[fromTCP].requests
+		for range maxRequests {
+			room <- struct{}{}
+		}
+		if _, err := amy.client.Stats(t.Context()); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("Stats through a full door = %v", err)
+		}
+		<-room
+		if _, err := amy.client.Stats(t.Context()); err != nil {
+			t.Errorf("Stats with room = %v", err)
+		}
+		if len(room) != maxRequests-1 {
+			t.Errorf("%d requests are counted, want %d", len(room), maxRequests-1)
+		}
+	})
+}
+
+func TestHugeHeaderIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		amy := newCluster(t, "amy").daemons[0]
+		status, _, _ := amy.raw(t, "GET", "/health", "", "X-Big", strings.Repeat("a", 2*maxHeader))
+		if status != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("status %d", status)
+		}
+	})
+}
+
+func FuzzDecodeSpec(f *testing.F) {
+	f.Add([]byte(`{"command":["a"],"resources":{"memory":"8GiB"},"time_limit":"2h"}`))
+	f.Add([]byte(`{"command":["a"],"env":{"A":null}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		spec, err := decodeSpec(body)
+		if err != nil {
+			if p := problemOf(err); p.Status < 400 || p.Code == codeInternal {
+				t.Errorf("%q: %v is %+v", body, err, p)
+			}
+			return
+		}
+		if err := spec.Validate(); err != nil {
+			t.Errorf("%q was taken: %v", body, err)
+		}
+		text, err := json.Marshal(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := decodeSpec(text); err != nil {
+			t.Errorf("%s came of %q and is refused: %+v %v", text, body, again, err)
+		}
+	})
+}
+
+func FuzzReadEvents(f *testing.F) {
+	var b bytes.Buffer
+	b.WriteString(": alive\n\nevent: job\ndata: {\"kind\":\"job\",\"id\":\"x\"}\n\n")
+	f.Add(b.Bytes())
+	f.Fuzz(func(_ *testing.T, body []byte) {
+		_ = readEvents(bytes.NewReader(body), func() {}, func(Event) bool { return true })
+	})
+}
+
+// Whatever the jobs and the page, following the cursors of Pick shows each job
+// that matches once, newest first.
+func TestPickPages(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var all []job.Job
+		for i := range rapid.IntRange(0, 30).Draw(t, "jobs") {
+			at := time.Unix(int64(rapid.IntRange(0, 5).Draw(t, "second")), 0)
+			state := rapid.SampledFrom(job.States()).Draw(t, "state")
+			all = append(all, job.Job{ID: job.NewID(1, uint64(i)), Submitted: at, Tasks: []job.Task{{State: state}}})
+		}
+		q := JobQuery{Limit: rapid.IntRange(1, 7).Draw(t, "limit"), States: []job.State{job.Pending, job.Running, job.Failed}}
+		want := 0
+		for _, j := range all {
+			if q.Match(j) {
+				want++
+			}
+		}
+		var got []job.Job
+		for {
+			page := q.Pick(append([]job.Job{}, all...))
+			if len(page) == 0 {
+				break
+			}
+			got = append(got, page...)
+			after, err := parseCursor(Position{page[len(page)-1].Submitted, page[len(page)-1].ID}.cursor())
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.After = after
+		}
+		if len(got) != want {
+			t.Fatalf("pages show %d jobs, want %d", len(got), want)
+		}
+		for i := 1; i < len(got); i++ {
+			if got[i].Submitted.After(got[i-1].Submitted) || got[i].ID == got[i-1].ID {
+				t.Fatalf("job %d is out of order", i)
+			}
+		}
+	})
+}
