@@ -1,0 +1,271 @@
+package scheduler
+
+// The safety rules as properties of every history that the generator finds.
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// A task runs under at most one live attempt; no Start without its committed
+// Assign or after an Unassign was proposed; every waiting task has a reason;
+// what was accepted is kept; the journal alone gives the same jobs; and when
+// all is well again, everything ends. World checks the first two as it goes.
+func TestHistories(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"submit": func(t *rapid.T) {
+				spec := job.DefaultSpec()
+				spec.Command, spec.Lease = []string{"true"}, job.Duration(worldLease)
+				spec.Resources.CPUs = rapid.IntRange(1, 3).Draw(t, "cpus")
+				spec.Priority = rapid.IntRange(40, 60).Draw(t, "priority")
+				spec.Retries = rapid.IntRange(0, 1).Draw(t, "retries")
+				spec.Requeue = rapid.Bool().Draw(t, "requeue")
+				w.step(SubmitAsk{Token: w.token(), Spec: spec})
+			},
+			"cancel":  func(t *rapid.T) { w.step(CancelAsk{Token: w.token(), Job: w.job(t)}) },
+			"hold":    func(t *rapid.T) { w.step(HoldAsk{Token: w.token(), Job: w.job(t)}) },
+			"release": func(t *rapid.T) { w.step(HoldAsk{Token: w.token(), Job: w.job(t), Release: true}) },
+			"connect": func(t *rapid.T) {
+				if m := w.model(t); !m.up {
+					m.connect()
+				}
+			},
+			"cut": func(t *rapid.T) { w.model(t).cut() },
+			"to worker": func(t *rapid.T) {
+				m := w.model(t)
+				for n := rapid.IntRange(1, 4).Draw(t, "n"); n > 0 && len(m.toWorker) > 0; n-- {
+					x := m.toWorker[0]
+					m.toWorker = m.toWorker[1:]
+					m.hear(x)
+				}
+			},
+			"to owner": func(t *rapid.T) {
+				m := w.model(t)
+				for n := rapid.IntRange(1, 4).Draw(t, "n"); n > 0 && len(m.toOwner) > 0; n-- {
+					w.deliver(m)
+				}
+			},
+			"commit": func(t *rapid.T) {
+				n := rapid.IntRange(0, len(w.pending)).Draw(t, "records")
+				records := w.pending[:n:n]
+				w.pending = w.pending[n:]
+				w.commit(job.Committed{Records: records})
+			},
+			"lose": func(*rapid.T) {
+				lost := w.pending
+				w.pending = nil
+				w.step(NotProposed{Records: lost, Err: errors.New("disk full")})
+			},
+			"read": func(t *rapid.T) {
+				if w.read != 0 {
+					var err error
+					if rapid.Bool().Draw(t, "fails") {
+						err = errors.New("no quorum")
+					}
+					w.readDone(err)
+				}
+			},
+			"renew": func(t *rapid.T) {
+				m := w.model(t)
+				m.lapse()
+				m.ask()
+			},
+			"end": func(t *rapid.T) {
+				m := w.model(t)
+				m.lapse()
+				for _, a := range m.attempts() {
+					if m.tries[a].runs {
+						m.end(a, rapid.SampledFrom([]job.State{job.Succeeded, job.Failed}).Draw(t, "state"))
+						return
+					}
+				}
+			},
+			"wipe": func(t *rapid.T) { // a new disk under live tasks: they run on until the lease ends
+				m := w.model(t)
+				m.lapse()
+				m.cut()
+				m.store += "'"
+				for a, try := range m.tries {
+					if try.runs {
+						w.ghosts[a] = m.until
+					}
+				}
+				m.tries, m.live, m.session, m.until = map[job.Attempt]*modelTry{}, false, 0, time.Time{}
+			},
+			"pass":    func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond) },
+			"flush":   func(*rapid.T) { w.flush() },
+			"restart": func(*rapid.T) { w.restart() },
+			"":        func(t *rapid.T) { w.check(t) },
+		})
+		w.settle()
+		w.check(t)
+		for _, id := range w.ids {
+			if j, _ := w.core.Job(id); !j.State().Ended() && j.State() != job.Held {
+				t.Fatalf("all is well, yet %s is %s: %s, attempt %+v", id, j.State(), j.Tasks[0].Reason, j.Tasks[0])
+			}
+		}
+	})
+}
+
+func (w *world) token() Token {
+	w.tokens++
+	w.open[w.tokens] = true
+	return w.tokens
+}
+
+func (w *world) model(t *rapid.T) *model { return rapid.SampledFrom(w.models).Draw(t, "worker") }
+
+func (w *world) job(t *rapid.T) job.ID {
+	if len(w.ids) == 0 {
+		return job.NewID(7, 1)
+	}
+	return rapid.SampledFrom(w.ids).Draw(t, "job")
+}
+
+func (w *world) check(t *rapid.T) {
+	durable := replay(w.log)
+	for id := range w.kept {
+		if durable[id] == nil {
+			t.Fatalf("%s was accepted and is not in the journal", id)
+		}
+	}
+	for id, want := range durable {
+		got, ok := w.core.Row(id)
+		if !ok || text(t, got) != text(t, *want) {
+			t.Fatalf("%s is\n%s\nbut the journal says\n%s", id, text(t, got), text(t, *want))
+		}
+		j, _ := w.core.Job(id)
+		for _, task := range j.Tasks {
+			if task.State == job.Pending && task.Reason.Word == "" {
+				t.Fatalf("%s waits without a reason", id)
+			}
+		}
+	}
+	for p, tasks := range w.core.byNode {
+		for task := range tasks {
+			if d := task.durable(); !d.Assigned || d.Node != p {
+				t.Fatalf("%s is counted at %s but assigned %v at %s", task.attempt(), p, d.Assigned, d.Node)
+			}
+		}
+	}
+}
+
+func text(t *rapid.T, j job.Job) string {
+	b, err := json.Marshal(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// No message, however wrong, makes the core panic or speak of what is not so.
+func TestAnyMessage(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		w.liars = true
+		for _, m := range w.models {
+			m.connect()
+		}
+		spec := job.DefaultSpec()
+		spec.Command = []string{"true"}
+		w.flush()
+		w.step(SubmitAsk{Token: w.token(), Spec: spec}, SubmitAsk{Token: w.token(), Spec: spec})
+		w.flush()
+		t.Repeat(map[string]func(*rapid.T){
+			"message": func(t *rapid.T) {
+				w.step(FromWorker{Peer: rapid.SampledFrom([]job.Peer{"w0", "w1", "nobody"}).Draw(t, "peer"), Msg: anyMessage(t, w)})
+			},
+			"flush": func(*rapid.T) { w.flush() },
+			"pass":  func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 500).Draw(t, "s")) * time.Second) },
+			"": func(t *rapid.T) {
+				for _, j := range w.core.Jobs(Filter{}) {
+					for _, task := range j.Tasks {
+						if task.State == job.Pending && task.Reason.Word == "" {
+							t.Fatalf("%s waits without a reason", j.ID)
+						}
+					}
+				}
+			},
+		})
+	})
+}
+
+func anyMessage(t *rapid.T, w *world) lease.ToScheduler {
+	att := job.Attempt{Job: w.job(t), Task: rapid.IntRange(-1, 2).Draw(t, "task"), N: rapid.IntRange(0, 4).Draw(t, "attempt")}
+	offer := rapid.Uint64().Draw(t, "offer")
+	for id := range w.core.offers {
+		if rapid.Bool().Draw(t, "real") {
+			offer = id
+		}
+		break
+	}
+	group := rapid.SampledFrom([]job.Group{7, 8}).Draw(t, "group")
+	switch rapid.IntRange(0, 6).Draw(t, "kind") {
+	case 0:
+		return lease.Hello{Profile: lease.Profile{Worker: rapid.Bool().Draw(t, "worker"), CPUs: rapid.IntRange(-1, 9).Draw(t, "cpus"), Drivers: []string{"exec"}}}
+	case 1:
+		return lease.Availability{Seq: rapid.Uint64().Draw(t, "seq"), Free: lease.Free{CPUs: rapid.IntRange(-9, 9).Draw(t, "cpus"), GPUs: []lease.FreeGPU{{UUID: "x"}}}}
+	case 2:
+		return lease.Commit{Offer: offer, Attempt: att, Group: group, Session: lease.Session(rapid.Uint64Range(0, 2).Draw(t, "session")), Devices: []string{"x"}}
+	case 3:
+		return lease.Decline{Offer: offer, Attempt: att, Never: rapid.Bool().Draw(t, "never")}
+	case 4:
+		e := lease.Event{Attempt: att, Group: group, N: rapid.Uint64().Draw(t, "n"), State: rapid.SampledFrom(append(job.States(), "", "NONSENSE")).Draw(t, "state")}
+		if rapid.Bool().Draw(t, "exit") {
+			e.Exit = &job.Exit{State: rapid.SampledFrom(job.States()).Draw(t, "exit state"), Started: true}
+		}
+		if rapid.Bool().Draw(t, "refuse") {
+			e.Refused = "no"
+		}
+		return e
+	case 5:
+		return lease.Renew{Group: group, Store: "w0", Live: []job.Attempt{att, att}}
+	}
+	return lease.Stale{Group: group, Epoch: job.Epoch{Term: 99}}
+}
+
+// A line keeps its tasks in rank order under any joining and leaving.
+func TestLine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var l line
+		in := map[*task]bool{}
+		var all []*task
+		for i := range 40 {
+			e := &entry{}
+			e.job.ID, e.job.Spec.Priority = job.NewID(7, uint64(i)), i%3
+			all = append(all, &task{e: e})
+		}
+		for range rapid.IntRange(1, 300).Draw(t, "steps") {
+			x := rapid.SampledFrom(all).Draw(t, "task")
+			if in[x] {
+				l.remove(x)
+			} else {
+				l.add(x)
+			}
+			in[x] = !in[x]
+			n := 0
+			for _, there := range in {
+				if there {
+					n++
+				}
+			}
+			if l.len() != n {
+				t.Fatalf("%d in line, want %d", l.len(), n)
+			}
+			for i, a := range l.tasks() {
+				if !in[a] || i > 0 && rank(l.tasks()[i-1], a) >= 0 {
+					t.Fatalf("place %d is out of order", i)
+				}
+			}
+		}
+	})
+}

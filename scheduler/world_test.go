@@ -1,0 +1,496 @@
+package scheduler
+
+// A world for the properties: workers by the rules, sessions that break, a
+// journal that loses what was not committed, an owner that dies.
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+const worldLease = job.MinLease
+
+// modelTry is an attempt on a model worker.
+type modelTry struct {
+	need  int
+	event lease.Event // the newest, sent again until acknowledged
+	acked bool
+	runs  bool
+}
+
+// model is a worker by the rules: it starts only under a live lease of the
+// session named (R5), ends everything when the lease does, leaves tombstones
+// (R6), repeats itself (R9).
+type model struct {
+	world    *world
+	peer     job.Peer
+	store    string
+	up       bool
+	cpus     int
+	session  lease.Session // of the lease, or of the one asked for
+	live     bool          // the lease has been granted
+	until    time.Time
+	sessions lease.Session
+	toWorker []lease.ToWorker
+	toOwner  []lease.ToScheduler
+	reserved map[uint64]lease.Offer
+	queued   []lease.Offer
+	tries    map[job.Attempt]*modelTry
+}
+
+func (m *model) say(x lease.ToScheduler) {
+	if m.up {
+		m.toOwner = append(m.toOwner, x)
+	}
+}
+
+func (m *model) free() int {
+	n := m.cpus
+	for _, o := range m.reserved {
+		n -= o.Need.CPUs
+	}
+	for _, t := range m.tries {
+		if t.runs {
+			n -= t.need
+		}
+	}
+	return n
+}
+
+func (m *model) sayFree() { m.say(lease.Availability{Free: lease.Free{CPUs: m.free()}}) }
+
+// lapse ends everything once the lease is over; called before anything is looked at.
+func (m *model) lapse() {
+	if !m.live || m.world.now.Before(m.until) {
+		return
+	}
+	m.live, m.session = false, 0
+	for _, a := range m.attempts() {
+		if m.tries[a].runs {
+			m.end(a, job.NodeFail)
+		}
+	}
+}
+
+func (m *model) attempts() []job.Attempt {
+	out := make([]job.Attempt, 0, len(m.tries))
+	for a := range m.tries {
+		out = append(out, a)
+	}
+	slices.SortFunc(out, func(a, b job.Attempt) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.N, b.N))
+	})
+	return out
+}
+
+func (m *model) end(a job.Attempt, s job.State) {
+	t := m.tries[a]
+	t.runs = false
+	t.event = lease.Event{
+		Attempt: a, Group: 7, N: t.event.N + 1, State: s,
+		Exit: &job.Exit{State: s, Started: true, Began: m.world.now.Add(-time.Minute), Ended: m.world.now},
+	}
+	t.acked = false
+	m.say(t.event)
+	m.fill()
+	m.sayFree()
+}
+
+// fill commits queued offers as far as there is room.
+func (m *model) fill() {
+	rest := m.queued
+	m.queued = nil
+	for _, o := range rest {
+		if m.free() >= o.Need.CPUs {
+			m.hold(o)
+		} else {
+			m.queued = append(m.queued, o)
+		}
+	}
+}
+
+func (m *model) hold(o lease.Offer) {
+	m.reserved[o.ID] = o
+	session := m.session
+	if !m.live {
+		session = 0
+	}
+	m.say(lease.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: session})
+}
+
+func (m *model) ask() {
+	if !m.live { // R5: a fresh session with every request while no lease is live
+		m.sessions++
+		m.session = m.sessions
+	}
+	r := lease.Renew{Group: 7, Store: m.store, Clock: m.world.now.UnixNano(), Session: m.session}
+	for _, a := range m.attempts() {
+		if m.tries[a].runs {
+			r.Live = append(r.Live, a)
+		}
+	}
+	m.say(r)
+}
+
+func (m *model) connect() {
+	m.up = true
+	w := m.world
+	w.step(SessionUp{Peer: m.peer})
+	m.say(lease.Hello{
+		Profile: lease.Profile{Name: string(m.peer), Store: m.store, CPUs: m.cpus, Drivers: []string{"exec"}, Worker: true},
+		Free:    lease.Free{CPUs: m.free()},
+	})
+	for _, a := range m.attempts() {
+		if t := m.tries[a]; !t.acked {
+			m.say(t.event)
+		}
+	}
+}
+
+func (m *model) cut() {
+	if m.up {
+		m.up, m.toWorker, m.toOwner, m.queued = false, nil, nil, nil
+		m.reserved = map[uint64]lease.Offer{}
+		m.world.step(SessionDown{Peer: m.peer})
+	}
+}
+
+// hear takes one message of the owner.
+func (m *model) hear(x lease.ToWorker) {
+	m.lapse()
+	switch x := x.(type) {
+	case lease.Owns:
+		m.ask()
+	case lease.Offer:
+		switch {
+		case m.free() >= x.Need.CPUs:
+			m.hold(x)
+		case x.Wait > directWait:
+			m.queued = append(m.queued, x)
+		default:
+			m.say(lease.Decline{Offer: x.ID, Attempt: x.Attempt, Reason: job.Reason{Word: job.ReasonResources}, Free: lease.Free{CPUs: m.free()}})
+		}
+	case lease.Release:
+		delete(m.reserved, x.Offer)
+		m.queued = slices.DeleteFunc(m.queued, func(o lease.Offer) bool { return o.ID == x.Offer })
+		m.fill()
+		m.sayFree()
+	case lease.Start:
+		m.start(x)
+	case lease.Query:
+		m.answer(x.Attempt) // whatever the store: that is the owner's to know
+	case lease.Cancel:
+		if t := m.tries[x.Attempt]; t != nil && t.runs {
+			m.end(x.Attempt, job.Cancelled)
+		}
+	case lease.Ack:
+		if t := m.tries[x.Attempt]; t != nil && x.N >= t.event.N {
+			t.acked = true
+		}
+	case lease.Renewed:
+		m.renewed(x)
+	case lease.Signal:
+	}
+}
+
+func (m *model) start(x lease.Start) {
+	o, held := m.reserved[x.Offer]
+	delete(m.reserved, x.Offer)
+	if m.tries[x.Attempt] == nil && held && m.live && x.Session == m.session {
+		t := &modelTry{need: o.Need.CPUs, runs: true, event: lease.Event{Attempt: x.Attempt, Group: 7, N: 1, State: job.Running, PID: 1}}
+		m.tries[x.Attempt] = t
+		m.say(t.event)
+		m.world.started(m, x.Attempt)
+		return
+	}
+	m.answer(x.Attempt)
+}
+
+// answer repeats what is known of an attempt, and makes a tombstone of one that is not.
+func (m *model) answer(a job.Attempt) {
+	t := m.tries[a]
+	if t == nil {
+		t = &modelTry{event: lease.Event{Attempt: a, Group: 7, N: 1, Refused: "never started"}}
+		m.tries[a] = t
+	}
+	m.say(t.event)
+}
+
+func (m *model) renewed(x lease.Renewed) {
+	if x.Session != m.session {
+		return
+	}
+	if until := time.Unix(0, x.Clock).Add(worldLease); until.After(m.world.now) {
+		m.live = true
+		if until.After(m.until) {
+			m.until = until
+		}
+	}
+	for _, v := range x.Verdicts {
+		if t := m.tries[v.Attempt]; t != nil && t.runs && !v.Keep {
+			m.end(v.Attempt, job.Cancelled)
+		}
+	}
+}
+
+// world is an owner, its journal and its workers.
+type world struct {
+	t       *rapid.T
+	now     time.Time
+	cfg     Config
+	core    *Core
+	log     []job.Committed
+	pending []job.Record
+	read    Token
+	term    uint64
+	models  []*model
+	ids     []job.ID
+	tokens  Token
+	open    map[Token]bool // requests without an answer in this life of the owner
+	kept    map[job.ID]bool
+	ghosts  map[job.Attempt]time.Time // run without their worker's knowledge, until then
+	liars   bool                      // workers' messages are made up
+	ran     map[job.Attempt]bool
+}
+
+func newWorld(t *rapid.T) *world {
+	w := &world{
+		t: t, now: storyStart, cfg: DefaultConfig(), open: map[Token]bool{}, kept: map[job.ID]bool{}, ran: map[job.Attempt]bool{},
+		ghosts: map[job.Attempt]time.Time{},
+	}
+	w.cfg.Self, w.cfg.Group, w.cfg.Seed = "w0", 7, 1
+	for i, p := range []job.Peer{"w0", "w1", "w2"} {
+		w.models = append(w.models, &model{
+			world: w, peer: p, store: string(p), cpus: i + 1, reserved: map[uint64]lease.Offer{}, tries: map[job.Attempt]*modelTry{},
+		})
+	}
+	w.core = NewCore(w.cfg, Saved{}, w.now)
+	w.elect()
+	return w
+}
+
+func (w *world) elect() {
+	w.term++
+	w.commit(job.Committed{Lead: true})
+}
+
+func (w *world) step(events ...Event) {
+	w.do(w.core.Step(w.now, events...))
+	for n := 0; w.core.again; n++ {
+		if n > 100 {
+			w.t.Fatalf("the core wants steps without end")
+		}
+		w.do(w.core.Step(w.now))
+	}
+}
+
+func (w *world) do(fx Effects) {
+	w.pending = append(w.pending, fx.Propose...)
+	for _, o := range fx.Send {
+		if s, ok := o.Msg.(lease.Start); ok {
+			w.checkStart(o.To, s)
+		}
+		for _, m := range w.models {
+			if m.peer == o.To && m.up {
+				m.toWorker = append(m.toWorker, o.Msg)
+			}
+		}
+	}
+	if fx.Read != 0 {
+		w.read = fx.Read
+	}
+	for _, r := range fx.Reply {
+		if !w.open[r.Token] {
+			w.t.Fatalf("request %d was answered twice, now %v", r.Token, r.Err)
+		}
+		delete(w.open, r.Token)
+		if r.Err == nil {
+			w.kept[r.Job.ID] = true
+		}
+	}
+}
+
+func (w *world) commit(m job.Committed) {
+	m.Index, m.Epoch = uint64(len(w.log)+1), job.Epoch{Generation: 1, Term: w.term}
+	w.log = append(w.log, m)
+	for _, r := range m.Records {
+		if r.Submit != nil {
+			w.ids = append(w.ids, r.Submit.Job)
+		}
+	}
+	w.step(Committed{m})
+}
+
+// checkStart holds a Start against the journal alone: R1 and R7.
+func (w *world) checkStart(to job.Peer, s lease.Start) {
+	jobs := replay(w.log)
+	j := jobs[s.Attempt.Job]
+	if j == nil {
+		w.t.Fatalf("Start of %s, whose job is not in the journal", s.Attempt)
+	}
+	d := j.Tasks[s.Attempt.Task]
+	if !d.Assigned || d.Attempt != s.Attempt.N || d.Node != to {
+		w.t.Fatalf("Start of %s at %s, but the journal has attempt %d at %s, assigned %v", s.Attempt, to, d.Attempt, d.Node, d.Assigned)
+	}
+	for _, r := range w.pending {
+		if r.Unassign != nil && r.Unassign.Attempt == s.Attempt {
+			w.t.Fatalf("Start of %s after its Unassign was proposed", s.Attempt)
+		}
+	}
+}
+
+// replay is the jobs of a journal, by the records' own rules.
+func replay(log []job.Committed) map[job.ID]*job.Job {
+	jobs := map[job.ID]*job.Job{}
+	for _, m := range log {
+		for _, r := range m.Records {
+			switch {
+			case r.Submit != nil && jobs[r.Submit.Job] == nil:
+				j := newJob(*r.Submit, "w0")
+				jobs[r.Submit.Job] = &j
+			case r.Assign != nil && jobs[r.Assign.Attempt.Job] != nil:
+				applyAssign(jobs[r.Assign.Attempt.Job], *r.Assign, m.Epoch)
+			case r.Unassign != nil && jobs[r.Unassign.Attempt.Job] != nil:
+				applyUnassign(jobs[r.Unassign.Attempt.Job], *r.Unassign)
+			case r.Result != nil && jobs[r.Result.Attempt.Job] != nil:
+				applyResult(jobs[r.Result.Attempt.Job], *r.Result)
+			case r.Cancel != nil && jobs[r.Cancel.Job] != nil:
+				applyCancel(jobs[r.Cancel.Job], *r.Cancel)
+			case r.Hold != nil && jobs[r.Hold.Job] != nil:
+				applyHold(jobs[r.Hold.Job], *r.Hold)
+			case r.Purge != nil:
+				delete(jobs, r.Purge.Job)
+			}
+		}
+	}
+	return jobs
+}
+
+// started checks, as a process begins, that no other of its task can be alive,
+// and that this attempt never ran before.
+func (w *world) started(by *model, a job.Attempt) {
+	if w.ran[a] {
+		w.t.Fatalf("%s was started twice", a)
+	}
+	w.ran[a] = true
+	if w.liars {
+		return
+	}
+	for b, until := range w.ghosts {
+		if b.Job == a.Job && b.Task == a.Task && w.now.Before(until) {
+			w.t.Fatalf("%s starts at %s while %s may run until %s", a, by.peer, b, until.Sub(w.now))
+		}
+	}
+	for _, m := range w.models {
+		m.lapse()
+		for b, t := range m.tries {
+			if t.runs && b.Job == a.Job && b.Task == a.Task && b != a {
+				w.t.Fatalf("%s starts at %s while %s runs at %s", a, by.peer, b, m.peer)
+			}
+		}
+	}
+}
+
+// pass lets time go by, with a step whenever the core wants one; workers renew.
+func (w *world) pass(d time.Duration) {
+	end := w.now.Add(d)
+	for {
+		next := w.core.Wake()
+		if next.IsZero() || next.After(end) {
+			break
+		}
+		if next.After(w.now) {
+			w.now = next
+		}
+		w.step()
+	}
+	w.now = end
+	for _, m := range w.models {
+		m.lapse()
+	}
+	w.step()
+}
+
+func (w *world) restart() {
+	for _, m := range w.models {
+		m.cut()
+	}
+	w.pending, w.read, w.open = nil, 0, map[Token]bool{}
+	w.cfg.Seed++
+	w.core = NewCore(w.cfg, Saved{}, w.now)
+	for _, m := range w.log {
+		m.Lead = false
+		w.step(Committed{m})
+	}
+	w.elect()
+}
+
+// settle heals everything and lets it run until nothing more happens.
+func (w *world) settle() {
+	for range 400 {
+		for _, m := range w.models {
+			if !m.up {
+				m.connect()
+			}
+			m.lapse()
+		}
+		w.flush()
+		for _, m := range w.models {
+			for _, a := range m.attempts() {
+				if m.tries[a].runs {
+					m.end(a, job.Succeeded)
+				}
+			}
+			m.ask()
+		}
+		w.flush()
+		w.pass(worldLease / 5)
+	}
+}
+
+// flush delivers and commits until all is still.
+func (w *world) flush() {
+	for busy := true; busy; {
+		busy = false
+		for _, m := range w.models {
+			for len(m.toOwner) > 0 {
+				busy = true
+				w.deliver(m)
+			}
+			for len(m.toWorker) > 0 {
+				busy = true
+				x := m.toWorker[0]
+				m.toWorker = m.toWorker[1:]
+				m.hear(x)
+			}
+		}
+		if len(w.pending) > 0 {
+			busy = true
+			records := w.pending
+			w.pending = nil
+			w.commit(job.Committed{Records: records})
+		}
+		if w.read != 0 {
+			busy = true
+			w.readDone(nil)
+		}
+	}
+}
+
+func (w *world) deliver(m *model) {
+	x := m.toOwner[0]
+	m.toOwner = m.toOwner[1:]
+	w.step(FromWorker{Peer: m.peer, Msg: x})
+}
+
+func (w *world) readDone(err error) {
+	tok := w.read
+	w.read = 0
+	w.step(ReadDone{Token: tok, Epoch: job.Epoch{Generation: 1, Term: w.term}, Err: err})
+}
