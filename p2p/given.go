@@ -14,15 +14,12 @@ import (
 // Given is a key and the credential of a cluster for it.
 type Given struct {
 	Key        ed25519.PrivateKey
-	Credential *Credential // nil: no member yet
+	Credential *Credential // nil: whatever DataDir holds
 	// Cluster is the cluster's own key, for its founder.
 	Cluster ed25519.PrivateKey
 }
 
 func (g *Given) membership(me identity) (*membership, error) {
-	if g.Credential == nil {
-		return nil, nil
-	}
 	if g.Credential.id != me.id {
 		return nil, fmt.Errorf("p2p: the given credential is of %s, the key of %s", g.Credential.id, me.id)
 	}

@@ -100,7 +100,7 @@ type Host struct {
 	host host.Host
 
 	member  atomic.Pointer[membership] // nil until Enter is done
-	joining sync.Mutex                 // held while member changes
+	joining chan struct{}              // one slot, held while member changes
 	roster  *roster
 	revoked *revocations
 	invites *invites
@@ -152,7 +152,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 	}
 	h := &Host{
 		cfg: cfg, log: log, me: me, disk: d,
-		roster: newRoster(), revoked: &revocations{disk: d}, invites: &invites{disk: d}, book: &book{disk: d},
+		joining: make(chan struct{}, 1), roster: newRoster(), revoked: &revocations{disk: d}, invites: &invites{disk: d}, book: &book{disk: d},
 		doorbell: newDoorbell(), strangers: make(chan struct{}, maxStrangers),
 		guesses: newBuckets(guessEvery, guessBurst), noise: newBuckets(noiseEvery, noiseBurst),
 		awake: make(chan struct{}, 1), renewNow: make(chan struct{}, 1), news: make(chan struct{}, 1), behind: make(chan peer.ID, behindQueue),
@@ -223,7 +223,7 @@ func (h *Host) Enter(ctx context.Context) error {
 // known is the membership that this daemon has already, or nil. An expired one
 // does not count when there is a token for another try.
 func (h *Host) known() (*membership, error) {
-	if h.cfg.Given != nil {
+	if h.cfg.Given != nil && h.cfg.Given.Credential != nil {
 		return h.cfg.Given.membership(h.me)
 	}
 	m, err := loadMembership(h.disk, h.me)

@@ -162,8 +162,11 @@ func (h *Host) Join(ctx context.Context, bootstrap []string, text string) error 
 	if err != nil {
 		return fmt.Errorf("p2p: join: %w", err)
 	}
-	h.joining.Lock()
-	defer h.joining.Unlock()
+	leave, err := h.enterChange(ctx)
+	if err != nil {
+		return fmt.Errorf("p2p: join %s: %w", t.cluster, err)
+	}
+	defer leave()
 	if m := h.member.Load(); m != nil {
 		if m.cluster == t.cluster {
 			h.log.Info("already a member of this cluster; the token is not needed", "cluster", m.cluster.String())
@@ -178,6 +181,16 @@ func (h *Host) Join(ctx context.Context, bootstrap []string, text string) error 
 		return fmt.Errorf("p2p: join %s: %w", t.cluster, err)
 	}
 	return h.become(m)
+}
+
+// enterChange waits until nobody else changes the membership.
+func (h *Host) enterChange(ctx context.Context) (leave func(), err error) {
+	select {
+	case h.joining <- struct{}{}:
+		return func() { <-h.joining }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // become makes this daemon a member: first on disk, then in fact.

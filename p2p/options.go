@@ -106,6 +106,10 @@ func (h *Host) options(key crypto.PrivKey) ([]libp2p.Option, error) {
 		libp2p.ConnectionManager(cm),
 		libp2p.ConnectionGater(newGater(h.revoked)),
 		libp2p.SwarmOpts(swarm.WithDialTimeoutLocal(dialTimeoutLocal)),
+		// Off: a peer that is dialled for ever while it is down would have all
+		// UDP, or all IPv6, taken for blocked.
+		libp2p.UDPBlackHoleSuccessCounter(nil),
+		libp2p.IPv6BlackHoleSuccessCounter(nil),
 		libp2p.AddrsFactory(func(addrs []ma.Multiaddr) []ma.Multiaddr { return advertised(addrs, bridgeAddrs()) }),
 		libp2p.UserAgent("muster/" + h.cfg.Version),
 		libp2p.DisableRelay(),

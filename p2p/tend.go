@@ -106,8 +106,11 @@ func (h *Host) renewalDue(now time.Time) time.Time {
 // renew gets a newer credential: from the cluster key if it is here, else from
 // any connected inviter, else, as an inviter, by our own signature.
 func (h *Host) renew(ctx context.Context) error {
-	h.joining.Lock()
-	defer h.joining.Unlock()
+	leave, err := h.enterChange(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	m := h.member.Load()
 	fresh, err := h.newerCredential(ctx, m)
 	if err != nil {

@@ -188,6 +188,9 @@ func (nw *Net) Stop(i int) {
 	nw.Hosts[i], nw.stops[i] = nil, nil
 }
 
+// Forget gives host i, which is stopped, an empty data directory; its key stays.
+func (nw *Net) Forget(i int) { nw.dirs[i] = nw.t.TempDir() }
+
 // Peer is the id of host i.
 func (nw *Net) Peer(i int) job.Peer {
 	id, err := nw.given[i].ID()

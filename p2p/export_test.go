@@ -1,0 +1,60 @@
+package p2p
+
+// Doors for the tests alone.
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"testing"
+	"time"
+)
+
+// ErrBadAddr is errBadAddr.
+var ErrBadAddr = errBadAddr
+
+// MadeUpToken is like a real one in all but its secret.
+func MadeUpToken(t *testing.T, real string) string {
+	t.Helper()
+	tok, err := parseToken(real)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tok.secret, err = newSecret(); err != nil {
+		t.Fatal(err)
+	}
+	return tok.String()
+}
+
+// Puppet is a credential for a new key, signed by h as an inviter.
+func Puppet(t *testing.T, h *Host) *Credential {
+	t.Helper()
+	pub, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(pub, err)
+	}
+	me, err := newIdentity(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := h.member.Load()
+	c, err := authority{key: h.me.key, chain: m.issuing, cluster: m.key}.issue(me.id, AllRoles, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Shown is the credential that h shows.
+func Shown(h *Host) *Credential { return h.member.Load().own }
+
+// Check is what the gate of h says to a peer with this credential.
+func (h *Host) Check(c *Credential) error {
+	_, err := h.check(c.id, c.toWire(), time.Now())
+	return err
+}
+
+// StopRenewals keeps h from renewing until resume is called.
+func StopRenewals(h *Host) (resume func()) {
+	h.joining <- struct{}{}
+	return func() { <-h.joining }
+}
