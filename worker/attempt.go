@@ -3,6 +3,7 @@ package worker
 // Attempts: how an owner starts one, asks about it and ends it.
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -207,7 +208,7 @@ func (c *Core) end(now Moment, a *attempt, grace time.Duration, reason string) {
 	if a.rec.Exit != nil {
 		return
 	}
-	reason = clip(reason)
+	reason = clip(cmp.Or(reason, "cancelled"))
 	if !a.launched {
 		c.finish(now, a, job.Exit{State: job.Cancelled, Reason: reason})
 		return
@@ -247,7 +248,7 @@ func (c *Core) ack(m lease.Ack) {
 }
 
 // launch asks the driver for the process; the record of the attempt is on disk.
-func (c *Core) launch(now Moment, a *attempt) {
+func (c *Core) launch(a *attempt) {
 	if a.launched || a.rec.Exit != nil {
 		return
 	}

@@ -55,20 +55,26 @@ func (r *capacity) never(need job.Resources) string {
 	return ""
 }
 
-// short is what is missing of CPUs and memory right now; empty if nothing is.
+// short is what is missing of CPUs and memory right now, for people; empty if
+// nothing is.
 func (r *capacity) short(need job.Resources) string {
 	switch {
-	case need.CPUs > r.cpus-r.usedCPUs:
+	case need.CPUs > max(0, r.cpus-r.usedCPUs):
 		return fmt.Sprintf("cpus: %d wanted, %d free", need.CPUs, max(0, r.cpus-r.usedCPUs))
-	case need.Memory > r.memory-r.usedMemory && need.Memory > 0:
+	case need.Memory > max(0, r.memory-r.usedMemory):
 		return fmt.Sprintf("memory: %s wanted, %s free", need.Memory, max(0, r.memory-r.usedMemory))
 	}
 	return ""
 }
 
+// enough says whether CPUs and memory suffice right now.
+func (r *capacity) enough(need job.Resources) bool {
+	return need.CPUs <= max(0, r.cpus-r.usedCPUs) && need.Memory <= max(0, r.memory-r.usedMemory)
+}
+
 // choose finds devices for a need that fits now.
 func (r *capacity) choose(need job.Resources) ([]string, bool) {
-	if r.short(need) != "" {
+	if !r.enough(need) {
 		return nil, false
 	}
 	if gpu.Count(need) == 0 {

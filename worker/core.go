@@ -233,7 +233,7 @@ func (c *Core) saved(now Moment, b batch) {
 		case lease.PhaseReserved:
 			c.sendCommit(now, a)
 		case lease.PhaseStarted:
-			c.launch(now, a)
+			c.launch(a)
 			c.tell(a)
 		case lease.PhaseDone, lease.PhaseRefused:
 			c.tell(a)

@@ -3,6 +3,7 @@ package worker
 // The environment of a task: what it may count on, and nothing of the daemon's.
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,14 +25,12 @@ func Environment(cfg Config, rec lease.Record) []string {
 			env[name] = v
 		}
 	}
-	for k, v := range rec.Spec.Env {
-		env[k] = v
-	}
+	maps.Copy(env, rec.Spec.Env)
 	for k, v := range rec.Spec.Params {
 		env["MUSTER_PARAM_"+strings.ToUpper(k)] = v
 	}
 	devices := strings.Join(rec.Devices, ",")
-	for k, v := range map[string]string{
+	maps.Copy(env, map[string]string{
 		"MUSTER_JOB_ID":          string(rec.Attempt.Job),
 		"MUSTER_JOB_NAME":        rec.Spec.Name,
 		"MUSTER_TASK":            strconv.Itoa(rec.Attempt.Task),
@@ -44,9 +43,7 @@ func Environment(cfg Config, rec lease.Record) []string {
 		"CUDA_VISIBLE_DEVICES":   devices,
 		"NVIDIA_VISIBLE_DEVICES": devices,
 		"CUDA_DEVICE_ORDER":      "PCI_BUS_ID",
-	} {
-		env[k] = v
-	}
+	})
 	out := make([]string, 0, len(env))
 	for k, v := range env {
 		out = append(out, k+"="+v)

@@ -135,11 +135,13 @@ func (c *Core) renew(now Moment, g *group) {
 	c.renewals = append(c.renewals, lease.Renew{
 		Group: g.id, Store: c.cfg.Profile.Store, Clock: int64(now.Boot), Session: g.session, Live: live,
 	})
-	c.renewIn(now, g, time.Duration(float64(pause)*(1-c.chance.Float64()/10)))
+	c.renewIn(now, g, pause)
 }
 
-// renewIn sets when the next renewal is asked; it replaces what was set before.
+// renewIn sets when the next renewal is asked, a little earlier by chance so
+// that the groups do not all ask at once; it replaces what was set before.
 func (c *Core) renewIn(now Moment, g *group, after time.Duration) {
+	after = time.Duration(float64(after) * (1 - c.chance.Float64()/10))
 	g.due++
 	mine := g.due
 	g.next = now.Boot.Add(after)

@@ -250,31 +250,38 @@ func (l *Loop) Drain(on bool, reason string) { l.tell(Drain{On: on, Reason: reas
 // Attempts are the records of all attempts that are reserved, run, or are not
 // yet acknowledged.
 func (l *Loop) Attempts(ctx context.Context) ([]lease.Record, error) {
-	return ask(ctx, l, (*Core).Attempts)
+	answer := make(chan []lease.Record, 1)
+	if err := l.ask(ctx, func(c *Core) { answer <- c.Attempts() }); err != nil {
+		return nil, err
+	}
+	return <-answer, nil
 }
 
 // View shows the worker as it is now.
 func (l *Loop) View(ctx context.Context) (View, error) {
-	return ask(ctx, l, (*Core).View)
+	answer := make(chan View, 1)
+	if err := l.ask(ctx, func(c *Core) { answer <- c.View() }); err != nil {
+		return View{}, err
+	}
+	return <-answer, nil
 }
 
-// ask runs f in the loop's goroutine and waits for its answer.
-func ask[T any](ctx context.Context, l *Loop, f func(*Core) T) (T, error) {
-	var none T
-	answer := make(chan T, 1)
+// ask runs f in the loop's goroutine, and returns when it has.
+func (l *Loop) ask(ctx context.Context, f func(*Core)) error {
+	answered := make(chan struct{})
 	select {
-	case l.in <- input{ask: func(c *Core) { answer <- f(c) }}:
+	case l.in <- input{ask: func(c *Core) { f(c); close(answered) }}:
 	case <-ctx.Done():
-		return none, ctx.Err()
+		return ctx.Err()
 	case <-l.done:
-		return none, ErrStopped
+		return ErrStopped
 	}
 	select {
-	case v := <-answer:
-		return v, nil
+	case <-answered:
+		return nil
 	case <-ctx.Done():
-		return none, ctx.Err()
+		return ctx.Err()
 	case <-l.done:
-		return none, ErrStopped
+		return ErrStopped
 	}
 }

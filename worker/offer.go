@@ -118,23 +118,24 @@ func (c *Core) arbitrate(now Moment) {
 
 // decide answers an offer or keeps it.
 func (c *Core) decide(now Moment, o *offer, s *aside) {
-	m := o.msg
+	m := &o.msg
 	if m.Epoch.Less(o.group.epoch) {
 		c.dequeue(o)
 		c.send(o.key.peer, lease.Stale{Group: m.Group, Epoch: o.group.epoch, Owner: o.group.owner})
 		return
 	}
-	if c.attempts[m.Attempt] != nil {
+	devices, fit := c.fits(m.Need, s)
+	if (fit || !o.timed) && c.attempts[m.Attempt] != nil {
 		c.dequeue(o)
-		c.decline(o.key.peer, m, job.Reason{Word: job.ReasonResources, Detail: "this attempt is here already"}, false)
+		c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: "this attempt is here already"}, false)
 		return
 	}
-	if devices, ok := c.fits(m.Need, s); ok && c.reserve(o, devices) {
+	if fit && c.reserve(o, devices) {
 		return
 	}
 	if now.Boot >= o.until {
 		c.dequeue(o)
-		c.decline(o.key.peer, m, job.Reason{Word: job.ReasonResources, Detail: c.missing(m.Need)}, false)
+		c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: c.missing(m.Need)}, false)
 		return
 	}
 	if !o.timed {
@@ -147,7 +148,7 @@ func (c *Core) decide(now Moment, o *offer, s *aside) {
 // fits looks for room. A need that did not fit does not fit later in the same
 // arbitration either, as what is left only shrinks.
 func (c *Core) fits(need job.Resources, s *aside) ([]string, bool) {
-	if c.room.short(need) != "" {
+	if !c.room.enough(need) {
 		return nil, false
 	}
 	if gpu.Count(need) == 0 {

@@ -346,3 +346,131 @@ func TestR9StartIsIdempotent(t *testing.T) {
 		t.Fatalf("answered %v, want FAILED", st)
 	}
 }
+
+func TestR3LateAnswerAnchorsTheSessionAtTheAsking(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	h.pass(lease.RenewEvery)
+	r := one[lease.Renew](h, amy)
+	h.jump(20 * time.Second)
+	h.says(amy, answerTo(r, 1, true))
+	e := h.says(amy, offer(1, attempt(1, 1), cpu))
+	if len(e.Start) > 0 {
+		t.Fatal("started by an offer")
+	}
+	e = h.says(amy, start(1, attempt(1, 1), s, cpu))
+	if want := worker.BootTime(r.Clock).Add(job.DefaultLease); len(e.Start) != 1 || e.Start[0].Deadline != want {
+		t.Fatalf("start = %+v, want deadline %v", e.Start, want)
+	}
+	// A doubled answer says nothing any more, not even no.
+	if e = h.says(amy, answerTo(lease.Renew{
+		Group: group, Clock: r.Clock, Session: s, Live: []job.Attempt{attempt(1, 1)},
+	}, 1, false)); len(e.Stop) > 0 {
+		t.Fatal("a doubled answer counted")
+	}
+}
+
+// A task that outlives its session by far gives no cover to a late start.
+func TestR5LongLeaseDoesNotKeepASession(t *testing.T) {
+	for name, long := range map[string]func(*job.Spec){
+		"lease of a day": func(s *job.Spec) { s.Lease = job.Duration(24 * time.Hour) },
+		"hold":           func(s *job.Spec) { s.Partition = "hold" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, config(0))
+			s := h.meet(amy, 1)
+			h.says(amy, offer(1, attempt(1, 1), cpu))
+			h.jump(worker.SessionLease)
+			m := start(1, attempt(1, 1), s, cpu)
+			long(&m.Spec)
+			if e := h.says(amy, m); len(e.Start) > 0 {
+				t.Fatal("a start of a lapsed session fired")
+			}
+			if one[lease.Event](h, amy).Refused == "" {
+				t.Fatal("not refused")
+			}
+		})
+	}
+}
+
+func TestR5SessionThatWasNeverAnsweredIsNoLease(t *testing.T) {
+	h := newHost(t, config(0))
+	h.round(worker.Up{Peer: amy})
+	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	r := one[lease.Renew](h, amy)
+	h.says(amy, offer(1, attempt(1, 1), cpu), offer(2, attempt(2, 1), cpu))
+	long := spec(cpu)
+	long.Partition = "hold"
+	for i, s := range []lease.Session{r.Session, 0} {
+		m := start(uint64(i+1), attempt(uint64(i+1), 1), s, cpu)
+		m.Spec = long
+		if e := h.says(amy, m); len(e.Start) > 0 {
+			t.Fatalf("started under session %v without a lease", s)
+		}
+	}
+}
+
+func TestR5RenewedOfAnotherSessionIsNoLease(t *testing.T) {
+	h := newHost(t, config(0))
+	h.round(worker.Up{Peer: amy})
+	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	r := one[lease.Renew](h, amy)
+	r.Session++
+	h.says(amy, answerTo(r, 1, true))
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	if c := one[lease.Commit](h, amy); c.Session != 0 {
+		t.Fatalf("session %v is live", c.Session)
+	}
+}
+
+// The disk comes back after the lease is over: what waited for it is not begun.
+func TestR5LapseWhileTheDiskFails(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	h.failing = true
+	h.says(amy, offer(2, attempt(2, 1), cpu))
+	m := start(1, attempt(1, 1), s, cpu)
+	m.Spec.Partition = "hold"
+	h.says(amy, m) // not tried again yet
+	h.failing = false
+	h.jump(worker.SessionLease)
+	if e := h.round(); len(e.Start) > 0 {
+		t.Fatal("begun without a lease")
+	}
+	if one[lease.Event](h, amy).Refused == "" {
+		t.Fatal("not refused")
+	}
+}
+
+func TestStartOfAnotherOfferIsRefused(t *testing.T) {
+	for _, lapse := range []bool{false, true} {
+		h := newHost(t, config(0))
+		s := h.meet(amy, 1)
+		h.says(amy, offer(1, attempt(1, 1), cpu))
+		if lapse {
+			h.pass(lease.ReserveFor + time.Second)
+		}
+		if e := h.says(amy, start(9, attempt(1, 1), s, cpu)); len(e.Start) > 0 {
+			t.Fatalf("started by another offer, lapsed: %v", lapse)
+		}
+	}
+}
+
+// A task is not begun to be ended at once: R4 leaves no room to be generous.
+func TestR4StartNeedsEnoughOfTheLease(t *testing.T) {
+	for age, starts := range map[time.Duration]bool{5 * time.Second: true, 20 * time.Second: false} {
+		h := newHost(t, config(0))
+		s := h.meet(amy, 1)
+		h.jump(age)
+		h.says(amy, offer(1, attempt(1, 1), cpu))
+		m := start(1, attempt(1, 1), s, cpu)
+		m.Spec.Lease = job.Duration(job.MinLease)
+		if e := h.says(amy, m); (len(e.Start) == 1) != starts {
+			t.Fatalf("renewed %v ago: started %d", age, len(e.Start))
+		}
+		if r := got[lease.Renew](h, amy); !starts && len(r) != 1 {
+			t.Fatal("the commit did not ask for renewal")
+		}
+	}
+}
