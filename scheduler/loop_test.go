@@ -1,0 +1,451 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// fakeJournal commits what is proposed, in a goroutine of its own.
+type fakeJournal struct {
+	deliver func(job.Committed)
+	queue   chan []job.Record // bounded, as a real one is
+	delay   time.Duration
+
+	mu      sync.Mutex
+	applied uint64             // guarded by mu
+	rows    map[job.ID]job.Job // guarded by mu
+	full    error              // refuses all; guarded by mu
+	entries []job.Committed    // guarded by mu
+}
+
+var errDiskFull = errors.New("no space left on device")
+
+func newFakeJournal() *fakeJournal {
+	return &fakeJournal{queue: make(chan []job.Record, 256), delay: time.Millisecond, rows: map[job.ID]job.Job{}}
+}
+
+func (j *fakeJournal) Propose(records ...job.Record) error {
+	j.mu.Lock()
+	err := j.full
+	j.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case j.queue <- slices.Clone(records):
+		return nil
+	default:
+		return ErrBusy
+	}
+}
+
+func (j *fakeJournal) ReadIndex(done func(job.Epoch, error)) { go done(job.Epoch{Term: 1}, nil) }
+
+func (j *fakeJournal) Save(applied uint64, jobs []job.Job, gone []job.ID) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.full != nil {
+		return j.full
+	}
+	j.applied = applied
+	for _, x := range jobs {
+		j.rows[x.ID] = x
+	}
+	for _, id := range gone {
+		delete(j.rows, id)
+	}
+	return nil
+}
+
+func (j *fakeJournal) fill(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.full = err
+}
+
+func (j *fakeJournal) run(ctx context.Context) {
+	j.commit(job.Committed{Lead: true})
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case records := <-j.queue:
+			time.Sleep(j.delay) // one sync for all that has come, in the bubble's clock
+			for more := true; more; {
+				j.commit(job.Committed{Records: records})
+				select {
+				case records = <-j.queue:
+				default:
+					more = false
+				}
+			}
+		}
+	}
+}
+
+func (j *fakeJournal) commit(m job.Committed) {
+	j.mu.Lock()
+	m.Index, m.Epoch = uint64(len(j.entries)+1), job.Epoch{Term: 1}
+	j.entries = append(j.entries, m)
+	j.mu.Unlock()
+	j.deliver(m)
+}
+
+// fakeHost is every worker: it takes what is offered and is done after a while.
+type fakeHost struct {
+	loop *Loop
+	runs time.Duration
+
+	mu     sync.Mutex
+	wanted []job.Peer // guarded by mu
+	starts int        // guarded by mu
+}
+
+func (h *fakeHost) Want(p job.Peer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wanted = append(h.wanted, p)
+}
+
+func (h *fakeHost) Send(to job.Peer, m lease.ToWorker) error {
+	switch m := m.(type) {
+	case lease.Offer:
+		return h.loop.FromWorker(to, lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: m.Group, Session: 1})
+	case lease.Start:
+		h.mu.Lock()
+		h.starts++
+		h.mu.Unlock()
+		e := lease.Event{Attempt: m.Attempt, Group: m.Group, N: 1, State: job.Running}
+		time.AfterFunc(h.runs, func() {
+			now := time.Now()
+			e.N, e.State = 2, job.Succeeded
+			e.Exit = &job.Exit{State: job.Succeeded, Started: true, Began: now.Add(-h.runs), Ended: now}
+			_ = h.loop.FromWorker(to, e)
+			_ = h.loop.FromWorker(to, lease.Availability{Free: lease.Free{CPUs: 64}})
+		})
+		return h.loop.FromWorker(to, e)
+	default:
+		return nil
+	}
+}
+
+func (h *fakeHost) connect(p job.Peer) {
+	h.loop.SessionUp(p)
+	_ = h.loop.FromWorker(p, lease.Hello{
+		Profile: lease.Profile{Name: string(p), Store: "s", CPUs: 64, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: 64},
+	})
+}
+
+type fakeFinder struct{ peers []job.Peer }
+
+func (f fakeFinder) Find(ctx context.Context, _ string, _ int) <-chan job.Peer {
+	out := make(chan job.Peer)
+	go func() {
+		defer close(out)
+		for _, p := range f.peers {
+			select {
+			case out <- p:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+type fakeAnnouncer struct{}
+
+func (fakeAnnouncer) Announce([]Want) {}
+
+// house is a running loop with its neighbours.
+type house struct {
+	loop    *Loop
+	journal *fakeJournal
+	host    *fakeHost
+}
+
+// inHouse runs f beside a running loop, in a bubble.
+func inHouse(t *testing.T, finds []job.Peer, f func(t *testing.T, h house)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := house{journal: newFakeJournal(), host: &fakeHost{runs: time.Second}}
+		cfg := DefaultConfig()
+		cfg.Self, cfg.Group, cfg.Seed = "here", 7, 1
+		loop, err := New(cfg, Saved{}, Needs{Journal: h.journal, Sessions: h.host, Finder: fakeFinder{finds}, Announcer: fakeAnnouncer{}}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.loop, h.host.loop, h.journal.deliver = loop, loop, loop.Deliver
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { h.journal.run(ctx) })
+		all.Go(func() {
+			if err := loop.Run(ctx); err != nil {
+				t.Errorf("Run = %v", err)
+			}
+		})
+		f(t, h)
+		stop()
+		all.Wait()
+		if _, err := loop.Submit(t.Context(), request("late")); !errors.Is(err, ErrStopped) {
+			t.Errorf("Submit after the end = %v, want ErrStopped", err)
+		}
+	})
+}
+
+func request(name string) SubmitRequest {
+	s := job.DefaultSpec()
+	s.Name, s.Command = name, []string{"true"}
+	return SubmitRequest{User: "amy", Spec: s}
+}
+
+func TestLoopRunsJobs(t *testing.T) {
+	inHouse(t, nil, func(t *testing.T, h house) {
+		h.host.connect("here")
+		changes, err := h.loop.Watch(t.Context(), Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const n = 300
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() {
+				if _, err := h.loop.Submit(t.Context(), request(fmt.Sprint("j", i))); err != nil {
+					t.Errorf("Submit = %v", err)
+				}
+			})
+		}
+		ends := map[job.ID]bool{}
+		for len(ends) < n {
+			select {
+			case j := <-changes:
+				if j.State() == job.Succeeded {
+					ends[j.ID] = true
+				}
+			case <-time.After(time.Hour): //nolint:forbidigo // the bubble's clock
+				t.Fatalf("%d of %d jobs ended", len(ends), n)
+			}
+		}
+		all.Wait()
+		list, err := h.loop.Jobs(t.Context(), Filter{States: []job.State{job.Succeeded}, User: "amy", Name: "j1?"})
+		if err != nil || len(list) != 10 {
+			t.Errorf("Jobs = %d, %v; want 10", len(list), err)
+		}
+		h.journal.mu.Lock()
+		defer h.journal.mu.Unlock()
+		if len(h.journal.rows) != n {
+			t.Errorf("%d rows are saved, want %d", len(h.journal.rows), n)
+		}
+		for id, j := range h.journal.rows {
+			if j.State() != job.Succeeded {
+				t.Errorf("the row of %s says %s", id, j.State())
+			}
+		}
+	})
+}
+
+func TestLoopStartsWithinMilliseconds(t *testing.T) {
+	inHouse(t, nil, func(t *testing.T, h house) {
+		h.host.connect("here")
+		synctest.Wait()
+		began := time.Now()
+		if _, err := h.loop.Submit(t.Context(), request("a")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		time.Sleep(2 * h.journal.delay) //nolint:forbidigo // the bubble's clock
+		synctest.Wait()
+		h.host.mu.Lock()
+		defer h.host.mu.Unlock()
+		if took := time.Since(began); h.host.starts != 1 || took > 5*time.Millisecond {
+			t.Errorf("%d starts after %s", h.host.starts, took)
+		}
+	})
+}
+
+func TestLoopFindsHosts(t *testing.T) {
+	inHouse(t, []job.Peer{"far", "here"}, func(t *testing.T, h house) {
+		began := time.Now()
+		_, err := h.loop.Submit(t.Context(), request("a"))
+		var none *NoMatchError
+		if !errors.As(err, &none) || none.Explanation.Reason.Word != job.ReasonNoPeers || time.Since(began) != matchWait {
+			t.Errorf("Submit = %v after %s", err, time.Since(began))
+		}
+		h.host.mu.Lock()
+		wanted := slices.Compact(slices.Clone(h.host.wanted))
+		h.host.mu.Unlock()
+		if !slices.Equal(wanted, []job.Peer{"far"}) {
+			t.Errorf("sessions wanted with %v", wanted)
+		}
+	})
+}
+
+func TestLoopPassesOnWhatTheJournalSays(t *testing.T) {
+	inHouse(t, nil, func(t *testing.T, h house) {
+		h.host.connect("here")
+		h.journal.fill(errDiskFull)
+		if _, err := h.loop.Submit(t.Context(), request("a")); !errors.Is(err, errDiskFull) {
+			t.Errorf("Submit = %v, want what the journal said", err)
+		}
+		h.journal.fill(nil)
+		j, err := h.loop.Submit(t.Context(), request("b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.loop.Hold(t.Context(), job.NewID(7, 1), ""); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Hold of nothing = %v", err)
+		}
+		if _, err := h.loop.Job(t.Context(), job.NewID(7, 1)); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Job of nothing = %v", err)
+		}
+		if _, err := h.loop.Submit(t.Context(), SubmitRequest{}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("Submit of nothing = %v", err)
+		}
+		if _, err := h.loop.Cancel(t.Context(), j.ID, "enough"); err != nil {
+			t.Errorf("Cancel = %v", err)
+		}
+		x, err := h.loop.Why(t.Context(), j.ID)
+		if err != nil || x.Job != j.ID || len(x.Now) != 1 {
+			t.Errorf("Why = %+v, %v", x, err)
+		}
+		nodes, err := h.loop.Nodes(t.Context())
+		if err != nil || len(nodes) != 1 || !nodes[0].Up {
+			t.Errorf("Nodes = %+v, %v", nodes, err)
+		}
+	})
+}
+
+// Rows that could not be saved are saved with the next that can.
+func TestLoopSavesLater(t *testing.T) {
+	inHouse(t, nil, func(t *testing.T, h house) {
+		h.host.connect("here")
+		synctest.Wait()
+		r := request("a")
+		r.Spec.Hold = true
+		if _, err := h.loop.Submit(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		h.journal.fill(errDiskFull)
+		h.journal.commit(job.Committed{Records: []job.Record{{Submit: &job.SubmitRecord{Job: job.NewID(7, 5), Spec: r.Spec}}}})
+		synctest.Wait()
+		h.journal.fill(nil)
+		h.journal.commit(job.Committed{Records: []job.Record{{Submit: &job.SubmitRecord{Job: job.NewID(7, 6), Spec: r.Spec}}}})
+		synctest.Wait()
+		h.journal.mu.Lock()
+		defer h.journal.mu.Unlock()
+		if len(h.journal.rows) != 3 || h.journal.applied != uint64(len(h.journal.entries)) {
+			t.Errorf("%d rows, applied %d of %d", len(h.journal.rows), h.journal.applied, len(h.journal.entries))
+		}
+	})
+}
+
+// A slow watcher sees the newest state, and one that is done costs nothing.
+func TestWatchKeepsTheNewest(t *testing.T) {
+	inHouse(t, nil, func(t *testing.T, h house) {
+		h.host.connect("here")
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		j, err := h.loop.Submit(ctx, request("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow, err := h.loop.Watch(ctx, Filter{IDs: []job.ID{j.ID}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-slow
+		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
+		var last job.Job
+		for last.ID == "" || !last.State().Ended() {
+			last = <-slow
+		}
+		if last.State() != job.Succeeded {
+			t.Errorf("the last word is %s", last.State())
+		}
+		stop()
+		if _, more := <-slow; more {
+			t.Error("a watch goes on after its context")
+		}
+		synctest.Wait()
+	})
+}
+
+// Too many messages are refused, not kept: whoever sends them is cut off.
+func TestMailboxIsBounded(t *testing.T) {
+	b := newMailbox()
+	for i := range maxMail {
+		if !b.put(mail{event: Tick{}}) {
+			t.Fatalf("message %d was refused", i)
+		}
+	}
+	if b.put(mail{event: Tick{}}) {
+		t.Error("a message beyond the bound was taken")
+	}
+	if !b.call(mail{event: Tick{}}) {
+		t.Error("messages crowd out requests")
+	}
+	b.putEntry(mail{event: Tick{}})
+	if got := len(b.take(nil)); got != maxMail+2 {
+		t.Errorf("took %d", got)
+	}
+}
+
+// A replay waits for the loop, and goes on when it has read or is gone.
+func TestReplayWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newMailbox()
+		put := 0
+		var done sync.WaitGroup
+		done.Go(func() {
+			for range 2*maxEntries + 1 {
+				b.putEntry(mail{event: Tick{}})
+				put++
+			}
+		})
+		synctest.Wait()
+		if put != maxEntries {
+			t.Fatalf("%d entries went in, want %d", put, maxEntries)
+		}
+		b.take(nil)
+		synctest.Wait()
+		if put != 2*maxEntries {
+			t.Fatalf("%d entries went in, want %d", put, 2*maxEntries)
+		}
+		b.close()
+		done.Wait()
+	})
+}
+
+func TestConfig(t *testing.T) {
+	good := DefaultConfig()
+	good.Self, good.Group, good.Seed = "p", 7, 1
+	if err := good.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*Config){
+		"self": func(c *Config) { c.Self = "" }, "group": func(c *Config) { c.Group = 0 }, "seed": func(c *Config) { c.Seed = 0 },
+		"max jobs": func(c *Config) { c.MaxJobs = 0 }, "keep": func(c *Config) { c.KeepEnded = c.MaxJobs + 1 }, "keep for": func(c *Config) { c.KeepFor = 0 },
+	} {
+		bad := good
+		spoil(&bad)
+		if bad.Validate() == nil {
+			t.Errorf("a config with a bad %s is taken", name)
+		}
+		if _, err := New(bad, Saved{}, Needs{}, slog.New(slog.DiscardHandler)); err == nil {
+			t.Errorf("New with a bad %s", name)
+		}
+	}
+	if _, err := New(good, Saved{}, Needs{}, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("New without neighbours")
+	}
+}
