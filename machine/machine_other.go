@@ -1,0 +1,23 @@
+//go:build !linux
+
+package machine
+
+// Systems other than Linux: no cgroups, and a boot is known by its time.
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/shirou/gopsutil/v4/host"
+)
+
+func readGroup() group { return group{} }
+
+// Incarnation is the time of boot.
+func Incarnation(ctx context.Context) (string, error) {
+	at, err := host.BootTimeWithContext(ctx)
+	if err != nil {
+		return "", fmt.Errorf("machine: read the time of boot: %w", err)
+	}
+	return fmt.Sprint(at), nil
+}
