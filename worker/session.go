@@ -1,0 +1,157 @@
+package worker
+
+// Sessions to schedulers: who hears of this host, and what they are told of it.
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+func (c *Core) send(to job.Peer, msg lease.ToScheduler) {
+	c.out.Send = append(c.out.Send, Outgoing{To: to, Msg: msg})
+}
+
+func (c *Core) connected(p job.Peer) bool {
+	_, ok := slices.BinarySearch(c.peers, p)
+	return ok
+}
+
+// up opens a session: who this is, then whatever the peer has not acknowledged,
+// then what asks for renewal.
+func (c *Core) up(now Moment, p job.Peer) {
+	c.down(p)
+	i, _ := slices.BinarySearch(c.peers, p)
+	c.peers = slices.Insert(c.peers, i, p)
+	c.send(p, lease.Hello{Profile: c.cfg.Profile, Free: c.freeNow()})
+	for _, g := range c.groupsOf(p) {
+		c.greet(now, g)
+	}
+}
+
+func (c *Core) down(p job.Peer) {
+	i, ok := slices.BinarySearch(c.peers, p)
+	if !ok {
+		return
+	}
+	c.peers = slices.Delete(c.peers, i, i+1)
+	for _, g := range c.groupsOf(p) {
+		g.greeted = false
+	}
+	if c.perPeer[p] == 0 {
+		return
+	}
+	for _, o := range c.queue {
+		if o.key.peer == p {
+			c.dequeue(o)
+		}
+	}
+}
+
+// groupsOf are the groups that a peer is known to own, in order.
+func (c *Core) groupsOf(p job.Peer) []*group {
+	var out []*group
+	for _, g := range c.groups {
+		if g.owner == p {
+			out = append(out, g)
+		}
+	}
+	slices.SortFunc(out, func(a, b *group) int { return cmp.Compare(a.id, b.id) })
+	return out
+}
+
+// announce tells every scheduler what is free, if that has changed and was not
+// told a moment ago.
+func (c *Core) announce(now Moment) {
+	if !c.changed || c.waiting {
+		return
+	}
+	if due := c.announced.Add(announceEvery); c.seq > 0 && now.Boot < due {
+		c.waiting = true
+		c.timers.set(due, func(Moment) { c.waiting = false })
+		return
+	}
+	c.changed = false
+	c.announced = now.Boot
+	c.seq++
+	if len(c.peers) == 0 {
+		return
+	}
+	msg := lease.Availability{Seq: c.seq, Free: c.freeNow(), Draining: c.draining.On, Detail: c.closed().Detail}
+	for _, p := range c.peers {
+		c.send(p, msg)
+	}
+}
+
+// closed is why nothing is given away at all; an empty word if something is.
+func (c *Core) closed() job.Reason {
+	switch {
+	case !c.cfg.Profile.Worker:
+		return job.Reason{Word: job.ReasonNoMatch, Detail: "this host runs no tasks"}
+	case c.draining.On:
+		return job.Reason{Word: job.ReasonNodesDraining, Detail: clip(c.draining.Reason)}
+	case c.failed != nil:
+		return job.Reason{Word: job.ReasonResources, Detail: clip("ledger: " + c.failed.Error())}
+	case len(c.attempts) >= MaxRecords:
+		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("%d attempts are kept, most of them not acknowledged", len(c.attempts))}
+	}
+	return job.Reason{}
+}
+
+func (c *Core) drain(d Drain) {
+	c.draining = d
+	c.draining.Reason = clip(d.Reason)
+	c.look, c.changed = true, true
+}
+
+func (c *Core) profileChanged(p lease.Profile) {
+	if err := c.room.setProfile(p); err != nil {
+		c.log.Error("profile of this host is not usable", "error", err)
+		return
+	}
+	c.cfg.Profile = p
+	c.learnDevices()
+	c.touch()
+	c.look = true
+	for _, to := range c.peers {
+		c.send(to, lease.Hello{Profile: p, Free: c.freeNow()})
+	}
+}
+
+// hold takes resources for an attempt.
+func (c *Core) hold(a job.Attempt, need job.Resources, devices []string) error {
+	if err := c.room.hold(a, need, devices); err != nil {
+		return err
+	}
+	for _, d := range devices {
+		c.holders[d]++
+	}
+	c.touch()
+	return nil
+}
+
+// give takes back what an attempt holds.
+func (c *Core) give(a *attempt) {
+	c.room.release(a.rec.Attempt, a.rec.Need, a.rec.Devices)
+	for _, d := range a.rec.Devices {
+		if c.holders[d]--; c.holders[d] == 0 {
+			delete(c.holders, d)
+		}
+	}
+	c.touch()
+	c.look = true
+}
+
+// touch says that what is free has changed.
+func (c *Core) touch() { c.stale, c.changed = true, true }
+
+// freeNow is what is left.
+func (c *Core) freeNow() lease.Free {
+	if c.stale {
+		c.free, c.stale = c.room.free(), false
+	}
+	return c.free
+}

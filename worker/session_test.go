@@ -1,0 +1,162 @@
+package worker_test
+
+// R5: a Start or a renewal that was delayed by minutes counts for nothing.
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+func TestR5SessionIsFreshWhenNoLeaseIsLive(t *testing.T) {
+	h := newHost(t, config(0))
+	h.round(worker.Up{Peer: amy})
+	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	first := one[lease.Renew](h, amy)
+	h.pass(6 * time.Second)
+	second := one[lease.Renew](h, amy)
+	if first.Session == second.Session || first.Session == 0 || second.Session == 0 {
+		t.Fatalf("sessions %v and %v of two requests without a lease", first.Session, second.Session)
+	}
+	// The late answer to the first makes no lease.
+	h.says(amy, answerTo(first, 1, true))
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	if c := one[lease.Commit](h, amy); c.Session != 0 {
+		t.Fatal("a session that was given up counts")
+	}
+	h.says(amy, start(1, attempt(1, 1), first.Session, cpu))
+	if ev := one[lease.Event](h, amy); ev.Refused == "" {
+		t.Fatalf("started under a session that was given up: %+v", ev)
+	}
+	h.says(amy, answerTo(second, 1, true))
+	h.says(amy, offer(2, attempt(2, 1), cpu))
+	if c := one[lease.Commit](h, amy); c.Session != second.Session {
+		t.Fatalf("commit names session %v, want %v", c.Session, second.Session)
+	}
+}
+
+// The daemon is stopped (SIGSTOP) for longer than a lease: all that lay in its
+// queues meanwhile must count for nothing, though no timer has fired.
+func TestR5LapseIsSeenBeforeStartAndRenewed(t *testing.T) {
+	for _, first := range []string{"start", "renewed"} {
+		t.Run(first, func(t *testing.T) {
+			h := newHost(t, config(0))
+			s := h.meet(amy, 1)
+			h.pass(lease.RenewEvery - time.Second)
+			got[lease.Renew](h, amy)
+			h.pass(2 * time.Second)
+			h.says(amy, offer(1, attempt(1, 1), cpu))
+			one[lease.Commit](h, amy)
+			rs := got[lease.Renew](h, amy)
+			r := lease.Renew{Group: group, Session: s, Clock: int64(h.now.Boot)}
+			if len(rs) > 0 {
+				r = rs[len(rs)-1]
+			}
+			h.jump(worker.SessionLease + time.Second)
+			msgs := []lease.ToWorker{start(1, attempt(1, 1), s, cpu), answerTo(r, 1, true)}
+			if first == "renewed" {
+				slices.Reverse(msgs)
+			}
+			e := h.says(amy, msgs...)
+			if len(e.Start) > 0 {
+				t.Fatal("a delayed start fired")
+			}
+			if ev := one[lease.Event](h, amy); ev.Refused == "" {
+				t.Fatalf("event %+v, want a refusal", ev)
+			}
+			if h.records[attempt(1, 1)].Phase != lease.PhaseRefused {
+				t.Fatal("no tombstone")
+			}
+		})
+	}
+}
+
+func TestR5StartOfAnotherSessionIsRefused(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	e := h.says(amy, start(1, attempt(1, 1), s+1, cpu))
+	if len(e.Start) > 0 || one[lease.Event](h, amy).Refused == "" {
+		t.Fatal("a start of another session was not refused")
+	}
+	if f := h.core.View().Free; f.CPUs != 8 {
+		t.Fatalf("the refused attempt still holds something: %+v", f)
+	}
+}
+
+// A task that outlives its session by far gives no cover to a late start.
+func TestR5LongLeaseDoesNotKeepASession(t *testing.T) {
+	for name, long := range map[string]func(*job.Spec){
+		"lease of a day": func(s *job.Spec) { s.Lease = job.Duration(24 * time.Hour) },
+		"hold":           func(s *job.Spec) { s.Partition = "hold" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, config(0))
+			s := h.meet(amy, 1)
+			h.says(amy, offer(1, attempt(1, 1), cpu))
+			h.jump(worker.SessionLease)
+			m := start(1, attempt(1, 1), s, cpu)
+			long(&m.Spec)
+			if e := h.says(amy, m); len(e.Start) > 0 {
+				t.Fatal("a start of a lapsed session fired")
+			}
+			if one[lease.Event](h, amy).Refused == "" {
+				t.Fatal("not refused")
+			}
+		})
+	}
+}
+
+func TestR5SessionThatWasNeverAnsweredIsNoLease(t *testing.T) {
+	h := newHost(t, config(0))
+	h.round(worker.Up{Peer: amy})
+	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	r := one[lease.Renew](h, amy)
+	h.says(amy, offer(1, attempt(1, 1), cpu), offer(2, attempt(2, 1), cpu))
+	long := spec(cpu)
+	long.Partition = "hold"
+	for i, s := range []lease.Session{r.Session, 0} {
+		m := start(uint64(i+1), attempt(uint64(i+1), 1), s, cpu)
+		m.Spec = long
+		if e := h.says(amy, m); len(e.Start) > 0 {
+			t.Fatalf("started under session %v without a lease", s)
+		}
+	}
+}
+
+func TestR5RenewedOfAnotherSessionIsNoLease(t *testing.T) {
+	h := newHost(t, config(0))
+	h.round(worker.Up{Peer: amy})
+	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	r := one[lease.Renew](h, amy)
+	r.Session++
+	h.says(amy, answerTo(r, 1, true))
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	if c := one[lease.Commit](h, amy); c.Session != 0 {
+		t.Fatalf("session %v is live", c.Session)
+	}
+}
+
+// The disk comes back after the lease is over: what waited for it is not begun.
+func TestR5LapseWhileTheDiskFails(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	h.failing = true
+	h.says(amy, offer(2, attempt(2, 1), cpu))
+	m := start(1, attempt(1, 1), s, cpu)
+	m.Spec.Partition = "hold"
+	h.says(amy, m) // not tried again yet
+	h.failing = false
+	h.jump(worker.SessionLease)
+	if e := h.round(); len(e.Start) > 0 {
+		t.Fatal("begun without a lease")
+	}
+	if one[lease.Event](h, amy).Refused == "" {
+		t.Fatal("not refused")
+	}
+}
