@@ -36,14 +36,7 @@ func parse(b []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, s, err := fromWire(f)
-	switch {
-	case err != nil:
-		return nil, err
-	case w != nil:
-		return w, nil
-	}
-	return s, nil
+	return fromWire(f)
 }
 
 func TestRoundTrip(t *testing.T) {

@@ -6,7 +6,7 @@ package session
 import (
 	"errors"
 	"fmt"
-	"os"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -132,18 +132,21 @@ func (c *conn) readError(err error) error {
 }
 
 func (c *conn) deliver(f *wirepb.Frame, h Handler) error {
-	toWorker, toScheduler, err := fromWire(f)
+	msg, err := fromWire(f)
 	if err != nil {
 		return err
 	}
-	if toWorker != nil {
-		h.FromScheduler(c.peer, toWorker)
-		return nil
+	switch m := msg.(type) {
+	case lease.ToWorker:
+		h.FromScheduler(c.peer, m)
+	case lease.Hello:
+		if m.Profile.Peer != c.peer {
+			return fmt.Errorf("%w: the profile is of %s", ErrInvalid, m.Profile.Peer)
+		}
+		h.FromWorker(c.peer, m)
+	case lease.ToScheduler:
+		h.FromWorker(c.peer, m)
 	}
-	if hello, ok := toScheduler.(lease.Hello); ok && hello.Profile.Peer != c.peer {
-		return fmt.Errorf("%w: the profile is of %s", ErrInvalid, hello.Profile.Peer)
-	}
-	h.FromWorker(c.peer, toScheduler)
 	return nil
 }
 
@@ -176,7 +179,8 @@ func (c *conn) writeAll(b []byte) error {
 		if err == nil {
 			_, err = c.stream.Write(chunk)
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
+		var ne net.Error // what QUIC and yamux return here has only that in common
+		if errors.As(err, &ne) && ne.Timeout() {
 			return fmt.Errorf("%w: nothing was taken for %s", ErrBusy, c.cfg.Silence)
 		}
 		if err != nil {

@@ -22,19 +22,24 @@ var (
 	errUnknown  = errors.New("a message that this version does not know")
 )
 
-// fromWire is the message of a frame, checked. Exactly one of the two is set.
-func fromWire(f *wirepb.Frame) (lease.ToWorker, lease.ToScheduler, error) {
+// fromWire is the message of a frame, checked: a lease.ToWorker or a
+// lease.ToScheduler.
+func fromWire(f *wirepb.Frame) (any, error) {
 	d := &decoder{}
-	if m := d.toWorker(f); m != nil {
-		return m, nil, d.verdict(m)
+	msg := d.toWorker(f)
+	if msg == nil {
+		msg = d.toScheduler(f)
 	}
-	if m := d.toScheduler(f); m != nil {
-		return nil, m, d.verdict(m)
+	if msg == nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, errUnknown)
 	}
 	if d.err == nil {
-		d.err = errUnknown
+		d.err = check(msg)
 	}
-	return nil, nil, fmt.Errorf("%w: %w", ErrInvalid, d.err)
+	if d.err != nil {
+		return nil, fmt.Errorf("%w: %T: %w", ErrInvalid, msg, d.err)
+	}
+	return msg, nil
 }
 
 // decoder keeps the first thing that was wrong with a message.
@@ -46,17 +51,7 @@ func (d *decoder) fail(err error) {
 	}
 }
 
-func (d *decoder) verdict(msg any) error {
-	if d.err == nil {
-		d.err = check(msg)
-	}
-	if d.err != nil {
-		return fmt.Errorf("%w: %T: %w", ErrInvalid, msg, d.err)
-	}
-	return nil
-}
-
-func (d *decoder) toWorker(f *wirepb.Frame) lease.ToWorker {
+func (d *decoder) toWorker(f *wirepb.Frame) any {
 	switch b := f.GetBody().(type) {
 	case *wirepb.Frame_Offer:
 		m := b.Offer
@@ -107,7 +102,7 @@ func (d *decoder) toWorker(f *wirepb.Frame) lease.ToWorker {
 	return nil
 }
 
-func (d *decoder) toScheduler(f *wirepb.Frame) lease.ToScheduler {
+func (d *decoder) toScheduler(f *wirepb.Frame) any {
 	switch b := f.GetBody().(type) {
 	case *wirepb.Frame_Commit:
 		m := b.Commit

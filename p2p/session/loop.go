@@ -150,7 +150,7 @@ func (l *loop) ban(k *link) { k.banned = time.Now().Add(l.cfg.BackoffMax) }
 func (l *loop) arrived(ctx context.Context, s network.Stream) {
 	k := l.link(job.Peer(s.Conn().RemotePeer().String()))
 	if l.ends || len(l.links) > l.cfg.MaxPeers || k.greeting >= maxGreeting || time.Now().Before(k.banned) {
-		l.log.Debug("session refused", "peer", string(k.peer), "peers", len(l.links), "banned", time.Now().Before(k.banned))
+		l.log.DebugContext(ctx, "session refused", "peer", string(k.peer), "peers", len(l.links), "banned", time.Now().Before(k.banned))
 		_ = s.Reset()
 		l.forget(k)
 		return

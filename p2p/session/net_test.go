@@ -92,9 +92,11 @@ func newCluster(t *testing.T, n int) *cluster {
 func ip(a net.Addr) string { return a.(*net.UDPAddr).IP.String() }
 
 // start gives the host a new manager, as a daemon that starts does.
-func (n *node) start(t *testing.T) {
+func (n *node) start(t *testing.T) { n.startWith(t, DefaultConfig()) }
+
+func (n *node) startWith(t *testing.T, cfg Config) {
 	n.recorder = &recorder{up: map[job.Peer]bool{}}
-	m, err := New(DefaultConfig(), n.host, n.recorder, slog.New(slog.DiscardHandler))
+	m, err := New(cfg, n.host, n.recorder, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

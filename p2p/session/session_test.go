@@ -251,6 +251,7 @@ func TestMalformedFrameCuts(t *testing.T) {
 		"no protobuf":     {3, 0xff, 0xff, 0xff},
 		"unknown message": {3, 0xfa, 0x3f, 0},
 		"bad attempt":     {4, 0x32, 2, 0x10, 1}, // Ack without anything
+		"another's name":  frameOf(t, lease.Hello{Profile: lease.Profile{Peer: "somebody"}}),
 		"endless length":  {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -393,4 +394,16 @@ func TestTwentyHostsLossAndPartition(t *testing.T) {
 			a.kept(t)
 		}
 	})
+}
+
+func frameOf(t *testing.T, msg any) []byte {
+	f, err := toWire(msg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := appendFrame(nil, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }

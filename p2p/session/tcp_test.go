@@ -1,0 +1,92 @@
+package session
+
+// Sessions over real TCP on loopback, where yamux and not QUIC carries the
+// stream: its errors, resets and windows are others.
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/peerstore"
+	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
+)
+
+func tcpNodes(t *testing.T, cfg Config) (*node, *node) {
+	var nodes []*node
+	for range 2 {
+		h, err := libp2p.New(
+			libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"), libp2p.Transport(tcp.NewTCPTransport), libp2p.DisableRelay(), libp2p.DisableMetrics(),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := &node{host: h}
+		n.startWith(t, cfg)
+		t.Cleanup(func() { n.stop(); h.Close() })
+		nodes = append(nodes, n)
+	}
+	nodes[0].host.Peerstore().AddAddrs(nodes[1].host.ID(), nodes[1].host.Addrs(), peerstore.PermanentAddrTTL)
+	return nodes[0], nodes[1]
+}
+
+// until waits for what real time has to bring.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	end := time.Now().Add(time.Minute)
+	for range time.Tick(5 * time.Millisecond) {
+		if ok() {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(what)
+		}
+	}
+}
+
+func TestOverTCP(t *testing.T) {
+	a, b := tcpNodes(t, DefaultConfig())
+	a.Want(b.id())
+	until(t, "no session", func() bool { return a.isUp(b.id()) && b.isUp(a.id()) })
+	var want []uint64
+	for i := range uint64(5000) {
+		want = append(want, i)
+		if err := a.Send(b.id(), testOffer(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "not all arrived", func() bool { return len(b.gotOffers()) == len(want) })
+	if !slices.Equal(b.gotOffers(), want) {
+		t.Error("out of order")
+	}
+	b.stop()
+	until(t, "still up", func() bool { return !a.isUp(b.id()) })
+	if err := a.lastErr(); !errors.Is(err, ErrGoodbye) {
+		t.Errorf("down for %v", err)
+	}
+	a.kept(t)
+	b.kept(t)
+}
+
+// The stream's window is full long before the queue is: the write waits in
+// vain, and its deadline ends the session.
+func TestStalledReaderOverTCP(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.PingEvery, cfg.Silence = 100*time.Millisecond, 500*time.Millisecond
+	a, b := tcpNodes(t, cfg)
+	b.stall = make(chan struct{})
+	defer close(b.stall)
+	a.Want(b.id())
+	until(t, "no session", func() bool { return a.isUp(b.id()) && b.isUp(a.id()) })
+	for i := range uint64(20_000) { // 2 MiB, a quarter of the queue
+		if err := a.Send(b.id(), testOffer(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "still up", func() bool { return a.lastErr() != nil })
+	if err := a.lastErr(); !errors.Is(err, ErrBusy) {
+		t.Errorf("down for %v", err)
+	}
+}
