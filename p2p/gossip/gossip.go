@@ -252,7 +252,7 @@ func (t *Topic) speak(ctx context.Context, topic *pubsub.Topic) {
 			err = topic.Publish(ctx, data)
 		}
 		if err != nil && ctx.Err() == nil {
-			t.log.Warn("wants not announced", "error", err)
+			t.log.WarnContext(ctx, "wants not announced", "error", err)
 		}
 		said = time.Now()
 	}

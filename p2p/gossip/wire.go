@@ -78,10 +78,10 @@ func isClass(s string) bool {
 
 // validate decides whether a message is taken and passed on. Its signature has
 // been checked before.
-func (t *Topic) validate(_ context.Context, from peer.ID, msg *pubsub.Message) pubsub.ValidationResult {
+func (t *Topic) validate(ctx context.Context, from peer.ID, msg *pubsub.Message) pubsub.ValidationResult {
 	a, err := fromWire(msg.GetFrom(), msg.GetData())
 	if err != nil {
-		t.log.Debug("announcement rejected", "author", msg.GetFrom(), "from", from, "error", err)
+		t.log.DebugContext(ctx, "announcement rejected", "author", msg.GetFrom(), "from", from, "error", err)
 		return pubsub.ValidationReject
 	}
 	author := job.Peer(msg.GetFrom().String())

@@ -73,3 +73,11 @@ func (c *conn) Close() error {
 	})
 	return c.err
 }
+
+// drop refuses a stream that nobody has read from.
+func (c *conn) drop() {
+	c.closing.Do(func() {
+		c.err = c.Reset()
+		c.closed()
+	})
+}

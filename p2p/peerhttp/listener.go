@@ -71,8 +71,7 @@ func (l *Listener) take(s network.Stream) {
 	default:
 		l.log.Debug("http stream refused: the server does not keep up", "peer", string(p))
 	}
-	_ = s.Reset()
-	c.Close()
+	c.drop()
 }
 
 func (l *Listener) enter(p job.Peer) bool {
@@ -124,8 +123,7 @@ func (l *Listener) drain() {
 	for {
 		select {
 		case c := <-l.accepted:
-			_ = c.Reset()
-			c.Close()
+			c.drop()
 		default:
 			return
 		}
