@@ -3,6 +3,7 @@ package runner
 // From the birth of a task's process to the word that nothing of it is left.
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -93,7 +94,7 @@ func (l *loop) reap() {
 		var status unix.WaitStatus
 		var usage unix.Rusage
 		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, &usage)
-		if err == unix.EINTR { //nolint:errorlint // a bare number of the kernel's
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil || pid <= 0 {
@@ -253,8 +254,16 @@ func (l *loop) saved(round []*task, errs []error) {
 			l.do <- func() { l.unsaved = append(l.unsaved, again...) }
 		})
 	}
-	if len(l.tasks) == 0 && l.link == nil {
+	if len(l.tasks) > 0 {
+		return
+	}
+	if l.link == nil {
 		l.idle.Reset(l.cfg.Idle)
+	}
+	if l.notes != nil {
+		if err := l.notes.Truncate(0); err != nil { // all that it names have ended
+			l.log.Warn("notes not cut", "error", err)
+		}
 	}
 }
 

@@ -23,7 +23,8 @@ import (
 //	runner-N.lock   locked for as long as runner N lives; holds its Info
 //	runner-N.sock   where it listens
 //	runner-N.log    what it has to say
-//	tasks/ATTEMPT/  stdout stderr script scratch/ hostfile process
+//	runner-N.tasks  the main processes it has started, without control groups
+//	tasks/ATTEMPT/  stdout stderr script scratch/ hostfile
 //	                exit.json (ended) or ended.json (ended and forgotten)
 type Dir string
 
@@ -52,7 +53,7 @@ func (d Dir) Exit(a job.Attempt) string { return filepath.Join(d.Task(a), "exit.
 // Ended is what Exit is called once it is forgotten.
 func (d Dir) Ended(a job.Attempt) string { return filepath.Join(d.Task(a), "ended.json") }
 
-// Lock, Socket and Log are the files of runner n.
+// Lock is the file that runner n holds locked for as long as it lives.
 func (d Dir) Lock(n int) string { return d.runner(n, "lock") }
 
 // Socket is where runner n listens; see Dial for why not to use it directly.
@@ -60,6 +61,10 @@ func (d Dir) Socket(n int) string { return d.runner(n, "sock") }
 
 // Log is where the standard output and error of runner n go.
 func (d Dir) Log(n int) string { return d.runner(n, "log") }
+
+// notes names the main processes of runner n's tasks, where no control group
+// holds their processes together.
+func (d Dir) notes(n int) string { return d.runner(n, "tasks") }
 
 func (d Dir) runner(n int, ext string) string {
 	return filepath.Join(string(d), "runner-"+strconv.Itoa(n)+"."+ext)
@@ -169,7 +174,7 @@ func (d Dir) TryLock(n int) (*os.File, error) {
 
 // Remove deletes the files of a runner that is gone, except its log.
 func (d Dir) Remove(n int) error {
-	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.Lock(n))))
+	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.notes(n))), gone(os.Remove(d.Lock(n))))
 }
 
 // gone forgives that a file does not exist.

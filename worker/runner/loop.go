@@ -41,6 +41,7 @@ type loop struct {
 	info     Info
 	dir      Dir
 	group    *group
+	notes    *os.File // of the starters
 	timer    *timer
 	log      *slog.Logger
 	do       chan func()
@@ -73,7 +74,7 @@ type earlyDeath struct {
 
 func newLoop(cfg Config, info Info, s *starter, timer *timer, log *slog.Logger) *loop {
 	return &loop{
-		cfg: cfg, info: info, dir: Dir(cfg.Dir), group: s.group, timer: timer, log: log,
+		cfg: cfg, info: info, dir: Dir(cfg.Dir), group: s.group, notes: s.notes, timer: timer, log: log,
 		do: make(chan func()), starts: make(chan *task), rounds: make(chan []*task), ticked: make(chan struct{}, 1),
 		tasks: map[job.Attempt]*task{}, mains: map[int]*task{}, starting: map[*task]bool{}, left: map[*task]bool{},
 		early: map[int]earlyDeath{}, idle: time.NewTimer(cfg.Idle), oomKills: oomKills(), skew: clockSkew(),

@@ -3,6 +3,7 @@ package runner
 // Ending what a runner that was killed left behind.
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,24 +89,23 @@ func (s sessions) hold(sid int, start uint64) bool {
 }
 
 // suspects lists the attempts of runner n whose end is not on disk, and the
-// sessions that their main processes led, with the tick at which they began.
+// sessions that their main processes led.
 func (d Dir) suspects(n int) (map[job.Attempt]bool, sessions) {
-	all, err := d.Attempts()
+	f, err := os.Open(d.notes(n))
 	if err != nil {
-		return nil, nil
+		return nil, nil // it started nothing
 	}
+	defer f.Close()
 	suspects, leaders := map[job.Attempt]bool{}, sessions{}
-	for _, a := range all {
-		if d.hasExit(a) {
-			continue
-		}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var who noted
-		b, err := readBounded(d.processOf(a), maxSmallFile)
-		if err != nil || json.Unmarshal(b, &who) != nil || who.Generation != n {
-			continue
+		if json.Unmarshal(lines.Bytes(), &who) != nil {
+			continue // cut off with its writer
 		}
-		suspects[a] = true
-		leaders[who.PID] = who.Ticks
+		if a, err := job.ParseAttempt(who.Attempt); err == nil && !d.hasExit(a) {
+			suspects[a] = true
+			leaders[who.PID] = who.Ticks
+		}
 	}
 	return suspects, leaders
 }

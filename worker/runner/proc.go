@@ -35,14 +35,22 @@ func children(pid int) []int {
 	}
 	var all []int
 	for _, f := range files {
-		b, err := readBounded(f, maxChildren)
-		if err != nil {
-			continue // the thread is gone, its children are another's
-		}
-		for word := range strings.FieldsSeq(string(b)) {
-			if n, err := strconv.Atoi(word); err == nil {
-				all = append(all, n)
-			}
+		all = append(all, childrenOf(f)...)
+	}
+	return all
+}
+
+// childrenOf reads the list of one thread; nothing if the thread is gone, as its
+// children are another's then.
+func childrenOf(path string) []int {
+	b, err := readBounded(path, maxChildren)
+	if err != nil {
+		return nil
+	}
+	var all []int
+	for word := range strings.FieldsSeq(string(b)) {
+		if n, err := strconv.Atoi(word); err == nil {
+			all = append(all, n)
 		}
 	}
 	return all
@@ -121,7 +129,7 @@ func signalProcess(pid int, start uint64, sig unix.Signal) {
 	if err != nil {
 		return // it is gone
 	}
-	defer unix.Close(fd)
+	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
 	if startTicks(pid) != start {
 		return
 	}

@@ -99,7 +99,7 @@ func Main(ctx context.Context, cfg Config, log *slog.Logger) error {
 	if lock == nil {
 		return fmt.Errorf("runner: generation %d of %s runs already", cfg.Generation, dir)
 	}
-	defer lock.Close() //nolint:errcheck // the process ends
+	defer lock.Close()
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("runner: become subreaper: %w", err)
 	}
@@ -142,9 +142,9 @@ func serve(ctx context.Context, cfg Config, info Info, s *starter, log *slog.Log
 		go s.run(l.starts, l.started)
 	}
 	go l.save()
-	log.Info("runner started", "pid", info.PID, "generation", info.Generation, "version", info.Version, "cgroup", info.Cgroup)
+	log.InfoContext(ctx, "runner started", "pid", info.PID, "generation", info.Generation, "version", info.Version, "cgroup", info.Cgroup)
 	l.run(ctx, deaths)
-	log.Info("runner ended", "pid", info.PID, "generation", info.Generation)
+	log.InfoContext(ctx, "runner ended", "pid", info.PID, "generation", info.Generation)
 	return nil
 }
 
@@ -153,10 +153,16 @@ func newStarter(cfg Config, log *slog.Logger) (*starter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("runner: %w", err)
 	}
-	s := &starter{dir: Dir(cfg.Dir), generation: cfg.Generation, allowRoot: cfg.AllowRoot, null: null, log: log}
+	s := &starter{dir: Dir(cfg.Dir), allowRoot: cfg.AllowRoot, null: null, log: log}
 	if !cfg.NoGroups {
 		if s.group, err = newGroup(s.dir, cfg.Generation); err != nil {
 			log.Info("no control groups for tasks, processes are found by their parents", "error", err)
+		}
+	}
+	if s.group == nil {
+		s.notes, err = os.OpenFile(s.dir.notes(cfg.Generation), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("runner: open notes: %w", err)
 		}
 	}
 	const score = "/proc/self/oom_score_adj"
@@ -169,6 +175,9 @@ func newStarter(cfg Config, log *slog.Logger) (*starter, error) {
 
 func (s *starter) close() {
 	_ = s.null.Close() // was only read
+	if s.notes != nil {
+		_ = s.notes.Close() // was never synced: no process outlives a boot
+	}
 	if s.group != nil {
 		s.group.remove()
 	}

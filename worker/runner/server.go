@@ -62,7 +62,7 @@ func inDir(path string, f func(short string) error) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
 	return f("/proc/self/fd/" + strconv.Itoa(fd) + "/" + filepath.Base(path))
 }
 

@@ -29,13 +29,13 @@ const (
 
 // starter makes processes. It has no state that changes.
 type starter struct {
-	dir        Dir
-	generation int
-	allowRoot  bool
-	group      *group // nil: none can be had
-	null       *os.File
-	oomScore   []byte // what tasks get back if the runner lowered its own; nil if not
-	log        *slog.Logger
+	dir       Dir
+	allowRoot bool
+	group     *group // nil: none can be had
+	null      *os.File
+	notes     *os.File // without groups: the main processes, a line each
+	oomScore  []byte   // what tasks get back if the runner lowered its own; nil if not
+	log       *slog.Logger
 }
 
 // started is what came of one start.
@@ -229,11 +229,12 @@ func (s *starter) fork(t *task, l *launch) started {
 	return r
 }
 
-// note keeps the main process's name for whoever finds the runner dead.
+// note keeps the main process's name for whoever finds the runner dead. One
+// line in one file is cheaper than a file for each task.
 func (s *starter) note(t *task, pid int, ticks uint64) error {
-	b, err := json.Marshal(noted{Generation: s.generation, PID: pid, Ticks: ticks})
+	b, err := json.Marshal(noted{Attempt: t.name, PID: pid, Ticks: ticks})
 	if err == nil {
-		err = os.WriteFile(s.dir.processOf(t.attempt), b, 0o600)
+		_, err = s.notes.Write(append(b, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("runner: note process: %w", err)
@@ -241,11 +242,11 @@ func (s *starter) note(t *task, pid int, ticks uint64) error {
 	return nil
 }
 
-// noted is what an attempt's process file says.
+// noted is a line of a runner's notes.
 type noted struct {
-	Generation int    `json:"generation"`
-	PID        int    `json:"pid"`
-	Ticks      uint64 `json:"ticks"`
+	Attempt string `json:"attempt"`
+	PID     int    `json:"pid"`
+	Ticks   uint64 `json:"ticks"`
 }
 
 // whyNot says for people what the kernel's word for a failed start means.

@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/musterhq/muster/job"
 )
 
 // group is the control group (v2) above those of the tasks. It is driven by
@@ -67,7 +65,7 @@ func (g *group) probe() error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
 	if err := bornIn(fd); !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("runner: no process can be born in control group %s: %w", probe, err)
 	}
@@ -274,7 +272,3 @@ func clock(id int32) time.Duration {
 	}
 	return time.Duration(ts.Nano())
 }
-
-// processOf is the file in an attempt's directory that names its main process,
-// kept where no control group holds its processes together.
-func (d Dir) processOf(a job.Attempt) string { return filepath.Join(d.Task(a), "process") }

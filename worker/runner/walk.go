@@ -5,6 +5,7 @@ package runner
 // becomes its child, session or not.
 
 import (
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -34,10 +35,13 @@ func (l *loop) owner(pid int) (job.Attempt, bool) {
 	return job.Attempt{}, false
 }
 
-// strangers lists the runner's children that are not main processes.
+// strangers lists the runner's children that are not main processes. The kernel
+// gives what loses its parent to the first thread of its subreaper that lives,
+// and that is the runner's main thread for all its life; those forked by the
+// starters' threads are main processes. So one short list is enough.
 func (l *loop) strangers() []int {
 	var all []int
-	for _, pid := range children(os.Getpid()) {
+	for _, pid := range childrenOf(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid())) {
 		if l.mains[pid] == nil && !ended(pid) {
 			all = append(all, pid)
 		}

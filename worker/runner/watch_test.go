@@ -169,12 +169,10 @@ func TestWatchKills(t *testing.T) {
 				now += drawn("pass")
 			}
 			for sig := w.step(now); sig != 0 && !killed; sig = w.step(now) {
-				switch sig {
-				case unix.SIGTERM:
+				if sig == unix.SIGTERM {
 					terms++
-				case unix.SIGKILL:
-					killed = true
 				}
+				killed = sig == unix.SIGKILL
 			}
 			if now >= deadline && !killed {
 				t.Fatalf("at %s, after the deadline %s: not killed", now, deadline)

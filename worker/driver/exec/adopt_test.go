@@ -233,7 +233,7 @@ func TestStartsSurviveRunner(t *testing.T) {
 		t.Fatal(err)
 	}
 	ran := map[string]int{}
-	for _, line := range strings.Fields(string(b)) {
+	for line := range strings.FieldsSeq(string(b)) {
 		if ran[line]++; ran[line] > 1 {
 			t.Errorf("task %s ran twice", line)
 		}

@@ -74,7 +74,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		return err
 	}
 	if err := d.tails.open(); err != nil {
-		d.log.Warn("outputs cannot be followed", "error", err)
+		d.log.WarnContext(ctx, "outputs cannot be followed", "error", err)
 	}
 	out := make(chan worker.DriverEvent)
 	s.wg.Go(func() {

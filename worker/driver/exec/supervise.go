@@ -57,7 +57,7 @@ func (k *keeper) run(ctx context.Context) {
 		case reached:
 			pause, heard = redialFirst, time.Now()
 			if err != nil && ctx.Err() == nil {
-				k.d.log.Warn("connection to runner broke", "generation", k.n, "error", err)
+				k.d.log.WarnContext(ctx, "connection to runner broke", "generation", k.n, "error", err)
 			}
 		case time.Since(heard) > deafAfter:
 			k.endDeaf()
@@ -85,10 +85,10 @@ func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
 	}
 	conn, err := runner.Dial(k.d.dir, k.n)
 	if err != nil {
-		return false, nil //nolint:nilerr // it has not opened its socket yet, or is just ending
+		return false, nil // it has not opened its socket yet, or is just ending
 	}
 	k.fresh = false
-	defer conn.Close() //nolint:errcheck // it may be closed already
+	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	_ = conn.SetReadDeadline(time.Now().Add(welcomeWithin)) // a broken connection shows when it is read
 	r := bufio.NewReader(conn)
@@ -121,21 +121,21 @@ func (k *keeper) listen(r io.Reader) error {
 
 // bury ends what a dead runner left. It gives errDead when nothing is.
 func (k *keeper) bury(ctx context.Context, lock *os.File) error {
-	defer lock.Close() //nolint:errcheck // it was only locked
+	defer lock.Close()
 	info, err := k.d.dir.ReadInfo(k.n)
 	if err != nil {
-		k.d.log.Debug("dead runner said nothing of itself", "generation", k.n, "error", err)
+		k.d.log.DebugContext(ctx, "dead runner said nothing of itself", "generation", k.n, "error", err)
 	}
 	if err := k.d.dir.EndOrphans(ctx, info); err != nil {
 		return err // only ctx ends it
 	}
 	if k.process != nil {
 		if _, err := k.process.Wait(); err != nil {
-			k.d.log.Debug("runner not waited for", "generation", k.n, "error", err)
+			k.d.log.DebugContext(ctx, "runner not waited for", "generation", k.n, "error", err)
 		}
 	}
 	if err := k.d.dir.Remove(k.n); err != nil {
-		k.d.log.Warn("files of dead runner not removed", "generation", k.n, "error", err)
+		k.d.log.WarnContext(ctx, "files of dead runner not removed", "generation", k.n, "error", err)
 	}
 	return errDead
 }
@@ -150,7 +150,7 @@ func (k *keeper) endDeaf() {
 	if err != nil {
 		return
 	}
-	defer unix.Close(fd)
+	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
 	lock, err := k.d.dir.TryLock(k.n)
 	if lock != nil {
 		_ = lock.Close() // it has just died by itself
@@ -205,7 +205,7 @@ func (s *state) live(ctx context.Context, n int, pause time.Duration) {
 	k := &keeper{s: s, d: s.d, n: n, fresh: true}
 	var err error
 	if k.process, err = s.d.launch(n); err != nil {
-		s.d.log.Error("runner not started", "error", err)
+		s.d.log.ErrorContext(ctx, "runner not started", "error", err)
 		s.d.do <- func() { s.gone(n) }
 		return
 	}
@@ -219,7 +219,7 @@ func (d *Driver) launch(n int) (*os.Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("exec driver: open log of runner: %w", err)
 	}
-	defer out.Close() //nolint:errcheck // the runner has its own descriptor
+	defer out.Close() // the runner has its own descriptor
 	args := append(append([]string{}, d.cfg.Args...), "--dir", d.cfg.Dir, "--generation", strconv.Itoa(n))
 	cmd := exec.Command(d.cfg.Binary, args...) //nolint:gosec,noctx // it is our own program, and has to outlive every context
 	cmd.Stdout, cmd.Stderr = out, out
@@ -341,7 +341,7 @@ func (s *state) gone(n int) {
 // write sends what is queued until the queue is closed, several requests in
 // one system call.
 func write(conn net.Conn, queue <-chan []byte) {
-	defer conn.Close() //nolint:errcheck // the reader sees it
+	defer conn.Close() // the reader sees it
 	w := bufio.NewWriter(conn)
 	for frame := range queue {
 		_, err := w.Write(frame)

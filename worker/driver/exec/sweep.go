@@ -35,7 +35,7 @@ func (d *Driver) sweeps(ctx context.Context) {
 			return
 		case now := <-t.C:
 			if err := d.sweep(now); err != nil {
-				d.log.Warn("old output not cleared", "error", err)
+				d.log.WarnContext(ctx, "old output not cleared", "error", err)
 			}
 		}
 	}
