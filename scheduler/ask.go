@@ -73,7 +73,11 @@ func (c *Core) ask(tok Token, do func()) {
 		c.answer(tok, nil, fmt.Errorf("%w: not committed within %s; it may be yet", ErrBusy, commitWait))
 	})
 	if !c.lead {
-		c.asks.early = append(c.asks.early, do)
+		c.asks.early = append(c.asks.early, func() {
+			if c.asks.open[tok] {
+				do()
+			}
+		})
 		return
 	}
 	do()
@@ -207,10 +211,10 @@ func (as *asks) settled(c *Core, kind askKind, e *entry, err error) {
 	}
 }
 
-// anyoneCould says whether a known host could ever run it, and is not gone.
+// anyoneCould says whether a known host could ever run it.
 func (c *Core) anyoneCould(clauses []clause) bool {
 	for _, w := range c.workers {
-		if _, ok := meets(clauses, &w.profile); ok {
+		if meets(clauses, &w.profile) {
 			return true
 		}
 	}

@@ -97,17 +97,14 @@ func (c *Core) wouldTakeLate(e *entry, m lease.Event) bool {
 	j := e.job
 	j.Tasks = slices.Clone(j.Tasks)
 	t := taskOf(&j, m.Attempt)
-	return !(t.Assigned && t.Attempt == m.Attempt.N) &&
+	return (!t.Assigned || t.Attempt != m.Attempt.N) &&
 		applyLate(&j, t, job.ResultRecord{Attempt: m.Attempt, Exit: *m.Exit})
 }
 
 func (c *Core) currentEvent(w *worker, t *task, m lease.Event) {
 	switch {
 	case m.Refused != "":
-		if t.flight != nil {
-			c.releaseAll(t.flight)
-			t.flight = nil
-		}
+		c.ground(t)
 		c.acks[m.Attempt] = ack{peer: w.peer, n: m.N}
 		c.giveUp(t, job.ProofNeverStarted, m.Refused)
 	case m.State.Ended():

@@ -43,10 +43,7 @@ func (c *Core) takeOffice(epoch job.Epoch) {
 			continue
 		}
 		for _, t := range e.tasks {
-			if f := t.flight; f != nil {
-				t.flight = nil
-				c.releaseAll(f)
-			}
+			c.ground(t)
 			t.proposed, t.started, t.reported = 0, 0, false
 			c.settle(t)
 			if t.durable().Assigned {
@@ -140,6 +137,9 @@ func (c *Core) settle(t *task) {
 	if d.State == job.Pending {
 		c.requeue(t)
 	} else {
+		if f := t.flight; f != nil && (!d.Assigned || d.Attempt != f.n) {
+			c.ground(t) // it waits no longer
+		}
 		c.dequeue(t)
 		c.setWaiting(t, false)
 	}
@@ -256,9 +256,8 @@ func (c *Core) appliedResult(e *entry, r job.ResultRecord) {
 
 // surplus ends a newer attempt of a task that an older one has finished.
 func (c *Core) surplus(t *task, before job.Task) {
-	if f := t.flight; f != nil {
-		t.flight = nil
-		c.releaseAll(f)
+	if t.flight != nil {
+		c.ground(t)
 		return
 	}
 	c.send(before.Node, lease.Cancel{

@@ -124,7 +124,7 @@ func (c *Core) candidates(g *group) []*worker {
 	}
 	g.able, g.ableAt = []*worker{}, c.profiles
 	for _, w := range c.workers {
-		if _, ok := meets(g.clauses, &w.profile); ok && g.never[w.peer] != w.hellos {
+		if meets(g.clauses, &w.profile) && g.never[w.peer] != w.hellos {
 			g.able = append(g.able, w)
 		}
 	}

@@ -154,7 +154,7 @@ func (l *Loop) step(ctx context.Context, events []Event, searches *sync.WaitGrou
 	l.proposeAll(fx.Propose)
 	for _, o := range fx.Send {
 		if err := l.needs.Sessions.Send(o.To, o.Msg); err != nil {
-			l.log.Debug("message not sent", "peer", o.To, "error", err)
+			l.log.DebugContext(ctx, "message not sent", "peer", o.To, "error", err)
 		}
 	}
 	if fx.Read != 0 {

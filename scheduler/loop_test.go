@@ -232,7 +232,7 @@ func TestLoopRunsJobs(t *testing.T) {
 				if j.State() == job.Succeeded {
 					ends[j.ID] = true
 				}
-			case <-time.After(time.Hour): //nolint:forbidigo // the bubble's clock
+			case <-time.After(time.Hour):
 				t.Fatalf("%d of %d jobs ended", len(ends), n)
 			}
 		}
@@ -263,7 +263,7 @@ func TestLoopStartsWithinMilliseconds(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		time.Sleep(2 * h.journal.delay) //nolint:forbidigo // the bubble's clock
+		time.Sleep(2 * h.journal.delay)
 		synctest.Wait()
 		h.host.mu.Lock()
 		defer h.host.mu.Unlock()
@@ -364,7 +364,7 @@ func TestWatchKeepsTheNewest(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-slow
-		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
+		time.Sleep(time.Minute)
 		var last job.Job
 		for last.ID == "" || !last.State().Ended() {
 			last = <-slow

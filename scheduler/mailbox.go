@@ -112,11 +112,9 @@ func (b *mailbox) take(spare []mail) []mail {
 }
 
 // close drops what is there and what comes.
-func (b *mailbox) close() []mail {
+func (b *mailbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	rest := b.mails
 	b.closed, b.mails = true, nil
 	b.room.Broadcast()
-	return rest
 }

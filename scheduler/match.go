@@ -5,6 +5,7 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -139,9 +140,7 @@ func gpuText(need job.Resources) string {
 
 func labelsOf(p *lease.Profile) map[string]string {
 	labels := make(map[string]string, len(p.Labels)+1)
-	for k, v := range p.Labels {
-		labels[k] = v
-	}
+	maps.Copy(labels, p.Labels)
 	labels[nameLabel] = p.Name
 	return labels
 }
@@ -158,14 +157,9 @@ func isNode(p *lease.Profile, name string) bool {
 	return err == nil && ok
 }
 
-// meets says whether the host meets every clause, and the first it does not.
-func meets(clauses []clause, p *lease.Profile) (string, bool) {
-	for _, c := range clauses {
-		if why := c.test(p); why != "" {
-			return c.text + ": " + why, false
-		}
-	}
-	return "", true
+// meets says whether the host meets every clause.
+func meets(clauses []clause, p *lease.Profile) bool {
+	return !slices.ContainsFunc(clauses, func(c clause) bool { return c.test(p) != "" })
 }
 
 // demanded are the labels that a constraint demands with their values, if it

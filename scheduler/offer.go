@@ -159,6 +159,18 @@ func (c *Core) releaseAll(f *flight) {
 	}
 }
 
+// ground forgets the task's flight, if any, and takes its offers back; what
+// becomes of the task is the caller's to say.
+func (c *Core) ground(t *task) {
+	f := t.flight
+	if f == nil {
+		return
+	}
+	t.flight = nil
+	c.queued.remove(t)
+	c.releaseAll(f)
+}
+
 // over ends a flight whose Start was not sent. An attempt that is already in
 // the journal is given up; one on its way there is when it arrives.
 func (c *Core) over(f *flight) {

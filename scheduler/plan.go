@@ -117,42 +117,64 @@ func (c *Core) sample(able []*worker) []*worker {
 	return out
 }
 
+// choice is a host where a task fits, and how much it is liked.
+type choice struct {
+	worker  *worker
+	host    policy.Host
+	devices []string
+	score   float64
+	shunned bool // the task or the breaker would rather not
+}
+
+// better orders choices: those that are shunned last, else as the policy says.
+func (a *choice) better(b *choice) bool {
+	if b.worker == nil || a.shunned != b.shunned {
+		return b.worker == nil || b.shunned
+	}
+	return policy.Compare(a.host, b.host, a.score, b.score) < 0
+}
+
 // bestFit is the host that the policy prefers among those where the task fits
-// now. Hosts that the task or the breaker avoids come last.
+// now.
 func (c *Core) bestFit(t *task, able []*worker) (*worker, []string) {
-	var best *worker
-	var bestHost policy.Host
-	var chosen []string
-	bestScore, bestShunned, fitting := 0.0, false, 0
+	var best choice
+	fitting := 0
 	for _, w := range able {
-		if !w.open() || len(w.offers)+len(w.waiting) >= offersLimit {
+		x, ok := c.fitsAt(t, w)
+		if !ok {
 			continue
 		}
-		a, against := c.avoided(t, w.peer)
-		if against && a.hard {
-			continue
+		if x.better(&best) {
+			best = x
 		}
-		free := w.roomFor(t)
-		devices, lack := fits(t.group.need, &free, w.devices)
-		if lack != "" {
-			continue
-		}
-		shunned := against || c.setAside(w)
-		h := c.host(w, free)
-		score := c.policy.Score(t.group.need, h)
-		better := best == nil || bestShunned && !shunned ||
-			bestShunned == shunned && policy.Compare(h, bestHost, score, bestScore) < 0
-		if better {
-			best, bestHost, bestScore, bestShunned, chosen = w, h, score, shunned, devices
-		}
-		if fitting++; fitting >= sampleSize && !bestShunned {
+		if fitting++; fitting >= sampleSize && !best.shunned {
 			break
 		}
 	}
-	if best != nil && c.setAside(best) && c.another(t, best) {
+	if best.worker != nil && c.setAside(best.worker) && c.another(t, best.worker) {
 		return nil, nil
 	}
-	return best, chosen
+	return best.worker, best.devices
+}
+
+// fitsAt says whether the task fits at the host now, and how well.
+func (c *Core) fitsAt(t *task, w *worker) (choice, bool) {
+	if !w.open() || len(w.offers)+len(w.waiting) >= offersLimit {
+		return choice{}, false
+	}
+	a, against := c.avoided(t, w.peer)
+	if against && a.hard {
+		return choice{}, false
+	}
+	free := w.roomFor(t)
+	devices, lack := fits(t.group.need, &free, w.devices)
+	if lack != "" {
+		return choice{}, false
+	}
+	h := c.host(w, free)
+	return choice{
+		worker: w, host: h, devices: devices, score: c.policy.Score(t.group.need, h), shunned: against || c.setAside(w),
+	}, true
 }
 
 // setAside says whether the breaker holds the host back.

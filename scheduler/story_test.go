@@ -76,7 +76,6 @@ type story struct {
 	log     []job.Committed
 	pending []job.Record // proposed, not committed
 	auto    bool         // commit at once
-	lead    bool
 	term    uint64
 	read    Token
 	tokens  Token

@@ -170,7 +170,7 @@ func (c *Core) addCandidates(x *lease.Explanation, s job.Spec, clauses []clause,
 	}
 	var now []scored
 	for _, w := range workers {
-		if _, ok := meets(clauses, &w.profile); !ok {
+		if !meets(clauses, &w.profile) {
 			continue
 		}
 		_, lack := fits(s.Resources, &w.free, w.devices)
@@ -308,12 +308,18 @@ func (c *Core) Jobs(f Filter) []job.Job {
 		if e == nil || !strings.HasPrefix(string(e.job.ID), f.Prefix) || f.User != "" && f.User != e.job.User {
 			continue
 		}
+		if len(f.States) > 0 && !slices.ContainsFunc(e.tasks, active) && !slices.Contains(f.States, e.job.State()) {
+			continue // the costly part of a view would be for nothing
+		}
 		if j := c.view(e); f.matches(&j) {
 			out = append(out, j)
 		}
 	}
 	return out
 }
+
+// active says whether the task's worker has a say in how it looks.
+func active(t *task) bool { return t.durable().Assigned }
 
 // Why explains where a job stands.
 func (c *Core) Why(id job.ID) (lease.Explanation, error) {
