@@ -31,7 +31,7 @@ type fakeJournal struct {
 var errDiskFull = errors.New("no space left on device")
 
 func newFakeJournal() *fakeJournal {
-	return &fakeJournal{queue: make(chan []job.Record, 256), delay: time.Millisecond, rows: map[job.ID]job.Job{}}
+	return &fakeJournal{queue: make(chan []job.Record, maxOutgoing), delay: time.Millisecond, rows: map[job.ID]job.Job{}}
 }
 
 func (j *fakeJournal) Propose(records ...job.Record) error {
