@@ -59,7 +59,16 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 			f.sources.Go(func() { f.group(ctx, g, ids) })
 		}
 		if len(groups) == 0 {
-			f.sources.Go(func() { f.everything(ctx) })
+			// Before the stream is open: nothing that happens later may be missed.
+			changes, err := s.needs.Watch.Watch(ctx, nil)
+			if err != nil {
+				refuse(w, err)
+				return
+			}
+			f.sources.Go(func() { f.pass(ctx, changes) })
+			if !f.peer {
+				f.sources.Go(func() { f.everything(ctx) })
+			}
 		}
 		writeEvents(ctx, w, f.out)
 	}}, nil
@@ -119,7 +128,7 @@ func (f *follower) send(ctx context.Context, e Event) {
 	}
 }
 
-// here tells of the jobs that this daemon owns.
+// here tells of some jobs that this daemon owns.
 func (f *follower) here(ctx context.Context, ids []job.ID) {
 	for _, id := range ids {
 		if _, err := f.s.needs.Jobs.Get(ctx, id); errors.Is(err, ErrNotFound) {
@@ -134,6 +143,11 @@ func (f *follower) here(ctx context.Context, ids []job.ID) {
 		f.stop()
 		return
 	}
+	f.pass(ctx, changes)
+}
+
+// pass makes events of changes.
+func (f *follower) pass(ctx context.Context, changes <-chan job.Job) {
 	for j := range changes {
 		doc := JobDocument(j, f.s.needs.Directory.Copies(j.ID.Group())).brief()
 		e := newEvent(EventJob)
@@ -181,13 +195,8 @@ func (f *follower) silence(ctx context.Context, peer job.Peer, err error) {
 	f.send(ctx, e)
 }
 
-// everything tells of all jobs of the cluster, or to another daemon of those
-// here.
+// everything tells of the jobs of all other members.
 func (f *follower) everything(ctx context.Context) {
-	f.sources.Go(func() { f.here(ctx, nil) })
-	if f.peer {
-		return
-	}
 	followed := map[job.Peer]bool{}
 	ended := make(chan job.Peer)
 	check := time.NewTicker(memberCheck)

@@ -210,7 +210,7 @@ func (d *daemon) newJob(n uint64) job.Job {
 	spec := job.DefaultSpec()
 	spec.Name, spec.Command, spec.Env = fmt.Sprintf("job-%d", n), []string{"true"}, map[string]string{"SECRET": "s3cret"}
 	return job.Job{
-		ID: job.NewID(d.group, n), User: "amy", Spec: spec, Owner: d.peer, Submitted: time.Unix(1_700_000_000+int64(n), 0),
+		ID: job.NewID(d.group, n), User: "amy", Spec: spec, Owner: d.peer, Submitted: time.Unix(1_700_000_000+int64(n%1000), 0),
 		Tasks: []job.Task{{State: job.Pending, Reason: job.Reason{Word: job.ReasonResources, Detail: "2 of 3 nodes are full"}}},
 	}
 }

@@ -66,26 +66,36 @@ func quote(s string) string {
 
 // passing says where a request is passed on to, and what to call that.
 type passing struct {
-	peer job.Peer
-	path string
-	who  string
+	peer  job.Peer
+	path  string
+	who   string
+	begun func() // the answer has begun
 }
 
 type passingKey struct{}
 
+var errNoAnswer = errors.New("no answer in time")
+
+// patience is how long another daemon may take: to answer in full, or where
+// whole is false to begin. 0 is for ever: until the session with it breaks.
+type patience struct {
+	limit time.Duration
+	whole bool
+}
+
 // forward lets another daemon answer a request.
-func (s *Server) forward(w http.ResponseWriter, r *http.Request, peer job.Peer, path string, stream bool, who string) {
-	ctx := context.WithValue(r.Context(), passingKey{}, passing{peer, path, who})
-	if !stream {
-		limit := forwardRead
-		if r.Method != http.MethodGet {
-			limit = forwardChange
+func (s *Server) forward(w http.ResponseWriter, r *http.Request, to passing, p patience) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	to.begun = func() {}
+	if p.limit > 0 {
+		late := time.AfterFunc(p.limit, func() { cancel(errNoAnswer) })
+		defer late.Stop()
+		if !p.whole {
+			to.begun = func() { late.Stop() }
 		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
 	}
-	s.proxy.ServeHTTP(w, r.WithContext(ctx))
+	s.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, passingKey{}, to)))
 }
 
 func (s *Server) newProxy() *httputil.ReverseProxy {
@@ -106,9 +116,17 @@ func (s *Server) newProxy() *httputil.ReverseProxy {
 		Transport:     s.needs.Transport,
 		FlushInterval: -1, // what a task writes is wanted now
 		ErrorLog:      slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ModifyResponse: func(resp *http.Response) error {
+			if to, ok := resp.Request.Context().Value(passingKey{}).(passing); ok {
+				to.begun()
+			}
+			return nil
+		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			to, _ := r.Context().Value(passingKey{}).(passing)
-			if errors.Is(err, context.Canceled) {
+			if late := context.Cause(r.Context()); errors.Is(late, errNoAnswer) {
+				err = late
+			} else if r.Context().Err() != nil {
 				panic(http.ErrAbortHandler) // the client is gone, or the server stops
 			}
 			refuse(w, problemOfStatus(http.StatusServiceUnavailable, to.who+" does not answer: "+cause(err)))

@@ -18,17 +18,13 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-type logParams struct {
+type logInput struct {
+	ID      string `path:"id" maxLength:"64"`
+	Task    int    `path:"t" minimum:"0" maximum:"999999"`
 	Stream  string `query:"stream" enum:"stdout,stderr" default:"stdout"`
 	Follow  bool   `query:"follow" doc:"until the attempt has ended; waits for a task that has not started"`
 	Offset  int64  `query:"offset" doc:"of the first byte wanted; below 0 from the end"`
 	Attempt int    `query:"attempt" minimum:"0" doc:"that offset counts in; if a newer one has started, its log from the start"`
-}
-
-type logInput struct {
-	ID   string `path:"id" maxLength:"64"`
-	Task int    `path:"task" minimum:"0" maximum:"999999"`
-	logParams
 }
 
 type attemptInput struct {
@@ -56,14 +52,18 @@ func (s *Server) taskLog(ctx context.Context, in *logInput) (*huma.StreamRespons
 		return s.openLog(ctx, a, in.Stream, offset, in.Follow)
 	}
 	q := url.Values{"stream": {in.Stream}, "offset": {strconv.FormatInt(offset, 10)}}
+	p := patience{limit: forwardRead}
 	if in.Follow {
 		q.Set("follow", "true")
+		p.limit = 0 // it may wait for the process to start
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		r, w := humago.Unwrap(hctx)
 		r = r.Clone(hctx.Context())
 		r.URL.RawQuery = q.Encode()
-		s.forward(w, r, t.Node, "/peer/v1/attempts/"+a.String()+"/logs", true, "node "+t.NodeName+", which has the output of job "+in.ID+",")
+		s.forward(w, r, passing{
+			peer: t.Node, path: "/peer/v1/attempts/" + a.String() + "/logs", who: "node " + t.NodeName + ", which has the output of job " + in.ID + ",",
+		}, p)
 	}}, nil
 }
 

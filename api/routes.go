@@ -6,6 +6,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -38,7 +39,7 @@ func (s *Server) routes() {
 	add(s, post("hold-job", "/v1/jobs/{id}/hold", "Keep a waiting job back", http.StatusOK), way{peers: true, owner: true}, s.hold)
 	add(s, post("release-job", "/v1/jobs/{id}/release", "Let a held job go", http.StatusOK), way{peers: true, owner: true}, s.release)
 	add(s, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again: not yet in this version", http.StatusOK), way{peers: true, owner: true}, s.requeue)
-	add(s, bytesOf(get("get-log", "/v1/jobs/{id}/tasks/{task}/logs", "The output of a task")), way{peers: true, owner: true, stream: true}, s.taskLog)
+	add(s, bytesOf(get("get-log", "/v1/jobs/{id}/tasks/{t}/logs", "The output of a task")), way{peers: true, owner: true, stream: true}, s.taskLog)
 	add(s, hiddenOp(get("get-attempt-log", "/peer/v1/attempts/{attempt}/logs", "The output of an attempt of this host")), way{peers: true, only: true, stream: true}, s.attemptLog)
 	add(s, jobFile(post("offers", "/v1/offers", "Which nodes would take a job: a dry run", http.StatusOK)), way{}, s.offers)
 
@@ -176,7 +177,15 @@ func (s *Server) toOwner(w way) func(huma.Context, func(huma.Context)) {
 		case askerOf(ctx.Context()).from == fromPeer:
 			refuse(out, problemOfStatus(http.StatusServiceUnavailable, "job "+string(id)+": the daemon that was asked does not own it; its owner may just have changed, try again"))
 		default:
-			s.forward(out, r.WithContext(ctx.Context()), peer, r.URL.Path, w.stream, "owner "+s.nameOf(ctx.Context(), peer)+" of job "+string(id))
+			p := patience{limit: forwardRead, whole: !w.stream}
+			if r.Method != http.MethodGet {
+				p.limit = forwardChange
+			}
+			if follow, err := strconv.ParseBool(ctx.Query("follow")); err == nil && follow {
+				p.limit = 0 // it may wait for the task to start
+			}
+			to := passing{peer: peer, path: r.URL.Path, who: "owner " + s.nameOf(ctx.Context(), peer) + " of job " + string(id)}
+			s.forward(out, r.WithContext(ctx.Context()), to, p)
 		}
 	}
 }

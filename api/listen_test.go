@@ -1,0 +1,254 @@
+package api
+
+// Real sockets: what only the kernel can tell.
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// serve runs a server on real sockets with the parts of a daemon in memory.
+func serve(t *testing.T, change func(*Config)) (*daemon, Config, context.CancelFunc) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "api") // t.TempDir can be longer than a socket's name may be
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	d := &daemon{name: "amy", peer: "p1", group: 1, jobs: map[job.ID]job.Job{}, keys: map[string]job.ID{}, watchers: map[chan job.Job][]job.ID{}, logs: map[string]*testLog{}}
+	d.cluster = &cluster{daemons: []*daemon{d}}
+	cfg := DefaultConfig()
+	cfg.Self, cfg.Socket, cfg.HTTP = d.peer, filepath.Join(dir, "run", "muster.sock"), "127.0.0.1:0"
+	change(&cfg)
+	d.server, err = New(cfg, Needs{Jobs: d, Explain: d, Watch: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.server.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		if _, err := os.Stat(cfg.Socket); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the socket is left behind: %v", err)
+		}
+	})
+	select {
+	case <-d.server.Ready():
+	case err := <-done:
+		t.Fatal(err)
+	}
+	return d, cfg, stop
+}
+
+func client(t *testing.T, cfg ClientConfig) *Client {
+	t.Helper()
+	c, err := NewClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// The kernel says who is at the other end of the socket.
+func TestSocketTellsTheUser(t *testing.T) {
+	d, cfg, _ := serve(t, func(*Config) {})
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := job.DefaultSpec()
+	spec.Command = []string{"true"}
+	c := client(t, ClientConfig{Socket: cfg.Socket})
+	j, err := c.Submit(t.Context(), spec, "")
+	if err != nil || j.User != me.Username {
+		t.Errorf("by the socket: %q, %v; want %q", j.User, err, me.Username)
+	}
+	if _, err := c.Invite(t.Context(), InviteRequest{}); err != nil {
+		t.Errorf("the daemon's own user may invite: %v", err)
+	}
+	tcp := client(t, ClientConfig{Addr: d.server.HTTPAddr().String()})
+	j2, err := tcp.Submit(t.Context(), spec, "")
+	if err != nil || j2.User != "http" {
+		t.Errorf("by TCP: %q, %v", j2.User, err)
+	}
+	if _, err := tcp.Cancel(t.Context(), j.ID, ""); !errors.Is(err, ErrDenied) {
+		t.Errorf("by TCP a job of %s can be cancelled: %v", me.Username, err)
+	}
+	if _, err := tcp.Invite(t.Context(), InviteRequest{}); !errors.Is(err, ErrDenied) {
+		t.Errorf("by TCP anybody can invite: %v", err)
+	}
+	info, err := os.Stat(cfg.Socket)
+	want := os.FileMode(0o600)
+	if os.Getuid() == 0 {
+		want = 0o666
+	}
+	if err != nil || info.Mode().Perm() != want {
+		t.Errorf("the socket's mode is %v, %v; want %v", info.Mode().Perm(), err, want)
+	}
+}
+
+func TestSocketOfAnother(t *testing.T) {
+	_, cfg, _ := serve(t, func(*Config) {})
+	if _, err := listenSocket(t.Context(), cfg.Socket); err == nil || !strings.Contains(err.Error(), "already answers") {
+		t.Errorf("a second daemon on one socket: %v", err)
+	}
+	stale := filepath.Join(filepath.Dir(cfg.Socket), "stale.sock")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", stale)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	l.Close()
+	if l, err = listenSocket(t.Context(), stale); err != nil {
+		t.Fatalf("a socket left by a killed daemon: %v", err)
+	}
+	l.Close()
+	file := filepath.Join(filepath.Dir(cfg.Socket), "file")
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listenSocket(t.Context(), file); err == nil {
+		t.Error("a file was replaced by a socket")
+	}
+}
+
+func TestNoDaemon(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none.sock")
+	_, err := client(t, ClientConfig{Socket: path}).Stats(t.Context())
+	if !errors.Is(err, ErrUnavailable) || err.Error() != "no daemon answers on "+path+": start one with `muster daemon`" {
+		t.Errorf("Stats = %v", err)
+	}
+	_, err = client(t, ClientConfig{Addr: "127.0.0.1:1"}).Stats(t.Context())
+	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "127.0.0.1:1 (connection refused)") {
+		t.Errorf("Stats = %v", err)
+	}
+	for _, cfg := range []ClientConfig{{}, {Addr: "ftp://x"}, {Addr: "http://"}} {
+		if _, err := NewClient(cfg); !errors.Is(err, ErrBad) {
+			t.Errorf("NewClient(%+v) = %v", cfg, err)
+		}
+	}
+}
+
+func TestToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("0123456789abcdef-secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, _, _ := serve(t, func(c *Config) { c.TokenFile, c.HTTPUser = file, "web" })
+	addr := d.server.HTTPAddr().String()
+	for token, want := range map[string]error{"0123456789abcdef-secret": nil, "": ErrUnauthorized, "0123456789abcdef-secreT": ErrUnauthorized} {
+		if _, err := client(t, ClientConfig{Addr: addr, Token: token}).Stats(t.Context()); !errors.Is(err, want) {
+			t.Errorf("token %q: %v, want %v", token, err, want)
+		}
+	}
+	for _, text := range []string{"", "short", "two words of enough letters"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readToken(file); err == nil {
+			t.Errorf("token file %q was taken", text)
+		}
+	}
+}
+
+// A web page that the user looks at can send requests to loopback, but not
+// past this.
+func TestWebPagesAreKeptOut(t *testing.T) {
+	d, _, _ := serve(t, func(*Config) {})
+	addr := d.server.HTTPAddr().String()
+	for name, c := range map[string]struct {
+		header, value string
+		status        int
+	}{
+		"a program":        {"X-Nothing", "1", http.StatusCreated},
+		"the same origin":  {"Origin", "http://" + addr, http.StatusCreated},
+		"another origin":   {"Origin", "http://evil.example", http.StatusForbidden},
+		"across sites":     {"Sec-Fetch-Site", "cross-site", http.StatusForbidden},
+		"a rebinding name": {"Host", "evil.example", http.StatusForbidden},
+		"localhost":        {"Host", "localhost:80", http.StatusCreated},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/jobs", strings.NewReader(`{"command":["true"]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(c.header, c.value)
+		if c.header == "Host" {
+			req.Host = c.value
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != c.status {
+			t.Errorf("%s: status %d, want %d", name, resp.StatusCode, c.status)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for http, ok := range map[string]bool{
+		"127.0.0.1:80": true, "[::1]:80": true, "localhost:0": true, "": true, ":80": false, "0.0.0.0:80": false, "10.0.0.1:80": false, "x": false,
+	} {
+		cfg := DefaultConfig()
+		cfg.Self, cfg.HTTP = "p", http
+		if err := cfg.Validate(); (err == nil) != ok {
+			t.Errorf("http %q: %v", http, err)
+		}
+	}
+	cfg := DefaultConfig()
+	cfg.Self, cfg.HTTP, cfg.TokenFile = "p", "0.0.0.0:80", "/some/file"
+	if err := cfg.Validate(); err != nil {
+		t.Errorf("with a token: %v", err)
+	}
+	for _, cfg := range []Config{{HTTPUser: "http"}, {Self: "p"}, {Self: "p", HTTPUser: "a b"}} {
+		if err := cfg.Validate(); err == nil {
+			t.Errorf("%+v was taken", cfg)
+		}
+	}
+}
+
+// A server that stops lets go of its streams at once.
+func TestStopEndsStreams(t *testing.T) {
+	_, cfg, stop := serve(t, func(*Config) {})
+	c := client(t, ClientConfig{Socket: cfg.Socket})
+	opened := make(chan struct{})
+	gone := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		defer close(gone)
+		for e := range c.Events(ctx, EventFilter{}) {
+			switch e.Kind {
+			case EventOpen:
+				close(opened)
+			case EventSilent:
+				return
+			case EventJob, EventGone:
+			}
+		}
+	}()
+	<-opened
+	began := time.Now()
+	stop()
+	<-gone
+	if took := time.Since(began); took > stopWait {
+		t.Errorf("the stream ended after %s", took)
+	}
+}

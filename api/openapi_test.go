@@ -1,0 +1,121 @@
+package api
+
+import (
+	"encoding/json"
+	"flag"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func bareServer(t *testing.T) *Server {
+	t.Helper()
+	cfg := DefaultConfig()
+	cfg.Self = "p"
+	s, err := New(cfg, Needs{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func page(t *testing.T, s *Server, path string) string {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1"+path, nil)
+	w := httptest.NewRecorder()
+	s.handler(fromTCP).ServeHTTP(w, r)
+	if w.Code != http.StatusOK {
+		t.Fatalf("GET %s: %d %s", path, w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+// The document says of each route what it always said: a change here is a
+// change of the API, seen in review.
+func TestOpenAPI(t *testing.T) {
+	text := page(t, bareServer(t), "/openapi.json")
+	if again := page(t, bareServer(t), "/openapi.json"); again != text {
+		t.Error("two servers give two documents")
+	}
+	var doc struct {
+		OpenAPI string `json:"openapi"`
+		Info    struct{ Title, Version string }
+		Paths   map[string]map[string]struct {
+			OperationID string `json:"operationId"`
+			Parameters  []struct{ Name, In string }
+			Responses   map[string]any
+		}
+		Components struct{ Schemas map[string]any }
+	}
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`^3\.1\.\d+$`).MatchString(doc.OpenAPI) || doc.Info.Title == "" || doc.Info.Version == "" {
+		t.Errorf("openapi %q, info %+v", doc.OpenAPI, doc.Info)
+	}
+	var lines []string
+	ids := map[string]bool{}
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			line := strings.ToUpper(method) + " " + path
+			for _, p := range op.Parameters {
+				line += " " + p.In + ":" + p.Name
+				if p.In == "path" && !strings.Contains(path, "{"+p.Name+"}") {
+					t.Errorf("%s has no %s", path, p.Name)
+				}
+			}
+			lines = append(lines, line)
+			if op.OperationID == "" || ids[op.OperationID] || len(op.Responses) < 2 {
+				t.Errorf("%s: operation %q, %d responses", line, op.OperationID, len(op.Responses))
+			}
+			ids[op.OperationID] = true
+		}
+	}
+	slices.Sort(lines)
+	got := strings.Join(lines, "\n") + "\n"
+	const golden = "testdata/routes.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil || got != string(want) {
+		t.Errorf("routes changed (%v); go test ./api -run OpenAPI -update writes them anew:\n%s", err, got)
+	}
+	for _, ref := range regexp.MustCompile(`"\$ref":"#/components/schemas/([^"]+)"`).FindAllStringSubmatch(text, -1) {
+		if _, ok := doc.Components.Schemas[ref[1]]; !ok {
+			t.Errorf("no schema %s", ref[1])
+		}
+	}
+	for _, name := range []string{"Job", "Task", "Node", "GPU", "Problem", "Spec", "Event", "Invitation", "Explanation"} {
+		if _, ok := doc.Components.Schemas[name]; !ok {
+			t.Errorf("no schema %s", name)
+		}
+	}
+	if strings.Contains(text, "/peer/v1") || strings.Contains(text, "ErrorModel") {
+		t.Error("the document shows what is not for clients")
+	}
+}
+
+// The page works on a host without a way out.
+func TestDocsLoadNothing(t *testing.T) {
+	text := page(t, bareServer(t), "/docs")
+	for _, bad := range []string{"<script", "http://", "https://", "<img", "<link", "src="} {
+		if strings.Contains(text, bad) {
+			t.Errorf("the page has %q", bad)
+		}
+	}
+	for _, want := range []string{"/v1/jobs/{id}/why", "href=\"/openapi.json\"", "id=\"Job\""} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+}

@@ -1,0 +1,389 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// lines is a writer that tests read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+type logResult struct {
+	end LogEnd
+	err error
+}
+
+func (d *daemon) follow(ctx context.Context, r LogRequest, w io.Writer) <-chan logResult {
+	done := make(chan logResult, 1)
+	go func() {
+		end, err := d.client.Logs(ctx, r, w)
+		done <- logResult{end, err}
+	}()
+	return done
+}
+
+// Asked is amy, owner is ben, the attempt runs at cal: the bytes come as they
+// are written, and the end is known.
+func TestFollowAcrossThreeDaemons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "cal")
+		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
+		j := ben.put(ben.newJob(1))
+		out := &lines{}
+		done := amy.follow(t.Context(), LogRequest{Job: j.ID, Follow: true}, out)
+		synctest.Wait() // it waits for the start
+		l := cal.log(job.Attempt{Job: j.ID, N: 1}, "stdout")
+		j = ben.put(running(j, cal))
+		for _, text := range []string{"one\n", "two\n"} {
+			l.write(text)
+			synctest.Wait()
+			if !strings.HasSuffix(out.String(), text) {
+				t.Errorf("%q has not come through: %q", text, out)
+			}
+		}
+		l.end()
+		synctest.Wait()
+		select {
+		case r := <-done:
+			t.Fatalf("the follower left before the job had ended: %+v", r)
+		default:
+		}
+		ben.put(ended(j, job.Exit{State: job.Succeeded}))
+		if r := <-done; r.err != nil || r.end != (LogEnd{Attempt: 1, Next: 8}) || out.String() != "one\ntwo\n" {
+			t.Errorf("%+v %q", r, out)
+		}
+	})
+}
+
+// Wherever the way breaks, and however often, each byte comes once.
+func TestFollowResumes(t *testing.T) {
+	for _, where := range []string{"client", "owner", "worker"} {
+		t.Run(where, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, "amy", "ben", "cal")
+				amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
+				cut := map[string]*pipes{"client": amy.front, "owner": ben.back, "worker": cal.back}[where]
+				j := ben.put(running(ben.newJob(1), cal))
+				l := cal.log(job.Attempt{Job: j.ID, N: 1}, "stderr")
+				out, want := &lines{}, ""
+				done := amy.follow(t.Context(), LogRequest{Job: j.ID, Stream: "stderr", Follow: true}, out)
+				for i := range 10 {
+					text := fmt.Sprintf("line %d\n", i)
+					want += text
+					l.write(text)
+					synctest.Wait()
+					cut.cut()
+				}
+				l.end()
+				ben.put(ended(j, job.Exit{State: job.Failed, Code: 1}))
+				if r := <-done; r.err != nil || r.end.Next != int64(len(want)) || out.String() != want {
+					t.Errorf("%+v %q", r, out)
+				}
+			})
+		})
+	}
+}
+
+// A job that is tried again is followed into its next attempt.
+func TestFollowNextAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		j := amy.put(running(amy.newJob(1), ben))
+		out := &lines{}
+		done := amy.follow(t.Context(), LogRequest{Job: j.ID, Follow: true}, out)
+		first := ben.log(job.Attempt{Job: j.ID, N: 1}, "stdout")
+		first.write("first\n")
+		first.end()
+		synctest.Wait()
+		task := j.Tasks[0] // declined once on the way: an attempt that never ran
+		task.State, task.Attempt, task.Started = job.Reserved, 2, time.Time{}
+		j.Tasks = []job.Task{task}
+		amy.put(j)
+		synctest.Wait()
+		task.State = job.Pending
+		j.Tasks = []job.Task{task}
+		amy.put(j)
+		synctest.Wait()
+		l := amy.log(job.Attempt{Job: j.ID, N: 3}, "stdout")
+		l.write("second\n")
+		l.end()
+		j = amy.put(running(j, amy))
+		synctest.Wait()
+		amy.put(ended(j, job.Exit{State: job.Succeeded}))
+		if r := <-done; r.err != nil || r.end.Attempt != 3 || out.String() != "first\nsecond\n" {
+			t.Errorf("%+v %q", r, out)
+		}
+	})
+}
+
+func TestLogsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		j := amy.put(running(amy.newJob(1), ben))
+		l := ben.log(job.Attempt{Job: j.ID, N: 1}, "stdout")
+		l.write("0123456789")
+		read := func(r LogRequest) (string, LogEnd, error) {
+			r.Job = j.ID
+			var out bytes.Buffer
+			end, err := amy.client.Logs(t.Context(), r, &out)
+			return out.String(), end, err
+		}
+		for name, c := range map[string]struct {
+			r    LogRequest
+			want string
+			next int64
+		}{
+			"whole":          {LogRequest{}, "0123456789", 10},
+			"from 4":         {LogRequest{Attempt: 1, Offset: 4}, "456789", 10},
+			"last 3":         {LogRequest{Offset: -3}, "789", 10},
+			"last 99":        {LogRequest{Offset: -99}, "0123456789", 10},
+			"old attempt":    {LogRequest{Attempt: 7, Offset: 4}, "", 0},
+			"beyond the end": {LogRequest{Offset: 50}, "", 50},
+		} {
+			got, end, err := read(c.r)
+			if name == "old attempt" {
+				if !errors.Is(err, ErrConflict) {
+					t.Errorf("%s: %v", name, err)
+				}
+				continue
+			}
+			if err != nil || got != c.want || end != (LogEnd{1, c.next}) {
+				t.Errorf("%s: %q %+v %v", name, got, end, err)
+			}
+		}
+		l.change(func() { l.start = 6 })
+		if got, end, err := read(LogRequest{Offset: 2}); err != nil || got != "6789" || end.Next != 10 {
+			t.Errorf("after a rotation: %q %+v %v", got, end, err)
+		}
+		for r, want := range map[LogRequest]error{{Stream: "stdin"}: ErrBad, {Task: 4}: ErrNotFound, {Stream: "stderr"}: ErrNotFound} {
+			if _, _, err := read(r); !errors.Is(err, want) {
+				t.Errorf("%+v: %v, want %v", r, err, want)
+			}
+		}
+		waiting := amy.put(amy.newJob(2))
+		if _, err := amy.client.Logs(t.Context(), LogRequest{Job: waiting.ID}, io.Discard); !errors.Is(err, ErrConflict) {
+			t.Errorf("output of a job that waits: %v", err)
+		}
+		amy.put(ended(waiting, job.Exit{State: job.Cancelled}))
+		never := amy.jobs[waiting.ID]
+		never.Tasks[0].Ended = time.Time{}
+		for _, follow := range []bool{false, true} {
+			if end, err := amy.client.Logs(t.Context(), LogRequest{Job: waiting.ID, Follow: follow}, io.Discard); err != nil || end.Next != 0 {
+				t.Errorf("output of a job that never started: %+v, %v", end, err)
+			}
+		}
+		close(ben.silent)
+		if _, _, err := read(LogRequest{Follow: false}); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("with the node silent: %v", err)
+		}
+	})
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+func TestLogsToBrokenWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		amy := newCluster(t, "amy").daemons[0]
+		j := amy.put(running(amy.newJob(1), amy))
+		amy.log(job.Attempt{Job: j.ID, N: 1}, "stdout").write("x")
+		want := errors.New("no space")
+		if _, err := amy.client.Logs(t.Context(), LogRequest{Job: j.ID, Follow: true}, failing{want}); !errors.Is(err, want) {
+			t.Errorf("Logs = %v", err)
+		}
+	})
+}
+
+// Wait sees the ends of jobs of several owners, through breaks and silences.
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "cal")
+		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
+		a, b, b2 := amy.put(amy.newJob(1)), ben.put(ben.newJob(1)), ben.put(ended(running(ben.newJob(2), cal), job.Exit{State: job.Failed, Code: 3}))
+		type result struct {
+			jobs []Job
+			err  error
+		}
+		done := make(chan result, 1)
+		var seen []job.State
+		go func() {
+			jobs, err := cal.client.Wait(t.Context(), []job.ID{b.ID, a.ID, b2.ID, a.ID}, func(j Job) { seen = append(seen, j.State) })
+			done <- result{jobs, err}
+		}()
+		synctest.Wait()
+		a = amy.put(running(a, amy))
+		synctest.Wait()
+		cal.front.cut()
+		ben.back.cut()
+		b = ben.put(ended(running(b, ben), job.Exit{State: job.Succeeded})) // while nobody hears
+		idle := time.NewTimer(time.Minute)                                  // signs of life keep the streams up
+		<-idle.C
+		amy.put(ended(a, job.Exit{State: job.Timeout}))
+		r := <-done
+		if r.err != nil || len(r.jobs) != 4 || r.jobs[0].ID != b.ID || r.jobs[1].State != job.Timeout || r.jobs[2].ID != b2.ID || r.jobs[3].ID != a.ID {
+			t.Errorf("Wait = %+v, %v", r.jobs, r.err)
+		}
+		if code, _ := r.jobs[2].Exit(); code != 3 {
+			t.Errorf("exit %d", code)
+		}
+		if _, err := cal.client.Wait(t.Context(), []job.ID{job.NewID(ben.group, 99), b.ID}, nil); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Wait for no job = %v", err)
+		}
+		if _, err := cal.client.Wait(t.Context(), []job.ID{job.NewID(cal.group, 99)}, nil); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Wait for no job here = %v", err)
+		}
+		if _, err := cal.client.Wait(t.Context(), []job.ID{job.NewID(55, 99)}, nil); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Wait for a job of no group = %v", err)
+		}
+		if jobs, err := cal.client.Wait(t.Context(), nil, nil); err != nil || len(jobs) != 0 {
+			t.Errorf("Wait for nothing = %v, %v", jobs, err)
+		}
+	})
+}
+
+// The stream of all jobs tells of changes at every member, of silence, and of
+// members that come back.
+func TestEventsOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "cal")
+		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
+		amy.states[cal.peer] = NodeLost
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		events := make(chan Event, 100)
+		go func() {
+			defer close(events)
+			for e, err := range amy.client.Events(ctx, EventFilter{}) {
+				if err != nil {
+					if !errors.Is(err, context.Canceled) {
+						t.Errorf("the stream ended with %v", err)
+					}
+					return
+				}
+				events <- e
+			}
+		}()
+		expect := func(kind EventKind, who job.Peer) {
+			t.Helper()
+			for e := range events {
+				peer := e.NodeID
+				if e.Job != nil {
+					peer = e.Job.Owner
+				}
+				if e.Kind == kind && peer == who {
+					return
+				}
+				if e.Kind == EventJob {
+					t.Fatalf("unexpected %+v, want %s of %s", e, kind, who)
+				}
+			}
+		}
+		expect(EventOpen, "")
+		expect(EventOpen, ben.peer)
+		amy.put(amy.newJob(1))
+		expect(EventJob, amy.peer)
+		ben.put(ben.newJob(1))
+		expect(EventJob, ben.peer)
+		ben.back.cut()
+		expect(EventSilent, ben.peer)
+		expect(EventOpen, ben.peer)
+		ben.put(ben.newJob(2))
+		expect(EventJob, ben.peer)
+		amy.mu.Lock()
+		delete(amy.states, cal.peer)
+		amy.mu.Unlock()
+		expect(EventOpen, cal.peer)
+		cal.put(cal.newJob(1))
+		expect(EventJob, cal.peer)
+		cancel()
+		for range events {
+		}
+	})
+}
+
+// A daemon that does not come back ends the stream with an error, after long
+// enough for a restart.
+func TestEventsGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		amy := newCluster(t, "amy").daemons[0]
+		began := time.Now()
+		var last error
+		for e, err := range amy.client.Events(t.Context(), EventFilter{}) {
+			last = err
+			if e.Kind == EventOpen {
+				amy.front.Close()
+				amy.front.cut()
+			}
+		}
+		if took := time.Since(began); !errors.Is(last, ErrUnavailable) || took < time.Minute || took > 5*time.Minute {
+			t.Errorf("after %s: %v", took, last)
+		}
+		for _, err := range amy.client.Events(t.Context(), EventFilter{}) {
+			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "muster daemon") {
+				t.Errorf("without a daemon from the start: %v", err)
+			}
+		}
+	})
+}
+
+// A stream that falls silent without a word is given up.
+func TestEventsNoticeSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		j := ben.put(ben.newJob(1))
+		close(ben.silent)
+		began := time.Now()
+		for e, err := range amy.client.Events(t.Context(), EventFilter{Jobs: []job.ID{j.ID}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Kind == EventSilent {
+				if e.NodeID != ben.peer || time.Since(began) != eventSilence {
+					t.Errorf("after %s: %+v", time.Since(began), e)
+				}
+				break
+			}
+		}
+	})
+}
+
+func TestTooManyWatched(t *testing.T) {
+	c, err := NewClient(ClientConfig{Addr: "127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range c.Events(t.Context(), EventFilter{Jobs: make([]job.ID, maxWatched+1)}) {
+		if !errors.Is(err, ErrBad) {
+			t.Errorf("Events = %v", err)
+		}
+	}
+}
