@@ -50,7 +50,7 @@ func (d Dir) EndOrphans(ctx context.Context, info Info) error {
 func (d Dir) killOrphans(info Info) bool {
 	if info.Cgroup != "" {
 		if !populated(info.Cgroup) {
-			removeGroups(info.Cgroup)
+			removeSoon(info.Cgroup)
 			return false
 		}
 		killGroup(info.Cgroup)

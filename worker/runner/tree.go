@@ -126,7 +126,25 @@ func (g *group) outOfMemory(name string) bool {
 	return countIn(filepath.Join(g.dir, name, "memory.events"), "oom_kill") > 0
 }
 
-func (g *group) remove() { removeGroups(g.dir) }
+func (g *group) remove() { removeSoon(g.dir) }
+
+const (
+	// removeTries and removePause bound the wait for the kernel to be done with
+	// groups that were removed from a group, before which it calls that busy.
+	removeTries = 40
+	removePause = 5 * time.Millisecond
+)
+
+// removeSoon removes a group that no process is in or will be in.
+func removeSoon(path string) {
+	for range removeTries {
+		removeGroups(path)
+		if _, err := os.Stat(path); err != nil {
+			return
+		}
+		time.Sleep(removePause)
+	}
+}
 
 // killGroup ends all processes in and below a group at once, also those that
 // are being born.

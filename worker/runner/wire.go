@@ -104,8 +104,19 @@ type Ended struct {
 	Exit    *job.Exit `json:"exit,omitempty"`
 }
 
-// Frame encodes one message with its length before it.
-func Frame(msg any) ([]byte, error) {
+// message is a Request or a Report.
+type message interface{ valid() error }
+
+// Frame encodes one message with its length before it. It refuses what the
+// other side would refuse: that would cost the connection.
+func Frame(m message) ([]byte, error) {
+	if err := m.valid(); err != nil {
+		return nil, err
+	}
+	return encode(m)
+}
+
+func encode(msg any) ([]byte, error) {
 	var b bytes.Buffer
 	b.Write(make([]byte, 4))
 	enc := json.NewEncoder(&b)

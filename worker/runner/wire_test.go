@@ -85,18 +85,21 @@ func TestRequestRefused(t *testing.T) {
 		"extend":        {Extend: []Extension{{Attempt: "x", Deadline: 1}}},
 		"stop":          {Stop: &Stop{Attempt: attempt, Grace: -1}},
 	} {
-		frame, err := Frame(m)
+		frame, err := encode(m)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, err := readRequest(bytes.NewReader(frame)); err == nil {
 			t.Errorf("%s: accepted as %+v", name, got)
 		}
+		if _, err := Frame(m); err == nil {
+			t.Errorf("%s: sent", name)
+		}
 	}
 }
 
 func TestFrameBounds(t *testing.T) {
-	if _, err := Frame(Request{Stop: &Stop{Reason: strings.Repeat("x", maxFrame)}}); err == nil {
+	if _, err := Frame(Request{Stop: &Stop{Attempt: attempt, Reason: strings.Repeat("x", maxFrame)}}); err == nil {
 		t.Error("a frame over the bound was made")
 	}
 	long := binary.BigEndian.AppendUint32(nil, maxFrame+1)

@@ -31,7 +31,7 @@ const maxInbox = 1 << 16
 // Config says where tasks live and how a runner is started.
 type Config struct {
 	Dir     string   // of the tasks and their runners
-	Binary  string   // path of muster
+	Binary  string   // path of muster; /proc/self/exe is right even when a new version took its place
 	Args    []string // before --dir and --generation: "runner" and its other flags
 	Version string   // of the binary: runners of another one only drain
 }
@@ -60,7 +60,8 @@ type Driver struct {
 }
 
 // New makes a driver that reports to tell, from a goroutine of its own; tell
-// may block. Nothing is reported before Adopt has answered.
+// may block, but not after Run's context has ended. Nothing is reported before
+// Adopt has answered.
 func New(cfg Config, tell func(worker.DriverEvent), log *slog.Logger) (*Driver, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -67,15 +67,22 @@ func TestTimeLimit(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
-		k := r.task(0, "sleep", "1000")
-		k.TimeLimit = 400 * time.Millisecond
-		e := r.run(k)
-		if e.State != job.Timeout || e.Reason != "time limit of 400ms reached" || e.Signal != int(unix.SIGTERM) {
-			t.Errorf("%+v", e)
+		var late time.Duration
+		for i := range 5 { // a busy machine may be late by itself
+			k := r.task(i, "sleep", "1000")
+			k.TimeLimit = 400 * time.Millisecond
+			e := r.run(k)
+			if e.State != job.Timeout || e.Reason != "time limit of 400ms reached" || e.Signal != int(unix.SIGTERM) {
+				t.Errorf("%+v", e)
+			}
+			if late = e.Ended.Sub(e.Began) - k.TimeLimit; late < 0 {
+				t.Errorf("%s early", -late)
+			}
+			if late < 200*time.Millisecond {
+				return
+			}
 		}
-		if late := e.Ended.Sub(e.Began) - k.TimeLimit; late < 0 || late > 200*time.Millisecond {
-			t.Errorf("%s late, want at most 200ms", late)
-		}
+		t.Errorf("%s late, want at most 200ms", late)
 	})
 }
 

@@ -185,6 +185,13 @@ func newRig(t testing.TB, mode, dir, version string) *rig {
 	if r.found, err = d.Adopt(ctx); err != nil {
 		t.Fatal(err)
 	}
+	await(t, "a runner", func() bool { // none is to appear while the test clears up
+		answer := make(chan bool, 1)
+		if err := d.inbox.put(func(s *state) { answer <- s.current() != 0 }); err != nil {
+			t.Fatal(err)
+		}
+		return <-answer
+	})
 	return r
 }
 

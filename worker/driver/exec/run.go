@@ -45,6 +45,7 @@ type link struct {
 	// welcomed: it was reached once, and version is its own.
 	welcomed bool
 	version  string
+	own      bool // this daemon started it; a new version may lie at the path of its binary
 }
 
 // state is all that Run's goroutine owns.
@@ -194,11 +195,12 @@ func (s *state) found() adopted {
 	return a
 }
 
-// current is the runner that new tasks go to: the newest of this version.
+// current is the runner that new tasks go to: the newest of this version, or
+// that this daemon has started.
 func (s *state) current() int {
 	best := 0
 	for n, k := range s.links {
-		if k.welcomed && k.version == s.d.cfg.Version {
+		if k.welcomed && (k.own || k.version == s.d.cfg.Version) {
 			best = max(best, n)
 		}
 	}

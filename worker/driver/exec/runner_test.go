@@ -4,15 +4,19 @@ package execdriver
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
@@ -181,6 +185,66 @@ func TestRunnerToldToEnd(t *testing.T) {
 	r.expect(worker.DriverStarted)
 	endRunners(t, dir)
 	if e := r.expect(worker.DriverExited).Exit; e.State != job.NodeFail || e.Reason != "the runner of this node was told to end" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestPoison gives the driver what a runner would hang up on: it must not be sent.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	k := r.task(0, "true", "a\x00b")
+	if err := r.d.Start(k); err == nil {
+		t.Error("a word with a zero byte was taken")
+	}
+	if e := r.run(r.task(1, "true")); e.State != job.Succeeded {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestBinaryOfAnotherVersion has a new version lie at the path of the binary:
+// its runner is used, not replaced for ever.
+func TestBinaryOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	r := newRig(t, "version=7", dir, "1")
+	if e := r.run(r.task(0, "true")); e.State != job.Succeeded {
+		t.Errorf("%+v", e)
+	}
+	all, err := runner.Dir(dir).Generations()
+	if err != nil || len(all) != 1 {
+		t.Errorf("runners %v, %v, want one", all, err)
+	}
+	if info, err := runner.Dir(dir).ReadInfo(1); err != nil || info.Version != "7" {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+// TestOutOfMemory puts a runner under a memory limit of the version 1 hierarchy
+// and lets a task go over it.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	group := fmt.Sprintf("/sys/fs/cgroup/memory/muster-test-%d", os.Getpid())
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Skipf("no memory limit can be set: %v", err)
+	}
+	t.Cleanup(func() { _ = os.Remove(group) })
+	dir := testDir(t)
+	r := newRig(t, "groups", dir, "1")
+	r.run(r.task(0, "true")) // there is a runner
+	info, err := runner.Dir(dir).ReadInfo(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range [][2]string{{"memory.limit_in_bytes", "67108864"}, {"cgroup.procs", strconv.Itoa(info.PID)}} {
+		if err := os.WriteFile(filepath.Join(group, w[0]), []byte(w[1]), 0); err != nil {
+			t.Skipf("no memory limit can be set: %v", err)
+		}
+	}
+	if e := r.run(r.shell(1, "x=$(head -c 300M /dev/zero | tr '\\0' x); echo ${#x}")); e.State != job.OutOfMemory || e.Signal != int(unix.SIGKILL) {
+		t.Errorf("%+v", e)
+	}
+	if e := r.run(r.shell(2, "kill -KILL $$")); e.State != job.Failed {
 		t.Errorf("%+v", e)
 	}
 }

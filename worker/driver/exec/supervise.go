@@ -187,7 +187,7 @@ func (s *state) spawn() {
 	s.newest++
 	n := s.newest
 	s.spawning = n
-	s.links[n] = &link{settled: true}
+	s.links[n] = &link{settled: true, own: true}
 	pause := time.Duration(0)
 	if s.failures > 0 {
 		pause = min(respawnFirst<<min(s.failures-1, 10), respawnMost)
