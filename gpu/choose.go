@@ -144,7 +144,7 @@ func (p *Pool) chooseShare(need job.Resources, milli int) []int {
 		if left < milli || memory < want || !Fits(s.Device, need) {
 			continue
 		}
-		rank := shareRank{unshared: left == Whole, milli: left - milli, memory: memory - want, worth: worth[i]}
+		rank := shareRank{milli: left - milli, memory: memory - want, worth: worth[i]}
 		if best < 0 || rank.compare(bestRank) < 0 {
 			best, bestRank = i, rank
 		}
@@ -155,21 +155,15 @@ func (p *Pool) chooseShare(need job.Resources, milli int) []int {
 	return []int{best}
 }
 
-// shareRank orders devices for a share, best first.
+// shareRank orders devices for a share, best first: by what it leaves. So one
+// that is shared already comes before all that are not.
 type shareRank struct {
-	unshared bool
-	milli    int
-	memory   job.Size
-	worth    int
+	milli  int
+	memory job.Size
+	worth  int
 }
 
 func (a shareRank) compare(b shareRank) int {
-	if a.unshared != b.unshared {
-		if b.unshared {
-			return -1
-		}
-		return 1
-	}
 	return cmp.Or(cmp.Compare(a.milli, b.milli), cmp.Compare(a.memory, b.memory), cmp.Compare(a.worth, b.worth))
 }
 

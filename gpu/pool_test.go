@@ -61,6 +61,18 @@ func twoSockets(i, j int) LinkKind {
 	return LinkSystem
 }
 
+// chainOrBridge is three devices in a chain of NVLink whose ends are far from
+// each other, and three behind one host bridge.
+func chainOrBridge(i, j int) LinkKind {
+	switch {
+	case i/3 != j/3, min(i, j) == 0 && max(i, j) == 2:
+		return LinkSystem
+	case i/3 == 0:
+		return LinkNVLink
+	}
+	return LinkBridge
+}
+
 func dgx() []Device { return host("h", "NVIDIA H100 80GB HBM3", 81559*mib, 8, allNVLink) }
 
 func mustPool(t interface{ Fatal(...any) }, devices []Device) *Pool {
@@ -82,6 +94,10 @@ func TestChooseBestLinked(t *testing.T) {
 	}
 	mixed := append(host("h", "NVIDIA H100 80GB HBM3", 80*gib, 4, allNVLink), host("t", "Tesla T4", 15*gib, 2, oneSocket)...)
 	a100 := host("a", "NVIDIA A100-SXM4-40GB", 40*gib, 8, allNVLink)
+	unlinked := append(host("a", "A2", 16*gib, 1, nil), host("b", "A40", 45*gib, 2, oneSocket)...)
+	for i := range unlinked {
+		unlinked[i].Links = nil
+	}
 	for _, c := range []struct {
 		name    string
 		devices []Device
@@ -93,7 +109,7 @@ func TestChooseBestLinked(t *testing.T) {
 		{"dgx, all", dgx(), "", gpus(8), "h-0 h-1 h-2 h-3 h-4 h-5 h-6 h-7"},
 		{"dgx, one is held", dgx(), "h-3", gpus(8), ""},
 		{"dgx a100, around the held", a100, "a-0 a-2", gpus(3), "a-1 a-3 a-4"},
-		{"islands: fill the broken one", host("h", "H100", 80*gib, 8, twoIslands), "h-0 h-1", gpus(2), "h-2 h-3"},
+		{"islands: fill the broken one", host("h", "H100", 80*gib, 8, twoIslands), "h-4 h-5", gpus(2), "h-6 h-7"},
 		{"islands: a single one breaks no island", host("h", "H100", 80*gib, 8, twoIslands), "h-5", gpus(1), "h-4"},
 		{"islands: four need a whole one", host("h", "H100", 80*gib, 8, twoIslands), "h-2", gpus(4), "h-4 h-5 h-6 h-7"},
 		{"islands: two do not straddle", host("h", "H100", 80*gib, 8, twoIslands), "h-0 h-1 h-2 h-4 h-5", gpus(2), "h-6 h-7"},
@@ -109,6 +125,8 @@ func TestChooseBestLinked(t *testing.T) {
 		{"mixed: by model", mixed, "", job.Resources{GPUs: 2, GPUModel: "T4"}, "t-0 t-1"},
 		{"mixed: two are of one kind", mixed, "h-0 h-1 h-2", gpus(2), "t-0 t-1"},
 		{"mixed: too many of a model", mixed, "", job.Resources{GPUs: 3, GPUModel: "T4"}, ""},
+		{"one long way spoils a set", host("h", "H100", 80*gib, 6, chainOrBridge), "", gpus(3), "h-3 h-4 h-5"},
+		{"unlinked: two are of one kind", unlinked, "", gpus(2), "b-0 b-1"},
 		{"none asked", dgx(), "", job.Resources{CPUs: 4}, ""},
 	} {
 		p := mustPool(t, c.devices)
@@ -268,7 +286,7 @@ func TestHoldIsAllOrNone(t *testing.T) {
 	}{
 		"twice":      {"a", []string{"h-1"}, Whole, 0, ErrHolds},
 		"taken":      {"b", []string{"h-1", "h-0"}, Whole, 0, ErrTaken},
-		"too much":   {"b", []string{"h-1", "h-0"}, 401, 0, ErrTaken},
+		"too much":   {"b", []string{"h-1", "h-0"}, 401, gib, ErrTaken},
 		"memory":     {"b", []string{"h-1", "h-0"}, 400, 70 * gib, ErrTaken},
 		"unknown":    {"b", []string{"h-1", "h-9"}, Whole, 0, ErrNoDevice},
 		"same twice": {"b", []string{"h-1", "h-1"}, 100, 0, ErrTaken},

@@ -359,6 +359,33 @@ func TestCallerWhoGivesUpHarmsNobody(t *testing.T) {
 	})
 }
 
+// The answer to one who gave up is not taken for that to the next.
+func TestLateAnswerIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &play{}
+		delay := time.Duration(0)
+		p.scripts = []func(life){func(l life) {
+			l.say(p.t, message{Hello: &hello{}})
+			for r := range l.requests {
+				time.Sleep(delay)
+				l.reply(p.t, r, twoGPUs)
+			}
+		}}
+		d, _ := stage(t, p)
+		mustList(t, d, 2)
+		synctest.Wait()
+		delay = 2 * time.Second
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if _, err := d.List(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("List: %v", err)
+		}
+		if got := health(t, d); got != "healthy healthy" || p.starts != 1 {
+			t.Errorf("%s, %d children", got, p.starts)
+		}
+	})
+}
+
 // Callers that all give up early must not keep a hung child alive.
 func TestImpatientCallersStillFindAHungChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

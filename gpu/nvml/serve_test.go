@@ -93,6 +93,21 @@ func TestCollectFromLittle(t *testing.T) {
 	m.collector().watchEvents(t.Context(), func(gpu.Fault) {})
 }
 
+func TestNUMA(t *testing.T) {
+	for want, set := range map[int][]uint{0: {1, 0}, 3: {8, 0}, 65: {0, 2}, -1: {1, 1}} {
+		m := newMachine()
+		m.devices[0].GetMemoryAffinityFunc = func(int, nvml.AffinityScope) ([]uint, nvml.Return) { return set, nvml.SUCCESS }
+		if got := m.collector().numa(m.devices[0]); got != want {
+			t.Errorf("NUMA node of %b: %d, want %d", set, got, want)
+		}
+	}
+	m := newMachine()
+	m.devices[0].GetMemoryAffinityFunc = func(int, nvml.AffinityScope) ([]uint, nvml.Return) { return []uint{6}, nvml.SUCCESS }
+	if got := m.collector().numa(m.devices[0]); got != -1 {
+		t.Errorf("near two nodes, but of %d", got)
+	}
+}
+
 func TestPCIeTopology(t *testing.T) {
 	m := newMachine()
 	for _, d := range m.devices {
