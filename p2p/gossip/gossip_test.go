@@ -30,8 +30,11 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// pass lets virtual time go by.
-func pass(d time.Duration) { time.Sleep(d) }
+// pass lets virtual time go by, and all come to rest that it has woken.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
 
 // node is a daemon with nothing but the topic.
 type node struct {

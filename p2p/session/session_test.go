@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -13,8 +14,12 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// pass lets virtual time go by; in a bubble it takes none of the real one.
-func pass(d time.Duration) { time.Sleep(d) }
+// pass lets virtual time go by, and all come to rest that it has woken. In a
+// bubble it takes none of the real time.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
 
 func TestSessionComesUpAndKeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -406,4 +411,36 @@ func frameOf(t *testing.T, msg any) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// However packets overtake each other, two that open at once come to one
+// session, and to no second one after it.
+func TestBothOpenAtOnceInAnyOrder(t *testing.T) {
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, 2)
+			a, b := c.nodes[0], c.nodes[1]
+			if err := a.host.Connect(t.Context(), b.host.Peerstore().PeerInfo(b.host.ID())); err != nil {
+				t.Fatal(err)
+			}
+			pass(time.Second)
+			r, mu := rand.New(rand.NewPCG(seed, 0)), make(chan struct{}, 1)
+			jumbled := func(int, int) time.Duration {
+				mu <- struct{}{}
+				defer func() { <-mu }()
+				return time.Duration(r.IntN(200)) * time.Millisecond
+			}
+			apart := time.Duration(r.IntN(100)) * time.Millisecond
+			c.slow.Store(&jumbled)
+			b.Want(a.id())
+			pass(apart)
+			a.Want(b.id())
+			pass(time.Minute)
+			if a.ups != 1 || b.ups != 1 || !a.isUp(b.id()) || !b.isUp(a.id()) {
+				t.Errorf("seed %d: %v, %v", seed, a.seen, b.seen)
+			}
+			a.kept(t)
+			b.kept(t)
+		})
+	}
 }

@@ -81,7 +81,11 @@ func TestStalledReaderOverTCP(t *testing.T) {
 	a.Want(b.id())
 	until(t, "no session", func() bool { return a.isUp(b.id()) && b.isUp(a.id()) })
 	for i := range uint64(20_000) { // 2 MiB, a quarter of the queue
-		if err := a.Send(b.id(), testOffer(i)); err != nil {
+		err := a.Send(b.id(), testOffer(i))
+		if errors.Is(err, ErrNoSession) {
+			break // cut already: this machine is slow
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
