@@ -117,6 +117,9 @@ func (c *Core) currentEvent(w *worker, t *task, m lease.Event) {
 // progress is a hint for people: it is acknowledged at once.
 func (c *Core) progress(w *worker, t *task, m lease.Event) {
 	c.ackNow(w, m)
+	if m.State != job.Starting && m.State != job.Running && m.State != job.Completing {
+		return // nothing that a worker can say of a task
+	}
 	if m.State == job.Running && t.seen != job.Running {
 		t.since = c.now
 	}

@@ -227,7 +227,7 @@ func (c *Core) appliedUnassign(e *entry, r job.UnassignRecord) {
 	case job.ProofNeverStarted:
 		t.declines++
 		t.why = d.NodeName + " did not start it"
-		c.avoid(t, avoidance{peer: d.Node, until: c.now.Add(backoff(retryWait, t.declines)), hard: true})
+		c.avoid(t, avoidance{peer: d.Node, until: c.now.Add(backoff(t.declines)), hard: true})
 	case job.ProofDead, job.ProofExpired, job.ProofOperator:
 		c.avoid(t, avoidance{peer: d.Node, until: c.now.Add(avoidFor)})
 	}
@@ -245,7 +245,7 @@ func (c *Core) appliedResult(e *entry, r job.ResultRecord) {
 			c.surplus(t, before)
 		}
 		if d.State == job.Pending && r.Exit.State != job.Preempted {
-			t.notBefore, t.why = c.now.Add(c.jitter(backoff(retryFirst, d.Runs))), "after "+describe(r.Exit)
+			t.notBefore, t.why = c.now.Add(c.jitter(backoff(d.Runs))), "after "+describe(r.Exit)
 			c.avoid(t, avoidance{peer: before.Node, until: c.now.Add(avoidFor)})
 		}
 		c.judge(before.Node, r)

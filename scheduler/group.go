@@ -46,9 +46,9 @@ const (
 	retryMost  = time.Minute
 )
 
-// backoff doubles from first with each time, up to retryMost.
-func backoff(first time.Duration, times int) time.Duration {
-	return min(first<<min(max(times-1, 0), 10), retryMost)
+// backoff doubles from retryFirst with each time, up to retryMost.
+func backoff(times int) time.Duration {
+	return min(retryFirst<<min(max(times-1, 0), 10), retryMost)
 }
 
 // avoid leaves the host alone for the task; the newest word on a host counts.

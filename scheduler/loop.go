@@ -179,7 +179,26 @@ func (l *Loop) step(ctx context.Context, events []Event, searches *sync.WaitGrou
 	}
 }
 
+// proposeAll proposes what ends work apart from what begins it: a journal that
+// runs out of room refuses the second and still takes the first. Neither rests
+// on the other within a step.
 func (l *Loop) proposeAll(records []job.Record) {
+	if len(records) == 0 {
+		return
+	}
+	var begin, end []job.Record
+	for _, r := range records {
+		if r.Submit != nil || r.Assign != nil {
+			begin = append(begin, r)
+		} else {
+			end = append(end, r)
+		}
+	}
+	l.propose(end)
+	l.propose(begin)
+}
+
+func (l *Loop) propose(records []job.Record) {
 	for len(records) > 0 {
 		batch := records[:min(len(records), proposeBatch)]
 		records = records[len(batch):]

@@ -38,8 +38,8 @@ func (j *fakeJournal) Propose(records ...job.Record) error {
 	j.mu.Lock()
 	err := j.full
 	j.mu.Unlock()
-	if err != nil {
-		return err
+	if err != nil && slices.ContainsFunc(records, func(r job.Record) bool { return r.Submit != nil || r.Assign != nil }) {
+		return err // what ends work may use the reserve
 	}
 	select {
 	case j.queue <- slices.Clone(records):
@@ -321,6 +321,41 @@ func TestLoopPassesOnWhatTheJournalSays(t *testing.T) {
 		nodes, err := h.loop.Nodes(t.Context())
 		if err != nil || len(nodes) != 1 || !nodes[0].Up {
 			t.Errorf("Nodes = %+v, %v", nodes, err)
+		}
+	})
+}
+
+// A full disk: what runs is ended in the journal, what waits stays, and goes on
+// when there is room again.
+func TestLoopOnAFullDisk(t *testing.T) {
+	inHouse(t, nil, func(t *testing.T, h house) {
+		h.host.connect("here")
+		running, err := h.loop.Submit(t.Context(), request("running"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+		waiting := request("waiting")
+		waiting.Spec.Hold = true
+		held, err := h.loop.Submit(t.Context(), waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(980 * time.Millisecond)
+		h.journal.fill(errDiskFull)
+		if _, err := h.loop.Release(t.Context(), held.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		r, _ := h.loop.Job(t.Context(), running.ID)
+		w, _ := h.loop.Job(t.Context(), held.ID)
+		if r.State() != job.Succeeded || w.State() != job.Pending || w.Tasks[0].Reason.Word != job.ReasonBackoff {
+			t.Errorf("running is %s, waiting is %s for %s", r.State(), w.State(), w.Tasks[0].Reason)
+		}
+		h.journal.fill(nil)
+		time.Sleep(2 * time.Minute)
+		if w, _ := h.loop.Job(t.Context(), held.ID); w.State() != job.Succeeded {
+			t.Errorf("with room again, waiting is %s for %s", w.State(), w.Tasks[0].Reason)
 		}
 	})
 }

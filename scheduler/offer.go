@@ -113,7 +113,7 @@ func (c *Core) overdue(o *offer) {
 
 // hardly leaves the offer's host alone, longer with every time.
 func (c *Core) hardly(o *offer) avoidance {
-	return avoidance{peer: o.worker.peer, until: c.now.Add(backoff(retryWait, o.flight.task.declines)), hard: true}
+	return avoidance{peer: o.worker.peer, until: c.now.Add(backoff(o.flight.task.declines)), hard: true}
 }
 
 func (c *Core) release(o *offer) {
@@ -199,7 +199,8 @@ func (c *Core) notAssigned(a job.Attempt) {
 		return
 	}
 	t.proposed = 0
-	t.notBefore, t.why = c.now.Add(retryWait), "the journal did not take the placement"
+	t.declines++
+	t.notBefore, t.why = c.now.Add(backoff(t.declines)), "the journal did not take the placement"
 	if t.flight != nil {
 		c.abort(t.flight)
 		return

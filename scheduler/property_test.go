@@ -5,6 +5,7 @@ package scheduler
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"testing"
 	"time"
 
@@ -19,6 +20,12 @@ import (
 // what was accepted is kept; the journal alone gives the same jobs; and when
 // all is well again, everything ends. World checks the first two as it goes.
 func TestHistories(t *testing.T) {
+	if f := flag.Lookup("rapid.steps"); f.Value.String() == f.DefValue { // a life of a task alone takes ten
+		if err := f.Value.Set("120"); err != nil {
+			t.Fatal(err)
+		}
+		defer f.Value.Set(f.DefValue)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
 		t.Repeat(map[string]func(*rapid.T){
