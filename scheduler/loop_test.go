@@ -128,7 +128,7 @@ func (h *fakeHost) Send(to job.Peer, m lease.ToWorker) error {
 		e := lease.Event{Attempt: m.Attempt, Group: m.Group, N: 1, State: job.Running}
 		time.AfterFunc(h.runs, func() {
 			now := time.Now()
-			e.N, e.State = 2, job.Succeeded
+			e := lease.Event{Attempt: m.Attempt, Group: m.Group, N: 2, State: job.Succeeded}
 			e.Exit = &job.Exit{State: job.Succeeded, Started: true, Began: now.Add(-h.runs), Ended: now}
 			_ = h.loop.FromWorker(to, e)
 			_ = h.loop.FromWorker(to, lease.Availability{Free: lease.Free{CPUs: 64}})
