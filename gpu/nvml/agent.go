@@ -141,6 +141,13 @@ func (a *agent) ask(ctx context.Context, closed <-chan struct{}, what op, within
 				return r, nil
 			}
 		case <-a.gone:
+			select {
+			case r := <-a.replies:
+				if r.ID == a.id { // it answered before it ended
+					return r, nil
+				}
+			default:
+			}
 			return reply{}, a.why
 		case <-timer.C:
 			return reply{}, fmt.Errorf("%w: %s took more than %s", errSlow, what, within)

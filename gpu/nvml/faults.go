@@ -3,8 +3,11 @@ package nvml
 // Faults: from one child after another to all that asked.
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/musterhq/muster/gpu"
 )
@@ -55,4 +58,55 @@ func (f *faults) publish(fault gpu.Fault) {
 	if dropped > 0 {
 		f.log.Warn("a gpu fault was dropped: it is not read", "uuid", fault.UUID, "xid", fault.Xid)
 	}
+}
+
+// Faults returns what the driver reports from now on. It keeps a child running
+// as long as ctx lives and this host has GPUs. Faults that nobody reads are
+// dropped, with a word in the log.
+func (d *Driver) Faults(ctx context.Context) (<-chan gpu.Fault, error) {
+	if err := d.take(ctx); err != nil {
+		return nil, err
+	}
+	defer d.give()
+	out := d.faults.subscribe()
+	d.loops.Go(func() {
+		defer d.faults.unsubscribe(out)
+		d.watch(ctx)
+	})
+	return out, nil
+}
+
+// watch keeps a child running until ctx ends or the driver is closed.
+func (d *Driver) watch(ctx context.Context) {
+	for {
+		gone, pause := d.keep(ctx)
+		timer := time.NewTimer(pause)
+		select {
+		case <-gone:
+		case <-timer.C:
+		case <-d.closed:
+			timer.Stop()
+			return
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// keep starts a child if none runs. It returns what to wait for before asking
+// again: the child's end, and a time.
+func (d *Driver) keep(ctx context.Context) (gone <-chan struct{}, pause time.Duration) {
+	if d.take(ctx) != nil {
+		return nil, idlePoll // ctx or the driver ended
+	}
+	defer d.give()
+	switch err := d.running(ctx); {
+	case err == nil:
+		return d.agent.gone, noneFor
+	case errors.Is(err, errNone):
+		return nil, noneFor
+	}
+	return nil, max(time.Until(d.retryAt), idlePoll)
 }

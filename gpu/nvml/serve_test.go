@@ -11,7 +11,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -282,32 +281,6 @@ func TestHelloSaysWhatIsMissing(t *testing.T) {
 			t.Errorf("%s: %s, %v", name, out.String(), err)
 		}
 	}
-}
-
-// agent makes a child of this machine that lives in this process.
-func (m *machine) agent(t *testing.T) *play {
-	t.Cleanup(func() { time.Sleep(2 * eventWait * time.Millisecond) }) // the last wait for an event runs out
-	p := &play{t: t}
-	p.scripts = []func(life){func(l life) {
-		in, requests := io.Pipe()
-		go func() {
-			for r := range l.requests {
-				line := `{"id":` + strconv.FormatUint(r.ID, 10) + `,"op":"` + string(r.Op) + "\"}\n"
-				if _, err := io.WriteString(requests, line); err != nil {
-					return
-				}
-			}
-			requests.Close()
-		}()
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		context.AfterFunc(ctx, func() { in.Close() })
-		go func() { <-l.killed; stop() }()
-		if err := serve(ctx, m, in, l.out); err != nil && !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("serve: %v", err)
-		}
-	}}
-	return p
 }
 
 func TestMockKeepsTheContract(t *testing.T) {
