@@ -35,7 +35,9 @@ type contact struct {
 	Addrs    []string  `json:"addrs"`
 	LastSeen time.Time `json:"last_seen"`
 
-	id peer.ID
+	id    peer.ID
+	dial  []ma.Multiaddr // Addrs, parsed; never changed in place
+	saved time.Time      // the LastSeen that is on disk
 }
 
 type bookJSON struct {
@@ -61,12 +63,14 @@ func parseBook(b []byte) (bookJSON, error) {
 		if err != nil || id.String() != c.Peer || len(c.Addrs) > maxAddrs || len(c.Name) > MaxName || c.Roles&^AllRoles != 0 {
 			return j, fmt.Errorf("%w: peer %d", errBook, i)
 		}
-		for _, a := range c.Addrs {
-			if _, err := ma.NewMultiaddr(a); err != nil || len(a) > maxAddr {
+		for _, text := range c.Addrs {
+			a, err := ma.NewMultiaddr(text)
+			if err != nil || len(text) > maxAddr {
 				return j, fmt.Errorf("%w: address of peer %d", errBook, i)
 			}
+			c.dial = append(c.dial, a)
 		}
-		c.id = id
+		c.id, c.saved = id, c.LastSeen
 	}
 	return j, nil
 }
@@ -153,7 +157,7 @@ func (b *book) admitted(c *Credential, name string, now time.Time) {
 			b.forgetOldestLocked(c.id)
 		}
 	}
-	e.Name, e.Roles, e.LastSeen, b.dirty = name, c.Roles, now.UTC(), true
+	e.Name, e.Roles, e.LastSeen, e.saved, b.dirty = name, c.Roles, now.UTC(), now, true
 }
 
 func (b *book) forgetOldestLocked(but peer.ID) {
@@ -177,21 +181,28 @@ func (b *book) seen(id peer.ID, addrs []ma.Multiaddr, now time.Time) {
 		}
 	}
 	slices.Sort(texts)
+	dial := toMultiaddrs(texts)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.peers[id]
 	if e == nil {
 		return
 	}
-	// The time alone is not worth a write each time.
-	if now.Sub(e.LastSeen) > lastSeenEvery || (len(texts) > 0 && !slices.Equal(texts, e.Addrs)) {
-		b.dirty = true
+	e.LastSeen = now.UTC()
+	if len(texts) > 0 && !slices.Equal(texts, e.Addrs) {
+		e.Addrs, e.dial, b.dirty = texts, dial, true
 	}
-	if b.dirty {
-		e.LastSeen = now.UTC()
+	if now.Sub(e.saved) > lastSeenEvery { // the time alone is not worth a write each time
+		e.saved, b.dirty = now, true
 	}
-	if len(texts) > 0 {
-		e.Addrs = texts
+}
+
+// left notes when the last connection to a member ended.
+func (b *book) left(id peer.ID, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.peers[id]; e != nil {
+		e.LastSeen, b.dirty = now.UTC(), true
 	}
 }
 
@@ -219,12 +230,12 @@ func (b *book) size() int {
 	return len(b.peers)
 }
 
-// addrs is where a member was last reached.
-func (b *book) addrs(id peer.ID) []string {
+// get is what the book holds of a member.
+func (b *book) get(id peer.ID) (contact, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.peers[id]; e != nil {
-		return slices.Clone(e.Addrs)
+		return *e, true
 	}
-	return nil
+	return contact{}, false
 }

@@ -128,9 +128,11 @@ func loadMembership(d disk, me identity) (*membership, error) {
 	}
 	m := &membership{cluster: own.cluster, key: own.key, own: own, bootstrap: j.Bootstrap}
 	if j.Issuing != nil {
-		m.issuing, err = ParseCredential(j.Issuing)
-		if err != nil || m.issuing.id != me.id || m.issuing.cluster != m.cluster {
-			return nil, fmt.Errorf("p2p: read %s: its issuing credential is not one of this daemon and cluster (%v)", path, err)
+		if m.issuing, err = ParseCredential(j.Issuing); err != nil {
+			return nil, fmt.Errorf("p2p: read %s: %w: restore it, or remove it and join again", path, err)
+		}
+		if m.issuing.id != me.id || m.issuing.cluster != m.cluster {
+			return nil, fmt.Errorf("p2p: read %s: its issuing credential is not one of this daemon and cluster", path)
 		}
 	}
 	text, err := d.read(clusterKeyFile)

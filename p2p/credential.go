@@ -4,8 +4,10 @@ package p2p
 
 import (
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,10 +29,12 @@ const (
 	AllRoles = RoleWorker | RoleScheduler | RoleInviter
 )
 
-var roleNames = []struct {
+type roleName struct {
 	role Roles
 	name string
-}{{RoleWorker, "worker"}, {RoleScheduler, "scheduler"}, {RoleInviter, "inviter"}}
+}
+
+var roleNames = []roleName{{RoleWorker, "worker"}, {RoleScheduler, "scheduler"}, {RoleInviter, "inviter"}}
 
 // Has says whether r holds all of want.
 func (r Roles) Has(want Roles) bool { return r&want == want }
@@ -46,6 +50,24 @@ func (r Roles) Names() []string {
 	return names
 }
 
+// MarshalJSON writes the roles in words.
+func (r Roles) MarshalJSON() ([]byte, error) { return json.Marshal(append([]string{}, r.Names()...)) }
+
+// UnmarshalJSON reads roles in words.
+func (r *Roles) UnmarshalJSON(b []byte) error {
+	var names []string
+	if err := json.Unmarshal(b, &names); err != nil {
+		return err
+	}
+	*r = 0
+	if len(names) == 0 {
+		return nil
+	}
+	parsed, err := ParseRoles(names)
+	*r = parsed
+	return err
+}
+
 // String is "worker,scheduler".
 func (r Roles) String() string { return strings.Join(r.Names(), ",") }
 
@@ -56,15 +78,11 @@ func ParseRoles(names []string) (Roles, error) {
 	}
 	var r Roles
 	for _, name := range names {
-		before := r
-		for _, n := range roleNames {
-			if n.name == name {
-				r |= n.role
-			}
-		}
-		if r == before && !strings.Contains(","+r.String()+",", ","+name+",") {
+		i := slices.IndexFunc(roleNames, func(n roleName) bool { return n.name == name })
+		if i < 0 {
 			return 0, fmt.Errorf("role %.20q: one of worker, scheduler, inviter", name)
 		}
+		r |= roleNames[i].role
 	}
 	return r, nil
 }

@@ -77,6 +77,9 @@ func (d disk) readJSON(name string, v any) (bool, error) {
 }
 
 func (d disk) writeJSON(name string, v any) error {
+	if d.dir == "" {
+		return nil
+	}
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("p2p: write %s: %w", filepath.Join(d.dir, name), err)

@@ -25,6 +25,8 @@ const (
 	// maxStrangers bounds the accepted connections that are not admitted yet;
 	// each may hold some 70 KB for at most helloTimeout.
 	maxStrangers = 1024
+	// maxStrangersEach bounds those of one address: nobody takes all places.
+	maxStrangersEach = 256
 	// maxStrangerStreams bounds what one of them may try: a plain libp2p client
 	// asks to identify first.
 	maxStrangerStreams = 16
@@ -135,19 +137,53 @@ func (l *gatedListener) loop() {
 			}
 			return
 		}
-		select {
-		case l.h.strangers <- struct{}{}:
-			l.wg.Go(func() {
-				defer func() { <-l.h.strangers }()
-				l.serve(c)
-			})
-		default:
+		ip := ipOf(c.RemoteMultiaddr())
+		if !l.h.foyer.enter(ip) {
 			_ = c.CloseWithError(network.ConnResourceLimitExceeded)
+			continue
 		}
+		l.wg.Go(func() {
+			defer l.h.foyer.leave(ip)
+			l.serve(c)
+		})
 	}
 }
 
-// serve holds a connection at the gate until it is admitted or ends.
+// foyer counts the connections that are not admitted yet.
+type foyer struct {
+	mu    sync.Mutex
+	all   int            // guarded by mu
+	from  map[string]int // guarded by mu; by address
+	limit int
+	each  int
+}
+
+func newFoyer() *foyer {
+	return &foyer{from: map[string]int{}, limit: maxStrangers, each: maxStrangersEach}
+}
+
+func (f *foyer) enter(ip string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.all >= f.limit || f.from[ip] >= f.each {
+		return false
+	}
+	f.all++
+	f.from[ip]++
+	return true
+}
+
+func (f *foyer) leave(ip string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all--
+	if f.from[ip]--; f.from[ip] <= 0 {
+		delete(f.from, ip)
+	}
+}
+
+// serve holds a connection at the gate until it is admitted or ends; then it
+// is libp2p's.
 func (l *gatedListener) serve(c transport.CapableConn) {
 	l.mu.Lock()
 	if l.ended {
@@ -209,10 +245,9 @@ func (h *Host) serveStranger(c transport.CapableConn, s network.MuxedStream, dea
 		return false
 	}
 	admitted := false
-	switch id {
-	case HelloID:
+	if id == HelloID {
 		admitted, err = h.answerHello(c.RemotePeer(), c.RemoteMultiaddr(), s)
-	case JoinID:
+	} else {
 		err = h.answerJoin(c.RemotePeer(), c.RemoteMultiaddr(), s)
 	}
 	if err != nil {

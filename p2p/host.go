@@ -18,7 +18,6 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
-	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	ma "github.com/multiformats/go-multiaddr"
 	msmux "github.com/multiformats/go-multistream"
 
@@ -106,11 +105,11 @@ type Host struct {
 	invites *invites
 	book    *book
 
-	gates     []*gate // one a transport; fixed when New returns
-	doorbell  *msmux.MultistreamMuxer[protocol.ID]
-	strangers chan struct{} // a slot each
-	guesses   *buckets      // failed tokens
-	noise     *buckets      // log lines about refused peers
+	gates    []*gate // one a transport; fixed when New returns
+	doorbell *msmux.MultistreamMuxer[protocol.ID]
+	foyer    *foyer
+	guesses  *buckets // failed tokens
+	noise    *buckets // log lines about refused peers
 
 	awake    chan struct{} // has the keeper look
 	renewNow chan struct{}
@@ -153,7 +152,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 	h := &Host{
 		cfg: cfg, log: log, me: me, disk: d,
 		joining: make(chan struct{}, 1), roster: newRoster(), revoked: &revocations{disk: d}, invites: &invites{disk: d}, book: &book{disk: d},
-		doorbell: newDoorbell(), strangers: make(chan struct{}, maxStrangers),
+		doorbell: newDoorbell(), foyer: newFoyer(),
 		guesses: newBuckets(guessEvery, guessBurst), noise: newBuckets(noiseEvery, noiseBurst),
 		awake: make(chan struct{}, 1), renewNow: make(chan struct{}, 1), news: make(chan struct{}, 1), behind: make(chan peer.ID, behindQueue),
 	}
@@ -181,7 +180,9 @@ func (h *Host) onConnected(_ network.Network, c network.Conn) {
 }
 
 func (h *Host) onDisconnected(_ network.Network, c network.Conn) {
-	h.roster.disconnected(c.RemotePeer(), time.Now())
+	now := time.Now()
+	h.roster.disconnected(c.RemotePeer(), now)
+	h.book.left(c.RemotePeer(), now)
 	h.wake()
 }
 
@@ -207,7 +208,7 @@ func (h *Host) Enter(ctx context.Context) error {
 		err = errors.New("p2p: bootstrap addresses but no token: get both from `muster invite` on a member")
 	default:
 		if m, err = found(h.me, h.cfg.CredentialLife); err == nil {
-			h.log.Info("founding a cluster", "cluster", m.cluster.String())
+			h.log.InfoContext(ctx, "founding a cluster", "cluster", m.cluster.String())
 			err = h.become(m)
 		}
 	}
@@ -336,63 +337,3 @@ func (h *Host) Addrs() []string {
 	}
 	return addrs
 }
-
-// Connect connects to a member, wherever it was last seen. The error says why
-// it was not reached or refused us.
-func (h *Host) Connect(ctx context.Context, p job.Peer) error {
-	id, err := peer.Decode(string(p))
-	if err != nil {
-		return fmt.Errorf("p2p: connect to %.80q: %w", p, err)
-	}
-	return h.connect(ctx, peer.AddrInfo{ID: id, Addrs: toMultiaddrs(h.book.addrs(id))})
-}
-
-// ConnectAddr connects to the member at an address that ends in /p2p/ID.
-func (h *Host) ConnectAddr(ctx context.Context, addr string) error {
-	infos, err := parseAddrs([]string{addr})
-	if err != nil {
-		return fmt.Errorf("p2p: connect to %w", err)
-	}
-	return h.connect(ctx, infos[0])
-}
-
-func (h *Host) connect(ctx context.Context, info peer.AddrInfo) error {
-	if h.revoked.has(info.ID) {
-		return fmt.Errorf("p2p: connect to %s: %w", info.ID, ErrRevoked)
-	}
-	if s, ok := h.host.Network().(*swarm.Swarm); ok {
-		s.Backoff().Clear(info.ID) // we have a back-off of our own
-	}
-	if err := h.host.Connect(ctx, info); err != nil {
-		return fmt.Errorf("p2p: connect to %s: %w", info.ID, err)
-	}
-	return nil
-}
-
-// Members lists the other daemons of the cluster that were ever admitted here.
-func (h *Host) Members() []Member {
-	list := h.book.list()
-	members := make([]Member, 0, len(list))
-	for _, c := range list {
-		m := Member{Peer: job.Peer(c.Peer), Name: c.Name, Roles: c.Roles, Addrs: c.Addrs, LastSeen: c.LastSeen}
-		if g, ok := h.roster.get(c.id); ok && g.connected {
-			m.Connected, m.LastSeen = true, time.Now().UTC()
-		}
-		members = append(members, m)
-	}
-	return members
-}
-
-// Member tells of one other daemon.
-func (h *Host) Member(p job.Peer) (Member, bool) {
-	for _, m := range h.Members() {
-		if m.Peer == p {
-			return m, true
-		}
-	}
-	return Member{}, false
-}
-
-// Subscribe tells of members that come and go, beginning with those that are
-// connected.
-func (h *Host) Subscribe() *Subscription { return h.roster.subscribe() }

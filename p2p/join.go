@@ -142,12 +142,12 @@ func (h *Host) bootstrapAddrs() []string {
 	addrs := h.Addrs()
 	others := 0
 	for _, g := range h.roster.present() {
-		known := h.book.addrs(g.id)
-		if len(known) == 0 || others == otherBootstraps {
+		known, _ := h.book.get(g.id)
+		if len(known.Addrs) == 0 || others == otherBootstraps {
 			continue
 		}
 		others++
-		addrs = append(addrs, withPeer(known[0], g.id))
+		addrs = append(addrs, withPeer(known.Addrs[0], g.id))
 	}
 	return addrs[:min(len(addrs), MaxBootstrap)]
 }
@@ -169,7 +169,7 @@ func (h *Host) Join(ctx context.Context, bootstrap []string, text string) error 
 	defer leave()
 	if m := h.member.Load(); m != nil {
 		if m.cluster == t.cluster {
-			h.log.Info("already a member of this cluster; the token is not needed", "cluster", m.cluster.String())
+			h.log.InfoContext(ctx, "already a member of this cluster; the token is not needed", "cluster", m.cluster.String())
 			return nil
 		}
 		if n := h.book.size(); n > 0 {
@@ -261,7 +261,7 @@ func (h *Host) joinAt(ctx context.Context, info peer.AddrInfo, t token) (*Creden
 	err = errors.New("no transport for this address")
 	for _, a := range addrs {
 		for _, g := range h.gates {
-			if !g.Transport.CanDial(a) {
+			if !g.CanDial(a) {
 				continue
 			}
 			var c *Credential
@@ -327,7 +327,7 @@ func (h *Host) enterBy(ctx context.Context, bootstrap []string, text string) err
 		}
 		if err.Error() != said {
 			said = err.Error()
-			h.log.Warn("cannot reach the cluster yet, trying on", "error", err)
+			h.log.WarnContext(ctx, "cannot reach the cluster yet, trying on", "error", err)
 		}
 		if !sleep(ctx, pause/2+rand.N(pause/2)) {
 			return fmt.Errorf("p2p: join: %w, last: %w", ctx.Err(), err)

@@ -98,6 +98,7 @@ type revocations struct {
 	key     ed25519.PublicKey      // guarded by mu
 	list    map[peer.ID]revocation // guarded by mu
 	order   []peer.ID              // guarded by mu; as they came
+	sum     []byte                 // guarded by mu; the digest, nil: not known
 }
 
 // open loads the list of a cluster.
@@ -112,7 +113,7 @@ func (r *revocations) open(cluster clusterID, key ed25519.PublicKey) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cluster, r.key, r.list, r.order = cluster, key, map[peer.ID]revocation{}, nil
+	r.cluster, r.key, r.list, r.order, r.sum = cluster, key, map[peer.ID]revocation{}, nil, nil
 	for _, e := range w.GetEntries() {
 		// Entries of a former cluster are skipped; they do not verify here.
 		if rev, err := revocationFromWire(e, cluster, key); err == nil {
@@ -126,6 +127,7 @@ func (r *revocations) addLocked(rev revocation) bool {
 	if _, known := r.list[rev.peer]; known || len(r.list) >= maxRevoked {
 		return false
 	}
+	r.sum = nil
 	r.list[rev.peer] = rev
 	r.order = append(r.order, rev.peer)
 	return true
@@ -169,7 +171,7 @@ func (r *revocations) keepLocked(fresh []revocation) ([]revocation, error) {
 		err = r.disk.write(revokedFile, b)
 	}
 	if err != nil {
-		r.list, r.order = list, order
+		r.list, r.order, r.sum = list, order, nil
 		return nil, fmt.Errorf("p2p: keep revocations: %w", err)
 	}
 	return fresh, nil
@@ -219,9 +221,12 @@ func (r *revocations) taintedLocked(c *Credential) bool {
 func (r *revocations) digest() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := sha256.New()
-	for _, id := range slices.Sorted(maps.Keys(r.list)) {
-		h.Write([]byte(id)) // peer ids of one kind, all of one length
+	if r.sum == nil {
+		h := sha256.New()
+		for _, id := range slices.Sorted(maps.Keys(r.list)) {
+			fmt.Fprintf(h, "%d:%s", len(id), string(id))
+		}
+		r.sum = h.Sum(nil)
 	}
-	return h.Sum(nil)
+	return r.sum
 }

@@ -172,6 +172,19 @@ func (r *roster) presentLocked() []guestInfo {
 	return list
 }
 
+// count is how many members are connected.
+func (r *roster) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, g := range r.guests {
+		if g.conns > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // allow takes one from the peer's allowance for a protocol.
 func (r *roster) allow(id peer.ID, p Protocol, now time.Time) bool {
 	r.mu.Lock()

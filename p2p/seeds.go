@@ -76,11 +76,11 @@ const idleCheck = 30 * time.Second
 
 // step dials who is due and returns when to look again.
 func (k *keeper) step(ctx context.Context, now time.Time) time.Duration {
-	k.refresh()
+	enough := k.h.roster.count() >= enoughMembers
+	k.refresh(enough)
 	wait := idleCheck
-	enough := len(k.h.roster.present()) >= enoughMembers
 	for id, t := range k.targets {
-		if t.busy || (enough && !t.seed) || k.h.host.Network().Connectedness(id) == network.Connected {
+		if t.busy || k.h.host.Network().Connectedness(id) == network.Connected {
 			continue
 		}
 		if due := t.next.Sub(now); due > 0 {
@@ -100,8 +100,9 @@ func (k *keeper) step(ctx context.Context, now time.Time) time.Duration {
 	return wait
 }
 
-// refresh takes up new seeds and members, and drops those that are gone.
-func (k *keeper) refresh() {
+// refresh takes up new seeds and, while there are not enough, members, and
+// drops those that are gone.
+func (k *keeper) refresh(enough bool) {
 	want := map[peer.ID]bool{}
 	take := func(info peer.AddrInfo, seed bool) {
 		if info.ID == k.h.me.id || k.h.revoked.has(info.ID) {
@@ -124,8 +125,10 @@ func (k *keeper) refresh() {
 	for _, info := range k.h.seeds() {
 		take(info, true)
 	}
-	for _, c := range k.h.book.list() {
-		take(peer.AddrInfo{ID: c.id, Addrs: toMultiaddrs(c.Addrs)}, false)
+	if !enough {
+		for _, c := range k.h.book.list() {
+			take(peer.AddrInfo{ID: c.id, Addrs: c.dial}, false)
+		}
 	}
 	for id, t := range k.targets {
 		if !want[id] && !t.busy {

@@ -88,7 +88,7 @@ func (h *Host) spread(ctx context.Context) {
 			all, _ := h.revoked.entries(0)
 			ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 			if err := h.push(ctx, id, all); err != nil {
-				h.log.Debug("revocations not sent", "peer", id, "error", err)
+				h.log.DebugContext(ctx, "revocations not sent", "peer", id, "error", err)
 			}
 			cancel()
 		case <-h.news:

@@ -46,7 +46,7 @@ func (h *Host) keepBook(ctx context.Context) {
 			h.book.seen(g.id, h.host.Peerstore().Addrs(g.id), now)
 		}
 		if err := h.book.save(); err != nil {
-			h.log.Error("peer book not written", "error", err)
+			h.log.ErrorContext(ctx, "peer book not written", "error", err)
 		}
 	}
 }
@@ -69,14 +69,14 @@ func (h *Host) tend(ctx context.Context) {
 		timer.Stop()
 		now := time.Now()
 		for _, id := range h.roster.sweep(now) {
-			h.log.Warn("member disconnected: its credential has expired", "peer", id)
+			h.log.WarnContext(ctx, "member disconnected: its credential has expired", "peer", id)
 			_ = h.host.Network().ClosePeer(id)
 		}
 		if !now.Before(next) {
 			if err := h.renew(ctx); err != nil {
 				pause = min(max(2*pause, time.Second), renewRetry)
 				next = now.Add(pause/2 + rand.N(pause/2))
-				h.log.Warn("credential not renewed", "not_after", h.member.Load().own.NotAfter, "error", err)
+				h.log.WarnContext(ctx, "credential not renewed", "not_after", h.member.Load().own.NotAfter, "error", err)
 			} else {
 				next, pause = h.renewalDue(now), 0
 			}
@@ -125,7 +125,7 @@ func (h *Host) renew(ctx context.Context) error {
 		return err
 	}
 	h.member.Store(next)
-	h.log.Info("credential renewed", "not_after", fresh.NotAfter)
+	h.log.InfoContext(ctx, "credential renewed", "not_after", fresh.NotAfter)
 	h.tellAll(ctx, h.rehello)
 	return nil
 }
@@ -197,7 +197,7 @@ func (h *Host) tellAll(ctx context.Context, tell func(context.Context, peer.ID) 
 			ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 			defer cancel()
 			if err := tell(ctx, g.id); err != nil {
-				h.log.Debug("a member was not told", "peer", g.id, "error", err)
+				h.log.DebugContext(ctx, "a member was not told", "peer", g.id, "error", err)
 			}
 		})
 	}
@@ -214,6 +214,6 @@ func (h *Host) compareOne(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	if err := h.rehello(ctx, present[rand.N(len(present))].id); err != nil {
-		h.log.Debug("revocations not compared", "error", err)
+		h.log.DebugContext(ctx, "revocations not compared", "error", err)
 	}
 }

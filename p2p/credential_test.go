@@ -1,0 +1,422 @@
+package p2p
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	ma "github.com/multiformats/go-multiaddr"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+// actor is a key with what it may sign.
+type actor struct {
+	identity
+	cred *Credential
+}
+
+func key(t testing.TB) ed25519.PrivateKey {
+	t.Helper()
+	_, k, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func newActor(t testing.TB) actor {
+	t.Helper()
+	me, err := newIdentity(key(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return actor{identity: me}
+}
+
+func root(cluster ed25519.PrivateKey) authority {
+	return authority{key: cluster, cluster: cluster.Public().(ed25519.PublicKey)}
+}
+
+func (a actor) authority(cluster ed25519.PrivateKey) authority {
+	return authority{key: a.key, cluster: cluster.Public().(ed25519.PublicKey), chain: a.cred}
+}
+
+// generations is a chain of inviters, the first signed by the cluster key.
+func generations(t testing.TB, cluster ed25519.PrivateKey, n int) []actor {
+	t.Helper()
+	auth := root(cluster)
+	var list []actor
+	for range n {
+		a := newActor(t)
+		c, err := auth.issue(a.id, AllRoles, time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.cred = c
+		list = append(list, a)
+		auth = a.authority(cluster)
+	}
+	return list
+}
+
+func TestCredentialSurvivesItsWireForm(t *testing.T) {
+	cluster := key(t)
+	for i, a := range generations(t, cluster, MaxChain) {
+		b := a.cred.encode()
+		c, err := ParseCredential(b)
+		if err != nil {
+			t.Fatalf("generation %d: %v", i, err)
+		}
+		if c.id != a.id || c.Roles != AllRoles || len(c.links) != i+1 || len(c.issuers()) != i || !c.NotAfter.Equal(a.cred.NotAfter) {
+			t.Errorf("generation %d: %+v", i, c)
+		}
+		if !bytes.Equal(c.encode(), b) {
+			t.Errorf("generation %d changed on the way", i)
+		}
+		if len(b) > maxCredential/2 {
+			t.Errorf("generation %d has %d bytes; the bound of %d is near", i, len(b), maxCredential)
+		}
+	}
+}
+
+func TestIssueRefusesWhatTheIssuerCannotGive(t *testing.T) {
+	cluster := key(t)
+	line := generations(t, cluster, MaxChain)
+	to := newActor(t)
+	if _, err := line[MaxChain-1].authority(cluster).issue(to.id, AllRoles, time.Now()); !errors.Is(err, ErrChainTooLong) {
+		t.Errorf("a chain of %d: %v", MaxChain+1, err)
+	}
+	worker := newActor(t)
+	c, err := root(cluster).issue(worker.id, RoleWorker, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker.cred = c
+	if _, err := worker.authority(cluster).issue(to.id, RoleWorker, time.Now()); !errors.Is(err, ErrNotInviter) {
+		t.Errorf("by a worker: %v", err)
+	}
+	clerk := newActor(t)
+	if clerk.cred, err = root(cluster).issue(clerk.id, RoleWorker|RoleInviter, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := clerk.authority(cluster).issue(to.id, RoleScheduler, time.Now()); !errors.Is(err, ErrRoles) {
+		t.Errorf("a role that the issuer lacks: %v", err)
+	}
+}
+
+// TestForgeriesDoNotParse signs what an honest daemon would not.
+func TestForgeriesDoNotParse(t *testing.T) {
+	cluster := key(t)
+	line := generations(t, cluster, 3)
+	me := newActor(t)
+	id := clusterOf(cluster.Public().(ed25519.PublicKey))
+	forge := func(by ed25519.PrivateKey, body *wirepb.LinkBody, chain *Credential) *wirepb.Credential {
+		b, err := proto.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &wirepb.Credential{ClusterKey: cluster.Public().(ed25519.PublicKey)}
+		w.Links = append(w.Links, &wirepb.Link{Body: b, Signature: ed25519.Sign(by, append([]byte(signCredential), b...))})
+		if chain != nil {
+			w.Links = append(w.Links, chain.toWire().GetLinks()...)
+		}
+		return w
+	}
+	body := func(change func(*wirepb.LinkBody)) *wirepb.LinkBody {
+		b := &wirepb.LinkBody{Peer: []byte(me.id), Roles: uint32(AllRoles), NotAfter: time.Now().Add(time.Hour).Unix(), Cluster: id[:]}
+		change(b)
+		return b
+	}
+	same := func(*wirepb.LinkBody) {}
+	worker, err := root(cluster).issue(newActor(t).id, RoleWorker, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := credentialFromWire(forge(cluster, body(same), nil)); err != nil {
+		t.Fatalf("the honest one: %v", err)
+	}
+	other := clusterOf(key(t).Public().(ed25519.PublicKey))
+	swapped := line[2].cred.toWire()
+	swapped.Links[0], swapped.Links[1] = swapped.Links[1], swapped.Links[0]
+	cut := line[2].cred.toWire()
+	cut.Links = cut.Links[:2]
+	long := forge(line[2].key, body(same), line[2].cred)
+	long.Links = append(long.Links, long.Links[3])
+	for name, w := range map[string]*wirepb.Credential{
+		"nothing":                     {},
+		"no links":                    {ClusterKey: cluster.Public().(ed25519.PublicKey)},
+		"signed by itself":            forge(me.key, body(same), nil),
+		"signed by a member's key":    forge(line[0].key, body(same), nil),
+		"chain of another signer":     forge(line[1].key, body(same), line[0].cred),
+		"signed by a worker":          forge(me.key, body(same), worker),
+		"more roles than there are":   forge(cluster, body(func(b *wirepb.LinkBody) { b.Roles = 255 }), nil),
+		"no roles":                    forge(cluster, body(func(b *wirepb.LinkBody) { b.Roles = 0 }), nil),
+		"of another cluster":          forge(cluster, body(func(b *wirepb.LinkBody) { b.Cluster = other[:] }), nil),
+		"no time":                     forge(cluster, body(func(b *wirepb.LinkBody) { b.NotAfter = 0 }), nil),
+		"a time beyond time":          forge(cluster, body(func(b *wirepb.LinkBody) { b.NotAfter = 1 << 62 }), nil),
+		"no peer":                     forge(cluster, body(func(b *wirepb.LinkBody) { b.Peer = nil }), nil),
+		"a peer of another kind":      forge(cluster, body(func(b *wirepb.LinkBody) { b.Peer = append([]byte{0x12, 0x20}, make([]byte, 32)...) }), nil),
+		"links in another order":      swapped,
+		"the chain cut off":           cut,
+		"a chain longer than allowed": long,
+	} {
+		if c, err := credentialFromWire(w); !errors.Is(err, ErrBadCredential) {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+	}
+}
+
+// bare is a host without a network: enough to decide about messages.
+func bare(t testing.TB) (*Host, ed25519.PrivateKey) {
+	t.Helper()
+	cluster := key(t)
+	me := newActor(t)
+	h := &Host{
+		cfg: Config{Name: "bare", CredentialLife: time.Hour}, log: slog.New(slog.DiscardHandler), me: me.identity, joining: make(chan struct{}, 1),
+		roster: newRoster(), revoked: &revocations{}, invites: &invites{}, book: &book{}, guesses: newBuckets(guessEvery, guessBurst), noise: newBuckets(noiseEvery, noiseBurst),
+	}
+	c, err := root(cluster).issue(me.id, AllRoles, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &membership{cluster: c.cluster, key: c.key, secret: cluster}
+	if err := h.settle(m.with(c)); err != nil {
+		t.Fatal(err)
+	}
+	return h, cluster
+}
+
+func TestGateChecksTheHolderTheTimeAndTheCluster(t *testing.T) {
+	h, cluster := bare(t)
+	a := generations(t, cluster, 2)[1]
+	old := newActor(t)
+	ended, err := root(cluster).issue(old.id, AllRoles, time.Now().Add(-time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	alien := generations(t, key(t), 1)[0]
+	for _, c := range []struct {
+		name string
+		who  actor
+		show *wirepb.Credential
+		want error
+	}{
+		{"a member", a, a.cred.toWire(), nil},
+		{"somebody else's", newActor(t), a.cred.toWire(), ErrBadCredential},
+		{"expired", old, ended.toWire(), ErrExpired},
+		{"another cluster's", alien, alien.cred.toWire(), ErrWrongCluster},
+		{"none", a, nil, ErrBadCredential},
+	} {
+		if _, err := h.check(c.who.id, c.show, time.Now()); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+	}
+	h.member.Store(nil)
+	if _, err := h.check(a.id, a.cred.toWire(), time.Now()); !errors.Is(err, ErrNotReady) {
+		t.Errorf("before it has a cluster: %v", err)
+	}
+}
+
+func TestRevocationsAreVerified(t *testing.T) {
+	h, cluster := bare(t)
+	line := generations(t, cluster, 3)
+	victim := newActor(t)
+	now := time.Now()
+	byMember, err := line[1].authority(cluster).revoke(victim.id, "stolen", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := line[1].authority(cluster).revoke(line[0].id, "coup", now); err == nil {
+		t.Error("a daemon revoked the one that it owes its credential to")
+	}
+	if _, err := line[0].authority(cluster).revoke(victim.id, strings.Repeat("x", maxReason+1), now); err == nil {
+		t.Error("a reason too long was signed")
+	}
+	alien := generations(t, key(t), 1)[0]
+	bad := map[string]*wirepb.Revocation{}
+	tampered := proto.Clone(byMember.wire).(*wirepb.Revocation)
+	tampered.Body = append(tampered.Body, 0x1a, 0)
+	bad["changed"] = tampered
+	unsigned := proto.Clone(byMember.wire).(*wirepb.Revocation)
+	unsigned.Issuer = nil
+	bad["said to be by the cluster key"] = unsigned
+	foreign := proto.Clone(byMember.wire).(*wirepb.Revocation)
+	foreign.Issuer = alien.cred.toWire()
+	bad["by another cluster"] = foreign
+	bad["nothing"] = &wirepb.Revocation{}
+	for name, w := range bad {
+		if fresh, err := h.revoked.merge([]*wirepb.Revocation{byMember.wire, w}); err == nil || len(fresh) != 0 {
+			t.Errorf("%s: %v, %v", name, fresh, err)
+		}
+	}
+	if h.revoked.has(victim.id) {
+		t.Error("a message with one bad entry was taken in part")
+	}
+	before := h.revoked.digest()
+	fresh, err := h.revoked.merge([]*wirepb.Revocation{byMember.wire, byMember.wire})
+	if err != nil || len(fresh) != 1 || !h.revoked.has(victim.id) || bytes.Equal(before, h.revoked.digest()) {
+		t.Errorf("%d new, %v", len(fresh), err)
+	}
+	if again, err := h.revoked.merge([]*wirepb.Revocation{byMember.wire}); err != nil || len(again) != 0 {
+		t.Errorf("known already: %d new, %v", len(again), err)
+	}
+
+	// The signer is put out: what it revokes from then on does not count, what
+	// its own invitee shows neither, but a member that was in before stays.
+	out, err := root(cluster).revoke(line[1].id, "traitor", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.book.admitted(line[2].cred, "old hand", now)
+	if err := h.revoked.add(out); err != nil {
+		t.Fatal(err)
+	}
+	late, err := line[1].authority(cluster).revoke(newActor(t).id, "revenge", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fresh, err := h.revoked.merge([]*wirepb.Revocation{late.wire}); err != nil || len(fresh) != 0 {
+		t.Errorf("a revoked daemon revokes: %d, %v", len(fresh), err)
+	}
+	if _, err := h.check(line[2].id, line[2].cred.toWire(), now); err != nil {
+		t.Errorf("a member from before: %v", err)
+	}
+	puppet := newActor(t)
+	if puppet.cred, err = line[1].authority(cluster).issue(puppet.id, AllRoles, now.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.check(puppet.id, puppet.cred.toWire(), now); !errors.Is(err, ErrRevoked) {
+		t.Errorf("a puppet: %v", err)
+	}
+}
+
+func TestRolesInWords(t *testing.T) {
+	for _, c := range []struct {
+		names []string
+		want  Roles
+	}{{nil, AllRoles}, {[]string{"worker"}, RoleWorker}, {[]string{"scheduler", "worker", "worker"}, RoleWorker | RoleScheduler}} {
+		if got, err := ParseRoles(c.names); err != nil || got != c.want {
+			t.Errorf("ParseRoles(%v) = %s, %v", c.names, got, err)
+		}
+	}
+	if _, err := ParseRoles([]string{"king"}); err == nil {
+		t.Error("king is a role")
+	}
+	b, err := json.Marshal(Member{Roles: RoleWorker | RoleInviter})
+	if err != nil || !bytes.Contains(b, []byte(`"roles":["worker","inviter"]`)) {
+		t.Errorf("%s, %v", b, err)
+	}
+	var m Member
+	if err := json.Unmarshal(b, &m); err != nil || m.Roles != RoleWorker|RoleInviter {
+		t.Errorf("back: %s, %v", m.Roles, err)
+	}
+}
+
+func FuzzParseCredential(f *testing.F) {
+	for _, a := range generations(f, key(f), MaxChain) {
+		f.Add(a.cred.encode())
+	}
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := ParseCredential(b)
+		if err != nil {
+			if !errors.Is(err, ErrBadCredential) {
+				t.Fatalf("error of another kind: %v", err)
+			}
+			return
+		}
+		again, err := ParseCredential(c.encode())
+		if err != nil || again.id != c.id || again.Roles != c.Roles || !again.NotAfter.Equal(c.NotAfter) {
+			t.Fatalf("%+v became %+v, %v", c, again, err)
+		}
+	})
+}
+
+func FuzzRevocation(f *testing.F) {
+	cluster := key(f)
+	line := generations(f, cluster, 2)
+	for _, a := range []authority{root(cluster), line[1].authority(cluster)} {
+		r, err := a.revoke(newActor(f).id, "why", time.Unix(1e9, 0))
+		if err != nil {
+			f.Fatal(err)
+		}
+		b, err := proto.Marshal(&wirepb.RevocationList{Entries: []*wirepb.Revocation{r.wire}})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var list wirepb.RevocationList
+		if proto.Unmarshal(b, &list) != nil {
+			return
+		}
+		for _, e := range list.GetEntries() {
+			r, err := revocationFromWire(e, line[0].cred.cluster, line[0].cred.key)
+			if (err == nil) == (r.peer == "") {
+				t.Fatalf("%v, %v", r, err)
+			}
+		}
+	})
+}
+
+// pipe is a stream with one side's bytes in it.
+type pipe struct {
+	*bytes.Reader
+	out bytes.Buffer
+}
+
+func (p *pipe) Write(b []byte) (int, error) { return p.out.Write(b) }
+
+func FuzzHelloAndJoin(f *testing.F) {
+	h, cluster := bare(f)
+	a := generations(f, cluster, 2)[1]
+	s, err := newSecret()
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := h.invites.add(s, AllRoles, MaxUses, time.Now().Add(time.Hour), time.Now()); err != nil {
+		f.Fatal(err)
+	}
+	id := a.cred.cluster
+	var seed bytes.Buffer
+	for _, m := range []proto.Message{
+		&wirepb.Hello{Credential: a.cred.toWire(), Name: "a", Revoked: make([]byte, 32)},
+		&wirepb.JoinRequest{Cluster: id[:], Secret: s[:], Name: "a"},
+		&wirepb.JoinRequest{Cluster: id[:], Credential: a.cred.toWire()},
+	} {
+		seed.Reset()
+		if err := writeMsg(&seed, m); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(bytes.Clone(seed.Bytes()))
+	}
+	from := ma.StringCast("/ip4/10.0.0.1/tcp/1")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p := &pipe{Reader: bytes.NewReader(b)}
+		admitted, err := h.answerHello(a.id, from, p)
+		var r wirepb.HelloReply
+		if err == nil {
+			if err := readMsg(&p.out, &r, 4096); err != nil || admitted != (r.GetCode() == 0) {
+				t.Fatalf("admitted %t, answer %v, %v", admitted, &r, err)
+			}
+		} else if admitted || p.out.Len() > 0 {
+			t.Fatal("admitted or answered in spite of", err)
+		}
+		p = &pipe{Reader: bytes.NewReader(b)}
+		if err := h.answerJoin(a.id, from, p); err == nil {
+			var j wirepb.JoinReply
+			if err := readMsg(&p.out, &j, 4096); err != nil || (j.GetCode() == 0) != (j.GetCredential() != nil) {
+				t.Fatalf("answer %v, %v", &j, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,138 @@
+package p2p_test
+
+// The guard: each row of the table is held to.
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+
+	"github.com/musterhq/muster/p2p"
+	"github.com/musterhq/muster/p2p/p2ptest"
+)
+
+func call(t *testing.T, from *p2p.Host, to peer.ID, id protocol.ID) error {
+	t.Helper()
+	s, err := from.Libp2p().NewStream(t.Context(), to, id)
+	if err != nil {
+		return err
+	}
+	if err := s.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		return err
+	}
+	if _, err := s.Write([]byte("x")); err != nil {
+		return err
+	}
+	if err := s.CloseWrite(); err != nil {
+		return err
+	}
+	_, err = io.ReadAll(s)
+	return err
+}
+
+func TestGuard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen, log := logger()
+		nw := p2ptest.New(t, 2, p2ptest.Options{Log: log})
+		a, b := nw.Hosts[0], nw.Hosts[1]
+		if err := a.Handle("/muster/other/1", func(network.Stream) {}); !errors.Is(err, p2p.ErrNoProtocol) {
+			t.Errorf("a protocol without a row: %v", err)
+		}
+		served := 0
+		if err := a.Handle(p2p.SessionID, func(s network.Stream) {
+			served++
+			s.Close()
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Handle(p2p.HTTPID, func(network.Stream) { panic("a bug") }); err != nil {
+			t.Fatal(err)
+		}
+		nw.Connect(1, 0)
+		synctest.Wait()
+		id := a.Libp2p().ID()
+		if err := call(t, b, id, p2p.SessionID); err != nil {
+			t.Errorf("session: %v", err)
+		}
+		if err := call(t, b, id, p2p.HTTPID); err == nil {
+			t.Error("a handler that panicked answered")
+		}
+		if seen.count("level=ERROR", "panicked", "a bug") != 1 {
+			t.Error("the panic is not in the log")
+		}
+		refused := 0
+		for range 100 {
+			if err := call(t, b, id, p2p.SessionID); err != nil {
+				refused++
+			}
+		}
+		var row p2p.Protocol
+		for _, p := range p2p.Protocols() {
+			if p.ID == p2p.SessionID {
+				row = p
+			}
+		}
+		if refused < 100-row.Burst-10 || served < row.Burst {
+			t.Errorf("served %d, refused %d of 100 at a burst of %d", served, refused, row.Burst)
+		}
+		pass(time.Minute)
+		if err := call(t, b, id, p2p.SessionID); err != nil {
+			t.Errorf("a minute later: %v", err)
+		}
+		// A stream of a row with a deadline that is never used ends by itself.
+		s, err := b.Libp2p().NewStream(t.Context(), id, p2p.RevokedID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if _, err := s.Write([]byte{5}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(s); err == nil || time.Since(begin) < 20*time.Second || time.Since(begin) > 40*time.Second {
+			t.Errorf("a stalled stream ended after %s with %v", time.Since(begin), err)
+		}
+	})
+}
+
+func TestTableIsWhole(t *testing.T) {
+	ids := map[protocol.ID]bool{}
+	for _, p := range p2p.Protocols() {
+		if ids[p.ID] || p.What == "" || p.MaxMessage == 0 || (p.Access != p2p.Anyone && p.Access != p2p.Members) {
+			t.Errorf("row %+v", p)
+		}
+		ids[p.ID] = true
+		if p.Access == p2p.Anyone && p.ID != p2p.HelloID && p.ID != p2p.JoinID {
+			t.Errorf("%s is open to anyone", p.ID)
+		}
+		if !p.Library && (p.PerSecond == 0 || p.Burst == 0) {
+			t.Errorf("%s has no rate", p.ID)
+		}
+	}
+}
+
+func TestSubscriptionKeepsTheLastState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nw := p2ptest.New(t, 2, p2ptest.Options{Strangers: 2})
+		sub := nw.Hosts[1].Subscribe()
+		defer sub.Close()
+		inv := invite(t, nw.Hosts[0], time.Hour, 1, p2p.AllRoles)
+		if err := nw.Hosts[1].Join(t.Context(), inv.Bootstrap, inv.Token); err != nil {
+			t.Fatal(err)
+		}
+		if e, err := sub.Next(t.Context()); err != nil || e.Kind != p2p.ClusterChanged {
+			t.Fatalf("event %+v, %v", e, err)
+		}
+		until(t, 5*time.Second, "up", func() bool { return connected(nw.Hosts[1]) == 1 })
+		nw.Stop(0) // up and down, and nobody has read
+		until(t, time.Minute, "down", func() bool { return connected(nw.Hosts[1]) == 0 })
+		if e, err := sub.Next(t.Context()); err != nil || e.Kind != p2p.MemberDown || e.Peer != nw.Peer(0) {
+			t.Errorf("event %+v, %v, want the last state", e, err)
+		}
+	})
+}

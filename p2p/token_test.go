@@ -1,0 +1,203 @@
+package p2p
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+	"pgregory.net/rapid"
+)
+
+func TestTokenText(t *testing.T) {
+	c := generations(t, key(t), 1)[0].cred
+	s, err := newSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := token{cluster: c.cluster, issuer: c.id, roles: RoleWorker | RoleInviter, secret: s}
+	got, err := parseToken("  " + want.String() + "\n")
+	if err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	// Every single wrong letter is noticed here, before anyone is asked.
+	text := want.String()
+	for i := len(tokenPrefix); i < len(text); i++ {
+		b := []byte(text)
+		if b[i] = 'a'; text[i] == 'a' {
+			b[i] = 'b'
+		}
+		if _, err := parseToken(string(b)); !errors.Is(err, ErrBadToken) {
+			t.Fatalf("letter %d changed: %v", i, err)
+		}
+	}
+}
+
+func FuzzParseToken(f *testing.F) {
+	c := generations(f, key(f), 1)[0].cred
+	f.Add(token{cluster: c.cluster, issuer: c.id, roles: AllRoles}.String())
+	f.Add("muster1-")
+	f.Fuzz(func(t *testing.T, text string) {
+		tok, err := parseToken(text)
+		if err != nil {
+			return
+		}
+		if again, err := parseToken(tok.String()); err != nil || again != tok {
+			t.Fatalf("%+v became %+v, %v", tok, again, err)
+		}
+	})
+}
+
+// TestInvitesGiveNoMoreThanTheyHold, whoever asks in whatever order, with
+// restarts in between: at most `uses` peers get in, each of them again and
+// again, and none after the end.
+func TestInvitesGiveNoMoreThanTheyHold(t *testing.T) {
+	dir := disk{t.TempDir()}
+	rapid.Check(t, func(rt *rapid.T) {
+		v := &invites{disk: dir}
+		cluster := clusterID{1}
+		if err := v.open(cluster); err != nil {
+			rt.Fatal(err)
+		}
+		now := time.Unix(1e9, 0)
+		if err := v.saveLocked(nil); err != nil {
+			rt.Fatal(err)
+		}
+		uses := rapid.IntRange(1, 4).Draw(rt, "uses")
+		end := now.Add(time.Hour)
+		s := secret{byte(uses)}
+		if err := v.add(s, RoleWorker, uses, end, now); err != nil {
+			rt.Fatal(err)
+		}
+		in := map[string]bool{}
+		rt.Repeat(map[string]func(*rapid.T){
+			"ask": func(rt *rapid.T) {
+				who := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}).Draw(rt, "who")
+				roles, err := v.use(s, who, now)
+				switch {
+				case !now.Before(end):
+					if !errors.Is(err, ErrTokenExpired) {
+						rt.Fatalf("after the end: %v", err)
+					}
+				case in[who] || len(in) < uses:
+					if err != nil || roles != RoleWorker {
+						rt.Fatalf("%s with %d of %d used: %v", who, len(in), uses, err)
+					}
+					in[who] = true
+				case !errors.Is(err, ErrTokenUsed):
+					rt.Fatalf("%s with all used: %v", who, err)
+				}
+			},
+			"guess": func(rt *rapid.T) {
+				if _, err := v.use(secret{99}, "a", now); !errors.Is(err, ErrTokenUnknown) {
+					rt.Fatal(err)
+				}
+			},
+			"restart": func(rt *rapid.T) {
+				v = &invites{disk: dir}
+				if err := v.open(cluster); err != nil {
+					rt.Fatal(err)
+				}
+			},
+			"wait": func(rt *rapid.T) { now = now.Add(time.Duration(rapid.IntRange(1, 30).Draw(rt, "min")) * time.Minute) },
+		})
+	})
+}
+
+func TestInvitesOfAnotherClusterAreVoid(t *testing.T) {
+	v := &invites{disk: disk{t.TempDir()}}
+	now := time.Unix(1e9, 0)
+	if err := v.open(clusterID{1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.add(secret{1}, AllRoles, 1, now.Add(time.Hour), now); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.open(clusterID{2}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.use(secret{1}, "a", now); !errors.Is(err, ErrTokenUnknown) {
+		t.Errorf("a token of the former cluster: %v", err)
+	}
+	v = &invites{}
+	for i := range maxInvites {
+		if err := v.add(secret{byte(i), byte(i >> 8)}, AllRoles, 1, now.Add(time.Hour), now); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	if err := v.add(secret{0, 0, 1}, AllRoles, 1, now.Add(time.Hour), now); !errors.Is(err, ErrTooManyInvites) {
+		t.Errorf("one more than fit: %v", err)
+	}
+	if err := v.add(secret{0, 0, 1}, AllRoles, 1, now.Add(72*time.Hour), now.Add(48*time.Hour)); err != nil {
+		t.Errorf("after the others expired: %v", err)
+	}
+}
+
+func TestErrorsTravelAsNumbers(t *testing.T) {
+	seen := map[code]bool{codeOK: true}
+	for _, c := range codes {
+		if seen[c.code] {
+			t.Errorf("number %d twice", c.code)
+		}
+		seen[c.code] = true
+		if back := codeOf(c.err).toError(); !errors.Is(back, c.err) || !isRefusal(back) {
+			t.Errorf("%v came back as %v", c.err, back)
+		}
+	}
+	if codeOf(nil).toError() != nil || codeOf(errors.New("disk on fire")) != codeInternal || !isRefusal(code(9999).toError()) {
+		t.Error("the rest")
+	}
+}
+
+func FuzzParseBook(f *testing.F) {
+	f.Add([]byte(`{"schema":"muster.peers/v1","cluster":"x","peers":[{"peer":"12D3KooWD3eckifWpRn9wQpMG9R9hX3sD158z7EqHWmweQAJU5SA","addrs":["/ip4/1.2.3.4/tcp/1"],"roles":["worker"],"last_seen":"2026-01-02T03:04:05Z"}]}`))
+	f.Add([]byte(`{}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		j, err := parseBook(b)
+		if err != nil {
+			if !errors.Is(err, errBook) {
+				t.Fatal(err)
+			}
+			return
+		}
+		for _, c := range j.Peers {
+			if c.id.Validate() != nil || len(c.dial) != len(c.Addrs) {
+				t.Fatalf("%+v", c)
+			}
+		}
+	})
+}
+
+func TestBookForgetsTheOldestFirst(t *testing.T) {
+	dir := disk{t.TempDir()}
+	b := &book{disk: dir}
+	if err := b.open(clusterID{1}); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Unix(1e9, 0)
+	var ids []peer.ID
+	for i := range maxBook + 3 {
+		id := peer.ID("\x00\x05" + string([]byte{1, 2, byte(i), byte(i >> 8), byte(i >> 16)}))
+		ids = append(ids, id)
+		b.admitted(&Credential{id: id, Roles: RoleWorker}, "n", begin.Add(time.Duration(i)*time.Second))
+	}
+	if b.size() != maxBook || b.knows(ids[2]) || !b.knows(ids[3]) {
+		t.Errorf("%d members, the oldest known: %t", b.size(), b.knows(ids[2]))
+	}
+	b.seen(ids[9], []ma.Multiaddr{ma.StringCast("/ip4/1.2.3.4/tcp/1")}, begin.Add(time.Hour*24))
+	if err := b.save(); err != nil {
+		t.Fatal(err)
+	}
+	again := &book{disk: dir}
+	if err := again.open(clusterID{1}); err != nil {
+		t.Fatal(err)
+	}
+	if first := again.list()[0]; again.size() != maxBook || first.id != ids[9] || !slices.Equal(first.Addrs, []string{"/ip4/1.2.3.4/tcp/1"}) {
+		t.Errorf("read back %d, first %+v", again.size(), again.list()[0])
+	}
+	if err := again.open(clusterID{2}); err != nil || again.size() != 0 {
+		t.Errorf("%d members of another cluster, %v", again.size(), err)
+	}
+}
