@@ -1,0 +1,235 @@
+package store
+
+// The records of a journal as bytes, and back. What is encoded is checked first
+// by what checks it when it is read, so that nothing gets into the log that
+// cannot be applied.
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store/storepb"
+)
+
+var errBadRecord = errors.New("not a record")
+
+// The fields of storepb.Entry, which is put together by hand: its records are
+// encoded by whoever proposes them, long before the entry is.
+const (
+	fieldGeneration protowire.Number = 1
+	fieldRecords    protowire.Number = 2
+)
+
+// appendRecord appends a record as it lies in an entry, with its field and its
+// length.
+func appendRecord(b []byte, r job.Record) ([]byte, error) {
+	m, err := recordPB(r)
+	if err != nil {
+		return b, err
+	}
+	if _, err := recordOf(m); err != nil {
+		return b, err
+	}
+	n := proto.Size(m)
+	if n > maxRecordBytes {
+		return b, fmt.Errorf("record of %d bytes: %w: at most %d", n, ErrTooLarge, maxRecordBytes)
+	}
+	b = protowire.AppendTag(b, fieldRecords, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(n))
+	return proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m)
+}
+
+// appendGeneration begins an entry.
+func appendGeneration(b []byte, generation uint64) []byte {
+	b = protowire.AppendTag(b, fieldGeneration, protowire.VarintType)
+	return protowire.AppendVarint(b, generation)
+}
+
+// decodeEntry reads the data of an entry that is not empty.
+func decodeEntry(data []byte) (generation uint64, records []job.Record, err error) {
+	var m storepb.Entry
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return 0, nil, err
+	}
+	records = make([]job.Record, len(m.GetRecords()))
+	for i, r := range m.GetRecords() {
+		if records[i], err = recordOf(r); err != nil {
+			return 0, nil, fmt.Errorf("record %d: %w", i, err)
+		}
+	}
+	return m.GetGeneration(), records, nil
+}
+
+func recordPB(r job.Record) (*storepb.Record, error) {
+	set := 0
+	m := &storepb.Record{}
+	if s := r.Submit; s != nil {
+		set++
+		spec, err := encodeSpec(s.Spec)
+		if err != nil {
+			return nil, err
+		}
+		m.Kind = &storepb.Record_Submit{Submit: &storepb.Submit{
+			Job: string(s.Job), User: s.User, Spec: spec, Key: s.Key, At: nanos(s.At),
+		}}
+	}
+	if a := r.Assign; a != nil {
+		set++
+		m.Kind = &storepb.Record_Assign{Assign: &storepb.Assign{
+			Attempt: attemptPB(a.Attempt), Node: string(a.Node), NodeName: a.NodeName, Store: a.Store,
+		}}
+	}
+	if u := r.Unassign; u != nil {
+		set++
+		m.Kind = &storepb.Record_Unassign{Unassign: &storepb.Unassign{
+			Attempt: attemptPB(u.Attempt), Proof: string(u.Proof), Detail: u.Detail,
+		}}
+	}
+	if e := r.Result; e != nil {
+		set++
+		m.Kind = &storepb.Record_Result{Result: &storepb.Result{
+			Attempt: attemptPB(e.Attempt), Devices: e.Devices, Exit: exitPB(&e.Exit),
+		}}
+	}
+	if c := r.Cancel; c != nil {
+		set++
+		m.Kind = &storepb.Record_Cancel{Cancel: &storepb.Cancel{Job: string(c.Job), Reason: c.Reason, At: nanos(c.At)}}
+	}
+	if h := r.Hold; h != nil {
+		set++
+		m.Kind = &storepb.Record_Hold{Hold: &storepb.Hold{Job: string(h.Job), Release: h.Release, Reason: h.Reason}}
+	}
+	if p := r.Purge; p != nil {
+		set++
+		m.Kind = &storepb.Record_Purge{Purge: &storepb.Purge{Job: string(p.Job)}}
+	}
+	if set != 1 {
+		return nil, fmt.Errorf("%w: %d kinds are set, want one", errBadRecord, set)
+	}
+	return m, nil
+}
+
+func recordOf(m *storepb.Record) (r job.Record, err error) {
+	switch k := m.GetKind().(type) {
+	case *storepb.Record_Submit:
+		r.Submit, err = submitOf(k.Submit)
+	case *storepb.Record_Assign:
+		a := &job.AssignRecord{Node: job.Peer(k.Assign.GetNode()), NodeName: k.Assign.GetNodeName(), Store: k.Assign.GetStore()}
+		a.Attempt, err = attemptOf(k.Assign.GetAttempt())
+		r.Assign = a
+	case *storepb.Record_Unassign:
+		u := &job.UnassignRecord{Proof: job.Proof(k.Unassign.GetProof()), Detail: k.Unassign.GetDetail()}
+		u.Attempt, err = attemptOf(k.Unassign.GetAttempt())
+		r.Unassign = u
+	case *storepb.Record_Result:
+		e := &job.ResultRecord{Devices: k.Result.GetDevices()}
+		if exit := exitOf(k.Result.GetExit()); exit != nil {
+			e.Exit = *exit
+		}
+		e.Attempt, err = attemptOf(k.Result.GetAttempt())
+		r.Result = e
+	case *storepb.Record_Cancel:
+		c := &job.CancelRecord{Reason: k.Cancel.GetReason(), At: timeOf(k.Cancel.GetAt())}
+		c.Job, err = job.ParseID(k.Cancel.GetJob())
+		r.Cancel = c
+	case *storepb.Record_Hold:
+		h := &job.HoldRecord{Release: k.Hold.GetRelease(), Reason: k.Hold.GetReason()}
+		h.Job, err = job.ParseID(k.Hold.GetJob())
+		r.Hold = h
+	case *storepb.Record_Purge:
+		p := &job.PurgeRecord{}
+		p.Job, err = job.ParseID(k.Purge.GetJob())
+		r.Purge = p
+	default:
+		err = fmt.Errorf("%w: of a kind that this version does not know", errBadRecord)
+	}
+	if err != nil {
+		return job.Record{}, err
+	}
+	return r, nil
+}
+
+func submitOf(m *storepb.Submit) (*job.SubmitRecord, error) {
+	id, err := job.ParseID(m.GetJob())
+	if err != nil {
+		return nil, err
+	}
+	spec, err := decodeSpec(m.GetSpec())
+	if err != nil {
+		return nil, fmt.Errorf("spec of %s: %w", id, err)
+	}
+	return &job.SubmitRecord{Job: id, User: m.GetUser(), Spec: spec, Key: m.GetKey(), At: timeOf(m.GetAt())}, nil
+}
+
+func attemptPB(a job.Attempt) *storepb.Attempt {
+	return &storepb.Attempt{Job: string(a.Job), Task: int64(a.Task), N: int64(a.N)}
+}
+
+func attemptOf(m *storepb.Attempt) (job.Attempt, error) {
+	a := job.Attempt{Job: job.ID(m.GetJob()), Task: int(m.GetTask()), N: int(m.GetN())}
+	if err := a.Valid(); err != nil {
+		return job.Attempt{}, err
+	}
+	return a, nil
+}
+
+func exitPB(e *job.Exit) *storepb.Exit {
+	if e == nil {
+		return nil
+	}
+	return &storepb.Exit{
+		State: string(e.State), Code: int64(e.Code), Signal: int64(e.Signal), Reason: e.Reason,
+		Started: e.Started, Began: nanos(e.Began), Ended: nanos(e.Ended), Tail: e.Tail,
+	}
+}
+
+func exitOf(m *storepb.Exit) *job.Exit {
+	if m == nil {
+		return nil
+	}
+	return &job.Exit{
+		State: job.State(m.GetState()), Code: int(m.GetCode()), Signal: int(m.GetSignal()), Reason: m.GetReason(),
+		Started: m.GetStarted(), Began: timeOf(m.GetBegan()), Ended: timeOf(m.GetEnded()), Tail: m.GetTail(),
+	}
+}
+
+// encodeSpec writes the job file in JSON.
+func encodeSpec(s job.Spec) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // a script is full of <, > and &
+	if err := enc.Encode(s); err != nil {
+		return nil, fmt.Errorf("spec: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// decodeSpec reads what encodeSpec wrote. That leaves out a field which is
+// zero, also one whose default is not, so what is missing is zero here and not
+// the default.
+func decodeSpec(b []byte) (s job.Spec, err error) {
+	err = json.Unmarshal(b, &s)
+	return s, err
+}
+
+// nanos is a time on disk: ns since 1970, 0 for no time at all.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func timeOf(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}

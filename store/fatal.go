@@ -1,0 +1,81 @@
+package store
+
+// The end of the process when the database can go on no longer.
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// hookTime bounds OnFatal: with its log gone the database may hold any lock,
+	// so a hook that asks the store something never returns.
+	hookTime = 2 * time.Second
+	// fatalStatus is what the process exits with.
+	fatalStatus = 1
+)
+
+// fatality ends the process, once.
+type fatality struct {
+	hook func(error)
+	log  *slog.Logger
+	exit func(int)
+	once sync.Once
+}
+
+func newFatality(hook func(error), log *slog.Logger) *fatality {
+	return &fatality{hook: hook, log: log, exit: os.Exit} //nolint:forbidigo // a database without its log must not go on, and cannot be closed
+}
+
+// end says why, tells the hook and ends the process. It never returns: whoever
+// comes second waits for the first to bring the process down.
+func (f *fatality) end(err error) {
+	f.once.Do(func() {
+		f.log.Error("the disk does not take what must be kept: the daemon ends, its tasks run on", "error", err)
+		if f.hook != nil {
+			told := make(chan struct{})
+			go func() {
+				defer close(told)
+				f.hook(err)
+			}()
+			timer := time.NewTimer(hookTime)
+			defer timer.Stop()
+			select {
+			case <-told:
+			case <-timer.C:
+			}
+		}
+		f.exit(fatalStatus)
+	})
+	select {}
+}
+
+// engineLog is Pebble's way to the log. Its chatter about files and compactions
+// is nobody's business but a developer's.
+type engineLog struct{ fatal *fatality }
+
+func (l engineLog) Infof(format string, args ...any) {
+	l.fatal.log.Debug("database", "detail", lazy{format, args})
+}
+
+func (l engineLog) Errorf(format string, args ...any) {
+	l.fatal.log.Warn("database", "detail", fmt.Sprintf(format, args...))
+}
+
+func (l engineLog) Fatalf(format string, args ...any) {
+	l.fatal.end(fmt.Errorf("store: "+format, args...))
+}
+
+// lazy is a line that is only put together if it is logged.
+type lazy struct {
+	format string
+	args   []any
+}
+
+func (l lazy) String() string { return fmt.Sprintf(l.format, l.args...) }
+
+// LogValue puts the line together.
+func (l lazy) LogValue() slog.Value { return slog.StringValue(l.String()) }

@@ -1,0 +1,120 @@
+package store
+
+// What the tests share: stores in memory that can crash, and journals that
+// note what they deliver.
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/musterhq/muster/job"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+func memDisk() *vfs.MemFS {
+	fs := vfs.NewCrashableMem()
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1 << 40, TotalBytes: 1 << 41})
+	return fs
+}
+
+// crash is the disk as it would be found after a power cut now.
+func crash(fs *vfs.MemFS, cfg vfs.CrashCloneCfg) *vfs.MemFS {
+	after := fs.CrashClone(cfg)
+	after.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1 << 40, TotalBytes: 1 << 41})
+	return after
+}
+
+func open(t testing.TB, fs vfs.FS) *Store {
+	t.Helper()
+	cfg := DefaultConfig()
+	cfg.Dir, cfg.FS = "/data", fs
+	cfg.OnFatal = func(err error) { panic(err) }
+	s, err := Open(cfg, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func closeStore(t testing.TB, s *Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ran is a journal that runs, and what it has delivered.
+type ran struct {
+	*Journal
+	stop context.CancelFunc
+	end  chan error
+
+	mu  sync.Mutex
+	got []job.Committed // guarded by mu
+}
+
+func (r *ran) deliver(c job.Committed) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.got = append(r.got, c)
+}
+
+func (r *ran) delivered() []job.Committed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]job.Committed{}, r.got...)
+}
+
+// ids are the jobs of the Submit records that were delivered, in order.
+func (r *ran) ids() (ids []job.ID) {
+	for _, c := range r.delivered() {
+		for _, rec := range c.Records {
+			if rec.Submit != nil {
+				ids = append(ids, rec.Submit.Job)
+			}
+		}
+	}
+	return ids
+}
+
+// run starts the journal of the store's own group.
+func run(t testing.TB, s *Store, cfg JournalConfig) *ran {
+	t.Helper()
+	r := &ran{end: make(chan error, 1)}
+	var err error
+	if r.Journal, err = s.Journal(cfg, s.Group(), r.deliver, quiet); err != nil {
+		t.Fatal(err)
+	}
+	var ctx context.Context
+	ctx, r.stop = context.WithCancel(context.Background()) // the test stops it before its own context ends
+	go func() { r.end <- r.Run(ctx) }()
+	return r
+}
+
+// halt stops the journal and waits for its end.
+func (r *ran) halt(t testing.TB) {
+	t.Helper()
+	r.stop()
+	if err := <-r.end; err != nil {
+		t.Fatalf("Run = %v", err)
+	}
+}
+
+func submit(g job.Group, n int) job.Record {
+	spec := job.DefaultSpec()
+	spec.Name, spec.Command = "n", []string{"/bin/true"}
+	return job.Record{Submit: &job.SubmitRecord{
+		Job: job.NewID(g, uint64(n)), User: "amy", Spec: spec, At: time.Unix(1_700_000_000, 0),
+	}}
+}
+
+func cancel(g job.Group, n int) job.Record {
+	return job.Record{Cancel: &job.CancelRecord{Job: job.NewID(g, uint64(n)), Reason: "enough"}}
+}

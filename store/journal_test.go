@@ -1,0 +1,274 @@
+package store
+
+// The journal as one voter: order, epochs, reads, bounds.
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/musterhq/muster/job"
+)
+
+func TestLeadComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, memDisk())
+		defer closeStore(t, s)
+		r := &ran{end: make(chan error, 1)}
+		var err error
+		if r.Journal, err = s.Journal(DefaultJournalConfig(), s.Group(), r.deliver, quiet); err != nil {
+			t.Fatal(err)
+		}
+		// Both wait for the journal to run.
+		if err := r.Propose(submit(s.Group(), 1), cancel(s.Group(), 1)); err != nil {
+			t.Fatal(err)
+		}
+		asked := make(chan int, 1)
+		r.ReadIndex(func(e job.Epoch, err error) {
+			if err != nil || e != (job.Epoch{Generation: 1, Term: 2}) {
+				t.Errorf("ReadIndex = %v, %v", e, err)
+			}
+			asked <- len(r.delivered())
+		})
+		go func() { r.end <- r.Run(t.Context()) }()
+		if n := <-asked; n == 0 {
+			t.Error("a read was answered before the own term began")
+		}
+		synctest.Wait()
+		got := r.delivered()
+		if len(got) != 2 || !got[0].Lead || len(got[0].Records) != 0 || got[1].Lead || len(got[1].Records) != 2 {
+			t.Fatalf("delivered %+v", got)
+		}
+		if got[0].Index != firstIndex+1 || got[1].Index != firstIndex+2 || got[1].Epoch != got[0].Epoch {
+			t.Fatalf("delivered %+v", got)
+		}
+	})
+}
+
+func TestRestartReplaysUnderANewTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := memDisk()
+		s := open(t, fs)
+		id, g := s.ID(), s.Group()
+		r := run(t, s, DefaultJournalConfig())
+		for i := range 5 {
+			if err := r.Propose(submit(g, i)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		r.halt(t)
+		if err := r.Propose(submit(g, 9)); !errors.Is(err, ErrClosed) {
+			t.Errorf("Propose after the end = %v", err)
+		}
+		r.ReadIndex(func(_ job.Epoch, err error) {
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("ReadIndex after the end = %v", err)
+			}
+		})
+		want := r.ids()
+		closeStore(t, s)
+
+		s = open(t, fs)
+		defer closeStore(t, s)
+		if s.ID() != id || s.Group() != g || len(id) != 32 {
+			t.Errorf("store %s of group %s became %s of %s", id, g, s.ID(), s.Group())
+		}
+		r = run(t, s, DefaultJournalConfig())
+		synctest.Wait()
+		got := r.delivered()
+		if !slices.Equal(r.ids(), want) || len(want) != 5 {
+			t.Errorf("replayed %v, want %v", r.ids(), want)
+		}
+		last := got[len(got)-1]
+		if !last.Lead || last.Epoch.Term != 3 {
+			t.Errorf("the last of a replay is %+v", last)
+		}
+		for i, c := range got {
+			if c.Index != firstIndex+1+uint64(i) || c.Lead != (i == len(got)-1) {
+				t.Errorf("entry %d: %+v", i, c)
+			}
+		}
+		r.halt(t)
+	})
+}
+
+func TestSavedRowsShortenTheReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := memDisk()
+		s := open(t, fs)
+		g := s.Group()
+		r := run(t, s, DefaultJournalConfig())
+		for i := range 6 {
+			if err := r.Propose(submit(g, i)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		rows := []job.Job{{ID: job.NewID(g, 0)}, {ID: job.NewID(g, 1)}, {ID: job.NewID(g, 2)}}
+		at := r.delivered()[3].Index
+		if err := r.Save(at-1, rows[:2], nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Save(at, rows[1:], []job.ID{rows[0].ID}); err != nil {
+			t.Fatal(err)
+		}
+		r.halt(t)
+		closeStore(t, s)
+
+		s = open(t, fs)
+		defer closeStore(t, s)
+		r = run(t, s, DefaultJournalConfig())
+		jobs, applied, err := r.Load()
+		if err != nil || applied != at || len(jobs) != 2 || jobs[0].ID != rows[1].ID || jobs[1].ID != rows[2].ID {
+			t.Errorf("Load = %v, %d, %v", jobs, applied, err)
+		}
+		synctest.Wait()
+		if ids := r.ids(); len(ids) != 3 || ids[0] != job.NewID(g, 3) {
+			t.Errorf("replayed %v", ids)
+		}
+		r.halt(t)
+	})
+}
+
+func TestWaitingRecordsShareEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, memDisk())
+		defer closeStore(t, s)
+		r := &ran{end: make(chan error, 1)}
+		var err error
+		if r.Journal, err = s.Journal(DefaultJournalConfig(), s.Group(), r.deliver, quiet); err != nil {
+			t.Fatal(err)
+		}
+		const n = 3*MaxRecords + 1
+		for i := range n {
+			if err := r.Propose(submit(s.Group(), i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go func() { r.end <- r.Run(t.Context()) }()
+		synctest.Wait()
+		if got := r.delivered(); len(got) != 1+4 {
+			t.Errorf("%d records lie in %d entries", n, len(got)-1)
+		}
+		for i, id := range r.ids() {
+			if id != job.NewID(s.Group(), uint64(i)) {
+				t.Fatalf("record %d is %s", i, id)
+			}
+		}
+	})
+}
+
+func TestProposeIsBounded(t *testing.T) {
+	s := open(t, memDisk())
+	defer closeStore(t, s)
+	j, err := s.Journal(DefaultJournalConfig(), s.Group(), func(job.Committed) {}, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	big := submit(s.Group(), 1)
+	big.Submit.Spec.Script = strings.Repeat("x", maxRecordBytes)
+	if err := j.Propose(big); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a huge record: %v", err)
+	}
+	for _, bad := range []job.Record{
+		{},
+		{Submit: big.Submit, Purge: &job.PurgeRecord{Job: big.Submit.Job}},
+		{Purge: &job.PurgeRecord{Job: "no id"}},
+		{Assign: &job.AssignRecord{Attempt: job.Attempt{Job: big.Submit.Job}}},
+	} {
+		if err := j.Propose(bad); err == nil {
+			t.Errorf("Propose(%+v) was taken", bad)
+		}
+	}
+	for i := range maxQueueRecords {
+		if err := j.Propose(cancel(s.Group(), i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Propose(cancel(s.Group(), 0)); !errors.Is(err, ErrFull) {
+		t.Errorf("a full queue: %v", err)
+	}
+	for range maxReads {
+		j.ReadIndex(func(job.Epoch, error) {})
+	}
+	var refused error
+	j.ReadIndex(func(_ job.Epoch, err error) { refused = err })
+	if !errors.Is(refused, ErrFull) {
+		t.Errorf("a full queue of reads: %v", refused)
+	}
+}
+
+func TestLogIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := memDisk()
+		cfg := DefaultJournalConfig()
+		cfg.MaxLogEntries = 10
+		s := open(t, fs)
+		g := s.Group()
+		r := run(t, s, cfg)
+		for i := range 100 {
+			if err := r.Propose(submit(g, i)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if err := r.Save(r.delivered()[len(r.delivered())-1].Index-1, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			kept := 0
+			if err := s.scan(r.keys.entries(), func(_, _ []byte) error { kept++; return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if kept > 11 {
+				t.Fatalf("%d entries are kept", kept)
+			}
+		}
+		r.halt(t)
+		closeStore(t, s)
+
+		s = open(t, fs)
+		defer closeStore(t, s)
+		r = run(t, s, cfg)
+		synctest.Wait()
+		if ids := r.ids(); len(ids) != 1 || ids[0] != job.NewID(g, 99) {
+			t.Errorf("replayed %v", ids)
+		}
+		if err := r.Propose(submit(g, 100)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if ids := r.ids(); len(ids) != 2 {
+			t.Errorf("delivered %v", ids)
+		}
+		r.halt(t)
+	})
+}
+
+func TestLogBeyondItsBytesIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := DefaultJournalConfig()
+		cfg.MaxLogBytes = 1 << 20
+		s := open(t, memDisk())
+		defer closeStore(t, s)
+		r := run(t, s, cfg)
+		big := submit(s.Group(), 1)
+		big.Submit.Spec.Script = strings.Repeat("x", 300<<10)
+		for range 4 {
+			if err := r.Propose(big); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if err := r.Save(6, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		r.halt(t)
+		if r.log.cut != 6 || r.log.bytes != 0 || r.log.large.Load() {
+			t.Errorf("cut at %d, %d bytes kept", r.log.cut, r.log.bytes)
+		}
+	})
+}

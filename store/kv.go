@@ -1,0 +1,122 @@
+package store
+
+// The few keys that the daemon keeps for itself.
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+const (
+	ownPrefix = "n/"
+	// MaxKeyBytes bounds a key: a word and an id.
+	MaxKeyBytes = 256
+	// MaxValueBytes bounds a value: a list of a few thousand peers.
+	MaxValueBytes = 1 << 20
+	// MaxKeys bounds the keys, for what peers say makes them grow: one per group
+	// of a large cluster, over years.
+	MaxKeys = 1<<16 + 1<<10
+)
+
+// keyCount is how many keys there are: not exactly, if one key is written and
+// deleted at the same moment, but again after a restart.
+type keyCount struct {
+	mu sync.Mutex
+	n  int // guarded by mu
+}
+
+// countOwn counts the keys that are there at start.
+func (s *Store) countOwn() error {
+	n := 0
+	if err := s.scan([]byte(ownPrefix), func(_, _ []byte) error { n++; return nil }); err != nil {
+		return fmt.Errorf("store: count the daemon's keys: %w", err)
+	}
+	s.own.mu.Lock()
+	s.own.n = n
+	s.own.mu.Unlock()
+	return nil
+}
+
+// take counts one key more, or says that there are too many.
+func (c *keyCount) take() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n >= MaxKeys {
+		return false
+	}
+	c.n++
+	return true
+}
+
+func (c *keyCount) giveBack() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n--
+}
+
+// Put keeps a value under a key. It would survive a power cut when Put returns.
+func (s *Store) Put(key string, val []byte) error {
+	if key == "" || len(key) > MaxKeyBytes || len(val) > MaxValueBytes {
+		return fmt.Errorf("store: put %.60q of %d bytes: %w: keys of 1 to %d bytes, values to %d",
+			key, len(val), ErrTooLarge, MaxKeyBytes, MaxValueBytes)
+	}
+	if err := s.Room(); err != nil {
+		return err
+	}
+	k := []byte(ownPrefix + key)
+	old, err := s.get(k)
+	if err != nil {
+		return fmt.Errorf("store: put %q: %w", key, err)
+	}
+	if old == nil && !s.own.take() {
+		return fmt.Errorf("store: put %q: %w: %d keys", key, ErrFull, MaxKeys)
+	}
+	if err := s.write(pebble.Sync, func(b *pebble.Batch) error { return b.Set(k, val, nil) }); err != nil {
+		if old == nil {
+			s.own.giveBack()
+		}
+		return fmt.Errorf("store: put %q: %w", key, err)
+	}
+	return nil
+}
+
+// Get reads a value, or nil if there is none.
+func (s *Store) Get(key string) ([]byte, error) {
+	v, err := s.get([]byte(ownPrefix + key))
+	if err != nil {
+		return nil, fmt.Errorf("store: get %q: %w", key, err)
+	}
+	return v, nil
+}
+
+// Delete forgets a key, and the disk has it no more when Delete returns.
+func (s *Store) Delete(key string) error {
+	k := []byte(ownPrefix + key)
+	old, err := s.get(k)
+	if err != nil {
+		return fmt.Errorf("store: delete %q: %w", key, err)
+	}
+	if old == nil {
+		return nil
+	}
+	if err := s.write(pebble.Sync, func(b *pebble.Batch) error { return b.Delete(k, nil) }); err != nil {
+		return fmt.Errorf("store: delete %q: %w", key, err)
+	}
+	s.own.giveBack()
+	return nil
+}
+
+// Scan reads all values whose key begins with prefix.
+func (s *Store) Scan(prefix string) (map[string][]byte, error) {
+	found := map[string][]byte{}
+	err := s.scan([]byte(ownPrefix+prefix), func(k, v []byte) error {
+		found[string(k[len(ownPrefix):])] = append([]byte{}, v...)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: scan %q: %w", prefix, err)
+	}
+	return found, nil
+}

@@ -1,0 +1,182 @@
+package store
+
+// The ledger of a worker: its memory of every attempt that it was given.
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/store/storepb"
+)
+
+const (
+	attemptPrefix = "w/a/"
+	epochPrefix   = "w/e/"
+)
+
+// Ledger keeps a worker's records. Its methods may be called from any goroutine.
+type Ledger struct{ store *Store }
+
+// Ledger is the store's one ledger.
+func (s *Store) Ledger() *Ledger { return &Ledger{store: s} }
+
+func attemptKey(a job.Attempt) []byte { return []byte(attemptPrefix + a.String()) }
+func epochKey(g job.Group) []byte     { return []byte(epochPrefix + g.String()) }
+
+// Save writes all or nothing, and returns when it would survive a power cut.
+// While the disk is nearly full it refuses what begins work, a new reservation
+// or a new start, with ErrNoRoom; everything else it writes.
+func (l *Ledger) Save(put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch) error {
+	if err := l.admit(put); err != nil {
+		return err
+	}
+	err := l.store.write(pebble.Sync, func(b *pebble.Batch) error {
+		for i := range put {
+			m, err := heldPB(&put[i])
+			if err != nil {
+				return fmt.Errorf("attempt %s: %w", put[i].Attempt, err)
+			}
+			if err := setMessage(b, attemptKey(put[i].Attempt), m); err != nil {
+				return err
+			}
+		}
+		for _, a := range gone {
+			if err := b.Delete(attemptKey(a), nil); err != nil {
+				return err
+			}
+		}
+		for _, e := range epochs {
+			m := &storepb.Epoch{Generation: e.Epoch.Generation, Term: e.Epoch.Term}
+			if err := setMessage(b, epochKey(e.Group), m); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store: save %d records of the ledger: %w", len(put), err)
+	}
+	return nil
+}
+
+// admit refuses records that begin work while there is no room.
+func (l *Ledger) admit(put []lease.Record) error {
+	for i := range put {
+		if err := put[i].Attempt.Valid(); err != nil {
+			return fmt.Errorf("store: save the ledger: %w", err)
+		}
+	}
+	full := l.store.Room()
+	if full == nil {
+		return nil
+	}
+	for i := range put {
+		begins, err := l.begins(&put[i])
+		if err != nil {
+			return err
+		}
+		if begins {
+			return fmt.Errorf("attempt %s: %w", put[i].Attempt, full)
+		}
+	}
+	return nil
+}
+
+// begins says whether a record takes an attempt further than the disk knows it:
+// to reserved or to started.
+func (l *Ledger) begins(r *lease.Record) (bool, error) {
+	switch r.Phase {
+	case lease.PhaseDone, lease.PhaseRefused:
+		return false, nil
+	case lease.PhaseReserved, lease.PhaseStarted:
+	}
+	v, err := l.store.get(attemptKey(r.Attempt))
+	if err != nil {
+		return false, fmt.Errorf("store: read attempt %s: %w", r.Attempt, err)
+	}
+	if v == nil {
+		return true, nil
+	}
+	old, err := decodeHeld(v)
+	if err != nil {
+		return false, fmt.Errorf("store: read attempt %s: %w", r.Attempt, err)
+	}
+	return old.Phase == lease.PhaseReserved && r.Phase == lease.PhaseStarted, nil
+}
+
+// Load reads all that was saved.
+func (l *Ledger) Load() (records []lease.Record, epochs []lease.GroupEpoch, err error) {
+	err1 := l.store.scan([]byte(attemptPrefix), func(_, v []byte) error {
+		r, err := decodeHeld(v)
+		records = append(records, r)
+		return err
+	})
+	err2 := l.store.scan([]byte(epochPrefix), func(k, v []byte) error {
+		g, err := job.ParseGroup(string(k[len(epochPrefix):]))
+		if err != nil {
+			return err
+		}
+		var m storepb.Epoch
+		if err := proto.Unmarshal(v, &m); err != nil {
+			return err
+		}
+		epochs = append(epochs, lease.GroupEpoch{Group: g, Epoch: epochOf(&m)})
+		return nil
+	})
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, nil, fmt.Errorf("store: load the ledger: %w", err)
+	}
+	return records, epochs, nil
+}
+
+func heldPB(r *lease.Record) (*storepb.Held, error) {
+	spec, err := encodeSpec(r.Spec)
+	if err != nil {
+		return nil, err
+	}
+	n := r.Need
+	return &storepb.Held{
+		Attempt: attemptPB(r.Attempt), Group: uint64(r.Group), Epoch: epochPB(r.Epoch), Session: uint64(r.Session),
+		Owner: string(r.Owner), Phase: string(r.Phase), Offer: r.Offer, User: r.User,
+		Need: &storepb.Need{
+			Cpus: int64(n.CPUs), Memory: int64(n.Memory), Gpus: int64(n.GPUs),
+			GpuModel: n.GPUModel, GpuMemory: int64(n.GPUMemory), GpuShare: n.GPUShare,
+		},
+		Devices: r.Devices, Milli: int64(r.Milli), Spec: spec, Lease: int64(r.Lease), Hold: r.Hold, Boot: r.Boot,
+		Pid: int64(r.PID), Started: nanos(r.Started), Exit: exitPB(r.Exit), EventN: r.EventN, AckedN: r.AckedN,
+		Reason: r.Reason, Recorded: nanos(r.Recorded),
+	}, nil
+}
+
+func decodeHeld(b []byte) (lease.Record, error) {
+	var m storepb.Held
+	if err := proto.Unmarshal(b, &m); err != nil {
+		return lease.Record{}, err
+	}
+	attempt, err := attemptOf(m.GetAttempt())
+	if err != nil {
+		return lease.Record{}, err
+	}
+	spec, err := decodeSpec(m.GetSpec())
+	if err != nil {
+		return lease.Record{}, fmt.Errorf("spec of %s: %w", attempt, err)
+	}
+	n := m.GetNeed()
+	return lease.Record{
+		Attempt: attempt, Group: job.Group(m.GetGroup()), Epoch: epochOf(m.GetEpoch()), Session: lease.Session(m.GetSession()),
+		Owner: job.Peer(m.GetOwner()), Phase: lease.Phase(m.GetPhase()), Offer: m.GetOffer(), User: m.GetUser(),
+		Need: job.Resources{
+			CPUs: int(n.GetCpus()), Memory: job.Size(n.GetMemory()), GPUs: int(n.GetGpus()),
+			GPUModel: n.GetGpuModel(), GPUMemory: job.Size(n.GetGpuMemory()), GPUShare: n.GetGpuShare(),
+		},
+		Devices: m.GetDevices(), Milli: int(m.GetMilli()), Spec: spec, Lease: time.Duration(m.GetLease()), Hold: m.GetHold(),
+		Boot: m.GetBoot(), PID: int(m.GetPid()), Started: timeOf(m.GetStarted()), Exit: exitOf(m.GetExit()),
+		EventN: m.GetEventN(), AckedN: m.GetAckedN(), Reason: m.GetReason(), Recorded: timeOf(m.GetRecorded()),
+	}, nil
+}

@@ -1,0 +1,3 @@
+// Package storepb holds the messages that package store keeps on disk, as
+// protoc makes them from store.proto.
+package storepb
