@@ -33,47 +33,64 @@ func (d Dir) EndOrphans(ctx context.Context, info Info) error {
 	}
 	pause := time.NewTimer(0)
 	defer pause.Stop()
+	hunted := map[int]uint64{}
 	for wait := orphanFirst; ; wait = min(2*wait, orphanMost) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-pause.C:
 		}
-		if !d.killOrphans(info) {
+		if !d.killOrphans(info, hunted) {
 			return nil
 		}
 		pause.Reset(wait)
 	}
 }
 
-// killOrphans says whether it found any.
-func (d Dir) killOrphans(info Info) bool {
+// RemoveGroups removes the control groups of a dead runner. It may take a
+// moment, and nothing depends on it.
+func (i Info) RemoveGroups() {
+	if i.Cgroup != "" {
+		removeSoon(i.Cgroup)
+	}
+}
+
+// killOrphans says whether there are any. Those that it has found are hunted:
+// a process that dies loses what it is known by before it is gone.
+func (d Dir) killOrphans(info Info, hunted map[int]uint64) bool {
 	if info.Cgroup != "" {
 		if !populated(info.Cgroup) {
-			removeSoon(info.Cgroup)
 			return false
 		}
 		killGroup(info.Cgroup)
 		return true
 	}
-	suspects, leaders := d.suspects(info.Generation)
-	if len(suspects) == 0 {
-		return false
+	if suspects, leaders := d.suspects(info.Generation); len(suspects) > 0 {
+		find(suspects, leaders, hunted)
 	}
-	found := false
+	for pid, start := range hunted {
+		if startTicks(pid) != start || ended(pid) {
+			delete(hunted, pid)
+			continue
+		}
+		signalProcess(pid, start, unix.SIGKILL)
+	}
+	return len(hunted) > 0
+}
+
+// find adds the processes that belong to suspects to the hunted.
+func find(suspects map[job.Attempt]bool, leaders sessions, hunted map[int]uint64) {
 	for _, pid := range allPIDs() {
 		start := startTicks(pid)
-		if start == 0 || ended(pid) || pid == os.Getpid() {
+		if start == 0 || pid == os.Getpid() {
 			continue
 		}
 		a, marked := mark(pid)
 		sid, err := unix.Getsid(pid)
 		if marked && suspects[a] || err == nil && leaders.hold(sid, start) {
-			found = true
-			signalProcess(pid, start, unix.SIGKILL)
+			hunted[pid] = start
 		}
 	}
-	return found
 }
 
 // sessions are the pids of leaders of sessions, with the tick at which each began.

@@ -96,6 +96,14 @@ func ended(pid int) bool {
 	return len(f) == 0 || f[0] == "Z" || f[0] == "X"
 }
 
+// dying says that a process has given up its memory and so its environment, but
+// is not yet only a status: it will run no more, and holds files still.
+func dying(pid int) bool {
+	f := statFields(pid)
+	const vsize = 23 - 3 // as starttime above
+	return len(f) > vsize && f[vsize] == "0"
+}
+
 // mark reads from a process's environment which attempt it was started for.
 func mark(pid int) (job.Attempt, bool) {
 	b, err := readBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)

@@ -131,8 +131,8 @@ func (g *group) remove() { removeSoon(g.dir) }
 const (
 	// removeTries and removePause bound the wait for the kernel to be done with
 	// groups that were removed from a group, before which it calls that busy.
-	removeTries = 40
-	removePause = 5 * time.Millisecond
+	removeTries = 100
+	removePause = 20 * time.Millisecond
 )
 
 // removeSoon removes a group that no process is in or will be in.

@@ -57,7 +57,7 @@ func (l *loop) walkMembers(t *task) []int {
 	}
 	for _, pid := range l.strangers() {
 		a, ok := l.owner(pid)
-		if ok && a == t.attempt || !ok && l.unclaimed(t, pid) {
+		if ok && a == t.attempt || !ok && (l.unclaimed(t, pid) || l.mains[t.pid] != t && dying(pid)) {
 			all = append(all, descendants(pid)...)
 		}
 	}

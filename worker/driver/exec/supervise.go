@@ -44,6 +44,7 @@ type keeper struct {
 	n       int
 	process *os.Process // if this daemon started it, until it was waited for
 	fresh   bool        // it may not have its lock yet
+	info    runner.Info // once it is dead
 }
 
 func (k *keeper) run(ctx context.Context) {
@@ -53,6 +54,7 @@ func (k *keeper) run(ctx context.Context) {
 		switch {
 		case errors.Is(err, errDead):
 			k.d.do <- func() { k.s.gone(k.n) }
+			k.info.RemoveGroups()
 			return
 		case reached:
 			pause, heard = redialFirst, time.Now()
@@ -126,6 +128,7 @@ func (k *keeper) bury(ctx context.Context, lock *os.File) error {
 	if err != nil {
 		k.d.log.DebugContext(ctx, "dead runner said nothing of itself", "generation", k.n, "error", err)
 	}
+	k.info = info
 	if err := k.d.dir.EndOrphans(ctx, info); err != nil {
 		return err // only ctx ends it
 	}
