@@ -30,8 +30,9 @@ type offer struct {
 	id       uint64
 	flight   *flight
 	worker   *worker
-	standing bool // queued at a full host
-	held     bool // committed: the host holds it
+	standing bool   // queued at a full host
+	held     bool   // committed: the host holds it
+	leases   uint64 // renewals that the host had been answered when it was sent
 	claim    claim
 }
 
@@ -70,7 +71,7 @@ func (c *Core) stand(t *task, hosts []*worker) {
 func (c *Core) offer(f *flight, w *worker, standing bool, chosen []string) {
 	t := f.task
 	j := &t.e.job
-	o := &offer{id: c.drawOffer(), flight: f, worker: w, standing: standing, claim: claim{need: t.group.need, devices: chosen}}
+	o := &offer{id: c.drawOffer(), flight: f, worker: w, standing: standing, leases: w.leases, claim: claim{need: t.group.need, devices: chosen}}
 	wait, limit := directWait, directLimit
 	if standing {
 		wait, limit = standingWait, standingWait+standingLate
@@ -258,6 +259,10 @@ func (c *Core) sessionless(o *offer) {
 	}
 	c.drop(o)
 	w.waiting = append(w.waiting, f)
+	if w.leases > o.leases { // the answer crossed the commit on its way
+		c.leased(w)
+		return
+	}
 	c.after(sessionWait, func() {
 		if i := slices.Index(w.waiting, f); i >= 0 {
 			w.waiting = slices.Delete(w.waiting, i, i+1)

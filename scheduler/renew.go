@@ -97,6 +97,7 @@ func (c *Core) readDone(e ReadDone) {
 		c.send(w.peer, lease.Renewed{
 			Group: c.cfg.Group, Epoch: c.epoch, Clock: a.msg.Clock, Session: a.msg.Session, Verdicts: c.verdicts(w, a.msg.Live),
 		})
+		w.leases++
 		c.leased(w)
 	}
 	c.beginRound()

@@ -21,6 +21,7 @@ type worker struct {
 	free     lease.Free // as it said last
 	seq      uint64
 	hellos   uint64
+	leases   uint64    // renewals answered
 	waiting  []*flight // that wait for a lease there
 	up       bool      // has a session and said Hello in it
 	draining bool
