@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -186,24 +187,50 @@ func (s *Server) handler(from origin) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		out := &response{ResponseWriter: w, control: http.NewResponseController(w)}
-		defer func() {
-			s.metrics.served(r.Pattern, out.status, time.Since(began))
-			if p := recover(); p != nil {
-				if p != http.ErrAbortHandler { //nolint:errorlint // a panic's value is compared, as net/http does
-					s.log.Error("request handler panicked", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-				}
-				panic(http.ErrAbortHandler)
-			}
-		}()
+		defer s.served(r, out, began)
 		a, err := s.identify(from, r)
 		if err != nil {
 			refuse(out, err)
 			return
 		}
-		r.Body = http.MaxBytesReader(out, r.Body, job.MaxSpecBytes+1)
+		r.Body = &body{ReadCloser: http.MaxBytesReader(out, r.Body, job.MaxSpecBytes+1), control: out.control}
 		*r = *r.WithContext(context.WithValue(r.Context(), askerKey{}, a))
 		s.mux.ServeHTTP(out, r)
 	})
+}
+
+// served ends every request.
+func (s *Server) served(r *http.Request, out *response, began time.Time) {
+	s.metrics.served(r.Pattern, out.status, time.Since(began))
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p != http.ErrAbortHandler { //nolint:errorlint // a panic's value is compared, as net/http does
+		s.log.ErrorContext(r.Context(), "request handler panicked", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// body has a deadline that ends with it: one that outlived the body would end
+// the request while it is being answered.
+type body struct {
+	io.ReadCloser
+	control *http.ResponseController
+	begun   bool
+}
+
+// Read is of the request's body.
+func (b *body) Read(p []byte) (int, error) {
+	if !b.begun {
+		b.begun = true
+		_ = b.control.SetReadDeadline(time.Now().Add(bodyTimeout)) // as in response.Write
+	}
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) { // after any other error net/http reads on, and not for ever
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
 }
 
 // response notes the status and gives up on a reader who takes nothing.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -131,9 +132,7 @@ func (c *Client) open(ctx context.Context, method, path string, query url.Values
 	if err != nil {
 		return nil, bad("%s %s: %w", method, path, err)
 	}
-	for k, v := range header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, header)
 	if len(body) > 0 {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -6,6 +6,7 @@ package api
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,14 +58,13 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, err
 				breaks = 0
 			}
 			breaks++
-			if ctx.Err() != nil {
-				err = ctx.Err()
-			}
+			err = cmp.Or(ctx.Err(), err)
 			if ctx.Err() != nil || !opened || breaks > maxBreaks || !mayReturn(err) {
 				yield(Event{}, err)
 				return
 			}
-			silent := Event{Schema: SchemaEvent, Kind: EventSilent, At: time.Now().UTC(), Detail: err.Error()}
+			silent := newEvent(EventSilent)
+			silent.Detail = err.Error()
 			if !yield(silent, nil) {
 				return
 			}
@@ -155,40 +155,36 @@ func readEvents(body io.Reader, alive func(), each func(Event) bool) error {
 // ids. Seen, if not nil, is told of each change on the way.
 func (c *Client) Wait(ctx context.Context, ids []job.ID, seen func(Job)) ([]Job, error) {
 	last := map[job.ID]Job{}
-	missing := map[job.ID]bool{}
-	for _, id := range ids {
-		missing[id] = true
+	all := func() []Job { // or nil while one of them has not ended
+		jobs := make([]Job, 0, len(ids))
+		for _, id := range ids {
+			if !last[id].Ended() {
+				return nil
+			}
+			jobs = append(jobs, last[id])
+		}
+		return jobs
 	}
-	if len(missing) > 0 {
-		for e, err := range c.Events(ctx, EventFilter{Jobs: ids}) {
-			if err != nil {
-				return nil, err
-			}
-			if e.Kind == EventGone {
-				return nil, fmt.Errorf("job %s: %w: %s", e.ID, ErrNotFound, e.Detail)
-			}
-			if e.Kind != EventJob || e.Job == nil {
-				continue
-			}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	for e, err := range c.Events(ctx, EventFilter{Jobs: ids}) {
+		switch {
+		case err != nil:
+			return nil, err
+		case e.Kind == EventGone:
+			return nil, fmt.Errorf("job %s: %w: %s", e.ID, ErrNotFound, e.Detail)
+		case e.Kind == EventJob && e.Job != nil:
 			if seen != nil {
 				seen(*e.Job)
 			}
 			last[e.Job.ID] = *e.Job
-			if e.Job.Ended() {
-				delete(missing, e.Job.ID)
-			} else {
-				missing[e.Job.ID] = true // it was requeued
-			}
-			if len(missing) == 0 {
-				break
+			if jobs := all(); jobs != nil {
+				return jobs, nil
 			}
 		}
 	}
-	jobs := make([]Job, 0, len(ids))
-	for _, id := range ids {
-		jobs = append(jobs, last[id])
-	}
-	return jobs, nil
+	return nil, ctx.Err()
 }
 
 // LogRequest chooses a log.
@@ -212,37 +208,40 @@ type LogEnd struct {
 // LogEnd is right after an error too.
 func (c *Client) Logs(ctx context.Context, r LogRequest, w io.Writer) (LogEnd, error) {
 	end := LogEnd{Attempt: r.Attempt, Next: r.Offset}
+	for {
+		err := c.wholeLog(ctx, r, &end, w)
+		if err != nil || !r.Follow {
+			return end, err
+		}
+		attempt, err := c.nextAttempt(ctx, r, end.Attempt)
+		if err != nil || attempt == 0 {
+			return end, err
+		}
+		end = LogEnd{Attempt: attempt}
+	}
+}
+
+// wholeLog copies the log of one attempt to its end, over as many connections
+// as it takes.
+func (c *Client) wholeLog(ctx context.Context, r LogRequest, end *LogEnd, w io.Writer) error {
 	started, breaks := false, 0
 	for {
-		n, err := c.logOnce(ctx, r, &end, w)
-		var sink *writeError
-		switch {
-		case errors.As(err, &sink):
-			return end, sink.err
-		case err == nil && !r.Follow:
-			return end, nil
-		case err == nil:
-			attempt, err := c.nextAttempt(ctx, r, end.Attempt)
-			if err != nil || attempt == 0 {
-				return end, err
-			}
-			end, breaks = LogEnd{Attempt: attempt}, 0
-			continue
+		n, err := c.logOnce(ctx, r, end, w)
+		if sink, ok := errors.AsType[*writeError](err); ok {
+			return sink.err
 		}
-		started = started || n > 0
+		if err == nil {
+			return nil
+		}
 		if n > 0 {
-			breaks = 0
+			started, breaks = true, 0
 		}
 		breaks++
 		if ctx.Err() != nil {
-			return end, ctx.Err()
+			return ctx.Err()
 		}
-		var answered *Problem
-		if r.Follow && errors.As(err, &answered) {
-			breaks = min(breaks, maxBreaks) // the daemon is there, the log's host is awaited as long as the task may live
-		}
-		if !mayReturn(err) || (!started && !r.Follow) || breaks > maxBreaks || c.over(ctx, r, breaks) {
-			return end, err
+		if (!started && !r.Follow) || !c.goesOn(ctx, r, err, breaks) {
+			return err
 		}
 		pause(ctx, breaks)
 	}
@@ -250,13 +249,23 @@ func (c *Client) Logs(ctx context.Context, r LogRequest, w io.Writer) (LogEnd, e
 
 const triesAfterEnd = 5 // for the log of a task that has ended, and so is complete if it can be had at all
 
-// over says whether trying on is of no use because the task has ended.
-func (c *Client) over(ctx context.Context, r LogRequest, breaks int) bool {
-	if breaks < triesAfterEnd {
+// goesOn says whether a log that broke off so many times in a row is worth
+// another try. While the daemon answers, the log's host is awaited for as long
+// as the task may live.
+func (c *Client) goesOn(ctx context.Context, r LogRequest, err error, breaks int) bool {
+	_, answered := errors.AsType[*Problem](err)
+	most := maxBreaks
+	if r.Follow && answered {
+		most = breaks
+	}
+	if !mayReturn(err) || breaks > most {
 		return false
 	}
+	if breaks < triesAfterEnd {
+		return true
+	}
 	j, err := c.Job(ctx, r.Job)
-	return err == nil && j.Ended()
+	return err != nil || !j.Ended()
 }
 
 // writeError is an error of the writer that was given, not of the log.
@@ -289,8 +298,7 @@ func (c *Client) logOnce(ctx context.Context, r LogRequest, end *LogEnd, w io.Wr
 	end.Attempt, end.Next = attempt, offset
 	n, err := copyLog(w, resp.Body)
 	end.Next += n
-	var sink *writeError
-	if errors.As(err, &sink) {
+	if _, ok := errors.AsType[*writeError](err); ok {
 		return n, err
 	}
 	if err != nil || resp.Trailer.Get(headerEnd) == "" {

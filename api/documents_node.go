@@ -3,6 +3,7 @@ package api
 // The documents of nodes, GPUs, members, explanations and the daemon itself.
 
 import (
+	"maps"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
@@ -226,9 +227,7 @@ func NodeDocument(n NodeInfo) Node {
 		Version: p.Version, Worker: p.Worker, Drivers: append([]string{}, p.Drivers...), CPUs: p.CPUs, Memory: int64(p.Memory), Disk: int64(p.Disk),
 		Free: freeDocument(n.Free), GPUs: make([]GPU, 0, len(p.GPUs)),
 	}
-	for k, v := range p.Labels {
-		d.Labels[k] = v
-	}
+	maps.Copy(d.Labels, p.Labels)
 	status := map[string]gpu.Status{}
 	for _, s := range n.Status {
 		status[s.UUID] = s

@@ -21,7 +21,7 @@ func fields(t *testing.T, v any, names string) map[string]any {
 	if err := json.Unmarshal(text, &m); err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range strings.Fields(names) {
+	for n := range strings.FieldsSeq(names) {
 		if _, ok := m[n]; !ok {
 			t.Errorf("%T has no %s: %s", v, n, text)
 		}

@@ -37,7 +37,7 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 	for _, text := range in.Job {
 		id, err := job.ParseID(text)
 		if err != nil {
-			return nil, &notFound{"job", text, "it is no whole job id"}
+			return nil, &notFoundError{"job", text, "it is no whole job id"}
 		}
 		groups[id.Group()] = append(groups[id.Group()], id)
 	}
@@ -49,7 +49,7 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 			}
 		}
 	}
-	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, and it ends with the server too
 		_, w := humago.Unwrap(hctx)
 		ctx, cancel := context.WithCancel(hctx.Context())
 		f := follower{s: s, out: make(chan Event, eventQueue), stop: cancel, peer: askerOf(ctx).from == fromPeer}
@@ -139,7 +139,7 @@ func (f *follower) here(ctx context.Context, ids []job.ID) {
 	}
 	changes, err := f.s.needs.Watch.Watch(ctx, ids)
 	if err != nil {
-		f.s.log.Warn("no changes of jobs to tell of", "error", err)
+		f.s.log.WarnContext(ctx, "no changes of jobs to tell of", "error", err)
 		f.stop()
 		return
 	}

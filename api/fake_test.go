@@ -6,7 +6,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -103,6 +102,7 @@ type daemon struct {
 	noMatch   *lease.Explanation                 // guarded by mu
 	asked     []string                           // guarded by mu: what Cancel, Hold, Revoke, … were told
 	states    map[job.Peer]NodeState             // guarded by mu
+	slow      time.Duration                      // guarded by mu: how long Submit takes
 	notReady  error                              // guarded by mu
 	forwarded func(g job.Group) (job.Peer, bool) // guarded by mu; overrides the owner
 }
@@ -232,16 +232,22 @@ func ended(j job.Job, e job.Exit) job.Job {
 	return j
 }
 
-func (d *daemon) Submit(_ context.Context, s Submission) (job.Job, error) {
+func (d *daemon) Submit(ctx context.Context, s Submission) (job.Job, error) {
 	d.mu.Lock()
 	none, known := d.noMatch, d.keys[s.User+"/"+s.Key]
 	n := uint64(len(d.jobs) + 1)
+	slow := time.NewTimer(d.slow)
 	d.mu.Unlock()
+	select {
+	case <-slow.C:
+	case <-ctx.Done():
+		return job.Job{}, fmt.Errorf("submit: %w", ctx.Err())
+	}
 	if none != nil && !s.Spec.Hold {
 		return job.Job{}, fmt.Errorf("submit: %w", &NoMatchError{*none})
 	}
 	if s.Key != "" && known != "" {
-		return d.Get(nil, known)
+		return d.Get(ctx, known)
 	}
 	j := d.newJob(n)
 	j.Spec, j.User, j.Key = s.Spec, s.User, s.Key
@@ -423,81 +429,3 @@ func (d *daemon) Ready(context.Context) error {
 func (d *daemon) Facts(context.Context) ([]Fact, error) {
 	return []Fact{{Name: "driver", State: FactOK, Detail: "580.1"}}, nil
 }
-
-// testLog is the output of one attempt, as it grows.
-type testLog struct {
-	mu    sync.Mutex
-	text  []byte        // guarded by mu
-	done  bool          // guarded by mu
-	start int64         // guarded by mu: what is before is gone
-	grown chan struct{} // guarded by mu; closed at each change
-}
-
-func (l *testLog) change(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f()
-	close(l.grown)
-	l.grown = make(chan struct{})
-}
-
-func (l *testLog) write(text string) { l.change(func() { l.text = append(l.text, text...) }) }
-func (l *testLog) end()              { l.change(func() { l.done = true }) }
-
-// log is the log of an attempt, made at its first use.
-func (d *daemon) log(a job.Attempt, stream string) *testLog {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	key := a.String() + "/" + stream
-	if d.logs[key] == nil {
-		d.logs[key] = &testLog{grown: make(chan struct{})}
-	}
-	return d.logs[key]
-}
-
-func (d *daemon) Open(ctx context.Context, a job.Attempt, stream string, offset int64, follow bool) (io.ReadCloser, int64, error) {
-	d.mu.Lock()
-	l := d.logs[a.String()+"/"+stream]
-	d.mu.Unlock()
-	if l == nil {
-		return nil, 0, fmt.Errorf("attempt %s on %s: %w", a, d.name, ErrNotFound)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if offset < 0 {
-		offset = max(0, int64(len(l.text))+offset)
-	}
-	offset = max(offset, l.start)
-	return &testLogReader{ctx, l, offset, follow}, offset, nil
-}
-
-type testLogReader struct {
-	ctx    context.Context
-	l      *testLog
-	at     int64
-	follow bool
-}
-
-func (r *testLogReader) Read(b []byte) (int, error) {
-	for {
-		r.l.mu.Lock()
-		if r.at < int64(len(r.l.text)) {
-			n := copy(b, r.l.text[r.at:])
-			r.at += int64(n)
-			r.l.mu.Unlock()
-			return n, nil
-		}
-		done, grown := r.l.done || !r.follow, r.l.grown
-		r.l.mu.Unlock()
-		if done {
-			return 0, io.EOF
-		}
-		select {
-		case <-grown:
-		case <-r.ctx.Done():
-			return 0, r.ctx.Err()
-		}
-	}
-}
-
-func (r *testLogReader) Close() error { return nil }

@@ -82,11 +82,10 @@ func decodeSpec(body []byte) (job.Spec, error) {
 func specProblem(err error) error {
 	p := newProblem("bad-request", http.StatusUnprocessableEntity, "job file")
 	flaw := Flaw{Location: "body", Message: strings.TrimPrefix(err.Error(), "json: ")}
-	var wrong *json.UnmarshalTypeError
 	if name, ok := strings.CutPrefix(flaw.Message, "unknown field "); ok {
 		field := strings.Trim(name, `"`)
 		flaw = Flaw{Location: "body." + field, Message: "unknown field " + quote(field)}
-	} else if errors.As(err, &wrong) {
+	} else if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		flaw = Flaw{Location: "body." + wrong.Field, Message: fmt.Sprintf("%s: a JSON %s does not fit here", wrong.Field, wrong.Value)}
 		if wrong.Type == reflect.TypeFor[job.Size]() || wrong.Type == reflect.TypeFor[job.Duration]() {
 			flaw.Message = fmt.Sprintf("%s: a JSON %s does not fit here; want text with a unit, such as \"8GiB\" or \"90m\"", wrong.Field, wrong.Value)

@@ -21,7 +21,7 @@ import (
 // serve runs a server on real sockets with the parts of a daemon in memory.
 func serve(t *testing.T, change func(*Config)) (*daemon, Config, context.CancelFunc) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "api") // t.TempDir can be longer than a socket's name may be
+	dir, err := os.MkdirTemp("", "api") //nolint:usetesting // t.TempDir can be longer than a socket's name may be
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func (s *Server) taskLog(ctx context.Context, in *logInput) (*huma.StreamRespons
 		q.Set("follow", "true")
 		p.limit = 0 // it may wait for the process to start
 	}
-	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, as huma hands it over
 		r, w := humago.Unwrap(hctx)
 		r = r.Clone(hctx.Context())
 		r.URL.RawQuery = q.Encode()
@@ -113,7 +113,7 @@ func taskOf(j job.Job, index int) (job.Task, error) {
 			return t, nil
 		}
 	}
-	return job.Task{}, &notFound{"task", string(j.ID) + "." + strconv.Itoa(index), fmt.Sprintf("the job has %d", len(j.Tasks))}
+	return job.Task{}, &notFoundError{"task", string(j.ID) + "." + strconv.Itoa(index), fmt.Sprintf("the job has %d", len(j.Tasks))}
 }
 
 // settled says whether the log wanted, or a newer one, is there or never will be.

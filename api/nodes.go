@@ -108,7 +108,7 @@ func (s *Server) getNode(ctx context.Context, in *nodeInput) (*nodeOutput, error
 		return &nodeOutput{NodeDocument(info)}, nil
 	}
 	if askerOf(ctx).from == fromPeer {
-		return nil, &notFound{"node", in.ID, "the daemon that was asked is another"}
+		return nil, &notFoundError{"node", in.ID, "the daemon that was asked is another"}
 	}
 	n := silentNode(m)
 	if m.State != NodeLost {
@@ -144,7 +144,7 @@ func (s *Server) member(ctx context.Context, text string) (Member, error) {
 	}
 	switch len(found) {
 	case 0:
-		return Member{}, &notFound{"node", text, "`muster nodes` lists them"}
+		return Member{}, &notFoundError{"node", text, "`muster nodes` lists them"}
 	case 1:
 		return found[0], nil
 	}

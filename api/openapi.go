@@ -40,17 +40,26 @@ func eventsOf(op huma.Operation) huma.Operation {
 	return op
 }
 
+// requests are the documents in which an unknown field is an error.
+var requests = []string{"Spec", "Resources", "ChangeRequest", "InviteRequest", "JoinRequest"}
+
 // finishOpenAPI says of the routes what their Go types do not.
 func (s *Server) finishOpenAPI() {
 	doc := s.api.OpenAPI()
 	schemas := doc.Components.Schemas
 	delete(schemas.Map(), "ErrorModel") // every problem is one of ours
+	delete(schemas.Map(), "ErrorDetail")
 	spec := schemas.Schema(reflect.TypeFor[job.Spec](), true, "Spec")
 	for _, path := range []string{"/v1/jobs", "/v1/offers"} {
 		doc.Paths[path].Post.RequestBody.Content["application/json"].Schema = spec
 	}
 	// Only a command or a script must be given: everything else has a default.
 	schemas.Map()["Spec"].Required = nil
+	for name, schema := range schemas.Map() {
+		if schema.Type == huma.TypeObject && !slices.Contains(requests, name) && schema.AdditionalProperties == false {
+			schema.AdditionalProperties = nil // fields may be added to what we answer
+		}
+	}
 	doc.Paths["/v1/events"].Get.Responses["200"].Content["text/event-stream"].Schema = schemas.Schema(reflect.TypeFor[Event](), true, "Event")
 }
 

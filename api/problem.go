@@ -59,7 +59,7 @@ var problems = []struct {
 	status int
 }{
 	{ErrNotFound, "not-found", http.StatusNotFound},
-	{ErrNoMatch, "no-match", http.StatusUnprocessableEntity},
+	{ErrNoMatch, codeNoMatch, http.StatusUnprocessableEntity},
 	{ErrNotYet, "not-yet", http.StatusNotImplemented},
 	{ErrTooLarge, "too-large", http.StatusRequestEntityTooLarge},
 	{ErrBad, "bad-request", http.StatusUnprocessableEntity},
@@ -72,13 +72,14 @@ var problems = []struct {
 
 const (
 	codeInternal = "internal"
+	codeNoMatch  = "no-match"
 	problemType  = "urn:muster:problem:"
 	contentProb  = "application/problem+json"
 )
 
 // Problem is an RFC 9457 problem document. At the client it is the error: it is
 // the sentinel of its code.
-type Problem struct {
+type Problem struct { //nolint:errname // a document first, and by its name in the standard
 	Type        string       `json:"type" doc:"urn:muster:problem: and the code"`
 	Title       string       `json:"title"`
 	Status      int          `json:"status"`
@@ -96,16 +97,16 @@ type Flaw struct {
 
 // Error is the problem in one line.
 func (p *Problem) Error() string {
-	text := p.Detail
-	for i, f := range p.Errors {
-		sep := "; "
-		if i == 0 {
-			sep = ": "
-		}
-		text += sep + f.Message
+	flaws := make([]string, 0, len(p.Errors))
+	for _, f := range p.Errors {
 		if f.Location != "" {
-			text += " (" + f.Location + ")"
+			f.Message += " (" + f.Location + ")"
 		}
+		flaws = append(flaws, f.Message)
+	}
+	text := p.Detail
+	if len(flaws) > 0 {
+		text += ": " + strings.Join(flaws, "; ")
 	}
 	return strings.ReplaceAll(text, "\n", "; ")
 }
@@ -128,19 +129,17 @@ func (p *Problem) ContentType(string) string { return contentProb }
 
 // problemOf is the document of an error.
 func problemOf(err error) *Problem {
-	var p *Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
 	}
-	p = newProblem(codeInternal, http.StatusInternalServerError, err.Error())
+	p := newProblem(codeInternal, http.StatusInternalServerError, err.Error())
 	for _, row := range problems {
 		if errors.Is(err, row.err) {
 			p = newProblem(row.code, row.status, err.Error())
 			break
 		}
 	}
-	var none *NoMatchError
-	if errors.As(err, &none) {
+	if none, ok := errors.AsType[*NoMatchError](err); ok {
 		doc := ExplanationDocument(none.Explanation)
 		p.Explanation = &doc
 	}
@@ -154,7 +153,7 @@ func newProblem(code string, status int, detail string) *Problem {
 // problemOfStatus is the document of a refusal that carries a status only.
 func problemOfStatus(status int, detail string) *Problem {
 	for _, row := range problems {
-		if row.status == status && row.err != ErrNoMatch {
+		if row.status == status && row.code != codeNoMatch {
 			return newProblem(row.code, status, detail)
 		}
 	}

@@ -76,7 +76,7 @@ func get(id, path, summary string) huma.Operation {
 func post(id, path, summary string, status int) huma.Operation {
 	return huma.Operation{
 		OperationID: id, Method: http.MethodPost, Path: path, Summary: summary, DefaultStatus: status,
-		MaxBodyBytes: job.MaxSpecBytes + 1, BodyReadTimeout: bodyTimeout,
+		MaxBodyBytes: job.MaxSpecBytes + 1, BodyReadTimeout: -1, // see body
 	}
 }
 
@@ -165,7 +165,7 @@ func (s *Server) toOwner(w way) func(huma.Context, func(huma.Context)) {
 		r, out := humago.Unwrap(ctx)
 		id, err := job.ParseID(ctx.Param("id"))
 		if err != nil {
-			refuse(out, problemOf(&notFound{"job", ctx.Param("id"), "it is no whole job id"}))
+			refuse(out, problemOf(&notFoundError{"job", ctx.Param("id"), "it is no whole job id"}))
 			return
 		}
 		peer, self, err := s.needs.Directory.Owner(ctx.Context(), id.Group())
@@ -190,10 +190,10 @@ func (s *Server) toOwner(w way) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// notFound is ErrNotFound with what was looked for.
-type notFound struct{ kind, name, detail string }
+// notFoundError is ErrNotFound with what was looked for.
+type notFoundError struct{ kind, name, detail string }
 
-func (e *notFound) Error() string {
+func (e *notFoundError) Error() string {
 	text := e.kind + " " + quote(e.name) + ": not found"
 	if e.detail != "" {
 		text += ": " + e.detail
@@ -201,4 +201,4 @@ func (e *notFound) Error() string {
 	return text
 }
 
-func (e *notFound) Is(target error) bool { return target == ErrNotFound }
+func (e *notFoundError) Is(target error) bool { return target == ErrNotFound }

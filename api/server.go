@@ -154,7 +154,7 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, l := range lists {
 		running.Go(func() {
 			if l.server.Shutdown(ctx) != nil {
-				l.server.Close()
+				_ = l.server.Close() // what did not end by itself
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -256,6 +257,41 @@ func TestHugeHeaderIsRefused(t *testing.T) {
 		status, _, _ := amy.raw(t, "GET", "/health", "", "X-Big", strings.Repeat("a", 2*maxHeader))
 		if status != http.StatusRequestHeaderFieldsTooLarge {
 			t.Errorf("status %d", status)
+		}
+	})
+}
+
+// A commit may take longer than a request's body may.
+func TestSlowSubmit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy := c.daemons[0]
+		amy.slow = 3 * bodyTimeout
+		spec := job.DefaultSpec()
+		spec.Command = []string{"true"}
+		if _, err := amy.client.Submit(t.Context(), spec, ""); err != nil {
+			t.Errorf("Submit = %v", err)
+		}
+	})
+}
+
+// A client that sends half a job file is not waited for.
+func TestStalledBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		amy := newCluster(t, "amy").daemons[0]
+		conn, err := amy.front.dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		fmt.Fprintf(conn, "POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if took := time.Since(began); took != bodyTimeout || resp.StatusCode != http.StatusRequestTimeout {
+			t.Errorf("after %s: %s", took, resp.Status)
 		}
 	})
 }

@@ -1,0 +1,90 @@
+package api
+
+// The output of attempts in memory, as it grows.
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/musterhq/muster/job"
+)
+
+// testLog is the output of one attempt, as it grows.
+type testLog struct {
+	mu    sync.Mutex
+	text  []byte        // guarded by mu
+	done  bool          // guarded by mu
+	start int64         // guarded by mu: what is before is gone
+	grown chan struct{} // guarded by mu; closed at each change
+}
+
+func (l *testLog) change(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+	close(l.grown)
+	l.grown = make(chan struct{})
+}
+
+func (l *testLog) write(text string) { l.change(func() { l.text = append(l.text, text...) }) }
+func (l *testLog) end()              { l.change(func() { l.done = true }) }
+
+// log is the log of an attempt, made at its first use.
+func (d *daemon) log(a job.Attempt, stream string) *testLog {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	key := a.String() + "/" + stream
+	if d.logs[key] == nil {
+		d.logs[key] = &testLog{grown: make(chan struct{})}
+	}
+	return d.logs[key]
+}
+
+func (d *daemon) Open(ctx context.Context, a job.Attempt, stream string, offset int64, follow bool) (io.ReadCloser, int64, error) {
+	d.mu.Lock()
+	l := d.logs[a.String()+"/"+stream]
+	d.mu.Unlock()
+	if l == nil {
+		return nil, 0, fmt.Errorf("attempt %s on %s: %w", a, d.name, ErrNotFound)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if offset < 0 {
+		offset = max(0, int64(len(l.text))+offset)
+	}
+	offset = max(offset, l.start)
+	return &testLogReader{ctx.Done(), l, offset, follow}, offset, nil
+}
+
+type testLogReader struct {
+	ended  <-chan struct{}
+	l      *testLog
+	at     int64
+	follow bool
+}
+
+func (r *testLogReader) Read(b []byte) (int, error) {
+	for {
+		r.l.mu.Lock()
+		if r.at < int64(len(r.l.text)) {
+			n := copy(b, r.l.text[r.at:])
+			r.at += int64(n)
+			r.l.mu.Unlock()
+			return n, nil
+		}
+		done, grown := r.l.done || !r.follow, r.l.grown
+		r.l.mu.Unlock()
+		if done {
+			return 0, io.EOF
+		}
+		select {
+		case <-grown:
+		case <-r.ended:
+			return 0, context.Canceled
+		}
+	}
+}
+
+func (r *testLogReader) Close() error { return nil }
