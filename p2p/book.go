@@ -145,12 +145,13 @@ func (b *book) list() []contact {
 	return b.listLocked()
 }
 
-// admitted enters a member.
-func (b *book) admitted(c *Credential, name string, now time.Time) {
+// admitted enters a member and says whether it is new.
+func (b *book) admitted(c *Credential, name string, now time.Time) (isNew bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.peers[c.id]
 	if e == nil {
+		isNew = true
 		e = &contact{Peer: c.id.String(), id: c.id}
 		b.peers[c.id] = e
 		if len(b.peers) > maxBook {
@@ -158,6 +159,7 @@ func (b *book) admitted(c *Credential, name string, now time.Time) {
 		}
 	}
 	e.Name, e.Roles, e.LastSeen, e.saved, b.dirty = name, c.Roles, now.UTC(), now, true
+	return isNew
 }
 
 func (b *book) forgetOldestLocked(but peer.ID) {

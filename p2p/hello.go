@@ -154,7 +154,12 @@ func (h *Host) answerHello(p peer.ID, from ma.Multiaddr, s io.ReadWriter) (bool,
 // admit enters a peer; from here on it is served.
 func (h *Host) admit(c *Credential, name string, digest []byte) {
 	now := time.Now()
-	h.book.admitted(c, name, now)
+	if h.book.admitted(c, name, now) {
+		select {
+		case h.newcomer <- struct{}{}:
+		default:
+		}
+	}
 	h.roster.admit(c, name, digest, now)
 	if g, ok := h.roster.get(c.id); ok && g.connected {
 		h.compare(g) // a hello on an open connection

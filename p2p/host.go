@@ -115,6 +115,7 @@ type Host struct {
 	renewNow chan struct{}
 	news     chan struct{} // new revocations to pass on
 	behind   chan peer.ID  // members whose revocations differ
+	newcomer chan struct{} // a member that the book on disk lacks
 
 	closeOnce sync.Once
 	closeErr  error
@@ -155,6 +156,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 		doorbell: newDoorbell(), foyer: newFoyer(),
 		guesses: newBuckets(guessEvery, guessBurst), noise: newBuckets(noiseEvery, noiseBurst),
 		awake: make(chan struct{}, 1), renewNow: make(chan struct{}, 1), news: make(chan struct{}, 1), behind: make(chan peer.ID, behindQueue),
+		newcomer: make(chan struct{}, 1),
 	}
 	opts, err := h.options(key)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 const (
 	// tendEvery is how long an expired credential may be overlooked.
 	tendEvery = 10 * time.Second
-	// bookEvery is how long a new member may be missing from the book on disk.
+	// bookEvery is how long the book on disk may be behind; a new member is
+	// written at once.
 	bookEvery = 2 * time.Second
 	// compareEvery is how often revocations are compared with one member.
 	compareEvery = 10 * time.Minute
@@ -38,6 +39,7 @@ func (h *Host) keepBook(ctx context.Context) {
 	for more := true; more; {
 		select {
 		case <-tick.C:
+		case <-h.newcomer:
 		case <-ctx.Done():
 			more = false // once more
 		}

@@ -77,7 +77,7 @@ func New(cfg Config, tell func(worker.DriverEvent), log *slog.Logger) (*Driver, 
 // Start begins a task; see worker.Driver.
 func (d *Driver) Start(t worker.Task) error {
 	s := runner.Start{
-		Attempt: t.Attempt.String(), Command: t.Spec.Command, Script: t.Spec.Script, Workdir: t.Spec.Workdir,
+		Attempt: t.Attempt.String(), Command: t.Spec.Argv(), Script: t.Spec.Script, Workdir: t.Spec.Workdir,
 		User: t.User, Env: t.Env, Hostfile: t.Hostfile,
 		Deadline: time.Duration(t.Deadline), Hold: t.Hold, Lead: worker.FenceLead,
 		Limit: t.TimeLimit, Grace: t.Grace,
