@@ -105,7 +105,7 @@ func (h *Host) options(key crypto.PrivKey) ([]libp2p.Option, error) {
 		libp2p.ResourceManager(rm),
 		libp2p.ConnectionManager(cm),
 		libp2p.ConnectionGater(newGater(h.revoked)),
-		libp2p.SwarmOpts(swarm.WithDialTimeoutLocal(dialTimeoutLocal), swarm.WithDialRanker(rank)),
+		libp2p.SwarmOpts(swarm.WithDialTimeoutLocal(dialTimeoutLocal), swarm.WithDialRanker(dialOrder)),
 		// Off: a peer that is dialled for ever while it is down would have all
 		// UDP, or all IPv6, taken for blocked.
 		libp2p.UDPBlackHoleSuccessCounter(nil),

@@ -7,14 +7,14 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-func TestRank(t *testing.T) {
+func TestDialOrder(t *testing.T) {
 	delays := func(texts ...string) map[string]time.Duration {
 		var addrs []ma.Multiaddr
 		for _, text := range texts {
 			addrs = append(addrs, ma.StringCast(text))
 		}
 		got := map[string]time.Duration{}
-		for _, r := range rank(addrs) {
+		for _, r := range dialOrder(addrs) {
 			got[r.Addr.String()] = r.Delay
 		}
 		if len(got) != len(texts) {

@@ -15,10 +15,10 @@ import (
 // far longer than a handshake within a site takes.
 const siteDelay = 300 * time.Millisecond
 
-// rank prefers TCP within a site, where the end of a process is told at once
+// dialOrder prefers TCP within a site, where the end of a process is told at once
 // and a small message costs a third less CPU, and leaves public addresses to
 // libp2p, which prefers QUIC and its shorter handshake.
-func rank(addrs []ma.Multiaddr) []network.AddrDelay {
+func dialOrder(addrs []ma.Multiaddr) []network.AddrDelay {
 	var public []ma.Multiaddr
 	var ranked []network.AddrDelay
 	for _, a := range addrs {
