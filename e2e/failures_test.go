@@ -51,7 +51,7 @@ func TestWorkerDaemonKilledWhileTaskRuns(t *testing.T) {
 		t.Fatalf("process %d died with its daemon", pid)
 	}
 	cat.start()
-	after := amy.untilState(id, "RUNNING")
+	after := amy.until(id, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
 	if after.Tasks[0].PID != pid || after.Tasks[0].Attempt != before.Tasks[0].Attempt || !alive(pid) {
 		t.Errorf("before %+v, after %+v", before.Tasks[0], after.Tasks[0])
 	}
@@ -113,7 +113,8 @@ func TestSubmittersDaemonKilled(t *testing.T) {
 		t.Fatal("a task died with the daemon that accepted it")
 	}
 	amy.start()
-	if got := amy.untilState(running, "RUNNING"); got.Tasks[0].PID != doc.Tasks[0].PID || got.Tasks[0].Attempt != doc.Tasks[0].Attempt {
+	known := func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }
+	if got := amy.until(running, "RUNNING with a pid", known); got.Tasks[0].PID != doc.Tasks[0].PID || got.Tasks[0].Attempt != doc.Tasks[0].Attempt {
 		t.Errorf("before %+v, after %+v", doc.Tasks[0], got.Tasks[0])
 	}
 	if got := amy.untilState(ends, "FAILED"); *got.ExitCode != 5 {

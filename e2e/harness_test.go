@@ -60,11 +60,12 @@ func newDaemon(t *testing.T, name string, args ...string) *daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
+	port := freePort(t) // the same after a restart, as on a real host
 	d := &daemon{
 		t: t, name: name, dir: dir, socket: filepath.Join(dir, "s"),
 		args: append([]string{
 			"daemon", "--data-dir", filepath.Join(dir, "data"), "--socket", filepath.Join(dir, "s"), "--name", name,
-			"--listen", "/ip4/127.0.0.1/tcp/0", "--listen", "/ip4/127.0.0.1/udp/0/quic-v1", "--allow-root", "--log-level", "debug",
+			"--listen", fmt.Sprintf("/ip4/127.0.0.1/tcp/%d", port), "--listen", fmt.Sprintf("/ip4/127.0.0.1/udp/%d/quic-v1", port), "--allow-root", "--log-level", "debug",
 		}, args...),
 	}
 	t.Cleanup(func() {

@@ -17,9 +17,9 @@ import (
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/scheduler"
-	"github.com/musterhq/muster/store"
 	execdriver "github.com/musterhq/muster/worker/driver/exec"
 	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/store"
 )
 
 // The joints of the house.

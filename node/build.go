@@ -26,9 +26,9 @@ import (
 	"github.com/musterhq/muster/p2p/peerhttp"
 	"github.com/musterhq/muster/p2p/session"
 	"github.com/musterhq/muster/scheduler"
-	"github.com/musterhq/muster/store"
 	"github.com/musterhq/muster/worker"
 	execdriver "github.com/musterhq/muster/worker/driver/exec"
+	"github.com/musterhq/muster/store"
 )
 
 // Node is one daemon, built and ready to run.
@@ -44,6 +44,7 @@ type Node struct {
 	host     *p2p.Host
 	table    *dht.Table
 	topic    *gossip.Topic
+	callers  *callers
 	sessions *session.Manager
 	gpus     *devices
 	profile  lease.Profile
@@ -86,7 +87,16 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 func (n *Node) part(name string) *slog.Logger { return n.log.With("part", name) }
 
 func (n *Node) openDisk(context.Context) (err error) {
-	if err := os.MkdirAll(n.cfg.DataDir, 0o700); err != nil {
+	// A root daemon's tasks run as other users, who must be able to pass through
+	// to their own directories; everything else in it is closed to them.
+	mode := os.FileMode(0o700)
+	if os.Getuid() == 0 {
+		mode = 0o711
+	}
+	if err := os.MkdirAll(filepath.Join(n.cfg.DataDir, "db"), 0o700); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	if err := os.Chmod(n.cfg.DataDir, mode); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	cfg := store.DefaultConfig()
@@ -149,14 +159,15 @@ func (n *Node) buildNetwork(context.Context) (err error) {
 		self: n.host.Peer(), groups: n.groups, cut: func(p peer.ID) error { return n.host.Libp2p().Network().ClosePeer(p) },
 		met: n.met, log: n.part("node"),
 	}
-	if n.sessions, err = session.New(session.DefaultConfig(), n.host.Libp2p(), n.board, n.part("session")); err != nil {
+	if n.sessions, err = session.New(session.DefaultConfig(), guarded{n.host.Libp2p(), n.host}, n.board, n.part("session")); err != nil {
 		return err
 	}
 	n.board.sessions = n.sessions
 	gc := gossip.DefaultConfig()
 	gc.Cluster = cluster
-	respond := answer(n.profile, n.sessions, func() int { return len(n.host.Members()) })
-	n.topic, err = gossip.New(gc, n.host.Libp2p(), respond, n.part("gossip"))
+	n.callers = newCallers(n.profile, n.sessions, func() int { return len(n.host.Members()) })
+	isMember := func(p job.Peer) bool { _, ok := n.host.Member(p); return ok }
+	n.topic, err = gossip.New(gc, n.host.Libp2p(), isMember, n.callers.hear, n.part("gossip"))
 	return err
 }
 
@@ -249,7 +260,12 @@ func (n *Node) buildAPI(context.Context) (err error) {
 	if err := os.MkdirAll(filepath.Dir(n.cfg.Socket), 0o755); err != nil { //nolint:gosec // others may ask; the socket says who
 		return fmt.Errorf("socket: %w", err)
 	}
-	listener, err := peerhttp.Listen(n.host)
+	host := guarded{n.host.Libp2p(), n.host}
+	listener, err := peerhttp.Listen(peerhttp.DefaultConfig(), host, n.part("http"))
+	if err != nil {
+		return err
+	}
+	transport, err := peerhttp.NewTransport(peerhttp.DefaultConfig(), host)
 	if err != nil {
 		return err
 	}
@@ -257,7 +273,7 @@ func (n *Node) buildAPI(context.Context) (err error) {
 	ac.Self, ac.Version, ac.Socket, ac.HTTP, ac.TokenFile = n.host.Peer(), n.cfg.Version, n.cfg.Socket, n.cfg.HTTP, n.cfg.HTTPToken
 	n.server, err = api.New(ac, api.Needs{
 		Jobs: jobsBackend{n.sched}, Explain: jobsBackend{n.sched}, Watch: jobsBackend{n.sched}, Node: n, Logs: logsBackend{n.driver},
-		Peers: n, Directory: n, Self: n, Transport: peerhttp.Transport(n.host), PeerListener: listener, Registry: prometheus.NewRegistry(),
+		Peers: n, Directory: n, Self: n, Transport: transport, PeerListener: listener, Registry: prometheus.NewRegistry(),
 	}, n.part("api"))
 	return err
 }
@@ -278,6 +294,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	parts = append(parts,
 		part{"sessions", n.sessions.Run},
+		part{"callers", n.callers.run},
 		part{"neighbours", (&neighbours{host: n.host, sessions: n.sessions, log: n.part("node"), kept: map[job.Peer]bool{}}).run},
 		part{"api", n.server.Run},
 		part{"start", n.start},

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -42,7 +43,7 @@ func Doctor(ctx context.Context, cfg Config, devices []gpu.Device) []api.Fact {
 
 // DoctorAlone is Doctor without a daemon: it asks the driver itself.
 func DoctorAlone(ctx context.Context, cfg Config) ([]api.Fact, error) {
-	d, err := newDevices(ctx, cfg, quiet())
+	d, err := newDevices(ctx, cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}

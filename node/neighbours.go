@@ -4,11 +4,16 @@ package node
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/protocol"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -86,28 +91,83 @@ func (a announcer) Announce(wants []scheduler.Want) {
 // scheduler weighs for one decision.
 const sessionsAsked = 64
 
-// answer opens a session to a scheduler that looks for what this host has.
-func answer(profile lease.Profile, sessions *session.Manager, members func() int) func(job.Peer, gossip.Announcement) {
-	classes := lease.Classes(profile)
-	return func(from job.Peer, a gossip.Announcement) {
-		if !profile.Worker || !slices.ContainsFunc(a.Wants, func(w gossip.Want) bool { return slices.Contains(classes, w.Class) }) {
-			return
-		}
-		if gossip.Answers(a.Sessions, members(), rand.Float64()) {
-			sessions.Want(from)
+// callers answers schedulers that look for what this host has: it opens a
+// session to some of them, after a pause, so that not all hosts come at once.
+type callers struct {
+	classes  []string // nil if this host runs no tasks
+	sessions *session.Manager
+	members  func() int
+	heard    chan call
+}
+
+type call struct {
+	from  job.Peer
+	asked int
+}
+
+// maxCalls bounds the announcements that wait; more come again in ten seconds.
+const maxCalls = 256
+
+func newCallers(profile lease.Profile, sessions *session.Manager, members func() int) *callers {
+	c := &callers{sessions: sessions, members: members, heard: make(chan call, maxCalls)}
+	if profile.Worker {
+		c.classes = lease.Classes(profile)
+	}
+	return c
+}
+
+// hear takes an announcement; it does not wait.
+func (c *callers) hear(from job.Peer, a gossip.Announcement) {
+	if !slices.ContainsFunc(a.Wants, func(w gossip.Want) bool { return slices.Contains(c.classes, w.Class) }) {
+		return
+	}
+	select {
+	case c.heard <- call{from, a.Sessions}:
+	default:
+	}
+}
+
+// run opens the sessions, each in its time.
+func (c *callers) run(ctx context.Context) error {
+	r := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // chance, not secrecy
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case h := <-c.heard:
+			after, open := gossip.Answer(h.asked, c.members(), r)
+			if !open {
+				continue
+			}
+			wg.Go(func() {
+				t := time.NewTimer(after)
+				defer t.Stop()
+				select {
+				case <-t.C:
+					c.sessions.Want(h.from)
+				case <-ctx.Done():
+				}
+			})
 		}
 	}
 }
 
-// peerNames is how members are called, by id.
-func peerNames(h *p2p.Host) map[job.Peer]string {
-	names := map[job.Peer]string{}
-	for _, m := range h.Members() {
-		names[m.Peer] = m.Name
+// guarded is the host on which our own protocols are served: each behind its
+// row of the table.
+type guarded struct {
+	host.Host
+	table *p2p.Host
+}
+
+// SetStreamHandler serves a protocol of the table.
+func (g guarded) SetStreamHandler(id protocol.ID, serve network.StreamHandler) {
+	if err := g.table.Handle(id, serve); err != nil {
+		panic(err) // a protocol of ours without a row: found by the first test that starts a node
 	}
-	return names
 }
 
 // ErrRejoin ends a node because its daemon has joined another cluster: build
 // it anew.
-var ErrRejoin = fmt.Errorf("the daemon joined another cluster")
+var ErrRejoin = errors.New("the daemon joined another cluster")

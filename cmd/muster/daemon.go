@@ -42,9 +42,6 @@ func (e env) daemon(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if cfg.Program, err = os.Executable(); err != nil {
-		return fmt.Errorf("own program: %w", err)
-	}
 	handler, err := logHandler(e.err, c.String("log-level"), c.String("log-format"))
 	if err != nil {
 		return err

@@ -1,0 +1,360 @@
+package node
+
+// Whole clusters on a simulated network: gated hosts, DHT, gossip, sessions,
+// schedulers and workers as a daemon joins them, on a virtual clock. Only the
+// disk and the processes are stand-ins.
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"github.com/musterhq/muster/dht"
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/gpu/simgpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p"
+	"github.com/musterhq/muster/p2p/gossip"
+	"github.com/musterhq/muster/p2p/p2ptest"
+	"github.com/musterhq/muster/p2p/session"
+	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/worker"
+)
+
+// virtual is one daemon of a simulated cluster.
+type virtual struct {
+	host  *p2p.Host
+	table *dht.Table
+	board *switchboard
+	sched *scheduler.Loop
+	work  *worker.Loop
+	found finder // what the scheduler asks
+}
+
+// shape says how a simulated cluster differs from a plain one.
+type shape struct {
+	gpus      func(i int) string // spec of host i's simulated GPUs, or empty
+	noGossip  bool               // nothing is announced or heard
+	noDHT     bool               // every query finds nothing
+	neighbour int                // standing sessions that each daemon wants with the first members it meets
+}
+
+// memoryJournal commits at once and forgets: a stand-in for the disk.
+type memoryJournal struct {
+	mu      sync.Mutex
+	index   uint64
+	deliver func(job.Committed)
+}
+
+var memoryEpoch = job.Epoch{Generation: 1, Term: 2}
+
+func (m *memoryJournal) lead() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.index++
+	m.deliver(job.Committed{Index: m.index, Epoch: memoryEpoch, Lead: true})
+}
+
+func (m *memoryJournal) Propose(records ...job.Record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.index++
+	m.deliver(job.Committed{Index: m.index, Epoch: memoryEpoch, Records: records})
+	return nil
+}
+func (m *memoryJournal) ReadIndex(done func(job.Epoch, error))  { done(memoryEpoch, nil) }
+func (m *memoryJournal) Save(uint64, []job.Job, []job.ID) error { return nil }
+
+// memoryLedger keeps nothing.
+type memoryLedger struct{}
+
+func (memoryLedger) Save([]lease.Record, []job.Attempt, []lease.GroupEpoch) error { return nil }
+func (memoryLedger) Load() ([]lease.Record, []lease.GroupEpoch, error)            { return nil, nil, nil }
+
+// instant is a driver whose tasks succeed after a second.
+type instant struct{ tell func(worker.DriverEvent) }
+
+func (d *instant) Start(t worker.Task) error {
+	time.AfterFunc(time.Millisecond, func() {
+		d.tell(worker.DriverEvent{Attempt: t.Attempt, Kind: worker.DriverStarted, PID: 1})
+		time.AfterFunc(time.Second, func() {
+			now := time.Now()
+			d.tell(worker.DriverEvent{Attempt: t.Attempt, Kind: worker.DriverExited, Exit: job.Exit{State: job.Succeeded, Started: true, Began: now, Ended: now}})
+		})
+	})
+	return nil
+}
+func (d *instant) Stop(job.Attempt, time.Duration, string) error       { return nil }
+func (d *instant) Signal(job.Attempt, int) error                       { return nil }
+func (d *instant) Extend(map[job.Attempt]worker.BootTime) error        { return nil }
+func (d *instant) Forget(job.Attempt) error                            { return nil }
+func (d *instant) Adopt(context.Context) ([]worker.DriverEvent, error) { return nil, nil }
+
+// empty finds and keeps nothing.
+type empty struct{}
+
+func (empty) Find(context.Context, string, int) <-chan job.Peer {
+	c := make(chan job.Peer)
+	close(c)
+	return c
+}
+func (empty) Announce([]scheduler.Want)              {}
+func (empty) Put(string, []byte) error               { return nil }
+func (empty) Scan(string) (map[string][]byte, error) { return nil, nil }
+
+// start joins the parts of host i as Node does, and runs them until the test
+// ends.
+func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	v := &virtual{host: nw.Hosts[i]}
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	profile := lease.Profile{
+		Peer: v.host.Peer(), Name: fmt.Sprintf("host%d", i), Version: "test", Store: fmt.Sprintf("%032x", i), CPUs: 8, Memory: 64 << 30,
+		Drivers: []string{"exec"}, Worker: true,
+	}
+	if spec := s.gpus(i); spec != "" {
+		d, err := simgpu.Parse(spec, profile.Name)
+		must(err)
+		profile.GPUs, err = d.List(t.Context())
+		must(err)
+	}
+	tc := dht.DefaultConfig()
+	tc.Cluster = v.host.Cluster()
+	var err error
+	v.table, err = dht.New(tc, v.host.Libp2p(), log)
+	must(err)
+	v.found = v.table
+	if s.noDHT {
+		v.found = empty{}
+	}
+	group := job.Group(i + 1)
+	groups, err := newDirectory(v.host.Peer(), group, empty{}, v.found, log)
+	must(err)
+	v.board = &switchboard{
+		self: v.host.Peer(), groups: groups, cut: func(p peer.ID) error { return v.host.Libp2p().Network().ClosePeer(p) },
+		met: func(job.Peer) {}, log: log,
+	}
+	v.board.sessions, err = session.New(session.DefaultConfig(), guarded{v.host.Libp2p(), v.host}, v.board, log)
+	must(err)
+	parts := []part{{"dht", v.table.Run}, {"sessions", v.board.sessions.Run}}
+	var announce scheduler.Announcer = empty{}
+	if !s.noGossip {
+		called := newCallers(profile, v.board.sessions, func() int { return len(v.host.Members()) })
+		gc := gossip.DefaultConfig()
+		gc.Cluster = v.host.Cluster()
+		topic, err := gossip.New(gc, v.host.Libp2p(), func(job.Peer) bool { return true }, called.hear, log)
+		must(err)
+		announce = announcer{topic}
+		parts = append(parts, part{"callers", called.run}, part{"gossip", topic.Run})
+	}
+	driver := &instant{tell: func(e worker.DriverEvent) { v.work.Driven(e) }}
+	wc := worker.DefaultConfig()
+	wc.Profile, wc.Boot, wc.Seed = profile, "boot", uint64(i+1)
+	v.work, err = worker.New(wc, worker.Parts{
+		Ledger: memoryLedger{}, Sender: toSchedulers{v.board}, Driver: driver, Adopter: driver,
+		Clock: func() worker.BootTime { return worker.BootTime(time.Now().UnixNano()) },
+	}, log)
+	must(err)
+	v.board.work = v.work
+	sc := scheduler.DefaultConfig()
+	sc.Self, sc.Group, sc.Seed = v.host.Peer(), group, uint64(i+1)
+	journal := &memoryJournal{deliver: func(c job.Committed) { v.sched.Deliver(c) }}
+	v.sched, err = scheduler.New(sc, scheduler.Saved{}, scheduler.Needs{
+		Journal: journal, Sessions: toWorkers{v.board}, Finder: v.found, Announcer: announce,
+	}, log)
+	must(err)
+	v.board.sched = v.sched
+	parts = append(parts, part{"worker", v.work.Run}, part{"scheduler", v.sched.Run})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- runAll(ctx, time.Minute, log, parts) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("host %d: %v", i, err)
+		}
+	})
+	journal.lead()
+	v.board.local()
+	v.table.Advertise(append([]string{groupClass(group)}, lease.Classes(profile)...))
+	return v
+}
+
+// cluster starts n daemons; each knows host 0 and whom it meets through it.
+func cluster(t *testing.T, n int, s shape) (*p2ptest.Net, []*virtual) {
+	t.Helper()
+	nw := p2ptest.New(t, n, p2ptest.Options{})
+	var all []*virtual
+	for i := range n {
+		all = append(all, start(t, nw, i, s))
+	}
+	for i := 1; i < n; i++ {
+		nw.Connect(i, 0)
+	}
+	for i, v := range all {
+		for k := 1; k <= s.neighbour; k++ {
+			v.board.sessions.Want(nw.Peer((i + k) % n))
+		}
+	}
+	return nw, all
+}
+
+func pass(d time.Duration) {
+	<-time.NewTimer(d).C // virtual
+	synctest.Wait()
+}
+
+func gpuJob(model string, n int) job.Spec {
+	s := job.DefaultSpec()
+	s.Command = []string{"true"}
+	s.Resources.GPUModel, s.Resources.GPUs = model, n
+	return s
+}
+
+// runs submits at v and returns how long the job took to its end, and where it
+// ran.
+func runs(t *testing.T, v *virtual, spec job.Spec, within time.Duration) (time.Duration, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	began := time.Now()
+	spec.Hold = false
+	j, err := v.sched.Submit(ctx, scheduler.SubmitRequest{User: "u", Spec: spec})
+	if err != nil {
+		t.Fatalf("submit: %v", err)
+	}
+	changes, err := v.sched.Watch(ctx, scheduler.Filter{IDs: []job.ID{j.ID}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for j = range changes {
+		if j.State() == job.Succeeded {
+			return time.Since(began), j.Tasks[0].NodeName
+		}
+	}
+	t.Fatalf("after %s the job is %s: %s", within, j.State(), j.Tasks[0].Reason)
+	return 0, ""
+}
+
+func onLast(n int, spec string) func(int) string {
+	return func(i int) string {
+		if i >= n {
+			return spec
+		}
+		return ""
+	}
+}
+
+// With all gossip dropped, the DHT leads to the workers.
+func TestJobsFindWorkersWithoutGossip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := cluster(t, 20, shape{gpus: onLast(18, "sim:4xH100-80GB"), noGossip: true})
+		pass(10 * time.Second)
+		took, where := runs(t, all[3], gpuJob("h100", 2), time.Minute)
+		if where != "host18" && where != "host19" {
+			t.Errorf("ran on %s", where)
+		}
+		t.Logf("found and run in %s", took)
+	})
+}
+
+// With an empty DHT, gossip brings the workers.
+func TestJobsFindWorkersWithEmptyDHT(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, all := cluster(t, 20, shape{gpus: onLast(18, "sim:4xH100-80GB"), noDHT: true})
+		pass(10 * time.Second)
+		spec := gpuJob("h100", 2)
+		spec.Hold = true // nothing that could run it is known yet: hand it in on hold and let it go
+		j, err := all[3].sched.Submit(t.Context(), scheduler.SubmitRequest{User: "u", Spec: spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := all[3].sched.Release(t.Context(), j.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+		pass(15 * time.Second)
+		if j, err = all[3].sched.Job(t.Context(), j.ID); err != nil || j.State() != job.Succeeded {
+			t.Errorf("after 15 s the job is %s (%s), %v", j.State(), j.Tasks[0].Reason, err)
+		}
+		if _, where := runs(t, all[3], gpuJob("h100", 2), time.Minute); where != "host18" && where != "host19" {
+			t.Errorf("ran on %s", where)
+		}
+	})
+}
+
+// 20 daemons lose a tenth of their packets, are cut in two and healed: jobs on
+// each side go on, and none runs twice.
+func TestLossAndPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nw, all := cluster(t, 20, shape{gpus: func(i int) string {
+			if i%10 == 5 {
+				return "sim:4xH100-80GB"
+			}
+			return ""
+		}, neighbour: 10})
+		pass(10 * time.Second)
+		nw.SetLoss(0.1)
+		runs(t, all[2], gpuJob("h100", 4), 2*time.Minute)
+		nw.Partition(10)
+		pass(10 * time.Second)
+		if _, where := runs(t, all[2], gpuJob("h100", 4), 2*time.Minute); where != "host5" {
+			t.Errorf("on the first side ran on %s", where)
+		}
+		if _, where := runs(t, all[12], gpuJob("h100", 4), 2*time.Minute); where != "host15" {
+			t.Errorf("on the second side ran on %s", where)
+		}
+		nw.Cut(nil)
+		nw.SetLoss(0)
+		pass(30 * time.Second)
+		runs(t, all[2], gpuJob("h100", 4), time.Minute)
+	})
+}
+
+// 200 daemons without gossip: a class query finds all that match, a job finds
+// its worker, and with 30 % of the hosts gone silent it still does, in under ten
+// seconds.
+func TestTwoHundredDaemons(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes of processor time")
+	}
+	const n, first = 200, 160
+	synctest.Test(t, func(t *testing.T) {
+		nw, all := cluster(t, n, shape{gpus: onLast(first, "sim:8xH100-80GB"), noGossip: true})
+		pass(20 * time.Second)
+		class := lease.ClassOf(job.Resources{GPUs: 8, GPUModel: "h100"}, nil)
+		var found []job.Peer
+		for p := range all[7].table.Find(t.Context(), class, 0) {
+			found = append(found, p)
+		}
+		for i := first; i < n; i++ {
+			if !slices.Contains(found, nw.Peer(i)) {
+				t.Errorf("the class %s does not lead to host %d", class, i)
+			}
+		}
+		took, where := runs(t, all[11], gpuJob("h100", 8), 10*time.Second)
+		t.Logf("found and run on %s in %s", where, took)
+		for i := range n {
+			if i%10 < 3 && i != 0 { // 30 %, a third of them with GPUs; host 12 asks and stays
+				nw.Blackhole(i, i != 12)
+			}
+		}
+		pass(time.Second)
+		took, where = runs(t, all[14], gpuJob("h100", 8), 10*time.Second)
+		t.Logf("with 30 %% gone silent: found and run on %s in %s", where, took)
+	})
+}
+
+var _ gpu.Driver = noGPUs{}
