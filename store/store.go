@@ -55,6 +55,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -144,7 +145,7 @@ func Open(cfg Config, log *slog.Logger) (*Store, error) {
 	if fs == nil {
 		fs = vfs.Default
 	}
-	if err := fs.MkdirAll(dir, 0o700); err != nil {
+	if err := makeDir(fs, dir); err != nil {
 		return nil, fmt.Errorf("store: make %s: %w", dir, err)
 	}
 	lock, err := pebble.LockDirectory(dir, fs)
@@ -160,6 +161,28 @@ func Open(cfg Config, log *slog.Logger) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// makeDir makes a directory that a power cut does not take: each directory above
+// it is synced, for any of them may be as new. Those that may not be read were
+// not made for us.
+func makeDir(fs vfs.FS, dir string) error {
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for at, up := dir, filepath.Dir(dir); up != at; at, up = up, filepath.Dir(up) {
+		d, err := fs.OpenDir(up)
+		if errors.Is(err, os.ErrPermission) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.Sync(), d.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Store) open(dir string, fs vfs.FS, lock *pebble.Lock) (*pebble.DB, error) {
