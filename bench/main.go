@@ -86,7 +86,7 @@ func goBench(ctx context.Context, pkg, pattern, what string) error {
 	fmt.Printf("## %s\n", what)
 	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", pattern, "-benchtime", "2s", pkg)
 	out, err := cmd.CombinedOutput()
-	for _, line := range strings.Split(string(out), "\n") {
+	for line := range strings.SplitSeq(string(out), "\n") {
 		if strings.HasPrefix(line, "Benchmark") {
 			fmt.Println("  ", line)
 		}

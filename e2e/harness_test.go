@@ -56,7 +56,7 @@ func binary(t *testing.T) string {
 // newDaemon prepares a daemon on loopback; nothing runs yet.
 func newDaemon(t *testing.T, name string, args ...string) *daemon {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "muster-e2e-") // short: a socket's path has 107 letters
+	dir, err := os.MkdirTemp("", "muster-e2e-") //nolint:usetesting // short: a socket's path has 107 letters
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,9 +84,9 @@ func TestCancelFromAnotherDaemon(t *testing.T) {
 	amy, ben, cat := three(t)
 	g := newGate(t)
 	id := amy.ok(append([]string{"submit", "-G", "1", "--"}, g.script("true")...)...)
-	doc := amy.untilState(id, "RUNNING")
+	amy.untilState(id, "RUNNING")
 	ben.ok("cancel", id, "--reason", "not needed")
-	doc = cat.untilState(id, "CANCELLED")
+	doc := cat.untilState(id, "CANCELLED")
 	if alive(doc.Tasks[0].PID) {
 		t.Errorf("process %d lives on", doc.Tasks[0].PID)
 	}

@@ -177,7 +177,7 @@ func opens(ctx context.Context, t *testing.T, n network.Network, to peer.AddrInf
 	}
 	var conn network.Conn
 	var err error
-	for try := 0; try < 50; try++ {
+	for range 50 {
 		if conn, err = n.DialPeer(ctx, to.ID); err == nil {
 			break
 		}

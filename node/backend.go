@@ -17,9 +17,9 @@ import (
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/store"
 	execdriver "github.com/musterhq/muster/worker/driver/exec"
 	"github.com/musterhq/muster/worker/runner"
-	"github.com/musterhq/muster/store"
 )
 
 // The joints of the house.
@@ -57,8 +57,7 @@ var answers = []struct{ ours, theirs error }{
 
 // answerOf translates an error for the API.
 func answerOf(err error) error {
-	var none *scheduler.NoMatchError
-	if errors.As(err, &none) {
+	if none, ok := errors.AsType[*scheduler.NoMatchError](err); ok {
 		return &api.NoMatchError{Explanation: none.Explanation}
 	}
 	for _, a := range answers {

@@ -26,9 +26,9 @@ import (
 	"github.com/musterhq/muster/p2p/peerhttp"
 	"github.com/musterhq/muster/p2p/session"
 	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/store"
 	"github.com/musterhq/muster/worker"
 	execdriver "github.com/musterhq/muster/worker/driver/exec"
-	"github.com/musterhq/muster/store"
 )
 
 // Node is one daemon, built and ready to run.
@@ -265,13 +265,15 @@ func (n *Node) buildAPI(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	transport, err := peerhttp.NewTransport(peerhttp.DefaultConfig(), host)
+	asking := peerhttp.DefaultConfig()
+	asking.HeaderTimeout = job.MaxLease // a followed log says nothing until its task starts; a silent peer's connection is cut by its session
+	transport, err := peerhttp.NewTransport(asking, host)
 	if err != nil {
 		return err
 	}
 	ac := api.DefaultConfig()
 	ac.Self, ac.Version, ac.Socket, ac.HTTP, ac.TokenFile = n.host.Peer(), n.cfg.Version, n.cfg.Socket, n.cfg.HTTP, n.cfg.HTTPToken
-	n.server, err = api.New(ac, api.Needs{
+	n.server, err = api.New(ac, api.Needs{ //nolint:contextcheck // its requests bring contexts of their own
 		Jobs: jobsBackend{n.sched}, Explain: jobsBackend{n.sched}, Watch: jobsBackend{n.sched}, Node: n, Logs: logsBackend{n.driver},
 		Peers: n, Directory: n, Self: n, Transport: transport, PeerListener: listener, Registry: prometheus.NewRegistry(),
 	}, n.part("api"))

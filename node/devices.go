@@ -38,6 +38,8 @@ func (noGPUs) Close() error { return nil }
 
 // gpuDriver is the driver that the setting gpus asks for, and the indexes that
 // it allows (nil: all).
+//
+//nolint:ireturn // which driver it is, is the point
 func gpuDriver(cfg Config, log *slog.Logger) (gpu.Driver, []int, error) {
 	switch {
 	case cfg.GPUs == "none":
@@ -52,7 +54,7 @@ func gpuDriver(cfg Config, log *slog.Logger) (gpu.Driver, []int, error) {
 	}
 	var only []int
 	if cfg.GPUs != "auto" {
-		for _, text := range strings.Split(cfg.GPUs, ",") {
+		for text := range strings.SplitSeq(cfg.GPUs, ",") {
 			i, err := strconv.Atoi(strings.TrimSpace(text))
 			if err != nil || i < 0 {
 				return nil, nil, fmt.Errorf("gpus %q: want auto, none, indexes such as 0,1 or sim:8xH100-80GB", cfg.GPUs)
@@ -125,7 +127,7 @@ func (d *devices) ask() {
 func (d *devices) run(ctx context.Context, w *worker.Loop) error {
 	defer func() {
 		if err := d.driver.Close(); err != nil {
-			d.log.Debug("GPU driver closed uncleanly", "error", err)
+			d.log.DebugContext(ctx, "GPU driver closed uncleanly", "error", err)
 		}
 	}()
 	if len(d.all) == 0 {

@@ -89,7 +89,7 @@ func dockerFact(ctx context.Context) api.Fact {
 	f := api.Fact{Name: "docker", State: api.FactSkip, Detail: "no engine on " + dockerSock + "; container jobs are not in this version"}
 	d := net.Dialer{Timeout: dialWait}
 	if c, err := d.DialContext(ctx, "unix", dockerSock); err == nil {
-		c.Close()
+		_ = c.Close()
 		f.Detail = "an engine answers on " + dockerSock + "; container jobs are not in this version"
 	}
 	return f
@@ -135,7 +135,7 @@ func tryListen(ctx context.Context, text string) error {
 	if strings.HasPrefix(network, "udp") {
 		c, err := lc.ListenPacket(ctx, network, host)
 		if err == nil {
-			c.Close()
+			_ = c.Close()
 		}
 		return err
 	}
@@ -172,7 +172,7 @@ func bootstrapFacts(ctx context.Context, cfg Config) []api.Fact {
 			d := manet.Dialer{Dialer: net.Dialer{Timeout: dialWait}}
 			var c manet.Conn
 			if c, err = d.DialContext(ctx, addr); err == nil {
-				c.Close()
+				_ = c.Close()
 			}
 		}
 		if err != nil {

@@ -48,7 +48,7 @@ func (n *neighbours) run(ctx context.Context) error {
 	for {
 		e, err := sub.Next(ctx)
 		if err != nil {
-			return nil //nolint:nilerr // ctx has ended
+			return nil // ctx has ended
 		}
 		switch e.Kind {
 		case p2p.MemberUp:

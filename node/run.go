@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -48,13 +49,13 @@ func runAll(ctx context.Context, grace time.Duration, log *slog.Logger, parts []
 	case e := <-first:
 		why = fmt.Errorf("%s: %w", e.name, orEnded(e.err))
 	}
-	for i := len(up) - 1; i >= 0; i-- {
-		up[i].cancel()
+	for _, r := range slices.Backward(up) {
+		r.cancel()
 		late := time.NewTimer(grace)
 		select {
-		case <-up[i].done:
+		case <-r.done:
 		case <-late.C:
-			log.WarnContext(ctx, "part does not stop", "name", up[i].name, "grace", grace)
+			log.WarnContext(ctx, "part does not stop", "name", r.name, "grace", grace)
 		}
 		late.Stop()
 	}

@@ -158,8 +158,6 @@ func (l *Loop) Nodes(ctx context.Context) ([]Node, error) {
 
 // query runs f on the core and brings its answer. The answer travels through a
 // channel of its own: one that nobody waits for any more touches nothing.
-//
-//nolint:ireturn // the type is the caller's
 func query[T any](ctx context.Context, l *Loop, f func(*Core) (T, error)) (T, error) {
 	type answer struct {
 		value T
