@@ -274,11 +274,10 @@ func (s *Store) write(opts *pebble.WriteOptions, fill func(*pebble.Batch) error)
 		return errors.Join(err, b.Close())
 	}
 	defer func() {
-		switch r := recover(); r {
-		case nil:
-		case pebble.ErrClosed:
+		r := recover()
+		if e, ok := r.(error); ok && errors.Is(e, pebble.ErrClosed) {
 			err = ErrClosed
-		default:
+		} else if r != nil {
 			s.fatal.end(fmt.Errorf("store: write: %v", r))
 		}
 	}()

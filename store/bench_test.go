@@ -1,0 +1,106 @@
+package store
+
+// Commits of the journal beside what the disk can do at all.
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+)
+
+// BenchmarkRaw is the limit: 256 bytes appended and synced, one after the other.
+func BenchmarkRaw(b *testing.B) {
+	f, err := os.Create(filepath.Join(b.TempDir(), "raw"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	block := make([]byte, 256)
+	for b.Loop() {
+		if _, err := f.Write(block); err != nil {
+			b.Fatal(err)
+		}
+		if err := unix.Fdatasync(int(f.Fd())); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "syncs/s")
+}
+
+// BenchmarkCommit is a record from Propose to deliver, with so many under way
+// at all times.
+func BenchmarkCommit(b *testing.B) {
+	for _, flying := range []int{1, 32, 128, 1024} {
+		b.Run(fmt.Sprintf("inflight=%d", flying), func(b *testing.B) {
+			cfg := DefaultConfig()
+			cfg.Dir = b.TempDir()
+			s, err := Open(cfg, quiet)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer closeStore(b, s)
+			landed := make(chan int, flying+1)
+			j, err := s.Journal(DefaultJournalConfig(), s.Group(), func(c job.Committed) {
+				if len(c.Records) > 0 || c.Lead {
+					landed <- len(c.Records)
+				}
+			}, quiet)
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(b.Context())
+			end := make(chan error, 1)
+			go func() { end <- j.Run(ctx) }()
+			<-landed // the lead
+			r := submit(s.Group(), 1)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for sent, done := 0, 0; done < b.N; {
+				for sent < b.N && sent-done < flying {
+					if err := j.Propose(r); err != nil {
+						b.Fatal(err)
+					}
+					sent++
+				}
+				done += <-landed
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
+			b.StopTimer()
+			stop()
+			if err := <-end; err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// BenchmarkSave is one row written without a sync, as after each commit.
+func BenchmarkSave(b *testing.B) {
+	cfg := DefaultConfig()
+	cfg.Dir = b.TempDir()
+	s, err := Open(cfg, quiet)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer closeStore(b, s)
+	j, err := s.Journal(DefaultJournalConfig(), s.Group(), func(job.Committed) {}, quiet)
+	if err != nil {
+		b.Fatal(err)
+	}
+	spec := submit(s.Group(), 1).Submit.Spec
+	rows := []job.Job{{ID: job.NewID(s.Group(), 1), Spec: spec, Tasks: []job.Task{{State: job.Running}}}}
+	b.ReportAllocs()
+	n := uint64(firstIndex)
+	for b.Loop() {
+		n++
+		if err := j.Save(n, rows, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

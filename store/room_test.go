@@ -1,0 +1,183 @@
+package store
+
+// A disk that fills: what is refused, what is not, and what happens at its end.
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+func TestReserve(t *testing.T) {
+	const gib = 1 << 30
+	for _, c := range []struct{ most, total, want int64 }{
+		{defaultReserve, 100 * gib, 64 << 20},
+		{defaultReserve, gib, gib / 50},
+		{defaultReserve, 16 << 20, 8 << 20},
+		{1 << 20, 100 * gib, 1 << 20},
+		{0, gib, 0},
+	} {
+		if got := reserve(c.most, c.total); got != c.want {
+			t.Errorf("reserve(%d, %d) = %d, want %d", c.most, c.total, got, c.want)
+		}
+	}
+}
+
+func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := memDisk()
+		s := open(t, fs)
+		defer closeStore(t, s)
+		g, r, ledger := s.Group(), run(t, s, DefaultJournalConfig()), s.Ledger()
+		defer r.halt(t)
+		attempt := func(n int) job.Attempt { return job.Attempt{Job: job.NewID(g, 1), N: n} }
+		known := lease.Record{Attempt: attempt(1), Phase: lease.PhaseStarted}
+		reserved := lease.Record{Attempt: attempt(2), Phase: lease.PhaseReserved}
+		if err := ledger.Save([]lease.Record{known, reserved}, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 60 << 20, TotalBytes: 1 << 40})
+		if err := s.Room(); err != nil {
+			t.Errorf("asked the file system again at once: %v", err)
+		}
+		time.Sleep(roomEvery)
+		err := s.Room()
+		if !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), "60.0 MiB free, 64.0 MiB are kept") {
+			t.Errorf("Room = %v", err)
+		}
+
+		assign := job.Record{Assign: &job.AssignRecord{Attempt: attempt(1)}}
+		for name, err := range map[string]error{
+			"Submit":          r.Propose(submit(g, 1)),
+			"Assign":          r.Propose(cancel(g, 1), assign),
+			"new reservation": ledger.Save([]lease.Record{{Attempt: attempt(3), Phase: lease.PhaseReserved}}, nil, nil),
+			"new start":       ledger.Save([]lease.Record{{Attempt: attempt(3), Phase: lease.PhaseStarted}}, nil, nil),
+			"reserved starts": ledger.Save([]lease.Record{{Attempt: attempt(2), Phase: lease.PhaseStarted}}, nil, nil),
+			"key":             s.Put("k", nil),
+		} {
+			if !errors.Is(err, ErrNoRoom) {
+				t.Errorf("%s: %v, want ErrNoRoom", name, err)
+			}
+		}
+		known.PID = 7
+		for name, err := range map[string]error{
+			"Cancel":     r.Propose(cancel(g, 1)),
+			"Result":     r.Propose(job.Record{Result: &job.ResultRecord{Attempt: attempt(1)}}),
+			"Unassign":   r.Propose(job.Record{Unassign: &job.UnassignRecord{Attempt: attempt(1), Proof: job.ProofDead}}),
+			"rows":       r.Save(firstIndex+1, []job.Job{{ID: job.NewID(g, 1)}}, nil),
+			"running":    ledger.Save([]lease.Record{known}, nil, nil),
+			"end":        ledger.Save([]lease.Record{{Attempt: attempt(1), Phase: lease.PhaseDone}}, nil, nil),
+			"tombstone":  ledger.Save([]lease.Record{{Attempt: attempt(9), Phase: lease.PhaseRefused}}, nil, nil),
+			"given back": ledger.Save(nil, []job.Attempt{attempt(2)}, nil),
+			"epoch":      ledger.Save(nil, nil, []lease.GroupEpoch{{Group: g}}),
+		} {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 65 << 20, TotalBytes: 1 << 40})
+		time.Sleep(roomEvery)
+		if err := r.Propose(submit(g, 1)); err != nil {
+			t.Errorf("there is room again: %v", err)
+		}
+	})
+}
+
+const childVar = "MUSTER_STORE_TEST_CHILD"
+
+// TestFullDiskEndsTheProcess runs this test again as a process of its own, on
+// the real file system, and fills its disk.
+func TestFullDiskEndsTheProcess(t *testing.T) {
+	if how := os.Getenv(childVar); how != "" {
+		full(t, how)
+		return
+	}
+	for _, how := range []string{"commit", "rows", "limit", "deaf"} {
+		t.Run(how, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFullDiskEndsTheProcess$", "-test.timeout=60s")
+			cmd.Env = append(os.Environ(), childVar+"="+how, "TMPDIR="+t.TempDir())
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			err := cmd.Run()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != fatalStatus {
+				t.Fatalf("the process ended with %v:\n%.2000s", err, out.String())
+			}
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			want := "hook was told"
+			if how == "deaf" {
+				want = "hook hangs"
+			}
+			cause := "no space left on device"
+			if how == "limit" {
+				cause = "file too large"
+			}
+			if len(lines) != 2 || !strings.Contains(lines[0], "the daemon ends") || !strings.Contains(lines[0], cause) || lines[1] != want {
+				t.Errorf("it said:\n%s", out.String())
+			}
+		})
+	}
+}
+
+// full fills the disk of a store and goes on writing until the process ends.
+func full(t *testing.T, how string) {
+	var on atomic.Bool
+	fs := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if on.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".log") {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	cfg := DefaultConfig()
+	cfg.Dir, cfg.FS = t.TempDir(), fs
+	cfg.OnFatal = func(error) {
+		if how == "deaf" {
+			fmt.Println("hook hangs")
+			select {}
+		}
+		fmt.Println("hook was told")
+	}
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelError}))
+	s, err := Open(cfg, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, s, DefaultJournalConfig())
+	if how == "limit" {
+		signal.Ignore(syscall.SIGXFSZ)
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20}); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		on.Store(true)
+	}
+	for i := range 1_000_000 {
+		if how == "rows" {
+			_ = r.Save(uint64(i+firstIndex), []job.Job{{ID: job.NewID(1, uint64(i)), Cancelled: strings.Repeat("x", 1000)}}, nil)
+			continue
+		}
+		done := make(chan struct{})
+		big := submit(s.Group(), i)
+		big.Submit.Spec.Script = strings.Repeat("x", 32<<10)
+		_ = r.Propose(big)
+		r.ReadIndex(func(job.Epoch, error) { close(done) })
+		<-done
+	}
+	t.Error("wrote a million times to a full disk")
+}

@@ -1,0 +1,237 @@
+package store
+
+// The store itself: its name, its lock, its keys, its ledger.
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+func TestSecondDaemonIsRefused(t *testing.T) {
+	for name, fs := range map[string]vfs.FS{"disk": nil, "memory": memDisk()} {
+		t.Run(name, func(t *testing.T) {
+			cfg := DefaultConfig()
+			cfg.Dir, cfg.FS = t.TempDir(), fs
+			s, err := Open(cfg, quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = Open(cfg, quiet)
+			if !errors.Is(err, ErrInUse) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("second Open = %v", err)
+			}
+			closeStore(t, s)
+			if s, err = Open(cfg, quiet); err != nil {
+				t.Fatalf("Open after Close = %v", err)
+			}
+			closeStore(t, s)
+		})
+	}
+}
+
+func TestStoresDiffer(t *testing.T) {
+	a, b := open(t, memDisk()), open(t, memDisk())
+	defer closeStore(t, a)
+	defer closeStore(t, b)
+	if a.ID() == b.ID() || a.Group() == b.Group() || a.voter() == b.voter() || uint64(a.Group()) == a.voter() {
+		t.Errorf("%s and %s: groups %s, %s", a.ID(), b.ID(), a.Group(), b.Group())
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	if _, err := Open(DefaultConfig(), quiet); err == nil {
+		t.Error("a store without a directory opened")
+	}
+	if err := (Config{Dir: "x", Reserve: -1}).Validate(); err == nil {
+		t.Error("a reserve below 0 is good")
+	}
+	s := open(t, memDisk())
+	defer closeStore(t, s)
+	if _, err := s.Journal(JournalConfig{}, s.Group(), func(job.Committed) {}, quiet); err == nil {
+		t.Error("a journal without bounds opened")
+	}
+}
+
+func TestKeys(t *testing.T) {
+	fs := memDisk()
+	s := open(t, fs)
+	want := map[string][]byte{"group/a": []byte("p"), "group/b": {}, "grou": []byte("no"), "group0": []byte("no")}
+	for k, v := range want {
+		if err := s.Put(k, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, k := range []string{"", strings.Repeat("k", MaxKeyBytes+1)} {
+		if err := s.Put(k, nil); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("Put(%.5q) = %v", k, err)
+		}
+	}
+	if err := s.Put("k", make([]byte, MaxValueBytes+1)); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("Put of a large value = %v", err)
+	}
+	fs = crash(fs, vfs.CrashCloneCfg{})
+	closeStore(t, s)
+	s = open(t, fs)
+	defer closeStore(t, s)
+	got, err := s.Scan("group/")
+	if err != nil || len(got) != 2 || string(got["group/a"]) != "p" || got["group/b"] == nil {
+		t.Errorf("Scan = %q, %v", got, err)
+	}
+	if all, err := s.Scan(""); err != nil || !reflect.DeepEqual(slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(want))) {
+		t.Errorf("Scan of all = %q, %v", all, err)
+	}
+	if err := s.Delete("group/a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete("group/a"); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := s.Get("group/a"); v != nil || err != nil {
+		t.Errorf("Get of a deleted key = %q, %v", v, err)
+	}
+	if v, err := s.Get("grou"); string(v) != "no" || err != nil {
+		t.Errorf("Get = %q, %v", v, err)
+	}
+	s.own.n = MaxKeys
+	if err := s.Put("one more", nil); !errors.Is(err, ErrFull) {
+		t.Errorf("Put beyond the bound = %v", err)
+	}
+	if err := s.Put("grou", []byte("yes")); err != nil {
+		t.Errorf("Put over an old value = %v", err)
+	}
+}
+
+func TestAfter(t *testing.T) {
+	for in, want := range map[string]string{"n/": "n0", "a\xff": "b", "\xff\xff": ""} {
+		if got := string(after([]byte(in))); got != want {
+			t.Errorf("after(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestUseAfterCloseIsAnError(t *testing.T) {
+	s := open(t, memDisk())
+	ledger := s.Ledger()
+	closeStore(t, s)
+	if err := ledger.Save(nil, []job.Attempt{{Job: job.NewID(1, 1), N: 1}}, nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("Save after Close = %v", err)
+	}
+}
+
+// The ledger is what was last saved, after any power cut.
+func TestLedgerSurvives(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		fs := memDisk()
+		want, epochs := map[job.Attempt]lease.Record{}, map[job.Group]lease.Epoch{}
+		for range rapid.IntRange(1, 4).Draw(rt, "lives") {
+			s := open(t, fs)
+			if err := sameLedger(s.Ledger(), want, epochs); err != nil {
+				rt.Fatal(err)
+			}
+			for range rapid.IntRange(0, 4).Draw(rt, "saves") {
+				put := rapid.SliceOfN(anyHeld, 0, 3).Draw(rt, "put")
+				var gone []job.Attempt
+				for a := range want {
+					if len(gone) == 0 && rapid.Bool().Draw(rt, "gone") {
+						gone = append(gone, a)
+					}
+				}
+				e := lease.GroupEpoch{Group: job.Group(rapid.Uint64Range(0, 3).Draw(rt, "group")), Epoch: anyEpoch.Draw(rt, "epoch")}
+				if err := s.Ledger().Save(put, gone, []lease.GroupEpoch{e}); err != nil {
+					rt.Fatal(err)
+				}
+				for _, r := range put {
+					want[r.Attempt] = r
+				}
+				for _, a := range gone {
+					delete(want, a)
+				}
+				epochs[e.Group] = e.Epoch
+			}
+			fs = crash(fs, vfs.CrashCloneCfg{})
+			closeStore(t, s)
+		}
+	})
+}
+
+func sameLedger(l *Ledger, want map[job.Attempt]lease.Record, epochs map[job.Group]lease.Epoch) error {
+	records, seen, err := l.Load()
+	if err != nil {
+		return err
+	}
+	if len(records) != len(want) || len(seen) != len(epochs) {
+		return fmt.Errorf("%d records and %d epochs, want %d and %d", len(records), len(seen), len(want), len(epochs))
+	}
+	for _, r := range records {
+		if !reflect.DeepEqual(r, want[r.Attempt]) {
+			return fmt.Errorf("loaded %+v, want %+v", r, want[r.Attempt])
+		}
+	}
+	for _, e := range seen {
+		if e.Epoch != epochs[e.Group] {
+			return fmt.Errorf("epoch of %s is %s, want %s", e.Group, e.Epoch, epochs[e.Group])
+		}
+	}
+	return nil
+}
+
+// What cannot be read is said so, with its key, and not passed over.
+func TestDamageIsReported(t *testing.T) {
+	s := open(t, memDisk())
+	defer closeStore(t, s)
+	j, err := s.Journal(DefaultJournalConfig(), s.Group(), func(job.Committed) {}, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := job.NewID(s.Group(), 1)
+	for _, k := range [][]byte{j.keys.job(id), attemptKey(job.Attempt{Job: id, N: 1})} {
+		if err := s.write(pebble.NoSync, func(b *pebble.Batch) error { return b.Set(k, []byte{0xff}, nil) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := j.Load(); err == nil || !strings.Contains(err.Error(), string(id)) {
+		t.Errorf("Load of rows = %v", err)
+	}
+	if _, _, err := s.Ledger().Load(); err == nil || !strings.Contains(err.Error(), string(id)) {
+		t.Errorf("Load of the ledger = %v", err)
+	}
+	for _, damage := range [][2][]byte{
+		{j.keys.entry(7), {1}},
+		{j.keys.applied(), {0, 0, 0, 0, 0, 0, 0, 9}},
+		{j.keys.generation(), {1}},
+		{keyStore, {1}},
+	} {
+		old, err := s.get(damage[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := func(v []byte) {
+			if err := s.write(pebble.NoSync, func(b *pebble.Batch) error {
+				if v == nil {
+					return b.Delete(damage[0], nil)
+				}
+				return b.Set(damage[0], v, nil)
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(damage[1])
+		_, err = s.Journal(DefaultJournalConfig(), s.Group(), func(job.Committed) {}, quiet)
+		if err = errors.Join(err, s.identify()); err == nil {
+			t.Errorf("damage at %q was not seen", damage[0])
+		}
+		set(old)
+	}
+}
