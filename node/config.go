@@ -33,9 +33,6 @@ type Config struct {
 	Origins               map[string]string // of each setting: flag, environment, file or default
 }
 
-// The default port, of TCP and QUIC alike.
-const defaultPort = 4980
-
 // DefaultConfig is the configuration before anybody has said anything.
 func DefaultConfig() Config {
 	name, err := os.Hostname()
@@ -44,10 +41,6 @@ func DefaultConfig() Config {
 	}
 	return Config{
 		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
-		Listen: []string{
-			fmt.Sprintf("/ip4/0.0.0.0/tcp/%d", defaultPort), fmt.Sprintf("/ip4/0.0.0.0/udp/%d/quic-v1", defaultPort),
-			fmt.Sprintf("/ip6/::/tcp/%d", defaultPort), fmt.Sprintf("/ip6/::/udp/%d/quic-v1", defaultPort),
-		},
 	}
 }
 
@@ -87,8 +80,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("socket %q: a path of at most %d letters", c.Socket, maxSocketPath)
 	case c.Name == "" || len(c.Name) > maxNameBytes || job.CheckLabel("name", c.Name) != nil:
 		return fmt.Errorf("name %.80q: at most %d letters, digits and ._-", c.Name, maxNameBytes)
-	case len(c.Listen) == 0:
-		return errors.New("listen: give an address")
 	case c.Token != "" && len(c.Bootstrap) == 0:
 		return errors.New("token: a token needs --bootstrap with the address that came with it")
 	case c.CPUs < 0 || c.Memory < 0:

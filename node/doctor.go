@@ -23,6 +23,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/machine"
+	"github.com/musterhq/muster/p2p"
 )
 
 const (
@@ -99,7 +100,11 @@ func dockerFact(ctx context.Context) api.Fact {
 // has the port.
 func portFacts(ctx context.Context, cfg Config) []api.Fact {
 	var facts []api.Fact
-	for _, text := range cfg.Listen {
+	listen := cfg.Listen
+	if len(listen) == 0 {
+		listen = []string{fmt.Sprintf("/ip4/0.0.0.0/tcp/%d", p2p.DefaultPort), fmt.Sprintf("/ip4/0.0.0.0/udp/%d/quic-v1", p2p.DefaultPort)}
+	}
+	for _, text := range listen {
 		f := api.Fact{Name: "port", State: api.FactOK, Detail: text + " is free"}
 		err := tryListen(ctx, text)
 		switch {
