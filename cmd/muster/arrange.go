@@ -1,7 +1,7 @@
 package main
 
-// Flags may stand before or after a verb's arguments, as people expect; the
-// library reads only those before.
+// Flags may stand before or after a verb's arguments, in all the forms that
+// people expect; the library reads only those before, in some of the forms.
 
 import (
 	"slices"
@@ -10,69 +10,157 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// arrange moves the flags of a verb before its arguments. A verb that takes a
-// command line of its own (submit, run, offers) keeps everything from its first
-// argument on, and so does every verb from "--" on.
+// arrange puts a command line into the form that the library reads: flags, each
+// in one word with its value, come before the arguments, and those that were
+// given before the verb come after it if the verb has them too.
+//
+// A verb that takes a command line of its own (Args is set) keeps everything
+// from its first argument on; if that was set apart by "--", it still is.
 func arrange(app *cli.App, args []string) ([]string, error) {
-	out := args[:min(1, len(args)):min(1, len(args))]
-	commands, flags := app.Commands, app.Flags
-	rest := args[len(out):]
-	for len(rest) > 0 {
-		if strings.HasPrefix(rest[0], "-") && rest[0] != "-" {
-			n := width(flags, rest)
-			out, rest = append(out, rest[:n]...), rest[n:]
-			continue
+	if len(args) == 0 {
+		return args, nil
+	}
+	var early, path []string
+	rest := args[1:]
+	for len(rest) > 0 && isFlag(rest[0]) {
+		taken, next, err := takeFlag(app.Name, app.Flags, rest)
+		if err != nil {
+			return nil, err
 		}
-		i := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(rest[0]) })
-		if i < 0 {
-			if len(commands) > 0 {
-				return nil, usagef("no such verb: %q; `muster --help` lists them", rest[0])
-			}
-			break
-		}
-		verb := commands[i]
-		out, rest = append(out, rest[0]), rest[1:]
-		commands, flags = verb.Subcommands, verb.Flags
-		if len(commands) > 0 && (len(rest) == 0 || !slices.ContainsFunc(commands, func(c *cli.Command) bool { return c.HasName(rest[0]) })) {
-			commands = nil // a verb that may stand without its subcommand
-		}
-		if verb.SkipFlagParsing || verb.Args {
-			return append(out, rest...), nil
+		early, rest = append(early, taken...), next
+	}
+	if len(rest) == 0 || slices.ContainsFunc(early, asksHelp) {
+		return slices.Concat(args[:1], early), nil
+	}
+	var verb *cli.Command
+	for commands := app.Commands; len(commands) > 0 && len(rest) > 0 && !isFlag(rest[0]); commands = verb.Subcommands {
+		path, rest = append(path, rest[0]), rest[1:]
+		if verb = find(commands, path[len(path)-1]); verb == nil {
+			return nil, usagef("no such verb: %.60q; `muster --help` lists them", strings.Join(path, " "))
 		}
 	}
-	var flagged, plain []string
-	for len(rest) > 0 {
-		switch {
-		case rest[0] == "--":
-			plain, rest = append(plain, rest[1:]...), nil
-		case strings.HasPrefix(rest[0], "-") && rest[0] != "-":
-			n := width(flags, rest)
-			flagged, rest = append(flagged, rest[:n]...), rest[n:]
-		default:
-			plain, rest = append(plain, rest[0]), rest[1:]
+	if verb.SkipFlagParsing {
+		return slices.Concat(args[:1], path, rest), nil
+	}
+	flags, plain, err := sortOut(app.Name+" "+strings.Join(path, " "), verb, rest)
+	if err != nil {
+		return nil, err
+	}
+	var both, global []string
+	for _, f := range early {
+		if flagNamed(verb.Flags, nameOf(f)) != nil {
+			both = append(both, f)
+		} else {
+			global = append(global, f)
 		}
 	}
-	out = append(out, flagged...)
+	out := slices.Concat(args[:1], global, path, both, flags)
+	if slices.ContainsFunc(flags, asksHelp) {
+		return append(slices.Concat(args[:1], path), "--help"), nil
+	}
 	if len(plain) > 0 {
 		out = append(append(out, "--"), plain...)
 	}
 	return out, nil
 }
 
-// width is how many words the flag at the front takes: two for one that has a
-// value of its own.
-func width(flags []cli.Flag, words []string) int {
-	name := strings.TrimLeft(words[0], "-")
-	if strings.Contains(name, "=") || len(words) == 1 {
-		return 1
-	}
-	for _, f := range flags {
-		if slices.Contains(f.Names(), name) {
-			if doc, ok := f.(cli.DocGenerationFlag); ok && doc.TakesValue() {
-				return 2
+// sortOut parts the words after a verb into its flags and its arguments.
+func sortOut(path string, verb *cli.Command, words []string) (flags, plain []string, err error) {
+	for len(words) > 0 {
+		switch {
+		case verb.Args && (words[0] == "--" || !isFlag(words[0])):
+			return flags, words, nil
+		case words[0] == "--":
+			return flags, append(plain, words[1:]...), nil
+		case isFlag(words[0]):
+			var taken []string
+			if taken, words, err = takeFlag(path, verb.Flags, words); err != nil {
+				return nil, nil, err
 			}
-			return 1
+			flags = append(flags, taken...)
+		default:
+			plain, words = append(plain, words[0]), words[1:]
 		}
 	}
-	return 1
+	return flags, plain, nil
+}
+
+// takeFlag reads the flag at the front of words. It comes back in one word with
+// its value, or in several if several short ones were written as one: -fn5.
+func takeFlag(path string, flags []cli.Flag, words []string) (taken, rest []string, err error) {
+	word, rest := words[0], words[1:]
+	f := flagNamed(flags, nameOf(word))
+	switch {
+	case asksHelp(word):
+		return []string{"--help"}, rest, nil
+	case f == nil:
+		if taken = cluster(flags, word); taken == nil {
+			return nil, nil, usagef("no such flag: %.60s; `%s --help` lists them", printable(word), path)
+		}
+		last := taken[len(taken)-1]
+		if strings.Contains(last, "=") || !takesValue(flagNamed(flags, nameOf(last))) {
+			return taken, rest, nil
+		}
+		word, taken = last, taken[:len(taken)-1]
+	case strings.Contains(word, "=") || !takesValue(f):
+		return []string{word}, rest, nil
+	}
+	if len(rest) == 0 || rest[0] == "--" {
+		return nil, nil, usagef("flag %s needs a value; see `%s --help`", word, path)
+	}
+	return append(taken, word+"="+rest[0]), rest[1:], nil
+}
+
+// cluster takes short flags apart that were written in one word: -c4, -fn5. It
+// is nil for any other word.
+func cluster(flags []cli.Flag, word string) (parts []string) {
+	letters := strings.TrimPrefix(word, "-")
+	if strings.HasPrefix(letters, "-") {
+		return nil
+	}
+	for letters != "" {
+		f := flagNamed(flags, letters[:1])
+		switch {
+		case f == nil:
+			return nil
+		case takesValue(f) && len(letters) > 1:
+			return append(parts, "-"+letters[:1]+"="+letters[1:])
+		}
+		parts, letters = append(parts, "-"+letters[:1]), letters[1:]
+	}
+	return parts
+}
+
+// isFlag tells flags and "--" from arguments; "-" is one of these.
+func isFlag(word string) bool { return len(word) > 1 && word[0] == '-' }
+
+func asksHelp(word string) bool { return word == "--help" || word == "-help" || word == "-h" }
+
+// nameOf is the name of a flag without dashes and value.
+func nameOf(word string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(word, "-"), "-"), "=")
+	return name
+}
+
+func flagNamed(flags []cli.Flag, name string) cli.Flag {
+	for _, f := range flags {
+		if slices.Contains(f.Names(), name) {
+			return f
+		}
+	}
+	return nil
+}
+
+func takesValue(f cli.Flag) bool {
+	doc, ok := f.(cli.DocGenerationFlag)
+	return ok && doc.TakesValue()
+}
+
+func find(commands []*cli.Command, name string) *cli.Command {
+	for _, c := range commands {
+		if c.HasName(name) {
+			return c
+		}
+	}
+	return nil
 }

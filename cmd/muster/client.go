@@ -3,14 +3,18 @@ package main
 // How a verb reaches its daemon, and what verbs print in common.
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
@@ -19,35 +23,41 @@ import (
 	"github.com/musterhq/muster/node"
 )
 
-func socketFlag() cli.Flag {
-	return &cli.StringFlag{Name: "socket", Usage: "`PATH` of the daemon's socket", EnvVars: []string{"MUSTER_SOCKET"}, Value: node.DefaultSocket()}
-}
-
-func addrFlag() cli.Flag {
-	return &cli.StringFlag{Name: "addr", Usage: "`HOST:PORT` of a daemon elsewhere, instead of the socket", EnvVars: []string{"MUSTER_ADDR"}}
-}
-
-// clientFlags are on every verb that talks to a daemon.
+// clientFlags are on every verb that talks to a daemon, and may stand before
+// the verb.
 func clientFlags(more ...cli.Flag) []cli.Flag {
 	return append(more,
-		socketFlag(), addrFlag(),
-		&cli.StringFlag{Name: "api-token", Usage: "file with the `TOKEN` for --addr", EnvVars: []string{"MUSTER_API_TOKEN_FILE"}},
+		&cli.StringFlag{Name: "socket", Usage: "`PATH` of the daemon's socket", EnvVars: []string{"MUSTER_SOCKET"}, Value: node.DefaultSocket()},
+		&cli.StringFlag{Name: "addr", Usage: "`HOST:PORT` of a daemon elsewhere, instead of the socket", EnvVars: []string{"MUSTER_ADDR"}},
+		&cli.StringFlag{Name: "api-token", Usage: "`FILE` with the token for --addr", EnvVars: []string{"MUSTER_API_TOKEN_FILE"}},
 	)
+}
+
+func jsonFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "json", Usage: "one JSON document", DisableDefaultText: true}
 }
 
 func listFlags(more ...cli.Flag) []cli.Flag {
 	return clientFlags(append(more,
-		&cli.BoolFlag{Name: "json", Usage: "one JSON document"},
-		&cli.BoolFlag{Name: "jsonl", Usage: "one JSON object a line"})...)
+		jsonFlag(),
+		&cli.BoolFlag{Name: "jsonl", Usage: "one JSON object a line", DisableDefaultText: true})...)
 }
 
-// client is the client of the daemon that the flags name.
+func watchFlag(when string) cli.Flag {
+	return &cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "print again " + when, DisableDefaultText: true}
+}
+
+// client is the client of the daemon that the flags name, or else the
+// environment.
 func (e env) client(c *cli.Context) (*api.Client, error) {
 	cfg := api.ClientConfig{Socket: c.String("socket"), Addr: c.String("addr")}
-	if file := c.String("api-token"); file != "" {
+	if given := c.LocalFlagNames(); slices.Contains(given, "socket") && !slices.Contains(given, "addr") {
+		cfg.Addr = ""
+	}
+	if file := c.String("api-token"); file != "" && cfg.Addr != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, usageError{err}
+			return nil, usagef("--api-token %s: %w", file, cause(err))
 		}
 		cfg.Token = strings.TrimSpace(string(text))
 	}
@@ -69,7 +79,7 @@ func asUsage(err error) error {
 // wantArgs checks how many arguments a verb was given; most < 0: any number.
 func wantArgs(c *cli.Context, least, most int, what string) error {
 	if n := c.NArg(); n < least || (most >= 0 && n > most) {
-		return usagef("%s: want %s; see `%s --help`", c.Command.Name, what, c.Command.HelpName)
+		return usagef("%s: want %s; see `%s --help`", strings.TrimPrefix(c.Command.HelpName, c.App.Name+" "), what, c.Command.HelpName)
 	}
 	return nil
 }
@@ -157,5 +167,35 @@ func withDetail(word, detail string) string {
 	if detail == "" {
 		return word
 	}
-	return word + ": " + detail
+	return word + ": " + printable(detail)
+}
+
+// printable takes what could steer a terminal, or break a line, out of words
+// that others wrote.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '·'
+		}
+		return r
+	}, s)
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// pause waits, and says whether ctx still goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
 }

@@ -15,16 +15,22 @@ import (
 
 func (e env) inviteCommand() *cli.Command {
 	return &cli.Command{
-		Name: "invite", Usage: "print the command that lets a host in",
+		Name: "invite", Usage: "print the command that lets another host in",
 		Flags: clientFlags(
 			&cli.StringFlag{Name: "ttl", Usage: "good for `D`", Value: "1h"},
 			&cli.IntFlag{Name: "uses", Usage: "good for `N` hosts", Value: 1},
 			&cli.StringFlag{Name: "roles", Usage: "what they may be: `R,...` of worker, scheduler, inviter (default all)"},
-			&cli.BoolFlag{Name: "json", Usage: "one JSON document"}),
+			jsonFlag()),
 		Action: func(c *cli.Context) error {
+			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
+				return err
+			}
 			ttl, err := job.ParseDuration(c.String("ttl"))
 			if err != nil {
 				return usagef("--ttl: %w", err)
+			}
+			if ttl <= 0 {
+				return usagef("--ttl %s: longer than 0s", ttl)
 			}
 			if c.Int("uses") < 1 {
 				return usagef("--uses %d: at least 1", c.Int("uses"))
@@ -53,8 +59,8 @@ func (e env) inviteCommand() *cli.Command {
 
 func (e env) joinCommand() *cli.Command {
 	return &cli.Command{
-		Name: "join", Usage: "make the daemon on this host join a cluster", ArgsUsage: "MULTIADDR... --token T",
-		Flags: clientFlags(&cli.StringFlag{Name: "token", Usage: "from muster invite", EnvVars: []string{"MUSTER_TOKEN"}}),
+		Name: "join", Usage: "make the daemon on this host join a cluster", ArgsUsage: "MULTIADDR...",
+		Flags: clientFlags(&cli.StringFlag{Name: "token", Usage: "the `TOKEN` that muster invite printed", EnvVars: []string{"MUSTER_TOKEN"}}),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 1, -1, "the addresses that came with the invitation"); err != nil {
 				return err
@@ -82,10 +88,13 @@ func (e env) peersCommand() *cli.Command {
 		Name: "peers", Usage: "list the members of the cluster, or put one out",
 		Flags: listFlags(
 			&cli.StringFlag{Name: "revoke", Usage: "put the member `NAME|ID` out for good"},
-			&cli.StringFlag{Name: "reason", Usage: "why"}),
+			&cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why, with --revoke"}),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 				return err
+			}
+			if c.IsSet("reason") && !c.IsSet("revoke") {
+				return usagef("--reason: only with --revoke")
 			}
 			client, err := e.client(c)
 			if err != nil {

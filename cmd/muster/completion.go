@@ -5,28 +5,35 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 )
 
+// askCompletion is the last word of a command line that asks what could stand
+// for the word before it; no answer means a file.
+const askCompletion = "--generate-bash-completion"
+
 var completions = map[string]string{
 	"bash": `_muster() {
-  local cur=${COMP_WORDS[COMP_CWORD]}
-  COMPREPLY=($(compgen -W "$("${COMP_WORDS[@]:0:$COMP_CWORD}" --generate-bash-completion 2>/dev/null)" -- "$cur"))
+  COMPREPLY=($("${COMP_WORDS[@]:0:COMP_CWORD+1}" ` + askCompletion + ` 2>/dev/null))
 }
 complete -o default -F _muster muster
 `,
 	"zsh": `#compdef muster
 _muster() {
-  local -a opts
-  opts=("${(@f)$("${words[@]:0:#words[@]-1}" --generate-bash-completion 2>/dev/null)}")
-  _describe 'muster' opts || _files
+  local words_for_it="$("${(@)words[1,CURRENT]}" ` + askCompletion + ` 2>/dev/null)"
+  if [[ -n $words_for_it ]]; then
+    compadd -- ${(f)words_for_it}
+  else
+    _files
+  fi
 }
 compdef _muster muster
 `,
 	"fish": `function __muster_complete
-    set -l words (commandline -opc)
-    $words --generate-bash-completion 2>/dev/null
+    set -l line (commandline -opc) (commandline -ct)
+    $line ` + askCompletion + ` 2>/dev/null
 end
 complete -c muster -a '(__muster_complete)'
 `,
@@ -34,14 +41,76 @@ complete -c muster -a '(__muster_complete)'
 
 func (e env) completionCommand() *cli.Command {
 	return &cli.Command{
-		Name: "completion", Usage: "print a completion script", ArgsUsage: "bash|zsh|fish",
+		Name: "completion", Usage: "print a script that completes verbs and flags", ArgsUsage: "bash|zsh|fish",
 		Action: func(c *cli.Context) error {
 			script, ok := completions[c.Args().First()]
 			if !ok || c.NArg() != 1 {
 				return usagef("completion: want bash, zsh or fish")
 			}
-			fmt.Fprint(e.out, script)
-			return nil
+			_, err := fmt.Fprint(e.out, script)
+			return err
 		},
 	}
+}
+
+// complete lists what could stand for the last of the words after the
+// program's name: verbs, or flags once it begins with a dash.
+func complete(app *cli.App, words []string) []string {
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	before, last := words[:len(words)-1], words[len(words)-1]
+	commands, flags, value, own := app.Commands, app.Flags, false, false
+	for _, w := range before {
+		switch {
+		case w == "=": // where bash parts words
+			value = true
+		case value:
+			value = false
+		case w == "--":
+			return nil
+		case isFlag(w):
+			f := flagNamed(flags, nameOf(w))
+			value = f != nil && takesValue(f) && !strings.Contains(w, "=")
+		case len(commands) == 0 && own:
+			return nil // the words of a job's command
+		case len(commands) > 0:
+			verb := find(commands, w)
+			if verb == nil {
+				return nil
+			}
+			commands, flags, own = verb.Subcommands, verb.Flags, verb.Args
+		}
+	}
+	var all []string
+	switch {
+	case value || last == "=":
+	case strings.HasPrefix(last, "-"):
+		all = flagWords(flags)
+	default:
+		for _, c := range commands {
+			if !c.Hidden {
+				all = append(all, c.Name)
+			}
+		}
+	}
+	var fit []string
+	for _, w := range all {
+		if strings.HasPrefix(w, last) {
+			fit = append(fit, w)
+		}
+	}
+	return fit
+}
+
+func flagWords(flags []cli.Flag) []string {
+	words := []string{"--help"}
+	for _, f := range flags {
+		for _, n := range f.Names() {
+			if len(n) > 1 {
+				words = append(words, "--"+n)
+			}
+		}
+	}
+	return words
 }

@@ -1,6 +1,6 @@
 package main
 
-// The verb config: what the daemon would be told, and by whom.
+// The verb config: what a daemon would be told, and by whom.
 
 import (
 	"fmt"
@@ -12,47 +12,41 @@ import (
 func (e env) configCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "config",
-		Usage: "show or check the daemon's settings",
+		Usage: "show or validate the settings of the daemon on this host",
 		Subcommands: []*cli.Command{
-			{
-				Name: "show", Usage: "each setting, its value and where it comes from", Flags: settingFlags(),
-				Action: func(c *cli.Context) error {
-					cfg, err := configOf(c)
-					if err != nil {
-						return err
-					}
-					w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
-					fmt.Fprintln(w, "SETTING\tVALUE\tORIGIN")
-					for _, s := range settings() {
-						value := s.get(cfg)
-						if s.name == "token" && value != "" {
-							value = "(set)"
-						}
-						fmt.Fprintf(w, "%s\t%s\t%s\n", s.name, value, cfg.Origins[s.name])
-					}
-					return w.Flush()
-				},
-			},
-			{
-				Name: "validate", Usage: "say whether a daemon could start with it", Flags: settingFlags(),
-				Action: func(c *cli.Context) error {
-					if _, err := configOf(c); err != nil {
-						return err
-					}
-					fmt.Fprintln(e.out, "the configuration is valid")
-					return nil
-				},
-			},
+			{Name: "show", Usage: "each setting, its value and where it comes from", Flags: settingFlags(), Action: e.configShow},
+			{Name: "validate", Usage: "say whether a daemon could start with them", Flags: settingFlags(), Action: e.configValidate},
 		},
 	}
 }
 
-func (e env) versionCommand() *cli.Command {
-	return &cli.Command{
-		Name: "version", Usage: "print the version",
-		Action: func(*cli.Context) error {
-			fmt.Fprintln(e.out, "muster", version)
-			return nil
-		},
+func (e env) configShow(c *cli.Context) error {
+	if err := wantArgs(c, 0, 0, "no argument"); err != nil {
+		return err
 	}
+	cfg, err := configOf(c)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SETTING\tVALUE\tORIGIN")
+	for _, s := range settings() {
+		value := s.get(cfg)
+		if s.name == "token" && value != "" {
+			value = "(set)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", s.name, dash(printable(value)), cfg.Origins[s.name])
+	}
+	return w.Flush()
+}
+
+func (e env) configValidate(c *cli.Context) error {
+	if err := wantArgs(c, 0, 0, "no argument"); err != nil {
+		return err
+	}
+	if _, err := configOf(c); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(e.out, "the configuration is valid")
+	return err
 }

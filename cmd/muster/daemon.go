@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 
 	"github.com/libp2p/go-libp2p/gologshim"
 	"github.com/urfave/cli/v2"
@@ -22,11 +21,8 @@ import (
 
 func (e env) daemonCommand() *cli.Command {
 	return &cli.Command{
-		Name: "daemon", Usage: "the service that runs on each host",
-		Flags: append(settingFlags(),
-			&cli.StringFlag{Name: "log-level", Usage: "debug, info, warn or error", Value: "info", EnvVars: []string{"MUSTER_LOG_LEVEL"}},
-			&cli.StringFlag{Name: "log-format", Usage: "text or json", Value: "text", EnvVars: []string{"MUSTER_LOG_FORMAT"}},
-			&cli.BoolFlag{Name: "gate", Usage: "relay for hosts that cannot be reached (not yet in this version)"}),
+		Name: "daemon", Usage: "run the service that each host of a cluster has",
+		Flags:  append(settingFlags(), &cli.BoolFlag{Name: "gate", Hidden: true}),
 		Action: e.daemon,
 	}
 }
@@ -42,11 +38,7 @@ func (e env) daemon(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	handler, err := logHandler(e.err, c.String("log-level"), c.String("log-format"))
-	if err != nil {
-		return err
-	}
-	return serve(c.Context, cfg, slog.New(handler))
+	return serve(c.Context, cfg.Config, slog.New(logHandler(e.err, cfg)))
 }
 
 // serve runs a daemon, and another one on the same data each time that it joins
@@ -54,10 +46,9 @@ func (e env) daemon(c *cli.Context) error {
 func serve(ctx context.Context, cfg node.Config, log *slog.Logger) error {
 	for {
 		n, err := node.New(ctx, cfg, log)
-		if err != nil {
-			return startError(ctx, err)
+		if err == nil {
+			err = n.Run(ctx)
 		}
-		err = n.Run(ctx)
 		switch {
 		case errors.Is(err, node.ErrRejoin):
 			log.InfoContext(ctx, "starting anew in the cluster that was joined")
@@ -71,30 +62,15 @@ func serve(ctx context.Context, cfg node.Config, log *slog.Logger) error {
 	}
 }
 
-func startError(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+// logHandler writes as the settings ask; of libp2p's own lines only errors.
+func logHandler(w io.Writer, cfg daemonConfig) slog.Handler {
+	ours, theirs := &slog.HandlerOptions{Level: cfg.LogLevel}, &slog.HandlerOptions{Level: slog.LevelError}
+	if cfg.LogFormat == "json" {
+		gologshim.SetDefaultHandler(slog.NewJSONHandler(w, theirs))
+		return slog.NewJSONHandler(w, ours)
 	}
-	return fmt.Errorf("daemon: %w", err)
-}
-
-// logHandler writes as the flags ask; libp2p's own lines go the same way, from
-// warnings on.
-func logHandler(w io.Writer, level, format string) (slog.Handler, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usagef("--log-level %q: want debug, info, warn or error", level)
-	}
-	opts := &slog.HandlerOptions{Level: l}
-	switch format {
-	case "text":
-		gologshim.SetDefaultHandler(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelError}))
-		return slog.NewTextHandler(w, opts), nil
-	case "json":
-		gologshim.SetDefaultHandler(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelError}))
-		return slog.NewJSONHandler(w, opts), nil
-	}
-	return nil, usagef("--log-format %q: want text or json", format)
+	gologshim.SetDefaultHandler(slog.NewTextHandler(w, theirs))
+	return slog.NewTextHandler(w, ours)
 }
 
 // runnerCommand is the process that holds a host's tasks; daemons start it.

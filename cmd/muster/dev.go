@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,10 +30,10 @@ const (
 
 func (e env) devCommand() *cli.Command {
 	return &cli.Command{
-		Name: "dev", Usage: "a throw-away cluster of real daemons on this machine; Ctrl-C ends it and all its tasks",
+		Name: "dev", Usage: "run a throw-away cluster on this machine; Ctrl-C ends it and all its tasks",
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "how many daemons"},
-			&cli.StringFlag{Name: "gpus", Value: "sim:2xH100-80GB", Usage: "GPUs of each: none, auto or `sim:…`"},
+			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "`N` daemons"},
+			&cli.StringFlag{Name: "gpus", Value: "sim:2xH100-80GB", Usage: "`GPUS` of each: none, auto or simulated"},
 		},
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
@@ -72,8 +73,11 @@ func (e env) dev(ctx context.Context, nodes int, gpus string) (err error) {
 		if err := d.start(ctx, name, gpus, join); err != nil {
 			return err
 		}
-		if i == 0 {
-			if join, err = d.invitation(ctx, name, nodes); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if i == 0 && nodes > 1 {
+			if join, err = d.invitation(ctx, name, nodes-1); err != nil {
 				return err
 			}
 		}
@@ -90,10 +94,11 @@ func (d *devCluster) socket(name string) string { return filepath.Join(d.dir, na
 // start runs one daemon and waits until it is ready.
 func (d *devCluster) start(ctx context.Context, name, gpus string, join []string) error {
 	args := append([]string{
-		"daemon", "--name", name, "--data-dir", filepath.Join(d.dir, name), "--socket", d.socket(name), "--gpus", gpus, "--allow-root",
+		"daemon", "--config", os.DevNull, "--name", name, "--data-dir", filepath.Join(d.dir, name), "--socket", d.socket(name), "--gpus", gpus, "--allow-root",
 		"--listen", "/ip4/127.0.0.1/tcp/0", "--listen", "/ip4/127.0.0.1/udp/0/quic-v1",
 	}, join...)
-	cmd := exec.Command(d.program, args...) //nolint:noctx // it is stopped by end, in its turn
+	cmd := exec.Command(d.program, args...)                                                                   //nolint:noctx // it is stopped by end, in its turn
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MUSTER_") }) // meant for other daemons
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	logs, err := cmd.StderrPipe()
 	if err != nil {
@@ -127,9 +132,13 @@ func (d *devCluster) readLog(name string, logs io.Reader, ready chan<- error) {
 	}
 	defer file.Close()
 	last, said := "", false
-	lines := bufio.NewScanner(logs)
-	for lines.Scan() {
-		last = lines.Text()
+	lines := bufio.NewReader(logs)
+	for err == nil {
+		var line string
+		if line, err = lines.ReadString('\n'); line == "" {
+			continue
+		}
+		last = strings.TrimSpace(line)
 		fmt.Fprintln(file, last)
 		if !said && strings.Contains(last, "msg=ready") {
 			said = true
@@ -142,13 +151,13 @@ func (d *devCluster) readLog(name string, logs io.Reader, ready chan<- error) {
 }
 
 // invitation is the flags with which the other daemons join the first.
-func (d *devCluster) invitation(ctx context.Context, name string, nodes int) ([]string, error) {
+func (d *devCluster) invitation(ctx context.Context, name string, hosts int) ([]string, error) {
 	client, err := api.NewClient(api.ClientConfig{Socket: d.socket(name)})
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	inv, err := client.Invite(ctx, api.InviteRequest{Uses: max(1, nodes-1)})
+	inv, err := client.Invite(ctx, api.InviteRequest{Uses: hosts})
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,8 @@ import (
 
 func (e env) doctorCommand() *cli.Command {
 	return &cli.Command{
-		Name: "doctor", Usage: "look for what could keep muster from working on this host",
-		Flags: append(settingFlags(), addrFlag(), &cli.BoolFlag{Name: "json", Usage: "one JSON document"}),
+		Name: "doctor", Usage: "look for what keeps muster from working on this host",
+		Flags: append(settingFlags(), jsonFlag()),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 				return err
@@ -57,7 +57,7 @@ func (e env) facts(c *cli.Context) ([]api.Fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := api.NewClient(api.ClientConfig{Socket: cfg.Socket, Addr: c.String("addr")})
+	client, err := api.NewClient(api.ClientConfig{Socket: cfg.Socket})
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -66,9 +66,9 @@ func (e env) facts(c *cli.Context) ([]api.Fact, error) {
 	if err == nil {
 		return append([]api.Fact{{Name: "daemon", State: api.FactOK, Detail: fmt.Sprintf("%s, version %s, pid %d", d.Name, d.Version, d.PID)}}, d.Facts...), nil
 	}
-	if !errors.Is(err, api.ErrUnavailable) || c.String("addr") != "" {
+	if !errors.Is(err, api.ErrUnavailable) {
 		return nil, err
 	}
-	facts, err2 := node.DoctorAlone(c.Context, cfg)
-	return append([]api.Fact{{Name: "daemon", State: api.FactWarn, Detail: err.Error()}}, facts...), err2
+	facts, errAlone := node.DoctorAlone(c.Context, cfg.Config)
+	return append([]api.Fact{{Name: "daemon", State: api.FactWarn, Detail: err.Error()}}, facts...), errAlone
 }

@@ -1,14 +1,13 @@
 package main
 
-// The verbs that ask about jobs and end them.
+// The verbs that list jobs, wait for them and change them.
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -21,11 +20,11 @@ func (e env) jobsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "jobs", Aliases: []string{"ps", "ls", "list", "queue"}, Usage: "list jobs of the whole cluster",
 		Flags: listFlags(
-			&cli.BoolFlag{Name: "all", Usage: "also those that have ended"},
-			&cli.StringFlag{Name: "state", Usage: "only these `STATES`, such as PD,R"},
+			&cli.BoolFlag{Name: "all", Usage: "also those that have ended", DisableDefaultText: true},
+			&cli.StringFlag{Name: "state", Usage: "only those in `STATES`, such as PD,R"},
 			&cli.StringFlag{Name: "user", Usage: "only those of `USER`"},
 			&cli.StringFlag{Name: "name", Usage: "only those whose name matches `GLOB`"},
-			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "print again on every change"}),
+			watchFlag("on every change")),
 		Action: e.jobs,
 	}
 }
@@ -57,30 +56,51 @@ func (e env) jobs(c *cli.Context) error {
 	if !c.Bool("watch") {
 		return e.printJobs(c, client, filter)
 	}
-	const atMost = 200 * time.Millisecond // between two screens
-	for ev, err := range client.Events(c.Context, api.EventFilter{}) {
-		if err != nil {
-			return err
-		}
-		if ev.Kind != api.EventOpen && ev.Kind != api.EventJob {
-			continue
-		}
-		if err := e.printJobs(c, client, filter); err != nil {
-			return err
-		}
-		fmt.Fprintln(e.out)
-		pause(c.Context, atMost)
-	}
-	return nil
+	return e.watchJobs(c.Context, client, func() error { return e.printJobs(c, client, filter) })
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
+// watchJobs prints now and whenever a job has changed, until ctx ends.
+func (e env) watchJobs(ctx context.Context, client *api.Client, show func() error) error {
+	const atMost = 200 * time.Millisecond // between two screens
+	changed, ended := make(chan struct{}, 1), make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		for ev, err := range client.Events(ctx, api.EventFilter{}) {
+			if err != nil {
+				ended <- err
+				return
+			}
+			if ev.Kind != api.EventOpen && ev.Kind != api.EventJob {
+				continue
+			}
+			select {
+			case changed <- struct{}{}:
+			default: // it will be seen with the change before
+			}
+		}
+	}()
+	for first := true; ; first = false {
+		select {
+		case err := <-ended:
+			return ignoreEnd(ctx, err)
+		case <-changed:
+		}
+		if !first {
+			fmt.Fprintln(e.out)
+		}
+		if err := show(); err != nil || !pause(ctx, atMost) {
+			return ignoreEnd(ctx, err)
+		}
 	}
+}
+
+// ignoreEnd takes the end of a watch for what it is: the user's wish.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 func (e env) printJobs(c *cli.Context, client *api.Client, filter api.JobFilter) error {
@@ -92,170 +112,28 @@ func (e env) printJobs(c *cli.Context, client *api.Client, filter api.JobFilter)
 		filter.Cursor = next
 		more, err := client.Jobs(c.Context, filter)
 		if err != nil {
-			return err
+			return asUsage(err)
 		}
 		all.Items, next = append(all.Items, more.Items...), more.Next
+		all.Partial = append(all.Partial, more.Partial...)
 	}
 	all.Next = ""
-	return printList(e, c, all, func(w io.Writer, jobs []api.Job) {
-		fmt.Fprintln(w, "ID\tNAME\tUSER\tST\tTIME\tNODE\tGPUS\tREASON")
-		for _, j := range jobs {
-			node, gpus := "", 0
-			for _, t := range j.Tasks {
-				node, gpus = t.Node, gpus+len(t.GPUs)
-			}
-			if gpus == 0 {
-				gpus = j.Resources.GPUs
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", j.ID, dash(j.Name), j.User, j.State.Code(), elapsed(j.StartedAt, j.EndedAt), dash(node), gpus, dash(j.Reason))
+	slices.Sort(all.Partial)
+	all.Partial = slices.Compact(all.Partial)
+	return printList(e, c, all, jobTable)
+}
+
+func jobTable(w io.Writer, jobs []api.Job) {
+	fmt.Fprintln(w, "ID\tNAME\tUSER\tST\tTIME\tNODE\tGPUS\tREASON")
+	for _, j := range jobs {
+		node, gpus := "", 0
+		for _, t := range j.Tasks {
+			node, gpus = t.Node, gpus+len(t.GPUs)
 		}
-	})
-}
-
-func (e env) showCommand() *cli.Command {
-	return &cli.Command{
-		Name: "show", Aliases: []string{"info", "describe", "inspect"}, Usage: "everything about a job", ArgsUsage: "ID",
-		Flags: clientFlags(&cli.BoolFlag{Name: "json", Usage: "one JSON document"}),
-		Action: func(c *cli.Context) error {
-			j, err := e.one(c)
-			if err != nil {
-				return err
-			}
-			if c.Bool("json") {
-				return e.printJSON(j)
-			}
-			return e.show(j)
-		},
-	}
-}
-
-// one is the single job that a verb's argument names.
-func (e env) one(c *cli.Context) (api.Job, error) {
-	if err := wantArgs(c, 1, 1, "one job id"); err != nil {
-		return api.Job{}, err
-	}
-	client, err := e.client(c)
-	if err != nil {
-		return api.Job{}, err
-	}
-	defer client.Close()
-	jobs, _, err := client.Resolve(c.Context, c.Args().First())
-	if err != nil {
-		return api.Job{}, asUsage(err)
-	}
-	if len(jobs) != 1 {
-		return api.Job{}, usagef("%s: %q means %d jobs; name one", c.Command.Name, c.Args().First(), len(jobs))
-	}
-	return jobs[0], nil
-}
-
-func (e env) show(j api.Job) error {
-	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
-	row := func(k, v string) { fmt.Fprintf(w, "%s\t%s\n", k, v) }
-	row("job", string(j.ID))
-	row("name", dash(j.Name))
-	row("user", j.User)
-	state := string(j.State)
-	if j.Reason != "" {
-		state += " (" + withDetail(j.Reason, j.ReasonDetail) + ")"
-	}
-	row("state", state)
-	if j.ExitCode != nil {
-		row("exit code", fmt.Sprint(*j.ExitCode))
-	}
-	row("command", commandOf(j.Spec))
-	row("asks for", needOf(j))
-	row("priority", fmt.Sprint(j.Priority))
-	row("submitted", clock(&j.SubmittedAt))
-	row("started", clock(j.StartedAt))
-	row("ended", clock(j.EndedAt))
-	row("elapsed", elapsed(j.StartedAt, j.EndedAt))
-	row("owner", fmt.Sprintf("%s, kept in %d %s", j.Owner, j.Copies, plural(j.Copies, "copy", "copies")))
-	for _, t := range j.Tasks {
-		if t.Attempt == 0 {
-			continue
+		if gpus == 0 {
+			gpus = j.Resources.GPUs
 		}
-		row(fmt.Sprintf("task %d", t.Task), fmt.Sprintf("attempt %d on %s (%s), pid %d", t.Attempt, dash(t.Node), t.NodeID, t.PID))
-		for _, g := range t.GPUs {
-			row("", "gpu "+g)
-		}
-		if t.StderrTail != "" && j.State.Ended() && j.State != job.Succeeded {
-			for _, line := range strings.Split(strings.TrimRight(t.StderrTail, "\n"), "\n") {
-				row("", "stderr: "+printable(line))
-			}
-		}
-	}
-	return w.Flush()
-}
-
-// printable takes what could steer a terminal out of a task's words.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '·'
-		}
-		return r
-	}, s)
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
-}
-
-func commandOf(s job.Spec) string {
-	if s.Script != "" {
-		return fmt.Sprintf("a script of %d lines", strings.Count(s.Script, "\n")+1)
-	}
-	return printable(strings.Join(s.Command, " "))
-}
-
-func needOf(j api.Job) string {
-	r := j.Resources
-	parts := []string{fmt.Sprintf("%d %s", r.CPUs, plural(r.CPUs, "cpu", "cpus"))}
-	if r.Memory > 0 {
-		parts = append(parts, size(r.Memory)+" memory")
-	}
-	if r.GPUs > 0 {
-		parts = append(parts, strings.TrimSpace(fmt.Sprintf("%d %s %s", r.GPUs, r.GPUModel, plural(r.GPUs, "gpu", "gpus"))))
-	}
-	if r.GPUShare > 0 {
-		parts = append(parts, fmt.Sprintf("%g of a gpu", r.GPUShare))
-	}
-	if r.GPUMemory > 0 {
-		parts = append(parts, size(r.GPUMemory)+" on each")
-	}
-	if j.TimeLimit > 0 {
-		parts = append(parts, "at most "+time.Duration(j.TimeLimit*float64(time.Second)).String())
-	}
-	return strings.Join(parts, ", ")
-}
-
-func (e env) whyCommand() *cli.Command {
-	return &cli.Command{
-		Name: "why", Usage: "what stands between a job and its start", ArgsUsage: "ID",
-		Flags: clientFlags(&cli.BoolFlag{Name: "json", Usage: "one JSON document"}),
-		Action: func(c *cli.Context) error {
-			j, err := e.one(c)
-			if err != nil {
-				return err
-			}
-			client, err := e.client(c)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			x, err := client.Why(c.Context, j.ID)
-			if err != nil {
-				return err
-			}
-			if c.Bool("json") {
-				return e.printJSON(x)
-			}
-			return e.explain(x)
-		},
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", j.ID, dash(j.Name), j.User, j.State.Code(), elapsed(j.StartedAt, j.EndedAt), dash(node), gpus, dash(j.Reason))
 	}
 }
 
@@ -277,8 +155,8 @@ func (e env) selected(c *cli.Context, client *api.Client) ([]api.Job, error) {
 
 func (e env) waitCommand() *cli.Command {
 	return &cli.Command{
-		Name: "wait", Usage: "wait for jobs to end; exits with the highest of their codes", ArgsUsage: "SEL...",
-		Flags: clientFlags(&cli.StringFlag{Name: "timeout", Usage: "give up after `D`"}),
+		Name: "wait", Usage: "wait for jobs to end, and exit with the highest of their codes", ArgsUsage: "SEL...",
+		Flags: clientFlags(&cli.StringFlag{Name: "timeout", Usage: "give up after `D`, such as 90s; the jobs go on"}),
 		Action: func(c *cli.Context) error {
 			ctx := c.Context
 			if text := c.String("timeout"); text != "" {
@@ -309,9 +187,25 @@ func (e env) waitCommand() *cli.Command {
 }
 
 func (e env) cancelCommand() *cli.Command {
+	return e.changeCommand("cancel", "end jobs", (*api.Client).Cancel,
+		[]string{"kill", "stop"}, &cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why, for those who look later"})
+}
+
+func (e env) holdCommand() *cli.Command {
+	return e.changeCommand("hold", "keep waiting jobs from starting", (*api.Client).Hold, nil)
+}
+
+func (e env) releaseCommand() *cli.Command {
+	release := func(client *api.Client, ctx context.Context, id job.ID, _ string) (api.Job, error) {
+		return client.Release(ctx, id)
+	}
+	return e.changeCommand("release", "let held jobs go again", release, nil)
+}
+
+// changeCommand is a verb that does one thing to each job that it names.
+func (e env) changeCommand(verb, usage string, change func(*api.Client, context.Context, job.ID, string) (api.Job, error), aliases []string, more ...cli.Flag) *cli.Command {
 	return &cli.Command{
-		Name: "cancel", Aliases: []string{"kill", "stop"}, Usage: "end jobs", ArgsUsage: "SEL...",
-		Flags: clientFlags(&cli.StringFlag{Name: "reason", Usage: "why, for those who look later"}),
+		Name: verb, Aliases: aliases, Usage: usage, ArgsUsage: "SEL...", Flags: clientFlags(more...),
 		Action: func(c *cli.Context) error {
 			client, err := e.client(c)
 			if err != nil {
@@ -324,80 +218,11 @@ func (e env) cancelCommand() *cli.Command {
 			}
 			var failed []error
 			for _, j := range jobs {
-				if _, err := client.Cancel(c.Context, j.ID, c.String("reason")); err != nil {
-					failed = append(failed, fmt.Errorf("cancel %s: %w", j.ID, err))
+				if _, err := change(client, c.Context, j.ID, c.String("reason")); err != nil {
+					failed = append(failed, fmt.Errorf("%s %s: %w", verb, j.ID, err))
 				}
 			}
-			return errors.Join(failed...)
+			return asUsage(errors.Join(failed...))
 		},
 	}
-}
-
-func (e env) logsCommand() *cli.Command {
-	return &cli.Command{
-		Name: "logs", Aliases: []string{"tail"}, Usage: "the output of a job", ArgsUsage: "ID",
-		Flags: clientFlags(
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "until it ends"},
-			&cli.IntFlag{Name: "lines", Aliases: []string{"n"}, Usage: "only the last `N` lines", Value: -1},
-			&cli.BoolFlag{Name: "stderr", Usage: "its errors instead"},
-			&cli.IntFlag{Name: "task", Usage: "of task `T`"},
-			&cli.BoolFlag{Name: "all", Usage: "of all tasks, each line with its task in front (not yet in this version)"}),
-		Action: e.logs,
-	}
-}
-
-func (e env) logs(c *cli.Context) error {
-	if c.Bool("all") {
-		return usagef("--all: %w", job.ErrNotYet)
-	}
-	j, err := e.one(c)
-	if err != nil {
-		return err
-	}
-	client, err := e.client(c)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	r := api.LogRequest{Job: j.ID, Task: c.Int("task"), Follow: c.Bool("follow")}
-	if c.Bool("stderr") {
-		r.Stream = "stderr"
-	}
-	if n := c.Int("lines"); n >= 0 {
-		if err := e.lastLines(c.Context, client, &r, n); err != nil || !r.Follow {
-			return err
-		}
-	}
-	_, err = client.Logs(c.Context, r, e.out)
-	if errors.Is(err, context.Canceled) {
-		return exitError{code: exitSignal + 2}
-	}
-	return asUsage(err)
-}
-
-// tailBytes bounds the end of a log in which the last lines are looked for.
-const tailBytes = 8 << 20
-
-// lastLines prints the last n lines that are there now, and leaves in r where
-// they end.
-func (e env) lastLines(ctx context.Context, client *api.Client, r *api.LogRequest, n int) error {
-	once := *r
-	once.Follow, once.Offset = false, -tailBytes
-	var text strings.Builder
-	end, err := client.Logs(ctx, once, &text)
-	if err != nil {
-		return err
-	}
-	r.Attempt, r.Offset = end.Attempt, end.Next
-	s := text.String()
-	from := len(s)
-	for i := 0; i <= n && from > 0; i++ {
-		if i == n {
-			break
-		}
-		cut := strings.LastIndexByte(strings.TrimSuffix(s[:from], "\n"), '\n')
-		from = cut + 1
-	}
-	_, err = io.WriteString(e.out, s[from:])
-	return err
 }

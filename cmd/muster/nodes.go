@@ -18,7 +18,7 @@ import (
 func (e env) nodesCommand() *cli.Command {
 	return &cli.Command{
 		Name: "nodes", Usage: "list the nodes of the cluster",
-		Flags: listFlags(&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "print again every two seconds"}),
+		Flags: listFlags(watchFlag("every two seconds")),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 				return err
@@ -36,11 +36,10 @@ func (e env) nodesCommand() *cli.Command {
 				if err := printList(e, c, l, nodeTable); err != nil || !c.Bool("watch") {
 					return err
 				}
-				fmt.Fprintln(e.out)
-				pause(c.Context, 2*time.Second)
-				if c.Context.Err() != nil {
+				if !pause(c.Context, 2*time.Second) {
 					return nil
 				}
+				fmt.Fprintln(e.out)
 			}
 		},
 	}
@@ -50,17 +49,17 @@ func nodeTable(w io.Writer, nodes []api.Node) {
 	fmt.Fprintln(w, "NAME\tSTATE\tCPUS\tMEMORY\tGPUS\tFREE\tLABELS\tID")
 	for _, n := range nodes {
 		free := fmt.Sprintf("%d cpus, %d gpus", n.Free.CPUs, n.Free.GPUs)
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.State, n.CPUs, size(n.Memory), gpuSummary(n.GPUs), free, dash(labels(n.Labels)), n.ID)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.State, n.CPUs, size(n.Memory), gpuSummary(n.GPUs), free, dash(labels(n.Labels, ",")), n.ID)
 	}
 }
 
-func labels(m map[string]string) string {
+func labels(m map[string]string, sep string) string {
 	var all []string
 	for k, v := range m {
 		all = append(all, k+"="+v)
 	}
 	slices.Sort(all)
-	return strings.Join(all, ",")
+	return strings.Join(all, sep)
 }
 
 // gpuSummary counts the GPUs of a node by class: "8 h100-80gb (simulated)".
@@ -84,30 +83,12 @@ func gpuSummary(gpus []api.GPU) string {
 }
 
 func (e env) nodeCommand() *cli.Command {
-	later := func(verb string) *cli.Command {
-		return &cli.Command{
-			Name: verb, Usage: "not yet in this version", ArgsUsage: "NODE",
-			Action: func(c *cli.Context) error {
-				client, err := e.client(c)
-				if err != nil {
-					return err
-				}
-				defer client.Close()
-				if verb == "drain" {
-					_, err = client.Drain(c.Context, c.Args().First(), "")
-				} else {
-					_, err = client.Resume(c.Context, c.Args().First())
-				}
-				return asUsage(err)
-			},
-		}
-	}
 	return &cli.Command{
-		Name: "node", Usage: "one node",
+		Name: "node", Usage: "one node: show",
 		Subcommands: []*cli.Command{
 			{
 				Name: "show", Usage: "everything about a node", ArgsUsage: "NODE",
-				Flags: clientFlags(&cli.BoolFlag{Name: "json", Usage: "one JSON document"}),
+				Flags: clientFlags(jsonFlag()),
 				Action: func(c *cli.Context) error {
 					if err := wantArgs(c, 1, 1, "the name or id of a node"); err != nil {
 						return err
@@ -135,7 +116,7 @@ func (e env) nodeCommand() *cli.Command {
 func (e env) showNode(n api.Node) error {
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "node\t%s\nid\t%s\nstate\t%s\nversion\t%s\n", n.Name, n.ID, withDetail(string(n.State), n.Detail), n.Version)
-	fmt.Fprintf(w, "labels\t%s\naddresses\t%s\n", dash(labels(n.Labels)), dash(strings.Join(n.Addrs, " ")))
+	fmt.Fprintf(w, "labels\t%s\naddresses\t%s\n", dash(labels(n.Labels, ",")), dash(strings.Join(n.Addrs, " ")))
 	fmt.Fprintf(w, "runs tasks\t%v (%s)\n", n.Worker, dash(strings.Join(n.Drivers, ", ")))
 	fmt.Fprintf(w, "cpus\t%d, %d free\nmemory\t%s, %s free\ndisk\t%s\n", n.CPUs, n.Free.CPUs, size(n.Memory), size(n.Free.Memory), size(n.Disk))
 	if err := w.Flush(); err != nil {
@@ -151,7 +132,7 @@ func (e env) showNode(n api.Node) error {
 
 func (e env) gpusCommand() *cli.Command {
 	return &cli.Command{
-		Name: "gpus", Usage: "list the GPUs of the cluster", Flags: listFlags(&cli.BoolFlag{Name: "free", Usage: "only those that are free"}),
+		Name: "gpus", Usage: "list the GPUs of the cluster", Flags: listFlags(&cli.BoolFlag{Name: "free", Usage: "only those that are free", DisableDefaultText: true}),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 				return err

@@ -4,40 +4,46 @@ package main
 // and the #SBATCH lines that mean something here.
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/musterhq/muster/job"
 )
 
+// maxScript leaves room in a job file for what a script grows by as JSON.
+const maxScript = job.MaxSpecBytes / 2
+
 // scriptText returns the text of a script if the only argument names one:
-// standard input, or a readable file that begins with #!.
-func (e env) scriptText(arg string) (string, error) {
+// standard input, or a file that begins with #!. Whatever else it names is left
+// to the node, which knows its own commands.
+func (e env) scriptText(ctx context.Context, arg string) (string, error) {
 	var text []byte
-	var err error
 	if arg == "-" {
-		text, err = io.ReadAll(io.LimitReader(e.in, job.MaxSpecBytes+1))
-	} else {
-		f, openErr := os.Open(arg)
-		if openErr != nil {
-			return "", nil //nolint:nilerr // not a file here: a command that the node knows
+		var err error
+		if text, err = e.readInput(ctx); err != nil {
+			return "", fmt.Errorf("script on standard input: %w", err)
 		}
-		defer f.Close()
-		text, err = io.ReadAll(io.LimitReader(f, job.MaxSpecBytes+1))
-		if err != nil || !strings.HasPrefix(string(text), "#!") {
-			return "", nil //nolint:nilerr // a directory or a program: the node says what is wrong with it
+	} else {
+		info, err := os.Stat(arg)
+		if err != nil || info.Mode()&(os.ModeDir|os.ModeDevice) != 0 {
+			return "", nil //nolint:nilerr // not a file here
+		}
+		if text, err = readFile(arg); err != nil || !bytes.HasPrefix(text, []byte("#!")) {
+			return "", nil //nolint:nilerr // not a script
 		}
 	}
 	switch {
-	case err != nil:
-		return "", fmt.Errorf("script %s: %w", arg, err)
-	case len(text) > job.MaxSpecBytes/2:
-		return "", usagef("script %s: larger than %s", arg, job.Size(job.MaxSpecBytes/2))
-	case len(strings.TrimSpace(string(text))) == 0:
+	case len(text) > maxScript:
+		return "", usagef("script %s: larger than %s", arg, job.Size(maxScript))
+	case len(bytes.TrimSpace(text)) == 0:
 		return "", usagef("script %s: it is empty", arg)
+	case bytes.IndexByte(text, 0) >= 0:
+		return "", usagef("script %s: not a text", arg)
 	}
 	return string(text), nil
 }
@@ -46,153 +52,110 @@ func (e env) scriptText(arg string) (string, error) {
 func (e env) directives(name, text string, s *job.Spec) error {
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
-		switch {
-		case line == "" || strings.HasPrefix(line, "#!"):
-		case strings.HasPrefix(line, "#MUSTER "):
-			if err := ourDirective(strings.Fields(line)[1:], s); err != nil {
-				return usagef("%s:%d: %w", name, i+1, err)
-			}
-		case strings.HasPrefix(line, "#SBATCH "):
-			known, err := slurmDirective(strings.Fields(line)[1:], s)
-			if err != nil {
-				return usagef("%s:%d: %w", name, i+1, err)
-			}
-			if !known {
-				fmt.Fprintf(e.err, "muster: %s:%d: warning: %s means nothing here and is left out\n", name, i+1, line)
-			}
-		case strings.HasPrefix(line, "#"):
-		default:
+		if line != "" && !strings.HasPrefix(line, "#") {
 			return nil // the leading block ends with the first command
 		}
+		words, err := split(line)
+		if len(words) == 0 || (words[0] != "#MUSTER" && words[0] != "#SBATCH") {
+			continue
+		}
+		if err != nil {
+			return usagef("%s:%d: %w", name, i+1, err)
+		}
+		apply := ourDirective
+		if words[0] == "#SBATCH" {
+			apply = slurmDirective
+		}
+		for words = words[1:]; len(words) > 0; {
+			words, err = apply(words, s)
+			switch {
+			case errors.Is(err, errUnknownSlurm):
+				fmt.Fprintf(e.err, "muster: %s:%d: warning: %s\n", name, i+1, printable(err.Error()))
+			case err != nil:
+				return usagef("%s:%d: %w", name, i+1, err)
+			}
+		}
 	}
 	return nil
 }
 
-// split turns the words of a directive into flag and value: --time=5, --time 5, -t 5, -t5.
-func split(words []string) (flag, value string) {
-	if len(words) == 0 {
-		return "", ""
+// split parts a line into words as a shell does, with quotes, up to a comment.
+func split(line string) (words []string, err error) {
+	var word strings.Builder
+	quote, open := rune(0), false
+	end := func() {
+		if open {
+			words = append(words, word.String())
+		}
+		word.Reset()
+		open = false
 	}
-	flag, value, given := strings.Cut(words[0], "=")
-	short := strings.HasPrefix(flag, "-") && !strings.HasPrefix(flag, "--")
-	flag = strings.TrimLeft(flag, "-")
-	if !given && len(words) > 1 && !strings.HasPrefix(words[1], "#") {
-		value, given = words[1], true
-	}
-	if !given && short && len(flag) > 1 {
-		flag, value = flag[:1], flag[1:]
-	}
-	return flag, value
-}
-
-func ourDirective(words []string, s *job.Spec) error {
-	flag, value := split(words)
-	for _, f := range specFlags {
-		for _, n := range f.names {
-			if n != flag {
-				continue
-			}
-			if f.later {
-				return fmt.Errorf("--%s: %w", flag, job.ErrNotYet)
-			}
-			if err := f.set(s, value); err != nil {
-				return fmt.Errorf("--%s: %w", flag, err)
-			}
-			return nil
+	for _, r := range line {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == 0 && (r == '\'' || r == '"'):
+			quote, open = r, true
+		case quote == 0 && (r == ' ' || r == '\t'):
+			end()
+		case quote == 0 && r == '#' && !open && len(words) > 0:
+			return words, nil
+		default:
+			word.WriteRune(r)
+			open = true
 		}
 	}
-	return fmt.Errorf("no such flag: --%s", flag)
+	end()
+	if quote != 0 {
+		return words, fmt.Errorf("a %c is not closed", quote)
+	}
+	return words, nil
 }
 
-// slurm maps the options of sbatch that mean the same here.
-var slurm = map[string]func(*job.Spec, string) error{
-	"job-name":      func(s *job.Spec, v string) error { s.Name = v; return nil },
-	"cpus-per-task": func(s *job.Spec, v string) error { return number(v, &s.Resources.CPUs) },
-	"time":          slurmTime,
-	"mem":           slurmMem,
-	"gpus":          setGPUs,
-	"gres":          slurmGres,
-	"constraint":    func(s *job.Spec, v string) error { s.Constraint = v; return nil },
-	"nodelist":      func(s *job.Spec, v string) error { s.NodeList = list(v); return nil },
-	"exclude":       func(s *job.Spec, v string) error { s.Exclude = list(v); return nil },
-	"chdir":         func(s *job.Spec, v string) error { s.Workdir = v; return nil },
-	"requeue":       func(s *job.Spec, _ string) error { s.Requeue = true; return nil },
-	"no-requeue":    func(s *job.Spec, _ string) error { s.Requeue = false; return nil },
-	"hold":          func(s *job.Spec, _ string) error { s.Hold = true; return nil },
-	"nodes":         slurmOne,
-	"ntasks":        slurmOne,
-}
-
-var slurmShort = map[string]string{
-	"J": "job-name", "c": "cpus-per-task", "t": "time", "G": "gpus", "C": "constraint", "w": "nodelist", "x": "exclude",
-	"D": "chdir", "H": "hold", "N": "nodes", "n": "ntasks",
-}
-
-func slurmDirective(words []string, s *job.Spec) (known bool, err error) {
-	flag, value := split(words)
-	if long, ok := slurmShort[flag]; ok {
-		flag = long
+// option reads the option at the front of words in any of its forms: --time=5,
+// --time 5, -t 5, -t5. Value says whether an option takes one.
+func option(words []string, value func(flag string) (takes, known bool)) (flag, v string, rest []string, err error) {
+	word, rest := words[0], words[1:]
+	if !isFlag(word) {
+		return "", "", rest, fmt.Errorf("%.60q: want a flag", word)
 	}
-	set, known := slurm[flag]
-	if !known {
-		return false, nil
-	}
-	if err := set(s, value); err != nil {
-		return true, fmt.Errorf("--%s: %w", flag, err)
-	}
-	return true, nil
-}
-
-// slurmOne takes one node or one task; more is a gang.
-func slurmOne(_ *job.Spec, v string) error {
-	if v != "1" {
-		return fmt.Errorf("%.20q: %w", v, job.ErrNotYet)
-	}
-	return nil
-}
-
-// slurmGres takes gpu:N and gpu:MODEL:N.
-func slurmGres(s *job.Spec, v string) error {
-	rest, ok := strings.CutPrefix(v, "gpu")
-	if !ok {
-		return fmt.Errorf("%.40q: only gpu means something here", v)
-	}
-	if rest == "" {
-		rest = ":1"
-	}
-	return setGPUs(s, strings.TrimPrefix(rest, ":"))
-}
-
-// slurmTime takes minutes, M:S, H:M:S, D-H, D-H:M and D-H:M:S.
-func slurmTime(s *job.Spec, v string) error {
-	days, clock, withDays := strings.Cut(v, "-")
-	if !withDays {
-		days, clock = "0", v
-	}
-	parts := strings.Split(clock, ":")
-	unit := [][]int{{60}, {60, 1}, {3600, 60, 1}} // seconds of each part
-	if withDays {
-		unit = [][]int{{3600}, {3600, 60}, {3600, 60, 1}}
-	}
-	d, err := strconv.Atoi(days)
-	if err != nil || len(parts) > len(unit) || d < 0 || d > 366 {
-		return fmt.Errorf("%.40q: want minutes, H:M:S or D-H:M:S", v)
-	}
-	total := d * 24 * 3600
-	for i, p := range parts {
-		n, err := strconv.Atoi(p)
-		if err != nil || n < 0 || n > 1e6 {
-			return fmt.Errorf("%.40q: want minutes, H:M:S or D-H:M:S", v)
+	flag, v, given := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	takes, known := value(flag)
+	if !known && flag != "" && !strings.HasPrefix(word, "--") {
+		if takes, known = value(flag[:1]); known {
+			flag, v, given = flag[:1], flag[1:], true
 		}
-		total += n * unit[len(parts)-1][i]
 	}
-	return s.TimeLimit.UnmarshalText([]byte(strconv.Itoa(total) + "s"))
+	switch {
+	case !known || given || !takes:
+		return flag, v, rest, nil
+	case len(rest) == 0:
+		return flag, "", nil, fmt.Errorf("%s needs a value", word)
+	}
+	return flag, rest[0], rest[1:], nil
 }
 
-// slurmMem takes megabytes, or a number with K, M, G or T.
-func slurmMem(s *job.Spec, v string) error {
-	if strings.Trim(v, "0123456789") == "" {
-		v += "M"
+// ourDirective carries out the first flag of words.
+func ourDirective(words []string, s *job.Spec) (rest []string, err error) {
+	var f *specFlag
+	flag, v, rest, err := option(words, func(flag string) (takes, known bool) {
+		i := slices.IndexFunc(specFlags, func(f specFlag) bool { return slices.Contains(f.names, flag) })
+		if i < 0 {
+			return false, false
+		}
+		f = &specFlags[i]
+		return f.value != "", true
+	})
+	switch {
+	case err != nil:
+	case f == nil:
+		err = fmt.Errorf("no such flag: %.60s", words[0])
+	case f.set == nil:
+		err = fmt.Errorf("%.60s: %w", words[0], job.ErrNotYet)
+	default:
+		if err = f.set(s, v); err != nil {
+			err = fmt.Errorf("--%s: %w", flag, err)
+		}
 	}
-	return s.Resources.Memory.UnmarshalText([]byte(v))
+	return rest, err
 }

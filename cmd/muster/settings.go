@@ -4,22 +4,26 @@ package main
 // environment, from the config file, or be the default, in this order.
 
 import (
-	"bytes"
-	"errors"
+	"cmp"
 	"fmt"
-	"io/fs"
+	"log/slog"
+	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/urfave/cli/v2"
 
-	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/node"
 )
+
+// daemonConfig is what a daemon is told, and how it logs.
+type daemonConfig struct {
+	node.Config
+	LogLevel  slog.Level
+	LogFormat string
+}
 
 // setting is one thing that a daemon may be told.
 type setting struct {
@@ -27,86 +31,98 @@ type setting struct {
 	value string // what help calls it; empty for a switch
 	many  bool   // may be given several times
 	usage string
-	set   func(c *node.Config, values []string) error
-	get   func(c node.Config) string
+	set   func(c *daemonConfig, values []string) error // one value at least
+	get   func(c daemonConfig) string
 }
 
-func text(into func(*node.Config) *string) (func(*node.Config, []string) error, func(node.Config) string) {
-	return func(c *node.Config, v []string) error { *into(c) = v[len(v)-1]; return nil },
-		func(c node.Config) string { return *into(&c) }
+// text is a setting that is kept as it is written.
+func text(name, value, usage string, in func(*daemonConfig) *string) setting {
+	return setting{
+		name: name, value: value, usage: usage,
+		set: func(c *daemonConfig, v []string) error { *in(c) = v[len(v)-1]; return nil },
+		get: func(c daemonConfig) string { return *in(&c) },
+	}
 }
 
-func texts(into func(*node.Config) *[]string) (func(*node.Config, []string) error, func(node.Config) string) {
-	return func(c *node.Config, v []string) error { *into(c) = v; return nil },
-		func(c node.Config) string { return strings.Join(*into(&c), " ") }
+// texts is one that may be given several times.
+func texts(name, value, usage string, in func(*daemonConfig) *[]string) setting {
+	return setting{
+		name: name, value: value, many: true, usage: usage,
+		set: func(c *daemonConfig, v []string) error { *in(c) = v; return nil },
+		get: func(c daemonConfig) string { return strings.Join(*in(&c), " ") },
+	}
 }
 
-func toggle(into func(*node.Config) *bool) (func(*node.Config, []string) error, func(node.Config) string) {
-	return func(c *node.Config, v []string) error {
-			b, err := strconv.ParseBool(v[len(v)-1])
-			*into(c) = b
+// toggle is a switch.
+func toggle(name, usage string, in func(*daemonConfig) *bool) setting {
+	return setting{
+		name: name, usage: usage,
+		set: func(c *daemonConfig, v []string) (err error) {
+			if *in(c), err = strconv.ParseBool(v[len(v)-1]); err != nil {
+				err = fmt.Errorf("%.40q: want true or false", v[len(v)-1])
+			}
 			return err
 		},
-		func(c node.Config) string { return strconv.FormatBool(*into(&c)) }
+		get: func(c daemonConfig) string { return strconv.FormatBool(*in(&c)) },
+	}
 }
 
 // settings lists them in the order of help.
 func settings() []setting {
-	var all []setting
-	add := func(name, value string, many bool, usage string, set func(*node.Config, []string) error, get func(node.Config) string) {
-		all = append(all, setting{name, value, many, usage, set, get})
+	return []setting{
+		text("data-dir", "DIR", "where the daemon keeps its key, its journal and the output of tasks", func(c *daemonConfig) *string { return &c.DataDir }),
+		text("socket", "PATH", "where the daemon listens for the verbs", func(c *daemonConfig) *string { return &c.Socket }),
+		texts("listen", "MULTIADDR", "where other daemons reach it", func(c *daemonConfig) *[]string { return &c.Listen }),
+		texts("bootstrap", "MULTIADDR", "a daemon of the cluster to join", func(c *daemonConfig) *[]string { return &c.Bootstrap }),
+		text("token", "TOKEN", "what lets it in, from muster invite; needed once", func(c *daemonConfig) *string { return &c.Token }),
+		text("http", "HOST:PORT", "serve the API there too", func(c *daemonConfig) *string { return &c.HTTP }),
+		text("http-token", "FILE", "with the token that HTTP asks for; without it only loopback is served", func(c *daemonConfig) *string { return &c.HTTPToken }),
+		text("name", "NAME", "what people call this node", func(c *daemonConfig) *string { return &c.Name }),
+		{name: "label", value: "K=V", many: true, usage: "a label of this node, for constraints", set: setLabels, get: func(c daemonConfig) string { return labels(c.Labels, " ") }},
+		text("gpus", "GPUS", "which to give away: auto, none, 0,1 or simulated such as sim:8xH100-80GB", func(c *daemonConfig) *string { return &c.GPUs }),
+		{
+			name: "cpus", value: "N", usage: "CPUs to give away; 0: all", get: func(c daemonConfig) string { return strconv.Itoa(c.CPUs) },
+			set: func(c *daemonConfig, v []string) error { return number(v[len(v)-1], &c.CPUs) },
+		},
+		{
+			name: "memory", value: "SIZE", usage: "memory to give away; 0B: all", get: func(c daemonConfig) string { return c.Memory.String() },
+			set: func(c *daemonConfig, v []string) error { return c.Memory.UnmarshalText([]byte(v[len(v)-1])) },
+		},
+		toggle("no-worker", "run no tasks here", func(c *daemonConfig) *bool { return &c.NoWorker }),
+		toggle("no-scheduler", "accept no jobs here", func(c *daemonConfig) *bool { return &c.NoScheduler }),
+		toggle("allow-root", "run root's tasks, as root", func(c *daemonConfig) *bool { return &c.AllowRoot }),
+		{name: "log-level", value: "LEVEL", usage: "debug, info, warn or error", set: setLogLevel, get: func(c daemonConfig) string { return strings.ToLower(c.LogLevel.String()) }},
+		{name: "log-format", value: "FORMAT", usage: "text or json", set: setLogFormat, get: func(c daemonConfig) string { return c.LogFormat }},
 	}
-	str := func(name, value, usage string, into func(*node.Config) *string) {
-		set, get := text(into)
-		add(name, value, false, usage, set, get)
-	}
-	strs := func(name, value, usage string, into func(*node.Config) *[]string) {
-		set, get := texts(into)
-		add(name, value, true, usage, set, get)
-	}
-	flag := func(name, usage string, into func(*node.Config) *bool) {
-		set, get := toggle(into)
-		add(name, "", false, usage, set, get)
-	}
-	str("data-dir", "D", "where the daemon keeps its key, journal and output", func(c *node.Config) *string { return &c.DataDir })
-	str("socket", "S", "where the daemon listens for the verbs", func(c *node.Config) *string { return &c.Socket })
-	strs("listen", "MULTIADDR", "where other daemons reach it", func(c *node.Config) *[]string { return &c.Listen })
-	strs("bootstrap", "MULTIADDR", "a daemon of the cluster to join", func(c *node.Config) *[]string { return &c.Bootstrap })
-	str("token", "T", "from muster invite; needed once", func(c *node.Config) *string { return &c.Token })
-	str("http", "ADDR", "also serve the API on host:port", func(c *node.Config) *string { return &c.HTTP })
-	str("http-token", "F", "file with the token that HTTP asks for; without it only loopback is served", func(c *node.Config) *string { return &c.HTTPToken })
-	str("name", "N", "what people call this node", func(c *node.Config) *string { return &c.Name })
-	add("label", "k=v", true, "a label for constraints", setLabels, func(c node.Config) string { return labelsText(c.Labels) })
-	str("gpus", "auto|none|0,1|sim:8xH100-80GB", "which GPUs to give away", func(c *node.Config) *string { return &c.GPUs })
-	add("cpus", "N", false, "CPUs to give away", func(c *node.Config, v []string) error { return number(v[len(v)-1], &c.CPUs) },
-		func(c node.Config) string { return strconv.Itoa(c.CPUs) })
-	add("memory", "SIZE", false, "memory to give away", func(c *node.Config, v []string) error { return c.Memory.UnmarshalText([]byte(v[len(v)-1])) },
-		func(c node.Config) string { return c.Memory.String() })
-	flag("no-worker", "run no tasks here", func(c *node.Config) *bool { return &c.NoWorker })
-	flag("no-scheduler", "accept no jobs here", func(c *node.Config) *bool { return &c.NoScheduler })
-	flag("allow-root", "run root's tasks as root", func(c *node.Config) *bool { return &c.AllowRoot })
-	return all
 }
 
-func setLabels(c *node.Config, values []string) error {
+func setLabels(c *daemonConfig, values []string) error {
 	c.Labels = map[string]string{}
 	for _, v := range values {
 		k, val, ok := strings.Cut(v, "=")
 		if !ok {
-			return fmt.Errorf("%.60q: want k=v", v)
+			return fmt.Errorf("%.60q: want K=V", v)
 		}
 		c.Labels[k] = val
 	}
 	return nil
 }
 
-func labelsText(labels map[string]string) string {
-	var all []string
-	for k, v := range labels {
-		all = append(all, k+"="+v)
+func setLogLevel(c *daemonConfig, v []string) error {
+	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+	level, ok := levels[strings.ToLower(v[len(v)-1])]
+	if !ok {
+		return fmt.Errorf("%.40q: want debug, info, warn or error", v[len(v)-1])
 	}
-	slices.Sort(all)
-	return strings.Join(all, " ")
+	c.LogLevel = level
+	return nil
+}
+
+func setLogFormat(c *daemonConfig, v []string) error {
+	if c.LogFormat = v[len(v)-1]; c.LogFormat != "text" && c.LogFormat != "json" {
+		return fmt.Errorf("%.40q: want text or json", c.LogFormat)
+	}
+	return nil
 }
 
 func (s setting) env() string {
@@ -115,57 +131,32 @@ func (s setting) env() string {
 
 // settingFlags are the settings as flags of the daemon.
 func settingFlags() []cli.Flag {
-	flags := []cli.Flag{&cli.StringFlag{Name: "config", Usage: "config `F`ile (default " + defaultConfigFile() + ")", EnvVars: []string{"MUSTER_CONFIG"}}}
+	flags := []cli.Flag{&cli.StringFlag{Name: "config", Usage: "config `FILE`; default: " + defaultConfigFile() + " if it is there", EnvVars: []string{"MUSTER_CONFIG"}}}
 	for _, s := range settings() {
+		usage := "`" + s.value + "` " + s.usage
 		switch {
 		case s.value == "":
-			flags = append(flags, &cli.BoolFlag{Name: s.name, Usage: s.usage})
+			flags = append(flags, &cli.BoolFlag{Name: s.name, Usage: s.usage, DisableDefaultText: true})
 		case s.many:
-			flags = append(flags, &cli.StringSliceFlag{Name: s.name, Usage: "`" + s.value + "` " + s.usage})
+			flags = append(flags, &cli.StringSliceFlag{Name: s.name, Usage: usage})
 		default:
-			flags = append(flags, &cli.StringFlag{Name: s.name, Usage: "`" + s.value + "` " + s.usage})
+			flags = append(flags, &cli.StringFlag{Name: s.name, Usage: usage})
 		}
 	}
 	return flags
 }
 
-func defaultConfigFile() string {
-	if os.Getuid() == 0 {
-		return "/etc/muster/config.yaml"
-	}
-	if dir, err := os.UserConfigDir(); err == nil {
-		return filepath.Join(dir, "muster", "config.yaml")
-	}
-	return "config.yaml"
-}
-
 // configOf gathers the settings from everywhere and says where each is from.
-func configOf(c *cli.Context) (node.Config, error) {
-	cfg := node.DefaultConfig()
+func configOf(c *cli.Context) (daemonConfig, error) {
+	cfg := daemonConfig{Config: node.DefaultConfig(), LogFormat: "text"}
 	cfg.Version, cfg.Origins = version, map[string]string{}
 	path := c.String("config")
-	file, err := readConfigFile(path)
+	file, err := readConfigFile(cmp.Or(path, defaultConfigFile()), path != "")
 	if err != nil {
 		return cfg, err
 	}
 	for _, s := range settings() {
-		var values []string
-		origin := "default"
-		switch {
-		case c.IsSet(s.name) && s.many:
-			values, origin = c.StringSlice(s.name), "flag"
-		case c.IsSet(s.name) && s.value == "":
-			values, origin = []string{strconv.FormatBool(c.Bool(s.name))}, "flag"
-		case c.IsSet(s.name):
-			values, origin = []string{c.String(s.name)}, "flag"
-		case os.Getenv(s.env()) != "":
-			values, origin = []string{os.Getenv(s.env())}, "environment"
-			if s.many {
-				values = strings.Fields(values[0])
-			}
-		case len(file[s.name]) > 0:
-			values, origin = file[s.name], "file"
-		}
+		values, origin := s.given(c, file)
 		cfg.Origins[s.name] = origin
 		delete(file, s.name)
 		if len(values) == 0 {
@@ -175,8 +166,8 @@ func configOf(c *cli.Context) (node.Config, error) {
 			return cfg, usagef("%s (from %s): %w", s.name, origin, err)
 		}
 	}
-	for name := range file {
-		return cfg, usagef("config file: no such setting: %q", name)
+	for _, name := range slices.Sorted(maps.Keys(file)) {
+		return cfg, usagef("config file %s: no such setting: %.60q", file[name].place, name)
 	}
 	if err := cfg.Validate(); err != nil {
 		return cfg, usageError{err}
@@ -184,39 +175,22 @@ func configOf(c *cli.Context) (node.Config, error) {
 	return cfg, nil
 }
 
-const maxConfigFile = 1 << 20
-
-// readConfigFile reads setting: value or setting: [values]. Without --config a
-// file that is not there is empty.
-func readConfigFile(path string) (map[string][]string, error) {
-	asked := path != ""
-	if !asked {
-		path = defaultConfigFile()
+// given is what was said about a setting where it counts most, and where that is.
+func (s setting) given(c *cli.Context, file map[string]fileSetting) (values []string, origin string) {
+	here := os.Getenv(s.env())
+	switch {
+	case c.IsSet(s.name) && s.many:
+		return c.StringSlice(s.name), "flag"
+	case c.IsSet(s.name) && s.value == "":
+		return []string{strconv.FormatBool(c.Bool(s.name))}, "flag"
+	case c.IsSet(s.name):
+		return []string{c.String(s.name)}, "flag"
+	case here != "" && s.many:
+		return strings.Fields(here), "environment"
+	case here != "":
+		return []string{here}, "environment"
+	case len(file[s.name].values) > 0:
+		return file[s.name].values, "file"
 	}
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) && !asked {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, usagef("config file: %w", err)
-	}
-	if len(raw) > maxConfigFile {
-		return nil, usagef("config file %s: larger than %s", path, job.Size(maxConfigFile))
-	}
-	doc := map[string]any{}
-	if err := yaml.NewDecoder(bytes.NewReader(raw)).Decode(&doc); err != nil && len(bytes.TrimSpace(raw)) > 0 {
-		first, _, _ := strings.Cut(err.Error(), "\n")
-		return nil, usagef("config file %s: %s", path, first)
-	}
-	values := map[string][]string{}
-	for k, v := range doc {
-		if many, ok := v.([]any); ok {
-			for _, one := range many {
-				values[k] = append(values[k], fmt.Sprint(one))
-			}
-			continue
-		}
-		values[k] = []string{fmt.Sprint(v)}
-	}
-	return values, nil
+	return nil, "default"
 }

@@ -3,12 +3,17 @@ package main
 // The flags of submit, run and offers, and how they become a spec.
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
@@ -20,64 +25,68 @@ import (
 type specFlag struct {
 	names []string // without dashes; the first is the long one
 	value string   // what help calls the value; empty for a switch
+	many  bool     // each use adds to those before; else the last one holds
 	usage string
-	set   func(*job.Spec, string) error // of one value; a switch gets "true"
-	// later marks what this version refuses.
-	later bool
+	set   func(*job.Spec, string) error // of one value; nil: not yet in this version
 }
 
-// specFlags is every flag of surface about a job, in the order of help.
+// specFlags is every flag about a job that users are promised, in the order of
+// help and of being laid over the spec.
 var specFlags = []specFlag{
-	{names: []string{"name", "J"}, value: "NAME", usage: "name of the job", set: func(s *job.Spec, v string) error { s.Name = v; return nil }},
+	{names: []string{"name", "J"}, value: "NAME", usage: "name of the job; default: that of its program or script", set: func(s *job.Spec, v string) error { s.Name = v; return nil }},
 	{names: []string{"cpus", "c"}, value: "N", usage: "CPUs of a task", set: func(s *job.Spec, v string) error { return number(v, &s.Resources.CPUs) }},
 	{names: []string{"mem"}, value: "SIZE", usage: "memory of a task, such as 8GiB", set: func(s *job.Spec, v string) error { return s.Resources.Memory.UnmarshalText([]byte(v)) }},
 	{names: []string{"gpus", "G"}, value: "[MODEL:]N", usage: "GPUs of a task, such as 2 or H100:2", set: setGPUs},
 	{names: []string{"gpu-mem"}, value: "SIZE", usage: "memory that each GPU has at least", set: func(s *job.Spec, v string) error { return s.Resources.GPUMemory.UnmarshalText([]byte(v)) }},
 	{names: []string{"gpu-share"}, value: "X", usage: "share of one GPU, such as 0.5", set: setShare},
 	{names: []string{"time", "t"}, value: "D", usage: "time limit, such as 90m", set: func(s *job.Spec, v string) error { return s.TimeLimit.UnmarshalText([]byte(v)) }},
-	{names: []string{"priority"}, value: "N", usage: "0 to 100", set: func(s *job.Spec, v string) error { return number(v, &s.Priority) }},
+	{names: []string{"priority"}, value: "N", usage: "0 to 100 (default 50)", set: func(s *job.Spec, v string) error { return number(v, &s.Priority) }},
 	{names: []string{"retries"}, value: "N", usage: "more runs after one that failed", set: func(s *job.Spec, v string) error { return number(v, &s.Retries) }},
-	{names: []string{"requeue"}, usage: "run again after the node was lost (default)", set: func(s *job.Spec, _ string) error { s.Requeue = true; return nil }},
-	{names: []string{"no-requeue"}, usage: "do not", set: func(s *job.Spec, _ string) error { s.Requeue = false; return nil }},
-	{names: []string{"grace"}, value: "D", usage: "between TERM and KILL", set: func(s *job.Spec, v string) error { return s.Grace.UnmarshalText([]byte(v)) }},
+	{names: []string{"requeue"}, usage: "run again after the node was lost (the default)", set: func(s *job.Spec, _ string) error { s.Requeue = true; return nil }},
+	{names: []string{"no-requeue"}, usage: "do not run again after the node was lost", set: func(s *job.Spec, _ string) error { s.Requeue = false; return nil }},
+	{names: []string{"grace"}, value: "D", usage: "between TERM and KILL, such as 30s (default 10s)", set: func(s *job.Spec, v string) error { return s.Grace.UnmarshalText([]byte(v)) }},
 	{names: []string{"constraint", "C"}, value: "EXPR", usage: "labels of the node, such as 'rack=r1&nvlink'", set: func(s *job.Spec, v string) error { s.Constraint = v; return nil }},
-	{names: []string{"nodelist", "w"}, value: "NAMES", usage: "only these nodes", set: func(s *job.Spec, v string) error { s.NodeList = append(s.NodeList, list(v)...); return nil }},
-	{names: []string{"exclude", "x"}, value: "NAMES", usage: "not these nodes", set: func(s *job.Spec, v string) error { s.Exclude = append(s.Exclude, list(v)...); return nil }},
+	{names: []string{"nodelist", "w"}, value: "NODE,...", usage: "only these nodes", set: func(s *job.Spec, v string) error { s.NodeList = list(v); return nil }},
+	{names: []string{"exclude", "x"}, value: "NODE,...", usage: "not these nodes", set: func(s *job.Spec, v string) error { s.Exclude = list(v); return nil }},
 	{names: []string{"policy"}, value: "NAME", usage: "placement policy: simple", set: func(s *job.Spec, v string) error { s.Policy = v; return nil }},
-	{names: []string{"env"}, value: "K=V|K", usage: "variable of the task; K alone takes it from here", set: setEnv},
-	{names: []string{"env-file"}, value: "F", usage: "variables, one K=V a line", set: setEnvFile},
-	{names: []string{"workdir", "D"}, value: "DIR", usage: "directory on the node that the task starts in", set: func(s *job.Spec, v string) error { s.Workdir = v; return nil }},
-	{names: []string{"param"}, value: "K=V", usage: "parameter: {K} in the command, MUSTER_PARAM_K in the environment", set: setParam},
-	{names: []string{"hold"}, usage: "accept it, but start it only after release", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
-	{names: []string{"nodes", "N"}, value: "N", usage: "tasks at once on N nodes", later: true},
-	{names: []string{"gpus-per-node"}, value: "[MODEL:]N", usage: "GPUs on each node", later: true},
-	{names: []string{"array", "a"}, value: "0-99%8", usage: "array of tasks", later: true},
-	{names: []string{"each-line"}, value: "FILE", usage: "a task for each line", later: true},
-	{names: []string{"dependency", "d"}, value: "afterok:ID", usage: "start after other jobs", later: true},
-	{names: []string{"preemptible"}, usage: "may be stopped for others", later: true},
-	{names: []string{"signal"}, value: "USR1@120s", usage: "signal before the time limit", later: true},
-	{names: []string{"checkpoint-exit-code"}, value: "N", usage: "code that means: saved, go on", later: true},
-	{names: []string{"prefer"}, value: "EXPR", usage: "labels that are liked", later: true},
-	{names: []string{"upload"}, value: "PATH", usage: "files to take along", later: true},
-	{names: []string{"download"}, value: "GLOB", usage: "files to bring back", later: true},
-	{names: []string{"output", "o"}, value: "F", usage: "file for the output", later: true},
-	{names: []string{"error", "e"}, value: "F", usage: "file for the errors", later: true},
-	{names: []string{"image"}, value: "REF", usage: "container image", later: true},
-	{names: []string{"mount"}, value: "SRC:DST[:ro]", usage: "mount into the container", later: true},
+	{names: []string{"env-file"}, value: "FILE", many: true, usage: "variables of the task, one K=V a line", set: setEnvFile},
+	{names: []string{"env"}, value: "K=V", many: true, usage: "variable of the task; K alone takes it from here", set: setEnv},
+	{names: []string{"workdir", "D"}, value: "DIR", usage: "directory on the node that the task starts in; default: one of its own", set: setWorkdir},
+	{names: []string{"param"}, value: "K=V", many: true, usage: "parameter: {K} in the command, MUSTER_PARAM_K in the environment", set: setParam},
+	{names: []string{"hold"}, usage: "accept it, but start it only after `muster release`", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
+	{names: []string{"nodes", "N"}, value: "N"},
+	{names: []string{"gpus-per-node"}, value: "N"},
+	{names: []string{"array", "a"}, value: "RANGE"},
+	{names: []string{"each-line"}, value: "FILE"},
+	{names: []string{"dependency", "d"}, value: "AFTER:ID"},
+	{names: []string{"preemptible"}},
+	{names: []string{"signal"}, value: "NAME@D"},
+	{names: []string{"checkpoint-exit-code"}, value: "N"},
+	{names: []string{"prefer"}, value: "EXPR"},
+	{names: []string{"upload"}, value: "PATH", many: true},
+	{names: []string{"download"}, value: "GLOB", many: true},
+	{names: []string{"output", "o"}, value: "FILE"},
+	{names: []string{"error", "e"}, value: "FILE"},
+	{names: []string{"image"}, value: "REF"},
+	{names: []string{"mount"}, value: "SRC:DST", many: true},
 }
 
-// flags are the same as the library wants them.
+// jobFlags are the same as the library wants them; help leaves out what is
+// refused.
 func jobFlags() []cli.Flag {
-	flags := []cli.Flag{&cli.StringFlag{Name: "file", Aliases: []string{"F"}, Usage: "job file, YAML or JSON; - for standard input", TakesFile: true}}
+	flags := []cli.Flag{&cli.StringFlag{Name: "file", Aliases: []string{"F"}, Usage: "job `FILE`, YAML or JSON; - for standard input"}}
 	for _, f := range specFlags {
 		usage := f.usage
-		if f.later {
-			usage += " (not yet in this version)"
+		if f.value != "" {
+			usage = "`" + f.value + "` " + usage
 		}
-		if f.value == "" {
-			flags = append(flags, &cli.BoolFlag{Name: f.names[0], Aliases: f.names[1:], Usage: usage})
-		} else {
-			flags = append(flags, &cli.StringSliceFlag{Name: f.names[0], Aliases: f.names[1:], Usage: strings.TrimSpace("`" + f.value + "` " + usage)})
+		switch name, short, hidden := f.names[0], f.names[1:], f.set == nil; {
+		case f.value == "":
+			flags = append(flags, &cli.BoolFlag{Name: name, Aliases: short, Usage: usage, Hidden: hidden, DisableDefaultText: true})
+		case f.many:
+			flags = append(flags, &cli.StringSliceFlag{Name: name, Aliases: short, Usage: usage, Hidden: hidden})
+		default:
+			flags = append(flags, &cli.StringFlag{Name: name, Aliases: short, Usage: usage, Hidden: hidden})
 		}
 	}
 	return flags
@@ -86,19 +95,22 @@ func jobFlags() []cli.Flag {
 // applyFlags lays what the command line says over the spec.
 func applyFlags(c *cli.Context, s *job.Spec) error {
 	for _, f := range specFlags {
-		if !c.IsSet(f.names[0]) {
+		name := f.names[0]
+		if !c.IsSet(name) {
 			continue
 		}
-		if f.later {
-			return usagef("--%s: %w", f.names[0], job.ErrNotYet)
-		}
-		values := []string{"true"}
-		if f.value != "" {
-			values = c.StringSlice(f.names[0])
+		values := []string{c.String(name)}
+		switch {
+		case f.set == nil:
+			return usagef("--%s: %w", name, job.ErrNotYet)
+		case f.value == "" && !c.Bool(name):
+			continue // --hold=false
+		case f.many:
+			values = c.StringSlice(name)
 		}
 		for _, v := range values {
 			if err := f.set(s, v); err != nil {
-				return usagef("--%s: %w", f.names[0], err)
+				return usagef("--%s: %w", name, err)
 			}
 		}
 	}
@@ -110,58 +122,147 @@ func applyFlags(c *cli.Context, s *job.Spec) error {
 func (e env) specOf(c *cli.Context) (job.Spec, error) {
 	spec, err := e.baseSpec(c)
 	if err != nil {
-		return job.Spec{}, err
+		return spec, err
 	}
-	if err := applyFlags(c, &spec); err != nil {
-		return job.Spec{}, err
-	}
-	if err := spec.Validate(); err != nil {
-		return job.Spec{}, usagef("%s: %w", c.Command.Name, err)
-	}
-	return spec, nil
+	err = finishSpec(c, &spec)
+	return spec, err
 }
 
+// finishSpec lays the flags over the spec and checks it.
+func finishSpec(c *cli.Context, spec *job.Spec) error {
+	if err := applyFlags(c, spec); err != nil {
+		return err
+	}
+	if err := errors.Join(checkUTF8(*spec), spec.Validate()); err != nil {
+		return usagef("%s: %w", c.Command.Name, err)
+	}
+	return nil
+}
+
+// baseSpec is the spec before flags. A single argument may name a script,
+// unless "--" says that it is a command.
 func (e env) baseSpec(c *cli.Context) (job.Spec, error) {
 	spec := job.DefaultSpec()
 	args := c.Args().Slice()
-	switch file := c.String("file"); {
-	case file == "-":
-		return usage(jobfile.Read("standard input", e.in))
-	case file != "":
+	command := c.Args().First() == "--"
+	if command {
+		args = args[1:]
+	}
+	if c.IsSet("file") {
 		if len(args) > 0 {
 			return spec, usagef("%s: a job file or a command, not both", c.Command.Name)
 		}
-		f, err := os.Open(file)
-		if err != nil {
-			return spec, usageError{err}
-		}
-		defer f.Close()
-		return usage(jobfile.Read(file, f))
+		return e.readJobFile(c.Context, c.String("file"))
 	}
-	if len(args) == 1 {
-		text, err := e.scriptText(args[0])
+	if len(args) == 1 && !command {
+		text, err := e.scriptText(c.Context, args[0])
 		if err != nil {
 			return spec, err
 		}
 		if text != "" {
-			spec.Script = text
-			return spec, e.directives(args[0], text, &spec)
+			spec.Script, spec.Name = text, defaultName(args[0])
+			err = e.directives(args[0], text, &spec)
+			return spec, err
 		}
 	}
-	spec.Command = args
+	if len(args) > 0 {
+		spec.Command, spec.Name = args, defaultName(args[0])
+	}
 	return spec, nil
 }
 
-func usage(s job.Spec, err error) (job.Spec, error) {
-	if err != nil {
-		return s, usageError{err}
+func (e env) readJobFile(ctx context.Context, path string) (job.Spec, error) {
+	name, text, err := path, []byte(nil), error(nil)
+	if path == "-" {
+		name = "standard input"
+		text, err = e.readInput(ctx)
+	} else {
+		text, err = readFile(path)
 	}
-	return s, nil
+	if err != nil {
+		return job.Spec{}, fmt.Errorf("job file %s: %w", name, err)
+	}
+	spec, err := jobfile.Parse(name, text)
+	if err != nil {
+		return spec, usageError{err}
+	}
+	return spec, nil
+}
+
+// readFile reads as much of a file as tells whether it is too large for a job.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, usageError{cause(err)}
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, job.MaxSpecBytes+1))
+	if err != nil {
+		return nil, usageError{cause(err)}
+	}
+	return text, nil
+}
+
+// cause is what went wrong with a file that the error's reader knows the name of.
+func cause(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+// readInput is readFile for standard input, and ends with ctx: somebody may be
+// asked to type it.
+func (e env) readInput(ctx context.Context) ([]byte, error) {
+	type input struct {
+		text []byte
+		err  error
+	}
+	done := make(chan input, 1)
+	go func() {
+		text, err := io.ReadAll(io.LimitReader(e.in, job.MaxSpecBytes+1))
+		done <- input{text, err}
+	}()
+	select {
+	case in := <-done:
+		return in.text, in.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// defaultName names a job after its program or script.
+func defaultName(path string) string {
+	name := filepath.Base(path)
+	if path == "-" || path == "" || utf8.RuneCountInString(name) > job.MaxName || printable(name) != name {
+		return ""
+	}
+	return name
+}
+
+// checkUTF8 refuses what JSON cannot carry: it would arrive as something else.
+func checkUTF8(s job.Spec) error {
+	texts := append([]string{s.Script, s.Workdir, s.Constraint}, s.Command...)
+	for _, m := range []map[string]string{s.Env, s.Params} {
+		for k, v := range m {
+			texts = append(texts, k, v)
+		}
+	}
+	for _, t := range texts {
+		if !utf8.ValidString(t) {
+			return fmt.Errorf("%.40q: not UTF-8 text", t)
+		}
+	}
+	return nil
 }
 
 func number(v string, into *int) error {
 	n, err := strconv.Atoi(v)
-	if err != nil {
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("%.40q: out of range", v)
+	case err != nil:
 		return fmt.Errorf("%.40q: want a number", v)
 	}
 	*into = n
@@ -174,7 +275,10 @@ func setGPUs(s *job.Spec, v string) error {
 		model, n = "", v
 	}
 	s.Resources.GPUModel = model
-	return number(n, &s.Resources.GPUs)
+	if err := number(n, &s.Resources.GPUs); err != nil {
+		return fmt.Errorf("%.40q: want N or MODEL:N", v)
+	}
+	return nil
 }
 
 func setShare(s *job.Spec, v string) error {
@@ -184,6 +288,14 @@ func setShare(s *job.Spec, v string) error {
 	}
 	s.Resources.GPUShare = x
 	return nil
+}
+
+// setWorkdir takes a relative directory from here, as sbatch does.
+func setWorkdir(s *job.Spec, v string) (err error) {
+	if s.Workdir = v; v != "" {
+		s.Workdir, err = filepath.Abs(v)
+	}
+	return err
 }
 
 func list(v string) []string {
@@ -229,9 +341,9 @@ func put(m *map[string]string, k, v string) error {
 }
 
 func setEnvFile(s *job.Spec, path string) error {
-	text, err := os.ReadFile(path)
+	text, err := readFile(path)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	for i, line := range strings.Split(string(text), "\n") {
 		line = strings.TrimSpace(line)

@@ -1,12 +1,11 @@
 package main
 
-// The verbs submit, run and offers.
+// The verbs submit, run and offers: from a command line to a job.
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -18,15 +17,22 @@ import (
 
 func (e env) submitCommand() *cli.Command {
 	return &cli.Command{
-		Name: "submit", Usage: "hand in a job; prints its id", ArgsUsage: "[--] COMMAND... | SCRIPT | -", Args: true,
+		Name: "submit", Usage: "hand in a job and print its id", ArgsUsage: "[--] COMMAND... | SCRIPT | -", Args: true,
+		Description: "A single argument that names a file which begins with #! is a script: it is sent along and run on the node. All else, and all after --, is a command of the node.",
 		Flags: clientFlags(append(jobFlags(),
-			&cli.BoolFlag{Name: "wait", Aliases: []string{"W"}, Usage: "wait for its end and exit with its code"},
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "follow its output and exit with its code"},
-			&cli.BoolFlag{Name: "dry-run", Usage: "say where it would run, and hand nothing in"},
-			&cli.StringFlag{Name: "idempotency-key", Usage: "under the same `K`ey the same job is handed in once"},
-			&cli.BoolFlag{Name: "json", Usage: "print the job's document"})...),
+			&cli.BoolFlag{Name: "wait", Aliases: []string{"W"}, Usage: "wait for its end and exit with its code", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "follow its output on stderr and exit with its code", DisableDefaultText: true},
+			dryRunFlag(), keyFlag(), jsonFlag())...),
 		Action: e.submit,
 	}
+}
+
+func dryRunFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "dry-run", Usage: "say where it could run, and hand nothing in", DisableDefaultText: true}
+}
+
+func keyFlag() cli.Flag {
+	return &cli.StringFlag{Name: "idempotency-key", Usage: "under the same `KEY` a job is handed in once"}
 }
 
 func (e env) submit(c *cli.Context) error {
@@ -40,7 +46,7 @@ func (e env) submit(c *cli.Context) error {
 	}
 	defer client.Close()
 	if c.Bool("dry-run") {
-		return e.printOffers(c, client, spec)
+		return e.dryRun(c, client, spec)
 	}
 	j, err := client.Submit(c.Context, spec, c.String("idempotency-key"))
 	if err != nil {
@@ -51,10 +57,9 @@ func (e env) submit(c *cli.Context) error {
 	} else {
 		_, err = fmt.Fprintln(e.out, j.ID)
 	}
-	if err != nil {
-		return err
-	}
 	switch {
+	case err != nil:
+		return fmt.Errorf("job %s is accepted, but: %w", j.ID, err)
 	case c.Bool("follow"):
 		return e.follow(c.Context, client, j.ID, e.err)
 	case c.Bool("wait"):
@@ -71,7 +76,7 @@ func refused(err error) error {
 		return asUsage(err)
 	}
 	var b strings.Builder
-	b.WriteString(p.Detail)
+	b.WriteString(api.ErrNoMatch.Error())
 	for _, clause := range p.Explanation.Clauses {
 		if clause.Meets == clause.Of && clause.Of > 0 {
 			continue
@@ -94,8 +99,10 @@ func refused(err error) error {
 
 func (e env) runCommand() *cli.Command {
 	return &cli.Command{
-		Name: "run", Usage: "hand in a job, follow its output, exit with its code; Ctrl-C detaches", ArgsUsage: "[--] COMMAND...", Args: true,
-		Flags:  clientFlags(append(jobFlags(), &cli.StringFlag{Name: "idempotency-key", Usage: "under the same `K`ey the same job is handed in once"})...),
+		Name: "run", Usage: "submit, follow the output, exit with the job's code; Ctrl-C detaches", ArgsUsage: "[--] COMMAND... | SCRIPT | -", Args: true,
+		Flags: clientFlags(append(jobFlags(), dryRunFlag(), keyFlag(),
+			&cli.BoolFlag{Name: "wait", Aliases: []string{"W"}, Hidden: true}, // run always does
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Hidden: true})...),
 		Action: e.run,
 	}
 }
@@ -103,13 +110,16 @@ func (e env) runCommand() *cli.Command {
 func (e env) run(c *cli.Context) error {
 	spec, err := e.specOf(c)
 	if err != nil {
-		return err
+		return ours(err)
 	}
 	client, err := e.client(c)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+	if c.Bool("dry-run") {
+		return e.dryRun(c, client, spec)
+	}
 	j, err := client.Submit(c.Context, spec, c.String("idempotency-key"))
 	if err != nil {
 		return ours(refused(err))
@@ -121,78 +131,17 @@ func (e env) run(c *cli.Context) error {
 func ours(err error) error {
 	var exit exitError
 	var usage usageError
-	if err == nil || errors.As(err, &exit) || errors.As(err, &usage) {
+	if err == nil || errors.As(err, &exit) || errors.As(err, &usage) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return exitError{exitOurs, err}
 }
 
-// follow copies both streams of a job until it ends and exits with its code.
-func (e env) follow(ctx context.Context, client *api.Client, id job.ID, out io.Writer) error {
-	type end struct{ err error }
-	ends := make(chan end, 2)
-	copyTo := func(stream string, w io.Writer) {
-		_, err := client.Logs(ctx, api.LogRequest{Job: id, Stream: stream, Follow: true}, w)
-		ends <- end{err}
-	}
-	go copyTo("stdout", out)
-	go copyTo("stderr", e.err)
-	var logErr error
-	for range 2 {
-		if e := <-ends; e.err != nil && logErr == nil {
-			logErr = e.err
-		}
-	}
-	if ctx.Err() != nil {
-		return exitError{exitSignal + 2, fmt.Errorf("detached; the job goes on: `muster logs -f %s`", id)}
-	}
-	if err := e.waitFor(ctx, client, []job.ID{id}); err != nil {
-		return err
-	}
-	if logErr != nil {
-		return exitError{exitOurs, fmt.Errorf("output of job %s: %w", id, logErr)}
-	}
-	return nil
-}
-
-const exitSignal = 128
-
-// waitFor waits for the ends of jobs and exits with the highest of their codes.
-func (e env) waitFor(ctx context.Context, client *api.Client, ids []job.ID) error {
-	jobs, err := client.Wait(ctx, ids, nil)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return exitError{exitOurs, errors.New("the timeout passed; the job goes on")}
-	}
-	if ctx.Err() != nil {
-		return exitError{exitSignal + 2, errors.New("detached; the job goes on")}
-	}
-	if err != nil {
-		return ours(err)
-	}
-	highest := 0
-	for _, j := range jobs {
-		code, _ := j.Exit()
-		highest = max(highest, code)
-		if code != 0 && j.Reason != "" {
-			fmt.Fprintf(e.err, "muster: job %s: %s: %s\n", j.ID, j.State, withDetail(j.Reason, j.ReasonDetail))
-		}
-	}
-	if highest != 0 {
-		return exitError{code: highest}
-	}
-	return nil
-}
-
 func (e env) offersCommand() *cli.Command {
 	return &cli.Command{
 		Name: "offers", Usage: "say which nodes would take a job, and why the others would not", ArgsUsage: "[--] [COMMAND...]", Args: true,
-		Flags: clientFlags(append(jobFlags(), &cli.BoolFlag{Name: "json", Usage: "one JSON document"})...),
+		Flags: clientFlags(append(jobFlags(), jsonFlag())...),
 		Action: func(c *cli.Context) error {
-			if !c.Args().Present() && c.String("file") == "" {
-				if err := c.Set("file", ""); err != nil {
-					return err
-				}
-			}
 			spec, err := e.offerSpec(c)
 			if err != nil {
 				return err
@@ -202,36 +151,41 @@ func (e env) offersCommand() *cli.Command {
 				return err
 			}
 			defer client.Close()
-			return e.printOffers(c, client, spec)
+			_, err = e.offers(c, client, spec)
+			return err
 		},
 	}
 }
 
-// offerSpec is specOf for a dry run, which needs no command.
+// offerSpec is specOf for a question, which needs no command.
 func (e env) offerSpec(c *cli.Context) (job.Spec, error) {
-	if c.Args().Present() || c.String("file") != "" {
+	if c.Args().Present() || c.IsSet("file") {
 		return e.specOf(c)
 	}
 	spec := job.DefaultSpec()
 	spec.Command = []string{"true"}
-	if err := applyFlags(c, &spec); err != nil {
-		return spec, err
-	}
-	if err := spec.Validate(); err != nil {
-		return spec, usageError{err}
-	}
-	return spec, nil
+	err := finishSpec(c, &spec)
+	return spec, err
 }
 
-func (e env) printOffers(c *cli.Context, client *api.Client, spec job.Spec) error {
+// dryRun is offers in place of a submit, and so exits like one.
+func (e env) dryRun(c *cli.Context, client *api.Client, spec job.Spec) error {
+	x, err := e.offers(c, client, spec)
+	if err == nil && len(x.Now) == 0 && len(x.Later) == 0 {
+		return exitError{code: exitNever}
+	}
+	return err
+}
+
+func (e env) offers(c *cli.Context, client *api.Client, spec job.Spec) (api.Explanation, error) {
 	x, err := client.Offers(c.Context, spec)
-	if err != nil {
-		return asUsage(err)
+	switch {
+	case err != nil:
+		return x, asUsage(err)
+	case c.Bool("json"):
+		return x, e.printJSON(x)
 	}
-	if c.Bool("json") {
-		return e.printJSON(x)
-	}
-	return e.explain(x)
+	return x, e.explain(x)
 }
 
 // explain prints where a request could run and what stands against it.

@@ -1,0 +1,108 @@
+package main
+
+// Following a job to its end, and the exit code that this gives.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+)
+
+// follow copies both streams of a job until it ends and exits with its code.
+func (e env) follow(ctx context.Context, client *api.Client, id job.ID, out io.Writer) error {
+	stop := e.tellWait(ctx, client, id)
+	defer stop()
+	var mu sync.Mutex
+	var copies sync.WaitGroup
+	errs := make([]error, 2)
+	for i, to := range []io.Writer{out, e.err} {
+		copies.Go(func() {
+			_, errs[i] = client.Logs(ctx, api.LogRequest{Job: id, Stream: []string{"stdout", "stderr"}[i], Follow: true}, lockedWriter{&mu, to})
+		})
+	}
+	copies.Wait()
+	if ctx.Err() != nil {
+		return exitError{exitCtrlC, fmt.Errorf("detached, the job goes on; to follow it again: muster logs -f %s", id)}
+	}
+	if err := e.waitFor(ctx, client, []job.ID{id}); err != nil {
+		return err
+	}
+	if err := errors.Join(errs...); err != nil {
+		return exitError{exitOurs, fmt.Errorf("output of job %s: %w", id, err)}
+	}
+	return nil
+}
+
+// lockedWriter lets two streams be written to one place.
+type lockedWriter struct {
+	mu *sync.Mutex
+	w  io.Writer
+}
+
+func (l lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+// tellWait says on a terminal why a job has not started after a second.
+func (e env) tellWait(ctx context.Context, client *api.Client, id job.ID) (stop func() bool) {
+	f, ok := e.err.(*os.File)
+	if !ok {
+		return func() bool { return false }
+	}
+	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return func() bool { return false }
+	}
+	return time.AfterFunc(time.Second, func() {
+		j, err := client.Job(ctx, id)
+		if err == nil && (j.State == job.Pending || j.State == job.Held) {
+			fmt.Fprintf(e.err, "muster: job %s is %s (%s); more: muster why %s\n", id, j.State, withDetail(j.Reason, j.ReasonDetail), id)
+		}
+	}).Stop
+}
+
+// maxWaited is how many jobs one stream of events may name.
+const maxWaited = 1000
+
+// waitFor waits for the ends of jobs and exits with the highest of their codes.
+func (e env) waitFor(ctx context.Context, client *api.Client, ids []job.ID) error {
+	var jobs []api.Job
+	var err error
+	for some := range slices.Chunk(ids, maxWaited) {
+		var ended []api.Job
+		if ended, err = client.Wait(ctx, some, nil); err != nil {
+			break
+		}
+		jobs = append(jobs, ended...)
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return exitError{exitOurs, errors.New("the timeout has passed; the job goes on")}
+	}
+	if ctx.Err() != nil {
+		return exitError{exitCtrlC, errors.New("no longer waiting; the job goes on")}
+	}
+	if err != nil {
+		return ours(err)
+	}
+	highest := 0
+	for _, j := range jobs {
+		code, _ := j.Exit()
+		highest = max(highest, code)
+		if code != 0 && j.Reason != "" {
+			fmt.Fprintf(e.err, "muster: job %s: %s: %s\n", j.ID, j.State, withDetail(j.Reason, j.ReasonDetail))
+		}
+	}
+	if highest != 0 {
+		return exitError{code: highest}
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package main
+
+// The verb logs: what a job has written.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+)
+
+func (e env) logsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "logs", Aliases: []string{"tail"}, Usage: "print the output of a job", ArgsUsage: "ID",
+		Flags: clientFlags(
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the job ends", DisableDefaultText: true},
+			&cli.IntFlag{Name: "lines", Aliases: []string{"n"}, Usage: "only the last `N` lines", DefaultText: "all"},
+			&cli.BoolFlag{Name: "stderr", Usage: "its errors instead", DisableDefaultText: true},
+			&cli.IntFlag{Name: "task", Usage: "of task `T`"},
+			&cli.BoolFlag{Name: "all", Hidden: true}),
+		Action: e.logs,
+	}
+}
+
+func (e env) logs(c *cli.Context) error {
+	switch {
+	case c.Bool("all"):
+		return usagef("--all: %w", job.ErrNotYet)
+	case c.Int("lines") < 0:
+		return usagef("--lines %d: not below 0", c.Int("lines"))
+	case c.Int("task") < 0:
+		return usagef("--task %d: not below 0", c.Int("task"))
+	}
+	client, err := e.client(c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	j, task, err := e.oneTask(c, client)
+	if err != nil {
+		return err
+	}
+	r := api.LogRequest{Job: j.ID, Task: task, Follow: c.Bool("follow")}
+	if c.Bool("stderr") {
+		r.Stream = "stderr"
+	}
+	if c.IsSet("lines") {
+		if err := e.lastLines(c.Context, client, &r, c.Int("lines")); err != nil || !r.Follow {
+			return asUsage(err)
+		}
+	}
+	_, err = client.Logs(c.Context, r, e.out)
+	if c.Context.Err() != nil {
+		return exitError{code: exitCtrlC} // whoever followed has seen enough
+	}
+	return asUsage(err)
+}
+
+// oneTask is the job and the task that an argument such as ID or ID.3, or else
+// --task, names.
+func (e env) oneTask(c *cli.Context, client *api.Client) (api.Job, int, error) {
+	j, err := e.one(c, client)
+	if err != nil {
+		return j, 0, err
+	}
+	task := c.Int("task")
+	sel, err := job.ParseSelector(c.Args().First())
+	if err != nil {
+		return j, 0, usageError{err}
+	}
+	if len(sel.Tasks) > 0 {
+		if len(sel.Tasks) > 1 || sel.Tasks[0].First != sel.Tasks[0].Last || (c.IsSet("task") && task != sel.Tasks[0].First) {
+			return j, 0, usagef("logs: %.60q: name one task", c.Args().First())
+		}
+		task = sel.Tasks[0].First
+	}
+	return j, task, nil
+}
+
+// tailBytes bounds the end of a log in which the last lines are looked for.
+const tailBytes = 8 << 20
+
+// lastLines prints the last n lines that are there now, and leaves in r where
+// they end.
+func (e env) lastLines(ctx context.Context, client *api.Client, r *api.LogRequest, n int) error {
+	once := *r
+	once.Follow, once.Offset = false, -tailBytes
+	var text bytes.Buffer
+	end, err := client.Logs(ctx, once, &text)
+	if r.Follow && errors.Is(err, api.ErrConflict) {
+		return nil // it has not started: all its output is still to come
+	}
+	if err != nil {
+		return err
+	}
+	r.Attempt, r.Offset = end.Attempt, end.Next
+	_, err = e.out.Write(tail(text.Bytes(), n))
+	return err
+}
+
+// tail is the last n lines of text; the last may lack its end.
+func tail(text []byte, n int) []byte {
+	from := len(text)
+	for range n {
+		if from == 0 {
+			break
+		}
+		from = bytes.LastIndexByte(text[:from-1], '\n') + 1
+	}
+	return text[from:]
+}

@@ -1,0 +1,154 @@
+package main
+
+// The verbs show and why: everything about one job.
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+)
+
+func (e env) showCommand() *cli.Command {
+	return &cli.Command{
+		Name: "show", Aliases: []string{"info", "describe", "inspect"}, Usage: "everything about a job", ArgsUsage: "ID",
+		Flags: clientFlags(jsonFlag()),
+		Action: func(c *cli.Context) error {
+			client, err := e.client(c)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			j, err := e.one(c, client)
+			if err != nil {
+				return err
+			}
+			if j, err = client.Job(c.Context, j.ID); err != nil { // listings leave the spec out
+				return err
+			}
+			if c.Bool("json") {
+				return e.printJSON(j)
+			}
+			return e.show(j)
+		},
+	}
+}
+
+// one is the single job that a verb's argument names.
+func (e env) one(c *cli.Context, client *api.Client) (api.Job, error) {
+	if err := wantArgs(c, 1, 1, "one job id"); err != nil {
+		return api.Job{}, err
+	}
+	jobs, _, err := client.Resolve(c.Context, c.Args().First())
+	if err != nil {
+		return api.Job{}, asUsage(err)
+	}
+	if len(jobs) != 1 {
+		return api.Job{}, usagef("%s: %q means %d jobs; name one", c.Command.Name, c.Args().First(), len(jobs))
+	}
+	return jobs[0], nil
+}
+
+func (e env) show(j api.Job) error {
+	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+	row := func(k, v string) { fmt.Fprintf(w, "%s\t%s\n", k, v) }
+	row("job", string(j.ID))
+	row("name", dash(j.Name))
+	row("user", j.User)
+	state := string(j.State)
+	if j.Reason != "" {
+		state += " (" + withDetail(j.Reason, j.ReasonDetail) + ")"
+	}
+	row("state", state)
+	if j.ExitCode != nil {
+		row("exit code", fmt.Sprint(*j.ExitCode))
+	}
+	if j.Spec != nil {
+		row("command", commandOf(*j.Spec))
+	}
+	row("asks for", needOf(j))
+	row("priority", fmt.Sprint(j.Priority))
+	row("submitted", clock(&j.SubmittedAt))
+	row("started", clock(j.StartedAt))
+	row("ended", clock(j.EndedAt))
+	row("elapsed", elapsed(j.StartedAt, j.EndedAt))
+	row("owner", fmt.Sprintf("%s, kept in %d %s", j.Owner, j.Copies, plural(j.Copies, "copy", "copies")))
+	for _, t := range j.Tasks {
+		if t.Attempt == 0 {
+			continue
+		}
+		where := fmt.Sprintf("attempt %d on %s (%s)", t.Attempt, dash(t.Node), t.NodeID)
+		if t.PID > 0 {
+			where += fmt.Sprintf(", pid %d", t.PID)
+		}
+		row(fmt.Sprintf("task %d", t.Task), where)
+		for _, g := range t.GPUs {
+			row("", "gpu "+g)
+		}
+		if t.StderrTail != "" && j.State.Ended() && j.State != job.Succeeded {
+			for _, line := range strings.Split(strings.TrimRight(t.StderrTail, "\n"), "\n") {
+				row("", "stderr: "+printable(line))
+			}
+		}
+	}
+	return w.Flush()
+}
+
+func commandOf(s job.Spec) string {
+	if s.Script != "" {
+		return fmt.Sprintf("a script of %d lines", strings.Count(s.Script, "\n")+1)
+	}
+	return printable(strings.Join(s.Command, " "))
+}
+
+func needOf(j api.Job) string {
+	r := j.Resources
+	parts := []string{fmt.Sprintf("%d %s", r.CPUs, plural(r.CPUs, "cpu", "cpus"))}
+	if r.Memory > 0 {
+		parts = append(parts, size(r.Memory)+" memory")
+	}
+	if r.GPUs > 0 {
+		parts = append(parts, strings.Join(strings.Fields(fmt.Sprintf("%d %s %s", r.GPUs, r.GPUModel, plural(r.GPUs, "gpu", "gpus"))), " "))
+	}
+	if r.GPUShare > 0 {
+		parts = append(parts, fmt.Sprintf("%g of a gpu", r.GPUShare))
+	}
+	if r.GPUMemory > 0 {
+		parts = append(parts, size(r.GPUMemory)+" on each")
+	}
+	if j.TimeLimit > 0 {
+		parts = append(parts, "at most "+time.Duration(j.TimeLimit*float64(time.Second)).String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (e env) whyCommand() *cli.Command {
+	return &cli.Command{
+		Name: "why", Usage: "what stands between a job and its start", ArgsUsage: "ID",
+		Flags: clientFlags(jsonFlag()),
+		Action: func(c *cli.Context) error {
+			client, err := e.client(c)
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			j, err := e.one(c, client)
+			if err != nil {
+				return err
+			}
+			x, err := client.Why(c.Context, j.ID)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return e.printJSON(x)
+			}
+			return e.explain(x)
+		},
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+// The options of sbatch that mean something here, in #SBATCH lines.
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/musterhq/muster/job"
+)
+
+// slurmOption is an option of sbatch with Slurm's own meaning.
+type slurmOption struct {
+	names  []string
+	toggle bool // takes no value
+	set    func(*job.Spec, string) error
+}
+
+var slurm = []slurmOption{
+	{names: []string{"job-name", "J"}, set: func(s *job.Spec, v string) error { s.Name = v; return nil }},
+	{names: []string{"cpus-per-task", "c"}, set: func(s *job.Spec, v string) error { return number(v, &s.Resources.CPUs) }},
+	{names: []string{"time", "t"}, set: slurmTime},
+	{names: []string{"mem"}, set: slurmMem},
+	{names: []string{"gpus", "G"}, set: setGPUs},
+	{names: []string{"gpus-per-node"}, set: setGPUs}, // there is one node and one task
+	{names: []string{"gpus-per-task"}, set: setGPUs},
+	{names: []string{"gres"}, set: slurmGres},
+	{names: []string{"constraint", "C"}, set: func(s *job.Spec, v string) error { s.Constraint = v; return nil }},
+	{names: []string{"nodelist", "w"}, set: func(s *job.Spec, v string) error { s.NodeList = list(v); return nil }},
+	{names: []string{"exclude", "x"}, set: func(s *job.Spec, v string) error { s.Exclude = list(v); return nil }},
+	{names: []string{"chdir", "D"}, set: setWorkdir},
+	{names: []string{"requeue"}, toggle: true, set: func(s *job.Spec, _ string) error { s.Requeue = true; return nil }},
+	{names: []string{"no-requeue"}, toggle: true, set: func(s *job.Spec, _ string) error { s.Requeue = false; return nil }},
+	{names: []string{"hold", "H"}, toggle: true, set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
+	{names: []string{"nodes", "N"}, set: slurmOne},
+	{names: []string{"ntasks", "n"}, set: slurmOne},
+	{names: []string{"ntasks-per-node"}, set: slurmOne},
+	{names: []string{"array", "a"}, set: slurmLater}, // without these the job would do something else
+	{names: []string{"dependency", "d"}, set: slurmLater},
+}
+
+// errUnknownSlurm is an option of sbatch that means nothing here. Say so and go on.
+var errUnknownSlurm = errors.New("means nothing here and is left out")
+
+// slurmDirective carries out the first option of words.
+func slurmDirective(words []string, s *job.Spec) (rest []string, err error) {
+	var o *slurmOption
+	flag, v, rest, err := option(words, func(flag string) (takes, known bool) {
+		i := slices.IndexFunc(slurm, func(o slurmOption) bool { return slices.Contains(o.names, flag) })
+		if i < 0 {
+			return false, false
+		}
+		o = &slurm[i]
+		return !o.toggle, true
+	})
+	if err != nil {
+		return rest, err
+	}
+	if o == nil {
+		n := slices.IndexFunc(rest, isFlag) // what comes before the next option may be its value
+		if n < 0 {
+			n = len(rest)
+		}
+		return rest[n:], fmt.Errorf("#SBATCH %.200s: %w", strings.Join(words[:1+n], " "), errUnknownSlurm)
+	}
+	if err := o.set(s, v); err != nil {
+		return rest, fmt.Errorf("--%s: %w", flag, err)
+	}
+	return rest, nil
+}
+
+func slurmLater(*job.Spec, string) error { return job.ErrNotYet }
+
+// slurmOne takes one node or one task; more is a gang.
+func slurmOne(_ *job.Spec, v string) error {
+	if v != "1" {
+		return fmt.Errorf("%.20q: %w", v, job.ErrNotYet)
+	}
+	return nil
+}
+
+// slurmGres takes gpu, gpu:N and gpu:MODEL:N.
+func slurmGres(s *job.Spec, v string) error {
+	kind, count, some := strings.Cut(v, ":")
+	if kind != "gpu" {
+		return fmt.Errorf("%.40q: only gpu means something here", v)
+	}
+	if !some {
+		count = "1"
+	}
+	return setGPUs(s, count)
+}
+
+// slurmTime takes minutes, M:S, H:M:S, D-H, D-H:M and D-H:M:S.
+func slurmTime(s *job.Spec, v string) error {
+	days, clock, withDays := strings.Cut(v, "-")
+	if !withDays {
+		days, clock = "0", v
+	}
+	parts := strings.Split(clock, ":")
+	unit := [][]int{{60}, {60, 1}, {3600, 60, 1}} // seconds of each part
+	if withDays {
+		unit = [][]int{{3600}, {3600, 60}, {3600, 60, 1}}
+	}
+	d, err := strconv.Atoi(days)
+	if err != nil || len(parts) > len(unit) || d < 0 || d > 366 {
+		return fmt.Errorf("%.40q: want minutes, H:M:S or D-H:M:S", v)
+	}
+	total := d * 24 * 3600
+	for i, p := range parts {
+		n, err := strconv.Atoi(p)
+		if err != nil || n < 0 || n > 1e6 {
+			return fmt.Errorf("%.40q: want minutes, H:M:S or D-H:M:S", v)
+		}
+		total += n * unit[len(parts)-1][i]
+	}
+	return s.TimeLimit.UnmarshalText([]byte(strconv.Itoa(total) + "s"))
+}
+
+// slurmMem takes megabytes, or a number with K, M, G or T.
+func slurmMem(s *job.Spec, v string) error {
+	if v != "" && strings.Trim(v, "0123456789") == "" {
+		v += "M"
+	}
+	return s.Resources.Memory.UnmarshalText([]byte(v))
+}
