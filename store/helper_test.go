@@ -5,7 +5,6 @@ package store
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -16,7 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+var quiet = slog.New(slog.DiscardHandler)
 
 func memDisk() *vfs.MemFS {
 	fs := vfs.NewCrashableMem()
@@ -93,7 +92,7 @@ func run(t testing.TB, s *Store, cfg JournalConfig) *ran {
 		t.Fatal(err)
 	}
 	var ctx context.Context
-	ctx, r.stop = context.WithCancel(context.Background()) // the test stops it before its own context ends
+	ctx, r.stop = context.WithCancel(t.Context())
 	go func() { r.end <- r.Run(ctx) }()
 	return r
 }

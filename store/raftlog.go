@@ -67,7 +67,7 @@ type raftLog struct {
 
 // found writes the beginning of a new group.
 func (l *raftLog) found(voters []uint64) error {
-	hard := &raftpb.HardState{Term: proto.Uint64(firstTerm), Commit: proto.Uint64(firstIndex)}
+	hard := &raftpb.HardState{Term: new(uint64(firstTerm)), Commit: new(uint64(firstIndex))}
 	return l.store.write(pebble.Sync, func(b *pebble.Batch) error {
 		return errors.Join(
 			setMessage(b, l.keys.hard(), hard),
@@ -104,7 +104,7 @@ func (l *raftLog) load() (applied uint64, err error) {
 	// What the rows reflect was committed, whether or not a crash took the index
 	// that says so.
 	if applied > l.hard.GetCommit() {
-		l.hard.Commit = proto.Uint64(applied)
+		l.hard.Commit = new(applied)
 	}
 	if applied < l.cut || l.hard.GetCommit() > l.last {
 		return 0, fmt.Errorf("%w: rows at %d, committed %d, entries %d to %d",

@@ -197,6 +197,7 @@ func (s *Store) open(dir string, fs vfs.FS, lock *pebble.Lock) (*pebble.DB, erro
 		}},
 	}
 	opts.Experimental.FileCacheShards = 1
+	opts.Experimental.CompactionScheduler = newOneCompaction()
 	return pebble.Open(dir, opts)
 }
 
