@@ -16,7 +16,7 @@ import (
 type Config struct {
 	DataDir               string
 	Socket                string
-	Listen                []string // multiaddrs
+	Listen                []string // multiaddrs; none: TCP and QUIC on the default port of all addresses
 	Bootstrap             []string // multiaddrs with /p2p/ID
 	Token                 string
 	HTTP                  string // host:port, or empty

@@ -20,8 +20,9 @@ const (
 	// tendEvery is how long an expired credential may be overlooked.
 	tendEvery = 10 * time.Second
 	// bookEvery is how long the book on disk may be behind; a new member is
-	// written at once.
+	// written within bookSoon, with its address.
 	bookEvery = 2 * time.Second
+	bookSoon  = 50 * time.Millisecond
 	// compareEvery is how often revocations are compared with one member.
 	compareEvery = 10 * time.Minute
 	// renewRetry is the longest pause between tries to renew.
@@ -32,24 +33,37 @@ const (
 	tellTimeout = 10 * time.Second
 )
 
-// keepBook writes the peer book as it changes.
+// keepBook writes the peer book as it changes; newcomers that arrive together
+// share a write.
 func (h *Host) keepBook(ctx context.Context) {
 	tick := time.NewTicker(bookEvery)
 	defer tick.Stop()
+	soon := time.NewTimer(bookEvery)
+	defer soon.Stop()
 	for more := true; more; {
 		select {
-		case <-tick.C:
 		case <-h.newcomer:
+			soon.Reset(bookSoon)
+			continue
+		case <-soon.C:
+			h.noteAddrs()
+		case <-tick.C:
+			h.noteAddrs()
 		case <-ctx.Done():
 			more = false // once more
-		}
-		now := time.Now()
-		for _, g := range h.roster.present() {
-			h.book.seen(g.id, h.host.Peerstore().Addrs(g.id), now)
+			h.noteAddrs()
 		}
 		if err := h.book.save(); err != nil {
 			h.log.ErrorContext(ctx, "peer book not written", "error", err)
 		}
+	}
+}
+
+// noteAddrs enters where the members are that are connected now.
+func (h *Host) noteAddrs() {
+	now := time.Now()
+	for _, g := range h.roster.present() {
+		h.book.seen(g.id, h.host.Peerstore().Addrs(g.id), now)
 	}
 }
 
