@@ -100,7 +100,6 @@ func newApp(s streams) *cli.App {
 		Usage:                     "run jobs on the GPUs of many hosts, without a server",
 		UsageText:                 "muster VERB [FLAGS] [ARGUMENTS]\n\nA verb's own help: muster VERB --help",
 		Version:                   version,
-		HideVersion:               true,
 		HideHelpCommand:           true,
 		DisableSliceFlagSeparator: true, // a comma is part of a value
 		Reader:                    s.in,
@@ -108,7 +107,7 @@ func newApp(s streams) *cli.App {
 		ErrWriter:                 s.err,
 		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
 		OnUsageError:              onUsageError,
-		Flags:                     clientFlags(),
+		Flags:                     clientFlags(cli.VersionFlag, cli.HelpFlag),
 		Commands:                  e.commands(),
 		Action:                    cli.ShowAppHelp, // without a verb
 	}

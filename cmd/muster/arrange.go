@@ -48,7 +48,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 	}
 	var both, global []string
 	for _, f := range early {
-		if flagNamed(verb.Flags, nameOf(f)) != nil {
+		if _, ok := known(verb.Flags, nameOf(f)); ok {
 			both = append(both, f)
 		} else {
 			global = append(global, f)
@@ -89,23 +89,22 @@ func sortOut(path string, verb *cli.Command, words []string) (flags, plain []str
 // its value, or in several if several short ones were written as one: -fn5.
 func takeFlag(path string, flags []cli.Flag, words []string) (taken, rest []string, err error) {
 	word, rest := words[0], words[1:]
-	f := flagNamed(flags, nameOf(word))
-	switch {
-	case asksHelp(word):
+	if asksHelp(word) {
 		return []string{"--help"}, rest, nil
-	case f == nil:
-		if taken = cluster(flags, word); taken == nil {
+	}
+	value, ok := known(flags, nameOf(word))
+	if !ok {
+		taken = cluster(flags, word)
+		if taken == nil {
 			return nil, nil, usagef("no such flag: %.60s; `%s --help` lists them", printable(word), path)
 		}
-		last := taken[len(taken)-1]
-		if strings.Contains(last, "=") || !takesValue(flagNamed(flags, nameOf(last))) {
-			return taken, rest, nil
-		}
-		word, taken = last, taken[:len(taken)-1]
-	case strings.Contains(word, "=") || !takesValue(f):
-		return []string{word}, rest, nil
+		word, taken = taken[len(taken)-1], taken[:len(taken)-1]
+		value, _ = known(flags, nameOf(word))
 	}
-	if len(rest) == 0 || rest[0] == "--" {
+	switch {
+	case !value || strings.Contains(word, "="):
+		return append(taken, word), rest, nil
+	case len(rest) == 0 || rest[0] == "--":
 		return nil, nil, usagef("flag %s needs a value; see `%s --help`", word, path)
 	}
 	return append(taken, word+"="+rest[0]), rest[1:], nil
@@ -119,11 +118,11 @@ func cluster(flags []cli.Flag, word string) (parts []string) {
 		return nil
 	}
 	for letters != "" {
-		f := flagNamed(flags, letters[:1])
+		value, ok := known(flags, letters[:1])
 		switch {
-		case f == nil:
+		case !ok:
 			return nil
-		case takesValue(f) && len(letters) > 1:
+		case value && len(letters) > 1:
 			return append(parts, "-"+letters[:1]+"="+letters[1:])
 		}
 		parts, letters = append(parts, "-"+letters[:1]), letters[1:]
@@ -142,18 +141,15 @@ func nameOf(word string) string {
 	return name
 }
 
-func flagNamed(flags []cli.Flag, name string) cli.Flag {
+// known says whether one of the flags has the name, and takes a value.
+func known(flags []cli.Flag, name string) (takesValue, ok bool) {
 	for _, f := range flags {
 		if slices.Contains(f.Names(), name) {
-			return f
+			doc, ok := f.(cli.DocGenerationFlag)
+			return ok && doc.TakesValue(), true
 		}
 	}
-	return nil
-}
-
-func takesValue(f cli.Flag) bool {
-	doc, ok := f.(cli.DocGenerationFlag)
-	return ok && doc.TakesValue()
+	return false, false
 }
 
 func find(commands []*cli.Command, name string) *cli.Command {

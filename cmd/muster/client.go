@@ -33,7 +33,7 @@ func clientFlags(more ...cli.Flag) []cli.Flag {
 	)
 }
 
-func jsonFlag() cli.Flag {
+func jsonFlag() *cli.BoolFlag {
 	return &cli.BoolFlag{Name: "json", Usage: "one JSON document", DisableDefaultText: true}
 }
 
@@ -43,7 +43,7 @@ func listFlags(more ...cli.Flag) []cli.Flag {
 		&cli.BoolFlag{Name: "jsonl", Usage: "one JSON object a line", DisableDefaultText: true})...)
 }
 
-func watchFlag(when string) cli.Flag {
+func watchFlag(when string) *cli.BoolFlag {
 	return &cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "print again " + when, DisableDefaultText: true}
 }
 

@@ -89,40 +89,44 @@ func (e env) peersCommand() *cli.Command {
 		Flags: listFlags(
 			&cli.StringFlag{Name: "revoke", Usage: "put the member `NAME|ID` out for good"},
 			&cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why, with --revoke"}),
-		Action: func(c *cli.Context) error {
-			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
-				return err
-			}
-			if c.IsSet("reason") && !c.IsSet("revoke") {
-				return usagef("--reason: only with --revoke")
-			}
-			client, err := e.client(c)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			l, err := client.Peers(c.Context)
-			if err != nil {
-				return err
-			}
-			if c.IsSet("revoke") {
-				p, err := peerNamed(l.Items, c.String("revoke"))
-				if err != nil {
-					return err
-				}
-				return asUsage(client.Revoke(c.Context, p.ID, c.String("reason")))
-			}
-			return printList(e, c, l, func(w io.Writer, peers []api.Peer) {
-				fmt.Fprintln(w, "NAME\tSTATE\tROLES\tLAST SEEN\tADDRESSES\tID")
-				for _, p := range peers {
-					name := p.Name
-					if p.Self {
-						name += " (here)"
-					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name, p.State, strings.Join(p.Roles, ","), clock(p.LastSeenAt), dash(strings.Join(p.Addrs, " ")), p.ID)
-				}
-			})
-		},
+		Action: e.peers,
+	}
+}
+
+func (e env) peers(c *cli.Context) error {
+	if err := wantArgs(c, 0, 0, "no argument"); err != nil {
+		return err
+	}
+	if c.IsSet("reason") && !c.IsSet("revoke") {
+		return usagef("--reason: only with --revoke")
+	}
+	client, err := e.client(c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	l, err := client.Peers(c.Context)
+	if err != nil {
+		return err
+	}
+	if c.IsSet("revoke") {
+		p, err := peerNamed(l.Items, c.String("revoke"))
+		if err != nil {
+			return err
+		}
+		return asUsage(client.Revoke(c.Context, p.ID, c.String("reason")))
+	}
+	return printList(e, c, l, peerTable)
+}
+
+func peerTable(w io.Writer, peers []api.Peer) {
+	fmt.Fprintln(w, "NAME\tSTATE\tROLES\tLAST SEEN\tADDRESSES\tID")
+	for _, p := range peers {
+		name := p.Name
+		if p.Self {
+			name += " (here)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name, p.State, strings.Join(p.Roles, ","), clock(p.LastSeenAt), dash(strings.Join(p.Addrs, " ")), p.ID)
 	}
 }
 

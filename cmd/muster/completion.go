@@ -55,13 +55,24 @@ func (e env) completionCommand() *cli.Command {
 
 // complete lists what could stand for the last of the words after the
 // program's name: verbs, or flags once it begins with a dash.
-func complete(app *cli.App, words []string) []string {
+func complete(app *cli.App, words []string) (fit []string) {
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	before, last := words[:len(words)-1], words[len(words)-1]
-	commands, flags, value, own := app.Commands, app.Flags, false, false
-	for _, w := range before {
+	last := words[len(words)-1]
+	for _, w := range candidates(app, words[:len(words)-1], strings.HasPrefix(last, "-")) {
+		if strings.HasPrefix(w, last) {
+			fit = append(fit, w)
+		}
+	}
+	return fit
+}
+
+// candidates lists the flags or verbs that may follow the words.
+func candidates(app *cli.App, words []string, flagged bool) (all []string) {
+	here := &cli.Command{Flags: app.Flags, Subcommands: app.Commands}
+	value := false // the word is that of the flag before it
+	for _, w := range words {
 		switch {
 		case w == "=": // where bash parts words
 			value = true
@@ -70,46 +81,35 @@ func complete(app *cli.App, words []string) []string {
 		case w == "--":
 			return nil
 		case isFlag(w):
-			f := flagNamed(flags, nameOf(w))
-			value = f != nil && takesValue(f) && !strings.Contains(w, "=")
-		case len(commands) == 0 && own:
-			return nil // the words of a job's command
-		case len(commands) > 0:
-			verb := find(commands, w)
-			if verb == nil {
+			takes, _ := known(here.Flags, nameOf(w))
+			value = takes && !strings.Contains(w, "=")
+		case len(here.Subcommands) > 0:
+			if here = find(here.Subcommands, w); here == nil {
 				return nil
 			}
-			commands, flags, own = verb.Subcommands, verb.Flags, verb.Args
+		case here.Args:
+			return nil // the words of a job's command
 		}
 	}
-	var all []string
 	switch {
-	case value || last == "=":
-	case strings.HasPrefix(last, "-"):
-		all = flagWords(flags)
-	default:
-		for _, c := range commands {
-			if !c.Hidden {
-				all = append(all, c.Name)
-			}
+	case value:
+		return nil
+	case flagged:
+		return flagWords(here.Flags)
+	}
+	for _, c := range here.Subcommands {
+		if !c.Hidden {
+			all = append(all, c.Name)
 		}
 	}
-	var fit []string
-	for _, w := range all {
-		if strings.HasPrefix(w, last) {
-			fit = append(fit, w)
-		}
-	}
-	return fit
+	return all
 }
 
 func flagWords(flags []cli.Flag) []string {
 	words := []string{"--help"}
 	for _, f := range flags {
-		for _, n := range f.Names() {
-			if len(n) > 1 {
-				words = append(words, "--"+n)
-			}
+		if v, ok := f.(cli.VisibleFlag); ok && v.IsVisible() && f.Names()[0] != "help" {
+			words = append(words, "--"+f.Names()[0])
 		}
 	}
 	return words

@@ -53,11 +53,11 @@ func serve(ctx context.Context, cfg node.Config, log *slog.Logger) error {
 		case errors.Is(err, node.ErrRejoin):
 			log.InfoContext(ctx, "starting anew in the cluster that was joined")
 			cfg.Token, cfg.Bootstrap = "", nil // both are kept in the data directory by now
-		case err == nil || ctx.Err() != nil:
+		case err != nil && ctx.Err() == nil:
+			return fmt.Errorf("daemon: %w", err)
+		default:
 			log.InfoContext(ctx, "stopped; tasks run on")
 			return nil
-		default:
-			return fmt.Errorf("daemon: %w", err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
@@ -16,38 +17,35 @@ import (
 func (e env) doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Usage: "look for what keeps muster from working on this host",
-		Flags: append(settingFlags(), jsonFlag()),
-		Action: func(c *cli.Context) error {
-			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
-				return err
-			}
-			facts, err := e.facts(c)
-			if err != nil {
-				return err
-			}
-			if c.Bool("json") {
-				err = e.printJSON(map[string]any{"schema": "muster.doctor/v1", "items": facts})
-			} else {
-				w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
-				for _, f := range facts {
-					fmt.Fprintf(w, "%s\t%s\t%s\n", f.State, f.Name, f.Detail)
-					if f.Advice != "" {
-						fmt.Fprintf(w, "\t\t→ %s\n", f.Advice)
-					}
-				}
-				err = w.Flush()
-			}
-			if err != nil {
-				return err
-			}
-			for _, f := range facts {
-				if f.State == api.FactFail {
-					return exitError{code: exitFailed}
-				}
-			}
-			return nil
-		},
+		Flags:  append(settingFlags(), jsonFlag()),
+		Action: e.doctor,
 	}
+}
+
+func (e env) doctor(c *cli.Context) error {
+	if err := wantArgs(c, 0, 0, "no argument"); err != nil {
+		return err
+	}
+	facts, err := e.facts(c)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		err = e.printJSON(map[string]any{"schema": "muster.doctor/v1", "items": facts})
+	} else {
+		w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+		for _, f := range facts {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", f.State, f.Name, printable(f.Detail))
+			if f.Advice != "" {
+				fmt.Fprintf(w, "\t\t→ %s\n", printable(f.Advice))
+			}
+		}
+		err = w.Flush()
+	}
+	if err == nil && slices.ContainsFunc(facts, func(f api.Fact) bool { return f.State == api.FactFail }) {
+		err = exitError{code: exitFailed}
+	}
+	return err
 }
 
 // facts asks the daemon that runs here, which knows how it was started, and

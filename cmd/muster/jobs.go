@@ -97,10 +97,12 @@ func (e env) watchJobs(ctx context.Context, client *api.Client, show func() erro
 
 // ignoreEnd takes the end of a watch for what it is: the user's wish.
 func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil
+	default:
+		return err
 	}
-	return err
 }
 
 func (e env) printJobs(c *cli.Context, client *api.Client, filter api.JobFilter) error {
@@ -156,34 +158,36 @@ func (e env) selected(c *cli.Context, client *api.Client) ([]api.Job, error) {
 func (e env) waitCommand() *cli.Command {
 	return &cli.Command{
 		Name: "wait", Usage: "wait for jobs to end, and exit with the highest of their codes", ArgsUsage: "SEL...",
-		Flags: clientFlags(&cli.StringFlag{Name: "timeout", Usage: "give up after `D`, such as 90s; the jobs go on"}),
-		Action: func(c *cli.Context) error {
-			ctx := c.Context
-			if text := c.String("timeout"); text != "" {
-				d, err := job.ParseDuration(text)
-				if err != nil {
-					return usagef("--timeout: %w", err)
-				}
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, d.D())
-				defer cancel()
-			}
-			client, err := e.client(c)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			jobs, err := e.selected(c, client)
-			if err != nil {
-				return ours(err)
-			}
-			ids := make([]job.ID, 0, len(jobs))
-			for _, j := range jobs {
-				ids = append(ids, j.ID)
-			}
-			return e.waitFor(ctx, client, ids)
-		},
+		Flags:  clientFlags(&cli.StringFlag{Name: "timeout", Usage: "give up after `D`, such as 90s; the jobs go on"}),
+		Action: e.wait,
 	}
+}
+
+func (e env) wait(c *cli.Context) error {
+	ctx := c.Context
+	if c.IsSet("timeout") {
+		d, err := job.ParseDuration(c.String("timeout"))
+		if err != nil {
+			return usagef("--timeout: %w", err)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d.D())
+		defer cancel()
+	}
+	client, err := e.client(c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	jobs, err := e.selected(c, client)
+	if err != nil {
+		return ours(err)
+	}
+	ids := make([]job.ID, 0, len(jobs))
+	for _, j := range jobs {
+		ids = append(ids, j.ID)
+	}
+	return e.waitFor(ctx, client, ids)
 }
 
 func (e env) cancelCommand() *cli.Command {

@@ -54,7 +54,7 @@ func (e env) logs(c *cli.Context) error {
 		}
 	}
 	_, err = client.Logs(c.Context, r, e.out)
-	if c.Context.Err() != nil {
+	if c.Err() != nil {
 		return exitError{code: exitCtrlC} // whoever followed has seen enough
 	}
 	return asUsage(err)

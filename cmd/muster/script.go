@@ -144,7 +144,7 @@ func ourDirective(words []string, s *job.Spec) (rest []string, err error) {
 			return false, false
 		}
 		f = &specFlags[i]
-		return f.value != "", true
+		return !f.toggle(), true
 	})
 	switch {
 	case err != nil:

@@ -28,26 +28,25 @@ type daemonConfig struct {
 // setting is one thing that a daemon may be told.
 type setting struct {
 	name  string
-	value string // what help calls it; empty for a switch
-	many  bool   // may be given several times
-	usage string
+	usage string                                       // with the value's name in back quotes; a switch has none
+	many  bool                                         // may be given several times
 	set   func(c *daemonConfig, values []string) error // one value at least
 	get   func(c daemonConfig) string
 }
 
 // text is a setting that is kept as it is written.
-func text(name, value, usage string, in func(*daemonConfig) *string) setting {
+func text(name, usage string, in func(*daemonConfig) *string) setting {
 	return setting{
-		name: name, value: value, usage: usage,
+		name: name, usage: usage,
 		set: func(c *daemonConfig, v []string) error { *in(c) = v[len(v)-1]; return nil },
 		get: func(c daemonConfig) string { return *in(&c) },
 	}
 }
 
 // texts is one that may be given several times.
-func texts(name, value, usage string, in func(*daemonConfig) *[]string) setting {
+func texts(name, usage string, in func(*daemonConfig) *[]string) setting {
 	return setting{
-		name: name, value: value, many: true, usage: usage,
+		name: name, usage: usage, many: true,
 		set: func(c *daemonConfig, v []string) error { *in(c) = v; return nil },
 		get: func(c daemonConfig) string { return strings.Join(*in(&c), " ") },
 	}
@@ -70,29 +69,29 @@ func toggle(name, usage string, in func(*daemonConfig) *bool) setting {
 // settings lists them in the order of help.
 func settings() []setting {
 	return []setting{
-		text("data-dir", "DIR", "where the daemon keeps its key, its journal and the output of tasks", func(c *daemonConfig) *string { return &c.DataDir }),
-		text("socket", "PATH", "where the daemon listens for the verbs", func(c *daemonConfig) *string { return &c.Socket }),
-		texts("listen", "MULTIADDR", "where other daemons reach it", func(c *daemonConfig) *[]string { return &c.Listen }),
-		texts("bootstrap", "MULTIADDR", "a daemon of the cluster to join", func(c *daemonConfig) *[]string { return &c.Bootstrap }),
-		text("token", "TOKEN", "what lets it in, from muster invite; needed once", func(c *daemonConfig) *string { return &c.Token }),
-		text("http", "HOST:PORT", "serve the API there too", func(c *daemonConfig) *string { return &c.HTTP }),
-		text("http-token", "FILE", "with the token that HTTP asks for; without it only loopback is served", func(c *daemonConfig) *string { return &c.HTTPToken }),
-		text("name", "NAME", "what people call this node", func(c *daemonConfig) *string { return &c.Name }),
-		{name: "label", value: "K=V", many: true, usage: "a label of this node, for constraints", set: setLabels, get: func(c daemonConfig) string { return labels(c.Labels, " ") }},
-		text("gpus", "GPUS", "which to give away: auto, none, 0,1 or simulated such as sim:8xH100-80GB", func(c *daemonConfig) *string { return &c.GPUs }),
+		text("data-dir", "`DIR` with the daemon's key, its journal and the output of tasks", func(c *daemonConfig) *string { return &c.DataDir }),
+		text("socket", "`PATH` where the daemon listens for the verbs", func(c *daemonConfig) *string { return &c.Socket }),
+		texts("listen", "`MULTIADDR` where other daemons reach it", func(c *daemonConfig) *[]string { return &c.Listen }),
+		texts("bootstrap", "`MULTIADDR` of a daemon of the cluster to join", func(c *daemonConfig) *[]string { return &c.Bootstrap }),
+		text("token", "`TOKEN` that muster invite printed; needed once", func(c *daemonConfig) *string { return &c.Token }),
+		text("http", "`HOST:PORT` where the API is served too", func(c *daemonConfig) *string { return &c.HTTP }),
+		text("http-token", "`FILE` with the token that HTTP asks for; without it only loopback is served", func(c *daemonConfig) *string { return &c.HTTPToken }),
+		text("name", "`NAME` of this node", func(c *daemonConfig) *string { return &c.Name }),
+		{name: "label", many: true, usage: "label `K=V` of this node, for constraints", set: setLabels, get: func(c daemonConfig) string { return labels(c.Labels, " ") }},
+		text("gpus", "`GPUS` to give away: auto, none, indexes such as 0,1 or simulated ones such as sim:8xH100-80GB", func(c *daemonConfig) *string { return &c.GPUs }),
 		{
-			name: "cpus", value: "N", usage: "CPUs to give away; 0: all", get: func(c daemonConfig) string { return strconv.Itoa(c.CPUs) },
+			name: "cpus", usage: "`N` CPUs to give away; 0: all", get: func(c daemonConfig) string { return strconv.Itoa(c.CPUs) },
 			set: func(c *daemonConfig, v []string) error { return number(v[len(v)-1], &c.CPUs) },
 		},
 		{
-			name: "memory", value: "SIZE", usage: "memory to give away; 0B: all", get: func(c daemonConfig) string { return c.Memory.String() },
+			name: "memory", usage: "`SIZE` of the memory to give away; 0B: all", get: func(c daemonConfig) string { return c.Memory.String() },
 			set: func(c *daemonConfig, v []string) error { return c.Memory.UnmarshalText([]byte(v[len(v)-1])) },
 		},
 		toggle("no-worker", "run no tasks here", func(c *daemonConfig) *bool { return &c.NoWorker }),
 		toggle("no-scheduler", "accept no jobs here", func(c *daemonConfig) *bool { return &c.NoScheduler }),
 		toggle("allow-root", "run root's tasks, as root", func(c *daemonConfig) *bool { return &c.AllowRoot }),
-		{name: "log-level", value: "LEVEL", usage: "debug, info, warn or error", set: setLogLevel, get: func(c daemonConfig) string { return strings.ToLower(c.LogLevel.String()) }},
-		{name: "log-format", value: "FORMAT", usage: "text or json", set: setLogFormat, get: func(c daemonConfig) string { return c.LogFormat }},
+		{name: "log-level", usage: "`LEVEL` from which it logs: debug, info, warn or error", set: setLogLevel, get: func(c daemonConfig) string { return strings.ToLower(c.LogLevel.String()) }},
+		{name: "log-format", usage: "`FORMAT` of the log: text or json", set: setLogFormat, get: func(c daemonConfig) string { return c.LogFormat }},
 	}
 }
 
@@ -125,6 +124,8 @@ func setLogFormat(c *daemonConfig, v []string) error {
 	return nil
 }
 
+func (s setting) toggle() bool { return !strings.Contains(s.usage, "`") }
+
 func (s setting) env() string {
 	return "MUSTER_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
 }
@@ -133,14 +134,13 @@ func (s setting) env() string {
 func settingFlags() []cli.Flag {
 	flags := []cli.Flag{&cli.StringFlag{Name: "config", Usage: "config `FILE`; default: " + defaultConfigFile() + " if it is there", EnvVars: []string{"MUSTER_CONFIG"}}}
 	for _, s := range settings() {
-		usage := "`" + s.value + "` " + s.usage
 		switch {
-		case s.value == "":
+		case s.toggle():
 			flags = append(flags, &cli.BoolFlag{Name: s.name, Usage: s.usage, DisableDefaultText: true})
 		case s.many:
-			flags = append(flags, &cli.StringSliceFlag{Name: s.name, Usage: usage})
+			flags = append(flags, &cli.StringSliceFlag{Name: s.name, Usage: s.usage})
 		default:
-			flags = append(flags, &cli.StringFlag{Name: s.name, Usage: usage})
+			flags = append(flags, &cli.StringFlag{Name: s.name, Usage: s.usage})
 		}
 	}
 	return flags
@@ -181,7 +181,7 @@ func (s setting) given(c *cli.Context, file map[string]fileSetting) (values []st
 	switch {
 	case c.IsSet(s.name) && s.many:
 		return c.StringSlice(s.name), "flag"
-	case c.IsSet(s.name) && s.value == "":
+	case c.IsSet(s.name) && s.toggle():
 		return []string{strconv.FormatBool(c.Bool(s.name))}, "flag"
 	case c.IsSet(s.name):
 		return []string{c.String(s.name)}, "flag"

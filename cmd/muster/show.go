@@ -91,7 +91,7 @@ func (e env) show(j api.Job) error {
 			row("", "gpu "+g)
 		}
 		if t.StderrTail != "" && j.State.Ended() && j.State != job.Succeeded {
-			for _, line := range strings.Split(strings.TrimRight(t.StderrTail, "\n"), "\n") {
+			for line := range strings.SplitSeq(strings.TrimRight(t.StderrTail, "\n"), "\n") {
 				row("", "stderr: "+printable(line))
 			}
 		}

@@ -23,52 +23,54 @@ import (
 
 // specFlag is a flag that says something about the job.
 type specFlag struct {
-	names []string // without dashes; the first is the long one
-	value string   // what help calls the value; empty for a switch
-	many  bool     // each use adds to those before; else the last one holds
-	usage string
+	names []string                      // without dashes; the first is the long one
+	usage string                        // with the value's name in back quotes; a switch has none
+	many  bool                          // each use adds to those before; else the last one holds
 	set   func(*job.Spec, string) error // of one value; nil: not yet in this version
 }
+
+// toggle says whether the flag takes no value.
+func (f specFlag) toggle() bool { return !strings.Contains(f.usage, "`") }
 
 // specFlags is every flag about a job that users are promised, in the order of
 // help and of being laid over the spec.
 var specFlags = []specFlag{
-	{names: []string{"name", "J"}, value: "NAME", usage: "name of the job; default: that of its program or script", set: func(s *job.Spec, v string) error { s.Name = v; return nil }},
-	{names: []string{"cpus", "c"}, value: "N", usage: "CPUs of a task", set: func(s *job.Spec, v string) error { return number(v, &s.Resources.CPUs) }},
-	{names: []string{"mem"}, value: "SIZE", usage: "memory of a task, such as 8GiB", set: func(s *job.Spec, v string) error { return s.Resources.Memory.UnmarshalText([]byte(v)) }},
-	{names: []string{"gpus", "G"}, value: "[MODEL:]N", usage: "GPUs of a task, such as 2 or H100:2", set: setGPUs},
-	{names: []string{"gpu-mem"}, value: "SIZE", usage: "memory that each GPU has at least", set: func(s *job.Spec, v string) error { return s.Resources.GPUMemory.UnmarshalText([]byte(v)) }},
-	{names: []string{"gpu-share"}, value: "X", usage: "share of one GPU, such as 0.5", set: setShare},
-	{names: []string{"time", "t"}, value: "D", usage: "time limit, such as 90m", set: func(s *job.Spec, v string) error { return s.TimeLimit.UnmarshalText([]byte(v)) }},
-	{names: []string{"priority"}, value: "N", usage: "0 to 100 (default 50)", set: func(s *job.Spec, v string) error { return number(v, &s.Priority) }},
-	{names: []string{"retries"}, value: "N", usage: "more runs after one that failed", set: func(s *job.Spec, v string) error { return number(v, &s.Retries) }},
-	{names: []string{"requeue"}, usage: "run again after the node was lost (the default)", set: func(s *job.Spec, _ string) error { s.Requeue = true; return nil }},
+	{names: []string{"name", "J"}, usage: "`NAME` of the job; default: that of its program or script", set: func(s *job.Spec, v string) error { s.Name = v; return nil }},
+	{names: []string{"cpus", "c"}, usage: "`N` CPUs for each task", set: func(s *job.Spec, v string) error { return number(v, &s.Resources.CPUs) }},
+	{names: []string{"mem"}, usage: "memory for each task: a `SIZE` such as 8GiB", set: func(s *job.Spec, v string) error { return s.Resources.Memory.UnmarshalText([]byte(v)) }},
+	{names: []string{"gpus", "G"}, usage: "GPUs for each task: `[MODEL:]N` such as 2 or H100:2", set: setGPUs},
+	{names: []string{"gpu-mem"}, usage: "memory that each GPU has at least: a `SIZE`", set: func(s *job.Spec, v string) error { return s.Resources.GPUMemory.UnmarshalText([]byte(v)) }},
+	{names: []string{"gpu-share"}, usage: "a share of one GPU: `X` such as 0.5", set: setShare},
+	{names: []string{"time", "t"}, usage: "time limit: `D` such as 90m", set: func(s *job.Spec, v string) error { return s.TimeLimit.UnmarshalText([]byte(v)) }},
+	{names: []string{"priority"}, usage: "`N` from 0 to 100, default 50", set: func(s *job.Spec, v string) error { return number(v, &s.Priority) }},
+	{names: []string{"retries"}, usage: "up to `N` more runs after one that failed", set: func(s *job.Spec, v string) error { return number(v, &s.Retries) }},
+	{names: []string{"requeue"}, usage: "run again after the node was lost, the default", set: func(s *job.Spec, _ string) error { s.Requeue = true; return nil }},
 	{names: []string{"no-requeue"}, usage: "do not run again after the node was lost", set: func(s *job.Spec, _ string) error { s.Requeue = false; return nil }},
-	{names: []string{"grace"}, value: "D", usage: "between TERM and KILL, such as 30s (default 10s)", set: func(s *job.Spec, v string) error { return s.Grace.UnmarshalText([]byte(v)) }},
-	{names: []string{"constraint", "C"}, value: "EXPR", usage: "labels of the node, such as 'rack=r1&nvlink'", set: func(s *job.Spec, v string) error { s.Constraint = v; return nil }},
-	{names: []string{"nodelist", "w"}, value: "NODE,...", usage: "only these nodes", set: func(s *job.Spec, v string) error { s.NodeList = list(v); return nil }},
-	{names: []string{"exclude", "x"}, value: "NODE,...", usage: "not these nodes", set: func(s *job.Spec, v string) error { s.Exclude = list(v); return nil }},
-	{names: []string{"policy"}, value: "NAME", usage: "placement policy: simple", set: func(s *job.Spec, v string) error { s.Policy = v; return nil }},
-	{names: []string{"env-file"}, value: "FILE", many: true, usage: "variables of the task, one K=V a line", set: setEnvFile},
-	{names: []string{"env"}, value: "K=V", many: true, usage: "variable of the task; K alone takes it from here", set: setEnv},
-	{names: []string{"workdir", "D"}, value: "DIR", usage: "directory on the node that the task starts in; default: one of its own", set: setWorkdir},
-	{names: []string{"param"}, value: "K=V", many: true, usage: "parameter: {K} in the command, MUSTER_PARAM_K in the environment", set: setParam},
-	{names: []string{"hold"}, usage: "accept it, but start it only after `muster release`", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
-	{names: []string{"nodes", "N"}, value: "N"},
-	{names: []string{"gpus-per-node"}, value: "N"},
-	{names: []string{"array", "a"}, value: "RANGE"},
-	{names: []string{"each-line"}, value: "FILE"},
-	{names: []string{"dependency", "d"}, value: "AFTER:ID"},
+	{names: []string{"grace"}, usage: "time between TERM and KILL: `D` such as 30s, default 10s", set: func(s *job.Spec, v string) error { return s.Grace.UnmarshalText([]byte(v)) }},
+	{names: []string{"constraint", "C"}, usage: "labels of the node: `EXPR` such as 'rack=r1&nvlink'", set: func(s *job.Spec, v string) error { s.Constraint = v; return nil }},
+	{names: []string{"nodelist", "w"}, usage: "only these nodes: `NODE,...`", set: func(s *job.Spec, v string) error { s.NodeList = list(v); return nil }},
+	{names: []string{"exclude", "x"}, usage: "not these nodes: `NODE,...`", set: func(s *job.Spec, v string) error { s.Exclude = list(v); return nil }},
+	{names: []string{"policy"}, usage: "placement policy `NAME`: simple", set: func(s *job.Spec, v string) error { s.Policy = v; return nil }},
+	{names: []string{"env-file"}, usage: "`FILE` with variables of the task, one K=V a line", many: true, set: setEnvFile},
+	{names: []string{"env"}, usage: "variable of the task: `K=V`, or K alone to take it from here", many: true, set: setEnv},
+	{names: []string{"workdir", "D"}, usage: "`DIR` on the node that the task starts in; default: one of its own", set: setWorkdir},
+	{names: []string{"param"}, usage: "parameter `K=V`: {K} in the command, MUSTER_PARAM_K in the environment", many: true, set: setParam},
+	{names: []string{"hold"}, usage: "accept it, but start it only after muster release", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
+	{names: []string{"nodes", "N"}, usage: "`VALUE`"},
+	{names: []string{"gpus-per-node"}, usage: "`VALUE`"},
+	{names: []string{"array", "a"}, usage: "`VALUE`"},
+	{names: []string{"each-line"}, usage: "`VALUE`"},
+	{names: []string{"dependency", "d"}, usage: "`VALUE`"},
 	{names: []string{"preemptible"}},
-	{names: []string{"signal"}, value: "NAME@D"},
-	{names: []string{"checkpoint-exit-code"}, value: "N"},
-	{names: []string{"prefer"}, value: "EXPR"},
-	{names: []string{"upload"}, value: "PATH", many: true},
-	{names: []string{"download"}, value: "GLOB", many: true},
-	{names: []string{"output", "o"}, value: "FILE"},
-	{names: []string{"error", "e"}, value: "FILE"},
-	{names: []string{"image"}, value: "REF"},
-	{names: []string{"mount"}, value: "SRC:DST", many: true},
+	{names: []string{"signal"}, usage: "`VALUE`"},
+	{names: []string{"checkpoint-exit-code"}, usage: "`VALUE`"},
+	{names: []string{"prefer"}, usage: "`VALUE`"},
+	{names: []string{"upload"}, usage: "`VALUE`", many: true},
+	{names: []string{"download"}, usage: "`VALUE`", many: true},
+	{names: []string{"output", "o"}, usage: "`VALUE`"},
+	{names: []string{"error", "e"}, usage: "`VALUE`"},
+	{names: []string{"image"}, usage: "`VALUE`"},
+	{names: []string{"mount"}, usage: "`VALUE`", many: true},
 }
 
 // jobFlags are the same as the library wants them; help leaves out what is
@@ -76,17 +78,13 @@ var specFlags = []specFlag{
 func jobFlags() []cli.Flag {
 	flags := []cli.Flag{&cli.StringFlag{Name: "file", Aliases: []string{"F"}, Usage: "job `FILE`, YAML or JSON; - for standard input"}}
 	for _, f := range specFlags {
-		usage := f.usage
-		if f.value != "" {
-			usage = "`" + f.value + "` " + usage
-		}
 		switch name, short, hidden := f.names[0], f.names[1:], f.set == nil; {
-		case f.value == "":
-			flags = append(flags, &cli.BoolFlag{Name: name, Aliases: short, Usage: usage, Hidden: hidden, DisableDefaultText: true})
+		case f.toggle():
+			flags = append(flags, &cli.BoolFlag{Name: name, Aliases: short, Usage: f.usage, Hidden: hidden, DisableDefaultText: true})
 		case f.many:
-			flags = append(flags, &cli.StringSliceFlag{Name: name, Aliases: short, Usage: usage, Hidden: hidden})
+			flags = append(flags, &cli.StringSliceFlag{Name: name, Aliases: short, Usage: f.usage, Hidden: hidden})
 		default:
-			flags = append(flags, &cli.StringFlag{Name: name, Aliases: short, Usage: usage, Hidden: hidden})
+			flags = append(flags, &cli.StringFlag{Name: name, Aliases: short, Usage: f.usage, Hidden: hidden})
 		}
 	}
 	return flags
@@ -103,7 +101,7 @@ func applyFlags(c *cli.Context, s *job.Spec) error {
 		switch {
 		case f.set == nil:
 			return usagef("--%s: %w", name, job.ErrNotYet)
-		case f.value == "" && !c.Bool(name):
+		case f.toggle() && !c.Bool(name):
 			continue // --hold=false
 		case f.many:
 			values = c.StringSlice(name)
@@ -205,8 +203,7 @@ func readFile(path string) ([]byte, error) {
 
 // cause is what went wrong with a file that the error's reader knows the name of.
 func cause(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err
 	}
 	return err
@@ -300,7 +297,7 @@ func setWorkdir(s *job.Spec, v string) (err error) {
 
 func list(v string) []string {
 	var names []string
-	for _, n := range strings.Split(v, ",") {
+	for n := range strings.SplitSeq(v, ",") {
 		if n = strings.TrimSpace(n); n != "" {
 			names = append(names, n)
 		}

@@ -27,11 +27,11 @@ func (e env) submitCommand() *cli.Command {
 	}
 }
 
-func dryRunFlag() cli.Flag {
+func dryRunFlag() *cli.BoolFlag {
 	return &cli.BoolFlag{Name: "dry-run", Usage: "say where it could run, and hand nothing in", DisableDefaultText: true}
 }
 
-func keyFlag() cli.Flag {
+func keyFlag() *cli.StringFlag {
 	return &cli.StringFlag{Name: "idempotency-key", Usage: "under the same `KEY` a job is handed in once"}
 }
 
