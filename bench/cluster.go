@@ -17,9 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/shirou/gopsutil/v4/cpu"
-	"github.com/shirou/gopsutil/v4/process"
-
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
 )
@@ -28,10 +25,14 @@ import (
 type cluster struct {
 	program string
 	cmd     *exec.Cmd
+	dir     string // of the daemons; on the command line of each and of its runner
 	clients []*api.Client
 }
 
-const devNodes = 3
+const (
+	devNodes = 3
+	inFlight = 32
+)
 
 func withCluster(ctx context.Context, program string, measure func(*cluster) error) error {
 	program, err := filepath.Abs(program)
@@ -40,6 +41,7 @@ func withCluster(ctx context.Context, program string, measure func(*cluster) err
 	}
 	c := &cluster{program: program}
 	c.cmd = exec.CommandContext(ctx, program, "dev", "--nodes", fmt.Sprint(devNodes), "--gpus", "none")
+	c.cmd.Env = append(os.Environ(), fmt.Sprintf("MUSTER_CPUS=%d", inFlight)) // so that what is measured is muster, not a wait for CPUs
 	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
@@ -58,8 +60,9 @@ func withCluster(ctx context.Context, program string, measure func(*cluster) err
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	first := strings.TrimSpace(strings.TrimPrefix(line, "export MUSTER_SOCKET="))
+	c.dir = filepath.Dir(first)
 	for i := range devNodes {
-		socket := filepath.Join(filepath.Dir(first), fmt.Sprintf("dev%d.sock", i+1))
+		socket := filepath.Join(c.dir, fmt.Sprintf("dev%d.sock", i+1))
 		client, err := api.NewClient(api.ClientConfig{Socket: socket})
 		if err != nil {
 			return err
@@ -110,16 +113,15 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 
 // rate: 1,000 jobs, 32 in flight, to the last one's end, beside a loop that only
 // forks, executes and waits.
-func (c *cluster) rate(ctx context.Context) error {
-	const jobs, flight = 1000, 32
-	bare, bareCPU, err := timed(func() error {
-		return parallel(jobs, flight, func(int) error { return exec.CommandContext(ctx, "/bin/true").Run() })
+func (c *cluster) rate(ctx context.Context, jobs int) error {
+	bare, bareCPU, err := c.timed(func() error {
+		return parallel(jobs, inFlight, func(int) error { return exec.CommandContext(ctx, "/bin/true").Run() })
 	})
 	if err != nil {
 		return err
 	}
-	took, used, err := timed(func() error {
-		return parallel(jobs, flight, func(i int) error {
+	took, used, err := c.timed(func() error {
+		return parallel(jobs, inFlight, func(i int) error {
 			client := c.clients[i%len(c.clients)]
 			j, err := client.Submit(ctx, command("/bin/true"), "")
 			if err != nil {
@@ -135,9 +137,9 @@ func (c *cluster) rate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("## %d jobs of /bin/true, %d in flight, durable, over %d daemons (each waited for by its submitter)\n", jobs, flight, devNodes)
-	fmt.Printf("   muster: %.0f jobs/s, %.2f ms CPU a job (whole machine)\n", jobs/took.Seconds(), ms(used)/jobs)
-	fmt.Printf("   bare fork-exec-wait: %.0f a second, %.2f ms CPU each\n\n", jobs/bare.Seconds(), ms(bareCPU)/jobs)
+	fmt.Printf("## %d jobs of /bin/true, %d in flight, durable, over %d daemons (each waited for by its submitter)\n", jobs, inFlight, devNodes)
+	fmt.Printf("   muster: %.0f jobs/s, %.2f ms CPU a job over all processes (%s)\n", float64(jobs)/took.Seconds(), ms(used.sum())/float64(jobs), used.per(jobs))
+	fmt.Printf("   bare fork-exec-wait: %.0f a second, %.2f ms CPU each\n\n", float64(jobs)/bare.Seconds(), ms(bareCPU.sum())/float64(jobs))
 	return nil
 }
 
@@ -175,50 +177,23 @@ func parallel(n, atOnce int, f func(int) error) error {
 	return errors.Join(errs...)
 }
 
-// timed is how long f took, and how much CPU the whole machine used meanwhile.
-func timed(f func() error) (took, used time.Duration, err error) {
-	before, err := busy()
-	if err != nil {
-		return 0, 0, err
-	}
-	start := time.Now()
-	if err := f(); err != nil {
-		return 0, 0, err
-	}
-	took = time.Since(start)
-	after, err := busy()
-	return took, after - before, err
-}
-
-func busy() (time.Duration, error) {
-	t, err := cpu.Times(false)
-	if err != nil {
-		return 0, err
-	}
-	return time.Duration((t[0].User + t[0].System + t[0].Nice + t[0].Irq + t[0].Softirq) * float64(time.Second)), nil
-}
-
 // idle: what a daemon costs when nothing happens, and how fast the program
 // starts.
 func (c *cluster) idle(ctx context.Context) error {
 	const settle, watch = 10 * time.Second, 30 * time.Second
 	wait(ctx, settle)
-	children, err := daemons(ctx, c.cmd.Process.Pid)
+	before, err := c.usage()
 	if err != nil {
 		return err
 	}
-	var before []float64
-	for _, p := range children {
-		before = append(before, cpuSeconds(ctx, p))
-	}
 	wait(ctx, watch)
-	fmt.Printf("## a daemon of %d, idle for %s\n", len(children), watch)
-	for i, p := range children {
-		mem, err := p.MemoryInfoWithContext(ctx)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("   RSS %.0f MB, CPU %.2f %% of a core\n", float64(mem.RSS)/1e6, 100*(cpuSeconds(ctx, p)-before[i])/watch.Seconds())
+	after, err := c.usage()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("## idle for %s: %d daemons and their runners\n", watch, devNodes)
+	for _, p := range after {
+		fmt.Printf("   %s: RSS %.0f MB, CPU %.2f %% of a core\n", p.what, float64(p.rss)/1e6, 100*(p.cpu-before.of(p.pid)).Seconds()/watch.Seconds())
 	}
 	var took []time.Duration
 	for range 20 {
@@ -230,23 +205,6 @@ func (c *cluster) idle(ctx context.Context) error {
 	}
 	fmt.Printf("   muster version: p50 %.0f ms, max %.0f ms\n\n", ms(quantile(took, 0.5)), ms(quantile(took, 1)))
 	return nil
-}
-
-func daemons(ctx context.Context, dev int) ([]*process.Process, error) {
-	p, err := process.NewProcessWithContext(ctx, int32(dev))
-	if err != nil {
-		return nil, err
-	}
-	return p.ChildrenWithContext(ctx)
-}
-
-func cpuSeconds(ctx context.Context, p *process.Process) float64 {
-	t, err := p.TimesWithContext(ctx)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		return 0
-	}
-	return t.User + t.System
 }
 
 func wait(ctx context.Context, d time.Duration) {

@@ -21,10 +21,11 @@ import (
 
 func main() {
 	program := flag.String("muster", "bin/muster", "the built program")
+	jobs := flag.Int("jobs", 1000, "how many jobs the rate is measured with")
 	only := flag.String("only", "", "one of start, rate, session, journal, tasks, idle")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *program, *only)
+	err := run(ctx, *program, *only, *jobs)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -32,7 +33,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, program, only string) error {
+func run(ctx context.Context, program, only string, jobs int) error {
 	if err := describe(ctx); err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func run(ctx context.Context, program, only string) error {
 				}
 			}
 			if want("rate") {
-				return c.rate(ctx)
+				return c.rate(ctx, jobs)
 			}
 			return nil
 		}))

@@ -298,6 +298,9 @@ func (c *Core) Jobs(f Filter) []job.Job {
 	if limit <= 0 || limit > MaxList {
 		limit = MaxList
 	}
+	if len(f.IDs) > 0 {
+		return c.named(f, limit)
+	}
 	var out []job.Job
 	from := len(c.order)
 	if e := c.jobs[f.After]; e != nil {
@@ -312,6 +315,25 @@ func (c *Core) Jobs(f Filter) []job.Job {
 			continue // the costly part of a view would be for nothing
 		}
 		if j := c.view(e); f.matches(&j) {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// named are the jobs that a filter names, newest first: what a client waits for
+// costs no look at all others.
+func (c *Core) named(f Filter, limit int) []job.Job {
+	var found []*entry
+	for _, id := range f.IDs {
+		if e := c.jobs[id]; e != nil && !slices.Contains(found, e) {
+			found = append(found, e)
+		}
+	}
+	slices.SortFunc(found, func(a, b *entry) int { return b.place - a.place })
+	var out []job.Job
+	for _, e := range found {
+		if j := c.view(e); len(out) < limit && f.matches(&j) {
 			out = append(out, j)
 		}
 	}
