@@ -42,7 +42,7 @@ func (c *oneCompaction) Unregister() {
 }
 
 // TrySchedule grants a compaction if none runs.
-func (c *oneCompaction) TrySchedule() (bool, pebble.CompactionGrantHandle) {
+func (c *oneCompaction) TrySchedule() (bool, pebble.CompactionGrantHandle) { //nolint:ireturn // Pebble's interface wants it
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

@@ -80,17 +80,18 @@ type Journal struct {
 	queue   *queue
 	parcels sync.Pool     // of *parcel
 	saved   atomic.Uint64 // index that the rows on disk reflect
+	// delivered is the index of the newest entry that was.
+	delivered atomic.Uint64
 
 	// Of the goroutine of Run alone.
-	log       *raftLog
-	node      *raft.RawNode
-	id        uint64
-	spare     parcel
-	led       uint64 // term of this daemon whose first entry is delivered (R10), or 0
-	delivered uint64 // index
-	asking    map[uint64][]readDone
-	round     uint64 // number of the newest read round
-	answers   []answer
+	log     *raftLog
+	node    *raft.RawNode
+	id      uint64
+	spare   parcel
+	led     uint64 // term of this daemon whose first entry is delivered (R10), or 0
+	asking  map[uint64][]readDone
+	round   uint64 // number of the newest read round
+	answers []answer
 }
 
 // answer is a round of reads that is answered once index is delivered.
@@ -124,6 +125,7 @@ func (s *Store) Journal(cfg JournalConfig, group job.Group, deliver func(job.Com
 		return nil, fmt.Errorf("store: open the journal of group %s: %w", group, err)
 	}
 	j.saved.Store(applied)
+	j.delivered.Store(applied)
 	return j, nil
 }
 
@@ -215,9 +217,8 @@ func (j *Journal) alone() bool {
 // start wakes Raft. A lone voter has nobody to wait for: it stands for election
 // at once.
 func (j *Journal) start() (err error) {
-	j.delivered = j.saved.Load()
 	j.node, err = raft.NewRawNode(&raft.Config{
-		ID: j.id, Storage: j.log, Applied: j.delivered, Logger: raftWords{j.words},
+		ID: j.id, Storage: j.log, Applied: j.delivered.Load(), Logger: raftWords{j.words},
 		ElectionTick: electionTicks, HeartbeatTick: heartbeatTicks, PreVote: true, CheckQuorum: true,
 		MaxSizePerMsg: maxEntryBytes, MaxCommittedSizePerReady: maxReadyBytes, MaxInflightMsgs: maxInflight,
 		StepDownOnRemoval: true,

@@ -115,6 +115,11 @@ func TestSavedRowsShortenTheReplay(t *testing.T) {
 		if err := r.Save(at, rows[1:], []job.ID{rows[0].ID}); err != nil {
 			t.Fatal(err)
 		}
+		for _, wrong := range []uint64{at - 1, at + 100} {
+			if err := r.Save(wrong, nil, nil); err == nil {
+				t.Errorf("rows of %d were saved", wrong)
+			}
+		}
 		r.halt(t)
 		closeStore(t, s)
 

@@ -37,7 +37,7 @@ func (j *Journal) work(ctx context.Context) error {
 				return err
 			}
 			j.node.Advance(rd)
-			j.log.forget(j.delivered)
+			j.log.forget(j.delivered.Load())
 			j.answer()
 		}
 	}
@@ -141,7 +141,7 @@ func (j *Journal) apply(e *raftpb.Entry) error {
 			return err
 		}
 	}
-	j.delivered = e.GetIndex()
+	j.delivered.Store(e.GetIndex())
 	j.deliver(c)
 	if c.Lead {
 		j.queue.ring() // for what waited for it
@@ -157,7 +157,7 @@ func (j *Journal) epoch(term uint64) job.Epoch {
 // answer calls back the reads whose index is delivered.
 func (j *Journal) answer() {
 	n := 0
-	for ; n < len(j.answers) && j.answers[n].index <= j.delivered; n++ {
+	for ; n < len(j.answers) && j.answers[n].index <= j.delivered.Load(); n++ {
 		epoch := j.epoch(j.node.BasicStatus().GetTerm())
 		for _, done := range j.answers[n].reads {
 			done(epoch, nil)

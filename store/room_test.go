@@ -80,7 +80,7 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 			"Cancel":     r.Propose(cancel(g, 1)),
 			"Result":     r.Propose(job.Record{Result: &job.ResultRecord{Attempt: attempt(1)}}),
 			"Unassign":   r.Propose(job.Record{Unassign: &job.UnassignRecord{Attempt: attempt(1), Proof: job.ProofDead}}),
-			"rows":       r.Save(firstIndex+1, []job.Job{{ID: job.NewID(g, 1)}}, nil),
+			"rows":       r.Save(firstIndex, []job.Job{{ID: job.NewID(g, 1)}}, nil),
 			"running":    ledger.Save([]lease.Record{known}, nil, nil),
 			"end":        ledger.Save([]lease.Record{{Attempt: attempt(1), Phase: lease.PhaseDone}}, nil, nil),
 			"tombstone":  ledger.Save([]lease.Record{{Attempt: attempt(9), Phase: lease.PhaseRefused}}, nil, nil),
@@ -169,7 +169,7 @@ func full(t *testing.T, how string) {
 	}
 	for i := range 1_000_000 {
 		if how == "rows" {
-			_ = r.Save(uint64(i+firstIndex), []job.Job{{ID: job.NewID(1, uint64(i)), Cancelled: strings.Repeat("x", 1000)}}, nil)
+			_ = r.Save(firstIndex, []job.Job{{ID: job.NewID(1, uint64(i)), Cancelled: strings.Repeat("x", 1000)}}, nil)
 			continue
 		}
 		done := make(chan struct{})

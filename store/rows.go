@@ -15,8 +15,13 @@ import (
 
 // Save writes the rows of jobs as they are after the entry applied, and deletes
 // those that are gone. It does not wait for the disk: a crash may take the
-// rows, and the entries after the last that were kept are delivered again.
+// rows, and the entries after the last that were kept are delivered again. It
+// refuses rows of an entry that was not delivered, or older than those saved.
 func (j *Journal) Save(applied uint64, jobs []job.Job, gone []job.ID) error {
+	if saved, delivered := j.saved.Load(), j.delivered.Load(); applied < saved || applied > delivered {
+		return fmt.Errorf("store: save the rows of group %s: they are of entry %d, which is not from %d to %d",
+			j.group, applied, saved, delivered)
+	}
 	err := j.store.write(pebble.NoSync, func(b *pebble.Batch) error {
 		for i := range jobs {
 			m, err := jobPB(&jobs[i])
