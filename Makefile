@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := build
-.PHONY: build check test e2e demo bench race fuzz generate fmt lint vuln help
+.PHONY: build check test e2e demo bench race fuzz generate fmt lint help
 
 build: ## the program, as bin/muster
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster

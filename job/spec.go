@@ -54,7 +54,7 @@ type Spec struct {
 
 // Resources is what one task needs to hold while it runs.
 type Resources struct {
-	CPUs      int     `json:"cpus,omitempty"`
+	CPUs      int     `json:"cpus"`
 	Memory    Size    `json:"memory,omitempty"` // 0: not accounted
 	GPUs      int     `json:"gpus,omitempty"`   // whole devices
 	GPUModel  string  `json:"gpu_model,omitempty"`
