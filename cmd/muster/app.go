@@ -134,7 +134,15 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 		return usageError{err}
 	}
 	flag, _, _ = strings.Cut(flag, ":")
-	return usagef("--%s: it does not take %.60s; see `%s --help`", flag, value, c.Command.HelpName)
+	return usagef("%s: it does not take %.60s; see `%s --help`", dashed(flag), value, c.Command.HelpName)
+}
+
+// dashed is the name of a flag as people write it.
+func dashed(flag string) string {
+	if len(flag) == 1 {
+		return "-" + flag
+	}
+	return "--" + flag
 }
 
 // env is what the verbs share.
@@ -163,7 +171,7 @@ func group(name string, verbs ...*cli.Command) []*cli.Command {
 func later(verb string) *cli.Command {
 	return &cli.Command{
 		Name: verb, Hidden: true, SkipFlagParsing: true,
-		Action: func(*cli.Context) error { return usagef("%s: %w", verb, job.ErrNotYet) },
+		Action: func(c *cli.Context) error { return usagef("%s: %w", c.Command.HelpName, job.ErrNotYet) },
 	}
 }
 

@@ -165,9 +165,9 @@ func size(n int64) string {
 
 func withDetail(word, detail string) string {
 	if detail == "" {
-		return word
+		return printable(word)
 	}
-	return word + ": " + printable(detail)
+	return printable(word + ": " + detail)
 }
 
 // printable takes what could steer a terminal, or break a line, out of words

@@ -11,8 +11,7 @@ import (
 
 func (e env) configCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "config",
-		Usage: "show or validate the settings of the daemon on this host",
+		Name: "config", Usage: "show or validate the settings of a daemon on this host", ArgsUsage: "show | validate",
 		Subcommands: []*cli.Command{
 			{Name: "show", Usage: "each setting, its value and where it comes from", Flags: settingFlags(), Action: e.configShow},
 			{Name: "validate", Usage: "say whether a daemon could start with them", Flags: settingFlags(), Action: e.configValidate},

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -79,7 +78,7 @@ func parseConfig(path string, text []byte) (map[string]fileSetting, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", place, err)
 			}
-			settings[plain(field.Key())] = fileSetting{values, place}
+			settings[nameOfField(field)] = fileSetting{values, place}
 		}
 	}
 	return settings, nil
@@ -88,36 +87,50 @@ func parseConfig(path string, text []byte) (map[string]fileSetting, error) {
 func line(n ast.Node) int { return n.GetToken().Position.Line }
 
 // valuesOf lists the values of a setting; none stand for the default.
-func valuesOf(n ast.Node) ([]string, error) {
-	var values []string
+func valuesOf(n ast.Node) (values []string, err error) {
 	switch n := n.(type) {
 	case *ast.NullNode:
 	case *ast.SequenceNode:
 		for _, v := range n.Values {
-			if _, ok := v.(ast.ScalarNode); !ok {
+			text, ok := word(v)
+			if !ok {
 				return nil, errors.New("want a list of words")
 			}
-			values = append(values, plain(v))
+			values = append(values, text)
 		}
 	case ast.MapNode:
 		for field := n.MapRange(); field.Next(); {
-			if _, ok := field.Value().(ast.ScalarNode); !ok {
+			text, ok := word(field.Value())
+			if !ok {
 				return nil, errors.New("want K: V")
 			}
-			values = append(values, plain(field.Key())+"="+plain(field.Value()))
+			values = append(values, nameOfField(field)+"="+text)
 		}
-	case ast.ScalarNode:
-		values = []string{plain(n)}
 	default:
-		return nil, errors.New("want a word or a list of words")
+		text, ok := word(n)
+		if !ok {
+			return nil, errors.New("want a word or a list of words")
+		}
+		values = []string{text}
 	}
 	return values, nil
 }
 
-// plain is a word as it was written, without quotes.
-func plain(n ast.Node) string {
-	if s, ok := n.(*ast.StringNode); ok {
-		return s.Value
+func nameOfField(f *ast.MapNodeIter) string {
+	name, ok := word(f.Key())
+	if !ok {
+		name = f.Key().String()
 	}
-	return strings.TrimSpace(n.GetToken().Value)
+	return name
+}
+
+// word is a plain value as it was written, without quotes.
+func word(n ast.Node) (text string, ok bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return n.GetToken().Value, true
+	}
+	return "", false
 }

@@ -135,7 +135,7 @@ func jobTable(w io.Writer, jobs []api.Job) {
 		if gpus == 0 {
 			gpus = j.Resources.GPUs
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", j.ID, dash(j.Name), j.User, j.State.Code(), elapsed(j.StartedAt, j.EndedAt), dash(node), gpus, dash(j.Reason))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", j.ID, dash(j.Name), j.User, j.State.Code(), elapsed(j.StartedAt, j.EndedAt), dash(node), gpus, dash(printable(j.Reason)))
 	}
 }
 

@@ -84,7 +84,7 @@ func gpuSummary(gpus []api.GPU) string {
 
 func (e env) nodeCommand() *cli.Command {
 	return &cli.Command{
-		Name: "node", Usage: "one node: show",
+		Name: "node", Usage: "show everything about a node", ArgsUsage: "show NODE",
 		Subcommands: []*cli.Command{
 			{
 				Name: "show", Usage: "everything about a node", ArgsUsage: "NODE",
@@ -155,7 +155,7 @@ func gpuTable(w io.Writer, gpus []api.GPU) {
 	fmt.Fprintln(w, "NODE\t#\tMODEL\tMEMORY\tUSED\tUTIL\tHEALTH\tJOB\tUUID")
 	for _, g := range gpus {
 		model, util := g.Model, "-"
-		if g.Simulated {
+		if g.Simulated && !strings.Contains(strings.ToLower(model), "simulated") {
 			model += " (simulated)"
 		}
 		if g.Utilization >= 0 {

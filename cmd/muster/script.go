@@ -154,7 +154,7 @@ func ourDirective(words []string, s *job.Spec) (rest []string, err error) {
 		err = fmt.Errorf("%.60s: %w", words[0], job.ErrNotYet)
 	default:
 		if err = f.set(s, v); err != nil {
-			err = fmt.Errorf("--%s: %w", flag, err)
+			err = fmt.Errorf("%s: %w", dashed(flag), err)
 		}
 	}
 	return rest, err

@@ -158,12 +158,16 @@ func configOf(c *cli.Context) (daemonConfig, error) {
 	for _, s := range settings() {
 		values, origin := s.given(c, file)
 		cfg.Origins[s.name] = origin
+		var place string
+		if origin == "file" {
+			place = file[s.name].place
+		}
 		delete(file, s.name)
 		if len(values) == 0 {
 			continue
 		}
 		if err := s.set(&cfg, values); err != nil {
-			return cfg, usagef("%s (from %s): %w", s.name, origin, err)
+			return cfg, usagef("%s (from %s): %w", s.name, cmp.Or(place, origin), err)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(file)) {

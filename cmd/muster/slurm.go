@@ -67,7 +67,7 @@ func slurmDirective(words []string, s *job.Spec) (rest []string, err error) {
 		return rest[n:], fmt.Errorf("#SBATCH %.200s: %w", strings.Join(words[:1+n], " "), errUnknownSlurm)
 	}
 	if err := o.set(s, v); err != nil {
-		return rest, fmt.Errorf("--%s: %w", flag, err)
+		return rest, fmt.Errorf("%s: %w", dashed(flag), err)
 	}
 	return rest, nil
 }

@@ -1,0 +1,222 @@
+package main
+
+// Command lines: what they mean, and what those get that mean nothing.
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+)
+
+func TestBadCommandLines(t *testing.T) {
+	alone(t)
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		line string // {NAME} is a file
+		code int
+		want string
+	}{
+		{"sumbit -- true", 2, `no such verb: "sumbit"`},
+		{"node bogus", 2, `no such verb: "node bogus"`},
+		{"--bogus", 2, "no such flag: --bogus; `muster --help`"},
+		{"nodes -x", 2, "no such flag: -x; `muster nodes --help`"},
+		{"submit --frobnicate -- true", 2, "no such flag: --frobnicate"},
+		{"submit -frob true", 2, "no such flag: -frob"},
+		{"jobs --state", 2, "flag --state needs a value"},
+		{"submit --name -- true", 2, "flag --name needs a value"},
+		{"cancel x --reason", 2, "flag --reason needs a value"},
+		{"jobs extra", 2, "jobs: want no argument"},
+		{"show", 2, "show: want one job id"},
+		{"cancel", 2, "cancel: want a job id, last or all"},
+		{"jobs --state XX", 2, `state "XX"`},
+		{"logs last -n x", 2, `-n: it does not take "x"`},
+		{"logs last -n=-3", 2, "--lines -3: not below 0"},
+		{"logs --all last", 2, "not yet in this version"},
+		{"wait last --timeout 5", 2, "needs a unit"},
+		{"invite --ttl 0s", 2, "longer than 0s"},
+		{"invite --uses 0", 2, "at least 1"},
+		{"join /ip4/1.2.3.4/tcp/1", 2, "--token"},
+		{"peers --reason x", 2, "--revoke"},
+		{"dev --nodes 0", 2, "from 1 to"},
+		{"daemon --gate", 2, "not yet in this version"},
+		{"completion tcsh", 2, "bash, zsh or fish"},
+		{"submit", 2, "needs a command or a script"},
+		{"submit ", 2, "program's name is empty"},
+		{"submit --mem 64 true", 2, "needs a unit"},
+		{"submit -t 90 true", 2, "needs a unit"},
+		{"submit -c 99999999999999999999 true", 2, "out of range"},
+		{"submit -c x true", 2, "want a number"},
+		{"submit -G H100 true", 2, "MODEL:N"},
+		{"submit -J a\x1bb true", 2, "printable"},
+		{"submit a\xffb", 2, "not UTF-8"},
+		{"submit --param x true", 2, "want K=V"},
+		{"submit --env NOT_SET_HERE true", 2, "not set here"},
+		{"submit --env-file /nowhere true", 2, "/nowhere: no such file"},
+		{"submit -F /nowhere", 2, "/nowhere: no such file"},
+		{"submit -F {good.yaml} true", 2, "not both"},
+		{"submit -F - true", 2, "not both"},
+		{"submit -F {bad.yaml}", 2, "bad.yaml:2"},
+		{"submit -F {big.yaml}", 2, "larger than 1MiB"},
+		{"submit {zero.sh}", 2, "not a text"},
+		{"submit {latin1.sh}", 2, "not UTF-8"},
+		{"submit {big.sh}", 2, "larger than 512KiB"},
+		{"submit -", 2, "it is empty"},
+		{"submit -a 0-9 true", 2, "--array: not yet in this version"},
+		{"submit --image busybox true", 2, "--image: not yet in this version"},
+		{"submit -N2 true", 2, "--nodes: not yet in this version"},
+		{"submit --preemptible true", 2, "--preemptible: not yet in this version"},
+		{"requeue last --failed", 2, "muster requeue: not yet in this version"},
+		{"exec x -- y", 2, "muster exec: not yet in this version"},
+		{"cp x y", 2, "not yet in this version"},
+		{"top --help", 2, "not yet in this version"},
+		{"events -f", 2, "not yet in this version"},
+		{"simulate", 2, "not yet in this version"},
+		{"node drain n1 --deadline 1h", 2, "muster node drain: not yet in this version"},
+		{"node resume n1", 2, "not yet in this version"},
+		{"jobs --socket /nowhere/s", 1, "no daemon answers on /nowhere/s: start one with `muster daemon`"},
+		{"--socket /nowhere/s jobs", 1, "/nowhere/s"},
+		{"run --socket /nowhere/s true", 125, "/nowhere/s"},
+		{"wait --socket /nowhere/s last", 125, "/nowhere/s"},
+		{"--addr ::: jobs", 2, "HOST:PORT"},
+		{"--addr localhost:1 --api-token /nowhere jobs", 2, "/nowhere: no such file"},
+	} {
+		for name, text := range map[string]string{
+			"good.yaml": "command: [true]\n", "bad.yaml": "command: [a]\nfoo: 1\n", "big.yaml": strings.Repeat("#", 2<<20),
+			"zero.sh": "#!/bin/sh\x00\n", "latin1.sh": "#!/bin/sh\necho \xe9\n", "big.sh": "#!/bin/sh\n" + strings.Repeat("#", 600<<10),
+		} {
+			if strings.Contains(c.line, "{"+name+"}") {
+				c.line = strings.ReplaceAll(c.line, "{"+name+"}", file(name, text))
+			}
+		}
+		r := program(t.Context(), "", strings.Split(c.line, " ")...)
+		if r.code != c.code || !strings.Contains(r.err, c.want) || strings.Count(r.err, "\n") != 1 || r.stdout != "" {
+			t.Errorf("muster %.80q: exit %d, stdout %q, stderr %q; want exit %d and one line with %q", c.line, r.code, r.stdout, r.err, c.code, c.want)
+		}
+	}
+}
+
+func TestArrange(t *testing.T) {
+	alone(t)
+	for _, c := range []struct{ line, want string }{
+		{"show X --json", "show --json -- X"},
+		{"node show X --json", "node show --json -- X"},
+		{"show -- --json", "show -- --json"},
+		{"logs ID -f -n 5", "logs -f -n=5 -- ID"},
+		{"logs -fn5 ID", "logs -f -n=5 -- ID"},
+		{"logs -fn 5 ID", "logs -f -n=5 -- ID"},
+		{"logs --lines=5 ID", "logs --lines=5 -- ID"},
+		{"--socket S jobs --all", "jobs --socket=S --all"},
+		{"--socket S node show X", "node show --socket=S -- X"},
+		{"--socket S version", "--socket=S version"},
+		{"--addr=A jobs --addr B", "jobs --addr=A --addr=B"},
+		{"show X --help", "show --help"},
+		{"submit -c4 -J name prog -c 5 --json", "submit -c=4 -J=name -- prog -c 5 --json"},
+		{"submit --hold -- prog --help", "submit --hold -- -- prog --help"},
+		{"submit -- -- prog", "submit -- -- -- prog"},
+		{"submit --hold=false prog", "submit --hold=false -- prog"},
+		{"run -GH100:2 sh -c x", "run -G=H100:2 -- sh -c x"},
+		{"cancel a - b", "cancel -- a - b"},
+		{"top -x --y z", "top -x --y z"},
+		{"", ""},
+	} {
+		got, err := arrange(newApp(streams{}), append([]string{"muster"}, strings.Fields(c.line)...))
+		if line := strings.Join(got, " "); err != nil || line != strings.TrimSpace("muster "+c.want) {
+			t.Errorf("arrange %q = %q, %v; want %q", c.line, line, err, c.want)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	alone(t)
+	top := program(t.Context(), "", "--help")
+	if top.code != 0 || top.err != "" {
+		t.Fatalf("--help: exit %d, %s", top.code, top.err)
+	}
+	for _, args := range [][]string{{}, {"help"}, {"-h"}} {
+		if r := program(t.Context(), "", args...); r != top {
+			t.Errorf("muster %q is not muster --help: exit %d, %s", args, r.code, r.err)
+		}
+	}
+	var walk func(path []string, verbs []*cli.Command)
+	walk = func(path []string, verbs []*cli.Command) {
+		for _, v := range verbs {
+			if v.Hidden || v.Name == "help" { // its help is that of all
+				continue
+			}
+			path := append(slices.Clone(path), v.Name)
+			long := program(t.Context(), "", append(slices.Clone(path), "--help")...)
+			if long.code != 0 || !strings.Contains(long.stdout, "muster "+strings.Join(path, " ")+" - "+v.Usage) || v.Usage == "" {
+				t.Errorf("%q --help: exit %d\n%s", path, long.code, long.stdout)
+			}
+			if short := program(t.Context(), "", append([]string{"help"}, path...)...); short != long {
+				t.Errorf("help %q differs from %q --help", path, path)
+			}
+			if len(path) == 1 && !strings.Contains(top.stdout, v.Usage) {
+				t.Errorf("--help does not list %q", path)
+			}
+			walk(path, v.Subcommands)
+		}
+	}
+	walk(nil, newApp(streams{}).Commands)
+	if r := program(t.Context(), "", "version"); r.code != 0 || r.stdout != "muster dev\n" {
+		t.Errorf("version: exit %d, %q", r.code, r.stdout)
+	}
+}
+
+func TestComplete(t *testing.T) {
+	alone(t)
+	for _, c := range []struct{ line, want string }{
+		{"su", "submit"},
+		{"no", "nodes node"},
+		{"--socket S no", "nodes node"},
+		{"node ", "show"},
+		{"node show --j", "--json"},
+		{"jobs --st", "--state"},
+		{"ps --al", "--all"},
+		{"jobs --state ", ""},
+		{"jobs --state = ", ""},
+		{"jobs --state = R --al", "--all"},
+		{"submit --gp", "--gpus --gpu-mem --gpu-share"},
+		{"submit prog --gp", ""},
+		{"submit -- --gp", ""},
+		{"nope x", ""},
+		{"requ", ""},
+	} {
+		r := program(t.Context(), "", append(strings.Split(c.line, " "), askCompletion)...)
+		if got := strings.Join(strings.Fields(r.stdout), " "); r.code != 0 || got != c.want {
+			t.Errorf("completion of %q = %q, want %q", c.line, got, c.want)
+		}
+	}
+}
+
+// TestBashCompletion lets bash run the script; the program it asks tells what
+// it was asked.
+func TestBashCompletion(t *testing.T) {
+	alone(t)
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash here")
+	}
+	r := program(t.Context(), "", "completion", "bash")
+	script := r.stdout + `muster() { printf '<%s>' "$@"; }
+COMP_WORDS=(muster jobs --st more) COMP_CWORD=2
+_muster
+echo "${COMPREPLY[*]}"
+complete -p muster`
+	out, err := exec.CommandContext(t.Context(), bash, "-c", script).CombinedOutput()
+	if want := "<jobs><--st><" + askCompletion + ">\ncomplete -o default -F _muster muster\n"; err != nil || string(out) != want {
+		t.Errorf("bash: %v, %q, want %q", err, out, want)
+	}
+}

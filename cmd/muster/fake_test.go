@@ -1,0 +1,150 @@
+package main
+
+// A daemon of a few hand-written documents, and the program run against it.
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	idA = "1268ezjnc8-mdxchras0wg7e"
+	idB = "r0db0hqz9r-mdxchras0wg7e"
+)
+
+// fake is a daemon on a socket of its own.
+type fake struct {
+	t      *testing.T
+	socket string
+}
+
+// newFake serves the routes, each "METHOD /path", until the test ends.
+func newFake(t *testing.T, routes map[string]http.HandlerFunc) *fake {
+	t.Helper()
+	alone(t)
+	dir, err := os.MkdirTemp("", "m") //nolint:usetesting // short: a socket's path has 107 letters
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	for route, handler := range routes {
+		mux.HandleFunc(route, handler)
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("asked for %s %s", r.Method, r.URL)
+		w.WriteHeader(http.StatusNotFound)
+	})
+	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: mux}
+	go server.Serve(l)
+	t.Cleanup(func() { server.Close(); os.RemoveAll(dir) })
+	return &fake{t, l.Addr().String()}
+}
+
+// alone takes away what the environment says to the program.
+func alone(t *testing.T) {
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "MUSTER_") {
+			t.Setenv(name, "") // and so restored afterwards
+			os.Unsetenv(name)
+		}
+	}
+}
+
+type result struct {
+	code        int
+	stdout, err string
+}
+
+func (f *fake) muster(args ...string) result {
+	f.t.Helper()
+	return f.musterIn(f.t.Context(), "", args...)
+}
+
+func (f *fake) musterIn(ctx context.Context, in string, args ...string) result {
+	f.t.Helper()
+	return program(ctx, in, append([]string{"--socket", f.socket}, args...)...)
+}
+
+func program(ctx context.Context, in string, args ...string) result {
+	var out, errs bytes.Buffer
+	code := run(ctx, append([]string{"muster"}, args...), streams{strings.NewReader(in), &out, &errs})
+	return result{code, out.String(), errs.String()}
+}
+
+func answer(status int, doc string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		io.WriteString(w, doc)
+	}
+}
+
+func problem(status int, code, more string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"code": %q, "status": %d, %s}`, code, status, more)
+	}
+}
+
+// jobDoc is a job of one task; more are further fields of the task.
+func jobDoc(id, state, more string) string {
+	return fmt.Sprintf(`{"schema":"muster.job/v1","id":%q,"name":"train","user":"amy","state":%q,"reason":"","priority":50,"nodes":1,
+		"submitted_at":"2026-01-02T03:04:05Z","started_at":"2026-01-02T03:04:06Z","ended_at":"2026-01-02T03:05:07Z","owner":"12D3KooWOwner","copies":1,
+		"resources":{"cpus":4,"gpus":2,"gpu_model":"H100","memory":8589934592},
+		"spec":{"command":["python","train.py"]},
+		"tasks":[{"task":0,"state":%q,"attempt":1,"node":"n1","node_id":"12D3KooWNode","gpus":["GPU-1","GPU-2"]%s}]}`, id, state, state, more)
+}
+
+func jobsDoc(jobs ...string) string {
+	return `{"schema":"muster.jobs/v1","partial":[],"items":[` + strings.Join(jobs, ",") + `]}`
+}
+
+// events tells of the jobs and goes on until the client has seen enough.
+func events(jobs ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: {\"kind\":\"open\"}\n\n")
+		for _, j := range jobs {
+			fmt.Fprintf(w, "data: {\"kind\":\"job\",\"job\":%s}\n\n", strings.ReplaceAll(j, "\n", " "))
+		}
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+}
+
+// logOf serves the two streams of attempt 1; later is what comes only to those
+// who follow.
+func logOf(stdout, stderr, later string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		text := stdout
+		switch {
+		case r.URL.Query().Get("stream") == "stderr":
+			text = stderr
+		case r.URL.Query().Get("follow") == "true":
+			text += later
+		}
+		offset, _ := strconv.Atoi(r.URL.Query().Get("offset"))
+		if offset < 0 {
+			offset = max(0, len(text)+offset)
+		}
+		w.Header().Set("Muster-Attempt", "1")
+		w.Header().Set("Muster-Offset", strconv.Itoa(offset))
+		w.Header().Set("Trailer", "Muster-End")
+		io.WriteString(w, text[offset:])
+		w.Header().Set("Muster-End", strconv.Itoa(len(text)))
+	}
+}

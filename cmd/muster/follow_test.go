@@ -1,0 +1,161 @@
+package main
+
+// Waiting for jobs and following them: the output, and the exit codes.
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		state, more string
+		code        int
+	}{
+		{"SUCCEEDED", `,"exit_code":0`, 0},
+		{"FAILED", `,"exit_code":7`, 7},
+		{"FAILED", `,"signal":9`, 137},
+		{"TIMEOUT", `,"signal":15`, 124},
+		{"CANCELLED", ``, 125},
+		{"NODE_FAIL", ``, 125},
+	} {
+		ended := jobDoc(idA, c.state, c.more)
+		f := newFake(t, map[string]http.HandlerFunc{
+			"POST /v1/jobs":                    answer(http.StatusCreated, jobDoc(idA, "PENDING", "")),
+			"GET /v1/jobs/" + idA:              answer(http.StatusOK, ended),
+			"GET /v1/events":                   events(ended),
+			"GET /v1/jobs/{id}/tasks/{t}/logs": logOf("out\n", "err\n", ""),
+		})
+		if r := f.muster("wait", idA); r.code != c.code || r.stdout != "" {
+			t.Errorf("wait for %s%s: exit %d, want %d (%s)", c.state, c.more, r.code, c.code, r.err)
+		}
+		if r := f.muster("run", "x"); r.code != c.code || r.stdout != "out\n" || r.err != "err\n" {
+			t.Errorf("run to %s%s: exit %d, want %d; stdout %q, stderr %q", c.state, c.more, r.code, c.code, r.stdout, r.err)
+		}
+		if r := f.muster("submit", "-W", "x"); r.code != c.code || r.stdout != idA+"\n" {
+			t.Errorf("submit -W to %s%s: exit %d, want %d; stdout %q", c.state, c.more, r.code, c.code, r.stdout)
+		}
+		if r := f.muster("submit", "-f", "x"); r.code != c.code || r.stdout != idA+"\n" || !strings.Contains(r.err, "out\n") || !strings.Contains(r.err, "err\n") {
+			t.Errorf("submit -f to %s%s: exit %d, want %d; stdout %q, stderr %q", c.state, c.more, r.code, c.code, r.stdout, r.err)
+		}
+	}
+}
+
+func TestWaitForSeveral(t *testing.T) {
+	good, bad := jobDoc(idA, "SUCCEEDED", `,"exit_code":0`), strings.Replace(jobDoc(idB, "FAILED", `,"exit_code":3`), `"reason":""`, `"reason":"exit code 3"`, 1)
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs/" + idA: answer(http.StatusOK, good),
+		"GET /v1/jobs/" + idB: answer(http.StatusOK, bad),
+		"GET /v1/events":      events(good, bad),
+		"GET /v1/jobs":        answer(http.StatusOK, jobsDoc()),
+	})
+	if r := f.muster("wait", idA, idB); r.code != 3 || r.err != "muster: job "+idB+": FAILED: exit code 3\n" {
+		t.Errorf("wait: exit %d, %q", r.code, r.err)
+	}
+	if r := f.muster("wait", "all"); r.code != 0 || r.err != "" {
+		t.Errorf("wait all, of none: exit %d, %q", r.code, r.err)
+	}
+	if r := f.muster("wait", "zzzz"); r.code != 125 || !strings.Contains(r.err, "zzzz") {
+		t.Errorf("wait zzzz: exit %d, %q", r.code, r.err)
+	}
+}
+
+func TestWaitEndsBefore(t *testing.T) {
+	running := jobDoc(idA, "RUNNING", "")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	told := events(running)
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs/" + idA: answer(http.StatusOK, running),
+		"POST /v1/jobs":       answer(http.StatusCreated, running),
+		"GET /v1/events":      told,
+		"GET /v1/jobs/{id}/tasks/{t}/logs": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Muster-Attempt", "1")
+			w.Header().Set("Muster-Offset", "0")
+			w.(http.Flusher).Flush()
+			cancel() // as Ctrl-C does
+			<-r.Context().Done()
+		},
+	})
+	if r := f.muster("wait", idA, "--timeout", "1ms"); r.code != 125 || !strings.Contains(r.err, "the timeout has passed; the job goes on") {
+		t.Errorf("wait --timeout: exit %d, %q", r.code, r.err)
+	}
+	r := f.musterIn(ctx, "", "run", "x")
+	if r.code != 130 || r.err != "muster: detached, the job goes on; to follow it again: muster logs -f "+idA+"\n" {
+		t.Errorf("run and Ctrl-C: exit %d, %q", r.code, r.err)
+	}
+	if r := f.musterIn(ctx, "", "jobs"); r.code != 130 || r.err != "muster: interrupted\n" {
+		t.Errorf("Ctrl-C in a listing: exit %d, %q", r.code, r.err)
+	}
+}
+
+// TestInputEndsWithCtrlC types nothing, for ever.
+func TestInputEndsWithCtrlC(t *testing.T) {
+	alone(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	in, typing := io.Pipe()
+	defer typing.Close()
+	cancel()
+	for _, args := range [][]string{{"muster", "submit", "-"}, {"muster", "submit", "-F", "-"}} {
+		if code := run(ctx, args, streams{in, io.Discard, io.Discard}); code != 130 {
+			t.Errorf("%q: exit %d, want 130", args, code)
+		}
+	}
+}
+
+func TestLogs(t *testing.T) {
+	ended := jobDoc(idA, "SUCCEEDED", `,"exit_code":0`)
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs/" + idA:              answer(http.StatusOK, ended),
+		"GET /v1/events":                   events(ended),
+		"GET /v1/jobs/{id}/tasks/{t}/logs": logOf("1\n2\n3\n", "bad", "4\n"),
+	})
+	for line, want := range map[string]string{
+		idA: "1\n2\n3\n", idA + " -n2": "2\n3\n", idA + " -n 9": "1\n2\n3\n", "-n 0 " + idA: "", idA + " --stderr": "bad", idA + " --stderr -n 1": "bad",
+		idA + " -f": "1\n2\n3\n4\n", "-fn1 " + idA: "3\n4\n", "-f -n 0 " + idA + ".0": "4\n",
+	} {
+		if r := f.muster(append([]string{"logs"}, strings.Fields(line)...)...); r.code != 0 || r.stdout != want {
+			t.Errorf("logs %s: exit %d, %q, %s; want %q", line, r.code, r.stdout, r.err, want)
+		}
+	}
+	for line, code := range map[string]int{idA + ".1": 1, idA + ".0-1": 2, idA + ".0 --task 1": 2} {
+		if r := f.muster(append([]string{"logs"}, strings.Fields(line)...)...); r.code != code {
+			t.Errorf("logs %s: exit %d, %s; want %d", line, r.code, r.err, code)
+		}
+	}
+}
+
+func TestLogsOfAJobThatWaits(t *testing.T) {
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobDoc(idA, "PENDING", "")),
+		"GET /v1/events":      events(jobDoc(idA, "SUCCEEDED", `,"exit_code":0`)),
+		"GET /v1/jobs/{id}/tasks/{t}/logs": func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("follow") != "true" {
+				problem(http.StatusConflict, "conflict", `"detail": "none yet"`)(w, r)
+				return
+			}
+			logOf("late\n", "", "")(w, r)
+		},
+	})
+	if r := f.muster("logs", "-f", "-n", "1", idA); r.code != 0 || r.stdout != "late\n" {
+		t.Errorf("logs -f -n: exit %d, %q, %q", r.code, r.stdout, r.err)
+	}
+	if r := f.muster("logs", "-n", "1", idA); r.code != 1 || r.err != "muster: none yet\n" {
+		t.Errorf("logs -n: exit %d, %q", r.code, r.err)
+	}
+}
+
+func TestTail(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		n    int
+		want string
+	}{{"", 3, ""}, {"a", 1, "a"}, {"a\n", 1, "a\n"}, {"a\nb", 1, "b"}, {"a\n\n", 1, "\n"}, {"a\nb\nc\n", 2, "b\nc\n"}, {"a\nb\n", 5, "a\nb\n"}, {"a\n", 0, ""}} {
+		if got := string(tail([]byte(c.text), c.n)); got != c.want {
+			t.Errorf("tail(%q, %d) = %q, want %q", c.text, c.n, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package main
+
+// The daemon's settings: who is heard first, and what is refused.
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestSettingsPrecedence(t *testing.T) {
+	alone(t)
+	file := configFile(t, "# a comment\nname: file\nsocket: /file\ngpus: none\ncpus: 2\nmemory: 8GiB # half\nlabel: {rack: r1, zone: 'b'}\nlisten: [/ip4/0.0.0.0/tcp/1, /ip4/0.0.0.0/tcp/2]\nno-worker: true\nhttp:\nlog-level: warn\n")
+	t.Setenv("MUSTER_CONFIG", file)
+	t.Setenv("MUSTER_NAME", "environment")
+	t.Setenv("MUSTER_SOCKET", "/environment")
+	t.Setenv("MUSTER_LISTEN", "/ip4/0.0.0.0/tcp/3 /ip4/0.0.0.0/tcp/4")
+	t.Setenv("MUSTER_NO_WORKER", "false")
+	t.Setenv("MUSTER_TOKEN", "secret")
+	t.Setenv("MUSTER_BOOTSTRAP", "/ip4/1.2.3.4/tcp/1")
+	r := program(t.Context(), "", "config", "show", "--name", "flag", "--allow-root", "--data-dir=/d")
+	if r.code != 0 {
+		t.Fatalf("exit %d: %s", r.code, r.err)
+	}
+	want := `SETTING       VALUE                                    ORIGIN
+data-dir      /d                                       flag
+socket        /environment                             environment
+listen        /ip4/0.0.0.0/tcp/3 /ip4/0.0.0.0/tcp/4    environment
+bootstrap     /ip4/1.2.3.4/tcp/1                       environment
+token         (set)                                    environment
+http          -                                        default
+http-token    -                                        default
+name          flag                                     flag
+label         rack=r1 zone=b                           file
+gpus          none                                     file
+cpus          2                                        file
+memory        8GiB                                     file
+no-worker     false                                    environment
+no-scheduler  false                                    default
+allow-root    true                                     flag
+log-level     warn                                     file
+log-format    text                                     default
+`
+	spaces := regexp.MustCompile(` {2,}`)
+	if got, want := spaces.ReplaceAllString(r.stdout, "\t"), spaces.ReplaceAllString(want, "\t"); got != want {
+		t.Errorf("config show:\n%s\nwant\n%s", got, want)
+	}
+	if r := program(t.Context(), "", "--socket", "/flag", "config", "show"); !regexp.MustCompile(`socket +/flag +flag`).MatchString(r.stdout) {
+		t.Errorf("--socket before the verb: %s", r.stdout)
+	}
+	if r := program(t.Context(), "", "config", "validate"); r.code != 0 || r.stdout != "the configuration is valid\n" {
+		t.Errorf("config validate: exit %d, %q %q", r.code, r.stdout, r.err)
+	}
+}
+
+func TestBadSettings(t *testing.T) {
+	alone(t)
+	for text, want := range map[string]string{
+		"name: a\n\nbogus: 1\n":    ":3: no such setting: \"bogus\"",
+		"name: a\nname: b\n":       ":2: ",
+		"just words\n":             ":1: want lines such as",
+		"a: [\n":                   ":1: ",
+		"name: {a: {b: c}}\n":      ":1: want K: V",
+		"listen: [[a]]\n":          ":1: want a list of words",
+		"cpus: many\n":             ":1): \"many\": want a number",
+		"\nmemory: 8\n":            ":2): size \"8\"",
+		"no-worker: maybe\n":       ":1): \"maybe\": want true or false",
+		"label: [rack]\n":          ":1): \"rack\": want K=V",
+		"log-level: loud\n":        ":1): \"loud\": want debug",
+		"log-format: xml\n":        ":1): \"xml\": want text or json",
+		"name: a b\n":              "name \"a b\"",
+		strings.Repeat("#", 2<<20): "larger than 1MiB",
+		"token: t\n":               "--bootstrap",
+		"name: *nowhere\n":         ":1: ",
+	} {
+		r := program(t.Context(), "", "config", "validate", "--config", configFile(t, text))
+		if r.code != 2 || !strings.Contains(r.err, want) || strings.Count(r.err, "\n") != 1 {
+			t.Errorf("%.40q: exit %d, %q; want %q", text, r.code, r.err, want)
+		}
+	}
+	for _, text := range []string{"", "# only a comment\n", "---\n", "name: \"a\"\n---\ncpus: 0\n"} {
+		if r := program(t.Context(), "", "config", "validate", "--config", configFile(t, text)); r.code != 0 {
+			t.Errorf("%q: exit %d, %s", text, r.code, r.err)
+		}
+	}
+	if r := program(t.Context(), "", "daemon", "--config", "/nowhere"); r.code != 2 || r.err != "muster: config file /nowhere: no such file or directory\n" {
+		t.Errorf("a file that is not there: exit %d, %q", r.code, r.err)
+	}
+	t.Setenv("MUSTER_CPUS", "x")
+	if r := program(t.Context(), "", "doctor"); r.code != 2 || !strings.Contains(r.err, "cpus (from environment): \"x\"") {
+		t.Errorf("environment: exit %d, %q", r.code, r.err)
+	}
+}
+
+// FuzzConfig holds that no config file breaks the program.
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte("name: a\nlabel: {a: b}\nlisten: [x]\n"))
+	f.Add([]byte("? [a]: b\n- !!x &y *z\n"))
+	f.Fuzz(func(_ *testing.T, text []byte) { _, _ = parseConfig("c.yaml", text) })
+}

@@ -1,0 +1,201 @@
+package main
+
+// From a command line, a script or a job file to the job that is handed in.
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// taker is a daemon that takes every job and keeps the last.
+func taker(t *testing.T) (f *fake, last func() job.Spec) {
+	var got []byte
+	f = newFake(t, map[string]http.HandlerFunc{
+		"POST /v1/jobs": func(w http.ResponseWriter, r *http.Request) {
+			got, _ = io.ReadAll(r.Body)
+			answer(http.StatusCreated, jobDoc(idA, "PENDING", ""))(w, r)
+		},
+	})
+	return f, func() job.Spec {
+		spec := job.Spec{}
+		if err := json.Unmarshal(got, &spec); err != nil {
+			t.Fatalf("%v in %s", err, got)
+		}
+		return spec
+	}
+}
+
+func TestSubmit(t *testing.T) {
+	f, last := taker(t)
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("FROM_HERE", "a,b")
+	for name, text := range map[string]string{
+		"script": "#!/bin/sh\n#MUSTER --gpus=H100:2 --name \"my job\" # two\n#MUSTER -t 1h\necho\n#MUSTER --cpus=9\n",
+		"plain":  "echo no hash bang\n",
+		"env":    "# comment\nA=file\nB=x=y\n\nFROM_HERE\r\n",
+		"job":    "name: f\ncommand: [python, '{lr}']\nparams: {lr: '1'}\nresources: {gpus: 4}\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script, err := os.ReadFile("script")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args  []string
+		in    string
+		build func(*job.Spec)
+	}{
+		{[]string{"echo", "-n", "x"}, "", func(s *job.Spec) { s.Command, s.Name = []string{"echo", "-n", "x"}, "echo" }},
+		{[]string{"plain"}, "", func(s *job.Spec) { s.Command, s.Name = []string{"plain"}, "plain" }},
+		{[]string{here}, "", func(s *job.Spec) { s.Command, s.Name = []string{here}, filepath.Base(here) }},
+		{[]string{"./script", "arg"}, "", func(s *job.Spec) { s.Command, s.Name = []string{"./script", "arg"}, "script" }},
+		{[]string{"--", "script"}, "", func(s *job.Spec) { s.Command, s.Name = []string{"script"}, "script" }},
+		{[]string{"./script"}, "", func(s *job.Spec) {
+			s.Script, s.Name, s.TimeLimit = string(script), "my job", job.Duration(time.Hour)
+			s.Resources.GPUs, s.Resources.GPUModel = 2, "H100"
+		}},
+		{[]string{"-G4", "-J", "mine", "script"}, "", func(s *job.Spec) { // the command line beats directives
+			s.Script, s.Name, s.TimeLimit = string(script), "mine", job.Duration(time.Hour)
+			s.Resources.GPUs = 4
+		}},
+		{[]string{"-"}, "echo in\n", func(s *job.Spec) { s.Script = "echo in\n" }},
+		{[]string{"-F", "job"}, "", func(s *job.Spec) {
+			s.Name, s.Command, s.Params = "f", []string{"python", "{lr}"}, map[string]string{"lr": "1"}
+			s.Resources.GPUs, s.Resources.CPUs = 4, 1
+		}},
+		{[]string{"-F-", "--param", "lr=2,3", "--name=g"}, `{"command": ["x"], "params": {"a": "b"}}`, func(s *job.Spec) {
+			s.Name, s.Command, s.Params = "g", []string{"x"}, map[string]string{"a": "b", "lr": "2,3"}
+		}},
+		{[]string{"--env", "A=1,2", "--env", "FROM_HERE", "--env-file", "env", "--env=C=", "x"}, "", func(s *job.Spec) {
+			s.Command, s.Name = []string{"x"}, "x"
+			s.Env = map[string]string{"A": "1,2", "B": "x=y", "C": "", "FROM_HERE": "a,b"}
+		}},
+		{[]string{"-w", "n1,n2", "-x", "n3", "-C", "rack=r1&nvlink", "-D", "sub", "--no-requeue", "--hold=false", "x"}, "", func(s *job.Spec) {
+			s.Command, s.Name = []string{"x"}, "x"
+			s.NodeList, s.Exclude, s.Constraint = []string{"n1", "n2"}, []string{"n3"}, "rack=r1&nvlink"
+			s.Workdir, s.Requeue = filepath.Join(here, "sub"), false
+		}},
+		{[]string{"--mem", "8GiB", "--gpu-share", "0.5", "--gpu-mem=80GB", "--priority", "60", "--retries=2", "--grace", "1m", "--hold", "x"}, "", func(s *job.Spec) {
+			s.Command, s.Name, s.Hold = []string{"x"}, "x", true
+			s.Resources.Memory, s.Resources.GPUShare, s.Resources.GPUMemory = 8<<30, 0.5, 80e9
+			s.Priority, s.Retries, s.Grace = 60, 2, job.Duration(time.Minute)
+		}},
+	} {
+		want := job.DefaultSpec()
+		c.build(&want)
+		r := f.musterIn(t.Context(), c.in, append([]string{"submit"}, c.args...)...)
+		if r.code != 0 || r.stdout != idA+"\n" || r.err != "" {
+			t.Errorf("submit %q: exit %d, stdout %q, stderr %q", c.args, r.code, r.stdout, r.err)
+		} else if got := last(); !reflect.DeepEqual(got, want) {
+			t.Errorf("submit %q\n got %+v\nwant %+v", c.args, got, want)
+		}
+	}
+}
+
+func TestDirectives(t *testing.T) {
+	f, last := taker(t)
+	head := "#!/bin/bash\n"
+	r := f.musterIn(t.Context(), head+"#\n# don't mind\n#SBATCH --job-name='a b' -c 4\n#SBATCH -t 90 --mem=100 # both bare\n#SBATCH --gres=gpu:H100:2\n"+
+		"#SBATCH -N 1\n#SBATCH --partition gpu --no-requeue\n#SBATCH -o out.log\n##SBATCH --hold\n\n#SBATCH -wn1,n2\n", "submit", "-")
+	want := job.DefaultSpec()
+	want.Script, want.Name, want.TimeLimit, want.Requeue, want.NodeList = last().Script, "a b", job.Duration(90*time.Minute), false, []string{"n1", "n2"}
+	want.Resources = job.Resources{CPUs: 4, Memory: 100 << 20, GPUs: 2, GPUModel: "H100"}
+	if got := last(); r.code != 0 || !reflect.DeepEqual(got, want) {
+		t.Errorf("exit %d\n got %+v\nwant %+v", r.code, got, want)
+	}
+	if want := "muster: -:8: warning: #SBATCH --partition gpu: means nothing here and is left out\nmuster: -:9: warning: #SBATCH -o out.log: means nothing here and is left out\n"; r.err != want {
+		t.Errorf("warnings %q, want %q", r.err, want)
+	}
+	for line, want := range map[string]string{
+		"#MUSTER --frob":         "-:2: no such flag: --frob",
+		"#MUSTER --mem=8":        "-:2: --mem: size",
+		"#MUSTER --mem":          "-:2: --mem needs a value",
+		"#MUSTER gpus":           `-:2: "gpus": want a flag`,
+		"#MUSTER --array=1-2":    "-:2: --array=1-2: not yet",
+		"#MUSTER --name='a":      "-:2: a ' is not closed",
+		"#SBATCH --array=1-2":    "-:2: --array: not yet",
+		"#SBATCH -N 2":           `-:2: -N: "2": not yet`,
+		"#SBATCH --time=1:2:3:4": "want minutes",
+		"#SBATCH --gres=fpga:1":  "only gpu",
+		"#SBATCH --mem=x":        "want a number and a unit",
+		"#SBATCH -=":             "warning: #SBATCH -=: means nothing",
+	} {
+		r := f.musterIn(t.Context(), head+line+"\n", "submit", "-")
+		if bad := !strings.HasPrefix(want, "warning"); (r.code == 2) != bad || !strings.Contains(r.err, want) || strings.Count(r.err, "\n") != 1 {
+			t.Errorf("%s: exit %d, %q; want %q", line, r.code, r.err, want)
+		}
+	}
+}
+
+func TestSlurmTime(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"5": 5 * time.Minute, "5:30": 5*time.Minute + 30*time.Second, "1:00:00": time.Hour, "2-0": 48 * time.Hour, "1-2:30": 26*time.Hour + 30*time.Minute, "1-0:0:5": 24*time.Hour + 5*time.Second, "0": 0,
+	} {
+		var s job.Spec
+		if err := slurmTime(&s, text); err != nil || s.TimeLimit.D() != want {
+			t.Errorf("--time=%s is %s, %v; want %s", text, s.TimeLimit, err, want)
+		}
+	}
+	for _, text := range []string{"", "x", "-5", "1:2:3:4", "1-", "1:-2", "9999999"} {
+		if err := slurmTime(&job.Spec{}, text); err == nil {
+			t.Errorf("--time=%s is accepted", text)
+		}
+	}
+}
+
+// FuzzDirectives holds that no script breaks the program.
+func FuzzDirectives(f *testing.F) {
+	f.Add("#!/bin/sh\n#MUSTER --gpus=2 -c 3\n#SBATCH -t 5 --x y\necho\n")
+	f.Add("#SBATCH - -= --= 'a\n#MUSTER \"\" -\n")
+	f.Fuzz(func(_ *testing.T, text string) {
+		spec := job.DefaultSpec()
+		_ = env{streams{err: io.Discard}}.directives("script", text, &spec)
+	})
+}
+
+func TestSubmitRefused(t *testing.T) {
+	explained := `"explanation": {"clauses": [{"clause": "cpus: 1", "meets": 2, "of": 2},
+		{"clause": "gpus: 3", "meets": 0, "of": 2, "fails": [{"node": "n1", "reason": "has 2"}, {"node": "n2", "reason": "has none"}]}]}`
+	f := newFake(t, map[string]http.HandlerFunc{
+		"POST /v1/jobs":   problem(http.StatusUnprocessableEntity, "no-match", explained),
+		"POST /v1/offers": answer(http.StatusOK, `{"reason": "NoMatch", "clauses": [], "now": [], "later": []}`),
+	})
+	want := "muster: nothing in the cluster could ever run this; gpus: 3: met by 0 of 2 nodes (n1: has 2, n2: has none); ask for less, or hand it in with --hold\n"
+	for _, verb := range []string{"submit", "run"} {
+		if r := f.muster(verb, "-G", "3", "x"); r.code != 3 || r.err != want || r.stdout != "" {
+			t.Errorf("%s: exit %d, %q; want 3, %q", verb, r.code, r.err, want)
+		}
+		if r := f.muster(verb, "--dry-run", "-G", "3", "x"); r.code != 3 || !strings.Contains(r.stdout, "NoMatch") {
+			t.Errorf("%s --dry-run: exit %d, %q", verb, r.code, r.stdout)
+		}
+	}
+	if r := f.muster("offers", "-G", "3"); r.code != 0 || r.stdout != "reason  NoMatch\nnow     no node\n" {
+		t.Errorf("offers: exit %d, %q", r.code, r.stdout)
+	}
+	f = newFake(t, map[string]http.HandlerFunc{"POST /v1/jobs": problem(http.StatusUnprocessableEntity, "bad-request", `"detail": "line one\nline two \u001b[31m"`)})
+	if r := f.muster("submit", "x"); r.code != 2 || r.err != "muster: line one; line two ·[31m\n" {
+		t.Errorf("exit %d, %q", r.code, r.err)
+	}
+	f = newFake(t, map[string]http.HandlerFunc{"POST /v1/jobs": problem(http.StatusServiceUnavailable, "unavailable", `"detail": "not now"`)})
+	for verb, code := range map[string]int{"submit": 1, "run": 125} {
+		if r := f.muster(verb, "x"); r.code != code || r.err != "muster: not now\n" {
+			t.Errorf("%s: exit %d, %q; want %d", verb, r.code, r.err, code)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package main
+
+// What the listings print, and what the verbs ask for.
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+const gpuDoc = `{"schema":"muster.gpu/v1","node":"n1","uuid":"GPU-1","index":0,"model":"H100","class":"h100-80gb","memory":85899345920,"memory_used":1073741824,
+	"utilization":93,"health":"healthy","simulated":true,"job":"` + idA + `"},
+	{"schema":"muster.gpu/v1","node":"n1","uuid":"GPU-2","index":1,"model":"H100","class":"h100-80gb","memory":85899345920,"utilization":-1,"health":"failed","detail":"fell off\nthe bus","simulated":true,"job":""}`
+
+const nodeDoc = `{"schema":"muster.node/v1","id":"12D3KooWNode","name":"n1","state":"suspect","detail":"silent for 7s","version":"v1","worker":true,"drivers":["exec"],
+	"labels":{"zone":"b","rack":"r1"},"addrs":["/ip4/10.0.0.1/tcp/4980"],"cpus":8,"memory":68719476736,"disk":1099511627776,
+	"free":{"cpus":3,"memory":1073741824,"gpus":1},"gpus":[` + gpuDoc + `]}`
+
+func TestTables(t *testing.T) {
+	local := time.Local
+	time.Local = time.UTC
+	t.Cleanup(func() { time.Local = local })
+	failed := strings.Replace(jobDoc(idA, "FAILED", `,"exit_code":7,"pid":12,"stderr_tail":"no \u001b[31mway\nout\n"`), `"reason":""`, `"reason":"exit code 7","exit_code":7,"time_limit":5400`, 1)
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs":        answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":["n9"],"items":[`+failed+`]}`),
+		"GET /v1/jobs/" + idA: answer(http.StatusOK, failed),
+		"GET /v1/nodes":       answer(http.StatusOK, `{"schema":"muster.nodes/v1","partial":[],"items":[`+nodeDoc+`]}`),
+		"GET /v1/nodes/n1":    answer(http.StatusOK, nodeDoc),
+		"GET /v1/gpus":        answer(http.StatusOK, `{"schema":"muster.gpus/v1","partial":[],"items":[`+gpuDoc+`]}`),
+		"GET /v1/peers": answer(http.StatusOK, `{"schema":"muster.peers/v1","partial":[],"items":[
+			{"id":"12D3KooWNode","name":"n1","state":"ready","self":true,"roles":["worker","scheduler"],"addrs":["/a","/b"],"last_seen_at":"2026-01-02T03:04:05Z"}]}`),
+		"GET /v1/jobs/" + idA + "/why": answer(http.StatusOK, `{"job":"`+idA+`","state":"PENDING","reason":"Resources","reason_detail":"all busy",
+			"clauses":[{"clause":"gpus: 2","meets":1,"of":2,"fails":[{"node":"n2","reason":"has none"}]}],"now":[],"later":[{"node":"n1","why":"2 GPUs are taken"}]}`),
+	})
+	for _, c := range []struct{ line, out, err string }{
+		{
+			"jobs --all",
+			"ID                        NAME   USER  ST  TIME  NODE  GPUS  REASON\n" + idA + "  train  amy   F   1m1s  n1    2     exit code 7\n",
+			"muster: incomplete: no answer from n9\n",
+		},
+		{"show " + idA, `job        1268ezjnc8-mdxchras0wg7e
+name       train
+user       amy
+state      FAILED (exit code 7)
+exit code  7
+command    python train.py
+asks for   4 cpus, 8GiB memory, 2 H100 gpus, at most 1h30m0s
+priority   50
+submitted  2026-01-02 03:04:05
+started    2026-01-02 03:04:06
+ended      2026-01-02 03:05:07
+elapsed    1m1s
+owner      12D3KooWOwner, kept in 1 copy
+task 0     attempt 1 on n1 (12D3KooWNode), pid 12
+           gpu GPU-1
+           gpu GPU-2
+           stderr: no ·[31mway
+           stderr: out
+`, ""},
+		{"why " + idA, `job      1268ezjnc8-mdxchras0wg7e
+state    PENDING
+reason   Resources: all busy
+gpus: 2  met by 1 of 2 nodes
+         n2: has none
+later    n1: 2 GPUs are taken
+`, ""},
+		{"nodes", `NAME  STATE    CPUS  MEMORY  GPUS                     FREE            LABELS          ID
+n1    suspect  8     64GiB   2 h100-80gb (simulated)  3 cpus, 1 gpus  rack=r1,zone=b  12D3KooWNode
+`, ""},
+		{"node show n1", `node        n1
+id          12D3KooWNode
+state       suspect: silent for 7s
+version     v1
+labels      rack=r1,zone=b
+addresses   /ip4/10.0.0.1/tcp/4980
+runs tasks  true (exec)
+cpus        8, 3 free
+memory      64GiB, 1GiB free
+disk        1TiB
+NODE  #  MODEL             MEMORY  USED  UTIL  HEALTH                    JOB                       UUID
+n1    0  H100 (simulated)  80GiB   1GiB  93%   healthy                   1268ezjnc8-mdxchras0wg7e  GPU-1
+n1    1  H100 (simulated)  80GiB   -     -     failed: fell off·the bus  -                         GPU-2
+`, ""},
+		{"gpus", `NODE  #  MODEL             MEMORY  USED  UTIL  HEALTH                    JOB                       UUID
+n1    0  H100 (simulated)  80GiB   1GiB  93%   healthy                   1268ezjnc8-mdxchras0wg7e  GPU-1
+n1    1  H100 (simulated)  80GiB   -     -     failed: fell off·the bus  -                         GPU-2
+`, ""},
+		{"peers", "NAME       STATE  ROLES             LAST SEEN            ADDRESSES  ID\nn1 (here)  ready  worker,scheduler  2026-01-02 03:04:05  /a /b      12D3KooWNode\n", ""},
+	} {
+		r := f.muster(strings.Fields(c.line)...)
+		if r.code != 0 || r.stdout != c.out || r.err != c.err {
+			t.Errorf("%s: exit %d, stderr %q\n%s\nwant\n%s", c.line, r.code, r.err, r.stdout, c.out)
+		}
+	}
+	for _, line := range []string{"jobs --json", "show --json " + idA, "nodes --json", "node show n1 --json", "gpus --json", "peers --json", "why --json " + idA} {
+		var doc struct{ Schema *string }
+		if r := f.muster(strings.Fields(line)...); r.code != 0 || json.Unmarshal([]byte(r.stdout), &doc) != nil || doc.Schema == nil || r.err != "" {
+			t.Errorf("%s: exit %d, %s\n%s", line, r.code, r.err, r.stdout)
+		}
+	}
+	r := f.muster("gpus", "--jsonl")
+	if lines := strings.Split(strings.TrimSpace(r.stdout), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[1], `{"schema":"muster.gpu/v1"`) {
+		t.Errorf("gpus --jsonl: %q", r.stdout)
+	}
+}
+
+func TestJobsOverPages(t *testing.T) {
+	var asked []string
+	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs": func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.RawQuery)
+		doc := `{"schema":"muster.jobs/v1","partial":["n9"],"next":"two","items":[` + jobDoc(idA, "RUNNING", "") + `]}`
+		if r.URL.Query().Get("cursor") == "two" {
+			doc = `{"schema":"muster.jobs/v1","partial":["n8","n9"],"items":[` + jobDoc(idB, "RUNNING", "") + `]}`
+		}
+		answer(http.StatusOK, doc)(w, r)
+	}})
+	r := f.muster("jobs", "--state", "r,pd", "--user", "amy", "--name", "t*")
+	if r.code != 0 || !strings.Contains(r.stdout, idA) || !strings.Contains(r.stdout, idB) || r.err != "muster: incomplete: no answer from n8, n9\n" {
+		t.Errorf("exit %d, %q, %q", r.code, r.stdout, r.err)
+	}
+	if len(asked) != 2 || asked[0] != "name=t%2A&state=RUNNING%2CPENDING&user=amy" {
+		t.Errorf("asked %q", asked)
+	}
+}
+
+func TestJobsWatch(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	listed, listings := make(chan struct{}), 0
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs": func(w http.ResponseWriter, r *http.Request) {
+			if listings++; listings > 1 {
+				cancel() // Ctrl-C
+			}
+			answer(http.StatusOK, jobsDoc(jobDoc(idA, "RUNNING", "")))(w, r)
+			if listings == 1 {
+				close(listed)
+			}
+		},
+		"GET /v1/events": func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "data: {\"kind\":\"open\"}\n\n")
+			w.(http.Flusher).Flush()
+			<-listed
+			io.WriteString(w, "data: {\"kind\":\"silent\"}\n\n") // changes nothing
+			events(jobDoc(idA, "SUCCEEDED", ""))(w, r)
+		},
+	})
+	r := f.musterIn(ctx, "", "jobs", "-w")
+	if r.code != 0 || strings.Count(r.stdout, idA) < 1 || r.err != "" || listings != 2 {
+		t.Errorf("exit %d, %q, %q after %d listings", r.code, r.stdout, r.err, listings)
+	}
+}
+
+func TestChanges(t *testing.T) {
+	var asked []string
+	change := func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		asked = append(asked, r.URL.Path+string(body))
+		if strings.Contains(r.URL.Path, idB) {
+			problem(http.StatusConflict, "conflict", `"detail": "it runs"`)(w, r)
+			return
+		}
+		answer(http.StatusOK, jobDoc(idA, "CANCELLED", ""))(w, r)
+	}
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobDoc(idA, "RUNNING", "")), "GET /v1/jobs/" + idB: answer(http.StatusOK, jobDoc(idB, "RUNNING", "")),
+		"POST /v1/jobs/{id}/cancel": change, "POST /v1/jobs/{id}/hold": change, "POST /v1/jobs/{id}/release": change,
+		"POST /v1/invitations": answer(http.StatusCreated, `{"bootstrap":["/a","/b"],"token":"T"}`),
+		"POST /v1/join":        answer(http.StatusOK, `{"cluster":"C"}`),
+	})
+	for _, c := range []struct {
+		line, asked, out, err string
+		code                  int
+	}{
+		{line: "kill " + idA + " --reason enough", asked: "/v1/jobs/" + idA + `/cancel{"reason":"enough"}`},
+		{line: "hold " + idA, asked: "/v1/jobs/" + idA + "/hold{}"},
+		{line: "release " + idA, asked: "/v1/jobs/" + idA + "/release{}"},
+		{line: "hold " + idB + " " + idA, asked: "/v1/jobs/" + idB + "/hold{} /v1/jobs/" + idA + "/hold{}", code: 1, err: "muster: hold " + idB + ": it runs\n"},
+		{line: "invite", out: "muster daemon --bootstrap /a --bootstrap /b --token T\n"},
+		{line: "join /a --token T", err: "joined cluster C\n"},
+	} {
+		asked = nil
+		r := f.muster(strings.Fields(c.line)...)
+		if got := strings.Join(asked, " "); r.code != c.code || r.stdout != c.out || r.err != c.err || got != c.asked {
+			t.Errorf("%s: exit %d, %q, %q; asked %s", c.line, r.code, r.stdout, r.err, got)
+		}
+	}
+}
