@@ -14,12 +14,18 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 const (
 	idA = "1268ezjnc8-mdxchras0wg7e"
 	idB = "r0db0hqz9r-mdxchras0wg7e"
 )
+
+func TestMain(m *testing.M) {
+	time.Local = time.UTC // what tables show is the same everywhere
+	m.Run()
+}
 
 // fake is a daemon on a socket of its own.
 type fake struct {

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 const gpuDoc = `{"schema":"muster.gpu/v1","node":"n1","uuid":"GPU-1","index":0,"model":"H100","class":"h100-80gb","memory":85899345920,"memory_used":1073741824,
@@ -21,9 +20,6 @@ const nodeDoc = `{"schema":"muster.node/v1","id":"12D3KooWNode","name":"n1","sta
 	"free":{"cpus":3,"memory":1073741824,"gpus":1},"gpus":[` + gpuDoc + `]}`
 
 func TestTables(t *testing.T) {
-	local := time.Local
-	time.Local = time.UTC
-	t.Cleanup(func() { time.Local = local })
 	failed := strings.Replace(jobDoc(idA, "FAILED", `,"exit_code":7,"pid":12,"stderr_tail":"no \u001b[31mway\nout\n"`), `"reason":""`, `"reason":"exit code 7","exit_code":7,"time_limit":5400`, 1)
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs":        answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":["n9"],"items":[`+failed+`]}`),
