@@ -192,15 +192,27 @@ func checkResources(s Spec) error {
 
 // checkLater refuses what surface promises and this version does not do.
 func checkLater(s Spec) error {
-	for field, set := range map[string]bool{
-		"image": s.Image != "", "nodes": s.Nodes > 1, "array": s.Array != "", "preemptible": s.Preemptible,
-		"dependency": len(s.Dependency) > 0, "prefer": s.Prefer != "", "upload": len(s.Upload) > 0,
-		"download": len(s.Download) > 0, "mounts": len(s.Mounts) > 0, "output": s.Output != "", "error": s.Error != "",
-		"signal": s.Signal != "", "checkpoint_exit_code": s.CheckpointExitCode != 0,
-		"policy": s.Policy != "" && s.Policy != "simple",
+	for _, later := range []struct {
+		field string
+		set   bool
+	}{
+		{"image", s.Image != ""},
+		{"nodes", s.Nodes > 1},
+		{"array", s.Array != ""},
+		{"preemptible", s.Preemptible},
+		{"dependency", len(s.Dependency) > 0},
+		{"prefer", s.Prefer != ""},
+		{"upload", len(s.Upload) > 0},
+		{"download", len(s.Download) > 0},
+		{"mounts", len(s.Mounts) > 0},
+		{"output", s.Output != ""},
+		{"error", s.Error != ""},
+		{"signal", s.Signal != ""},
+		{"checkpoint_exit_code", s.CheckpointExitCode != 0},
+		{"policy", s.Policy != "" && s.Policy != "simple"},
 	} {
-		if set {
-			return fmt.Errorf("%s: %w", field, ErrNotYet)
+		if later.set {
+			return fmt.Errorf("%s: %w", later.field, ErrNotYet)
 		}
 	}
 	return nil

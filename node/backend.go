@@ -55,6 +55,19 @@ var answers = []struct{ ours, theirs error }{
 	{p2p.ErrWrongCluster, api.ErrDenied},
 }
 
+// answered is an error of ours under the API's name for it; its text stays ours.
+type answered struct{ theirs, ours error }
+
+func (e answered) Error() string {
+	text := e.ours.Error()
+	for _, part := range []string{"scheduler: ", "p2p: ", "store: ", "node: "} { // a user has no use for whose it is
+		text = strings.TrimPrefix(text, part)
+	}
+	return text
+}
+
+func (e answered) Unwrap() []error { return []error{e.theirs, e.ours} }
+
 // answerOf translates an error for the API.
 func answerOf(err error) error {
 	if none, ok := errors.AsType[*scheduler.NoMatchError](err); ok {
@@ -62,7 +75,7 @@ func answerOf(err error) error {
 	}
 	for _, a := range answers {
 		if errors.Is(err, a.ours) {
-			return fmt.Errorf("%w: %w", a.theirs, err)
+			return answered{theirs: a.theirs, ours: err}
 		}
 	}
 	return err
