@@ -5,6 +5,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -29,14 +30,19 @@ func (s *Store) Ledger() *Ledger { return &Ledger{store: s} }
 func attemptKey(a job.Attempt) []byte { return []byte(attemptPrefix + a.String()) }
 func epochKey(g job.Group) []byte     { return []byte(epochPrefix + g.String()) }
 
-// Save writes all or nothing, and returns when it would survive a power cut.
-// While the disk is nearly full it refuses what begins work, a new reservation
+// Save writes all or nothing. It returns when all would survive a power cut but
+// what a restart drops anyway: reservations, and the removal of records that
+// were acknowledged (a removed one that comes back is acknowledged again). While the disk is nearly full it refuses what begins work, a new reservation
 // or a new start, with ErrNoRoom; everything else it writes.
 func (l *Ledger) Save(put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch) error {
 	if err := l.admit(put); err != nil {
 		return err
 	}
-	err := l.store.write(pebble.Sync, func(b *pebble.Batch) error {
+	sync := pebble.NoSync
+	if len(epochs) > 0 || slices.ContainsFunc(put, func(r lease.Record) bool { return r.Phase != lease.PhaseReserved }) {
+		sync = pebble.Sync
+	}
+	err := l.store.write(sync, func(b *pebble.Batch) error {
 		for i := range put {
 			m, err := heldPB(&put[i])
 			if err != nil {

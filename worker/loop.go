@@ -17,7 +17,8 @@ import (
 
 // Ledger is the disk of a worker.
 type Ledger interface {
-	// Save writes all or nothing, and returns when it would survive a power cut.
+	// Save writes all or nothing, and returns when it would survive a power cut;
+	// reservations and removals need not, as a restart drops both.
 	Save(put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch) error
 	// Load reads what was saved.
 	Load() ([]lease.Record, []lease.GroupEpoch, error)
