@@ -53,6 +53,8 @@ type match struct {
 	spec    digest
 	clauses []clause
 	until   time.Time
+	last    time.Time // it is refused then at the latest
+	more    bool      // there may be hosts that have not said what they have
 }
 
 func newAsks() asks {
@@ -133,7 +135,7 @@ func (c *Core) submit(a SubmitAsk) {
 	case a.Spec.Hold || c.anyoneCould(clauses):
 		c.proposeSubmit(a, sum)
 	default:
-		c.awaitMatch(&match{ask: a, spec: sum, clauses: clauses, until: c.now.Add(matchWait)})
+		c.awaitMatch(&match{ask: a, spec: sum, clauses: clauses, last: c.now.Add(matchMost)})
 	}
 }
 
@@ -221,9 +223,11 @@ func (c *Core) anyoneCould(clauses []clause) bool {
 	return false
 }
 
-// awaitMatch looks for hosts before it refuses.
+// awaitMatch looks for hosts before it refuses: once more, as long as hosts turn
+// up that have not said what they have, or silent ones have cut the search short.
 func (c *Core) awaitMatch(m *match) {
 	c.asks.matches = append(c.asks.matches, m)
+	m.more, m.until = false, c.now.Add(matchWait)
 	c.find(lease.ClassOf(m.ask.Spec.Resources, demanded(m.ask.Spec.Constraint)))
 	c.find(lease.AnyWorker)
 	c.at(m.until, c.retryMatches)
@@ -231,11 +235,13 @@ func (c *Core) awaitMatch(m *match) {
 
 // retryMatches proposes what can be run now and refuses what has waited enough.
 func (c *Core) retryMatches() {
-	var rest []*match
+	var rest, again []*match
 	for _, m := range c.asks.matches {
 		switch {
 		case c.anyoneCould(m.clauses):
 			c.proposeSubmit(m.ask, m.spec)
+		case !c.now.Before(m.until) && m.more && c.now.Before(m.last):
+			again = append(again, m)
 		case !c.now.Before(m.until):
 			c.answer(m.ask.Token, nil, &NoMatchError{Explanation: c.explain(m.ask.Spec, m.clauses)})
 		default:
@@ -243,6 +249,9 @@ func (c *Core) retryMatches() {
 		}
 	}
 	c.asks.matches = rest
+	for _, m := range again {
+		c.awaitMatch(m)
+	}
 }
 
 func (c *Core) cancel(a CancelAsk) {

@@ -55,6 +55,7 @@ type (
 	Found struct {
 		Class string
 		Peers []job.Peer
+		Cut   bool // the search ended before its time: there may be more
 	}
 	// ReadDone ends a quorum round that Effects.Read began.
 	ReadDone struct {

@@ -87,7 +87,11 @@ func (c *Core) found(e Found) {
 		if room > 0 && p != c.cfg.Self && !c.sessions[p] && !slices.Contains(c.fx.Want, p) {
 			c.fx.Want = append(c.fx.Want, p)
 			room--
+			e.Cut = true // its Hello is yet to come
 		}
+	}
+	for _, m := range c.asks.matches {
+		m.more = m.more || e.Cut
 	}
 }
 

@@ -58,9 +58,9 @@ type Needs struct {
 }
 
 const (
-	findTime   = time.Second // a search is read as a stream for no longer
-	findPeers  = 64          // hosts per search
-	maxFinding = 8           // searches at a time
+	findTime   = 900 * time.Millisecond // a search is read as a stream for no longer: within matchWait
+	findPeers  = 64                     // hosts per search
+	maxFinding = 8                      // searches at a time
 	// proposeBatch bounds the records of one entry.
 	proposeBatch = 64
 )
@@ -251,14 +251,14 @@ func (l *Loop) search(ctx context.Context, class string, searches *sync.WaitGrou
 	searches.Go(func() {
 		ctx, stop := context.WithTimeout(ctx, findTime)
 		defer stop()
-		var peers []job.Peer
+		n := 0
 		for p := range l.needs.Finder.Find(ctx, class, findPeers) {
-			if len(peers) < findPeers {
-				peers = append(peers, p)
+			if n++; n <= findPeers { // at once: silent hosts may hold up the rest
+				l.box.putAlways(mail{event: Found{Class: class, Peers: []job.Peer{p}}})
 			}
 		}
 		l.box.putAlways(mail{look: func(*Core) { delete(l.finding, class) }})
-		l.box.putAlways(mail{event: Found{Class: class, Peers: peers}})
+		l.box.putAlways(mail{event: Found{Class: class, Cut: ctx.Err() != nil}})
 	})
 }
 

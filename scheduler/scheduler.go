@@ -86,6 +86,7 @@ func (c Config) Validate() error {
 // The waits and bounds of a scheduler.
 const (
 	matchWait    = time.Second      // for profiles, when no known host could run a new job
+	matchMost    = 5 * time.Second  // likewise, while silent hosts hold the search up or more turn up
 	commitWait   = 30 * time.Second // for a request's record to be committed
 	directWait   = time.Second      // a worker may keep an offer that we think fits
 	directLimit  = 5 * time.Second  // then the answer is overdue: longer than a session takes to be found silent, twice a bad round trip
