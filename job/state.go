@@ -11,7 +11,7 @@ import (
 // State is where a job or a task stands, in the words that users see.
 type State string
 
-// The states. surface: a task is PENDING until a worker commits to it,
+// The states. A task is PENDING until a worker commits to it,
 // RESERVED until it is dispatched, and ends in one of the last seven.
 const (
 	Pending     State = "PENDING"
