@@ -38,11 +38,7 @@ func (l *Ledger) Save(put []lease.Record, gone []job.Attempt, epochs []lease.Gro
 	if err := l.admit(put); err != nil {
 		return err
 	}
-	sync := pebble.NoSync
-	if len(epochs) > 0 || slices.ContainsFunc(put, func(r lease.Record) bool { return r.Phase != lease.PhaseReserved }) {
-		sync = pebble.Sync
-	}
-	err := l.store.write(sync, func(b *pebble.Batch) error {
+	err := l.store.write(durability(put, epochs), func(b *pebble.Batch) error {
 		for i := range put {
 			m, err := heldPB(&put[i])
 			if err != nil {
@@ -69,6 +65,14 @@ func (l *Ledger) Save(put []lease.Record, gone []job.Attempt, epochs []lease.Gro
 		return fmt.Errorf("store: save %d records of the ledger: %w", len(put), err)
 	}
 	return nil
+}
+
+// durability is Sync for what a restart must not forget.
+func durability(put []lease.Record, epochs []lease.GroupEpoch) *pebble.WriteOptions {
+	if len(epochs) > 0 || slices.ContainsFunc(put, func(r lease.Record) bool { return r.Phase != lease.PhaseReserved }) {
+		return pebble.Sync
+	}
+	return pebble.NoSync
 }
 
 // admit refuses records that begin work while there is no room.
