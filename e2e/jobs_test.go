@@ -34,7 +34,7 @@ func TestGPUJobGoesToTheGPUs(t *testing.T) {
 		}
 	}
 	for _, word := range []string{"cat", "SUCCEEDED", "train", task.GPUs[0], "simulated"} {
-		if text := amy.ok("show", id) + amy.ok("gpus"); !strings.Contains(text, word) {
+		if text := amy.ok("show", id) + amy.ok("gpus"); !strings.Contains(strings.ToLower(text), strings.ToLower(word)) {
 			t.Errorf("show and gpus do not say %q:\n%s", word, text)
 		}
 	}
