@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 src=$PWD
+export CGO_CFLAGS=${CGO_CFLAGS:--O2 -g -Wno-deprecated-declarations} # as make has it, so that what make compiled is not compiled again
 muster=$PWD/bin/muster
 dir=$(mktemp -d "${TMPDIR:-/tmp}/muster-demo.XXXXXX")
 pids=()
@@ -52,8 +53,8 @@ at amy nodes
 
 say "At amy: compile muster on the node with two H100s and the label builder=yes."
 job=$(at amy submit -J build -G H100:2 -C builder=yes -t 10m -D "$src" \
-  --env "GOCACHE=${GOCACHE:-$(go env GOCACHE)}" --env "GOMODCACHE=${GOMODCACHE:-$(go env GOMODCACHE)}" --env "GOFLAGS=-mod=mod" \
-  --env "PATH=$PATH" --env "HOME=$HOME" --env "CGO_CFLAGS=-Wno-deprecated-declarations" -- \
+  --env "GOCACHE=${GOCACHE:-$(go env GOCACHE)}" --env "GOMODCACHE=${GOMODCACHE:-$(go env GOMODCACHE)}" \
+  --env "PATH=$PATH" --env "HOME=$HOME" --env CGO_CFLAGS -- \
   sh -c 'echo "building on $(hostname) with GPUs $CUDA_VISIBLE_DEVICES"; go build -v -trimpath -o "$MUSTER_SCRATCH/muster" ./cmd/muster 2>&1 | tail -n 3; "$MUSTER_SCRATCH/muster" version')
 echo "job $job"
 
