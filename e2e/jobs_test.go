@@ -28,13 +28,16 @@ func TestGPUJobGoesToTheGPUs(t *testing.T) {
 	if got := cat.ok("logs", "--stderr", id); got != "done" {
 		t.Errorf("stderr: %q", got)
 	}
+	if gpus := amy.ok("gpus"); strings.Count(gpus, "Simulated") != 8 {
+		t.Errorf("not each of the eight GPUs is called simulated:\n%s", gpus)
+	}
 	for _, uuid := range task.GPUs {
 		if !strings.Contains(strings.ToLower(uuid), "sim") {
 			t.Errorf("simulated GPU %s is not called so", uuid)
 		}
 	}
 	for _, word := range []string{"cat", "SUCCEEDED", "train", task.GPUs[0], "simulated"} {
-		if text := amy.ok("show", id) + amy.ok("gpus"); !strings.Contains(strings.ToLower(text), strings.ToLower(word)) {
+		if text := amy.ok("show", id) + amy.ok("gpus") + amy.ok("nodes"); !strings.Contains(text, word) {
 			t.Errorf("show and gpus do not say %q:\n%s", word, text)
 		}
 	}

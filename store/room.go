@@ -19,8 +19,9 @@ const (
 	leastReserve = 8 << 20
 	// reserveShare keeps small file systems of use: 1/50 is 2 %.
 	reserveShare = 50
-	// roomEvery bounds how often the file system is asked.
-	roomEvery = 250 * time.Millisecond
+	// roomEvery bounds how often the file system is asked. To ask costs about as
+	// much as a write; an old answer takes in work that the disk cannot hold.
+	roomEvery = time.Millisecond
 )
 
 // room is the last look at the file system of the data directory.
