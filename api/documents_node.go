@@ -158,7 +158,7 @@ type Daemon struct {
 type Setting struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`
-	Origin string `json:"origin" doc:"flag, environment, file or default"`
+	Origin string `json:"origin" doc:"flag, environment, FILE:LINE or default"`
 }
 
 // Fact is one finding of doctor.

@@ -316,7 +316,7 @@ func (n *Node) Copies(job.Group) int { return 1 }
 func (n *Node) Daemon(context.Context) (api.Daemon, error) {
 	d := api.Daemon{
 		Version: n.cfg.Version, ID: n.host.Peer(), Name: n.cfg.Name, Cluster: n.host.Cluster(), DataDir: n.cfg.DataDir,
-		PID: os.Getpid(), StartedAt: n.started.UTC(), Addrs: n.host.Addrs(), Config: []api.Setting{},
+		PID: os.Getpid(), StartedAt: n.started.UTC(), Addrs: n.host.Addrs(), Config: n.cfg.Settings,
 	}
 	return d, nil
 }

@@ -3,12 +3,13 @@ package node
 // What a daemon is told before it starts.
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
 )
 
@@ -30,7 +31,7 @@ type Config struct {
 	AllowRoot             bool   // run tasks of root as root
 	Program               string // path of the binary, for the runner and the NVML agent
 	Version               string
-	Origins               map[string]string // of each setting: flag, environment, file or default
+	Settings              []api.Setting // each as it is written, and where it comes from
 }
 
 // DefaultConfig is the configuration before anybody has said anything.
@@ -71,25 +72,42 @@ const (
 	stopGrace     = 5 * time.Second // for each part
 )
 
-// Validate says what is wrong, and with which setting.
+// SettingError says what is wrong with the settings that it names.
+type SettingError struct {
+	Settings []string
+	Err      error
+}
+
+func (e *SettingError) Error() string { return strings.Join(e.Settings, ", ") + ": " + e.Err.Error() }
+func (e *SettingError) Unwrap() error { return e.Err }
+
+func badSetting(names, format string, args ...any) error {
+	return &SettingError{strings.Fields(names), fmt.Errorf(format, args...)}
+}
+
+// Validate says what is wrong, and with which setting: its errors are
+// SettingErrors.
 func (c Config) Validate() error {
 	switch {
 	case c.DataDir == "":
-		return errors.New("data-dir: give a directory")
+		return badSetting("data-dir", "give a directory")
 	case c.Socket == "" || len(c.Socket) > maxSocketPath:
-		return fmt.Errorf("socket %q: a path of at most %d letters", c.Socket, maxSocketPath)
+		return badSetting("socket", "%.200q: want a path of at most %d letters", c.Socket, maxSocketPath)
 	case c.Name == "" || len(c.Name) > maxNameBytes || job.CheckLabel("name", c.Name) != nil:
-		return fmt.Errorf("name %.80q: at most %d letters, digits and ._-", c.Name, maxNameBytes)
+		return badSetting("name", "%.80q: want at most %d letters, digits and ._-", c.Name, maxNameBytes)
 	case c.Token != "" && len(c.Bootstrap) == 0:
-		return errors.New("token: a token needs --bootstrap with the address that came with it")
+		return badSetting("token", "a token needs --bootstrap with the address that came with it")
 	case c.CPUs < 0 || c.Memory < 0:
-		return errors.New("cpus, memory: not below 0")
+		return badSetting("cpus memory", "not below 0")
 	case c.NoWorker && c.NoScheduler:
-		return errors.New("no-worker, no-scheduler: not both, nothing would be left to do")
+		return badSetting("no-worker no-scheduler", "not both, nothing would be left to do")
+	}
+	if _, _, err := parseGPUs(c.GPUs, c.Name); err != nil {
+		return badSetting("gpus", "%w", err)
 	}
 	for k, v := range c.Labels {
 		if err := job.CheckLabel(k, v); err != nil {
-			return err
+			return badSetting("label", "%w", err)
 		}
 	}
 	return nil

@@ -36,31 +36,40 @@ func (noGPUs) Faults(ctx context.Context) (<-chan gpu.Fault, error) {
 }
 func (noGPUs) Close() error { return nil }
 
+// parseGPUs reads the setting gpus: simulated devices, or the indexes that are
+// given away (nil: all).
+func parseGPUs(text, name string) (sim *simgpu.Driver, only []int, err error) {
+	switch {
+	case text == "auto" || text == "none":
+		return nil, nil, nil
+	case strings.HasPrefix(text, "sim:"):
+		sim, err = simgpu.Parse(text, name)
+		return sim, nil, err
+	}
+	for index := range strings.SplitSeq(text, ",") {
+		i, err := strconv.Atoi(strings.TrimSpace(index))
+		if err != nil || i < 0 {
+			return nil, nil, fmt.Errorf("%.80q: want auto, none, indexes such as 0,1 or sim:8xH100-80GB", text)
+		}
+		only = append(only, i)
+	}
+	return nil, only, nil
+}
+
 // gpuDriver is the driver that the setting gpus asks for, and the indexes that
 // it allows (nil: all).
 //
 //nolint:ireturn // which driver it is, is the point
 func gpuDriver(cfg Config, log *slog.Logger) (gpu.Driver, []int, error) {
+	sim, only, err := parseGPUs(cfg.GPUs, cfg.Name)
 	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("gpus: %w", err)
 	case cfg.GPUs == "none":
 		return noGPUs{}, nil, nil
-	case strings.HasPrefix(cfg.GPUs, "sim:"):
-		d, err := simgpu.Parse(cfg.GPUs, cfg.Name)
-		if err != nil {
-			return nil, nil, fmt.Errorf("gpus: %w", err)
-		}
+	case sim != nil:
 		log.Warn("GPUs are simulated: tasks get no hardware", "gpus", cfg.GPUs)
-		return d, nil, nil
-	}
-	var only []int
-	if cfg.GPUs != "auto" {
-		for text := range strings.SplitSeq(cfg.GPUs, ",") {
-			i, err := strconv.Atoi(strings.TrimSpace(text))
-			if err != nil || i < 0 {
-				return nil, nil, fmt.Errorf("gpus %q: want auto, none, indexes such as 0,1 or sim:8xH100-80GB", cfg.GPUs)
-			}
-			only = append(only, i)
-		}
+		return sim, nil, nil
 	}
 	nc := nvml.DefaultConfig()
 	nc.Command = []string{cfg.Program, "nvml-agent"}

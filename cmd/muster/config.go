@@ -3,6 +3,8 @@ package main
 // The verb config: what a daemon would be told, and by whom.
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 
@@ -11,10 +13,10 @@ import (
 
 func (e env) configCommand() *cli.Command {
 	return &cli.Command{
-		Name: "config", Usage: "show or validate the settings of a daemon on this host", ArgsUsage: "show | validate",
+		Name: "config", Usage: "show or validate the settings of a daemon on this host", ArgsUsage: "show | validate [FILE]",
 		Subcommands: []*cli.Command{
-			{Name: "show", Usage: "each setting, its value and where it comes from", Flags: settingFlags(), Action: e.configShow},
-			{Name: "validate", Usage: "say whether a daemon could start with them", Flags: settingFlags(), Action: e.configValidate},
+			{Name: "show", Usage: "each setting, its value and where it comes from", Flags: append(settingFlags(), jsonFlag()), Action: e.configShow},
+			{Name: "validate", Usage: "say whether a daemon could start with them", ArgsUsage: "[FILE]", Flags: append(settingFlags(), jsonFlag()), Action: e.configValidate},
 		},
 	}
 }
@@ -27,25 +29,31 @@ func (e env) configShow(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.Bool("json") {
+		return e.printJSON(map[string]any{"schema": "muster.config/v1", "file": cfg.File, "items": cfg.Settings})
+	}
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SETTING\tVALUE\tORIGIN")
-	for _, s := range settings() {
-		value := s.get(cfg)
-		if s.name == "token" && value != "" {
-			value = "(set)"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", s.name, dash(printable(value)), cfg.Origins[s.name])
+	for _, s := range cfg.Settings {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, dash(printable(s.Value)), printable(s.Origin))
 	}
 	return w.Flush()
 }
 
 func (e env) configValidate(c *cli.Context) error {
-	if err := wantArgs(c, 0, 0, "no argument"); err != nil {
+	if err := wantArgs(c, 0, 1, "at most one file"); err != nil {
 		return err
 	}
-	if _, err := configOf(c); err != nil {
+	cfg, err := configFrom(c, cmp.Or(c.Args().First(), c.String("config")))
+	if !c.Bool("json") {
+		if err == nil {
+			_, err = fmt.Fprintln(e.out, "the configuration is valid")
+		}
 		return err
 	}
-	_, err := fmt.Fprintln(e.out, "the configuration is valid")
-	return err
+	doc := map[string]any{"schema": "muster.validation/v1", "valid": err == nil, "file": cfg.File}
+	if err != nil {
+		doc["error"] = err.Error()
+	}
+	return errors.Join(err, e.printJSON(doc))
 }

@@ -4,11 +4,14 @@ package main
 // of its flag.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -17,10 +20,34 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
+// configLines is what a config file says.
+type configLines struct {
+	path     string // empty: there is none
+	settings map[string]fileSetting
+}
+
 // fileSetting is what the file says about one setting.
 type fileSetting struct {
 	values []string
+	list   bool // written as a list or a map
+	line   int
 	place  string // FILE:LINE
+}
+
+// unknown refuses the first line that no setting is for, or whose setting takes
+// one value and not a list.
+func (f configLines) unknown(all []setting) error {
+	lines := slices.SortedFunc(maps.Keys(f.settings), func(a, b string) int { return cmp.Compare(f.settings[a].line, f.settings[b].line) })
+	for _, name := range lines {
+		i := slices.IndexFunc(all, func(s setting) bool { return s.name == name })
+		switch {
+		case i < 0:
+			return usagef("config file %s: no such setting: %.60q; `muster config show` lists them", f.settings[name].place, name)
+		case f.settings[name].list && !all[i].many:
+			return usagef("config file %s: %s: want one value, not a list", f.settings[name].place, name)
+		}
+	}
+	return nil
 }
 
 func defaultConfigFile() string {
@@ -35,21 +62,21 @@ func defaultConfigFile() string {
 
 // readConfigFile reads the settings in a file, which may be missing unless it
 // was asked for.
-func readConfigFile(path string, asked bool) (map[string]fileSetting, error) {
+func readConfigFile(path string, asked bool) (configLines, error) {
 	text, err := readFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !asked:
-		return nil, nil
+		return configLines{}, nil
 	case err != nil:
-		return nil, usagef("config file %s: %w", path, err)
+		return configLines{}, usagef("config file %s: %w", path, err)
 	case len(text) > job.MaxSpecBytes:
-		return nil, usagef("config file %s: larger than %s", path, job.Size(job.MaxSpecBytes))
+		return configLines{}, usagef("config file %s: larger than %s", path, job.Size(job.MaxSpecBytes))
 	}
 	settings, err := parseConfig(path, text)
 	if err != nil {
-		return nil, usagef("config file %w", err)
+		return configLines{}, usagef("config file %w", err)
 	}
-	return settings, nil
+	return configLines{path, settings}, nil
 }
 
 // parseConfig reads "setting: value", "setting: [values]" and, for labels,
@@ -73,18 +100,23 @@ func parseConfig(path string, text []byte) (map[string]fileSetting, error) {
 			return nil, fmt.Errorf("%s:%d: want lines such as `name: node1`", path, line(d.Body))
 		}
 		for field := fields.MapRange(); field.Next(); {
-			place := fmt.Sprintf("%s:%d", path, line(field.Key()))
-			values, err := valuesOf(field.Value())
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", place, err)
+			at := fileSetting{line: line(field.Key()), list: isList(field.Value())}
+			at.place = fmt.Sprintf("%s:%d", path, at.line)
+			if at.values, err = valuesOf(field.Value()); err != nil {
+				return nil, fmt.Errorf("%s: %w", at.place, err)
 			}
-			settings[nameOfField(field)] = fileSetting{values, place}
+			settings[nameOfField(field)] = at
 		}
 	}
 	return settings, nil
 }
 
 func line(n ast.Node) int { return n.GetToken().Position.Line }
+
+func isList(n ast.Node) bool {
+	_, isMap := n.(ast.MapNode)
+	return isMap || n.Type() == ast.SequenceType
+}
 
 // valuesOf lists the values of a setting; none stand for the default.
 func valuesOf(n ast.Node) (values []string, err error) {

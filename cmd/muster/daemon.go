@@ -70,7 +70,7 @@ func serve(ctx context.Context, cfg node.Config, log *slog.Logger) error {
 
 // logHandler writes as the settings ask; of libp2p's own lines only errors.
 func logHandler(w io.Writer, cfg daemonConfig) slog.Handler {
-	ours, theirs := &slog.HandlerOptions{Level: cfg.LogLevel}, &slog.HandlerOptions{Level: slog.LevelError}
+	ours, theirs := &slog.HandlerOptions{Level: cfg.level()}, &slog.HandlerOptions{Level: slog.LevelError}
 	if cfg.LogFormat == "json" {
 		gologshim.SetDefaultHandler(slog.NewJSONHandler(w, theirs))
 		return slog.NewJSONHandler(w, ours)

@@ -5,129 +5,76 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
 	"github.com/urfave/cli/v2"
 
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/node"
 )
 
 // daemonConfig is what a daemon is told, and how it logs.
 type daemonConfig struct {
 	node.Config
-	LogLevel  slog.Level
+	LogLevel  string
 	LogFormat string
+	File      string // that was read; empty if there was none
 }
 
-// setting is one thing that a daemon may be told.
-type setting struct {
-	name  string
-	usage string                                       // with the value's name in back quotes; a switch has none
-	many  bool                                         // may be given several times
-	set   func(c *daemonConfig, values []string) error // one value at least
-	get   func(c daemonConfig) string
-}
-
-// text is a setting that is kept as it is written.
-func text(name, usage string, in func(*daemonConfig) *string) setting {
-	return setting{
-		name: name, usage: usage,
-		set: func(c *daemonConfig, v []string) error { *in(c) = v[len(v)-1]; return nil },
-		get: func(c daemonConfig) string { return *in(&c) },
-	}
-}
-
-// texts is one that may be given several times.
-func texts(name, usage string, in func(*daemonConfig) *[]string) setting {
-	return setting{
-		name: name, usage: usage, many: true,
-		set: func(c *daemonConfig, v []string) error { *in(c) = v; return nil },
-		get: func(c daemonConfig) string { return strings.Join(*in(&c), " ") },
-	}
-}
-
-// toggle is a switch.
-func toggle(name, usage string, in func(*daemonConfig) *bool) setting {
-	return setting{
-		name: name, usage: usage,
-		set: func(c *daemonConfig, v []string) (err error) {
-			if *in(c), err = strconv.ParseBool(v[len(v)-1]); err != nil {
-				err = fmt.Errorf("%.40q: want true or false", v[len(v)-1])
-			}
-			return err
-		},
-		get: func(c daemonConfig) string { return strconv.FormatBool(*in(&c)) },
-	}
-}
-
-// settings lists them in the order of help.
+// settings lists them in the order of help. A new one is a line here and a
+// field of node.Config; with reloads it is also a line of node.Reload.
 func settings() []setting {
 	return []setting{
 		text("data-dir", "`DIR` with the daemon's key, its journal and the output of tasks", func(c *daemonConfig) *string { return &c.DataDir }),
 		text("socket", "`PATH` where the daemon listens for the verbs", func(c *daemonConfig) *string { return &c.Socket }),
-		texts("listen", "`MULTIADDR` where other daemons reach it", func(c *daemonConfig) *[]string { return &c.Listen }),
-		texts("bootstrap", "`MULTIADDR` of a daemon of the cluster to join", func(c *daemonConfig) *[]string { return &c.Bootstrap }),
+		texts("listen", "`MULTIADDR` where other daemons reach it", func(c *daemonConfig) *[]string { return &c.Listen }, checkListen),
+		texts("bootstrap", "`MULTIADDR` of a daemon of the cluster to join", func(c *daemonConfig) *[]string { return &c.Bootstrap }, checkBootstrap).reloads(),
 		text("token", "`TOKEN` that muster invite printed; needed once", func(c *daemonConfig) *string { return &c.Token }),
 		text("http", "`HOST:PORT` where the API is served too", func(c *daemonConfig) *string { return &c.HTTP }),
 		text("http-token", "`FILE` with the token that HTTP asks for; without it only loopback is served", func(c *daemonConfig) *string { return &c.HTTPToken }),
 		text("name", "`NAME` of this node", func(c *daemonConfig) *string { return &c.Name }),
-		{name: "label", many: true, usage: "label `K=V` of this node, for constraints", set: setLabels, get: func(c daemonConfig) string { return labels(c.Labels, " ") }},
+		pairs("label", "label `K=V` of this node, for constraints", func(c *daemonConfig) *map[string]string { return &c.Labels }, job.CheckLabel).reloads(),
 		text("gpus", "`GPUS` to give away: auto, none, indexes such as 0,1 or simulated ones such as sim:8xH100-80GB", func(c *daemonConfig) *string { return &c.GPUs }),
-		{
-			name: "cpus", usage: "`N` CPUs to give away; 0: all", get: func(c daemonConfig) string { return strconv.Itoa(c.CPUs) },
-			set: func(c *daemonConfig, v []string) error { return number(v[len(v)-1], &c.CPUs) },
-		},
-		{
-			name: "memory", usage: "`SIZE` of the memory to give away; 0B: all", get: func(c daemonConfig) string { return c.Memory.String() },
-			set: func(c *daemonConfig, v []string) error { return c.Memory.UnmarshalText([]byte(v[len(v)-1])) },
-		},
+		count("cpus", "`N` CPUs to give away; 0: all", func(c *daemonConfig) *int { return &c.CPUs }),
+		sized("memory", "`SIZE` of the memory to give away; 0B: all", func(c *daemonConfig) *job.Size { return &c.Memory }),
 		toggle("no-worker", "run no tasks here", func(c *daemonConfig) *bool { return &c.NoWorker }),
 		toggle("no-scheduler", "accept no jobs here", func(c *daemonConfig) *bool { return &c.NoScheduler }),
 		toggle("allow-root", "run root's tasks, as root", func(c *daemonConfig) *bool { return &c.AllowRoot }),
-		{name: "log-level", usage: "`LEVEL` from which it logs: debug, info, warn or error", set: setLogLevel, get: func(c daemonConfig) string { return strings.ToLower(c.LogLevel.String()) }},
-		{name: "log-format", usage: "`FORMAT` of the log: text or json", set: setLogFormat, get: func(c daemonConfig) string { return c.LogFormat }},
+		choice("log-level", "`LEVEL` from which it logs: debug, info, warn or error", func(c *daemonConfig) *string { return &c.LogLevel }, "debug", "info", "warn", "error").reloads(),
+		choice("log-format", "`FORMAT` of the log: text or json", func(c *daemonConfig) *string { return &c.LogFormat }, "text", "json"),
 	}
 }
 
-func setLabels(c *daemonConfig, values []string) error {
-	c.Labels = map[string]string{}
-	for _, v := range values {
-		k, val, ok := strings.Cut(v, "=")
-		if !ok {
-			return fmt.Errorf("%.60q: want K=V", v)
-		}
-		c.Labels[k] = val
+func checkListen(text string) error {
+	if _, err := ma.NewMultiaddr(text); err != nil {
+		return fmt.Errorf("%.200q: want a multiaddr such as /ip4/0.0.0.0/tcp/4701", text)
 	}
 	return nil
 }
 
-func setLogLevel(c *daemonConfig, v []string) error {
-	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
-	level, ok := levels[strings.ToLower(v[len(v)-1])]
-	if !ok {
-		return fmt.Errorf("%.40q: want debug, info, warn or error", v[len(v)-1])
-	}
-	c.LogLevel = level
-	return nil
-}
-
-func setLogFormat(c *daemonConfig, v []string) error {
-	if c.LogFormat = v[len(v)-1]; c.LogFormat != "text" && c.LogFormat != "json" {
-		return fmt.Errorf("%.40q: want text or json", c.LogFormat)
+func checkBootstrap(text string) error {
+	if _, err := peer.AddrInfoFromString(text); err != nil {
+		return fmt.Errorf("%.200q: want a multiaddr with /p2p/ID, as `muster invite` prints it", text)
 	}
 	return nil
 }
 
-func (s setting) toggle() bool { return !strings.Contains(s.usage, "`") }
-
-func (s setting) env() string {
-	return "MUSTER_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+// level is the log level of a configuration.
+func (c daemonConfig) level() slog.Level {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return slog.LevelInfo // the setting takes no other words
+	}
+	return l
 }
 
 // settingFlags are the settings as flags of the daemon.
@@ -148,53 +95,84 @@ func settingFlags() []cli.Flag {
 
 // configOf gathers the settings from everywhere and says where each is from.
 func configOf(c *cli.Context) (daemonConfig, error) {
-	cfg := daemonConfig{Config: node.DefaultConfig(), LogFormat: "text"}
-	cfg.Version, cfg.Origins = version, map[string]string{}
-	path := c.String("config")
+	return configFrom(c, c.String("config"))
+}
+
+// configFrom is configOf with a file; with none it is the default one, which
+// may be missing.
+func configFrom(c *cli.Context, path string) (daemonConfig, error) {
+	cfg := daemonConfig{Config: node.DefaultConfig(), LogLevel: "info", LogFormat: "text"}
+	cfg.Version = version
 	file, err := readConfigFile(cmp.Or(path, defaultConfigFile()), path != "")
 	if err != nil {
 		return cfg, err
 	}
+	cfg.File = file.path
+	if err := file.unknown(settings()); err != nil {
+		return cfg, err
+	}
 	for _, s := range settings() {
 		values, origin := s.given(c, file)
-		cfg.Origins[s.name] = origin
-		var place string
-		if origin == "file" {
-			place = file[s.name].place
+		if len(values) > 0 {
+			if err := s.set(&cfg, values); err != nil {
+				return cfg, usagef("%s (from %s): %w", s.name, origin, err)
+			}
 		}
-		delete(file, s.name)
-		if len(values) == 0 {
-			continue
-		}
-		if err := s.set(&cfg, values); err != nil {
-			return cfg, usagef("%s (from %s): %w", s.name, cmp.Or(place, origin), err)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(file)) {
-		return cfg, usagef("config file %s: no such setting: %.60q", file[name].place, name)
+		cfg.Settings = append(cfg.Settings, api.Setting{Name: s.name, Value: s.shown(cfg), Origin: origin})
 	}
 	if err := cfg.Validate(); err != nil {
-		return cfg, usageError{err}
+		return cfg, usageError{cfg.placed(err)}
 	}
 	return cfg, nil
 }
 
+// shown is the value of a setting for people: a token is a secret.
+func (s setting) shown(cfg daemonConfig) string {
+	value := s.get(cfg)
+	if s.name == "token" && value != "" {
+		return "(set)"
+	}
+	return value
+}
+
+// placed adds to an error about settings where the first of them that was given
+// comes from.
+func (c daemonConfig) placed(err error) error {
+	var at *node.SettingError
+	if !errors.As(err, &at) {
+		return err
+	}
+	for _, s := range c.Settings {
+		if s.Origin != fromDefault && slices.Contains(at.Settings, s.Name) {
+			return fmt.Errorf("%s (from %s): %w", strings.Join(at.Settings, ", "), s.Origin, at.Err)
+		}
+	}
+	return err
+}
+
+// The origins of a setting, beside FILE:LINE.
+const (
+	fromFlag    = "flag"
+	fromEnv     = "environment"
+	fromDefault = "default"
+)
+
 // given is what was said about a setting where it counts most, and where that is.
-func (s setting) given(c *cli.Context, file map[string]fileSetting) (values []string, origin string) {
-	here := os.Getenv(s.env())
+func (s setting) given(c *cli.Context, file configLines) (values []string, origin string) {
+	here, line := os.Getenv(s.env()), file.settings[s.name]
 	switch {
 	case c.IsSet(s.name) && s.many:
-		return c.StringSlice(s.name), "flag"
+		return c.StringSlice(s.name), fromFlag
 	case c.IsSet(s.name) && s.toggle():
-		return []string{strconv.FormatBool(c.Bool(s.name))}, "flag"
+		return []string{strconv.FormatBool(c.Bool(s.name))}, fromFlag
 	case c.IsSet(s.name):
-		return []string{c.String(s.name)}, "flag"
+		return []string{c.String(s.name)}, fromFlag
 	case here != "" && s.many:
-		return strings.Fields(here), "environment"
+		return strings.Fields(here), fromEnv
 	case here != "":
-		return []string{here}, "environment"
-	case len(file[s.name].values) > 0:
-		return file[s.name].values, "file"
+		return []string{here}, fromEnv
+	case len(line.values) > 0:
+		return line.values, line.place
 	}
-	return nil, "default"
+	return nil, fromDefault
 }

@@ -19,6 +19,9 @@ func configFile(t *testing.T, text string) string {
 	return path
 }
 
+// aDaemon is where another daemon listens.
+const aDaemon = "/ip4/1.2.3.4/tcp/1/p2p/12D3KooWGRUpVFaPZ6jZLBCrjnYpMJoVqrHfyKbv7KkZEGyrjXxv"
+
 func TestSettingsPrecedence(t *testing.T) {
 	alone(t)
 	file := configFile(t, "# a comment\nname: file\nsocket: /file\ngpus: none\ncpus: 2\nmemory: 8GiB # half\nlabel: {rack: r1, zone: 'b'}\nlisten: [/ip4/0.0.0.0/tcp/1, /ip4/0.0.0.0/tcp/2]\nno-worker: true\nhttp:\nlog-level: warn\n")
@@ -28,33 +31,36 @@ func TestSettingsPrecedence(t *testing.T) {
 	t.Setenv("MUSTER_LISTEN", "/ip4/0.0.0.0/tcp/3 /ip4/0.0.0.0/tcp/4")
 	t.Setenv("MUSTER_NO_WORKER", "false")
 	t.Setenv("MUSTER_TOKEN", "secret")
-	t.Setenv("MUSTER_BOOTSTRAP", "/ip4/1.2.3.4/tcp/1")
+	t.Setenv("MUSTER_BOOTSTRAP", aDaemon)
 	r := program(t.Context(), "", "config", "show", "--name", "flag", "--allow-root", "--data-dir=/d")
 	if r.code != 0 {
 		t.Fatalf("exit %d: %s", r.code, r.err)
 	}
-	want := `SETTING       VALUE                                    ORIGIN
+	want := strings.ReplaceAll(`SETTING       VALUE                                    ORIGIN
 data-dir      /d                                       flag
 socket        /environment                             environment
 listen        /ip4/0.0.0.0/tcp/3 /ip4/0.0.0.0/tcp/4    environment
-bootstrap     /ip4/1.2.3.4/tcp/1                       environment
+bootstrap     `+aDaemon+` environment
 token         (set)                                    environment
 http          -                                        default
 http-token    -                                        default
 name          flag                                     flag
-label         rack=r1 zone=b                           file
-gpus          none                                     file
-cpus          2                                        file
-memory        8GiB                                     file
+label         rack=r1 zone=b                           FILE:7
+gpus          none                                     FILE:4
+cpus          2                                        FILE:5
+memory        8GiB                                     FILE:6
 no-worker     false                                    environment
 no-scheduler  false                                    default
 allow-root    true                                     flag
-log-level     warn                                     file
+log-level     warn                                     FILE:11
 log-format    text                                     default
-`
-	spaces := regexp.MustCompile(` {2,}`)
+`, "FILE", file)
+	spaces := regexp.MustCompile(` +`)
 	if got, want := spaces.ReplaceAllString(r.stdout, "\t"), spaces.ReplaceAllString(want, "\t"); got != want {
 		t.Errorf("config show:\n%s\nwant\n%s", got, want)
+	}
+	if r := program(t.Context(), "", "config", "show", "--json"); r.code != 0 || !strings.Contains(r.stdout, `"file": "`+file+`"`) || strings.Contains(r.stdout, "secret") {
+		t.Errorf("config show --json: exit %d, %s", r.code, r.stdout)
 	}
 	if r := program(t.Context(), "", "--socket", "/flag", "config", "show"); !regexp.MustCompile(`socket +/flag +flag`).MatchString(r.stdout) {
 		t.Errorf("--socket before the verb: %s", r.stdout)
@@ -77,9 +83,17 @@ func TestBadSettings(t *testing.T) {
 		"\nmemory: 8\n":            ":2): size \"8\"",
 		"no-worker: maybe\n":       ":1): \"maybe\": want true or false",
 		"label: [rack]\n":          ":1): \"rack\": want K=V",
+		"cpus: -1\n":              ":1): -1: not below 0",
+		"name: [a, b]\n":          ":1: name: want one value, not a list",
+		"z: 1\na: 2\n":            ":1: no such setting: \"z\"",
+		"listen: [here]\n":        ":1): \"here\": want a multiaddr",
+		"bootstrap: /ip4/::1\n":   ":1): \"/ip4/::1\": want a multiaddr with /p2p/ID",
+		"\ngpus: two\n":           ":2): \"two\": want auto",
+		"gpus: sim:8\n":           ":1): ",
+		"no-worker: 1\n\nno-scheduler: 1\n": ":1): not both",
 		"log-level: loud\n":        ":1): \"loud\": want debug",
 		"log-format: xml\n":        ":1): \"xml\": want text or json",
-		"name: a b\n":              "name \"a b\"",
+		"name: a b\n":              "name (from ",
 		strings.Repeat("#", 2<<20): "larger than 1MiB",
 		"token: t\n":               "--bootstrap",
 		"name: *nowhere\n":         ":1: ",
@@ -88,6 +102,10 @@ func TestBadSettings(t *testing.T) {
 		if r.code != 2 || !strings.Contains(r.err, want) || strings.Count(r.err, "\n") != 1 {
 			t.Errorf("%.40q: exit %d, %q; want %q", text, r.code, r.err, want)
 		}
+	}
+	r := program(t.Context(), "", "config", "validate", "--json", configFile(t, "cpus: x\n"))
+	if r.code != 2 || !strings.Contains(r.stdout, `"valid": false`) || !strings.Contains(r.stdout, `:1): \"x\"`) {
+		t.Errorf("validate --json: exit %d, %s", r.code, r.stdout)
 	}
 	for _, text := range []string{"", "# only a comment\n", "---\n", "name: \"a\"\n---\ncpus: 0\n"} {
 		if r := program(t.Context(), "", "config", "validate", "--config", configFile(t, text)); r.code != 0 {

@@ -1,0 +1,144 @@
+package main
+
+// What a setting is: a name, where its value is kept, and how the value is
+// written.
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/musterhq/muster/job"
+)
+
+// setting is one thing that a daemon may be told.
+type setting struct {
+	name  string
+	usage string                                       // with the value's name in back quotes; a switch has none
+	many  bool                                         // may be given several times
+	live  bool                                         // a running daemon takes a new value
+	set   func(c *daemonConfig, values []string) error // one value at least, and one alone unless many
+	get   func(c daemonConfig) string                  // as it is written
+	take  func(c *daemonConfig, from daemonConfig)     // copies the value
+}
+
+// reloads marks a setting that a running daemon takes a new value of, when its
+// file is read again: node.Reload carries it out.
+func (s setting) reloads() setting {
+	s.live = true
+	return s
+}
+
+// of is a setting whose value is kept in one place of the configuration.
+func of[T any](name, usage string, in func(*daemonConfig) *T, read func(string) (T, error), write func(T) string) setting {
+	return setting{
+		name: name, usage: usage,
+		set: func(c *daemonConfig, v []string) (err error) {
+			*in(c), err = read(v[len(v)-1])
+			return err
+		},
+		get:  func(c daemonConfig) string { return write(*in(&c)) },
+		take: func(c *daemonConfig, from daemonConfig) { *in(c) = *in(&from) },
+	}
+}
+
+// text is a setting that is kept as it is written.
+func text(name, usage string, in func(*daemonConfig) *string) setting {
+	same := func(v string) string { return v }
+	return of(name, usage, in, func(v string) (string, error) { return v, nil }, same)
+}
+
+// choice is one of several words.
+func choice(name, usage string, in func(*daemonConfig) *string, words ...string) setting {
+	s := text(name, usage, in)
+	s.set = func(c *daemonConfig, v []string) error {
+		for _, w := range words {
+			if strings.EqualFold(w, v[len(v)-1]) {
+				*in(c) = w
+				return nil
+			}
+		}
+		last := len(words) - 1
+		return fmt.Errorf("%.40q: want %s or %s", v[len(v)-1], strings.Join(words[:last], ", "), words[last])
+	}
+	return s
+}
+
+// toggle is a switch.
+func toggle(name, usage string, in func(*daemonConfig) *bool) setting {
+	return of(name, usage, in, func(v string) (bool, error) {
+		on, err := strconv.ParseBool(v)
+		if err != nil {
+			err = fmt.Errorf("%.40q: want true or false", v)
+		}
+		return on, err
+	}, strconv.FormatBool)
+}
+
+// count is a number from 0 on.
+func count(name, usage string, in func(*daemonConfig) *int) setting {
+	return of(name, usage, in, func(v string) (n int, err error) {
+		if err = number(v, &n); err == nil && n < 0 {
+			err = fmt.Errorf("%d: not below 0", n)
+		}
+		return n, err
+	}, strconv.Itoa)
+}
+
+// sized is a number of bytes with its unit.
+func sized(name, usage string, in func(*daemonConfig) *job.Size) setting {
+	return of(name, usage, in, func(v string) (n job.Size, err error) { return n, n.UnmarshalText([]byte(v)) }, job.Size.String)
+}
+
+// texts is a list of words; check, if there is one, refuses a word.
+func texts(name, usage string, in func(*daemonConfig) *[]string, check func(string) error) setting {
+	return setting{
+		name: name, usage: usage, many: true,
+		set: func(c *daemonConfig, v []string) error {
+			for _, word := range v {
+				if check == nil {
+					continue
+				}
+				if err := check(word); err != nil {
+					return err
+				}
+			}
+			*in(c) = v
+			return nil
+		},
+		get:  func(c daemonConfig) string { return strings.Join(*in(&c), " ") },
+		take: func(c *daemonConfig, from daemonConfig) { *in(c) = *in(&from) },
+	}
+}
+
+// pairs is a list of K=V, in a file also a map; check refuses a pair.
+func pairs(name, usage string, in func(*daemonConfig) *map[string]string, check func(k, v string) error) setting {
+	return setting{
+		name: name, usage: usage, many: true,
+		set: func(c *daemonConfig, values []string) error {
+			all := map[string]string{}
+			for _, text := range values {
+				k, v, ok := strings.Cut(text, "=")
+				if !ok {
+					return fmt.Errorf("%.60q: want K=V", text)
+				}
+				if err := check(k, v); err != nil {
+					return err
+				}
+				all[k] = v
+			}
+			*in(c) = all
+			return nil
+		},
+		get:  func(c daemonConfig) string { return labels(*in(&c), " ") },
+		take: func(c *daemonConfig, from daemonConfig) { *in(c) = *in(&from) },
+	}
+}
+
+// toggle says that a setting is a switch.
+func (s setting) toggle() bool { return !strings.Contains(s.usage, "`") }
+
+// env is the variable of a setting.
+func (s setting) env() string {
+	return "MUSTER_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+}
