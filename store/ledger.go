@@ -5,7 +5,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -30,15 +29,19 @@ func (s *Store) Ledger() *Ledger { return &Ledger{store: s} }
 func attemptKey(a job.Attempt) []byte { return []byte(attemptPrefix + a.String()) }
 func epochKey(g job.Group) []byte     { return []byte(epochPrefix + g.String()) }
 
-// Save writes all or nothing. It returns when all would survive a power cut but
-// what a restart drops anyway: reservations, and the removal of records that
-// were acknowledged (a removed one that comes back is acknowledged again). While the disk is nearly full it refuses what begins work, a new reservation
-// or a new start, with ErrNoRoom; everything else it writes.
-func (l *Ledger) Save(put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch) error {
+// Save writes all or nothing. With sync it returns when that, and all that was
+// saved before, would survive a power cut; without, the end of a process may
+// lose it. While the disk is nearly full it refuses what begins work, a new
+// reservation or a new start, with ErrNoRoom; everything else it writes.
+func (l *Ledger) Save(put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch, sync bool) error {
 	if err := l.admit(put); err != nil {
 		return err
 	}
-	err := l.store.write(durability(put, epochs), func(b *pebble.Batch) error {
+	durability := pebble.NoSync
+	if sync {
+		durability = pebble.Sync
+	}
+	err := l.store.write(durability, func(b *pebble.Batch) error {
 		for i := range put {
 			m, err := heldPB(&put[i])
 			if err != nil {
@@ -65,14 +68,6 @@ func (l *Ledger) Save(put []lease.Record, gone []job.Attempt, epochs []lease.Gro
 		return fmt.Errorf("store: save %d records of the ledger: %w", len(put), err)
 	}
 	return nil
-}
-
-// durability is Sync for what a restart must not forget.
-func durability(put []lease.Record, epochs []lease.GroupEpoch) *pebble.WriteOptions {
-	if len(epochs) > 0 || slices.ContainsFunc(put, func(r lease.Record) bool { return r.Phase != lease.PhaseReserved }) {
-		return pebble.Sync
-	}
-	return pebble.NoSync
 }
 
 // admit refuses records that begin work while there is no room.

@@ -49,7 +49,7 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 		attempt := func(n int) job.Attempt { return job.Attempt{Job: job.NewID(g, 1), N: n} }
 		known := lease.Record{Attempt: attempt(1), Phase: lease.PhaseStarted}
 		reserved := lease.Record{Attempt: attempt(2), Phase: lease.PhaseReserved}
-		if err := ledger.Save([]lease.Record{known, reserved}, nil, nil); err != nil {
+		if err := ledger.Save([]lease.Record{known, reserved}, nil, nil, true); err != nil {
 			t.Fatal(err)
 		}
 		fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 60 << 20, TotalBytes: 1 << 40})
@@ -66,9 +66,9 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 		for name, err := range map[string]error{
 			"Submit":          r.Propose(submit(g, 1)),
 			"Assign":          r.Propose(cancel(g, 1), assign),
-			"new reservation": ledger.Save([]lease.Record{{Attempt: attempt(3), Phase: lease.PhaseReserved}}, nil, nil),
-			"new start":       ledger.Save([]lease.Record{{Attempt: attempt(3), Phase: lease.PhaseStarted}}, nil, nil),
-			"reserved starts": ledger.Save([]lease.Record{{Attempt: attempt(2), Phase: lease.PhaseStarted}}, nil, nil),
+			"new reservation": ledger.Save([]lease.Record{{Attempt: attempt(3), Phase: lease.PhaseReserved}}, nil, nil, true),
+			"new start":       ledger.Save([]lease.Record{{Attempt: attempt(3), Phase: lease.PhaseStarted}}, nil, nil, true),
+			"reserved starts": ledger.Save([]lease.Record{{Attempt: attempt(2), Phase: lease.PhaseStarted}}, nil, nil, true),
 			"key":             s.Put("k", nil),
 		} {
 			if !errors.Is(err, ErrNoRoom) {
@@ -81,11 +81,11 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 			"Result":     r.Propose(job.Record{Result: &job.ResultRecord{Attempt: attempt(1)}}),
 			"Unassign":   r.Propose(job.Record{Unassign: &job.UnassignRecord{Attempt: attempt(1), Proof: job.ProofDead}}),
 			"rows":       r.Save(firstIndex, []job.Job{{ID: job.NewID(g, 1)}}, nil),
-			"running":    ledger.Save([]lease.Record{known}, nil, nil),
-			"end":        ledger.Save([]lease.Record{{Attempt: attempt(1), Phase: lease.PhaseDone}}, nil, nil),
-			"tombstone":  ledger.Save([]lease.Record{{Attempt: attempt(9), Phase: lease.PhaseRefused}}, nil, nil),
-			"given back": ledger.Save(nil, []job.Attempt{attempt(2)}, nil),
-			"epoch":      ledger.Save(nil, nil, []lease.GroupEpoch{{Group: g}}),
+			"running":    ledger.Save([]lease.Record{known}, nil, nil, true),
+			"end":        ledger.Save([]lease.Record{{Attempt: attempt(1), Phase: lease.PhaseDone}}, nil, nil, true),
+			"tombstone":  ledger.Save([]lease.Record{{Attempt: attempt(9), Phase: lease.PhaseRefused}}, nil, nil, true),
+			"given back": ledger.Save(nil, []job.Attempt{attempt(2)}, nil, true),
+			"epoch":      ledger.Save(nil, nil, []lease.GroupEpoch{{Group: g}}, true),
 		} {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)

@@ -125,7 +125,7 @@ func TestUseAfterCloseIsAnError(t *testing.T) {
 	s := open(t, memDisk())
 	ledger := s.Ledger()
 	closeStore(t, s)
-	if err := ledger.Save(nil, []job.Attempt{{Job: job.NewID(1, 1), N: 1}}, nil); !errors.Is(err, ErrClosed) {
+	if err := ledger.Save(nil, []job.Attempt{{Job: job.NewID(1, 1), N: 1}}, nil, true); !errors.Is(err, ErrClosed) {
 		t.Errorf("Save after Close = %v", err)
 	}
 }
@@ -149,7 +149,7 @@ func TestLedgerSurvives(t *testing.T) {
 					}
 				}
 				e := lease.GroupEpoch{Group: job.Group(rapid.Uint64Range(0, 3).Draw(rt, "group")), Epoch: anyEpoch.Draw(rt, "epoch")}
-				if err := s.Ledger().Save(put, gone, []lease.GroupEpoch{e}); err != nil {
+				if err := s.Ledger().Save(put, gone, []lease.GroupEpoch{e}, true); err != nil {
 					rt.Fatal(err)
 				}
 				for _, r := range put {

@@ -174,12 +174,14 @@ func (c *Core) Round(now Moment) Writes {
 	if len(c.dirty)+len(c.gone)+len(c.epochs) == 0 {
 		return Writes{}
 	}
+	var w Writes
+	w.Sync = len(c.epochs) > 0
+	for _, a := range c.dirty {
+		w.Put = append(w.Put, a.rec)
+		w.Sync = w.Sync || a.lasting()
+	}
 	c.batch = batch{attempts: c.dirty, groups: c.epochs, open: true}
 	c.dirty, c.epochs = nil, nil
-	var w Writes
-	for _, a := range c.batch.attempts {
-		w.Put = append(w.Put, a.rec)
-	}
 	for _, g := range c.batch.groups {
 		w.Epochs = append(w.Epochs, lease.GroupEpoch{Group: g.id, Epoch: g.epoch})
 	}
@@ -288,6 +290,21 @@ func (c *Core) put(a *attempt) {
 		a.dirty = true
 		c.dirty = append(c.dirty, a)
 	}
+}
+
+// lasting says that a restart must not find an older record than this one: its
+// process is to be started now, or never was and never will be.
+func (a *attempt) lasting() bool {
+	switch a.rec.Phase {
+	case lease.PhaseStarted:
+		return !a.launched
+	case lease.PhaseRefused:
+		return true
+	case lease.PhaseDone:
+		return !a.rec.Exit.Started // the driver may never have heard of it
+	case lease.PhaseReserved:
+	}
+	return false
 }
 
 // drop forgets an attempt, on disk too.

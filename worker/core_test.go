@@ -5,6 +5,7 @@ package worker_test
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -43,7 +44,9 @@ type host struct {
 	cfg  worker.Config
 	now  worker.Moment
 
-	records map[job.Attempt]lease.Record // on disk
+	records map[job.Attempt]lease.Record // written
+	synced  map[job.Attempt]lease.Record // what a power cut leaves of them
+	wrote   worker.Writes                  // in the last round
 	epochs  map[job.Group]lease.Epoch
 	failing bool
 
@@ -104,6 +107,7 @@ func (h *host) round(events ...worker.Event) worker.Effects {
 		h.core.Step(h.now, e)
 	}
 	w := h.core.Round(h.now)
+	h.wrote = w
 	var err error
 	switch {
 	case w.Empty():
@@ -118,6 +122,11 @@ func (h *host) round(events ...worker.Event) worker.Effects {
 		}
 		for _, e := range w.Epochs {
 			h.epochs[e.Group] = e.Epoch
+		}
+		if w.Sync {
+			h.synced = maps.Clone(h.records)
+		} else if len(w.Epochs) > 0 {
+			h.t.Fatalf("epochs %v are not synced", w.Epochs)
 		}
 	}
 	h.done = h.core.Saved(h.now, err)

@@ -38,8 +38,8 @@ type Driver interface {
 type Adopter interface {
 	// Adopt reports every attempt that still runs (DriverStarted), is
 	// about to (DriverStarting), or whose end is on disk and was not forgotten
-	// (DriverExited, DriverFailed). What it
-	// does not name has no process any more.
+	// (DriverExited, DriverFailed); one that was forgotten lately may be
+	// among them. What it does not name has no process any more.
 	Adopt(ctx context.Context) ([]DriverEvent, error)
 }
 

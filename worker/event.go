@@ -65,11 +65,15 @@ func (ProfileChanged) workerEvent() {}
 func (Drain) workerEvent()          {}
 func (DriverEvent) workerEvent()    {}
 
-// Writes is what must be on disk before the effects of a round.
+// Writes is what must be written before the effects of a round.
 type Writes struct {
 	Put    []lease.Record
 	Gone   []job.Attempt
 	Epochs []lease.GroupEpoch
+	// Sync says that something of it, and with it all that was written before,
+	// must survive a power cut: an epoch, a start, a refusal. What follows a
+	// start the driver knows, too, until it is told to forget.
+	Sync bool
 }
 
 // Empty says that nothing has to be written.

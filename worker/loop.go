@@ -17,9 +17,9 @@ import (
 
 // Ledger is the disk of a worker.
 type Ledger interface {
-	// Save writes all or nothing, and returns when it would survive a power cut;
-	// reservations and removals need not, as a restart drops both.
-	Save(put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch) error
+	// Save writes all or nothing; with sync it returns when that, and all that
+	// was saved before, would survive a power cut.
+	Save(put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch, sync bool) error
 	// Load reads what was saved.
 	Load() ([]lease.Record, []lease.GroupEpoch, error)
 }
@@ -153,7 +153,7 @@ func (l *Loop) round() {
 		w := l.core.Round(l.now())
 		var err error
 		if !w.Empty() {
-			err = l.parts.Ledger.Save(w.Put, w.Gone, w.Epochs)
+			err = l.parts.Ledger.Save(w.Put, w.Gone, w.Epochs, w.Sync)
 		}
 		e := l.core.Saved(l.now(), err)
 		again = l.drive(e)

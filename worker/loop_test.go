@@ -34,7 +34,7 @@ type site struct {
 	polls   int
 }
 
-func (s *site) Save(put []lease.Record, gone []job.Attempt, _ []lease.GroupEpoch) error {
+func (s *site) Save(put []lease.Record, gone []job.Attempt, _ []lease.GroupEpoch, _ bool) error {
 	s.mu.Lock()
 	slow := s.slow
 	s.mu.Unlock()

@@ -33,7 +33,8 @@ type walk struct {
 	open    map[string]lease.Offer // without an answer
 	commits []lease.Commit
 	offers  map[uint64]lease.Offer
-	runs    map[job.Attempt]worker.Task // in the driver: started and not over
+	runs    map[job.Attempt]worker.Task        // in the driver: started and not over
+	ends    map[job.Attempt]worker.DriverEvent // in the driver: over and not forgotten
 	began   map[job.Attempt]bool
 	dead    map[job.Attempt]bool   // refused for good
 	over    map[job.Attempt]bool   // acknowledged to the end
@@ -46,7 +47,7 @@ func newWalk(t *rapid.T) *walk {
 		host: newHost(t, config(4)), t: t, term: 1, owner: amy,
 		asked: map[job.Peer]lease.Renew{},
 		open:  map[string]lease.Offer{}, offers: map[uint64]lease.Offer{},
-		runs: map[job.Attempt]worker.Task{}, began: map[job.Attempt]bool{}, dead: map[job.Attempt]bool{},
+		runs: map[job.Attempt]worker.Task{}, ends: map[job.Attempt]worker.DriverEvent{}, began: map[job.Attempt]bool{}, dead: map[job.Attempt]bool{},
 		last: map[job.Attempt]uint64{}, acked: map[job.Attempt]uint64{}, over: map[job.Attempt]bool{},
 	}
 	w.connect()
@@ -63,6 +64,9 @@ func (w *walk) after() {
 		}
 		delete(w.sent, p)
 	}
+	for _, a := range w.done.Forget {
+		delete(w.ends, a)
+	}
 	for a, until := range w.done.Extend {
 		if until > w.answered.Add(job.DefaultLease) {
 			w.t.Fatalf("%s may live until %v, renewal was answered for %v", a, until, w.answered)
@@ -75,8 +79,8 @@ func (w *walk) after() {
 		if w.dead[s.Attempt] {
 			w.t.Fatalf("%s was begun though it was refused for good", s.Attempt)
 		}
-		if r := w.records[s.Attempt]; r.Phase != lease.PhaseStarted {
-			w.t.Fatalf("%s was begun, its record says %q", s.Attempt, r.Phase)
+		if r := w.synced[s.Attempt]; r.Phase != lease.PhaseStarted {
+			w.t.Fatalf("%s was begun, its record says %q after a power cut", s.Attempt, r.Phase)
 		}
 		if w.now.Boot >= w.answered.Add(worker.SessionLease) || s.Deadline > w.answered.Add(job.DefaultLease) {
 			w.t.Fatalf("%s was begun at %v until %v, renewal was answered for %v", s.Attempt, w.now.Boot, s.Deadline, w.answered)
@@ -118,6 +122,9 @@ func (w *walk) heard(p job.Peer, m lease.ToScheduler) {
 		}
 		w.last[m.Attempt] = max(w.last[m.Attempt], m.N)
 		if m.Refused != "" {
+			if r := w.synced[m.Attempt]; r.Phase != lease.PhaseRefused {
+				w.t.Fatalf("%s was refused, its record says %q after a power cut", m.Attempt, r.Phase)
+			}
 			w.dead[m.Attempt] = true
 			if w.began[m.Attempt] && !w.over[m.Attempt] {
 				w.t.Fatalf("%s was refused though it was begun", m.Attempt)
@@ -177,6 +184,13 @@ func (w *walk) balance() {
 func (w *walk) tell(events ...worker.Event) {
 	w.round(events...)
 	w.after()
+}
+
+// ended lets the driver tell an end, which it keeps until it is to forget it.
+func (w *walk) ended(e worker.DriverEvent) {
+	delete(w.runs, e.Attempt)
+	w.ends[e.Attempt] = e
+	w.tell(e)
 }
 
 func (w *walk) connect() {
@@ -294,14 +308,12 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 		},
 		"ends": func(*rapid.T) {
 			if a, ok := someRun(); ok {
-				delete(w.runs, a)
-				w.tell(exited(a, w.pick("code", 2)))
+				w.ended(exited(a, w.pick("code", 2)))
 			}
 		},
 		"fails": func(*rapid.T) {
 			if a, ok := someRun(); ok {
-				delete(w.runs, a)
-				w.tell(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 127}})
+				w.ended(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 127}})
 			}
 		},
 		"time": func(*rapid.T) {
@@ -326,7 +338,13 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 			w.connect()
 		},
 		"restart": func(*rapid.T) {
+			if w.pick("power", 2) == 0 {
+				w.records = maps.Clone(w.synced)
+			}
 			var found []worker.DriverEvent
+			for _, e := range w.ends {
+				found = append(found, e)
+			}
 			for a := range w.runs {
 				found = append(found, worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
 			}

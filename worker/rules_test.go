@@ -325,3 +325,35 @@ func TestR4StartNeedsEnoughOfTheLease(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsSynced holds the ledger to one wait for the disk in the life of a
+// task: before its process.
+func TestWhatIsSynced(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	first, two := attempt(1, 1), attempt(2, 1)
+	wrote := func(what string, synced bool) {
+		t.Helper()
+		if h.wrote.Empty() || h.wrote.Sync != synced {
+			t.Errorf("%s: wrote %+v", what, h.wrote)
+		}
+	}
+	h.says(amy, offer(1, first, cpu))
+	wrote("reservation", false)
+	h.says(amy, start(1, first, s, cpu))
+	wrote("start", true)
+	h.round(worker.DriverEvent{Attempt: first, Kind: worker.DriverStarted, PID: 42})
+	wrote("running", false)
+	h.round(exited(first, 3))
+	wrote("end, which the driver has on disk", false)
+	h.says(amy, lease.Ack{Attempt: first, N: 4})
+	wrote("removal", false)
+	h.says(amy, offer(2, two, cpu))
+	h.says(amy, start(2, two, s, cpu))
+	h.round(worker.DriverEvent{Attempt: two, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 126}})
+	wrote("end without a beginning, which only the loop may know", true)
+	h.says(amy, lease.Query{Attempt: attempt(3, 1), Group: group, Epoch: epoch(1), Store: store})
+	wrote("refusal", true)
+	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}})
+	wrote("epoch", true)
+}

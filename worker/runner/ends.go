@@ -65,8 +65,11 @@ func (l *loop) born(t *task, r started) {
 func (l *loop) seen(t *task) {
 	delete(l.tasks, t.attempt)
 	e := Ended{Attempt: t.name}
-	if r, err := l.dir.ReadExit(t.attempt); err == nil {
-		e.Exit = &r.Exit
+	if end, err := l.dir.FindEnd(t.attempt); err == nil {
+		e.Exit = &end.Exit
+		if end.Segment.Runner == l.cfg.Generation {
+			e.Segment = end.Segment.Number
+		}
 	}
 	l.report(Report{Ended: &e})
 }
@@ -226,33 +229,26 @@ func (l *loop) signal(t *task, sig unix.Signal) {
 // time: what came while it was syncing is the next round.
 func (l *loop) save() {
 	for round := range l.rounds {
-		errs := l.dir.saveAll(round)
-		l.do <- func() { l.saved(round, errs) }
+		err := l.journal.save(round)
+		l.do <- func() { l.saved(round, err) }
 	}
 }
 
-// saved tells of the ends that are on disk, and tries the others again.
-func (l *loop) saved(round []*task, errs []error) {
-	var again []*task
-	var first error
-	for i, t := range round {
-		if errs[i] != nil {
-			again = append(again, t)
-			first = errs[i]
-			continue
-		}
-		delete(l.tasks, t.attempt)
-		l.report(Report{Ended: &Ended{Attempt: t.name, Exit: &t.record.Exit}})
-	}
-	if len(again) == 0 {
-		l.faults = 0
-	} else {
+// saved tells of the ends that are on disk, or tries again.
+func (l *loop) saved(round []*task, err error) {
+	if err != nil {
 		if l.faults++; l.faults == 1 {
-			l.log.Error("ends of tasks not saved, trying again", "tasks", len(again), "error", first)
+			l.log.Error("ends of tasks not saved, trying again", "tasks", len(round), "error", err)
 		}
 		time.AfterFunc(saveAgain, func() {
-			l.do <- func() { l.unsaved = append(l.unsaved, again...) }
+			l.do <- func() { l.unsaved = append(l.unsaved, round...) }
 		})
+		return
+	}
+	l.faults = 0
+	for _, t := range round {
+		delete(l.tasks, t.attempt)
+		l.report(Report{Ended: &Ended{Attempt: t.name, Exit: &t.record.Exit, Segment: t.segment}})
 	}
 	if len(l.tasks) > 0 {
 		return

@@ -24,8 +24,8 @@ import (
 //	runner-N.sock   where it listens
 //	runner-N.log    what it has to say
 //	runner-N.tasks  the main processes it has started, without control groups
+//	runner-N.ends-K segment K of the ends that runner N has written
 //	tasks/ATTEMPT/  stdout stderr script scratch/ hostfile
-//	                exit.json (ended) or ended.json (ended and forgotten)
 type Dir string
 
 // Stream is one of the two outputs of a task.
@@ -46,12 +46,6 @@ func (d Dir) Task(a job.Attempt) string { return filepath.Join(d.Tasks(), a.Stri
 
 // Output is the file that an attempt writes one of its outputs to.
 func (d Dir) Output(a job.Attempt, s Stream) string { return filepath.Join(d.Task(a), string(s)) }
-
-// Exit is the file that says how an attempt ended, until it is forgotten.
-func (d Dir) Exit(a job.Attempt) string { return filepath.Join(d.Task(a), "exit.json") }
-
-// Ended is what Exit is called once it is forgotten.
-func (d Dir) Ended(a job.Attempt) string { return filepath.Join(d.Task(a), "ended.json") }
 
 // Lock is the file that runner n holds locked for as long as it lives.
 func (d Dir) Lock(n int) string { return d.runner(n, "lock") }
@@ -172,7 +166,8 @@ func (d Dir) TryLock(n int) (*os.File, error) {
 	return nil, fmt.Errorf("runner: lock runner %d: %w", n, err)
 }
 
-// Remove deletes the files of a runner that is gone, except its log.
+// Remove deletes the files of a runner that is gone, except its log and the
+// ends that it wrote.
 func (d Dir) Remove(n int) error {
 	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.notes(n))), gone(os.Remove(d.Lock(n))))
 }

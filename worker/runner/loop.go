@@ -31,6 +31,7 @@ type task struct {
 	warned  bool // that it does not end
 	killing time.Duration
 	record  Record
+	segment int // of the journal, that record was saved to
 }
 
 // loop owns all that changes. Its methods run in its own goroutine, but for
@@ -42,6 +43,7 @@ type loop struct {
 	dir      Dir
 	group    *group
 	notes    *os.File // of the starters
+	journal  *journal // of the goroutine save
 	timer    *timer
 	log      *slog.Logger
 	do       chan func()
@@ -72,9 +74,9 @@ type earlyDeath struct {
 	at     time.Duration
 }
 
-func newLoop(cfg Config, info Info, s *starter, timer *timer, log *slog.Logger) *loop {
+func newLoop(cfg Config, info Info, s *starter, ends *journal, timer *timer, log *slog.Logger) *loop {
 	return &loop{
-		cfg: cfg, info: info, dir: Dir(cfg.Dir), group: s.group, notes: s.notes, timer: timer, log: log,
+		cfg: cfg, info: info, dir: Dir(cfg.Dir), group: s.group, notes: s.notes, journal: ends, timer: timer, log: log,
 		do: make(chan func()), starts: make(chan *task), rounds: make(chan []*task), ticked: make(chan struct{}, 1),
 		tasks: map[job.Attempt]*task{}, mains: map[int]*task{}, starting: map[*task]bool{}, left: map[*task]bool{},
 		early: map[int]earlyDeath{}, idle: time.NewTimer(cfg.Idle), oomKills: oomKills(), skew: clockSkew(),

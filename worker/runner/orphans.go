@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"time"
 
@@ -113,13 +112,14 @@ func (d Dir) suspects(n int) (map[job.Attempt]bool, sessions) {
 		return nil, nil // it started nothing
 	}
 	defer f.Close()
+	ended := d.ended()
 	suspects, leaders := map[job.Attempt]bool{}, sessions{}
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var who noted
 		if json.Unmarshal(lines.Bytes(), &who) != nil {
 			continue // cut off with its writer
 		}
-		if a, err := job.ParseAttempt(who.Attempt); err == nil && !d.hasExit(a) {
+		if a, err := job.ParseAttempt(who.Attempt); err == nil && !ended[who.Attempt] {
 			suspects[a] = true
 			leaders[who.PID] = who.Ticks
 		}
@@ -127,37 +127,13 @@ func (d Dir) suspects(n int) (map[job.Attempt]bool, sessions) {
 	return suspects, leaders
 }
 
-func (d Dir) hasExit(a job.Attempt) bool {
-	for _, path := range []string{d.Exit(a), d.Ended(a)} {
-		if _, err := os.Lstat(path); err == nil {
-			return true
-		}
+// ended names the attempts whose end is on disk. Of what cannot be read it
+// says nothing: a process that is looked for in vain does no harm.
+func (d Dir) ended() map[string]bool {
+	ends, _ := d.Ends()
+	all := make(map[string]bool, len(ends))
+	for _, e := range ends {
+		all[e.Attempt] = true
 	}
-	return false
-}
-
-// Forget marks the end of an attempt as known to all: it is not reported any
-// more, its output stays.
-func (d Dir) Forget(a job.Attempt) error {
-	return gone(os.Rename(d.Exit(a), d.Ended(a)))
-}
-
-// Unforgotten reads the ends that are on disk and were not forgotten.
-func (d Dir) Unforgotten() ([]Record, error) {
-	all, err := d.Attempts()
-	if err != nil {
-		return nil, err
-	}
-	var records []Record
-	for _, a := range all {
-		if _, err := os.Lstat(d.Exit(a)); errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		r, err := d.ReadExit(a)
-		if err != nil {
-			return nil, err
-		}
-		records = append(records, r)
-	}
-	return records, nil
+	return all
 }

@@ -12,7 +12,7 @@
 // maxFrame. The runner opens with Welcome: every attempt that it has. From
 // then on the daemon sends Requests, which are answered only by what becomes
 // of the task: Started, and Ended when no process of it is left and its exit is
-// on disk (exit.json, synced with its directory). Every Start is idempotent,
+// on disk (a line of the journal, synced). Every Start is idempotent,
 // and what was sent on a broken connection is found in the next Welcome or on
 // disk. A field that an older side would misread needs a new generation of the
 // runner, which a new version of the binary starts anyway.
@@ -135,7 +135,11 @@ func serve(ctx context.Context, cfg Config, info Info, s *starter, log *slog.Log
 	signal.Notify(deaths, unix.SIGCHLD)
 	defer signal.Stop(deaths)
 
-	l := newLoop(cfg, info, s, timer, log)
+	ends, err := openJournal(Dir(cfg.Dir), cfg.Generation)
+	if err != nil {
+		return err
+	}
+	l := newLoop(cfg, info, s, ends, timer, log)
 	go l.accept(listener)
 	go l.ticks(timer)
 	for range starters {

@@ -102,6 +102,7 @@ type Started struct {
 type Ended struct {
 	Attempt string    `json:"attempt"`
 	Exit    *job.Exit `json:"exit,omitempty"`
+	Segment int       `json:"segment,omitempty"` // number of the journal's, of this runner, that holds it
 }
 
 // message is a Request or a Report.

@@ -4,6 +4,7 @@ package execdriver
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -99,7 +100,7 @@ func TestAdoptEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "end on disk", func() bool {
-		_, err := os.Stat(runner.Dir(dir).Exit(attemptIn(dir, 1)))
+		_, err := runner.Dir(dir).FindEnd(attemptIn(dir, 1))
 		return err == nil
 	})
 	for range 2 { // until it is forgotten
@@ -109,13 +110,17 @@ func TestAdoptEnded(t *testing.T) {
 		}
 		r.stop()
 	}
+	await(t, "idle runner to end", func() bool {
+		all, err := runner.Dir(dir).Generations()
+		return err == nil && len(all) == 0
+	})
 	r := newRig(t, "groups", dir, "1")
 	if err := r.d.Forget(r.attempt(1)); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "end to be forgotten", func() bool {
-		_, err := os.Stat(runner.Dir(dir).Ended(r.attempt(1)))
-		return err == nil
+		_, err := runner.Dir(dir).FindEnd(r.attempt(1))
+		return errors.Is(err, os.ErrNotExist)
 	})
 	r.stop()
 	r = newRig(t, "groups", dir, "1")
@@ -139,7 +144,7 @@ func TestTimeLimitOutlivesDaemon(t *testing.T) {
 	r.expect(worker.DriverStarted)
 	r.stop()
 	await(t, "end on disk", func() bool {
-		_, err := os.Stat(runner.Dir(dir).Exit(k.Attempt))
+		_, err := runner.Dir(dir).FindEnd(attemptIn(dir, 1))
 		return err == nil
 	})
 	r = newRig(t, "groups", dir, "1")

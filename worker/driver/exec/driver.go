@@ -121,11 +121,7 @@ func (d *Driver) Extend(deadlines map[job.Attempt]worker.BootTime) error {
 
 // Forget drops the end of an attempt, not its output; see worker.Driver.
 func (d *Driver) Forget(a job.Attempt) error {
-	return d.inbox.put(func(*state) {
-		if err := d.dir.Forget(a); err != nil {
-			d.log.Warn("end of task not marked as known", "attempt", a.String(), "error", err)
-		}
-	})
+	return d.inbox.put(func(s *state) { s.ends.forget(a) })
 }
 
 // Adopt finds what an earlier daemon left; see worker.Adopter. It waits for Run

@@ -54,6 +54,7 @@ type state struct {
 	launch   func(n int, pause time.Duration) // starts a runner in the background
 	wg       sync.WaitGroup
 	entries  map[job.Attempt]*entry
+	ends     *ends
 	links    map[int]*link
 	spawning int // generation that is being started; 0 for none
 	newest   int // generation that ever was
@@ -69,6 +70,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		return err
 	}
 	s := &state{d: d, entries: map[job.Attempt]*entry{}, links: map[int]*link{}}
+	s.ends = newEnds(d.dir, func(generation int) bool { return s.links[generation] != nil }, d.log)
 	s.launch = func(n int, pause time.Duration) { s.wg.Go(func() { s.live(ctx, n, pause) }) }
 	generations, err := d.dir.Generations()
 	if err != nil {
@@ -84,9 +86,12 @@ func (d *Driver) Run(ctx context.Context) error {
 		}
 	})
 	s.wg.Go(d.tails.run)
-	s.wg.Go(func() { d.sweeps(ctx) })
+	s.wg.Go(func() { s.sweeps(ctx) })
+	if s.newest, err = s.ends.newestRunner(); err != nil {
+		return err
+	}
 	for _, n := range generations {
-		s.newest = n
+		s.newest = max(s.newest, n)
 		s.links[n] = &link{}
 		k := &keeper{s: s, d: d, n: n}
 		s.wg.Go(func() { k.run(ctx) })
@@ -173,7 +178,7 @@ func (s *state) advance() {
 func (s *state) found() adopted {
 	s.tells = true
 	var a adopted
-	records, err := s.d.dir.Unforgotten()
+	written, err := s.ends.read()
 	if err != nil {
 		a.err = err
 		return a
@@ -185,12 +190,12 @@ func (s *state) found() adopted {
 		}
 		a.events = append(a.events, worker.DriverEvent{Attempt: e.attempt, Kind: kind, PID: e.pid})
 	}
-	for _, r := range records {
-		attempt, err := job.ParseAttempt(r.Attempt)
+	for _, e := range written {
+		attempt, err := job.ParseAttempt(e.Attempt)
 		if err != nil || s.entries[attempt] != nil {
 			continue // it will be told
 		}
-		a.events = append(a.events, endOf(attempt, r.Exit))
+		a.events = append(a.events, endOf(attempt, e.Exit))
 	}
 	return a
 }
@@ -355,10 +360,11 @@ func endOf(a job.Attempt, exit job.Exit) worker.DriverEvent {
 // missing decides about an attempt that no living runner has: it ended, or was
 // never begun and is given to a runner again, or died with its runner.
 func (s *state) missing(e *entry) {
-	r, err := s.d.dir.ReadExit(e.attempt)
+	end, err := s.d.dir.FindEnd(e.attempt)
 	switch {
 	case err == nil:
-		s.ended(e.attempt, &r.Exit)
+		s.ends.add(e.attempt, end.Segment)
+		s.ended(e.attempt, &end.Exit)
 	case !errors.Is(err, os.ErrNotExist):
 		s.d.log.Error("end of task is unreadable", "attempt", e.attempt.String(), "error", err)
 		s.ended(e.attempt, nil)

@@ -318,6 +318,7 @@ func (s *state) reported(n int, m runner.Report) {
 		s.started(n, *m.Started)
 	case m.Ended != nil:
 		if a, err := job.ParseAttempt(m.Ended.Attempt); err == nil {
+			s.ends.add(a, runner.Segment{Runner: n, Number: m.Ended.Segment})
 			s.ended(a, m.Ended.Exit)
 		}
 	}
@@ -338,6 +339,7 @@ func (s *state) gone(n int) {
 			s.missing(e)
 		}
 	}
+	s.ends.closed(n)
 	s.d.log.Info("runner is gone", "generation", n)
 }
 

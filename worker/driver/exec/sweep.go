@@ -26,7 +26,7 @@ const (
 	keepMost = 100_000
 )
 
-func (d *Driver) sweeps(ctx context.Context) {
+func (s *state) sweeps(ctx context.Context) {
 	t := time.NewTicker(sweepEvery)
 	defer t.Stop()
 	for {
@@ -34,10 +34,22 @@ func (d *Driver) sweeps(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-t.C:
-			if err := d.sweep(now); err != nil {
-				d.log.WarnContext(ctx, "old output not cleared", "error", err)
+			if err := s.d.sweep(now, s.unforgotten(ctx)); err != nil {
+				s.d.log.WarnContext(ctx, "old output not cleared", "error", err)
 			}
 		}
+	}
+}
+
+// unforgotten names the attempts whose end somebody may still ask for; it is
+// called outside of Run's goroutine.
+func (s *state) unforgotten(ctx context.Context) map[job.Attempt]bool {
+	answer := make(chan map[job.Attempt]bool, 1)
+	select {
+	case s.d.do <- func() { answer <- s.ends.names() }:
+		return <-answer
+	case <-ctx.Done():
+		return nil
 	}
 }
 
@@ -50,8 +62,8 @@ type kept struct {
 
 // sweep removes the directories of forgotten attempts, oldest first, as far as
 // the bounds want it.
-func (d *Driver) sweep(now time.Time) error {
-	all, total, err := d.kept()
+func (d *Driver) sweep(now time.Time, unforgotten map[job.Attempt]bool) error {
+	all, total, err := d.kept(unforgotten)
 	if err != nil {
 		return err
 	}
@@ -76,7 +88,7 @@ func (d *Driver) sweep(now time.Time) error {
 }
 
 // kept lists what may go, oldest first, and how much it takes.
-func (d *Driver) kept() ([]kept, int64, error) {
+func (d *Driver) kept(unforgotten map[job.Attempt]bool) ([]kept, int64, error) {
 	attempts, err := d.dir.Attempts()
 	if err != nil {
 		return nil, 0, err
@@ -84,33 +96,19 @@ func (d *Driver) kept() ([]kept, int64, error) {
 	var all []kept
 	var total int64
 	for _, a := range attempts {
-		since, ok := d.over(a)
-		if !ok {
+		if unforgotten[a] || d.lives.of(a) != nil {
 			continue
 		}
-		k := kept{path: d.dir.Task(a), since: since, size: size(d.dir.Task(a))}
+		info, err := os.Lstat(d.dir.Task(a)) // last changed when it ended, or began at the latest
+		if err != nil {
+			continue
+		}
+		k := kept{path: d.dir.Task(a), since: info.ModTime(), size: size(d.dir.Task(a))}
 		total += k.size
 		all = append(all, k)
 	}
 	slices.SortFunc(all, func(a, b kept) int { return a.since.Compare(b.since) })
 	return all, total, nil
-}
-
-// over says since when nobody counts on an attempt's directory: its end was
-// forgotten, or was never known and nothing has it.
-func (d *Driver) over(a job.Attempt) (time.Time, bool) {
-	if d.lives.of(a) != nil {
-		return time.Time{}, false
-	}
-	if _, err := os.Lstat(d.dir.Exit(a)); err == nil {
-		return time.Time{}, false
-	}
-	for _, path := range []string{d.dir.Ended(a), d.dir.Task(a)} {
-		if info, err := os.Lstat(path); err == nil {
-			return info.ModTime(), true
-		}
-	}
-	return time.Time{}, false
 }
 
 // size is what a directory takes, without following links.

@@ -1,0 +1,160 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// deadTask is a task whose end has still to be saved.
+func deadTask(n int) *task {
+	a := job.Attempt{Job: job.NewID(7, 9), Task: n, N: 1}
+	t := &task{attempt: a, name: a.String()}
+	t.record = Record{Attempt: t.name, PID: 7, Exit: job.Exit{State: job.Failed, Code: n % 100, Began: time.Unix(1, 0).UTC(), Ended: time.Unix(2, 0).UTC()}}
+	return t
+}
+
+func saved(t *testing.T, dir Dir) map[string]End {
+	t.Helper()
+	ends, err := dir.Ends()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]End{}
+	for _, e := range ends {
+		all[e.Attempt] = e
+	}
+	return all
+}
+
+func newJournal(t *testing.T, dir Dir, generation int) *journal {
+	t.Helper()
+	j, err := openJournal(dir, generation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(j.close)
+	return j
+}
+
+func TestJournalKeepsAll(t *testing.T) {
+	t.Parallel()
+	dir := Dir(t.TempDir())
+	if err := dir.Make(); err != nil {
+		t.Fatal(err)
+	}
+	n, rounds := 0, [][]*task{}
+	for _, size := range []int{1, 2000, 1, 2000} {
+		var round []*task
+		for range size {
+			round = append(round, deadTask(n))
+			n++
+		}
+		rounds = append(rounds, round)
+	}
+	first, second := newJournal(t, dir, 1), newJournal(t, dir, 2)
+	for i, round := range rounds {
+		j := first
+		if i == 3 {
+			j = second
+		}
+		if err := j.save(round); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := saved(t, dir)
+	if len(all) != n {
+		t.Fatalf("%d ends read, %d saved", len(all), n)
+	}
+	for _, round := range rounds {
+		for _, k := range round {
+			if e := all[k.name]; e.Record != k.record || e.Segment.Number != k.segment {
+				t.Fatalf("read %+v, saved %+v in segment %d", e, k.record, k.segment)
+			}
+		}
+	}
+	segments, err := dir.Segments()
+	if want := "[{1 1} {1 2} {2 1}]"; err != nil || fmt.Sprint(segments) != want {
+		t.Errorf("segments %v, %v; want %s", segments, err, want)
+	}
+}
+
+// TestJournalOfAnotherLife has a runner of a generation that was there before:
+// it leaves what it finds as it is.
+func TestJournalOfAnotherLife(t *testing.T) {
+	t.Parallel()
+	dir := Dir(t.TempDir())
+	for n := range 3 {
+		j := newJournal(t, dir, 1)
+		if err := j.save([]*task{deadTask(n)}); err != nil {
+			t.Fatal(err)
+		}
+		if j.at.Number != n+1 {
+			t.Errorf("life %d writes segment %d", n, j.at.Number)
+		}
+	}
+	if all := saved(t, dir); len(all) != 3 {
+		t.Errorf("%d ends", len(all))
+	}
+}
+
+func TestJournalCutOff(t *testing.T) {
+	t.Parallel()
+	for name, tail := range map[string]string{
+		"half a line": `{"attempt":"x.5.1","exit":{"sta`,
+		"zeros":       strings.Repeat("\x00", 100),
+		"long":        strings.Repeat("x", maxSmallFile+1),
+		"no end":      fmt.Sprintf(`{"attempt":%q,"exit":{"state":"RUNNING"}}`, deadTask(5).name),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := Dir(t.TempDir())
+			j := newJournal(t, dir, 1)
+			if err := j.save([]*task{deadTask(1)}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := j.file.WriteString(tail); err != nil {
+				t.Fatal(err)
+			}
+			if all := saved(t, dir); len(all) != 1 {
+				t.Errorf("%d ends, want the whole one", len(all))
+			}
+			if _, err := dir.FindEnd(deadTask(5).attempt); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("end that was cut off: %v", err)
+			}
+			if _, err := j.file.WriteString("\n{}\n"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := dir.Ends(); err == nil && name != "long" {
+				t.Error("a broken line in the middle is not told")
+			}
+		})
+	}
+}
+
+// TestJournalAfterFault fails one write: nothing of it is told, and the next
+// goes to a file of its own.
+func TestJournalAfterFault(t *testing.T) {
+	t.Parallel()
+	dir := Dir(t.TempDir())
+	j := newJournal(t, dir, 1)
+	if err := j.save([]*task{deadTask(1)}); err != nil {
+		t.Fatal(err)
+	}
+	_ = j.file.Close()
+	round := []*task{deadTask(2)}
+	if err := j.save(round); err == nil {
+		t.Fatal("saved to a closed file")
+	}
+	if err := j.save(round); err != nil {
+		t.Fatal(err)
+	}
+	if all := saved(t, dir); len(all) != 2 || all[round[0].name].Segment.Number != 2 {
+		t.Errorf("%+v", all)
+	}
+}
