@@ -46,7 +46,7 @@ type host struct {
 
 	records map[job.Attempt]lease.Record // written
 	synced  map[job.Attempt]lease.Record // what a power cut leaves of them
-	wrote   worker.Writes                  // in the last round
+	wrote   worker.Writes                // in the last round
 	epochs  map[job.Group]lease.Epoch
 	failing bool
 
