@@ -76,7 +76,7 @@ func (m *memoryJournal) Save(uint64, []job.Job, []job.ID) error { return nil }
 // memoryLedger keeps nothing.
 type memoryLedger struct{}
 
-func (memoryLedger) Save([]lease.Record, []job.Attempt, []lease.GroupEpoch) error { return nil }
+func (memoryLedger) Save([]lease.Record, []job.Attempt, []lease.GroupEpoch, bool) error { return nil }
 func (memoryLedger) Load() ([]lease.Record, []lease.GroupEpoch, error)            { return nil, nil, nil }
 
 // instant is a driver whose tasks succeed after a second.
