@@ -77,7 +77,8 @@ func (m *memoryJournal) Save(uint64, []job.Job, []job.ID) error { return nil }
 type memoryLedger struct{}
 
 func (memoryLedger) Save([]lease.Record, []job.Attempt, []lease.GroupEpoch, bool) error { return nil }
-func (memoryLedger) Load() ([]lease.Record, []lease.GroupEpoch, error)            { return nil, nil, nil }
+
+func (memoryLedger) Load() ([]lease.Record, []lease.GroupEpoch, error) { return nil, nil, nil }
 
 // instant is a driver whose tasks succeed after a second.
 type instant struct{ tell func(worker.DriverEvent) }
