@@ -41,31 +41,33 @@ func (l *Ledger) Save(put []lease.Record, gone []job.Attempt, epochs []lease.Gro
 	if sync {
 		durability = pebble.Sync
 	}
-	err := l.store.write(durability, func(b *pebble.Batch) error {
-		for i := range put {
-			m, err := heldPB(&put[i])
-			if err != nil {
-				return fmt.Errorf("attempt %s: %w", put[i].Attempt, err)
-			}
-			if err := setMessage(b, attemptKey(put[i].Attempt), m); err != nil {
-				return err
-			}
-		}
-		for _, a := range gone {
-			if err := b.Delete(attemptKey(a), nil); err != nil {
-				return err
-			}
-		}
-		for _, e := range epochs {
-			m := &storepb.Epoch{Generation: e.Epoch.Generation, Term: e.Epoch.Term}
-			if err := setMessage(b, epochKey(e.Group), m); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err := l.store.write(durability, func(b *pebble.Batch) error { return fill(b, put, gone, epochs) })
 	if err != nil {
 		return fmt.Errorf("store: save %d records of the ledger: %w", len(put), err)
+	}
+	return nil
+}
+
+func fill(b *pebble.Batch, put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch) error {
+	for i := range put {
+		m, err := heldPB(&put[i])
+		if err != nil {
+			return fmt.Errorf("attempt %s: %w", put[i].Attempt, err)
+		}
+		if err := setMessage(b, attemptKey(put[i].Attempt), m); err != nil {
+			return err
+		}
+	}
+	for _, a := range gone {
+		if err := b.Delete(attemptKey(a), nil); err != nil {
+			return err
+		}
+	}
+	for _, e := range epochs {
+		m := &storepb.Epoch{Generation: e.Epoch.Generation, Term: e.Epoch.Term}
+		if err := setMessage(b, epochKey(e.Group), m); err != nil {
+			return err
+		}
 	}
 	return nil
 }
