@@ -130,13 +130,14 @@ func (c *Client) Node(ctx context.Context, node string) (n Node, err error) {
 	return n, err
 }
 
-// Drain lets what runs on a node end and gives it nothing new.
-func (c *Client) Drain(ctx context.Context, node, reason string) (n Node, err error) {
-	err = c.call(ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(node)+"/drain", nil, changeRequest{Reason: reason}, &n)
+// Drain gives a node nothing new; what runs there goes on, to the deadline if
+// there is one.
+func (c *Client) Drain(ctx context.Context, node string, r DrainRequest) (n Node, err error) {
+	err = c.call(ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(node)+"/drain", nil, r, &n)
 	return n, err
 }
 
-// Resume ends a drain.
+// Resume ends a drain, and gives what was set aside another chance.
 func (c *Client) Resume(ctx context.Context, node string) (n Node, err error) {
 	err = c.call(ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(node)+"/resume", nil, changeRequest{}, &n)
 	return n, err

@@ -38,6 +38,8 @@ type Node struct {
 	Memory  int64             `json:"memory"`
 	Disk    int64             `json:"disk"`
 	Free    NodeFree          `json:"free"`
+	Running int               `json:"running" doc:"tasks that run here"`
+	Drain   *Drain            `json:"drain,omitempty" doc:"a person has taken it out of service"`
 	GPUs    []GPU             `json:"gpus" nullable:"false"`
 }
 
@@ -214,9 +216,12 @@ type NodeInfo struct {
 	Free    lease.Free
 	State   NodeState
 	Detail  string // why nothing is given away, for people
+	Drain   *Drain
+	Running int
 	Addrs   []string
 	Status  []gpu.Status
 	Holders map[string][]job.ID // by GPU UUID
+	Aside   map[string]string   // by GPU UUID: why it is given to nobody
 }
 
 // NodeDocument is the document of a node.
@@ -225,7 +230,7 @@ func NodeDocument(n NodeInfo) Node {
 	d := Node{
 		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, Labels: map[string]string{}, Addrs: append([]string{}, n.Addrs...),
 		Version: p.Version, Worker: p.Worker, Drivers: append([]string{}, p.Drivers...), CPUs: p.CPUs, Memory: int64(p.Memory), Disk: int64(p.Disk),
-		Free: freeDocument(n.Free), GPUs: make([]GPU, 0, len(p.GPUs)),
+		Free: freeDocument(n.Free), Running: n.Running, Drain: n.Drain, GPUs: make([]GPU, 0, len(p.GPUs)),
 	}
 	maps.Copy(d.Labels, p.Labels)
 	status := map[string]gpu.Status{}
@@ -237,12 +242,12 @@ func NodeDocument(n NodeInfo) Node {
 		free[f.UUID] = f.Milli
 	}
 	for _, dev := range p.GPUs {
-		d.GPUs = append(d.GPUs, gpuDocument(p, dev, status, free[dev.UUID], n.Holders[dev.UUID]))
+		d.GPUs = append(d.GPUs, gpuDocument(p, dev, status, free[dev.UUID], n.Holders[dev.UUID], n.Aside[dev.UUID]))
 	}
 	return d
 }
 
-func gpuDocument(p lease.Profile, dev gpu.Device, status map[string]gpu.Status, milli int, holders []job.ID) GPU {
+func gpuDocument(p lease.Profile, dev gpu.Device, status map[string]gpu.Status, milli int, holders []job.ID, aside string) GPU {
 	s, known := status[dev.UUID]
 	if !known {
 		s = gpu.Status{Utilization: -1, Health: gpu.Unknown}
@@ -252,6 +257,9 @@ func gpuDocument(p lease.Profile, dev gpu.Device, status map[string]gpu.Status, 
 		Memory: int64(dev.Memory), MemoryUsed: int64(s.MemoryUsed), Utilization: s.Utilization, Temperature: s.Temperature,
 		Power: float64(s.PowerMilli) / 1000, Health: s.Health, Detail: s.Detail, Simulated: dev.Simulated,
 		Free: float64(milli) / wholeGPU, Jobs: append([]job.ID{}, holders...), Links: dev.Links,
+	}
+	if aside != "" {
+		d.Health, d.Detail = gpu.Unhealthy, aside
 	}
 	if len(holders) > 0 {
 		d.Job = holders[0]

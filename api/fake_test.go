@@ -100,6 +100,7 @@ type daemon struct {
 	watchers  map[chan job.Job][]job.ID          // guarded by mu
 	logs      map[string]*testLog                // guarded by mu, by attempt and stream
 	noMatch   *lease.Explanation                 // guarded by mu
+	drained   *Drain                             // guarded by mu
 	asked     []string                           // guarded by mu: what Cancel, Hold, Revoke, … were told
 	states    map[job.Peer]NodeState             // guarded by mu
 	slow      time.Duration                      // guarded by mu: how long Submit takes
@@ -355,7 +356,10 @@ func (d *daemon) profile() lease.Profile {
 }
 
 func (d *daemon) Node(context.Context) (NodeInfo, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return NodeInfo{
+		Drain:   d.drained,
 		Profile: d.profile(), State: NodeReady, Addrs: []string{"/ip4/127.0.0.1/tcp/4980"},
 		Free:   lease.Free{CPUs: 8, Memory: 32 << 30, GPUs: []lease.FreeGPU{{UUID: "GPU-" + d.name, Memory: 80 << 30, Milli: 1000}}},
 		Status: []gpu.Status{{UUID: "GPU-" + d.name, MemoryUsed: 1 << 20, Utilization: 7, Health: gpu.Healthy}},
@@ -391,6 +395,22 @@ func (d *daemon) Join(_ context.Context, bootstrap []string, token string) (stri
 
 func (d *daemon) Revoke(_ context.Context, p job.Peer, reason string) error {
 	d.note("revoke %s: %s", p, reason)
+	return nil
+}
+
+func (d *daemon) Drain(_ context.Context, to Drain) error {
+	d.mu.Lock()
+	d.drained = &to
+	d.mu.Unlock()
+	d.note("drain %s by %s", to.Reason, to.By)
+	return nil
+}
+
+func (d *daemon) Resume(context.Context) error {
+	d.mu.Lock()
+	d.drained = nil
+	d.mu.Unlock()
+	d.note("resume")
 	return nil
 }
 

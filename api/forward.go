@@ -137,6 +137,9 @@ func (s *Server) newProxy() *httputil.ReverseProxy {
 // setAsker tells the daemon that is asked on whose behalf.
 func setAsker(header http.Header, a asker) {
 	header.Set(headerUser, url.QueryEscape(a.user))
+	if a.operator {
+		header.Set(headerOperator, "1")
+	}
 	header.Set(headerHop, "1")
 }
 

@@ -53,9 +53,14 @@ type Watch interface {
 	Counts(ctx context.Context) (map[job.State]int, error)
 }
 
-// NodeSource tells of the node that this daemon runs on.
+// NodeSource is the node that this daemon runs on.
 type NodeSource interface {
 	Node(ctx context.Context) (NodeInfo, error)
+	// Drain keeps the node from taking anything new; what is told survives the
+	// daemon once Drain returns.
+	Drain(ctx context.Context, d Drain) error
+	// Resume ends a drain and gives all that was set aside another chance.
+	Resume(ctx context.Context) error
 }
 
 // Logs opens the output of attempts that this host has started.
@@ -135,6 +140,7 @@ type Member struct {
 	Roles    []string
 	Addrs    []string
 	LastSeen time.Time
+	Detail   string        // why it is not ready, if that is known
 	Profile  lease.Profile // the last that it showed; may be empty
 }
 

@@ -3,6 +3,7 @@ package api
 // The routes of nodes, GPUs and the cluster's figures.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +65,7 @@ func (s *Server) nodes(ctx context.Context) ([]Node, []string, error) {
 func silentNode(m Member) Node {
 	p := m.Profile
 	p.Peer, p.Name = m.Peer, m.label()
-	n := NodeDocument(NodeInfo{Profile: p, State: m.State, Detail: "it does not answer", Addrs: m.Addrs})
+	n := NodeDocument(NodeInfo{Profile: p, State: m.State, Detail: cmp.Or(m.Detail, "it does not answer"), Addrs: m.Addrs})
 	if n.State != NodeLost {
 		n.State = NodeSuspect
 	}
@@ -125,7 +126,17 @@ func (s *Server) getNode(ctx context.Context, in *nodeInput) (*nodeOutput, error
 	return &nodeOutput{n}, nil
 }
 
-// member finds a member by its id, the end of it, or its name.
+// minIDPart is the least of an id that may stand for it. All begin alike.
+const minIDPart = 4
+
+// goesBy says whether a member is meant by a name, an end of its id, or its
+// beginning.
+func (m Member) goesBy(text string) bool {
+	id := string(m.Peer)
+	return m.Name == text || len(text) >= minIDPart && (strings.HasSuffix(id, text) || strings.HasPrefix(id, text))
+}
+
+// member finds a member by its id, a part of it that no other has, or its name.
 func (s *Server) member(ctx context.Context, text string) (Member, error) {
 	members, err := s.needs.Peers.Members(ctx)
 	if err != nil {
@@ -137,7 +148,7 @@ func (s *Server) member(ctx context.Context, text string) (Member, error) {
 			m.Self = m.Self || m.Peer == s.cfg.Self
 			return m, nil
 		}
-		if m.Name == text || m.Peer.Short() == text {
+		if m.goesBy(text) {
 			m.Self = m.Self || m.Peer == s.cfg.Self
 			found = append(found, m)
 		}
@@ -152,11 +163,7 @@ func (s *Server) member(ctx context.Context, text string) (Member, error) {
 	for _, m := range found {
 		ids = append(ids, string(m.Peer))
 	}
-	return Member{}, bad("node %s: several have this name: give one of the ids %s", quote(text), strings.Join(ids, " "))
-}
-
-func (s *Server) drain(_ context.Context, in *changeInput) (*nodeOutput, error) {
-	return nil, fmt.Errorf("drain and resume of node %s: %w", quote(in.ID), ErrNotYet)
+	return Member{}, bad("node %s: several go by that: give one of the ids %s", quote(text), strings.Join(ids, " "))
 }
 
 func (s *Server) stats(ctx context.Context, _ *struct{}) (*statsOutput, error) {

@@ -4,12 +4,13 @@ package api
 
 // The headers of the protocol.
 const (
-	headerKey     = "Idempotency-Key"
-	headerUser    = "Muster-User"    // who asks, in the word of the daemon that forwards
-	headerHop     = "Muster-Hop"     // set by a daemon: answer from what you have
-	headerAttempt = "Muster-Attempt" // number of the attempt whose log this is
-	headerOffset  = "Muster-Offset"  // where in the log the first byte of the body stands
-	headerEnd     = "Muster-End"     // trailer: the offset after the last byte; without it the body is cut off
+	headerKey      = "Idempotency-Key"
+	headerUser     = "Muster-User"     // who asks, in the word of the daemon that forwards
+	headerOperator = "Muster-Operator" // "1" if that user may change what belongs to others
+	headerHop      = "Muster-Hop"      // set by a daemon: answer from what you have
+	headerAttempt  = "Muster-Attempt"  // number of the attempt whose log this is
+	headerOffset   = "Muster-Offset"   // where in the log the first byte of the body stands
+	headerEnd      = "Muster-End"      // trailer: the offset after the last byte; without it the body is cut off
 )
 
 // The bounds of texts in a request.

@@ -20,6 +20,7 @@ type way struct {
 	peers  bool // other daemons may ask
 	only   bool // only other daemons may ask
 	owner  bool // about the job {id}: answered by the daemon that owns it
+	node   bool // about the node {id}: answered by its own daemon
 	stream bool // stays open
 }
 
@@ -45,8 +46,8 @@ func (s *Server) routes() {
 
 	add(s, get("list-nodes", "/v1/nodes", "List nodes"), way{peers: true}, s.listNodes)
 	add(s, get("get-node", "/v1/nodes/{id}", "One node, by id or name"), way{peers: true}, s.getNode)
-	add(s, post("drain-node", "/v1/nodes/{id}/drain", "Give a node nothing new: not yet in this version", http.StatusOK), way{}, s.drain)
-	add(s, post("resume-node", "/v1/nodes/{id}/resume", "End a drain: not yet in this version", http.StatusOK), way{}, s.drain)
+	add(s, post("drain-node", "/v1/nodes/{id}/drain", "Give a node nothing new", http.StatusOK), way{peers: true, node: true}, s.drain)
+	add(s, post("resume-node", "/v1/nodes/{id}/resume", "End a drain, and give what was set aside another chance", http.StatusOK), way{peers: true, node: true}, s.resume)
 	add(s, get("list-gpus", "/v1/gpus", "List GPUs"), way{}, s.listGPUs)
 	add(s, get("get-stats", "/v1/stats", "What the cluster has and does"), way{peers: true}, s.stats)
 	add(s, eventsOf(get("get-events", "/v1/events", "Changes as they happen, as server-sent events")), way{peers: true, stream: true}, s.events)
@@ -104,6 +105,9 @@ func add[I, O any](s *Server, op huma.Operation, w way, handle func(context.Cont
 	op.Middlewares = huma.Middlewares{s.admit(w)}
 	if w.owner {
 		op.Middlewares = append(op.Middlewares, s.toOwner(w))
+	}
+	if w.node {
+		op.Middlewares = append(op.Middlewares, s.toNode)
 	}
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)

@@ -23,28 +23,30 @@ const (
 // Record is the worker's memory of one attempt; its disk form outlives the
 // daemon. The resources that it holds are in Need and Devices until it ends.
 type Record struct {
-	Attempt  job.Attempt
-	Group    job.Group
-	Epoch    Epoch
-	Session  Session
-	Owner    job.Peer
-	Phase    Phase
-	Offer    uint64
-	User     string
-	Need     job.Resources
-	Devices  []string
-	Milli    int // of each device, 1000 for whole ones
-	Spec     job.Spec
-	Lease    time.Duration
-	Hold     bool   // partition: hold; never ended for lost contact
-	Boot     string // incarnation of the host that started it
-	PID      int
-	Started  time.Time
-	Exit     *job.Exit
-	EventN   uint64 // number of the newest event
-	AckedN   uint64
-	Reason   string
-	Recorded time.Time
+	Attempt job.Attempt
+	Group   job.Group
+	Epoch   Epoch
+	Session Session
+	Owner   job.Peer
+	Phase   Phase
+	Offer   uint64
+	User    string
+	Need    job.Resources
+	Devices []string
+	Milli   int // of each device, 1000 for whole ones
+	Spec    job.Spec
+	Lease   time.Duration
+	Hold    bool   // partition: hold; never ended for lost contact
+	Boot    string // incarnation of the host that started it
+	PID     int
+	Started time.Time
+	Exit    *job.Exit
+	EventN  uint64 // number of the newest event
+	AckedN  uint64
+	Reason  string
+	// Preempted: it was told to end for no fault of its own, for Reason.
+	Preempted bool
+	Recorded  time.Time
 }
 
 // Clause is one demand of a request and how the hosts meet it.

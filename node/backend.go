@@ -221,9 +221,9 @@ func (n *Node) Node(ctx context.Context) (api.NodeInfo, error) {
 	if err != nil {
 		return info, answerOf(err)
 	}
-	info.Profile, info.Free = v.Profile, v.Free
-	if v.Draining.On || v.Closed != "" {
-		info.State, info.Detail = api.NodeDraining, strings.Trim(v.Closed+" "+v.Draining.Reason, " ")
+	info.Profile, info.Free, info.Running, info.Aside, info.Drain = v.Profile, v.Free, v.Running, v.Aside, n.drains.get()
+	if v.Profile.Worker && v.Closed.Word != "" {
+		info.State, info.Detail = api.NodeDraining, v.Closed.Detail
 	}
 	for uuid, attempts := range v.Holders {
 		for _, text := range attempts {
@@ -256,8 +256,11 @@ func (n *Node) Members(ctx context.Context) ([]api.Member, error) {
 		Addrs: n.host.Addrs(), LastSeen: time.Now(), Profile: n.profile,
 	}}
 	for _, m := range n.host.Members() {
-		state := api.NodeReady
+		state, detail := api.NodeReady, ""
+		at, left := n.left.when(m.Peer)
 		switch {
+		case left:
+			state, detail = api.NodeLost, "its daemon was stopped at "+at.UTC().Format(time.RFC3339)+"; its tasks run on"
 		case m.Connected:
 		case time.Since(m.LastSeen) < lostAfter:
 			state = api.NodeSuspect
@@ -265,7 +268,7 @@ func (n *Node) Members(ctx context.Context) ([]api.Member, error) {
 			state = api.NodeLost
 		}
 		members = append(members, api.Member{
-			Peer: m.Peer, Name: m.Name, State: state, Roles: m.Roles.Names(), Addrs: m.Addrs, LastSeen: m.LastSeen, Profile: profiles[m.Peer],
+			Peer: m.Peer, Name: m.Name, State: state, Roles: m.Roles.Names(), Addrs: m.Addrs, LastSeen: m.LastSeen, Detail: detail, Profile: profiles[m.Peer],
 		})
 	}
 	return members, nil

@@ -51,9 +51,11 @@ type Node struct {
 	boot     string // incarnation of the host
 	driver   *execdriver.Driver
 	work     *worker.Loop
+	drains   *drains
 	sched    *scheduler.Loop // nil without the role
 	journal  *store.Journal  // likewise
 	board    *switchboard
+	left     *departed
 	groups   *directory
 	server   *api.Server
 	fatal    chan error // the store can go on no longer
@@ -68,7 +70,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 	}
 	n := &Node{
 		cfg: cfg, log: log, started: time.Now(), ready: make(chan struct{}), led: make(chan struct{}),
-		metAny: make(chan struct{}, 1), fatal: make(chan error, 1),
+		metAny: make(chan struct{}, 1), fatal: make(chan error, 1), left: &departed{since: map[job.Peer]time.Time{}},
 	}
 	defer func() {
 		if err != nil {
@@ -157,7 +159,7 @@ func (n *Node) buildNetwork(context.Context) (err error) {
 	}
 	n.board = &switchboard{
 		self: n.host.Peer(), groups: n.groups, cut: func(p peer.ID) error { return n.host.Libp2p().Network().ClosePeer(p) },
-		met: n.met, log: n.part("node"),
+		met: n.met, left: n.left, log: n.part("node"),
 	}
 	if n.sessions, err = session.New(session.DefaultConfig(), guarded{n.host.Libp2p(), n.host}, n.board, n.part("session")); err != nil {
 		return err
@@ -190,6 +192,10 @@ func (n *Node) buildWorker(context.Context) (err error) {
 	}
 	wc := worker.DefaultConfig()
 	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = n.profile, n.boot, draw(), environment()
+	n.drains = &drains{disk: n.store}
+	if wc.Draining, err = n.drains.load(); err != nil {
+		return err
+	}
 	if n.cfg.NoWorker {
 		wc.Profile.CPUs, wc.Profile.Memory, wc.Profile.GPUs = 0, 0, nil
 	}
@@ -297,7 +303,7 @@ func (n *Node) Run(ctx context.Context) error {
 	parts = append(parts,
 		part{"sessions", n.sessions.Run},
 		part{"callers", n.callers.run},
-		part{"neighbours", (&neighbours{host: n.host, sessions: n.sessions, log: n.part("node"), kept: map[job.Peer]bool{}}).run},
+		part{"neighbours", (&neighbours{host: n.host, sessions: n.sessions, left: n.left, log: n.part("node"), kept: map[job.Peer]bool{}}).run},
 		part{"api", n.server.Run},
 		part{"start", n.start},
 	)

@@ -32,6 +32,7 @@ const standing = 32
 type neighbours struct {
 	host     *p2p.Host
 	sessions *session.Manager
+	left     *departed
 	log      *slog.Logger
 
 	mu   sync.Mutex
@@ -52,6 +53,7 @@ func (n *neighbours) run(ctx context.Context) error {
 		}
 		switch e.Kind {
 		case p2p.MemberUp:
+			n.left.back(e.Peer)
 			n.keep(e.Peer)
 		case p2p.MemberDown:
 		case p2p.ClusterChanged:

@@ -34,6 +34,7 @@ type switchboard struct {
 	groups   *directory
 	cut      func(peer.ID) error // closes the connection to a peer
 	met      func(job.Peer)      // a session came up
+	left     *departed
 	log      *slog.Logger
 }
 
@@ -41,6 +42,7 @@ var errNoSuchRole = errors.New("node: this daemon does not have that role")
 
 // Up tells both roles of a session.
 func (b *switchboard) Up(p job.Peer, _ session.Info) {
+	b.left.back(p)
 	if b.work != nil {
 		b.work.Up(p)
 	}
@@ -51,7 +53,10 @@ func (b *switchboard) Up(p job.Peer, _ session.Info) {
 }
 
 // Down tells both roles of a session's end.
-func (b *switchboard) Down(p job.Peer, _ error) {
+func (b *switchboard) Down(p job.Peer, err error) {
+	if errors.Is(err, session.ErrGoodbye) {
+		b.left.gone(p)
+	}
 	if b.work != nil {
 		b.work.Down(p)
 	}

@@ -115,14 +115,20 @@ func (c *Core) noMatch(g *group, t *task) string {
 
 // closedReason is why none of the hosts that could run it takes anything.
 func closedReason(able []*worker) job.Reason {
-	draining := 0
+	draining, first := 0, ""
 	for _, w := range able {
 		if w.up {
 			draining++
 		}
+		if w.up && first == "" && w.detail != "" {
+			first = " (" + w.name() + ": " + w.detail + ")"
+		}
 	}
 	if draining > 0 {
-		return job.Reason{Word: job.ReasonNodesDraining, Detail: fmt.Sprintf("%d of %d nodes that could run it take no tasks", draining, len(able))}
+		return job.Reason{
+			Word:   job.ReasonNodesDraining,
+			Detail: clip(fmt.Sprintf("%d of %d nodes that could run it take no tasks%s", draining, len(able), first)),
+		}
 	}
 	return job.Reason{Word: job.ReasonNoPeers, Detail: fmt.Sprintf("none of the %d nodes that could run it answers", len(able))}
 }

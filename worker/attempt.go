@@ -82,6 +82,8 @@ func (c *Core) start(now Moment, from job.Peer, m lease.Start) {
 // looked at here and now (R5).
 func (c *Core) mayStart(now Moment, g *group, m lease.Start) string {
 	switch {
+	case c.draining.On:
+		return "this host is drained: " + c.draining.String()
 	case !g.holds(now):
 		return "no lease with the owner is live"
 	case m.Session != g.session:
@@ -210,7 +212,7 @@ func (c *Core) end(now Moment, a *attempt, grace time.Duration, reason string) {
 	}
 	reason = clip(cmp.Or(reason, "cancelled"))
 	if !a.launched {
-		c.finish(now, a, job.Exit{State: job.Cancelled, Reason: reason})
+		c.finish(now, a, job.Exit{State: endMeant(&a.rec), Reason: reason})
 		return
 	}
 	if a.stop == nil {

@@ -16,6 +16,8 @@ type Config struct {
 	Profile lease.Profile // what this host could ever give
 	Boot    string        // this incarnation of the host: another after a reboot
 	Seed    uint64        // of the sessions that are drawn
+	// Draining is the drain that an earlier life of the daemon was told of.
+	Draining Drain
 	// Inherit is what a task sees of the daemon's own environment; only PATH,
 	// HOME, USER and LANG are looked at.
 	Inherit map[string]string

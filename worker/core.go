@@ -90,6 +90,7 @@ func NewCore(cfg Config, log *slog.Logger) (*Core, error) {
 		holders:  map[string]int{},
 		gone:     map[job.Attempt]struct{}{},
 		awaiting: map[job.Attempt]*attempt{},
+		draining: cfg.Draining,
 	}
 	var err error
 	if c.room, err = newCapacity(cfg.Profile); err != nil {
@@ -124,7 +125,7 @@ func (c *Core) Step(now Moment, ev Event) {
 	case ProfileChanged:
 		c.profileChanged(e.Profile)
 	case Drain:
-		c.drain(e)
+		c.drain(now, e)
 	default:
 		panic(fmt.Sprintf("worker: unknown event %T", ev))
 	}

@@ -46,10 +46,12 @@ type (
 	// ProfileChanged says that this host could now ever give something else.
 	ProfileChanged struct{ Profile lease.Profile }
 
-	// Drain stops or resumes the giving away of anything; what runs goes on.
+	// Drain stops the giving away of anything, or resumes it. What runs goes
+	// on, until the deadline if there is one.
 	Drain struct {
-		On     bool
-		Reason string
+		On       bool
+		Reason   string
+		Deadline time.Time // by this host's wall clock; zero: none
 	}
 )
 

@@ -4,6 +4,8 @@ package worker
 // numbered events that tell it to the owner.
 
 import (
+	"slices"
+
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -128,6 +130,7 @@ func (c *Core) adopted(now Moment, found []DriverEvent) {
 			c.complete(now, a, lost("runner died"))
 		}
 	}
+	c.armDrain(now)
 }
 
 // complete hears that the processes of an attempt are gone. Its devices are not
@@ -155,8 +158,8 @@ func (c *Core) meant(now Moment, a *attempt, exit job.Exit) job.Exit {
 		exit.State = job.Failed
 	}
 	wanted := a.rec.Reason != "" && (a.stop == nil || !exit.Ended.Before(a.stop.at))
-	if wanted && (exit.State == job.Failed || exit.State == job.Succeeded) {
-		exit.State = job.Cancelled
+	if wanted && slices.Contains([]job.State{job.Failed, job.Succeeded, job.Cancelled}, exit.State) {
+		exit.State = endMeant(&a.rec)
 		exit.Reason = a.rec.Reason
 	}
 	return exit

@@ -246,7 +246,7 @@ func (l *Loop) RestoreDevice(uuid string) { l.tell(DeviceRestored{UUID: uuid}) }
 func (l *Loop) SetProfile(p lease.Profile) { l.tell(ProfileChanged{Profile: p}) }
 
 // Drain stops the giving away of anything, or resumes it.
-func (l *Loop) Drain(on bool, reason string) { l.tell(Drain{On: on, Reason: reason}) }
+func (l *Loop) Drain(d Drain) { l.tell(d) }
 
 // Attempts are the records of all attempts that are reserved, run, or are not
 // yet acknowledged.

@@ -5,6 +5,7 @@ package worker
 import (
 	"slices"
 
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -74,7 +75,7 @@ type View struct {
 	Profile  lease.Profile
 	Free     lease.Free
 	Draining Drain
-	Closed   string              // why nothing is given away, if so
+	Closed   job.Reason          // why nothing is given away, if so
 	Queued   int                 // offers that wait
 	Running  int                 // attempts
 	Holders  map[string][]string // GPU UUID to attempts
@@ -84,7 +85,7 @@ type View struct {
 // View shows the worker as it is now.
 func (c *Core) View() View {
 	v := View{
-		Profile: c.cfg.Profile, Free: c.freeNow(), Draining: c.draining, Closed: c.closed().String(),
+		Profile: c.cfg.Profile, Free: c.freeNow(), Draining: c.draining, Closed: c.closed(),
 		Holders: map[string][]string{}, Aside: map[string]string{},
 	}
 	for _, n := range c.perPeer {

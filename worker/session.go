@@ -26,10 +26,26 @@ func (c *Core) up(now Moment, p job.Peer) {
 	c.down(p)
 	i, _ := slices.BinarySearch(c.peers, p)
 	c.peers = slices.Insert(c.peers, i, p)
-	c.send(p, lease.Hello{Profile: c.cfg.Profile, Free: c.freeNow()})
+	c.hello(p)
 	for _, g := range c.groupsOf(p) {
 		c.greet(now, g)
 	}
+}
+
+// hello says who this is and what it has, and if need be why none of it is
+// given away: a Hello alone means that it is.
+func (c *Core) hello(to job.Peer) {
+	c.send(to, lease.Hello{Profile: c.cfg.Profile, Free: c.freeNow()})
+	if c.closed().Word == job.ReasonNodesDraining {
+		c.seq++
+		c.send(to, c.availability())
+	}
+}
+
+// availability is what is free now, or why nothing is.
+func (c *Core) availability() lease.Availability {
+	why := c.closed()
+	return lease.Availability{Seq: c.seq, Free: c.freeNow(), Draining: why.Word == job.ReasonNodesDraining, Detail: why.Detail}
 }
 
 func (c *Core) down(p job.Peer) {
@@ -80,7 +96,7 @@ func (c *Core) announce(now Moment) {
 	if len(c.peers) == 0 {
 		return
 	}
-	msg := lease.Availability{Seq: c.seq, Free: c.freeNow(), Draining: c.draining.On, Detail: c.closed().Detail}
+	msg := c.availability()
 	for _, p := range c.peers {
 		c.send(p, msg)
 	}
@@ -92,19 +108,13 @@ func (c *Core) closed() job.Reason {
 	case !c.cfg.Profile.Worker:
 		return job.Reason{Word: job.ReasonNoMatch, Detail: "this host runs no tasks"}
 	case c.draining.On:
-		return job.Reason{Word: job.ReasonNodesDraining, Detail: clip(c.draining.Reason)}
+		return job.Reason{Word: job.ReasonNodesDraining, Detail: c.draining.String()}
 	case c.failed != nil:
 		return job.Reason{Word: job.ReasonResources, Detail: clip("ledger: " + c.failed.Error())}
 	case len(c.attempts) >= MaxRecords:
 		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("%d attempts are kept, most of them not acknowledged", len(c.attempts))}
 	}
 	return job.Reason{}
-}
-
-func (c *Core) drain(d Drain) {
-	c.draining = d
-	c.draining.Reason = clip(d.Reason)
-	c.look, c.changed = true, true
 }
 
 func (c *Core) profileChanged(p lease.Profile) {
@@ -117,7 +127,7 @@ func (c *Core) profileChanged(p lease.Profile) {
 	c.touch()
 	c.look = true
 	for _, to := range c.peers {
-		c.send(to, lease.Hello{Profile: p, Free: c.freeNow()})
+		c.hello(to)
 	}
 }
 

@@ -46,10 +46,10 @@ func (e env) nodesCommand() *cli.Command {
 }
 
 func nodeTable(w io.Writer, nodes []api.Node) {
-	fmt.Fprintln(w, "NAME\tSTATE\tCPUS\tMEMORY\tGPUS\tFREE\tLABELS\tID")
+	fmt.Fprintln(w, "NAME\tSTATE\tCPUS\tMEMORY\tGPUS\tFREE\tLABELS\tREASON\tID")
 	for _, n := range nodes {
 		free := fmt.Sprintf("%d cpus, %d gpus", n.Free.CPUs, n.Free.GPUs)
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.State, n.CPUs, size(n.Memory), gpuSummary(n.GPUs), free, dash(labels(n.Labels, ",")), n.ID)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.State, n.CPUs, size(n.Memory), gpuSummary(n.GPUs), free, dash(labels(n.Labels, ",")), dash(n.Detail), n.ID)
 	}
 }
 
@@ -84,7 +84,7 @@ func gpuSummary(gpus []api.GPU) string {
 
 func (e env) nodeCommand() *cli.Command {
 	return &cli.Command{
-		Name: "node", Usage: "show everything about a node", ArgsUsage: "show NODE",
+		Name: "node", Usage: "show a node, take it out of service, or put it back", ArgsUsage: "show|drain|resume NODE",
 		Subcommands: []*cli.Command{
 			{
 				Name: "show", Usage: "everything about a node", ArgsUsage: "NODE",
@@ -108,7 +108,7 @@ func (e env) nodeCommand() *cli.Command {
 					return e.showNode(n)
 				},
 			},
-			later("drain"), later("resume"),
+			e.drainCommand(), e.resumeCommand(),
 		},
 	}
 }
@@ -116,6 +116,10 @@ func (e env) nodeCommand() *cli.Command {
 func (e env) showNode(n api.Node) error {
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "node\t%s\nid\t%s\nstate\t%s\nversion\t%s\n", n.Name, n.ID, withDetail(string(n.State), n.Detail), n.Version)
+	if n.Drain != nil {
+		fmt.Fprintf(w, "drained\tby %s at %s\n", dash(n.Drain.By), n.Drain.Since.UTC().Format(time.RFC3339))
+	}
+	fmt.Fprintf(w, "running\t%d\n", n.Running)
 	fmt.Fprintf(w, "labels\t%s\naddresses\t%s\n", dash(labels(n.Labels, ",")), dash(strings.Join(n.Addrs, " ")))
 	fmt.Fprintf(w, "runs tasks\t%v (%s)\n", n.Worker, dash(strings.Join(n.Drivers, ", ")))
 	fmt.Fprintf(w, "cpus\t%d, %d free\nmemory\t%s, %s free\ndisk\t%s\n", n.CPUs, n.Free.CPUs, size(n.Memory), size(n.Free.Memory), size(n.Disk))

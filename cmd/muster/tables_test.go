@@ -64,13 +64,14 @@ gpus: 2  met by 1 of 2 nodes
          n2: has none
 later    n1: 2 GPUs are taken
 `, ""},
-		{"nodes", `NAME  STATE    CPUS  MEMORY  GPUS                     FREE            LABELS          ID
-n1    suspect  8     64GiB   2 h100-80gb (simulated)  3 cpus, 1 gpus  rack=r1,zone=b  12D3KooWNode
+		{"nodes", `NAME  STATE    CPUS  MEMORY  GPUS                     FREE            LABELS          REASON         ID
+n1    suspect  8     64GiB   2 h100-80gb (simulated)  3 cpus, 1 gpus  rack=r1,zone=b  silent for 7s  12D3KooWNode
 `, ""},
 		{"node show n1", `node        n1
 id          12D3KooWNode
 state       suspect: silent for 7s
 version     v1
+running     0
 labels      rack=r1,zone=b
 addresses   /ip4/10.0.0.1/tcp/4980
 runs tasks  true (exec)

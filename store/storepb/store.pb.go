@@ -13,11 +13,12 @@
 package storepb
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -1174,6 +1175,7 @@ type Held struct {
 	AckedN        uint64                 `protobuf:"varint,20,opt,name=acked_n,json=ackedN" json:"acked_n,omitempty"`
 	Reason        string                 `protobuf:"bytes,21,opt,name=reason" json:"reason,omitempty"`
 	Recorded      int64                  `protobuf:"varint,22,opt,name=recorded" json:"recorded,omitempty"`
+	Preempted     bool                   `protobuf:"varint,23,opt,name=preempted" json:"preempted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1360,6 +1362,13 @@ func (x *Held) GetRecorded() int64 {
 		return x.Recorded
 	}
 	return 0
+}
+
+func (x *Held) GetPreempted() bool {
+	if x != nil {
+		return x.Preempted
+	}
+	return false
 }
 
 type Need struct {
@@ -1593,7 +1602,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04runs\x18\r \x01(\x03R\x04runs\x12\x18\n" +
 	"\astarted\x18\x0e \x01(\x03R\astarted\x12\x14\n" +
 	"\x05ended\x18\x0f \x01(\x03R\x05ended\x12&\n" +
-	"\x04exit\x18\x10 \x01(\v2\x12.muster.store.ExitR\x04exit\"\xcc\x04\n" +
+	"\x04exit\x18\x10 \x01(\v2\x12.muster.store.ExitR\x04exit\"\xea\x04\n" +
 	"\x04Held\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12)\n" +
@@ -1617,7 +1626,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\aevent_n\x18\x13 \x01(\x04R\x06eventN\x12\x17\n" +
 	"\aacked_n\x18\x14 \x01(\x04R\x06ackedN\x12\x16\n" +
 	"\x06reason\x18\x15 \x01(\tR\x06reason\x12\x1a\n" +
-	"\brecorded\x18\x16 \x01(\x03R\brecorded\"\x9f\x01\n" +
+	"\brecorded\x18\x16 \x01(\x03R\brecorded\x12\x1c\n" +
+	"\tpreempted\x18\x17 \x01(\bR\tpreempted\"\x9f\x01\n" +
 	"\x04Need\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x12\n" +
@@ -1642,26 +1652,29 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
-var file_store_storepb_store_proto_goTypes = []any{
-	(*Entry)(nil),    // 0: muster.store.Entry
-	(*Record)(nil),   // 1: muster.store.Record
-	(*Submit)(nil),   // 2: muster.store.Submit
-	(*Assign)(nil),   // 3: muster.store.Assign
-	(*Unassign)(nil), // 4: muster.store.Unassign
-	(*Result)(nil),   // 5: muster.store.Result
-	(*Cancel)(nil),   // 6: muster.store.Cancel
-	(*Hold)(nil),     // 7: muster.store.Hold
-	(*Purge)(nil),    // 8: muster.store.Purge
-	(*Attempt)(nil),  // 9: muster.store.Attempt
-	(*Epoch)(nil),    // 10: muster.store.Epoch
-	(*Exit)(nil),     // 11: muster.store.Exit
-	(*Job)(nil),      // 12: muster.store.Job
-	(*Task)(nil),     // 13: muster.store.Task
-	(*Held)(nil),     // 14: muster.store.Held
-	(*Need)(nil),     // 15: muster.store.Need
-	(*Bounds)(nil),   // 16: muster.store.Bounds
-}
+var (
+	file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+	file_store_storepb_store_proto_goTypes  = []any{
+		(*Entry)(nil),    // 0: muster.store.Entry
+		(*Record)(nil),   // 1: muster.store.Record
+		(*Submit)(nil),   // 2: muster.store.Submit
+		(*Assign)(nil),   // 3: muster.store.Assign
+		(*Unassign)(nil), // 4: muster.store.Unassign
+		(*Result)(nil),   // 5: muster.store.Result
+		(*Cancel)(nil),   // 6: muster.store.Cancel
+		(*Hold)(nil),     // 7: muster.store.Hold
+		(*Purge)(nil),    // 8: muster.store.Purge
+		(*Attempt)(nil),  // 9: muster.store.Attempt
+		(*Epoch)(nil),    // 10: muster.store.Epoch
+		(*Exit)(nil),     // 11: muster.store.Exit
+		(*Job)(nil),      // 12: muster.store.Job
+		(*Task)(nil),     // 13: muster.store.Task
+		(*Held)(nil),     // 14: muster.store.Held
+		(*Need)(nil),     // 15: muster.store.Need
+		(*Bounds)(nil),   // 16: muster.store.Bounds
+	}
+)
+
 var file_store_storepb_store_proto_depIdxs = []int32{
 	1,  // 0: muster.store.Entry.records:type_name -> muster.store.Record
 	2,  // 1: muster.store.Record.submit:type_name -> muster.store.Submit

@@ -1,0 +1,90 @@
+package api
+
+// The routes that take a node out of service and back; its own daemon answers.
+
+import (
+	"context"
+	"net/http"
+	"path"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+)
+
+// Drain says that a person has taken a node out of service.
+type Drain struct {
+	Reason   string     `json:"reason"`
+	By       string     `json:"by" doc:"the user who did"`
+	Since    time.Time  `json:"since"`
+	Deadline *time.Time `json:"deadline" doc:"what still runs then is ended and run elsewhere; null: it runs on"`
+}
+
+// DrainRequest takes a node out of service.
+type DrainRequest struct {
+	Reason   string   `json:"reason,omitempty" maxLength:"1024"`
+	Deadline *float64 `json:"deadline,omitempty" minimum:"0" maximum:"31622400" doc:"seconds after which what still runs is ended and run elsewhere; without it, it runs on"`
+}
+
+type drainInput struct {
+	ID   string        `path:"id" maxLength:"128" doc:"id, a part of it that no other has, or name"`
+	Body *DrainRequest `required:"false"`
+}
+
+func (s *Server) drain(ctx context.Context, in *drainInput) (*nodeOutput, error) {
+	if err := operator(ctx, "drain node "+quote(in.ID)); err != nil {
+		return nil, err
+	}
+	r := DrainRequest{}
+	if in.Body != nil {
+		r = *in.Body
+	}
+	d := Drain{Reason: r.Reason, By: askerOf(ctx).user, Since: time.Now().UTC()}
+	if r.Deadline != nil {
+		until := d.Since.Add(time.Duration(*r.Deadline * float64(time.Second)))
+		d.Deadline = &until
+	}
+	if err := s.needs.Node.Drain(ctx, d); err != nil {
+		return nil, err
+	}
+	return s.thisNode(ctx)
+}
+
+func (s *Server) resume(ctx context.Context, in *changeInput) (*nodeOutput, error) {
+	if err := operator(ctx, "resume node "+quote(in.ID)); err != nil {
+		return nil, err
+	}
+	if err := s.needs.Node.Resume(ctx); err != nil {
+		return nil, err
+	}
+	return s.thisNode(ctx)
+}
+
+func (s *Server) thisNode(ctx context.Context) (*nodeOutput, error) {
+	info, err := s.needs.Node.Node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &nodeOutput{NodeDocument(info)}, nil
+}
+
+// toNode passes a request about a node on to its own daemon.
+func (s *Server) toNode(ctx huma.Context, next func(huma.Context)) {
+	r, out := humago.Unwrap(ctx)
+	m, err := s.member(ctx.Context(), ctx.Param("id"))
+	switch {
+	case err != nil:
+		refuse(out, err)
+	case m.Self:
+		next(ctx)
+	case askerOf(ctx.Context()).from == fromPeer:
+		refuse(out, &notFoundError{"node", ctx.Param("id"), "the daemon that was asked is another"})
+	default:
+		s.forward(out, r.WithContext(ctx.Context()), toDaemon(m, r), patience{limit: forwardChange, whole: true})
+	}
+}
+
+// toDaemon is the same request under the node's full id.
+func toDaemon(m Member, r *http.Request) passing {
+	return passing{peer: m.Peer, path: "/v1/nodes/" + string(m.Peer) + "/" + path.Base(r.URL.Path), who: "node " + m.label()}
+}

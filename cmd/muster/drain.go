@@ -1,0 +1,88 @@
+package main
+
+// The verbs that take a node out of service and put it back.
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+)
+
+func (e env) drainCommand() *cli.Command {
+	return &cli.Command{
+		Name: "drain", Usage: "give a node nothing new; what runs goes on", ArgsUsage: "NODE",
+		Flags: clientFlags(
+			jsonFlag(),
+			&cli.StringFlag{Name: "deadline", Usage: "after the `DURATION` what still runs is ended, and run elsewhere unless --no-requeue"},
+			&cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why, for all who ask"}),
+		Action: func(c *cli.Context) error {
+			r := api.DrainRequest{Reason: c.String("reason")}
+			if c.IsSet("deadline") {
+				d, err := job.ParseDuration(c.String("deadline"))
+				if err != nil {
+					return usagef("--deadline: %w", err)
+				}
+				seconds := d.D().Seconds()
+				r.Deadline = &seconds
+			}
+			return e.changeNode(c, func(client *api.Client, node string) (api.Node, error) {
+				return client.Drain(c.Context, node, r)
+			})
+		},
+	}
+}
+
+func (e env) resumeCommand() *cli.Command {
+	return &cli.Command{
+		Name: "resume", Usage: "put a node, and what of it was set aside, back into service", ArgsUsage: "NODE",
+		Flags: clientFlags(jsonFlag()),
+		Action: func(c *cli.Context) error {
+			return e.changeNode(c, func(client *api.Client, node string) (api.Node, error) {
+				return client.Resume(c.Context, node)
+			})
+		},
+	}
+}
+
+// changeNode changes the node that the command line names, and says on stderr
+// how it stands then.
+func (e env) changeNode(c *cli.Context, change func(*api.Client, string) (api.Node, error)) error {
+	if err := wantArgs(c, 1, 1, "the name or id of a node"); err != nil {
+		return err
+	}
+	client, err := e.client(c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	n, err := change(client, c.Args().First())
+	if err != nil {
+		return asUsage(err)
+	}
+	if c.Bool("json") {
+		return e.printJSON(n)
+	}
+	fmt.Fprintf(e.err, "node %s: %s, %s\n", n.Name, n.State, runningText(n))
+	return nil
+}
+
+// runningText is "2 tasks run on until 2026-01-02T15:04:05Z".
+func runningText(n api.Node) string {
+	text := fmt.Sprintf("%d tasks run", n.Running)
+	if n.Running == 1 {
+		text = "1 task runs"
+	}
+	switch {
+	case n.Running == 0:
+		return "nothing runs there"
+	case n.Drain != nil && n.Drain.Deadline != nil:
+		return text + " on until " + n.Drain.Deadline.UTC().Format(time.RFC3339)
+	case n.Drain != nil:
+		return text + " on"
+	}
+	return text
+}

@@ -1,0 +1,208 @@
+//go:build e2e
+
+package e2e
+
+// Hosts are taken out of service and put back; what runs on them is not lost.
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// nodeDoc is what these tests read of a node document.
+type nodeDoc struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Detail  string `json:"detail"`
+	Running int    `json:"running"`
+	Drain   *struct {
+		Reason string `json:"reason"`
+		By     string `json:"by"`
+	} `json:"drain"`
+	GPUs []struct {
+		UUID   string `json:"uuid"`
+		Health string `json:"health"`
+		Detail string `json:"detail"`
+	} `json:"gpus"`
+}
+
+func (d *daemon) node(name string) nodeDoc {
+	d.t.Helper()
+	var doc nodeDoc
+	text := d.ok("node", "show", name, "--json")
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		d.t.Fatalf("node show %s: %v\n%s", name, err, text)
+	}
+	return doc
+}
+
+// untilNode asks again, a hundred times a second, until the node is as wanted.
+func (d *daemon) untilNode(name, what string, as func(nodeDoc) bool) nodeDoc {
+	d.t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		doc := d.node(name)
+		if as(doc) {
+			return doc
+		}
+		select {
+		case <-tick.C:
+		case <-late.C:
+			d.t.Fatalf("node %s at %s never was %s: %+v", name, d.name, what, doc)
+		}
+	}
+}
+
+// pair starts two daemons with CPUs alone.
+func pair(t *testing.T) (amy, ben *daemon) {
+	t.Helper()
+	amy = newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
+	ben = newDaemon(t, "ben", "--gpus", "none", "--cpus", "4").start(amy.invite().flags()...)
+	amy.untilNodes(2)
+	ben.untilNodes(2)
+	return amy, ben
+}
+
+// stop is what an init system does: SIGTERM, and the end of the process.
+func (d *daemon) stop() {
+	d.t.Helper()
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		d.t.Fatal(err)
+	}
+	select {
+	case <-d.done:
+	case <-time.After(patience):
+		d.t.Fatalf("%s does not stop", d.name)
+	}
+}
+
+func TestDrainMovesWhatRuns(t *testing.T) {
+	amy, ben := pair(t)
+	dir := t.TempDir()
+	// The first attempt runs until it is told to end, the second ends by itself.
+	script := fmt.Sprintf(`echo here >> %s/$MUSTER_ATTEMPT; [ $MUSTER_ATTEMPT = 2 ] && exit 0; sleep 600`, dir)
+	moved := amy.ok("submit", "-c", "4", "--", "sh", "-c", script)
+	doc := amy.untilState(moved, "RUNNING")
+	from, to := doc.Tasks[0].Node, "amy"
+	if from == "amy" {
+		to = "ben"
+	}
+	other := amy
+	if to == "amy" {
+		other = ben
+	}
+	// By the daemon that is not drained, by a part of the id.
+	id := amy.node(from).ID
+	r := other.muster("node", "drain", id[:len(id)-2], "--reason", "new fans", "--deadline", "1s")
+	if r.code != 0 || !strings.Contains(r.stderr, "node "+from+": draining, 1 task runs on until ") {
+		t.Fatalf("drain: exit %d, %s%s", r.code, r.stdout, r.stderr)
+	}
+	if out := other.ok("nodes"); !strings.Contains(out, "draining") || !strings.Contains(out, "new fans") {
+		t.Errorf("nodes:\n%s", out)
+	}
+	doc = amy.untilState(moved, "SUCCEEDED")
+	if doc.Tasks[0].Node != to || doc.Tasks[0].Attempt != 2 {
+		t.Errorf("ended on %s in attempt %d, want %s in 2", doc.Tasks[0].Node, doc.Tasks[0].Attempt, to)
+	}
+	for _, n := range []string{"1", "2"} {
+		if _, err := os.Stat(filepath.Join(dir, n)); err != nil {
+			t.Errorf("attempt %s: %v", n, err)
+		}
+	}
+	// What only the drained host could run waits, and says why.
+	waits := amy.ok("submit", "-w", from, "--", "true")
+	amy.until(waits, "PENDING for the drain", func(j jobDoc) bool { return j.State == "PENDING" && j.Reason == "NodesDraining" })
+	if out := amy.ok("why", waits); !strings.Contains(out, "new fans") {
+		t.Errorf("why:\n%s", out)
+	}
+	amy.ok("node", "resume", from)
+	amy.untilState(waits, "SUCCEEDED")
+	if n := amy.node(from); n.State != "ready" || n.Drain != nil {
+		t.Errorf("after resume: %+v", n)
+	}
+}
+
+func TestDrainOfOneThatIsNotToRunAgain(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
+	id := amy.ok("submit", "--no-requeue", "--", "sleep", "600")
+	amy.untilState(id, "RUNNING")
+	amy.ok("node", "drain", "amy", "--deadline", "0s")
+	doc := amy.untilState(id, "PREEMPTED")
+	if !strings.Contains(doc.Tasks[0].Reason, "drained") && !strings.Contains(doc.Reason, "drained") {
+		t.Errorf("%+v", doc)
+	}
+}
+
+func TestDrainSurvivesTheDaemon(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
+	g := newGate(t)
+	id := amy.ok(append([]string{"submit", "--"}, g.script("exit 3")...)...)
+	pid := amy.until(id, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }).Tasks[0].PID
+	amy.ok("node", "drain", "amy", "--reason", "disk swap")
+	amy.kill()
+	amy.start()
+	if n := amy.node("amy"); n.State != "draining" || !strings.Contains(n.Detail, "disk swap") || n.Drain == nil {
+		t.Errorf("after kill -9: %+v", n)
+	}
+	doc := amy.until(id, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
+	if doc.Tasks[0].PID != pid {
+		t.Errorf("pid %d, before %d", doc.Tasks[0].PID, pid)
+	}
+	waits := amy.ok("submit", "--", "true")
+	amy.until(waits, "PENDING", func(j jobDoc) bool { return j.State == "PENDING" && j.Reason == "NodesDraining" })
+	g.open()
+	if doc := amy.untilState(id, "FAILED"); *doc.ExitCode != 3 {
+		t.Errorf("exit code %d, want 3", *doc.ExitCode)
+	}
+	amy.ok("node", "resume", "amy")
+	amy.untilState(waits, "SUCCEEDED")
+	amy.stop()
+	amy.start()
+	if n := amy.node("amy"); n.State != "ready" {
+		t.Errorf("after resume and restart: %+v", n)
+	}
+}
+
+// A daemon that is asked to stop says goodbye and leaves its tasks running;
+// the next one adopts them.
+func TestStoppedDaemonSaysGoodbye(t *testing.T) {
+	amy, ben := pair(t)
+	g := newGate(t)
+	id := amy.ok(append([]string{"submit", "-w", "ben", "--"}, g.script("exit 9")...)...)
+	running := func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }
+	pid := amy.until(id, "RUNNING with a pid", running).Tasks[0].PID
+	ben.stop()
+	start := time.Now()
+	amy.untilNode("ben", "lost", func(n nodeDoc) bool {
+		if n.State == "suspect" {
+			t.Errorf("suspected though it said goodbye: %+v", n)
+		}
+		return n.State == "lost" && strings.Contains(n.Detail, "was stopped")
+	})
+	amy.untilState(id, "UNREACHABLE")
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("gone after %s", took)
+	}
+	if !alive(pid) {
+		t.Fatalf("process %d ended with its daemon", pid)
+	}
+	ben.start()
+	if after := amy.until(id, "RUNNING with a pid", running); after.Tasks[0].PID != pid || after.Tasks[0].Attempt != 1 {
+		t.Errorf("after: %+v, pid before %d", after.Tasks[0], pid)
+	}
+	amy.untilNodes(2)
+	g.open()
+	if doc := amy.untilState(id, "FAILED"); *doc.ExitCode != 9 {
+		t.Errorf("exit code %d, want 9", *doc.ExitCode)
+	}
+}

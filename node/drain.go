@@ -1,0 +1,100 @@
+package node
+
+// Drain: what a person has said about this host outlives the daemon.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/worker"
+)
+
+// drainKey is where the drain lies in the store.
+const drainKey = "worker/drain"
+
+// drains keeps the drain on disk and hands it to the worker, in this order.
+type drains struct {
+	disk interface {
+		Put(key string, val []byte) error
+		Get(key string) ([]byte, error)
+		Delete(key string) error
+	}
+
+	mu  sync.Mutex
+	now *api.Drain // guarded by mu; nil: in service
+}
+
+// load reads what an earlier life was told.
+func (d *drains) load() (worker.Drain, error) {
+	text, err := d.disk.Get(drainKey)
+	if err != nil || text == nil {
+		return worker.Drain{}, err
+	}
+	var was api.Drain
+	if err := json.Unmarshal(text, &was); err != nil {
+		return worker.Drain{}, fmt.Errorf("node: read the drain of this host: %w", err)
+	}
+	d.mu.Lock()
+	d.now = &was
+	d.mu.Unlock()
+	return drainOf(was), nil
+}
+
+func drainOf(d api.Drain) worker.Drain {
+	out := worker.Drain{On: true, Reason: d.Reason}
+	if d.Deadline != nil {
+		out.Deadline = *d.Deadline
+	}
+	return out
+}
+
+// set begins or changes a drain; nil ends it.
+func (d *drains) set(to *api.Drain, work *worker.Loop) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if to == nil {
+		if err := d.disk.Delete(drainKey); err != nil {
+			return err
+		}
+		d.now = nil
+		work.Drain(worker.Drain{})
+		return nil
+	}
+	text, err := json.Marshal(to)
+	if err != nil {
+		return fmt.Errorf("node: keep the drain of this host: %w", err)
+	}
+	if err := d.disk.Put(drainKey, text); err != nil {
+		return err
+	}
+	d.now = to
+	work.Drain(drainOf(*to))
+	return nil
+}
+
+func (d *drains) get() *api.Drain {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.now
+}
+
+// Drain takes this host out of service.
+func (n *Node) Drain(ctx context.Context, d api.Drain) error {
+	if err := n.drains.set(&d, n.work); err != nil {
+		return answerOf(err)
+	}
+	n.log.InfoContext(ctx, "host is drained", "reason", d.Reason, "user", d.By, "deadline", d.Deadline)
+	return nil
+}
+
+// Resume puts it back.
+func (n *Node) Resume(ctx context.Context) error {
+	if err := n.drains.set(nil, n.work); err != nil {
+		return answerOf(err)
+	}
+	n.log.InfoContext(ctx, "host is in service")
+	return nil
+}

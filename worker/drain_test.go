@@ -1,0 +1,121 @@
+package worker_test
+
+// Drains: no new work, a deadline, and what outlives the daemon.
+
+import (
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// termed is how a task ends that dies of its TERM.
+func termed(a job.Attempt, h *host) worker.DriverEvent {
+	return worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15, Ended: h.now.Wall}}
+}
+
+func lastEvent(h *host, p job.Peer) lease.Event {
+	h.t.Helper()
+	all := got[lease.Event](h, p)
+	if len(all) == 0 {
+		h.t.Fatalf("%s was told nothing", p)
+	}
+	return all[len(all)-1]
+}
+
+func TestDrainDeadlinePreempts(t *testing.T) {
+	h := newHost(t, config(1))
+	s := h.meet(amy, 1)
+	a := attempt(1, 1)
+	h.run(amy, 1, a, s, gpus(1))
+	h.round(worker.Drain{On: true, Reason: "new fans", Deadline: h.now.Wall.Add(time.Minute)})
+	h.pass(59 * time.Second)
+	if len(h.done.Stop) != 0 {
+		t.Fatalf("stopped before the deadline: %+v", h.done.Stop)
+	}
+	var stops []worker.Stop
+	h.jump(2 * time.Second)
+	stops = append(stops, h.round().Stop...)
+	if len(stops) != 1 || stops[0].Attempt != a || stops[0].Grace != job.DefaultGrace {
+		t.Fatalf("stops = %+v", stops)
+	}
+	end := termed(a, h)
+	end.Exit.State = job.Cancelled // as the runner sees it
+	h.round(end)
+	if e := lastEvent(h, amy); e.State != job.Preempted || e.Exit.Reason != "node drained: new fans" {
+		t.Fatalf("end = %+v, exit %+v", e, e.Exit)
+	}
+}
+
+func TestDrainOutlivesTheDaemon(t *testing.T) {
+	cfg := config(1)
+	h := newHost(t, cfg)
+	s := h.meet(amy, 1)
+	a := attempt(1, 1)
+	h.run(amy, 1, a, s, gpus(1))
+	// The daemon is down while the deadline passes.
+	h.cfg.Draining = worker.Drain{On: true, Deadline: h.now.Wall.Add(time.Minute)}
+	h.jump(time.Hour)
+	h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+	if len(h.done.Stop) != 1 || h.done.Stop[0].Attempt != a {
+		t.Fatalf("stops = %+v", h.done.Stop)
+	}
+	// It is down again before the task is gone.
+	h.boot(termed(a, h))
+	h.meet(amy, 1)
+	if e := lastEvent(h, amy); e.State != job.Preempted {
+		t.Fatalf("end = %+v", e)
+	}
+	hello := got[lease.Availability](h, amy)
+	if len(hello) == 0 || !hello[0].Draining {
+		t.Fatalf("a scheduler was not told of the drain: %+v", hello)
+	}
+	h.says(amy, offer(2, attempt(2, 1), cpu))
+	if d := one[lease.Decline](h, amy); d.Reason.Word != job.ReasonNodesDraining {
+		t.Fatalf("decline = %+v", d)
+	}
+}
+
+func TestDrainRefusesWhatWasOnlyReserved(t *testing.T) {
+	h := newHost(t, config(1))
+	s := h.meet(amy, 1)
+	h.says(amy, offer(1, attempt(1, 1), gpus(1)))
+	one[lease.Commit](h, amy)
+	h.round(worker.Drain{On: true})
+	if e := h.says(amy, start(1, attempt(1, 1), s, gpus(1))); len(e.Start) != 0 {
+		t.Fatalf("started %+v", e.Start)
+	}
+	if e := lastEvent(h, amy); e.Refused == "" {
+		t.Fatalf("event = %+v", e)
+	}
+}
+
+func TestResumeBeforeTheDeadline(t *testing.T) {
+	h := newHost(t, config(1))
+	s := h.meet(amy, 1)
+	h.run(amy, 1, attempt(1, 1), s, gpus(1))
+	h.round(worker.Drain{On: true, Deadline: h.now.Wall.Add(time.Minute)})
+	h.round(worker.Drain{})
+	for range 200 {
+		h.pass(time.Second)
+		if len(h.done.Stop) > 0 {
+			t.Fatalf("stopped though the drain was over: %+v", h.done.Stop)
+		}
+	}
+}
+
+// Who was cancelled before the deadline was cancelled, not preempted.
+func TestCancelledBeforeTheDeadline(t *testing.T) {
+	h := newHost(t, config(1))
+	s := h.meet(amy, 1)
+	a := attempt(1, 1)
+	h.run(amy, 1, a, s, gpus(1))
+	h.says(amy, lease.Cancel{Attempt: a, Group: group, Epoch: epoch(1), Grace: time.Minute, Reason: "enough"})
+	h.round(worker.Drain{On: true, Deadline: h.now.Wall})
+	h.round(termed(a, h))
+	if e := lastEvent(h, amy); e.State != job.Cancelled {
+		t.Fatalf("end = %+v", e)
+	}
+}
