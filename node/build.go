@@ -70,7 +70,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 	}
 	n := &Node{
 		cfg: cfg, log: log, started: time.Now(), ready: make(chan struct{}), led: make(chan struct{}),
-		metAny: make(chan struct{}, 1), fatal: make(chan error, 1), left: &departed{since: map[job.Peer]time.Time{}},
+		metAny: make(chan struct{}, 1), fatal: make(chan error, 1), left: newDeparted(),
 	}
 	defer func() {
 		if err != nil {

@@ -146,7 +146,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	must(err)
 	v.board = &switchboard{
 		self: v.host.Peer(), groups: groups, cut: func(p peer.ID) error { return v.host.Libp2p().Network().ClosePeer(p) },
-		met: func(job.Peer) {}, log: log,
+		met: func(job.Peer) {}, left: newDeparted(), log: log,
 	}
 	v.board.sessions, err = session.New(session.DefaultConfig(), guarded{v.host.Libp2p(), v.host}, v.board, log)
 	must(err)

@@ -17,6 +17,8 @@ type departed struct {
 	since map[job.Peer]time.Time // guarded by mu
 }
 
+func newDeparted() *departed { return &departed{since: map[job.Peer]time.Time{}} }
+
 func (d *departed) gone(p job.Peer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
