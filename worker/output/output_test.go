@@ -1,0 +1,361 @@
+package output
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// model is what a log must give back: every byte ever written, by stream.
+type model struct{ both, out, errs []byte }
+
+func (m *model) add(s Stream, p []byte) {
+	m.both = append(m.both, p...)
+	if s == Stderr {
+		m.errs = append(m.errs, p...)
+	} else {
+		m.out = append(m.out, p...)
+	}
+}
+
+func (m *model) of(s Stream) []byte {
+	switch s {
+	case Both:
+		return m.both
+	case Stdout:
+		return m.out
+	case Stderr:
+	}
+	return m.errs
+}
+
+// check reads one stream from an offset and holds each byte against the model;
+// it gives where the cuts were.
+func (m *model) check(t *testing.T, dir string, s Stream, offset int64) (cuts []CutError) {
+	t.Helper()
+	r, err := Open(dir, s, offset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	want := m.of(s)
+	buf := make([]byte, 1+rand.IntN(5000))
+	for {
+		at := r.Offset()
+		n, err := r.Read(buf)
+		if cut, ok := errors.AsType[*CutError](err); ok {
+			if n != 0 || cut.From != at || cut.To != r.Offset() || cut.To <= cut.From {
+				t.Fatalf("%s: cut %+v of a read at %d", s, cut, at)
+			}
+			cuts = append(cuts, *cut)
+			continue
+		}
+		if at+int64(n) > int64(len(want)) || !bytes.Equal(buf[:n], want[at:at+int64(n)]) {
+			t.Fatalf("%s: wrong bytes at %d", s, at)
+		}
+		if errors.Is(err, io.EOF) {
+			if at != int64(len(want)) {
+				t.Fatalf("%s from %d: ended at %d, want %d", s, offset, at, len(want))
+			}
+			return cuts
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func diskUse(t *testing.T, dir string) (n int64) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
+}
+
+// TestLog writes random lines to both streams, far over the bound and reopened
+// at times, and reads from everywhere.
+func TestLog(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		dir, m := t.TempDir(), &model{}
+		w := NewWriter(dir, MinBound)
+		total := []int{0, 100, 10_000, MinBound / 2, MinBound, 5 * MinBound}[seed%6]
+		for len(m.both) < total {
+			p := make([]byte, 1+rng.IntN([]int{3, 100, 20_000}[rng.IntN(3)]))
+			for i := range p {
+				p[i] = byte(rng.Uint32())
+			}
+			s := []Stream{Stdout, Stderr}[rng.IntN(2)]
+			w.Write(s, p)
+			m.add(s, p)
+			if use := diskUse(t, dir); use > MinBound {
+				t.Fatalf("seed %d: %d bytes on disk", seed, use)
+			}
+			if rng.IntN(50) == 0 {
+				if err := w.Close(); err != nil {
+					t.Fatal(err)
+				}
+				var err error
+				if w, err = Continue(dir, MinBound); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, s := range []Stream{Both, Stdout, Stderr} {
+			size := int64(len(m.of(s)))
+			if got, err := Size(dir, s); err != nil || got != size || w.Size(s) != size {
+				t.Fatalf("seed %d: size of %s %d, %d, %v, want %d", seed, s, got, w.Size(s), err, size)
+			}
+			cuts := m.check(t, dir, s, 0)
+			if len(cuts) > 1 || (len(cuts) == 0) != (total <= MinBound/2) && s == Both && total != MinBound {
+				t.Errorf("seed %d: %s: cuts %v of %d bytes", seed, s, cuts, size)
+			}
+			for range 20 {
+				m.check(t, dir, s, rng.Int64N(size+10)-rng.Int64N(size+10))
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestHeadAndTailStay(t *testing.T) {
+	dir, m := t.TempDir(), &model{}
+	w := NewWriter(dir, MinBound)
+	defer w.Close()
+	for i := range 200_000 {
+		line := fmt.Appendf(nil, "line %d\n", i)
+		w.Write(Stdout, line)
+		m.add(Stdout, line)
+	}
+	cuts := m.check(t, dir, Both, 0)
+	if len(cuts) != 1 || cuts[0].From != MinBound/4 || int64(len(m.both))-cuts[0].To < MinBound*5/8 {
+		t.Errorf("cuts %v of %d bytes", cuts, len(m.both))
+	}
+}
+
+// TestReadWhileCut has readers behind a writer that cuts under them.
+func TestReadWhileCut(t *testing.T) {
+	dir := t.TempDir()
+	var m model
+	rng := rand.New(rand.NewPCG(3, 1))
+	type chunk struct {
+		s Stream
+		p []byte
+	}
+	var chunks []chunk
+	for range 3000 {
+		s := []Stream{Stdout, Stderr}[rng.IntN(2)]
+		p := bytes.Repeat([]byte{byte(rng.Uint32())}, 1+rng.IntN(1000))
+		chunks = append(chunks, chunk{s, p})
+		m.add(s, p)
+	}
+	ended := make(chan struct{})
+	var follows Follows
+	if err := follows.Open(); err != nil {
+		t.Fatal(err)
+	}
+	go follows.Run()
+	defer follows.Close()
+	errs := make(chan error, 3)
+	for _, s := range []Stream{Both, Stdout, Stderr} {
+		f, err := follows.Follow(t.Context(), dir, s, 0, ended)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			defer f.Close()
+			errs <- readAgainst(f, m.of(s))
+		}()
+	}
+	w := NewWriter(dir, MinBound)
+	for _, c := range chunks {
+		w.Write(c.s, c.p)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	close(ended)
+	for range 3 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func readAgainst(f *Follower, want []byte) error {
+	buf := make([]byte, 700)
+	for {
+		at := f.Offset()
+		n, err := f.Read(buf)
+		if !bytes.Equal(buf[:n], want[at:at+int64(n)]) {
+			return fmt.Errorf("wrong bytes at %d", at)
+		}
+		if _, cut := errors.AsType[*CutError](err); cut {
+			continue
+		}
+		if errors.Is(err, io.EOF) && at == int64(len(want)) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("at %d of %d: %w", at, len(want), err)
+		}
+	}
+}
+
+func TestFollowWaits(t *testing.T) {
+	dir := t.TempDir()
+	var follows Follows
+	if _, err := follows.Follow(t.Context(), dir, Both, 0, make(chan struct{})); !errors.Is(err, ErrClosed) {
+		t.Errorf("before Open: %v", err)
+	}
+	if err := follows.Open(); err != nil {
+		t.Fatal(err)
+	}
+	defer follows.Close()
+	go follows.Run()
+	ended := make(chan struct{})
+	f, err := follows.Follow(t.Context(), dir, Stderr, 0, ended)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := NewWriter(dir, MinBound)
+	for _, want := range []string{"one", "two"} {
+		written := make(chan struct{})
+		time.AfterFunc(5*time.Millisecond, func() { // the read waits by then, or else it need not
+			defer close(written)
+			w.Write(Stdout, []byte("not this"))
+			w.Write(Stderr, []byte(want))
+		})
+		b := make([]byte, len(want))
+		if _, err := io.ReadFull(f, b); err != nil || string(b) != want {
+			t.Fatalf("read %q, %v", b, err)
+		}
+		<-written
+	}
+	close(ended)
+	if n, err := f.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("after the end: %d, %v", n, err)
+	}
+	f.Close()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := follows.Follow(t.Context(), filepath.Join(dir, "none"), Both, 0, nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("log of nothing: %v", err)
+	}
+}
+
+func TestTail(t *testing.T) {
+	dir := t.TempDir()
+	w := NewWriter(dir, MinBound)
+	defer w.Close()
+	if got := w.Tail(); got != "" {
+		t.Errorf("tail of nothing: %q", got)
+	}
+	var want string
+	say := func(s string) {
+		w.Write(Stderr, []byte(s))
+		want += s
+		want = want[max(0, len(want)-job.TailBytes):]
+	}
+	say("first words\n")
+	for i := range 400 { // each cut many times over
+		w.Write(Stdout, bytes.Repeat([]byte{'x'}, MinBound/16))
+		if i%16 == 0 {
+			say(fmt.Sprintf("trouble %d\n", i) + strings.Repeat("y", i*2))
+		}
+		if got := w.Tail(); got != want {
+			t.Fatalf("after %d: tail of %d bytes %.40q, want %d %.40q", i, len(got), got, len(want), want)
+		}
+	}
+	w.Write(Stderr, []byte(strings.Repeat("ö", job.TailBytes)+"\xff"))
+	if got := w.Tail(); len(got) != job.TailBytes-1 || !strings.HasSuffix(got, "ö?") {
+		t.Errorf("tail of %d bytes ends in %q", len(got), got[len(got)-4:])
+	}
+}
+
+// TestNothingCostsNothing: a task that writes nothing leaves no file, and one
+// that writes to one stream leaves one.
+func TestNothingCostsNothing(t *testing.T) {
+	for _, tt := range []struct {
+		streams []Stream
+		files   string
+	}{
+		{nil, ""},
+		{[]Stream{Stdout, Stdout}, "out-0-0"},
+		{[]Stream{Stderr, Stderr}, "err-0-0"},
+		{[]Stream{Stderr, Stdout}, "err-0-0 runs-0"},
+	} {
+		dir := t.TempDir()
+		w := NewWriter(dir, MinBound)
+		for _, s := range tt.streams {
+			w.Write(s, []byte("x"))
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		if got := strings.Join(names, " "); got != tt.files {
+			t.Errorf("%v: files %q, want %q", tt.streams, got, tt.files)
+		}
+	}
+}
+
+// TestFull writes where there is no room for a while: what was lost is said.
+func TestFull(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "later")
+	w := NewWriter(dir, MinBound)
+	w.Write(Stdout, []byte("lost"))
+	w.Write(Stderr, []byte("lost, too"))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.Write(Stdout, []byte("kept\n"))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Rest(dir, Both, 0)
+	if want := "\n--- muster: 13 bytes lost here: no such file or directory ---\nkept\n"; err != nil || string(got) != want {
+		t.Errorf("log %q, %v, want %q", got, err, want)
+	}
+}
+
+func BenchmarkWrite(b *testing.B) {
+	for _, size := range []int{100, 4 << 10, 64 << 10} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			w := NewWriter(b.TempDir(), 256<<20)
+			p := make([]byte, size)
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				w.Write(Stdout, p)
+			}
+			if err := w.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
