@@ -5,15 +5,28 @@ TOOL     := $(GO) tool -modfile=tools/go.mod
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 60s
+PREFIX   ?= /usr/local
+UNITDIR  ?= $(PREFIX)/lib/systemd/system
 
 # go-nvml calls functions that NVIDIA has marked as old.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := build
-.PHONY: build check test e2e demo bench race fuzz generate fmt lint help
+.PHONY: build install uninstall check test e2e demo bench race fuzz generate fmt lint help
 
 build: ## the program, as bin/muster
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
+
+install: ## the program and its systemd unit, below DESTDIR and PREFIX; a running daemon keeps the old program until it is restarted
+	@test -x bin/muster || { echo "no program: run make build first" >&2; exit 1; }
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(UNITDIR)'
+	install -m 0755 bin/muster '$(DESTDIR)$(PREFIX)/bin/.muster.new'
+	mv -f '$(DESTDIR)$(PREFIX)/bin/.muster.new' '$(DESTDIR)$(PREFIX)/bin/muster'
+	sed 's#@BINDIR@#$(PREFIX)/bin#' packaging/muster.service.in > '$(DESTDIR)$(UNITDIR)/muster.service'
+	chmod 0644 '$(DESTDIR)$(UNITDIR)/muster.service'
+
+uninstall: ## what install put into place; the data directory and the configuration stay
+	rm -f '$(DESTDIR)$(PREFIX)/bin/muster' '$(DESTDIR)$(UNITDIR)/muster.service'
 
 check: build ## build, format, vet, lint, layout, unit and simulated-network tests
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); \

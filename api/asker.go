@@ -138,7 +138,8 @@ func (s *Server) checkTCP(r *http.Request) error {
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
 		return fmt.Errorf("%w: a web page of another origin may not use this daemon", ErrDenied)
 	}
-	if s.token == nil {
+	want := s.token.Load()
+	if want == nil {
 		host := r.Host
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			host = h
@@ -150,10 +151,23 @@ func (s *Server) checkTCP(r *http.Request) error {
 	}
 	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	digest := sha256.Sum256([]byte(text))
-	if !ok || subtle.ConstantTimeCompare(digest[:], s.token) != 1 {
+	if !ok || subtle.ConstantTimeCompare(digest[:], *want) != 1 {
 		return fmt.Errorf("%w: this daemon wants a bearer token, and not the one given", ErrUnauthorized)
 	}
 	return nil
+}
+
+// ReadToken reads the token file again, if there is one; on an error the token
+// stays what it was.
+func (s *Server) ReadToken() error {
+	if s.cfg.TokenFile == "" {
+		return nil
+	}
+	digest, err := readToken(s.cfg.TokenFile)
+	if err == nil {
+		s.token.Store(&digest)
+	}
+	return err
 }
 
 // readToken reads the bearer token and keeps only its digest.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -89,10 +90,10 @@ type Server struct {
 	peers   *http.Client
 	metrics *metrics
 	gates   map[origin]*gate
-	token   []byte        // digest of the bearer token; nil: none
-	closing chan struct{} // closed when streams must end
-	ready   chan struct{} // closed when all listeners are open
-	tcp     net.Addr      // set before ready is closed
+	token   atomic.Pointer[[]byte] // digest of the bearer token; nil: none
+	closing chan struct{}          // closed when streams must end
+	ready   chan struct{}          // closed when all listeners are open
+	tcp     net.Addr               // set before ready is closed
 }
 
 // New makes a server; nothing listens before Run.
@@ -106,11 +107,9 @@ func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
 		gates: map[origin]*gate{fromSocket: newGate(), fromTCP: newGate(), fromPeer: newGate()},
 	}
 	if cfg.TokenFile != "" {
-		digest, err := readToken(cfg.TokenFile)
-		if err != nil {
+		if err := s.ReadToken(); err != nil {
 			return nil, err
 		}
-		s.token = digest
 	}
 	var err error
 	if s.metrics, err = newMetrics(needs.Registry); err != nil {
@@ -194,7 +193,7 @@ func (s *Server) listen(ctx context.Context) ([]listener, error) {
 		}
 		s.tcp = l.Addr()
 		add(l, fromTCP)
-		if host, _, err := net.SplitHostPort(s.tcp.String()); s.token == nil && (err != nil || !loopback(host)) {
+		if host, _, err := net.SplitHostPort(s.tcp.String()); s.token.Load() == nil && (err != nil || !loopback(host)) {
 			return fail(fmt.Errorf("api: listen on %s: it became %s, which other hosts can reach: give a token file", s.cfg.HTTP, s.tcp))
 		}
 	}

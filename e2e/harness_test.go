@@ -29,16 +29,17 @@ const patience = 30 * time.Second
 
 // daemon is one `muster daemon` process and its data directory.
 type daemon struct {
-	t      *testing.T
-	name   string
-	dir    string
-	args   []string // what it was started with, without --bootstrap and --token
-	cmd    *exec.Cmd
-	socket string
-	mu     sync.Mutex
-	lines  []string      // guarded by mu: its log so far
-	grew   chan struct{} // guarded by mu: closed and replaced when a line comes
-	done   chan struct{} // closed when the process has ended
+	t       *testing.T
+	name    string
+	dir     string
+	program string   // that start runs
+	args    []string // what it was started with, without --bootstrap and --token
+	cmd     *exec.Cmd
+	socket  string
+	mu      sync.Mutex
+	lines   []string      // guarded by mu: its log so far
+	grew    chan struct{} // guarded by mu: closed and replaced when a line comes
+	done    chan struct{} // closed when the process has ended
 }
 
 func binary(t *testing.T) string {
@@ -62,7 +63,7 @@ func newDaemon(t *testing.T, name string, args ...string) *daemon {
 	}
 	port := freePort(t) // the same after a restart, as on a real host
 	d := &daemon{
-		t: t, name: name, dir: dir, socket: filepath.Join(dir, "s"),
+		t: t, name: name, dir: dir, program: binary(t), socket: filepath.Join(dir, "s"),
 		args: append([]string{
 			"daemon", "--data-dir", filepath.Join(dir, "data"), "--socket", filepath.Join(dir, "s"), "--name", name,
 			"--listen", fmt.Sprintf("/ip4/127.0.0.1/tcp/%d", port), "--listen", fmt.Sprintf("/ip4/127.0.0.1/udp/%d/quic-v1", port), "--allow-root", "--log-level", "debug",
@@ -94,7 +95,7 @@ func (d *daemon) launch(more ...string) int {
 	from := len(d.lines)
 	d.grew = make(chan struct{})
 	d.mu.Unlock()
-	d.cmd = exec.Command(binary(d.t), append(append([]string{}, d.args...), more...)...)
+	d.cmd = exec.Command(d.program, append(append([]string{}, d.args...), more...)...)
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, in, err := os.Pipe()
 	if err != nil {

@@ -216,7 +216,7 @@ func (b logsBackend) Open(ctx context.Context, a job.Attempt, stream string, off
 
 // Node tells of this host.
 func (n *Node) Node(ctx context.Context) (api.NodeInfo, error) {
-	info := api.NodeInfo{Profile: n.profile, State: api.NodeReady, Addrs: n.host.Addrs(), Status: n.gpus.latest(), Holders: map[string][]job.ID{}}
+	info := api.NodeInfo{State: api.NodeReady, Addrs: n.host.Addrs(), Status: n.gpus.latest(), Holders: map[string][]job.ID{}}
 	v, err := n.work.View(ctx)
 	if err != nil {
 		return info, answerOf(err)
@@ -253,7 +253,7 @@ func (n *Node) Members(ctx context.Context) ([]api.Member, error) {
 	}
 	members := []api.Member{{
 		Peer: n.host.Peer(), Name: n.cfg.Name, State: api.NodeReady, Self: true, Roles: n.host.Credential().Roles.Names(),
-		Addrs: n.host.Addrs(), LastSeen: time.Now(), Profile: n.profile,
+		Addrs: n.host.Addrs(), LastSeen: time.Now(), Profile: n.now.profile(),
 	}}
 	for _, m := range n.host.Members() {
 		state, detail := api.NodeReady, ""
@@ -319,7 +319,7 @@ func (n *Node) Copies(job.Group) int { return 1 }
 func (n *Node) Daemon(context.Context) (api.Daemon, error) {
 	d := api.Daemon{
 		Version: n.cfg.Version, ID: n.host.Peer(), Name: n.cfg.Name, Cluster: n.host.Cluster(), DataDir: n.cfg.DataDir,
-		PID: os.Getpid(), StartedAt: n.started.UTC(), Addrs: n.host.Addrs(), Config: n.cfg.Settings,
+		PID: os.Getpid(), StartedAt: n.started.UTC(), Addrs: n.host.Addrs(), Config: n.now.config().Settings,
 	}
 	return d, nil
 }
@@ -336,5 +336,5 @@ func (n *Node) Ready(context.Context) error {
 
 // Facts examines the host.
 func (n *Node) Facts(ctx context.Context) ([]api.Fact, error) {
-	return Doctor(ctx, n.cfg, n.gpus.all), nil
+	return Doctor(ctx, n.now.config(), n.gpus.all), nil
 }

@@ -47,7 +47,8 @@ type Node struct {
 	callers  *callers
 	sessions *session.Manager
 	gpus     *devices
-	profile  lease.Profile
+	profile  lease.Profile // as it was built; see now
+	now      live
 	boot     string // incarnation of the host
 	driver   *execdriver.Driver
 	work     *worker.Loop
@@ -143,6 +144,7 @@ func (n *Node) examineHost(ctx context.Context) error {
 		n.profile.Memory = n.cfg.Memory
 	}
 	n.boot = facts.Incarnation
+	n.now.set(n.cfg, n.profile)
 	return nil
 }
 
@@ -191,13 +193,10 @@ func (n *Node) buildWorker(context.Context) (err error) {
 		return err
 	}
 	wc := worker.DefaultConfig()
-	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = n.profile, n.boot, draw(), environment()
+	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = given(n.profile), n.boot, draw(), environment()
 	n.drains = &drains{disk: n.store}
 	if wc.Draining, err = n.drains.load(); err != nil {
 		return err
-	}
-	if n.cfg.NoWorker {
-		wc.Profile.CPUs, wc.Profile.Memory, wc.Profile.GPUs = 0, 0, nil
 	}
 	n.work, err = worker.New(wc, worker.Parts{
 		Ledger: n.store.Ledger(), Sender: toSchedulers{n.board}, Driver: n.driver, Adopter: n.driver, Poll: n.gpus.ask, Clock: worker.Now,
@@ -319,7 +318,7 @@ const knownPeersWait = 3 * time.Second
 // its disk.
 func (n *Node) start(ctx context.Context) error {
 	n.board.local()
-	n.table.Advertise(append([]string{groupClass(n.store.Group())}, lease.Classes(n.profile)...))
+	n.advertise(n.profile)
 	if n.sched != nil {
 		select {
 		case <-n.led:

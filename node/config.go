@@ -45,10 +45,26 @@ func DefaultConfig() Config {
 	}
 }
 
+// hostSocket is where the daemon of the host listens, which serves all its users.
+const hostSocket = "/run/muster/muster.sock"
+
+// FindSocket is where a daemon listens that this user can ask: his own, or else
+// that of the host.
+func FindSocket() string {
+	own := DefaultSocket()
+	if _, err := os.Stat(own); err == nil {
+		return own
+	}
+	if _, err := os.Stat(hostSocket); err == nil {
+		return hostSocket
+	}
+	return own
+}
+
 // DefaultSocket is where the daemon of this user listens.
 func DefaultSocket() string {
 	if os.Getuid() == 0 {
-		return "/run/muster/muster.sock"
+		return hostSocket
 	}
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
 		return filepath.Join(dir, "muster", "muster.sock")

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/host"
@@ -96,7 +97,7 @@ const sessionsAsked = 64
 // callers answers schedulers that look for what this host has: it opens a
 // session to some of them, after a pause, so that not all hosts come at once.
 type callers struct {
-	classes  []string // nil if this host runs no tasks
+	classes  atomic.Pointer[[]string] // none if this host runs no tasks
 	sessions *session.Manager
 	members  func() int
 	heard    chan call
@@ -112,15 +113,23 @@ const maxCalls = 256
 
 func newCallers(profile lease.Profile, sessions *session.Manager, members func() int) *callers {
 	c := &callers{sessions: sessions, members: members, heard: make(chan call, maxCalls)}
-	if profile.Worker {
-		c.classes = lease.Classes(profile)
-	}
+	c.become(profile)
 	return c
+}
+
+// become takes what the host could now ever give.
+func (c *callers) become(profile lease.Profile) {
+	var classes []string
+	if profile.Worker {
+		classes = lease.Classes(profile)
+	}
+	c.classes.Store(&classes)
 }
 
 // hear takes an announcement; it does not wait.
 func (c *callers) hear(from job.Peer, a gossip.Announcement) {
-	if !slices.ContainsFunc(a.Wants, func(w gossip.Want) bool { return slices.Contains(c.classes, w.Class) }) {
+	classes := *c.classes.Load()
+	if !slices.ContainsFunc(a.Wants, func(w gossip.Want) bool { return slices.Contains(classes, w.Class) }) {
 		return
 	}
 	select {

@@ -98,6 +98,7 @@ type Host struct {
 	disk disk
 	host host.Host
 
+	seeded  atomic.Pointer[[]string]   // bootstrap addresses of the configuration
 	member  atomic.Pointer[membership] // nil until Enter is done
 	joining chan struct{}              // one slot, held while member changes
 	roster  *roster
@@ -158,6 +159,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 		awake: make(chan struct{}, 1), renewNow: make(chan struct{}, 1), news: make(chan struct{}, 1), behind: make(chan peer.ID, behindQueue),
 		newcomer: make(chan struct{}, 1),
 	}
+	h.seeded.Store(&cfg.Bootstrap)
 	opts, err := h.options(key)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ package p2p
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -173,7 +174,7 @@ func (h *Host) wake() {
 
 // seeds are the peers of the configuration and of the invitation.
 func (h *Host) seeds() []peer.AddrInfo {
-	infos, err := parseAddrs(h.cfg.Bootstrap)
+	infos, err := parseAddrs(*h.seeded.Load())
 	if err != nil {
 		infos = nil // New has refused it
 	}
@@ -185,6 +186,17 @@ func (h *Host) seeds() []peer.AddrInfo {
 		infos = append(infos, more...)
 	}
 	return infos
+}
+
+// SetBootstrap replaces the bootstrap addresses of the configuration, as
+// multiaddrs with /p2p/ID; connections that exist stay.
+func (h *Host) SetBootstrap(addrs []string) error {
+	if _, err := parseAddrs(addrs); err != nil {
+		return fmt.Errorf("p2p: bootstrap address %w", err)
+	}
+	h.seeded.Store(&addrs)
+	h.wake()
+	return nil
 }
 
 func toMultiaddrs(texts []string) []ma.Multiaddr {

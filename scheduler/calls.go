@@ -120,6 +120,9 @@ func (l *Loop) Release(ctx context.Context, id job.ID, reason string) (job.Job, 
 	return l.ask(ctx, func(t Token) Event { return HoldAsk{Token: t, Job: id, Release: true, Reason: reason} })
 }
 
+// Ping returns nil once the loop has come by, or why it did not before ctx ended.
+func (l *Loop) Ping(ctx context.Context) error { return l.look(ctx, func(*Core) {}) }
+
 // Job is one job as it looks now, or ErrNotFound.
 func (l *Loop) Job(ctx context.Context, id job.ID) (job.Job, error) {
 	type answer struct {

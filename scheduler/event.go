@@ -134,5 +134,6 @@ const (
 	TaskWrittenOff
 	WorkerFound
 	WorkerLost
+	WorkerSetAside
 	NewerOwner
 )

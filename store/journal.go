@@ -173,6 +173,22 @@ func (j *Journal) ReadIndex(done func(job.Epoch, error)) {
 	j.queue.ring()
 }
 
+// Ping returns nil once the goroutine of Run has come by, whether or not the
+// group has a leader; or why that was not seen before ctx ended.
+func (j *Journal) Ping(ctx context.Context) error {
+	seen := make(chan struct{})
+	if err := j.queue.putPing(seen); err != nil {
+		return fmt.Errorf("store: ping: %w", err)
+	}
+	j.queue.ring()
+	select {
+	case <-seen:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("store: ping: %w", context.Cause(ctx))
+	}
+}
+
 // Step takes a message of another voter.
 func (j *Journal) Step(m *raftpb.Message) error {
 	if err := j.queue.putMessage(m); err != nil {

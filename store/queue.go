@@ -23,6 +23,8 @@ const (
 	maxQueueBytes = 16 << 20
 	// maxReads bounds the reads that wait for one round.
 	maxReads = 16384
+	// maxPings bounds those who wait to see the journal alive.
+	maxPings = 64
 	// maxInbox bounds the messages of other voters that wait; Raft sends again
 	// what is dropped.
 	maxInbox = 1024
@@ -56,6 +58,7 @@ type queue struct {
 	records parcel            // guarded by mu
 	reads   []readDone        // guarded by mu
 	inbox   []*raftpb.Message // guarded by mu
+	pings   []chan struct{}   // guarded by mu
 }
 
 func newQueue() *queue { return &queue{bell: make(chan struct{}, 1)} }
@@ -110,6 +113,20 @@ func (q *queue) putRead(done readDone) error {
 	return nil
 }
 
+// putPing adds a channel to be closed, or says why not.
+func (q *queue) putPing(seen chan struct{}) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return ErrClosed
+	case len(q.pings) >= maxPings:
+		return fmt.Errorf("%w: %d pings wait", ErrFull, len(q.pings))
+	}
+	q.pings = append(q.pings, seen)
+	return nil
+}
+
 // putMessage adds a message of another voter, or drops it.
 func (q *queue) putMessage(m *raftpb.Message) error {
 	q.mu.Lock()
@@ -147,6 +164,16 @@ func (q *queue) takeMessages() []*raftpb.Message {
 	inbox := q.inbox
 	q.inbox = nil
 	return inbox
+}
+
+// answerPings closes every channel that waits.
+func (q *queue) answerPings() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, seen := range q.pings {
+		close(seen)
+	}
+	q.pings = nil
 }
 
 // close refuses whatever comes now and returns the reads that still wait.

@@ -46,6 +46,7 @@ func (j *Journal) work(ctx context.Context) error {
 
 // feed hands messages, records and reads to Raft.
 func (j *Journal) feed() error {
+	j.queue.answerPings()
 	for _, m := range j.queue.takeMessages() {
 		// An error is a message of a voter that left: not ours to answer.
 		if err := j.node.Step(m); err != nil {

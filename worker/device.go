@@ -18,21 +18,16 @@ type device struct {
 	aside   map[trouble]string
 	foreign map[int]bool // processes that were there without any task
 	idle    job.Size     // memory used without any task or process; -1 unknown
-	breaker breaker
 }
 
 // trouble is why a device is given to nobody.
 type trouble int
 
 const (
-	troubleHealth  trouble = iota // until its driver calls it healthy
-	troubleMemory                 // until a task's memory is back
-	troubleFault                  // until a probe finds it sound
-	troubleBreaker                // for a while after failures of different jobs
+	troubleHealth trouble = iota // until its driver calls it healthy
+	troubleMemory                // until a task's memory is back
+	troubleFault                 // until a person says so
 )
-
-// troubles are all of them, those that tell most first.
-var troubles = []trouble{troubleFault, troubleHealth, troubleMemory, troubleBreaker}
 
 // unlisted is what a device may use for itself before memory that belongs to no
 // listed process counts as taken.
@@ -75,7 +70,7 @@ func (c *Core) clear(d *device, t trouble) {
 		return
 	}
 	delete(d.aside, t)
-	for _, left := range troubles {
+	for _, left := range []trouble{troubleFault, troubleHealth, troubleMemory} {
 		if why, ok := d.aside[left]; ok {
 			c.room.gpus.SetAside(d.UUID, why)
 			return
@@ -104,8 +99,7 @@ func (c *Core) deviceFault(f gpu.Fault) {
 
 func (c *Core) deviceRestored(uuid string) {
 	if d := c.devices[uuid]; d != nil {
-		d.breaker = breaker{}
-		for _, t := range troubles {
+		for _, t := range []trouble{troubleFault, troubleHealth, troubleMemory} {
 			c.clear(d, t)
 		}
 	}

@@ -22,8 +22,6 @@ func (c *Core) drain(now Moment, d Drain) {
 		c.armDrain(now)
 		return
 	}
-	c.breaker = breaker{}
-	c.mend()
 	for _, dev := range c.devices {
 		c.deviceRestored(dev.UUID)
 	}

@@ -60,7 +60,9 @@ type Loop struct {
 	parts Parts
 	log   *slog.Logger
 	in    chan input
-	done  chan struct{}
+	// adopted is closed when the loop turns.
+	adopted chan struct{}
+	done    chan struct{}
 }
 
 // input is an event, or a question to the core.
@@ -80,7 +82,7 @@ func New(cfg Config, parts Parts, log *slog.Logger) (*Loop, error) {
 	}
 	return &Loop{
 		core: core, parts: parts, log: log,
-		in: make(chan input, maxWaiting), done: make(chan struct{}),
+		in: make(chan input, maxWaiting), adopted: make(chan struct{}), done: make(chan struct{}),
 	}, nil
 }
 
@@ -97,6 +99,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("worker: adopt running tasks: %w", err)
 	}
+	close(l.adopted)
 	l.core.Step(l.now(), Adopted{Found: found})
 	l.round()
 	timer := time.NewTimer(0)
@@ -168,7 +171,7 @@ func (l *Loop) drive(e Effects) (learnt bool) {
 		if err := l.parts.Driver.Start(t); err != nil {
 			l.log.Error("task cannot be started", "attempt", t.Attempt.String(), "error", err)
 			l.core.Step(l.now(), DriverEvent{Attempt: t.Attempt, Kind: DriverFailed, Exit: job.Exit{
-				State: job.Failed, Code: exitOurs, Reason: clip(err.Error()),
+				State: job.Failed, Code: cannotExecute, Reason: clip(err.Error()),
 			}})
 			learnt = true
 		}
@@ -207,6 +210,9 @@ func (l *Loop) send(e Effects) {
 		l.parts.Poll()
 	}
 }
+
+// cannotExecute is a shell's exit code for what could not be executed.
+const cannotExecute = 126
 
 // tell delivers an event; it waits while the loop is behind, and does nothing
 // once it has ended.
@@ -262,6 +268,18 @@ func (l *Loop) View(ctx context.Context) (View, error) {
 		return View{}, err
 	}
 	return <-answer, nil
+}
+
+// Ping returns nil once the loop has come by, or why it did not before ctx
+// ended. While it waits for the tasks of an earlier daemon, which may take as
+// long as the processes of a dead runner cannot be killed, that is no fault.
+func (l *Loop) Ping(ctx context.Context) error {
+	select {
+	case <-l.adopted:
+		return l.ask(ctx, func(*Core) {})
+	default:
+		return nil
+	}
 }
 
 // ask runs f in the loop's goroutine, and returns when it has.

@@ -27,7 +27,7 @@ import (
 // the verb.
 func clientFlags(more ...cli.Flag) []cli.Flag {
 	return append(more,
-		&cli.StringFlag{Name: "socket", Usage: "`PATH` of the daemon's socket", EnvVars: []string{"MUSTER_SOCKET"}, Value: node.DefaultSocket()},
+		&cli.StringFlag{Name: "socket", Usage: "`PATH` of the daemon's socket", EnvVars: []string{"MUSTER_SOCKET"}, Value: node.FindSocket()},
 		&cli.StringFlag{Name: "addr", Usage: "`HOST:PORT` of a daemon elsewhere, instead of the socket", EnvVars: []string{"MUSTER_ADDR"}},
 		&cli.StringFlag{Name: "api-token", Usage: "`FILE` with the token for --addr", EnvVars: []string{"MUSTER_API_TOKEN_FILE"}},
 	)

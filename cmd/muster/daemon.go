@@ -4,19 +4,14 @@ package main
 // agent.
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"runtime/debug"
 
 	"github.com/libp2p/go-libp2p/gologshim"
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/gpu/nvml"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/node"
 	"github.com/musterhq/muster/worker/runner"
 )
 
@@ -39,39 +34,19 @@ func (e env) daemon(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return serve(c.Context, cfg.Config, slog.New(logHandler(e.err, cfg)))
-}
-
-// gcPercent trades a few MB of a small heap for a collector that runs half as
-// often.
-const gcPercent = 200
-
-// serve runs a daemon, and another one on the same data each time that it joins
-// another cluster.
-func serve(ctx context.Context, cfg node.Config, log *slog.Logger) error {
-	debug.SetGCPercent(gcPercent)
-	for {
-		n, err := node.New(ctx, cfg, log)
-		if err == nil {
-			err = n.Run(ctx)
-		}
-		switch {
-		case errors.Is(err, node.ErrRejoin):
-			log.InfoContext(ctx, "starting anew in the cluster that was joined")
-			cfg.Token, cfg.Bootstrap = "", nil // both are kept in the data directory by now
-		case err != nil && ctx.Err() == nil:
-			return fmt.Errorf("daemon: %w", err)
-		default:
-			log.InfoContext(ctx, "stopped; tasks run on")
-			return nil
-		}
+	level := new(slog.LevelVar)
+	level.Set(cfg.level())
+	s := service{
+		cfg: cfg, level: level, log: slog.New(logHandler(e.err, cfg.LogFormat, level)),
+		reread: func() (daemonConfig, error) { return configOf(c) },
 	}
+	return s.run(c.Context)
 }
 
 // logHandler writes as the settings ask; of libp2p's own lines only errors.
-func logHandler(w io.Writer, cfg daemonConfig) slog.Handler {
-	ours, theirs := &slog.HandlerOptions{Level: cfg.level()}, &slog.HandlerOptions{Level: slog.LevelError}
-	if cfg.LogFormat == "json" {
+func logHandler(w io.Writer, format string, level slog.Leveler) slog.Handler {
+	ours, theirs := &slog.HandlerOptions{Level: level}, &slog.HandlerOptions{Level: slog.LevelError}
+	if format == "json" {
 		gologshim.SetDefaultHandler(slog.NewJSONHandler(w, theirs))
 		return slog.NewJSONHandler(w, ours)
 	}

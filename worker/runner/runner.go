@@ -134,6 +134,7 @@ func serve(ctx context.Context, cfg Config, info Info, s *starter, log *slog.Log
 	deaths := make(chan os.Signal, 1)
 	signal.Notify(deaths, unix.SIGCHLD)
 	defer signal.Stop(deaths)
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) // meant for the daemon, when it is sent to all of a service
 
 	ends, err := openJournal(Dir(cfg.Dir), cfg.Generation)
 	if err != nil {

@@ -139,6 +139,21 @@ func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
 	}
 }
 
+// Ping returns nil once the goroutine of Run has come by, or why it did not
+// before ctx ended.
+func (d *Driver) Ping(ctx context.Context) error {
+	seen := make(chan struct{})
+	if err := d.inbox.put(func(*state) { close(seen) }); err != nil {
+		return err
+	}
+	select {
+	case <-seen:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("exec driver: ping: %w", context.Cause(ctx))
+	}
+}
+
 type adopted struct {
 	events []worker.DriverEvent
 	err    error

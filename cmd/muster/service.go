@@ -1,0 +1,245 @@
+package main
+
+// The daemon as a service: it starts and restarts the node, reads its settings
+// again on SIGHUP, and tells systemd how it is.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/node"
+)
+
+const (
+	// gcPercent trades a few MB of a small heap for a collector that runs half as
+	// often.
+	gcPercent = 200
+	// beatEvery is how often the status line is renewed without a watchdog.
+	beatEvery = 30 * time.Second
+	// beatsWithin is how many beats fit into the watchdog's time, so that one
+	// which is late costs nothing.
+	beatsWithin = 3
+	// rebuildMost is how long a node may take that is built while systemd counts
+	// on this daemon: GPUs may take 90 s to answer.
+	rebuildMost = 3 * time.Minute
+)
+
+// running is a node that takes work.
+type running interface {
+	// Health names the parts that do not answer before ctx ends.
+	Health(ctx context.Context) error
+	// Summary says in a line what the node does.
+	Summary(ctx context.Context) (string, error)
+	// Reload takes new values of the settings that can change.
+	Reload(cfg node.Config) error
+}
+
+// service is one daemon process.
+type service struct {
+	reread func() (daemonConfig, error) // the settings as they are now
+	level  *slog.LevelVar               // of log
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	cfg     daemonConfig // guarded by mu: as last read
+	node    running      // guarded by mu: nil until it takes work
+	absent  time.Time    // guarded by mu: since when it does not
+	started bool         // guarded by mu: systemd has been told that it does
+}
+
+// run runs a node, and another one on the same data each time that it joins
+// another cluster, until ctx ends.
+func (s *service) run(ctx context.Context) error {
+	debug.SetGCPercent(gcPercent)
+	defer context.AfterFunc(ctx, func() { s.tell(daemon.SdNotifyStopping, "STATUS=stopping; tasks run on") })()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	wg.Go(func() { s.reloads(ctx, hangups) })
+	wg.Go(func() { s.beats(ctx) })
+
+	s.mu.Lock()
+	cfg := s.cfg.Config
+	s.mu.Unlock()
+	for {
+		err := s.runNode(ctx, cfg)
+		switch {
+		case errors.Is(err, node.ErrRejoin):
+			s.log.InfoContext(ctx, "starting anew in the cluster that was joined")
+			cfg.Token, cfg.Bootstrap = "", nil // both are kept in the data directory by now
+		case err != nil && ctx.Err() == nil:
+			return fmt.Errorf("daemon: %w", err)
+		default:
+			s.log.InfoContext(ctx, "stopped; tasks run on")
+			return nil
+		}
+	}
+}
+
+// runNode is the life of one node.
+func (s *service) runNode(ctx context.Context, cfg node.Config) error {
+	n, err := node.New(ctx, cfg, s.log)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-n.Started():
+			s.takes(ctx, n)
+		case <-ctx.Done():
+		}
+	})
+	err = n.Run(ctx)
+	stop()
+	wg.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.node, s.absent = nil, time.Now()
+	return err
+}
+
+// takes notes that a node takes work.
+func (s *service) takes(ctx context.Context, n running) {
+	status := s.status(ctx, n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.node, s.started = n, true
+	s.tell(daemon.SdNotifyReady, status)
+}
+
+// tell sends lines to the service manager, if one started this daemon.
+func (s *service) tell(lines ...string) {
+	if _, err := daemon.SdNotify(false, strings.Join(lines, "\n")); err != nil {
+		s.log.Warn("service manager not told", "lines", lines, "error", err)
+	}
+}
+
+func (s *service) status(ctx context.Context, n running) string {
+	text, err := n.Summary(ctx)
+	if err != nil {
+		return "STATUS=" + err.Error()
+	}
+	return "STATUS=" + text
+}
+
+// beats tells the watchdog that the daemon is well, as long as it is.
+func (s *service) beats(ctx context.Context) {
+	watchdog, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		s.log.WarnContext(ctx, "watchdog not understood", "error", err)
+	}
+	every := beatEvery
+	switch {
+	case watchdog > 0:
+		every = watchdog / beatsWithin
+	case os.Getenv("NOTIFY_SOCKET") == "":
+		return
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		within, cancel := context.WithTimeout(ctx, every)
+		s.beat(within)
+		cancel()
+	}
+}
+
+// beat is one look at the daemon.
+func (s *service) beat(ctx context.Context) {
+	s.mu.Lock()
+	n, absent, started := s.node, s.absent, s.started
+	s.mu.Unlock()
+	switch {
+	case !started: // nobody counts on it yet
+	case n == nil && time.Since(absent) < rebuildMost:
+		s.tell(daemon.SdNotifyWatchdog)
+	case n == nil:
+		s.log.ErrorContext(ctx, "the daemon does not come back; the watchdog is not told that it is well", "since", absent)
+	default:
+		if err := n.Health(ctx); err != nil {
+			s.log.ErrorContext(ctx, "a part of the daemon does not answer; the watchdog is not told that it is well", "error", err)
+			return
+		}
+		s.tell(daemon.SdNotifyWatchdog, s.status(ctx, n))
+	}
+}
+
+// reloads reads the settings again on each SIGHUP.
+func (s *service) reloads(ctx context.Context, hangups <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+			s.reload(ctx)
+		}
+	}
+}
+
+// reload takes what has changed in the settings and can be taken by a running
+// daemon, and names the rest. Settings that cannot be read leave all as it is.
+func (s *service) reload(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.node == nil {
+		s.log.WarnContext(ctx, "not reloaded: the daemon is starting; send SIGHUP again once it is ready")
+		return
+	}
+	s.tell(daemon.SdNotifyReloading, strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))
+	defer s.tell(daemon.SdNotifyReady)
+	next, err := s.reread()
+	if err != nil {
+		s.log.ErrorContext(ctx, "not reloaded, all settings stay as they are", "error", err)
+		return
+	}
+	merged, taken := s.merge(next)
+	if err := s.node.Reload(merged.Config); err != nil {
+		s.log.ErrorContext(ctx, "not all settings could be taken", "error", err)
+	}
+	s.level.Set(merged.level())
+	s.cfg = merged
+	s.log.InfoContext(ctx, "reloaded", "file", next.File, "changed", taken)
+}
+
+// merge is the settings as they are with the new values of those that a running
+// daemon can take, and the names of those that changed.
+func (s *service) merge(next daemonConfig) (merged daemonConfig, taken []string) {
+	merged = s.cfg
+	merged.Settings = append([]api.Setting{}, s.cfg.Settings...)
+	for i, known := range settings() {
+		switch {
+		case known.get(s.cfg) == known.get(next):
+			merged.Settings[i].Origin = next.Settings[i].Origin
+		case !known.live:
+			s.log.Warn("setting has changed and needs a restart", "setting", known.name)
+		default:
+			known.take(&merged, next)
+			merged.Settings[i] = next.Settings[i]
+			taken = append(taken, known.name)
+		}
+	}
+	return merged, taken
+}

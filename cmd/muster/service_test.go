@@ -1,0 +1,147 @@
+package main
+
+// What the service manager is told, over its own kind of socket.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/node"
+)
+
+// fakeNode is a node whose health is as the test wants it.
+type fakeNode struct {
+	health error
+	cfg    node.Config
+	refuse error
+}
+
+func (n *fakeNode) Health(context.Context) error            { return n.health }
+func (n *fakeNode) Summary(context.Context) (string, error) { return "all is well", nil }
+func (n *fakeNode) Reload(cfg node.Config) error            { n.cfg = cfg; return n.refuse }
+
+// manager is the service manager's end of the socket.
+type manager struct {
+	t    *testing.T
+	conn *net.UnixConn
+}
+
+func newManager(t *testing.T) manager {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "n")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	t.Setenv("NOTIFY_SOCKET", path)
+	return manager{t, conn}
+}
+
+// next is what was said before now and not read yet, empty if nothing: a
+// datagram is there when its sender goes on.
+func (m manager) next() string {
+	m.t.Helper()
+	buf := make([]byte, 4096)
+	_ = m.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+	n, err := m.conn.Read(buf)
+	if err != nil {
+		return ""
+	}
+	return string(buf[:n])
+}
+
+func TestWatchdogHearsOfAHealthyDaemonOnly(t *testing.T) {
+	m := newManager(t)
+	var log bytes.Buffer
+	n := &fakeNode{}
+	s := service{level: new(slog.LevelVar), log: slog.New(slog.NewTextHandler(&log, nil))}
+	s.beat(t.Context())
+	if got := m.next(); got != "" {
+		t.Errorf("before the start: %q", got)
+	}
+	s.takes(t.Context(), n)
+	if got := m.next(); got != "READY=1\nSTATUS=all is well" {
+		t.Errorf("at the start: %q", got)
+	}
+	s.beat(t.Context())
+	if got := m.next(); got != "WATCHDOG=1\nSTATUS=all is well" {
+		t.Errorf("healthy: %q", got)
+	}
+	n.health = errors.New("journal: it hangs")
+	s.beat(t.Context())
+	if got := m.next(); got != "" || !strings.Contains(log.String(), "journal: it hangs") {
+		t.Errorf("not healthy: %q, log %q", got, log.String())
+	}
+	s.node, s.absent = nil, time.Now()
+	s.beat(t.Context())
+	if got := m.next(); got != "WATCHDOG=1" {
+		t.Errorf("while it joins another cluster: %q", got)
+	}
+	s.absent = time.Now().Add(-rebuildMost)
+	s.beat(t.Context())
+	if got := m.next(); got != "" {
+		t.Errorf("too long: %q", got)
+	}
+}
+
+func TestReload(t *testing.T) {
+	m := newManager(t)
+	var log bytes.Buffer
+	cfg := func(change func(*daemonConfig)) daemonConfig {
+		c := daemonConfig{Config: node.Config{Name: "amy", Labels: map[string]string{"rack": "r1"}, Bootstrap: []string{"a"}}, LogLevel: "info"}
+		change(&c)
+		for _, k := range settings() {
+			c.Settings = append(c.Settings, api.Setting{Name: k.name, Value: k.get(c)})
+		}
+		return c
+	}
+	n := &fakeNode{}
+	s := service{level: new(slog.LevelVar), log: slog.New(slog.NewTextHandler(&log, nil)), cfg: cfg(func(*daemonConfig) {})}
+	s.reload(t.Context())
+	if got := m.next(); got != "" || !strings.Contains(log.String(), "the daemon is starting") {
+		t.Errorf("before the start: %q, %q", got, log.String())
+	}
+	s.node = n
+	reload := func(c daemonConfig, err error) string {
+		t.Helper()
+		log.Reset()
+		s.reread = func() (daemonConfig, error) { return c, err }
+		s.reload(t.Context())
+		if got := m.next(); !strings.HasPrefix(got, "RELOADING=1\nMONOTONIC_USEC=") {
+			t.Errorf("first word %q", got)
+		}
+		if got := m.next(); got != "READY=1" {
+			t.Errorf("second word %q", got)
+		}
+		return log.String()
+	}
+	said := reload(cfg(func(c *daemonConfig) {
+		c.Labels, c.Bootstrap, c.LogLevel, c.Name = map[string]string{"rack": "r2"}, nil, "debug", "ben"
+	}), nil)
+	if n.cfg.Labels["rack"] != "r2" || n.cfg.Bootstrap != nil || s.level.Level() != slog.LevelDebug || n.cfg.Name != "amy" {
+		t.Errorf("reloaded %+v at level %s", n.cfg, s.level.Level())
+	}
+	if strings.Count(said, "needs a restart") != 1 || !strings.Contains(said, "setting=name") || !strings.Contains(said, `changed="[bootstrap label log-level]"`) {
+		t.Errorf("log: %s", said)
+	}
+	before := s.cfg
+	if said := reload(daemonConfig{}, errors.New("c.yaml:3: no such setting")); !strings.Contains(said, "not reloaded") || !strings.Contains(said, "c.yaml:3") {
+		t.Errorf("a broken file: %s", said)
+	}
+	if s.cfg.LogLevel != before.LogLevel || s.level.Level() != slog.LevelDebug || n.cfg.Labels["rack"] != "r2" {
+		t.Errorf("a broken file changed %+v", s.cfg)
+	}
+	n.refuse = errors.New("token file: gone")
+	if said := reload(before, nil); !strings.Contains(said, "token file: gone") {
+		t.Errorf("a refusal: %s", said)
+	}
+}

@@ -1,0 +1,125 @@
+package node
+
+// What a running daemon can be told anew, and whether it is well.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/musterhq/muster/lease"
+)
+
+// live is what a daemon has been told last. A leaf container.
+type live struct {
+	mu   sync.Mutex
+	cfg  Config        // guarded by mu
+	host lease.Profile // guarded by mu
+}
+
+func (l *live) set(cfg Config, host lease.Profile) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cfg, l.host = cfg, host
+}
+
+func (l *live) config() Config {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cfg
+}
+
+func (l *live) profile() lease.Profile {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.host
+}
+
+// Reload takes new values of the settings that can change while the daemon
+// runs, and reads the token file again; cfg differs in no other setting. What
+// cannot be taken stays as it was and is named in the error.
+func (n *Node) Reload(cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	old, host := n.now.config(), n.now.profile()
+	errToken := n.server.ReadToken()
+	var errBootstrap error
+	if !slices.Equal(old.Bootstrap, cfg.Bootstrap) {
+		if errBootstrap = n.host.SetBootstrap(cfg.Bootstrap); errBootstrap != nil {
+			cfg.Bootstrap = old.Bootstrap
+		}
+	}
+	if !maps.Equal(old.Labels, cfg.Labels) {
+		host.Labels = cfg.Labels
+		n.work.SetProfile(given(host))
+		n.callers.become(host)
+		n.advertise(host)
+	}
+	n.now.set(cfg, host)
+	return errors.Join(errToken, errBootstrap)
+}
+
+// given is what a worker may give of what its host has.
+func given(host lease.Profile) lease.Profile {
+	if !host.Worker {
+		host.CPUs, host.Memory, host.GPUs = 0, 0, nil
+	}
+	return host
+}
+
+// advertise tells the table what this host could ever run.
+func (n *Node) advertise(host lease.Profile) {
+	n.table.Advertise(append([]string{groupClass(n.store.Group())}, lease.Classes(host)...))
+}
+
+// Started is closed once work can be taken.
+func (n *Node) Started() <-chan struct{} { return n.ready }
+
+// pinger is a loop of the daemon that says whether it still turns.
+type pinger interface {
+	Ping(ctx context.Context) error
+}
+
+// Health is nil if every loop of the daemon has come by before ctx ended; else
+// it names those that have not. A loop that waits for a disk or for a lock does
+// not come by.
+func (n *Node) Health(ctx context.Context) error {
+	parts := map[string]pinger{"worker": n.work, "driver": n.driver}
+	if n.sched != nil {
+		parts["scheduler"], parts["journal"] = n.sched, n.journal
+	}
+	answers := make(chan error, len(parts))
+	for name, part := range parts {
+		go func() {
+			err := part.Ping(ctx)
+			if err != nil {
+				err = fmt.Errorf("%s: %w", name, err)
+			}
+			answers <- err
+		}()
+	}
+	var errs []error
+	for range parts {
+		errs = append(errs, <-answers)
+	}
+	return errors.Join(errs...)
+}
+
+// Summary says in a line what the daemon does now.
+func (n *Node) Summary(ctx context.Context) (string, error) {
+	v, err := n.work.View(ctx)
+	if err != nil {
+		return "", err
+	}
+	others := 0
+	for _, m := range n.host.Members() {
+		if m.Connected {
+			others++
+		}
+	}
+	return fmt.Sprintf("cluster %s, daemons connected: %d, tasks running here: %d", n.host.Cluster(), others, v.Running), nil
+}
