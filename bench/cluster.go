@@ -34,13 +34,13 @@ const (
 	inFlight = 32
 )
 
-func withCluster(ctx context.Context, program string, measure func(*cluster) error) error {
+func withCluster(ctx context.Context, program string, nodes int, measure func(*cluster) error) error {
 	program, err := filepath.Abs(program)
 	if err != nil {
 		return err
 	}
 	c := &cluster{program: program}
-	c.cmd = exec.CommandContext(ctx, program, "dev", "--nodes", fmt.Sprint(devNodes), "--gpus", "none")
+	c.cmd = exec.CommandContext(ctx, program, "dev", "--nodes", fmt.Sprint(nodes), "--gpus", "none")
 	c.cmd.Env = append(os.Environ(), fmt.Sprintf("MUSTER_CPUS=%d", inFlight)) // so that what is measured is muster, not a wait for CPUs
 	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
 	out, err := c.cmd.StdoutPipe()
@@ -61,7 +61,7 @@ func withCluster(ctx context.Context, program string, measure func(*cluster) err
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	first := strings.TrimSpace(strings.TrimPrefix(line, "export MUSTER_SOCKET="))
 	c.dir = filepath.Dir(first)
-	for i := range devNodes {
+	for i := range nodes {
 		socket := filepath.Join(c.dir, fmt.Sprintf("dev%d.sock", i+1))
 		client, err := api.NewClient(api.ClientConfig{Socket: socket})
 		if err != nil {
@@ -180,8 +180,8 @@ func parallel(n, atOnce int, f func(int) error) error {
 // idle: what a daemon costs when nothing happens, and how fast the program
 // starts.
 func (c *cluster) idle(ctx context.Context) error {
-	const settle, watch = 10 * time.Second, 30 * time.Second
-	wait(ctx, settle)
+	const calm, watch = 10 * time.Second, 30 * time.Second
+	wait(ctx, calm)
 	before, err := c.usage()
 	if err != nil {
 		return err

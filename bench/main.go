@@ -22,7 +22,7 @@ import (
 func main() {
 	program := flag.String("muster", "bin/muster", "the built program")
 	jobs := flag.Int("jobs", 1000, "how many jobs the rate is measured with")
-	only := flag.String("only", "", "one of start, rate, session, journal, tasks, idle")
+	only := flag.String("only", "", "one of start, rate, idle, flat, session, journal, tasks")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, *program, *only, *jobs)
@@ -40,7 +40,7 @@ func run(ctx context.Context, program, only string, jobs int) error {
 	want := func(name string) bool { return only == "" || only == name }
 	var errs []error
 	if want("start") || want("rate") || want("idle") {
-		errs = append(errs, withCluster(ctx, program, func(c *cluster) error {
+		errs = append(errs, withCluster(ctx, program, devNodes, func(c *cluster) error {
 			if want("idle") {
 				if err := c.idle(ctx); err != nil {
 					return err
@@ -56,6 +56,9 @@ func run(ctx context.Context, program, only string, jobs int) error {
 			}
 			return nil
 		}))
+	}
+	if want("flat") {
+		errs = append(errs, withCluster(ctx, program, 1, func(c *cluster) error { return c.flat(ctx) }))
 	}
 	for _, b := range []struct{ name, pkg, pattern, what string }{
 		{"session", "./p2p/session", "OfferCommit|Raw", "session messages between two daemons' protocol layers"},

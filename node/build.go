@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -188,6 +189,9 @@ func (n *Node) buildWorker(context.Context) (err error) {
 	if n.cfg.AllowRoot {
 		dc.Args = append(dc.Args, "--allow-root")
 	}
+	if serviceOfSystemd() {
+		dc.Args = append(dc.Args, "--scope")
+	}
 	tell := func(e worker.DriverEvent) { n.work.Driven(e) } // set below, before the driver runs
 	if n.driver, err = execdriver.New(dc, tell, n.part("exec")); err != nil {
 		return err
@@ -203,6 +207,11 @@ func (n *Node) buildWorker(context.Context) (err error) {
 	}, n.part("worker"))
 	n.board.work = n.work
 	return err
+}
+
+// serviceOfSystemd says that this process is the main one of a service.
+func serviceOfSystemd() bool {
+	return os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid())
 }
 
 // environment is what tasks inherit of the daemon's own.

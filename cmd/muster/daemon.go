@@ -59,11 +59,12 @@ func (e env) runnerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "runner", Hidden: true,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "dir", Required: true}, &cli.IntFlag{Name: "generation", Value: 1}, &cli.BoolFlag{Name: "allow-root"},
+			&cli.StringFlag{Name: "dir", Required: true}, &cli.IntFlag{Name: "generation", Value: 1}, &cli.BoolFlag{Name: "allow-root"}, &cli.BoolFlag{Name: "scope"},
 		},
 		Action: func(c *cli.Context) error {
 			cfg := runner.DefaultConfig()
 			cfg.Dir, cfg.Generation, cfg.AllowRoot, cfg.Version = c.String("dir"), c.Int("generation"), c.Bool("allow-root"), version
+			cfg.Scope = c.Bool("scope")
 			return runner.Main(c.Context, cfg, slog.New(slog.NewTextHandler(e.err, nil)))
 		},
 	}

@@ -41,6 +41,8 @@ type Config struct {
 	Generation int    // from 1; a newer runner of the directory has a higher one
 	Version    string // of the binary
 	AllowRoot  bool   // run tasks of root, if the runner is root's
+	// Scope asks systemd for a scope of the runner's own.
+	Scope bool
 	// Idle is how long the runner stays without a task and without a daemon.
 	Idle time.Duration
 	// NoGroups does without control groups, as on a host that permits none.
@@ -102,6 +104,11 @@ func Main(ctx context.Context, cfg Config, log *slog.Logger) error {
 	defer lock.Close()
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("runner: become subreaper: %w", err)
+	}
+	if cfg.Scope {
+		if err := enterScope(ctx); err != nil {
+			log.WarnContext(ctx, "no scope of systemd: tasks stay in the control group of the service", "error", err)
+		}
 	}
 	s, err := newStarter(cfg, log)
 	if err != nil {

@@ -235,10 +235,10 @@ func (d *Driver) launch(n int) (*os.Process, error) {
 }
 
 // inherited is what a runner gets of the daemon's environment, which may hold
-// secrets: what programs cannot do without.
+// secrets: what programs cannot do without, and where a user's systemd is.
 func inherited() []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "USER", "LANG", "TZ"} {
+	for _, name := range []string{"PATH", "HOME", "USER", "LANG", "TZ", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
 		}

@@ -1,0 +1,56 @@
+package runner
+
+// A place of the runner's own among the units of systemd.
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	systemd "github.com/coreos/go-systemd/v22/dbus"
+	"github.com/godbus/dbus/v5"
+)
+
+// scopeWithin bounds the wait for systemd, which tasks wait for too.
+const scopeWithin = 5 * time.Second
+
+// enterScope moves this process out of the service that its daemon is, into a
+// scope of its own: what befalls the service then leaves the runner and its
+// tasks alone, and the control group of the scope is the runner's to divide. A
+// service with processes in divided groups could not be started again (EBUSY).
+func enterScope(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, scopeWithin)
+	defer cancel()
+	connect := systemd.NewUserConnectionContext
+	if os.Geteuid() == 0 {
+		connect = systemd.NewWithContext
+	}
+	conn, err := connect(ctx)
+	if err != nil {
+		return fmt.Errorf("runner: reach systemd: %w", err)
+	}
+	defer conn.Close()
+	name := "muster-runner-" + strconv.Itoa(os.Getpid()) + ".scope"
+	done := make(chan string, 1)
+	_, err = conn.StartTransientUnitContext(ctx, name, "fail", []systemd.Property{
+		systemd.PropDescription("tasks of muster"),
+		systemd.PropPids(uint32(os.Getpid())), //nolint:gosec // a pid is above 0
+		{Name: "Delegate", Value: dbus.MakeVariant(true)},
+		{Name: "TasksMax", Value: dbus.MakeVariant(^uint64(0))},
+		{Name: "CollectMode", Value: dbus.MakeVariant("inactive-or-failed")},
+	}, done)
+	if err != nil {
+		return fmt.Errorf("runner: make %s: %w", name, err)
+	}
+	select {
+	case result := <-done:
+		if result != "done" {
+			return fmt.Errorf("runner: make %s: systemd says %q", name, result)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("runner: make %s: %w", name, ctx.Err())
+	}
+}
