@@ -248,7 +248,6 @@ func (c *Core) appliedResult(e *entry, r job.ResultRecord) {
 			t.notBefore, t.why = c.now.Add(c.jitter(backoff(d.Runs))), "after "+describe(r.Exit)
 			c.avoid(t, avoidance{peer: before.Node, until: c.now.Add(avoidFor)})
 		}
-		c.judge(before.Node, r)
 		c.tell(Told{Kind: TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})
 	}
 	c.moved(e, true)
@@ -264,25 +263,6 @@ func (c *Core) surplus(t *task, before job.Task) {
 		Attempt: job.Attempt{Job: t.e.job.ID, Task: t.index, N: before.Attempt},
 		Group:   c.cfg.Group, Epoch: c.epoch, Grace: t.e.job.Spec.GraceOr(), Reason: "an earlier attempt succeeded",
 	})
-}
-
-// judge feeds the breaker of the host with how a task ended there.
-func (c *Core) judge(p job.Peer, r job.ResultRecord) {
-	w := c.workers[p]
-	if w == nil {
-		return
-	}
-	if r.Exit.State == job.Succeeded {
-		w.breaker.worked()
-		return
-	}
-	if r.Exit.State != job.Failed || r.Exit.Ended.Sub(r.Exit.Began) >= fastFailure {
-		return
-	}
-	if w.breaker.failed(r.Attempt.Job, c.now) {
-		c.tell(Told{Kind: WorkerSetAside, Peer: p, Node: w.name(), Detail: w.breaker.until.Sub(c.now).String()})
-		c.at(w.breaker.until, func() { c.version++ })
-	}
 }
 
 func (c *Core) appliedCancel(e *entry, ok bool) {

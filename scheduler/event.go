@@ -134,6 +134,5 @@ const (
 	TaskWrittenOff
 	WorkerFound
 	WorkerLost
-	WorkerSetAside
 	NewerOwner
 )

@@ -302,8 +302,6 @@ func (l *Loop) logTold(t Told) {
 		log.Info("worker found")
 	case WorkerLost:
 		log.Warn("worker lost")
-	case WorkerSetAside:
-		log.Warn("worker set aside after fast failures of different jobs", "pause", t.Detail)
 	case NewerOwner:
 		log.Error("a newer owner of these jobs exists", "epoch", t.Detail)
 	}

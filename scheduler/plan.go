@@ -123,7 +123,7 @@ type choice struct {
 	host    policy.Host
 	devices []string
 	score   float64
-	shunned bool // the task or the breaker would rather not
+	shunned bool // the task has just failed there
 }
 
 // better orders choices: those that are shunned last, else as the policy says.
@@ -151,9 +151,6 @@ func (c *Core) bestFit(t *task, able []*worker) (*worker, []string) {
 			break
 		}
 	}
-	if best.worker != nil && c.setAside(best.worker) && c.another(t, best.worker) {
-		return nil, nil
-	}
 	return best.worker, best.devices
 }
 
@@ -173,19 +170,8 @@ func (c *Core) fitsAt(t *task, w *worker) (choice, bool) {
 	}
 	h := c.host(w, free)
 	return choice{
-		worker: w, host: h, devices: devices, score: c.policy.Score(t.group.need, h), shunned: against || c.setAside(w),
+		worker: w, host: h, devices: devices, score: c.policy.Score(t.group.need, h), shunned: against,
 	}, true
-}
-
-// setAside says whether the breaker holds the host back.
-func (c *Core) setAside(w *worker) bool { return w.breaker.until.After(c.now) }
-
-// another says whether a sound host could run the task in its turn: only then
-// does it not go to one that the breaker holds back.
-func (c *Core) another(t *task, not *worker) bool {
-	return slices.ContainsFunc(c.candidates(t.group), func(w *worker) bool {
-		return w != not && w.open() && !c.setAside(w)
-	})
 }
 
 // queueAt chooses the full hosts at which the task queues: those with the
@@ -198,7 +184,7 @@ func (c *Core) queueAt(t *task) []*worker {
 	var spots []spot
 	for _, w := range c.candidates(t.group) {
 		a, against := c.avoided(t, w.peer)
-		if !w.open() || against && a.hard || c.setAside(w) || !c.hasSlot(w, t) {
+		if !w.open() || against && a.hard || !c.hasSlot(w, t) {
 			continue
 		}
 		spots = append(spots, spot{w, against})
@@ -260,7 +246,7 @@ func (c *Core) widen() {
 
 // couldAlso says whether a task that queues elsewhere fits at this host now.
 func (c *Core) couldAlso(t *task, w *worker) bool {
-	if !w.open() || w.standing >= standingLimit || len(w.offers)+len(w.waiting) >= offersLimit || c.setAside(w) {
+	if !w.open() || w.standing >= standingLimit || len(w.offers)+len(w.waiting) >= offersLimit {
 		return false
 	}
 	if slices.ContainsFunc(t.flight.offers, func(o *offer) bool { return o.worker == w }) {

@@ -201,7 +201,7 @@ func (s *story) show(fx Effects) {
 		}
 	}
 	for _, t := range fx.Told {
-		if t.Kind == WorkerSetAside || t.Kind == TaskWrittenOff || t.Kind == NewerOwner {
+		if t.Kind == TaskWrittenOff || t.Kind == NewerOwner {
 			s.printf("told: %s %s %s", [...]string{"started", "ended", "written off", "found", "lost", "set aside", "newer owner"}[t.Kind], t.Node, t.Detail)
 		}
 	}

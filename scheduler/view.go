@@ -186,8 +186,6 @@ func (c *Core) addCandidates(x *lease.Explanation, s job.Spec, clauses []clause,
 			cand.Why = "does not answer"
 		case w.draining:
 			cand.Why = "takes no tasks: " + w.detail
-		case c.setAside(w):
-			cand.Why = "set aside after fast failures of different jobs"
 		case lack != "":
 			cand.Why = "not enough free " + lack
 		default:
@@ -386,9 +384,6 @@ func (c *Core) Nodes() []Node {
 	var out []Node
 	for _, w := range c.sortedWorkers() {
 		n := Node{Profile: w.profile, Free: w.free, Up: w.up, Draining: w.draining, Detail: w.detail, Seen: w.seen}
-		if c.setAside(w) {
-			n.Detail = "set aside after fast failures of different jobs"
-		}
 		for _, t := range c.tasksAt(w.peer) {
 			n.Tasks = append(n.Tasks, t.attempt())
 		}

@@ -1,7 +1,7 @@
 package scheduler
 
 // What this scheduler believes of the hosts: who has a session, what is free
-// there, what is offered, and whom to leave alone for a while.
+// there, and what is offered.
 
 import (
 	"slices"
@@ -32,8 +32,6 @@ type worker struct {
 	standing int      // of them queued there
 	owed     []claim  // committed since it last said what is free
 	room     *lease.Free
-
-	breaker breaker
 }
 
 // claim is what an offer takes from what is free.
@@ -41,36 +39,6 @@ type claim struct {
 	need    job.Resources
 	devices []string
 }
-
-// breaker takes a host out after fast failures of different jobs.
-type breaker struct {
-	jobs  []job.ID // that failed fast since the last good one
-	until time.Time
-	trips int
-}
-
-const (
-	fastFailure  = 2 * time.Second // a task that fails sooner may have met a broken host
-	breakerJobs  = 5               // different ones in a row
-	breakerFirst = 30 * time.Second
-	breakerMost  = 30 * time.Minute
-)
-
-// failed counts a fast failure; true if the host is out now.
-func (b *breaker) failed(id job.ID, now time.Time) bool {
-	if !slices.Contains(b.jobs, id) {
-		b.jobs = append(b.jobs, id)
-	}
-	if len(b.jobs) < breakerJobs {
-		return false
-	}
-	b.jobs = nil
-	b.until = now.Add(min(breakerFirst<<min(b.trips, 8), breakerMost))
-	b.trips++
-	return true
-}
-
-func (b *breaker) worked() { *b = breaker{} }
 
 // open says whether the host takes new tasks, as far as this scheduler goes.
 func (w *worker) open() bool { return w.up && !w.draining && w.profile.Worker }

@@ -45,6 +45,10 @@ type Core struct {
 	polling  bool                     // a timer asks for a device status
 	draining Drain
 
+	breaker     breaker
+	broken      string   // why the host takes nothing for a while
+	brokenUntil BootTime // of broken
+
 	// What changed and is not on disk.
 	dirty  []*attempt
 	gone   map[job.Attempt]struct{}

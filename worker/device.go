@@ -18,16 +18,21 @@ type device struct {
 	aside   map[trouble]string
 	foreign map[int]bool // processes that were there without any task
 	idle    job.Size     // memory used without any task or process; -1 unknown
+	breaker breaker
 }
 
 // trouble is why a device is given to nobody.
 type trouble int
 
 const (
-	troubleHealth trouble = iota // until its driver calls it healthy
-	troubleMemory                // until a task's memory is back
-	troubleFault                 // until a person says so
+	troubleHealth  trouble = iota // until its driver calls it healthy
+	troubleMemory                 // until a task's memory is back
+	troubleFault                  // until a probe finds it sound
+	troubleBreaker                // for a while after failures of different jobs
 )
+
+// troubles are all of them, those that tell most first.
+var troubles = []trouble{troubleFault, troubleHealth, troubleMemory, troubleBreaker}
 
 // unlisted is what a device may use for itself before memory that belongs to no
 // listed process counts as taken.
@@ -70,7 +75,7 @@ func (c *Core) clear(d *device, t trouble) {
 		return
 	}
 	delete(d.aside, t)
-	for _, left := range []trouble{troubleFault, troubleHealth, troubleMemory} {
+	for _, left := range troubles {
 		if why, ok := d.aside[left]; ok {
 			c.room.gpus.SetAside(d.UUID, why)
 			return
@@ -99,7 +104,8 @@ func (c *Core) deviceFault(f gpu.Fault) {
 
 func (c *Core) deviceRestored(uuid string) {
 	if d := c.devices[uuid]; d != nil {
-		for _, t := range []trouble{troubleFault, troubleHealth, troubleMemory} {
+		d.breaker = breaker{}
+		for _, t := range troubles {
 			c.clear(d, t)
 		}
 	}

@@ -22,6 +22,8 @@ func (c *Core) drain(now Moment, d Drain) {
 		c.armDrain(now)
 		return
 	}
+	c.breaker = breaker{}
+	c.mend()
 	for _, dev := range c.devices {
 		c.deviceRestored(dev.UUID)
 	}

@@ -74,7 +74,7 @@ const (
 	DriverStarting DriverKind = "starting"
 	DriverStarted  DriverKind = "started" // its process exists
 	DriverExited   DriverKind = "exited"  // it ended, and no process of it is left
-	DriverFailed   DriverKind = "failed"  // no process of it ever ran: Exit has code 127 or 126 and Started false
+	DriverFailed   DriverKind = "failed"  // no process of it ever ran: Exit has code 127 or 126, or 125 where the host is to blame, and Started false
 	DriverLost     DriverKind = "lost"    // no process of it is left, and how it ended is not known
 )
 

@@ -83,7 +83,9 @@ func (c *Core) driver(now Moment, e DriverEvent) {
 	case DriverFailed:
 		if a.rec.Exit == nil {
 			e.Exit.Started = false
-			c.finish(now, a, e.Exit)
+			exit := c.meant(now, a, e.Exit)
+			c.judge(now, a, exit)
+			c.finish(now, a, exit)
 		}
 	case DriverLost:
 		c.complete(now, a, lost(e.Exit.Reason))
@@ -140,6 +142,7 @@ func (c *Core) complete(now Moment, a *attempt, exit job.Exit) {
 		return
 	}
 	exit = c.meant(now, a, exit)
+	c.judge(now, a, exit)
 	a.rec.Exit = &exit
 	a.rec.EventN++
 	c.put(a)

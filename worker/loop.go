@@ -171,7 +171,7 @@ func (l *Loop) drive(e Effects) (learnt bool) {
 		if err := l.parts.Driver.Start(t); err != nil {
 			l.log.Error("task cannot be started", "attempt", t.Attempt.String(), "error", err)
 			l.core.Step(l.now(), DriverEvent{Attempt: t.Attempt, Kind: DriverFailed, Exit: job.Exit{
-				State: job.Failed, Code: cannotExecute, Reason: clip(err.Error()),
+				State: job.Failed, Code: exitOurs, Reason: clip(err.Error()),
 			}})
 			learnt = true
 		}
@@ -210,9 +210,6 @@ func (l *Loop) send(e Effects) {
 		l.parts.Poll()
 	}
 }
-
-// cannotExecute is a shell's exit code for what could not be executed.
-const cannotExecute = 126
 
 // tell delivers an event; it waits while the loop is behind, and does nothing
 // once it has ended.

@@ -254,7 +254,7 @@ func TestLoopTellsOfATaskThatTheDriverRefuses(t *testing.T) {
 		s.loop.Deliver(amy, start(1, attempt(1, 1), session, cpu))
 		synctest.Wait()
 		ev := take[lease.Event](s)
-		if len(ev) != 2 || ev[1].Exit == nil || ev[1].Exit.Code != 126 || ev[1].Exit.Reason != "runner is gone" {
+		if len(ev) != 2 || ev[1].Exit == nil || ev[1].Exit.Code != 125 || ev[1].Exit.Reason != "runner is gone" {
 			t.Fatalf("events = %+v", ev)
 		}
 		s.set(func() { s.refuse = nil })

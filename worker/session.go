@@ -109,6 +109,8 @@ func (c *Core) closed() job.Reason {
 		return job.Reason{Word: job.ReasonNoMatch, Detail: "this host runs no tasks"}
 	case c.draining.On:
 		return job.Reason{Word: job.ReasonNodesDraining, Detail: c.draining.String()}
+	case c.broken != "":
+		return job.Reason{Word: job.ReasonNodesDraining, Detail: c.broken}
 	case c.failed != nil:
 		return job.Reason{Word: job.ReasonResources, Detail: clip("ledger: " + c.failed.Error())}
 	case len(c.attempts) >= MaxRecords:

@@ -15,6 +15,7 @@ import (
 
 // The exit codes of a task that never ran, as shells give them.
 const (
+	codeOurs          = 125 // this host is to blame
 	codeNotExecutable = 126
 	codeNotFound      = 127
 )

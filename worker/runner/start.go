@@ -263,7 +263,11 @@ func whyNot(t *task, l *launch, err error) error {
 	case errors.Is(err, unix.E2BIG):
 		return refuse(codeNotExecutable, "cannot execute %s: the command and its environment are too long", what)
 	}
-	return refuse(codeNotExecutable, "cannot execute %s: %v", what, err)
+	code := codeNotExecutable
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		code = codeOurs
+	}
+	return refuse(code, "cannot execute %s: %v", what, err)
 }
 
 func userName(who identity) string {
@@ -284,7 +288,7 @@ func bornIn(fd int) error {
 
 // exitOf is the end of a task that was never started.
 func exitOf(err error, now time.Time) job.Exit {
-	exit := job.Exit{State: job.Failed, Code: codeNotExecutable, Reason: err.Error(), Began: now, Ended: now}
+	exit := job.Exit{State: job.Failed, Code: codeOurs, Reason: err.Error(), Began: now, Ended: now}
 	if r := (*refusal)(nil); errors.As(err, &r) {
 		exit.Code = r.code
 	}

@@ -1,0 +1,198 @@
+package worker_test
+
+// The breaker: what takes a host or a GPU out, what does not, and what brings
+// it back.
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// tries runs tasks one after the other on one host.
+type tries struct {
+	*host
+	s lease.Session
+	n uint64
+}
+
+func newTries(t *testing.T, gpus int) *tries {
+	h := newHost(t, config(gpus))
+	return &tries{host: h, s: h.meet(amy, 1)}
+}
+
+// taken offers a task of the user and says whether the host starts it.
+func (r *tries) taken(user string, need job.Resources) (job.Attempt, bool) {
+	r.t.Helper()
+	r.n++
+	o := offer(r.n, attempt(r.n, 1), need)
+	o.User = user
+	r.says(amy, o)
+	if len(got[lease.Commit](r.host, amy)) == 0 {
+		return o.Attempt, false
+	}
+	m := start(r.n, o.Attempt, r.s, need)
+	m.User = user
+	if e := r.says(amy, m); len(e.Start) != 1 {
+		r.t.Fatalf("started %+v", e.Start)
+	}
+	return o.Attempt, true
+}
+
+// ends runs a task of the user to this end, after so long.
+func (r *tries) ends(user string, need job.Resources, code int, after time.Duration) {
+	r.t.Helper()
+	a, ok := r.taken(user, need)
+	if !ok {
+		r.t.Fatalf("task %d of %s was not taken: %+v", r.n, user, got[lease.Decline](r.host, amy))
+	}
+	r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+	began := r.now.Wall
+	r.jump(after)
+	e := exited(a, code)
+	e.Exit.Began, e.Exit.Ended = began, r.now.Wall
+	r.round(e)
+}
+
+func (r *tries) fails(user string, need job.Resources) {
+	r.t.Helper()
+	r.ends(user, need, 1, time.Millisecond)
+}
+
+// closed says why nothing is taken, empty if something is.
+func (r *tries) closed() string { return r.core.View().Closed.Detail }
+
+func TestBreakerTakesTheHostOut(t *testing.T) {
+	r := newTries(t, 0)
+	for _, user := range []string{"ada", "bea", "ada", "cyd"} {
+		r.fails(user, cpu)
+	}
+	if why := r.closed(); why != "" {
+		t.Fatalf("out after four: %s", why)
+	}
+	got[lease.Availability](r.host, amy)
+	r.jump(time.Second)
+	r.fails("ada", cpu)
+	if why := r.closed(); !strings.Contains(why, "5 different jobs failed in a row") {
+		t.Fatalf("closed = %q", why)
+	}
+	r.pass(time.Second)
+	told := got[lease.Availability](r.host, amy)
+	if len(told) == 0 || !told[len(told)-1].Draining || !strings.Contains(told[len(told)-1].Detail, "5 different jobs") {
+		t.Fatalf("schedulers were told %+v", told)
+	}
+	if _, ok := r.taken("bob", cpu); ok {
+		t.Fatal("a broken host takes a task")
+	}
+	r.pass(29 * time.Second)
+	if why := r.closed(); why != "" {
+		t.Fatalf("still out after the pause: %s", why)
+	}
+	// Broken as before: the next pause is longer.
+	for _, user := range []string{"ada", "bea", "ada", "cyd", "ada"} {
+		r.fails(user, cpu)
+	}
+	r.pass(59 * time.Second)
+	if r.closed() == "" {
+		t.Fatal("the second pause is no longer than the first")
+	}
+	r.pass(2 * time.Second)
+	if why := r.closed(); why != "" {
+		t.Fatalf("still out: %s", why)
+	}
+}
+
+func TestBreakerLetsOneUserFail(t *testing.T) {
+	r := newTries(t, 0)
+	for range 50 {
+		r.fails("ada", cpu)
+	}
+	r.fails("bea", cpu)
+	if why := r.closed(); why != "" {
+		t.Fatalf("one user's bad commands took the host out: %s", why)
+	}
+}
+
+func TestBreakerForgivesASuccess(t *testing.T) {
+	r := newTries(t, 0)
+	for i := range 20 {
+		r.fails(fmt.Sprint("user", i), cpu)
+		if i%4 == 3 {
+			r.ends("ada", cpu, 0, time.Millisecond)
+		}
+	}
+	if why := r.closed(); why != "" {
+		t.Fatalf("out though tasks succeed: %s", why)
+	}
+}
+
+func TestBreakerLeavesSlowFailuresAlone(t *testing.T) {
+	r := newTries(t, 0)
+	for i := range 20 {
+		r.ends(fmt.Sprint("user", i), cpu, 1, 30*time.Second)
+		r.answer(amy, 1)
+	}
+	if why := r.closed(); why != "" {
+		t.Fatalf("out after slow failures: %s", why)
+	}
+}
+
+// What the host could not even start is its own fault, whoever asked for it.
+func TestBreakerCountsWhatTheHostCouldNotStart(t *testing.T) {
+	r := newTries(t, 0)
+	for range 3 {
+		a, ok := r.taken("ada", cpu)
+		if !ok {
+			t.Fatalf("out too early: %s", r.closed())
+		}
+		r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 125, Reason: "make scratch directory"}})
+	}
+	if why := r.closed(); !strings.Contains(why, "could not start 3 different jobs") {
+		t.Fatalf("closed = %q", why)
+	}
+	r.round(worker.Drain{}) // resume
+	if _, ok := r.taken("ada", cpu); !ok {
+		t.Fatal("resume did not bring the host back")
+	}
+}
+
+// A command that does not exist is its user's affair.
+func TestBreakerIgnoresCommandsThatAreNotThere(t *testing.T) {
+	r := newTries(t, 0)
+	for range 10 {
+		a, ok := r.taken("ada", cpu)
+		if !ok {
+			t.Fatalf("out: %s", r.closed())
+		}
+		r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 127}})
+	}
+}
+
+// What fails on one GPU takes that GPU out, not the host.
+func TestBreakerTakesOneGPUOut(t *testing.T) {
+	r := newTries(t, 2)
+	for _, user := range []string{"ada", "bea", "ada", "cyd", "ada"} {
+		r.fails(user, gpus(1)) // always the same: the first free one
+	}
+	v := r.core.View()
+	if v.Closed.Word != "" || len(v.Aside) != 1 || !strings.Contains(v.Aside["GPU-a"], "5 different jobs failed in a row") {
+		t.Fatalf("closed %v, aside %v", v.Closed, v.Aside)
+	}
+	a, ok := r.taken("bob", gpus(1))
+	if !ok {
+		t.Fatal("the other GPU is not given away")
+	}
+	r.round(exited(a, 0))
+	if _, ok := r.taken("bob", gpus(2)); ok {
+		t.Fatal("the broken GPU is given away")
+	}
+	r.pass(31 * time.Second)
+	if v := r.core.View(); len(v.Aside) != 0 {
+		t.Fatalf("aside after the pause: %v", v.Aside)
+	}
+}
