@@ -27,9 +27,10 @@ type nodeDoc struct {
 		By     string `json:"by"`
 	} `json:"drain"`
 	GPUs []struct {
-		UUID   string `json:"uuid"`
-		Health string `json:"health"`
-		Detail string `json:"detail"`
+		UUID       string `json:"uuid"`
+		MemoryUsed int64  `json:"memory_used"`
+		Health     string `json:"health"`
+		Detail     string `json:"detail"`
 	} `json:"gpus"`
 }
 

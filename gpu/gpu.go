@@ -62,6 +62,7 @@ type Status struct {
 	PowerMilli  int       `json:"power_milliwatts"`
 	Processes   []Process `json:"processes,omitempty"`
 	ECC         uint64    `json:"ecc_uncorrected"` // since the driver was loaded
+	Recovery    Recovery  `json:"recovery,omitempty"`
 	Health      Health    `json:"health"`
 	Detail      string    `json:"detail,omitempty"` // why it is not healthy
 }
@@ -81,6 +82,18 @@ const (
 	Healthy   Health = "healthy"
 	Unhealthy Health = "unhealthy"
 	Unknown   Health = "unknown" // the driver did not answer in time
+)
+
+// Recovery is what the driver says has to be done before a device can be used;
+// empty if it does not say. A device that needs anything is Unhealthy.
+type Recovery string
+
+// What a driver may ask for.
+const (
+	RecoveryNone   Recovery = "none" // the driver vouches for the device
+	RecoveryReset  Recovery = "reset the GPU"
+	RecoveryReboot Recovery = "reboot the host"
+	RecoveryOther  Recovery = "see nvidia-smi -q"
 )
 
 // Fault is something that happened to a device: for NVIDIA an Xid error.

@@ -277,6 +277,29 @@ func (p *Pool) Aside(uuid string) string {
 	return ""
 }
 
+// Sound says whether the need fits the devices that are not set aside, when
+// nobody holds them.
+func (p *Pool) Sound(need job.Resources) bool {
+	n := 0
+	for _, s := range p.slots {
+		if !s.unlisted && s.aside == "" && Fits(s.Device, need) {
+			n++
+		}
+	}
+	return n >= Count(need)
+}
+
+// Idle lists the devices that are set aside and that nobody holds.
+func (p *Pool) Idle() []string {
+	var all []string
+	for _, s := range p.slots {
+		if s.aside != "" && s.holders == 0 && !s.unlisted {
+			all = append(all, s.UUID)
+		}
+	}
+	return all
+}
+
 // Foreign notes how much memory programs that muster did not start use.
 func (p *Pool) Foreign(uuid string, bytes job.Size) {
 	if i, known := p.index[uuid]; known {

@@ -38,6 +38,7 @@ type Free struct {
 	CPUs   int       `json:"cpus"`
 	Memory job.Size  `json:"memory"`
 	GPUs   []FreeGPU `json:"gpus,omitempty"`
+	Aside  []string  `json:"aside,omitempty"` // UUIDs of devices that nobody holds and nobody gets: they are not sound
 }
 
 // FreeGPU is what is left of one device.

@@ -141,12 +141,15 @@ func verbWorker(s *story, a []string, o map[string]string) {
 	s.from(a[0], lease.Hello{Profile: p, Free: free})
 }
 
-// free NAME cpus=2 gpus=1 [draining=1]: Availability.
+// free NAME cpus=2 gpus=1 [aside=1] [draining=1]: Availability.
 func verbFree(s *story, a []string, o map[string]string) {
 	s.seqs[a[0]]++
 	free := lease.Free{CPUs: number(o["cpus"], 4), Memory: size(o["mem"])}
 	for i := range number(o["gpus"], 0) {
 		free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: fmt.Sprintf("%s-gpu%d", a[0], i), Memory: 80e9, Milli: 1000})
+	}
+	for i := range number(o["aside"], 0) {
+		free.Aside = append(free.Aside, fmt.Sprintf("%s-gpu%d", a[0], len(free.GPUs)+i))
 	}
 	s.from(a[0], lease.Availability{Free: free, Draining: o["draining"] != "", Detail: o["draining"]})
 }

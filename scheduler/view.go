@@ -101,7 +101,25 @@ func (c *Core) waitReason(t *task) job.Reason {
 	if len(fit) > 0 {
 		return job.Reason{Word: job.ReasonPriority, Detail: "what is free is set aside for others"}
 	}
+	if unsound := c.unsound(t.e.job.Spec.Resources, able); unsound != "" {
+		return job.Reason{Word: job.ReasonGPUUnhealthy, Detail: unsound}
+	}
 	return job.Reason{Word: job.ReasonResources, Detail: lackText(lack, open)}
+}
+
+// unsound says which hosts lack nothing for the need but GPUs that are set
+// aside; empty if none is so.
+func (c *Core) unsound(need job.Resources, able []*worker) string {
+	var names []string
+	for _, w := range able {
+		if w.open() && w.heldBack(need) {
+			names = append(names, w.name())
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return clip("GPUs that it could have are set aside on " + strings.Join(names, ", ") + "; `muster gpus` says why")
 }
 
 // noMatch is which clauses stand against the group, worked out once for the
@@ -186,6 +204,8 @@ func (c *Core) addCandidates(x *lease.Explanation, s job.Spec, clauses []clause,
 			cand.Why = "does not answer"
 		case w.draining:
 			cand.Why = "takes no tasks: " + w.detail
+		case w.heldBack(s.Resources):
+			cand.Why = "GPUs that it could give are set aside"
 		case lack != "":
 			cand.Why = "not enough free " + lack
 		default:

@@ -99,13 +99,41 @@ func (w *worker) roomFor(t *task) lease.Free {
 	}
 	free.GPUs = slices.Clone(free.GPUs)
 	for _, o := range w.offers {
-		if o.standing && o.flight.task != t && rank(o.flight.task, t) < 0 {
-			need := o.flight.task.group.need
+		if !o.standing || o.flight.task == t || rank(o.flight.task, t) > 0 {
+			continue
+		}
+		if need := o.flight.task.group.need; w.sound(need) {
 			able := choose(need, &free, w.devices)
 			take(need, &free, able[:min(len(able), gpusOf(need))])
 		}
 	}
 	return free
+}
+
+// sound says whether the host could meet the need with devices that are not set
+// aside; for one that waits for a repair nothing is kept.
+func (w *worker) sound(need job.Resources) bool {
+	n := gpusOf(need)
+	if n == 0 || len(w.free.Aside) == 0 {
+		return true
+	}
+	return meeting(slices.DeleteFunc(slices.Clone(w.profile.GPUs), func(d gpu.Device) bool {
+		return slices.Contains(w.free.Aside, d.UUID)
+	}), need) >= n
+}
+
+// heldBack says whether the need does not fit, and would if the host gave its
+// unsound devices away, too.
+func (w *worker) heldBack(need job.Resources) bool {
+	if len(w.free.Aside) == 0 || lackOf(need, w.free, w.devices) != "gpus" {
+		return false
+	}
+	free := w.free
+	free.GPUs = slices.Clone(free.GPUs)
+	for _, uuid := range free.Aside {
+		free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: uuid, Memory: w.devices[uuid].Memory, Milli: wholeMilli})
+	}
+	return lackOf(need, free, w.devices) == ""
 }
 
 func (w *worker) lessCommitted() *lease.Free {

@@ -123,7 +123,7 @@ func (c *Core) Step(now Moment, ev Event) {
 	case DeviceStatus:
 		c.deviceStatus(now, e.Devices)
 	case DeviceFault:
-		c.deviceFault(e.Fault)
+		c.deviceFault(now, e.Fault)
 	case DeviceRestored:
 		c.deviceRestored(e.UUID)
 	case ProfileChanged:

@@ -4,7 +4,6 @@ package worker
 // task's memory is back after its end.
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -19,6 +18,7 @@ type device struct {
 	foreign map[int]bool // processes that were there without any task
 	idle    job.Size     // memory used without any task or process; -1 unknown
 	breaker breaker
+	faults  faults
 }
 
 // trouble is why a device is given to nobody.
@@ -38,12 +38,6 @@ var troubles = []trouble{troubleFault, troubleHealth, troubleMemory, troubleBrea
 // listed process counts as taken.
 const unlisted = job.Size(1 << 30)
 
-// deviceFaults are the Xid errors after which a device is not to be trusted:
-// double-bit ECC errors and failed remaps (48, 63, 64, 94, 95), NVLink (74), a
-// device that has fallen off its bus (79), and a firmware that does not answer
-// (119, 120). Others are the doing of programs.
-var deviceFaults = []uint64{48, 63, 64, 74, 79, 94, 95, 119, 120}
-
 // learnDevices takes up the devices of the profile; those that are gone are
 // forgotten once nobody holds them.
 func (c *Core) learnDevices() {
@@ -54,7 +48,7 @@ func (c *Core) learnDevices() {
 			d.Device = g
 			continue
 		}
-		c.devices[g.UUID] = &device{Device: g, aside: map[trouble]string{}, idle: -1}
+		c.devices[g.UUID] = &device{Device: g, aside: map[trouble]string{}, idle: -1, faults: faults{ecc: -1}}
 	}
 	maps.DeleteFunc(c.devices, func(uuid string, _ *device) bool { return !listed[uuid] && c.holders[uuid] == 0 })
 }
@@ -87,24 +81,9 @@ func (c *Core) clear(d *device, t trouble) {
 	c.look = true
 }
 
-func (c *Core) deviceFault(f gpu.Fault) {
-	if !slices.Contains(deviceFaults, f.Xid) {
-		return
-	}
-	if f.UUID == "" {
-		c.log.Error("a device reported a fault, the driver does not say which", "xid", f.Xid)
-		return
-	}
-	for _, g := range c.cfg.Profile.GPUs {
-		if d := c.devices[g.UUID]; d != nil && (g.UUID == f.UUID || g.Parent == f.UUID) {
-			c.setAside(d, troubleFault, fmt.Sprintf("xid %d", f.Xid))
-		}
-	}
-}
-
 func (c *Core) deviceRestored(uuid string) {
 	if d := c.devices[uuid]; d != nil {
-		d.breaker = breaker{}
+		d.breaker, d.faults = breaker{}, faults{ecc: d.faults.ecc}
 		for _, t := range troubles {
 			c.clear(d, t)
 		}
@@ -125,6 +104,7 @@ func (c *Core) deviceStatus(now Moment, list []gpu.Status) {
 			c.clear(d, troubleHealth)
 		case gpu.Unknown:
 		}
+		c.probe(now, d, s)
 		ours[s.UUID] = !c.account(d, s)
 	}
 	for _, a := range c.waitingAttempts() {
@@ -188,12 +168,12 @@ func (c *Core) account(d *device, s gpu.Status) (back bool) {
 }
 
 // await ends an attempt whose processes are gone as soon as the memory of its
-// devices is back. Only whole, real devices are waited for: on a shared one the
-// memory of other tasks cannot be told from it.
+// devices is back. Only real devices are waited for that no other task shares:
+// its memory could not be told from theirs.
 func (c *Core) await(now Moment, a *attempt) {
 	waits := map[string]bool{}
 	for _, uuid := range a.rec.Devices {
-		if d := c.devices[uuid]; d != nil && !d.Simulated && a.rec.Milli == gpu.Whole {
+		if d := c.devices[uuid]; d != nil && !d.Simulated && c.holders[uuid] == 1 {
 			waits[uuid] = true
 		}
 	}

@@ -372,7 +372,7 @@ func TestFaultsAndHealth(t *testing.T) {
 	bad.Devices[0].Health, bad.Devices[0].Detail = gpu.Unhealthy, "ecc"
 	h.round(bad)
 	h.round(status(nil, nil))
-	if v := h.core.View(); free() != 1 || v.Aside["GPU-a"] != "xid 79" {
+	if v := h.core.View(); free() != 1 || v.Aside["GPU-a"] != "xid 79 (fallen off the bus)" {
 		t.Fatalf("view = %+v", v)
 	}
 	h.round(worker.DeviceRestored{UUID: "GPU-a"})

@@ -142,7 +142,9 @@ func (c *Core) decide(now Moment, o *offer, s *aside) {
 		o.timed = true
 		c.timers.set(o.until, func(Moment) { c.look = c.look || o.queued })
 	}
-	c.room.setAside(s, m.Need)
+	if c.room.gpus.Sound(m.Need) { // else it waits for a repair, and nothing is kept for it
+		c.room.setAside(s, m.Need)
+	}
 }
 
 // fits looks for room. A need that did not fit does not fit later in the same

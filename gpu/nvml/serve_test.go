@@ -7,6 +7,7 @@ package nvml
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
@@ -177,6 +178,17 @@ func TestMIG(t *testing.T) {
 	}
 }
 
+// recovers has the driver say what it wants done about a card.
+func (m *machine) recovers(index int, ret nvml.Return, action uint32) {
+	m.devices[index].GetFieldValuesFunc = func(values []nvml.FieldValue) nvml.Return {
+		for i := range values {
+			values[i].NvmlReturn = uint32(ret)
+			binary.NativeEndian.PutUint32(values[i].Value[:], action)
+		}
+		return nvml.SUCCESS
+	}
+}
+
 func TestHealth(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*machine)
@@ -202,6 +214,15 @@ func TestHealth(t *testing.T) {
 			m.lack("nvmlDeviceGetMemoryInfo_v2")
 			m.devices[0].GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_UNKNOWN }
 		}, gpu.Unknown, "memory cannot be read"},
+		"recovery": {func(m *machine) {
+			m.recovers(0, nvml.SUCCESS, uint32(nvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET))
+		}, gpu.Unhealthy, "asks for a recovery: reset the GPU"},
+		"reboot": {func(m *machine) {
+			m.recovers(0, nvml.SUCCESS, uint32(nvml.GPU_RECOVERY_ACTION_NODE_REBOOT))
+		}, gpu.Unhealthy, "asks for a recovery: reboot the host"},
+		"recovery that is newer than we are": {func(m *machine) { m.recovers(0, nvml.SUCCESS, 99) }, gpu.Unhealthy, "nvidia-smi"},
+		"vouched for":                        {func(m *machine) { m.recovers(0, nvml.SUCCESS, 0) }, gpu.Healthy, ""},
+		"recovery not known":                 {func(m *machine) { m.recovers(0, nvml.ERROR_NOT_SUPPORTED, 1) }, gpu.Healthy, ""},
 		"ecc alone": {func(m *machine) {
 			m.devices[0].GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) { return 2, nvml.SUCCESS }
 		}, gpu.Healthy, ""},
@@ -219,6 +240,9 @@ func TestHealth(t *testing.T) {
 		}
 		if s := statuses[0]; s.Health != c.want || !strings.Contains(s.Detail, c.word) || (s.Detail == "") != (c.want == gpu.Healthy) {
 			t.Errorf("%s: %s, %q", name, s.Health, s.Detail)
+		}
+		if s := statuses[0]; (s.Recovery == gpu.RecoveryNone) != (name == "vouched for") {
+			t.Errorf("%s: recovery %q", name, s.Recovery)
 		}
 		if name == "ecc alone" && statuses[0].ECC != 2 {
 			t.Errorf("%d ECC errors", statuses[0].ECC)

@@ -5,6 +5,7 @@ package nvml
 // Status: memory, processes, health and the gauges of each unit.
 
 import (
+	"encoding/binary"
 	"errors"
 	"strings"
 
@@ -73,6 +74,7 @@ func (c *collector) read(u unit) gpu.Status {
 		r.PowerMilli = int(p)
 	}
 	c.readErrors(r, u.card.handle)
+	c.readRecovery(r, u.card.handle)
 	switch {
 	case len(r.sick) > 0:
 		r.Health, r.Detail = gpu.Unhealthy, strings.Join(r.sick, "; ")
@@ -105,6 +107,30 @@ func (c *collector) readErrors(r *reading, handle nvml.Device) {
 			r.wrong("a memory page waits to be retired: reset the GPU")
 		}
 	}
+}
+
+// readRecovery reads what the driver itself wants done about the card: newer
+// ones say so, and know more than their error numbers tell.
+func (c *collector) readRecovery(r *reading, handle nvml.Device) {
+	if !c.has("nvmlDeviceGetFieldValues") {
+		return
+	}
+	values := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
+	if ret := handle.GetFieldValues(values); !r.ok(ret) || nvml.Return(values[0].NvmlReturn) != nvml.SUCCESS {
+		return
+	}
+	switch nvml.DeviceGpuRecoveryAction(binary.NativeEndian.Uint32(values[0].Value[:4])) {
+	case nvml.GPU_RECOVERY_ACTION_NONE:
+		r.Recovery = gpu.RecoveryNone
+		return
+	case nvml.GPU_RECOVERY_ACTION_GPU_RESET, nvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET:
+		r.Recovery = gpu.RecoveryReset
+	case nvml.GPU_RECOVERY_ACTION_NODE_REBOOT:
+		r.Recovery = gpu.RecoveryReboot
+	default:
+		r.Recovery = gpu.RecoveryOther
+	}
+	r.wrong("its driver asks for a recovery: " + string(r.Recovery))
 }
 
 // readProcesses lists the programs that compute on the device.

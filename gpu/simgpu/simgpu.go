@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/musterhq/muster/gpu"
@@ -56,14 +57,22 @@ var part = regexp.MustCompile(`^(?:([0-9]{1,6})x)?([A-Za-z][A-Za-z0-9. ]{0,31})(
 // Driver lists simulated devices.
 type Driver struct {
 	devices []gpu.Device
+	script  string // file of faults to act out, or empty
 	closed  atomic.Bool
+
+	mu       sync.Mutex
+	statuses []gpu.Status // guarded by mu
 }
 
 // Parse makes a driver from a spec such as "sim:8xH100-80GB" or
 // "sim:4xH100-80GB,2xT4-16GB". The UUIDs follow from the spec and the seed,
 // the host's name say, so that they stay over a restart.
+//
+// For tests and rehearsals "?faults=FILE" after the devices names a file, a
+// named pipe say, whose lines are acted out as they come: see Faults.
 func Parse(spec, seed string) (*Driver, error) {
 	list, ok := strings.CutPrefix(spec, prefix)
+	list, script, _ := strings.Cut(list, faultsOption)
 	if !ok || len(spec) > maxSpec {
 		return nil, fmt.Errorf("simulated GPUs %.60q: %s", spec, errUse)
 	}
@@ -84,7 +93,13 @@ func Parse(spec, seed string) (*Driver, error) {
 	for i := range devices {
 		devices[i].Links = links(devices, i)
 	}
-	return &Driver{devices: devices}, nil
+	d := &Driver{devices: devices, script: script}
+	for _, dev := range devices {
+		d.statuses = append(d.statuses, gpu.Status{
+			UUID: dev.UUID, Temperature: idleCelsius, PowerMilli: idleMilliwatts, Health: gpu.Healthy, Recovery: gpu.RecoveryNone,
+		})
+	}
+	return d, nil
 }
 
 // parsePart reads "8xH100-80GB"; at most room devices.
@@ -164,16 +179,15 @@ func (d *Driver) List(ctx context.Context) ([]gpu.Device, error) {
 	return slices.Clone(d.devices), nil
 }
 
-// Status reports that all devices are healthy and idle, as they are.
+// Status reports that all devices are healthy and idle, as they are, but for
+// the faults that are acted out.
 func (d *Driver) Status(ctx context.Context) ([]gpu.Status, error) {
 	if err := d.state(ctx); err != nil {
 		return nil, err
 	}
-	all := make([]gpu.Status, len(d.devices))
-	for i, dev := range d.devices {
-		all[i] = gpu.Status{UUID: dev.UUID, Temperature: idleCelsius, PowerMilli: idleMilliwatts, Health: gpu.Healthy}
-	}
-	return all, nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.statuses), nil
 }
 
 func (d *Driver) state(ctx context.Context) error {
@@ -184,16 +198,6 @@ func (d *Driver) state(ctx context.Context) error {
 		return fmt.Errorf("simgpu: %w", ctx.Err())
 	}
 	return nil
-}
-
-// Faults never reports any: simulated devices do not fail.
-func (d *Driver) Faults(ctx context.Context) (<-chan gpu.Fault, error) {
-	if err := d.state(ctx); err != nil {
-		return nil, err
-	}
-	faults := make(chan gpu.Fault)
-	context.AfterFunc(ctx, func() { close(faults) })
-	return faults, nil
 }
 
 // Close makes all calls after it fail.

@@ -1,9 +1,13 @@
 package simgpu
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/musterhq/muster/gpu"
@@ -113,4 +117,42 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestFaultsOfAScript(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "faults")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := Parse("sim:2xH100?faults="+path, "host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	faults, err := d.Faults(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(f, "9 xid 1\nnonsense\n1 unhealthy fell over\n0 ecc 3\n0 foreign 10GiB\n1 xid 79\n")
+	f.Close()
+	got := <-faults // all before it has been acted out
+	all, err := d.Status(t.Context())
+	if err != nil || got.UUID != all[1].UUID || got.Xid != 79 {
+		t.Fatalf("fault %+v, %v", got, err)
+	}
+	if s := all[1]; s.Health != gpu.Unhealthy || s.Detail != "fell over (simulated)" || s.Recovery != gpu.RecoveryReset {
+		t.Errorf("status %+v", s)
+	}
+	if s := all[0]; s.ECC != 3 || s.MemoryUsed != 10<<30 || len(s.Processes) != 1 || s.Health != gpu.Healthy {
+		t.Errorf("status %+v", s)
+	}
+	stop()
+	if _, open := <-faults; open {
+		t.Error("a fault after the end")
+	}
+	gputest.TestDriver(t, d)
 }

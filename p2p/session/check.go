@@ -278,7 +278,7 @@ func checkFree(f lease.Free) error {
 			return err
 		}
 	}
-	return nil
+	return checkDevices(f.Aside)
 }
 
 func checkDevices(uuids []string) error {

@@ -14,11 +14,12 @@
 package wirepb
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -1978,6 +1979,7 @@ type Free struct {
 	Cpus          int64                  `protobuf:"varint,1,opt,name=cpus,proto3" json:"cpus,omitempty"`
 	Memory        int64                  `protobuf:"varint,2,opt,name=memory,proto3" json:"memory,omitempty"`
 	Gpus          []*FreeGPU             `protobuf:"bytes,3,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Aside         []string               `protobuf:"bytes,4,rep,name=aside,proto3" json:"aside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2029,6 +2031,13 @@ func (x *Free) GetMemory() int64 {
 func (x *Free) GetGpus() []*FreeGPU {
 	if x != nil {
 		return x.Gpus
+	}
+	return nil
+}
+
+func (x *Free) GetAside() []string {
+	if x != nil {
+		return x.Aside
 	}
 	return nil
 }
@@ -2816,11 +2825,12 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"DeviceLink\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
-	"\anvlinks\x18\x03 \x01(\x03R\anvlinks\"^\n" +
+	"\anvlinks\x18\x03 \x01(\x03R\anvlinks\"t\n" +
 	"\x04Free\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12*\n" +
-	"\x04gpus\x18\x03 \x03(\v2\x16.muster.p2p.v1.FreeGPUR\x04gpus\"K\n" +
+	"\x04gpus\x18\x03 \x03(\v2\x16.muster.p2p.v1.FreeGPUR\x04gpus\x12\x14\n" +
+	"\x05aside\x18\x04 \x03(\tR\x05aside\"K\n" +
 	"\aFreeGPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x14\n" +
@@ -2884,43 +2894,46 @@ func file_p2p_wirepb_session_proto_rawDescGZIP() []byte {
 	return file_p2p_wirepb_session_proto_rawDescData
 }
 
-var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
-var file_p2p_wirepb_session_proto_goTypes = []any{
-	(*Frame)(nil),        // 0: muster.p2p.v1.Frame
-	(*Open)(nil),         // 1: muster.p2p.v1.Open
-	(*Accept)(nil),       // 2: muster.p2p.v1.Accept
-	(*Ping)(nil),         // 3: muster.p2p.v1.Ping
-	(*Pong)(nil),         // 4: muster.p2p.v1.Pong
-	(*Goodbye)(nil),      // 5: muster.p2p.v1.Goodbye
-	(*AttemptRef)(nil),   // 6: muster.p2p.v1.AttemptRef
-	(*EpochRef)(nil),     // 7: muster.p2p.v1.EpochRef
-	(*Resources)(nil),    // 8: muster.p2p.v1.Resources
-	(*Owns)(nil),         // 9: muster.p2p.v1.Owns
-	(*GroupEpoch)(nil),   // 10: muster.p2p.v1.GroupEpoch
-	(*Offer)(nil),        // 11: muster.p2p.v1.Offer
-	(*Release)(nil),      // 12: muster.p2p.v1.Release
-	(*Start)(nil),        // 13: muster.p2p.v1.Start
-	(*Query)(nil),        // 14: muster.p2p.v1.Query
-	(*Signal)(nil),       // 15: muster.p2p.v1.Signal
-	(*Cancel)(nil),       // 16: muster.p2p.v1.Cancel
-	(*Ack)(nil),          // 17: muster.p2p.v1.Ack
-	(*Renewed)(nil),      // 18: muster.p2p.v1.Renewed
-	(*Verdict)(nil),      // 19: muster.p2p.v1.Verdict
-	(*WorkerHello)(nil),  // 20: muster.p2p.v1.WorkerHello
-	(*Profile)(nil),      // 21: muster.p2p.v1.Profile
-	(*Device)(nil),       // 22: muster.p2p.v1.Device
-	(*DeviceLink)(nil),   // 23: muster.p2p.v1.DeviceLink
-	(*Free)(nil),         // 24: muster.p2p.v1.Free
-	(*FreeGPU)(nil),      // 25: muster.p2p.v1.FreeGPU
-	(*Availability)(nil), // 26: muster.p2p.v1.Availability
-	(*Commit)(nil),       // 27: muster.p2p.v1.Commit
-	(*Decline)(nil),      // 28: muster.p2p.v1.Decline
-	(*Event)(nil),        // 29: muster.p2p.v1.Event
-	(*Exit)(nil),         // 30: muster.p2p.v1.Exit
-	(*Renew)(nil),        // 31: muster.p2p.v1.Renew
-	(*Stale)(nil),        // 32: muster.p2p.v1.Stale
-	nil,                  // 33: muster.p2p.v1.Profile.LabelsEntry
-}
+var (
+	file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+	file_p2p_wirepb_session_proto_goTypes  = []any{
+		(*Frame)(nil),        // 0: muster.p2p.v1.Frame
+		(*Open)(nil),         // 1: muster.p2p.v1.Open
+		(*Accept)(nil),       // 2: muster.p2p.v1.Accept
+		(*Ping)(nil),         // 3: muster.p2p.v1.Ping
+		(*Pong)(nil),         // 4: muster.p2p.v1.Pong
+		(*Goodbye)(nil),      // 5: muster.p2p.v1.Goodbye
+		(*AttemptRef)(nil),   // 6: muster.p2p.v1.AttemptRef
+		(*EpochRef)(nil),     // 7: muster.p2p.v1.EpochRef
+		(*Resources)(nil),    // 8: muster.p2p.v1.Resources
+		(*Owns)(nil),         // 9: muster.p2p.v1.Owns
+		(*GroupEpoch)(nil),   // 10: muster.p2p.v1.GroupEpoch
+		(*Offer)(nil),        // 11: muster.p2p.v1.Offer
+		(*Release)(nil),      // 12: muster.p2p.v1.Release
+		(*Start)(nil),        // 13: muster.p2p.v1.Start
+		(*Query)(nil),        // 14: muster.p2p.v1.Query
+		(*Signal)(nil),       // 15: muster.p2p.v1.Signal
+		(*Cancel)(nil),       // 16: muster.p2p.v1.Cancel
+		(*Ack)(nil),          // 17: muster.p2p.v1.Ack
+		(*Renewed)(nil),      // 18: muster.p2p.v1.Renewed
+		(*Verdict)(nil),      // 19: muster.p2p.v1.Verdict
+		(*WorkerHello)(nil),  // 20: muster.p2p.v1.WorkerHello
+		(*Profile)(nil),      // 21: muster.p2p.v1.Profile
+		(*Device)(nil),       // 22: muster.p2p.v1.Device
+		(*DeviceLink)(nil),   // 23: muster.p2p.v1.DeviceLink
+		(*Free)(nil),         // 24: muster.p2p.v1.Free
+		(*FreeGPU)(nil),      // 25: muster.p2p.v1.FreeGPU
+		(*Availability)(nil), // 26: muster.p2p.v1.Availability
+		(*Commit)(nil),       // 27: muster.p2p.v1.Commit
+		(*Decline)(nil),      // 28: muster.p2p.v1.Decline
+		(*Event)(nil),        // 29: muster.p2p.v1.Event
+		(*Exit)(nil),         // 30: muster.p2p.v1.Exit
+		(*Renew)(nil),        // 31: muster.p2p.v1.Renew
+		(*Stale)(nil),        // 32: muster.p2p.v1.Stale
+		nil,                  // 33: muster.p2p.v1.Profile.LabelsEntry
+	}
+)
+
 var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	11, // 0: muster.p2p.v1.Frame.offer:type_name -> muster.p2p.v1.Offer
 	27, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
