@@ -127,7 +127,9 @@ func (c *collector) readRecovery(r *reading, handle nvml.Device) {
 		r.Recovery = gpu.RecoveryReset
 	case nvml.GPU_RECOVERY_ACTION_NODE_REBOOT:
 		r.Recovery = gpu.RecoveryReboot
-	default:
+	case nvml.GPU_RECOVERY_ACTION_DRAIN_P2P, nvml.GPU_RECOVERY_ACTION_RECOVER_IMEX_DOMAIN:
+		r.Recovery = gpu.RecoveryOther
+	default: // newer than we are
 		r.Recovery = gpu.RecoveryOther
 	}
 	r.wrong("its driver asks for a recovery: " + string(r.Recovery))
