@@ -36,7 +36,7 @@ const (
 
 // Doctor examines the host. Devices are those that the driver lists.
 func Doctor(ctx context.Context, cfg Config, devices []gpu.Device) []api.Fact {
-	facts := []api.Fact{gpuFact(cfg, devices), cgroupFact(), dockerFact(ctx)}
+	facts := []api.Fact{gpuFact(cfg, devices), cgroupFact(), serviceFact(), dockerFact(ctx)}
 	facts = append(facts, portFacts(ctx, cfg)...)
 	facts = append(facts, bootstrapFacts(ctx, cfg)...)
 	return append(facts, fileFact(), diskFact(ctx, cfg), clockFact())
