@@ -66,6 +66,7 @@ type Task struct {
 	Attempt      int        `json:"attempt" doc:"of the newest attempt, 0 before the first"`
 	Runs         int        `json:"runs" doc:"attempts that really started"`
 	PID          int        `json:"pid"`
+	Isolation    string     `json:"isolation,omitempty" doc:"what holds its processes, such as cgroup v2 (cpu, memory, pids, devices) or process group"`
 	ExitCode     *int       `json:"exit_code"`
 	Signal       int        `json:"signal" doc:"that ended the process, or 0"`
 	GPUs         []string   `json:"gpus" nullable:"false" doc:"UUIDs"`
@@ -110,12 +111,12 @@ func JobDocument(j job.Job, copies int) Job {
 func taskDocument(id job.ID, t job.Task) Task {
 	d := Task{
 		Schema: SchemaTask, Job: id, Task: t.Index, State: t.State, NodeID: t.Node, Node: t.NodeName, Attempt: t.Attempt,
-		Runs: t.Runs, PID: t.PID, GPUs: append([]string{}, t.Devices...), StartedAt: at(t.Started), EndedAt: at(t.Ended),
+		Runs: t.Runs, PID: t.PID, Isolation: t.Isolation, GPUs: append([]string{}, t.Devices...), StartedAt: at(t.Started), EndedAt: at(t.Ended),
 	}
 	d.Reason, d.ReasonDetail = reason(t.State, t.Reason)
 	if t.Exit != nil && t.State.Ended() {
 		code := t.Exit.Code
-		d.ExitCode, d.Signal, d.StderrTail = &code, t.Exit.Signal, t.Exit.Tail
+		d.ExitCode, d.Signal, d.StderrTail, d.Isolation = &code, t.Exit.Signal, t.Exit.Tail, t.Exit.Isolation
 	}
 	return d
 }

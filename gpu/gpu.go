@@ -25,6 +25,7 @@ type Device struct {
 	Compute   string   `json:"compute_capability,omitempty"` // "9.0"
 	Driver    string   `json:"driver,omitempty"`
 	PCI       string   `json:"pci,omitempty"`    // bus id
+	Node      string   `json:"node,omitempty"`   // device file: "/dev/nvidia0"; of a MIG instance that of its GPU
 	NUMA      int      `json:"numa"`             // node, or -1
 	Parent    string   `json:"parent,omitempty"` // for a MIG instance: the UUID of its GPU
 	Simulated bool     `json:"simulated"`

@@ -47,7 +47,7 @@ type Spec struct {
 	Mounts             []string          `json:"mounts,omitempty"`
 	Output             string            `json:"output,omitempty"`
 	Error              string            `json:"error,omitempty"`
-	Signal             string            `json:"signal,omitempty"`
+	Signal             string            `json:"signal,omitempty"` // before the time limit: "USR1@120s"
 	Hold               bool              `json:"hold,omitempty"`
 	CheckpointExitCode int               `json:"checkpoint_exit_code,omitempty"`
 }
@@ -90,7 +90,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate says what is wrong with the spec, or ErrNotYet with the field's name.
 func (s Spec) Validate() error {
-	for _, check := range []func(Spec) error{checkCommand, checkText, checkNumbers, checkResources, checkLater} {
+	for _, check := range []func(Spec) error{checkCommand, checkText, checkNumbers, checkResources, checkSignal, checkLater} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -207,7 +207,6 @@ func checkLater(s Spec) error {
 		{"mounts", len(s.Mounts) > 0},
 		{"output", s.Output != ""},
 		{"error", s.Error != ""},
-		{"signal", s.Signal != ""},
 		{"checkpoint_exit_code", s.CheckpointExitCode != 0},
 		{"policy", s.Policy != "" && s.Policy != "simple"},
 	} {

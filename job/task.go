@@ -22,6 +22,8 @@ type Exit struct {
 	Ended time.Time `json:"ended"`
 	// Tail is the end of the standard error, at most TailBytes.
 	Tail string `json:"tail,omitempty"`
+	// Isolation says for people what held its processes; see Task.
+	Isolation string `json:"isolation,omitempty"`
 }
 
 // TailBytes bounds the part of the standard error that travels with a result.
@@ -41,6 +43,9 @@ type Task struct {
 	Epoch    Epoch  // under which the attempt was assigned
 	Devices  []string
 	PID      int
+	// Isolation says for people what holds the newest attempt's processes, such
+	// as "cgroup v2 (cpu, memory, pids, devices)" or "process group".
+	Isolation string
 	// Assigned says that the attempt may be running: its Assign is committed
 	// and no Result or Unassign is.
 	Assigned bool

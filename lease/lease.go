@@ -192,8 +192,10 @@ type (
 		N       uint64
 		State   job.State // STARTING, RUNNING, COMPLETING or an end
 		PID     int
-		Devices []string
-		Exit    *job.Exit // at an end
+		// Isolation says for people what holds the process.
+		Isolation string
+		Devices   []string
+		Exit      *job.Exit // at an end
 		// Refused: the attempt was never started and never will be (R6), or
 		// Start was not accepted; Exit is nil.
 		Refused string

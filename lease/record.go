@@ -46,6 +46,8 @@ type Record struct {
 	Reason  string
 	// Preempted: it was told to end for no fault of its own, for Reason.
 	Preempted bool
+	// Isolation says for people what holds its processes.
+	Isolation string
 	Recorded  time.Time
 }
 

@@ -3,6 +3,7 @@ package node
 // How the parts are built and joined.
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -192,6 +193,13 @@ func (n *Node) buildWorker(context.Context) (err error) {
 	if serviceOfSystemd() {
 		dc.Args = append(dc.Args, "--scope")
 	}
+	if n.cfg.CgroupsOff {
+		dc.Args = append(dc.Args, "--no-cgroups")
+	}
+	for _, u := range n.cfg.Ulimits {
+		dc.Args = append(dc.Args, "--ulimit", u)
+	}
+	dc.Bounds = n.bounds()
 	tell := func(e worker.DriverEvent) { n.work.Driven(e) } // set below, before the driver runs
 	if n.driver, err = execdriver.New(dc, tell, n.part("exec")); err != nil {
 		return err
@@ -212,6 +220,19 @@ func (n *Node) buildWorker(context.Context) (err error) {
 // serviceOfSystemd says that this process is the main one of a service.
 func serviceOfSystemd() bool {
 	return os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid())
+}
+
+// bounds are those of every task here.
+func (n *Node) bounds() execdriver.Bounds {
+	b := execdriver.Bounds{
+		CPUQuota: n.cfg.CPUQuota, PIDs: n.cfg.TaskPIDs, Scratch: cmp.Or(n.cfg.Scratch, n.profile.Disk/2), GPUs: map[string]string{},
+	}
+	for _, g := range n.profile.GPUs {
+		if !g.Simulated {
+			b.GPUs[g.UUID] = g.Node
+		}
+	}
+	return b
 }
 
 // environment is what tasks inherit of the daemon's own.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner"
 )
 
 // Config is the daemon's configuration, whatever its origin.
@@ -28,8 +29,13 @@ type Config struct {
 	CPUs                  int      // 0: what the machine has
 	Memory                job.Size // 0: what the machine has
 	NoWorker, NoScheduler bool
-	AllowRoot             bool   // run tasks of root as root
-	Program               string // path of the binary, for the runner and the NVML agent
+	AllowRoot             bool     // run tasks of root as root
+	CgroupsOff            bool     // hold no task by control groups
+	CPUQuota              bool     // a task gets no more CPU time than it asked for, even if nobody else wants it
+	TaskPIDs              int      // processes and threads of one task
+	Scratch               job.Size // of one task's scratch directory; 0: half of the file system
+	Ulimits               []string // NAME=SOFT[:HARD] of each process of a task
+	Program               string   // path of the binary, for the runner and the NVML agent
 	Version               string
 	Settings              []api.Setting // each as it is written, and where it comes from
 }
@@ -42,6 +48,7 @@ func DefaultConfig() Config {
 	}
 	return Config{
 		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
+		TaskPIDs: defaultTaskPIDs, Ulimits: runner.DefaultUlimits(),
 	}
 }
 
@@ -85,7 +92,10 @@ func defaultDataDir() string {
 const (
 	maxSocketPath = 104 // what the kernel takes
 	maxNameBytes  = 64
-	stopGrace     = 5 * time.Second // for each part
+	// defaultTaskPIDs is more threads than the loaders of eight GPUs have, and
+	// far fewer than a host may have.
+	defaultTaskPIDs = 16384
+	stopGrace       = 5 * time.Second // for each part
 )
 
 // SettingError says what is wrong with the settings that it names.
@@ -113,6 +123,8 @@ func (c Config) Validate() error {
 		return badSetting("name", "%.80q: want at most %d letters, digits and ._-", c.Name, maxNameBytes)
 	case c.Token != "" && len(c.Bootstrap) == 0:
 		return badSetting("token", "a token needs --bootstrap with the address that came with it")
+	case c.TaskPIDs < 0 || c.Scratch < 0:
+		return fmt.Errorf("task-pids, scratch-quota: not below 0")
 	case c.CPUs < 0 || c.Memory < 0:
 		return badSetting("cpus memory", "not below 0")
 	case c.NoWorker && c.NoScheduler:
@@ -120,6 +132,11 @@ func (c Config) Validate() error {
 	}
 	if _, _, err := parseGPUs(c.GPUs, c.Name); err != nil {
 		return badSetting("gpus", "%w", err)
+	}
+	for _, text := range c.Ulimits {
+		if _, err := runner.ParseUlimit(text); err != nil {
+			return fmt.Errorf("ulimit: %w", err)
+		}
 	}
 	for k, v := range c.Labels {
 		if err := job.CheckLabel(k, v); err != nil {

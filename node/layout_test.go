@@ -30,7 +30,8 @@ var floors = map[string][]string{
 	"scheduler/policy":   {"job", "gpu", "lease"},
 	"worker":             {"job", "gpu", "lease"},
 	"worker/output":      {"job"},
-	"worker/runner":      {"job", "gpu", "lease", "worker/output"},
+	"worker/cgroup":      {},
+	"worker/runner":      {"job", "gpu", "lease", "worker/output", "worker/cgroup"},
 	"worker/driver/exec": {"job", "gpu", "lease", "worker", "worker/output", "worker/runner"},
 	"p2p":                {"job", "gpu", "lease", "p2p/wirepb"},
 	"p2p/wirepb":         {},
@@ -43,7 +44,7 @@ var floors = map[string][]string{
 	"store/storepb":      {},
 	"api":                {"job", "job/jobfile", "gpu", "lease"},
 	"node": {
-		"job", "gpu", "gpu/nvml", "gpu/simgpu", "machine", "lease", "scheduler", "worker", "worker/driver/exec", "worker/output", "worker/runner",
+		"job", "gpu", "gpu/nvml", "gpu/simgpu", "machine", "lease", "scheduler", "worker", "worker/driver/exec", "worker/output", "worker/runner", "worker/cgroup",
 		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "store", "api",
 	},
 	"cmd/muster": {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "api", "node"},

@@ -125,7 +125,7 @@ func (c *Core) progress(w *worker, t *task, m lease.Event) {
 	}
 	t.seen = m.State
 	if m.PID != 0 {
-		t.pid = m.PID
+		t.pid, t.isolation = m.PID, m.Isolation
 	}
 	if len(m.Devices) > 0 {
 		t.devices = m.Devices

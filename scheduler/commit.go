@@ -120,7 +120,7 @@ func (c *Core) settle(t *task) {
 	if !d.Assigned {
 		node = ""
 		t.started, t.reported, t.cancelSent, t.seen = 0, false, false, ""
-		t.pid, t.devices, t.since = 0, nil, time.Time{}
+		t.pid, t.isolation, t.devices, t.since = 0, "", nil, time.Time{}
 	}
 	if t.node != node {
 		delete(c.byNode[t.node], t)

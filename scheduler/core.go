@@ -96,6 +96,7 @@ type task struct {
 	cancelSent bool // in this session
 	seen       job.State
 	pid        int
+	isolation  string
 	devices    []string
 	since      time.Time // RUNNING, by our clock
 	checkAt    time.Time

@@ -35,7 +35,7 @@ func (c *Core) view(e *entry) job.Job {
 // viewAssigned adds what the worker says; while it is silent nothing is known
 // but that the attempt may be running.
 func (c *Core) viewAssigned(t *task, d *job.Task) {
-	d.PID, d.Devices, d.Started = t.pid, t.devices, t.since
+	d.PID, d.Isolation, d.Devices, d.Started = t.pid, t.isolation, t.devices, t.since
 	switch {
 	case t.flight != nil, t.started == 0 && t.givenUp == d.Attempt && c.reached(t) != nil:
 		d.State = job.Reserved

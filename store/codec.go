@@ -186,7 +186,7 @@ func exitPB(e *job.Exit) *storepb.Exit {
 	}
 	return &storepb.Exit{
 		State: string(e.State), Code: int64(e.Code), Signal: int64(e.Signal), Reason: e.Reason,
-		Started: e.Started, Began: nanos(e.Began), Ended: nanos(e.Ended), Tail: e.Tail,
+		Started: e.Started, Began: nanos(e.Began), Ended: nanos(e.Ended), Tail: e.Tail, Isolation: e.Isolation,
 	}
 }
 
@@ -196,7 +196,7 @@ func exitOf(m *storepb.Exit) *job.Exit {
 	}
 	return &job.Exit{
 		State: job.State(m.GetState()), Code: int(m.GetCode()), Signal: int(m.GetSignal()), Reason: m.GetReason(),
-		Started: m.GetStarted(), Began: timeOf(m.GetBegan()), Ended: timeOf(m.GetEnded()), Tail: m.GetTail(),
+		Started: m.GetStarted(), Began: timeOf(m.GetBegan()), Ended: timeOf(m.GetEnded()), Tail: m.GetTail(), Isolation: m.GetIsolation(),
 	}
 }
 

@@ -74,7 +74,7 @@ var anyExit = rapid.Custom(func(t *rapid.T) job.Exit {
 		State: rapid.SampledFrom([]job.State{job.Succeeded, job.Failed, job.Timeout}).Draw(t, "state"),
 		Code:  rapid.IntRange(-1, 255).Draw(t, "code"), Signal: rapid.IntRange(0, 64).Draw(t, "signal"),
 		Reason: anyText.Draw(t, "reason"), Started: rapid.Bool().Draw(t, "started"),
-		Began: anyTime.Draw(t, "began"), Ended: anyTime.Draw(t, "ended"), Tail: anyText.Draw(t, "tail"),
+		Began: anyTime.Draw(t, "began"), Ended: anyTime.Draw(t, "ended"), Tail: anyText.Draw(t, "tail"), Isolation: anyText.Draw(t, "isolation"),
 	}
 })
 

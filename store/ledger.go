@@ -157,7 +157,7 @@ func heldPB(r *lease.Record) (*storepb.Held, error) {
 		},
 		Devices: r.Devices, Milli: int64(r.Milli), Spec: spec, Lease: int64(r.Lease), Hold: r.Hold, Boot: r.Boot,
 		Pid: int64(r.PID), Started: nanos(r.Started), Exit: exitPB(r.Exit), EventN: r.EventN, AckedN: r.AckedN,
-		Reason: r.Reason, Recorded: nanos(r.Recorded), Preempted: r.Preempted,
+		Reason: r.Reason, Recorded: nanos(r.Recorded), Preempted: r.Preempted, Isolation: r.Isolation,
 	}, nil
 }
 
@@ -184,6 +184,6 @@ func decodeHeld(b []byte) (lease.Record, error) {
 		},
 		Devices: m.GetDevices(), Milli: int(m.GetMilli()), Spec: spec, Lease: time.Duration(m.GetLease()), Hold: m.GetHold(),
 		Boot: m.GetBoot(), PID: int(m.GetPid()), Started: timeOf(m.GetStarted()), Exit: exitOf(m.GetExit()),
-		EventN: m.GetEventN(), AckedN: m.GetAckedN(), Reason: m.GetReason(), Recorded: timeOf(m.GetRecorded()), Preempted: m.GetPreempted(),
+		EventN: m.GetEventN(), AckedN: m.GetAckedN(), Reason: m.GetReason(), Recorded: timeOf(m.GetRecorded()), Preempted: m.GetPreempted(), Isolation: m.GetIsolation(),
 	}, nil
 }

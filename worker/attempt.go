@@ -259,7 +259,7 @@ func (c *Core) launch(a *attempt) {
 		Attempt: a.rec.Attempt, Spec: a.rec.Spec, User: a.rec.User, Devices: a.rec.Devices,
 		Env: Environment(c.cfg, a.rec), Hostfile: hostfile(c.cfg, a.rec),
 		Deadline: a.deadline, Hold: a.rec.Hold,
-		TimeLimit: a.rec.Spec.TimeLimit.D(), Grace: a.rec.Spec.GraceOr(),
+		TimeLimit: a.rec.Spec.TimeLimit.D(), Grace: a.rec.Spec.GraceOr(), Warning: a.rec.Spec.Warning(),
 	})
 	c.log.Info("attempt starts", "attempt", a.rec.Attempt.String(), "user", a.rec.User, "devices", a.rec.Devices)
 }

@@ -62,6 +62,7 @@ type Task struct {
 	Hold      bool          // the task outlives any loss of contact
 	TimeLimit time.Duration // from the start of its process; 0: none
 	Grace     time.Duration // between TERM and KILL at the time limit
+	Warning   job.Warning   // before the time limit
 }
 
 // DriverKind says what a DriverEvent tells.
@@ -82,6 +83,8 @@ const (
 type DriverEvent struct {
 	Attempt job.Attempt
 	Kind    DriverKind
-	PID     int      // with DriverStarted
-	Exit    job.Exit // with DriverExited and DriverFailed; with DriverLost its Reason may tell more
+	PID     int // with DriverStarted
+	// Isolation says for people what holds its processes, with DriverStarted.
+	Isolation string
+	Exit      job.Exit // with DriverExited and DriverFailed; with DriverLost its Reason may tell more
 }

@@ -46,7 +46,7 @@ func (c *Core) tell(a *attempt) {
 		ev := base
 		ev.N, ev.State = n, all[n-1]
 		if n > 1 {
-			ev.PID = a.rec.PID
+			ev.PID, ev.Isolation = a.rec.PID, a.rec.Isolation
 		}
 		if ev.State.Ended() {
 			ev.Exit = a.rec.Exit
@@ -73,7 +73,7 @@ func (c *Core) driver(now Moment, e DriverEvent) {
 	case DriverStarting:
 	case DriverStarted:
 		if a.rec.PID == 0 && a.rec.Exit == nil && e.PID > 0 {
-			a.rec.PID, a.rec.Started = e.PID, now.Wall
+			a.rec.PID, a.rec.Isolation, a.rec.Started = e.PID, clip(e.Isolation), now.Wall
 			a.rec.EventN++
 			c.put(a)
 		}

@@ -60,11 +60,12 @@ func (e env) runnerCommand() *cli.Command {
 		Name: "runner", Hidden: true,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dir", Required: true}, &cli.IntFlag{Name: "generation", Value: 1}, &cli.BoolFlag{Name: "allow-root"}, &cli.BoolFlag{Name: "scope"},
+			&cli.BoolFlag{Name: "no-cgroups"}, &cli.StringSliceFlag{Name: "ulimit"},
 		},
 		Action: func(c *cli.Context) error {
 			cfg := runner.DefaultConfig()
 			cfg.Dir, cfg.Generation, cfg.AllowRoot, cfg.Version = c.String("dir"), c.Int("generation"), c.Bool("allow-root"), version
-			cfg.Scope = c.Bool("scope")
+			cfg.Scope, cfg.NoGroups, cfg.Ulimits = c.Bool("scope"), c.Bool("no-cgroups"), c.StringSlice("ulimit")
 			return runner.Main(c.Context, cfg, slog.New(slog.NewTextHandler(e.err, nil)))
 		},
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/node"
+	"github.com/musterhq/muster/worker/runner"
 )
 
 // daemonConfig is what a daemon is told, and how it logs.
@@ -49,9 +50,19 @@ func settings() []setting {
 		toggle("no-worker", "run no tasks here", func(c *daemonConfig) *bool { return &c.NoWorker }),
 		toggle("no-scheduler", "accept no jobs here", func(c *daemonConfig) *bool { return &c.NoScheduler }),
 		toggle("allow-root", "run root's tasks, as root", func(c *daemonConfig) *bool { return &c.AllowRoot }),
+		toggle("cgroups-off", "hold tasks by no control groups: their processes are told by their tree, and CPUs, memory and devices are not bounded", func(c *daemonConfig) *bool { return &c.CgroupsOff }),
+		toggle("cpu-quota", "give no task more CPU time than it asked for, even if nobody else wants it", func(c *daemonConfig) *bool { return &c.CPUQuota }),
+		count("task-pids", "`N` processes and threads that one task may have; 0: any number", func(c *daemonConfig) *int { return &c.TaskPIDs }),
+		sized("scratch-quota", "`SIZE` of a task's scratch directory; 0B: half of the file system", func(c *daemonConfig) *job.Size { return &c.Scratch }),
+		texts("ulimit", "`NAME=SOFT[:HARD]` for each process of a task: as core fsize memlock nofile nproc stack", func(c *daemonConfig) *[]string { return &c.Ulimits }, checkUlimit),
 		choice("log-level", "`LEVEL` from which it logs: debug, info, warn or error", func(c *daemonConfig) *string { return &c.LogLevel }, "debug", "info", "warn", "error").reloads(),
 		choice("log-format", "`FORMAT` of the log: text or json", func(c *daemonConfig) *string { return &c.LogFormat }, "text", "json"),
 	}
+}
+
+func checkUlimit(text string) error {
+	_, err := runner.ParseUlimit(text)
+	return err
 }
 
 func checkListen(text string) error {

@@ -52,6 +52,11 @@ memory        8GiB                                     FILE:6
 no-worker     false                                    environment
 no-scheduler  false                                    default
 allow-root    true                                     flag
+cgroups-off   false                                    default
+cpu-quota     false                                    default
+task-pids     16384                                    default
+scratch-quota 0B                                       default
+ulimit        memlock=unlimited stack=64MiB:unlimited nofile=65536:524288 default
 log-level     warn                                     FILE:11
 log-format    text                                     default
 `, "FILE", file)

@@ -87,6 +87,9 @@ func (e env) show(j api.Job) error {
 			where += fmt.Sprintf(", pid %d", t.PID)
 		}
 		row(fmt.Sprintf("task %d", t.Task), where)
+		if t.Isolation != "" {
+			row("", "held by "+printable(t.Isolation))
+		}
 		for _, g := range t.GPUs {
 			row("", "gpu "+g)
 		}

@@ -38,6 +38,7 @@ var slurm = []slurmOption{
 	{names: []string{"nodes", "N"}, set: slurmOne},
 	{names: []string{"ntasks", "n"}, set: slurmOne},
 	{names: []string{"ntasks-per-node"}, set: slurmOne},
+	{names: []string{"signal"}, set: slurmSignal},
 	{names: []string{"array", "a"}, set: slurmLater}, // without these the job would do something else
 	{names: []string{"dependency", "d"}, set: slurmLater},
 }
@@ -118,6 +119,20 @@ func slurmTime(s *job.Spec, v string) error {
 		total += n * unit[len(parts)-1][i]
 	}
 	return s.TimeLimit.UnmarshalText([]byte(strconv.Itoa(total) + "s"))
+}
+
+// slurmSignal takes [R:|B:]SIG[@SECONDS], a minute before the limit by default.
+// Who gets it is not for the letters to say: every process that handles it.
+func slurmSignal(s *job.Spec, v string) error {
+	if who, rest, ok := strings.Cut(v, ":"); ok && (who == "R" || who == "B") {
+		v = rest
+	}
+	name, seconds, ok := strings.Cut(v, "@")
+	if !ok {
+		seconds = "60"
+	}
+	s.Signal = name + "@" + seconds + "s"
+	return nil
 }
 
 // slurmMem takes megabytes, or a number with K, M, G or T.

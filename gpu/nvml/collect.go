@@ -103,6 +103,9 @@ func (c *collector) readCard(index int, version string) (*card, error) {
 	if pci, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
 		d.PCI = busID(pci)
 	}
+	if minor, ret := handle.GetMinorNumber(); ret == nvml.SUCCESS {
+		d.Node = fmt.Sprintf("/dev/nvidia%d", minor)
+	}
 	return &card{handle: handle, device: d}, nil
 }
 

@@ -120,7 +120,7 @@ func (d *decoder) toScheduler(f *wirepb.Frame) any {
 		m := b.Event
 		return lease.Event{
 			Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), N: m.GetN(), State: job.State(m.GetState()),
-			PID: int(m.GetPid()), Devices: m.GetDevices(), Exit: d.exit(m.GetExit()), Refused: d.sentence(m.GetRefused()),
+			PID: int(m.GetPid()), Devices: m.GetDevices(), Exit: d.exit(m.GetExit()), Refused: d.sentence(m.GetRefused()), Isolation: d.sentence(m.GetIsolation()),
 		}
 	case *wirepb.Frame_Availability:
 		m := b.Availability
@@ -182,7 +182,7 @@ func (d *decoder) exit(e *wirepb.Exit) *job.Exit {
 	}
 	return &job.Exit{
 		State: job.State(e.GetState()), Code: int(e.GetCode()), Signal: int(e.GetSignal()), Reason: d.sentence(e.GetReason()),
-		Started: e.GetStarted(), Began: timeOf(e.GetBeganNs()), Ended: timeOf(e.GetEndedNs()), Tail: string(e.GetTail()),
+		Started: e.GetStarted(), Began: timeOf(e.GetBeganNs()), Ended: timeOf(e.GetEndedNs()), Tail: string(e.GetTail()), Isolation: d.sentence(e.GetIsolation()),
 	}
 }
 

@@ -182,7 +182,8 @@ func drawEvent(t *rapid.T) any {
 		e.Exit = &job.Exit{
 			State: e.State, Code: rapid.IntRange(-1<<31, 1<<31-1).Draw(t, "code"), Signal: rapid.IntRange(0, maxSignal).Draw(t, "signal"),
 			Reason: anyText.Draw(t, "reason"), Started: rapid.Bool().Draw(t, "started"), Began: drawTime(t), Ended: drawTime(t),
-			Tail: string(rapid.SliceOfN(rapid.Byte(), 0, 100).Draw(t, "tail")),
+			Isolation: anyText.Draw(t, "isolation"),
+			Tail:      string(rapid.SliceOfN(rapid.Byte(), 0, 100).Draw(t, "tail")),
 		}
 	case 2:
 		e.State = rapid.SampledFrom([]job.State{"", job.Starting, job.Failed}).Draw(t, "state")

@@ -105,7 +105,7 @@ func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
 	case lease.Event:
 		return &wirepb.Frame{Body: &wirepb.Frame_Event{Event: &wirepb.Event{
 			Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), N: m.N, State: string(m.State), Pid: int64(m.PID),
-			Devices: m.Devices, Exit: exit(m.Exit), Refused: sentence(m.Refused),
+			Devices: m.Devices, Exit: exit(m.Exit), Refused: sentence(m.Refused), Isolation: sentence(m.Isolation),
 		}}}
 	case lease.Availability:
 		return &wirepb.Frame{Body: &wirepb.Frame_Availability{Availability: &wirepb.Availability{
@@ -180,7 +180,7 @@ func exit(e *job.Exit) *wirepb.Exit {
 	}
 	return &wirepb.Exit{
 		State: string(e.State), Code: int64(e.Code), Signal: int64(e.Signal), Reason: sentence(e.Reason), Started: e.Started,
-		BeganNs: wallClock(e.Began), EndedNs: wallClock(e.Ended), Tail: []byte(e.Tail),
+		BeganNs: wallClock(e.Began), EndedNs: wallClock(e.Ended), Tail: []byte(e.Tail), Isolation: sentence(e.Isolation),
 	}
 }
 

@@ -2345,6 +2345,7 @@ type Event struct {
 	Devices       []string               `protobuf:"bytes,6,rep,name=devices,proto3" json:"devices,omitempty"`
 	Exit          *Exit                  `protobuf:"bytes,7,opt,name=exit,proto3" json:"exit,omitempty"`
 	Refused       string                 `protobuf:"bytes,8,opt,name=refused,proto3" json:"refused,omitempty"`
+	Isolation     string                 `protobuf:"bytes,9,opt,name=isolation,proto3" json:"isolation,omitempty"` // what holds the process, for people
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2435,6 +2436,13 @@ func (x *Event) GetRefused() string {
 	return ""
 }
 
+func (x *Event) GetIsolation() string {
+	if x != nil {
+		return x.Isolation
+	}
+	return ""
+}
+
 // Exit is how a process ended.
 type Exit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2446,6 +2454,7 @@ type Exit struct {
 	BeganNs       int64                  `protobuf:"varint,6,opt,name=began_ns,json=beganNs,proto3" json:"began_ns,omitempty"` // the worker's wall clock, for display; 0: unknown
 	EndedNs       int64                  `protobuf:"varint,7,opt,name=ended_ns,json=endedNs,proto3" json:"ended_ns,omitempty"`
 	Tail          []byte                 `protobuf:"bytes,8,opt,name=tail,proto3" json:"tail,omitempty"`
+	Isolation     string                 `protobuf:"bytes,9,opt,name=isolation,proto3" json:"isolation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2534,6 +2543,13 @@ func (x *Exit) GetTail() []byte {
 		return x.Tail
 	}
 	return nil
+}
+
+func (x *Exit) GetIsolation() string {
+	if x != nil {
+		return x.Isolation
+	}
+	return ""
 }
 
 // Renew asks the owner of a group to extend the lease of all live attempts.
@@ -2852,7 +2868,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x04word\x18\x03 \x01(\tR\x04word\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12'\n" +
 	"\x04free\x18\x05 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\x12\x14\n" +
-	"\x05never\x18\x06 \x01(\bR\x05never\"\xe5\x01\n" +
+	"\x05never\x18\x06 \x01(\bR\x05never\"\x83\x02\n" +
 	"\x05Event\x123\n" +
 	"\aattempt\x18\x01 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12\f\n" +
@@ -2861,7 +2877,8 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12\x18\n" +
 	"\adevices\x18\x06 \x03(\tR\adevices\x12'\n" +
 	"\x04exit\x18\a \x01(\v2\x13.muster.p2p.v1.ExitR\x04exit\x12\x18\n" +
-	"\arefused\x18\b \x01(\tR\arefused\"\xc4\x01\n" +
+	"\arefused\x18\b \x01(\tR\arefused\x12\x1c\n" +
+	"\tisolation\x18\t \x01(\tR\tisolation\"\xe2\x01\n" +
 	"\x04Exit\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x03R\x04code\x12\x16\n" +
@@ -2870,7 +2887,8 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\astarted\x18\x05 \x01(\bR\astarted\x12\x19\n" +
 	"\bbegan_ns\x18\x06 \x01(\x03R\abeganNs\x12\x19\n" +
 	"\bended_ns\x18\a \x01(\x03R\aendedNs\x12\x12\n" +
-	"\x04tail\x18\b \x01(\fR\x04tail\"\x92\x01\n" +
+	"\x04tail\x18\b \x01(\fR\x04tail\x12\x1c\n" +
+	"\tisolation\x18\t \x01(\tR\tisolation\"\x92\x01\n" +
 	"\x05Renew\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x14\n" +
 	"\x05store\x18\x02 \x01(\tR\x05store\x12\x14\n" +

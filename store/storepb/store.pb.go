@@ -13,12 +13,11 @@
 package storepb
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -795,6 +794,7 @@ type Exit struct {
 	Began         int64                  `protobuf:"varint,6,opt,name=began" json:"began,omitempty"`
 	Ended         int64                  `protobuf:"varint,7,opt,name=ended" json:"ended,omitempty"`
 	Tail          string                 `protobuf:"bytes,8,opt,name=tail" json:"tail,omitempty"`
+	Isolation     string                 `protobuf:"bytes,9,opt,name=isolation" json:"isolation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -881,6 +881,13 @@ func (x *Exit) GetEnded() int64 {
 func (x *Exit) GetTail() string {
 	if x != nil {
 		return x.Tail
+	}
+	return ""
+}
+
+func (x *Exit) GetIsolation() string {
+	if x != nil {
+		return x.Isolation
 	}
 	return ""
 }
@@ -1176,6 +1183,7 @@ type Held struct {
 	Reason        string                 `protobuf:"bytes,21,opt,name=reason" json:"reason,omitempty"`
 	Recorded      int64                  `protobuf:"varint,22,opt,name=recorded" json:"recorded,omitempty"`
 	Preempted     bool                   `protobuf:"varint,23,opt,name=preempted" json:"preempted,omitempty"`
+	Isolation     string                 `protobuf:"bytes,24,opt,name=isolation" json:"isolation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1369,6 +1377,13 @@ func (x *Held) GetPreempted() bool {
 		return x.Preempted
 	}
 	return false
+}
+
+func (x *Held) GetIsolation() string {
+	if x != nil {
+		return x.Isolation
+	}
+	return ""
 }
 
 type Need struct {
@@ -1565,7 +1580,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xba\x01\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xd8\x01\n" +
 	"\x04Exit\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x03R\x04code\x12\x16\n" +
@@ -1574,7 +1589,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\astarted\x18\x05 \x01(\bR\astarted\x12\x14\n" +
 	"\x05began\x18\x06 \x01(\x03R\x05began\x12\x14\n" +
 	"\x05ended\x18\a \x01(\x03R\x05ended\x12\x12\n" +
-	"\x04tail\x18\b \x01(\tR\x04tail\"\xcb\x01\n" +
+	"\x04tail\x18\b \x01(\tR\x04tail\x12\x1c\n" +
+	"\tisolation\x18\t \x01(\tR\tisolation\"\xcb\x01\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -1602,7 +1618,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04runs\x18\r \x01(\x03R\x04runs\x12\x18\n" +
 	"\astarted\x18\x0e \x01(\x03R\astarted\x12\x14\n" +
 	"\x05ended\x18\x0f \x01(\x03R\x05ended\x12&\n" +
-	"\x04exit\x18\x10 \x01(\v2\x12.muster.store.ExitR\x04exit\"\xea\x04\n" +
+	"\x04exit\x18\x10 \x01(\v2\x12.muster.store.ExitR\x04exit\"\x88\x05\n" +
 	"\x04Held\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12)\n" +
@@ -1627,7 +1643,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\aacked_n\x18\x14 \x01(\x04R\x06ackedN\x12\x16\n" +
 	"\x06reason\x18\x15 \x01(\tR\x06reason\x12\x1a\n" +
 	"\brecorded\x18\x16 \x01(\x03R\brecorded\x12\x1c\n" +
-	"\tpreempted\x18\x17 \x01(\bR\tpreempted\"\x9f\x01\n" +
+	"\tpreempted\x18\x17 \x01(\bR\tpreempted\x12\x1c\n" +
+	"\tisolation\x18\x18 \x01(\tR\tisolation\"\x9f\x01\n" +
 	"\x04Need\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x12\n" +
@@ -1652,29 +1669,26 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var (
-	file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
-	file_store_storepb_store_proto_goTypes  = []any{
-		(*Entry)(nil),    // 0: muster.store.Entry
-		(*Record)(nil),   // 1: muster.store.Record
-		(*Submit)(nil),   // 2: muster.store.Submit
-		(*Assign)(nil),   // 3: muster.store.Assign
-		(*Unassign)(nil), // 4: muster.store.Unassign
-		(*Result)(nil),   // 5: muster.store.Result
-		(*Cancel)(nil),   // 6: muster.store.Cancel
-		(*Hold)(nil),     // 7: muster.store.Hold
-		(*Purge)(nil),    // 8: muster.store.Purge
-		(*Attempt)(nil),  // 9: muster.store.Attempt
-		(*Epoch)(nil),    // 10: muster.store.Epoch
-		(*Exit)(nil),     // 11: muster.store.Exit
-		(*Job)(nil),      // 12: muster.store.Job
-		(*Task)(nil),     // 13: muster.store.Task
-		(*Held)(nil),     // 14: muster.store.Held
-		(*Need)(nil),     // 15: muster.store.Need
-		(*Bounds)(nil),   // 16: muster.store.Bounds
-	}
-)
-
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_store_storepb_store_proto_goTypes = []any{
+	(*Entry)(nil),    // 0: muster.store.Entry
+	(*Record)(nil),   // 1: muster.store.Record
+	(*Submit)(nil),   // 2: muster.store.Submit
+	(*Assign)(nil),   // 3: muster.store.Assign
+	(*Unassign)(nil), // 4: muster.store.Unassign
+	(*Result)(nil),   // 5: muster.store.Result
+	(*Cancel)(nil),   // 6: muster.store.Cancel
+	(*Hold)(nil),     // 7: muster.store.Hold
+	(*Purge)(nil),    // 8: muster.store.Purge
+	(*Attempt)(nil),  // 9: muster.store.Attempt
+	(*Epoch)(nil),    // 10: muster.store.Epoch
+	(*Exit)(nil),     // 11: muster.store.Exit
+	(*Job)(nil),      // 12: muster.store.Job
+	(*Task)(nil),     // 13: muster.store.Task
+	(*Held)(nil),     // 14: muster.store.Held
+	(*Need)(nil),     // 15: muster.store.Need
+	(*Bounds)(nil),   // 16: muster.store.Bounds
+}
 var file_store_storepb_store_proto_depIdxs = []int32{
 	1,  // 0: muster.store.Entry.records:type_name -> muster.store.Record
 	2,  // 1: muster.store.Record.submit:type_name -> muster.store.Submit

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/cgroup"
 )
 
 const (
@@ -52,6 +53,10 @@ func (l *loop) born(t *task, r started) {
 	t.record.PID = r.pid
 	t.watch.started(r.from)
 	l.mains[t.pid] = t
+	if t.scratch > 0 && !l.measuring {
+		l.measuring = true
+		l.wake <- struct{}{} // the one place in it is free: it is asleep, or not yet awake
+	}
 	l.report(Report{Started: &Started{Attempt: t.name, PID: t.pid}})
 	if d, ok := l.early[t.pid]; ok && d.at >= r.from {
 		delete(l.early, t.pid)
@@ -84,7 +89,7 @@ func (l *loop) neverStarted(t *task, err error) {
 	}
 	t.record.Exit.Reason = clip(t.record.Exit.Reason)
 	if l.group != nil {
-		l.group.empty(t.name) // it has no process
+		l.group.Empty(t.name) // it has no process
 	}
 	l.unsaved = append(l.unsaved, t)
 }
@@ -132,7 +137,7 @@ func (l *loop) reap() {
 func (l *loop) died(t *task, status unix.WaitStatus, usage unix.Rusage, now time.Duration) {
 	delete(l.mains, t.pid)
 	exit := &t.record.Exit
-	exit.Started, exit.Began, exit.Ended = true, t.began, time.Now()
+	exit.Started, exit.Began, exit.Ended, exit.Isolation = true, t.began, time.Now(), l.info.Isolation
 	t.record.CPU = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 	t.record.MaxRSS = job.Size(usage.Maxrss) << 10
 	switch {
@@ -146,11 +151,15 @@ func (l *loop) died(t *task, status unix.WaitStatus, usage unix.Rusage, now time
 	default:
 		exit.State, exit.Code = job.Failed, status.ExitStatus()
 	}
-	t.watch.limitAt = 0
+	t.watch.limitAt, t.watch.warnAt = 0, 0
+	outOfMemory := l.outOfMemory(t)
 	switch {
 	case t.watch.cause != causeNone && (t.watch.termed || t.watch.killed):
 		exit.State, exit.Reason = t.watch.cause.state(), t.watch.detail
-	case exit.State == job.Failed && l.outOfMemory(t):
+		if exit.State == job.Failed && exit.Code == 0 {
+			exit.Code = 1 // it took TERM for a reason to end well
+		}
+	case outOfMemory && exit.State == job.Failed:
 		exit.State, exit.Reason = job.OutOfMemory, "the kernel ended it for lack of memory"
 	}
 	l.settle(t, now)
@@ -160,13 +169,16 @@ func (l *loop) died(t *task, status unix.WaitStatus, usage unix.Rusage, now time
 // for lack of memory. Where tasks have no count of their own, the runner's
 // tells, and each count is used once.
 func (l *loop) outOfMemory(t *task) bool {
-	if l.group != nil && l.group.outOfMemory(t.name) {
-		return true
+	if l.group != nil {
+		if n := l.group.OOMKills(t.name); n >= 0 {
+			l.oomKills += n // they are in the runner's count, too
+			return n > 0
+		}
 	}
 	if t.record.Exit.Code != 128+int(unix.SIGKILL) {
 		return false
 	}
-	if n := oomKills(); n > l.oomKills {
+	if n := cgroup.OOMKills(); n > l.oomKills {
 		l.oomKills++
 		return true
 	}
@@ -177,7 +189,7 @@ func (l *loop) outOfMemory(t *task) bool {
 func (l *loop) settle(t *task, now time.Duration) {
 	empty := false
 	if l.group != nil {
-		empty = l.group.empty(t.name)
+		empty = l.group.Empty(t.name)
 	} else {
 		empty = l.walkEmpty(t)
 	}
@@ -200,6 +212,10 @@ func (l *loop) due(t *task, sig unix.Signal, now time.Duration) {
 			return
 		}
 	}
+	if t.watch.cause == causeNone && sig != unix.SIGKILL {
+		l.warn(t, sig)
+		return
+	}
 	if sig == unix.SIGKILL {
 		if t.killing == 0 {
 			t.killing = now
@@ -216,10 +232,39 @@ func (l *loop) due(t *task, sig unix.Signal, now time.Duration) {
 	l.watchClock()
 }
 
+// warn reaches the processes of a task that handle a signal. A shell around a
+// program that does would die of it, and the program's work with it; only where
+// none handles it all get it, as they were meant to.
+func (l *loop) warn(t *task, sig unix.Signal) {
+	members := l.members(t)
+	handled := false
+	for _, pid := range members {
+		if start := startTicks(pid); start != 0 && handles(pid, sig) {
+			signalProcess(pid, start, sig)
+			handled = true
+		}
+	}
+	if !handled {
+		l.signal(t, sig)
+	}
+}
+
+// members are the processes of a task.
+func (l *loop) members(t *task) []int {
+	if l.group != nil {
+		return l.group.Members(t.name)
+	}
+	return l.walkMembers(t)
+}
+
 // signal reaches all processes of a task.
 func (l *loop) signal(t *task, sig unix.Signal) {
 	if l.group != nil {
-		l.group.signal(t.name, sig)
+		l.group.Signal(t.name, sig)
+		return
+	}
+	if sig == unix.SIGKILL {
+		l.walkKill(t)
 		return
 	}
 	l.walkSignal(t, sig)
@@ -231,6 +276,29 @@ func (l *loop) save() {
 	for round := range l.rounds {
 		err := l.journal.save(round)
 		l.do <- func() { l.saved(round, err) }
+		if err == nil {
+			l.clear(round)
+		}
+	}
+}
+
+// clearers bounds the scratch directories that are removed at once.
+const clearers = 2
+
+// clear removes the scratch directories of tasks whose end is told. Large ones
+// do not keep the next ends waiting.
+func (l *loop) clear(round []*task) {
+	for _, t := range round {
+		if unix.Rmdir(l.dir.Scratch(t.attempt)) == nil {
+			continue
+		}
+		go func() {
+			l.clearing <- struct{}{}
+			defer func() { <-l.clearing }()
+			if err := l.dir.ClearScratch(t.attempt); err != nil {
+				l.log.Warn("scratch directory not removed", "attempt", t.name, "error", err)
+			}
+		}()
 	}
 }
 

@@ -132,6 +132,10 @@ type Info struct {
 	Version    string `json:"version"`
 	Boot       string `json:"boot"`             // boot id of the kernel: after a reboot nothing of it is left
 	Cgroup     string `json:"cgroup,omitempty"` // directory of the control group above its tasks' own
+	// Groups are all directories of control groups that it made.
+	Groups []string `json:"groups,omitempty"`
+	// Isolation says for people what holds its tasks.
+	Isolation string `json:"isolation,omitempty"`
 }
 
 // ReadInfo reads the lock file of runner n.

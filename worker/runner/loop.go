@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/cgroup"
 )
 
 // task is one attempt from its Start until its end is on disk and told.
@@ -31,40 +32,44 @@ type task struct {
 	warned  bool // that it does not end
 	killing time.Duration
 	record  Record
-	segment int // of the journal, that record was saved to
+	scratch job.Size // bound of its scratch directory; 0: none
+	segment int      // of the journal, that record was saved to
 }
 
 // loop owns all that changes. Its methods run in its own goroutine, but for
 // those that other goroutines are started with: accept, read, ticks, save and
 // started.
 type loop struct {
-	cfg      Config
-	info     Info
-	dir      Dir
-	group    *group
-	notes    *os.File // of the starters
-	journal  *journal // of the goroutine save
-	timer    *timer
-	log      *slog.Logger
-	do       chan func()
-	starts   chan *task
-	rounds   chan []*task
-	ticked   chan struct{}
-	tasks    map[job.Attempt]*task
-	mains    map[int]*task // by pid, until waited for
-	starting map[*task]bool
-	waiting  []*task            // for a starter
-	left     map[*task]bool     // their main process ended, others of them did not
-	unsaved  []*task            // their end has to go to disk
-	early    map[int]earlyDeath // of processes whose start is not yet known here
-	clocks   clocks
-	link     *link // nil: no daemon is connected
-	draining bool
-	stopping bool
-	idle     *time.Timer
-	oomKills int64
-	skew     time.Duration // CLOCK_REALTIME less CLOCK_BOOTTIME
-	faults   int           // rounds of ends in a row that could not be saved
+	cfg       Config
+	info      Info
+	dir       Dir
+	group     *cgroup.Tree
+	notes     *os.File // of the starters
+	journal   *journal // of the goroutine save
+	timer     *timer
+	log       *slog.Logger
+	do        chan func()
+	starts    chan *task
+	rounds    chan []*task
+	ticked    chan struct{}
+	tasks     map[job.Attempt]*task
+	mains     map[int]*task // by pid, until waited for
+	starting  map[*task]bool
+	waiting   []*task            // for a starter
+	left      map[*task]bool     // their main process ended, others of them did not
+	unsaved   []*task            // their end has to go to disk
+	early     map[int]earlyDeath // of processes whose start is not yet known here
+	clocks    clocks
+	link      *link // nil: no daemon is connected
+	draining  bool
+	stopping  bool
+	idle      *time.Timer
+	wake      chan struct{} // a task has a scratch directory to measure
+	measuring bool
+	clearing  chan struct{} // holds a token for each directory that is being removed
+	oomKills  int64
+	skew      time.Duration // CLOCK_REALTIME less CLOCK_BOOTTIME
+	faults    int           // rounds of ends in a row that could not be saved
 }
 
 // earlyDeath is a death that came before the word of its birth.
@@ -79,7 +84,8 @@ func newLoop(cfg Config, info Info, s *starter, ends *journal, timer *timer, log
 		cfg: cfg, info: info, dir: Dir(cfg.Dir), group: s.group, notes: s.notes, journal: ends, timer: timer, log: log,
 		do: make(chan func()), starts: make(chan *task), rounds: make(chan []*task), ticked: make(chan struct{}, 1),
 		tasks: map[job.Attempt]*task{}, mains: map[int]*task{}, starting: map[*task]bool{}, left: map[*task]bool{},
-		early: map[int]earlyDeath{}, idle: time.NewTimer(cfg.Idle), oomKills: oomKills(), skew: clockSkew(),
+		early: map[int]earlyDeath{}, idle: time.NewTimer(cfg.Idle),
+		wake: make(chan struct{}, 1), clearing: make(chan struct{}, clearers), oomKills: cgroup.OOMKills(), skew: clockSkew(),
 	}
 }
 
@@ -252,7 +258,7 @@ func (l *loop) begin(s *Start, now time.Duration) {
 		return // readRequest has checked it
 	}
 	t := &task{attempt: a, name: s.Attempt, start: s, watch: newWatch(s, now), index: -1}
-	t.record.Attempt = s.Attempt
+	t.record.Attempt, t.scratch = s.Attempt, s.Limits.Scratch
 	l.tasks[a] = t
 	l.starting[t] = true
 	l.waiting = append(l.waiting, t)

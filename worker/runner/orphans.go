@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/cgroup"
 )
 
 const (
@@ -49,8 +50,8 @@ func (d Dir) EndOrphans(ctx context.Context, info Info) error {
 // RemoveGroups removes the control groups of a dead runner. It may take a
 // moment, and nothing depends on it.
 func (i Info) RemoveGroups() {
-	if i.Cgroup != "" {
-		removeSoon(i.Cgroup)
+	for _, dir := range i.Groups {
+		cgroup.RemoveSoon(dir)
 	}
 }
 
@@ -58,10 +59,10 @@ func (i Info) RemoveGroups() {
 // a process that dies loses what it is known by before it is gone.
 func (d Dir) killOrphans(info Info, hunted map[int]uint64) bool {
 	if info.Cgroup != "" {
-		if !populated(info.Cgroup) {
+		if !cgroup.Populated(info.Cgroup) {
 			return false
 		}
-		killGroup(info.Cgroup)
+		cgroup.Kill(info.Cgroup)
 		return true
 	}
 	if suspects, leaders := d.suspects(info.Generation); len(suspects) > 0 {

@@ -96,6 +96,21 @@ func ended(pid int) bool {
 	return len(f) == 0 || f[0] == "Z" || f[0] == "X"
 }
 
+// handles says that a process has a handler for a signal.
+func handles(pid int, sig unix.Signal) bool {
+	b, err := readBounded("/proc/"+strconv.Itoa(pid)+"/status", maxSmallFile)
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if mask, ok := strings.CutPrefix(line, "SigCgt:"); ok {
+			caught, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+			return err == nil && caught&(1<<(sig-1)) != 0
+		}
+	}
+	return false
+}
+
 // dying says that a process has given up its memory and so its environment, but
 // is not yet only a status: it will run no more, and holds files still.
 func dying(pid int) bool {

@@ -28,11 +28,14 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/worker/cgroup"
 )
 
 // Config is what a runner is told on its command line.
@@ -47,10 +50,16 @@ type Config struct {
 	Idle time.Duration
 	// NoGroups does without control groups, as on a host that permits none.
 	NoGroups bool
+	// NoUnified does without version 2 of them, as on a host that has only 1.
+	NoUnified bool
+	// Ulimits are NAME=SOFT[:HARD] of each process of a task.
+	Ulimits []string
 }
 
 // DefaultConfig is a runner of the first generation.
-func DefaultConfig() Config { return Config{Generation: 1, Idle: time.Minute} }
+func DefaultConfig() Config {
+	return Config{Generation: 1, Idle: time.Minute, Ulimits: DefaultUlimits()}
+}
 
 // Validate says what is wrong with the configuration.
 func (c Config) Validate() error {
@@ -110,14 +119,18 @@ func Main(ctx context.Context, cfg Config, log *slog.Logger) error {
 			log.WarnContext(ctx, "no scope of systemd: tasks stay in the control group of the service", "error", err)
 		}
 	}
+	if err := applyUlimits(cfg.Ulimits, log); err != nil {
+		return err
+	}
 	s, err := newStarter(cfg, log)
 	if err != nil {
 		return err
 	}
 	defer s.close()
 	info := Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: bootID()}
+	info.Isolation = "process group"
 	if s.group != nil {
-		info.Cgroup = s.group.dir
+		info.Cgroup, info.Groups, info.Isolation = s.group.Dir(), s.group.Dirs(), s.group.String()
 	}
 	if err := writeInfo(lock, info); err != nil {
 		return err
@@ -154,10 +167,26 @@ func serve(ctx context.Context, cfg Config, info Info, s *starter, log *slog.Log
 		go s.run(l.starts, l.started)
 	}
 	go l.save()
-	log.InfoContext(ctx, "runner started", "pid", info.PID, "generation", info.Generation, "version", info.Version, "cgroup", info.Cgroup)
+	go l.measure(l.wake)
+	log.InfoContext(ctx, "runner started", "pid", info.PID, "generation", info.Generation, "version", info.Version, "isolation", info.Isolation)
 	l.run(ctx, deaths)
 	log.InfoContext(ctx, "runner ended", "pid", info.PID, "generation", info.Generation)
 	return nil
+}
+
+// newGroup makes the control groups above those of the tasks; runners of other
+// directories and generations have others.
+func newGroup(cfg Config) (*cgroup.Tree, error) {
+	abs, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("runner: control group: %w", err)
+	}
+	name := fmt.Sprintf("muster-%08x-%d", hash(abs), cfg.Generation)
+	t, err := cgroup.New(name, cgroup.Options{NoUnified: cfg.NoUnified}, bornIn)
+	if err != nil {
+		return nil, fmt.Errorf("runner: %w", err)
+	}
+	return t, nil
 }
 
 func newStarter(cfg Config, log *slog.Logger) (*starter, error) {
@@ -165,9 +194,9 @@ func newStarter(cfg Config, log *slog.Logger) (*starter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("runner: %w", err)
 	}
-	s := &starter{dir: Dir(cfg.Dir), allowRoot: cfg.AllowRoot, null: null, log: log}
+	s := &starter{dir: Dir(cfg.Dir), allowRoot: cfg.AllowRoot, null: null, nodes: nodes{dir: "/dev"}, log: log}
 	if !cfg.NoGroups {
-		if s.group, err = newGroup(s.dir, cfg.Generation); err != nil {
+		if s.group, err = newGroup(cfg); err != nil {
 			log.Info("no control groups for tasks, processes are found by their parents", "error", err)
 		}
 	}
@@ -191,7 +220,7 @@ func (s *starter) close() {
 		_ = s.notes.Close() // was never synced: no process outlives a boot
 	}
 	if s.group != nil {
-		s.group.remove()
+		s.group.Remove()
 	}
 }
 

@@ -58,9 +58,9 @@ func Dial(dir Dir, n int) (net.Conn, error) {
 // inDir gives f a short name for a path: a socket's may have no more than 107
 // bytes, which a data directory can well be over.
 func inDir(path string, f func(short string) error) error {
-	fd, err := openDir(filepath.Dir(path))
+	fd, err := unix.Open(filepath.Dir(path), unix.O_DIRECTORY|unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return &os.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
 	return f("/proc/self/fd/" + strconv.Itoa(fd) + "/" + filepath.Base(path))

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/cgroup"
 )
 
 const (
@@ -27,14 +28,17 @@ const (
 	shell    = "/bin/sh"
 )
 
-// starter makes processes. It has no state that changes.
+// starter makes processes. It has no state that changes but what its parts keep
+// for themselves.
 type starter struct {
 	dir       Dir
 	allowRoot bool
-	group     *group // nil: none can be had
+	group     *cgroup.Tree // nil: none can be had
 	null      *os.File
 	notes     *os.File // without groups: the main processes, a line each
-	oomScore  []byte   // what tasks get back if the runner lowered its own; nil if not
+	nodes     nodes
+	processes processBound
+	oomScore  []byte // what tasks get back if the runner lowered its own; nil if not
 	log       *slog.Logger
 }
 
@@ -83,7 +87,7 @@ type launch struct {
 	argv  []string
 	attr  syscall.ProcAttr
 	files []*os.File
-	group int // descriptor, -1 for none
+	group *cgroup.Place // nil: none
 	who   identity
 	where string
 }
@@ -92,8 +96,8 @@ func (l *launch) close() {
 	for _, f := range l.files {
 		_ = f.Close() // the task has its own descriptors
 	}
-	if l.group >= 0 {
-		_ = unix.Close(l.group) // opened for its path only
+	if l.group != nil {
+		l.group.Close()
 	}
 }
 
@@ -102,18 +106,17 @@ func (s *starter) prepare(t *task) (*launch, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := s.dir.Task(t.attempt)
-	scratch := filepath.Join(dir, "scratch")
+	scratch := s.dir.Scratch(t.attempt)
 	if err := os.Mkdir(scratch, 0o700); err != nil {
 		return nil, fmt.Errorf("runner: make scratch directory: %w", err)
 	}
 	if err := who.own(scratch); err != nil {
 		return nil, err
 	}
-	l := &launch{group: -1, who: who, where: scratch}
+	l := &launch{who: who, where: scratch}
 	if w := t.start.Workdir; w != "" {
-		if info, err := os.Stat(w); err != nil || !info.IsDir() {
-			return nil, refuse(codeNotExecutable, "workdir %s: no such directory on this node", w)
+		if err := mayStart(who, w); err != nil {
+			return nil, err
 		}
 		l.where = w
 	}
@@ -131,11 +134,11 @@ func (s *starter) prepare(t *task) (*launch, error) {
 	l.attr.Dir, l.attr.Env = l.where, env
 	l.attr.Sys = &syscall.SysProcAttr{Setsid: true, Credential: who.cred, Pdeathsig: syscall.SIGKILL}
 	if s.group != nil {
-		if l.group, err = s.group.place(t.name); err != nil {
+		if l.group, err = s.group.Place(t.name, s.limits(t)); err != nil {
 			l.close()
-			return nil, err
+			return nil, fmt.Errorf("runner: %w", err)
 		}
-		l.attr.Sys.UseCgroupFD, l.attr.Sys.CgroupFD = true, l.group
+		l.attr.Sys.UseCgroupFD, l.attr.Sys.CgroupFD = l.group.FD >= 0, l.group.FD
 	}
 	return l, nil
 }
@@ -162,9 +165,11 @@ func (s *starter) environment(t *task, who identity, scratch string) ([]string, 
 // command finds the program, or writes the script and finds who reads it.
 func (s *starter) command(t *task, l *launch, env []string) error {
 	if t.start.Script == "" {
-		path, err := program(t.start.Command[0], l.where, env)
-		l.path, l.argv = path, t.start.Command
-		return err
+		l.argv = t.start.Command
+		return l.who.as(func() (err error) {
+			l.path, err = program(t.start.Command[0], l.where, env)
+			return err
+		})
 	}
 	path := filepath.Join(s.dir.Task(t.attempt), "script")
 	// No fork may happen while the script is open for writing: the child would
@@ -207,10 +212,10 @@ func (s *starter) outputs(t *task, l *launch) error {
 
 func (s *starter) fork(t *task, l *launch) started {
 	r := started{began: time.Now(), from: bootTime()}
-	pid, err := syscall.ForkExec(l.path, l.argv, &l.attr)
+	pid, err := s.born(t, l)
 	if errors.Is(err, unix.ENOEXEC) { // a script without its #! line, as a shell would take it
-		l.argv = append([]string{shell, l.path}, l.argv[1:]...)
-		pid, err = syscall.ForkExec(shell, l.argv, &l.attr)
+		l.path, l.argv = shell, append([]string{shell, l.path}, l.argv[1:]...)
+		pid, err = s.born(t, l)
 	}
 	if err != nil {
 		r.err = whyNot(t, l, err)
@@ -227,6 +232,19 @@ func (s *starter) fork(t *task, l *launch) started {
 		}
 	}
 	return r
+}
+
+// born makes the process, within what bounds it.
+func (s *starter) born(t *task, l *launch) (int, error) {
+	fork := func() (int, error) { return syscall.ForkExec(l.path, l.argv, &l.attr) }
+	if most := t.start.Limits.PIDs; most > 0 && (s.group == nil || !s.group.Bounds(cgroup.PIDs)) {
+		bare := fork
+		fork = func() (int, error) { return s.processes.during(most, bare) }
+	}
+	if l.group == nil {
+		return fork()
+	}
+	return l.group.Fork(fork)
 }
 
 // note keeps the main process's name for whoever finds the runner dead. One
@@ -260,6 +278,8 @@ func whyNot(t *task, l *launch, err error) error {
 		return refuse(codeNotExecutable, "cannot execute %s: its interpreter or loader does not exist", what)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		return refuse(codeNotExecutable, "permission denied: user %s may not execute %s in %s", userName(l.who), what, l.where)
+	case errors.Is(err, unix.EAGAIN):
+		return refuse(codeNotExecutable, "cannot execute %s: user %s has as many processes as a task may have, or as the host allows", what, userName(l.who))
 	case errors.Is(err, unix.E2BIG):
 		return refuse(codeNotExecutable, "cannot execute %s: the command and its environment are too long", what)
 	}
@@ -277,13 +297,20 @@ func userName(who identity) string {
 	return strconv.Itoa(who.uid)
 }
 
+// probeName is a path that cannot exist, to see whether a process can be born
+// in a control group.
+const probeName = "/proc/self/muster-probe"
+
 // bornIn tries whether a process can be born in a control group: ENOENT means
 // that only its program was missing.
 func bornIn(fd int) error {
 	_, err := syscall.ForkExec(probeName, []string{probeName}, &syscall.ProcAttr{
 		Sys: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd},
 	})
-	return err
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return fmt.Errorf("born: %w", err)
 }
 
 // exitOf is the end of a task that was never started.

@@ -82,6 +82,28 @@ func (l *loop) unclaimed(t *task, pid int) bool {
 // walkEmpty says whether nothing is left of a task whose main process ended.
 func (l *loop) walkEmpty(t *task) bool { return len(l.walkMembers(t)) == 0 }
 
+// maxStops bounds the rounds in which a tree is brought to a stop.
+const maxStops = 50
+
+// walkKill ends every process of a task. They are stopped first, until no new
+// one is found: what forks faster than it is killed would never end.
+func (l *loop) walkKill(t *task) {
+	stopped := map[int]bool{}
+	for range maxStops {
+		before := len(stopped)
+		for _, pid := range l.walkMembers(t) {
+			if start := startTicks(pid); start != 0 && !stopped[pid] {
+				stopped[pid] = true
+				signalProcess(pid, start, unix.SIGSTOP)
+			}
+		}
+		if len(stopped) == before {
+			break
+		}
+	}
+	l.walkSignal(t, unix.SIGKILL)
+}
+
 // walkSignal reaches every process of a task: its process group at once, then
 // those outside.
 func (l *loop) walkSignal(t *task, sig unix.Signal) {

@@ -20,6 +20,7 @@ const (
 	causeLimit
 	causeLease
 	causeShutdown
+	causeScratch
 )
 
 const (
@@ -37,6 +38,10 @@ type watch struct {
 	limit    time.Duration // from the start of the process
 	grace    time.Duration
 
+	warn   unix.Signal   // before the limit; 0 for none
+	before time.Duration // so long
+
+	warnAt  time.Duration
 	limitAt time.Duration
 	killAt  time.Duration
 	retryAt time.Duration
@@ -51,7 +56,7 @@ type watch struct {
 
 // newWatch is the watch of a task that is about to be started.
 func newWatch(s *Start, now time.Duration) watch {
-	w := watch{limit: s.Limit, grace: s.Grace}
+	w := watch{limit: s.Limit, grace: s.Grace, warn: unix.Signal(s.Warn), before: s.WarnBefore}
 	if !s.Hold {
 		w.deadline = s.Deadline
 		w.lead = min(s.Lead, (s.Deadline-now)/2) // a short lease is not all warning
@@ -67,6 +72,9 @@ func (w *watch) started(now time.Duration) {
 	w.alive = true
 	if w.limit > 0 {
 		w.limitAt = now + w.limit
+		if w.warn != 0 {
+			w.warnAt = max(now, w.limitAt-w.before)
+		}
 	}
 }
 
@@ -115,6 +123,7 @@ func (w *watch) next() time.Duration {
 	switch {
 	case w.cause == causeNone:
 		sooner(w.limitAt)
+		sooner(w.warnAt)
 		if w.deadline != 0 {
 			sooner(w.deadline - w.lead)
 		}
@@ -142,6 +151,9 @@ func (w *watch) step(now time.Duration) unix.Signal {
 			w.end(now, max(0, w.deadline-now), causeLease, "lease ran out")
 		case w.limitAt != 0 && now >= w.limitAt:
 			w.end(now, w.grace, causeLimit, fmt.Sprintf("time limit of %s reached", job.Duration(w.limit)))
+		case w.warnAt != 0 && now >= w.warnAt:
+			w.warnAt = 0
+			return w.warn
 		default:
 			return 0
 		}
@@ -167,7 +179,7 @@ func (c cause) state() job.State {
 		return job.Timeout
 	case causeLease, causeShutdown:
 		return job.NodeFail
-	case causeNone:
+	case causeNone, causeScratch:
 	}
 	return job.Failed
 }

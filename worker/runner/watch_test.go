@@ -44,6 +44,20 @@ func TestWatch(t *testing.T) {
 		want  map[time.Duration]unix.Signal
 		state job.State
 	}{
+		{
+			"warned before the limit",
+			Start{Hold: true, Limit: 60 * sec, Grace: 5 * sec, Warn: int(unix.SIGUSR1), WarnBefore: 20 * sec},
+			func(*watch) {},
+			map[time.Duration]unix.Signal{140 * sec: unix.SIGUSR1, 160 * sec: term, 165 * sec: kill},
+			job.Timeout,
+		},
+		{
+			"no warning once it is being ended",
+			Start{Hold: true, Limit: 60 * sec, Grace: 5 * sec, Warn: int(unix.SIGUSR1), WarnBefore: 20 * sec},
+			func(w *watch) { w.end(100*sec, 50*sec, causeStop, "enough") },
+			map[time.Duration]unix.Signal{100 * sec: term, 150 * sec: kill},
+			job.Cancelled,
+		},
 		{"nothing is asked", Start{Hold: true}, func(*watch) {}, nil, job.Failed},
 		{
 			"lease runs out",

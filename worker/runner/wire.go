@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/musterhq/muster/job"
 )
 
@@ -54,7 +56,11 @@ type Start struct {
 	Hold     bool          `json:"hold,omitempty"`
 	Lead     time.Duration `json:"lead"` // TERM so long before the deadline
 	Limit    time.Duration `json:"limit,omitempty"`
-	Grace    time.Duration `json:"grace"`
+	// Warn is a signal that is sent so long before the limit; 0 for none.
+	Warn       int           `json:"warn,omitempty"`
+	WarnBefore time.Duration `json:"warn_before,omitempty"`
+	Limits     Limits        `json:"limits"`
+	Grace      time.Duration `json:"grace"`
 }
 
 // Stop asks for the end of an attempt's processes.
@@ -244,6 +250,10 @@ func (s Start) valid() error {
 		return fmt.Errorf("runner: start: %d words; at most %d", len(s.Command)+len(s.Env), maxWords)
 	case s.Workdir != "" && s.Workdir[0] != '/':
 		return errors.New("runner: start: workdir is not absolute")
+	case s.Warn < 0 || s.Warn > maxSignal || s.Warn == int(unix.SIGKILL):
+		return fmt.Errorf("runner: start: warning by signal %d", s.Warn)
+	case s.Limits.CPUs < 0 || s.Limits.CPUs > job.MaxCPUs || s.Limits.Memory < 0 || s.Limits.PIDs < 0 || s.Limits.Scratch < 0 || len(s.Limits.GPUs) > maxWords:
+		return fmt.Errorf("runner: start: limits %+v", s.Limits)
 	case !s.Hold && s.Deadline == 0:
 		return errors.New("runner: start: neither deadline nor hold")
 	}
@@ -254,7 +264,7 @@ func (s Start) valid() error {
 			}
 		}
 	}
-	return errors.Join(attempts(s.Attempt), durations(s.Deadline, s.Lead, s.Limit, s.Grace))
+	return errors.Join(attempts(s.Attempt), durations(s.Deadline, s.Lead, s.Limit, s.Grace, s.WarnBefore))
 }
 
 func attempts(names ...string) error {

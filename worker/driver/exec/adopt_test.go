@@ -76,6 +76,12 @@ func TestAdoptRunning(t *testing.T) {
 		}
 		r := newRig(t, mode, dir, "1")
 		want := worker.DriverEvent{Attempt: r.attempt(1), Kind: worker.DriverStarted, PID: pid}
+		if len(r.found) == 1 {
+			if r.found[0].Isolation == "" {
+				t.Error("what holds the task is not known any more")
+			}
+			want.Isolation = r.found[0].Isolation
+		}
 		if len(r.found) != 1 || r.found[0] != want {
 			t.Fatalf("adopted %+v, want %+v", r.found, want)
 		}

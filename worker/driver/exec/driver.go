@@ -34,6 +34,17 @@ type Config struct {
 	Binary  string   // path of muster; /proc/self/exe is right even when a new version took its place
 	Args    []string // before --dir and --generation: "runner" and its other flags
 	Version string   // of the binary: runners of another one only drain
+	Bounds  Bounds
+}
+
+// Bounds are those of every task, beside what it asks for.
+type Bounds struct {
+	CPUQuota bool     // no task gets more CPU time than it asked for, even if others are idle
+	PIDs     int      // processes and threads of one task; 0: no bound
+	Scratch  job.Size // of one task's scratch directory; 0: no bound
+	// GPUs is the device file of each GPU by UUID, "/dev/nvidia0"; empty if it
+	// is not known, and a task with such a GPU is kept from none.
+	GPUs map[string]string
 }
 
 // Validate says what is wrong with the configuration.
@@ -80,7 +91,7 @@ func (d *Driver) Start(t worker.Task) error {
 		Attempt: t.Attempt.String(), Command: t.Spec.Argv(), Script: t.Spec.Script, Workdir: t.Spec.Workdir,
 		User: t.User, Env: t.Env, Hostfile: t.Hostfile,
 		Deadline: time.Duration(t.Deadline), Hold: t.Hold, Lead: worker.FenceLead,
-		Limit: t.TimeLimit, Grace: t.Grace,
+		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Bounds.of(t),
 	}
 	if !t.Hold && t.Deadline <= worker.Now() {
 		return fmt.Errorf("exec driver: start %s: its lease has run out", t.Attempt)
@@ -96,6 +107,18 @@ func (d *Driver) Start(t worker.Task) error {
 		return err
 	}
 	return nil
+}
+
+// of are the limits of one task.
+func (b Bounds) of(t worker.Task) runner.Limits {
+	l := runner.Limits{CPUs: t.Spec.Resources.CPUs, Quota: b.CPUQuota, Memory: t.Spec.Resources.Memory, PIDs: b.PIDs, Scratch: b.Scratch}
+	for _, uuid := range t.Devices {
+		if node, ok := b.GPUs[uuid]; ok {
+			l.AnyGPU = l.AnyGPU || node == ""
+			l.GPUs = append(l.GPUs, node)
+		}
+	}
+	return l
 }
 
 // Stop ends an attempt; see worker.Driver.

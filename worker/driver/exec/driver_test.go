@@ -39,7 +39,10 @@ func TestExits(t *testing.T) {
 			if got.Began.IsZero() || got.Ended.Before(got.Began) || !got.Started {
 				t.Errorf("%q: times of %+v", tt.script, got)
 			}
-			got.Began, got.Ended, got.Started = time.Time{}, time.Time{}, false
+			if got.Isolation == "" || mode == "nogroups" && got.Isolation != "process group" {
+				t.Errorf("%q: held by %q", tt.script, got.Isolation)
+			}
+			got.Began, got.Ended, got.Started, got.Isolation = time.Time{}, time.Time{}, false, ""
 			if got != tt.want {
 				t.Errorf("%q: %+v, want %+v", tt.script, got, tt.want)
 			}

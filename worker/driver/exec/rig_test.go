@@ -42,17 +42,21 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beRunner reads flags as cmd does: [nogroups] [noroot] [version=V] --dir D --generation N.
+// beRunner reads flags as cmd does: [nogroups] [nounified] [noroot] [ulimit=U]... [version=V] --dir D --generation N.
 func beRunner(args []string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	cfg := runner.DefaultConfig()
-	cfg.AllowRoot, cfg.Idle = true, 2*time.Second
+	cfg.AllowRoot, cfg.Idle, cfg.Ulimits = true, 2*time.Second, nil
 	for i, a := range args {
 		switch {
 		case a == "nogroups":
 			cfg.NoGroups = true
+		case a == "nounified":
+			cfg.NoUnified = true
 		case a == "noroot":
 			cfg.AllowRoot = false
+		case strings.HasPrefix(a, "ulimit="):
+			cfg.Ulimits = append(cfg.Ulimits, strings.TrimPrefix(a, "ulimit="))
 		case strings.HasPrefix(a, "version="):
 			cfg.Version = strings.TrimPrefix(a, "version=")
 		case a == "--dir":
@@ -100,16 +104,17 @@ func config(mode, dir, version string) Config {
 	if err != nil {
 		panic(err)
 	}
-	args := []string{asRunner, "version=" + version}
+	args := []string{asRunner, "version=" + version, "ulimit=memlock=8MiB", "ulimit=nofile=2048:4096"}
 	if mode != "groups" {
 		args = append(args, mode)
 	}
 	return Config{Dir: dir, Binary: self, Args: args, Version: version}
 }
 
-// modes are the two ways to hold the processes of a task together. Where the
-// host permits no control groups both are the second.
-var modes = []string{"groups", "nogroups"}
+// modes are the ways to hold the processes of a task together: whatever the host
+// has, version 1 of control groups alone, and none. Where the host permits no
+// control groups all are the last.
+var modes = []string{"groups", "nounified", "nogroups"}
 
 func eachMode(t *testing.T, f func(t *testing.T, mode string)) {
 	for _, mode := range modes {

@@ -29,12 +29,13 @@ const (
 
 // entry is an attempt whose end is not yet known here.
 type entry struct {
-	attempt  job.Attempt
-	runner   int    // generation; 0: none has it yet
-	start    []byte // its Start, until its process is known to exist
-	pid      int
-	deadline time.Duration // the newest
-	stop     *runner.Stop  // the last one asked for
+	attempt   job.Attempt
+	runner    int    // generation; 0: none has it yet
+	start     []byte // its Start, until its process is known to exist
+	pid       int
+	isolation string
+	deadline  time.Duration // the newest
+	stop      *runner.Stop  // the last one asked for
 }
 
 // link is one runner as this daemon sees it.
@@ -43,9 +44,10 @@ type link struct {
 	queue   chan []byte
 	settled bool // it does not keep Adopt waiting: it was reached, or is new
 	// welcomed: it was reached once, and version is its own.
-	welcomed bool
-	version  string
-	own      bool // this daemon started it; a new version may lie at the path of its binary
+	welcomed  bool
+	version   string
+	isolation string // what holds its tasks, for people
+	own       bool   // this daemon started it; a new version may lie at the path of its binary
 }
 
 // state is all that Run's goroutine owns.
@@ -188,7 +190,7 @@ func (s *state) found() adopted {
 		if e.pid != 0 {
 			kind = worker.DriverStarted
 		}
-		a.events = append(a.events, worker.DriverEvent{Attempt: e.attempt, Kind: kind, PID: e.pid})
+		a.events = append(a.events, worker.DriverEvent{Attempt: e.attempt, Kind: kind, PID: e.pid, Isolation: e.isolation})
 	}
 	for _, e := range written {
 		attempt, err := job.ParseAttempt(e.Attempt)
@@ -215,7 +217,7 @@ func (s *state) current() int {
 func (s *state) begin(e *entry) {
 	if old := s.entries[e.attempt]; old != nil {
 		if old.pid != 0 {
-			s.tell(worker.DriverEvent{Attempt: old.attempt, Kind: worker.DriverStarted, PID: old.pid})
+			s.tell(worker.DriverEvent{Attempt: old.attempt, Kind: worker.DriverStarted, PID: old.pid, Isolation: old.isolation})
 		}
 		return
 	}
@@ -328,8 +330,8 @@ func (s *state) started(n int, m runner.Started) {
 	e.runner, e.start = n, nil
 	s.d.lives.run(a)
 	if e.pid == 0 {
-		e.pid = m.PID
-		s.tell(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: m.PID})
+		e.pid, e.isolation = m.PID, s.links[n].isolation
+		s.tell(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: m.PID, Isolation: e.isolation})
 	}
 }
 

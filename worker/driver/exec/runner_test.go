@@ -66,7 +66,7 @@ func TestUsers(t *testing.T) {
 	k = r.task(3, "true")
 	k.User, k.Spec.Workdir = "nobody", private
 	r.start(k)
-	if e := r.expect(worker.DriverFailed).Exit; e.Code != 126 || !strings.Contains(e.Reason, "permission denied: user nobody") {
+	if e := r.expect(worker.DriverFailed).Exit; e.Code != 126 || e.Reason != "workdir "+private+": user nobody may not enter it on this node" {
 		t.Errorf("%+v", e)
 	}
 }

@@ -252,7 +252,7 @@ func (s *state) welcomed(n int, conn net.Conn, w runner.Welcome) {
 	k := s.links[n]
 	k.cut()
 	k.conn, k.queue = conn, make(chan []byte, maxQueue)
-	k.settled, k.welcomed, k.version = true, true, w.Info.Version
+	k.settled, k.welcomed, k.version, k.isolation = true, true, w.Info.Version, w.Info.Isolation
 	queue := k.queue
 	s.wg.Go(func() { write(conn, queue) })
 	if s.spawning == n {

@@ -1,0 +1,128 @@
+package cgroup
+
+// The kernel's files: where they are mounted, and how they are read and written.
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxFile bounds what is read of one: the list of 100,000 processes.
+const maxFile = 1 << 20
+
+// Own is the directory of the group that this process is in: of a controller
+// of version 1, or of version 2 for none.
+func Own(controller string) (string, error) {
+	mount, err := mountOf(controller)
+	if err != nil {
+		return "", err
+	}
+	b, err := readBounded("/proc/self/cgroup")
+	if err != nil {
+		return "", fmt.Errorf("cgroup: own group: %w", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) == 3 && strings.Contains(","+parts[1]+",", ","+controller+",") {
+			return filepath.Join(mount, parts[2]), nil
+		}
+	}
+	return "", fmt.Errorf("cgroup: in no group of %q", controller)
+}
+
+// mountOf is where the hierarchy of a controller is mounted.
+func mountOf(controller string) (string, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return "", fmt.Errorf("cgroup: mounts: %w", err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		left, right, ok := strings.Cut(lines.Text(), " - ")
+		fields, what := strings.Fields(left), strings.Fields(right)
+		if !ok || len(fields) < 5 || len(what) < 3 {
+			continue
+		}
+		v2 := what[0] == "cgroup2" && controller == ""
+		v1 := what[0] == "cgroup" && controller != "" && strings.Contains(","+what[2]+",", ","+controller+",")
+		if v2 || v1 {
+			return fields[4], nil
+		}
+	}
+	if controller == "" {
+		return "", fmt.Errorf("cgroup: version 2 is not mounted")
+	}
+	return "", fmt.Errorf("cgroup: %s of version 1 is not mounted", controller)
+}
+
+// underSystemd says whether systemd runs this host: groups are its to give then.
+func underSystemd() bool {
+	_, err := os.Stat("/run/systemd/system")
+	return err == nil
+}
+
+// write sets a file of the kernel with the fewest system calls.
+func write(path, value string) error { return writeAt(unix.AT_FDCWD, path, value) }
+
+func writeAt(dir int, name, value string) error {
+	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		_, err = unix.Write(fd, []byte(value))
+		_ = unix.Close(fd) // the kernel has taken it, or not
+	}
+	if err != nil {
+		return fmt.Errorf("cgroup: %w", &os.PathError{Op: "write " + value + " to", Path: name, Err: err})
+	}
+	return nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = fmt.Errorf("%s: over %d bytes", path, maxFile)
+	}
+	return b, err
+}
+
+// count reads one number of a file of "name number" lines; -1 if it is not there.
+func count(path, name string) int64 {
+	b, err := readBounded(path)
+	if err != nil {
+		return -1
+	}
+	for line := range strings.Lines(string(b)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			if n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64); err == nil {
+				return n
+			}
+		}
+	}
+	return -1
+}
+
+// OOMKills counts the processes that the kernel killed for lack of memory in
+// and below this process's own group; -1 where it does not say.
+func OOMKills() int64 {
+	if own, err := Own(""); err == nil {
+		if n := count(filepath.Join(own, "memory.events"), "oom_kill"); n >= 0 {
+			return n
+		}
+	}
+	own, err := Own(Memory)
+	if err != nil {
+		return -1
+	}
+	return count(filepath.Join(own, "memory.oom_control"), "oom_kill")
+}

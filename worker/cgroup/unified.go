@@ -1,0 +1,182 @@
+package cgroup
+
+// Version 2: one directory for each task.
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// openUnified makes the directory of the tree. The files are written by hand:
+// a task costs one mkdir and a write for each bound, while the library's
+// manager goes through every group from the root for each.
+func (t *Tree) openUnified(name string, born func(fd int) error) error {
+	own, err := Own("")
+	if err != nil {
+		return err
+	}
+	dir, has := above(own, name)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("cgroup: %w", err)
+	}
+	if err := probe(dir, born); err != nil {
+		RemoveSoon(dir)
+		return err
+	}
+	t.unified = dir
+	for _, c := range has {
+		if write(filepath.Join(dir, "cgroup.subtree_control"), "+"+c) == nil {
+			t.has = append(t.has, c)
+		}
+	}
+	if err := t.filters.probe(dir); err == nil {
+		t.has = append(t.has, Devices)
+	}
+	return nil
+}
+
+// bounding are the controllers of version 2 that bound tasks.
+var bounding = []string{CPU, Memory, PIDs}
+
+// above chooses where the tree stands and says which controllers it has there.
+// A group that has controllers for those below it may hold no process, unless
+// it is the root. So the caller goes into a group beside the tree if it is
+// alone in its own, as in a scope of systemd; or the tree stands beside its
+// own group.
+func above(own, name string) (dir string, has []string) {
+	dir = filepath.Join(own, name)
+	if has = enable(own); len(has) > 0 {
+		return dir, has
+	}
+	available := words(filepath.Join(own, "cgroup.controllers"))
+	if !slices.ContainsFunc(available, func(c string) bool { return slices.Contains(bounding, c) }) {
+		return dir, nil // version 1 has them, or nobody
+	}
+	leaf := filepath.Join(own, name+"-runner")
+	if err := os.Mkdir(leaf, 0o755); err == nil {
+		if err := write(filepath.Join(leaf, "cgroup.procs"), "0"); err == nil {
+			if has = enable(own); len(has) > 0 {
+				return dir, has
+			}
+			_ = write(filepath.Join(own, "cgroup.procs"), "0") // where it was
+		}
+		_ = unix.Rmdir(leaf) // not needed
+	}
+	if parent := filepath.Dir(own); !underSystemd() && unix.Access(parent, unix.W_OK) == nil {
+		if has = words(filepath.Join(parent, "cgroup.subtree_control")); len(has) > 0 {
+			has = slices.DeleteFunc(slices.Clone(bounding), func(c string) bool { return !slices.Contains(has, c) })
+			return filepath.Join(parent, name), has
+		}
+	}
+	return dir, nil
+}
+
+// enable turns on the controllers that bound tasks for the groups below one,
+// and lists those that are on.
+func enable(dir string) []string {
+	for _, c := range bounding {
+		_ = write(filepath.Join(dir, "cgroup.subtree_control"), "+"+c) // what is on is asked below
+	}
+	on := words(filepath.Join(dir, "cgroup.subtree_control"))
+	return slices.DeleteFunc(slices.Clone(bounding), func(c string) bool { return !slices.Contains(on, c) })
+}
+
+func words(path string) []string {
+	b, err := readBounded(path)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(b))
+}
+
+func probe(dir string, born func(fd int) error) error {
+	path := filepath.Join(dir, "probe")
+	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("cgroup: %w", err)
+	}
+	defer os.Remove(path) //nolint:errcheck // an empty group that stays does no harm
+	if _, err := os.Stat(filepath.Join(path, "cgroup.kill")); err != nil {
+		return fmt.Errorf("cgroup: group cannot kill: %w", err)
+	}
+	fd, err := openDir(path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
+	if err := born(fd); err != nil {
+		return fmt.Errorf("cgroup: no process can be born in %s: %w", path, err)
+	}
+	return nil
+}
+
+func openDir(path string) (int, error) {
+	fd, err := unix.Open(path, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("cgroup: open %s: %w", path, err)
+	}
+	return fd, nil
+}
+
+// weightOfCPU makes a hundred CPUs' worth of weight well below the most, 10,000.
+const weightOfCPU = 39
+
+func (t *Tree) placeUnified(p *Place, l Limits) error {
+	path := filepath.Join(t.unified, p.name)
+	if err := unix.Mkdir(path, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("cgroup: of task: %w", &os.PathError{Op: "mkdir", Path: path, Err: err})
+	}
+	var err error
+	if p.FD, err = openDir(path); err != nil {
+		return err
+	}
+	for _, b := range t.boundsOf(l) {
+		if err == nil {
+			err = writeAt(p.FD, b.file, b.value)
+		}
+	}
+	if err == nil && len(l.Deny) > 0 && t.Bounds(Devices) && t.find(Devices) == nil {
+		err = t.filters.deny(p.FD, l.Deny)
+	}
+	if err != nil {
+		p.Close()
+	}
+	return err
+}
+
+type bound struct{ file, value string }
+
+// boundsOf is what the files of a task's group say, where they are not as
+// they are in a new group.
+func (t *Tree) boundsOf(l Limits) []bound {
+	var all []bound
+	if t.inUnified(CPU) {
+		if w := min(max(l.CPUs*weightOfCPU, weightOfCPU/10), 10_000); w != 100 {
+			all = append(all, bound{"cpu.weight", strconv.Itoa(w)})
+		}
+		if l.Quota && l.CPUs > 0 {
+			all = append(all, bound{"cpu.max", fmt.Sprintf("%d %d", l.CPUs*period, period)})
+		}
+	}
+	if l.Memory > 0 && t.inUnified(Memory) {
+		all = append(all, bound{"memory.max", strconv.FormatInt(l.Memory, 10)}, bound{"memory.oom.group", "1"})
+		if _, err := os.Stat(filepath.Join(t.unified, "memory.swap.max")); err == nil {
+			all = append(all, bound{"memory.swap.max", "0"})
+		}
+	}
+	if l.PIDs > 0 && t.inUnified(PIDs) {
+		all = append(all, bound{"pids.max", strconv.Itoa(l.PIDs)})
+	}
+	return all
+}
+
+// inUnified says whether version 2 has a controller here.
+func (t *Tree) inUnified(controller string) bool {
+	return t.Bounds(controller) && t.find(controller) == nil
+}
