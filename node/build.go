@@ -206,6 +206,9 @@ func (n *Node) buildWorker(context.Context) (err error) {
 	}
 	wc := worker.DefaultConfig()
 	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = given(n.profile), n.boot, draw(), environment()
+	if wc.Limits, err = worker.ParseLimits(n.cfg.Limits); err != nil {
+		return err
+	}
 	n.drains = &drains{disk: n.store}
 	if wc.Draining, err = n.drains.load(); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/runner"
 )
 
@@ -25,9 +26,10 @@ type Config struct {
 	HTTPToken             string // file with the bearer token for HTTP, or empty: loopback only
 	Name                  string
 	Labels                map[string]string
-	GPUs                  string   // auto, none, indexes, or sim:…
-	CPUs                  int      // 0: what the machine has
-	Memory                job.Size // 0: what the machine has
+	GPUs                  string            // auto, none, indexes, or sim:…
+	CPUs                  int               // 0: what the machine has
+	Memory                job.Size          // 0: what the machine has
+	Limits                map[string]string // what each user may hold here, as worker.ParseLimits reads it
 	NoWorker, NoScheduler bool
 	AllowRoot             bool     // run tasks of root as root
 	CgroupsOff            bool     // hold no task by control groups
@@ -111,6 +113,9 @@ func badSetting(names, format string, args ...any) error {
 	return &SettingError{strings.Fields(names), fmt.Errorf(format, args...)}
 }
 
+// CheckLimit says what is wrong with one of Config.Limits.
+func CheckLimit(name, text string) error { return worker.CheckLimit(name, text) }
+
 // Validate says what is wrong, and with which setting: its errors are
 // SettingErrors.
 func (c Config) Validate() error {
@@ -137,6 +142,9 @@ func (c Config) Validate() error {
 		if _, err := runner.ParseUlimit(text); err != nil {
 			return fmt.Errorf("ulimit: %w", err)
 		}
+	}
+	if _, err := worker.ParseLimits(c.Limits); err != nil {
+		return badSetting("limits", "%w", err)
 	}
 	for k, v := range c.Labels {
 		if err := job.CheckLabel(k, v); err != nil {

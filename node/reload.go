@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
 )
 
 // live is what a daemon has been told last. A leaf container.
@@ -59,8 +60,12 @@ func (n *Node) Reload(cfg Config) error {
 		n.callers.become(host)
 		n.advertise(host)
 	}
+	limits, errLimits := worker.ParseLimits(cfg.Limits)
+	if errLimits == nil {
+		n.work.SetLimits(limits)
+	}
 	n.now.set(cfg, host)
-	return errors.Join(errToken, errBootstrap)
+	return errors.Join(errToken, errBootstrap, errLimits)
 }
 
 // given is what a worker may give of what its host has.

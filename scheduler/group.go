@@ -37,6 +37,7 @@ type avoidance struct {
 	peer  job.Peer
 	until time.Time
 	hard  bool
+	quota string // the host's word on what its user holds there, if it is that
 }
 
 const (
@@ -71,6 +72,35 @@ func (c *Core) avoided(t *task, p job.Peer) (avoidance, bool) {
 		}
 	}
 	return avoidance{}, false
+}
+
+// quotaRetries bounds the tasks that try again each time that a host says that
+// something there has changed: one that fits changes it again.
+const quotaRetries = 4
+
+// retryQuotas lets the first tasks that a host refused for their users' quotas
+// ask again: what they held there may be back.
+func (c *Core) retryQuotas(w *worker) {
+	list := w.overQuota[:min(len(w.overQuota), quotaRetries)]
+	w.overQuota = slices.Clone(w.overQuota[len(list):])
+	for _, t := range list {
+		if _, against := c.avoided(t, w.peer); !against || t.queued || t.flight != nil {
+			continue
+		}
+		t.avoid = slices.DeleteFunc(t.avoid, func(a avoidance) bool { return a.peer == w.peer })
+		t.notBefore = c.now
+		c.requeue(t)
+	}
+}
+
+// overQuota is what the first host that refused the task for a quota said.
+func (c *Core) overQuota(t *task) (why string) {
+	for _, a := range t.avoid {
+		if a.quota != "" && a.until.After(c.now) {
+			return c.nameOf(a.peer) + ": " + a.quota
+		}
+	}
+	return ""
 }
 
 func groupKey(s job.Spec) string {

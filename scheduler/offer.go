@@ -4,6 +4,7 @@ package scheduler
 // in the journal does the Start go out (R1).
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -345,6 +346,10 @@ func (c *Core) decline(w *worker, m lease.Decline) {
 		t.declines++ // it is not for lack of room, as far as we can see
 		a = c.hardly(o)
 		t.why = w.name() + ": " + m.Reason.String()
+		if m.Reason.Word == job.ReasonQuota {
+			a.quota = cmp.Or(m.Reason.Detail, "its user holds enough there")
+			w.overQuota = append(w.overQuota, t)
+		}
 	}
 	c.avoid(t, a)
 	if len(o.flight.offers) == 0 {

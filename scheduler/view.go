@@ -60,6 +60,8 @@ func (c *Core) reason(t *task) job.Reason {
 		return job.Reason{Word: job.ReasonResources, Detail: "offered to " + c.offeredTo(t.flight)}
 	case t.proposed != 0:
 		return job.Reason{Word: job.ReasonBackoff, Detail: "an attempt is being taken back"}
+	case !t.queued && t.notBefore.After(c.now) && c.overQuota(t) != "":
+		return job.Reason{Word: job.ReasonQuota, Detail: clip(c.overQuota(t))}
 	case !t.queued && t.notBefore.After(c.now):
 		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", t.notBefore.Sub(c.now).Round(time.Millisecond), t.why)}
 	}
@@ -374,9 +376,25 @@ func (c *Core) Why(id job.ID) (lease.Explanation, error) {
 		return lease.Explanation{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	x, err := c.Offers(e.job.Spec)
+	c.markQuotas(&x, e)
 	j := c.view(e)
 	x.Job, x.State, x.Reason = id, j.State(), j.Tasks[0].Reason
 	return x, err
+}
+
+// markQuotas moves hosts that have refused the job for its user's quota out of
+// those that would take it now.
+func (c *Core) markQuotas(x *lease.Explanation, e *entry) {
+	for _, t := range e.tasks {
+		x.Now = slices.DeleteFunc(x.Now, func(cand lease.Candidate) bool {
+			a, _ := c.avoided(t, cand.Node)
+			if a.quota != "" {
+				cand.Why = "Quota: " + a.quota
+				x.Later = append(x.Later, cand)
+			}
+			return a.quota != ""
+		})
+	}
 }
 
 // Offers is a dry run: who would take it, and why the others would not.

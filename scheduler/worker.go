@@ -32,6 +32,8 @@ type worker struct {
 	standing int      // of them queued there
 	owed     []claim  // committed since it last said what is free
 	room     *lease.Free
+
+	overQuota []*task // refused for their users' quotas since it last said what is free
 }
 
 // claim is what an offer takes from what is free.
@@ -249,6 +251,7 @@ func (c *Core) availability(w *worker, m lease.Availability) {
 	w.seq, w.draining, w.detail = m.Seq, m.Draining, m.Detail
 	w.setFree(m.Free)
 	c.moreRoom(w)
+	c.retryQuotas(w)
 }
 
 // moreRoom notes that a host may take more than when it was last looked at.

@@ -61,11 +61,15 @@ func (c *Core) start(now Moment, from job.Peer, m lease.Start) {
 		c.tombstone(g, m.Attempt, "the start names another offer than was committed")
 		return
 	}
+	if a.rec.User != m.User { // his quota was looked at, not another's
+		c.tombstone(g, m.Attempt, "the start names another user than was committed")
+		return
+	}
 	delete(c.offers, a.offer.key)
 	spec := m.Spec
 	spec.Resources = a.rec.Need
 	a.rec.Phase, a.rec.Epoch, a.rec.Session = lease.PhaseStarted, m.Epoch, m.Session
-	a.rec.User, a.rec.Spec = m.User, spec
+	a.rec.Spec = spec
 	a.rec.Lease, a.rec.Hold = spec.LeaseOr(), spec.Partition == "hold"
 	a.rec.EventN, a.rec.Recorded = 1, now.Wall
 	if !a.rec.Hold {

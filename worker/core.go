@@ -45,6 +45,9 @@ type Core struct {
 	polling  bool                     // a timer asks for a device status
 	draining Drain
 
+	limits Limits
+	usage  map[string]usage // by user
+
 	breaker     breaker
 	broken      string   // why the host takes nothing for a while
 	brokenUntil BootTime // of broken
@@ -95,6 +98,8 @@ func NewCore(cfg Config, log *slog.Logger) (*Core, error) {
 		gone:     map[job.Attempt]struct{}{},
 		awaiting: map[job.Attempt]*attempt{},
 		draining: cfg.Draining,
+		limits:   cfg.Limits,
+		usage:    map[string]usage{},
 	}
 	var err error
 	if c.room, err = newCapacity(cfg.Profile); err != nil {
@@ -130,6 +135,8 @@ func (c *Core) Step(now Moment, ev Event) {
 		c.profileChanged(e.Profile)
 	case Drain:
 		c.drain(now, e)
+	case LimitsChanged:
+		c.setLimits(e.Limits)
 	default:
 		panic(fmt.Sprintf("worker: unknown event %T", ev))
 	}

@@ -46,6 +46,9 @@ type (
 	// ProfileChanged says that this host could now ever give something else.
 	ProfileChanged struct{ Profile lease.Profile }
 
+	// LimitsChanged says how much each user may hold from now on.
+	LimitsChanged struct{ Limits Limits }
+
 	// Drain stops the giving away of anything, or resumes it. What runs goes
 	// on, until the deadline if there is one.
 	Drain struct {
@@ -64,6 +67,7 @@ func (DeviceStatus) workerEvent()   {}
 func (DeviceFault) workerEvent()    {}
 func (DeviceRestored) workerEvent() {}
 func (ProfileChanged) workerEvent() {}
+func (LimitsChanged) workerEvent()  {}
 func (Drain) workerEvent()          {}
 func (DriverEvent) workerEvent()    {}
 

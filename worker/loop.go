@@ -245,6 +245,9 @@ func (l *Loop) RestoreDevice(uuid string) { l.tell(DeviceRestored{UUID: uuid}) }
 // SetProfile takes what the host could now ever give.
 func (l *Loop) SetProfile(p lease.Profile) { l.tell(ProfileChanged{Profile: p}) }
 
+// SetLimits takes how much each user may hold from now on.
+func (l *Loop) SetLimits(to Limits) { l.tell(LimitsChanged{Limits: to}) }
+
 // Drain stops the giving away of anything, or resumes it.
 func (l *Loop) Drain(d Drain) { l.tell(d) }
 

@@ -124,6 +124,11 @@ func (c *Core) decide(now Moment, o *offer, s *aside) {
 		c.send(o.key.peer, lease.Stale{Group: m.Group, Epoch: o.group.epoch, Owner: o.group.owner})
 		return
 	}
+	if why := c.overQuota(m.User, m.Need); why != "" {
+		c.dequeue(o)
+		c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonQuota, Detail: why}, false)
+		return
+	}
 	devices, fit := c.fits(m.Need, s)
 	if (fit || !o.timed) && c.attempts[m.Attempt] != nil {
 		c.dequeue(o)
@@ -181,7 +186,7 @@ func (c *Core) missing(need job.Resources) string {
 // is on disk.
 func (c *Core) reserve(o *offer, devices []string) bool {
 	m := o.msg
-	if err := c.hold(m.Attempt, m.Need, devices); err != nil {
+	if err := c.hold(m, devices); err != nil {
 		c.log.Error("chosen devices cannot be held", "attempt", m.Attempt.String(), "error", err)
 		return false
 	}

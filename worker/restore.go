@@ -39,6 +39,7 @@ func (c *Core) Restore(records []lease.Record, epochs []lease.GroupEpoch) {
 			if err := c.room.adopt(rec); err != nil {
 				c.log.Error("devices of a running attempt cannot be accounted for", "attempt", rec.Attempt.String(), "error", err)
 			}
+			c.use(rec.User, rec.Need, 1)
 			for _, d := range rec.Devices {
 				c.holders[d]++
 			}

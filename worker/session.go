@@ -133,11 +133,12 @@ func (c *Core) profileChanged(p lease.Profile) {
 	}
 }
 
-// hold takes resources for an attempt.
-func (c *Core) hold(a job.Attempt, need job.Resources, devices []string) error {
-	if err := c.room.hold(a, need, devices); err != nil {
+// hold takes resources for the attempt of an offer.
+func (c *Core) hold(m lease.Offer, devices []string) error {
+	if err := c.room.hold(m.Attempt, m.Need, devices); err != nil {
 		return err
 	}
+	c.use(m.User, m.Need, 1)
 	for _, d := range devices {
 		c.holders[d]++
 	}
@@ -148,6 +149,7 @@ func (c *Core) hold(a job.Attempt, need job.Resources, devices []string) error {
 // give takes back what an attempt holds.
 func (c *Core) give(a *attempt) {
 	c.room.release(a.rec.Attempt, a.rec.Need, a.rec.Devices)
+	c.use(a.rec.User, a.rec.Need, -1)
 	for _, d := range a.rec.Devices {
 		if c.holders[d]--; c.holders[d] == 0 {
 			delete(c.holders, d)

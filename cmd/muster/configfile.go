@@ -102,7 +102,11 @@ func parseConfig(path string, text []byte) (map[string]fileSetting, error) {
 		for field := fields.MapRange(); field.Next(); {
 			at := fileSetting{line: line(field.Key()), list: isList(field.Value())}
 			at.place = fmt.Sprintf("%s:%d", path, at.line)
-			if at.values, err = valuesOf(field.Value()); err != nil {
+			read := valuesOf
+			if nameOfField(field) == limitsSetting {
+				read = limitsOf
+			}
+			if at.values, err = read(field.Value()); err != nil {
 				return nil, fmt.Errorf("%s: %w", at.place, err)
 			}
 			settings[nameOfField(field)] = at
@@ -116,6 +120,32 @@ func line(n ast.Node) int { return n.GetToken().Position.Line }
 func isList(n ast.Node) bool {
 	_, isMap := n.(ast.MapNode)
 	return isMap || n.Type() == ast.SequenceType
+}
+
+// limitsSetting is the one setting whose value is a tree.
+const limitsSetting = "limits"
+
+// limitsOf lists the leaves of limits, each with its path: per_user.gpus=4.
+func limitsOf(n ast.Node) (values []string, err error) {
+	m, ok := n.(ast.MapNode)
+	if !ok {
+		return valuesOf(n)
+	}
+	for field := m.MapRange(); field.Next(); {
+		text, leaf := word(field.Value())
+		if leaf {
+			values = append(values, nameOfField(field)+"="+text)
+			continue
+		}
+		below, err := limitsOf(field.Value())
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range below {
+			values = append(values, nameOfField(field)+"."+v)
+		}
+	}
+	return values, nil
 }
 
 // valuesOf lists the values of a setting; none stand for the default.

@@ -49,6 +49,7 @@ label         rack=r1 zone=b                           FILE:7
 gpus          none                                     FILE:4
 cpus          2                                        FILE:5
 memory        8GiB                                     FILE:6
+limits        -                                        default
 no-worker     false                                    environment
 no-scheduler  false                                    default
 allow-root    true                                     flag
@@ -78,30 +79,32 @@ log-format    text                                     default
 func TestBadSettings(t *testing.T) {
 	alone(t)
 	for text, want := range map[string]string{
-		"name: a\n\nbogus: 1\n":             ":3: no such setting: \"bogus\"",
-		"name: a\nname: b\n":                ":2: ",
-		"just words\n":                      ":1: want lines such as",
-		"a: [\n":                            ":1: ",
-		"name: {a: {b: c}}\n":               ":1: want K: V",
-		"listen: [[a]]\n":                   ":1: want a list of words",
-		"cpus: many\n":                      ":1): \"many\": want a number",
-		"\nmemory: 8\n":                     ":2): size \"8\"",
-		"no-worker: maybe\n":                ":1): \"maybe\": want true or false",
-		"label: [rack]\n":                   ":1): \"rack\": want K=V",
-		"cpus: -1\n":                        ":1): -1: not below 0",
-		"name: [a, b]\n":                    ":1: name: want one value, not a list",
-		"z: 1\na: 2\n":                      ":1: no such setting: \"z\"",
-		"listen: [here]\n":                  ":1): \"here\": want a multiaddr",
-		"bootstrap: /ip4/::1\n":             ":1): \"/ip4/::1\": want a multiaddr with /p2p/ID",
-		"\ngpus: two\n":                     ":2): \"two\": want auto",
-		"gpus: sim:8\n":                     ":1): ",
-		"no-worker: 1\n\nno-scheduler: 1\n": ":1): not both",
-		"log-level: loud\n":                 ":1): \"loud\": want debug",
-		"log-format: xml\n":                 ":1): \"xml\": want text or json",
-		"name: a b\n":                       "name (from ",
-		strings.Repeat("#", 2<<20):          "larger than 1MiB",
-		"token: t\n":                        "--bootstrap",
-		"name: *nowhere\n":                  ":1: ",
+		"name: a\n\nbogus: 1\n":               ":3: no such setting: \"bogus\"",
+		"name: a\nname: b\n":                  ":2: ",
+		"just words\n":                        ":1: want lines such as",
+		"a: [\n":                              ":1: ",
+		"limits: {per_user: {gpu: 1}}\n":      ":1): \"per_user.gpu\": want per_user.WHAT",
+		"limits: {users: {a: {memory: 8}}}\n": ":1): users.a.memory: ",
+		"name: {a: {b: c}}\n":                 ":1: want K: V",
+		"listen: [[a]]\n":                     ":1: want a list of words",
+		"cpus: many\n":                        ":1): \"many\": want a number",
+		"\nmemory: 8\n":                       ":2): size \"8\"",
+		"no-worker: maybe\n":                  ":1): \"maybe\": want true or false",
+		"label: [rack]\n":                     ":1): \"rack\": want K=V",
+		"cpus: -1\n":                          ":1): -1: not below 0",
+		"name: [a, b]\n":                      ":1: name: want one value, not a list",
+		"z: 1\na: 2\n":                        ":1: no such setting: \"z\"",
+		"listen: [here]\n":                    ":1): \"here\": want a multiaddr",
+		"bootstrap: /ip4/::1\n":               ":1): \"/ip4/::1\": want a multiaddr with /p2p/ID",
+		"\ngpus: two\n":                       ":2): \"two\": want auto",
+		"gpus: sim:8\n":                       ":1): ",
+		"no-worker: 1\n\nno-scheduler: 1\n":   ":1): not both",
+		"log-level: loud\n":                   ":1): \"loud\": want debug",
+		"log-format: xml\n":                   ":1): \"xml\": want text or json",
+		"name: a b\n":                         "name (from ",
+		strings.Repeat("#", 2<<20):            "larger than 1MiB",
+		"token: t\n":                          "--bootstrap",
+		"name: *nowhere\n":                    ":1: ",
 	} {
 		r := program(t.Context(), "", "config", "validate", "--config", configFile(t, text))
 		if r.code != 2 || !strings.Contains(r.err, want) || strings.Count(r.err, "\n") != 1 {

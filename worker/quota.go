@@ -1,0 +1,179 @@
+package worker
+
+// Quotas: how much of this host one user may hold at a time.
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+)
+
+// Limits bounds what each user may hold on this host at a time. The zero value
+// bounds nothing.
+type Limits struct {
+	PerUser Limit
+	Users   map[string]Limit // what is said of one user goes before PerUser
+}
+
+// Limit bounds some resources; those that it does not name are not bounded.
+type Limit map[Quantity]int64
+
+// Quantity is what can be bounded.
+type Quantity string
+
+// The quantities: memory is in bytes, a share of a GPU counts as a part of one.
+const (
+	LimitCPUs   Quantity = "cpus"
+	LimitGPUs   Quantity = "gpus"
+	LimitMemory Quantity = "memory"
+	LimitTasks  Quantity = "tasks"
+)
+
+// quantities in the order in which they are looked at.
+var quantities = []Quantity{LimitTasks, LimitGPUs, LimitCPUs, LimitMemory}
+
+const (
+	perUser    = "per_user"
+	usersDot   = "users."
+	limitUsage = "want per_user.WHAT or users.NAME.WHAT, where WHAT is cpus, gpus, memory or tasks"
+)
+
+// ParseLimits reads limits as a config file has them: per_user.gpus = 4,
+// users.ada.memory = 64GiB.
+func ParseLimits(settings map[string]string) (Limits, error) {
+	l := Limits{PerUser: Limit{}, Users: map[string]Limit{}}
+	for name, text := range settings {
+		who, q, value, err := parseLimit(name, text)
+		if err != nil {
+			return Limits{}, err
+		}
+		to := l.PerUser
+		if who != "" {
+			if l.Users[who] == nil {
+				l.Users[who] = Limit{}
+			}
+			to = l.Users[who]
+		}
+		to[q] = value
+	}
+	return l, nil
+}
+
+// CheckLimit says what is wrong with one of them.
+func CheckLimit(name, text string) error {
+	_, _, _, err := parseLimit(name, text)
+	return err
+}
+
+func parseLimit(name, text string) (user string, q Quantity, value int64, err error) {
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 {
+		return "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
+	}
+	who, q := name[:dot], Quantity(name[dot+1:])
+	user, named := strings.CutPrefix(who, usersDot)
+	if who == perUser {
+		user = ""
+	} else if !named || user == "" {
+		return "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
+	}
+	switch q {
+	case LimitMemory:
+		size, err := job.ParseSize(text)
+		if err == nil && size < 0 {
+			err = errors.New("not below 0")
+		}
+		if err != nil {
+			return "", "", 0, fmt.Errorf("%s: %w", name, err)
+		}
+		return user, q, int64(size), nil
+	case LimitCPUs, LimitGPUs, LimitTasks:
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 0 {
+			return "", "", 0, fmt.Errorf("%s: %.40q: want a number from 0", name, text)
+		}
+		return user, q, n, nil
+	}
+	return "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
+}
+
+// of is what a user may hold.
+func (l Limits) of(user string) Limit {
+	own, named := l.Users[user]
+	if !named {
+		return l.PerUser
+	}
+	out := maps.Clone(l.PerUser)
+	if out == nil {
+		out = Limit{}
+	}
+	maps.Copy(out, own)
+	return out
+}
+
+// usage is what a user holds.
+type usage struct {
+	tasks, cpus int
+	milli       int // of GPUs
+	memory      job.Size
+}
+
+func (u *usage) add(need job.Resources, sign int) {
+	u.tasks += sign
+	u.cpus += sign * need.CPUs
+	u.milli += sign * gpu.Count(need) * gpu.Milli(need)
+	u.memory += job.Size(sign) * need.Memory
+}
+
+// use counts what a user takes, or with sign -1 gives back.
+func (c *Core) use(user string, need job.Resources, sign int) {
+	u := c.usage[user]
+	u.add(need, sign)
+	if u.tasks == 0 {
+		delete(c.usage, user)
+		return
+	}
+	c.usage[user] = u
+}
+
+// overQuota says which limit the user would pass with this need; empty if none.
+func (c *Core) overQuota(user string, need job.Resources) string {
+	limit := c.limits.of(user)
+	if len(limit) == 0 {
+		return ""
+	}
+	has := c.usage[user]
+	with := has
+	with.add(need, 1)
+	for _, q := range quantities {
+		most, bounded := limit[q]
+		if !bounded {
+			continue
+		}
+		over, holds, bound := false, "", strconv.FormatInt(most, 10)
+		switch q {
+		case LimitTasks:
+			over, holds = int64(with.tasks) > most, strconv.Itoa(has.tasks)
+		case LimitCPUs:
+			over, holds = int64(with.cpus) > most, strconv.Itoa(has.cpus)
+		case LimitGPUs:
+			over, holds = int64(with.milli) > most*gpu.Whole, strconv.FormatFloat(float64(has.milli)/gpu.Whole, 'f', -1, 64)
+		case LimitMemory:
+			over, holds, bound = int64(with.memory) > most, has.memory.String(), job.Size(most).String()
+		}
+		if over {
+			return clip(fmt.Sprintf("user %s holds %s of the %s %s that one may hold here", user, holds, bound, q))
+		}
+	}
+	return ""
+}
+
+func (c *Core) setLimits(l Limits) {
+	c.limits = l
+	c.look, c.changed = true, true
+}

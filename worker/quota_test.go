@@ -1,0 +1,128 @@
+package worker_test
+
+// Quotas: what one user may hold, told when it is too much, and given back.
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+func limits(t *testing.T, settings map[string]string) worker.Limits {
+	t.Helper()
+	l, err := worker.ParseLimits(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// limited is a host of two GPUs under these limits.
+func limited(t *testing.T, settings map[string]string) *tries {
+	cfg := config(2)
+	cfg.Limits = limits(t, settings)
+	h := newHost(t, cfg)
+	return &tries{host: h, s: h.meet(amy, 1)}
+}
+
+func (r *tries) wantQuota(user string, need job.Resources, word string) {
+	r.t.Helper()
+	if _, ok := r.taken(user, need); ok {
+		r.t.Fatalf("%s got %+v", user, need)
+	}
+	d := one[lease.Decline](r.host, amy)
+	if d.Reason.Word != job.ReasonQuota || d.Never || !strings.Contains(d.Reason.Detail, word) || !strings.Contains(d.Reason.Detail, user) {
+		r.t.Fatalf("decline = %+v, want %q", d, word)
+	}
+}
+
+func TestLimitsOfAUser(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit, value string
+		fits, over   job.Resources
+		word         string
+	}{
+		"tasks":  {"tasks", "1", cpu, cpu, "holds 1 of the 1 tasks"},
+		"cpus":   {"cpus", "3", job.Resources{CPUs: 2}, job.Resources{CPUs: 2}, "holds 2 of the 3 cpus"},
+		"memory": {"memory", "3GiB", job.Resources{Memory: 2 << 30}, job.Resources{Memory: 2 << 30}, "holds 2GiB of the 3GiB memory"},
+		"gpus":   {"gpus", "1", gpus(1), gpus(1), "holds 1 of the 1 gpus"},
+		"shares": {"gpus", "1", job.Resources{CPUs: 1, GPUShare: .75}, job.Resources{CPUs: 1, GPUShare: .5}, "holds 0.75 of the 1 gpus"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := limited(t, map[string]string{"per_user." + c.limit: c.value})
+			a, ok := r.taken("ada", c.fits)
+			if !ok {
+				t.Fatal("not taken within the limit")
+			}
+			r.wantQuota("ada", c.over, c.word)
+			if _, ok := r.taken("bea", c.fits); !ok {
+				t.Fatal("one user's limit bounds another")
+			}
+			r.round(exited(a, 0))
+			if _, ok := r.taken("ada", c.over); !ok {
+				t.Fatal("what was held was not given back")
+			}
+		})
+	}
+}
+
+func TestLimitsOfOneUser(t *testing.T) {
+	r := limited(t, map[string]string{"per_user.gpus": "0", "per_user.tasks": "2", "users.ada.gpus": "1", "users.a.b.tasks": "0"})
+	r.wantQuota("bea", gpus(1), "holds 0 of the 0 gpus")
+	if _, ok := r.taken("ada", gpus(1)); !ok {
+		t.Fatal("not taken by whom more is allowed")
+	}
+	if _, ok := r.taken("ada", cpu); !ok {
+		t.Fatal("two tasks are allowed")
+	}
+	r.wantQuota("ada", cpu, "holds 2 of the 2 tasks")
+	r.wantQuota("a.b", cpu, "holds 0 of the 0 tasks")
+	// More from now on.
+	r.round(worker.LimitsChanged{Limits: limits(t, nil)})
+	if _, ok := r.taken("ada", cpu); !ok {
+		t.Fatal("a limit that is gone holds")
+	}
+}
+
+// What a user holds outlives the daemon; what was only reserved does not.
+func TestQuotaAfterARestart(t *testing.T) {
+	r := limited(t, map[string]string{"per_user.tasks": "1"})
+	a, _ := r.taken("ada", cpu)
+	r.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+	r.s = r.meet(amy, 1)
+	r.wantQuota("ada", cpu, "holds 1 of the 1 tasks")
+	r.round(exited(a, 0))
+	r.n++
+	r.says(amy, offer(r.n, attempt(r.n, 1), cpu))
+	one[lease.Commit](r.host, amy)
+	r.pass(11 * time.Second) // nobody starts it
+	if _, ok := r.taken("ada", cpu); !ok {
+		t.Fatal("a reservation that lapsed counts")
+	}
+}
+
+func TestStartOfAnotherUser(t *testing.T) {
+	r := limited(t, nil)
+	r.says(amy, offer(1, attempt(1, 1), cpu))
+	one[lease.Commit](r.host, amy)
+	m := start(1, attempt(1, 1), r.s, cpu)
+	m.User = "mallory"
+	if e := r.says(amy, m); len(e.Start) != 0 {
+		t.Fatalf("started %+v", e.Start)
+	}
+}
+
+func TestParseLimits(t *testing.T) {
+	for name, value := range map[string]string{
+		"gpus": "1", "per_user.gpu": "1", "users.gpus": "1", "users..gpus": "1", "per_user.gpus": "-1", "per_user.tasks": "many",
+		"per_user.memory": "8", "per_user.cpus": "1.5", "all.gpus": "1", "": "",
+	} {
+		if err := worker.CheckLimit(name, value); err == nil {
+			t.Errorf("%s=%s is taken", name, value)
+		}
+	}
+}
