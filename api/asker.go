@@ -22,8 +22,6 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/musterhq/muster/job"
 )
 
 // origin is the kind of listener that a request came in by.
@@ -207,7 +205,7 @@ func (s *Server) handler(from origin) http.Handler {
 			refuse(out, err)
 			return
 		}
-		r.Body = &body{ReadCloser: http.MaxBytesReader(out, r.Body, job.MaxSpecBytes+1), control: out.control}
+		r.Body = &body{ReadCloser: http.MaxBytesReader(out, r.Body, bodyBound(r.URL.Path)), control: out.control}
 		*r = *r.WithContext(context.WithValue(r.Context(), askerKey{}, a))
 		s.mux.ServeHTTP(out, r)
 	})
@@ -227,20 +225,23 @@ func (s *Server) served(r *http.Request, out *response, began time.Time) {
 }
 
 // body has a deadline that ends with it: one that outlived the body would end
-// the request while it is being answered.
+// the request while it is being answered. A large one has it anew for each
+// part.
 type body struct {
 	io.ReadCloser
 	control *http.ResponseController
 	begun   bool
+	read    int // bytes since the deadline was set
 }
 
 // Read is of the request's body.
 func (b *body) Read(p []byte) (int, error) {
-	if !b.begun {
-		b.begun = true
+	if !b.begun || b.read >= bodyTimed {
+		b.begun, b.read = true, 0
 		_ = b.control.SetReadDeadline(time.Now().Add(bodyTimeout)) // as in response.Write
 	}
 	n, err := b.ReadCloser.Read(p)
+	b.read += n
 	if errors.Is(err, io.EOF) { // after any other error net/http reads on, and not for ever
 		_ = b.control.SetReadDeadline(time.Time{})
 	}

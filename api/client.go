@@ -133,7 +133,7 @@ func (c *Client) open(ctx context.Context, method, path string, query url.Values
 		return nil, bad("%s %s: %w", method, path, err)
 	}
 	maps.Copy(req.Header, header)
-	if len(body) > 0 {
+	if len(body) > 0 && req.Header.Get("Content-Type") == "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	if c.token != "" {

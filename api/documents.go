@@ -150,10 +150,13 @@ const hidden = "(hidden)"
 
 // withoutSecrets is the document for somebody else than the job's user.
 func (j Job) withoutSecrets() Job {
-	if j.Spec == nil || len(j.Spec.Env) == 0 {
+	if j.Spec == nil || (len(j.Spec.Env) == 0 && j.Spec.Tree == "") {
 		return j
 	}
 	spec := *j.Spec
+	if spec.Tree != "" {
+		spec.Tree = hidden // who knows its name may have it
+	}
 	spec.Env = make(map[string]string, len(j.Spec.Env))
 	for k := range j.Spec.Env {
 		spec.Env[k] = hidden

@@ -6,6 +6,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -94,11 +96,12 @@ type daemon struct {
 	silent  chan struct{} // closed: takes connections of daemons and says nothing
 
 	mu        sync.Mutex
-	jobs      map[job.ID]job.Job                 // guarded by mu
-	keys      map[string]job.ID                  // guarded by mu
-	copies    int                                // guarded by mu
-	watchers  map[chan job.Job][]job.ID          // guarded by mu
-	logs      map[string]*testLog                // guarded by mu, by attempt and stream
+	jobs      map[job.ID]job.Job        // guarded by mu
+	keys      map[string]job.ID         // guarded by mu
+	copies    int                       // guarded by mu
+	watchers  map[chan job.Job][]job.ID // guarded by mu
+	logs      map[string]*testLog       // guarded by mu, by attempt and stream
+	uploads   *blob.Store
 	noMatch   *lease.Explanation                 // guarded by mu
 	drained   *Drain                             // guarded by mu
 	asked     []string                           // guarded by mu: what Cancel, Hold, Revoke, … were told
@@ -116,6 +119,7 @@ func newCluster(t *testing.T, names ...string) *cluster {
 			cluster: c, name: name, peer: job.Peer("12D3KooW" + strings.Repeat(name, 4)), group: job.Group(i + 1), front: newPipes(), back: newPipes(),
 			silent: make(chan struct{}), jobs: map[job.ID]job.Job{}, keys: map[string]job.ID{}, copies: 1, watchers: map[chan job.Job][]job.ID{},
 			logs: map[string]*testLog{}, states: map[job.Peer]NodeState{},
+			uploads: blob.NewStore(blob.Config{Dir: t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler)),
 		}
 		c.daemons = append(c.daemons, d)
 	}
@@ -141,7 +145,7 @@ func (d *daemon) start(t *testing.T) {
 	}}
 	var err error
 	d.server, err = New(cfg, Needs{
-		Jobs: d, Explain: d, Watch: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d, Transport: transport, Registry: prometheus.NewRegistry(),
+		Jobs: d, Explain: d, Watch: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d, Files: d, Uploads: d.uploads, Transport: transport, Registry: prometheus.NewRegistry(),
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -448,4 +452,19 @@ func (d *daemon) Ready(context.Context) error {
 
 func (d *daemon) Facts(context.Context) ([]Fact, error) {
 	return []Fact{{Name: "driver", State: FactOK, Detail: "580.1"}}, nil
+}
+
+// Pack answers with what is asked for, as if it were an archive.
+func (d *daemon) Pack(_ context.Context, a job.Attempt, globs []string, base bool, w io.Writer) error {
+	if globs[0] == "nothing" {
+		return fmt.Errorf("pack: %w", ErrNotFound)
+	}
+	if _, err := w.Write(nil); err != nil { // as archives do
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s at %s %v %v", a, d.name, globs, base)
+	if globs[0] == "broken" {
+		return fmt.Errorf("pack: %w", io.ErrUnexpectedEOF)
+	}
+	return err
 }

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bmatcuk/doublestar/v4"
+
 	"github.com/musterhq/muster/job"
 )
 
@@ -41,6 +43,9 @@ type submitInput struct {
 func (s *Server) submit(ctx context.Context, in *submitInput) (*jobOutput, error) {
 	spec, err := decodeSpec(in.RawBody)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.hasTree(spec.Tree); err != nil {
 		return nil, err
 	}
 	a := askerOf(ctx)
@@ -70,6 +75,14 @@ func decodeSpec(body []byte) (job.Spec, error) {
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return spec, bad("job: something follows the job file; one job a request")
+	}
+	if len(spec.Upload) > 0 {
+		return spec, bad("upload: the daemon cannot read your files: `muster submit` sends them, over HTTP send them first and give their tree")
+	}
+	for _, glob := range spec.Download {
+		if !doublestar.ValidatePattern(glob) {
+			return spec, bad("download %.100q: not a glob", glob)
+		}
 	}
 	err := spec.Validate()
 	if err == nil || errors.Is(err, ErrNotYet) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -75,6 +76,19 @@ type Logs interface {
 	Open(ctx context.Context, a job.Attempt, stream string, offset int64, follow bool) (body io.ReadCloser, start int64, err error)
 }
 
+// Uploads keeps what jobs bring along. Its errors are those of package blob.
+type Uploads interface {
+	// Missing lists those chunks that are not here.
+	Missing(refs []blob.Ref) ([]blob.Ref, error)
+	// Put keeps a chunk; with sync it is on its way to the disk.
+	Put(data []byte, sync bool) (blob.Ref, error)
+	// PutTree keeps a tree whose chunks are all here, and gives those that are
+	// not; with sync all of it is on disk when it returns.
+	PutTree(text []byte, sync bool) (blob.Hash, []blob.Ref, error)
+	TreeText(h blob.Hash) ([]byte, error)
+	Get(r blob.Ref) ([]byte, error)
+}
+
 // Peers is the cluster's membership.
 type Peers interface {
 	// Members lists the known members, this daemon among them.
@@ -114,6 +128,8 @@ type Needs struct {
 	Logs      Logs
 	Peers     Peers
 	Directory Directory
+	Uploads   Uploads
+	Files     Files
 	Self      Self
 	// Transport carries requests to http://PEER/… of other daemons, where their
 	// PeerListener takes them.

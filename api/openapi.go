@@ -17,6 +17,15 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
+// tarOf is an operation that answers with an archive.
+func tarOf(op huma.Operation) huma.Operation {
+	op.Responses = map[string]*huma.Response{"200": {
+		Description: "An archive in the format of tar. The trailer " + headerEnd + " says that nothing is missing.",
+		Content:     map[string]*huma.MediaType{contentTar: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}},
+	}}
+	return op
+}
+
 func bytesOf(op huma.Operation) huma.Operation {
 	header := func(doc string) *huma.Param {
 		return &huma.Param{Description: doc, Schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64"}}

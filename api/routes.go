@@ -42,6 +42,8 @@ func (s *Server) routes() {
 	add(s, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again: not yet in this version", http.StatusOK), way{peers: true, owner: true}, s.requeue)
 	add(s, bytesOf(get("get-log", "/v1/jobs/{id}/tasks/{t}/logs", "The output of a task")), way{peers: true, owner: true, stream: true}, s.taskLog)
 	add(s, hiddenOp(get("get-attempt-log", "/peer/v1/attempts/{attempt}/logs", "The output of an attempt of this host")), way{peers: true, only: true, stream: true}, s.attemptLog)
+	add(s, tarOf(get("get-files", "/v1/jobs/{id}/tasks/{t}/files", "Files of a task, as tar")), way{peers: true, owner: true, stream: true}, s.taskFiles)
+	add(s, hiddenOp(get("get-attempt-files", "/peer/v1/attempts/{attempt}/files", "Files of an attempt of this host, as tar")), way{peers: true, only: true, stream: true}, s.attemptFiles)
 	add(s, jobFile(post("offers", "/v1/offers", "Which nodes would take a job: a dry run", http.StatusOK)), way{}, s.offers)
 
 	add(s, get("list-nodes", "/v1/nodes", "List nodes"), way{peers: true}, s.listNodes)
@@ -59,6 +61,8 @@ func (s *Server) routes() {
 	add(s, get("get-daemon", "/v1/daemon", "This daemon, its settings and their origin"), way{}, s.daemon)
 	add(s, get("health", "/health", "The daemon answers"), way{}, s.health)
 	add(s, get("ready", "/ready", "The daemon takes work"), way{}, s.isReady)
+
+	s.uploadRoutes()
 
 	s.finishOpenAPI()
 	s.mux.HandleFunc("GET /docs", s.docs())

@@ -69,7 +69,9 @@ func loopback(host string) bool {
 const (
 	maxHeader     = 64 << 10         // the ids of a watch are the longest
 	headerTimeout = 5 * time.Second  // a client that sends slower is none of ours
-	bodyTimeout   = 10 * time.Second // of a request's body, at most a job file
+	bodyTimeout   = 10 * time.Second // of a request's body, or of so much of it:
+	bodyTimed     = job.MaxSpecBytes
+	defaultBody   = job.MaxSpecBytes + 1 // bytes of most bodies: a job file
 	idleTimeout   = 2 * time.Minute
 	writeWait     = 30 * time.Second // a reader who takes nothing for so long is gone
 	stopWait      = 2 * time.Second  // for requests under way when the daemon stops
@@ -91,6 +93,7 @@ type Server struct {
 	metrics *metrics
 	gates   map[origin]*gate
 	token   atomic.Pointer[[]byte] // digest of the bearer token; nil: none
+	parsing chan struct{}          // holds a token for each list of files that is being read
 	closing chan struct{}          // closed when streams must end
 	ready   chan struct{}          // closed when all listeners are open
 	tcp     net.Addr               // set before ready is closed
@@ -103,8 +106,9 @@ func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, needs: needs, log: log, mux: http.NewServeMux(), closing: make(chan struct{}), ready: make(chan struct{}),
-		peers: &http.Client{Transport: needs.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		gates: map[origin]*gate{fromSocket: newGate(), fromTCP: newGate(), fromPeer: newGate()},
+		parsing: make(chan struct{}, maxParsing),
+		peers:   &http.Client{Transport: needs.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		gates:   map[origin]*gate{fromSocket: newGate(), fromTCP: newGate(), fromPeer: newGate()},
 	}
 	if cfg.TokenFile != "" {
 		if err := s.ReadToken(); err != nil {

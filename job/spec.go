@@ -42,8 +42,9 @@ type Spec struct {
 	NodeList           []string          `json:"nodelist,omitempty"`
 	Exclude            []string          `json:"exclude,omitempty"`
 	Policy             string            `json:"policy,omitempty"`
-	Upload             []string          `json:"upload,omitempty"`
-	Download           []string          `json:"download,omitempty"`
+	Upload             []string          `json:"upload,omitempty"`   // paths of whoever submits; the client sends them and gives Tree instead
+	Tree               string            `json:"tree,omitempty"`     // name of the uploaded files, each task's working directory: 64 hexadecimal digits
+	Download           []string          `json:"download,omitempty"` // globs, relative to the working directory
 	Mounts             []string          `json:"mounts,omitempty"`
 	Output             string            `json:"output,omitempty"`
 	Error              string            `json:"error,omitempty"`
@@ -90,7 +91,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate says what is wrong with the spec, or ErrNotYet with the field's name.
 func (s Spec) Validate() error {
-	for _, check := range []func(Spec) error{checkCommand, checkText, checkNumbers, checkResources, checkSignal, checkLater} {
+	for _, check := range []func(Spec) error{checkCommand, checkText, checkNumbers, checkResources, checkSignal, checkFiles, checkLater} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -202,8 +203,6 @@ func checkLater(s Spec) error {
 		{"preemptible", s.Preemptible},
 		{"dependency", len(s.Dependency) > 0},
 		{"prefer", s.Prefer != ""},
-		{"upload", len(s.Upload) > 0},
-		{"download", len(s.Download) > 0},
 		{"mounts", len(s.Mounts) > 0},
 		{"output", s.Output != ""},
 		{"error", s.Error != ""},

@@ -19,6 +19,7 @@ import (
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/store"
 	execdriver "github.com/musterhq/muster/worker/driver/exec"
+	"github.com/musterhq/muster/worker/files"
 	"github.com/musterhq/muster/worker/runner"
 )
 
@@ -188,12 +189,18 @@ func (b jobsBackend) Counts(ctx context.Context) (map[job.State]int, error) {
 }
 
 // logsBackend is the output of this host's attempts.
-type logsBackend struct{ driver *execdriver.Driver }
+type logsBackend struct {
+	driver *execdriver.Driver
+	files  *files.Driver
+}
 
 // Open reads a stream of an attempt.
 func (b logsBackend) Open(ctx context.Context, a job.Attempt, stream string, offset int64, follow bool) (io.ReadCloser, int64, error) {
 	if b.driver == nil {
 		return nil, 0, fmt.Errorf("attempt %s: %w", a, api.ErrNotFound)
+	}
+	if follow {
+		b.files.Await(ctx, a)
 	}
 	s := runner.Stdout
 	if stream == string(runner.Stderr) {

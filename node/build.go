@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/dht"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -31,6 +33,7 @@ import (
 	"github.com/musterhq/muster/store"
 	"github.com/musterhq/muster/worker"
 	execdriver "github.com/musterhq/muster/worker/driver/exec"
+	"github.com/musterhq/muster/worker/files"
 )
 
 // Node is one daemon, built and ready to run.
@@ -53,6 +56,8 @@ type Node struct {
 	now      live
 	boot     string // incarnation of the host
 	driver   *execdriver.Driver
+	blobs    *blob.Store
+	files    *files.Driver // around driver
 	work     *worker.Loop
 	drains   *drains
 	sched    *scheduler.Loop // nil without the role
@@ -61,7 +66,8 @@ type Node struct {
 	left     *departed
 	groups   *directory
 	server   *api.Server
-	fatal    chan error // the store can go on no longer
+	toPeers  *http.Transport // requests to other daemons
+	fatal    chan error      // the store can go on no longer
 }
 
 // New opens what is on disk, joins or founds the cluster, and joins the parts;
@@ -200,8 +206,11 @@ func (n *Node) buildWorker(context.Context) (err error) {
 		dc.Args = append(dc.Args, "--ulimit", u)
 	}
 	dc.Bounds = n.bounds()
-	tell := func(e worker.DriverEvent) { n.work.Driven(e) } // set below, before the driver runs
+	tell := func(e worker.DriverEvent) { n.files.Driven(e) } // set below, before the driver runs
 	if n.driver, err = execdriver.New(dc, tell, n.part("exec")); err != nil {
+		return err
+	}
+	if err := n.buildFiles(); err != nil {
 		return err
 	}
 	wc := worker.DefaultConfig()
@@ -214,7 +223,7 @@ func (n *Node) buildWorker(context.Context) (err error) {
 		return err
 	}
 	n.work, err = worker.New(wc, worker.Parts{
-		Ledger: n.store.Ledger(), Sender: toSchedulers{n.board}, Driver: n.driver, Adopter: n.driver, Poll: n.gpus.ask, Clock: worker.Now,
+		Ledger: n.store.Ledger(), Sender: toSchedulers{n.board}, Driver: n.files, Adopter: n.files, Poll: n.gpus.ask, Clock: worker.Now,
 	}, n.part("worker"))
 	n.board.work = n.work
 	return err
@@ -305,15 +314,15 @@ func (n *Node) buildAPI(context.Context) (err error) {
 	}
 	asking := peerhttp.DefaultConfig()
 	asking.HeaderTimeout = job.MaxLease // a followed log says nothing until its task starts; a silent peer's connection is cut by its session
-	transport, err := peerhttp.NewTransport(asking, host)
-	if err != nil {
+	if n.toPeers, err = peerhttp.NewTransport(asking, host); err != nil {
 		return err
 	}
 	ac := api.DefaultConfig()
 	ac.Self, ac.Version, ac.Socket, ac.HTTP, ac.TokenFile = n.host.Peer(), n.cfg.Version, n.cfg.Socket, n.cfg.HTTP, n.cfg.HTTPToken
 	n.server, err = api.New(ac, api.Needs{ //nolint:contextcheck // its requests bring contexts of their own
-		Jobs: jobsBackend{n.sched}, Explain: jobsBackend{n.sched}, Watch: jobsBackend{n.sched}, Node: n, Logs: logsBackend{n.driver},
-		Peers: n, Directory: n, Self: n, Transport: transport, PeerListener: listener, Registry: prometheus.NewRegistry(),
+		Jobs: jobsBackend{n.sched}, Explain: jobsBackend{n.sched}, Watch: jobsBackend{n.sched}, Node: n, Logs: logsBackend{n.driver, n.files},
+		Peers: n, Directory: n, Self: n, Uploads: n.blobs, Files: filesBackend{n.files, n.work},
+		Transport: n.toPeers, PeerListener: listener, Registry: prometheus.NewRegistry(),
 	}, n.part("api"))
 	return err
 }
@@ -326,6 +335,7 @@ func (n *Node) Run(ctx context.Context) error {
 		{"dht", n.table.Run},
 		{"gossip", n.topic.Run},
 		{"driver", n.driver.Run},
+		{"files", n.files.Run},
 		{"worker", n.work.Run},
 		{"gpus", func(ctx context.Context) error { return n.gpus.run(ctx, n.work) }},
 	}

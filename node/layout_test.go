@@ -33,6 +33,7 @@ var floors = map[string][]string{
 	"worker/cgroup":      {},
 	"worker/runner":      {"job", "gpu", "lease", "worker/output", "worker/cgroup"},
 	"worker/driver/exec": {"job", "gpu", "lease", "worker", "worker/output", "worker/runner"},
+	"worker/files":       {"job", "blob", "worker", "worker/runner"},
 	"p2p":                {"job", "gpu", "lease", "p2p/wirepb"},
 	"p2p/wirepb":         {},
 	"p2p/session":        {"job", "gpu", "lease", "p2p", "p2p/wirepb"},
@@ -42,12 +43,13 @@ var floors = map[string][]string{
 	"dht":                {"job", "gpu", "lease"},
 	"store":              {"job", "gpu", "lease", "store/storepb"},
 	"store/storepb":      {},
-	"api":                {"job", "job/jobfile", "gpu", "lease"},
+	"blob":               {},
+	"api":                {"job", "job/jobfile", "gpu", "lease", "blob"},
 	"node": {
 		"job", "gpu", "gpu/nvml", "gpu/simgpu", "machine", "lease", "scheduler", "worker", "worker/driver/exec", "worker/output", "worker/runner", "worker/cgroup",
-		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "store", "api",
+		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "store", "api", "blob", "worker/files",
 	},
-	"cmd/muster": {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "api", "node"},
+	"cmd/muster": {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "api", "node", "blob"},
 }
 
 // places that stand outside the house: they drive the built program.

@@ -57,6 +57,10 @@ type Task struct {
 	// when it runs the task as another user.
 	Env      []string
 	Hostfile string // what the file that MUSTER_HOSTFILE names holds
+	// Files, if set, is a directory on the file system of the tasks with what the
+	// job brings, owned by the task's user: the driver moves it to where the
+	// task's scratch directory is to be.
+	Files string
 	// Deadline ends the task unless Extend moves it; not looked at with Hold.
 	Deadline  BootTime
 	Hold      bool          // the task outlives any loss of contact

@@ -79,7 +79,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"submit --preemptible true", 2, "--preemptible: not yet in this version"},
 		{"requeue last --failed", 2, "muster requeue: not yet in this version"},
 		{"exec x -- y", 2, "muster exec: not yet in this version"},
-		{"cp x y", 2, "not yet in this version"},
+		{"requeue x y", 2, "not yet in this version"},
 		{"top --help", 2, "not yet in this version"},
 		{"events -f", 2, "not yet in this version"},
 		{"simulate", 2, "not yet in this version"},

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -55,11 +54,7 @@ func (l lockedWriter) Write(p []byte) (int, error) {
 
 // tellWait says on a terminal why a job has not started after a second.
 func (e env) tellWait(ctx context.Context, client *api.Client, id job.ID) (stop func() bool) {
-	f, ok := e.err.(*os.File)
-	if !ok {
-		return func() bool { return false }
-	}
-	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	if !onTerminal(e.err) {
 		return func() bool { return false }
 	}
 	return time.AfterFunc(time.Second, func() {

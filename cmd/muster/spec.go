@@ -56,6 +56,8 @@ var specFlags = []specFlag{
 	{names: []string{"env"}, usage: "variable of the task: `K=V`, or K alone to take it from here", many: true, set: setEnv},
 	{names: []string{"workdir", "D"}, usage: "`DIR` on the node that the task starts in; default: one of its own", set: setWorkdir},
 	{names: []string{"param"}, usage: "parameter `K=V`: {K} in the command, MUSTER_PARAM_K in the environment", many: true, set: setParam},
+	{names: []string{"upload"}, usage: "bring `PATH` along: the task starts in a copy of it; .musterignore leaves files out", many: true, set: func(s *job.Spec, v string) error { s.Upload = append(s.Upload, v); return nil }},
+	{names: []string{"download"}, usage: "keep what `GLOB` means in the task's directory when it ends; run and submit -W or -f bring it here", many: true, set: func(s *job.Spec, v string) error { s.Download = append(s.Download, v); return nil }},
 	{names: []string{"hold"}, usage: "accept it, but start it only after muster release", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
 	{names: []string{"nodes", "N"}, usage: "`VALUE`"},
 	{names: []string{"gpus-per-node"}, usage: "`VALUE`"},
@@ -65,8 +67,6 @@ var specFlags = []specFlag{
 	{names: []string{"preemptible"}},
 	{names: []string{"checkpoint-exit-code"}, usage: "`VALUE`"},
 	{names: []string{"prefer"}, usage: "`VALUE`"},
-	{names: []string{"upload"}, usage: "`VALUE`", many: true},
-	{names: []string{"download"}, usage: "`VALUE`", many: true},
 	{names: []string{"output", "o"}, usage: "`VALUE`"},
 	{names: []string{"error", "e"}, usage: "`VALUE`"},
 	{names: []string{"image"}, usage: "`VALUE`"},
@@ -87,7 +87,7 @@ func jobFlags() []cli.Flag {
 			flags = append(flags, &cli.StringFlag{Name: name, Aliases: short, Usage: f.usage, Hidden: hidden})
 		}
 	}
-	return flags
+	return append(flags, uploadLimitFlag())
 }
 
 // applyFlags lays what the command line says over the spec.

@@ -48,6 +48,9 @@ func (e env) submit(c *cli.Context) error {
 	if c.Bool("dry-run") {
 		return e.dryRun(c, client, spec)
 	}
+	if err := e.sendFiles(c, client, &spec); err != nil {
+		return err
+	}
 	j, err := client.Submit(c.Context, spec, c.String("idempotency-key"))
 	if err != nil {
 		return refused(err)
@@ -61,9 +64,9 @@ func (e env) submit(c *cli.Context) error {
 	case err != nil:
 		return fmt.Errorf("job %s is accepted, but: %w", j.ID, err)
 	case c.Bool("follow"):
-		return e.follow(c.Context, client, j.ID, e.err)
+		return e.download(c.Context, client, j.ID, spec, e.follow(c.Context, client, j.ID, e.err))
 	case c.Bool("wait"):
-		return e.waitFor(c.Context, client, []job.ID{j.ID})
+		return e.download(c.Context, client, j.ID, spec, e.waitFor(c.Context, client, []job.ID{j.ID}))
 	}
 	return nil
 }
@@ -120,11 +123,14 @@ func (e env) run(c *cli.Context) error {
 	if c.Bool("dry-run") {
 		return e.dryRun(c, client, spec)
 	}
+	if err := e.sendFiles(c, client, &spec); err != nil {
+		return ours(err)
+	}
 	j, err := client.Submit(c.Context, spec, c.String("idempotency-key"))
 	if err != nil {
 		return ours(refused(err))
 	}
-	return e.follow(c.Context, client, j.ID, e.out)
+	return e.download(c.Context, client, j.ID, spec, e.follow(c.Context, client, j.ID, e.out))
 }
 
 // ours marks an error as our own failure, so that nobody takes it for the job's.
@@ -178,7 +184,7 @@ func (e env) dryRun(c *cli.Context, client *api.Client, spec job.Spec) error {
 }
 
 func (e env) offers(c *cli.Context, client *api.Client, spec job.Spec) (api.Explanation, error) {
-	x, err := client.Offers(c.Context, spec)
+	x, err := client.Offers(c.Context, withoutUpload(spec))
 	switch {
 	case err != nil:
 		return x, asUsage(err)

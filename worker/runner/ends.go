@@ -289,7 +289,7 @@ const clearers = 2
 // do not keep the next ends waiting.
 func (l *loop) clear(round []*task) {
 	for _, t := range round {
-		if unix.Rmdir(l.dir.Scratch(t.attempt)) == nil {
+		if t.keeps || unix.Rmdir(l.dir.Scratch(t.attempt)) == nil {
 			continue
 		}
 		go func() {

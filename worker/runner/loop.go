@@ -33,6 +33,7 @@ type task struct {
 	killing time.Duration
 	record  Record
 	scratch job.Size // bound of its scratch directory; 0: none
+	keeps   bool     // the daemon takes of it what it wants, and clears it
 	segment int      // of the journal, that record was saved to
 }
 
@@ -258,7 +259,7 @@ func (l *loop) begin(s *Start, now time.Duration) {
 		return // readRequest has checked it
 	}
 	t := &task{attempt: a, name: s.Attempt, start: s, watch: newWatch(s, now), index: -1}
-	t.record.Attempt, t.scratch = s.Attempt, s.Limits.Scratch
+	t.record.Attempt, t.scratch, t.keeps = s.Attempt, s.Limits.Scratch, s.Keeps
 	l.tasks[a] = t
 	l.starting[t] = true
 	l.waiting = append(l.waiting, t)

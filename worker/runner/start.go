@@ -107,8 +107,8 @@ func (s *starter) prepare(t *task) (*launch, error) {
 		return nil, err
 	}
 	scratch := s.dir.Scratch(t.attempt)
-	if err := os.Mkdir(scratch, 0o700); err != nil {
-		return nil, fmt.Errorf("runner: make scratch directory: %w", err)
+	if err := makeScratch(scratch, t.start.Files); err != nil {
+		return nil, err
 	}
 	if err := who.own(scratch); err != nil {
 		return nil, err
@@ -141,6 +141,21 @@ func (s *starter) prepare(t *task) (*launch, error) {
 		l.attr.Sys.UseCgroupFD, l.attr.Sys.CgroupFD = l.group.FD >= 0, l.group.FD
 	}
 	return l, nil
+}
+
+// makeScratch makes the task's own directory, of what it brought along if it
+// did.
+func makeScratch(path, files string) error {
+	err := error(nil)
+	if files == "" {
+		err = os.Mkdir(path, 0o700)
+	} else if err = os.Rename(files, path); err == nil {
+		err = os.Chmod(path, 0o700) //nolint:gosec // a directory
+	}
+	if err != nil {
+		return fmt.Errorf("runner: make scratch directory: %w", err)
+	}
+	return nil
 }
 
 // environment is the worker's, with what only this host knows.

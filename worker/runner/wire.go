@@ -45,13 +45,16 @@ type Request struct {
 
 // Start asks for a task. A known attempt is answered with what is known of it.
 type Start struct {
-	Attempt  string        `json:"attempt"`
-	Command  []string      `json:"command,omitempty"`
-	Script   string        `json:"script,omitempty"`
-	Workdir  string        `json:"workdir,omitempty"`
-	User     string        `json:"user"`
-	Env      []string      `json:"env"`
-	Hostfile string        `json:"hostfile,omitempty"`
+	Attempt  string   `json:"attempt"`
+	Command  []string `json:"command,omitempty"`
+	Script   string   `json:"script,omitempty"`
+	Workdir  string   `json:"workdir,omitempty"`
+	User     string   `json:"user"`
+	Env      []string `json:"env"`
+	Hostfile string   `json:"hostfile,omitempty"`
+	Files    string   `json:"files,omitempty"` // directory that becomes the scratch directory
+	// Keeps leaves the scratch directory to the daemon when the task has ended.
+	Keeps    bool          `json:"keeps,omitempty"`
 	Deadline time.Duration `json:"deadline"` // on CLOCK_BOOTTIME; none with Hold
 	Hold     bool          `json:"hold,omitempty"`
 	Lead     time.Duration `json:"lead"` // TERM so long before the deadline
@@ -248,6 +251,8 @@ func (s Start) valid() error {
 		return errors.New("runner: start: the program's name is empty")
 	case len(s.Command)+len(s.Env) > maxWords:
 		return fmt.Errorf("runner: start: %d words; at most %d", len(s.Command)+len(s.Env), maxWords)
+	case s.Files != "" && s.Files[0] != '/':
+		return errors.New("runner: start: files is not absolute")
 	case s.Workdir != "" && s.Workdir[0] != '/':
 		return errors.New("runner: start: workdir is not absolute")
 	case s.Warn < 0 || s.Warn > maxSignal || s.Warn == int(unix.SIGKILL):
@@ -257,7 +262,7 @@ func (s Start) valid() error {
 	case !s.Hold && s.Deadline == 0:
 		return errors.New("runner: start: neither deadline nor hold")
 	}
-	for _, words := range [][]string{s.Command, s.Env, {s.Workdir, s.User}} {
+	for _, words := range [][]string{s.Command, s.Env, {s.Workdir, s.User, s.Files}} {
 		for _, w := range words {
 			if strings.ContainsRune(w, 0) {
 				return errors.New("runner: start: a word holds a zero byte")

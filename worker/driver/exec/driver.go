@@ -89,7 +89,7 @@ func New(cfg Config, tell func(worker.DriverEvent), log *slog.Logger) (*Driver, 
 func (d *Driver) Start(t worker.Task) error {
 	s := runner.Start{
 		Attempt: t.Attempt.String(), Command: t.Spec.Argv(), Script: t.Spec.Script, Workdir: t.Spec.Workdir,
-		User: t.User, Env: t.Env, Hostfile: t.Hostfile,
+		User: t.User, Env: t.Env, Hostfile: t.Hostfile, Files: t.Files, Keeps: len(t.Spec.Download) > 0,
 		Deadline: time.Duration(t.Deadline), Hold: t.Hold, Lead: worker.FenceLead,
 		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Bounds.of(t),
 	}

@@ -1,0 +1,196 @@
+package api
+
+// The route of a task's files: the owner knows where an attempt runs or ran,
+// that host has the files, and each daemon between only passes them on.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Files finds the files of attempts of this host.
+type Files interface {
+	// Pack writes what globs mean in the directory of an attempt to w, as tar:
+	// of one that runs as they are now, of one that ended those that its job
+	// asked for. With base each match stands at the root, under its own name.
+	// ErrNotFound, before anything is written, if there is nothing.
+	Pack(ctx context.Context, a job.Attempt, globs []string, base bool, w io.Writer) error
+}
+
+const (
+	contentTar = "application/x-tar"
+	maxPaths   = job.MaxDownloads
+	// fileSilence is how long a host may look for files before it sends some.
+	fileSilence = 30 * time.Second
+)
+
+type filesInput struct {
+	ID   string   `path:"id" maxLength:"64"`
+	Task int      `path:"t" minimum:"0" maximum:"999999"`
+	Path []string `query:"path,explode" maxItems:"256" doc:"paths or globs below the task's directory; none: what the job asked to download"`
+	Base bool     `query:"base" doc:"each match at the root of the archive, under its own name"`
+}
+
+type attemptFilesInput struct {
+	Attempt string   `path:"attempt" maxLength:"64"`
+	Path    []string `query:"path,explode" maxItems:"256"`
+	Base    bool     `query:"base"`
+}
+
+// taskFiles answers as the owner of the job.
+func (s *Server) taskFiles(ctx context.Context, in *filesInput) (*huma.StreamResponse, error) {
+	if err := s.mine(ctx, in.ID, "read the files of"); err != nil {
+		return nil, err
+	}
+	j, err := s.needs.Jobs.Get(ctx, job.ID(in.ID))
+	if err != nil {
+		return nil, about(in.ID, err)
+	}
+	t, err := taskOf(j, in.Task)
+	if err != nil {
+		return nil, err
+	}
+	if len(in.Path) == 0 {
+		in.Path = j.Spec.Download
+	}
+	if err := checkGlobs(in.Path); err != nil {
+		return nil, err
+	}
+	if !hasRun(t) {
+		return nil, fmt.Errorf("files of job %s: %w: it is %s and has none yet", in.ID, ErrConflict, t.State)
+	}
+	a := job.Attempt{Job: j.ID, Task: t.Index, N: t.Attempt}
+	if t.Node == s.cfg.Self {
+		return s.sendFiles(a, in.Path, in.Base), nil //nolint:contextcheck // the same, as huma hands it over
+	}
+	q := url.Values{"path": in.Path, "base": {strconv.FormatBool(in.Base)}}
+	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, as huma hands it over
+		r, w := humago.Unwrap(hctx)
+		r = r.Clone(hctx.Context())
+		r.URL.RawQuery = q.Encode()
+		s.forward(w, r, passing{
+			peer: t.Node, path: "/peer/v1/attempts/" + a.String() + "/files", who: "node " + t.NodeName + ", which has the files of job " + in.ID + ",",
+		}, patience{limit: fileSilence})
+	}}, nil
+}
+
+func checkGlobs(globs []string) error {
+	if len(globs) == 0 {
+		return bad("files: say which; the job asked for none")
+	}
+	for _, g := range globs {
+		if err := job.CheckGlob(g); err != nil {
+			return bad("path %.100q: %w", g, err)
+		}
+		if !doublestar.ValidatePattern(g) {
+			return bad("path %.100q: not a glob", g)
+		}
+	}
+	return nil
+}
+
+// attemptFiles answers as the host where the attempt runs or ran.
+func (s *Server) attemptFiles(_ context.Context, in *attemptFilesInput) (*huma.StreamResponse, error) {
+	a, err := job.ParseAttempt(in.Attempt)
+	if err != nil {
+		return nil, bad("%w", err)
+	}
+	if err := checkGlobs(in.Path); err != nil {
+		return nil, err
+	}
+	return s.sendFiles(a, in.Path, in.Base), nil //nolint:contextcheck // the same, as huma hands it over
+}
+
+// sendFiles sends an archive. The trailer at its end says that it was all.
+func (s *Server) sendFiles(a job.Attempt, globs []string, base bool) *huma.StreamResponse {
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		_, w := humago.Unwrap(hctx)
+		out := &late{w: w, begin: func() {
+			h := w.Header()
+			h.Set("Content-Type", contentTar)
+			h.Set("Cache-Control", "no-store")
+			h.Set(headerAttempt, strconv.Itoa(a.N))
+			h.Set("Trailer", headerEnd)
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush() // else a short answer has a length in place of a trailer; a reader who is gone shows next
+		}}
+		err := s.needs.Files.Pack(hctx.Context(), a, globs, base, out)
+		switch {
+		case err == nil:
+			w.Header().Set(headerEnd, strconv.FormatInt(out.n, 10))
+		case out.n == 0:
+			refuse(w, fmt.Errorf("files of attempt %s: %w", a, err))
+		default:
+			panic(http.ErrAbortHandler)
+		}
+	}}
+}
+
+// late sets the head of a response when the first byte comes, so that what
+// fails before can still be said.
+type late struct {
+	w     http.ResponseWriter
+	begin func()
+	n     int64
+}
+
+func (l *late) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil // it would begin the response
+	}
+	if l.n == 0 {
+		l.begin()
+	}
+	n, err := l.w.Write(p)
+	l.n += int64(n)
+	return n, err
+}
+
+// FilesRequest chooses files of a task.
+type FilesRequest struct {
+	Job   job.ID
+	Task  int
+	Paths []string // globs below the task's directory; none: what the job asked for
+	Base  bool     // each match at the root, under its own name
+}
+
+// Files gives the files to unpack, which reads an archive in the format of tar.
+// If unpack found all that it wanted and the archive was cut off all the same,
+// that is an error.
+func (c *Client) Files(ctx context.Context, r FilesRequest, unpack func(io.Reader) error) error {
+	q := url.Values{}
+	if len(r.Paths) > 0 {
+		q["path"] = r.Paths
+	}
+	if r.Base {
+		q.Set("base", "true")
+	}
+	resp, err := c.open(ctx, http.MethodGet, jobPath(r.Job, "/tasks/", strconv.Itoa(r.Task), "/files"), q, nil, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	err = unpack(resp.Body)
+	if err == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+	}
+	if err == nil && resp.Trailer.Get(headerEnd) == "" {
+		err = io.ErrUnexpectedEOF
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return &unreachable{text: fmt.Sprintf("the files of job %s from %s broke off: copy them again", r.Job, c.where), cause: err}
+	}
+	return err
+}

@@ -1,0 +1,206 @@
+package api
+
+// The routes of uploads: trees of files that jobs bring along, sent chunk by
+// chunk so that nothing is sent twice.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/musterhq/muster/blob"
+)
+
+// maxParsing bounds the lists of files that are read at once: each may be of
+// blob.MaxTreeBytes and takes several times that while it is checked.
+const maxParsing = 2
+
+// rawInput is a request whose body the handler reads by itself.
+type rawInput struct{ body io.Reader }
+
+// Resolve is for huma.
+func (in *rawInput) Resolve(ctx huma.Context) []error {
+	in.body = ctx.BodyReader()
+	return nil
+}
+
+type treeInput struct {
+	rawInput
+
+	Hash string `path:"hash" maxLength:"64"`
+}
+
+type rawOutput struct {
+	ContentType string `header:"Content-Type"`
+	Body        []byte
+}
+
+func octets(b []byte) *rawOutput { return &rawOutput{ContentType: contentBytes, Body: b} }
+
+const contentBytes = "application/octet-stream"
+
+// bodyOf is an operation that takes bytes.
+func bodyOf(op huma.Operation, doc string) huma.Operation {
+	op.RequestBody = &huma.RequestBody{Description: doc, Required: true, Content: map[string]*huma.MediaType{contentBytes: {}}}
+	return op
+}
+
+// bodyBound is how large the body of a request to a path may be.
+func bodyBound(path string) int64 {
+	switch {
+	case path == pathChunks:
+		return blob.MaxBatch + blob.MaxChunk + 4*blob.MaxAsk
+	case len(path) > len(pathTrees) && path[:len(pathTrees)] == pathTrees:
+		return blob.MaxTreeBytes
+	}
+	return defaultBody
+}
+
+const (
+	pathMissing    = "/v1/uploads/missing"
+	pathChunks     = "/v1/uploads/chunks"
+	pathTrees      = "/v1/uploads/trees/"
+	pathPeerChunks = "/peer/v1/chunks"
+	pathPeerTrees  = "/peer/v1/trees/"
+)
+
+func (s *Server) uploadRoutes() {
+	put := huma.Operation{OperationID: "put-tree", Method: http.MethodPut, Path: pathTrees + "{hash}", Summary: "Keep a tree whose chunks are all here", DefaultStatus: http.StatusNoContent}
+	add(s, bodyOf(post("missing-chunks", pathMissing, "Which of some chunks this daemon does not have", http.StatusOK), "names of chunks: hash and length, 36 bytes each"), way{stream: true}, s.missingChunks)
+	add(s, bodyOf(post("put-chunks", pathChunks, "Keep some chunks", http.StatusNoContent), "chunks, each after its length in four bytes"), way{stream: true}, s.putChunks)
+	add(s, bodyOf(put, "the list of the tree's files"), way{stream: true}, s.putTree)
+	add(s, hiddenOp(get("get-tree", pathPeerTrees+"{hash}", "The list of a tree's files")), way{peers: true, only: true, stream: true}, s.getTree)
+	add(s, hiddenOp(post("get-chunks", pathPeerChunks, "Some chunks of this daemon", http.StatusOK)), way{peers: true, only: true, stream: true}, s.getChunks)
+}
+
+// blobError gives an error of the store this package's name.
+func blobError(err error) error {
+	for _, row := range []struct{ theirs, ours error }{
+		{blob.ErrMissing, ErrNotFound}, {blob.ErrInvalid, ErrBad}, {blob.ErrTooLarge, ErrTooLarge}, {blob.ErrFull, ErrUnavailable},
+	} {
+		if errors.Is(err, row.theirs) {
+			return fmt.Errorf("upload: %w: %w", row.ours, err)
+		}
+	}
+	return err
+}
+
+func (in *rawInput) refs() ([]blob.Ref, error) {
+	text, err := io.ReadAll(in.body)
+	if err != nil {
+		return nil, bad("names of chunks: %w", err)
+	}
+	refs, err := blob.ParseRefs(text)
+	return refs, blobError(err)
+}
+
+func (s *Server) missingChunks(_ context.Context, in *rawInput) (*rawOutput, error) {
+	refs, err := in.refs()
+	if err != nil {
+		return nil, err
+	}
+	missing, err := s.needs.Uploads.Missing(refs)
+	if err != nil {
+		return nil, blobError(err)
+	}
+	return octets(blob.EncodeRefs(missing)), nil
+}
+
+func (s *Server) putChunks(_ context.Context, in *rawInput) (*struct{}, error) {
+	buf := make([]byte, blob.MaxChunk)
+	for {
+		data, err := blob.ReadChunk(in.body, buf)
+		if errors.Is(err, io.EOF) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, bad("chunks: %w", err)
+		}
+		if _, err := s.needs.Uploads.Put(data, true); err != nil {
+			return nil, blobError(err)
+		}
+	}
+}
+
+// putTree answers once all of the tree is on disk: a job that names it is as
+// durable as any.
+func (s *Server) putTree(ctx context.Context, in *treeInput) (*struct{}, error) {
+	h, err := blob.ParseHash(in.Hash)
+	if err != nil {
+		return nil, bad("%w", err)
+	}
+	select {
+	case s.parsing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-s.parsing }()
+	text, err := io.ReadAll(in.body)
+	switch {
+	case err != nil:
+		return nil, bad("tree: %w", err)
+	case blob.Sum(text) != h:
+		return nil, bad("tree %s: what came has another hash", h)
+	}
+	_, _, err = s.needs.Uploads.PutTree(text, true)
+	return nil, blobError(err)
+}
+
+// hasTree says whether a job's files are here.
+func (s *Server) hasTree(tree string) error {
+	if tree == "" {
+		return nil
+	}
+	h, err := blob.ParseHash(tree)
+	if err != nil {
+		return bad("%w", err)
+	}
+	if _, err := s.needs.Uploads.TreeText(h); err != nil {
+		return bad("tree %.16s…: this daemon does not have it; upload its files first", tree)
+	}
+	return nil
+}
+
+func (s *Server) getTree(_ context.Context, in *treeInput) (*rawOutput, error) {
+	h, err := blob.ParseHash(in.Hash)
+	if err != nil {
+		return nil, bad("%w", err)
+	}
+	text, err := s.needs.Uploads.TreeText(h)
+	if err != nil {
+		return nil, blobError(err)
+	}
+	return octets(text), nil
+}
+
+// getChunks answers one after the other; what is not here is an empty one.
+func (s *Server) getChunks(_ context.Context, in *rawInput) (*huma.StreamResponse, error) {
+	refs, err := in.refs()
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		_, w := humago.Unwrap(hctx)
+		w.Header().Set("Content-Type", contentBytes)
+		var out bytes.Buffer
+		for _, r := range refs {
+			data, err := s.needs.Uploads.Get(r)
+			if err != nil && !errors.Is(err, blob.ErrMissing) {
+				panic(http.ErrAbortHandler)
+			}
+			out.Reset()
+			if err := blob.WriteChunk(&out, data); err != nil {
+				panic(http.ErrAbortHandler)
+			}
+			if _, err := w.Write(out.Bytes()); err != nil {
+				panic(http.ErrAbortHandler)
+			}
+		}
+	}}, nil
+}

@@ -1,0 +1,90 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/job"
+)
+
+func TestUpload(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "f"), bytes.Repeat([]byte("data"), 500_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sources, err := blob.Scan(dir, []string{"."}, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		h, p, err := blob.Send(t.Context(), amy.client, sources, nil)
+		if err != nil || p.Sent == 0 {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		if again, p, err := blob.Send(t.Context(), amy.client, sources, nil); err != nil || again != h || p.Sent != 0 {
+			t.Errorf("again: %+v, %v", p, err)
+		}
+		from := Holder{HTTP: ben.server.peers, Peer: amy.peer}
+		tree, came, err := blob.NewFetcher(ben.uploads).Fetch(t.Context(), h, []blob.Holder{from})
+		if err != nil || came != p.Sent || len(tree.Entries) != 1 {
+			t.Errorf("fetched %d of %d bytes, %v", came, p.Sent, err)
+		}
+		if _, _, err := blob.NewFetcher(ben.uploads).Fetch(t.Context(), blob.Sum([]byte("x")), []blob.Holder{from}); !errors.Is(err, blob.ErrMissing) {
+			t.Errorf("a tree that is nowhere: %v", err)
+		}
+		spec := job.DefaultSpec()
+		spec.Command, spec.Tree = []string{"true"}, h.String()
+		j, err := amy.client.Submit(t.Context(), spec, "")
+		if err != nil || j.Spec.Tree != h.String() {
+			t.Errorf("submit: %+v, %v", j.Spec, err)
+		}
+		if other := (Job{Spec: &spec}).withoutSecrets(); other.Spec.Tree == spec.Tree {
+			t.Error("others see the name of the tree")
+		}
+		spec.Tree = blob.Sum([]byte("x")).String()
+		if _, err := amy.client.Submit(t.Context(), spec, ""); !errors.Is(err, ErrBad) {
+			t.Errorf("a tree that was not uploaded: %v", err)
+		}
+		spec.Tree, spec.Upload = "", []string{"."}
+		if _, err := amy.client.Submit(t.Context(), spec, ""); !errors.Is(err, ErrBad) {
+			t.Errorf("paths of the client's disk: %v", err)
+		}
+		spec.Upload, spec.Download = nil, []string{"["}
+		if _, err := amy.client.Submit(t.Context(), spec, ""); !errors.Is(err, ErrBad) {
+			t.Errorf("no glob: %v", err)
+		}
+	})
+}
+
+func TestUploadRefusesNonsense(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		amy := newCluster(t, "amy").daemons[0]
+		tree := `{"entries":[{"path":"../x","kind":"dir"}]}`
+		for _, c := range []struct {
+			method, path, body string
+			status             int
+		}{
+			{"POST", pathMissing, "short", http.StatusUnprocessableEntity},
+			{"POST", pathChunks, "\xff\xff\xff\xff", http.StatusUnprocessableEntity},
+			{"POST", pathChunks, "\x00\x00\x00\x05ab", http.StatusUnprocessableEntity},
+			{"POST", pathChunks, "\x00\x00\x00\x00", http.StatusUnprocessableEntity},
+			{"PUT", pathTrees + "nonsense", "{}", http.StatusUnprocessableEntity},
+			{"PUT", pathTrees + blob.Sum([]byte("other")).String(), "{}", http.StatusUnprocessableEntity},
+			{"PUT", pathTrees + blob.Sum([]byte(tree)).String(), tree, http.StatusUnprocessableEntity},
+			{"GET", pathPeerTrees + blob.Sum(nil).String(), "", http.StatusNotFound},
+			{"POST", pathPeerChunks, "", http.StatusNotFound},
+		} {
+			if status, _, body := amy.raw(t, c.method, c.path, c.body); status != c.status {
+				t.Errorf("%s %s: %d %s, want %d", c.method, c.path, status, body, c.status)
+			}
+		}
+	})
+}

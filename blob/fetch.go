@@ -1,0 +1,166 @@
+package blob
+
+// From one daemon's store to another's: the way of a tree to the host that
+// runs the task.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Holder is a daemon that may have trees.
+type Holder interface {
+	// Tree is the encoding of a tree, or ErrMissing.
+	Tree(ctx context.Context, h Hash) ([]byte, error)
+	// Chunks asks for one batch of chunks and gives each that the holder has to
+	// take, in any order; take must not keep the data.
+	Chunks(ctx context.Context, refs []Ref, take func(data []byte) error) error
+}
+
+// fetchers is how many batches travel at once.
+const fetchers = 2
+
+// Fetcher brings trees into a store, each once at a time.
+type Fetcher struct {
+	store *Store
+
+	mu    sync.Mutex
+	under map[Hash]chan struct{} // guarded by mu; closed when the fetch has ended
+}
+
+// NewFetcher makes a fetcher for a store.
+func NewFetcher(s *Store) *Fetcher { return &Fetcher{store: s, under: map[Hash]chan struct{}{}} }
+
+// Fetch makes sure that the store has a tree, and gives how many bytes of
+// chunks came for it. What one holder lacks the next is asked for; what has
+// come stays, whatever happens. ErrMissing if all holders answered and none
+// has it.
+func (f *Fetcher) Fetch(ctx context.Context, h Hash, holders []Holder) (Tree, int64, error) {
+	done, err := f.enter(ctx, h)
+	if err != nil {
+		return Tree{}, 0, err
+	}
+	defer done()
+	var came int64
+	var errs []error
+	t, err := f.have(h)
+	if err == nil {
+		return t, 0, nil
+	}
+	for _, from := range holders {
+		t, n, err := f.from(ctx, h, from)
+		came += n
+		if err == nil || ctx.Err() != nil {
+			return t, came, err
+		}
+		errs = append(errs, err)
+	}
+	// Only if all say so is it nowhere.
+	for _, err := range errs {
+		if !errors.Is(err, ErrMissing) {
+			return Tree{}, came, err
+		}
+	}
+	return Tree{}, came, fmt.Errorf("blob: tree %s: %w: no daemon that was asked has it", h, ErrMissing)
+}
+
+// enter waits until nobody else fetches the tree.
+func (f *Fetcher) enter(ctx context.Context, h Hash) (done func(), err error) {
+	for {
+		f.mu.Lock()
+		other := f.under[h]
+		if other == nil {
+			own := make(chan struct{})
+			f.under[h] = own
+			f.mu.Unlock()
+			return func() {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				delete(f.under, h)
+				close(own)
+			}, nil
+		}
+		f.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// have is the tree if all of it is here.
+func (f *Fetcher) have(h Hash) (Tree, error) {
+	text, err := f.store.TreeText(h)
+	if err != nil {
+		return Tree{}, err
+	}
+	_, _, err = f.store.PutTree(text, false)
+	if err != nil {
+		return Tree{}, err
+	}
+	return ParseTree(text)
+}
+
+func (f *Fetcher) from(ctx context.Context, h Hash, holder Holder) (Tree, int64, error) {
+	text, err := f.store.TreeText(h)
+	if err != nil {
+		if text, err = holder.Tree(ctx, h); err != nil {
+			return Tree{}, 0, err
+		}
+	}
+	if Sum(text) != h {
+		return Tree{}, 0, fmt.Errorf("blob: tree %s: %w: what came has another hash", h, ErrInvalid)
+	}
+	t, err := ParseTree(text)
+	if err != nil {
+		return t, 0, err
+	}
+	missing, err := f.store.Missing(t.Chunks())
+	if err != nil {
+		return t, 0, err
+	}
+	came, err := f.chunks(ctx, missing, holder)
+	if err != nil {
+		return t, came, err
+	}
+	_, _, err = f.store.PutTree(text, false)
+	return t, came, err
+}
+
+// chunks fetches batch after batch, a few at a time.
+func (f *Fetcher) chunks(ctx context.Context, missing []Ref, holder Holder) (int64, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work := make(chan []Ref)
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	var came int64
+	for range fetchers {
+		running.Go(func() {
+			for b := range work {
+				err := holder.Chunks(ctx, b, func(data []byte) error {
+					r, err := f.store.Put(data, false)
+					mu.Lock()
+					defer mu.Unlock()
+					came += int64(r.Size)
+					return err
+				})
+				if err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	for _, b := range batches(missing) {
+		select {
+		case work <- b:
+		case <-ctx.Done():
+		}
+	}
+	close(work)
+	running.Wait()
+	return came, context.Cause(ctx)
+}

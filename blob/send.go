@@ -1,0 +1,198 @@
+package blob
+
+// From a client's files to the daemon's store: only what is not there yet.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Target is the store that an upload goes to.
+type Target interface {
+	// MissingChunks lists those of at most MaxAsk refs that it does not have.
+	MissingChunks(ctx context.Context, refs []Ref) ([]Ref, error)
+	// PutChunks takes chunks as WriteChunk wrote them, at most MaxBatch bytes of
+	// them, or a single one.
+	PutChunks(ctx context.Context, body []byte) error
+	// PutTree keeps a tree whose chunks it has, else it is ErrMissing. When it
+	// returns, all of the tree is on disk.
+	PutTree(ctx context.Context, h Hash, text []byte) error
+}
+
+// Progress is how far an upload has come.
+type Progress struct {
+	Done, Total int64 // bytes that were looked at, and of all files
+	Sent        int64 // bytes of chunks that went over the wire
+}
+
+const (
+	// senders is how many batches travel at once: one is on the wire while
+	// another is written.
+	senders = 3
+	// sendAgain is how often an upload is gone through again because chunks that
+	// were there have gone.
+	sendAgain = 3
+)
+
+// Send brings what Scan has listed to the target and gives the tree's name. It
+// fills in the sources' chunks. See, if not nil, is told how far it has come.
+func Send(ctx context.Context, target Target, sources []Source, see func(Progress)) (Hash, Progress, error) {
+	var p Progress
+	for _, s := range sources {
+		p.Total += s.Size
+	}
+	if see == nil {
+		see = func(Progress) {}
+	}
+	for try := 1; ; try++ {
+		u := upload{target: target, see: see, p: Progress{Total: p.Total, Sent: p.Sent}, seen: map[Hash]bool{}}
+		h, err := u.all(ctx, sources)
+		p = u.p
+		if !errors.Is(err, ErrMissing) || try == sendAgain {
+			return h, p, err
+		}
+	}
+}
+
+type upload struct {
+	target Target
+	see    func(Progress)
+	seen   map[Hash]bool
+	batch  batch
+
+	mu sync.Mutex
+	p  Progress // guarded by mu
+}
+
+// batch is chunks that were cut and not yet sent.
+type batch struct {
+	refs []Ref
+	data []byte
+}
+
+func (u *upload) all(ctx context.Context, sources []Source) (Hash, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work := make(chan batch)
+	var running sync.WaitGroup
+	for range senders {
+		running.Go(func() {
+			for b := range work {
+				if err := u.send(ctx, b); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	err := u.cut(ctx, sources, work)
+	close(work)
+	running.Wait()
+	if broken := context.Cause(ctx); broken != nil {
+		return Hash{}, broken
+	}
+	if err != nil {
+		return Hash{}, err
+	}
+	t := Tree{Entries: make([]Entry, len(sources))}
+	for i, s := range sources {
+		t.Entries[i] = s.Entry
+	}
+	text, h, err := t.Encode()
+	if err != nil {
+		return h, err
+	}
+	return h, u.target.PutTree(ctx, h, text)
+}
+
+// cut goes through the files and gives out batches.
+func (u *upload) cut(ctx context.Context, sources []Source, work chan<- batch) error {
+	cutter, err := NewCutter()
+	if err != nil {
+		return err
+	}
+	for i := range sources {
+		if sources[i].Kind != File {
+			continue
+		}
+		take := func(r Ref, data []byte) error { return u.take(ctx, r, data, work) }
+		if err := cutter.CutFile(&sources[i], take); err != nil {
+			return err
+		}
+	}
+	return u.flush(ctx, work)
+}
+
+// take puts a chunk into the batch, unless the upload has it already.
+func (u *upload) take(ctx context.Context, r Ref, data []byte, work chan<- batch) error {
+	u.tell(int64(r.Size), 0)
+	if u.seen[r.Hash] {
+		return nil
+	}
+	u.seen[r.Hash] = true
+	if len(u.batch.data)+len(data) > MaxBatch || len(u.batch.refs) == MaxAsk {
+		if err := u.flush(ctx, work); err != nil {
+			return err
+		}
+	}
+	if u.batch.data == nil {
+		u.batch.data = make([]byte, 0, MaxBatch)
+	}
+	u.batch.refs = append(u.batch.refs, r)
+	u.batch.data = append(u.batch.data, data...)
+	return nil
+}
+
+func (u *upload) flush(ctx context.Context, work chan<- batch) error {
+	if len(u.batch.refs) == 0 {
+		return nil
+	}
+	select {
+	case work <- u.batch:
+		u.batch = batch{}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (u *upload) tell(done, sent int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.p.Done += done
+	u.p.Sent += sent
+	u.see(u.p)
+}
+
+// send brings over what the target lacks of a batch.
+func (u *upload) send(ctx context.Context, b batch) error {
+	missing, err := u.target.MissingChunks(ctx, b.refs)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	lacks := make(map[Hash]bool, len(missing))
+	for _, r := range missing {
+		lacks[r.Hash] = true
+	}
+	var body bytes.Buffer
+	body.Grow(len(b.data) + 4*len(b.refs))
+	at, sent := 0, int64(0)
+	for _, r := range b.refs {
+		data := b.data[at : at+int(r.Size)]
+		at += int(r.Size)
+		if !lacks[r.Hash] {
+			continue
+		}
+		if err := WriteChunk(&body, data); err != nil {
+			return fmt.Errorf("blob: %w", err)
+		}
+		sent += int64(r.Size)
+	}
+	if err := u.target.PutChunks(ctx, body.Bytes()); err != nil {
+		return err
+	}
+	u.tell(0, sent)
+	return nil
+}

@@ -1,0 +1,105 @@
+package main
+
+// The verb cp, and the files that --download brings back.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/job"
+)
+
+func (e env) cpCommand() *cli.Command {
+	return &cli.Command{
+		Name: "cp", Usage: "copy files of a task here", ArgsUsage: "ID[.T]:PATH DIR",
+		Description: "PATH is a path or glob below the task's directory; without one all is copied. While the task runs its files are copied as they are; afterwards there is what its job asked for with --download.",
+		Flags:       clientFlags(),
+		Action:      e.cp,
+	}
+}
+
+func (e env) cp(c *cli.Context) error {
+	if err := wantArgs(c, 2, 2, "ID[.T]:PATH and a directory"); err != nil {
+		return err
+	}
+	name, path, ok := strings.Cut(c.Args().First(), ":")
+	if !ok {
+		return usagef("cp: %.60q: want ID[.T]:PATH", c.Args().First())
+	}
+	if path == "" {
+		path = "."
+	}
+	client, err := e.client(c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	j, task, err := e.taskNamed(c.Context, client, "cp", name)
+	if err != nil {
+		return err
+	}
+	request := api.FilesRequest{Job: j.ID, Task: task, Paths: []string{path}, Base: true}
+	return asUsage(copyFiles(c.Context, client, request, c.Args().Get(1)))
+}
+
+// taskNamed is the one task that ID or ID.T names.
+func (e env) taskNamed(ctx context.Context, client *api.Client, verb, name string) (api.Job, int, error) {
+	jobs, sel, err := client.Resolve(ctx, name)
+	if err != nil {
+		return api.Job{}, 0, asUsage(err)
+	}
+	if len(jobs) != 1 {
+		return api.Job{}, 0, usagef("%s: %q means %d jobs; name one", verb, name, len(jobs))
+	}
+	j := jobs[0]
+	switch {
+	case len(sel.Tasks) == 1 && sel.Tasks[0].First == sel.Tasks[0].Last:
+		return j, sel.Tasks[0].First, nil
+	case len(sel.Tasks) > 0 || len(j.Tasks) > 1:
+		return j, 0, usagef("%s: %.60q: name one task, such as %s.0", verb, name, j.ID)
+	}
+	return j, 0, nil
+}
+
+func copyFiles(ctx context.Context, client *api.Client, r api.FilesRequest, dir string) error {
+	return client.Files(ctx, r, func(archive io.Reader) error { return blob.Unarchive(archive, dir) })
+}
+
+// download brings back what the job asked for, to the directory that the
+// command was given in; of several tasks, each to a directory of its own. The
+// job's own end says more than ours does.
+func (e env) download(ctx context.Context, client *api.Client, id job.ID, spec job.Spec, end error) error {
+	if len(spec.Download) == 0 || ctx.Err() != nil {
+		return end
+	}
+	j, err := client.Job(ctx, id)
+	var errs []error
+	for _, t := range j.Tasks {
+		dir := "."
+		if len(j.Tasks) > 1 {
+			dir = filepath.Join(dir, strconv.Itoa(t.Task))
+		}
+		if t.StartedAt == nil {
+			continue // it never had any
+		}
+		errs = append(errs, copyFiles(ctx, client, api.FilesRequest{Job: id, Task: t.Task}, dir))
+	}
+	if err = errors.Join(append(errs, err)...); err == nil {
+		return end
+	}
+	err = fmt.Errorf("download: %w", err)
+	if end != nil {
+		fmt.Fprintf(e.err, "muster: %s\n", printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
+		return end
+	}
+	return exitError{exitOurs, err}
+}

@@ -1,0 +1,101 @@
+package main
+
+// Sending along what --upload names.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/job"
+)
+
+const (
+	defaultUpload = job.Size(1 << 30)
+	// progressAfter is how long something may take before it says how far it is,
+	// and progressEvery how often it says so.
+	progressAfter = time.Second
+	progressEvery = 200 * time.Millisecond
+)
+
+func uploadLimitFlag() *cli.StringFlag {
+	return &cli.StringFlag{Name: "upload-limit", Usage: "refuse to upload more than `SIZE`", Value: defaultUpload.String()}
+}
+
+// withoutUpload is a spec for a question: no files are sent for it.
+func withoutUpload(spec job.Spec) job.Spec {
+	spec.Upload = nil
+	return spec
+}
+
+// sendFiles sends what the spec wants uploaded and puts the name of the tree in
+// its place.
+func (e env) sendFiles(c *cli.Context, client *api.Client, spec *job.Spec) error {
+	if len(spec.Upload) == 0 {
+		return nil
+	}
+	var limit job.Size
+	if err := limit.UnmarshalText([]byte(c.String("upload-limit"))); err != nil {
+		return usagef("--upload-limit: %w", err)
+	}
+	sources, err := blob.Scan(".", spec.Upload, int64(limit))
+	if err != nil {
+		return usageError{err}
+	}
+	see, stop := e.uploadProgress()
+	defer stop()
+	h, _, err := blob.Send(c.Context, client, sources, see)
+	if err != nil {
+		return uploadError(c.Context, err)
+	}
+	spec.Upload, spec.Tree = nil, h.String()
+	return nil
+}
+
+func uploadError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return exitError{exitCtrlC, errors.New("interrupted; what was sent stays, and is not sent again")}
+	}
+	return fmt.Errorf("upload: %w", err)
+}
+
+// onTerminal says whether a person watches what is written there.
+func onTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd())) //nolint:gosec // a descriptor is small
+}
+
+// uploadProgress writes a line on a terminal that says how far an upload is.
+func (e env) uploadProgress() (see func(blob.Progress), stop func()) {
+	if !onTerminal(e.err) {
+		return nil, func() {}
+	}
+	var mu sync.Mutex
+	next, said := time.Now().Add(progressAfter), false
+	see = func(p blob.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := time.Now()
+		if now.Before(next) {
+			return
+		}
+		next, said = now.Add(progressEvery), true
+		fmt.Fprintf(e.err, "\r\x1b[Kmuster: upload: %s of %s, %s of it new", size(p.Done), size(p.Total), size(p.Sent))
+	}
+	return see, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if said {
+			fmt.Fprint(e.err, "\r\x1b[K")
+		}
+	}
+}

@@ -1,0 +1,236 @@
+//go:build e2e
+
+package e2e
+
+// Files on their way to tasks and back.
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// project writes n files of size bytes, in directories of a hundred.
+func project(t *testing.T, n, size int) string {
+	t.Helper()
+	dir := t.TempDir()
+	rng := rand.NewChaCha8([32]byte{1})
+	data := make([]byte, size)
+	for i := range n {
+		_, _ = rng.Read(data)
+		write(t, filepath.Join(dir, fmt.Sprintf("d%d/f%d", i/100, i)), string(data))
+	}
+	return dir
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// in runs a verb in a directory.
+func (d *daemon) in(dir string, args ...string) result {
+	d.t.Helper()
+	script := `cd "$0" && exec "$@"`
+	cmd := exec.CommandContext(d.t.Context(), "sh", append([]string{"-c", script, dir, binary(d.t)}, args...)...)
+	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	_ = cmd.Run() // its code says it
+	return result{stdout: out.String(), stderr: errs.String(), code: cmd.ProcessState.ExitCode()}
+}
+
+// chunks lists what the daemon's store holds; a chunk that is written again is
+// another one.
+func (d *daemon) chunks() map[uint64]bool {
+	d.t.Helper()
+	all := map[uint64]bool{}
+	_ = filepath.WalkDir(filepath.Join(d.dir, "data/blobs/chunks"), func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return nil //nolint:nilerr // a store that is not there holds nothing
+		}
+		if info, err := e.Info(); err == nil {
+			all[info.Sys().(*syscall.Stat_t).Ino] = true
+		}
+		return nil
+	})
+	return all
+}
+
+// untilChunks waits until the daemon's store holds something.
+func (d *daemon) untilChunks() {
+	d.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for late := time.Now().Add(patience); len(d.chunks()) == 0; <-tick.C {
+		if time.Now().After(late) {
+			d.t.Fatalf("%s got no chunks", d.name)
+		}
+	}
+}
+
+func TestUpload(t *testing.T) {
+	amy, ben, cat := three(t)
+	dir := project(t, 1000, 20_000)
+	write(t, filepath.Join(dir, "junk.o"), "junk")
+	write(t, filepath.Join(dir, ".musterignore"), "*.o\n")
+	const count = `find . -type f | wc -l; cat $(find . -name 'f*' | sort) | cksum; test ! -e junk.o`
+	want, err := exec.Command("sh", "-c", "cd "+dir+` && cat $(find . -name 'f*' | sort) | cksum`).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, on := range []*daemon{cat, ben} {
+		r := amy.in(dir, "run", "--upload", ".", "-w", on.name, "--", "sh", "-c", count)
+		if lines := strings.Split(r.stdout, "\n"); r.code != 0 || len(lines) < 2 || strings.TrimSpace(lines[0]) != "1001" || lines[1]+"\n" != string(want) {
+			t.Fatalf("on %s: exit %d, %q, %s; want %s", on.name, r.code, r.stdout, r.stderr, want)
+		}
+	}
+	before := []map[uint64]bool{amy.chunks(), ben.chunks(), cat.chunks()}
+	if len(before[0]) < 1000 {
+		t.Fatalf("%d chunks at the owner", len(before[0]))
+	}
+	from := cat.logged()
+	if r := amy.in(dir, "run", "--upload", ".", "-w", "cat", "--", "true"); r.code != 0 {
+		t.Fatalf("the second job: %+v", r)
+	}
+	cat.waitLog(from, "files of attempt are here", "fetched=0")
+	for i, d := range []*daemon{amy, ben, cat} {
+		for c := range d.chunks() {
+			if !before[i][c] {
+				t.Fatalf("the second job sent a chunk again to %s", d.name)
+			}
+		}
+	}
+	// A task's copy is its own: what it spoils, the next does not see.
+	amy.in(dir, "run", "--upload", ".", "-w", "cat", "--", "sh", "-c", "for f in d0/*; do echo spoilt >$f; done")
+	if r := amy.in(dir, "run", "--upload", ".", "-w", "cat", "--", "sh", "-c", count); !strings.Contains(r.stdout, string(want)) {
+		t.Errorf("another task's changes are seen: %q", r.stdout)
+	}
+}
+
+func TestUploadRefused(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "none").start()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "f"), strings.Repeat("x", 1000))
+	for _, c := range []struct {
+		link string
+		args []string
+		says string
+	}{
+		{"", []string{"--upload", ".", "--upload-limit", "10B"}, "--upload-limit"},
+		{"", []string{"--upload", "nothing"}, "nothing: no such file"},
+		{"", []string{"--download", "../x"}, "../x"},
+		{"", []string{"--download", "/etc/passwd"}, "/etc/passwd"},
+		{"/etc/passwd", []string{"--upload", "."}, "outside"},
+		{"../f", []string{"--upload", "."}, "outside"},
+	} {
+		link := filepath.Join(dir, "link")
+		if c.link != "" {
+			if err := os.Symlink(c.link, link); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := amy.in(dir, append(append([]string{"submit"}, c.args...), "--", "true")...)
+		amy.wantFailure(r, 2, []string{c.says}, c.args)
+		_ = os.Remove(link)
+	}
+}
+
+func TestDownload(t *testing.T) {
+	amy, ben, cat := three(t)
+	dir, here := t.TempDir(), t.TempDir()
+	const task = `mkdir -p ckpt/deep && echo 1 > ckpt/a && echo 2 > ckpt/deep/b && echo no > other && ln -s /etc/passwd ckpt/evil; exit 3`
+	if r := amy.in(here, "run", "-w", "cat", "--download", "ckpt/*", "--", "sh", "-c", task); r.code != 3 {
+		t.Fatalf("%+v", r)
+	}
+	check := func(path, want string) {
+		t.Helper()
+		if text, err := os.ReadFile(path); err != nil || string(text) != want {
+			t.Errorf("%s: %q, %v", path, text, err)
+		}
+	}
+	check(filepath.Join(here, "ckpt/a"), "1\n")
+	check(filepath.Join(here, "ckpt/deep/b"), "2\n")
+	if _, err := os.Lstat(filepath.Join(here, "ckpt/evil")); err == nil {
+		t.Error("a link out of the task's directory came back")
+	}
+	ben.ok("cp", "last:ckpt/*", dir)
+	check(filepath.Join(dir, "a"), "1\n")
+	check(filepath.Join(dir, "deep/b"), "2\n")
+	ben.fails(1, []string{"no files are kept"}, "cp", "last:other", dir)
+	ben.fails(2, []string{"../x"}, "cp", "last:../x", dir)
+
+	g := newGate(t)
+	id := amy.ok("submit", "-w", "cat", "--", "sh", "-c", "echo now > now; "+g.script("true")[2])
+	amy.untilState(id, "RUNNING")
+	amy.until(id, "that far", func(jobDoc) bool { return strings.Contains(cat.muster("logs", id).stdout, "before") })
+	ben.ok("cp", id+":now", dir)
+	check(filepath.Join(dir, "now"), "now\n")
+	g.open()
+	amy.untilState(id, "SUCCEEDED")
+	ben.fails(1, []string{"no files are kept"}, "cp", id+":now", dir)
+}
+
+// TestUploadSurvivesKills kills each of the three that an upload goes through.
+// What had come is not sent again.
+func TestUploadSurvivesKills(t *testing.T) {
+	amy, _, cat := three(t)
+	dir := project(t, 300, 200_000)
+
+	client := exec.Command(binary(t), "submit", "--upload", ".", "--", "true")
+	client.Dir, client.Env = dir, append(os.Environ(), "MUSTER_SOCKET="+amy.socket)
+	if err := client.Start(); err != nil {
+		t.Fatal(err)
+	}
+	amy.untilChunks()
+	_ = client.Process.Kill()
+	_ = client.Wait()
+	had := amy.chunks()
+
+	client = exec.Command(binary(t), "submit", "--upload", ".", "-w", "cat", "--", "sh", "-c", "find . -name 'f*' | wc -l")
+	client.Dir, client.Env = dir, append(os.Environ(), "MUSTER_SOCKET="+amy.socket)
+	var out bytes.Buffer
+	client.Stdout, client.Stderr = &out, os.Stderr
+	if err := client.Start(); err != nil {
+		t.Fatal(err)
+	}
+	amy.kill() // the client waits until it is back
+	amy.start()
+	if err := client.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	now := amy.chunks()
+	for c := range had {
+		if !now[c] {
+			t.Fatal("a chunk was sent twice")
+		}
+	}
+	cat.untilChunks()
+	cat.kill()
+	had = cat.chunks()
+	cat.start()
+	id := strings.TrimSpace(out.String())
+	amy.untilState(id, "SUCCEEDED")
+	if text := strings.TrimSpace(amy.ok("logs", id)); text != "300" {
+		t.Errorf("the task saw %q files", text)
+	}
+	now = cat.chunks()
+	for c := range had {
+		if !now[c] {
+			t.Fatal("a chunk was fetched twice")
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package job
+
+// Which files a job brings along, and which it gives back.
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// The bounds of a job's files.
+const (
+	MaxUploads   = 256 // paths
+	MaxDownloads = 256 // globs
+	maxGlob      = 4096
+	treeLetters  = 64
+)
+
+func checkFiles(s Spec) error {
+	switch {
+	case len(s.Upload) > MaxUploads:
+		return fmt.Errorf("upload: %d paths; at most %d", len(s.Upload), MaxUploads)
+	case len(s.Download) > MaxDownloads:
+		return fmt.Errorf("download: %d globs; at most %d", len(s.Download), MaxDownloads)
+	case s.Tree != "" && (len(s.Tree) != treeLetters || strings.Trim(s.Tree, "0123456789abcdef") != ""):
+		return fmt.Errorf("tree %.80q: want %d hexadecimal digits", s.Tree, treeLetters)
+	case s.Tree != "" && len(s.Upload) > 0:
+		return errors.New("tree: paths to upload or a tree that was, not both")
+	}
+	for _, p := range s.Upload {
+		if p == "" || len(p) > maxGlob || strings.ContainsRune(p, 0) {
+			return fmt.Errorf("upload %.60q: not a path", p)
+		}
+	}
+	for _, g := range s.Download {
+		if err := CheckGlob(g); err != nil {
+			return fmt.Errorf("download %.60q: %w", g, err)
+		}
+	}
+	return nil
+}
+
+// CheckGlob says whether a glob stays below the directory that it is relative
+// to; "." is all of it.
+func CheckGlob(glob string) error {
+	if len(glob) > maxGlob || !fs.ValidPath(path.Clean(glob)) || glob == "" || strings.ContainsRune(glob, 0) {
+		return errors.New("want a path or glob below the task's directory, not absolute and not by way of its parent")
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package node
+
+// The files of jobs: where uploads are kept, who has them, and what of a task's
+// files can be read.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/files"
+)
+
+var (
+	_ api.Uploads = (*blob.Store)(nil)
+	_ api.Files   = filesBackend{}
+)
+
+// liveWait bounds the questions to the worker and the scheduler about what is
+// in use.
+const liveWait = 5 * time.Second
+
+// maxHolders bounds the daemons besides the owner that are asked for a job's
+// files.
+const maxHolders = 8
+
+// buildFiles builds the store of uploads and the driver around the one that
+// runs tasks.
+func (n *Node) buildFiles() error {
+	dir, err := filepath.Abs(n.cfg.DataDir)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	n.blobs = blob.NewStore(blob.Config{Dir: filepath.Join(dir, "blobs"), Live: n.liveTrees}, n.part("blob"))
+	n.files = files.New(files.Config{Dir: filepath.Join(dir, "run"), Boot: n.boot, AllowRoot: n.cfg.AllowRoot}, files.Needs{
+		Driver: n.driver, Adopter: n.driver, Fetcher: blob.NewFetcher(n.blobs), Store: n.blobs, Holders: n.holders,
+		Tell: func(e worker.DriverEvent) { n.work.Driven(e) }, // set before the driver runs
+	}, n.part("files"))
+	return nil
+}
+
+// liveTrees are those that a job or a task of this daemon has need of.
+func (n *Node) liveTrees() (map[blob.Hash]bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), liveWait) //nolint:forbidigo // it is asked for whoever needs room, and outlives none of them
+	defer cancel()
+	live := map[blob.Hash]bool{}
+	note := func(s job.Spec) {
+		if h, err := blob.ParseHash(s.Tree); err == nil {
+			live[h] = true
+		}
+	}
+	records, err := n.work.Attempts(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("files in use: %w", err)
+	}
+	for _, r := range records {
+		note(r.Spec)
+	}
+	var states []job.State
+	for _, s := range job.States() {
+		if !s.Ended() {
+			states = append(states, s)
+		}
+	}
+	jobs, err := jobsBackend{n.sched}.List(ctx, api.JobQuery{States: states})
+	if err != nil {
+		return nil, fmt.Errorf("files in use: %w", err)
+	}
+	for _, j := range jobs {
+		note(j.Spec)
+	}
+	return live, nil
+}
+
+// holders are the daemons that may have a job's files: its owner, then others
+// that run or ran tasks of it, of which we know no more than that they are here.
+func (n *Node) holders(ctx context.Context, id job.ID) []blob.Holder {
+	client := &http.Client{Transport: n.toPeers}
+	var all []blob.Holder
+	owner, self, err := n.groups.Owner(ctx, id.Group())
+	switch {
+	case err != nil:
+		all = append(all, noHolder{err})
+	case !self:
+		all = append(all, api.Holder{HTTP: client, Peer: owner})
+	}
+	for _, m := range n.host.Members() {
+		if m.Connected && m.Peer != owner && len(all) <= maxHolders {
+			all = append(all, api.Holder{HTTP: client, Peer: m.Peer})
+		}
+	}
+	return all
+}
+
+// noHolder stands for one that cannot be asked now.
+type noHolder struct{ err error }
+
+// Tree is of blob.Holder.
+func (h noHolder) Tree(context.Context, blob.Hash) ([]byte, error) { return nil, h.err }
+
+// Chunks is of blob.Holder.
+func (h noHolder) Chunks(context.Context, []blob.Ref, func([]byte) error) error { return h.err }
+
+// filesBackend is the files of this host's tasks as the API wants them.
+type filesBackend struct {
+	files *files.Driver
+	work  *worker.Loop
+}
+
+// Pack writes the files of an attempt.
+func (b filesBackend) Pack(ctx context.Context, a job.Attempt, globs []string, base bool, w io.Writer) error {
+	p, err := b.place(ctx, a)
+	if err == nil {
+		err = p.Pack(ctx, globs, base, w)
+	}
+	if errors.Is(err, files.ErrNone) {
+		err = fmt.Errorf("%w: %w", api.ErrNotFound, err)
+		if p.Problem != "" {
+			err = fmt.Errorf("%w; when it ended: %s", err, p.Problem)
+		}
+	}
+	return err
+}
+
+// place finds where the files of an attempt are.
+func (b filesBackend) place(ctx context.Context, a job.Attempt) (files.Place, error) {
+	records, err := b.work.Attempts(ctx)
+	if err != nil {
+		return files.Place{}, answerOf(err)
+	}
+	for _, r := range records {
+		if r.Attempt == a && r.Phase == lease.PhaseStarted && r.Exit == nil {
+			return b.files.Living(a, r.User, r.Spec.Workdir)
+		}
+	}
+	return b.files.Ended(a)
+}

@@ -1,0 +1,289 @@
+package files
+
+// The driver: a task with files waits here until they have come.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/runner"
+)
+
+// Driver is a worker.Driver and Adopter around another. A task without files
+// goes straight through. Make one with New.
+type Driver struct {
+	cfg   Config
+	needs Needs
+	log   *slog.Logger
+	ctx   chan context.Context // holds Run's once it runs
+	room  chan struct{}        // holds a token for each copy that is being made
+	wg    sync.WaitGroup
+
+	mu    sync.Mutex
+	tasks map[job.Attempt]*task // with files, until their end was told; guarded by mu
+}
+
+// task is one attempt with files.
+type task struct {
+	worker.Task // its Deadline is the newest
+
+	staging bool          // it has not been handed on
+	ending  error         // why it never will be
+	end     chan struct{} // closed when there is an ending
+	over    chan struct{} // closed when it is no longer staging
+}
+
+// finish ends the wait for a task's files; the first reason stays. The caller
+// holds the driver's lock.
+func (t *task) finish(why error) {
+	if t.ending == nil {
+		t.ending = why
+		close(t.end)
+	}
+}
+
+// unpacking bounds the copies that are made at once, for the disk's sake.
+const unpacking = 2
+
+// New makes a driver; nothing is told before Run.
+func New(cfg Config, needs Needs, log *slog.Logger) *Driver {
+	return &Driver{
+		cfg: cfg, needs: needs, log: log, ctx: make(chan context.Context, 1), room: make(chan struct{}, unpacking),
+		tasks: map[job.Attempt]*task{},
+	}
+}
+
+// Run lasts until ctx ends; what it was doing then goes on with the next one.
+func (d *Driver) Run(ctx context.Context) error {
+	d.ctx <- ctx
+	<-ctx.Done()
+	d.wg.Wait()
+	return nil
+}
+
+// running is Run's context; it waits for Run.
+func (d *Driver) running() context.Context {
+	ctx := <-d.ctx
+	d.ctx <- ctx
+	return ctx
+}
+
+// hasFiles says whether a task needs this package at all.
+func hasFiles(t worker.Task) bool { return t.Spec.Tree != "" || len(t.Spec.Download) > 0 }
+
+// Start begins a task, once its files are here; see worker.Driver.
+func (d *Driver) Start(t worker.Task) error {
+	if !hasFiles(t) {
+		return d.needs.Driver.Start(t)
+	}
+	if err := d.save(t); err != nil {
+		return err
+	}
+	if t.Spec.Tree == "" {
+		d.mu.Lock()
+		d.tasks[t.Attempt] = &task{Task: t}
+		d.mu.Unlock()
+		return d.needs.Driver.Start(t)
+	}
+	d.begin(t)
+	return nil
+}
+
+// saved is what is on disk about an attempt with files.
+type saved struct {
+	Boot string      `json:"boot"`
+	Task worker.Task `json:"task"`
+}
+
+// save writes down what to do. It is not synced: after a power cut the attempt
+// is lost anyway.
+func (d *Driver) save(t worker.Task) error {
+	if err := makeStaging(d.cfg); err != nil {
+		return err
+	}
+	b, err := json.Marshal(saved{d.cfg.Boot, t})
+	if err == nil {
+		err = os.WriteFile(d.cfg.record(t.Attempt), b, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("files: note %s: %w", t.Attempt, err)
+	}
+	return nil
+}
+
+// Stop ends an attempt; see worker.Driver.
+func (d *Driver) Stop(a job.Attempt, grace time.Duration, reason string) error {
+	d.mu.Lock()
+	t := d.tasks[a]
+	if t != nil && t.staging {
+		t.finish(stopped{job.Exit{State: job.Cancelled, Code: neverRan, Reason: reason}})
+		d.mu.Unlock()
+		return nil
+	}
+	d.mu.Unlock()
+	return d.needs.Driver.Stop(a, grace, reason)
+}
+
+// Await returns when an attempt is not waiting for its files, or when ctx ends.
+func (d *Driver) Await(ctx context.Context, a job.Attempt) {
+	d.mu.Lock()
+	t := d.tasks[a]
+	d.mu.Unlock()
+	if t == nil || t.over == nil {
+		return
+	}
+	select {
+	case <-t.over:
+	case <-ctx.Done():
+	}
+}
+
+// Signal signals an attempt; one that has no process yet takes none.
+func (d *Driver) Signal(a job.Attempt, number int) error {
+	d.mu.Lock()
+	t := d.tasks[a]
+	waits := t != nil && t.staging
+	d.mu.Unlock()
+	if waits {
+		return nil
+	}
+	return d.needs.Driver.Signal(a, number)
+}
+
+// Extend moves deadlines; see worker.Driver.
+func (d *Driver) Extend(deadlines map[job.Attempt]worker.BootTime) error {
+	d.mu.Lock()
+	if len(d.tasks) > 0 {
+		for a, at := range deadlines {
+			if t := d.tasks[a]; t != nil && t.staging && t.Deadline > worker.Now() {
+				t.Deadline = max(t.Deadline, at)
+			}
+		}
+	}
+	d.mu.Unlock()
+	return d.needs.Driver.Extend(deadlines)
+}
+
+// Forget drops what is kept of an attempt that ended; see worker.Driver.
+func (d *Driver) Forget(a job.Attempt) error { return d.needs.Driver.Forget(a) }
+
+// Driven takes what the wrapped driver tells, and tells it once the files of a
+// task that ended are kept.
+func (d *Driver) Driven(e worker.DriverEvent) {
+	d.mu.Lock()
+	t := d.tasks[e.Attempt]
+	d.mu.Unlock()
+	if t == nil || e.Kind == worker.DriverStarted || e.Kind == worker.DriverStarting {
+		d.needs.Tell(e)
+		return
+	}
+	d.wg.Go(func() {
+		d.keep(t.Task, e)
+		d.forget(e.Attempt)
+		d.needs.Tell(e)
+	})
+}
+
+// forget drops what is noted of an attempt that has ended.
+func (d *Driver) forget(a job.Attempt) {
+	d.mu.Lock()
+	delete(d.tasks, a)
+	d.mu.Unlock()
+	err := errors.Join(os.RemoveAll(d.cfg.brought(a)), runner.Dir(d.cfg.Dir).ClearScratch(a), gone(os.Remove(d.cfg.record(a))))
+	if err != nil {
+		d.log.Warn("staged files not removed", "attempt", a.String(), "error", err)
+	}
+}
+
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Adopt finds what an earlier daemon left, and goes on with the files that it
+// was bringing or keeping; see worker.Adopter.
+func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
+	found, err := d.needs.Adopter.Adopt(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[job.Attempt]worker.DriverEvent, len(found))
+	for _, e := range found {
+		known[e.Attempt] = e
+	}
+	entries, err := os.ReadDir(d.cfg.staging())
+	if gone(err) != nil {
+		return nil, fmt.Errorf("files: adopt: %w", err)
+	}
+	for _, entry := range entries {
+		name, isRecord := strings.CutSuffix(entry.Name(), ".json")
+		a, err := job.ParseAttempt(name)
+		if err != nil || !isRecord {
+			continue
+		}
+		s, err := d.load(a)
+		e, there := known[a]
+		switch {
+		case err != nil:
+			d.log.WarnContext(ctx, "staged files of an attempt cannot be adopted", "attempt", name, "error", err)
+			d.forget(a)
+		case there && (e.Kind == worker.DriverStarted || e.Kind == worker.DriverStarting):
+			d.mu.Lock()
+			d.tasks[a] = &task{Task: s.Task}
+			d.mu.Unlock()
+		case there || s.Boot != d.cfg.Boot || d.begun(a):
+			d.keep(s.Task, e)
+			d.forget(a)
+		case s.Task.Spec.Tree == "":
+			d.forget(a) // its start was lost with the daemon
+		default:
+			d.begin(s.Task) //nolint:contextcheck // it lasts as long as the driver, not as the question
+			found = append(found, worker.DriverEvent{Attempt: a, Kind: worker.DriverStarting})
+		}
+	}
+	return found, nil
+}
+
+// begun says whether the wrapped driver has been handed the attempt.
+func (d *Driver) begun(a job.Attempt) bool {
+	_, err := os.Lstat(runner.Dir(d.cfg.Dir).Task(a))
+	return err == nil
+}
+
+func (d *Driver) load(a job.Attempt) (saved, error) {
+	var s saved
+	b, err := os.ReadFile(d.cfg.record(a))
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err == nil && s.Task.Attempt != a {
+		err = errors.New("it names another attempt")
+	}
+	if err != nil {
+		return s, fmt.Errorf("files: read note of %s: %w", a, err)
+	}
+	return s, nil
+}
+
+// writeJSON makes a small file appear whole.
+func writeJSON(path string, v any) error {
+	b, err := json.Marshal(v)
+	if err == nil {
+		err = renameio.WriteFile(path, b, 0o600)
+	}
+	return err
+}

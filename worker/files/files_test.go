@@ -1,0 +1,459 @@
+package files
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/runner"
+)
+
+// inner is a driver that notes what it is asked.
+type inner struct {
+	mu      sync.Mutex
+	started []worker.Task // guarded by mu
+	stopped []job.Attempt // guarded by mu
+	found   []worker.DriverEvent
+}
+
+func (d *inner) Start(t worker.Task) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.started = append(d.started, t)
+	return nil
+}
+
+func (d *inner) Stop(a job.Attempt, _ time.Duration, _ string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stopped = append(d.stopped, a)
+	return nil
+}
+
+func (d *inner) Signal(job.Attempt, int) error                       { return nil }
+func (d *inner) Extend(map[job.Attempt]worker.BootTime) error        { return nil }
+func (d *inner) Forget(job.Attempt) error                            { return nil }
+func (d *inner) Adopt(context.Context) ([]worker.DriverEvent, error) { return d.found, nil }
+
+// away is a holder that does not answer until it is let.
+type away struct {
+	blob.Holder
+
+	there chan struct{}
+	asked chan struct{}
+}
+
+func (h away) Tree(ctx context.Context, x blob.Hash) ([]byte, error) {
+	select {
+	case h.asked <- struct{}{}:
+	default:
+	}
+	select {
+	case <-h.there:
+		return h.Holder.Tree(ctx, x)
+	default:
+		return nil, errors.New("it does not answer")
+	}
+}
+
+type holder struct{ s *blob.Store }
+
+func (h holder) Tree(_ context.Context, x blob.Hash) ([]byte, error) { return h.s.TreeText(x) }
+
+func (h holder) Chunks(_ context.Context, refs []blob.Ref, take func([]byte) error) error {
+	for _, r := range refs {
+		data, err := h.s.Get(r)
+		if err != nil {
+			return err
+		}
+		if err := take(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type rig struct {
+	t      *testing.T
+	cfg    Config
+	inner  *inner
+	store  *blob.Store
+	holder blob.Holder
+	events chan worker.DriverEvent
+	d      *Driver
+	stop   func()
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, inner: &inner{}, events: make(chan worker.DriverEvent, 16)}
+	r.cfg = Config{Dir: filepath.Join(t.TempDir(), "run"), Boot: "b1", AllowRoot: true}
+	if err := runner.Dir(r.cfg.Dir).Make(); err != nil {
+		t.Fatal(err)
+	}
+	r.store = blob.NewStore(blob.Config{Dir: t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))
+	r.run()
+	t.Cleanup(func() { r.stop() })
+	return r
+}
+
+// run starts a driver on what is on disk.
+func (r *rig) run() {
+	r.t.Helper()
+	r.d = New(r.cfg, Needs{
+		Driver: r.inner, Adopter: r.inner, Fetcher: blob.NewFetcher(r.store), Store: r.store,
+		Holders: func(context.Context, job.ID) []blob.Holder { return []blob.Holder{r.holder} },
+		Tell:    func(e worker.DriverEvent) { r.events <- e },
+	}, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(r.t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = r.d.Run(ctx) }()
+	r.stop = func() { cancel(); <-done }
+}
+
+// upload makes a tree that somebody else holds.
+func (r *rig) upload(files map[string]string) (string, *blob.Store) {
+	r.t.Helper()
+	s := blob.NewStore(blob.Config{Dir: r.t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))
+	t := blob.Tree{}
+	for name, text := range files {
+		ref, err := s.Put([]byte(text), false)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		t.Entries = append(t.Entries, blob.Entry{Path: name, Kind: blob.File, Mode: 0o644, Size: int64(len(text)), Chunks: blob.Refs{ref}})
+	}
+	slices.SortFunc(t.Entries, blob.ByPath)
+	text, h, err := t.Encode()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if _, _, err := s.PutTree(text, false); err != nil {
+		r.t.Fatal(err)
+	}
+	r.holder = holder{s}
+	return h.String(), s
+}
+
+func (r *rig) task(n int, spec job.Spec) worker.Task {
+	return worker.Task{
+		Attempt: job.Attempt{Job: job.NewID(7, uint64(n)), N: 1}, Spec: spec, User: "root", Grace: time.Second,
+		Deadline: worker.Now().Add(time.Minute), Env: []string{"A=b"},
+	}
+}
+
+func (r *rig) next() worker.DriverEvent {
+	r.t.Helper()
+	late := time.NewTimer(20 * time.Second)
+	defer late.Stop()
+	select {
+	case e := <-r.events:
+		return e
+	case <-late.C:
+		r.t.Fatal("no event")
+		return worker.DriverEvent{}
+	}
+}
+
+// begun waits until the inner driver has been given the attempt.
+func (r *rig) begun(a job.Attempt) worker.Task {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	defer cancel()
+	r.d.Await(ctx, a)
+	r.inner.mu.Lock()
+	defer r.inner.mu.Unlock()
+	for _, t := range r.inner.started {
+		if t.Attempt == a {
+			return t
+		}
+	}
+	r.t.Fatal("it was not started")
+	return worker.Task{}
+}
+
+// scratch gives a started task its directory, as the inner driver would.
+func (r *rig) scratch(t worker.Task, files map[string]string) string {
+	r.t.Helper()
+	dir := r.cfg.scratch(t.Attempt)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	if t.Files != "" {
+		if err := os.Rename(t.Files, dir); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func exited(a job.Attempt) worker.DriverEvent {
+	return worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: job.Failed, Code: 3, Started: true}}
+}
+
+func pack(t *testing.T, p Place, base bool, globs ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := p.Pack(t.Context(), globs, base, &out); err != nil {
+		return "", err
+	}
+	var names []string
+	for in := tar.NewReader(&out); ; {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return strings.Join(names, " "), nil
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			h.Name += "=" + string(text)
+		}
+		names = append(names, h.Name)
+	}
+}
+
+func TestWithoutFilesNothingIsDone(t *testing.T) {
+	r := newRig(t)
+	k := r.task(1, job.Spec{})
+	if err := r.d.Start(k); err != nil {
+		t.Fatal(err)
+	}
+	r.begun(k.Attempt)
+	r.d.Driven(exited(k.Attempt))
+	r.next()
+	if _, err := os.Stat(r.cfg.staging()); err == nil {
+		t.Error("the disk was touched")
+	}
+}
+
+func TestFilesAreThereAtTheStart(t *testing.T) {
+	r := newRig(t)
+	tree, _ := r.upload(map[string]string{"a": "1", "b": "2"})
+	k := r.task(1, job.Spec{Tree: tree})
+	if err := r.d.Start(k); err != nil {
+		t.Fatal(err)
+	}
+	got := r.begun(k.Attempt)
+	text, err := os.ReadFile(filepath.Join(got.Files, "b"))
+	if err != nil || string(text) != "2" {
+		t.Errorf("%q, %v", text, err)
+	}
+	r.d.Driven(exited(k.Attempt))
+	r.next()
+	if entries, err := os.ReadDir(r.cfg.staging()); err != nil || len(entries) != 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+func TestHolderIsAwaited(t *testing.T) {
+	r := newRig(t)
+	tree, s := r.upload(map[string]string{"a": "1"})
+	h := away{holder{s}, make(chan struct{}), make(chan struct{}, 1)}
+	r.holder = h
+	k := r.task(1, job.Spec{Tree: tree})
+	if err := r.d.Start(k); err != nil {
+		t.Fatal(err)
+	}
+	<-h.asked
+	close(h.there)
+	r.begun(k.Attempt)
+}
+
+func TestEndsBeforeItBegins(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spec  func(*rig, *worker.Task)
+		then  func(*rig, worker.Task)
+		state job.State
+		says  string
+	}{
+		{"cancelled", nil, func(r *rig, k worker.Task) { _ = r.d.Stop(k.Attempt, 0, "no more") }, job.Cancelled, "no more"},
+		{"lease", func(_ *rig, k *worker.Task) { k.Deadline = worker.Now().Add(50 * time.Millisecond) }, nil, job.NodeFail, "lease"},
+		{"nowhere", func(r *rig, _ *worker.Task) {
+			r.holder = holder{blob.NewStore(blob.Config{Dir: r.t.TempDir(), Most: 1}, slog.New(slog.DiscardHandler))}
+		}, nil, job.Failed, "not in the store"},
+		{"nobody", func(_ *rig, k *worker.Task) { k.User = "no-such-user-xyz" }, nil, job.Failed, "no-such-user-xyz"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			tree, s := r.upload(map[string]string{"a": "1"})
+			r.holder = away{holder{s}, make(chan struct{}), make(chan struct{}, 1)}
+			k := r.task(1, job.Spec{Tree: tree})
+			if c.name == "nobody" && os.Getuid() != 0 {
+				t.Skip("only root runs tasks of others")
+			}
+			if c.spec != nil {
+				c.spec(r, &k)
+			}
+			if err := r.d.Start(k); err != nil {
+				t.Fatal(err)
+			}
+			if c.then != nil {
+				c.then(r, k)
+			}
+			e := r.next()
+			if e.Kind != worker.DriverFailed || e.Exit.State != c.state || !strings.Contains(e.Exit.Reason, c.says) || e.Exit.Started {
+				t.Errorf("%+v", e)
+			}
+			if len(r.inner.started) != 0 {
+				t.Error("it was started")
+			}
+			if entries, err := os.ReadDir(r.cfg.staging()); err != nil || len(entries) != 0 {
+				t.Errorf("left behind: %v, %v", entries, err)
+			}
+		})
+	}
+}
+
+func TestNextDaemonGoesOn(t *testing.T) {
+	r := newRig(t)
+	tree, s := r.upload(map[string]string{"a": "1"})
+	h := away{holder{s}, make(chan struct{}), make(chan struct{}, 1)}
+	r.holder = h
+	k := r.task(1, job.Spec{Tree: tree, Download: []string{"out"}})
+	if err := r.d.Start(k); err != nil {
+		t.Fatal(err)
+	}
+	<-h.asked
+	r.stop()
+	r.run()
+	found, err := r.d.Adopt(t.Context())
+	if err != nil || len(found) != 1 || found[0].Attempt != k.Attempt || found[0].Kind != worker.DriverStarting {
+		t.Fatalf("adopted %+v, %v", found, err)
+	}
+	close(h.there)
+	got := r.begun(k.Attempt)
+	if got.Env[0] != "A=b" || got.Deadline != k.Deadline {
+		t.Errorf("it became %+v", got)
+	}
+	// And a third one keeps what the task leaves, though it ended in between.
+	r.scratch(got, map[string]string{"out": "x"})
+	r.stop()
+	r.inner.found = []worker.DriverEvent{exited(k.Attempt)}
+	r.run()
+	if found, err = r.d.Adopt(t.Context()); err != nil || len(found) != 1 {
+		t.Fatalf("adopted %+v, %v", found, err)
+	}
+	p, err := r.d.Ended(k.Attempt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names, err := pack(t, p, false, "."); err != nil || names != "out=x" {
+		t.Errorf("%q, %v", names, err)
+	}
+}
+
+func TestKeep(t *testing.T) {
+	r := newRig(t)
+	k := r.task(1, job.Spec{Download: []string{"ckpt/*", "log", "none/*", "up/*", "**/deep.txt", "out"}})
+	if err := r.d.Start(k); err != nil {
+		t.Fatal(err)
+	}
+	dir := r.scratch(r.begun(k.Attempt), map[string]string{
+		"ckpt/a": "1", "ckpt/sub/b": "2", "log": "3", "other": "4", "x/y/deep.txt": "5", "../exit.json": "{}",
+	})
+	for at, target := range map[string]string{"up": "..", "out": "/etc/passwd", "ckpt/link": "a", "ckpt/evil": "../../../x"} {
+		if err := os.Symlink(target, filepath.Join(dir, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.d.Driven(exited(k.Attempt))
+	if e := r.next(); e.Exit.Code != 3 {
+		t.Errorf("%+v", e)
+	}
+	if err := os.RemoveAll(dir); err != nil { // as it is once nobody needs it
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "../exit.json")); err != nil {
+		t.Errorf("a link led out of the task's directory: %v", err)
+	}
+	p, err := r.d.Ended(k.Attempt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		globs []string
+		base  bool
+		want  string
+	}{
+		{[]string{"."}, false, "ckpt/ ckpt/a=1 ckpt/link ckpt/sub/ ckpt/sub/b=2 log=3 x/ x/y/ x/y/deep.txt=5"},
+		{[]string{"ckpt/*"}, true, "a=1 link sub/ sub/b=2"},
+		{[]string{"ckpt/s*", "log"}, false, "ckpt/sub/ ckpt/sub/b=2 log=3"},
+	} {
+		if names, err := pack(t, p, c.base, c.globs...); err != nil || names != c.want {
+			t.Errorf("%v: %q, want %q, %v", c.globs, names, c.want, err)
+		}
+	}
+	if _, err := pack(t, p, false, "other"); !errors.Is(err, ErrNone) {
+		t.Errorf("what was not asked for: %v", err)
+	}
+	if !slices.Equal(p.Missing, []string{"none/*", "up/*"}) {
+		t.Errorf("missing: %v", p.Missing)
+	}
+	if _, err := r.d.Ended(job.Attempt{Job: k.Attempt.Job, N: 2}); !errors.Is(err, ErrNone) {
+		t.Errorf("another attempt: %v", err)
+	}
+}
+
+func TestReadAsTheUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can read as another")
+	}
+	r := newRig(t)
+	dir := t.TempDir()
+	for at := dir; at != os.TempDir(); at = filepath.Dir(at) { // others may pass
+		if err := os.Chmod(at, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, mode := range map[string]os.FileMode{"open": 0o644, "secret": 0o600} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	p, err := r.d.Living(job.Attempt{}, "nobody", dir)
+	if err != nil {
+		t.Skipf("no user nobody: %v", err)
+	}
+	if names, err := pack(t, p, false, "open", "pipe"); err != nil || names != "open=open" {
+		t.Errorf("%q, %v", names, err)
+	}
+	if names, err := pack(t, p, false, "secret"); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("read %q, %v", names, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "secret")); err != nil || string(text) != "secret" {
+		t.Errorf("this process lost its rights: %v", err)
+	}
+}

@@ -1,0 +1,149 @@
+package files
+
+// Keeping what a job asked for when its task has ended.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+)
+
+// about is what is said of the files of an attempt that ended.
+type about struct {
+	User string `json:"user"`
+	// Workdir, if it is set, is where the task worked: a directory that is not
+	// ours, in which its files still lie.
+	Workdir string   `json:"workdir,omitempty"`
+	Kept    int      `json:"kept"`              // matches that were moved
+	Missing []string `json:"missing,omitempty"` // globs that nothing matched
+	Problem string   `json:"problem,omitempty"` // why some are not kept
+}
+
+// keep moves what the globs of an ended task match from its scratch directory,
+// which is cleared away, to where it stays as long as the task's output. A move
+// costs nothing, whatever the size. With a working directory of its own the
+// task's files stay where they are.
+func (d *Driver) keep(t worker.Task, e worker.DriverEvent) {
+	a := t.Attempt
+	if len(t.Spec.Download) == 0 || e.Kind == worker.DriverFailed {
+		return
+	}
+	if _, err := os.Lstat(d.cfg.about(a)); err == nil {
+		return // done before the daemon was killed
+	}
+	say := about{User: t.User, Workdir: t.Spec.Workdir}
+	if say.Workdir == "" {
+		var err error
+		if say.Kept, say.Missing, err = d.move(a, t.Spec.Download); err != nil {
+			say.Problem = err.Error()
+			d.log.Warn("files of attempt not kept", "attempt", a.String(), "error", err)
+		}
+	}
+	if err := writeJSON(d.cfg.about(a), say); err != nil {
+		d.log.Warn("files of attempt not noted", "attempt", a.String(), "error", err)
+	}
+}
+
+// move goes through the globs; what does not fit in one is said, and the rest
+// goes on. No process of the task is left.
+func (d *Driver) move(a job.Attempt, globs []string) (int, []string, error) {
+	from, err := os.OpenRoot(d.cfg.scratch(a))
+	if err != nil {
+		return 0, nil, fmt.Errorf("files: %w", err)
+	}
+	defer from.Close() //nolint:errcheck // a directory
+	dir := d.cfg.kept(a)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // its user reads it
+		return 0, nil, fmt.Errorf("files: %w", err)
+	}
+	to, err := os.OpenRoot(dir)
+	if err != nil {
+		return 0, nil, fmt.Errorf("files: %w", err)
+	}
+	defer to.Close() //nolint:errcheck // a directory
+	var errs []error
+	var missing []string
+	kept := 0
+	for _, glob := range globs {
+		names, err := match(from, glob)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if len(names) == 0 {
+			missing = append(missing, glob)
+		}
+		for _, name := range names {
+			if err := moveOne(from, to, name); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			kept++
+		}
+	}
+	return kept, missing, errors.Join(errs...)
+}
+
+// moveOne moves a file, a link or a directory with all below it to the same
+// place in another directory.
+func moveOne(from, to *os.Root, name string) error {
+	if name == "." {
+		return moveAll(from, to)
+	}
+	if _, err := from.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+		return nil // moved with the directory that it is in
+	}
+	parent := path.Dir(name)
+	if err := to.MkdirAll(parent, 0o755); err != nil {
+		return fmt.Errorf("files: keep %s: %w", name, err)
+	}
+	source, err := from.Open(parent)
+	if err != nil {
+		return fmt.Errorf("files: keep %s: %w", name, err)
+	}
+	defer source.Close()
+	target, err := to.Open(parent)
+	if err != nil {
+		return fmt.Errorf("files: keep %s: %w", name, err)
+	}
+	defer target.Close()
+	// By the open directories: no link that is put in the way leads elsewhere.
+	if err := unix.Renameat(int(source.Fd()), path.Base(name), int(target.Fd()), path.Base(name)); err != nil {
+		return fmt.Errorf("files: keep %s: %w", name, err)
+	}
+	return nil
+}
+
+func moveAll(from, to *os.Root) error {
+	entries, err := fs.ReadDir(from.FS(), ".")
+	if err != nil {
+		return fmt.Errorf("files: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		errs = append(errs, moveOne(from, to, e.Name()))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) readAbout(a job.Attempt) (about, error) {
+	var say about
+	b, err := os.ReadFile(c.about(a))
+	if errors.Is(err, fs.ErrNotExist) {
+		return say, ErrNone
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &say)
+	}
+	if err != nil {
+		return say, fmt.Errorf("files: %w", err)
+	}
+	return say, nil
+}

@@ -1,0 +1,204 @@
+package files
+
+// Reading the files of a task as a stream in the format of tar.
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner"
+)
+
+// Place is where files of an attempt are, and as whom they are read.
+type Place struct {
+	dir     string
+	account runner.Account
+	// Missing are the globs of the job that nothing matched when it ended, and
+	// Problem is why some of what matched was not kept.
+	Missing []string
+	Problem string
+}
+
+// Living is the place of an attempt that runs, of a user and with a working
+// directory, which may be empty.
+func (d *Driver) Living(a job.Attempt, user, workdir string) (Place, error) {
+	account, err := runner.AccountOf(user, d.cfg.AllowRoot)
+	if err != nil {
+		return Place{}, err
+	}
+	p := Place{dir: workdir, account: account}
+	if workdir == "" {
+		p.dir = d.cfg.scratch(a)
+	}
+	return p, nil
+}
+
+// Ended is the place of what an attempt left, or ErrNone.
+func (d *Driver) Ended(a job.Attempt) (Place, error) {
+	say, err := d.cfg.readAbout(a)
+	if err != nil {
+		return Place{}, err
+	}
+	p, err := d.Living(a, say.User, say.Workdir)
+	if say.Workdir == "" {
+		p.dir = d.cfg.kept(a)
+	}
+	p.Missing, p.Problem = say.Missing, say.Problem
+	return p, err
+}
+
+// Pack writes what globs mean in a place to w, as tar; with base each match
+// stands at the root, under its own name. ErrNone if they mean nothing. Links
+// that lead outside of the place and what is neither file, directory nor link
+// are left out.
+func (p Place) Pack(ctx context.Context, globs []string, base bool, w io.Writer) error {
+	return p.account.As(func() error {
+		root, err := os.OpenRoot(p.dir)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrNone, err)
+		}
+		defer root.Close() //nolint:errcheck // a directory
+		k := packing{root: root, out: tar.NewWriter(w), done: map[string]bool{}}
+		for _, glob := range globs {
+			if err := k.glob(ctx, glob, base); err != nil {
+				return err
+			}
+		}
+		if len(k.done) == 0 {
+			return fmt.Errorf("%w: nothing is called %s", ErrNone, strings.Join(globs, " "))
+		}
+		return k.out.Close()
+	})
+}
+
+type packing struct {
+	root *os.Root
+	out  *tar.Writer
+	done map[string]bool
+}
+
+// glob writes all that a glob means.
+func (k *packing) glob(ctx context.Context, glob string, base bool) error {
+	names, err := match(k.root, glob)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		strip := ""
+		if base && name != "." {
+			strip = path.Dir(name) + "/"
+		}
+		if err := k.tree(ctx, name, strip); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tree writes a match and all below it.
+func (k *packing) tree(ctx context.Context, name, strip string) error {
+	if info, err := k.root.Lstat(name); err == nil && !info.IsDir() {
+		if k.done[name] {
+			return nil
+		}
+		k.done[name] = true
+		return k.one(name, strings.TrimPrefix(name, strip))
+	}
+	return fs.WalkDir(k.root.FS(), name, func(at string, _ fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // gone since: the task goes on
+		}
+		if err != nil {
+			return fmt.Errorf("files: %w", err)
+		}
+		if at == "." || k.done[at] {
+			k.done[at] = true
+			return nil
+		}
+		k.done[at] = true
+		return k.one(at, strings.TrimPrefix(at, strip))
+	})
+}
+
+func (k *packing) one(at, name string) error {
+	info, err := k.root.Lstat(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("files: %w", err)
+	}
+	h := &tar.Header{Name: name, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX}
+	switch {
+	case info.IsDir():
+		h.Typeflag, h.Name = tar.TypeDir, name+"/"
+		return k.head(h)
+	case info.Mode()&fs.ModeSymlink != 0:
+		if h.Linkname, err = k.root.Readlink(at); err != nil || blob.CheckLink(name, h.Linkname) != nil {
+			return nil //nolint:nilerr // it means nothing elsewhere
+		}
+		h.Typeflag = tar.TypeSymlink
+		return k.head(h)
+	case info.Mode().IsRegular():
+		return k.file(at, h)
+	}
+	return nil
+}
+
+func (k *packing) head(h *tar.Header) error {
+	if err := k.out.WriteHeader(h); err != nil {
+		return fmt.Errorf("files: %w", err)
+	}
+	return nil
+}
+
+// file writes a file as long as it was when its length was read: a task that
+// runs may write on, or cut it.
+func (k *packing) file(at string, h *tar.Header) error {
+	f, err := k.root.OpenFile(at, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe put in its place must not hang us
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("files: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil // it became something else
+	}
+	h.Typeflag, h.Size = tar.TypeReg, info.Size()
+	if err := k.head(h); err != nil {
+		return err
+	}
+	n, err := io.Copy(k.out, io.LimitReader(f, h.Size))
+	if err == nil && n < h.Size {
+		_, err = io.Copy(k.out, io.LimitReader(zeros{}, h.Size-n))
+	}
+	if err != nil {
+		return fmt.Errorf("files: read %s: %w", at, err)
+	}
+	return nil
+}
+
+// zeros is an endless stream of them.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
