@@ -29,6 +29,9 @@ const (
 	distanceUnknown = 6
 	maxLanes        = 63 // NVLink connections that make a difference
 	otherClass      = 64 // further than any link: programs want devices of one kind
+	// byNode makes the NUMA node the last thing that counts: more than there
+	// are pairs in the largest set that is looked at closely.
+	byNode = 4096
 )
 
 // learnLinks works out how far the devices are from each other, by slot.
@@ -57,7 +60,11 @@ func way(a, b *slot, l Link) int {
 	if a.Class != b.Class {
 		d += otherClass
 	}
-	return d*(maxLanes+1) + maxLanes - min(max(l.NVLinks, 0), maxLanes)
+	w := (d*(maxLanes+1) + maxLanes - min(max(l.NVLinks, 0), maxLanes)) * byNode
+	if a.NUMA < 0 || a.NUMA != b.NUMA {
+		w++ // the processors that feed them are apart
+	}
+	return w
 }
 
 // Choose picks free devices for a need. Several come from the best-linked free

@@ -1,0 +1,104 @@
+package gpu
+
+// Choices on real machines, as their owners recorded them.
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var topoKinds = map[string]LinkKind{"PIX": LinkSwitch, "PXB": LinkSwitch, "PHB": LinkBridge, "NODE": LinkNUMA, "SYS": LinkSystem}
+
+// recorded reads a matrix of nvidia-smi topo -m: devices GPU0, GPU1, …
+func recorded(t *testing.T, name, model string) []Device {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata", "topology", name+".txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var devices []Device
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if !strings.HasPrefix(lines.Text(), "GPU") {
+			continue // words about it, and the heading
+		}
+		cells := strings.Split(lines.Text(), "\t")
+		node, err := strconv.Atoi(cells[len(cells)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := Device{UUID: cells[0], Index: len(devices), Model: model, Class: Class(model, 80*gib), Memory: 80 * gib, NUMA: node}
+		for j, cell := range cells[1 : len(cells)-2] {
+			cell = strings.TrimSpace(cell)
+			if cell == "X" {
+				continue
+			}
+			l := Link{To: fmt.Sprintf("GPU%d", j), Kind: topoKinds[cell]}
+			if n, isNVLink := strings.CutPrefix(cell, "NV"); isNVLink {
+				if l.NVLinks, err = strconv.Atoi(n); err != nil {
+					t.Fatal(err)
+				}
+				l.Kind = LinkNVLink
+			}
+			if l.Kind == "" {
+				t.Fatalf("%s: what is %q?", name, cell)
+			}
+			d.Links = append(d.Links, l)
+		}
+		devices = append(devices, d)
+	}
+	return devices
+}
+
+func TestChoicesOnRecordedMachines(t *testing.T) {
+	for _, c := range []struct {
+		machine string
+		devices int
+		taken   []string
+		n       int
+		want    string
+	}{
+		// All links are alike: the processors that feed the GPUs decide.
+		{"dgx-a100", 8, nil, 2, "GPU0 GPU1"},
+		{"dgx-a100", 8, []string{"GPU0"}, 2, "GPU2 GPU3"},
+		{"dgx-a100", 8, []string{"GPU0", "GPU2", "GPU4"}, 2, "GPU6 GPU7"},
+		{"dgx-a100", 8, []string{"GPU1"}, 4, "GPU2 GPU3 GPU4 GPU5"},
+		{"dgx-a100", 8, nil, 8, "GPU0 GPU1 GPU2 GPU3 GPU4 GPU5 GPU6 GPU7"},
+		{"dgx-h100", 8, nil, 4, "GPU0 GPU1 GPU2 GPU3"},
+		{"dgx-h100", 8, []string{"GPU0"}, 4, "GPU4 GPU5 GPU6 GPU7"},
+		{"dgx-h100", 8, []string{"GPU0", "GPU4"}, 3, "GPU1 GPU2 GPU3"},
+		// Two cards behind one host bridge before two of one socket.
+		{"pcie-4", 4, nil, 2, "GPU0 GPU1"},
+		{"pcie-4", 4, []string{"GPU0"}, 2, "GPU2 GPU3"},
+		{"pcie-4", 4, []string{"GPU0", "GPU3"}, 2, "GPU1 GPU2"},
+		// A single one is taken where it breaks no pair.
+		{"pcie-4", 4, []string{"GPU2"}, 1, "GPU3"},
+		// The links say nothing: sets stay on one socket all the same.
+		{"pcie-8", 8, []string{"GPU0", "GPU1", "GPU2"}, 2, "GPU4 GPU5"},
+		{"pcie-8", 8, []string{"GPU1"}, 4, "GPU4 GPU5 GPU6 GPU7"},
+		{"pcie-8", 8, []string{"GPU0", "GPU1", "GPU5"}, 3, "GPU4 GPU6 GPU7"},
+	} {
+		p, err := NewPool(recorded(t, c.machine, "NVIDIA A100-SXM4-80GB"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(p.Devices()); n != c.devices {
+			t.Fatalf("%s: %d devices", c.machine, n)
+		}
+		if len(c.taken) > 0 {
+			if err := p.Hold("others", c.taken, Whole, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, ok := p.Choose(gpus(c.n))
+		if slices.Sort(got); !ok || strings.Join(got, " ") != c.want {
+			t.Errorf("%s, %d wanted, %v taken: %v, want %s", c.machine, c.n, c.taken, got, c.want)
+		}
+	}
+}
