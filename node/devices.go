@@ -180,6 +180,10 @@ func (d *devices) look(ctx context.Context, w *worker.Loop) {
 	d.status = status
 	d.mu.Unlock()
 	if w != nil {
-		w.Devices(status)
+		mps := ""
+		if !d.all[0].Simulated {
+			mps = nvml.MPS()
+		}
+		w.Devices(status, mps)
 	}
 }

@@ -261,7 +261,7 @@ func (c *Core) launch(a *attempt) {
 	a.launched = true
 	c.out.Start = append(c.out.Start, Task{
 		Attempt: a.rec.Attempt, Spec: a.rec.Spec, User: a.rec.User, Devices: a.rec.Devices,
-		Env: Environment(c.cfg, a.rec), Hostfile: hostfile(c.cfg, a.rec),
+		Env: c.environment(a.rec), Hostfile: hostfile(c.cfg, a.rec),
 		Deadline: a.deadline, Hold: a.rec.Hold,
 		TimeLimit: a.rec.Spec.TimeLimit.D(), Grace: a.rec.Spec.GraceOr(), Warning: a.rec.Spec.Warning(),
 	})

@@ -45,6 +45,7 @@ type Core struct {
 	polling  bool                     // a timer asks for a device status
 	draining Drain
 
+	mps    string // where NVIDIA's multi-process service listens; empty: it does not run
 	limits Limits
 	usage  map[string]usage // by user
 
@@ -126,6 +127,7 @@ func (c *Core) Step(now Moment, ev Event) {
 	case StopFailed:
 		c.stopFailed(now, e.Attempt)
 	case DeviceStatus:
+		c.mps = e.MPS
 		c.deviceStatus(now, e.Devices)
 	case DeviceFault:
 		c.deviceFault(now, e.Fault)

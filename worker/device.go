@@ -136,7 +136,7 @@ func (c *Core) account(d *device, s gpu.Status) (back bool) {
 	for _, p := range s.Processes {
 		back = back && d.foreign[p.PID]
 	}
-	if len(s.Processes) == 0 && d.idle >= 0 {
+	if len(s.Processes) == 0 && d.idle >= 0 && c.mps == "" { // a server of MPS keeps what it has
 		back = s.MemoryUsed <= d.idle+gpu.ForeignLimit
 	}
 	_, stuck := d.aside[troubleMemory]

@@ -34,8 +34,12 @@ type (
 	// StopFailed says that the driver could not take a Stop.
 	StopFailed struct{ Attempt job.Attempt }
 
-	// DeviceStatus is how the GPUs of this host are now.
-	DeviceStatus struct{ Devices []gpu.Status }
+	// DeviceStatus is how the GPUs of this host are now, and where NVIDIA's
+	// multi-process service listens, if it runs.
+	DeviceStatus struct {
+		Devices []gpu.Status
+		MPS     string // directory of its pipes
+	}
 
 	// DeviceFault is an error that a GPU reported.
 	DeviceFault struct{ Fault gpu.Fault }

@@ -233,8 +233,8 @@ func (l *Loop) Deliver(from job.Peer, m lease.ToWorker) { l.tell(Message{From: f
 // Driven takes what a driver has to tell.
 func (l *Loop) Driven(e DriverEvent) { l.tell(e) }
 
-// Devices takes the status of all GPUs.
-func (l *Loop) Devices(s []gpu.Status) { l.tell(DeviceStatus{Devices: s}) }
+// Devices takes the status of all GPUs, and where MPS listens, if it runs.
+func (l *Loop) Devices(s []gpu.Status, mps string) { l.tell(DeviceStatus{Devices: s, MPS: mps}) }
 
 // Fault takes an error that a GPU reported.
 func (l *Loop) Fault(f gpu.Fault) { l.tell(DeviceFault{Fault: f}) }

@@ -148,6 +148,9 @@ func (c *collector) readProcesses(r *reading, handle nvml.Device) {
 			continue
 		}
 		for _, p := range infos {
+			if mpsServer(int(p.Pid)) {
+				continue
+			}
 			memory := size(p.UsedGpuMemory)
 			if memory == 0 {
 				unknown++

@@ -1,0 +1,52 @@
+package worker
+
+// MPS: where NVIDIA's multi-process service runs, it holds a task to its share
+// of a GPU; elsewhere shares are a matter of trust.
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/lease"
+)
+
+const mebibyte = 1 << 20
+
+// shareLimits is the environment that has MPS keep a task to its share of a
+// device with that much memory: percent of its processors, and MiB of its
+// memory. The task sees its one device as number 0.
+func shareLimits(rec lease.Record, d gpu.Device, pipe string) map[string]string {
+	return map[string]string{
+		"CUDA_MPS_PIPE_DIRECTORY":           pipe,
+		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": strconv.Itoa(max(1, rec.Milli*100/gpu.Whole)),
+		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT":  fmt.Sprintf("0=%dM", max(1, gpu.Memory(rec.Need, d.Memory)/mebibyte)),
+	}
+}
+
+// environment is all that an attempt finds in its environment but for what only
+// its driver knows.
+func (c *Core) environment(rec lease.Record) []string {
+	env := Environment(c.cfg, rec)
+	if c.mps == "" || rec.Milli == 0 || rec.Milli == gpu.Whole || len(rec.Devices) != 1 {
+		return env
+	}
+	d := c.devices[rec.Devices[0]]
+	if d == nil || d.Simulated || d.Parent != "" {
+		return env
+	}
+	more := shareLimits(rec, d.Device, c.mps)
+	env = slices.DeleteFunc(env, func(word string) bool { // what the user set does not lift his limits
+		name, _, _ := strings.Cut(word, "=")
+		_, ours := more[name]
+		return ours
+	})
+	for _, name := range slices.Sorted(maps.Keys(more)) {
+		env = append(env, name+"="+more[name])
+	}
+	slices.Sort(env)
+	return env
+}
