@@ -15,7 +15,7 @@ import (
 
 var topoKinds = map[string]LinkKind{"PIX": LinkSwitch, "PXB": LinkSwitch, "PHB": LinkBridge, "NODE": LinkNUMA, "SYS": LinkSystem}
 
-// recorded reads a matrix of nvidia-smi topo -m: devices GPU0, GPU1, …
+// recorded reads a matrix of nvidia-smi topo -m: GPU0, GPU1 and so on.
 func recorded(t *testing.T, name, model string) []Device {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", "topology", name+".txt"))
