@@ -15,7 +15,8 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 .PHONY: build install uninstall check test e2e demo bench race fuzz generate fmt lint help
 
 build: ## the program, as bin/muster
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
+	$(GO) build -trimpath -tags embedrunner -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
 
 install: ## the program and its systemd unit, below DESTDIR and PREFIX; a running daemon keeps the old program until it is restarted
 	@test -x bin/muster || { echo "no program: run make build first" >&2; exit 1; }

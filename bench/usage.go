@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -38,9 +39,10 @@ func (c *cluster) usage() (usages, error) {
 		switch {
 		case p.PID == os.Getpid():
 			what = "bench"
-		case len(line) > 1 && slices.Contains([]string{"daemon", "runner"}, line[1]) && strings.Contains(strings.Join(line, " "), c.dir):
-			what = line[1]
-		default:
+		case len(line) > 1 && strings.Contains(strings.Join(line, " "), c.dir):
+			what = kindOf(line)
+		}
+		if what == "" {
 			continue
 		}
 		s, err := p.Stat()
@@ -52,6 +54,17 @@ func (c *cluster) usage() (usages, error) {
 	}
 	slices.SortFunc(out, func(a, b usage) int { return strings.Compare(a.what, b.what) })
 	return out, nil
+}
+
+// kindOf knows a daemon and a runner by their command lines.
+func kindOf(line []string) string {
+	switch {
+	case line[1] == "daemon", line[1] == "runner":
+		return line[1]
+	case strings.HasPrefix(filepath.Base(line[0]), "muster-runner"):
+		return "runner"
+	}
+	return ""
 }
 
 func (u usages) of(pid int) time.Duration {

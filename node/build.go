@@ -34,6 +34,7 @@ import (
 	"github.com/musterhq/muster/worker"
 	execdriver "github.com/musterhq/muster/worker/driver/exec"
 	"github.com/musterhq/muster/worker/files"
+	"github.com/musterhq/muster/worker/runner"
 )
 
 // Node is one daemon, built and ready to run.
@@ -192,19 +193,10 @@ func (n *Node) met(job.Peer) {
 }
 
 func (n *Node) buildWorker(context.Context) (err error) {
-	dc := execdriver.Config{Dir: filepath.Join(n.cfg.DataDir, "run"), Binary: n.cfg.Program, Args: []string{"runner"}, Version: n.cfg.Version}
-	if n.cfg.AllowRoot {
-		dc.Args = append(dc.Args, "--allow-root")
-	}
-	if serviceOfSystemd() {
-		dc.Args = append(dc.Args, "--scope")
-	}
-	if n.cfg.CgroupsOff {
-		dc.Args = append(dc.Args, "--no-cgroups")
-	}
-	for _, u := range n.cfg.Ulimits {
-		dc.Args = append(dc.Args, "--ulimit", u)
-	}
+	dc := execdriver.Config{Dir: filepath.Join(n.cfg.DataDir, "run"), Version: n.cfg.Version}
+	dc.Binary, dc.Args = n.runnerProgram(dc.Dir)
+	flags := runner.Config{AllowRoot: n.cfg.AllowRoot, Scope: serviceOfSystemd(), NoGroups: n.cfg.CgroupsOff, Ulimits: n.cfg.Ulimits}
+	dc.Args = append(dc.Args, flags.Flags()...)
 	dc.Bounds = n.bounds()
 	tell := func(e worker.DriverEvent) { n.files.Driven(e) } // set below, before the driver runs
 	if n.driver, err = execdriver.New(dc, tell, n.part("exec")); err != nil {

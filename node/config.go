@@ -37,7 +37,8 @@ type Config struct {
 	TaskPIDs              int      // processes and threads of one task
 	Scratch               job.Size // of one task's scratch directory; 0: half of the file system
 	Ulimits               []string // NAME=SOFT[:HARD] of each process of a task
-	Program               string   // path of the binary, for the runner and the NVML agent
+	Program               string   // path of the binary, for the NVML agent and a runner without RunnerProgram
+	RunnerProgram         []byte   // the runner as a program of its own; may be empty
 	Version               string
 	Settings              []api.Setting // each as it is written, and where it comes from
 }

@@ -49,7 +49,8 @@ var floors = map[string][]string{
 		"job", "gpu", "gpu/nvml", "gpu/simgpu", "machine", "lease", "scheduler", "worker", "worker/driver/exec", "worker/output", "worker/runner", "worker/cgroup",
 		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "store", "api", "blob", "worker/files",
 	},
-	"cmd/muster": {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "api", "node", "blob"},
+	"cmd/muster-runner": {"worker/runner"},
+	"cmd/muster":        {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "api", "node", "blob"},
 }
 
 // places that stand outside the house: they drive the built program.

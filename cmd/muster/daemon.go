@@ -4,6 +4,7 @@ package main
 // agent.
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 
@@ -54,19 +55,19 @@ func logHandler(w io.Writer, format string, level slog.Leveler) slog.Handler {
 	return slog.NewTextHandler(w, ours)
 }
 
-// runnerCommand is the process that holds a host's tasks; daemons start it.
+// errRunner says that the runner has failed, and has said why.
+var errRunner = errors.New("runner: failed")
+
+// runnerCommand is the process that holds a host's tasks; daemons start it,
+// where the small program of its own (runnerProgram) is not at hand.
 func (e env) runnerCommand() *cli.Command {
 	return &cli.Command{
-		Name: "runner", Hidden: true,
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "dir", Required: true}, &cli.IntFlag{Name: "generation", Value: 1}, &cli.BoolFlag{Name: "allow-root"}, &cli.BoolFlag{Name: "scope"},
-			&cli.BoolFlag{Name: "no-cgroups"}, &cli.StringSliceFlag{Name: "ulimit"},
-		},
+		Name: "runner", Hidden: true, SkipFlagParsing: true,
 		Action: func(c *cli.Context) error {
-			cfg := runner.DefaultConfig()
-			cfg.Dir, cfg.Generation, cfg.AllowRoot, cfg.Version = c.String("dir"), c.Int("generation"), c.Bool("allow-root"), version
-			cfg.Scope, cfg.NoGroups, cfg.Ulimits = c.Bool("scope"), c.Bool("no-cgroups"), c.StringSlice("ulimit")
-			return runner.Main(c.Context, cfg, slog.New(slog.NewTextHandler(e.err, nil)))
+			if runner.Command(version, c.Args().Slice()) != 0 {
+				return errRunner
+			}
+			return nil
 		},
 	}
 }

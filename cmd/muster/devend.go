@@ -3,11 +3,14 @@ package main
 // How dev ends the runners that its daemons leave: with them go their tasks.
 
 import (
+	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/shirou/gopsutil/v4/process"
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/node"
 )
 
 // endRunners sends TERM to each runner whose command line names the directory;
@@ -19,13 +22,19 @@ func endRunners(dir string) {
 	}
 	for _, p := range all {
 		line, err := p.CmdlineSlice()
-		if err != nil || len(line) < 2 || line[1] != "runner" || !strings.Contains(strings.Join(line, " "), dir) {
+		if err != nil || !isRunner(line) || !strings.Contains(strings.Join(line, " "), dir) {
 			continue
 		}
 		if err := p.SendSignal(syscall.SIGTERM); err == nil {
 			waitGone(p)
 		}
 	}
+}
+
+// isRunner knows a runner by its command line: the program of its own, or the
+// hidden verb.
+func isRunner(line []string) bool {
+	return len(line) > 1 && (line[1] == "runner" || strings.HasPrefix(filepath.Base(line[0]), node.RunnerPrefix))
 }
 
 // waitGone waits for a runner that was told to stop, at most as long as its

@@ -114,7 +114,7 @@ func configOf(c *cli.Context) (daemonConfig, error) {
 // may be missing.
 func configFrom(c *cli.Context, path string) (daemonConfig, error) {
 	cfg := daemonConfig{Config: node.DefaultConfig(), LogLevel: "info", LogFormat: "text"}
-	cfg.Version = version
+	cfg.Version, cfg.RunnerProgram = version, runnerProgram
 	file, err := readConfigFile(cmp.Or(path, defaultConfigFile()), path != "")
 	if err != nil {
 		return cfg, err

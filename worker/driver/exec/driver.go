@@ -31,8 +31,8 @@ const maxInbox = 1 << 16
 // Config says where tasks live and how a runner is started.
 type Config struct {
 	Dir     string   // of the tasks and their runners
-	Binary  string   // path of muster; /proc/self/exe is right even when a new version took its place
-	Args    []string // before --dir and --generation: "runner" and its other flags
+	Binary  string   // path of the program; /proc/self/exe is right even when a new version took its place
+	Args    []string // before --dir and --generation: its verb if it has several, and its other flags
 	Version string   // of the binary: runners of another one only drain
 	Bounds  Bounds
 }

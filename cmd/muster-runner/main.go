@@ -1,0 +1,15 @@
+// Command muster-runner is the process between a daemon and its tasks, as a
+// program of its own: a tenth of muster's size in memory. muster carries it
+// within itself, so nobody installs or starts it by hand.
+package main
+
+import (
+	"os"
+
+	"github.com/musterhq/muster/worker/runner"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() { os.Exit(runner.Command(version, os.Args[1:])) }

@@ -1,0 +1,33 @@
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestUnpackedProgramIsReplacedByAnother(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	first, err := unpack(dir, []byte("#!/bin/sh\nexit 3\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(first, []byte("torn"), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	if again, err := unpack(dir, []byte("#!/bin/sh\nexit 3\n")); err != nil || again != first {
+		t.Fatalf("%s, %v; want %s", again, err, first)
+	}
+	if text, err := os.ReadFile(first); err != nil || string(text) != "#!/bin/sh\nexit 3\n" {
+		t.Errorf("a torn program was left: %q, %v", text, err)
+	}
+	second, err := unpack(dir, []byte("#!/bin/sh\nexit 4\n"))
+	if err != nil || second == first {
+		t.Fatalf("%s, %v", second, err)
+	}
+	all, err := os.ReadDir(dir)
+	if err != nil || len(all) != 1 || filepath.Join(dir, all[0].Name()) != second {
+		t.Errorf("left: %v, %v", all, err)
+	}
+}

@@ -1,0 +1,68 @@
+package runner
+
+// The command line of a runner, which only daemons write.
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Command is the whole program, from its flags to its exit code.
+func Command(version string, args []string) int {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	cfg, err := parse(args)
+	if err == nil {
+		cfg.Version = version
+		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+		defer stop()
+		err = Main(ctx, cfg, log)
+	}
+	if err != nil {
+		log.Error("runner ended", "error", err)
+		return 1
+	}
+	return 0
+}
+
+// Flags is the command line that tells a runner all of this but its directory
+// and generation, which its daemon adds.
+func (c Config) Flags() []string {
+	args := []string{"--ulimits", strings.Join(c.Ulimits, ",")}
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"--allow-root", c.AllowRoot}, {"--scope", c.Scope}, {"--no-cgroups", c.NoGroups}} {
+		if f.set {
+			args = append(args, f.name)
+		}
+	}
+	return args
+}
+
+func parse(args []string) (Config, error) {
+	cfg := DefaultConfig()
+	f := flag.NewFlagSet("runner", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // the error is told
+	f.StringVar(&cfg.Dir, "dir", "", "")
+	f.IntVar(&cfg.Generation, "generation", cfg.Generation, "")
+	f.BoolVar(&cfg.AllowRoot, "allow-root", false, "")
+	f.BoolVar(&cfg.Scope, "scope", false, "")
+	f.BoolVar(&cfg.NoGroups, "no-cgroups", false, "")
+	ulimits := f.String("ulimits", strings.Join(cfg.Ulimits, ","), "")
+	if err := f.Parse(args); err != nil {
+		return Config{}, err
+	}
+	if f.NArg() > 0 {
+		return Config{}, errors.New("runner: takes flags alone")
+	}
+	cfg.Ulimits = strings.FieldsFunc(*ulimits, func(r rune) bool { return r == ',' })
+	return cfg, nil
+}
