@@ -4,7 +4,10 @@
 package main
 
 import (
+	"context"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/musterhq/muster/worker/runner"
 )
@@ -12,4 +15,9 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-func main() { os.Exit(runner.Command(version, os.Args[1:])) }
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := runner.Command(ctx, version, os.Args[1:])
+	stop()
+	os.Exit(code)
+}

@@ -64,7 +64,7 @@ func (e env) runnerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "runner", Hidden: true, SkipFlagParsing: true,
 		Action: func(c *cli.Context) error {
-			if runner.Command(version, c.Args().Slice()) != 0 {
+			if runner.Command(c.Context, version, c.Args().Slice()) != 0 {
 				return errRunner
 			}
 			return nil

@@ -9,24 +9,20 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
-// Command is the whole program, from its flags to its exit code.
-func Command(version string, args []string) int {
+// Command is the whole program, from its flags to its exit code; the end of ctx
+// tells it to end its tasks.
+func Command(ctx context.Context, version string, args []string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	cfg, err := parse(args)
 	if err == nil {
 		cfg.Version = version
-		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
-		defer stop()
 		err = Main(ctx, cfg, log)
 	}
 	if err != nil {
-		log.Error("runner ended", "error", err)
+		log.ErrorContext(ctx, "runner ended", "error", err)
 		return 1
 	}
 	return 0
