@@ -34,11 +34,13 @@ var (
 	classManyMemory = []int{40}
 )
 
-// GPUMeets says whether the device is one of those that the need asks for:
-// its class begins with the model, dash by dash, and it has the memory. It
+// GPUMeets says whether the device is one of those that the need asks for. It
 // does not say whether it is free.
 func GPUMeets(d gpu.Device, need job.Resources) bool {
-	return modelMeets(d.Class, need.GPUModel) && d.Memory >= need.GPUMemory
+	if d.Parent == "" && modelMeets(d.Class, need.GPUModel) { // nearly always, and cheap to see
+		return d.Memory >= need.GPUMemory
+	}
+	return gpu.Fits(d, need)
 }
 
 func modelMeets(class, model string) bool {
@@ -83,6 +85,9 @@ func modelClasses(devices []gpu.Device) []string {
 		parts := strings.Split(d.Class, "-")
 		for i := 1; d.Class != "" && i <= min(len(parts), maxModelParts); i++ {
 			count[strings.Join(parts[:i], "-")]++
+		}
+		if _, slice, isMIG := strings.Cut(d.Class, "-mig-"); isMIG {
+			count[slice]++ // what users call it
 		}
 	}
 	models := make([]string, 0, len(count))

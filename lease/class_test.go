@@ -90,3 +90,34 @@ func TestHostThatFitsAdvertisesTheClass(t *testing.T) {
 		}
 	})
 }
+
+// A MIG instance is given to who asks for one, by any of its names, and to who
+// wants any GPU; never as one of several, nor as the card that it is a part of.
+func TestMIGInstanceMeets(t *testing.T) {
+	d := gpu.Device{
+		UUID: "MIG-1", Parent: "GPU-1", Model: "NVIDIA H100 80GB HBM3 MIG 1g.10gb", Class: "h100-80gb-mig-1g.10gb", Memory: 10 << 30,
+	}
+	for _, c := range []struct {
+		need job.Resources
+		want bool
+	}{
+		{job.Resources{GPUs: 1}, true},
+		{job.Resources{GPUs: 2}, false},
+		{job.Resources{GPUs: 1, GPUModel: "1g.10gb"}, true},
+		{job.Resources{GPUs: 1, GPUModel: "H100-80GB-MIG-1g.10gb"}, true},
+		{job.Resources{GPUs: 1, GPUModel: "H100"}, false},
+		{job.Resources{GPUs: 1, GPUModel: "2g.20gb"}, false},
+		{job.Resources{GPUs: 1, GPUMemory: 20 << 30}, false},
+		{job.Resources{GPUShare: .5}, true},
+	} {
+		if got := GPUMeets(d, c.need); got != c.want {
+			t.Errorf("GPUMeets(%+v) = %v", c.need, got)
+		}
+	}
+	classes := Classes(Profile{Worker: true, GPUs: []gpu.Device{d}})
+	for _, want := range []string{"1g.10gb", "H100-80GB-MIG-1g.10gb"} {
+		if class := ClassOf(job.Resources{GPUs: 1, GPUModel: want}, nil); !slices.Contains(classes, class) {
+			t.Errorf("%s is looked for as %s, not among %v", want, class, classes)
+		}
+	}
+}
