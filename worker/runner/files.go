@@ -25,7 +25,8 @@ import (
 //	runner-N.log    what it has to say
 //	runner-N.tasks  the main processes it has started, without control groups
 //	runner-N.ends-K segment K of the ends that runner N has written
-//	tasks/ATTEMPT/  stdout stderr script scratch/ hostfile
+//	hosts/NAME      hostfiles, each shared by the tasks for which it says the same
+//	tasks/ATTEMPT/  stdout stderr script scratch/
 type Dir string
 
 // Stream is one of the two outputs of a task.

@@ -165,11 +165,8 @@ func (s *starter) environment(t *task, who identity, scratch string) ([]string, 
 		env = setVariable(setVariable(env, "HOME", who.home), "USER", who.name)
 	}
 	if t.start.Hostfile != "" {
-		path := filepath.Join(s.dir.Task(t.attempt), "hostfile")
-		if err := os.WriteFile(path, []byte(t.start.Hostfile), 0o600); err != nil {
-			return nil, fmt.Errorf("runner: write hostfile: %w", err)
-		}
-		if err := who.own(path); err != nil {
+		path, err := s.dir.hostfile(t.start.Hostfile)
+		if err != nil {
 			return nil, err
 		}
 		env = setVariable(env, "MUSTER_HOSTFILE", path)
