@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containerd/cgroups/v3"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
 	"golang.org/x/sys/unix"
@@ -36,7 +35,7 @@ const (
 
 // Doctor examines the host. Devices are those that the driver lists.
 func Doctor(ctx context.Context, cfg Config, devices []gpu.Device) []api.Fact {
-	facts := []api.Fact{gpuFact(cfg, devices), cgroupFact(), serviceFact(), dockerFact(ctx)}
+	facts := []api.Fact{gpuFact(cfg, devices), isolationFact(cfg), scratchFact(cfg), serviceFact(), dockerFact(ctx)}
 	facts = append(facts, portFacts(ctx, cfg)...)
 	facts = append(facts, bootstrapFacts(ctx, cfg)...)
 	return append(facts, fileFact(), diskFact(ctx, cfg), clockFact())
@@ -64,24 +63,6 @@ func gpuFact(cfg Config, devices []gpu.Device) api.Fact {
 		f.State, f.Detail = api.FactWarn, fmt.Sprintf("%d simulated GPUs: tasks get no hardware", len(devices))
 	default:
 		f.Detail = fmt.Sprintf("%d × %s, driver %s", len(devices), devices[0].Model, devices[0].Driver)
-	}
-	return f
-}
-
-func cgroupFact() api.Fact {
-	f := api.Fact{Name: "cgroups", State: api.FactOK}
-	switch cgroups.Mode() {
-	case cgroups.Unified:
-		f.Detail = "version 2"
-		if unix.Access("/sys/fs/cgroup/cgroup.procs", unix.W_OK) != nil {
-			f.State, f.Detail = api.FactWarn, "version 2, not delegated to this user"
-			f.Advice = "run the daemon as root or as a systemd service with Delegate=yes; until then a task's processes are told by their tree"
-		}
-	case cgroups.Legacy, cgroups.Hybrid:
-		f.State, f.Detail = api.FactWarn, "version 1"
-		f.Advice = "boot with version 2 (systemd.unified_cgroup_hierarchy=1); until then a task's processes are told by their tree"
-	case cgroups.Unavailable:
-		f.State, f.Detail, f.Advice = api.FactWarn, "not mounted", "mount cgroup2 at /sys/fs/cgroup"
 	}
 	return f
 }

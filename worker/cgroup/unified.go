@@ -52,30 +52,40 @@ var bounding = []string{CPU, Memory, PIDs}
 // own group.
 func above(own, name string) (dir string, has []string) {
 	dir = filepath.Join(own, name)
-	if has = enable(own); len(has) > 0 {
-		return dir, has
-	}
 	available := words(filepath.Join(own, "cgroup.controllers"))
 	if !slices.ContainsFunc(available, func(c string) bool { return slices.Contains(bounding, c) }) {
 		return dir, nil // version 1 has them, or nobody
 	}
-	leaf := filepath.Join(own, name+"-runner")
-	if err := os.Mkdir(leaf, 0o755); err == nil {
-		if err := write(filepath.Join(leaf, "cgroup.procs"), "0"); err == nil {
-			if has = enable(own); len(has) > 0 {
-				return dir, has
-			}
-			_ = write(filepath.Join(own, "cgroup.procs"), "0") // where it was
-		}
-		_ = unix.Rmdir(leaf) // not needed
+	if _, err := os.Stat(filepath.Join(own, "cgroup.type")); errors.Is(err, os.ErrNotExist) {
+		return dir, enable(own) // the root
+	}
+	if stepAside(own, name) {
+		return dir, enable(own)
 	}
 	if parent := filepath.Dir(own); !underSystemd() && unix.Access(parent, unix.W_OK) == nil {
-		if has = words(filepath.Join(parent, "cgroup.subtree_control")); len(has) > 0 {
-			has = slices.DeleteFunc(slices.Clone(bounding), func(c string) bool { return !slices.Contains(has, c) })
+		if has = enabled(parent); len(has) > 0 {
 			return filepath.Join(parent, name), has
 		}
 	}
 	return dir, nil
+}
+
+// stepAside moves the caller into a group below its own, and back if others are
+// in its own. The kernel would take cpu and pids for a group with processes,
+// too, but nothing could be born below it then.
+func stepAside(own, name string) bool {
+	leaf := filepath.Join(own, name+"-runner")
+	if err := os.Mkdir(leaf, 0o755); err != nil {
+		return false
+	}
+	if write(filepath.Join(leaf, "cgroup.procs"), "0") == nil {
+		if others := words(filepath.Join(own, "cgroup.procs")); len(others) == 0 {
+			return true
+		}
+		_ = write(filepath.Join(own, "cgroup.procs"), "0") // where it was
+	}
+	_ = unix.Rmdir(leaf) // not needed
+	return false
 }
 
 // enable turns on the controllers that bound tasks for the groups below one,
@@ -84,6 +94,12 @@ func enable(dir string) []string {
 	for _, c := range bounding {
 		_ = write(filepath.Join(dir, "cgroup.subtree_control"), "+"+c) // what is on is asked below
 	}
+	return enabled(dir)
+}
+
+// enabled lists the controllers that bound tasks and are on for the groups
+// below one.
+func enabled(dir string) []string {
 	on := words(filepath.Join(dir, "cgroup.subtree_control"))
 	return slices.DeleteFunc(slices.Clone(bounding), func(c string) bool { return !slices.Contains(on, c) })
 }

@@ -128,7 +128,7 @@ func Main(ctx context.Context, cfg Config, log *slog.Logger) error {
 	}
 	defer s.close()
 	info := Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: bootID()}
-	info.Isolation = "process group"
+	info.Isolation = processGroup
 	if s.group != nil {
 		info.Cgroup, info.Groups, info.Isolation = s.group.Dir(), s.group.Dirs(), s.group.String()
 	}
@@ -188,6 +188,23 @@ func newGroup(cfg Config) (*cgroup.Tree, error) {
 	}
 	return t, nil
 }
+
+// Isolation says for people what would hold the tasks of a runner that is
+// started as this process was, and why it is no more than that.
+func Isolation(noGroups bool) (string, error) {
+	if noGroups {
+		return processGroup, nil
+	}
+	t, err := cgroup.New(fmt.Sprintf("muster-try-%d", os.Getpid()), cgroup.Options{}, bornIn)
+	if err != nil {
+		return processGroup, fmt.Errorf("runner: %w", err)
+	}
+	defer t.Remove()
+	return t.String(), nil
+}
+
+// processGroup is the isolation without control groups.
+const processGroup = "process group"
 
 func newStarter(cfg Config, log *slog.Logger) (*starter, error) {
 	null, err := os.Open(os.DevNull)

@@ -1,0 +1,71 @@
+package node
+
+// Doctor's look at what keeps one task from hurting the others.
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/worker/runner"
+)
+
+// isolationFact asks the runner that lives, or tries what one would have.
+func isolationFact(cfg Config) api.Fact {
+	f := api.Fact{Name: "isolation", State: api.FactOK, Detail: runnerIsolation(cfg)}
+	if f.Detail == "" {
+		held, err := runner.Isolation(cfg.CgroupsOff)
+		if f.Detail = held + ", as tried from here"; err != nil {
+			f.Detail += fmt.Sprintf(" (%v)", err)
+		}
+	}
+	var missing []string
+	for _, c := range []string{"cpu", "memory", "pids", "devices"} {
+		if !strings.Contains(f.Detail, c) {
+			missing = append(missing, c)
+		}
+	}
+	switch {
+	case len(missing) == 0:
+	case cfg.CgroupsOff:
+		f.State, f.Advice = api.FactWarn, "control groups are off by the setting cgroups-off"
+	case os.Geteuid() != 0:
+		f.State = api.FactWarn
+		f.Advice = "run the daemon as root or as a systemd service; until then tasks are not bounded in " + strings.Join(missing, ", ") + ", but for ulimits"
+	default:
+		f.State = api.FactWarn
+		f.Advice = "tasks are not bounded in " + strings.Join(missing, ", ") + ": run the daemon as a systemd service, or in a control group of its own with these controllers"
+	}
+	return f
+}
+
+// runnerIsolation is what the newest runner says of itself; empty if none lives.
+func runnerIsolation(cfg Config) string {
+	dir := runner.Dir(filepath.Join(cfg.DataDir, "run"))
+	all, err := dir.Generations()
+	if err != nil {
+		return ""
+	}
+	for _, n := range slices.Backward(all) {
+		lock, err := dir.TryLock(n)
+		if lock != nil {
+			_ = lock.Close() // it is dead
+			continue
+		}
+		if info, errRead := dir.ReadInfo(n); err == nil && errRead == nil {
+			return info.Isolation
+		}
+	}
+	return ""
+}
+
+func scratchFact(cfg Config) api.Fact {
+	quota := "half of the file system"
+	if cfg.Scratch > 0 {
+		quota = cfg.Scratch.String()
+	}
+	return api.Fact{Name: "scratch", State: api.FactOK, Detail: quota + " for each task: measured while it runs, and a task that is over it is ended"}
+}
