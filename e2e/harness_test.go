@@ -37,9 +37,10 @@ type daemon struct {
 	cmd     *exec.Cmd
 	socket  string
 	mu      sync.Mutex
-	lines   []string      // guarded by mu: its log so far
-	grew    chan struct{} // guarded by mu: closed and replaced when a line comes
-	done    chan struct{} // closed when the process has ended
+	lines   []string            // guarded by mu: its log so far
+	grew    chan struct{}       // guarded by mu: closed and replaced when a line comes
+	done    chan struct{}       // closed when the process has ended
+	as      *syscall.Credential // nil: as this process
 }
 
 func binary(t *testing.T) string {
@@ -96,7 +97,7 @@ func (d *daemon) launch(more ...string) int {
 	d.grew = make(chan struct{})
 	d.mu.Unlock()
 	d.cmd = exec.Command(d.program, append(append([]string{}, d.args...), more...)...)
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: d.as}
 	out, in, err := os.Pipe()
 	if err != nil {
 		d.t.Fatal(err)
@@ -264,6 +265,7 @@ type taskDoc struct {
 	Node      string    `json:"node"`
 	Attempt   int       `json:"attempt"`
 	PID       int       `json:"pid"`
+	Isolation string    `json:"isolation"`
 	ExitCode  *int      `json:"exit_code"`
 	GPUs      []string  `json:"gpus"`
 	StartedAt time.Time `json:"started_at"`
