@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -109,6 +110,15 @@ func (s *Server) newProxy() *httputil.ReverseProxy {
 				if v := r.In.Header.Values(k); len(v) > 0 {
 					header[k] = v
 				}
+			}
+			if upgrade := r.Out.Header.Get("Upgrade"); upgrade != "" { // a WebSocket
+				for k, v := range r.In.Header {
+					if strings.HasPrefix(k, "Sec-Websocket-") {
+						header[k] = v
+					}
+				}
+				header.Set("Connection", "Upgrade")
+				header.Set("Upgrade", upgrade)
 			}
 			setAsker(header, askerOf(r.In.Context()))
 			r.Out.Header = header

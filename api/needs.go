@@ -130,6 +130,7 @@ type Needs struct {
 	Directory Directory
 	Uploads   Uploads
 	Files     Files
+	Exec      Exec
 	Self      Self
 	// Transport carries requests to http://PEER/… of other daemons, where their
 	// PeerListener takes them.

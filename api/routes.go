@@ -44,6 +44,8 @@ func (s *Server) routes() {
 	add(s, hiddenOp(get("get-attempt-log", "/peer/v1/attempts/{attempt}/logs", "The output of an attempt of this host")), way{peers: true, only: true, stream: true}, s.attemptLog)
 	add(s, tarOf(get("get-files", "/v1/jobs/{id}/tasks/{t}/files", "Files of a task, as tar")), way{peers: true, owner: true, stream: true}, s.taskFiles)
 	add(s, hiddenOp(get("get-attempt-files", "/peer/v1/attempts/{attempt}/files", "Files of an attempt of this host, as tar")), way{peers: true, only: true, stream: true}, s.attemptFiles)
+	add(s, get("exec", "/v1/jobs/{id}/tasks/{t}/exec", "Run a command in a running task: a WebSocket"), way{peers: true, owner: true, stream: true}, s.taskExec)
+	add(s, hiddenOp(get("exec-attempt", "/peer/v1/attempts/{attempt}/exec", "Run a command in an attempt of this host")), way{peers: true, only: true, stream: true}, s.attemptExec)
 	add(s, jobFile(post("offers", "/v1/offers", "Which nodes would take a job: a dry run", http.StatusOK)), way{}, s.offers)
 
 	add(s, get("list-nodes", "/v1/nodes", "List nodes"), way{peers: true}, s.listNodes)

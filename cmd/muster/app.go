@@ -152,7 +152,7 @@ func (e env) commands() []*cli.Command {
 	return append(
 		group("Jobs", e.submitCommand(), e.runCommand(), e.jobsCommand(), e.showCommand(), e.whyCommand(), e.waitCommand(), e.logsCommand(),
 			e.cancelCommand(), e.holdCommand(), e.releaseCommand(), e.offersCommand(),
-			e.cpCommand(), later("requeue"), later("exec"), later("simulate")),
+			e.cpCommand(), e.execCommand(), later("requeue"), later("simulate")),
 		append(
 			group("Cluster", e.nodesCommand(), e.nodeCommand(), e.gpusCommand(), e.peersCommand(), e.inviteCommand(), e.joinCommand(),
 				later("top"), later("events")),

@@ -78,7 +78,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"submit -N2 true", 2, "--nodes: not yet in this version"},
 		{"submit --preemptible true", 2, "--preemptible: not yet in this version"},
 		{"requeue last --failed", 2, "muster requeue: not yet in this version"},
-		{"exec x -- y", 2, "muster exec: not yet in this version"},
+		{"exec x", 2, "want ID[.T] -- COMMAND"},
 		{"requeue x y", 2, "not yet in this version"},
 		{"top --help", 2, "not yet in this version"},
 		{"events -f", 2, "not yet in this version"},

@@ -136,6 +136,21 @@ func (t *Tree) Place(name string, l Limits) (*Place, error) {
 	return p, nil
 }
 
+// Join is the groups of a task that runs, for one more process in them.
+func (t *Tree) Join(name string) (*Place, error) {
+	p := &Place{FD: -1, tree: t, name: name}
+	if t.group(name) == "" {
+		return nil, fmt.Errorf("cgroup: join %s: %w", name, os.ErrNotExist)
+	}
+	if t.unified != "" {
+		var err error
+		if p.FD, err = openDir(filepath.Join(t.unified, name)); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
 // Fork calls fork with this thread in the task's groups of version 1, in which
 // its child begins. The caller has locked its goroutine to the thread. It is
 // moved by itself and alone, which costs no wait for the kernel's other threads.

@@ -49,7 +49,7 @@ func (l *loop) born(t *task, r started) {
 		return
 	}
 	t.start = nil
-	t.pid, t.ticks, t.began = r.pid, r.ticks, r.began
+	t.pid, t.ticks, t.began, t.who, t.where = r.pid, r.ticks, r.began, r.who, r.where
 	t.record.PID = r.pid
 	t.watch.started(r.from)
 	l.mains[t.pid] = t
@@ -108,13 +108,7 @@ func (l *loop) reap() {
 		if err != nil || pid <= 0 {
 			break
 		}
-		if t := l.mains[pid]; t != nil {
-			l.died(t, status, usage, now)
-		} else if len(l.starting) > 0 {
-			// The clock is read after the wait: it tells this death from that of
-			// an older process with the same number.
-			l.early[pid] = earlyDeath{status: status, usage: usage, at: bootTime()}
-		}
+		l.buried(pid, status, usage, now)
 	}
 	for pid, d := range l.early {
 		if now-d.at > maxEarly {
@@ -130,6 +124,20 @@ func (l *loop) reap() {
 				signalProcess(pid, start, unix.SIGKILL)
 			}
 		}
+	}
+}
+
+// buried notes the death of a child.
+func (l *loop) buried(pid int, status unix.WaitStatus, usage unix.Rusage, now time.Duration) {
+	if t := l.mains[pid]; t != nil {
+		l.died(t, status, usage, now)
+	} else if x := l.execs[pid]; x != nil {
+		delete(l.execs, pid)
+		x.exited(status)
+	} else if len(l.starting)+l.execing > 0 {
+		// The clock is read after the wait: it tells this death from that of an
+		// older process with the same number.
+		l.early[pid] = earlyDeath{status: status, usage: usage, at: bootTime()}
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 //
 //	runner-N.lock   locked for as long as runner N lives; holds its Info
 //	runner-N.sock   where it listens
+//	runner-N.exec   where it takes commands to run in its tasks
 //	runner-N.log    what it has to say
 //	runner-N.tasks  the main processes it has started, without control groups
 //	runner-N.ends-K segment K of the ends that runner N has written
@@ -53,6 +54,9 @@ func (d Dir) Lock(n int) string { return d.runner(n, "lock") }
 
 // Socket is where runner n listens; see Dial for why not to use it directly.
 func (d Dir) Socket(n int) string { return d.runner(n, "sock") }
+
+// ExecSocket is where runner n takes requests for commands in its tasks.
+func (d Dir) ExecSocket(n int) string { return d.runner(n, "exec") }
 
 // Log is where the standard output and error of runner n go.
 func (d Dir) Log(n int) string { return d.runner(n, "log") }
@@ -174,7 +178,7 @@ func (d Dir) TryLock(n int) (*os.File, error) {
 // Remove deletes the files of a runner that is gone, except its log and the
 // ends that it wrote.
 func (d Dir) Remove(n int) error {
-	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.notes(n))), gone(os.Remove(d.Lock(n))))
+	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.notes(n))), gone(os.Remove(d.Lock(n))))
 }
 
 // gone forgives that a file does not exist.

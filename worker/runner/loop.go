@@ -33,6 +33,8 @@ type task struct {
 	killing time.Duration
 	record  Record
 	scratch job.Size // bound of its scratch directory; 0: none
+	who     identity // as whom it runs
+	where   string   // the directory that it began in
 	keeps   bool     // the daemon takes of it what it wants, and clears it
 	segment int      // of the journal, that record was saved to
 }
@@ -41,36 +43,39 @@ type task struct {
 // those that other goroutines are started with: accept, read, ticks, save and
 // started.
 type loop struct {
-	cfg       Config
-	info      Info
-	dir       Dir
-	group     *cgroup.Tree
-	notes     *os.File // of the starters
-	journal   *journal // of the goroutine save
-	timer     *timer
-	log       *slog.Logger
-	do        chan func()
-	starts    chan *task
-	rounds    chan []*task
-	ticked    chan struct{}
-	tasks     map[job.Attempt]*task
-	mains     map[int]*task // by pid, until waited for
-	starting  map[*task]bool
-	waiting   []*task            // for a starter
-	left      map[*task]bool     // their main process ended, others of them did not
-	unsaved   []*task            // their end has to go to disk
-	early     map[int]earlyDeath // of processes whose start is not yet known here
-	clocks    clocks
-	link      *link // nil: no daemon is connected
-	draining  bool
-	stopping  bool
-	idle      *time.Timer
-	wake      chan struct{} // a task has a scratch directory to measure
-	measuring bool
-	clearing  chan struct{} // holds a token for each directory that is being removed
-	oomKills  int64
-	skew      time.Duration // CLOCK_REALTIME less CLOCK_BOOTTIME
-	faults    int           // rounds of ends in a row that could not be saved
+	cfg        Config
+	info       Info
+	dir        Dir
+	group      *cgroup.Tree
+	notes      *os.File // of the starters
+	journal    *journal // of the goroutine save
+	timer      *timer
+	log        *slog.Logger
+	do         chan func()
+	starts     chan *task
+	rounds     chan []*task
+	ticked     chan struct{}
+	tasks      map[job.Attempt]*task
+	mains      map[int]*task // by pid, until waited for
+	starting   map[*task]bool
+	waiting    []*task            // for a starter
+	left       map[*task]bool     // their main process ended, others of them did not
+	unsaved    []*task            // their end has to go to disk
+	early      map[int]earlyDeath // of processes whose start is not yet known here
+	execs      map[int]*execution // by pid, until waited for
+	execing    int                // commands that are being started
+	execStarts chan *execution
+	clocks     clocks
+	link       *link // nil: no daemon is connected
+	draining   bool
+	stopping   bool
+	idle       *time.Timer
+	wake       chan struct{} // a task has a scratch directory to measure
+	measuring  bool
+	clearing   chan struct{} // holds a token for each directory that is being removed
+	oomKills   int64
+	skew       time.Duration // CLOCK_REALTIME less CLOCK_BOOTTIME
+	faults     int           // rounds of ends in a row that could not be saved
 }
 
 // earlyDeath is a death that came before the word of its birth.
@@ -85,7 +90,7 @@ func newLoop(cfg Config, info Info, s *starter, ends *journal, timer *timer, log
 		cfg: cfg, info: info, dir: Dir(cfg.Dir), group: s.group, notes: s.notes, journal: ends, timer: timer, log: log,
 		do: make(chan func()), starts: make(chan *task), rounds: make(chan []*task), ticked: make(chan struct{}, 1),
 		tasks: map[job.Attempt]*task{}, mains: map[int]*task{}, starting: map[*task]bool{}, left: map[*task]bool{},
-		early: map[int]earlyDeath{}, idle: time.NewTimer(cfg.Idle),
+		early: map[int]earlyDeath{}, execs: map[int]*execution{}, execStarts: make(chan *execution), idle: time.NewTimer(cfg.Idle),
 		wake: make(chan struct{}, 1), clearing: make(chan struct{}, clearers), oomKills: cgroup.OOMKills(), skew: clockSkew(),
 	}
 }

@@ -141,11 +141,16 @@ func Main(ctx context.Context, cfg Config, log *slog.Logger) error {
 
 // serve runs the loop between its sources: connections, deaths and the clock.
 func serve(ctx context.Context, cfg Config, info Info, s *starter, log *slog.Logger) error {
-	listener, err := Listen(Dir(cfg.Dir), cfg.Generation)
+	listener, err := Listen(Dir(cfg.Dir).Socket(cfg.Generation))
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
+	execs, err := Listen(Dir(cfg.Dir).ExecSocket(cfg.Generation))
+	if err != nil {
+		return err
+	}
+	defer execs.Close()
 	timer, err := newTimer()
 	if err != nil {
 		return err
@@ -162,6 +167,8 @@ func serve(ctx context.Context, cfg Config, info Info, s *starter, log *slog.Log
 	}
 	l := newLoop(cfg, info, s, ends, timer, log)
 	go l.accept(listener)
+	go l.acceptExecs(execs)
+	go s.runExecs(l.execStarts, func(x *execution, r started) { l.do <- func() { l.execBorn(x, r) } })
 	go l.ticks(timer)
 	for range starters {
 		go s.run(l.starts, l.started)

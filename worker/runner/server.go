@@ -22,35 +22,35 @@ import (
 // read is cut off, and finds everything in the next Welcome and on disk.
 const maxQueue = 4096
 
-// Listen opens the socket of runner n, whose lock the caller holds.
-func Listen(dir Dir, n int) (net.Listener, error) {
-	if err := gone(os.Remove(dir.Socket(n))); err != nil {
+// Listen opens one of the sockets of a runner, whose lock the caller holds.
+func Listen(path string) (net.Listener, error) {
+	if err := gone(os.Remove(path)); err != nil {
 		return nil, fmt.Errorf("runner: remove old socket: %w", err)
 	}
 	var listener net.Listener
-	err := inDir(dir.Socket(n), func(short string) (err error) {
+	err := inDir(path, func(short string) (err error) {
 		listener, err = net.Listen("unix", short) //nolint:noctx // a local socket is bound at once
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("runner: listen on %s: %w", dir.Socket(n), err)
+		return nil, fmt.Errorf("runner: listen on %s: %w", path, err)
 	}
 	listener.(*net.UnixListener).SetUnlinkOnClose(false) // its short name means nothing by then
-	if err := os.Chmod(dir.Socket(n), 0o600); err != nil {
+	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("runner: close socket to others: %w", err), listener.Close())
 	}
 	return listener, nil
 }
 
-// Dial connects to runner n.
-func Dial(dir Dir, n int) (net.Conn, error) {
+// Dial connects to a socket of a runner.
+func Dial(path string) (net.Conn, error) {
 	var conn net.Conn
-	err := inDir(dir.Socket(n), func(short string) (err error) {
+	err := inDir(path, func(short string) (err error) {
 		conn, err = net.Dial("unix", short) //nolint:noctx // a local socket answers at once or not
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("runner: dial %s: %w", dir.Socket(n), err)
+		return nil, fmt.Errorf("runner: dial %s: %w", path, err)
 	}
 	return conn, nil
 }

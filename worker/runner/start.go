@@ -47,6 +47,8 @@ type started struct {
 	pid   int
 	ticks uint64
 	began time.Time
+	who   identity
+	where string
 	from  time.Duration // CLOCK_BOOTTIME before the fork
 	known bool          // the attempt had a directory: nothing was started now
 	err   error
@@ -233,7 +235,7 @@ func (s *starter) fork(t *task, l *launch) started {
 		r.err = whyNot(t, l, err)
 		return r
 	}
-	r.pid = pid
+	r.pid, r.who, r.where = pid, l.who, l.where
 	if s.oomScore != nil {
 		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), s.oomScore, 0) //nolint:gosec // a kernel file has no mode; the process may be gone
 	}

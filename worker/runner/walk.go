@@ -55,6 +55,11 @@ func (l *loop) walkMembers(t *task) []int {
 	if l.mains[t.pid] == t {
 		all = descendants(t.pid)
 	}
+	for pid, x := range l.execs {
+		if x.task == t {
+			all = append(all, descendants(pid)...)
+		}
+	}
 	for _, pid := range l.strangers() {
 		a, ok := l.owner(pid)
 		if ok && a == t.attempt || !ok && (l.unclaimed(t, pid) || l.mains[t.pid] != t && dying(pid)) {

@@ -74,7 +74,7 @@ func TestUsers(t *testing.T) {
 // dial connects to the first runner of a directory and reads its welcome.
 func dial(t *testing.T, dir string) (net.Conn, runner.Welcome) {
 	t.Helper()
-	conn, err := runner.Dial(runner.Dir(dir), 1)
+	conn, err := runner.Dial(runner.Dir(dir).Socket(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestOneRunnerPerGeneration(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), self, asRunner, "--dir", dir, "--generation", "1")
 	cmd.Stderr = &out
 	await(t, "first runner", func() bool {
-		conn, err := runner.Dial(runner.Dir(dir), 1)
+		conn, err := runner.Dial(runner.Dir(dir).Socket(1))
 		if err == nil {
 			_ = conn.Close()
 		}

@@ -85,7 +85,7 @@ func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
 			return false, k.bury(ctx, lock)
 		}
 	}
-	conn, err := runner.Dial(k.d.dir, k.n)
+	conn, err := runner.Dial(k.d.dir.Socket(k.n))
 	if err != nil {
 		return false, nil // it has not opened its socket yet, or is just ending
 	}

@@ -1,0 +1,345 @@
+package api
+
+// The route of commands beside a running task: a WebSocket from the client to
+// the host of the task; each daemon between only passes the bytes on.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/coder/websocket"
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Exec runs commands in the attempts of this host.
+type Exec interface {
+	// Exec runs a command in the groups of an attempt, as its user and with its
+	// environment. ErrConflict if the attempt does not run; a command that cannot
+	// be executed is an ExecError.
+	Exec(ctx context.Context, a job.Attempt, r ExecRequest) (ExecSession, error)
+}
+
+// ExecRequest is a command. It is the first message of the client.
+type ExecRequest struct {
+	Command []string `json:"command"`
+	TTY     bool     `json:"tty,omitempty"`
+	Term    string   `json:"term,omitempty"` // kind of the client's terminal
+	Rows    uint16   `json:"rows,omitempty"`
+	Cols    uint16   `json:"cols,omitempty"`
+}
+
+// ExecSession is a command that runs.
+type ExecSession struct {
+	Stdin          io.WriteCloser
+	Stdout, Stderr io.Reader // with a terminal there is no Stderr
+	Resize         func(rows, cols uint16) error
+	Wait           func() (int, error) // its exit code, once it has ended
+	Close          func()              // ends it
+}
+
+// ExecError is a command that could not be executed, with a shell's exit code.
+type ExecError struct {
+	Code   int
+	Reason string
+}
+
+func (e *ExecError) Error() string { return e.Reason }
+
+// The messages after the first are binary and begin with one of these; the last
+// of the host is an end.
+const (
+	execStdin  = 0 // to the command; without more, the end of its input
+	execResize = 1 // execSize as JSON
+	execStdout = 2 // of the command
+	execStderr = 3
+	execEnd    = 4 // execOver as JSON
+
+	execChunk    = 32 << 10
+	maxExecInput = 1 << 20 // bytes of a message
+)
+
+type execSize struct {
+	Rows uint16 `json:"rows"`
+	Cols uint16 `json:"cols"`
+}
+
+type execOver struct {
+	Code  int    `json:"code"`
+	Error string `json:"error,omitempty"`
+}
+
+type execInput struct {
+	ID   string `path:"id" maxLength:"64"`
+	Task int    `path:"t" minimum:"0" maximum:"999999"`
+	// Origin is sent by browsers, from whatever page.
+	Origin string `header:"Origin"`
+}
+
+type attemptExecInput struct {
+	Attempt string `path:"attempt" maxLength:"64"`
+}
+
+// taskExec answers as the owner of the job.
+func (s *Server) taskExec(ctx context.Context, in *execInput) (*huma.StreamResponse, error) {
+	if in.Origin != "" {
+		return nil, fmt.Errorf("%w: a web page may not run commands", ErrDenied)
+	}
+	if err := s.mine(ctx, in.ID, "run a command in"); err != nil {
+		return nil, err
+	}
+	j, err := s.needs.Jobs.Get(ctx, job.ID(in.ID))
+	if err != nil {
+		return nil, about(in.ID, err)
+	}
+	t, err := taskOf(j, in.Task)
+	if err != nil {
+		return nil, err
+	}
+	if t.State != job.Running {
+		return nil, fmt.Errorf("run a command in job %s: %w: it is %s, not running", in.ID, ErrConflict, t.State)
+	}
+	a := job.Attempt{Job: j.ID, Task: t.Index, N: t.Attempt}
+	if t.Node == s.cfg.Self {
+		return s.serveExec(a), nil //nolint:contextcheck // the same, as huma hands it over
+	}
+	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, as huma hands it over
+		r, w := humago.Unwrap(hctx)
+		s.forward(w, r.WithContext(hctx.Context()), passing{
+			peer: t.Node, path: "/peer/v1/attempts/" + a.String() + "/exec", who: "node " + t.NodeName + ", which runs job " + in.ID + ",",
+		}, patience{limit: forwardRead})
+	}}, nil
+}
+
+// attemptExec answers as the host where the attempt runs.
+func (s *Server) attemptExec(_ context.Context, in *attemptExecInput) (*huma.StreamResponse, error) {
+	a, err := job.ParseAttempt(in.Attempt)
+	if err != nil {
+		return nil, bad("%w", err)
+	}
+	return s.serveExec(a), nil //nolint:contextcheck // the same, as huma hands it over
+}
+
+func (s *Server) serveExec(a job.Attempt) *huma.StreamResponse {
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		r, w := humago.Unwrap(hctx)
+		conn, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return // it has answered
+		}
+		defer conn.CloseNow() //nolint:errcheck // after a close it does nothing
+		conn.SetReadLimit(maxExecInput)
+		ctx, cancel := context.WithCancel(hctx.Context())
+		defer cancel()
+		over := s.runExec(ctx, cancel, conn, a)
+		if text, err := json.Marshal(over); err == nil && conn.Write(ctx, websocket.MessageBinary, append([]byte{execEnd}, text...)) == nil {
+			_ = conn.Close(websocket.StatusNormalClosure, "") // who does not answer has the end already
+		}
+	}}
+}
+
+// runExec runs the command that the client names and passes its streams on
+// until it has ended, or the client is gone.
+func (s *Server) runExec(ctx context.Context, cancel func(), conn *websocket.Conn, a job.Attempt) execOver {
+	failed := func(err error) execOver {
+		if e, ok := errors.AsType[*ExecError](err); ok {
+			return execOver{e.Code, e.Reason}
+		}
+		return execOver{exitOurs, err.Error()}
+	}
+	_, text, err := conn.Read(ctx)
+	var req ExecRequest
+	if err == nil {
+		err = json.Unmarshal(text, &req)
+	}
+	if err == nil && (len(req.Command) == 0 || len(req.Command) > job.MaxArgs) {
+		err = bad("a command of 1 to %d words", job.MaxArgs)
+	}
+	if err != nil {
+		return failed(err)
+	}
+	session, err := s.needs.Exec.Exec(ctx, a, req)
+	if err != nil {
+		return failed(err)
+	}
+	defer session.Close()
+	defer context.AfterFunc(ctx, session.Close)()
+	s.log.InfoContext(ctx, "command runs in attempt", "attempt", a.String(), "command", req.Command[0], "tty", req.TTY)
+	go func() {
+		defer cancel() // nobody is there any more
+		feed(ctx, conn, session)
+	}()
+	var copies sync.WaitGroup
+	for kind, from := range map[byte]io.Reader{execStdout: session.Stdout, execStderr: session.Stderr} {
+		if from != nil {
+			copies.Go(func() { pass(ctx, conn, kind, from) })
+		}
+	}
+	code, err := session.Wait()
+	if err != nil {
+		return failed(err)
+	}
+	copies.Wait()
+	return execOver{Code: code}
+}
+
+const exitOurs = 125 // our own failure, not the command's
+
+// pass sends what the command writes.
+func pass(ctx context.Context, conn *websocket.Conn, kind byte, from io.Reader) {
+	buf := make([]byte, 1+execChunk)
+	buf[0] = kind
+	for {
+		n, err := from.Read(buf[1:])
+		if n > 0 && conn.Write(ctx, websocket.MessageBinary, buf[:1+n]) != nil {
+			return
+		}
+		if err != nil {
+			return // its end: a terminal gives an error for it
+		}
+	}
+}
+
+// feed gives the command what the client sends, until the client is gone.
+func feed(ctx context.Context, conn *websocket.Conn, session ExecSession) {
+	for {
+		_, m, err := conn.Read(ctx)
+		if err != nil {
+			return
+		}
+		switch {
+		case len(m) == 1 && m[0] == execStdin:
+			_ = session.Stdin.Close() // who does not read needs no end
+		case len(m) > 1 && m[0] == execStdin:
+			if _, err := session.Stdin.Write(m[1:]); err != nil {
+				_ = session.Stdin.Close() // the command reads no more; it may go on
+			}
+		case len(m) > 1 && m[0] == execResize:
+			var size execSize
+			if json.Unmarshal(m[1:], &size) == nil {
+				_ = session.Resize(size.Rows, size.Cols) // a wrong size harms nobody
+			}
+		}
+	}
+}
+
+// ExecStreams is what a client joins to a command.
+type ExecStreams struct {
+	In       io.Reader // nil: the command gets no input
+	Out, Err io.Writer
+	Sizes    <-chan [2]uint16 // rows and columns, when they change; may be nil
+}
+
+// Exec runs a command in a running task and returns its exit code. Ending ctx
+// ends the command.
+func (c *Client) Exec(ctx context.Context, id job.ID, task int, r ExecRequest, st ExecStreams) (int, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conn, err := c.dialExec(ctx, id, task)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.CloseNow() //nolint:errcheck // after a close it does nothing
+	conn.SetReadLimit(maxExecInput)
+	text, err := json.Marshal(r)
+	if err == nil {
+		err = conn.Write(ctx, websocket.MessageText, text)
+	}
+	if err != nil {
+		return 0, c.noAnswer(ctx, err)
+	}
+	go sendInput(ctx, conn, st.In)
+	go sendSizes(ctx, conn, st.Sizes)
+	for {
+		_, m, err := conn.Read(ctx)
+		if err != nil {
+			return 0, c.noAnswer(ctx, err)
+		}
+		over, err := st.take(m)
+		if err != nil {
+			return 0, err
+		}
+		if over == nil {
+			continue
+		}
+		_ = conn.Close(websocket.StatusNormalClosure, "") // all is said
+		if over.Error != "" {
+			return over.Code, &ExecError{over.Code, over.Error}
+		}
+		return over.Code, nil
+	}
+}
+
+func (c *Client) dialExec(ctx context.Context, id job.ID, task int) (*websocket.Conn, error) {
+	header := http.Header{}
+	if c.token != "" {
+		header.Set("Authorization", "Bearer "+c.token)
+	}
+	target := c.base + jobPath(id, fmt.Sprintf("/tasks/%d/exec", task))
+	conn, resp, err := websocket.Dial(ctx, target, &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: header}) //nolint:bodyclose // the library has it
+	if err != nil && resp != nil && resp.StatusCode != http.StatusSwitchingProtocols {
+		return nil, readProblem(resp)
+	}
+	if err != nil {
+		return nil, c.noAnswer(ctx, err)
+	}
+	return conn, nil
+}
+
+// take passes on what the command wrote, or gives its end.
+func (st ExecStreams) take(m []byte) (over *execOver, err error) {
+	if len(m) == 0 {
+		return nil, nil
+	}
+	switch m[0] {
+	case execStdout:
+		_, err = st.Out.Write(m[1:])
+	case execStderr:
+		_, err = st.Err.Write(m[1:])
+	case execEnd:
+		over = &execOver{}
+		if err := json.Unmarshal(m[1:], over); err != nil {
+			return nil, fmt.Errorf("exec: %w", err)
+		}
+	}
+	return over, err
+}
+
+func sendInput(ctx context.Context, conn *websocket.Conn, in io.Reader) {
+	buf := make([]byte, 1+execChunk)
+	buf[0] = execStdin
+	for in != nil {
+		n, err := in.Read(buf[1:])
+		if n > 0 && conn.Write(ctx, websocket.MessageBinary, buf[:1+n]) != nil {
+			return
+		}
+		if err != nil {
+			break
+		}
+	}
+	_ = conn.Write(ctx, websocket.MessageBinary, buf[:1]) // a command that has ended needs no end of input
+}
+
+func sendSizes(ctx context.Context, conn *websocket.Conn, sizes <-chan [2]uint16) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case s, ok := <-sizes:
+			if !ok {
+				return
+			}
+			text, err := json.Marshal(execSize{s[0], s[1]})
+			if err != nil || conn.Write(ctx, websocket.MessageBinary, append([]byte{execResize}, text...)) != nil {
+				return
+			}
+		}
+	}
+}

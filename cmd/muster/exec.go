@@ -1,0 +1,118 @@
+package main
+
+// The verb exec: a command beside a running task.
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/musterhq/muster/api"
+)
+
+func (e env) execCommand() *cli.Command {
+	return &cli.Command{
+		Name: "exec", Usage: "run a command in a running task", ArgsUsage: "ID[.T] -- COMMAND...", Args: true,
+		Description: "As the task's user, with its environment and within its bounds; it ends with the task. The exit code is the command's.",
+		Flags: clientFlags(
+			&cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "give it what is typed or piped here", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give it a terminal", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "it", Hidden: true}),
+		Action: e.exec,
+	}
+}
+
+func (e env) exec(c *cli.Context) error {
+	args := c.Args().Slice()
+	if len(args) > 1 && args[1] == "--" {
+		args = append(args[:1:1], args[2:]...)
+	}
+	if len(args) < 2 {
+		return usagef("exec: want ID[.T] -- COMMAND...; see `%s --help`", c.Command.HelpName)
+	}
+	client, err := e.client(c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	j, task, err := e.taskNamed(c.Context, client, "exec", args[0])
+	if err != nil {
+		return err
+	}
+	request := api.ExecRequest{Command: args[1:], TTY: c.Bool("tty") || c.Bool("it")}
+	streams := api.ExecStreams{Out: e.out, Err: e.err}
+	if c.Bool("interactive") || c.Bool("it") {
+		streams.In = e.in
+	}
+	if request.TTY {
+		restore, err := e.enterTerminal(&request, &streams)
+		if err != nil {
+			return err
+		}
+		defer restore()
+	}
+	code, err := client.Exec(c.Context, j.ID, task, request, streams)
+	if refused := (&api.ExecError{}); errors.As(err, &refused) {
+		return exitError{refused.Code, err}
+	}
+	if err != nil {
+		return ours(asUsage(err))
+	}
+	if code != 0 {
+		return exitError{code: code}
+	}
+	return nil
+}
+
+// enterTerminal makes the terminal here that of the command, until restore.
+func (e env) enterTerminal(r *api.ExecRequest, st *api.ExecStreams) (restore func(), err error) {
+	in, ok := e.in.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) { //nolint:gosec // a descriptor is small
+		return nil, usagef("exec: --tty: the standard input is no terminal")
+	}
+	fd := int(in.Fd()) //nolint:gosec // a descriptor is small
+	size := func() (rows, cols uint16) {
+		w, h, err := term.GetSize(fd)
+		if err != nil {
+			return 0, 0
+		}
+		return uint16(h), uint16(w) //nolint:gosec // the kernel keeps it in 16 bits
+	}
+	r.Term = os.Getenv("TERM")
+	r.Rows, r.Cols = size()
+	changed, sizes, done := make(chan os.Signal, 1), make(chan [2]uint16), make(chan struct{})
+	signal.Notify(changed, unix.SIGWINCH)
+	go func() {
+		for {
+			select {
+			case <-changed:
+			case <-done:
+				return
+			}
+			rows, cols := size()
+			select {
+			case sizes <- [2]uint16{rows, cols}:
+			case <-done:
+				return
+			}
+		}
+	}()
+	st.Sizes = sizes
+	var before *term.State
+	if st.In != nil {
+		if before, err = term.MakeRaw(fd); err != nil {
+			return nil, err
+		}
+	}
+	return func() {
+		signal.Stop(changed)
+		close(done)
+		if before != nil {
+			_ = term.Restore(fd, before) // there is nothing better to do with it
+		}
+	}, nil
+}

@@ -1,0 +1,147 @@
+//go:build e2e
+
+package e2e
+
+// Commands beside running tasks.
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+func TestExec(t *testing.T) {
+	amy, ben, _ := three(t)
+	g := newGate(t)
+	id := amy.ok(append([]string{"submit", "-w", "cat", "--env", "COLOUR=blue", "--"}, g.script("true")...)...)
+	doc := amy.untilState(id, "RUNNING")
+	if r := ben.muster("exec", id, "--", "sh", "-c", "echo $COLOUR; pwd; echo wrong >&2; exit 7"); r.code != 7 || r.stderr != "wrong\n" ||
+		!strings.HasPrefix(r.stdout, "blue\n/") || !strings.HasSuffix(strings.TrimSpace(r.stdout), "/scratch") {
+		t.Errorf("%+v", r)
+	}
+	if r := ben.musterIn(strings.NewReader("from here\n"), "exec", "-i", id+".0", "--", "cat"); r.code != 0 || r.stdout != "from here\n" {
+		t.Errorf("with input: %+v", r)
+	}
+	if r := ben.muster("exec", id, "--", "cat"); r.code != 0 || r.stdout != "" {
+		t.Errorf("without input: %+v", r)
+	}
+	if r := ben.muster("exec", id, "--", "sh", "-c", "kill -TERM $$"); r.code != 128+15 {
+		t.Errorf("ended by a signal: %+v", r)
+	}
+	ben.fails(127, []string{"no-such-program-xyz"}, "exec", id, "--", "no-such-program-xyz")
+	ben.fails(2, []string{"terminal"}, "exec", "-t", id, "--", "true")
+	if big := ben.muster("exec", id, "--", "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"); len(big.stdout) != 3_000_000 {
+		t.Errorf("%d bytes of 3,000,000", len(big.stdout))
+	}
+	// A client that goes takes its command along; a task that ends takes those
+	// that are left.
+	for _, gone := range []string{"client", "task"} {
+		at := filepath.Join(t.TempDir(), "pid")
+		client := exec.Command(binary(t), "exec", id, "--", "sh", "-c", "echo $$ > "+at+"; sleep 1000; true")
+		client.Env = append(os.Environ(), "MUSTER_SOCKET="+ben.socket)
+		if err := client.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pid := 0
+		eventually(t, "the command runs", func() bool {
+			text, _ := os.ReadFile(at)
+			pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+			return pid > 0
+		})
+		if gone == "client" {
+			_ = client.Process.Kill()
+		} else {
+			g.open()
+		}
+		eventually(t, "the command ends with the "+gone, func() bool { return !alive(pid) })
+		_ = client.Wait()
+	}
+	amy.untilState(id, "SUCCEEDED")
+	if alive(doc.Tasks[0].PID) {
+		t.Error("the task lives on")
+	}
+	ben.fails(125, []string{"SUCCEEDED", "not running"}, "exec", id, "--", "true")
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.Now().Add(patience); !is(); <-tick.C {
+		if time.Now().After(late) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func TestExecTerminal(t *testing.T) {
+	amy, ben, _ := three(t)
+	g := newGate(t)
+	id := amy.ok(append([]string{"submit", "-w", "cat", "--"}, g.script("true")...)...)
+	amy.untilState(id, "RUNNING")
+	cmd := exec.Command(binary(t), "exec", "-it", id, "--", "sh")
+	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+ben.socket, "TERM=vt100", "PS1=> ")
+	near, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 31, Cols: 97})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	lines := make(chan string, 1000)
+	go func() {
+		defer close(lines)
+		for in := bufio.NewScanner(near); in.Scan(); {
+			lines <- strings.TrimSpace(in.Text())
+		}
+	}()
+	say := func(text string) {
+		if _, err := near.WriteString(text + "\r"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hear := func(want string) {
+		t.Helper()
+		late := time.NewTimer(patience)
+		defer late.Stop()
+		for {
+			select {
+			case line, ok := <-lines:
+				if !ok {
+					t.Fatalf("the terminal ended before %q", want)
+				}
+				if strings.Contains(line, want) && !strings.Contains(line, "echo") {
+					return
+				}
+			case <-late.C:
+				t.Fatalf("no %q on the terminal", want)
+			}
+		}
+	}
+	say("tty; echo kind=$TERM")
+	hear("/dev/pts/")
+	hear("kind=vt100")
+	say("stty size; echo done")
+	hear("31 97")
+	if err := pty.Setsize(near, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Process.Signal(syscall.SIGWINCH)
+	say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
+	hear("resized")
+	say("sleep 1000")
+	say("\x03")
+	say("exit 9")
+	for range lines { // until it ends
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 9 {
+		t.Errorf("exit %d, %v", cmd.ProcessState.ExitCode(), err)
+	}
+	g.open()
+}

@@ -1,0 +1,320 @@
+package runner
+
+// Commands beside a running task: in its groups, as its user, with its
+// environment, and gone when it is.
+//
+// They come over a socket of their own, one connection for each. The daemon
+// sends an Exec, and with its first byte the descriptors that become standard
+// input, output and error, or the one of a terminal that becomes all three. The
+// runner answers with an ExecReport that says that the command runs, and with
+// one that says how it ended. A daemon that closes the connection ends the
+// command.
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+)
+
+const (
+	// maxExecs bounds the commands of one runner.
+	maxExecs = 256
+	// execWait bounds the wait for a connection's request.
+	execWait = 5 * time.Second
+)
+
+// Exec asks for a command in a task.
+type Exec struct {
+	Attempt string   `json:"attempt"`
+	Command []string `json:"command"`
+	TTY     bool     `json:"tty,omitempty"` // one descriptor, of a terminal, came along; else three
+	Term    string   `json:"term,omitempty"`
+}
+
+// ExecReport says what became of an Exec: first that it runs, or why not; then
+// how it ended.
+type ExecReport struct {
+	PID    int    `json:"pid,omitempty"`
+	Exited bool   `json:"exited,omitempty"`
+	Code   int    `json:"code"` // of its end, or of what cannot be executed, as a shell's
+	Error  string `json:"error,omitempty"`
+}
+
+func (m Exec) valid() error {
+	if len(m.Command) == 0 || m.Command[0] == "" || len(m.Command) > job.MaxArgs {
+		return fmt.Errorf("runner: exec: a command of 1 to %d words", job.MaxArgs)
+	}
+	for _, w := range append([]string{m.Term}, m.Command...) {
+		if strings.ContainsRune(w, 0) {
+			return errors.New("runner: exec: a word holds a zero byte")
+		}
+	}
+	return attempts(m.Attempt)
+}
+
+func (m ExecReport) valid() error {
+	if m.PID < 0 || m.Code < 0 {
+		return errors.New("runner: exec: numbers below 0")
+	}
+	return nil
+}
+
+// SendExec sends a request with its descriptors; the caller keeps his own.
+func SendExec(conn *net.UnixConn, m Exec, files []*os.File) error {
+	frame, err := Frame(m)
+	if err != nil {
+		return err
+	}
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	if _, _, err = conn.WriteMsgUnix([]byte{0}, unix.UnixRights(fds...), nil); err == nil {
+		_, err = conn.Write(frame)
+	}
+	if err != nil {
+		return fmt.Errorf("runner: ask for command: %w", err)
+	}
+	return nil
+}
+
+// ReadExecReport reads what a runner says of a command.
+func ReadExecReport(conn net.Conn) (ExecReport, error) {
+	var m ExecReport
+	if err := readFrame(conn, &m); err != nil {
+		return m, err
+	}
+	return m, m.valid()
+}
+
+// readExec reads a request and its descriptors, which are the caller's.
+func readExec(conn *net.UnixConn) (Exec, []*os.File, error) {
+	var m Exec
+	_ = conn.SetReadDeadline(time.Now().Add(execWait)) // a broken connection shows when it is read
+	first, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(3*4))
+	_, n, _, _, err := conn.ReadMsgUnix(first, rights)
+	if err != nil {
+		return m, nil, err
+	}
+	var files []*os.File
+	messages, err := unix.ParseSocketControlMessage(rights[:n])
+	for i := range messages {
+		fds, _ := unix.ParseUnixRights(&messages[i]) // without any there are too few
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "exec"))
+		}
+	}
+	if err == nil {
+		err = readFrame(conn, &m)
+	}
+	_ = conn.SetReadDeadline(time.Time{}) // as above
+	if err = errors.Join(err, m.valid()); err == nil && len(files) != map[bool]int{true: 1, false: 3}[m.TTY] {
+		err = fmt.Errorf("runner: exec: %d descriptors", len(files))
+	}
+	return m, files, err
+}
+
+// execution is one command, from its request to its end.
+type execution struct {
+	Exec
+
+	task  *task
+	files []*os.File
+	pid   int
+	// unwanted: nobody waits for it any more.
+	unwanted bool
+	said     chan ExecReport // the loop's words: that it runs, how it ended
+}
+
+// acceptExecs takes requests for commands until the listener is closed.
+func (l *loop) acceptExecs(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			l.log.Warn("connection for a command not accepted", "error", err)
+			continue
+		}
+		go l.serveExec(conn.(*net.UnixConn))
+	}
+}
+
+// serveExec is the whole of one connection.
+func (l *loop) serveExec(conn *net.UnixConn) {
+	defer conn.Close() //nolint:errcheck // the daemon sees it
+	if err := samePerson(conn); err != nil {
+		l.log.Warn("connection for a command refused", "error", err)
+		return
+	}
+	m, files, err := readExec(conn)
+	if err != nil {
+		l.log.Warn("request for a command refused", "error", err)
+		closeAll(files)
+		return
+	}
+	x := &execution{Exec: m, files: files, said: make(chan ExecReport, 2)}
+	l.do <- func() { l.beginExec(x) }
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = conn.Read(make([]byte, 1)) // nothing more is sent: it has closed
+	}()
+	for {
+		select {
+		case r := <-x.said:
+			frame, err := encode(r)
+			if err == nil {
+				_, err = conn.Write(frame)
+			}
+			if r.Exited || r.Error != "" {
+				return
+			}
+			if err != nil {
+				l.do <- func() { l.endExec(x) }
+			}
+		case <-gone:
+			gone = nil
+			l.do <- func() { l.endExec(x) }
+			return
+		}
+	}
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // the command has its own descriptors
+	}
+}
+
+// beginExec hands a request to the starter of commands.
+func (l *loop) beginExec(x *execution) {
+	t := l.find(x.Attempt)
+	switch {
+	case t == nil || l.mains[t.pid] != t:
+		x.said <- ExecReport{Code: codeOurs, Error: "the task does not run"}
+	case len(l.execs)+l.execing >= maxExecs:
+		x.said <- ExecReport{Code: codeOurs, Error: "as many commands run as its node takes at once"}
+	default:
+		x.task = t
+		l.execing++
+		go func() { l.execStarts <- x }()
+		return
+	}
+	closeAll(x.files)
+}
+
+// runExecs carries out requests. Its thread stays its own, as a starter's.
+func (s *starter) runExecs(todo <-chan *execution, done func(*execution, started)) {
+	runtime.LockOSThread()
+	for x := range todo {
+		r := s.exec(x)
+		closeAll(x.files)
+		done(x, r)
+	}
+}
+
+// exec makes the process of a command.
+func (s *starter) exec(x *execution) started {
+	t := x.task
+	env, err := environOf(t.pid)
+	if err != nil {
+		return started{err: refuse(codeOurs, "the task does not run")}
+	}
+	if x.TTY && x.Term != "" {
+		env = setVariable(env, "TERM", x.Term)
+	}
+	l := &launch{who: t.who, where: t.where, argv: x.Command}
+	if l.path, err = program(x.Command[0], l.where, env); err != nil {
+		return started{err: err}
+	}
+	l.attr = syscall.ProcAttr{Dir: l.where, Env: env, Sys: &syscall.SysProcAttr{Setsid: true, Credential: t.who.cred, Pdeathsig: syscall.SIGKILL}}
+	for i := range 3 {
+		l.attr.Files = append(l.attr.Files, x.files[min(i, len(x.files)-1)].Fd())
+	}
+	l.attr.Sys.Setctty = x.TTY // of descriptor 0
+	if s.group != nil {
+		if l.group, err = s.group.Join(t.name); err != nil {
+			return started{err: refuse(codeOurs, "the task does not run: %v", err)}
+		}
+		defer l.group.Close()
+		l.attr.Sys.UseCgroupFD, l.attr.Sys.CgroupFD = l.group.FD >= 0, l.group.FD
+	}
+	r := started{from: bootTime()}
+	fork := func() (int, error) { return syscall.ForkExec(l.path, l.argv, &l.attr) }
+	if l.group != nil {
+		r.pid, err = l.group.Fork(fork)
+	} else {
+		r.pid, err = fork()
+	}
+	if err != nil {
+		r.pid, r.err = 0, refuse(codeNotExecutable, "cannot execute %s: %v", x.Command[0], err)
+	} else if s.oomScore != nil {
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", r.pid), s.oomScore, 0) //nolint:gosec // a kernel file has no mode; the process may be gone
+	}
+	return r
+}
+
+// environOf is the environment that a process was given at its start.
+func environOf(pid int) ([]string, error) {
+	b, err := readBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
+	if err != nil {
+		return nil, fmt.Errorf("runner: environment of task: %w", err)
+	}
+	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
+}
+
+// execBorn takes note of a command's process, which may be dead already.
+func (l *loop) execBorn(x *execution, r started) {
+	l.execing--
+	if r.err != nil {
+		refused := &refusal{code: codeNotExecutable, text: r.err.Error()}
+		_ = errors.As(r.err, &refused) // else as it is
+		x.said <- ExecReport{Code: refused.code, Error: refused.text}
+		return
+	}
+	x.pid = r.pid
+	x.said <- ExecReport{PID: r.pid}
+	if d, ok := l.early[r.pid]; ok && d.at >= r.from {
+		delete(l.early, r.pid)
+		x.exited(d.status)
+		return
+	}
+	l.execs[r.pid] = x
+	if x.unwanted || l.mains[x.task.pid] != x.task { // it came too late to be ended with it
+		l.endExec(x)
+	}
+}
+
+func (x *execution) exited(status unix.WaitStatus) {
+	code := status.ExitStatus()
+	if status.Signaled() {
+		code = 128 + int(status.Signal())
+	}
+	x.said <- ExecReport{Exited: true, Code: code}
+}
+
+// endExec ends a command that nobody waits for any more, and what it began.
+func (l *loop) endExec(x *execution) {
+	x.unwanted = true
+	if x.pid == 0 || l.execs[x.pid] != x {
+		return
+	}
+	for _, pid := range descendants(x.pid) {
+		if start := startTicks(pid); start != 0 {
+			signalProcess(pid, start, unix.SIGKILL)
+		}
+	}
+}
