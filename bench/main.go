@@ -22,7 +22,7 @@ import (
 func main() {
 	program := flag.String("muster", "bin/muster", "the built program")
 	jobs := flag.Int("jobs", 1000, "how many jobs the rate is measured with")
-	only := flag.String("only", "", "one of start, rate, idle, flat, runner, session, journal, tasks")
+	only := flag.String("only", "", "one of start, rate, idle, upload, flat, runner, session, journal, tasks")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, *program, *only, *jobs)
@@ -56,6 +56,9 @@ func run(ctx context.Context, program, only string, jobs int) error {
 			}
 			return nil
 		}))
+	}
+	if want("upload") {
+		errs = append(errs, withCluster(ctx, program, devNodes, func(c *cluster) error { return c.upload(ctx) }))
 	}
 	if want("flat") {
 		errs = append(errs, withCluster(ctx, program, 1, func(c *cluster) error { return c.flat(ctx) }))
