@@ -81,7 +81,7 @@ func TestSubmitIsStrict(t *testing.T) {
 			{`{}`, 422, "bad-request", `command or a script`},
 			{`null`, 422, "bad-request", `command or a script`},
 			{`{"command":["true"],"name":"a\u0007b"}`, 422, "bad-request", `printable`},
-			{`{"command":["true"],"image":"busybox"}`, 501, "not-yet", `image: not yet in this version`},
+			{`{"command":["true"],"prefer":"rack=r1"}`, 501, "not-yet", `prefer: not yet in this version`},
 			{`{"command":`, 422, "bad-request", `unexpected EOF`},
 			{``, 400, "bad-request", `required`},
 			{`{"command":["` + strings.Repeat("a", 10<<20) + `"]}`, 413, "too-large", `too large`},

@@ -203,7 +203,7 @@ func TestValidate(t *testing.T) {
 		"share of one device": func(s *Spec) { s.Resources.GPUShare, s.Resources.GPUs = 0.5, 1 },
 		"gpus is 0":           func(s *Spec) { s.Resources.GPUModel = "H100" },
 		"constraint":          func(s *Spec) { s.Constraint = "a&" },
-		"not yet":             func(s *Spec) { s.Image = "busybox" },
+		"not yet":             func(s *Spec) { s.Prefer = "rack=r1" },
 		"nodes: not yet":      func(s *Spec) { s.Nodes = 2 },
 	} {
 		s := good

@@ -19,12 +19,12 @@ var ErrNotYet = errors.New("not yet in this version")
 // Spec is one job as a user wrote it. Its JSON form is the job file.
 type Spec struct {
 	Name               string            `json:"name,omitempty"`
-	Command            []string          `json:"command,omitempty"` // program and arguments, or
+	Command            []string          `json:"command,omitempty"` // program and arguments (with an image those of its entry point; none: its own), or
 	Script             string            `json:"script,omitempty"`  // a script with its own #! line, /bin/sh without
 	Params             map[string]string `json:"params,omitempty"`
 	Image              string            `json:"image,omitempty"`
 	Env                map[string]string `json:"env,omitempty"`
-	Workdir            string            `json:"workdir,omitempty"` // absolute, on the worker; its scratch directory if empty
+	Workdir            string            `json:"workdir,omitempty"` // absolute, on the worker or in the image; if empty its scratch directory or the image's own
 	Resources          Resources         `json:"resources"`
 	Nodes              int               `json:"nodes,omitempty"`
 	Array              string            `json:"array,omitempty"`
@@ -91,7 +91,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate says what is wrong with the spec, or ErrNotYet with the field's name.
 func (s Spec) Validate() error {
-	for _, check := range []func(Spec) error{checkCommand, checkText, checkNumbers, checkResources, checkSignal, checkFiles, checkLater} {
+	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkFiles, checkLater} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (s Spec) Validate() error {
 
 func checkCommand(s Spec) error {
 	switch {
-	case len(s.Command) == 0 && s.Script == "":
+	case len(s.Command) == 0 && s.Script == "" && s.Image == "":
 		return errors.New("command: a job needs a command or a script")
 	case len(s.Command) > 0 && s.Script != "":
 		return errors.New("command: give a command or a script, not both")
@@ -197,13 +197,11 @@ func checkLater(s Spec) error {
 		field string
 		set   bool
 	}{
-		{"image", s.Image != ""},
 		{"nodes", s.Nodes > 1},
 		{"array", s.Array != ""},
 		{"preemptible", s.Preemptible},
 		{"dependency", len(s.Dependency) > 0},
 		{"prefer", s.Prefer != ""},
-		{"mounts", len(s.Mounts) > 0},
 		{"output", s.Output != ""},
 		{"error", s.Error != ""},
 		{"checkpoint_exit_code", s.CheckpointExitCode != 0},

@@ -18,6 +18,12 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
+// The drivers that a host may have.
+const (
+	DriverExec   = "exec"   // plain processes
+	DriverDocker = "docker" // images
+)
+
 // Profile is what a host could ever give, free or not.
 type Profile struct {
 	Peer    job.Peer          `json:"peer"`
@@ -29,7 +35,8 @@ type Profile struct {
 	Memory  job.Size          `json:"memory"`
 	Disk    job.Size          `json:"disk"` // of the data directory's file system
 	GPUs    []gpu.Device      `json:"gpus,omitempty"`
-	Drivers []string          `json:"drivers,omitempty"` // "exec", …
+	Drivers []string          `json:"drivers,omitempty"` // DriverExec, DriverDocker
+	Mounts  []string          `json:"mounts,omitempty"`  // directories that containers may see, with all below them
 	Worker  bool              `json:"worker"`            // false: it runs no tasks
 }
 
@@ -196,6 +203,7 @@ type (
 		Isolation string
 		Devices   []string
 		Exit      *job.Exit // at an end
+		Detail    string    // with STARTING: what it waits for, for people
 		// Refused: the attempt was never started and never will be (R6), or
 		// Start was not accepted; Exit is nil.
 		Refused string
@@ -258,4 +266,6 @@ const (
 	MaxGPUs = 1024
 	// MaxLabels bounds the labels of a profile.
 	MaxLabels = 64
+	// MaxMounts bounds the directories of a profile.
+	MaxMounts = 64
 )

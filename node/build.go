@@ -32,6 +32,7 @@ import (
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/store"
 	"github.com/musterhq/muster/worker"
+	dockerdriver "github.com/musterhq/muster/worker/driver/docker"
 	execdriver "github.com/musterhq/muster/worker/driver/exec"
 	"github.com/musterhq/muster/worker/files"
 	"github.com/musterhq/muster/worker/runner"
@@ -55,6 +56,7 @@ type Node struct {
 	gpus     *devices
 	profile  lease.Profile // as it was built; see now
 	now      live
+	engine   *engine
 	boot     string // incarnation of the host
 	driver   *execdriver.Driver
 	blobs    *blob.Store
@@ -144,7 +146,7 @@ func (n *Node) examineHost(ctx context.Context) error {
 	}
 	n.profile = lease.Profile{
 		Peer: n.host.Peer(), Name: n.cfg.Name, Version: n.cfg.Version, Store: n.store.ID(), Labels: n.cfg.Labels,
-		CPUs: facts.CPUs, Memory: facts.Memory, Disk: facts.Disk, GPUs: n.gpus.all, Drivers: []string{"exec"}, Worker: !n.cfg.NoWorker,
+		CPUs: facts.CPUs, Memory: facts.Memory, Disk: facts.Disk, GPUs: n.gpus.all, Drivers: []string{lease.DriverExec}, Worker: !n.cfg.NoWorker,
 	}
 	if n.cfg.CPUs > 0 {
 		n.profile.CPUs = n.cfg.CPUs
@@ -153,7 +155,10 @@ func (n *Node) examineHost(ctx context.Context) error {
 		n.profile.Memory = n.cfg.Memory
 	}
 	n.boot = facts.Incarnation
-	n.now.set(n.cfg, n.profile)
+	n.engine = &engine{host: n.cfg.DockerHost, mounts: n.cfg.DockerMounts, log: n.part("docker")}
+	n.engine.first(ctx, &n.profile)
+	n.now.set(n.cfg)
+	n.now.change(func(p *lease.Profile) { *p = n.profile })
 	return nil
 }
 
@@ -197,6 +202,10 @@ func (n *Node) buildWorker(context.Context) (err error) {
 	dc.Binary, dc.Args = n.runnerProgram(dc.Dir)
 	flags := runner.Config{AllowRoot: n.cfg.AllowRoot, Scope: serviceOfSystemd(), NoGroups: n.cfg.CgroupsOff, Ulimits: n.cfg.Ulimits}
 	dc.Args = append(dc.Args, flags.Flags()...)
+	dc.Engine = runner.Container{Host: n.cfg.DockerHost, Allowed: n.cfg.DockerMounts, As: n.cfg.DockerUser}
+	dc.EndContainers = dockerdriver.EndOrphans
+	inside := runner.Config{AllowRoot: n.cfg.AllowRoot, Scope: flags.Scope, NoGroups: true, Ulimits: n.cfg.Ulimits} // the engine makes the groups
+	dc.ContainerBinary, dc.ContainerArgs = n.cfg.Program, append([]string{"container-runner"}, inside.Flags()...)
 	dc.Bounds = n.bounds()
 	tell := func(e worker.DriverEvent) { n.files.Driven(e) } // set below, before the driver runs
 	if n.driver, err = execdriver.New(dc, tell, n.part("exec")); err != nil {
@@ -330,6 +339,7 @@ func (n *Node) Run(ctx context.Context) error {
 		{"files", n.files.Run},
 		{"worker", n.work.Run},
 		{"gpus", func(ctx context.Context) error { return n.gpus.run(ctx, n.work) }},
+		{"docker", func(ctx context.Context) error { return n.engine.run(ctx, n.become) }},
 	}
 	if n.sched != nil {
 		parts = append(parts, part{"scheduler", n.sched.Run}, part{"journal", n.journal.Run})

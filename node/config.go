@@ -12,6 +12,7 @@ import (
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	dockerdriver "github.com/musterhq/muster/worker/driver/docker"
 	"github.com/musterhq/muster/worker/runner"
 )
 
@@ -37,6 +38,9 @@ type Config struct {
 	TaskPIDs              int      // processes and threads of one task
 	Scratch               job.Size // of one task's scratch directory; 0: half of the file system
 	Ulimits               []string // NAME=SOFT[:HARD] of each process of a task
+	DockerHost            string   // where an engine listens; "none": run no containers
+	DockerMounts          []string // directories that containers may be shown
+	DockerUser            string   // UID[:GID] inside of containers; empty: who submitted the task
 	Program               string   // path of the binary, for the NVML agent and a runner without RunnerProgram
 	RunnerProgram         []byte   // the runner as a program of its own; may be empty
 	Version               string
@@ -52,6 +56,7 @@ func DefaultConfig() Config {
 	return Config{
 		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
 		TaskPIDs: defaultTaskPIDs, Ulimits: runner.DefaultUlimits(),
+		DockerHost: dockerdriver.DefaultHost,
 	}
 }
 
@@ -135,6 +140,9 @@ func (c Config) Validate() error {
 		return badSetting("cpus memory", "not below 0")
 	case c.NoWorker && c.NoScheduler:
 		return badSetting("no-worker no-scheduler", "not both, nothing would be left to do")
+	}
+	if err := c.checkDocker(); err != nil {
+		return err
 	}
 	if _, _, err := parseGPUs(c.GPUs, c.Name); err != nil {
 		return badSetting("gpus", "%w", err)

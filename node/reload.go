@@ -21,10 +21,10 @@ type live struct {
 	host lease.Profile // guarded by mu
 }
 
-func (l *live) set(cfg Config, host lease.Profile) {
+func (l *live) set(cfg Config) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cfg, l.host = cfg, host
+	l.cfg = cfg
 }
 
 func (l *live) config() Config {
@@ -33,9 +33,13 @@ func (l *live) config() Config {
 	return l.cfg
 }
 
-func (l *live) profile() lease.Profile {
+func (l *live) profile() lease.Profile { return l.change(func(*lease.Profile) {}) }
+
+// change gives the profile as it is after it.
+func (l *live) change(change func(*lease.Profile)) lease.Profile {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	change(&l.host)
 	return l.host
 }
 
@@ -46,7 +50,7 @@ func (n *Node) Reload(cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	old, host := n.now.config(), n.now.profile()
+	old := n.now.config()
 	errToken := n.server.ReadToken()
 	var errBootstrap error
 	if !slices.Equal(old.Bootstrap, cfg.Bootstrap) {
@@ -55,17 +59,22 @@ func (n *Node) Reload(cfg Config) error {
 		}
 	}
 	if !maps.Equal(old.Labels, cfg.Labels) {
-		host.Labels = cfg.Labels
-		n.work.SetProfile(given(host))
-		n.callers.become(host)
-		n.advertise(host)
+		n.become(func(p *lease.Profile) { p.Labels = cfg.Labels })
 	}
 	limits, errLimits := worker.ParseLimits(cfg.Limits)
 	if errLimits == nil {
 		n.work.SetLimits(limits)
 	}
-	n.now.set(cfg, host)
+	n.now.set(cfg)
 	return errors.Join(errToken, errBootstrap, errLimits)
+}
+
+// become changes what this host could ever give, and tells all who go by it.
+func (n *Node) become(change func(*lease.Profile)) {
+	host := n.now.change(change)
+	n.work.ChangeProfile(change)
+	n.callers.become(host)
+	n.advertise(host)
 }
 
 // given is what a worker may give of what its host has.

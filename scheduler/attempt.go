@@ -123,7 +123,7 @@ func (c *Core) progress(w *worker, t *task, m lease.Event) {
 	if m.State == job.Running && t.seen != job.Running {
 		t.since = c.now
 	}
-	t.seen = m.State
+	t.seen, t.detail = m.State, m.Detail
 	if m.PID != 0 {
 		t.pid, t.isolation = m.PID, m.Isolation
 	}

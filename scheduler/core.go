@@ -95,6 +95,7 @@ type task struct {
 	reported   bool // the worker has spoken of the attempt in this session
 	cancelSent bool // in this session
 	seen       job.State
+	detail     string // what it waits for while STARTING
 	pid        int
 	isolation  string
 	devices    []string

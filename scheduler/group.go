@@ -104,7 +104,11 @@ func (c *Core) overQuota(t *task) (why string) {
 }
 
 func groupKey(s job.Spec) string {
-	return fmt.Sprintf("%v|%s|%s|%s", s.Resources, s.Constraint, strings.Join(s.NodeList, ","), strings.Join(s.Exclude, ","))
+	key := fmt.Sprintf("%v|%s|%s|%s", s.Resources, s.Constraint, strings.Join(s.NodeList, ","), strings.Join(s.Exclude, ","))
+	if s.Image != "" {
+		key += "|image|" + strings.Join(s.Mounts, "|")
+	}
+	return key
 }
 
 // joinGroup finds the group of the task's request, or founds it.

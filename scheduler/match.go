@@ -25,22 +25,11 @@ type clause struct {
 // nameLabel is a node's name among its labels.
 const nameLabel = "name"
 
-// driverExec runs plain processes, which is all that a task is without an image.
-const driverExec = "exec"
-
 // minSuffix is the shortest end of a peer id that may stand for it.
 const minSuffix = 4
 
 func clausesOf(s job.Spec) ([]clause, error) {
-	out := []clause{{"driver: " + driverExec, func(p *lease.Profile) string {
-		switch {
-		case !p.Worker:
-			return "runs no tasks"
-		case !slices.Contains(p.Drivers, driverExec):
-			return "has " + strings.Join(p.Drivers, ", ")
-		}
-		return ""
-	}}}
+	out := append([]clause{driverClause(s)}, mountClauses(s)...)
 	out = append(out, resourceClauses(s.Resources)...)
 	c, err := job.ParseConstraint(s.Constraint)
 	if err != nil {
@@ -71,6 +60,47 @@ func clausesOf(s job.Spec) ([]clause, error) {
 		}})
 	}
 	return out, nil
+}
+
+// driverClause asks for what runs the task: an engine for an image, else
+// nothing but processes.
+func driverClause(s job.Spec) clause {
+	driver := lease.DriverExec
+	if s.Image != "" {
+		driver = lease.DriverDocker
+	}
+	return clause{"driver: " + driver, func(p *lease.Profile) string {
+		switch {
+		case !p.Worker:
+			return "runs no tasks"
+		case slices.Contains(p.Drivers, driver):
+			return ""
+		case driver == lease.DriverDocker:
+			return "no Docker engine"
+		}
+		return "has " + strings.Join(p.Drivers, ", ")
+	}}
+}
+
+// mountClauses ask, for each directory, for a host that shows it to containers.
+func mountClauses(s job.Spec) []clause {
+	var out []clause
+	for _, text := range s.Mounts {
+		m, err := job.ParseMount(text)
+		if err != nil {
+			continue // a spec is checked before it comes here
+		}
+		out = append(out, clause{"mount: " + m.Source, func(p *lease.Profile) string {
+			switch {
+			case m.Below(p.Mounts):
+				return ""
+			case len(p.Mounts) == 0:
+				return "lets containers see no directory (docker-mount)"
+			}
+			return "lets containers see " + strings.Join(p.Mounts, ", ")
+		}})
+	}
+	return out
 }
 
 func resourceClauses(need job.Resources) []clause {

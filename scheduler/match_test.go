@@ -129,3 +129,35 @@ func TestBurstDoesNotOverOffer(t *testing.T) {
 		t.Errorf("%d of 800 CPUs are used", used)
 	}
 }
+
+func TestImageClauses(t *testing.T) {
+	bare := &lease.Profile{Worker: true, Drivers: []string{lease.DriverExec}}
+	engine := &lease.Profile{Worker: true, Drivers: []string{lease.DriverExec, lease.DriverDocker}, Mounts: []string{"/data"}}
+	for _, c := range []struct {
+		mounts       []string
+		bare, engine string
+	}{
+		{nil, "no Docker engine", ""},
+		{[]string{"/data/set:/in:ro"}, "no Docker engine", ""},
+		{[]string{"/etc:/in"}, "no Docker engine", "lets containers see /data"},
+	} {
+		clauses, err := clausesOf(job.Spec{Image: "busybox", Mounts: c.mounts})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p, want := range map[*lease.Profile]string{bare: c.bare, engine: c.engine} {
+			got := ""
+			for _, clause := range clauses {
+				if why := clause.test(p); why != "" && got == "" {
+					got = why
+				}
+			}
+			if got != want {
+				t.Errorf("mounts %v on %v: %q, want %q", c.mounts, p.Drivers, got, want)
+			}
+		}
+	}
+	if a, b := groupKey(job.Spec{}), groupKey(job.Spec{Image: "busybox"}); a == b {
+		t.Error("a task with an image shares its hosts with one that has none")
+	}
+}

@@ -41,6 +41,9 @@ func (c *Core) viewAssigned(t *task, d *job.Task) {
 		d.State = job.Reserved
 	case t.reported && t.seen != "":
 		d.State = t.seen
+		if t.detail != "" {
+			d.Reason = job.Reason{Word: job.ReasonStaging, Detail: t.detail}
+		}
 	case t.reported:
 		d.State = job.Running
 	case t.seen == job.Reserved && c.reached(t) != nil:

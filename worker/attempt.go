@@ -5,6 +5,7 @@ package worker
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
@@ -94,6 +95,9 @@ func (c *Core) mayStart(now Moment, g *group, m lease.Start) string {
 		return "the start belongs to an earlier session"
 	case m.Spec.Partition != "hold" && g.anchor.Add(m.Spec.LeaseOr()).Sub(now.Boot) < minStart:
 		return "too little of the lease is left"
+	}
+	if m.Spec.Image != "" && !slices.Contains(c.cfg.Profile.Drivers, lease.DriverDocker) {
+		return "this host has no container engine now"
 	}
 	if err := c.cfg.Admit(m.User, m.Spec); err != nil {
 		return "not admitted: " + err.Error()
@@ -260,12 +264,17 @@ func (c *Core) launch(a *attempt) {
 	}
 	a.launched = true
 	c.out.Start = append(c.out.Start, Task{
-		Attempt: a.rec.Attempt, Spec: a.rec.Spec, User: a.rec.User, Devices: a.rec.Devices,
+		Attempt: a.rec.Attempt, Spec: a.rec.Spec, User: a.rec.User, Devices: a.rec.Devices, Simulated: c.simulated(a.rec.Devices),
 		Env: c.environment(a.rec), Hostfile: hostfile(c.cfg, a.rec),
 		Deadline: a.deadline, Hold: a.rec.Hold,
 		TimeLimit: a.rec.Spec.TimeLimit.D(), Grace: a.rec.Spec.GraceOr(), Warning: a.rec.Spec.Warning(),
 	})
 	c.log.Info("attempt starts", "attempt", a.rec.Attempt.String(), "user", a.rec.User, "devices", a.rec.Devices)
+}
+
+// simulated says whether any of the devices has no hardware behind it.
+func (c *Core) simulated(uuids []string) bool {
+	return slices.ContainsFunc(c.cfg.Profile.GPUs, func(d gpu.Device) bool { return d.Simulated && slices.Contains(uuids, d.UUID) })
 }
 
 func hostfile(cfg Config, rec lease.Record) string {

@@ -52,6 +52,8 @@ type Task struct {
 	Spec    job.Spec // Resources are what was reserved for it
 	User    string   // who submitted it, by name
 	Devices []string // GPU UUIDs
+	// Simulated says that there is no hardware behind Devices.
+	Simulated bool
 	// Env is the whole environment, sorted, but for what only the driver knows:
 	// it adds MUSTER_SCRATCH and MUSTER_HOSTFILE, and sets HOME and USER anew
 	// when it runs the task as another user.
@@ -74,8 +76,8 @@ type DriverKind string
 
 // The kinds of driver events.
 const (
-	// DriverStarting says that it has neither begun nor failed to; only Adopt
-	// says so, and another event follows.
+	// DriverStarting says that it has neither begun nor failed to: from Adopt, or
+	// with a Detail of what it waits for. Another event follows.
 	DriverStarting DriverKind = "starting"
 	DriverStarted  DriverKind = "started" // its process exists
 	DriverExited   DriverKind = "exited"  // it ended, and no process of it is left
@@ -90,5 +92,6 @@ type DriverEvent struct {
 	PID     int // with DriverStarted
 	// Isolation says for people what holds its processes, with DriverStarted.
 	Isolation string
+	Detail    string   // with DriverStarting: what it waits for, for people
 	Exit      job.Exit // with DriverExited and DriverFailed; with DriverLost its Reason may tell more
 }

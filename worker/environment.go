@@ -21,7 +21,7 @@ var inherited = []string{"HOME", "LANG", "PATH", "USER"}
 func Environment(cfg Config, rec lease.Record) []string {
 	env := map[string]string{}
 	for _, name := range inherited {
-		if v, ok := cfg.Inherit[name]; ok {
+		if v, ok := cfg.Inherit[name]; ok && rec.Spec.Image == "" { // an image has its own
 			env[name] = v
 		}
 	}

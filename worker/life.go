@@ -71,6 +71,7 @@ func (c *Core) driver(now Moment, e DriverEvent) {
 	}
 	switch e.Kind {
 	case DriverStarting:
+		c.waits(a, e.Detail)
 	case DriverStarted:
 		if a.rec.PID == 0 && a.rec.Exit == nil && e.PID > 0 {
 			a.rec.PID, a.rec.Isolation, a.rec.Started = e.PID, clip(e.Isolation), now.Wall
@@ -90,6 +91,17 @@ func (c *Core) driver(now Moment, e DriverEvent) {
 	case DriverLost:
 		c.complete(now, a, lost(e.Exit.Reason))
 	}
+}
+
+// waits tells the owner what keeps an attempt from starting. It is the first
+// event again with a sentence in it, kept nowhere: the next one has a newer.
+func (c *Core) waits(a *attempt, detail string) {
+	if detail == "" || a.rec.PID > 0 || a.rec.Exit != nil || !a.group.greeted || a.told == 0 {
+		return
+	}
+	c.send(a.group.owner, lease.Event{
+		Attempt: a.rec.Attempt, Group: a.rec.Group, N: 1, State: job.Starting, Devices: a.rec.Devices, Detail: clip(detail),
+	})
 }
 
 func lost(reason string) job.Exit {

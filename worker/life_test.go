@@ -397,3 +397,39 @@ func TestProfileChange(t *testing.T) {
 		t.Fatalf("free = %+v", f)
 	}
 }
+
+// TestWaits tells the owner what a container waits for, and nothing of it once
+// it runs.
+func TestWaits(t *testing.T) {
+	h := newHost(t, config(2))
+	s := h.meet(amy, 1)
+	h.says(amy, offer(1, attempt(1, 1), gpus(0)))
+	h.says(amy, start(1, attempt(1, 1), s, gpus(0)))
+	got[lease.Event](h, amy)
+	pull := worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarting, Detail: "pulling a:1: 2 of 5 layers"}
+	h.round(pull)
+	if ev := one[lease.Event](h, amy); ev.State != job.Starting || ev.N != 1 || ev.Detail != pull.Detail {
+		t.Fatalf("event = %+v", ev)
+	}
+	h.round(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 7})
+	if ev := one[lease.Event](h, amy); ev.State != job.Running || ev.N != 2 {
+		t.Fatalf("event = %+v", ev)
+	}
+	h.round(pull)
+	if all := got[lease.Event](h, amy); len(all) != 0 {
+		t.Errorf("told of a running task: %+v", all)
+	}
+}
+
+// TestNoEngine refuses a Start that was on its way while the engine went.
+func TestNoEngine(t *testing.T) {
+	h := newHost(t, config(2))
+	s := h.meet(amy, 1)
+	h.says(amy, offer(1, attempt(1, 1), gpus(0)))
+	m := start(1, attempt(1, 1), s, gpus(0))
+	m.Spec.Image = "a:1"
+	h.says(amy, m)
+	if ev := one[lease.Event](h, amy); ev.Refused != "this host has no container engine now" {
+		t.Errorf("event = %+v", ev)
+	}
+}

@@ -242,8 +242,18 @@ func (l *Loop) Fault(f gpu.Fault) { l.tell(DeviceFault{Fault: f}) }
 // RestoreDevice gives a GPU that was set aside another chance.
 func (l *Loop) RestoreDevice(uuid string) { l.tell(DeviceRestored{UUID: uuid}) }
 
-// SetProfile takes what the host could now ever give.
-func (l *Loop) SetProfile(p lease.Profile) { l.tell(ProfileChanged{Profile: p}) }
+// ChangeProfile changes what the host could ever give. It may be called from
+// several places, each of which changes what it knows about.
+func (l *Loop) ChangeProfile(change func(*lease.Profile)) {
+	select {
+	case l.in <- input{ask: func(c *Core) {
+		p := c.cfg.Profile
+		change(&p)
+		c.Step(l.now(), ProfileChanged{Profile: p})
+	}}:
+	case <-l.done:
+	}
+}
 
 // SetLimits takes how much each user may hold from now on.
 func (l *Loop) SetLimits(to Limits) { l.tell(LimitsChanged{Limits: to}) }

@@ -17,7 +17,7 @@ var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := runner.Command(ctx, version, os.Args[1:])
+	code := runner.Command(ctx, version, os.Args[1:], nil)
 	stop()
 	os.Exit(code)
 }

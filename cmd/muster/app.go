@@ -157,7 +157,7 @@ func (e env) commands() []*cli.Command {
 			group("Cluster", e.nodesCommand(), e.nodeCommand(), e.gpusCommand(), e.peersCommand(), e.inviteCommand(), e.joinCommand(),
 				later("top"), later("events")),
 			group("This host", e.daemonCommand(), e.devCommand(), e.doctorCommand(), e.configCommand(), e.versionCommand(), e.completionCommand(),
-				e.helpCommand(), e.runnerCommand(), e.nvmlAgentCommand())...)...)
+				e.helpCommand(), e.runnerCommand(), e.containerRunnerCommand(), e.nvmlAgentCommand())...)...)
 }
 
 func group(name string, verbs ...*cli.Command) []*cli.Command {

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 
 	"github.com/libp2p/go-libp2p/gologshim"
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/gpu/nvml"
 	"github.com/musterhq/muster/job"
+	dockerdriver "github.com/musterhq/muster/worker/driver/docker"
 	"github.com/musterhq/muster/worker/runner"
 )
 
@@ -64,7 +66,36 @@ func (e env) runnerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "runner", Hidden: true, SkipFlagParsing: true,
 		Action: func(c *cli.Context) error {
-			if runner.Command(c.Context, version, c.Args().Slice()) != 0 {
+			if runner.Command(c.Context, version, c.Args().Slice(), nil) != 0 {
+				return errRunner
+			}
+			return nil
+		},
+	}
+}
+
+// guardFlag makes the runner of containers their guard: see docs/adr/025.
+const guardFlag = "--guard"
+
+// containerRunnerCommand is the process that watches over a host's containers;
+// daemons start it, and it its guard.
+func (e env) containerRunnerCommand() *cli.Command {
+	return &cli.Command{
+		Name: "container-runner", Hidden: true, SkipFlagParsing: true,
+		Action: func(c *cli.Context) error {
+			args := c.Args().Slice()
+			if n := len(args) - 1; n >= 0 && args[n] == guardFlag {
+				cfg, err := runner.Parse(args[:n])
+				if err != nil {
+					return err
+				}
+				return dockerdriver.Guard(c.Context, cfg.Dir, cfg.Generation)
+			}
+			failed := runner.Command(c.Context, version, args, func(cfg *runner.Config, log *slog.Logger) {
+				cfg.Containers = dockerdriver.New(dockerdriver.Config{Dir: cfg.Dir, Generation: cfg.Generation}, log)
+				cfg.Guard = append(append([]string{"/proc/self/exe"}, os.Args[1:]...), guardFlag)
+			})
+			if failed != 0 {
 				return errRunner
 			}
 			return nil

@@ -34,7 +34,7 @@ func endRunners(dir string) {
 // isRunner knows a runner by its command line: the program of its own, or the
 // hidden verb.
 func isRunner(line []string) bool {
-	return len(line) > 1 && (line[1] == "runner" || strings.HasPrefix(filepath.Base(line[0]), node.RunnerPrefix))
+	return len(line) > 1 && (line[1] == "runner" || line[1] == "container-runner" || strings.HasPrefix(filepath.Base(line[0]), node.RunnerPrefix))
 }
 
 // waitGone waits for a runner that was told to stop, at most as long as its

@@ -56,6 +56,9 @@ func settings() []setting {
 		count("task-pids", "`N` processes and threads that one task may have; 0: any number", func(c *daemonConfig) *int { return &c.TaskPIDs }),
 		sized("scratch-quota", "`SIZE` of a task's scratch directory; 0B: half of the file system", func(c *daemonConfig) *job.Size { return &c.Scratch }),
 		texts("ulimit", "`NAME=SOFT[:HARD]` for each process of a task: as core fsize memlock nofile nproc stack", func(c *daemonConfig) *[]string { return &c.Ulimits }, checkUlimit),
+		text("docker-host", "`URL` of the Docker engine for containers, or none", func(c *daemonConfig) *string { return &c.DockerHost }),
+		texts("docker-mount", "`DIR` that containers may be shown, with all below it", func(c *daemonConfig) *[]string { return &c.DockerMounts }, node.CheckMount),
+		text("docker-user", "`UID[:GID]` inside of containers; default: who submitted the task", func(c *daemonConfig) *string { return &c.DockerUser }),
 		choice("log-level", "`LEVEL` from which it logs: debug, info, warn or error", func(c *daemonConfig) *string { return &c.LogLevel }, "debug", "info", "warn", "error").reloads(),
 		choice("log-format", "`FORMAT` of the log: text or json", func(c *daemonConfig) *string { return &c.LogFormat }, "text", "json"),
 	}

@@ -58,6 +58,9 @@ cpu-quota     false                                    default
 task-pids     16384                                    default
 scratch-quota 0B                                       default
 ulimit        memlock=unlimited stack=64MiB:unlimited nofile=65536:524288 default
+docker-host   unix:///var/run/docker.sock              default
+docker-mount  -                                        default
+docker-user   -                                        default
 log-level     warn                                     FILE:11
 log-format    text                                     default
 `, "FILE", file)
@@ -105,6 +108,9 @@ func TestBadSettings(t *testing.T) {
 		strings.Repeat("#", 2<<20):            "larger than 1MiB",
 		"token: t\n":                          "--bootstrap",
 		"name: *nowhere\n":                    ":1: ",
+		"\ndocker-user: root\n":               ":2): user \"root\": want UID",
+		"docker-mount: [data]\n":              ":1): \"data\": want a whole path",
+		"docker-host: somewhere\n":            ":1): \"somewhere\": want an address",
 	} {
 		r := program(t.Context(), "", "config", "validate", "--config", configFile(t, text))
 		if r.code != 2 || !strings.Contains(r.err, want) || strings.Count(r.err, "\n") != 1 {

@@ -58,6 +58,8 @@ var specFlags = []specFlag{
 	{names: []string{"param"}, usage: "parameter `K=V`: {K} in the command, MUSTER_PARAM_K in the environment", many: true, set: setParam},
 	{names: []string{"upload"}, usage: "bring `PATH` along: the task starts in a copy of it; .musterignore leaves files out", many: true, set: func(s *job.Spec, v string) error { s.Upload = append(s.Upload, v); return nil }},
 	{names: []string{"download"}, usage: "keep what `GLOB` means in the task's directory when it ends; run and submit -W or -f bring it here", many: true, set: func(s *job.Spec, v string) error { s.Download = append(s.Download, v); return nil }},
+	{names: []string{"image"}, usage: "container image `REF` that the task runs in, such as registry/name:tag", set: func(s *job.Spec, v string) error { s.Image = v; return nil }},
+	{names: []string{"mount"}, usage: "directory of the node that the container sees: `SRC:DST[:ro]`", many: true, set: func(s *job.Spec, v string) error { s.Mounts = append(s.Mounts, v); return nil }},
 	{names: []string{"hold"}, usage: "accept it, but start it only after muster release", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
 	{names: []string{"nodes", "N"}, usage: "`VALUE`"},
 	{names: []string{"gpus-per-node"}, usage: "`VALUE`"},
@@ -69,8 +71,6 @@ var specFlags = []specFlag{
 	{names: []string{"prefer"}, usage: "`VALUE`"},
 	{names: []string{"output", "o"}, usage: "`VALUE`"},
 	{names: []string{"error", "e"}, usage: "`VALUE`"},
-	{names: []string{"image"}, usage: "`VALUE`"},
-	{names: []string{"mount"}, usage: "`VALUE`", many: true},
 }
 
 // jobFlags are the same as the library wants them; help leaves out what is
@@ -165,6 +165,9 @@ func (e env) baseSpec(c *cli.Context) (job.Spec, error) {
 	}
 	if len(args) > 0 {
 		spec.Command, spec.Name = args, defaultName(args[0])
+	}
+	if len(args) == 0 && c.IsSet("image") {
+		spec.Name = defaultName(c.String("image"))
 	}
 	return spec, nil
 }

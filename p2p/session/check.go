@@ -22,6 +22,7 @@ const (
 	maxDrivers  = 16        // drivers of a worker: it has two
 	maxLinks    = 8192      // links of all devices of a host: 90 that are all linked to each other
 	maxGrace    = time.Hour // as in a job file
+	maxPath     = 4096      // bytes of a directory's path, as Linux has it
 	maxSignal   = 64        // Linux has no greater
 	wholeDevice = 1000      // thousandths
 )
@@ -31,6 +32,7 @@ var (
 	errGroup = errors.New("the job is not of that group")
 	errMany  = errors.New("a list is too long")
 	errID    = errors.New("an id is empty, too long or has other letters than a-z A-Z 0-9 . _ - : /")
+	errPath  = errors.New("the directories for containers are too many, too long or not printable")
 	errName  = errors.New("a name is too long or not printable")
 	errState = errors.New("not a state of an attempt that was started")
 	errExit  = errors.New("an end comes with an exit, or with why the attempt was refused, and nothing else does")
@@ -170,6 +172,8 @@ func checkEvent(m lease.Event) error {
 		return errExit
 	case m.PID < 0 || m.N == 0:
 		return errRange
+	case m.Detail != "" && m.State != job.Starting:
+		return errState
 	}
 	if err := checkDevices(m.Devices); err != nil {
 		return err
@@ -202,6 +206,8 @@ func checkProfile(p lease.Profile) error {
 		return errRange
 	case len(p.Labels) > lease.MaxLabels || len(p.GPUs) > lease.MaxGPUs || len(p.Drivers) > maxDrivers:
 		return errMany
+	case len(p.Mounts) > lease.MaxMounts || slices.ContainsFunc(p.Mounts, func(m string) bool { return len(m) > maxPath || !printable(m) }):
+		return errPath
 	case p.Peer == "":
 		return errID
 	}

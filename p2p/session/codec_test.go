@@ -107,7 +107,7 @@ func TestOutOfBounds(t *testing.T) {
 		"groups":           lease.Owns{Groups: make([]lease.GroupEpoch, maxGroups+1)},
 		"no command":       lease.Start{Attempt: a, Group: g},
 		"huge command":     lease.Start{Attempt: a, Group: g, Spec: job.Spec{Command: []string{strings.Repeat("x", MaxFrame)}}},
-		"not yet":          lease.Start{Attempt: a, Group: g, Spec: job.Spec{Command: []string{"x"}, Image: "busybox"}},
+		"not yet":          lease.Start{Attempt: a, Group: g, Spec: job.Spec{Command: []string{"x"}, Prefer: "rack=r1"}},
 		"device":           lease.Commit{Attempt: a, Group: g, Devices: []string{"GPU-1,GPU-2"}},
 		"devices":          lease.Commit{Attempt: a, Group: g, Devices: slices.Repeat([]string{"G"}, lease.MaxGPUs+1)},
 		"no reason":        lease.Decline{Attempt: a},
@@ -134,6 +134,8 @@ func TestOutOfBounds(t *testing.T) {
 		"link kind":  host(func(p *lease.Profile) { p.GPUs[0].Links = []gpu.Link{{To: "GPU-2", Kind: "rope"}} }),
 		"link count": host(func(p *lease.Profile) { p.GPUs[0].Links = make([]gpu.Link, maxLinks+1) }),
 		"GPUs":       host(func(p *lease.Profile) { p.GPUs = make([]gpu.Device, lease.MaxGPUs+1) }),
+		"mounts":     host(func(p *lease.Profile) { p.Mounts = []string{"/a\nb"} }),
+		"waits":      lease.Event{Attempt: a, Group: g, N: 1, State: job.Running, Detail: "still pulling"},
 		"drivers":    host(func(p *lease.Profile) { p.Drivers = []string{"exec driver"} }),
 	} {
 		if got, err := carry(msg); err == nil {

@@ -120,7 +120,7 @@ func (d *decoder) toScheduler(f *wirepb.Frame) any {
 		m := b.Event
 		return lease.Event{
 			Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), N: m.GetN(), State: job.State(m.GetState()),
-			PID: int(m.GetPid()), Devices: m.GetDevices(), Exit: d.exit(m.GetExit()), Refused: d.sentence(m.GetRefused()), Isolation: d.sentence(m.GetIsolation()),
+			PID: int(m.GetPid()), Devices: m.GetDevices(), Exit: d.exit(m.GetExit()), Refused: d.sentence(m.GetRefused()), Isolation: d.sentence(m.GetIsolation()), Detail: d.sentence(m.GetDetail()),
 		}
 	case *wirepb.Frame_Availability:
 		m := b.Availability
@@ -220,7 +220,7 @@ func profileOf(p *wirepb.Profile) lease.Profile {
 	out := lease.Profile{
 		Peer: job.Peer(p.GetPeer()), Name: p.GetName(), Version: p.GetVersion(), Store: p.GetStore(), Labels: p.GetLabels(),
 		CPUs: int(p.GetCpus()), Memory: job.Size(p.GetMemory()), Disk: job.Size(p.GetDisk()),
-		GPUs: some[gpu.Device](len(p.GetGpus())), Drivers: p.GetDrivers(), Worker: p.GetWorker(),
+		GPUs: some[gpu.Device](len(p.GetGpus())), Drivers: p.GetDrivers(), Worker: p.GetWorker(), Mounts: p.GetMounts(),
 	}
 	for i, d := range p.GetGpus() {
 		out.GPUs[i] = deviceOf(d)

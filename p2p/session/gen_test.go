@@ -177,6 +177,9 @@ func drawEvent(t *rapid.T) any {
 	switch rapid.IntRange(0, 2).Draw(t, "kind") {
 	case 0:
 		e.State = rapid.SampledFrom([]job.State{job.Starting, job.Running, job.Completing}).Draw(t, "state")
+		if e.State == job.Starting {
+			e.Detail = anyText.Draw(t, "detail")
+		}
 	case 1:
 		e.State = anyEnd.Draw(t, "end")
 		e.Exit = &job.Exit{
@@ -212,7 +215,7 @@ func drawHello(t *rapid.T) any {
 	p := lease.Profile{
 		Peer: job.Peer(anyWord.Draw(t, "peer")), Name: anyName.Draw(t, "name"), Version: anyName.Draw(t, "version"), Store: anyWord.Draw(t, "store"),
 		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: anySize.Draw(t, "memory"), Disk: anySize.Draw(t, "disk"),
-		Drivers: listOf(t, anyWord, 3, "drivers"), Worker: rapid.Bool().Draw(t, "worker"),
+		Drivers: listOf(t, anyWord, 3, "drivers"), Mounts: listOf(t, anyWord, 3, "mounts"), Worker: rapid.Bool().Draw(t, "worker"),
 	}
 	if labels := rapid.MapOfN(anyWord, anyWord, 0, 5).Draw(t, "labels"); len(labels) > 0 {
 		p.Labels = labels

@@ -105,7 +105,7 @@ func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
 	case lease.Event:
 		return &wirepb.Frame{Body: &wirepb.Frame_Event{Event: &wirepb.Event{
 			Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), N: m.N, State: string(m.State), Pid: int64(m.PID),
-			Devices: m.Devices, Exit: exit(m.Exit), Refused: sentence(m.Refused), Isolation: sentence(m.Isolation),
+			Devices: m.Devices, Exit: exit(m.Exit), Refused: sentence(m.Refused), Isolation: sentence(m.Isolation), Detail: sentence(m.Detail),
 		}}}
 	case lease.Availability:
 		return &wirepb.Frame{Body: &wirepb.Frame_Availability{Availability: &wirepb.Availability{
@@ -159,7 +159,7 @@ func profile(p lease.Profile) *wirepb.Profile {
 	}
 	return &wirepb.Profile{
 		Peer: string(p.Peer), Name: p.Name, Version: p.Version, Store: p.Store, Labels: p.Labels, Cpus: int64(p.CPUs),
-		Memory: int64(p.Memory), Disk: int64(p.Disk), Gpus: gpus, Drivers: p.Drivers, Worker: p.Worker,
+		Memory: int64(p.Memory), Disk: int64(p.Disk), Gpus: gpus, Drivers: p.Drivers, Worker: p.Worker, Mounts: p.Mounts,
 	}
 }
 

@@ -14,12 +14,11 @@
 package wirepb
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -1668,6 +1667,7 @@ type Profile struct {
 	Gpus          []*Device              `protobuf:"bytes,9,rep,name=gpus,proto3" json:"gpus,omitempty"`
 	Drivers       []string               `protobuf:"bytes,10,rep,name=drivers,proto3" json:"drivers,omitempty"`
 	Worker        bool                   `protobuf:"varint,11,opt,name=worker,proto3" json:"worker,omitempty"`
+	Mounts        []string               `protobuf:"bytes,12,rep,name=mounts,proto3" json:"mounts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1777,6 +1777,13 @@ func (x *Profile) GetWorker() bool {
 		return x.Worker
 	}
 	return false
+}
+
+func (x *Profile) GetMounts() []string {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
 }
 
 // Device is one GPU.
@@ -2346,6 +2353,7 @@ type Event struct {
 	Exit          *Exit                  `protobuf:"bytes,7,opt,name=exit,proto3" json:"exit,omitempty"`
 	Refused       string                 `protobuf:"bytes,8,opt,name=refused,proto3" json:"refused,omitempty"`
 	Isolation     string                 `protobuf:"bytes,9,opt,name=isolation,proto3" json:"isolation,omitempty"` // what holds the process, for people
+	Detail        string                 `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"`      // with STARTING: what it waits for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2439,6 +2447,13 @@ func (x *Event) GetRefused() string {
 func (x *Event) GetIsolation() string {
 	if x != nil {
 		return x.Isolation
+	}
+	return ""
+}
+
+func (x *Event) GetDetail() string {
+	if x != nil {
+		return x.Detail
 	}
 	return ""
 }
@@ -2806,7 +2821,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x04keep\x18\x02 \x01(\bR\x04keep\"h\n" +
 	"\vWorkerHello\x120\n" +
 	"\aprofile\x18\x01 \x01(\v2\x16.muster.p2p.v1.ProfileR\aprofile\x12'\n" +
-	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\"\xf5\x02\n" +
+	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\"\x8d\x03\n" +
 	"\aProfile\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -2819,7 +2834,8 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x04gpus\x18\t \x03(\v2\x15.muster.p2p.v1.DeviceR\x04gpus\x12\x18\n" +
 	"\adrivers\x18\n" +
 	" \x03(\tR\adrivers\x12\x16\n" +
-	"\x06worker\x18\v \x01(\bR\x06worker\x1a9\n" +
+	"\x06worker\x18\v \x01(\bR\x06worker\x12\x16\n" +
+	"\x06mounts\x18\f \x03(\tR\x06mounts\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb5\x02\n" +
@@ -2868,7 +2884,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x04word\x18\x03 \x01(\tR\x04word\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12'\n" +
 	"\x04free\x18\x05 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\x12\x14\n" +
-	"\x05never\x18\x06 \x01(\bR\x05never\"\x83\x02\n" +
+	"\x05never\x18\x06 \x01(\bR\x05never\"\x9b\x02\n" +
 	"\x05Event\x123\n" +
 	"\aattempt\x18\x01 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12\f\n" +
@@ -2878,7 +2894,9 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\adevices\x18\x06 \x03(\tR\adevices\x12'\n" +
 	"\x04exit\x18\a \x01(\v2\x13.muster.p2p.v1.ExitR\x04exit\x12\x18\n" +
 	"\arefused\x18\b \x01(\tR\arefused\x12\x1c\n" +
-	"\tisolation\x18\t \x01(\tR\tisolation\"\xe2\x01\n" +
+	"\tisolation\x18\t \x01(\tR\tisolation\x12\x16\n" +
+	"\x06detail\x18\n" +
+	" \x01(\tR\x06detail\"\xe2\x01\n" +
 	"\x04Exit\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x03R\x04code\x12\x16\n" +
@@ -2912,46 +2930,43 @@ func file_p2p_wirepb_session_proto_rawDescGZIP() []byte {
 	return file_p2p_wirepb_session_proto_rawDescData
 }
 
-var (
-	file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
-	file_p2p_wirepb_session_proto_goTypes  = []any{
-		(*Frame)(nil),        // 0: muster.p2p.v1.Frame
-		(*Open)(nil),         // 1: muster.p2p.v1.Open
-		(*Accept)(nil),       // 2: muster.p2p.v1.Accept
-		(*Ping)(nil),         // 3: muster.p2p.v1.Ping
-		(*Pong)(nil),         // 4: muster.p2p.v1.Pong
-		(*Goodbye)(nil),      // 5: muster.p2p.v1.Goodbye
-		(*AttemptRef)(nil),   // 6: muster.p2p.v1.AttemptRef
-		(*EpochRef)(nil),     // 7: muster.p2p.v1.EpochRef
-		(*Resources)(nil),    // 8: muster.p2p.v1.Resources
-		(*Owns)(nil),         // 9: muster.p2p.v1.Owns
-		(*GroupEpoch)(nil),   // 10: muster.p2p.v1.GroupEpoch
-		(*Offer)(nil),        // 11: muster.p2p.v1.Offer
-		(*Release)(nil),      // 12: muster.p2p.v1.Release
-		(*Start)(nil),        // 13: muster.p2p.v1.Start
-		(*Query)(nil),        // 14: muster.p2p.v1.Query
-		(*Signal)(nil),       // 15: muster.p2p.v1.Signal
-		(*Cancel)(nil),       // 16: muster.p2p.v1.Cancel
-		(*Ack)(nil),          // 17: muster.p2p.v1.Ack
-		(*Renewed)(nil),      // 18: muster.p2p.v1.Renewed
-		(*Verdict)(nil),      // 19: muster.p2p.v1.Verdict
-		(*WorkerHello)(nil),  // 20: muster.p2p.v1.WorkerHello
-		(*Profile)(nil),      // 21: muster.p2p.v1.Profile
-		(*Device)(nil),       // 22: muster.p2p.v1.Device
-		(*DeviceLink)(nil),   // 23: muster.p2p.v1.DeviceLink
-		(*Free)(nil),         // 24: muster.p2p.v1.Free
-		(*FreeGPU)(nil),      // 25: muster.p2p.v1.FreeGPU
-		(*Availability)(nil), // 26: muster.p2p.v1.Availability
-		(*Commit)(nil),       // 27: muster.p2p.v1.Commit
-		(*Decline)(nil),      // 28: muster.p2p.v1.Decline
-		(*Event)(nil),        // 29: muster.p2p.v1.Event
-		(*Exit)(nil),         // 30: muster.p2p.v1.Exit
-		(*Renew)(nil),        // 31: muster.p2p.v1.Renew
-		(*Stale)(nil),        // 32: muster.p2p.v1.Stale
-		nil,                  // 33: muster.p2p.v1.Profile.LabelsEntry
-	}
-)
-
+var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_p2p_wirepb_session_proto_goTypes = []any{
+	(*Frame)(nil),        // 0: muster.p2p.v1.Frame
+	(*Open)(nil),         // 1: muster.p2p.v1.Open
+	(*Accept)(nil),       // 2: muster.p2p.v1.Accept
+	(*Ping)(nil),         // 3: muster.p2p.v1.Ping
+	(*Pong)(nil),         // 4: muster.p2p.v1.Pong
+	(*Goodbye)(nil),      // 5: muster.p2p.v1.Goodbye
+	(*AttemptRef)(nil),   // 6: muster.p2p.v1.AttemptRef
+	(*EpochRef)(nil),     // 7: muster.p2p.v1.EpochRef
+	(*Resources)(nil),    // 8: muster.p2p.v1.Resources
+	(*Owns)(nil),         // 9: muster.p2p.v1.Owns
+	(*GroupEpoch)(nil),   // 10: muster.p2p.v1.GroupEpoch
+	(*Offer)(nil),        // 11: muster.p2p.v1.Offer
+	(*Release)(nil),      // 12: muster.p2p.v1.Release
+	(*Start)(nil),        // 13: muster.p2p.v1.Start
+	(*Query)(nil),        // 14: muster.p2p.v1.Query
+	(*Signal)(nil),       // 15: muster.p2p.v1.Signal
+	(*Cancel)(nil),       // 16: muster.p2p.v1.Cancel
+	(*Ack)(nil),          // 17: muster.p2p.v1.Ack
+	(*Renewed)(nil),      // 18: muster.p2p.v1.Renewed
+	(*Verdict)(nil),      // 19: muster.p2p.v1.Verdict
+	(*WorkerHello)(nil),  // 20: muster.p2p.v1.WorkerHello
+	(*Profile)(nil),      // 21: muster.p2p.v1.Profile
+	(*Device)(nil),       // 22: muster.p2p.v1.Device
+	(*DeviceLink)(nil),   // 23: muster.p2p.v1.DeviceLink
+	(*Free)(nil),         // 24: muster.p2p.v1.Free
+	(*FreeGPU)(nil),      // 25: muster.p2p.v1.FreeGPU
+	(*Availability)(nil), // 26: muster.p2p.v1.Availability
+	(*Commit)(nil),       // 27: muster.p2p.v1.Commit
+	(*Decline)(nil),      // 28: muster.p2p.v1.Decline
+	(*Event)(nil),        // 29: muster.p2p.v1.Event
+	(*Exit)(nil),         // 30: muster.p2p.v1.Exit
+	(*Renew)(nil),        // 31: muster.p2p.v1.Renew
+	(*Stale)(nil),        // 32: muster.p2p.v1.Stale
+	nil,                  // 33: muster.p2p.v1.Profile.LabelsEntry
+}
 var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	11, // 0: muster.p2p.v1.Frame.offer:type_name -> muster.p2p.v1.Offer
 	27, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit

@@ -5,6 +5,7 @@ package runner
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -110,11 +111,7 @@ func (l *loop) reap() {
 		}
 		l.buried(pid, status, usage, now)
 	}
-	for pid, d := range l.early {
-		if now-d.at > maxEarly {
-			delete(l.early, pid)
-		}
-	}
+	maps.DeleteFunc(l.early, func(_ int, d earlyDeath) bool { return now-d.at > maxEarly })
 	for t := range l.left {
 		l.settle(t, now)
 	}
@@ -134,6 +131,8 @@ func (l *loop) buried(pid int, status unix.WaitStatus, usage unix.Rusage, now ti
 	} else if x := l.execs[pid]; x != nil {
 		delete(l.execs, pid)
 		x.exited(status)
+	} else if pid == l.guard {
+		l.guardDied()
 	} else if len(l.starting)+l.execing > 0 {
 		// The clock is read after the wait: it tells this death from that of an
 		// older process with the same number.
@@ -163,14 +162,20 @@ func (l *loop) died(t *task, status unix.WaitStatus, usage unix.Rusage, now time
 	outOfMemory := l.outOfMemory(t)
 	switch {
 	case t.watch.cause != causeNone && (t.watch.termed || t.watch.killed):
-		exit.State, exit.Reason = t.watch.cause.state(), t.watch.detail
-		if exit.State == job.Failed && exit.Code == 0 {
-			exit.Code = 1 // it took TERM for a reason to end well
-		}
+		t.caused()
 	case outOfMemory && exit.State == job.Failed:
 		exit.State, exit.Reason = job.OutOfMemory, "the kernel ended it for lack of memory"
 	}
 	l.settle(t, now)
+}
+
+// caused makes a task's end that of whoever ended it.
+func (t *task) caused() {
+	exit := &t.record.Exit
+	exit.State, exit.Reason = t.watch.cause.state(), t.watch.detail
+	if exit.State == job.Failed && exit.Code == 0 {
+		exit.Code = 1 // it took TERM for a reason to end well
+	}
 }
 
 // outOfMemory says whether a task failed because the kernel ended processes
@@ -259,6 +264,12 @@ func (l *loop) warn(t *task, sig unix.Signal) {
 
 // members are the processes of a task.
 func (l *loop) members(t *task) []int {
+	if t.box != nil {
+		if t.box.process == nil {
+			return nil
+		}
+		return t.box.process.Members()
+	}
 	if l.group != nil {
 		return l.group.Members(t.name)
 	}
@@ -267,6 +278,10 @@ func (l *loop) members(t *task) []int {
 
 // signal reaches all processes of a task.
 func (l *loop) signal(t *task, sig unix.Signal) {
+	if t.box != nil {
+		t.box.signal(sig)
+		return
+	}
 	if l.group != nil {
 		l.group.Signal(t.name, sig)
 		return

@@ -203,6 +203,8 @@ func closeAll(files []*os.File) {
 func (l *loop) beginExec(x *execution) {
 	t := l.find(x.Attempt)
 	switch {
+	case t != nil && t.box != nil:
+		x.said <- ExecReport{Code: codeOurs, Error: "the task is a container, in which no command can be run yet"}
 	case t == nil || l.mains[t.pid] != t:
 		x.said <- ExecReport{Code: codeOurs, Error: "the task does not run"}
 	case len(l.execs)+l.execing >= maxExecs:

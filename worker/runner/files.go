@@ -24,6 +24,7 @@ import (
 //	runner-N.sock   where it listens
 //	runner-N.exec   where it takes commands to run in its tasks
 //	runner-N.log    what it has to say
+//	runner-N.boxes  the containers it has begun and not removed
 //	runner-N.tasks  the main processes it has started, without control groups
 //	runner-N.ends-K segment K of the ends that runner N has written
 //	hosts/NAME      hostfiles, each shared by the tasks for which it says the same
@@ -64,6 +65,9 @@ func (d Dir) Log(n int) string { return d.runner(n, "log") }
 // notes names the main processes of runner n's tasks, where no control group
 // holds their processes together.
 func (d Dir) notes(n int) string { return d.runner(n, "tasks") }
+
+// Boxes is where whoever runs containers for runner n keeps their names.
+func (d Dir) Boxes(n int) string { return d.runner(n, "boxes") }
 
 func (d Dir) runner(n int, ext string) string {
 	return filepath.Join(string(d), "runner-"+strconv.Itoa(n)+"."+ext)
@@ -139,6 +143,8 @@ type Info struct {
 	Cgroup     string `json:"cgroup,omitempty"` // directory of the control group above its tasks' own
 	// Groups are all directories of control groups that it made.
 	Groups []string `json:"groups,omitempty"`
+	// Containers says that it runs containers, and no processes.
+	Containers bool `json:"containers,omitempty"`
 	// Isolation says for people what holds its tasks.
 	Isolation string `json:"isolation,omitempty"`
 }
@@ -178,7 +184,7 @@ func (d Dir) TryLock(n int) (*os.File, error) {
 // Remove deletes the files of a runner that is gone, except its log and the
 // ends that it wrote.
 func (d Dir) Remove(n int) error {
-	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.notes(n))), gone(os.Remove(d.Lock(n))))
+	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.notes(n))), gone(os.Remove(d.Boxes(n))), gone(os.Remove(d.Lock(n))))
 }
 
 // gone forgives that a file does not exist.

@@ -13,12 +13,15 @@ import (
 )
 
 // Command is the whole program, from its flags to its exit code; the end of ctx
-// tells it to end its tasks.
-func Command(ctx context.Context, version string, args []string) int {
+// tells it to end its tasks. Finish, if not nil, adds what no flag says.
+func Command(ctx context.Context, version string, args []string, finish func(*Config, *slog.Logger)) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	cfg, err := parse(args)
+	cfg, err := Parse(args)
 	if err == nil {
 		cfg.Version = version
+		if finish != nil {
+			finish(&cfg, log)
+		}
 		err = Main(ctx, cfg, log)
 	}
 	if err != nil {
@@ -43,7 +46,8 @@ func (c Config) Flags() []string {
 	return args
 }
 
-func parse(args []string) (Config, error) {
+// Parse reads the flags.
+func Parse(args []string) (Config, error) {
 	cfg := DefaultConfig()
 	f := flag.NewFlagSet("runner", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // the error is told

@@ -13,13 +13,13 @@ func TestFlagsAreParsedAgain(t *testing.T) {
 		DefaultConfig(),
 	} {
 		want.Dir, want.Generation, want.Idle = "/some where", 7, DefaultConfig().Idle
-		got, err := parse(append(want.Flags(), "--dir", want.Dir, "--generation", "7"))
+		got, err := Parse(append(want.Flags(), "--dir", want.Dir, "--generation", "7"))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q gives %+v, %v; want %+v", want.Flags(), got, err, want)
 		}
 	}
 	for _, bad := range [][]string{{"--generation", "x"}, {"--unknown"}, {"--dir", "x", "word"}} {
-		if _, err := parse(bad); err == nil {
+		if _, err := Parse(bad); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}

@@ -29,6 +29,7 @@ type task struct {
 	pid     int
 	ticks   uint64
 	began   time.Time
+	box     *box // nil: a process
 	warned  bool // that it does not end
 	killing time.Duration
 	record  Record
@@ -49,6 +50,9 @@ type loop struct {
 	group      *cgroup.Tree
 	notes      *os.File // of the starters
 	journal    *journal // of the goroutine save
+	starter    *starter
+	lasting    func() (context.Context, context.CancelFunc) // of what outlasts a request
+	guard      int                                          // process that ends the containers if this one dies; 0: none
 	timer      *timer
 	log        *slog.Logger
 	do         chan func()
@@ -87,7 +91,7 @@ type earlyDeath struct {
 
 func newLoop(cfg Config, info Info, s *starter, ends *journal, timer *timer, log *slog.Logger) *loop {
 	return &loop{
-		cfg: cfg, info: info, dir: Dir(cfg.Dir), group: s.group, notes: s.notes, journal: ends, timer: timer, log: log,
+		cfg: cfg, info: info, dir: Dir(cfg.Dir), group: s.group, notes: s.notes, journal: ends, starter: s, timer: timer, log: log,
 		do: make(chan func()), starts: make(chan *task), rounds: make(chan []*task), ticked: make(chan struct{}, 1),
 		tasks: map[job.Attempt]*task{}, mains: map[int]*task{}, starting: map[*task]bool{}, left: map[*task]bool{},
 		early: map[int]earlyDeath{}, execs: map[int]*execution{}, execStarts: make(chan *execution), idle: time.NewTimer(cfg.Idle),
@@ -266,11 +270,15 @@ func (l *loop) begin(s *Start, now time.Duration) {
 	t := &task{attempt: a, name: s.Attempt, start: s, watch: newWatch(s, now), index: -1}
 	t.record.Attempt, t.scratch, t.keeps = s.Attempt, s.Limits.Scratch, s.Keeps
 	l.tasks[a] = t
-	l.starting[t] = true
-	l.waiting = append(l.waiting, t)
 	if l.stopping {
 		t.watch.end(now, 0, causeShutdown, "the runner of this node was told to end")
 	}
+	if s.Container != nil {
+		l.contain(t)
+		return
+	}
+	l.starting[t] = true
+	l.waiting = append(l.waiting, t)
 	l.dropWaiting()
 }
 

@@ -48,6 +48,10 @@ type Config struct {
 	Scope bool
 	// Idle is how long the runner stays without a task and without a daemon.
 	Idle time.Duration
+	// Containers runs tasks of images; nil: none.
+	Containers Containers
+	// Guard is the command that ends this runner's containers when it dies.
+	Guard []string
 	// NoGroups does without control groups, as on a host that permits none.
 	NoGroups bool
 	// NoUnified does without version 2 of them, as on a host that has only 1.
@@ -129,6 +133,9 @@ func Main(ctx context.Context, cfg Config, log *slog.Logger) error {
 	defer s.close()
 	info := Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: bootID()}
 	info.Isolation = processGroup
+	if info.Containers = cfg.Containers != nil; info.Containers {
+		info.Isolation = "container"
+	}
 	if s.group != nil {
 		info.Cgroup, info.Groups, info.Isolation = s.group.Dir(), s.group.Dirs(), s.group.String()
 	}
@@ -166,7 +173,8 @@ func serve(ctx context.Context, cfg Config, info Info, s *starter, log *slog.Log
 		return err
 	}
 	l := newLoop(cfg, info, s, ends, timer, log)
-	go l.accept(listener)
+	l.lasting = func() (context.Context, context.CancelFunc) { return context.WithCancel(context.WithoutCancel(ctx)) }
+	go l.accept(listener) //nolint:contextcheck // a container outlasts the request for it
 	go l.acceptExecs(execs)
 	go s.runExecs(l.execStarts, func(x *execution, r started) { l.do <- func() { l.execBorn(x, r) } })
 	go l.ticks(timer)

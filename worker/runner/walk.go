@@ -42,7 +42,7 @@ func (l *loop) owner(pid int) (job.Attempt, bool) {
 func (l *loop) strangers() []int {
 	var all []int
 	for _, pid := range childrenOf(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid())) {
-		if l.mains[pid] == nil && !ended(pid) {
+		if l.mains[pid] == nil && pid != l.guard && !ended(pid) {
 			all = append(all, pid)
 		}
 	}

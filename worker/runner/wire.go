@@ -64,6 +64,8 @@ type Start struct {
 	WarnBefore time.Duration `json:"warn_before,omitempty"`
 	Limits     Limits        `json:"limits"`
 	Grace      time.Duration `json:"grace"`
+	// Container is nil for a plain process.
+	Container *Container `json:"container,omitempty"`
 }
 
 // Stop asks for the end of an attempt's processes.
@@ -90,6 +92,8 @@ type Report struct {
 	Welcome *Welcome `json:"welcome,omitempty"`
 	Started *Started `json:"started,omitempty"`
 	Ended   *Ended   `json:"ended,omitempty"`
+	// Progress is told of a container that has not begun, and of it alone.
+	Progress *Progress `json:"progress,omitempty"`
 }
 
 // Welcome is a runner's first word on a connection: all that it has. What
@@ -112,6 +116,12 @@ type Ended struct {
 	Attempt string    `json:"attempt"`
 	Exit    *job.Exit `json:"exit,omitempty"`
 	Segment int       `json:"segment,omitempty"` // number of the journal's, of this runner, that holds it
+}
+
+// Progress says what keeps a task from starting, in a sentence for people.
+type Progress struct {
+	Attempt string `json:"attempt"`
+	Detail  string `json:"detail"`
 }
 
 // message is a Request or a Report.
@@ -198,6 +208,10 @@ func (m Report) valid() error {
 		set++
 		names = append(names, m.Ended.Attempt)
 	}
+	if m.Progress != nil {
+		set++
+		names = append(names, m.Progress.Attempt)
+	}
 	if set != 1 {
 		return fmt.Errorf("runner: report with %d things", set)
 	}
@@ -245,7 +259,7 @@ func (s Signal) valid() error {
 
 func (s Start) valid() error {
 	switch {
-	case (len(s.Command) == 0) == (s.Script == ""):
+	case len(s.Command) > 0 && s.Script != "", len(s.Command) == 0 && s.Script == "" && s.Container == nil:
 		return errors.New("runner: start: a command or a script")
 	case len(s.Command) > 0 && s.Command[0] == "":
 		return errors.New("runner: start: the program's name is empty")
@@ -262,7 +276,14 @@ func (s Start) valid() error {
 	case !s.Hold && s.Deadline == 0:
 		return errors.New("runner: start: neither deadline nor hold")
 	}
-	for _, words := range [][]string{s.Command, s.Env, {s.Workdir, s.User, s.Files}} {
+	all := [][]string{s.Command, s.Env, {s.Workdir, s.User, s.Files}}
+	if c := s.Container; c != nil {
+		if c.Image == "" || c.Host == "" {
+			return errors.New("runner: start: a container without image or engine")
+		}
+		all = append(all, c.Mounts, c.Allowed, c.GPUs, []string{c.Host, c.Image, c.As})
+	}
+	for _, words := range all {
 		for _, w := range words {
 			if strings.ContainsRune(w, 0) {
 				return errors.New("runner: start: a word holds a zero byte")

@@ -23,6 +23,9 @@ func TestRequestRoundTrip(t *testing.T) {
 	for _, m := range []Request{
 		{Start: &Start{Attempt: attempt, Command: []string{"a", "<b>"}, User: "u", Env: []string{"A=1"}, Deadline: 5, Lead: 1, Grace: 2}},
 		{Start: &Start{Attempt: attempt, Script: "#!/bin/sh\n\x01", User: "u", Hold: true, Limit: time.Hour}},
+		{Start: &Start{Attempt: attempt, User: "u", Hold: true, Container: &Container{
+			Host: "unix:///s", Image: "i:1", Mounts: []string{"/a:/b:ro"}, Allowed: []string{"/a"}, As: "5:6", GPUs: []string{"GPU-1"},
+		}}},
 		{Stop: &Stop{Attempt: attempt, Grace: time.Second, Reason: "r"}},
 		{Signal: &Signal{Attempt: attempt, Number: 10}},
 		{Extend: []Extension{{Attempt: attempt, Deadline: 7}}},
@@ -47,6 +50,7 @@ func TestReportRoundTrip(t *testing.T) {
 	for _, m := range []Report{
 		{Welcome: &Welcome{Info: Info{Generation: 3, PID: 7, Version: "v", Boot: "b"}, Running: []Started{{Attempt: attempt, PID: 9}}, Starting: []string{attempt}}},
 		{Started: &Started{Attempt: attempt, PID: 1}},
+		{Progress: &Progress{Attempt: attempt, Detail: "pulling"}},
 		{Ended: &Ended{Attempt: attempt, Exit: &job.Exit{State: job.Failed, Code: 7, Started: true}}},
 		{Ended: &Ended{Attempt: attempt}},
 	} {

@@ -1,5 +1,5 @@
-// Package execdriver runs tasks as processes of this host, through a runner
-// that outlives the daemon (package runner): it starts one if none lives,
+// Package execdriver runs tasks as processes and containers of this host,
+// through a runner that outlives the daemon (package runner): it starts one if none lives,
 // finds those that an earlier daemon left, and passes on what becomes of the
 // tasks. It also gives out what they write, and clears old output away.
 package execdriver
@@ -35,6 +35,16 @@ type Config struct {
 	Args    []string // before --dir and --generation: its verb if it has several, and its other flags
 	Version string   // of the binary: runners of another one only drain
 	Bounds  Bounds
+	// ContainerBinary and ContainerArgs start the runner of containers, as Binary
+	// and Args do that of processes.
+	ContainerBinary string
+	ContainerArgs   []string
+	// Engine is what every container starts from: the engine's host, the
+	// directories that it may show, the user inside.
+	Engine runner.Container
+	// EndContainers ends what containers a dead runner left, and returns when no
+	// process of them is left; nil: runners here have none.
+	EndContainers func(ctx context.Context, dir string, generation int) error
 }
 
 // Bounds are those of every task, beside what it asks for.
@@ -93,6 +103,14 @@ func (d *Driver) Start(t worker.Task) error {
 		Deadline: time.Duration(t.Deadline), Hold: t.Hold, Lead: worker.FenceLead,
 		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Bounds.of(t),
 	}
+	if t.Spec.Image != "" {
+		c := d.cfg.Engine
+		c.Image, c.Mounts = t.Spec.Image, t.Spec.Mounts
+		if !t.Simulated {
+			c.GPUs = t.Devices
+		}
+		s.Container = &c
+	}
 	if !t.Hold && t.Deadline <= worker.Now() {
 		return fmt.Errorf("exec driver: start %s: its lease has run out", t.Attempt)
 	}
@@ -100,7 +118,7 @@ func (d *Driver) Start(t worker.Task) error {
 	if err != nil {
 		return fmt.Errorf("exec driver: start %s: %w", t.Attempt, err)
 	}
-	e := &entry{attempt: t.Attempt, start: frame, deadline: s.Deadline}
+	e := &entry{attempt: t.Attempt, role: role(s.Container != nil), start: frame, deadline: s.Deadline}
 	d.lives.begin(t.Attempt)
 	if err := d.inbox.put(func(s *state) { s.begin(e) }); err != nil {
 		d.lives.end(t.Attempt)

@@ -30,6 +30,7 @@ const (
 // entry is an attempt whose end is not yet known here.
 type entry struct {
 	attempt   job.Attempt
+	role      role   // of the runner that it needs
 	runner    int    // generation; 0: none has it yet
 	start     []byte // its Start, until its process is known to exist
 	pid       int
@@ -38,8 +39,18 @@ type entry struct {
 	stop      *runner.Stop  // the last one asked for
 }
 
+// role is what a runner runs. Containers have a runner of their own: it knows
+// the engine's client, which that of the processes is too small for.
+type role bool
+
+const (
+	processes  role = false
+	containers role = true
+)
+
 // link is one runner as this daemon sees it.
 type link struct {
+	role    role
 	conn    net.Conn // nil: not connected
 	queue   chan []byte
 	settled bool // it does not keep Adopt waiting: it was reached, or is new
@@ -53,14 +64,14 @@ type link struct {
 // state is all that Run's goroutine owns.
 type state struct {
 	d        *Driver
-	launch   func(n int, pause time.Duration) // starts a runner in the background
+	launch   func(n int, r role, pause time.Duration) // starts a runner in the background
 	wg       sync.WaitGroup
 	entries  map[job.Attempt]*entry
 	ends     *ends
 	links    map[int]*link
-	spawning int // generation that is being started; 0 for none
-	newest   int // generation that ever was
-	failures int // runners in a row that did not live
+	spawning map[role]int // generation that is being started; 0 for none
+	newest   int          // generation that ever was
+	failures map[role]int // runners in a row that did not live
 	adopters []chan adopted
 	tells    bool // Adopt has answered
 	out      []worker.DriverEvent
@@ -71,9 +82,9 @@ func (d *Driver) Run(ctx context.Context) error {
 	if err := d.dir.Make(); err != nil {
 		return err
 	}
-	s := &state{d: d, entries: map[job.Attempt]*entry{}, links: map[int]*link{}}
+	s := &state{d: d, entries: map[job.Attempt]*entry{}, links: map[int]*link{}, spawning: map[role]int{}, failures: map[role]int{}}
 	s.ends = newEnds(d.dir, func(generation int) bool { return s.links[generation] != nil }, d.log)
-	s.launch = func(n int, pause time.Duration) { s.wg.Go(func() { s.live(ctx, n, pause) }) }
+	s.launch = func(n int, r role, pause time.Duration) { s.wg.Go(func() { s.live(ctx, n, r, pause) }) }
 	generations, err := d.dir.Generations()
 	if err != nil {
 		return err
@@ -167,8 +178,10 @@ func (s *state) advance() {
 			return
 		}
 	}
-	if s.current() == 0 && s.spawning == 0 {
-		s.spawn()
+	for _, r := range []role{processes, containers} {
+		if s.current(r) == 0 && s.spawning[r] == 0 && (r == processes || s.wanted(r)) {
+			s.spawn(r)
+		}
 	}
 	for _, answer := range s.adopters {
 		answer <- s.found()
@@ -202,12 +215,23 @@ func (s *state) found() adopted {
 	return a
 }
 
+// wanted says whether a task waits for a runner of the role. Few hosts have
+// containers, so that their runner is not started before.
+func (s *state) wanted(r role) bool {
+	for _, e := range s.entries {
+		if e.role == r && e.runner == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // current is the runner that new tasks go to: the newest of this version, or
 // that this daemon has started.
-func (s *state) current() int {
+func (s *state) current(r role) int {
 	best := 0
 	for n, k := range s.links {
-		if k.welcomed && (k.own || k.version == s.d.cfg.Version) {
+		if k.welcomed && k.role == r && (k.own || k.version == s.d.cfg.Version) {
 			best = max(best, n)
 		}
 	}
@@ -227,7 +251,7 @@ func (s *state) begin(e *entry) {
 
 // dispatch gives an attempt to the current runner, or leaves it waiting for one.
 func (s *state) dispatch(e *entry) {
-	e.runner = s.current()
+	e.runner = s.current(e.role)
 	k := s.links[e.runner]
 	if k == nil || k.conn == nil {
 		return // it is sent on the next Welcome

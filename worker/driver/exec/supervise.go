@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/runner"
 )
 
@@ -132,6 +133,11 @@ func (k *keeper) bury(ctx context.Context, lock *os.File) error {
 	if err := k.d.dir.EndOrphans(ctx, info); err != nil {
 		return err // only ctx ends it
 	}
+	if k.d.cfg.EndContainers != nil {
+		if err := k.d.cfg.EndContainers(ctx, k.d.cfg.Dir, k.n); err != nil {
+			return err
+		}
+	}
 	if k.process != nil {
 		if _, err := k.process.Wait(); err != nil {
 			k.d.log.DebugContext(ctx, "runner not waited for", "generation", k.n, "error", err)
@@ -186,28 +192,28 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // spawn starts a runner of this version, after a pause if others did not live.
-func (s *state) spawn() {
+func (s *state) spawn(r role) {
 	s.newest++
 	n := s.newest
-	s.spawning = n
-	s.links[n] = &link{settled: true, own: true}
+	s.spawning[r] = n
+	s.links[n] = &link{role: r, settled: true, own: true}
 	pause := time.Duration(0)
-	if s.failures > 0 {
-		pause = min(respawnFirst<<min(s.failures-1, 10), respawnMost)
+	if failures := s.failures[r]; failures > 0 {
+		pause = min(respawnFirst<<min(failures-1, 10), respawnMost)
 	}
-	s.launch(n, pause)
+	s.launch(n, r, pause)
 }
 
 // live is the whole life of a runner that this daemon starts, as far as the
 // daemon lives.
-func (s *state) live(ctx context.Context, n int, pause time.Duration) {
+func (s *state) live(ctx context.Context, n int, r role, pause time.Duration) {
 	wait(ctx, pause)
 	if ctx.Err() != nil {
 		return
 	}
 	k := &keeper{s: s, d: s.d, n: n, fresh: true}
 	var err error
-	if k.process, err = s.d.launch(n); err != nil {
+	if k.process, err = s.d.launch(n, r); err != nil {
 		s.d.log.ErrorContext(ctx, "runner not started", "error", err)
 		s.d.do <- func() { s.gone(n) }
 		return
@@ -217,14 +223,18 @@ func (s *state) live(ctx context.Context, n int, pause time.Duration) {
 
 // launch starts the process of runner n, so that nothing which ends this
 // daemon ends it.
-func (d *Driver) launch(n int) (*os.Process, error) {
+func (d *Driver) launch(n int, r role) (*os.Process, error) {
 	out, err := os.OpenFile(d.dir.Log(n), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("exec driver: open log of runner: %w", err)
 	}
 	defer out.Close() // the runner has its own descriptor
-	args := append(append([]string{}, d.cfg.Args...), "--dir", d.cfg.Dir, "--generation", strconv.Itoa(n))
-	cmd := exec.Command(d.cfg.Binary, args...) //nolint:gosec,noctx // it is our own program, and has to outlive every context
+	binary, words := d.cfg.Binary, d.cfg.Args
+	if r == containers {
+		binary, words = d.cfg.ContainerBinary, d.cfg.ContainerArgs
+	}
+	args := append(append([]string{}, words...), "--dir", d.cfg.Dir, "--generation", strconv.Itoa(n))
+	cmd := exec.Command(binary, args...) //nolint:gosec,noctx // it is our own program, and has to outlive every context
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = inherited()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -255,8 +265,8 @@ func (s *state) welcomed(n int, conn net.Conn, w runner.Welcome) {
 	k.settled, k.welcomed, k.version, k.isolation = true, true, w.Info.Version, w.Info.Isolation
 	queue := k.queue
 	s.wg.Go(func() { write(conn, queue) })
-	if s.spawning == n {
-		s.spawning, s.failures = 0, 0
+	if k.role = role(w.Info.Containers); s.spawning[k.role] == n {
+		s.spawning[k.role], s.failures[k.role] = 0, 0
 	}
 	has := map[job.Attempt]bool{}
 	for _, m := range w.Running {
@@ -274,17 +284,17 @@ func (s *state) welcomed(n int, conn net.Conn, w runner.Welcome) {
 			s.again(k, s.entries[a])
 		}
 	}
-	cur := s.current()
+	cur := s.current(k.role)
 	for a, e := range s.entries {
 		switch {
 		case e.runner == n && !has[a]:
 			s.missing(e)
-		case e.runner == 0 && cur != 0:
+		case e.runner == 0 && e.role == k.role && cur != 0:
 			s.dispatch(e)
 		}
 	}
 	for m, other := range s.links {
-		if cur != 0 && m != cur {
+		if cur != 0 && m != cur && other.role == k.role {
 			s.ask(other, runner.Request{Drain: true})
 		}
 	}
@@ -316,6 +326,10 @@ func (s *state) reported(n int, m runner.Report) {
 	switch {
 	case m.Started != nil:
 		s.started(n, *m.Started)
+	case m.Progress != nil:
+		if a, err := job.ParseAttempt(m.Progress.Attempt); err == nil && s.entries[a] != nil {
+			s.tell(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarting, Detail: m.Progress.Detail})
+		}
 	case m.Ended != nil:
 		if a, err := job.ParseAttempt(m.Ended.Attempt); err == nil {
 			s.ends.add(a, runner.Segment{Runner: n, Number: m.Ended.Segment})
@@ -330,9 +344,11 @@ func (s *state) gone(n int) {
 		k.cut()
 	}
 	delete(s.links, n)
-	if s.spawning == n {
-		s.spawning = 0
-		s.failures++
+	for _, r := range []role{processes, containers} {
+		if s.spawning[r] == n {
+			s.spawning[r] = 0
+			s.failures[r]++
+		}
 	}
 	for _, e := range s.entries {
 		if e.runner == n {

@@ -1,0 +1,594 @@
+//go:build e2e
+
+package e2e
+
+// Tasks in containers, on a Docker engine of this test's own.
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// engine is a dockerd of a test and its files. Its containerd is a process of
+// its own, as distributions have it, and outlives a dockerd that is killed.
+type engine struct {
+	t    *testing.T
+	dir  string
+	host string
+	cmd  *exec.Cmd // dockerd
+	base *exec.Cmd // containerd
+}
+
+const busyImage = "muster-test/busy:1"
+
+// newEngine starts one and gives it an image of a static busybox, or skips.
+func newEngine(t *testing.T) *engine {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("not root: no Docker engine can be started for this test")
+	}
+	for _, need := range []string{"dockerd", "containerd", "docker", "busybox"} {
+		if _, err := exec.LookPath(need); err != nil {
+			t.Skipf("%s is not installed: apt-get install docker.io busybox-static", need)
+		}
+	}
+	dir, err := os.MkdirTemp("", "muster-dk-") //nolint:usetesting // short: its sockets' paths have 107 letters at most
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &engine{t: t, dir: dir, host: "unix://" + filepath.Join(dir, "docker.sock")}
+	t.Cleanup(func() {
+		for _, cmd := range []*exec.Cmd{e.cmd, e.base} {
+			if cmd != nil {
+				_ = cmd.Process.Signal(syscall.SIGTERM)
+				_ = cmd.Wait()
+			}
+		}
+		_ = exec.Command("pkill", "-KILL", "-f", dir).Run()
+		for _, m := range mountsBelow(dir) {
+			_ = syscall.Unmount(m, syscall.MNT_DETACH)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	settings := "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n"
+	if err := os.WriteFile(e.path("containerd.toml"), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e.base = exec.Command("containerd", "--config", e.path("containerd.toml"), "--root", e.path("croot"), "--state", e.path("cstate"), "--address", e.path("c.sock"))
+	if !e.run(e.base, "containerd successfully booted") || !e.start() {
+		t.Skipf("no Docker engine can be started here:\n%s", e.log())
+	}
+	load := exec.Command("docker", "-H", e.host, "import", "-", busyImage)
+	load.Stdin = bytes.NewReader(busyRoot(t))
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("docker import: %v\n%s", err, out)
+	}
+	return e
+}
+
+func (e *engine) path(name string) string { return filepath.Join(e.dir, name) }
+
+// start runs dockerd until it listens; false if it does not come up.
+func (e *engine) start(args ...string) bool {
+	e.t.Helper()
+	_ = os.Remove(e.path("pid"))
+	e.cmd = exec.Command("dockerd", append([]string{
+		"--containerd", e.path("c.sock"),
+		"--data-root", e.path("data"), "--exec-root", e.path("exec"), "--pidfile", e.path("pid"), "--host", e.host,
+		"--iptables=false", "--ip6tables=false", "--bridge=none",
+	}, args...)...)
+	return e.run(e.cmd, "API listen on")
+}
+
+// run starts a program and waits until its log says that it is ready; false if
+// it does not.
+func (e *engine) run(cmd *exec.Cmd, ready string) bool {
+	e.t.Helper()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		e.t.Fatal(err)
+	}
+	up := make(chan bool, 2)
+	go func() {
+		log, _ := os.OpenFile(e.path("log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		defer log.Close()
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			fmt.Fprintln(log, lines.Text())
+			if strings.Contains(lines.Text(), ready) {
+				up <- true
+			}
+		}
+		up <- false
+	}()
+	select {
+	case ok := <-up:
+		return ok
+	case <-time.After(patience):
+		return false
+	}
+}
+
+// kill is kill -9 of dockerd alone, as a crash would be.
+func (e *engine) kill() {
+	_ = e.cmd.Process.Kill()
+	_ = e.cmd.Wait()
+}
+
+func (e *engine) log() string {
+	b, _ := os.ReadFile(e.path("log"))
+	return string(b[max(0, len(b)-4096):])
+}
+
+// docker runs the engine's own command line.
+func (e *engine) docker(args ...string) string {
+	e.t.Helper()
+	out, err := exec.Command("docker", append([]string{"-H", e.host}, args...)...).CombinedOutput()
+	if err != nil {
+		e.t.Fatalf("docker %q: %v\n%s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// untilGone waits until the engine has no container of a job.
+func (e *engine) untilGone(id string) {
+	e.t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if e.docker("ps", "-aq", "--filter", "label=muster.job="+id) == "" {
+			return
+		}
+	}
+	e.t.Fatalf("containers of job %s were not removed", id)
+}
+
+func mountsBelow(dir string) []string {
+	b, _ := os.ReadFile("/proc/self/mounts")
+	var all []string
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], dir) {
+			all = append([]string{f[1]}, all...)
+		}
+	}
+	return all
+}
+
+// busyRoot is the root of an image, as a tar file.
+func busyRoot(t *testing.T) []byte {
+	t.Helper()
+	path, err := exec.LookPath("busybox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	add := func(h tar.Header, body []byte) {
+		h.Size = int64(len(body))
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}, nil)
+	add(tar.Header{Name: "bin/busybox", Mode: 0o755}, program)
+	for _, name := range []string{"sh", "sleep", "cat", "echo", "id", "true", "head", "yes", "sort", "env", "touch"} {
+		add(tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox", Mode: 0o777}, nil)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// TestDocker goes through the life of containers on one engine.
+func TestDocker(t *testing.T) {
+	e := newEngine(t)
+	share := e.path("share")
+	if err := os.Mkdir(share, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4", "--docker-host", e.host, "--docker-mount", share).start()
+	at := dockerTest{e: e, d: d, share: share}
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T, dockerTest)
+	}{
+		{"environment", dockerEnvironment},
+		{"confinement", dockerConfinement},
+		{"ends", dockerEnds},
+		{"mounts", dockerMounts},
+		{"pull", dockerPull},
+		{"daemon killed", dockerDaemonKilled},
+		{"runner killed", dockerRunnerKilled},
+		{"engine restarted", dockerEngineRestarted},
+		{"engine away", dockerEngineAway},
+	} {
+		ok := t.Run(step.name, func(t *testing.T) {
+			e.t, d.t = t, t
+			step.run(t, at)
+		})
+		e.t, d.t = t, t
+		if !ok {
+			t.Logf("end of the engine's log:\n%s", e.log())
+			break
+		}
+	}
+}
+
+// dockerTest is what the steps share.
+type dockerTest struct {
+	e     *engine
+	d     *daemon
+	share string
+}
+
+// in is a command line that runs a script in the image.
+func (x dockerTest) in(verb, script string, flags ...string) []string {
+	return append(append([]string{verb, "--image", busyImage}, flags...), "--", "sh", "-c", script)
+}
+
+// gate is a named pipe that containers see as /share/NAME.
+func (x dockerTest) gate(t *testing.T, name string) gate {
+	t.Helper()
+	g := gate{t, filepath.Join(x.share, name)}
+	if err := syscall.Mkfifo(g.path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func dockerEnvironment(t *testing.T, x dockerTest) {
+	r := x.d.muster(x.in("run", `echo out; echo err >&2; echo "$MUSTER_JOB_NAME/$GREETING/$MUSTER_PARAM_LR/$CUDA_VISIBLE_DEVICES-"; cat $MUSTER_HOSTFILE; touch $MUSTER_SCRATCH/mine && [ "$PWD" = "$MUSTER_SCRATCH" ] && [ "$HOME" = "$PWD" ] && [ -z "$LANG" ] && exit 3`,
+		"-J", "hello", "--env", "GREETING=hi", "--param", "LR=0.1")...)
+	if want := "out\nhello/hi/0.1/-\n127.0.0.1 slots=1\n"; r.stdout != want || r.code != 3 || !strings.HasPrefix(r.stderr, "err\n") {
+		t.Errorf("exit %d, output %q, want 3 and %q; stderr %q", r.code, r.stdout, want, r.stderr)
+	}
+	id := x.d.ok("submit", "--image", busyImage, "--", "sh", "-c", "echo $0; exit 5", "an argument")
+	doc := x.d.untilState(id, "FAILED")
+	if doc.ExitCode == nil || *doc.ExitCode != 5 || x.d.ok("logs", id) != "an argument" {
+		t.Errorf("%+v, %q", doc, x.d.ok("logs", id))
+	}
+	x.e.untilGone(id)
+	file := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(file, []byte("#!/bin/sh\n#MUSTER --image="+busyImage+"\necho from a script\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := x.d.muster("run", file); r.stdout != "from a script\n" || r.code != 0 {
+		t.Errorf("script: %+v", r)
+	}
+}
+
+// dockerConfinement looks at a container as the engine describes it, and from
+// inside.
+func dockerConfinement(t *testing.T, x dockerTest) {
+	g := x.gate(t, "confined")
+	id := x.d.ok(x.in("submit", "cat /proc/self/status; read line < /share/confined", "-c", "2", "--mem", "64MiB", "--mount", x.share+":/share")...)
+	x.d.untilState(id, "RUNNING")
+	var all []struct {
+		Name       string
+		Config     struct{ User string }
+		HostConfig struct {
+			NanoCpus, Memory, MemorySwap, PidsLimit, ShmSize int64
+			Privileged                                       bool
+			CapAdd, CapDrop, SecurityOpt                     []string
+			NetworkMode, PidMode, IpcMode                    string
+		}
+	}
+	text := x.e.docker("inspect", "muster-"+id+".0.1")
+	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) != 1 {
+		t.Fatalf("inspect: %v\n%s", err, text)
+	}
+	h := all[0].HostConfig
+	if h.NanoCpus != 2e9 || h.Memory != 64<<20 || h.MemorySwap != h.Memory || h.PidsLimit <= 0 || h.ShmSize != 32<<20 {
+		t.Errorf("limits %+v", h)
+	}
+	if h.Privileged || len(h.CapAdd) > 0 || strings.Join(h.CapDrop, "") != "ALL" || strings.Join(h.SecurityOpt, "") != "no-new-privileges" ||
+		h.NetworkMode == "host" || h.PidMode != "" || h.IpcMode != "private" {
+		t.Errorf("confinement %+v", h)
+	}
+	g.open()
+	x.d.untilState(id, "SUCCEEDED")
+	for _, want := range []string{"CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1"} {
+		if out := x.d.ok("logs", id); !strings.Contains(out, want) {
+			t.Errorf("inside there is no %q:\n%s", want, out)
+		}
+	}
+}
+
+func dockerEnds(t *testing.T, x dockerTest) {
+	hog := x.d.ok(x.in("submit", "yes | head -c 200000000 | sort > /dev/null", "--mem", "32MiB")...)
+	limit := x.d.ok(x.in("submit", `trap "" TERM; echo deaf; sleep 1000 & wait; sleep 1000`, "--time", "1s", "--grace", "500ms")...)
+	polite := x.d.ok(x.in("submit", `trap "echo bye; exit 7" TERM; echo ready; while true; do sleep 0.05; done`)...)
+	killed := x.d.ok(x.in("submit", "kill -9 $$")...)
+	x.d.until(polite, "ready", func(j jobDoc) bool { return j.State == "RUNNING" && x.d.ok("logs", polite) == "ready" })
+	x.d.ok("cancel", polite)
+	if doc := x.d.untilState(polite, "CANCELLED"); x.d.ok("logs", polite) != "ready\nbye" {
+		t.Errorf("cancelled: %+v, %q", doc, x.d.ok("logs", polite))
+	}
+	if doc := x.d.untilState(hog, "OUT_OF_MEMORY"); !strings.Contains(x.d.ok("show", hog), "lack of memory") {
+		t.Errorf("memory hog: %+v", doc)
+	}
+	doc := x.d.untilState(limit, "TIMEOUT")
+	if took := doc.Tasks[0].EndedAt.Sub(doc.Tasks[0].StartedAt); took < 1500*time.Millisecond || took > 2500*time.Millisecond {
+		t.Errorf("with a limit of 1s and a grace of 500ms it ran for %s", took)
+	}
+	if r := x.d.muster("wait", killed); r.code != 128+9 || x.d.show(killed).State != "FAILED" {
+		t.Errorf("killed: exit %d, %+v", r.code, x.d.show(killed))
+	}
+	for _, id := range []string{hog, limit, polite, killed} {
+		x.e.untilGone(id)
+	}
+}
+
+func dockerMounts(t *testing.T, x dockerTest) {
+	if err := os.WriteFile(filepath.Join(x.share, "data"), []byte("shared\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/etc", filepath.Join(x.share, "elsewhere")); err != nil {
+		t.Fatal(err)
+	}
+	r := x.d.muster(x.in("run", "cat /in/data; touch /in/more", "--mount", x.share+":/in:ro")...)
+	if r.stdout != "shared\n" || r.code == 0 || !strings.Contains(r.stderr, "Read-only") {
+		t.Errorf("read-only mount: %+v", r)
+	}
+	x.d.fails(3, []string{"mount: /etc", "lets containers see " + x.share}, x.in("submit", "true", "--mount", "/etc:/in")...)
+	x.d.fails(2, []string{"mount", "or has . or .. in it"}, x.in("submit", "true", "--mount", x.share+"/../etc:/in")...)
+	id := x.d.ok(x.in("submit", "true", "--mount", x.share+"/elsewhere:/in")...)
+	if x.d.untilState(id, "FAILED"); !strings.Contains(x.d.ok("show", id), "not allowed") {
+		t.Errorf("a link out of the directory: %s", x.d.ok("show", id))
+	}
+}
+
+// registry serves one image of one layer. The layer comes in two halves, the
+// second after gate is closed; the first refusals of its manifest pass.
+type registry struct {
+	manifest, config, layer []byte
+	refuse                  atomic.Int32
+	asked                   atomic.Int32
+	gate                    chan struct{}
+}
+
+func newRegistry(t *testing.T) *registry {
+	t.Helper()
+	var packed bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&packed, gzip.NoCompression)
+	root := busyRoot(t)
+	if _, err := z.Write(root); err != nil {
+		t.Fatal(err)
+	}
+	z.Close()
+	r := &registry{layer: packed.Bytes(), gate: make(chan struct{})}
+	r.config = fmt.Appendf(nil, `{"architecture":"amd64","os":"linux","config":{"WorkingDir":"/tmp","Cmd":["sh","-c","echo the image; pwd"]},"rootfs":{"type":"layers","diff_ids":[%q]}}`, digest(root))
+	r.manifest = fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":"application/vnd.docker.distribution.manifest.v2+json",`+
+		`"config":{"mediaType":"application/vnd.docker.container.image.v1+json","size":%d,"digest":%q},`+
+		`"layers":[{"mediaType":"application/vnd.docker.image.rootfs.diff.tar.gzip","size":%d,"digest":%q}]}`,
+		len(r.config), digest(r.config), len(r.layer), digest(r.layer))
+	return r
+}
+
+func digest(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
+
+func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	switch path := q.URL.Path; {
+	case path == "/v2/":
+	case strings.HasPrefix(path, "/v2/there/manifests/"):
+		if r.asked.Add(1) <= r.refuse.Load() {
+			http.Error(w, "overloaded", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/vnd.docker.distribution.manifest.v2+json")
+		w.Header().Set("Docker-Content-Digest", digest(r.manifest))
+		_, _ = w.Write(r.manifest)
+	case path == "/v2/there/blobs/"+digest(r.config):
+		_, _ = w.Write(r.config)
+	case path == "/v2/there/blobs/"+digest(r.layer):
+		w.Header().Set("Content-Length", fmt.Sprint(len(r.layer)))
+		_, _ = w.Write(r.layer[:len(r.layer)/2])
+		w.(http.Flusher).Flush()
+		select {
+		case <-r.gate:
+			_, _ = w.Write(r.layer[len(r.layer)/2:])
+		case <-q.Context().Done():
+		}
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}`)
+	}
+}
+
+func dockerPull(t *testing.T, x dockerTest) {
+	reg := newRegistry(t)
+	reg.refuse.Store(2)
+	server := httptest.NewServer(reg)
+	defer server.Close()
+	open := sync.OnceFunc(func() { close(reg.gate) })
+	defer open()
+	at := strings.TrimPrefix(server.URL, "http://")
+	id := x.d.ok("submit", "--image", at+"/there:1", "--time", "2s")
+	x.d.until(id, "STARTING with its layers", func(j jobDoc) bool {
+		return j.State == "STARTING" && strings.Contains(x.d.ok("show", id), "pulling "+at+"/there:1: 0 of 1 layers")
+	})
+	pulling := time.Now()
+	if n := reg.asked.Load(); n <= 2 {
+		t.Errorf("the layers come, but the manifest was asked for %d times", n)
+	}
+	gone := x.d.ok("submit", "--image", at+"/absent:1", "--", "true")
+	doc := x.d.untilState(gone, "FAILED")
+	if text := x.d.ok("show", gone); doc.Tasks[0].Attempt != 1 || !strings.Contains(text, "absent:1 cannot be pulled: manifest") {
+		t.Errorf("absent image: %s", text)
+	}
+	stopped := x.d.ok("submit", "--image", at+"/there:1", "--", "true")
+	x.d.until(stopped, "STARTING", func(j jobDoc) bool { return j.State == "STARTING" })
+	x.d.ok("cancel", stopped)
+	x.d.untilState(stopped, "CANCELLED")
+	time.Sleep(time.Until(pulling.Add(2100 * time.Millisecond))) // the pull takes longer than the time limit of the task
+	open()
+	x.d.untilState(id, "SUCCEEDED")
+	if out := x.d.ok("logs", id); out != "the image\n/tmp" {
+		t.Errorf("the image's own command in its own directory: %q", out)
+	}
+}
+
+func dockerDaemonKilled(t *testing.T, x dockerTest) {
+	g := x.gate(t, "adopted")
+	id := x.d.ok(x.in("submit", "echo before; read line < /share/adopted; echo after; exit 9", "--mount", x.share+":/share")...)
+	before := x.d.untilState(id, "RUNNING")
+	x.d.kill()
+	if !alive(before.Tasks[0].PID) {
+		t.Fatal("the container died with the daemon")
+	}
+	x.d.start()
+	after := x.d.untilState(id, "RUNNING")
+	if after.Tasks[0].PID != before.Tasks[0].PID || after.Tasks[0].Attempt != 1 {
+		t.Errorf("before %+v, after %+v", before.Tasks[0], after.Tasks[0])
+	}
+	g.open()
+	doc := x.d.untilState(id, "FAILED")
+	if *doc.ExitCode != 9 || x.d.ok("logs", id) != "before\nafter" {
+		t.Errorf("exit code %d, output %q", *doc.ExitCode, x.d.ok("logs", id))
+	}
+	late := x.d.ok(x.in("submit", "sleep 0.2; exit 4")...) // ends while there is no daemon
+	x.d.untilState(late, "RUNNING")
+	x.d.kill()
+	x.e.untilGone(late)
+	x.d.start()
+	if doc := x.d.untilState(late, "FAILED"); *doc.ExitCode != 4 {
+		t.Errorf("ended without a daemon: %+v", doc)
+	}
+}
+
+// dockerRunnerKilled kills the runner, and then runner and daemon together: the
+// guard ends the container, and nobody calls it anything but lost.
+func dockerRunnerKilled(t *testing.T, x dockerTest) {
+	for _, both := range []bool{false, true} {
+		id := x.d.ok(x.in("submit", `trap "" TERM; sleep 1000 & wait; sleep 1000`, "--no-requeue")...)
+		pid := x.d.untilState(id, "RUNNING").Tasks[0].PID
+		if both {
+			x.d.kill()
+		}
+		killRunnerOnly(t, x.d)
+		for end := time.Now().Add(patience); alive(pid); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("the container outlives its runner (daemon killed, too: %t)", both)
+			}
+		}
+		if both {
+			x.d.start()
+		}
+		x.d.untilState(id, "NODE_FAIL")
+	}
+}
+
+// killRunnerOnly leaves the guard alone.
+func killRunnerOnly(t *testing.T, d *daemon) {
+	t.Helper()
+	locks, _ := filepath.Glob(filepath.Join(d.dir, "data", "run", "runner-*.lock"))
+	for _, lock := range locks {
+		var info struct {
+			PID int `json:"pid"`
+		}
+		b, err := os.ReadFile(lock)
+		if err == nil {
+			err = json.Unmarshal(b, &info)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(info.PID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// dockerEngineRestarted has an engine crash that ends its containers when it
+// comes back; one of them had ended by itself.
+func dockerEngineRestarted(t *testing.T, x dockerTest) {
+	long := x.d.ok(x.in("submit", "sleep 1000", "--no-requeue")...)
+	short := x.d.ok(x.in("submit", "sleep 1; exit 6")...)
+	x.d.untilState(long, "RUNNING")
+	x.d.untilState(short, "RUNNING")
+	x.e.kill()
+	x.untilOffers(t, "no Docker engine")
+	x.d.fails(3, []string{"no Docker engine"}, x.in("submit", "true")...)
+	time.Sleep(time.Second)
+	if !x.e.start() {
+		t.Fatalf("the engine does not start again:\n%s", x.e.log())
+	}
+	if doc := x.d.untilState(long, "NODE_FAIL"); !strings.Contains(x.d.ok("show", long), "engine was restarted") {
+		t.Errorf("%+v", doc)
+	}
+	if doc := x.d.until(short, "ended", func(j jobDoc) bool { return j.ExitCode != nil || j.State == "NODE_FAIL" }); doc.State != "FAILED" || *doc.ExitCode != 6 {
+		t.Errorf("ended by itself: %+v", doc)
+	}
+	x.untilOffers(t, "now")
+	x.e.untilGone(long)
+	x.e.untilGone(short)
+}
+
+// untilOffers waits until a dry run says a word.
+func (x dockerTest) untilOffers(t *testing.T, word string) {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if r := x.d.muster(x.in("offers", "true")...); strings.Contains(r.stdout, word) {
+			return
+		}
+	}
+	t.Fatalf("offers never say %q", word)
+}
+
+// dockerEngineAway has containers live on without their engine: one is ended by
+// its time limit meanwhile, the other goes on when the engine is back.
+func dockerEngineAway(t *testing.T, x dockerTest) {
+	x.e.kill()
+	if !x.e.start("--live-restore") {
+		t.Fatalf("the engine does not start:\n%s", x.e.log())
+	}
+	x.untilOffers(t, "now")
+	g := x.gate(t, "away")
+	on := x.d.ok(x.in("submit", "read line < /share/away; echo after; exit 8", "--mount", x.share+":/share")...)
+	limit := x.d.ok(x.in("submit", "sleep 1000", "--time", "2s")...)
+	x.d.untilState(on, "RUNNING")
+	pid := x.d.untilState(limit, "RUNNING").Tasks[0].PID
+	x.e.kill()
+	for end := time.Now().Add(patience); alive(pid); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("without its engine a container outlives its time limit")
+		}
+	}
+	if !x.e.start("--live-restore") {
+		t.Fatalf("the engine does not start again:\n%s", x.e.log())
+	}
+	x.d.untilState(limit, "TIMEOUT")
+	g.open()
+	doc := x.d.untilState(on, "FAILED")
+	if out := x.d.ok("logs", on); *doc.ExitCode != 8 || out != "after" {
+		t.Errorf("exit code %d, output %q", *doc.ExitCode, out)
+	}
+}

@@ -1,0 +1,64 @@
+package job
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestImage(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0f", 32)
+	for ref, ok := range map[string]bool{
+		"busybox": true, "busybox:1.36": true, "nvcr.io/nvidia/pytorch:24.05-py3": true, "localhost:5000/a/b_c/d--e": true,
+		"a.b/c__d:T" + digest: true, "[::1]:5000/a": true, "Team.example/a": true,
+		"": true, "Busybox": false, "a b": false, "a:": false, "a/": false, "/a": false, "a@sha256:12": false, "a:b:c": false, "-a": false,
+		"a\n": false, "--privileged": false, strings.Repeat("a", maxImage+1): false,
+	} {
+		s := DefaultSpec()
+		s.Command, s.Image = []string{"true"}, ref
+		if err := s.Validate(); (err == nil) != ok {
+			t.Errorf("image %.40q: %v", ref, err)
+		}
+	}
+	s := DefaultSpec()
+	s.Image = "busybox"
+	if err := s.Validate(); err != nil {
+		t.Errorf("an image's own command: %v", err)
+	}
+	s.Image, s.Command, s.Mounts = "", []string{"true"}, []string{"/a:/b"}
+	if err := s.Validate(); err == nil {
+		t.Error("a process with mounts is valid")
+	}
+}
+
+func TestParseMount(t *testing.T) {
+	for text, want := range map[string]Mount{
+		"/data:/in":    {Source: "/data", Target: "/in"},
+		"/data:/in:ro": {Source: "/data", Target: "/in", ReadOnly: true},
+		"/a b:/in:rw":  {Source: "/a b", Target: "/in"},
+		"/:/host":      {Source: "/", Target: "/host"},
+	} {
+		if m, err := ParseMount(text); err != nil || m != want {
+			t.Errorf("ParseMount(%q) = %+v, %v, want %+v", text, m, err, want)
+		}
+	}
+	for _, text := range []string{"", "/a", "a:/b", "/a:b", "/a:/b:rx", "/a:/b:ro:z", "/a/../b:/c", "/a:/b/", "/a:/", "/a\n:/b", "//a:/b"} {
+		if m, err := ParseMount(text); err == nil {
+			t.Errorf("ParseMount(%q) = %+v, want an error", text, m)
+		}
+	}
+}
+
+func TestMountBelow(t *testing.T) {
+	dirs := []string{"/data", "/srv/x/"}
+	for source, want := range map[string]bool{
+		"/data": true, "/data/a/b": true, "/srv/x/a": true,
+		"/database": false, "/": false, "/srv": false, "/etc": false,
+	} {
+		if got := (Mount{Source: source}).Below(dirs); got != want {
+			t.Errorf("%s below %v = %t", source, dirs, got)
+		}
+	}
+	if !(Mount{Source: "/etc"}).Below([]string{"/"}) || (Mount{Source: "/etc"}).Below(nil) {
+		t.Error("below the root is all, below nothing is nothing")
+	}
+}

@@ -1,0 +1,215 @@
+package dockerdriver
+
+// What needs no engine: what one is asked for, what is made of its words, and
+// what a dead runner's notes say. e2e has the rest, on a real one.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/moby/moby/api/types/jsonstream"
+	"github.com/moby/moby/api/types/system"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner"
+)
+
+func box(t *testing.T) runner.Box {
+	t.Helper()
+	a, err := job.ParseAttempt("k3v9x0q2mz-0000000000000.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runner.Box{
+		Container: runner.Container{Image: "a:1"}, Limits: runner.Limits{CPUs: 3, Memory: 8 << 30, PIDs: 99}, Attempt: a, UID: 1000, GID: 100, Groups: []uint32{100, 44},
+		Scratch: t.TempDir(),
+	}
+}
+
+func TestHostConfig(t *testing.T) {
+	b := box(t)
+	b.GPUs = []string{"GPU-a", "GPU-b"}
+	h, err := hostConfig(b, facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Privileged || len(h.CapAdd) > 0 || !slices.Equal(h.CapDrop, []string{"ALL"}) || !slices.Equal(h.SecurityOpt, []string{"no-new-privileges"}) ||
+		h.NetworkMode.IsHost() || h.PidMode.IsHost() || !h.IpcMode.IsPrivate() || h.UsernsMode.IsHost() {
+		t.Errorf("not confined: %+v", h)
+	}
+	if h.NanoCPUs != 3e9 || h.Memory != 8<<30 || h.MemorySwap != h.Memory || h.ShmSize != 4<<30 || *h.PidsLimit != 99 {
+		t.Errorf("limits: %+v", h.Resources)
+	}
+	if !slices.Equal(h.GroupAdd, []string{"44"}) {
+		t.Errorf("groups %v", h.GroupAdd)
+	}
+	if r := h.DeviceRequests; len(r) != 1 || r[0].Driver != "nvidia" || !slices.Equal(r[0].DeviceIDs, b.GPUs) {
+		t.Errorf("GPUs %+v", r)
+	}
+	f := factsOf(system.Info{
+		SecurityOptions: []string{"name=seccomp,profile=builtin", "name=rootless"}, MemTotal: 64 << 30,
+		DiscoveredDevices: []system.DeviceInfo{{Source: "cdi", ID: "nvidia.com/gpu=GPU-a"}, {Source: "cdi", ID: "nvidia.com/gpu=GPU-b"}},
+	})
+	b.Limits.Memory = 0
+	if h, err = hostConfig(b, f); err != nil {
+		t.Fatal(err)
+	}
+	if r := h.DeviceRequests; len(r) != 1 || r[0].Driver != "cdi" || r[0].DeviceIDs[1] != "nvidia.com/gpu=GPU-b" {
+		t.Errorf("GPUs by CDI %+v", r)
+	}
+	if len(h.Ulimits) != 0 || h.ShmSize != 32<<30 || h.Memory != 0 {
+		t.Errorf("rootless and without a memory limit: %+v", h)
+	}
+	f.cdi = f.cdi[:1]
+	if r := devices(b.GPUs, f); r[0].Driver != "nvidia" {
+		t.Errorf("an engine that knows one of two by CDI: %+v", r)
+	}
+}
+
+func TestMounts(t *testing.T) {
+	root := t.TempDir()
+	open, closed := filepath.Join(root, "open"), filepath.Join(root, "closed")
+	for _, d := range []string{open, closed} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{filepath.Join(open, "out"): closed, filepath.Join(root, "alias"): open} {
+		if err := os.Symlink(to, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ mount, allowed, want string }{
+		{open + ":/in:ro", open, ""},
+		{open + ":/in", root, ""},
+		{root + "/alias:/in", open, ""},
+		{open + ":/in", root + "/alias", ""},
+		{closed + ":/in", open, "not allowed, this node lets containers see only " + open},
+		{open + "/out:/in", open, "not allowed"},
+		{open + "/absent:/in", open, "no such file or directory on this node"},
+		{open + ":/in", "", "lets containers see no directory"},
+	} {
+		b := box(t)
+		b.Mounts, b.Allowed = []string{c.mount}, slices.DeleteFunc([]string{c.allowed}, func(d string) bool { return d == "" })
+		all, err := mountsOf(b)
+		switch {
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s under %s: %v, want %q", c.mount, c.allowed, err, c.want)
+		case c.want == "" && (err != nil || len(all) != 2 || all[1].Source != open || all[1].ReadOnly != strings.HasSuffix(c.mount, ":ro")):
+			t.Errorf("%s under %s: %+v, %v", c.mount, c.allowed, all, err)
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	p := progress{image: "a:1", layers: map[string]*layer{}}
+	for _, c := range []struct{ line, want string }{
+		{`{"status":"Pulling from library/a","id":"1"}`, "pulling a:1: 0 of 0 layers"},
+		{`{"status":"Already exists","id":"aa"}`, "pulling a:1: 1 of 1 layers"},
+		{`{"status":"Pulling fs layer","id":"bb"}`, "pulling a:1: 1 of 2 layers"},
+		{`{"status":"Downloading","id":"bb","progressDetail":{"current":500000,"total":2000000}}`, "pulling a:1: 1 of 2 layers, 0.5 of 2.0 MB"},
+		{`{"status":"Download complete","id":"bb"}`, "pulling a:1: 1 of 2 layers, 2.0 of 2.0 MB"},
+		{`{"status":"Extracting","id":"bb","progressDetail":{"current":1,"total":2000000}}`, "pulling a:1: 1 of 2 layers, 2.0 of 2.0 MB"},
+		{`{"status":"Pull complete","id":"bb"}`, "pulling a:1: 2 of 2 layers, 2.0 of 2.0 MB"},
+	} {
+		var m jsonstream.Message
+		if err := json.Unmarshal([]byte(c.line), &m); err != nil {
+			t.Fatal(err)
+		}
+		if p.take(m); p.String() != c.want {
+			t.Errorf("after %s: %q, want %q", c.line, p.String(), c.want)
+		}
+	}
+}
+
+func TestMayPass(t *testing.T) {
+	for text, want := range map[string]bool{
+		"received unexpected HTTP status: 503 Service Unavailable":                true,
+		"dial tcp 10.0.0.1:443: connect: connection refused":                      true,
+		"manifest for a:9 not found: manifest unknown: manifest unknown":          false,
+		"pull access denied for a, repository does not exist":                     false,
+		"write /var/lib/docker/tmp/x: no space left on device":                    false,
+		"no matching manifest for linux/amd64 in the manifest list entries":       false,
+		"Get https://r/v2/: net/http: request canceled (Client.Timeout exceeded)": true,
+	} {
+		if got := mayPass(errors.New(text)); got != want {
+			t.Errorf("%s: %t, want %t", text, got, want)
+		}
+	}
+}
+
+func TestNotes(t *testing.T) {
+	n := &notes{path: filepath.Join(t.TempDir(), "boxes")}
+	for _, line := range []note{{ID: "a", Host: "h"}, {ID: "b", Host: "h"}, {ID: "a", PID: 7, Ticks: 9, Boot: "x"}} {
+		if err := n.add(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.removed("b")
+	f, err := os.OpenFile(n.path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"id":"cut`); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	all, err := readNotes(n.path)
+	if want := (note{ID: "a", Host: "h", PID: 7, Ticks: 9, Boot: "x"}); err != nil || len(all) != 1 || all["a"] != want {
+		t.Errorf("notes %+v, %v, want %+v", all, err, want)
+	}
+	n.removed("a")
+	if info, err := os.Stat(n.path); err != nil || info.Size() != 0 {
+		t.Errorf("with nothing left the file has %d bytes, %v", info.Size(), err)
+	}
+}
+
+// TestEndOrphans has a dead runner's notes name a process that lives, one whose
+// number is another's by now, and one of an earlier boot: without any engine
+// the first is ended and the others are let be.
+func TestEndOrphans(t *testing.T) {
+	orphan, other := exec.CommandContext(t.Context(), "sleep", "1000"), exec.CommandContext(t.Context(), "sleep", "1000")
+	dir := t.TempDir()
+	n := &notes{path: runner.Dir(dir).Boxes(1)}
+	for id, cmd := range map[string]*exec.Cmd{"orphan": orphan, "other": other} {
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ticks := runner.StartTicks(cmd.Process.Pid)
+		if id == "other" {
+			ticks++
+		}
+		if err := n.add(note{ID: id, Host: "unix:///nowhere", PID: cmd.Process.Pid, Ticks: ticks, Boot: runner.BootID()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.add(note{ID: "old", Host: "unix:///nowhere", PID: os.Getpid(), Ticks: runner.StartTicks(os.Getpid()), Boot: "another"}); err != nil {
+		t.Fatal(err)
+	}
+	died := make(chan error, 1)
+	go func() { died <- orphan.Wait() }()
+	if err := EndOrphans(t.Context(), dir, 1); err != nil {
+		t.Fatal(err)
+	}
+	<-died
+	if err := other.Process.Kill(); err != nil { // it is there to be killed
+		t.Error(err)
+	}
+	_ = other.Wait()
+	unsure := &notes{path: runner.Dir(dir).Boxes(2)}
+	if err := unsure.add(note{ID: "started?", Host: "unix:///nowhere"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := EndOrphans(ctx, dir, 2); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a container that may run and no engine: %v, want to wait", err)
+	}
+}
