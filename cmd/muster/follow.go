@@ -21,6 +21,7 @@ func (e env) follow(ctx context.Context, client *api.Client, id job.ID, out io.W
 	defer stop()
 	var mu sync.Mutex
 	var copies sync.WaitGroup
+	defer e.tellStart(ctx, client, id, &mu)()
 	errs := make([]error, 2)
 	for i, to := range []io.Writer{out, e.err} {
 		copies.Go(func() {
@@ -63,6 +64,35 @@ func (e env) tellWait(ctx context.Context, client *api.Client, id job.ID) (stop 
 			fmt.Fprintf(e.err, "muster: job %s is %s (%s); more: muster why %s\n", id, j.State, withDetail(j.Reason, j.ReasonDetail), id)
 		}
 	}).Stop
+}
+
+// tellStart says on a terminal, in one line that changes, what keeps a task from
+// starting, such as the layers of its image. Stop waits for the line to be gone.
+func (e env) tellStart(ctx context.Context, client *api.Client, id job.ID, mu *sync.Mutex) (stop func()) {
+	if !onTerminal(e.err) {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var told sync.WaitGroup
+	told.Go(func() {
+		shown := false
+		_, _ = client.Wait(ctx, []job.ID{id}, func(j api.Job) { // only the line is lost with it
+			mu.Lock()
+			defer mu.Unlock()
+			switch starting := j.State == job.Starting && j.ReasonDetail != ""; {
+			case starting:
+				fmt.Fprintf(e.err, "\r\x1b[Kmuster: %s", printable(j.ReasonDetail))
+				shown = true
+			case shown:
+				fmt.Fprint(e.err, "\r\x1b[K")
+				shown = false
+			}
+			if j.State == job.Running || j.Ended() {
+				cancel()
+			}
+		})
+	})
+	return func() { cancel(); told.Wait() }
 }
 
 // maxWaited is how many jobs one stream of events may name.
