@@ -36,6 +36,7 @@ require (
 	github.com/prometheus/client_golang v1.24.1
 	github.com/prometheus/procfs v0.23.0
 	github.com/shirou/gopsutil/v4 v4.26.10
+	github.com/tidwall/btree v1.8.2
 	github.com/urfave/cli/v2 v2.27.7
 	github.com/zeebo/blake3 v0.2.4
 	go.etcd.io/raft/v3 v3.7.0

@@ -93,6 +93,32 @@ func (id ID) Group() Group {
 	return g
 }
 
+// Drawn are the 50 bits that the id was made from; zero for what is no id.
+func (id ID) Drawn() uint64 {
+	if len(id) != idChars {
+		return 0
+	}
+	lowest, _, _ := DrawnWith(string(id[:uniqueChars]))
+	return lowest
+}
+
+// DrawnWith bounds the drawn bits of the ids that begin with a prefix, of which
+// only the drawn letters are looked at; ok is false if no id begins so.
+func DrawnWith(prefix string) (lowest, highest uint64, ok bool) {
+	for i := range uniqueChars {
+		low, high := 0, len(alphabet)-1
+		if i < len(prefix) {
+			low = strings.IndexByte(alphabet, prefix[i])
+			high = low
+		}
+		if low < 0 {
+			return 0, 0, false
+		}
+		lowest, highest = lowest<<5|uint64(low), highest<<5|uint64(high)
+	}
+	return lowest, highest, true
+}
+
 // Attempt names one try at one task: its number never comes again, whatever
 // becomes of the daemons that know of it.
 type Attempt struct {

@@ -24,6 +24,28 @@ func TestIDCarriesItsGroup(t *testing.T) {
 	}
 }
 
+func TestDrawnBits(t *testing.T) {
+	id := NewID(7, 0x2a5c3e1f09b7d)
+	if got := id.Drawn(); got != 0x2a5c3e1f09b7d {
+		t.Errorf("Drawn = %x", got)
+	}
+	for _, none := range []ID{"", "k3v9", ID(strings.Repeat("!", idChars))} {
+		if got := none.Drawn(); got != 0 {
+			t.Errorf("%q has the bits %x", none, got)
+		}
+	}
+	for n := range len(id) + 1 {
+		low, high, ok := DrawnWith(string(id[:n]))
+		if !ok || !strings.HasPrefix(string(NewID(7, low)), string(id[:min(n, uniqueChars)])) || low > id.Drawn() || high < id.Drawn() ||
+			high-low != 1<<(5*max(0, uniqueChars-n))-1 {
+			t.Errorf("%q: %x to %x, %v", id[:n], low, high, ok)
+		}
+	}
+	if _, _, ok := DrawnWith("k3u"); ok {
+		t.Error("there is no u in an id")
+	}
+}
+
 func TestAttemptRoundTrip(t *testing.T) {
 	a := Attempt{Job: NewID(7, 99), Task: 3, N: 12}
 	got, err := ParseAttempt(a.String())

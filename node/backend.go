@@ -109,7 +109,9 @@ func (b jobsBackend) List(ctx context.Context, q api.JobQuery) ([]job.Job, error
 	if b.sched == nil {
 		return nil, nil
 	}
-	f := scheduler.Filter{Prefix: q.Prefix, States: q.States, User: q.User, Name: q.Name}
+	f := scheduler.Filter{
+		Prefix: q.Prefix, States: q.States, User: q.User, Name: q.Name, After: scheduler.Position(q.After), Limit: q.Limit,
+	}
 	var all []job.Job
 	for {
 		page, err := b.sched.Jobs(ctx, f)
@@ -118,7 +120,8 @@ func (b jobsBackend) List(ctx context.Context, q api.JobQuery) ([]job.Job, error
 		}
 		more := len(page) >= scheduler.MaxList
 		if more {
-			f.After = page[len(page)-1].ID
+			last := page[len(page)-1]
+			f.After = scheduler.Position{Submitted: last.Submitted, ID: last.ID}
 		}
 		all = append(all, q.Pick(page)...)
 		if !more || (q.Limit > 0 && len(all) >= q.Limit) {
@@ -180,12 +183,11 @@ func (b jobsBackend) Watch(ctx context.Context, ids []job.ID) (<-chan job.Job, e
 
 // Counts is how many jobs are in each state.
 func (b jobsBackend) Counts(ctx context.Context) (map[job.State]int, error) {
-	counts := map[job.State]int{}
-	jobs, err := b.List(ctx, api.JobQuery{})
-	for _, j := range jobs {
-		counts[j.State()]++
+	if b.sched == nil {
+		return map[job.State]int{}, nil
 	}
-	return counts, err
+	counts, err := b.sched.Counts(ctx)
+	return counts, answerOf(err)
 }
 
 // logsBackend is the output of this host's attempts.

@@ -276,16 +276,13 @@ func (n *Node) buildScheduler(context.Context) error {
 	if err != nil {
 		return err
 	}
-	jobs, applied, err := journal.Load()
-	if err != nil {
+	var saved scheduler.Saved
+	if saved.Applied, err = journal.Load(saved.Add); err != nil {
 		return err
-	}
-	for i := range jobs {
-		jobs[i].Owner = n.host.Peer()
 	}
 	sc := scheduler.DefaultConfig()
 	sc.Self, sc.Group, sc.Seed = n.host.Peer(), group, draw()
-	n.sched, err = scheduler.New(sc, scheduler.Saved{Applied: applied, Jobs: jobs}, scheduler.Needs{
+	n.sched, err = scheduler.New(sc, saved, scheduler.Needs{
 		Journal: journal, Sessions: toWorkers{n.board}, Finder: n.table, Announcer: announcer{n.topic},
 	}, n.part("scheduler"))
 	n.journal, n.board.sched = journal, n.sched

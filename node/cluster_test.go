@@ -47,10 +47,11 @@ type shape struct {
 	neighbour int                // standing sessions that each daemon wants with the first members it meets
 }
 
-// memoryJournal commits at once and forgets: a stand-in for the disk.
+// memoryJournal commits at once: a stand-in for the disk.
 type memoryJournal struct {
 	mu      sync.Mutex
 	index   uint64
+	rows    map[job.ID]job.Job
 	deliver func(job.Committed)
 }
 
@@ -70,8 +71,27 @@ func (m *memoryJournal) Propose(records ...job.Record) error {
 	m.deliver(job.Committed{Index: m.index, Epoch: memoryEpoch, Records: records})
 	return nil
 }
-func (m *memoryJournal) ReadIndex(done func(job.Epoch, error))  { done(memoryEpoch, nil) }
-func (m *memoryJournal) Save(uint64, []job.Job, []job.ID) error { return nil }
+
+func (m *memoryJournal) ReadIndex(done func(job.Epoch, error)) { done(memoryEpoch, nil) }
+
+func (m *memoryJournal) Save(_ uint64, jobs []job.Job, gone []job.ID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, j := range jobs {
+		m.rows[j.ID] = j
+	}
+	for _, id := range gone {
+		delete(m.rows, id)
+	}
+	return nil
+}
+
+func (m *memoryJournal) Row(id job.ID) (job.Job, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j, there := m.rows[id]
+	return j, there, nil
+}
 
 // memoryLedger keeps nothing.
 type memoryLedger struct{}
@@ -172,7 +192,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	v.board.work = v.work
 	sc := scheduler.DefaultConfig()
 	sc.Self, sc.Group, sc.Seed = v.host.Peer(), group, uint64(i+1)
-	journal := &memoryJournal{deliver: func(c job.Committed) { v.sched.Deliver(c) }}
+	journal := &memoryJournal{rows: map[job.ID]job.Job{}, deliver: func(c job.Committed) { v.sched.Deliver(c) }}
 	v.sched, err = scheduler.New(sc, scheduler.Saved{}, scheduler.Needs{
 		Journal: journal, Sessions: toWorkers{v.board}, Finder: v.found, Announcer: announce,
 	}, log)

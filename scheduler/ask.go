@@ -98,6 +98,20 @@ func (c *Core) answer(tok Token, e *entry, err error) {
 	c.fx.Reply = append(c.fx.Reply, r)
 }
 
+// answerArchived replies with a job that is archived, or that there is none.
+func (c *Core) answerArchived(tok Token, id job.ID) {
+	x, there := c.archived(id)
+	if !there {
+		c.answer(tok, nil, fmt.Errorf("%w: %s", ErrNotFound, id))
+		return
+	}
+	if c.asks.open[tok] {
+		delete(c.asks.open, tok)
+		l := c.listed(x)
+		c.fx.Reply = append(c.fx.Reply, Reply{Token: tok, Archived: &l})
+	}
+}
+
 // checkSpec bounds and digests a spec; two specs are equal if these are.
 func checkSpec(s job.Spec) (digest, error) {
 	if err := s.Validate(); err != nil {
@@ -118,8 +132,8 @@ func (c *Core) submit(a SubmitAsk) {
 	if err == nil && len(a.Key) > job.MaxName {
 		err = fmt.Errorf("%w: the idempotency key has %d bytes; at most %d", ErrInvalid, len(a.Key), job.MaxName)
 	}
-	if err == nil && len(c.jobs)+len(c.asks.submits) >= c.cfg.MaxJobs {
-		err = fmt.Errorf("%w: %d jobs are kept", ErrBusy, len(c.jobs))
+	if err == nil && c.archive.cards.Len()+len(c.asks.submits) >= c.cfg.MaxJobs {
+		err = fmt.Errorf("%w: %d jobs are kept", ErrBusy, c.archive.cards.Len())
 	}
 	if err != nil {
 		c.answer(a.Token, nil, err)
@@ -151,6 +165,10 @@ func (c *Core) submittedBefore(a SubmitAsk, sum digest) bool {
 		}
 		return true
 	}
+	if number, there := c.archive.keys[keySum(a.User, a.Key)]; there {
+		c.answerArchived(a.Token, job.NewID(c.cfg.Group, number)) // the loop compares the job files
+		return true
+	}
 	if id, there := c.asks.keys[key]; there {
 		s := c.asks.submits[id]
 		if s.spec == sum {
@@ -172,7 +190,7 @@ func (c *Core) proposeSubmit(a SubmitAsk, sum digest) {
 		return // an equal one was proposed while this one waited for hosts
 	}
 	id := job.NewID(c.cfg.Group, c.rng.Uint64())
-	for c.jobs[id] != nil || c.asks.submits[id] != nil {
+	for c.taken(id) {
 		id = job.NewID(c.cfg.Group, c.rng.Uint64())
 	}
 	s := &submission{tokens: []Token{a.Token}, spec: sum}
@@ -182,6 +200,12 @@ func (c *Core) proposeSubmit(a SubmitAsk, sum digest) {
 	}
 	c.asks.submits[id] = s
 	c.propose(job.Record{Submit: &job.SubmitRecord{Job: id, User: a.User, Spec: a.Spec, Key: a.Key, At: c.now}})
+}
+
+// taken says whether a job has the id.
+func (c *Core) taken(id job.ID) bool {
+	_, archived := c.archived(id)
+	return archived || c.jobs[id] != nil || c.asks.submits[id] != nil
 }
 
 // submitted answers all who asked for the job that is now in the journal.
@@ -258,7 +282,7 @@ func (c *Core) cancel(a CancelAsk) {
 	e := c.jobs[a.Job]
 	switch {
 	case e == nil:
-		c.answer(a.Token, nil, fmt.Errorf("%w: %s", ErrNotFound, a.Job))
+		c.answerArchived(a.Token, a.Job)
 	case e.job.Cancelled != "" || ended(&e.job):
 		c.answer(a.Token, e, nil)
 	default:
@@ -275,23 +299,40 @@ func (c *Core) hold(a HoldAsk) {
 	}
 	switch {
 	case e == nil:
-		c.answer(a.Token, nil, fmt.Errorf("%w: %s", ErrNotFound, a.Job))
+		c.answerArchived(a.Token, a.Job)
 	case e.job.State() == to:
 		c.answer(a.Token, e, nil)
 	case e.job.State() != from:
-		c.answer(a.Token, nil, conflict(e, kind))
+		c.answer(a.Token, nil, conflict(&e.job, kind))
 	default:
 		c.await(kind, a.Job, a.Token)
 		c.propose(job.Record{Hold: &job.HoldRecord{Job: a.Job, Release: a.Release, Reason: clip(a.Reason)}})
 	}
 }
 
-func conflict(e *entry, kind askKind) error {
+// left answers all who asked for this of a job that has left the core.
+func (as *asks) left(c *Core, kind askKind, id job.ID) {
+	k := askKey{kind, id}
+	tokens := as.others[k]
+	delete(as.others, k)
+	for _, tok := range tokens {
+		c.answerArchived(tok, id)
+	}
+}
+
+func kindOf(r job.HoldRecord) askKind {
+	if r.Release {
+		return askRelease
+	}
+	return askHold
+}
+
+func conflict(j *job.Job, kind askKind) error {
 	what := "only a job that waits can be held"
 	if kind == askRelease {
 		what = "only a held job can be released"
 	}
-	return fmt.Errorf("%w: job %s is %s: %s", ErrConflict, e.job.ID, e.job.State(), what)
+	return fmt.Errorf("%w: job %s is %s: %s", ErrConflict, j.ID, j.State(), what)
 }
 
 func (c *Core) await(kind askKind, id job.ID, tok Token) {
@@ -332,9 +373,7 @@ func (c *Core) notProposed(r job.Record, err error) {
 	case r.Hold != nil:
 		c.refused(askHold, r.Hold.Job, err)
 	case r.Purge != nil:
-		if e := c.jobs[r.Purge.Job]; e != nil {
-			e.purging = false
-		}
+		delete(c.purging, r.Purge.Job.Drawn())
 	} // an Unassign and a Result are proposed again by their timers
 }
 

@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -106,9 +108,9 @@ func BenchmarkJobBehind100k(b *testing.B) {
 				x.tok++
 				x.step(SubmitAsk{Token: x.tok, Spec: s})
 			}
-			for _, e := range x.core.order {
+			for _, id := range slices.Sorted(maps.Keys(x.core.jobs)) {
 				x.tok++
-				x.step(HoldAsk{Token: x.tok, Job: e.job.ID, Release: true})
+				x.step(HoldAsk{Token: x.tok, Job: id, Release: true})
 			}
 			for b.Loop() {
 				x.tok++

@@ -57,20 +57,30 @@ func (r *replies) reply(x Reply) {
 }
 
 // ask sends a request and waits for its answer.
-func (l *Loop) ask(ctx context.Context, event func(Token) Event) (job.Job, error) {
+func (l *Loop) ask(ctx context.Context, event func(Token) Event) (Reply, error) {
 	tok, answer := l.tell.open()
 	defer l.tell.forget(tok)
 	if !l.box.call(mail{event: event(tok)}) {
-		return job.Job{}, l.refusal()
+		return Reply{}, l.refusal()
 	}
 	select {
 	case r := <-answer:
-		return r.Job, r.Err
+		return r, r.Err
 	case <-ctx.Done():
-		return job.Job{}, context.Cause(ctx)
+		return Reply{}, context.Cause(ctx)
 	case <-l.done:
-		return job.Job{}, ErrStopped
+		return Reply{}, ErrStopped
 	}
+}
+
+// change asks for a change of a job; archived says that it ended long ago.
+func (l *Loop) change(ctx context.Context, event func(Token) Event) (j job.Job, archived bool, err error) {
+	r, err := l.ask(ctx, event)
+	if err != nil || r.Archived == nil {
+		return r.Job, false, err
+	}
+	j, err = l.whole(*r.Archived)
+	return j, true, err
 }
 
 // refusal is why the mailbox took nothing.
@@ -102,22 +112,51 @@ func (l *Loop) look(ctx context.Context, f func(*Core)) error {
 // Submit accepts a job and returns once its record is committed: from then on
 // it outlives this daemon. A *NoMatchError says that nothing could ever run it.
 func (l *Loop) Submit(ctx context.Context, r SubmitRequest) (job.Job, error) {
-	return l.ask(ctx, func(t Token) Event { return SubmitAsk{Token: t, User: r.User, Key: r.Key, Spec: r.Spec} })
+	j, archived, err := l.change(ctx, func(t Token) Event { return SubmitAsk{Token: t, User: r.User, Key: r.Key, Spec: r.Spec} })
+	switch {
+	case archived && errors.Is(err, ErrNotFound):
+		return job.Job{}, fmt.Errorf("%w: the job of idempotency key %q is just being forgotten", ErrBusy, r.Key)
+	case archived && err == nil:
+		return sameJob(j, r)
+	}
+	return j, err
+}
+
+// sameJob is the job of an earlier request under the same key, if that was for
+// the same job file.
+func sameJob(j job.Job, r SubmitRequest) (job.Job, error) {
+	first, err := checkSpec(j.Spec)
+	again, err1 := checkSpec(r.Spec)
+	if err != nil || err1 != nil || first != again || j.User != r.User || j.Key != r.Key {
+		return job.Job{}, keyConflict(r.Key, j.ID)
+	}
+	return j, nil
 }
 
 // Cancel ends a job; the answer shows it as it is once that is committed.
 func (l *Loop) Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error) {
-	return l.ask(ctx, func(t Token) Event { return CancelAsk{Token: t, Job: id, Reason: reason} })
+	j, _, err := l.change(ctx, func(t Token) Event { return CancelAsk{Token: t, Job: id, Reason: reason} })
+	return j, err
 }
 
 // Hold keeps a waiting job from being placed.
 func (l *Loop) Hold(ctx context.Context, id job.ID, reason string) (job.Job, error) {
-	return l.ask(ctx, func(t Token) Event { return HoldAsk{Token: t, Job: id, Reason: reason} })
+	return l.hold(ctx, askHold, id, reason)
 }
 
 // Release lets a held job go on.
 func (l *Loop) Release(ctx context.Context, id job.ID, reason string) (job.Job, error) {
-	return l.ask(ctx, func(t Token) Event { return HoldAsk{Token: t, Job: id, Release: true, Reason: reason} })
+	return l.hold(ctx, askRelease, id, reason)
+}
+
+func (l *Loop) hold(ctx context.Context, kind askKind, id job.ID, reason string) (job.Job, error) {
+	j, archived, err := l.change(ctx, func(t Token) Event {
+		return HoldAsk{Token: t, Job: id, Release: kind == askRelease, Reason: reason}
+	})
+	if archived && err == nil {
+		return job.Job{}, conflict(&j, kind)
+	}
+	return j, err
 }
 
 // Ping returns nil once the loop has come by, or why it did not before ctx ended.
@@ -125,28 +164,30 @@ func (l *Loop) Ping(ctx context.Context) error { return l.look(ctx, func(*Core) 
 
 // Job is one job as it looks now, or ErrNotFound.
 func (l *Loop) Job(ctx context.Context, id job.ID) (job.Job, error) {
-	type answer struct {
-		job   job.Job
-		known bool
-	}
-	a, err := query(ctx, l, func(c *Core) (answer, error) {
-		j, ok := c.Job(id)
-		return answer{j, ok}, nil
+	x, err := query(ctx, l, func(c *Core) (Listed, error) {
+		x, there := c.Find(id)
+		if !there {
+			return x, fmt.Errorf("%w: %s", ErrNotFound, id)
+		}
+		return x, nil
 	})
-	if err == nil && !a.known {
-		err = fmt.Errorf("%w: %s", ErrNotFound, id)
+	if err != nil {
+		return job.Job{}, err
 	}
-	return a.job, err
-}
-
-// Jobs are the jobs that the filter chooses, newest first.
-func (l *Loop) Jobs(ctx context.Context, f Filter) ([]job.Job, error) {
-	return query(ctx, l, func(c *Core) ([]job.Job, error) { return c.Jobs(f), nil })
+	return l.whole(x)
 }
 
 // Why explains where a job stands.
 func (l *Loop) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
-	return query(ctx, l, func(c *Core) (lease.Explanation, error) { return c.Why(id) })
+	x, err := query(ctx, l, func(c *Core) (lease.Explanation, error) { return c.Why(id) })
+	if !errors.Is(err, ErrNotFound) {
+		return x, err
+	}
+	j, err := l.Job(ctx, id) // archived, or really not known
+	if err != nil {
+		return x, err
+	}
+	return query(ctx, l, func(c *Core) (lease.Explanation, error) { return c.whyOf(j) })
 }
 
 // Offers is a dry run of a spec.

@@ -38,19 +38,13 @@ func (c *Core) takeOffice(epoch job.Epoch) {
 	c.lead, c.epoch, c.leadAt, c.outgoing = true, epoch, c.now, 0
 	c.acks = map[job.Attempt]ack{}
 	c.renewals = renewals{}
-	for _, e := range c.order {
-		if e == nil {
-			continue
+	clear(c.purging)
+	c.archive.cards.Reverse(func(x card) bool {
+		if x.entry != nil {
+			c.inherit(x.entry)
 		}
-		for _, t := range e.tasks {
-			c.ground(t)
-			t.proposed, t.started, t.reported = 0, 0, false
-			c.settle(t)
-			if t.durable().Assigned {
-				c.watch(t, c.now.Add(reportWait))
-			}
-		}
-	}
+		return true
+	})
 	peers := make([]job.Peer, 0, len(c.sessions))
 	for p := range c.sessions {
 		peers = append(peers, p)
@@ -63,6 +57,18 @@ func (c *Core) takeOffice(epoch job.Epoch) {
 	c.asks.early = nil
 	for _, ask := range early {
 		ask()
+	}
+}
+
+// inherit begins anew with a job that an older owner looked after.
+func (c *Core) inherit(e *entry) {
+	for _, t := range e.tasks {
+		c.ground(t)
+		t.proposed, t.started, t.reported = 0, 0, false
+		c.settle(t)
+		if t.durable().Assigned {
+			c.watch(t, c.now.Add(reportWait))
+		}
 	}
 }
 
@@ -90,15 +96,17 @@ func (c *Core) apply(r job.Record, epoch job.Epoch) {
 	case r.Cancel != nil:
 		if e := c.jobs[r.Cancel.Job]; e != nil {
 			c.appliedCancel(e, c.moved(e, applyCancel(&e.job, *r.Cancel)))
+		} else {
+			c.asks.left(c, askCancel, r.Cancel.Job)
 		}
 	case r.Hold != nil:
 		if e := c.jobs[r.Hold.Job]; e != nil {
 			c.appliedHold(e, *r.Hold, c.moved(e, applyHold(&e.job, *r.Hold)))
+		} else {
+			c.asks.left(c, kindOf(*r.Hold), r.Hold.Job)
 		}
 	case r.Purge != nil:
-		if e := c.jobs[r.Purge.Job]; e != nil && ended(&e.job) {
-			c.dropEntry(e)
-		}
+		c.purged(r.Purge.Job)
 	}
 }
 
@@ -143,51 +151,50 @@ func (c *Core) settle(t *task) {
 		c.dequeue(t)
 		c.setWaiting(t, false)
 	}
-	if e := t.e; e.ended.IsZero() && ended(&e.job) {
+	c.noteEnd(t.e)
+}
+
+// noteEnd has the job forgotten in its turn once it has ended, and archived once
+// nothing can change it.
+func (c *Core) noteEnd(e *entry) {
+	if e.ended.IsZero() && ended(&e.job) {
 		e.ended = c.now
-		c.ended = append(c.ended, e)
+		c.ended = append(c.ended, ending{e.job.ID.Drawn(), c.endOf(e)})
 		for _, t := range e.tasks {
 			c.leaveGroup(t)
 		}
 		c.purgeSurplus()
 	}
+	if !e.final && final(&e.job) {
+		e.final = true
+		c.final = append(c.final, e)
+	}
 }
 
 func (c *Core) addEntry(j job.Job) *entry {
-	e := &entry{job: j, place: len(c.order)}
+	e := &entry{job: j}
 	for i := range j.Tasks {
 		e.tasks = append(e.tasks, &task{e: e, index: i})
 	}
 	c.jobs[j.ID] = e
-	c.order = append(c.order, e)
+	c.archive.cards.Set(e.card())
 	if j.Key != "" {
 		c.keys[keyOf(j.User, j.Key)] = j.ID
 	}
 	return e
 }
 
-func (c *Core) dropEntry(e *entry) {
+// forgetEntry drops all of the job but its card.
+func (c *Core) forgetEntry(e *entry) {
 	j := &e.job
 	delete(c.jobs, j.ID)
 	if j.Key != "" && c.keys[keyOf(j.User, j.Key)] == j.ID {
 		delete(c.keys, keyOf(j.User, j.Key))
 	}
-	c.order[e.place] = nil
-	if c.holes++; c.holes > len(c.order)/2 {
-		c.order = slices.DeleteFunc(c.order, func(e *entry) bool { return e == nil })
-		c.holes = 0
-		for i, e := range c.order {
-			e.place = i
-		}
-	}
-	if i := slices.Index(c.ended, e); i >= 0 {
-		c.ended = slices.Delete(c.ended, i, i+1)
-	}
-	c.fx.Gone = append(c.fx.Gone, j.ID)
 }
 
 func (c *Core) appliedSubmit(r job.SubmitRecord) {
-	if c.jobs[r.Job] == nil {
+	if _, archived := c.archived(r.Job); c.jobs[r.Job] == nil && !archived {
 		e := c.addEntry(newJob(r, c.cfg.Self))
 		c.moved(e, true)
 	}
@@ -280,13 +287,10 @@ func (c *Core) appliedCancel(e *entry, ok bool) {
 }
 
 func (c *Core) appliedHold(e *entry, r job.HoldRecord, ok bool) {
-	kind := askHold
-	if r.Release {
-		kind = askRelease
-	}
+	kind := kindOf(r)
 	var err error
 	if !ok {
-		err = conflict(e, kind)
+		err = conflict(&e.job, kind)
 	}
 	c.asks.settled(c, kind, e, err)
 	if !ok || r.Release {

@@ -3,6 +3,7 @@ package scheduler
 // The core: its state, the step, and what a committed record sets off.
 
 import (
+	"cmp"
 	"container/heap"
 	"math/rand/v2"
 	"slices"
@@ -23,10 +24,9 @@ type Core struct {
 	fx     Effects
 
 	// Durable: a function of the committed records.
-	jobs    map[job.ID]*entry
-	order   []*entry // as submitted; nil where purged
-	holes   int
-	keys    map[string]job.ID // user and idempotency key
+	jobs    map[job.ID]*entry // all but the archived ones
+	keys    map[string]job.ID // of them: user and idempotency key
+	archive archive
 	applied uint64
 
 	// Ownership (R10): nothing is done before lead.
@@ -54,9 +54,12 @@ type Core struct {
 	again     bool                 // the plan stopped at a bound
 	asks      asks
 	renewals  renewals
-	ended     []*entry // jobs that ended, oldest first
-	announce  bool     // wants may have changed
-	wants     []Want   // announced last
+	rows      uint64          // entries up to this one are in the rows on disk
+	ended     []ending        // jobs that ended, oldest first
+	purging   map[uint64]bool // numbers of those whose Purge is under way
+	final     []*entry        // jobs to archive, oldest end first
+	announce  bool            // wants may have changed
+	wants     []Want          // announced last
 	timers    timerHeap
 	timerSeq  uint64
 }
@@ -65,11 +68,12 @@ type Core struct {
 type entry struct {
 	job     job.Job // durable; views are copies
 	tasks   []*task
-	place   int       // in Core.order
 	ended   time.Time // when this daemon learnt of the end
-	purging bool
-	saving  bool // in fx.Save
-	showing bool // in fx.Changed
+	final   bool      // in Core.final, or was
+	saving  bool      // in fx.Save
+	showing bool      // in fx.Changed
+	// changedAt is the entry of the journal that its row must reflect.
+	changedAt uint64
 }
 
 // task is the soft half of a task.
@@ -112,8 +116,20 @@ func (t *task) attempt() job.Attempt {
 
 // Saved is what the rows of an earlier life tell.
 type Saved struct {
-	Applied uint64 // index of the last entry that is in Jobs
-	Jobs    []job.Job
+	Applied uint64    // index of the last entry that the rows reflect
+	jobs    []job.Job // that are not final
+	cards   []card
+}
+
+// Add takes a row. Of a job that nothing can change any more only little is
+// kept in memory.
+func (s *Saved) Add(j job.Job) {
+	if final(&j) {
+		s.cards = append(s.cards, cardOf(&j, endedAt(&j)))
+		return
+	}
+	j.Tasks = slices.Clone(j.Tasks)
+	s.jobs = append(s.jobs, j)
 }
 
 // NewCore restores the saved jobs. The configuration is valid.
@@ -123,7 +139,10 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		rng:      rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Group))),
 		jobs:     map[job.ID]*entry{},
 		keys:     map[string]job.ID{},
+		archive:  newArchive(),
 		applied:  saved.Applied,
+		rows:     saved.Applied,
+		purging:  map[uint64]bool{},
 		sessions: map[job.Peer]bool{},
 		workers:  map[job.Peer]*worker{},
 		byNode:   map[job.Peer]map[*task]bool{},
@@ -134,35 +153,35 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		acks:     map[job.Attempt]ack{},
 		asks:     newAsks(),
 	}
-	rows := slices.Clone(saved.Jobs)
-	slices.SortFunc(rows, func(a, b job.Job) int {
-		if d := a.Submitted.Compare(b.Submitted); d != 0 {
-			return d
-		}
-		return compareIDs(a.ID, b.ID)
-	})
-	for _, j := range rows {
-		j.Tasks = slices.Clone(j.Tasks)
-		e := c.addEntry(j)
-		for _, t := range e.tasks {
-			c.settle(t)
-		}
-	}
-	slices.SortStableFunc(c.ended, func(a, b *entry) int { return endedAt(&a.job).Compare(endedAt(&b.job)) })
+	c.restore(saved)
 	c.after(forgetWorker/4, c.forgetWorkers)
 	c.after(purgeEvery, c.purgeOld)
 	c.fx = Effects{}
 	return c
 }
 
-func compareIDs(a, b job.ID) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
+// restore brings back the jobs of an earlier life, the oldest first.
+func (c *Core) restore(saved Saved) {
+	for _, x := range saved.cards {
+		if x.ended == 0 {
+			x.ended = c.now.UnixNano()
+		}
+		c.archive.put(x)
+		c.ended = append(c.ended, ending{x.number, time.Unix(0, x.ended)})
 	}
-	return 0
+	slices.SortFunc(saved.jobs, func(a, b job.Job) int {
+		return cmp.Or(a.Submitted.Compare(b.Submitted), cmp.Compare(a.ID, b.ID))
+	})
+	for _, j := range saved.jobs {
+		j.Owner = c.cfg.Self
+		e := c.addEntry(j)
+		for _, t := range e.tasks {
+			c.settle(t)
+		}
+	}
+	slices.SortFunc(c.ended, func(a, b ending) int {
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.number, b.number))
+	})
 }
 
 // Step takes the time and what happened, in order, and returns what is to be
@@ -177,6 +196,7 @@ func (c *Core) Step(now time.Time, events ...Event) Effects {
 	}
 	c.plan()
 	c.announceWants()
+	c.retire()
 	for _, id := range c.fx.Save {
 		if e := c.jobs[id]; e != nil {
 			e.saving = false
@@ -230,6 +250,8 @@ func (c *Core) handle(e Event) {
 		c.found(e)
 	case ReadDone:
 		c.readDone(e)
+	case RowsKept:
+		c.rows = max(c.rows, e.Applied)
 	case Tick:
 	}
 }
@@ -298,6 +320,7 @@ func (c *Core) changed(e *entry) {
 
 // save marks a job's row.
 func (c *Core) save(e *entry) {
+	e.changedAt = c.applied
 	if !e.saving {
 		e.saving = true
 		c.fx.Save = append(c.fx.Save, e.job.ID)

@@ -63,6 +63,8 @@ type (
 		Epoch job.Epoch
 		Err   error
 	}
+	// RowsKept says that the rows on disk reflect the entries up to this one.
+	RowsKept struct{ Applied uint64 }
 	// Tick says nothing but the time.
 	Tick struct{}
 )
@@ -77,6 +79,7 @@ func (SessionDown) event() {}
 func (FromWorker) event()  {}
 func (Found) event()       {}
 func (ReadDone) event()    {}
+func (RowsKept) event()    {}
 func (Tick) event()        {}
 
 // Effects is what a step wants done, in this order.
@@ -111,7 +114,9 @@ type Want struct {
 type Reply struct {
 	Token Token
 	Job   job.Job
-	Err   error
+	// Archived is set instead of Job if the answer is a job that is archived.
+	Archived *Listed
+	Err      error
 }
 
 // Told is an event of a life, for the log.

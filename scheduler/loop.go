@@ -26,6 +26,9 @@ type Journal interface {
 	// deletes those that are gone. It may be lost with a crash: the journal
 	// then replays what came after the last rows that were kept.
 	Save(applied uint64, jobs []job.Job, gone []job.ID) error
+	// Row reads a row that Save wrote and that is not gone; any goroutine may
+	// ask.
+	Row(id job.ID) (j job.Job, there bool, err error)
 }
 
 // Sessions carries messages to workers.
@@ -72,6 +75,7 @@ type Loop struct {
 	log   *slog.Logger
 	box   *mailbox
 	tell  replies
+	self  job.Peer
 	done  chan struct{} // closed when Run ends
 
 	// Of the goroutine of Run alone.
@@ -80,6 +84,7 @@ type Loop struct {
 	finding  map[string]bool
 	unsaved  map[job.ID]bool // rows that changed
 	gone     []job.ID        // rows to delete
+	kept     []Event         // RowsKept of the last Save, until the core is told
 }
 
 // New makes a scheduler of the jobs in saved. The caller has the journal replay
@@ -92,7 +97,7 @@ func New(cfg Config, saved Saved, needs Needs, log *slog.Logger) (*Loop, error) 
 		return nil, errors.New("scheduler: a neighbour is missing")
 	}
 	return &Loop{
-		needs: needs, log: log, box: newMailbox(), done: make(chan struct{}),
+		needs: needs, log: log, self: cfg.Self, box: newMailbox(), done: make(chan struct{}),
 		tell: newReplies(), watchers: newWatchers(), finding: map[string]bool{}, unsaved: map[job.ID]bool{},
 		core: NewCore(cfg, saved, time.Now()),
 	}, nil
@@ -150,7 +155,8 @@ func (l *Loop) round(ctx context.Context, mails []mail, searches *sync.WaitGroup
 }
 
 func (l *Loop) step(ctx context.Context, events []Event, searches *sync.WaitGroup) {
-	fx := l.core.Step(time.Now(), events...)
+	fx := l.core.Step(time.Now(), append(events, l.kept...)...)
+	l.kept = l.kept[:0]
 	l.proposeAll(fx.Propose)
 	for _, o := range fx.Send {
 		if err := l.needs.Sessions.Send(o.To, o.Msg); err != nil {
@@ -240,6 +246,7 @@ func (l *Loop) save(fx Effects) {
 	}
 	clear(l.unsaved)
 	l.gone = nil
+	l.kept = append(l.kept[:0], RowsKept{l.core.Applied()})
 }
 
 // search looks for hosts of a class in a goroutine of its own; one per class.

@@ -67,6 +67,13 @@ func (j *fakeJournal) Save(applied uint64, jobs []job.Job, gone []job.ID) error 
 	return nil
 }
 
+func (j *fakeJournal) Row(id job.ID) (job.Job, bool, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	row, there := j.rows[id]
+	return row, there, nil
+}
+
 func (j *fakeJournal) fill(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -180,7 +187,7 @@ func inHouse(t *testing.T, finds []job.Peer, f func(t *testing.T, h house)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := house{journal: newFakeJournal(), host: &fakeHost{runs: time.Second}}
 		cfg := DefaultConfig()
-		cfg.Self, cfg.Group, cfg.Seed = "here", 7, 1
+		cfg.Self, cfg.Group, cfg.Seed, cfg.KeepWhole = "here", 7, 1, 2
 		loop, err := New(cfg, Saved{}, Needs{Journal: h.journal, Sessions: h.host, Finder: fakeFinder{finds}, Announcer: fakeAnnouncer{}}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
@@ -471,7 +478,7 @@ func TestConfig(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(*Config){
 		"self": func(c *Config) { c.Self = "" }, "group": func(c *Config) { c.Group = 0 }, "seed": func(c *Config) { c.Seed = 0 },
-		"max jobs": func(c *Config) { c.MaxJobs = 0 }, "keep": func(c *Config) { c.KeepEnded = c.MaxJobs + 1 }, "keep for": func(c *Config) { c.KeepFor = 0 },
+		"max jobs": func(c *Config) { c.MaxJobs = 0 }, "keep": func(c *Config) { c.KeepEnded = c.MaxJobs + 1 }, "keep whole": func(c *Config) { c.KeepWhole = -1 }, "keep for": func(c *Config) { c.KeepFor = 0 },
 	} {
 		bad := good
 		spoil(&bad)

@@ -102,7 +102,7 @@ func TestTake(t *testing.T) {
 // A burst over many hosts: nobody is offered at once more than it has free, and
 // everybody has something to do.
 func TestBurstDoesNotOverOffer(t *testing.T) {
-	s := newStory(t)
+	s := newStory(t, 0)
 	s.do("lead")
 	for i := range 200 {
 		s.do(fmt.Sprintf("worker n%03d cpus=4", i))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"maps"
 	"testing"
 	"time"
 
@@ -110,13 +111,20 @@ func TestHistories(t *testing.T) {
 			},
 			"pass":    func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond) },
 			"flush":   func(*rapid.T) { w.flush() },
-			"restart": func(*rapid.T) { w.restart() },
+			"restart": func(t *rapid.T) { w.restart(rapid.Bool().Draw(t, "from rows")) },
+			"purge":   func(t *rapid.T) { w.purge(w.job(t)) },
+			"stall":   func(*rapid.T) { w.stalled = !w.stalled },
+			"lists":   func(t *rapid.T) { w.checkPages(t) },
 			"":        func(t *rapid.T) { w.check(t) },
 		})
 		w.settle()
 		w.check(t)
 		for _, id := range w.ids {
-			if j, _ := w.core.Job(id); !j.State().Ended() && j.State() != job.Held {
+			x, kept := w.core.Find(id)
+			if !kept {
+				continue // purged
+			}
+			if j := w.whole(x); !j.State().Ended() && j.State() != job.Held {
 				t.Fatalf("all is well, yet %s is %s: %s, attempt %+v", id, j.State(), j.Tasks[0].Reason, j.Tasks[0])
 			}
 		}
@@ -146,11 +154,15 @@ func (w *world) check(t *rapid.T) {
 		}
 	}
 	for id, want := range durable {
+		x, listed := w.core.Find(id)
 		got, ok := w.core.Row(id)
+		if listed && x.Job == nil {
+			got, ok = w.rows[id]
+		}
 		if !ok || text(t, got) != text(t, *want) {
 			t.Fatalf("%s is\n%s\nbut the journal says\n%s", id, text(t, got), text(t, *want))
 		}
-		j, _ := w.core.Job(id)
+		j := w.whole(x)
 		for _, task := range j.Tasks {
 			if task.State == job.Pending && task.Reason.Word == "" {
 				t.Fatalf("%s waits without a reason", id)
@@ -194,7 +206,8 @@ func TestAnyMessage(t *testing.T) {
 			"flush": func(*rapid.T) { w.flush() },
 			"pass":  func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 500).Draw(t, "s")) * time.Second) },
 			"": func(t *rapid.T) {
-				for _, j := range w.core.Jobs(Filter{}) {
+				for _, x := range w.core.Page(Filter{}) {
+					j := w.whole(x)
 					for _, task := range j.Tasks {
 						if task.State == job.Pending && task.Reason.Word == "" {
 							t.Fatalf("%s waits without a reason", j.ID)
@@ -275,4 +288,45 @@ func TestLine(t *testing.T) {
 			}
 		}
 	})
+}
+
+// checkPages holds listings, in pages of any size and from any place, against
+// all that is kept.
+func (w *world) checkPages(t *rapid.T) {
+	f := Filter{Limit: rapid.IntRange(1, 4).Draw(t, "limit")}
+	if rapid.Bool().Draw(t, "by state") {
+		f.States = []job.State{rapid.SampledFrom([]job.State{job.Succeeded, job.Failed, job.Pending}).Draw(t, "state")}
+	}
+	if rapid.Bool().Draw(t, "by prefix") {
+		f.Prefix = string(w.job(t))[:rapid.IntRange(0, 24).Draw(t, "letters")]
+	}
+	counts, want := map[job.State]int{}, map[job.ID]bool{}
+	for id := range replay(w.log) {
+		x, _ := w.core.Find(id)
+		j := w.whole(x)
+		counts[j.State()]++
+		if f.matches(&j) {
+			want[id] = true
+		}
+	}
+	if got := w.core.Counts(); !maps.Equal(got, counts) {
+		t.Fatalf("counted %v, want %v", got, counts)
+	}
+	for last := (Position{}); ; {
+		page := w.core.Page(f)
+		for _, x := range page {
+			at := Position{x.Submitted, x.ID}
+			if !want[x.ID] || last.ID != "" && last.compare(at) >= 0 {
+				t.Fatalf("%s is listed after %s, wanted %v", x.ID, last.ID, want[x.ID])
+			}
+			delete(want, x.ID)
+			last, f.After = at, at
+		}
+		if len(page) < f.Limit {
+			break
+		}
+	}
+	if len(want) > 0 {
+		t.Fatalf("not listed: %v", want)
+	}
 }

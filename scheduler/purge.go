@@ -3,10 +3,17 @@ package scheduler
 // Forgetting: jobs that ended long ago, or beyond the number that is kept.
 
 import (
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
 )
+
+// ending is the end of a job, by the drawn bits of its id.
+type ending struct {
+	number uint64
+	at     time.Time
+}
 
 const (
 	purgeEvery = time.Hour
@@ -16,11 +23,11 @@ const (
 // purgeOld proposes to forget what ended too long ago; the timer renews itself.
 func (c *Core) purgeOld() {
 	n := 0
-	for _, e := range c.ended {
-		if n >= purgeBatch || c.now.Sub(c.endOf(e)) < c.cfg.KeepFor {
+	for _, x := range c.ended {
+		if n >= purgeBatch || c.now.Sub(x.at) < c.cfg.KeepFor {
 			break
 		}
-		if c.purge(e) {
+		if c.purge(x) {
 			n++
 		}
 	}
@@ -39,13 +46,33 @@ func (c *Core) purgeSurplus() {
 	}
 }
 
-func (c *Core) purge(e *entry) bool {
-	if e.purging || !c.lead {
+func (c *Core) purge(x ending) bool {
+	if c.purging[x.number] || !c.lead {
 		return false
 	}
-	e.purging = true
-	c.propose(job.Record{Purge: &job.PurgeRecord{Job: e.job.ID}})
+	c.purging[x.number] = true
+	c.propose(job.Record{Purge: &job.PurgeRecord{Job: job.NewID(c.cfg.Group, x.number)}})
 	return true
+}
+
+// purged forgets a job, unless something has made it go on.
+func (c *Core) purged(id job.ID) {
+	if e := c.jobs[id]; e != nil && ended(&e.job) {
+		c.forgetEntry(e)
+		c.archive.cards.Delete(e.card())
+	} else if x, there := c.archived(id); there {
+		c.archive.drop(x)
+	} else {
+		return
+	}
+	number := id.Drawn()
+	delete(c.purging, number)
+	if i := slices.IndexFunc(c.ended, func(x ending) bool { return x.number == number }); i == 0 {
+		c.ended = c.ended[1:] // as nearly always
+	} else if i > 0 {
+		c.ended = slices.Delete(c.ended, i, i+1)
+	}
+	c.fx.Gone = append(c.fx.Gone, id)
 }
 
 // endOf is when the job ended, as well as this daemon can tell.

@@ -6,7 +6,8 @@
 // daemon is derived from committed records alone, each compared with what it
 // finds; the rest (who has a session, what is free, which offers are under way,
 // what a worker last said of a task) is soft and comes back by asking. Loop is
-// the one goroutine around it.
+// the one goroutine around it. Of jobs that ended long ago the core keeps a card
+// each; their rows on disk tell the rest.
 //
 // The safety rules R1 to R8 and R10 are kept here, each at the place that
 // names it.
@@ -55,6 +56,7 @@ type Config struct {
 	MaxJobs   int           // jobs kept, ended ones included
 	KeepEnded int           // ended jobs kept, the newest
 	KeepFor   time.Duration // an ended job is kept no longer
+	KeepWhole int           // ended jobs kept in memory, the newest; of the others there is a row
 }
 
 // DefaultConfig has the bounds; who the daemon is must be filled in.
@@ -63,6 +65,7 @@ func DefaultConfig() Config {
 		MaxJobs:   500_000, // about 2 GB of rows at 4 KB each
 		KeepEnded: 100_000,
 		KeepFor:   7 * 24 * time.Hour,
+		KeepWhole: 256, // for whoever waits for an end, or asks right after it
 	}
 }
 
@@ -75,8 +78,8 @@ func (c Config) Validate() error {
 		return errors.New("scheduler: config: group is 0")
 	case c.Seed == 0:
 		return errors.New("scheduler: config: seed is 0; draw one")
-	case c.MaxJobs < 1 || c.KeepEnded < 0 || c.KeepEnded > c.MaxJobs:
-		return fmt.Errorf("scheduler: config: max_jobs %d, keep_ended %d", c.MaxJobs, c.KeepEnded)
+	case c.MaxJobs < 1 || c.KeepEnded < 0 || c.KeepEnded > c.MaxJobs, c.KeepWhole < 0:
+		return fmt.Errorf("scheduler: config: max_jobs %d, keep_ended %d, keep_whole %d", c.MaxJobs, c.KeepEnded, c.KeepWhole)
 	case c.KeepFor <= 0:
 		return fmt.Errorf("scheduler: config: keep_for %s", c.KeepFor)
 	}

@@ -29,7 +29,10 @@ func TestStories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := tell(t, string(text))
+			got := tell(t, string(text), DefaultConfig().KeepWhole)
+			if archived := tell(t, string(text), 0); got != archived {
+				t.Errorf("with every job archived at once it goes differently:\n%s", archived)
+			}
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
@@ -42,8 +45,8 @@ func TestStories(t *testing.T) {
 }
 
 // tell runs a story: blocks of comments and commands, "----", and the outcome.
-func tell(t *testing.T, text string) string {
-	s := newStory(t)
+func tell(t *testing.T, text string, keepWhole int) string {
+	s := newStory(t, keepWhole)
 	var out strings.Builder
 	for block := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
 		commands, _, _ := strings.Cut(strings.Trim(block, "\n"), "\n----")
@@ -87,15 +90,16 @@ type story struct {
 	seqs    map[string]uint64
 	events  map[job.Attempt]uint64
 	stores  map[string]string
+	rows    map[job.ID]job.Job // on disk
 }
 
-func newStory(t *testing.T) *story {
+func newStory(t *testing.T, keepWhole int) *story {
 	s := &story{
 		t: t, cfg: DefaultConfig(), now: storyStart, auto: true, askers: map[Token]string{}, jobs: map[string]job.ID{},
 		latest: map[string]lease.Offer{}, offers: map[uint64]int{}, seqs: map[string]uint64{}, events: map[job.Attempt]uint64{},
-		stores: map[string]string{},
+		stores: map[string]string{}, rows: map[job.ID]job.Job{},
 	}
-	s.cfg.Self, s.cfg.Group, s.cfg.Seed = "here", 7, 1
+	s.cfg.Self, s.cfg.Group, s.cfg.Seed, s.cfg.KeepWhole = "here", 7, 1, keepWhole
 	s.core = NewCore(s.cfg, Saved{}, s.now)
 	return s
 }
@@ -120,7 +124,7 @@ func (s *story) do(line string) {
 }
 
 func (s *story) step(events ...Event) {
-	s.show(s.core.Step(s.now, events...))
+	s.show(s.core.Step(s.now, append(events, RowsKept{s.core.Applied()})...))
 	for s.core.again {
 		s.show(s.core.Step(s.now))
 	}
@@ -165,6 +169,14 @@ func (s *story) printf(format string, args ...any) {
 
 // show writes what a step wants done.
 func (s *story) show(fx Effects) {
+	for _, id := range fx.Save {
+		if j, ok := s.core.Row(id); ok {
+			s.rows[id] = j
+		}
+	}
+	for _, id := range fx.Gone {
+		delete(s.rows, id)
+	}
 	for _, r := range fx.Propose {
 		if r.Submit != nil {
 			s.jobs[r.Submit.Spec.Name] = r.Submit.Job
@@ -194,6 +206,9 @@ func (s *story) show(fx Effects) {
 		s.printf("announce %v", fx.Wants)
 	}
 	for _, r := range fx.Reply {
+		if r.Archived != nil {
+			r.Job = s.rows[r.Archived.ID]
+		}
 		if r.Err != nil {
 			s.printf("%s: %v", s.askers[r.Token], r.Err)
 		} else {

@@ -249,10 +249,14 @@ func verbShow(s *story, a []string, _ map[string]string) {
 		if name == "" {
 			continue
 		}
-		j, ok := s.core.Job(s.id(name))
+		x, ok := s.core.Find(s.id(name))
 		if !ok {
 			s.printf("%s: no such job", name)
 			continue
+		}
+		j := s.rows[x.ID]
+		if x.Job != nil {
+			j = *x.Job
 		}
 		t := j.Tasks[0]
 		text := fmt.Sprintf("%s: %s attempt=%d runs=%d", name, t.State, t.Attempt, t.Runs)
@@ -293,11 +297,8 @@ func verbRestart(s *story, a []string, _ map[string]string) {
 	saved := Saved{}
 	if a[0] == "rows" {
 		saved.Applied = s.core.Applied()
-		for _, e := range s.core.order {
-			if e != nil {
-				j, _ := s.core.Row(e.job.ID)
-				saved.Jobs = append(saved.Jobs, j)
-			}
+		for _, j := range s.rows {
+			saved.Add(j)
 		}
 	}
 	s.cfg.Seed++

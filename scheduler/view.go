@@ -5,7 +5,6 @@ package scheduler
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -271,37 +270,7 @@ func (c *Core) sortedWorkers() []*worker {
 	return out
 }
 
-// Filter chooses jobs; an empty field chooses all.
-type Filter struct {
-	IDs    []job.ID
-	Prefix string      // of the id
-	States []job.State // of the job
-	User   string
-	Name   string // a glob
-	After  job.ID // those submitted before this one: the next page
-	Limit  int    // at most MaxList, which 0 means
-}
-
-// MaxList bounds the jobs of one answer.
-const MaxList = 1000
-
-// matches looks at the view of a job.
-func (f *Filter) matches(j *job.Job) bool {
-	switch {
-	case len(f.IDs) > 0 && !slices.Contains(f.IDs, j.ID),
-		!strings.HasPrefix(string(j.ID), f.Prefix),
-		f.User != "" && f.User != j.User,
-		len(f.States) > 0 && !slices.Contains(f.States, j.State()):
-		return false
-	}
-	if f.Name != "" {
-		ok, err := path.Match(f.Name, j.Spec.Name)
-		return err == nil && ok
-	}
-	return true
-}
-
-// Job is the job as it looks now.
+// Job is the job as it looks now, unless it is archived.
 func (c *Core) Job(id job.ID) (job.Job, bool) {
 	e := c.jobs[id]
 	if e == nil {
@@ -321,67 +290,21 @@ func (c *Core) Row(id job.ID) (job.Job, bool) {
 	return j, true
 }
 
-// Jobs are those that the filter chooses, newest first.
-func (c *Core) Jobs(f Filter) []job.Job {
-	limit := f.Limit
-	if limit <= 0 || limit > MaxList {
-		limit = MaxList
-	}
-	if len(f.IDs) > 0 {
-		return c.named(f, limit)
-	}
-	var out []job.Job
-	from := len(c.order)
-	if e := c.jobs[f.After]; e != nil {
-		from = e.place
-	}
-	for i := from - 1; i >= 0 && len(out) < limit; i-- {
-		e := c.order[i]
-		if e == nil || !strings.HasPrefix(string(e.job.ID), f.Prefix) || f.User != "" && f.User != e.job.User {
-			continue
-		}
-		if len(f.States) > 0 && !slices.ContainsFunc(e.tasks, active) && !slices.Contains(f.States, e.job.State()) {
-			continue // the costly part of a view would be for nothing
-		}
-		if j := c.view(e); f.matches(&j) {
-			out = append(out, j)
-		}
-	}
-	return out
-}
-
-// named are the jobs that a filter names, newest first: what a client waits for
-// costs no look at all others.
-func (c *Core) named(f Filter, limit int) []job.Job {
-	var found []*entry
-	for _, id := range f.IDs {
-		if e := c.jobs[id]; e != nil && !slices.Contains(found, e) {
-			found = append(found, e)
-		}
-	}
-	slices.SortFunc(found, func(a, b *entry) int { return b.place - a.place })
-	var out []job.Job
-	for _, e := range found {
-		if j := c.view(e); len(out) < limit && f.matches(&j) {
-			out = append(out, j)
-		}
-	}
-	return out
-}
-
-// active says whether the task's worker has a say in how it looks.
-func active(t *task) bool { return t.durable().Assigned }
-
 // Why explains where a job stands.
 func (c *Core) Why(id job.ID) (lease.Explanation, error) {
 	e := c.jobs[id]
 	if e == nil {
 		return lease.Explanation{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	x, err := c.Offers(e.job.Spec)
+	x, err := c.whyOf(c.view(e))
 	c.markQuotas(&x, e)
-	j := c.view(e)
-	x.Job, x.State, x.Reason = id, j.State(), j.Tasks[0].Reason
+	return x, err
+}
+
+// whyOf explains where a job stands that looks like this.
+func (c *Core) whyOf(j job.Job) (lease.Explanation, error) {
+	x, err := c.Offers(j.Spec)
+	x.Job, x.State, x.Reason = j.ID, j.State(), j.Tasks[0].Reason
 	return x, err
 }
 

@@ -5,6 +5,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -43,16 +44,23 @@ func newWatchers() watchers { return watchers{all: map[*watcher]bool{}} }
 // behind: list and watch again.
 func (l *Loop) Watch(ctx context.Context, f Filter) (<-chan job.Job, error) {
 	w := &watcher{filter: f, out: make(chan job.Job), latest: map[job.ID]job.Job{}, bell: make(chan struct{}, 1)}
-	err := query0(ctx, l, func(c *Core) error {
+	archived, err := query(ctx, l, func(c *Core) (archived []Listed, err error) {
 		if len(l.watchers.all) >= maxWatchers {
-			return ErrBusy
+			return nil, ErrBusy
 		}
 		l.watchers.all[w] = true
-		for _, j := range slices.Backward(c.Jobs(f)) {
-			w.put(j)
+		for _, x := range slices.Backward(c.Page(f)) {
+			if x.Job != nil {
+				w.put(*x.Job)
+			} else {
+				archived = append(archived, x)
+			}
 		}
-		return nil
+		return archived, nil
 	})
+	if err == nil {
+		err = l.putArchived(w, archived)
+	}
 	if err != nil {
 		l.unwatch(w)
 		return nil, err
@@ -65,9 +73,21 @@ func (l *Loop) Watch(ctx context.Context, f Filter) (<-chan job.Job, error) {
 	return w.out, nil
 }
 
-func query0(ctx context.Context, l *Loop, f func(*Core) error) error {
-	_, err := query(ctx, l, func(c *Core) (struct{}, error) { return struct{}{}, f(c) })
-	return err
+// putArchived hands archived jobs to a watcher; nothing newer can come of them.
+func (l *Loop) putArchived(w *watcher, archived []Listed) error {
+	for _, x := range archived {
+		j, err := l.whole(x)
+		if errors.Is(err, ErrNotFound) {
+			continue // forgotten since
+		}
+		if err != nil {
+			return err
+		}
+		if w.filter.matches(&j) {
+			w.put(j)
+		}
+	}
+	return nil
 }
 
 // unwatch has the loop forget the watcher.

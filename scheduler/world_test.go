@@ -257,14 +257,19 @@ type world struct {
 	ghosts  map[job.Attempt]time.Time // run without their worker's knowledge, until then
 	liars   bool                      // workers' messages are made up
 	ran     map[job.Attempt]bool
+	rows    map[job.ID]job.Job // on disk
+	unsaved map[job.ID]bool    // that the disk has not taken
+	gone    []job.ID           // likewise
+	stalled bool               // it takes nothing
+	applied uint64             // that they reflect
 }
 
 func newWorld(t *rapid.T) *world {
 	w := &world{
 		t: t, now: storyStart, cfg: DefaultConfig(), open: map[Token]bool{}, kept: map[job.ID]bool{}, ran: map[job.Attempt]bool{},
-		ghosts: map[job.Attempt]time.Time{},
+		ghosts: map[job.Attempt]time.Time{}, rows: map[job.ID]job.Job{}, unsaved: map[job.ID]bool{},
 	}
-	w.cfg.Self, w.cfg.Group, w.cfg.Seed = "w0", 7, 1
+	w.cfg.Self, w.cfg.Group, w.cfg.Seed, w.cfg.KeepWhole = "w0", 7, 1, 1
 	for i, p := range []job.Peer{"w0", "w1", "w2"} {
 		w.models = append(w.models, &model{
 			world: w, peer: p, store: string(p), cpus: i + 1, reserved: map[uint64]lease.Offer{}, tries: map[job.Attempt]*modelTry{},
@@ -281,7 +286,7 @@ func (w *world) elect() {
 }
 
 func (w *world) step(events ...Event) {
-	w.do(w.core.Step(w.now, events...))
+	w.do(w.core.Step(w.now, append(events, RowsKept{w.applied})...))
 	for n := 0; w.core.again; n++ {
 		if n > 100 {
 			w.t.Fatalf("the core wants steps without end")
@@ -310,10 +315,51 @@ func (w *world) do(fx Effects) {
 			w.t.Fatalf("request %d was answered twice, now %v", r.Token, r.Err)
 		}
 		delete(w.open, r.Token)
-		if r.Err == nil {
+		if r.Err == nil && r.Archived == nil {
 			w.kept[r.Job.ID] = true
 		}
 	}
+	w.save(fx)
+}
+
+// save keeps rows, of which the core hears with its next step.
+func (w *world) save(fx Effects) {
+	for _, id := range fx.Save {
+		w.unsaved[id] = true
+	}
+	for _, id := range fx.Gone {
+		delete(w.kept, id)
+	}
+	w.gone = append(w.gone, fx.Gone...)
+	if w.stalled {
+		return
+	}
+	for id := range w.unsaved {
+		if j, ok := w.core.Row(id); ok {
+			w.rows[id] = j
+		}
+	}
+	for _, id := range w.gone {
+		delete(w.rows, id)
+	}
+	w.unsaved, w.gone, w.applied = map[job.ID]bool{}, nil, w.core.Applied()
+}
+
+// whole is a listed job, for which an archived one must have its row.
+func (w *world) whole(x Listed) job.Job {
+	if x.Job != nil {
+		return *x.Job
+	}
+	j, there := w.rows[x.ID]
+	if !there || !j.State().Ended() {
+		w.t.Fatalf("%s is archived, and its row is %+v (%v)", x.ID, j, there)
+	}
+	return j
+}
+
+// purge has a job forgotten, if it ended.
+func (w *world) purge(id job.ID) {
+	w.commit(job.Committed{Records: []job.Record{{Purge: &job.PurgeRecord{Job: id}}}})
 }
 
 func (w *world) commit(m job.Committed) {
@@ -364,7 +410,7 @@ func replay(log []job.Committed) map[job.ID]*job.Job {
 				applyCancel(jobs[r.Cancel.Job], *r.Cancel)
 			case r.Hold != nil && jobs[r.Hold.Job] != nil:
 				applyHold(jobs[r.Hold.Job], *r.Hold)
-			case r.Purge != nil:
+			case r.Purge != nil && jobs[r.Purge.Job] != nil && ended(jobs[r.Purge.Job]):
 				delete(jobs, r.Purge.Job)
 			}
 		}
@@ -417,13 +463,24 @@ func (w *world) pass(d time.Duration) {
 	w.step()
 }
 
-func (w *world) restart() {
+// restart has a new owner begin, from the rows on disk and what the journal has
+// beyond them, or from the journal alone.
+func (w *world) restart(rows bool) {
 	for _, m := range w.models {
 		m.cut()
 	}
-	w.pending, w.read, w.open = nil, 0, map[Token]bool{}
+	w.pending, w.read, w.open, w.unsaved, w.gone = nil, 0, map[Token]bool{}, map[job.ID]bool{}, nil
 	w.cfg.Seed++
-	w.core = NewCore(w.cfg, Saved{}, w.now)
+	saved := Saved{}
+	if rows {
+		saved.Applied = w.applied
+		for _, j := range w.rows {
+			saved.Add(j)
+		}
+	} else {
+		w.rows, w.applied = map[job.ID]job.Job{}, 0
+	}
+	w.core = NewCore(w.cfg, saved, w.now)
 	for _, m := range w.log {
 		m.Lead = false
 		w.step(Committed{m})

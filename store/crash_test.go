@@ -53,7 +53,7 @@ func (h *history) begin(t *testing.T) (*life, error) {
 	cfg.MaxLogEntries = 8
 	r := run(t, s, cfg)
 	l := &life{ran: r, s: s}
-	rows, applied, err := r.Load()
+	rows, applied, err := load(r.Journal)
 	if err != nil {
 		return l, err
 	}

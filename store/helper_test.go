@@ -117,3 +117,9 @@ func submit(g job.Group, n int) job.Record {
 func cancel(g job.Group, n int) job.Record {
 	return job.Record{Cancel: &job.CancelRecord{Job: job.NewID(g, uint64(n)), Reason: "enough"}}
 }
+
+// load collects the rows of a journal.
+func load(j *Journal) (jobs []job.Job, applied uint64, err error) {
+	applied, err = j.Load(func(row job.Job) { jobs = append(jobs, row) })
+	return jobs, applied, err
+}

@@ -4,6 +4,7 @@ package store
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -126,9 +127,15 @@ func TestSavedRowsShortenTheReplay(t *testing.T) {
 		s = open(t, fs)
 		defer closeStore(t, s)
 		r = run(t, s, DefaultJournalConfig())
-		jobs, applied, err := r.Load()
+		jobs, applied, err := load(r.Journal)
 		if err != nil || applied != at || len(jobs) != 2 || jobs[0].ID != rows[1].ID || jobs[1].ID != rows[2].ID {
 			t.Errorf("Load = %v, %d, %v", jobs, applied, err)
+		}
+		if row, there, err := r.Row(rows[1].ID); err != nil || !there || !reflect.DeepEqual(row, jobs[0]) {
+			t.Errorf("Row = %+v, %v, %v", row, there, err)
+		}
+		if row, there, err := r.Row(rows[0].ID); err != nil || there {
+			t.Errorf("the row that was deleted is %+v, %v, %v", row, there, err)
 		}
 		synctest.Wait()
 		if ids := r.ids(); len(ids) != 3 || ids[0] != job.NewID(g, 3) {

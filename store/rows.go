@@ -48,18 +48,32 @@ func (j *Journal) Save(applied uint64, jobs []job.Job, gone []job.ID) error {
 	return nil
 }
 
-// Load reads the rows that were saved last and the index that they reflect; Run
-// delivers what comes after it. Call it before Run.
-func (j *Journal) Load() (jobs []job.Job, applied uint64, err error) {
+// Load reads the rows that were saved last, one by one, and the index that they
+// reflect; Run delivers what comes after it. Call it before Run.
+func (j *Journal) Load(each func(job.Job)) (applied uint64, err error) {
 	err = j.store.scan(j.keys.job(""), func(_, v []byte) error {
 		row, err := decodeJob(v)
-		jobs = append(jobs, row)
+		if err == nil {
+			each(row)
+		}
 		return err
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("store: load the rows of group %s: %w", j.group, err)
+		return 0, fmt.Errorf("store: load the rows of group %s: %w", j.group, err)
 	}
-	return jobs, j.saved.Load(), nil
+	return j.saved.Load(), nil
+}
+
+// Row reads the row of one job, as it was saved last.
+func (j *Journal) Row(id job.ID) (row job.Job, there bool, err error) {
+	v, err := j.store.get(j.keys.job(id))
+	if err == nil && v != nil {
+		row, err = decodeJob(v)
+	}
+	if err != nil {
+		return job.Job{}, false, fmt.Errorf("store: read the row of job %s: %w", id, err)
+	}
+	return row, v != nil, nil
 }
 
 // setMessage marshals a message right into the batch.

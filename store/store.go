@@ -111,7 +111,8 @@ func (c Config) Validate() error {
 }
 
 // The memory of the database: a daemon is small, its open jobs are in memory
-// anyway, and what is read here is read once, at start.
+// anyway, and what is read here is read at start, or for people who ask for jobs
+// that ended.
 const (
 	cacheBytes    = 8 << 20
 	memTableBytes = 4 << 20

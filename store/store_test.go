@@ -201,8 +201,11 @@ func TestDamageIsReported(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := j.Load(); err == nil || !strings.Contains(err.Error(), string(id)) {
+	if _, _, err := load(j); err == nil || !strings.Contains(err.Error(), string(id)) {
 		t.Errorf("Load of rows = %v", err)
+	}
+	if _, _, err := j.Row(id); err == nil || !strings.Contains(err.Error(), string(id)) {
+		t.Errorf("Row = %v", err)
 	}
 	if _, _, err := s.Ledger().Load(); err == nil || !strings.Contains(err.Error(), string(id)) {
 		t.Errorf("Load of the ledger = %v", err)

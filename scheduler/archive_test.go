@@ -1,0 +1,191 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// An archived job answers as a whole one does.
+func TestArchivedJobsAnswer(t *testing.T) {
+	inHouse(t, nil, func(t *testing.T, h house) {
+		h.host.connect("here")
+		first := request("first")
+		first.Key = "once"
+		var ids []job.ID
+		for i := range 8 {
+			r := request(fmt.Sprint("j", i))
+			if i == 0 {
+				r = first
+			}
+			j, err := h.loop.Submit(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, j.ID)
+			time.Sleep(2 * h.host.runs)
+			synctest.Wait()
+		}
+		if err := h.loop.Ping(t.Context()); err != nil { // a step, which hears of the last rows
+			t.Fatal(err)
+		}
+		err := h.loop.look(t.Context(), func(c *Core) {
+			if len(c.jobs) != 2 || c.archive.cards.Len() != 8 {
+				t.Errorf("%d jobs are whole and %d listed, want 2 and 8", len(c.jobs), c.archive.cards.Len())
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.checkOld(t, first, ids[0])
+		h.checkPages(t, ids)
+	})
+}
+
+// checkOld asks all that can be asked of an archived job.
+func (h house) checkOld(t *testing.T, r SubmitRequest, id job.ID) {
+	t.Helper()
+	ctx := t.Context()
+	j, err := h.loop.Job(ctx, id)
+	if err != nil || j.ID != id || j.State() != job.Succeeded || j.Spec.Name != r.Spec.Name || j.Owner != "here" || j.Tasks[0].Ended.IsZero() {
+		t.Errorf("Job = %+v, %v", j, err)
+	}
+	if again, err := h.loop.Submit(ctx, r); err != nil || again.ID != id {
+		t.Errorf("the same again is %s, %v; want %s", again.ID, err, id)
+	}
+	r.Spec.Name = "other"
+	if _, err := h.loop.Submit(ctx, r); !errors.Is(err, ErrConflict) {
+		t.Errorf("another job file under the same key: %v", err)
+	}
+	if j, err := h.loop.Cancel(ctx, id, "late"); err != nil || j.State() != job.Succeeded {
+		t.Errorf("Cancel = %s, %v", j.State(), err)
+	}
+	if _, err := h.loop.Hold(ctx, id, ""); !errors.Is(err, ErrConflict) {
+		t.Errorf("Hold = %v", err)
+	}
+	if _, err := h.loop.Release(ctx, id, ""); !errors.Is(err, ErrConflict) {
+		t.Errorf("Release = %v", err)
+	}
+	if x, err := h.loop.Why(ctx, id); err != nil || x.Job != id || x.State != job.Succeeded {
+		t.Errorf("Why = %+v, %v", x, err)
+	}
+	changes, err := h.loop.Watch(ctx, Filter{IDs: []job.ID{id}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j := <-changes; j.ID != id || j.State() != job.Succeeded {
+		t.Errorf("watched %s %s", j.ID, j.State())
+	}
+	h.journal.mu.Lock()
+	delete(h.journal.rows, id)
+	h.journal.mu.Unlock()
+	if _, err := h.loop.Job(ctx, id); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Job without a row = %v", err)
+	}
+	h.journal.mu.Lock()
+	h.journal.rows[id] = j
+	h.journal.mu.Unlock()
+}
+
+func (h house) checkPages(t *testing.T, ids []job.ID) {
+	t.Helper()
+	newest := slices.Clone(ids)
+	slices.Reverse(newest)
+	for _, q := range []struct {
+		filter Filter
+		want   []job.ID
+	}{
+		{Filter{}, newest},
+		{Filter{Limit: 3}, newest[:3]},
+		{Filter{User: "amy", States: []job.State{job.Succeeded}}, newest},
+		{Filter{User: "bob"}, nil},
+		{Filter{States: []job.State{job.Failed}}, nil},
+		{Filter{Name: "j[135]"}, []job.ID{ids[5], ids[3], ids[1]}},
+		{Filter{Name: "j[135]", Limit: 2}, []job.ID{ids[5], ids[3]}},
+		{Filter{Prefix: string(ids[2][:9])}, []job.ID{ids[2]}},
+		{Filter{Prefix: string(ids[2])}, []job.ID{ids[2]}},
+		{Filter{Prefix: string(ids[2]) + "0"}, nil},
+		{Filter{Prefix: "!"}, nil},
+		{Filter{IDs: []job.ID{ids[1], ids[7], ids[1], job.NewID(8, ids[2].Drawn())}}, []job.ID{ids[7], ids[1]}},
+	} {
+		list, err := h.loop.Jobs(t.Context(), q.filter)
+		if got := idsOf(list); err != nil || !slices.Equal(got, q.want) {
+			t.Errorf("%+v chooses %v, %v; want %v", q.filter, got, err, q.want)
+		}
+	}
+	var paged []job.ID
+	for f := (Filter{Limit: 3}); ; {
+		list, err := h.loop.Jobs(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) == 0 {
+			break
+		}
+		paged = append(paged, idsOf(list)...)
+		f.After = Position{list[len(list)-1].Submitted, list[len(list)-1].ID}
+	}
+	if !slices.Equal(paged, newest) {
+		t.Errorf("page by page %v, want %v", paged, newest)
+	}
+	counts, err := h.loop.Counts(t.Context())
+	if want := map[job.State]int{job.Succeeded: len(ids)}; err != nil || !maps.Equal(counts, want) {
+		t.Errorf("Counts = %v, %v; want %v", counts, err, want)
+	}
+}
+
+func idsOf(jobs []job.Job) []job.ID {
+	var ids []job.ID
+	for _, j := range jobs {
+		ids = append(ids, j.ID)
+	}
+	return ids
+}
+
+// Rows that are not saved keep their jobs whole, and a core that begins from
+// rows has the same cards as one that archived them itself.
+func TestArchiveRestored(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Self, cfg.Group, cfg.Seed = "here", 7, 1
+	var saved Saved
+	var want []job.ID
+	for i := range 1000 {
+		j := job.Job{
+			ID: job.NewID(7, uint64(i)*7919), User: fmt.Sprint("u", i%3), Key: fmt.Sprint("k", i), Spec: job.DefaultSpec(),
+			Submitted: storyStart.Add(time.Duration(i%10) * time.Minute), Tasks: []job.Task{{State: job.Succeeded, Ended: storyStart.Add(time.Duration(i) * time.Second)}},
+		}
+		switch i % 100 {
+		case 1:
+			j.Tasks[0].State = job.NodeFail
+		case 2:
+			j.Tasks[0].State, j.Tasks[0].Ended = job.Pending, time.Time{}
+		}
+		saved.Add(j)
+		want = append(want, j.ID)
+	}
+	c := NewCore(cfg, saved, storyStart.Add(time.Hour))
+	if len(c.jobs) != 20 || c.archive.cards.Len() != 1000 || len(c.ended) != 990 {
+		t.Errorf("%d whole, %d listed, %d ended; want 20, 1000 and 990", len(c.jobs), c.archive.cards.Len(), len(c.ended))
+	}
+	for i, id := range want {
+		x, there := c.Find(id)
+		if !there || (x.Job != nil) != (i%100 == 1 || i%100 == 2) {
+			t.Fatalf("job %d is %+v, %v", i, x, there)
+		}
+	}
+	if !slices.IsSortedFunc(c.ended, func(a, b ending) int { return a.at.Compare(b.at) }) {
+		t.Error("ended jobs are not in the order of their ends")
+	}
+	for i, id := range want {
+		c.Step(c.now, Committed{job.Committed{Index: uint64(i + 1), Records: []job.Record{{Purge: &job.PurgeRecord{Job: id}}}}})
+	}
+	if left := c.archive.cards.Len(); left != 10 || len(c.archive.keys)+len(c.archive.places)+len(c.archive.states)+len(c.ended) != 0 {
+		t.Errorf("after a purge of all %d are listed: %+v", left, c.archive)
+	}
+}

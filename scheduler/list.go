@@ -1,0 +1,181 @@
+package scheduler
+
+// Listings: pages of jobs, newest first, whole and archived ones alike.
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Filter chooses jobs; an empty field chooses all.
+type Filter struct {
+	IDs    []job.ID
+	Prefix string      // of the id
+	States []job.State // of the job
+	User   string
+	Name   string   // a glob
+	After  Position // those that come after it in listings: the next page
+	Limit  int      // at most MaxList, which 0 means
+}
+
+const (
+	// MaxList bounds the jobs of one answer.
+	MaxList = 1000
+	// leastPage is what is looked at together, where few of many are chosen.
+	leastPage = 256
+)
+
+func (f *Filter) limit() int {
+	if f.Limit <= 0 || f.Limit > MaxList {
+		return MaxList
+	}
+	return f.Limit
+}
+
+// matches looks at the view of a job.
+func (f *Filter) matches(j *job.Job) bool {
+	switch {
+	case len(f.IDs) > 0 && !slices.Contains(f.IDs, j.ID),
+		!strings.HasPrefix(string(j.ID), f.Prefix),
+		f.User != "" && f.User != j.User,
+		len(f.States) > 0 && !slices.Contains(f.States, j.State()):
+		return false
+	}
+	if f.Name != "" {
+		ok, err := path.Match(f.Name, j.Spec.Name)
+		return err == nil && ok
+	}
+	return true
+}
+
+// Page are the jobs that the filter chooses, newest first. Of an archived job
+// the name is not known here: such a one may not match after all.
+func (c *Core) Page(f Filter) []Listed {
+	limit := f.limit()
+	if len(f.IDs) > 0 {
+		return c.named(f, limit)
+	}
+	lowest, highest, ok := job.DrawnWith(f.Prefix)
+	if !ok {
+		return nil
+	}
+	var out []Listed
+	each := func(x card) bool {
+		if x.number < lowest || x.number > highest {
+			return true
+		}
+		if l, ok := c.chosen(x, &f); ok {
+			out = append(out, l)
+		}
+		return len(out) < limit
+	}
+	if f.After.ID == "" {
+		c.archive.cards.Scan(each)
+	} else {
+		c.archive.cards.Ascend(card{submitted: f.After.Submitted.UnixNano(), number: f.After.ID.Drawn()}, each)
+	}
+	return out
+}
+
+// chosen is a job if the filter chooses it, as far as can be told here.
+func (c *Core) chosen(x card, f *Filter) (Listed, bool) {
+	e := x.entry
+	switch {
+	case e == nil:
+		if f.User != "" && f.User != x.user.Value() || len(f.States) > 0 && !slices.Contains(f.States, x.state.Value()) {
+			return Listed{}, false
+		}
+	case f.User != "" && f.User != e.job.User,
+		len(f.States) > 0 && !slices.ContainsFunc(e.tasks, active) && !slices.Contains(f.States, e.job.State()):
+		return Listed{}, false // the costly part of a view would be for nothing
+	}
+	l := c.listed(x)
+	switch {
+	case f.After.ID != "" && f.After.compare(Position{l.Submitted, l.ID}) >= 0,
+		!strings.HasPrefix(string(l.ID), f.Prefix),
+		l.Job != nil && !f.matches(l.Job):
+		return Listed{}, false
+	}
+	return l, true
+}
+
+// named are the jobs that a filter names, newest first: what a client waits for
+// costs no look at all others.
+func (c *Core) named(f Filter, limit int) []Listed {
+	var found []card
+	for _, id := range f.IDs {
+		x, there := c.archived(id)
+		if e := c.jobs[id]; e != nil {
+			x, there = e.card(), true
+		}
+		if there && !slices.Contains(found, x) {
+			found = append(found, x)
+		}
+	}
+	slices.SortFunc(found, compareCards)
+	var out []Listed
+	for _, x := range found {
+		if l, ok := c.chosen(x, &f); ok && len(out) < limit {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// active says whether the task's worker has a say in how it looks.
+func active(t *task) bool { return t.durable().Assigned }
+
+// Counts is how many jobs are in each state.
+func (c *Core) Counts() map[job.State]int {
+	counts := maps.Clone(c.archive.states)
+	for _, e := range c.jobs {
+		state := e.job.State()
+		if slices.ContainsFunc(e.tasks, active) {
+			j := c.view(e)
+			state = j.State()
+		}
+		counts[state]++
+	}
+	return counts
+}
+
+// Jobs are the jobs that the filter chooses, newest first.
+func (l *Loop) Jobs(ctx context.Context, f Filter) ([]job.Job, error) {
+	limit := f.limit()
+	var out []job.Job
+	for {
+		f.Limit = max(limit-len(out), leastPage)
+		page, err := query(ctx, l, func(c *Core) ([]Listed, error) { return c.Page(f), nil })
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range page {
+			j, err := l.whole(x)
+			if errors.Is(err, ErrNotFound) {
+				continue // forgotten since
+			}
+			if err != nil {
+				return nil, err
+			}
+			if f.matches(&j) {
+				out = append(out, j)
+			}
+		}
+		if len(page) < f.Limit || len(out) >= limit || len(f.IDs) > 0 {
+			return out[:min(len(out), limit)], nil
+		}
+		last := page[len(page)-1]
+		f.After = Position{last.Submitted, last.ID}
+	}
+}
+
+// Counts is how many jobs are in each state.
+func (l *Loop) Counts(ctx context.Context) (map[job.State]int, error) {
+	return query(ctx, l, func(c *Core) (map[job.State]int, error) { return c.Counts(), nil })
+}
