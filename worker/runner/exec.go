@@ -255,7 +255,7 @@ func (s *starter) exec(x *execution) started {
 		l.attr.Sys.UseCgroupFD, l.attr.Sys.CgroupFD = l.group.FD >= 0, l.group.FD
 	}
 	r := started{from: bootTime()}
-	fork := func() (int, error) { return syscall.ForkExec(l.path, l.argv, &l.attr) }
+	fork := func() (int, error) { return s.guard.fork(l) }
 	if l.group != nil {
 		r.pid, err = l.group.Fork(fork)
 	} else {
@@ -263,8 +263,6 @@ func (s *starter) exec(x *execution) started {
 	}
 	if err != nil {
 		r.pid, r.err = 0, refuse(codeNotExecutable, "cannot execute %s: %v", x.Command[0], err)
-	} else if s.oomScore != nil {
-		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", r.pid), s.oomScore, 0) //nolint:gosec // a kernel file has no mode; the process may be gone
 	}
 	return r
 }

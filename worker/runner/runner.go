@@ -86,9 +86,6 @@ const (
 	// bytes a task, and the frames in flight.
 	gcPercent   = 40
 	memoryLimit = 24 << 20
-	// oomScore is the least likely to be killed for lack of memory: all tasks
-	// of the host die with their runner.
-	oomScore = "-999"
 	// dead is what the shutdown of the runner gives its tasks between TERM and KILL.
 	dead = 5 * time.Second
 )
@@ -238,16 +235,13 @@ func newStarter(cfg Config, log *slog.Logger) (*starter, error) {
 			return nil, fmt.Errorf("runner: open notes: %w", err)
 		}
 	}
-	const score = "/proc/self/oom_score_adj"
-	before, err := readBounded(score, maxSmallFile)
-	if err == nil && os.WriteFile(score, []byte(oomScore), 0) == nil { //nolint:gosec // a kernel file has no mode
-		s.oomScore = before
-	}
+	s.guard.up()
 	return s, nil
 }
 
 func (s *starter) close() {
 	_ = s.null.Close() // was only read
+	s.guard.close()
 	if s.notes != nil {
 		_ = s.notes.Close() // was never synced: no process outlives a boot
 	}

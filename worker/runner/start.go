@@ -38,7 +38,7 @@ type starter struct {
 	notes     *os.File // without groups: the main processes, a line each
 	nodes     nodes
 	processes processBound
-	oomScore  []byte // what tasks get back if the runner lowered its own; nil if not
+	guard     guard
 	log       *slog.Logger
 }
 
@@ -236,9 +236,6 @@ func (s *starter) fork(t *task, l *launch) started {
 		return r
 	}
 	r.pid, r.who, r.where = pid, l.who, l.where
-	if s.oomScore != nil {
-		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), s.oomScore, 0) //nolint:gosec // a kernel file has no mode; the process may be gone
-	}
 	if s.group == nil {
 		r.ticks = startTicks(pid)
 		if err := s.note(t, pid, r.ticks); err != nil {
@@ -250,7 +247,7 @@ func (s *starter) fork(t *task, l *launch) started {
 
 // born makes the process, within what bounds it.
 func (s *starter) born(t *task, l *launch) (int, error) {
-	fork := func() (int, error) { return syscall.ForkExec(l.path, l.argv, &l.attr) }
+	fork := func() (int, error) { return s.guard.fork(l) }
 	if most := t.start.Limits.PIDs; most > 0 && (s.group == nil || !s.group.Bounds(cgroup.PIDs)) {
 		bare := fork
 		fork = func() (int, error) { return s.processes.during(most, bare) }

@@ -1,0 +1,58 @@
+package runner
+
+// Who is killed first when a host runs out of memory: a task, never the runner,
+// with which all of them would die.
+
+import (
+	"os"
+	"sync"
+	"syscall"
+)
+
+// guardedScore is the least likely to be killed, short of never.
+const guardedScore = "-999"
+
+// guard keeps the runner's score low, and gives every child the one that the
+// runner was started with: from its birth, as a child that forks at once would
+// hand a low one on.
+type guard struct {
+	mu    sync.Mutex
+	score *os.File // of this process; nil: it may not be lowered
+	tasks []byte   // what children have
+}
+
+// up lowers the runner's own score, where that is permitted.
+func (g *guard) up() {
+	const path = "/proc/self/oom_score_adj"
+	before, err := readBounded(path, maxSmallFile)
+	if err != nil {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return
+	}
+	if _, err := f.WriteAt([]byte(guardedScore), 0); err != nil {
+		_ = f.Close() // nothing was written
+		return
+	}
+	g.score, g.tasks = f, before
+}
+
+func (g *guard) close() {
+	if g.score != nil {
+		_ = g.score.Close() // every write was seen to
+	}
+}
+
+// fork makes a process. Forks wait for each other in any case.
+func (g *guard) fork(l *launch) (int, error) {
+	if g.score == nil {
+		return syscall.ForkExec(l.path, l.argv, &l.attr)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, _ = g.score.WriteAt(g.tasks, 0)             // to raise it is always permitted
+	defer g.score.WriteAt([]byte(guardedScore), 0) //nolint:errcheck // it was permitted before
+	return syscall.ForkExec(l.path, l.argv, &l.attr)
+}
