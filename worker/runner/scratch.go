@@ -5,10 +5,7 @@ package runner
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,17 +35,7 @@ func (d Dir) ClearScratch(a job.Attempt) error {
 	if err := unix.Rmdir(path); err == nil || errors.Is(err, unix.ENOENT) {
 		return nil // most tasks leave nothing
 	}
-	err := os.RemoveAll(path)
-	if errors.Is(err, os.ErrPermission) { // the task has closed a directory to its own user
-		_ = filepath.WalkDir(path, func(p string, e fs.DirEntry, _ error) error {
-			if e != nil && e.IsDir() {
-				_ = os.Chmod(p, 0o700) //nolint:gosec // to remove what is in it; RemoveAll tells of a failure
-			}
-			return nil
-		})
-		err = os.RemoveAll(path)
-	}
-	if err != nil {
+	if err := Remove(path); err != nil {
 		return fmt.Errorf("runner: clear scratch of %s: %w", a, err)
 	}
 	return nil
@@ -60,6 +47,7 @@ type bounded struct {
 	path  string
 	most  job.Size
 	used  job.Size
+	deep  bool // deeper than it may be
 	at    time.Time
 	taken int64 // of the disk, when it was measured
 	rest  time.Duration
@@ -75,31 +63,9 @@ func (b *bounded) due(now time.Time, taken int64) bool {
 }
 
 func (b *bounded) measure(now time.Time, taken int64) {
-	b.used, b.at, b.taken = sizeOf(b.path), now, taken
+	b.used, b.deep = sizeOf(b.path)
+	b.at, b.taken = now, taken
 	b.rest = time.Since(now) * scratchRest
-}
-
-// sizeOf is what the files below a directory take on the disk. It does not
-// leave the directory, whatever its owner puts in place of what.
-func sizeOf(path string) job.Size {
-	root, err := os.OpenRoot(path)
-	if err != nil {
-		return 0 // it is gone
-	}
-	defer root.Close() //nolint:errcheck // nothing was written to it
-	var total job.Size
-	_ = fs.WalkDir(root.FS(), ".", func(_ string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return nil //nolint:nilerr // what has just gone takes nothing
-		}
-		if info, err := e.Info(); err == nil {
-			if s, ok := info.Sys().(*syscall.Stat_t); ok {
-				total += job.Size(s.Blocks) * 512
-			}
-		}
-		return nil
-	})
-	return total
 }
 
 // measure is the goroutine that holds scratch directories to their bounds. It
@@ -150,15 +116,18 @@ func (l *loop) measureAll(tasks []*task, before map[*task]*bounded, now time.Tim
 		if !b.due(now, taken) {
 			continue
 		}
-		if b.measure(now, taken); b.used > b.most {
-			used := b.used
-			l.do <- func() { l.overScratch(t, used) }
+		b.measure(now, taken)
+		switch used := b.used; {
+		case used > b.most:
+			l.do <- func() { l.overScratch(t, fmt.Sprintf("scratch quota of %s exceeded: %s used", t.scratch, used)) }
+		case b.deep:
+			l.do <- func() { l.overScratch(t, fmt.Sprintf("its scratch directory is over %d directories deep", deepest)) }
 		}
 	}
 	return known
 }
 
-func (l *loop) overScratch(t *task, used job.Size) {
-	t.watch.end(bootTime(), t.watch.grace, causeScratch, fmt.Sprintf("scratch quota of %s exceeded: %s used", t.scratch, used))
+func (l *loop) overScratch(t *task, why string) {
+	t.watch.end(bootTime(), t.watch.grace, causeScratch, why)
 	l.look(t)
 }
