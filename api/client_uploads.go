@@ -4,6 +4,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,11 @@ func (c *Client) uploadOnce(ctx context.Context, method, path string, body []byt
 type Holder struct {
 	HTTP *http.Client // whose transport takes http://PEER/…
 	Peer job.Peer
+	Name string // of its host
 }
+
+// String is the name of its host; see blob.Holder.
+func (h Holder) String() string { return cmp.Or(h.Name, h.Peer.Short()) }
 
 // Tree is the encoding of a tree; see blob.Holder.
 func (h Holder) Tree(ctx context.Context, tree blob.Hash) ([]byte, error) {
@@ -109,9 +114,9 @@ func (h Holder) Chunks(ctx context.Context, refs []blob.Ref, take func([]byte) e
 		case err != nil:
 			return h.broke(err)
 		case len(data) == 0:
-			return fmt.Errorf("api: chunk %s of %s: %w", r.Hash, h.Peer.Short(), blob.ErrMissing)
+			return fmt.Errorf("api: chunk %s of %s: %w", r.Hash, h, blob.ErrMissing)
 		case len(data) != int(r.Size) || blob.Sum(data) != r.Hash:
-			return fmt.Errorf("api: chunk %s of %s: %w: it came damaged", r.Hash, h.Peer.Short(), blob.ErrInvalid)
+			return fmt.Errorf("api: chunk %s of %s: %w: it came damaged", r.Hash, h, blob.ErrInvalid)
 		}
 		if err := take(data); err != nil {
 			return err
@@ -121,14 +126,14 @@ func (h Holder) Chunks(ctx context.Context, refs []blob.Ref, take func([]byte) e
 }
 
 func (h Holder) broke(err error) error {
-	return fmt.Errorf("api: files from %s: %w: %s", h.Peer.Short(), ErrUnavailable, cause(err))
+	return fmt.Errorf("api: files from %s: %w: %s", h, ErrUnavailable, cause(err))
 }
 
 func (h Holder) ask(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: string(h.Peer), Path: path}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("api: ask %s: %w", h.Peer.Short(), err)
+		return nil, fmt.Errorf("api: ask %s: %w", h, err)
 	}
 	setAsker(req.Header, asker{})
 	resp, err := h.HTTP.Do(req)
@@ -141,7 +146,7 @@ func (h Holder) ask(ctx context.Context, method, path string, body []byte) (*htt
 	defer resp.Body.Close()
 	err = readProblem(resp)
 	if errors.Is(err, ErrNotFound) {
-		err = fmt.Errorf("api: ask %s: %w: %w", h.Peer.Short(), blob.ErrMissing, err)
+		err = fmt.Errorf("api: ask %s: %w: %w", h, blob.ErrMissing, err)
 	}
 	return nil, err
 }

@@ -82,6 +82,8 @@ var errBroken = errors.New("the wire broke")
 // holder is a Holder that is a store in the same process.
 type holder struct{ s *Store }
 
+func (holder) String() string { return "amy" }
+
 func (h holder) Tree(_ context.Context, x Hash) ([]byte, error) { return h.s.TreeText(x) }
 
 func (h holder) Chunks(_ context.Context, refs []Ref, take func([]byte) error) error {

@@ -17,6 +17,8 @@ type Holder interface {
 	// Chunks asks for one batch of chunks and gives each that the holder has to
 	// take, in any order; take must not keep the data.
 	Chunks(ctx context.Context, refs []Ref, take func(data []byte) error) error
+	// String names it for people.
+	String() string
 }
 
 // fetchers is how many batches travel at once.
@@ -27,11 +29,44 @@ type Fetcher struct {
 	store *Store
 
 	mu    sync.Mutex
-	under map[Hash]chan struct{} // guarded by mu; closed when the fetch has ended
+	under map[Hash]*transfer // guarded by mu
+}
+
+// transfer is the fetch of one tree.
+type transfer struct {
+	Fetching // guarded by the fetcher's mu
+
+	over chan struct{} // closed when it has ended
+}
+
+// Fetching is how far a fetch has come: bytes of chunks, of those that were
+// missing here when a holder was asked. Without From nothing was asked for yet.
+type Fetching struct {
+	From        string
+	Done, Total int64
 }
 
 // NewFetcher makes a fetcher for a store.
-func NewFetcher(s *Store) *Fetcher { return &Fetcher{store: s, under: map[Hash]chan struct{}{}} }
+func NewFetcher(s *Store) *Fetcher { return &Fetcher{store: s, under: map[Hash]*transfer{}} }
+
+// Fetching is how far the fetch of a tree has come, whoever asked for it; false
+// if none is under way.
+func (f *Fetcher) Fetching(h Hash) (Fetching, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.under[h]
+	if t == nil {
+		return Fetching{}, false
+	}
+	return t.Fetching, true
+}
+
+// note changes what is told of a fetch that is under way.
+func (f *Fetcher) note(h Hash, change func(*Fetching)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.under[h].Fetching)
+}
 
 // Fetch makes sure that the store has a tree, and gives how many bytes of
 // chunks came for it. What one holder lacks the next is asked for; what has
@@ -72,19 +107,19 @@ func (f *Fetcher) enter(ctx context.Context, h Hash) (done func(), err error) {
 		f.mu.Lock()
 		other := f.under[h]
 		if other == nil {
-			own := make(chan struct{})
+			own := &transfer{over: make(chan struct{})}
 			f.under[h] = own
 			f.mu.Unlock()
 			return func() {
 				f.mu.Lock()
 				defer f.mu.Unlock()
 				delete(f.under, h)
-				close(own)
+				close(own.over)
 			}, nil
 		}
 		f.mu.Unlock()
 		select {
-		case <-other:
+		case <-other.over:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -122,7 +157,12 @@ func (f *Fetcher) from(ctx context.Context, h Hash, holder Holder) (Tree, int64,
 	if err != nil {
 		return t, 0, err
 	}
-	came, err := f.chunks(ctx, missing, holder)
+	var total int64
+	for _, r := range missing {
+		total += int64(r.Size)
+	}
+	f.note(h, func(p *Fetching) { *p = Fetching{From: holder.String(), Total: total} })
+	came, err := f.chunks(ctx, h, missing, holder)
 	if err != nil {
 		return t, came, err
 	}
@@ -131,7 +171,7 @@ func (f *Fetcher) from(ctx context.Context, h Hash, holder Holder) (Tree, int64,
 }
 
 // chunks fetches batch after batch, a few at a time.
-func (f *Fetcher) chunks(ctx context.Context, missing []Ref, holder Holder) (int64, error) {
+func (f *Fetcher) chunks(ctx context.Context, h Hash, missing []Ref, holder Holder) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	work := make(chan []Ref)
@@ -143,6 +183,7 @@ func (f *Fetcher) chunks(ctx context.Context, missing []Ref, holder Holder) (int
 			for b := range work {
 				err := holder.Chunks(ctx, b, func(data []byte) error {
 					r, err := f.store.Put(data, false)
+					f.note(h, func(p *Fetching) { p.Done += int64(r.Size) })
 					mu.Lock()
 					defer mu.Unlock()
 					came += int64(r.Size)

@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -118,6 +119,57 @@ func TestUpload(t *testing.T) {
 	amy.in(dir, "run", "--upload", ".", "-w", "cat", "--", "sh", "-c", "for f in d0/*; do echo spoilt >$f; done")
 	if r := amy.in(dir, "run", "--upload", ".", "-w", "cat", "--", "sh", "-c", count); !strings.Contains(r.stdout, string(want)) {
 		t.Errorf("another task's changes are seen: %q", r.stdout)
+	}
+}
+
+// TestStagingIsShown holds a chunk back at the owner, and looks how the task is
+// said to wait for its files.
+func TestStagingIsShown(t *testing.T) {
+	amy, ben, _ := three(t)
+	dir := project(t, 4, 300_000)
+	r := amy.in(dir, "submit", "--hold", "--upload", ".", "-w", "cat", "--", "sh", "-c", "cat $(find . -type f) | wc -c")
+	if r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	id := strings.TrimSpace(r.stdout)
+	kept, err := filepath.Glob(filepath.Join(amy.dir, "data/blobs/chunks/*/*"))
+	if err != nil || len(kept) == 0 {
+		t.Fatal(kept, err)
+	}
+	chunk, err := os.ReadFile(kept[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(kept[0]), syscall.Mkfifo(kept[0], 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	amy.ok("release", id)
+	const says = "Staging: fetching its files: "
+	amy.until(id, "fetching", func(j jobDoc) bool {
+		return j.State == "STARTING" && j.Tasks[0].Reason == "Staging" && strings.Contains(ben.ok("show", id), says)
+	})
+	for verb, state := range map[string]string{"show": "STARTING", "why": "STARTING", "jobs": " ST "} {
+		args := []string{verb, id}
+		if verb == "jobs" {
+			args = args[:1]
+		}
+		if text := ben.ok(args...); !strings.Contains(text, state) || !strings.Contains(text, "Staging") {
+			t.Errorf("%s does not tell of it:\n%s", verb, text)
+		}
+	}
+	if text := ben.ok("why", id); !strings.Contains(text, " of 1.2 MB from amy") {
+		t.Errorf("no word of what is on its way:\n%s", text)
+	}
+	fifo, err := os.OpenFile(kept[0], os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fifo.Write(chunk); err != nil || fifo.Close() != nil {
+		t.Fatal(err)
+	}
+	amy.untilState(id, "SUCCEEDED")
+	if text := strings.TrimSpace(amy.ok("logs", id)); text != "1200000" {
+		t.Errorf("the task read %q bytes", text)
 	}
 }
 

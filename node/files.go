@@ -91,11 +91,12 @@ func (n *Node) holders(ctx context.Context, id job.ID) []blob.Holder {
 	case err != nil:
 		all = append(all, noHolder{err})
 	case !self:
-		all = append(all, api.Holder{HTTP: client, Peer: owner})
+		m, _ := n.host.Member(owner)
+		all = append(all, api.Holder{HTTP: client, Peer: owner, Name: m.Name})
 	}
 	for _, m := range n.host.Members() {
 		if m.Connected && m.Peer != owner && len(all) <= maxHolders {
-			all = append(all, api.Holder{HTTP: client, Peer: m.Peer})
+			all = append(all, api.Holder{HTTP: client, Peer: m.Peer, Name: m.Name})
 		}
 	}
 	return all
@@ -103,6 +104,9 @@ func (n *Node) holders(ctx context.Context, id job.ID) []blob.Holder {
 
 // noHolder stands for one that cannot be asked now.
 type noHolder struct{ err error }
+
+// String is of blob.Holder.
+func (noHolder) String() string { return "its owner" }
 
 // Tree is of blob.Holder.
 func (h noHolder) Tree(context.Context, blob.Hash) ([]byte, error) { return nil, h.err }

@@ -25,6 +25,7 @@ type attempt struct {
 	told     uint64 // number of the newest event that was sent in this session
 	deadline BootTime
 	stop     *stopping
+	detail   string          // what it waits for before it starts, for people
 	waits    map[string]bool // devices whose memory is not back
 }
 

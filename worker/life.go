@@ -47,6 +47,8 @@ func (c *Core) tell(a *attempt) {
 		ev.N, ev.State = n, all[n-1]
 		if n > 1 {
 			ev.PID, ev.Isolation = a.rec.PID, a.rec.Isolation
+		} else if a.rec.EventN == 1 {
+			ev.Detail = a.detail
 		}
 		if ev.State.Ended() {
 			ev.Exit = a.rec.Exit
@@ -94,13 +96,18 @@ func (c *Core) driver(now Moment, e DriverEvent) {
 }
 
 // waits tells the owner what keeps an attempt from starting. It is the first
-// event again with a sentence in it, kept nowhere: the next one has a newer.
+// event again with a sentence in it, which is not kept on disk: the next one has
+// a newer.
 func (c *Core) waits(a *attempt, detail string) {
-	if detail == "" || a.rec.PID > 0 || a.rec.Exit != nil || !a.group.greeted || a.told == 0 {
+	if detail == "" || a.rec.PID > 0 || a.rec.Exit != nil {
 		return
 	}
+	a.detail = clip(detail)
+	if !a.group.greeted || a.told == 0 {
+		return // the first event will have it
+	}
 	c.send(a.group.owner, lease.Event{
-		Attempt: a.rec.Attempt, Group: a.rec.Group, N: 1, State: job.Starting, Devices: a.rec.Devices, Detail: clip(detail),
+		Attempt: a.rec.Attempt, Group: a.rec.Group, N: 1, State: job.Starting, Devices: a.rec.Devices, Detail: a.detail,
 	})
 }
 

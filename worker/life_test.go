@@ -411,6 +411,11 @@ func TestWaits(t *testing.T) {
 	if ev := one[lease.Event](h, amy); ev.State != job.Starting || ev.N != 1 || ev.Detail != pull.Detail {
 		t.Fatalf("event = %+v", ev)
 	}
+	h.round(worker.Down{Peer: amy})
+	h.round(worker.Up{Peer: amy})
+	if ev := one[lease.Event](h, amy); ev.N != 1 || ev.Detail != pull.Detail {
+		t.Fatalf("in the next session: %+v", ev)
+	}
 	h.round(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 7})
 	if ev := one[lease.Event](h, amy); ev.State != job.Running || ev.N != 2 {
 		t.Fatalf("event = %+v", ev)

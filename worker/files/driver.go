@@ -40,6 +40,7 @@ type task struct {
 	worker.Task // its Deadline is the newest
 
 	staging bool          // it has not been handed on
+	doing   func() string // what it waits for, for people; nil: nothing yet
 	ending  error         // why it never will be
 	end     chan struct{} // closed when there is an ending
 	over    chan struct{} // closed when it is no longer staging

@@ -34,6 +34,8 @@ type Config struct {
 // Fetcher brings a tree into this host's store.
 type Fetcher interface {
 	Fetch(ctx context.Context, h blob.Hash, holders []blob.Holder) (blob.Tree, int64, error)
+	// Fetching is how far the fetch of a tree has come, if one is under way.
+	Fetching(h blob.Hash) (blob.Fetching, bool)
 }
 
 // Unpacker makes a private copy of a tree.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,6 +73,8 @@ func (h away) Tree(ctx context.Context, x blob.Hash) ([]byte, error) {
 }
 
 type holder struct{ s *blob.Store }
+
+func (holder) String() string { return "amy" }
 
 func (h holder) Tree(_ context.Context, x blob.Hash) ([]byte, error) { return h.s.TreeText(x) }
 
@@ -157,16 +160,27 @@ func (r *rig) task(n int, spec job.Spec) worker.Task {
 	}
 }
 
+// next is the next event but for those that tell what a task waits for.
 func (r *rig) next() worker.DriverEvent {
+	r.t.Helper()
+	return r.event(func(e worker.DriverEvent) bool { return e.Detail == "" })
+}
+
+// event is the next event of a kind; those before it are dropped.
+func (r *rig) event(is func(worker.DriverEvent) bool) worker.DriverEvent {
 	r.t.Helper()
 	late := time.NewTimer(20 * time.Second)
 	defer late.Stop()
-	select {
-	case e := <-r.events:
-		return e
-	case <-late.C:
-		r.t.Fatal("no event")
-		return worker.DriverEvent{}
+	for {
+		select {
+		case e := <-r.events:
+			if is(e) {
+				return e
+			}
+		case <-late.C:
+			r.t.Fatal("no event")
+			return worker.DriverEvent{}
+		}
 	}
 }
 
@@ -284,8 +298,58 @@ func TestHolderIsAwaited(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-h.asked
+	e := r.event(func(e worker.DriverEvent) bool { return strings.Contains(e.Detail, "it does not answer") })
+	if e.Kind != worker.DriverStarting || e.Attempt != k.Attempt {
+		t.Errorf("%+v", e)
+	}
 	close(h.there)
 	r.begun(k.Attempt)
+}
+
+// slow is a holder that gives its first chunk and waits before the next.
+type slow struct {
+	holder
+	on chan struct{}
+}
+
+func (h slow) Chunks(ctx context.Context, refs []blob.Ref, take func([]byte) error) error {
+	if err := h.holder.Chunks(ctx, refs[:1], take); err != nil {
+		return err
+	}
+	select {
+	case <-h.on:
+	case <-ctx.Done():
+	}
+	return h.holder.Chunks(ctx, refs[1:], take)
+}
+
+// Two tasks that wait for the same tree are both told how far it has come.
+func TestProgressIsTold(t *testing.T) {
+	r := newRig(t)
+	tree, s := r.upload(map[string]string{"a": strings.Repeat("a", 200_000), "b": strings.Repeat("b", 200_000), "c": strings.Repeat("c", 100_000)})
+	h := slow{holder{s}, make(chan struct{})}
+	r.holder = h
+	waiting := map[job.Attempt]bool{}
+	for n := range 2 {
+		k := r.task(n+1, job.Spec{Tree: tree})
+		waiting[k.Attempt] = true
+		if err := r.d.Start(k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tasks := slices.Collect(maps.Keys(waiting))
+	for len(waiting) > 0 {
+		e := r.event(func(e worker.DriverEvent) bool {
+			return e.Kind == worker.DriverStarting && strings.Contains(e.Detail, " of 0.5 MB from amy")
+		})
+		if strings.Contains(e.Detail, ": 0.2 of") || strings.Contains(e.Detail, ": 0.1 of") {
+			delete(waiting, e.Attempt)
+		}
+	}
+	close(h.on)
+	for _, a := range tasks {
+		r.begun(a)
+	}
 }
 
 func TestEndsBeforeItBegins(t *testing.T) {

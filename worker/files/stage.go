@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/musterhq/muster/blob"
@@ -49,9 +50,13 @@ func (d *Driver) begin(t worker.Task) {
 			case <-ctx.Done():
 			}
 		})
-		stop := d.fence(own)
+		stop, quiet := d.fence(own), d.say(own)
 		err := d.bring(ctx, own)
 		stop()
+		quiet()
+		if err == nil {
+			err = d.handOn(own)
+		}
 		if err == nil {
 			return
 		}
@@ -122,12 +127,14 @@ func (d *Driver) bring(ctx context.Context, t *task) error {
 		return err
 	}
 	began, asked := time.Now(), false
+	fetching := func() string { return d.fetching(h) }
 	for pause := againFirst; ; pause = min(2*pause, againMost) {
+		d.does(t, fetching)
 		tree, came, err := d.needs.Fetcher.Fetch(ctx, h, d.needs.Holders(ctx, t.Attempt.Job))
 		if err == nil {
 			if err = d.unpack(ctx, t, tree, owner); err == nil {
 				d.log.InfoContext(ctx, "files of attempt are here", "attempt", t.Attempt.String(), "files", len(tree.Entries), "bytes", tree.Size(), "fetched", came, "took", time.Since(began))
-				return d.handOn(t)
+				return nil
 			}
 			if !errors.Is(err, blob.ErrMissing) || asked {
 				return stopped{job.Exit{State: job.Failed, Code: ours, Reason: "its files: " + err.Error()}}
@@ -139,6 +146,7 @@ func (d *Driver) bring(ctx context.Context, t *task) error {
 			return fmt.Errorf("its files cannot be had: %w", err)
 		}
 		d.log.WarnContext(ctx, "files of attempt not fetched yet", "attempt", t.Attempt.String(), "error", err)
+		d.does(t, says("no node that has its files answers, asking again: %s", strings.TrimPrefix(err.Error(), "api: ")))
 		wait(ctx, pause)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -157,12 +165,14 @@ func wait(ctx context.Context, d time.Duration) {
 
 // unpack makes the copy that becomes the task's directory.
 func (d *Driver) unpack(ctx context.Context, t *task, tree blob.Tree, owner *blob.Owner) error {
+	d.does(t, says("its files wait until those of other tasks are unpacked"))
 	select {
 	case d.room <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	defer func() { <-d.room }()
+	d.does(t, says("unpacking its files: %s", megabytes(tree.Size())))
 	dir := d.cfg.brought(t.Attempt)
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		return fmt.Errorf("files: %w", err)
