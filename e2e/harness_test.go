@@ -107,7 +107,9 @@ func (d *daemon) launch(more ...string) int {
 		d.t.Fatal(err)
 	}
 	in.Close()
-	go d.read(out)
+	said := make(chan struct{})
+	d.said = said
+	go func() { d.read(out); close(said) }()
 	done := make(chan struct{})
 	d.done = done
 	go func() { _ = d.cmd.Wait(); close(done) }()

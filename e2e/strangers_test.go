@@ -27,6 +27,7 @@ func (d *daemon) exits(words ...string) {
 	case <-time.NewTimer(patience).C:
 		d.t.Fatalf("%s still runs; its log:\n%s", d.name, d.log())
 	}
+	<-d.said
 	if code := d.cmd.ProcessState.ExitCode(); code == 0 || !containsAll(d.log(), words) {
 		d.t.Errorf("%s: exit %d, want a failure with %q:\n%s", d.name, code, words, d.log())
 	}
