@@ -40,6 +40,7 @@ type daemon struct {
 	lines   []string            // guarded by mu: its log so far
 	grew    chan struct{}       // guarded by mu: closed and replaced when a line comes
 	done    chan struct{}       // closed when the process has ended
+	said    chan struct{}       // closed when all that it said is in lines
 	as      *syscall.Credential // nil: as this process
 }
 
