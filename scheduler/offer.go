@@ -84,7 +84,8 @@ func (c *Core) offer(f *flight, w *worker, standing bool, chosen []string) {
 		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: f.n}, Group: c.cfg.Group, Epoch: c.epoch,
 		Need: j.Spec.Resources, Priority: j.Spec.Priority, User: j.User, Wait: wait, Age: c.now.Sub(j.Submitted),
 	})
-	c.after(limit, func() { c.overdue(o) })
+	id := o.id // a timer outlives most offers by far, and holds none of them
+	c.after(limit, func() { c.overdue(id) })
 	c.changed(t.e)
 }
 
@@ -99,8 +100,9 @@ func (c *Core) assign(f *flight, w *worker) {
 
 // overdue takes back an offer without an answer. A queued one is simply
 // renewed; a host that should have answered at once is left alone for a while.
-func (c *Core) overdue(o *offer) {
-	if c.offers[o.id] != o || o.held {
+func (c *Core) overdue(id uint64) {
+	o := c.offers[id]
+	if o == nil || o.held {
 		return
 	}
 	c.release(o)
@@ -238,9 +240,10 @@ func (c *Core) commit(w *worker, m lease.Commit) {
 	}
 	c.setWaiting(f.task, false)
 	c.queued.remove(f.task)
+	id := o.id
 	c.after(commitLimit, func() {
-		if f.task.flight == f && f.winner == o { // the host holds it no longer
-			c.abort(f)
+		if o := c.offers[id]; o != nil && o.flight.task.flight == o.flight && o.flight.winner == o { // the host holds it no longer
+			c.abort(o.flight)
 		}
 	})
 	if !f.proposed {
