@@ -45,6 +45,9 @@ func TestWorkerDaemonKilledWhileTaskRuns(t *testing.T) {
 	id := amy.ok(append([]string{"submit", "-G", "2", "--"}, g.script("echo after $$; exit 9")...)...)
 	before := amy.until(id, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
 	pid := before.Tasks[0].PID
+	if since := time.Since(before.Tasks[0].StartedAt); since < 0 || since > 30*time.Second {
+		t.Errorf("its process began %s ago", since)
+	}
 	cat.kill()
 	amy.untilState(id, "UNREACHABLE")
 	if !alive(pid) {
@@ -52,13 +55,17 @@ func TestWorkerDaemonKilledWhileTaskRuns(t *testing.T) {
 	}
 	cat.start()
 	after := amy.until(id, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
-	if after.Tasks[0].PID != pid || after.Tasks[0].Attempt != before.Tasks[0].Attempt || !alive(pid) {
+	if after.Tasks[0].PID != pid || after.Tasks[0].Attempt != before.Tasks[0].Attempt || !alive(pid) ||
+		!after.Tasks[0].StartedAt.Equal(before.Tasks[0].StartedAt) {
 		t.Errorf("before %+v, after %+v", before.Tasks[0], after.Tasks[0])
 	}
 	g.open()
 	doc := amy.until(id, "FAILED", func(j jobDoc) bool { return j.State == "FAILED" })
 	if doc.ExitCode == nil || *doc.ExitCode != 9 {
 		t.Errorf("exit code %v, want 9", doc.ExitCode)
+	}
+	if !doc.Tasks[0].StartedAt.Equal(before.Tasks[0].StartedAt) {
+		t.Errorf("it began at %s while it ran, and at %s once it had ended", before.Tasks[0].StartedAt, doc.Tasks[0].StartedAt)
 	}
 	if want := "before " + itoa(pid) + "\nafter " + itoa(pid); amy.ok("logs", id) != want {
 		t.Errorf("logs %q, want %q", amy.ok("logs", id), want)
@@ -114,7 +121,8 @@ func TestSubmittersDaemonKilled(t *testing.T) {
 	}
 	amy.start()
 	known := func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }
-	if got := amy.until(running, "RUNNING with a pid", known); got.Tasks[0].PID != doc.Tasks[0].PID || got.Tasks[0].Attempt != doc.Tasks[0].Attempt {
+	if got := amy.until(running, "RUNNING with a pid", known); got.Tasks[0].PID != doc.Tasks[0].PID || got.Tasks[0].Attempt != doc.Tasks[0].Attempt ||
+		!got.Tasks[0].StartedAt.Equal(doc.Tasks[0].StartedAt) {
 		t.Errorf("before %+v, after %+v", doc.Tasks[0], got.Tasks[0])
 	}
 	if got := amy.untilState(ends, "FAILED"); *got.ExitCode != 5 {

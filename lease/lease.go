@@ -199,8 +199,10 @@ type (
 		N       uint64
 		State   job.State // STARTING, RUNNING, COMPLETING or an end
 		PID     int
-		// Isolation says for people what holds the process.
+		// Isolation says for people what holds the process, and Began when it
+		// began, by the worker's wall clock: it is compared with nothing.
 		Isolation string
+		Began     time.Time
 		Devices   []string
 		Exit      *job.Exit // at an end
 		Detail    string    // with STARTING: what it waits for, for people

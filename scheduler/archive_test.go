@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // An archived job answers as a whole one does.
@@ -187,5 +188,26 @@ func TestArchiveRestored(t *testing.T) {
 	}
 	if left := c.archive.cards.Len(); left != 10 || len(c.archive.keys)+len(c.archive.places)+len(c.archive.states)+len(c.ended) != 0 {
 		t.Errorf("after a purge of all %d are listed: %+v", left, c.archive)
+	}
+}
+
+// What runs shows when its process began, whenever it was adopted.
+func TestStartedAtAfterAdoption(t *testing.T) {
+	s := newStory(t, 0)
+	for _, line := range []string{"lead", "worker n1", "submit a", "take n1 a"} {
+		s.do(line)
+	}
+	began := s.now.Add(-time.Minute)
+	running := lease.Event{Attempt: job.Attempt{Job: s.id("a"), N: 1}, Group: 7, N: 2, State: job.Running, PID: 9, Began: began}
+	for _, after := range []string{"wait 1s", "worker n1", "restart journal"} {
+		s.do(after)
+		if after == "restart journal" {
+			s.do("lead")
+			s.do("worker n1")
+		}
+		s.from("n1", running)
+		if j, _ := s.core.Job(s.id("a")); j.State() != job.Running || !j.Tasks[0].Started.Equal(began) {
+			t.Errorf("%s: %s since %s, want %s", after, j.State(), j.Tasks[0].Started, began)
+		}
 	}
 }

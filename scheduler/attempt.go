@@ -120,8 +120,11 @@ func (c *Core) progress(w *worker, t *task, m lease.Event) {
 	if m.State != job.Starting && m.State != job.Running && m.State != job.Completing {
 		return // nothing that a worker can say of a task
 	}
-	if m.State == job.Running && t.seen != job.Running {
-		t.since = c.now
+	switch {
+	case !m.Began.IsZero():
+		t.since = m.Began
+	case m.State == job.Running && t.seen != job.Running:
+		t.since = c.now // a worker of an older version
 	}
 	t.seen, t.detail = m.State, m.Detail
 	if m.PID != 0 {

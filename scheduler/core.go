@@ -103,7 +103,7 @@ type task struct {
 	pid        int
 	isolation  string
 	devices    []string
-	since      time.Time // RUNNING, by our clock
+	since      time.Time // its process began, for people
 	checkAt    time.Time
 }
 

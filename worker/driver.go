@@ -92,6 +92,7 @@ type DriverEvent struct {
 	PID     int // with DriverStarted
 	// Isolation says for people what holds its processes, with DriverStarted.
 	Isolation string
-	Detail    string   // with DriverStarting: what it waits for, for people
-	Exit      job.Exit // with DriverExited and DriverFailed; with DriverLost its Reason may tell more
+	Began     time.Time // with DriverStarted: the host's wall clock, for people; zero if it is not known
+	Detail    string    // with DriverStarting: what it waits for, for people
+	Exit      job.Exit  // with DriverExited and DriverFailed; with DriverLost its Reason may tell more
 }

@@ -46,7 +46,7 @@ func (c *Core) tell(a *attempt) {
 		ev := base
 		ev.N, ev.State = n, all[n-1]
 		if n > 1 {
-			ev.PID, ev.Isolation = a.rec.PID, a.rec.Isolation
+			ev.PID, ev.Isolation, ev.Began = a.rec.PID, a.rec.Isolation, a.rec.Started
 		} else if a.rec.EventN == 1 {
 			ev.Detail = a.detail
 		}
@@ -76,7 +76,10 @@ func (c *Core) driver(now Moment, e DriverEvent) {
 		c.waits(a, e.Detail)
 	case DriverStarted:
 		if a.rec.PID == 0 && a.rec.Exit == nil && e.PID > 0 {
-			a.rec.PID, a.rec.Isolation, a.rec.Started = e.PID, clip(e.Isolation), now.Wall
+			a.rec.PID, a.rec.Isolation, a.rec.Started = e.PID, clip(e.Isolation), e.Began
+			if e.Began.IsZero() {
+				a.rec.Started = now.Wall
+			}
 			a.rec.EventN++
 			c.put(a)
 		}

@@ -217,6 +217,35 @@ func TestFailingDisk(t *testing.T) {
 	one[lease.Commit](h, amy)
 }
 
+// The owner is told when the process began, also by a worker that has restarted
+// since.
+func TestEventsTellWhenTheProcessBegan(t *testing.T) {
+	a := attempt(1, 1)
+	began := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	h := newHost(t, config(2))
+	s := h.meet(amy, 1)
+	h.says(amy, offer(1, a, gpus(1)))
+	h.says(amy, start(1, a, s, gpus(1)))
+	found := worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42, Began: began}
+	check := func() {
+		t.Helper()
+		all := got[lease.Event](h, amy)
+		if len(all) != 2 || all[0].State != job.Starting || !all[0].Began.IsZero() || all[1].State != job.Running || !all[1].Began.Equal(began) {
+			t.Errorf("told %+v, want that it began at %s", all, began)
+		}
+	}
+	h.round(found)
+	check()
+	h.cfg.Seed = 2
+	h.boot(found)
+	h.meet(amy, 1)
+	check()
+	h.run(amy, 2, attempt(2, 1), h.meet(amy, 1), gpus(1)) // of a driver that does not know
+	if h.records[attempt(2, 1)].Started.IsZero() {
+		t.Error("when it began is not known at all")
+	}
+}
+
 func TestRestart(t *testing.T) {
 	a := attempt(1, 1)
 	for name, c := range map[string]struct {

@@ -170,7 +170,7 @@ func checkEvent(m lease.Event) error {
 		return errState
 	case m.Exit != nil && (!ended || m.Refused != ""), ended && m.Exit == nil && m.Refused == "":
 		return errExit
-	case m.PID < 0 || m.N == 0:
+	case m.PID < 0 || m.N == 0 || !inWallClock(m.Began):
 		return errRange
 	case m.Detail != "" && m.State != job.Starting:
 		return errState

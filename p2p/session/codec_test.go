@@ -123,6 +123,7 @@ func TestOutOfBounds(t *testing.T) {
 		"year 3000": lease.Event{
 			Attempt: a, Group: g, N: 1, State: job.Failed, Exit: &job.Exit{State: job.Failed, Ended: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)},
 		},
+		"began":      lease.Event{Attempt: a, Group: g, N: 1, State: job.Running, Began: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)},
 		"live":       lease.Renew{Group: g, Live: slices.Repeat([]job.Attempt{a}, lease.MaxLive+1)},
 		"verdicts":   lease.Renewed{Group: g + 1, Verdicts: []lease.Verdict{{Attempt: a}}},
 		"owner":      lease.Stale{Owner: job.Peer(strings.Repeat("p", maxPeer+1))},

@@ -121,6 +121,7 @@ func (d *decoder) toScheduler(f *wirepb.Frame) any {
 		return lease.Event{
 			Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), N: m.GetN(), State: job.State(m.GetState()),
 			PID: int(m.GetPid()), Devices: m.GetDevices(), Exit: d.exit(m.GetExit()), Refused: d.sentence(m.GetRefused()), Isolation: d.sentence(m.GetIsolation()), Detail: d.sentence(m.GetDetail()),
+			Began: timeOf(m.GetBeganNs()),
 		}
 	case *wirepb.Frame_Availability:
 		m := b.Availability

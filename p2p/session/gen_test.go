@@ -172,7 +172,7 @@ func drawEvent(t *rapid.T) any {
 	a := anyAttempt.Draw(t, "attempt")
 	e := lease.Event{
 		Attempt: a, Group: a.Job.Group(), N: rapid.Uint64Min(1).Draw(t, "n"),
-		PID: rapid.IntRange(0, 1<<22).Draw(t, "pid"), Devices: listOf(t, anyWord, 8, "devices"),
+		PID: rapid.IntRange(0, 1<<22).Draw(t, "pid"), Devices: listOf(t, anyWord, 8, "devices"), Began: drawTime(t),
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "kind") {
 	case 0:

@@ -106,6 +106,7 @@ func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
 		return &wirepb.Frame{Body: &wirepb.Frame_Event{Event: &wirepb.Event{
 			Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), N: m.N, State: string(m.State), Pid: int64(m.PID),
 			Devices: m.Devices, Exit: exit(m.Exit), Refused: sentence(m.Refused), Isolation: sentence(m.Isolation), Detail: sentence(m.Detail),
+			BeganNs: wallClock(m.Began),
 		}}}
 	case lease.Availability:
 		return &wirepb.Frame{Body: &wirepb.Frame_Availability{Availability: &wirepb.Availability{

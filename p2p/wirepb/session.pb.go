@@ -2352,8 +2352,9 @@ type Event struct {
 	Devices       []string               `protobuf:"bytes,6,rep,name=devices,proto3" json:"devices,omitempty"`
 	Exit          *Exit                  `protobuf:"bytes,7,opt,name=exit,proto3" json:"exit,omitempty"`
 	Refused       string                 `protobuf:"bytes,8,opt,name=refused,proto3" json:"refused,omitempty"`
-	Isolation     string                 `protobuf:"bytes,9,opt,name=isolation,proto3" json:"isolation,omitempty"` // what holds the process, for people
-	Detail        string                 `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"`      // with STARTING: what it waits for
+	Isolation     string                 `protobuf:"bytes,9,opt,name=isolation,proto3" json:"isolation,omitempty"`              // what holds the process, for people
+	Detail        string                 `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"`                   // with STARTING: what it waits for
+	BeganNs       int64                  `protobuf:"varint,11,opt,name=began_ns,json=beganNs,proto3" json:"began_ns,omitempty"` // of the process, by the worker's wall clock, for display; 0: unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2456,6 +2457,13 @@ func (x *Event) GetDetail() string {
 		return x.Detail
 	}
 	return ""
+}
+
+func (x *Event) GetBeganNs() int64 {
+	if x != nil {
+		return x.BeganNs
+	}
+	return 0
 }
 
 // Exit is how a process ended.
@@ -2884,7 +2892,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x04word\x18\x03 \x01(\tR\x04word\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12'\n" +
 	"\x04free\x18\x05 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\x12\x14\n" +
-	"\x05never\x18\x06 \x01(\bR\x05never\"\x9b\x02\n" +
+	"\x05never\x18\x06 \x01(\bR\x05never\"\xb6\x02\n" +
 	"\x05Event\x123\n" +
 	"\aattempt\x18\x01 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12\f\n" +
@@ -2896,7 +2904,8 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\arefused\x18\b \x01(\tR\arefused\x12\x1c\n" +
 	"\tisolation\x18\t \x01(\tR\tisolation\x12\x16\n" +
 	"\x06detail\x18\n" +
-	" \x01(\tR\x06detail\"\xe2\x01\n" +
+	" \x01(\tR\x06detail\x12\x19\n" +
+	"\bbegan_ns\x18\v \x01(\x03R\abeganNs\"\xe2\x01\n" +
 	"\x04Exit\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x03R\x04code\x12\x16\n" +

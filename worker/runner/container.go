@@ -230,7 +230,7 @@ func (l *loop) boxBegan(t *task, pid int, p Process) {
 		l.measuring = true
 		l.wake <- struct{}{} // as for a process
 	}
-	l.report(Report{Started: &Started{Attempt: t.name, PID: pid}})
+	l.report(Report{Started: new(t.hasStarted())})
 	if t.watch.termed {
 		p.Signal(unix.SIGTERM) // it was sent when there was nobody to hear it
 	}

@@ -58,7 +58,7 @@ func (l *loop) born(t *task, r started) {
 		l.measuring = true
 		l.wake <- struct{}{} // the one place in it is free: it is asleep, or not yet awake
 	}
-	l.report(Report{Started: &Started{Attempt: t.name, PID: t.pid}})
+	l.report(Report{Started: new(t.hasStarted())})
 	if d, ok := l.early[t.pid]; ok && d.at >= r.from {
 		delete(l.early, t.pid)
 		l.died(t, d.status, d.usage, now)

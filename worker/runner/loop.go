@@ -40,6 +40,9 @@ type task struct {
 	segment int      // of the journal, that record was saved to
 }
 
+// hasStarted says what process the task has.
+func (t *task) hasStarted() Started { return Started{Attempt: t.name, PID: t.pid, Began: t.began} }
+
 // loop owns all that changes. Its methods run in its own goroutine, but for
 // those that other goroutines are started with: accept, read, ticks, save and
 // started.
@@ -170,7 +173,7 @@ func (l *loop) attach(k *link) {
 	w := Welcome{Info: l.info}
 	for _, t := range l.tasks {
 		if t.pid != 0 {
-			w.Running = append(w.Running, Started{Attempt: t.name, PID: t.pid})
+			w.Running = append(w.Running, t.hasStarted())
 		} else {
 			w.Starting = append(w.Starting, t.name)
 		}
@@ -259,7 +262,7 @@ func (l *loop) find(name string) *task {
 func (l *loop) begin(s *Start, now time.Duration) {
 	if t := l.find(s.Attempt); t != nil {
 		if t.pid != 0 {
-			l.report(Report{Started: &Started{Attempt: t.name, PID: t.pid}})
+			l.report(Report{Started: new(t.hasStarted())})
 		}
 		return
 	}

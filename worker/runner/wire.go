@@ -106,8 +106,9 @@ type Welcome struct {
 
 // Started says that the main process of an attempt exists.
 type Started struct {
-	Attempt string `json:"attempt"`
-	PID     int    `json:"pid"`
+	Attempt string    `json:"attempt"`
+	PID     int       `json:"pid"`
+	Began   time.Time `json:"began,omitzero"` // wall clock, for people
 }
 
 // Ended says that no process of an attempt is left, and that how it ended is

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -74,13 +75,17 @@ func TestAdoptRunning(t *testing.T) {
 		if !alive(pid) {
 			t.Fatal("the task died with the daemon")
 		}
+		before := time.Now()
 		r := newRig(t, mode, dir, "1")
 		want := worker.DriverEvent{Attempt: r.attempt(1), Kind: worker.DriverStarted, PID: pid}
 		if len(r.found) == 1 {
 			if r.found[0].Isolation == "" {
 				t.Error("what holds the task is not known any more")
 			}
-			want.Isolation = r.found[0].Isolation
+			want.Isolation, want.Began = r.found[0].Isolation, r.found[0].Began
+			if want.Began.IsZero() || !want.Began.Before(before) {
+				t.Errorf("its process began at %s, and that was known before %s", want.Began, before)
+			}
 		}
 		if len(r.found) != 1 || r.found[0] != want {
 			t.Fatalf("adopted %+v, want %+v", r.found, want)

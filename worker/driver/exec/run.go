@@ -35,6 +35,7 @@ type entry struct {
 	start     []byte // its Start, until its process is known to exist
 	pid       int
 	isolation string
+	began     time.Time
 	deadline  time.Duration // the newest
 	stop      *runner.Stop  // the last one asked for
 }
@@ -203,7 +204,7 @@ func (s *state) found() adopted {
 		if e.pid != 0 {
 			kind = worker.DriverStarted
 		}
-		a.events = append(a.events, worker.DriverEvent{Attempt: e.attempt, Kind: kind, PID: e.pid, Isolation: e.isolation})
+		a.events = append(a.events, worker.DriverEvent{Attempt: e.attempt, Kind: kind, PID: e.pid, Isolation: e.isolation, Began: e.began})
 	}
 	for _, e := range written {
 		attempt, err := job.ParseAttempt(e.Attempt)
@@ -241,7 +242,7 @@ func (s *state) current(r role) int {
 func (s *state) begin(e *entry) {
 	if old := s.entries[e.attempt]; old != nil {
 		if old.pid != 0 {
-			s.tell(worker.DriverEvent{Attempt: old.attempt, Kind: worker.DriverStarted, PID: old.pid, Isolation: old.isolation})
+			s.tell(worker.DriverEvent{Attempt: old.attempt, Kind: worker.DriverStarted, PID: old.pid, Isolation: old.isolation, Began: old.began})
 		}
 		return
 	}
@@ -354,8 +355,8 @@ func (s *state) started(n int, m runner.Started) {
 	e.runner, e.start = n, nil
 	s.d.lives.run(a)
 	if e.pid == 0 {
-		e.pid, e.isolation = m.PID, s.links[n].isolation
-		s.tell(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: m.PID, Isolation: e.isolation})
+		e.pid, e.isolation, e.began = m.PID, s.links[n].isolation, m.Began
+		s.tell(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: m.PID, Isolation: e.isolation, Began: e.began})
 	}
 }
 
