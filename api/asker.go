@@ -201,6 +201,11 @@ func (s *Server) handler(from origin) http.Handler {
 		out := &response{ResponseWriter: w, control: http.NewResponseController(w)}
 		defer s.served(r, out, began)
 		a, err := s.identify(from, r)
+		if err == nil && r.Header.Get("Upgrade") != "" && r.Header.Get("Origin") != "" {
+			// Browsers let any page open a WebSocket, and say whose it is. It is
+			// looked at here, as the header is not passed on to other daemons.
+			err = fmt.Errorf("%w: a web page may not run commands", ErrDenied)
+		}
 		if err != nil {
 			refuse(out, err)
 			return

@@ -202,6 +202,33 @@ func TestWebPagesAreKeptOut(t *testing.T) {
 	}
 }
 
+// A WebSocket is a GET, which pages may send anywhere; and the daemon that it
+// is passed on to does not see the page's origin.
+func TestWebPagesOpenNoWebSockets(t *testing.T) {
+	d, _, _ := serve(t, func(*Config) {})
+	addr := d.server.HTTPAddr().String()
+	elsewhere := job.NewID(2, 1)
+	for origin, want := range map[string]int{"http://evil.example": http.StatusForbidden, "": http.StatusNotFound} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/v1/jobs/"+string(elsewhere)+"/tasks/0/exec", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-Websocket-Version": "13", "Sec-Websocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Origin": origin} {
+			if v != "" {
+				req.Header.Set(k, v)
+			}
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("origin %q: status %d, want %d", origin, resp.StatusCode, want)
+		}
+	}
+}
+
 func TestConfig(t *testing.T) {
 	for http, ok := range map[string]bool{
 		"127.0.0.1:80": true, "[::1]:80": true, "localhost:0": true, "": true, ":80": false, "0.0.0.0:80": false, "10.0.0.1:80": false, "x": false,

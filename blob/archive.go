@@ -62,6 +62,9 @@ func unarchiveOne(root *os.Root, name string, h *tar.Header, data io.Reader) err
 		if err := CheckLink(name, h.Linkname); err != nil {
 			return err
 		}
+		if err := plain(root, name); err != nil { // else it leads elsewhere than its name tells
+			return err
+		}
 		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -70,6 +73,21 @@ func unarchiveOne(root *os.Root, name string, h *tar.Header, data io.Reader) err
 		return replace(root, name, h, data)
 	}
 	return fmt.Errorf("%w: neither file, directory nor link", ErrInvalid)
+}
+
+// plain says whether all directories above a path are what they seem, and no
+// links.
+func plain(root *os.Root, name string) error {
+	for up := path.Dir(name); up != "."; up = path.Dir(up) {
+		info, err := root.Lstat(up)
+		if err != nil {
+			return err
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%w: a link below %s, which is a link itself", ErrInvalid, up)
+		}
+	}
+	return nil
 }
 
 // replace writes a file beside its place and then puts it there.

@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
@@ -468,5 +469,27 @@ func BenchmarkCut(b *testing.B) {
 		if _, err := c.Cut(bytes.NewReader(data), func(Ref, []byte) error { return nil }); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A link to a directory of the archive makes what is below it look deeper than
+// it is.
+func TestUnarchiveLinkBelowLink(t *testing.T) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, link := range [][2]string{{"d", "."}, {"d/out", ".."}} {
+		if err := w.WriteHeader(&tar.Header{Name: link[0], Typeflag: tar.TypeSymlink, Linkname: link[1]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := Unarchive(&b, dir); !errors.Is(err, ErrInvalid) {
+		t.Errorf("Unarchive = %v", err)
+	}
+	if target, err := os.Readlink(filepath.Join(dir, "out")); err == nil {
+		t.Errorf("a link to %s", target)
 	}
 }

@@ -3,7 +3,6 @@ package node
 // How the parts are built and joined.
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -238,7 +237,7 @@ func serviceOfSystemd() bool {
 // bounds are those of every task here.
 func (n *Node) bounds() execdriver.Bounds {
 	b := execdriver.Bounds{
-		CPUQuota: n.cfg.CPUQuota, PIDs: n.cfg.TaskPIDs, Scratch: cmp.Or(n.cfg.Scratch, n.profile.Disk/2), GPUs: map[string]string{},
+		CPUQuota: n.cfg.CPUQuota, PIDs: n.cfg.TaskPIDs, Scratch: n.scratch(), GPUs: map[string]string{},
 	}
 	for _, g := range n.profile.GPUs {
 		if !g.Simulated {

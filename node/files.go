@@ -4,6 +4,7 @@ package node
 // files can be read.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,12 +42,15 @@ func (n *Node) buildFiles() error {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	n.blobs = blob.NewStore(blob.Config{Dir: filepath.Join(dir, "blobs"), Live: n.liveTrees}, n.part("blob"))
-	n.files = files.New(files.Config{Dir: filepath.Join(dir, "run"), Boot: n.boot, AllowRoot: n.cfg.AllowRoot}, files.Needs{
+	n.files = files.New(files.Config{Dir: filepath.Join(dir, "run"), Boot: n.boot, AllowRoot: n.cfg.AllowRoot, Most: n.scratch()}, files.Needs{
 		Driver: n.driver, Adopter: n.driver, Fetcher: blob.NewFetcher(n.blobs), Store: n.blobs, Holders: n.holders,
 		Tell: func(e worker.DriverEvent) { n.work.Driven(e) }, // set before the driver runs
 	}, n.part("files"))
 	return nil
 }
+
+// scratch is the quota of a task's scratch directory.
+func (n *Node) scratch() job.Size { return cmp.Or(n.cfg.Scratch, n.profile.Disk/2) }
 
 // liveTrees are those that a job or a task of this daemon has need of.
 func (n *Node) liveTrees() (map[blob.Hash]bool, error) {

@@ -244,10 +244,12 @@ func (h *legacy) boundsOf(l Limits) []bound {
 }
 
 // enter moves the calling thread into the group of a task, if it has one here.
+// The lock is held so that the task, which may be running, does not end
+// meanwhile: its descriptor would then be that of any other file.
 func (h *legacy) enter(name string) (bool, error) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	s := h.used[name]
-	h.mu.Unlock()
 	if s == nil {
 		return false, nil
 	}

@@ -29,6 +29,9 @@ type Config struct {
 	Dir       string // of the tasks and their runners; see runner.Dir
 	Boot      string // this incarnation of the host: deadlines of another mean nothing
 	AllowRoot bool   // tasks of root are run
+	// Most bounds the files that one task brings along, as they lie on the disk;
+	// 0: no bound. A few chunks can make a tree of any size.
+	Most job.Size
 }
 
 // Fetcher brings a tree into this host's store.

@@ -488,6 +488,77 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// A daemon that is killed between the move and the note of it finds that all is
+// moved: nothing is missing then.
+func TestKeepAgain(t *testing.T) {
+	r := newRig(t)
+	k := r.task(1, job.Spec{Download: []string{"ckpt", "ckpt/*", "none"}})
+	if err := r.d.Start(k); err != nil {
+		t.Fatal(err)
+	}
+	r.scratch(r.begun(k.Attempt), map[string]string{"ckpt/a": "1"})
+	r.d.keep(k, exited(k.Attempt))
+	if err := os.Remove(r.cfg.about(k.Attempt)); err != nil {
+		t.Fatal(err)
+	}
+	r.d.Driven(exited(k.Attempt))
+	r.next()
+	p, err := r.d.Ended(k.Attempt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(p.Missing, []string{"none"}) || p.Problem != "" {
+		t.Errorf("missing %v, problem %q", p.Missing, p.Problem)
+	}
+	if names, err := pack(t, p, false, "ckpt"); err != nil || names != "ckpt/ ckpt/a=1" {
+		t.Errorf("%q, %v", names, err)
+	}
+}
+
+// A chunk can be named any number of times: what a tree becomes on the disk is
+// bounded before it is written.
+func TestTreeIsBounded(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Most = 64 << 10
+	r.stop()
+	r.run()
+	s := blob.NewStore(blob.Config{Dir: t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))
+	ref, err := s.Put(make([]byte, 16<<10), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(chunks int64) []blob.Entry {
+		return []blob.Entry{{Path: "a", Kind: blob.File, Mode: 0o644, Size: chunks << 14, Chunks: slices.Repeat(blob.Refs{ref}, int(chunks))}}
+	}
+	dirs := make([]blob.Entry, 20)
+	for i := range dirs {
+		dirs[i] = blob.Entry{Path: string(rune('a' + i)), Kind: blob.Dir, Mode: 0o755}
+	}
+	r.holder = holder{s}
+	for n, entries := range [][]blob.Entry{file(1), file(8), dirs} {
+		tree := blob.Tree{Entries: entries}
+		text, h, err := tree.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.PutTree(text, false); err != nil {
+			t.Fatal(err)
+		}
+		k := r.task(n+1, job.Spec{Tree: h.String()})
+		if err := r.d.Start(k); err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			r.begun(k.Attempt)
+			continue
+		}
+		e := r.next()
+		if e.Kind != worker.DriverFailed || e.Exit.Code != neverRan || !strings.Contains(e.Exit.Reason, "scratch quota of 64KiB") {
+			t.Errorf("%d: %+v", n, e)
+		}
+	}
+}
+
 func TestReadAsTheUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can read as another")

@@ -78,7 +78,10 @@ func (d *Driver) move(a job.Attempt, globs []string) (int, []string, error) {
 			errs = append(errs, err)
 		}
 		if len(names) == 0 {
-			missing = append(missing, glob)
+			// An earlier glob may have taken it along, or a daemon that was killed.
+			if before, err := match(to, glob); err != nil || len(before) == 0 {
+				missing = append(missing, glob)
+			}
 		}
 		for _, name := range names {
 			if err := moveOne(from, to, name); err != nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
@@ -26,6 +28,8 @@ const (
 	ours     = 125
 	// maxReason bounds the sentence in an exit: it travels between hosts.
 	maxReason = 1024
+	// entryBytes is what a file takes beside its bytes, and a directory: a block.
+	entryBytes = 4 << 10
 )
 
 // stopped is the cause of a context that ends with an attempt.
@@ -136,6 +140,9 @@ func (d *Driver) bring(ctx context.Context, t *task) error {
 				d.log.InfoContext(ctx, "files of attempt are here", "attempt", t.Attempt.String(), "files", len(tree.Entries), "bytes", tree.Size(), "fetched", came, "took", time.Since(began))
 				return nil
 			}
+			if errors.Is(err, blob.ErrTooLarge) {
+				return fmt.Errorf("its files: %w", err)
+			}
 			if !errors.Is(err, blob.ErrMissing) || asked {
 				return stopped{job.Exit{State: job.Failed, Code: ours, Reason: "its files: " + err.Error()}}
 			}
@@ -172,12 +179,32 @@ func (d *Driver) unpack(ctx context.Context, t *task, tree blob.Tree, owner *blo
 		return ctx.Err()
 	}
 	defer func() { <-d.room }()
+	if err := d.fits(tree); err != nil {
+		return err
+	}
 	d.does(t, says("unpacking its files: %s", megabytes(tree.Size())))
 	dir := d.cfg.brought(t.Attempt)
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		return fmt.Errorf("files: %w", err)
 	}
 	return d.needs.Store.Unpack(ctx, tree, dir, owner)
+}
+
+// fits says whether there may be and is room for the files of a tree. What they
+// take is known before the first is written: the disk is not this task's alone.
+func (d *Driver) fits(tree blob.Tree) error {
+	size := job.Size(tree.Size()) + job.Size(len(tree.Entries))*entryBytes
+	if d.cfg.Most > 0 && size > d.cfg.Most {
+		return fmt.Errorf("%w: they take %s of a scratch quota of %s", blob.ErrTooLarge, size, d.cfg.Most)
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(d.cfg.staging(), &disk); err != nil {
+		return fmt.Errorf("files: room on the disk: %w", err)
+	}
+	if room := job.Size(disk.Bavail) * job.Size(disk.Bsize) / 10 * 9; size > room { //nolint:gosec // no disk has 2^63 bytes
+		return fmt.Errorf("they take %s, and this node has room for %s: %w", size, room, unix.ENOSPC)
+	}
+	return nil
 }
 
 // handOn gives the task to the driver that runs it.

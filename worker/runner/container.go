@@ -144,6 +144,9 @@ func (s *starter) pack(t *task) (Box, *launch, error) {
 	if who.cred != nil {
 		b.Groups = who.cred.Groups
 	}
+	if err := maySee(who, b.Mounts); err != nil {
+		return Box{}, nil, err
+	}
 	if err := makeScratch(b.Scratch, t.start.Files); err != nil {
 		return Box{}, nil, err
 	}
@@ -174,6 +177,28 @@ func (s *starter) pack(t *task) (Box, *launch, error) {
 	}
 	b.Out, b.Err = l.files[0], l.files[1]
 	return b, l, nil
+}
+
+// maySee says which of some mounts a user could not reach by himself: inside,
+// the directories above it would not be there to keep him out.
+func maySee(who identity, mounts []string) error {
+	for _, text := range mounts {
+		m, err := job.ParseMount(text)
+		if err != nil {
+			return err
+		}
+		err = who.as(func() error {
+			fd, err := unix.Open(m.Source, unix.O_PATH|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			return unix.Close(fd)
+		})
+		if errors.Is(err, unix.EACCES) {
+			return refuse(codeNotExecutable, "mount %s: user %s may not see it on this node", m.Source, userName(who))
+		}
+	}
+	return nil
 }
 
 // inside is the user that a container runs as: him who submitted the task,
