@@ -191,10 +191,10 @@ func (c *Client) Wait(ctx context.Context, ids []job.ID, seen func(Job)) ([]Job,
 type LogRequest struct {
 	Job    job.ID
 	Task   int
-	Stream string // stdout (also if empty) or stderr
+	Stream string // stdout, stderr, or both in their order (also if empty)
 	// Attempt is the one that Offset counts in; 0 for the newest.
 	Attempt int
-	Offset  int64 // from the start; below 0 from the end
+	Offset  int64 // within the stream, from the start; below 0 from the end
 	Follow  bool  // until the task has ended, through all its attempts
 }
 
@@ -204,8 +204,9 @@ type LogEnd struct {
 	Next    int64 // offset of the next byte
 }
 
-// Logs copies a log to w. After a break it goes on from where it was. The
-// LogEnd is right after an error too.
+// Logs copies a log to w. After a break it goes on from where it was; where
+// output was removed to keep the log within its bound, w gets a line that says
+// so. The LogEnd is right after an error too.
 func (c *Client) Logs(ctx context.Context, r LogRequest, w io.Writer) (LogEnd, error) {
 	end := LogEnd{Attempt: r.Attempt, Next: r.Offset}
 	for {
@@ -235,6 +236,9 @@ func (c *Client) wholeLog(ctx context.Context, r LogRequest, end *LogEnd, w io.W
 		}
 		if n > 0 {
 			started, breaks = true, 0
+		}
+		if _, gap := errors.AsType[*GapError](err); gap {
+			continue
 		}
 		breaks++
 		if ctx.Err() != nil {
@@ -273,9 +277,10 @@ type writeError struct{ err error }
 
 func (e *writeError) Error() string { return e.err.Error() }
 
-// logOnce copies what one connection gives; without an error it was all.
+// logOnce copies what one connection gives; without an error it was all. A
+// *GapError says that the log goes on after a gap.
 func (c *Client) logOnce(ctx context.Context, r LogRequest, end *LogEnd, w io.Writer) (int64, error) {
-	q := url.Values{"offset": {strconv.FormatInt(end.Next, 10)}}
+	q := url.Values{"offset": {strconv.FormatInt(end.Next, 10)}, "marks": {"false"}}
 	if r.Stream != "" {
 		q.Set("stream", r.Stream)
 	}
@@ -295,6 +300,11 @@ func (c *Client) logOnce(ctx context.Context, r LogRequest, end *LogEnd, w io.Wr
 	if err := errors.Join(err1, err2); err != nil {
 		return 0, fmt.Errorf("log of job %s: what answers on %s is no muster daemon of this version: %w", r.Job, c.where, err)
 	}
+	if asked := *end; asked.Next >= 0 && offset > asked.Next && (asked.Attempt == attempt || asked.Attempt == 0) {
+		if _, err := io.WriteString(w, logMark(offset-asked.Next)); err != nil {
+			return 0, &writeError{err}
+		}
+	}
 	end.Attempt, end.Next = attempt, offset
 	n, err := copyLog(w, resp.Body)
 	end.Next += n
@@ -307,12 +317,20 @@ func (c *Client) logOnce(ctx context.Context, r LogRequest, end *LogEnd, w io.Wr
 		}
 		return n, &unreachable{text: fmt.Sprintf("the log of job %s from %s broke off at byte %d: %s", r.Job, c.where, end.Next, cause(err)), cause: err}
 	}
-	return n, nil
+	next, err := strconv.ParseInt(resp.Trailer.Get(headerNext), 10, 64)
+	if err != nil || next <= end.Next {
+		return n, nil
+	}
+	if _, err := io.WriteString(w, logMark(next-end.Next)); err != nil {
+		return n, &writeError{err}
+	}
+	end.Next = next
+	return n, &GapError{Next: next}
 }
 
 // copyLog is io.Copy that tells the writer's errors apart.
 func copyLog(w io.Writer, body io.Reader) (total int64, err error) {
-	buf := make([]byte, 32<<10)
+	buf := make([]byte, logChunk)
 	for {
 		n, err := body.Read(buf)
 		if n > 0 {

@@ -17,6 +17,7 @@ type testLog struct {
 	text  []byte        // guarded by mu
 	done  bool          // guarded by mu
 	start int64         // guarded by mu: what is before is gone
+	gap   [2]int64      // guarded by mu: what is from the first to the second is gone
 	grown chan struct{} // guarded by mu; closed at each change
 }
 
@@ -44,6 +45,9 @@ func (d *daemon) log(a job.Attempt, stream string) *testLog {
 
 func (d *daemon) Open(ctx context.Context, a job.Attempt, stream string, offset int64, follow bool) (io.ReadCloser, int64, error) {
 	d.mu.Lock()
+	if stream == "both" {
+		stream = "stdout" // the tasks here write to one stream
+	}
 	l := d.logs[a.String()+"/"+stream]
 	d.mu.Unlock()
 	if l == nil {
@@ -54,7 +58,9 @@ func (d *daemon) Open(ctx context.Context, a job.Attempt, stream string, offset 
 	if offset < 0 {
 		offset = max(0, int64(len(l.text))+offset)
 	}
-	offset = max(offset, l.start)
+	if offset = max(offset, l.start); l.gap[0] < offset && offset < l.gap[1] {
+		offset = l.gap[1]
+	}
 	return &testLogReader{ctx.Done(), l, offset, follow}, offset, nil
 }
 
@@ -68,8 +74,17 @@ type testLogReader struct {
 func (r *testLogReader) Read(b []byte) (int, error) {
 	for {
 		r.l.mu.Lock()
+		if gap := r.l.gap; r.at == gap[0] && gap[1] > 0 {
+			r.at = gap[1]
+			r.l.mu.Unlock()
+			return 0, &GapError{Next: r.at}
+		}
 		if r.at < int64(len(r.l.text)) {
-			n := copy(b, r.l.text[r.at:])
+			upTo := len(r.l.text)
+			if r.at < r.l.gap[0] {
+				upTo = int(r.l.gap[0])
+			}
+			n := copy(b, r.l.text[r.at:upTo])
 			r.at += int64(n)
 			r.l.mu.Unlock()
 			return n, nil

@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -125,6 +126,7 @@ func (s *Server) newProxy() *httputil.ReverseProxy {
 		},
 		Transport:     s.needs.Transport,
 		FlushInterval: -1, // what a task writes is wanted now
+		BufferPool:    newChunks(),
 		ErrorLog:      slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(resp *http.Response) error {
 			if to, ok := resp.Request.Context().Value(passingKey{}).(passing); ok {
@@ -165,3 +167,16 @@ func (s *Server) nameOf(ctx context.Context, p job.Peer) string {
 	}
 	return p.Short()
 }
+
+// chunks lends the buffers that passing on takes, each of logChunk bytes.
+type chunks struct{ pool sync.Pool }
+
+func newChunks() *chunks {
+	return &chunks{sync.Pool{New: func() any { b := make([]byte, logChunk); return &b }}}
+}
+
+// Get is of httputil.BufferPool.
+func (c *chunks) Get() []byte { return *c.pool.Get().(*[]byte) }
+
+// Put is of httputil.BufferPool.
+func (c *chunks) Put(b []byte) { c.pool.Put(&b) }

@@ -21,17 +21,19 @@ import (
 type logInput struct {
 	ID      string `path:"id" maxLength:"64"`
 	Task    int    `path:"t" minimum:"0" maximum:"999999"`
-	Stream  string `query:"stream" enum:"stdout,stderr" default:"stdout"`
+	Stream  string `query:"stream" enum:"both,stdout,stderr" default:"both" doc:"both is stdout and stderr in the order in which they came"`
 	Follow  bool   `query:"follow" doc:"until the attempt has ended; waits for a task that has not started"`
-	Offset  int64  `query:"offset" doc:"of the first byte wanted; below 0 from the end"`
+	Offset  int64  `query:"offset" doc:"of the first byte wanted, counted within the stream; below 0 from the end"`
+	Marks   bool   `query:"marks" default:"true" doc:"a line of text where output was removed to keep the log within its bound; without, the body ends there"`
 	Attempt int    `query:"attempt" minimum:"0" doc:"that offset counts in; if a newer one has started, its log from the start"`
 }
 
 type attemptInput struct {
 	Attempt string `path:"attempt" maxLength:"64"`
-	Stream  string `query:"stream" enum:"stdout,stderr" default:"stdout"`
+	Stream  string `query:"stream" enum:"both,stdout,stderr" default:"both"`
 	Follow  bool   `query:"follow"`
 	Offset  int64  `query:"offset"`
+	Marks   bool   `query:"marks" default:"true"`
 }
 
 // taskLog answers as the owner of the job.
@@ -46,12 +48,12 @@ func (s *Server) taskLog(ctx context.Context, in *logInput) (*huma.StreamRespons
 		offset = 0
 	}
 	if !hasRun(t) {
-		return s.sendLog(a, http.NoBody, 0), nil
+		return s.sendLog(logHead{attempt: a}, http.NoBody), nil
 	}
 	if t.Node == s.cfg.Self {
-		return s.openLog(ctx, a, in.Stream, offset, in.Follow)
+		return s.openLog(ctx, attemptInput{Attempt: a.String(), Stream: in.Stream, Follow: in.Follow, Offset: offset, Marks: in.Marks})
 	}
-	q := url.Values{"stream": {in.Stream}, "offset": {strconv.FormatInt(offset, 10)}}
+	q := url.Values{"stream": {in.Stream}, "offset": {strconv.FormatInt(offset, 10)}, "marks": {strconv.FormatBool(in.Marks)}}
 	p := patience{limit: forwardRead}
 	if in.Follow {
 		q.Set("follow", "true")
@@ -123,26 +125,42 @@ func settled(t job.Task, attempt int) bool {
 
 // attemptLog answers as the host where the attempt runs.
 func (s *Server) attemptLog(ctx context.Context, in *attemptInput) (*huma.StreamResponse, error) {
+	return s.openLog(ctx, *in)
+}
+
+func (s *Server) openLog(ctx context.Context, in attemptInput) (*huma.StreamResponse, error) {
 	a, err := job.ParseAttempt(in.Attempt)
 	if err != nil {
 		return nil, bad("%w", err)
 	}
-	return s.openLog(ctx, a, in.Stream, in.Offset, in.Follow)
-}
-
-func (s *Server) openLog(ctx context.Context, a job.Attempt, stream string, offset int64, follow bool) (*huma.StreamResponse, error) {
-	body, start, err := s.needs.Logs.Open(ctx, a, stream, offset, follow)
+	body, start, err := s.needs.Logs.Open(ctx, a, in.Stream, in.Offset, in.Follow)
 	if err != nil {
 		return nil, fmt.Errorf("output of attempt %s: %w", a, err)
 	}
-	return s.sendLog(a, body, start), nil
+	h := logHead{attempt: a, start: start, marks: in.Marks}
+	if in.Offset > 0 && start > in.Offset && in.Marks {
+		h.before = logMark(start - in.Offset)
+	}
+	return s.sendLog(h, body), nil
 }
 
-const logChunk = 32 << 10 // bytes read at a time
+// logChunk is how many bytes of a log are read, passed on and flushed at a time.
+const logChunk = 256 << 10
+
+// logHead is what is known of a log before its bytes.
+type logHead struct {
+	attempt job.Attempt
+	start   int64
+	marks   bool
+	before  string // the bytes
+}
+
+// logMark is the line that stands for removed output.
+func logMark(n int64) string { return fmt.Sprintf("\n--- muster: %d bytes cut here ---\n", n) }
 
 // sendLog copies a log as it comes. The trailer at its end says that it was
 // all; a log that breaks off is cut off, so that no reader takes it for whole.
-func (s *Server) sendLog(a job.Attempt, body io.ReadCloser, start int64) *huma.StreamResponse {
+func (s *Server) sendLog(head logHead, body io.ReadCloser) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		defer body.Close()
 		_, w := humago.Unwrap(hctx)
@@ -150,28 +168,54 @@ func (s *Server) sendLog(a job.Attempt, body io.ReadCloser, start int64) *huma.S
 		h.Set("Content-Type", "text/plain; charset=utf-8")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
-		h.Set(headerAttempt, strconv.Itoa(a.N))
-		h.Set(headerOffset, strconv.FormatInt(start, 10))
-		h.Set("Trailer", headerEnd)
+		h.Set(headerAttempt, strconv.Itoa(head.attempt.N))
+		h.Set(headerOffset, strconv.FormatInt(head.start, 10))
+		h.Add("Trailer", headerEnd)
+		h.Add("Trailer", headerNext)
 		w.WriteHeader(http.StatusOK)
-		flush := http.NewResponseController(w).Flush
-		buf := make([]byte, logChunk)
-		for err := flush(); ; {
-			if err != nil {
-				panic(http.ErrAbortHandler)
-			}
-			var n int
-			n, err = body.Read(buf)
-			if n > 0 {
-				if _, werr := w.Write(buf[:n]); werr != nil || flush() != nil {
-					panic(http.ErrAbortHandler)
-				}
-				start += int64(n)
-			}
-			if errors.Is(err, io.EOF) {
-				h.Set(headerEnd, strconv.FormatInt(start, 10))
-				return
-			}
+		end, err := copyBody(w, head, body)
+		if gap, cut := errors.AsType[*GapError](err); cut {
+			h.Set(headerNext, strconv.FormatInt(gap.Next, 10))
+		} else if err != nil {
+			panic(http.ErrAbortHandler)
 		}
+		h.Set(headerEnd, strconv.FormatInt(end, 10))
 	}}
+}
+
+// copyBody sends a log to its end, or without marks to its first gap, and gives
+// the offset reached.
+func copyBody(w http.ResponseWriter, head logHead, body io.Reader) (end int64, err error) {
+	send := func(text []byte) error {
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+		return http.NewResponseController(w).Flush()
+	}
+	end = head.start
+	if err := send([]byte(head.before)); err != nil { // the header goes with it
+		return end, err
+	}
+	buf := make([]byte, logChunk)
+	for {
+		n, err := body.Read(buf)
+		if n > 0 {
+			if err := send(buf[:n]); err != nil {
+				return end, err
+			}
+			end += int64(n)
+		}
+		gap, cut := errors.AsType[*GapError](err)
+		switch {
+		case cut && head.marks:
+			if err := send([]byte(logMark(gap.Next - end))); err != nil {
+				return end, err
+			}
+			end = gap.Next
+		case errors.Is(err, io.EOF):
+			return end, nil
+		case err != nil:
+			return end, err
+		}
+	}
 }

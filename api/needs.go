@@ -5,6 +5,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -66,9 +67,10 @@ type NodeSource interface {
 
 // Logs opens the output of attempts that this host has started.
 type Logs interface {
-	// Open reads a stream from the offset, which below 0 counts from the end;
-	// start is where the first byte stands, later than asked where the oldest
-	// output is gone. With follow, Read waits for more and ends with io.EOF only
+	// Open reads a stream (stdout, stderr, or both in their order) from the
+	// offset, which below 0 counts from the end; start is where the first byte
+	// stands, later than asked where output was removed. A *GapError of Read,
+	// after which it reads on, says that output was removed there. With follow, Read waits for more and ends with io.EOF only
 	// when the attempt has ended and all was read; Open waits for an attempt that
 	// is about to start. Without, it ends at what is there. Reading ends with an
 	// error when ctx does. ErrNotFound for an attempt that this host does not
@@ -88,6 +90,13 @@ type Uploads interface {
 	TreeText(h blob.Hash) ([]byte, error)
 	Get(r blob.Ref) ([]byte, error)
 }
+
+// GapError says that output was removed from the middle of a log to keep it
+// within its bound: the next byte is that at Next.
+type GapError struct{ Next int64 }
+
+// Error says where the log goes on.
+func (e *GapError) Error() string { return fmt.Sprintf("output before byte %d was removed", e.Next) }
 
 // Peers is the cluster's membership.
 type Peers interface {

@@ -31,7 +31,7 @@ func bytesOf(op huma.Operation) huma.Operation {
 		return &huma.Param{Description: doc, Schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64"}}
 	}
 	op.Responses = map[string]*huma.Response{"200": {
-		Description: "Bytes as the task wrote them. The trailer " + headerEnd + " says that nothing is missing, and the offset after the last byte.",
+		Description: "Bytes as the task wrote them. The trailer " + headerEnd + " says that nothing is missing, and the offset after the last byte; with marks=false the trailer " + headerNext + " says where the log goes on after a gap.",
 		Content:     map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}},
 		Headers: map[string]*huma.Param{
 			headerAttempt: header("the attempt whose output it is"),

@@ -11,6 +11,7 @@ const (
 	headerAttempt  = "Muster-Attempt"  // number of the attempt whose log this is
 	headerOffset   = "Muster-Offset"   // where in the log the first byte of the body stands
 	headerEnd      = "Muster-End"      // trailer: the offset after the last byte; without it the body is cut off
+	headerNext     = "Muster-Next"     // trailer: the log goes on at this offset, as what is before it was removed
 )
 
 // The bounds of texts in a request.

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -179,9 +182,22 @@ func TestLogsOnce(t *testing.T) {
 			}
 		}
 		l.change(func() { l.start = 6 })
-		if got, end, err := read(LogRequest{Offset: 2}); err != nil || got != "6789" || end.Next != 10 {
+		if got, end, err := read(LogRequest{Offset: 2}); err != nil || got != "\n--- muster: 4 bytes cut here ---\n6789" || end.Next != 10 {
 			t.Errorf("after a rotation: %q %+v %v", got, end, err)
 		}
+		l.change(func() { l.start, l.gap = 0, [2]int64{2, 7} })
+		for offset, want := range map[int64]string{
+			0: "01\n--- muster: 5 bytes cut here ---\n789", 1: "1\n--- muster: 5 bytes cut here ---\n789",
+			3: "\n--- muster: 4 bytes cut here ---\n789", 8: "89", -3: "789", -6: "789",
+		} {
+			if got, end, err := read(LogRequest{Offset: offset}); err != nil || got != want || end.Next != 10 {
+				t.Errorf("with a gap, from %d: %q %+v %v", offset, got, end, err)
+			}
+			if got := byHand(t, amy, "/v1/jobs/"+string(j.ID)+"/tasks/0/logs", offset); got != want {
+				t.Errorf("with a gap, from %d, by hand: %q", offset, got)
+			}
+		}
+		l.change(func() { l.gap = [2]int64{} })
 		for r, want := range map[LogRequest]error{{Stream: "stdin"}: ErrBad, {Task: 4}: ErrNotFound, {Stream: "stderr"}: ErrNotFound} {
 			if _, _, err := read(r); !errors.Is(err, want) {
 				t.Errorf("%+v: %v, want %v", r, err, want)
@@ -204,6 +220,21 @@ func TestLogsOnce(t *testing.T) {
 			t.Errorf("with the node silent: %v", err)
 		}
 	})
+}
+
+// byHand reads a log as curl would.
+func byHand(t *testing.T, d *daemon, path string, offset int64) string {
+	t.Helper()
+	resp, err := d.client.open(t.Context(), http.MethodGet, path, url.Values{"offset": {strconv.FormatInt(offset, 10)}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 type failing struct{ err error }

@@ -22,7 +22,7 @@ import (
 func main() {
 	program := flag.String("muster", "bin/muster", "the built program")
 	jobs := flag.Int("jobs", 1000, "how many jobs the rate is measured with")
-	only := flag.String("only", "", "one of start, rate, idle, upload, flat, runner, docker, session, journal, tasks")
+	only := flag.String("only", "", "one of start, rate, idle, upload, flat, runner, docker, session, journal, tasks, logs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, *program, *only, *jobs)
@@ -68,6 +68,9 @@ func run(ctx context.Context, program, only string, jobs int) error {
 	}
 	if want("docker") {
 		errs = append(errs, docker(ctx, program))
+	}
+	if want("logs") {
+		errs = append(errs, withCluster(ctx, program, devNodes, func(c *cluster) error { return c.logs(ctx) }))
 	}
 	for _, b := range []struct{ name, pkg, pattern, what string }{
 		{"session", "./p2p/session", "OfferCommit|Raw", "session messages between two daemons' protocol layers"},

@@ -46,7 +46,7 @@ type Spec struct {
 	Tree               string            `json:"tree,omitempty"`     // name of the uploaded files, each task's working directory: 64 hexadecimal digits
 	Download           []string          `json:"download,omitempty"` // globs, relative to the working directory
 	Mounts             []string          `json:"mounts,omitempty"`
-	Output             string            `json:"output,omitempty"`
+	Output             string            `json:"output,omitempty"` // file on the worker, as Names.Expand reads it; stderr goes there too without error
 	Error              string            `json:"error,omitempty"`
 	Signal             string            `json:"signal,omitempty"` // before the time limit: "USR1@120s"
 	Hold               bool              `json:"hold,omitempty"`
@@ -91,7 +91,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate says what is wrong with the spec, or ErrNotYet with the field's name.
 func (s Spec) Validate() error {
-	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkFiles, checkLater} {
+	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkFiles, checkOutput, checkLater} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -202,8 +202,6 @@ func checkLater(s Spec) error {
 		{"preemptible", s.Preemptible},
 		{"dependency", len(s.Dependency) > 0},
 		{"prefer", s.Prefer != ""},
-		{"output", s.Output != ""},
-		{"error", s.Error != ""},
 		{"checkpoint_exit_code", s.CheckpointExitCode != 0},
 		{"policy", s.Policy != "" && s.Policy != "simple"},
 	} {

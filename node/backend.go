@@ -20,7 +20,7 @@ import (
 	"github.com/musterhq/muster/store"
 	execdriver "github.com/musterhq/muster/worker/driver/exec"
 	"github.com/musterhq/muster/worker/files"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/output"
 )
 
 // The joints of the house.
@@ -204,23 +204,26 @@ func (b logsBackend) Open(ctx context.Context, a job.Attempt, stream string, off
 	if follow {
 		b.files.Await(ctx, a)
 	}
-	s := runner.Stdout
-	if stream == string(runner.Stderr) {
-		s = runner.Stderr
-	}
-	if offset < 0 {
-		info, err := os.Stat(b.driver.Path(a, s))
-		if err == nil {
-			offset = max(0, info.Size()+offset)
-		} else {
-			offset = 0
-		}
-	}
-	body, err := b.driver.Follow(ctx, a, s, offset, follow)
+	body, err := b.driver.Follow(ctx, a, output.Stream(stream), offset, follow)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("output of attempt %s: %w", a, api.ErrNotFound)
+		return nil, 0, fmt.Errorf("output of attempt %s: %w", a, api.ErrNotFound)
 	}
-	return body, offset, err
+	if err != nil {
+		return nil, 0, err
+	}
+	return logBody{body}, body.Offset(), nil
+}
+
+// logBody is a log as the API reads it.
+type logBody struct{ *output.Follower }
+
+// Read tells of cuts in the API's words.
+func (b logBody) Read(p []byte) (int, error) {
+	n, err := b.Follower.Read(p)
+	if cut, ok := errors.AsType[*output.CutError](err); ok {
+		err = &api.GapError{Next: cut.To}
+	}
+	return n, err
 }
 
 // Node tells of this host.

@@ -197,7 +197,7 @@ func (n *Node) met(job.Peer) {
 }
 
 func (n *Node) buildWorker(context.Context) (err error) {
-	dc := execdriver.Config{Dir: filepath.Join(n.cfg.DataDir, "run"), Version: n.cfg.Version}
+	dc := execdriver.Config{Dir: filepath.Join(n.cfg.DataDir, "run"), Version: n.cfg.Version, Node: n.cfg.Name, OutputLimit: n.cfg.OutputLimit}
 	dc.Binary, dc.Args = n.runnerProgram(dc.Dir)
 	flags := runner.Config{AllowRoot: n.cfg.AllowRoot, Scope: serviceOfSystemd(), NoGroups: n.cfg.CgroupsOff, Ulimits: n.cfg.Ulimits}
 	dc.Args = append(dc.Args, flags.Flags()...)

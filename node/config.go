@@ -13,6 +13,8 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	dockerdriver "github.com/musterhq/muster/worker/driver/docker"
+	execdriver "github.com/musterhq/muster/worker/driver/exec"
+	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner"
 )
 
@@ -31,6 +33,7 @@ type Config struct {
 	CPUs                  int               // 0: what the machine has
 	Memory                job.Size          // 0: what the machine has
 	Limits                map[string]string // what each user may hold here, as worker.ParseLimits reads it
+	OutputLimit           job.Size          // of the output of one task, on disk
 	NoWorker, NoScheduler bool
 	AllowRoot             bool     // run tasks of root as root
 	CgroupsOff            bool     // hold no task by control groups
@@ -56,7 +59,8 @@ func DefaultConfig() Config {
 	return Config{
 		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
 		TaskPIDs: defaultTaskPIDs, Ulimits: runner.DefaultUlimits(),
-		DockerHost: dockerdriver.DefaultHost,
+		DockerHost:  dockerdriver.DefaultHost,
+		OutputLimit: execdriver.DefaultOutputLimit,
 	}
 }
 
@@ -138,6 +142,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("task-pids, scratch-quota: not below 0")
 	case c.CPUs < 0 || c.Memory < 0:
 		return badSetting("cpus memory", "not below 0")
+	case c.OutputLimit < output.MinBound:
+		return badSetting("output-limit", "%s: at least %s", c.OutputLimit, job.Size(output.MinBound))
 	case c.NoWorker && c.NoScheduler:
 		return badSetting("no-worker no-scheduler", "not both, nothing would be left to do")
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +20,26 @@ import (
 func (e env) follow(ctx context.Context, client *api.Client, id job.ID, out io.Writer) error {
 	stop := e.tellWait(ctx, client, id)
 	defer stop()
+	err := e.copyOutput(ctx, client, id, out)
+	if ctx.Err() != nil {
+		return exitError{exitCtrlC, fmt.Errorf("detached, the job goes on; to follow it again: muster logs -f %s", id)}
+	}
+	if err := e.waitFor(ctx, client, []job.ID{id}); err != nil {
+		return err
+	}
+	if err != nil {
+		return exitError{exitOurs, fmt.Errorf("output of job %s: %w", id, err)}
+	}
+	return nil
+}
+
+// copyOutput follows a job: each stream to its own place, or both in their
+// order where that is one place.
+func (e env) copyOutput(ctx context.Context, client *api.Client, id job.ID, out io.Writer) error {
+	if sameFile(out, e.err) {
+		_, err := client.Logs(ctx, api.LogRequest{Job: id, Follow: true}, out)
+		return err
+	}
 	var mu sync.Mutex
 	var copies sync.WaitGroup
 	defer e.tellStart(ctx, client, id, &mu)()
@@ -29,16 +50,19 @@ func (e env) follow(ctx context.Context, client *api.Client, id job.ID, out io.W
 		})
 	}
 	copies.Wait()
-	if ctx.Err() != nil {
-		return exitError{exitCtrlC, fmt.Errorf("detached, the job goes on; to follow it again: muster logs -f %s", id)}
+	return errors.Join(errs...)
+}
+
+// sameFile says whether both writers are one file or terminal.
+func sameFile(a, b io.Writer) bool {
+	f, ok1 := a.(*os.File)
+	g, ok2 := b.(*os.File)
+	if !ok1 || !ok2 {
+		return false
 	}
-	if err := e.waitFor(ctx, client, []job.ID{id}); err != nil {
-		return err
-	}
-	if err := errors.Join(errs...); err != nil {
-		return exitError{exitOurs, fmt.Errorf("output of job %s: %w", id, err)}
-	}
-	return nil
+	x, err1 := f.Stat()
+	y, err2 := g.Stat()
+	return err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
 // lockedWriter lets two streams be written to one place.

@@ -19,7 +19,7 @@ func (e env) logsCommand() *cli.Command {
 		Flags: clientFlags(
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the job ends", DisableDefaultText: true},
 			&cli.IntFlag{Name: "lines", Aliases: []string{"n"}, Usage: "only the last `N` lines", DefaultText: "all"},
-			&cli.BoolFlag{Name: "stderr", Usage: "its errors instead", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "stderr", Usage: "only its standard error", DisableDefaultText: true},
 			&cli.IntFlag{Name: "task", Usage: "of task `T`"},
 			&cli.BoolFlag{Name: "all", Hidden: true}),
 		Action: e.logs,
@@ -81,24 +81,31 @@ func (e env) oneTask(c *cli.Context, client *api.Client) (api.Job, int, error) {
 	return j, task, nil
 }
 
-// tailBytes bounds the end of a log in which the last lines are looked for.
-const tailBytes = 8 << 20
+// tailBytes are the parts at the end of a log in which the last lines are
+// looked for, one after the other.
+var tailBytes = []int64{64 << 10, 8 << 20}
 
 // lastLines prints the last n lines that are there now, and leaves in r where
 // they end.
 func (e env) lastLines(ctx context.Context, client *api.Client, r *api.LogRequest, n int) error {
-	once := *r
-	once.Follow, once.Offset = false, -tailBytes
 	var text bytes.Buffer
-	end, err := client.Logs(ctx, once, &text)
-	if r.Follow && errors.Is(err, api.ErrConflict) {
-		return nil // it has not started: all its output is still to come
+	for _, part := range tailBytes {
+		once := *r
+		once.Follow, once.Offset = false, -part
+		text.Reset()
+		end, err := client.Logs(ctx, once, &text)
+		if r.Follow && errors.Is(err, api.ErrConflict) {
+			return nil // it has not started: all its output is still to come
+		}
+		if err != nil {
+			return err
+		}
+		r.Attempt, r.Offset = end.Attempt, end.Next
+		if int64(text.Len()) >= end.Next || bytes.Count(text.Bytes(), []byte{'\n'}) > n {
+			break // there is no more, or enough
+		}
 	}
-	if err != nil {
-		return err
-	}
-	r.Attempt, r.Offset = end.Attempt, end.Next
-	_, err = e.out.Write(tail(text.Bytes(), n))
+	_, err := e.out.Write(tail(text.Bytes(), n))
 	return err
 }
 

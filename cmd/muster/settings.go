@@ -48,6 +48,7 @@ func settings() []setting {
 		count("cpus", "`N` CPUs to give away; 0: all", func(c *daemonConfig) *int { return &c.CPUs }),
 		sized("memory", "`SIZE` of the memory to give away; 0B: all", func(c *daemonConfig) *job.Size { return &c.Memory }),
 		pairs(limitsSetting, "limit `K=V` of what each user may hold here: per_user.gpus=4, users.ada.memory=64GiB, with cpus and tasks likewise", func(c *daemonConfig) *map[string]string { return &c.Limits }, node.CheckLimit).reloads(),
+		sized("output-limit", "`SIZE` on disk that the output of one task may take: beyond it the first and the last part are kept", func(c *daemonConfig) *job.Size { return &c.OutputLimit }),
 		toggle("no-worker", "run no tasks here", func(c *daemonConfig) *bool { return &c.NoWorker }),
 		toggle("no-scheduler", "accept no jobs here", func(c *daemonConfig) *bool { return &c.NoScheduler }),
 		toggle("allow-root", "run root's tasks, as root", func(c *daemonConfig) *bool { return &c.AllowRoot }),

@@ -55,6 +55,8 @@ var specFlags = []specFlag{
 	{names: []string{"env-file"}, usage: "`FILE` with variables of the task, one K=V a line", many: true, set: setEnvFile},
 	{names: []string{"env"}, usage: "variable of the task: `K=V`, or K alone to take it from here", many: true, set: setEnv},
 	{names: []string{"workdir", "D"}, usage: "`DIR` on the node that the task starts in; default: one of its own", set: setWorkdir},
+	{names: []string{"output", "o"}, usage: "`FILE` on the node that gets the output too; %j job, %t task, %x name, %n node, %u user", set: func(s *job.Spec, v string) error { s.Output = v; return nil }},
+	{names: []string{"error", "e"}, usage: "`FILE` on the node that gets stderr; default: that of --output", set: func(s *job.Spec, v string) error { s.Error = v; return nil }},
 	{names: []string{"param"}, usage: "parameter `K=V`: {K} in the command, MUSTER_PARAM_K in the environment", many: true, set: setParam},
 	{names: []string{"upload"}, usage: "bring `PATH` along: the task starts in a copy of it; .musterignore leaves files out", many: true, set: func(s *job.Spec, v string) error { s.Upload = append(s.Upload, v); return nil }},
 	{names: []string{"download"}, usage: "keep what `GLOB` means in the task's directory when it ends; run and submit -W or -f bring it here", many: true, set: func(s *job.Spec, v string) error { s.Download = append(s.Download, v); return nil }},
@@ -69,8 +71,6 @@ var specFlags = []specFlag{
 	{names: []string{"preemptible"}},
 	{names: []string{"checkpoint-exit-code"}, usage: "`VALUE`"},
 	{names: []string{"prefer"}, usage: "`VALUE`"},
-	{names: []string{"output", "o"}, usage: "`VALUE`"},
-	{names: []string{"error", "e"}, usage: "`VALUE`"},
 }
 
 // jobFlags are the same as the library wants them; help leaves out what is

@@ -45,8 +45,8 @@ const (
 // Valid says whether s is a stream that can be read.
 func (s Stream) Valid() bool { return s == Both || s == Stdout || s == Stderr }
 
-// other is the stream that a change leads to.
-func (s Stream) other() Stream {
+// Other is stderr for stdout and stdout for stderr.
+func (s Stream) Other() Stream {
 	if s == Stdout {
 		return Stderr
 	}

@@ -59,11 +59,11 @@ func (m *model) check(t *testing.T, dir string, s Stream, offset int64) (cuts []
 			cuts = append(cuts, *cut)
 			continue
 		}
-		if at+int64(n) > int64(len(want)) || !bytes.Equal(buf[:n], want[at:at+int64(n)]) {
+		if n > 0 && at+int64(n) > int64(len(want)) || n > 0 && !bytes.Equal(buf[:n], want[at:at+int64(n)]) {
 			t.Fatalf("%s: wrong bytes at %d", s, at)
 		}
 		if errors.Is(err, io.EOF) {
-			if at != int64(len(want)) {
+			if at != max(offset, int64(len(want))) {
 				t.Fatalf("%s from %d: ended at %d, want %d", s, offset, at, len(want))
 			}
 			return cuts
@@ -231,11 +231,13 @@ func TestFollowWaits(t *testing.T) {
 	defer follows.Close()
 	go follows.Run()
 	ended := make(chan struct{})
-	f, err := follows.Follow(t.Context(), dir, Stderr, 0, ended)
+	f, err := follows.Follow(t.Context(), dir, Stderr, 4, ended)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := NewWriter(dir, MinBound)
+	w.Write(Stdout, []byte("before"))
+	w.Write(Stderr, []byte("skip"))
 	for _, want := range []string{"one", "two"} {
 		written := make(chan struct{})
 		time.AfterFunc(5*time.Millisecond, func() { // the read waits by then, or else it need not

@@ -34,6 +34,7 @@ type Reader struct {
 	dir    string
 	stream Stream
 	off    int64 // of the next byte in the stream
+	ahead  int64 // bytes before it that are still to come
 
 	seg     segment
 	data    *os.File // nil: there is no segment yet
@@ -45,8 +46,8 @@ type Reader struct {
 }
 
 // Open reads a log from an offset, which below 0 counts from the end. Where
-// that is cut or beyond the end, it begins with the next byte that there is;
-// see Offset. A directory that does not exist gives os.ErrNotExist.
+// that is cut it begins with the next byte that there is, see Offset; beyond
+// the end it waits for the log to come so far. A directory that does not exist gives os.ErrNotExist.
 func Open(dir string, s Stream, offset int64) (*Reader, error) {
 	if !s.Valid() {
 		return nil, fmt.Errorf("output: open: no stream %.20q", s)
@@ -101,6 +102,12 @@ func (r *Reader) take(p []byte) (int, error) {
 	if r.data == nil {
 		return 0, nil
 	}
+	if r.ahead > 0 {
+		n, err := r.skip(0, r.ahead)
+		if r.ahead -= n; r.ahead > 0 || err != nil {
+			return 0, err
+		}
+	}
 	if r.stream != Both {
 		room, err := r.span()
 		if err != nil || room == 0 {
@@ -140,10 +147,12 @@ func (r *Reader) advance() error {
 		if err != nil {
 			return err
 		}
-		if from := r.off; next.before(r.stream) > from {
-			r.off = next.before(r.stream)
-			return &CutError{From: from, To: r.off}
+		from, to := r.off, next.before(r.stream)
+		if to > from {
+			r.off, r.ahead = to, 0
+			return &CutError{From: from, To: to}
 		}
+		r.ahead = from - to
 		return nil
 	}
 	return fmt.Errorf("output: read %s: it is cut faster than it can be read", r.dir)
@@ -234,7 +243,7 @@ func (r *Reader) run() (int64, error) {
 
 // cross passes a change of stream.
 func (r *Reader) cross() {
-	r.now, r.next = r.now.other(), unknown
+	r.now, r.next = r.now.Other(), unknown
 	r.changed++
 }
 
@@ -282,7 +291,7 @@ func (r *Reader) seek(offset int64) error {
 		return err
 	}
 	if len(segs) == 0 {
-		r.off = 0
+		r.off = max(0, offset)
 		return nil
 	}
 	if offset < 0 {
@@ -304,16 +313,18 @@ func (r *Reader) seek(offset int64) error {
 	if err := r.enter(segs[i]); err != nil {
 		return err
 	}
-	r.off, err = r.skip(segs[i].before(r.stream), offset)
-	if err == nil && r.off < offset && i+1 < len(segs) {
+	at, err := r.skip(segs[i].before(r.stream), offset)
+	if err == nil && at < offset && i+1 < len(segs) {
 		err = r.enter(segs[i+1])
-		r.off = segs[i+1].before(r.stream)
+		at = segs[i+1].before(r.stream)
 	}
+	r.off = max(at, offset)
+	r.ahead = r.off - at
 	return err
 }
 
-// skip goes forward in the segment at hand until the stream's offset is to, or
-// to the segment's end as it is now. It gives the offset reached.
+// skip goes forward in the segment at hand, from an offset in the stream until
+// to, or to the segment's end as it is now. It gives the offset reached.
 func (r *Reader) skip(at, to int64) (int64, error) {
 	for at < to {
 		if r.stream == Both {
@@ -338,5 +349,5 @@ func (r *Reader) end() (int64, error) {
 	if r.data == nil {
 		return 0, nil
 	}
-	return r.skip(r.off, maxOffset)
+	return r.skip(r.off-r.ahead, maxOffset)
 }

@@ -215,7 +215,7 @@ func (w *Writer) change() error {
 		return fmt.Errorf("output: note change of stream: %w", err)
 	}
 	w.changed++
-	w.stream = w.stream.other()
+	w.stream = w.stream.Other()
 	return nil
 }
 

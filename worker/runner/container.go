@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/output"
 )
 
 // Container is what a Start asks for beyond a process.
@@ -123,7 +124,9 @@ func (l *loop) runBox(ctx context.Context, t, own *task) (exit job.Exit, known b
 	defer files.close()
 	b.Progress = func(text string) { l.do <- func() { l.boxWaits(t, text) } }
 	b.Began = func(pid int, p Process) { l.do <- func() { l.boxBegan(t, pid, p) } }
-	return l.cfg.Containers.Run(ctx, b), false
+	exit = l.cfg.Containers.Run(ctx, b)
+	exit.Tail, files.out = files.out.finish(), nil
+	return exit, false
 }
 
 // pack makes the files of a container on this host. Closing the launch closes
@@ -171,11 +174,8 @@ func (s *starter) pack(t *task) (Box, *launch, error) {
 		b.Command = l.argv
 		b.Files = append(b.Files, filepath.Join(dir, "script"))
 	}
-	if err := s.outputs(t, l); err != nil {
-		l.close()
-		return Box{}, nil, err
-	}
-	b.Out, b.Err = l.files[0], l.files[1]
+	l.out = &outlet{pump: s.pump, writer: output.NewWriter(dir, int64(t.start.OutputLimit))}
+	b.Out, b.Err = inlet{l.out, output.Stdout}, inlet{l.out, output.Stderr}
 	return b, l, nil
 }
 

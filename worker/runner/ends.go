@@ -50,7 +50,7 @@ func (l *loop) born(t *task, r started) {
 		return
 	}
 	t.start = nil
-	t.pid, t.ticks, t.began, t.who, t.where = r.pid, r.ticks, r.began, r.who, r.where
+	t.pid, t.ticks, t.began, t.who, t.where, t.out = r.pid, r.ticks, r.began, r.who, r.where, r.out
 	t.record.PID = r.pid
 	t.watch.started(r.from)
 	l.mains[t.pid] = t

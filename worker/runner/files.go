@@ -28,17 +28,8 @@ import (
 //	runner-N.tasks  the main processes it has started, without control groups
 //	runner-N.ends-K segment K of the ends that runner N has written
 //	hosts/NAME      hostfiles, each shared by the tasks for which it says the same
-//	tasks/ATTEMPT/  stdout stderr script scratch/
+//	tasks/ATTEMPT/  script scratch/, and the log (package output)
 type Dir string
-
-// Stream is one of the two outputs of a task.
-type Stream string
-
-// The outputs.
-const (
-	Stdout Stream = "stdout"
-	Stderr Stream = "stderr"
-)
 
 // Tasks is the directory that holds one directory for each attempt.
 func (d Dir) Tasks() string { return filepath.Join(string(d), "tasks") }
@@ -46,9 +37,6 @@ func (d Dir) Tasks() string { return filepath.Join(string(d), "tasks") }
 // Task is the directory of one attempt. A process of the attempt can exist
 // only if its directory does.
 func (d Dir) Task(a job.Attempt) string { return filepath.Join(d.Tasks(), a.String()) }
-
-// Output is the file that an attempt writes one of its outputs to.
-func (d Dir) Output(a job.Attempt, s Stream) string { return filepath.Join(d.Task(a), string(s)) }
 
 // Lock is the file that runner n holds locked for as long as it lives.
 func (d Dir) Lock(n int) string { return d.runner(n, "lock") }

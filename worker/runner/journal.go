@@ -8,13 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -85,8 +82,8 @@ func (j *journal) save(round []*task) error {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	for _, t := range round {
-		if t.record.Exit.Started {
-			t.record.Exit.Tail = tail(j.dir.Output(t.attempt, Stderr))
+		if t.out != nil {
+			t.record.Exit.Tail, t.out = t.out.finish(), nil
 		}
 		if err := enc.Encode(&t.record); err != nil {
 			return fmt.Errorf("runner: encode end of %s: %w", t.name, err)
@@ -240,27 +237,4 @@ func syncDir(path string) error {
 		return fmt.Errorf("runner: sync %s: %w", path, err)
 	}
 	return nil
-}
-
-// tail is the end of a text file, whole letters of at most job.TailBytes.
-func tail(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	from := max(0, info.Size()-job.TailBytes)
-	b, err := io.ReadAll(io.NewSectionReader(f, from, job.TailBytes))
-	if err != nil {
-		return ""
-	}
-	for from > 0 && len(b) > 0 && !utf8.RuneStart(b[0]) {
-		b = b[1:]
-	}
-	text := strings.ToValidUTF8(string(b), "?")
-	return text
 }

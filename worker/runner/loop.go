@@ -28,6 +28,7 @@ type task struct {
 	index   int           // in the heap
 	pid     int
 	ticks   uint64
+	out     *outlet // until its end goes to disk
 	began   time.Time
 	box     *box // nil: a process
 	warned  bool // that it does not end

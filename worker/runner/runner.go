@@ -128,6 +128,7 @@ func Main(ctx context.Context, cfg Config, log *slog.Logger) error {
 		return err
 	}
 	defer s.close()
+	go s.pump.run()
 	info := Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: bootID()}
 	info.Isolation = processGroup
 	if info.Containers = cfg.Containers != nil; info.Containers {
@@ -224,6 +225,9 @@ func newStarter(cfg Config, log *slog.Logger) (*starter, error) {
 		return nil, fmt.Errorf("runner: %w", err)
 	}
 	s := &starter{dir: Dir(cfg.Dir), allowRoot: cfg.AllowRoot, null: null, nodes: nodes{dir: "/dev"}, log: log}
+	if s.pump, err = newPump(log); err != nil {
+		return nil, err
+	}
 	if !cfg.NoGroups {
 		if s.group, err = newGroup(cfg); err != nil {
 			log.Info("no control groups for tasks, processes are found by their parents", "error", err)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/cgroup"
+	"github.com/musterhq/muster/worker/output"
 )
 
 const (
@@ -35,6 +36,7 @@ type starter struct {
 	allowRoot bool
 	group     *cgroup.Tree // nil: none can be had
 	null      *os.File
+	pump      *pump
 	notes     *os.File // without groups: the main processes, a line each
 	nodes     nodes
 	processes processBound
@@ -51,6 +53,7 @@ type started struct {
 	where string
 	from  time.Duration // CLOCK_BOOTTIME before the fork
 	known bool          // the attempt had a directory: nothing was started now
+	out   *outlet
 	err   error
 }
 
@@ -88,15 +91,19 @@ type launch struct {
 	path  string
 	argv  []string
 	attr  syscall.ProcAttr
-	files []*os.File
+	out   *outlet
+	ends  []int         // of its pipes, that the task writes to
 	group *cgroup.Place // nil: none
 	who   identity
 	where string
 }
 
 func (l *launch) close() {
-	for _, f := range l.files {
-		_ = f.Close() // the task has its own descriptors
+	for _, fd := range l.ends {
+		_ = unix.Close(fd) // the task has its own
+	}
+	if l.out != nil {
+		l.out.finish() // there is no process to write
 	}
 	if l.group != nil {
 		l.group.Close()
@@ -205,22 +212,17 @@ func (s *starter) command(t *task, l *launch, env []string) error {
 	return nil
 }
 
-// outputs opens the two files that the task writes to by itself. A bound on
-// their size belongs here: it needs a pipe, or a watch on the files.
-func (s *starter) outputs(t *task, l *launch) error {
-	l.attr.Files = []uintptr{s.null.Fd()}
-	for _, stream := range []Stream{Stdout, Stderr} {
-		path := s.dir.Output(t.attempt, stream)
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-		if err != nil {
-			return fmt.Errorf("runner: open output: %w", err)
-		}
-		l.files = append(l.files, f)
-		l.attr.Files = append(l.attr.Files, f.Fd())
-		if err := l.who.own(path); err != nil {
-			return err
-		}
+// outputs makes the two pipes that the task writes to.
+func (s *starter) outputs(t *task, l *launch) (err error) {
+	copies, err := s.copies(t, l)
+	if err != nil {
+		return err
 	}
+	l.out, l.ends, err = s.pump.open(output.NewWriter(s.dir.Task(t.attempt), int64(t.start.OutputLimit)), l.who, copies)
+	if err != nil {
+		return err
+	}
+	l.attr.Files = []uintptr{s.null.Fd(), uintptr(l.ends[0]), uintptr(l.ends[1])}
 	return nil
 }
 
@@ -236,6 +238,7 @@ func (s *starter) fork(t *task, l *launch) started {
 		return r
 	}
 	r.pid, r.who, r.where = pid, l.who, l.where
+	r.out, l.out = l.out, nil
 	if s.group == nil {
 		r.ticks = startTicks(pid)
 		if err := s.note(t, pid, r.ticks); err != nil {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/output"
 )
 
 const (
@@ -66,6 +67,12 @@ type Start struct {
 	Grace      time.Duration `json:"grace"`
 	// Container is nil for a plain process.
 	Container *Container `json:"container,omitempty"`
+	// OutputLimit bounds what is kept of the output, in bytes on disk.
+	OutputLimit job.Size `json:"output_limit"`
+	// Stdout and Stderr are files that get copies of the output, relative to
+	// Workdir. The first attempt empties them, later ones add to them.
+	Stdout string `json:"stdout,omitempty"`
+	Stderr string `json:"stderr,omitempty"`
 }
 
 // Stop asks for the end of an attempt's processes.
@@ -274,10 +281,12 @@ func (s Start) valid() error {
 		return fmt.Errorf("runner: start: warning by signal %d", s.Warn)
 	case s.Limits.CPUs < 0 || s.Limits.CPUs > job.MaxCPUs || s.Limits.Memory < 0 || s.Limits.PIDs < 0 || s.Limits.Scratch < 0 || len(s.Limits.GPUs) > maxWords:
 		return fmt.Errorf("runner: start: limits %+v", s.Limits)
+	case s.OutputLimit < output.MinBound:
+		return fmt.Errorf("runner: start: output limit %d: from %d", s.OutputLimit, output.MinBound)
 	case !s.Hold && s.Deadline == 0:
 		return errors.New("runner: start: neither deadline nor hold")
 	}
-	all := [][]string{s.Command, s.Env, {s.Workdir, s.User, s.Files}}
+	all := [][]string{s.Command, s.Env, {s.Workdir, s.User, s.Files, s.Stdout, s.Stderr}}
 	if c := s.Container; c != nil {
 		if c.Image == "" || c.Host == "" {
 			return errors.New("runner: start: a container without image or engine")

@@ -21,9 +21,9 @@ const attempt = "k3v9x0q2mz-0000000000000.0.1"
 func TestRequestRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, m := range []Request{
-		{Start: &Start{Attempt: attempt, Command: []string{"a", "<b>"}, User: "u", Env: []string{"A=1"}, Deadline: 5, Lead: 1, Grace: 2}},
-		{Start: &Start{Attempt: attempt, Script: "#!/bin/sh\n\x01", User: "u", Hold: true, Limit: time.Hour}},
-		{Start: &Start{Attempt: attempt, User: "u", Hold: true, Container: &Container{
+		{Start: &Start{Attempt: attempt, Command: []string{"a", "<b>"}, User: "u", Env: []string{"A=1"}, Deadline: 5, Lead: 1, Grace: 2, OutputLimit: 1 << 20}},
+		{Start: &Start{Attempt: attempt, Script: "#!/bin/sh\n\x01", User: "u", Hold: true, Limit: time.Hour, OutputLimit: 1 << 30}},
+		{Start: &Start{Attempt: attempt, User: "u", Hold: true, OutputLimit: 1 << 20, Container: &Container{
 			Host: "unix:///s", Image: "i:1", Mounts: []string{"/a:/b:ro"}, Allowed: []string{"/a"}, As: "5:6", GPUs: []string{"GPU-1"},
 		}}},
 		{Stop: &Stop{Attempt: attempt, Grace: time.Second, Reason: "r"}},
@@ -125,7 +125,7 @@ func TestFrameBounds(t *testing.T) {
 
 func FuzzReadRequest(f *testing.F) {
 	for _, m := range []Request{
-		{Start: &Start{Attempt: attempt, Command: []string{"a"}, User: "u", Hold: true}},
+		{Start: &Start{Attempt: attempt, Command: []string{"a"}, User: "u", Hold: true, OutputLimit: 1 << 20}},
 		{Stop: &Stop{Attempt: attempt}},
 		{Extend: []Extension{{Attempt: attempt, Deadline: 1}}},
 		{Drain: true},

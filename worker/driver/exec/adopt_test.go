@@ -18,6 +18,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner"
 )
 
@@ -96,7 +97,7 @@ func TestAdoptRunning(t *testing.T) {
 		if e := r.expect(worker.DriverExited); e.Exit.Code != 9 || e.Attempt != r.attempt(1) {
 			t.Errorf("%+v", e)
 		}
-		if out := r.output(r.attempt(1), runner.Stdout); out != "before\nafter\n" {
+		if out := r.output(r.attempt(1), output.Stdout); out != "before\nafter\n" {
 			t.Errorf("output %q", out)
 		}
 	})
@@ -138,7 +139,7 @@ func TestAdoptEnded(t *testing.T) {
 	if len(r.found) != 0 {
 		t.Errorf("adopted %+v after it was forgotten", r.found)
 	}
-	if out := r.output(r.attempt(1), runner.Stdout); out != "done\n" {
+	if out := r.output(r.attempt(1), output.Stdout); out != "done\n" {
 		t.Errorf("output %q", out)
 	}
 }

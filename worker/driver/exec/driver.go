@@ -14,6 +14,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner"
 )
 
@@ -34,7 +35,10 @@ type Config struct {
 	Binary  string   // path of the program; /proc/self/exe is right even when a new version took its place
 	Args    []string // before --dir and --generation: its verb if it has several, and its other flags
 	Version string   // of the binary: runners of another one only drain
-	Bounds  Bounds
+	Node    string   // its name, for the names of files
+	// OutputLimit bounds the log of each task, in bytes on disk.
+	OutputLimit job.Size
+	Bounds      Bounds
 	// ContainerBinary and ContainerArgs start the runner of containers, as Binary
 	// and Args do that of processes.
 	ContainerBinary string
@@ -57,6 +61,10 @@ type Bounds struct {
 	GPUs map[string]string
 }
 
+// DefaultOutputLimit is what a task's log may take unless the daemon's owner
+// says otherwise.
+const DefaultOutputLimit job.Size = 256 << 20
+
 // Validate says what is wrong with the configuration.
 func (c Config) Validate() error {
 	switch {
@@ -64,20 +72,22 @@ func (c Config) Validate() error {
 		return errors.New("exec driver: dir: not given")
 	case c.Binary == "":
 		return errors.New("exec driver: binary: not given")
+	case c.OutputLimit < output.MinBound:
+		return fmt.Errorf("exec driver: output limit %s: at least %s", c.OutputLimit, job.Size(output.MinBound))
 	}
 	return nil
 }
 
 // Driver is a worker.Driver whose tasks are processes. Make one with New.
 type Driver struct {
-	cfg   Config
-	dir   runner.Dir
-	tell  func(worker.DriverEvent)
-	log   *slog.Logger
-	inbox inbox
-	do    chan func()
-	lives lives
-	tails tails
+	cfg     Config
+	dir     runner.Dir
+	tell    func(worker.DriverEvent)
+	log     *slog.Logger
+	inbox   inbox
+	do      chan func()
+	lives   lives
+	follows output.Follows
 }
 
 // New makes a driver that reports to tell, from a goroutine of its own; tell
@@ -91,7 +101,6 @@ func New(cfg Config, tell func(worker.DriverEvent), log *slog.Logger) (*Driver, 
 		cfg: cfg, dir: runner.Dir(cfg.Dir), tell: tell, log: log,
 		inbox: inbox{wake: make(chan struct{}, 1)}, do: make(chan func()),
 		lives: lives{all: map[job.Attempt]*life{}},
-		tails: tails{subs: map[string]map[chan struct{}]bool{}},
 	}, nil
 }
 
@@ -102,6 +111,12 @@ func (d *Driver) Start(t worker.Task) error {
 		User: t.User, Env: t.Env, Hostfile: t.Hostfile, Files: t.Files, Keeps: len(t.Spec.Download) > 0,
 		Deadline: time.Duration(t.Deadline), Hold: t.Hold, Lead: worker.FenceLead,
 		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Bounds.of(t),
+		OutputLimit: d.cfg.OutputLimit,
+	}
+	names := job.Names{Attempt: t.Attempt, Job: t.Spec.Name, Node: d.cfg.Node, User: t.User}
+	s.Stdout, s.Stderr = names.Expand(t.Spec.Output), names.Expand(t.Spec.Error)
+	if t.Spec.Error == "" {
+		s.Stderr = s.Stdout // as a terminal would show it
 	}
 	if t.Spec.Image != "" {
 		c := d.cfg.Engine

@@ -17,6 +17,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner"
 )
 
@@ -47,7 +48,7 @@ func TestExits(t *testing.T) {
 				t.Errorf("%q: %+v, want %+v", tt.script, got, tt.want)
 			}
 		}
-		if out := r.output(r.attempt(1), runner.Stdout); out != "out\n" {
+		if out := r.output(r.attempt(1), output.Stdout); out != "out\n" {
 			t.Errorf("output %q", out)
 		}
 	})
@@ -95,7 +96,7 @@ func TestEnvironment(t *testing.T) {
 	if got := r.run(k); got.State != job.Succeeded {
 		t.Fatalf("%+v", got)
 	}
-	lines := strings.Split(r.output(k.Attempt, runner.Stdout), "\n")
+	lines := strings.Split(r.output(k.Attempt, output.Stdout), "\n")
 	scratch := filepath.Join(runner.Dir(r.dir).Task(k.Attempt), "scratch")
 	want := "MUSTER_ATTEMPT MUSTER_HOSTFILE MUSTER_JOB_ID MUSTER_SCRATCH MUSTER_TASK PATH PWD "
 	if os.Geteuid() == 0 {
@@ -122,7 +123,7 @@ func TestWorkdirAndPath(t *testing.T) {
 			t.Fatalf("%s: %+v", name, got)
 		}
 		want := filepath.Join(dir, "tool") + " a b\n" + dir + "\n"
-		if out := r.output(k.Attempt, runner.Stdout); out != want {
+		if out := r.output(k.Attempt, output.Stdout); out != want {
 			t.Errorf("%s: output %q, want %q", name, out, want)
 		}
 	}
@@ -157,7 +158,7 @@ func TestHundredTasks(t *testing.T) {
 			r.expect(worker.DriverStarted)
 		}
 		for i := range n {
-			await(t, "task to be ready", func() bool { return r.output(r.attempt(i), runner.Stdout) == "ready\n" })
+			await(t, "task to be ready", func() bool { return r.output(r.attempt(i), output.Stdout) == "ready\n" })
 		}
 		info, err := runner.Dir(r.dir).ReadInfo(1)
 		if err != nil {
@@ -201,7 +202,7 @@ func TestFollow(t *testing.T) {
 	}
 	k := r.task(0, "/bin/sh", "-c", fmt.Sprintf("echo one; read x <%s; echo two; read x <%[1]s; echo three", gate))
 	r.start(k)
-	follow, err := r.d.Follow(t.Context(), k.Attempt, runner.Stdout, 1, true)
+	follow, err := r.d.Follow(t.Context(), k.Attempt, output.Stdout, 1, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +229,7 @@ func TestFollow(t *testing.T) {
 	if n, err := follow.Read(make([]byte, 10)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("after the end: %d, %v", n, err)
 	}
-	whole, err := r.d.Follow(t.Context(), k.Attempt, runner.Stdout, 0, true)
+	whole, err := r.d.Follow(t.Context(), k.Attempt, output.Stdout, 0, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,7 @@ func TestFollow(t *testing.T) {
 	if b, err := io.ReadAll(whole); err != nil || string(b) != "one\ntwo\nthree\n" {
 		t.Errorf("read %q, %v", b, err)
 	}
-	if _, err := r.d.Follow(t.Context(), r.attempt(9), runner.Stdout, 0, true); !errors.Is(err, os.ErrNotExist) {
+	if _, err := r.d.Follow(t.Context(), r.attempt(9), output.Stdout, 0, true); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("output of nothing: %v", err)
 	}
 }
@@ -248,7 +249,7 @@ func TestFollowEndsWithContext(t *testing.T) {
 	r.start(k)
 	r.expect(worker.DriverStarted)
 	ctx, cancel := context.WithCancel(t.Context())
-	follow, err := r.d.Follow(ctx, k.Attempt, runner.Stderr, 0, true)
+	follow, err := r.d.Follow(ctx, k.Attempt, output.Stderr, 0, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,10 +259,25 @@ func TestFollowEndsWithContext(t *testing.T) {
 		got <- err
 	}()
 	cancel()
-	if err := <-got; !errors.Is(err, ErrClosed) {
-		t.Errorf("Read = %v, want ErrClosed", err)
+	if err := <-got; !errors.Is(err, output.ErrClosed) {
+		t.Errorf("Read = %v, want output.ErrClosed", err)
 	}
 	if err := follow.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOrder fills one stream faster than it is read before a word on the other:
+// the word does not overtake it.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	for i := range 5 {
+		k := r.shell(i, "head -c 5000000 /dev/zero; echo word >&2; head -c 3000000 /dev/zero >&2; echo out")
+		r.run(k)
+		want := strings.Repeat("\x00", 5_000_000) + "word\n" + strings.Repeat("\x00", 3_000_000) + "out\n"
+		if got := r.output(k.Attempt, output.Both); got != want {
+			t.Errorf("%d bytes, word at %d, out at %d; want %d bytes, 5000000, 8000005", len(got), strings.Index(got, "word"), strings.Index(got, "out"), len(want))
+		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/output"
 )
 
 // deaf is a task that ignores TERM and says so once it does.
@@ -23,7 +23,7 @@ const deaf = "trap '' TERM; echo ready; while :; do sleep 1000; done"
 // ready waits for the first line of a task's output.
 func (r *rig) ready(a job.Attempt) {
 	r.t.Helper()
-	await(r.t, "task to be ready", func() bool { return strings.HasPrefix(r.output(a, runner.Stdout), "ready\n") })
+	await(r.t, "task to be ready", func() bool { return strings.HasPrefix(r.output(a, output.Stdout), "ready\n") })
 }
 
 func TestStop(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner"
 )
 
@@ -28,7 +29,7 @@ func TestRunnerIsKilledLast(t *testing.T) {
 		if e := r.run(k); e.State != job.Succeeded {
 			t.Fatalf("%+v", e)
 		}
-		if out, want := r.output(k.Attempt, runner.Stdout), strings.Repeat(string(own), 2); out != want {
+		if out, want := r.output(k.Attempt, output.Stdout), strings.Repeat(string(own), 2); out != want {
 			t.Errorf("task has %q, want %q", out, want)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner"
 )
 
@@ -228,8 +229,8 @@ func TestDevices(t *testing.T) {
 			} {
 				k := r.shell(i, look)
 				k.Devices = tt.gpus
-				if r.run(k); r.output(k.Attempt, runner.Stdout) != tt.want {
-					t.Errorf("%v: %q, want %q", tt.gpus, r.output(k.Attempt, runner.Stdout), tt.want)
+				if r.run(k); r.output(k.Attempt, output.Stdout) != tt.want {
+					t.Errorf("%v: %q, want %q", tt.gpus, r.output(k.Attempt, output.Stdout), tt.want)
 				}
 			}
 		})
@@ -270,8 +271,8 @@ func TestUlimits(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	k := r.shell(0, "ulimit -l; ulimit -n; ulimit -Hn")
-	if r.run(k); r.output(k.Attempt, runner.Stdout) != "8192\n2048\n4096\n" {
-		t.Errorf("%q", r.output(k.Attempt, runner.Stdout))
+	if r.run(k); r.output(k.Attempt, output.Stdout) != "8192\n2048\n4096\n" {
+		t.Errorf("%q", r.output(k.Attempt, output.Stdout))
 	}
 }
 
@@ -305,7 +306,7 @@ func TestWarning(t *testing.T) {
 		k := r.shell(0, fmt.Sprintf("sh -c '%s'; exit $?", inner))
 		k.TimeLimit, k.Warning = time.Minute, job.Warning{Signal: int(unix.SIGUSR1), Before: time.Minute - 500*time.Millisecond}
 		e := r.run(k)
-		if out := r.output(k.Attempt, runner.Stdout); e.Code != 5 || e.State != job.Failed || out != "saved\n" {
+		if out := r.output(k.Attempt, output.Stdout); e.Code != 5 || e.State != job.Failed || out != "saved\n" {
 			t.Errorf("%+v, output %q", e, out)
 		}
 		if at := e.Ended.Sub(e.Began); at < 500*time.Millisecond || at > 5*time.Second {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner"
 )
 
@@ -108,7 +109,7 @@ func config(mode, dir, version string) Config {
 	if mode != "groups" {
 		args = append(args, mode)
 	}
-	return Config{Dir: dir, Binary: self, Args: args, Version: version}
+	return Config{Dir: dir, Binary: self, Args: args, Version: version, OutputLimit: DefaultOutputLimit}
 }
 
 // modes are the ways to hold the processes of a task together: whatever the host
@@ -245,9 +246,9 @@ func (r *rig) run(task worker.Task) job.Exit {
 	return r.expect(worker.DriverExited).Exit
 }
 
-func (r *rig) output(a job.Attempt, s runner.Stream) string {
+func (r *rig) output(a job.Attempt, s output.Stream) string {
 	r.t.Helper()
-	b, err := os.ReadFile(r.d.Path(a, s))
+	b, err := output.Rest(r.d.dir.Task(a), s, 0)
 	if err != nil {
 		r.t.Fatal(err)
 	}

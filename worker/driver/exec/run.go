@@ -90,7 +90,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.tails.open(); err != nil {
+	if err := d.follows.Open(); err != nil {
 		d.log.WarnContext(ctx, "outputs cannot be followed", "error", err)
 	}
 	out := make(chan worker.DriverEvent)
@@ -99,7 +99,7 @@ func (d *Driver) Run(ctx context.Context) error {
 			d.tell(e)
 		}
 	})
-	s.wg.Go(d.tails.run)
+	s.wg.Go(d.follows.Run)
 	s.wg.Go(func() { s.sweeps(ctx) })
 	if s.newest, err = s.ends.newestRunner(); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 	s.loop(ctx, out)
 	d.inbox.close()
-	d.tails.close()
+	d.follows.Close()
 	close(out)
 	s.drop()
 	return nil

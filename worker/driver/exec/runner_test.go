@@ -20,6 +20,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner"
 )
 
@@ -43,7 +44,7 @@ func TestUsers(t *testing.T) {
 	e := r.run(k)
 	scratch := filepath.Join(runner.Dir(dir).Task(k.Attempt), "scratch")
 	want := "nobody\n" + nobody.HomeDir + " nobody\n" + scratch + "\nmade\nh"
-	if out := r.output(k.Attempt, runner.Stdout); out != want || e.Code != 1 || !strings.HasPrefix(e.Tail, "heard\n") {
+	if out := r.output(k.Attempt, output.Stdout); out != want || e.Code != 1 || !strings.HasPrefix(e.Tail, "heard\n") {
 		t.Errorf("output %q, want %q; %+v", out, want, e)
 	}
 
@@ -104,7 +105,7 @@ func TestNewerConnectionReplaces(t *testing.T) {
 	}
 
 	// A start that arrives again starts nothing.
-	frame, err := runner.Frame(runner.Request{Start: &runner.Start{Attempt: k.Attempt.String(), Command: []string{"true"}, User: "root", Hold: true}})
+	frame, err := runner.Frame(runner.Request{Start: &runner.Start{Attempt: k.Attempt.String(), Command: []string{"true"}, User: "root", Hold: true, OutputLimit: DefaultOutputLimit}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,39 @@
+package job
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestPatterns(t *testing.T) {
+	n := Names{Attempt: Attempt{Job: "k3v9x0q2mz-0000000000000", Task: 7, N: 2}, Job: "../x", Node: "amy", User: "ada"}
+	for pattern, want := range map[string]string{
+		"plain":             "plain",
+		"/logs/%u/%j_%t.%n": "/logs/ada/k3v9x0q2mz-0000000000000_7.amy",
+		"%A_%a-%N":          "k3v9x0q2mz-0000000000000_7-amy",
+		"%x%%x":             ".._x%x",
+	} {
+		if got := n.Expand(pattern); got != want {
+			t.Errorf("%s: %q, want %q", pattern, got, want)
+		}
+	}
+	spec := func(output, workdir, image string) Spec {
+		s := DefaultSpec()
+		s.Command, s.Output, s.Workdir, s.Image = []string{"x"}, output, workdir, image
+		return s
+	}
+	for _, good := range []Spec{spec("/x/%j", "", ""), spec("%x.out", "/w", ""), spec("100%%", "/w", "")} {
+		if err := good.Validate(); err != nil {
+			t.Errorf("%q: %v", good.Output, err)
+		}
+	}
+	for _, bad := range []Spec{spec("/%", "", ""), spec("/%q", "", ""), spec("/a\x00", "", ""), spec("/"+strings.Repeat("a", maxPattern), "", "")} {
+		if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), "output") {
+			t.Errorf("%.20q: %v", bad.Output, err)
+		}
+	}
+	if err := spec("x", "", "").Validate(); !errors.Is(err, errNoWorkdir) {
+		t.Errorf("relative without a workdir: %v", err)
+	}
+}

@@ -1,0 +1,323 @@
+package runner
+
+// What tasks write, on its way from their pipes to their logs.
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/worker/output"
+)
+
+const (
+	// pumpBytes is read of a pipe at a time. It is the runner's whole memory for
+	// output, however many tasks write.
+	pumpBytes = 256 << 10
+	// pipeBytes is what the kernel takes for a pipe unasked. A task that fills
+	// it is given a larger one, of wideBytes, so that it waits less often.
+	pipeBytes = 64 << 10
+	wideBytes = 1 << 20
+	// pumpEvents is how many pipes may say at once that there is something.
+	pumpEvents = 64
+	// maxRest bounds what is read of a pipe after the last process of its task:
+	// all that it can hold. Only a process outside could still be writing.
+	maxRest = 64 << 20
+)
+
+// pump moves bytes from the pipes of all tasks into their logs, as they come:
+// of the two pipes of a task, the one that was written to first since both were
+// empty is read first, and as long as it has something. Epoll tells of edges
+// only, as its other way keeps pipes in the order in which they were read.
+type pump struct {
+	poll  int // epoll
+	bell  int // eventfd: somebody has been put into ended
+	log   *slog.Logger
+	mu    sync.Mutex
+	all   map[int32]*intake // guarded by mu; by read end
+	ended []*outlet         // guarded by mu; whose tasks have no process any more
+}
+
+// intake is one pipe of a task.
+type intake struct {
+	of     *outlet
+	stream output.Stream
+	fd     int // of the read end; -1 once it is closed
+	wide   bool
+	more   bool // it was not empty when it was left, so that others have their turn
+}
+
+// outlet is both pipes of a task and the log that they end in.
+type outlet struct {
+	pump   *pump
+	mu     sync.Mutex
+	writer *output.Writer // guarded by mu
+	pipes  [2]*intake     // their descriptors are guarded by mu
+	copies map[output.Stream]*duplicate
+	tail   chan string // the end of stderr, once all is read
+}
+
+func newPump(log *slog.Logger) (*pump, error) {
+	p := &pump{poll: -1, bell: -1, log: log, all: map[int32]*intake{}}
+	var err error
+	if p.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err == nil {
+		p.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	}
+	if err == nil {
+		err = unix.EpollCtl(p.poll, unix.EPOLL_CTL_ADD, p.bell, edge(p.bell))
+	}
+	if err != nil {
+		p.close()
+		return nil, fmt.Errorf("runner: make poll of outputs: %w", err)
+	}
+	return p, nil
+}
+
+func (p *pump) close() {
+	for _, fd := range []int{p.poll, p.bell} {
+		if fd >= 0 {
+			_ = unix.Close(fd) // holds no data
+		}
+	}
+}
+
+// edge asks epoll for one event when a file has something to read, if it has it
+// now or whenever more comes.
+func edge(fd int) *unix.EpollEvent {
+	return &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(fd)} //nolint:gosec // descriptors are small
+}
+
+// run reads what tasks write for as long as the runner lives; the pump of one
+// task, until that has ended.
+func (p *pump) run() {
+	buf := make([]byte, pumpBytes)
+	events := make([]unix.EpollEvent, pumpEvents)
+	for {
+		n, err := unix.EpollWait(p.poll, events, -1)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			p.log.Error("outputs of tasks not read any more", "error", err)
+			return
+		}
+		for _, e := range events[:n] {
+			if int(e.Fd) == p.bell {
+				if p.finished(buf) {
+					return
+				}
+				continue
+			}
+			p.mu.Lock()
+			in := p.all[e.Fd]
+			p.mu.Unlock()
+			if in != nil {
+				in.of.mu.Lock()
+				in.turn(buf)
+				in.of.mu.Unlock()
+			}
+		}
+	}
+}
+
+// finished closes the logs of ended tasks, after all that epoll had told of
+// before. It says whether the pump was that of one task.
+func (p *pump) finished(buf []byte) (last bool) {
+	var count [8]byte
+	_, _ = unix.Read(p.bell, count[:]) // it may have rung twice
+	p.mu.Lock()
+	ended := p.ended
+	p.ended = nil
+	p.mu.Unlock()
+	for _, o := range ended {
+		o.tail <- o.end(buf)
+		last = len(o.copies) > 0
+	}
+	return last
+}
+
+// open makes the pipes of a task, and gives the ends that the task writes to.
+// The copies are the outlet's from then on.
+func (p *pump) open(w *output.Writer, who identity, copies map[output.Stream]*duplicate) (*outlet, []int, error) {
+	o := &outlet{pump: p, writer: w, copies: copies, tail: make(chan string, 1)}
+	if len(copies) > 0 {
+		if err := o.alone(); err != nil {
+			closeCopies(copies)
+			return nil, nil, err
+		}
+	}
+	var ends []int
+	for i, stream := range []output.Stream{output.Stdout, output.Stderr} {
+		var fds [2]int
+		err := unix.Pipe2(fds[:], unix.O_CLOEXEC)
+		if err == nil {
+			o.pipes[i] = &intake{of: o, stream: stream, fd: fds[0]}
+			ends = append(ends, fds[1])
+			err = o.pump.watch(o.pipes[i], who)
+		}
+		if err != nil {
+			o.finish()
+			for _, fd := range ends {
+				_ = unix.Close(fd) // nothing was written
+			}
+			return nil, nil, fmt.Errorf("runner: make pipe for output: %w", err)
+		}
+	}
+	return o, ends, nil
+}
+
+// watch has run read a pipe, and lets the task's user open it by the name
+// /dev/stdout.
+func (p *pump) watch(in *intake, who identity) error {
+	if who.cred != nil {
+		if err := unix.Fchown(in.fd, who.uid, who.gid); err != nil {
+			return err
+		}
+	}
+	if _, err := unix.FcntlInt(uintptr(in.fd), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.all[int32(in.fd)] = in //nolint:gosec // descriptors are small
+	p.mu.Unlock()
+	return unix.EpollCtl(p.poll, unix.EPOLL_CTL_ADD, in.fd, edge(in.fd))
+}
+
+// turn reads a pipe that has something, after what was written before that to
+// the task's other one. The caller holds the outlet's lock.
+func (in *intake) turn(buf []byte) {
+	for _, other := range in.of.pipes {
+		if other != nil && other != in && other.more {
+			other.drain(buf)
+		}
+	}
+	in.drain(buf)
+}
+
+// drain reads a pipe until it is empty, but no more than it can hold.
+func (in *intake) drain(buf []byte) {
+	in.more = false
+	for left := wideBytes; left > 0; {
+		n := in.read(buf)
+		if n == 0 {
+			return // an edge comes when it is written to again
+		}
+		left -= n
+	}
+	in.more = true
+	if err := unix.EpollCtl(in.of.pump.poll, unix.EPOLL_CTL_MOD, in.fd, edge(in.fd)); err != nil {
+		in.of.pump.log.Error("output of a task waits for its end", "error", err)
+	}
+}
+
+// read moves what a pipe holds, at most one buffer, and closes a pipe that
+// nobody can write to any more. It says how much came. The caller holds the
+// outlet's lock.
+func (in *intake) read(buf []byte) int {
+	if in.fd < 0 {
+		return 0
+	}
+	n, err := unix.Read(in.fd, buf)
+	for errors.Is(err, unix.EINTR) {
+		n, err = unix.Read(in.fd, buf)
+	}
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return 0
+	case err != nil || n <= 0:
+		in.close()
+		return 0
+	}
+	if n >= pipeBytes && !in.wide {
+		in.wide = true
+		_, _ = unix.FcntlInt(uintptr(in.fd), unix.F_SETPIPE_SZ, wideBytes) // a user has only so many pages; it works without
+	}
+	in.of.writer.Write(in.stream, buf[:n])
+	if d := in.of.copies[in.stream]; d != nil {
+		d.write(in.of.writer, buf[:n])
+	}
+	return n
+}
+
+func (in *intake) close() {
+	p := in.of.pump
+	p.mu.Lock()
+	delete(p.all, int32(in.fd)) //nolint:gosec // as in watch
+	p.mu.Unlock()
+	// A child on its way to exec still has the pipe, so closing alone would not
+	// end what epoll says of it.
+	_ = unix.EpollCtl(p.poll, unix.EPOLL_CTL_DEL, in.fd, nil)
+	_ = unix.Close(in.fd) // was only read
+	in.fd = -1
+}
+
+// finish takes what is left in the pipes of a task that has no process any
+// more, closes its log and gives the end of its stderr. The pump does it, so
+// that the order stays, unless all was read already.
+func (o *outlet) finish() (tail string) {
+	o.mu.Lock()
+	open := len(o.copies) > 0
+	for _, in := range o.pipes {
+		open = open || in != nil && in.fd >= 0
+	}
+	o.mu.Unlock()
+	if !open {
+		return o.end(nil)
+	}
+	o.pump.mu.Lock()
+	o.pump.ended = append(o.pump.ended, o)
+	o.pump.mu.Unlock()
+	if _, err := unix.Write(o.pump.bell, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil && !errors.Is(err, unix.EAGAIN) {
+		o.pump.log.Error("end of a task's output not told", "error", err)
+	}
+	if len(o.copies) == 0 {
+		return <-o.tail
+	}
+	return o.tailSoon()
+}
+
+// end reads the pipes to their ends, first one that was left for others to have
+// their turn.
+func (o *outlet) end(buf []byte) (tail string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, more := range []bool{true, false} {
+		for _, in := range o.pipes {
+			if in == nil || in.fd < 0 || in.more != more {
+				continue
+			}
+			for left := maxRest; left > 0; {
+				n := in.read(buf)
+				if n == 0 {
+					break
+				}
+				left -= n
+			}
+			if in.fd >= 0 {
+				in.close()
+			}
+		}
+	}
+	tail = o.writer.Tail()
+	if err := o.writer.Close(); err != nil {
+		o.pump.log.Warn("output of a task not closed", "error", err)
+	}
+	return tail
+}
+
+// inlet is a stream of a log that is written to without a pipe.
+type inlet struct {
+	o      *outlet
+	stream output.Stream
+}
+
+// Write never fails: what cannot be kept is noted in the log.
+func (i inlet) Write(p []byte) (int, error) {
+	i.o.mu.Lock()
+	defer i.o.mu.Unlock()
+	i.o.writer.Write(i.stream, p)
+	return len(p), nil
+}
