@@ -239,7 +239,11 @@ func (s *starter) exec(x *execution) started {
 		env = setVariable(env, "TERM", x.Term)
 	}
 	l := &launch{who: t.who, where: t.where, argv: x.Command}
-	if l.path, err = program(x.Command[0], l.where, env); err != nil {
+	err = t.who.as(func() (err error) { // root would tell what lies where its user may not look
+		l.path, err = program(x.Command[0], l.where, env)
+		return err
+	})
+	if err != nil {
 		return started{err: err}
 	}
 	l.attr = syscall.ProcAttr{Dir: l.where, Env: env, Sys: &syscall.SysProcAttr{Setsid: true, Credential: t.who.cred, Pdeathsig: syscall.SIGKILL}}
