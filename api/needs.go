@@ -82,13 +82,15 @@ type Logs interface {
 type Uploads interface {
 	// Missing lists those chunks that are not here.
 	Missing(refs []blob.Ref) ([]blob.Ref, error)
-	// Put keeps a chunk; with sync it is on its way to the disk.
-	Put(data []byte, sync bool) (blob.Ref, error)
+	// PutAll keeps chunks that come each after its head; with sync they are
+	// on their way to the disk.
+	PutAll(from io.Reader, sync bool) error
 	// PutTree keeps a tree whose chunks are all here, and gives those that are
 	// not; with sync all of it is on disk when it returns.
 	PutTree(text []byte, sync bool) (blob.Hash, []blob.Ref, error)
 	TreeText(h blob.Hash) ([]byte, error)
-	Get(r blob.Ref) ([]byte, error)
+	// Append reads a chunk onto the end of buf.
+	Append(buf []byte, r blob.Ref) ([]byte, error)
 }
 
 // GapError says that output was removed from the middle of a log to keep it

@@ -4,7 +4,6 @@ package api
 // chunk so that nothing is sent twice.
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -113,19 +112,7 @@ func (s *Server) missingChunks(_ context.Context, in *rawInput) (*rawOutput, err
 }
 
 func (s *Server) putChunks(_ context.Context, in *rawInput) (*struct{}, error) {
-	buf := make([]byte, blob.MaxChunk)
-	for {
-		data, err := blob.ReadChunk(in.body, buf)
-		if errors.Is(err, io.EOF) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, bad("chunks: %w", err)
-		}
-		if _, err := s.needs.Uploads.Put(data, true); err != nil {
-			return nil, blobError(err)
-		}
-	}
+	return nil, blobError(s.needs.Uploads.PutAll(in.body, true))
 }
 
 // putTree answers once all of the tree is on disk: a job that names it is as
@@ -188,19 +175,33 @@ func (s *Server) getChunks(_ context.Context, in *rawInput) (*huma.StreamRespons
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		_, w := humago.Unwrap(hctx)
 		w.Header().Set("Content-Type", contentBytes)
-		var out bytes.Buffer
+		out := make([]byte, 0, answerAt+4+blob.MaxChunk)
 		for _, r := range refs {
-			data, err := s.needs.Uploads.Get(r)
-			if err != nil && !errors.Is(err, blob.ErrMissing) {
+			var err error
+			if out, err = s.appendChunk(out, r); err != nil {
 				panic(http.ErrAbortHandler)
 			}
-			out.Reset()
-			if err := blob.WriteChunk(&out, data); err != nil {
+			if len(out) < answerAt {
+				continue
+			}
+			if _, err := w.Write(out); err != nil {
 				panic(http.ErrAbortHandler)
 			}
-			if _, err := w.Write(out.Bytes()); err != nil {
-				panic(http.ErrAbortHandler)
-			}
+			out = out[:0]
+		}
+		if _, err := w.Write(out); err != nil {
+			panic(http.ErrAbortHandler)
 		}
 	}}, nil
+}
+
+// answerAt is how many bytes of chunks are written at once, or more.
+const answerAt = 512 << 10
+
+func (s *Server) appendChunk(out []byte, r blob.Ref) ([]byte, error) {
+	all, err := s.needs.Uploads.Append(blob.AppendHead(out, r.Size), r)
+	if errors.Is(err, blob.ErrMissing) {
+		return blob.AppendHead(out, 0), nil
+	}
+	return all, err
 }

@@ -12,10 +12,7 @@ func BenchmarkUnpack(b *testing.B) {
 	s := newStore(b, Config{})
 	t := Tree{}
 	for i := range 2000 {
-		r, err := s.Put(random(i, 50_000), false)
-		if err != nil {
-			b.Fatal(err)
-		}
+		r := put(b, s, random(i, 50_000))[0]
 		t.Entries = append(t.Entries, Entry{Path: fmt.Sprintf("f%06d", i), Kind: File, Mode: 0o644, MTime: 1e18, Size: 50_000, Chunks: Refs{r}})
 	}
 	b.SetBytes(t.Size())

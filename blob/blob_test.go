@@ -60,17 +60,7 @@ func (d *direct) PutChunks(_ context.Context, body []byte) error {
 	if d.broken.Load() > 0 && d.broken.Add(-1) == 0 {
 		return errBroken
 	}
-	buf := make([]byte, MaxChunk)
-	for r := bytes.NewReader(body); r.Len() > 0; {
-		data, err := ReadChunk(r, buf)
-		if err != nil {
-			return err
-		}
-		if _, err := d.s.Put(data, true); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.s.PutAll(bytes.NewReader(body), true)
 }
 
 func (d *direct) PutTree(_ context.Context, _ Hash, text []byte) error {
@@ -89,7 +79,7 @@ func (h holder) Tree(_ context.Context, x Hash) ([]byte, error) { return h.s.Tre
 
 func (h holder) Chunks(_ context.Context, refs []Ref, take func([]byte) error) error {
 	for _, r := range refs {
-		data, err := h.s.Get(r)
+		data, err := h.s.Append(nil, r)
 		if errors.Is(err, ErrMissing) {
 			continue
 		}
@@ -238,12 +228,33 @@ func TestDamagedChunkIsSentAgain(t *testing.T) {
 	s := newStore(t, Config{})
 	send(t, s, dir, ".")
 	ref := Ref{Hash: Sum([]byte("content")), Size: 7}
-	write(t, s.chunk(ref.Hash), []byte("c0ntent"), 0o600)
-	if _, err := s.Get(ref); !errors.Is(err, ErrMissing) {
+	pack := s.chunks[ref.Hash].pack
+	pack.since = pack.since.Add(-trust) // what is read comes from the disk, for all we know
+	spoil(t, s.pack(pack.name), 1, '0')
+	if _, err := s.Append(nil, ref); !errors.Is(err, ErrMissing) {
 		t.Errorf("damaged: %v", err)
 	}
 	if _, p := send(t, s, dir, "."); p.Sent != 7 {
 		t.Errorf("sent %d bytes", p.Sent)
+	}
+	// The damaged one is still on the disk; it is not what a restart finds.
+	if data, err := NewStore(s.cfg, s.log).Append([]byte("the "), ref); string(data) != "the content" || err != nil {
+		t.Errorf("%q, %v", data, err)
+	}
+}
+
+// spoil writes one byte of a file.
+func spoil(t *testing.T, path string, at int64, b byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{b}, at); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -359,6 +370,9 @@ func age(t *testing.T, s *Store, by time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, p := range s.packs {
+		p.used, p.since = p.used.Add(-by), p.since.Add(-by)
+	}
 }
 
 func TestRoomIsMadeFromWhatNobodyNeeds(t *testing.T) {
@@ -412,10 +426,7 @@ func TestRoomIsMadeFromWhatNobodyNeeds(t *testing.T) {
 func TestUnpackStaysInside(t *testing.T) {
 	// What ParseTree lets through cannot escape; what is forced past it neither.
 	s := newStore(t, Config{})
-	r, err := s.Put([]byte("evil"), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := put(t, s, []byte("evil"))[0]
 	outside := t.TempDir()
 	for name, tree := range map[string]Tree{
 		"dots": {[]Entry{{Path: "../evil", Kind: File, Size: 4, Chunks: Refs{r}}}},
@@ -456,6 +467,25 @@ func TestUnpackGivesToOwner(t *testing.T) {
 			t.Errorf("%s belongs to %d:%d", p, uid, gid)
 		}
 	}
+}
+
+// put keeps chunks in one pack.
+func put(t testing.TB, s *Store, chunks ...[]byte) []Ref {
+	t.Helper()
+	p := s.Putter(false)
+	defer p.Discard()
+	var refs []Ref
+	for _, data := range chunks {
+		r, err := p.Put(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs = append(refs, r)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return refs
 }
 
 func BenchmarkCut(b *testing.B) {

@@ -15,7 +15,8 @@ type Holder interface {
 	// Tree is the encoding of a tree, or ErrMissing.
 	Tree(ctx context.Context, h Hash) ([]byte, error)
 	// Chunks asks for one batch of chunks and gives each that the holder has to
-	// take, in any order; take must not keep the data.
+	// take, in any order; take must not keep the data, and finds out whether it
+	// is what was asked for.
 	Chunks(ctx context.Context, refs []Ref, take func(data []byte) error) error
 	// String names it for people.
 	String() string
@@ -181,14 +182,10 @@ func (f *Fetcher) chunks(ctx context.Context, h Hash, missing []Ref, holder Hold
 	for range fetchers {
 		running.Go(func() {
 			for b := range work {
-				err := holder.Chunks(ctx, b, func(data []byte) error {
-					r, err := f.store.Put(data, false)
-					f.note(h, func(p *Fetching) { p.Done += int64(r.Size) })
-					mu.Lock()
-					defer mu.Unlock()
-					came += int64(r.Size)
-					return err
-				})
+				n, err := f.batch(ctx, h, b, holder)
+				mu.Lock()
+				came += n
+				mu.Unlock()
 				if err != nil {
 					cancel(err)
 				}
@@ -204,4 +201,25 @@ func (f *Fetcher) chunks(ctx context.Context, h Hash, missing []Ref, holder Hold
 	close(work)
 	running.Wait()
 	return came, context.Cause(ctx)
+}
+
+// batch fetches chunks with one request. What has come stays, also if not all of
+// it comes.
+func (f *Fetcher) batch(ctx context.Context, h Hash, refs []Ref, holder Holder) (int64, error) {
+	var came int64
+	to := f.store.Putter(false)
+	to.only = make(map[Hash]bool, len(refs))
+	for _, r := range refs {
+		to.only[r.Hash] = true
+	}
+	defer to.Discard()
+	err := holder.Chunks(ctx, refs, func(data []byte) error {
+		r, err := to.Put(data)
+		if err == nil {
+			came += int64(r.Size)
+			f.note(h, func(p *Fetching) { p.Done += int64(r.Size) })
+		}
+		return err
+	})
+	return came, errors.Join(err, to.Close())
 }

@@ -3,10 +3,8 @@ package blob
 // From a client's files to the daemon's store: only what is not there yet.
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 )
 
@@ -14,7 +12,7 @@ import (
 type Target interface {
 	// MissingChunks lists those of at most MaxAsk refs that it does not have.
 	MissingChunks(ctx context.Context, refs []Ref) ([]Ref, error)
-	// PutChunks takes chunks as WriteChunk wrote them, at most MaxBatch bytes of
+	// PutChunks takes chunks each after its head, at most MaxBatch bytes of
 	// them, or a single one.
 	PutChunks(ctx context.Context, body []byte) error
 	// PutTree keeps a tree whose chunks it has, else it is ErrMissing. When it
@@ -48,7 +46,7 @@ func Send(ctx context.Context, target Target, sources []Source, see func(Progres
 		see = func(Progress) {}
 	}
 	for try := 1; ; try++ {
-		u := upload{target: target, see: see, p: Progress{Total: p.Total, Sent: p.Sent}, seen: map[Hash]bool{}}
+		u := upload{target: target, see: see, p: Progress{Total: p.Total, Sent: p.Sent}, seen: map[Hash]bool{}, sent: make(chan []byte, senders)}
 		h, err := u.all(ctx, sources)
 		p = u.p
 		if !errors.Is(err, ErrMissing) || try == sendAgain {
@@ -62,15 +60,16 @@ type upload struct {
 	see    func(Progress)
 	seen   map[Hash]bool
 	batch  batch
+	sent   chan []byte // bodies that may be written anew
 
 	mu sync.Mutex
 	p  Progress // guarded by mu
 }
 
-// batch is chunks that were cut and not yet sent.
+// batch is chunks that were cut and not yet sent, as they travel.
 type batch struct {
 	refs []Ref
-	data []byte
+	body []byte
 }
 
 func (u *upload) all(ctx context.Context, sources []Source) (Hash, error) {
@@ -132,17 +131,27 @@ func (u *upload) take(ctx context.Context, r Ref, data []byte, work chan<- batch
 		return nil
 	}
 	u.seen[r.Hash] = true
-	if len(u.batch.data)+len(data) > MaxBatch || len(u.batch.refs) == MaxAsk {
+	if len(u.batch.body)+headBytes+len(data) > MaxBatch || len(u.batch.refs) == MaxAsk {
 		if err := u.flush(ctx, work); err != nil {
 			return err
 		}
 	}
-	if u.batch.data == nil {
-		u.batch.data = make([]byte, 0, MaxBatch)
+	if u.batch.body == nil {
+		u.batch.body = u.fresh()
 	}
 	u.batch.refs = append(u.batch.refs, r)
-	u.batch.data = append(u.batch.data, data...)
+	u.batch.body = append(AppendHead(u.batch.body, r.Size), data...)
 	return nil
+}
+
+// fresh is room for a batch, of one that was sent if there is any.
+func (u *upload) fresh() []byte {
+	select {
+	case body := <-u.sent:
+		return body[:0]
+	default:
+		return make([]byte, 0, MaxBatch)
+	}
 }
 
 func (u *upload) flush(ctx context.Context, work chan<- batch) error {
@@ -169,30 +178,40 @@ func (u *upload) tell(done, sent int64) {
 // send brings over what the target lacks of a batch.
 func (u *upload) send(ctx context.Context, b batch) error {
 	missing, err := u.target.MissingChunks(ctx, b.refs)
-	if err != nil || len(missing) == 0 {
+	if err != nil {
 		return err
 	}
-	lacks := make(map[Hash]bool, len(missing))
-	for _, r := range missing {
-		lacks[r.Hash] = true
-	}
-	var body bytes.Buffer
-	body.Grow(len(b.data) + 4*len(b.refs))
-	at, sent := 0, int64(0)
-	for _, r := range b.refs {
-		data := b.data[at : at+int(r.Size)]
-		at += int(r.Size)
-		if !lacks[r.Hash] {
-			continue
+	body := b.only(missing)
+	if len(body) > 0 {
+		if err := u.target.PutChunks(ctx, body); err != nil {
+			return err
 		}
-		if err := WriteChunk(&body, data); err != nil {
-			return fmt.Errorf("blob: %w", err)
+		sent := int64(0)
+		for _, r := range missing {
+			sent += int64(r.Size)
 		}
-		sent += int64(r.Size)
+		u.tell(0, sent)
 	}
-	if err := u.target.PutChunks(ctx, body.Bytes()); err != nil {
-		return err
+	select {
+	case u.sent <- b.body:
+	default:
 	}
-	u.tell(0, sent)
 	return nil
+}
+
+// only is the batch's body less the chunks that are not among refs, in its place.
+func (b batch) only(refs []Ref) []byte {
+	wanted := make(map[Hash]bool, len(refs))
+	for _, r := range refs {
+		wanted[r.Hash] = true
+	}
+	at, end := 0, 0
+	for _, r := range b.refs {
+		n := headBytes + int(r.Size)
+		if wanted[r.Hash] {
+			end += copy(b.body[end:], b.body[at:at+n])
+		}
+		at += n
+	}
+	return b.body[:end]
 }

@@ -5,10 +5,12 @@ package blob
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +28,9 @@ const (
 	touchAfter = 10 * time.Minute
 	// sweepAgain is the least time between two attempts to make room.
 	sweepAgain = 10 * time.Second
+	// trust is how long what was hashed when it was written is not hashed when
+	// it is read: it comes from memory then, not from the disk.
+	trust = 10 * time.Minute
 )
 
 // Config says where a store lies.
@@ -38,18 +43,22 @@ type Config struct {
 	Live func() (map[Hash]bool, error)
 }
 
-// Store keeps chunks and trees as files named by their hashes:
+// Store keeps chunks and trees in files:
 //
-//	chunks/XX/HASH   XX are the first two digits
+//	packs/NAME.pack  chunks, then their names and lengths, then how many
 //	trees/HASH
 //	tmp/             what is being written
+//
+// A file appears once it is whole, and is not changed then. Which chunk lies
+// where is held in memory, and read from the ends of the packs when the store
+// is used first.
 //
 // What is not referred to by a tree, and the trees that were used least lately,
 // go when there is no more room. Its methods may be called at the same time.
 type Store struct {
 	cfg  Config
 	log  *slog.Logger
-	size atomic.Int64 // bytes of all chunks
+	size atomic.Int64 // bytes of all packs, and of what is being written
 
 	opening sync.Once
 	opened  error
@@ -57,36 +66,41 @@ type Store struct {
 
 	sweeping sync.Mutex
 	swept    time.Time // guarded by sweeping
+
+	mu     sync.Mutex
+	packs  map[string]*pack // by name; guarded by mu, as all of them
+	chunks map[Hash]place   // guarded by mu
+}
+
+// place is where a chunk lies.
+type place struct {
+	pack *pack
+	at   uint32 // in the pack's file
+	size uint32
 }
 
 // NewStore makes a store; the disk is not touched before its first use.
-func NewStore(cfg Config, log *slog.Logger) *Store { return &Store{cfg: cfg, log: log} }
-
-func (s *Store) chunk(h Hash) string {
-	name := h.String()
-	return filepath.Join(s.cfg.Dir, "chunks", name[:2], name)
+func NewStore(cfg Config, log *slog.Logger) *Store {
+	return &Store{cfg: cfg, log: log, packs: map[string]*pack{}, chunks: map[Hash]place{}}
 }
+
+func (s *Store) pack(name string) string { return filepath.Join(s.cfg.Dir, "packs", name) }
 
 func (s *Store) tree(h Hash) string { return filepath.Join(s.cfg.Dir, "trees", h.String()) }
 
-// open makes the directories and counts what is there.
+// open makes the directories and reads what is there.
 func (s *Store) open() error {
 	s.opening.Do(func() {
-		for i := range 256 {
-			if s.opened = os.MkdirAll(filepath.Join(s.cfg.Dir, "chunks", fmt.Sprintf("%02x", i)), 0o700); s.opened != nil {
-				return
-			}
-		}
 		s.opened = errors.Join(
 			os.RemoveAll(filepath.Join(s.cfg.Dir, "tmp")), os.MkdirAll(filepath.Join(s.cfg.Dir, "tmp"), 0o700),
-			os.MkdirAll(filepath.Join(s.cfg.Dir, "trees"), 0o700))
+			os.MkdirAll(filepath.Join(s.cfg.Dir, "packs"), 0o700), os.MkdirAll(filepath.Join(s.cfg.Dir, "trees"), 0o700))
 		if s.opened == nil && s.cfg.Most == 0 {
 			var disk unix.Statfs_t
 			s.opened = unix.Statfs(s.cfg.Dir, &disk)
 			s.cfg.Most = int64(disk.Blocks) * disk.Bsize / keepShare //nolint:gosec // no disk has 2^63 blocks
 		}
 		if s.opened == nil {
-			s.opened = s.eachChunk(func(_ Hash, info fs.FileInfo) { s.size.Add(info.Size()) })
+			s.opened = s.load()
 		}
 	})
 	if s.opened != nil {
@@ -95,71 +109,97 @@ func (s *Store) open() error {
 	return nil
 }
 
+// load finds the packs. One that a power cut has left broken is of no use.
+func (s *Store) load() error {
+	entries, err := os.ReadDir(filepath.Join(s.cfg.Dir, "packs"))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !isPack(e.Name()) {
+			continue
+		}
+		p, err := readPack(s.pack(e.Name()))
+		if err != nil {
+			s.log.Warn("chunks of uploads cannot be read, dropped", "pack", e.Name(), "error", err)
+			if err := os.Remove(s.pack(e.Name())); err != nil {
+				return err
+			}
+			continue
+		}
+		s.size.Add(p.size)
+		s.enter(p)
+	}
+	return nil
+}
+
+// enter makes the chunks of a pack known.
+func (s *Store) enter(p *pack) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.packs[p.name] = p
+	at := uint32(0)
+	for _, r := range p.refs {
+		s.chunks[r.Hash] = place{p, at, r.Size}
+		at += r.Size
+	}
+}
+
+// has says whether a chunk is here, and notes that it is of use.
+func (s *Store) has(r Ref) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	there := s.chunks[r.Hash]
+	if there.pack == nil || there.size != r.Size {
+		return false
+	}
+	if now := time.Now(); now.Sub(there.pack.used) > touchAfter {
+		there.pack.used = now
+		_ = os.Chtimes(s.pack(there.pack.name), now, now) // at worst it goes sooner
+	}
+	return true
+}
+
 // Missing lists those of refs that are not here, in their order.
 func (s *Store) Missing(refs []Ref) ([]Ref, error) {
 	if err := s.open(); err != nil {
 		return nil, err
 	}
-	now := time.Now()
 	var missing []Ref
 	for _, r := range refs {
-		path := s.chunk(r.Hash)
-		info, err := os.Lstat(path)
-		if err != nil || info.Size() != int64(r.Size) {
+		if !s.has(r) {
 			missing = append(missing, r)
-			continue
 		}
-		touch(path, info, now)
 	}
 	return missing, nil
 }
 
-// touch notes that a file is of use.
+// touch notes that a tree is of use.
 func touch(path string, info fs.FileInfo, now time.Time) {
 	if now.Sub(info.ModTime()) > touchAfter {
 		_ = os.Chtimes(path, now, now) // at worst it goes sooner
 	}
 }
 
-// Put keeps a chunk. With sync its bytes begin their way to the disk now, so
-// that PutTree has little to wait for.
-func (s *Store) Put(data []byte, sync bool) (Ref, error) {
-	r := Ref{Hash: Sum(data), Size: uint32(len(data))} //nolint:gosec // at most MaxChunk
-	if len(data) == 0 || len(data) > MaxChunk {
-		return r, fmt.Errorf("blob: chunk of %d bytes: %w: from 1 to %d", len(data), ErrInvalid, MaxChunk)
-	}
-	if err := s.open(); err != nil {
-		return r, err
-	}
-	path := s.chunk(r.Hash)
-	if info, err := os.Lstat(path); err == nil && info.Size() == int64(len(data)) {
-		touch(path, info, time.Now())
-		return r, nil
-	}
-	if s.size.Load()+int64(len(data)) > s.cfg.Most {
+// reserve counts bytes that are about to be written, if there is room.
+func (s *Store) reserve(n int64) error {
+	if s.size.Load()+n > s.cfg.Most {
 		s.makeRoom()
 	}
-	if now := s.size.Load(); now+int64(len(data)) > s.cfg.Most {
-		return r, fmt.Errorf("blob: %w: it has %d of at most %d bytes, all of live jobs or less than an hour old", ErrFull, now, s.cfg.Most)
+	if now := s.size.Add(n); now > s.cfg.Most {
+		s.size.Add(-n)
+		return fmt.Errorf("blob: %w: it has %d of at most %d bytes, all of live jobs or less than an hour old", ErrFull, now-n, s.cfg.Most)
 	}
-	if err := s.write(path, data, sync); err != nil {
-		return r, fmt.Errorf("blob: keep chunk: %w", err)
-	}
-	s.size.Add(int64(len(data)))
-	s.used.Store(true)
-	return r, nil
+	return nil
 }
 
 // write makes a file appear whole.
-func (s *Store) write(path string, data []byte, sync bool) error {
+func (s *Store) write(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Join(s.cfg.Dir, "tmp"), "")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
-	if err == nil && sync {
-		_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE) // PutTree makes sure
-	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
@@ -169,27 +209,76 @@ func (s *Store) write(path string, data []byte, sync bool) error {
 	return err
 }
 
-// Get reads a chunk. One that is damaged is dropped, so that it can be sent
-// again, and is ErrMissing.
-func (s *Store) Get(r Ref) ([]byte, error) {
+// Append reads a chunk onto the end of buf. One that is damaged is dropped, so
+// that it can be sent again, and is ErrMissing.
+func (s *Store) Append(buf []byte, r Ref) ([]byte, error) {
 	if err := s.open(); err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(s.chunk(r.Hash))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("blob: chunk %s: %w", r.Hash, ErrMissing)
+	for {
+		s.mu.Lock()
+		there := s.chunks[r.Hash]
+		trusted := there.pack != nil && time.Since(there.pack.since) < trust
+		s.mu.Unlock()
+		if there.pack == nil || there.size != r.Size {
+			return nil, fmt.Errorf("blob: chunk %s: %w", r.Hash, ErrMissing)
+		}
+		all, err := appendAt(buf, s.pack(there.pack.name), int64(there.at), int(r.Size))
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, io.EOF):
+			s.drop(there.pack) // unless a sweep has moved its chunks and done so
+		case err != nil:
+			return nil, fmt.Errorf("blob: chunk: %w", err)
+		case trusted || Sum(all[len(buf):]) == r.Hash:
+			return all, nil
+		default:
+			s.damaged(r.Hash, there)
+		}
 	}
+}
+
+// damaged forgets a chunk; its place on the disk is freed by a sweep.
+func (s *Store) damaged(h Hash, there place) {
+	s.log.Warn("chunk of an upload is damaged, dropped", "hash", h.String())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.chunks[h] == there {
+		delete(s.chunks, h)
+	}
+}
+
+func appendAt(buf []byte, path string, at int64, n int) ([]byte, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("blob: chunk: %w", err)
+		return nil, err
 	}
-	if len(data) == int(r.Size) && Sum(data) == r.Hash {
-		return data, nil
+	defer f.Close()
+	buf = slices.Grow(buf, n)[:len(buf)+n]
+	_, err = f.ReadAt(buf[len(buf)-n:], at)
+	return buf, err
+}
+
+// drop removes a pack, unless that is done.
+func (s *Store) drop(p *pack) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropLocked(p)
+}
+
+func (s *Store) dropLocked(p *pack) {
+	if s.packs[p.name] != p {
+		return
 	}
-	s.log.Warn("chunk of an upload is damaged, dropped", "hash", r.Hash.String())
-	if os.Remove(s.chunk(r.Hash)) == nil {
-		s.size.Add(-int64(len(data)))
+	delete(s.packs, p.name)
+	for _, r := range p.refs {
+		if s.chunks[r.Hash].pack == p {
+			delete(s.chunks, r.Hash)
+		}
 	}
-	return nil, fmt.Errorf("blob: chunk %s: %w", r.Hash, ErrMissing)
+	s.size.Add(-p.size)
+	if err := os.Remove(s.pack(p.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.log.Warn("chunks of uploads not removed", "pack", p.name, "error", err)
+	}
 }
 
 // PutTree keeps a tree whose chunks are all here; else it gives those that are
@@ -211,7 +300,7 @@ func (s *Store) PutTree(text []byte, sync bool) (Hash, []Ref, error) {
 	if info, err := os.Lstat(path); err == nil {
 		touch(path, info, time.Now())
 	} else {
-		if err := s.write(path, text, sync); err != nil {
+		if err := s.write(path, text); err != nil {
 			return h, nil, fmt.Errorf("blob: keep tree: %w", err)
 		}
 		s.used.Store(true)
@@ -256,7 +345,7 @@ func (s *Store) sync() error {
 	return nil
 }
 
-// Size is how many bytes of chunks there are.
+// Size is how many bytes the chunks take.
 func (s *Store) Size() (int64, error) {
 	err := s.open()
 	return s.size.Load(), err

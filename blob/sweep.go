@@ -5,12 +5,16 @@ package blob
 
 import (
 	"errors"
-	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 )
+
+// deadShare is the part of a pack, an eighth, that may be of no use before what
+// is of use is written anew.
+const deadShare = 8
 
 // makeRoom frees at least a fifth of the store if it can; not again within a
 // moment.
@@ -101,19 +105,84 @@ func (s *Store) unused(h Hash) (Tree, error) {
 	return ParseTree(text)
 }
 
+// dropChunks removes the packs that were not of use lately, less the chunks that
+// are kept: those are written anew.
 func (s *Store) dropChunks(kept map[Hash]bool, now time.Time) error {
-	var failed error
-	err := s.eachChunk(func(h Hash, info fs.FileInfo) {
-		if kept[h] || now.Sub(info.ModTime()) <= young {
-			return
+	s.mu.Lock()
+	old := slices.DeleteFunc(slices.Collect(maps.Values(s.packs)), func(p *pack) bool { return now.Sub(p.used) <= young })
+	s.mu.Unlock()
+	var moved []*pack
+	to := s.Putter(false)
+	defer to.Discard()
+	for _, p := range old {
+		stay, dead := s.stay(p, kept)
+		switch {
+		case dead <= p.size/deadShare:
+			continue
+		case len(stay) == 0:
+			s.dropOld(p, now)
+			continue
 		}
-		if err := os.Remove(s.chunk(h)); err != nil {
-			failed = err
-			return
+		if err := s.move(stay, to); err != nil {
+			return err
 		}
-		s.size.Add(-info.Size())
-	})
-	return errors.Join(err, failed)
+		moved = append(moved, p)
+	}
+	if len(moved) == 0 {
+		return nil
+	}
+	err := to.Close()
+	if err == nil {
+		err = s.sync() // before the only other copy goes
+	}
+	if err != nil {
+		return err
+	}
+	for _, p := range moved {
+		s.dropOld(p, now)
+	}
+	return nil
+}
+
+// stay lists the chunks of a pack that are kept, and how many bytes are not.
+func (s *Store) stay(p *pack, kept map[Hash]bool) (stay []Ref, dead int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range p.refs {
+		if kept[r.Hash] && s.chunks[r.Hash].pack == p {
+			stay = append(stay, r)
+		} else {
+			dead += int64(r.Size)
+		}
+	}
+	return stay, dead
+}
+
+// dropOld removes a pack, unless it has come to be of use.
+func (s *Store) dropOld(p *pack, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(p.used) > young {
+		s.dropLocked(p)
+	}
+}
+
+// move writes chunks that are here once more.
+func (s *Store) move(refs []Ref, to *Putter) error {
+	buf := make([]byte, 0, MaxChunk)
+	for _, r := range refs {
+		data, err := s.Append(buf[:0], r)
+		if errors.Is(err, ErrMissing) {
+			return nil // it was damaged, and its pack is dropped
+		}
+		if err == nil {
+			err = to.again(r, data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Store) trees() ([]keptTree, error) {
@@ -132,20 +201,4 @@ func (s *Store) trees() ([]keptTree, error) {
 		}
 	}
 	return all, nil
-}
-
-func (s *Store) eachChunk(f func(Hash, fs.FileInfo)) error {
-	return filepath.WalkDir(filepath.Join(s.cfg.Dir, "chunks"), func(_ string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		h, err := ParseHash(e.Name())
-		if err != nil {
-			return nil //nolint:nilerr // not one of ours
-		}
-		if info, err := e.Info(); err == nil {
-			f(h, info)
-		}
-		return nil
-	})
 }

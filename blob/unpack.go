@@ -68,11 +68,12 @@ func (u unpacking) files(ctx context.Context, t Tree) error {
 	var running sync.WaitGroup
 	for range unpackers {
 		running.Go(func() {
+			buf := make([]byte, 0, MaxChunk)
 			for e := range work {
 				if ctx.Err() != nil {
 					continue
 				}
-				if err := u.one(e); err != nil {
+				if err := u.one(e, buf); err != nil {
 					cancel(err)
 				}
 			}
@@ -88,7 +89,7 @@ func (u unpacking) files(ctx context.Context, t Tree) error {
 	return context.Cause(ctx)
 }
 
-func (u unpacking) one(e Entry) error {
+func (u unpacking) one(e Entry, buf []byte) error {
 	if e.Kind == Link {
 		if err := errors.Join(u.root.Symlink(e.Target, e.Path), u.own(e.Path)); err != nil {
 			return fmt.Errorf("blob: unpack: %w", err)
@@ -101,7 +102,7 @@ func (u unpacking) one(e Entry) error {
 	}
 	defer f.Close()
 	for _, c := range e.Chunks {
-		data, err := u.store.Get(c)
+		data, err := u.store.Append(buf[:0], c)
 		if err != nil {
 			return err
 		}

@@ -10,21 +10,17 @@ import (
 	"io"
 )
 
-// WriteChunk sends one chunk; none stands for one that is missing.
-func WriteChunk(w io.Writer, data []byte) error {
-	var head [4]byte
-	binary.BigEndian.PutUint32(head[:], uint32(len(data))) //nolint:gosec // at most MaxChunk
-	if _, err := w.Write(head[:]); err != nil {
-		return err
-	}
-	_, err := w.Write(data)
-	return err
-}
+// headBytes is the length of a chunk's length.
+const headBytes = 4
+
+// AppendHead begins a chunk of n bytes; its data follows. 0 stands for one that
+// is missing.
+func AppendHead(b []byte, n uint32) []byte { return binary.BigEndian.AppendUint32(b, n) }
 
 // ReadChunk reads one chunk into buf, which has room for MaxChunk, and gives
 // the part that it fills. io.EOF is the end of the stream.
 func ReadChunk(r io.Reader, buf []byte) ([]byte, error) {
-	var head [4]byte
+	var head [headBytes]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return nil, err
 	}

@@ -6,9 +6,9 @@ package e2e
 
 import (
 	"bytes"
+	bigendian "encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/blob"
 )
 
 // project writes n files of size bytes, in directories of a hundred.
@@ -54,20 +56,30 @@ func (d *daemon) in(dir string, args ...string) result {
 	return result{stdout: out.String(), stderr: errs.String(), code: cmd.ProcessState.ExitCode()}
 }
 
-// chunks lists what the daemon's store holds; a chunk that is written again is
-// another one.
-func (d *daemon) chunks() map[uint64]bool {
+// chunks lists what the daemon's store holds, by the inode that it lies in: a
+// chunk that is written again is another one.
+func (d *daemon) chunks() map[string]bool {
 	d.t.Helper()
-	all := map[uint64]bool{}
-	_ = filepath.WalkDir(filepath.Join(d.dir, "data/blobs/chunks"), func(_ string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return nil //nolint:nilerr // a store that is not there holds nothing
+	all := map[string]bool{}
+	packs, _ := filepath.Glob(filepath.Join(d.dir, "data/blobs/packs/*")) // a store that is not there holds nothing
+	for _, path := range packs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			d.t.Fatal(err)
 		}
-		if info, err := e.Info(); err == nil {
-			all[info.Sys().(*syscall.Stat_t).Ino] = true
+		info, err := os.Lstat(path)
+		if err != nil {
+			d.t.Fatal(err)
 		}
-		return nil
-	})
+		count, names := len(text)-4, int(bigendian.BigEndian.Uint32(text[len(text)-4:]))
+		refs, err := blob.ParseRefs(text[count-36*names : count])
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		for _, r := range refs {
+			all[fmt.Sprintf("%s in %d", r.Hash, info.Sys().(*syscall.Stat_t).Ino)] = true
+		}
+	}
 	return all
 }
 
@@ -99,7 +111,7 @@ func TestUpload(t *testing.T) {
 			t.Fatalf("on %s: exit %d, %q, %s; want %s", on.name, r.code, r.stdout, r.stderr, want)
 		}
 	}
-	before := []map[uint64]bool{amy.chunks(), ben.chunks(), cat.chunks()}
+	before := []map[string]bool{amy.chunks(), ben.chunks(), cat.chunks()}
 	if len(before[0]) < 1000 {
 		t.Fatalf("%d chunks at the owner", len(before[0]))
 	}
@@ -122,7 +134,7 @@ func TestUpload(t *testing.T) {
 	}
 }
 
-// TestStagingIsShown holds a chunk back at the owner, and looks how the task is
+// TestStagingIsShown holds chunks back at the owner, and looks how the task is
 // said to wait for its files.
 func TestStagingIsShown(t *testing.T) {
 	amy, ben, _ := three(t)
@@ -132,15 +144,12 @@ func TestStagingIsShown(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	id := strings.TrimSpace(r.stdout)
-	kept, err := filepath.Glob(filepath.Join(amy.dir, "data/blobs/chunks/*/*"))
-	if err != nil || len(kept) == 0 {
-		t.Fatal(kept, err)
+	packs, err := filepath.Glob(filepath.Join(amy.dir, "data/blobs/packs/*"))
+	if err != nil || len(packs) != 1 {
+		t.Fatal(packs, err)
 	}
-	chunk, err := os.ReadFile(kept[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Remove(kept[0]), syscall.Mkfifo(kept[0], 0o600)); err != nil {
+	aside, pipe := filepath.Join(amy.dir, "aside"), filepath.Join(amy.dir, "pipe") // to open a pipe lasts until somebody writes
+	if err := errors.Join(os.Rename(packs[0], aside), syscall.Mkfifo(pipe, 0o600), os.Link(pipe, packs[0])); err != nil {
 		t.Fatal(err)
 	}
 	amy.ok("release", id)
@@ -160,11 +169,11 @@ func TestStagingIsShown(t *testing.T) {
 	if text := ben.ok("why", id); !strings.Contains(text, " of 1.2 MB from amy") {
 		t.Errorf("no word of what is on its way:\n%s", text)
 	}
-	fifo, err := os.OpenFile(kept[0], os.O_WRONLY, 0)
-	if err != nil {
+	if err := os.Rename(aside, packs[0]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fifo.Write(chunk); err != nil || fifo.Close() != nil {
+	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0) // what is read of it is no chunk: it is asked for again
+	if err != nil || writer.Close() != nil {
 		t.Fatal(err)
 	}
 	amy.untilState(id, "SUCCEEDED")

@@ -80,7 +80,7 @@ func (h holder) Tree(_ context.Context, x blob.Hash) ([]byte, error) { return h.
 
 func (h holder) Chunks(_ context.Context, refs []blob.Ref, take func([]byte) error) error {
 	for _, r := range refs {
-		data, err := h.s.Get(r)
+		data, err := h.s.Append(nil, r)
 		if err != nil {
 			return err
 		}
@@ -134,12 +134,16 @@ func (r *rig) upload(files map[string]string) (string, *blob.Store) {
 	r.t.Helper()
 	s := blob.NewStore(blob.Config{Dir: r.t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))
 	t := blob.Tree{}
+	p := s.Putter(false)
 	for name, text := range files {
-		ref, err := s.Put([]byte(text), false)
+		ref, err := p.Put([]byte(text))
 		if err != nil {
 			r.t.Fatal(err)
 		}
 		t.Entries = append(t.Entries, blob.Entry{Path: name, Kind: blob.File, Mode: 0o644, Size: int64(len(text)), Chunks: blob.Refs{ref}})
+	}
+	if err := p.Close(); err != nil {
+		r.t.Fatal(err)
 	}
 	slices.SortFunc(t.Entries, blob.ByPath)
 	text, h, err := t.Encode()
@@ -523,8 +527,9 @@ func TestTreeIsBounded(t *testing.T) {
 	r.stop()
 	r.run()
 	s := blob.NewStore(blob.Config{Dir: t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))
-	ref, err := s.Put(make([]byte, 16<<10), false)
-	if err != nil {
+	chunks := s.Putter(false)
+	ref, err := chunks.Put(make([]byte, 16<<10))
+	if err = errors.Join(err, chunks.Close()); err != nil {
 		t.Fatal(err)
 	}
 	file := func(chunks int64) []blob.Entry {
