@@ -41,7 +41,7 @@ type ExecSession struct {
 	Stdin          io.WriteCloser
 	Stdout, Stderr io.Reader // with a terminal there is no Stderr
 	Resize         func(rows, cols uint16) error
-	Wait           func() (int, error) // its exit code, once it has ended
+	Wait           func() (int, error) // its exit code, once it has ended, or an ExecError
 	Close          func()              // ends it
 }
 

@@ -24,6 +24,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/creack/pty"
 )
 
 // engine is a dockerd of a test and its files. Its containerd is a process of
@@ -224,6 +226,8 @@ func TestDocker(t *testing.T) {
 		{"confinement", dockerConfinement},
 		{"ends", dockerEnds},
 		{"mounts", dockerMounts},
+		{"files", dockerFiles},
+		{"exec", dockerExec},
 		{"pull", dockerPull},
 		{"daemon killed", dockerDaemonKilled},
 		{"runner killed", dockerRunnerKilled},
@@ -282,6 +286,126 @@ func dockerEnvironment(t *testing.T, x dockerTest) {
 	}
 	if r := x.d.muster("run", file); r.stdout != "from a script\n" || r.code != 0 {
 		t.Errorf("script: %+v", r)
+	}
+}
+
+// dockerFiles brings files to a container and back, while it runs and after.
+func dockerFiles(t *testing.T, x dockerTest) {
+	from, here := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(from, "src/in"), "brought\n")
+	g := x.gate(t, "files")
+	r := x.d.in(from, x.in("submit", `[ "$PWD" = "$MUSTER_SCRATCH" ] && echo more >> src/in && mkdir -p ckpt/deep && echo one > ckpt/a && cp src/in ckpt/deep/b && ln -s /etc/passwd ckpt/evil && echo ready && read line < /share/files; exit 3`,
+		"--upload", ".", "--download", "ckpt/*", "--download", "nothing", "--mount", x.share+":/share")...)
+	id := strings.TrimSpace(r.stdout)
+	if r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	x.d.untilState(id, "RUNNING")
+	x.d.until(id, "that far", func(jobDoc) bool { return strings.Contains(x.d.muster("logs", id).stdout, "ready") })
+	check := func(name, want string) {
+		t.Helper()
+		if text, err := os.ReadFile(filepath.Join(here, name)); err != nil || string(text) != want {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+	}
+	x.d.ok("cp", id+":src/in", here)
+	check("in", "brought\nmore\n")
+	g.open()
+	if doc := x.d.untilState(id, "FAILED"); doc.ExitCode == nil || *doc.ExitCode != 3 {
+		t.Errorf("%+v", doc)
+	}
+	x.d.ok("cp", id+":ckpt/*", here)
+	check("a", "one\n")
+	check("deep/b", "brought\nmore\n")
+	if _, err := os.Lstat(filepath.Join(here, "evil")); err == nil {
+		t.Error("a link out of the task's directory came back")
+	}
+	if left, err := filepath.Glob(filepath.Join(x.d.dir, "data/run/tasks", id+"*", "scratch")); err != nil || len(left) != 0 {
+		t.Errorf("its scratch directory is left: %v, %v", left, err)
+	}
+	r = x.d.in(here, x.in("run", "mkdir out; echo done > out/x", "--download", "out")...)
+	if check("out/x", "done\n"); r.code != 0 {
+		t.Errorf("%+v", r)
+	}
+	x.d.fails(2, []string{"download", "workdir"}, x.in("submit", "true", "--download", "out", "-D", "/tmp")...)
+}
+
+// dockerExec runs commands in a container.
+func dockerExec(t *testing.T, x dockerTest) {
+	g := x.gate(t, "exec")
+	id := x.d.ok(x.in("submit", "read line < /share/exec", "--env", "COLOUR=blue", "--mount", x.share+":/share")...)
+	x.d.untilState(id, "RUNNING")
+	// Its file system and processes are the container's.
+	if r := x.d.muster("exec", id, "--", "sh", "-c", `echo $COLOUR; pwd; ls /share; [ -d /proc/1 ] && echo wrong >&2; exit 7`); r.code != 7 || r.stderr != "wrong\n" ||
+		!strings.HasPrefix(r.stdout, "blue\n/") || !strings.Contains(r.stdout, "/scratch\n") || !strings.Contains(r.stdout, "exec\n") {
+		t.Errorf("%+v", r)
+	}
+	if r := x.d.musterIn(strings.NewReader("from here\n"), "exec", "-i", id, "--", "cat"); r.code != 0 || r.stdout != "from here\n" {
+		t.Errorf("with input: %+v", r)
+	}
+	if r := x.d.muster("exec", id, "--", "cat"); r.code != 0 || r.stdout != "" {
+		t.Errorf("without input: %+v", r)
+	}
+	x.d.fails(127, []string{"no-such-program-xyz"}, "exec", id, "--", "no-such-program-xyz")
+	if big := x.d.muster("exec", id, "--", "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"); len(big.stdout) != 3_000_000 {
+		t.Errorf("%d bytes of 3,000,000", len(big.stdout))
+	}
+	dockerTerminal(t, x, id)
+	// A client that goes takes its command along; a container that ends takes
+	// those that are left.
+	for _, gone := range []string{"client", "task"} {
+		mark := "9" + strings.Repeat("0", len(gone)) // seconds, as a name for the process
+		client := exec.Command(binary(t), "exec", id, "--", "sh", "-c", "sleep "+mark+"; true")
+		client.Env = append(os.Environ(), "MUSTER_SOCKET="+x.d.socket)
+		if err := client.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lives := func() bool {
+			return strings.Contains(x.e.docker("top", "muster-"+id+".0.1", "-o", "pid,args"), "sleep "+mark)
+		}
+		eventually(t, "the command runs", lives)
+		if gone == "client" {
+			_ = client.Process.Kill()
+			eventually(t, "the command ends with the client", func() bool { return !lives() })
+		} else {
+			g.open()
+			x.d.untilState(id, "SUCCEEDED")
+		}
+		_ = client.Wait()
+	}
+	x.e.untilGone(id)
+	x.d.fails(125, []string{"SUCCEEDED", "not running"}, "exec", id, "--", "true")
+}
+
+// dockerTerminal opens one in a container, and changes its size.
+func dockerTerminal(t *testing.T, x dockerTest, id string) {
+	cmd := exec.Command(binary(t), "exec", "-it", id, "--", "sh", "-c",
+		`tty; echo kind=$TERM; until stty size | grep -q '31 97'; do sleep 0.05; done; echo fir''st; until stty size | grep -q '40 120'; do sleep 0.05; done; echo sec''ond; sleep 1000`)
+	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+x.d.socket, "TERM=vt100")
+	near, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 31, Cols: 97})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	var seen []string
+	for in := bufio.NewScanner(near); in.Scan(); {
+		line := strings.TrimSpace(in.Text())
+		seen = append(seen, line)
+		switch line {
+		case "first":
+			if err := pty.Setsize(near, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Process.Signal(syscall.SIGWINCH)
+		case "second":
+			_, _ = near.WriteString("\x03")
+		}
+	}
+	_ = cmd.Wait()
+	if text := strings.Join(seen, " "); cmd.ProcessState.ExitCode() != 130 || !containsAll(text, []string{"/dev/pts/", "kind=vt100", "first", "second"}) {
+		t.Errorf("exit %d, %q", cmd.ProcessState.ExitCode(), text)
 	}
 }
 

@@ -66,6 +66,8 @@ func checkImage(s Spec) error {
 		return errors.New("mounts: only a task with an image has mounts; a process sees the node's own directories")
 	case len(s.Mounts) > maxMounts:
 		return fmt.Errorf("mounts: %d; at most %d", len(s.Mounts), maxMounts)
+	case s.Image != "" && s.Workdir != "" && len(s.Download) > 0:
+		return errors.New("download: of a container only what lies in its scratch directory can be kept; leave workdir out, and the task starts there")
 	case s.Image != "" && (len(s.Image) > maxImage || !imageRef.MatchString(s.Image)):
 		return fmt.Errorf("image %.80q: not a reference such as registry/name:tag (names are in small letters)", s.Image)
 	}

@@ -28,6 +28,13 @@ func TestImage(t *testing.T) {
 	if err := s.Validate(); err == nil {
 		t.Error("a process with mounts is valid")
 	}
+	s.Mounts, s.Workdir, s.Download = nil, "/srv", []string{"a"}
+	if err := s.Validate(); err != nil {
+		t.Errorf("a process with a directory of its own that leaves files: %v", err)
+	}
+	if s.Image = "busybox"; s.Validate() == nil {
+		t.Error("files of a container's own directory are to be kept")
+	}
 }
 
 func TestParseMount(t *testing.T) {

@@ -9,7 +9,9 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
+	dockerdriver "github.com/musterhq/muster/worker/driver/docker"
 	execdriver "github.com/musterhq/muster/worker/driver/exec"
 	"github.com/musterhq/muster/worker/runner"
 )
@@ -20,20 +22,47 @@ type execBackend struct {
 	driver    *execdriver.Driver
 	work      *worker.Loop
 	allowRoot bool
+	engine    string // host of the container engine
 }
 
 // Exec runs a command in an attempt.
-func (b execBackend) Exec(ctx context.Context, a job.Attempt, r api.ExecRequest) (api.ExecSession, error) {
-	uid, err := b.uid(ctx, a)
+func (b execBackend) Exec(ctx context.Context, a job.Attempt, r api.ExecRequest) (s api.ExecSession, err error) {
+	rec, err := b.record(ctx, a)
+	switch {
+	case err != nil:
+	case rec.Spec.Image != "":
+		s, err = b.inContainer(ctx, a, r)
+	default:
+		s, err = b.inProcess(ctx, a, r, rec.User)
+	}
+	if errors.Is(err, execdriver.ErrNotRunning) || errors.Is(err, dockerdriver.ErrNotRunning) {
+		err = fmt.Errorf("attempt %s: %w: %w", a, api.ErrConflict, err)
+	}
+	return s, err
+}
+
+// record is what the ledger says of an attempt that is here.
+func (b execBackend) record(ctx context.Context, a job.Attempt) (lease.Record, error) {
+	records, err := b.work.Attempts(ctx)
+	if err != nil {
+		return lease.Record{}, answerOf(err)
+	}
+	for _, r := range records {
+		if r.Attempt == a {
+			return r, nil
+		}
+	}
+	return lease.Record{}, fmt.Errorf("attempt %s: %w: it does not run here", a, api.ErrConflict)
+}
+
+func (b execBackend) inProcess(ctx context.Context, a job.Attempt, r api.ExecRequest, user string) (api.ExecSession, error) {
+	account, err := runner.AccountOf(user, b.allowRoot)
 	if err != nil {
 		return api.ExecSession{}, err
 	}
-	s, err := b.driver.Exec(ctx, a, execdriver.Beside{Command: r.Command, TTY: r.TTY, Term: r.Term, Rows: r.Rows, Cols: r.Cols}, uid)
+	s, err := b.driver.Exec(ctx, a, execdriver.Beside{Command: r.Command, TTY: r.TTY, Term: r.Term, Rows: r.Rows, Cols: r.Cols}, account.UID)
 	if code := execdriver.CodeOf(err); code != 0 {
 		return api.ExecSession{}, &api.ExecError{Code: code, Reason: errors.Unwrap(err).Error()}
-	}
-	if errors.Is(err, execdriver.ErrNotRunning) {
-		err = fmt.Errorf("attempt %s: %w: %w", a, api.ErrConflict, err)
 	}
 	if err != nil {
 		return api.ExecSession{}, err
@@ -45,17 +74,23 @@ func (b execBackend) Exec(ctx context.Context, a job.Attempt, r api.ExecRequest)
 	return session, nil
 }
 
-// uid is that of the attempt's user.
-func (b execBackend) uid(ctx context.Context, a job.Attempt) (int, error) {
-	records, err := b.work.Attempts(ctx)
+func (b execBackend) inContainer(ctx context.Context, a job.Attempt, r api.ExecRequest) (api.ExecSession, error) {
+	s, err := dockerdriver.Exec(ctx, b.engine, a, dockerdriver.Beside{Command: r.Command, TTY: r.TTY, Term: r.Term, Rows: r.Rows, Cols: r.Cols})
 	if err != nil {
-		return 0, answerOf(err)
+		return api.ExecSession{}, err
 	}
-	for _, r := range records {
-		if r.Attempt == a {
-			account, err := runner.AccountOf(r.User, b.allowRoot)
-			return account.UID, err
+	on := context.WithoutCancel(ctx) // its end is asked for when ctx is over, too
+	wait := func() (int, error) {
+		code, err := s.Wait(on)
+		if refused, ok := errors.AsType[*dockerdriver.RefusalError](err); ok {
+			err = &api.ExecError{Code: refused.Code, Reason: refused.Reason}
 		}
+		return code, err
 	}
-	return 0, fmt.Errorf("attempt %s: %w: it does not run here", a, api.ErrConflict)
+	session := api.ExecSession{Stdin: s.Stdin, Stdout: s.Stdout, Wait: wait, Close: func() { s.Close(on) }}
+	session.Resize = func(rows, cols uint16) error { return s.Resize(on, rows, cols) }
+	if s.Stderr != nil {
+		session.Stderr = s.Stderr
+	}
+	return session, nil
 }

@@ -42,7 +42,7 @@ func (n *Node) buildFiles() error {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	n.blobs = blob.NewStore(blob.Config{Dir: filepath.Join(dir, "blobs"), Live: n.liveTrees}, n.part("blob"))
-	n.files = files.New(files.Config{Dir: filepath.Join(dir, "run"), Boot: n.boot, AllowRoot: n.cfg.AllowRoot, Most: n.scratch()}, files.Needs{
+	n.files = files.New(files.Config{Dir: filepath.Join(dir, "run"), Boot: n.boot, AllowRoot: n.cfg.AllowRoot, Most: n.scratch(), Inside: n.cfg.DockerUser}, files.Needs{
 		Driver: n.driver, Adopter: n.driver, Fetcher: blob.NewFetcher(n.blobs), Store: n.blobs, Holders: n.holders,
 		Tell: func(e worker.DriverEvent) { n.work.Driven(e) }, // set before the driver runs
 	}, n.part("files"))
@@ -147,7 +147,7 @@ func (b filesBackend) place(ctx context.Context, a job.Attempt) (files.Place, er
 	}
 	for _, r := range records {
 		if r.Attempt == a && r.Phase == lease.PhaseStarted && r.Exit == nil {
-			return b.files.Living(a, r.User, r.Spec.Workdir)
+			return b.files.Living(a, r.User, r.Spec)
 		}
 	}
 	return b.files.Ended(a)

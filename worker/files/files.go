@@ -29,6 +29,7 @@ type Config struct {
 	Dir       string // of the tasks and their runners; see runner.Dir
 	Boot      string // this incarnation of the host: deadlines of another mean nothing
 	AllowRoot bool   // tasks of root are run
+	Inside    string // as whom containers run; see runner.Container
 	// Most bounds the files that one task brings along, as they lie on the disk;
 	// 0: no bound. A few chunks can make a tree of any size.
 	Most job.Size
@@ -78,13 +79,31 @@ func (c Config) about(a job.Attempt) string {
 // scratch is a task's directory while it lives, and until it is cleared away.
 func (c Config) scratch(a job.Attempt) string { return runner.Dir(c.Dir).Scratch(a) }
 
-// owner is whom an attempt's files belong to, nil for this process's own user.
-func (c Config) owner(user string) (*blob.Owner, error) {
-	account, err := runner.AccountOf(user, c.AllowRoot)
+// account is as whom a task of a user runs.
+func (c Config) account(user string, container bool) (runner.Account, error) {
+	as := ""
+	if container {
+		as = c.Inside
+	}
+	return runner.AccountInside(user, as, c.AllowRoot)
+}
+
+// owner is whom a task's files belong to, nil for this process's own user.
+func (c Config) owner(t worker.Task) (*blob.Owner, error) {
+	account, err := c.account(t.User, t.Spec.Image != "")
 	if err != nil || !account.Other {
 		return nil, err
 	}
 	return &blob.Owner{UID: account.UID, GID: account.GID}, nil
+}
+
+// workdir is the directory of this host that is not ours and that a task works
+// in, if it does. That of a container is none of this host's.
+func workdir(s job.Spec) string {
+	if s.Image != "" {
+		return ""
+	}
+	return s.Workdir
 }
 
 func makeStaging(c Config) error {

@@ -583,7 +583,7 @@ func TestReadAsTheUser(t *testing.T) {
 	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	p, err := r.d.Living(job.Attempt{}, "nobody", dir)
+	p, err := r.d.Living(job.Attempt{}, "nobody", job.Spec{Workdir: dir})
 	if err != nil {
 		t.Skipf("no user nobody: %v", err)
 	}

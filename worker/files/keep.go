@@ -19,6 +19,8 @@ import (
 // about is what is said of the files of an attempt that ended.
 type about struct {
 	User string `json:"user"`
+	// Container says that it ran as the user of containers.
+	Container bool `json:"container,omitempty"`
 	// Workdir, if it is set, is where the task worked: a directory that is not
 	// ours, in which its files still lie.
 	Workdir string   `json:"workdir,omitempty"`
@@ -39,7 +41,7 @@ func (d *Driver) keep(t worker.Task, e worker.DriverEvent) {
 	if _, err := os.Lstat(d.cfg.about(a)); err == nil {
 		return // done before the daemon was killed
 	}
-	say := about{User: t.User, Workdir: t.Spec.Workdir}
+	say := about{User: t.User, Container: t.Spec.Image != "", Workdir: workdir(t.Spec)}
 	if say.Workdir == "" {
 		var err error
 		if say.Kept, say.Missing, err = d.move(a, t.Spec.Download); err != nil {

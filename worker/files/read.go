@@ -30,15 +30,19 @@ type Place struct {
 	Problem string
 }
 
-// Living is the place of an attempt that runs, of a user and with a working
-// directory, which may be empty.
-func (d *Driver) Living(a job.Attempt, user, workdir string) (Place, error) {
-	account, err := runner.AccountOf(user, d.cfg.AllowRoot)
+// Living is the place of an attempt of a user that runs: its working directory,
+// or its scratch directory if it has no other on this host.
+func (d *Driver) Living(a job.Attempt, user string, spec job.Spec) (Place, error) {
+	return d.place(a, about{User: user, Container: spec.Image != "", Workdir: workdir(spec)})
+}
+
+func (d *Driver) place(a job.Attempt, say about) (Place, error) {
+	account, err := d.cfg.account(say.User, say.Container)
 	if err != nil {
 		return Place{}, err
 	}
-	p := Place{dir: workdir, account: account}
-	if workdir == "" {
+	p := Place{dir: say.Workdir, account: account, Missing: say.Missing, Problem: say.Problem}
+	if p.dir == "" {
 		p.dir = d.cfg.scratch(a)
 	}
 	return p, nil
@@ -50,11 +54,10 @@ func (d *Driver) Ended(a job.Attempt) (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
-	p, err := d.Living(a, say.User, say.Workdir)
+	p, err := d.place(a, say)
 	if say.Workdir == "" {
 		p.dir = d.cfg.kept(a)
 	}
-	p.Missing, p.Problem = say.Missing, say.Problem
 	return p, err
 }
 

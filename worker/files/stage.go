@@ -126,7 +126,7 @@ func (d *Driver) bring(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	owner, err := d.cfg.owner(t.User)
+	owner, err := d.cfg.owner(t.Task)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,13 @@ type Account struct {
 // AccountOf finds as whom a task of a user runs here, by the rules that the
 // runner follows; the error is why it does not run.
 func AccountOf(name string, allowRoot bool) (Account, error) {
-	id, err := identify(name, allowRoot)
+	return AccountInside(name, "", allowRoot)
+}
+
+// AccountInside is AccountOf for a task that is a container; as is that of
+// Container.
+func AccountInside(name, as string, allowRoot bool) (Account, error) {
+	id, err := inside(name, as, allowRoot)
 	return Account{UID: id.uid, GID: id.gid, Other: id.cred != nil, id: id}, err
 }
 

@@ -132,7 +132,7 @@ func (l *loop) runBox(ctx context.Context, t, own *task) (exit job.Exit, known b
 // pack makes the files of a container on this host. Closing the launch closes
 // its outputs.
 func (s *starter) pack(t *task) (Box, *launch, error) {
-	who, err := s.inside(t.start)
+	who, err := inside(t.start.User, t.start.Container.As, s.allowRoot)
 	if err != nil {
 		return Box{}, nil, err
 	}
@@ -141,8 +141,8 @@ func (s *starter) pack(t *task) (Box, *launch, error) {
 		Container: *t.start.Container, Attempt: t.attempt, Limits: t.start.Limits, Command: t.start.Command, Workdir: t.start.Workdir,
 		Scratch: s.dir.Scratch(t.attempt), UID: who.uid, GID: who.gid,
 	}
-	if b.Workdir == "" && t.start.Files != "" {
-		b.Workdir = b.Scratch // what it brought along is there
+	if b.Workdir == "" && (t.start.Files != "" || t.start.Keeps) {
+		b.Workdir = b.Scratch // what it brought along is there, and what it leaves is looked for there
 	}
 	if who.cred != nil {
 		b.Groups = who.cred.Groups
@@ -203,9 +203,8 @@ func maySee(who identity, mounts []string) error {
 
 // inside is the user that a container runs as: him who submitted the task,
 // unless the owner of this host has named another for all.
-func (s *starter) inside(start *Start) (identity, error) {
-	who, err := identify(start.User, s.allowRoot)
-	as := start.Container.As
+func inside(user, as string, allowRoot bool) (identity, error) {
+	who, err := identify(user, allowRoot)
 	if err != nil || as == "" {
 		return who, err
 	}

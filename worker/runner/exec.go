@@ -204,7 +204,7 @@ func (l *loop) beginExec(x *execution) {
 	t := l.find(x.Attempt)
 	switch {
 	case t != nil && t.box != nil:
-		x.said <- ExecReport{Code: codeOurs, Error: "the task is a container, in which no command can be run yet"}
+		x.said <- ExecReport{Code: codeOurs, Error: "the task is a container, and commands in it are its engine's"}
 	case t == nil || l.mains[t.pid] != t:
 		x.said <- ExecReport{Code: codeOurs, Error: "the task does not run"}
 	case len(l.execs)+l.execing >= maxExecs:
@@ -316,7 +316,12 @@ func (l *loop) endExec(x *execution) {
 	if x.pid == 0 || l.execs[x.pid] != x {
 		return
 	}
-	for _, pid := range descendants(x.pid) {
+	KillTree(x.pid)
+}
+
+// KillTree kills a process and all that it began.
+func KillTree(pid int) {
+	for _, pid := range descendants(pid) {
 		if start := startTicks(pid); start != 0 {
 			signalProcess(pid, start, unix.SIGKILL)
 		}

@@ -213,3 +213,14 @@ func TestEndOrphans(t *testing.T) {
 		t.Errorf("with a container that may run and no engine: %v, want to wait", err)
 	}
 }
+
+func TestRefusal(t *testing.T) {
+	for text, want := range map[string]RefusalError{
+		"OCI runtime exec failed: exec failed: unable to start container process: exec: \"x\": executable file not found in $PATH: unknown\r\n": {127, `cannot execute "x": executable file not found in $PATH`},
+		"OCI runtime exec failed: exec failed: unable to start container process: exec: \"/etc\": permission denied: unknown":                   {126, `cannot execute "/etc": permission denied`},
+	} {
+		if got := refusal(codeNotExecutable, text); *got != want {
+			t.Errorf("%q = %+v, want %+v", text, got, want)
+		}
+	}
+}

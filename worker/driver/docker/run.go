@@ -82,12 +82,17 @@ func notStarted(err error) job.Exit {
 	switch {
 	case client.IsErrConnectionFailed(err):
 		exit.State, exit.Reason = job.NodeFail, "the Docker engine of its node does not answer: "+inOneLine(err)
-	case strings.Contains(exit.Reason, "executable file not found"), strings.Contains(exit.Reason, "no such file or directory: unknown"):
+	case notFound(exit.Reason):
 		exit.Code = codeNotFound
 	case errdefs.IsInternal(err), errdefs.IsUnavailable(err):
 		exit.Code = codeOurs
 	}
 	return exit
+}
+
+// notFound says whether an engine's words mean that there is no such program.
+func notFound(text string) bool {
+	return strings.Contains(text, "executable file not found") || strings.Contains(text, "no such file or directory: unknown")
 }
 
 // begin makes the container and starts it.
