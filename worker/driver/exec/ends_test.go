@@ -92,13 +92,13 @@ func TestLeaseRunsOut(t *testing.T) {
 		r := newRig(t, mode, testDir(t), "1")
 		k := r.shell(0, deaf)
 		k.Hold = false
-		k.Deadline = worker.Now().Add(300 * time.Millisecond)
+		k.Deadline = worker.Now().Add(time.Second)
 		r.start(k)
-		r.expect(worker.DriverStarted)
 		extended := k.Deadline.Add(700 * time.Millisecond)
-		if err := r.d.Extend(map[job.Attempt]worker.BootTime{k.Attempt: extended}); err != nil {
+		if err := r.d.Extend(map[job.Attempt]worker.BootTime{k.Attempt: extended}); err != nil { // on the heels of the start: it must arrive before the first deadline
 			t.Fatal(err)
 		}
+		r.expect(worker.DriverStarted)
 		e := r.expect(worker.DriverExited).Exit
 		if e.State != job.NodeFail || e.Reason != "lease ran out" || e.Signal != int(unix.SIGKILL) {
 			t.Errorf("%+v", e)
