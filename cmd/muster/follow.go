@@ -36,13 +36,13 @@ func (e env) follow(ctx context.Context, client *api.Client, id job.ID, out io.W
 // copyOutput follows a job: each stream to its own place, or both in their
 // order where that is one place.
 func (e env) copyOutput(ctx context.Context, client *api.Client, id job.ID, out io.Writer) error {
+	var mu sync.Mutex
+	defer e.tellStart(ctx, client, id, &mu)()
 	if sameFile(out, e.err) {
-		_, err := client.Logs(ctx, api.LogRequest{Job: id, Follow: true}, out)
+		_, err := client.Logs(ctx, api.LogRequest{Job: id, Follow: true}, lockedWriter{&mu, out})
 		return err
 	}
-	var mu sync.Mutex
 	var copies sync.WaitGroup
-	defer e.tellStart(ctx, client, id, &mu)()
 	errs := make([]error, 2)
 	for i, to := range []io.Writer{out, e.err} {
 		copies.Go(func() {
