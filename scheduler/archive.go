@@ -18,13 +18,13 @@ import (
 )
 
 // card is a job's place in listings: the newest first, then by id. Of an
-// archived job it is all that the core has.
+// archived job it is all that the core has. It holds no entry: a tree may keep
+// copies of cards behind those that it shows.
 type card struct {
 	submitted int64  // ns since 1970
 	number    uint64 // the drawn bits of its id
-	entry     *entry // nil: archived
 
-	// Of an archived job alone.
+	// Of an archived job alone; state is zero for one that is whole.
 	ended int64  // ns since 1970, 0 if it is not known
 	key   uint64 // keySum; 0 for a job without a key
 	user  unique.Handle[string]
@@ -37,6 +37,7 @@ func compareCards(a, b card) int {
 
 // archive is the cards of all jobs, and what is asked of the archived ones.
 type archive struct {
+	whole  map[uint64]*entry // by number
 	cards  *btree.BTreeG[card]
 	places map[uint64]int64  // archived: number to submitted
 	keys   map[uint64]uint64 // archived: keySum to number
@@ -45,6 +46,7 @@ type archive struct {
 
 func newArchive() archive {
 	return archive{
+		whole:  map[uint64]*entry{},
 		cards:  btree.NewBTreeGOptions(func(a, b card) bool { return compareCards(a, b) < 0 }, btree.Options{NoLocks: true}),
 		places: map[uint64]int64{}, keys: map[uint64]uint64{}, states: map[job.State]int{},
 	}
@@ -85,7 +87,7 @@ func cardOf(j *job.Job, ended time.Time) card {
 }
 
 func (e *entry) card() card {
-	return card{submitted: e.job.Submitted.UnixNano(), number: e.job.ID.Drawn(), entry: e}
+	return card{submitted: e.job.Submitted.UnixNano(), number: e.job.ID.Drawn()}
 }
 
 // put takes in an archived job, in place of its card as a whole one.
@@ -96,6 +98,21 @@ func (a *archive) put(x card) {
 	if x.key != 0 {
 		a.keys[x.key] = x.number
 	}
+}
+
+// add takes in a whole job.
+func (a *archive) add(e *entry) {
+	x := e.card()
+	a.whole[x.number] = e
+	a.cards.Set(x)
+}
+
+// entry is the job of a card; nil if it is archived.
+func (a *archive) entry(x card) *entry {
+	if x.state != (unique.Handle[job.State]{}) {
+		return nil
+	}
+	return a.whole[x.number]
 }
 
 // find is the card of an archived job.
@@ -159,12 +176,12 @@ type Listed struct {
 
 func (c *Core) listed(x card) Listed {
 	l := Listed{ID: c.idOf(x), Submitted: time.Unix(0, x.submitted)}
-	if x.entry == nil {
+	if e := c.archive.entry(x); e != nil {
+		j := c.view(e)
+		l.Job = &j
+	} else {
 		l.Ended = time.Unix(0, x.ended)
-		return l
 	}
-	j := c.view(x.entry)
-	l.ID, l.Job = j.ID, &j
 	return l
 }
 

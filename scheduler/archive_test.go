@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,4 +212,35 @@ func TestStartedAtAfterAdoption(t *testing.T) {
 			t.Errorf("%s: %s since %s, want %s", after, j.State(), j.Tasks[0].Started, began)
 		}
 	}
+}
+
+// An archived job leaves nothing behind that keeps it in memory.
+func TestArchivedJobsAreLetGo(t *testing.T) {
+	w := newStory(t, 0)
+	w.do("lead")
+	const n = 2000
+	var gone atomic.Int64
+	all := make(chan struct{})
+	for i := range n {
+		id := job.NewID(7, uint64(i+1))
+		w.now = w.now.Add(time.Millisecond)
+		w.deliver(job.Committed{Records: []job.Record{{Submit: &job.SubmitRecord{Job: id, User: "amy", Spec: job.DefaultSpec(), At: w.now}}}})
+		runtime.AddCleanup(w.core.jobs[id], func(int) {
+			if gone.Add(1) == n {
+				close(all)
+			}
+		}, 0)
+		w.deliver(job.Committed{Records: []job.Record{{Cancel: &job.CancelRecord{Job: id, Reason: "enough", At: w.now}}}})
+		w.out.Reset()
+	}
+	w.wait(time.Hour)
+	runtime.GC()
+	select {
+	case <-all:
+	case <-time.After(10 * time.Second):
+	}
+	if left := n - gone.Load(); left > 0 {
+		t.Errorf("%d of %d archived jobs are still in memory; %d are whole", left, n, len(w.core.jobs))
+	}
+	runtime.KeepAlive(w)
 }

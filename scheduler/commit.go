@@ -40,8 +40,8 @@ func (c *Core) takeOffice(epoch job.Epoch) {
 	c.renewals = renewals{}
 	clear(c.purging)
 	c.archive.cards.Reverse(func(x card) bool {
-		if x.entry != nil {
-			c.inherit(x.entry)
+		if e := c.archive.entry(x); e != nil {
+			c.inherit(e)
 		}
 		return true
 	})
@@ -177,7 +177,7 @@ func (c *Core) addEntry(j job.Job) *entry {
 		e.tasks = append(e.tasks, &task{e: e, index: i})
 	}
 	c.jobs[j.ID] = e
-	c.archive.cards.Set(e.card())
+	c.archive.add(e)
 	if j.Key != "" {
 		c.keys[keyOf(j.User, j.Key)] = j.ID
 	}
@@ -188,6 +188,7 @@ func (c *Core) addEntry(j job.Job) *entry {
 func (c *Core) forgetEntry(e *entry) {
 	j := &e.job
 	delete(c.jobs, j.ID)
+	delete(c.archive.whole, j.ID.Drawn())
 	if j.Key != "" && c.keys[keyOf(j.User, j.Key)] == j.ID {
 		delete(c.keys, keyOf(j.User, j.Key))
 	}

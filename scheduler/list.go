@@ -85,7 +85,7 @@ func (c *Core) Page(f Filter) []Listed {
 
 // chosen is a job if the filter chooses it, as far as can be told here.
 func (c *Core) chosen(x card, f *Filter) (Listed, bool) {
-	e := x.entry
+	e := c.archive.entry(x)
 	switch {
 	case e == nil:
 		if f.User != "" && f.User != x.user.Value() || len(f.States) > 0 && !slices.Contains(f.States, x.state.Value()) {
