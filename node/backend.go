@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/worker"
 	execdriver "github.com/musterhq/muster/worker/driver/exec"
 	"github.com/musterhq/muster/worker/files"
 	"github.com/musterhq/muster/worker/output"
@@ -194,6 +196,7 @@ func (b jobsBackend) Counts(ctx context.Context) (map[job.State]int, error) {
 type logsBackend struct {
 	driver *execdriver.Driver
 	files  *files.Driver
+	work   *worker.Loop
 }
 
 // Open reads a stream of an attempt.
@@ -201,10 +204,11 @@ func (b logsBackend) Open(ctx context.Context, a job.Attempt, stream string, off
 	if b.driver == nil {
 		return nil, 0, fmt.Errorf("attempt %s: %w", a, api.ErrNotFound)
 	}
-	if follow {
-		b.files.Await(ctx, a)
-	}
 	body, err := b.driver.Follow(ctx, a, output.Stream(stream), offset, follow)
+	if follow && errors.Is(err, fs.ErrNotExist) {
+		b.awaitStart(ctx, a)
+		body, err = b.driver.Follow(ctx, a, output.Stream(stream), offset, follow)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, fmt.Errorf("output of attempt %s: %w", a, api.ErrNotFound)
 	}
@@ -212,6 +216,38 @@ func (b logsBackend) Open(ctx context.Context, a job.Attempt, stream string, off
 		return nil, 0, err
 	}
 	return logBody{body}, body.Offset(), nil
+}
+
+// awaitStart waits until an attempt that this host has taken on is handed to
+// its driver: who asks for its output may be faster than the word to start it,
+// or than its files.
+func (b logsBackend) awaitStart(ctx context.Context, a job.Attempt) {
+	look := time.NewTicker(lookAgain)
+	defer look.Stop()
+	for ctx.Err() == nil {
+		has, next := b.driver.Has(a)
+		if has || !b.taken(ctx, a) {
+			return
+		}
+		b.files.Await(ctx, a)
+		select {
+		case <-next:
+		case <-look.C: // it may have been taken back
+		case <-ctx.Done():
+		}
+	}
+}
+
+// lookAgain is how soon the ledger is asked again for an attempt that has not
+// been handed to its driver.
+const lookAgain = time.Second
+
+// taken says whether the ledger holds an attempt that may still begin, or runs.
+func (b logsBackend) taken(ctx context.Context, a job.Attempt) bool {
+	records, err := b.work.Attempts(ctx)
+	return err == nil && slices.ContainsFunc(records, func(r lease.Record) bool {
+		return r.Attempt == a && r.Exit == nil && (r.Phase == lease.PhaseReserved || r.Phase == lease.PhaseStarted)
+	})
 }
 
 // logBody is a log as the API reads it.

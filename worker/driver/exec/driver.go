@@ -257,8 +257,9 @@ func (b *inbox) close() {
 // lives says of each attempt whether it may still write, to those who read
 // what it writes.
 type lives struct {
-	mu  sync.Mutex
-	all map[job.Attempt]*life // guarded by mu
+	mu   sync.Mutex
+	all  map[job.Attempt]*life // guarded by mu
+	next chan struct{}         // closed at the next begin; nil while nobody waits; guarded by mu
 }
 
 // life has two moments, each told by closing its channel.
@@ -273,6 +274,10 @@ func (v *lives) begin(a job.Attempt) {
 	defer v.mu.Unlock()
 	if v.all[a] == nil {
 		v.all[a] = &life{begun: make(chan struct{}), ended: make(chan struct{})}
+		if v.next != nil {
+			close(v.next)
+			v.next = nil
+		}
 	}
 }
 
@@ -300,6 +305,18 @@ func (v *lives) of(a job.Attempt) *life {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.all[a]
+}
+
+// Has says whether an attempt has been asked for and not ended; next is closed
+// when another one is.
+func (d *Driver) Has(a job.Attempt) (has bool, next <-chan struct{}) {
+	v := &d.lives
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.next == nil {
+		v.next = make(chan struct{})
+	}
+	return v.all[a] != nil, v.next
 }
 
 // closeOnce closes a channel; its callers hold the lock of lives.

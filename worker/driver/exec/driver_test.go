@@ -242,6 +242,27 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+func TestHas(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	k := r.task(0, "true")
+	has, next := r.d.Has(k.Attempt)
+	if has {
+		t.Error("it has what it was not asked for")
+	}
+	r.start(k)
+	select {
+	case <-next:
+	default:
+		t.Error("a start was not told")
+	}
+	r.expect(worker.DriverStarted)
+	r.expect(worker.DriverExited)
+	if has, _ := r.d.Has(k.Attempt); has {
+		t.Error("it has what has ended")
+	}
+}
+
 func TestFollowEndsWithContext(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
