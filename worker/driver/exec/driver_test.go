@@ -200,7 +200,7 @@ func TestFollow(t *testing.T) {
 	if err := syscall.Mkfifo(gate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k := r.task(0, "/bin/sh", "-c", fmt.Sprintf("echo one; read x <%s; echo two; read x <%[1]s; echo three", gate))
+	k := r.task(0, "/bin/sh", "-c", fmt.Sprintf("exec 3<>%s; echo one; read x <&3; echo two; read x <&3; echo three", gate)) // opened once: no reader takes the end of one writer for that of the next
 	r.start(k)
 	follow, err := r.d.Follow(t.Context(), k.Attempt, output.Stdout, 1, true)
 	if err != nil {
