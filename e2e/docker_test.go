@@ -453,7 +453,7 @@ func dockerEnds(t *testing.T, x dockerTest) {
 	killed := x.d.ok(x.in("submit", "kill -9 $$")...)
 	x.d.until(polite, "ready", func(j jobDoc) bool { return j.State == "RUNNING" && x.d.ok("logs", polite) == "ready" })
 	x.d.ok("cancel", polite)
-	if doc := x.d.untilState(polite, "CANCELLED"); x.d.ok("logs", polite) != "ready\nbye" {
+	if doc := x.d.untilState(polite, "CANCELLED"); x.d.ok("logs", "--stdout", polite) != "ready\nbye" {
 		t.Errorf("cancelled: %+v, %q", doc, x.d.ok("logs", polite))
 	}
 	if doc := x.d.untilState(hog, "OUT_OF_MEMORY"); !strings.Contains(x.d.ok("show", hog), "lack of memory") {

@@ -16,7 +16,7 @@ func TestGPUJobGoesToTheGPUs(t *testing.T) {
 	amy, ben, cat := three(t)
 
 	id := amy.ok("submit", "-J", "train", "-G", "H100:2", "--", "sh", "-c", `echo "on $CUDA_VISIBLE_DEVICES"; echo done >&2`)
-	out := ben.muster("logs", "-f", id)
+	out := ben.muster("logs", "-f", "--stdout", id)
 	doc := ben.untilState(id, "SUCCEEDED")
 	task := doc.Tasks[0]
 	if task.Node != "cat" || len(task.GPUs) != 2 || task.ExitCode == nil || *task.ExitCode != 0 || task.StartedAt.IsZero() || task.EndedAt.Before(task.StartedAt) {

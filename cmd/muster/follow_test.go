@@ -114,7 +114,7 @@ func TestLogs(t *testing.T) {
 		"GET /v1/jobs/{id}/tasks/{t}/logs": logOf("1\n2\n3\n", "bad", "4\n"),
 	})
 	for line, want := range map[string]string{
-		idA: "1\n2\n3\n", idA + " -n2": "2\n3\n", idA + " -n 9": "1\n2\n3\n", "-n 0 " + idA: "", idA + " --stderr": "bad", idA + " --stderr -n 1": "bad",
+		idA: "1\n2\n3\n", idA + " -n2": "2\n3\n", idA + " -n 9": "1\n2\n3\n", "-n 0 " + idA: "", idA + " --stderr": "bad", idA + " --stderr -n 1": "bad", idA + " --stdout": "1\n2\n3\n",
 		idA + " -f": "1\n2\n3\n4\n", "-fn1 " + idA: "3\n4\n", "-f -n 0 " + idA + ".0": "4\n",
 	} {
 		if r := f.muster(append([]string{"logs"}, strings.Fields(line)...)...); r.code != 0 || r.stdout != want {

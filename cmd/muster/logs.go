@@ -19,6 +19,7 @@ func (e env) logsCommand() *cli.Command {
 		Flags: clientFlags(
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the job ends", DisableDefaultText: true},
 			&cli.IntFlag{Name: "lines", Aliases: []string{"n"}, Usage: "only the last `N` lines", DefaultText: "all"},
+			&cli.BoolFlag{Name: "stdout", Usage: "only its standard output", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "stderr", Usage: "only its standard error", DisableDefaultText: true},
 			&cli.IntFlag{Name: "task", Usage: "of task `T`"},
 			&cli.BoolFlag{Name: "all", Hidden: true}),
@@ -45,7 +46,10 @@ func (e env) logs(c *cli.Context) error {
 		return err
 	}
 	r := api.LogRequest{Job: j.ID, Task: task, Follow: c.Bool("follow")}
-	if c.Bool("stderr") {
+	switch out, errs := c.Bool("stdout"), c.Bool("stderr"); {
+	case out && !errs:
+		r.Stream = "stdout"
+	case errs && !out:
 		r.Stream = "stderr"
 	}
 	if c.IsSet("lines") {
