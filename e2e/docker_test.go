@@ -712,7 +712,7 @@ func dockerEngineAway(t *testing.T, x dockerTest) {
 	x.d.untilState(limit, "TIMEOUT")
 	g.open()
 	doc := x.d.untilState(on, "FAILED")
-	if out := x.d.ok("logs", on); *doc.ExitCode != 8 || out != "after" {
+	if out := x.d.ok("logs", "--stdout", on); *doc.ExitCode != 8 || out != "after" {
 		t.Errorf("exit code %d, output %q", *doc.ExitCode, out)
 	}
 }
