@@ -16,7 +16,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -35,6 +34,8 @@ const (
 // EventFilter chooses events; the zero value chooses those of all jobs.
 type EventFilter struct {
 	Jobs []job.ID // at most 1000
+	// Ended asks only how each of Jobs ended.
+	Ended bool
 }
 
 // Events tells what happens. First comes EventOpen and, for a filter that names
@@ -99,21 +100,22 @@ func (c *Client) eventsOnce(ctx context.Context, f EventFilter, yield func(Event
 	defer cancel()
 	alive := time.AfterFunc(eventSilence, cancel)
 	defer alive.Stop()
-	q := url.Values{}
-	if len(f.Jobs) > 0 {
-		q.Set("job", joinIDs(f.Jobs))
-	}
-	resp, err := c.open(ctx, http.MethodGet, "/v1/events", q, nil, nil)
+	resp, err := c.open(ctx, http.MethodGet, "/v1/events", eventsInput{Job: texts(f.Jobs), Ended: f.Ended}.query(), nil, nil)
 	if err != nil {
 		return true, false, err
 	}
 	defer resp.Body.Close()
+	left := awaitedOf(f.Jobs)
 	err = readEvents(resp.Body, func() { alive.Reset(eventSilence) }, func(e Event) bool {
 		got = true
+		delete(left, e.ID)
 		more = yield(e, nil)
 		return more
 	})
 	if err == nil && !more && got {
+		if f.Ended && len(left) == 0 { // the daemon ends it, too, and the connection can be used again
+			_, _ = io.Copy(io.Discard, resp.Body)
+		}
 		return false, got, nil
 	}
 	if err == nil {
@@ -122,12 +124,12 @@ func (c *Client) eventsOnce(ctx context.Context, f EventFilter, yield func(Event
 	return true, got, &unreachable{text: fmt.Sprintf("the stream of events from %s broke off: %s", c.where, cause(err)), cause: err}
 }
 
-func joinIDs(ids []job.ID) string {
-	text := make([]string, 0, len(ids))
+func texts(ids []job.ID) []string {
+	all := make([]string, 0, len(ids))
 	for _, id := range ids {
-		text = append(text, string(id))
+		all = append(all, string(id))
 	}
-	return strings.Join(text, ",")
+	return all
 }
 
 // readEvents reads server-sent events until the body ends or each says enough.
@@ -168,7 +170,7 @@ func (c *Client) Wait(ctx context.Context, ids []job.ID, seen func(Job)) ([]Job,
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	for e, err := range c.Events(ctx, EventFilter{Jobs: ids}) {
+	for e, err := range c.Events(ctx, EventFilter{Jobs: ids, Ended: seen == nil}) {
 		switch {
 		case err != nil:
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,10 +30,25 @@ const (
 )
 
 type eventsInput struct {
-	Job []string `query:"job" maxItems:"1000" doc:"ids, by comma; none: all jobs of the cluster"`
+	Job   []string `query:"job" maxItems:"1000" doc:"ids, by comma; none: all jobs of the cluster"`
+	Ended bool     `query:"ended" doc:"only how each of these jobs ended, and then no more"`
+}
+
+func (in eventsInput) query() url.Values {
+	q := url.Values{}
+	if len(in.Job) > 0 {
+		q.Set("job", strings.Join(in.Job, ","))
+	}
+	if in.Ended {
+		q.Set("ended", "true")
+	}
+	return q
 }
 
 func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+	if in.Ended && len(in.Job) == 0 {
+		return nil, bad("events: ended is asked of jobs that are named")
+	}
 	groups := map[job.Group][]job.ID{}
 	for _, text := range in.Job {
 		id, err := job.ParseID(text)
@@ -52,20 +68,23 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, and it ends with the server too
 		_, w := humago.Unwrap(hctx)
 		ctx, cancel := context.WithCancel(hctx.Context())
-		f := follower{s: s, out: make(chan Event, eventQueue), stop: cancel, peer: askerOf(ctx).from == fromPeer}
+		f := follower{s: s, out: make(chan Event, eventQueue), stop: cancel, peer: askerOf(ctx).from == fromPeer, ended: in.Ended}
 		defer f.sources.Wait()
 		defer cancel()
 		for g, ids := range groups {
 			f.sources.Go(func() { f.group(ctx, g, ids) })
 		}
+		if in.Ended {
+			go func() { f.sources.Wait(); close(f.out) }()
+		}
 		if len(groups) == 0 {
 			// Before the stream is open: nothing that happens later may be missed.
-			changes, err := s.needs.Watch.Watch(ctx, nil)
+			changes, err := s.needs.Watch.Watch(ctx, nil, false)
 			if err != nil {
 				refuse(w, err)
 				return
 			}
-			f.sources.Go(func() { f.pass(ctx, changes) })
+			f.sources.Go(func() { f.pass(ctx, changes, nil) })
 			if !f.peer {
 				f.sources.Go(func() { f.everything(ctx) })
 			}
@@ -74,7 +93,7 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 	}}, nil
 }
 
-// writeEvents sends events until ctx ends or the client is gone.
+// writeEvents sends events until they or ctx end, or the client is gone.
 func writeEvents(ctx context.Context, w http.ResponseWriter, events <-chan Event) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -91,7 +110,10 @@ func writeEvents(ctx context.Context, w http.ResponseWriter, events <-chan Event
 		select {
 		case <-ctx.Done():
 			return
-		case e := <-events:
+		case e, more := <-events:
+			if !more {
+				return
+			}
 			err = writeEvent(w, e)
 		case <-quiet.C:
 			_, err = w.Write([]byte(": alive\n\n"))
@@ -118,6 +140,7 @@ type follower struct {
 	out     chan Event
 	stop    context.CancelFunc // ends the stream; its client opens another
 	peer    bool               // another daemon asks: only what is here
+	ended   bool               // only ends are told, and the stream ends with the last
 	sources sync.WaitGroup
 }
 
@@ -128,42 +151,83 @@ func (f *follower) send(ctx context.Context, e Event) {
 	}
 }
 
+// awaited are the jobs whose ends a stream has yet to tell; nil where it tells
+// of each change.
+type awaited map[job.ID]bool
+
+func awaitedOf(ids []job.ID) awaited {
+	left := make(awaited, len(ids))
+	for _, id := range ids {
+		left[id] = true
+	}
+	return left
+}
+
+// tell sends an event, unless only ends are told and it is none; it is false
+// when no more is to be told.
+func (f *follower) tell(ctx context.Context, left awaited, e Event) bool {
+	if left == nil {
+		f.send(ctx, e)
+		return true
+	}
+	if e.Kind == EventJob || e.Kind == EventGone {
+		if !left[e.ID] || (e.Job != nil && !e.Job.Ended()) {
+			return true
+		}
+		delete(left, e.ID)
+	}
+	f.send(ctx, e)
+	return len(left) > 0
+}
+
+func (f *follower) gone(ctx context.Context, left awaited, id job.ID, err error) {
+	e := newEvent(EventGone)
+	e.ID, e.Detail = id, err.Error()
+	f.tell(ctx, left, e)
+}
+
 // here tells of some jobs that this daemon owns.
-func (f *follower) here(ctx context.Context, ids []job.ID) {
+func (f *follower) here(ctx context.Context, ids []job.ID, left awaited) {
 	for _, id := range ids {
 		if _, err := f.s.needs.Jobs.Get(ctx, id); errors.Is(err, ErrNotFound) {
-			e := newEvent(EventGone)
-			e.ID, e.Detail = id, err.Error()
-			f.send(ctx, e)
+			f.gone(ctx, left, id, err)
 		}
 	}
-	changes, err := f.s.needs.Watch.Watch(ctx, ids)
+	if left != nil && len(left) == 0 {
+		return
+	}
+	changes, err := f.s.needs.Watch.Watch(ctx, ids, f.ended)
 	if err != nil {
 		f.s.log.WarnContext(ctx, "no changes of jobs to tell of", "error", err)
 		f.stop()
 		return
 	}
-	f.pass(ctx, changes)
+	f.pass(ctx, changes, left)
 }
 
 // pass makes events of changes.
-func (f *follower) pass(ctx context.Context, changes <-chan job.Job) {
+func (f *follower) pass(ctx context.Context, changes <-chan job.Job, left awaited) {
 	for j := range changes {
 		doc := JobDocument(j, f.s.needs.Directory.Copies(j.ID.Group())).brief()
 		e := newEvent(EventJob)
 		e.Job, e.ID = &doc, j.ID
-		f.send(ctx, e)
+		if !f.tell(ctx, left, e) {
+			return
+		}
 	}
 	f.stop() // the watch did not keep up, or ctx has ended
 }
 
 // group tells of some jobs of one group, wherever its owner is.
 func (f *follower) group(ctx context.Context, g job.Group, ids []job.ID) {
-	silent := false
+	silent, left := false, awaited(nil)
+	if f.ended {
+		left = awaitedOf(ids)
+	}
 	for n := 1; ctx.Err() == nil; n++ {
 		peer, self, err := f.s.needs.Directory.Owner(ctx, g)
 		if err == nil && self {
-			f.here(ctx, ids)
+			f.here(ctx, ids, left)
 			return
 		}
 		if err == nil && f.peer {
@@ -171,13 +235,14 @@ func (f *follower) group(ctx context.Context, g job.Group, ids []job.ID) {
 			return
 		}
 		if err == nil {
-			err = f.s.peerEvents(ctx, peer, ids, func(e Event) { n, silent = 0, false; f.send(ctx, e) })
+			err = f.s.peerEvents(ctx, peer, eventsInput{Job: texts(ids), Ended: f.ended}, func(e Event) bool { n, silent = 0, false; return f.tell(ctx, left, e) })
+		}
+		if left != nil && len(left) == 0 {
+			return
 		}
 		if errors.Is(err, ErrNotFound) {
 			for _, id := range ids {
-				e := newEvent(EventGone)
-				e.ID, e.Detail = id, err.Error()
-				f.send(ctx, e)
+				f.gone(ctx, left, id, err)
 			}
 			return
 		}
@@ -242,7 +307,7 @@ func (f *follower) join(ctx context.Context, followed map[job.Peer]bool, ended c
 func (f *follower) member(ctx context.Context, peer job.Peer) {
 	silent := false
 	for n := 1; n <= peerTries && ctx.Err() == nil; n++ {
-		err := f.s.peerEvents(ctx, peer, nil, func(e Event) { n, silent = 0, false; f.send(ctx, e) })
+		err := f.s.peerEvents(ctx, peer, eventsInput{}, func(e Event) bool { n, silent = 0, false; f.send(ctx, e); return true })
 		if !silent && ctx.Err() == nil {
 			silent = true
 			f.silence(ctx, peer, err)
@@ -251,16 +316,14 @@ func (f *follower) member(ctx context.Context, peer job.Peer) {
 	}
 }
 
-// peerEvents passes on what another daemon tells until the stream breaks.
-func (s *Server) peerEvents(ctx context.Context, peer job.Peer, ids []job.ID, each func(Event)) error {
+// peerEvents passes on what another daemon tells until the stream breaks, or
+// each says enough.
+func (s *Server) peerEvents(ctx context.Context, peer job.Peer, in eventsInput, each func(Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	alive := time.AfterFunc(eventSilence, cancel)
 	defer alive.Stop()
-	u := url.URL{Scheme: "http", Host: string(peer), Path: "/v1/events"}
-	if len(ids) > 0 {
-		u.RawQuery = url.Values{"job": {joinIDs(ids)}}.Encode()
-	}
+	u := url.URL{Scheme: "http", Host: string(peer), Path: "/v1/events", RawQuery: in.query().Encode()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return fmt.Errorf("api: events of %s: %w", peer.Short(), err)
@@ -278,8 +341,7 @@ func (s *Server) peerEvents(ctx context.Context, peer job.Peer, ids []job.ID, ea
 		if e.Kind == EventOpen {
 			e.NodeID = peer
 		}
-		each(e)
-		return ctx.Err() == nil
+		return each(e) && ctx.Err() == nil
 	})
 	if err == nil {
 		err = errStreamEnded

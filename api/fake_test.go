@@ -67,6 +67,13 @@ func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
+// dialed is how many connections there were since the last cut.
+func (p *pipes) dialed() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.open) / 2
+}
+
 // cut breaks every connection there is.
 func (p *pipes) cut() {
 	p.mu.Lock()
@@ -321,7 +328,7 @@ func (d *daemon) Offers(_ context.Context, s Submission) (lease.Explanation, err
 	}, nil
 }
 
-func (d *daemon) Watch(ctx context.Context, ids []job.ID) (<-chan job.Job, error) {
+func (d *daemon) Watch(ctx context.Context, ids []job.ID, _ bool) (<-chan job.Job, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := make(chan job.Job, len(ids)+16)

@@ -97,7 +97,7 @@ func (s *Server) started(ctx context.Context, in *logInput) (job.Task, error) {
 	if !in.Follow {
 		return t, fmt.Errorf("output of job %s: %w: it is %s and has none yet; follow it to wait", in.ID, ErrConflict, t.State)
 	}
-	changes, err := s.needs.Watch.Watch(ctx, []job.ID{id})
+	changes, err := s.needs.Watch.Watch(ctx, []job.ID{id}, false)
 	if err != nil {
 		return t, err
 	}

@@ -48,9 +48,10 @@ type Explain interface {
 // Watch tells of changes to the jobs that this daemon owns.
 type Watch interface {
 	// Watch first sends each of ids that there is as it stands, then these jobs,
-	// or for no ids all, at each change; of quick changes the last is enough. It
-	// closes the channel when ctx ends, or when the receiver does not keep up.
-	Watch(ctx context.Context, ids []job.ID) (<-chan job.Job, error)
+	// or for no ids all, at each change; of quick changes the last is enough, and
+	// with ended jobs that have ended are. It closes the channel when ctx ends, or
+	// when the receiver does not keep up.
+	Watch(ctx context.Context, ids []job.ID, ended bool) (<-chan job.Job, error)
 	// Counts is how many jobs are in each state.
 	Counts(ctx context.Context) (map[job.State]int, error)
 }

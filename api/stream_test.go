@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -255,47 +256,105 @@ func TestLogsToBrokenWriter(t *testing.T) {
 
 // Wait sees the ends of jobs of several owners, through breaks and silences.
 func TestWait(t *testing.T) {
+	states := 0
+	for _, seen := range []func(Job){nil, func(Job) { states++ }} {
+		synctest.Test(t, func(t *testing.T) { testWait(t, seen) })
+	}
+	if states < 6 { // each job as it is, and three changes
+		t.Errorf("told of %d states", states)
+	}
+}
+
+func testWait(t *testing.T, seen func(Job)) {
+	c := newCluster(t, "amy", "ben", "cal")
+	amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
+	a, b, b2 := amy.put(amy.newJob(1)), ben.put(ben.newJob(1)), ben.put(ended(running(ben.newJob(2), cal), job.Exit{State: job.Failed, Code: 3}))
+	type result struct {
+		jobs []Job
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		jobs, err := cal.client.Wait(t.Context(), []job.ID{b.ID, a.ID, b2.ID, a.ID}, seen)
+		done <- result{jobs, err}
+	}()
+	synctest.Wait()
+	a = amy.put(running(a, amy))
+	synctest.Wait()
+	cal.front.cut()
+	ben.back.cut()
+	b = ben.put(ended(running(b, ben), job.Exit{State: job.Succeeded})) // while nobody hears
+	idle := time.NewTimer(time.Minute)                                  // signs of life keep the streams up
+	<-idle.C
+	amy.put(ended(a, job.Exit{State: job.Timeout}))
+	r := <-done
+	if r.err != nil || len(r.jobs) != 4 || r.jobs[0].ID != b.ID || r.jobs[1].State != job.Timeout || r.jobs[2].ID != b2.ID || r.jobs[3].ID != a.ID {
+		t.Errorf("Wait = %+v, %v", r.jobs, r.err)
+	}
+	if code, _ := r.jobs[2].Exit(); code != 3 {
+		t.Errorf("exit %d", code)
+	}
+	if _, err := cal.client.Wait(t.Context(), []job.ID{job.NewID(ben.group, 99), b.ID}, nil); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Wait for no job = %v", err)
+	}
+	if _, err := cal.client.Wait(t.Context(), []job.ID{job.NewID(cal.group, 99)}, nil); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Wait for no job here = %v", err)
+	}
+	if _, err := cal.client.Wait(t.Context(), []job.ID{job.NewID(55, 99)}, nil); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Wait for a job of no group = %v", err)
+	}
+	if jobs, err := cal.client.Wait(t.Context(), nil, nil); err != nil || len(jobs) != 0 {
+		t.Errorf("Wait for nothing = %v, %v", jobs, err)
+	}
+}
+
+// A stream of ends tells of nothing else, ends with the last, and leaves its
+// connection to the next request.
+func TestEventsOfEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, "amy", "ben", "cal")
-		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
-		a, b, b2 := amy.put(amy.newJob(1)), ben.put(ben.newJob(1)), ben.put(ended(running(ben.newJob(2), cal), job.Exit{State: job.Failed, Code: 3}))
-		type result struct {
-			jobs []Job
-			err  error
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		a, b := amy.put(amy.newJob(1)), ben.put(ben.newJob(1))
+		if _, err := amy.client.Wait(t.Context(), []job.ID{amy.put(ended(running(amy.newJob(2), ben), job.Exit{State: job.Failed})).ID}, nil); err != nil {
+			t.Fatal(err)
 		}
-		done := make(chan result, 1)
-		var seen []job.State
+		told := make(chan []Event)
 		go func() {
-			jobs, err := cal.client.Wait(t.Context(), []job.ID{b.ID, a.ID, b2.ID, a.ID}, func(j Job) { seen = append(seen, j.State) })
-			done <- result{jobs, err}
+			resp, err := amy.client.open(t.Context(), http.MethodGet, "/v1/events", eventsInput{Job: texts([]job.ID{a.ID, b.ID}), Ended: true}.query(), nil, nil)
+			if err != nil {
+				t.Error(err)
+				close(told)
+				return
+			}
+			defer resp.Body.Close()
+			var all []Event
+			if err := readEvents(resp.Body, func() {}, func(e Event) bool { all = append(all, e); return true }); err != nil {
+				t.Error(err)
+			}
+			told <- all
 		}()
 		synctest.Wait()
-		a = amy.put(running(a, amy))
+		for _, d := range []*daemon{amy, ben} {
+			d.put(running(map[*daemon]job.Job{amy: a, ben: b}[d], ben))
+			synctest.Wait()
+		}
+		ben.put(ended(running(b, ben), job.Exit{State: job.Succeeded}))
 		synctest.Wait()
-		cal.front.cut()
-		ben.back.cut()
-		b = ben.put(ended(running(b, ben), job.Exit{State: job.Succeeded})) // while nobody hears
-		idle := time.NewTimer(time.Minute)                                  // signs of life keep the streams up
-		<-idle.C
-		amy.put(ended(a, job.Exit{State: job.Timeout}))
-		r := <-done
-		if r.err != nil || len(r.jobs) != 4 || r.jobs[0].ID != b.ID || r.jobs[1].State != job.Timeout || r.jobs[2].ID != b2.ID || r.jobs[3].ID != a.ID {
-			t.Errorf("Wait = %+v, %v", r.jobs, r.err)
+		amy.put(ended(running(a, ben), job.Exit{State: job.Timeout}))
+		var jobs []job.State
+		for _, e := range <-told {
+			if e.Kind == EventJob {
+				jobs = append(jobs, e.Job.State)
+			}
 		}
-		if code, _ := r.jobs[2].Exit(); code != 3 {
-			t.Errorf("exit %d", code)
+		if !slices.Equal(jobs, []job.State{job.Succeeded, job.Timeout}) {
+			t.Errorf("told of %v", jobs)
 		}
-		if _, err := cal.client.Wait(t.Context(), []job.ID{job.NewID(ben.group, 99), b.ID}, nil); !errors.Is(err, ErrNotFound) {
-			t.Errorf("Wait for no job = %v", err)
+		if n := amy.front.dialed(); n != 1 {
+			t.Errorf("%d connections for requests one after the other", n)
 		}
-		if _, err := cal.client.Wait(t.Context(), []job.ID{job.NewID(cal.group, 99)}, nil); !errors.Is(err, ErrNotFound) {
-			t.Errorf("Wait for no job here = %v", err)
-		}
-		if _, err := cal.client.Wait(t.Context(), []job.ID{job.NewID(55, 99)}, nil); !errors.Is(err, ErrNotFound) {
-			t.Errorf("Wait for a job of no group = %v", err)
-		}
-		if jobs, err := cal.client.Wait(t.Context(), nil, nil); err != nil || len(jobs) != 0 {
-			t.Errorf("Wait for nothing = %v, %v", jobs, err)
+		if _, err := amy.client.open(t.Context(), http.MethodGet, "/v1/events", url.Values{"ended": {"true"}}, nil, nil); !errors.Is(err, ErrBad) {
+			t.Errorf("the ends of all jobs: %v", err)
 		}
 	})
 }

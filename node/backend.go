@@ -173,13 +173,13 @@ func (b jobsBackend) Offers(ctx context.Context, s api.Submission) (lease.Explan
 }
 
 // Watch tells of changes.
-func (b jobsBackend) Watch(ctx context.Context, ids []job.ID) (<-chan job.Job, error) {
+func (b jobsBackend) Watch(ctx context.Context, ids []job.ID, ended bool) (<-chan job.Job, error) {
 	if b.sched == nil {
 		none := make(chan job.Job)
 		context.AfterFunc(ctx, func() { close(none) })
 		return none, nil
 	}
-	c, err := b.sched.Watch(ctx, scheduler.Filter{IDs: ids})
+	c, err := b.sched.Watch(ctx, scheduler.Filter{IDs: ids, Ended: ended})
 	return c, answerOf(err)
 }
 

@@ -18,6 +18,7 @@ type Filter struct {
 	IDs    []job.ID
 	Prefix string      // of the id
 	States []job.State // of the job
+	Ended  bool        // only what has ended; a watcher, too, is told of nothing else
 	User   string
 	Name   string   // a glob
 	After  Position // those that come after it in listings: the next page
@@ -44,6 +45,7 @@ func (f *Filter) matches(j *job.Job) bool {
 	case len(f.IDs) > 0 && !slices.Contains(f.IDs, j.ID),
 		!strings.HasPrefix(string(j.ID), f.Prefix),
 		f.User != "" && f.User != j.User,
+		f.Ended && !j.State().Ended(),
 		len(f.States) > 0 && !slices.Contains(f.States, j.State()):
 		return false
 	}
