@@ -57,18 +57,20 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 		}
 		groups[id.Group()] = append(groups[id.Group()], id)
 	}
+	known := false // here, when the stream was asked for
 	if len(in.Job) == 1 {
 		id := job.ID(in.Job[0])
 		if _, self, err := s.needs.Directory.Owner(ctx, id.Group()); err == nil && self {
 			if _, err := s.needs.Jobs.Get(ctx, id); err != nil {
 				return nil, about(in.Job[0], err)
 			}
+			known = true
 		}
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, and it ends with the server too
 		_, w := humago.Unwrap(hctx)
 		ctx, cancel := context.WithCancel(hctx.Context())
-		f := follower{s: s, out: make(chan Event, eventQueue), stop: cancel, peer: askerOf(ctx).from == fromPeer, ended: in.Ended}
+		f := follower{s: s, out: make(chan Event, eventQueue), stop: cancel, peer: askerOf(ctx).from == fromPeer, ended: in.Ended, known: known}
 		defer f.sources.Wait()
 		defer cancel()
 		for g, ids := range groups {
@@ -141,6 +143,7 @@ type follower struct {
 	stop    context.CancelFunc // ends the stream; its client opens another
 	peer    bool               // another daemon asks: only what is here
 	ended   bool               // only ends are told, and the stream ends with the last
+	known   bool               // the one job that is asked for is here
 	sources sync.WaitGroup
 }
 
@@ -186,12 +189,19 @@ func (f *follower) gone(ctx context.Context, left awaited, id job.ID, err error)
 	f.tell(ctx, left, e)
 }
 
-// here tells of some jobs that this daemon owns.
-func (f *follower) here(ctx context.Context, ids []job.ID, left awaited) {
+// missing tells which of some jobs do not exist.
+func (f *follower) missing(ctx context.Context, ids []job.ID, left awaited) {
 	for _, id := range ids {
 		if _, err := f.s.needs.Jobs.Get(ctx, id); errors.Is(err, ErrNotFound) {
 			f.gone(ctx, left, id, err)
 		}
+	}
+}
+
+// here tells of some jobs that this daemon owns.
+func (f *follower) here(ctx context.Context, ids []job.ID, left awaited) {
+	if !f.known {
+		f.missing(ctx, ids, left)
 	}
 	if left != nil && len(left) == 0 {
 		return

@@ -296,20 +296,21 @@ func (l *Loop) FromWorker(p job.Peer, m lease.ToScheduler) error {
 	return nil
 }
 
+// logTold says what happened. How tasks fare is in their jobs' documents, and
+// on the log of the host that runs them.
 func (l *Loop) logTold(t Told) {
-	log := l.log.With("peer", t.Peer, "node", t.Node)
 	switch t.Kind {
 	case TaskStarted:
-		log.Info("task placed", "attempt", t.Attempt.String(), "why", t.Detail)
+		l.log.Debug("task placed", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "why", t.Detail)
 	case TaskEnded:
-		log.Info("task ended", "attempt", t.Attempt.String(), "state", t.State, "detail", t.Detail)
+		l.log.Debug("task ended", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "state", t.State, "detail", t.Detail)
 	case TaskWrittenOff:
-		log.Warn("task written off", "attempt", t.Attempt.String())
+		l.log.Warn("task written off", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt)
 	case WorkerFound:
-		log.Info("worker found")
+		l.log.Info("worker found", "peer", t.Peer, "node", t.Node)
 	case WorkerLost:
-		log.Warn("worker lost")
+		l.log.Warn("worker lost", "peer", t.Peer, "node", t.Node)
 	case NewerOwner:
-		log.Error("a newer owner of these jobs exists", "epoch", t.Detail)
+		l.log.Error("a newer owner of these jobs exists", "peer", t.Peer, "epoch", t.Detail)
 	}
 }
