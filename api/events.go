@@ -45,7 +45,8 @@ func (in eventsInput) query() url.Values {
 	return q
 }
 
-func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+// groups are the jobs that are asked for, by group.
+func (in eventsInput) groups() (map[job.Group][]job.ID, error) {
 	if in.Ended && len(in.Job) == 0 {
 		return nil, bad("events: ended is asked of jobs that are named")
 	}
@@ -57,15 +58,33 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 		}
 		groups[id.Group()] = append(groups[id.Group()], id)
 	}
-	known := false // here, when the stream was asked for
-	if len(in.Job) == 1 {
-		id := job.ID(in.Job[0])
-		if _, self, err := s.needs.Directory.Owner(ctx, id.Group()); err == nil && self {
-			if _, err := s.needs.Jobs.Get(ctx, id); err != nil {
-				return nil, about(in.Job[0], err)
-			}
-			known = true
-		}
+	return groups, nil
+}
+
+// known says whether the one job that is asked for is here; an error, if it
+// would be here and is not.
+func (s *Server) known(ctx context.Context, in *eventsInput) (bool, error) {
+	if len(in.Job) != 1 {
+		return false, nil
+	}
+	id := job.ID(in.Job[0])
+	if _, self, err := s.needs.Directory.Owner(ctx, id.Group()); err != nil || !self {
+		return false, nil //nolint:nilerr // the stream says so, and goes on looking for the owner
+	}
+	if _, err := s.needs.Jobs.Get(ctx, id); err != nil {
+		return false, about(in.Job[0], err)
+	}
+	return true, nil
+}
+
+func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+	groups, err := in.groups()
+	if err != nil {
+		return nil, err
+	}
+	known, err := s.known(ctx, in)
+	if err != nil {
+		return nil, err
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, and it ends with the server too
 		_, w := humago.Unwrap(hctx)
@@ -166,6 +185,8 @@ func awaitedOf(ids []job.ID) awaited {
 	return left
 }
 
+func (left awaited) done() bool { return left != nil && len(left) == 0 }
+
 // tell sends an event, unless only ends are told and it is none; it is false
 // when no more is to be told.
 func (f *follower) tell(ctx context.Context, left awaited, e Event) bool {
@@ -180,20 +201,23 @@ func (f *follower) tell(ctx context.Context, left awaited, e Event) bool {
 		delete(left, e.ID)
 	}
 	f.send(ctx, e)
-	return len(left) > 0
+	return !left.done()
 }
 
-func (f *follower) gone(ctx context.Context, left awaited, id job.ID, err error) {
-	e := newEvent(EventGone)
-	e.ID, e.Detail = id, err.Error()
-	f.tell(ctx, left, e)
+// gone tells that some jobs do not exist.
+func (f *follower) gone(ctx context.Context, left awaited, err error, ids ...job.ID) {
+	for _, id := range ids {
+		e := newEvent(EventGone)
+		e.ID, e.Detail = id, err.Error()
+		f.tell(ctx, left, e)
+	}
 }
 
 // missing tells which of some jobs do not exist.
 func (f *follower) missing(ctx context.Context, ids []job.ID, left awaited) {
 	for _, id := range ids {
 		if _, err := f.s.needs.Jobs.Get(ctx, id); errors.Is(err, ErrNotFound) {
-			f.gone(ctx, left, id, err)
+			f.gone(ctx, left, err, id)
 		}
 	}
 }
@@ -203,7 +227,7 @@ func (f *follower) here(ctx context.Context, ids []job.ID, left awaited) {
 	if !f.known {
 		f.missing(ctx, ids, left)
 	}
-	if left != nil && len(left) == 0 {
+	if left.done() {
 		return
 	}
 	changes, err := f.s.needs.Watch.Watch(ctx, ids, f.ended)
@@ -247,13 +271,11 @@ func (f *follower) group(ctx context.Context, g job.Group, ids []job.ID) {
 		if err == nil {
 			err = f.s.peerEvents(ctx, peer, eventsInput{Job: texts(ids), Ended: f.ended}, func(e Event) bool { n, silent = 0, false; return f.tell(ctx, left, e) })
 		}
-		if left != nil && len(left) == 0 {
+		if left.done() {
 			return
 		}
 		if errors.Is(err, ErrNotFound) {
-			for _, id := range ids {
-				f.gone(ctx, left, id, err)
-			}
+			f.gone(ctx, left, err, ids...)
 			return
 		}
 		if !silent && ctx.Err() == nil {
