@@ -135,7 +135,8 @@ func TestExecTerminal(t *testing.T) {
 	_ = cmd.Process.Signal(syscall.SIGWINCH)
 	say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
 	hear("resized")
-	say("sleep 1000")
+	say("sh -c 'echo asl''eep; exec sleep 1000'") // which is the terminal's foreground once it can speak
+	hear("asleep")
 	say("\x03")
 	say("exit 9")
 	for range lines { // until it ends

@@ -22,8 +22,9 @@ const (
 
 // refusal is why a task cannot be started; it ends with an exit code.
 type refusal struct {
-	code int
-	text string
+	code   int
+	text   string
+	hidden bool // in a directory that this user may not look into
 }
 
 // Error is the reason, for people.
@@ -58,7 +59,7 @@ func program(name, workdir string, env []string) (string, error) {
 		if err == nil {
 			return at, nil
 		}
-		if r := (*refusal)(nil); errors.As(err, &r) && r.code == codeNotExecutable {
+		if r := (*refusal)(nil); errors.As(err, &r) && r.code == codeNotExecutable && !r.hidden {
 			found = err
 		}
 	}
@@ -71,7 +72,7 @@ func executable(path, name string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return refuse(codeNotExecutable, "permission denied: %s", name)
+		return &refusal{code: codeNotExecutable, text: "permission denied: " + name, hidden: true}
 	case err != nil:
 		return refuse(codeNotFound, "command not found: %s", name)
 	case info.IsDir():
