@@ -303,7 +303,7 @@ func (c *Core) hold(a HoldAsk) {
 	case e.job.State() == to:
 		c.answer(a.Token, e, nil)
 	case e.job.State() != from:
-		c.answer(a.Token, nil, conflict(&e.job, kind))
+		c.answer(a.Token, nil, conflict(new(c.view(e)), kind))
 	default:
 		c.await(kind, a.Job, a.Token)
 		c.propose(job.Record{Hold: &job.HoldRecord{Job: a.Job, Release: a.Release, Reason: clip(a.Reason)}})
