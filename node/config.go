@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/musterhq/muster/api"
@@ -70,12 +71,21 @@ const hostSocket = "/run/muster/muster.sock"
 // FindSocket is where a daemon listens that this user can ask: his own, or else
 // that of the host.
 func FindSocket() string {
-	own := DefaultSocket()
-	if _, err := os.Stat(own); err == nil {
-		return own
+	return findSocket(DefaultSocket(), hostSocket, os.Getuid())
+}
+
+// findSocket passes by a socket of another user where this one's is expected:
+// anyone may put one there if that is below a directory for all.
+func findSocket(own, host string, uid int) string {
+	info, err := os.Stat(own)
+	if err == nil {
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == uid {
+			return own
+		}
+		return host
 	}
-	if _, err := os.Stat(hostSocket); err == nil {
-		return hostSocket
+	if _, err := os.Stat(host); err == nil {
+		return host
 	}
 	return own
 }
