@@ -25,6 +25,7 @@ const (
 	requestTimeout = 45 * time.Second // longer than a daemon takes to give up on committing a job
 	maxAnswer      = 64 << 20         // bounds what a daemon can make a client hold: a page of the largest jobs
 	maxProblem     = 1 << 20          // a problem document with its explanation
+	maxSocketPath  = 107              // what the kernel takes
 )
 
 // ClientConfig says which daemon to talk to: Addr if it is set, else Socket.
@@ -60,6 +61,8 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		}
 		c.base = strings.TrimRight(u.Scheme+"://"+u.Host+u.Path, "/")
 		c.where = c.base
+	case len(cfg.Socket) > maxSocketPath:
+		return nil, bad("socket %.100q: want a path of at most %d letters", cfg.Socket, maxSocketPath)
 	case cfg.Socket != "":
 		c.base, c.where, c.local = "http://muster", cfg.Socket, true
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -125,22 +125,29 @@ func (c *Client) Nodes(ctx context.Context) (l Listing[Node], err error) {
 }
 
 // Node is one node by id or name.
-func (c *Client) Node(ctx context.Context, node string) (n Node, err error) {
-	err = c.call(ctx, http.MethodGet, "/v1/nodes/"+url.PathEscape(node), nil, nil, &n)
+func (c *Client) Node(ctx context.Context, node string) (Node, error) {
+	return c.nodeCall(ctx, http.MethodGet, node, "", nil)
+}
+
+// nodeCall is a request about one node. A name that a path cannot hold is
+// ErrBad.
+func (c *Client) nodeCall(ctx context.Context, method, node, what string, in any) (n Node, err error) {
+	if node == "" || node == "." || node == ".." {
+		return n, bad("node %q: want its name or id; `muster nodes` lists them", node)
+	}
+	err = c.call(ctx, method, "/v1/nodes/"+url.PathEscape(node)+what, nil, in, &n)
 	return n, err
 }
 
 // Drain gives a node nothing new; what runs there goes on, to the deadline if
 // there is one.
-func (c *Client) Drain(ctx context.Context, node string, r DrainRequest) (n Node, err error) {
-	err = c.call(ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(node)+"/drain", nil, r, &n)
-	return n, err
+func (c *Client) Drain(ctx context.Context, node string, r DrainRequest) (Node, error) {
+	return c.nodeCall(ctx, http.MethodPost, node, "/drain", r)
 }
 
 // Resume ends a drain, and gives what was set aside another chance.
-func (c *Client) Resume(ctx context.Context, node string) (n Node, err error) {
-	err = c.call(ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(node)+"/resume", nil, changeRequest{}, &n)
-	return n, err
+func (c *Client) Resume(ctx context.Context, node string) (Node, error) {
+	return c.nodeCall(ctx, http.MethodPost, node, "/resume", changeRequest{})
 }
 
 // GPUs lists the GPUs of the cluster; with free only those wholly free.

@@ -131,7 +131,7 @@ func TestDuration(t *testing.T) {
 			t.Errorf("ParseDuration(%q) = %s, %v; want %s", text, got, err, want)
 		}
 	}
-	for _, bad := range []string{"", "90", "1.5", "-3m", "d", "4x", "1d-2h", "9999999d"} {
+	for _, bad := range []string{"", "90", "1.5", "-3m", "d", "4x", "1d-2h", "9999999d", "36500d1s"} {
 		if got, err := ParseDuration(bad); err == nil {
 			t.Errorf("ParseDuration(%q) = %s, want an error", bad, got)
 		}

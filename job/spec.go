@@ -203,11 +203,13 @@ func checkLater(s Spec) error {
 		{"dependency", len(s.Dependency) > 0},
 		{"prefer", s.Prefer != ""},
 		{"checkpoint_exit_code", s.CheckpointExitCode != 0},
-		{"policy", s.Policy != "" && s.Policy != "simple"},
 	} {
 		if later.set {
 			return fmt.Errorf("%s: %w", later.field, ErrNotYet)
 		}
+	}
+	if s.Policy != "" && s.Policy != "simple" {
+		return fmt.Errorf("policy %.40q: %w; there is simple", s.Policy, ErrNotYet)
 	}
 	return nil
 }

@@ -95,8 +95,11 @@ func ParseDuration(text string) (Duration, error) {
 	var days float64
 	if i := strings.IndexByte(s, 'd'); i > 0 {
 		n, err := strconv.ParseFloat(s[:i], 64)
-		if err != nil || n < 0 || n > 36_500 {
+		if err != nil || n < 0 {
 			return 0, badDuration(text)
+		}
+		if n > maxDays {
+			return 0, longDuration(text)
 		}
 		days, s = n, s[i+1:]
 	}
@@ -109,10 +112,16 @@ func ParseDuration(text string) (Duration, error) {
 		rest = d
 	}
 	total := days*24*float64(time.Hour) + float64(rest)
-	if total >= math.MaxInt64 {
-		return 0, badDuration(text)
+	if total > maxDays*24*float64(time.Hour) {
+		return 0, longDuration(text)
 	}
 	return Duration(time.Duration(days*24*float64(time.Hour)) + rest), nil
+}
+
+const maxDays = 36_500
+
+func longDuration(text string) error {
+	return fmt.Errorf("duration %.40q: at most %dd", text, maxDays)
 }
 
 func badDuration(text string) error {

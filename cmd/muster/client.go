@@ -112,7 +112,7 @@ func printList[T any](e env, c *cli.Context, l api.Listing[T], table func(w io.W
 		}
 	}
 	if len(l.Partial) > 0 {
-		fmt.Fprintf(e.err, "muster: incomplete: no answer from %s\n", strings.Join(l.Partial, ", "))
+		fmt.Fprintf(e.err, "muster: incomplete: no answer from %s\n", printable(strings.Join(l.Partial, ", ")))
 	}
 	return nil
 }
@@ -179,6 +179,14 @@ func printable(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// row writes a line of a table.
+func row(w io.Writer, cells ...string) {
+	for i, c := range cells {
+		cells[i] = printable(c)
+	}
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }
 
 func plural(n int, one, many string) string {

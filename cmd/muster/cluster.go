@@ -120,13 +120,13 @@ func (e env) peers(c *cli.Context) error {
 }
 
 func peerTable(w io.Writer, peers []api.Peer) {
-	fmt.Fprintln(w, "NAME\tSTATE\tROLES\tLAST SEEN\tADDRESSES\tID")
+	row(w, "NAME", "STATE", "ROLES", "LAST SEEN", "ADDRESSES", "ID")
 	for _, p := range peers {
 		name := p.Name
 		if p.Self {
 			name += " (here)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name, p.State, strings.Join(p.Roles, ","), clock(p.LastSeenAt), dash(strings.Join(p.Addrs, " ")), p.ID)
+		row(w, name, string(p.State), strings.Join(p.Roles, ","), clock(p.LastSeenAt), dash(strings.Join(p.Addrs, " ")), string(p.ID))
 	}
 }
 
@@ -142,7 +142,7 @@ func peerNamed(peers []api.Peer, name string) (api.Peer, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return api.Peer{}, usagef("peers: no member is called %q; `muster peers` lists them", name)
+		return api.Peer{}, fmt.Errorf("peers: no member is called %.60q; `muster peers` lists them", name)
 	}
 	return api.Peer{}, usagef("peers: %d members are called %q; use the id", len(found), name)
 }

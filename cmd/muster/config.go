@@ -33,9 +33,9 @@ func (e env) configShow(c *cli.Context) error {
 		return e.printJSON(map[string]any{"schema": "muster.config/v1", "file": cfg.File, "items": cfg.Settings})
 	}
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SETTING\tVALUE\tORIGIN")
+	row(w, "SETTING", "VALUE", "ORIGIN")
 	for _, s := range cfg.Settings {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, dash(printable(s.Value)), printable(s.Origin))
+		row(w, s.Name, dash(s.Value), s.Origin)
 	}
 	return w.Flush()
 }

@@ -38,6 +38,9 @@ func (e env) cp(c *cli.Context) error {
 	if path == "" {
 		path = "."
 	}
+	if c.Args().Get(1) == "" {
+		return usagef("cp: the directory's name is empty")
+	}
 	client, err := e.client(c)
 	if err != nil {
 		return err

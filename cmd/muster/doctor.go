@@ -35,9 +35,9 @@ func (e env) doctor(c *cli.Context) error {
 	} else {
 		w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 		for _, f := range facts {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", f.State, f.Name, printable(f.Detail))
+			row(w, string(f.State), f.Name, f.Detail)
 			if f.Advice != "" {
-				fmt.Fprintf(w, "\t\t→ %s\n", printable(f.Advice))
+				row(w, "", "", "→ "+f.Advice)
 			}
 		}
 		err = w.Flush()

@@ -66,7 +66,7 @@ func (e env) changeNode(c *cli.Context, change func(*api.Client, string) (api.No
 	if c.Bool("json") {
 		return e.printJSON(n)
 	}
-	fmt.Fprintf(e.err, "node %s: %s, %s\n", n.Name, n.State, runningText(n))
+	fmt.Fprintf(e.err, "node %s: %s, %s\n", printable(n.Name), n.State, runningText(n))
 	return nil
 }
 

@@ -34,6 +34,9 @@ func (e env) exec(c *cli.Context) error {
 	if len(args) < 2 {
 		return usagef("exec: want ID[.T] -- COMMAND...; see `%s --help`", c.Command.HelpName)
 	}
+	if args[1] == "" {
+		return usagef("exec: the program's name is empty")
+	}
 	client, err := e.client(c)
 	if err != nil {
 		return err
@@ -41,7 +44,7 @@ func (e env) exec(c *cli.Context) error {
 	defer client.Close()
 	j, task, err := e.taskNamed(c.Context, client, "exec", args[0])
 	if err != nil {
-		return err
+		return ours(err)
 	}
 	request := api.ExecRequest{Command: args[1:], TTY: c.Bool("tty") || c.Bool("it")}
 	streams := api.ExecStreams{Out: e.out, Err: e.err}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -126,7 +127,7 @@ func (e env) printJobs(c *cli.Context, client *api.Client, filter api.JobFilter)
 }
 
 func jobTable(w io.Writer, jobs []api.Job) {
-	fmt.Fprintln(w, "ID\tNAME\tUSER\tST\tTIME\tNODE\tGPUS\tREASON")
+	row(w, "ID", "NAME", "USER", "ST", "TIME", "NODE", "GPUS", "REASON")
 	for _, j := range jobs {
 		node, gpus := "", 0
 		for _, t := range j.Tasks {
@@ -135,7 +136,7 @@ func jobTable(w io.Writer, jobs []api.Job) {
 		if gpus == 0 {
 			gpus = j.Resources.GPUs
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", j.ID, dash(j.Name), j.User, j.State.Code(), elapsed(j.StartedAt, j.EndedAt), dash(node), gpus, dash(printable(j.Reason)))
+		row(w, string(j.ID), dash(j.Name), j.User, j.State.Code(), elapsed(j.StartedAt, j.EndedAt), dash(node), strconv.Itoa(gpus), dash(j.Reason))
 	}
 }
 

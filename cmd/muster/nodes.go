@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -46,10 +47,10 @@ func (e env) nodesCommand() *cli.Command {
 }
 
 func nodeTable(w io.Writer, nodes []api.Node) {
-	fmt.Fprintln(w, "NAME\tSTATE\tCPUS\tMEMORY\tGPUS\tFREE\tLABELS\tREASON\tID")
+	row(w, "NAME", "STATE", "CPUS", "MEMORY", "GPUS", "FREE", "LABELS", "REASON", "ID")
 	for _, n := range nodes {
 		free := fmt.Sprintf("%d cpus, %d gpus", n.Free.CPUs, n.Free.GPUs)
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.State, n.CPUs, size(n.Memory), gpuSummary(n.GPUs), free, dash(labels(n.Labels, ",")), dash(n.Detail), n.ID)
+		row(w, n.Name, string(n.State), strconv.Itoa(n.CPUs), size(n.Memory), gpuSummary(n.GPUs), free, dash(labels(n.Labels, ",")), dash(n.Detail), string(n.ID))
 	}
 }
 
@@ -115,14 +116,20 @@ func (e env) nodeCommand() *cli.Command {
 
 func (e env) showNode(n api.Node) error {
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "node\t%s\nid\t%s\nstate\t%s\nversion\t%s\n", n.Name, n.ID, withDetail(string(n.State), n.Detail), n.Version)
+	row(w, "node", n.Name)
+	row(w, "id", string(n.ID))
+	row(w, "state", withDetail(string(n.State), n.Detail))
+	row(w, "version", n.Version)
 	if n.Drain != nil {
-		fmt.Fprintf(w, "drained\tby %s at %s\n", dash(n.Drain.By), n.Drain.Since.UTC().Format(time.RFC3339))
+		row(w, "drained", "by "+dash(n.Drain.By)+" at "+n.Drain.Since.UTC().Format(time.RFC3339))
 	}
-	fmt.Fprintf(w, "running\t%d\n", n.Running)
-	fmt.Fprintf(w, "labels\t%s\naddresses\t%s\n", dash(labels(n.Labels, ",")), dash(strings.Join(n.Addrs, " ")))
-	fmt.Fprintf(w, "runs tasks\t%v (%s)\n", n.Worker, dash(strings.Join(n.Drivers, ", ")))
-	fmt.Fprintf(w, "cpus\t%d, %d free\nmemory\t%s, %s free\ndisk\t%s\n", n.CPUs, n.Free.CPUs, size(n.Memory), size(n.Free.Memory), size(n.Disk))
+	row(w, "running", strconv.Itoa(n.Running))
+	row(w, "labels", dash(labels(n.Labels, ",")))
+	row(w, "addresses", dash(strings.Join(n.Addrs, " ")))
+	row(w, "runs tasks", fmt.Sprintf("%v (%s)", n.Worker, dash(strings.Join(n.Drivers, ", "))))
+	row(w, "cpus", fmt.Sprintf("%d, %d free", n.CPUs, n.Free.CPUs))
+	row(w, "memory", fmt.Sprintf("%s, %s free", size(n.Memory), size(n.Free.Memory)))
+	row(w, "disk", size(n.Disk))
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -156,7 +163,7 @@ func (e env) gpusCommand() *cli.Command {
 }
 
 func gpuTable(w io.Writer, gpus []api.GPU) {
-	fmt.Fprintln(w, "NODE\t#\tMODEL\tMEMORY\tUSED\tUTIL\tHEALTH\tJOB\tUUID")
+	row(w, "NODE", "#", "MODEL", "MEMORY", "USED", "UTIL", "HEALTH", "JOB", "UUID")
 	for _, g := range gpus {
 		model, util := g.Model, "-"
 		if g.Simulated && !strings.Contains(strings.ToLower(model), "simulated") {
@@ -165,7 +172,6 @@ func gpuTable(w io.Writer, gpus []api.GPU) {
 		if g.Utilization >= 0 {
 			util = fmt.Sprintf("%d%%", g.Utilization)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Node, g.Index, model, size(g.Memory), size(g.MemoryUsed), util,
-			withDetail(string(g.Health), g.Detail), dash(string(g.Job)), g.UUID)
+		row(w, g.Node, strconv.Itoa(g.Index), model, size(g.Memory), size(g.MemoryUsed), util, withDetail(string(g.Health), g.Detail), dash(string(g.Job)), g.UUID)
 	}
 }

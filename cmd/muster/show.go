@@ -56,28 +56,27 @@ func (e env) one(c *cli.Context, client *api.Client) (api.Job, error) {
 
 func (e env) show(j api.Job) error {
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
-	row := func(k, v string) { fmt.Fprintf(w, "%s\t%s\n", k, v) }
-	row("job", string(j.ID))
-	row("name", dash(j.Name))
-	row("user", j.User)
+	row(w, "job", string(j.ID))
+	row(w, "name", dash(j.Name))
+	row(w, "user", j.User)
 	state := string(j.State)
 	if j.Reason != "" {
 		state += " (" + withDetail(j.Reason, j.ReasonDetail) + ")"
 	}
-	row("state", state)
+	row(w, "state", state)
 	if j.ExitCode != nil {
-		row("exit code", fmt.Sprint(*j.ExitCode))
+		row(w, "exit code", fmt.Sprint(*j.ExitCode))
 	}
 	if j.Spec != nil {
-		row("command", commandOf(*j.Spec))
+		row(w, "command", commandOf(*j.Spec))
 	}
-	row("asks for", needOf(j))
-	row("priority", fmt.Sprint(j.Priority))
-	row("submitted", clock(&j.SubmittedAt))
-	row("started", clock(j.StartedAt))
-	row("ended", clock(j.EndedAt))
-	row("elapsed", elapsed(j.StartedAt, j.EndedAt))
-	row("owner", fmt.Sprintf("%s, kept in %d %s", j.Owner, j.Copies, plural(j.Copies, "copy", "copies")))
+	row(w, "asks for", needOf(j))
+	row(w, "priority", fmt.Sprint(j.Priority))
+	row(w, "submitted", clock(&j.SubmittedAt))
+	row(w, "started", clock(j.StartedAt))
+	row(w, "ended", clock(j.EndedAt))
+	row(w, "elapsed", elapsed(j.StartedAt, j.EndedAt))
+	row(w, "owner", fmt.Sprintf("%s, kept in %d %s", j.Owner, j.Copies, plural(j.Copies, "copy", "copies")))
 	for _, t := range j.Tasks {
 		if t.Attempt == 0 {
 			continue
@@ -86,16 +85,16 @@ func (e env) show(j api.Job) error {
 		if t.PID > 0 {
 			where += fmt.Sprintf(", pid %d", t.PID)
 		}
-		row(fmt.Sprintf("task %d", t.Task), where)
+		row(w, fmt.Sprintf("task %d", t.Task), where)
 		if t.Isolation != "" {
-			row("", "held by "+printable(t.Isolation))
+			row(w, "", "held by "+t.Isolation)
 		}
 		for _, g := range t.GPUs {
-			row("", "gpu "+g)
+			row(w, "", "gpu "+g)
 		}
 		if t.StderrTail != "" && j.State.Ended() && j.State != job.Succeeded {
 			for line := range strings.SplitSeq(strings.TrimRight(t.StderrTail, "\n"), "\n") {
-				row("", "stderr: "+printable(line))
+				row(w, "", "stderr: "+line)
 			}
 		}
 	}
@@ -106,7 +105,7 @@ func commandOf(s job.Spec) string {
 	if s.Script != "" {
 		return fmt.Sprintf("a script of %d lines", strings.Count(s.Script, "\n")+1)
 	}
-	return printable(strings.Join(s.Command, " "))
+	return strings.Join(s.Command, " ")
 }
 
 func needOf(j api.Job) string {

@@ -60,7 +60,7 @@ var specFlags = []specFlag{
 	{names: []string{"param"}, usage: "parameter `K=V`: {K} in the command, MUSTER_PARAM_K in the environment", many: true, set: setParam},
 	{names: []string{"upload"}, usage: "bring `PATH` along: the task starts in a copy of it; .musterignore leaves files out", many: true, set: func(s *job.Spec, v string) error { s.Upload = append(s.Upload, v); return nil }},
 	{names: []string{"download"}, usage: "keep what `GLOB` means in the task's directory when it ends; run and submit -W or -f bring it here", many: true, set: func(s *job.Spec, v string) error { s.Download = append(s.Download, v); return nil }},
-	{names: []string{"image"}, usage: "container image `REF` that the task runs in, such as registry/name:tag", set: func(s *job.Spec, v string) error { s.Image = v; return nil }},
+	{names: []string{"image"}, usage: "container image `REF` that the task runs in, such as registry/name:tag", set: setImage},
 	{names: []string{"mount"}, usage: "directory of the node that the container sees: `SRC:DST[:ro]`", many: true, set: func(s *job.Spec, v string) error { s.Mounts = append(s.Mounts, v); return nil }},
 	{names: []string{"hold"}, usage: "accept it, but start it only after muster release", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
 	{names: []string{"nodes", "N"}, usage: "`VALUE`"},
@@ -129,6 +129,9 @@ func (e env) specOf(c *cli.Context) (job.Spec, error) {
 // finishSpec lays the flags over the spec and checks it.
 func finishSpec(c *cli.Context, spec *job.Spec) error {
 	if err := applyFlags(c, spec); err != nil {
+		return err
+	}
+	if _, err := uploadLimit(c); err != nil {
 		return err
 	}
 	if err := errors.Join(checkUTF8(*spec), spec.Validate()); err != nil {
@@ -275,9 +278,19 @@ func setGPUs(s *job.Spec, v string) error {
 		model, n = "", v
 	}
 	s.Resources.GPUModel = model
-	if err := number(n, &s.Resources.GPUs); err != nil {
+	if err := number(n, &s.Resources.GPUs); err != nil || (two && model == "") {
 		return fmt.Errorf("%.40q: want N or MODEL:N", v)
 	}
+	return nil
+}
+
+// setImage refuses an empty name, which is more often a variable that is not
+// set than the wish to run on the host itself.
+func setImage(s *job.Spec, v string) error {
+	if v == "" {
+		return errors.New("the image's name is empty; leave the flag out to run a process")
+	}
+	s.Image = v
 	return nil
 }
 

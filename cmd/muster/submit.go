@@ -194,30 +194,39 @@ func (e env) offers(c *cli.Context, client *api.Client, spec job.Spec) (api.Expl
 	return x, e.explain(x)
 }
 
+// hasStarted says whether nothing stands between a job and its start any more.
+func hasStarted(s job.State) bool {
+	return s == job.Running || s == job.Completing || s.Ended()
+}
+
 // explain prints where a request could run and what stands against it.
 func (e env) explain(x api.Explanation) error {
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 	if x.Job != "" {
-		fmt.Fprintf(w, "job\t%s\n", x.Job)
-		fmt.Fprintf(w, "state\t%s\n", x.State)
+		row(w, "job", string(x.Job))
+		row(w, "state", string(x.State))
+		if hasStarted(x.State) {
+			row(w, "reason", "it has started: `muster show "+string(x.Job)+"` says how it stands")
+			return w.Flush()
+		}
 	}
 	if x.Reason != "" {
-		fmt.Fprintf(w, "reason\t%s\n", withDetail(x.Reason, x.ReasonDetail))
+		row(w, "reason", withDetail(x.Reason, x.ReasonDetail))
 	}
 	for _, clause := range x.Clauses {
-		fmt.Fprintf(w, "%s\tmet by %d of %d nodes\n", clause.Clause, clause.Meets, clause.Of)
+		row(w, clause.Clause, fmt.Sprintf("met by %d of %d nodes", clause.Meets, clause.Of))
 		for _, f := range clause.Fails {
-			fmt.Fprintf(w, "\t%s: %s\n", f.Name, f.Reason)
+			row(w, "", f.Name+": "+f.Reason)
 		}
 	}
 	for _, n := range x.Now {
-		fmt.Fprintf(w, "now\t%s: %s\n", n.Node, n.Why)
+		row(w, "now", n.Node+": "+n.Why)
 	}
 	for _, n := range x.Later {
-		fmt.Fprintf(w, "later\t%s: %s\n", n.Node, n.Why)
+		row(w, "later", n.Node+": "+n.Why)
 	}
 	if len(x.Now) == 0 && x.Job == "" {
-		fmt.Fprintln(w, "now\tno node")
+		row(w, "now", "no node")
 	}
 	return w.Flush()
 }

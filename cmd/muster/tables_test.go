@@ -187,3 +187,45 @@ func TestChanges(t *testing.T) {
 		}
 	}
 }
+
+// What others wrote must not steer the terminal of who reads it.
+func TestNoListingHandsOnControlCharacters(t *testing.T) {
+	const evil = `\u001b[31m\nroot\t\u0007`
+	node := strings.NewReplacer("silent for 7s", evil, `"zone":"b"`, `"zone":"`+evil+`"`, "fell off\\nthe bus", evil, `"name":"n1"`, `"name":"`+evil+`"`).Replace(nodeDoc)
+	jobs := strings.NewReplacer(`"name":"train"`, `"name":"`+evil+`"`, `"user":"amy"`, `"user":"`+evil+`"`, `"reason":""`, `"reason":"`+evil+`"`).Replace(jobDoc(idA, "PENDING", ""))
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs":        answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":["`+evil+`"],"items":[`+jobs+`]}`),
+		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobs),
+		"GET /v1/nodes":       answer(http.StatusOK, `{"schema":"muster.nodes/v1","partial":[],"items":[`+node+`]}`),
+		"GET /v1/nodes/n1":    answer(http.StatusOK, node),
+		"GET /v1/gpus":        answer(http.StatusOK, `{"schema":"muster.gpus/v1","partial":[],"items":[`+strings.ReplaceAll(gpuDoc, `"H100"`, `"`+evil+`"`)+`]}`),
+		"GET /v1/peers":       answer(http.StatusOK, `{"schema":"muster.peers/v1","partial":[],"items":[{"id":"12D3KooWNode","name":"`+evil+`","state":"ready","roles":[],"addrs":["`+evil+`"]}]}`),
+		"GET /v1/jobs/" + idA + "/why": answer(http.StatusOK, `{"job":"`+idA+`","state":"PENDING","reason":"`+evil+`",
+			"clauses":[{"clause":"`+evil+`","meets":1,"of":2,"fails":[{"node":"`+evil+`","reason":"`+evil+`"}]}],"now":[{"node":"`+evil+`","why":"`+evil+`"}],"later":[]}`),
+	})
+	for _, line := range []string{"jobs", "show " + idA, "why " + idA, "nodes", "node show n1", "gpus", "peers"} {
+		r := f.muster(strings.Fields(line)...)
+		if r.code != 0 || !strings.Contains(r.stdout, "·[31m·root··") || strings.ContainsAny(r.stdout+r.err, "\x1b\x07\t") {
+			t.Errorf("%s: exit %d, %q, stderr %q", line, r.code, r.stdout, r.err)
+		}
+	}
+}
+
+func TestWhyOfOneThatHasStarted(t *testing.T) {
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobDoc(idA, "SUCCEEDED", "")),
+		"GET /v1/jobs/" + idA + "/why": answer(http.StatusOK, `{"job":"`+idA+`","state":"SUCCEEDED","reason":"",
+			"clauses":[{"clause":"gpus: 2","meets":1,"of":2}],"now":[{"node":"n1","why":"this host"}],"later":[]}`),
+	})
+	want := "job     " + idA + "\nstate   SUCCEEDED\nreason  it has started: `muster show " + idA + "` says how it stands\n"
+	if r := f.muster("why", idA); r.code != 0 || r.stdout != want {
+		t.Errorf("exit %d, %q; want %q", r.code, r.stdout, want)
+	}
+}
+
+func TestRevokeOfOneThatIsNotThere(t *testing.T) {
+	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/peers": answer(http.StatusOK, `{"schema":"muster.peers/v1","partial":[],"items":[]}`)})
+	if r := f.muster("peers", "--revoke", "zoe"); r.code != 1 || r.err != "muster: peers: no member is called \"zoe\"; `muster peers` lists them\n" {
+		t.Errorf("exit %d, %q", r.code, r.err)
+	}
+}

@@ -31,6 +31,13 @@ func uploadLimitFlag() *cli.StringFlag {
 	return &cli.StringFlag{Name: "upload-limit", Usage: "refuse to upload more than `SIZE`", Value: defaultUpload.String()}
 }
 
+func uploadLimit(c *cli.Context) (limit job.Size, err error) {
+	if err := limit.UnmarshalText([]byte(c.String("upload-limit"))); err != nil {
+		return 0, usagef("--upload-limit: %w", err)
+	}
+	return limit, nil
+}
+
 // withoutUpload is a spec for a question: no files are sent for it.
 func withoutUpload(spec job.Spec) job.Spec {
 	spec.Upload = nil
@@ -43,9 +50,9 @@ func (e env) sendFiles(c *cli.Context, client *api.Client, spec *job.Spec) error
 	if len(spec.Upload) == 0 {
 		return nil
 	}
-	var limit job.Size
-	if err := limit.UnmarshalText([]byte(c.String("upload-limit"))); err != nil {
-		return usagef("--upload-limit: %w", err)
+	limit, err := uploadLimit(c)
+	if err != nil {
+		return err
 	}
 	sources, err := blob.Scan(".", spec.Upload, int64(limit))
 	if err != nil {
