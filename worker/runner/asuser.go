@@ -69,7 +69,11 @@ func enter(dir string) error {
 
 // mayStart says why a task cannot start in a directory.
 func mayStart(who identity, dir string) error {
-	err := who.as(func() error { return enter(dir) })
+	return whyNotIn(who, dir, who.as(func() error { return enter(dir) }))
+}
+
+// whyNotIn says for people what the kernel's word on a working directory means.
+func whyNotIn(who identity, dir string, err error) error {
 	switch {
 	case err == nil:
 		return nil

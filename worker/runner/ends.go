@@ -40,7 +40,15 @@ func (l *loop) started(t *task, r started) {
 // born takes note of a process, which may be dead already.
 func (l *loop) born(t *task, r started) {
 	delete(l.starting, t)
+	delete(l.stuck, t)
+	t.back = true
 	now := bootTime()
+	if t.fate.dropped() {
+		if l.group != nil {
+			l.group.Empty(t.name) // it has been made since
+		}
+		return
+	}
 	if r.pid == 0 {
 		if r.known {
 			l.seen(t)
@@ -83,7 +91,9 @@ func (l *loop) seen(t *task) {
 // neverStarted ends a task that has no process.
 func (l *loop) neverStarted(t *task, err error) {
 	delete(l.starting, t)
-	t.start = nil
+	if !t.fate.dropped() { // else its starter may still read it
+		t.start = nil
+	}
 	t.record.Exit = exitOf(err, time.Now())
 	if t.watch.cause != causeNone {
 		t.record.Exit.State = t.watch.cause.state()

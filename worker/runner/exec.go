@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -135,6 +134,7 @@ type execution struct {
 	// unwanted: nobody waits for it any more.
 	unwanted bool
 	said     chan ExecReport // the loop's words: that it runs, how it ended
+	over     chan struct{}   // closed when it has ended
 }
 
 // acceptExecs takes requests for commands until the listener is closed.
@@ -165,7 +165,7 @@ func (l *loop) serveExec(conn *net.UnixConn) {
 		closeAll(files)
 		return
 	}
-	x := &execution{Exec: m, files: files, said: make(chan ExecReport, 2)}
+	x := &execution{Exec: m, files: files, said: make(chan ExecReport, 2), over: make(chan struct{})}
 	l.do <- func() { l.beginExec(x) }
 	gone := make(chan struct{})
 	go func() {
@@ -199,7 +199,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// beginExec hands a request to the starter of commands.
+// beginExec has the command started that a request asks for.
 func (l *loop) beginExec(x *execution) {
 	t := l.find(x.Attempt)
 	switch {
@@ -212,24 +212,26 @@ func (l *loop) beginExec(x *execution) {
 	default:
 		x.task = t
 		l.execing++
-		go func() { l.execStarts <- x }()
+		go l.starter.runExec(l, x)
 		return
 	}
 	closeAll(x.files)
 }
 
-// runExecs carries out requests. Its thread stays its own, as a starter's.
-func (s *starter) runExecs(todo <-chan *execution, done func(*execution, started)) {
-	runtime.LockOSThread()
-	for x := range todo {
-		r := s.exec(x)
-		closeAll(x.files)
-		done(x, r)
+// runExec carries out a request on a thread of its own, which may hang in the
+// task's directory, and which ends when the command has: before, it would take
+// the command with it.
+func (s *starter) runExec(l *loop, x *execution) {
+	r := s.exec(x, ownThread())
+	closeAll(x.files)
+	l.do <- func() { l.execBorn(x, r) }
+	if r.err == nil {
+		<-x.over
 	}
 }
 
 // exec makes the process of a command.
-func (s *starter) exec(x *execution) started {
+func (s *starter) exec(x *execution, moves bool) started {
 	t := x.task
 	env, err := environOf(t.pid)
 	if err != nil {
@@ -240,13 +242,22 @@ func (s *starter) exec(x *execution) started {
 	}
 	l := &launch{who: t.who, where: t.where, argv: x.Command}
 	err = t.who.as(func() (err error) { // root would tell what lies where its user may not look
-		l.path, err = program(x.Command[0], l.where, env)
+		if l.path, err = program(x.Command[0], l.where, env); err == nil {
+			touch(l.path)
+		}
 		return err
 	})
 	if err != nil {
 		return started{err: err}
 	}
 	l.attr = syscall.ProcAttr{Dir: l.where, Env: env, Sys: &syscall.SysProcAttr{Setsid: true, Credential: t.who.cred, Pdeathsig: syscall.SIGKILL}}
+	if moves {
+		if err := s.goTo(l.who, l.where); err != nil {
+			return started{err: err}
+		}
+		defer s.goBack()
+		l.attr.Dir = ""
+	}
 	for i := range 3 {
 		l.attr.Files = append(l.attr.Files, x.files[min(i, len(x.files)-1)].Fd())
 	}
@@ -308,6 +319,7 @@ func (x *execution) exited(status unix.WaitStatus) {
 		code = 128 + int(status.Signal())
 	}
 	x.said <- ExecReport{Exited: true, Code: code}
+	close(x.over)
 }
 
 // endExec ends a command that nobody waits for any more, and what it began.

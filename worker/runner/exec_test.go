@@ -26,7 +26,7 @@ func TestExecLooksAsTheUser(t *testing.T) {
 	}
 	for _, name := range []string{"there", "not-there"} { // the directory is root's alone
 		x := &execution{Exec: Exec{Command: []string{filepath.Join(dir, name)}}, task: &task{pid: os.Getpid(), who: who, where: "/"}}
-		r := new(starter).exec(x)
+		r := new(starter).exec(x, false)
 		if want := "permission denied: " + x.Command[0]; r.err == nil || r.err.Error() != want {
 			t.Errorf("%s: %v, want %s", name, r.err, want)
 		}

@@ -12,7 +12,7 @@ func TestFlagsAreParsedAgain(t *testing.T) {
 		{Ulimits: []string{}},
 		DefaultConfig(),
 	} {
-		want.Dir, want.Generation, want.Idle = "/some where", 7, DefaultConfig().Idle
+		want.Dir, want.Generation, want.Idle, want.Answer = "/some where", 7, DefaultConfig().Idle, DefaultConfig().Answer
 		got, err := Parse(append(want.Flags(), "--dir", want.Dir, "--generation", "7"))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q gives %+v, %v; want %+v", want.Flags(), got, err, want)

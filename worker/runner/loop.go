@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +40,12 @@ type task struct {
 	where   string   // the directory that it began in
 	keeps   bool     // the daemon takes of it what it wants, and clears it
 	segment int      // of the journal, that record was saved to
+
+	fate   fate
+	step   atomic.Int32 // that a starter is at
+	handed bool         // a starter has taken it, or has had it
+	back   bool         // it is back from there
+	futile error        // why a start would only hang
 }
 
 // hasStarted says what process the task has.
@@ -48,42 +55,42 @@ func (t *task) hasStarted() Started { return Started{Attempt: t.name, PID: t.pid
 // those that other goroutines are started with: accept, read, ticks, save and
 // started.
 type loop struct {
-	cfg        Config
-	info       Info
-	dir        Dir
-	group      *cgroup.Tree
-	notes      *os.File // of the starters
-	journal    *journal // of the goroutine save
-	starter    *starter
-	lasting    func() (context.Context, context.CancelFunc) // of what outlasts a request
-	guard      int                                          // process that ends the containers if this one dies; 0: none
-	timer      *timer
-	log        *slog.Logger
-	do         chan func()
-	starts     chan *task
-	rounds     chan []*task
-	ticked     chan struct{}
-	tasks      map[job.Attempt]*task
-	mains      map[int]*task // by pid, until waited for
-	starting   map[*task]bool
-	waiting    []*task            // for a starter
-	left       map[*task]bool     // their main process ended, others of them did not
-	unsaved    []*task            // their end has to go to disk
-	early      map[int]earlyDeath // of processes whose start is not yet known here
-	execs      map[int]*execution // by pid, until waited for
-	execing    int                // commands that are being started
-	execStarts chan *execution
-	clocks     clocks
-	link       *link // nil: no daemon is connected
-	draining   bool
-	stopping   bool
-	idle       *time.Timer
-	wake       chan struct{} // a task has a scratch directory to measure
-	measuring  bool
-	clearing   chan struct{} // holds a token for each directory that is being removed
-	oomKills   int64
-	skew       time.Duration // CLOCK_REALTIME less CLOCK_BOOTTIME
-	faults     int           // rounds of ends in a row that could not be saved
+	cfg       Config
+	info      Info
+	dir       Dir
+	group     *cgroup.Tree
+	notes     *os.File // of the starters
+	journal   *journal // of the goroutine save
+	starter   *starter
+	lasting   func() (context.Context, context.CancelFunc) // of what outlasts a request
+	guard     int                                          // process that ends the containers if this one dies; 0: none
+	timer     *timer
+	log       *slog.Logger
+	do        chan func()
+	starts    chan *task
+	rounds    chan []*task
+	ticked    chan struct{}
+	tasks     map[job.Attempt]*task
+	mains     map[int]*task // by pid, until waited for
+	starting  map[*task]bool
+	stuck     map[*task]string   // in starters that hang: their users; also those that were dropped
+	waiting   []*task            // for a starter
+	left      map[*task]bool     // their main process ended, others of them did not
+	unsaved   []*task            // their end has to go to disk
+	early     map[int]earlyDeath // of processes whose start is not yet known here
+	execs     map[int]*execution // by pid, until waited for
+	execing   int                // commands that are being started
+	clocks    clocks
+	link      *link // nil: no daemon is connected
+	draining  bool
+	stopping  bool
+	idle      *time.Timer
+	wake      chan struct{} // a task has a scratch directory to measure
+	measuring bool
+	clearing  chan struct{} // holds a token for each directory that is being removed
+	oomKills  int64
+	skew      time.Duration // CLOCK_REALTIME less CLOCK_BOOTTIME
+	faults    int           // rounds of ends in a row that could not be saved
 }
 
 // earlyDeath is a death that came before the word of its birth.
@@ -97,8 +104,8 @@ func newLoop(cfg Config, info Info, s *starter, ends *journal, timer *timer, log
 	return &loop{
 		cfg: cfg, info: info, dir: Dir(cfg.Dir), group: s.group, notes: s.notes, journal: ends, starter: s, timer: timer, log: log,
 		do: make(chan func()), starts: make(chan *task), rounds: make(chan []*task), ticked: make(chan struct{}, 1),
-		tasks: map[job.Attempt]*task{}, mains: map[int]*task{}, starting: map[*task]bool{}, left: map[*task]bool{},
-		early: map[int]earlyDeath{}, execs: map[int]*execution{}, execStarts: make(chan *execution), idle: time.NewTimer(cfg.Idle),
+		tasks: map[job.Attempt]*task{}, mains: map[int]*task{}, starting: map[*task]bool{}, stuck: map[*task]string{}, left: map[*task]bool{},
+		early: map[int]earlyDeath{}, execs: map[int]*execution{}, idle: time.NewTimer(cfg.Idle),
 		wake: make(chan struct{}, 1), clearing: make(chan struct{}, clearers), oomKills: cgroup.OOMKills(), skew: clockSkew(),
 	}
 }
@@ -127,6 +134,7 @@ func (l *loop) run(ctx context.Context, deaths <-chan os.Signal) {
 		case <-l.ticked:
 		case starts <- first:
 			l.waiting = l.waiting[1:]
+			first.handed = true
 		case rounds <- l.unsaved:
 			l.unsaved = nil
 		case <-l.idle.C:
@@ -162,6 +170,7 @@ func (l *loop) shutdown() {
 		l.look(t)
 	}
 	l.dropWaiting()
+	l.dropHanded()
 }
 
 // attach makes a connection the daemon's, in place of any other.
@@ -234,6 +243,7 @@ func (l *loop) request(k *link, m Request) {
 			t.watch.end(now, m.Stop.Grace, causeStop, clip(m.Stop.Reason))
 			l.look(t)
 			l.dropWaiting()
+			l.dropHanded()
 		}
 	case m.Signal != nil:
 		if t := l.find(m.Signal.Attempt); t != nil && t.pid != 0 {
@@ -281,6 +291,7 @@ func (l *loop) begin(s *Start, now time.Duration) {
 		l.contain(t)
 		return
 	}
+	t.futile = l.hopeless(s.User)
 	l.starting[t] = true
 	l.waiting = append(l.waiting, t)
 	l.dropWaiting()

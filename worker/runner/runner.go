@@ -48,6 +48,8 @@ type Config struct {
 	Scope bool
 	// Idle is how long the runner stays without a task and without a daemon.
 	Idle time.Duration
+	// Answer is how long a task's start may wait for files that its user named.
+	Answer time.Duration
 	// Containers runs tasks of images; nil: none.
 	Containers Containers
 	// Guard is the command that ends this runner's containers when it dies.
@@ -62,7 +64,7 @@ type Config struct {
 
 // DefaultConfig is a runner of the first generation.
 func DefaultConfig() Config {
-	return Config{Generation: 1, Idle: time.Minute, Ulimits: DefaultUlimits()}
+	return Config{Generation: 1, Idle: time.Minute, Answer: time.Minute, Ulimits: DefaultUlimits()}
 }
 
 // Validate says what is wrong with the configuration.
@@ -74,6 +76,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("runner: generation %d: from 1", c.Generation)
 	case c.Idle <= 0:
 		return fmt.Errorf("runner: idle %s: above 0s", c.Idle)
+	case c.Answer <= slowStart:
+		return fmt.Errorf("runner: answer %s: above %s", c.Answer, slowStart)
 	}
 	return nil
 }
@@ -174,10 +178,9 @@ func serve(ctx context.Context, cfg Config, info Info, s *starter, log *slog.Log
 	l.lasting = func() (context.Context, context.CancelFunc) { return context.WithCancel(context.WithoutCancel(ctx)) }
 	go l.accept(listener) //nolint:contextcheck // a container outlasts the request for it
 	go l.acceptExecs(execs)
-	go s.runExecs(l.execStarts, func(x *execution, r started) { l.do <- func() { l.execBorn(x, r) } })
 	go l.ticks(timer)
 	for range starters {
-		go s.run(l.starts, l.started)
+		go s.run(l)
 	}
 	go l.save()
 	go l.measure(l.wake)

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// starters is how many tasks may be in the making at once: one of them can
-	// hang in a directory on a dead file server without stopping the others.
+	// starters is how many tasks may be in the making at once, beside those that
+	// hang.
 	starters = 4
 	shell    = "/bin/sh"
 )
@@ -58,23 +58,53 @@ type started struct {
 }
 
 // run carries out starts until there are no more. Its thread stays its own: a
-// task dies with the thread that made it, so that none outlives the runner.
-func (s *starter) run(todo <-chan *task, done func(*task, started)) {
-	runtime.LockOSThread()
-	for t := range todo {
-		done(t, s.start(t))
+// task dies with the thread that made it, so that none outlives the runner. It
+// has a working directory of its own, too.
+func (s *starter) run(l *loop) {
+	moves := ownThread()
+	for t := range l.starts {
+		start := t.start
+		late := time.AfterFunc(slowStart, func() {
+			l.do <- func() { l.slow(t, start) }
+		})
+		r := s.start(t, moves)
+		late.Stop()
+		l.started(t, r)
 	}
 }
 
-func (s *starter) start(t *task) started {
+// ownThread makes this thread the caller's alone. Moves says that it has a
+// working directory apart from that of the process, which some hosts do not
+// permit.
+func ownThread() (moves bool) {
+	runtime.LockOSThread()
+	return unix.Unshare(unix.CLONE_FS) == nil
+}
+
+func (s *starter) start(t *task, moves bool) started {
 	if err := os.Mkdir(s.dir.Task(t.attempt), s.mode()); err != nil {
 		return started{known: errors.Is(err, os.ErrExist), err: fmt.Errorf("runner: make task directory: %w", err)}
+	}
+	t.fate.open()
+	if t.futile != nil {
+		return started{err: t.futile}
 	}
 	l, err := s.prepare(t)
 	if err != nil {
 		return started{err: err}
 	}
 	defer l.close()
+	if moves && t.start.Workdir != "" {
+		t.step.Store(stepWorkdir)
+		if err := s.goTo(l.who, l.where); err != nil {
+			return started{err: err}
+		}
+		defer s.goBack()
+		l.attr.Dir = ""
+	}
+	if !t.fate.born() {
+		return started{}
+	}
 	return s.fork(t, l)
 }
 
@@ -124,6 +154,7 @@ func (s *starter) prepare(t *task) (*launch, error) {
 	}
 	l := &launch{who: who, where: scratch}
 	if w := t.start.Workdir; w != "" {
+		t.step.Store(stepWorkdir)
 		if err := mayStart(who, w); err != nil {
 			return nil, err
 		}
@@ -133,13 +164,16 @@ func (s *starter) prepare(t *task) (*launch, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.step.Store(stepCommand)
 	if err := s.command(t, l, env); err != nil {
 		return nil, err
 	}
+	t.step.Store(stepOutput)
 	if err := s.outputs(t, l); err != nil {
 		l.close()
 		return nil, err
 	}
+	t.step.Store(stepOwn)
 	l.attr.Dir, l.attr.Env = l.where, env
 	l.attr.Sys = &syscall.SysProcAttr{Setsid: true, Credential: who.cred, Pdeathsig: syscall.SIGKILL}
 	if s.group != nil {
@@ -188,7 +222,9 @@ func (s *starter) command(t *task, l *launch, env []string) error {
 	if t.start.Script == "" {
 		l.argv = t.start.Command
 		return l.who.as(func() (err error) {
-			l.path, err = program(t.start.Command[0], l.where, env)
+			if l.path, err = program(t.start.Command[0], l.where, env); err == nil {
+				touch(l.path)
+			}
 			return err
 		})
 	}
@@ -206,9 +242,9 @@ func (s *starter) command(t *task, l *launch, env []string) error {
 	}
 	if strings.HasPrefix(t.start.Script, "#!") {
 		l.path, l.argv = path, []string{path}
-	} else {
-		l.path, l.argv = shell, []string{shell, path}
+		return l.who.as(func() error { touch(path); return nil })
 	}
+	l.path, l.argv = shell, []string{shell, path}
 	return nil
 }
 

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 func beRunner(args []string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	cfg := runner.DefaultConfig()
-	cfg.AllowRoot, cfg.Idle, cfg.Ulimits = true, 2*time.Second, nil
+	cfg.AllowRoot, cfg.Idle, cfg.Answer, cfg.Ulimits = true, 2*time.Second, answerIn, nil
 	for i, a := range args {
 		switch {
 		case a == "nogroups":
@@ -74,6 +74,9 @@ func beRunner(args []string) int {
 	}
 	return 0
 }
+
+// answerIn is how long files may take that a task's user named.
+const answerIn = 5 * time.Second
 
 // beDaemon runs one driver, starts the script that it is given, says its pid
 // and waits to be killed.
