@@ -90,8 +90,7 @@ type Uploads interface {
 	// not; with sync all of it is on disk when it returns.
 	PutTree(text []byte, sync bool) (blob.Hash, []blob.Ref, error)
 	TreeText(h blob.Hash) ([]byte, error)
-	// Append reads a chunk onto the end of buf.
-	Append(buf []byte, r blob.Ref) ([]byte, error)
+	Reader() *blob.Reader
 }
 
 // GapError says that output was removed from the middle of a log to keep it

@@ -175,10 +175,12 @@ func (s *Server) getChunks(_ context.Context, in *rawInput) (*huma.StreamRespons
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		_, w := humago.Unwrap(hctx)
 		w.Header().Set("Content-Type", contentBytes)
+		from := s.needs.Uploads.Reader()
+		defer from.Close()
 		out := make([]byte, 0, answerAt+4+blob.MaxChunk)
 		for _, r := range refs {
 			var err error
-			if out, err = s.appendChunk(out, r); err != nil {
+			if out, err = appendChunk(from, out, r); err != nil {
 				panic(http.ErrAbortHandler)
 			}
 			if len(out) < answerAt {
@@ -198,8 +200,8 @@ func (s *Server) getChunks(_ context.Context, in *rawInput) (*huma.StreamRespons
 // answerAt is how many bytes of chunks are written at once, or more.
 const answerAt = 512 << 10
 
-func (s *Server) appendChunk(out []byte, r blob.Ref) ([]byte, error) {
-	all, err := s.needs.Uploads.Append(blob.AppendHead(out, r.Size), r)
+func appendChunk(from *blob.Reader, out []byte, r blob.Ref) ([]byte, error) {
+	all, err := from.Append(blob.AppendHead(out, r.Size), r)
 	if errors.Is(err, blob.ErrMissing) {
 		return blob.AppendHead(out, 0), nil
 	}

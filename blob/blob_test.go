@@ -93,6 +93,13 @@ func (h holder) Chunks(_ context.Context, refs []Ref, take func([]byte) error) e
 	return nil
 }
 
+// Append reads one chunk.
+func (s *Store) Append(buf []byte, r Ref) ([]byte, error) {
+	from := s.Reader()
+	defer from.Close()
+	return from.Append(buf, r)
+}
+
 func send(t *testing.T, s *Store, dir string, paths ...string) (Hash, Progress) {
 	t.Helper()
 	sources, err := Scan(dir, paths, 1<<40)

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +23,11 @@ const (
 	packEnds = ".pack"
 	// maxPack and MaxAsk bound what one pack holds; a chunk more is let in.
 	maxPack = 64 << 20
-	// packBuffer gathers small chunks for one write.
-	packBuffer = 256 << 10
+	// writeAtOnce is how much is written at once, and gathered for that. For a
+	// longer write the kernel looks for longer pieces of free memory, which costs
+	// more than it saves: on Linux 6.18, 500 MB took 0.16 s of CPU in writes of
+	// 64 KiB, and 0.6 to 1.2 s in writes of 128 KiB.
+	writeAtOnce = 64 << 10
 	// countBytes is the length of a pack's last field.
 	countBytes = 4
 )
@@ -37,6 +41,8 @@ type pack struct {
 	// since is when this process wrote it; zero if another did. For a while it
 	// is read without being hashed once more.
 	since time.Time
+	// synced says that it is on the disk for good.
+	synced bool
 }
 
 // Putter writes chunks into a store, as one pack. It is used by one goroutine.
@@ -106,7 +112,7 @@ func (p *Putter) write(r Ref, data []byte) error {
 		if err != nil {
 			return fmt.Errorf("blob: keep chunk: %w", err)
 		}
-		p.file, p.out = f, bufio.NewWriterSize(f, packBuffer)
+		p.file, p.out = f, bufio.NewWriterSize(pieces{f}, writeAtOnce)
 	}
 	if _, err := p.out.Write(data); err != nil {
 		return fmt.Errorf("blob: keep chunk: %w", err)
@@ -141,7 +147,6 @@ func (p *Putter) Close() error {
 	now := time.Now()
 	size := p.bytes + int64(len(tail))
 	p.store.size.Add(size - p.reserved)
-	p.store.used.Store(true)
 	p.store.enter(&pack{name: name, refs: p.refs, size: size, used: now, since: now})
 	p.file, p.reserved = nil, 0
 	return nil
@@ -176,6 +181,20 @@ func (s *Store) PutAll(from io.Reader, sync bool) error {
 			return errors.Join(err, p.Close())
 		}
 	}
+}
+
+// pieces writes to a file, writeAtOnce bytes at a time.
+type pieces struct{ file *os.File }
+
+func (w pieces) Write(data []byte) (int, error) {
+	n := 0
+	for part := range slices.Chunk(data, writeAtOnce) {
+		m, err := w.file.Write(part)
+		if n += m; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // readPack reads the list at the end of a pack that an earlier process wrote.

@@ -168,3 +168,39 @@ func TestSweepMovesWhatIsKept(t *testing.T) {
 		t.Errorf("counted %d, %d after a restart, %v, %v", a, b, err, again)
 	}
 }
+
+// A tree is synced with the packs of all its chunks, whoever brought them.
+func TestTreeIsSyncedWithItsChunks(t *testing.T) {
+	s := newStore(t, Config{})
+	one, two := put(t, s, random(1, 5000))[0], put(t, s, random(2, 5000))[0]
+	other := put(t, s, random(3, 5000))[0]
+	tree := Tree{Entries: []Entry{{Path: "a", Kind: File, Size: 10_000, Chunks: Refs{one, two}}}}
+	text, _, err := tree.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.PutTree(text, false); err != nil || len(s.unsynced([]Ref{one, two, other})) != 3 {
+		t.Fatalf("PutTree without sync = %v, %d packs to sync, want 3", err, len(s.unsynced([]Ref{one, two, other})))
+	}
+	if _, _, err := s.PutTree(text, true); err != nil {
+		t.Fatal(err)
+	}
+	if left := s.unsynced([]Ref{one, two, other}); len(left) != 1 || left[0].refs[0] != other {
+		t.Errorf("after PutTree with sync %d packs are to be synced, want only that of a chunk of no tree", len(left))
+	}
+
+	// What an earlier process wrote may not be on the disk.
+	again := NewStore(s.cfg, s.log)
+	if _, err := again.Missing(nil); err != nil || len(again.unsynced([]Ref{one})) != 1 {
+		t.Errorf("the next process does not sync what it finds: %v", err)
+	}
+	if err := os.Remove(again.pack(again.unsynced([]Ref{two})[0].name)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := again.PutTree(text, true); !errors.Is(err, ErrMissing) {
+		t.Errorf("PutTree of a tree whose pack is gone = %v, want ErrMissing", err)
+	}
+	if missing, err := again.Missing([]Ref{one, two}); err != nil || len(missing) != 1 || missing[0] != two {
+		t.Errorf("then missing are %v, %v; want the one that is gone", missing, err)
+	}
+}

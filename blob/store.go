@@ -5,12 +5,10 @@ package blob
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,9 +26,6 @@ const (
 	touchAfter = 10 * time.Minute
 	// sweepAgain is the least time between two attempts to make room.
 	sweepAgain = 10 * time.Second
-	// trust is how long what was hashed when it was written is not hashed when
-	// it is read: it comes from memory then, not from the disk.
-	trust = 10 * time.Minute
 )
 
 // Config says where a store lies.
@@ -62,7 +57,6 @@ type Store struct {
 
 	opening sync.Once
 	opened  error
-	used    atomic.Bool // something was put since the last sync
 
 	sweeping sync.Mutex
 	swept    time.Time // guarded by sweeping
@@ -209,55 +203,6 @@ func (s *Store) write(path string, data []byte) error {
 	return err
 }
 
-// Append reads a chunk onto the end of buf. One that is damaged is dropped, so
-// that it can be sent again, and is ErrMissing.
-func (s *Store) Append(buf []byte, r Ref) ([]byte, error) {
-	if err := s.open(); err != nil {
-		return nil, err
-	}
-	for {
-		s.mu.Lock()
-		there := s.chunks[r.Hash]
-		trusted := there.pack != nil && time.Since(there.pack.since) < trust
-		s.mu.Unlock()
-		if there.pack == nil || there.size != r.Size {
-			return nil, fmt.Errorf("blob: chunk %s: %w", r.Hash, ErrMissing)
-		}
-		all, err := appendAt(buf, s.pack(there.pack.name), int64(there.at), int(r.Size))
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, io.EOF):
-			s.drop(there.pack) // unless a sweep has moved its chunks and done so
-		case err != nil:
-			return nil, fmt.Errorf("blob: chunk: %w", err)
-		case trusted || Sum(all[len(buf):]) == r.Hash:
-			return all, nil
-		default:
-			s.damaged(r.Hash, there)
-		}
-	}
-}
-
-// damaged forgets a chunk; its place on the disk is freed by a sweep.
-func (s *Store) damaged(h Hash, there place) {
-	s.log.Warn("chunk of an upload is damaged, dropped", "hash", h.String())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.chunks[h] == there {
-		delete(s.chunks, h)
-	}
-}
-
-func appendAt(buf []byte, path string, at int64, n int) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	buf = slices.Grow(buf, n)[:len(buf)+n]
-	_, err = f.ReadAt(buf[len(buf)-n:], at)
-	return buf, err
-}
-
 // drop removes a pack, unless that is done.
 func (s *Store) drop(p *pack) {
 	s.mu.Lock()
@@ -289,7 +234,8 @@ func (s *Store) PutTree(text []byte, sync bool) (Hash, []Ref, error) {
 	if err != nil {
 		return h, nil, err
 	}
-	missing, err := s.Missing(t.Chunks())
+	chunks := t.Chunks()
+	missing, err := s.Missing(chunks)
 	if err != nil {
 		return h, nil, err
 	}
@@ -303,10 +249,9 @@ func (s *Store) PutTree(text []byte, sync bool) (Hash, []Ref, error) {
 		if err := s.write(path, text); err != nil {
 			return h, nil, fmt.Errorf("blob: keep tree: %w", err)
 		}
-		s.used.Store(true)
 	}
 	if sync {
-		err = s.sync()
+		err = s.syncTree(h, chunks)
 	}
 	return h, nil, err
 }
@@ -325,24 +270,6 @@ func (s *Store) TreeText(h Hash) ([]byte, error) {
 		touch(path, info, time.Now())
 	}
 	return text, nil
-}
-
-// sync returns when all that was put is on the disk. One call for a whole
-// upload costs less than one for each file.
-func (s *Store) sync() error {
-	if !s.used.Swap(false) {
-		return nil
-	}
-	f, err := os.Open(s.cfg.Dir)
-	if err != nil {
-		return fmt.Errorf("blob: sync: %w", err)
-	}
-	defer f.Close()
-	if err := unix.Syncfs(int(f.Fd())); err != nil {
-		s.used.Store(true)
-		return fmt.Errorf("blob: sync: %w", err)
-	}
-	return nil
 }
 
 // Size is how many bytes the chunks take.

@@ -112,6 +112,7 @@ func (s *Store) dropChunks(kept map[Hash]bool, now time.Time) error {
 	old := slices.DeleteFunc(slices.Collect(maps.Values(s.packs)), func(p *pack) bool { return now.Sub(p.used) <= young })
 	s.mu.Unlock()
 	var moved []*pack
+	var chunks []Ref
 	to := s.Putter(false)
 	defer to.Discard()
 	for _, p := range old {
@@ -126,14 +127,14 @@ func (s *Store) dropChunks(kept map[Hash]bool, now time.Time) error {
 		if err := s.move(stay, to); err != nil {
 			return err
 		}
-		moved = append(moved, p)
+		moved, chunks = append(moved, p), append(chunks, stay...)
 	}
 	if len(moved) == 0 {
 		return nil
 	}
 	err := to.Close()
 	if err == nil {
-		err = s.sync() // before the only other copy goes
+		err = s.syncPacks(s.unsynced(chunks)) // before the only other copy goes
 	}
 	if err != nil {
 		return err
@@ -169,9 +170,11 @@ func (s *Store) dropOld(p *pack, now time.Time) {
 
 // move writes chunks that are here once more.
 func (s *Store) move(refs []Ref, to *Putter) error {
+	from := s.Reader()
+	defer from.Close()
 	buf := make([]byte, 0, MaxChunk)
 	for _, r := range refs {
-		data, err := s.Append(buf[:0], r)
+		data, err := from.Append(buf[:0], r)
 		if errors.Is(err, ErrMissing) {
 			return nil // it was damaged, and its pack is dropped
 		}

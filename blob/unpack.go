@@ -8,11 +8,19 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
-// unpackers is how many files are written at once.
-const unpackers = 2
+const (
+	// unpackers is how many groups of files are written at once.
+	unpackers = 2
+	// maxGroup bounds a group: files of one directory that one goroutine writes,
+	// as two would wait for each other at every file.
+	maxGroup = 512
+)
 
 // Owner is whom unpacked files belong to.
 type Owner struct{ UID, GID int }
@@ -54,68 +62,106 @@ type unpacking struct {
 	owner *Owner
 }
 
-func (u unpacking) own(path string) error {
+func (u unpacking) own(at string) error {
 	if u.owner == nil {
 		return nil
 	}
-	return u.root.Lchown(path, u.owner.UID, u.owner.GID)
+	return u.root.Lchown(at, u.owner.UID, u.owner.GID)
+}
+
+// groups are the files and links of a tree, by directory, in the tree's order.
+func groups(t Tree) [][]Entry {
+	var all [][]Entry
+	last := map[string]int{} // of a directory, its group that is being filled
+	for _, e := range t.Entries {
+		if e.Kind == Dir {
+			continue
+		}
+		dir := path.Dir(e.Path)
+		i, there := last[dir]
+		if !there || len(all[i]) == maxGroup {
+			i = len(all)
+			all, last[dir] = append(all, nil), i
+		}
+		all[i] = append(all[i], e)
+	}
+	return all
 }
 
 func (u unpacking) files(ctx context.Context, t Tree) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	work := make(chan Entry)
+	work := make(chan []Entry)
 	var running sync.WaitGroup
 	for range unpackers {
 		running.Go(func() {
+			from := u.store.Reader()
+			defer from.Close()
 			buf := make([]byte, 0, MaxChunk)
-			for e := range work {
-				if ctx.Err() != nil {
-					continue
-				}
-				if err := u.one(e, buf); err != nil {
+			for g := range work {
+				if err := u.group(ctx, g, from, buf); err != nil {
 					cancel(err)
 				}
 			}
 		})
 	}
-	for _, e := range t.Entries {
-		if e.Kind != Dir {
-			work <- e
-		}
+	for _, g := range groups(t) {
+		work <- g
 	}
 	close(work)
 	running.Wait()
 	return context.Cause(ctx)
 }
 
-func (u unpacking) one(e Entry, buf []byte) error {
-	if e.Kind == Link {
-		if err := errors.Join(u.root.Symlink(e.Target, e.Path), u.own(e.Path)); err != nil {
-			return fmt.Errorf("blob: unpack: %w", err)
-		}
-		return nil
-	}
-	f, err := u.root.OpenFile(e.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+// group writes files of one directory.
+func (u unpacking) group(ctx context.Context, g []Entry, from *Reader, buf []byte) error {
+	dir, err := u.root.Open(path.Dir(g[0].Path))
 	if err != nil {
 		return fmt.Errorf("blob: unpack: %w", err)
 	}
-	defer f.Close()
-	for _, c := range e.Chunks {
-		data, err := u.store.Append(buf[:0], c)
-		if err != nil {
-			return err
+	defer dir.Close()
+	for _, e := range g {
+		if ctx.Err() != nil {
+			return nil // another has failed, or the caller has given up: files says so
 		}
-		if _, err := f.Write(data); err != nil {
+		if e.Kind == Link {
+			err = errors.Join(u.root.Symlink(e.Target, e.Path), u.own(e.Path))
+		} else {
+			err = u.one(int(dir.Fd()), e, from, buf)
+		}
+		if err != nil {
 			return fmt.Errorf("blob: unpack %s: %w", e.Path, cause(err))
 		}
 	}
-	if u.owner != nil {
-		err = f.Chown(u.owner.UID, u.owner.GID)
-	}
-	err = errors.Join(err, f.Chmod(fs.FileMode(e.Mode)), u.root.Chtimes(e.Path, e.Modified(), e.Modified()))
-	if err != nil {
-		return fmt.Errorf("blob: unpack: %w", err)
-	}
 	return nil
+}
+
+// one writes a file into an open directory: its name has no slash, and what is
+// there already is not opened.
+func (u unpacking) one(dir int, e Entry, from *Reader, buf []byte) error {
+	fd, err := unix.Openat(dir, path.Base(e.Path), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), e.Path)
+	defer f.Close()
+	for _, c := range e.Chunks {
+		data, err := from.Append(buf[:0], c)
+		if err != nil {
+			return err
+		}
+		if _, err := (pieces{f}).Write(data); err != nil {
+			return err
+		}
+	}
+	if u.owner != nil {
+		if err := unix.Fchown(fd, u.owner.UID, u.owner.GID); err != nil {
+			return err
+		}
+	}
+	if err := unix.Fchmod(fd, e.Mode); err != nil {
+		return err
+	}
+	at := unix.NsecToTimespec(e.MTime)
+	return unix.UtimesNanoAt(dir, path.Base(e.Path), []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW)
 }

@@ -110,5 +110,6 @@ func makeStaging(c Config) error {
 	if err := os.MkdirAll(c.staging(), 0o700); err != nil {
 		return fmt.Errorf("files: %w", err)
 	}
+	apart(c.staging())
 	return nil
 }

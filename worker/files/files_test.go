@@ -79,8 +79,10 @@ func (holder) String() string { return "amy" }
 func (h holder) Tree(_ context.Context, x blob.Hash) ([]byte, error) { return h.s.TreeText(x) }
 
 func (h holder) Chunks(_ context.Context, refs []blob.Ref, take func([]byte) error) error {
+	from := h.s.Reader()
+	defer from.Close()
 	for _, r := range refs {
-		data, err := h.s.Append(nil, r)
+		data, err := from.Append(nil, r)
 		if err != nil {
 			return err
 		}
