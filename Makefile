@@ -59,7 +59,6 @@ fuzz: ## a minute for every decoder of bytes from outside
 
 generate: ## the protobuf code
 	$(TOOL) buf generate
-	$(TOOL) gofumpt -w $$(git ls-files '*.pb.go')
 
 fmt: ## format all code
 	$(TOOL) gofumpt -w $$(git ls-files '*.go' | grep -v '\.pb\.go$$')
