@@ -22,6 +22,24 @@ func configFile(t *testing.T, text string) string {
 // aDaemon is where another daemon listens.
 const aDaemon = "/ip4/1.2.3.4/tcp/1/p2p/12D3KooWGRUpVFaPZ6jZLBCrjnYpMJoVqrHfyKbv7KkZEGyrjXxv"
 
+// TestReloadsAreDocumented compares what a running daemon takes anew with what
+// the manual says of it.
+func TestReloadsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var live []string
+	for _, s := range settings() {
+		if s.live {
+			live = append(live, "`"+s.name+"`")
+		}
+	}
+	if want := strings.Join(live, ", ") + " and what the HTTP token file holds change at once"; !strings.Contains(string(text), want) {
+		t.Errorf("docs/operations.md does not say: %s", want)
+	}
+}
+
 func TestSettingsPrecedence(t *testing.T) {
 	alone(t)
 	file := configFile(t, "# a comment\nname: file\nsocket: /file\ngpus: none\ncpus: 2\nmemory: 8GiB # half\nlabel: {rack: r1, zone: 'b'}\nlisten: [/ip4/0.0.0.0/tcp/1, /ip4/0.0.0.0/tcp/2]\nno-worker: true\nhttp:\nlog-level: warn\n")
