@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -144,5 +145,35 @@ func TestExecTerminal(t *testing.T) {
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 9 {
 		t.Errorf("exit %d, %v", cmd.ProcessState.ExitCode(), err)
 	}
+	g.open()
+}
+
+// One user may not take all that a host has for commands.
+func TestCommandsOfAUserAreBounded(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "2").start()
+	g := newGate(t)
+	id := amy.ok(append([]string{"submit", "--"}, g.script("true")...)...)
+	amy.untilState(id, "RUNNING")
+	const most = 32
+	for range most {
+		client := exec.Command(binary(t), "exec", "-i", id, "--", "sh", "-c", "echo up; read line")
+		client.Env = append(os.Environ(), "MUSTER_SOCKET="+amy.socket)
+		stdin, err1 := client.StdinPipe()
+		stdout, err2 := client.StdoutPipe()
+		if err := errors.Join(err1, err2, client.Start()); err != nil {
+			t.Fatal(err)
+		}
+		defer client.Wait()
+		defer stdin.Close() // and lets it end
+		if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "up\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+	amy.fails(125, []string{"32 commands open in tasks on this node, as many as one may have"}, "exec", id, "--", "true")
+	g.open()
+	amy.untilState(id, "SUCCEEDED")
+	id = amy.ok(append([]string{"submit", "--"}, g.script("true")...)...)
+	amy.untilState(id, "RUNNING")
+	amy.ok("exec", id, "--", "true")
 	g.open()
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
@@ -23,13 +24,44 @@ type execBackend struct {
 	work      *worker.Loop
 	allowRoot bool
 	engine    string // host of the container engine
+	open      *openExecs
+}
+
+// openExecs counts the commands that run beside tasks here, by the tasks' users.
+type openExecs struct {
+	mu sync.Mutex
+	of map[string]int // guarded by mu
+}
+
+// take counts one more of a user, until done is called, or says that he has too
+// many.
+func (o *openExecs) take(user string) (done func(), err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.of[user] >= runner.MaxUserExecs {
+		return nil, fmt.Errorf("%w: user %s has %d commands open in tasks on this node, as many as one may have; end one of them", api.ErrConflict, user, o.of[user])
+	}
+	o.of[user]++
+	return sync.OnceFunc(func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.of[user]--; o.of[user] == 0 {
+			delete(o.of, user)
+		}
+	}), nil
 }
 
 // Exec runs a command in an attempt.
 func (b execBackend) Exec(ctx context.Context, a job.Attempt, r api.ExecRequest) (s api.ExecSession, err error) {
 	rec, err := b.record(ctx, a)
+	if err != nil {
+		return s, err
+	}
+	done, err := b.open.take(rec.User)
+	if err != nil {
+		return s, err
+	}
 	switch {
-	case err != nil:
 	case rec.Spec.Image != "":
 		s, err = b.inContainer(ctx, a, r)
 	default:
@@ -38,7 +70,13 @@ func (b execBackend) Exec(ctx context.Context, a job.Attempt, r api.ExecRequest)
 	if errors.Is(err, execdriver.ErrNotRunning) || errors.Is(err, dockerdriver.ErrNotRunning) {
 		err = fmt.Errorf("attempt %s: %w: %w", a, api.ErrConflict, err)
 	}
-	return s, err
+	if err != nil {
+		done()
+		return s, err
+	}
+	end := s.Close
+	s.Close = func() { end(); done() }
+	return s, nil
 }
 
 // record is what the ledger says of an attempt that is here.

@@ -140,7 +140,7 @@ func (l *loop) buried(pid int, status unix.WaitStatus, usage unix.Rusage, now ti
 		l.died(t, status, usage, now)
 	} else if x := l.execs[pid]; x != nil {
 		delete(l.execs, pid)
-		x.exited(status)
+		l.execExited(x, status)
 	} else if pid == l.guard {
 		l.guardDied()
 	} else if len(l.starting)+l.execing > 0 {

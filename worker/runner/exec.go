@@ -28,6 +28,8 @@ import (
 const (
 	// maxExecs bounds the commands of one runner.
 	maxExecs = 256
+	// MaxUserExecs bounds those in the tasks of one user.
+	MaxUserExecs = 32
 	// execWait bounds the wait for a connection's request.
 	execWait = 5 * time.Second
 )
@@ -133,6 +135,7 @@ type execution struct {
 	pid   int
 	// unwanted: nobody waits for it any more.
 	unwanted bool
+	fate     fate
 	said     chan ExecReport // the loop's words: that it runs, how it ended
 	over     chan struct{}   // closed when it has ended
 }
@@ -209,10 +212,19 @@ func (l *loop) beginExec(x *execution) {
 		x.said <- ExecReport{Code: codeOurs, Error: "the task does not run"}
 	case len(l.execs)+l.execing >= maxExecs:
 		x.said <- ExecReport{Code: codeOurs, Error: "as many commands run as its node takes at once"}
+	case l.execsOf[t.who.uid] >= MaxUserExecs:
+		x.said <- ExecReport{Code: codeOurs, Error: fmt.Sprintf("user %s has %d commands open on its node, as many as one may have", userName(t.who), MaxUserExecs)}
 	default:
 		x.task = t
+		x.fate.open()
 		l.execing++
+		l.execsOf[t.who.uid]++
 		go l.starter.runExec(l, x)
+		time.AfterFunc(l.cfg.Answer, func() {
+			if x.fate.drop() {
+				x.said <- ExecReport{Code: codeNotExecutable, Error: fmt.Sprintf("directory %s or command %s did not answer within %s on its node", t.where, x.Command[0], l.cfg.Answer)}
+			}
+		})
 		return
 	}
 	closeAll(x.files)
@@ -269,6 +281,9 @@ func (s *starter) exec(x *execution, moves bool) started {
 		defer l.group.Close()
 		l.attr.Sys.UseCgroupFD, l.attr.Sys.CgroupFD = l.group.FD >= 0, l.group.FD
 	}
+	if !x.fate.born() {
+		return started{err: refuse(codeNotExecutable, "nobody waits for the command any more")}
+	}
 	r := started{from: bootTime()}
 	fork := func() (int, error) { return s.guard.fork(l) }
 	if l.group != nil {
@@ -295,6 +310,10 @@ func environOf(pid int) ([]string, error) {
 func (l *loop) execBorn(x *execution, r started) {
 	l.execing--
 	if r.err != nil {
+		l.execDone(x)
+		if x.fate.dropped() {
+			return
+		}
 		refused := &refusal{code: codeNotExecutable, text: r.err.Error()}
 		_ = errors.As(r.err, &refused) // else as it is
 		x.said <- ExecReport{Code: refused.code, Error: refused.text}
@@ -304,7 +323,7 @@ func (l *loop) execBorn(x *execution, r started) {
 	x.said <- ExecReport{PID: r.pid}
 	if d, ok := l.early[r.pid]; ok && d.at >= r.from {
 		delete(l.early, r.pid)
-		x.exited(d.status)
+		l.execExited(x, d.status)
 		return
 	}
 	l.execs[r.pid] = x
@@ -313,7 +332,8 @@ func (l *loop) execBorn(x *execution, r started) {
 	}
 }
 
-func (x *execution) exited(status unix.WaitStatus) {
+func (l *loop) execExited(x *execution, status unix.WaitStatus) {
+	l.execDone(x)
 	code := status.ExitStatus()
 	if status.Signaled() {
 		code = 128 + int(status.Signal())
@@ -322,9 +342,18 @@ func (x *execution) exited(status unix.WaitStatus) {
 	close(x.over)
 }
 
+// execDone counts a command no more.
+func (l *loop) execDone(x *execution) {
+	uid := x.task.who.uid
+	if l.execsOf[uid]--; l.execsOf[uid] == 0 {
+		delete(l.execsOf, uid)
+	}
+}
+
 // endExec ends a command that nobody waits for any more, and what it began.
 func (l *loop) endExec(x *execution) {
 	x.unwanted = true
+	x.fate.drop() // if it hangs, it never begins
 	if x.pid == 0 || l.execs[x.pid] != x {
 		return
 	}

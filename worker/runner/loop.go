@@ -80,6 +80,7 @@ type loop struct {
 	early     map[int]earlyDeath // of processes whose start is not yet known here
 	execs     map[int]*execution // by pid, until waited for
 	execing   int                // commands that are being started
+	execsOf   map[int]int        // commands that run or are being started, by uid
 	clocks    clocks
 	link      *link // nil: no daemon is connected
 	draining  bool
@@ -105,7 +106,7 @@ func newLoop(cfg Config, info Info, s *starter, ends *journal, timer *timer, log
 		cfg: cfg, info: info, dir: Dir(cfg.Dir), group: s.group, notes: s.notes, journal: ends, starter: s, timer: timer, log: log,
 		do: make(chan func()), starts: make(chan *task), rounds: make(chan []*task), ticked: make(chan struct{}, 1),
 		tasks: map[job.Attempt]*task{}, mains: map[int]*task{}, starting: map[*task]bool{}, stuck: map[*task]string{}, left: map[*task]bool{},
-		early: map[int]earlyDeath{}, execs: map[int]*execution{}, idle: time.NewTimer(cfg.Idle),
+		early: map[int]earlyDeath{}, execs: map[int]*execution{}, execsOf: map[int]int{}, idle: time.NewTimer(cfg.Idle),
 		wake: make(chan struct{}, 1), clearing: make(chan struct{}, clearers), oomKills: cgroup.OOMKills(), skew: clockSkew(),
 	}
 }

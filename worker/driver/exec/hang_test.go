@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/runner"
 )
 
 // hungDir is a directory that answers nobody until answer is called: a file
@@ -146,6 +147,64 @@ func TestHungStartsHoldUpNobody(t *testing.T) {
 			}
 			return e.Kind == worker.DriverExited && e.Exit.State == job.Succeeded
 		})
+	})
+}
+
+// TestHungCommandBesideATask has a command hang beside a task.
+func TestHungCommandBesideATask(t *testing.T) {
+	t.Parallel()
+	dir, _ := hungDir(t)
+	r := newRig(t, "groups", testDir(t), "1")
+	k := r.task(1, "sleep", "1000")
+	r.start(k)
+	r.expect(worker.DriverStarted)
+	beside := func(command ...string) error {
+		s, err := r.d.Exec(t.Context(), k.Attempt, Beside{Command: command}, 0)
+		if err == nil {
+			defer s.Close()
+			_, err = s.Wait()
+		}
+		return err
+	}
+	hung := make(chan error, 1)
+	go func() { hung <- beside(dir + "/program") }()
+	if err := beside("true"); err != nil {
+		t.Errorf("a command waits for another: %v", err)
+	}
+	if err := <-hung; CodeOf(err) != 126 || !strings.Contains(err.Error(), "did not answer within "+answerIn.String()) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestCommandsOfAUserAreBounded opens as many as one may have, and one more.
+func TestCommandsOfAUserAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	k := r.task(1, "sleep", "1000")
+	r.start(k)
+	r.expect(worker.DriverStarted)
+	open := func(command ...string) (*Session, error) {
+		return r.d.Exec(t.Context(), k.Attempt, Beside{Command: command}, 0)
+	}
+	var all []*Session
+	for range runner.MaxUserExecs {
+		s, err := open("sleep", "1000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		all = append(all, s)
+	}
+	if _, err := open("true"); err == nil || !strings.Contains(err.Error(), "user root has 32 commands open") {
+		t.Errorf("%v", err)
+	}
+	all[0].Close()
+	await(t, "a place", func() bool {
+		s, err := open("true")
+		if err == nil {
+			s.Close()
+		}
+		return err == nil
 	})
 }
 
