@@ -671,7 +671,7 @@ func dockerEngineRestarted(t *testing.T, x dockerTest) {
 	if doc := x.d.until(short, "ended", func(j jobDoc) bool { return j.ExitCode != nil || j.State == "NODE_FAIL" }); doc.State != "FAILED" || *doc.ExitCode != 6 {
 		t.Errorf("ended by itself: %+v", doc)
 	}
-	x.untilOffers(t, "now")
+	x.untilOffers(t, "this host")
 	x.e.untilGone(long)
 	x.e.untilGone(short)
 }
@@ -691,10 +691,11 @@ func (x dockerTest) untilOffers(t *testing.T, word string) {
 // its time limit meanwhile, the other goes on when the engine is back.
 func dockerEngineAway(t *testing.T, x dockerTest) {
 	x.e.kill()
+	x.untilOffers(t, "no Docker engine") // else what the host said of the one before would pass for it
 	if !x.e.start("--live-restore") {
 		t.Fatalf("the engine does not start:\n%s", x.e.log())
 	}
-	x.untilOffers(t, "now")
+	x.untilOffers(t, "this host")
 	g := x.gate(t, "away")
 	on := x.d.ok(x.in("submit", "read line < /share/away; echo after; exit 8", "--mount", x.share+":/share")...)
 	limit := x.d.ok(x.in("submit", "sleep 1000", "--time", "2s")...)
