@@ -232,6 +232,7 @@ func TestDocker(t *testing.T) {
 		{"daemon killed", dockerDaemonKilled},
 		{"runner killed", dockerRunnerKilled},
 		{"engine restarted", dockerEngineRestarted},
+		{"engine stopped", dockerEngineStopped},
 		{"engine away", dockerEngineAway},
 	} {
 		ok := t.Run(step.name, func(t *testing.T) {
@@ -674,6 +675,29 @@ func dockerEngineRestarted(t *testing.T, x dockerTest) {
 	x.untilOffers(t, "this host")
 	x.e.untilGone(long)
 	x.e.untilGone(short)
+}
+
+// dockerEngineStopped has an engine asked to stop, which ends its containers:
+// that is no failure of theirs, whatever they say to TERM.
+func dockerEngineStopped(t *testing.T, x dockerTest) {
+	deaf := x.d.ok(x.in("submit", "sleep 1000", "--no-requeue")...)
+	hears := x.d.ok(x.in("submit", "trap 'exit 3' TERM; while :; do sleep 0.05; done", "--no-requeue")...)
+	x.d.untilState(deaf, "RUNNING")
+	x.d.untilState(hears, "RUNNING")
+	if err := syscall.Kill(x.e.cmd.Process.Pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{deaf, hears} {
+		if doc := x.d.untilState(id, "NODE_FAIL"); !strings.Contains(doc.Tasks[0].Reason, "engine was stopped") {
+			t.Errorf("%+v", doc.Tasks[0])
+		}
+	}
+	_ = x.e.cmd.Wait() // it was asked to end
+	if !x.e.start() {
+		t.Fatalf("the engine does not start again:\n%s", x.e.log())
+	}
+	x.e.untilGone(deaf)
+	x.e.untilGone(hears)
 }
 
 // untilOffers waits until a dry run says a word.

@@ -194,19 +194,14 @@ func (e env) offers(c *cli.Context, client *api.Client, spec job.Spec) (api.Expl
 	return x, e.explain(x)
 }
 
-// hasStarted says whether nothing stands between a job and its start any more.
-func hasStarted(s job.State) bool {
-	return s == job.Running || s == job.Completing || s.Ended()
-}
-
 // explain prints where a request could run and what stands against it.
 func (e env) explain(x api.Explanation) error {
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 	if x.Job != "" {
 		row(w, "job", string(x.Job))
 		row(w, "state", string(x.State))
-		if hasStarted(x.State) {
-			row(w, "reason", "it has started: `muster show "+string(x.Job)+"` says how it stands")
+		if x.State.Ended() || x.State == job.Running || x.State == job.Completing {
+			row(w, "reason", "it waits for nothing any more; more: muster show "+string(x.Job))
 			return w.Flush()
 		}
 	}

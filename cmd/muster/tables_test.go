@@ -211,13 +211,13 @@ func TestNoListingHandsOnControlCharacters(t *testing.T) {
 	}
 }
 
-func TestWhyOfOneThatHasStarted(t *testing.T) {
+func TestWhyOfOneThatHasEnded(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobDoc(idA, "SUCCEEDED", "")),
 		"GET /v1/jobs/" + idA + "/why": answer(http.StatusOK, `{"job":"`+idA+`","state":"SUCCEEDED","reason":"",
 			"clauses":[{"clause":"gpus: 2","meets":1,"of":2}],"now":[{"node":"n1","why":"this host"}],"later":[]}`),
 	})
-	want := "job     " + idA + "\nstate   SUCCEEDED\nreason  it has started: `muster show " + idA + "` says how it stands\n"
+	want := "job     " + idA + "\nstate   SUCCEEDED\nreason  it waits for nothing any more; more: muster show " + idA + "\n"
 	if r := f.muster("why", idA); r.code != 0 || r.stdout != want {
 		t.Errorf("exit %d, %q; want %q", r.code, r.stdout, want)
 	}

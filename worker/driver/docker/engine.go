@@ -105,6 +105,20 @@ func Probe(ctx context.Context, host string) (version string, err error) {
 	return v.Version, nil
 }
 
+// stops says whether an engine is about to go, as it does after it has ended its
+// containers: it closes its door first, and still serves who is inside.
+func stops(ctx context.Context, host string) bool {
+	c, err := connect(host)
+	if err != nil {
+		return false
+	}
+	defer c.Close() //nolint:errcheck // nothing was kept
+	ctx, cancel := context.WithTimeout(ctx, stopsWithin)
+	defer cancel()
+	_, err = c.Ping(ctx, client.PingOptions{})
+	return err != nil
+}
+
 const (
 	// cleanWithin bounds the removal of what dead runners left.
 	cleanWithin = time.Minute

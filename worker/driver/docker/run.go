@@ -35,6 +35,9 @@ const (
 	// outputWithin bounds the wait for the rest of the output of a container that
 	// ended: nobody is left to write.
 	outputWithin = 10 * time.Second
+	// stopsWithin bounds the wait for an engine that may be stopping. A socket
+	// that systemd holds for it takes connections all the while.
+	stopsWithin = 2 * time.Second
 	// maxSignal is the highest real-time signal.
 	maxSignal = 64
 )
@@ -331,6 +334,7 @@ func (c *life) output() {
 // does: 128 and more for a signal.
 func (c *life) exit(ctx context.Context, code int, restarted bool) job.Exit {
 	x := job.Exit{State: job.Failed, Started: true, Code: code, Began: c.began, Ended: time.Now()}
+	stopped := code != 0 && !restarted && !c.run.asked.Load() && stops(ctx, c.box.Host)
 	s, err := c.state(ctx)
 	if errors.Is(err, errAway) {
 		return c.lost(err)
@@ -348,6 +352,8 @@ func (c *life) exit(ctx context.Context, code int, restarted bool) job.Exit {
 		x.State, x.Reason = job.OutOfMemory, "the kernel ended it for lack of memory"
 	case restarted && killed && !c.run.asked.Load():
 		x.State, x.Reason = job.NodeFail, "its Docker engine was restarted, and the container ended with it"
+	case stopped:
+		x.State, x.Reason = job.NodeFail, "its Docker engine was stopped, and the container ended with it"
 	case s != nil && s.Error != "":
 		x.Reason = inOneLine(errors.New(s.Error))
 	}
