@@ -70,6 +70,25 @@ func TestFaultSetsAGPUAside(t *testing.T) {
 	cat.untilNode("cat", "sound", sound)
 }
 
+// A daemon that died knows which GPU it had set aside.
+func TestFaultOutlivesTheDaemon(t *testing.T) {
+	cat, script := faulty(t)
+	fmt.Fprint(script, "0 xid 79\n")
+	cat.untilNode("cat", "with a GPU aside", func(n nodeDoc) bool { return !sound(n) })
+	cat.kill()
+	cat.start()
+	if n := cat.node("cat"); n.GPUs[0].Detail != "xid 79 (fallen off the bus)" || n.GPUs[1].Health != "healthy" {
+		t.Errorf("after a restart: %+v", n)
+	}
+	cat.ok("node", "resume", "cat")
+	cat.untilNode("cat", "sound", sound)
+	cat.kill()
+	cat.start()
+	if n := cat.node("cat"); !sound(n) {
+		t.Errorf("resumed, and set aside again: %+v", n)
+	}
+}
+
 func TestForeignMemoryCountsAsTaken(t *testing.T) {
 	cat, script := faulty(t)
 	fmt.Fprint(script, "0 foreign 70GiB\n0 xid 31\n")

@@ -78,9 +78,13 @@ func (b *breaker) note(f failure) (why string) {
 // trip begins a pause.
 func (b *breaker) trip() time.Duration {
 	b.failures = nil
-	pause := min(breakerFirst<<min(b.trips, 16), breakerMost)
 	b.trips++
-	return pause
+	return pauseAfter(b.trips - 1)
+}
+
+// pauseAfter is the pause that comes after so many others.
+func pauseAfter(trips int) time.Duration {
+	return min(breakerFirst<<min(max(trips, 0), 16), breakerMost)
 }
 
 // judge hears how an attempt ended. What is blamed on a GPU is not blamed on
@@ -88,10 +92,10 @@ func (b *breaker) trip() time.Duration {
 func (c *Core) judge(now Moment, a *attempt, exit job.Exit) {
 	devices := a.rec.Devices
 	if exit.State == job.Succeeded {
-		c.breaker = breaker{}
+		c.forgive(&c.breaker)
 		for _, uuid := range devices {
 			if d := c.devices[uuid]; d != nil {
-				d.breaker = breaker{}
+				c.forgive(&d.breaker)
 			}
 		}
 		return
@@ -122,20 +126,35 @@ func (c *Core) judge(now Moment, a *attempt, exit job.Exit) {
 func (c *Core) breakDevice(now Moment, d *device, why string) {
 	c.breaker.failures = slices.DeleteFunc(c.breaker.failures, func(f failure) bool { return slices.Contains(f.on, d.UUID) })
 	pause := d.breaker.trip()
-	c.setAside(d, troubleBreaker, clip(why+"; tried again "+when(now, pause)))
-	c.timers.set(now.Boot.Add(pause), func(Moment) {
+	c.pauseDevice(now, d, clip(why+"; tried again "+when(now, pause)), pause)
+}
+
+func (c *Core) pauseDevice(now Moment, d *device, why string, pause time.Duration) {
+	d.brokenUntil = now.Boot.Add(pause)
+	c.setAside(d, troubleBreaker, why)
+	c.timers.set(d.brokenUntil, func(Moment) {
 		if c.devices[d.UUID] == d {
 			c.clear(d, troubleBreaker)
 		}
 	})
 }
 
+// forgive forgets what speaks against a host or a GPU.
+func (c *Core) forgive(b *breaker) {
+	c.asideNew = c.asideNew || b.trips > 0
+	*b = breaker{}
+}
+
 func (c *Core) breakHost(now Moment, why string) {
 	pause := c.breaker.trip()
+	c.pauseHost(now, clip("set aside: "+why+"; tried again "+when(now, pause)), pause)
+}
+
+func (c *Core) pauseHost(now Moment, why string, pause time.Duration) {
 	until := now.Boot.Add(pause)
-	c.broken, c.brokenUntil = clip("set aside: "+why+"; tried again "+when(now, pause)), until
+	c.broken, c.brokenUntil = why, until
 	c.log.Error("host set aside", "reason", why, "pause", pause)
-	c.look, c.changed = true, true
+	c.look, c.changed, c.asideNew = true, true, true
 	c.timers.set(until, func(Moment) {
 		if c.brokenUntil == until {
 			c.mend()
@@ -150,7 +169,7 @@ func (c *Core) mend() {
 	}
 	c.broken, c.brokenUntil = "", 0
 	c.log.Info("host takes tasks again")
-	c.look, c.changed = true, true
+	c.look, c.changed, c.asideNew = true, true, true
 }
 
 // when is a moment for people on other hosts, too.

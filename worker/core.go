@@ -52,6 +52,7 @@ type Core struct {
 	breaker     breaker
 	broken      string   // why the host takes nothing for a while
 	brokenUntil BootTime // of broken
+	asideNew    bool     // what is set aside has changed, and the disk does not know
 
 	// What changed and is not on disk.
 	dirty  []*attempt
@@ -229,6 +230,10 @@ func (c *Core) Saved(now Moment, err error) Effects {
 	c.announce(now)
 	out := c.out
 	c.out = Effects{}
+	if c.asideNew {
+		kept := c.aside(now)
+		out.Keep, c.asideNew = &kept, false
+	}
 	return out
 }
 

@@ -3,6 +3,7 @@ package worker_test
 // A host under test: a core, a disk that can fail, and a clock by hand.
 
 import (
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
@@ -130,10 +131,26 @@ func (h *host) round(events ...worker.Event) worker.Effects {
 		}
 	}
 	h.done = h.core.Saved(h.now, err)
+	if h.done.Keep != nil {
+		h.keep(*h.done.Keep)
+	}
 	for _, m := range h.done.Send {
 		h.sent[m.To] = append(h.sent[m.To], m.Msg)
 	}
 	return h.done
+}
+
+// keep has the next boot find what is set aside, as the disk does.
+func (h *host) keep(now worker.Aside) {
+	h.t.Helper()
+	text, err := json.Marshal(now)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.cfg.Aside = worker.Aside{}
+	if err := json.Unmarshal(text, &h.cfg.Aside); err != nil {
+		h.t.Fatal(err)
+	}
 }
 
 func (h *host) says(from job.Peer, msgs ...lease.ToWorker) worker.Effects {

@@ -14,21 +14,22 @@ import (
 // device is what a worker knows about one GPU beyond who holds it.
 type device struct {
 	gpu.Device
-	aside   map[trouble]string
-	foreign map[int]bool // processes that were there without any task
-	idle    job.Size     // memory used without any task or process; -1 unknown
-	breaker breaker
-	faults  faults
+	aside       map[trouble]string
+	foreign     map[int]bool // processes that were there without any task
+	idle        job.Size     // memory used without any task or process; -1 unknown
+	breaker     breaker
+	brokenUntil BootTime // of troubleBreaker
+	faults      faults
 }
 
-// trouble is why a device is given to nobody.
-type trouble int
+// trouble is why a device is given to nobody. On disk it has the same name.
+type trouble string
 
 const (
-	troubleHealth  trouble = iota // until its driver calls it healthy
-	troubleMemory                 // until a task's memory is back
-	troubleFault                  // until a probe finds it sound
-	troubleBreaker                // for a while after failures of different jobs
+	troubleHealth  trouble = "health"  // until its driver calls it healthy
+	troubleMemory  trouble = "memory"  // until a task's memory is back
+	troubleFault   trouble = "fault"   // until a probe finds it sound
+	troubleBreaker trouble = "breaker" // for a while after failures of different jobs
 )
 
 // troubles are all of them, those that tell most first.
@@ -58,6 +59,7 @@ func (c *Core) setAside(d *device, t trouble, why string) {
 		return
 	}
 	d.aside[t] = why
+	c.asideNew = true
 	c.room.gpus.SetAside(d.UUID, why)
 	c.log.Error("device set aside", "device", d.UUID, "reason", why)
 	c.touch()
@@ -69,6 +71,7 @@ func (c *Core) clear(d *device, t trouble) {
 		return
 	}
 	delete(d.aside, t)
+	c.asideNew = true
 	for _, left := range troubles {
 		if why, ok := d.aside[left]; ok {
 			c.room.gpus.SetAside(d.UUID, why)
@@ -83,7 +86,7 @@ func (c *Core) clear(d *device, t trouble) {
 
 func (c *Core) deviceRestored(uuid string) {
 	if d := c.devices[uuid]; d != nil {
-		d.breaker, d.faults = breaker{}, faults{ecc: d.faults.ecc}
+		d.breaker, d.faults, c.asideNew = breaker{}, faults{ecc: d.faults.ecc}, true
 		for _, t := range troubles {
 			c.clear(d, t)
 		}

@@ -22,7 +22,7 @@ func (c *Core) drain(now Moment, d Drain) {
 		c.armDrain(now)
 		return
 	}
-	c.breaker = breaker{}
+	c.forgive(&c.breaker)
 	c.mend()
 	for _, dev := range c.devices {
 		c.deviceRestored(dev.UUID)

@@ -98,6 +98,8 @@ type Effects struct {
 	Extend map[job.Attempt]BootTime
 	Send   []Outgoing
 	Forget []job.Attempt
+	// Keep is what is set aside now, if that has changed.
+	Keep *Aside
 	// Poll asks for a DeviceStatus soon: a task waits for memory to be back.
 	Poll bool
 }

@@ -17,6 +17,7 @@ type faults struct {
 	count int // times it was set aside for a fault, the last of them
 	last  BootTime
 	probe BootTime // when it may be found sound again
+	kept  BootTime // when last and probe were last asked to be written
 	ecc   int64    // uncorrectable memory errors, as last read; -1: never
 }
 
@@ -75,10 +76,19 @@ func (c *Core) fault(now Moment, d *device, why string) {
 		f.count++
 		c.setAside(d, troubleFault, why)
 	}
+	if now.Boot.Sub(f.kept) >= vouchedPause { // a swarm is not written one by one
+		f.kept, c.asideNew = now.Boot, true
+	}
 	f.last = now.Boot
 	f.probe = now.Boot.Add(f.pause())
-	c.timers.set(now.Boot.Add(vouchedPause), func(Moment) { c.out.Poll = c.out.Poll || d.aside[troubleFault] != "" })
-	c.timers.set(f.probe, func(Moment) { c.out.Poll = c.out.Poll || d.aside[troubleFault] != "" })
+	c.armProbe(d)
+}
+
+// armProbe has the driver asked when the device may be found sound.
+func (c *Core) armProbe(d *device) {
+	ask := func(Moment) { c.out.Poll = c.out.Poll || d.aside[troubleFault] != "" }
+	c.timers.set(d.faults.last.Add(vouchedPause), ask)
+	c.timers.set(d.faults.probe, ask)
 }
 
 func (f *faults) pause() time.Duration {

@@ -138,6 +138,7 @@ func (c *Core) stray(a *attempt, e DriverEvent) {
 // adopted ends a restart: whatever the ledger calls running and the driver does
 // not know has ended, nobody knows how.
 func (c *Core) adopted(now Moment, found []DriverEvent) {
+	c.restoreAside(now)
 	known := make(map[job.Attempt]bool, len(found))
 	for _, e := range found {
 		known[e.Attempt] = true

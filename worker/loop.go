@@ -39,6 +39,9 @@ type Parts struct {
 	// Poll asks whoever reads the devices for a DeviceStatus soon; it must not
 	// wait. May be nil.
 	Poll func()
+	// Keep writes what is set aside, for the next life of the daemon: rarely,
+	// and the loop waits for it. May be nil.
+	Keep func(Aside) error
 	// Clock is Now, or in tests and simulations another.
 	Clock func() BootTime
 }
@@ -59,6 +62,7 @@ type Loop struct {
 	core  *Core
 	parts Parts
 	log   *slog.Logger
+	keep  *Aside // not on disk yet
 	in    chan input
 	// adopted is closed when the loop turns.
 	adopted chan struct{}
@@ -160,7 +164,26 @@ func (l *Loop) round() {
 		}
 		e := l.core.Saved(l.now(), err)
 		again = l.drive(e)
+		l.keepAside(e.Keep)
 		l.send(e)
+	}
+}
+
+// keepAside writes what is set aside; what the disk does not take is tried
+// again with the next round.
+func (l *Loop) keepAside(now *Aside) {
+	if now != nil {
+		l.keep = now
+	}
+	if l.keep == nil || l.parts.Keep == nil {
+		return
+	}
+	err := l.parts.Keep(*l.keep)
+	switch {
+	case err == nil:
+		l.keep = nil
+	case now != nil:
+		l.log.Error("what is set aside cannot be written; a restarted daemon would not know", "error", err)
 	}
 }
 

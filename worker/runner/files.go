@@ -23,11 +23,11 @@ import (
 //	runner-N.lock   locked for as long as runner N lives; holds its Info
 //	runner-N.sock   where it listens
 //	runner-N.exec   where it takes commands to run in its tasks
-//	runner-N.log    what it has to say
+//	runner-N.log    what it has to say; runner-N.log.1 is what it said before
 //	runner-N.boxes  the containers it has begun and not removed
 //	runner-N.tasks  the main processes it has started, without control groups
 //	runner-N.ends-K segment K of the ends that runner N has written
-//	hosts/NAME      hostfiles, each shared by the tasks for which it says the same
+//	runner-N.hosts/ hostfiles, each shared by its tasks for which it says the same
 //	tasks/ATTEMPT/  script scratch/, and the log (package output)
 type Dir string
 
@@ -53,6 +53,9 @@ func (d Dir) Log(n int) string { return d.runner(n, "log") }
 // notes names the main processes of runner n's tasks, where no control group
 // holds their processes together.
 func (d Dir) notes(n int) string { return d.runner(n, "tasks") }
+
+// hosts holds the hostfiles of runner n's tasks.
+func (d Dir) hosts(n int) string { return d.runner(n, "hosts") }
 
 // Boxes is where whoever runs containers for runner n keeps their names.
 func (d Dir) Boxes(n int) string { return d.runner(n, "boxes") }
@@ -172,7 +175,8 @@ func (d Dir) TryLock(n int) (*os.File, error) {
 // Remove deletes the files of a runner that is gone, except its log and the
 // ends that it wrote.
 func (d Dir) Remove(n int) error {
-	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.notes(n))), gone(os.Remove(d.Boxes(n))), gone(os.Remove(d.Lock(n))))
+	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.notes(n))), gone(os.Remove(d.Boxes(n))),
+		os.RemoveAll(d.hosts(n)), gone(os.Remove(d.Lock(n))))
 }
 
 // gone forgives that a file does not exist.

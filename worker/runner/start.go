@@ -33,6 +33,7 @@ const (
 // for themselves.
 type starter struct {
 	dir       Dir
+	hosts     string // directory of the hostfiles
 	allowRoot bool
 	group     *cgroup.Tree // nil: none can be had
 	null      *os.File
@@ -208,7 +209,7 @@ func (s *starter) environment(t *task, who identity, scratch string) ([]string, 
 		env = setVariable(setVariable(env, "HOME", who.home), "USER", who.name)
 	}
 	if t.start.Hostfile != "" {
-		path, err := s.dir.hostfile(t.start.Hostfile)
+		path, err := hostfile(s.hosts, t.start.Hostfile)
 		if err != nil {
 			return nil, err
 		}

@@ -85,6 +85,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 	s := &state{d: d, entries: map[job.Attempt]*entry{}, links: map[int]*link{}, spawning: map[role]int{}, failures: map[role]int{}}
 	s.ends = newEnds(d.dir, func(generation int) bool { return s.links[generation] != nil }, d.log)
+	d.clearLogs(ctx)
 	s.launch = func(n int, r role, pause time.Duration) { s.wg.Go(func() { s.live(ctx, n, r, pause) }) }
 	generations, err := d.dir.Generations()
 	if err != nil {

@@ -146,7 +146,14 @@ func (k *keeper) bury(ctx context.Context, lock *os.File) error {
 	if err := k.d.dir.Remove(k.n); err != nil {
 		k.d.log.WarnContext(ctx, "files of dead runner not removed", "generation", k.n, "error", err)
 	}
+	k.d.clearLogs(ctx)
 	return errDead
+}
+
+func (d *Driver) clearLogs(ctx context.Context) {
+	if err := d.dir.ClearLogs(); err != nil {
+		d.log.WarnContext(ctx, "logs of dead runners not removed", "error", err)
+	}
 }
 
 // endDeaf ends a runner that lives but cannot be reached.
