@@ -83,12 +83,12 @@ type Logs interface {
 type Uploads interface {
 	// Missing lists those chunks that are not here.
 	Missing(refs []blob.Ref) ([]blob.Ref, error)
-	// PutAll keeps chunks that come each after its head; with sync they are
-	// on their way to the disk.
-	PutAll(from io.Reader, sync bool) error
-	// PutTree keeps a tree whose chunks are all here, and gives those that are
-	// not; with sync all of it is on disk when it returns.
-	PutTree(text []byte, sync bool) (blob.Hash, []blob.Ref, error)
+	// PutAll keeps chunks of a user that come each after its head; they are on
+	// their way to the disk.
+	PutAll(from io.Reader, user string) error
+	// PutTree keeps a tree of a user whose chunks are all here, and gives those
+	// that are not; all of it is on disk when it returns.
+	PutTree(text []byte, user string) (blob.Hash, []blob.Ref, error)
 	TreeText(h blob.Hash) ([]byte, error)
 	Reader() *blob.Reader
 }

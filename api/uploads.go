@@ -111,8 +111,8 @@ func (s *Server) missingChunks(_ context.Context, in *rawInput) (*rawOutput, err
 	return octets(blob.EncodeRefs(missing)), nil
 }
 
-func (s *Server) putChunks(_ context.Context, in *rawInput) (*struct{}, error) {
-	return nil, blobError(s.needs.Uploads.PutAll(in.body, true))
+func (s *Server) putChunks(ctx context.Context, in *rawInput) (*struct{}, error) {
+	return nil, blobError(s.needs.Uploads.PutAll(in.body, askerOf(ctx).user))
 }
 
 // putTree answers once all of the tree is on disk: a job that names it is as
@@ -135,7 +135,7 @@ func (s *Server) putTree(ctx context.Context, in *treeInput) (*struct{}, error) 
 	case blob.Sum(text) != h:
 		return nil, bad("tree %s: what came has another hash", h)
 	}
-	_, _, err = s.needs.Uploads.PutTree(text, true)
+	_, _, err = s.needs.Uploads.PutTree(text, askerOf(ctx).user)
 	return nil, blobError(err)
 }
 

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/job"
 )
@@ -77,8 +79,30 @@ func (c *cluster) uploadOf(ctx context.Context, files, size int) error {
 		return err
 	}
 	say("raw: sync after it", time.Since(began), "")
+	took, err := oneFile(filepath.Join(dir, "one"), data, files)
+	if err != nil {
+		return err
+	}
+	say("raw: the same bytes into one file, fdatasync", took, "")
 	fmt.Println()
 	return nil
+}
+
+// oneFile is how long the disk takes for n times data without all else.
+func oneFile(path string, data []byte, n int) (time.Duration, error) {
+	began := time.Now()
+	f, err := os.Create(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	for range n {
+		if _, err := f.Write(data); err != nil {
+			return 0, err
+		}
+	}
+	err = unix.Fdatasync(int(f.Fd()))
+	return time.Since(began), err
 }
 
 // runWith uploads a tree at the first daemon and runs a task with it on a node.

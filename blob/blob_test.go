@@ -60,11 +60,11 @@ func (d *direct) PutChunks(_ context.Context, body []byte) error {
 	if d.broken.Load() > 0 && d.broken.Add(-1) == 0 {
 		return errBroken
 	}
-	return d.s.PutAll(bytes.NewReader(body), true)
+	return d.s.PutAll(bytes.NewReader(body), "ann")
 }
 
 func (d *direct) PutTree(_ context.Context, _ Hash, text []byte) error {
-	_, _, err := d.s.PutTree(text, true)
+	_, _, err := d.s.PutTree(text, "ann")
 	return err
 }
 

@@ -133,11 +133,11 @@ func (f *Fetcher) have(h Hash) (Tree, error) {
 	if err != nil {
 		return Tree{}, err
 	}
-	_, _, err = f.store.PutTree(text, false)
-	if err != nil {
-		return Tree{}, err
+	t, err := ParseTree(text)
+	if err == nil {
+		_, err = f.store.keepTree(h, t, text, "")
 	}
-	return ParseTree(text)
+	return t, err
 }
 
 func (f *Fetcher) from(ctx context.Context, h Hash, holder Holder) (Tree, int64, error) {
@@ -167,7 +167,7 @@ func (f *Fetcher) from(ctx context.Context, h Hash, holder Holder) (Tree, int64,
 	if err != nil {
 		return t, came, err
 	}
-	_, _, err = f.store.PutTree(text, false)
+	_, err = f.store.keepTree(h, t, text, "")
 	return t, came, err
 }
 

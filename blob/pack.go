@@ -35,6 +35,7 @@ const (
 // pack is one file of chunks. Its fields are guarded by the store's mu.
 type pack struct {
 	name string
+	by   by // who uploaded it
 	refs []Ref
 	size int64     // of the file
 	used time.Time // when a chunk of it was of use last
@@ -50,6 +51,7 @@ type pack struct {
 type Putter struct {
 	store    *Store
 	sync     bool
+	by       by            // whose upload it is
 	only     map[Hash]bool // others are refused, if it is not nil
 	file     *os.File
 	out      *bufio.Writer
@@ -85,11 +87,21 @@ func (p *Putter) Put(data []byte) (Ref, error) {
 			return r, err
 		}
 	}
-	if err := p.store.reserve(int64(len(data)) + refBytes); err != nil {
+	if err := p.store.reserve(p.by, int64(len(data))+refBytes); err != nil {
 		return r, err
 	}
 	p.reserved += int64(len(data)) + refBytes
 	return r, p.write(r, data)
+}
+
+// turn has what follows be another user's.
+func (p *Putter) turn(whose by) error {
+	if p.by == whose {
+		return nil
+	}
+	err := p.Close()
+	p.by = whose
+	return err
 }
 
 // again puts a chunk that the store has in another pack, even if that needs
@@ -101,14 +113,14 @@ func (p *Putter) again(r Ref, data []byte) error {
 		}
 	}
 	p.reserved += int64(len(data)) + refBytes
-	p.store.size.Add(int64(len(data)) + refBytes)
+	p.store.count(p.by, int64(len(data))+refBytes)
 	return p.write(r, data)
 }
 
 func (p *Putter) write(r Ref, data []byte) error {
 	if p.file == nil {
 		// By its name the newest comes last, and holds a chunk that was sent again.
-		f, err := os.CreateTemp(filepath.Join(p.store.cfg.Dir, "tmp"), fmt.Sprintf("%016x-*%s", time.Now().UnixNano(), packEnds))
+		f, err := os.CreateTemp(filepath.Join(p.store.cfg.Dir, "tmp"), fmt.Sprintf("%016x-%s-*%s", time.Now().UnixNano(), p.by, packEnds))
 		if err != nil {
 			return fmt.Errorf("blob: keep chunk: %w", err)
 		}
@@ -146,8 +158,8 @@ func (p *Putter) Close() error {
 	}
 	now := time.Now()
 	size := p.bytes + int64(len(tail))
-	p.store.size.Add(size - p.reserved)
-	p.store.enter(&pack{name: name, refs: p.refs, size: size, used: now, since: now})
+	p.store.count(p.by, size-p.reserved)
+	p.store.enter(&pack{name: name, by: p.by, refs: p.refs, size: size, used: now, since: now})
 	p.file, p.reserved = nil, 0
 	return nil
 }
@@ -158,15 +170,16 @@ func (p *Putter) Discard() {
 		_ = p.file.Close()           // as it is of no use
 		_ = os.Remove(p.file.Name()) // else it goes when the store is opened the next time
 	}
-	p.store.size.Add(-p.reserved)
+	p.store.count(p.by, -p.reserved)
 	p.file, p.out, p.refs, p.bytes, p.reserved = nil, nil, nil, 0, 0
 	clear(p.seen)
 }
 
-// PutAll keeps chunks that come one after the other, each after its head.
-// What arrived whole stays, should the rest not arrive: that is ErrInvalid.
-func (s *Store) PutAll(from io.Reader, sync bool) error {
-	p := s.Putter(sync)
+// PutAll keeps chunks of a user that come one after the other, each after its
+// head. What arrived whole stays, should the rest not arrive: that is ErrInvalid.
+func (s *Store) PutAll(from io.Reader, user string) error {
+	p := s.Putter(true)
+	p.by = uploader(user)
 	defer p.Discard()
 	buf := make([]byte, MaxChunk)
 	for {
@@ -209,6 +222,9 @@ func readPack(path string) (*pack, error) {
 		return nil, err
 	}
 	p := &pack{name: filepath.Base(path), size: info.Size(), used: info.ModTime()}
+	if parts := strings.Split(p.name, "-"); len(parts) > 2 {
+		p.by = by(parts[1])
+	}
 	broken := fmt.Errorf("blob: %s: %w: its list is not that of its chunks", p.name, ErrInvalid)
 	var count [countBytes]byte
 	if _, err := f.ReadAt(count[:], p.size-countBytes); err != nil {

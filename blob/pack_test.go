@@ -36,7 +36,7 @@ func TestPackTakesManyChunks(t *testing.T) {
 		chunks = append(chunks, random(i, 20))
 	}
 	chunks = append(chunks, chunks[0]) // one twice
-	if err := s.PutAll(bytes.NewReader(onWire(chunks...)), true); err != nil {
+	if err := s.PutAll(bytes.NewReader(onWire(chunks...)), "ann"); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(packsOf(t, s)); n != 3 {
@@ -50,7 +50,7 @@ func TestPackTakesManyChunks(t *testing.T) {
 			}
 		}
 	}
-	if err := s.PutAll(bytes.NewReader(onWire(chunks...)), true); err != nil || len(packsOf(t, s)) != 3 {
+	if err := s.PutAll(bytes.NewReader(onWire(chunks...)), "ann"); err != nil || len(packsOf(t, s)) != 3 {
 		t.Errorf("the second time: %d packs, %v", len(packsOf(t, s)), err)
 	}
 	if left, err := os.ReadDir(filepath.Join(s.cfg.Dir, "tmp")); err != nil || len(left) != 0 {
@@ -63,7 +63,7 @@ func TestPutAllKeepsWhatArrived(t *testing.T) {
 	whole := onWire(a, b)
 	for _, cut := range []int{104, 106, 108, 207} {
 		s := newStore(t, Config{})
-		err := s.PutAll(io.MultiReader(bytes.NewReader(whole[:cut]), broken{}), true)
+		err := s.PutAll(io.MultiReader(bytes.NewReader(whole[:cut]), broken{}), "ann")
 		if !errors.Is(err, ErrInvalid) || !errors.Is(err, errBroken) {
 			t.Errorf("cut at %d: %v", cut, err)
 		}
@@ -73,7 +73,7 @@ func TestPutAllKeepsWhatArrived(t *testing.T) {
 		}
 	}
 	s := newStore(t, Config{})
-	if err := s.PutAll(bytes.NewReader(onWire(a, nil)), true); !errors.Is(err, ErrInvalid) {
+	if err := s.PutAll(bytes.NewReader(onWire(a, nil)), "ann"); !errors.Is(err, ErrInvalid) {
 		t.Errorf("an empty chunk: %v", err)
 	}
 }
@@ -179,10 +179,10 @@ func TestTreeIsSyncedWithItsChunks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.PutTree(text, false); err != nil || len(s.unsynced([]Ref{one, two, other})) != 3 {
+	if _, err := s.keepTree(Sum(text), tree, text, ""); err != nil || len(s.unsynced([]Ref{one, two, other})) != 3 {
 		t.Fatalf("PutTree without sync = %v, %d packs to sync, want 3", err, len(s.unsynced([]Ref{one, two, other})))
 	}
-	if _, _, err := s.PutTree(text, true); err != nil {
+	if _, _, err := s.PutTree(text, "ann"); err != nil {
 		t.Fatal(err)
 	}
 	if left := s.unsynced([]Ref{one, two, other}); len(left) != 1 || left[0].refs[0] != other {
@@ -197,7 +197,7 @@ func TestTreeIsSyncedWithItsChunks(t *testing.T) {
 	if err := os.Remove(again.pack(again.unsynced([]Ref{two})[0].name)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := again.PutTree(text, true); !errors.Is(err, ErrMissing) {
+	if _, _, err := again.PutTree(text, "ann"); !errors.Is(err, ErrMissing) {
 		t.Errorf("PutTree of a tree whose pack is gone = %v, want ErrMissing", err)
 	}
 	if missing, err := again.Missing([]Ref{one, two}); err != nil || len(missing) != 1 || missing[0] != two {

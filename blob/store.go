@@ -17,15 +17,11 @@ import (
 )
 
 const (
-	// keepShare is the part of the file system that the store may take: a tenth.
-	keepShare = 10
 	// young is how long what nothing refers to stays: an upload, or the way from
 	// one to its job, may be under way.
 	young = time.Hour
 	// touchAfter is the age of a file's time stamp above which its use is noted.
 	touchAfter = 10 * time.Minute
-	// sweepAgain is the least time between two attempts to make room.
-	sweepAgain = 10 * time.Second
 )
 
 // Config says where a store lies.
@@ -53,16 +49,18 @@ type Config struct {
 type Store struct {
 	cfg  Config
 	log  *slog.Logger
-	size atomic.Int64 // bytes of all packs, and of what is being written
+	size atomic.Int64 // bytes of all packs and trees, and of what is being written; changed under mu
 
 	opening sync.Once
 	opened  error
 
 	sweeping sync.Mutex
-	swept    time.Time // guarded by sweeping
+	swept    time.Time // when room was made last that was not enough; guarded by sweeping
 
 	mu     sync.Mutex
 	packs  map[string]*pack // by name; guarded by mu, as all of them
+	shares map[by]int64     // of the size, by who uploaded it
+	lists  map[Hash]list    // the trees
 	chunks map[Hash]place   // guarded by mu
 }
 
@@ -73,9 +71,15 @@ type place struct {
 	size uint32
 }
 
+// list is what is known of a tree without reading it.
+type list struct {
+	by   by // empty if an earlier process wrote it
+	size int64
+}
+
 // NewStore makes a store; the disk is not touched before its first use.
 func NewStore(cfg Config, log *slog.Logger) *Store {
-	return &Store{cfg: cfg, log: log, packs: map[string]*pack{}, chunks: map[Hash]place{}}
+	return &Store{cfg: cfg, log: log, packs: map[string]*pack{}, shares: map[by]int64{}, lists: map[Hash]list{}, chunks: map[Hash]place{}}
 }
 
 func (s *Store) pack(name string) string { return filepath.Join(s.cfg.Dir, "packs", name) }
@@ -121,10 +125,30 @@ func (s *Store) load() error {
 			}
 			continue
 		}
-		s.size.Add(p.size)
+		s.count(p.by, p.size)
 		s.enter(p)
 	}
-	return nil
+	trees, err := s.trees()
+	for _, t := range trees {
+		s.list(t.hash, list{size: t.size})
+		s.count("", t.size)
+	}
+	return err
+}
+
+// list makes a tree known, unlist forgets it.
+func (s *Store) list(h Hash, l list) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists[h] = l
+}
+
+func (s *Store) unlist(h Hash) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lists[h]
+	delete(s.lists, h)
+	s.countLocked(l.by, -l.size)
 }
 
 // enter makes the chunks of a pack known.
@@ -175,18 +199,6 @@ func touch(path string, info fs.FileInfo, now time.Time) {
 	}
 }
 
-// reserve counts bytes that are about to be written, if there is room.
-func (s *Store) reserve(n int64) error {
-	if s.size.Load()+n > s.cfg.Most {
-		s.makeRoom()
-	}
-	if now := s.size.Add(n); now > s.cfg.Most {
-		s.size.Add(-n)
-		return fmt.Errorf("blob: %w: it has %d of at most %d bytes, all of live jobs or less than an hour old", ErrFull, now-n, s.cfg.Most)
-	}
-	return nil
-}
-
 // write makes a file appear whole.
 func (s *Store) write(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Join(s.cfg.Dir, "tmp"), "")
@@ -220,40 +232,56 @@ func (s *Store) dropLocked(p *pack) {
 			delete(s.chunks, r.Hash)
 		}
 	}
-	s.size.Add(-p.size)
+	s.countLocked(p.by, -p.size)
 	if err := os.Remove(s.pack(p.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.log.Warn("chunks of uploads not removed", "pack", p.name, "error", err)
 	}
 }
 
-// PutTree keeps a tree whose chunks are all here; else it gives those that are
-// not, and ErrMissing. With sync all of it is on disk when PutTree returns.
-func (s *Store) PutTree(text []byte, sync bool) (Hash, []Ref, error) {
+// PutTree keeps a tree of a user whose chunks are all here; else it gives those
+// that are not, and ErrMissing. All of it is on disk when PutTree returns.
+func (s *Store) PutTree(text []byte, user string) (Hash, []Ref, error) {
 	h := Sum(text)
 	t, err := ParseTree(text)
 	if err != nil {
 		return h, nil, err
 	}
-	chunks := t.Chunks()
-	missing, err := s.Missing(chunks)
+	missing, err := s.keepTree(h, t, text, uploader(user))
+	if err == nil {
+		err = s.syncTree(h, t.Chunks())
+	}
+	return h, missing, err
+}
+
+// keepTree is PutTree of a tree that was checked, without the sync.
+func (s *Store) keepTree(h Hash, t Tree, text []byte, whose by) ([]Ref, error) {
+	missing, err := s.Missing(t.Chunks())
 	if err != nil {
-		return h, nil, err
+		return nil, err
 	}
 	if len(missing) > 0 {
-		return h, missing, fmt.Errorf("blob: tree %s: %d of its chunks: %w", h, len(missing), ErrMissing)
+		return missing, fmt.Errorf("blob: tree %s: %d of its chunks: %w", h, len(missing), ErrMissing)
 	}
 	path := s.tree(h)
 	if info, err := os.Lstat(path); err == nil {
 		touch(path, info, time.Now())
-	} else {
-		if err := s.write(path, text); err != nil {
-			return h, nil, fmt.Errorf("blob: keep tree: %w", err)
-		}
+		return nil, nil
 	}
-	if sync {
-		err = s.syncTree(h, chunks)
+	n := int64(len(text))
+	if err := s.reserve(whose, n); err != nil {
+		return nil, err
 	}
-	return h, nil, err
+	if err := s.write(path, text); err != nil {
+		s.count(whose, -n)
+		return nil, fmt.Errorf("blob: keep tree: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before, twice := s.lists[h]; twice { // two brought it at once
+		s.countLocked(before.by, -before.size)
+	}
+	s.lists[h] = list{whose, n}
+	return nil, nil
 }
 
 // TreeText is a tree's encoding, or ErrMissing.
@@ -272,7 +300,7 @@ func (s *Store) TreeText(h Hash) ([]byte, error) {
 	return text, nil
 }
 
-// Size is how many bytes the chunks take.
+// Size is how many bytes the chunks and trees take.
 func (s *Store) Size() (int64, error) {
 	err := s.open()
 	return s.size.Load(), err

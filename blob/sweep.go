@@ -4,6 +4,7 @@ package blob
 // with them the chunks that no tree is made of.
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"os"
@@ -16,24 +17,10 @@ import (
 // is of use is written anew.
 const deadShare = 8
 
-// makeRoom frees at least a fifth of the store if it can; not again within a
-// moment.
-func (s *Store) makeRoom() {
-	s.sweeping.Lock()
-	defer s.sweeping.Unlock()
-	now := time.Now()
-	if now.Sub(s.swept) < sweepAgain {
-		return
-	}
-	s.swept = now
-	if err := s.sweep(now); err != nil {
-		s.log.Warn("no room made for uploads", "error", err)
-	}
-}
-
 type keptTree struct {
 	hash Hash
 	used time.Time
+	size int64 // of its encoding
 }
 
 func (s *Store) sweep(now time.Time) error {
@@ -58,7 +45,7 @@ func (s *Store) sweep(now time.Time) error {
 		}
 		return b.used.Compare(a.used)
 	})
-	kept := keeping{chunks: map[Hash]bool{}, most: s.cfg.Most * 4 / 5}
+	kept := keeping{chunks: map[Hash]bool{}, most: s.enough()}
 	for _, t := range trees {
 		stays := live[t.hash] || now.Sub(t.used) <= young
 		if tree, err := s.unused(t.hash); err == nil && kept.add(tree, stays) {
@@ -67,6 +54,7 @@ func (s *Store) sweep(now time.Time) error {
 		if err := os.Remove(s.tree(t.hash)); err != nil {
 			return err
 		}
+		s.unlist(t.hash)
 	}
 	return s.dropChunks(kept.chunks, now)
 }
@@ -113,6 +101,7 @@ func (s *Store) dropChunks(kept map[Hash]bool, now time.Time) error {
 	s.mu.Unlock()
 	var moved []*pack
 	var chunks []Ref
+	slices.SortFunc(old, func(a, b *pack) int { return cmp.Or(cmp.Compare(a.by, b.by), cmp.Compare(a.name, b.name)) })
 	to := s.Putter(false)
 	defer to.Discard()
 	for _, p := range old {
@@ -123,6 +112,9 @@ func (s *Store) dropChunks(kept map[Hash]bool, now time.Time) error {
 		case len(stay) == 0:
 			s.dropOld(p, now)
 			continue
+		}
+		if err := to.turn(p.by); err != nil {
+			return err
 		}
 		if err := s.move(stay, to); err != nil {
 			return err
@@ -200,7 +192,7 @@ func (s *Store) trees() ([]keptTree, error) {
 			continue
 		}
 		if info, err := e.Info(); err == nil {
-			all = append(all, keptTree{h, info.ModTime()})
+			all = append(all, keptTree{h, info.ModTime(), info.Size()})
 		}
 	}
 	return all, nil

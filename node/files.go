@@ -136,6 +136,9 @@ func (b filesBackend) Pack(ctx context.Context, a job.Attempt, globs []string, b
 			err = fmt.Errorf("%w; when it ended: %s", err, p.Problem)
 		}
 	}
+	if errors.Is(err, files.ErrTooMany) {
+		err = fmt.Errorf("%w: %w", api.ErrTooLarge, err)
+	}
 	return err
 }
 

@@ -152,7 +152,7 @@ func (r *rig) upload(files map[string]string) (string, *blob.Store) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if _, _, err := s.PutTree(text, false); err != nil {
+	if _, _, err := s.PutTree(text, "ann"); err != nil {
 		r.t.Fatal(err)
 	}
 	r.holder = holder{s}
@@ -548,7 +548,7 @@ func TestTreeIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := s.PutTree(text, false); err != nil {
+		if _, _, err := s.PutTree(text, "ann"); err != nil {
 			t.Fatal(err)
 		}
 		k := r.task(n+1, job.Spec{Tree: h.String()})

@@ -5,13 +5,77 @@ package files
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+	"golang.org/x/sys/unix"
 )
+
+// ErrTooMany is a glob that means, or a directory that has, more files than are
+// listed at once. Name directories; archive what is in a larger one.
+var ErrTooMany = errors.New("too many files")
+
+const (
+	// maxMatches bounds what one glob means: a list of so many paths takes some
+	// 10 MB.
+	maxMatches = 100_000
+	// maxListed bounds the directory entries in memory at once, those of the
+	// directories above included: some 50 MB.
+	maxListed = 1 << 18
+)
+
+// listing is a file system to walk through. A walk holds the list of each
+// directory that it is in; together these lists are bounded.
+type listing struct {
+	fs.FS
+	within []listed
+}
+
+// listed is a directory that the walk is in, and how much is in it.
+type listed struct {
+	dir string
+	n   int
+}
+
+// ReadDir lists a directory in order; see fs.ReadDirFS.
+func (l *listing) ReadDir(dir string) ([]fs.DirEntry, error) {
+	for len(l.within) > 0 && !within(l.within[len(l.within)-1].dir, dir) {
+		l.within = l.within[:len(l.within)-1]
+	}
+	left := maxListed
+	for _, above := range l.within {
+		left -= above.n
+	}
+	f, err := l.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // a directory
+	d, ok := f.(fs.ReadDirFile)
+	if !ok {
+		return nil, &fs.PathError{Op: "readdir", Path: dir, Err: unix.ENOTDIR}
+	}
+	all, err := d.ReadDir(left + 1)
+	if errors.Is(err, io.EOF) { // it is empty
+		err = nil
+	}
+	if len(all) > left {
+		return nil, fmt.Errorf("%w: over %d in %s and the directories above it; archive them, or copy a part by name", ErrTooMany, maxListed, dir)
+	}
+	slices.SortFunc(all, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	l.within = append(l.within, listed{dir, len(all)})
+	return all, err
+}
+
+// within says whether a path is below a directory.
+func within(dir, name string) bool {
+	return dir == "." && name != "." || strings.HasPrefix(name, dir+"/")
+}
 
 // match lists what a glob means below a directory, in order; a match stands for
 // all below it. Links are not followed, but where the glob names them as
@@ -27,20 +91,31 @@ func match(root *os.Root, glob string) ([]string, error) {
 		}
 		return []string{glob}, nil
 	}
+	names, err := search(&listing{FS: root.FS()}, base, glob)
+	if err != nil {
+		return nil, fmt.Errorf("files: match %s: %w", glob, err)
+	}
+	return names, nil
+}
+
+// search walks below a directory for what a glob means.
+func search(in *listing, base, glob string) ([]string, error) {
 	depth := -1 // of the deepest match; none if it may be anywhere
-	if !strings.Contains(pattern, "**") && !strings.Contains(pattern, "{") {
+	if !strings.Contains(glob, "**") && !strings.Contains(glob, "{") {
 		depth = strings.Count(glob, "/")
 	}
 	var names []string
-	err := fs.WalkDir(root.FS(), base, func(at string, e fs.DirEntry, err error) error {
+	err := fs.WalkDir(in, base, func(at string, e fs.DirEntry, err error) error {
 		switch {
-		case err != nil && at == base && !errors.Is(err, fs.ErrPermission):
+		case err != nil && at == base && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, ErrTooMany):
 			return fs.SkipAll // there is no such directory
 		case err != nil:
 			return err
 		}
 		if at != base && doublestar.MatchUnvalidated(glob, at) {
-			names = append(names, at)
+			if names = append(names, at); len(names) > maxMatches {
+				return fmt.Errorf("%w: over %d; name a directory, which stands for all that is in it", ErrTooMany, maxMatches)
+			}
 			if e.IsDir() {
 				return fs.SkipDir
 			}
@@ -50,8 +125,5 @@ func match(root *os.Root, glob string) ([]string, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("files: match %s: %w", glob, err)
-	}
-	return names, nil
+	return names, err
 }

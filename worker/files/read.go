@@ -88,7 +88,17 @@ func (p Place) Pack(ctx context.Context, globs []string, base bool, w io.Writer)
 type packing struct {
 	root *os.Root
 	out  *tar.Writer
-	done map[string]bool
+	done map[string]bool // matches, each with all below it
+}
+
+// wrote says whether a path is in the archive, by itself or with a directory.
+func (k *packing) wrote(at string) bool {
+	for ; at != "."; at = path.Dir(at) {
+		if k.done[at] {
+			return true
+		}
+	}
+	return k.done["."]
 }
 
 // glob writes all that a glob means.
@@ -111,30 +121,31 @@ func (k *packing) glob(ctx context.Context, glob string, base bool) error {
 
 // tree writes a match and all below it.
 func (k *packing) tree(ctx context.Context, name, strip string) error {
-	if info, err := k.root.Lstat(name); err == nil && !info.IsDir() {
-		if k.done[name] {
-			return nil
-		}
+	info, err := k.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) || k.wrote(name) {
+		return nil // gone since, as the task goes on; or there already
+	}
+	if err == nil && !info.IsDir() {
 		k.done[name] = true
 		return k.one(name, strings.TrimPrefix(name, strip))
 	}
-	return fs.WalkDir(k.root.FS(), name, func(at string, _ fs.DirEntry, err error) error {
+	err = fs.WalkDir(&listing{FS: k.root.FS()}, name, func(at string, _ fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // gone since: the task goes on
+			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("files: %w", err)
 		}
-		if at == "." || k.done[at] {
-			k.done[at] = true
+		if at == "." || k.wrote(at) {
 			return nil
 		}
-		k.done[at] = true
 		return k.one(at, strings.TrimPrefix(at, strip))
 	})
+	k.done[name] = true
+	return err
 }
 
 func (k *packing) one(at, name string) error {
