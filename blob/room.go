@@ -66,7 +66,7 @@ func (s *Store) fits(whose by, n int64) error {
 	case now+n > s.cfg.Most:
 		return fmt.Errorf("blob: %w: it has %d of at most %d bytes, all of live jobs or less than an hour old", ErrFull, now, s.cfg.Most)
 	case whose != "" && own+n > shareOfFree*(s.cfg.Most-now-n):
-		return fmt.Errorf("blob: %w for this user, with %d of its %d bytes, as %d are free: the rest is for others; wait for jobs with uploads to end, and an hour",
+		return fmt.Errorf("blob: %w: %d of its %d bytes are uploads of this user, the %d that are free are left for others; an hour after the jobs that need them have ended there is room",
 			ErrFull, own, s.cfg.Most, s.cfg.Most-now)
 	}
 	s.countLocked(whose, n)
