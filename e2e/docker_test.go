@@ -280,6 +280,9 @@ func dockerEnvironment(t *testing.T, x dockerTest) {
 	if doc.ExitCode == nil || *doc.ExitCode != 5 || x.d.ok("logs", id) != "an argument" {
 		t.Errorf("%+v, %q", doc, x.d.ok("logs", id))
 	}
+	if out := x.d.ok("show", id); !strings.Contains(out, "held by container") {
+		t.Errorf("show does not say what held it: %s", out)
+	}
 	x.e.untilGone(id)
 	file := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(file, []byte("#!/bin/sh\n#MUSTER --image="+busyImage+"\necho from a script\n"), 0o600); err != nil {

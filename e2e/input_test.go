@@ -5,7 +5,11 @@ package e2e
 // Bad input: one clear line, the right code, nothing lost.
 
 import (
+	"context"
+	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -82,5 +86,21 @@ func TestScriptAndJobFile(t *testing.T) {
 	}
 	if out := amy.ok("logs", strings.TrimSpace(r.stdout)); out != "from stdin" {
 		t.Errorf("logs %q", out)
+	}
+}
+
+func TestPortThatIsTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d := newDaemon(t, "amy", "--listen", fmt.Sprintf("/ip4/127.0.0.1/tcp/%d", l.Addr().(*net.TCPAddr).Port))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, d.program, d.args...).CombinedOutput()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if last := lines[len(lines)-1]; err == nil || !strings.HasPrefix(last, "muster: ") || !strings.HasSuffix(last, "another program has this port; --listen names another") {
+		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/libp2p/go-libp2p"
@@ -268,7 +269,7 @@ func (h *Host) listen() error {
 			err = h.host.Network().Listen(a)
 		}
 		if err != nil && (must || strings.HasPrefix(text, "/ip4/")) {
-			return fmt.Errorf("p2p: listen on %s: %w", text, err)
+			return fmt.Errorf("p2p: listen on %s: %w", text, taken(err))
 		}
 		if err != nil {
 			h.log.Info("not listening", "addr", text, "error", err)
@@ -276,6 +277,14 @@ func (h *Host) listen() error {
 	}
 	h.log.Info("listening", "peer", h.me.id, "addrs", h.Addrs())
 	return nil
+}
+
+// taken says what to do about a port that another program has.
+func taken(err error) error {
+	if strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) { // libp2p hands on the text alone
+		return errors.New("another program has this port; --listen names another")
+	}
+	return err
 }
 
 // Run keeps the host connected and its credential fresh until ctx ends, and

@@ -267,6 +267,9 @@ func (l *loop) boxEnded(t *task, exit job.Exit) {
 	t.watch.alive = false
 	l.look(t)
 	t.record.Exit = exit
+	if exit.Started {
+		t.record.Exit.Isolation = l.info.Isolation
+	}
 	if t.watch.cause != causeNone && (!exit.Started || t.watch.termed || t.watch.killed) {
 		t.caused()
 	}
