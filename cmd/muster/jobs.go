@@ -136,8 +136,16 @@ func jobTable(w io.Writer, jobs []api.Job) {
 		if gpus == 0 {
 			gpus = j.Resources.GPUs
 		}
-		row(w, string(j.ID), dash(j.Name), j.User, j.State.Code(), elapsed(j.StartedAt, j.EndedAt), dash(node), strconv.Itoa(gpus), dash(j.Reason))
+		row(w, string(j.ID), dash(j.Name), j.User, j.State.Code(), elapsed(j.StartedAt, j.EndedAt), dash(node), strconv.Itoa(gpus), dash(reasonOf(j)))
 	}
+}
+
+// reasonOf is the reason of a job, or the code that it failed with.
+func reasonOf(j api.Job) string {
+	if j.Reason == "" && j.State == job.Failed && j.ExitCode != nil {
+		return fmt.Sprintf("exit code %d", *j.ExitCode)
+	}
+	return j.Reason
 }
 
 // selected is the jobs that the arguments of a verb name.

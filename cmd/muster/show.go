@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -69,6 +70,11 @@ func (e env) show(j api.Job) error {
 	}
 	if j.Spec != nil {
 		row(w, "command", commandOf(*j.Spec))
+		for _, given := range []struct{ what, value string }{{"image", j.Spec.Image}, {"workdir", j.Spec.Workdir}, {"constraint", j.Spec.Constraint}} {
+			if given.value != "" {
+				row(w, given.what, given.value)
+			}
+		}
 	}
 	row(w, "asks for", needOf(j))
 	row(w, "priority", fmt.Sprint(j.Priority))
@@ -78,27 +84,31 @@ func (e env) show(j api.Job) error {
 	row(w, "elapsed", elapsed(j.StartedAt, j.EndedAt))
 	row(w, "owner", fmt.Sprintf("%s, kept in %d %s", j.Owner, j.Copies, plural(j.Copies, "copy", "copies")))
 	for _, t := range j.Tasks {
-		if t.Attempt == 0 {
-			continue
-		}
-		where := fmt.Sprintf("attempt %d on %s (%s)", t.Attempt, dash(t.Node), t.NodeID)
-		if t.PID > 0 {
-			where += fmt.Sprintf(", pid %d", t.PID)
-		}
-		row(w, fmt.Sprintf("task %d", t.Task), where)
-		if t.Isolation != "" {
-			row(w, "", "held by "+t.Isolation)
-		}
-		for _, g := range t.GPUs {
-			row(w, "", "gpu "+g)
-		}
-		if t.StderrTail != "" && j.State.Ended() && j.State != job.Succeeded {
-			for line := range strings.SplitSeq(strings.TrimRight(t.StderrTail, "\n"), "\n") {
-				row(w, "", "stderr: "+line)
-			}
+		if t.Attempt > 0 {
+			taskRows(w, j.State, t)
 		}
 	}
 	return w.Flush()
+}
+
+// taskRows is where a task of a job in that state runs or ran, and what it had.
+func taskRows(w io.Writer, state job.State, t api.Task) {
+	where := fmt.Sprintf("attempt %d on %s (%s)", t.Attempt, dash(t.Node), t.NodeID)
+	if t.PID > 0 {
+		where += fmt.Sprintf(", pid %d", t.PID)
+	}
+	row(w, fmt.Sprintf("task %d", t.Task), where)
+	if t.Isolation != "" {
+		row(w, "", "held by "+t.Isolation)
+	}
+	for _, g := range t.GPUs {
+		row(w, "", "gpu "+g)
+	}
+	if t.StderrTail != "" && state.Ended() && state != job.Succeeded {
+		for line := range strings.SplitSeq(strings.TrimRight(t.StderrTail, "\n"), "\n") {
+			row(w, "", "stderr: "+line)
+		}
+	}
 }
 
 func commandOf(s job.Spec) string {

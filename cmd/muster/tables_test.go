@@ -229,3 +229,18 @@ func TestRevokeOfOneThatIsNotThere(t *testing.T) {
 		t.Errorf("exit %d, %q", r.code, r.err)
 	}
 }
+
+func TestWhatAJobOfAContainerShows(t *testing.T) {
+	doc := strings.NewReplacer(`"reason":""`, `"reason":"","exit_code":7`,
+		`"command":["python","train.py"]`, `"command":["python","train.py"],"image":"busy:1","workdir":"/work","constraint":"rack=r1"`).Replace(jobDoc(idB, "FAILED", ""))
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs":        answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[`+doc+`]}`),
+		"GET /v1/jobs/" + idB: answer(http.StatusOK, doc),
+	})
+	if r := f.muster("jobs", "--all"); !strings.HasSuffix(r.stdout, "  exit code 7\n") {
+		t.Errorf("jobs: %q", r.stdout)
+	}
+	if r := f.muster("show", idB); !strings.Contains(r.stdout, "\nimage       busy:1\nworkdir     /work\nconstraint  rack=r1\n") {
+		t.Errorf("show: %q", r.stdout)
+	}
+}
