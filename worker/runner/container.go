@@ -47,6 +47,7 @@ type Box struct {
 	Container
 
 	Attempt  job.Attempt
+	Sources  Sources // of its mounts
 	Limits   Limits
 	Command  []string // empty: the image's own
 	Workdir  string   // inside; empty: the image's own
@@ -117,11 +118,12 @@ func (l *loop) runBox(ctx context.Context, t, own *task) (exit job.Exit, known b
 	if err := os.Mkdir(l.dir.Task(own.attempt), l.starter.mode()); err != nil {
 		return exitOf(fmt.Errorf("runner: make task directory: %w", err), time.Now()), errors.Is(err, os.ErrExist)
 	}
-	b, files, err := l.starter.pack(own)
+	b, files, err := l.starter.pack(ctx, own)
 	if err != nil {
 		return exitOf(err, time.Now()), false
 	}
 	defer files.close()
+	defer b.Sources.Close()
 	b.Progress = func(text string) { l.do <- func() { l.boxWaits(t, text) } }
 	b.Began = func(pid int, p Process) { l.do <- func() { l.boxBegan(t, pid, p) } }
 	exit = l.cfg.Containers.Run(ctx, b)
@@ -131,13 +133,13 @@ func (l *loop) runBox(ctx context.Context, t, own *task) (exit job.Exit, known b
 
 // pack makes the files of a container on this host. Closing the launch closes
 // its outputs.
-func (s *starter) pack(t *task) (Box, *launch, error) {
+func (s *starter) pack(ctx context.Context, t *task) (b Box, _ *launch, err error) {
 	who, err := inside(t.start.User, t.start.Container.As, s.allowRoot)
 	if err != nil {
 		return Box{}, nil, err
 	}
 	dir := s.dir.Task(t.attempt)
-	b := Box{
+	b = Box{
 		Container: *t.start.Container, Attempt: t.attempt, Limits: t.start.Limits, Command: t.start.Command, Workdir: t.start.Workdir,
 		Scratch: s.dir.Scratch(t.attempt), UID: who.uid, GID: who.gid,
 	}
@@ -147,9 +149,14 @@ func (s *starter) pack(t *task) (Box, *launch, error) {
 	if who.cred != nil {
 		b.Groups = who.cred.Groups
 	}
-	if err := maySee(who, b.Mounts); err != nil {
+	if b.Sources, err = s.sources(ctx, who, b.Mounts); err != nil {
 		return Box{}, nil, err
 	}
+	defer func() {
+		if err != nil {
+			b.Sources.Close()
+		}
+	}()
 	if err := makeScratch(b.Scratch, t.start.Files); err != nil {
 		return Box{}, nil, err
 	}
@@ -177,28 +184,6 @@ func (s *starter) pack(t *task) (Box, *launch, error) {
 	l.out = &outlet{pump: s.pump, writer: output.NewWriter(dir, int64(t.start.OutputLimit))}
 	b.Out, b.Err = inlet{l.out, output.Stdout}, inlet{l.out, output.Stderr}
 	return b, l, nil
-}
-
-// maySee says which of some mounts a user could not reach by himself: inside,
-// the directories above it would not be there to keep him out.
-func maySee(who identity, mounts []string) error {
-	for _, text := range mounts {
-		m, err := job.ParseMount(text)
-		if err != nil {
-			return err
-		}
-		err = who.as(func() error {
-			fd, err := unix.Open(m.Source, unix.O_PATH|unix.O_CLOEXEC, 0)
-			if err != nil {
-				return err
-			}
-			return unix.Close(fd)
-		})
-		if errors.Is(err, unix.EACCES) {
-			return refuse(codeNotExecutable, "mount %s: user %s may not see it on this node", m.Source, userName(who))
-		}
-	}
-	return nil
 }
 
 // inside is the user that a container runs as: him who submitted the task,

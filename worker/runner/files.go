@@ -25,6 +25,7 @@ import (
 //	runner-N.exec   where it takes commands to run in its tasks
 //	runner-N.log    what it has to say; runner-N.log.1 is what it said before
 //	runner-N.boxes  the containers it has begun and not removed
+//	runner-N.pins/  where whoever runs containers holds what their mounts show
 //	runner-N.tasks  the main processes it has started, without control groups
 //	runner-N.ends-K segment K of the ends that runner N has written
 //	runner-N.hosts/ hostfiles, each shared by its tasks for which it says the same
@@ -53,6 +54,10 @@ func (d Dir) Log(n int) string { return d.runner(n, "log") }
 // notes names the main processes of runner n's tasks, where no control group
 // holds their processes together.
 func (d Dir) notes(n int) string { return d.runner(n, "tasks") }
+
+// Pins is a directory for whoever runs containers for runner n. What is mounted
+// on it goes with the runner.
+func (d Dir) Pins(n int) string { return d.runner(n, "pins") }
 
 // hosts holds the hostfiles of runner n's tasks.
 func (d Dir) hosts(n int) string { return d.runner(n, "hosts") }
@@ -175,7 +180,8 @@ func (d Dir) TryLock(n int) (*os.File, error) {
 // Remove deletes the files of a runner that is gone, except its log and the
 // ends that it wrote.
 func (d Dir) Remove(n int) error {
-	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.notes(n))), gone(os.Remove(d.Boxes(n))),
+	_ = unix.Unmount(d.Pins(n), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // most have none
+	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.notes(n))), gone(os.Remove(d.Boxes(n))), gone(os.Remove(d.Pins(n))),
 		os.RemoveAll(d.hosts(n)), gone(os.Remove(d.Lock(n))))
 }
 

@@ -227,7 +227,7 @@ func newStarter(cfg Config, log *slog.Logger) (*starter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("runner: %w", err)
 	}
-	s := &starter{dir: Dir(cfg.Dir), hosts: Dir(cfg.Dir).hosts(cfg.Generation), allowRoot: cfg.AllowRoot, null: null, nodes: nodes{dir: "/dev"}, log: log}
+	s := &starter{dir: Dir(cfg.Dir), hosts: Dir(cfg.Dir).hosts(cfg.Generation), answer: cfg.Answer, allowRoot: cfg.AllowRoot, null: null, nodes: nodes{dir: "/dev"}, log: log}
 	if s.pump, err = newPump(log); err != nil {
 		return nil, err
 	}

@@ -34,6 +34,7 @@ const (
 type starter struct {
 	dir       Dir
 	hosts     string // directory of the hostfiles
+	answer    time.Duration
 	allowRoot bool
 	group     *cgroup.Tree // nil: none can be had
 	null      *os.File

@@ -15,7 +15,9 @@ import (
 	"testing"
 
 	"github.com/moby/moby/api/types/jsonstream"
+	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/api/types/system"
+	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/runner"
@@ -36,7 +38,7 @@ func box(t *testing.T) runner.Box {
 func TestHostConfig(t *testing.T) {
 	b := box(t)
 	b.GPUs = []string{"GPU-a", "GPU-b"}
-	h, err := hostConfig(b, facts{})
+	h, err := hostConfig(b, nil, facts{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +60,7 @@ func TestHostConfig(t *testing.T) {
 		DiscoveredDevices: []system.DeviceInfo{{Source: "cdi", ID: "nvidia.com/gpu=GPU-a"}, {Source: "cdi", ID: "nvidia.com/gpu=GPU-b"}},
 	})
 	b.Limits.Memory = 0
-	if h, err = hostConfig(b, f); err != nil {
+	if h, err = hostConfig(b, nil, f); err != nil {
 		t.Fatal(err)
 	}
 	if r := h.DeviceRequests; len(r) != 1 || r[0].Driver != "cdi" || r[0].DeviceIDs[1] != "nvidia.com/gpu=GPU-b" {
@@ -98,13 +100,88 @@ func TestMounts(t *testing.T) {
 	} {
 		b := box(t)
 		b.Mounts, b.Allowed = []string{c.mount}, slices.DeleteFunc([]string{c.allowed}, func(d string) bool { return d == "" })
-		all, err := mountsOf(b)
+		if f, err := os.OpenFile(strings.Split(c.mount, ":")[0], unix.O_PATH, 0); err == nil {
+			defer f.Close()
+			b.Sources = runner.Sources{f}
+		} else {
+			b.Sources = runner.Sources{nil}
+		}
+		shown, _, err := new(pins).show(b, facts{rootless: true})
+		var all []mount.Mount
+		if err == nil {
+			all, err = mountsOf(b, shown)
+		}
 		switch {
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s under %s: %v, want %q", c.mount, c.allowed, err, c.want)
 		case c.want == "" && (err != nil || len(all) != 2 || all[1].Source != open || all[1].ReadOnly != strings.HasSuffix(c.mount, ":ro")):
 			t.Errorf("%s under %s: %+v, %v", c.mount, c.allowed, all, err)
 		}
+	}
+}
+
+// TestPins has a user put something else in the place of what was looked at.
+func TestPins(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to mount")
+	}
+	root := t.TempDir()
+	open, secret := filepath.Join(root, "open"), filepath.Join(root, "secret")
+	for _, d := range []string{open, secret} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(d, "name"), []byte(filepath.Base(d)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := runner.Dir(t.TempDir())
+	p := &pins{dir: dir.Pins(1)}
+	t.Cleanup(func() {
+		if err := dir.Remove(1); err != nil {
+			t.Error(err)
+		}
+		if left, err := os.ReadDir(string(dir)); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	})
+	b := box(t)
+	b.Allowed, b.Mounts = []string{open}, []string{open + ":/in", open + "/name:/name:ro"}
+	for _, path := range []string{open, open + "/name"} {
+		f, err := os.OpenFile(path, unix.O_PATH, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		b.Sources = append(b.Sources, f)
+	}
+	shown, places, err := p.show(b, facts{})
+	if errors.Is(err, unix.EPERM) {
+		t.Skip("needs the right to mount")
+	}
+	if err != nil || len(shown) != 2 || !slices.Equal(shown, places) {
+		t.Fatalf("%q, %q, %v", shown, places, err)
+	}
+	if err := errors.Join(os.Rename(open, root+"/away"), os.Symlink(secret, open)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{shown[0] + "/name", shown[1]} {
+		if text, err := os.ReadFile(path); err != nil || string(text) != "open" {
+			t.Errorf("%s shows %q, %v", path, text, err)
+		}
+	}
+	// What was moved out before the look is not shown.
+	if _, _, err := p.show(b, facts{}); err == nil || !strings.Contains(err.Error(), "not allowed") {
+		t.Errorf("%v", err)
+	}
+	if err := unpin(places); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(p.dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if err := unseen(errors.New("bind source path does not exist: "+places[0]), places); !strings.Contains(err.Error(), "does not see the mounts") {
+		t.Error(err)
 	}
 }
 

@@ -45,6 +45,7 @@ type Config struct {
 type Engine struct {
 	cfg   Config
 	notes *notes
+	pins  *pins
 	log   *slog.Logger
 
 	mu   sync.Mutex
@@ -54,7 +55,7 @@ type Engine struct {
 // New returns an Engine that talks to nobody before it is asked to run
 // something.
 func New(cfg Config, log *slog.Logger) *Engine {
-	return &Engine{cfg: cfg, log: log, notes: &notes{path: runner.Dir(cfg.Dir).Boxes(cfg.Generation)}, link: map[string]*link{}}
+	return &Engine{cfg: cfg, log: log, notes: &notes{path: runner.Dir(cfg.Dir).Boxes(cfg.Generation)}, pins: &pins{dir: runner.Dir(cfg.Dir).Pins(cfg.Generation)}, link: map[string]*link{}}
 }
 
 // link is a client of one engine and what that engine can do.

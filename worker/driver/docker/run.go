@@ -98,7 +98,7 @@ func notFound(text string) bool {
 	return strings.Contains(text, "executable file not found") || strings.Contains(text, "no such file or directory: unknown")
 }
 
-// begin makes the container and starts it.
+// begin has the image there, and what the container is to show, and starts it.
 func (c *life) begin(ctx context.Context) error {
 	if _, err := c.l.learn(ctx); err != nil {
 		return err
@@ -107,13 +107,32 @@ func (c *life) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f, err := c.l.learn(ctx)
+	if err != nil {
+		return err
+	}
+	shown, places, err := c.e.pins.show(c.box, f)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := unpin(places); err != nil {
+			c.e.log.WarnContext(ctx, "mounts not taken away", "attempt", c.box.Attempt.String(), "error", err)
+		}
+	}()
+	return unseen(c.make(ctx, img, shown), places)
+}
+
+// make makes the container and starts it, with less if the engine turns out not
+// to have all that was asked for.
+func (c *life) make(ctx context.Context, img client.ImageInspectResult, shown []string) error {
 	for {
 		f, err := c.l.learn(ctx)
 		if err != nil {
 			return err
 		}
 		c.init = !f.noInit
-		host, err := hostConfig(c.box, f)
+		host, err := hostConfig(c.box, shown, f)
 		if err != nil {
 			return err
 		}

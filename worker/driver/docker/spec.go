@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,8 +73,8 @@ func hostname(a job.Attempt) string { return strings.ReplaceAll(a.String(), ".",
 
 // hostConfig is what the container has of its host: no privilege, no
 // capability, no way to more, and networks and processes of its own.
-func hostConfig(b runner.Box, f facts) (*container.HostConfig, error) {
-	mounts, err := mountsOf(b)
+func hostConfig(b runner.Box, shown []string, f facts) (*container.HostConfig, error) {
+	mounts, err := mountsOf(b, shown)
 	if err != nil {
 		return nil, err
 	}
@@ -122,34 +121,30 @@ func devices(uuids []string, f facts) []container.DeviceRequest {
 
 // mountsOf is what the container sees of the host's files: its scratch
 // directory and what muster wrote for it, at their own paths, and what the user
-// asked for as far as the host's owner allows it.
-func mountsOf(b runner.Box) ([]mount.Mount, error) {
+// asked for, each from the path that is shown for it.
+func mountsOf(b runner.Box, shown []string) ([]mount.Mount, error) {
 	out := []mount.Mount{{Type: mount.TypeBind, Source: b.Scratch, Target: b.Scratch}}
 	for _, f := range b.Files {
 		out = append(out, mount.Mount{Type: mount.TypeBind, Source: f, Target: f, ReadOnly: true})
 	}
-	for _, text := range b.Mounts {
+	for i, text := range b.Mounts {
 		m, err := job.ParseMount(text)
 		if err != nil {
 			return nil, err
 		}
-		source, err := allowed(m, b.Allowed)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, mount.Mount{Type: mount.TypeBind, Source: source, Target: m.Target, ReadOnly: m.ReadOnly})
+		out = append(out, mount.Mount{Type: mount.TypeBind, Source: shown[i], Target: m.Target, ReadOnly: m.ReadOnly})
 	}
 	return out, nil
 }
 
-// allowed is where a mount's source really is, if that lies below a directory
-// that this host shows to containers.
-func allowed(m job.Mount, dirs []string) (string, error) {
-	real, err := filepath.EvalSymlinks(m.Source)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+// allowed is where a mount's source really is, as it was found, if that lies
+// below a directory that this host shows to containers.
+func allowed(m job.Mount, source *os.File, dirs []string) (string, error) {
+	if source == nil {
 		return "", fmt.Errorf("mount %s: no such file or directory on this node", m.Source)
-	case err != nil:
+	}
+	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", source.Fd()))
+	if err != nil {
 		return "", fmt.Errorf("mount %s: %w", m.Source, cause(err))
 	}
 	var roots []string
