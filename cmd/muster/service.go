@@ -23,9 +23,6 @@ import (
 )
 
 const (
-	// gcPercent trades a few MB of a small heap for a collector that runs half as
-	// often.
-	gcPercent = 200
 	// beatEvery is how often the status line is renewed without a watchdog.
 	beatEvery = 30 * time.Second
 	// beatsWithin is how many beats fit into the watchdog's time, so that one
@@ -73,6 +70,7 @@ func (s *service) run(ctx context.Context) error {
 	defer signal.Stop(hangups)
 	wg.Go(func() { s.reloads(ctx, hangups) })
 	wg.Go(func() { s.beats(ctx) })
+	wg.Go(func() { rest(ctx, debug.FreeOSMemory) })
 
 	s.mu.Lock()
 	cfg := s.cfg.Config
