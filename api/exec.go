@@ -87,14 +87,7 @@ type attemptExecInput struct {
 
 // taskExec answers as the owner of the job.
 func (s *Server) taskExec(ctx context.Context, in *execInput) (*huma.StreamResponse, error) {
-	if err := s.mine(ctx, in.ID, "run a command in"); err != nil {
-		return nil, err
-	}
-	j, err := s.needs.Jobs.Get(ctx, job.ID(in.ID))
-	if err != nil {
-		return nil, about(in.ID, err)
-	}
-	t, err := taskOf(j, in.Task)
+	j, t, err := s.myTask(ctx, in.ID, in.Task, "run a command in")
 	if err != nil {
 		return nil, err
 	}

@@ -51,14 +51,7 @@ type attemptFilesInput struct {
 
 // taskFiles answers as the owner of the job.
 func (s *Server) taskFiles(ctx context.Context, in *filesInput) (*huma.StreamResponse, error) {
-	if err := s.mine(ctx, in.ID, "read the files of"); err != nil {
-		return nil, err
-	}
-	j, err := s.needs.Jobs.Get(ctx, job.ID(in.ID))
-	if err != nil {
-		return nil, about(in.ID, err)
-	}
-	t, err := taskOf(j, in.Task)
+	j, t, err := s.myTask(ctx, in.ID, in.Task, "read the files of")
 	if err != nil {
 		return nil, err
 	}

@@ -162,20 +162,30 @@ func (in *changeInput) reason() string {
 	return in.Body.Reason
 }
 
-// mine is nil if the asker may change the job.
-func (s *Server) mine(ctx context.Context, id, verb string) error {
+// mine is a job, if the asker may change it.
+func (s *Server) mine(ctx context.Context, id, verb string) (job.Job, error) {
 	j, err := s.needs.Jobs.Get(ctx, job.ID(id))
 	if err != nil {
-		return about(id, err)
+		return j, about(id, err)
 	}
 	if a := askerOf(ctx); !a.mayChange(j.User) {
-		return fmt.Errorf("%s job %s: %w: it belongs to %s, and you are %s", verb, id, ErrDenied, j.User, a.user)
+		return j, fmt.Errorf("%s job %s: %w: it belongs to %s, and you are %s", verb, id, ErrDenied, j.User, a.user)
 	}
-	return nil
+	return j, nil
+}
+
+// myTask is mine, and one of the job's tasks.
+func (s *Server) myTask(ctx context.Context, id string, index int, verb string) (job.Job, job.Task, error) {
+	j, err := s.mine(ctx, id, verb)
+	if err != nil {
+		return j, job.Task{}, err
+	}
+	t, err := taskOf(j, index)
+	return j, t, err
 }
 
 func (s *Server) cancel(ctx context.Context, in *changeInput) (*jobOutput, error) {
-	if err := s.mine(ctx, in.ID, "cancel"); err != nil {
+	if _, err := s.mine(ctx, in.ID, "cancel"); err != nil {
 		return nil, err
 	}
 	j, err := s.needs.Jobs.Cancel(ctx, job.ID(in.ID), in.reason())
@@ -195,7 +205,7 @@ func (s *Server) release(ctx context.Context, in *changeInput) (*jobOutput, erro
 
 func (s *Server) setHold(ctx context.Context, in *changeInput, release bool) (*jobOutput, error) {
 	verb := map[bool]string{false: "hold", true: "release"}[release]
-	if err := s.mine(ctx, in.ID, verb); err != nil {
+	if _, err := s.mine(ctx, in.ID, verb); err != nil {
 		return nil, err
 	}
 	j, err := s.needs.Jobs.Hold(ctx, job.ID(in.ID), release, in.reason())

@@ -44,24 +44,10 @@ func (d *daemon) node(name string) nodeDoc {
 	return doc
 }
 
-// untilNode asks again, a hundred times a second, until the node is as wanted.
+// untilNode asks again until the node is as wanted.
 func (d *daemon) untilNode(name, what string, as func(nodeDoc) bool) nodeDoc {
 	d.t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	for {
-		doc := d.node(name)
-		if as(doc) {
-			return doc
-		}
-		select {
-		case <-tick.C:
-		case <-late.C:
-			d.t.Fatalf("node %s at %s never was %s: %+v", name, d.name, what, doc)
-		}
-	}
+	return until(d, "node "+name, what, func() nodeDoc { return d.node(name) }, as)
 }
 
 // pair starts two daemons with CPUs alone.

@@ -285,22 +285,28 @@ func (d *daemon) show(id string) jobDoc {
 	return doc
 }
 
-// until asks again, a hundred times a second, until the job is as wanted.
+// until asks again until the job is as wanted.
 func (d *daemon) until(id, what string, as func(jobDoc) bool) jobDoc {
+	d.t.Helper()
+	return until(d, "job "+id, what, func() jobDoc { return d.show(id) }, as)
+}
+
+// until looks a hundred times a second until what a daemon shows is as wanted.
+func until[T any](d *daemon, of, what string, look func() T, as func(T) bool) T {
 	d.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for {
-		doc := d.show(id)
+		doc := look()
 		if as(doc) {
 			return doc
 		}
 		select {
 		case <-tick.C:
 		case <-late.C:
-			d.t.Fatalf("job %s at %s never was %s: %+v", id, d.name, what, doc)
+			d.t.Fatalf("%s at %s never was %s: %+v", of, d.name, what, doc)
 		}
 	}
 }
