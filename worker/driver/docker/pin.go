@@ -19,15 +19,16 @@ import (
 	"github.com/musterhq/muster/worker/runner"
 )
 
-// pins is a directory of such places. It is a file system of its own, so that
-// an engine which does not see this process's mounts finds nothing there rather
-// than an empty directory, and so that all places go with it.
+// pins is a directory of such places, which is there as long as one is in use. It
+// is a file system of its own, so that an engine which does not see this
+// process's mounts finds nothing there rather than an empty directory, and so
+// that all places go with it.
 type pins struct {
 	dir string
 
 	mu   sync.Mutex
-	made bool // guarded by mu
-	n    int  // guarded by mu: the newest place
+	used int // guarded by mu: places
+	n    int // guarded by mu: the newest place
 }
 
 // pin mounts an open file or directory on a new place.
@@ -49,7 +50,7 @@ func (p *pins) pin(f *os.File) (string, error) {
 	}
 	if err != nil {
 		_ = os.Remove(at) // nothing is on it
-		return "", cause(err)
+		return "", errors.Join(cause(err), p.leave())
 	}
 	return at, nil
 }
@@ -58,24 +59,34 @@ func (p *pins) pin(f *os.File) (string, error) {
 func (p *pins) place() (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.made {
+	if p.used == 0 {
 		if err := os.Mkdir(p.dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return "", cause(err)
 		}
 		if err := unix.Mount("muster", p.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700,size=1m"); err != nil {
 			return "", err
 		}
-		p.made = true
 	}
+	p.used++
 	p.n++
 	return filepath.Join(p.dir, strconv.Itoa(p.n)), nil
 }
 
+// leave gives a place back, and with the last of them the directory.
+func (p *pins) leave() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.used--; p.used > 0 {
+		return nil
+	}
+	return errors.Join(unix.Unmount(p.dir, unix.MNT_DETACH), os.Remove(p.dir))
+}
+
 // unpin takes places away; containers that have started keep what they show.
-func unpin(places []string) error {
+func (p *pins) unpin(places []string) error {
 	var errs []error
 	for _, at := range places {
-		errs = append(errs, unix.Unmount(at, unix.MNT_DETACH), os.Remove(at))
+		errs = append(errs, unix.Unmount(at, unix.MNT_DETACH), os.Remove(at), p.leave())
 	}
 	return errors.Join(errs...)
 }
@@ -87,7 +98,7 @@ func unpin(places []string) error {
 func (p *pins) show(b runner.Box, f facts) (paths, places []string, err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, unpin(places))
+			err = errors.Join(err, p.unpin(places))
 			places = nil
 		}
 	}()

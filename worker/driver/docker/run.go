@@ -116,7 +116,7 @@ func (c *life) begin(ctx context.Context) error {
 		return err
 	}
 	defer func() {
-		if err := unpin(places); err != nil {
+		if err := c.e.pins.unpin(places); err != nil {
 			c.e.log.WarnContext(ctx, "mounts not taken away", "attempt", c.box.Attempt.String(), "error", err)
 		}
 	}()
