@@ -58,7 +58,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -135,6 +137,8 @@ type Store struct {
 	room  room
 	own   keyCount
 	fatal *fatality
+
+	complained atomic.Pointer[time.Time] // when background last said something
 }
 
 // Open opens the database of a data directory, and makes it if there is none.
@@ -193,13 +197,30 @@ func (s *Store) open(dir string, fs vfs.FS, lock *pebble.Lock) (*pebble.DB, erro
 	opts := &pebble.Options{
 		Cache: cache, MemTableSize: memTableBytes, MaxOpenFiles: maxOpenFiles,
 		FS: fs, Lock: lock, Logger: logger, FormatMajorVersion: diskFormat,
-		EventListener: &pebble.EventListener{BackgroundError: func(err error) {
-			s.log.Error("database could not work in the background, it tries again", "error", err)
-		}},
+		EventListener: &pebble.EventListener{BackgroundError: s.background},
 	}
 	opts.Experimental.FileCacheShards = 1
 	opts.Experimental.CompactionScheduler = newOneCompaction()
 	return pebble.Open(dir, opts)
+}
+
+const (
+	// complainEvery bounds how often one line says that the database is in trouble.
+	complainEvery = 10 * time.Second
+	// backgroundPause is between two tries of the database at what failed. It
+	// makes none itself, and a disk stays full for longer than a write takes.
+	backgroundPause = 100 * time.Millisecond
+)
+
+// background hears of what the database failed to do for itself. It is called
+// while no other work of that kind can begin.
+func (s *Store) background(err error) {
+	now := time.Now()
+	if last := s.complained.Load(); last == nil || now.Sub(*last) >= complainEvery {
+		s.complained.Store(&now)
+		s.log.Error("database could not work in the background, it tries again", "error", err.Error()) // its text: the whole has a stack
+	}
+	time.Sleep(backgroundPause)
 }
 
 // lockError says in one sentence what stands in the way of a lock.

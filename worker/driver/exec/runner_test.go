@@ -250,6 +250,19 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
+func TestSweepIsDueSoonerOnADiskThatIsNearlyFull(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		since time.Duration
+		free  uint64
+		due   bool
+	}{{sweepShort, 50, false}, {sweepShort, 49, true}, {sweepEvery, 900, true}, {sweepEvery - 1, 900, false}} {
+		if got := sweepDue(c.since, unix.Statfs_t{Blocks: 1000, Bavail: c.free}); got != c.due {
+			t.Errorf("%s after the last with %d of 1000 blocks free: due %v", c.since, c.free, got)
+		}
+	}
+}
+
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")

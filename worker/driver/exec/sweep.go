@@ -17,8 +17,12 @@ import (
 )
 
 const (
-	// sweepEvery is how often old output is looked for.
+	// sweepEvery is how often old output is looked for, and sweepShort how often
+	// while less than a shortShare of the file system is free: a daemon whose disk
+	// is full takes no work.
 	sweepEvery = time.Hour
+	sweepShort = time.Minute
+	shortShare = 20
 	// keepFor is how long output stays after its task was forgotten.
 	keepFor = 7 * 24 * time.Hour
 	// keepShare is the part of the file system that output may take: a tenth.
@@ -28,18 +32,28 @@ const (
 )
 
 func (s *state) sweeps(ctx context.Context) {
-	t := time.NewTicker(sweepEvery)
+	t := time.NewTicker(sweepShort)
 	defer t.Stop()
-	for {
+	for last := time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-t.C:
+			var disk unix.Statfs_t
+			if err := unix.Statfs(s.d.dir.Tasks(), &disk); err == nil && !sweepDue(now.Sub(last), disk) {
+				continue
+			}
+			last = now
 			if err := s.d.sweep(now, s.unforgotten(ctx)); err != nil {
 				s.d.log.WarnContext(ctx, "old output not cleared", "error", err)
 			}
 		}
 	}
+}
+
+// sweepDue says whether to look for old output that long after the last time.
+func sweepDue(since time.Duration, disk unix.Statfs_t) bool {
+	return since >= sweepEvery || disk.Bavail < disk.Blocks/shortShare
 }
 
 // unforgotten names the attempts whose end somebody may still ask for; it is
