@@ -150,7 +150,7 @@ func (s *Server) checkTCP(r *http.Request) error {
 	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	digest := sha256.Sum256([]byte(text))
 	if !ok || subtle.ConstantTimeCompare(digest[:], *want) != 1 {
-		return fmt.Errorf("%w: this daemon wants a bearer token, and not the one given", ErrUnauthorized)
+		return fmt.Errorf("%w: this daemon wants its bearer token (--api-token FILE), and was given none or another", ErrUnauthorized)
 	}
 	return nil
 }
