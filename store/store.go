@@ -117,7 +117,7 @@ func (c Config) Validate() error {
 // that ended.
 const (
 	cacheBytes    = 8 << 20
-	memTableBytes = 4 << 20
+	memTableBytes = 1 << 20
 	maxOpenFiles  = 64
 	idBytes       = 16
 )

@@ -3,11 +3,11 @@ package main
 // The verb dev: a throw-away cluster of real daemons on loopback.
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/api"
@@ -52,8 +53,17 @@ type devCluster struct {
 	env
 	dir     string
 	program string
-	started []*exec.Cmd
-	readers sync.WaitGroup
+	started []*devDaemon
+	waits   sync.WaitGroup
+}
+
+// devDaemon is a daemon of it, which tells it when it is ready as it would tell
+// systemd, and writes its log itself.
+type devDaemon struct {
+	cmd    *exec.Cmd
+	notify *net.UnixConn
+	ready  chan struct{} // closed when it is
+	ended  chan struct{} // closed when it has
 }
 
 func (e env) dev(ctx context.Context, nodes int, gpus string) (err error) {
@@ -100,53 +110,64 @@ func (d *devCluster) start(ctx context.Context, name, gpus string, join []string
 	cmd := exec.Command(d.program, args...)                                                                   //nolint:noctx // it is stopped by end, in its turn
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MUSTER_") }) // meant for other daemons
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	logs, err := cmd.StderrPipe()
+	at := filepath.Join(d.dir, name+".log")
+	p, err := d.launch(cmd, at, filepath.Join(d.dir, name+".notify"))
 	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
-	d.started = append(d.started, cmd)
-	ready := make(chan error, 1)
-	d.readers.Go(func() { d.readLog(name, logs, ready) })
 	late := time.NewTimer(devStart)
 	defer late.Stop()
 	select {
-	case err := <-ready:
-		return err
+	case <-p.ready:
+		return nil
+	case <-p.ended:
+		log, _ := os.ReadFile(at)
+		return fmt.Errorf("%s did not start: %s", name, tail(bytes.TrimSpace(log), 1))
 	case <-late.C:
-		return fmt.Errorf("%s is not ready after %s; its log is %s", name, devStart, filepath.Join(d.dir, name+".log"))
+		return fmt.Errorf("%s is not ready after %s; its log is %s", name, devStart, at)
 	case <-ctx.Done():
 		return nil
 	}
 }
 
-// readLog keeps a daemon's log and says when it is ready, or with its last line
-// that it has ended before.
-func (d *devCluster) readLog(name string, logs io.Reader, ready chan<- error) {
-	file, err := os.Create(filepath.Join(d.dir, name+".log"))
+// launch starts a daemon that writes its log to a file, and tells at a socket
+// how it is.
+func (d *devCluster) launch(cmd *exec.Cmd, log, socket string) (*devDaemon, error) {
+	file, err := os.Create(log)
 	if err != nil {
-		ready <- err
-		return
+		return nil, err
 	}
-	defer file.Close()
-	last, said := "", false
-	lines := bufio.NewReader(logs)
-	for err == nil {
-		var line string
-		if line, err = lines.ReadString('\n'); line == "" {
-			continue
+	defer file.Close() // the daemon has its own
+	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stderr, cmd.Env = file, append(cmd.Env, "NOTIFY_SOCKET="+socket)
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(err, notify.Close())
+	}
+	p := &devDaemon{cmd: cmd, notify: notify, ready: make(chan struct{}), ended: make(chan struct{})}
+	d.started = append(d.started, p)
+	d.waits.Go(p.listen)
+	d.waits.Go(func() {
+		_ = cmd.Wait()
+		close(p.ended)
+	})
+	return p, nil
+}
+
+// listen hears what the daemon says of itself, until its end.
+func (p *devDaemon) listen() {
+	said, b := false, make([]byte, 4<<10)
+	for {
+		n, err := p.notify.Read(b)
+		if err != nil {
+			return
 		}
-		last = strings.TrimSpace(line)
-		fmt.Fprintln(file, last)
-		if !said && strings.Contains(last, "msg=ready") {
+		if !said && bytes.Contains(b[:n], []byte(daemon.SdNotifyReady)) {
 			said = true
-			ready <- nil
+			close(p.ready)
 		}
-	}
-	if !said {
-		ready <- fmt.Errorf("%s did not start: %s", name, last)
 	}
 }
 
@@ -171,15 +192,16 @@ func (d *devCluster) invitation(ctx context.Context, name string, hosts int) ([]
 // end stops the daemons, then their runners with all tasks, and removes
 // everything.
 func (d *devCluster) end() error {
-	for _, cmd := range d.started {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
+	for _, p := range d.started {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	}
-	for _, cmd := range d.started {
-		kill := time.AfterFunc(devStopGrace, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait()
+	for _, p := range d.started {
+		kill := time.AfterFunc(devStopGrace, func() { _ = p.cmd.Process.Kill() })
+		<-p.ended
 		kill.Stop()
+		_ = p.notify.Close()
 	}
-	d.readers.Wait()
+	d.waits.Wait()
 	endRunners(d.dir)
 	return os.RemoveAll(d.dir)
 }
