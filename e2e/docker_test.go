@@ -690,14 +690,14 @@ func dockerEngineStopped(t *testing.T, x dockerTest) {
 	if err := syscall.Kill(x.e.cmd.Process.Pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []string{deaf, hears} {
-		if doc := x.d.untilState(id, "NODE_FAIL"); !strings.Contains(doc.Tasks[0].Reason, "engine was stopped") {
-			t.Errorf("%+v", doc.Tasks[0])
-		}
-	}
 	_ = x.e.cmd.Wait() // it was asked to end
 	if !x.e.start() {
 		t.Fatalf("the engine does not start again:\n%s", x.e.log())
+	}
+	for _, id := range []string{deaf, hears} { // stopped, or restarted for who did not hear of their ends before it went
+		if doc := x.d.untilState(id, "NODE_FAIL"); !strings.Contains(doc.Tasks[0].Reason, "its Docker engine was") {
+			t.Errorf("%+v", doc.Tasks[0])
+		}
 	}
 	x.e.untilGone(deaf)
 	x.e.untilGone(hears)

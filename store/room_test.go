@@ -161,7 +161,7 @@ func full(t *testing.T, how string) {
 	r := run(t, s, DefaultJournalConfig())
 	if how == "limit" {
 		signal.Ignore(syscall.SIGXFSZ)
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20}); err != nil {
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 128 << 10, Max: 128 << 10}); err != nil {
 			t.Fatal(err)
 		}
 	} else {

@@ -194,14 +194,17 @@ func (s *Store) open(dir string, fs vfs.FS, lock *pebble.Lock) (*pebble.DB, erro
 	cache := pebble.NewCache(cacheBytes)
 	defer cache.Unref()
 	logger := engineLog{s.fatal}
+	ours := &logFS{FS: fs, end: s.fatal.end}
 	opts := &pebble.Options{
 		Cache: cache, MemTableSize: memTableBytes, MaxOpenFiles: maxOpenFiles,
-		FS: fs, Lock: lock, Logger: logger, FormatMajorVersion: diskFormat,
+		FS: ours, Lock: lock, Logger: logger, FormatMajorVersion: diskFormat,
 		EventListener: &pebble.EventListener{BackgroundError: s.background},
 	}
 	opts.Experimental.FileCacheShards = 1
 	opts.Experimental.CompactionScheduler = newOneCompaction()
-	return pebble.Open(dir, opts)
+	db, err := pebble.Open(dir, opts)
+	ours.open.Store(err == nil)
+	return db, err
 }
 
 const (

@@ -270,18 +270,39 @@ func (c *life) finish(ctx context.Context) job.Exit {
 	for restarted := false; ; restarted = true {
 		select {
 		case w := <-c.waits:
-			return c.exit(ctx, int(w.StatusCode), restarted)
+			return c.told(ctx, int(w.StatusCode), restarted)
 		case <-c.broken: //nolint:errcheck // whatever broke, the engine is asked
 		}
+		broke := time.Now()
 		s, err := c.state(ctx)
 		switch {
 		case err != nil:
 			return c.lost(err)
 		case !s.Running:
-			return c.exit(ctx, s.ExitCode, true)
+			return c.exit(s.ExitCode, s, true, endedBy(s, broke))
 		}
 		c.rejoin(ctx)
 	}
+}
+
+// told is the end that the engine told of. One that stops is not asked for more:
+// it may be gone before it answers.
+func (c *life) told(ctx context.Context, code int, restarted bool) job.Exit {
+	if code != 0 && stops(ctx, c.box.Host) {
+		return c.exit(code, nil, restarted, true)
+	}
+	s, err := c.state(ctx)
+	if errors.Is(err, errAway) {
+		return c.lost(err)
+	}
+	return c.exit(code, s, restarted, false)
+}
+
+// endedBy says whether a container had ended at a moment: when its engine went,
+// whose last act, if it is asked to stop, is to end its containers.
+func endedBy(s *container.State, moment time.Time) bool {
+	ended, err := time.Parse(time.RFC3339Nano, s.FinishedAt)
+	return err == nil && ended.Before(moment)
 }
 
 // errAway says that an engine has not come back, and errForgotten that it did
@@ -350,14 +371,10 @@ func (c *life) output() {
 }
 
 // exit is the end of a container by its code, which the engine gives as a shell
-// does: 128 and more for a signal.
-func (c *life) exit(ctx context.Context, code int, restarted bool) job.Exit {
+// does: 128 and more for a signal. Restarted says that its engine has been,
+// stopped that its engine ended it; s may be nil.
+func (c *life) exit(code int, s *container.State, restarted, stopped bool) job.Exit {
 	x := job.Exit{State: job.Failed, Started: true, Code: code, Began: c.began, Ended: time.Now()}
-	stopped := code != 0 && !restarted && !c.run.asked.Load() && stops(ctx, c.box.Host)
-	s, err := c.state(ctx)
-	if errors.Is(err, errAway) {
-		return c.lost(err)
-	}
 	c.output()
 	if n := code - 128; n > 0 && n <= maxSignal {
 		x.Signal = n
@@ -371,7 +388,7 @@ func (c *life) exit(ctx context.Context, code int, restarted bool) job.Exit {
 		x.State, x.Reason = job.OutOfMemory, "the kernel ended it for lack of memory"
 	case restarted && killed && !c.run.asked.Load():
 		x.State, x.Reason = job.NodeFail, "its Docker engine was restarted, and the container ended with it"
-	case stopped:
+	case stopped && !c.run.asked.Load():
 		x.State, x.Reason = job.NodeFail, "its Docker engine was stopped, and the container ended with it"
 	case s != nil && s.Error != "":
 		x.Reason = inOneLine(errors.New(s.Error))
