@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shirou/gopsutil/v4/process"
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
@@ -145,7 +146,7 @@ func marked(a job.Attempt) []int {
 			continue
 		}
 		b, err := os.ReadFile("/proc/" + e.Name() + "/environ")
-		if err == nil && strings.Contains(string(b), "MUSTER_JOB_ID="+string(a.Job)) && alive(pid) {
+		if err == nil && strings.Contains(string(b), "MUSTER_JOB_ID="+string(a.Job)) && strings.Contains(string(b), fmt.Sprintf("MUSTER_TASK=%d\x00", a.Task)) && alive(pid) {
 			all = append(all, pid)
 		}
 	}
@@ -165,19 +166,21 @@ func TestCPUShare(t *testing.T) {
 			r := newRig(t, mode, testDir(t), "1")
 			r.needs("cpu")
 			spin := "while :; do :; done"
-			ends := map[job.Attempt]time.Duration{}
-			for i, script := range []string{spin, "trap 'wait; exit' TERM; " + strings.Repeat("("+spin+") & ", 7) + "wait"} {
-				k := r.shell(i, "taskset -pc 0 $$ >/dev/null; "+script)
-				k.TimeLimit = 1500 * time.Millisecond
-				r.start(k)
+			for i, script := range []string{spin, strings.Repeat("("+spin+") & ", 7) + "wait"} {
+				r.start(r.shell(i, "taskset -pc 0 $$ >/dev/null; "+script))
+				r.expect(worker.DriverStarted)
 			}
-			for len(ends) < 2 {
-				e := r.next()
-				if e.Kind == worker.DriverExited {
-					ends[e.Attempt] = r.cpuTime(e.Attempt)
+			a, b := r.attempt(0), r.attempt(1)
+			await(t, "all to be busy", func() bool { return len(marked(b)) == 8 && cpuTime(t, a) > 50*time.Millisecond })
+			one, many := -cpuTime(t, a), -cpuTime(t, b) // from here on: what begins and ends earlier than the other has no part in it
+			time.Sleep(time.Second)
+			one, many = one+cpuTime(t, a), many+cpuTime(t, b)
+			for _, x := range []job.Attempt{a, b} {
+				if err := r.d.Stop(x, 0, "enough"); err != nil {
+					t.Fatal(err)
 				}
+				r.expect(worker.DriverExited)
 			}
-			one, many := ends[r.attempt(0)], ends[r.attempt(1)]
 			t.Logf("one process got %s, seven got %s", one, many)
 			if share := float64(one) / float64(one+many); share < 0.4 || share > 0.6 {
 				t.Errorf("a task with half of the CPU got %.2f of it beside one with seven processes", share)
@@ -186,14 +189,21 @@ func TestCPUShare(t *testing.T) {
 	})
 }
 
-// cpuTime is what the main process of an attempt and those that it waited for took.
-func (r *rig) cpuTime(a job.Attempt) time.Duration {
-	r.t.Helper()
-	end, err := runner.Dir(r.dir).FindEnd(a)
-	if err != nil {
-		r.t.Fatal(err)
+// cpuTime is what the living processes of an attempt have taken.
+func cpuTime(t *testing.T, a job.Attempt) (sum time.Duration) {
+	t.Helper()
+	for _, pid := range marked(a) {
+		p, err := process.NewProcess(int32(pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		times, err := p.Times()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += time.Duration((times.User + times.System) * float64(time.Second))
 	}
-	return end.CPU
+	return sum
 }
 
 func TestDevices(t *testing.T) {
