@@ -44,10 +44,15 @@ type archive struct {
 	states map[job.State]int // archived jobs in each
 }
 
+// cardDegree makes the nodes of the tree of cards larger than 32 KiB, which the
+// runtime keeps in pages of their own: small ones that live for days would each
+// hold a page that is else garbage by the next collection.
+const cardDegree = 512
+
 func newArchive() archive {
 	return archive{
 		whole:  map[uint64]*entry{},
-		cards:  btree.NewBTreeGOptions(func(a, b card) bool { return compareCards(a, b) < 0 }, btree.Options{NoLocks: true}),
+		cards:  btree.NewBTreeGOptions(func(a, b card) bool { return compareCards(a, b) < 0 }, btree.Options{NoLocks: true, Degree: cardDegree}),
 		places: map[uint64]int64{}, keys: map[uint64]uint64{}, states: map[job.State]int{},
 	}
 }

@@ -116,7 +116,7 @@ func (c Config) Validate() error {
 // anyway, and what is read here is read at start, or for people who ask for jobs
 // that ended.
 const (
-	cacheBytes    = 8 << 20
+	cacheBytes    = 2 << 20
 	memTableBytes = 1 << 20
 	maxOpenFiles  = 64
 	idBytes       = 16
