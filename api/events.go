@@ -187,6 +187,10 @@ func awaitedOf(ids []job.ID) awaited {
 
 func (left awaited) done() bool { return left != nil && len(left) == 0 }
 
+// tellsEnd says whether an event is the end of the job that it names, whatever
+// the daemon that sent it made of it.
+func (e Event) tellsEnd() bool { return e.Job != nil && e.Job.ID == e.ID && e.Job.Ended() }
+
 // tell sends an event, unless only ends are told and it is none; it is false
 // when no more is to be told.
 func (f *follower) tell(ctx context.Context, left awaited, e Event) bool {
@@ -195,7 +199,7 @@ func (f *follower) tell(ctx context.Context, left awaited, e Event) bool {
 		return true
 	}
 	if e.Kind == EventJob || e.Kind == EventGone {
-		if !left[e.ID] || (e.Job != nil && !e.Job.Ended()) {
+		if !left[e.ID] || (e.Kind == EventJob && !e.tellsEnd()) {
 			return true
 		}
 		delete(left, e.ID)

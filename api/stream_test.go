@@ -359,6 +359,28 @@ func TestEventsOfEnds(t *testing.T) {
 	})
 }
 
+// What a daemon tells of other jobs, or of none, is no end of one that is
+// awaited.
+func TestEndsOfALyingDaemon(t *testing.T) {
+	a, b := job.NewID(7, 1), job.NewID(7, 2)
+	f := follower{out: make(chan Event, 8)}
+	left := awaitedOf([]job.ID{a})
+	for _, e := range []Event{
+		{Kind: EventJob, ID: a},
+		{Kind: EventJob, ID: a, Job: &Job{ID: b, State: job.Succeeded}},
+		{Kind: EventJob, ID: a, Job: &Job{ID: a, State: job.Running}},
+		{Kind: EventJob, ID: b, Job: &Job{ID: b, State: job.Succeeded}},
+		{Kind: EventGone, ID: b},
+	} {
+		if !f.tell(t.Context(), left, e) || len(f.out) > 0 {
+			t.Errorf("%+v passed for an end", e)
+		}
+	}
+	if f.tell(t.Context(), left, Event{Kind: EventJob, ID: a, Job: &Job{ID: a, State: job.Failed}}) || len(f.out) != 1 {
+		t.Error("the end was not told, or more is awaited")
+	}
+}
+
 // The stream of all jobs tells of changes at every member, of silence, and of
 // members that come back.
 func TestEventsOfAll(t *testing.T) {
