@@ -93,12 +93,16 @@ func (b execBackend) record(ctx context.Context, a job.Attempt) (lease.Record, e
 	return lease.Record{}, fmt.Errorf("attempt %s: %w: it does not run here", a, api.ErrConflict)
 }
 
+func besideOf(r api.ExecRequest) runner.Beside {
+	return runner.Beside{Command: r.Command, TTY: r.TTY, Term: r.Term, Rows: r.Rows, Cols: r.Cols}
+}
+
 func (b execBackend) inProcess(ctx context.Context, a job.Attempt, r api.ExecRequest, user string) (api.ExecSession, error) {
 	account, err := runner.AccountOf(user, b.allowRoot)
 	if err != nil {
 		return api.ExecSession{}, err
 	}
-	s, err := b.driver.Exec(ctx, a, execdriver.Beside{Command: r.Command, TTY: r.TTY, Term: r.Term, Rows: r.Rows, Cols: r.Cols}, account.UID)
+	s, err := b.driver.Exec(ctx, a, besideOf(r), account.UID)
 	if code := execdriver.CodeOf(err); code != 0 {
 		return api.ExecSession{}, &api.ExecError{Code: code, Reason: errors.Unwrap(err).Error()}
 	}
@@ -113,7 +117,7 @@ func (b execBackend) inProcess(ctx context.Context, a job.Attempt, r api.ExecReq
 }
 
 func (b execBackend) inContainer(ctx context.Context, a job.Attempt, r api.ExecRequest) (api.ExecSession, error) {
-	s, err := dockerdriver.Exec(ctx, b.engine, a, dockerdriver.Beside{Command: r.Command, TTY: r.TTY, Term: r.Term, Rows: r.Rows, Cols: r.Cols})
+	s, err := dockerdriver.Exec(ctx, b.engine, a, besideOf(r))
 	if err != nil {
 		return api.ExecSession{}, err
 	}

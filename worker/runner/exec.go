@@ -34,7 +34,15 @@ const (
 	execWait = 5 * time.Second
 )
 
-// Exec asks for a command in a task.
+// Beside asks for a command in a task, or in its container.
+type Beside struct {
+	Command    []string
+	TTY        bool // with a terminal of its own
+	Term       string
+	Rows, Cols uint16
+}
+
+// Exec asks a runner for it.
 type Exec struct {
 	Attempt string   `json:"attempt"`
 	Command []string `json:"command"`

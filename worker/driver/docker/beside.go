@@ -35,14 +35,6 @@ const (
 	sizeMost  = time.Second
 )
 
-// Beside asks for a command in a container.
-type Beside struct {
-	Command    []string
-	TTY        bool // with a terminal of its own
-	Term       string
-	Rows, Cols uint16
-}
-
 // Session is a command that runs. With a terminal Stderr is nil. Close ends the
 // command if it has not ended and is on this host.
 type Session struct {
@@ -62,7 +54,7 @@ type Session struct {
 // Exec runs a command in the container of an attempt, on the engine at host. It
 // is not known before Wait whether the command could be executed. The contexts
 // of the session's methods are those of their questions to the engine.
-func Exec(ctx context.Context, host string, a job.Attempt, b Beside) (*Session, error) {
+func Exec(ctx context.Context, host string, a job.Attempt, b runner.Beside) (*Session, error) {
 	c, err := connect(host)
 	if err != nil {
 		return nil, err
@@ -78,7 +70,7 @@ func Exec(ctx context.Context, host string, a job.Attempt, b Beside) (*Session, 
 	return s, nil
 }
 
-func (s *Session) open(ctx context.Context, a job.Attempt, b Beside) error {
+func (s *Session) open(ctx context.Context, a job.Attempt, b runner.Beside) error {
 	got, err := s.c.ContainerInspect(ctx, nameOf(a), client.ContainerInspectOptions{})
 	if err != nil {
 		return err

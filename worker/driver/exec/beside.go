@@ -20,14 +20,6 @@ import (
 // could run.
 var ErrNotRunning = errors.New("the task does not run")
 
-// Beside asks for a command in a task.
-type Beside struct {
-	Command    []string
-	TTY        bool // with a terminal of its own
-	Term       string
-	Rows, Cols uint16
-}
-
 // Session is a command that runs. With a terminal Stderr is nil. Close ends the
 // command if it has not ended.
 type Session struct {
@@ -40,7 +32,7 @@ type Session struct {
 // Exec runs a command in the groups of an attempt, as its user, with its
 // environment. What is wrong with the command itself is an error with an exit
 // code: see CodeOf.
-func (d *Driver) Exec(ctx context.Context, a job.Attempt, b Beside, uid int) (*Session, error) {
+func (d *Driver) Exec(ctx context.Context, a job.Attempt, b runner.Beside, uid int) (*Session, error) {
 	n, err := d.runnerOf(ctx, a)
 	if err != nil {
 		return nil, err
@@ -88,7 +80,7 @@ func CodeOf(err error) int {
 }
 
 // open makes the near ends and gives the far ones.
-func (s *Session) open(b Beside, uid int) ([]*os.File, error) {
+func (s *Session) open(b runner.Beside, uid int) ([]*os.File, error) {
 	if b.TTY {
 		near, far, err := pty.Open()
 		if err != nil {

@@ -159,7 +159,7 @@ func TestHungCommandBesideATask(t *testing.T) {
 	r.start(k)
 	r.expect(worker.DriverStarted)
 	beside := func(command ...string) error {
-		s, err := r.d.Exec(t.Context(), k.Attempt, Beside{Command: command}, 0)
+		s, err := r.d.Exec(t.Context(), k.Attempt, runner.Beside{Command: command}, 0)
 		if err == nil {
 			defer s.Close()
 			_, err = s.Wait()
@@ -184,7 +184,7 @@ func TestCommandsOfAUserAreBounded(t *testing.T) {
 	r.start(k)
 	r.expect(worker.DriverStarted)
 	open := func(command ...string) (*Session, error) {
-		return r.d.Exec(t.Context(), k.Attempt, Beside{Command: command}, 0)
+		return r.d.Exec(t.Context(), k.Attempt, runner.Beside{Command: command}, 0)
 	}
 	var all []*Session
 	for range runner.MaxUserExecs {
