@@ -659,13 +659,19 @@ func killRunnerOnly(t *testing.T, d *daemon) {
 // comes back; one of them had ended by itself.
 func dockerEngineRestarted(t *testing.T, x dockerTest) {
 	long := x.d.ok(x.in("submit", "sleep 1000", "--no-requeue")...)
-	short := x.d.ok(x.in("submit", "sleep 1; exit 6")...)
+	g := x.gate(t, "restarted")
+	short := x.d.ok(x.in("submit", "read line < /share/restarted; exit 6", "--mount", x.share+":/share")...)
 	x.d.untilState(long, "RUNNING")
-	x.d.untilState(short, "RUNNING")
+	pid := x.d.untilState(short, "RUNNING").Tasks[0].PID
 	x.e.kill()
 	x.untilOffers(t, "no Docker engine")
 	x.d.fails(3, []string{"no Docker engine"}, x.in("submit", "true")...)
-	time.Sleep(time.Second)
+	g.open()
+	for end := time.Now().Add(patience); alive(pid); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the container goes on")
+		}
+	}
 	if !x.e.start() {
 		t.Fatalf("the engine does not start again:\n%s", x.e.log())
 	}
