@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -40,8 +39,7 @@ func withCluster(ctx context.Context, program string, nodes int, measure func(*c
 		return err
 	}
 	c := &cluster{program: program}
-	c.cmd = exec.CommandContext(ctx, program, "dev", "--nodes", fmt.Sprint(nodes), "--gpus", "none")
-	c.cmd.Env = append(os.Environ(), fmt.Sprintf("MUSTER_CPUS=%d", inFlight)) // so that what is measured is muster, not a wait for CPUs
+	c.cmd = exec.CommandContext(ctx, program, "dev", "--nodes", fmt.Sprint(nodes), "--gpus", "none", "--cpus", fmt.Sprint(inFlight)) // so that what is measured is muster, not a wait for CPUs
 	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,6 +35,7 @@ func (e env) devCommand() *cli.Command {
 		Name: "dev", Usage: "run a throw-away cluster on this machine; Ctrl-C ends it and all its tasks",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "`N` daemons"},
+			&cli.IntFlag{Name: "cpus", Usage: "`N` CPUs that each gives away; 0: all of this machine's", DefaultText: "0"},
 			&cli.StringFlag{Name: "gpus", Value: "sim:2xH100-80GB", Usage: "`GPUS` of each: none, auto or simulated"},
 		},
 		Action: func(c *cli.Context) error {
@@ -43,7 +45,10 @@ func (e env) devCommand() *cli.Command {
 			if n := c.Int("nodes"); n < 1 || n > maxDevNodes {
 				return usagef("--nodes %d: from 1 to %d", n, maxDevNodes)
 			}
-			return e.dev(c.Context, c.Int("nodes"), c.String("gpus"))
+			if n := c.Int("cpus"); n < 0 {
+				return usagef("--cpus %d: a number of CPUs; 0 for all", n)
+			}
+			return e.dev(c.Context, c.Int("nodes"), c.Int("cpus"), c.String("gpus"))
 		},
 	}
 }
@@ -66,7 +71,7 @@ type devDaemon struct {
 	ended  chan struct{} // closed when it has
 }
 
-func (e env) dev(ctx context.Context, nodes int, gpus string) (err error) {
+func (e env) dev(ctx context.Context, nodes, cpus int, gpus string) (err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("own program: %w", err)
@@ -80,7 +85,7 @@ func (e env) dev(ctx context.Context, nodes int, gpus string) (err error) {
 	var join []string
 	for i := range nodes {
 		name := fmt.Sprintf("dev%d", i+1)
-		if err := d.start(ctx, name, gpus, join); err != nil {
+		if err := d.start(ctx, name, cpus, gpus, join); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -102,9 +107,9 @@ func (e env) dev(ctx context.Context, nodes int, gpus string) (err error) {
 func (d *devCluster) socket(name string) string { return filepath.Join(d.dir, name+".sock") }
 
 // start runs one daemon and waits until it is ready.
-func (d *devCluster) start(ctx context.Context, name, gpus string, join []string) error {
+func (d *devCluster) start(ctx context.Context, name string, cpus int, gpus string, join []string) error {
 	args := append([]string{
-		"daemon", "--config", os.DevNull, "--name", name, "--data-dir", filepath.Join(d.dir, name), "--socket", d.socket(name), "--gpus", gpus, "--allow-root",
+		"daemon", "--config", os.DevNull, "--name", name, "--data-dir", filepath.Join(d.dir, name), "--socket", d.socket(name), "--cpus", strconv.Itoa(cpus), "--gpus", gpus, "--allow-root",
 		"--listen", "/ip4/127.0.0.1/tcp/0", "--listen", "/ip4/127.0.0.1/udp/0/quic-v1",
 	}, join...)
 	cmd := exec.Command(d.program, args...)                                                                   //nolint:noctx // it is stopped by end, in its turn
