@@ -270,7 +270,7 @@ func (c *Core) launch(a *attempt) {
 		Deadline: a.deadline, Hold: a.rec.Hold,
 		TimeLimit: a.rec.Spec.TimeLimit.D(), Grace: a.rec.Spec.GraceOr(), Warning: a.rec.Spec.Warning(),
 	})
-	c.log.Info("attempt starts", "attempt", a.rec.Attempt.String(), "user", a.rec.User, "devices", a.rec.Devices)
+	c.log.Debug("attempt starts", "attempt", a.rec.Attempt.String(), "user", a.rec.User, "devices", a.rec.Devices)
 }
 
 // simulated says whether any of the devices has no hardware behind it.

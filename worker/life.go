@@ -205,6 +205,6 @@ func (c *Core) finish(now Moment, a *attempt, exit job.Exit) {
 	delete(a.group.running, a.rec.Attempt)
 	c.give(a)
 	c.put(a)
-	c.log.Info("attempt ended", "attempt", a.rec.Attempt.String(), "state", string(a.rec.Exit.State),
+	c.log.Debug("attempt ended", "attempt", a.rec.Attempt.String(), "state", string(a.rec.Exit.State),
 		"code", a.rec.Exit.Code, "reason", a.rec.Exit.Reason)
 }
