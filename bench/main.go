@@ -58,7 +58,9 @@ func run(ctx context.Context, program, only string, jobs int) error {
 		}))
 	}
 	if want("upload") {
-		errs = append(errs, withCluster(ctx, program, devNodes, func(c *cluster) error { return c.upload(ctx) }))
+		for _, files := range []int{10_000, 50} { // many small ones, some large ones
+			errs = append(errs, withCluster(ctx, program, devNodes, func(c *cluster) error { return c.upload(ctx, files) }))
+		}
 	}
 	if want("flat") {
 		errs = append(errs, withCluster(ctx, program, 1, func(c *cluster) error { return c.flat(ctx) }))

@@ -18,16 +18,11 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// upload sends 500 MB of new files, many small ones and then some large ones,
-// to a task on each of two other hosts, and then the same once more.
-func (c *cluster) upload(ctx context.Context) error {
-	if err := c.uploadOf(ctx, 10_000, 50_000); err != nil {
-		return err
-	}
-	return c.uploadOf(ctx, 50, 10_000_000)
-}
-
-func (c *cluster) uploadOf(ctx context.Context, files, size int) error {
+// upload sends 500 MB of new files to a task on each of two other hosts, and then
+// the same once more.
+func (c *cluster) upload(ctx context.Context, files int) error {
+	const bytes = 500_000_000
+	size := bytes / files
 	total := float64(files*size) / 1e6
 	fmt.Printf("## upload of %d files, %.0f MB\n", files, total)
 	dir, err := os.MkdirTemp("", "muster-bench-")
