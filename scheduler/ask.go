@@ -30,8 +30,8 @@ type askKey struct {
 
 // asks are the requests without an answer yet.
 type asks struct {
-	open    map[Token]bool
-	early   []func() // that came before this daemon led
+	open    map[Token]*timer // and until when each waits
+	early   []func()         // that came before this daemon led
 	submits map[job.ID]*submission
 	keys    map[string]job.ID // of submissions
 	others  map[askKey][]Token
@@ -58,7 +58,7 @@ type match struct {
 }
 
 func newAsks() asks {
-	return asks{open: map[Token]bool{}, submits: map[job.ID]*submission{}, keys: map[string]job.ID{}, others: map[askKey][]Token{}}
+	return asks{open: map[Token]*timer{}, submits: map[job.ID]*submission{}, keys: map[string]job.ID{}, others: map[askKey][]Token{}}
 }
 
 // keyOf joins user and idempotency key: a key is its user's own.
@@ -70,13 +70,12 @@ func (c *Core) ask(tok Token, do func()) {
 		c.fx.Reply = append(c.fx.Reply, Reply{Token: tok, Err: fmt.Errorf("%w: %d requests wait", ErrBusy, len(c.asks.open))})
 		return
 	}
-	c.asks.open[tok] = true
-	c.after(commitWait, func() {
+	c.asks.open[tok] = c.after(commitWait, func() {
 		c.answer(tok, nil, fmt.Errorf("%w: not committed within %s; it may be yet", ErrBusy, commitWait))
 	})
 	if !c.lead {
 		c.asks.early = append(c.asks.early, func() {
-			if c.asks.open[tok] {
+			if c.asks.open[tok] != nil {
 				do()
 			}
 		})
@@ -87,15 +86,24 @@ func (c *Core) ask(tok Token, do func()) {
 
 // answer replies once; what comes later for the same token is dropped.
 func (c *Core) answer(tok Token, e *entry, err error) {
-	if !c.asks.open[tok] {
+	if !c.closeAsk(tok) {
 		return
 	}
-	delete(c.asks.open, tok)
 	r := Reply{Token: tok, Err: err}
 	if e != nil {
 		r.Job = c.view(e)
 	}
 	c.fx.Reply = append(c.fx.Reply, r)
+}
+
+// closeAsk ends a request's wait; false if it has ended before.
+func (c *Core) closeAsk(tok Token) bool {
+	t, open := c.asks.open[tok]
+	if open {
+		c.stop(t)
+		delete(c.asks.open, tok)
+	}
+	return open
 }
 
 // answerArchived replies with a job that is archived, or that there is none.
@@ -105,8 +113,7 @@ func (c *Core) answerArchived(tok Token, id job.ID) {
 		c.answer(tok, nil, fmt.Errorf("%w: %s", ErrNotFound, id))
 		return
 	}
-	if c.asks.open[tok] {
-		delete(c.asks.open, tok)
+	if c.closeAsk(tok) {
 		l := c.listed(x)
 		c.fx.Reply = append(c.fx.Reply, Reply{Token: tok, Archived: &l})
 	}

@@ -105,7 +105,7 @@ func (c *Core) currentEvent(w *worker, t *task, m lease.Event) {
 	switch {
 	case m.Refused != "":
 		c.ground(t)
-		c.acks[m.Attempt] = ack{peer: w.peer, n: m.N}
+		c.owe(w, m)
 		c.giveUp(t, job.ProofNeverStarted, m.Refused)
 	case m.State.Ended():
 		c.resultOf(w, t, m)
@@ -126,7 +126,8 @@ func (c *Core) progress(w *worker, t *task, m lease.Event) {
 	case m.State == job.Running && t.seen != job.Running:
 		t.since = c.now // a worker of an older version
 	}
-	t.seen, t.detail = m.State, m.Detail
+	c.saw(t, m.State)
+	t.detail = m.Detail
 	if m.PID != 0 {
 		t.pid, t.isolation = m.PID, m.Isolation
 	}
@@ -148,9 +149,7 @@ func (c *Core) hasReported(w *worker, t *task) {
 // resultOf proposes an attempt's end; its event is acknowledged only when the
 // record is applied, whatever it then changes.
 func (c *Core) resultOf(w *worker, t *task, m lease.Event) {
-	_, under := c.acks[m.Attempt]
-	c.acks[m.Attempt] = ack{peer: w.peer, n: m.N}
-	if under {
+	if c.owe(w, m) {
 		return
 	}
 	exit := job.Exit{State: m.State}
@@ -160,19 +159,39 @@ func (c *Core) resultOf(w *worker, t *task, m lease.Event) {
 	exit.State = m.State
 	exit.Reason, exit.Tail = clip(exit.Reason), tail(exit.Tail)
 	if t.durable().Attempt == m.Attempt.N {
-		t.seen, t.reported = job.Completing, true
+		c.saw(t, job.Completing)
+		t.reported = true
 		c.changed(t.e)
 	}
 	c.proposeResult(job.ResultRecord{Attempt: m.Attempt, Devices: m.Devices, Exit: exit})
 }
 
+// proposeResult proposes an end whose event is owed an ack, until it is applied.
 func (c *Core) proposeResult(r job.ResultRecord) {
 	c.propose(job.Record{Result: &r})
-	c.after(reproposeGap, func() {
+	k := c.acks[r.Attempt]
+	k.timer = c.after(reproposeGap, func() {
 		if _, waits := c.acks[r.Attempt]; waits && c.lead {
 			c.proposeResult(r)
 		}
 	})
+	c.acks[r.Attempt] = k
+}
+
+// owe notes that an event is to be acknowledged once its record is applied, and
+// says whether one of its attempt was before.
+func (c *Core) owe(w *worker, m lease.Event) bool {
+	k, under := c.acks[m.Attempt]
+	k.peer, k.n = w.peer, m.N
+	c.acks[m.Attempt] = k
+	return under
+}
+
+// saw notes the state that an attempt was heard or guessed to be in.
+func (c *Core) saw(t *task, s job.State) {
+	t.seen = s
+	c.stop(t.report)
+	t.report = nil
 }
 
 func tail(s string) string {

@@ -13,8 +13,9 @@ import (
 
 // ack is an event that its worker keeps until its record is applied.
 type ack struct {
-	peer job.Peer
-	n    uint64
+	peer  job.Peer
+	n     uint64
+	timer *timer // to propose the record again
 }
 
 func (c *Core) committed(m job.Committed) {
@@ -36,7 +37,10 @@ func (c *Core) committed(m job.Committed) {
 // an older owner started is started again (R8): it is asked for.
 func (c *Core) takeOffice(epoch job.Epoch) {
 	c.lead, c.epoch, c.leadAt, c.outgoing = true, epoch, c.now, 0
-	c.acks = map[job.Attempt]ack{}
+	for _, k := range c.acks {
+		c.stop(k.timer)
+	}
+	clear(c.acks)
 	c.renewals = renewals{}
 	clear(c.purging)
 	c.archive.cards.Reverse(func(x card) bool {
@@ -127,7 +131,8 @@ func (c *Core) settle(t *task) {
 	node := d.Node
 	if !d.Assigned {
 		node = ""
-		t.started, t.reported, t.cancelSent, t.seen = 0, false, false, ""
+		t.started, t.reported, t.cancelSent = 0, false, false
+		c.saw(t, "")
 		t.pid, t.isolation, t.devices, t.since = 0, "", nil, time.Time{}
 	}
 	if t.node != node {
@@ -310,6 +315,7 @@ func (c *Core) acknowledge(a job.Attempt) {
 	if !there {
 		return
 	}
+	c.stop(k.timer)
 	delete(c.acks, a)
 	if w := c.workers[k.peer]; w != nil && w.up {
 		c.send(k.peer, lease.Ack{Attempt: a, N: k.n})

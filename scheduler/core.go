@@ -99,6 +99,7 @@ type task struct {
 	reported   bool // the worker has spoken of the attempt in this session
 	cancelSent bool // in this session
 	seen       job.State
+	report     *timer // armed while nothing was heard of the attempt since its Start
 	detail     string // what it waits for while STARTING
 	pid        int
 	isolation  string
@@ -220,7 +221,7 @@ func (c *Core) Wake() time.Time {
 	if len(c.timers) == 0 {
 		return time.Time{}
 	}
-	return c.timers[0].at
+	return c.timers[0].when
 }
 
 // Applied is the index of the last entry that the rows in Effects reflect.
@@ -284,17 +285,27 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 	}
 }
 
-// at arms a timer; do finds out itself whether it is still wanted.
-func (c *Core) at(when time.Time, do func()) {
+// at arms a timer. One whose end nearly always comes before its time is stopped
+// then; for others do finds out whether it is still wanted.
+func (c *Core) at(when time.Time, do func()) *timer {
 	c.timerSeq++
-	heap.Push(&c.timers, timer{at: when, seq: c.timerSeq, do: do})
+	t := &timer{when: when, seq: c.timerSeq, do: do}
+	heap.Push(&c.timers, t)
+	return t
 }
 
-func (c *Core) after(d time.Duration, do func()) { c.at(c.now.Add(d), do) }
+func (c *Core) after(d time.Duration, do func()) *timer { return c.at(c.now.Add(d), do) }
+
+// stop disarms a timer, if there is one that has not fired.
+func (c *Core) stop(t *timer) {
+	if t != nil && t.at >= 0 {
+		heap.Remove(&c.timers, t.at)
+	}
+}
 
 func (c *Core) runTimers() {
-	for len(c.timers) > 0 && !c.timers[0].at.After(c.now) {
-		t, _ := heap.Pop(&c.timers).(timer)
+	for len(c.timers) > 0 && !c.timers[0].when.After(c.now) {
+		t, _ := heap.Pop(&c.timers).(*timer)
 		t.do()
 	}
 }

@@ -35,6 +35,7 @@ type offer struct {
 	held     bool   // committed: the host holds it
 	leases   uint64 // renewals that the host had been answered when it was sent
 	claim    claim
+	timer    *timer // for its answer, then for its Assign
 }
 
 func (c *Core) newFlight(t *task) *flight {
@@ -84,8 +85,7 @@ func (c *Core) offer(f *flight, w *worker, standing bool, chosen []string) {
 		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: f.n}, Group: c.cfg.Group, Epoch: c.epoch,
 		Need: j.Spec.Resources, Priority: j.Spec.Priority, User: j.User, Wait: wait, Age: c.now.Sub(j.Submitted),
 	})
-	id := o.id // a timer outlives most offers by far, and holds none of them
-	c.after(limit, func() { c.overdue(id) })
+	o.timer = c.after(limit, func() { c.overdue(o) })
 	c.changed(t.e)
 }
 
@@ -100,11 +100,7 @@ func (c *Core) assign(f *flight, w *worker) {
 
 // overdue takes back an offer without an answer. A queued one is simply
 // renewed; a host that should have answered at once is left alone for a while.
-func (c *Core) overdue(id uint64) {
-	o := c.offers[id]
-	if o == nil || o.held {
-		return
-	}
+func (c *Core) overdue(o *offer) {
 	c.release(o)
 	if o.standing {
 		c.offerGone(o, avoidance{})
@@ -128,6 +124,7 @@ func (c *Core) release(o *offer) {
 
 // drop forgets an offer; the flight stays.
 func (c *Core) drop(o *offer) {
+	c.stop(o.timer)
 	delete(c.offers, o.id)
 	o.worker.dropOffer(o)
 	f := o.flight
@@ -240,12 +237,8 @@ func (c *Core) commit(w *worker, m lease.Commit) {
 	}
 	c.setWaiting(f.task, false)
 	c.queued.remove(f.task)
-	id := o.id
-	c.after(commitLimit, func() {
-		if o := c.offers[id]; o != nil && o.flight.task.flight == o.flight && o.flight.winner == o { // the host holds it no longer
-			c.abort(o.flight)
-		}
-	})
+	c.stop(o.timer)
+	o.timer = c.after(commitLimit, func() { c.abort(f) }) // the host holds it no longer
 	if !f.proposed {
 		c.assign(f, w)
 	}
@@ -309,14 +302,15 @@ func (c *Core) start(f *flight) {
 	t.flight = nil
 	c.drop(o)
 	t.started, t.reported, t.declines = f.n, true, 0
-	t.seen, t.devices = job.Reserved, f.devices
+	c.saw(t, job.Reserved)
+	t.devices = f.devices
 	c.send(o.worker.peer, lease.Start{
 		Offer: o.id, Attempt: t.attempt(), Group: c.cfg.Group, Epoch: c.epoch, Session: f.session, User: j.User, Spec: j.Spec,
 	})
 	c.tell(Told{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.peer, Node: o.worker.name(), Detail: c.whyHost(t, o.worker)})
 	c.changed(t.e)
 	n := f.n
-	c.after(reportWait, func() {
+	t.report = c.after(reportWait, func() {
 		if t.started == n && t.seen == job.Reserved {
 			t.reported = false
 			c.check(t)

@@ -20,7 +20,8 @@ type attempt struct {
 	offer    *offer // whose reservation it is or was; nil after a restart
 	dirty    bool   // rec is newer than on disk
 	saved    bool   // some rec is, or may be, on disk
-	lapses   bool   // a timer ends the reservation
+	lapses   bool   // the reservation has been told, and ends in time
+	lapse    *timer // that ends it
 	launched bool   // the driver has been asked to start it
 	told     uint64 // number of the newest event that was sent in this session
 	deadline BootTime
@@ -68,6 +69,7 @@ func (c *Core) start(now Moment, from job.Peer, m lease.Start) {
 		return
 	}
 	delete(c.offers, a.offer.key)
+	c.timers.stop(a.lapse)
 	spec := m.Spec
 	spec.Resources = a.rec.Need
 	a.rec.Phase, a.rec.Epoch, a.rec.Session = lease.PhaseStarted, m.Epoch, m.Session

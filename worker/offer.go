@@ -25,7 +25,7 @@ type offer struct {
 	group  *group
 	seq    uint64   // order of arrival
 	until  BootTime // how long it may wait
-	timed  bool     // a timer ends the wait
+	timer  *timer   // ends the wait, once it has begun
 	queued bool
 	taken  *attempt // its reservation
 	lapsed bool     // the reservation has lapsed
@@ -78,6 +78,7 @@ func (c *Core) dequeue(o *offer) {
 		return
 	}
 	o.queued = false
+	c.timers.stop(o.timer)
 	delete(c.offers, o.key)
 	if c.perPeer[o.key.peer]--; c.perPeer[o.key.peer] == 0 {
 		delete(c.perPeer, o.key.peer)
@@ -130,7 +131,7 @@ func (c *Core) decide(now Moment, o *offer, s *aside) {
 		return
 	}
 	devices, fit := c.fits(m.Need, s)
-	if (fit || !o.timed) && c.attempts[m.Attempt] != nil {
+	if (fit || o.timer == nil) && c.attempts[m.Attempt] != nil {
 		c.dequeue(o)
 		c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: "this attempt is here already"}, false)
 		return
@@ -143,9 +144,8 @@ func (c *Core) decide(now Moment, o *offer, s *aside) {
 		c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: c.missing(m.Need)}, false)
 		return
 	}
-	if !o.timed {
-		o.timed = true
-		c.timers.set(o.until, func(Moment) { c.look = c.look || o.queued })
+	if o.timer == nil {
+		o.timer = c.timers.set(o.until, func(Moment) { c.look = c.look || o.queued })
 	}
 	if c.room.gpus.Sound(m.Need) { // else it waits for a repair, and nothing is kept for it
 		c.room.setAside(s, m.Need)
@@ -220,7 +220,7 @@ func (c *Core) sendCommit(now Moment, a *attempt) {
 		return
 	}
 	a.lapses = true
-	c.timers.set(now.Boot.Add(lease.ReserveFor), func(now Moment) {
+	a.lapse = c.timers.set(now.Boot.Add(lease.ReserveFor), func(now Moment) {
 		if c.attempts[a.rec.Attempt] == a && a.rec.Phase == lease.PhaseReserved {
 			c.lapse(now, a)
 		}
@@ -253,6 +253,7 @@ func (c *Core) forgetLapsed(o *offer) {
 // unreserve gives back what a reservation holds and forgets it.
 func (c *Core) unreserve(a *attempt) {
 	c.give(a)
+	c.timers.stop(a.lapse)
 	delete(c.offers, a.offer.key)
 	a.offer.taken = nil
 	c.drop(a)

@@ -5,15 +5,16 @@ package worker
 import "container/heap"
 
 // timer is one wait. What it was for may be over when it fires, so do looks
-// again before it acts.
+// again before it acts; where that is the rule, it is stopped.
 type timer struct {
-	at  BootTime
-	seq uint64 // timers of one moment fire in the order they were set
-	do  func(now Moment)
+	at    BootTime
+	seq   uint64 // timers of one moment fire in the order they were set
+	do    func(now Moment)
+	place int // in the heap; less than 0 once it has fired or was stopped
 }
 
 type timers struct {
-	list []timer
+	list []*timer
 	seq  uint64
 }
 
@@ -26,27 +27,44 @@ func (t *timers) Less(i, j int) bool {
 	return t.list[i].seq < t.list[j].seq
 }
 
-func (t *timers) Swap(i, j int) { t.list[i], t.list[j] = t.list[j], t.list[i] }
+func (t *timers) Swap(i, j int) {
+	t.list[i], t.list[j] = t.list[j], t.list[i]
+	t.list[i].place, t.list[j].place = i, j
+}
 
 // Push is for package heap.
-func (t *timers) Push(x any) { t.list = append(t.list, x.(timer)) }
+func (t *timers) Push(x any) {
+	one := x.(*timer)
+	one.place = len(t.list)
+	t.list = append(t.list, one)
+}
 
 // Pop is for package heap.
 func (t *timers) Pop() any {
 	last := t.list[len(t.list)-1]
-	t.list[len(t.list)-1] = timer{}
+	t.list[len(t.list)-1] = nil
 	t.list = t.list[:len(t.list)-1]
+	last.place = -1
 	return last
 }
 
-func (t *timers) set(at BootTime, do func(now Moment)) {
+func (t *timers) set(at BootTime, do func(now Moment)) *timer {
 	t.seq++
-	heap.Push(t, timer{at: at, seq: t.seq, do: do})
+	one := &timer{at: at, seq: t.seq, do: do}
+	heap.Push(t, one)
+	return one
+}
+
+// stop disarms a timer, if there is one that has not fired.
+func (t *timers) stop(one *timer) {
+	if one != nil && one.place >= 0 {
+		heap.Remove(t, one.place)
+	}
 }
 
 // fire runs all that is due.
 func (t *timers) fire(now Moment) {
 	for len(t.list) > 0 && t.list[0].at <= now.Boot {
-		heap.Pop(t).(timer).do(now)
+		heap.Pop(t).(*timer).do(now)
 	}
 }
