@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -182,7 +183,7 @@ func TestArchiveRestored(t *testing.T) {
 			t.Fatalf("job %d is %+v, %v", i, x, there)
 		}
 	}
-	if !slices.IsSortedFunc(c.ended, func(a, b ending) int { return a.at.Compare(b.at) }) {
+	if !slices.IsSortedFunc(c.ended, func(a, b ending) int { return cmp.Compare(a.at, b.at) }) {
 		t.Error("ended jobs are not in the order of their ends")
 	}
 	for i, id := range want {

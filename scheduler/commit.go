@@ -164,7 +164,7 @@ func (c *Core) settle(t *task) {
 func (c *Core) noteEnd(e *entry) {
 	if e.ended.IsZero() && ended(&e.job) {
 		e.ended = c.now
-		c.ended = append(c.ended, ending{e.job.ID.Drawn(), c.endOf(e)})
+		c.ended = append(c.ended, ending{e.job.ID.Drawn(), c.endOf(e).UnixNano()})
 		for _, t := range e.tasks {
 			c.leaveGroup(t)
 		}

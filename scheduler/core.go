@@ -168,7 +168,7 @@ func (c *Core) restore(saved Saved) {
 			x.ended = c.now.UnixNano()
 		}
 		c.archive.put(x)
-		c.ended = append(c.ended, ending{x.number, time.Unix(0, x.ended)})
+		c.ended = append(c.ended, ending{x.number, x.ended})
 	}
 	slices.SortFunc(saved.jobs, func(a, b job.Job) int {
 		return cmp.Or(a.Submitted.Compare(b.Submitted), cmp.Compare(a.ID, b.ID))
@@ -181,7 +181,7 @@ func (c *Core) restore(saved Saved) {
 		}
 	}
 	slices.SortFunc(c.ended, func(a, b ending) int {
-		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.number, b.number))
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.number, b.number))
 	})
 }
 

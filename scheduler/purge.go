@@ -12,7 +12,7 @@ import (
 // ending is the end of a job, by the drawn bits of its id.
 type ending struct {
 	number uint64
-	at     time.Time
+	at     int64 // ns since 1970
 }
 
 const (
@@ -24,7 +24,7 @@ const (
 func (c *Core) purgeOld() {
 	n := 0
 	for _, x := range c.ended {
-		if n >= purgeBatch || c.now.Sub(x.at) < c.cfg.KeepFor {
+		if n >= purgeBatch || c.now.UnixNano()-x.at < int64(c.cfg.KeepFor) {
 			break
 		}
 		if c.purge(x) {
