@@ -10,6 +10,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 // cluster is `muster dev` and clients of its daemons.
 type cluster struct {
 	program string
+	cpus    int // of each daemon
 	cmd     *exec.Cmd
 	dir     string // of the daemons; on the command line of each and of its runner
 	clients []*api.Client
@@ -33,13 +35,15 @@ const (
 	inFlight = 32
 )
 
-func withCluster(ctx context.Context, program string, nodes int, measure func(*cluster) error) error {
+// withCluster starts daemons that give away so many CPUs each, 0 for those of the
+// machine, and has them measured.
+func withCluster(ctx context.Context, program string, nodes, cpus int, measure func(*cluster) error) error {
 	program, err := filepath.Abs(program)
 	if err != nil {
 		return err
 	}
-	c := &cluster{program: program}
-	c.cmd = exec.CommandContext(ctx, program, "dev", "--nodes", fmt.Sprint(nodes), "--gpus", "none", "--cpus", fmt.Sprint(inFlight)) // so that what is measured is muster, not a wait for CPUs
+	c := &cluster{program: program, cpus: cpus}
+	c.cmd = exec.CommandContext(ctx, program, "dev", "--nodes", fmt.Sprint(nodes), "--gpus", "none", "--cpus", fmt.Sprint(cpus))
 	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
@@ -135,7 +139,11 @@ func (c *cluster) rate(ctx context.Context, jobs int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("## %d jobs of /bin/true, %d in flight, durable, over %d daemons (each waited for by its submitter)\n", jobs, inFlight, devNodes)
+	room := "with room for all"
+	if c.cpus == 0 && devNodes*runtime.NumCPU() < inFlight {
+		room = "most queue for a CPU"
+	}
+	fmt.Printf("## %d jobs of /bin/true, %d in flight, %s, durable, over %d daemons (each waited for by its submitter)\n", jobs, inFlight, room, devNodes)
 	fmt.Printf("   muster: %.0f jobs/s, %.2f ms CPU a job over all processes (%s)\n", float64(jobs)/took.Seconds(), ms(used.sum())/float64(jobs), used.per(jobs))
 	fmt.Printf("   bare fork-exec-wait: %.0f a second, %.2f ms CPU each\n\n", float64(jobs)/bare.Seconds(), ms(bareCPU.sum())/float64(jobs))
 	return nil

@@ -40,7 +40,7 @@ func run(ctx context.Context, program, only string, jobs int) error {
 	want := func(name string) bool { return only == "" || only == name }
 	var errs []error
 	if want("start") || want("rate") || want("idle") {
-		errs = append(errs, withCluster(ctx, program, devNodes, func(c *cluster) error {
+		errs = append(errs, withCluster(ctx, program, devNodes, inFlight, func(c *cluster) error {
 			if want("idle") {
 				if err := c.idle(ctx); err != nil {
 					return err
@@ -57,22 +57,25 @@ func run(ctx context.Context, program, only string, jobs int) error {
 			return nil
 		}))
 	}
+	if want("rate") {
+		errs = append(errs, withCluster(ctx, program, devNodes, 0, func(c *cluster) error { return c.rate(ctx, jobs) }))
+	}
 	if want("upload") {
 		for _, files := range []int{10_000, 50} { // many small ones, some large ones
-			errs = append(errs, withCluster(ctx, program, devNodes, func(c *cluster) error { return c.upload(ctx, files) }))
+			errs = append(errs, withCluster(ctx, program, devNodes, inFlight, func(c *cluster) error { return c.upload(ctx, files) }))
 		}
 	}
 	if want("flat") {
-		errs = append(errs, withCluster(ctx, program, 1, func(c *cluster) error { return c.flat(ctx) }))
+		errs = append(errs, withCluster(ctx, program, 1, inFlight, func(c *cluster) error { return c.flat(ctx) }))
 	}
 	if want("runner") {
-		errs = append(errs, withCluster(ctx, program, 1, func(c *cluster) error { return c.runner(ctx) }))
+		errs = append(errs, withCluster(ctx, program, 1, inFlight, func(c *cluster) error { return c.runner(ctx) }))
 	}
 	if want("docker") {
 		errs = append(errs, docker(ctx, program))
 	}
 	if want("logs") {
-		errs = append(errs, withCluster(ctx, program, devNodes, func(c *cluster) error { return c.logs(ctx) }))
+		errs = append(errs, withCluster(ctx, program, devNodes, inFlight, func(c *cluster) error { return c.logs(ctx) }))
 	}
 	for _, b := range []struct{ name, pkg, pattern, what string }{
 		{"session", "./p2p/session", "OfferCommit|Raw", "session messages between two daemons' protocol layers"},
