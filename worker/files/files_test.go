@@ -456,6 +456,13 @@ func TestKeep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	living, err := r.d.Living(k.Attempt, k.User, k.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pack(t, living, true, "out"); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "out is a link that leads out") {
+		t.Errorf("a link that leads outside: %v", err)
+	}
 	r.d.Driven(exited(k.Attempt))
 	if e := r.next(); e.Exit.Code != 3 {
 		t.Errorf("%+v", e)

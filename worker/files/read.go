@@ -64,7 +64,7 @@ func (d *Driver) Ended(a job.Attempt) (Place, error) {
 // Pack writes what globs mean in a place to w, as tar; with base each match
 // stands at the root, under its own name. ErrNone if they mean nothing. Links
 // that lead outside of the place and what is neither file, directory nor link
-// are left out.
+// are left out; ErrNone if they mean nothing else.
 func (p Place) Pack(ctx context.Context, globs []string, base bool, w io.Writer) error {
 	return p.account.As(func() error {
 		root, err := os.OpenRoot(p.dir)
@@ -81,6 +81,9 @@ func (p Place) Pack(ctx context.Context, globs []string, base bool, w io.Writer)
 		if len(k.done) == 0 {
 			return fmt.Errorf("%w: nothing is called %s", ErrNone, strings.Join(globs, " "))
 		}
+		if k.heads == 0 && k.left != "" {
+			return fmt.Errorf("%w: %s", ErrNone, k.left)
+		}
 		return k.out.Close()
 	})
 }
@@ -89,6 +92,16 @@ type packing struct {
 	root *os.Root
 	out  *tar.Writer
 	done map[string]bool // matches, each with all below it
+
+	heads int    // written
+	left  string // what was left out first, and why
+}
+
+// leave leaves a path out.
+func (k *packing) leave(at, why string) {
+	if k.left == "" {
+		k.left = at + " " + why
+	}
 }
 
 // wrote says whether a path is in the archive, by itself or with a directory.
@@ -163,6 +176,7 @@ func (k *packing) one(at, name string) error {
 		return k.head(h)
 	case info.Mode()&fs.ModeSymlink != 0:
 		if h.Linkname, err = k.root.Readlink(at); err != nil || blob.CheckLink(name, h.Linkname) != nil {
+			k.leave(at, "is a link that leads out of what is copied: name what it leads to")
 			return nil //nolint:nilerr // it means nothing elsewhere
 		}
 		h.Typeflag = tar.TypeSymlink
@@ -170,6 +184,7 @@ func (k *packing) one(at, name string) error {
 	case info.Mode().IsRegular():
 		return k.file(at, h)
 	}
+	k.leave(at, "is neither a file nor a directory")
 	return nil
 }
 
@@ -177,6 +192,7 @@ func (k *packing) head(h *tar.Header) error {
 	if err := k.out.WriteHeader(h); err != nil {
 		return fmt.Errorf("files: %w", err)
 	}
+	k.heads++
 	return nil
 }
 
