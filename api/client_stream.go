@@ -135,7 +135,7 @@ func texts(ids []job.ID) []string {
 // readEvents reads server-sent events until the body ends or each says enough.
 func readEvents(body io.Reader, alive func(), each func(Event) bool) error {
 	lines := bufio.NewScanner(body)
-	lines.Buffer(make([]byte, 0, 64<<10), maxEventLine)
+	lines.Buffer(make([]byte, 0, 4<<10), maxEventLine)
 	for lines.Scan() {
 		alive()
 		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))

@@ -22,11 +22,12 @@ import (
 
 // The waits and bounds of event streams.
 const (
-	signOfLife  = 10 * time.Second // a comment at least so often, for whoever waits at the other end
-	memberCheck = 5 * time.Second  // for members that are new, or back
-	maxMembers  = 512              // followed by one stream
-	peerTries   = 5                // in a row, before a member is left to memberCheck
-	eventQueue  = 64               // events between their sources and the writer
+	signOfLife  = 10 * time.Second      // a comment at least so often, for whoever waits at the other end
+	openWithin  = 50 * time.Millisecond // a stream of ends says that it is open, unless it has told all by then
+	memberCheck = 5 * time.Second       // for members that are new, or back
+	maxMembers  = 512                   // followed by one stream
+	peerTries   = 5                     // in a row, before a member is left to memberCheck
+	eventQueue  = 64                    // events between their sources and the writer
 )
 
 type eventsInput struct {
@@ -89,7 +90,7 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, and it ends with the server too
 		_, w := humago.Unwrap(hctx)
 		ctx, cancel := context.WithCancel(hctx.Context())
-		f := follower{s: s, out: make(chan Event, eventQueue), stop: cancel, peer: askerOf(ctx).from == fromPeer, ended: in.Ended, known: known}
+		f := follower{s: s, out: make(chan outgoing, eventQueue), stop: cancel, peer: askerOf(ctx).from == fromPeer, ended: in.Ended, single: len(groups) == 1, known: known}
 		defer f.sources.Wait()
 		defer cancel()
 		for g, ids := range groups {
@@ -110,23 +111,27 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 				f.sources.Go(func() { f.everything(ctx) })
 			}
 		}
-		writeEvents(ctx, w, f.out)
+		writeEvents(ctx, w, f.out, in.Ended)
 	}}, nil
 }
 
-// writeEvents sends events until they or ctx end, or the client is gone.
-func writeEvents(ctx context.Context, w http.ResponseWriter, events <-chan Event) {
+// writeEvents sends events until they or ctx end, or the client is gone. Of ends
+// that come at once it makes one message.
+func writeEvents(ctx context.Context, w http.ResponseWriter, events <-chan outgoing, ended bool) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w).Flush
-	quiet := time.NewTicker(signOfLife)
+	quiet := time.NewTimer(openWithin)
 	defer quiet.Stop()
 	err := writeEvent(w, newEvent(EventOpen))
-	for err == nil {
-		if err = flush(); err != nil {
-			return
+	for held := ended; err == nil; held = false {
+		if !held {
+			if err = flush(); err != nil {
+				return
+			}
+			quiet.Reset(signOfLife)
 		}
 		select {
 		case <-ctx.Done():
@@ -135,7 +140,9 @@ func writeEvents(ctx context.Context, w http.ResponseWriter, events <-chan Event
 			if !more {
 				return
 			}
-			err = writeEvent(w, e)
+			if err = writeEvent(w, e.Event); e.last {
+				return
+			}
 		case <-quiet.C:
 			_, err = w.Write([]byte(": alive\n\n"))
 		}
@@ -158,15 +165,24 @@ func newEvent(kind EventKind) Event {
 // follower gathers the events of one stream.
 type follower struct {
 	s       *Server
-	out     chan Event
+	out     chan outgoing
 	stop    context.CancelFunc // ends the stream; its client opens another
 	peer    bool               // another daemon asks: only what is here
 	ended   bool               // only ends are told, and the stream ends with the last
+	single  bool               // all jobs that are asked for are of one group
 	known   bool               // the one job that is asked for is here
 	sources sync.WaitGroup
 }
 
-func (f *follower) send(ctx context.Context, e Event) {
+// outgoing is an event on its way to the writer.
+type outgoing struct {
+	Event
+	last bool // of the stream
+}
+
+func (f *follower) send(ctx context.Context, e Event) { f.put(ctx, outgoing{Event: e}) }
+
+func (f *follower) put(ctx context.Context, e outgoing) {
 	select {
 	case f.out <- e:
 	case <-ctx.Done():
@@ -204,7 +220,7 @@ func (f *follower) tell(ctx context.Context, left awaited, e Event) bool {
 		}
 		delete(left, e.ID)
 	}
-	f.send(ctx, e)
+	f.put(ctx, outgoing{e, f.single && left.done()})
 	return !left.done()
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strconv"
@@ -363,7 +364,7 @@ func TestEventsOfEnds(t *testing.T) {
 // awaited.
 func TestEndsOfALyingDaemon(t *testing.T) {
 	a, b := job.NewID(7, 1), job.NewID(7, 2)
-	f := follower{out: make(chan Event, 8)}
+	f := follower{out: make(chan outgoing, 8)}
 	left := awaitedOf([]job.ID{a})
 	for _, e := range []Event{
 		{Kind: EventJob, ID: a},
@@ -379,6 +380,30 @@ func TestEndsOfALyingDaemon(t *testing.T) {
 	if f.tell(t.Context(), left, Event{Kind: EventJob, ID: a, Job: &Job{ID: a, State: job.Failed}}) || len(f.out) != 1 {
 		t.Error("the end was not told, or more is awaited")
 	}
+}
+
+// Ends that come at once are one message with the opening; a stream that lasts
+// longer says soon that it is open, as its client comes back only to such a one.
+func TestEndsInOneMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ends := make(chan outgoing, 1)
+		ends <- outgoing{newEvent(EventJob), true}
+		w := httptest.NewRecorder()
+		writeEvents(t.Context(), w, ends, true)
+		if w.Flushed || strings.Count(w.Body.String(), "\n\n") != 2 {
+			t.Errorf("flushed %t: %q", w.Flushed, w.Body)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		w = httptest.NewRecorder()
+		go writeEvents(ctx, w, ends, true)
+		time.Sleep(openWithin + time.Millisecond)
+		synctest.Wait()
+		if !w.Flushed {
+			t.Error("a wait that lasts did not say that it is open")
+		}
+		cancel()
+		synctest.Wait()
+	})
 }
 
 // The stream of all jobs tells of changes at every member, of silence, and of
