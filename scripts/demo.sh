@@ -24,8 +24,9 @@ say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 daemon() {
   local name=$1
   shift
+  : >"$dir/$name.log" # looked into below, perhaps before the daemon has opened it
   "$muster" daemon --name "$name" --data-dir "$dir/$name" --socket "$dir/$name.sock" \
-    --listen /ip4/127.0.0.1/tcp/0 --listen /ip4/127.0.0.1/udp/0/quic-v1 --allow-root "$@" 2>"$dir/$name.log" &
+    --listen /ip4/127.0.0.1/tcp/0 --listen /ip4/127.0.0.1/udp/0/quic-v1 --allow-root "$@" 2>>"$dir/$name.log" &
   pids+=($!)
   until grep -q 'msg=ready' "$dir/$name.log"; do
     kill -0 $! 2>/dev/null || { cat "$dir/$name.log"; exit 1; }
