@@ -16,6 +16,9 @@ import (
 var version = "dev"
 
 func main() {
+	if code, failed := runner.Become(); failed {
+		os.Exit(code)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := runner.Command(ctx, version, os.Args[1:], nil)
 	stop()

@@ -8,12 +8,17 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/musterhq/muster/worker/runner"
 )
 
 // version is set by the linker.
 var version = "dev"
 
 func main() {
+	if code, failed := runner.Become(); failed {
+		os.Exit(code)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args, streams{os.Stdin, os.Stdout, os.Stderr})
 	stop()

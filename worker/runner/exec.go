@@ -263,7 +263,7 @@ func (s *starter) exec(x *execution, moves bool) started {
 	l := &launch{who: t.who, where: t.where, argv: x.Command}
 	err = t.who.as(func() (err error) { // root would tell what lies where its user may not look
 		if l.path, err = program(x.Command[0], l.where, env); err == nil {
-			touch(l.path)
+			err = l.look()
 		}
 		return err
 	})

@@ -47,12 +47,13 @@ func (g *guard) close() {
 
 // fork makes a process. Forks wait for each other in any case.
 func (g *guard) fork(l *launch) (int, error) {
+	path, argv := l.program()
 	if g.score == nil {
-		return syscall.ForkExec(l.path, l.argv, &l.attr)
+		return syscall.ForkExec(path, argv, &l.attr)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, _ = g.score.WriteAt(g.tasks, 0)             // to raise it is always permitted
 	defer g.score.WriteAt([]byte(guardedScore), 0) //nolint:errcheck // it was permitted before
-	return syscall.ForkExec(l.path, l.argv, &l.attr)
+	return syscall.ForkExec(path, argv, &l.attr)
 }

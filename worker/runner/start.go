@@ -120,14 +120,15 @@ func (s *starter) mode() os.FileMode {
 
 // launch is all that a fork needs.
 type launch struct {
-	path  string
-	argv  []string
-	attr  syscall.ProcAttr
-	out   *outlet
-	ends  []int         // of its pipes, that the task writes to
-	group *cgroup.Place // nil: none
-	who   identity
-	where string
+	path    string
+	argv    []string
+	becomes bool // a process of its own executes it
+	attr    syscall.ProcAttr
+	out     *outlet
+	ends    []int         // of its pipes, that the task writes to
+	group   *cgroup.Place // nil: none
+	who     identity
+	where   string
 }
 
 func (l *launch) close() {
@@ -225,7 +226,7 @@ func (s *starter) command(t *task, l *launch, env []string) error {
 		l.argv = t.start.Command
 		return l.who.as(func() (err error) {
 			if l.path, err = program(t.start.Command[0], l.where, env); err == nil {
-				touch(l.path)
+				err = l.look()
 			}
 			return err
 		})
@@ -244,7 +245,7 @@ func (s *starter) command(t *task, l *launch, env []string) error {
 	}
 	if strings.HasPrefix(t.start.Script, "#!") {
 		l.path, l.argv = path, []string{path}
-		return l.who.as(func() error { touch(path); return nil })
+		return l.who.as(l.look)
 	}
 	l.path, l.argv = shell, []string{shell, path}
 	return nil
@@ -327,9 +328,9 @@ func whyNot(t *task, l *launch, err error) error {
 	}
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return refuse(codeNotExecutable, "cannot execute %s: its interpreter or loader does not exist", what)
+		return refuse(codeNotExecutable, "cannot execute %s: %v", what, errNoLoader)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return refuse(codeNotExecutable, "permission denied: user %s may not execute %s in %s", userName(l.who), what, l.where)
+		return l.denied(what)
 	case errors.Is(err, unix.EAGAIN):
 		return refuse(codeNotExecutable, "cannot execute %s: user %s has as many processes as a task may have, or as the host allows", what, userName(l.who))
 	case errors.Is(err, unix.E2BIG):

@@ -32,6 +32,9 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if code, failed := runner.Become(); failed {
+		os.Exit(code)
+	}
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case asRunner:
