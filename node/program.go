@@ -48,7 +48,8 @@ func unpack(dir string, program []byte) (string, error) {
 		return "", fmt.Errorf("runner program: %w", err)
 	}
 	if old, err := os.ReadFile(path); err != nil || sha256.Sum256(old) != sum {
-		if err := renameio.WriteFile(path, program, 0o700, renameio.WithTempDir(dir)); err != nil {
+		// Users execute it as well, on the way to programs of their own.
+		if err := renameio.WriteFile(path, program, 0o755, renameio.WithTempDir(dir)); err != nil {
 			return "", fmt.Errorf("runner program: %w", err)
 		}
 	}

@@ -26,6 +26,9 @@ func TestUnpackedProgramIsReplacedByAnother(t *testing.T) {
 	if err != nil || second == first {
 		t.Fatalf("%s, %v", second, err)
 	}
+	if info, err := os.Stat(second); err != nil || info.Mode().Perm()&0o111 != 0o111 {
+		t.Errorf("users may not execute it: %v, %v", info.Mode(), err)
+	}
 	all, err := os.ReadDir(dir)
 	if err != nil || len(all) != 1 || filepath.Join(dir, all[0].Name()) != second {
 		t.Errorf("left: %v, %v", all, err)
