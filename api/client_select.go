@@ -4,6 +4,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,7 +28,10 @@ func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selec
 	}
 	if id, err := job.ParseID(sel.Prefix); err == nil {
 		j, err := c.Job(ctx, id)
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return nil, sel, noSuch(selector)
+		case err != nil:
 			return nil, sel, err
 		}
 		return []Job{j}, sel, hasTasks(j, sel, selector)
@@ -45,11 +49,15 @@ func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selec
 	case len(l.Items) == 0 && sel.Last:
 		return nil, sel, fmt.Errorf("job last: %w; you have not submitted any", ErrNotFound)
 	case len(l.Items) == 0:
-		return nil, sel, fmt.Errorf("job %q: %w; `muster jobs --all` lists them", selector, ErrNotFound)
+		return nil, sel, noSuch(selector)
 	case len(l.Items) > 1:
 		return nil, sel, bad("job %q: could be %s; give more letters", selector, names(l.Items))
 	}
 	return l.Items[:1], sel, hasTasks(l.Items[0], sel, selector)
+}
+
+func noSuch(selector string) error {
+	return fmt.Errorf("job %q: %w; `muster jobs --all` lists them", selector, ErrNotFound)
 }
 
 const maxNamed = 4 // jobs named when a prefix is not unique

@@ -26,7 +26,7 @@ type finder interface {
 
 // errNoOwner is a group that nobody answers for, as far as can be found out.
 // Try again when the daemon that accepted the job is back.
-var errNoOwner = errors.New("no daemon is known to answer for it")
+var errNoOwner = errors.New("no daemon is known to answer for them; `muster peers` lists the members")
 
 const (
 	groupPrefix = "group/"
@@ -97,5 +97,5 @@ func (d *directory) Owner(ctx context.Context, g job.Group) (p job.Peer, self bo
 		d.learn(g, p)
 		return p, false, nil
 	}
-	return "", false, fmt.Errorf("group %s: %w", g, errNoOwner)
+	return "", false, fmt.Errorf("jobs …-%s: %w", g, errNoOwner)
 }

@@ -34,6 +34,10 @@ func TestBadCommandLines(t *testing.T) {
 		{"nodes -x", 2, "no such flag: -x; `muster nodes --help`"},
 		{"submit --frobnicate -- true", 2, "no such flag: --frobnicate"},
 		{"submit -frob true", 2, "no such flag: -frob"},
+		{"sbatch x", 2, "here it is `muster submit`"},
+		{"submit --gres=gpu:2 true", 2, "no such flag: --gres; here it is --gpus; `muster submit --help` lists them"},
+		{"nodes --gres=gpu:2", 2, "no such flag: --gres; `muster nodes --help` lists them"},
+		{"submit {dos.sh}", 2, "lines end with CR LF"},
 		{"jobs --state", 2, "flag --state needs a value"},
 		{"submit --name -- true", 2, "flag --name needs a value"},
 		{"cancel x --reason", 2, "flag --reason needs a value"},
@@ -106,7 +110,7 @@ func TestBadCommandLines(t *testing.T) {
 	} {
 		for name, text := range map[string]string{
 			"good.yaml": "command: [true]\n", "bad.yaml": "command: [a]\nfoo: 1\n", "big.yaml": strings.Repeat("#", 2<<20),
-			"zero.sh": "#!/bin/sh\x00\n", "latin1.sh": "#!/bin/sh\necho \xe9\n", "big.sh": "#!/bin/sh\n" + strings.Repeat("#", 600<<10),
+			"zero.sh": "#!/bin/sh\x00\n", "latin1.sh": "#!/bin/sh\necho \xe9\n", "dos.sh": "#!/bin/sh\r\necho\r\n", "big.sh": "#!/bin/sh\n" + strings.Repeat("#", 600<<10),
 		} {
 			if strings.Contains(c.line, "{"+name+"}") {
 				c.line = strings.ReplaceAll(c.line, "{"+name+"}", file(name, text))

@@ -36,7 +36,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 	for commands := app.Commands; len(commands) > 0 && len(rest) > 0 && !isFlag(rest[0]); commands = verb.Subcommands {
 		path, rest = append(path, rest[0]), rest[1:]
 		if verb = find(commands, path[len(path)-1]); verb == nil {
-			return nil, usagef("no such verb: %.60q; `muster --help` lists them", strings.Join(path, " "))
+			return nil, noVerb(path)
 		}
 	}
 	if verb.SkipFlagParsing {
@@ -96,7 +96,7 @@ func takeFlag(path string, flags []cli.Flag, words []string) (taken, rest []stri
 	if !ok {
 		taken = cluster(flags, word)
 		if taken == nil {
-			return nil, nil, usagef("no such flag: %.60s; `%s --help` lists them", printable(word), path)
+			return nil, nil, noFlag(path, flags, word)
 		}
 		word, taken = taken[len(taken)-1], taken[:len(taken)-1]
 		value, _ = known(flags, nameOf(word))

@@ -21,9 +21,9 @@ func (e env) jobsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "jobs", Aliases: []string{"ps", "ls", "list", "queue"}, Usage: "list jobs of the whole cluster",
 		Flags: listFlags(
-			&cli.BoolFlag{Name: "all", Usage: "also those that have ended", DisableDefaultText: true},
-			&cli.StringFlag{Name: "state", Usage: "only those in `STATES`, such as PD,R"},
-			&cli.StringFlag{Name: "user", Usage: "only those of `USER`"},
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that have ended", DisableDefaultText: true},
+			&cli.StringFlag{Name: "state", Aliases: []string{"t"}, Usage: "only those in `STATES`, such as PD,R"},
+			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only those of `USER`"},
 			&cli.StringFlag{Name: "name", Usage: "only those whose name matches `GLOB`"},
 			watchFlag("on every change")),
 		Action: e.jobs,
@@ -129,14 +129,17 @@ func (e env) printJobs(c *cli.Context, client *api.Client, filter api.JobFilter)
 func jobTable(w io.Writer, jobs []api.Job) {
 	row(w, "ID", "NAME", "USER", "ST", "TIME", "NODE", "GPUS", "REASON")
 	for _, j := range jobs {
-		node, gpus := "", 0
+		node, gpus, took := "", 0, elapsed(j.StartedAt, j.EndedAt)
 		for _, t := range j.Tasks {
 			node, gpus = t.Node, gpus+len(t.GPUs)
 		}
 		if gpus == 0 {
 			gpus = j.Resources.GPUs
 		}
-		row(w, string(j.ID), dash(j.Name), j.User, j.State.Code(), elapsed(j.StartedAt, j.EndedAt), dash(node), strconv.Itoa(gpus), dash(reasonOf(j)))
+		if j.State == job.Pending || j.State == job.Held {
+			node, took = "", "-" // those of an attempt that is over
+		}
+		row(w, string(j.ID), dash(j.Name), j.User, j.State.Code(), took, dash(node), strconv.Itoa(gpus), dash(reasonOf(j)))
 	}
 }
 

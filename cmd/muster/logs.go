@@ -18,7 +18,7 @@ func (e env) logsCommand() *cli.Command {
 		Name: "logs", Aliases: []string{"tail"}, Usage: "print the output of a job", ArgsUsage: "ID",
 		Flags: clientFlags(
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the job ends", DisableDefaultText: true},
-			&cli.IntFlag{Name: "lines", Aliases: []string{"n"}, Usage: "only the last `N` lines", DefaultText: "all"},
+			&cli.IntFlag{Name: "lines", Aliases: []string{"n", "tail"}, Usage: "only the last `N` lines", DefaultText: "all"},
 			&cli.BoolFlag{Name: "stdout", Usage: "only its standard output", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "stderr", Usage: "only its standard error", DisableDefaultText: true},
 			&cli.IntFlag{Name: "task", Usage: "of task `T`"},

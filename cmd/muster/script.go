@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -44,8 +46,26 @@ func (e env) scriptText(ctx context.Context, arg string) (string, error) {
 		return "", usagef("script %s: it is empty", arg)
 	case bytes.IndexByte(text, 0) >= 0:
 		return "", usagef("script %s: not a text", arg)
+	case bytes.HasSuffix(bytes.SplitN(text, []byte("\n"), 2)[0], []byte("\r")):
+		return "", usagef("script %s: its lines end with CR LF, and no interpreter is called so; take the CR away, as dos2unix does", arg)
 	}
 	return string(text), nil
+}
+
+// warnNotSent says of a file here that its name is all that the node gets, where
+// the task will hardly find a program under it.
+func (e env) warnNotSent(s job.Spec) {
+	if len(s.Command) == 0 || filepath.IsAbs(s.Command[0]) || s.Image != "" || s.Workdir != "" || len(s.Upload) > 0 {
+		return
+	}
+	name := s.Command[0]
+	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
+		return
+	}
+	if _, err := exec.LookPath(name); err == nil && !strings.Contains(name, "/") {
+		return // the node's own may be meant
+	}
+	fmt.Fprintf(e.err, "muster: warning: %s is not sent along, as only a script without arguments that begins with #! is; bring it with --upload, or say with --workdir where the node has it\n", printable(name))
 }
 
 // directives lays the leading comment block of a script over the spec.

@@ -122,7 +122,9 @@ func (e env) specOf(c *cli.Context) (job.Spec, error) {
 	if err != nil {
 		return spec, err
 	}
-	err = finishSpec(c, &spec)
+	if err = finishSpec(c, &spec); err == nil {
+		e.warnNotSent(spec)
+	}
 	return spec, err
 }
 

@@ -105,6 +105,19 @@ n1    1  H100 (simulated)  80GiB   -     -     failed: fell off·the bus  -     
 	}
 }
 
+// What waits after an attempt that is over has no host and no time.
+func TestJobsThatWaitAgain(t *testing.T) {
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs": answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[`+jobDoc(idA, "PENDING", "")+`]}`),
+	})
+	want := "ID                        NAME   USER  ST  TIME  NODE  GPUS  REASON\n" + idA + "  train  amy   PD  -     -     2     -\n"
+	for _, line := range []string{"jobs", "ps -a", "jobs -t PD -u amy"} {
+		if r := f.muster(strings.Fields(line)...); r.code != 0 || r.stdout != want {
+			t.Errorf("%s: exit %d, %q", line, r.code, r.stdout)
+		}
+	}
+}
+
 func TestJobsOverPages(t *testing.T) {
 	var asked []string
 	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs": func(w http.ResponseWriter, r *http.Request) {

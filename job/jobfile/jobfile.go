@@ -33,7 +33,7 @@ func Parse(name string, text []byte) (job.Spec, error) {
 	if len(text) > job.MaxSpecBytes {
 		return job.Spec{}, fmt.Errorf("job file %s: %w", name, ErrTooLarge)
 	}
-	spec, err := decode(text)
+	spec, err := decode(bytes.TrimPrefix(text, []byte("\ufeff"))) // some editors begin a file with it
 	if errors.Is(err, errSeveral) {
 		return job.Spec{}, fmt.Errorf("job file %s: %w", name, err)
 	}

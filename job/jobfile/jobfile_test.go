@@ -52,6 +52,12 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+func TestByteOrderMark(t *testing.T) {
+	if s, err := Parse("j", []byte("\ufeffcommand: [a]\r\npriority: 7\r\n")); err != nil || s.Priority != 7 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 func TestErrorsNameTheLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"command: [a]\nfoo: 1\n":                   `j:2: unknown field "foo"`,

@@ -1,0 +1,44 @@
+package main
+
+// What Slurm, Docker and HyperQueue call what muster calls otherwise: a word
+// that is not ours is answered with ours.
+
+import (
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+var verbsElsewhere = map[string]string{
+	"sbatch": "submit", "srun": "run", "salloc": "run", "squeue": "jobs", "sacct": "jobs --all", "scancel": "cancel",
+	"sinfo": "nodes", "scontrol": "show", "sattach": "logs -f",
+	"attach": "logs -f", "log": "logs", "rm": "cancel", "create": "submit", "start": "release", "images": "submit --image",
+	"job": "jobs", "worker": "nodes", "server": "daemon", "gpu": "gpus", "status": "show", "delete": "cancel",
+}
+
+var flagsElsewhere = map[string]string{
+	"job-name": "name", "cpus-per-task": "cpus", "mem-per-cpu": "mem", "gres": "gpus", "gpus-per-task": "gpus", "partition": "constraint",
+	"p": "constraint", "chdir": "workdir", "nice": "priority", "license": "constraint", "export": "env",
+	"volume": "mount", "v": "mount", "memory": "mem", "m": "mem", "tail": "lines", "restart": "retries",
+	"time-limit": "time", "cwd": "workdir", "stdout": "output", "stderr": "error",
+}
+
+// noVerb refuses words that are no verb.
+func noVerb(path []string) error {
+	if ours, ok := verbsElsewhere[path[0]]; ok {
+		return usagef("no such verb: %q; here it is `muster %s`", path[0], ours)
+	}
+	return usagef("no such verb: %.60q; `muster --help` lists them", strings.Join(path, " "))
+}
+
+// noFlag refuses a word that is none of the flags of the verb at path.
+func noFlag(path string, flags []cli.Flag, word string) error {
+	word, _, _ = strings.Cut(word, "=")
+	hint := ""
+	if ours, ok := flagsElsewhere[nameOf(word)]; ok {
+		if _, has := known(flags, ours); has {
+			hint = "here it is " + dashed(ours) + "; "
+		}
+	}
+	return usagef("no such flag: %.60s; %s`%s --help` lists them", printable(word), hint, path)
+}
