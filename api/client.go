@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -42,6 +43,7 @@ type Client struct {
 	where string // for errors
 	token string
 	local bool
+	met   atomic.Bool // a daemon has answered
 }
 
 // NewClient makes a client; nothing is dialled before the first request.
@@ -147,6 +149,7 @@ func (c *Client) open(ctx context.Context, method, path string, query url.Values
 		return nil, c.noAnswer(ctx, err)
 	}
 	if resp.StatusCode/100 == 2 {
+		c.met.Store(true)
 		return resp, nil
 	}
 	defer resp.Body.Close()

@@ -34,7 +34,8 @@ const (
 // EventFilter chooses events; the zero value chooses those of all jobs.
 type EventFilter struct {
 	Jobs []job.ID // at most 1000
-	// Ended asks only how each of Jobs ended.
+	// Ended asks only how each of Jobs ended. A daemon that has answered this
+	// client before is then waited for even if it is gone at the start.
 	Ended bool
 }
 
@@ -60,6 +61,7 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, err
 			}
 			breaks++
 			err = cmp.Or(ctx.Err(), err)
+			opened = opened || c.mayBeOpen(f, err)
 			if ctx.Err() != nil || !opened || breaks > maxBreaks || !mayReturn(err) {
 				yield(Event{}, err)
 				return
@@ -72,6 +74,13 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, err
 			pause(ctx, breaks)
 		}
 	}
+}
+
+// mayBeOpen says whether a stream that broke off with err may have been open: one
+// of ends does not say so at once. Then the daemon was there a moment ago.
+func (c *Client) mayBeOpen(f EventFilter, err error) bool {
+	_, gone := errors.AsType[*unreachable](err)
+	return gone && f.Ended && c.met.Load()
 }
 
 // mayReturn says whether what failed is worth another try.

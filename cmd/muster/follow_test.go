@@ -63,6 +63,25 @@ func TestWaitForSeveral(t *testing.T) {
 	}
 }
 
+// A daemon that is killed before it has said that a wait is open is waited for,
+// too: it was there a moment ago.
+func TestWaitOfADaemonKilledAtOnce(t *testing.T) {
+	kills := 0
+	told := events(jobDoc(idA, "FAILED", `,"exit_code":7`))
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobDoc(idA, "RUNNING", "")),
+		"GET /v1/events": func(w http.ResponseWriter, r *http.Request) {
+			if kills++; kills <= 3 { // of which net/http makes up for one
+				panic(http.ErrAbortHandler)
+			}
+			told(w, r)
+		},
+	})
+	if r := f.muster("wait", idA); r.code != 7 || kills != 4 {
+		t.Errorf("exit %d, %q after %d kills", r.code, r.err, kills)
+	}
+}
+
 func TestWaitEndsBefore(t *testing.T) {
 	running := jobDoc(idA, "RUNNING", "")
 	ctx, cancel := context.WithCancel(t.Context())
