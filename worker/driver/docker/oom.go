@@ -19,7 +19,8 @@ const (
 
 // killedForMemory says whether the kernel's log names the container as one that
 // was out of memory. The engine knows it only if it heard of it before the end
-// of the container, which on a busy host it may not.
+// of the container, which on a busy host it may not. The kernel of a host without
+// the container does not know its name, which is never given twice.
 func killedForMemory(container string) bool {
 	fd, err := unix.Open(kernelLog, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

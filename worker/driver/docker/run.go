@@ -384,12 +384,12 @@ func (c *life) exit(code int, s *container.State, restarted, stopped bool) job.E
 	switch {
 	case code == 0:
 		x.State = job.Succeeded
-	case s != nil && s.OOMKilled, c.run.near && killedForMemory(c.id):
+	case s != nil && s.OOMKilled, killedForMemory(c.id):
 		x.State, x.Reason = job.OutOfMemory, "the kernel ended it for lack of memory"
-	case restarted && killed && !c.run.asked.Load():
-		x.State, x.Reason = job.NodeFail, "its Docker engine was restarted, and the container ended with it"
 	case stopped && !c.run.asked.Load():
 		x.State, x.Reason = job.NodeFail, "its Docker engine was stopped, and the container ended with it"
+	case restarted && killed && !c.run.asked.Load():
+		x.State, x.Reason = job.NodeFail, "its Docker engine was restarted, and the container ended with it"
 	case s != nil && s.Error != "":
 		x.Reason = inOneLine(errors.New(s.Error))
 	}

@@ -19,17 +19,8 @@ import (
 // nobodys is a directory of the user nobody, whom a rig runs tasks for.
 func nobodys(t *testing.T) (*rig, string) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root runs tasks for others")
-	}
-	base := testDir(t)
-	r := newRig(t, "groups", base, "1")
-	for path := base; len(path) > len(os.TempDir()); path = filepath.Dir(path) {
-		if err := os.Chmod(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	own := filepath.Join(base, "own")
+	r := rigForOthers(t)
+	own := filepath.Join(r.dir, "own")
 	if err := os.Mkdir(own, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +29,6 @@ func nobodys(t *testing.T) (*rig, string) {
 	}
 	return r, own
 }
-
-const nobody = 65534 // on every host
 
 // A program of a user's own runs as any other: its words, its environment, its
 // limits and its exit code.

@@ -81,19 +81,9 @@ func TestCopies(t *testing.T) {
 // may.
 func TestCopyAsUser(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("only root runs tasks for others")
-	}
-	base := testDir(t)
-	r := newRig(t, "groups", base, "1")
-	for path := base; len(path) > len(os.TempDir()); path = filepath.Dir(path) {
-		if err := os.Chmod(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const uid, gid = 65534, 65534 // nobody, on every host
-	own, other := filepath.Join(base, "own"), filepath.Join(base, "other")
-	for path, owner := range map[string]int{own: uid, other: 0} {
+	r := rigForOthers(t)
+	own, other := filepath.Join(r.dir, "own"), filepath.Join(r.dir, "other")
+	for path, owner := range map[string]int{own: nobody, other: 0} {
 		if err := os.Mkdir(path, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +100,7 @@ func TestCopyAsUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stat := info.Sys().(*syscall.Stat_t); stat.Uid != uid || info.Size() != int64(len("hers\ntoo\n")) {
+	if stat := info.Sys().(*syscall.Stat_t); stat.Uid != nobody || info.Size() != int64(len("hers\ntoo\n")) {
 		t.Errorf("file of user %d, %d bytes", stat.Uid, info.Size())
 	}
 	k = r.shell(1, "true")

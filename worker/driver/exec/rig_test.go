@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -173,6 +174,26 @@ func endRunners(t testing.TB, dir string) {
 			return err != nil || lock != nil
 		})
 	}
+}
+
+// nobody is that user's id and group, on every host.
+const nobody = 65534
+
+// rigForOthers runs tasks for other users, who may pass to what lies in its
+// directory.
+func rigForOthers(t *testing.T) *rig {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root runs tasks for others")
+	}
+	base := testDir(t)
+	r := newRig(t, "groups", base, "1")
+	for path := base; len(path) > len(os.TempDir()); path = filepath.Dir(path) {
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
 }
 
 func newRig(t testing.TB, mode, dir, version string) *rig {
