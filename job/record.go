@@ -41,6 +41,10 @@ type UnassignRecord struct {
 	Attempt Attempt
 	Proof   Proof
 	Detail  string
+	At      time.Time // by the owner's clock
+	// Hold says that the task is not to be run again before a person releases
+	// it: it has lost too many hosts.
+	Hold bool
 }
 
 // Proof says why an attempt may be given up.
@@ -60,6 +64,8 @@ type ResultRecord struct {
 	Attempt Attempt
 	Devices []string
 	Exit    Exit
+	At      time.Time // by the owner's clock
+	Hold    bool      // as for an UnassignRecord
 }
 
 // CancelRecord asks that the job end; its tasks do so as workers confirm.

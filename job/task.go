@@ -53,7 +53,15 @@ type Task struct {
 	Started  time.Time
 	Ended    time.Time
 	Exit     *Exit // of the newest attempt that ended
+	// Lost are the hosts that were lost while they ran the task, the newest
+	// last, since a person last released it; at most MaxLost.
+	Lost []Peer
+	// Closed is when the owner recorded the end, by its own clock.
+	Closed time.Time
 }
+
+// MaxLost bounds the lost hosts that a task remembers.
+const MaxLost = 16
 
 // Move returns the task in its new state, or ErrBadMove.
 func (t Task) Move(to State) (Task, error) {

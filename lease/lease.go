@@ -125,9 +125,13 @@ type (
 		Reason  string
 	}
 
-	// Ack says that the attempt's events up to N are in the journal or need not be.
+	// Ack says that the attempt's events up to N are in the journal or need not
+	// be. Only the owner of the attempt's group may say so. Older daemons
+	// name neither group nor epoch; both are then zero.
 	Ack struct {
 		Attempt job.Attempt
+		Group   job.Group
+		Epoch   Epoch
 		N       uint64
 	}
 
@@ -170,6 +174,10 @@ type (
 		Free     Free
 		Draining bool
 		Detail   string // why nothing is given away, for people
+		// UnderQuota names users whose offers from this scheduler the worker
+		// declined with reason Quota, and who hold less there now, or may hold
+		// more. At most MaxUnderQuota.
+		UnderQuota []string
 	}
 
 	// Commit reserves devices for an offer, for ReserveFor.
@@ -262,6 +270,8 @@ const (
 	MaxEvents = 1024
 	// MaxDetail bounds any sentence for people on the wire.
 	MaxDetail = 1024
+	// MaxUnderQuota bounds the users of one Availability; more are named in the next.
+	MaxUnderQuota = 256
 	// MaxLive bounds the attempts of a Renew: more live tasks than a host has.
 	MaxLive = 16384
 	// MaxGPUs bounds the devices of a profile.

@@ -128,8 +128,21 @@ func (b toWorkers) Want(p job.Peer) {
 	}
 }
 
+// Unwant takes a Want back.
+func (b toWorkers) Unwant(p job.Peer) { b.sessions.Unwant(p) }
+
 // toSchedulers is the worker's way out.
 type toSchedulers struct{ *switchboard }
+
+// Want keeps a session to a scheduler.
+func (b toSchedulers) Want(p job.Peer) {
+	if p != b.self {
+		b.sessions.Want(p)
+	}
+}
+
+// Unwant takes a Want back.
+func (b toSchedulers) Unwant(p job.Peer) { b.sessions.Unwant(p) }
 
 // Send hands a message to a scheduler; it does not wait.
 func (b toSchedulers) Send(to job.Peer, m lease.ToScheduler) error {

@@ -89,7 +89,7 @@ func (c *Core) taskEvent(w *worker, m lease.Event) {
 }
 
 func (c *Core) ackNow(w *worker, m lease.Event) {
-	c.send(w.peer, lease.Ack{Attempt: m.Attempt, N: m.N})
+	c.send(w.peer, lease.Ack{Attempt: m.Attempt, Group: c.cfg.Group, Epoch: c.epoch, N: m.N})
 }
 
 // wouldTakeLate tries the record on a copy.

@@ -89,6 +89,7 @@ type Effects struct {
 	Read     Token      // not zero: begin a quorum round
 	Find     []string   // classes to look for
 	Want     []job.Peer // sessions to open and keep
+	Unwant   []job.Peer // sessions that need not be kept any more
 	Announce bool       // Wants has changed
 	Wants    []Want
 	Save     []job.ID // rows that records changed

@@ -38,6 +38,8 @@ type Sessions interface {
 	Send(to job.Peer, m lease.ToWorker) error
 	// Want has a session opened to the peer and kept.
 	Want(p job.Peer)
+	// Unwant takes a Want back: the session is closed unless somebody else needs it.
+	Unwant(p job.Peer)
 }
 
 // Finder looks for hosts of a class, as lease.ClassOf names them.
@@ -171,6 +173,9 @@ func (l *Loop) step(ctx context.Context, events []Event, searches *sync.WaitGrou
 	}
 	for _, p := range fx.Want {
 		l.needs.Sessions.Want(p)
+	}
+	for _, p := range fx.Unwant {
+		l.needs.Sessions.Unwant(p)
 	}
 	if fx.Announce {
 		l.needs.Announcer.Announce(fx.Wants)

@@ -118,6 +118,8 @@ type fakeHost struct {
 	starts int        // guarded by mu
 }
 
+func (h *fakeHost) Unwant(job.Peer) {}
+
 func (h *fakeHost) Want(p job.Peer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -89,13 +89,13 @@ func recordPB(r job.Record) (*storepb.Record, error) {
 	if u := r.Unassign; u != nil {
 		set++
 		m.Kind = &storepb.Record_Unassign{Unassign: &storepb.Unassign{
-			Attempt: attemptPB(u.Attempt), Proof: string(u.Proof), Detail: u.Detail,
+			Attempt: attemptPB(u.Attempt), Proof: string(u.Proof), Detail: u.Detail, At: nanos(u.At), Hold: u.Hold,
 		}}
 	}
 	if e := r.Result; e != nil {
 		set++
 		m.Kind = &storepb.Record_Result{Result: &storepb.Result{
-			Attempt: attemptPB(e.Attempt), Devices: e.Devices, Exit: exitPB(&e.Exit),
+			Attempt: attemptPB(e.Attempt), Devices: e.Devices, Exit: exitPB(&e.Exit), At: nanos(e.At), Hold: e.Hold,
 		}}
 	}
 	if c := r.Cancel; c != nil {
@@ -125,11 +125,13 @@ func recordOf(m *storepb.Record) (r job.Record, err error) {
 		a.Attempt, err = attemptOf(k.Assign.GetAttempt())
 		r.Assign = a
 	case *storepb.Record_Unassign:
-		u := &job.UnassignRecord{Proof: job.Proof(k.Unassign.GetProof()), Detail: k.Unassign.GetDetail()}
+		u := &job.UnassignRecord{
+			Proof: job.Proof(k.Unassign.GetProof()), Detail: k.Unassign.GetDetail(), At: timeOf(k.Unassign.GetAt()), Hold: k.Unassign.GetHold(),
+		}
 		u.Attempt, err = attemptOf(k.Unassign.GetAttempt())
 		r.Unassign = u
 	case *storepb.Record_Result:
-		e := &job.ResultRecord{Devices: k.Result.GetDevices()}
+		e := &job.ResultRecord{Devices: k.Result.GetDevices(), At: timeOf(k.Result.GetAt()), Hold: k.Result.GetHold()}
 		if exit := exitOf(k.Result.GetExit()); exit != nil {
 			e.Exit = *exit
 		}

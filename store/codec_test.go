@@ -93,10 +93,12 @@ var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
 	case 2:
 		r.Unassign = &job.UnassignRecord{
 			Attempt: anyAttempt.Draw(t, "attempt"), Proof: job.ProofDead, Detail: anyText.Draw(t, "detail"),
+			At: anyTime.Draw(t, "at"), Hold: rapid.Bool().Draw(t, "hold"),
 		}
 	case 3:
 		r.Result = &job.ResultRecord{
 			Attempt: anyAttempt.Draw(t, "attempt"), Devices: anyWords.Draw(t, "devices"), Exit: anyExit.Draw(t, "exit"),
+			At: anyTime.Draw(t, "at"), Hold: rapid.Bool().Draw(t, "hold"),
 		}
 	case 4:
 		r.Cancel = &job.CancelRecord{Job: anyID.Draw(t, "job"), Reason: anyText.Draw(t, "reason"), At: anyTime.Draw(t, "at")}
@@ -114,7 +116,10 @@ var anyTask = rapid.Custom(func(t *rapid.T) job.Task {
 		Attempt: rapid.IntRange(0, 9).Draw(t, "attempt"), Node: job.Peer(anyText.Draw(t, "node")), NodeName: anyText.Draw(t, "name"),
 		Store: anyText.Draw(t, "store"), Epoch: anyEpoch.Draw(t, "epoch"), Devices: anyWords.Draw(t, "devices"), PID: rapid.Int().Draw(t, "pid"),
 		Assigned: rapid.Bool().Draw(t, "assigned"), Runs: rapid.IntRange(0, 9).Draw(t, "runs"),
-		Started: anyTime.Draw(t, "started"), Ended: anyTime.Draw(t, "ended"),
+		Started: anyTime.Draw(t, "started"), Ended: anyTime.Draw(t, "ended"), Closed: anyTime.Draw(t, "closed"),
+	}
+	for _, p := range anyWords.Draw(t, "lost") {
+		task.Lost = append(task.Lost, job.Peer(p))
 	}
 	if rapid.Bool().Draw(t, "ended") {
 		e := anyExit.Draw(t, "exit")

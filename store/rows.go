@@ -129,21 +129,30 @@ func decodeJob(b []byte) (job.Job, error) {
 }
 
 func taskPB(t *job.Task) *storepb.Task {
+	var lost []string
+	for _, p := range t.Lost {
+		lost = append(lost, string(p))
+	}
 	return &storepb.Task{
 		Index: int64(t.Index), State: string(t.State), ReasonWord: t.Reason.Word, ReasonDetail: t.Reason.Detail,
 		Attempt: int64(t.Attempt), Node: string(t.Node), NodeName: t.NodeName, Store: t.Store, Epoch: epochPB(t.Epoch),
 		Devices: t.Devices, Pid: int64(t.PID), Assigned: t.Assigned, Runs: int64(t.Runs),
-		Started: nanos(t.Started), Ended: nanos(t.Ended), Exit: exitPB(t.Exit),
+		Started: nanos(t.Started), Ended: nanos(t.Ended), Exit: exitPB(t.Exit), Lost: lost, Closed: nanos(t.Closed),
 	}
 }
 
 func taskOf(m *storepb.Task) job.Task {
+	var lost []job.Peer
+	for _, p := range m.GetLost() {
+		lost = append(lost, job.Peer(p))
+	}
 	return job.Task{
 		Index: int(m.GetIndex()), State: job.State(m.GetState()),
 		Reason:  job.Reason{Word: m.GetReasonWord(), Detail: m.GetReasonDetail()},
 		Attempt: int(m.GetAttempt()), Node: job.Peer(m.GetNode()), NodeName: m.GetNodeName(), Store: m.GetStore(),
 		Epoch: epochOf(m.GetEpoch()), Devices: m.GetDevices(), PID: int(m.GetPid()), Assigned: m.GetAssigned(),
 		Runs: int(m.GetRuns()), Started: timeOf(m.GetStarted()), Ended: timeOf(m.GetEnded()), Exit: exitOf(m.GetExit()),
+		Lost: lost, Closed: timeOf(m.GetClosed()),
 	}
 }
 

@@ -28,6 +28,10 @@ type Ledger interface {
 // there is no session, and what matters is sent again when there is.
 type Sender interface {
 	Send(to job.Peer, m lease.ToScheduler) error
+	// Want has a session opened to the scheduler and kept.
+	Want(p job.Peer)
+	// Unwant takes a Want back: the session is closed unless somebody else needs it.
+	Unwant(p job.Peer)
 }
 
 // Parts is what a Loop stands on.

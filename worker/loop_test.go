@@ -56,6 +56,10 @@ func (s *site) Save(put []lease.Record, gone []job.Attempt, _ []lease.GroupEpoch
 
 func (s *site) Load() ([]lease.Record, []lease.GroupEpoch, error) { return nil, nil, s.failing }
 
+func (s *site) Want(job.Peer) {}
+
+func (s *site) Unwant(job.Peer) {}
+
 func (s *site) Send(_ job.Peer, m lease.ToScheduler) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

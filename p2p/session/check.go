@@ -74,7 +74,10 @@ func checkToWorker(msg lease.ToWorker) error {
 		}
 		return checkAttempt(m.Attempt, m.Group)
 	case lease.Ack:
-		return m.Attempt.Valid()
+		if m.Group == 0 {
+			return m.Attempt.Valid()
+		}
+		return checkAttempt(m.Attempt, m.Group)
 	case lease.Renewed:
 		if err := within(len(m.Verdicts), lease.MaxLive); err != nil {
 			return err
@@ -131,6 +134,9 @@ func checkToScheduler(msg lease.ToScheduler) error {
 		}
 		return checkFree(m.Free)
 	case lease.Availability:
+		if err := checkUsers(m.UnderQuota); err != nil {
+			return err
+		}
 		return checkFree(m.Free)
 	case lease.Commit:
 		if err := checkDevices(m.Devices); err != nil {
@@ -161,6 +167,15 @@ func checkToScheduler(msg lease.ToScheduler) error {
 		return checkPeer(m.Owner)
 	}
 	return nil
+}
+
+func checkUsers(names []string) error {
+	for _, n := range names {
+		if len(n) > job.MaxName || !printable(n) {
+			return errName
+		}
+	}
+	return within(len(names), lease.MaxUnderQuota)
 }
 
 func checkEvent(m lease.Event) error {

@@ -81,7 +81,8 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 			Grace: time.Duration(m.GetGraceNs()), Reason: d.sentence(m.GetReason()),
 		}
 	case *wirepb.Frame_Ack:
-		return lease.Ack{Attempt: attempt(b.Ack.GetAttempt()), N: b.Ack.GetN()}
+		m := b.Ack
+		return lease.Ack{Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()), N: m.GetN()}
 	case *wirepb.Frame_Owns:
 		m := lease.Owns{Groups: some[lease.GroupEpoch](len(b.Owns.GetGroups()))}
 		for i, g := range b.Owns.GetGroups() {
@@ -125,7 +126,10 @@ func (d *decoder) toScheduler(f *wirepb.Frame) any {
 		}
 	case *wirepb.Frame_Availability:
 		m := b.Availability
-		return lease.Availability{Seq: m.GetSeq(), Free: freeOf(m.GetFree()), Draining: m.GetDraining(), Detail: d.sentence(m.GetDetail())}
+		return lease.Availability{
+			Seq: m.GetSeq(), Free: freeOf(m.GetFree()), Draining: m.GetDraining(), Detail: d.sentence(m.GetDetail()),
+			UnderQuota: m.GetUnderQuota(),
+		}
 	case *wirepb.Frame_Renew:
 		m := b.Renew
 		r := lease.Renew{

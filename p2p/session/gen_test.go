@@ -50,7 +50,8 @@ func anyMessage() *rapid.Generator[any] {
 		draw(drawOffer), draw(drawStart), draw(drawCommit), draw(drawDecline), draw(drawEvent), draw(drawHello),
 		draw(func(t *rapid.T) any { return lease.Release{Offer: rapid.Uint64().Draw(t, "offer")} }),
 		draw(func(t *rapid.T) any {
-			return lease.Ack{Attempt: anyAttempt.Draw(t, "attempt"), N: rapid.Uint64().Draw(t, "n")}
+			a := anyAttempt.Draw(t, "attempt")
+			return lease.Ack{Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), N: rapid.Uint64().Draw(t, "n")}
 		}),
 		draw(func(t *rapid.T) any {
 			return lease.Owns{Groups: listOf(t, rapid.Custom(func(t *rapid.T) lease.GroupEpoch {
@@ -91,6 +92,7 @@ func anyMessage() *rapid.Generator[any] {
 		draw(func(t *rapid.T) any {
 			return lease.Availability{
 				Seq: rapid.Uint64().Draw(t, "seq"), Free: drawFree(t), Draining: rapid.Bool().Draw(t, "draining"), Detail: anyText.Draw(t, "detail"),
+				UnderQuota: listOf(t, anyWord, 5, "under quota"),
 			}
 		}),
 		draw(func(t *rapid.T) any {

@@ -61,7 +61,9 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 			Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), GraceNs: int64(m.Grace), Reason: sentence(m.Reason),
 		}}}
 	case lease.Ack:
-		return &wirepb.Frame{Body: &wirepb.Frame_Ack{Ack: &wirepb.Ack{Attempt: attemptRef(m.Attempt), N: m.N}}}
+		return &wirepb.Frame{Body: &wirepb.Frame_Ack{Ack: &wirepb.Ack{
+			Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), N: m.N,
+		}}}
 	case lease.Owns:
 		groups := make([]*wirepb.GroupEpoch, len(m.Groups))
 		for i, g := range m.Groups {
@@ -110,7 +112,7 @@ func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
 		}}}
 	case lease.Availability:
 		return &wirepb.Frame{Body: &wirepb.Frame_Availability{Availability: &wirepb.Availability{
-			Seq: m.Seq, Free: free(m.Free), Draining: m.Draining, Detail: sentence(m.Detail),
+			Seq: m.Seq, Free: free(m.Free), Draining: m.Draining, Detail: sentence(m.Detail), UnderQuota: m.UnderQuota,
 		}}}
 	case lease.Renew:
 		live := make([]*wirepb.AttemptRef, len(m.Live))

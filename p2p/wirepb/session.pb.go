@@ -1422,6 +1422,8 @@ type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       *AttemptRef            `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	N             uint64                 `protobuf:"varint,2,opt,name=n,proto3" json:"n,omitempty"`
+	Group         uint64                 `protobuf:"fixed64,3,opt,name=group,proto3" json:"group,omitempty"` // 0 from older daemons
+	Epoch         *EpochRef              `protobuf:"bytes,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1468,6 +1470,20 @@ func (x *Ack) GetN() uint64 {
 		return x.N
 	}
 	return 0
+}
+
+func (x *Ack) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *Ack) GetEpoch() *EpochRef {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
 }
 
 // Renewed answers Renew.
@@ -2117,6 +2133,7 @@ type Availability struct {
 	Free          *Free                  `protobuf:"bytes,2,opt,name=free,proto3" json:"free,omitempty"`
 	Draining      bool                   `protobuf:"varint,3,opt,name=draining,proto3" json:"draining,omitempty"`
 	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	UnderQuota    []string               `protobuf:"bytes,5,rep,name=under_quota,json=underQuota,proto3" json:"under_quota,omitempty"` // users who were declined for their quota and hold less now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2177,6 +2194,13 @@ func (x *Availability) GetDetail() string {
 		return x.Detail
 	}
 	return ""
+}
+
+func (x *Availability) GetUnderQuota() []string {
+	if x != nil {
+		return x.UnderQuota
+	}
+	return nil
 }
 
 // Commit reserves devices for an offer.
@@ -2814,10 +2838,12 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12-\n" +
 	"\x05epoch\x18\x03 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\x12\x19\n" +
 	"\bgrace_ns\x18\x04 \x01(\x03R\agraceNs\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"H\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x8d\x01\n" +
 	"\x03Ack\x123\n" +
 	"\aattempt\x18\x01 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\f\n" +
-	"\x01n\x18\x02 \x01(\x04R\x01n\"\xb2\x01\n" +
+	"\x01n\x18\x02 \x01(\x04R\x01n\x12\x14\n" +
+	"\x05group\x18\x03 \x01(\x06R\x05group\x12-\n" +
+	"\x05epoch\x18\x04 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xb2\x01\n" +
 	"\aRenewed\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12-\n" +
 	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\x12\x14\n" +
@@ -2874,12 +2900,14 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\aFreeGPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x14\n" +
-	"\x05milli\x18\x03 \x01(\x03R\x05milli\"}\n" +
+	"\x05milli\x18\x03 \x01(\x03R\x05milli\"\x9e\x01\n" +
 	"\fAvailability\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12'\n" +
 	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\x12\x1a\n" +
 	"\bdraining\x18\x03 \x01(\bR\bdraining\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\"\x9d\x01\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x1f\n" +
+	"\vunder_quota\x18\x05 \x03(\tR\n" +
+	"underQuota\"\x9d\x01\n" +
 	"\x06Commit\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -3012,28 +3040,29 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	6,  // 32: muster.p2p.v1.Cancel.attempt:type_name -> muster.p2p.v1.AttemptRef
 	7,  // 33: muster.p2p.v1.Cancel.epoch:type_name -> muster.p2p.v1.EpochRef
 	6,  // 34: muster.p2p.v1.Ack.attempt:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 35: muster.p2p.v1.Renewed.epoch:type_name -> muster.p2p.v1.EpochRef
-	19, // 36: muster.p2p.v1.Renewed.verdicts:type_name -> muster.p2p.v1.Verdict
-	6,  // 37: muster.p2p.v1.Verdict.attempt:type_name -> muster.p2p.v1.AttemptRef
-	21, // 38: muster.p2p.v1.WorkerHello.profile:type_name -> muster.p2p.v1.Profile
-	24, // 39: muster.p2p.v1.WorkerHello.free:type_name -> muster.p2p.v1.Free
-	33, // 40: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
-	22, // 41: muster.p2p.v1.Profile.gpus:type_name -> muster.p2p.v1.Device
-	23, // 42: muster.p2p.v1.Device.links:type_name -> muster.p2p.v1.DeviceLink
-	25, // 43: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
-	24, // 44: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
-	6,  // 45: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
-	6,  // 46: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
-	24, // 47: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
-	6,  // 48: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
-	30, // 49: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
-	6,  // 50: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 51: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
-	52, // [52:52] is the sub-list for method output_type
-	52, // [52:52] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	7,  // 35: muster.p2p.v1.Ack.epoch:type_name -> muster.p2p.v1.EpochRef
+	7,  // 36: muster.p2p.v1.Renewed.epoch:type_name -> muster.p2p.v1.EpochRef
+	19, // 37: muster.p2p.v1.Renewed.verdicts:type_name -> muster.p2p.v1.Verdict
+	6,  // 38: muster.p2p.v1.Verdict.attempt:type_name -> muster.p2p.v1.AttemptRef
+	21, // 39: muster.p2p.v1.WorkerHello.profile:type_name -> muster.p2p.v1.Profile
+	24, // 40: muster.p2p.v1.WorkerHello.free:type_name -> muster.p2p.v1.Free
+	33, // 41: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
+	22, // 42: muster.p2p.v1.Profile.gpus:type_name -> muster.p2p.v1.Device
+	23, // 43: muster.p2p.v1.Device.links:type_name -> muster.p2p.v1.DeviceLink
+	25, // 44: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
+	24, // 45: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
+	6,  // 46: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
+	6,  // 47: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
+	24, // 48: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
+	6,  // 49: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
+	30, // 50: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
+	6,  // 51: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
+	7,  // 52: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
+	53, // [53:53] is the sub-list for method output_type
+	53, // [53:53] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_session_proto_init() }

@@ -393,6 +393,8 @@ type Unassign struct {
 	Attempt       *Attempt               `protobuf:"bytes,1,opt,name=attempt" json:"attempt,omitempty"`
 	Proof         string                 `protobuf:"bytes,2,opt,name=proof" json:"proof,omitempty"`
 	Detail        string                 `protobuf:"bytes,3,opt,name=detail" json:"detail,omitempty"`
+	At            int64                  `protobuf:"varint,4,opt,name=at" json:"at,omitempty"` // by the owner's clock
+	Hold          bool                   `protobuf:"varint,5,opt,name=hold" json:"hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -448,11 +450,27 @@ func (x *Unassign) GetDetail() string {
 	return ""
 }
 
+func (x *Unassign) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Unassign) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
 type Result struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       *Attempt               `protobuf:"bytes,1,opt,name=attempt" json:"attempt,omitempty"`
 	Devices       []string               `protobuf:"bytes,2,rep,name=devices" json:"devices,omitempty"`
 	Exit          *Exit                  `protobuf:"bytes,3,opt,name=exit" json:"exit,omitempty"`
+	At            int64                  `protobuf:"varint,4,opt,name=at" json:"at,omitempty"` // by the owner's clock
+	Hold          bool                   `protobuf:"varint,5,opt,name=hold" json:"hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -506,6 +524,20 @@ func (x *Result) GetExit() *Exit {
 		return x.Exit
 	}
 	return nil
+}
+
+func (x *Result) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Result) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
 }
 
 type Cancel struct {
@@ -1011,6 +1043,8 @@ type Task struct {
 	Started       int64                  `protobuf:"varint,14,opt,name=started" json:"started,omitempty"`
 	Ended         int64                  `protobuf:"varint,15,opt,name=ended" json:"ended,omitempty"`
 	Exit          *Exit                  `protobuf:"bytes,16,opt,name=exit" json:"exit,omitempty"`
+	Lost          []string               `protobuf:"bytes,17,rep,name=lost" json:"lost,omitempty"`      // hosts
+	Closed        int64                  `protobuf:"varint,18,opt,name=closed" json:"closed,omitempty"` // by the owner's clock
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1155,6 +1189,20 @@ func (x *Task) GetExit() *Exit {
 		return x.Exit
 	}
 	return nil
+}
+
+func (x *Task) GetLost() []string {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+func (x *Task) GetClosed() int64 {
+	if x != nil {
+		return x.Closed
+	}
+	return 0
 }
 
 // Held is a row of a worker's ledger.
@@ -1553,15 +1601,19 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1b\n" +
 	"\tnode_name\x18\x03 \x01(\tR\bnodeName\x12\x14\n" +
-	"\x05store\x18\x04 \x01(\tR\x05store\"i\n" +
+	"\x05store\x18\x04 \x01(\tR\x05store\"\x8d\x01\n" +
 	"\bUnassign\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
 	"\x05proof\x18\x02 \x01(\tR\x05proof\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\"{\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x0e\n" +
+	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x12\n" +
+	"\x04hold\x18\x05 \x01(\bR\x04hold\"\x9f\x01\n" +
 	"\x06Result\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x18\n" +
 	"\adevices\x18\x02 \x03(\tR\adevices\x12&\n" +
-	"\x04exit\x18\x03 \x01(\v2\x12.muster.store.ExitR\x04exit\"B\n" +
+	"\x04exit\x18\x03 \x01(\v2\x12.muster.store.ExitR\x04exit\x12\x0e\n" +
+	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x12\n" +
+	"\x04hold\x18\x05 \x01(\bR\x04hold\"B\n" +
 	"\x06Cancel\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +
@@ -1599,7 +1651,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tsubmitted\x18\x05 \x01(\x03R\tsubmitted\x12\x10\n" +
 	"\x03key\x18\x06 \x01(\tR\x03key\x12\x1c\n" +
 	"\tcancelled\x18\a \x01(\tR\tcancelled\x12(\n" +
-	"\x05tasks\x18\b \x03(\v2\x12.muster.store.TaskR\x05tasks\"\xb8\x03\n" +
+	"\x05tasks\x18\b \x03(\v2\x12.muster.store.TaskR\x05tasks\"\xe4\x03\n" +
 	"\x04Task\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1f\n" +
@@ -1618,7 +1670,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x04runs\x18\r \x01(\x03R\x04runs\x12\x18\n" +
 	"\astarted\x18\x0e \x01(\x03R\astarted\x12\x14\n" +
 	"\x05ended\x18\x0f \x01(\x03R\x05ended\x12&\n" +
-	"\x04exit\x18\x10 \x01(\v2\x12.muster.store.ExitR\x04exit\"\x88\x05\n" +
+	"\x04exit\x18\x10 \x01(\v2\x12.muster.store.ExitR\x04exit\x12\x12\n" +
+	"\x04lost\x18\x11 \x03(\tR\x04lost\x12\x16\n" +
+	"\x06closed\x18\x12 \x01(\x03R\x06closed\"\x88\x05\n" +
 	"\x04Held\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12)\n" +
