@@ -42,9 +42,9 @@ type UnassignRecord struct {
 	Proof   Proof
 	Detail  string
 	At      time.Time // by the owner's clock
-	// Hold says that the task is not to be run again before a person releases
-	// it: it has lost too many hosts.
-	Hold bool
+	// Hold says why a task whose host was lost is not to be run again before a
+	// person releases it; empty if it is.
+	Hold string
 }
 
 // Proof says why an attempt may be given up.
@@ -65,7 +65,7 @@ type ResultRecord struct {
 	Devices []string
 	Exit    Exit
 	At      time.Time // by the owner's clock
-	Hold    bool      // as for an UnassignRecord
+	Hold    string    // as for an UnassignRecord
 }
 
 // CancelRecord asks that the job end; its tasks do so as workers confirm.

@@ -5,6 +5,7 @@ package scheduler
 // replay ends in the same jobs.
 
 import (
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -68,13 +69,12 @@ func applyUnassign(j *job.Job, r job.UnassignRecord) bool {
 	if t == nil || !t.Assigned || t.Attempt != r.Attempt.N {
 		return false
 	}
-	to, why := job.Pending, job.Reason{}
+	to, why, lost := job.Pending, job.Reason{}, false
 	switch r.Proof {
 	case job.ProofDeclined, job.ProofNeverStarted:
 	case job.ProofDead, job.ProofExpired, job.ProofOperator:
-		if !j.Spec.Requeue {
-			to, why = job.NodeFail, job.Reason{Word: reasonLost, Detail: r.Detail}
-		}
+		lost = true
+		to, why = afterLoss(j, r.Hold, r.Detail)
 	}
 	if j.Cancelled != "" {
 		to, why = job.Cancelled, job.Reason{Word: reasonCancelled, Detail: j.Cancelled}
@@ -82,8 +82,42 @@ func applyUnassign(j *job.Job, r job.UnassignRecord) bool {
 	if !move(t, to, why) {
 		return false
 	}
+	if lost {
+		t.Lost = addLost(t.Lost, t.Node)
+	}
 	t.Assigned = false
+	closeTask(t, r.At)
 	return true
+}
+
+// afterLoss is what becomes of a task whose host was lost: it runs again, unless
+// its owner holds it back or its user wants no second run.
+func afterLoss(j *job.Job, hold, detail string) (job.State, job.Reason) {
+	switch {
+	case !j.Spec.Requeue:
+		return job.NodeFail, job.Reason{Word: reasonLost, Detail: detail}
+	case hold != "":
+		return job.Held, job.Reason{Word: reasonLost, Detail: hold}
+	}
+	return job.Pending, job.Reason{}
+}
+
+// addLost remembers a lost host, on a list of its own: views share the old one.
+func addLost(lost []job.Peer, p job.Peer) []job.Peer {
+	lost = append(slices.Clone(lost), p)
+	return lost[max(0, len(lost)-job.MaxLost):]
+}
+
+// closeTask notes when the owner recorded a task's end; a task whose host did not
+// tell when it ended has ended then.
+func closeTask(t *job.Task, at time.Time) {
+	if !t.State.Ended() {
+		return
+	}
+	t.Closed = at
+	if t.Ended.IsZero() {
+		t.Ended = at
+	}
 }
 
 func applyResult(j *job.Job, r job.ResultRecord) bool {
@@ -101,7 +135,9 @@ func applyResult(j *job.Job, r job.ResultRecord) bool {
 	to, why := exit.State, exitReason(exit)
 	again := false
 	switch exit.State {
-	case job.NodeFail, job.Preempted: // not the task's own doing: no retry is spent
+	case job.NodeFail: // not the task's own doing: no retry is spent
+		to, why = afterLoss(j, r.Hold, why.Detail)
+	case job.Preempted:
 		again = j.Spec.Requeue
 	case job.Failed, job.Timeout, job.OutOfMemory:
 		again = t.Runs < j.Spec.Retries
@@ -118,8 +154,12 @@ func applyResult(j *job.Job, r job.ResultRecord) bool {
 	if !move(t, to, why) {
 		return false
 	}
+	if exit.State == job.NodeFail {
+		t.Lost = addLost(t.Lost, t.Node)
+	}
 	setExit(t, exit, r.Devices)
 	t.Assigned = false
+	closeTask(t, r.At)
 	return true
 }
 
@@ -138,6 +178,7 @@ func applyLate(j *job.Job, t *job.Task, r job.ResultRecord) bool {
 	setExit(t, r.Exit, r.Devices)
 	t.Runs++
 	t.Assigned = false
+	closeTask(t, r.At)
 	return true
 }
 
@@ -168,6 +209,7 @@ func applyCancel(j *job.Job, r job.CancelRecord) bool {
 		if t.State == job.Pending || t.State == job.Held {
 			move(t, job.Cancelled, job.Reason{Word: reasonCancelled, Detail: j.Cancelled})
 			t.Ended = r.At
+			closeTask(t, r.At)
 		}
 	}
 	return true
@@ -182,6 +224,9 @@ func applyHold(j *job.Job, r job.HoldRecord) bool {
 	for i := range j.Tasks {
 		if t := &j.Tasks[i]; t.State == from && move(t, to, why) {
 			moved = true
+			if r.Release {
+				t.Lost = nil // whoever releases it means it to run
+			}
 		}
 	}
 	return moved
@@ -197,12 +242,17 @@ func ended(j *job.Job) bool {
 	return true
 }
 
-// endedAt is when its last task ended, by the clock of whoever ended it.
-func endedAt(j *job.Job) time.Time {
+// closedAt is when its last task's end was recorded, by the owner's clock. Rows of
+// older versions do not tell: then it is when the task ended, by its host's clock.
+func closedAt(j *job.Job) time.Time {
 	var last time.Time
 	for i := range j.Tasks {
-		if t := j.Tasks[i].Ended; t.After(last) {
-			last = t
+		at := j.Tasks[i].Closed
+		if at.IsZero() {
+			at = j.Tasks[i].Ended
+		}
+		if at.After(last) {
+			last = at
 		}
 	}
 	return last

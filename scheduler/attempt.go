@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -56,7 +57,13 @@ func (c *Core) giveUp(t *task, proof job.Proof, detail string) {
 	}
 	t.givenUp = a.N
 	c.changed(t.e)
-	c.repropose(t, a.N, job.Record{Unassign: &job.UnassignRecord{Attempt: a, Proof: proof, Detail: clip(detail)}})
+	hold := ""
+	switch proof {
+	case job.ProofDead, job.ProofExpired, job.ProofOperator:
+		hold = c.holdAfterLoss(t)
+	case job.ProofDeclined, job.ProofNeverStarted:
+	}
+	c.repropose(t, a.N, job.Record{Unassign: &job.UnassignRecord{Attempt: a, Proof: proof, Detail: clip(detail), At: c.now, Hold: hold}})
 }
 
 // repropose proposes a record about an attempt until the attempt is settled.
@@ -163,7 +170,31 @@ func (c *Core) resultOf(w *worker, t *task, m lease.Event) {
 		t.reported = true
 		c.changed(t.e)
 	}
-	c.proposeResult(job.ResultRecord{Attempt: m.Attempt, Devices: m.Devices, Exit: exit})
+	hold := ""
+	if exit.State == job.NodeFail {
+		hold = c.holdAfterLoss(t)
+	}
+	c.proposeResult(job.ResultRecord{Attempt: m.Attempt, Devices: m.Devices, Exit: exit, At: c.now, Hold: hold})
+}
+
+// holdAfterLoss is why the task is not to be run again by itself if its host is
+// lost now, too: it may be what takes them down. Empty if it may run again.
+func (c *Core) holdAfterLoss(t *task) string {
+	d := t.durable()
+	hosts := []job.Peer{d.Node}
+	for _, p := range slices.Backward(d.Lost) {
+		if !slices.Contains(hosts, p) {
+			hosts = append(hosts, p)
+		}
+	}
+	if len(hosts) < c.cfg.LossLimit {
+		return ""
+	}
+	names := make([]string, 0, len(hosts))
+	for _, p := range slices.Backward(hosts) {
+		names = append(names, c.nameOf(p))
+	}
+	return clip(fmt.Sprintf("%d hosts were lost while they ran it (%s); `muster release` runs it again", len(hosts), strings.Join(names, ", ")))
 }
 
 // proposeResult proposes an end whose event is owed an ack, until it is applied.

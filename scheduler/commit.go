@@ -41,6 +41,9 @@ func (c *Core) takeOffice(epoch job.Epoch) {
 		c.stop(k.timer)
 	}
 	clear(c.acks)
+	for _, a := range slices.Concat(c.renewals.waiting, c.renewals.next) {
+		a.worker.renewing--
+	}
 	c.renewals = renewals{}
 	clear(c.purging)
 	c.archive.cards.Reverse(func(x card) bool {
@@ -57,6 +60,7 @@ func (c *Core) takeOffice(epoch job.Epoch) {
 	for _, p := range peers {
 		c.send(p, c.owns())
 	}
+	c.seekAll()
 	early := c.asks.early
 	c.asks.early = nil
 	for _, ask := range early {
@@ -145,6 +149,9 @@ func (c *Core) settle(t *task) {
 				c.byNode[node] = map[*task]bool{}
 			}
 			c.byNode[node][t] = true
+			if c.sessions[node] == 0 {
+				c.seek(node)
+			}
 		}
 	}
 	if d.State == job.Pending {
@@ -164,7 +171,11 @@ func (c *Core) settle(t *task) {
 func (c *Core) noteEnd(e *entry) {
 	if e.ended.IsZero() && ended(&e.job) {
 		e.ended = c.now
-		c.ended = append(c.ended, ending{e.job.ID.Drawn(), c.endOf(e).UnixNano()})
+		at := c.steady()
+		if closed := c.endOf(e); !c.lead && closed.Before(at) {
+			at = closed // as an earlier life recorded it
+		}
+		c.ended = append(c.ended, ending{e.job.ID.Drawn(), at.UnixNano()})
 		for _, t := range e.tasks {
 			c.leaveGroup(t)
 		}
@@ -176,8 +187,23 @@ func (c *Core) noteEnd(e *entry) {
 	}
 }
 
+// bornAt is when a job of this submission was born, in terms of this life's clock:
+// now, if it is new, and else as long ago as the wall clocks of both lives tell.
+// Jobs are added in their order, and none is younger than one that came later.
+func (c *Core) bornAt(submitted time.Time) time.Time {
+	born := c.now
+	if !c.lead {
+		born = c.now.Add(-max(0, c.now.Round(0).Sub(submitted)))
+	}
+	if !born.After(c.youngest) {
+		born = c.youngest.Add(1)
+	}
+	c.youngest = born
+	return born
+}
+
 func (c *Core) addEntry(j job.Job) *entry {
-	e := &entry{job: j}
+	e := &entry{job: j, born: c.bornAt(j.Submitted)}
 	for i := range j.Tasks {
 		e.tasks = append(e.tasks, &task{e: e, index: i})
 	}
@@ -242,8 +268,15 @@ func (c *Core) appliedUnassign(e *entry, r job.UnassignRecord) {
 		t.why = d.NodeName + " did not start it"
 		c.avoid(t, avoidance{peer: d.Node, until: c.now.Add(backoff(t.declines)), hard: true})
 	case job.ProofDead, job.ProofExpired, job.ProofOperator:
-		c.avoid(t, avoidance{peer: d.Node, until: c.now.Add(avoidFor)})
+		c.lostHost(t, d.Node, d.NodeName)
 	}
+}
+
+// lostHost has a task wait whose host was lost, longer with every host.
+func (c *Core) lostHost(t *task, p job.Peer, name string) {
+	t.notBefore = c.now.Add(c.jitter(doubled(lossFirst, len(t.durable().Lost), lossMost)))
+	t.why = "after " + name + " was lost"
+	c.avoid(t, avoidance{peer: p, until: c.now.Add(avoidFor)})
 }
 
 func (c *Core) appliedResult(e *entry, r job.ResultRecord) {
@@ -257,7 +290,11 @@ func (c *Core) appliedResult(e *entry, r job.ResultRecord) {
 		if before.Assigned && before.Attempt != r.Attempt.N {
 			c.surplus(t, before)
 		}
-		if d.State == job.Pending && r.Exit.State != job.Preempted {
+		switch {
+		case d.State != job.Pending || r.Exit.State == job.Preempted:
+		case r.Exit.State == job.NodeFail:
+			c.lostHost(t, before.Node, before.NodeName)
+		default:
 			t.notBefore, t.why = c.now.Add(c.jitter(backoff(d.Runs))), "after "+describe(r.Exit)
 			c.avoid(t, avoidance{peer: before.Node, until: c.now.Add(avoidFor)})
 		}

@@ -28,6 +28,7 @@ type Core struct {
 	keys    map[string]job.ID // of them: user and idempotency key
 	archive archive
 	applied uint64
+	steps   uint64 // taken
 
 	// Ownership (R10): nothing is done before lead.
 	lead   bool
@@ -35,38 +36,42 @@ type Core struct {
 	leadAt time.Time
 
 	// Soft: forgotten with the daemon.
-	sessions  map[job.Peer]bool
-	workers   map[job.Peer]*worker
-	byNode    map[job.Peer]map[*task]bool // assigned tasks
-	groups    map[string]*group
-	classes   map[string]*class
-	offers    map[uint64]*offer
-	renewed   map[string]time.Time // by store: when a renewal was last answered (R4)
-	acks      map[job.Attempt]ack  // events to acknowledge once their record is applied
-	ready     groupHeap            // requests to look at
-	parked    groupHeap            // requests without room when last looked at
-	queued    line                 // tasks whose offers queue at full hosts
-	roomier   []*worker            // may take more than at the last plan
-	version   uint64               // rises when there may be more room
-	plannedAt uint64               // version of the last plan
-	profiles  uint64               // rises when the known hosts change
-	outgoing  int                  // records proposed and not yet applied
-	again     bool                 // the plan stopped at a bound
-	asks      asks
-	renewals  renewals
-	rows      uint64          // entries up to this one are in the rows on disk
-	ended     []ending        // jobs that ended, oldest first
-	purging   map[uint64]bool // numbers of those whose Purge is under way
-	final     []*entry        // jobs to archive, oldest end first
-	announce  bool            // wants may have changed
-	wants     []Want          // announced last
-	timers    timerHeap
-	timerSeq  uint64
+	sessions   map[job.Peer]uint64 // and which of this daemon's life each is
+	sessionSeq uint64
+	wanted     wanted // sessions that this scheduler asked for
+	workers    map[job.Peer]*worker
+	hosts      hosts                       // the same, by slot
+	byNode     map[job.Peer]map[*task]bool // assigned tasks
+	groups     map[string]*group
+	classes    map[string]*class
+	offers     map[uint64]*offer
+	started    time.Time            // the first step's time: with it the wall clock of this life is steady
+	youngest   time.Time            // born of the newest job
+	renewed    map[string]time.Time // by store: when a renewal was last answered (R4)
+	acks       map[job.Attempt]ack  // events to acknowledge once their record is applied
+	ready      groupHeap            // requests to look at
+	parked     waitlist             // the first task of each request without room when last looked at
+	queued     waitlist             // tasks whose offers queue at full hosts
+	roomy      []*worker            // may take more than when the waiting tasks were last compared with them
+	profiles   uint64               // rises when the known hosts change
+	outgoing   int                  // records proposed and not yet applied
+	again      bool                 // the plan stopped at a bound
+	asks       asks
+	renewals   renewals
+	rows       uint64          // entries up to this one are in the rows on disk
+	ended      []ending        // jobs that ended, oldest first
+	purging    map[uint64]bool // numbers of those whose Purge is under way
+	final      []*entry        // jobs to archive, oldest end first
+	announce   bool            // wants may have changed
+	wants      []Want          // announced last
+	timers     timerHeap
+	timerSeq   uint64
 }
 
 // entry is a job and what is known of it beyond the journal.
 type entry struct {
-	job     job.Job // durable; views are copies
+	job     job.Job   // durable; views are copies
+	born    time.Time // orders jobs by age, whatever has become of the wall clock since
 	tasks   []*task
 	ended   time.Time // when this daemon learnt of the end
 	final   bool      // in Core.final, or was
@@ -126,7 +131,7 @@ type Saved struct {
 // kept in memory.
 func (s *Saved) Add(j job.Job) {
 	if final(&j) {
-		s.cards = append(s.cards, cardOf(&j, endedAt(&j)))
+		s.cards = append(s.cards, cardOf(&j, closedAt(&j)))
 		return
 	}
 	j.Tasks = slices.Clone(j.Tasks)
@@ -136,7 +141,7 @@ func (s *Saved) Add(j job.Job) {
 // NewCore restores the saved jobs. The configuration is valid.
 func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c := &Core{
-		cfg: cfg, policy: policy.Simple{}, now: now,
+		cfg: cfg, policy: policy.Simple{}, now: now, started: now,
 		rng:      rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Group))),
 		jobs:     map[job.ID]*entry{},
 		keys:     map[string]job.ID{},
@@ -144,7 +149,9 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		applied:  saved.Applied,
 		rows:     saved.Applied,
 		purging:  map[uint64]bool{},
-		sessions: map[job.Peer]bool{},
+		sessions: map[job.Peer]uint64{},
+		wanted:   newWanted(),
+		hosts:    newHosts(),
 		workers:  map[job.Peer]*worker{},
 		byNode:   map[job.Peer]map[*task]bool{},
 		groups:   map[string]*group{},
@@ -156,6 +163,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	}
 	c.restore(saved)
 	c.after(forgetWorker/4, c.forgetWorkers)
+	c.after(giveUpEvery, c.giveUpIdle)
 	c.after(purgeEvery, c.purgeOld)
 	c.fx = Effects{}
 	return c
@@ -191,6 +199,7 @@ func (c *Core) Step(now time.Time, events ...Event) Effects {
 	if now.After(c.now) {
 		c.now = now
 	}
+	c.steps++
 	c.runTimers()
 	for _, e := range events {
 		c.handle(e)

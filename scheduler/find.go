@@ -82,13 +82,8 @@ func (c *Core) find(name string) {
 // found asks for sessions with hosts that a search turned up; what they can do
 // is learnt from their Hello.
 func (c *Core) found(e Found) {
-	room := maxSessions - len(c.sessions) - len(c.fx.Want)
 	for _, p := range e.Peers {
-		if room > 0 && p != c.cfg.Self && !c.sessions[p] && !slices.Contains(c.fx.Want, p) {
-			c.fx.Want = append(c.fx.Want, p)
-			room--
-			e.Cut = true // its Hello is yet to come
-		}
+		e.Cut = c.wantFound(p) || e.Cut
 	}
 	for _, m := range c.asks.matches {
 		m.more = m.more || e.Cut

@@ -5,110 +5,41 @@ package scheduler
 
 import (
 	"fmt"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
-// group is a request and the tasks that wait with just this request.
+// group is a request of one user, and his tasks that wait with just this request.
 type group struct {
-	key     string
-	need    job.Resources
-	clauses []clause
-	class   *class
-	queue   line
-	in      *groupHeap
-	at      int // in the heap
-	tasks   int // that have not ended
+	key   string
+	need  job.Resources
+	foot  footprint
+	pool  *pool
+	class *class
+	queue line
+	ready bool // in Core.ready
+	at    int  // there
+	tasks int  // that have not ended
 
-	able      []*worker // known hosts that could ever run it, local first
-	ableAt    uint64    // Core.profiles when able was made
-	noMatch   string    // why nobody can, for people
+	// parked is the task that stands for the group in Core.parked; nil if none does.
+	parked *task
+
+	outlook   *outlook // for people
+	noMatch   string   // why nobody can, for people
 	noMatchAt uint64
 	never     map[job.Peer]uint64 // hosts that said never, and in which Hello's life
 }
 
-// avoidance is a host that a task leaves alone for a while: wholly if hard,
-// else only while there is another.
-type avoidance struct {
-	peer  job.Peer
-	until time.Time
-	hard  bool
-	quota string // the host's word on what its user holds there, if it is that
+// poolKey names the clauses of a request, but for its numbers of CPUs and bytes of
+// memory. Each part is quoted, so that no two requests run together.
+func poolKey(s job.Spec) string {
+	r := s.Resources
+	return fmt.Sprintf("%d %g %q %d %q %q %q %t %q", r.GPUs, r.GPUShare, r.GPUModel, r.GPUMemory, s.Constraint, s.NodeList, s.Exclude, s.Image != "", s.Mounts)
 }
 
-const (
-	avoidFor   = 30 * time.Second // the host on which a task has just failed
-	maxAvoid   = 16               // hosts that one task leaves alone
-	retryFirst = time.Second
-	retryMost  = time.Minute
-)
-
-// backoff doubles from retryFirst with each time, up to retryMost.
-func backoff(times int) time.Duration {
-	return min(retryFirst<<min(max(times-1, 0), 10), retryMost)
-}
-
-// avoid leaves the host alone for the task; the newest word on a host counts.
-func (c *Core) avoid(t *task, a avoidance) {
-	if a.peer == "" {
-		return
-	}
-	t.avoid = slices.DeleteFunc(t.avoid, func(b avoidance) bool { return b.peer == a.peer || !b.until.After(c.now) })
-	if len(t.avoid) >= maxAvoid {
-		t.avoid = t.avoid[1:]
-	}
-	t.avoid = append(t.avoid, a)
-}
-
-// avoided is what the task holds against the host just now.
-func (c *Core) avoided(t *task, p job.Peer) (avoidance, bool) {
-	for _, a := range t.avoid {
-		if a.peer == p && a.until.After(c.now) {
-			return a, true
-		}
-	}
-	return avoidance{}, false
-}
-
-// quotaRetries bounds the tasks that try again each time that a host says that
-// something there has changed: one that fits changes it again.
-const quotaRetries = 4
-
-// retryQuotas lets the first tasks that a host refused for their users' quotas
-// ask again: what they held there may be back.
-func (c *Core) retryQuotas(w *worker) {
-	list := w.overQuota[:min(len(w.overQuota), quotaRetries)]
-	w.overQuota = slices.Clone(w.overQuota[len(list):])
-	for _, t := range list {
-		if _, against := c.avoided(t, w.peer); !against || t.queued || t.flight != nil {
-			continue
-		}
-		t.avoid = slices.DeleteFunc(t.avoid, func(a avoidance) bool { return a.peer == w.peer })
-		t.notBefore = c.now
-		c.requeue(t)
-	}
-}
-
-// overQuota is what the first host that refused the task for a quota said.
-func (c *Core) overQuota(t *task) (why string) {
-	for _, a := range t.avoid {
-		if a.quota != "" && a.until.After(c.now) {
-			return c.nameOf(a.peer) + ": " + a.quota
-		}
-	}
-	return ""
-}
-
-func groupKey(s job.Spec) string {
-	key := fmt.Sprintf("%v|%s|%s|%s", s.Resources, s.Constraint, strings.Join(s.NodeList, ","), strings.Join(s.Exclude, ","))
-	if s.Image != "" {
-		key += "|image|" + strings.Join(s.Mounts, "|")
-	}
-	return key
+func groupKey(user, pool string, r job.Resources) string {
+	return fmt.Sprintf("%q %d %d %s", user, r.CPUs, r.Memory, pool)
 }
 
 // joinGroup finds the group of the task's request, or founds it.
@@ -117,15 +48,18 @@ func (c *Core) joinGroup(t *task) *group {
 		return t.group
 	}
 	s := t.e.job.Spec
-	key := groupKey(s)
+	inPool := poolKey(s)
+	key := groupKey(t.e.job.User, inPool, s.Resources)
 	g := c.groups[key]
 	if g == nil {
 		clauses, err := clausesOf(s)
 		if err != nil { // a committed spec has been parsed before; one that cannot be meets no host
 			text := err.Error()
-			clauses = []clause{{"constraint", func(*lease.Profile) string { return text }}}
+			clauses = []clause{{text: "constraint", test: func(*lease.Profile) string { return text }}}
 		}
-		g = &group{key: key, need: s.Resources, clauses: clauses, never: map[job.Peer]uint64{}}
+		g = &group{key: key, need: s.Resources, foot: footprintOf(s.Resources), never: map[job.Peer]uint64{}}
+		g.pool = c.hosts.pool(inPool, withoutAmounts(clauses))
+		g.pool.groups++
 		g.class = c.classOf(lease.ClassOf(s.Resources, demanded(s.Constraint)))
 		g.class.groups++
 		c.groups[key] = g
@@ -143,39 +77,20 @@ func (c *Core) leaveGroup(t *task) {
 	c.dequeue(t)
 	c.setWaiting(t, false)
 	t.group = nil
-	if g.tasks--; g.tasks == 0 {
-		delete(c.groups, g.key)
-		if g.class.groups--; g.class.groups == 0 {
-			delete(c.classes, g.class.name)
-		}
+	if g.tasks--; g.tasks > 0 {
+		return
+	}
+	delete(c.groups, g.key)
+	if g.pool.groups--; g.pool.groups == 0 {
+		delete(c.hosts.pools, g.pool.key)
+	}
+	if g.class.groups--; g.class.groups == 0 {
+		delete(c.classes, g.class.name)
 	}
 }
 
-// candidates are the known hosts that could ever run the group's tasks.
-func (c *Core) candidates(g *group) []*worker {
-	if g.ableAt == c.profiles && g.able != nil {
-		return g.able
-	}
-	g.able, g.ableAt = []*worker{}, c.profiles
-	for _, w := range c.workers {
-		if meets(g.clauses, &w.profile) && g.never[w.peer] != w.hellos {
-			g.able = append(g.able, w)
-		}
-	}
-	slices.SortFunc(g.able, func(a, b *worker) int {
-		if x, y := a.peer == c.cfg.Self, b.peer == c.cfg.Self; x != y {
-			if x {
-				return -1
-			}
-			return 1
-		}
-		if d := strings.Compare(a.name(), b.name()); d != 0 {
-			return d
-		}
-		return strings.Compare(string(a.peer), string(b.peer))
-	})
-	return g.able
-}
+// refusedBy says whether the host has said that it can never run the request.
+func (g *group) refusedBy(w *worker) bool { return len(g.never) > 0 && g.never[w.peer] == w.hellos }
 
 // requeue puts a task that may be placed into its line, or has it come back
 // when its pause is over.
@@ -193,12 +108,13 @@ func (c *Core) requeue(t *task) {
 	}
 	c.setWaiting(t, true)
 	t.queued = true
-	if g.queue.len() == 0 || rank(t, g.queue.first()) < 0 {
-		g.put(nil)
+	first := g.queue.len() == 0 || rank(t, g.queue.first()) < 0
+	if first {
+		c.unlist(g)
 	}
 	g.queue.add(t)
-	if g.in == nil {
-		g.put(&c.ready)
+	if first {
+		c.ready.put(g)
 	}
 }
 
@@ -209,13 +125,36 @@ func (c *Core) dequeue(t *task) {
 	}
 	t.queued = false
 	g := t.group
-	in := g.in
-	if g.queue.first() == t {
-		g.put(nil)
+	if g.queue.first() != t {
+		g.queue.remove(t)
+		return
 	}
+	ready := g.ready
+	c.unlist(g)
 	g.queue.remove(t)
-	if g.queue.len() > 0 {
-		g.put(in)
+	switch {
+	case g.queue.len() == 0:
+	case ready:
+		c.ready.put(g)
+	default:
+		c.park(g)
+	}
+}
+
+// park sets a group aside for which there is no room: it is tried again at hosts
+// that get some.
+func (c *Core) park(g *group) {
+	c.unlist(g)
+	g.parked = g.queue.first()
+	c.parked.add(g.parked)
+}
+
+// unlist takes a group out of where it is listed.
+func (c *Core) unlist(g *group) {
+	c.ready.remove(g)
+	if g.parked != nil {
+		c.parked.remove(g.parked)
+		g.parked = nil
 	}
 }
 
@@ -233,4 +172,19 @@ func (c *Core) setWaiting(t *task, waiting bool) {
 		c.announce = c.announce || k.announced
 		k.announced = false
 	}
+}
+
+// offeredTo names the host that a task is offered to, or has committed.
+func (c *Core) offeredTo(f *flight) string {
+	if f.target == "" && len(f.offers) > 0 {
+		return f.offers[0].worker.name()
+	}
+	return c.nameOf(f.target)
+}
+
+func (c *Core) nameOf(p job.Peer) string {
+	if w := c.workers[p]; w != nil {
+		return w.name()
+	}
+	return p.Short()
 }

@@ -18,8 +18,9 @@ import (
 // clause is one demand. test returns why the host does not meet it, "" if it
 // does; it looks at what the host could ever give, not at what is free.
 type clause struct {
-	text string
-	test func(p *lease.Profile) string
+	text   string
+	test   func(p *lease.Profile) string
+	amount bool // of CPUs or memory: compared as a footprint where that is quicker
 }
 
 // nameLabel is a node's name among its labels.
@@ -36,7 +37,7 @@ func clausesOf(s job.Spec) ([]clause, error) {
 		return nil, err
 	}
 	if len(c.Terms()) > 0 {
-		out = append(out, clause{"constraint: " + s.Constraint, func(p *lease.Profile) string {
+		out = append(out, clause{text: "constraint: " + s.Constraint, test: func(p *lease.Profile) string {
 			if c.Match(labelsOf(p)) {
 				return ""
 			}
@@ -44,7 +45,7 @@ func clausesOf(s job.Spec) ([]clause, error) {
 		}})
 	}
 	if len(s.NodeList) > 0 {
-		out = append(out, clause{"nodelist: " + strings.Join(s.NodeList, ","), func(p *lease.Profile) string {
+		out = append(out, clause{text: "nodelist: " + strings.Join(s.NodeList, ","), test: func(p *lease.Profile) string {
 			if slices.ContainsFunc(s.NodeList, func(n string) bool { return isNode(p, n) }) {
 				return ""
 			}
@@ -52,7 +53,7 @@ func clausesOf(s job.Spec) ([]clause, error) {
 		}})
 	}
 	if len(s.Exclude) > 0 {
-		out = append(out, clause{"exclude: " + strings.Join(s.Exclude, ","), func(p *lease.Profile) string {
+		out = append(out, clause{text: "exclude: " + strings.Join(s.Exclude, ","), test: func(p *lease.Profile) string {
 			if slices.ContainsFunc(s.Exclude, func(n string) bool { return isNode(p, n) }) {
 				return "excluded"
 			}
@@ -69,7 +70,7 @@ func driverClause(s job.Spec) clause {
 	if s.Image != "" {
 		driver = lease.DriverDocker
 	}
-	return clause{"driver: " + driver, func(p *lease.Profile) string {
+	return clause{text: "driver: " + driver, test: func(p *lease.Profile) string {
 		switch {
 		case !p.Worker:
 			return "runs no tasks"
@@ -90,7 +91,7 @@ func mountClauses(s job.Spec) []clause {
 		if err != nil {
 			continue // a spec is checked before it comes here
 		}
-		out = append(out, clause{"mount: " + m.Source, func(p *lease.Profile) string {
+		out = append(out, clause{text: "mount: " + m.Source, test: func(p *lease.Profile) string {
 			switch {
 			case m.Below(p.Mounts):
 				return ""
@@ -106,7 +107,7 @@ func mountClauses(s job.Spec) []clause {
 func resourceClauses(need job.Resources) []clause {
 	var out []clause
 	if need.CPUs > 0 {
-		out = append(out, clause{fmt.Sprintf("cpus: %d", need.CPUs), func(p *lease.Profile) string {
+		out = append(out, clause{amount: true, text: fmt.Sprintf("cpus: %d", need.CPUs), test: func(p *lease.Profile) string {
 			if p.CPUs >= need.CPUs {
 				return ""
 			}
@@ -114,7 +115,7 @@ func resourceClauses(need job.Resources) []clause {
 		}})
 	}
 	if need.Memory > 0 {
-		out = append(out, clause{"memory: " + need.Memory.String(), func(p *lease.Profile) string {
+		out = append(out, clause{amount: true, text: "memory: " + need.Memory.String(), test: func(p *lease.Profile) string {
 			if p.Memory >= need.Memory {
 				return ""
 			}
@@ -122,7 +123,7 @@ func resourceClauses(need job.Resources) []clause {
 		}})
 	}
 	if n := gpusOf(need); n > 0 {
-		out = append(out, clause{"gpus: " + gpuText(need), func(p *lease.Profile) string {
+		out = append(out, clause{text: "gpus: " + gpuText(need), test: func(p *lease.Profile) string {
 			if len(p.GPUs) == 0 {
 				return "has none"
 			}
@@ -185,6 +186,11 @@ func isNode(p *lease.Profile, name string) bool {
 	}
 	ok, err := path.Match(name, p.Name)
 	return err == nil && ok
+}
+
+// withoutAmounts leaves out what a footprint compares.
+func withoutAmounts(clauses []clause) []clause {
+	return slices.DeleteFunc(slices.Clone(clauses), func(c clause) bool { return c.amount })
 }
 
 // meets says whether the host meets every clause.

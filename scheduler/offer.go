@@ -4,7 +4,6 @@ package scheduler
 // in the journal does the Start go out (R1).
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 type flight struct {
 	task     *task
 	n        int // attempt number
+	since    time.Time
 	offers   []*offer
 	proposed bool     // its Assign has been proposed, to target
 	assigned bool     // and is in the journal
@@ -39,7 +39,7 @@ type offer struct {
 }
 
 func (c *Core) newFlight(t *task) *flight {
-	f := &flight{task: t, n: t.durable().Attempt + 1}
+	f := &flight{task: t, n: t.durable().Attempt + 1, since: c.now}
 	t.flight = f
 	return f
 }
@@ -59,34 +59,80 @@ func (c *Core) direct(t *task, w *worker, chosen []string) {
 func (c *Core) stand(t *task, hosts []*worker) {
 	f := c.newFlight(t)
 	for _, w := range hosts {
-		if w.standing >= standingLimit {
-			if o := lowest(w, t); o != nil {
-				c.release(o)
-				c.offerGone(o, avoidance{})
-			}
-		}
-		c.offer(f, w, true, nil)
+		c.standAt(f, w)
 	}
 	c.queued.add(t)
 }
 
+// standAt queues the task at a full host, if need be in place of one of lower
+// priority.
+func (c *Core) standAt(f *flight, w *worker) {
+	if w.standing >= standingLimit {
+		if o := lowest(w, f.task); o != nil {
+			c.release(o)
+			c.offerGone(o, avoidance{})
+		}
+	}
+	c.offer(f, w, true, nil)
+}
+
 func (c *Core) offer(f *flight, w *worker, standing bool, chosen []string) {
 	t := f.task
-	j := &t.e.job
 	o := &offer{id: c.drawOffer(), flight: f, worker: w, standing: standing, leases: w.leases, claim: claim{need: t.group.need, devices: chosen}}
-	wait, limit := directWait, directLimit
-	if standing {
-		wait, limit = standingWait, standingWait+standingLate
-	}
 	c.offers[o.id] = o
 	f.offers = append(f.offers, o)
 	w.addOffer(o)
-	c.send(w.peer, lease.Offer{
-		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: f.n}, Group: c.cfg.Group, Epoch: c.epoch,
-		Need: j.Spec.Resources, Priority: j.Spec.Priority, User: j.User, Wait: wait, Age: c.now.Sub(j.Submitted),
-	})
-	o.timer = c.after(limit, func() { c.overdue(o) })
+	c.used(w.peer)
+	if standing {
+		c.sendOffer(o, standingWait)
+		c.renewOffer(o)
+	} else {
+		c.sendOffer(o, directWait)
+		o.timer = c.after(directLimit, func() { c.overdue(o) })
+	}
 	c.changed(t.e)
+}
+
+func (c *Core) sendOffer(o *offer, wait time.Duration) {
+	t := o.flight.task
+	j := &t.e.job
+	c.send(o.worker.peer, lease.Offer{
+		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: o.flight.n}, Group: c.cfg.Group, Epoch: c.epoch,
+		Need: j.Spec.Resources, Priority: j.Spec.Priority, User: j.User, Wait: wait, Age: c.now.Sub(t.e.born),
+	})
+}
+
+// renewOffer says a queued offer again in time, so that it keeps its place at the
+// host, and what is set aside for it there.
+func (c *Core) renewOffer(o *offer) {
+	o.timer = c.after(renewEvery, func() {
+		c.sendOffer(o, standingWait)
+		c.renewOffer(o)
+		if f := o.flight; f.offers[0] == o {
+			c.spread(f)
+		}
+	})
+}
+
+// spread queues a task that has waited long at one more host: those where it
+// queues may never get room, or may not mean to take it.
+func (c *Core) spread(f *flight) {
+	n := len(f.offers)
+	if n >= spreadMost || c.now.Sub(f.since) < time.Duration(n)*spreadEvery {
+		return
+	}
+	c.hosts.count()
+	for _, w := range c.queueAt(f.task) {
+		if !f.at(w) {
+			c.standAt(f, w)
+			return
+		}
+	}
+}
+
+// at says whether the task is offered to the host.
+func (f *flight) at(w *worker) bool {
+	return slices.ContainsFunc(f.offers, func(o *offer) bool { return o.worker == w })
 }
 
 func (c *Core) assign(f *flight, w *worker) {
@@ -98,14 +144,10 @@ func (c *Core) assign(f *flight, w *worker) {
 	}})
 }
 
-// overdue takes back an offer without an answer. A queued one is simply
-// renewed; a host that should have answered at once is left alone for a while.
+// overdue takes back an offer without an answer. A host that should have answered
+// at once is left alone for a while.
 func (c *Core) overdue(o *offer) {
 	c.release(o)
-	if o.standing {
-		c.offerGone(o, avoidance{})
-		return
-	}
 	o.flight.task.declines++
 	o.flight.task.why = o.worker.name() + " did not answer an offer"
 	c.offerGone(o, c.hardly(o))
@@ -132,8 +174,9 @@ func (c *Core) drop(o *offer) {
 	if f.winner == o {
 		f.winner = nil
 	}
+	c.probed(o.worker, o)
 	if !o.held {
-		c.moreRoom(o.worker)
+		c.freed(o.worker)
 	}
 }
 
@@ -227,7 +270,8 @@ func (c *Core) commit(w *worker, m lease.Commit) {
 		return
 	}
 	w.holdOffer(o, m.Devices)
-	c.moreRoom(w) // another may queue there
+	c.probed(w, o)
+	c.freed(w) // another may queue there
 	f.winner, f.session, f.devices = o, m.Session, m.Devices
 	for _, other := range slices.Clone(f.offers) {
 		if other != o {
@@ -324,7 +368,7 @@ func (c *Core) whyHost(t *task, w *worker) string {
 
 func (c *Core) decline(w *worker, m lease.Decline) {
 	w.setFree(m.Free)
-	c.moreRoom(w)
+	c.freed(w)
 	o := c.offers[m.Offer]
 	if o == nil || o.worker != w {
 		return
@@ -332,44 +376,24 @@ func (c *Core) decline(w *worker, m lease.Decline) {
 	t := o.flight.task
 	if m.Never {
 		t.group.never[w.peer] = w.hellos
-		t.group.able = nil
 		c.offerGone(o, avoidance{})
 		return
 	}
 	c.drop(o)
 	a := avoidance{}
 	free := w.roomFor(t)
-	if _, lack := fits(t.group.need, &free, w.devices); lack == "" || m.Reason.Word != job.ReasonResources {
+	_, lack := fits(t.group.need, &free, w.devices)
+	switch {
+	case m.Reason.Word == job.ReasonQuota:
+		c.refusedQuota(w, t.e.job.User, t.group.need, m.Reason.Detail)
+		t.declines++ // so that the next one costs the journal nothing if it is refused, too
+	case lack == "" || m.Reason.Word != job.ReasonResources:
 		t.declines++ // it is not for lack of room, as far as we can see
 		a = c.hardly(o)
 		t.why = w.name() + ": " + m.Reason.String()
-		if m.Reason.Word == job.ReasonQuota {
-			a.quota = cmp.Or(m.Reason.Detail, "its user holds enough there")
-			w.overQuota = append(w.overQuota, t)
-		}
 	}
 	c.avoid(t, a)
 	if len(o.flight.offers) == 0 {
 		c.over(o.flight)
 	}
-}
-
-// soonest is when a task that hosts have refused may try again: when the first
-// of them may be asked, or soon if others may get room before.
-func (c *Core) soonest(t *task) (until time.Time, why string) {
-	others := false
-	for _, w := range c.candidates(t.group) {
-		a, against := c.avoided(t, w.peer)
-		switch {
-		case !w.open():
-		case !against || !a.hard:
-			others = true
-		case until.IsZero() || a.until.Before(until):
-			until, why = a.until, t.why
-		}
-	}
-	if soon := c.now.Add(retryWait); others && until.After(soon) {
-		until = soon
-	}
-	return until, why
 }

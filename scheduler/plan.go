@@ -5,6 +5,7 @@ package scheduler
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
@@ -21,64 +22,176 @@ const (
 	blocked                // no room for it, nor for its like
 )
 
-// plan offers waiting tasks in their order. Requests that found no room are not
-// looked at again before there may be more.
+// plan offers waiting tasks: those that came or came back since the last plan at
+// any host, those that found no room then at hosts that have got some since. Of
+// several that could have the same room the first by rank is tried first.
 func (c *Core) plan() {
 	c.again = false
 	if !c.lead || c.outgoing >= maxOutgoing {
 		return
 	}
-	version := c.version
-	all := version != c.plannedAt
-	if all {
-		c.widen()
-	}
-	var full []*group
-	for tries := 0; len(full) < blockedLimit; tries++ {
-		g := c.nextGroup(all)
-		if g == nil {
-			break
+	b := budget{tries: planLimit, looks: lookLimit}
+	for len(c.roomy) > 0 && !b.spent(c) {
+		w := c.roomy[0]
+		if !c.fill(w, &b) {
+			break // it goes on there with the next step
 		}
-		if tries >= planLimit || c.outgoing >= maxOutgoing {
-			c.again = tries >= planLimit
-			break
+		w.resume = resume{}
+		if w.again {
+			w.again = false
+			continue
 		}
-		if c.try(g.queue.first()) == blocked {
-			g.put(nil)
-			full = append(full, g)
+		w.roomy = false
+		c.roomy[0] = nil
+		c.roomy = c.roomy[1:]
+	}
+	if len(c.roomy) == 0 {
+		c.roomy = nil
+		for g := c.ready.first(); g != nil && !b.spent(c); g = c.ready.first() {
+			c.tryFirst(g, &b)
 		}
 	}
-	for _, g := range full {
-		g.put(&c.parked)
-		c.look(g.class, !slices.ContainsFunc(c.candidates(g), (*worker).open))
-	}
-	if !c.again {
-		c.plannedAt = version
-		c.again = c.version != version
+	c.again = (len(c.roomy) > 0 || c.ready.Len() > 0) && c.outgoing < maxOutgoing
+}
+
+// budget bounds what one step tries; the rest is for the next.
+type budget struct {
+	tries int // placements
+	looks int // parked and queued tasks that are compared with a host that got room
+}
+
+func (b *budget) spent(c *Core) bool {
+	return b.tries <= 0 || b.looks <= 0 || c.outgoing >= maxOutgoing
+}
+
+// tryFirst tries to place the first task of a group, and parks the group if that
+// finds no room.
+func (c *Core) tryFirst(g *group, b *budget) {
+	b.tries--
+	if c.try(g.queue.first()) == blocked {
+		c.park(g)
+		c.look(g.class, !c.hosts.anyOpen(g))
 	}
 }
 
-// nextGroup is the group with the first task among those to look at.
-func (c *Core) nextGroup(all bool) *group {
-	switch {
-	case c.ready.Len() == 0 && (!all || c.parked.Len() == 0):
-		return nil
-	case c.ready.Len() == 0:
-		return c.parked.groups[0]
-	case !all || c.parked.Len() == 0:
-		return c.ready.groups[0]
+// resume is where a look at the waiting tasks goes on that was not finished.
+type resume struct{ parked, queued *place }
+
+// fill has the parked and the queued tasks try a host that may have got room, by
+// rank; false if it stopped before the last of them.
+func (c *Core) fill(w *worker, b *budget) bool {
+	for w.open() && !b.spent(c) {
+		parked, stopped := c.nextParked(w, b)
+		if stopped {
+			return false
+		}
+		queued, stopped := c.nextQueued(w, b)
+		if stopped {
+			return false
+		}
+		first := parked
+		if first == nil || queued != nil && rank(queued, first) < 0 {
+			first = queued
+		}
+		g := c.ready.first()
+		switch {
+		case first == nil:
+			return true
+		case g != nil && rank(g.queue.first(), first) < 0:
+			c.tryFirst(g, b)
+		case first == queued:
+			p := placeOf(queued)
+			w.resume.queued = &p
+			b.tries--
+			c.offer(queued.flight, w, true, nil)
+		default:
+			p := placeOf(parked)
+			w.resume.parked = &p
+			b.tries--
+			c.try(parked)
+		}
 	}
-	r, p := c.ready.groups[0], c.parked.groups[0]
-	if rank(r.queue.first(), p.queue.first()) < 0 {
-		return r
+	return !w.open()
+}
+
+// nextParked is the first parked task beyond those that were looked at that
+// fits at the host now or may queue there.
+func (c *Core) nextParked(w *worker, b *budget) (t *task, stopped bool) {
+	c.hosts.count()
+	for after := w.resume.parked; ; {
+		left, queue := c.hosts.left[w.slot], c.hosts.queue[w.slot]
+		if queue < nobody { // where a task may queue, all that the host could ever give counts
+			left = c.hosts.most[w.slot]
+		}
+		t, at := c.parked.next(after, left, &b.looks)
+		if t == nil {
+			w.resume.parked = at
+			return nil, at != nil
+		}
+		if c.mayTry(t, w, queue) {
+			return t, false
+		}
+		p := placeOf(t)
+		after = &p
 	}
-	return p
+}
+
+// mayTry says whether the parked task would find room or a place to queue at the
+// host.
+func (c *Core) mayTry(t *task, w *worker, queue int) bool {
+	if !c.hosts.could(t.group, w) || w.overQuota(t) != "" {
+		return false
+	}
+	if a, against := c.avoided(t, w.peer); against && a.hard {
+		return false
+	}
+	if queue < t.e.job.Spec.Priority {
+		return true
+	}
+	return t.group.foot.within(c.hosts.left[w.slot]) && w.fitsNow(t)
+}
+
+// nextQueued is the first task beyond those that were looked at that queues at
+// other hosts and fits at this one now.
+func (c *Core) nextQueued(w *worker, b *budget) (t *task, stopped bool) {
+	c.hosts.count()
+	if w.standing >= standingLimit {
+		return nil, false
+	}
+	for after := w.resume.queued; ; {
+		t, at := c.queued.next(after, c.hosts.left[w.slot], &b.looks)
+		if t == nil {
+			w.resume.queued = at
+			return nil, at != nil
+		}
+		if len(t.flight.offers) <= standingHosts && c.couldAlso(t, w) {
+			return t, false
+		}
+		p := placeOf(t)
+		after = &p
+	}
+}
+
+// couldAlso says whether a task that queues elsewhere fits at this host now.
+func (c *Core) couldAlso(t *task, w *worker) bool {
+	if t.flight.at(w) {
+		return false
+	}
+	if _, against := c.avoided(t, w.peer); against || !c.hosts.could(t.group, w) || w.overQuota(t) != "" {
+		return false
+	}
+	return w.fitsNow(t)
 }
 
 // try offers the task where it fits now, else has it queue where it will.
 func (c *Core) try(t *task) placing {
 	g := t.group
-	w, chosen := c.bestFit(t, c.sample(c.candidates(g)))
+	if until, all := c.avoidsAll(t); all {
+		c.pause(t, until)
+		return paused
+	}
+	c.hosts.count()
+	w, chosen := c.bestFit(t)
 	if w != nil {
 		c.dequeue(t)
 		c.setWaiting(t, false)
@@ -91,37 +204,33 @@ func (c *Core) try(t *task) placing {
 		c.look(g.class, false)
 		return placed
 	}
-	until, why := c.soonest(t)
-	if !until.IsZero() {
-		c.dequeue(t)
-		t.notBefore, t.why = until, why
-		c.requeue(t)
+	if until := c.soonest(t); !until.IsZero() {
+		c.pause(t, until)
 		return paused
 	}
 	return blocked
 }
 
-// sample orders the hosts in which they are looked at: the local one, then, if
-// there are many, others by chance, so that schedulers do not all meet at one.
-func (c *Core) sample(able []*worker) []*worker {
-	if len(able) <= sampleSize {
-		return able
+// pause has the task come back then.
+func (c *Core) pause(t *task, until time.Time) {
+	c.dequeue(t)
+	t.notBefore = until
+	c.requeue(t)
+}
+
+// anySlot is where a search of the table of hosts begins: at a host by chance if
+// there are many, so that schedulers do not all meet at one.
+func (c *Core) anySlot() int {
+	if n := len(c.hosts.all); n > sampleSize {
+		return c.rng.IntN(n)
 	}
-	out := slices.Clone(able)
-	first := 0
-	if out[0].peer == c.cfg.Self {
-		first = 1
-	}
-	rest := out[first:]
-	c.rng.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
-	return out
+	return 0
 }
 
 // choice is a host where a task fits, and how much it is liked.
 type choice struct {
 	worker  *worker
 	host    policy.Host
-	devices []string
 	score   float64
 	shunned bool // the task has just failed there
 }
@@ -135,84 +244,85 @@ func (a *choice) better(b *choice) bool {
 }
 
 // bestFit is the host that the policy prefers among those where the task fits
-// now.
-func (c *Core) bestFit(t *task, able []*worker) (*worker, []string) {
+// now: of this daemon's own and at most sampleSize others.
+func (c *Core) bestFit(t *task) (*worker, []string) {
 	var best choice
 	fitting := 0
-	for _, w := range able {
-		x, ok := c.fitsAt(t, w)
-		if !ok {
-			continue
+	consider := func(w *worker) {
+		if x, ok := c.fitsAt(t, w); ok {
+			fitting++
+			if x.better(&best) {
+				best = x
+			}
 		}
-		if x.better(&best) {
-			best = x
+	}
+	if own := c.workers[c.cfg.Self]; own != nil && c.hosts.could(t.group, own) {
+		consider(own)
+	}
+	for w := range c.hosts.withRoom(t.group, c.anySlot()) {
+		if w.peer != c.cfg.Self {
+			consider(w)
 		}
-		if fitting++; fitting >= sampleSize && !best.shunned {
+		if fitting >= sampleSize && !best.shunned {
 			break
 		}
 	}
-	return best.worker, best.devices
+	if best.worker == nil {
+		return nil, nil
+	}
+	devices, _ := fits(t.group.need, &best.host.Free, best.worker.devices)
+	return best.worker, devices
 }
 
 // fitsAt says whether the task fits at the host now, and how well.
 func (c *Core) fitsAt(t *task, w *worker) (choice, bool) {
-	if !w.open() || len(w.offers)+len(w.waiting) >= offersLimit {
+	if !w.open() || w.full() {
 		return choice{}, false
 	}
 	a, against := c.avoided(t, w.peer)
-	if against && a.hard {
+	if against && a.hard || w.overQuota(t) != "" {
 		return choice{}, false
 	}
 	free := w.roomFor(t)
-	devices, lack := fits(t.group.need, &free, w.devices)
-	if lack != "" {
+	if !w.suffices(t.group.need, &free) {
 		return choice{}, false
 	}
 	h := c.host(w, free)
-	return choice{
-		worker: w, host: h, devices: devices, score: c.policy.Score(t.group.need, h), shunned: against,
-	}, true
+	return choice{worker: w, host: h, score: c.policy.Score(t.group.need, h), shunned: against}, true
 }
 
-// queueAt chooses the full hosts at which the task queues: those with the
-// fewest queued tasks, the one where it has just failed last.
+// queueAt chooses the full hosts at which the task queues, of sampleSize that it
+// may queue at: those with the fewest queued tasks, the one where it has just
+// failed last.
 func (c *Core) queueAt(t *task) []*worker {
 	type spot struct {
 		w       *worker
 		against bool
 	}
 	var spots []spot
-	for _, w := range c.candidates(t.group) {
+	for w := range c.hosts.withQueue(t.group, t.e.job.Spec.Priority, c.anySlot()) {
 		a, against := c.avoided(t, w.peer)
-		if !w.open() || against && a.hard || !c.hasSlot(w, t) {
+		if against && a.hard || w.overQuota(t) != "" {
 			continue
 		}
-		spots = append(spots, spot{w, against})
-		slices.SortStableFunc(spots, func(a, b spot) int {
-			if a.against != b.against {
-				if b.against {
-					return -1
-				}
-				return 1
-			}
-			return cmp.Compare(a.w.standing, b.w.standing)
-		})
-		spots = spots[:min(len(spots), standingHosts)]
+		if spots = append(spots, spot{w, against}); len(spots) >= sampleSize {
+			break
+		}
 	}
+	slices.SortStableFunc(spots, func(a, b spot) int {
+		if a.against != b.against {
+			if b.against {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.w.standing, b.w.standing)
+	})
 	hosts := make([]*worker, 0, standingHosts)
-	for _, s := range spots {
+	for _, s := range spots[:min(len(spots), standingHosts)] {
 		hosts = append(hosts, s.w)
 	}
 	return hosts
-}
-
-// hasSlot says whether another offer may queue at the host, if need be instead
-// of one of lower priority.
-func (c *Core) hasSlot(w *worker, t *task) bool {
-	if len(w.offers)+len(w.waiting) >= offersLimit {
-		return false
-	}
-	return w.standing < standingLimit || lowest(w, t) != nil
 }
 
 // lowest is the queued offer of the lowest priority below the task's own.
@@ -228,55 +338,6 @@ func lowest(w *worker, t *task) *offer {
 	}
 	return worst
 }
-
-// widen also offers tasks that queue somewhere to other hosts that have got
-// room.
-func (c *Core) widen() {
-	roomier := c.roomier
-	c.roomier = nil
-	for _, w := range roomier {
-		line := c.queued.tasks()
-		for _, t := range line[:min(len(line), blockedLimit)] {
-			if f := t.flight; f != nil && len(f.offers) <= standingHosts && c.couldAlso(t, w) {
-				c.offer(f, w, true, nil)
-			}
-		}
-	}
-}
-
-// couldAlso says whether a task that queues elsewhere fits at this host now.
-func (c *Core) couldAlso(t *task, w *worker) bool {
-	if !w.open() || w.standing >= standingLimit || len(w.offers)+len(w.waiting) >= offersLimit {
-		return false
-	}
-	if slices.ContainsFunc(t.flight.offers, func(o *offer) bool { return o.worker == w }) {
-		return false
-	}
-	if _, against := c.avoided(t, w.peer); against || !slices.Contains(c.candidates(t.group), w) {
-		return false
-	}
-	free := w.roomFor(t)
-	_, lack := fits(t.group.need, &free, w.devices)
-	return lack == ""
-}
-
-// lacks counts by resource on how many hosts the task does not fit now.
-func (c *Core) lacks(t *task) (fit []*worker, lack map[string]int, open int) {
-	lack = map[string]int{}
-	for _, w := range c.candidates(t.group) {
-		if !w.open() {
-			continue
-		}
-		open++
-		if what := lackOf(t.group.need, w.free, w.devices); what != "" {
-			lack[what]++
-		} else {
-			fit = append(fit, w)
-		}
-	}
-	return fit, lack, open
-}
-
 func lackOf(need job.Resources, free lease.Free, devices map[string]gpu.Device) string {
 	_, what := fits(need, &free, devices)
 	return what

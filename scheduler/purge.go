@@ -12,7 +12,7 @@ import (
 // ending is the end of a job, by the drawn bits of its id.
 type ending struct {
 	number uint64
-	at     int64 // ns since 1970
+	at     int64 // ns since 1970, by this daemon's clock
 }
 
 const (
@@ -21,13 +21,14 @@ const (
 )
 
 // purgeOld proposes to forget what ended too long ago; the timer renews itself.
+// An end that lies in the future, as a wall clock that was set back leaves it,
+// counts from now.
 func (c *Core) purgeOld() {
-	n := 0
-	for _, x := range c.ended {
-		if n >= purgeBatch || c.now.UnixNano()-x.at < int64(c.cfg.KeepFor) {
-			break
-		}
-		if c.purge(x) {
+	now, n := c.steady().UnixNano(), 0
+	for i := range c.ended {
+		x := &c.ended[i]
+		x.at = min(x.at, now)
+		if n < purgeBatch && now-x.at >= int64(c.cfg.KeepFor) && c.purge(*x) {
 			n++
 		}
 	}
@@ -37,6 +38,10 @@ func (c *Core) purgeOld() {
 	}
 	c.after(pause, c.purgeOld)
 }
+
+// steady is the wall clock at this daemon's start and the time since: one that
+// nobody sets.
+func (c *Core) steady() time.Time { return c.started.Add(c.now.Sub(c.started)) }
 
 // purgeSurplus proposes to forget the oldest beyond the number that is kept.
 func (c *Core) purgeSurplus() {
@@ -77,7 +82,7 @@ func (c *Core) purged(id job.ID) {
 
 // endOf is when the job ended, as well as this daemon can tell.
 func (c *Core) endOf(e *entry) time.Time {
-	if at := endedAt(&e.job); !at.IsZero() {
+	if at := closedAt(&e.job); !at.IsZero() {
 		return at
 	}
 	return e.ended

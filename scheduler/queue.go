@@ -13,7 +13,7 @@ import (
 // rank orders tasks: priority, then age, then name. No two tasks are equal.
 func rank(a, b *task) int {
 	x, y := &a.e.job, &b.e.job
-	return cmp.Or(cmp.Compare(y.Spec.Priority, x.Spec.Priority), x.Submitted.Compare(y.Submitted),
+	return cmp.Or(cmp.Compare(y.Spec.Priority, x.Spec.Priority), a.e.born.Compare(b.e.born),
 		cmp.Compare(x.ID, y.ID), cmp.Compare(a.index, b.index))
 }
 
@@ -100,18 +100,28 @@ func (h *groupHeap) Pop() any {
 	return g
 }
 
-// put moves the group into the heap h, or out of any if h is nil.
-func (g *group) put(h *groupHeap) {
-	if g.in == h {
-		return
-	}
-	if g.in != nil {
-		heap.Remove(g.in, g.at)
-	}
-	g.in = h
-	if h != nil {
+// put adds a group, if it is not in.
+func (h *groupHeap) put(g *group) {
+	if !g.ready {
+		g.ready = true
 		heap.Push(h, g)
 	}
+}
+
+// remove takes a group out, if it is in.
+func (h *groupHeap) remove(g *group) {
+	if g.ready {
+		heap.Remove(h, g.at)
+		g.ready = false
+	}
+}
+
+// first is the group with the first task; nil if there is none.
+func (h *groupHeap) first() *group {
+	if len(h.groups) == 0 {
+		return nil
+	}
+	return h.groups[0]
 }
 
 // timer is something to do at a moment, unless it is stopped before.

@@ -20,13 +20,14 @@ type renewals struct {
 }
 
 type renewal struct {
-	worker *worker
-	hellos uint64 // of the session in which it was asked
-	msg    lease.Renew
+	worker  *worker
+	session uint64 // in which it was asked
+	msg     lease.Renew
 }
 
-// maxRenewals bounds the renewals that wait: a few of each session.
-const maxRenewals = 4 * maxWorkers
+// maxRenewals bounds the renewals of one host that wait for a round; one asks
+// every few seconds at most.
+const maxRenewals = 4
 
 func (c *Core) renew(w *worker, m lease.Renew) {
 	if m.Group != c.cfg.Group || !c.lead || m.Store != w.profile.Store {
@@ -47,8 +48,9 @@ func (c *Core) renew(w *worker, m lease.Renew) {
 			c.check(t)
 		}
 	}
-	if len(c.renewals.next) < maxRenewals {
-		c.renewals.next = append(c.renewals.next, renewal{worker: w, hellos: w.hellos, msg: m})
+	if w.renewing < maxRenewals {
+		w.renewing++
+		c.renewals.next = append(c.renewals.next, renewal{worker: w, session: c.sessions[w.peer], msg: m})
 	}
 	c.beginRound()
 }
@@ -90,7 +92,8 @@ func (c *Core) readDone(e ReadDone) {
 	}
 	for _, a := range asked {
 		w := a.worker
-		if !w.up || w.hellos != a.hellos {
+		w.renewing--
+		if !w.up || c.sessions[w.peer] != a.session {
 			continue // its session is gone, and it asks anew
 		}
 		c.renewed[a.msg.Store] = c.now

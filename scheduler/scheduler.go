@@ -56,6 +56,7 @@ type Config struct {
 	MaxJobs   int           // jobs kept, ended ones included
 	KeepEnded int           // ended jobs kept, the newest
 	KeepFor   time.Duration // an ended job is kept no longer
+	LossLimit int           // a task that has lost so many hosts is held; at most job.MaxLost
 	KeepWhole int           // ended jobs kept in memory, the newest; of the others there is a row
 }
 
@@ -65,6 +66,7 @@ func DefaultConfig() Config {
 		MaxJobs:   500_000, // about 2 GB of rows at 4 KB each
 		KeepEnded: 100_000,
 		KeepFor:   7 * 24 * time.Hour,
+		LossLimit: 3,
 		KeepWhole: 256, // for whoever waits for an end, or asks right after it
 	}
 }
@@ -80,6 +82,8 @@ func (c Config) Validate() error {
 		return errors.New("scheduler: config: seed is 0; draw one")
 	case c.MaxJobs < 1 || c.KeepEnded < 0 || c.KeepEnded > c.MaxJobs, c.KeepWhole < 0:
 		return fmt.Errorf("scheduler: config: max_jobs %d, keep_ended %d, keep_whole %d", c.MaxJobs, c.KeepEnded, c.KeepWhole)
+	case c.LossLimit < 1 || c.LossLimit > job.MaxLost:
+		return fmt.Errorf("scheduler: config: loss_limit %d is not from 1 to %d", c.LossLimit, job.MaxLost)
 	case c.KeepFor <= 0:
 		return fmt.Errorf("scheduler: config: keep_for %s", c.KeepFor)
 	}
@@ -93,25 +97,26 @@ const (
 	commitWait   = 30 * time.Second // for a request's record to be committed
 	directWait   = time.Second      // a worker may keep an offer that we think fits
 	directLimit  = 5 * time.Second  // then the answer is overdue: longer than a session takes to be found silent, twice a bad round trip
-	standingWait = 30 * time.Second // an offer may queue at a full worker, then it is renewed
-	standingLate = 2 * time.Second  // beyond standingWait, for the way of the answer
+	standingWait = 30 * time.Second // an offer may queue at a full worker
+	renewEvery   = 20 * time.Second // it is renewed so often, long before that
+	spreadEvery  = time.Minute      // a task that waits is queued at one more host
 	commitLimit  = lease.ReserveFor - time.Second
 	sessionWait  = 5 * time.Second // for the renewal after a commit without a session
 	reportWait   = 5 * time.Second // for a word on an attempt, before it is asked for again
 	retryWait    = time.Second     // before what could not be proposed or read is tried again
 	reproposeGap = 5 * time.Second // before an Unassign or Result that was not applied is proposed again
 
-	planLimit     = 256  // placements tried in one step; the rest in the next
-	blockedLimit  = 64   // requests without room looked at in one step
-	sampleSize    = 64   // candidates scored per decision
-	offersLimit   = 48   // in flight per worker, below lease.MaxOffers so that late ones fit
-	standingLimit = 8    // of them queued at a full worker
-	standingHosts = 3    // that a task is queued at
-	maxOutgoing   = 4096 // records proposed and not yet applied
-	maxAsks       = 4096 // requests that wait for an answer
-	maxEarly      = 1024 // requests that came before this daemon led
-	maxWorkers    = 4096 // known hosts, with or without a session
-	maxSessions   = 512  // wanted
-	maxFinds      = 16   // classes looked for and announced at a time
+	planLimit     = 256   // placements tried in one step; the rest in the next
+	lookLimit     = 8192  // waiting tasks compared with hosts that got room in one step; each costs some 10 ns
+	sampleSize    = 64    // candidates scored per decision
+	offersLimit   = 48    // in flight per worker, below lease.MaxOffers so that late ones fit
+	standingLimit = 8     // of them queued at a full worker
+	standingHosts = 3     // that a task is queued at, at first
+	spreadMost    = 16    // hosts that a task is queued at, when it has waited long
+	maxOutgoing   = 4096  // records proposed and not yet applied
+	maxAsks       = 4096  // requests that wait for an answer
+	maxEarly      = 1024  // requests that came before this daemon led
+	maxWorkers    = 16384 // known hosts, with or without a session
+	maxFinds      = 16    // classes looked for and announced at a time
 	forgetWorker  = 24 * time.Hour
 )

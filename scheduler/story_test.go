@@ -187,7 +187,9 @@ func (s *story) show(fx Effects) {
 	s.pending = append(s.pending, fx.Propose...)
 	for _, o := range fx.Send {
 		if m, ok := o.Msg.(lease.Offer); ok {
-			s.offers[m.ID] = len(s.offers) + 1
+			if s.offers[m.ID] == 0 { // else it is renewed
+				s.offers[m.ID] = len(s.offers) + 1
+			}
 			s.latest[string(o.To)+" "+string(m.Attempt.Job)] = m
 		}
 		s.printf("%s <- %s", o.To, s.messageText(o.Msg))
@@ -201,6 +203,9 @@ func (s *story) show(fx Effects) {
 	}
 	for _, p := range fx.Want {
 		s.printf("want %s", p)
+	}
+	for _, p := range fx.Unwant {
+		s.printf("unwant %s", p)
 	}
 	if fx.Announce {
 		s.printf("announce %v", fx.Wants)

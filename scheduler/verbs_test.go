@@ -3,6 +3,7 @@ package scheduler
 // The verbs of the stories.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -141,7 +142,7 @@ func verbWorker(s *story, a []string, o map[string]string) {
 	s.from(a[0], lease.Hello{Profile: p, Free: free})
 }
 
-// free NAME cpus=2 gpus=1 [aside=1] [draining=1]: Availability.
+// free NAME cpus=2 gpus=1 [aside=1] [draining=1] [under=amy,bob]: Availability.
 func verbFree(s *story, a []string, o map[string]string) {
 	s.seqs[a[0]]++
 	free := lease.Free{CPUs: number(o["cpus"], 4), Memory: size(o["mem"])}
@@ -151,7 +152,11 @@ func verbFree(s *story, a []string, o map[string]string) {
 	for i := range number(o["aside"], 0) {
 		free.Aside = append(free.Aside, fmt.Sprintf("%s-gpu%d", a[0], len(free.GPUs)+i))
 	}
-	s.from(a[0], lease.Availability{Free: free, Draining: o["draining"] != "", Detail: o["draining"]})
+	var under []string
+	if o["under"] != "" {
+		under = strings.Split(o["under"], ",")
+	}
+	s.from(a[0], lease.Availability{Free: free, Draining: o["draining"] != "", Detail: o["draining"], UnderQuota: under})
 }
 
 func verbSubmit(s *story, a []string, o map[string]string) {
@@ -167,7 +172,7 @@ func verbSubmit(s *story, a []string, o map[string]string) {
 	if o["lease"] != "" {
 		spec.Lease = job.Duration(duration(o["lease"]))
 	}
-	s.step(SubmitAsk{Token: s.asks("submit " + a[0]), User: "amy", Key: o["key"], Spec: spec})
+	s.step(SubmitAsk{Token: s.asks("submit " + a[0]), User: cmp.Or(o["user"], "amy"), Key: o["key"], Spec: spec})
 }
 
 // take WORKER JOB [session=N]: commits to the newest offer there.

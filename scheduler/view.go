@@ -62,97 +62,121 @@ func (c *Core) reason(t *task) job.Reason {
 		return job.Reason{Word: job.ReasonResources, Detail: "offered to " + c.offeredTo(t.flight)}
 	case t.proposed != 0:
 		return job.Reason{Word: job.ReasonBackoff, Detail: "an attempt is being taken back"}
-	case !t.queued && t.notBefore.After(c.now) && c.overQuota(t) != "":
-		return job.Reason{Word: job.ReasonQuota, Detail: clip(c.overQuota(t))}
 	case !t.queued && t.notBefore.After(c.now):
 		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", t.notBefore.Sub(c.now).Round(time.Millisecond), t.why)}
 	}
 	return c.waitReason(t)
 }
 
-// offeredTo names the host that the task is offered to, or has committed.
-func (c *Core) offeredTo(f *flight) string {
-	if f.target == "" && len(f.offers) > 0 {
-		return f.offers[0].worker.name()
-	}
-	return c.nameOf(f.target)
-}
-
-func (c *Core) nameOf(p job.Peer) string {
-	if w := c.workers[p]; w != nil {
-		return w.name()
-	}
-	return p.Short()
-}
-
 // waitReason is the reason of a task that stands in line.
 func (c *Core) waitReason(t *task) job.Reason {
 	g := c.joinGroup(t)
-	able := c.candidates(g)
-	if len(able) == 0 {
-		if len(c.workers) == 0 {
-			return job.Reason{Word: job.ReasonNoPeers, Detail: "no node that runs tasks is known"}
-		}
+	x := c.outlookOf(g, t)
+	switch {
+	case x.able == 0 && len(c.workers) == 0:
+		return job.Reason{Word: job.ReasonNoPeers, Detail: "no node that runs tasks is known"}
+	case x.able == 0:
 		return job.Reason{Word: job.ReasonNoMatch, Detail: c.noMatch(g, t)}
+	case x.open == 0:
+		return x.closedReason()
 	}
-	if !slices.ContainsFunc(able, (*worker).open) {
-		return closedReason(able)
+	if x.fits == 0 && x.quota != "" {
+		return job.Reason{Word: job.ReasonQuota, Detail: clip(x.quota)}
 	}
 	if ahead, _ := g.queue.place(t); t.queued && ahead > 0 {
 		return job.Reason{Word: job.ReasonPriority, Detail: fmt.Sprintf("behind %d that ask for the same", ahead)}
 	}
-	fit, lack, open := c.lacks(t)
-	if len(fit) > 0 {
+	switch {
+	case x.fits > 0:
 		return job.Reason{Word: job.ReasonPriority, Detail: "what is free is set aside for others"}
-	}
-	if unsound := c.unsound(t.e.job.Spec.Resources, able); unsound != "" {
-		return job.Reason{Word: job.ReasonGPUUnhealthy, Detail: unsound}
-	}
-	return job.Reason{Word: job.ReasonResources, Detail: lackText(lack, open)}
-}
-
-// unsound says which hosts lack nothing for the need but GPUs that are set
-// aside; empty if none is so.
-func (c *Core) unsound(need job.Resources, able []*worker) string {
-	var names []string
-	for _, w := range able {
-		if w.open() && w.heldBack(need) {
-			names = append(names, w.name())
+	case len(x.unsound) > 0:
+		return job.Reason{
+			Word:   job.ReasonGPUUnhealthy,
+			Detail: clip("GPUs that it could have are set aside on " + strings.Join(x.unsound, ", ") + "; `muster gpus` says why"),
 		}
 	}
-	if len(names) == 0 {
-		return ""
+	return job.Reason{Word: job.ReasonResources, Detail: lackText(x.lack, x.open)}
+}
+
+// outlook is how a group's request stands with the known hosts.
+type outlook struct {
+	step     uint64 // of which it is true
+	able     int    // hosts that could ever run it
+	open     int    // of them take tasks
+	fits     int    // of those have what it needs free
+	quota    string // what one of these says of its user's quota
+	unsound  []string
+	lack     map[string]int // open hosts by what they lack
+	draining int
+	detail   string // why one of the draining takes nothing
+}
+
+// outlookOf works the outlook out once a step, so that a listing of many tasks of
+// one request costs one look at the hosts.
+func (c *Core) outlookOf(g *group, t *task) *outlook {
+	if g.outlook != nil && g.outlook.step == c.steps {
+		return g.outlook
 	}
-	return clip("GPUs that it could have are set aside on " + strings.Join(names, ", ") + "; `muster gpus` says why")
+	x := &outlook{step: c.steps, lack: map[string]int{}}
+	g.outlook = x
+	for w := range c.hosts.candidates(g) {
+		x.able++
+		switch {
+		case w.open():
+			x.add(w, t)
+		case w.up:
+			x.draining++
+			if x.detail == "" && w.detail != "" {
+				x.detail = " (" + w.name() + ": " + w.detail + ")"
+			}
+		}
+	}
+	return x
+}
+
+// maxUnsound bounds the hosts that a reason names.
+const maxUnsound = 32
+
+func (x *outlook) add(w *worker, t *task) {
+	need := t.group.need
+	x.open++
+	switch {
+	case w.free.CPUs < need.CPUs:
+		x.lack["cpus"]++
+	case w.free.Memory < need.Memory:
+		x.lack["memory"]++
+	case !w.suffices(need, &w.free):
+		x.lack["gpus"]++
+		if len(x.unsound) < maxUnsound && w.heldBack(need) {
+			x.unsound = append(x.unsound, w.name())
+		}
+	default:
+		if why := w.overQuota(t); why == "" {
+			x.fits++
+		} else if x.quota == "" {
+			x.quota = w.name() + ": " + why
+		}
+	}
 }
 
 // noMatch is which clauses stand against the group, worked out once for the
 // hosts that are known.
 func (c *Core) noMatch(g *group, t *task) string {
 	if g.noMatch == "" || g.noMatchAt != c.profiles {
-		g.noMatch, g.noMatchAt = c.explain(t.e.job.Spec, g.clauses).Reason.Detail, c.profiles
+		g.noMatch, g.noMatchAt = c.explainSpec(t.e.job.Spec).Reason.Detail, c.profiles
 	}
 	return g.noMatch
 }
 
 // closedReason is why none of the hosts that could run it takes anything.
-func closedReason(able []*worker) job.Reason {
-	draining, first := 0, ""
-	for _, w := range able {
-		if w.up {
-			draining++
-		}
-		if w.up && first == "" && w.detail != "" {
-			first = " (" + w.name() + ": " + w.detail + ")"
-		}
-	}
-	if draining > 0 {
+func (x *outlook) closedReason() job.Reason {
+	if x.draining > 0 {
 		return job.Reason{
 			Word:   job.ReasonNodesDraining,
-			Detail: clip(fmt.Sprintf("%d of %d nodes that could run it take no tasks%s", draining, len(able), first)),
+			Detail: clip(fmt.Sprintf("%d of %d nodes that could run it take no tasks%s", x.draining, x.able, x.detail)),
 		}
 	}
-	return job.Reason{Word: job.ReasonNoPeers, Detail: fmt.Sprintf("none of the %d nodes that could run it answers", len(able))}
+	return job.Reason{Word: job.ReasonNoPeers, Detail: fmt.Sprintf("none of the %d nodes that could run it answers", x.able)}
 }
 
 // lackText is "cpus on 2 and gpus on 1 of 3 nodes".
@@ -312,13 +336,20 @@ func (c *Core) whyOf(j job.Job) (lease.Explanation, error) {
 // those that would take it now.
 func (c *Core) markQuotas(x *lease.Explanation, e *entry) {
 	for _, t := range e.tasks {
+		if t.group == nil {
+			continue
+		}
 		x.Now = slices.DeleteFunc(x.Now, func(cand lease.Candidate) bool {
-			a, _ := c.avoided(t, cand.Node)
-			if a.quota != "" {
-				cand.Why = "Quota: " + a.quota
+			w := c.workers[cand.Node]
+			if w == nil {
+				return false
+			}
+			why := w.overQuota(t)
+			if why != "" {
+				cand.Why = "Quota: " + why
 				x.Later = append(x.Later, cand)
 			}
-			return a.quota != ""
+			return why != ""
 		})
 	}
 }
@@ -330,6 +361,15 @@ func (c *Core) Offers(s job.Spec) (lease.Explanation, error) {
 		return lease.Explanation{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return c.explain(s, clauses), nil
+}
+
+// explainSpec is Offers for a spec that was accepted before.
+func (c *Core) explainSpec(s job.Spec) lease.Explanation {
+	x, err := c.Offers(s)
+	if err != nil {
+		x.Reason = job.Reason{Word: job.ReasonNoMatch, Detail: err.Error()}
+	}
+	return x
 }
 
 // Node is a host as this scheduler knows it.

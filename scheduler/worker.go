@@ -18,22 +18,33 @@ type worker struct {
 	peer     job.Peer
 	profile  lease.Profile
 	devices  map[string]gpu.Device
-	free     lease.Free // as it said last
+	free     lease.Free    // as it said last
+	freeOf   []*gpu.Device // the device of each of free.GPUs; nil for one that it does not list
 	seq      uint64
 	hellos   uint64
 	leases   uint64    // renewals answered
+	renewing int       // renewals that wait for a round
 	waiting  []*flight // that wait for a lease there
 	up       bool      // has a session and said Hello in it
 	draining bool
 	detail   string
 	seen     time.Time
+	quotas   map[string]*quota // by user
 
 	offers   []*offer // in flight, oldest first
 	standing int      // of them queued there
 	owed     []claim  // committed since it last said what is free
-	room     *lease.Free
 
-	overQuota []*task // refused for their users' quotas since it last said what is free
+	table *hosts // that it is in; nil once it was forgotten
+	slot  int    // there
+	stale bool   // in hosts.stale
+	room  *lease.Free
+	rest  *lease.Free // room less what is set aside for all that queue there
+	last  *task       // of those the last by rank
+
+	roomy  bool   // in Core.roomy
+	again  bool   // has got more room since resume began
+	resume resume // in Core.fill
 }
 
 // claim is what an offer takes from what is free.
@@ -54,7 +65,16 @@ func (w *worker) name() string {
 
 // setFree takes the host's own word, which has all its commits in it.
 func (w *worker) setFree(f lease.Free) {
-	w.free, w.owed, w.room = f, nil, nil
+	w.free, w.owed = f, nil
+	w.freeOf = w.freeOf[:0]
+	for _, g := range f.GPUs {
+		var listed *gpu.Device
+		if i := slices.IndexFunc(w.profile.GPUs, func(d gpu.Device) bool { return d.UUID == g.UUID }); i >= 0 {
+			listed = &w.profile.GPUs[i]
+		}
+		w.freeOf = append(w.freeOf, listed)
+	}
+	w.table.touch(w)
 }
 
 func (w *worker) addOffer(o *offer) {
@@ -62,7 +82,8 @@ func (w *worker) addOffer(o *offer) {
 	if o.standing {
 		w.standing++
 	}
-	w.room = nil
+	w.probes(o)
+	w.table.touch(w)
 }
 
 func (w *worker) dropOffer(o *offer) {
@@ -74,7 +95,7 @@ func (w *worker) dropOffer(o *offer) {
 	if o.standing {
 		w.standing--
 	}
-	w.room = nil
+	w.table.touch(w)
 }
 
 // holdOffer turns an offer into something that the host holds; until it next
@@ -86,30 +107,85 @@ func (w *worker) holdOffer(o *offer, devices []string) {
 	}
 	o.held = true
 	w.owed = append(w.owed, claim{need: o.claim.need, devices: devices})
-	w.room = nil
+	w.table.touch(w)
 }
 
 // roomFor is what is free for the task: less what is committed and offered, and
 // less what is set aside for those queued there before it.
 func (w *worker) roomFor(t *task) lease.Free {
-	if w.room == nil {
-		w.room = w.lessCommitted()
-	}
-	free := *w.room
 	if w.standing == 0 {
-		return free
+		return *w.less()
 	}
+	if w.rest == nil {
+		rest, last := w.lessQueued(nil)
+		w.rest, w.last = &rest, last
+	}
+	if w.last == nil || w.last != t && rank(w.last, t) < 0 {
+		return *w.rest
+	}
+	free, _ := w.lessQueued(t)
+	return free
+}
+
+// lessQueued is what is left when all that queue at the host before the task have
+// what they need, or as much of it as there is; nil stands behind all. last is
+// the last of them.
+func (w *worker) lessQueued(t *task) (free lease.Free, last *task) {
+	free = *w.less()
 	free.GPUs = slices.Clone(free.GPUs)
 	for _, o := range w.offers {
-		if !o.standing || o.flight.task == t || rank(o.flight.task, t) > 0 {
+		queued := o.flight.task
+		if !o.standing || queued == t || t != nil && rank(queued, t) > 0 {
 			continue
 		}
-		if need := o.flight.task.group.need; w.sound(need) {
+		if last == nil || rank(last, queued) < 0 {
+			last = queued
+		}
+		if need := queued.group.need; w.sound(need) {
 			able := choose(need, &free, w.devices)
 			take(need, &free, able[:min(len(able), gpusOf(need))])
 		}
 	}
-	return free
+	return free, last
+}
+
+// fitsNow says whether the task fits there now.
+func (w *worker) fitsNow(t *task) bool {
+	if w.full() {
+		return false
+	}
+	free := w.roomFor(t)
+	return w.suffices(t.group.need, &free)
+}
+
+// suffices says whether the need could be met from what is free, as fits does,
+// without choosing devices.
+func (w *worker) suffices(need job.Resources, free *lease.Free) bool {
+	if free.CPUs < need.CPUs || free.Memory < need.Memory {
+		return false
+	}
+	n := gpusOf(need)
+	if n == 0 {
+		return true
+	}
+	milli := shareMilli(need)
+	var like *gpu.Device // the device that was looked at last, and what came of it
+	meets := false
+	for i := range free.GPUs {
+		g, d := &free.GPUs[i], w.freeOf[i]
+		if d == nil || g.Milli < milli || g.Memory < need.GPUMemory {
+			continue
+		}
+		if like == nil || d.Class != like.Class || d.Memory != like.Memory || d.Parent != "" || like.Parent != "" {
+			like, meets = d, lease.GPUMeets(*d, need)
+		}
+		if meets {
+			if n--; n == 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // sound says whether the host could meet the need with devices that are not set
@@ -158,10 +234,11 @@ func (c *Core) host(w *worker, free lease.Free) policy.Host {
 }
 
 func (c *Core) sessionUp(p job.Peer) {
-	if c.sessions[p] {
+	if c.sessions[p] != 0 {
 		c.sessionDown(p)
 	}
-	c.sessions[p] = true
+	c.sessionSeq++
+	c.sessions[p] = c.sessionSeq
 	if c.lead {
 		c.send(p, c.owns())
 	}
@@ -173,6 +250,7 @@ func (c *Core) owns() lease.Owns {
 
 func (c *Core) sessionDown(p job.Peer) {
 	delete(c.sessions, p)
+	c.lostTouch(p)
 	w := c.workers[p]
 	if w == nil || !w.up {
 		return
@@ -187,8 +265,9 @@ func (c *Core) sessionDown(p job.Peer) {
 	}
 	w.waiting = nil
 	w.setFree(lease.Free{})
+	c.forgetQuotas(w)
 	for _, t := range c.tasksAt(p) {
-		t.reported = false
+		t.reported, t.cancelSent = false, false
 		c.changed(t.e)
 		c.watch(t, c.writeOffAt(t))
 	}
@@ -196,17 +275,17 @@ func (c *Core) sessionDown(p job.Peer) {
 
 func (c *Core) hello(p job.Peer, m lease.Hello) {
 	w := c.workers[p]
-	if w == nil {
+	known := w != nil
+	if !known {
 		if len(c.workers) >= maxWorkers && !c.forgetOne() {
 			return
 		}
-		w = &worker{peer: p}
+		w = &worker{peer: p, quotas: map[string]*quota{}}
 		c.workers[p] = w
 	}
 	if !w.up {
 		c.tell(Told{Kind: WorkerFound, Peer: p, Node: m.Profile.Name})
 	}
-	c.sessions[p] = true
 	m.Profile.Peer = p
 	w.profile, w.up, w.draining, w.detail, w.seq, w.seen = m.Profile, true, false, "", 0, c.now
 	w.hellos++
@@ -214,9 +293,14 @@ func (c *Core) hello(p job.Peer, m lease.Hello) {
 	for _, d := range m.Profile.GPUs {
 		w.devices[d.UUID] = d
 	}
+	if known {
+		c.hosts.profiled(w)
+	} else {
+		c.hosts.add(w)
+	}
 	w.setFree(m.Free)
 	c.profiles++
-	c.moreRoom(w)
+	c.freed(w)
 	for _, t := range c.tasksAt(p) {
 		c.changed(t.e)
 		if c.sameStore(t, w) {
@@ -238,10 +322,19 @@ func (c *Core) forgetOne() bool {
 		}
 	}
 	if oldest != nil {
-		delete(c.workers, oldest.peer)
-		c.profiles++
+		c.forgetHost(oldest)
 	}
 	return oldest != nil
+}
+
+func (c *Core) forgetHost(w *worker) {
+	delete(c.workers, w.peer)
+	c.hosts.remove(w)
+	c.forgetQuotas(w)
+	for _, g := range c.groups {
+		delete(g.never, w.peer)
+	}
+	c.profiles++
 }
 
 func (c *Core) availability(w *worker, m lease.Availability) {
@@ -250,24 +343,28 @@ func (c *Core) availability(w *worker, m lease.Availability) {
 	}
 	w.seq, w.draining, w.detail = m.Seq, m.Draining, m.Detail
 	w.setFree(m.Free)
-	c.moreRoom(w)
-	c.retryQuotas(w)
+	c.freed(w)
+	for _, user := range m.UnderQuota {
+		c.easeQuota(w, user)
+	}
 }
 
-// moreRoom notes that a host may take more than when it was last looked at.
-func (c *Core) moreRoom(w *worker) {
-	c.version++
-	if !slices.Contains(c.roomier, w) {
-		c.roomier = append(c.roomier, w)
+// freed notes that a host may take more than when the waiting tasks were last
+// compared with it.
+func (c *Core) freed(w *worker) {
+	if w.roomy {
+		w.again = true
+		return
 	}
+	w.roomy = true
+	c.roomy = append(c.roomy, w)
 }
 
 // forgetWorkers drops hosts that have been away for long; the timer renews itself.
 func (c *Core) forgetWorkers() {
-	for p, w := range c.workers {
-		if !w.up && len(c.byNode[p]) == 0 && c.now.Sub(w.seen) >= forgetWorker {
-			delete(c.workers, p)
-			c.profiles++
+	for _, w := range c.hosts.all {
+		if w != nil && !w.up && len(c.byNode[w.peer]) == 0 && c.now.Sub(w.seen) >= forgetWorker {
+			c.forgetHost(w)
 		}
 	}
 	for store, at := range c.renewed {

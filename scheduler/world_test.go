@@ -168,7 +168,9 @@ func (m *model) hear(x lease.ToWorker) {
 	case lease.Owns:
 		m.ask()
 	case lease.Offer:
+		_, held := m.reserved[x.ID]
 		switch {
+		case held, slices.ContainsFunc(m.queued, func(o lease.Offer) bool { return o.ID == x.ID }): // renewed
 		case m.free() >= x.Need.CPUs:
 			m.hold(x)
 		case x.Wait > directWait:

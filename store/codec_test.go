@@ -93,12 +93,12 @@ var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
 	case 2:
 		r.Unassign = &job.UnassignRecord{
 			Attempt: anyAttempt.Draw(t, "attempt"), Proof: job.ProofDead, Detail: anyText.Draw(t, "detail"),
-			At: anyTime.Draw(t, "at"), Hold: rapid.Bool().Draw(t, "hold"),
+			At: anyTime.Draw(t, "at"), Hold: anyText.Draw(t, "hold"),
 		}
 	case 3:
 		r.Result = &job.ResultRecord{
 			Attempt: anyAttempt.Draw(t, "attempt"), Devices: anyWords.Draw(t, "devices"), Exit: anyExit.Draw(t, "exit"),
-			At: anyTime.Draw(t, "at"), Hold: rapid.Bool().Draw(t, "hold"),
+			At: anyTime.Draw(t, "at"), Hold: anyText.Draw(t, "hold"),
 		}
 	case 4:
 		r.Cancel = &job.CancelRecord{Job: anyID.Draw(t, "job"), Reason: anyText.Draw(t, "reason"), At: anyTime.Draw(t, "at")}

@@ -394,7 +394,7 @@ type Unassign struct {
 	Proof         string                 `protobuf:"bytes,2,opt,name=proof" json:"proof,omitempty"`
 	Detail        string                 `protobuf:"bytes,3,opt,name=detail" json:"detail,omitempty"`
 	At            int64                  `protobuf:"varint,4,opt,name=at" json:"at,omitempty"` // by the owner's clock
-	Hold          bool                   `protobuf:"varint,5,opt,name=hold" json:"hold,omitempty"`
+	Hold          string                 `protobuf:"bytes,5,opt,name=hold" json:"hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -457,11 +457,11 @@ func (x *Unassign) GetAt() int64 {
 	return 0
 }
 
-func (x *Unassign) GetHold() bool {
+func (x *Unassign) GetHold() string {
 	if x != nil {
 		return x.Hold
 	}
-	return false
+	return ""
 }
 
 type Result struct {
@@ -470,7 +470,7 @@ type Result struct {
 	Devices       []string               `protobuf:"bytes,2,rep,name=devices" json:"devices,omitempty"`
 	Exit          *Exit                  `protobuf:"bytes,3,opt,name=exit" json:"exit,omitempty"`
 	At            int64                  `protobuf:"varint,4,opt,name=at" json:"at,omitempty"` // by the owner's clock
-	Hold          bool                   `protobuf:"varint,5,opt,name=hold" json:"hold,omitempty"`
+	Hold          string                 `protobuf:"bytes,5,opt,name=hold" json:"hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -533,11 +533,11 @@ func (x *Result) GetAt() int64 {
 	return 0
 }
 
-func (x *Result) GetHold() bool {
+func (x *Result) GetHold() string {
 	if x != nil {
 		return x.Hold
 	}
-	return false
+	return ""
 }
 
 type Cancel struct {
@@ -1607,13 +1607,13 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05proof\x18\x02 \x01(\tR\x05proof\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x0e\n" +
 	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x12\n" +
-	"\x04hold\x18\x05 \x01(\bR\x04hold\"\x9f\x01\n" +
+	"\x04hold\x18\x05 \x01(\tR\x04hold\"\x9f\x01\n" +
 	"\x06Result\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x18\n" +
 	"\adevices\x18\x02 \x03(\tR\adevices\x12&\n" +
 	"\x04exit\x18\x03 \x01(\v2\x12.muster.store.ExitR\x04exit\x12\x0e\n" +
 	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x12\n" +
-	"\x04hold\x18\x05 \x01(\bR\x04hold\"B\n" +
+	"\x04hold\x18\x05 \x01(\tR\x04hold\"B\n" +
 	"\x06Cancel\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +

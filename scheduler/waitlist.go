@@ -1,0 +1,152 @@
+package scheduler
+
+// Waitlists: tasks by rank, searched for the first that a host could have
+// without a look at each.
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// place is where a task stands among all: priority, then age, then name. No two
+// tasks share one.
+type place struct {
+	priority int
+	born     time.Time
+	id       job.ID
+	index    int
+}
+
+func placeOf(t *task) place {
+	return place{t.e.job.Spec.Priority, t.e.born, t.e.job.ID, t.index}
+}
+
+func (p *place) compare(q *place) int {
+	return cmp.Or(cmp.Compare(q.priority, p.priority), p.born.Compare(q.born), cmp.Compare(p.id, q.id), cmp.Compare(p.index, q.index))
+}
+
+// chunkMost bounds a chunk: half of it is moved when one task comes or goes, and
+// a search that passes over it costs one comparison.
+const chunkMost = 128
+
+// waitlist holds tasks by rank, in chunks that know the least that any of their
+// tasks needs. The zero value is empty.
+type waitlist struct {
+	chunks []*chunk
+	count  int
+}
+
+type chunk struct {
+	waits []wait
+	least footprint // no task of the chunk needs less of anything
+}
+
+type wait struct {
+	place place
+	foot  footprint
+	task  *task
+}
+
+func compareWait(w wait, p place) int { return w.place.compare(&p) }
+
+func (l *waitlist) len() int { return l.count }
+
+// chunkOf is the chunk in which the place lies or would lie.
+func (l *waitlist) chunkOf(p place) int {
+	i, _ := slices.BinarySearchFunc(l.chunks, p, func(c *chunk, p place) int {
+		return c.waits[len(c.waits)-1].place.compare(&p)
+	})
+	return min(i, len(l.chunks)-1)
+}
+
+// add puts a task in; one that is there stays.
+func (l *waitlist) add(t *task) {
+	w := wait{placeOf(t), footprintOf(t.group.need), t}
+	if len(l.chunks) == 0 {
+		l.chunks = []*chunk{{waits: []wait{w}, least: w.foot}}
+		l.count = 1
+		return
+	}
+	i := l.chunkOf(w.place)
+	c := l.chunks[i]
+	at, there := slices.BinarySearchFunc(c.waits, w.place, compareWait)
+	if there {
+		return
+	}
+	c.waits = slices.Insert(c.waits, at, w)
+	c.least = c.least.least(w.foot)
+	l.count++
+	if len(c.waits) > chunkMost {
+		half := len(c.waits) / 2
+		next := &chunk{waits: slices.Clone(c.waits[half:])}
+		clear(c.waits[half:])
+		c.waits = c.waits[:half]
+		c.measure()
+		next.measure()
+		l.chunks = slices.Insert(l.chunks, i+1, next)
+	}
+}
+
+// remove takes a task out, if it is in.
+func (l *waitlist) remove(t *task) {
+	if l.count == 0 {
+		return
+	}
+	p := placeOf(t)
+	i := l.chunkOf(p)
+	c := l.chunks[i]
+	at, there := slices.BinarySearchFunc(c.waits, p, compareWait)
+	if !there {
+		return
+	}
+	gone := c.waits[at].foot
+	c.waits = slices.Delete(c.waits, at, at+1)
+	l.count--
+	switch {
+	case len(c.waits) == 0:
+		l.chunks = slices.Delete(l.chunks, i, i+1)
+	case gone.cpus == c.least.cpus || gone.gpus == c.least.gpus || gone.memory == c.least.memory:
+		c.measure()
+	}
+}
+
+func (c *chunk) measure() {
+	c.least = c.waits[0].foot
+	for _, w := range c.waits[1:] {
+		c.least = c.least.least(w.foot)
+	}
+}
+
+// next is the first task beyond the place that may fit what is left; a nil place
+// is before all. budget is lessened by the tasks that were looked at; when it is
+// used up, next says so and where it stopped.
+func (l *waitlist) next(after *place, left footprint, budget *int) (t *task, stopped *place) {
+	i, at := 0, 0
+	if after != nil && len(l.chunks) > 0 {
+		i = l.chunkOf(*after)
+		var there bool
+		if at, there = slices.BinarySearchFunc(l.chunks[i].waits, *after, compareWait); there {
+			at++
+		}
+	}
+	for ; i < len(l.chunks); i, at = i+1, 0 {
+		c := l.chunks[i]
+		if !c.least.within(left) {
+			continue
+		}
+		for ; at < len(c.waits); at++ {
+			w := &c.waits[at]
+			if *budget--; w.foot.within(left) {
+				return w.task, nil
+			}
+		}
+		if *budget <= 0 {
+			p := c.waits[len(c.waits)-1].place
+			return nil, &p
+		}
+	}
+	return nil, nil
+}
