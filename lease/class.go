@@ -44,12 +44,12 @@ func GPUMeets(d gpu.Device, need job.Resources) bool {
 }
 
 func modelMeets(class, model string) bool {
-	want := modelName(model)
+	want := ModelName(model)
 	return want == "" || class == want || strings.HasPrefix(class, want+"-")
 }
 
-// modelName is a model as a user writes it, in the letters of a device class.
-func modelName(model string) string {
+// ModelName is a model as a user writes it, in the letters of a device class.
+func ModelName(model string) string {
 	s := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(model)), " ", "-")
 	return strings.TrimPrefix(s, "nvidia-")
 }
@@ -152,8 +152,8 @@ func ClassOf(need job.Resources, labels map[string]string) string {
 		n = 1
 	}
 	switch {
-	case n > 0 && modelName(need.GPUModel) != "":
-		parts := strings.Split(modelName(need.GPUModel), "-")
+	case n > 0 && ModelName(need.GPUModel) != "":
+		parts := strings.Split(ModelName(need.GPUModel), "-")
 		return countClass("gpu/model/"+strings.Join(parts[:min(len(parts), maxModelParts)], "-"), floor(classCounts, n))
 	case n > 0:
 		return memoryClass(need.GPUMemory, n)

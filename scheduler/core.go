@@ -256,6 +256,8 @@ func (c *Core) handle(e Event) {
 		c.sessionDown(e.Peer)
 	case FromWorker:
 		c.fromWorker(e.Peer, e.Msg)
+	case NotSent:
+		c.notSent(e)
 	case Found:
 		c.found(e)
 	case ReadDone:

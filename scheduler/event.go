@@ -51,6 +51,12 @@ type (
 		Peer job.Peer
 		Msg  lease.ToScheduler
 	}
+	// NotSent gives back a message that no session would carry.
+	NotSent struct {
+		To  job.Peer
+		Msg lease.ToWorker
+		Err error
+	}
 	// Found ends a search for hosts of a class.
 	Found struct {
 		Class string
@@ -77,6 +83,7 @@ func (NotProposed) event() {}
 func (SessionUp) event()   {}
 func (SessionDown) event() {}
 func (FromWorker) event()  {}
+func (NotSent) event()     {}
 func (Found) event()       {}
 func (ReadDone) event()    {}
 func (RowsKept) event()    {}
@@ -141,4 +148,5 @@ const (
 	WorkerFound
 	WorkerLost
 	NewerOwner
+	MessageDefect
 )

@@ -57,7 +57,9 @@ func (c *Core) joinGroup(t *task) *group {
 			text := err.Error()
 			clauses = []clause{{text: "constraint", test: func(*lease.Profile) string { return text }}}
 		}
-		g = &group{key: key, need: s.Resources, foot: footprintOf(s.Resources), never: map[job.Peer]uint64{}}
+		need := s.Resources
+		need.GPUModel = lease.ModelName(need.GPUModel) // once, not at each comparison
+		g = &group{key: key, need: need, foot: footprintOf(s.Resources), never: map[job.Peer]uint64{}}
 		g.pool = c.hosts.pool(inPool, withoutAmounts(clauses))
 		g.pool.groups++
 		g.class = c.classOf(lease.ClassOf(s.Resources, demanded(s.Constraint)))

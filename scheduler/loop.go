@@ -33,8 +33,9 @@ type Journal interface {
 
 // Sessions carries messages to workers.
 type Sessions interface {
-	// Send queues a message, in order, and returns at once; an error says that
-	// there is no session, and a SessionDown follows or has come.
+	// Send queues a message, in order, and returns at once. ErrUnsendable says that
+	// the message is out of its bounds; any other error that there is no session,
+	// and a SessionDown follows or has come.
 	Send(to job.Peer, m lease.ToWorker) error
 	// Want has a session opened to the peer and kept.
 	Want(p job.Peer)
@@ -161,7 +162,11 @@ func (l *Loop) step(ctx context.Context, events []Event, searches *sync.WaitGrou
 	l.kept = l.kept[:0]
 	l.proposeAll(fx.Propose)
 	for _, o := range fx.Send {
-		if err := l.needs.Sessions.Send(o.To, o.Msg); err != nil {
+		switch err := l.needs.Sessions.Send(o.To, o.Msg); {
+		case err == nil:
+		case errors.Is(err, ErrUnsendable):
+			l.box.putAlways(mail{event: NotSent{To: o.To, Msg: o.Msg, Err: err}})
+		default:
 			l.log.DebugContext(ctx, "message not sent", "peer", o.To, "error", err)
 		}
 	}
@@ -315,6 +320,8 @@ func (l *Loop) logTold(t Told) {
 		l.log.Info("worker found", "peer", t.Peer, "node", t.Node)
 	case WorkerLost:
 		l.log.Warn("worker lost", "peer", t.Peer, "node", t.Node)
+	case MessageDefect:
+		l.log.Error("a message was not sent: a defect of this daemon, please report it", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "error", t.Detail)
 	case NewerOwner:
 		l.log.Error("a newer owner of these jobs exists", "peer", t.Peer, "epoch", t.Detail)
 	}

@@ -118,22 +118,15 @@ func (c *Core) fill(w *worker, b *budget) bool {
 // fits at the host now or may queue there.
 func (c *Core) nextParked(w *worker, b *budget) (t *task, stopped bool) {
 	c.hosts.count()
-	for after := w.resume.parked; ; {
-		left, queue := c.hosts.left[w.slot], c.hosts.queue[w.slot]
-		if queue < nobody { // where a task may queue, all that the host could ever give counts
-			left = c.hosts.most[w.slot]
-		}
-		t, at := c.parked.next(after, left, &b.looks)
-		if t == nil {
-			w.resume.parked = at
-			return nil, at != nil
-		}
-		if c.mayTry(t, w, queue) {
-			return t, false
-		}
-		p := placeOf(t)
-		after = &p
+	left, queue := c.hosts.left[w.slot], c.hosts.queue[w.slot]
+	if queue < nobody { // where a task may queue, all that the host could ever give counts
+		left = c.hosts.most[w.slot]
 	}
+	t, at := c.parked.next(w.resume.parked, left, &b.looks, func(t *task) bool { return c.mayTry(t, w, queue) })
+	if t == nil {
+		w.resume.parked = at
+	}
+	return t, at != nil
 }
 
 // mayTry says whether the parked task would find room or a place to queue at the
@@ -158,18 +151,13 @@ func (c *Core) nextQueued(w *worker, b *budget) (t *task, stopped bool) {
 	if w.standing >= standingLimit {
 		return nil, false
 	}
-	for after := w.resume.queued; ; {
-		t, at := c.queued.next(after, c.hosts.left[w.slot], &b.looks)
-		if t == nil {
-			w.resume.queued = at
-			return nil, at != nil
-		}
-		if len(t.flight.offers) <= standingHosts && c.couldAlso(t, w) {
-			return t, false
-		}
-		p := placeOf(t)
-		after = &p
+	t, at := c.queued.next(w.resume.queued, c.hosts.left[w.slot], &b.looks, func(t *task) bool {
+		return len(t.flight.offers) <= standingHosts && c.couldAlso(t, w)
+	})
+	if t == nil {
+		w.resume.queued = at
 	}
+	return t, at != nil
 }
 
 // couldAlso says whether a task that queues elsewhere fits at this host now.

@@ -34,6 +34,9 @@ var (
 	ErrBusy = errors.New("scheduler: busy")
 	// ErrInvalid is a request that is wrong in itself.
 	ErrInvalid = errors.New("scheduler: invalid request")
+	// ErrUnsendable is a message that no session would carry, whatever its host: a
+	// defect of this daemon. Do not send it again.
+	ErrUnsendable = errors.New("scheduler: message out of its bounds")
 )
 
 // NoMatchError refuses a job that no known host could ever run.

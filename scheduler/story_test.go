@@ -221,8 +221,8 @@ func (s *story) show(fx Effects) {
 		}
 	}
 	for _, t := range fx.Told {
-		if t.Kind == TaskWrittenOff || t.Kind == NewerOwner {
-			s.printf("told: %s %s %s", [...]string{"started", "ended", "written off", "found", "lost", "set aside", "newer owner"}[t.Kind], t.Node, t.Detail)
+		if t.Kind == TaskWrittenOff || t.Kind == NewerOwner || t.Kind == MessageDefect {
+			s.printf("told: %s %s %s", [...]string{"started", "ended", "written off", "found", "lost", "newer owner", "defect"}[t.Kind], t.Node, t.Detail)
 		}
 	}
 	if len(fx.Gone) > 0 {

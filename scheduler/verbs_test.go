@@ -47,6 +47,7 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"found": func(s *story, a []string, _ map[string]string) {
 			s.step(Found{Class: a[0], Peers: []job.Peer{job.Peer(a[1])}})
 		},
+		"unsent":  verbUnsent,
 		"wait":    func(s *story, a []string, _ map[string]string) { s.wait(duration(a[0])) },
 		"show":    verbShow,
 		"why":     verbWhy,
@@ -179,6 +180,11 @@ func verbSubmit(s *story, a []string, o map[string]string) {
 func verbTake(s *story, a []string, o map[string]string) {
 	m := s.offer(a)
 	s.from(a[0], lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: m.Group, Session: lease.Session(number(o["session"], 5))})
+}
+
+// unsent WORKER JOB: the newest offer there is out of its bounds.
+func verbUnsent(s *story, a []string, _ map[string]string) {
+	s.step(NotSent{To: job.Peer(a[0]), Msg: s.offer(a), Err: fmt.Errorf("%w: a number is out of range", ErrUnsendable)})
 }
 
 func (s *story) offer(a []string) lease.Offer {

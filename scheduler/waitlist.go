@@ -120,10 +120,10 @@ func (c *chunk) measure() {
 	}
 }
 
-// next is the first task beyond the place that may fit what is left; a nil place
-// is before all. budget is lessened by the tasks that were looked at; when it is
-// used up, next says so and where it stopped.
-func (l *waitlist) next(after *place, left footprint, budget *int) (t *task, stopped *place) {
+// next is the first task beyond the place that may fit what is left and that
+// suits; a nil place is before all. budget is lessened by the tasks that were
+// looked at; when it is used up, next says where it stopped.
+func (l *waitlist) next(after *place, left footprint, budget *int, suits func(*task) bool) (t *task, stopped *place) {
 	i, at := 0, 0
 	if after != nil && len(l.chunks) > 0 {
 		i = l.chunkOf(*after)
@@ -139,7 +139,7 @@ func (l *waitlist) next(after *place, left footprint, budget *int) (t *task, sto
 		}
 		for ; at < len(c.waits); at++ {
 			w := &c.waits[at]
-			if *budget--; w.foot.within(left) {
+			if *budget--; w.foot.within(left) && suits(w.task) {
 				return w.task, nil
 			}
 		}

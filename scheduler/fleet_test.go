@@ -1,0 +1,256 @@
+package scheduler
+
+// What a scheduler believes of many hosts: nothing of it grows without end, and
+// nobody is asked without pause.
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// declineAll answers every offer with this reason until nothing more comes, and
+// says how many there were.
+func (x *bench) declineAll(word string) (offers int) {
+	for len(x.sent) > 0 {
+		sent := x.sent
+		x.sent = nil
+		for _, o := range sent {
+			if m, ok := o.Msg.(lease.Offer); ok {
+				offers++
+				x.step(FromWorker{Peer: o.To, Msg: lease.Decline{
+					Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word, Detail: "no"}, Free: lease.Free{CPUs: 32},
+				}})
+			}
+		}
+	}
+	return offers
+}
+
+// pass lets time go by in steps as the core wants them, with every offer declined.
+func (x *bench) pass(d time.Duration, word string) (offers int) {
+	for end := x.now.Add(d); x.now.Before(end); {
+		offers += x.declineAll(word)
+		wake := x.core.Wake()
+		if wake.IsZero() || wake.After(end) {
+			wake = end
+		}
+		x.now = wake
+		x.step()
+	}
+	return offers
+}
+
+// One task of a user whom every host refuses is offered once to each, and then
+// after a pause that grows; before, 17 hosts were asked without any.
+func TestRefusedEverywhere(t *testing.T) {
+	for _, hosts := range []int{16, 17, 100} {
+		for _, word := range []string{job.ReasonQuota, "Admission"} {
+			t.Run(fmt.Sprint(hosts, word), func(t *testing.T) {
+				x := newBench(t, hosts, 32)
+				x.step(SubmitAsk{Token: 1, User: "amy", Spec: benchSpec(0)})
+				if n := x.pass(10*time.Second, word); n < hosts/2 || n > 8*hosts {
+					t.Errorf("%d offers in 10 s", n)
+				}
+				x.pass(10*time.Minute, word)
+				if n := x.pass(10*time.Minute, word); n > 11*hosts {
+					t.Errorf("%d offers in 10 min", n)
+				}
+			})
+		}
+	}
+}
+
+// 20,000 tasks of a user over his quota cost one offer for each time that he holds
+// less, and a few words at the host.
+func TestQuotaOfManyTasks(t *testing.T) {
+	x := newBench(t, 15, 32)
+	for i := range 20_000 {
+		s := benchSpec(i % 50)
+		x.tok++
+		x.step(SubmitAsk{Token: x.tok, User: "amy", Spec: s})
+		if i%1000 == 0 {
+			x.declineAll(job.ReasonQuota)
+		}
+	}
+	x.declineAll(job.ReasonQuota)
+	for _, w := range x.core.workers {
+		q := w.quotas["amy"]
+		if len(w.quotas) != 1 || q == nil || len(q.refused) > quotaMost {
+			t.Fatalf("%s remembers %+v", w.peer, w.quotas)
+		}
+	}
+	news := func(under []string) (offers int) {
+		for range 100 {
+			x.now = x.now.Add(100 * time.Millisecond)
+			x.step(FromWorker{Peer: "w3", Msg: lease.Availability{Free: lease.Free{CPUs: 32}, UnderQuota: under}})
+			offers += x.declineAll(job.ReasonQuota)
+		}
+		return offers
+	}
+	if n := news(nil); n != 0 {
+		t.Errorf("%d offers though no host has said that she holds less", n)
+	}
+	if n := news([]string{"amy"}); n != 100 {
+		t.Errorf("%d offers for 100 words that she holds less", n)
+	}
+	if n := x.pass(10*time.Minute, job.ReasonQuota); n > 15*11 {
+		t.Errorf("%d offers in 10 minutes without a word", n)
+	}
+}
+
+// At the bound of sessions a host that a search has named takes the place of the
+// least useful one: a job that only it can run is accepted.
+func TestSessionsAreGivenUp(t *testing.T) {
+	x := newBench(t, 0, 0)
+	var peers []job.Peer
+	meet := func(p job.Peer, cpus int) {
+		x.step(SessionUp{Peer: p}, FromWorker{Peer: p, Msg: lease.Hello{
+			Profile: lease.Profile{Name: string(p), Store: "s", CPUs: cpus, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: cpus},
+		}})
+	}
+	for i := range maxSessions {
+		peers = append(peers, job.Peer(fmt.Sprintf("w%d", i+1)))
+	}
+	x.step(Found{Class: "worker", Peers: peers})
+	for _, p := range peers[1:] {
+		meet(p, 4)
+	}
+	s := benchSpec(0)
+	s.NodeList = []string{string(peers[7])} // keeps one of them in use
+	x.step(SubmitAsk{Token: 1, Spec: s})
+	x.serve()
+	x.sent = nil
+	x.now = x.now.Add(settleFor)
+	big := benchSpec(0)
+	big.Resources.CPUs = 64
+	x.core.Step(x.now, SubmitAsk{Token: 2, Spec: big})
+	fx := x.core.Step(x.now, Found{Class: "cpu/32", Peers: []job.Peer{"big"}})
+	if len(fx.Want) != 1 || len(fx.Unwant) != 1 || fx.Unwant[0] != peers[0] {
+		t.Fatalf("want %v, unwant %v; %s never came", fx.Want, fx.Unwant, peers[0])
+	}
+	x.now = x.now.Add(time.Millisecond)
+	fx = x.core.Step(x.now, SessionUp{Peer: "big"}, FromWorker{Peer: "big", Msg: lease.Hello{
+		Profile: lease.Profile{Name: "big", Store: "s", CPUs: 64, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: 64},
+	}})
+	x.now = x.now.Add(matchWait)
+	for _, r := range x.core.Step(x.now).Reply {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	if len(fx.Propose) != 1 {
+		t.Fatalf("the job was not accepted: %+v", fx)
+	}
+	// Over an hour without use all others are given up, too.
+	x.now = x.now.Add(idleFor)
+	gone := map[job.Peer]bool{}
+	for range 120 {
+		x.now = x.now.Add(giveUpEvery / 2)
+		for _, p := range x.core.Step(x.now).Unwant {
+			gone[p] = true
+		}
+	}
+	if len(gone) < maxSessions-2 || len(x.core.wanted.peers) > 2 {
+		t.Errorf("%d of %d sessions were given up, %d are wanted", len(gone), maxSessions, len(x.core.wanted.peers))
+	}
+}
+
+// The wall clock is set back an hour while jobs wait: their order stays, and no age
+// is negative; an end in the future does not keep older ones from being forgotten.
+func TestWallClockSetBack(t *testing.T) {
+	x := newBench(t, 1, 1)
+	cfg := x.core.cfg
+	var saved Saved
+	for i, at := range []time.Duration{-2 * time.Hour, -time.Hour, time.Hour} { // the last by a clock that was ahead
+		saved.Add(job.Job{ID: job.NewID(cfg.Group, uint64(i+1)), Spec: benchSpec(0), Submitted: storyStart.Add(at), Tasks: []job.Task{{State: job.Pending}}})
+	}
+	c := NewCore(cfg, saved, storyStart)
+	c.Step(storyStart, Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
+	c.Step(storyStart.Add(time.Minute), SubmitAsk{Token: 1, Spec: benchSpec(0)})
+	fx := c.Step(storyStart.Add(time.Minute), SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: lease.Hello{
+		Profile: lease.Profile{Name: "w0", Store: "s", CPUs: 1, Drivers: []string{"exec"}, Worker: true},
+	}})
+	last := 24 * time.Hour
+	for _, o := range fx.Send {
+		if m, ok := o.Msg.(lease.Offer); ok {
+			if m.Age < 0 || m.Age >= last {
+				t.Errorf("%s is offered with an age of %s after one of %s", m.Attempt, m.Age, last)
+			}
+			last = m.Age
+		}
+	}
+	if last == 24*time.Hour {
+		t.Fatal("nothing was offered")
+	}
+}
+
+// A job whose end lies years ahead, by a clock that was set back since, is kept as
+// long as any other, and keeps none from being forgotten.
+func TestPurgeAfterClockWasAhead(t *testing.T) {
+	cfg := newBench(t, 0, 0).core.cfg
+	var saved Saved
+	for i, at := range []time.Duration{-8 * 24 * time.Hour, 365 * 24 * time.Hour, 700 * 24 * time.Hour} {
+		ended := storyStart.Add(at)
+		saved.Add(job.Job{
+			ID: job.NewID(cfg.Group, uint64(i+1)), Spec: benchSpec(0), Submitted: storyStart.Add(-time.Hour),
+			Tasks: []job.Task{{State: job.Succeeded, Ended: ended, Closed: ended}},
+		})
+	}
+	c := NewCore(cfg, saved, storyStart)
+	c.Step(storyStart, Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
+	purged := func(until time.Duration) (n int) {
+		for now := storyStart.Add(until - 24*time.Hour); now.Before(storyStart.Add(until)); now = now.Add(purgeEvery) {
+			for _, r := range c.Step(now).Propose {
+				if r.Purge != nil {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if n := purged(24 * time.Hour); n != 1 {
+		t.Errorf("%d jobs were purged on the first day", n)
+	}
+	if n := purged(8*24*time.Hour + time.Hour); n != 2 {
+		t.Errorf("%d jobs were purged after a week", n)
+	}
+}
+
+// A worker's clock does not decide how long its jobs are kept.
+func TestPurgeByOwnersClock(t *testing.T) {
+	x := newBench(t, 1, 4)
+	x.step(SubmitAsk{Token: 1, Spec: benchSpec(0)})
+	x.sentOffer(t, func(m lease.Offer) {
+		x.step(FromWorker{Peer: "w0", Msg: lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
+		x.step(FromWorker{Peer: "w0", Msg: lease.Event{
+			Attempt: m.Attempt, Group: 7, N: 1, State: job.Succeeded,
+			Exit: &job.Exit{State: job.Succeeded, Started: true, Ended: x.now.Add(-8 * 24 * time.Hour)},
+		}})
+	})
+	for range 24 * 6 {
+		x.now = x.now.Add(time.Hour)
+		for _, r := range x.core.Step(x.now).Propose {
+			if r.Purge != nil {
+				t.Fatalf("purged %s after its end", x.now.Sub(storyStart))
+			}
+		}
+	}
+}
+
+// sentOffer hands on the one offer that was sent.
+func (x *bench) sentOffer(t *testing.T, do func(lease.Offer)) {
+	t.Helper()
+	sent := x.sent
+	x.sent = nil
+	for _, o := range sent {
+		if m, ok := o.Msg.(lease.Offer); ok {
+			do(m)
+			return
+		}
+	}
+	t.Fatal("nothing was offered")
+}

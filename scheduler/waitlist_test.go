@@ -1,0 +1,76 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/job"
+)
+
+// A waitlist finds what a look at every task would find, in the same order.
+func TestWaitlist(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var l waitlist
+		var all []*task // by rank
+		n := 0
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				for range rapid.IntRange(1, 3*chunkMost).Draw(t, "tasks") {
+					n++
+					need := job.Resources{CPUs: rapid.IntRange(0, 9).Draw(t, "cpus"), GPUs: rapid.IntRange(0, 2).Draw(t, "gpus")}
+					spec := job.Spec{Priority: rapid.IntRange(0, 2).Draw(t, "priority")}
+					e := &entry{job: job.Job{ID: job.ID(fmt.Sprint(n)), Spec: spec}, born: storyStart.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "age")))}
+					x := &task{e: e, group: &group{need: need}}
+					l.add(x)
+					l.add(x) // a second time changes nothing
+					i, _ := slices.BinarySearchFunc(all, x, rank)
+					all = slices.Insert(all, i, x)
+				}
+			},
+			"remove": func(t *rapid.T) {
+				for range rapid.IntRange(1, 2*chunkMost).Draw(t, "tasks") {
+					if len(all) == 0 {
+						return
+					}
+					i := rapid.IntRange(0, len(all)-1).Draw(t, "which")
+					l.remove(all[i])
+					l.remove(all[i])
+					all = slices.Delete(all, i, i+1)
+				}
+			},
+			"": func(t *rapid.T) {
+				if l.len() != len(all) {
+					t.Fatalf("%d tasks, want %d", l.len(), len(all))
+				}
+				left := footprint{cpus: rapid.IntRange(-1, 9).Draw(t, "left"), gpus: rapid.IntRange(0, 2).Draw(t, "left gpus")}
+				suits := func(x *task) bool { return x.e.job.ID != "1" }
+				var want, got []*task
+				for _, x := range all {
+					if footprintOf(x.group.need).within(left) && suits(x) {
+						want = append(want, x)
+					}
+				}
+				budget := rapid.IntRange(1, 4*chunkMost).Draw(t, "budget")
+				for after := (*place)(nil); ; {
+					left1 := budget
+					x, stopped := l.next(after, left, &left1, suits)
+					if x == nil && stopped == nil {
+						break
+					}
+					if after = stopped; x != nil {
+						got = append(got, x)
+						p := placeOf(x)
+						after = &p
+					}
+				}
+				if !slices.Equal(got, want) {
+					t.Fatalf("found %d tasks, want %d", len(got), len(want))
+				}
+			},
+		})
+	})
+}
