@@ -139,7 +139,9 @@ func verbWorker(s *story, a []string, o map[string]string) {
 	}
 	free.CPUs = number(o["free"], free.CPUs)
 	s.stores[a[0]] = p.Store
-	s.step(SessionUp{Peer: job.Peer(a[0])})
+	if o["again"] == "" { // else in the same session
+		s.step(SessionUp{Peer: job.Peer(a[0])})
+	}
 	s.from(a[0], lease.Hello{Profile: p, Free: free})
 }
 
