@@ -284,7 +284,7 @@ func (n *Node) buildScheduler(context.Context) error {
 		return err
 	}
 	sc := scheduler.DefaultConfig()
-	sc.Self, sc.Group, sc.Seed = n.host.Peer(), group, draw()
+	sc.Self, sc.Group, sc.Seed, sc.LossLimit = n.host.Peer(), group, draw(), n.cfg.LossLimit
 	n.sched, err = scheduler.New(sc, saved, scheduler.Needs{
 		Journal: journal, Sessions: toWorkers{n.board}, Finder: n.table, Announcer: announcer{n.topic},
 	}, n.part("scheduler"))

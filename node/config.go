@@ -12,6 +12,7 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/worker"
 	dockerdriver "github.com/musterhq/muster/worker/driver/docker"
 	execdriver "github.com/musterhq/muster/worker/driver/exec"
@@ -39,6 +40,7 @@ type Config struct {
 	AllowRoot             bool     // run tasks of root as root
 	CgroupsOff            bool     // hold no task by control groups
 	CPUQuota              bool     // a task gets no more CPU time than it asked for, even if nobody else wants it
+	LossLimit             int      // a task that has lost so many different hosts is held
 	TaskPIDs              int      // processes and threads of one task
 	Scratch               job.Size // of one task's scratch directory; 0: half of the file system
 	Ulimits               []string // NAME=SOFT[:HARD] of each process of a task
@@ -59,7 +61,7 @@ func DefaultConfig() Config {
 	}
 	return Config{
 		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
-		TaskPIDs: defaultTaskPIDs, Ulimits: runner.DefaultUlimits(),
+		LossLimit: scheduler.DefaultConfig().LossLimit, TaskPIDs: defaultTaskPIDs, Ulimits: runner.DefaultUlimits(),
 		DockerHost:  dockerdriver.DefaultHost,
 		OutputLimit: execdriver.DefaultOutputLimit,
 	}
@@ -148,6 +150,8 @@ func (c Config) Validate() error {
 		return badSetting("name", "%.80q: want at most %d letters, digits and ._-", c.Name, maxNameBytes)
 	case c.Token != "" && len(c.Bootstrap) == 0:
 		return badSetting("token", "a token needs --bootstrap with the address that came with it")
+	case c.LossLimit < 1 || c.LossLimit > job.MaxLost:
+		return badSetting("loss-limit", "want a number from 1 to %d", job.MaxLost)
 	case c.TaskPIDs < 0 || c.Scratch < 0:
 		return fmt.Errorf("task-pids, scratch-quota: not below 0")
 	case c.CPUs < 0 || c.Memory < 0:

@@ -54,6 +54,7 @@ func settings() []setting {
 		toggle("allow-root", "run root's tasks, as root", func(c *daemonConfig) *bool { return &c.AllowRoot }),
 		toggle("cgroups-off", "hold tasks by no control groups: their processes are told by their tree, and CPUs, memory and devices are not bounded", func(c *daemonConfig) *bool { return &c.CgroupsOff }),
 		toggle("cpu-quota", "give no task more CPU time than it asked for, even if nobody else wants it", func(c *daemonConfig) *bool { return &c.CPUQuota }),
+		count("loss-limit", "`N` different hosts that a task of this daemon may lose, before it is held instead of run again", func(c *daemonConfig) *int { return &c.LossLimit }),
 		count("task-pids", "`N` processes and threads that one task may have; 0: any number", func(c *daemonConfig) *int { return &c.TaskPIDs }),
 		sized("scratch-quota", "`SIZE` of a task's scratch directory; 0B: half of the file system", func(c *daemonConfig) *job.Size { return &c.Scratch }),
 		texts("ulimit", "`NAME=SOFT[:HARD]` for each process of a task: as core fsize memlock nofile nproc stack", func(c *daemonConfig) *[]string { return &c.Ulimits }, checkUlimit),
