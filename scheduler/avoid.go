@@ -59,6 +59,34 @@ func (c *Core) avoided(t *task, p job.Peer) (avoidance, bool) {
 	return avoidance{}, false
 }
 
+// askAgain has the waiting tasks compared with the host again then.
+func (c *Core) askAgain(w *worker, when time.Time) {
+	if w.askAt.After(c.now) && !when.Before(w.askAt) {
+		return // they are before, and it is seen then that this one must wait on
+	}
+	w.askAt = when
+	c.at(when, func() {
+		if w.askAt.Equal(when) {
+			w.askAt = time.Time{}
+			c.freed(w)
+		}
+	})
+}
+
+// missesMost is how often in a row a host may decline for lack of the room that it
+// had told: others may have been before. Beyond, tasks queue there.
+const missesMost = 16
+
+// missed notes that a host had no room where it had told some.
+func (c *Core) missed(w *worker) {
+	if w.misses++; w.misses <= missesMost {
+		return
+	}
+	w.deafUntil = c.now.Add(backoff(w.misses - missesMost))
+	w.table.touch(w)
+	c.askAgain(w, w.deafUntil)
+}
+
 // avoidsAll says whether the task has been refused by as many hosts as it
 // remembers, and when it may ask the next one.
 func (c *Core) avoidsAll(t *task) (until time.Time, all bool) {

@@ -64,6 +64,28 @@ func TestRefusedEverywhere(t *testing.T) {
 	}
 }
 
+// A host that tells room and then declines for lack of it is not asked without a
+// pause, whatever it says, and the journal hears little of it.
+func TestHostThatHasNoRoomAfterAll(t *testing.T) {
+	x := newBench(t, 1, 32)
+	x.step(SubmitAsk{Token: 1, User: "amy", Spec: benchSpec(0)})
+	offers := 0
+	for range 10_000 { // 10 s
+		x.now = x.now.Add(time.Millisecond)
+		x.step(FromWorker{Peer: "w0", Msg: lease.Availability{Free: lease.Free{CPUs: 32}}})
+		for _, o := range x.sent {
+			if m, ok := o.Msg.(lease.Offer); ok {
+				offers++
+				x.step(FromWorker{Peer: "w0", Msg: lease.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}}})
+			}
+		}
+		x.sent = nil
+	}
+	if offers > 2*missesMost {
+		t.Errorf("%d offers in 10 s", offers)
+	}
+}
+
 // 20,000 tasks of a user over his quota cost one offer for each time that he holds
 // less, and a few words at the host.
 func TestQuotaOfManyTasks(t *testing.T) {

@@ -5,6 +5,7 @@ package scheduler
 
 import (
 	"slices"
+	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -76,7 +77,7 @@ func (h *hosts) touch(w *worker) {
 }
 
 // count brings the table up to date.
-func (h *hosts) count() {
+func (h *hosts) count(now time.Time) {
 	for _, w := range h.stale {
 		w.stale = false
 		if w.table != h {
@@ -86,7 +87,9 @@ func (h *hosts) count() {
 		if !w.open() || w.full() {
 			continue
 		}
-		h.left[w.slot] = footprintOfFree(w.less())
+		if !w.deafUntil.After(now) {
+			h.left[w.slot] = footprintOfFree(w.less())
+		}
 		h.queue[w.slot] = w.queuesAbove()
 	}
 	h.stale = h.stale[:0]

@@ -121,7 +121,7 @@ func (c *Core) spread(f *flight) {
 	if n >= spreadMost || c.now.Sub(f.since) < time.Duration(n)*spreadEvery {
 		return
 	}
-	c.hosts.count()
+	c.hosts.count(c.now)
 	for _, w := range c.queueAt(f.task) {
 		if !f.at(w) {
 			c.standAt(f, w)
@@ -270,6 +270,7 @@ func (c *Core) commit(w *worker, m lease.Commit) {
 		return
 	}
 	w.holdOffer(o, m.Devices)
+	w.misses = 0
 	c.probed(w, o)
 	c.freed(w) // another may queue there
 	f.winner, f.session, f.devices = o, m.Session, m.Devices
@@ -391,6 +392,8 @@ func (c *Core) decline(w *worker, m lease.Decline) {
 		t.declines++ // it is not for lack of room, as far as we can see
 		a = c.hardly(o)
 		t.why = w.name() + ": " + m.Reason.String()
+	case !o.standing:
+		c.missed(w)
 	}
 	c.avoid(t, a)
 	if len(o.flight.offers) == 0 {

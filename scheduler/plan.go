@@ -117,12 +117,10 @@ func (c *Core) fill(w *worker, b *budget) bool {
 // nextParked is the first parked task beyond those that were looked at that
 // fits at the host now or may queue there.
 func (c *Core) nextParked(w *worker, b *budget) (t *task, stopped bool) {
-	c.hosts.count()
-	left, queue := c.hosts.left[w.slot], c.hosts.queue[w.slot]
-	if queue < nobody { // where a task may queue, all that the host could ever give counts
-		left = c.hosts.most[w.slot]
-	}
-	t, at := c.parked.next(w.resume.parked, left, &b.looks, func(t *task) bool { return c.mayTry(t, w, queue) })
+	c.hosts.count(c.now)
+	queue := c.hosts.queue[w.slot]
+	lim := limits{left: c.hosts.left[w.slot], most: c.hosts.most[w.slot], above: queue}
+	t, at := c.parked.next(w.resume.parked, lim, &b.looks, func(t *task) bool { return c.mayTry(t, w, queue) })
 	if t == nil {
 		w.resume.parked = at
 	}
@@ -136,6 +134,7 @@ func (c *Core) mayTry(t *task, w *worker, queue int) bool {
 		return false
 	}
 	if a, against := c.avoided(t, w.peer); against && a.hard {
+		c.askAgain(w, a.until)
 		return false
 	}
 	if queue < t.e.job.Spec.Priority {
@@ -147,11 +146,11 @@ func (c *Core) mayTry(t *task, w *worker, queue int) bool {
 // nextQueued is the first task beyond those that were looked at that queues at
 // other hosts and fits at this one now.
 func (c *Core) nextQueued(w *worker, b *budget) (t *task, stopped bool) {
-	c.hosts.count()
+	c.hosts.count(c.now)
 	if w.standing >= standingLimit {
 		return nil, false
 	}
-	t, at := c.queued.next(w.resume.queued, c.hosts.left[w.slot], &b.looks, func(t *task) bool {
+	t, at := c.queued.next(w.resume.queued, limits{left: c.hosts.left[w.slot], above: nobody}, &b.looks, func(t *task) bool {
 		return len(t.flight.offers) <= standingHosts && c.couldAlso(t, w)
 	})
 	if t == nil {
@@ -178,7 +177,7 @@ func (c *Core) try(t *task) placing {
 		c.pause(t, until)
 		return paused
 	}
-	c.hosts.count()
+	c.hosts.count(c.now)
 	w, chosen := c.bestFit(t)
 	if w != nil {
 		c.dequeue(t)

@@ -120,10 +120,24 @@ func (c *chunk) measure() {
 	}
 }
 
-// next is the first task beyond the place that may fit what is left and that
+// limits are what a host has for the tasks of a waitlist.
+type limits struct {
+	left  footprint // for tasks that would run now
+	most  footprint // no less, for those of a priority above this one, which may also queue there
+	above int
+}
+
+func (l *limits) of(priority int) footprint {
+	if priority > l.above {
+		return l.most
+	}
+	return l.left
+}
+
+// next is the first task beyond the place that is within the limits and that
 // suits; a nil place is before all. budget is lessened by the tasks that were
 // looked at; when it is used up, next says where it stopped.
-func (l *waitlist) next(after *place, left footprint, budget *int, suits func(*task) bool) (t *task, stopped *place) {
+func (l *waitlist) next(after *place, lim limits, budget *int, suits func(*task) bool) (t *task, stopped *place) {
 	i, at := 0, 0
 	if after != nil && len(l.chunks) > 0 {
 		i = l.chunkOf(*after)
@@ -134,12 +148,12 @@ func (l *waitlist) next(after *place, left footprint, budget *int, suits func(*t
 	}
 	for ; i < len(l.chunks); i, at = i+1, 0 {
 		c := l.chunks[i]
-		if !c.least.within(left) {
+		if !c.least.within(lim.of(c.waits[0].place.priority)) { // no task of the chunk has a higher one
 			continue
 		}
 		for ; at < len(c.waits); at++ {
 			w := &c.waits[at]
-			if *budget--; w.foot.within(left) && suits(w.task) {
+			if *budget--; w.foot.within(lim.of(w.place.priority)) && suits(w.task) {
 				return w.task, nil
 			}
 		}

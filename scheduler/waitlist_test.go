@@ -46,18 +46,23 @@ func TestWaitlist(t *testing.T) {
 				if l.len() != len(all) {
 					t.Fatalf("%d tasks, want %d", l.len(), len(all))
 				}
-				left := footprint{cpus: rapid.IntRange(-1, 9).Draw(t, "left"), gpus: rapid.IntRange(0, 2).Draw(t, "left gpus")}
+				lim := limits{
+					left:  footprint{cpus: rapid.IntRange(-1, 9).Draw(t, "left"), gpus: rapid.IntRange(0, 2).Draw(t, "left gpus")},
+					most:  footprint{cpus: rapid.IntRange(-1, 9).Draw(t, "most"), gpus: rapid.IntRange(0, 2).Draw(t, "most gpus")},
+					above: rapid.IntRange(-1, 3).Draw(t, "above"),
+				}
+				lim.left = lim.left.least(lim.most)
 				suits := func(x *task) bool { return x.e.job.ID != "1" }
 				var want, got []*task
 				for _, x := range all {
-					if footprintOf(x.group.need).within(left) && suits(x) {
+					if footprintOf(x.group.need).within(lim.of(x.e.job.Spec.Priority)) && suits(x) {
 						want = append(want, x)
 					}
 				}
 				budget := rapid.IntRange(1, 4*chunkMost).Draw(t, "budget")
 				for after := (*place)(nil); ; {
 					left1 := budget
-					x, stopped := l.next(after, left, &left1, suits)
+					x, stopped := l.next(after, lim, &left1, suits)
 					if x == nil && stopped == nil {
 						break
 					}

@@ -42,6 +42,10 @@ type worker struct {
 	rest  *lease.Free // room less what is set aside for all that queue there
 	last  *task       // of those the last by rank
 
+	misses    int       // offers in a row that it declined for lack of the room that it had told
+	deafUntil time.Time // it is offered nothing directly before
+	askAt     time.Time // a timer compares the waiting tasks with it then
+
 	roomy  bool   // in Core.roomy
 	again  bool   // has got more room since resume began
 	resume resume // in Core.fill
