@@ -45,11 +45,15 @@ func GPUMeets(d gpu.Device, need job.Resources) bool {
 
 func modelMeets(class, model string) bool {
 	want := ModelName(model)
-	return want == "" || class == want || strings.HasPrefix(class, want+"-")
+	rest, begins := strings.CutPrefix(class, want)
+	return want == "" || begins && (rest == "" || rest[0] == '-')
 }
 
 // ModelName is a model as a user writes it, in the letters of a device class.
 func ModelName(model string) string {
+	if !strings.ContainsFunc(model, func(r rune) bool { return r >= 'A' && r <= 'Z' || r <= ' ' || r > '~' }) {
+		return strings.TrimPrefix(model, "nvidia-") // nearly always, as it was asked before
+	}
 	s := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(model)), " ", "-")
 	return strings.TrimPrefix(s, "nvidia-")
 }

@@ -65,9 +65,10 @@ const largest = job.Size(1 << 40)
 // smallestFit is the memory of the smallest device that the need accepts.
 func smallestFit(need job.Resources, h Host) job.Size {
 	least := largest
-	for _, d := range h.Profile.GPUs {
-		if lease.GPUMeets(d, need) {
-			least = min(least, d.Memory)
+	for i := range h.Profile.GPUs {
+		d := &h.Profile.GPUs[i]
+		if d.Memory < least && lease.GPUMeets(*d, need) { // most hosts have GPUs of one size
+			least = d.Memory
 		}
 	}
 	return least
