@@ -109,7 +109,7 @@ type Clock struct {
 	missed time.Duration // guarded by mu
 }
 
-// New makes a clock of readings; Read gives those of this host.
+// New makes a clock of readings; Reader gives those of this host.
 func New(read func() Reading) *Clock { return &Clock{read: read} }
 
 // Now reads the clock.
@@ -153,20 +153,33 @@ const (
 	tries = 16
 )
 
-// Read reads both clocks of this host. It panics where the system has no such
-// clocks: without them no lease can be kept.
-func Read() Reading { return read(clock) }
+// Reader gives what reads both clocks of this host, for one goroutine at a time.
+// It panics where the system has no such clocks: without them no lease can be
+// kept.
+func Reader() func() Reading { return reader(clock) }
 
-// read tries again when it was interrupted between the two clocks: what passed
-// there would look like a jump.
-func read(clock func(id int32) time.Duration) Reading {
+// reader reads each clock once as long as the skew stays where it was.
+func reader(clock func(id int32) time.Duration) func() Reading {
+	last, known := time.Duration(0), false
+	return func() Reading {
+		r := Reading{Wall: clock(unix.CLOCK_REALTIME), Boot: clock(unix.CLOCK_BOOTTIME)}
+		if known && minus(r.Skew(), last).Abs() <= apart {
+			return r
+		}
+		r = together(clock)
+		last, known = r.Skew(), true
+		return r
+	}
+}
+
+// together reads again if it was interrupted between the two clocks: the time
+// that passed there would look like a jump.
+func together(clock func(id int32) time.Duration) Reading {
 	best, closest := Reading{}, time.Duration(math.MaxInt64)
 	for range tries {
-		wall := clock(unix.CLOCK_REALTIME)
-		boot := clock(unix.CLOCK_BOOTTIME)
-		d := clock(unix.CLOCK_REALTIME) - wall
-		if d.Abs() < closest {
-			best, closest = Reading{Boot: boot, Wall: wall}, d.Abs()
+		r := Reading{Wall: clock(unix.CLOCK_REALTIME), Boot: clock(unix.CLOCK_BOOTTIME)}
+		if d := minus(clock(unix.CLOCK_REALTIME), r.Wall).Abs(); d < closest {
+			best, closest = r, d
 		}
 		if closest <= apart {
 			break

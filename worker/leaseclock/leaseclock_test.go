@@ -179,20 +179,21 @@ func TestClockNeverGoesBack(t *testing.T) {
 }
 
 // TestRead is interrupted between the two clocks.
-func TestRead(t *testing.T) {
+func TestReader(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		stops []time.Duration // before each reading of a clock
 	}{
 		{"never", nil},
-		{"once", []time.Duration{0, 10 * sec}},
+		{"at first", []time.Duration{0, 10 * sec}},
 		{"again and again", []time.Duration{0, 10 * sec, 0, 0, 0, 20 * sec, 0, 7 * sec, 7 * sec}},
+		{"later", []time.Duration{0, 0, 0, 0, 0, 0, 10 * sec, 0, 5 * sec, 0}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			h, stops := newHost(), tt.stops
-			r := read(func(id int32) time.Duration {
+			read := reader(func(id int32) time.Duration {
 				if len(stops) > 0 {
 					h.boot += stops[0]
 					stops = stops[1:]
@@ -203,8 +204,14 @@ func TestRead(t *testing.T) {
 				}
 				return h.boot
 			})
-			if d := (r.Skew() - wallAtBoot).Abs(); d > apart {
-				t.Errorf("skew is off by %s", d)
+			for range 5 {
+				if d := (read().Skew() - wallAtBoot).Abs(); d > apart {
+					t.Errorf("skew is off by %s", d)
+				}
+			}
+			h.skew += 7 * sec
+			if d := (read().Skew() - wallAtBoot - 7*sec).Abs(); d > apart {
+				t.Errorf("after a jump skew is off by %s", d)
 			}
 		})
 	}
@@ -212,7 +219,7 @@ func TestRead(t *testing.T) {
 
 func TestReadHost(t *testing.T) {
 	t.Parallel()
-	c := New(Read)
+	c := New(Reader())
 	before := c.Now()
 	if now := c.Now(); now < before || now-before > time.Hour {
 		t.Errorf("from %s to %s", before, now)
@@ -220,7 +227,7 @@ func TestReadHost(t *testing.T) {
 }
 
 func BenchmarkClock(b *testing.B) {
-	c := New(Read)
+	c := New(Reader())
 	for b.Loop() {
 		c.Now()
 	}
