@@ -21,7 +21,7 @@ func TestR5HostWasPaused(t *testing.T) {
 		counts bool
 	}{
 		{"not at all", 0, true},
-		{"for less than the lease", 4 * time.Minute, true},
+		{"for less than the lease", 20 * time.Second, true},
 		{"for longer", 10 * time.Minute, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
