@@ -18,7 +18,10 @@
 // runner, which a new version of the binary starts anyway.
 //
 // Leases are deadlines of CLOCK_BOOTTIME, and the runner alone keeps them:
-// TERM before and KILL at the deadline (R4). A task dies with its runner.
+// TERM before and KILL at the deadline (R4). When the wall clock jumps forward
+// against CLOCK_BOOTTIME, this host was paused and its leases ran on: every
+// deadline moves earlier by the jump (package leaseclock). A task dies with its
+// runner.
 package runner
 
 import (

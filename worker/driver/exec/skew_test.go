@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,12 +70,7 @@ func TestDeadlinesSayTheirSkew(t *testing.T) {
 		}
 	}
 	want := []time.Duration{time.Minute, time.Minute, 2 * time.Minute, 2 * time.Minute} // Start and what follows it; Extend; again
-	if len(got) != len(want) {
-		t.Fatalf("deadlines in %v, want %v", got, want)
-	}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Fatalf("deadlines in %v, want %v", got, want)
-		}
+	if !slices.Equal(got, want) {
+		t.Errorf("deadlines in %v, want %v", got, want)
 	}
 }
