@@ -3,14 +3,16 @@ package worker
 // The clock that leases are measured by.
 
 import (
-	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
-// BootTime is a reading of CLOCK_BOOTTIME: the time since this host booted,
-// suspended time included. It means nothing on another host.
+// BootTime is a reading of the lease clock: the time since this host booted,
+// suspended time included, and also the time for which it was paused from
+// outside, as far as its wall clock has told (package leaseclock). It means
+// nothing on another host or to another process; OnHost turns it into a reading
+// of CLOCK_BOOTTIME, which all processes of the host share.
 type BootTime time.Duration
 
 // Add is the reading d later.
@@ -19,15 +21,20 @@ func (t BootTime) Add(d time.Duration) BootTime { return t + BootTime(d) }
 // Sub is the time from u to t.
 func (t BootTime) Sub(u BootTime) time.Duration { return time.Duration(t - u) }
 
-// Now reads CLOCK_BOOTTIME. It panics where the system has no such clock:
+// OnHost is a moment as CLOCK_BOOTTIME shows it, and the skew (wall clock less
+// CLOCK_BOOTTIME) under which that is right. Whoever has seen a later pause of
+// this host has to take it off.
+func (t BootTime) OnHost() (boot, skew time.Duration) { return clock.OnHost(time.Duration(t)) }
+
+// clock is the lease clock of this process: a host has one time.
+var clock = leaseclock.New(leaseclock.Reader())
+
+// Now reads the lease clock. It panics where the system has no CLOCK_BOOTTIME:
 // without one no lease can be kept.
-func Now() BootTime {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic(fmt.Sprintf("worker: read CLOCK_BOOTTIME: %v", err))
-	}
-	return BootTime(ts.Nano())
-}
+func Now() BootTime { return BootTime(clock.Now()) }
+
+// Missed is the sum of all pauses of this host that Now has seen.
+func Missed() time.Duration { return clock.Missed() }
 
 // Moment is when an event is seen: Boot decides, Wall is for people to read.
 type Moment struct {

@@ -46,7 +46,7 @@ type Parts struct {
 	// Keep writes what is set aside, for the next life of the daemon: rarely,
 	// and the loop waits for it. May be nil.
 	Keep func(Aside) error
-	// Clock is Now, or in tests and simulations another.
+	// Clock is Now, the lease clock, or in tests and simulations another.
 	Clock func() BootTime
 }
 
@@ -67,7 +67,9 @@ type Loop struct {
 	parts Parts
 	log   *slog.Logger
 	keep  *Aside // not on disk yet
-	in    chan input
+	// missed is the part of Missed that was logged.
+	missed time.Duration
+	in     chan input
 	// adopted is closed when the loop turns.
 	adopted chan struct{}
 	done    chan struct{}
@@ -136,7 +138,14 @@ func (l *Loop) arm(timer *time.Timer) {
 	timer.Reset(max(0, at.Sub(l.parts.Clock())))
 }
 
-func (l *Loop) now() Moment { return Moment{Boot: l.parts.Clock(), Wall: time.Now()} }
+func (l *Loop) now() Moment {
+	m := Moment{Boot: l.parts.Clock(), Wall: time.Now()}
+	if d := Missed() - l.missed; d > 0 {
+		l.missed += d
+		l.log.Warn("this host was paused, or its wall clock was set forward: all leases are so much older", "by", d.Round(time.Millisecond).String())
+	}
+	return m
+}
 
 func (l *Loop) take(in input) {
 	if in.ask != nil {

@@ -27,9 +27,6 @@ const (
 	// warnAfter is how long after KILL a process that still is there is a
 	// person's business: it hangs in the kernel.
 	warnAfter = 10 * time.Second
-	// maxSkew is the jump of the wall clock against CLOCK_BOOTTIME that is
-	// worth a line: the host was set right, or was paused from outside.
-	maxSkew = 5 * time.Second
 )
 
 // started is called by the starters.
@@ -252,7 +249,6 @@ func (l *loop) due(t *task, sig unix.Signal, now time.Duration) {
 	if sig == unix.SIGTERM {
 		l.signal(t, unix.SIGCONT) // a stopped process would not hear it
 	}
-	l.watchClock()
 }
 
 // warn reaches the processes of a task that handle a signal. A shell around a
@@ -363,18 +359,6 @@ func (l *loop) saved(round []*task, err error) {
 		}
 	}
 }
-
-// watchClock notes jumps of the wall clock: a host that was paused from outside
-// has had its leases run on without it.
-func (l *loop) watchClock() {
-	skew := clockSkew()
-	if d := (skew - l.skew).Abs(); d > maxSkew {
-		l.log.Warn("wall clock jumped against the time since boot", "by", d.String())
-	}
-	l.skew = skew
-}
-
-func clockSkew() time.Duration { return clock(unix.CLOCK_REALTIME) - bootTime() }
 
 // clip makes a sentence fit to travel.
 func clip(s string) string {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/cgroup"
+	"github.com/musterhq/muster/worker/leaseclock"
 )
 
 // task is one attempt from its Start until its end is on disk and told.
@@ -90,8 +91,9 @@ type loop struct {
 	measuring bool
 	clearing  chan struct{} // holds a token for each directory that is being removed
 	oomKills  int64
-	skew      time.Duration // CLOCK_REALTIME less CLOCK_BOOTTIME
-	faults    int           // rounds of ends in a row that could not be saved
+	host      hostClock
+	skew      leaseclock.Watch
+	faults    int // rounds of ends in a row that could not be saved
 }
 
 // earlyDeath is a death that came before the word of its birth.
@@ -101,14 +103,16 @@ type earlyDeath struct {
 	at     time.Duration
 }
 
-func newLoop(cfg Config, info Info, s *starter, ends *journal, timer *timer, log *slog.Logger) *loop {
-	return &loop{
+func newLoop(cfg Config, info Info, s *starter, ends *journal, timer *timer, host hostClock, log *slog.Logger) *loop {
+	l := &loop{
 		cfg: cfg, info: info, dir: Dir(cfg.Dir), group: s.group, notes: s.notes, journal: ends, starter: s, timer: timer, log: log,
 		do: make(chan func()), starts: make(chan *task), rounds: make(chan []*task), ticked: make(chan struct{}, 1),
 		tasks: map[job.Attempt]*task{}, mains: map[int]*task{}, starting: map[*task]bool{}, stuck: map[*task]string{}, left: map[*task]bool{},
 		early: map[int]earlyDeath{}, execs: map[int]*execution{}, execsOf: map[int]int{}, idle: time.NewTimer(cfg.Idle),
-		wake: make(chan struct{}, 1), clearing: make(chan struct{}, clearers), oomKills: cgroup.OOMKills(), skew: clockSkew(),
+		wake: make(chan struct{}, 1), clearing: make(chan struct{}, clearers), oomKills: cgroup.OOMKills(), host: host,
 	}
+	l.skew.Look(host.read())
+	return l
 }
 
 // run lasts until the runner is not needed any more. The goroutines around it
@@ -133,6 +137,7 @@ func (l *loop) run(ctx context.Context, deaths <-chan os.Signal) {
 		case <-deaths:
 			l.reap()
 		case <-l.ticked:
+		case <-l.host.set:
 		case starts <- first:
 			l.waiting = l.waiting[1:]
 			first.handed = true
@@ -165,12 +170,12 @@ func (l *loop) idled() {
 // shutdown ends all tasks: the runner was told to end.
 func (l *loop) shutdown() {
 	l.stopping = true
-	now := bootTime()
+	now := l.now()
 	for _, t := range l.tasks {
 		t.watch.end(now, dead, causeShutdown, "the runner of this node was told to end")
 		l.look(t)
 	}
-	l.dropWaiting()
+	l.dropWaiting(now)
 	l.dropHanded()
 }
 
@@ -235,7 +240,7 @@ func (l *loop) request(k *link, m Request) {
 	if l.link != k {
 		return // replaced: what it asked for is asked again, or not wanted
 	}
-	now := bootTime()
+	now := l.now()
 	switch {
 	case m.Start != nil:
 		l.begin(m.Start, now)
@@ -243,7 +248,7 @@ func (l *loop) request(k *link, m Request) {
 		if t := l.find(m.Stop.Attempt); t != nil {
 			t.watch.end(now, m.Stop.Grace, causeStop, clip(m.Stop.Reason))
 			l.look(t)
-			l.dropWaiting()
+			l.dropWaiting(now)
 			l.dropHanded()
 		}
 	case m.Signal != nil:
@@ -253,8 +258,7 @@ func (l *loop) request(k *link, m Request) {
 	case len(m.Extend) > 0:
 		for _, e := range m.Extend {
 			if t := l.find(e.Attempt); t != nil {
-				t.watch.extend(now, e.Deadline)
-				l.look(t)
+				l.extend(t, now, e)
 			}
 		}
 	case m.Drain:
@@ -283,6 +287,7 @@ func (l *loop) begin(s *Start, now time.Duration) {
 		return // readRequest has checked it
 	}
 	t := &task{attempt: a, name: s.Attempt, start: s, watch: newWatch(s, now), index: -1}
+	t.watch.missed(now, l.since(s.Skew))
 	t.record.Attempt, t.scratch, t.keeps = s.Attempt, s.Limits.Scratch, s.Keeps
 	l.tasks[a] = t
 	if l.stopping {
@@ -295,16 +300,15 @@ func (l *loop) begin(s *Start, now time.Duration) {
 	t.futile = l.hopeless(s.User)
 	l.starting[t] = true
 	l.waiting = append(l.waiting, t)
-	l.dropWaiting()
+	l.dropWaiting(now)
 }
 
 // dropWaiting ends the queued starts that are not wanted any more.
-func (l *loop) dropWaiting() {
-	now := bootTime()
+func (l *loop) dropWaiting(now time.Duration) {
 	keep := l.waiting[:0]
 	for _, t := range l.waiting {
 		if t.watch.lapsed(now) {
-			t.watch.end(now, 0, causeLease, "lease ran out before its start")
+			t.watch.end(now, 0, causeLease, t.watch.over("lease ran out before its start"))
 		}
 		if t.watch.cause == causeNone {
 			keep = append(keep, t)
@@ -332,7 +336,7 @@ func (l *loop) ticks(timer *timer) {
 
 // tick sends every signal that is due and sets the timer to the next.
 func (l *loop) tick() {
-	now := bootTime()
+	now := l.now()
 	for len(l.clocks) > 0 && l.clocks[0].at <= now {
 		t := l.clocks[0]
 		if sig := t.watch.step(now); sig != 0 {
@@ -341,7 +345,11 @@ func (l *loop) tick() {
 		l.look(t)
 	}
 	if len(l.clocks) > 0 {
-		if err := l.timer.set(l.clocks[0].at); err != nil {
+		at := l.clocks[0].at
+		if l.host.every != 0 {
+			at = min(at, now+l.host.every)
+		}
+		if err := l.timer.set(at); err != nil {
 			l.log.Error("timer not set", "error", err)
 		}
 	}

@@ -18,7 +18,10 @@
 // runner, which a new version of the binary starts anyway.
 //
 // Leases are deadlines of CLOCK_BOOTTIME, and the runner alone keeps them:
-// TERM before and KILL at the deadline (R4). A task dies with its runner.
+// TERM before and KILL at the deadline (R4). When the wall clock jumps forward
+// against CLOCK_BOOTTIME, this host was paused and its leases ran on: every
+// deadline moves earlier by the jump (package leaseclock). A task dies with its
+// runner.
 package runner
 
 import (
@@ -101,6 +104,10 @@ func Main(ctx context.Context, cfg Config, log *slog.Logger) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
+	return live(ctx, cfg, thisHost(log), log)
+}
+
+func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) error {
 	runtime.GOMAXPROCS(procs)
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
@@ -145,11 +152,11 @@ func Main(ctx context.Context, cfg Config, log *slog.Logger) error {
 		return err
 	}
 	defer dir.Remove(cfg.Generation) //nolint:errcheck // whoever finds the files sees that the lock is free
-	return serve(ctx, cfg, info, s, log)
+	return serve(ctx, cfg, info, s, host, log)
 }
 
 // serve runs the loop between its sources: connections, deaths and the clock.
-func serve(ctx context.Context, cfg Config, info Info, s *starter, log *slog.Logger) error {
+func serve(ctx context.Context, cfg Config, info Info, s *starter, host hostClock, log *slog.Logger) error {
 	listener, err := Listen(Dir(cfg.Dir).Socket(cfg.Generation))
 	if err != nil {
 		return err
@@ -174,7 +181,7 @@ func serve(ctx context.Context, cfg Config, info Info, s *starter, log *slog.Log
 	if err != nil {
 		return err
 	}
-	l := newLoop(cfg, info, s, ends, timer, log)
+	l := newLoop(cfg, info, s, ends, timer, host, log)
 	l.lasting = func() (context.Context, context.CancelFunc) { return context.WithCancel(context.WithoutCancel(ctx)) }
 	go l.accept(listener) //nolint:contextcheck // a container outlasts the request for it
 	go l.acceptExecs(execs)

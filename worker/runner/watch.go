@@ -34,6 +34,7 @@ const (
 // CLOCK_BOOTTIME; zero is never.
 type watch struct {
 	deadline time.Duration // of the lease
+	paused   time.Duration // deadline is earlier by that: the host stood still
 	lead     time.Duration
 	limit    time.Duration // from the start of the process
 	grace    time.Duration
@@ -49,6 +50,7 @@ type watch struct {
 
 	cause  cause
 	detail string
+	slept  bool // the lease ran out while the host stood still
 	alive  bool // there is something to signal
 	termed bool
 	killed bool
@@ -80,9 +82,28 @@ func (w *watch) started(now time.Duration) {
 
 // extend moves the deadline, never back, and not one that has passed.
 func (w *watch) extend(now, deadline time.Duration) {
-	if w.deadline != 0 && !w.lapsed(now) && w.cause != causeLease {
-		w.deadline = max(w.deadline, deadline)
+	if deadline > w.deadline && w.deadline != 0 && !w.lapsed(now) && w.cause != causeLease {
+		w.deadline, w.paused, w.slept = deadline, 0, false
 	}
+}
+
+// missed tells that the host stood still for so long while the lease ran on.
+// Time limits and graces do not count that time.
+func (w *watch) missed(now, d time.Duration) {
+	if d <= 0 || w.deadline == 0 || w.lapsed(now) {
+		return
+	}
+	w.deadline = max(1, w.deadline-d)
+	w.paused = min(w.paused+min(d, maxDuration), maxDuration)
+	w.slept = now >= w.deadline-w.lead
+}
+
+// over adds to a sentence about the end of the lease what is to blame for it.
+func (w *watch) over(what string) string {
+	if !w.slept {
+		return what
+	}
+	return fmt.Sprintf("%s: this host was paused for %s, or its wall clock was set forward", what, job.Duration(w.paused.Round(time.Second)))
 }
 
 // end asks for the end; the first cause stays, and the shorter grace counts.
@@ -148,7 +169,7 @@ func (w *watch) step(now time.Duration) unix.Signal {
 	if w.cause == causeNone {
 		switch {
 		case w.deadline != 0 && now >= w.deadline-w.lead:
-			w.end(now, max(0, w.deadline-now), causeLease, "lease ran out")
+			w.end(now, max(0, w.deadline-now), causeLease, w.over("lease ran out"))
 		case w.limitAt != 0 && now >= w.limitAt:
 			w.end(now, w.grace, causeLimit, fmt.Sprintf("time limit of %s reached", job.Duration(w.limit)))
 		case w.warnAt != 0 && now >= w.warnAt:

@@ -3,6 +3,8 @@ package runner
 // The watch under every order of requests: one TERM, a KILL in time, no way back.
 
 import (
+	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -169,9 +171,9 @@ func TestWatchKills(t *testing.T) {
 		s := Start{Deadline: now + drawn("lease") + 1, Lead: 10 * sec, Limit: drawn("limit"), Grace: drawn("grace")}
 		w := newWatch(&s, now)
 		w.started(now)
-		deadline, terms, killed := s.Deadline, 0, false
+		deadline, terms, killed := s.Deadline, 0, false // deadline as the owner's clock has it, less what this host missed
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
-			switch rapid.IntRange(0, 2).Draw(t, "what") {
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0:
 				to := now + drawn("extension")
 				if w.extend(now, to); now < deadline {
@@ -181,6 +183,10 @@ func TestWatchKills(t *testing.T) {
 				w.end(now, drawn("stop"), causeStop, "stop")
 			case 2:
 				now += drawn("pass")
+			case 3:
+				d := drawn("missed")
+				w.missed(now, d)
+				deadline -= d
 			}
 			for sig := w.step(now); sig != 0 && !killed; sig = w.step(now) {
 				if sig == unix.SIGTERM {
@@ -191,7 +197,7 @@ func TestWatchKills(t *testing.T) {
 			if now >= deadline && !killed {
 				t.Fatalf("at %s, after the deadline %s: not killed", now, deadline)
 			}
-			if at := w.next(); !killed && (at == 0 || at > deadline) {
+			if at := w.next(); !killed && (at == 0 || at > max(1, deadline)) {
 				t.Fatalf("next look at %s, after the deadline %s", at, deadline)
 			}
 		}
@@ -199,6 +205,92 @@ func TestWatchKills(t *testing.T) {
 			t.Fatalf("%d TERM", terms)
 		}
 	})
+}
+
+// TestWatchPaused has the host stand still at 150 s, half a minute into a lease
+// or two.
+func TestWatchPaused(t *testing.T) {
+	t.Parallel()
+	term, kill := unix.SIGTERM, unix.SIGKILL
+	const plain, slept = "lease ran out", "lease ran out: this host was paused for %s, or its wall clock was set forward"
+	missed := func(ds ...time.Duration) func(*watch) {
+		return func(w *watch) {
+			for _, d := range ds {
+				w.missed(150*sec, d)
+			}
+		}
+	}
+	lease := Start{Deadline: 400 * sec, Lead: 10 * sec}
+	tests := []struct {
+		name   string
+		start  Start
+		do     func(w *watch) // at 150 s
+		want   map[time.Duration]unix.Signal
+		detail string
+	}{
+		{"what has run out gets no TERM", lease, missed(260 * sec), map[time.Duration]unix.Signal{150 * sec: kill}, "4m20s"},
+		{"to the second", lease, missed(250 * sec), map[time.Duration]unix.Signal{150 * sec: kill}, "4m10s"},
+		{"longer than the host is up", lease, missed(time.Hour), map[time.Duration]unix.Signal{150 * sec: kill}, "1h0m0s"},
+		{"no more TERM than is left", lease, missed(247 * sec), map[time.Duration]unix.Signal{150 * sec: term, 153 * sec: kill}, "4m7s"},
+		{"what is left is left", lease, missed(100 * sec), map[time.Duration]unix.Signal{290 * sec: term, 300 * sec: kill}, ""},
+		{"two pauses", lease, missed(150*sec, 110*sec), map[time.Duration]unix.Signal{150 * sec: kill}, "4m20s"},
+		{"a task on hold has no lease", Start{Hold: true}, missed(time.Hour), nil, ""},
+		{"renewed after the pause", lease, func(w *watch) {
+			w.missed(150*sec, 200*sec)
+			w.extend(150*sec, 450*sec)
+		}, map[time.Duration]unix.Signal{440 * sec: term, 450 * sec: kill}, ""},
+		{"no answer revives a lease that ran out", lease, func(w *watch) {
+			w.missed(150*sec, 260*sec)
+			w.extend(150*sec, 450*sec)
+		}, map[time.Duration]unix.Signal{150 * sec: kill}, "4m20s"},
+		{"TERM was sent already", Start{Deadline: 155 * sec, Lead: 10 * sec}, func(w *watch) {
+			if w.step(150*sec) != term {
+				t.Error("no TERM before the deadline")
+			}
+			w.missed(150*sec, 60*sec)
+		}, map[time.Duration]unix.Signal{150 * sec: kill}, ""},
+		{"it ran out before the pause", Start{Deadline: 140 * sec, Lead: 10 * sec}, missed(time.Hour), map[time.Duration]unix.Signal{150 * sec: kill}, ""},
+		{
+			"a time limit is not of the lease",
+			Start{Hold: true, Limit: 100 * sec, Grace: 5 * sec},
+			missed(time.Hour),
+			map[time.Duration]unix.Signal{200 * sec: term, 205 * sec: kill},
+			"time limit of 1m40s reached",
+		},
+		{"nor is a grace", Start{Hold: true}, func(w *watch) {
+			w.end(140*sec, 60*sec, causeStop, "enough")
+			w.missed(150*sec, time.Hour)
+		}, map[time.Duration]unix.Signal{150 * sec: term, 200 * sec: kill}, "enough"},
+		{"a grace does not outlast the lease", lease, func(w *watch) {
+			w.end(140*sec, time.Hour, causeStop, "enough")
+			w.missed(150*sec, 200*sec)
+		}, map[time.Duration]unix.Signal{150 * sec: term, 200 * sec: kill}, "enough"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, container := range []bool{false, true} {
+				w := newWatch(&tt.start, 100*sec)
+				if w.started(100 * sec); container && tt.start.Limit == 0 {
+					w = newWatch(&tt.start, 100*sec)
+					w.alive = true // as while its image is pulled
+				}
+				tt.do(&w)
+				if got := play(&w, 150*sec, 10_000*sec); !maps.Equal(got, tt.want) {
+					t.Errorf("signals %v, want %v", got, tt.want)
+				}
+				want := tt.detail
+				if _, err := time.ParseDuration(want); err == nil {
+					want = fmt.Sprintf(slept, want)
+				} else if want == "" && tt.want != nil {
+					want = plain
+				}
+				if w.detail != want {
+					t.Errorf("it ended because %q, want %q", w.detail, want)
+				}
+			}
+		})
+	}
 }
 
 func TestWatchKillsAgain(t *testing.T) {

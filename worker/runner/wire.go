@@ -57,9 +57,13 @@ type Start struct {
 	// Keeps leaves the scratch directory to the daemon when the task has ended.
 	Keeps    bool          `json:"keeps,omitempty"`
 	Deadline time.Duration `json:"deadline"` // on CLOCK_BOOTTIME; none with Hold
-	Hold     bool          `json:"hold,omitempty"`
-	Lead     time.Duration `json:"lead"` // TERM so long before the deadline
-	Limit    time.Duration `json:"limit,omitempty"`
+	// Skew is the wall clock less CLOCK_BOOTTIME for which Deadline is right; 0:
+	// not known, as from older daemons. A runner that has seen a jump since then
+	// takes it off. Older runners do not know the field.
+	Skew  time.Duration `json:"skew,omitempty"`
+	Hold  bool          `json:"hold,omitempty"`
+	Lead  time.Duration `json:"lead"` // TERM so long before the deadline
+	Limit time.Duration `json:"limit,omitempty"`
 	// Warn is a signal that is sent so long before the limit; 0 for none.
 	Warn       int           `json:"warn,omitempty"`
 	WarnBefore time.Duration `json:"warn_before,omitempty"`
@@ -91,7 +95,8 @@ type Signal struct {
 // Extension moves one deadline.
 type Extension struct {
 	Attempt  string        `json:"attempt"`
-	Deadline time.Duration `json:"deadline"` // on CLOCK_BOOTTIME
+	Deadline time.Duration `json:"deadline"`       // on CLOCK_BOOTTIME
+	Skew     time.Duration `json:"skew,omitempty"` // as in Start
 }
 
 // Report is one thing that a runner tells the daemon; exactly one field is set.

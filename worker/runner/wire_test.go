@@ -28,7 +28,7 @@ func TestRequestRoundTrip(t *testing.T) {
 		}}},
 		{Stop: &Stop{Attempt: attempt, Grace: time.Second, Reason: "r"}},
 		{Signal: &Signal{Attempt: attempt, Number: 10}},
-		{Extend: []Extension{{Attempt: attempt, Deadline: 7}}},
+		{Extend: []Extension{{Attempt: attempt, Deadline: 7}, {Attempt: attempt, Deadline: 8, Skew: -9}}},
 		{Drain: true},
 	} {
 		frame, err := Frame(m)

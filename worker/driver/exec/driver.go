@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -109,7 +110,7 @@ func (d *Driver) Start(t worker.Task) error {
 	s := runner.Start{
 		Attempt: t.Attempt.String(), Command: t.Spec.Argv(), Script: t.Spec.Script, Workdir: t.Spec.Workdir,
 		User: t.User, Env: t.Env, Hostfile: t.Hostfile, Files: t.Files, Keeps: len(t.Spec.Download) > 0,
-		Deadline: time.Duration(t.Deadline), Hold: t.Hold, Lead: worker.FenceLead,
+		Hold: t.Hold, Lead: worker.FenceLead,
 		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Bounds.of(t),
 		OutputLimit: d.cfg.OutputLimit,
 	}
@@ -126,14 +127,19 @@ func (d *Driver) Start(t worker.Task) error {
 		}
 		s.Container = &c
 	}
-	if !t.Hold && t.Deadline <= worker.Now() {
-		return fmt.Errorf("exec driver: start %s: its lease has run out", t.Attempt)
+	e := &entry{attempt: t.Attempt, role: role(s.Container != nil)}
+	if !t.Hold {
+		if t.Deadline <= worker.Now() {
+			return fmt.Errorf("exec driver: start %s: its lease has run out", t.Attempt)
+		}
+		e.deadline = t.Deadline
+		s.Deadline, s.Skew = t.Deadline.OnHost()
 	}
 	frame, err := runner.Frame(runner.Request{Start: &s})
 	if err != nil {
 		return fmt.Errorf("exec driver: start %s: %w", t.Attempt, err)
 	}
-	e := &entry{attempt: t.Attempt, role: role(s.Container != nil), start: frame, deadline: s.Deadline}
+	e.start = frame
 	d.lives.begin(t.Attempt)
 	if err := d.inbox.put(func(s *state) { s.begin(e) }); err != nil {
 		d.lives.end(t.Attempt)
@@ -168,10 +174,7 @@ func (d *Driver) Signal(a job.Attempt, number int) error {
 
 // Extend moves deadlines; see worker.Driver.
 func (d *Driver) Extend(deadlines map[job.Attempt]worker.BootTime) error {
-	own := make(map[job.Attempt]time.Duration, len(deadlines)) // the caller keeps his
-	for a, at := range deadlines {
-		own[a] = time.Duration(at)
-	}
+	own := maps.Clone(deadlines) // the caller keeps his
 	return d.inbox.put(func(s *state) { s.extend(own) })
 }
 

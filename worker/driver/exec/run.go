@@ -36,8 +36,8 @@ type entry struct {
 	pid       int
 	isolation string
 	began     time.Time
-	deadline  time.Duration // the newest
-	stop      *runner.Stop  // the last one asked for
+	deadline  worker.BootTime // the newest; 0: none is known
+	stop      *runner.Stop    // the last one asked for
 }
 
 // role is what a runner runs. Containers have a runner of their own: it knows
@@ -265,11 +265,17 @@ func (s *state) dispatch(e *entry) {
 // again tells a runner what has been asked of an attempt since its Start.
 func (s *state) again(k *link, e *entry) {
 	if e.deadline != 0 {
-		s.ask(k, runner.Request{Extend: []runner.Extension{{Attempt: e.attempt.String(), Deadline: e.deadline}}})
+		s.ask(k, runner.Request{Extend: []runner.Extension{e.extension()}})
 	}
 	if e.stop != nil {
 		s.ask(k, runner.Request{Stop: e.stop})
 	}
+}
+
+// extension is the newest deadline as the runner's clock has it.
+func (e *entry) extension() runner.Extension {
+	boot, skew := e.deadline.OnHost()
+	return runner.Extension{Attempt: e.attempt.String(), Deadline: boot, Skew: skew}
 }
 
 func (s *state) stop(a job.Attempt, m runner.Stop) {
@@ -289,7 +295,7 @@ func (s *state) signal(a job.Attempt, m runner.Signal) {
 	}
 }
 
-func (s *state) extend(deadlines map[job.Attempt]time.Duration) {
+func (s *state) extend(deadlines map[job.Attempt]worker.BootTime) {
 	frames := map[int][]runner.Extension{}
 	for a, at := range deadlines {
 		e := s.entries[a]
@@ -297,7 +303,7 @@ func (s *state) extend(deadlines map[job.Attempt]time.Duration) {
 			continue
 		}
 		e.deadline = at
-		batch := append(frames[e.runner], runner.Extension{Attempt: a.String(), Deadline: at})
+		batch := append(frames[e.runner], e.extension())
 		if len(batch) == extendBatch {
 			s.ask(s.links[e.runner], runner.Request{Extend: batch})
 			batch = nil

@@ -1,0 +1,71 @@
+package worker_test
+
+// The lease clock under a core: a pause of the host is time that passed.
+
+import (
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/leaseclock"
+)
+
+// TestR5HostWasPaused holds back a Start and the answer to a renewal until the
+// host, whose CLOCK_BOOTTIME stood still meanwhile, goes on.
+func TestR5HostWasPaused(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		paused time.Duration
+		counts bool
+	}{
+		{"not at all", 0, true},
+		{"for less than the lease", 20 * time.Second, true},
+		{"for longer", 10 * time.Minute, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, config(0))
+			host := leaseclock.Reading{Boot: time.Duration(h.now.Boot), Wall: time.Duration(h.now.Wall.UnixNano())}
+			clock := leaseclock.New(func() leaseclock.Reading { return host })
+			clock.Now()
+			s := h.meet(amy, 1)
+			running, late := attempt(1, 1), attempt(2, 1)
+			h.run(amy, 1, running, s, cpu)
+			h.says(amy, offer(2, late, cpu))
+			one[lease.Commit](h, amy)
+			h.pass(lease.RenewEvery)
+			all := got[lease.Renew](h, amy)
+			if len(all) == 0 {
+				t.Fatal("no renewal was asked for")
+			}
+			host.Boot, host.Wall = host.Boot+lease.RenewEvery, host.Wall+lease.RenewEvery+tt.paused
+			h.now.Boot = worker.BootTime(clock.Now())
+
+			e := h.says(amy, answerTo(all[len(all)-1], 1, true))
+			if (len(e.Extend) == 1) != tt.counts {
+				t.Errorf("the answer of before extended %v", e.Extend)
+			}
+			e = h.says(amy, start(2, late, s, cpu))
+			if (len(e.Start) == 1) != tt.counts {
+				t.Errorf("the Start of before started %d tasks", len(e.Start))
+			}
+		})
+	}
+}
+
+// TestOnHost: what leaves this process is a reading of the host's own clock.
+func TestOnHost(t *testing.T) {
+	t.Parallel()
+	read := leaseclock.Reader()
+	before := read()
+	boot, skew := worker.Now().OnHost()
+	after := read()
+	if worker.Missed() == 0 && (boot < before.Boot || boot > after.Boot) {
+		t.Errorf("%s, want from %s to %s", boot, before.Boot, after.Boot)
+	}
+	if d := (skew - after.Skew()).Abs(); d > time.Second {
+		t.Errorf("skew is off by %s", d)
+	}
+}
