@@ -131,6 +131,7 @@ func (c *Core) settle(t *task) {
 	node := d.Node
 	if !d.Assigned {
 		node = ""
+		c.leftNode(t)
 		t.started, t.reported, t.cancelSent = 0, false, false
 		c.saw(t, "")
 		t.pid, t.isolation, t.devices, t.since = 0, "", nil, time.Time{}

@@ -117,7 +117,9 @@ type Reply struct {
 	Job   job.Job
 	// Archived is set instead of Job if the answer is a job that is archived.
 	Archived *Listed
-	Err      error
+	// Given is how many attempts were given up, for DeclareDeadAsk.
+	Given int
+	Err   error
 }
 
 // Told is an event of a life, for the log.
@@ -141,4 +143,5 @@ const (
 	WorkerFound
 	WorkerLost
 	NewerOwner
+	NodeDead // by the word of the user in Detail
 )

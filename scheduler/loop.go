@@ -315,6 +315,8 @@ func (l *Loop) logTold(t Told) {
 		l.log.Info("worker found", "peer", t.Peer, "node", t.Node)
 	case WorkerLost:
 		l.log.Warn("worker lost", "peer", t.Peer, "node", t.Node)
+	case NodeDead:
+		l.log.Warn("node declared dead: what was assigned to it is given up", "peer", t.Peer, "node", t.Node, "user", t.Detail)
 	case NewerOwner:
 		l.log.Error("a newer owner of these jobs exists", "peer", t.Peer, "epoch", t.Detail)
 	}
