@@ -197,7 +197,7 @@ func TestComplete(t *testing.T) {
 		{"su", "submit"},
 		{"no", "nodes node"},
 		{"--socket S no", "nodes node"},
-		{"node ", "show drain resume"},
+		{"node ", "show drain resume declare-dead"},
 		{"node show --j", "--json"},
 		{"jobs --st", "--state"},
 		{"ps --al", "--all"},
