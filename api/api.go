@@ -30,6 +30,7 @@ const (
 	SchemaNodes       = "muster.nodes/v1"
 	SchemaGPU         = "muster.gpu/v1"
 	SchemaGPUs        = "muster.gpus/v1"
+	SchemaDeath       = "muster.death/v1"
 	SchemaPeer        = "muster.peer/v1"
 	SchemaPeers       = "muster.peers/v1"
 	SchemaInvitation  = "muster.invitation/v1"

@@ -132,11 +132,18 @@ func (c *Client) Node(ctx context.Context, node string) (Node, error) {
 // nodeCall is a request about one node. A name that a path cannot hold is
 // ErrBad.
 func (c *Client) nodeCall(ctx context.Context, method, node, what string, in any) (n Node, err error) {
-	if node == "" || node == "." || node == ".." {
-		return n, bad("node %q: want its name or id; `muster nodes` lists them", node)
+	path, err := nodePath(node, what)
+	if err == nil {
+		err = c.call(ctx, method, path, nil, in, &n)
 	}
-	err = c.call(ctx, method, "/v1/nodes/"+url.PathEscape(node)+what, nil, in, &n)
 	return n, err
+}
+
+func nodePath(node, what string) (string, error) {
+	if node == "" || node == "." || node == ".." {
+		return "", bad("node %q: want its name or id; `muster nodes` lists them", node)
+	}
+	return "/v1/nodes/" + url.PathEscape(node) + what, nil
 }
 
 // Drain gives a node nothing new; what runs there goes on, to the deadline if
@@ -148,6 +155,17 @@ func (c *Client) Drain(ctx context.Context, node string, r DrainRequest) (Node, 
 // Resume ends a drain, and gives what was set aside another chance.
 func (c *Client) Resume(ctx context.Context, node string) (Node, error) {
 	return c.nodeCall(ctx, http.MethodPost, node, "/resume", changeRequest{})
+}
+
+// DeclareDead gives up all that runs on a node that is gone for good. With
+// dryRun it says what that would be and changes nothing. It is ErrConflict for a
+// node that answers. Declare the node again when those in Partial are back.
+func (c *Client) DeclareDead(ctx context.Context, node string, dryRun bool) (d Death, err error) {
+	path, err := nodePath(node, "/declare-dead")
+	if err == nil {
+		err = c.call(ctx, http.MethodPost, path, nil, DeclareDeadRequest{DryRun: dryRun}, &d)
+	}
+	return d, err
 }
 
 // GPUs lists the GPUs of the cluster; with free only those wholly free.

@@ -111,6 +111,10 @@ type daemon struct {
 	uploads   *blob.Store
 	noMatch   *lease.Explanation                 // guarded by mu
 	drained   *Drain                             // guarded by mu
+	held      map[job.Peer]int                   // guarded by mu: tasks that its jobs have on a node
+	meets     job.Peer                           // guarded by mu: a node that answers its scheduler
+	stuck     error                              // guarded by mu: why its journal takes nothing
+	roles     []string                           // guarded by mu
 	asked     []string                           // guarded by mu: what Cancel, Hold, Revoke, … were told
 	states    map[job.Peer]NodeState             // guarded by mu
 	slow      time.Duration                      // guarded by mu: how long Submit takes
@@ -125,7 +129,7 @@ func newCluster(t *testing.T, names ...string) *cluster {
 		d := &daemon{
 			cluster: c, name: name, peer: job.Peer("12D3KooW" + strings.Repeat(name, 4)), group: job.Group(i + 1), front: newPipes(), back: newPipes(),
 			silent: make(chan struct{}), jobs: map[job.ID]job.Job{}, keys: map[string]job.ID{}, copies: 1, watchers: map[chan job.Job][]job.ID{},
-			logs: map[string]*testLog{}, states: map[job.Peer]NodeState{},
+			logs: map[string]*testLog{}, held: map[job.Peer]int{}, roles: []string{"worker", "scheduler"}, states: map[job.Peer]NodeState{},
 			uploads: blob.NewStore(blob.Config{Dir: t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler)),
 		}
 		c.daemons = append(c.daemons, d)
@@ -152,7 +156,7 @@ func (d *daemon) start(t *testing.T) {
 	}}
 	var err error
 	d.server, err = New(cfg, Needs{
-		Jobs: d, Explain: d, Watch: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d, Files: d, Uploads: d.uploads, Transport: transport, Registry: prometheus.NewRegistry(),
+		Jobs: d, Deaths: d, Explain: d, Watch: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d, Files: d, Uploads: d.uploads, Transport: transport, Registry: prometheus.NewRegistry(),
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -163,6 +167,7 @@ func (d *daemon) start(t *testing.T) {
 	back.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-d.silent:
+			_, _ = io.Copy(io.Discard, r.Body) // else net/http does not see that the other side is gone
 			<-r.Context().Done()
 			return
 		default:
@@ -316,6 +321,30 @@ func (d *daemon) Hold(ctx context.Context, id job.ID, release bool, reason strin
 	return j, err
 }
 
+func (d *daemon) MayBeDead(_ context.Context, node job.Peer) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.meets == node {
+		return 0, fmt.Errorf("%w: node answers", ErrConflict)
+	}
+	return d.held[node], nil
+}
+
+func (d *daemon) DeclareDead(ctx context.Context, node job.Peer, by string) (int, error) {
+	n, err := d.MayBeDead(ctx, node)
+	if err != nil {
+		return 0, err
+	}
+	d.note("dead %s by %s", node.Short(), by)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stuck != nil {
+		return 0, d.stuck
+	}
+	delete(d.held, node)
+	return n, nil
+}
+
 func (d *daemon) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
 	j, err := d.Get(ctx, id)
 	return lease.Explanation{Job: id, State: job.Pending, Reason: j.Tasks[0].Reason}, err
@@ -382,7 +411,7 @@ func (d *daemon) Members(context.Context) ([]Member, error) {
 	defer d.mu.Unlock()
 	var list []Member
 	for _, o := range d.cluster.daemons {
-		m := Member{Peer: o.peer, Name: o.name, State: NodeReady, Self: o == d, Roles: []string{"worker"}, Profile: o.profile()}
+		m := Member{Peer: o.peer, Name: o.name, State: NodeReady, Self: o == d, Roles: o.roles, Profile: o.profile()}
 		if s, ok := d.states[o.peer]; ok {
 			m.State = s
 		}

@@ -3,6 +3,7 @@ package api
 // Listings: asking all members at once, for a bounded time.
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,10 +33,27 @@ type answer[T any] struct {
 
 // ask gets one document from another daemon.
 func (s *Server) ask(ctx context.Context, peer job.Peer, path string, query url.Values, out any) error {
+	return s.exchange(ctx, http.MethodGet, peer, path, query, nil, out)
+}
+
+// exchange sends a request to another daemon, with the document in unless that
+// is nil, and reads the document that answers it. A daemon that does not answer
+// is ErrUnavailable; a *Problem is one that refuses.
+func (s *Server) exchange(ctx context.Context, method string, peer job.Peer, path string, query url.Values, in, out any) error {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return fmt.Errorf("api: ask %s: %w", peer.Short(), err)
+		}
+	}
 	u := url.URL{Scheme: "http", Host: string(peer), Path: path, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("api: ask %s: %w", peer.Short(), err)
+	}
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	setAsker(req.Header, askerOf(ctx))
 	resp, err := s.peers.Do(req)
@@ -65,25 +83,33 @@ func fan[T any](ctx context.Context, s *Server, path string, query url.Values) (
 	ctx, cancel := context.WithTimeout(ctx, fanTotal)
 	defer cancel()
 	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Self || m.Peer == s.cfg.Self })
+	return askAll(ctx, members, fanWait, func(ctx context.Context, m Member) (v T, err error) {
+		if m.State == NodeLost {
+			return v, ErrUnavailable
+		}
+		err = s.ask(ctx, m.Peer, path, query, &v)
+		return v, err
+	}), nil
+}
+
+// askAll asks all members, fanWidth of them at once and each for no longer than
+// wait. The answers are in the order of the members.
+func askAll[T any](ctx context.Context, members []Member, wait time.Duration, ask func(context.Context, Member) (T, error)) []answer[T] {
 	answers := make([]answer[T], len(members))
 	room := make(chan struct{}, fanWidth)
 	var asked sync.WaitGroup
 	for i, m := range members {
-		answers[i].member = m
-		if m.State == NodeLost {
-			answers[i].err = ErrUnavailable
-			continue
-		}
 		asked.Go(func() {
 			room <- struct{}{}
 			defer func() { <-room }()
-			ctx, cancel := context.WithTimeout(ctx, fanWait)
+			ctx, cancel := context.WithTimeout(ctx, wait)
 			defer cancel()
-			answers[i].err = s.ask(ctx, m.Peer, path, query, &answers[i].value)
+			v, err := ask(ctx, m)
+			answers[i] = answer[T]{m, v, err}
 		})
 	}
 	asked.Wait()
-	return answers, nil
+	return answers
 }
 
 // silent names the members that did not answer.

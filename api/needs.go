@@ -37,6 +37,16 @@ type Jobs interface {
 	Hold(ctx context.Context, id job.ID, release bool, reason string) (job.Job, error)
 }
 
+// Deaths gives up what this daemon's jobs have on a host that is gone for good.
+type Deaths interface {
+	// MayBeDead counts the tasks that DeclareDead would give up; ErrConflict for
+	// a host that answers.
+	MayBeDead(ctx context.Context, node job.Peer) (tasks int, err error)
+	// DeclareDead gives them up, on the word of the user by, and returns when that
+	// is durable. A host that is not known has none. To repeat it does no harm.
+	DeclareDead(ctx context.Context, node job.Peer, by string) (tasks int, err error)
+}
+
 // Explain answers questions about placement.
 type Explain interface {
 	// Why explains a job that this daemon owns, or ErrNotFound.
@@ -133,6 +143,7 @@ type Self interface {
 // Needs is what a server is joined to.
 type Needs struct {
 	Jobs      Jobs
+	Deaths    Deaths
 	Explain   Explain
 	Watch     Watch
 	Node      NodeSource

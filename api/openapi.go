@@ -50,7 +50,7 @@ func eventsOf(op huma.Operation) huma.Operation {
 }
 
 // requests are the documents in which an unknown field is an error.
-var requests = []string{"Spec", "Resources", "ChangeRequest", "InviteRequest", "JoinRequest"}
+var requests = []string{"Spec", "Resources", "ChangeRequest", "DeclareDeadRequest", "InviteRequest", "JoinRequest"}
 
 // finishOpenAPI says of the routes what their Go types do not.
 func (s *Server) finishOpenAPI() {

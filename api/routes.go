@@ -52,6 +52,7 @@ func (s *Server) routes() {
 	add(s, get("get-node", "/v1/nodes/{id}", "One node, by id or name"), way{peers: true}, s.getNode)
 	add(s, post("drain-node", "/v1/nodes/{id}/drain", "Give a node nothing new", http.StatusOK), way{peers: true, node: true}, s.drain)
 	add(s, post("resume-node", "/v1/nodes/{id}/resume", "End a drain, and give what was set aside another chance", http.StatusOK), way{peers: true, node: true}, s.resume)
+	add(s, post("declare-node-dead", "/v1/nodes/{id}/declare-dead", "Give up what runs on a node that is gone for good", http.StatusOK), way{peers: true}, s.declareDead)
 	add(s, get("list-gpus", "/v1/gpus", "List GPUs"), way{}, s.listGPUs)
 	add(s, get("get-stats", "/v1/stats", "What the cluster has and does"), way{peers: true}, s.stats)
 	add(s, eventsOf(get("get-events", "/v1/events", "Changes as they happen, as server-sent events")), way{peers: true, stream: true}, s.events)

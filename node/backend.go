@@ -28,6 +28,7 @@ import (
 // The joints of the house.
 var (
 	_ api.Jobs       = jobsBackend{}
+	_ api.Deaths     = jobsBackend{}
 	_ api.Explain    = jobsBackend{}
 	_ api.Watch      = jobsBackend{}
 	_ api.Logs       = logsBackend{}
@@ -152,6 +153,24 @@ func (b jobsBackend) Hold(ctx context.Context, id job.ID, release bool, reason s
 		j, err = b.sched.Hold(ctx, id, reason)
 	}
 	return j, answerOf(err)
+}
+
+// MayBeDead counts what this daemon's jobs have on a host that does not answer.
+func (b jobsBackend) MayBeDead(ctx context.Context, node job.Peer) (tasks int, err error) {
+	if b.sched == nil {
+		return 0, nil
+	}
+	tasks, err = b.sched.MayBeDead(ctx, node)
+	return tasks, answerOf(err)
+}
+
+// DeclareDead gives that up.
+func (b jobsBackend) DeclareDead(ctx context.Context, node job.Peer, by string) (tasks int, err error) {
+	if b.sched == nil {
+		return 0, nil
+	}
+	tasks, err = b.sched.DeclareDead(ctx, node, by)
+	return tasks, answerOf(err)
 }
 
 // Why explains a job.

@@ -321,7 +321,7 @@ func (n *Node) buildAPI(context.Context) (err error) {
 	ac := api.DefaultConfig()
 	ac.Self, ac.Version, ac.Socket, ac.HTTP, ac.TokenFile = n.host.Peer(), n.cfg.Version, n.cfg.Socket, n.cfg.HTTP, n.cfg.HTTPToken
 	n.server, err = api.New(ac, api.Needs{ //nolint:contextcheck // its requests bring contexts of their own
-		Jobs: jobsBackend{n.sched}, Explain: jobsBackend{n.sched}, Watch: jobsBackend{n.sched}, Node: n, Logs: logsBackend{n.driver, n.files, n.work},
+		Jobs: jobsBackend{n.sched}, Deaths: jobsBackend{n.sched}, Explain: jobsBackend{n.sched}, Watch: jobsBackend{n.sched}, Node: n, Logs: logsBackend{n.driver, n.files, n.work},
 		Peers: n, Directory: n, Self: n, Uploads: n.blobs, Files: filesBackend{n.files, n.work}, Exec: execBackend{n.driver, n.work, n.cfg.AllowRoot, n.cfg.DockerHost, &openExecs{of: map[string]int{}}},
 		Transport: n.toPeers, PeerListener: listener, Registry: prometheus.NewRegistry(),
 	}, n.part("api"))

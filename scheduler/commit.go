@@ -135,6 +135,7 @@ func (c *Core) settle(t *task) {
 	node := d.Node
 	if !d.Assigned {
 		node = ""
+		c.leftNode(t)
 		t.started, t.reported, t.cancelSent = 0, false, false
 		c.saw(t, "")
 		t.pid, t.isolation, t.devices, t.since = 0, "", nil, time.Time{}
@@ -267,7 +268,9 @@ func (c *Core) appliedUnassign(e *entry, r job.UnassignRecord) {
 		t.declines++
 		t.why = d.NodeName + " did not start it"
 		c.avoid(t, avoidance{peer: d.Node, until: c.now.Add(backoff(t.declines)), hard: true})
-	case job.ProofDead, job.ProofExpired, job.ProofOperator:
+	case job.ProofOperator: // who says so waits for it
+		c.avoid(t, avoidance{peer: d.Node, until: c.now.Add(avoidFor)})
+	case job.ProofDead, job.ProofExpired:
 		c.lostHost(t, d.Node, d.NodeName)
 	}
 }

@@ -57,6 +57,7 @@ type Core struct {
 	outgoing   int                  // records proposed and not yet applied
 	again      bool                 // the plan stopped at a bound
 	asks       asks
+	deaths     map[job.Peer]*death // hosts whose attempts are being given up
 	renewals   renewals
 	rows       uint64          // entries up to this one are in the rows on disk
 	ended      []ending        // jobs that ended, oldest first
@@ -160,6 +161,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		renewed:  map[string]time.Time{},
 		acks:     map[job.Attempt]ack{},
 		asks:     newAsks(),
+		deaths:   map[job.Peer]*death{},
 	}
 	c.restore(saved)
 	c.after(forgetWorker/4, c.forgetWorkers)
@@ -244,6 +246,8 @@ func (c *Core) handle(e Event) {
 		c.ask(e.Token, func() { c.cancel(e) })
 	case HoldAsk:
 		c.ask(e.Token, func() { c.hold(e) })
+	case DeclareDeadAsk:
+		c.ask(e.Token, func() { c.declareDead(e) })
 	case Committed:
 		c.committed(e.Committed)
 	case NotProposed:

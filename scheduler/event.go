@@ -124,7 +124,9 @@ type Reply struct {
 	Job   job.Job
 	// Archived is set instead of Job if the answer is a job that is archived.
 	Archived *Listed
-	Err      error
+	// Given is how many attempts were given up, for DeclareDeadAsk.
+	Given int
+	Err   error
 }
 
 // Told is an event of a life, for the log.
@@ -149,4 +151,5 @@ const (
 	WorkerLost
 	NewerOwner
 	MessageDefect
+	NodeDead // by the word of the user in Detail
 )

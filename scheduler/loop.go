@@ -322,6 +322,8 @@ func (l *Loop) logTold(t Told) {
 		l.log.Warn("worker lost", "peer", t.Peer, "node", t.Node)
 	case MessageDefect:
 		l.log.Error("a message was not sent: a defect of this daemon, please report it", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "error", t.Detail)
+	case NodeDead:
+		l.log.Warn("node declared dead: what was assigned to it is given up", "peer", t.Peer, "node", t.Node, "user", t.Detail)
 	case NewerOwner:
 		l.log.Error("a newer owner of these jobs exists", "peer", t.Peer, "epoch", t.Detail)
 	}

@@ -109,6 +109,12 @@ func TestHistories(t *testing.T) {
 				}
 				m.tries, m.live, m.session, m.until = map[job.Attempt]*modelTry{}, false, 0, time.Time{}
 			},
+			"declare dead": func(t *rapid.T) { // in truth: whatever ran there is gone
+				if m := w.model(t); !m.up {
+					m.perish()
+					w.step(DeclareDeadAsk{Token: w.token(), Peer: m.peer, By: "root"})
+				}
+			},
 			"pass":    func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond) },
 			"flush":   func(*rapid.T) { w.flush() },
 			"restart": func(t *rapid.T) { w.restart(rapid.Bool().Draw(t, "from rows")) },

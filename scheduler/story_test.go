@@ -216,13 +216,15 @@ func (s *story) show(fx Effects) {
 		}
 		if r.Err != nil {
 			s.printf("%s: %v", s.askers[r.Token], r.Err)
+		} else if strings.HasPrefix(s.askers[r.Token], "dead ") {
+			s.printf("%s: %d given up", s.askers[r.Token], r.Given)
 		} else {
 			s.printf("%s: %s %s", s.askers[r.Token], r.Job.ID, r.Job.State())
 		}
 	}
 	for _, t := range fx.Told {
-		if t.Kind == TaskWrittenOff || t.Kind == NewerOwner || t.Kind == MessageDefect {
-			s.printf("told: %s %s %s", [...]string{"started", "ended", "written off", "found", "lost", "newer owner", "defect"}[t.Kind], t.Node, t.Detail)
+		if t.Kind == TaskWrittenOff || t.Kind == NewerOwner || t.Kind == MessageDefect || t.Kind == NodeDead {
+			s.printf("told: %s %s %s", [...]string{"started", "ended", "written off", "found", "lost", "newer owner", "defect", "declared dead by"}[t.Kind], t.Node, t.Detail)
 		}
 	}
 	if len(fx.Gone) > 0 {

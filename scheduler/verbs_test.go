@@ -39,6 +39,9 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"release": func(s *story, a []string, _ map[string]string) {
 			s.step(HoldAsk{Token: s.asks("release " + a[0]), Job: s.id(a[0]), Release: true})
 		},
+		"dead": func(s *story, a []string, _ map[string]string) {
+			s.step(DeclareDeadAsk{Token: s.asks("dead " + a[0]), Peer: job.Peer(a[0]), By: "root"})
+		},
 		"take":    verbTake,
 		"decline": verbDecline,
 		"event":   verbEvent,

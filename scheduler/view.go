@@ -4,6 +4,7 @@ package scheduler
 // and a reason for everything that waits.
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,8 +50,17 @@ func (c *Core) viewAssigned(t *task, d *job.Task) {
 		d.State = job.Starting
 	default:
 		d.State = job.Unreachable
-		d.Reason = job.Reason{Word: reasonSilent, Detail: d.NodeName + " does not answer; its lease has not run out"}
+		d.Reason = job.Reason{Word: reasonSilent, Detail: silence(d, t.e.job.Spec.Partition)}
 	}
+}
+
+// silence says what a task waits for whose host does not answer.
+func silence(d *job.Task, partition string) string {
+	name := cmp.Or(d.NodeName, string(d.Node))
+	if partition == partitionHold {
+		return name + " does not answer; the task waits for it (partition: hold); if that host is gone for good: muster node declare-dead " + name
+	}
+	return name + " does not answer; its lease has not run out"
 }
 
 // reason says why a pending task waits; every one has a word.

@@ -317,7 +317,7 @@ func (w *world) do(fx Effects) {
 			w.t.Fatalf("request %d was answered twice, now %v", r.Token, r.Err)
 		}
 		delete(w.open, r.Token)
-		if r.Err == nil && r.Archived == nil {
+		if r.Err == nil && r.Archived == nil && r.Job.ID != "" {
 			w.kept[r.Job.ID] = true
 		}
 	}

@@ -85,7 +85,7 @@ func gpuSummary(gpus []api.GPU) string {
 
 func (e env) nodeCommand() *cli.Command {
 	return &cli.Command{
-		Name: "node", Usage: "show a node, take it out of service, or put it back", ArgsUsage: "show|drain|resume NODE",
+		Name: "node", Usage: "show a node, take it out of service, put it back, or declare it dead", ArgsUsage: "show|drain|resume|declare-dead NODE",
 		Subcommands: []*cli.Command{
 			{
 				Name: "show", Usage: "everything about a node", ArgsUsage: "NODE",
@@ -109,7 +109,7 @@ func (e env) nodeCommand() *cli.Command {
 					return e.showNode(n)
 				},
 			},
-			e.drainCommand(), e.resumeCommand(),
+			e.drainCommand(), e.resumeCommand(), e.declareDeadCommand(),
 		},
 	}
 }

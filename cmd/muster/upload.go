@@ -76,8 +76,13 @@ func uploadError(ctx context.Context, err error) error {
 }
 
 // onTerminal says whether a person watches what is written there.
-func onTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+func onTerminal(w io.Writer) bool { return isTerminal(w) }
+
+// inTerminal says whether a person writes what is read there.
+func inTerminal(r io.Reader) bool { return isTerminal(r) }
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd())) //nolint:gosec // a descriptor is small
 }
 

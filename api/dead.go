@@ -1,0 +1,250 @@
+package api
+
+// The route that declares a node dead: every daemon that owns jobs gives up what
+// it has there. First all are asked whether the node answers them, and only if
+// it answers none does anybody act.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Death is what came of declaring a node dead.
+type Death struct {
+	Schema     string     `json:"schema"`
+	ID         job.Peer   `json:"id"`
+	Name       string     `json:"name"`
+	DryRun     bool       `json:"dry_run"`
+	Tasks      int        `json:"tasks" doc:"given up; in a dry run: that would be"`
+	Daemons    int        `json:"daemons" doc:"whose jobs these tasks are of"`
+	LastSeenAt *time.Time `json:"last_seen_at" doc:"when the daemon that was asked last heard of the node; null: never"`
+	Detail     string     `json:"detail,omitempty" doc:"what is known of its end"`
+	Partial    []string   `json:"partial" nullable:"false" doc:"daemons that did not answer and may have tasks there: declare it again when they are back"`
+}
+
+// DeclareDeadRequest says that a node runs nothing any more.
+type DeclareDeadRequest struct {
+	DryRun bool `json:"dry_run,omitempty" doc:"change nothing; say whether the node may be declared dead, and what would be given up"`
+}
+
+type (
+	deathInput struct {
+		ID   string              `path:"id" maxLength:"128" doc:"id, a part of it that no other has, or name"`
+		Body *DeclareDeadRequest `required:"false"`
+	}
+	deathOutput struct{ Body Death }
+)
+
+// The bounds of a declaration. Together they are less than a client waits.
+const (
+	deathCheck    = 3 * time.Second       // for the node itself, or an owner's word on it: a dial across a relay takes some
+	deathCheckAll = 8 * time.Second       // for all owners: those that are silent take deathCheck, fanWidth at a time
+	deathAct      = 33 * time.Second      // an owner gives up on committing it after 30 s
+	maxGiven      = 1 << 20               // tasks in an owner's answer: more than a host runs; keeps sums in range
+	roleOwner     = "scheduler"           // of members that own jobs
+	peerIDBegin   = "12D3KooW"            // of every id that muster makes
+	peerIDLength  = len(peerIDBegin) + 44 // likewise
+)
+
+// errAnswers is a node that is not dead: it answers the named daemon.
+func errAnswers(node, whom string) error {
+	return fmt.Errorf("node %s: %w: it answers %s, so it is not dead: drain it instead", node, ErrConflict, whom)
+}
+
+func (s *Server) declareDead(ctx context.Context, in *deathInput) (*deathOutput, error) {
+	if err := operator(ctx, "declare node "+quote(in.ID)+" dead"); err != nil {
+		return nil, err
+	}
+	dryRun := in.Body != nil && in.Body.DryRun
+	if askerOf(ctx).from == fromPeer { // the id is whole; this daemon need not know it
+		m := Member{Peer: job.Peer(in.ID)}
+		tasks, err := s.deadHere(ctx, m.Peer, dryRun)
+		if err != nil {
+			return nil, err
+		}
+		return &deathOutput{deathOf(m, dryRun, []answer[int]{{value: tasks}})}, nil
+	}
+	m, err := s.perhapsDead(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	owners, err := s.owners(ctx, m.Peer)
+	if err != nil {
+		return nil, err
+	}
+	checked, err := s.checkDead(ctx, m, owners)
+	if err != nil || dryRun {
+		return &deathOutput{deathOf(m, true, checked)}, err
+	}
+	s.log.WarnContext(ctx, "node declared dead", "node", m.label(), "peer", string(m.Peer), "user", askerOf(ctx).user)
+	acted, err := s.actDead(ctx, m, checked)
+	if err != nil {
+		return nil, err
+	}
+	return &deathOutput{deathOf(m, false, acted)}, nil
+}
+
+// perhapsDead finds the node that a user names. One that this daemon has
+// forgotten, or has never met, goes by its whole id.
+func (s *Server) perhapsDead(ctx context.Context, text string) (Member, error) {
+	m, err := s.member(ctx, text)
+	switch {
+	case errors.Is(err, ErrNotFound) && len(text) == peerIDLength && strings.HasPrefix(text, peerIDBegin):
+		return Member{Peer: job.Peer(text), State: NodeLost}, nil
+	case errors.Is(err, ErrNotFound):
+		return m, &notFoundError{"node", text, "`muster nodes` lists them; one that was revoked or forgotten goes by its whole id, node_id in `muster show --json`"}
+	case err == nil && m.Self:
+		return m, errAnswers(m.label(), "you")
+	}
+	return m, err
+}
+
+// owners are the members that may have tasks on the node, this daemon among
+// them: first those that are likely to answer.
+func (s *Server) owners(ctx context.Context, node job.Peer) ([]Member, error) {
+	members, err := s.needs.Peers.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var owners []Member
+	for _, m := range members {
+		m.Self = m.Self || m.Peer == s.cfg.Self
+		if m.Peer != node && (m.Self || slices.Contains(m.Roles, roleOwner)) {
+			owners = append(owners, m)
+		}
+	}
+	slices.SortStableFunc(owners, func(a, b Member) int { return silence(a) - silence(b) })
+	return owners, nil
+}
+
+func silence(m Member) int {
+	return slices.Index([]NodeState{NodeReady, NodeDraining, NodeSuspect, NodeLost}, m.State)
+}
+
+// checkDead asks the node and all owners whether it answers. It returns what
+// each owner would give up.
+func (s *Server) checkDead(ctx context.Context, m Member, owners []Member) ([]answer[int], error) {
+	ctx, cancel := context.WithTimeout(ctx, deathCheckAll)
+	defer cancel()
+	alive := make(chan bool, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, deathCheck)
+		defer cancel()
+		var n Node
+		err := s.ask(ctx, m.Peer, "/v1/nodes/"+string(m.Peer), url.Values{}, &n)
+		_, refused := errors.AsType[*Problem](err)
+		alive <- err == nil || refused
+	}()
+	answers := s.askOwners(ctx, m.Peer, owners, true, deathCheck)
+	if <-alive {
+		return nil, errAnswers(m.label(), s.nameOf(ctx, s.cfg.Self))
+	}
+	return answers, refusal(m, answers)
+}
+
+// actDead has the owners give up what they have on the node. Those that were
+// silent when they were asked stay named as silent.
+func (s *Server) actDead(ctx context.Context, m Member, checked []answer[int]) ([]answer[int], error) {
+	ctx, cancel := context.WithTimeout(ctx, deathAct)
+	defer cancel()
+	var silent []answer[int]
+	var owners []Member
+	for _, a := range checked {
+		if a.err != nil {
+			silent = append(silent, a)
+			continue
+		}
+		owners = append(owners, a.member)
+	}
+	acted := s.askOwners(ctx, m.Peer, owners, false, deathAct)
+	for _, a := range acted {
+		if a.err != nil {
+			s.log.WarnContext(ctx, "an owner gave nothing up of a node declared dead", "owner", a.member.label(), "node", m.label(), "error", a.err)
+		}
+	}
+	if err := refusal(m, acted); err != nil {
+		return nil, fmt.Errorf("%w; it began to answer meanwhile, and %d tasks are given up", err, deathOf(m, false, acted).Tasks)
+	}
+	if len(acted) == 1 && acted[0].member.Self && acted[0].err != nil {
+		return nil, acted[0].err // nobody else could tell more
+	}
+	return append(acted, silent...), nil
+}
+
+// askOwners has each owner do its part, this daemon by itself.
+func (s *Server) askOwners(ctx context.Context, node job.Peer, owners []Member, dryRun bool, wait time.Duration) []answer[int] {
+	return askAll(ctx, owners, wait, func(ctx context.Context, o Member) (int, error) {
+		if o.Self {
+			return s.deadHere(ctx, node, dryRun)
+		}
+		var d Death
+		err := s.exchange(ctx, http.MethodPost, o.Peer, "/v1/nodes/"+string(node)+"/declare-dead", nil, DeclareDeadRequest{DryRun: dryRun}, &d)
+		if err == nil && (d.Tasks < 0 || d.Tasks > maxGiven) {
+			err = fmt.Errorf("%w: %d tasks in its answer", ErrUnavailable, d.Tasks)
+		}
+		return d.Tasks, err
+	})
+}
+
+// deadHere is this daemon's own part: it counts or gives up what its jobs have
+// on the node, unless that answers it.
+func (s *Server) deadHere(ctx context.Context, node job.Peer, dryRun bool) (tasks int, err error) {
+	members, err := s.needs.Peers.Members(ctx)
+	if err != nil {
+		return 0, err
+	}
+	here := s.cfg.Self.Short()
+	for _, m := range members {
+		switch {
+		case m.Self || m.Peer == s.cfg.Self:
+			here = m.label()
+			m.State = NodeReady
+		case m.Peer != node:
+			continue
+		}
+		if m.Peer == node && (m.State == NodeReady || m.State == NodeDraining) {
+			return 0, errAnswers(m.label(), here)
+		}
+	}
+	if dryRun {
+		return s.needs.Deaths.MayBeDead(ctx, node)
+	}
+	return s.needs.Deaths.DeclareDead(ctx, node, askerOf(ctx).user)
+}
+
+// refusal is the word of the first owner that the node answers, if there is one.
+// It is told in our words: an owner's own are not needed.
+func refusal(m Member, answers []answer[int]) error {
+	for _, a := range answers {
+		if errors.Is(a.err, ErrConflict) {
+			return errAnswers(m.label(), a.member.label())
+		}
+	}
+	return nil
+}
+
+// deathOf sums up what the owners answered.
+func deathOf(m Member, dryRun bool, answers []answer[int]) Death {
+	d := Death{
+		Schema: SchemaDeath, ID: m.Peer, Name: m.label(), DryRun: dryRun, LastSeenAt: at(m.LastSeen), Detail: m.Detail, Partial: []string{},
+	}
+	for _, a := range answers {
+		switch {
+		case a.err != nil:
+			d.Partial = append(d.Partial, a.member.label())
+		case a.value > 0:
+			d.Tasks += a.value
+			d.Daemons++
+		}
+	}
+	slices.Sort(d.Partial)
+	return d
+}

@@ -1,0 +1,182 @@
+package api
+
+// A node is declared dead through any daemon, and all owners give up what they
+// have there, or none does.
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// gone takes a daemon out of the cluster of the test, as others see it.
+func (c *cluster) gone(d *daemon) {
+	d.back.Close()
+	d.back.cut()
+	for _, o := range c.daemons {
+		o.mu.Lock()
+		o.states[d.peer] = NodeLost
+		o.mu.Unlock()
+	}
+}
+
+func TestDeclareDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "cal", "dan")
+		amy, ben, cal, dan := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3]
+		amy.server.cfg.Operators = []string{"amy"}
+		c.gone(dan)
+		amy.held[dan.peer], cal.held[dan.peer] = 1, 2
+		d, err := amy.client.DeclareDead(t.Context(), "dan", true)
+		if err != nil || !d.DryRun || d.Tasks != 3 || d.Daemons != 2 || d.ID != dan.peer || d.Name != "dan" || len(d.Partial) != 0 {
+			t.Errorf("dry run = %+v, %v", d, err)
+		}
+		if got := fmt.Sprint(amy.asked, ben.asked, cal.asked); got != "[] [] []" {
+			t.Errorf("a dry run did %s", got)
+		}
+		d, err = amy.client.DeclareDead(t.Context(), string(dan.peer[len(dan.peer)-5:]), false)
+		if err != nil || d.DryRun || d.Tasks != 3 || d.Daemons != 2 || d.ID != dan.peer || d.Schema != SchemaDeath {
+			t.Errorf("DeclareDead = %+v, %v", d, err)
+		}
+		said := "[dead " + dan.peer.Short() + " by amy]"
+		if got := fmt.Sprint(amy.asked, ben.asked, cal.asked); got != said+" "+said+" "+said {
+			t.Errorf("asked %s", got)
+		}
+		if d, err = amy.client.DeclareDead(t.Context(), "dan", false); err != nil || d.Tasks != 0 || d.Daemons != 0 {
+			t.Errorf("again = %+v, %v", d, err)
+		}
+		// Nobody knows this one any more; its whole id will do.
+		id := job.Peer(peerIDBegin + strings.Repeat("z", 44))
+		cal.held[id] = 1
+		if d, err = amy.client.DeclareDead(t.Context(), string(id), false); err != nil || d.Tasks != 1 || d.LastSeenAt != nil || d.Name != id.Short() {
+			t.Errorf("of a forgotten node: %+v, %v", d, err)
+		}
+	})
+}
+
+// Nobody gives anything up of a node that answers anybody.
+func TestDeclareDeadOfOneThatAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "cal", "dan")
+		amy, ben, cal, dan := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3]
+		amy.server.cfg.Operators = []string{"amy"}
+		for _, d := range c.daemons {
+			d.held[dan.peer] = 1
+		}
+		refused := func(what, node, want string) {
+			t.Helper()
+			for _, dryRun := range []bool{true, false} {
+				_, err := amy.client.DeclareDead(t.Context(), node, dryRun)
+				if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "drain it instead") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		}
+		refused("this daemon", "amy", "node amy: conflict: it answers you")
+		refused("one with a connection", "dan", "node dan: conflict: it answers amy")
+		amy.states[dan.peer] = NodeLost // amy has lost sight of it, but it is there
+		refused("one that can be dialled", "dan", "it answers amy")
+		c.gone(dan)
+		cal.states[dan.peer] = NodeReady
+		refused("one with a connection to another daemon", "dan", "it answers cal")
+		cal.states[dan.peer] = NodeSuspect
+		ben.meets = dan.peer
+		refused("one with a session with another scheduler", "dan", "it answers ben")
+		ben.meets = ""
+		cal.name = "dan"
+		if _, err := amy.client.DeclareDead(t.Context(), "dan", false); !errors.Is(err, ErrBad) || !strings.Contains(err.Error(), string(dan.peer)) {
+			t.Errorf("a name of two: %v", err)
+		}
+		if _, err := amy.client.DeclareDead(t.Context(), "nobody", false); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "whole id") {
+			t.Errorf("no such node: %v", err)
+		}
+		if len(amy.asked)+len(ben.asked)+len(cal.asked) != 0 {
+			t.Errorf("given up: %v %v %v", amy.asked, ben.asked, cal.asked)
+		}
+	})
+}
+
+// Daemons that do not answer are named, within a time that a client waits; the
+// others give up what they have.
+func TestDeclareDeadWithSilentOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "cal", "dan", "eli")
+		amy, ben, cal, dan, eli := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3], c.daemons[4]
+		amy.server.cfg.Operators = []string{"amy"}
+		c.gone(dan)
+		c.gone(eli)
+		close(ben.silent)
+		cal.held[dan.peer] = 2
+		began := time.Now()
+		d, err := amy.client.DeclareDead(t.Context(), "dan", false)
+		if took := time.Since(began); err != nil || d.Tasks != 2 || d.Daemons != 1 || !slices.Equal(d.Partial, []string{"ben", "eli"}) || took > deathCheckAll {
+			t.Errorf("DeclareDead = %+v, %v after %s", d, err, took)
+		}
+		// An owner that only works for others has nothing to say.
+		eli.roles = []string{"worker"}
+		cal.held[dan.peer], cal.stuck = 2, fmt.Errorf("%w: the disk is full", ErrUnavailable)
+		if d, err = amy.client.DeclareDead(t.Context(), "dan", false); err != nil || d.Tasks != 0 || !slices.Equal(d.Partial, []string{"ben", "cal"}) {
+			t.Errorf("with a full disk at cal: %+v, %v", d, err)
+		}
+		// Alone, the daemon says what is wrong with it.
+		for _, o := range []*daemon{ben, cal} {
+			o.roles = []string{"worker"}
+		}
+		amy.held[dan.peer], amy.stuck = 1, fmt.Errorf("%w: the disk is full", ErrUnavailable)
+		if _, err = amy.client.DeclareDead(t.Context(), "dan", false); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "disk is full") {
+			t.Errorf("with a full disk here: %v", err)
+		}
+	})
+}
+
+// What a member answers is not believed beyond reason, and what it asks is done
+// only here.
+func TestDeclareDeadAmongDaemons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "cal", "dan")
+		amy, ben, cal, dan := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3]
+		amy.server.cfg.Operators = []string{"amy"}
+		c.gone(dan)
+		amy.held[dan.peer], ben.held[dan.peer], cal.held[dan.peer] = 1, maxGiven+1, 1<<62
+		d, err := amy.client.DeclareDead(t.Context(), "dan", true)
+		if err != nil || d.Tasks != 1 || !slices.Equal(d.Partial, []string{"ben", "cal"}) {
+			t.Errorf("with two that boast: %+v, %v", d, err)
+		}
+		ben.held[dan.peer], cal.held[dan.peer] = 1, 1
+		member := &Client{http: amy.server.peers, base: "http://" + string(ben.peer), where: "ben"}
+		path := "/v1/nodes/" + string(dan.peer) + "/declare-dead"
+		asks := func(header http.Header) (d Death, err error) {
+			err = member.callWith(t.Context(), http.MethodPost, path, nil, header, DeclareDeadRequest{}, &d)
+			return d, err
+		}
+		if _, err := asks(http.Header{headerUser: {"eve"}}); !errors.Is(err, ErrDenied) || len(ben.asked) != 0 {
+			t.Errorf("for a user who is no operator: %v, %v", err, ben.asked)
+		}
+		if d, err := asks(http.Header{headerUser: {"amy"}, headerOperator: {"1"}}); err != nil || d.Tasks != 1 || len(cal.asked)+len(amy.asked) != 0 {
+			t.Errorf("for an operator: %+v, %v; others were asked %v %v", d, err, amy.asked, cal.asked)
+		}
+	})
+}
+
+func TestDeclareDeadIsForOperators(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		c.gone(ben)
+		for _, dryRun := range []bool{true, false} {
+			if _, err := amy.client.DeclareDead(t.Context(), "ben", dryRun); !errors.Is(err, ErrDenied) {
+				t.Errorf("DeclareDead = %v", err)
+			}
+		}
+		if len(amy.asked) != 0 {
+			t.Errorf("asked %v", amy.asked)
+		}
+	})
+}

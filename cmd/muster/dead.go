@@ -1,0 +1,112 @@
+package main
+
+// The verb that declares a node dead.
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/musterhq/muster/api"
+)
+
+func (e env) declareDeadCommand() *cli.Command {
+	return &cli.Command{
+		Name: "declare-dead", Usage: "give up what runs on a node that is gone for good", ArgsUsage: "NODE",
+		Description: "For a host that will not come back: destroyed, or wiped. What was assigned to it runs again elsewhere, or ends as NODE_FAIL (--no-requeue) or CANCELLED; " +
+			"tasks with `partition: hold` end in no other way. You vouch that nothing runs there any more: a task that still does runs twice. A node that answers any daemon is refused. " +
+			"On a terminal it asks first.",
+		Flags: clientFlags(
+			jsonFlag(),
+			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask", DisableDefaultText: true}),
+		Action: e.declareDead,
+	}
+}
+
+func (e env) declareDead(c *cli.Context) error {
+	if err := wantArgs(c, 1, 1, "the name or id of a node"); err != nil {
+		return err
+	}
+	client, err := e.client(c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	node := c.Args().First()
+	if !c.Bool("yes") && inTerminal(e.in) && onTerminal(e.err) {
+		would, err := client.DeclareDead(c.Context, node, true)
+		if err != nil {
+			return asUsage(err)
+		}
+		node = string(would.ID) // whatever its name comes to mean
+		if yes, err := e.confirm(c.Context, deathQuestion(would, time.Now())); err != nil || !yes {
+			return cmp.Or(err, fmt.Errorf("%s was not declared dead", printable(would.Name)))
+		}
+	}
+	d, err := client.DeclareDead(c.Context, node, false)
+	if err != nil {
+		return asUsage(err)
+	}
+	if c.Bool("json") {
+		if err := e.printJSON(d); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(e.err, "%s declared dead: %s\n", printable(d.Name), givenUp(d))
+	}
+	if n := len(d.Partial); n > 0 {
+		return fmt.Errorf("%s did not answer: run it again when %s back", strings.Join(d.Partial, ", "), plural(n, "it is", "they are"))
+	}
+	return nil
+}
+
+// givenUp is "3 tasks given up by 2 daemons".
+func givenUp(d api.Death) string {
+	if d.Tasks == 0 {
+		return "it had no tasks"
+	}
+	return fmt.Sprintf("%s given up by %d %s", countTasks(d.Tasks), d.Daemons, plural(d.Daemons, "daemon", "daemons"))
+}
+
+func countTasks(n int) string { return fmt.Sprintf("%d %s", n, plural(n, "task", "tasks")) }
+
+// deathQuestion says what is known of the node, and what would happen.
+func deathQuestion(d api.Death, now time.Time) string {
+	heard := "was never heard of here"
+	if d.LastSeenAt != nil {
+		heard = "was last heard of " + max(now.Sub(*d.LastSeenAt), 0).Round(time.Second).String() + " ago"
+	}
+	if d.Detail != "" {
+		heard += " (" + d.Detail + ")"
+	}
+	if len(d.Partial) > 0 {
+		heard += "; " + strings.Join(d.Partial, ", ") + plural(len(d.Partial), " does", " do") + " not answer"
+	}
+	return printable(fmt.Sprintf("%s %s. %s would be given up; tasks that still run there would run twice. Declare it dead? [y/N] ", d.Name, heard, countTasks(d.Tasks)))
+}
+
+// confirm asks, and says whether the answer is yes.
+func (e env) confirm(ctx context.Context, question string) (bool, error) {
+	fmt.Fprint(e.err, question)
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(io.LimitReader(e.in, maxAnswered)).ReadString('\n') // nothing is no
+		answer <- line
+	}()
+	select {
+	case line := <-answer:
+		word := strings.ToLower(strings.TrimSpace(line))
+		return word == "y" || word == "yes", nil
+	case <-ctx.Done():
+		fmt.Fprintln(e.err)
+		return false, ctx.Err()
+	}
+}
+
+const maxAnswered = 1024 // letters of an answer that are read

@@ -1,0 +1,103 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// perish ends the host and all that it keeps, at once and without a word.
+func (m *model) perish() {
+	m.store += "+"
+	for a := range m.world.ghosts {
+		if e := m.world.core.jobs[a.Job]; e != nil && e.job.Tasks[a.Task].Node == m.peer && e.job.Tasks[a.Task].Attempt == a.N {
+			delete(m.world.ghosts, a)
+		}
+	}
+	m.tries, m.live, m.session, m.until = map[job.Attempt]*modelTry{}, false, 0, time.Time{}
+	m.reserved, m.queued = map[uint64]lease.Offer{}, nil
+}
+
+// A host that is declared dead gives back all that it had, in one answer, when
+// the journal has it; one that answers is refused.
+func TestDeclareDead(t *testing.T) {
+	inHouse(t, nil, func(t *testing.T, h house) {
+		h.host.runs = 24 * time.Hour
+		h.host.connect("n1")
+		const n = 40
+		for i := range n {
+			r := request(fmt.Sprint("j", i))
+			r.Spec.Partition = partitionHold
+			if _, err := h.loop.Submit(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		for what, try := range map[string]func() (int, error){
+			"MayBeDead":   func() (int, error) { return h.loop.MayBeDead(t.Context(), "n1") },
+			"DeclareDead": func() (int, error) { return h.loop.DeclareDead(t.Context(), "n1", "root") },
+		} {
+			if _, err := try(); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "node n1 answers: drain it instead") {
+				t.Errorf("%s of a host that answers = %v", what, err)
+			}
+		}
+		if given, err := h.loop.DeclareDead(t.Context(), "never heard of", "root"); given != 0 || err != nil {
+			t.Errorf("DeclareDead of a stranger = %d, %v", given, err)
+		}
+		h.loop.SessionDown("n1")
+		if would, err := h.loop.MayBeDead(t.Context(), "n1"); would != n || err != nil {
+			t.Errorf("MayBeDead = %d, %v; want %d", would, err, n)
+		}
+		if given, err := h.loop.DeclareDead(t.Context(), "n1", "root"); given != n || err != nil {
+			t.Fatalf("DeclareDead = %d, %v; want %d", given, err, n)
+		}
+		h.journal.mu.Lock()
+		durable := map[job.Attempt]bool{}
+		for _, m := range h.journal.entries {
+			for _, r := range m.Records {
+				if u := r.Unassign; u != nil && u.Proof == job.ProofOperator && u.Detail == "n1 was declared dead by root" {
+					durable[u.Attempt] = true
+				}
+			}
+		}
+		h.journal.mu.Unlock()
+		if len(durable) != n {
+			t.Errorf("the journal has %d of %d when it is answered", len(durable), n)
+		}
+		list, err := h.loop.Jobs(t.Context(), Filter{States: []job.State{job.Pending}})
+		if err != nil || len(list) != n {
+			t.Errorf("%d jobs wait, %v; want %d", len(list), err, n)
+		}
+		h.host.connect("n2")
+		time.Sleep(2 * time.Minute)
+		list, err = h.loop.Jobs(t.Context(), Filter{States: []job.State{job.Running}})
+		if err != nil || len(list) != n || list[0].Tasks[0].NodeName != "n2" || list[0].Tasks[0].Attempt != 2 {
+			t.Errorf("%d jobs run elsewhere, %v; want %d", len(list), err, n)
+		}
+	})
+}
+
+// Whoever declares again and again while the journal takes nothing leaves
+// nothing behind.
+func TestDeclareDeadIsBounded(t *testing.T) {
+	s := newStory(t, DefaultConfig().KeepWhole)
+	for _, line := range []string{"lead", "worker n1", "submit a partition=hold", "take n1 a", "down n1", "journal slow"} {
+		s.do(line)
+	}
+	for range 100 {
+		s.do("dead n1")
+		s.do("wait 31s")
+	}
+	if d := s.core.deaths["n1"]; len(d.tokens) != 1 || len(s.core.asks.open) != 0 {
+		t.Errorf("%d tokens are kept, %d requests open", len(d.tokens), len(s.core.asks.open))
+	}
+	s.do("commit")
+	if len(s.core.deaths) != 0 {
+		t.Errorf("%d deaths are kept", len(s.core.deaths))
+	}
+}
