@@ -5,6 +5,7 @@ package worker
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -153,7 +154,7 @@ func (c *Core) breakHost(now Moment, why string) {
 func (c *Core) pauseHost(now Moment, why string, pause time.Duration) {
 	until := now.Boot.Add(pause)
 	c.broken, c.brokenUntil = why, until
-	c.log.Error("host set aside", "reason", why, "pause", pause)
+	c.say(slog.LevelError, "host set aside", slog.String("reason", why), slog.Duration("pause", pause))
 	c.look, c.changed, c.asideNew = true, true, true
 	c.timers.set(until, func(Moment) {
 		if c.brokenUntil == until {
@@ -168,7 +169,7 @@ func (c *Core) mend() {
 		return
 	}
 	c.broken, c.brokenUntil = "", 0
-	c.log.Info("host takes tasks again")
+	c.say(slog.LevelInfo, "host takes tasks again")
 	c.look, c.changed, c.asideNew = true, true, true
 }
 

@@ -26,14 +26,11 @@ type Config struct {
 	Inherit map[string]string
 	// IP is the address that a task of one host finds itself under.
 	IP string
-	// Admit is the host's own policy: nil, or why this user's task is refused.
-	// It is called in the course of a step and must not wait.
-	Admit func(user string, spec job.Spec) error
 }
 
 // DefaultConfig is a worker without a host yet.
 func DefaultConfig() Config {
-	return Config{IP: "127.0.0.1", Admit: func(string, job.Spec) error { return nil }}
+	return Config{IP: "127.0.0.1"}
 }
 
 // Validate says what is missing.
@@ -45,8 +42,6 @@ func (c Config) Validate() error {
 		return errors.New("worker: config: profile without a store id")
 	case c.Boot == "":
 		return errors.New("worker: config: no incarnation of the host")
-	case c.Admit == nil:
-		return errors.New("worker: config: no admission")
 	case c.Profile.CPUs < 0 || c.Profile.Memory < 0 || len(c.Profile.GPUs) > lease.MaxGPUs:
 		return fmt.Errorf("worker: config: a profile of %d cpus, %s of memory and %d gpus",
 			c.Profile.CPUs, c.Profile.Memory, len(c.Profile.GPUs))
@@ -71,6 +66,9 @@ const (
 	// maxOutstanding bounds the unanswered renewals of one group: more than are
 	// asked within a session's life at the usual pace.
 	maxOutstanding = 16
+	// maxLines bounds the log lines of one round: an event makes one at most, but
+	// a restart reads a whole ledger. The last line says how many were left out.
+	maxLines = 4096
 	// maxSignals bounds the signals that wait for an epoch to be on disk.
 	maxSignals = 1024
 

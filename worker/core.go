@@ -23,7 +23,6 @@ import (
 // goroutine; the same calls with the same arguments give the same answers.
 type Core struct {
 	cfg    Config
-	log    *slog.Logger
 	chance *rand.Rand
 	timers timers
 	room   capacity
@@ -63,6 +62,7 @@ type Core struct {
 	retry  BootTime
 
 	out      Effects       // of this round, not held back by anything
+	unsaid   int           // log lines beyond the bound
 	renewals []lease.Renew // sent after events
 	gated    Effects       // waits until a newer epoch is on disk
 
@@ -83,12 +83,12 @@ type batch struct {
 }
 
 // NewCore returns a worker that holds nothing and knows nobody.
-func NewCore(cfg Config, log *slog.Logger) (*Core, error) {
+func NewCore(cfg Config) (*Core, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	c := &Core{
-		cfg: cfg, log: log,
+		cfg:      cfg,
 		chance:   rand.New(rand.NewPCG(cfg.Seed, 0x6d7573746572)),
 		groups:   map[job.Group]*group{},
 		attempts: map[job.Attempt]*attempt{},
@@ -125,6 +125,8 @@ func (c *Core) Step(now Moment, ev Event) {
 		c.driver(now, e)
 	case Adopted:
 		c.adopted(now, e.Found)
+	case Admitted:
+		c.admitted(now, e)
 	case StopFailed:
 		c.stopFailed(now, e.Attempt)
 	case DeviceStatus:
@@ -228,6 +230,10 @@ func (c *Core) Saved(now Moment, err error) Effects {
 	c.renewals = nil
 	c.sendDeclines()
 	c.announce(now)
+	if c.unsaid > 0 {
+		c.out.Log = append(c.out.Log, Line{slog.LevelWarn, "log lines left out", []slog.Attr{slog.Int("lines", c.unsaid)}})
+		c.unsaid = 0
+	}
 	out := c.out
 	c.out = Effects{}
 	if c.asideNew {
@@ -239,7 +245,7 @@ func (c *Core) Saved(now Moment, err error) Effects {
 
 func (c *Core) saved(now Moment, b batch) {
 	if c.failed != nil {
-		c.log.Info("ledger can be written again")
+		c.say(slog.LevelInfo, "ledger can be written again")
 		c.failed, c.changed = nil, true
 	}
 	for _, g := range b.groups {
@@ -252,7 +258,9 @@ func (c *Core) saved(now Moment, b batch) {
 		a.dirty, a.saved = false, true
 		switch a.rec.Phase {
 		case lease.PhaseReserved:
-			c.sendCommit(now, a)
+			if a.asked == nil { // else its commit was sent long ago
+				c.sendCommit(now, a)
+			}
 		case lease.PhaseStarted:
 			c.launch(a)
 			c.tell(a)
@@ -271,7 +279,7 @@ func (c *Core) saved(now Moment, b batch) {
 // been told yet: reservations and starts.
 func (c *Core) notSaved(now Moment, b batch, err error) {
 	if c.failed == nil {
-		c.log.Error("ledger cannot be written: no new work is taken", "error", err)
+		c.say(slog.LevelError, "ledger cannot be written: no new work is taken", slog.Any("error", err))
 		c.changed = true
 	}
 	c.failed, c.look = err, true
@@ -283,6 +291,8 @@ func (c *Core) notSaved(now Moment, b batch, err error) {
 	for _, a := range b.attempts {
 		a.dirty, a.saved = false, true // it may be on disk for all we know
 		switch o := a.offer; {
+		case a.rec.Phase == lease.PhaseReserved && a.asked != nil:
+			c.refuse(a, why)
 		case a.rec.Phase == lease.PhaseReserved:
 			c.unreserve(a)
 			c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: clip(why)}, false)
@@ -335,6 +345,15 @@ func (c *Core) drop(a *attempt) {
 	if a.saved {
 		c.gone[a.rec.Attempt] = struct{}{}
 	}
+}
+
+// say has a line written to the log with the effects of this round.
+func (c *Core) say(level slog.Level, msg string, attrs ...slog.Attr) {
+	if len(c.out.Log) >= maxLines {
+		c.unsaid++
+		return
+	}
+	c.out.Log = append(c.out.Log, Line{level, msg, attrs})
 }
 
 // clip bounds a sentence for people.

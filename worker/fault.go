@@ -5,6 +5,7 @@ package worker
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -52,10 +53,10 @@ func (c *Core) deviceFault(now Moment, f gpu.Fault) {
 	case slices.Contains(programFaults, f.Xid):
 		return
 	case !bad:
-		c.log.Warn("a device reported an error", "device", f.UUID, "xid", f.Xid)
+		c.say(slog.LevelWarn, "a device reported an error", slog.String("device", f.UUID), slog.Uint64("xid", f.Xid))
 		return
 	case f.UUID == "":
-		c.log.Error("a device reported a fault, the driver does not say which", "xid", f.Xid)
+		c.say(slog.LevelError, "a device reported a fault, the driver does not say which", slog.Uint64("xid", f.Xid))
 		return
 	}
 	for _, g := range c.cfg.Profile.GPUs {

@@ -3,6 +3,7 @@ package worker
 // Journal groups: the newest owner of each (R2), and the lease with it (R3, R5).
 
 import (
+	"log/slog"
 	"slices"
 	"time"
 
@@ -46,7 +47,7 @@ func (c *Core) command(now Moment, from job.Peer, id job.Group, epoch lease.Epoc
 	g := c.groups[id]
 	if g == nil {
 		if len(c.groups) >= maxGroups {
-			c.log.Warn("command of a group beyond the bound", "group", id.String(), "peer", string(from))
+			c.say(slog.LevelWarn, "command of a group beyond the bound", slog.String("group", id.String()), slog.String("peer", string(from)))
 			return nil, false
 		}
 		g = newGroup(id)
@@ -173,7 +174,7 @@ func (c *Core) renewed(now Moment, from job.Peer, m lease.Renewed) {
 	clock := BootTime(m.Clock)
 	i := slices.Index(g.outstanding, clock)
 	if m.Session != g.session || i < 0 || now.Boot >= clock.Add(SessionLease) {
-		c.log.Debug("renewal answered too late", "group", m.Group.String(), "peer", string(from))
+		c.say(slog.LevelDebug, "renewal answered too late", slog.String("group", m.Group.String()), slog.String("peer", string(from)))
 		return
 	}
 	g.outstanding = slices.Delete(g.outstanding, 0, i+1)

@@ -4,6 +4,7 @@ package worker
 // numbered events that tell it to the owner.
 
 import (
+	"log/slog"
 	"slices"
 
 	"github.com/musterhq/muster/job"
@@ -126,7 +127,7 @@ func lost(reason string) job.Exit {
 func (c *Core) stray(a *attempt, e DriverEvent) {
 	switch e.Kind {
 	case DriverStarting, DriverStarted:
-		c.log.Warn("task runs that the ledger does not hold", "attempt", e.Attempt.String())
+		c.say(slog.LevelWarn, "task runs that the ledger does not hold", slog.String("attempt", e.Attempt.String()))
 		c.out.Stop = append(c.out.Stop, Stop{Attempt: e.Attempt, Grace: job.DefaultGrace, Reason: "not in the ledger"})
 	case DriverExited, DriverFailed, DriverLost:
 		if a == nil {
@@ -205,6 +206,6 @@ func (c *Core) finish(now Moment, a *attempt, exit job.Exit) {
 	delete(a.group.running, a.rec.Attempt)
 	c.give(a)
 	c.put(a)
-	c.log.Debug("attempt ended", "attempt", a.rec.Attempt.String(), "state", string(a.rec.Exit.State),
-		"code", a.rec.Exit.Code, "reason", a.rec.Exit.Reason)
+	c.say(slog.LevelDebug, "attempt ended", slog.String("attempt", a.rec.Attempt.String()), slog.String("state", string(a.rec.Exit.State)),
+		slog.Int("code", a.rec.Exit.Code), slog.String("reason", a.rec.Exit.Reason))
 }

@@ -27,6 +27,7 @@ type site struct {
 	slow    time.Duration                // a save takes so long; guarded by mu, as all below
 	failing error                        //
 	refuse  error                        // of Driver.Start
+	policy  error                        // of Admit
 	records map[job.Attempt]lease.Record // on disk
 	saves   int
 	sent    []lease.ToScheduler
@@ -121,7 +122,12 @@ func newSite(t *testing.T) *site {
 	s := &site{t: t, records: map[job.Attempt]lease.Record{}, began: time.Now()}
 	loop, err := worker.New(config(0), worker.Parts{
 		Ledger: s, Sender: s, Driver: s, Adopter: s,
-		Poll:  func() { s.polls++ },
+		Poll: func() { s.polls++ },
+		Admit: func(string, job.Spec) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.policy
+		},
 		Clock: func() worker.BootTime { return worker.BootTime(time.Hour + time.Since(s.began)) },
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {

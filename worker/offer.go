@@ -5,6 +5,7 @@ package worker
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/musterhq/muster/gpu"
@@ -187,7 +188,7 @@ func (c *Core) missing(need job.Resources) string {
 func (c *Core) reserve(o *offer, devices []string) bool {
 	m := o.msg
 	if err := c.hold(m, devices); err != nil {
-		c.log.Error("chosen devices cannot be held", "attempt", m.Attempt.String(), "error", err)
+		c.say(slog.LevelError, "chosen devices cannot be held", slog.String("attempt", m.Attempt.String()), slog.Any("error", err))
 		return false
 	}
 	c.dequeue(o)

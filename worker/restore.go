@@ -3,6 +3,7 @@ package worker
 // Restart: what the ledger on disk says, and what is said about it to others.
 
 import (
+	"log/slog"
 	"slices"
 
 	"github.com/musterhq/muster/job"
@@ -37,7 +38,8 @@ func (c *Core) Restore(records []lease.Record, epochs []lease.GroupEpoch) {
 		case lease.PhaseStarted:
 			g.running[rec.Attempt] = a
 			if err := c.room.adopt(rec); err != nil {
-				c.log.Error("devices of a running attempt cannot be accounted for", "attempt", rec.Attempt.String(), "error", err)
+				c.say(slog.LevelError, "devices of a running attempt cannot be accounted for",
+					slog.String("attempt", rec.Attempt.String()), slog.Any("error", err))
 			}
 			c.use(rec.User, rec.Need, 1)
 			for _, d := range rec.Devices {

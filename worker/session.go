@@ -5,6 +5,7 @@ package worker
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/musterhq/muster/job"
@@ -121,7 +122,7 @@ func (c *Core) closed() job.Reason {
 
 func (c *Core) profileChanged(p lease.Profile) {
 	if err := c.room.setProfile(p); err != nil {
-		c.log.Error("profile of this host is not usable", "error", err)
+		c.say(slog.LevelError, "profile of this host is not usable", slog.Any("error", err))
 		return
 	}
 	c.cfg.Profile = p
