@@ -215,8 +215,14 @@ func TestLoopLifeOfATask(t *testing.T) {
 	with(t, func(t *testing.T, s *site) {
 		session := s.meet()
 		a := attempt(1, 1)
+		s.set(func() { s.slow = time.Millisecond })
+		s.loop.Deliver(amy, offer(9, attempt(9, 1), cpu))
+		synctest.Wait() // the loop is at the disk: what comes now shares a round
 		s.loop.Deliver(amy, offer(1, a, cpu))
 		s.loop.Deliver(amy, start(1, a, session, cpu))
+		pause(10 * time.Millisecond)
+		s.set(func() { s.slow = 0 })
+		s.loop.Deliver(amy, lease.Release{Offer: 9})
 		synctest.Wait()
 		if ev := take[lease.Event](s); len(ev) != 1 || ev[0].Refused == "" {
 			t.Fatalf("a start that came before its commit: %+v", ev)
@@ -228,6 +234,7 @@ func TestLoopLifeOfATask(t *testing.T) {
 		synctest.Wait()
 		s.loop.Driven(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 9})
 		s.loop.Deliver(amy, lease.Signal{Attempt: a, Group: group, Epoch: epoch(1), Number: 10})
+		synctest.Wait()
 		s.loop.Deliver(amy, lease.Cancel{Attempt: a, Group: group, Epoch: epoch(1)})
 		synctest.Wait()
 		recs, err := s.loop.Attempts(t.Context())
@@ -246,7 +253,7 @@ func TestLoopLifeOfATask(t *testing.T) {
 		}
 		s.loop.Deliver(amy, lease.Ack{Attempt: a, N: 4})
 		synctest.Wait()
-		want := "start X stop X signal X forget X"
+		want := "start X signal X stop X forget X"
 		s.set(func() {
 			if have := strings.ReplaceAll(strings.Join(s.calls, " "), a.String(), "X"); have != want {
 				t.Errorf("driver was asked %q, want %q", have, want)
