@@ -58,8 +58,12 @@ const (
 	// and those whose end nobody has acknowledged. Above it no new work is taken.
 	MaxRecords = lease.MaxLive
 	// maxQueued bounds the offers of all schedulers that wait here, as each
-	// change of what is free looks at all of them.
+	// change of what is free looks at all of them. Beyond it those who have fewest
+	// get in, see makeRoom.
 	maxQueued = 4096
+	// maxAge bounds what is believed of the age of a job: none waits for longer, and
+	// without a bound a wrong age would overflow the clock.
+	maxAge = 365 * 24 * time.Hour
 	// maxGroups bounds the journal groups that are remembered; each costs a few
 	// hundred bytes and one renewal every 30 s.
 	maxGroups = 16384
@@ -80,6 +84,9 @@ const (
 	// minStart is the least that a lease must have left for a task to start: less
 	// and it would get its TERM at once.
 	minStart = FenceLead + 5*time.Second
+	// lateRenewal is how long, at most, the next in line waits for what was kept
+	// for an offer whose wait ended: more than a round trip.
+	lateRenewal = 500 * time.Millisecond
 	// lapsedFor is how long a lapsed reservation is remembered: a Start that
 	// comes that late may take its place again.
 	lapsedFor = time.Minute

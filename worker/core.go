@@ -32,9 +32,9 @@ type Core struct {
 	attempts map[job.Attempt]*attempt
 
 	offers   map[offerKey]*offer
-	queue    []*offer // by rank; offers that are answered stay until the next arbitration
-	arrived  uint64
-	perPeer  map[job.Peer]int // offers that wait
+	queue    []*offer         // by rank; offers that are answered stay until the next arbitration
+	queued   int              // offers that wait
+	perPeer  map[job.Peer]int // of them, by scheduler
 	lapsed   map[job.Attempt]*offer
 	declines []refusal
 	look     bool // offers or what is free have changed since the last arbitration

@@ -272,6 +272,13 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 			}
 			w.tell(events...)
 		},
+		"renew an offer": func(*rapid.T) {
+			id := w.nextID - uint64(w.pick("offer", int(min(6, w.nextID)+1)))
+			if m, open := w.open[key(w.owner, id)]; open {
+				m.Epoch = epoch(w.term)
+				w.tell(from(m))
+			}
+		},
 		"release": func(*rapid.T) {
 			if w.nextID == 0 {
 				return

@@ -89,10 +89,7 @@ type View struct {
 func (c *Core) View() View {
 	v := View{
 		Profile: c.cfg.Profile, Free: c.freeNow(), Draining: c.draining, Closed: c.closed(),
-		Holders: map[string][]string{}, Aside: map[string]string{},
-	}
-	for _, n := range c.perPeer {
-		v.Queued += n
+		Queued: c.queued, Holders: map[string][]string{}, Aside: map[string]string{},
 	}
 	for _, a := range c.byName() {
 		if a.rec.Phase == lease.PhaseStarted {

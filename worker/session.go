@@ -129,6 +129,7 @@ func (c *Core) profileChanged(p lease.Profile) {
 	c.learnDevices()
 	c.touch()
 	c.look = true
+	c.declineImpossible()
 	for _, to := range c.peers {
 		c.hello(to)
 	}

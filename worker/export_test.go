@@ -1,0 +1,7 @@
+package worker
+
+// Bounds that tests fill.
+const (
+	MaxQueued = maxQueued
+	MaxAge    = maxAge
+)
