@@ -73,6 +73,9 @@ const (
 	// maxLines bounds the log lines of one round: an event makes one at most, but
 	// a restart reads a whole ledger. The last line says how many were left out.
 	maxLines = 4096
+	// maxRefusals bounds the pairs of a user and a scheduler that was refused for
+	// his quota: some 200 bytes each. A scheduler asks again by itself in time.
+	maxRefusals = 8192
 	// maxSignals bounds the signals that wait for an epoch to be on disk.
 	maxSignals = 1024
 

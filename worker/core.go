@@ -48,6 +48,9 @@ type Core struct {
 	limits Limits
 	usage  map[string]usage // by user
 
+	refusals refusals                         // for quota
+	eased    map[job.Peer]map[string]struct{} // users of refusals that may hold more, not told yet
+
 	breaker     breaker
 	broken      string   // why the host takes nothing for a while
 	brokenUntil BootTime // of broken
@@ -102,6 +105,8 @@ func NewCore(cfg Config) (*Core, error) {
 		draining: cfg.Draining,
 		limits:   cfg.Limits,
 		usage:    map[string]usage{},
+		refusals: newRefusals(),
+		eased:    map[job.Peer]map[string]struct{}{},
 	}
 	var err error
 	if c.room, err = newCapacity(cfg.Profile); err != nil {

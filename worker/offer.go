@@ -57,7 +57,7 @@ func (c *Core) decide(now Moment, o *offer, s *aside) {
 	}
 	if why := c.overQuota(m.User, m.Need); why != "" {
 		c.dequeue(o)
-		c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonQuota, Detail: why}, false)
+		c.refuseQuota(o, why)
 		return
 	}
 	devices, fit := c.fits(m.Need, s)
