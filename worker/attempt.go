@@ -70,6 +70,7 @@ func (c *Core) refuse(a *attempt, why string) {
 	a.rec.Phase, a.rec.Reason, a.rec.EventN = lease.PhaseRefused, clip(why), 1
 	a.rec.Devices, a.rec.Milli, a.rec.Spec, a.rec.Need = nil, 0, job.Spec{}, job.Resources{}
 	a.group.kept[a.rec.Attempt] = a
+	c.seek(a.group)
 	c.put(a)
 	c.say(slog.LevelInfo, "attempt refused", slog.String("attempt", a.rec.Attempt.String()), slog.String("reason", why))
 }
@@ -155,10 +156,21 @@ func (c *Core) stopFailed(now Moment, id job.Attempt) {
 	})
 }
 
-// ack drops an attempt whose end is known to its owner.
-func (c *Core) ack(m lease.Ack) {
+// ack drops an attempt whose end is known to its owner. It erases a result, so
+// only the owner's word counts. An older daemon names neither group nor epoch.
+func (c *Core) ack(from job.Peer, m lease.Ack) {
 	a := c.attempts[m.Attempt]
 	if a == nil {
+		return
+	}
+	switch g := a.group; {
+	case m.Group != 0 && m.Group != g.id:
+		return
+	case m.Group != 0 && m.Epoch.Less(g.epoch):
+		c.send(from, lease.Stale{Group: g.id, Epoch: g.epoch, Owner: g.owner})
+		return
+	case from != g.owner:
+		c.say(slog.LevelWarn, "acknowledged by another than the owner", slog.String("attempt", m.Attempt.String()), slog.String("peer", string(from)))
 		return
 	}
 	a.rec.AckedN = max(a.rec.AckedN, min(m.N, a.told))

@@ -28,6 +28,7 @@ type Core struct {
 	room   capacity
 
 	peers    []job.Peer // with a session, sorted
+	seeker   seeker
 	groups   map[job.Group]*group
 	attempts map[job.Attempt]*attempt
 
@@ -93,6 +94,7 @@ func NewCore(cfg Config) (*Core, error) {
 	c := &Core{
 		cfg:      cfg,
 		chance:   rand.New(rand.NewPCG(cfg.Seed, 0x6d7573746572)),
+		seeker:   newSeeker(),
 		groups:   map[job.Group]*group{},
 		attempts: map[job.Attempt]*attempt{},
 		offers:   map[offerKey]*offer{},
@@ -169,7 +171,7 @@ func (c *Core) message(now Moment, from job.Peer, msg lease.ToWorker) {
 	case lease.Cancel:
 		c.cancel(now, from, m)
 	case lease.Ack:
-		c.ack(m)
+		c.ack(from, m)
 	case lease.Renewed:
 		c.renewed(now, from, m)
 	default:
@@ -239,6 +241,7 @@ func (c *Core) Saved(now Moment, err error) Effects {
 		c.out.Log = append(c.out.Log, Line{slog.LevelWarn, "log lines left out", []slog.Attr{slog.Int("lines", c.unsaid)}})
 		c.unsaid = 0
 	}
+	c.out.Want, c.out.Unwant = c.seeker.take()
 	out := c.out
 	c.out = Effects{}
 	if c.asideNew {
@@ -346,6 +349,7 @@ func (c *Core) drop(a *attempt) {
 	delete(c.attempts, a.rec.Attempt)
 	delete(a.group.running, a.rec.Attempt)
 	delete(a.group.kept, a.rec.Attempt)
+	c.seek(a.group)
 	a.dirty = false
 	if a.saved {
 		c.gone[a.rec.Attempt] = struct{}{}

@@ -133,6 +133,8 @@ func join(to *worker.Effects, more worker.Effects) {
 	to.Signal = append(to.Signal, more.Signal...)
 	to.Send = append(to.Send, more.Send...)
 	to.Forget = append(to.Forget, more.Forget...)
+	to.Want = append(to.Want, more.Want...)
+	to.Unwant = append(to.Unwant, more.Unwant...)
 	to.Poll = to.Poll || more.Poll
 	if to.Extend == nil {
 		to.Extend = more.Extend

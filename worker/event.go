@@ -105,6 +105,10 @@ type Effects struct {
 	Stop   []Stop
 	Signal []SignalTo
 	Extend map[job.Attempt]BootTime
+	// Want and Unwant say which owners of attempts a session is needed with, and
+	// no longer.
+	Want   []job.Peer
+	Unwant []job.Peer
 	Send   []Outgoing
 	Forget []job.Attempt
 	// Keep is what is set aside now, if that has changed.

@@ -16,7 +16,9 @@ type group struct {
 	id      job.Group
 	epoch   lease.Epoch // the newest seen
 	unsaved bool        // epoch is newer than on disk
-	owner   job.Peer    // under that epoch; empty after a restart without attempts
+	owner   job.Peer    // under that epoch; empty after a restart without attempts of it
+	hint    job.Peer    // the owner under an older epoch, from a restart
+	sought  job.Peer    // with whom a session is wanted for it
 	greeted bool        // events and a renewal were sent in this session of the owner
 
 	// The lease: live until anchor + SessionLease.
@@ -58,14 +60,15 @@ func (c *Core) command(now Moment, from job.Peer, id job.Group, epoch lease.Epoc
 		c.send(from, lease.Stale{Group: id, Epoch: g.epoch, Owner: g.owner})
 		return nil, false
 	case g.epoch.Less(epoch):
-		g.epoch, g.owner, g.greeted = epoch, from, false
+		g.epoch = epoch
+		c.own(g, from)
 		if !g.unsaved {
 			g.unsaved = true
 			c.epochs = append(c.epochs, g)
 		}
 		c.greet(now, g)
 	case g.owner == "":
-		g.owner, g.greeted = from, false
+		c.own(g, from)
 		c.greet(now, g)
 	}
 	return g, true
@@ -82,8 +85,9 @@ func (c *Core) owns(now Moment, from job.Peer, m lease.Owns) {
 		if !ok {
 			continue
 		}
-		if g.owner != from {
-			g.owner, g.greeted = from, false
+		if g.owner != from { // an epoch has one owner: the one that came first
+			c.say(slog.LevelWarn, "another member claims the epoch of a group's owner", slog.String("group", ge.Group.String()), slog.String("peer", string(from)))
+			continue
 		}
 		c.greet(now, g)
 	}

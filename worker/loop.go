@@ -256,6 +256,12 @@ func (l *Loop) drive(e Effects) (learnt bool) {
 }
 
 func (l *Loop) send(e Effects) {
+	for _, p := range e.Want {
+		l.parts.Sender.Want(p)
+	}
+	for _, p := range e.Unwant {
+		l.parts.Sender.Unwant(p)
+	}
 	for _, m := range e.Send {
 		if err := l.parts.Sender.Send(m.To, m.Msg); err != nil {
 			l.log.Debug("message not sent", "peer", string(m.To), "error", err)

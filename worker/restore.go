@@ -18,6 +18,7 @@ func (c *Core) Restore(records []lease.Record, epochs []lease.GroupEpoch) {
 		g.epoch = e.Epoch
 		c.groups[e.Group] = g
 	}
+	newest := map[*group]lease.Epoch{}
 	for _, rec := range records {
 		g := c.groups[rec.Group]
 		if g == nil {
@@ -29,6 +30,9 @@ func (c *Core) Restore(records []lease.Record, epochs []lease.GroupEpoch) {
 		}
 		if rec.Epoch == g.epoch && g.owner == "" {
 			g.owner = rec.Owner
+		}
+		if g.hint == "" || newest[g].Less(rec.Epoch) { // most likely the same daemon, started anew
+			g.hint, newest[g] = rec.Owner, rec.Epoch
 		}
 		a := &attempt{rec: rec, group: g, saved: true, launched: true}
 		switch rec.Phase {
@@ -49,6 +53,9 @@ func (c *Core) Restore(records []lease.Record, epochs []lease.GroupEpoch) {
 		}
 		g.kept[rec.Attempt] = a
 		c.attempts[rec.Attempt] = a
+	}
+	for _, g := range c.groups {
+		c.seek(g)
 	}
 	c.touch()
 }

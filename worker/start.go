@@ -79,6 +79,7 @@ func (c *Core) admitted(now Moment, e Admitted) {
 		a.deadline = g.anchor.Add(a.rec.Lease)
 	}
 	g.running[m.Attempt], g.kept[m.Attempt] = a, a
+	c.seek(g)
 	c.put(a)
 	if pace := a.rec.Lease / 3; !a.rec.Hold && now.Boot.Add(pace) < g.next {
 		c.renewIn(now, g, pace)
