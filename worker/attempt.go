@@ -25,6 +25,7 @@ type attempt struct {
 	lapse    *timer       // that ends it
 	asked    *lease.Start // the Start that waits for the host's policy
 	launched bool         // the driver has been asked to start it
+	began    BootTime     // when its start was asked for, then when it began; 0 after a restart
 	told     uint64       // number of the newest event that was sent in this session
 	deadline BootTime
 	stop     *stopping
@@ -36,7 +37,6 @@ type attempt struct {
 type stopping struct {
 	grace  time.Duration
 	reason string
-	at     time.Time
 }
 
 // tombstone writes down that an attempt was never started here and never will
@@ -138,7 +138,7 @@ func (c *Core) end(now Moment, a *attempt, grace time.Duration, reason string) {
 		return
 	}
 	if a.stop == nil {
-		a.stop = &stopping{grace: grace, reason: reason, at: now.Wall}
+		a.stop = &stopping{grace: grace, reason: reason}
 		a.rec.Reason = reason
 		c.put(a)
 	}
@@ -183,11 +183,11 @@ func (c *Core) ack(from job.Peer, m lease.Ack) {
 }
 
 // launch asks the driver for the process; the record of the attempt is on disk.
-func (c *Core) launch(a *attempt) {
+func (c *Core) launch(now Moment, a *attempt) {
 	if a.launched || a.rec.Exit != nil {
 		return
 	}
-	a.launched = true
+	a.launched, a.began = true, now.Boot
 	c.out.Start = append(c.out.Start, Task{
 		Attempt: a.rec.Attempt, Spec: a.rec.Spec, User: a.rec.User, Devices: a.rec.Devices, Simulated: c.simulated(a.rec.Devices),
 		Env: c.environment(a.rec), Hostfile: hostfile(c.cfg, a.rec),

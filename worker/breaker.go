@@ -101,7 +101,7 @@ func (c *Core) judge(now Moment, a *attempt, exit job.Exit) {
 		}
 		return
 	}
-	if exit.State != job.Failed || exit.Started && exit.Ended.Sub(exit.Began) >= fastFailure {
+	if exit.State != job.Failed || exit.Started && !a.fast(now) {
 		return
 	}
 	f := failure{job: a.rec.Attempt.Job, user: a.rec.User, ours: !exit.Started && exit.Code == exitOurs, on: devices}
@@ -123,6 +123,11 @@ func (c *Core) judge(now Moment, a *attempt, exit job.Exit) {
 		c.breakHost(now, why)
 	}
 }
+
+// fast says whether an attempt that ends now began a moment ago. About one that
+// began before the daemon did nothing is known, and nothing is held against
+// anybody.
+func (a *attempt) fast(now Moment) bool { return a.began != 0 && now.Boot.Sub(a.began) < fastFailure }
 
 func (c *Core) breakDevice(now Moment, d *device, why string) {
 	c.breaker.failures = slices.DeleteFunc(c.breaker.failures, func(f failure) bool { return slices.Contains(f.on, d.UUID) })

@@ -90,6 +90,9 @@ const (
 	// lateRenewal is how long, at most, the next in line waits for what was kept
 	// for an offer whose wait ended: more than a round trip.
 	lateRenewal = 500 * time.Millisecond
+	// maxDrain bounds how far off the deadline of a drain is taken: without a bound
+	// a far one would overflow the clock.
+	maxDrain = 100 * 365 * 24 * time.Hour
 	// lapsedFor is how long a lapsed reservation is remembered: a Start that
 	// comes that late may take its place again.
 	lapsedFor = time.Minute

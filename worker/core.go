@@ -44,6 +44,7 @@ type Core struct {
 	awaiting map[job.Attempt]*attempt // until the memory of their devices is back
 	polling  bool                     // a timer asks for a device status
 	draining Drain
+	deadline *timer // of the drain
 
 	mps    string // where NVIDIA's multi-process service listens; empty: it does not run
 	limits Limits
@@ -56,6 +57,7 @@ type Core struct {
 	broken      string   // why the host takes nothing for a while
 	brokenUntil BootTime // of broken
 	asideNew    bool     // what is set aside has changed, and the disk does not know
+	restored    Moment   // the wall clock of what was set aside before the restart
 
 	// What changed and is not on disk.
 	dirty  []*attempt
@@ -270,7 +272,7 @@ func (c *Core) saved(now Moment, b batch) {
 				c.sendCommit(now, a)
 			}
 		case lease.PhaseStarted:
-			c.launch(a)
+			c.launch(now, a)
 			c.tell(a)
 		case lease.PhaseDone, lease.PhaseRefused:
 			c.tell(a)
