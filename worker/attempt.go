@@ -37,6 +37,7 @@ type attempt struct {
 type stopping struct {
 	grace  time.Duration
 	reason string
+	retry  *timer // of a Stop that the driver did not take
 }
 
 // tombstone writes down that an attempt was never started here and never will
@@ -148,9 +149,13 @@ func (c *Core) end(now Moment, a *attempt, grace time.Duration, reason string) {
 
 // stopFailed tries again a moment later.
 func (c *Core) stopFailed(now Moment, id job.Attempt) {
-	c.timers.set(now.Boot.Add(retryStop), func(Moment) {
-		a := c.attempts[id]
-		if a != nil && a.rec.Phase == lease.PhaseStarted && a.rec.Exit == nil && a.stop != nil {
+	a := c.attempts[id]
+	if a == nil || a.stop == nil {
+		return
+	}
+	c.timers.stop(a.stop.retry)
+	a.stop.retry = c.timers.set(now.Boot.Add(retryStop), func(Moment) {
+		if c.attempts[id] == a && a.rec.Phase == lease.PhaseStarted && a.rec.Exit == nil {
 			c.out.Stop = append(c.out.Stop, Stop{Attempt: id, Grace: a.stop.grace, Reason: a.stop.reason})
 		}
 	})

@@ -87,7 +87,7 @@ func (c *Core) clear(d *device, t trouble) {
 
 func (c *Core) deviceRestored(uuid string) {
 	if d := c.devices[uuid]; d != nil {
-		d.breaker, d.faults, c.asideNew = breaker{}, faults{ecc: d.faults.ecc}, true
+		d.breaker, d.faults, c.asideNew = breaker{}, faults{ecc: d.faults.ecc, asks: d.faults.asks}, true
 		for _, t := range troubles {
 			c.clear(d, t)
 		}

@@ -1,5 +1,10 @@
 package worker
 
+import (
+	"container/list"
+	"reflect"
+)
+
 // Doors for tests.
 
 // Bounds that tests fill.
@@ -16,4 +21,51 @@ func Refusals(c *Core) int {
 		n += len(users)
 	}
 	return n
+}
+
+// Sizes are the lengths of all lists and maps within a core, by where they lie;
+// those of one place in many elements are added up.
+func Sizes(c *Core) map[string]int {
+	out := map[string]int{}
+	seen := map[uintptr]bool{}
+	sizes(reflect.ValueOf(c), "", seen, out)
+	return out
+}
+
+func sizes(v reflect.Value, at string, seen map[uintptr]bool, out map[string]int) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() || seen[v.Pointer()] {
+			return
+		}
+		seen[v.Pointer()] = true
+		if l, is := v.Type(), reflect.TypeFor[*list.List](); l == is {
+			out[at] += int(v.Elem().FieldByName("len").Int())
+			return
+		}
+		sizes(v.Elem(), at, seen, out)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Name
+			if at != "" {
+				name = at + "." + name
+			}
+			sizes(v.Field(i), name, seen, out)
+		}
+	case reflect.Map:
+		out[at] += v.Len()
+		for it := v.MapRange(); it.Next(); {
+			sizes(it.Value(), at+"[]", seen, out)
+		}
+	case reflect.Slice:
+		out[at] += v.Len()
+		for i := range v.Len() {
+			sizes(v.Index(i), at+"[]", seen, out)
+		}
+	case reflect.Interface:
+		if !v.IsNil() {
+			sizes(v.Elem(), at, seen, out)
+		}
+	default:
+	}
 }

@@ -19,7 +19,8 @@ type faults struct {
 	last  BootTime
 	probe BootTime // when it may be found sound again
 	kept  BootTime // when last and probe were last asked to be written
-	ecc   int64    // uncorrectable memory errors, as last read; -1: never
+	asks  [2]*timer
+	ecc   int64 // uncorrectable memory errors, as last read; -1: never
 }
 
 const (
@@ -88,8 +89,10 @@ func (c *Core) fault(now Moment, d *device, why string) {
 // armProbe has the driver asked when the device may be found sound.
 func (c *Core) armProbe(d *device) {
 	ask := func(Moment) { c.out.Poll = c.out.Poll || d.aside[troubleFault] != "" }
-	c.timers.set(d.faults.last.Add(vouchedPause), ask)
-	c.timers.set(d.faults.probe, ask)
+	for i, at := range []BootTime{d.faults.last.Add(vouchedPause), d.faults.probe} {
+		c.timers.stop(d.faults.asks[i])
+		d.faults.asks[i] = c.timers.set(at, ask)
+	}
 }
 
 func (f *faults) pause() time.Duration {

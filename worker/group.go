@@ -28,7 +28,7 @@ type group struct {
 	outstanding []BootTime // clocks of Renews of this session, not answered
 	asked       BootTime   // of the newest
 	next        BootTime   // when the next Renew is due
-	due         uint64     // number of the timer that counts; others are old
+	timer       *timer     // for next
 
 	running map[job.Attempt]*attempt // started and not ended
 	kept    map[job.Attempt]*attempt // all that has events to tell
@@ -147,14 +147,9 @@ func (c *Core) renew(now Moment, g *group) {
 // that the groups do not all ask at once; it replaces what was set before.
 func (c *Core) renewIn(now Moment, g *group, after time.Duration) {
 	after = time.Duration(float64(after) * (1 - c.chance.Float64()/10))
-	g.due++
-	mine := g.due
 	g.next = now.Boot.Add(after)
-	c.timers.set(g.next, func(now Moment) {
-		if g.due == mine {
-			c.renew(now, g)
-		}
-	})
+	c.timers.stop(g.timer)
+	g.timer = c.timers.set(g.next, func(now Moment) { c.renew(now, g) })
 }
 
 // draw gives a session that is neither zero nor the one before.

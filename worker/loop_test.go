@@ -32,6 +32,7 @@ type site struct {
 	saves   int
 	sent    []lease.ToScheduler
 	calls   []string
+	wants   []string
 	polls   int
 }
 
@@ -57,9 +58,9 @@ func (s *site) Save(put []lease.Record, gone []job.Attempt, _ []lease.GroupEpoch
 
 func (s *site) Load() ([]lease.Record, []lease.GroupEpoch, error) { return nil, nil, s.failing }
 
-func (s *site) Want(job.Peer) {}
+func (s *site) Want(p job.Peer) { s.set(func() { s.wants = append(s.wants, "want "+string(p)) }) }
 
-func (s *site) Unwant(job.Peer) {}
+func (s *site) Unwant(p job.Peer) { s.set(func() { s.wants = append(s.wants, "unwant "+string(p)) }) }
 
 func (s *site) Send(_ job.Peer, m lease.ToScheduler) error {
 	s.mu.Lock()
@@ -255,6 +256,10 @@ func TestLoopLifeOfATask(t *testing.T) {
 		synctest.Wait()
 		want := "start X signal X stop X forget X"
 		s.set(func() {
+			// The tombstone of the first attempt is not acknowledged.
+			if have := strings.Join(s.wants, " "); have != "want amy" {
+				t.Errorf("sought %q", have)
+			}
 			if have := strings.ReplaceAll(strings.Join(s.calls, " "), a.String(), "X"); have != want {
 				t.Errorf("driver was asked %q, want %q", have, want)
 			}
