@@ -3,6 +3,7 @@ package worker
 import (
 	"container/list"
 	"reflect"
+	"strings"
 )
 
 // Doors for tests.
@@ -33,39 +34,38 @@ func Sizes(c *Core) map[string]int {
 }
 
 func sizes(v reflect.Value, at string, seen map[uintptr]bool, out map[string]int) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if v.IsNil() || seen[v.Pointer()] {
+	kind := v.Kind()
+	if (kind == reflect.Pointer || kind == reflect.Interface) && v.IsNil() {
+		return
+	}
+	if kind == reflect.Pointer {
+		if seen[v.Pointer()] {
 			return
 		}
 		seen[v.Pointer()] = true
-		if l, is := v.Type(), reflect.TypeFor[*list.List](); l == is {
+		if v.Type() == reflect.TypeFor[*list.List]() {
 			out[at] += int(v.Elem().FieldByName("len").Int())
 			return
 		}
+	}
+	if kind == reflect.Pointer || kind == reflect.Interface {
 		sizes(v.Elem(), at, seen, out)
-	case reflect.Struct:
+	}
+	if kind == reflect.Struct {
 		for i := range v.NumField() {
-			name := v.Type().Field(i).Name
-			if at != "" {
-				name = at + "." + name
-			}
-			sizes(v.Field(i), name, seen, out)
+			sizes(v.Field(i), strings.TrimPrefix(at+"."+v.Type().Field(i).Name, "."), seen, out)
 		}
-	case reflect.Map:
+	}
+	if kind == reflect.Map {
 		out[at] += v.Len()
 		for it := v.MapRange(); it.Next(); {
 			sizes(it.Value(), at+"[]", seen, out)
 		}
-	case reflect.Slice:
+	}
+	if kind == reflect.Slice {
 		out[at] += v.Len()
 		for i := range v.Len() {
 			sizes(v.Index(i), at+"[]", seen, out)
 		}
-	case reflect.Interface:
-		if !v.IsNil() {
-			sizes(v.Elem(), at, seen, out)
-		}
-	default:
 	}
 }

@@ -375,7 +375,7 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 			w.cfg.Seed++
 			clear(w.open)
 			clear(w.renewals)
-			w.host.asked = nil
+			w.asked = nil
 			w.boot(found...)
 			for _, s := range w.done.Stop {
 				delete(w.runs, s.Attempt)

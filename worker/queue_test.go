@@ -71,10 +71,9 @@ func TestBigOfferInFrontOfAStreamStarts(t *testing.T) {
 	var big lease.Offer
 	asked, renewed := zero.Add(60*time.Second), worker.BootTime(0)
 	for h.now.Boot < zero.Add(6*time.Hour) {
-		switch h.now.Boot.Sub(zero) {
-		case 0, 50 * time.Second:
+		if at := h.now.Boot.Sub(zero); at == 0 || at == 50*time.Second {
 			stream()
-		case 60 * time.Second:
+		} else if at == 60*time.Second {
 			big = theirs(group, 1, 1, gpus(2))
 			h.says(amy, big)
 			renewed = h.now.Boot

@@ -34,30 +34,35 @@ func (c *Core) Restore(records []lease.Record, epochs []lease.GroupEpoch) {
 		if g.hint == "" || newest[g].Less(rec.Epoch) { // most likely the same daemon, started anew
 			g.hint, newest[g] = rec.Owner, rec.Epoch
 		}
-		a := &attempt{rec: rec, group: g, saved: true, launched: true}
-		switch rec.Phase {
-		case lease.PhaseReserved: // nobody can start it any more: sessions are new
-			c.gone[rec.Attempt] = struct{}{}
-			continue
-		case lease.PhaseStarted:
-			g.running[rec.Attempt] = a
-			if err := c.room.adopt(rec); err != nil {
-				c.say(slog.LevelError, "devices of a running attempt cannot be accounted for",
-					slog.String("attempt", rec.Attempt.String()), slog.Any("error", err))
-			}
-			c.use(rec.User, rec.Need, 1)
-			for _, d := range rec.Devices {
-				c.holders[d]++
-			}
-		case lease.PhaseDone, lease.PhaseRefused:
-		}
-		g.kept[rec.Attempt] = a
-		c.attempts[rec.Attempt] = a
+		c.restore(g, rec)
 	}
 	for _, g := range c.groups {
 		c.seek(g)
 	}
 	c.touch()
+}
+
+// restore takes up one record.
+func (c *Core) restore(g *group, rec lease.Record) {
+	a := &attempt{rec: rec, group: g, saved: true, launched: true}
+	switch rec.Phase {
+	case lease.PhaseReserved: // nobody can start it any more: sessions are new
+		c.gone[rec.Attempt] = struct{}{}
+		return
+	case lease.PhaseStarted:
+		g.running[rec.Attempt] = a
+		if err := c.room.adopt(rec); err != nil {
+			c.say(slog.LevelError, "devices of a running attempt cannot be accounted for",
+				slog.String("attempt", rec.Attempt.String()), slog.Any("error", err))
+		}
+		c.use(rec.User, rec.Need, 1)
+		for _, d := range rec.Devices {
+			c.holders[d]++
+		}
+	case lease.PhaseDone, lease.PhaseRefused:
+	}
+	g.kept[rec.Attempt] = a
+	c.attempts[rec.Attempt] = a
 }
 
 // byName are all attempts in order.
