@@ -277,14 +277,22 @@ func (p *Pool) Aside(uuid string) string {
 	return ""
 }
 
-// Sound says whether the need fits the devices that are not set aside, when
-// nobody holds them.
+// Sound says whether the need fits the devices that are neither set aside nor
+// used by programs that muster did not start, once nobody holds them.
 func (p *Pool) Sound(need job.Resources) bool {
 	n := 0
 	for _, s := range p.slots {
-		if !s.unlisted && s.aside == "" && Fits(s.Device, need) {
-			n++
+		if s.unlisted || s.aside != "" || !Fits(s.Device, need) {
+			continue
 		}
+		if s.foreign > ForeignLimit { // seldom
+			idle := *s
+			idle.milli, idle.memory = 0, 0
+			if milli, memory := idle.left(); milli < Milli(need) || memory < Memory(need, s.Memory) {
+				continue
+			}
+		}
+		n++
 	}
 	return n >= Count(need)
 }

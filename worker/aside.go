@@ -13,9 +13,12 @@ import (
 
 // Aside is what a worker gives to nobody, and what it holds against the host
 // and its GPUs, for the next life of the daemon. Moments are of the host's wall
-// clock, which goes on while it reboots.
+// clock, which goes on while it reboots. Within one boot they are read by how the
+// clock stood when they were written.
 type Aside struct {
-	Boot    string                 `json:"boot"` // incarnation of the host
+	Boot    string                 `json:"boot"`          // incarnation of the host
+	At      BootTime               `json:"at,omitempty"`  // when it was written
+	Wall    time.Time              `json:"wall,omitzero"` // likewise
 	Host    Pause                  `json:"host,omitzero"`
 	Devices map[string]AsideDevice `json:"devices,omitempty"` // by UUID
 }
@@ -43,11 +46,12 @@ type Pause struct {
 
 // aside is what has to be kept.
 func (c *Core) aside(now Moment) Aside {
-	out := Aside{Boot: c.cfg.Boot, Host: Pause{Trips: c.breaker.trips}, Devices: map[string]AsideDevice{}}
+	out := Aside{Boot: c.cfg.Boot, At: now.Boot, Wall: now.Wall, Host: Pause{Trips: c.breaker.trips}, Devices: map[string]AsideDevice{}}
 	if c.broken != "" {
 		out.Host.Why, out.Host.Until = c.broken, wall(now, c.brokenUntil)
 	}
 	for uuid, was := range c.cfg.Aside.Devices { // a GPU that its driver does not list may come back
+		was = was.set(now.setSince(c.restored))
 		if c.devices[uuid] == nil && now.Wall.Sub(was.Last) < faultForgotten {
 			out.Devices[uuid] = was
 		}
@@ -74,6 +78,8 @@ func (c *Core) aside(now Moment) Aside {
 // restoreAside takes up what the life of the daemon before this one had set
 // aside.
 func (c *Core) restoreAside(now Moment) {
+	c.cfg.Aside.read(now, c.cfg.Boot)
+	c.restored = now
 	was := c.cfg.Aside
 	c.breaker.trips = was.Host.Trips
 	if left := was.Host.left(now); left > 0 {
@@ -91,7 +97,7 @@ func (c *Core) restoreDevice(now Moment, d *device, was AsideDevice, sameBoot bo
 	if was.Faults > 0 {
 		f := &d.faults
 		f.count = was.Faults
-		f.last = now.Boot.Add(min(0, was.Last.Sub(now.Wall)))
+		f.last = now.Boot.Add(max(min(0, was.Last.Sub(now.Wall)), -faultForgotten))
 		f.probe = now.Boot.Add(min(max(0, was.Probe.Sub(now.Wall)), f.pause()))
 	}
 	for _, t := range slices.Backward(troubles) {
@@ -120,6 +126,38 @@ func (c *Core) restoreDevice(now Moment, d *device, was AsideDevice, sameBoot bo
 			c.setAside(d, t, why)
 		}
 	}
+}
+
+// read has the moments say what they say by the wall clock as it stands now, if
+// that was set since they were written.
+func (a *Aside) read(now Moment, boot string) {
+	if a.Boot != boot || a.Wall.IsZero() {
+		return // written in another boot, or by an older daemon: only the wall clock is left
+	}
+	d := now.setSince(Moment{Boot: a.At, Wall: a.Wall})
+	a.Host, a.Devices = a.Host.set(d), maps.Clone(a.Devices)
+	for uuid, was := range a.Devices {
+		a.Devices[uuid] = was.set(d)
+	}
+}
+
+// set is the same after the wall clock was set forward by d.
+func (a AsideDevice) set(d time.Duration) AsideDevice {
+	if !a.Last.IsZero() {
+		a.Last = a.Last.Add(d)
+	}
+	if !a.Probe.IsZero() {
+		a.Probe = a.Probe.Add(d)
+	}
+	a.Breaker = a.Breaker.set(d)
+	return a
+}
+
+func (p Pause) set(d time.Duration) Pause {
+	if !p.Until.IsZero() {
+		p.Until = p.Until.Add(d)
+	}
+	return p
 }
 
 // left is how much of the pause is to come: never more than it had from its

@@ -5,6 +5,7 @@ package worker
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -17,13 +18,15 @@ import (
 type attempt struct {
 	rec      lease.Record
 	group    *group
-	offer    *offer // whose reservation it is or was; nil after a restart
-	dirty    bool   // rec is newer than on disk
-	saved    bool   // some rec is, or may be, on disk
-	lapses   bool   // the reservation has been told, and ends in time
-	lapse    *timer // that ends it
-	launched bool   // the driver has been asked to start it
-	told     uint64 // number of the newest event that was sent in this session
+	offer    *offer       // whose reservation it is or was; nil after a restart
+	dirty    bool         // rec is newer than on disk
+	saved    bool         // some rec is, or may be, on disk
+	lapses   bool         // the reservation has been told, and ends in time
+	lapse    *timer       // that ends it
+	asked    *lease.Start // the Start that waits for the host's policy
+	launched bool         // the driver has been asked to start it
+	began    BootTime     // when its start was asked for, then when it began; 0 after a restart
+	told     uint64       // number of the newest event that was sent in this session
 	deadline BootTime
 	stop     *stopping
 	detail   string          // what it waits for before it starts, for people
@@ -34,100 +37,7 @@ type attempt struct {
 type stopping struct {
 	grace  time.Duration
 	reason string
-	at     time.Time
-}
-
-// start turns a reservation into an attempt. A known attempt is answered with
-// its state (R9); whatever may not start leaves a tombstone.
-func (c *Core) start(now Moment, from job.Peer, m lease.Start) {
-	g, ok := c.command(now, from, m.Group, m.Epoch)
-	if !ok {
-		return
-	}
-	a := c.attempts[m.Attempt]
-	if a != nil && a.rec.Phase != lease.PhaseReserved {
-		c.retell(a)
-		return
-	}
-	if why := c.mayStart(now, g, m); why != "" {
-		c.tombstone(g, m.Attempt, why)
-		return
-	}
-	if a == nil {
-		var why string
-		if a, why = c.again(from, m); why != "" {
-			c.tombstone(g, m.Attempt, why)
-			return
-		}
-	}
-	if a.offer.key != (offerKey{from, m.Offer}) {
-		c.tombstone(g, m.Attempt, "the start names another offer than was committed")
-		return
-	}
-	if a.rec.User != m.User { // his quota was looked at, not another's
-		c.tombstone(g, m.Attempt, "the start names another user than was committed")
-		return
-	}
-	delete(c.offers, a.offer.key)
-	c.timers.stop(a.lapse)
-	spec := m.Spec
-	spec.Resources = a.rec.Need
-	a.rec.Phase, a.rec.Epoch, a.rec.Session = lease.PhaseStarted, m.Epoch, m.Session
-	a.rec.Spec = spec
-	a.rec.Lease, a.rec.Hold = spec.LeaseOr(), spec.Partition == "hold"
-	a.rec.EventN, a.rec.Recorded = 1, now.Wall
-	if !a.rec.Hold {
-		a.deadline = g.anchor.Add(a.rec.Lease)
-	}
-	g.running[m.Attempt], g.kept[m.Attempt] = a, a
-	c.put(a)
-	if pace := a.rec.Lease / 3; !a.rec.Hold && now.Boot.Add(pace) < g.next {
-		c.renewIn(now, g, pace)
-	}
-}
-
-// mayStart says why a Start is not obeyed. Whether the lease still lives is
-// looked at here and now (R5).
-func (c *Core) mayStart(now Moment, g *group, m lease.Start) string {
-	switch {
-	case c.draining.On:
-		return "this host is drained: " + c.draining.String()
-	case !g.holds(now):
-		return "no lease with the owner is live"
-	case m.Session != g.session:
-		return "the start belongs to an earlier session"
-	case m.Spec.Partition != "hold" && g.anchor.Add(m.Spec.LeaseOr()).Sub(now.Boot) < minStart:
-		return "too little of the lease is left"
-	}
-	if m.Spec.Image != "" && !slices.Contains(c.cfg.Profile.Drivers, lease.DriverDocker) {
-		return "this host has no container engine now"
-	}
-	if err := c.cfg.Admit(m.User, m.Spec); err != nil {
-		return "not admitted: " + err.Error()
-	}
-	return ""
-}
-
-// again finds the place of a reservation that has lapsed, if it is still free.
-// What was never committed in this life of the daemon has no place.
-func (c *Core) again(from job.Peer, m lease.Start) (*attempt, string) {
-	o := c.lapsed[m.Attempt]
-	if o == nil || o.key != (offerKey{from, m.Offer}) {
-		return nil, "nothing is reserved for it"
-	}
-	c.forgetLapsed(o)
-	if why := c.closed(); why.Word != "" {
-		return nil, "the reservation has lapsed: " + why.String()
-	}
-	devices, ok := c.room.choose(o.msg.Need)
-	if !ok {
-		return nil, "the reservation has lapsed: " + c.missing(o.msg.Need)
-	}
-	if !c.reserve(o, devices) {
-		return nil, "the reservation has lapsed"
-	}
-	o.taken.lapses = true
-	return o.taken, ""
+	retry  *timer // of a Stop that the driver did not take
 }
 
 // tombstone writes down that an attempt was never started here and never will
@@ -136,7 +46,7 @@ func (c *Core) tombstone(g *group, id job.Attempt, why string) {
 	a := c.attempts[id]
 	if a == nil {
 		if len(c.attempts) >= 2*MaxRecords {
-			c.log.Warn("no room to refuse an attempt", "attempt", id.String())
+			c.say(slog.LevelWarn, "no room to refuse an attempt", slog.String("attempt", id.String()))
 			return
 		}
 		a = &attempt{group: g, rec: lease.Record{Attempt: id, Group: g.id, Epoch: g.epoch, Owner: g.owner, Boot: c.cfg.Boot}}
@@ -157,11 +67,13 @@ func (c *Core) refuse(a *attempt, why string) {
 		}
 	}
 	delete(a.group.running, a.rec.Attempt)
+	a.asked = nil
 	a.rec.Phase, a.rec.Reason, a.rec.EventN = lease.PhaseRefused, clip(why), 1
 	a.rec.Devices, a.rec.Milli, a.rec.Spec, a.rec.Need = nil, 0, job.Spec{}, job.Resources{}
 	a.group.kept[a.rec.Attempt] = a
+	c.seek(a.group)
 	c.put(a)
-	c.log.Info("attempt refused", "attempt", a.rec.Attempt.String(), "reason", why)
+	c.say(slog.LevelInfo, "attempt refused", slog.String("attempt", a.rec.Attempt.String()), slog.String("reason", why))
 }
 
 // query answers what became of an attempt. That one was never started can only
@@ -176,7 +88,7 @@ func (c *Core) query(now Moment, from job.Peer, m lease.Query) {
 	case a != nil && a.rec.Phase != lease.PhaseReserved:
 		c.retell(a)
 	case m.Store != c.cfg.Profile.Store:
-		c.log.Warn("asked about an attempt of another store", "attempt", m.Attempt.String(), "store", m.Store)
+		c.say(slog.LevelWarn, "asked about an attempt of another store", slog.String("attempt", m.Attempt.String()), slog.String("store", m.Store))
 	default:
 		c.tombstone(g, m.Attempt, "never started")
 	}
@@ -227,7 +139,7 @@ func (c *Core) end(now Moment, a *attempt, grace time.Duration, reason string) {
 		return
 	}
 	if a.stop == nil {
-		a.stop = &stopping{grace: grace, reason: reason, at: now.Wall}
+		a.stop = &stopping{grace: grace, reason: reason}
 		a.rec.Reason = reason
 		c.put(a)
 	}
@@ -237,18 +149,33 @@ func (c *Core) end(now Moment, a *attempt, grace time.Duration, reason string) {
 
 // stopFailed tries again a moment later.
 func (c *Core) stopFailed(now Moment, id job.Attempt) {
-	c.timers.set(now.Boot.Add(retryStop), func(Moment) {
-		a := c.attempts[id]
-		if a != nil && a.rec.Phase == lease.PhaseStarted && a.rec.Exit == nil && a.stop != nil {
+	a := c.attempts[id]
+	if a == nil || a.stop == nil {
+		return
+	}
+	c.timers.stop(a.stop.retry)
+	a.stop.retry = c.timers.set(now.Boot.Add(retryStop), func(Moment) {
+		if c.attempts[id] == a && a.rec.Phase == lease.PhaseStarted && a.rec.Exit == nil {
 			c.out.Stop = append(c.out.Stop, Stop{Attempt: id, Grace: a.stop.grace, Reason: a.stop.reason})
 		}
 	})
 }
 
-// ack drops an attempt whose end is known to its owner.
-func (c *Core) ack(m lease.Ack) {
+// ack drops an attempt whose end is known to its owner. It erases a result, so
+// only the owner's word counts. An older daemon names neither group nor epoch.
+func (c *Core) ack(from job.Peer, m lease.Ack) {
 	a := c.attempts[m.Attempt]
 	if a == nil {
+		return
+	}
+	switch g := a.group; {
+	case m.Group != 0 && m.Group != g.id:
+		return
+	case m.Group != 0 && m.Epoch.Less(g.epoch):
+		c.send(from, lease.Stale{Group: g.id, Epoch: g.epoch, Owner: g.owner})
+		return
+	case from != g.owner:
+		c.say(slog.LevelWarn, "acknowledged by another than the owner", slog.String("attempt", m.Attempt.String()), slog.String("peer", string(from)))
 		return
 	}
 	a.rec.AckedN = max(a.rec.AckedN, min(m.N, a.told))
@@ -261,18 +188,19 @@ func (c *Core) ack(m lease.Ack) {
 }
 
 // launch asks the driver for the process; the record of the attempt is on disk.
-func (c *Core) launch(a *attempt) {
+func (c *Core) launch(now Moment, a *attempt) {
 	if a.launched || a.rec.Exit != nil {
 		return
 	}
-	a.launched = true
+	a.launched, a.began = true, now.Boot
 	c.out.Start = append(c.out.Start, Task{
 		Attempt: a.rec.Attempt, Spec: a.rec.Spec, User: a.rec.User, Devices: a.rec.Devices, Simulated: c.simulated(a.rec.Devices),
 		Env: c.environment(a.rec), Hostfile: hostfile(c.cfg, a.rec),
 		Deadline: a.deadline, Hold: a.rec.Hold,
 		TimeLimit: a.rec.Spec.TimeLimit.D(), Grace: a.rec.Spec.GraceOr(), Warning: a.rec.Spec.Warning(),
 	})
-	c.log.Debug("attempt starts", "attempt", a.rec.Attempt.String(), "user", a.rec.User, "devices", a.rec.Devices)
+	c.say(slog.LevelDebug, "attempt starts",
+		slog.String("attempt", a.rec.Attempt.String()), slog.String("user", a.rec.User), slog.Any("devices", a.rec.Devices))
 }
 
 // simulated says whether any of the devices has no hardware behind it.

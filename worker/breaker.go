@@ -5,6 +5,7 @@ package worker
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -100,7 +101,7 @@ func (c *Core) judge(now Moment, a *attempt, exit job.Exit) {
 		}
 		return
 	}
-	if exit.State != job.Failed || exit.Started && exit.Ended.Sub(exit.Began) >= fastFailure {
+	if exit.State != job.Failed || exit.Started && !a.fast(now) {
 		return
 	}
 	f := failure{job: a.rec.Attempt.Job, user: a.rec.User, ours: !exit.Started && exit.Code == exitOurs, on: devices}
@@ -122,6 +123,11 @@ func (c *Core) judge(now Moment, a *attempt, exit job.Exit) {
 		c.breakHost(now, why)
 	}
 }
+
+// fast says whether an attempt that ends now began a moment ago. About one that
+// began before the daemon did nothing is known, and nothing is held against
+// anybody.
+func (a *attempt) fast(now Moment) bool { return a.began != 0 && now.Boot.Sub(a.began) < fastFailure }
 
 func (c *Core) breakDevice(now Moment, d *device, why string) {
 	c.breaker.failures = slices.DeleteFunc(c.breaker.failures, func(f failure) bool { return slices.Contains(f.on, d.UUID) })
@@ -153,7 +159,7 @@ func (c *Core) breakHost(now Moment, why string) {
 func (c *Core) pauseHost(now Moment, why string, pause time.Duration) {
 	until := now.Boot.Add(pause)
 	c.broken, c.brokenUntil = why, until
-	c.log.Error("host set aside", "reason", why, "pause", pause)
+	c.say(slog.LevelError, "host set aside", slog.String("reason", why), slog.Duration("pause", pause))
 	c.look, c.changed, c.asideNew = true, true, true
 	c.timers.set(until, func(Moment) {
 		if c.brokenUntil == until {
@@ -168,7 +174,7 @@ func (c *Core) mend() {
 		return
 	}
 	c.broken, c.brokenUntil = "", 0
-	c.log.Info("host takes tasks again")
+	c.say(slog.LevelInfo, "host takes tasks again")
 	c.look, c.changed, c.asideNew = true, true, true
 }
 

@@ -131,6 +131,7 @@ type aside struct {
 	cpus    int
 	memory  job.Size
 	noGPUs  bool // nothing of any device is left
+	late    bool // some of it is kept for offers whose wait is over
 	failed  map[job.Resources]struct{}
 	devices map[string]gpu.Device
 }

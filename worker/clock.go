@@ -41,3 +41,9 @@ type Moment struct {
 	Boot BootTime
 	Wall time.Time
 }
+
+// setSince is how far the wall clock was set forward between two moments of one
+// boot.
+func (m Moment) setSince(before Moment) time.Duration {
+	return m.Wall.Sub(before.Wall) - m.Boot.Sub(before.Boot)
+}

@@ -26,14 +26,11 @@ type Config struct {
 	Inherit map[string]string
 	// IP is the address that a task of one host finds itself under.
 	IP string
-	// Admit is the host's own policy: nil, or why this user's task is refused.
-	// It is called in the course of a step and must not wait.
-	Admit func(user string, spec job.Spec) error
 }
 
 // DefaultConfig is a worker without a host yet.
 func DefaultConfig() Config {
-	return Config{IP: "127.0.0.1", Admit: func(string, job.Spec) error { return nil }}
+	return Config{IP: "127.0.0.1"}
 }
 
 // Validate says what is missing.
@@ -45,8 +42,6 @@ func (c Config) Validate() error {
 		return errors.New("worker: config: profile without a store id")
 	case c.Boot == "":
 		return errors.New("worker: config: no incarnation of the host")
-	case c.Admit == nil:
-		return errors.New("worker: config: no admission")
 	case c.Profile.CPUs < 0 || c.Profile.Memory < 0 || len(c.Profile.GPUs) > lease.MaxGPUs:
 		return fmt.Errorf("worker: config: a profile of %d cpus, %s of memory and %d gpus",
 			c.Profile.CPUs, c.Profile.Memory, len(c.Profile.GPUs))
@@ -63,14 +58,24 @@ const (
 	// and those whose end nobody has acknowledged. Above it no new work is taken.
 	MaxRecords = lease.MaxLive
 	// maxQueued bounds the offers of all schedulers that wait here, as each
-	// change of what is free looks at all of them.
+	// change of what is free looks at all of them. Beyond it those who have fewest
+	// get in, see makeRoom.
 	maxQueued = 4096
+	// maxAge bounds what is believed of the age of a job: none waits for longer, and
+	// without a bound a wrong age would overflow the clock.
+	maxAge = 365 * 24 * time.Hour
 	// maxGroups bounds the journal groups that are remembered; each costs a few
 	// hundred bytes and one renewal every 30 s.
 	maxGroups = 16384
 	// maxOutstanding bounds the unanswered renewals of one group: more than are
 	// asked within a session's life at the usual pace.
 	maxOutstanding = 16
+	// maxLines bounds the log lines of one round: an event makes one at most, but
+	// a restart reads a whole ledger. The last line says how many were left out.
+	maxLines = 4096
+	// maxRefusals bounds the pairs of a user and a scheduler that was refused for
+	// his quota: some 200 bytes each. A scheduler asks again by itself in time.
+	maxRefusals = 8192
 	// maxSignals bounds the signals that wait for an epoch to be on disk.
 	maxSignals = 1024
 
@@ -82,6 +87,12 @@ const (
 	// minStart is the least that a lease must have left for a task to start: less
 	// and it would get its TERM at once.
 	minStart = FenceLead + 5*time.Second
+	// lateRenewal is how long, at most, the next in line waits for what was kept
+	// for an offer whose wait ended: more than a round trip.
+	lateRenewal = 500 * time.Millisecond
+	// maxDrain bounds how far off the deadline of a drain is taken: without a bound
+	// a far one would overflow the clock.
+	maxDrain = 100 * 365 * 24 * time.Hour
 	// lapsedFor is how long a lapsed reservation is remembered: a Start that
 	// comes that late may take its place again.
 	lapsedFor = time.Minute

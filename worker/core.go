@@ -23,19 +23,19 @@ import (
 // goroutine; the same calls with the same arguments give the same answers.
 type Core struct {
 	cfg    Config
-	log    *slog.Logger
 	chance *rand.Rand
 	timers timers
 	room   capacity
 
 	peers    []job.Peer // with a session, sorted
+	seeker   seeker
 	groups   map[job.Group]*group
 	attempts map[job.Attempt]*attempt
 
 	offers   map[offerKey]*offer
-	queue    []*offer // by rank; offers that are answered stay until the next arbitration
-	arrived  uint64
-	perPeer  map[job.Peer]int // offers that wait
+	queue    []*offer         // by rank; offers that are answered stay until the next arbitration
+	queued   int              // offers that wait
+	perPeer  map[job.Peer]int // of them, by scheduler
 	lapsed   map[job.Attempt]*offer
 	declines []refusal
 	look     bool // offers or what is free have changed since the last arbitration
@@ -44,15 +44,20 @@ type Core struct {
 	awaiting map[job.Attempt]*attempt // until the memory of their devices is back
 	polling  bool                     // a timer asks for a device status
 	draining Drain
+	deadline *timer // of the drain
 
 	mps    string // where NVIDIA's multi-process service listens; empty: it does not run
 	limits Limits
 	usage  map[string]usage // by user
 
+	refusals refusals                         // for quota
+	eased    map[job.Peer]map[string]struct{} // users of refusals that may hold more, not told yet
+
 	breaker     breaker
 	broken      string   // why the host takes nothing for a while
 	brokenUntil BootTime // of broken
 	asideNew    bool     // what is set aside has changed, and the disk does not know
+	restored    Moment   // the wall clock of what was set aside before the restart
 
 	// What changed and is not on disk.
 	dirty  []*attempt
@@ -63,6 +68,7 @@ type Core struct {
 	retry  BootTime
 
 	out      Effects       // of this round, not held back by anything
+	unsaid   int           // log lines beyond the bound
 	renewals []lease.Renew // sent after events
 	gated    Effects       // waits until a newer epoch is on disk
 
@@ -83,13 +89,14 @@ type batch struct {
 }
 
 // NewCore returns a worker that holds nothing and knows nobody.
-func NewCore(cfg Config, log *slog.Logger) (*Core, error) {
+func NewCore(cfg Config) (*Core, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	c := &Core{
-		cfg: cfg, log: log,
+		cfg:      cfg,
 		chance:   rand.New(rand.NewPCG(cfg.Seed, 0x6d7573746572)),
+		seeker:   newSeeker(),
 		groups:   map[job.Group]*group{},
 		attempts: map[job.Attempt]*attempt{},
 		offers:   map[offerKey]*offer{},
@@ -102,6 +109,8 @@ func NewCore(cfg Config, log *slog.Logger) (*Core, error) {
 		draining: cfg.Draining,
 		limits:   cfg.Limits,
 		usage:    map[string]usage{},
+		refusals: newRefusals(),
+		eased:    map[job.Peer]map[string]struct{}{},
 	}
 	var err error
 	if c.room, err = newCapacity(cfg.Profile); err != nil {
@@ -125,6 +134,8 @@ func (c *Core) Step(now Moment, ev Event) {
 		c.driver(now, e)
 	case Adopted:
 		c.adopted(now, e.Found)
+	case Admitted:
+		c.admitted(now, e)
 	case StopFailed:
 		c.stopFailed(now, e.Attempt)
 	case DeviceStatus:
@@ -162,7 +173,7 @@ func (c *Core) message(now Moment, from job.Peer, msg lease.ToWorker) {
 	case lease.Cancel:
 		c.cancel(now, from, m)
 	case lease.Ack:
-		c.ack(m)
+		c.ack(from, m)
 	case lease.Renewed:
 		c.renewed(now, from, m)
 	default:
@@ -228,6 +239,11 @@ func (c *Core) Saved(now Moment, err error) Effects {
 	c.renewals = nil
 	c.sendDeclines()
 	c.announce(now)
+	if c.unsaid > 0 {
+		c.out.Log = append(c.out.Log, Line{slog.LevelWarn, "log lines left out", []slog.Attr{slog.Int("lines", c.unsaid)}})
+		c.unsaid = 0
+	}
+	c.out.Want, c.out.Unwant = c.seeker.take()
 	out := c.out
 	c.out = Effects{}
 	if c.asideNew {
@@ -239,7 +255,7 @@ func (c *Core) Saved(now Moment, err error) Effects {
 
 func (c *Core) saved(now Moment, b batch) {
 	if c.failed != nil {
-		c.log.Info("ledger can be written again")
+		c.say(slog.LevelInfo, "ledger can be written again")
 		c.failed, c.changed = nil, true
 	}
 	for _, g := range b.groups {
@@ -252,9 +268,11 @@ func (c *Core) saved(now Moment, b batch) {
 		a.dirty, a.saved = false, true
 		switch a.rec.Phase {
 		case lease.PhaseReserved:
-			c.sendCommit(now, a)
+			if a.asked == nil { // else its commit was sent long ago
+				c.sendCommit(now, a)
+			}
 		case lease.PhaseStarted:
-			c.launch(a)
+			c.launch(now, a)
 			c.tell(a)
 		case lease.PhaseDone, lease.PhaseRefused:
 			c.tell(a)
@@ -271,7 +289,7 @@ func (c *Core) saved(now Moment, b batch) {
 // been told yet: reservations and starts.
 func (c *Core) notSaved(now Moment, b batch, err error) {
 	if c.failed == nil {
-		c.log.Error("ledger cannot be written: no new work is taken", "error", err)
+		c.say(slog.LevelError, "ledger cannot be written: no new work is taken", slog.Any("error", err))
 		c.changed = true
 	}
 	c.failed, c.look = err, true
@@ -283,6 +301,8 @@ func (c *Core) notSaved(now Moment, b batch, err error) {
 	for _, a := range b.attempts {
 		a.dirty, a.saved = false, true // it may be on disk for all we know
 		switch o := a.offer; {
+		case a.rec.Phase == lease.PhaseReserved && a.asked != nil:
+			c.refuse(a, why)
 		case a.rec.Phase == lease.PhaseReserved:
 			c.unreserve(a)
 			c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: clip(why)}, false)
@@ -331,10 +351,20 @@ func (c *Core) drop(a *attempt) {
 	delete(c.attempts, a.rec.Attempt)
 	delete(a.group.running, a.rec.Attempt)
 	delete(a.group.kept, a.rec.Attempt)
+	c.seek(a.group)
 	a.dirty = false
 	if a.saved {
 		c.gone[a.rec.Attempt] = struct{}{}
 	}
+}
+
+// say has a line written to the log with the effects of this round.
+func (c *Core) say(level slog.Level, msg string, attrs ...slog.Attr) {
+	if len(c.out.Log) >= maxLines {
+		c.unsaid++
+		return
+	}
+	c.out.Log = append(c.out.Log, Line{level, msg, attrs})
 }
 
 // clip bounds a sentence for people.

@@ -5,7 +5,6 @@ package worker_test
 import (
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -50,6 +49,9 @@ type host struct {
 	wrote   worker.Writes                // in the last round
 	epochs  map[job.Group]lease.Epoch
 	failing bool
+	refuses string             // why the host's policy refuses all; empty: it refuses nothing
+	mute    bool               // the policy does not answer
+	asked   []worker.Admission // without an answer
 
 	done worker.Effects                   // of the last round
 	sent map[job.Peer][]lease.ToScheduler // since the last look
@@ -84,7 +86,7 @@ func newHost(t tb, cfg worker.Config) *host {
 // knows is given.
 func (h *host) boot(found ...worker.DriverEvent) {
 	h.t.Helper()
-	core, err := worker.NewCore(h.cfg, slog.New(slog.DiscardHandler))
+	core, err := worker.NewCore(h.cfg)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -102,8 +104,51 @@ func (h *host) boot(found ...worker.DriverEvent) {
 	h.round(worker.Adopted{Found: found})
 }
 
-// round is one round of a loop.
+// round is what a loop does about these events: a round, and another if the
+// host's policy was asked.
 func (h *host) round(events ...worker.Event) worker.Effects {
+	h.t.Helper()
+	done := h.turn(events...)
+	for len(h.done.Admit) > 0 {
+		asked := h.done.Admit
+		if h.mute {
+			h.asked = append(h.asked, asked...)
+			break
+		}
+		var answers []worker.Event
+		for _, a := range asked {
+			answers = append(answers, worker.Admitted{Attempt: a.Attempt, Refused: h.refuses})
+		}
+		join(&done, h.turn(answers...))
+	}
+	h.done = done
+	return done
+}
+
+// join adds the effects of a later round, as far as tests look at them together.
+func join(to *worker.Effects, more worker.Effects) {
+	to.Log = append(to.Log, more.Log...)
+	to.Start = append(to.Start, more.Start...)
+	to.Stop = append(to.Stop, more.Stop...)
+	to.Signal = append(to.Signal, more.Signal...)
+	to.Send = append(to.Send, more.Send...)
+	to.Forget = append(to.Forget, more.Forget...)
+	to.Want = append(to.Want, more.Want...)
+	to.Unwant = append(to.Unwant, more.Unwant...)
+	to.Poll = to.Poll || more.Poll
+	if to.Extend == nil {
+		to.Extend = more.Extend
+	} else {
+		maps.Copy(to.Extend, more.Extend)
+	}
+	if more.Keep != nil {
+		to.Keep = more.Keep
+	}
+}
+
+// turn is one round of the core.
+func (h *host) turn(events ...worker.Event) worker.Effects {
+	h.t.Helper()
 	for _, e := range events {
 		h.core.Step(h.now, e)
 	}

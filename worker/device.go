@@ -4,6 +4,7 @@ package worker
 // task's memory is back after its end.
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -61,7 +62,7 @@ func (c *Core) setAside(d *device, t trouble, why string) {
 	d.aside[t] = why
 	c.asideNew = true
 	c.room.gpus.SetAside(d.UUID, why)
-	c.log.Error("device set aside", "device", d.UUID, "reason", why)
+	c.say(slog.LevelError, "device set aside", slog.String("device", d.UUID), slog.String("reason", why))
 	c.touch()
 }
 
@@ -79,14 +80,14 @@ func (c *Core) clear(d *device, t trouble) {
 		}
 	}
 	c.room.gpus.Restore(d.UUID)
-	c.log.Info("device is given away again", "device", d.UUID)
+	c.say(slog.LevelInfo, "device is given away again", slog.String("device", d.UUID))
 	c.touch()
 	c.look = true
 }
 
 func (c *Core) deviceRestored(uuid string) {
 	if d := c.devices[uuid]; d != nil {
-		d.breaker, d.faults, c.asideNew = breaker{}, faults{ecc: d.faults.ecc}, true
+		d.breaker, d.faults, c.asideNew = breaker{}, faults{ecc: d.faults.ecc, asks: d.faults.asks}, true
 		for _, t := range troubles {
 			c.clear(d, t)
 		}

@@ -18,8 +18,8 @@ func (c *Core) drain(now Moment, d Drain) {
 	c.draining = d
 	c.draining.Reason = clip(d.Reason)
 	c.look, c.changed = true, true
+	c.armDrain(now)
 	if d.On {
-		c.armDrain(now)
 		return
 	}
 	c.forgive(&c.breaker)
@@ -29,21 +29,18 @@ func (c *Core) drain(now Moment, d Drain) {
 	}
 }
 
-// armDrain sees to it that the deadline is kept, by the wall clock: it outlives
-// this boot of the host.
+// armDrain sees to it that the deadline is kept. A person gave it by the wall
+// clock; from when it is heard, at first and once after a restart, the boot-time
+// clock counts.
 func (c *Core) armDrain(now Moment) {
-	until := c.draining.Deadline
-	if !c.draining.On || until.IsZero() {
+	c.timers.stop(c.deadline)
+	c.deadline = nil
+	if !c.draining.On || c.draining.Deadline.IsZero() {
 		return
 	}
-	c.timers.set(now.Boot.Add(max(0, until.Sub(now.Wall))), func(now Moment) {
-		switch {
-		case !c.draining.On || !c.draining.Deadline.Equal(until): // ended or changed meanwhile
-		case now.Wall.Before(until): // the clock was set back
-			c.armDrain(now)
-		default:
-			c.evict(now, "node drained: "+cmp.Or(c.draining.Reason, "its deadline has passed"))
-		}
+	left := min(max(0, c.draining.Deadline.Sub(now.Wall)), maxDrain)
+	c.deadline = c.timers.set(now.Boot.Add(left), func(now Moment) {
+		c.evict(now, "node drained: "+cmp.Or(c.draining.Reason, "its deadline has passed"))
 	})
 }
 

@@ -3,6 +3,7 @@ package worker
 // What a Core is told, and what it wants done.
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
@@ -30,6 +31,12 @@ type (
 	// Adopted ends a restart: what the driver still knows. Every attempt that
 	// the ledger calls started and that is not among these has no process.
 	Adopted struct{ Found []DriverEvent }
+
+	// Admitted answers an Admission.
+	Admitted struct {
+		Attempt job.Attempt
+		Refused string // why the host's policy refuses the task; empty: it may start
+	}
 
 	// StopFailed says that the driver could not take a Stop.
 	StopFailed struct{ Attempt job.Attempt }
@@ -66,6 +73,7 @@ func (Up) workerEvent()             {}
 func (Down) workerEvent()           {}
 func (Message) workerEvent()        {}
 func (Adopted) workerEvent()        {}
+func (Admitted) workerEvent()       {}
 func (StopFailed) workerEvent()     {}
 func (DeviceStatus) workerEvent()   {}
 func (DeviceFault) workerEvent()    {}
@@ -92,16 +100,38 @@ func (w Writes) Empty() bool { return len(w.Put)+len(w.Gone)+len(w.Epochs) == 0 
 // Effects is what a round decided, to be carried out in the order of the
 // fields.
 type Effects struct {
+	Log    []Line
 	Start  []Task
 	Stop   []Stop
 	Signal []SignalTo
 	Extend map[job.Attempt]BootTime
+	// Want and Unwant say which owners of attempts a session is needed with, and
+	// no longer.
+	Want   []job.Peer
+	Unwant []job.Peer
 	Send   []Outgoing
 	Forget []job.Attempt
 	// Keep is what is set aside now, if that has changed.
 	Keep *Aside
 	// Poll asks for a DeviceStatus soon: a task waits for memory to be back.
 	Poll bool
+	// Admit asks the host's policy. Each Admission is answered with an Admitted
+	// event; until then the attempt is neither started nor refused.
+	Admit []Admission
+}
+
+// Line is one line for the log.
+type Line struct {
+	Level slog.Level
+	Msg   string // fixed for each kind of line
+	Attrs []slog.Attr
+}
+
+// Admission asks whether this user may run this here.
+type Admission struct {
+	Attempt job.Attempt
+	User    string
+	Spec    job.Spec
 }
 
 // Outgoing is one message to a scheduler.

@@ -5,6 +5,7 @@ package worker
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -18,7 +19,8 @@ type faults struct {
 	last  BootTime
 	probe BootTime // when it may be found sound again
 	kept  BootTime // when last and probe were last asked to be written
-	ecc   int64    // uncorrectable memory errors, as last read; -1: never
+	asks  [2]*timer
+	ecc   int64 // uncorrectable memory errors, as last read; -1: never
 }
 
 const (
@@ -52,10 +54,10 @@ func (c *Core) deviceFault(now Moment, f gpu.Fault) {
 	case slices.Contains(programFaults, f.Xid):
 		return
 	case !bad:
-		c.log.Warn("a device reported an error", "device", f.UUID, "xid", f.Xid)
+		c.say(slog.LevelWarn, "a device reported an error", slog.String("device", f.UUID), slog.Uint64("xid", f.Xid))
 		return
 	case f.UUID == "":
-		c.log.Error("a device reported a fault, the driver does not say which", "xid", f.Xid)
+		c.say(slog.LevelError, "a device reported a fault, the driver does not say which", slog.Uint64("xid", f.Xid))
 		return
 	}
 	for _, g := range c.cfg.Profile.GPUs {
@@ -87,8 +89,10 @@ func (c *Core) fault(now Moment, d *device, why string) {
 // armProbe has the driver asked when the device may be found sound.
 func (c *Core) armProbe(d *device) {
 	ask := func(Moment) { c.out.Poll = c.out.Poll || d.aside[troubleFault] != "" }
-	c.timers.set(d.faults.last.Add(vouchedPause), ask)
-	c.timers.set(d.faults.probe, ask)
+	for i, at := range []BootTime{d.faults.last.Add(vouchedPause), d.faults.probe} {
+		c.timers.stop(d.faults.asks[i])
+		d.faults.asks[i] = c.timers.set(at, ask)
+	}
 }
 
 func (f *faults) pause() time.Duration {

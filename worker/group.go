@@ -3,6 +3,7 @@ package worker
 // Journal groups: the newest owner of each (R2), and the lease with it (R3, R5).
 
 import (
+	"log/slog"
 	"slices"
 	"time"
 
@@ -15,7 +16,9 @@ type group struct {
 	id      job.Group
 	epoch   lease.Epoch // the newest seen
 	unsaved bool        // epoch is newer than on disk
-	owner   job.Peer    // under that epoch; empty after a restart without attempts
+	owner   job.Peer    // under that epoch; empty after a restart without attempts of it
+	hint    job.Peer    // the owner under an older epoch, from a restart
+	sought  job.Peer    // with whom a session is wanted for it
 	greeted bool        // events and a renewal were sent in this session of the owner
 
 	// The lease: live until anchor + SessionLease.
@@ -25,7 +28,7 @@ type group struct {
 	outstanding []BootTime // clocks of Renews of this session, not answered
 	asked       BootTime   // of the newest
 	next        BootTime   // when the next Renew is due
-	due         uint64     // number of the timer that counts; others are old
+	timer       *timer     // for next
 
 	running map[job.Attempt]*attempt // started and not ended
 	kept    map[job.Attempt]*attempt // all that has events to tell
@@ -46,7 +49,7 @@ func (c *Core) command(now Moment, from job.Peer, id job.Group, epoch lease.Epoc
 	g := c.groups[id]
 	if g == nil {
 		if len(c.groups) >= maxGroups {
-			c.log.Warn("command of a group beyond the bound", "group", id.String(), "peer", string(from))
+			c.say(slog.LevelWarn, "command of a group beyond the bound", slog.String("group", id.String()), slog.String("peer", string(from)))
 			return nil, false
 		}
 		g = newGroup(id)
@@ -57,14 +60,15 @@ func (c *Core) command(now Moment, from job.Peer, id job.Group, epoch lease.Epoc
 		c.send(from, lease.Stale{Group: id, Epoch: g.epoch, Owner: g.owner})
 		return nil, false
 	case g.epoch.Less(epoch):
-		g.epoch, g.owner, g.greeted = epoch, from, false
+		g.epoch = epoch
+		c.own(g, from)
 		if !g.unsaved {
 			g.unsaved = true
 			c.epochs = append(c.epochs, g)
 		}
 		c.greet(now, g)
 	case g.owner == "":
-		g.owner, g.greeted = from, false
+		c.own(g, from)
 		c.greet(now, g)
 	}
 	return g, true
@@ -81,8 +85,9 @@ func (c *Core) owns(now Moment, from job.Peer, m lease.Owns) {
 		if !ok {
 			continue
 		}
-		if g.owner != from {
-			g.owner, g.greeted = from, false
+		if g.owner != from { // an epoch has one owner: the one that came first
+			c.say(slog.LevelWarn, "another member claims the epoch of a group's owner", slog.String("group", ge.Group.String()), slog.String("peer", string(from)))
+			continue
 		}
 		c.greet(now, g)
 	}
@@ -142,14 +147,9 @@ func (c *Core) renew(now Moment, g *group) {
 // that the groups do not all ask at once; it replaces what was set before.
 func (c *Core) renewIn(now Moment, g *group, after time.Duration) {
 	after = time.Duration(float64(after) * (1 - c.chance.Float64()/10))
-	g.due++
-	mine := g.due
 	g.next = now.Boot.Add(after)
-	c.timers.set(g.next, func(now Moment) {
-		if g.due == mine {
-			c.renew(now, g)
-		}
-	})
+	c.timers.stop(g.timer)
+	g.timer = c.timers.set(g.next, func(now Moment) { c.renew(now, g) })
 }
 
 // draw gives a session that is neither zero nor the one before.
@@ -173,7 +173,7 @@ func (c *Core) renewed(now Moment, from job.Peer, m lease.Renewed) {
 	clock := BootTime(m.Clock)
 	i := slices.Index(g.outstanding, clock)
 	if m.Session != g.session || i < 0 || now.Boot >= clock.Add(SessionLease) {
-		c.log.Debug("renewal answered too late", "group", m.Group.String(), "peer", string(from))
+		c.say(slog.LevelDebug, "renewal answered too late", slog.String("group", m.Group.String()), slog.String("peer", string(from)))
 		return
 	}
 	g.outstanding = slices.Delete(g.outstanding, 0, i+1)

@@ -4,7 +4,9 @@ package worker
 // numbered events that tell it to the owner.
 
 import (
-	"slices"
+	"log/slog"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -81,6 +83,7 @@ func (c *Core) driver(now Moment, e DriverEvent) {
 				a.rec.Started = now.Wall
 			}
 			a.rec.EventN++
+			a.began = now.Boot
 			c.put(a)
 		}
 	case DriverExited:
@@ -126,7 +129,7 @@ func lost(reason string) job.Exit {
 func (c *Core) stray(a *attempt, e DriverEvent) {
 	switch e.Kind {
 	case DriverStarting, DriverStarted:
-		c.log.Warn("task runs that the ledger does not hold", "attempt", e.Attempt.String())
+		c.say(slog.LevelWarn, "task runs that the ledger does not hold", slog.String("attempt", e.Attempt.String()))
 		c.out.Stop = append(c.out.Stop, Stop{Attempt: e.Attempt, Grace: job.DefaultGrace, Reason: "not in the ledger"})
 	case DriverExited, DriverFailed, DriverLost:
 		if a == nil {
@@ -174,21 +177,32 @@ func (c *Core) complete(now Moment, a *attempt, exit job.Exit) {
 
 // meant is the end as a user should read it: who was told to end did not fail.
 func (c *Core) meant(now Moment, a *attempt, exit job.Exit) job.Exit {
+	if !exit.State.Ended() {
+		exit.State = job.Failed
+	}
+	wanted := wanted(&a.rec, exit)
 	if exit.Ended.IsZero() {
 		exit.Ended = now.Wall
 	}
 	if exit.Began.IsZero() && exit.Started {
 		exit.Began = a.rec.Started
 	}
-	if !exit.State.Ended() {
-		exit.State = job.Failed
-	}
-	wanted := a.rec.Reason != "" && (a.stop == nil || !exit.Ended.Before(a.stop.at))
-	if wanted && slices.Contains([]job.State{job.Failed, job.Succeeded, job.Cancelled}, exit.State) {
+	if wanted {
 		exit.State = endMeant(&a.rec)
 		exit.Reason = a.rec.Reason
 	}
 	return exit
+}
+
+// wanted says whether an attempt ended because it was told to. Its driver knows
+// and says Cancelled; no clock is asked, as it may have been set meanwhile. A
+// driver that does not know leaves the signal, or no moment of the end.
+func wanted(rec *lease.Record, exit job.Exit) bool {
+	if rec.Reason == "" || exit.State == job.Cancelled {
+		return rec.Reason != ""
+	}
+	unsaid := exit.Ended.IsZero() || exit.Signal == int(unix.SIGTERM) || exit.Signal == int(unix.SIGKILL)
+	return unsaid && (exit.State == job.Failed || exit.State == job.Succeeded)
 }
 
 // finish ends an attempt: its resources are free, and its end is told.
@@ -205,6 +219,6 @@ func (c *Core) finish(now Moment, a *attempt, exit job.Exit) {
 	delete(a.group.running, a.rec.Attempt)
 	c.give(a)
 	c.put(a)
-	c.log.Debug("attempt ended", "attempt", a.rec.Attempt.String(), "state", string(a.rec.Exit.State),
-		"code", a.rec.Exit.Code, "reason", a.rec.Exit.Reason)
+	c.say(slog.LevelDebug, "attempt ended", slog.String("attempt", a.rec.Attempt.String()), slog.String("state", string(a.rec.Exit.State)),
+		slog.Int("code", a.rec.Exit.Code), slog.String("reason", a.rec.Exit.Reason))
 }

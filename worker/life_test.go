@@ -116,7 +116,9 @@ func TestCancel(t *testing.T) {
 		if len(e.Start)+len(e.Stop) > 0 {
 			t.Fatalf("effects = %+v", e)
 		}
-		h.wantStates(amy, job.Starting, job.Cancelled)
+		if ev := one[lease.Event](h, amy); ev.State != job.Cancelled || ev.Refused == "" {
+			t.Fatalf("event = %+v", ev)
+		}
 	})
 	t.Run("unknown", func(t *testing.T) {
 		h := newHost(t, config(0))

@@ -4,6 +4,7 @@ package worker
 // they change in one write, and then does what was decided.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,9 @@ type Parts struct {
 	// Keep writes what is set aside, for the next life of the daemon: rarely,
 	// and the loop waits for it. May be nil.
 	Keep func(Aside) error
+	// Admit is the host's own policy: nil, or why this user's task is refused.
+	// The loop waits for it. May be nil: all is admitted.
+	Admit func(user string, spec job.Spec) error
 	// Clock is Now, the lease clock, or in tests and simulations another.
 	Clock func() BootTime
 }
@@ -83,7 +87,7 @@ type input struct {
 
 // New returns a worker that starts nothing before Run.
 func New(cfg Config, parts Parts, log *slog.Logger) (*Loop, error) {
-	core, err := NewCore(cfg, log)
+	core, err := NewCore(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +115,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 	close(l.adopted)
 	l.core.Step(l.now(), Adopted{Found: found})
-	l.round()
+	l.round(ctx)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -124,7 +128,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			l.take(in)
 			l.drain()
 		}
-		l.round()
+		l.round(ctx)
 	}
 }
 
@@ -168,7 +172,7 @@ func (l *Loop) drain() {
 }
 
 // round ends with everything done that was decided, as far as the disk allows.
-func (l *Loop) round() {
+func (l *Loop) round(ctx context.Context) {
 	for again := true; again; {
 		w := l.core.Round(l.now())
 		var err error
@@ -176,10 +180,34 @@ func (l *Loop) round() {
 			err = l.parts.Ledger.Save(w.Put, w.Gone, w.Epochs, w.Sync)
 		}
 		e := l.core.Saved(l.now(), err)
+		l.say(ctx, e.Log)
 		again = l.drive(e)
 		l.keepAside(e.Keep)
 		l.send(e)
+		again = l.admit(e.Admit) || again
 	}
+}
+
+// say writes the lines to the log.
+func (l *Loop) say(ctx context.Context, lines []Line) {
+	for _, s := range lines {
+		l.log.LogAttrs(ctx, s.Level, s.Msg, s.Attrs...) //nolint:sloglint // the core fixes the message
+	}
+}
+
+// admit asks the host's policy; it says whether the core has learnt something
+// by it.
+func (l *Loop) admit(asked []Admission) (learnt bool) {
+	for _, a := range asked {
+		answer := Admitted{Attempt: a.Attempt}
+		if l.parts.Admit != nil {
+			if err := l.parts.Admit(a.User, a.Spec); err != nil {
+				answer.Refused = cmp.Or(clip(err.Error()), "no reason given")
+			}
+		}
+		l.core.Step(l.now(), answer)
+	}
+	return len(asked) > 0
 }
 
 // keepAside writes what is set aside; what the disk does not take is tried
@@ -237,6 +265,12 @@ func (l *Loop) drive(e Effects) (learnt bool) {
 }
 
 func (l *Loop) send(e Effects) {
+	for _, p := range e.Want {
+		l.parts.Sender.Want(p)
+	}
+	for _, p := range e.Unwant {
+		l.parts.Sender.Unwant(p)
+	}
 	for _, m := range e.Send {
 		if err := l.parts.Sender.Send(m.To, m.Msg); err != nil {
 			l.log.Debug("message not sent", "peer", string(m.To), "error", err)

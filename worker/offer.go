@@ -1,10 +1,10 @@
 package worker
 
-// Offers: which of them get what is free, and which wait for what is not.
+// Arbitration: which offers get what is free, and what becomes of those.
 
 import (
-	"cmp"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/musterhq/muster/gpu"
@@ -12,83 +12,10 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// offerKey names an offer among those of all schedulers.
-type offerKey struct {
-	peer job.Peer
-	id   uint64
-}
-
-// offer is one that waits, holds a reservation, or held one that lapsed.
-type offer struct {
-	key    offerKey
-	msg    lease.Offer
-	group  *group
-	seq    uint64   // order of arrival
-	until  BootTime // how long it may wait
-	timer  *timer   // ends the wait, once it has begun
-	queued bool
-	taken  *attempt // its reservation
-	lapsed bool     // the reservation has lapsed
-}
-
-// rank orders offers: priority, then arrival.
-func rank(a, b *offer) int {
-	return cmp.Or(cmp.Compare(b.msg.Priority, a.msg.Priority), cmp.Compare(a.seq, b.seq))
-}
-
-// offer takes one in, or declines what could never be.
-func (c *Core) offer(now Moment, from job.Peer, m lease.Offer) {
-	g, ok := c.command(now, from, m.Group, m.Epoch)
-	if !ok {
-		return
-	}
-	key := offerKey{from, m.ID}
-	if o := c.offers[key]; o != nil {
-		if o.taken != nil && !o.taken.dirty {
-			c.sendCommit(now, o.taken)
-		}
-		return
-	}
-	wait := min(max(m.Wait, 0), lease.MaxOfferWait)
-	o := &offer{key: key, msg: m, group: g, seq: c.arrived, until: now.Boot.Add(wait), queued: true}
-	c.arrived++
-	if r := c.closed(); r.Word != "" {
-		c.decline(from, m, r, !c.cfg.Profile.Worker)
-		return
-	}
-	if why := c.room.never(m.Need); why != "" {
-		c.decline(from, m, job.Reason{Word: job.ReasonNoMatch, Detail: clip(why)}, true)
-		return
-	}
-	if c.perPeer[from] >= lease.MaxOffers || len(c.queue) >= maxQueued {
-		detail := fmt.Sprintf("%d offers of this scheduler wait here, %d of all", c.perPeer[from], len(c.queue))
-		c.decline(from, m, job.Reason{Word: job.ReasonResources, Detail: detail}, false)
-		return
-	}
-	i, _ := slices.BinarySearchFunc(c.queue, o, rank)
-	c.queue = slices.Insert(c.queue, i, o)
-	c.offers[key] = o
-	c.perPeer[from]++
-	c.look = true
-}
-
-// dequeue ends the wait of an offer; the next arbitration takes it off the queue.
-func (c *Core) dequeue(o *offer) {
-	if !o.queued {
-		return
-	}
-	o.queued = false
-	c.timers.stop(o.timer)
-	delete(c.offers, o.key)
-	if c.perPeer[o.key.peer]--; c.perPeer[o.key.peer] == 0 {
-		delete(c.perPeer, o.key.peer)
-	}
-	c.look = true
-}
-
 // arbitrate gives what is free to the offers by rank. One that has to wait sets
 // aside what is free of what it needs, so that those after it get only what is
-// left beyond that and cannot starve it.
+// left beyond that and cannot starve it. So does one whose wait is over: its
+// scheduler may be about to offer it again, in the same place.
 func (c *Core) arbitrate(now Moment) {
 	if !c.look {
 		return
@@ -107,7 +34,7 @@ func (c *Core) arbitrate(now Moment) {
 		}
 		if why := c.closed(); why.Word != "" {
 			c.dequeue(o)
-			c.decline(o.key.peer, o.msg, why, false)
+			c.decline(o.key.peer, o.msg, why, !c.cfg.Profile.Worker)
 			continue
 		}
 		c.decide(now, o, &s)
@@ -115,6 +42,9 @@ func (c *Core) arbitrate(now Moment) {
 	c.room.giveBack(&s)
 	c.queue = slices.DeleteFunc(queue, func(o *offer) bool { return !o.queued })
 	c.look = false
+	if s.late {
+		c.timers.set(now.Boot.Add(lateRenewal), func(Moment) { c.look = true })
+	}
 }
 
 // decide answers an offer or keeps it.
@@ -127,7 +57,7 @@ func (c *Core) decide(now Moment, o *offer, s *aside) {
 	}
 	if why := c.overQuota(m.User, m.Need); why != "" {
 		c.dequeue(o)
-		c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonQuota, Detail: why}, false)
+		c.refuseQuota(o, why)
 		return
 	}
 	devices, fit := c.fits(m.Need, s)
@@ -139,15 +69,18 @@ func (c *Core) decide(now Moment, o *offer, s *aside) {
 	if fit && c.reserve(o, devices) {
 		return
 	}
-	if now.Boot >= o.until {
+	switch {
+	case now.Boot >= o.until:
 		c.dequeue(o)
 		c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: c.missing(m.Need)}, false)
-		return
+		if o.timer == nil { // it was to be answered at once, or comes too late
+			return
+		}
+		s.late = true
+	case o.timer == nil:
+		c.endWait(o)
 	}
-	if o.timer == nil {
-		o.timer = c.timers.set(o.until, func(Moment) { c.look = c.look || o.queued })
-	}
-	if c.room.gpus.Sound(m.Need) { // else it waits for a repair, and nothing is kept for it
+	if c.room.gpus.Sound(m.Need) { // else it waits for a repair or for others, and nothing is kept for it
 		c.room.setAside(s, m.Need)
 	}
 }
@@ -187,7 +120,7 @@ func (c *Core) missing(need job.Resources) string {
 func (c *Core) reserve(o *offer, devices []string) bool {
 	m := o.msg
 	if err := c.hold(m, devices); err != nil {
-		c.log.Error("chosen devices cannot be held", "attempt", m.Attempt.String(), "error", err)
+		c.say(slog.LevelError, "chosen devices cannot be held", slog.String("attempt", m.Attempt.String()), slog.Any("error", err))
 		return false
 	}
 	c.dequeue(o)

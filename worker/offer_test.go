@@ -218,12 +218,14 @@ func TestNoWorkerDeclinesForEver(t *testing.T) {
 }
 
 func TestAdmissionIsAskedAtStart(t *testing.T) {
-	cfg := config(0)
-	cfg.Admit = func(user string, _ job.Spec) error { return fmt.Errorf("%s is not known here", user) }
-	h := newHost(t, cfg)
+	h := newHost(t, config(0))
+	h.refuses = "ada is not known here"
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), cpu))
-	h.says(amy, start(1, attempt(1, 1), s, cpu))
+	e := h.says(amy, start(1, attempt(1, 1), s, cpu))
+	if len(e.Start) > 0 || h.core.View().Free.CPUs != 8 {
+		t.Fatalf("started %+v, free %+v", e.Start, h.core.View().Free)
+	}
 	if ev := one[lease.Event](h, amy); ev.Refused != "not admitted: ada is not known here" {
 		t.Fatalf("event = %+v", ev)
 	}

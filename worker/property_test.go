@@ -23,8 +23,8 @@ type walk struct {
 	*host
 	t *rapid.T
 
-	asked    map[job.Peer]lease.Renew
-	answered worker.BootTime // clock of the newest renewal that was answered
+	renewals map[job.Peer]lease.Renew // asked for
+	answered worker.BootTime          // clock of the newest renewal that was answered
 	term     uint64
 	owner    job.Peer
 	nextID   uint64
@@ -45,8 +45,8 @@ type walk struct {
 func newWalk(t *rapid.T) *walk {
 	w := &walk{
 		host: newHost(t, config(4)), t: t, term: 1, owner: amy,
-		asked: map[job.Peer]lease.Renew{},
-		open:  map[string]lease.Offer{}, offers: map[uint64]lease.Offer{},
+		renewals: map[job.Peer]lease.Renew{},
+		open:     map[string]lease.Offer{}, offers: map[uint64]lease.Offer{},
 		runs: map[job.Attempt]worker.Task{}, ends: map[job.Attempt]worker.DriverEvent{}, began: map[job.Attempt]bool{}, dead: map[job.Attempt]bool{},
 		last: map[job.Attempt]uint64{}, acked: map[job.Attempt]uint64{}, over: map[job.Attempt]bool{},
 	}
@@ -134,7 +134,7 @@ func (w *walk) heard(p job.Peer, m lease.ToScheduler) {
 			w.t.Fatalf("event = %+v", m)
 		}
 	case lease.Renew:
-		w.asked[p] = m
+		w.renewals[p] = m
 	case lease.Hello, lease.Availability:
 	}
 }
@@ -202,6 +202,16 @@ func (w *walk) connect() {
 	)
 }
 
+// policy gives the answers that the host's policy owes.
+func (w *walk) policy() {
+	var answers []worker.Event
+	for _, a := range w.asked {
+		answers = append(answers, worker.Admitted{Attempt: a.Attempt, Refused: w.refuses})
+	}
+	w.asked = nil
+	w.tell(answers...)
+}
+
 func (w *walk) pick(name string, n int) int { return rapid.IntRange(0, n-1).Draw(w.t, name) }
 
 func (w *walk) need() job.Resources {
@@ -262,6 +272,13 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 			}
 			w.tell(events...)
 		},
+		"renew an offer": func(*rapid.T) {
+			id := w.nextID - uint64(w.pick("offer", int(min(6, w.nextID)+1)))
+			if m, open := w.open[key(w.owner, id)]; open {
+				m.Epoch = epoch(w.term)
+				w.tell(from(m))
+			}
+		},
 		"release": func(*rapid.T) {
 			if w.nextID == 0 {
 				return
@@ -296,7 +313,7 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 			}
 		},
 		"renewed": func(*rapid.T) {
-			if r, ok := w.asked[w.owner]; ok {
+			if r, ok := w.renewals[w.owner]; ok {
 				w.answered = max(w.answered, worker.BootTime(r.Clock))
 				w.tell(from(answerTo(r, w.term, w.pick("keep", 4) > 0)))
 			}
@@ -319,6 +336,13 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 		"time": func(*rapid.T) {
 			w.jump(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 11 * time.Second, 400 * time.Second}).Draw(w.t, "time"))
 			w.tell()
+		},
+		"policy": func(*rapid.T) {
+			w.mute = w.pick("mute", 2) == 0
+			w.refuses = rapid.SampledFrom([]string{"", "", "not today"}).Draw(w.t, "refuses")
+			if !w.mute {
+				w.policy()
+			}
 		},
 		"disk": func(*rapid.T) {
 			w.failing = !w.failing
@@ -350,7 +374,8 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 			}
 			w.cfg.Seed++
 			clear(w.open)
-			clear(w.asked)
+			clear(w.renewals)
+			w.asked = nil
 			w.boot(found...)
 			for _, s := range w.done.Stop {
 				delete(w.runs, s.Attempt)
@@ -366,7 +391,8 @@ func TestNothingIsGivenAwayTwice(t *testing.T) {
 		w := newWalk(t)
 		t.Repeat(w.actions())
 		// In the end every offer has its answer, and every end is told.
-		w.failing = false
+		w.failing, w.mute = false, false
+		w.policy()
 		for range 200 {
 			w.jump(time.Second)
 			w.tell()

@@ -132,6 +132,9 @@ func (u *usage) add(need job.Resources, sign int) {
 
 // use counts what a user takes, or with sign -1 gives back.
 func (c *Core) use(user string, need job.Resources, sign int) {
+	if sign < 0 {
+		c.ease(user)
+	}
 	u := c.usage[user]
 	u.add(need, sign)
 	if u.tasks == 0 {
@@ -176,4 +179,5 @@ func (c *Core) overQuota(user string, need job.Resources) string {
 func (c *Core) setLimits(l Limits) {
 	c.limits = l
 	c.look, c.changed = true, true
+	c.easeAll()
 }

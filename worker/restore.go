@@ -3,6 +3,7 @@ package worker
 // Restart: what the ledger on disk says, and what is said about it to others.
 
 import (
+	"log/slog"
 	"slices"
 
 	"github.com/musterhq/muster/job"
@@ -17,6 +18,7 @@ func (c *Core) Restore(records []lease.Record, epochs []lease.GroupEpoch) {
 		g.epoch = e.Epoch
 		c.groups[e.Group] = g
 	}
+	newest := map[*group]lease.Epoch{}
 	for _, rec := range records {
 		g := c.groups[rec.Group]
 		if g == nil {
@@ -29,26 +31,38 @@ func (c *Core) Restore(records []lease.Record, epochs []lease.GroupEpoch) {
 		if rec.Epoch == g.epoch && g.owner == "" {
 			g.owner = rec.Owner
 		}
-		a := &attempt{rec: rec, group: g, saved: true, launched: true}
-		switch rec.Phase {
-		case lease.PhaseReserved: // nobody can start it any more: sessions are new
-			c.gone[rec.Attempt] = struct{}{}
-			continue
-		case lease.PhaseStarted:
-			g.running[rec.Attempt] = a
-			if err := c.room.adopt(rec); err != nil {
-				c.log.Error("devices of a running attempt cannot be accounted for", "attempt", rec.Attempt.String(), "error", err)
-			}
-			c.use(rec.User, rec.Need, 1)
-			for _, d := range rec.Devices {
-				c.holders[d]++
-			}
-		case lease.PhaseDone, lease.PhaseRefused:
+		if g.hint == "" || newest[g].Less(rec.Epoch) { // most likely the same daemon, started anew
+			g.hint, newest[g] = rec.Owner, rec.Epoch
 		}
-		g.kept[rec.Attempt] = a
-		c.attempts[rec.Attempt] = a
+		c.restore(g, rec)
+	}
+	for _, g := range c.groups {
+		c.seek(g)
 	}
 	c.touch()
+}
+
+// restore takes up one record.
+func (c *Core) restore(g *group, rec lease.Record) {
+	a := &attempt{rec: rec, group: g, saved: true, launched: true}
+	switch rec.Phase {
+	case lease.PhaseReserved: // nobody can start it any more: sessions are new
+		c.gone[rec.Attempt] = struct{}{}
+		return
+	case lease.PhaseStarted:
+		g.running[rec.Attempt] = a
+		if err := c.room.adopt(rec); err != nil {
+			c.say(slog.LevelError, "devices of a running attempt cannot be accounted for",
+				slog.String("attempt", rec.Attempt.String()), slog.Any("error", err))
+		}
+		c.use(rec.User, rec.Need, 1)
+		for _, d := range rec.Devices {
+			c.holders[d]++
+		}
+	case lease.PhaseDone, lease.PhaseRefused:
+	}
+	g.kept[rec.Attempt] = a
+	c.attempts[rec.Attempt] = a
 }
 
 // byName are all attempts in order.
@@ -87,10 +101,7 @@ type View struct {
 func (c *Core) View() View {
 	v := View{
 		Profile: c.cfg.Profile, Free: c.freeNow(), Draining: c.draining, Closed: c.closed(),
-		Holders: map[string][]string{}, Aside: map[string]string{},
-	}
-	for _, n := range c.perPeer {
-		v.Queued += n
+		Queued: c.queued, Holders: map[string][]string{}, Aside: map[string]string{},
 	}
 	for _, a := range c.byName() {
 		if a.rec.Phase == lease.PhaseStarted {

@@ -5,6 +5,7 @@ package worker
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/musterhq/muster/job"
@@ -57,6 +58,7 @@ func (c *Core) down(p job.Peer) {
 	for _, g := range c.groupsOf(p) {
 		g.greeted = false
 	}
+	c.forgetRefusals(p)
 	if c.perPeer[p] == 0 {
 		return
 	}
@@ -80,16 +82,17 @@ func (c *Core) groupsOf(p job.Peer) []*group {
 }
 
 // announce tells every scheduler what is free, if that has changed and was not
-// told a moment ago.
+// told a moment ago. Those that were refused for a user's quota hear in it that
+// he may hold more.
 func (c *Core) announce(now Moment) {
-	if !c.changed || c.waiting {
+	if c.waiting || !c.changed && len(c.eased) == 0 {
 		return
 	}
 	if due := c.announced.Add(announceEvery); c.seq > 0 && now.Boot < due {
-		c.waiting = true
-		c.timers.set(due, func(Moment) { c.waiting = false })
+		c.announceAt(due)
 		return
 	}
+	all := c.changed
 	c.changed = false
 	c.announced = now.Boot
 	c.seq++
@@ -98,8 +101,18 @@ func (c *Core) announce(now Moment) {
 	}
 	msg := c.availability()
 	for _, p := range c.peers {
-		c.send(p, msg)
+		if msg.UnderQuota = c.takeEased(p); all || msg.UnderQuota != nil {
+			c.send(p, msg)
+		}
 	}
+	if len(c.eased) > 0 { // more than one message holds
+		c.announceAt(now.Boot.Add(announceEvery))
+	}
+}
+
+func (c *Core) announceAt(due BootTime) {
+	c.waiting = true
+	c.timers.set(due, func(Moment) { c.waiting = false })
 }
 
 // closed is why nothing is given away at all; an empty word if something is.
@@ -121,13 +134,14 @@ func (c *Core) closed() job.Reason {
 
 func (c *Core) profileChanged(p lease.Profile) {
 	if err := c.room.setProfile(p); err != nil {
-		c.log.Error("profile of this host is not usable", "error", err)
+		c.say(slog.LevelError, "profile of this host is not usable", slog.Any("error", err))
 		return
 	}
 	c.cfg.Profile = p
 	c.learnDevices()
 	c.touch()
 	c.look = true
+	c.declineImpossible()
 	for _, to := range c.peers {
 		c.hello(to)
 	}

@@ -1,0 +1,78 @@
+package worker_test
+
+// Acknowledgements: they erase results, so only the owner's word counts.
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+func TestAckOfTheOwnerAlone(t *testing.T) {
+	a := attempt(1, 1)
+	for name, c := range map[string]struct {
+		from job.Peer
+		ack  lease.Ack
+		gone bool
+	}{
+		"the owner's":             {amy, lease.Ack{Attempt: a, Group: group, Epoch: epoch(3), N: 4}, true},
+		"an older daemon's":       {amy, lease.Ack{Attempt: a, N: 4}, true},
+		"of another member":       {bob, lease.Ack{Attempt: a, Group: group, Epoch: epoch(3), N: 4}, false},
+		"of another, no group":    {bob, lease.Ack{Attempt: a, N: 4}, false},
+		"of another, newer epoch": {bob, lease.Ack{Attempt: a, Group: group, Epoch: epoch(4), N: 4}, false},
+		"of another group":        {amy, lease.Ack{Attempt: a, Group: 8, Epoch: epoch(3), N: 4}, false},
+		"of an older epoch":       {amy, lease.Ack{Attempt: a, Group: group, Epoch: epoch(2), N: 4}, false},
+		"of an older epoch, from": {bob, lease.Ack{Attempt: a, Group: group, Epoch: epoch(2), N: 4}, false},
+		"of less":                 {amy, lease.Ack{Attempt: a, Group: group, Epoch: epoch(3), N: 3}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, config(1))
+			s := h.meet(amy, 1)
+			h.run(amy, 1, a, s, gpus(1))
+			h.round(worker.Up{Peer: bob})
+			h.meet(amy, 3)
+			h.round(exited(a, 0))
+			e := h.says(c.from, c.ack)
+			_, kept := h.records[a]
+			if kept == c.gone || slices.Contains(e.Forget, a) != c.gone {
+				t.Fatalf("kept %v, forgotten %v", kept, e.Forget)
+			}
+			stale := got[lease.Stale](h, c.from)
+			if want := c.ack.Epoch == epoch(2); (len(stale) == 1) != want {
+				t.Fatalf("stale = %+v", stale)
+			}
+			if h.epochs[group] != epoch(3) {
+				t.Fatalf("epoch = %v", h.epochs[group])
+			}
+		})
+	}
+}
+
+// A worker that was started anew knows the owner from its records; one whose
+// owner is not known yet believes nobody.
+func TestAckAfterARestart(t *testing.T) {
+	for name, term := range map[string]uint64{"the same owner": 1, "elected anew": 2} {
+		t.Run(name, func(t *testing.T) {
+			a := attempt(1, 1)
+			h := newHost(t, config(1))
+			s := h.meet(amy, 1)
+			h.run(amy, 1, a, s, gpus(1))
+			h.round(exited(a, 0))
+			h.meet(amy, term)
+			h.boot()
+			h.round(worker.Up{Peer: bob}, worker.Up{Peer: amy})
+			h.says(bob, lease.Ack{Attempt: a, N: 4})
+			if _, kept := h.records[a]; !kept {
+				t.Fatal("a stranger's word counted")
+			}
+			h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(term)}}}, lease.Ack{Attempt: a, Group: group, Epoch: epoch(term), N: 4})
+			h.says(amy, lease.Ack{Attempt: a, Group: group, Epoch: epoch(term), N: 4})
+			if _, kept := h.records[a]; kept {
+				t.Fatal("kept after the owner's word")
+			}
+		})
+	}
+}

@@ -1,0 +1,238 @@
+package worker_test
+
+// Admission: what may happen between a Start and the word of the host's policy.
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// asking is a host whose policy has been asked about an attempt and is silent.
+func asking(t *testing.T) (*host, lease.Start) {
+	t.Helper()
+	h := newHost(t, config(1))
+	s := h.meet(amy, 1)
+	m := start(1, attempt(1, 1), s, gpus(1))
+	h.says(amy, offer(1, m.Attempt, gpus(1)))
+	one[lease.Commit](h, amy)
+	h.mute = true
+	if e := h.says(amy, m); len(e.Start) > 0 || len(h.states(amy)) > 0 {
+		t.Fatalf("started without the policy's word: %+v", e)
+	}
+	if len(h.asked) != 1 || h.asked[0].Attempt != m.Attempt || h.asked[0].User != "ada" || !slices.Equal(h.asked[0].Spec.Command, m.Spec.Command) {
+		t.Fatalf("asked %+v", h.asked)
+	}
+	if h.records[m.Attempt].Phase != lease.PhaseReserved {
+		t.Fatalf("record = %+v", h.records[m.Attempt])
+	}
+	return h, m
+}
+
+func (h *host) admits(a job.Attempt) worker.Effects { return h.round(worker.Admitted{Attempt: a}) }
+
+func (h *host) wantRefused(a job.Attempt, word string) {
+	h.t.Helper()
+	if ev := one[lease.Event](h, amy); !strings.Contains(ev.Refused, word) {
+		h.t.Fatalf("event = %+v, want %q", ev, word)
+	}
+	if r := h.synced[a]; r.Phase != lease.PhaseRefused {
+		h.t.Fatalf("record = %+v", r)
+	}
+	if v := h.core.View(); v.Free.CPUs != 8 || len(v.Free.GPUs) != 1 {
+		h.t.Fatalf("free %+v", v.Free)
+	}
+	if e := h.admits(a); len(e.Start) > 0 || h.records[a].Phase != lease.PhaseRefused {
+		h.t.Fatal("started after its refusal")
+	}
+}
+
+func TestR9StartAgainBeforeItIsAdmitted(t *testing.T) {
+	h, m := asking(t)
+	h.says(amy, m)
+	if len(h.asked) != 1 {
+		t.Fatalf("asked again: %+v", h.asked)
+	}
+	if e := h.admits(m.Attempt); len(e.Start) != 1 || h.synced[m.Attempt].Phase != lease.PhaseStarted {
+		t.Fatalf("effects = %+v", e)
+	}
+	h.wantStates(amy, job.Starting)
+	if e := h.admits(m.Attempt); len(e.Start) > 0 {
+		t.Fatal("started twice")
+	}
+}
+
+// The reservation ends with the policy's word, not with its own time.
+func TestReservationOutlivesTheAsking(t *testing.T) {
+	h, m := asking(t)
+	h.pass(3 * lease.ReserveFor)
+	if len(h.core.View().Free.GPUs) != 0 {
+		t.Fatal("its devices were given back")
+	}
+	h.says(amy, offer(2, attempt(2, 1), gpus(1)))
+	one[lease.Decline](h, amy)
+	if e := h.admits(m.Attempt); len(e.Start) != 1 || len(e.Start[0].Devices) != 1 {
+		t.Fatalf("effects = %+v", e)
+	}
+}
+
+func TestR5LeaseLapsesBeforeItIsAdmitted(t *testing.T) {
+	h, m := asking(t)
+	h.jump(worker.SessionLease)
+	h.admits(m.Attempt)
+	h.wantRefused(m.Attempt, "no lease")
+}
+
+func TestR5NewSessionBeforeItIsAdmitted(t *testing.T) {
+	h, m := asking(t)
+	h.jump(worker.SessionLease)
+	h.round(worker.Down{Peer: amy})
+	h.meet(amy, 1)
+	h.admits(m.Attempt)
+	h.wantRefused(m.Attempt, "earlier session")
+}
+
+func TestR2NewOwnerBeforeItIsAdmitted(t *testing.T) {
+	h, m := asking(t)
+	h.meet(bob, 2)
+	h.admits(m.Attempt)
+	if ev := one[lease.Event](h, bob); ev.Refused == "" {
+		t.Fatalf("event = %+v", ev)
+	}
+}
+
+// An owner that was elected anew repeats its Start under the new epoch.
+func TestStartUnderANewerEpochBeforeItIsAdmitted(t *testing.T) {
+	h, m := asking(t)
+	m.Epoch = epoch(2)
+	h.says(amy, m)
+	if e := h.admits(m.Attempt); len(e.Start) != 1 || h.records[m.Attempt].Epoch != epoch(2) {
+		t.Fatalf("effects = %+v, record %+v", e, h.records[m.Attempt])
+	}
+}
+
+func TestCommandsBeforeItIsAdmitted(t *testing.T) {
+	a := attempt(1, 1)
+	for name, c := range map[string]struct {
+		says []lease.ToWorker
+		word string
+	}{
+		"cancel":          {[]lease.ToWorker{lease.Cancel{Attempt: a, Group: group, Epoch: epoch(1)}}, "cancelled"},
+		"query":           {[]lease.ToWorker{lease.Query{Attempt: a, Group: group, Epoch: epoch(1), Store: store}}, "never started"},
+		"another offer's": {[]lease.ToWorker{lease.Start{Offer: 9, Attempt: a, Group: group, Epoch: epoch(1), User: "ada", Spec: spec(gpus(1))}}, "session"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, m := asking(t)
+			h.says(amy, c.says...)
+			h.wantRefused(m.Attempt, c.word)
+		})
+	}
+	t.Run("release", func(t *testing.T) { // a Start takes more than its offer
+		h, m := asking(t)
+		h.says(amy, lease.Release{Offer: 1})
+		if e := h.admits(m.Attempt); len(e.Start) != 1 {
+			t.Fatalf("effects = %+v", e)
+		}
+	})
+	t.Run("drain", func(t *testing.T) {
+		h, m := asking(t)
+		h.round(worker.Drain{On: true})
+		h.admits(m.Attempt)
+		h.wantRefused(m.Attempt, "drained")
+	})
+	t.Run("session breaks", func(t *testing.T) {
+		h, m := asking(t)
+		h.round(worker.Down{Peer: amy})
+		if e := h.admits(m.Attempt); len(e.Start) != 1 {
+			t.Fatalf("effects = %+v", e)
+		}
+		h.round(worker.Up{Peer: amy})
+		h.wantStates(amy, job.Starting)
+	})
+}
+
+// A reservation that lapsed and came back for its Start is not committed again,
+// and leaves a tombstone if the disk fails meanwhile.
+func TestLapsedReservationIsAskedAbout(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		h := newHost(t, config(1))
+		s := h.meet(amy, 1)
+		a := attempt(1, 1)
+		h.says(amy, offer(1, a, gpus(1)))
+		h.pass(lease.ReserveFor + time.Second)
+		one[lease.Commit](h, amy)
+		h.mute, h.failing = true, fails
+		h.says(amy, start(1, a, s, gpus(1)))
+		if c := got[lease.Commit](h, amy); len(c) > 0 {
+			t.Fatalf("committed again: %+v", c)
+		}
+		h.failing = false
+		h.jump(2 * time.Second)
+		if e := h.admits(a); (len(e.Start) == 1) == fails {
+			t.Fatalf("disk failed %v, started %+v", fails, e.Start)
+		}
+		if ev := one[lease.Event](h, amy); (ev.Refused != "") != fails {
+			t.Fatalf("event = %+v", ev)
+		}
+	}
+}
+
+// The loop asks in the same round, and waits for no timer.
+func TestLoopAsksThePolicy(t *testing.T) {
+	with(t, func(t *testing.T, s *site) {
+		session := s.meet()
+		s.set(func() { s.policy = errors.New("not today") })
+		for i := range uint64(2) {
+			s.loop.Deliver(amy, offer(i+1, attempt(i+1, 1), cpu))
+			synctest.Wait()
+			before := time.Now()
+			s.loop.Deliver(amy, start(i+1, attempt(i+1, 1), session, cpu))
+			synctest.Wait()
+			ev := take[lease.Event](s)
+			if len(ev) != 1 || (ev[0].Refused == "not admitted: not today") != (i == 0) || time.Since(before) != 0 {
+				t.Fatalf("events = %+v after %v", ev, time.Since(before))
+			}
+			s.set(func() { s.policy = nil })
+		}
+	})
+}
+
+// Lines that come up while the ledger is read, or in a step, are told with the
+// next effects.
+func TestLogLinesAreEffects(t *testing.T) {
+	h := newHost(t, config(2))
+	s := h.meet(amy, 1)
+	h.run(amy, 1, attempt(1, 1), s, gpus(1))
+	r := h.records[attempt(1, 1)]
+	r.Attempt = attempt(2, 1) // a second holder of one device
+	h.records[r.Attempt] = r
+	h.boot()
+	line := func(msg string) worker.Line {
+		t.Helper()
+		for _, l := range h.done.Log {
+			if l.Msg == msg {
+				return l
+			}
+		}
+		t.Fatalf("no line %q in %+v", msg, h.done.Log)
+		return worker.Line{}
+	}
+	line("devices of a running attempt cannot be accounted for")
+	h.core.Step(h.now, worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Xid: 79}})
+	h.round()
+	if l := line("device set aside"); l.Level != slog.LevelError || len(l.Attrs) != 2 || l.Attrs[0].String() != "device=GPU-b" {
+		t.Fatalf("line = %+v", l)
+	}
+	if h.round(); len(h.done.Log) > 0 {
+		t.Fatalf("told twice: %+v", h.done.Log)
+	}
+}

@@ -1,0 +1,140 @@
+package worker_test
+
+// What a core remembers after much work: nothing that grows.
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// After 20,000 short tasks of 50 users and of several schedulers, with
+// sessions that break, refusals, cancels, lapses and renewals among them, a
+// core keeps what it kept after the first of them.
+func TestNothingGrows(t *testing.T) {
+	cfg := config(2)
+	cfg.Limits = limits(t, map[string]string{"per_user.tasks": "2"})
+	h := newHost(t, cfg)
+	owners := []job.Peer{"s0", "s1", "s2"}
+	for i, p := range owners {
+		h.owner(p, job.Group(20+i))
+	}
+	var early map[string]int
+	const tasks = 20_000
+	for n := uint64(1); n <= tasks; n++ {
+		i := int(n % 3)
+		p, g := owners[i], job.Group(20+i)
+		m := theirs(g, n, n, gpus(1))
+		m.User, m.Age = fmt.Sprint("u", n%50), time.Duration(n%7)*time.Second
+		h.says(p, m, m)
+		s := lease.Start{Offer: n, Attempt: m.Attempt, Group: g, Epoch: epoch(1), User: m.User, Spec: spec(gpus(1))}
+		for _, c := range got[lease.Commit](h, p) {
+			s.Session = c.Session
+		}
+		switch n % 97 {
+		case 1:
+			h.says(p, lease.Release{Offer: n})
+		case 2:
+			h.pass(lease.ReserveFor + time.Second)
+		case 3:
+			h.says(p, s, lease.Cancel{Attempt: m.Attempt, Group: g, Epoch: epoch(1)})
+			h.says(p, lease.Ack{Attempt: m.Attempt, Group: g, Epoch: epoch(1), N: 4})
+		case 4:
+			h.round(worker.Down{Peer: p}, worker.Up{Peer: p})
+			fallthrough
+		default:
+			h.says(p, s, s)
+			h.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: 9})
+			over := m
+			for k := range uint64(3) { // one more than he may hold
+				over.ID, over.Attempt.N = 1_000_000+3*n+k, int(k)+2
+				over.Need = cpu
+				h.says(p, over)
+				h.says(p, lease.Release{Offer: over.ID})
+			}
+			end := exited(m.Attempt, int(n%2))
+			h.round(end, worker.StopFailed{Attempt: m.Attempt})
+			h.says(p, lease.Ack{Attempt: m.Attempt, Group: g, Epoch: epoch(1), N: 4})
+		}
+		if n%50 == 0 { // hellos, faults and refusals of all kinds
+			h.says(p, lease.Owns{Groups: []lease.GroupEpoch{{Group: g, Epoch: epoch(1)}}}, lease.Owns{Groups: []lease.GroupEpoch{{Group: g, Epoch: epoch(1)}}})
+			h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: 79}}, worker.DeviceRestored{UUID: "GPU-a"}, worker.Drain{})
+			big := theirs(g, 2_000_000+n, 2_000_000+n, gpus(2))
+			h.says(p, big, theirs(g, 3_000_000+n, n, gpus(1)))
+			h.pass(2 * lease.MaxOfferWait)
+		}
+		h.pass(10 * time.Millisecond)
+		for _, q := range owners {
+			h.renew(q)
+		}
+		clear(h.sent)
+		if n == 1000 || n == tasks {
+			h.pass(5 * time.Minute)
+			for _, q := range owners {
+				h.renew(q)
+			}
+			sizes := worker.Sizes(h.core)
+			if n == tasks {
+				for what, size := range sizes {
+					if size > early[what]+16 {
+						t.Errorf("%s: %d after %d tasks, %d after 1000", what, size, tasks, early[what])
+					}
+				}
+			}
+			early = sizes
+		}
+	}
+	if v := h.core.View(); v.Running+v.Queued > 0 || len(h.records) > 0 || v.Free.CPUs != 8 {
+		t.Fatalf("%d records, view %+v", len(h.records), v)
+	}
+	for what, size := range early {
+		if size > 64 {
+			t.Errorf("%s holds %d when all is over", what, size)
+		}
+	}
+}
+
+// Events that come in swarms set no timer each.
+func TestSwarmsSetNoTimers(t *testing.T) {
+	for name, swarm := range map[string]func(h *host){
+		"faults": func(h *host) { h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: 79}}) },
+		"new epochs": func(h *host) {
+			e := h.epochs[group]
+			e.Term++
+			h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: e}}})
+		},
+		"sessions": func(h *host) { h.round(worker.Down{Peer: amy}, worker.Up{Peer: amy}) },
+		"drains": func(h *host) {
+			h.round(worker.Drain{On: true, Deadline: h.now.Wall.Add(time.Hour)}, worker.Drain{})
+		},
+		"renewed offers": func(h *host) {
+			m := offer(1, attempt(1, 1), gpus(2))
+			m.Wait = time.Minute
+			h.says(amy, m)
+		},
+		"released offers": func(h *host) {
+			m := offer(1, attempt(1, 1), gpus(2))
+			m.Wait = time.Minute
+			h.says(amy, m, lease.Release{Offer: 1})
+		},
+		"stops that fail": func(h *host) { h.round(worker.StopFailed{Attempt: attempt(9, 1)}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, _ := real(t)
+			h.says(amy, offer(5, attempt(5, 1), gpus(1)))
+			for range 1000 {
+				h.jump(time.Microsecond)
+				swarm(h)
+				clear(h.sent)
+			}
+			if n := worker.Sizes(h.core)["timers.list"]; n > 20 {
+				t.Errorf("%d timers", n)
+			}
+		})
+	}
+}

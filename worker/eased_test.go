@@ -1,0 +1,198 @@
+package worker_test
+
+// Quotas that ease: who was refused is told, once, and nobody else.
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// told are the users that a scheduler was told of since it was last asked.
+func (h *host) told(p job.Peer) []string {
+	var out []string
+	for _, a := range got[lease.Availability](h, p) {
+		out = append(out, a.UnderQuota...)
+	}
+	return out
+}
+
+func (h *host) wantTold(p job.Peer, users ...string) {
+	h.t.Helper()
+	if have := h.told(p); !slices.Equal(have, users) {
+		h.t.Fatalf("%s was told of %v, want %v", p, have, users)
+	}
+}
+
+// over is a host where ada holds all she may, and amy was refused for it.
+func over(t *testing.T) (*tries, job.Attempt) {
+	r := limited(t, map[string]string{"per_user.tasks": "1"})
+	r.round(worker.Up{Peer: bob})
+	a, ok := r.taken("ada", cpu)
+	if !ok {
+		t.Fatal("not taken")
+	}
+	r.wantQuota("ada", cpu, "1 tasks")
+	r.pass(time.Second)
+	r.wantTold(amy)
+	return r, a
+}
+
+func TestQuotaThatEasesIsTold(t *testing.T) {
+	for name, ease := range map[string]func(r *tries, a job.Attempt){
+		"a task ends":   func(r *tries, a job.Attempt) { r.round(exited(a, 0)) },
+		"limits change": func(r *tries, _ job.Attempt) { r.round(worker.LimitsChanged{Limits: limits(t, nil)}) },
+		"one user's own": func(r *tries, _ job.Attempt) {
+			r.round(worker.LimitsChanged{Limits: limits(t, map[string]string{"users.ada.tasks": "2"})})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, a := over(t)
+			ease(r, a)
+			r.wantTold(amy, "ada")
+			r.wantTold(bob)
+			if b, ok := r.taken("ada", cpu); ok { // once
+				r.pass(time.Second)
+				r.round(exited(b, 0))
+			}
+			r.pass(time.Second)
+			r.wantTold(amy)
+		})
+	}
+}
+
+func TestReservationThatEasesAQuotaIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		says lease.ToWorker
+		pass time.Duration
+	}{
+		"released": {lease.Release{Offer: 1}, 0}, "lapsed": {nil, lease.ReserveFor + time.Second},
+		"refused": {lease.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(1), Store: store}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := limited(t, map[string]string{"per_user.tasks": "1"})
+			r.says(amy, offer(1, attempt(1, 1), cpu))
+			r.says(amy, offer(2, attempt(2, 1), cpu))
+			if d := one[lease.Decline](r.host, amy); d.Reason.Word != job.ReasonQuota {
+				t.Fatalf("decline = %+v", d)
+			}
+			r.pass(time.Second)
+			r.wantTold(amy)
+			if c.says != nil {
+				r.says(amy, c.says)
+			}
+			r.pass(c.pass)
+			r.wantTold(amy, "ada")
+		})
+	}
+}
+
+// Those who are refused at the same time are each told, and the pace of
+// availabilities holds.
+func TestEveryRefusedSchedulerIsTold(t *testing.T) {
+	r, a := over(t)
+	r.owner(bob, 8)
+	r.says(bob, theirs(8, 1, 1, cpu))
+	if d := one[lease.Decline](r.host, bob); d.Reason.Word != job.ReasonQuota {
+		t.Fatalf("decline = %+v", d)
+	}
+	r.says(bob, lease.Release{Offer: 99})
+	r.pass(time.Second)
+	r.says(amy, offer(50, attempt(50, 1), job.Resources{Memory: 1})) // refused again
+	r.pass(time.Second)
+	o := offer(51, attempt(51, 1), cpu)
+	o.User = "bea"
+	r.says(amy, o) // is a word on what is free
+	r.wantTold(amy)
+	r.round(exited(a, 0))
+	if n := r.told(amy); len(n) != 0 {
+		t.Fatalf("told of %v within the pace", n)
+	}
+	r.pass(100 * time.Millisecond)
+	r.wantTold(amy, "ada")
+	r.wantTold(bob, "ada")
+}
+
+func TestRefusalsAreForgottenWithTheSession(t *testing.T) {
+	r, a := over(t)
+	r.round(worker.Down{Peer: amy}, worker.Up{Peer: amy})
+	r.round(exited(a, 0))
+	r.pass(time.Second)
+	r.wantTold(amy)
+	if n := worker.Refusals(r.core); n != 0 {
+		t.Fatalf("%d refusals are kept", n)
+	}
+}
+
+// More users than one message holds are told of in the next.
+func TestManyUsersAreToldInTurn(t *testing.T) {
+	r := limited(t, map[string]string{"per_user.tasks": "0"})
+	const users = 2*lease.MaxUnderQuota + 10
+	for i := range uint64(users) {
+		o := offer(i+1, attempt(i+1, 1), cpu)
+		o.User = fmt.Sprintf("u%04d", i)
+		r.says(amy, o)
+	}
+	got[lease.Decline](r.host, amy)
+	r.pass(time.Second)
+	r.wantTold(amy)
+	began := r.now.Boot
+	r.round(worker.LimitsChanged{Limits: limits(t, nil)})
+	var names []string
+	for range 3 {
+		a := one[lease.Availability](r.host, amy)
+		if len(a.UnderQuota) > lease.MaxUnderQuota {
+			t.Fatalf("%d names in one message", len(a.UnderQuota))
+		}
+		names = append(names, a.UnderQuota...)
+		r.pass(100 * time.Millisecond)
+	}
+	slices.Sort(names)
+	if names = slices.Compact(names); len(names) != users || r.now.Boot.Sub(began) > time.Second {
+		t.Fatalf("told of %d users in %v", len(names), r.now.Boot.Sub(began))
+	}
+	if a := got[lease.Availability](r.host, amy); len(a) > 0 {
+		t.Fatalf("told without a change: %+v", a)
+	}
+}
+
+// The oldest refusals are forgotten when there are too many.
+func TestRefusalsAreBounded(t *testing.T) {
+	r := limited(t, map[string]string{"per_user.tasks": "0"})
+	for i := range uint64(worker.MaxRefusals + 10) {
+		o := offer(i+1, attempt(i+1, 1), cpu)
+		o.User = fmt.Sprintf("u%05d", i)
+		r.says(amy, o)
+	}
+	if n := worker.Refusals(r.core); n != worker.MaxRefusals {
+		t.Fatalf("%d refusals are kept", n)
+	}
+	clear(r.sent)
+	r.round(worker.LimitsChanged{Limits: limits(t, nil)})
+	r.pass(10 * time.Second)
+	names := r.told(amy)
+	slices.Sort(names)
+	if len(names) != worker.MaxRefusals || names[0] != "u00010" {
+		t.Fatalf("told of %d, the first %s", len(names), names[0])
+	}
+	if n := worker.Refusals(r.core); n != 0 {
+		t.Fatalf("%d refusals are kept", n)
+	}
+}
+
+// Who is refused again and again is kept once.
+func TestRefusedAgainIsKeptOnce(t *testing.T) {
+	r, _ := over(t)
+	for i := range uint64(3 * worker.MaxRefusals) {
+		r.says(amy, offer(100+i, attempt(100+i, 1), cpu))
+		clear(r.sent)
+	}
+	if n := worker.Refusals(r.core); n != 1 {
+		t.Fatalf("%d refusals are kept", n)
+	}
+}

@@ -1,0 +1,139 @@
+package worker_test
+
+// Owners that a worker seeks: those of the attempts that it has to tell of.
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// sought follows whom a host wants.
+func (h *host) wantSought(want, unwant []job.Peer) {
+	h.t.Helper()
+	if !slices.Equal(h.done.Want, want) || !slices.Equal(h.done.Unwant, unwant) {
+		h.t.Fatalf("wants %v, wants no more %v; want %v and %v", h.done.Want, h.done.Unwant, want, unwant)
+	}
+}
+
+func TestOwnerIsSoughtWhileItsAttemptLives(t *testing.T) {
+	a, b := attempt(1, 1), attempt(2, 1)
+	h := newHost(t, config(2))
+	s := h.meet(amy, 1)
+	h.wantSought(nil, nil)
+	h.says(amy, offer(1, a, gpus(1)), offer(2, b, gpus(1)))
+	h.wantSought(nil, nil) // nothing is owed to it yet
+	h.says(amy, start(1, a, s, gpus(1)))
+	h.wantSought([]job.Peer{amy}, nil)
+	h.says(amy, start(2, b, s, gpus(1)))
+	h.wantSought(nil, nil)
+	h.round(worker.Down{Peer: amy})
+	h.wantSought(nil, nil)
+	h.round(worker.Up{Peer: amy})
+	h.round(exited(a, 0), exited(b, 0))
+	h.says(amy, lease.Ack{Attempt: a, N: 4})
+	h.wantSought(nil, nil)
+	h.says(amy, lease.Ack{Attempt: b, N: 4})
+	if len(h.records) > 0 {
+		t.Fatalf("kept %+v", h.records)
+	}
+	h.wantSought(nil, []job.Peer{amy})
+	// A tombstone is told of, too.
+	h.says(amy, lease.Query{Attempt: attempt(3, 1), Group: group, Epoch: epoch(1), Store: store})
+	h.wantSought([]job.Peer{amy}, nil)
+	h.says(amy, lease.Ack{Attempt: attempt(3, 1), N: 1}, lease.Query{Attempt: attempt(4, 1), Group: group, Epoch: epoch(1), Store: store})
+	h.wantSought(nil, nil) // one comes as the other goes
+}
+
+func TestRestartedWorkerSeeksOwners(t *testing.T) {
+	for name, term := range map[string]uint64{"the same epoch": 1, "a newer epoch on disk than in the records": 2} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, config(2))
+			h.owner(bob, 8)
+			sa := h.meet(amy, 1)
+			a := attempt(1, 1)
+			h.run(amy, 1, a, sa, gpus(1))
+			m := theirs(8, 1, 1, gpus(1))
+			h.says(bob, m)
+			c := one[lease.Commit](h, bob)
+			h.says(bob, lease.Start{Offer: 1, Attempt: m.Attempt, Group: 8, Epoch: epoch(1), Session: c.Session, User: "ada", Spec: spec(gpus(1))})
+			h.round(exited(m.Attempt, 0)) // ended, and not acknowledged
+			if term > 1 {
+				h.meet(amy, term) // it was started anew
+			}
+			h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42}, exited(m.Attempt, 0))
+			h.wantSought([]job.Peer{amy, bob}, nil)
+			h.pass(time.Minute)
+			h.round()
+			h.wantSought(nil, nil)
+			h.round(worker.Up{Peer: bob})
+			h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: 8, Epoch: epoch(1)}}})
+			h.says(bob, lease.Ack{Attempt: m.Attempt, Group: 8, Epoch: epoch(1), N: 3})
+			h.wantSought(nil, []job.Peer{bob})
+		})
+	}
+}
+
+// The lease outlives the restart of the worker if its owner is found in time.
+func TestRestartedWorkerIsRenewed(t *testing.T) {
+	h := newHost(t, config(1))
+	s := h.meet(amy, 1)
+	a := attempt(1, 1)
+	h.run(amy, 1, a, s, gpus(1))
+	h.meet(amy, 2)
+	h.cfg.Seed = 2
+	h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+	if !slices.Contains(h.done.Want, amy) {
+		t.Fatalf("wants %v", h.done.Want)
+	}
+	h.meet(amy, 2) // the session that it wanted
+	h.pass(lease.RenewEvery)
+	if e := h.says(amy, answerTo(one[lease.Renew](h, amy), 2, true)); len(e.Extend) != 1 {
+		t.Fatalf("extended %v", e.Extend)
+	}
+}
+
+func TestWantMovesWithTheOwner(t *testing.T) {
+	h := newHost(t, config(1))
+	s := h.meet(amy, 1)
+	h.run(amy, 1, attempt(1, 1), s, gpus(1))
+	h.round(worker.Up{Peer: bob})
+	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}})
+	h.wantSought([]job.Peer{bob}, []job.Peer{amy})
+	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	h.wantSought(nil, nil)
+}
+
+// Another member that claims the owner's epoch for itself is not followed, and
+// its acknowledgement counts for nothing.
+func TestOwnerIsNotDisplacedUnderItsEpoch(t *testing.T) {
+	h := newHost(t, config(1))
+	s := h.meet(amy, 1)
+	a := attempt(1, 1)
+	h.run(amy, 1, a, s, gpus(1))
+	h.round(exited(a, 0), worker.Up{Peer: bob})
+	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	h.wantSought(nil, nil)
+	if n := len(got[lease.Event](h, bob)) + len(got[lease.Renew](h, bob)); n > 0 {
+		t.Fatalf("it was told %d things", n)
+	}
+	h.says(bob, lease.Ack{Attempt: a, Group: group, Epoch: epoch(1), N: 4})
+	if _, kept := h.records[a]; !kept {
+		t.Fatal("its word counted")
+	}
+}
+
+// The scheduler of this host is always there.
+func TestOwnerOnThisHostIsNotSought(t *testing.T) {
+	h := newHost(t, config(1))
+	me := h.cfg.Profile.Peer
+	s := h.meet(me, 1)
+	h.run(me, 1, attempt(1, 1), s, gpus(1))
+	h.wantSought(nil, nil)
+	h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42})
+	h.wantSought(nil, nil)
+}

@@ -1,0 +1,128 @@
+package worker
+
+// Start: how a reservation becomes an attempt, in two steps with the word of
+// the host's policy between them.
+
+import (
+	"slices"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// start turns a reservation into an attempt once the host's policy has admitted
+// it. A known attempt is answered with its state (R9); whatever may not start
+// leaves a tombstone.
+func (c *Core) start(now Moment, from job.Peer, m lease.Start) {
+	g, ok := c.command(now, from, m.Group, m.Epoch)
+	if !ok {
+		return
+	}
+	a := c.attempts[m.Attempt]
+	if a != nil && a.rec.Phase != lease.PhaseReserved {
+		c.retell(a)
+		return
+	}
+	if why := c.mayStart(now, g, m); why != "" {
+		c.tombstone(g, m.Attempt, why)
+		return
+	}
+	if a == nil {
+		var why string
+		if a, why = c.again(from, m); why != "" {
+			c.tombstone(g, m.Attempt, why)
+			return
+		}
+	}
+	switch {
+	case a.offer.key != (offerKey{from, m.Offer}):
+		c.tombstone(g, m.Attempt, "the start names another offer than was committed")
+	case a.rec.User != m.User: // his quota was looked at, not another's
+		c.tombstone(g, m.Attempt, "the start names another user than was committed")
+	case a.asked != nil: // the policy has its spec; only what is newer counts
+		a.asked.Epoch, a.asked.Session = m.Epoch, m.Session
+	default:
+		m.Spec.Resources = a.rec.Need
+		a.asked = &m
+		// From here on the answer alone ends the reservation.
+		delete(c.offers, a.offer.key)
+		c.timers.stop(a.lapse)
+		c.out.Admit = append(c.out.Admit, Admission{Attempt: m.Attempt, User: m.User, Spec: m.Spec})
+	}
+}
+
+// admitted starts an attempt, or leaves its tombstone. Time has passed since its
+// Start was looked at: the lease and the owner are looked at again (R2, R5).
+func (c *Core) admitted(now Moment, e Admitted) {
+	a := c.attempts[e.Attempt]
+	if a == nil || a.asked == nil {
+		return // refused meanwhile
+	}
+	m, g := *a.asked, a.group
+	a.asked = nil
+	why := c.mayStart(now, g, m)
+	switch {
+	case e.Refused != "":
+		why = "not admitted: " + e.Refused
+	case m.Epoch.Less(g.epoch):
+		why = "the owner of its job was followed by another before it started"
+	}
+	if why != "" {
+		c.tombstone(g, m.Attempt, why)
+		return
+	}
+	a.rec.Phase, a.rec.Epoch, a.rec.Session = lease.PhaseStarted, m.Epoch, m.Session
+	a.rec.Spec = m.Spec
+	a.rec.Lease, a.rec.Hold = m.Spec.LeaseOr(), m.Spec.Partition == "hold"
+	a.rec.EventN, a.rec.Recorded = 1, now.Wall
+	if !a.rec.Hold {
+		a.deadline = g.anchor.Add(a.rec.Lease)
+	}
+	g.running[m.Attempt], g.kept[m.Attempt] = a, a
+	c.seek(g)
+	c.put(a)
+	if pace := a.rec.Lease / 3; !a.rec.Hold && now.Boot.Add(pace) < g.next {
+		c.renewIn(now, g, pace)
+	}
+}
+
+// mayStart says why a Start is not obeyed. Whether the lease still lives is
+// looked at here and now (R5).
+func (c *Core) mayStart(now Moment, g *group, m lease.Start) string {
+	switch {
+	case c.draining.On:
+		return "this host is drained: " + c.draining.String()
+	case !g.holds(now):
+		return "no lease with the owner is live"
+	case m.Session != g.session:
+		return "the start belongs to an earlier session"
+	case m.Spec.Partition != "hold" && g.anchor.Add(m.Spec.LeaseOr()).Sub(now.Boot) < minStart:
+		return "too little of the lease is left"
+	}
+	if m.Spec.Image != "" && !slices.Contains(c.cfg.Profile.Drivers, lease.DriverDocker) {
+		return "this host has no container engine now"
+	}
+	return ""
+}
+
+// again finds the place of a reservation that has lapsed, if it is still free.
+// What was never committed in this life of the daemon has no place.
+func (c *Core) again(from job.Peer, m lease.Start) (*attempt, string) {
+	o := c.lapsed[m.Attempt]
+	if o == nil || o.key != (offerKey{from, m.Offer}) {
+		return nil, "nothing is reserved for it"
+	}
+	c.forgetLapsed(o)
+	if why := c.closed(); why.Word != "" {
+		return nil, "the reservation has lapsed: " + why.String()
+	}
+	devices, ok := c.room.choose(o.msg.Need)
+	if !ok {
+		return nil, "the reservation has lapsed: " + c.missing(o.msg.Need)
+	}
+	if !c.reserve(o, devices) {
+		return nil, "the reservation has lapsed"
+	}
+	o.taken.lapses = true
+	return o.taken, ""
+}

@@ -1,0 +1,212 @@
+package worker_test
+
+// The wall clock may be set at any time: nothing is decided by it.
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// set moves the wall clock alone.
+func (h *host) set(d time.Duration) { h.now.Wall = h.now.Wall.Add(d) }
+
+// clocks runs a test with the clock set back and forward.
+func clocks(t *testing.T, f func(t *testing.T, by time.Duration)) {
+	for _, by := range []time.Duration{-time.Hour, time.Hour} {
+		t.Run(fmt.Sprint(by), func(t *testing.T) { f(t, by) })
+	}
+}
+
+func TestEndAfterAStopWhenTheClockIsSet(t *testing.T) {
+	clocks(t, func(t *testing.T, by time.Duration) {
+		ways := map[job.State]func(h *host, a job.Attempt){
+			job.Cancelled: func(h *host, a job.Attempt) {
+				h.says(amy, lease.Cancel{Attempt: a, Group: group, Epoch: epoch(1), Grace: time.Second, Reason: "enough"})
+			},
+			job.Preempted: func(h *host, _ job.Attempt) { h.round(worker.Drain{On: true, Deadline: h.now.Wall}) },
+		}
+		for want, stop := range ways {
+			for _, says := range []job.State{job.Cancelled, job.Failed} { // by its own word, or as a signal's
+				h := newHost(t, config(1))
+				s := h.meet(amy, 1)
+				a := attempt(1, 1)
+				h.run(amy, 1, a, s, gpus(1))
+				stop(h, a)
+				h.set(by)
+				h.jump(time.Second)
+				end := termed(a, h)
+				end.Exit.State = says
+				h.round(end)
+				if e := lastEvent(h, amy); e.State != want || e.Exit.Reason == "" {
+					t.Errorf("the driver says %s: end = %s, exit %+v, want %s", says, e.State, e.Exit, want)
+				}
+			}
+		}
+	})
+}
+
+// A task that ended by itself before its Stop arrived did so at any hour.
+func TestEndBeforeAStopWhenTheClockIsSet(t *testing.T) {
+	clocks(t, func(t *testing.T, by time.Duration) {
+		for code, want := range map[int]job.State{0: job.Succeeded, 3: job.Failed} {
+			h := newHost(t, config(1))
+			s := h.meet(amy, 1)
+			a := attempt(1, 1)
+			h.run(amy, 1, a, s, gpus(1))
+			end := exited(a, code)
+			end.Exit.Ended = h.now.Wall
+			h.set(by)
+			h.jump(time.Second)
+			h.says(amy, lease.Cancel{Attempt: a, Group: group, Epoch: epoch(1), Grace: time.Second, Reason: "enough"})
+			h.round(end)
+			if e := lastEvent(h, amy); e.State != want {
+				t.Errorf("end = %+v, want %s", e, want)
+			}
+		}
+	})
+}
+
+func TestSlowFailuresAreSlowWhenTheClockIsSet(t *testing.T) {
+	clocks(t, func(t *testing.T, by time.Duration) {
+		for _, took := range []time.Duration{time.Minute, time.Second} {
+			r := newTries(t, 0)
+			for _, user := range []string{"ada", "bea", "ada", "cyd", "bea"} {
+				a, ok := r.taken(user, cpu)
+				if !ok {
+					t.Fatalf("not taken: %s", r.closed())
+				}
+				r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+				began := r.now.Wall
+				r.set(by)
+				r.jump(took)
+				e := exited(a, 1)
+				e.Exit.Began, e.Exit.Ended = began, r.now.Wall
+				r.round(e)
+				r.round(worker.Up{Peer: amy})
+				r.renew(amy)
+			}
+			if out := r.closed() != ""; out != (took < 30*time.Second) {
+				t.Errorf("failed after %v each: closed %q", took, r.closed())
+			}
+		}
+	})
+}
+
+func TestDrainDeadlineWhenTheClockIsSet(t *testing.T) {
+	clocks(t, func(t *testing.T, by time.Duration) {
+		h := newHost(t, config(1))
+		s := h.meet(amy, 1)
+		a := attempt(1, 1)
+		h.run(amy, 1, a, s, gpus(1))
+		h.round(worker.Drain{On: true, Deadline: h.now.Wall.Add(time.Minute)})
+		h.set(by)
+		h.jump(59 * time.Second)
+		if e := h.round(); len(e.Stop) > 0 {
+			t.Fatalf("stopped before the deadline: %+v", e.Stop)
+		}
+		h.jump(2 * time.Second)
+		if e := h.round(); len(e.Stop) != 1 {
+			t.Fatalf("stops = %+v after the deadline", e.Stop)
+		}
+		h.jump(24 * time.Hour) // once
+		if e := h.round(); len(e.Stop) > 0 {
+			t.Fatalf("stopped again: %+v", e.Stop)
+		}
+	})
+}
+
+// A drain that is changed has one deadline: the last.
+func TestDrainHasOneDeadline(t *testing.T) {
+	h := newHost(t, config(1))
+	s := h.meet(amy, 1)
+	h.run(amy, 1, attempt(1, 1), s, gpus(1))
+	h.round(worker.Drain{On: true, Deadline: h.now.Wall.Add(time.Minute)})
+	h.round(worker.Drain{On: true, Deadline: h.now.Wall.Add(time.Hour)})
+	h.jump(2 * time.Minute)
+	if e := h.round(); len(e.Stop) > 0 {
+		t.Fatalf("stopped at a deadline that was moved: %+v", e.Stop)
+	}
+	h.round(worker.Drain{On: true, Deadline: h.now.Wall.AddDate(5000, 0, 0)})
+	h.jump(time.Hour)
+	if e := h.round(); len(e.Stop) > 0 {
+		t.Fatalf("stopped 5000 years early: %+v", e.Stop)
+	}
+}
+
+// What is set aside rests for its time over a restart of the daemon, whatever
+// the clock says.
+func TestRestOfAGPUWhenTheClockIsSet(t *testing.T) {
+	clocks(t, func(t *testing.T, by time.Duration) {
+		healthy := looked(gpu.Status{Health: gpu.Healthy})
+		h, _ := real(t)
+		h.round(xid(79))
+		h.pass(20 * time.Second)
+		h.set(by)
+		h.boot()
+		h.pass(39 * time.Second)
+		h.round(healthy)
+		if aside(h) == "" {
+			t.Fatal("given away before it has rested")
+		}
+		h.pass(2 * time.Second)
+		h.round(healthy)
+		if why := aside(h); why != "" {
+			t.Fatalf("rested, and still aside: %q", why)
+		}
+	})
+}
+
+func TestPauseOfAHostWhenTheClockIsSet(t *testing.T) {
+	clocks(t, func(t *testing.T, by time.Duration) {
+		r := newTries(t, 0)
+		for _, user := range []string{"ada", "bea", "ada", "cyd", "bea"} {
+			r.fails(user, cpu)
+		}
+		r.pass(10 * time.Second)
+		r.set(by)
+		r.boot()
+		r.pass(19 * time.Second)
+		r.round()
+		if r.closed() == "" {
+			t.Fatal("the pause ended early")
+		}
+		r.pass(2 * time.Second)
+		r.round()
+		if why := r.closed(); why != "" {
+			t.Fatalf("the pause goes on: %s", why)
+		}
+	})
+}
+
+// A GPU that its driver does not list is remembered for its time, too.
+func TestRestOfAGPUThatIsAwayWhenTheClockIsSet(t *testing.T) {
+	clocks(t, func(t *testing.T, by time.Duration) {
+		h, _ := real(t)
+		h.round(xid(79))
+		all := h.cfg.Profile.GPUs
+		h.cfg.Profile.GPUs = all[1:]
+		h.boot()
+		h.set(by)
+		h.pass(10 * time.Second)
+		h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Xid: 74}}) // is written
+		h.set(by)
+		h.cfg.Profile.GPUs = all
+		h.boot()
+		h.pass(49 * time.Second)
+		h.round(looked(gpu.Status{Health: gpu.Healthy}))
+		if aside(h) == "" {
+			t.Fatal("given away before it has rested")
+		}
+		h.pass(2 * time.Second)
+		h.round(looked(gpu.Status{Health: gpu.Healthy}))
+		if why := aside(h); why != "" {
+			t.Fatalf("rested, and still aside: %q", why)
+		}
+	})
+}
