@@ -201,6 +201,12 @@ func (r *recorder) lastErr() error {
 	return r.errs[len(r.errs)-1]
 }
 
+func (r *recorder) downs() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.errs)
+}
+
 func (r *recorder) kept(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()

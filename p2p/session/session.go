@@ -92,6 +92,9 @@ var (
 	ErrReplaced = errors.New("session: replaced by a newer one")
 	// ErrGoodbye: the peer said that it stops.
 	ErrGoodbye = errors.New("session: peer said goodbye")
+	// ErrUnused: the side that opened it has no more use for it. Whoever wants it
+	// dials.
+	ErrUnused = errors.New("session: not needed any more")
 	// ErrStopped: this daemon stops.
 	ErrStopped = errors.New("session: stopped")
 )
@@ -103,16 +106,20 @@ type Config struct {
 	DialTimeout time.Duration // of one try, with a handshake on a busy host
 	BackoffMin  time.Duration // the first redial comes within it,
 	BackoffMax  time.Duration // later ones within up to this
+	IdleAfter   time.Duration // a session that nobody here wants any more is given up after so long without use
 	MaxWanted   int           // sessions that this daemon keeps by itself
 	MaxPeers    int           // sessions in all, with those that others opened
 }
 
 // DefaultConfig is what daemons use; all of a cluster should agree on the
-// first two.
+// first two. IdleAfter is two renewals of a lease. MaxWanted is every host that
+// a scheduler can know, each with a task of its; MaxPeers stays below the
+// number of connections at which the p2p host begins to cut.
 func DefaultConfig() Config {
 	return Config{
 		PingEvery: 2 * time.Second, Silence: 6 * time.Second, DialTimeout: 20 * time.Second,
-		BackoffMin: 200 * time.Millisecond, BackoffMax: 10 * time.Second, MaxWanted: 512, MaxPeers: 1024,
+		BackoffMin: 200 * time.Millisecond, BackoffMax: 10 * time.Second,
+		IdleAfter: time.Minute, MaxWanted: 4096, MaxPeers: 6144,
 	}
 }
 
@@ -123,6 +130,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("session: silence %s is below two pings of %s", c.Silence, c.PingEvery)
 	case c.DialTimeout <= 0 || c.BackoffMin <= 0 || c.BackoffMax < c.BackoffMin:
 		return fmt.Errorf("session: dial timeout %s, back-off %s to %s", c.DialTimeout, c.BackoffMin, c.BackoffMax)
+	case c.IdleAfter <= 0:
+		return fmt.Errorf("session: given up after %s", c.IdleAfter)
 	case c.MaxWanted < 1 || c.MaxPeers < c.MaxWanted:
 		return fmt.Errorf("session: %d wanted of %d peers", c.MaxWanted, c.MaxPeers)
 	}
