@@ -133,7 +133,6 @@ func TestOutOfBounds(t *testing.T) {
 		"same GPU":   host(func(p *lease.Profile) { p.GPUs[1].UUID = p.GPUs[0].UUID }),
 		"no uuid":    host(func(p *lease.Profile) { p.GPUs[1].UUID = "" }),
 		"link kind":  host(func(p *lease.Profile) { p.GPUs[0].Links = []gpu.Link{{To: "GPU-2", Kind: "rope"}} }),
-		"link count": host(func(p *lease.Profile) { p.GPUs[0].Links = make([]gpu.Link, maxLinks+1) }),
 		"GPUs":       host(func(p *lease.Profile) { p.GPUs = make([]gpu.Device, lease.MaxGPUs+1) }),
 		"mounts":     host(func(p *lease.Profile) { p.Mounts = []string{"/a\nb"} }),
 		"waits":      lease.Event{Attempt: a, Group: g, N: 1, State: job.Running, Detail: "still pulling"},
@@ -158,19 +157,6 @@ func TestSentences(t *testing.T) {
 		got, err := carry(lease.Cancel{Attempt: a, Group: a.Job.Group(), Reason: in})
 		if err != nil || got.(lease.Cancel).Reason != want {
 			t.Errorf("%.20q came as %.20q, %v", in, got, err)
-		}
-	}
-}
-
-// The largest of each kind that lease allows fits into a frame.
-func TestLargestFits(t *testing.T) {
-	a := job.Attempt{Job: job.NewID(math.MaxUint64, math.MaxUint64), Task: job.MaxTasks - 1, N: job.MaxAttempts}
-	for _, msg := range []any{
-		lease.Renew{Group: a.Job.Group(), Live: slices.Repeat([]job.Attempt{a}, lease.MaxLive)},
-		lease.Renewed{Group: a.Job.Group(), Verdicts: slices.Repeat([]lease.Verdict{{Attempt: a, Keep: true}}, lease.MaxLive)},
-	} {
-		if got, err := carry(msg); err != nil || !reflect.DeepEqual(got, msg) {
-			t.Errorf("%T: %v", msg, err)
 		}
 	}
 }

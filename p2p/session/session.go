@@ -51,11 +51,15 @@ import (
 const ID protocol.ID = "/muster/session/1"
 
 const (
-	// MaxFrame bounds one message: what a peer can make us allocate. The
-	// largest are a Start with its job file and a Renew of MaxLive attempts.
-	MaxFrame = 1 << 20
+	// MaxFrame bounds one message: what a peer can make us allocate, and what a
+	// length of three bytes can tell. The largest are a Hello of lease.MaxGPUs
+	// devices with all their links and a Start with its job file.
+	MaxFrame = 1<<21 - 1
+	// startRoom is what a Start needs beside its job file: ids, numbers and the
+	// user's name.
+	startRoom = 4 << 10
 	// MaxQueue bounds the bytes that wait for a peer: what a scheduler says in
-	// about a second at full speed, and room for eight of the largest frames.
+	// about a second at full speed, and room for four of the largest frames.
 	MaxQueue = 8 << 20
 	// maxRate bounds what is read from a peer in a second, in bytes: six times
 	// the 20,000 offers that the fastest scheduler is to send.
@@ -77,6 +81,9 @@ const (
 	// stopGrace is how long a Goodbye may take to be written.
 	stopGrace = time.Second
 )
+
+// A job file of any size that is accepted can be sent.
+const _ = uint(MaxFrame - job.MaxSpecBytes - startRoom)
 
 // What ends a session or keeps a message from being sent.
 var (
