@@ -24,8 +24,16 @@
 // the same number. Nothing read for six seconds ends the session and closes
 // the connection, so that no other protocol goes on using it. A queue that is
 // full, a stream that takes nothing and a Ping that is never answered end the
-// session: a peer that does not read is cut off, not waited for. Goodbye is the last word of a daemon that
-// stops.
+// session: a peer that does not read is cut off, not waited for. Goodbye is
+// the last word of a daemon that stops.
+//
+// A session that its opener wants no more and that nobody uses is given up: the
+// opener ends its half of the stream between two frames, and the other side
+// ends its own when it has read that. It is no Goodbye, since the daemon goes
+// on, and no silence: the connection stays. Who still wants the session opens
+// one, and is then the opener. The side that accepted a session gives it up
+// only to make room, in the same way. Ping, Pong and what a daemon tells to
+// everybody (Owns, Hello, Availability) are no use of a session.
 //
 // Every message is checked once, where it arrives (fromWire), and trusted
 // afterwards. One that is out of its bounds or not known ends the session with
