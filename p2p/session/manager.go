@@ -72,7 +72,6 @@ func (m *Manager) Want(p job.Peer) bool {
 		return true
 	}
 	if !m.table.want(p, id, m.cfg.MaxWanted) {
-		m.log.Warn("session not kept: too many", "peer", string(p), "limit", m.cfg.MaxWanted)
 		return false
 	}
 	m.look()
