@@ -156,6 +156,18 @@ func (c *Client) open(ctx context.Context, method, path string, query url.Values
 	return nil, readProblem(resp)
 }
 
+// encode writes a request's document; a job file in it has the length that
+// counts everywhere, see job.EncodeSpec.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
 // readProblem makes an error of a response that is none of success.
 func readProblem(resp *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
@@ -178,7 +190,7 @@ func (c *Client) callWith(ctx context.Context, method, path string, query url.Va
 	var body []byte
 	if in != nil {
 		var err error
-		if body, err = json.Marshal(in); err != nil {
+		if body, err = encode(in); err != nil {
 			return bad("%s %s: %w", method, path, err)
 		}
 	}

@@ -63,6 +63,28 @@ func TestSubmit(t *testing.T) {
 	})
 }
 
+// A job file of just the size that is allowed is taken and told again, whatever letters it is made of.
+func TestSubmitOfTheLargest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		amy := newCluster(t, "amy").daemons[0]
+		spec := job.DefaultSpec()
+		spec.Script = "#"
+		text, err := job.EncodeSpec(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec.Script += strings.Repeat("<", job.MaxSpecBytes-len(text))
+		j, err := amy.client.Submit(t.Context(), spec, "key")
+		if err != nil || j.Spec == nil || j.Spec.Script != spec.Script {
+			t.Fatalf("submit: %v", err)
+		}
+		got, err := amy.client.Job(t.Context(), j.ID)
+		if err != nil || got.Spec == nil || got.Spec.Script != spec.Script {
+			t.Errorf("the job is told as another: %v", err)
+		}
+	})
+}
+
 func TestSubmitIsStrict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]

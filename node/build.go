@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/musterhq/muster/api"
@@ -161,41 +160,6 @@ func (n *Node) examineHost(ctx context.Context) error {
 	return nil
 }
 
-// buildNetwork builds what runs on the host: table, topic, sessions.
-func (n *Node) buildNetwork(context.Context) (err error) {
-	cluster := n.host.Cluster()
-	tc := dht.DefaultConfig()
-	tc.Cluster = cluster
-	if n.table, err = dht.New(tc, n.host.Libp2p(), n.part("dht")); err != nil {
-		return err
-	}
-	if n.groups, err = newDirectory(n.host.Peer(), n.store.Group(), n.store, n.table, n.part("node")); err != nil {
-		return err
-	}
-	n.board = &switchboard{
-		self: n.host.Peer(), groups: n.groups, cut: func(p peer.ID) error { return n.host.Libp2p().Network().ClosePeer(p) },
-		met: n.met, left: n.left, log: n.part("node"),
-	}
-	if n.sessions, err = session.New(session.DefaultConfig(), guarded{n.host.Libp2p(), n.host}, n.board, n.part("session")); err != nil {
-		return err
-	}
-	n.board.sessions = n.sessions
-	gc := gossip.DefaultConfig()
-	gc.Cluster = cluster
-	n.callers = newCallers(n.profile, n.sessions, func() int { return len(n.host.Members()) })
-	isMember := func(p job.Peer) bool { _, ok := n.host.Member(p); return ok }
-	n.topic, err = gossip.New(gc, n.host.Libp2p(), isMember, n.callers.hear, n.part("gossip"))
-	return err
-}
-
-// met notes that a session came up.
-func (n *Node) met(job.Peer) {
-	select {
-	case n.metAny <- struct{}{}:
-	default:
-	}
-}
-
 func (n *Node) buildWorker(context.Context) (err error) {
 	dc := execdriver.Config{Dir: filepath.Join(n.cfg.DataDir, "run"), Version: n.cfg.Version, Node: n.cfg.Name, OutputLimit: n.cfg.OutputLimit}
 	dc.Binary, dc.Args = n.runnerProgram(dc.Dir)
@@ -318,12 +282,16 @@ func (n *Node) buildAPI(context.Context) (err error) {
 	if n.toPeers, err = peerhttp.NewTransport(asking, host); err != nil {
 		return err
 	}
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(n.board.defects.counter); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
 	ac := api.DefaultConfig()
 	ac.Self, ac.Version, ac.Socket, ac.HTTP, ac.TokenFile = n.host.Peer(), n.cfg.Version, n.cfg.Socket, n.cfg.HTTP, n.cfg.HTTPToken
 	n.server, err = api.New(ac, api.Needs{ //nolint:contextcheck // its requests bring contexts of their own
 		Jobs: jobsBackend{n.sched}, Deaths: jobsBackend{n.sched}, Explain: jobsBackend{n.sched}, Watch: jobsBackend{n.sched}, Node: n, Logs: logsBackend{n.driver, n.files, n.work},
 		Peers: n, Directory: n, Self: n, Uploads: n.blobs, Files: filesBackend{n.files, n.work}, Exec: execBackend{n.driver, n.work, n.cfg.AllowRoot, n.cfg.DockerHost, &openExecs{of: map[string]int{}}},
-		Transport: n.toPeers, PeerListener: listener, Registry: prometheus.NewRegistry(),
+		Transport: n.toPeers, PeerListener: listener, Registry: registry,
 	}, n.part("api"))
 	return err
 }
@@ -347,7 +315,7 @@ func (n *Node) Run(ctx context.Context) error {
 	parts = append(parts,
 		part{"sessions", n.sessions.Run},
 		part{"callers", n.callers.run},
-		part{"neighbours", (&neighbours{host: n.host, sessions: n.sessions, left: n.left, log: n.part("node"), kept: map[job.Peer]bool{}}).run},
+		part{"neighbours", n.followMembers},
 		part{"api", n.server.Run},
 		part{"start", n.start},
 	)

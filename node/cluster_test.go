@@ -166,14 +166,15 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	must(err)
 	v.board = &switchboard{
 		self: v.host.Peer(), groups: groups, cut: func(p peer.ID) error { return v.host.Libp2p().Network().ClosePeer(p) },
-		met: func(job.Peer) {}, left: newDeparted(), log: log,
+		met: func(job.Peer) {}, left: newDeparted(), defects: newDefects(log), log: log,
 	}
 	v.board.sessions, err = session.New(session.DefaultConfig(), guarded{v.host.Libp2p(), v.host}, v.board, log)
 	must(err)
+	v.board.wants = newWants(v.host.Peer(), v.board.sessions, log)
 	parts := []part{{"dht", v.table.Run}, {"sessions", v.board.sessions.Run}}
 	var announce scheduler.Announcer = empty{}
 	if !s.noGossip {
-		called := newCallers(profile, v.board.sessions, func() int { return len(v.host.Members()) })
+		called := newCallers(profile, v.board.wants.of(forCallers), func() int { return len(v.host.Members()) })
 		gc := gossip.DefaultConfig()
 		gc.Cluster = v.host.Cluster()
 		topic, err := gossip.New(gc, v.host.Libp2p(), func(job.Peer) bool { return true }, called.hear, log)
@@ -227,7 +228,7 @@ func cluster(t *testing.T, n int, s shape) (*p2ptest.Net, []*virtual) {
 	}
 	for i, v := range all {
 		for k := 1; k <= s.neighbour; k++ {
-			v.board.sessions.Want(nw.Peer((i + k) % n))
+			v.board.wants.want(nw.Peer((i+k)%n), forNeighbours)
 		}
 	}
 	return nw, all

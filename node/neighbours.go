@@ -1,15 +1,10 @@
 package node
 
-// Which daemons to keep a session with, and who is told when work waits.
+// Which members a daemon keeps a session with although nothing is to be said.
 
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"math/rand/v2"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/host"
@@ -17,150 +12,151 @@ import (
 	"github.com/libp2p/go-libp2p/core/protocol"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p"
-	"github.com/musterhq/muster/p2p/gossip"
-	"github.com/musterhq/muster/p2p/session"
-	"github.com/musterhq/muster/scheduler"
 )
 
-// standing is how many members a daemon keeps a session with although nothing
-// is to be said: in a cluster of this size every job finds its worker without
-// asking around.
-const standing = 32
+const (
+	// standing is how many members a daemon keeps a session with although nothing
+	// is to be said: in a cluster of this size every job finds its worker without
+	// asking around.
+	standing = 32
+	// goneFor is how long a neighbour must be out of reach, or have said goodbye,
+	// before another member takes its place: longer than a host takes to restart.
+	goneFor = 10 * time.Minute
+	// reviewEvery is how often the neighbours are looked at although no member
+	// came or went.
+	reviewEvery = time.Minute
+)
 
-// neighbours wants sessions with members as they appear.
+// roster is what is known of the members.
+type roster interface {
+	Members() []p2p.Member
+	Member(p job.Peer) (p2p.Member, bool)
+}
+
+// neighbours wants sessions with members as they appear. Its run's goroutine
+// owns it.
 type neighbours struct {
-	host     *p2p.Host
-	sessions *session.Manager
-	left     *departed
-	log      *slog.Logger
+	members roster
+	wants   seeker
+	left    *departed
+	kept    map[job.Peer]time.Time // since when each is gone; the zero time: it is not. At most standing
+}
 
-	mu   sync.Mutex
-	kept map[job.Peer]bool // guarded by mu
+func newNeighbours(members roster, wants seeker, left *departed) *neighbours {
+	return &neighbours{members: members, wants: wants, left: left, kept: map[job.Peer]time.Time{}}
 }
 
 // run follows the members that come and go.
-func (n *neighbours) run(ctx context.Context) error {
-	sub := n.host.Subscribe()
+func (n *neighbours) run(ctx context.Context, h *p2p.Host) error {
+	sub := h.Subscribe()
 	defer sub.Close()
-	for _, m := range n.host.Members() {
-		n.keep(m.Peer)
-	}
 	for {
-		e, err := sub.Next(ctx)
-		if err != nil {
-			return nil // ctx has ended
+		now := time.Now()
+		n.review(now)
+		next := now.Add(reviewEvery)
+		for time.Now().Before(next) {
+			waiting, cancel := context.WithDeadline(ctx, next)
+			e, err := sub.Next(waiting)
+			cancel()
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case err != nil: // it is time for a review
+			case e.Kind == p2p.ClusterChanged:
+				return ErrRejoin
+			default:
+				n.changed(e, time.Now())
+			}
 		}
-		switch e.Kind {
-		case p2p.MemberUp:
-			n.left.back(e.Peer)
-			n.keep(e.Peer)
-		case p2p.MemberDown:
-		case p2p.ClusterChanged:
-			return ErrRejoin
-		}
 	}
 }
 
-// keep wants a session with one of the first members.
-func (n *neighbours) keep(p job.Peer) {
-	n.mu.Lock()
-	want := !n.kept[p] && len(n.kept) < standing
-	if want {
-		n.kept[p] = true
+// changed takes a member that came or went.
+func (n *neighbours) changed(e p2p.Event, now time.Time) {
+	if e.Kind == p2p.MemberUp {
+		n.left.back(e.Peer)
 	}
-	n.mu.Unlock()
-	if want {
-		n.sessions.Want(p)
-	}
-}
-
-// announcer is the scheduler's voice on the topic.
-type announcer struct{ topic *gossip.Topic }
-
-var _ scheduler.Announcer = announcer{}
-
-// Announce says what this scheduler looks for.
-func (a announcer) Announce(wants []scheduler.Want) {
-	out := make([]gossip.Want, 0, len(wants))
-	for _, w := range wants {
-		out = append(out, gossip.Want{Class: w.Class, Count: w.Count})
-	}
-	a.topic.Announce(out, sessionsAsked)
-}
-
-// sessionsAsked is how many workers an announcement asks to come: as many as a
-// scheduler weighs for one decision.
-const sessionsAsked = 64
-
-// callers answers schedulers that look for what this host has: it opens a
-// session to some of them, after a pause, so that not all hosts come at once.
-type callers struct {
-	classes  atomic.Pointer[[]string] // none if this host runs no tasks
-	sessions *session.Manager
-	members  func() int
-	heard    chan call
-}
-
-type call struct {
-	from  job.Peer
-	asked int
-}
-
-// maxCalls bounds the announcements that wait; more come again in ten seconds.
-const maxCalls = 256
-
-func newCallers(profile lease.Profile, sessions *session.Manager, members func() int) *callers {
-	c := &callers{sessions: sessions, members: members, heard: make(chan call, maxCalls)}
-	c.become(profile)
-	return c
-}
-
-// become takes what the host could now ever give.
-func (c *callers) become(profile lease.Profile) {
-	var classes []string
-	if profile.Worker {
-		classes = lease.Classes(profile)
-	}
-	c.classes.Store(&classes)
-}
-
-// hear takes an announcement; it does not wait.
-func (c *callers) hear(from job.Peer, a gossip.Announcement) {
-	classes := *c.classes.Load()
-	if !slices.ContainsFunc(a.Wants, func(w gossip.Want) bool { return slices.Contains(classes, w.Class) }) {
+	if _, ok := n.kept[e.Peer]; ok {
+		n.look(e.Peer, now)
 		return
 	}
-	select {
-	case c.heard <- call{from, a.Sessions}:
-	default:
+	if e.Kind == p2p.MemberUp {
+		n.keep(e.Peer, now)
 	}
 }
 
-// run opens the sessions, each in its time.
-func (c *callers) run(ctx context.Context) error {
-	r := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // chance, not secrecy
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case h := <-c.heard:
-			after, open := gossip.Answer(h.asked, c.members(), r)
-			if !open {
+// look notes whether a neighbour is gone. One that is no member any more is let
+// go at once: it was revoked.
+func (n *neighbours) look(p job.Peer, now time.Time) {
+	m, known := n.members.Member(p)
+	_, stopped := n.left.when(p)
+	switch {
+	case !known:
+		n.drop(p)
+	case m.Connected && !stopped:
+		n.kept[p] = time.Time{}
+	case n.kept[p].IsZero():
+		n.kept[p] = now
+	}
+}
+
+// keep makes a member a neighbour if there is a place for it, and says whether
+// there was.
+func (n *neighbours) keep(p job.Peer, now time.Time) bool {
+	if len(n.kept) >= standing {
+		gone, ok := n.longestGone(now)
+		if !ok {
+			return false
+		}
+		n.drop(gone)
+	}
+	n.kept[p] = time.Time{}
+	n.wants.Want(p)
+	return true
+}
+
+// longestGone is the neighbour whose place another may take. Without another
+// it stays: it is dialled until it is back.
+func (n *neighbours) longestGone(now time.Time) (longest job.Peer, ok bool) {
+	for p, since := range n.kept {
+		if since.IsZero() || now.Sub(since) < goneFor {
+			continue
+		}
+		if !ok || since.Before(n.kept[longest]) || since.Equal(n.kept[longest]) && p < longest {
+			longest, ok = p, true
+		}
+	}
+	return longest, ok
+}
+
+func (n *neighbours) drop(p job.Peer) {
+	delete(n.kept, p)
+	n.wants.Unwant(p)
+}
+
+// review looks at all neighbours, and fills their places: with the members that
+// are there, then with those that were seen last.
+func (n *neighbours) review(now time.Time) {
+	for p := range n.kept {
+		n.look(p, now)
+	}
+	if _, gone := n.longestGone(now); len(n.kept) >= standing && !gone {
+		return
+	}
+	members := n.members.Members() // those that were seen last first
+	for _, connected := range []bool{true, false} {
+		for _, m := range members {
+			_, kept := n.kept[m.Peer]
+			_, stopped := n.left.when(m.Peer)
+			there := m.Connected && !stopped
+			if kept || there != connected || !there && len(n.kept) >= standing {
 				continue
 			}
-			wg.Go(func() {
-				t := time.NewTimer(after)
-				defer t.Stop()
-				select {
-				case <-t.C:
-					c.sessions.Want(h.from)
-				case <-ctx.Done():
-				}
-			})
+			if !n.keep(m.Peer, now) {
+				return
+			}
+			n.look(m.Peer, now)
 		}
 	}
 }
@@ -182,3 +178,8 @@ func (g guarded) SetStreamHandler(id protocol.ID, serve network.StreamHandler) {
 // ErrRejoin ends a node because its daemon has joined another cluster: build
 // it anew.
 var ErrRejoin = errors.New("the daemon joined another cluster")
+
+// followMembers keeps the standing sessions.
+func (n *Node) followMembers(ctx context.Context) error {
+	return newNeighbours(n.host, n.board.wants.of(forNeighbours), n.left).run(ctx, n.host)
+}

@@ -6,6 +6,7 @@ package node
 import (
 	"errors"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
@@ -29,6 +30,9 @@ var (
 type switchboard struct {
 	self     job.Peer
 	sessions *session.Manager
+	wants    *wants
+	defects  *defects
+	anew     atomic.Bool // the local session is about to end
 	sched    *scheduler.Loop
 	work     *worker.Loop
 	groups   *directory
@@ -105,14 +109,42 @@ func (b *switchboard) local() {
 	b.work.Up(b.self)
 }
 
+// send hands a message to another daemon. It returns what the session says of
+// it as it is: a message that is out of bounds will be so the next time, too,
+// while without a session, or when it was cut, a Down follows or has come.
+func (b *switchboard) send(to job.Peer, msg any) error {
+	err := b.sessions.Send(to, msg)
+	if errors.Is(err, session.ErrInvalid) {
+		b.defects.refused(to, msg, err)
+	}
+	return err
+}
+
+// begin ends the local session and opens it anew, as one between hosts would.
+// What is lost until then is lost with the old one, and so needs no other end.
+func (b *switchboard) begin(why error) {
+	if !b.anew.CompareAndSwap(false, true) {
+		return
+	}
+	b.log.Warn("local session begins anew: the scheduler is behind", "error", why)
+	go func() {
+		b.work.Down(b.self)
+		b.sched.SessionDown(b.self)
+		b.anew.Store(false)
+		b.local()
+	}()
+}
+
 // toWorkers is the scheduler's way out.
 type toWorkers struct{ *switchboard }
 
 // Send hands a message to a worker. The worker of this daemon may make the
-// caller wait; it never waits for the scheduler itself.
+// caller wait; it never waits for the scheduler itself. An error that is
+// session.ErrInvalid is a defect of the scheduler: the same message will never
+// be sent.
 func (b toWorkers) Send(to job.Peer, m lease.ToWorker) error {
 	if to != b.self {
-		return b.sessions.Send(to, m)
+		return b.send(to, m)
 	}
 	if b.work == nil {
 		return errNoSuchRole
@@ -122,43 +154,31 @@ func (b toWorkers) Send(to job.Peer, m lease.ToWorker) error {
 }
 
 // Want keeps a session to a worker.
-func (b toWorkers) Want(p job.Peer) {
-	if p != b.self {
-		b.sessions.Want(p)
-	}
-}
+func (b toWorkers) Want(p job.Peer) { b.wants.want(p, forScheduler) }
 
 // Unwant takes a Want back.
-func (b toWorkers) Unwant(p job.Peer) { b.sessions.Unwant(p) }
+func (b toWorkers) Unwant(p job.Peer) { b.wants.unwant(p, forScheduler) }
 
 // toSchedulers is the worker's way out.
 type toSchedulers struct{ *switchboard }
 
 // Want keeps a session to a scheduler.
-func (b toSchedulers) Want(p job.Peer) {
-	if p != b.self {
-		b.sessions.Want(p)
-	}
-}
+func (b toSchedulers) Want(p job.Peer) { b.wants.want(p, forWorker) }
 
 // Unwant takes a Want back.
-func (b toSchedulers) Unwant(p job.Peer) { b.sessions.Unwant(p) }
+func (b toSchedulers) Unwant(p job.Peer) { b.wants.unwant(p, forWorker) }
 
 // Send hands a message to a scheduler; it does not wait.
 func (b toSchedulers) Send(to job.Peer, m lease.ToScheduler) error {
 	if to != b.self {
-		return b.sessions.Send(to, m)
+		return b.send(to, m)
 	}
 	if b.sched == nil {
 		return errNoSuchRole
 	}
 	err := b.sched.FromWorker(to, m)
-	if err != nil { // begin anew, as a session between hosts would
-		go func() {
-			b.work.Down(b.self)
-			b.sched.SessionDown(b.self)
-			b.local()
-		}()
+	if err != nil {
+		b.begin(err)
 	}
 	return err
 }

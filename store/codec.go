@@ -5,7 +5,6 @@ package store
 // cannot be applied.
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,7 +71,7 @@ func recordPB(r job.Record) (*storepb.Record, error) {
 	m := &storepb.Record{}
 	if s := r.Submit; s != nil {
 		set++
-		spec, err := encodeSpec(s.Spec)
+		spec, err := job.EncodeSpec(s.Spec)
 		if err != nil {
 			return nil, err
 		}
@@ -202,18 +201,7 @@ func exitOf(m *storepb.Exit) *job.Exit {
 	}
 }
 
-// encodeSpec writes the job file in JSON.
-func encodeSpec(s job.Spec) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // a script is full of <, > and &
-	if err := enc.Encode(s); err != nil {
-		return nil, fmt.Errorf("spec: %w", err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
-
-// decodeSpec reads what encodeSpec wrote. That leaves out a field which is
+// decodeSpec reads what job.EncodeSpec wrote. That leaves out a field which is
 // zero, also one whose default is not, so what is missing is zero here and not
 // the default.
 func decodeSpec(b []byte) (s job.Spec, err error) {

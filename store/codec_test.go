@@ -203,7 +203,7 @@ func TestHeldRoundTrip(t *testing.T) {
 
 // A need of no CPU is not the default of one.
 func TestSpecKeepsItsZeroes(t *testing.T) {
-	b, err := encodeSpec(job.Spec{})
+	b, err := job.EncodeSpec(job.Spec{})
 	if err != nil {
 		t.Fatal(err)
 	}

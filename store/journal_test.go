@@ -173,6 +173,40 @@ func TestWaitingRecordsShareEntries(t *testing.T) {
 	})
 }
 
+// Jobs with the largest job files may come as many at once as an entry holds.
+func TestProposeTakesTheLargestSubmits(t *testing.T) {
+	s := open(t, memDisk())
+	defer closeStore(t, s)
+	j, err := s.Journal(DefaultJournalConfig(), s.Group(), func(job.Committed) {}, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	largest := submit(s.Group(), 0).Submit.Spec
+	largest.Command, largest.Script = nil, "#"
+	text, err := job.EncodeSpec(largest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	largest.Script += strings.Repeat("<", job.MaxSpecBytes-len(text))
+	one := submit(s.Group(), 1)
+	one.Submit.Spec, one.Submit.User, one.Submit.Key = largest, strings.Repeat("u", job.MaxName), strings.Repeat("k", job.MaxName)
+	record, err := appendRecord(nil, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := &parcel{}
+	for range MaxRecords {
+		all.buf = append(all.buf, record...)
+		all.ends = append(all.ends, len(all.buf))
+	}
+	if err := newQueue().put(all); err != nil {
+		t.Error(err)
+	}
+	if err := j.Propose(one); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestProposeIsBounded(t *testing.T) {
 	s := open(t, memDisk())
 	defer closeStore(t, s)

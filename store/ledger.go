@@ -143,7 +143,7 @@ func (l *Ledger) Load() (records []lease.Record, epochs []lease.GroupEpoch, err 
 }
 
 func heldPB(r *lease.Record) (*storepb.Held, error) {
-	spec, err := encodeSpec(r.Spec)
+	spec, err := job.EncodeSpec(r.Spec)
 	if err != nil {
 		return nil, err
 	}

@@ -19,8 +19,11 @@ const (
 	// disk, so that who is told ErrFull has reason to be.
 	maxQueueRecords = 16384
 	// maxQueueBytes bounds their memory, and so a batch: all that waits is
-	// written together.
-	maxQueueBytes = 16 << 20
+	// written together. MaxRecords jobs with the largest job files fit: who
+	// proposes so many at once would be refused for ever otherwise.
+	maxQueueBytes = MaxRecords * (job.MaxSpecBytes + recordRoom)
+	// recordRoom is what a Submit needs beside its job file.
+	recordRoom = 4 << 10
 	// maxReads bounds the reads that wait for one round.
 	maxReads = 16384
 	// maxPings bounds those who wait to see the journal alive.

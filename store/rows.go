@@ -91,7 +91,7 @@ func setMessage(b *pebble.Batch, key []byte, m proto.Message) error {
 }
 
 func jobPB(j *job.Job) (*storepb.Job, error) {
-	spec, err := encodeSpec(j.Spec)
+	spec, err := job.EncodeSpec(j.Spec)
 	if err != nil {
 		return nil, err
 	}

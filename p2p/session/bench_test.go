@@ -5,6 +5,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/peerstore"
 	"github.com/libp2p/go-libp2p/p2p/muxer/yamux"
 	"github.com/libp2p/go-libp2p/p2p/security/noise"
@@ -216,5 +218,31 @@ func BenchmarkCodec(b *testing.B) {
 			b.Fatal(err)
 		}
 		codecSink.Add(int64(len(buf)))
+	}
+}
+
+// BenchmarkEventAmongLinks is what the end of one dial costs the manager beside
+// so many others that wait for theirs.
+func BenchmarkEventAmongLinks(b *testing.B) {
+	for _, others := range []int{64, 4096} {
+		b.Run(fmt.Sprintf("links=%d", others), func(b *testing.B) {
+			m := &Manager{cfg: DefaultConfig(), log: slog.New(slog.DiscardHandler), table: table{wanted: map[job.Peer]peer.ID{}, changed: map[job.Peer]bool{}}}
+			l := &loop{Manager: m, links: map[job.Peer]*link{}, timer: time.NewTimer(time.Hour)}
+			defer l.timer.Stop()
+			var k *link
+			for i := range others {
+				p := job.Peer(fmt.Sprint(i))
+				m.table.want(p, peer.ID(p), others)
+				k = l.link(p)
+				k.retry = time.Now().Add(time.Hour)
+				l.settle(k)
+			}
+			for b.Loop() {
+				l.backOff(k)
+				k.retry = k.retry.Add(time.Hour)
+				l.settle(k)
+				l.lookDue(b.Context())
+			}
+		})
 	}
 }

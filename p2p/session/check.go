@@ -20,7 +20,7 @@ const (
 	maxToken    = 8 << 10   // bytes of a user's credential
 	maxGroups   = 1024      // groups of one owner: it has one, and takes over others
 	maxDrivers  = 16        // drivers of a worker: it has two
-	maxLinks    = 8192      // links of all devices of a host: 90 that are all linked to each other
+	maxLinks    = 3600      // links of all devices of a host: 60 that are all linked to each other
 	maxGrace    = time.Hour // as in a job file
 	maxPath     = 4096      // bytes of a directory's path, as Linux has it
 	maxSignal   = 64        // Linux has no greater
@@ -124,6 +124,14 @@ func checkStart(m lease.Start) error {
 		return err
 	}
 	return checkAttempt(m.Attempt, m.Group)
+}
+
+// checkSpecSize bounds a job file as it travels.
+func checkSpecSize(text []byte) error {
+	if len(text) > job.MaxSpecBytes {
+		return fmt.Errorf("the job file has %d bytes; at most %d", len(text), job.MaxSpecBytes)
+	}
+	return nil
 }
 
 func checkToScheduler(msg lease.ToScheduler) error {

@@ -123,21 +123,20 @@ func TestOutOfBounds(t *testing.T) {
 		"year 3000": lease.Event{
 			Attempt: a, Group: g, N: 1, State: job.Failed, Exit: &job.Exit{State: job.Failed, Ended: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)},
 		},
-		"began":      lease.Event{Attempt: a, Group: g, N: 1, State: job.Running, Began: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)},
-		"live":       lease.Renew{Group: g, Live: slices.Repeat([]job.Attempt{a}, lease.MaxLive+1)},
-		"verdicts":   lease.Renewed{Group: g + 1, Verdicts: []lease.Verdict{{Attempt: a}}},
-		"owner":      lease.Stale{Owner: job.Peer(strings.Repeat("p", maxPeer+1))},
-		"no peer":    host(func(p *lease.Profile) { p.Peer = "" }),
-		"name":       host(func(p *lease.Profile) { p.Name = "a\nb" }),
-		"label":      host(func(p *lease.Profile) { p.Labels = map[string]string{"a b": "c"} }),
-		"same GPU":   host(func(p *lease.Profile) { p.GPUs[1].UUID = p.GPUs[0].UUID }),
-		"no uuid":    host(func(p *lease.Profile) { p.GPUs[1].UUID = "" }),
-		"link kind":  host(func(p *lease.Profile) { p.GPUs[0].Links = []gpu.Link{{To: "GPU-2", Kind: "rope"}} }),
-		"link count": host(func(p *lease.Profile) { p.GPUs[0].Links = make([]gpu.Link, maxLinks+1) }),
-		"GPUs":       host(func(p *lease.Profile) { p.GPUs = make([]gpu.Device, lease.MaxGPUs+1) }),
-		"mounts":     host(func(p *lease.Profile) { p.Mounts = []string{"/a\nb"} }),
-		"waits":      lease.Event{Attempt: a, Group: g, N: 1, State: job.Running, Detail: "still pulling"},
-		"drivers":    host(func(p *lease.Profile) { p.Drivers = []string{"exec driver"} }),
+		"began":     lease.Event{Attempt: a, Group: g, N: 1, State: job.Running, Began: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		"live":      lease.Renew{Group: g, Live: slices.Repeat([]job.Attempt{a}, lease.MaxLive+1)},
+		"verdicts":  lease.Renewed{Group: g + 1, Verdicts: []lease.Verdict{{Attempt: a}}},
+		"owner":     lease.Stale{Owner: job.Peer(strings.Repeat("p", maxPeer+1))},
+		"no peer":   host(func(p *lease.Profile) { p.Peer = "" }),
+		"name":      host(func(p *lease.Profile) { p.Name = "a\nb" }),
+		"label":     host(func(p *lease.Profile) { p.Labels = map[string]string{"a b": "c"} }),
+		"same GPU":  host(func(p *lease.Profile) { p.GPUs[1].UUID = p.GPUs[0].UUID }),
+		"no uuid":   host(func(p *lease.Profile) { p.GPUs[1].UUID = "" }),
+		"link kind": host(func(p *lease.Profile) { p.GPUs[0].Links = []gpu.Link{{To: "GPU-2", Kind: "rope"}} }),
+		"GPUs":      host(func(p *lease.Profile) { p.GPUs = make([]gpu.Device, lease.MaxGPUs+1) }),
+		"mounts":    host(func(p *lease.Profile) { p.Mounts = []string{"/a\nb"} }),
+		"waits":     lease.Event{Attempt: a, Group: g, N: 1, State: job.Running, Detail: "still pulling"},
+		"drivers":   host(func(p *lease.Profile) { p.Drivers = []string{"exec driver"} }),
 	} {
 		if got, err := carry(msg); err == nil {
 			t.Errorf("%s was carried: %#v", name, got)
@@ -158,19 +157,6 @@ func TestSentences(t *testing.T) {
 		got, err := carry(lease.Cancel{Attempt: a, Group: a.Job.Group(), Reason: in})
 		if err != nil || got.(lease.Cancel).Reason != want {
 			t.Errorf("%.20q came as %.20q, %v", in, got, err)
-		}
-	}
-}
-
-// The largest of each kind that lease allows fits into a frame.
-func TestLargestFits(t *testing.T) {
-	a := job.Attempt{Job: job.NewID(math.MaxUint64, math.MaxUint64), Task: job.MaxTasks - 1, N: job.MaxAttempts}
-	for _, msg := range []any{
-		lease.Renew{Group: a.Job.Group(), Live: slices.Repeat([]job.Attempt{a}, lease.MaxLive)},
-		lease.Renewed{Group: a.Job.Group(), Verdicts: slices.Repeat([]lease.Verdict{{Attempt: a, Keep: true}}, lease.MaxLive)},
-	} {
-		if got, err := carry(msg); err != nil || !reflect.DeepEqual(got, msg) {
-			t.Errorf("%T: %v", msg, err)
 		}
 	}
 }

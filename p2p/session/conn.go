@@ -6,6 +6,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -31,7 +32,9 @@ type conn struct {
 	since  time.Time
 
 	lastSent atomic.Int64 // nanoseconds after since, when bytes last left
+	lastUsed atomic.Int64 // likewise, when a message showed that somebody needs the session
 	leaving  atomic.Bool  // a Goodbye is in the queue
+	given    atomic.Bool  // it was given up
 	pings    pings
 
 	cutOnce sync.Once
@@ -62,6 +65,28 @@ func (c *conn) leave() {
 	c.leaving.Store(true)
 	_ = c.out.put(goodbyeFrame()) // if there is no room, the end of the stream says it
 	c.out.close()
+}
+
+// giveUp ends this side's half; what is in the queue goes out before. The peer
+// will end the stream.
+func (c *conn) giveUp() {
+	c.given.Store(true)
+	c.out.close()
+}
+
+// use notes that somebody needs the session.
+func (c *conn) use() { c.lastUsed.Store(int64(time.Since(c.since))) }
+
+func (c *conn) lastUse() time.Time { return c.since.Add(time.Duration(c.lastUsed.Load())) }
+
+// over says whether the session was cut.
+func (c *conn) over() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // cut ends the session for the given reason; only the first one counts. It
@@ -98,7 +123,7 @@ func (c *conn) read(h Handler) error {
 		c.source.owed += frameCost
 		switch b := f.GetBody().(type) {
 		case *wirepb.Frame_Ping:
-			err = c.send(&wirepb.Frame{Body: &wirepb.Frame_Pong{Pong: &wirepb.Pong{Number: b.Ping.GetNumber()}}})
+			err = c.send(pong(b.Ping.GetNumber()))
 		case *wirepb.Frame_Pong:
 			c.pings.answered(b.Pong.GetNumber(), time.Now())
 		case *wirepb.Frame_Goodbye:
@@ -109,10 +134,8 @@ func (c *conn) read(h Handler) error {
 		if err != nil {
 			return err
 		}
-		select {
-		case <-c.done:
+		if c.over() {
 			return c.cause
-		default:
 		}
 	}
 }
@@ -120,13 +143,13 @@ func (c *conn) read(h Handler) error {
 // readError prefers the reason for which the session was cut to what the
 // stream says about it.
 func (c *conn) readError(err error) error {
-	select {
-	case <-c.done:
+	switch {
+	case c.over():
 		return c.cause
-	default:
-	}
-	if c.leaving.Load() {
+	case c.leaving.Load():
 		return ErrStopped
+	case c.given.Load(), err == io.EOF: //nolint:errorlint // the end of the stream between two frames, and nothing else
+		return ErrUnused
 	}
 	return fmt.Errorf("session: read from %s: %w", c.peer, err)
 }
@@ -135,6 +158,9 @@ func (c *conn) deliver(f *wirepb.Frame, h Handler) error {
 	msg, err := fromWire(f)
 	if err != nil {
 		return err
+	}
+	if inUse(msg) {
+		c.use()
 	}
 	switch m := msg.(type) {
 	case lease.ToWorker:

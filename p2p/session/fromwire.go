@@ -169,6 +169,10 @@ func (d *decoder) sentence(s string) string {
 func (d *decoder) spec(b []byte) job.Spec {
 	s := job.DefaultSpec()
 	s.Resources.CPUs = 0
+	if err := checkSpecSize(b); err != nil {
+		d.fail(err)
+		return s
+	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&s); err != nil {

@@ -21,17 +21,26 @@ const maxGreeting = 2
 
 type loop struct {
 	*Manager
-	links map[job.Peer]*link
-	mine  count // streams that this daemon has opened
-	timer *time.Timer
-	busy  int // goroutines that will still post
-	side  sync.WaitGroup
-	ends  bool // no more sessions
+	links   map[job.Peer]*link
+	agenda  agenda
+	mine    count // streams that this daemon has opened
+	timer   *time.Timer
+	busy    int       // goroutines that will still post
+	leaving int       // sessions that were given up and are not over yet
+	crowded time.Time // nobody can make room for a stranger before
+	side    sync.WaitGroup
+	ends    bool // no more sessions
 }
 
 // link is what is known about one peer.
 type link struct {
 	peer     job.Peer
+	at       time.Time          // when to look at it again
+	place    int                // on the agenda; -1: not there
+	wanted   bool               // as of the last change that was looked at
+	id       peer.ID            // what to dial if it is wanted
+	unwanted time.Time          // since when it is not
+	left     time.Time          // when cur was given up; zero: it was not
 	cur      *conn              // up, or on its way down
 	next     *open              // follows cur
 	cancel   context.CancelFunc // of the dial under way, or nil
@@ -46,57 +55,51 @@ type link struct {
 func (l *loop) link(p job.Peer) *link {
 	k := l.links[p]
 	if k == nil {
-		k = &link{peer: p}
+		k = &link{peer: p, place: -1, unwanted: time.Now()}
+		k.id, k.wanted = l.table.wants(p)
 		l.links[p] = k
 	}
 	return k
 }
 
-// forget drops a link that nothing depends on.
-func (l *loop) forget(k *link) {
-	_, wanted := l.table.wants(k.peer)
-	if !wanted && k.cur == nil && k.cancel == nil && k.greeting == 0 && !time.Now().Before(k.banned) {
-		delete(l.links, k.peer)
-	}
-}
-
 // wanted follows changes of the set of wanted peers.
 func (l *loop) wanted() {
-	for _, p := range l.table.allWanted() {
-		l.link(p)
-	}
-	for _, k := range l.links {
-		if _, ok := l.table.wants(k.peer); !ok && k.cancel != nil && !k.offered {
-			k.cancel()
+	for _, p := range l.table.takeChanged() {
+		k := l.link(p)
+		was := k.wanted
+		k.id, k.wanted = l.table.wants(p)
+		if was && !k.wanted {
+			k.unwanted = time.Now()
+			if k.cancel != nil && !k.offered {
+				k.cancel()
+			}
 		}
-		l.forget(k)
+		l.settle(k)
+	}
+	if n := l.crowd(); n > 0 {
+		l.makeRoom(n, 0)
 	}
 }
 
-// dialDue dials every wanted peer whose time has come, and sets the timer for
-// the next.
-func (l *loop) dialDue(ctx context.Context) {
-	now, next := time.Now(), time.Hour
-	for _, k := range l.links {
-		id, wanted := l.table.wants(k.peer)
-		if k.cur != nil || k.cancel != nil {
-			continue
+// lookDue looks at every link whose time has come, and sets the timer for the
+// next.
+func (l *loop) lookDue(ctx context.Context) {
+	now := time.Now()
+	for k := l.agenda.take(now); k != nil; k = l.agenda.take(now) {
+		switch {
+		case k.cur != nil && !k.left.IsZero():
+			k.cur.cut(ErrUnused) // its peer does not end the stream
+		case k.cur != nil && !now.Before(k.idleSince().Add(l.cfg.IdleAfter)):
+			l.giveUp(k)
+		case k.cur == nil && k.wanted:
+			dialing, cancel := context.WithTimeout(ctx, l.cfg.DialTimeout)
+			k.cancel = cancel
+			l.busy++
+			go l.dial(dialing, k, k.id)
 		}
-		if !wanted {
-			l.forget(k)
-			next = min(next, max(time.Millisecond, k.banned.Sub(now)))
-			continue
-		}
-		if wait := k.retry.Sub(now); wait > 0 {
-			next = min(next, wait)
-			continue
-		}
-		dialing, cancel := context.WithTimeout(ctx, l.cfg.DialTimeout)
-		k.cancel = cancel
-		l.busy++
-		go l.dial(dialing, k, id)
+		l.settle(k)
 	}
-	l.timer.Reset(next)
+	l.timer.Reset(l.agenda.wait(now))
 }
 
 // mayOffer is asked by a dial that has a stream: what to say Open with.
@@ -130,7 +133,7 @@ func (l *loop) dialled(k *link, o *open, err error) {
 	if k.cur == nil {
 		l.backOff(k)
 	}
-	l.forget(k)
+	l.settle(k)
 }
 
 // backOff puts the next dial off: full jitter, so that peers who lost the same
@@ -149,10 +152,10 @@ func (l *loop) ban(k *link) { k.banned = time.Now().Add(l.cfg.BackoffMax) }
 // arrived is a stream that a peer has opened.
 func (l *loop) arrived(ctx context.Context, s network.Stream) {
 	k := l.link(job.Peer(s.Conn().RemotePeer().String()))
-	if l.ends || len(l.links) > l.cfg.MaxPeers || k.greeting >= maxGreeting || time.Now().Before(k.banned) {
+	if l.ends || !k.wanted && l.crowd() > greetRoom || k.greeting >= maxGreeting || time.Now().Before(k.banned) {
 		l.log.DebugContext(ctx, "session refused", "peer", string(k.peer), "peers", len(l.links), "banned", time.Now().Before(k.banned))
 		_ = s.Reset()
-		l.forget(k)
+		l.settle(k)
 		return
 	}
 	k.greeting++
@@ -164,7 +167,8 @@ func (l *loop) arrived(ctx context.Context, s network.Stream) {
 func (l *loop) greeted(k *link, o *open, err error) {
 	k.greeting--
 	l.busy--
-	defer l.forget(k)
+	defer l.settle(k)
+	now := time.Now()
 	switch {
 	case errors.Is(err, ErrInvalid):
 		l.ban(k)
@@ -173,7 +177,11 @@ func (l *loop) greeted(k *link, o *open, err error) {
 	case err != nil:
 		l.log.Debug("session not accepted", "peer", string(k.peer), "error", err)
 		return
-	case l.ends, k.offered && l.self < k.peer, k.cur != nil && !o.theirs.after(k.theirs), time.Now().Before(k.banned):
+	case l.ends, k.offered && l.self < k.peer, k.cur != nil && !o.theirs.after(k.theirs), now.Before(k.banned):
+		_ = o.stream.Reset()
+		return
+	case !l.admit(k, now):
+		l.log.Debug("session refused", "peer", string(k.peer), "peers", len(l.links))
 		_ = o.stream.Reset()
 		return
 	}
@@ -205,6 +213,7 @@ func (l *loop) start(k *link, o open, opened bool) {
 		_ = c.out.put(acceptFrame(l.mine)) // the first of a fresh queue
 	}
 	k.cur = c
+	l.settle(k)
 	l.busy++
 	l.side.Go(c.write)
 	l.side.Go(c.watch)
@@ -218,6 +227,10 @@ func (l *loop) start(k *link, o open, opened bool) {
 func (l *loop) ended(k *link, c *conn) {
 	l.busy--
 	k.cur = nil
+	if !k.left.IsZero() {
+		k.left = time.Time{}
+		l.leaving--
+	}
 	if errors.Is(c.cause, ErrInvalid) {
 		l.ban(k)
 	}
@@ -234,7 +247,7 @@ func (l *loop) ended(k *link, c *conn) {
 		_ = next.stream.Reset()
 	}
 	l.backOff(k)
-	l.forget(k)
+	l.settle(k)
 }
 
 // stop says goodbye to all and waits for all.

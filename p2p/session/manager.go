@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,31 +54,33 @@ func New(cfg Config, h Host, handler Handler, log *slog.Logger) (*Manager, error
 	return &Manager{
 		cfg: cfg, host: h, handler: handler, log: log, self: job.Peer(h.ID().String()),
 		do: make(chan func()), changed: make(chan struct{}, 1), stopped: make(chan struct{}),
-		table: table{up: map[job.Peer]*conn{}, wanted: map[job.Peer]peer.ID{}},
+		table: table{up: map[job.Peer]*conn{}, wanted: map[job.Peer]peer.ID{}, changed: map[job.Peer]bool{}},
 	}, nil
 }
 
 // Want keeps a session to the peer from now on: it is dialled until there is
-// one, again whenever there is none. Wanting more than Config.MaxWanted peers,
-// or what is no peer id, is logged and has no effect.
-func (m *Manager) Want(p job.Peer) {
+// one, again whenever there is none. It is false where Config.MaxWanted are
+// wanted already; then it has no effect, and may be tried again after an
+// Unwant. What is no peer id is logged.
+func (m *Manager) Want(p job.Peer) bool {
 	id, err := peer.Decode(string(p))
 	if err != nil {
 		m.log.Warn("session with what is no peer", "peer", string(p), "error", err)
-		return
+		return true
 	}
 	if id == m.host.ID() {
-		return
+		return true
 	}
 	if !m.table.want(p, id, m.cfg.MaxWanted) {
-		m.log.Warn("session not kept: too many", "peer", string(p), "limit", m.cfg.MaxWanted)
-		return
+		return false
 	}
 	m.look()
+	return true
 }
 
-// Unwant stops dialling the peer. An open session goes on until the peer ends
-// it or falls silent.
+// Unwant stops dialling the peer. A session that this side opened is given up
+// once nobody has used it for Config.IdleAfter; one that the peer opened is the
+// peer's to end.
 func (m *Manager) Unwant(p job.Peer) {
 	m.table.unwant(p)
 	m.look()
@@ -100,6 +104,9 @@ func (m *Manager) Send(p job.Peer, msg any) error {
 	f, err := toWire(msg)
 	if err != nil {
 		return err
+	}
+	if inUse(msg) {
+		c.use()
 	}
 	return c.send(f)
 }
@@ -145,7 +152,7 @@ func (m *Manager) Run(ctx context.Context) error {
 
 	l.wanted()
 	for ctx.Err() == nil {
-		l.dialDue(dialing)
+		l.lookDue(dialing)
 		select {
 		case f := <-m.do:
 			f()
@@ -194,9 +201,10 @@ func (m *Manager) serve(c *conn) {
 
 // table is what every goroutine may ask: who is up, who is wanted.
 type table struct {
-	mu     sync.RWMutex
-	up     map[job.Peer]*conn   // guarded by mu
-	wanted map[job.Peer]peer.ID // guarded by mu
+	mu      sync.RWMutex
+	up      map[job.Peer]*conn   // guarded by mu
+	wanted  map[job.Peer]peer.ID // guarded by mu
+	changed map[job.Peer]bool    // guarded by mu; wanted or not since they were last taken
 }
 
 func (t *table) get(p job.Peer) *conn {
@@ -230,17 +238,23 @@ func (t *table) remove(c *conn) {
 func (t *table) want(p job.Peer, id peer.ID, most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, ok := t.wanted[p]; !ok && len(t.wanted) >= most {
+	_, ok := t.wanted[p]
+	if !ok && len(t.wanted) >= most {
 		return false
 	}
-	t.wanted[p] = id
+	if !ok {
+		t.wanted[p], t.changed[p] = id, true
+	}
 	return true
 }
 
 func (t *table) unwant(p job.Peer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.wanted, p)
+	if _, ok := t.wanted[p]; ok {
+		delete(t.wanted, p)
+		t.changed[p] = true
+	}
 }
 
 func (t *table) wants(p job.Peer) (peer.ID, bool) {
@@ -250,13 +264,12 @@ func (t *table) wants(p job.Peer) (peer.ID, bool) {
 	return id, ok
 }
 
-func (t *table) allWanted() []job.Peer {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	peers := make([]job.Peer, 0, len(t.wanted))
-	for p := range t.wanted {
-		peers = append(peers, p)
-	}
+// takeChanged returns the peers that have become wanted or unwanted, in order.
+func (t *table) takeChanged() []job.Peer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	peers := slices.Sorted(maps.Keys(t.changed))
+	clear(t.changed)
 	return peers
 }
 
@@ -272,4 +285,8 @@ var errNotGreeted = fmt.Errorf("%w: not the first frame of a session", ErrInvali
 
 func goodbyeFrame() *wirepb.Frame {
 	return &wirepb.Frame{Body: &wirepb.Frame_Goodbye{Goodbye: &wirepb.Goodbye{}}}
+}
+
+func pong(number uint64) *wirepb.Frame {
+	return &wirepb.Frame{Body: &wirepb.Frame_Pong{Pong: &wirepb.Pong{Number: number}}}
 }

@@ -126,6 +126,7 @@ type recorder struct {
 	broken  []string          // guarded by mu; promises that were not kept
 	stall   chan struct{}     // if set, messages are held up until it is closed
 	onOffer func(from job.Peer, o lease.Offer)
+	onAny   func(msg any) // of each message
 }
 
 func (r *recorder) Up(p job.Peer, info Info) {
@@ -161,6 +162,9 @@ func (r *recorder) FromScheduler(p job.Peer, msg lease.ToWorker) {
 	}
 	stall, onOffer := r.stall, r.onOffer
 	r.mu.Unlock()
+	if r.onAny != nil {
+		r.onAny(msg)
+	}
 	if stall != nil {
 		<-stall
 	}
@@ -177,6 +181,9 @@ func (r *recorder) FromWorker(p job.Peer, msg lease.ToScheduler) {
 	}
 	if c, ok := msg.(lease.Commit); ok {
 		r.commits = append(r.commits, c.Offer)
+	}
+	if r.onAny != nil {
+		r.onAny(msg)
 	}
 }
 
@@ -199,6 +206,12 @@ func (r *recorder) lastErr() error {
 		return nil
 	}
 	return r.errs[len(r.errs)-1]
+}
+
+func (r *recorder) downs() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.errs)
 }
 
 func (r *recorder) kept(t *testing.T) {

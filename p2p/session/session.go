@@ -24,8 +24,16 @@
 // the same number. Nothing read for six seconds ends the session and closes
 // the connection, so that no other protocol goes on using it. A queue that is
 // full, a stream that takes nothing and a Ping that is never answered end the
-// session: a peer that does not read is cut off, not waited for. Goodbye is the last word of a daemon that
-// stops.
+// session: a peer that does not read is cut off, not waited for. Goodbye is
+// the last word of a daemon that stops.
+//
+// A session that its opener wants no more and that nobody uses is given up: the
+// opener ends its half of the stream between two frames, and the other side
+// ends its own when it has read that. It is no Goodbye, since the daemon goes
+// on, and no silence: the connection stays. Who still wants the session opens
+// one, and is then the opener. The side that accepted a session gives it up
+// only to make room, in the same way. Ping, Pong and what a daemon tells to
+// everybody (Owns, Hello, Availability) are no use of a session.
 //
 // Every message is checked once, where it arrives (fromWire), and trusted
 // afterwards. One that is out of its bounds or not known ends the session with
@@ -51,11 +59,15 @@ import (
 const ID protocol.ID = "/muster/session/1"
 
 const (
-	// MaxFrame bounds one message: what a peer can make us allocate. The
-	// largest are a Start with its job file and a Renew of MaxLive attempts.
-	MaxFrame = 1 << 20
+	// MaxFrame bounds one message: what a peer can make us allocate, and what a
+	// length of three bytes can tell. The largest are a Hello of lease.MaxGPUs
+	// devices with all their links and a Start with its job file.
+	MaxFrame = 1<<21 - 1
+	// startRoom is what a Start needs beside its job file: ids, numbers and the
+	// user's name.
+	startRoom = 4 << 10
 	// MaxQueue bounds the bytes that wait for a peer: what a scheduler says in
-	// about a second at full speed, and room for eight of the largest frames.
+	// about a second at full speed, and room for four of the largest frames.
 	MaxQueue = 8 << 20
 	// maxRate bounds what is read from a peer in a second, in bytes: six times
 	// the 20,000 offers that the fastest scheduler is to send.
@@ -78,6 +90,9 @@ const (
 	stopGrace = time.Second
 )
 
+// A job file of any size that is accepted can be sent.
+const _ = uint(MaxFrame - job.MaxSpecBytes - startRoom)
+
 // What ends a session or keeps a message from being sent.
 var (
 	// ErrNoSession: there is no session with the peer now. Wait for Up.
@@ -92,6 +107,9 @@ var (
 	ErrReplaced = errors.New("session: replaced by a newer one")
 	// ErrGoodbye: the peer said that it stops.
 	ErrGoodbye = errors.New("session: peer said goodbye")
+	// ErrUnused: the side that opened it has no more use for it. Whoever wants it
+	// dials.
+	ErrUnused = errors.New("session: not needed any more")
 	// ErrStopped: this daemon stops.
 	ErrStopped = errors.New("session: stopped")
 )
@@ -103,16 +121,20 @@ type Config struct {
 	DialTimeout time.Duration // of one try, with a handshake on a busy host
 	BackoffMin  time.Duration // the first redial comes within it,
 	BackoffMax  time.Duration // later ones within up to this
+	IdleAfter   time.Duration // a session that nobody here wants any more is given up after so long without use
 	MaxWanted   int           // sessions that this daemon keeps by itself
 	MaxPeers    int           // sessions in all, with those that others opened
 }
 
 // DefaultConfig is what daemons use; all of a cluster should agree on the
-// first two.
+// first two. IdleAfter is two renewals of a lease. MaxWanted is every host that
+// a scheduler can know, each with a task of its; MaxPeers stays below the
+// number of connections at which the p2p host begins to cut.
 func DefaultConfig() Config {
 	return Config{
 		PingEvery: 2 * time.Second, Silence: 6 * time.Second, DialTimeout: 20 * time.Second,
-		BackoffMin: 200 * time.Millisecond, BackoffMax: 10 * time.Second, MaxWanted: 512, MaxPeers: 1024,
+		BackoffMin: 200 * time.Millisecond, BackoffMax: 10 * time.Second,
+		IdleAfter: time.Minute, MaxWanted: 4096, MaxPeers: 6144,
 	}
 }
 
@@ -123,6 +145,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("session: silence %s is below two pings of %s", c.Silence, c.PingEvery)
 	case c.DialTimeout <= 0 || c.BackoffMin <= 0 || c.BackoffMax < c.BackoffMin:
 		return fmt.Errorf("session: dial timeout %s, back-off %s to %s", c.DialTimeout, c.BackoffMin, c.BackoffMax)
+	case c.IdleAfter <= 0:
+		return fmt.Errorf("session: given up after %s", c.IdleAfter)
 	case c.MaxWanted < 1 || c.MaxPeers < c.MaxWanted:
 		return fmt.Errorf("session: %d wanted of %d peers", c.MaxWanted, c.MaxPeers)
 	}

@@ -227,26 +227,6 @@ func TestGoodbye(t *testing.T) {
 	})
 }
 
-func TestUnwantStopsDialling(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 2)
-		a, b := c.nodes[0], c.nodes[1]
-		a.Want(b.id())
-		pass(time.Second)
-		a.Unwant(b.id())
-		pass(time.Minute)
-		if !a.isUp(b.id()) {
-			t.Error("the open session ended")
-		}
-		b.stop()
-		b.start(t)
-		pass(time.Minute)
-		if a.isUp(b.id()) {
-			t.Error("dialled though nobody wants it")
-		}
-	})
-}
-
 // Whatever is wrong with a frame, the session ends and its sender is refused
 // for a while, then taken again.
 func TestMalformedFrameCuts(t *testing.T) {

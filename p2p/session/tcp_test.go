@@ -94,3 +94,29 @@ func TestStalledReaderOverTCP(t *testing.T) {
 		t.Errorf("down for %v", err)
 	}
 }
+
+// The clean end of a stream is told from that of a connection, also where TCP
+// carries it: a daemon that was killed did not give the session up.
+func TestGivenUpOverTCP(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.IdleAfter = time.Millisecond
+	a, b := tcpNodes(t, cfg)
+	a.Want(b.id())
+	until(t, "no session", func() bool { return a.isUp(b.id()) && b.isUp(a.id()) })
+	a.Unwant(b.id())
+	until(t, "still up", func() bool { return !a.isUp(b.id()) && !b.isUp(a.id()) })
+	for _, n := range []*node{a, b} {
+		if err := n.lastErr(); !errors.Is(err, ErrUnused) {
+			t.Errorf("down for %v", err)
+		}
+	}
+	a.Want(b.id())
+	until(t, "no session", func() bool { return a.isUp(b.id()) && b.isUp(a.id()) })
+	if err := b.host.Network().ClosePeer(a.host.ID()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "still up", func() bool { return a.downs() == 2 })
+	if err := a.lastErr(); errors.Is(err, ErrUnused) {
+		t.Errorf("a connection that broke: %v", err)
+	}
+}

@@ -3,8 +3,8 @@ package session
 // From the words of package lease to frames: every message that may be sent.
 
 import (
-	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -19,8 +19,12 @@ import (
 // toWire turns a message of package lease into a frame. What the receiver
 // would refuse is refused here, so that a mistake of this daemon shows at the
 // call and does not cost the session; sentences for people are shortened and
-// cleaned instead.
+// cleaned instead, and links that are too many are left out.
 func toWire(msg any) (*wirepb.Frame, error) {
+	if h, ok := msg.(lease.Hello); ok {
+		h.Profile.GPUs = fewLinks(h.Profile.GPUs)
+		msg = h
+	}
 	if err := check(msg); err != nil {
 		return nil, fmt.Errorf("%w: %T: %w", ErrInvalid, msg, err)
 	}
@@ -83,7 +87,10 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 }
 
 func startFrame(m lease.Start) (*wirepb.Frame, error) {
-	spec, err := json.Marshal(m.Spec)
+	spec, err := job.EncodeSpec(m.Spec)
+	if err == nil {
+		err = checkSpecSize(spec)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: start: %w", ErrInvalid, err)
 	}
@@ -164,6 +171,24 @@ func profile(p lease.Profile) *wirepb.Profile {
 		Peer: string(p.Peer), Name: p.Name, Version: p.Version, Store: p.Store, Labels: p.Labels, Cpus: int64(p.CPUs),
 		Memory: int64(p.Memory), Disk: int64(p.Disk), Gpus: gpus, Drivers: p.Drivers, Worker: p.Worker, Mounts: p.Mounts,
 	}
+}
+
+// fewLinks is the devices without their links if those are more than a Hello
+// holds. A host of which it is not known how its devices are joined still runs
+// tasks; one that cannot say Hello runs none.
+func fewLinks(devices []gpu.Device) []gpu.Device {
+	n := 0
+	for _, d := range devices {
+		n += len(d.Links)
+	}
+	if n <= maxLinks {
+		return devices
+	}
+	bare := slices.Clone(devices)
+	for i := range bare {
+		bare[i].Links = nil
+	}
+	return bare
 }
 
 func device(d gpu.Device) *wirepb.Device {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,35 @@ func TestRequestRefused(t *testing.T) {
 		}
 		if _, err := Frame(m); err == nil {
 			t.Errorf("%s: sent", name)
+		}
+	}
+}
+
+// A job file of any legal size can be started, whatever letters it is made of.
+func TestLargestStartFits(t *testing.T) {
+	for name, letter := range map[string]string{"plain": "x", "markup": "<", "control": "\x01", "not text": "\xff", "line ends": "\u2028"} {
+		spec := job.DefaultSpec()
+		spec.Script = "#"
+		one, err := job.EncodeSpec(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec.Script += letter
+		two, err := job.EncodeSpec(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec.Script += strings.Repeat(letter, (job.MaxSpecBytes-len(two))/(len(two)-len(one)))
+		m := Request{Start: &Start{
+			Attempt: attempt, Script: spec.Script, User: "u", Hold: true, OutputLimit: 1 << 20, Env: slices.Repeat([]string{"A=" + strings.Repeat("x", 1000)}, job.MaxEnv),
+		}}
+		frame, err := Frame(m)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, err := readRequest(bytes.NewReader(frame)); err != nil || got.Start.Attempt != attempt {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

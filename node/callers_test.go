@@ -1,0 +1,86 @@
+package node
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p/gossip"
+)
+
+func testCallers(k *fakeKeeper) *callers {
+	return newCallers(lease.Profile{Worker: true, CPUs: 8, Memory: 64 << 30}, testWants(k).of(forCallers), func() int { return 1 })
+}
+
+func callFor(class string) gossip.Announcement {
+	return gossip.Announcement{Wants: []gossip.Want{{Class: class, Count: 1}}, Sessions: sessionsAsked}
+}
+
+func TestCallerIsKeptWhileItCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newFakeKeeper(10)
+		c := testCallers(k)
+		go func() { _ = c.run(t.Context()) }()
+		class := (*c.classes.Load())[0]
+		for range 200 { // half an hour
+			c.hear("s", callFor(class))
+			pass(10 * time.Second)
+			if !k.kept["s"] {
+				t.Fatal("a scheduler that calls is not kept")
+			}
+		}
+		pass(callHolds - 20*time.Second)
+		if !k.kept["s"] {
+			t.Error("given up too early")
+		}
+		for range 10 { // what this host cannot give holds nothing
+			c.hear("s", callFor("gpu/model/none"))
+			pass(10 * time.Second)
+		}
+		if k.kept["s"] || len(c.kept) > 0 {
+			t.Error("kept though it calls no more")
+		}
+		c.hear("s", callFor(class))
+		pass(time.Second)
+		if !k.kept["s"] {
+			t.Error("a new call is not answered")
+		}
+		if len(k.odd) > 0 {
+			t.Error(k.odd)
+		}
+	})
+}
+
+func TestCallersAreBounded(t *testing.T) {
+	k := newFakeKeeper(10 * maxCallers)
+	c := testCallers(k)
+	now := time.Now()
+	name := func(i int) job.Peer { return job.Peer(fmt.Sprintf("s%04d", i)) }
+	for i := range maxCallers {
+		c.keep(name(i), now.Add(time.Duration(i)*time.Millisecond))
+	}
+	now = now.Add(time.Second)
+	c.keep("late", now)
+	if k.kept["late"] || len(k.kept) != maxCallers {
+		t.Error("one that still calls lost its place")
+	}
+	now = now.Add(callMissed)
+	c.again(name(0), now)
+	for i := range 10 {
+		c.keep(job.Peer(fmt.Sprintf("late%d", i)), now)
+	}
+	if len(k.kept) != maxCallers || len(c.kept) != maxCallers {
+		t.Errorf("%d kept, want %d", len(k.kept), maxCallers)
+	}
+	for i := range 12 {
+		if got, want := k.kept[name(i)], i == 0 || i > 10; got != want {
+			t.Errorf("%s kept: %v, want %v: the one heard longest ago goes first", name(i), got, want)
+		}
+	}
+	if len(k.odd) > 0 {
+		t.Error(k.odd)
+	}
+}

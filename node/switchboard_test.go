@@ -1,0 +1,161 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p/p2ptest"
+	"github.com/musterhq/muster/p2p/session"
+)
+
+// journalOf is a log that a test can read.
+type journalOf struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (j *journalOf) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+// errors are the lines at Error.
+func (j *journalOf) errors() (lines []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for l := range strings.Lines(j.text.String()) {
+		if strings.Contains(l, "level=ERROR") {
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+// boards are two daemons with nothing but sessions, and the log of both.
+func boards(t *testing.T) (*switchboard, *switchboard, *journalOf) {
+	nw := p2ptest.New(t, 2, p2ptest.Options{})
+	nw.Connect(1, 0)
+	text := &journalOf{}
+	log := slog.New(slog.NewTextHandler(text, nil))
+	var both []*switchboard
+	for _, h := range nw.Hosts {
+		b := &switchboard{
+			self: h.Peer(), cut: func(peer.ID) error { return nil }, met: func(job.Peer) {}, left: newDeparted(),
+			defects: newDefects(log), log: log,
+		}
+		var err error
+		if b.sessions, err = session.New(session.DefaultConfig(), guarded{h.Libp2p(), h}, b, log); err != nil {
+			t.Fatal(err)
+		}
+		b.wants = newWants(b.self, b.sessions, log)
+		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+		done := make(chan error, 1)
+		go func() { done <- b.sessions.Run(ctx) }()
+		t.Cleanup(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+		both = append(both, b)
+	}
+	return both[0], both[1], text
+}
+
+func count(t *testing.T, d *defects) (total float64) {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	if err := reg.Register(d.counter); err != nil {
+		t.Fatal(err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			total += m.GetCounter().GetValue()
+		}
+	}
+	return total
+}
+
+// A message that the wire refuses is a defect of this daemon: its sender hears
+// of it, and a person does.
+func TestRefusedMessageIsLoud(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, text := boards(t)
+		toWorkers{a}.Want(b.self)
+		pass(time.Second)
+		id := job.NewID(7, 1)
+		old := lease.Offer{ID: 1, Attempt: job.Attempt{Job: id, N: 1}, Group: 7, Age: -time.Second} // a clock that was set back
+		if err := (toWorkers{a}).Send(b.self, old); !errors.Is(err, session.ErrInvalid) {
+			t.Errorf("the scheduler hears %v", err)
+		}
+		if got := text.errors(); len(got) != 1 || !strings.Contains(got[0], "a defect of this daemon") || !strings.Contains(got[0], "message=Offer") ||
+			!strings.Contains(got[0], string(id)) || !strings.Contains(got[0], "peer="+string(b.self)) {
+			t.Fatalf("logged %q", got)
+		}
+		for range 1000 { // the same defect again does not fill the log
+			_ = toWorkers{a}.Send(b.self, old)
+		}
+		if err := (toSchedulers{a}).Send(b.self, lease.Stale{Owner: "no peer!"}); !errors.Is(err, session.ErrInvalid) {
+			t.Errorf("the worker hears %v", err)
+		}
+		if got := text.errors(); len(got) != 2 || !strings.Contains(got[1], "message=Stale") {
+			t.Errorf("logged %q", got)
+		}
+		pass(2 * defectsEvery)
+		_ = toWorkers{a}.Send(b.self, old)
+		if got := text.errors(); len(got) != 3 || !strings.Contains(got[2], "count=1001") {
+			t.Errorf("after a while: %q", got)
+		}
+		if n := count(t, a.defects); n != 1003 {
+			t.Errorf("%g counted, want 1003", n)
+		}
+		if b.sessions.Peers() == nil {
+			t.Error("the peer lost its session over a message that it never saw")
+		}
+		before := len(text.errors())
+		if err := (toWorkers{a}).Send("nobody", old); !errors.Is(err, session.ErrNoSession) || len(text.errors()) != before {
+			t.Errorf("without a session: %v, and %d lines", err, len(text.errors())-before)
+		}
+	})
+}
+
+// Both parts of a daemon want the session; it goes with the last want.
+func TestBoardGivesSessionsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := boards(t)
+		toWorkers{a}.Want(b.self)
+		toSchedulers{a}.Want(b.self)
+		toSchedulers{a}.Want(a.self)
+		pass(time.Second)
+		toWorkers{a}.Unwant(b.self)
+		pass(time.Hour)
+		if len(a.sessions.Peers()) != 1 {
+			t.Error("given up though the worker wants it")
+		}
+		toSchedulers{a}.Unwant(b.self)
+		pass(time.Hour)
+		if len(a.sessions.Peers()) != 0 {
+			t.Error("kept though nobody wants it")
+		}
+		if _, left := b.left.when(a.self); left {
+			t.Error("taken for a daemon that stopped")
+		}
+	})
+}

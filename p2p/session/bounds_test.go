@@ -1,0 +1,262 @@
+package session
+
+// Every message at its largest crosses a session.
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// longest has a given number of bytes and is a legal id, name and word.
+func longest(n int) string { return strings.Repeat("x", n) }
+
+// longestID is one of many.
+func longestID(i int) string { return fmt.Sprintf("%0*d", maxID, i) }
+
+func many[T any](n int, make func(i int) T) []T {
+	out := blank[T](n)
+	for i := range out {
+		out[i] = make(i)
+	}
+	return out
+}
+
+func blank[T any](n int) []T { return make([]T, n) }
+
+const largestGroup = job.Group(math.MaxUint64)
+
+func largestAttempt(i int) job.Attempt {
+	return job.Attempt{Job: job.NewID(largestGroup, math.MaxUint64), Task: job.MaxTasks - 1 - i, N: job.MaxAttempts}
+}
+
+var largestEpoch = lease.Epoch{Generation: math.MaxUint64, Term: math.MaxUint64}
+
+func largestFree() lease.Free {
+	return lease.Free{
+		CPUs: job.MaxCPUs, Memory: math.MaxInt64,
+		GPUs: many(lease.MaxGPUs, func(i int) lease.FreeGPU {
+			return lease.FreeGPU{UUID: longestID(i), Memory: math.MaxInt64, Milli: wholeDevice}
+		}),
+		Aside: many(lease.MaxGPUs, longestID),
+	}
+}
+
+func largestProfile() lease.Profile {
+	p := lease.Profile{
+		Peer: job.Peer(longest(maxPeer)), Name: longest(job.MaxName), Version: longest(job.MaxName), Store: longestID(0), Labels: map[string]string{},
+		CPUs: job.MaxCPUs, Memory: math.MaxInt64, Disk: math.MaxInt64, Worker: true,
+		Drivers: many(maxDrivers, longestID),
+		Mounts:  many(lease.MaxMounts, func(int) string { return "/" + longest(maxPath-1) }),
+		GPUs: many(lease.MaxGPUs, func(i int) gpu.Device {
+			return gpu.Device{
+				UUID: longestID(i), Index: 1<<16 - 1, Model: longest(job.MaxName), Class: longest(job.MaxName), Memory: math.MaxInt64,
+				Compute: longest(job.MaxName), Driver: longest(job.MaxName), PCI: longest(job.MaxName), NUMA: -1, Parent: longestID(i), Simulated: true,
+			}
+		}),
+	}
+	for i := range lease.MaxLabels {
+		p.Labels[fmt.Sprintf("%0*d", job.MaxName, i)] = longest(job.MaxName)
+	}
+	for i := range maxLinks {
+		d := &p.GPUs[i%len(p.GPUs)]
+		d.Links = append(d.Links, gpu.Link{To: longestID(i), Kind: gpu.LinkNVLink, NVLinks: 1<<16 - 1})
+	}
+	return p
+}
+
+// largestSpec is a job file of exactly so many bytes as it travels. Its letters
+// are those that other encoders write as six.
+func largestSpec(t *testing.T, n int) job.Spec {
+	t.Helper()
+	s := job.DefaultSpec()
+	s.Script = "#"
+	text, err := job.EncodeSpec(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Script += strings.Repeat("<", n-len(text))
+	if text, err = job.EncodeSpec(s); err != nil || len(text) != n {
+		t.Fatalf("%d bytes, %v", len(text), err)
+	}
+	return s
+}
+
+// largestMessages are one of each kind, each with all that it may hold.
+func largestMessages(t *testing.T) []any {
+	sentence, a := longest(lease.MaxDetail), largestAttempt(0)
+	at := time.Date(2261, 12, 31, 0, 0, 0, 0, time.UTC)
+	return []any{
+		lease.Offer{
+			ID: math.MaxUint64, Attempt: a, Group: largestGroup, Epoch: largestEpoch, Priority: job.MaxPriority, User: longest(job.MaxName),
+			Need:  job.Resources{CPUs: job.MaxCPUs, Memory: math.MaxInt64, GPUs: job.MaxGPUs, GPUModel: longest(job.MaxName), GPUMemory: math.MaxInt64},
+			Token: longest(maxToken), Wait: lease.MaxOfferWait, Age: math.MaxInt64,
+		},
+		lease.Release{Offer: math.MaxUint64},
+		lease.Start{
+			Offer: math.MaxUint64, Attempt: a, Group: largestGroup, Epoch: largestEpoch, Session: math.MaxUint64, User: longest(job.MaxName),
+			Spec: largestSpec(t, job.MaxSpecBytes),
+		},
+		lease.Query{Attempt: a, Group: largestGroup, Epoch: largestEpoch, Store: longestID(0)},
+		lease.Signal{Attempt: a, Group: largestGroup, Epoch: largestEpoch, Number: maxSignal},
+		lease.Cancel{Attempt: a, Group: largestGroup, Epoch: largestEpoch, Grace: maxGrace, Reason: sentence},
+		lease.Ack{Attempt: a, Group: largestGroup, Epoch: largestEpoch, N: math.MaxUint64},
+		lease.Owns{Groups: many(maxGroups, func(i int) lease.GroupEpoch {
+			return lease.GroupEpoch{Group: largestGroup - job.Group(i), Epoch: largestEpoch}
+		})},
+		lease.Renewed{
+			Group: largestGroup, Epoch: largestEpoch, Clock: -1, Session: math.MaxUint64,
+			Verdicts: many(lease.MaxLive, func(i int) lease.Verdict { return lease.Verdict{Attempt: largestAttempt(i), Keep: true} }),
+		},
+		lease.Hello{Profile: largestProfile(), Free: largestFree()},
+		lease.Availability{
+			Seq: math.MaxUint64, Free: largestFree(), Draining: true, Detail: sentence,
+			UnderQuota: many(lease.MaxUnderQuota, func(int) string { return longest(job.MaxName) }),
+		},
+		lease.Commit{Offer: math.MaxUint64, Attempt: a, Group: largestGroup, Devices: many(lease.MaxGPUs, longestID), Session: math.MaxUint64},
+		lease.Decline{
+			Offer: math.MaxUint64, Attempt: a, Reason: job.Reason{Word: longestID(0), Detail: sentence}, Free: largestFree(), Never: true,
+		},
+		lease.Event{
+			Attempt: a, Group: largestGroup, N: math.MaxUint64, State: job.Failed, PID: math.MaxInt64, Devices: many(lease.MaxGPUs, longestID),
+			Isolation: sentence, Began: at, Exit: &job.Exit{
+				State: job.Failed, Code: -1, Signal: maxSignal, Reason: sentence, Started: true, Began: at, Ended: at,
+				Tail: longest(job.TailBytes), Isolation: sentence,
+			},
+		},
+		lease.Renew{
+			Group: largestGroup, Store: longestID(0), Clock: -1, Session: math.MaxUint64, Live: many(lease.MaxLive, largestAttempt),
+		},
+		lease.Stale{Group: largestGroup, Epoch: largestEpoch, Owner: job.Peer(longest(maxPeer))},
+	}
+}
+
+func TestLargestMessagesFit(t *testing.T) {
+	for _, msg := range largestMessages(t) {
+		f, err := toWire(msg)
+		if err != nil {
+			t.Errorf("%T: %v", msg, err)
+			continue
+		}
+		n := proto.Size(f)
+		t.Logf("%T: %d bytes", msg, n)
+		if n > MaxFrame {
+			t.Errorf("%T has %d bytes, a frame at most %d", msg, n, MaxFrame)
+			continue
+		}
+		b, err := appendFrame(nil, f)
+		if err != nil {
+			t.Errorf("%T: %v", msg, err)
+			continue
+		}
+		got, err := newFrameReader(strings.NewReader(string(b))).next()
+		if err != nil {
+			t.Errorf("%T: %v", msg, err)
+			continue
+		}
+		back, err := fromWire(got)
+		if err != nil || !reflect.DeepEqual(back, msg) {
+			t.Errorf("%T arrives as another: %v", msg, err)
+		}
+	}
+}
+
+// A host whose devices have more links than a Hello holds is known without them.
+func TestTooManyLinks(t *testing.T) {
+	h := lease.Hello{Profile: lease.Profile{Peer: "p", Worker: true}}
+	for i := range 100 {
+		d := gpu.Device{UUID: fmt.Sprint(i)}
+		for k := range 100 {
+			if k != i {
+				d.Links = append(d.Links, gpu.Link{To: fmt.Sprint(k), Kind: gpu.LinkNVLink, NVLinks: 18})
+			}
+		}
+		h.Profile.GPUs = append(h.Profile.GPUs, d)
+	}
+	if check(h) == nil {
+		t.Error("taken from a peer with all its links")
+	}
+	f, err := toWire(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := fromWire(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := back.(lease.Hello).Profile.GPUs; len(got) != 100 || got[0].Links != nil {
+		t.Errorf("%d devices, %d links of the first", len(got), len(got[0].Links))
+	}
+	if len(h.Profile.GPUs[0].Links) != 99 {
+		t.Error("the sender's own profile was changed")
+	}
+}
+
+// One byte more than a job file may have is refused by who sends and by who
+// receives.
+func TestSpecBeyondItsBound(t *testing.T) {
+	a := largestAttempt(0)
+	m := lease.Start{Attempt: a, Group: largestGroup, Spec: largestSpec(t, job.MaxSpecBytes+1)}
+	if _, err := toWire(m); !errors.Is(err, ErrInvalid) {
+		t.Errorf("sent: %v", err)
+	}
+	text, err := job.EncodeSpec(m.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Spec = job.DefaultSpec()
+	m.Spec.Script = "x"
+	f, err := toWire(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.GetStart().Spec = text
+	if _, err := fromWire(f); !errors.Is(err, ErrInvalid) {
+		t.Errorf("received: %v", err)
+	}
+}
+
+// The largest messages cross a session between two hosts, and cost it nothing.
+func TestLargestMessagesCross(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		got := make(chan any, 1)
+		b.onAny = func(msg any) { got <- msg }
+		a.Want(b.id())
+		pass(time.Second)
+		for _, msg := range largestMessages(t) {
+			if h, ok := msg.(lease.Hello); ok {
+				h.Profile.Peer = a.id()
+				msg = h
+			}
+			if err := a.Send(b.id(), msg); err != nil {
+				t.Errorf("%T: %v", msg, err)
+				continue
+			}
+			pass(5 * time.Second)
+			select {
+			case m := <-got:
+				if !reflect.DeepEqual(m, msg) {
+					t.Errorf("%T arrived as another", msg)
+				}
+			default:
+				t.Errorf("%T did not arrive: %v", msg, a.lastErr())
+			}
+		}
+		if a.ups != 1 {
+			t.Errorf("%v", a.seen)
+		}
+	})
+}

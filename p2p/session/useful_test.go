@@ -1,0 +1,375 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// A session that nobody wants any more ends on both sides, quietly: it is no
+// goodbye, no silence and no defect, and the connection stays.
+func TestUnwantedSessionIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		a.Want(b.id())
+		pass(time.Hour)
+		if !a.isUp(b.id()) || a.ups != 1 {
+			t.Fatalf("a wanted session: %v", a.seen)
+		}
+		a.Unwant(b.id())
+		pass(59 * time.Second)
+		if !a.isUp(b.id()) {
+			t.Fatal("given up at once: a want that comes back would dial anew")
+		}
+		pass(2 * time.Second)
+		for _, n := range c.nodes {
+			if err := n.lastErr(); !errors.Is(err, ErrUnused) {
+				t.Errorf("down for %v", err)
+			}
+		}
+		if a.host.Network().Connectedness(b.host.ID()) != network.Connected {
+			t.Error("the connection was closed with it")
+		}
+		pass(time.Hour)
+		b.stop()
+		b.start(t)
+		pass(time.Minute)
+		if a.isUp(b.id()) || a.ups != 1 {
+			t.Errorf("dialled though nobody wants it: %v", a.seen)
+		}
+		a.Want(b.id())
+		pass(time.Second)
+		if !a.isUp(b.id()) {
+			t.Error("a new want does not dial")
+		}
+		a.kept(t)
+		b.kept(t)
+	})
+}
+
+// A want that comes back in time keeps the session.
+func TestWantedAgainInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		for range 20 {
+			a.Want(b.id())
+			pass(time.Hour)
+			a.Unwant(b.id())
+			pass(50 * time.Second)
+		}
+		if a.ups != 1 || !a.isUp(b.id()) {
+			t.Errorf("%v", a.seen)
+		}
+	})
+}
+
+// If only the side that accepted wants the session, it opens one of its own,
+// and the other leaves that alone.
+func TestWhoWantsItBecomesTheOpener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		for i, a := range c.nodes {
+			b := c.nodes[1-i]
+			ups := a.ups
+			a.Want(b.id())
+			pass(time.Second)
+			b.Want(a.id())
+			pass(time.Second)
+			a.Unwant(b.id())
+			pass(3 * time.Hour)
+			if infos := b.Peers(); len(infos) != 1 || !infos[0].Opened || len(a.Peers()) != 1 || a.ups > ups+2 {
+				t.Errorf("only %d wants it: %+v, %v", 1-i, infos, a.seen)
+			}
+			b.Unwant(a.id())
+			pass(time.Hour)
+			if len(a.Peers())+len(b.Peers()) > 0 || a.ups > ups+2 {
+				t.Errorf("nobody wants it: %v", a.seen)
+			}
+		}
+	})
+}
+
+// What was opened by the other side is the other side's business.
+func TestAcceptedSessionStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		a.Want(b.id())
+		pass(time.Second)
+		b.Want(a.id())
+		b.Unwant(a.id())
+		pass(time.Hour)
+		if a.ups != 1 || !b.isUp(a.id()) {
+			t.Errorf("%v", a.seen)
+		}
+	})
+}
+
+// A session in use stays; what a worker tells to everybody is no use of it.
+func TestSessionInUseStays(t *testing.T) {
+	const tick = 50 * time.Second
+	for name, x := range map[string]struct {
+		msg   any
+		back  bool // said by the peer
+		stays bool
+	}{
+		"our offers":           {testOffer(1), false, true},
+		"the peer's offers":    {testOffer(1), true, true},
+		"our availability":     {lease.Availability{}, false, false},
+		"peer's availability":  {lease.Availability{}, true, false},
+		"the groups of a peer": {lease.Owns{}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 2)
+				a, b := c.nodes[0], c.nodes[1]
+				a.Want(b.id())
+				pass(time.Second)
+				a.Unwant(b.id())
+				from, to := a, b
+				if x.back {
+					from, to = b, a
+				}
+				for range 20 {
+					pass(tick)
+					if err := from.Send(to.id(), x.msg); err != nil && x.stays {
+						t.Fatal(err)
+					}
+				}
+				if a.isUp(b.id()) != x.stays {
+					t.Errorf("up %v, want %v", !x.stays, x.stays)
+				}
+				pass(2 * time.Minute)
+				if a.isUp(b.id()) {
+					t.Error("still up when it was used no more")
+				}
+			})
+		})
+	}
+}
+
+// What a peer of any version sees of it is the end of the stream between two
+// frames, and all that was sent before.
+func TestGivenUpReadsAsTheEndOfTheStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		b.stop() // b is played by hand
+		opened := make(chan *open, 1)
+		b.host.SetStreamHandler(ID, func(s network.Stream) {
+			o, err := hear(t.Context(), s)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			first, err := appendFrame(nil, acceptFrame(count{1, 1}))
+			if err != nil {
+				t.Error(err)
+			}
+			if _, err := s.Write(first); err != nil {
+				t.Error(err)
+			}
+			opened <- o
+		})
+		a.Want(b.id())
+		pass(5 * time.Second)
+		a.Unwant(b.id())
+		o, pings := <-opened, 0
+		for {
+			f, err := o.frames.next()
+			if err == io.EOF { //nolint:errorlint // exactly that
+				break
+			}
+			if err != nil {
+				t.Fatalf("after %d pings: %v", pings, err)
+			}
+			if pings++; pings > 100 {
+				t.Fatal("never given up")
+			}
+			if p := f.GetPing(); p != nil {
+				answer, err := appendFrame(nil, pong(p.GetNumber()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := o.stream.Write(answer); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		// A peer that does not end its half, but says on, is not waited for.
+		for range 20 {
+			answer, err := appendFrame(nil, pong(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := o.stream.Write(answer); err != nil {
+				break
+			}
+			pass(time.Second)
+		}
+		if err := a.lastErr(); !errors.Is(err, ErrUnused) {
+			t.Errorf("down for %v", err)
+		}
+	})
+}
+
+// bounded is a cluster whose first host keeps few sessions.
+func bounded(t *testing.T, hosts, wanted, peers int) (*cluster, *node) {
+	c := newCluster(t, hosts)
+	a := c.nodes[0]
+	a.stop()
+	cfg := DefaultConfig()
+	cfg.MaxWanted, cfg.MaxPeers = wanted, peers
+	a.startWith(t, cfg)
+	return c, a
+}
+
+// Strangers who fill all places, and use them, keep nobody out that this daemon
+// wants, whoever dials; and not one of them loses its place to another.
+func TestWantedAreNeverKeptOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const peers = 5
+		c, a := bounded(t, 12, 4, peers)
+		strangers := c.nodes[1:9]
+		for _, s := range strangers {
+			s.Want(a.id())
+		}
+		pass(time.Minute)
+		if n := len(a.Peers()); n != peers {
+			t.Fatalf("%d sessions of strangers, want %d", n, peers)
+		}
+		first := a.ups
+		for range 20 {
+			for _, s := range strangers {
+				_ = s.Send(a.id(), testOffer(1)) // those that have a session
+			}
+			pass(time.Minute)
+		}
+		if a.ups != first {
+			t.Errorf("%d sessions in use lost their places", a.ups-first)
+		}
+		dialled, dialling := c.nodes[9:11], c.nodes[11]
+		for _, d := range dialled {
+			a.Want(d.id())
+		}
+		c.nodes[11].Want(a.id())
+		a.Want(dialling.id())
+		pass(time.Minute)
+		for i, n := range c.nodes[9:] {
+			if !a.isUp(n.id()) {
+				t.Errorf("wanted host %d is kept out", i)
+			}
+		}
+		if n := len(a.Peers()); n != peers {
+			t.Errorf("%d sessions, want %d", n, peers)
+		}
+		a.kept(t)
+	})
+}
+
+// The longest idle makes place for one that comes, after a while, and no place
+// changes hands faster than that.
+func TestIdleStrangersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a := bounded(t, 5, 1, 3)
+		for i := 1; i <= 3; i++ {
+			c.nodes[i].Want(a.id())
+			pass(10 * time.Second)
+		}
+		late := c.nodes[4]
+		late.Want(a.id())
+		pass(time.Minute)
+		if late.isUp(a.id()) {
+			t.Fatal("a session of a minute was given up for a new one")
+		}
+		pass(sparedFor)
+		if !late.isUp(a.id()) || len(a.Peers()) != 3 {
+			t.Errorf("no place for one that came: %v", a.seen)
+		}
+		down := slices.IndexFunc(a.seen, func(s string) bool { return strings.HasPrefix(s, "down") })
+		if down < 0 || a.seen[down] != "down "+c.nodes[1].id().Short() {
+			t.Errorf("not the longest idle lost its place: %v", a.seen)
+		}
+		before := a.ups
+		pass(time.Hour)
+		if most := int(time.Hour/sparedFor)*3 + 3; a.ups-before > most || len(a.Peers()) != 3 {
+			t.Errorf("%d sessions came up in an hour for 3 places, at most %d; %d now", a.ups-before, most, len(a.Peers()))
+		}
+		a.kept(t)
+	})
+}
+
+func TestTooManyWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a := bounded(t, 4, 2, 3)
+		for i := 1; i <= 3; i++ {
+			if got := a.Want(c.nodes[i].id()); got != (i <= 2) {
+				t.Errorf("want %d of 2: %v", i, got)
+			}
+		}
+		if !a.Want(c.nodes[1].id()) {
+			t.Error("what is wanted already is refused")
+		}
+		a.Unwant(c.nodes[1].id())
+		if !a.Want(c.nodes[3].id()) {
+			t.Error("refused though there is place again")
+		}
+		pass(5 * time.Minute)
+		if a.isUp(c.nodes[1].id()) || !a.isUp(c.nodes[2].id()) || !a.isUp(c.nodes[3].id()) {
+			t.Errorf("%v", a.seen)
+		}
+	})
+}
+
+// The agenda hands out what is due, the earliest first, whatever was changed.
+func TestAgenda(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var a agenda
+		start := time.Now()
+		links := make([]*link, 20)
+		want := map[*link]time.Time{}
+		for i := range links {
+			links[i] = &link{peer: job.Peer(fmt.Sprint(i)), place: -1}
+		}
+		for range rapid.IntRange(0, 100).Draw(t, "steps") {
+			k := rapid.SampledFrom(links).Draw(t, "link")
+			if rapid.Bool().Draw(t, "off") {
+				a.set(k, time.Time{})
+				delete(want, k)
+				continue
+			}
+			want[k] = start.Add(time.Duration(rapid.IntRange(0, 50).Draw(t, "at")))
+			a.set(k, want[k])
+		}
+		now := start.Add(25)
+		last := start
+		for k := a.take(now); k != nil; k = a.take(now) {
+			if k.at != want[k] || k.at.Before(last) || now.Before(k.at) {
+				t.Fatalf("took %s at %s, want %s", k.peer, k.at, want[k])
+			}
+			last = k.at
+			delete(want, k)
+		}
+		for k, at := range want {
+			if !now.Before(at) || k.place < 0 {
+				t.Fatalf("%s was due at %s and not taken", k.peer, at)
+			}
+		}
+		if len(want) != a.Len() {
+			t.Fatalf("%d left, want %d", a.Len(), len(want))
+		}
+	})
+}
