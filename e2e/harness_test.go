@@ -56,6 +56,14 @@ func binary(t *testing.T) string {
 	return path
 }
 
+// atFullSize skips a test that takes minutes, unless MUSTER_E2E_FULL asks for it.
+func atFullSize(t *testing.T) {
+	t.Helper()
+	if os.Getenv("MUSTER_E2E_FULL") == "" {
+		t.Skip("takes minutes; MUSTER_E2E_FULL=1 asks for it")
+	}
+}
+
 // newDaemon prepares a daemon on loopback; nothing runs yet.
 func newDaemon(t *testing.T, name string, args ...string) *daemon {
 	t.Helper()
@@ -256,6 +264,7 @@ type jobDoc struct {
 	Name     string    `json:"name"`
 	State    string    `json:"state"`
 	Reason   string    `json:"reason"`
+	Detail   string    `json:"reason_detail"`
 	ExitCode *int      `json:"exit_code"`
 	Owner    string    `json:"owner"`
 	Tasks    []taskDoc `json:"tasks"`
@@ -307,6 +316,47 @@ func until[T any](d *daemon, of, what string, look func() T, as func(T) bool) T 
 		case <-tick.C:
 		case <-late.C:
 			d.t.Fatalf("%s at %s never was %s: %+v", of, d.name, what, doc)
+		}
+	}
+}
+
+// untilRight looks twice a second until nothing is wrong any more: look says
+// what is, or "".
+func untilRight(t *testing.T, within time.Duration, look func() string) {
+	t.Helper()
+	late := time.NewTimer(within)
+	defer late.Stop()
+	tick := time.NewTicker(time.Second / 2)
+	defer tick.Stop()
+	for {
+		wrong := look()
+		if wrong == "" {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late.C:
+			t.Fatalf("after %s still: %s", within, wrong)
+		}
+	}
+}
+
+// staysRight looks twice a second for so long; what look finds wrong ends the test.
+func staysRight(t *testing.T, span time.Duration, look func() string) {
+	t.Helper()
+	start := time.Now()
+	over := time.NewTimer(span)
+	defer over.Stop()
+	tick := time.NewTicker(time.Second / 2)
+	defer tick.Stop()
+	for {
+		if wrong := look(); wrong != "" {
+			t.Fatalf("after %s: %s", time.Since(start).Round(time.Second/10), wrong)
+		}
+		select {
+		case <-tick.C:
+		case <-over.C:
+			return
 		}
 	}
 }
