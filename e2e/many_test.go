@@ -41,16 +41,15 @@ type crowd struct {
 }
 
 // newCrowd starts the hosts, and last the owner, which runs nothing itself.
-func newCrowd(t *testing.T, hosts int) *crowd {
+func newCrowd(t *testing.T, hosts int, args ...string) *crowd {
 	t.Helper()
 	c := &crowd{t: t, dir: t.TempDir(), gate: newGate(t)}
-	quiet := func(name string, args ...string) *daemon {
-		return newDaemon(t, name, append(args, "--gpus", "none", "--log-level", "info")...)
-	}
+	args = append(args, "--gpus", "none", "--cpus", "2", "--log-level", "info")
 	for i := range hosts {
-		c.hosts = append(c.hosts, quiet(fmt.Sprintf("host%d", i), "--cpus", "1"))
+		name := fmt.Sprintf("host%d", i)
+		c.hosts = append(c.hosts, newDaemon(t, name, append(args, "--label", "at="+name)...))
 	}
-	c.owner = quiet("owner", "--no-worker")
+	c.owner = newDaemon(t, "owner", append(args, "--no-worker")...)
 	c.ask.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", c.owner.socket)
 	}}
@@ -77,7 +76,8 @@ func startAll(all []*daemon, more ...string) {
 }
 
 // load hands in a task for each host, and waits until all run. As each job
-// names its host, it is the owner who seeks the hosts, not they the owner.
+// names its host by a label, it is the owner who seeks the hosts, not they the
+// owner.
 func (c *crowd) load() {
 	c.t.Helper()
 	spec := job.DefaultSpec()
@@ -85,7 +85,7 @@ func (c *crowd) load() {
 	spec.Command = []string{"sh", "-c", fmt.Sprintf("echo $MUSTER_ATTEMPT $$ >>%s/$MUSTER_JOB_ID; read line <%s; exit 0", c.dir, c.gate.path)}
 	file := filepath.Join(c.t.TempDir(), "job.json")
 	for _, h := range c.hosts {
-		spec.NodeList = []string{h.name}
+		spec.Constraint = "at=" + h.name
 		text, err := json.Marshal(spec)
 		if err == nil {
 			err = os.WriteFile(file, text, 0o600)
