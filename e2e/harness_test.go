@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -54,6 +55,14 @@ func binary(t *testing.T) string {
 		t.Fatalf("no program to test: run make build (%v)", err)
 	}
 	return path
+}
+
+// atFullSize skips a test that takes minutes, unless MUSTER_E2E_FULL asks for it.
+func atFullSize(t *testing.T) {
+	t.Helper()
+	if os.Getenv("MUSTER_E2E_FULL") == "" {
+		t.Skip("takes minutes; MUSTER_E2E_FULL=1 asks for it")
+	}
 }
 
 // newDaemon prepares a daemon on loopback; nothing runs yet.
@@ -256,6 +265,7 @@ type jobDoc struct {
 	Name     string    `json:"name"`
 	State    string    `json:"state"`
 	Reason   string    `json:"reason"`
+	Detail   string    `json:"reason_detail"`
 	ExitCode *int      `json:"exit_code"`
 	Owner    string    `json:"owner"`
 	Tasks    []taskDoc `json:"tasks"`
@@ -307,6 +317,47 @@ func until[T any](d *daemon, of, what string, look func() T, as func(T) bool) T 
 		case <-tick.C:
 		case <-late.C:
 			d.t.Fatalf("%s at %s never was %s: %+v", of, d.name, what, doc)
+		}
+	}
+}
+
+// untilRight looks twice a second until nothing is wrong any more: look says
+// what is, or "".
+func untilRight(t *testing.T, within time.Duration, look func() string) {
+	t.Helper()
+	late := time.NewTimer(within)
+	defer late.Stop()
+	tick := time.NewTicker(time.Second / 2)
+	defer tick.Stop()
+	for {
+		wrong := look()
+		if wrong == "" {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late.C:
+			t.Fatalf("after %s still: %s", within, wrong)
+		}
+	}
+}
+
+// staysRight looks twice a second for so long; what look finds wrong ends the test.
+func staysRight(t *testing.T, span time.Duration, look func() string) {
+	t.Helper()
+	start := time.Now()
+	over := time.NewTimer(span)
+	defer over.Stop()
+	tick := time.NewTicker(time.Second / 2)
+	defer tick.Stop()
+	for {
+		if wrong := look(); wrong != "" {
+			t.Fatalf("after %s: %s", time.Since(start).Round(time.Second/10), wrong)
+		}
+		select {
+		case <-tick.C:
+		case <-over.C:
+			return
 		}
 	}
 }
@@ -442,12 +493,26 @@ func (g gate) open() {
 	f.Close()
 }
 
+// The ports below are those that no system gives to a program that names none:
+// while a daemon is away, nobody else gets its port by chance.
+const lowestPort, endOfPorts = 10_000, 32_768
+
+// freePort draws a port that is free for TCP and UDP.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := lowestPort + rand.IntN(endOfPorts-lowestPort) //nolint:gosec // any will do
+		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+		if err != nil {
+			continue
+		}
+		u, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+		l.Close()
+		if err == nil {
+			u.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }

@@ -5,11 +5,13 @@ package e2e
 // A host's limits of what one user may hold.
 
 import (
+	"fmt"
 	"os"
 	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestPerUserLimit(t *testing.T) {
@@ -39,4 +41,70 @@ func TestPerUserLimit(t *testing.T) {
 	if out := cat.ok("config", "show", "--config", file); !strings.Contains(out, "per_user.tasks=3") {
 		t.Errorf("config show:\n%s", out)
 	}
+}
+
+// oneTaskEach writes a configuration with which a user may have one task on a
+// host at a time.
+func oneTaskEach(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte("limits:\n  per_user: {tasks: 1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// overQuota waits until the jobs wait for their user's quota, and looks on for a
+// while: one that is offered again and again is seen on its way to a host.
+func (d *daemon) overQuota(ids ...string) {
+	d.t.Helper()
+	look := func() string {
+		for _, id := range ids {
+			if j := d.show(id); j.State != "PENDING" || j.Reason != "Quota" {
+				return fmt.Sprintf("job %s is %s for %s: %s", id, j.State, j.Reason, j.Detail)
+			}
+		}
+		return ""
+	}
+	untilRight(d.t, patience, look)
+	staysRight(d.t, 4*time.Second, look)
+}
+
+// What waits for its user's quota starts as soon as the host has room for it.
+func TestQuotaPassesOn(t *testing.T) {
+	amy := newDaemon(t, "amy", "--no-worker").start()
+	newDaemon(t, "cat", "--config", oneTaskEach(t), "--gpus", "none", "--cpus", "8").start(amy.invite().flags()...)
+	amy.untilNodes(2)
+	var ids []string
+	var gates []gate
+	for i := range 3 {
+		g := newGate(t)
+		id := amy.ok(append([]string{"submit", "--"}, g.script("exit 0")...)...)
+		if i == 0 {
+			amy.untilState(id, "RUNNING")
+		}
+		ids, gates = append(ids, id), append(gates, g)
+	}
+	amy.overQuota(ids[1:]...)
+	for i, id := range ids {
+		gates[i].open()
+		ended := amy.untilState(id, "SUCCEEDED").Tasks[0].EndedAt
+		if i+1 == len(ids) {
+			break
+		}
+		if gap := amy.untilState(ids[i+1], "RUNNING").Tasks[0].StartedAt.Sub(ended); gap >= time.Second {
+			t.Errorf("job %d started %s after the one before it ended", i+2, gap)
+		}
+	}
+}
+
+// A task that many hosts refuse for its user's quota is not offered to them
+// again and again.
+func TestQuotaOnManyHosts(t *testing.T) {
+	c := newCrowd(t, 20, "--config", oneTaskEach(t))
+	c.load()
+	waits := c.owner.ok("submit", "--", "true")
+	c.owner.overQuota(waits)
+	c.end()
+	c.owner.untilState(waits, "SUCCEEDED")
 }

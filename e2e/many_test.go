@@ -1,0 +1,264 @@
+//go:build e2e
+
+package e2e
+
+// Many hosts with a task each, more than one daemon keeps sessions with
+// unasked: no death of a daemon costs a task.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+const (
+	// shortLease is the shortest that a job may ask for: a task whose host does
+	// not hear of its owner for so long has been ended.
+	shortLease = job.MinLease
+	// startup bounds the start of many daemons on a small machine.
+	startup = 5 * time.Minute
+)
+
+// crowd is one daemon that owns a task on each of many hosts.
+type crowd struct {
+	t     *testing.T
+	owner *daemon
+	hosts []*daemon
+	ids   []string
+	begun map[string]int // attempts of each job that had begun when all ran
+	dir   string         // where each attempt writes its number and pid, by job
+	gate  gate           // that all tasks wait at
+	ask   http.Client    // reaches the owner
+}
+
+// newCrowd starts the hosts, and last the owner, which runs nothing itself.
+func newCrowd(t *testing.T, hosts int, args ...string) *crowd {
+	t.Helper()
+	c := &crowd{t: t, begun: map[string]int{}, dir: t.TempDir(), gate: newGate(t)}
+	args = append(args, "--gpus", "none", "--cpus", "2", "--log-level", "info")
+	for i := range hosts {
+		name := fmt.Sprintf("host%d", i)
+		c.hosts = append(c.hosts, newDaemon(t, name, append(args, "--label", "at="+name)...))
+	}
+	c.owner = newDaemon(t, "owner", append(args, "--no-worker")...)
+	c.ask.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", c.owner.socket)
+	}}
+	inv := c.hosts[0].start().invite("--uses", strconv.Itoa(hosts))
+	startAll(c.hosts[1:], inv.flags()...)
+	c.owner.start(inv.flags()...)
+	return c
+}
+
+// startAll starts daemons, a few at a time.
+func startAll(all []*daemon, more ...string) {
+	const few = 4
+	for len(all) > 0 {
+		now := all[:min(few, len(all))]
+		all = all[len(now):]
+		from := make([]int, len(now))
+		for i, d := range now {
+			from[i] = d.launch(more...)
+		}
+		for i, d := range now {
+			d.waitLog(from[i], "ready")
+		}
+	}
+}
+
+// load hands in a task for each host, and waits until all run. As each job
+// names its host by a label, it is the owner who seeks the hosts, not they the
+// owner.
+func (c *crowd) load() {
+	c.t.Helper()
+	spec := job.DefaultSpec()
+	spec.Name, spec.Lease = "stays", job.Duration(shortLease)
+	spec.Command = []string{"sh", "-c", fmt.Sprintf("echo $MUSTER_ATTEMPT $$ >>%s/$MUSTER_JOB_ID; read line <%s; exit 0", c.dir, c.gate.path)}
+	file := filepath.Join(c.t.TempDir(), "job.json")
+	for _, h := range c.hosts {
+		spec.Constraint = "at=" + h.name
+		text, err := json.Marshal(spec)
+		if err == nil {
+			err = os.WriteFile(file, text, 0o600)
+		}
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		untilRight(c.t, startup, func() string { // a host that the owner has not heard of yet could never run it
+			r := c.owner.muster("submit", "-F", file)
+			if r.code != 0 {
+				return r.stderr
+			}
+			c.ids = append(c.ids, strings.TrimSpace(r.stdout))
+			return ""
+		})
+	}
+	untilRight(c.t, startup, c.settled)
+	twice := 0
+	for _, id := range c.ids {
+		if c.begun[id] = len(c.attempts(id)); c.begun[id] > 1 {
+			twice++
+		}
+	}
+	c.t.Logf("all run; %d of them began more than once", twice)
+}
+
+// job is what the owner itself says of a job; a verb would cost a process, and a
+// listing a question to every host.
+func (c *crowd) job(id string) jobDoc {
+	c.t.Helper()
+	var doc jobDoc
+	r, err := c.ask.Get("http://owner/v1/jobs/" + id)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if err := json.NewDecoder(r.Body).Decode(&doc); err != nil || len(doc.Tasks) != 1 {
+		c.t.Fatalf("job %s at its owner: status %d, %v: %+v", id, r.StatusCode, err, doc)
+	}
+	return doc
+}
+
+// attempt is what one of a task's attempts has written of itself.
+type attempt struct{ number, pid int }
+
+func (c *crowd) attempts(id string) []attempt {
+	text, _ := os.ReadFile(filepath.Join(c.dir, id)) // nothing before the first
+	var all []attempt
+	for line := range strings.Lines(string(text)) {
+		var a attempt
+		if _, err := fmt.Sscan(line, &a.number, &a.pid); err == nil {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// settled says what is amiss before all tasks run, each with a living process.
+func (c *crowd) settled() string {
+	c.t.Helper()
+	n := 0
+	for _, id := range c.ids {
+		if all := c.attempts(id); c.job(id).State == "RUNNING" && len(all) > 0 && alive(all[len(all)-1].pid) {
+			n++
+		}
+	}
+	if n == len(c.ids) {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d tasks run", n, len(c.ids))
+}
+
+// lost counts the tasks that do not go on as they ran when all had settled.
+func (c *crowd) lost() int {
+	n := 0
+	for _, id := range c.ids {
+		if all := c.attempts(id); len(all) != c.begun[id] || !alive(all[len(all)-1].pid) {
+			n++
+		}
+	}
+	return n
+}
+
+// wrong says what is amiss after that: no task is to be lost, and the owner is
+// to be in touch with all.
+func (c *crowd) wrong() string {
+	c.t.Helper()
+	seen := map[string]int{}
+	for _, id := range c.ids {
+		j := c.job(id)
+		word := j.State
+		if all := c.attempts(id); j.Tasks[0].Attempt != all[c.begun[id]-1].number {
+			word += " in another attempt"
+		}
+		seen[word]++
+	}
+	lost := c.lost()
+	if lost == 0 && seen["RUNNING"] == len(c.ids) {
+		return ""
+	}
+	return fmt.Sprintf("of %d tasks %d are lost; the owner shows %v", len(c.ids), lost, seen)
+}
+
+// ownerDies kills the owner's daemon and starts it again after a while.
+func (c *crowd) ownerDies() {
+	c.t.Helper()
+	c.owner.kill()
+	time.Sleep(2 * time.Second) // it is away: the scene, not a wait for anything
+	c.owner.start()
+}
+
+func (c *crowd) end() {
+	c.t.Helper()
+	if n := c.lost(); n > 0 {
+		c.t.Errorf("%d of %d tasks are lost", n, len(c.ids))
+	}
+	c.gate.open()
+	untilRight(c.t, startup, func() string {
+		n := 0
+		for _, id := range c.ids {
+			if c.job(id).State == "SUCCEEDED" {
+				n++
+			}
+		}
+		if n == len(c.ids) {
+			return ""
+		}
+		return fmt.Sprintf("%d of %d jobs have succeeded", n, len(c.ids))
+	})
+	for _, id := range c.ids {
+		if all := c.attempts(id); len(all) != c.begun[id] {
+			c.t.Errorf("job %s began again: %v", id, all)
+		}
+	}
+}
+
+// inTouch waits until the owner is in touch with all tasks.
+func (c *crowd) inTouch() {
+	c.t.Helper()
+	untilRight(c.t, 2*shortLease, c.wrong)
+}
+
+// Neither an owner that is started again nor a host that is loses touch, though
+// there are more hosts than a daemon keeps sessions with unasked.
+func TestManyHostsOutliveTheirDaemons(t *testing.T) {
+	c := newCrowd(t, 40)
+	c.load()
+	c.ownerDies()
+	c.inTouch()
+	some := c.hosts[len(c.hosts)-8:]
+	for _, h := range some {
+		h.kill()
+	}
+	startAll(some)
+	c.inTouch()
+	c.end()
+}
+
+// The same with a hundred daemons, each of which dies in its turn, and the time
+// in which a lease that nobody renews ends its task.
+func TestHundredDaemons(t *testing.T) {
+	atFullSize(t)
+	c := newCrowd(t, 99)
+	c.load()
+	c.ownerDies()
+	c.inTouch()
+	staysRight(t, shortLease+15*time.Second, c.wrong)
+	for _, h := range c.hosts {
+		h.kill()
+		h.start()
+	}
+	c.inTouch()
+	staysRight(t, shortLease+15*time.Second, c.wrong)
+	c.end()
+}

@@ -1,0 +1,122 @@
+//go:build e2e
+
+package e2e
+
+// A task that takes its host down each time is not given to one host after the
+// other for ever.
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// poison kills the daemon and the runner that it runs under, unless the file
+// mild is there, and writes before on which host that is.
+func poison(dir string) []string {
+	return []string{"sh", "-c", fmt.Sprintf(`cd %s; [ -e mild ] && exit 0
+host=${MUSTER_SCRATCH%%%%/data/*}; echo "$host" >>runs; pkill -KILL -f "$host/data"; exec sleep 600`, dir)}
+}
+
+// revive starts again those that have died; it waits for none, as what killed
+// one may not have ended yet.
+func revive(hosts []*daemon) {
+	for _, h := range hosts {
+		select {
+		case <-h.done:
+			h.launch()
+		default:
+		}
+	}
+}
+
+// poisoned lists the hosts on which the task has run, in order.
+func poisoned(dir string, hosts []*daemon) []string {
+	text, _ := os.ReadFile(filepath.Join(dir, "runs")) // nothing before the first
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		i := slices.IndexFunc(hosts, func(h *daemon) bool { return h.dir == strings.TrimSpace(line) })
+		if i < 0 {
+			return []string{"an unknown host"}
+		}
+		names = append(names, hosts[i].name)
+	}
+	return names
+}
+
+func TestPoisonTaskIsHeld(t *testing.T) {
+	const (
+		hostsLost = 3 // after the loss of so many the task is held
+		mostRuns  = 6 // while one of the others is away, a host may be met again
+	)
+	owner := newDaemon(t, "owner", "--no-worker").start()
+	inv := owner.invite("--uses", "3")
+	var hosts []*daemon
+	for _, name := range []string{"amy", "ben", "cat"} {
+		hosts = append(hosts, newDaemon(t, name, "--gpus", "none", "--cpus", "4").start(inv.flags()...))
+	}
+	owner.untilNodes(4)
+	dir := t.TempDir()
+	id := owner.ok(append([]string{"submit", "-J", "poison", "--"}, poison(dir)...)...)
+	held := func() string {
+		revive(hosts)
+		runs := poisoned(dir, hosts)
+		if len(runs) > mostRuns {
+			t.Fatalf("ran %d times: %v", len(runs), runs)
+		}
+		if j := owner.show(id); j.State != "HELD" {
+			return fmt.Sprintf("the job is %s, its task ran on %v", j.State, runs)
+		}
+		return ""
+	}
+	untilRight(t, 4*patience, held)
+	runs := poisoned(dir, hosts)
+	t.Logf("ran on %v", runs)
+	reason := owner.show(id).Detail
+	for _, h := range hosts {
+		if !slices.Contains(runs, h.name) || !strings.Contains(reason, h.name) {
+			t.Errorf("held after %v, for %q: want %d different hosts named", runs, reason, hostsLost)
+		}
+	}
+	if out := owner.ok("why", id); !strings.Contains(out, reason) {
+		t.Errorf("why does not say %q:\n%s", reason, out)
+	}
+	untilRight(t, patience, func() string { // no host is left out for it
+		revive(hosts)
+		for _, h := range hosts {
+			if n := owner.node(h.name); n.State != "ready" {
+				return h.name + " is " + n.State
+			}
+		}
+		return ""
+	})
+	for _, h := range hosts {
+		owner.untilState(owner.ok("submit", "-w", h.name, "--", "true"), "SUCCEEDED")
+	}
+	if again := poisoned(dir, hosts); len(again) != len(runs) {
+		t.Errorf("held, and ran again: %v", again)
+	}
+
+	// A person lets it go, and what it has lost before counts no more.
+	owner.ok("release", id)
+	untilRight(t, 4*patience, func() string {
+		revive(hosts)
+		if now := poisoned(dir, hosts); len(now) == len(runs) {
+			return fmt.Sprintf("released, and it does not run: %+v", owner.show(id))
+		}
+		return ""
+	})
+	if err := os.WriteFile(filepath.Join(dir, "mild"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	untilRight(t, 4*patience, func() string {
+		revive(hosts)
+		if j := owner.show(id); j.State != "SUCCEEDED" {
+			return fmt.Sprintf("the job is %s: %s", j.State, j.Detail)
+		}
+		return ""
+	})
+}

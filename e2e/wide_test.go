@@ -1,0 +1,142 @@
+//go:build e2e
+
+package e2e
+
+// A job for several GPUs among jobs for one: it gets its turn.
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// offerRounds is longer than an offer queues at a host before its scheduler
+// has to renew it.
+const offerRounds = 34 * time.Second
+
+// ones are jobs for one GPU each that two schedulers compete with.
+type ones struct {
+	at   []*daemon
+	jobs []oneJob
+}
+
+type oneJob struct {
+	at *daemon
+	id string
+}
+
+// submit hands in one more, at the next of the daemons.
+func (o *ones) submit(command ...string) {
+	at := o.at[len(o.jobs)%len(o.at)]
+	o.jobs = append(o.jobs, oneJob{at, at.ok(append([]string{"submit", "-c", "0", "-G", "1", "--"}, command...)...)})
+}
+
+// started says which of them does not wait any more.
+func (o *ones) started() string {
+	for i, j := range o.jobs {
+		if doc := j.at.show(j.id); doc.State != "PENDING" {
+			return fmt.Sprintf("job %d of those that came later, handed in at %s, is %s", i+1, j.at.name, doc.State)
+		}
+	}
+	return ""
+}
+
+// waiting counts those that wait.
+func (o *ones) waiting() int {
+	n := 0
+	for _, j := range o.jobs {
+		if j.at.show(j.id).State == "PENDING" {
+			n++
+		}
+	}
+	return n
+}
+
+// twoGPUs starts two daemons that only schedule and one with two GPUs.
+func twoGPUs(t *testing.T) (amy, ben *daemon) {
+	t.Helper()
+	amy = newDaemon(t, "amy", "--no-worker").start()
+	inv := amy.invite("--uses", "2")
+	ben = newDaemon(t, "ben", "--no-worker").start(inv.flags()...)
+	newDaemon(t, "cat", "--gpus", "sim:2xH100-80GB", "--cpus", "4").start(inv.flags()...)
+	for _, d := range []*daemon{amy, ben} {
+		d.untilNodes(3)
+	}
+	return amy, ben
+}
+
+// pending waits until the job waits for room: it is in line then.
+func (d *daemon) pending(id string) {
+	d.t.Helper()
+	d.until(id, "PENDING for room", func(j jobDoc) bool { return j.State == "PENDING" && j.Reason == "Resources" })
+}
+
+// The GPU that became free first is kept for the job that is first in line, for
+// as long as the other is taken, and also when its offer has to be renewed.
+func TestJobForTwoGPUsKeepsItsPlace(t *testing.T) {
+	amy, ben := twoGPUs(t)
+	var holders [2]string
+	var gates [2]gate
+	for i := range holders {
+		gates[i] = newGate(t)
+		holders[i] = amy.ok(append([]string{"submit", "-c", "0", "-G", "1", "--"}, gates[i].script("exit 0")...)...)
+		amy.untilState(holders[i], "RUNNING")
+	}
+	wide := amy.ok("submit", "-c", "0", "-G", "2", "--", "true")
+	amy.pending(wide)
+	later := ones{at: []*daemon{ben, amy}}
+	for range 4 {
+		later.submit("true")
+	}
+	for _, j := range later.jobs {
+		j.at.until(j.id, "PENDING", func(d jobDoc) bool { return d.State == "PENDING" })
+	}
+	gates[0].open()
+	amy.untilState(holders[0], "SUCCEEDED")
+	staysRight(t, offerRounds, later.started)
+	gates[1].open()
+	first := amy.untilState(wide, "SUCCEEDED").Tasks[0].StartedAt
+	for i, j := range later.jobs {
+		doc := j.at.untilState(j.id, "SUCCEEDED")
+		if doc.Tasks[0].StartedAt.Before(first) {
+			t.Errorf("job %d of those that came later started %s before", i+1, first.Sub(doc.Tasks[0].StartedAt))
+		}
+	}
+}
+
+// The same among jobs of 36 s each that never leave both GPUs free by
+// themselves.
+func TestJobForTwoGPUsInAStream(t *testing.T) {
+	atFullSize(t)
+	amy, ben := twoGPUs(t)
+	for _, seconds := range []string{"18", "36"} { // so that their ends never meet
+		id := amy.ok("submit", "-c", "0", "-G", "1", "--", "sleep", seconds)
+		amy.untilState(id, "RUNNING")
+	}
+	wide := ben.ok("submit", "-c", "0", "-G", "2", "--", "sleep", "1")
+	ben.pending(wide)
+	stream := ones{at: []*daemon{amy, ben}}
+	start := time.Now()
+	untilRight(t, 4*time.Minute, func() string {
+		if ben.show(wide).State != "PENDING" {
+			return ""
+		}
+		for n := stream.waiting(); n < 3; n++ {
+			stream.submit("sleep", "36")
+		}
+		return fmt.Sprintf("it waits, and %d of those that came later have started", len(stream.jobs)-stream.waiting())
+	})
+	t.Logf("started after %s", time.Since(start).Round(time.Second))
+	first := ben.untilState(wide, "SUCCEEDED").Tasks[0].StartedAt
+	for i, j := range stream.jobs {
+		untilRight(t, 3*time.Minute, func() string {
+			if s := j.at.show(j.id).State; s != "SUCCEEDED" {
+				return fmt.Sprintf("job %d is %s", i+1, s)
+			}
+			return ""
+		})
+		if at := j.at.show(j.id).Tasks[0].StartedAt; at.Before(first) {
+			t.Errorf("job %d of those that came later started %s before", i+1, first.Sub(at))
+		}
+	}
+}
