@@ -5,6 +5,7 @@ package joint
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -140,6 +141,31 @@ func read(j job.Job) job.Job {
 	}
 	return j
 }
+
+// brief is a message in a line of the log.
+func brief(msg any) string {
+	switch m := msg.(type) {
+	case lease.Offer:
+		return fmt.Sprintf("Offer %x of %s: %s, priority %d, %s, waits %v, age %v", m.ID, m.Attempt, needText(m.Need), m.Priority, m.User, m.Wait, m.Age)
+	case lease.Commit:
+		return fmt.Sprintf("Commit %x of %s, session %x, devices %v", m.Offer, m.Attempt, m.Session, m.Devices)
+	case lease.Decline:
+		return fmt.Sprintf("Decline %x of %s: %s, never %v, %s", m.Offer, m.Attempt, m.Reason, m.Never, briefFree(m.Free))
+	case lease.Release:
+		return fmt.Sprintf("Release %x", m.Offer)
+	case lease.Start:
+		return fmt.Sprintf("Start %x of %s, session %x", m.Offer, m.Attempt, m.Session)
+	case lease.Hello:
+		return fmt.Sprintf("Hello %s, %s", m.Profile.Store, briefFree(m.Free))
+	case lease.Availability:
+		return fmt.Sprintf("Availability %s, draining %v %s", briefFree(m.Free), m.Draining, m.Detail)
+	case lease.Event:
+		return fmt.Sprintf("Event %d of %s: %s %s", m.N, m.Attempt, m.State, m.Refused)
+	}
+	return fmt.Sprintf("%T %+v", msg, msg)
+}
+
+func briefFree(f lease.Free) string { return fmt.Sprintf("free %d CPUs %d GPUs", f.CPUs, len(f.GPUs)) }
 
 // wireRefuses says why the session between two daemons would not take the
 // message; empty if it would. It has the checks that depend on what a core

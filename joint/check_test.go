@@ -40,7 +40,7 @@ func (w *world) offered(o *owner, h *host, m lease.Offer) {
 		j.mostOffer = n
 		w.stats.mostOffers = max(w.stats.mostOffers, n)
 		if n == w.opt.maxOffers+1 {
-			w.fail("P2: job %d of %s was offered to %s %d times within a minute", j.index, o.peer, h.peer, n)
+			w.fail("P2: %s was offered to %s %d times within a minute", j, h.peer, n)
 		}
 	}
 }

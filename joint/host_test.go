@@ -289,7 +289,7 @@ func (h *host) run() {
 
 func (h *host) saved(err error) {
 	h.carry(h.core.Saved(h.now(), err))
-	if len(h.inbox) > 0 {
+	if h.turning || len(h.inbox) > 0 { // something came while the disk was busy
 		h.turning = false
 		h.turn()
 		return

@@ -113,8 +113,8 @@ func (w *world) failUnsettled() {
 	}
 	for _, j := range w.works {
 		if !j.settled() {
-			w.fail("P7: job %d of %s (%s) has not ended: accepted %v, %s %s, attempt %d at %q (assigned %v), cancelled %v",
-				j.index, j.owner.peer, needText(j.spec.Resources), j.accepted, j.state, j.reason, j.attempt, j.node, j.assigned, j.cancelled)
+			w.fail("P7: %s has not ended: accepted %v, %s %s, attempt %d at %q (assigned %v), cancelled %v",
+				j, j.accepted, j.state, j.reason, j.attempt, j.node, j.assigned, j.cancelled)
 		}
 	}
 }

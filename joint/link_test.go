@@ -209,7 +209,7 @@ func (o *owner) send(to job.Peer, m lease.ToWorker) {
 		return
 	}
 	if o.w.trace != nil {
-		o.w.logf("%s to %s: %T %+v", o.peer, to, m, m)
+		o.w.logf("%s to %s: %s", o.peer, to, brief(m))
 	}
 	o.w.stats.messages++
 	at := o.w.now + l.latency
@@ -248,7 +248,7 @@ func (h *host) send(to job.Peer, m lease.ToScheduler) {
 		return
 	}
 	if h.w.trace != nil {
-		h.w.logf("%s to %s: %T %+v", h.peer, to, m, m)
+		h.w.logf("%s to %s: %s", h.peer, to, brief(m))
 	}
 	h.w.stats.messages++
 	at := h.w.now + l.latency

@@ -90,8 +90,7 @@ func (w *world) lookAt(h *host) {
 			h.first = standing{}
 			return
 		}
-		w.fail("P1: job %d of %s (%s, priority %d) is first in line at %s, fits, and has waited there for %v; in all for %v",
-			first.index, first.owner.peer, needText(first.spec.Resources), first.spec.Priority, h.peer, wait, w.now-first.acceptAt)
+		w.fail("P1: %s is first in line at %s, fits, and has waited there for %v; in all for %v", first, h.peer, wait, w.now-first.acceptAt)
 	}
 }
 
@@ -107,6 +106,9 @@ func (h *host) closedWhy(j *work, free *lease.Free) string {
 	}
 	return ""
 }
+
+// longestPause is above any pause of one task, after a failure or a refusal.
+const longestPause = 80 * time.Second
 
 // lookAlone sees to a job that is first wherever it could run: it starts when
 // the tasks that run there now have made room.
@@ -125,12 +127,16 @@ func (w *world) lookAlone(j *work) {
 	}
 	if j.alone == 0 {
 		j.alone, j.aloneEnd = w.now, 0
+	}
+	if w.now < j.alone+longestPause {
+		return // it may still be paused, and its room be given to others
+	}
+	if j.aloneEnd == 0 {
 		for _, l := range j.owner.order {
 			if j.could(l.h) && l.h.takes(j.owner) {
 				j.aloneEnd = max(j.aloneEnd, l.h.roomAt(j))
 			}
 		}
-		return
 	}
 	if w.now <= j.aloneEnd+turnBound {
 		return
@@ -141,8 +147,19 @@ func (w *world) lookAlone(j *work) {
 			return
 		}
 	}
-	w.fail("P1: job %d of %s (%s, priority %d) has been first in line at all %d hosts that could run it since %v; all had room by %v",
-		j.index, j.owner.peer, needText(j.spec.Resources), j.spec.Priority, able, j.alone, j.aloneEnd)
+	w.fail("P1: %s has been first in line at all %d hosts that could run it since %v (%s); from then on all had room by %v, had nothing else been started there",
+		j, able, j.alone, j.hostNames(), j.aloneEnd)
+}
+
+// hostNames are the hosts that could run the job.
+func (j *work) hostNames() string {
+	var out []string
+	for _, h := range j.w.hosts {
+		if j.could(h) {
+			out = append(out, string(h.peer))
+		}
+	}
+	return strings.Join(out[:min(len(out), 8)], ", ")
 }
 
 // roomAt is when the host has room for the job if nothing else is started there.

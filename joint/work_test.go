@@ -57,7 +57,7 @@ type work struct {
 	fitWait  time.Duration // longest time for which it was first and fitted
 	firstAt  int           // hosts where it is first, in one look
 	alone    time.Duration // since when it is first wherever it could run; 0: it is not
-	aloneEnd time.Duration // when one of these hosts has room for it at the latest
+	aloneEnd time.Duration // when all these hosts have room for it, if nothing else begins there; 0: not known yet
 }
 
 // newWork adds a job of an owner that asks for this.
@@ -70,6 +70,15 @@ func (w *world) newWork(o *owner, user string, need job.Resources, runs time.Dur
 	w.works = append(w.works, j)
 	w.byKey[j.key] = j
 	return j
+}
+
+// String names the job for people.
+func (j *work) String() string {
+	text := fmt.Sprintf("job %d (%s of %s at %s: %s, priority %d", j.index, j.id, j.user, j.owner.peer, needText(j.spec.Resources), j.spec.Priority)
+	if j.spec.Constraint != "" {
+		text += ", " + j.spec.Constraint
+	}
+	return text + ")"
 }
 
 // submitAt has the user submit it then.
@@ -86,13 +95,15 @@ func (o *owner) ask(event func(scheduler.Token) scheduler.Event, then func(sched
 	}
 	o.tokens++
 	tok, life := o.tokens, o.life
-	o.asks[tok] = then
+	answered := false
+	o.asks[tok] = func(r scheduler.Reply) { answered = true; then(r) }
 	o.tell(event(tok))
 	w.after(clientWait, func() {
 		switch {
-		case o.life != life:
+		case answered:
+		case o.life != life || !o.up:
 			again()
-		case o.asks[tok] != nil:
+		default:
 			w.fail("%s has not answered a request within %v", o.peer, clientWait)
 		}
 	})
@@ -123,16 +134,16 @@ func (j *work) submit() {
 		switch {
 		case r.Err == nil:
 			j.accepted = true
-		case errors.Is(r.Err, scheduler.ErrBusy):
+		case errors.Is(r.Err, scheduler.ErrBusy), errors.Is(r.Err, errJournal):
 			w.after(between(w.chance, time.Second, 5*time.Second), j.submit)
 		case errors.As(r.Err, &noMatch):
 			if h := j.reachableHost(); h != nil {
-				w.fail("job %d of %s was refused, though %s can run it: %v", j.index, j.owner.peer, h.peer, r.Err)
+				w.fail("P7: %s was refused, though %s can run it: %v", j, h.peer, r.Err)
 			}
 			w.after(between(w.chance, 10*time.Second, 30*time.Second), j.submit)
 		default:
 			j.refused = r.Err
-			w.fail("job %d of %s was refused: %v", j.index, j.owner.peer, r.Err)
+			w.fail("P7: %s was refused: %v", j, r.Err)
 		}
 	})
 }
