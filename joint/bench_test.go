@@ -119,3 +119,28 @@ func BenchmarkPlace(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFullCluster is what the cores of 90 full hosts and of three owners
+// take for a job, while hundreds wait.
+func BenchmarkFullCluster(b *testing.B) {
+	began := time.Now()
+	for b.Loop() {
+		w := newWorld(b, 7, options{standing: 128, sampling: time.Hour})
+		w.watch = func() time.Duration { return time.Since(began) }
+		for range 90 {
+			w.addHost(hostSpec{gpus: "8xH100", cpus: 64})
+		}
+		owners := []*owner{w.addOwner(nil), w.addOwner(nil), w.addOwner(nil)}
+		r := w.chance
+		for range 3000 {
+			need := gpus([]int{1, 1, 1, 1, 2, 2, 4, 8}[r.IntN(8)])
+			j := w.newWork(owners[r.IntN(3)], "ada", need, logNormal(r, 4*time.Minute, 1, 5*time.Second, time.Hour))
+			j.submitAt(between(r, 0, 30*time.Minute))
+		}
+		w.start()
+		w.runAll(45 * time.Minute)
+		b.ReportMetric(w.spent.Seconds()*1000/float64(w.stats.ended), "core-ms/job")
+		b.ReportMetric(float64(len(w.waiting)), "waiting")
+		b.ReportMetric(float64(w.stats.steps)/float64(w.stats.ended), "steps/job")
+	}
+}

@@ -256,13 +256,16 @@ func (h *host) run() {
 	events := h.inbox
 	h.inbox = h.spare[:0]
 	now := h.now()
-	for _, e := range events {
-		h.core.Step(now, e)
-	}
+	var wr worker.Writes
+	h.w.timed(func() {
+		for _, e := range events {
+			h.core.Step(now, e)
+		}
+		wr = h.core.Round(now)
+	})
 	clear(events)
 	h.spare = events
 	h.w.stats.rounds++
-	wr := h.core.Round(now)
 	switch {
 	case wr.Empty():
 		h.saved(nil)
@@ -288,7 +291,9 @@ func (h *host) run() {
 }
 
 func (h *host) saved(err error) {
-	h.carry(h.core.Saved(h.now(), err))
+	var fx worker.Effects
+	h.w.timed(func() { fx = h.core.Saved(h.now(), err) })
+	h.carry(fx)
 	if h.turning || len(h.inbox) > 0 { // something came while the disk was busy
 		h.turning = false
 		h.turn()

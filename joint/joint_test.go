@@ -101,6 +101,7 @@ func (w *world) runRandom() {
 		w.failUnsettled()
 		return
 	}
+	w.checkOffers()
 	if w.run(w.now + quietFor) {
 		w.checkSizes()
 	}

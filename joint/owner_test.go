@@ -192,7 +192,8 @@ func (o *owner) run() {
 	o.keptRows = o.keptRows[:0]
 	o.stepped = o.now()
 	o.w.stats.steps++
-	fx := o.core.Step(o.stepped, events...)
+	var fx scheduler.Effects
+	o.w.timed(func() { fx = o.core.Step(o.stepped, events...) })
 	clear(events)
 	o.spare = events
 	o.carry(fx)
@@ -402,6 +403,9 @@ const callEvery = 10 * time.Second
 
 // announce calls the hosts of the classes that are wanted; some of them come.
 func (o *owner) announce(wants []scheduler.Want) {
+	if o.w.opt.mute {
+		return
+	}
 	o.wants = wants
 	o.calls++
 	calls, life := o.calls, o.life

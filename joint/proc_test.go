@@ -65,6 +65,7 @@ func (h *host) startProc(t worker.Task) {
 	h.procs[t.Attempt] = p
 	j.tries = append(j.tries, p)
 	j.starts++
+	w.stats.starts++
 	p.nth = j.starts
 	if j.starts == 1 {
 		j.startAt = w.now

@@ -46,7 +46,7 @@ func randomWorld(t testing.TB, seed uint64) *world {
 	m := moods[r.IntN(len(moods))]
 	opt := options{refusals: m.refusals, keepEnded: 20, keepWhole: 4}
 	if r.IntN(4) == 0 {
-		opt.standing = 2
+		opt.standing, opt.mute = 2, r.IntN(2) == 0
 	}
 	w := newWorld(t, seed, opt)
 	for range 3 + r.IntN(10) {

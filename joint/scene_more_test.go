@@ -85,21 +85,18 @@ func TestFullCluster(t *testing.T) {
 	owners := []*owner{o, w.addOwner(nil), w.addOwner(nil)}
 	r := w.chance
 	users := []string{"ada", "bob", "cyd", "dan", "eve"}
-	for range 4000 {
+	for range 3000 {
 		need := gpus([]int{1, 1, 1, 1, 2, 2, 4, 8}[r.IntN(8)])
 		j := w.newWork(owners[r.IntN(3)], users[r.IntN(5)], need, logNormal(r, 4*time.Minute, 1, 5*time.Second, time.Hour))
 		if r.IntN(10) == 0 {
 			j.spec.Priority = 30 + r.IntN(50)
 		}
-		j.submitAt(between(r, 0, 50*time.Minute))
+		j.submitAt(between(r, 0, 45*time.Minute))
 	}
 	w.start()
 	w.runAll(time.Hour)
-	if len(w.bad) > 0 {
-		return
-	}
 	w.heal()
-	if !w.runUntil(4*time.Hour, w.done) {
+	if !w.runAny(4*time.Hour, w.done) {
 		w.failUnsettled()
 	}
 	t.Logf("90 hosts with 8 GPUs each, %d jobs\n%s", len(w.works), w.stats.String())
@@ -107,9 +104,7 @@ func TestFullCluster(t *testing.T) {
 	if steps := float64(w.stats.steps) / jobs; steps > 80 {
 		t.Errorf("P6: %.1f steps of a scheduler for a job", steps)
 	}
-	if offers := float64(w.stats.offers) / jobs; offers > 40 {
-		t.Errorf("P2: %.1f offers for a job", offers)
-	}
+	w.checkOffers()
 }
 
 // TestNothingGrows: after twice as many jobs, drained cores hold as much (P3).

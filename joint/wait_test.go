@@ -40,6 +40,7 @@ func (w *world) sample() {
 			j.alone = 0
 		}
 	}
+	w.stats.waited += time.Duration(len(w.waiting)) * w.opt.sampling
 	if len(w.waiting) == 0 {
 		for _, h := range w.hosts {
 			h.first = standing{}
@@ -170,18 +171,36 @@ func (h *host) roomAt(j *work) time.Duration {
 	}
 	procs := h.running()
 	slices.SortFunc(procs, func(a, b *proc) int { return cmp.Compare(a.endsAt, b.endsAt) })
+	holders := map[string]int{}
+	for _, p := range procs {
+		for _, d := range p.task.Devices {
+			holders[d]++
+		}
+	}
 	at := h.w.now + lease.ReserveFor // reservations lapse
 	for _, p := range procs {
 		at = max(at, p.endsAt)
 		free.CPUs += p.j.spec.Resources.CPUs
 		for _, d := range p.task.Devices {
-			free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: d})
+			if holders[d]--; holders[d] == 0 {
+				free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: d})
+			}
 		}
 		if j.fits(&free) {
 			break
 		}
 	}
 	return at
+}
+
+// checkOffers checks that offers have a reason (P2): the starts of tasks, and the
+// minutes that tasks have waited in, a few for each.
+func (w *world) checkOffers() {
+	s := &w.stats
+	bound := 12*(s.starts+len(w.works)) + 10*int(s.waited/time.Minute) + 100
+	if s.offers > bound {
+		w.fail("P2: %d offers for %d jobs, %d starts and %v of waiting; at most %d are explained", s.offers, len(w.works), s.starts, s.waited, bound)
+	}
 }
 
 func needText(r job.Resources) string { return fmt.Sprintf("%d CPUs, %d GPUs", r.CPUs, gpu.Count(r)) }
@@ -191,7 +210,8 @@ type stats struct {
 	steps, rounds, messages, effects int
 	offers, finds, fenced, ended     int
 	mostOffers                       int
-	jobs                             int
+	jobs, starts                     int
+	waited                           time.Duration  // by all jobs together
 	waits                            map[int]*waits // by GPUs asked for
 }
 
@@ -242,6 +262,8 @@ func (t *total) add(seed uint64, s *stats, failed bool) {
 	t.sum.fenced += s.fenced
 	t.sum.ended += s.ended
 	t.sum.jobs += s.jobs
+	t.sum.starts += s.starts
+	t.sum.waited += s.waited
 	t.sum.mostOffers = max(t.sum.mostOffers, s.mostOffers)
 	if s.jobs > 0 {
 		t.worst = max(t.worst, float64(s.offers)/float64(s.jobs))
@@ -277,7 +299,7 @@ func (s *stats) String() string {
 		fmt.Fprintf(&out, "%6d %8d %12s %12s %12s %22s\n", n, x.jobs, round(x.all[len(x.all)/2]), round(x.all[len(x.all)*99/100]), round(x.longest), round(x.fit))
 	}
 	jobs := float64(max(s.jobs, 1))
-	fmt.Fprintf(&out, "%d jobs started, %d ended; a job: %.1f steps of a scheduler, %.1f rounds of a worker, %.1f messages, %.1f effects, %.1f offers; at most %d offers of a task to a host in a minute; %d searches, %d tasks fenced",
-		s.jobs, s.ended, float64(s.steps)/jobs, float64(s.rounds)/jobs, float64(s.messages)/jobs, float64(s.effects)/jobs, float64(s.offers)/jobs, s.mostOffers, s.finds, s.fenced)
+	fmt.Fprintf(&out, "%d jobs started in %d attempts, %d ended; a job: %.1f steps of a scheduler, %.1f rounds of a worker, %.1f messages, %.1f effects, %.1f offers; at most %d offers of a task to a host in a minute; %d searches, %d tasks fenced",
+		s.jobs, s.starts, s.ended, float64(s.steps)/jobs, float64(s.rounds)/jobs, float64(s.messages)/jobs, float64(s.effects)/jobs, float64(s.offers)/jobs, s.mostOffers, s.finds, s.fenced)
 	return out.String()
 }

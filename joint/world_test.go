@@ -20,6 +20,7 @@ import (
 // options are what is the same for all hosts and owners of a world.
 type options struct {
 	standing  int     // hosts with which every owner has a session without wanting it; 0: 32
+	mute      bool    // nobody hears what owners announce
 	refusals  float64 // the part of entries that a journal does not take, and of quorum rounds that fail
 	keepEnded int     // ended jobs that an owner keeps; 0: the default
 	keepWhole int     // of them in memory; less than 0: none, 0: the default
@@ -49,6 +50,8 @@ type world struct {
 	waiting []*work // reused by each look
 	bad     []string
 	trace   func(format string, args ...any)
+	watch   func() time.Duration // in benchmarks: real time
+	spent   time.Duration        // by the cores, as watch tells
 	stats   stats
 }
 
@@ -66,6 +69,17 @@ func newWorld(t testing.TB, seed uint64, opt options) *world {
 		t: t, seed: seed, opt: opt, chance: rand.New(rand.NewPCG(seed, 0)), poison: true,
 		links: map[[2]job.Peer]*link{}, byID: map[job.ID]*work{}, byKey: map[string]*work{},
 	}
+}
+
+// timed notes how long a core takes, where somebody wants to know.
+func (w *world) timed(core func()) {
+	if w.watch == nil {
+		core()
+		return
+	}
+	began := w.watch()
+	core()
+	w.spent += w.watch() - began
 }
 
 // logf writes into the log of a replay.
