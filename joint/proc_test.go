@@ -64,6 +64,7 @@ func (h *host) startProc(t worker.Task) {
 	}
 	h.procs[t.Attempt] = p
 	j.tries = append(j.tries, p)
+	w.better(p)
 	j.starts++
 	w.stats.starts++
 	p.nth = j.starts

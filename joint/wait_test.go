@@ -152,6 +152,18 @@ func (w *world) lookAlone(j *work) {
 		j, able, j.alone, j.hostNames(), j.aloneEnd)
 }
 
+// better sees a task start: those that rank behind it lose their turn at its host.
+func (w *world) better(p *proc) {
+	for _, j := range w.waiting {
+		if j.alone > 0 && ranks(p.j, j) < 0 && j.could(p.h) {
+			j.alone = 0
+		}
+	}
+	if first := p.h.first.j; first != nil && ranks(p.j, first) < 0 {
+		p.h.first = standing{}
+	}
+}
+
 // hostNames are the hosts that could run the job.
 func (j *work) hostNames() string {
 	var out []string
