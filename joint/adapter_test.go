@@ -6,7 +6,6 @@ package joint
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"time"
@@ -18,7 +17,7 @@ import (
 )
 
 // quiet is where the worker's core writes its log.
-var quiet = slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1}))
+var quiet = slog.New(slog.DiscardHandler)
 
 func newWorkerCore(cfg worker.Config) (*worker.Core, error) { return worker.NewCore(cfg, quiet) }
 
@@ -50,8 +49,18 @@ func (h *host) carry(fx worker.Effects) {
 	if fx.Poll {
 		h.poll()
 	}
-	// The worker's core neither wants sessions nor gives them up yet.
+	want, unwant := wantsOf(fx)
+	for _, p := range want {
+		h.wantOwner(p, true)
+	}
+	for _, p := range unwant {
+		h.wantOwner(p, false)
+	}
 }
+
+// wantsOf are the sessions that the worker's core wants and gives up: none, as
+// it has no such effects yet.
+func wantsOf(worker.Effects) (want, unwant []job.Peer) { return nil, nil }
 
 // keep has the next life of the daemon find what is set aside, as the disk does.
 func (h *host) keep(now worker.Aside) {

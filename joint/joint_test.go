@@ -107,6 +107,25 @@ func (w *world) runRandom() {
 	}
 }
 
+// TestSameSeedSameWorld proves that nothing in a world, nor in the cores, goes by
+// chance that the seed does not decide.
+func TestSameSeedSameWorld(t *testing.T) {
+	for seed := uint64(1); seed <= 8; seed++ {
+		var first string
+		for run := range 2 {
+			w := randomWorld(t, seed)
+			w.start()
+			w.runAll(20 * time.Minute)
+			got := fmt.Sprintf("%d events, %s", w.ran, &w.stats)
+			if run == 0 {
+				first = got
+			} else if got != first {
+				t.Errorf("seed %d went one way:\n%s\nand then another:\n%s", seed, first, got)
+			}
+		}
+	}
+}
+
 // failUnsettled says which jobs have not ended (P7).
 func (w *world) failUnsettled() {
 	if len(w.bad) > 0 {

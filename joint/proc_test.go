@@ -104,12 +104,12 @@ func (p *proc) begin() {
 // calmRun is how long a task runs at most once the world is calm.
 const calmRun = 20 * time.Second
 
-// watch sees to it that the lease is kept, whether or not the daemon lives.
+// watch ends the process with its lease, whether or not the daemon lives.
 func (p *proc) watch() {
 	at := p.h.clock.when(p.deadline.Add(-worker.FenceLead))
 	p.h.w.at(at, func() {
 		switch {
-		case p.over:
+		case p.over || p.killing:
 		case p.h.clock.read(p.h.w.now) < p.deadline.Add(-worker.FenceLead):
 			p.watch()
 		default:

@@ -5,6 +5,7 @@ package joint
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -37,8 +38,14 @@ var moods = []mood{
 
 // The kinds of hosts.
 var hostKinds = []hostSpec{
-	{cpus: 8}, {cpus: 32}, {gpus: "1xT4", cpus: 4}, {gpus: "2xH100", cpus: 16}, {gpus: "4xA100", cpus: 32},
-	{gpus: "8xH100", cpus: 64}, {gpus: "4xH100", cpus: 32, real: true}, {gpus: "2xA100", cpus: 8, real: true},
+	{cpus: 8},
+	{cpus: 32},
+	{gpus: "1xT4", cpus: 4},
+	{gpus: "2xH100", cpus: 16},
+	{gpus: "4xA100", cpus: 32},
+	{gpus: "8xH100", cpus: 64},
+	{gpus: "4xH100", cpus: 32, real: true},
+	{gpus: "2xA100", cpus: 8, real: true},
 }
 
 func randomWorld(t testing.TB, seed uint64) *world {
@@ -155,12 +162,7 @@ func (w *world) decorate(r *rand.Rand, m *mood, j *work) {
 
 // reachableEver says whether any host could ever run the job.
 func (j *work) reachableEver() bool {
-	for _, h := range j.w.hosts {
-		if j.could(h) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.w.hosts, j.could)
 }
 
 // each has something happen so many times an hour on average, at random moments.

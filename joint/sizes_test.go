@@ -6,6 +6,7 @@ package joint
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -29,7 +30,7 @@ func sizesOf(core any) sizes {
 var constants = []string{".cfg", ".Spec", ".spec", ".clauses", ".Profile", ".profile", ".policy", ".rng", ".chance", ".log"}
 
 func (s sizes) walk(v reflect.Value, path string, seen map[uintptr]bool) {
-	switch v.Kind() {
+	switch v.Kind() { //nolint:exhaustive // all other kinds hold nothing
 	case reflect.Pointer:
 		if v.IsNil() || seen[v.Pointer()] {
 			return
@@ -77,6 +78,17 @@ func (s sizes) walk(v reflect.Value, path string, seen map[uintptr]bool) {
 	}
 }
 
+// sorted goes through them by name.
+func (s sizes) sorted() iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		for _, name := range slices.Sorted(maps.Keys(s)) {
+			if !yield(name, s[name]) {
+				return
+			}
+		}
+	}
+}
+
 // largest are the n largest, for people.
 func (s sizes) largest(n int) string {
 	names := slices.SortedFunc(maps.Keys(s), func(a, b string) int { return cmp.Or(cmp.Compare(s[b], s[a]), cmp.Compare(a, b)) })
@@ -97,7 +109,7 @@ func (w *world) checkSizes() {
 	for _, o := range w.owners {
 		kept := len(o.rows)
 		bound := 64 + 4*len(w.hosts) + 4*devices + 4*kept
-		for name, n := range sizesOf(o.core) {
+		for name, n := range sizesOf(o.core).sorted() {
 			if n > bound {
 				w.fail("P3: %s has %d entries in %s with nothing to do, %d hosts and %d kept jobs", o.peer, n, name, len(w.hosts), kept)
 			}
@@ -108,7 +120,7 @@ func (w *world) checkSizes() {
 			continue
 		}
 		bound := 64 + 8*len(w.owners) + 8*len(h.cfg.Profile.GPUs)*(1+len(h.cfg.Profile.GPUs))
-		for name, n := range sizesOf(h.core) {
+		for name, n := range sizesOf(h.core).sorted() {
 			if n > bound {
 				w.fail("P3: %s has %d entries in %s with nothing to do", h.peer, n, name)
 			}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/gpu/simgpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -258,13 +257,4 @@ func (w *world) heal() {
 // system with a reason.
 func (w *world) done() bool {
 	return !slices.ContainsFunc(w.works, func(j *work) bool { return !j.settled() })
-}
-
-// devicesOf are the devices of a profile by UUID.
-func devicesOf(p *lease.Profile) map[string]gpu.Device {
-	out := make(map[string]gpu.Device, len(p.GPUs))
-	for _, d := range p.GPUs {
-		out[d.UUID] = d
-	}
-	return out
 }
