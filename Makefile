@@ -12,7 +12,7 @@ UNITDIR  ?= $(PREFIX)/lib/systemd/system
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall check test e2e demo bench race fuzz generate fmt lint help
+.PHONY: build install uninstall check test e2e demo bench race fuzz soak generate fmt lint help
 
 build: ## the program, as bin/muster
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
@@ -56,6 +56,9 @@ fuzz: ## a minute for every decoder of bytes from outside
 	@set -e; for pkg in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz' || true); do \
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; done; done
+
+soak: ## 20,000 random worlds of real schedulers and workers on a virtual clock; it prints the seeds that failed
+	$(GO) test -count=1 -timeout 6h ./joint -run '^TestJoint$$' -joint.seeds=20000
 
 generate: ## the protobuf code
 	$(TOOL) buf generate

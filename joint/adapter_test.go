@@ -1,0 +1,205 @@
+package joint
+
+// The adapter: every place where the shape of the two cores' events and effects
+// matters. When a core changes its words, this file changes.
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/worker"
+)
+
+// quiet is where the worker's core writes its log.
+var quiet = slog.New(slog.DiscardHandler)
+
+func newWorkerCore(cfg worker.Config) (*worker.Core, error) { return worker.NewCore(cfg, quiet) }
+
+// carry does what a round of the worker's core has decided, in the order of its
+// loop. Whatever the core is told of it comes with a later round.
+func (h *host) carry(fx worker.Effects) {
+	for _, t := range fx.Start {
+		h.startProc(t)
+	}
+	for _, s := range fx.Stop {
+		h.stopProc(s.Attempt, s.Grace, s.Reason)
+	}
+	for a, until := range fx.Extend {
+		if p := h.procs[a]; p != nil && !p.hold && h.clock.read(h.w.now) < p.deadline {
+			p.deadline = max(p.deadline, until)
+		}
+	}
+	for _, a := range fx.Forget {
+		if p := h.procs[a]; p != nil && p.over {
+			delete(h.procs, a)
+		}
+	}
+	if fx.Keep != nil {
+		h.keep(*fx.Keep)
+	}
+	for _, m := range fx.Send {
+		h.send(m.To, m.Msg)
+	}
+	if fx.Poll {
+		h.poll()
+	}
+	want, unwant := wantsOf(fx)
+	for _, p := range want {
+		h.wantOwner(p, true)
+	}
+	for _, p := range unwant {
+		h.wantOwner(p, false)
+	}
+}
+
+// wantsOf are the sessions that the worker's core wants and gives up: none, as
+// it has no such effects yet.
+func wantsOf(worker.Effects) (want, unwant []job.Peer) { return nil, nil }
+
+// keep has the next life of the daemon find what is set aside, as the disk does.
+func (h *host) keep(now worker.Aside) {
+	text, err := json.Marshal(now)
+	if err == nil {
+		h.cfg.Aside = worker.Aside{}
+		err = json.Unmarshal(text, &h.cfg.Aside)
+	}
+	if err != nil {
+		h.w.fail("the devices set aside at %s cannot be written: %v", h.peer, err)
+	}
+}
+
+// wantOwner notes whether the worker's core wants a session with the peer.
+func (h *host) wantOwner(p job.Peer, wants bool) {
+	if l := h.linkTo(p); l != nil {
+		l.hostWants = wants
+		l.tend()
+	}
+}
+
+// carry does what a step of the scheduler's core has decided, in the order of
+// its loop.
+func (o *owner) carry(fx scheduler.Effects) {
+	o.proposeAll(fx.Propose)
+	for _, m := range fx.Send {
+		o.send(m.To, m.Msg)
+	}
+	if fx.Read != 0 {
+		o.readIndex(fx.Read)
+	}
+	for _, class := range fx.Find {
+		o.find(class)
+	}
+	for _, p := range fx.Want {
+		o.want(p, true)
+	}
+	for _, p := range fx.Unwant {
+		o.want(p, false)
+	}
+	if fx.Announce {
+		o.announce(fx.Wants)
+	}
+	o.save(fx.Save, fx.Gone)
+	for _, r := range fx.Reply {
+		o.replied(r)
+	}
+	o.w.stats.effects += len(fx.Propose) + len(fx.Send) + len(fx.Find) + len(fx.Want) + len(fx.Unwant) + len(fx.Save) + len(fx.Gone) + len(fx.Reply)
+	if o.w.trace != nil {
+		for _, t := range fx.Told {
+			o.w.logf("%s tells: kind %d %s %s %s %s", o.peer, t.Kind, t.Attempt, t.Node, t.State, t.Detail)
+		}
+	}
+}
+
+// written is a record as the journal gives it back: a time on disk has no
+// monotonic reading.
+func written(r job.Record) job.Record {
+	switch {
+	case r.Submit != nil:
+		x := *r.Submit
+		x.At = x.At.Round(0)
+		r.Submit = &x
+	case r.Unassign != nil:
+		x := *r.Unassign
+		x.At = x.At.Round(0)
+		r.Unassign = &x
+	case r.Result != nil:
+		x := *r.Result
+		x.At, x.Exit.Began, x.Exit.Ended = x.At.Round(0), x.Exit.Began.Round(0), x.Exit.Ended.Round(0)
+		r.Result = &x
+	case r.Cancel != nil:
+		x := *r.Cancel
+		x.At = x.At.Round(0)
+		r.Cancel = &x
+	}
+	return r
+}
+
+// read is a row as the disk gives it back.
+func read(j job.Job) job.Job {
+	j.Submitted = j.Submitted.Round(0)
+	j.Tasks = slices.Clone(j.Tasks)
+	for i := range j.Tasks {
+		t := &j.Tasks[i]
+		t.Started, t.Ended, t.Closed = t.Started.Round(0), t.Ended.Round(0), t.Closed.Round(0)
+	}
+	return j
+}
+
+// brief is a message in a line of the log.
+func brief(msg any) string {
+	switch m := msg.(type) {
+	case lease.Offer:
+		return fmt.Sprintf("Offer %x of %s: %s, priority %d, %s, waits %v, age %v", m.ID, m.Attempt, needText(m.Need), m.Priority, m.User, m.Wait, m.Age)
+	case lease.Commit:
+		return fmt.Sprintf("Commit %x of %s, session %x, devices %v", m.Offer, m.Attempt, m.Session, m.Devices)
+	case lease.Decline:
+		return fmt.Sprintf("Decline %x of %s: %s, never %v, %s", m.Offer, m.Attempt, m.Reason, m.Never, briefFree(m.Free))
+	case lease.Release:
+		return fmt.Sprintf("Release %x", m.Offer)
+	case lease.Start:
+		return fmt.Sprintf("Start %x of %s, session %x", m.Offer, m.Attempt, m.Session)
+	case lease.Hello:
+		return fmt.Sprintf("Hello %s, %s", m.Profile.Store, briefFree(m.Free))
+	case lease.Availability:
+		return fmt.Sprintf("Availability %s, draining %v %s", briefFree(m.Free), m.Draining, m.Detail)
+	case lease.Event:
+		return fmt.Sprintf("Event %d of %s: %s %s", m.N, m.Attempt, m.State, m.Refused)
+	}
+	return fmt.Sprintf("%T %+v", msg, msg)
+}
+
+func briefFree(f lease.Free) string { return fmt.Sprintf("free %d CPUs %d GPUs", f.CPUs, len(f.GPUs)) }
+
+// wireRefuses says why the session between two daemons would not take the
+// message; empty if it would. It has the checks that depend on what a core
+// computes, not those of what a user writes.
+func wireRefuses(msg any) string {
+	switch m := msg.(type) {
+	case lease.Offer:
+		switch {
+		case m.Age < 0:
+			return "a negative age of " + m.Age.String()
+		case m.Wait < 0 || m.Wait > lease.MaxOfferWait:
+			return "a wait of " + m.Wait.String()
+		}
+	case lease.Cancel:
+		if m.Grace < 0 || m.Grace > time.Hour {
+			return "a grace of " + m.Grace.String()
+		}
+	case lease.Renew:
+		if len(m.Live) > lease.MaxLive {
+			return "too many live attempts"
+		}
+	case lease.Availability:
+		if len(m.UnderQuota) > lease.MaxUnderQuota {
+			return "too many users under quota"
+		}
+	}
+	return ""
+}

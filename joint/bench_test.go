@@ -1,0 +1,146 @@
+package joint
+
+// What a step of a scheduler costs as hosts and waiting jobs grow (P6).
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler"
+)
+
+// stage is one scheduler that is told of hosts by hand.
+type stage struct {
+	b     *testing.B
+	core  *scheduler.Core
+	now   time.Duration
+	index uint64
+	seq   uint64
+	token scheduler.Token
+}
+
+func (s *stage) step(events ...scheduler.Event) scheduler.Effects {
+	fx := s.core.Step(moment(s.now, 0), events...)
+	for len(fx.Propose) > 0 {
+		s.index++
+		more := s.core.Step(moment(s.now, 0), scheduler.Committed{Committed: job.Committed{
+			Index: s.index, Epoch: job.Epoch{Generation: 1, Term: 1}, Records: fx.Propose,
+		}})
+		fx.Propose = more.Propose
+		fx.Send = append(fx.Send, more.Send...)
+	}
+	return fx
+}
+
+func stagePeer(i int) job.Peer { return job.Peer(fmt.Sprintf("host-%05d", i)) }
+
+// newStage has so many hosts with a GPU each, none of it free, and so many
+// waiting jobs of a hundred kinds.
+func newStage(b *testing.B, hosts, waiting int) *stage {
+	cfg := scheduler.DefaultConfig()
+	cfg.Self, cfg.Group, cfg.Seed = "owner", 1, 1
+	s := &stage{b: b, core: scheduler.NewCore(cfg, scheduler.Saved{}, moment(0, 0)), index: 1}
+	s.step(scheduler.Committed{Committed: job.Committed{Index: 1, Epoch: job.Epoch{Generation: 1, Term: 1}, Lead: true}})
+	for i := range hosts {
+		s.step(scheduler.SessionUp{Peer: stagePeer(i)}, scheduler.FromWorker{Peer: stagePeer(i), Msg: lease.Hello{
+			Profile: lease.Profile{
+				Name: fmt.Sprintf("n%05d", i), Store: fmt.Sprint(i), CPUs: 64, Memory: 512 << 30, Drivers: []string{lease.DriverExec}, Worker: true,
+				GPUs: []gpu.Device{{UUID: fmt.Sprintf("GPU-%d", i), Class: "h100-80gb", Memory: 80 << 30}},
+			},
+		}})
+	}
+	for i := range waiting {
+		s.submit(job.Resources{CPUs: 1 + i%100, GPUs: 1})
+	}
+	for range 100 { // all find out that there is no room
+		s.now += time.Second
+		s.step()
+	}
+	return s
+}
+
+func (s *stage) submit(need job.Resources) {
+	s.token++
+	spec := job.DefaultSpec()
+	spec.Command, spec.Resources = []string{"true"}, need
+	s.step(scheduler.SubmitAsk{Token: s.token, User: "ada", Spec: spec})
+}
+
+func (s *stage) tell(host int, free lease.Free) scheduler.Effects {
+	s.seq++
+	return s.step(scheduler.FromWorker{Peer: stagePeer(host), Msg: lease.Availability{Seq: s.seq, Free: free}})
+}
+
+// BenchmarkNews is a host that says that it has a little more room, not enough
+// for anything that waits.
+func BenchmarkNews(b *testing.B) {
+	for _, hosts := range []int{90, 1_000, 10_000} {
+		for _, waiting := range []int{100, 1_000, 10_000} {
+			b.Run(fmt.Sprintf("hosts=%d/waiting=%d", hosts, waiting), func(b *testing.B) {
+				s := newStage(b, hosts, waiting)
+				n := 0
+				for b.Loop() {
+					n++
+					s.now += 10 * time.Millisecond
+					s.tell(n%hosts, lease.Free{CPUs: 1 + n/hosts%2})
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkPlace is a job that is submitted and offered to one of many idle
+// hosts, and cancelled.
+func BenchmarkPlace(b *testing.B) {
+	for _, hosts := range []int{90, 1_000, 10_000} {
+		b.Run(fmt.Sprintf("hosts=%d", hosts), func(b *testing.B) {
+			s := newStage(b, hosts, 0)
+			for i := range hosts {
+				s.tell(i, lease.Free{CPUs: 64, Memory: 512 << 30, GPUs: []lease.FreeGPU{{UUID: fmt.Sprintf("GPU-%d", i), Memory: 80 << 30, Milli: 1000}}})
+			}
+			spec := job.DefaultSpec()
+			spec.Command, spec.Resources = []string{"true"}, job.Resources{CPUs: 1, GPUs: 1}
+			for b.Loop() {
+				s.now += time.Millisecond
+				s.token++
+				token := s.token
+				fx := s.step(scheduler.SubmitAsk{Token: token, User: "ada", Spec: spec})
+				for _, m := range fx.Send {
+					if o, ok := m.Msg.(lease.Offer); ok {
+						s.token++
+						s.step(scheduler.CancelAsk{Token: s.token, Job: o.Attempt.Job})
+					}
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkFullCluster is what the cores of 90 full hosts and of three owners
+// take for a job, while hundreds wait.
+func BenchmarkFullCluster(b *testing.B) {
+	began := time.Now()
+	for b.Loop() {
+		w := newWorld(b, 7, options{standing: 128, sampling: time.Hour})
+		w.watch = func() time.Duration { return time.Since(began) }
+		for range 90 {
+			w.addHost(hostSpec{gpus: "8xH100", cpus: 64})
+		}
+		owners := []*owner{w.addOwner(nil), w.addOwner(nil), w.addOwner(nil)}
+		r := w.chance
+		for range 3000 {
+			need := gpus([]int{1, 1, 1, 1, 2, 2, 4, 8}[r.IntN(8)])
+			j := w.newWork(owners[r.IntN(3)], "ada", need, logNormal(r, 4*time.Minute, 1, 5*time.Second, time.Hour))
+			j.submitAt(between(r, 0, 30*time.Minute))
+		}
+		w.start()
+		w.runAll(45 * time.Minute)
+		b.ReportMetric(w.spent.Seconds()*1000/float64(w.stats.ended), "core-ms/job")
+		b.ReportMetric(float64(len(w.waiting)), "waiting")
+		b.ReportMetric(float64(w.stats.steps)/float64(w.stats.ended), "steps/job")
+	}
+}

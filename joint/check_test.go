@@ -1,0 +1,222 @@
+package joint
+
+// The properties that are checked as things happen.
+
+import (
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+const (
+	// maxOffers bounds the offers of one task to one host in a virtual minute: a
+	// queued one is renewed every 30 s, and one that is refused is tried again
+	// with a pause that doubles from one second.
+	maxOffers = 12
+	// fitBound is how soon a job starts that is first in line at an idle host: a
+	// pause after a failure is at most a minute and a quarter.
+	fitBound = 2 * time.Minute
+	// turnBound is how soon it starts where it is first in line everywhere and a
+	// host has got room for it.
+	turnBound = 3 * time.Minute
+)
+
+// offered counts offers (P2).
+func (w *world) offered(o *owner, h *host, m lease.Offer) {
+	j := w.byID[m.Attempt.Job]
+	if j == nil {
+		w.fail("%s offers %s, which its journal does not have", o.peer, m.Attempt)
+		return
+	}
+	w.stats.offers++
+	j.offers++
+	if minute := w.now / time.Minute; minute != j.minute || j.perHost == nil {
+		j.minute, j.perHost = minute, map[*host]int{}
+	}
+	j.perHost[h]++
+	if n := j.perHost[h]; n > j.mostOffer {
+		j.mostOffer = n
+		w.stats.mostOffers = max(w.stats.mostOffers, n)
+		if n == w.opt.maxOffers+1 {
+			w.fail("P2: %s was offered to %s %d times within a minute", j, h.peer, n)
+		}
+	}
+}
+
+// committed sees each record as it enters a journal.
+func (w *world) committed(o *owner, r job.Record) {
+	switch {
+	case r.Submit != nil:
+		w.submitted(r.Submit)
+	case r.Assign != nil:
+		w.assigned(o, r.Assign)
+	case r.Unassign != nil:
+		w.unassigned(r.Unassign)
+	case r.Result != nil:
+		w.result(r.Result)
+	}
+}
+
+func (w *world) submitted(r *job.SubmitRecord) {
+	j := w.byKey[r.Key]
+	switch {
+	case j == nil:
+		w.fail("the journal has job %s with key %q, which nobody submitted", r.Job, r.Key)
+	case j.id != "" && j.id != r.Job:
+		w.fail("job %d is in the journal twice: %s and %s", j.index, j.id, r.Job)
+	default:
+		j.id, j.acceptAt, j.state = r.Job, w.now, job.Pending
+		w.byID[r.Job] = j
+	}
+}
+
+// assigned checks that nothing healthy is run again (P4).
+func (w *world) assigned(o *owner, r *job.AssignRecord) {
+	j := w.byID[r.Attempt.Job]
+	if j == nil {
+		return
+	}
+	if !j.assigned && r.Attempt.N == j.attempt+1 {
+		j.assigned, j.attempt, j.node = true, r.Attempt.N, r.Node
+	}
+	for _, p := range j.tries {
+		if p.attempt.N >= r.Attempt.N || p.why == byHost || p.why == byLease || p.why == byStop {
+			continue // checked when it ended
+		}
+		if !p.over || p.exit.State == job.Succeeded {
+			l := w.links[[2]job.Peer{o.peer, p.h.peer}]
+			window := j.spec.LeaseOr()*2 + settleTime
+			lostHost := p.h.gone || !p.h.power || p.h.powerAt > 0 && p.h.powerAt >= p.overAt || p.store != p.h.store
+			if !lostHost && l.usable() > window {
+				w.fail("P4: %s is to run again as %s, though %s at %s was healthy and could be reached for %v",
+					j.id, r.Attempt, p.attempt, p.h.peer, l.usable())
+			}
+		}
+	}
+}
+
+// unassigned checks that nothing is written off that lives (R4).
+func (w *world) unassigned(r *job.UnassignRecord) {
+	j := w.byID[r.Attempt.Job]
+	if j == nil {
+		return
+	}
+	if j.attempt == r.Attempt.N {
+		j.assigned = false
+	}
+	for _, p := range j.tries {
+		if p.attempt == r.Attempt && !p.over && r.Proof != job.ProofOperator {
+			w.fail("R4: %s was written off (%s, %s) while it runs at %s", r.Attempt, r.Proof, r.Detail, p.h.peer)
+		}
+	}
+}
+
+// result checks that a journal tells the truth.
+func (w *world) result(r *job.ResultRecord) {
+	j := w.byID[r.Attempt.Job]
+	if j == nil {
+		return
+	}
+	if j.attempt == r.Attempt.N {
+		j.assigned = false
+	}
+	if r.Exit.State != job.Succeeded {
+		return
+	}
+	for _, p := range j.tries {
+		if p.attempt == r.Attempt && p.over && p.exit.State == job.Succeeded {
+			return
+		}
+	}
+	w.fail("the journal says that %s succeeded, which it did not", r.Attempt)
+}
+
+// looks takes a job's row as its owner has just saved it.
+func (w *world) looks(id job.ID, row *job.Job) {
+	j := w.byID[id]
+	if j == nil {
+		return
+	}
+	before := j.state
+	j.state, j.reason = row.State(), row.Tasks[0].Reason
+	if j.state.Ended() && !before.Ended() {
+		j.endAt = w.now
+		w.stats.ended++
+	}
+}
+
+// checkProc checks what begins (P5): no attempt twice, no task twice at once, no
+// device with two holders, no more CPUs than there are.
+func (w *world) checkProc(p *proc) {
+	h, j := p.h, p.j
+	if j == nil {
+		w.fail("P5: %s starts %s, whose job no journal has", h.peer, p.attempt)
+		return
+	}
+	w.logf("%s starts %s on %v until %v", h.peer, p.attempt, p.task.Devices, time.Duration(p.deadline))
+	for _, other := range j.tries {
+		if other.attempt == p.attempt {
+			w.fail("P5: %s starts %s, which was started before at %s", h.peer, p.attempt, other.h.peer)
+		}
+		if !other.over {
+			w.fail("P5: %s starts %s while %s runs at %s", h.peer, p.attempt, other.attempt, other.h.peer)
+		}
+	}
+	if want := gpu.Count(j.spec.Resources); len(p.task.Devices) != want {
+		w.fail("P5: %s starts %s with %d devices, want %d", h.peer, p.attempt, len(p.task.Devices), want)
+	}
+	cpus := j.spec.Resources.CPUs
+	milli := map[string]int{}
+	share := gpu.Milli(j.spec.Resources)
+	for _, d := range p.task.Devices {
+		milli[d] = share
+	}
+	for _, other := range h.procs {
+		if other.over {
+			continue
+		}
+		cpus += other.j.spec.Resources.CPUs
+		for _, d := range other.task.Devices {
+			if _, mine := milli[d]; mine {
+				milli[d] += gpu.Milli(other.j.spec.Resources)
+			}
+		}
+	}
+	if cpus > h.cfg.Profile.CPUs {
+		w.fail("P5: %s starts %s, and gives away %d CPUs of %d", h.peer, p.attempt, cpus, h.cfg.Profile.CPUs)
+	}
+	for d, n := range milli {
+		if n > gpu.Whole {
+			w.fail("P5: %s starts %s on %s, of which others hold %d thousandths", h.peer, p.attempt, d, n-share)
+		}
+	}
+}
+
+// checkFence checks that a task is not ended for want of a lease while its owner
+// and its host can reach each other (P4).
+func (w *world) checkFence(p *proc) {
+	l := w.links[[2]job.Peer{p.j.owner.peer, p.h.peer}]
+	w.stats.fenced++
+	if usable := l.usable(); usable > settleTime {
+		w.fail("P4: the lease of %s at %s ran out, though %s could reach it for %v", p.attempt, p.h.peer, l.o.peer, usable)
+	}
+}
+
+// checkStop checks that a healthy task is told to end for a reason (P4).
+func (w *world) checkStop(p *proc, reason string) {
+	j := p.j
+	if p.over || p.killing || j.cancelled || p.h.draining.On {
+		return
+	}
+	for _, other := range j.tries {
+		if other != p && other.over && other.exit.State == job.Succeeded {
+			return // its work is done already
+		}
+	}
+	if j.attempt != p.attempt.N || !j.assigned {
+		return // given up; why is checked there
+	}
+	w.fail("P4: %s at %s is told to end: %s", p.attempt, p.h.peer, reason)
+}

@@ -1,0 +1,436 @@
+package joint
+
+// An owner: the loop around the scheduler's core, its journal and its rows, and
+// the lives and deaths of its daemon.
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler"
+)
+
+type owner struct {
+	w     *world
+	index int
+	peer  job.Peer
+	group job.Group
+	local *host
+	links map[job.Peer]*link
+	order []*link
+
+	wallOff time.Duration
+	up      bool
+	leads   bool
+	leadAt  time.Duration
+	term    uint64
+
+	core     *scheduler.Core
+	life     int
+	inbox    []scheduler.Event
+	spare    []scheduler.Event
+	keptRows []scheduler.Event // for the next step
+	turning  bool
+	stepped  time.Time // the time of the last step
+	wakeAt   time.Duration
+	turnFn   func()
+	wakeFn   func()
+	stuckAt  time.Duration
+	stuckFor int
+
+	stalledUntil time.Duration
+
+	// The journal: entries under way, and those that the rows may not reflect.
+	queue    []entry
+	commitAt time.Duration
+	index64  uint64
+	log      []job.Committed
+	rows     map[job.ID]job.Job
+	undo     []unsavedRow
+	saves    int
+	flushed  uint64 // the rows that outlive a crash reflect the entries up to it
+	applied  uint64
+
+	finding map[string]bool
+	wants   []scheduler.Want
+	calls   int // of wants
+	tokens  scheduler.Token
+	asks    map[scheduler.Token]func(scheduler.Reply)
+}
+
+// entry is what is proposed together.
+type entry struct{ records []job.Record }
+
+// unsavedRow is a row as it was before a write that a crash may lose.
+type unsavedRow struct {
+	id     job.ID
+	before job.Job
+	there  bool
+}
+
+// flushEvery is how many writes of rows a crash may lose.
+const flushEvery = 16
+
+var errJournal = errors.New("the journal is busy")
+
+func (o *owner) now() time.Time { return moment(o.w.now, o.wallOff) }
+
+// boot starts a life of the daemon from the rows and the journal.
+func (o *owner) boot(after time.Duration) {
+	w := o.w
+	o.life++
+	life := o.life
+	o.up, o.leads = true, false
+	o.term++
+	cfg := scheduler.DefaultConfig()
+	cfg.Self, cfg.Group, cfg.Seed = o.peer, o.group, w.chance.Uint64()|1
+	if w.opt.keepEnded > 0 {
+		cfg.KeepEnded = w.opt.keepEnded
+	}
+	if w.opt.keepWhole != 0 {
+		cfg.KeepWhole = max(w.opt.keepWhole, 0)
+	}
+	saved := scheduler.Saved{Applied: o.flushed}
+	ids := make([]job.ID, 0, len(o.rows))
+	for id := range o.rows {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		saved.Add(read(o.rows[id]))
+	}
+	o.stepped = o.now()
+	o.core = scheduler.NewCore(cfg, saved, o.stepped)
+	o.inbox, o.keptRows, o.turning, o.wakeAt = o.inbox[:0], nil, false, 0
+	o.asks, o.commitAt = map[scheduler.Token]func(scheduler.Reply){}, w.now
+	clear(o.finding)
+	o.wants = nil
+	w.logf("%s begins, with %d rows up to %d and a log up to %d", o.peer, len(ids), o.flushed, o.index64)
+	for _, e := range o.log {
+		e.Lead = false
+		o.tell(scheduler.Committed{Committed: e})
+	}
+	w.after(after+between(w.chance, 10*time.Millisecond, 1500*time.Millisecond), func() {
+		if o.life != life || !o.up {
+			return
+		}
+		o.leads, o.leadAt = true, w.now
+		o.append(job.Committed{Lead: true})
+	})
+	for _, l := range o.order {
+		l.tend()
+	}
+}
+
+// kill ends the daemon. Of the entries under way some have reached the disk.
+func (o *owner) kill() {
+	if !o.up {
+		return
+	}
+	w := o.w
+	w.logf("%s is killed", o.peer)
+	o.up, o.leads, o.core = false, false, nil
+	for _, l := range o.order {
+		l.died(false)
+	}
+	if n := len(o.queue); n > 0 {
+		for _, e := range o.queue[:w.chance.IntN(n+1)] {
+			o.append(job.Committed{Records: e.records})
+		}
+	}
+	o.queue = nil
+	for _, u := range slices.Backward(o.undo) {
+		if u.there {
+			o.rows[u.id] = u.before
+		} else {
+			delete(o.rows, u.id)
+		}
+	}
+	o.undo = nil
+}
+
+// restart kills the daemon, with its worker if it has one, and starts it again.
+func (o *owner) restart(after time.Duration) {
+	if o.local != nil {
+		o.local.restart(after)
+		return
+	}
+	o.kill()
+	life := o.life
+	o.w.after(after, func() {
+		if o.life == life && !o.up {
+			o.boot(0)
+		}
+	})
+}
+
+func (o *owner) tell(e scheduler.Event) {
+	if o.up {
+		o.inbox = append(o.inbox, e)
+		o.turn()
+	}
+}
+
+func (o *owner) turn() {
+	if !o.turning && o.up {
+		o.turning = true
+		o.w.at(max(o.w.now, o.stalledUntil), o.turnFn)
+	}
+}
+
+// run is one step of the loop around the core.
+func (o *owner) run() {
+	if !o.up || !o.turning {
+		return
+	}
+	o.turning = false
+	events := append(o.inbox, o.keptRows...)
+	o.inbox = o.spare[:0]
+	o.keptRows = o.keptRows[:0]
+	o.stepped = o.now()
+	o.w.stats.steps++
+	var fx scheduler.Effects
+	o.w.timed(func() { fx = o.core.Step(o.stepped, events...) })
+	clear(events)
+	o.spare = events
+	o.carry(fx)
+	if o.up {
+		o.arm()
+	}
+}
+
+// arm sets the alarm for the step that the core wants next.
+func (o *owner) arm() {
+	wake := o.core.Wake()
+	if wake.IsZero() {
+		return
+	}
+	now := o.w.now
+	when := now + wake.Sub(o.now())
+	if when <= now {
+		if o.stuckAt == now {
+			if o.stuckFor++; o.stuckFor > maxStuck {
+				o.w.fail("the core of %s wants steps without end", o.peer)
+				return
+			}
+		} else {
+			o.stuckAt, o.stuckFor = now, 0
+		}
+		o.turn()
+		return
+	}
+	if o.wakeAt > now && o.wakeAt <= when {
+		return // that alarm looks again
+	}
+	o.wakeAt = when
+	o.w.at(when, o.wakeFn)
+}
+
+func (o *owner) awake() {
+	if !o.up || o.wakeAt != o.w.now {
+		return
+	}
+	o.wakeAt = 0
+	if wake := o.core.Wake(); !wake.IsZero() && wake.Sub(o.now()) <= 0 {
+		o.turn()
+	} else {
+		o.arm()
+	}
+}
+
+// proposeBatch bounds the records of one entry, as in the loop.
+const proposeBatch = 64
+
+// proposeAll proposes what ends work apart from what begins it, as the loop does.
+func (o *owner) proposeAll(records []job.Record) {
+	if len(records) == 0 {
+		return
+	}
+	var begin, end []job.Record
+	for _, r := range records {
+		if r.Submit != nil || r.Assign != nil {
+			begin = append(begin, written(r))
+		} else {
+			end = append(end, written(r))
+		}
+	}
+	o.propose(end)
+	o.propose(begin)
+}
+
+func (o *owner) propose(records []job.Record) {
+	w := o.w
+	for len(records) > 0 {
+		batch := records[:min(len(records), proposeBatch)]
+		records = records[len(batch):]
+		if w.opt.refusals > 0 && w.chance.Float64() < w.opt.refusals {
+			o.tell(scheduler.NotProposed{Records: batch, Err: errJournal})
+			continue
+		}
+		o.queue = append(o.queue, entry{batch})
+		o.commitAt = max(o.commitAt, w.now+between(w.chance, time.Millisecond, 10*time.Millisecond))
+		life := o.life
+		w.at(o.commitAt, func() {
+			if o.life == life && o.up {
+				e := o.queue[0]
+				o.queue = o.queue[1:]
+				o.append(job.Committed{Records: e.records})
+			}
+		})
+	}
+}
+
+// append commits an entry and tells of it.
+func (o *owner) append(e job.Committed) {
+	o.index64++
+	e.Index, e.Epoch = o.index64, job.Epoch{Generation: 1, Term: o.term}
+	o.log = append(o.log, e)
+	for _, r := range e.Records {
+		o.w.committed(o, r)
+	}
+	o.tell(scheduler.Committed{Committed: e})
+}
+
+func (o *owner) readIndex(tok scheduler.Token) {
+	w, life := o.w, o.life
+	var err error
+	if w.opt.refusals > 0 && w.chance.Float64() < w.opt.refusals {
+		err = errJournal
+	}
+	epoch := job.Epoch{Generation: 1, Term: o.term}
+	w.after(between(w.chance, 500*time.Microsecond, 8*time.Millisecond), func() {
+		if o.life == life {
+			o.tell(scheduler.ReadDone{Token: tok, Epoch: epoch, Err: err})
+		}
+	})
+}
+
+// save keeps rows. What is written between two flushes a crash may lose.
+func (o *owner) save(ids, gone []job.ID) {
+	if len(ids) == 0 && len(gone) == 0 {
+		return
+	}
+	note := func(id job.ID) {
+		before, there := o.rows[id]
+		o.undo = append(o.undo, unsavedRow{id, before, there})
+	}
+	for _, id := range ids {
+		if j, ok := o.core.Row(id); ok {
+			note(id)
+			o.rows[id] = j
+			o.w.looks(id, &j)
+		}
+	}
+	for _, id := range gone {
+		note(id)
+		delete(o.rows, id)
+	}
+	o.applied = o.core.Applied()
+	o.keptRows = append(o.keptRows[:0], scheduler.RowsKept{Applied: o.applied})
+	if o.saves++; o.saves%flushEvery == 0 {
+		o.undo, o.flushed = o.undo[:0], o.applied
+		if n := len(o.log); n > 256 { // the rest is in the rows
+			i := slices.IndexFunc(o.log, func(e job.Committed) bool { return e.Index > o.flushed })
+			if i < 0 {
+				i = n
+			}
+			o.log = slices.Clone(o.log[i:])
+		}
+	}
+}
+
+const (
+	maxFinding  = 8  // searches at a time, as in the loop
+	findPeers   = 64 // hosts per search
+	staleFor    = 10 * time.Minute
+	maxFindTime = 900 * time.Millisecond
+)
+
+// find looks in the table of classes: it knows the hosts of a class that are up,
+// and those that have died lately.
+func (o *owner) find(class string) {
+	if o.finding[class] || len(o.finding) >= maxFinding {
+		return
+	}
+	o.finding[class] = true
+	w, life := o.w, o.life
+	w.stats.finds++
+	w.after(between(w.chance, 20*time.Millisecond, maxFindTime), func() {
+		if o.life != life || !o.up {
+			return
+		}
+		delete(o.finding, class)
+		all := w.ofClass(class, findPeers)
+		peers := make([]job.Peer, len(all))
+		for i, h := range all {
+			peers[i] = h.peer
+		}
+		if len(peers) > 0 {
+			o.tell(scheduler.Found{Class: class, Peers: peers})
+		}
+		o.tell(scheduler.Found{Class: class, Cut: w.chance.IntN(10) == 0 && !w.calm})
+	})
+}
+
+// ofClass are some hosts of a class, in an order by chance.
+func (w *world) ofClass(class string, most int) []*host {
+	var all []*host
+	for _, h := range w.hosts {
+		known := h.up || !h.gone && w.now-h.downAt < staleFor || h.gone && w.now-h.powerAt < staleFor
+		if known && slices.Contains(h.classes, class) {
+			all = append(all, h)
+		}
+	}
+	if len(all) > most {
+		w.chance.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		all = all[:most]
+	}
+	return all
+}
+
+func (o *owner) want(p job.Peer, wants bool) {
+	if l := o.links[p]; l != nil {
+		l.ownerWants = wants
+		l.tend()
+	}
+}
+
+// callEvery is how often what is wanted is announced again.
+const callEvery = 10 * time.Second
+
+// announce calls the hosts of the classes that are wanted; some of them come.
+func (o *owner) announce(wants []scheduler.Want) {
+	if o.w.opt.mute {
+		return
+	}
+	o.wants = wants
+	o.calls++
+	calls, life := o.calls, o.life
+	var call func()
+	call = func() {
+		if o.life != life || !o.up || o.calls != calls || len(o.wants) == 0 {
+			return
+		}
+		for _, x := range o.wants {
+			for _, h := range o.w.ofClass(x.Class, findPeers) {
+				if l := o.links[h.peer]; h.up && !l.called {
+					l.called = true
+					l.tend()
+				}
+			}
+		}
+		o.w.after(callEvery, call)
+	}
+	o.w.after(between(o.w.chance, 100*time.Millisecond, 2*time.Second), call)
+}
+
+// checkStart holds a Start against the journal (R1, R7).
+func (o *owner) checkStart(to job.Peer, s lease.Start) {
+	j := o.w.byID[s.Attempt.Job]
+	if j == nil || !j.assigned || j.attempt != s.Attempt.N || j.node != to {
+		o.w.fail("R1: %s sends a Start of %s to %s, of which its journal says otherwise", o.peer, s.Attempt, to)
+	}
+}

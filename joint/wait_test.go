@@ -1,0 +1,317 @@
+package joint
+
+// Nothing starves (P1): now and then the world looks who is first in line at
+// each host, and for how long.
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// standing is who is first in line at a host.
+type standing struct {
+	j       *work
+	fitting bool
+	since   time.Duration // it has been first and has fitted
+}
+
+// ranks is the order that holds at every host: priority, then age, then name.
+func ranks(a, b *work) int {
+	return cmp.Or(cmp.Compare(b.spec.Priority, a.spec.Priority), cmp.Compare(a.acceptAt, b.acceptAt), cmp.Compare(a.id, b.id))
+}
+
+// sample looks at all lines, and comes again.
+func (w *world) sample() {
+	w.after(w.opt.sampling, w.sample)
+	w.waiting = w.waiting[:0]
+	for _, j := range w.works {
+		j.firstAt = 0
+		if j.id != "" && j.state == job.Pending && !j.assigned && !j.cancelled {
+			w.waiting = append(w.waiting, j)
+		} else {
+			j.alone = 0
+		}
+	}
+	w.stats.waited += time.Duration(len(w.waiting)) * w.opt.sampling
+	if len(w.waiting) == 0 {
+		for _, h := range w.hosts {
+			h.first = standing{}
+		}
+		return
+	}
+	slices.SortFunc(w.waiting, ranks)
+	for _, h := range w.hosts {
+		w.lookAt(h)
+	}
+	for _, j := range w.waiting {
+		w.lookAlone(j)
+	}
+}
+
+// takes says whether the host could be expected to take work of the owner.
+func (h *host) takes(o *owner) bool {
+	if !h.up || h.draining.On || h.w.now < h.diskBadUntil+settleTime {
+		return false
+	}
+	return h.linkTo(o.peer).usable() > settleTime
+}
+
+// lookAt finds who is first at the host, and whether it has waited too long.
+func (w *world) lookAt(h *host) {
+	var first *work
+	for _, j := range w.waiting {
+		if j.could(h) && h.takes(j.owner) && !j.overQuota(h) {
+			first = j
+			break
+		}
+	}
+	if first == nil {
+		h.first = standing{}
+		return
+	}
+	first.firstAt++
+	free := h.free()
+	fits := first.fits(&free)
+	if first != h.first.j || !fits || !h.first.fitting {
+		h.first = standing{j: first, fitting: fits, since: w.now}
+		return
+	}
+	wait := w.now - h.first.since
+	first.fitWait = max(first.fitWait, wait)
+	if wait > fitBound {
+		if why := h.closedWhy(first, &free); why != "" {
+			h.first = standing{}
+			return
+		}
+		w.fail("P1: %s is first in line at %s, fits, and has waited there for %v; in all for %v", first, h.peer, wait, w.now-first.acceptAt)
+	}
+}
+
+// closedWhy is why the host gives the job nothing for a good reason.
+func (h *host) closedWhy(j *work, free *lease.Free) string {
+	v := h.core.View()
+	if v.Closed.Word != "" {
+		return v.Closed.String()
+	}
+	free.GPUs = slices.DeleteFunc(free.GPUs, func(g lease.FreeGPU) bool { return v.Aside[g.UUID] != "" })
+	if !j.fits(free) {
+		return "devices are set aside"
+	}
+	return ""
+}
+
+// longestPause is above any pause of one task, after a failure or a refusal.
+const longestPause = 80 * time.Second
+
+// lookAlone sees to a job that is first wherever it could run: it starts when
+// the tasks that run there now have made room.
+func (w *world) lookAlone(j *work) {
+	able := 0
+	if j.firstAt > 0 {
+		for _, l := range j.owner.order {
+			if j.could(l.h) && l.h.takes(j.owner) && !j.overQuota(l.h) {
+				able++
+			}
+		}
+	}
+	if j.firstAt == 0 || j.firstAt != able {
+		j.alone = 0
+		return
+	}
+	if j.alone == 0 {
+		j.alone, j.aloneEnd = w.now, 0
+	}
+	if w.now < j.alone+longestPause {
+		return // it may still be paused, and its room be given to others
+	}
+	if j.aloneEnd == 0 {
+		for _, l := range j.owner.order {
+			if j.could(l.h) && l.h.takes(j.owner) {
+				j.aloneEnd = max(j.aloneEnd, l.h.roomAt(j))
+			}
+		}
+	}
+	if w.now <= j.aloneEnd+turnBound {
+		return
+	}
+	for _, l := range j.owner.order { // some may be closed for a good reason
+		if h := l.h; j.could(h) && h.takes(j.owner) && (h.core.View().Closed.Word != "" || len(h.core.View().Aside) > 0) {
+			j.alone = 0
+			return
+		}
+	}
+	w.fail("P1: %s has been first in line at all %d hosts that could run it since %v (%s); from then on all had room by %v, had nothing else been started there",
+		j, able, j.alone, j.hostNames(), j.aloneEnd)
+}
+
+// better sees a task start: those that rank behind it lose their turn at its host.
+func (w *world) better(p *proc) {
+	for _, j := range w.waiting {
+		if j.alone > 0 && ranks(p.j, j) < 0 && j.could(p.h) {
+			j.alone = 0
+		}
+	}
+	if first := p.h.first.j; first != nil && ranks(p.j, first) < 0 {
+		p.h.first = standing{}
+	}
+}
+
+// hostNames are the hosts that could run the job.
+func (j *work) hostNames() string {
+	var out []string
+	for _, h := range j.w.hosts {
+		if j.could(h) {
+			out = append(out, string(h.peer))
+		}
+	}
+	return strings.Join(out[:min(len(out), 8)], ", ")
+}
+
+// roomAt is when the host has room for the job if nothing else is started there.
+func (h *host) roomAt(j *work) time.Duration {
+	free := h.free()
+	if j.fits(&free) {
+		return h.w.now
+	}
+	procs := h.running()
+	slices.SortFunc(procs, func(a, b *proc) int { return cmp.Compare(a.endsAt, b.endsAt) })
+	holders := map[string]int{}
+	for _, p := range procs {
+		for _, d := range p.task.Devices {
+			holders[d]++
+		}
+	}
+	at := h.w.now + lease.ReserveFor // reservations lapse
+	for _, p := range procs {
+		at = max(at, p.endsAt)
+		free.CPUs += p.j.spec.Resources.CPUs
+		for _, d := range p.task.Devices {
+			if holders[d]--; holders[d] == 0 {
+				free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: d})
+			}
+		}
+		if j.fits(&free) {
+			break
+		}
+	}
+	return at
+}
+
+// checkOffers checks that offers have a reason (P2): the starts of tasks, and the
+// minutes that tasks have waited in, a few for each.
+func (w *world) checkOffers() {
+	s := &w.stats
+	bound := 12*(s.starts+len(w.works)) + 10*int(s.waited/time.Minute) + 100
+	if s.offers > bound {
+		w.fail("P2: %d offers for %d jobs, %d starts and %v of waiting; at most %d are explained", s.offers, len(w.works), s.starts, s.waited, bound)
+	}
+}
+
+func needText(r job.Resources) string { return fmt.Sprintf("%d CPUs, %d GPUs", r.CPUs, gpu.Count(r)) }
+
+// stats are the figures of one world.
+type stats struct {
+	steps, rounds, messages, effects int
+	offers, finds, fenced, ended     int
+	mostOffers                       int
+	jobs, starts                     int
+	waited                           time.Duration  // by all jobs together
+	waits                            map[int]*waits // by GPUs asked for
+}
+
+// waits are those of the jobs of one size.
+type waits struct {
+	jobs         int
+	longest, fit time.Duration
+	all          []time.Duration
+}
+
+func (s *stats) started(j *work) {
+	if s.waits == nil {
+		s.waits = map[int]*waits{}
+	}
+	n := gpu.Count(j.spec.Resources)
+	x := s.waits[n]
+	if x == nil {
+		x = &waits{}
+		s.waits[n] = x
+	}
+	wait := j.startAt - j.acceptAt
+	x.jobs++
+	x.all = append(x.all, wait)
+	x.longest, x.fit = max(x.longest, wait), max(x.fit, j.fitWait)
+	s.jobs++
+}
+
+// total gathers the figures of many worlds.
+type total struct {
+	mu     sync.Mutex
+	sum    stats // guarded by mu
+	failed []uint64
+	worst  float64 // offers a start, of one world
+}
+
+func (t *total) add(seed uint64, s *stats, failed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if failed {
+		t.failed = append(t.failed, seed)
+	}
+	t.sum.steps += s.steps
+	t.sum.rounds += s.rounds
+	t.sum.messages += s.messages
+	t.sum.effects += s.effects
+	t.sum.offers += s.offers
+	t.sum.finds += s.finds
+	t.sum.fenced += s.fenced
+	t.sum.ended += s.ended
+	t.sum.jobs += s.jobs
+	t.sum.starts += s.starts
+	t.sum.waited += s.waited
+	t.sum.mostOffers = max(t.sum.mostOffers, s.mostOffers)
+	if s.jobs > 0 {
+		t.worst = max(t.worst, float64(s.offers)/float64(s.jobs))
+	}
+	if t.sum.waits == nil {
+		t.sum.waits = map[int]*waits{}
+	}
+	for n, x := range s.waits {
+		y := t.sum.waits[n]
+		if y == nil {
+			y = &waits{}
+			t.sum.waits[n] = y
+		}
+		y.jobs += x.jobs
+		y.all = append(y.all, x.all...)
+		y.longest, y.fit = max(y.longest, x.longest), max(y.fit, x.fit)
+	}
+}
+
+// String is the table of waits, and what the work has cost.
+func (s *stats) String() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%6s %8s %12s %12s %12s %22s\n", "GPUs", "jobs", "median wait", "99th", "longest", "longest while it fits")
+	sizes := make([]int, 0, len(s.waits))
+	for n := range s.waits {
+		sizes = append(sizes, n)
+	}
+	slices.Sort(sizes)
+	for _, n := range sizes {
+		x := s.waits[n]
+		slices.Sort(x.all)
+		round := func(d time.Duration) string { return d.Round(10 * time.Millisecond).String() }
+		fmt.Fprintf(&out, "%6d %8d %12s %12s %12s %22s\n", n, x.jobs, round(x.all[len(x.all)/2]), round(x.all[len(x.all)*99/100]), round(x.longest), round(x.fit))
+	}
+	jobs := float64(max(s.jobs, 1))
+	fmt.Fprintf(&out, "%d jobs started in %d attempts, %d ended; a job: %.1f steps of a scheduler, %.1f rounds of a worker, %.1f messages, %.1f effects, %.1f offers; at most %d offers of a task to a host in a minute; %d searches, %d tasks fenced",
+		s.jobs, s.starts, s.ended, float64(s.steps)/jobs, float64(s.rounds)/jobs, float64(s.messages)/jobs, float64(s.effects)/jobs, float64(s.offers)/jobs, s.mostOffers, s.finds, s.fenced)
+	return out.String()
+}
