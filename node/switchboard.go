@@ -5,6 +5,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 
@@ -139,12 +140,14 @@ func (b *switchboard) begin(why error) {
 type toWorkers struct{ *switchboard }
 
 // Send hands a message to a worker. The worker of this daemon may make the
-// caller wait; it never waits for the scheduler itself. An error that is
-// session.ErrInvalid is a defect of the scheduler: the same message will never
-// be sent.
+// caller wait; it never waits for the scheduler itself.
 func (b toWorkers) Send(to job.Peer, m lease.ToWorker) error {
 	if to != b.self {
-		return b.send(to, m)
+		err := b.send(to, m)
+		if errors.Is(err, session.ErrInvalid) {
+			err = fmt.Errorf("%w: %w", scheduler.ErrUnsendable, err)
+		}
+		return err
 	}
 	if b.work == nil {
 		return errNoSuchRole
