@@ -6,7 +6,6 @@ package joint
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -16,10 +15,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// quiet is where the worker's core writes its log.
-var quiet = slog.New(slog.DiscardHandler)
-
-func newWorkerCore(cfg worker.Config) (*worker.Core, error) { return worker.NewCore(cfg, quiet) }
+func newWorkerCore(cfg worker.Config) (*worker.Core, error) { return worker.NewCore(cfg) }
 
 // carry does what a round of the worker's core has decided, in the order of its
 // loop. Whatever the core is told of it comes with a later round.
@@ -49,18 +45,16 @@ func (h *host) carry(fx worker.Effects) {
 	if fx.Poll {
 		h.poll()
 	}
-	want, unwant := wantsOf(fx)
-	for _, p := range want {
+	for _, p := range fx.Want {
 		h.wantOwner(p, true)
 	}
-	for _, p := range unwant {
+	for _, p := range fx.Unwant {
 		h.wantOwner(p, false)
 	}
+	for _, a := range fx.Admit {
+		h.inbox = append(h.inbox, worker.Admitted{Attempt: a.Attempt})
+	}
 }
-
-// wantsOf are the sessions that the worker's core wants and gives up: none, as
-// it has no such effects yet.
-func wantsOf(worker.Effects) (want, unwant []job.Peer) { return nil, nil }
 
 // keep has the next life of the daemon find what is set aside, as the disk does.
 func (h *host) keep(now worker.Aside) {

@@ -98,7 +98,8 @@ func (c *Core) sendOffer(o *offer, wait time.Duration) {
 	j := &t.e.job
 	c.send(o.worker.peer, lease.Offer{
 		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: o.flight.n}, Group: c.cfg.Group, Epoch: c.epoch,
-		Need: j.Spec.Resources, Priority: j.Spec.Priority, User: j.User, Wait: wait, Age: c.now.Sub(t.e.born),
+		Need: j.Spec.Resources, Priority: j.Spec.Priority, User: j.User, Wait: wait,
+		Age: max(0, c.now.Sub(t.e.born)), // one of several that came at once is born a moment later
 	})
 }
 

@@ -81,7 +81,13 @@ func (c *Core) admitted(now Moment, e Admitted) {
 	g.running[m.Attempt], g.kept[m.Attempt] = a, a
 	c.seek(g)
 	c.put(a)
-	if pace := a.rec.Lease / 3; !a.rec.Hold && now.Boot.Add(pace) < g.next {
+	if a.rec.Hold {
+		return
+	}
+	// The deadline counts from a renewal that may be old: the next is asked well
+	// before the task would get its TERM, so that an answer may be lost.
+	left := a.deadline.Sub(now.Boot) - FenceLead
+	if pace := min(a.rec.Lease, left) / 3; now.Boot.Add(pace) < g.next {
 		c.renewIn(now, g, pace)
 	}
 }
