@@ -26,7 +26,7 @@ const (
 	retryMost  = time.Minute
 	// lossFirst and lossMost bound the pause of a task whose host was lost.
 	lossFirst = 5 * time.Second
-	lossMost  = 5 * time.Minute
+	lossMost  = 90 * time.Second
 )
 
 // backoff doubles from retryFirst with each time, up to retryMost.
@@ -77,12 +77,21 @@ func (c *Core) askAgain(w *worker, when time.Time) {
 // had told: others may have been before. Beyond, tasks queue there.
 const missesMost = 16
 
-// missed notes that a host had no room where it had told some.
-func (c *Core) missed(w *worker) {
-	if w.misses++; w.misses <= missesMost {
+// missed notes that a host had no room where it had told some, or that it does
+// not let an offer queue: then it takes nothing just now, and says why to people.
+func (c *Core) missed(w *worker, o *offer) {
+	times := 0
+	if o.standing {
+		w.refusals++
+		times = w.refusals
+	} else {
+		w.misses++
+		times = w.misses - missesMost
+	}
+	if times <= 0 {
 		return
 	}
-	w.deafUntil = c.now.Add(backoff(w.misses - missesMost))
+	w.deafUntil = c.now.Add(backoff(times))
 	w.table.touch(w)
 	c.askAgain(w, w.deafUntil)
 }

@@ -235,9 +235,9 @@ func BenchmarkFreedAndTaken10k(b *testing.B) {
 		s.Hold = true
 		x.step(SubmitAsk{Token: x.tok, Spec: s})
 	}
-	for _, w := range x.core.workers { // no place to queue, as when thousands wait
-		w.standing = standingLimit
-		w.table.touch(w)
+	for _, w := range x.core.hosts.all { // no place to queue, as when thousands wait
+		w.deafUntil = x.now.Add(time.Hour)
+		x.core.hosts.touch(w)
 	}
 	for _, id := range slices.Sorted(maps.Keys(x.core.jobs)) {
 		x.tok++
@@ -249,6 +249,7 @@ func BenchmarkFreedAndTaken10k(b *testing.B) {
 	free := lease.Free{CPUs: 64, Memory: 512e9, GPUs: []lease.FreeGPU{{UUID: "GPU-7-0", Memory: 80e9, Milli: 1000}, {UUID: "GPU-7-1", Memory: 80e9, Milli: 1000}}}
 	x.sent = nil
 	for b.Loop() {
+		x.core.workers["w7"].deafUntil = time.Time{}
 		fx := x.core.Step(x.now, FromWorker{Peer: "w7", Msg: lease.Availability{Free: free}})
 		b.StopTimer()
 		var m lease.Offer

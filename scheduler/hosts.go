@@ -16,7 +16,7 @@ type hosts struct {
 	all    []*worker   // by slot; nil where a host was forgotten
 	left   []footprint // by slot: what is neither held nor promised; nothing if no offer may go there
 	most   []footprint // by slot: what it could ever give
-	queue  []int       // by slot: a task of a priority above this may queue there
+	queue  []int       // by slot: a task of this priority or above may queue there, if it ranks before the last that does
 	vacant []int       // slots without a host
 	stale  []*worker   // whose left and queue are to be counted again
 	pools  map[string]*pool
@@ -84,13 +84,14 @@ func (h *hosts) count(now time.Time) {
 			continue // forgotten
 		}
 		h.left[w.slot], h.queue[w.slot] = nothing, nobody
-		if !w.open() || w.full() {
+		if !w.open() || w.full() || w.deafUntil.After(now) {
 			continue
 		}
-		if !w.deafUntil.After(now) {
-			h.left[w.slot] = footprintOfFree(w.less())
+		h.left[w.slot] = footprintOfFree(w.less())
+		h.queue[w.slot] = anybody
+		if w.lastOut = w.lastQueued(); w.lastOut != nil {
+			h.queue[w.slot] = w.lastOut.flight.task.e.job.Spec.Priority
 		}
-		h.queue[w.slot] = w.queuesAbove()
 	}
 	h.stale = h.stale[:0]
 }
@@ -165,20 +166,42 @@ func (h *hosts) withRoom(g *group, from int) func(yield func(*worker) bool) {
 	}
 }
 
-// withQueue are the hosts at which a task of the group may queue, likewise.
-func (h *hosts) withQueue(g *group, priority, from int) func(yield func(*worker) bool) {
+// queueLooks bounds the full hosts that are looked at for a place to queue: where
+// so many have none, it is waited for.
+const queueLooks = 256
+
+// withQueue are the hosts at which the task may queue, likewise.
+func (h *hosts) withQueue(t *task, from int) func(yield func(*worker) bool) {
+	g, priority := t.group, t.e.job.Spec.Priority
 	return func(yield func(*worker) bool) {
+		looks := 0
 		for _, part := range [][2]int{{from, len(h.queue)}, {0, from}} {
 			for slot := part[0]; slot < part[1]; slot++ {
-				if h.queue[slot] >= priority || !g.pool.has.at(slot) {
+				if h.queue[slot] > priority || !g.pool.has.at(slot) {
 					continue
 				}
-				if w := h.all[slot]; h.could(g, w) && !yield(w) {
+				w := h.all[slot]
+				if h.mayQueue(w, t) && h.could(g, w) && !yield(w) {
+					return
+				}
+				if looks++; looks >= queueLooks {
 					return
 				}
 			}
 		}
 	}
+}
+
+// mayQueue says whether the task may queue at the host, if need be in place of the
+// last that does.
+func (h *hosts) mayQueue(w *worker, t *task) bool {
+	switch queue := h.queue[w.slot]; {
+	case queue == anybody:
+		return true
+	case queue > t.e.job.Spec.Priority:
+		return false
+	}
+	return rank(t, w.lastOut.flight.task) < 0
 }
 
 // bitset is a set of small numbers.
@@ -203,19 +226,19 @@ func (b *bitset) set(i int, to bool) {
 // full says whether as many offers are under way to the host as may be.
 func (w *worker) full() bool { return len(w.offers)+len(w.waiting) >= offersLimit }
 
-// queuesAbove is the priority above which a task may queue at the host: instead
-// of one of a lower priority where as many queue as may.
-func (w *worker) queuesAbove() int {
+// lastQueued is the last by rank of the offers that queue at the host, where as
+// many do as may; nil if there is a place.
+func (w *worker) lastQueued() *offer {
 	if w.standing < standingLimit {
-		return anybody
+		return nil
 	}
-	lowest := nobody
+	var last *offer
 	for _, o := range w.offers {
-		if o.standing && o.flight.winner == nil {
-			lowest = min(lowest, o.flight.task.e.job.Spec.Priority)
+		if o.standing && o.flight.winner == nil && (last == nil || rank(last.flight.task, o.flight.task) < 0) {
+			last = o
 		}
 	}
-	return lowest
+	return last
 }
 
 // less is what is left of what the host has told, less what is committed and

@@ -64,14 +64,12 @@ func (c *Core) stand(t *task, hosts []*worker) {
 	c.queued.add(t)
 }
 
-// standAt queues the task at a full host, if need be in place of one of lower
-// priority.
+// standAt queues the task at a full host, if need be in place of the last that
+// queues there.
 func (c *Core) standAt(f *flight, w *worker) {
-	if w.standing >= standingLimit {
-		if o := lowest(w, f.task); o != nil {
-			c.release(o)
-			c.offerGone(o, avoidance{})
-		}
+	if o := w.lastQueued(); o != nil && rank(f.task, o.flight.task) < 0 {
+		c.release(o)
+		c.offerGone(o, avoidance{})
 	}
 	c.offer(f, w, true, nil)
 }
@@ -271,7 +269,7 @@ func (c *Core) commit(w *worker, m lease.Commit) {
 		return
 	}
 	w.holdOffer(o, m.Devices)
-	w.misses = 0
+	w.misses, w.refusals = 0, 0
 	c.probed(w, o)
 	c.freed(w) // another may queue there
 	f.winner, f.session, f.devices = o, m.Session, m.Devices
@@ -393,8 +391,8 @@ func (c *Core) decline(w *worker, m lease.Decline) {
 		t.declines++ // it is not for lack of room, as far as we can see
 		a = c.hardly(o)
 		t.why = w.name() + ": " + m.Reason.String()
-	case !o.standing:
-		c.missed(w)
+	default:
+		c.missed(w, o)
 	}
 	c.avoid(t, a)
 	if len(o.flight.offers) == 0 {

@@ -118,9 +118,12 @@ func (c *Core) fill(w *worker, b *budget) bool {
 // fits at the host now or may queue there.
 func (c *Core) nextParked(w *worker, b *budget) (t *task, stopped bool) {
 	c.hosts.count(c.now)
-	queue := c.hosts.queue[w.slot]
-	lim := limits{left: c.hosts.left[w.slot], most: c.hosts.most[w.slot], above: queue}
-	t, at := c.parked.next(w.resume.parked, lim, &b.looks, func(t *task) bool { return c.mayTry(t, w, queue) })
+	lim := limits{left: c.hosts.left[w.slot], most: c.hosts.most[w.slot], queues: c.hosts.queue[w.slot] < nobody}
+	if o := w.lastOut; lim.queues && o != nil {
+		p := placeOf(o.flight.task)
+		lim.before = &p
+	}
+	t, at := c.parked.next(w.resume.parked, lim, &b.looks, func(t *task) bool { return c.mayTry(t, w) })
 	if t == nil {
 		w.resume.parked = at
 	}
@@ -129,7 +132,7 @@ func (c *Core) nextParked(w *worker, b *budget) (t *task, stopped bool) {
 
 // mayTry says whether the parked task would find room or a place to queue at the
 // host.
-func (c *Core) mayTry(t *task, w *worker, queue int) bool {
+func (c *Core) mayTry(t *task, w *worker) bool {
 	if !c.hosts.could(t.group, w) || w.overQuota(t) != "" {
 		return false
 	}
@@ -137,7 +140,7 @@ func (c *Core) mayTry(t *task, w *worker, queue int) bool {
 		c.askAgain(w, a.until)
 		return false
 	}
-	if queue < t.e.job.Spec.Priority {
+	if c.hosts.mayQueue(w, t) {
 		return true
 	}
 	return t.group.foot.within(c.hosts.left[w.slot]) && w.fitsNow(t)
@@ -147,10 +150,7 @@ func (c *Core) mayTry(t *task, w *worker, queue int) bool {
 // other hosts and fits at this one now.
 func (c *Core) nextQueued(w *worker, b *budget) (t *task, stopped bool) {
 	c.hosts.count(c.now)
-	if w.standing >= standingLimit {
-		return nil, false
-	}
-	t, at := c.queued.next(w.resume.queued, limits{left: c.hosts.left[w.slot], above: nobody}, &b.looks, func(t *task) bool {
+	t, at := c.queued.next(w.resume.queued, limits{left: c.hosts.left[w.slot]}, &b.looks, func(t *task) bool {
 		return len(t.flight.offers) <= standingHosts && c.couldAlso(t, w)
 	})
 	if t == nil {
@@ -164,10 +164,14 @@ func (c *Core) couldAlso(t *task, w *worker) bool {
 	if t.flight.at(w) {
 		return false
 	}
-	if _, against := c.avoided(t, w.peer); against || !c.hosts.could(t.group, w) || w.overQuota(t) != "" {
+	if !c.hosts.could(t.group, w) || w.overQuota(t) != "" || !w.fitsNow(t) {
 		return false
 	}
-	return w.fitsNow(t)
+	a, against := c.avoided(t, w.peer)
+	if against {
+		c.askAgain(w, a.until)
+	}
+	return !against
 }
 
 // try offers the task where it fits now, else has it queue where it will.
@@ -267,6 +271,9 @@ func (c *Core) fitsAt(t *task, w *worker) (choice, bool) {
 		return choice{}, false
 	}
 	a, against := c.avoided(t, w.peer)
+	if against && a.hard {
+		c.askAgain(w, a.until)
+	}
 	if against && a.hard || w.overQuota(t) != "" {
 		return choice{}, false
 	}
@@ -287,7 +294,7 @@ func (c *Core) queueAt(t *task) []*worker {
 		against bool
 	}
 	var spots []spot
-	for w := range c.hosts.withQueue(t.group, t.e.job.Spec.Priority, c.anySlot()) {
+	for w := range c.hosts.withQueue(t, c.anySlot()) {
 		a, against := c.avoided(t, w.peer)
 		if against && a.hard || w.overQuota(t) != "" {
 			continue
@@ -312,19 +319,6 @@ func (c *Core) queueAt(t *task) []*worker {
 	return hosts
 }
 
-// lowest is the queued offer of the lowest priority below the task's own.
-func lowest(w *worker, t *task) *offer {
-	var worst *offer
-	for _, o := range w.offers {
-		if !o.standing || o.flight.winner != nil || o.flight.task.e.job.Spec.Priority >= t.e.job.Spec.Priority {
-			continue
-		}
-		if worst == nil || rank(worst.flight.task, o.flight.task) < 0 {
-			worst = o
-		}
-	}
-	return worst
-}
 func lackOf(need job.Resources, free lease.Free, devices map[string]gpu.Device) string {
 	_, what := fits(need, &free, devices)
 	return what

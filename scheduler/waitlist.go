@@ -122,13 +122,14 @@ func (c *chunk) measure() {
 
 // limits are what a host has for the tasks of a waitlist.
 type limits struct {
-	left  footprint // for tasks that would run now
-	most  footprint // no less, for those of a priority above this one, which may also queue there
-	above int
+	left   footprint // for tasks that would run now
+	most   footprint // no less, for those that may also queue there:
+	queues bool      // some may,
+	before *place    // those that rank before this one; nil: all
 }
 
-func (l *limits) of(priority int) footprint {
-	if priority > l.above {
+func (l *limits) of(p *place) footprint {
+	if l.queues && (l.before == nil || p.compare(l.before) < 0) {
 		return l.most
 	}
 	return l.left
@@ -148,12 +149,12 @@ func (l *waitlist) next(after *place, lim limits, budget *int, suits func(*task)
 	}
 	for ; i < len(l.chunks); i, at = i+1, 0 {
 		c := l.chunks[i]
-		if !c.least.within(lim.of(c.waits[0].place.priority)) { // no task of the chunk has a higher one
+		if !c.least.within(lim.of(&c.waits[0].place)) { // no task of the chunk ranks before
 			continue
 		}
 		for ; at < len(c.waits); at++ {
 			w := &c.waits[at]
-			if *budget--; w.foot.within(lim.of(w.place.priority)) && suits(w.task) {
+			if *budget--; w.foot.within(lim.of(&w.place)) && suits(w.task) {
 				return w.task, nil
 			}
 		}

@@ -47,15 +47,19 @@ func TestWaitlist(t *testing.T) {
 					t.Fatalf("%d tasks, want %d", l.len(), len(all))
 				}
 				lim := limits{
-					left:  footprint{cpus: rapid.IntRange(-1, 9).Draw(t, "left"), gpus: rapid.IntRange(0, 2).Draw(t, "left gpus")},
-					most:  footprint{cpus: rapid.IntRange(-1, 9).Draw(t, "most"), gpus: rapid.IntRange(0, 2).Draw(t, "most gpus")},
-					above: rapid.IntRange(-1, 3).Draw(t, "above"),
+					left:   footprint{cpus: rapid.IntRange(-1, 9).Draw(t, "left"), gpus: rapid.IntRange(0, 2).Draw(t, "left gpus")},
+					most:   footprint{cpus: rapid.IntRange(-1, 9).Draw(t, "most"), gpus: rapid.IntRange(0, 2).Draw(t, "most gpus")},
+					queues: rapid.Bool().Draw(t, "queues"),
+				}
+				if rapid.Bool().Draw(t, "before") {
+					lim.before = &place{priority: rapid.IntRange(-1, 3).Draw(t, "before priority"), born: storyStart.Add(5)}
 				}
 				lim.left = lim.left.least(lim.most)
 				suits := func(x *task) bool { return x.e.job.ID != "1" }
 				var want, got []*task
 				for _, x := range all {
-					if footprintOf(x.group.need).within(lim.of(x.e.job.Spec.Priority)) && suits(x) {
+					p := placeOf(x)
+					if footprintOf(x.group.need).within(lim.of(&p)) && suits(x) {
 						want = append(want, x)
 					}
 				}

@@ -41,9 +41,13 @@ type worker struct {
 	room  *lease.Free
 	rest  *lease.Free // room less what is set aside for all that queue there
 	last  *task       // of those the last by rank
+	// lastOut is the offer that gives way to a task that ranks before it; nil where
+	// there is a place.
+	lastOut *offer
 
 	misses    int       // offers in a row that it declined for lack of the room that it had told
-	deafUntil time.Time // it is offered nothing directly before
+	refusals  int       // offers in a row that it did not let queue
+	deafUntil time.Time // it is offered nothing before
 	askAt     time.Time // a timer compares the waiting tasks with it then
 
 	roomy  bool   // in Core.roomy

@@ -127,7 +127,6 @@ func TestCommandsBeforeItIsAdmitted(t *testing.T) {
 		word string
 	}{
 		"cancel":          {[]lease.ToWorker{lease.Cancel{Attempt: a, Group: group, Epoch: epoch(1)}}, "cancelled"},
-		"query":           {[]lease.ToWorker{lease.Query{Attempt: a, Group: group, Epoch: epoch(1), Store: store}}, "never started"},
 		"another offer's": {[]lease.ToWorker{lease.Start{Offer: 9, Attempt: a, Group: group, Epoch: epoch(1), User: "ada", Spec: spec(gpus(1))}}, "session"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,6 +135,14 @@ func TestCommandsBeforeItIsAdmitted(t *testing.T) {
 			h.wantRefused(m.Attempt, c.word)
 		})
 	}
+	t.Run("query", func(t *testing.T) { // what comes of its start answers it
+		h, m := asking(t)
+		h.says(amy, lease.Query{Attempt: a, Group: group, Epoch: epoch(1), Store: store})
+		if e := h.admits(m.Attempt); len(e.Start) != 1 {
+			t.Fatalf("effects = %+v", e)
+		}
+		h.wantStates(amy, job.Starting)
+	})
 	t.Run("release", func(t *testing.T) { // a Start takes more than its offer
 		h, m := asking(t)
 		h.says(amy, lease.Release{Offer: 1})

@@ -89,6 +89,7 @@ func (c *Core) query(now Moment, from job.Peer, m lease.Query) {
 		c.retell(a)
 	case m.Store != c.cfg.Profile.Store:
 		c.say(slog.LevelWarn, "asked about an attempt of another store", slog.String("attempt", m.Attempt.String()), slog.String("store", m.Store))
+	case a != nil && a.asked != nil: // the host's policy answers for it in a moment
 	default:
 		c.tombstone(g, m.Attempt, "never started")
 	}
