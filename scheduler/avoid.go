@@ -9,16 +9,20 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// avoidance is a host that a task leaves alone for a while: wholly if hard,
-// else only while there is another.
+// avoidance is a host that a task leaves alone for a while: wholly if hard, else
+// only while there is another.
 type avoidance struct {
 	peer  job.Peer
 	until time.Time
 	hard  bool
+	// kept says that what is free there is kept for tasks of other schedulers: this
+	// one may queue behind them.
+	kept bool
 }
 
 const (
 	avoidFor = 30 * time.Second // the host on which a task has just failed
+	keptFor  = 30 * time.Second // one whose room is kept for others
 	// maxAvoid bounds the hosts that one task leaves alone. A task that so many
 	// have refused asks no further one before the first of them may be asked again.
 	maxAvoid   = 64

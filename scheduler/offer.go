@@ -387,6 +387,8 @@ func (c *Core) decline(w *worker, m lease.Decline) {
 	case m.Reason.Word == job.ReasonQuota:
 		c.refusedQuota(w, t.e.job.User, t.group.need, m.Reason.Detail)
 		t.declines++ // so that the next one costs the journal nothing if it is refused, too
+	case lack == "" && m.Reason.Word == job.ReasonResources && !o.standing:
+		a = avoidance{peer: w.peer, until: c.now.Add(keptFor), kept: true}
 	case lack == "" || m.Reason.Word != job.ReasonResources:
 		t.declines++ // it is not for lack of room, as far as we can see
 		a = c.hardly(o)

@@ -143,6 +143,9 @@ func (c *Core) mayTry(t *task, w *worker) bool {
 	if c.hosts.mayQueue(w, t) {
 		return true
 	}
+	if a, against := c.avoided(t, w.peer); against && a.kept {
+		return false
+	}
 	return t.group.foot.within(c.hosts.left[w.slot]) && w.fitsNow(t)
 }
 
@@ -168,10 +171,11 @@ func (c *Core) couldAlso(t *task, w *worker) bool {
 		return false
 	}
 	a, against := c.avoided(t, w.peer)
-	if against {
+	if against && !a.kept {
 		c.askAgain(w, a.until)
+		return false
 	}
-	return !against
+	return true
 }
 
 // try offers the task where it fits now, else has it queue where it will.
@@ -274,7 +278,7 @@ func (c *Core) fitsAt(t *task, w *worker) (choice, bool) {
 	if against && a.hard {
 		c.askAgain(w, a.until)
 	}
-	if against && a.hard || w.overQuota(t) != "" {
+	if against && (a.hard || a.kept) || w.overQuota(t) != "" {
 		return choice{}, false
 	}
 	free := w.roomFor(t)
@@ -299,7 +303,7 @@ func (c *Core) queueAt(t *task) []*worker {
 		if against && a.hard || w.overQuota(t) != "" {
 			continue
 		}
-		if spots = append(spots, spot{w, against}); len(spots) >= sampleSize {
+		if spots = append(spots, spot{w, against && !a.kept}); len(spots) >= sampleSize {
 			break
 		}
 	}
