@@ -121,11 +121,8 @@ func (c *Core) spread(f *flight) {
 		return
 	}
 	c.hosts.count(c.now)
-	for _, w := range c.queueAt(f.task) {
-		if !f.at(w) {
-			c.standAt(f, w)
-			return
-		}
+	if hosts := c.queueAt(f.task); len(hosts) > 0 {
+		c.standAt(f, hosts[0])
 	}
 }
 
@@ -299,6 +296,7 @@ func (c *Core) sessionless(o *offer) {
 		return
 	}
 	c.drop(o)
+	c.queued.remove(f.task) // it waits here now
 	w.waiting = append(w.waiting, f)
 	if w.leases > o.leases { // the answer crossed the commit on its way
 		c.leased(w)

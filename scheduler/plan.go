@@ -154,7 +154,7 @@ func (c *Core) mayTry(t *task, w *worker) bool {
 func (c *Core) nextQueued(w *worker, b *budget) (t *task, stopped bool) {
 	c.hosts.count(c.now)
 	t, at := c.queued.next(w.resume.queued, limits{left: c.hosts.left[w.slot]}, &b.looks, func(t *task) bool {
-		return len(t.flight.offers) <= standingHosts && c.couldAlso(t, w)
+		return len(t.flight.offers) < spreadMost && c.couldAlso(t, w)
 	})
 	if t == nil {
 		w.resume.queued = at
@@ -300,7 +300,7 @@ func (c *Core) queueAt(t *task) []*worker {
 	var spots []spot
 	for w := range c.hosts.withQueue(t, c.anySlot()) {
 		a, against := c.avoided(t, w.peer)
-		if against && a.hard || w.overQuota(t) != "" {
+		if against && a.hard || w.overQuota(t) != "" || t.flight != nil && t.flight.at(w) {
 			continue
 		}
 		if spots = append(spots, spot{w, against && !a.kept}); len(spots) >= sampleSize {
