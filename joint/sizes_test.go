@@ -27,7 +27,7 @@ func sizesOf(core any) sizes {
 
 // constants are fields that do not change while a core lives, or that a job
 // brings along.
-var constants = []string{".cfg", ".Spec", ".spec", ".clauses", ".Profile", ".profile", ".policy", ".rng", ".chance", ".log"}
+var constants = []string{".cfg", ".Spec", ".spec", ".clauses", ".Profile", ".profile", ".Links", ".policy", ".rng", ".chance", ".log"}
 
 func (s sizes) walk(v reflect.Value, path string, seen map[uintptr]bool) {
 	switch v.Kind() { //nolint:exhaustive // all other kinds hold nothing

@@ -72,6 +72,7 @@ func (c *Core) askAgain(w *worker, when time.Time) {
 	c.at(when, func() {
 		if w.askAt.Equal(when) {
 			w.askAt = time.Time{}
+			c.hosts.touch(w)
 			c.freed(w)
 		}
 	})

@@ -84,7 +84,7 @@ func (h *hosts) count(now time.Time) {
 			continue // forgotten
 		}
 		h.left[w.slot], h.queue[w.slot] = nothing, nobody
-		if !w.open() || w.full() || w.deafUntil.After(now) {
+		if !w.open() || w.full() || w.leaseless || w.deafUntil.After(now) {
 			continue
 		}
 		h.left[w.slot] = footprintOfFree(w.less())

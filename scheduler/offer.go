@@ -291,8 +291,11 @@ func (c *Core) commit(w *worker, m lease.Commit) {
 func (c *Core) sessionless(o *offer) {
 	f, w := o.flight, o.worker
 	c.release(o)
+	w.leaseless = w.leases <= o.leases
+	w.table.touch(w)
+	c.after(sessionWait, func() { c.trusted(w) })
 	if !f.proposed && len(f.offers) > 1 {
-		c.offerGone(o, c.hardly(o))
+		c.offerGone(o, avoidance{})
 		return
 	}
 	c.drop(o)
@@ -316,8 +319,18 @@ func (c *Core) sessionless(o *offer) {
 	})
 }
 
+// trusted has a host offered tasks again that had no lease.
+func (c *Core) trusted(w *worker) {
+	if w.leaseless && w.table != nil {
+		w.leaseless = false
+		w.table.touch(w)
+		c.freed(w)
+	}
+}
+
 // leased asks again what waited for a lease at the host.
 func (c *Core) leased(w *worker) {
+	c.trusted(w)
 	waiting := w.waiting
 	w.waiting = nil
 	for _, f := range waiting {

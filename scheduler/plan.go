@@ -271,7 +271,7 @@ func (c *Core) bestFit(t *task) (*worker, []string) {
 
 // fitsAt says whether the task fits at the host now, and how well.
 func (c *Core) fitsAt(t *task, w *worker) (choice, bool) {
-	if !w.open() || w.full() {
+	if !t.group.foot.within(c.hosts.left[w.slot]) {
 		return choice{}, false
 	}
 	a, against := c.avoided(t, w.peer)

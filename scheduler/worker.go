@@ -47,6 +47,7 @@ type worker struct {
 
 	misses    int       // offers in a row that it declined for lack of the room that it had told
 	refusals  int       // offers in a row that it did not let queue
+	leaseless bool      // has committed without a live lease: it is offered nothing before it has one
 	deafUntil time.Time // it is offered nothing before
 	askAt     time.Time // a timer compares the waiting tasks with it then
 
