@@ -192,15 +192,37 @@ func (c *Core) noteEnd(e *entry) {
 // now, if it is new, and else as long ago as the wall clocks of both lives tell.
 // Jobs are added in their order, and none is younger than one that came later.
 func (c *Core) bornAt(submitted time.Time) time.Time {
+	c.wrote(submitted)
 	born := c.now
 	if !c.lead {
-		born = c.now.Add(-max(0, c.now.Round(0).Sub(submitted)))
+		born = c.now.Add(-max(0, c.wall().Sub(submitted)))
 	}
 	if !born.After(c.youngest) {
 		born = c.youngest.Add(1)
 	}
 	c.youngest = born
 	return born
+}
+
+// setBackMost is how far the wall clock may lie behind what the journal tells for
+// the journal to be believed: beyond, it was the older clock that was wrong.
+const setBackMost = 24 * time.Hour
+
+// wall is the wall clock, or what the journal tells if that is later: the clock was
+// set back since, and no job is younger for it.
+func (c *Core) wall() time.Time {
+	now := c.now.Round(0)
+	if c.newest.After(now) && c.newest.Sub(now) < setBackMost {
+		return c.newest
+	}
+	return now
+}
+
+// wrote notes a time that an earlier life wrote down.
+func (c *Core) wrote(at time.Time) {
+	if at.After(c.newest) {
+		c.newest = at.Round(0)
+	}
 }
 
 func (c *Core) addEntry(j job.Job) *entry {

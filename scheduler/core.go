@@ -47,6 +47,7 @@ type Core struct {
 	offers     map[uint64]*offer
 	started    time.Time            // the first step's time: with it the wall clock of this life is steady
 	youngest   time.Time            // born of the newest job
+	newest     time.Time            // that a row or a record tells, by the wall clock of whoever wrote it
 	renewed    map[string]time.Time // by store: when a renewal was last answered (R4)
 	acks       map[job.Attempt]ack  // events to acknowledge once their record is applied
 	ready      groupHeap            // requests to look at
@@ -179,6 +180,10 @@ func (c *Core) restore(saved Saved) {
 		}
 		c.archive.put(x)
 		c.ended = append(c.ended, ending{x.number, x.ended})
+	}
+	for i := range saved.jobs {
+		c.wrote(saved.jobs[i].Submitted)
+		c.wrote(closedAt(&saved.jobs[i]))
 	}
 	slices.SortFunc(saved.jobs, func(a, b job.Job) int {
 		return cmp.Or(a.Submitted.Compare(b.Submitted), cmp.Compare(a.ID, b.ID))

@@ -226,19 +226,24 @@ func (b *bitset) set(i int, to bool) {
 // full says whether as many offers are under way to the host as may be.
 func (w *worker) full() bool { return len(w.offers)+len(w.waiting) >= offersLimit }
 
-// lastQueued is the last by rank of the offers that queue at the host, where as
-// many do as may; nil if there is a place.
+// lastQueued is the last by rank of the offers that may queue at the host, where as
+// many do; nil if there is a place. Those behind it queue as well: they were
+// offered since they fitted.
 func (w *worker) lastQueued() *offer {
 	if w.standing < standingLimit {
 		return nil
 	}
-	var last *offer
+	var queued []*offer
 	for _, o := range w.offers {
-		if o.standing && o.flight.winner == nil && (last == nil || rank(last.flight.task, o.flight.task) < 0) {
-			last = o
+		if o.standing && o.flight.winner == nil {
+			queued = append(queued, o)
 		}
 	}
-	return last
+	if len(queued) < standingLimit {
+		return nil
+	}
+	slices.SortFunc(queued, func(a, b *offer) int { return rank(a.flight.task, b.flight.task) })
+	return queued[standingLimit-1]
 }
 
 // less is what is left of what the host has told, less what is committed and
