@@ -38,9 +38,8 @@ func (s *stage) step(events ...scheduler.Event) scheduler.Effects {
 
 func stagePeer(i int) job.Peer { return job.Peer(fmt.Sprintf("host-%05d", i)) }
 
-// newStage has so many hosts with a GPU each, none of it free, and so many
-// waiting jobs of a hundred kinds.
-func newStage(b *testing.B, hosts, waiting int) *stage {
+// newStage has so many hosts with a GPU each, none of it free.
+func newStage(b *testing.B, hosts int) *stage {
 	cfg := scheduler.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "owner", 1, 1
 	s := &stage{b: b, core: scheduler.NewCore(cfg, scheduler.Saved{}, moment(0, 0)), index: 1}
@@ -53,21 +52,35 @@ func newStage(b *testing.B, hosts, waiting int) *stage {
 			},
 		}})
 	}
-	for i := range waiting {
-		s.submit(job.Resources{CPUs: 1 + i%100, GPUs: 1})
-	}
-	for range 100 { // all find out that there is no room
-		s.now += time.Second
-		s.step()
-	}
 	return s
 }
 
-func (s *stage) submit(need job.Resources) {
-	s.token++
-	spec := job.DefaultSpec()
-	spec.Command, spec.Resources = []string{"true"}, need
-	s.step(scheduler.SubmitAsk{Token: s.token, User: "ada", Spec: spec})
+// submit adds jobs of so many kinds, and lets them find out that there is no room.
+func (s *stage) submit(jobs, kinds, priority int) {
+	for i := 0; i < jobs; {
+		var asks []scheduler.Event
+		for ; i < jobs && len(asks) < 256; i++ {
+			s.token++
+			spec := job.DefaultSpec()
+			spec.Command, spec.Priority = []string{"true"}, priority
+			spec.Resources = job.Resources{CPUs: 1, GPUs: 1, Memory: job.Size(1+i%kinds) << 20}
+			asks = append(asks, scheduler.SubmitAsk{Token: s.token, User: "ada", Spec: spec})
+		}
+		s.step(asks...)
+		s.settle()
+	}
+}
+
+// settle lets the core take all the steps that it wants now.
+func (s *stage) settle() {
+	s.now += time.Millisecond
+	for range 1000 {
+		wake := s.core.Wake()
+		if wake.IsZero() || wake.After(moment(s.now, 0)) {
+			return
+		}
+		s.step()
+	}
 }
 
 func (s *stage) tell(host int, free lease.Free) scheduler.Effects {
@@ -75,17 +88,24 @@ func (s *stage) tell(host int, free lease.Free) scheduler.Effects {
 	return s.step(scheduler.FromWorker{Peer: stagePeer(host), Msg: lease.Availability{Seq: s.seq, Free: free}})
 }
 
+// queuedAtHost is above the offers of one scheduler that queue at a host, for
+// each host at which a task queues.
+const queuedAtHost = 3
+
 // BenchmarkNews is a host that says that it has a little more room, not enough
-// for anything that waits.
+// for anything that waits. At every host as much is queued as may be, so that
+// what waits is blocked; it is of up to a thousand kinds.
 func BenchmarkNews(b *testing.B) {
 	for _, hosts := range []int{90, 1_000, 10_000} {
 		for _, waiting := range []int{100, 1_000, 10_000} {
 			b.Run(fmt.Sprintf("hosts=%d/waiting=%d", hosts, waiting), func(b *testing.B) {
-				s := newStage(b, hosts, waiting)
+				s := newStage(b, hosts)
+				s.submit(queuedAtHost*hosts, 1, 100)
+				s.submit(waiting, min(waiting, 1000), 50)
 				n := 0
 				for b.Loop() {
 					n++
-					s.now += 10 * time.Millisecond
+					s.now += time.Millisecond
 					s.tell(n%hosts, lease.Free{CPUs: 1 + n/hosts%2})
 				}
 			})
@@ -98,7 +118,7 @@ func BenchmarkNews(b *testing.B) {
 func BenchmarkPlace(b *testing.B) {
 	for _, hosts := range []int{90, 1_000, 10_000} {
 		b.Run(fmt.Sprintf("hosts=%d", hosts), func(b *testing.B) {
-			s := newStage(b, hosts, 0)
+			s := newStage(b, hosts)
 			for i := range hosts {
 				s.tell(i, lease.Free{CPUs: 64, Memory: 512 << 30, GPUs: []lease.FreeGPU{{UUID: fmt.Sprintf("GPU-%d", i), Memory: 80 << 30, Milli: 1000}}})
 			}

@@ -85,7 +85,11 @@ func TestFullCluster(t *testing.T) {
 	owners := []*owner{o, w.addOwner(nil), w.addOwner(nil)}
 	r := w.chance
 	users := []string{"ada", "bob", "cyd", "dan", "eve"}
-	for range 3000 {
+	n := 3000
+	if testing.Short() { // under the race detector
+		n = 500
+	}
+	for range n {
 		need := gpus([]int{1, 1, 1, 1, 2, 2, 4, 8}[r.IntN(8)])
 		j := w.newWork(owners[r.IntN(3)], users[r.IntN(5)], need, logNormal(r, 4*time.Minute, 1, 5*time.Second, time.Hour))
 		if r.IntN(10) == 0 {

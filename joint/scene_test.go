@@ -65,8 +65,8 @@ func TestLargeJobIsNotStarved(t *testing.T) {
 func TestLargeJobAmongOwners(t *testing.T) {
 	w, o := scene(t, 2, hostSpec{gpus: "4xH100", cpus: 16}, options{})
 	others := []*owner{w.addOwner(nil), w.addOwner(nil)}
-	for i := range 600 {
-		w.newWork(others[i%2], "ada", gpus(1), 3*time.Minute).submitAt(time.Second + time.Duration(i)*20*time.Second)
+	for i := range 500 {
+		w.newWork(others[i%2], "ada", gpus(1), 3*time.Minute).submitAt(time.Second + time.Duration(i)*24*time.Second)
 	}
 	large := w.newWork(o, "bob", gpus(4), time.Minute)
 	large.submitAt(10 * time.Minute)
