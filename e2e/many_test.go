@@ -95,7 +95,7 @@ func (c *crowd) load() {
 			c.t.Fatal(err)
 		}
 		untilRight(c.t, startup, func() string { // a host that the owner has not heard of yet could never run it
-			r := c.owner.muster("submit", "-F", file)
+			r := c.owner.muster("submit", "--idempotency-key", h.name, "-F", file)
 			if r.code != 0 {
 				return r.stderr
 			}
