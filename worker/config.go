@@ -93,6 +93,9 @@ const (
 	// maxDrain bounds how far off the deadline of a drain is taken: without a bound
 	// a far one would overflow the clock.
 	maxDrain = 100 * 365 * 24 * time.Hour
+	// leaseWait is how long a Start waits for the answer to a renewal: one that takes
+	// longer belongs to a session that breaks.
+	leaseWait = 5 * time.Second
 	// lapsedFor is how long a lapsed reservation is remembered: a Start that
 	// comes that late may take its place again.
 	lapsedFor = time.Minute

@@ -27,6 +27,7 @@ type group struct {
 	anchor      BootTime   // clock of the newest Renew that was answered
 	outstanding []BootTime // clocks of Renews of this session, not answered
 	asked       BootTime   // of the newest
+	late        []*attempt // starts that wait for a renewal
 	next        BootTime   // when the next Renew is due
 	timer       *timer     // for next
 
@@ -182,6 +183,7 @@ func (c *Core) renewed(now Moment, from job.Peer, m lease.Renewed) {
 		c.renewIn(now, g, c.pace(g))
 	}
 	g.anchor = max(g.anchor, clock)
+	c.startLate(now, g)
 	for _, v := range m.Verdicts {
 		a := g.running[v.Attempt]
 		switch {

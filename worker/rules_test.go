@@ -357,3 +357,38 @@ func TestWhatIsSynced(t *testing.T) {
 	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}})
 	wrote("epoch", true)
 }
+
+// A lease of 30 s that is nearly over when its task is to start: the renewal that
+// the commit has asked for is waited for, and the task is not refused.
+func TestStartWaitsForTheRenewalOfItsCommit(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	h.jump(25 * time.Second)
+	got[lease.Renew](h, amy)
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	r := one[lease.Renew](h, amy)
+	m := start(1, attempt(1, 1), s, cpu)
+	m.Spec.Lease = job.Duration(job.MinLease)
+	if e := h.says(amy, m); len(e.Start) > 0 || len(got[lease.Event](h, amy)) > 0 {
+		t.Fatalf("started or refused before the answer: %+v", e)
+	}
+	if e := h.says(amy, m); len(e.Start) > 0 || len(got[lease.Event](h, amy)) > 0 {
+		t.Fatalf("the start said again: %+v", e)
+	}
+	e := h.says(amy, answerTo(r, 1, true))
+	if len(e.Start) != 1 || e.Start[0].Deadline != worker.BootTime(r.Clock).Add(job.MinLease) {
+		t.Fatalf("start = %+v, want a deadline of %v", e.Start, worker.BootTime(r.Clock).Add(job.MinLease))
+	}
+
+	// Without an answer it is refused in the end, and nothing is held for it.
+	h = newHost(t, config(0))
+	s = h.meet(amy, 1)
+	h.jump(25 * time.Second)
+	h.says(amy, offer(1, attempt(1, 1), cpu))
+	m.Session = s
+	h.says(amy, m)
+	h.pass(6 * time.Second)
+	if r := h.records[attempt(1, 1)]; r.Phase != lease.PhaseRefused {
+		t.Fatalf("record = %+v", r)
+	}
+}

@@ -47,8 +47,54 @@ func (c *Core) start(now Moment, from job.Peer, m lease.Start) {
 		// From here on the answer alone ends the reservation.
 		delete(c.offers, a.offer.key)
 		c.timers.stop(a.lapse)
-		c.out.Admit = append(c.out.Admit, Admission{Attempt: m.Attempt, User: m.User, Spec: m.Spec})
+		if tooLate(now, g, m) {
+			c.awaitLease(now, a)
+			return
+		}
+		c.askPolicy(a)
 	}
+}
+
+func (c *Core) askPolicy(a *attempt) {
+	c.out.Admit = append(c.out.Admit, Admission{Attempt: a.rec.Attempt, User: a.rec.User, Spec: a.asked.Spec})
+}
+
+// tooLate says that too little of the lease is left: the task would get its TERM
+// at once.
+func tooLate(now Moment, g *group, m lease.Start) bool {
+	return m.Spec.Partition != "hold" && g.anchor.Add(m.Spec.LeaseOr()).Sub(now.Boot) < minStart
+}
+
+// awaitLease has a start wait for the answer to a renewal: that of its commit has
+// crossed it, or none was asked for since the lease was young.
+func (c *Core) awaitLease(now Moment, a *attempt) {
+	g := a.group
+	g.late = append(g.late, a)
+	if len(g.outstanding) == 0 {
+		c.renew(now, g)
+	}
+	c.timers.set(now.Boot.Add(leaseWait), func(Moment) {
+		if i := slices.Index(g.late, a); i >= 0 {
+			g.late = slices.Delete(g.late, i, i+1)
+			if a.asked != nil {
+				c.tombstone(g, a.rec.Attempt, "too little of the lease is left")
+			}
+		}
+	})
+}
+
+// startLate goes on with the starts that waited for a renewal.
+func (c *Core) startLate(now Moment, g *group) {
+	g.late = slices.DeleteFunc(g.late, func(a *attempt) bool {
+		switch {
+		case a.asked == nil: // refused meanwhile
+			return true
+		case tooLate(now, g, *a.asked):
+			return false
+		}
+		c.askPolicy(a)
+		return true
+	})
 }
 
 // admitted starts an attempt, or leaves its tombstone. Time has passed since its
@@ -61,6 +107,9 @@ func (c *Core) admitted(now Moment, e Admitted) {
 	m, g := *a.asked, a.group
 	a.asked = nil
 	why := c.mayStart(now, g, m)
+	if why == "" && tooLate(now, g, m) {
+		why = "too little of the lease is left"
+	}
 	switch {
 	case e.Refused != "":
 		why = "not admitted: " + e.Refused
@@ -102,8 +151,6 @@ func (c *Core) mayStart(now Moment, g *group, m lease.Start) string {
 		return "no lease with the owner is live"
 	case m.Session != g.session:
 		return "the start belongs to an earlier session"
-	case m.Spec.Partition != "hold" && g.anchor.Add(m.Spec.LeaseOr()).Sub(now.Boot) < minStart:
-		return "too little of the lease is left"
 	}
 	if m.Spec.Image != "" && !slices.Contains(c.cfg.Profile.Drivers, lease.DriverDocker) {
 		return "this host has no container engine now"
