@@ -203,7 +203,9 @@ func TestHostFoundAmongMany(t *testing.T) {
 	w, o := scene(t, 599, hostSpec{cpus: 2}, options{sampling: time.Minute})
 	last := w.addHost(hostSpec{cpus: 2, gpus: "1xH100", labels: map[string]string{"only": "here"}})
 	for i := range 1100 {
-		w.newWork(o, "ada", cpus(1), endless).submitAt(time.Second + time.Duration(i)*10*time.Millisecond)
+		a := w.newWork(o, "ada", cpus(1), endless)
+		a.spec.Exclude = []string{last.cfg.Profile.Name}
+		a.submitAt(time.Second + time.Duration(i)*10*time.Millisecond)
 	}
 	j := w.newWork(o, "bob", gpus(1), time.Minute)
 	j.label = [2]string{"only", "here"}

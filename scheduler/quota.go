@@ -15,8 +15,10 @@ const (
 	// one host.
 	quotaMost = 8
 	// quotaAgain is when a host that has not said that a user holds less is asked
-	// again: its word may be lost, or it may be of an older version.
-	quotaAgain = time.Minute
+	// again, then after twice as long, up to quotaAgainMost: one of an older version does
+	// not say it.
+	quotaAgain     = 5 * time.Minute
+	quotaAgainMost = 40 * time.Minute
 	// maxQuotas bounds the users of whom a host's refusals are remembered.
 	maxQuotas = 1024
 )
@@ -27,6 +29,7 @@ type quota struct {
 	probe   uint64          // the offer that finds out whether he does now; 0: none
 	open    bool            // the host has said that he holds less: a probe may go
 	why     string          // the host's own word, for people
+	asked   int    // times in vain, since the host last said so
 	timer   *timer
 }
 
@@ -76,7 +79,8 @@ func (c *Core) refusedQuota(w *worker, user string, need job.Resources, why stri
 		q.refused = append(q.refused, need)
 	}
 	c.stop(q.timer)
-	q.timer = c.after(quotaAgain, func() { c.easeQuota(w, user) })
+	q.asked++
+	q.timer = c.after(doubled(quotaAgain, q.asked, quotaAgainMost), func() { c.reopenQuota(w, user) })
 }
 
 func smaller(a, b job.Resources) job.Resources {
@@ -87,16 +91,24 @@ func smaller(a, b job.Resources) job.Resources {
 	return a
 }
 
-// easeQuota lets one task of the user ask the host again: he may hold less there
-// now.
+// easeQuota hears from the host that the user holds less there.
 func (c *Core) easeQuota(w *worker, user string) {
+	if q := w.quotas[user]; q != nil {
+		q.asked = 0
+		c.reopenQuota(w, user)
+	}
+}
+
+// reopenQuota lets one task of the user ask the host again: he may hold less there
+// now.
+func (c *Core) reopenQuota(w *worker, user string) {
 	q := w.quotas[user]
 	if q == nil {
 		return
 	}
 	q.open = true
 	c.stop(q.timer)
-	q.timer = c.after(quotaAgain, func() { c.forgetQuota(w, user) })
+	q.timer = c.after(quotaAgainMost, func() { c.forgetQuota(w, user) })
 	c.freed(w)
 }
 
