@@ -91,13 +91,18 @@ func (c *Core) offer(f *flight, w *worker, standing bool, chosen []string) {
 	c.changed(t.e)
 }
 
+// ageOfNew is the age of a job that has just come. Of several that come at one moment
+// each is born a nanosecond after the one before: no age is negative, and no two are
+// equal.
+const ageOfNew = time.Millisecond
+
 func (c *Core) sendOffer(o *offer, wait time.Duration) {
 	t := o.flight.task
 	j := &t.e.job
 	c.send(o.worker.peer, lease.Offer{
 		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: o.flight.n}, Group: c.cfg.Group, Epoch: c.epoch,
 		Need: j.Spec.Resources, Priority: j.Spec.Priority, User: j.User, Wait: wait,
-		Age: max(0, c.now.Sub(t.e.born)), // one of several that came at once is born a moment later
+		Age: c.now.Sub(t.e.born) + ageOfNew,
 	})
 }
 

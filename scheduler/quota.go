@@ -29,7 +29,7 @@ type quota struct {
 	probe   uint64          // the offer that finds out whether he does now; 0: none
 	open    bool            // the host has said that he holds less: a probe may go
 	why     string          // the host's own word, for people
-	asked   int    // times in vain, since the host last said so
+	asked   int             // times in vain, since the host last said so
 	timer   *timer
 }
 
