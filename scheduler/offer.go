@@ -84,6 +84,9 @@ func (c *Core) offer(f *flight, w *worker, standing bool, chosen []string) {
 	if standing {
 		c.sendOffer(o, standingWait)
 		c.renewOffer(o)
+		if w.isProbe(o) { // one over the quota would not be let queue
+			c.after(directLimit, func() { c.probed(w, o) })
+		}
 	} else {
 		c.sendOffer(o, directWait)
 		o.timer = c.after(directLimit, func() { c.overdue(o) })

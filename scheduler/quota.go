@@ -150,10 +150,16 @@ func (w *worker) probes(o *offer) {
 	}
 }
 
+// isProbe says whether the offer is the probe of its user's quota.
+func (w *worker) isProbe(o *offer) bool {
+	q := w.quotas[o.flight.task.e.job.User]
+	return q != nil && q.probe == o.id
+}
+
 // probed ends a probe. One that was committed lets the next task ask.
 func (c *Core) probed(w *worker, o *offer) {
-	if q := w.quotas[o.flight.task.e.job.User]; q != nil && q.probe == o.id {
-		q.probe = 0
+	if w.isProbe(o) {
+		w.quotas[o.flight.task.e.job.User].probe = 0
 		c.freed(w)
 	}
 }
