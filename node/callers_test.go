@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -23,30 +24,36 @@ func TestCallerIsKeptWhileItCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFakeKeeper(10)
 		c := testCallers(k)
-		go func() { _ = c.run(t.Context()) }()
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.run(ctx) }()
 		class := (*c.classes.Load())[0]
 		for range 200 { // half an hour
 			c.hear("s", callFor(class))
 			pass(10 * time.Second)
-			if !k.kept["s"] {
+			if !k.has("s") {
 				t.Fatal("a scheduler that calls is not kept")
 			}
 		}
 		pass(callHolds - 20*time.Second)
-		if !k.kept["s"] {
+		if !k.has("s") {
 			t.Error("given up too early")
 		}
 		for range 10 { // what this host cannot give holds nothing
 			c.hear("s", callFor("gpu/model/none"))
 			pass(10 * time.Second)
 		}
-		if k.kept["s"] || len(c.kept) > 0 {
+		if k.has("s") {
 			t.Error("kept though it calls no more")
 		}
 		c.hear("s", callFor(class))
 		pass(time.Second)
-		if !k.kept["s"] {
+		if !k.has("s") {
 			t.Error("a new call is not answered")
+		}
+		stop()
+		if err := <-done; err != nil || len(c.kept) != 1 {
+			t.Errorf("%v, %d kept", err, len(c.kept))
 		}
 		if len(k.odd) > 0 {
 			t.Error(k.odd)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -14,6 +15,7 @@ import (
 
 // fakeKeeper is a session.Manager without sessions.
 type fakeKeeper struct {
+	mu   sync.Mutex
 	kept map[job.Peer]bool
 	most int
 	odd  []string // calls that a manager should not see
@@ -21,7 +23,16 @@ type fakeKeeper struct {
 
 func newFakeKeeper(most int) *fakeKeeper { return &fakeKeeper{kept: map[job.Peer]bool{}, most: most} }
 
+// has asks while parts run.
+func (k *fakeKeeper) has(p job.Peer) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.kept[p]
+}
+
 func (k *fakeKeeper) Want(p job.Peer) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.kept[p] {
 		k.odd = append(k.odd, "wanted twice: "+string(p))
 	}
@@ -33,6 +44,8 @@ func (k *fakeKeeper) Want(p job.Peer) bool {
 }
 
 func (k *fakeKeeper) Unwant(p job.Peer) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if !k.kept[p] {
 		k.odd = append(k.odd, "unwanted without a want: "+string(p))
 	}

@@ -32,7 +32,8 @@ type conn struct {
 	since  time.Time
 
 	lastSent atomic.Int64 // nanoseconds after since, when bytes last left
-	lastUsed atomic.Int64 // likewise, when a message showed that somebody needs the session
+	lastUsed atomic.Int64 // likewise, when the watch last saw that somebody needs the session
+	used     atomic.Bool  // a message has shown it since
 	leaving  atomic.Bool  // a Goodbye is in the queue
 	given    atomic.Bool  // it was given up
 	pings    pings
@@ -74,10 +75,21 @@ func (c *conn) giveUp() {
 	c.out.close()
 }
 
-// use notes that somebody needs the session.
-func (c *conn) use() { c.lastUsed.Store(int64(time.Since(c.since))) }
+// use notes that somebody needs the session. The time of it is the watch's to
+// read, not each message's.
+func (c *conn) use() {
+	if !c.used.Load() {
+		c.used.Store(true)
+	}
+}
 
-func (c *conn) lastUse() time.Time { return c.since.Add(time.Duration(c.lastUsed.Load())) }
+// lastUse is late by at most Config.PingEvery.
+func (c *conn) lastUse() time.Time {
+	if c.used.Load() {
+		return time.Now()
+	}
+	return c.since.Add(time.Duration(c.lastUsed.Load()))
+}
 
 // over says whether the session was cut.
 func (c *conn) over() bool {
@@ -230,6 +242,10 @@ func (c *conn) watch() {
 		case <-timer.C:
 		}
 		now := time.Now()
+		if c.used.Load() {
+			c.lastUsed.Store(int64(now.Sub(c.since))) // before used: lastUse never sees neither
+			c.used.Store(false)
+		}
 		idle := c.source.idle(now)
 		switch {
 		case idle >= c.cfg.Silence:
