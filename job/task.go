@@ -81,6 +81,9 @@ type Job struct {
 	Submitted time.Time
 	Key       string // idempotency key, or empty
 	Cancelled string // reason given with cancel, or empty
+	// Seq orders the jobs of a group as its journal took them, whatever the wall
+	// clock said; 0 in rows of older versions.
+	Seq uint64
 	Tasks     []Task // one for a plain job
 }
 

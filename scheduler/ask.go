@@ -5,7 +5,6 @@ package scheduler
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -124,7 +123,7 @@ func checkSpec(s job.Spec) (digest, error) {
 	if err := s.Validate(); err != nil {
 		return digest{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	text, err := json.Marshal(s)
+	text, err := job.EncodeSpec(s)
 	if err != nil {
 		return digest{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

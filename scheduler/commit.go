@@ -18,10 +18,14 @@ type ack struct {
 	timer *timer // to propose the record again
 }
 
+// seqOf is the place of a record in the journal: an entry has fewer than 4,096.
+func seqOf(index uint64, record int) uint64 { return index<<12 | uint64(record) }
+
 func (c *Core) committed(m job.Committed) {
 	if m.Index > c.applied {
 		c.applied = m.Index
-		for _, r := range m.Records {
+		for i, r := range m.Records {
+			c.seq = seqOf(m.Index, i)
 			c.apply(r, m.Epoch)
 		}
 		if c.lead {
@@ -250,7 +254,9 @@ func (c *Core) forgetEntry(e *entry) {
 
 func (c *Core) appliedSubmit(r job.SubmitRecord) {
 	if _, archived := c.archived(r.Job); c.jobs[r.Job] == nil && !archived {
-		e := c.addEntry(newJob(r, c.cfg.Self))
+		j := newJob(r, c.cfg.Self)
+		j.Seq = c.seq
+		e := c.addEntry(j)
 		c.moved(e, true)
 	}
 	c.asks.submitted(c, r.Job)

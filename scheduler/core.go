@@ -28,6 +28,7 @@ type Core struct {
 	keys    map[string]job.ID // of them: user and idempotency key
 	archive archive
 	applied uint64
+	seq     uint64 // of the record that is being applied
 	steps   uint64 // taken
 
 	// Ownership (R10): nothing is done before lead.
@@ -186,7 +187,7 @@ func (c *Core) restore(saved Saved) {
 		c.wrote(closedAt(&saved.jobs[i]))
 	}
 	slices.SortFunc(saved.jobs, func(a, b job.Job) int {
-		return cmp.Or(a.Submitted.Compare(b.Submitted), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Seq, b.Seq), a.Submitted.Compare(b.Submitted), cmp.Compare(a.ID, b.ID))
 	})
 	for _, j := range saved.jobs {
 		j.Owner = c.cfg.Self

@@ -148,7 +148,8 @@ const (
 	TaskEnded
 	TaskWrittenOff
 	WorkerFound
-	WorkerLost
+	WorkerLost // while tasks of ours may run there
+	WorkerGone
 	NewerOwner
 	MessageDefect
 	NodeDead // by the word of the user in Detail

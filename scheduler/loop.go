@@ -319,7 +319,9 @@ func (l *Loop) logTold(t Told) {
 	case WorkerFound:
 		l.log.Info("worker found", "peer", t.Peer, "node", t.Node)
 	case WorkerLost:
-		l.log.Warn("worker lost", "peer", t.Peer, "node", t.Node)
+		l.log.Warn("worker lost", "peer", t.Peer, "node", t.Node, "detail", t.Detail)
+	case WorkerGone:
+		l.log.Info("worker gone", "peer", t.Peer, "node", t.Node)
 	case MessageDefect:
 		l.log.Error("a message was not sent: a defect of this daemon, please report it", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "error", t.Detail)
 	case NodeDead:

@@ -224,7 +224,7 @@ func (s *story) show(fx Effects) {
 	}
 	for _, t := range fx.Told {
 		if t.Kind == TaskWrittenOff || t.Kind == NewerOwner || t.Kind == MessageDefect || t.Kind == NodeDead {
-			s.printf("told: %s %s %s", [...]string{"started", "ended", "written off", "found", "lost", "newer owner", "defect", "declared dead by"}[t.Kind], t.Node, t.Detail)
+			s.printf("told: %s %s %s", [...]string{"started", "ended", "written off", "found", "lost", "gone", "newer owner", "defect", "declared dead by"}[t.Kind], t.Node, t.Detail)
 		}
 	}
 	if len(fx.Gone) > 0 {

@@ -4,6 +4,7 @@ package scheduler
 // there, and what is offered.
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -265,7 +266,11 @@ func (c *Core) sessionDown(p job.Peer) {
 		return
 	}
 	w.up, w.seen = false, c.now
-	c.tell(Told{Kind: WorkerLost, Peer: p, Node: w.name()})
+	if len(c.byNode[p]) > 0 {
+		c.tell(Told{Kind: WorkerLost, Peer: p, Node: w.name(), Detail: fmt.Sprintf("%d tasks run there", len(c.byNode[p]))})
+	} else {
+		c.tell(Told{Kind: WorkerGone, Peer: p, Node: w.name()})
+	}
 	for _, o := range slices.Clone(w.offers) {
 		c.offerGone(o, avoidance{})
 	}

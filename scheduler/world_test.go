@@ -397,10 +397,11 @@ func (w *world) checkStart(to job.Peer, s lease.Start) {
 func replay(log []job.Committed) map[job.ID]*job.Job {
 	jobs := map[job.ID]*job.Job{}
 	for _, m := range log {
-		for _, r := range m.Records {
+		for i, r := range m.Records {
 			switch {
 			case r.Submit != nil && jobs[r.Submit.Job] == nil:
 				j := newJob(*r.Submit, "w0")
+				j.Seq = seqOf(m.Index, i)
 				jobs[r.Submit.Job] = &j
 			case r.Assign != nil && jobs[r.Assign.Attempt.Job] != nil:
 				applyAssign(jobs[r.Assign.Attempt.Job], *r.Assign, m.Epoch)

@@ -167,7 +167,7 @@ func TestRowsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		j := job.Job{
 			ID: anyID.Draw(t, "id"), User: anyText.Draw(t, "user"), Spec: anySpec.Draw(t, "spec"), Owner: job.Peer(anyText.Draw(t, "owner")),
-			Submitted: anyTime.Draw(t, "submitted"), Key: anyText.Draw(t, "key"), Cancelled: anyText.Draw(t, "cancelled"),
+			Submitted: anyTime.Draw(t, "submitted"), Key: anyText.Draw(t, "key"), Cancelled: anyText.Draw(t, "cancelled"), Seq: rapid.Uint64().Draw(t, "seq"),
 			Tasks: append([]job.Task(nil), rapid.SliceOfN(anyTask, 0, 2).Draw(t, "tasks")...),
 		}
 		m, err := jobPB(&j)

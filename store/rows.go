@@ -97,7 +97,7 @@ func jobPB(j *job.Job) (*storepb.Job, error) {
 	}
 	m := &storepb.Job{
 		Id: string(j.ID), User: j.User, Spec: spec, Owner: string(j.Owner), Submitted: nanos(j.Submitted),
-		Key: j.Key, Cancelled: j.Cancelled, Tasks: make([]*storepb.Task, len(j.Tasks)),
+		Key: j.Key, Cancelled: j.Cancelled, Seq: j.Seq, Tasks: make([]*storepb.Task, len(j.Tasks)),
 	}
 	for i := range j.Tasks {
 		m.Tasks[i] = taskPB(&j.Tasks[i])
@@ -120,7 +120,7 @@ func decodeJob(b []byte) (job.Job, error) {
 	}
 	j := job.Job{
 		ID: id, User: m.GetUser(), Spec: spec, Owner: job.Peer(m.GetOwner()), Submitted: timeOf(m.GetSubmitted()),
-		Key: m.GetKey(), Cancelled: m.GetCancelled(),
+		Key: m.GetKey(), Cancelled: m.GetCancelled(), Seq: m.GetSeq(),
 	}
 	for _, t := range m.GetTasks() {
 		j.Tasks = append(j.Tasks, taskOf(t))

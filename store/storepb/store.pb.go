@@ -935,6 +935,7 @@ type Job struct {
 	Key           string                 `protobuf:"bytes,6,opt,name=key" json:"key,omitempty"`
 	Cancelled     string                 `protobuf:"bytes,7,opt,name=cancelled" json:"cancelled,omitempty"`
 	Tasks         []*Task                `protobuf:"bytes,8,rep,name=tasks" json:"tasks,omitempty"`
+	Seq           uint64                 `protobuf:"varint,9,opt,name=seq" json:"seq,omitempty"` // place in the journal
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1023,6 +1024,13 @@ func (x *Job) GetTasks() []*Task {
 		return x.Tasks
 	}
 	return nil
+}
+
+func (x *Job) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
 }
 
 type Task struct {
@@ -1642,7 +1650,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05began\x18\x06 \x01(\x03R\x05began\x12\x14\n" +
 	"\x05ended\x18\a \x01(\x03R\x05ended\x12\x12\n" +
 	"\x04tail\x18\b \x01(\tR\x04tail\x12\x1c\n" +
-	"\tisolation\x18\t \x01(\tR\tisolation\"\xcb\x01\n" +
+	"\tisolation\x18\t \x01(\tR\tisolation\"\xdd\x01\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -1651,7 +1659,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tsubmitted\x18\x05 \x01(\x03R\tsubmitted\x12\x10\n" +
 	"\x03key\x18\x06 \x01(\tR\x03key\x12\x1c\n" +
 	"\tcancelled\x18\a \x01(\tR\tcancelled\x12(\n" +
-	"\x05tasks\x18\b \x03(\v2\x12.muster.store.TaskR\x05tasks\"\xe4\x03\n" +
+	"\x05tasks\x18\b \x03(\v2\x12.muster.store.TaskR\x05tasks\x12\x10\n" +
+	"\x03seq\x18\t \x01(\x04R\x03seq\"\xe4\x03\n" +
 	"\x04Task\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1f\n" +
