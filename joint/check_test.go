@@ -32,6 +32,7 @@ func (w *world) offered(o *owner, h *host, m lease.Offer) {
 	}
 	w.stats.offers++
 	j.offers++
+	j.bornAt = w.now - m.Age
 	if minute := w.now / time.Minute; minute != j.minute || j.perHost == nil {
 		j.minute, j.perHost = minute, map[*host]int{}
 	}
@@ -67,7 +68,7 @@ func (w *world) submitted(r *job.SubmitRecord) {
 	case j.id != "" && j.id != r.Job:
 		w.fail("job %d is in the journal twice: %s and %s", j.index, j.id, r.Job)
 	default:
-		j.id, j.acceptAt, j.state = r.Job, w.now, job.Pending
+		j.id, j.acceptAt, j.bornAt, j.state = r.Job, w.now, w.now, job.Pending
 		w.byID[r.Job] = j
 	}
 }

@@ -23,9 +23,9 @@ type standing struct {
 	since   time.Duration // it has been first and has fitted
 }
 
-// ranks is the order that holds at every host: priority, then age, then name.
+// ranks is the order that holds at every host: priority, then age as it is told, then name.
 func ranks(a, b *work) int {
-	return cmp.Or(cmp.Compare(b.spec.Priority, a.spec.Priority), cmp.Compare(a.acceptAt, b.acceptAt), cmp.Compare(a.id, b.id))
+	return cmp.Or(cmp.Compare(b.spec.Priority, a.spec.Priority), cmp.Compare(a.bornAt, b.bornAt), cmp.Compare(a.id, b.id))
 }
 
 // sample looks at all lines, and comes again.

@@ -38,6 +38,7 @@ type work struct {
 
 	id       job.ID
 	acceptAt time.Duration
+	bornAt   time.Duration // as its owner tells: after a restart its clock may have been set meanwhile
 	accepted bool
 	state    job.State
 	reason   job.Reason
