@@ -87,12 +87,21 @@ func (w *world) lookAt(h *host) {
 	wait := w.now - h.first.since
 	first.fitWait = max(first.fitWait, wait)
 	if wait > fitBound {
-		if why := h.closedWhy(first, &free); why != "" {
+		if why := h.closedWhy(first, &free); why != "" || w.rivals(first, h) {
 			h.first = standing{}
 			return
 		}
 		w.fail("P1: %s is first in line at %s, fits, and has waited there for %v; in all for %v", first, h.peer, wait, w.now-first.acceptAt)
 	}
+}
+
+// rivals says whether another job is so nearly of one age that the host may take it
+// for the older one: it measures with its own clock since when it knows an offer.
+func (w *world) rivals(first *work, h *host) bool {
+	near := (w.now-first.bornAt)/50 + time.Second
+	return slices.ContainsFunc(w.waiting, func(j *work) bool {
+		return j != first && j.spec.Priority == first.spec.Priority && (j.bornAt-first.bornAt).Abs() < near && j.could(h) && h.takes(j.owner) && !j.overQuota(h)
+	})
 }
 
 // closedWhy is why the host gives the job nothing for a good reason.

@@ -249,11 +249,19 @@ func (c *Core) notAssigned(a job.Attempt) {
 	t.proposed = 0
 	t.declines++
 	t.notBefore, t.why = c.now.Add(backoff(t.declines)), "the journal did not take the placement"
-	if t.flight != nil {
-		c.abort(t.flight)
-		return
+	f := t.flight
+	switch {
+	case f == nil:
+		c.requeue(t)
+	case f.winner != nil: // the host holds it for a while yet: its turn is not given up for one refusal
+		c.after(retryWait, func() {
+			if t.flight == f && f.winner != nil && t.proposed == 0 && !f.assigned {
+				c.assign(f, f.winner.worker)
+			}
+		})
+	default:
+		c.abort(f)
 	}
-	c.requeue(t)
 }
 
 func (c *Core) commit(w *worker, m lease.Commit) {
