@@ -83,8 +83,8 @@ type Job struct {
 	Cancelled string // reason given with cancel, or empty
 	// Seq orders the jobs of a group as its journal took them, whatever the wall
 	// clock said; 0 in rows of older versions.
-	Seq uint64
-	Tasks     []Task // one for a plain job
+	Seq   uint64
+	Tasks []Task // one for a plain job
 }
 
 // State is the job's own state: that of its task, and for several the first
