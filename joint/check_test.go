@@ -57,6 +57,10 @@ func (w *world) committed(o *owner, r job.Record) {
 		w.unassigned(r.Unassign)
 	case r.Result != nil:
 		w.result(r.Result)
+	case r.Hold != nil:
+		if j := w.byID[r.Hold.Job]; j != nil && !j.assigned {
+			j.onHold = !r.Hold.Release
+		}
 	}
 }
 
@@ -79,7 +83,7 @@ func (w *world) assigned(o *owner, r *job.AssignRecord) {
 	if j == nil {
 		return
 	}
-	if !j.assigned && r.Attempt.N == j.attempt+1 {
+	if !j.assigned && !j.onHold && r.Attempt.N == j.attempt+1 {
 		j.assigned, j.attempt, j.node = true, r.Attempt.N, r.Node
 	}
 	for _, p := range j.tries {
@@ -105,7 +109,7 @@ func (w *world) unassigned(r *job.UnassignRecord) {
 		return
 	}
 	if j.attempt == r.Attempt.N {
-		j.assigned = false
+		j.assigned, j.onHold = false, r.Hold != ""
 	}
 	for _, p := range j.tries {
 		if p.attempt == r.Attempt && !p.over && r.Proof != job.ProofOperator {
@@ -121,7 +125,7 @@ func (w *world) result(r *job.ResultRecord) {
 		return
 	}
 	if j.attempt == r.Attempt.N {
-		j.assigned = false
+		j.assigned, j.onHold = false, r.Hold != ""
 	}
 	if r.Exit.State != job.Succeeded {
 		return

@@ -44,6 +44,7 @@ type work struct {
 	reason   job.Reason
 	attempt  int
 	assigned bool
+	onHold   bool // by a record, so that no Assign counts
 	node     job.Peer
 	starts   int
 	startAt  time.Duration // of the first attempt

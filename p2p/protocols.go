@@ -59,7 +59,7 @@ var protocols = []Protocol{
 	{ID: HelloID, Access: Anyone, MaxMessage: 4 << 10, PerSecond: 1, Burst: 10, Deadline: helloTimeout, What: "show credentials"},
 	{ID: JoinID, Access: Anyone, MaxMessage: 4 << 10, PerSecond: 0.2, Burst: 5, Deadline: helloTimeout, What: "a token or a credential for a newer credential"},
 	{ID: RevokedID, Access: Members, MaxMessage: 256 << 10, PerSecond: 1, Burst: 20, Deadline: 30 * time.Second, What: "revocations"},
-	{ID: SessionID, Access: Members, MaxMessage: 1 << 20, PerSecond: 2, Burst: 20, What: "scheduler and worker: offers, commits, events, leases"},
+	{ID: SessionID, Access: Members, MaxMessage: 1<<21 - 1, PerSecond: 2, Burst: 20, What: "scheduler and worker: offers, commits, events, leases"},
 	{ID: HTTPID, Access: Members, MaxMessage: 1 << 20, PerSecond: 50, Burst: 200, What: "the HTTP API between daemons"},
 	{ID: "/muster/<cluster>/kad/1.0.0", Access: Members, MaxMessage: 4 << 20, Library: true, What: "the DHT"},
 	{ID: "/meshsub/1.1.0 and kin", Access: Members, MaxMessage: 64 << 10, Library: true, What: "gossip of schedulers with waiting work"},

@@ -74,6 +74,9 @@ func (c *Core) askAgain(w *worker, when time.Time) {
 			w.askAt = time.Time{}
 			c.hosts.touch(w)
 			c.freed(w)
+			if w.deafUntil.After(c.now) { // it has refused more since
+				c.askAgain(w, w.deafUntil)
+			}
 		}
 	})
 }

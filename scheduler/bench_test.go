@@ -225,48 +225,6 @@ func BenchmarkFreed10k(b *testing.B) {
 	}
 }
 
-// Likewise, when it gets room for one of them, which is offered and declined.
-func BenchmarkFreedAndTaken10k(b *testing.B) {
-	x := big(b, 10_000, 0)
-	for i := range 1000 {
-		s := benchSpec(i)
-		s.Resources.GPUs, s.Resources.GPUModel = 2, "H100"
-		x.tok++
-		s.Hold = true
-		x.step(SubmitAsk{Token: x.tok, Spec: s})
-	}
-	for _, w := range x.core.hosts.all { // no place to queue, as when thousands wait
-		w.deafUntil = x.now.Add(time.Hour)
-		x.core.hosts.touch(w)
-	}
-	for _, id := range slices.Sorted(maps.Keys(x.core.jobs)) {
-		x.tok++
-		x.step(HoldAsk{Token: x.tok, Job: id, Release: true})
-	}
-	if x.core.parked.len() != 1000 {
-		b.Fatalf("%d requests are blocked", x.core.parked.len())
-	}
-	free := lease.Free{CPUs: 64, Memory: 512e9, GPUs: []lease.FreeGPU{{UUID: "GPU-7-0", Memory: 80e9, Milli: 1000}, {UUID: "GPU-7-1", Memory: 80e9, Milli: 1000}}}
-	x.sent = nil
-	for b.Loop() {
-		x.core.workers["w7"].deafUntil = time.Time{}
-		fx := x.core.Step(x.now, FromWorker{Peer: "w7", Msg: lease.Availability{Free: free}})
-		b.StopTimer()
-		var m lease.Offer
-		for _, o := range fx.Send {
-			m, _ = o.Msg.(lease.Offer)
-		}
-		if m.ID == 0 {
-			b.Fatal("nothing was offered")
-		}
-		x.step(FromWorker{Peer: "w7", Msg: lease.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}}})
-		x.core.Step(x.now, NotProposed{Records: fx.Propose})
-		x.now = x.now.Add(time.Minute)
-		x.core.Step(x.now)
-		b.StartTimer()
-	}
-}
-
 // site is a host of the full cluster: what it runs, and what queues there.
 type site struct {
 	peer   job.Peer

@@ -86,6 +86,34 @@ func TestHostThatHasNoRoomAfterAll(t *testing.T) {
 	}
 }
 
+// A host that refuses what queues there, since its disk is full, say, is asked again
+// after the last of its pauses, though nothing is heard of it.
+func TestHostThatRefusedIsAskedAgain(t *testing.T) {
+	x := newBench(t, 1, 1)
+	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{}})
+	for i := range standingLimit {
+		x.tok++
+		x.step(SubmitAsk{Token: x.tok, User: "amy", Spec: benchSpec(i)})
+	}
+	for _, o := range x.sent {
+		if m, ok := o.Msg.(lease.Offer); ok {
+			x.step(FromWorker{Peer: "w0", Msg: lease.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources, Detail: "ledger"}}})
+		}
+	}
+	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{Free: lease.Free{CPUs: 32}}})
+	x.sent = nil
+	for end := x.now.Add(2 * retryMost); x.now.Before(end); {
+		x.now = x.core.Wake()
+		x.step()
+		for _, o := range x.sent {
+			if _, ok := o.Msg.(lease.Offer); ok {
+				return
+			}
+		}
+	}
+	t.Errorf("nothing was offered for %s", 2*retryMost)
+}
+
 // 20,000 tasks of a user over his quota cost one offer for each time that he holds
 // less, and a few words at the host.
 func TestQuotaOfManyTasks(t *testing.T) {
@@ -150,8 +178,8 @@ func TestSessionsAreGivenUp(t *testing.T) {
 	big := benchSpec(0)
 	big.Resources.CPUs = 64
 	x.core.Step(x.now, SubmitAsk{Token: 2, Spec: big})
-	fx := x.core.Step(x.now, Found{Class: "cpu/32", Peers: []job.Peer{"big"}})
-	if len(fx.Want) != 1 || len(fx.Unwant) != 1 || fx.Unwant[0] != peers[0] {
+	fx := x.core.Step(x.now, Found{Class: "cpu/32", Peers: []job.Peer{"in place of the one in use", "big"}})
+	if len(fx.Want) != 2 || len(fx.Unwant) != 1 || fx.Unwant[0] != peers[0] {
 		t.Fatalf("want %v, unwant %v; %s never came", fx.Want, fx.Unwant, peers[0])
 	}
 	x.now = x.now.Add(time.Millisecond)

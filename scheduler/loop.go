@@ -323,7 +323,7 @@ func (l *Loop) logTold(t Told) {
 	case WorkerGone:
 		l.log.Info("worker gone", "peer", t.Peer, "node", t.Node)
 	case MessageDefect:
-		l.log.Error("a message was not sent: a defect of this daemon, please report it", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "error", t.Detail)
+		l.log.Warn("a task waits since a message about it could not be sent", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "error", t.Detail)
 	case NodeDead:
 		l.log.Warn("node declared dead: what was assigned to it is given up", "peer", t.Peer, "node", t.Node, "user", t.Detail)
 	case NewerOwner:

@@ -76,12 +76,26 @@ func (c *Core) wantFound(p job.Peer) bool {
 	if c.wanted.peers[p] != nil {
 		return true
 	}
-	if len(c.wanted.peers) >= maxSessions && !c.giveUpOne() {
+	if c.wantedIdle() >= maxSessions && !c.giveUpOne() {
 		return false
 	}
 	c.wanted.peers[p] = &want{since: c.now, used: c.now}
 	c.fx.Want = append(c.fx.Want, p)
 	return true
+}
+
+// wantedIdle counts the wanted sessions with hosts that run nothing of ours.
+func (c *Core) wantedIdle() int {
+	n := len(c.wanted.peers)
+	if n < maxSessions {
+		return n
+	}
+	for p := range c.byNode {
+		if c.wanted.peers[p] != nil {
+			n--
+		}
+	}
+	return n
 }
 
 // useful says whether the session carries something: an attempt, an offer, a
