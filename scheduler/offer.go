@@ -416,6 +416,7 @@ func (c *Core) decline(w *worker, m lease.Decline) {
 		t.declines++ // so that the next one costs the journal nothing if it is refused, too
 	case lack == "" && m.Reason.Word == job.ReasonResources && !o.standing:
 		a = avoidance{peer: w.peer, until: c.now.Add(keptFor), kept: true}
+		c.askAgain(w, a.until) // those for whom it is kept may be gone then, and nothing else would tell
 	case lack == "" || m.Reason.Word != job.ReasonResources:
 		t.declines++ // it is not for lack of room, as far as we can see
 		a = c.hardly(o)
