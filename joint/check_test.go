@@ -85,6 +85,7 @@ func (w *world) assigned(o *owner, r *job.AssignRecord) {
 	}
 	if !j.assigned && !j.onHold && r.Attempt.N == j.attempt+1 {
 		j.assigned, j.attempt, j.node = true, r.Attempt.N, r.Node
+		j.alone, j.turnAt = 0, w.now // it has had its turn, whatever comes of it
 	}
 	for _, p := range j.tries {
 		if p.attempt.N >= r.Attempt.N || p.why == byHost || p.why == byLease || p.why == byStop {

@@ -80,7 +80,7 @@ func (w *world) lookAt(h *host) {
 	first.firstAt++
 	free := h.free()
 	fits := first.fits(&free)
-	if first != h.first.j || !fits || !h.first.fitting {
+	if first != h.first.j || !fits || !h.first.fitting || first.turnAt > h.first.since {
 		h.first = standing{j: first, fitting: fits, since: w.now}
 		return
 	}

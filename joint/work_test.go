@@ -57,6 +57,7 @@ type work struct {
 	mostOffer int
 
 	fitWait  time.Duration // longest time for which it was first and fitted
+	turnAt   time.Duration // when it was last assigned
 	firstAt  int           // hosts where it is first, in one look
 	alone    time.Duration // since when it is first wherever it could run; 0: it is not
 	aloneEnd time.Duration // when all these hosts have room for it, if nothing else begins there; 0: not known yet
