@@ -14,13 +14,14 @@ import (
 )
 
 type owner struct {
-	w     *world
-	index int
-	peer  job.Peer
-	group job.Group
-	local *host
-	links map[job.Peer]*link
-	order []*link
+	youngest time.Duration // rank of the youngest of its jobs so far, in one look
+	w        *world
+	index    int
+	peer     job.Peer
+	group    job.Group
+	local    *host
+	links    map[job.Peer]*link
+	order    []*link
 
 	wallOff time.Duration
 	up      bool

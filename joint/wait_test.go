@@ -25,7 +25,7 @@ type standing struct {
 
 // ranks is the order that holds at every host: priority, then age as it is told, then name.
 func ranks(a, b *work) int {
-	return cmp.Or(cmp.Compare(b.spec.Priority, a.spec.Priority), cmp.Compare(a.bornAt, b.bornAt), cmp.Compare(a.id, b.id))
+	return cmp.Or(cmp.Compare(b.spec.Priority, a.spec.Priority), cmp.Compare(a.rankAt, b.rankAt), cmp.Compare(a.id, b.id))
 }
 
 // sample looks at all lines, and comes again.
@@ -46,6 +46,14 @@ func (w *world) sample() {
 			h.first = standing{}
 		}
 		return
+	}
+	slices.SortFunc(w.waiting, func(a, b *work) int { return cmp.Compare(a.acceptAt, b.acceptAt) })
+	for _, o := range w.owners {
+		o.youngest = 0
+	}
+	for _, j := range w.waiting { // an owner keeps its own jobs in their order, whatever its clock says
+		j.rankAt = max(j.bornAt, j.owner.youngest)
+		j.owner.youngest = j.rankAt
 	}
 	slices.SortFunc(w.waiting, ranks)
 	for _, h := range w.hosts {
@@ -91,16 +99,16 @@ func (w *world) lookAt(h *host) {
 			h.first = standing{}
 			return
 		}
-		w.fail("P1: %s is first in line at %s, fits, and has waited there for %v; in all for %v", first, h.peer, wait, w.now-first.acceptAt)
+		w.fail("P1: %s is first in line at %s, fits, and has waited there for %v; in all for %v; %s", first, h.peer, wait, w.now-first.acceptAt, first.why())
 	}
 }
 
 // rivals says whether another job is so nearly of one age that the host may take it
 // for the older one: it measures with its own clock since when it knows an offer.
 func (w *world) rivals(first *work, h *host) bool {
-	near := (w.now-first.bornAt)/50 + time.Second
+	near := (w.now-first.rankAt)/50 + time.Second
 	return slices.ContainsFunc(w.waiting, func(j *work) bool {
-		return j != first && j.spec.Priority == first.spec.Priority && (j.bornAt-first.bornAt).Abs() < near && j.could(h) && h.takes(j.owner) && !j.overQuota(h)
+		return j != first && j.spec.Priority == first.spec.Priority && (j.rankAt-first.rankAt).Abs() < near && j.could(h) && h.takes(j.owner) && !j.overQuota(h)
 	})
 }
 
@@ -126,7 +134,12 @@ func (w *world) lookAlone(j *work) {
 	able := 0
 	if j.firstAt > 0 {
 		for _, l := range j.owner.order {
-			if j.could(l.h) && l.h.takes(j.owner) && !j.overQuota(l.h) {
+			switch {
+			case !j.could(l.h) || !l.h.takes(j.owner):
+			case j.overQuota(l.h): // its user's other tasks end there and begin: when its turn comes is not known
+				j.alone = 0
+				return
+			default:
 				able++
 			}
 		}
@@ -157,8 +170,17 @@ func (w *world) lookAlone(j *work) {
 			return
 		}
 	}
-	w.fail("P1: %s has been first in line at all %d hosts that could run it since %v (%s); from then on all had room by %v, had nothing else been started there",
-		j, able, j.alone, j.hostNames(), j.aloneEnd)
+	w.fail("P1: %s has been first in line at all %d hosts that could run it since %v (%s); from then on all had room by %v, had nothing else been started there; %s",
+		j, able, j.alone, j.hostNames(), j.aloneEnd, j.why())
+}
+
+// why is what its owner says of a waiting job.
+func (j *work) why() string {
+	x, there := j.owner.core.Job(j.id)
+	if !there {
+		return "its owner does not know it"
+	}
+	return x.Tasks[0].Reason.String()
 }
 
 // better sees a task start: those that rank behind it lose their turn at its host.

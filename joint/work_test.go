@@ -38,6 +38,7 @@ type work struct {
 
 	id       job.ID
 	acceptAt time.Duration
+	rankAt   time.Duration // by which it is ranked in one look
 	bornAt   time.Duration // as its owner tells: after a restart its clock may have been set meanwhile
 	accepted bool
 	state    job.State
