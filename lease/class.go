@@ -65,6 +65,9 @@ func Classes(p Profile) []string {
 		return nil
 	}
 	out := []string{AnyWorker}
+	if p.Name != "" {
+		out = append(out, NameClass(p.Name))
+	}
 	out = append(out, modelClasses(p.GPUs)...)
 	out = append(out, memoryClasses(p.GPUs)...)
 	if p.CPUs >= bigCPUs {
@@ -140,6 +143,10 @@ const (
 )
 
 func labelClass(k, v string) string { return "label/" + k + "=" + v }
+
+// NameClass is the class of the hosts of a name: one, nearly always. Daemons of
+// older versions do not advertise it.
+func NameClass(name string) string { return labelClass("name", name) }
 
 func countClass(class string, n int) string {
 	if n == 1 {

@@ -121,3 +121,14 @@ func TestMIGInstanceMeets(t *testing.T) {
 		}
 	}
 }
+
+// A host that is asked for by name is found by it, also one that fills its classes.
+func TestClassOfName(t *testing.T) {
+	p := Profile{Worker: true, Name: "n7", CPUs: 256, Memory: 2048e9, GPUs: devices(16, "h100-80gb-pcie-1", 80e9), Labels: map[string]string{}}
+	for i := range MaxLabels {
+		p.Labels[fmt.Sprint("k", i)] = "v"
+	}
+	if classes := Classes(p); !slices.Contains(classes, NameClass("n7")) || len(classes) > MaxClasses {
+		t.Errorf("classes %v do not have %s", classes, NameClass("n7"))
+	}
+}

@@ -258,7 +258,7 @@ func (c *Core) anyoneCould(clauses []clause) bool {
 func (c *Core) awaitMatch(m *match) {
 	c.asks.matches = append(c.asks.matches, m)
 	m.more, m.until = false, c.now.Add(matchWait)
-	c.find(lease.ClassOf(m.ask.Spec.Resources, demanded(m.ask.Spec.Constraint)))
+	c.find(classFor(m.ask.Spec))
 	c.find(lease.AnyWorker)
 	c.at(m.until, c.retryMatches)
 }

@@ -62,7 +62,7 @@ func (c *Core) joinGroup(t *task) *group {
 		g = &group{key: key, need: need, foot: footprintOf(s.Resources), never: map[job.Peer]uint64{}}
 		g.pool = c.hosts.pool(inPool, withoutAmounts(clauses))
 		g.pool.groups++
-		g.class = c.classOf(lease.ClassOf(s.Resources, demanded(s.Constraint)))
+		g.class = c.classOf(classFor(s))
 		g.class.groups++
 		c.groups[key] = g
 	}

@@ -198,6 +198,15 @@ func meets(clauses []clause, p *lease.Profile) bool {
 	return !slices.ContainsFunc(clauses, func(c clause) bool { return c.test(p) != "" })
 }
 
+// classFor is the class of hosts that a request is looked for in: that of the one
+// name that it lists, which a search of a wider class may not turn up among many.
+func classFor(s job.Spec) string {
+	if len(s.NodeList) == 1 && job.CheckLabel(nameLabel, s.NodeList[0]) == nil {
+		return lease.NameClass(s.NodeList[0])
+	}
+	return lease.ClassOf(s.Resources, demanded(s.Constraint))
+}
+
 // demanded are the labels that a constraint demands with their values, if it
 // is nothing but such demands.
 func demanded(constraint string) map[string]string {

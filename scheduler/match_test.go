@@ -188,3 +188,21 @@ func TestPoolKeysDiffer(t *testing.T) {
 		seen[key] = s
 	}
 }
+
+// A request for one host by name is looked for by that name.
+func TestClassForOneName(t *testing.T) {
+	for _, c := range []struct {
+		spec job.Spec
+		want string
+	}{
+		{job.Spec{NodeList: []string{"n7"}}, "label/name=n7"},
+		{job.Spec{NodeList: []string{"n7"}, Resources: job.Resources{GPUs: 1, GPUModel: "h100"}}, "label/name=n7"},
+		{job.Spec{NodeList: []string{"n*"}}, "worker"},
+		{job.Spec{NodeList: []string{"n7", "n8"}}, "worker"},
+		{job.Spec{NodeList: []string{"n7", "n8"}, Resources: job.Resources{GPUs: 1, GPUModel: "h100"}}, "gpu/model/h100"},
+	} {
+		if got := classFor(c.spec); got != c.want {
+			t.Errorf("%v is looked for as %s, want %s", c.spec.NodeList, got, c.want)
+		}
+	}
+}
