@@ -13,9 +13,9 @@ import (
 // arrives as DriverEvents, which must be delivered by another goroutine than
 // the one that called.
 //
-// Leases travel as deadlines of CLOCK_BOOTTIME and not as time left, so that a
-// message that lay somewhere while this process was stopped cannot lengthen
-// one (R3). The driver ends a task at its deadline by itself, TERM FenceLead
+// Leases travel as deadlines of the lease clock (BootTime) and not as time left,
+// so that a message that lay somewhere while this process was stopped cannot
+// lengthen one (R3). The driver ends a task at its deadline by itself, TERM FenceLead
 // before and KILL at it, whether or not the daemon lives.
 type Driver interface {
 	// Start begins a task. An error says that it was not and will not be begun;

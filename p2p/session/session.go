@@ -127,9 +127,9 @@ type Config struct {
 }
 
 // DefaultConfig is what daemons use; all of a cluster should agree on the
-// first two. IdleAfter is two renewals of a lease. MaxWanted is every host that
-// a scheduler can know, each with a task of its; MaxPeers stays below the
-// number of connections at which the p2p host begins to cut.
+// first two. IdleAfter is two renewals of a lease. MaxWanted allows for tasks on
+// 4,096 hosts at a time; MaxPeers stays below the number of connections at which
+// the p2p host begins to cut.
 func DefaultConfig() Config {
 	return Config{
 		PingEvery: 2 * time.Second, Silence: 6 * time.Second, DialTimeout: 20 * time.Second,
