@@ -22,6 +22,9 @@ type bench struct {
 	sent  []Outgoing
 }
 
+// benchMemory is what each host has of it, in bytes: it never is what is short.
+const benchMemory = 64e9
+
 func newBench(b testing.TB, workers, cpus int) *bench {
 	cfg := DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "w0", 7, 1
@@ -31,8 +34,8 @@ func newBench(b testing.TB, workers, cpus int) *bench {
 	for i := range workers {
 		p := job.Peer(fmt.Sprintf("w%d", i))
 		x.step(SessionUp{Peer: p}, FromWorker{Peer: p, Msg: lease.Hello{
-			Profile: lease.Profile{Name: string(p), Store: "s", CPUs: cpus, Drivers: []string{"exec"}, Worker: true},
-			Free:    lease.Free{CPUs: cpus},
+			Profile: lease.Profile{Name: string(p), Store: "s", CPUs: cpus, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
+			Free:    lease.Free{CPUs: cpus, Memory: benchMemory},
 		}})
 	}
 	if b, ok := b.(*testing.B); ok {
@@ -44,11 +47,22 @@ func newBench(b testing.TB, workers, cpus int) *bench {
 func (x *bench) step(events ...Event) {
 	x.now = x.now.Add(time.Microsecond)
 	fx := x.core.Step(x.now, events...)
-	x.sent = append(x.sent, fx.Send...)
+	x.took(fx)
 	for len(fx.Propose) > 0 {
 		x.index++
 		fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
-		x.sent = append(x.sent, fx.Send...)
+		x.took(fx)
+	}
+}
+
+// took keeps what a step sent. No request of a benchmark may be refused: it would
+// measure the refusal.
+func (x *bench) took(fx Effects) {
+	x.sent = append(x.sent, fx.Send...)
+	for _, r := range fx.Reply {
+		if r.Err != nil {
+			panic(r.Err)
+		}
 	}
 }
 
@@ -69,7 +83,7 @@ func (x *bench) serve() {
 				}
 				x.step(FromWorker{Peer: o.To, Msg: e})
 			}
-			x.step(FromWorker{Peer: o.To, Msg: lease.Availability{Free: lease.Free{CPUs: 32}}})
+			x.step(FromWorker{Peer: o.To, Msg: lease.Availability{Free: lease.Free{CPUs: 32, Memory: benchMemory}}})
 		default:
 		}
 	}
@@ -283,8 +297,8 @@ func (f *full) commit(s *site) {
 }
 
 // finish ends one task that runs somewhere.
-func (f *full) finish() {
-	for {
+func (f *full) finish(b *testing.B) {
+	for range f.order {
 		s := f.order[f.next%len(f.order)]
 		f.next++
 		if len(s.runs) == 0 {
@@ -301,10 +315,11 @@ func (f *full) finish() {
 		}
 		s.free++
 		f.commit(s)
-		f.step(FromWorker{Peer: s.peer, Msg: lease.Availability{Free: lease.Free{CPUs: s.free}}})
+		f.step(FromWorker{Peer: s.peer, Msg: lease.Availability{Free: lease.Free{CPUs: s.free, Memory: benchMemory}}})
 		f.deliver()
 		return
 	}
+	b.Fatal("no host runs anything")
 }
 
 // One job from submission to its end in a cluster of 90 hosts that 4,000 others,
@@ -321,6 +336,6 @@ func BenchmarkFull90(b *testing.B) {
 	}
 	for i := 0; b.Loop(); i++ {
 		submit(i)
-		f.finish()
+		f.finish(b)
 	}
 }
