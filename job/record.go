@@ -5,15 +5,26 @@ package job
 
 import "time"
 
-// Record is one committed fact of a job's life; exactly one field is set.
-type Record struct {
-	Submit   *SubmitRecord
-	Assign   *AssignRecord
-	Unassign *UnassignRecord
-	Result   *ResultRecord
-	Cancel   *CancelRecord
-	Hold     *HoldRecord
-	Purge    *PurgeRecord
+// Record is one committed fact of a job's life: one of the types below.
+type Record interface{ record() }
+
+func (SubmitRecord) record()   {}
+func (AssignRecord) record()   {}
+func (UnassignRecord) record() {}
+func (ResultRecord) record()   {}
+func (CancelRecord) record()   {}
+func (HoldRecord) record()     {}
+func (PurgeRecord) record()    {}
+
+// BeginsWork says whether the record is the first step of new work, which a full disk
+// refuses; every other record ends work or gives it back.
+func BeginsWork(r Record) bool {
+	switch r.(type) {
+	case SubmitRecord, AssignRecord:
+		return true
+	default:
+		return false
+	}
 }
 
 // SubmitRecord creates a job if its id is new.

@@ -113,25 +113,22 @@ func (o *owner) carry(fx scheduler.Effects) {
 // written is a record as the journal gives it back: a time on disk has no
 // monotonic reading.
 func written(r job.Record) job.Record {
-	switch {
-	case r.Submit != nil:
-		x := *r.Submit
-		x.At = x.At.Round(0)
-		r.Submit = &x
-	case r.Unassign != nil:
-		x := *r.Unassign
-		x.At = x.At.Round(0)
-		r.Unassign = &x
-	case r.Result != nil:
-		x := *r.Result
-		x.At, x.Exit.Began, x.Exit.Ended = x.At.Round(0), x.Exit.Began.Round(0), x.Exit.Ended.Round(0)
-		r.Result = &x
-	case r.Cancel != nil:
-		x := *r.Cancel
-		x.At = x.At.Round(0)
-		r.Cancel = &x
+	switch r := r.(type) {
+	case job.SubmitRecord:
+		r.At = r.At.Round(0)
+		return r
+	case job.UnassignRecord:
+		r.At = r.At.Round(0)
+		return r
+	case job.ResultRecord:
+		r.At, r.Exit.Began, r.Exit.Ended = r.At.Round(0), r.Exit.Began.Round(0), r.Exit.Ended.Round(0)
+		return r
+	case job.CancelRecord:
+		r.At = r.At.Round(0)
+		return r
+	default:
+		return r
 	}
-	return r
 }
 
 // read is a row as the disk gives it back.

@@ -48,23 +48,23 @@ func (w *world) offered(o *owner, h *host, m lease.Offer) {
 
 // committed sees each record as it enters a journal.
 func (w *world) committed(o *owner, r job.Record) {
-	switch {
-	case r.Submit != nil:
-		w.submitted(r.Submit)
-	case r.Assign != nil:
-		w.assigned(o, r.Assign)
-	case r.Unassign != nil:
-		w.unassigned(r.Unassign)
-	case r.Result != nil:
-		w.result(r.Result)
-	case r.Hold != nil:
-		if j := w.byID[r.Hold.Job]; j != nil && !j.assigned {
-			j.onHold = !r.Hold.Release
+	switch r := r.(type) {
+	case job.SubmitRecord:
+		w.submitted(r)
+	case job.AssignRecord:
+		w.assigned(o, r)
+	case job.UnassignRecord:
+		w.unassigned(r)
+	case job.ResultRecord:
+		w.result(r)
+	case job.HoldRecord:
+		if j := w.byID[r.Job]; j != nil && !j.assigned {
+			j.onHold = !r.Release
 		}
 	}
 }
 
-func (w *world) submitted(r *job.SubmitRecord) {
+func (w *world) submitted(r job.SubmitRecord) {
 	j := w.byKey[r.Key]
 	switch {
 	case j == nil:
@@ -78,7 +78,7 @@ func (w *world) submitted(r *job.SubmitRecord) {
 }
 
 // assigned checks that nothing healthy is run again (P4).
-func (w *world) assigned(o *owner, r *job.AssignRecord) {
+func (w *world) assigned(o *owner, r job.AssignRecord) {
 	j := w.byID[r.Attempt.Job]
 	if j == nil {
 		return
@@ -104,7 +104,7 @@ func (w *world) assigned(o *owner, r *job.AssignRecord) {
 }
 
 // unassigned checks that nothing is written off that lives (R4).
-func (w *world) unassigned(r *job.UnassignRecord) {
+func (w *world) unassigned(r job.UnassignRecord) {
 	j := w.byID[r.Attempt.Job]
 	if j == nil {
 		return
@@ -120,7 +120,7 @@ func (w *world) unassigned(r *job.UnassignRecord) {
 }
 
 // result checks that a journal tells the truth.
-func (w *world) result(r *job.ResultRecord) {
+func (w *world) result(r job.ResultRecord) {
 	j := w.byID[r.Attempt.Job]
 	if j == nil {
 		return

@@ -252,7 +252,7 @@ func (o *owner) proposeAll(records []job.Record) {
 	}
 	var begin, end []job.Record
 	for _, r := range records {
-		if r.Submit != nil || r.Assign != nil {
+		if job.BeginsWork(r) {
 			begin = append(begin, written(r))
 		} else {
 			end = append(end, written(r))

@@ -187,7 +187,7 @@ func TestArchiveRestored(t *testing.T) {
 		t.Error("ended jobs are not in the order of their ends")
 	}
 	for i, id := range want {
-		c.Step(c.now, Committed{job.Committed{Index: uint64(i + 1), Records: []job.Record{{Purge: &job.PurgeRecord{Job: id}}}}})
+		c.Step(c.now, Committed{job.Committed{Index: uint64(i + 1), Records: []job.Record{job.PurgeRecord{Job: id}}}})
 	}
 	if left := c.archive.cards.Len(); left != 10 || len(c.archive.keys)+len(c.archive.places)+len(c.archive.states)+len(c.ended) != 0 {
 		t.Errorf("after a purge of all %d are listed: %+v", left, c.archive)
@@ -225,13 +225,13 @@ func TestArchivedJobsAreLetGo(t *testing.T) {
 	for i := range n {
 		id := job.NewID(7, uint64(i+1))
 		w.now = w.now.Add(time.Millisecond)
-		w.deliver(job.Committed{Records: []job.Record{{Submit: &job.SubmitRecord{Job: id, User: "amy", Spec: job.DefaultSpec(), At: w.now}}}})
+		w.deliver(job.Committed{Records: []job.Record{job.SubmitRecord{Job: id, User: "amy", Spec: job.DefaultSpec(), At: w.now}}})
 		runtime.AddCleanup(w.core.jobs[id], func(int) {
 			if gone.Add(1) == n {
 				close(all)
 			}
 		}, 0)
-		w.deliver(job.Committed{Records: []job.Record{{Cancel: &job.CancelRecord{Job: id, Reason: "enough", At: w.now}}}})
+		w.deliver(job.Committed{Records: []job.Record{job.CancelRecord{Job: id, Reason: "enough", At: w.now}}})
 		w.out.Reset()
 	}
 	w.wait(time.Hour)

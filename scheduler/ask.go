@@ -205,7 +205,7 @@ func (c *Core) proposeSubmit(a SubmitAsk, sum digest) {
 		c.asks.keys[s.key] = id
 	}
 	c.asks.submits[id] = s
-	c.propose(job.Record{Submit: &job.SubmitRecord{Job: id, User: a.User, Spec: a.Spec, Key: a.Key, At: c.now}})
+	c.propose(job.SubmitRecord{Job: id, User: a.User, Spec: a.Spec, Key: a.Key, At: c.now})
 }
 
 // taken says whether a job has the id.
@@ -293,7 +293,7 @@ func (c *Core) cancel(a CancelAsk) {
 		c.answer(a.Token, e, nil)
 	default:
 		c.await(askCancel, a.Job, a.Token)
-		c.propose(job.Record{Cancel: &job.CancelRecord{Job: a.Job, Reason: clip(a.Reason), At: c.now}})
+		c.propose(job.CancelRecord{Job: a.Job, Reason: clip(a.Reason), At: c.now})
 	}
 }
 
@@ -312,7 +312,7 @@ func (c *Core) hold(a HoldAsk) {
 		c.answer(a.Token, nil, conflict(new(c.view(e)), kind))
 	default:
 		c.await(kind, a.Job, a.Token)
-		c.propose(job.Record{Hold: &job.HoldRecord{Job: a.Job, Release: a.Release, Reason: clip(a.Reason)}})
+		c.propose(job.HoldRecord{Job: a.Job, Release: a.Release, Reason: clip(a.Reason)})
 	}
 }
 
@@ -362,25 +362,24 @@ func (c *Core) notProposed(r job.Record, err error) {
 		err = errNotTaken
 	}
 	c.outgoing = max(c.outgoing-1, 0)
-	switch {
-	case r.Submit != nil:
-		if s := c.asks.submits[r.Submit.Job]; s != nil {
-			c.asks.drop(r.Submit.Job, s)
+	switch r := r.(type) {
+	case job.SubmitRecord:
+		if s := c.asks.submits[r.Job]; s != nil {
+			c.asks.drop(r.Job, s)
 			for _, tok := range s.tokens {
 				c.answer(tok, nil, fmt.Errorf("scheduler: accept job: %w", err))
 			}
 		}
-	case r.Assign != nil:
-		c.notAssigned(r.Assign.Attempt)
-	case r.Cancel != nil:
-		c.refused(askCancel, r.Cancel.Job, err)
-	case r.Hold != nil && r.Hold.Release:
-		c.refused(askRelease, r.Hold.Job, err)
-	case r.Hold != nil:
-		c.refused(askHold, r.Hold.Job, err)
-	case r.Purge != nil:
-		delete(c.purging, r.Purge.Job.Drawn())
-	} // an Unassign and a Result are proposed again by their timers
+	case job.AssignRecord:
+		c.notAssigned(r.Attempt)
+	case job.CancelRecord:
+		c.refused(askCancel, r.Job, err)
+	case job.HoldRecord:
+		c.refused(kindOf(r), r.Job, err)
+	case job.PurgeRecord:
+		delete(c.purging, r.Job.Drawn())
+	case job.UnassignRecord, job.ResultRecord: // their timers propose them again
+	}
 }
 
 func (c *Core) refused(kind askKind, id job.ID, err error) {

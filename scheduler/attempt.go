@@ -63,7 +63,7 @@ func (c *Core) giveUp(t *task, proof job.Proof, detail string) {
 		hold = c.holdAfterLoss(t)
 	case job.ProofDeclined, job.ProofNeverStarted:
 	}
-	c.repropose(t, a.N, job.Record{Unassign: &job.UnassignRecord{Attempt: a, Proof: proof, Detail: clip(detail), At: c.now, Hold: hold}})
+	c.repropose(t, a.N, job.UnassignRecord{Attempt: a, Proof: proof, Detail: clip(detail), At: c.now, Hold: hold})
 }
 
 // repropose proposes a record about an attempt until the attempt is settled.
@@ -199,7 +199,7 @@ func (c *Core) holdAfterLoss(t *task) string {
 
 // proposeResult proposes an end whose event is owed an ack, until it is applied.
 func (c *Core) proposeResult(r job.ResultRecord) {
-	c.propose(job.Record{Result: &r})
+	c.propose(r)
 	k := c.acks[r.Attempt]
 	k.timer = c.after(reproposeGap, func() {
 		if _, waits := c.acks[r.Attempt]; waits && c.lead {

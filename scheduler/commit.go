@@ -86,39 +86,39 @@ func (c *Core) inherit(e *entry) {
 
 // apply changes the jobs as one record says, if it still may.
 func (c *Core) apply(r job.Record, epoch job.Epoch) {
-	switch {
-	case r.Submit != nil:
-		c.appliedSubmit(*r.Submit)
-	case r.Assign != nil:
-		if e := c.jobs[r.Assign.Attempt.Job]; e != nil {
-			c.appliedAssign(e, *r.Assign, c.moved(e, applyAssign(&e.job, *r.Assign, epoch)))
+	switch r := r.(type) {
+	case job.SubmitRecord:
+		c.appliedSubmit(r)
+	case job.AssignRecord:
+		if e := c.jobs[r.Attempt.Job]; e != nil {
+			c.appliedAssign(e, r, c.moved(e, applyAssign(&e.job, r, epoch)))
 		}
-	case r.Unassign != nil:
-		a := r.Unassign.Attempt
-		if e := c.jobs[a.Job]; e != nil && applyUnassign(&e.job, *r.Unassign) {
-			c.appliedUnassign(e, *r.Unassign)
+	case job.UnassignRecord:
+		a := r.Attempt
+		if e := c.jobs[a.Job]; e != nil && applyUnassign(&e.job, r) {
+			c.appliedUnassign(e, r)
 			c.moved(e, true)
 		}
 		c.acknowledge(a)
-	case r.Result != nil:
-		if e := c.jobs[r.Result.Attempt.Job]; e != nil {
-			c.appliedResult(e, *r.Result)
+	case job.ResultRecord:
+		if e := c.jobs[r.Attempt.Job]; e != nil {
+			c.appliedResult(e, r)
 		}
-		c.acknowledge(r.Result.Attempt)
-	case r.Cancel != nil:
-		if e := c.jobs[r.Cancel.Job]; e != nil {
-			c.appliedCancel(e, c.moved(e, applyCancel(&e.job, *r.Cancel)))
+		c.acknowledge(r.Attempt)
+	case job.CancelRecord:
+		if e := c.jobs[r.Job]; e != nil {
+			c.appliedCancel(e, c.moved(e, applyCancel(&e.job, r)))
 		} else {
-			c.asks.left(c, askCancel, r.Cancel.Job)
+			c.asks.left(c, askCancel, r.Job)
 		}
-	case r.Hold != nil:
-		if e := c.jobs[r.Hold.Job]; e != nil {
-			c.appliedHold(e, *r.Hold, c.moved(e, applyHold(&e.job, *r.Hold)))
+	case job.HoldRecord:
+		if e := c.jobs[r.Job]; e != nil {
+			c.appliedHold(e, r, c.moved(e, applyHold(&e.job, r)))
 		} else {
-			c.asks.left(c, kindOf(*r.Hold), r.Hold.Job)
+			c.asks.left(c, kindOf(r), r.Job)
 		}
-	case r.Purge != nil:
-		c.purged(r.Purge.Job)
+	case job.PurgeRecord:
+		c.purged(r.Job)
 	}
 }
 

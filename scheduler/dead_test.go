@@ -60,7 +60,7 @@ func TestDeclareDead(t *testing.T) {
 		durable := map[job.Attempt]bool{}
 		for _, m := range h.journal.entries {
 			for _, r := range m.Records {
-				if u := r.Unassign; u != nil && u.Proof == job.ProofOperator && u.Detail == "n1 was declared dead by root" {
+				if u, ok := r.(job.UnassignRecord); ok && u.Proof == job.ProofOperator && u.Detail == "n1 was declared dead by root" {
 					durable[u.Attempt] = true
 				}
 			}

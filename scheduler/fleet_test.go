@@ -255,7 +255,7 @@ func TestPurgeAfterClockWasAhead(t *testing.T) {
 	purged := func(until time.Duration) (n int) {
 		for now := storyStart.Add(until - 24*time.Hour); now.Before(storyStart.Add(until)); now = now.Add(purgeEvery) {
 			for _, r := range c.Step(now).Propose {
-				if r.Purge != nil {
+				if _, ok := r.(job.PurgeRecord); ok {
 					n++
 				}
 			}
@@ -284,7 +284,7 @@ func TestPurgeByOwnersClock(t *testing.T) {
 	for range 24 * 6 {
 		x.now = x.now.Add(time.Hour)
 		for _, r := range x.core.Step(x.now).Propose {
-			if r.Purge != nil {
+			if _, ok := r.(job.PurgeRecord); ok {
 				t.Fatalf("purged %s after its end", x.now.Sub(storyStart))
 			}
 		}

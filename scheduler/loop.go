@@ -204,7 +204,7 @@ func (l *Loop) proposeAll(records []job.Record) {
 	}
 	var begin, end []job.Record
 	for _, r := range records {
-		if r.Submit != nil || r.Assign != nil {
+		if job.BeginsWork(r) {
 			begin = append(begin, r)
 		} else {
 			end = append(end, r)

@@ -38,7 +38,7 @@ func (j *fakeJournal) Propose(records ...job.Record) error {
 	j.mu.Lock()
 	err := j.full
 	j.mu.Unlock()
-	if err != nil && slices.ContainsFunc(records, func(r job.Record) bool { return r.Submit != nil || r.Assign != nil }) {
+	if err != nil && slices.ContainsFunc(records, job.BeginsWork) {
 		return err // what ends work may use the reserve
 	}
 	select {
@@ -382,10 +382,10 @@ func TestLoopSavesLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.journal.fill(errDiskFull)
-		h.journal.commit(job.Committed{Records: []job.Record{{Submit: &job.SubmitRecord{Job: job.NewID(7, 5), Spec: r.Spec}}}})
+		h.journal.commit(job.Committed{Records: []job.Record{job.SubmitRecord{Job: job.NewID(7, 5), Spec: r.Spec}}})
 		synctest.Wait()
 		h.journal.fill(nil)
-		h.journal.commit(job.Committed{Records: []job.Record{{Submit: &job.SubmitRecord{Job: job.NewID(7, 6), Spec: r.Spec}}}})
+		h.journal.commit(job.Committed{Records: []job.Record{job.SubmitRecord{Job: job.NewID(7, 6), Spec: r.Spec}}})
 		synctest.Wait()
 		h.journal.mu.Lock()
 		defer h.journal.mu.Unlock()

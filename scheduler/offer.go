@@ -142,10 +142,10 @@ func (f *flight) at(w *worker) bool {
 func (c *Core) assign(f *flight, w *worker) {
 	f.proposed, f.target = true, w.peer
 	f.task.proposed = f.n
-	c.propose(job.Record{Assign: &job.AssignRecord{
+	c.propose(job.AssignRecord{
 		Attempt: job.Attempt{Job: f.task.e.job.ID, Task: f.task.index, N: f.n},
 		Node:    w.peer, NodeName: w.name(), Store: w.profile.Store,
-	}})
+	})
 }
 
 // overdue takes back an offer without an answer. A host that should have answered

@@ -56,7 +56,7 @@ func (c *Core) purge(x ending) bool {
 		return false
 	}
 	c.purging[x.number] = true
-	c.propose(job.Record{Purge: &job.PurgeRecord{Job: job.NewID(c.cfg.Group, x.number)}})
+	c.propose(job.PurgeRecord{Job: job.NewID(c.cfg.Group, x.number)})
 	return true
 }
 

@@ -178,9 +178,9 @@ func (s *story) show(fx Effects) {
 		delete(s.rows, id)
 	}
 	for _, r := range fx.Propose {
-		if r.Submit != nil {
-			s.jobs[r.Submit.Spec.Name] = r.Submit.Job
-			s.ids = append(s.ids, string(r.Submit.Job), r.Submit.Spec.Name)
+		if r, ok := r.(job.SubmitRecord); ok {
+			s.jobs[r.Spec.Name] = r.Job
+			s.ids = append(s.ids, string(r.Job), r.Spec.Name)
 		}
 		s.printf("propose %s", recordText(r))
 	}
@@ -233,21 +233,21 @@ func (s *story) show(fx Effects) {
 }
 
 func recordText(r job.Record) string {
-	switch {
-	case r.Submit != nil:
-		return "submit " + string(r.Submit.Job)
-	case r.Assign != nil:
-		return fmt.Sprintf("assign %s to %s", r.Assign.Attempt, r.Assign.Node)
-	case r.Unassign != nil:
-		return fmt.Sprintf("unassign %s %s", r.Unassign.Attempt, r.Unassign.Proof)
-	case r.Result != nil:
-		return fmt.Sprintf("result %s %s", r.Result.Attempt, r.Result.Exit.State)
-	case r.Cancel != nil:
-		return "cancel " + string(r.Cancel.Job)
-	case r.Hold != nil:
-		return fmt.Sprintf("hold %s release=%v", r.Hold.Job, r.Hold.Release)
-	case r.Purge != nil:
-		return "purge " + string(r.Purge.Job)
+	switch r := r.(type) {
+	case job.SubmitRecord:
+		return "submit " + string(r.Job)
+	case job.AssignRecord:
+		return fmt.Sprintf("assign %s to %s", r.Attempt, r.Node)
+	case job.UnassignRecord:
+		return fmt.Sprintf("unassign %s %s", r.Attempt, r.Proof)
+	case job.ResultRecord:
+		return fmt.Sprintf("result %s %s", r.Attempt, r.Exit.State)
+	case job.CancelRecord:
+		return "cancel " + string(r.Job)
+	case job.HoldRecord:
+		return fmt.Sprintf("hold %s release=%v", r.Job, r.Release)
+	case job.PurgeRecord:
+		return "purge " + string(r.Job)
 	}
 	return "nothing"
 }

@@ -361,15 +361,15 @@ func (w *world) whole(x Listed) job.Job {
 
 // purge has a job forgotten, if it ended.
 func (w *world) purge(id job.ID) {
-	w.commit(job.Committed{Records: []job.Record{{Purge: &job.PurgeRecord{Job: id}}}})
+	w.commit(job.Committed{Records: []job.Record{job.PurgeRecord{Job: id}}})
 }
 
 func (w *world) commit(m job.Committed) {
 	m.Index, m.Epoch = uint64(len(w.log)+1), job.Epoch{Generation: 1, Term: w.term}
 	w.log = append(w.log, m)
 	for _, r := range m.Records {
-		if r.Submit != nil {
-			w.ids = append(w.ids, r.Submit.Job)
+		if r, ok := r.(job.SubmitRecord); ok {
+			w.ids = append(w.ids, r.Job)
 		}
 	}
 	w.step(Committed{m})
@@ -387,7 +387,7 @@ func (w *world) checkStart(to job.Peer, s lease.Start) {
 		w.t.Fatalf("Start of %s at %s, but the journal has attempt %d at %s, assigned %v", s.Attempt, to, d.Attempt, d.Node, d.Assigned)
 	}
 	for _, r := range w.pending {
-		if r.Unassign != nil && r.Unassign.Attempt == s.Attempt {
+		if r, ok := r.(job.UnassignRecord); ok && r.Attempt == s.Attempt {
 			w.t.Fatalf("Start of %s after its Unassign was proposed", s.Attempt)
 		}
 	}
@@ -398,23 +398,37 @@ func replay(log []job.Committed) map[job.ID]*job.Job {
 	jobs := map[job.ID]*job.Job{}
 	for _, m := range log {
 		for i, r := range m.Records {
-			switch {
-			case r.Submit != nil && jobs[r.Submit.Job] == nil:
-				j := newJob(*r.Submit, "w0")
-				j.Seq = seqOf(m.Index, i)
-				jobs[r.Submit.Job] = &j
-			case r.Assign != nil && jobs[r.Assign.Attempt.Job] != nil:
-				applyAssign(jobs[r.Assign.Attempt.Job], *r.Assign, m.Epoch)
-			case r.Unassign != nil && jobs[r.Unassign.Attempt.Job] != nil:
-				applyUnassign(jobs[r.Unassign.Attempt.Job], *r.Unassign)
-			case r.Result != nil && jobs[r.Result.Attempt.Job] != nil:
-				applyResult(jobs[r.Result.Attempt.Job], *r.Result)
-			case r.Cancel != nil && jobs[r.Cancel.Job] != nil:
-				applyCancel(jobs[r.Cancel.Job], *r.Cancel)
-			case r.Hold != nil && jobs[r.Hold.Job] != nil:
-				applyHold(jobs[r.Hold.Job], *r.Hold)
-			case r.Purge != nil && jobs[r.Purge.Job] != nil && ended(jobs[r.Purge.Job]):
-				delete(jobs, r.Purge.Job)
+			switch r := r.(type) {
+			case job.SubmitRecord:
+				if jobs[r.Job] == nil {
+					j := newJob(r, "w0")
+					j.Seq = seqOf(m.Index, i)
+					jobs[r.Job] = &j
+				}
+			case job.AssignRecord:
+				if j := jobs[r.Attempt.Job]; j != nil {
+					applyAssign(j, r, m.Epoch)
+				}
+			case job.UnassignRecord:
+				if j := jobs[r.Attempt.Job]; j != nil {
+					applyUnassign(j, r)
+				}
+			case job.ResultRecord:
+				if j := jobs[r.Attempt.Job]; j != nil {
+					applyResult(j, r)
+				}
+			case job.CancelRecord:
+				if j := jobs[r.Job]; j != nil {
+					applyCancel(j, r)
+				}
+			case job.HoldRecord:
+				if j := jobs[r.Job]; j != nil {
+					applyHold(j, r)
+				}
+			case job.PurgeRecord:
+				if j := jobs[r.Job]; j != nil && ended(j) {
+					delete(jobs, r.Job)
+				}
 			}
 		}
 	}

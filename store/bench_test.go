@@ -93,7 +93,7 @@ func BenchmarkSave(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	spec := submit(s.Group(), 1).Submit.Spec
+	spec := submit(s.Group(), 1).Spec
 	rows := []job.Job{{ID: job.NewID(s.Group(), 1), Spec: spec, Tasks: []job.Task{{State: job.Running}}}}
 	b.ReportAllocs()
 	for b.Loop() {

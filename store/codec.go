@@ -67,106 +67,81 @@ func decodeEntry(data []byte) (generation uint64, records []job.Record, err erro
 }
 
 func recordPB(r job.Record) (*storepb.Record, error) {
-	set := 0
-	m := &storepb.Record{}
-	if s := r.Submit; s != nil {
-		set++
-		spec, err := job.EncodeSpec(s.Spec)
+	switch r := r.(type) {
+	case job.SubmitRecord:
+		spec, err := job.EncodeSpec(r.Spec)
 		if err != nil {
 			return nil, err
 		}
-		m.Kind = &storepb.Record_Submit{Submit: &storepb.Submit{
-			Job: string(s.Job), User: s.User, Spec: spec, Key: s.Key, At: nanos(s.At),
-		}}
+		return &storepb.Record{Kind: &storepb.Record_Submit{Submit: &storepb.Submit{
+			Job: string(r.Job), User: r.User, Spec: spec, Key: r.Key, At: nanos(r.At),
+		}}}, nil
+	case job.AssignRecord:
+		return &storepb.Record{Kind: &storepb.Record_Assign{Assign: &storepb.Assign{
+			Attempt: attemptPB(r.Attempt), Node: string(r.Node), NodeName: r.NodeName, Store: r.Store,
+		}}}, nil
+	case job.UnassignRecord:
+		return &storepb.Record{Kind: &storepb.Record_Unassign{Unassign: &storepb.Unassign{
+			Attempt: attemptPB(r.Attempt), Proof: string(r.Proof), Detail: r.Detail, At: nanos(r.At), Hold: r.Hold,
+		}}}, nil
+	case job.ResultRecord:
+		return &storepb.Record{Kind: &storepb.Record_Result{Result: &storepb.Result{
+			Attempt: attemptPB(r.Attempt), Devices: r.Devices, Exit: exitPB(&r.Exit), At: nanos(r.At), Hold: r.Hold,
+		}}}, nil
+	case job.CancelRecord:
+		return &storepb.Record{Kind: &storepb.Record_Cancel{Cancel: &storepb.Cancel{Job: string(r.Job), Reason: r.Reason, At: nanos(r.At)}}}, nil
+	case job.HoldRecord:
+		return &storepb.Record{Kind: &storepb.Record_Hold{Hold: &storepb.Hold{Job: string(r.Job), Release: r.Release, Reason: r.Reason}}}, nil
+	case job.PurgeRecord:
+		return &storepb.Record{Kind: &storepb.Record_Purge{Purge: &storepb.Purge{Job: string(r.Job)}}}, nil
+	default:
+		return nil, fmt.Errorf("%w: %T", errBadRecord, r)
 	}
-	if a := r.Assign; a != nil {
-		set++
-		m.Kind = &storepb.Record_Assign{Assign: &storepb.Assign{
-			Attempt: attemptPB(a.Attempt), Node: string(a.Node), NodeName: a.NodeName, Store: a.Store,
-		}}
-	}
-	if u := r.Unassign; u != nil {
-		set++
-		m.Kind = &storepb.Record_Unassign{Unassign: &storepb.Unassign{
-			Attempt: attemptPB(u.Attempt), Proof: string(u.Proof), Detail: u.Detail, At: nanos(u.At), Hold: u.Hold,
-		}}
-	}
-	if e := r.Result; e != nil {
-		set++
-		m.Kind = &storepb.Record_Result{Result: &storepb.Result{
-			Attempt: attemptPB(e.Attempt), Devices: e.Devices, Exit: exitPB(&e.Exit), At: nanos(e.At), Hold: e.Hold,
-		}}
-	}
-	if c := r.Cancel; c != nil {
-		set++
-		m.Kind = &storepb.Record_Cancel{Cancel: &storepb.Cancel{Job: string(c.Job), Reason: c.Reason, At: nanos(c.At)}}
-	}
-	if h := r.Hold; h != nil {
-		set++
-		m.Kind = &storepb.Record_Hold{Hold: &storepb.Hold{Job: string(h.Job), Release: h.Release, Reason: h.Reason}}
-	}
-	if p := r.Purge; p != nil {
-		set++
-		m.Kind = &storepb.Record_Purge{Purge: &storepb.Purge{Job: string(p.Job)}}
-	}
-	if set != 1 {
-		return nil, fmt.Errorf("%w: %d kinds are set, want one", errBadRecord, set)
-	}
-	return m, nil
 }
 
-func recordOf(m *storepb.Record) (r job.Record, err error) {
+func recordOf(m *storepb.Record) (job.Record, error) {
 	switch k := m.GetKind().(type) {
 	case *storepb.Record_Submit:
-		r.Submit, err = submitOf(k.Submit)
+		return submitOf(k.Submit)
 	case *storepb.Record_Assign:
-		a := &job.AssignRecord{Node: job.Peer(k.Assign.GetNode()), NodeName: k.Assign.GetNodeName(), Store: k.Assign.GetStore()}
-		a.Attempt, err = attemptOf(k.Assign.GetAttempt())
-		r.Assign = a
+		a, err := attemptOf(k.Assign.GetAttempt())
+		return job.AssignRecord{Attempt: a, Node: job.Peer(k.Assign.GetNode()), NodeName: k.Assign.GetNodeName(), Store: k.Assign.GetStore()}, err
 	case *storepb.Record_Unassign:
-		u := &job.UnassignRecord{
-			Proof: job.Proof(k.Unassign.GetProof()), Detail: k.Unassign.GetDetail(), At: timeOf(k.Unassign.GetAt()), Hold: k.Unassign.GetHold(),
-		}
-		u.Attempt, err = attemptOf(k.Unassign.GetAttempt())
-		r.Unassign = u
+		u := k.Unassign
+		a, err := attemptOf(u.GetAttempt())
+		return job.UnassignRecord{Attempt: a, Proof: job.Proof(u.GetProof()), Detail: u.GetDetail(), At: timeOf(u.GetAt()), Hold: u.GetHold()}, err
 	case *storepb.Record_Result:
-		e := &job.ResultRecord{Devices: k.Result.GetDevices(), At: timeOf(k.Result.GetAt()), Hold: k.Result.GetHold()}
+		e := job.ResultRecord{Devices: k.Result.GetDevices(), At: timeOf(k.Result.GetAt()), Hold: k.Result.GetHold()}
 		if exit := exitOf(k.Result.GetExit()); exit != nil {
 			e.Exit = *exit
 		}
+		var err error
 		e.Attempt, err = attemptOf(k.Result.GetAttempt())
-		r.Result = e
+		return e, err
 	case *storepb.Record_Cancel:
-		c := &job.CancelRecord{Reason: k.Cancel.GetReason(), At: timeOf(k.Cancel.GetAt())}
-		c.Job, err = job.ParseID(k.Cancel.GetJob())
-		r.Cancel = c
+		id, err := job.ParseID(k.Cancel.GetJob())
+		return job.CancelRecord{Job: id, Reason: k.Cancel.GetReason(), At: timeOf(k.Cancel.GetAt())}, err
 	case *storepb.Record_Hold:
-		h := &job.HoldRecord{Release: k.Hold.GetRelease(), Reason: k.Hold.GetReason()}
-		h.Job, err = job.ParseID(k.Hold.GetJob())
-		r.Hold = h
+		id, err := job.ParseID(k.Hold.GetJob())
+		return job.HoldRecord{Job: id, Release: k.Hold.GetRelease(), Reason: k.Hold.GetReason()}, err
 	case *storepb.Record_Purge:
-		p := &job.PurgeRecord{}
-		p.Job, err = job.ParseID(k.Purge.GetJob())
-		r.Purge = p
+		id, err := job.ParseID(k.Purge.GetJob())
+		return job.PurgeRecord{Job: id}, err
 	default:
-		err = fmt.Errorf("%w: of a kind that this version does not know", errBadRecord)
+		return nil, fmt.Errorf("%w: of a kind that this version does not know", errBadRecord)
 	}
-	if err != nil {
-		return job.Record{}, err
-	}
-	return r, nil
 }
 
-func submitOf(m *storepb.Submit) (*job.SubmitRecord, error) {
+func submitOf(m *storepb.Submit) (job.SubmitRecord, error) {
 	id, err := job.ParseID(m.GetJob())
 	if err != nil {
-		return nil, err
+		return job.SubmitRecord{}, err
 	}
 	spec, err := decodeSpec(m.GetSpec())
 	if err != nil {
-		return nil, fmt.Errorf("spec of %s: %w", id, err)
+		return job.SubmitRecord{}, fmt.Errorf("spec of %s: %w", id, err)
 	}
-	return &job.SubmitRecord{Job: id, User: m.GetUser(), Spec: spec, Key: m.GetKey(), At: timeOf(m.GetAt())}, nil
+	return job.SubmitRecord{Job: id, User: m.GetUser(), Spec: spec, Key: m.GetKey(), At: timeOf(m.GetAt())}, nil
 }
 
 func attemptPB(a job.Attempt) *storepb.Attempt {

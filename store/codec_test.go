@@ -81,31 +81,31 @@ var anyExit = rapid.Custom(func(t *rapid.T) job.Exit {
 var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
 	switch rapid.IntRange(0, 6).Draw(t, "kind") {
 	case 0:
-		r.Submit = &job.SubmitRecord{
+		r = job.SubmitRecord{
 			Job: anyID.Draw(t, "job"), User: anyText.Draw(t, "user"), Spec: anySpec.Draw(t, "spec"),
 			Key: anyText.Draw(t, "key"), At: anyTime.Draw(t, "at"),
 		}
 	case 1:
-		r.Assign = &job.AssignRecord{
+		r = job.AssignRecord{
 			Attempt: anyAttempt.Draw(t, "attempt"), Node: job.Peer(anyText.Draw(t, "node")),
 			NodeName: anyText.Draw(t, "name"), Store: anyText.Draw(t, "store"),
 		}
 	case 2:
-		r.Unassign = &job.UnassignRecord{
+		r = job.UnassignRecord{
 			Attempt: anyAttempt.Draw(t, "attempt"), Proof: job.ProofDead, Detail: anyText.Draw(t, "detail"),
 			At: anyTime.Draw(t, "at"), Hold: anyText.Draw(t, "hold"),
 		}
 	case 3:
-		r.Result = &job.ResultRecord{
+		r = job.ResultRecord{
 			Attempt: anyAttempt.Draw(t, "attempt"), Devices: anyWords.Draw(t, "devices"), Exit: anyExit.Draw(t, "exit"),
 			At: anyTime.Draw(t, "at"), Hold: anyText.Draw(t, "hold"),
 		}
 	case 4:
-		r.Cancel = &job.CancelRecord{Job: anyID.Draw(t, "job"), Reason: anyText.Draw(t, "reason"), At: anyTime.Draw(t, "at")}
+		r = job.CancelRecord{Job: anyID.Draw(t, "job"), Reason: anyText.Draw(t, "reason"), At: anyTime.Draw(t, "at")}
 	case 5:
-		r.Hold = &job.HoldRecord{Job: anyID.Draw(t, "job"), Release: rapid.Bool().Draw(t, "release"), Reason: anyText.Draw(t, "reason")}
+		r = job.HoldRecord{Job: anyID.Draw(t, "job"), Release: rapid.Bool().Draw(t, "release"), Reason: anyText.Draw(t, "reason")}
 	case 6:
-		r.Purge = &job.PurgeRecord{Job: anyID.Draw(t, "job")}
+		r = job.PurgeRecord{Job: anyID.Draw(t, "job")}
 	}
 	return r
 })
@@ -216,7 +216,7 @@ func TestSpecKeepsItsZeroes(t *testing.T) {
 func FuzzDecodeEntry(f *testing.F) {
 	g := job.Group(1)
 	data := appendGeneration(nil, 1)
-	for _, r := range []job.Record{submit(g, 1), cancel(g, 2), {Purge: &job.PurgeRecord{Job: job.NewID(g, 3)}}} {
+	for _, r := range []job.Record{submit(g, 1), cancel(g, 2), job.PurgeRecord{Job: job.NewID(g, 3)}} {
 		data, _ = appendRecord(data, r)
 	}
 	f.Add(data)

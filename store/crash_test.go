@@ -81,7 +81,7 @@ func (h *history) check(got []job.Committed, applied uint64) error {
 		h.entries[c.Index] = c
 		calls := map[string]int{}
 		for _, r := range c.Records {
-			calls[r.Cancel.Reason]++
+			calls[r.(job.CancelRecord).Reason]++
 		}
 		for call, n := range calls {
 			if n != h.size[call] {
@@ -98,7 +98,7 @@ func (h *history) propose(l *life, records int) error {
 	h.size[name] = records
 	batch := make([]job.Record, records)
 	for i := range batch {
-		batch[i] = job.Record{Cancel: &job.CancelRecord{Job: job.NewID(1, uint64(i)), Reason: name}}
+		batch[i] = job.CancelRecord{Job: job.NewID(1, uint64(i)), Reason: name}
 	}
 	return l.Propose(batch...)
 }

@@ -75,8 +75,8 @@ func (r *ran) delivered() []job.Committed {
 func (r *ran) ids() (ids []job.ID) {
 	for _, c := range r.delivered() {
 		for _, rec := range c.Records {
-			if rec.Submit != nil {
-				ids = append(ids, rec.Submit.Job)
+			if rec, ok := rec.(job.SubmitRecord); ok {
+				ids = append(ids, rec.Job)
 			}
 		}
 	}
@@ -106,16 +106,16 @@ func (r *ran) halt(t testing.TB) {
 	}
 }
 
-func submit(g job.Group, n int) job.Record {
+func submit(g job.Group, n int) job.SubmitRecord {
 	spec := job.DefaultSpec()
 	spec.Name, spec.Command = "n", []string{"/bin/true"}
-	return job.Record{Submit: &job.SubmitRecord{
+	return job.SubmitRecord{
 		Job: job.NewID(g, uint64(n)), User: "amy", Spec: spec, At: time.Unix(1_700_000_000, 0),
-	}}
+	}
 }
 
 func cancel(g job.Group, n int) job.Record {
-	return job.Record{Cancel: &job.CancelRecord{Job: job.NewID(g, uint64(n)), Reason: "enough"}}
+	return job.CancelRecord{Job: job.NewID(g, uint64(n)), Reason: "enough"}
 }
 
 // load collects the rows of a journal.

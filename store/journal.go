@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -135,14 +136,10 @@ func (s *Store) Journal(cfg JournalConfig, group job.Group, deliver func(job.Com
 // says that none was queued: ErrFull, ErrTooLarge, ErrClosed, or ErrNoRoom if a
 // Submit or an Assign is among them.
 func (j *Journal) Propose(records ...job.Record) error {
-	for i := range records {
-		if records[i].Submit == nil && records[i].Assign == nil {
-			continue
-		}
+	if slices.ContainsFunc(records, job.BeginsWork) {
 		if err := j.store.Room(); err != nil {
 			return err
 		}
-		break
 	}
 	p, _ := j.parcels.Get().(*parcel)
 	defer j.parcels.Put(p)

@@ -181,7 +181,7 @@ func TestProposeTakesTheLargestSubmits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	largest := submit(s.Group(), 0).Submit.Spec
+	largest := submit(s.Group(), 0).Spec
 	largest.Command, largest.Script = nil, "#"
 	text, err := job.EncodeSpec(largest)
 	if err != nil {
@@ -189,7 +189,7 @@ func TestProposeTakesTheLargestSubmits(t *testing.T) {
 	}
 	largest.Script += strings.Repeat("<", job.MaxSpecBytes-len(text))
 	one := submit(s.Group(), 1)
-	one.Submit.Spec, one.Submit.User, one.Submit.Key = largest, strings.Repeat("u", job.MaxName), strings.Repeat("k", job.MaxName)
+	one.Spec, one.User, one.Key = largest, strings.Repeat("u", job.MaxName), strings.Repeat("k", job.MaxName)
 	record, err := appendRecord(nil, one)
 	if err != nil {
 		t.Fatal(err)
@@ -215,15 +215,14 @@ func TestProposeIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	big := submit(s.Group(), 1)
-	big.Submit.Spec.Script = strings.Repeat("x", maxRecordBytes)
+	big.Spec.Script = strings.Repeat("x", maxRecordBytes)
 	if err := j.Propose(big); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a huge record: %v", err)
 	}
 	for _, bad := range []job.Record{
-		{},
-		{Submit: big.Submit, Purge: &job.PurgeRecord{Job: big.Submit.Job}},
-		{Purge: &job.PurgeRecord{Job: "no id"}},
-		{Assign: &job.AssignRecord{Attempt: job.Attempt{Job: big.Submit.Job}}},
+		nil,
+		job.PurgeRecord{Job: "no id"},
+		job.AssignRecord{Attempt: job.Attempt{Job: big.Job}},
 	} {
 		if err := j.Propose(bad); err == nil {
 			t.Errorf("Propose(%+v) was taken", bad)
@@ -301,7 +300,7 @@ func TestLogBeyondItsBytesIsCut(t *testing.T) {
 		defer closeStore(t, s)
 		r := run(t, s, cfg)
 		big := submit(s.Group(), 1)
-		big.Submit.Spec.Script = strings.Repeat("x", 300<<10)
+		big.Spec.Script = strings.Repeat("x", 300<<10)
 		for range 4 {
 			if err := r.Propose(big); err != nil {
 				t.Fatal(err)

@@ -62,7 +62,7 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 			t.Errorf("Room = %v", err)
 		}
 
-		assign := job.Record{Assign: &job.AssignRecord{Attempt: attempt(1)}}
+		assign := job.AssignRecord{Attempt: attempt(1)}
 		for name, err := range map[string]error{
 			"Submit":          r.Propose(submit(g, 1)),
 			"Assign":          r.Propose(cancel(g, 1), assign),
@@ -78,8 +78,8 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 		known.PID = 7
 		for name, err := range map[string]error{
 			"Cancel":     r.Propose(cancel(g, 1)),
-			"Result":     r.Propose(job.Record{Result: &job.ResultRecord{Attempt: attempt(1)}}),
-			"Unassign":   r.Propose(job.Record{Unassign: &job.UnassignRecord{Attempt: attempt(1), Proof: job.ProofDead}}),
+			"Result":     r.Propose(job.ResultRecord{Attempt: attempt(1)}),
+			"Unassign":   r.Propose(job.UnassignRecord{Attempt: attempt(1), Proof: job.ProofDead}),
 			"rows":       r.Save(firstIndex, []job.Job{{ID: job.NewID(g, 1)}}, nil),
 			"running":    ledger.Save([]lease.Record{known}, nil, nil, true),
 			"end":        ledger.Save([]lease.Record{{Attempt: attempt(1), Phase: lease.PhaseDone}}, nil, nil, true),
@@ -174,7 +174,7 @@ func full(t *testing.T, how string) {
 		}
 		done := make(chan struct{})
 		big := submit(s.Group(), i)
-		big.Submit.Spec.Script = strings.Repeat("x", 32<<10)
+		big.Spec.Script = strings.Repeat("x", 32<<10)
 		_ = r.Propose(big)
 		r.ReadIndex(func(job.Epoch, error) { close(done) })
 		<-done
