@@ -32,7 +32,7 @@ func (w *world) offered(o *owner, h *host, m lease.Offer) {
 	}
 	w.stats.offers++
 	j.offers++
-	j.bornAt = w.now - m.Age
+	j.bornAt, j.bornIn = w.now-m.Age, o.life
 	if minute := w.now / time.Minute; minute != j.minute || j.perHost == nil {
 		j.minute, j.perHost = minute, map[*host]int{}
 	}
@@ -72,7 +72,7 @@ func (w *world) submitted(r job.SubmitRecord) {
 	case j.id != "" && j.id != r.Job:
 		w.fail("job %d is in the journal twice: %s and %s", j.index, j.id, r.Job)
 	default:
-		j.id, j.acceptAt, j.bornAt, j.state = r.Job, w.now, w.now, job.Pending
+		j.id, j.acceptAt, j.bornAt, j.bornIn, j.state = r.Job, w.now, w.now, j.owner.life, job.Pending
 		w.byID[r.Job] = j
 	}
 }

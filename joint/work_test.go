@@ -39,7 +39,8 @@ type work struct {
 	id       job.ID
 	acceptAt time.Duration
 	rankAt   time.Duration // by which it is ranked in one look
-	bornAt   time.Duration // as its owner tells: after a restart its clock may have been set meanwhile
+	bornAt   time.Duration // as its owner tells
+	bornIn   int           // in which of its lives: its clock may have been set since
 	accepted bool
 	state    job.State
 	reason   job.Reason
@@ -61,6 +62,7 @@ type work struct {
 	turnAt   time.Duration // when it was last assigned
 	firstAt  int           // hosts where it is first, in one look
 	alone    time.Duration // since when it is first wherever it could run; 0: it is not
+	aloneAt  []*host       // where that is
 	aloneEnd time.Duration // when all these hosts have room for it, if nothing else begins there; 0: not known yet
 }
 

@@ -132,6 +132,7 @@ type aside struct {
 	memory  job.Size
 	noGPUs  bool // nothing of any device is left
 	late    bool // some of it is kept for offers whose wait is over
+	filled  bool // a user with a limit got a reservation
 	failed  map[job.Resources]struct{}
 	devices map[string]gpu.Device
 }

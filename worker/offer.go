@@ -20,9 +20,22 @@ func (c *Core) arbitrate(now Moment) {
 	if !c.look {
 		return
 	}
+	late := false
+	for again := true; again; {
+		s := aside{failed: map[job.Resources]struct{}{}, devices: map[string]gpu.Device{}}
+		c.decideAll(now, &s)
+		// One who has just got what he may hold waits no longer: nothing is kept for him.
+		late, again = late || s.late, s.filled
+	}
 	c.look = false
+	if late {
+		c.timers.set(now.Boot.Add(lateRenewal), func(Moment) { c.look = true })
+	}
+}
+
+// decideAll decides each offer that waits, once.
+func (c *Core) decideAll(now Moment, s *aside) {
 	queue := c.queue
-	s := aside{failed: map[job.Resources]struct{}{}, devices: map[string]gpu.Device{}}
 	if len(queue) > 0 {
 		for _, d := range c.cfg.Profile.GPUs {
 			s.devices[d.UUID] = d
@@ -37,14 +50,10 @@ func (c *Core) arbitrate(now Moment) {
 			c.decline(o.key.peer, o.msg, why, !c.cfg.Profile.Worker)
 			continue
 		}
-		c.decide(now, o, &s)
+		c.decide(now, o, s)
 	}
-	c.room.giveBack(&s)
+	c.room.giveBack(s)
 	c.queue = slices.DeleteFunc(queue, func(o *offer) bool { return !o.queued })
-	c.look = false
-	if s.late {
-		c.timers.set(now.Boot.Add(lateRenewal), func(Moment) { c.look = true })
-	}
 }
 
 // decide answers an offer or keeps it.
@@ -67,6 +76,7 @@ func (c *Core) decide(now Moment, o *offer, s *aside) {
 		return
 	}
 	if fit && c.reserve(o, devices) {
+		s.filled = s.filled || len(c.limits.of(m.User)) > 0
 		return
 	}
 	switch {

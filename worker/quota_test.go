@@ -70,6 +70,32 @@ func TestLimitsOfAUser(t *testing.T) {
 	}
 }
 
+// A user who has just got what he may hold waits no longer for more: what was kept for
+// his older offer goes to the next at once.
+func TestNothingIsKeptForAUserAtHisLimit(t *testing.T) {
+	r := limited(t, map[string]string{"per_user.tasks": "1"})
+	if _, ok := r.taken("cyd", gpus(1)); !ok {
+		t.Fatal("an empty host took nothing")
+	}
+	waits := func(id uint64, user string, need job.Resources, age time.Duration) lease.Offer {
+		m := offer(id, attempt(id, 1), need)
+		m.User, m.Wait, m.Age = user, time.Minute, age
+		return m
+	}
+	r.says(amy, waits(10, "ada", gpus(2), time.Hour), waits(11, "bea", gpus(1), time.Minute))
+	if got := got[lease.Commit](r.host, amy); len(got) != 0 {
+		t.Fatalf("took %+v, where two GPUs are kept for the first", got)
+	}
+	r.says(amy, waits(12, "ada", cpu, time.Second))
+	commits := got[lease.Commit](r.host, amy)
+	if len(commits) != 2 || commits[0].Offer != 12 || commits[1].Offer != 11 {
+		t.Fatalf("took %+v, want what ada asked for last and what bea waits for", commits)
+	}
+	if d := one[lease.Decline](r.host, amy); d.Offer != 10 || d.Reason.Word != job.ReasonQuota {
+		t.Errorf("declined %+v, want offer 10 for the quota", d)
+	}
+}
+
 func TestLimitsOfOneUser(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.gpus": "0", "per_user.tasks": "2", "users.ada.gpus": "1", "users.a.b.tasks": "0"})
 	r.wantQuota("bea", gpus(1), "holds 0 of the 0 gpus")
