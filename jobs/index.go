@@ -60,8 +60,9 @@ func At(submitted time.Time, number uint64) Entry {
 // entryOf is the entry of a whole job.
 func entryOf(j *Job) Entry { return At(j.Submitted, j.ID.Drawn()) }
 
-// archivedEntry is the entry of a job that is archived.
-func archivedEntry(j *Job, ended time.Time) Entry {
+// ArchivedEntry is the entry of a job that is archived. ended is when it ended, as well as
+// the caller can tell; zero if it is not known.
+func ArchivedEntry(j *Job, ended time.Time) Entry {
 	e := entryOf(j)
 	e.key, e.user, e.state, e.ended = keySum(j.User, j.Key), unique.Make(j.User), unique.Make(j.State()), nanos(ended)
 	return e
@@ -172,8 +173,11 @@ func (t *Table) ArchivedStates() map[job.State]int { return maps.Clone(t.index.s
 // ended, as well as the caller can tell.
 func (t *Table) Archive(j *Job, ended time.Time) {
 	t.remove(j)
-	t.index.put(archivedEntry(j, ended))
+	t.index.put(ArchivedEntry(j, ended))
 }
 
 // Load takes in a job that was read from its rows.
 func (t *Table) Load(j *Job) { t.add(j) }
+
+// LoadArchived takes in the entry of a job of which only that is to be kept.
+func (t *Table) LoadArchived(e Entry) { t.index.put(e) }

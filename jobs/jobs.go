@@ -68,6 +68,9 @@ func (j *Job) Final() bool {
 // none was. For rows of older versions it is when the task ended, by its host's clock.
 func (j *Job) ClosedAt() time.Time { return j.closed }
 
+// Active says whether an attempt of the job may be running.
+func (j *Job) Active() bool { return j.tasks.assigned > 0 }
+
 // View is the job with the tasks from index first on, at most n of them.
 func (j *Job) View(first, n int) job.Job {
 	v := job.Job{
@@ -178,3 +181,21 @@ func (t *Table) remove(j *Job) {
 		delete(t.keys, keyOf(j.User, j.Key))
 	}
 }
+
+// Brief is what of a task the scheduler looks at most.
+type Brief struct {
+	State    job.State
+	Attempt  int // newest; 0 if none
+	Runs     int
+	Assigned bool
+	// The newest attempt's host, empty before the first.
+	Node     job.Peer
+	NodeName string
+	Store    string
+}
+
+// Brief is the task of this index in brief; it must be one of the job's.
+func (j *Job) Brief(index int) Brief { return j.tasks.brief(index) }
+
+// Lost are the hosts that were lost while they ran the task, the newest last.
+func (j *Job) Lost(index int) []job.Peer { return j.tasks.lost(index) }

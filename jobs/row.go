@@ -359,7 +359,7 @@ func (j *Job) decodePart(r job.Row) error {
 
 // recount counts the tasks anew, and finds when the last of them was closed.
 func (j *Job) recount() {
-	j.tasks.counts = job.Counts{}
+	j.tasks.counts, j.tasks.assigned = job.Counts{}, 0
 	for k := range j.tasks.chunks {
 		c := &j.tasks.chunks[k]
 		if c.cells == nil {
@@ -370,6 +370,7 @@ func (j *Job) recount() {
 		for i := range c.cells {
 			t := j.tasks.task(k*chunkTasks+i, &c.cells[i])
 			j.tasks.counts.Add(t.State, 1)
+			j.tasks.assigned += count(t.Assigned)
 			j.close(&t)
 		}
 	}

@@ -19,6 +19,8 @@ type tasks struct {
 	first  job.Task // as each was born
 	chunks []chunk
 	counts job.Counts
+	// assigned is how many tasks have an attempt that may be running.
+	assigned int
 
 	// What many tasks have in common is kept once and named by its place here.
 	hosts  []host
@@ -88,6 +90,7 @@ type dirty struct {
 	chunks []uint32 // places of chunks
 	notes  []uint32 // indexes of tasks
 	tails  []uint32
+	taken  []uint32 // tails that rows were taken of
 }
 
 func newTasks(n int, first job.Task) tasks {
@@ -121,8 +124,16 @@ func (ts *tasks) set(index int, t job.Task, d *dirty) {
 	x := &c.cells[index%chunkTasks]
 	ts.counts.Add(stateOf(x.state), -1)
 	ts.counts.Add(t.State, 1)
+	ts.assigned += count(t.Assigned) - count(x.flags&flagAssigned != 0)
 	ts.fill(x, &t, index, d)
 	d.chunk(c, k)
+}
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // spell gives the tasks of a chunk, until now all alike, a cell each.
@@ -197,12 +208,12 @@ func (ts *tasks) task(index int, x *cell) job.Task {
 
 // fill writes a task into its cell.
 func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
-	old := x.note
+	was := *x
 	*x = cell{
 		started: nanos(t.Started), ended: nanos(t.Ended), closed: nanos(t.Closed),
 		attempt: uint32(t.Attempt), runs: uint32(t.Runs),
 		host: ts.hostOf(host{t.Node, t.NodeName, t.Store}), epoch: ts.epochOf(t.Epoch),
-		state: number(t.State), flags: x.flags & (flagNote | flagTail), note: old,
+		state: number(t.State), flags: x.flags & (flagNote | flagTail), note: was.note,
 	}
 	if t.Assigned {
 		x.flags |= flagAssigned
@@ -220,16 +231,23 @@ func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
 			n.isolation = e.Isolation
 		}
 	}
-	ts.setNote(x, &n, index, d)
+	replaced := ts.n > 1 && was.flags&flagExit != 0 && !was.sameExit(x)
+	ts.setNote(x, &n, index, replaced, d)
 }
 
-// setNote gives the cell its note, and marks what of it is to be saved.
-func (ts *tasks) setNote(x *cell, n *note, index int, d *dirty) {
+// sameExit says whether two cells tell of the same exit.
+func (x *cell) sameExit(y *cell) bool {
+	return x.exit == y.exit && x.code == y.code && x.signal == y.signal && x.began == y.began && x.exited == y.exited
+}
+
+// setNote gives the cell its note, and marks what of it is to be saved. replaced says
+// that the tail on disk is of an exit that another has replaced.
+func (ts *tasks) setNote(x *cell, n *note, index int, replaced bool, d *dirty) {
 	old := x.note
 	if old == nil {
 		old = &note{}
 	}
-	if n.tail != old.tail && x.flags&flagTail == 0 {
+	if (n.tail != old.tail || replaced) && x.flags&flagTail == 0 {
 		x.flags |= flagTail
 		d.tails = append(d.tails, uint32(index))
 	}
@@ -336,4 +354,25 @@ func timeOf(ns int64) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, ns)
+}
+
+func (ts *tasks) brief(index int) Brief {
+	c := &ts.chunks[index/chunkTasks]
+	if c.cells == nil {
+		return Brief{State: c.alike.State}
+	}
+	x := &c.cells[index%chunkTasks]
+	h := &ts.hosts[x.host]
+	return Brief{
+		State: stateOf(x.state), Attempt: int(x.attempt), Runs: int(x.runs), Assigned: x.flags&flagAssigned != 0,
+		Node: h.peer, NodeName: h.name, Store: h.store,
+	}
+}
+
+func (ts *tasks) lost(index int) []job.Peer {
+	c := &ts.chunks[index/chunkTasks]
+	if c.cells == nil || c.cells[index%chunkTasks].note == nil {
+		return nil
+	}
+	return c.cells[index%chunkTasks].note.lost
 }

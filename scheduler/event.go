@@ -99,9 +99,9 @@ type Effects struct {
 	Unwant   []job.Peer // sessions that need not be kept any more
 	Announce bool       // Wants has changed
 	Wants    []Want
-	Save     []job.ID // rows that records changed
-	Gone     []job.ID // rows to delete
-	Changed  []job.ID // jobs that look different now, for watchers
+	Rows     []job.Row // to save, after the entry Core.Applied
+	Gone     []job.ID  // jobs whose rows are to be deleted
+	Changed  []job.ID  // jobs that look different now, for watchers
 	Reply    []Reply
 	Told     []Told
 }
@@ -153,4 +153,5 @@ const (
 	NewerOwner
 	MessageDefect
 	NodeDead // by the word of the user in Detail
+	RowDefect
 )
