@@ -1,4 +1,4 @@
-package store
+package journal
 
 // Commits of the journal beside what the disk can do at all.
 
@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store"
 )
 
 // BenchmarkRaw is the limit: 256 bytes appended and synced, one after the other.
@@ -33,24 +34,32 @@ func BenchmarkRaw(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "syncs/s")
 }
 
+// landings is an owner that counts the records of each entry, and the Lead as none.
+type landings chan int
+
+func (l landings) Deliver(c job.Committed) {
+	if len(c.Records) > 0 || c.Lead {
+		l <- len(c.Records)
+	}
+}
+
+func (landings) NotProposed([]job.Record, error) {}
+func (landings) Deposed(job.Epoch)               {}
+
 // BenchmarkCommit is a record from Propose to deliver, with so many under way
 // at all times.
 func BenchmarkCommit(b *testing.B) {
 	for _, flying := range []int{1, 32, 128, 1024} {
 		b.Run(fmt.Sprintf("inflight=%d", flying), func(b *testing.B) {
-			cfg := DefaultConfig()
+			cfg := store.DefaultConfig()
 			cfg.Dir = b.TempDir()
-			s, err := Open(cfg, quiet)
+			s, err := store.Open(cfg, quiet)
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer closeStore(b, s)
-			landed := make(chan int, flying+1)
-			j, err := s.Journal(DefaultJournalConfig(), s.Group(), func(c job.Committed) {
-				if len(c.Records) > 0 || c.Lead {
-					landed <- len(c.Records)
-				}
-			}, quiet)
+			landed := make(landings, flying+1)
+			j, err := New(DefaultConfig(), s, s.Group(), landed, quiet)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -82,14 +91,14 @@ func BenchmarkCommit(b *testing.B) {
 
 // BenchmarkSave is one row written without a sync, as after each commit.
 func BenchmarkSave(b *testing.B) {
-	cfg := DefaultConfig()
+	cfg := store.DefaultConfig()
 	cfg.Dir = b.TempDir()
-	s, err := Open(cfg, quiet)
+	s, err := store.Open(cfg, quiet)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer closeStore(b, s)
-	j, err := s.Journal(DefaultJournalConfig(), s.Group(), func(job.Committed) {}, quiet)
+	j, err := New(DefaultConfig(), s, s.Group(), &ran{}, quiet)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package store
+package journal
 
 // Whatever is delivered once is delivered again after any crash, in the same
 // order; what is saved is not; nothing is ever half there.
@@ -15,6 +15,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/store/storetest"
 )
 
 // history is all that the lives of one store have shown.
@@ -29,7 +31,7 @@ type history struct {
 
 type life struct {
 	*ran
-	s    *Store
+	s    *store.Store
 	over bool
 }
 
@@ -49,7 +51,7 @@ func (h *history) begin(t *testing.T) (*life, error) {
 		return nil, fmt.Errorf("store %s became %s", h.id, s.ID())
 	}
 	h.id = s.ID()
-	cfg := DefaultJournalConfig()
+	cfg := DefaultConfig()
 	cfg.MaxLogEntries = 8
 	r := run(t, s, cfg)
 	l := &life{ran: r, s: s}
@@ -121,7 +123,7 @@ func (h *history) save(l *life) error {
 func (h *history) end(t *testing.T, l *life, cut bool, seed uint64, applied uint64) error {
 	before := l.delivered()
 	if cut {
-		h.fs = crash(h.fs, vfs.CrashCloneCfg{
+		h.fs = storetest.Crash(h.fs, vfs.CrashCloneCfg{
 			UnsyncedDataPercent: int(seed % 101), RNG: rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // to be repeated
 		})
 	}
@@ -188,7 +190,7 @@ func TestNothingIsLostOrDoubled(t *testing.T) {
 		steps := gen.Draw(rt, "steps")
 		var err error
 		synctest.Test(t, func(t *testing.T) {
-			h := &history{fs: memDisk(), entries: map[uint64]job.Committed{}, rows: map[uint64]int{}, size: map[string]int{}}
+			h := &history{fs: storetest.Disk(), entries: map[uint64]job.Committed{}, rows: map[uint64]int{}, size: map[string]int{}}
 			err = h.play(t, steps)
 		})
 		if err != nil {

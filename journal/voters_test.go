@@ -1,4 +1,4 @@
-package store
+package journal
 
 // The same journal with three voters: nothing in it counts on being alone.
 
@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/store/storetest"
 )
 
 // wires join voters; a cut one loses what is sent over it, both ways.
@@ -41,23 +43,23 @@ func (w *wires) set(id uint64, cut bool) {
 // three are the voters of one group.
 func three(t *testing.T, w *wires) (voters [3]*ran) {
 	t.Helper()
-	var stores [3]*Store
+	var stores [3]*store.Store
 	var ids []uint64
 	for i := range stores {
-		stores[i] = open(t, memDisk())
+		stores[i] = open(t, storetest.Disk())
 		t.Cleanup(func() { closeStore(t, stores[i]) })
-		ids = append(ids, stores[i].voter())
+		ids = append(ids, voterOf(stores[i]))
 	}
 	g := stores[0].Group()
 	for i, s := range stores {
-		if err := (&raftLog{store: s, keys: keysOf(g)}).found(ids); err != nil {
+		if err := found(s, g, ids); err != nil {
 			t.Fatal(err)
 		}
-		cfg := DefaultJournalConfig()
+		cfg := DefaultConfig()
 		cfg.Transport = w
 		voters[i] = &ran{end: make(chan error, 1)}
 		var err error
-		if voters[i].Journal, err = s.Journal(cfg, g, voters[i].deliver, quiet); err != nil {
+		if voters[i].Journal, err = New(cfg, s, g, voters[i], quiet); err != nil {
 			t.Fatal(err)
 		}
 		w.end[ids[i]] = voters[i].Journal
