@@ -41,6 +41,7 @@ type ran struct {
 	*Journal
 	stop context.CancelFunc
 	end  chan error
+	next Owner // hears the same, if not nil
 
 	mu      sync.Mutex
 	got     []job.Committed // guarded by mu
@@ -57,18 +58,27 @@ type refusal struct {
 func (r *ran) Deliver(c job.Committed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.next != nil {
+		r.next.Deliver(c)
+	}
 	r.got = append(r.got, c)
 }
 
 func (r *ran) NotProposed(records []job.Record, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.next != nil {
+		r.next.NotProposed(records, err)
+	}
 	r.refused = append(r.refused, refusal{records, err})
 }
 
 func (r *ran) Deposed(epoch job.Epoch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.next != nil {
+		r.next.Deposed(epoch)
+	}
 	r.deposed = append(r.deposed, epoch)
 }
 

@@ -18,16 +18,21 @@ import (
 	"github.com/musterhq/muster/store/storetest"
 )
 
-// wires join voters; a cut one loses what is sent over it, both ways.
+// wires join voters. A cut voter neither sends nor receives; a deaf one does not receive.
 type wires struct {
-	mu  sync.Mutex
-	end map[uint64]*Journal // guarded by mu
-	cut map[uint64]bool     // guarded by mu
+	mu   sync.Mutex
+	end  map[uint64]*Journal // guarded by mu
+	cut  map[uint64]bool     // guarded by mu
+	deaf map[uint64]bool     // guarded by mu
+}
+
+func newWires() *wires {
+	return &wires{end: map[uint64]*Journal{}, cut: map[uint64]bool{}, deaf: map[uint64]bool{}}
 }
 
 func (w *wires) Send(m *raftpb.Message) {
 	w.mu.Lock()
-	to, lost := w.end[m.GetTo()], w.cut[m.GetTo()] || w.cut[m.GetFrom()]
+	to, lost := w.end[m.GetTo()], w.cut[m.GetTo()] || w.cut[m.GetFrom()] || w.deaf[m.GetTo()]
 	w.mu.Unlock()
 	if to != nil && !lost {
 		_ = to.Step(proto.CloneOf(m)) // refused by a voter that has ended
@@ -38,6 +43,12 @@ func (w *wires) set(id uint64, cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cut[id] = cut
+}
+
+func (w *wires) deafen(id uint64, deaf bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deaf[id] = deaf
 }
 
 // three are the voters of one group.
@@ -84,7 +95,7 @@ func owner(voters [3]*ran) (who *ran, epoch job.Epoch) {
 
 func TestThreeVoters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wires{end: map[uint64]*Journal{}, cut: map[uint64]bool{}}
+		w := newWires()
 		voters := three(t, w)
 		time.Sleep(20 * time.Second)
 		first, epoch := owner(voters)

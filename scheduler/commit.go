@@ -41,15 +41,7 @@ func (c *Core) committed(m job.Committed) {
 // an older owner started is started again (R8): it is asked for.
 func (c *Core) takeOffice(epoch job.Epoch) {
 	c.lead, c.epoch, c.leadAt, c.outgoing = true, epoch, c.now, 0
-	for _, k := range c.acks {
-		c.stop(k.timer)
-	}
-	clear(c.acks)
-	for _, a := range slices.Concat(c.renewals.waiting, c.renewals.next) {
-		a.worker.renewing--
-	}
-	c.renewals = renewals{}
-	clear(c.purging)
+	c.forgetUnconfirmed()
 	c.archive.cards.Reverse(func(x card) bool {
 		if e := c.archive.entry(x); e != nil {
 			c.inherit(e)
@@ -72,6 +64,19 @@ func (c *Core) takeOffice(epoch job.Epoch) {
 	}
 }
 
+// forgetUnconfirmed drops what waits for the journal or for a quorum round under an epoch that is over.
+func (c *Core) forgetUnconfirmed() {
+	for _, k := range c.acks {
+		c.stop(k.timer)
+	}
+	clear(c.acks)
+	for _, a := range slices.Concat(c.renewals.waiting, c.renewals.next) {
+		a.worker.renewing--
+	}
+	c.renewals = renewals{}
+	clear(c.purging)
+}
+
 // inherit begins anew with a job that an older owner looked after.
 func (c *Core) inherit(e *entry) {
 	for _, t := range e.tasks {
@@ -91,7 +96,7 @@ func (c *Core) apply(r job.Record, epoch job.Epoch) {
 		c.appliedSubmit(r)
 	case job.AssignRecord:
 		if e := c.jobs[r.Attempt.Job]; e != nil {
-			c.appliedAssign(e, r, c.moved(e, applyAssign(&e.job, r, epoch)))
+			c.appliedAssign(e, r, epoch, c.moved(e, applyAssign(&e.job, r, epoch)))
 		}
 	case job.UnassignRecord:
 		a := r.Attempt
@@ -263,8 +268,9 @@ func (c *Core) appliedSubmit(r job.SubmitRecord) {
 }
 
 // appliedAssign goes on with the flight that proposed it. Without one the
-// attempt has been dropped meanwhile, and no Start was sent or ever will be.
-func (c *Core) appliedAssign(e *entry, r job.AssignRecord, ok bool) {
+// attempt has been dropped meanwhile, and no Start was sent or ever will be. An
+// entry of another epoch starts nothing: whoever wrote it acts on it.
+func (c *Core) appliedAssign(e *entry, r job.AssignRecord, epoch job.Epoch, ok bool) {
 	if !c.lead {
 		return
 	}
@@ -275,6 +281,9 @@ func (c *Core) appliedAssign(e *entry, r job.AssignRecord, ok bool) {
 	f := t.flight
 	mine := f != nil && f.n == r.Attempt.N && f.target == r.Node
 	switch {
+	case epoch != c.epoch:
+		c.ground(t)
+		c.settle(t)
 	case !ok && mine:
 		c.abort(f)
 	case !ok:
