@@ -34,23 +34,23 @@ func BenchmarkRaw(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "syncs/s")
 }
 
-// landings is an owner that counts the records of each entry, and the Lead as none.
-type landings chan int
+// commits is an owner that counts the records of each entry, and the Lead as none.
+type commits chan int
 
-func (l landings) Deliver(c job.Committed) {
+func (l commits) Deliver(c job.Committed) {
 	if len(c.Records) > 0 || c.Lead {
 		l <- len(c.Records)
 	}
 }
 
-func (landings) NotProposed([]job.Record, error) {}
-func (landings) Deposed(job.Epoch)               {}
+func (commits) NotProposed([]job.Record, error) {}
+func (commits) Deposed(job.Epoch)               {}
 
 // BenchmarkCommit is a record from Propose to deliver, with so many under way
 // at all times.
 func BenchmarkCommit(b *testing.B) {
-	for _, flying := range []int{1, 32, 128, 1024} {
-		b.Run(fmt.Sprintf("inflight=%d", flying), func(b *testing.B) {
+	for _, inflight := range []int{1, 32, 128, 1024} {
+		b.Run(fmt.Sprintf("inflight=%d", inflight), func(b *testing.B) {
 			cfg := store.DefaultConfig()
 			cfg.Dir = b.TempDir()
 			s, err := store.Open(cfg, quiet)
@@ -58,26 +58,26 @@ func BenchmarkCommit(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer closeStore(b, s)
-			landed := make(landings, flying+1)
-			j, err := New(DefaultConfig(), s, s.Group(), landed, quiet)
+			committed := make(commits, inflight+1)
+			j, err := New(DefaultConfig(), s, s.Group(), committed, quiet)
 			if err != nil {
 				b.Fatal(err)
 			}
 			ctx, stop := context.WithCancel(b.Context())
 			end := make(chan error, 1)
 			go func() { end <- j.Run(ctx) }()
-			<-landed // the lead
+			<-committed // the lead
 			r := submit(s.Group(), 1)
 			b.ReportAllocs()
 			b.ResetTimer()
 			for sent, done := 0, 0; done < b.N; {
-				for sent < b.N && sent-done < flying {
+				for sent < b.N && sent-done < inflight {
 					if err := j.Propose(r); err != nil {
 						b.Fatal(err)
 					}
 					sent++
 				}
-				done += <-landed
+				done += <-committed
 			}
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
 			b.StopTimer()

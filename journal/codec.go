@@ -1,7 +1,7 @@
 package journal
 
-// Records as bytes, and back. A record is checked before it is written, by the same code that checks it when it is read.
-// So nothing gets into the log that cannot be applied.
+// Records as bytes, and back. A record is checked before it is written, by the code that also checks it when it is
+// read. So nothing gets into the log that cannot be applied.
 
 import (
 	"errors"
@@ -18,8 +18,8 @@ import (
 
 var errBadRecord = errors.New("not a record")
 
-// The fields of journalpb.Entry. An entry is put together by hand, because its records are encoded when they are proposed,
-// long before the entry is made.
+// The fields of journalpb.Entry. An entry is put together by hand, because its records are encoded when they are
+// proposed, long before the entry is made.
 const (
 	fieldGeneration protowire.Number = 1
 	fieldRecords    protowire.Number = 2
@@ -49,7 +49,7 @@ func appendGeneration(b []byte, generation uint64) []byte {
 	return protowire.AppendVarint(b, generation)
 }
 
-// decodeEntry reads the data of an entry. Records that have no generation before them, as in a batch, have generation 0.
+// decodeEntry reads the data of an entry, or the records of a batch, whose generation is 0.
 func decodeEntry(data []byte) (generation uint64, records []job.Record, err error) {
 	var m journalpb.Entry
 	if err := proto.Unmarshal(data, &m); err != nil {
@@ -64,6 +64,7 @@ func decodeEntry(data []byte) (generation uint64, records []job.Record, err erro
 	return m.GetGeneration(), records, nil
 }
 
+// recordPB is the message of a record.
 func recordPB(r job.Record) (*journalpb.Record, error) {
 	switch r := r.(type) {
 	case job.SubmitRecord:
@@ -80,16 +81,22 @@ func recordPB(r job.Record) (*journalpb.Record, error) {
 		}}}, nil
 	case job.UnassignRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Unassign{Unassign: &journalpb.Unassign{
-			Attempt: storepb.FromAttempt(r.Attempt), Proof: string(r.Proof), Detail: r.Detail, At: storepb.Nanos(r.At), Hold: r.Hold,
+			Attempt: storepb.FromAttempt(r.Attempt), Proof: string(r.Proof), Detail: r.Detail, At: storepb.Nanos(r.At),
+			Hold: r.Hold,
 		}}}, nil
 	case job.ResultRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Result{Result: &journalpb.Result{
-			Attempt: storepb.FromAttempt(r.Attempt), Devices: r.Devices, Exit: storepb.FromExit(&r.Exit), At: storepb.Nanos(r.At), Hold: r.Hold,
+			Attempt: storepb.FromAttempt(r.Attempt), Devices: r.Devices, Exit: storepb.FromExit(&r.Exit), At: storepb.Nanos(r.At),
+			Hold: r.Hold,
 		}}}, nil
 	case job.CancelRecord:
-		return &journalpb.Record{Kind: &journalpb.Record_Cancel{Cancel: &journalpb.Cancel{Job: string(r.Job), Reason: r.Reason, At: storepb.Nanos(r.At)}}}, nil
+		return &journalpb.Record{Kind: &journalpb.Record_Cancel{Cancel: &journalpb.Cancel{
+			Job: string(r.Job), Reason: r.Reason, At: storepb.Nanos(r.At),
+		}}}, nil
 	case job.HoldRecord:
-		return &journalpb.Record{Kind: &journalpb.Record_Hold{Hold: &journalpb.Hold{Job: string(r.Job), Release: r.Release, Reason: r.Reason}}}, nil
+		return &journalpb.Record{Kind: &journalpb.Record_Hold{Hold: &journalpb.Hold{
+			Job: string(r.Job), Release: r.Release, Reason: r.Reason,
+		}}}, nil
 	case job.PurgeRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Purge{Purge: &journalpb.Purge{Job: string(r.Job)}}}, nil
 	default:
@@ -97,17 +104,24 @@ func recordPB(r job.Record) (*journalpb.Record, error) {
 	}
 }
 
+// recordOf is the record of the message, or an error if there can be no such record.
+//
+//nolint:ireturn // a record is one of a sealed set of types
 func recordOf(m *journalpb.Record) (job.Record, error) {
 	switch k := m.GetKind().(type) {
 	case *journalpb.Record_Submit:
 		return submitOf(k.Submit)
 	case *journalpb.Record_Assign:
 		a, err := k.Assign.GetAttempt().Value()
-		return job.AssignRecord{Attempt: a, Node: job.Peer(k.Assign.GetNode()), NodeName: k.Assign.GetNodeName(), Store: k.Assign.GetStore()}, err
+		return job.AssignRecord{
+			Attempt: a, Node: job.Peer(k.Assign.GetNode()), NodeName: k.Assign.GetNodeName(), Store: k.Assign.GetStore(),
+		}, err
 	case *journalpb.Record_Unassign:
 		u := k.Unassign
 		a, err := u.GetAttempt().Value()
-		return job.UnassignRecord{Attempt: a, Proof: job.Proof(u.GetProof()), Detail: u.GetDetail(), At: storepb.Time(u.GetAt()), Hold: u.GetHold()}, err
+		return job.UnassignRecord{
+			Attempt: a, Proof: job.Proof(u.GetProof()), Detail: u.GetDetail(), At: storepb.Time(u.GetAt()), Hold: u.GetHold(),
+		}, err
 	case *journalpb.Record_Result:
 		e := job.ResultRecord{Devices: k.Result.GetDevices(), At: storepb.Time(k.Result.GetAt()), Hold: k.Result.GetHold()}
 		if exit := k.Result.GetExit().Value(); exit != nil {

@@ -35,8 +35,8 @@ type life struct {
 	over bool
 }
 
-// bury ends a life that a failed check left behind.
-func (l *life) bury(t *testing.T) {
+// finish ends a life, unless it has ended.
+func (l *life) finish(t *testing.T) {
 	if l != nil && !l.over {
 		l.halt(t)
 		closeStore(t, l.s)
@@ -127,7 +127,7 @@ func (h *history) end(t *testing.T, l *life, cut bool, seed uint64, applied uint
 			UnsyncedDataPercent: int(seed % 101), RNG: rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // to be repeated
 		})
 	}
-	l.bury(t)
+	l.finish(t)
 	l.over = true
 	if !cut {
 		before = l.delivered()
@@ -143,7 +143,7 @@ type step struct {
 
 func (h *history) play(t *testing.T, steps []step) error {
 	l, err := h.begin(t)
-	defer func() { l.bury(t) }()
+	defer func() { l.finish(t) }()
 	if err != nil {
 		return err
 	}
