@@ -1,6 +1,6 @@
 package journal
 
-// What the tests share: stores on disks in memory, and journals whose owner notes what it hears.
+// What the tests share: stores on disks in memory, and journals whose owner records its calls.
 
 import (
 	"context"
@@ -36,12 +36,12 @@ func closeStore(t testing.TB, s *store.Store) {
 	}
 }
 
-// ran is a journal that runs, and its owner, which notes what it hears.
+// ran is a journal that runs, and an owner that records its calls.
 type ran struct {
 	*Journal
 	stop context.CancelFunc
 	end  chan error
-	next Owner // hears the same, if not nil
+	next Owner // gets the same calls, if not nil
 
 	mu      sync.Mutex
 	got     []job.Committed // guarded by mu

@@ -4,8 +4,8 @@
 // # Ownership
 //
 // The leader of the Raft group owns the jobs. Its epoch is the group's generation and its Raft term. Ownership begins
-// with the delivery of the first entry of the leader's own term (job.Committed.Lead, rule R10) and ends with Deposed. Both
-// come in order with the other deliveries.
+// with the delivery of the first entry of the leader's own term (job.Committed.Lead, rule R10), and ends with Deposed.
+// Both come in order with the other deliveries.
 //
 // # What becomes of a proposal
 //
@@ -316,7 +316,7 @@ func (j *Journal) alone() bool {
 	return len(j.entries.conf.GetVoters()) == 1 && j.entries.conf.GetVoters()[0] == j.id
 }
 
-// start makes the Raft node. A lone voter has nobody to wait for: it stands for election at once.
+// start makes the Raft node. A lone voter has nobody to wait for: it starts an election at once.
 func (j *Journal) start() (err error) {
 	j.node, err = raft.NewRawNode(&raft.Config{
 		ID: j.id, Storage: j.entries, Applied: j.delivered.Load(), Logger: raftLogger{j.log},

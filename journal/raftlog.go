@@ -55,8 +55,8 @@ type raftLog struct {
 	cutTerm    uint64
 	last       uint64 // index of the newest entry, or cut
 	bytes      int64  // of the entries kept
-	// tail is the newest entries, with all that are written but not delivered. So an entry that was just written is not read
-	// from disk.
+	// tail is the newest entries, with all that are written but not delivered. So an entry that was just written is not
+	// read from disk.
 	tail []*raftpb.Entry
 
 	maxEntries, maxBytes int64

@@ -75,7 +75,7 @@ func (j *Journal) feed() error {
 	return nil
 }
 
-// depose ends this daemon's ownership: first the owner hears of it, then all who wait are answered.
+// depose ends this daemon's ownership: first it tells the owner, then it answers all proposals and reads that wait.
 func (j *Journal) depose() error {
 	epoch := j.epoch(j.led)
 	j.led = 0

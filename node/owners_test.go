@@ -2,9 +2,7 @@ package node
 
 // Which owner a group belongs to.
 
-import (
-	"testing"
-)
+import "testing"
 
 func TestOwnersByGroup(t *testing.T) {
 	var s owners

@@ -19,7 +19,7 @@
 //
 //   - Rows are not synced. They are written in one batch with the index of the entry that they reflect. If a crash
 //     takes that batch, the rows are those of an earlier index, and the journal delivers the later entries again.
-//   - The ledger and the daemon's own keys are synced before Put returns, and before Save returns if it is told to.
+//   - The ledger and the daemon's own keys are synced before Put returns, and before Save returns if sync is set.
 //
 // # A full disk
 //
