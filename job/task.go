@@ -88,12 +88,13 @@ type Job struct {
 	Tasks  []Task // a page of them: all, unless there are many
 }
 
-// State is the job's own state: that of its task, and of several what Counts.State says.
+// State is the job's own state, as Counts.State says.
 func (j Job) State() State {
-	if len(j.Tasks) == 1 && j.Counts.Total() <= 1 {
-		return j.Tasks[0].State
+	counts := j.Counts
+	if counts == (Counts{}) {
+		counts = CountsOf(j.Tasks)
 	}
-	return j.Counts.State()
+	return counts.State()
 }
 
 // Epoch orders the owners that a journal group has had: generation first, then

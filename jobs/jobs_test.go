@@ -155,3 +155,42 @@ func ExampleTable() {
 	fmt.Println(j.State(), j.Len(), j.Task(1).Node)
 	// Output: RESERVED 3 n1
 }
+
+// FuzzDecode: rows that can be read tell of a job whose every task can be looked at, and
+// which can be written and read again.
+func FuzzDecode(f *testing.F) {
+	table := jobs.NewTable(group)
+	spec := job.DefaultSpec()
+	a := job.Attempt{Job: id(0), Task: 1, N: 1}
+	exit := job.Exit{State: job.Failed, Code: 1, Reason: "r", Started: true, Began: start, Ended: start, Tail: "t", Isolation: "i"}
+	for seq, r := range []job.Record{
+		job.SubmitRecord{Job: id(0), User: "amy", Spec: spec, At: start, Tasks: 300},
+		job.AssignRecord{Attempt: a, Node: "n", NodeName: "n1", Store: "s"},
+		job.ResultRecord{Attempt: a, Devices: []string{"g"}, Exit: exit, At: start},
+	} {
+		table.Apply(r, uint64(seq), job.Epoch{Term: 1})
+	}
+	rows, err := table.Job(id(0)).TakeRows()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, r := range rows {
+		f.Add(rows[0].Data, r.Part, r.Data)
+	}
+	f.Fuzz(func(t *testing.T, header []byte, part string, data []byte) {
+		rows := []job.Row{{Job: id(0), Data: header}}
+		if part != "" {
+			rows = append(rows, job.Row{Job: id(0), Part: part, Data: data})
+		}
+		j, err := jobs.Decode(rows)
+		if err != nil {
+			return
+		}
+		if j.Len() > 1000 {
+			return
+		}
+		if v := j.View(0, j.Len()); v.Counts != job.CountsOf(v.Tasks) {
+			t.Fatalf("counts %v of %v", v.Counts, v.Tasks)
+		}
+	})
+}

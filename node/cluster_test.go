@@ -193,7 +193,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 		Journal: journal, Sessions: toWorkers{v.board}, Finder: v.found, Announcer: announce,
 	}, log)
 	must(err)
-	v.board.sched = v.sched
+	v.board.owners.add(group, &owner{Loop: v.sched})
 	parts = append(parts, part{"worker", v.work.Run}, part{"scheduler", v.sched.Run})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)

@@ -65,6 +65,10 @@ func keyOf(user, key string) string { return user + "\x00" + key }
 
 // ask takes a request in, within bounds, and answers for it in the end.
 func (c *Core) ask(tok Token, do func()) {
+	if !c.lead && c.epoch != (job.Epoch{}) { // it has led before
+		c.fx.Reply = append(c.fx.Reply, Reply{Token: tok, Err: ErrNotOwner})
+		return
+	}
 	if len(c.asks.open) >= maxAsks || c.outgoing >= maxOutgoing || !c.lead && len(c.asks.early) >= maxEarly {
 		c.fx.Reply = append(c.fx.Reply, Reply{Token: tok, Err: fmt.Errorf("%w: %d requests wait", ErrBusy, len(c.asks.open))})
 		return

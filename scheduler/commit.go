@@ -41,15 +41,7 @@ func (c *Core) committed(m job.Committed) {
 // an older owner started is started again (R8): it is asked for.
 func (c *Core) takeOffice(epoch job.Epoch) {
 	c.lead, c.epoch, c.leadAt, c.outgoing = true, epoch, c.now, 0
-	for _, k := range c.acks {
-		c.stop(k.timer)
-	}
-	clear(c.acks)
-	for _, a := range slices.Concat(c.renewals.waiting, c.renewals.next) {
-		a.worker.renewing--
-	}
-	c.renewals = renewals{}
-	clear(c.purging)
+	c.forgetUnconfirmed()
 	for _, j := range c.table.Jobs() {
 		c.inherit(c.jobs[j.ID])
 	}
@@ -67,6 +59,19 @@ func (c *Core) takeOffice(epoch job.Epoch) {
 	for _, ask := range early {
 		ask()
 	}
+}
+
+// forgetUnconfirmed drops what waits for the journal or for a quorum round under an epoch that is over.
+func (c *Core) forgetUnconfirmed() {
+	for _, k := range c.acks {
+		c.stop(k.timer)
+	}
+	clear(c.acks)
+	for _, a := range slices.Concat(c.renewals.waiting, c.renewals.next) {
+		a.worker.renewing--
+	}
+	c.renewals = renewals{}
+	clear(c.purging)
 }
 
 // inherit begins anew with a job that an older owner looked after.
@@ -97,7 +102,7 @@ func (c *Core) apply(r job.Record, seq uint64, epoch job.Epoch) {
 		c.asks.submitted(c, r.Job)
 	case job.AssignRecord:
 		if e != nil && e.job.Has(r.Attempt.Task) {
-			c.appliedAssign(e, r, x.Moved)
+			c.appliedAssign(e, r, epoch, x.Moved)
 		}
 	case job.UnassignRecord:
 		if x.Moved {
@@ -258,8 +263,9 @@ func (c *Core) addEntry(j *jobs.Job) *entry {
 }
 
 // appliedAssign goes on with the flight that proposed it. Without one the
-// attempt has been dropped meanwhile, and no Start was sent or ever will be.
-func (c *Core) appliedAssign(e *entry, r job.AssignRecord, ok bool) {
+// attempt has been dropped meanwhile, and no Start was sent or ever will be. An
+// entry of another epoch starts nothing: whoever wrote it acts on it.
+func (c *Core) appliedAssign(e *entry, r job.AssignRecord, epoch job.Epoch, ok bool) {
 	if ok {
 		c.movedTask(e, r.Attempt.Task)
 	}
@@ -273,6 +279,9 @@ func (c *Core) appliedAssign(e *entry, r job.AssignRecord, ok bool) {
 	f := t.flight
 	mine := f != nil && f.n == r.Attempt.N && f.target == r.Node
 	switch {
+	case epoch != c.epoch:
+		c.ground(t)
+		c.settle(t)
 	case !ok && mine:
 		c.abort(f)
 	case !ok:

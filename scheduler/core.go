@@ -224,6 +224,8 @@ func (c *Core) handle(e Event) {
 		c.ask(e.Token, func() { c.declareDead(e) })
 	case Committed:
 		c.committed(e.Committed)
+	case Deposed:
+		c.deposed(e.Epoch)
 	case NotProposed:
 		for _, r := range e.Records {
 			c.notProposed(r, e.Err)

@@ -37,7 +37,8 @@ type (
 	}
 	// Committed is an entry of the journal.
 	Committed struct{ job.Committed }
-	// NotProposed gives back records that the journal did not take.
+	// NotProposed gives back records that the journal did not take, or that
+	// may be lost since it leads no more.
 	NotProposed struct {
 		Records []job.Record
 		Err     error

@@ -16,7 +16,8 @@ import (
 // Journal keeps the records of this daemon's jobs.
 type Journal interface {
 	// Propose queues records to be committed together or not at all, and
-	// returns at once; each comes back through Loop.Deliver if it is committed.
+	// returns at once; each comes back through Loop.Deliver if it is committed,
+	// and else through Loop.NotProposed.
 	// An error says that none of them was queued. It must not wait for Deliver.
 	Propose(records ...job.Record) error
 	// ReadIndex begins a quorum round and calls done when it is over, with the

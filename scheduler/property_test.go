@@ -119,10 +119,17 @@ func TestHistories(t *testing.T) {
 			"pass":    func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond) },
 			"flush":   func(*rapid.T) { w.flush() },
 			"restart": func(t *rapid.T) { w.restart(rapid.Bool().Draw(t, "from rows")) },
-			"purge":   func(t *rapid.T) { w.purge(w.job(t)) },
-			"stall":   func(*rapid.T) { w.stalled = !w.stalled },
-			"lists":   func(t *rapid.T) { w.checkPages(t) },
-			"":        func(t *rapid.T) { w.check(t) },
+			"depose": func(t *rapid.T) {
+				if w.core.lead {
+					w.depose(rapid.IntRange(0, len(w.pending)).Draw(t, "committed"))
+				} else {
+					w.elect()
+				}
+			},
+			"purge": func(t *rapid.T) { w.purge(w.job(t)) },
+			"stall": func(*rapid.T) { w.stalled = !w.stalled },
+			"lists": func(t *rapid.T) { w.checkPages(t) },
+			"":      func(t *rapid.T) { w.check(t) },
 		})
 		w.settle()
 		w.check(t)

@@ -5,6 +5,7 @@ package scheduler
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
@@ -290,6 +291,23 @@ func (w *world) elect() {
 	w.commit(job.Committed{Lead: true})
 }
 
+// depose ends the ownership. Of the records under way the first n are committed all the same.
+func (w *world) depose(n int) {
+	pending := w.pending
+	w.pending = nil
+	w.step(Deposed{Epoch: job.Epoch{Generation: 1, Term: w.term}})
+	if len(w.open) > 0 {
+		w.t.Fatalf("%d requests of a deposed owner have no answer", len(w.open))
+	}
+	if w.read != 0 {
+		w.readDone(errors.New("no leader"))
+	}
+	w.step(NotProposed{Records: pending, Err: errors.New("uncertain")})
+	if n > 0 {
+		w.commit(job.Committed{Records: pending[:n:n]})
+	}
+}
+
 func (w *world) step(events ...Event) {
 	w.do(w.core.Step(w.now, append(events, RowsKept{w.applied})...))
 	for n := 0; w.core.again; n++ {
@@ -301,6 +319,9 @@ func (w *world) step(events ...Event) {
 }
 
 func (w *world) do(fx Effects) {
+	if !w.core.lead {
+		w.checkIdle(fx)
+	}
 	w.pending = append(w.pending, fx.Propose...)
 	for _, o := range fx.Send {
 		if s, ok := o.Msg.(lease.Start); ok {
@@ -368,6 +389,18 @@ func (w *world) commit(m job.Committed) {
 	}
 	w.step(Committed{m})
 	w.follow(m)
+}
+
+// checkIdle checks that a core which does not own the jobs does nothing but give offers back.
+func (w *world) checkIdle(fx Effects) {
+	if len(fx.Propose) > 0 || fx.Read != 0 || len(fx.Find) > 0 || len(fx.Wants) > 0 {
+		w.t.Fatalf("it does not lead and wants %+v", fx)
+	}
+	for _, o := range fx.Send {
+		if _, ok := o.Msg.(lease.Release); !ok {
+			w.t.Fatalf("it does not lead and sends %+v", o.Msg)
+		}
+	}
 }
 
 // checkStart holds a Start against the journal alone: R1 and R7.
@@ -505,6 +538,9 @@ func (w *world) restart(rows bool) {
 
 // settle heals everything and lets it run until nothing more happens.
 func (w *world) settle() {
+	if !w.core.lead {
+		w.elect()
+	}
 	for range 400 {
 		for _, m := range w.models {
 			if !m.up {
