@@ -23,11 +23,11 @@ const maxScript = job.MaxSpecBytes / 2
 // scriptText returns the text of a script if the only argument names one:
 // standard input, or a file that begins with #!. Whatever else it names is left
 // to the node, which knows its own commands.
-func (e env) scriptText(ctx context.Context, arg string) (string, error) {
+func (r specReader) scriptText(ctx context.Context, arg string) (string, error) {
 	var text []byte
 	if arg == "-" {
 		var err error
-		if text, err = e.readInput(ctx); err != nil {
+		if text, err = r.readInput(ctx); err != nil {
 			return "", fmt.Errorf("script on standard input: %w", err)
 		}
 	} else {
@@ -54,7 +54,7 @@ func (e env) scriptText(ctx context.Context, arg string) (string, error) {
 
 // warnNotSent says of a file here that its name is all that the node gets, where
 // the task will hardly find a program under it.
-func (e env) warnNotSent(s job.Spec) {
+func (r specReader) warnNotSent(s job.Spec) {
 	if len(s.Command) == 0 || filepath.IsAbs(s.Command[0]) || s.Image != "" || s.Workdir != "" || len(s.Upload) > 0 {
 		return
 	}
@@ -65,11 +65,11 @@ func (e env) warnNotSent(s job.Spec) {
 	if _, err := exec.LookPath(name); err == nil && !strings.Contains(name, "/") {
 		return // the node's own may be meant
 	}
-	fmt.Fprintf(e.err, "muster: warning: %s is not sent along, as only a script without arguments that begins with #! is; bring it with --upload, or say with --workdir where the node has it\n", printable(name))
+	fmt.Fprintf(r.err, "muster: warning: %s is not sent along, as only a script without arguments that begins with #! is; bring it with --upload, or say with --workdir where the node has it\n", printable(name))
 }
 
 // directives lays the leading comment block of a script over the spec.
-func (e env) directives(name, text string, s *job.Spec) error {
+func (r specReader) directives(name, text string, s *job.Spec) error {
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if line != "" && !strings.HasPrefix(line, "#") {
@@ -90,7 +90,7 @@ func (e env) directives(name, text string, s *job.Spec) error {
 			words, err = apply(words, s)
 			switch {
 			case errors.Is(err, errUnknownSlurm):
-				fmt.Fprintf(e.err, "muster: %s:%d: warning: %s\n", name, i+1, printable(err.Error()))
+				fmt.Fprintf(r.err, "muster: %s:%d: warning: %s\n", name, i+1, printable(err.Error()))
 			case err != nil:
 				return usagef("%s:%d: %w", name, i+1, err)
 			}

@@ -115,15 +115,18 @@ func applyFlags(c *cli.Context, s *job.Spec) error {
 	return nil
 }
 
+// specReader makes specs of command lines, and reads the scripts and job files that they name.
+type specReader struct{ streams }
+
 // specOf is the spec that a command line asks for: job file or script, then its
 // directives, then flags. Warnings go to e.err.
-func (e env) specOf(c *cli.Context) (job.Spec, error) {
-	spec, err := e.baseSpec(c)
+func (r specReader) specOf(c *cli.Context) (job.Spec, error) {
+	spec, err := r.baseSpec(c)
 	if err != nil {
 		return spec, err
 	}
 	if err = finishSpec(c, &spec); err == nil {
-		e.warnNotSent(spec)
+		r.warnNotSent(spec)
 	}
 	return spec, err
 }
@@ -144,7 +147,7 @@ func finishSpec(c *cli.Context, spec *job.Spec) error {
 
 // baseSpec is the spec before flags. A single argument may name a script,
 // unless "--" says that it is a command.
-func (e env) baseSpec(c *cli.Context) (job.Spec, error) {
+func (r specReader) baseSpec(c *cli.Context) (job.Spec, error) {
 	spec := job.DefaultSpec()
 	args := c.Args().Slice()
 	command := c.Args().First() == "--"
@@ -155,16 +158,16 @@ func (e env) baseSpec(c *cli.Context) (job.Spec, error) {
 		if len(args) > 0 {
 			return spec, usagef("%s: a job file or a command, not both", c.Command.Name)
 		}
-		return e.readJobFile(c.Context, c.String("file"))
+		return r.readJobFile(c.Context, c.String("file"))
 	}
 	if len(args) == 1 && !command {
-		text, err := e.scriptText(c.Context, args[0])
+		text, err := r.scriptText(c.Context, args[0])
 		if err != nil {
 			return spec, err
 		}
 		if text != "" {
 			spec.Script, spec.Name = text, defaultName(args[0])
-			err = e.directives(args[0], text, &spec)
+			err = r.directives(args[0], text, &spec)
 			return spec, err
 		}
 	}
@@ -177,11 +180,11 @@ func (e env) baseSpec(c *cli.Context) (job.Spec, error) {
 	return spec, nil
 }
 
-func (e env) readJobFile(ctx context.Context, path string) (job.Spec, error) {
+func (r specReader) readJobFile(ctx context.Context, path string) (job.Spec, error) {
 	name, text, err := path, []byte(nil), error(nil)
 	if path == "-" {
 		name = "standard input"
-		text, err = e.readInput(ctx)
+		text, err = r.readInput(ctx)
 	} else {
 		text, err = readFile(path)
 	}
@@ -219,14 +222,14 @@ func cause(err error) error {
 
 // readInput is readFile for standard input, and ends with ctx: somebody may be
 // asked to type it.
-func (e env) readInput(ctx context.Context) ([]byte, error) {
+func (r specReader) readInput(ctx context.Context) ([]byte, error) {
 	type input struct {
 		text []byte
 		err  error
 	}
 	done := make(chan input, 1)
 	go func() {
-		text, err := io.ReadAll(io.LimitReader(e.in, job.MaxSpecBytes+1))
+		text, err := io.ReadAll(io.LimitReader(r.in, job.MaxSpecBytes+1))
 		done <- input{text, err}
 	}()
 	select {

@@ -169,7 +169,7 @@ func FuzzDirectives(f *testing.F) {
 	f.Add("#SBATCH - -= --= 'a\n#MUSTER \"\" -\n")
 	f.Fuzz(func(_ *testing.T, text string) {
 		spec := job.DefaultSpec()
-		_ = env{streams{err: io.Discard}}.directives("script", text, &spec)
+		_ = specReader{streams{err: io.Discard}}.directives("script", text, &spec)
 	})
 }
 
