@@ -180,7 +180,7 @@ func (d *daemon) start(t *testing.T) {
 	serving.Go(func() { _ = back.Serve(d.back) })
 	d.client = d.clientOf(t)
 	t.Cleanup(func() {
-		close(d.server.closing)
+		close(d.server.admission.closing)
 		d.client.Close()
 		front.Close()
 		back.Close()

@@ -202,7 +202,7 @@ func TestOperatorRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
-		amy.server.cfg.Operators = []string{"amy"}
+		amy.server.auth.operators = []string{"amy"}
 		ctx := t.Context()
 		inv, err := amy.client.Invite(ctx, InviteRequest{TTL: 90, Uses: 2, Roles: []string{"worker"}})
 		if err != nil || inv.Token != "tok" || inv.Schema != SchemaInvitation || inv.ExpiresAt.Location() != time.UTC {
@@ -258,7 +258,7 @@ func TestReadyAndMetrics(t *testing.T) {
 func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
-		room := amy.server.gates[fromTCP].requests
+		room := amy.server.admission.gates[fromTCP].requests
 		for range maxRequests {
 			room <- struct{}{}
 		}
