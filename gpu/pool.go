@@ -3,10 +3,8 @@ package gpu
 // Pool: who holds what of the devices of this host.
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/musterhq/muster/job"
@@ -60,13 +58,6 @@ type Free struct {
 	UUID   string
 	Memory job.Size
 	Milli  int
-}
-
-// Held is what one key holds of one device.
-type Held struct {
-	Key    string
-	Milli  int
-	Memory job.Size
 }
 
 // NewPool keeps the account of these devices, all free.
@@ -313,31 +304,4 @@ func (p *Pool) Foreign(uuid string, bytes job.Size) {
 	if i, known := p.index[uuid]; known {
 		p.slots[i].foreign = max(0, bytes)
 	}
-}
-
-// Of lists the devices that key holds, in the order they were given to Hold.
-func (p *Pool) Of(key string) []string { return slices.Clone(p.holds[key].uuids) }
-
-// Holders lists what is held of a device, by key.
-func (p *Pool) Holders(uuid string) []Held {
-	var all []Held
-	for key, h := range p.holds {
-		if i := slices.Index(h.uuids, uuid); i >= 0 {
-			all = append(all, Held{Key: key, Milli: h.milli, Memory: h.memory[i]})
-		}
-	}
-	slices.SortFunc(all, func(a, b Held) int { return cmp.Compare(a.Key, b.Key) })
-	return all
-}
-
-// Clone is an account of its own with the same content, to try things out on.
-func (p *Pool) Clone() *Pool {
-	c := &Pool{index: make(map[string]int, len(p.index)), holds: make(map[string]hold, len(p.holds)), ways: p.ways, near: p.near}
-	for i, s := range p.slots {
-		same := *s
-		c.slots = append(c.slots, &same)
-		c.index[s.UUID] = i
-	}
-	maps.Copy(c.holds, p.holds) // a hold is never changed in place
-	return c
 }

@@ -5,9 +5,13 @@ package p2p
 import (
 	"crypto/ed25519"
 	"crypto/rand"
+	"slices"
 	"testing"
 	"time"
 )
+
+// Protocols lists every protocol that a daemon serves.
+func Protocols() []Protocol { return slices.Clone(protocols) }
 
 // ErrBadAddr is errBadAddr.
 var ErrBadAddr = errBadAddr

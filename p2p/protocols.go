@@ -69,9 +69,6 @@ var protocols = []Protocol{
 	{ID: "/ipfs/ping/1.0.0", Access: Members, MaxMessage: 32, Library: true, What: "round-trip time"},
 }
 
-// Protocols lists every protocol that a daemon serves.
-func Protocols() []Protocol { return slices.Clone(protocols) }
-
 // ErrNoProtocol is a protocol without a row in the table: add one.
 var ErrNoProtocol = errors.New("no row in the table of protocols")
 
