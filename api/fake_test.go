@@ -286,7 +286,7 @@ func (d *daemon) Get(_ context.Context, id job.ID) (job.Job, error) {
 	return j, nil
 }
 
-func (d *daemon) List(_ context.Context, q JobQuery) ([]job.Job, error) {
+func (d *daemon) List(_ context.Context, q job.Query) ([]job.Job, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var all []job.Job

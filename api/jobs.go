@@ -269,20 +269,20 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 			more = more || a.value.Next != ""
 		}
 	}
-	slices.SortFunc(l.Items, func(a, b Job) int { return position(a).compare(position(b)) })
+	slices.SortFunc(l.Items, func(a, b Job) int { return position(a).Compare(position(b)) })
 	if len(l.Items) > q.Limit {
 		l.Items, more = l.Items[:q.Limit], true
 	}
 	if more && len(l.Items) > 0 && !in.Last {
-		l.Next = position(l.Items[len(l.Items)-1]).cursor()
+		l.Next = cursor(position(l.Items[len(l.Items)-1]))
 	}
 	return &jobsOutput{l}, nil
 }
 
-func position(j Job) Position { return Position{j.SubmittedAt, j.ID} }
+func position(j Job) job.Position { return job.Position{Submitted: j.SubmittedAt, ID: j.ID} }
 
-func (in *listInput) query(a asker) (JobQuery, error) {
-	q := JobQuery{User: in.User, Name: in.Name, Prefix: in.Prefix, Limit: in.Limit}
+func (in *listInput) query(a asker) (job.Query, error) {
+	q := job.Query{User: in.User, Name: in.Name, Prefix: in.Prefix, Limit: in.Limit}
 	if q.Limit == 0 {
 		q.Limit = defaultLimit
 	}
@@ -309,24 +309,24 @@ func (in *listInput) query(a asker) (JobQuery, error) {
 
 // forwarded is the same question to another daemon, where nothing depends on
 // who asks.
-func (in *listInput) forwarded(q JobQuery) url.Values {
+func (in *listInput) forwarded(q job.Query) url.Values {
 	return JobFilter{States: q.States, User: q.User, Name: q.Name, Prefix: q.Prefix, Limit: q.Limit, Cursor: in.Cursor}.query()
 }
 
-// cursor is the position as text.
-func (p Position) cursor() string {
+// cursor is a position as text.
+func cursor(p job.Position) string {
 	return strconv.FormatInt(p.Submitted.UnixNano(), 10) + "." + string(p.ID)
 }
 
-func parseCursor(text string) (Position, error) {
+func parseCursor(text string) (job.Position, error) {
 	if text == "" {
-		return Position{}, nil
+		return job.Position{}, nil
 	}
 	at, id, _ := strings.Cut(text, ".")
 	ns, err1 := strconv.ParseInt(at, 10, 64)
 	whole, err2 := job.ParseID(id)
 	if err := errors.Join(err1, err2); err != nil {
-		return Position{}, bad("cursor %s: take it from a listing's next", quote(text))
+		return job.Position{}, bad("cursor %s: take it from a listing's next", quote(text))
 	}
-	return Position{time.Unix(0, ns), whole}, nil
+	return job.Position{Submitted: time.Unix(0, ns), ID: whole}, nil
 }

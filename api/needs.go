@@ -9,9 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,7 +27,7 @@ type Jobs interface {
 	// Get is one job, or ErrNotFound.
 	Get(ctx context.Context, id job.ID) (job.Job, error)
 	// List is what q picks.
-	List(ctx context.Context, q JobQuery) ([]job.Job, error)
+	List(ctx context.Context, q job.Query) ([]job.Job, error)
 	// Cancel ends a job; one that has ended stays as it is.
 	Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error)
 	// Hold keeps a waiting job back, or releases it; ErrConflict for any other.
@@ -189,55 +186,4 @@ func (m Member) label() string {
 		return m.Name
 	}
 	return m.Peer.Short()
-}
-
-// JobQuery chooses jobs, newest first.
-type JobQuery struct {
-	States []job.State // none: any
-	User   string      // empty: anybody's
-	Name   string      // glob; empty: any
-	Prefix string      // of the id
-	After  Position    // begin after this one; zero: at the newest
-	Limit  int         // 0: none
-}
-
-// Position is a job's place in the order of listings: newest first, then by id.
-type Position struct {
-	Submitted time.Time
-	ID        job.ID
-}
-
-// Pick returns the jobs that the query chooses, in order. It sorts in place.
-func (q JobQuery) Pick(jobs []job.Job) []job.Job {
-	jobs = slices.DeleteFunc(jobs, func(j job.Job) bool { return !q.Match(j) })
-	slices.SortFunc(jobs, func(a, b job.Job) int {
-		return Position{a.Submitted, a.ID}.compare(Position{b.Submitted, b.ID})
-	})
-	if q.Limit > 0 && len(jobs) > q.Limit {
-		jobs = jobs[:q.Limit]
-	}
-	return jobs
-}
-
-// Match says whether the query chooses a job, its limit apart.
-func (q JobQuery) Match(j job.Job) bool {
-	if q.After.ID != "" && q.After.compare(Position{j.Submitted, j.ID}) >= 0 {
-		return false
-	}
-	if len(q.States) > 0 && !slices.Contains(q.States, j.State()) {
-		return false
-	}
-	if q.Name != "" {
-		if ok, err := path.Match(q.Name, j.Spec.Name); err != nil || !ok {
-			return false
-		}
-	}
-	return (q.User == "" || q.User == j.User) && strings.HasPrefix(string(j.ID), q.Prefix)
-}
-
-func (p Position) compare(q Position) int {
-	if c := q.Submitted.Compare(p.Submitted); c != 0 {
-		return c
-	}
-	return strings.Compare(string(p.ID), string(q.ID))
 }

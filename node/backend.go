@@ -108,13 +108,11 @@ func (b jobsBackend) Get(ctx context.Context, id job.ID) (job.Job, error) {
 }
 
 // List is what q picks, page by page of the scheduler's own.
-func (b jobsBackend) List(ctx context.Context, q api.JobQuery) ([]job.Job, error) {
+func (b jobsBackend) List(ctx context.Context, q job.Query) ([]job.Job, error) {
 	if b.sched == nil {
 		return nil, nil
 	}
-	f := scheduler.Filter{
-		Prefix: q.Prefix, States: q.States, User: q.User, Name: q.Name, After: scheduler.Position(q.After), Limit: q.Limit,
-	}
+	f := q
 	var all []job.Job
 	for {
 		page, err := b.sched.Jobs(ctx, f)
@@ -124,7 +122,7 @@ func (b jobsBackend) List(ctx context.Context, q api.JobQuery) ([]job.Job, error
 		more := len(page) >= scheduler.MaxList
 		if more {
 			last := page[len(page)-1]
-			f.After = scheduler.Position{Submitted: last.Submitted, ID: last.ID}
+			f.After = last.Position()
 		}
 		all = append(all, q.Pick(page)...)
 		if !more || (q.Limit > 0 && len(all) >= q.Limit) {
@@ -198,7 +196,7 @@ func (b jobsBackend) Watch(ctx context.Context, ids []job.ID, ended bool) (<-cha
 		context.AfterFunc(ctx, func() { close(none) })
 		return none, nil
 	}
-	c, err := b.sched.Watch(ctx, scheduler.Filter{IDs: ids, Ended: ended})
+	c, err := b.sched.Watch(ctx, job.Query{IDs: ids, Ended: ended})
 	return c, answerOf(err)
 }
 

@@ -223,14 +223,3 @@ func (l *Loop) whole(x Listed) (job.Job, error) {
 	}
 	return j, nil
 }
-
-// Position is a job's place in the order of listings.
-type Position struct {
-	Submitted time.Time
-	ID        job.ID
-}
-
-// compare is the order of listings, for daemons and groups of all kinds.
-func (p Position) compare(q Position) int {
-	return cmp.Or(q.Submitted.Compare(p.Submitted), cmp.Compare(p.ID, q.ID))
-}
