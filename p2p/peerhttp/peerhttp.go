@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/protocol"
-
 )
 
 // ID is the protocol.
