@@ -150,7 +150,7 @@ func (x *execRoutes) run(ctx context.Context, cancel func(), conn *websocket.Con
 		if e, ok := errors.AsType[*ExecError](err); ok {
 			return execOver{e.Code, e.Reason}
 		}
-		return execOver{ExitOurs, err.Error()}
+		return execOver{job.ExitMuster, err.Error()}
 	}
 	_, text, err := conn.Read(ctx)
 	var req ExecRequest

@@ -10,6 +10,7 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // device is what a worker knows about one GPU beyond who holds it.
@@ -103,7 +104,7 @@ func (c *Core) deviceStatus(now Moment, list []gpu.Status) {
 		}
 		switch s.Health {
 		case gpu.Unhealthy:
-			c.setAside(d, troubleHealth, clip("unhealthy: "+s.Detail))
+			c.setAside(d, troubleHealth, lease.Clip("unhealthy: "+s.Detail))
 		case gpu.Healthy:
 			c.clear(d, troubleHealth)
 		case gpu.Unknown:

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -20,9 +21,8 @@ const (
 	exitDone   = 0
 	exitFailed = 1
 	exitUsage  = 2
-	exitNever  = 3   // submit: nothing in the cluster could ever run the job
-	exitOurs   = 125 // run and wait: our own failure, not the job's
-	exitCtrlC  = 130 // interrupted: 128 and the number of SIGINT
+	exitNever  = 3                                    // submit: nothing in the cluster could ever run the job
+	exitCtrlC  = job.ExitSignal + int(syscall.SIGINT) // interrupted
 )
 
 // usageError is a command line that cannot be meant.

@@ -104,5 +104,5 @@ func (f follower) download(ctx context.Context, id job.ID, spec job.Spec, end er
 		fmt.Fprintf(f.err, "muster: %s\n", printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
 		return end
 	}
-	return exitError{exitOurs, err}
+	return exitError{job.ExitMuster, err}
 }

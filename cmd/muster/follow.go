@@ -34,7 +34,7 @@ func (f follower) follow(ctx context.Context, id job.ID, out io.Writer) error {
 		return err
 	}
 	if err != nil {
-		return exitError{exitOurs, fmt.Errorf("output of job %s: %w", id, err)}
+		return exitError{job.ExitMuster, fmt.Errorf("output of job %s: %w", id, err)}
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (f follower) waitFor(ctx context.Context, ids []job.ID) error {
 		jobs = append(jobs, ended...)
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return exitError{exitOurs, errors.New("the timeout has passed; the job goes on")}
+		return exitError{job.ExitMuster, errors.New("the timeout has passed; the job goes on")}
 	}
 	if ctx.Err() != nil {
 		return exitError{exitCtrlC, errors.New("no longer waiting; the job goes on")}

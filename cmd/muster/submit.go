@@ -144,7 +144,7 @@ func ours(err error) error {
 	if err == nil || errors.As(err, &exit) || errors.As(err, &usage) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return exitError{exitOurs, err}
+	return exitError{job.ExitMuster, err}
 }
 
 func (v submitVerbs) offersCommand() *cli.Command {
