@@ -161,7 +161,7 @@ func (a *authenticator) checkTCP(r *http.Request) error {
 	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	digest := sha256.Sum256([]byte(text))
 	if !ok || subtle.ConstantTimeCompare(digest[:], *want) != 1 {
-		return fmt.Errorf("%w: this daemon wants its bearer token (--api-token FILE), and was given none or another", ErrUnauthorized)
+		return fmt.Errorf("%w: the bearer token of this daemon (--api-token FILE) is missing or wrong", ErrUnauthorized)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ type Jobs interface {
 	Submit(ctx context.Context, s Submission) (job.Job, error)
 	// Get is one job, or ErrNotFound.
 	Get(ctx context.Context, id job.ID) (job.Job, error)
-	// List is what q picks.
+	// List returns the jobs that q chooses.
 	List(ctx context.Context, q job.Query) ([]job.Job, error)
 	// Cancel ends a job; one that has ended stays as it is.
 	Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error)
@@ -54,10 +54,8 @@ type Explain interface {
 
 // Watch tells of changes to the jobs that this daemon owns.
 type Watch interface {
-	// Watch first sends each of ids that there is as it stands, then these jobs,
-	// or for no ids all, at each change; of quick changes the last is enough, and
-	// with ended jobs that have ended are. It closes the channel when ctx ends, or
-	// when the receiver does not keep up.
+	// Watch sends each job of ids (all if there are none), then every change; rapid changes may be merged. With ended
+	// it sends only jobs that have ended. It closes the channel when ctx ends, or when the receiver falls behind.
 	Watch(ctx context.Context, ids []job.ID, ended bool) (<-chan job.Job, error)
 	// Counts is how many jobs are in each state.
 	Counts(ctx context.Context) (map[job.State]int, error)
@@ -78,8 +76,8 @@ type Logs interface {
 	// Open reads a stream (stdout, stderr, or both in their order) from the
 	// offset, which below 0 counts from the end; start is where the first byte
 	// stands, later than asked where output was removed. A *GapError of Read,
-	// after which it reads on, says that output was removed there. With follow, Read waits for more and ends with io.EOF only
-	// when the attempt has ended and all was read; Open waits for an attempt that
+	// after which it reads on, says that output was removed there. With follow, Read waits for more, and ends with
+	// io.EOF only when the attempt has ended and all was read; Open waits for an attempt that
 	// is about to start. Without, it ends at what is there. Reading ends with an
 	// error when ctx does. ErrNotFound for an attempt that this host does not
 	// know.

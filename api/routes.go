@@ -67,13 +67,13 @@ func (rt *router) jobs(needs Needs, log *slog.Logger) {
 	files := &fileRoutes{daemons: rt.daemons, jobAccess: access, files: needs.Files}
 	exec := &execRoutes{daemons: rt.daemons, jobAccess: access, exec: needs.Exec, log: log}
 
-	add(rt, jobFile(post("submit-job", "/v1/jobs", "Hand in a job: a job file as JSON", http.StatusCreated)), way{}, jobs.submit)
+	add(rt, jobFile(post("submit-job", "/v1/jobs", "Submit a job: a job file as JSON", http.StatusCreated)), way{}, jobs.submit)
 	add(rt, get("list-jobs", "/v1/jobs", "List jobs, newest first"), way{peers: true}, jobs.list)
 	add(rt, get("get-job", "/v1/jobs/{id}", "One job"), way{peers: true, owner: true}, jobs.get)
-	add(rt, get("why-job", "/v1/jobs/{id}/why", "Why a job stands where it does"), way{peers: true, owner: true}, jobs.why)
-	add(rt, post("cancel-job", "/v1/jobs/{id}/cancel", "End a job", http.StatusOK), way{peers: true, owner: true}, jobs.cancel)
-	add(rt, post("hold-job", "/v1/jobs/{id}/hold", "Keep a waiting job back", http.StatusOK), way{peers: true, owner: true}, jobs.hold)
-	add(rt, post("release-job", "/v1/jobs/{id}/release", "Let a held job go", http.StatusOK), way{peers: true, owner: true}, jobs.release)
+	add(rt, get("why-job", "/v1/jobs/{id}/why", "Why a job is in its state"), way{peers: true, owner: true}, jobs.why)
+	add(rt, post("cancel-job", "/v1/jobs/{id}/cancel", "Cancel a job", http.StatusOK), way{peers: true, owner: true}, jobs.cancel)
+	add(rt, post("hold-job", "/v1/jobs/{id}/hold", "Hold a waiting job", http.StatusOK), way{peers: true, owner: true}, jobs.hold)
+	add(rt, post("release-job", "/v1/jobs/{id}/release", "Release a held job", http.StatusOK), way{peers: true, owner: true}, jobs.release)
 	add(rt, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again: not yet in this version", http.StatusOK), way{peers: true, owner: true}, jobs.requeue)
 	add(rt, jobFile(post("offers", "/v1/offers", "Which nodes would take a job: a dry run", http.StatusOK)), way{}, jobs.offers)
 
@@ -103,15 +103,15 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 
 	add(rt, get("list-nodes", "/v1/nodes", "List nodes"), way{peers: true}, nodes.list)
 	add(rt, get("get-node", "/v1/nodes/{id}", "One node, by id or name"), way{peers: true}, nodes.get)
-	add(rt, post("drain-node", "/v1/nodes/{id}/drain", "Give a node nothing new", http.StatusOK), way{peers: true, node: true}, nodes.drain)
-	add(rt, post("resume-node", "/v1/nodes/{id}/resume", "End a drain, and give what was set aside another chance", http.StatusOK), way{peers: true, node: true}, nodes.resume)
-	add(rt, post("declare-node-dead", "/v1/nodes/{id}/declare-dead", "Give up what runs on a node that is gone for good", http.StatusOK), way{peers: true}, deaths.declare)
+	add(rt, post("drain-node", "/v1/nodes/{id}/drain", "Drain a node: start nothing new there", http.StatusOK), way{peers: true, node: true}, nodes.drain)
+	add(rt, post("resume-node", "/v1/nodes/{id}/resume", "End a drain, and the quarantine of the node's GPUs", http.StatusOK), way{peers: true, node: true}, nodes.resume)
+	add(rt, post("declare-node-dead", "/v1/nodes/{id}/declare-dead", "Write off the tasks of a node that will not come back", http.StatusOK), way{peers: true}, deaths.declare)
 	add(rt, get("list-gpus", "/v1/gpus", "List GPUs"), way{}, nodes.listGPUs)
-	add(rt, get("get-stats", "/v1/stats", "What the cluster has and does"), way{peers: true}, nodes.stats)
+	add(rt, get("get-stats", "/v1/stats", "Totals of the cluster: nodes, jobs, CPUs, memory and GPUs"), way{peers: true}, nodes.stats)
 	add(rt, eventsOf(get("get-events", "/v1/events", "Changes as they happen, as server-sent events")), way{peers: true, stream: true}, events.stream)
 
 	add(rt, get("list-peers", "/v1/peers", "The members that this daemon knows"), way{}, members.list)
-	add(rt, post("revoke-peer", "/v1/peers/{id}/revoke", "Shut a member out for good", http.StatusOK), way{}, members.revoke)
+	add(rt, post("revoke-peer", "/v1/peers/{id}/revoke", "Permanently revoke a member", http.StatusOK), way{}, members.revoke)
 	add(rt, post("invite", "/v1/invitations", "Make a token with which hosts can join", http.StatusCreated), way{}, members.invite)
 	add(rt, post("join", "/v1/join", "Join a cluster", http.StatusOK), way{}, members.join)
 	add(rt, get("get-daemon", "/v1/daemon", "This daemon, its settings and their origin"), way{}, daemon.get)

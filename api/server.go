@@ -64,12 +64,12 @@ func loopback(host string) bool {
 // The bounds of the server.
 const (
 	maxHeader     = 64 << 10         // the ids of a watch are the longest
-	headerTimeout = 5 * time.Second  // a client that sends slower is none of ours
+	headerTimeout = 5 * time.Second  // our own clients are faster
 	bodyTimeout   = 10 * time.Second // of a request's body, or of so much of it:
 	bodyTimed     = job.MaxSpecBytes
 	defaultBody   = job.MaxSpecBytes + 1 // bytes of most bodies: a job file
 	idleTimeout   = 2 * time.Minute
-	writeWait     = 30 * time.Second // a reader who takes nothing for so long is gone
+	writeWait     = 30 * time.Second // after which a reader that takes nothing is given up
 	stopWait      = 2 * time.Second  // for requests under way when the daemon stops
 	maxRequests   = 256              // at once on one kind of listener
 	maxStreams    = 256              // likewise, of logs and events

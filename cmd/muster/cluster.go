@@ -1,6 +1,6 @@
 package main
 
-// The verbs that let hosts in and put them out.
+// The verbs that invite, join, list and revoke members.
 
 import (
 	"fmt"
@@ -17,9 +17,9 @@ func (v clusterVerbs) inviteCommand() *cli.Command {
 	return &cli.Command{
 		Name: "invite", Usage: "print the command that lets another host in",
 		Flags: clientFlags(
-			&cli.StringFlag{Name: "ttl", Usage: "good for `D`", Value: "1h"},
-			&cli.IntFlag{Name: "uses", Usage: "good for `N` hosts", Value: 1},
-			&cli.StringFlag{Name: "roles", Usage: "what they may be: `R,...` of worker, scheduler, inviter (default all)"},
+			&cli.StringFlag{Name: "ttl", Usage: "how long the token is valid: `D`", Value: "1h"},
+			&cli.IntFlag{Name: "uses", Usage: "how many hosts may use the token: `N`", Value: 1},
+			&cli.StringFlag{Name: "roles", Usage: "roles of these hosts: `R,...` of worker, scheduler, inviter (default all)"},
 			jsonFlag()),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
@@ -85,9 +85,9 @@ func (v clusterVerbs) joinCommand() *cli.Command {
 
 func (v clusterVerbs) peersCommand() *cli.Command {
 	return &cli.Command{
-		Name: "peers", Usage: "list the members of the cluster, or put one out",
+		Name: "peers", Usage: "list the members of the cluster, or revoke one",
 		Flags: listFlags(
-			&cli.StringFlag{Name: "revoke", Usage: "put the member `NAME|ID` out for good"},
+			&cli.StringFlag{Name: "revoke", Usage: "permanently revoke the member `NAME|ID`"},
 			&cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why, with --revoke"}),
 		Action: v.peers,
 	}

@@ -21,7 +21,7 @@ import (
 func (v taskVerbs) cpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "cp", Usage: "copy files of a task here", ArgsUsage: "ID[.T]:PATH DIR",
-		Description: "PATH is a path or glob below the task's directory; without one all is copied. While the task runs its files are copied as they are; afterwards there is what its job asked for with --download.",
+		Description: "PATH is a path or glob below the task's directory; without one, everything is copied. While the task runs, its files are copied as they are. After its end only the files that the job named with --download are left.",
 		Flags:       clientFlags(),
 		Action:      v.cp,
 	}

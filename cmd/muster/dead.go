@@ -18,9 +18,9 @@ import (
 
 func (v clusterVerbs) declareDeadCommand() *cli.Command {
 	return &cli.Command{
-		Name: "declare-dead", Usage: "give up what runs on a node that is gone for good", ArgsUsage: "NODE",
+		Name: "declare-dead", Usage: "write off the tasks of a node that will not come back", ArgsUsage: "NODE",
 		Description: "For a host that will not come back: destroyed, or wiped. What was assigned to it runs again elsewhere, or ends as NODE_FAIL (--no-requeue) or CANCELLED; " +
-			"tasks with `partition: hold` end in no other way. You vouch that nothing runs there any more: a task that still does runs twice. A node that answers any daemon is refused. " +
+			"tasks with `partition: hold` end in no other way. You vouch that nothing runs there any more: a task that still runs there would run twice. A node that answers any daemon is refused. " +
 			"On a terminal it asks first.",
 		Flags: clientFlags(
 			jsonFlag(),

@@ -35,8 +35,8 @@ func (v hostVerbs) devCommand() *cli.Command {
 		Name: "dev", Usage: "run a throw-away cluster on this machine; Ctrl-C ends it and all its tasks",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "`N` daemons"},
-			&cli.IntFlag{Name: "cpus", Usage: "`N` CPUs that each gives away; 0: all of this machine's", DefaultText: "0"},
-			&cli.StringFlag{Name: "gpus", Value: "sim:2xH100-80GB", Usage: "`GPUS` of each: none, auto or simulated"},
+			&cli.IntFlag{Name: "cpus", Usage: "`N` CPUs that each offers; 0: all of this machine's", DefaultText: "0"},
+			&cli.StringFlag{Name: "gpus", Value: "sim:2xH100-80GB", Usage: "`GPUS` of each daemon: none, auto or simulated"},
 		},
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {

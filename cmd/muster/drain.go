@@ -14,10 +14,10 @@ import (
 
 func (v clusterVerbs) drainCommand() *cli.Command {
 	return &cli.Command{
-		Name: "drain", Usage: "give a node nothing new; what runs goes on", ArgsUsage: "NODE",
+		Name: "drain", Usage: "start nothing new on a node; running tasks go on", ArgsUsage: "NODE",
 		Flags: clientFlags(
 			jsonFlag(),
-			&cli.StringFlag{Name: "deadline", Usage: "after the `DURATION` what still runs is ended, and run elsewhere unless --no-requeue"},
+			&cli.StringFlag{Name: "deadline", Usage: "end tasks that still run after `DURATION`, and run them elsewhere unless --no-requeue"},
 			&cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why, for all who ask"}),
 		Action: func(c *cli.Context) error {
 			r := api.DrainRequest{Reason: c.String("reason")}
@@ -38,7 +38,7 @@ func (v clusterVerbs) drainCommand() *cli.Command {
 
 func (v clusterVerbs) resumeCommand() *cli.Command {
 	return &cli.Command{
-		Name: "resume", Usage: "put a node, and what of it was set aside, back into service", ArgsUsage: "NODE",
+		Name: "resume", Usage: "end the drain of a node, and the quarantine of its GPUs", ArgsUsage: "NODE",
 		Flags: clientFlags(jsonFlag()),
 		Action: func(c *cli.Context) error {
 			return v.changeNode(c, func(client *api.Client, node string) (api.Node, error) {
@@ -48,8 +48,7 @@ func (v clusterVerbs) resumeCommand() *cli.Command {
 	}
 }
 
-// changeNode changes the node that the command line names, and says on stderr
-// how it stands then.
+// changeNode changes the node that the command line names, and prints its new state on stderr.
 func (v clusterVerbs) changeNode(c *cli.Context, change func(*api.Client, string) (api.Node, error)) error {
 	if err := wantArgs(c, 1, 1, "the name or id of a node"); err != nil {
 		return err

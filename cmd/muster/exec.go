@@ -1,6 +1,6 @@
 package main
 
-// The verb exec: a command beside a running task.
+// The verb exec: a command in a running task.
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ func (v taskVerbs) execCommand() *cli.Command {
 		Name: "exec", Usage: "run a command in a running task", ArgsUsage: "ID[.T] -- COMMAND...", Args: true,
 		Description: "As the task's user, with its environment and within its bounds; it ends with the task. The exit code is the command's.",
 		Flags: clientFlags(
-			&cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "give it what is typed or piped here", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "connect its standard input", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give it a terminal", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "it", Hidden: true}),
 		Action: v.exec,
@@ -71,7 +71,7 @@ func (v taskVerbs) exec(c *cli.Context) error {
 	return nil
 }
 
-// enterTerminal makes the terminal here that of the command, until restore.
+// enterTerminal connects this terminal to the command, until restore.
 func (v taskVerbs) enterTerminal(r *api.ExecRequest, st *api.ExecStreams) (restore func(), err error) {
 	in, ok := v.in.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) { //nolint:gosec // a descriptor is small

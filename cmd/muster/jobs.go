@@ -77,7 +77,7 @@ func (v jobVerbs) watchJobs(ctx context.Context, client *api.Client, show func()
 			}
 			select {
 			case changed <- struct{}{}:
-			default: // it will be seen with the change before
+			default: // a redraw is due already
 			}
 		}
 	}()
@@ -96,7 +96,7 @@ func (v jobVerbs) watchJobs(ctx context.Context, client *api.Client, show func()
 	}
 }
 
-// ignoreEnd takes the end of a watch for what it is: the user's wish.
+// ignoreEnd returns no error for a watch that the user ended.
 func ignoreEnd(ctx context.Context, err error) error {
 	select {
 	case <-ctx.Done():
@@ -204,7 +204,7 @@ func (v jobVerbs) wait(c *cli.Context) error {
 
 func (v jobVerbs) cancelCommand() *cli.Command {
 	return v.changeCommand("cancel", "end jobs", (*api.Client).Cancel,
-		[]string{"kill", "stop"}, &cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why, for those who look later"})
+		[]string{"kill", "stop"}, &cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why; muster show prints it"})
 }
 
 func (v jobVerbs) holdCommand() *cli.Command {
@@ -215,7 +215,7 @@ func (v jobVerbs) releaseCommand() *cli.Command {
 	release := func(client *api.Client, ctx context.Context, id job.ID, _ string) (api.Job, error) {
 		return client.Release(ctx, id)
 	}
-	return v.changeCommand("release", "let held jobs go again", release, nil)
+	return v.changeCommand("release", "release held jobs", release, nil)
 }
 
 // changeCommand is a verb that does one thing to each job that it names.

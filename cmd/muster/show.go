@@ -141,7 +141,7 @@ func needOf(j api.Job) string {
 
 func (v jobVerbs) whyCommand() *cli.Command {
 	return &cli.Command{
-		Name: "why", Usage: "what stands between a job and its start", ArgsUsage: "ID",
+		Name: "why", Usage: "why a job has not started", ArgsUsage: "ID",
 		Flags: clientFlags(jsonFlag()),
 		Action: func(c *cli.Context) error {
 			client, err := clientOf(c)

@@ -18,8 +18,8 @@ import (
 
 func (v submitVerbs) submitCommand() *cli.Command {
 	return &cli.Command{
-		Name: "submit", Usage: "hand in a job and print its id", ArgsUsage: "[--] COMMAND... | SCRIPT | -", Args: true,
-		Description: "A single argument that names a file which begins with #! is a script: it is sent along and run on the node. All else, and all after --, is a command of the node.",
+		Name: "submit", Usage: "submit a job and print its id", ArgsUsage: "[--] COMMAND... | SCRIPT | -", Args: true,
+		Description: "A single argument that names a file which starts with #! is a script: it is uploaded and run on the node. Anything else, and everything after --, is a command of the node.",
 		Flags: clientFlags(append(jobFlags(),
 			&cli.BoolFlag{Name: "wait", Aliases: []string{"W"}, Usage: "wait for its end and exit with its code", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "follow its output on stderr and exit with its code", DisableDefaultText: true},
@@ -29,11 +29,11 @@ func (v submitVerbs) submitCommand() *cli.Command {
 }
 
 func dryRunFlag() *cli.BoolFlag {
-	return &cli.BoolFlag{Name: "dry-run", Usage: "say where it could run, and hand nothing in", DisableDefaultText: true}
+	return &cli.BoolFlag{Name: "dry-run", Usage: "say where it could run; submit nothing", DisableDefaultText: true}
 }
 
 func keyFlag() *cli.StringFlag {
-	return &cli.StringFlag{Name: "idempotency-key", Usage: "under the same `KEY` a job is handed in once"}
+	return &cli.StringFlag{Name: "idempotency-key", Usage: "a second submit with the same `KEY` returns the first job"}
 }
 
 func (v submitVerbs) submit(c *cli.Context) error {
@@ -99,7 +99,7 @@ func refused(err error) error {
 			b.WriteString(")")
 		}
 	}
-	b.WriteString("; ask for less, or hand it in with --hold")
+	b.WriteString("; ask for less, or submit it with --hold")
 	return exitError{exitNever, errors.New(b.String())}
 }
 
@@ -137,7 +137,7 @@ func (v submitVerbs) run(c *cli.Context) error {
 	return f.download(c.Context, j.ID, spec, f.follow(c.Context, j.ID, v.out))
 }
 
-// ours marks an error as our own failure, so that nobody takes it for the job's.
+// ours gives an error of muster's own the exit code 125, which no job is likely to have.
 func ours(err error) error {
 	var exit exitError
 	var usage usageError
@@ -167,7 +167,7 @@ func (v submitVerbs) offersCommand() *cli.Command {
 	}
 }
 
-// offerSpec is specOf for a question, which needs no command.
+// offerSpec is specOf for a dry run, which needs no command.
 func (r specReader) offerSpec(c *cli.Context) (job.Spec, error) {
 	if c.Args().Present() || c.IsSet("file") {
 		return r.specOf(c)
