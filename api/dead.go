@@ -230,7 +230,7 @@ func (d *deathRoutes) deadHere(ctx context.Context, node job.Peer, dryRun bool) 
 }
 
 // refusal is the word of the first owner that the node answers, if there is one.
-// It is told in our words: an owner's own are not needed.
+// The error is worded here, not by the owner.
 func refusal(m Member, answers []answer[int]) error {
 	for _, a := range answers {
 		if errors.Is(a.err, ErrConflict) {

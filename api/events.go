@@ -23,8 +23,8 @@ import (
 
 // The waits and bounds of event streams.
 const (
-	signOfLife  = 10 * time.Second      // a comment at least so often, for whoever waits at the other end
-	openWithin  = 50 * time.Millisecond // a stream of ends says that it is open, unless it has told all by then
+	signOfLife  = 10 * time.Second      // the longest pause without a comment, so that the client sees a living stream
+	openWithin  = 50 * time.Millisecond // when a stream of ends says that it is open, unless it is complete by then
 	memberCheck = 5 * time.Second       // for members that are new, or back
 	maxMembers  = 512                   // followed by one stream
 	peerTries   = 5                     // in a row, before a member is left to memberCheck
@@ -180,7 +180,7 @@ type follower struct {
 	out     chan outgoing
 	stop    context.CancelFunc // ends the stream; its client opens another
 	peer    bool               // another daemon asks: only what is here
-	ended   bool               // only ends are told, and the stream ends with the last
+	ended   bool               // only ends are sent; the stream closes after the last
 	single  bool               // all jobs that are asked for are of one group
 	known   bool               // the one job that is asked for is here
 	sources sync.WaitGroup
@@ -219,8 +219,7 @@ func (left awaited) done() bool { return left != nil && len(left) == 0 }
 // the daemon that sent it made of it.
 func (e Event) tellsEnd() bool { return e.Job != nil && e.Job.ID == e.ID && e.Job.Ended() }
 
-// tell sends an event, unless only ends are told and it is none; it is false
-// when no more is to be told.
+// tell sends an event; a stream of ends skips all other events. It is false when nothing more is to be sent.
 func (f *follower) tell(ctx context.Context, left awaited, e Event) bool {
 	if left == nil {
 		f.send(ctx, e)

@@ -1,6 +1,6 @@
 package api
 
-// The route of commands beside a running task: a WebSocket from the client to
+// The route of commands in a running task: a WebSocket from the client to
 // the host of the task; each daemon between only passes the bytes on.
 
 import (

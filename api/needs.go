@@ -64,10 +64,9 @@ type Watch interface {
 // NodeSource is the node that this daemon runs on.
 type NodeSource interface {
 	Node(ctx context.Context) (NodeInfo, error)
-	// Drain keeps the node from taking anything new; what is told survives the
-	// daemon once Drain returns.
+	// Drain keeps the node from starting anything new. The drain is durable when Drain returns.
 	Drain(ctx context.Context, d Drain) error
-	// Resume ends a drain and gives all that was set aside another chance.
+	// Resume ends a drain, and the quarantine of all GPUs.
 	Resume(ctx context.Context) error
 }
 
@@ -158,7 +157,7 @@ type Needs struct {
 	Registry *prometheus.Registry
 }
 
-// Submission is a job that somebody hands in.
+// Submission is a job that a user submits.
 type Submission struct {
 	Spec job.Spec
 	User string

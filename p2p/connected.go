@@ -47,7 +47,7 @@ func (c connected) tellAll(ctx context.Context, tell func(context.Context, peer.
 			ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 			defer cancel()
 			if err := tell(ctx, g.id); err != nil {
-				c.log.DebugContext(ctx, "a member was not told", "peer", g.id, "error", err)
+				c.log.DebugContext(ctx, "message to a member failed", "peer", g.id, "error", err)
 			}
 		})
 	}

@@ -288,8 +288,8 @@ func newStrangerMuxer() *msmux.MultistreamMuxer[protocol.ID] {
 // gater refuses revoked peers where libp2p asks first.
 type gater struct {
 	revoked *revocations
-	// told lets a revoked peer as far as hello now and then, to be told why.
-	told *buckets
+	// refusals bounds how often a revoked peer gets as far as hello, which tells it why it is refused.
+	refusals *buckets
 }
 
 const (
@@ -298,7 +298,7 @@ const (
 )
 
 func newGater(r *revocations) *gater {
-	return &gater{revoked: r, told: newBuckets(tellEvery, tellBurst)}
+	return &gater{revoked: r, refusals: newBuckets(tellEvery, tellBurst)}
 }
 
 // InterceptPeerDial refuses to dial a revoked peer.
@@ -315,7 +315,7 @@ func (g *gater) InterceptSecured(dir network.Direction, p peer.ID, _ network.Con
 	if !g.revoked.has(p) {
 		return true
 	}
-	return dir == network.DirInbound && g.told.allow(string(p), time.Now())
+	return dir == network.DirInbound && g.refusals.allow(string(p), time.Now())
 }
 
 // InterceptUpgraded refuses a peer that was revoked while at the gate.

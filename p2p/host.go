@@ -29,7 +29,7 @@ type Config struct {
 	DataDir string
 	// Name is for people.
 	Name string
-	// Version is told to other members.
+	// Version is sent to other members.
 	Version string
 	// Listen are multiaddrs; all must work. With none: TCP and QUIC on
 	// DefaultPort, of IPv4 and, where there is any, IPv6.

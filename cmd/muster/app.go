@@ -145,9 +145,14 @@ func dashed(flag string) string {
 	return "--" + flag
 }
 
-// The families of verbs. Each reads and writes the same streams.
+// submitVerbs are submit, run and offers: from a command line to a job.
+type submitVerbs struct {
+	streams
+	specs specReader
+}
+
+// The other families of verbs. Each reads and writes the same streams.
 type (
-	submitVerbs  struct{ streams } // submit, run and offers: from a command line to a job
 	jobVerbs     struct{ streams } // list, show, wait for and change jobs
 	taskVerbs    struct{ streams } // output and files of one task, and commands in it
 	clusterVerbs struct{ streams } // nodes, GPUs and members
@@ -157,7 +162,7 @@ type (
 
 // commands is the table of verbs, in the order of help.
 func commands(s streams) []*cli.Command {
-	submit, jobs, task := submitVerbs{s}, jobVerbs{s}, taskVerbs{s}
+	submit, jobs, task := submitVerbs{s, specReader{s}}, jobVerbs{s}, taskVerbs{s}
 	cluster, host, program := clusterVerbs{s}, hostVerbs{s}, programVerbs{s}
 	return slices.Concat(
 		group("Jobs", submit.submitCommand(), submit.runCommand(), jobs.jobsCommand(), jobs.showCommand(), jobs.whyCommand(),

@@ -1,6 +1,6 @@
 package main
 
-// The verb config: what a daemon would be told, and by whom.
+// The verb config: the settings of a daemon, and the origin of each.
 
 import (
 	"cmp"

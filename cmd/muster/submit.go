@@ -37,7 +37,7 @@ func keyFlag() *cli.StringFlag {
 }
 
 func (v submitVerbs) submit(c *cli.Context) error {
-	spec, err := specReader{v.streams}.specOf(c)
+	spec, err := v.specs.specOf(c)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (v submitVerbs) runCommand() *cli.Command {
 }
 
 func (v submitVerbs) run(c *cli.Context) error {
-	spec, err := specReader{v.streams}.specOf(c)
+	spec, err := v.specs.specOf(c)
 	if err != nil {
 		return ours(err)
 	}
@@ -152,7 +152,7 @@ func (v submitVerbs) offersCommand() *cli.Command {
 		Name: "offers", Usage: "say which nodes would take a job, and why the others would not", ArgsUsage: "[--] [COMMAND...]", Args: true,
 		Flags: clientFlags(append(jobFlags(), jsonFlag())...),
 		Action: func(c *cli.Context) error {
-			spec, err := specReader{v.streams}.offerSpec(c)
+			spec, err := v.specs.offerSpec(c)
 			if err != nil {
 				return err
 			}

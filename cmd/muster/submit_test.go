@@ -100,7 +100,7 @@ func TestSubmit(t *testing.T) {
 		want := job.DefaultSpec()
 		c.build(&want)
 		r := f.musterIn(t.Context(), c.in, append([]string{"submit"}, c.args...)...)
-		warned := strings.HasPrefix(r.err, "muster: warning: "+c.args[0]+" is not not uploaded")
+		warned := strings.HasPrefix(r.err, "muster: warning: "+c.args[0]+" was not uploaded")
 		if unsent := c.args[0] == "plain" || len(c.args) == 2 && c.args[0] == "./script"; warned != unsent || (!warned && r.err != "") {
 			t.Errorf("submit %q: stderr %q", c.args, r.err)
 		}
