@@ -174,8 +174,7 @@ func (a shareRank) compare(b shareRank) int {
 	return cmp.Or(cmp.Compare(a.milli, b.milli), cmp.Compare(a.memory, b.memory), cmp.Compare(a.worth, b.worth))
 }
 
-// CouldEver says whether the need fits this host when nothing is held, set
-// aside or used by others, and if not, why.
+// CouldEver says whether the need fits this host when nothing is held, in quarantine or used by others, and if not, why.
 func (p *Pool) CouldEver(need job.Resources) (ok bool, why string) {
 	n, fit := Count(need), 0
 	reasons := map[string]int{}

@@ -215,9 +215,9 @@ func TestForeignMemoryIsTaken(t *testing.T) {
 
 func TestSetAsideAndCouldEver(t *testing.T) {
 	p := mustPool(t, dgx())
-	p.SetAside("h-2", "Xid 79")
+	p.Quarantine("h-2", "Xid 79")
 	if _, ok := p.Choose(gpus(8)); ok {
-		t.Error("chose a device that is set aside")
+		t.Error("chose a device that is in quarantine")
 	}
 	if err := p.Hold("a", []string{"h-0", "h-1"}, Whole, 0); err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func TestSetAsideAndCouldEver(t *testing.T) {
 	if ok, why := p.CouldEver(job.Resources{GPUs: 1, GPUMemory: 90 * gib}); ok || !strings.Contains(why, "less than 90GiB") {
 		t.Errorf("%v: %s", ok, why)
 	}
-	p.Restore("h-2")
+	p.EndQuarantine("h-2")
 	p.Release("a")
 	if _, ok := p.Choose(gpus(8)); !ok {
 		t.Error("not restored")
@@ -256,8 +256,8 @@ func TestMIGInstances(t *testing.T) {
 	if ok, _ := p.CouldEver(job.Resources{GPUs: 1, GPUModel: "H100"}); ok {
 		t.Error("a slice is not an H100")
 	}
-	p.SetAside("GPU-x", "Xid 79")
-	if p.Aside("MIG-2") == "" || len(p.Free()) != 0 {
+	p.Quarantine("GPU-x", "Xid 79")
+	if p.Quarantined("MIG-2") == "" || len(p.Free()) != 0 {
 		t.Error("the instances of a broken GPU are given away")
 	}
 }

@@ -62,7 +62,7 @@ func (c *Core) setAside(d *device, t trouble, why string) {
 	}
 	d.aside[t] = why
 	c.asideNew = true
-	c.room.gpus.SetAside(d.UUID, why)
+	c.room.gpus.Quarantine(d.UUID, why)
 	c.say(slog.LevelError, "device set aside", slog.String("device", d.UUID), slog.String("reason", why))
 	c.touch()
 }
@@ -76,11 +76,11 @@ func (c *Core) clear(d *device, t trouble) {
 	c.asideNew = true
 	for _, left := range troubles {
 		if why, ok := d.aside[left]; ok {
-			c.room.gpus.SetAside(d.UUID, why)
+			c.room.gpus.Quarantine(d.UUID, why)
 			return
 		}
 	}
-	c.room.gpus.Restore(d.UUID)
+	c.room.gpus.EndQuarantine(d.UUID)
 	c.say(slog.LevelInfo, "device is given away again", slog.String("device", d.UUID))
 	c.touch()
 	c.look = true
