@@ -82,7 +82,7 @@ func (p *Pool) Choose(need job.Resources) ([]string, bool) {
 	case need.GPUs == 1:
 		chosen = p.chooseOne(need)
 	default:
-		chosen = p.chooseSet(need)
+		chosen = chooseSet(p, need)
 	}
 	if chosen == nil {
 		return nil, false
