@@ -114,13 +114,11 @@ func (b jobsBackend) Get(ctx context.Context, id job.ID) (job.Job, error) {
 }
 
 // List is what q picks, page by page of the scheduler's own.
-func (b jobsBackend) List(ctx context.Context, q api.JobQuery) ([]job.Job, error) {
+func (b jobsBackend) List(ctx context.Context, q job.Query) ([]job.Job, error) {
 	if b.home == nil {
 		return nil, nil
 	}
-	f := scheduler.Filter{
-		Prefix: q.Prefix, States: q.States, User: q.User, Name: q.Name, After: scheduler.Position(q.After), Limit: q.Limit,
-	}
+	f := q
 	var all []job.Job
 	for {
 		page, err := b.home.Jobs(ctx, f)
@@ -130,7 +128,7 @@ func (b jobsBackend) List(ctx context.Context, q api.JobQuery) ([]job.Job, error
 		more := len(page) >= scheduler.MaxList
 		if more {
 			last := page[len(page)-1]
-			f.After = scheduler.Position{Submitted: last.Submitted, ID: last.ID}
+			f.After = last.Position()
 		}
 		all = append(all, q.Pick(page)...)
 		if !more || (q.Limit > 0 && len(all) >= q.Limit) {
@@ -204,7 +202,7 @@ func (b jobsBackend) Watch(ctx context.Context, ids []job.ID, ended bool) (<-cha
 		context.AfterFunc(ctx, func() { close(none) })
 		return none, nil
 	}
-	c, err := b.home.Watch(ctx, scheduler.Filter{IDs: ids, Ended: ended})
+	c, err := b.home.Watch(ctx, job.Query{IDs: ids, Ended: ended})
 	return c, answerOf(err)
 }
 

@@ -253,7 +253,7 @@ func runs(t *testing.T, v *virtual, spec job.Spec, within time.Duration) (time.D
 	if err != nil {
 		t.Fatalf("submit: %v", err)
 	}
-	changes, err := v.sched.Watch(ctx, scheduler.Filter{IDs: []job.ID{j.ID}})
+	changes, err := v.sched.Watch(ctx, job.Query{IDs: []job.ID{j.ID}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ package scheduler
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -172,20 +171,9 @@ func (l *Loop) withTails(j job.Job) (job.Job, error) {
 	}
 	from, to := jobs.TailParts(j.Tasks[0].Index, j.Tasks[len(j.Tasks)-1].Index+1)
 	rows, err := l.needs.Journal.Rows(j.ID, from, to)
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil {
 		return job.Job{}, fmt.Errorf("scheduler: read job %s: %w", j.ID, err)
 	}
 	jobs.AddTails(&j, rows)
 	return j, nil
-}
-
-// Position is a job's place in the order of listings.
-type Position struct {
-	Submitted time.Time
-	ID        job.ID
-}
-
-// compare is the order of listings, for daemons and groups of all kinds.
-func (p Position) compare(q Position) int {
-	return cmp.Or(q.Submitted.Compare(p.Submitted), cmp.Compare(p.ID, q.ID))
 }

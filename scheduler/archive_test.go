@@ -80,7 +80,7 @@ func (h house) checkOld(t *testing.T, r SubmitRequest, id job.ID) {
 	if x, err := h.loop.Why(ctx, id); err != nil || x.Job != id || x.State != job.Succeeded {
 		t.Errorf("Why = %+v, %v", x, err)
 	}
-	changes, err := h.loop.Watch(ctx, Filter{IDs: []job.ID{id}})
+	changes, err := h.loop.Watch(ctx, job.Query{IDs: []job.ID{id}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,21 +104,21 @@ func (h house) checkPages(t *testing.T, ids []job.ID) {
 	newest := slices.Clone(ids)
 	slices.Reverse(newest)
 	for _, q := range []struct {
-		filter Filter
+		filter job.Query
 		want   []job.ID
 	}{
-		{Filter{}, newest},
-		{Filter{Limit: 3}, newest[:3]},
-		{Filter{User: "amy", States: []job.State{job.Succeeded}}, newest},
-		{Filter{User: "bob"}, nil},
-		{Filter{States: []job.State{job.Failed}}, nil},
-		{Filter{Name: "j[135]"}, []job.ID{ids[5], ids[3], ids[1]}},
-		{Filter{Name: "j[135]", Limit: 2}, []job.ID{ids[5], ids[3]}},
-		{Filter{Prefix: string(ids[2][:9])}, []job.ID{ids[2]}},
-		{Filter{Prefix: string(ids[2])}, []job.ID{ids[2]}},
-		{Filter{Prefix: string(ids[2]) + "0"}, nil},
-		{Filter{Prefix: "!"}, nil},
-		{Filter{IDs: []job.ID{ids[1], ids[7], ids[1], job.NewID(8, ids[2].Drawn())}}, []job.ID{ids[7], ids[1]}},
+		{job.Query{}, newest},
+		{job.Query{Limit: 3}, newest[:3]},
+		{job.Query{User: "amy", States: []job.State{job.Succeeded}}, newest},
+		{job.Query{User: "bob"}, nil},
+		{job.Query{States: []job.State{job.Failed}}, nil},
+		{job.Query{Name: "j[135]"}, []job.ID{ids[5], ids[3], ids[1]}},
+		{job.Query{Name: "j[135]", Limit: 2}, []job.ID{ids[5], ids[3]}},
+		{job.Query{Prefix: string(ids[2][:9])}, []job.ID{ids[2]}},
+		{job.Query{Prefix: string(ids[2])}, []job.ID{ids[2]}},
+		{job.Query{Prefix: string(ids[2]) + "0"}, nil},
+		{job.Query{Prefix: "!"}, nil},
+		{job.Query{IDs: []job.ID{ids[1], ids[7], ids[1], job.NewID(8, ids[2].Drawn())}}, []job.ID{ids[7], ids[1]}},
 	} {
 		list, err := h.loop.Jobs(t.Context(), q.filter)
 		if got := idsOf(list); err != nil || !slices.Equal(got, q.want) {
@@ -126,7 +126,7 @@ func (h house) checkPages(t *testing.T, ids []job.ID) {
 		}
 	}
 	var paged []job.ID
-	for f := (Filter{Limit: 3}); ; {
+	for f := (job.Query{Limit: 3}); ; {
 		list, err := h.loop.Jobs(t.Context(), f)
 		if err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func (h house) checkPages(t *testing.T, ids []job.ID) {
 			break
 		}
 		paged = append(paged, idsOf(list)...)
-		f.After = Position{list[len(list)-1].Submitted, list[len(list)-1].ID}
+		f.After = job.Position{Submitted: list[len(list)-1].Submitted, ID: list[len(list)-1].ID}
 	}
 	if !slices.Equal(paged, newest) {
 		t.Errorf("page by page %v, want %v", paged, newest)

@@ -296,7 +296,7 @@ func (c *Core) cancel(a CancelAsk) {
 		c.answer(a.Token, e, nil)
 	default:
 		c.await(askCancel, a.Job, a.Token)
-		c.propose(job.CancelRecord{Job: a.Job, Reason: clip(a.Reason), At: c.now})
+		c.propose(job.CancelRecord{Job: a.Job, Reason: lease.Clip(a.Reason), At: c.now})
 	}
 }
 
@@ -315,7 +315,7 @@ func (c *Core) hold(a HoldAsk) {
 		c.answer(a.Token, nil, conflict(e.job.ID, c.stateOf(e), kind))
 	default:
 		c.await(kind, a.Job, a.Token)
-		c.propose(job.HoldRecord{Job: a.Job, Release: a.Release, Reason: clip(a.Reason)})
+		c.propose(job.HoldRecord{Job: a.Job, Release: a.Release, Reason: lease.Clip(a.Reason)})
 	}
 }
 
@@ -347,14 +347,6 @@ func conflict(id job.ID, s job.State, kind askKind) error {
 func (c *Core) await(kind askKind, id job.ID, tok Token) {
 	k := askKey{kind, id}
 	c.asks.others[k] = append(c.asks.others[k], tok)
-}
-
-// clip bounds what people write beside a request.
-func clip(s string) string {
-	if len(s) > lease.MaxDetail {
-		return s[:lease.MaxDetail]
-	}
-	return s
 }
 
 var errNotTaken = errors.New("the journal did not take it")

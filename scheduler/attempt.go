@@ -66,7 +66,7 @@ func (c *Core) giveUp(t *task, proof job.Proof, detail string) {
 		hold = c.holdAfterLoss(t)
 	case job.ProofDeclined, job.ProofNeverStarted:
 	}
-	c.repropose(t, a.N, job.UnassignRecord{Attempt: a, Proof: proof, Detail: clip(detail), At: c.now, Hold: hold})
+	c.repropose(t, a.N, job.UnassignRecord{Attempt: a, Proof: proof, Detail: lease.Clip(detail), At: c.now, Hold: hold})
 }
 
 // repropose proposes a record about an attempt until the attempt is settled.
@@ -158,7 +158,7 @@ func (c *Core) resultOf(w *worker, t *task, m lease.Event) {
 		exit = *m.Exit
 	}
 	exit.State = m.State
-	exit.Reason, exit.Tail = clip(exit.Reason), tail(exit.Tail)
+	exit.Reason, exit.Tail = lease.Clip(exit.Reason), tail(exit.Tail)
 	if t.durable().Attempt == m.Attempt.N {
 		c.saw(t, job.Completing)
 		t.reported = true
@@ -188,7 +188,7 @@ func (c *Core) holdAfterLoss(t *task) string {
 	for _, p := range slices.Backward(hosts) {
 		names = append(names, c.nameOf(p))
 	}
-	return clip(fmt.Sprintf("%d hosts were lost while they ran it (%s); `muster release` runs it again", len(hosts), strings.Join(names, ", ")))
+	return lease.Clip(fmt.Sprintf("%d hosts were lost while they ran it (%s); `muster release` runs it again", len(hosts), strings.Join(names, ", ")))
 }
 
 // proposeResult proposes an end whose event is owed an ack, until it is applied.

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // DeclareDeadAsk is an operator's word that a host runs nothing any more.
@@ -44,7 +45,7 @@ func (c *Core) declareDead(a DeclareDeadAsk) {
 		c.answer(a.Token, nil, err)
 		return
 	}
-	c.tell(Told{Kind: NodeDead, Peer: a.Peer, Node: c.nameOf(a.Peer), Detail: clip(a.By)})
+	c.tell(Told{Kind: NodeDead, Peer: a.Peer, Node: c.nameOf(a.Peer), Detail: lease.Clip(a.By)})
 	d := c.deaths[a.Peer]
 	if d == nil {
 		d = &death{waiting: map[*task]bool{}}

@@ -216,7 +216,7 @@ func request(name string) SubmitRequest {
 func TestLoopRunsJobs(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.connect("here")
-		changes, err := h.loop.Watch(t.Context(), Filter{})
+		changes, err := h.loop.Watch(t.Context(), job.Query{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +241,7 @@ func TestLoopRunsJobs(t *testing.T) {
 			}
 		}
 		all.Wait()
-		list, err := h.loop.Jobs(t.Context(), Filter{States: []job.State{job.Succeeded}, User: "amy", Name: "j1?"})
+		list, err := h.loop.Jobs(t.Context(), job.Query{States: []job.State{job.Succeeded}, User: "amy", Name: "j1?"})
 		if err != nil || len(list) != 10 {
 			t.Errorf("Jobs = %d, %v; want 10", len(list), err)
 		}
@@ -400,7 +400,7 @@ func TestWatchKeepsTheNewest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		slow, err := h.loop.Watch(ctx, Filter{IDs: []job.ID{j.ID}})
+		slow, err := h.loop.Watch(ctx, job.Query{IDs: []job.ID{j.ID}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -220,7 +220,7 @@ func TestAnyMessage(t *testing.T) {
 			"flush": func(*rapid.T) { w.flush() },
 			"pass":  func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 500).Draw(t, "s")) * time.Second) },
 			"": func(t *rapid.T) {
-				for _, x := range w.core.Page(Filter{}) {
+				for _, x := range w.core.Page(job.Query{}) {
 					j := w.whole(x)
 					for _, task := range j.Tasks {
 						if task.State == job.Pending && task.Reason.Word == "" {
@@ -306,7 +306,7 @@ func TestLine(t *testing.T) {
 // checkPages holds listings, in pages of any size and from any place, against
 // all that is kept.
 func (w *world) checkPages(t *rapid.T) {
-	f := Filter{Limit: rapid.IntRange(1, 4).Draw(t, "limit")}
+	f := job.Query{Limit: rapid.IntRange(1, 4).Draw(t, "limit")}
 	if rapid.Bool().Draw(t, "by state") {
 		f.States = []job.State{rapid.SampledFrom([]job.State{job.Succeeded, job.Failed, job.Pending}).Draw(t, "state")}
 	}
@@ -318,18 +318,18 @@ func (w *world) checkPages(t *rapid.T) {
 		x, _ := w.core.Find(id)
 		j := w.whole(x)
 		counts[j.State()]++
-		if f.matches(&j) {
+		if f.Match(&j) {
 			want[id] = true
 		}
 	}
 	if got := w.core.Counts(); !maps.Equal(got, counts) {
 		t.Fatalf("counted %v, want %v", got, counts)
 	}
-	for last := (Position{}); ; {
+	for last := (job.Position{}); ; {
 		page := w.core.Page(f)
 		for _, x := range page {
-			at := Position{x.Submitted, x.ID}
-			if !want[x.ID] || last.ID != "" && last.compare(at) >= 0 {
+			at := job.Position{Submitted: x.Submitted, ID: x.ID}
+			if !want[x.ID] || last.ID != "" && last.Compare(at) >= 0 {
 				t.Fatalf("%s is listed after %s, wanted %v", x.ID, last.ID, want[x.ID])
 			}
 			delete(want, x.ID)

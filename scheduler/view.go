@@ -134,7 +134,7 @@ func (c *Core) waitReason(t *task) job.Reason {
 		return x.closedReason()
 	}
 	if x.fits == 0 && x.quota != "" {
-		return job.Reason{Word: job.ReasonQuota, Detail: clip(x.quota)}
+		return job.Reason{Word: job.ReasonQuota, Detail: lease.Clip(x.quota)}
 	}
 	if ahead, _ := g.queue.place(t); t.queued && ahead > 0 {
 		return job.Reason{Word: job.ReasonPriority, Detail: fmt.Sprintf("behind %d that ask for the same", ahead)}
@@ -145,7 +145,7 @@ func (c *Core) waitReason(t *task) job.Reason {
 	case len(x.unsound) > 0:
 		return job.Reason{
 			Word:   job.ReasonGPUUnhealthy,
-			Detail: clip("GPUs that it could have are set aside on " + strings.Join(x.unsound, ", ") + "; `muster gpus` says why"),
+			Detail: lease.Clip("GPUs that it could have are set aside on " + strings.Join(x.unsound, ", ") + "; `muster gpus` says why"),
 		}
 	}
 	return job.Reason{Word: job.ReasonResources, Detail: lackText(x.lack, x.open)}
@@ -226,7 +226,7 @@ func (x *outlook) closedReason() job.Reason {
 	if x.draining > 0 {
 		return job.Reason{
 			Word:   job.ReasonNodesDraining,
-			Detail: clip(fmt.Sprintf("%d of %d nodes that could run it take no tasks%s", x.draining, x.able, x.detail)),
+			Detail: lease.Clip(fmt.Sprintf("%d of %d nodes that could run it take no tasks%s", x.draining, x.able, x.detail)),
 		}
 	}
 	return job.Reason{Word: job.ReasonNoPeers, Detail: fmt.Sprintf("none of the %d nodes that could run it answers", x.able)}

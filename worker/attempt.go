@@ -68,7 +68,7 @@ func (c *Core) refuse(a *attempt, why string) {
 	}
 	delete(a.group.running, a.rec.Attempt)
 	a.asked = nil
-	a.rec.Phase, a.rec.Reason, a.rec.EventN = lease.PhaseRefused, clip(why), 1
+	a.rec.Phase, a.rec.Reason, a.rec.EventN = lease.PhaseRefused, lease.Clip(why), 1
 	a.rec.Devices, a.rec.Milli, a.rec.Spec, a.rec.Need = nil, 0, job.Spec{}, job.Resources{}
 	a.group.kept[a.rec.Attempt] = a
 	c.seek(a.group)
@@ -134,7 +134,7 @@ func (c *Core) end(now Moment, a *attempt, grace time.Duration, reason string) {
 	if a.rec.Exit != nil {
 		return
 	}
-	reason = clip(cmp.Or(reason, "cancelled"))
+	reason = lease.Clip(cmp.Or(reason, "cancelled"))
 	if !a.launched {
 		c.finish(now, a, job.Exit{State: endMeant(&a.rec), Reason: reason})
 		return

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 	breakerFirst = 30 * time.Second
 	breakerMost  = 30 * time.Minute
 	// exitOurs is the exit code of a task that the host failed to start.
-	exitOurs = 125
+	exitOurs = job.ExitMuster
 )
 
 // failure is one job that failed fast.
@@ -132,7 +133,7 @@ func (a *attempt) fast(now Moment) bool { return a.began != 0 && now.Boot.Sub(a.
 func (c *Core) breakDevice(now Moment, d *device, why string) {
 	c.breaker.failures = slices.DeleteFunc(c.breaker.failures, func(f failure) bool { return slices.Contains(f.on, d.UUID) })
 	pause := d.breaker.trip()
-	c.pauseDevice(now, d, clip(why+"; tried again "+when(now, pause)), pause)
+	c.pauseDevice(now, d, lease.Clip(why+"; tried again "+when(now, pause)), pause)
 }
 
 func (c *Core) pauseDevice(now Moment, d *device, why string, pause time.Duration) {
@@ -153,7 +154,7 @@ func (c *Core) forgive(b *breaker) {
 
 func (c *Core) breakHost(now Moment, why string) {
 	pause := c.breaker.trip()
-	c.pauseHost(now, clip("set aside: "+why+"; tried again "+when(now, pause)), pause)
+	c.pauseHost(now, lease.Clip("set aside: "+why+"; tried again "+when(now, pause)), pause)
 }
 
 func (c *Core) pauseHost(now Moment, why string, pause time.Duration) {

@@ -305,7 +305,7 @@ func (c *Core) notSaved(now Moment, b batch, err error) {
 			c.refuse(a, why)
 		case a.rec.Phase == lease.PhaseReserved:
 			c.unreserve(a)
-			c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: clip(why)}, false)
+			c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: lease.Clip(why)}, false)
 		case a.rec.Phase == lease.PhaseStarted && !a.launched:
 			c.refuse(a, why)
 		default:
@@ -365,14 +365,6 @@ func (c *Core) say(level slog.Level, msg string, attrs ...slog.Attr) {
 		return
 	}
 	c.out.Log = append(c.out.Log, Line{level, msg, attrs})
-}
-
-// clip bounds a sentence for people.
-func clip(s string) string {
-	if len(s) <= lease.MaxDetail {
-		return s
-	}
-	return s[:lease.MaxDetail]
 }
 
 func compareAttempts(a, b job.Attempt) int {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // device is what a worker knows about one GPU beyond who holds it.
@@ -61,7 +62,7 @@ func (c *Core) setAside(d *device, t trouble, why string) {
 	}
 	d.aside[t] = why
 	c.asideNew = true
-	c.room.gpus.SetAside(d.UUID, why)
+	c.room.gpus.Quarantine(d.UUID, why)
 	c.say(slog.LevelError, "device set aside", slog.String("device", d.UUID), slog.String("reason", why))
 	c.touch()
 }
@@ -75,11 +76,11 @@ func (c *Core) clear(d *device, t trouble) {
 	c.asideNew = true
 	for _, left := range troubles {
 		if why, ok := d.aside[left]; ok {
-			c.room.gpus.SetAside(d.UUID, why)
+			c.room.gpus.Quarantine(d.UUID, why)
 			return
 		}
 	}
-	c.room.gpus.Restore(d.UUID)
+	c.room.gpus.EndQuarantine(d.UUID)
 	c.say(slog.LevelInfo, "device is given away again", slog.String("device", d.UUID))
 	c.touch()
 	c.look = true
@@ -103,7 +104,7 @@ func (c *Core) deviceStatus(now Moment, list []gpu.Status) {
 		}
 		switch s.Health {
 		case gpu.Unhealthy:
-			c.setAside(d, troubleHealth, clip("unhealthy: "+s.Detail))
+			c.setAside(d, troubleHealth, lease.Clip("unhealthy: "+s.Detail))
 		case gpu.Healthy:
 			c.clear(d, troubleHealth)
 		case gpu.Unknown:

@@ -16,7 +16,7 @@ import (
 // its devices another chance: a person has looked at them.
 func (c *Core) drain(now Moment, d Drain) {
 	c.draining = d
-	c.draining.Reason = clip(d.Reason)
+	c.draining.Reason = lease.Clip(d.Reason)
 	c.look, c.changed = true, true
 	c.armDrain(now)
 	if d.On {
@@ -74,5 +74,5 @@ func (d Drain) String() string {
 	if !d.Deadline.IsZero() {
 		text += fmt.Sprintf("; what still runs at %s is ended and run elsewhere", d.Deadline.UTC().Format(time.RFC3339))
 	}
-	return clip(text)
+	return lease.Clip(text)
 }

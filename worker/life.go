@@ -78,7 +78,7 @@ func (c *Core) driver(now Moment, e DriverEvent) {
 		c.waits(a, e.Detail)
 	case DriverStarted:
 		if a.rec.PID == 0 && a.rec.Exit == nil && e.PID > 0 {
-			a.rec.PID, a.rec.Isolation, a.rec.Started = e.PID, clip(e.Isolation), e.Began
+			a.rec.PID, a.rec.Isolation, a.rec.Started = e.PID, lease.Clip(e.Isolation), e.Began
 			if e.Began.IsZero() {
 				a.rec.Started = now.Wall
 			}
@@ -108,7 +108,7 @@ func (c *Core) waits(a *attempt, detail string) {
 	if detail == "" || a.rec.PID > 0 || a.rec.Exit != nil {
 		return
 	}
-	a.detail = clip(detail)
+	a.detail = lease.Clip(detail)
 	if !a.group.greeted || a.told == 0 {
 		return // the first event will have it
 	}

@@ -202,7 +202,7 @@ func (l *Loop) admit(asked []Admission) (learnt bool) {
 		answer := Admitted{Attempt: a.Attempt}
 		if l.parts.Admit != nil {
 			if err := l.parts.Admit(a.User, a.Spec); err != nil {
-				answer.Refused = cmp.Or(clip(err.Error()), "no reason given")
+				answer.Refused = cmp.Or(lease.Clip(err.Error()), "no reason given")
 			}
 		}
 		l.core.Step(l.now(), answer)
@@ -235,7 +235,7 @@ func (l *Loop) drive(e Effects) (learnt bool) {
 		if err := l.parts.Driver.Start(t); err != nil {
 			l.log.Error("task cannot be started", "attempt", t.Attempt.String(), "error", err)
 			l.core.Step(l.now(), DriverEvent{Attempt: t.Attempt, Kind: DriverFailed, Exit: job.Exit{
-				State: job.Failed, Code: exitOurs, Reason: clip(err.Error()),
+				State: job.Failed, Code: exitOurs, Reason: lease.Clip(err.Error()),
 			}})
 			learnt = true
 		}

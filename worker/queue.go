@@ -68,7 +68,7 @@ func (c *Core) offer(now Moment, from job.Peer, m lease.Offer) {
 		return
 	}
 	if why := c.room.never(m.Need); why != "" {
-		c.decline(from, m, job.Reason{Word: job.ReasonNoMatch, Detail: clip(why)}, true)
+		c.decline(from, m, job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}, true)
 		return
 	}
 	if c.perPeer[from] >= lease.MaxOffers || c.queued >= maxQueued && !c.makeRoom(from) {
@@ -157,7 +157,7 @@ func (c *Core) declineImpossible() {
 		}
 		if why := c.room.never(o.msg.Need); why != "" {
 			c.dequeue(o)
-			c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonNoMatch, Detail: clip(why)}, true)
+			c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}, true)
 		}
 	}
 }

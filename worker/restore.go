@@ -114,7 +114,7 @@ func (c *Core) View() View {
 		}
 	}
 	for uuid := range c.devices {
-		if why := c.room.gpus.Aside(uuid); why != "" {
+		if why := c.room.gpus.Quarantined(uuid); why != "" {
 			v.Aside[uuid] = why
 		}
 	}

@@ -125,7 +125,7 @@ func (c *Core) closed() job.Reason {
 	case c.broken != "":
 		return job.Reason{Word: job.ReasonNodesDraining, Detail: c.broken}
 	case c.failed != nil:
-		return job.Reason{Word: job.ReasonResources, Detail: clip("ledger: " + c.failed.Error())}
+		return job.Reason{Word: job.ReasonResources, Detail: lease.Clip("ledger: " + c.failed.Error())}
 	case len(c.attempts) >= MaxRecords:
 		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("%d attempts are kept, most of them not acknowledged", len(c.attempts))}
 	}

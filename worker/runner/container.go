@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker/output"
 )
 
@@ -224,7 +225,7 @@ func ParseUser(text string) (uid, gid int, err error) {
 // boxWaits passes on what keeps a container from beginning.
 func (l *loop) boxWaits(t *task, text string) {
 	if t.pid == 0 {
-		l.report(Report{Progress: &Progress{Attempt: t.name, Detail: clip(text)}})
+		l.report(Report{Progress: &Progress{Attempt: t.name, Detail: lease.Clip(text)}})
 	}
 }
 
@@ -258,7 +259,7 @@ func (l *loop) boxEnded(t *task, exit job.Exit) {
 	if t.watch.cause != causeNone && (!exit.Started || t.watch.termed || t.watch.killed) {
 		t.caused()
 	}
-	t.record.Exit.Reason = clip(t.record.Exit.Reason)
+	t.record.Exit.Reason = lease.Clip(t.record.Exit.Reason)
 	l.unsaved = append(l.unsaved, t)
 }
 

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker/cgroup"
 )
 
@@ -19,8 +19,6 @@ const (
 	// maxEarly is how long the death of an unknown process is remembered: its
 	// birth is told right after the fork that made it.
 	maxEarly = 10 * time.Second
-	// maxReason bounds the sentence in an exit: it travels between hosts.
-	maxReason = 1024
 	// saveAgain is the pause before ends that could not be written, on a full
 	// disk say, are tried again.
 	saveAgain = time.Second
@@ -95,7 +93,7 @@ func (l *loop) neverStarted(t *task, err error) {
 	if t.watch.cause != causeNone {
 		t.record.Exit.State = t.watch.cause.state()
 	}
-	t.record.Exit.Reason = clip(t.record.Exit.Reason)
+	t.record.Exit.Reason = lease.Clip(t.record.Exit.Reason)
 	if l.group != nil {
 		l.group.Empty(t.name) // it has no process
 	}
@@ -157,7 +155,7 @@ func (l *loop) died(t *task, status unix.WaitStatus, usage unix.Rusage, now time
 	switch {
 	case status.Signaled():
 		exit.Signal = int(status.Signal())
-		exit.Code = 128 + exit.Signal
+		exit.Code = job.ExitSignal + exit.Signal
 		exit.State = job.Failed
 		exit.Reason = fmt.Sprintf("ended by signal %d (%s)", exit.Signal, unix.SignalName(status.Signal()))
 	case status.ExitStatus() == 0:
@@ -195,7 +193,7 @@ func (l *loop) outOfMemory(t *task) bool {
 			return n > 0
 		}
 	}
-	if t.record.Exit.Code != 128+int(unix.SIGKILL) {
+	if t.record.Exit.Code != job.ExitSignal+int(unix.SIGKILL) {
 		return false
 	}
 	if n := cgroup.OOMKills(); n > l.oomKills {
@@ -358,17 +356,4 @@ func (l *loop) saved(round []*task, err error) {
 			l.log.Warn("notes not cut", "error", err)
 		}
 	}
-}
-
-// clip makes a sentence fit to travel.
-func clip(s string) string {
-	if len(s) > maxReason {
-		s = s[:maxReason]
-	}
-	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s), "")
 }

@@ -344,7 +344,7 @@ func (l *loop) execExited(x *execution, status unix.WaitStatus) {
 	l.execDone(x)
 	code := status.ExitStatus()
 	if status.Signaled() {
-		code = 128 + int(status.Signal())
+		code = job.ExitSignal + int(status.Signal())
 	}
 	x.said <- ExecReport{Exited: true, Code: code}
 	close(x.over)

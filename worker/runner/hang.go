@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/lease"
 )
 
 const (
@@ -74,7 +76,7 @@ func (l *loop) slow(t *task, s *Start) {
 	}
 	l.stuck[t] = s.User
 	l.log.Warn("start hangs", "attempt", t.name, "user", s.User, "waits_for", t.waitsFor(s))
-	l.report(Report{Progress: &Progress{Attempt: t.name, Detail: clip("waits for " + t.waitsFor(s) + ", which does not answer")}})
+	l.report(Report{Progress: &Progress{Attempt: t.name, Detail: lease.Clip("waits for " + t.waitsFor(s) + ", which does not answer")}})
 	if len(l.stuck) <= maxStuck {
 		go l.starter.run(l)
 	}

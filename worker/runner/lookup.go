@@ -11,13 +11,15 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/musterhq/muster/job"
 )
 
 // The exit codes of a task that never ran, as shells give them.
 const (
-	codeOurs          = 125 // this host is to blame
-	codeNotExecutable = 126
-	codeNotFound      = 127
+	codeOurs          = job.ExitMuster // this host is to blame
+	codeNotExecutable = job.ExitNotExecutable
+	codeNotFound      = job.ExitNotFound
 )
 
 // refusal is why a task cannot be started; it ends with an exit code.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker/cgroup"
 	"github.com/musterhq/muster/worker/leaseclock"
 )
@@ -246,7 +247,7 @@ func (l *loop) request(k *link, m Request) {
 		l.begin(m.Start, now)
 	case m.Stop != nil:
 		if t := l.find(m.Stop.Attempt); t != nil {
-			t.watch.end(now, m.Stop.Grace, causeStop, clip(m.Stop.Reason))
+			t.watch.end(now, m.Stop.Grace, causeStop, lease.Clip(m.Stop.Reason))
 			l.look(t)
 			l.dropWaiting(now)
 			l.dropHanded()

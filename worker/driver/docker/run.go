@@ -22,9 +22,9 @@ import (
 const (
 	// The exit codes of a task that never ran: codeOurs where the host is to
 	// blame, the others as a shell gives them.
-	codeOurs          = 125
-	codeNotExecutable = 126
-	codeNotFound      = 127
+	codeOurs          = job.ExitMuster
+	codeNotExecutable = job.ExitNotExecutable
+	codeNotFound      = job.ExitNotFound
 	// backFirst and backMost bound the pause before an engine that went away is
 	// asked again.
 	backFirst = 50 * time.Millisecond
@@ -376,7 +376,7 @@ func (c *life) output() {
 func (c *life) exit(code int, s *container.State, restarted, stopped bool) job.Exit {
 	x := job.Exit{State: job.Failed, Started: true, Code: code, Began: c.began, Ended: time.Now()}
 	c.output()
-	if n := code - 128; n > 0 && n <= maxSignal {
+	if n := code - job.ExitSignal; n > 0 && n <= maxSignal {
 		x.Signal = n
 		x.Reason = fmt.Sprintf("ended by signal %d (%s)", n, unix.SignalName(unix.Signal(n)))
 	}
