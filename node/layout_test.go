@@ -33,8 +33,8 @@ var floors = map[string][]string{
 	"worker/output":        {"job"},
 	"worker/cgroup":        {},
 	"worker/runner":        {"job", "gpu", "lease", "worker/output", "worker/cgroup", "worker/leaseclock"},
-	"worker/driver/docker": {"job", "worker/runner"},
-	"worker/driver/exec":   {"job", "gpu", "lease", "worker", "worker/output", "worker/runner"},
+	"worker/runner/docker": {"job", "worker/runner"},
+	"worker/supervisor":    {"job", "gpu", "lease", "worker", "worker/output", "worker/runner"},
 	"worker/files":         {"job", "blob", "worker", "worker/runner"},
 	"p2p":                  {"job", "gpu", "lease", "p2p/wirepb"},
 	"p2p/wirepb":           {},
@@ -48,11 +48,11 @@ var floors = map[string][]string{
 	"blob":                 {},
 	"api":                  {"job", "job/jobfile", "gpu", "lease", "blob"},
 	"node": {
-		"job", "gpu", "gpu/nvml", "gpu/simgpu", "machine", "lease", "scheduler", "worker", "worker/driver/docker", "worker/driver/exec", "worker/output", "worker/runner", "worker/cgroup",
+		"job", "gpu", "gpu/nvml", "gpu/simgpu", "machine", "lease", "scheduler", "worker", "worker/runner/docker", "worker/supervisor", "worker/output", "worker/runner", "worker/cgroup",
 		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "store", "api", "blob", "worker/files",
 	},
 	"cmd/muster-runner": {"worker/runner"},
-	"cmd/muster":        {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/driver/docker", "worker/runner", "api", "node", "blob"},
+	"cmd/muster":        {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner/docker", "worker/runner", "api", "node", "blob"},
 }
 
 // places that stand outside the house: they drive the built program.

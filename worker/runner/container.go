@@ -33,7 +33,7 @@ type Container struct {
 	GPUs []string `json:"gpus,omitempty"` // UUIDs
 }
 
-// Containers runs containers. Package dockerdriver has the one for Docker.
+// Containers runs containers. Package docker has the one for Docker.
 type Containers interface {
 	// Run takes a container from the pull of its image to its end, and returns
 	// when no process of it is left. It calls b.Began once its process exists;
