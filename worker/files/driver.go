@@ -202,7 +202,7 @@ func (d *Driver) forget(a job.Attempt) {
 	d.mu.Lock()
 	delete(d.tasks, a)
 	d.mu.Unlock()
-	err := errors.Join(os.RemoveAll(d.cfg.brought(a)), runner.Dir(d.cfg.Dir).ClearScratch(a), gone(os.Remove(d.cfg.record(a))))
+	err := errors.Join(os.RemoveAll(d.cfg.brought(a)), runner.Clear(runner.Dir(d.cfg.Dir), a), gone(os.Remove(d.cfg.record(a))))
 	if err != nil {
 		d.log.Warn("staged files not removed", "attempt", a.String(), "error", err)
 	}

@@ -21,18 +21,6 @@ import (
 	"github.com/musterhq/muster/worker/output"
 )
 
-// Container is what a Start asks for beyond a process.
-type Container struct {
-	Host    string   `json:"host"` // of the engine, such as unix:///var/run/docker.sock
-	Image   string   `json:"image"`
-	Mounts  []string `json:"mounts,omitempty"`  // SRC:DST[:ro]
-	Allowed []string `json:"allowed,omitempty"` // SRC has to be one of these or below
-	// As is the user inside: empty for him who submitted the task, "image" for
-	// the image's own, or UID[:GID].
-	As   string   `json:"as,omitempty"`
-	GPUs []string `json:"gpus,omitempty"` // UUIDs
-}
-
 // Containers runs containers. Package docker has the one for Docker.
 type Containers interface {
 	// Run takes a container from the pull of its image to its end, and returns
@@ -234,7 +222,7 @@ func (l *loop) boxBegan(t *task, pid int, p Process) {
 	t.start = nil
 	t.pid, t.began, t.box.process = pid, time.Now(), p
 	t.record.PID = pid
-	t.watch.started(bootTime())
+	t.watch.started(BootTime())
 	if t.scratch > 0 && !l.measuring {
 		l.measuring = true
 		l.wake <- struct{}{} // as for a process
@@ -290,30 +278,3 @@ func (l *loop) guardDied() {
 		}
 	}
 }
-
-// AwaitDeath returns when runner n is dead.
-func (d Dir) AwaitDeath(n int) error {
-	f, err := os.OpenFile(d.Lock(n), os.O_RDWR, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("runner: open lock of runner %d: %w", n, err)
-	}
-	defer f.Close() // gives the lock back at once: whoever buries the runner wants it
-	for {
-		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("runner: wait for the lock of runner %d: %w", n, err)
-	}
-	return nil
-}
-
-// BootID is the kernel's name for the time since it was started.
-func BootID() string { return bootID() }
-
-// StartTicks is when a process began, by the kernel's clock; 0 if there is none.
-func StartTicks(pid int) uint64 { return startTicks(pid) }

@@ -39,7 +39,7 @@ func (l *loop) born(t *task, r started) {
 	delete(l.starting, t)
 	delete(l.stuck, t)
 	t.back = true
-	now := bootTime()
+	now := BootTime()
 	if t.fate.dropped() {
 		if l.group != nil {
 			l.group.Empty(t.name) // it has been made since
@@ -105,7 +105,7 @@ func (l *loop) neverStarted(t *task, err error) {
 // reap waits for every child that has died, and looks again for what ended
 // tasks left behind.
 func (l *loop) reap() {
-	now := bootTime()
+	now := BootTime()
 	for {
 		var status unix.WaitStatus
 		var usage unix.Rusage
@@ -124,7 +124,7 @@ func (l *loop) reap() {
 	}
 	if l.group == nil && len(l.mains) == 0 && len(l.starting) == 0 {
 		for _, pid := range l.strangers() { // no task is left that they could belong to
-			if start := startTicks(pid); start != 0 {
+			if start := StartTicks(pid); start != 0 {
 				signalProcess(pid, start, unix.SIGKILL)
 			}
 		}
@@ -143,7 +143,7 @@ func (l *loop) buried(pid int, status unix.WaitStatus, usage unix.Rusage, now ti
 	} else if len(l.starting)+l.execing > 0 {
 		// The clock is read after the wait: it tells this death from that of an
 		// older process with the same number.
-		l.early[pid] = earlyDeath{status: status, usage: usage, at: bootTime()}
+		l.early[pid] = earlyDeath{status: status, usage: usage, at: BootTime()}
 	}
 }
 
@@ -258,7 +258,7 @@ func (l *loop) warn(t *task, sig unix.Signal) {
 	members := l.members(t)
 	handled := false
 	for _, pid := range members {
-		if start := startTicks(pid); start != 0 && handles(pid, sig) {
+		if start := StartTicks(pid); start != 0 && handles(pid, sig) {
 			signalProcess(pid, start, sig)
 			handled = true
 		}
@@ -324,7 +324,7 @@ func (l *loop) clear(round []*task) {
 		go func() {
 			l.clearing <- struct{}{}
 			defer func() { <-l.clearing }()
-			if err := l.dir.ClearScratch(t.attempt); err != nil {
+			if err := Clear(l.dir, t.attempt); err != nil {
 				l.log.Warn("scratch directory not removed", "attempt", t.name, "error", err)
 			}
 		}()

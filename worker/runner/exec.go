@@ -15,14 +15,10 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/musterhq/muster/job"
 )
 
 const (
@@ -33,106 +29,6 @@ const (
 	// execWait bounds the wait for a connection's request.
 	execWait = 5 * time.Second
 )
-
-// Beside asks for a command in a task, or in its container.
-type Beside struct {
-	Command    []string
-	TTY        bool // with a terminal of its own
-	Term       string
-	Rows, Cols uint16
-}
-
-// Exec asks a runner for it.
-type Exec struct {
-	Attempt string   `json:"attempt"`
-	Command []string `json:"command"`
-	TTY     bool     `json:"tty,omitempty"` // one descriptor, of a terminal, came along; else three
-	Term    string   `json:"term,omitempty"`
-}
-
-// ExecReport says what became of an Exec: first that it runs, or why not; then
-// how it ended.
-type ExecReport struct {
-	PID    int    `json:"pid,omitempty"`
-	Exited bool   `json:"exited,omitempty"`
-	Code   int    `json:"code"` // of its end, or of what cannot be executed, as a shell's
-	Error  string `json:"error,omitempty"`
-}
-
-func (m Exec) valid() error {
-	if len(m.Command) == 0 || m.Command[0] == "" || len(m.Command) > job.MaxArgs {
-		return fmt.Errorf("runner: exec: a command of 1 to %d words", job.MaxArgs)
-	}
-	for _, w := range append([]string{m.Term}, m.Command...) {
-		if strings.ContainsRune(w, 0) {
-			return errors.New("runner: exec: a word holds a zero byte")
-		}
-	}
-	return attempts(m.Attempt)
-}
-
-func (m ExecReport) valid() error {
-	if m.PID < 0 || m.Code < 0 {
-		return errors.New("runner: exec: numbers below 0")
-	}
-	return nil
-}
-
-// SendExec sends a request with its descriptors; the caller keeps his own.
-func SendExec(conn *net.UnixConn, m Exec, files []*os.File) error {
-	frame, err := Frame(m)
-	if err != nil {
-		return err
-	}
-	fds := make([]int, len(files))
-	for i, f := range files {
-		fds[i] = int(f.Fd())
-	}
-	if _, _, err = conn.WriteMsgUnix([]byte{0}, unix.UnixRights(fds...), nil); err == nil {
-		_, err = conn.Write(frame)
-	}
-	if err != nil {
-		return fmt.Errorf("runner: ask for command: %w", err)
-	}
-	return nil
-}
-
-// ReadExecReport reads what a runner says of a command.
-func ReadExecReport(conn net.Conn) (ExecReport, error) {
-	var m ExecReport
-	if err := readFrame(conn, &m); err != nil {
-		return m, err
-	}
-	return m, m.valid()
-}
-
-// readExec reads a request and its descriptors, which are the caller's.
-func readExec(conn *net.UnixConn) (Exec, []*os.File, error) {
-	var m Exec
-	_ = conn.SetReadDeadline(time.Now().Add(execWait)) // a broken connection shows when it is read
-	first, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(3*4))
-	_, n, _, _, err := conn.ReadMsgUnix(first, rights)
-	if err != nil {
-		return m, nil, err
-	}
-	var files []*os.File
-	messages, err := unix.ParseSocketControlMessage(rights[:n])
-	for i := range messages {
-		fds, _ := unix.ParseUnixRights(&messages[i]) // without any there are too few
-		for _, fd := range fds {
-			unix.CloseOnExec(fd)
-			files = append(files, os.NewFile(uintptr(fd), "exec"))
-		}
-	}
-	if err == nil {
-		err = readFrame(conn, &m)
-	}
-	_ = conn.SetReadDeadline(time.Time{}) // as above
-	if err = errors.Join(err, m.valid()); err == nil && len(files) != map[bool]int{true: 1, false: 3}[m.TTY] {
-		err = fmt.Errorf("runner: exec: %d descriptors", len(files))
-	}
-	return m, files, err
-}
 
 // execution is one command, from its request to its end.
 type execution struct {
@@ -186,7 +82,7 @@ func (l *loop) serveExec(conn *net.UnixConn) {
 	for {
 		select {
 		case r := <-x.said:
-			frame, err := encode(r)
+			frame, err := Frame(r)
 			if err == nil {
 				_, err = conn.Write(frame)
 			}
@@ -292,7 +188,7 @@ func (s *starter) exec(x *execution, moves bool) started {
 	if !x.fate.born() {
 		return started{err: refuse(codeNotExecutable, "nobody waits for the command any more")}
 	}
-	r := started{from: bootTime()}
+	r := started{from: BootTime()}
 	fork := func() (int, error) { return s.guard.fork(l) }
 	if l.group != nil {
 		r.pid, err = l.group.Fork(fork)
@@ -303,15 +199,6 @@ func (s *starter) exec(x *execution, moves bool) started {
 		r.pid, r.err = 0, refuse(codeNotExecutable, "cannot execute %s: %v", x.Command[0], err)
 	}
 	return r
-}
-
-// environOf is the environment that a process was given at its start.
-func environOf(pid int) ([]string, error) {
-	b, err := readBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
-	if err != nil {
-		return nil, fmt.Errorf("runner: environment of task: %w", err)
-	}
-	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
 }
 
 // execBorn takes note of a command's process, which may be dead already.
@@ -366,13 +253,4 @@ func (l *loop) endExec(x *execution) {
 		return
 	}
 	KillTree(x.pid)
-}
-
-// KillTree kills a process and all that it began.
-func KillTree(pid int) {
-	for _, pid := range descendants(pid) {
-		if start := startTicks(pid); start != 0 {
-			signalProcess(pid, start, unix.SIGKILL)
-		}
-	}
 }

@@ -39,6 +39,9 @@ func (d Dir) Tasks() string { return filepath.Join(string(d), "tasks") }
 // only if its directory does.
 func (d Dir) Task(a job.Attempt) string { return filepath.Join(d.Tasks(), a.String()) }
 
+// Scratch is the directory that a task has for itself while it runs.
+func (d Dir) Scratch(a job.Attempt) string { return filepath.Join(d.Task(a), "scratch") }
+
 // Lock is the file that runner n holds locked for as long as it lives.
 func (d Dir) Lock(n int) string { return d.runner(n, "lock") }
 
@@ -51,9 +54,9 @@ func (d Dir) ExecSocket(n int) string { return d.runner(n, "exec") }
 // Log is where the standard output and error of runner n go.
 func (d Dir) Log(n int) string { return d.runner(n, "log") }
 
-// notes names the main processes of runner n's tasks, where no control group
-// holds their processes together.
-func (d Dir) notes(n int) string { return d.runner(n, "tasks") }
+// MainProcesses is the file with one MainProcess for each task of runner n, where
+// tasks have no control groups.
+func (d Dir) MainProcesses(n int) string { return d.runner(n, "tasks") }
 
 // Pins is a directory for whoever runs containers for runner n. What is mounted
 // on it goes with the runner.
@@ -148,7 +151,7 @@ type Info struct {
 // ReadInfo reads the lock file of runner n.
 func (d Dir) ReadInfo(n int) (Info, error) {
 	var info Info
-	b, err := readBounded(d.Lock(n), maxSmallFile)
+	b, err := ReadBounded(d.Lock(n), maxSmallFile)
 	if err == nil {
 		err = json.Unmarshal(b, &info)
 	}
@@ -181,7 +184,7 @@ func (d Dir) TryLock(n int) (*os.File, error) {
 // ends that it wrote.
 func (d Dir) Remove(n int) error {
 	_ = unix.Unmount(d.Pins(n), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // most have none
-	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.notes(n))), gone(os.Remove(d.Boxes(n))), gone(os.Remove(d.Pins(n))),
+	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.MainProcesses(n))), gone(os.Remove(d.Boxes(n))), gone(os.Remove(d.Pins(n))),
 		os.RemoveAll(d.hosts(n)), gone(os.Remove(d.Lock(n))))
 }
 
@@ -193,28 +196,37 @@ func gone(err error) error {
 	return err
 }
 
-// maxSmallFile bounds what is read of a file that we wrote ourselves: an exit
-// record with its tail, each byte of it escaped, is well below.
-const maxSmallFile = 64 << 10
-
-func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+// AwaitDeath returns when runner n is dead.
+func (d Dir) AwaitDeath(n int) error {
+	f, err := os.OpenFile(d.Lock(n), os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("runner: open lock of runner %d: %w", n, err)
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(b)) > limit {
-		err = fmt.Errorf("%s: over %d bytes", path, limit)
+	defer f.Close() // gives the lock back at once: whoever buries the runner wants it
+	for {
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+			break
+		}
 	}
-	return b, err
+	if err != nil {
+		return fmt.Errorf("runner: wait for the lock of runner %d: %w", n, err)
+	}
+	return nil
 }
 
-// bootID is the kernel's name for the time since it was started.
-func bootID() string {
-	b, err := readBounded("/proc/sys/kernel/random/boot_id", maxSmallFile)
-	if err != nil {
-		return ""
+func writeInfo(f *os.File, info Info) error {
+	b, err := json.Marshal(info)
+	if err == nil {
+		err = f.Truncate(0)
 	}
-	return strings.TrimSpace(string(b))
+	if err == nil {
+		_, err = f.WriteAt(b, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("runner: write lock: %w", err)
+	}
+	return nil
 }

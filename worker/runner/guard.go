@@ -24,7 +24,7 @@ type guard struct {
 // up lowers the runner's own score, where that is permitted.
 func (g *guard) up() {
 	const path = "/proc/self/oom_score_adj"
-	before, err := readBounded(path, maxSmallFile)
+	before, err := ReadBounded(path, maxSmallFile)
 	if err != nil {
 		return
 	}

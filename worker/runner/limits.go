@@ -12,20 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/cgroup"
 )
-
-// Limits bound one task, as far as the host permits; zero is no bound.
-type Limits struct {
-	CPUs    int      `json:"cpus,omitempty"`    // its weight, or with Quota the most it gets
-	Quota   bool     `json:"quota,omitempty"`   // no more than CPUs even if others are idle
-	Memory  job.Size `json:"memory,omitempty"`  // without swap
-	PIDs    int      `json:"pids,omitempty"`    // processes and threads
-	Scratch job.Size `json:"scratch,omitempty"` // of its scratch directory
-	GPUs    []string `json:"gpus,omitempty"`    // device files, "/dev/nvidia0", that it may open; others are closed to it
-	AnyGPU  bool     `json:"any_gpu,omitempty"` // it may open all
-}
 
 // limits are those of a task for its control groups.
 func (s *starter) limits(t *task) cgroup.Limits {

@@ -1,6 +1,6 @@
 package runner
 
-// Ending what a runner that was killed left behind.
+// Ending the processes that a dead runner left behind.
 
 import (
 	"bufio"
@@ -23,12 +23,12 @@ const (
 )
 
 // EndOrphans kills every process that a dead runner's tasks left, and returns
-// when none is there any more. The caller holds the dead runner's lock.
+// when none is left, or with the error of ctx. The caller holds the dead runner's lock.
 //
-// The main processes died with their runner. The rest is found by their control
+// The main processes died with their runner. The others are found by their control
 // group, or by the session and the environment that they were started with.
-func (d Dir) EndOrphans(ctx context.Context, info Info) error {
-	if info.Boot != "" && info.Boot != bootID() {
+func EndOrphans(ctx context.Context, d Dir, info Info) error {
+	if info.Boot != "" && info.Boot != BootID() {
 		return nil // no process outlives a boot
 	}
 	pause := time.NewTimer(0)
@@ -40,24 +40,17 @@ func (d Dir) EndOrphans(ctx context.Context, info Info) error {
 			return ctx.Err()
 		case <-pause.C:
 		}
-		if !d.killOrphans(info, hunted) {
+		if !killOrphans(d, info, hunted) {
 			return nil
 		}
 		pause.Reset(wait)
 	}
 }
 
-// RemoveGroups removes the control groups of a dead runner. It may take a
-// moment, and nothing depends on it.
-func (i Info) RemoveGroups() {
-	for _, dir := range i.Groups {
-		cgroup.RemoveSoon(dir)
-	}
-}
-
-// killOrphans says whether there are any. Those that it has found are hunted:
-// a process that dies loses what it is known by before it is gone.
-func (d Dir) killOrphans(info Info, hunted map[int]uint64) bool {
+// killOrphans kills the orphans that it finds and says whether any are left.
+// Processes once found stay in hunted, by pid with their start: a dying process
+// loses its environment and session before it is gone.
+func killOrphans(d Dir, info Info, hunted map[int]uint64) bool {
 	if info.Cgroup != "" {
 		if !cgroup.Populated(info.Cgroup) {
 			return false
@@ -65,11 +58,11 @@ func (d Dir) killOrphans(info Info, hunted map[int]uint64) bool {
 		cgroup.Kill(info.Cgroup)
 		return true
 	}
-	if suspects, leaders := d.suspects(info.Generation); len(suspects) > 0 {
-		find(suspects, leaders, hunted)
+	if suspects, leaders := suspectsOf(d, info.Generation); len(suspects) > 0 {
+		addOrphans(suspects, leaders, hunted)
 	}
 	for pid, start := range hunted {
-		if startTicks(pid) != start || ended(pid) {
+		if StartTicks(pid) != start || ended(pid) {
 			delete(hunted, pid)
 			continue
 		}
@@ -78,10 +71,10 @@ func (d Dir) killOrphans(info Info, hunted map[int]uint64) bool {
 	return len(hunted) > 0
 }
 
-// find adds the processes that belong to suspects to the hunted.
-func find(suspects map[job.Attempt]bool, leaders sessions, hunted map[int]uint64) {
+// addOrphans adds the processes of suspects to hunted.
+func addOrphans(suspects map[job.Attempt]bool, leaders sessions, hunted map[int]uint64) {
 	for _, pid := range allPIDs() {
-		start := startTicks(pid)
+		start := StartTicks(pid)
 		if start == 0 || pid == os.Getpid() {
 			continue
 		}
@@ -93,30 +86,30 @@ func find(suspects map[job.Attempt]bool, leaders sessions, hunted map[int]uint64
 	}
 }
 
-// sessions are the pids of leaders of sessions, with the tick at which each began.
+// sessions are sessions of processes: the pid of each leader, with the tick at which it started.
 type sessions map[int]uint64
 
-// hold says whether a process that began at start in session sid is of one of
-// these: its leader is gone, and holds the number for as long as anyone is in
-// it, or is still the same.
+// hold says whether a process that started at start belongs to session sid of these.
+// It does if the leader is still the same process, or is gone: the kernel gives the
+// leader's pid to no other process as long as the session has members.
 func (s sessions) hold(sid int, start uint64) bool {
 	since, ok := s[sid]
-	leader := startTicks(sid)
+	leader := StartTicks(sid)
 	return ok && start >= since && (leader == 0 || leader == since)
 }
 
-// suspects lists the attempts of runner n whose end is not on disk, and the
+// suspectsOf lists the attempts of runner n whose end is not on disk, and the
 // sessions that their main processes led.
-func (d Dir) suspects(n int) (map[job.Attempt]bool, sessions) {
-	f, err := os.Open(d.notes(n))
+func suspectsOf(d Dir, n int) (map[job.Attempt]bool, sessions) {
+	f, err := os.Open(d.MainProcesses(n))
 	if err != nil {
 		return nil, nil // it started nothing
 	}
 	defer f.Close()
-	ended := d.ended()
+	ended := endedAttempts(d)
 	suspects, leaders := map[job.Attempt]bool{}, sessions{}
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		var who noted
+		var who MainProcess
 		if json.Unmarshal(lines.Bytes(), &who) != nil {
 			continue // cut off with its writer
 		}
@@ -128,9 +121,9 @@ func (d Dir) suspects(n int) (map[job.Attempt]bool, sessions) {
 	return suspects, leaders
 }
 
-// ended names the attempts whose end is on disk. Of what cannot be read it
-// says nothing: a process that is looked for in vain does no harm.
-func (d Dir) ended() map[string]bool {
+// endedAttempts names the attempts whose end is on disk. Ends that cannot be read
+// are left out: to look for a process in vain does no harm.
+func endedAttempts(d Dir) map[string]bool {
 	ends, _ := d.Ends()
 	all := make(map[string]bool, len(ends))
 	for _, e := range ends {

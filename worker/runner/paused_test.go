@@ -344,7 +344,7 @@ type olderRequest struct {
 	} `json:"extend"`
 }
 
-func (olderRequest) valid() error { return nil }
+func (olderRequest) Validate() error { return nil }
 
 // TestSkewAndOlderVersions reads frames of this version as an older one does, and
 // the other way round.

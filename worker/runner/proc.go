@@ -43,7 +43,7 @@ func children(pid int) []int {
 // childrenOf reads the list of one thread; nothing if the thread is gone, as its
 // children are another's then.
 func childrenOf(path string) []int {
-	b, err := readBounded(path, maxChildren)
+	b, err := ReadBounded(path, maxChildren)
 	if err != nil {
 		return nil
 	}
@@ -65,9 +65,9 @@ func descendants(pid int) []int {
 	return all
 }
 
-// startTicks is when a process began, in ticks since boot; with its pid it
+// StartTicks is when a process began, in ticks since boot; with its pid it
 // names one process for as long as the host runs. Zero if there is none.
-func startTicks(pid int) uint64 {
+func StartTicks(pid int) uint64 {
 	f := statFields(pid)
 	const starttime = 22 - 3 // the 22nd field of proc_pid_stat(5), counted from the third
 	if len(f) <= starttime {
@@ -83,7 +83,7 @@ func startTicks(pid int) uint64 {
 // statFields is /proc/PID/stat from its third field on: the second, the name
 // of the program, may hold anything.
 func statFields(pid int) []string {
-	b, err := readBounded("/proc/"+strconv.Itoa(pid)+"/stat", maxSmallFile)
+	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/stat", maxSmallFile)
 	if err != nil {
 		return nil
 	}
@@ -98,7 +98,7 @@ func ended(pid int) bool {
 
 // handles says that a process has a handler for a signal.
 func handles(pid int, sig unix.Signal) bool {
-	b, err := readBounded("/proc/"+strconv.Itoa(pid)+"/status", maxSmallFile)
+	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/status", maxSmallFile)
 	if err != nil {
 		return false
 	}
@@ -121,7 +121,7 @@ func dying(pid int) bool {
 
 // mark reads from a process's environment which attempt it was started for.
 func mark(pid int) (job.Attempt, bool) {
-	b, err := readBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
+	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
 	if err != nil {
 		return job.Attempt{}, false
 	}
@@ -153,7 +153,7 @@ func signalProcess(pid int, start uint64, sig unix.Signal) {
 		return // it is gone
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
-	if startTicks(pid) != start {
+	if StartTicks(pid) != start {
 		return
 	}
 	_ = unix.PidfdSendSignal(fd, sig, nil, 0) // it is gone, or has made itself another user's: retried by whoever waits for its end
@@ -177,4 +177,22 @@ func allPIDs() []int {
 		}
 	}
 	return all
+}
+
+// environOf is the environment that a process was given at its start.
+func environOf(pid int) ([]string, error) {
+	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
+	if err != nil {
+		return nil, fmt.Errorf("runner: environment of task: %w", err)
+	}
+	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
+}
+
+// KillTree kills a process and all that it began.
+func KillTree(pid int) {
+	for _, pid := range descendants(pid) {
+		if start := StartTicks(pid); start != 0 {
+			signalProcess(pid, start, unix.SIGKILL)
+		}
+	}
 }

@@ -36,7 +36,7 @@ func Remove(path string) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("runner: remove %s: %w", path, err)
+			return fmt.Errorf("scratch: remove %s: %w", path, err)
 		}
 		before := r.lifted
 		r.dev, r.failed = deviceOf(top), nil
@@ -46,10 +46,10 @@ func Remove(path string) error {
 	}
 	err := r.failed
 	if err == nil {
-		err = gone(unix.Rmdir(path))
+		err = unix.Rmdir(path)
 	}
-	if err != nil {
-		return fmt.Errorf("runner: remove %s: %w", path, err)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("scratch: remove %s: %w", path, err)
 	}
 	return nil
 }
@@ -155,9 +155,9 @@ func deviceOf(dir *os.File) uint64 {
 	return s.Dev
 }
 
-// deepest is how deep a task's own directory may be. No path can name what is
+// maxDepth is how deep a task's own directory may be. No path can name what is
 // much deeper, and what is not looked at would not count.
-const deepest = 1000
+const maxDepth = 1000
 
 // sizeOf is what the files below a directory take on the disk, and whether it
 // is deeper than it may be. It does not leave the directory, whatever its user
@@ -203,7 +203,7 @@ func (m *measuring) one(dir int, name string, depth int) {
 	if s.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return
 	}
-	if depth == deepest {
+	if depth == maxDepth {
 		m.deep = true
 		return
 	}

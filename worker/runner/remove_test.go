@@ -146,13 +146,13 @@ func TestSizeOfDeep(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	dig(t, dir, deepest)
+	dig(t, dir, maxDepth)
 	if err := os.WriteFile(filepath.Join(dir, "d", "some"), make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	size, deep := sizeOf(dir)
 	if size < 1<<20 || size > 64<<20 || deep {
-		t.Errorf("%d levels: %s, deep %v", deepest, size, deep)
+		t.Errorf("%d levels: %s, deep %v", maxDepth, size, deep)
 	}
 	if err := Remove(dir); err != nil {
 		t.Fatal(err)
@@ -160,9 +160,9 @@ func TestSizeOfDeep(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	dig(t, dir, 3*deepest)
+	dig(t, dir, 3*maxDepth)
 	if _, deep := sizeOf(dir); !deep {
-		t.Errorf("%d levels are not deep", 3*deepest)
+		t.Errorf("%d levels are not deep", 3*maxDepth)
 	}
 	if err := Remove(dir); err != nil { // t.TempDir could not
 		t.Fatal(err)

@@ -28,6 +28,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -140,7 +142,7 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 	}
 	defer s.close()
 	go s.pump.run()
-	info := Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: bootID()}
+	info := Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: BootID()}
 	info.Isolation = processGroup
 	if info.Containers = cfg.Containers != nil; info.Containers {
 		info.Isolation = "container"
@@ -244,7 +246,7 @@ func newStarter(cfg Config, log *slog.Logger) (*starter, error) {
 		}
 	}
 	if s.group == nil {
-		s.notes, err = os.OpenFile(s.dir.notes(cfg.Generation), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
+		s.notes, err = os.OpenFile(s.dir.MainProcesses(cfg.Generation), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("runner: open notes: %w", err)
 		}
@@ -283,4 +285,10 @@ func newTimer() (*timer, error) {
 func (t *timer) set(at time.Duration) error {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(at))}
 	return unix.TimerfdSettime(t.fd, unix.TFD_TIMER_ABSTIME, &spec, nil)
+}
+
+func hash(s string) uint32 {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, s) // never fails
+	return h.Sum32()
 }

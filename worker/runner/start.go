@@ -266,7 +266,7 @@ func (s *starter) outputs(t *task, l *launch) (err error) {
 }
 
 func (s *starter) fork(t *task, l *launch) started {
-	r := started{began: time.Now(), from: bootTime()}
+	r := started{began: time.Now(), from: BootTime()}
 	pid, err := s.born(t, l)
 	if errors.Is(err, unix.ENOEXEC) { // a script without its #! line, as a shell would take it
 		l.path, l.argv = shell, append([]string{shell, l.path}, l.argv[1:]...)
@@ -279,7 +279,7 @@ func (s *starter) fork(t *task, l *launch) started {
 	r.pid, r.who, r.where = pid, l.who, l.where
 	r.out, l.out = l.out, nil
 	if s.group == nil {
-		r.ticks = startTicks(pid)
+		r.ticks = StartTicks(pid)
 		if err := s.note(t, pid, r.ticks); err != nil {
 			s.log.Warn("task process not noted", "attempt", t.name, "error", err)
 		}
@@ -303,7 +303,7 @@ func (s *starter) born(t *task, l *launch) (int, error) {
 // note keeps the main process's name for whoever finds the runner dead. One
 // line in one file is cheaper than a file for each task.
 func (s *starter) note(t *task, pid int, ticks uint64) error {
-	b, err := json.Marshal(noted{Attempt: t.name, PID: pid, Ticks: ticks})
+	b, err := json.Marshal(MainProcess{Attempt: t.name, PID: pid, Ticks: ticks})
 	if err == nil {
 		_, err = s.notes.Write(append(b, '\n'))
 	}
@@ -311,13 +311,6 @@ func (s *starter) note(t *task, pid int, ticks uint64) error {
 		return fmt.Errorf("runner: note process: %w", err)
 	}
 	return nil
-}
-
-// noted is a line of a runner's notes.
-type noted struct {
-	Attempt string `json:"attempt"`
-	PID     int    `json:"pid"`
-	Ticks   uint64 `json:"ticks"`
 }
 
 // whyNot says for people what the kernel's word for a failed start means.

@@ -75,7 +75,7 @@ func (l *loop) unclaimed(t *task, pid int) bool {
 	if l.mains[t.pid] == t {
 		return false
 	}
-	born := startTicks(pid)
+	born := StartTicks(pid)
 	for _, other := range l.mains {
 		if other.ticks <= born && other != t {
 			return false
@@ -97,7 +97,7 @@ func (l *loop) walkKill(t *task) {
 	for range maxStops {
 		before := len(stopped)
 		for _, pid := range l.walkMembers(t) {
-			if start := startTicks(pid); start != 0 && !stopped[pid] {
+			if start := StartTicks(pid); start != 0 && !stopped[pid] {
 				stopped[pid] = true
 				signalProcess(pid, start, unix.SIGSTOP)
 			}
@@ -118,7 +118,7 @@ func (l *loop) walkSignal(t *task, sig unix.Signal) {
 		_ = unix.Kill(-t.pid, sig) // it has a zombie at least, so there is such a group
 	}
 	for _, pid := range all {
-		start := startTicks(pid)
+		start := StartTicks(pid)
 		if start == 0 {
 			continue
 		}

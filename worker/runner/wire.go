@@ -79,6 +79,29 @@ type Start struct {
 	Stderr string `json:"stderr,omitempty"`
 }
 
+// Limits bound one task, as far as the host permits; zero is no bound.
+type Limits struct {
+	CPUs    int      `json:"cpus,omitempty"`    // its weight, or with Quota the most it gets
+	Quota   bool     `json:"quota,omitempty"`   // no more than CPUs even if others are idle
+	Memory  job.Size `json:"memory,omitempty"`  // without swap
+	PIDs    int      `json:"pids,omitempty"`    // processes and threads
+	Scratch job.Size `json:"scratch,omitempty"` // of its scratch directory
+	GPUs    []string `json:"gpus,omitempty"`    // device files, "/dev/nvidia0", that it may open; others are closed to it
+	AnyGPU  bool     `json:"any_gpu,omitempty"` // it may open all
+}
+
+// Container is what a Start asks for beyond a process.
+type Container struct {
+	Host    string   `json:"host"` // of the engine, such as unix:///var/run/docker.sock
+	Image   string   `json:"image"`
+	Mounts  []string `json:"mounts,omitempty"`  // SRC:DST[:ro]
+	Allowed []string `json:"allowed,omitempty"` // SRC has to be one of these or below
+	// As is the user inside: empty for him who submitted the task, "image" for
+	// the image's own, or UID[:GID].
+	As   string   `json:"as,omitempty"`
+	GPUs []string `json:"gpus,omitempty"` // UUIDs
+}
+
 // Stop asks for the end of an attempt's processes.
 type Stop struct {
 	Attempt string        `json:"attempt"`
@@ -138,12 +161,12 @@ type Progress struct {
 }
 
 // message is a Request or a Report.
-type message interface{ valid() error }
+type message interface{ Validate() error }
 
 // Frame encodes one message with its length before it. It refuses what the
 // other side would refuse: that would cost the connection.
 func Frame(m message) ([]byte, error) {
-	if err := m.valid(); err != nil {
+	if err := m.Validate(); err != nil {
 		return nil, err
 	}
 	return encode(m)
@@ -192,7 +215,7 @@ func ReadReport(r io.Reader) (Report, error) {
 	if err := readFrame(r, &m); err != nil {
 		return Report{}, err
 	}
-	return m, m.valid()
+	return m, m.Validate()
 }
 
 func readRequest(r io.Reader) (Request, error) {
@@ -200,10 +223,10 @@ func readRequest(r io.Reader) (Request, error) {
 	if err := readFrame(r, &m); err != nil {
 		return Request{}, err
 	}
-	return m, m.valid()
+	return m, m.Validate()
 }
 
-func (m Report) valid() error {
+func (m Report) Validate() error {
 	var names []string
 	set := 0
 	if w := m.Welcome; w != nil {
@@ -231,7 +254,7 @@ func (m Report) valid() error {
 	return attempts(names...)
 }
 
-func (m Request) valid() error {
+func (m Request) Validate() error {
 	set, bad := 0, error(nil)
 	check := func(err error) {
 		set++
@@ -240,13 +263,13 @@ func (m Request) valid() error {
 		}
 	}
 	if m.Start != nil {
-		check(m.Start.valid())
+		check(m.Start.Validate())
 	}
 	if m.Stop != nil {
 		check(errors.Join(attempts(m.Stop.Attempt), durations(m.Stop.Grace)))
 	}
 	if m.Signal != nil {
-		check(m.Signal.valid())
+		check(m.Signal.Validate())
 	}
 	if len(m.Extend) > 0 {
 		check(nil)
@@ -263,14 +286,14 @@ func (m Request) valid() error {
 	return bad
 }
 
-func (s Signal) valid() error {
+func (s Signal) Validate() error {
 	if s.Number < 1 || s.Number > maxSignal {
 		return fmt.Errorf("runner: signal %d: from 1 to %d", s.Number, maxSignal)
 	}
 	return attempts(s.Attempt)
 }
 
-func (s Start) valid() error {
+func (s Start) Validate() error {
 	switch {
 	case len(s.Command) > 0 && s.Script != "", len(s.Command) == 0 && s.Script == "" && s.Container == nil:
 		return errors.New("runner: start: a command or a script")

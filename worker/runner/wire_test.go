@@ -188,7 +188,7 @@ func FuzzReadReport(f *testing.F) {
 	}
 	f.Add(frame)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if m, err := ReadReport(bytes.NewReader(b)); err == nil && m.valid() != nil {
+		if m, err := ReadReport(bytes.NewReader(b)); err == nil && m.Validate() != nil {
 			t.Fatalf("%+v got past the door", m)
 		}
 	})

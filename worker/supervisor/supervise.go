@@ -19,6 +19,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/cgroup"
 	"github.com/musterhq/muster/worker/runner"
 )
 
@@ -55,7 +56,9 @@ func (k *keeper) run(ctx context.Context) {
 		switch {
 		case errors.Is(err, errDead):
 			k.d.do <- func() { k.s.gone(k.n) }
-			k.info.RemoveGroups()
+			for _, group := range k.info.Groups {
+				cgroup.RemoveSoon(group)
+			}
 			return
 		case reached:
 			pause, heard = redialFirst, time.Now()
@@ -130,7 +133,7 @@ func (k *keeper) bury(ctx context.Context, lock *os.File) error {
 		k.d.log.DebugContext(ctx, "dead runner said nothing of itself", "generation", k.n, "error", err)
 	}
 	k.info = info
-	if err := k.d.dir.EndOrphans(ctx, info); err != nil {
+	if err := runner.EndOrphans(ctx, k.d.dir, info); err != nil {
 		return err // only ctx ends it
 	}
 	if k.d.cfg.EndContainers != nil {
