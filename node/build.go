@@ -33,6 +33,7 @@ import (
 	"github.com/musterhq/muster/worker/files"
 	"github.com/musterhq/muster/worker/runner"
 	"github.com/musterhq/muster/worker/runner/docker"
+	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/supervisor"
 )
 
@@ -165,7 +166,7 @@ func (n *Node) buildWorker(context.Context) (err error) {
 	dc.Binary, dc.Args = n.runnerProgram(dc.Dir)
 	flags := runner.Config{AllowRoot: n.cfg.AllowRoot, Scope: serviceOfSystemd(), NoGroups: n.cfg.CgroupsOff, Ulimits: n.cfg.Ulimits}
 	dc.Args = append(dc.Args, flags.Flags()...)
-	dc.Engine = runner.Container{Host: n.cfg.DockerHost, Allowed: n.cfg.DockerMounts, As: n.cfg.DockerUser}
+	dc.Engine = protocol.Container{Host: n.cfg.DockerHost, Allowed: n.cfg.DockerMounts, As: n.cfg.DockerUser}
 	dc.EndContainers = docker.EndOrphans
 	inside := runner.Config{AllowRoot: n.cfg.AllowRoot, Scope: flags.Scope, NoGroups: true, Ulimits: n.cfg.Ulimits} // the engine makes the groups
 	dc.ContainerBinary, dc.ContainerArgs = n.cfg.Program, append([]string{"container-runner"}, inside.Flags()...)

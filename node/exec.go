@@ -14,6 +14,7 @@ import (
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/runner"
 	"github.com/musterhq/muster/worker/runner/docker"
+	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/supervisor"
 )
 
@@ -38,7 +39,7 @@ type openExecs struct {
 func (o *openExecs) take(user string) (done func(), err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.of[user] >= runner.MaxUserExecs {
+	if o.of[user] >= protocol.MaxUserExecs {
 		return nil, fmt.Errorf("%w: user %s has %d commands open in tasks on this node, as many as one may have; end one of them", api.ErrConflict, user, o.of[user])
 	}
 	o.of[user]++
@@ -93,8 +94,8 @@ func (b execBackend) record(ctx context.Context, a job.Attempt) (lease.Record, e
 	return lease.Record{}, fmt.Errorf("attempt %s: %w: it does not run here", a, api.ErrConflict)
 }
 
-func besideOf(r api.ExecRequest) runner.Beside {
-	return runner.Beside{Command: r.Command, TTY: r.TTY, Term: r.Term, Rows: r.Rows, Cols: r.Cols}
+func besideOf(r api.ExecRequest) protocol.Command {
+	return protocol.Command{Command: r.Command, TTY: r.TTY, Term: r.Term, Rows: r.Rows, Cols: r.Cols}
 }
 
 func (b execBackend) inProcess(ctx context.Context, a job.Attempt, r api.ExecRequest, user string) (api.ExecSession, error) {

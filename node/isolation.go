@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // isolationFact asks the runner that lives, or tries what one would have.
@@ -44,7 +45,7 @@ func isolationFact(cfg Config) api.Fact {
 
 // runnerIsolation is what the newest runner says of itself; empty if none lives.
 func runnerIsolation(cfg Config) string {
-	dir := runner.Dir(filepath.Join(cfg.DataDir, "run"))
+	dir := protocol.Dir(filepath.Join(cfg.DataDir, "run"))
 	all, err := dir.Generations()
 	if err != nil {
 		return ""

@@ -19,6 +19,8 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // Containers runs containers. Package docker has the one for Docker.
@@ -32,11 +34,11 @@ type Containers interface {
 
 // Box is one container to run.
 type Box struct {
-	Container
+	protocol.Container
 
 	Attempt  job.Attempt
 	Sources  Sources // of its mounts
-	Limits   Limits
+	Limits   protocol.Limits
 	Command  []string // empty: the image's own
 	Workdir  string   // inside; empty: the image's own
 	Env      []string
@@ -212,7 +214,7 @@ func ParseUser(text string) (uid, gid int, err error) {
 // boxWaits passes on what keeps a container from beginning.
 func (l *loop) boxWaits(t *task, text string) {
 	if t.pid == 0 {
-		l.report(Report{Progress: &Progress{Attempt: t.name, Detail: clip(text)}})
+		l.report(protocol.Report{Progress: &protocol.Progress{Attempt: t.name, Detail: clip(text)}})
 	}
 }
 
@@ -222,12 +224,12 @@ func (l *loop) boxBegan(t *task, pid int, p Process) {
 	t.start = nil
 	t.pid, t.began, t.box.process = pid, time.Now(), p
 	t.record.PID = pid
-	t.watch.started(BootTime())
+	t.watch.started(proc.BootTime())
 	if t.scratch > 0 && !l.measuring {
 		l.measuring = true
 		l.wake <- struct{}{} // as for a process
 	}
-	l.report(Report{Started: new(t.hasStarted())})
+	l.report(protocol.Report{Started: new(t.hasStarted())})
 	if t.watch.termed {
 		p.Signal(unix.SIGTERM) // it was sent when there was nobody to hear it
 	}

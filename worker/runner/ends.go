@@ -13,6 +13,9 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/cgroup"
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/scratch"
 )
 
 const (
@@ -39,7 +42,7 @@ func (l *loop) born(t *task, r started) {
 	delete(l.starting, t)
 	delete(l.stuck, t)
 	t.back = true
-	now := BootTime()
+	now := proc.BootTime()
 	if t.fate.dropped() {
 		if l.group != nil {
 			l.group.Empty(t.name) // it has been made since
@@ -63,7 +66,7 @@ func (l *loop) born(t *task, r started) {
 		l.measuring = true
 		l.wake <- struct{}{} // the one place in it is free: it is asleep, or not yet awake
 	}
-	l.report(Report{Started: new(t.hasStarted())})
+	l.report(protocol.Report{Started: new(t.hasStarted())})
 	if d, ok := l.early[t.pid]; ok && d.at >= r.from {
 		delete(l.early, t.pid)
 		l.died(t, d.status, d.usage, now)
@@ -75,14 +78,14 @@ func (l *loop) born(t *task, r started) {
 // seen answers a Start of an attempt that an earlier runner had.
 func (l *loop) seen(t *task) {
 	delete(l.tasks, t.attempt)
-	e := Ended{Attempt: t.name}
+	e := protocol.Ended{Attempt: t.name}
 	if end, err := l.dir.FindEnd(t.attempt); err == nil {
 		e.Exit = &end.Exit
 		if end.Segment.Runner == l.cfg.Generation {
 			e.Segment = end.Segment.Number
 		}
 	}
-	l.report(Report{Ended: &e})
+	l.report(protocol.Report{Ended: &e})
 }
 
 // neverStarted ends a task that has no process.
@@ -105,7 +108,7 @@ func (l *loop) neverStarted(t *task, err error) {
 // reap waits for every child that has died, and looks again for what ended
 // tasks left behind.
 func (l *loop) reap() {
-	now := BootTime()
+	now := proc.BootTime()
 	for {
 		var status unix.WaitStatus
 		var usage unix.Rusage
@@ -124,8 +127,8 @@ func (l *loop) reap() {
 	}
 	if l.group == nil && len(l.mains) == 0 && len(l.starting) == 0 {
 		for _, pid := range l.strangers() { // no task is left that they could belong to
-			if start := StartTicks(pid); start != 0 {
-				signalProcess(pid, start, unix.SIGKILL)
+			if start := proc.StartTicks(pid); start != 0 {
+				proc.SignalProcess(pid, start, unix.SIGKILL)
 			}
 		}
 	}
@@ -143,7 +146,7 @@ func (l *loop) buried(pid int, status unix.WaitStatus, usage unix.Rusage, now ti
 	} else if len(l.starting)+l.execing > 0 {
 		// The clock is read after the wait: it tells this death from that of an
 		// older process with the same number.
-		l.early[pid] = earlyDeath{status: status, usage: usage, at: BootTime()}
+		l.early[pid] = earlyDeath{status: status, usage: usage, at: proc.BootTime()}
 	}
 }
 
@@ -258,8 +261,8 @@ func (l *loop) warn(t *task, sig unix.Signal) {
 	members := l.members(t)
 	handled := false
 	for _, pid := range members {
-		if start := StartTicks(pid); start != 0 && handles(pid, sig) {
-			signalProcess(pid, start, sig)
+		if start := proc.StartTicks(pid); start != 0 && proc.Handles(pid, sig) {
+			proc.SignalProcess(pid, start, sig)
 			handled = true
 		}
 	}
@@ -324,7 +327,7 @@ func (l *loop) clear(round []*task) {
 		go func() {
 			l.clearing <- struct{}{}
 			defer func() { <-l.clearing }()
-			if err := Clear(l.dir, t.attempt); err != nil {
+			if err := scratch.Clear(l.dir, t.attempt); err != nil {
 				l.log.Warn("scratch directory not removed", "attempt", t.name, "error", err)
 			}
 		}()
@@ -345,7 +348,7 @@ func (l *loop) saved(round []*task, err error) {
 	l.faults = 0
 	for _, t := range round {
 		delete(l.tasks, t.attempt)
-		l.report(Report{Ended: &Ended{Attempt: t.name, Exit: &t.record.Exit, Segment: t.segment}})
+		l.report(protocol.Report{Ended: &protocol.Ended{Attempt: t.name, Exit: &t.record.Exit, Segment: t.segment}})
 	}
 	if len(l.tasks) > 0 {
 		return

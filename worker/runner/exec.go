@@ -19,20 +19,17 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-const (
-	// maxExecs bounds the commands of one runner.
-	maxExecs = 256
-	// MaxUserExecs bounds those in the tasks of one user.
-	MaxUserExecs = 32
-	// execWait bounds the wait for a connection's request.
-	execWait = 5 * time.Second
-)
+// maxExecs bounds the commands of one runner.
+const maxExecs = 256
 
 // execution is one command, from its request to its end.
 type execution struct {
-	Exec
+	protocol.Exec
 
 	task  *task
 	files []*os.File
@@ -40,8 +37,8 @@ type execution struct {
 	// unwanted: nobody waits for it any more.
 	unwanted bool
 	fate     fate
-	said     chan ExecReport // the loop's words: that it runs, how it ended
-	over     chan struct{}   // closed when it has ended
+	said     chan protocol.ExecReport // the loop's words: that it runs, how it ended
+	over     chan struct{}            // closed when it has ended
 }
 
 // acceptExecs takes requests for commands until the listener is closed.
@@ -62,17 +59,17 @@ func (l *loop) acceptExecs(listener net.Listener) {
 // serveExec is the whole of one connection.
 func (l *loop) serveExec(conn *net.UnixConn) {
 	defer conn.Close() //nolint:errcheck // the daemon sees it
-	if err := samePerson(conn); err != nil {
+	if err := protocol.SameUser(conn); err != nil {
 		l.log.Warn("connection for a command refused", "error", err)
 		return
 	}
-	m, files, err := readExec(conn)
+	m, files, err := protocol.ReadExec(conn)
 	if err != nil {
 		l.log.Warn("request for a command refused", "error", err)
 		closeAll(files)
 		return
 	}
-	x := &execution{Exec: m, files: files, said: make(chan ExecReport, 2), over: make(chan struct{})}
+	x := &execution{Exec: m, files: files, said: make(chan protocol.ExecReport, 2), over: make(chan struct{})}
 	l.do <- func() { l.beginExec(x) }
 	gone := make(chan struct{})
 	go func() {
@@ -82,7 +79,7 @@ func (l *loop) serveExec(conn *net.UnixConn) {
 	for {
 		select {
 		case r := <-x.said:
-			frame, err := Frame(r)
+			frame, err := protocol.Frame(r)
 			if err == nil {
 				_, err = conn.Write(frame)
 			}
@@ -111,13 +108,13 @@ func (l *loop) beginExec(x *execution) {
 	t := l.find(x.Attempt)
 	switch {
 	case t != nil && t.box != nil:
-		x.said <- ExecReport{Code: codeOurs, Error: "the task is a container, and commands in it are its engine's"}
+		x.said <- protocol.ExecReport{Code: codeOurs, Error: "the task is a container, and commands in it are its engine's"}
 	case t == nil || l.mains[t.pid] != t:
-		x.said <- ExecReport{Code: codeOurs, Error: "the task does not run"}
+		x.said <- protocol.ExecReport{Code: codeOurs, Error: "the task does not run"}
 	case len(l.execs)+l.execing >= maxExecs:
-		x.said <- ExecReport{Code: codeOurs, Error: "as many commands run as its node takes at once"}
-	case l.execsOf[t.who.uid] >= MaxUserExecs:
-		x.said <- ExecReport{Code: codeOurs, Error: fmt.Sprintf("user %s has %d commands open on its node, as many as one may have", userName(t.who), MaxUserExecs)}
+		x.said <- protocol.ExecReport{Code: codeOurs, Error: "as many commands run as its node takes at once"}
+	case l.execsOf[t.who.uid] >= protocol.MaxUserExecs:
+		x.said <- protocol.ExecReport{Code: codeOurs, Error: fmt.Sprintf("user %s has %d commands open on its node, as many as one may have", userName(t.who), protocol.MaxUserExecs)}
 	default:
 		x.task = t
 		x.fate.open()
@@ -126,7 +123,7 @@ func (l *loop) beginExec(x *execution) {
 		go l.starter.runExec(l, x)
 		time.AfterFunc(l.cfg.Answer, func() {
 			if x.fate.drop() {
-				x.said <- ExecReport{Code: codeNotExecutable, Error: fmt.Sprintf("directory %s or command %s did not answer within %s on its node", t.where, x.Command[0], l.cfg.Answer)}
+				x.said <- protocol.ExecReport{Code: codeNotExecutable, Error: fmt.Sprintf("directory %s or command %s did not answer within %s on its node", t.where, x.Command[0], l.cfg.Answer)}
 			}
 		})
 		return
@@ -149,7 +146,7 @@ func (s *starter) runExec(l *loop, x *execution) {
 // exec makes the process of a command.
 func (s *starter) exec(x *execution, moves bool) started {
 	t := x.task
-	env, err := environOf(t.pid)
+	env, err := proc.Environ(t.pid)
 	if err != nil {
 		return started{err: refuse(codeOurs, "the task does not run")}
 	}
@@ -188,7 +185,7 @@ func (s *starter) exec(x *execution, moves bool) started {
 	if !x.fate.born() {
 		return started{err: refuse(codeNotExecutable, "nobody waits for the command any more")}
 	}
-	r := started{from: BootTime()}
+	r := started{from: proc.BootTime()}
 	fork := func() (int, error) { return s.guard.fork(l) }
 	if l.group != nil {
 		r.pid, err = l.group.Fork(fork)
@@ -211,11 +208,11 @@ func (l *loop) execBorn(x *execution, r started) {
 		}
 		refused := &refusal{code: codeNotExecutable, text: r.err.Error()}
 		_ = errors.As(r.err, &refused) // else as it is
-		x.said <- ExecReport{Code: refused.code, Error: refused.text}
+		x.said <- protocol.ExecReport{Code: refused.code, Error: refused.text}
 		return
 	}
 	x.pid = r.pid
-	x.said <- ExecReport{PID: r.pid}
+	x.said <- protocol.ExecReport{PID: r.pid}
 	if d, ok := l.early[r.pid]; ok && d.at >= r.from {
 		delete(l.early, r.pid)
 		l.execExited(x, d.status)
@@ -233,7 +230,7 @@ func (l *loop) execExited(x *execution, status unix.WaitStatus) {
 	if status.Signaled() {
 		code = 128 + int(status.Signal())
 	}
-	x.said <- ExecReport{Exited: true, Code: code}
+	x.said <- protocol.ExecReport{Exited: true, Code: code}
 	close(x.over)
 }
 
@@ -252,5 +249,5 @@ func (l *loop) endExec(x *execution) {
 	if x.pid == 0 || l.execs[x.pid] != x {
 		return
 	}
-	KillTree(x.pid)
+	proc.KillTree(x.pid)
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // TestExecLooksAsTheUser: a command beside a task says no more about the host's
@@ -25,7 +27,7 @@ func TestExecLooksAsTheUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"there", "not-there"} { // the directory is root's alone
-		x := &execution{Exec: Exec{Command: []string{filepath.Join(dir, name)}}, task: &task{pid: os.Getpid(), who: who, where: "/"}}
+		x := &execution{Exec: protocol.Exec{Command: []string{filepath.Join(dir, name)}}, task: &task{pid: os.Getpid(), who: who, where: "/"}}
 		r := new(starter).exec(x, false)
 		if want := "permission denied: " + x.Command[0]; r.err == nil || r.err.Error() != want {
 			t.Errorf("%s: %v, want %s", name, r.err, want)

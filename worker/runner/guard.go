@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"syscall"
+
+	"github.com/musterhq/muster/worker/runner/proc"
 )
 
 // guardedScore is the least likely to be killed, short of never.
@@ -24,7 +26,7 @@ type guard struct {
 // up lowers the runner's own score, where that is permitted.
 func (g *guard) up() {
 	const path = "/proc/self/oom_score_adj"
-	before, err := ReadBounded(path, maxSmallFile)
+	before, err := proc.ReadBounded(path, proc.MaxSmallFile)
 	if err != nil {
 		return
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 const (
@@ -49,7 +51,7 @@ const (
 )
 
 // waitsFor is what the task's start waits for, for people.
-func (t *task) waitsFor(s *Start) string {
+func (t *task) waitsFor(s *protocol.Start) string {
 	switch t.step.Load() {
 	case stepWorkdir:
 		return "workdir " + s.Workdir
@@ -68,13 +70,13 @@ func (t *task) waitsFor(s *Start) string {
 }
 
 // slow is called when a start takes long.
-func (l *loop) slow(t *task, s *Start) {
+func (l *loop) slow(t *task, s *protocol.Start) {
 	if !t.handed || t.back {
 		return // it has come back meanwhile
 	}
 	l.stuck[t] = s.User
 	l.log.Warn("start hangs", "attempt", t.name, "user", s.User, "waits_for", t.waitsFor(s))
-	l.report(Report{Progress: &Progress{Attempt: t.name, Detail: clip("waits for " + t.waitsFor(s) + ", which does not answer")}})
+	l.report(protocol.Report{Progress: &protocol.Progress{Attempt: t.name, Detail: clip("waits for " + t.waitsFor(s) + ", which does not answer")}})
 	if len(l.stuck) <= maxStuck {
 		go l.starter.run(l)
 	}

@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // segmentBytes is when a segment is full: some 800 ends, a moment's work to
@@ -17,16 +19,16 @@ const segmentBytes = 256 << 10
 
 // journal is the writing side, of one runner.
 type journal struct {
-	dir  Dir
-	at   Segment
+	dir  protocol.Dir
+	at   protocol.Segment
 	file *os.File // nil: the next write begins a segment
 	size int64
 }
 
 // openJournal continues after whatever an earlier runner of the same
 // generation has written.
-func openJournal(dir Dir, generation int) (*journal, error) {
-	j := &journal{dir: dir, at: Segment{Runner: generation}}
+func openJournal(dir protocol.Dir, generation int) (*journal, error) {
+	j := &journal{dir: dir, at: protocol.Segment{Runner: generation}}
 	all, err := dir.Segments()
 	if err != nil {
 		return nil, err

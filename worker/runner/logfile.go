@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // logFile writes to standard error, which the daemon has made the log of this
@@ -20,7 +22,7 @@ type logFile struct {
 
 // newLogFile bounds the log at path, if standard error is it.
 func newLogFile(path string) *logFile {
-	f := &logFile{most: MaxLog}
+	f := &logFile{most: protocol.MaxLog}
 	named, err1 := os.Stat(path)
 	ours, err2 := os.Stderr.Stat()
 	if err1 == nil && err2 == nil && os.SameFile(named, ours) {
@@ -41,7 +43,7 @@ func (f *logFile) Write(p []byte) (int, error) {
 // turn begins a new file, also for what the runtime says when the process dies.
 func (f *logFile) turn() {
 	f.size = 0
-	if err := os.Rename(f.path, older(f.path)); err != nil {
+	if err := os.Rename(f.path, protocol.OlderLog(f.path)); err != nil {
 		return // it has been removed: nobody reads it
 	}
 	fd, err := unix.Open(f.path, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC, 0o600)

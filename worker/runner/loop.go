@@ -18,13 +18,14 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/cgroup"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // task is one attempt from its Start until its end is on disk and told.
 type task struct {
 	attempt job.Attempt
-	name    string // of the attempt
-	start   *Start // until its process exists
+	name    string          // of the attempt
+	start   *protocol.Start // until its process exists
 	watch   watch
 	at      time.Duration // when its watch is next looked at, as the heap knows it
 	index   int           // in the heap
@@ -35,7 +36,7 @@ type task struct {
 	box     *box // nil: a process
 	warned  bool // that it does not end
 	killing time.Duration
-	record  Record
+	record  protocol.Record
 	scratch job.Size // bound of its scratch directory; 0: none
 	who     identity // as whom it runs
 	where   string   // the directory that it began in
@@ -50,15 +51,17 @@ type task struct {
 }
 
 // hasStarted says what process the task has.
-func (t *task) hasStarted() Started { return Started{Attempt: t.name, PID: t.pid, Began: t.began} }
+func (t *task) hasStarted() protocol.Started {
+	return protocol.Started{Attempt: t.name, PID: t.pid, Began: t.began}
+}
 
 // loop owns all that changes. Its methods run in its own goroutine, but for
 // those that other goroutines are started with: accept, read, ticks, save and
 // started.
 type loop struct {
 	cfg       Config
-	info      Info
-	dir       Dir
+	info      protocol.Info
+	dir       protocol.Dir
 	group     *cgroup.Tree
 	notes     *os.File // of the starters
 	journal   *journal // of the goroutine save
@@ -103,9 +106,9 @@ type earlyDeath struct {
 	at     time.Duration
 }
 
-func newLoop(cfg Config, info Info, s *starter, ends *journal, timer *timer, host hostClock, log *slog.Logger) *loop {
+func newLoop(cfg Config, info protocol.Info, s *starter, ends *journal, timer *timer, host hostClock, log *slog.Logger) *loop {
 	l := &loop{
-		cfg: cfg, info: info, dir: Dir(cfg.Dir), group: s.group, notes: s.notes, journal: ends, starter: s, timer: timer, log: log,
+		cfg: cfg, info: info, dir: protocol.Dir(cfg.Dir), group: s.group, notes: s.notes, journal: ends, starter: s, timer: timer, log: log,
 		do: make(chan func()), starts: make(chan *task), rounds: make(chan []*task), ticked: make(chan struct{}, 1),
 		tasks: map[job.Attempt]*task{}, mains: map[int]*task{}, starting: map[*task]bool{}, stuck: map[*task]string{}, left: map[*task]bool{},
 		early: map[int]earlyDeath{}, execs: map[int]*execution{}, execsOf: map[int]int{}, idle: time.NewTimer(cfg.Idle),
@@ -186,7 +189,7 @@ func (l *loop) attach(k *link) {
 		l.unlink()
 	}
 	l.link = k
-	w := Welcome{Info: l.info}
+	w := protocol.Welcome{Info: l.info}
 	for _, t := range l.tasks {
 		if t.pid != 0 {
 			w.Running = append(w.Running, t.hasStarted())
@@ -194,7 +197,7 @@ func (l *loop) attach(k *link) {
 			w.Starting = append(w.Starting, t.name)
 		}
 	}
-	l.report(Report{Welcome: &w})
+	l.report(protocol.Report{Welcome: &w})
 	go k.write()
 	go l.read(k)
 }
@@ -217,11 +220,11 @@ func (l *loop) unlink() {
 }
 
 // report tells the daemon, if there is one.
-func (l *loop) report(m Report) {
+func (l *loop) report(m protocol.Report) {
 	if l.link == nil {
 		return
 	}
-	frame, err := Frame(m)
+	frame, err := protocol.Frame(m)
 	if err != nil {
 		l.log.Error("report not sent", "error", err)
 		return
@@ -236,7 +239,7 @@ func (l *loop) report(m Report) {
 }
 
 // request carries out what a daemon asks.
-func (l *loop) request(k *link, m Request) {
+func (l *loop) request(k *link, m protocol.Request) {
 	if l.link != k {
 		return // replaced: what it asked for is asked again, or not wanted
 	}
@@ -275,10 +278,10 @@ func (l *loop) find(name string) *task {
 }
 
 // begin queues a start for a starter.
-func (l *loop) begin(s *Start, now time.Duration) {
+func (l *loop) begin(s *protocol.Start, now time.Duration) {
 	if t := l.find(s.Attempt); t != nil {
 		if t.pid != 0 {
-			l.report(Report{Started: new(t.hasStarted())})
+			l.report(protocol.Report{Started: new(t.hasStarted())})
 		}
 		return
 	}

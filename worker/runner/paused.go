@@ -4,6 +4,8 @@ package runner
 
 import (
 	"time"
+
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // now reads CLOCK_BOOTTIME. It looks for a pause of this host first, so that no
@@ -53,7 +55,7 @@ func (l *loop) since(skew time.Duration) time.Duration {
 }
 
 // extend moves a deadline as far as the daemon means it.
-func (l *loop) extend(t *task, now time.Duration, e Extension) {
+func (l *loop) extend(t *task, now time.Duration, e protocol.Extension) {
 	t.watch.extend(now, e.Deadline-l.since(e.Skew))
 	l.look(t)
 }

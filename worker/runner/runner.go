@@ -41,6 +41,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/worker/cgroup"
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // Config is what a runner is told on its command line.
@@ -113,7 +115,7 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 	runtime.GOMAXPROCS(procs)
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
-	dir := Dir(cfg.Dir)
+	dir := protocol.Dir(cfg.Dir)
 	if err := dir.Make(); err != nil {
 		return err
 	}
@@ -142,7 +144,7 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 	}
 	defer s.close()
 	go s.pump.run()
-	info := Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: BootID()}
+	info := protocol.Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: proc.BootID()}
 	info.Isolation = processGroup
 	if info.Containers = cfg.Containers != nil; info.Containers {
 		info.Isolation = "container"
@@ -150,7 +152,7 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 	if s.group != nil {
 		info.Cgroup, info.Groups, info.Isolation = s.group.Dir(), s.group.Dirs(), s.group.String()
 	}
-	if err := writeInfo(lock, info); err != nil {
+	if err := protocol.WriteInfo(lock, info); err != nil {
 		return err
 	}
 	defer dir.Remove(cfg.Generation) //nolint:errcheck // whoever finds the files sees that the lock is free
@@ -158,13 +160,13 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 }
 
 // serve runs the loop between its sources: connections, deaths and the clock.
-func serve(ctx context.Context, cfg Config, info Info, s *starter, host hostClock, log *slog.Logger) error {
-	listener, err := Listen(Dir(cfg.Dir).Socket(cfg.Generation))
+func serve(ctx context.Context, cfg Config, info protocol.Info, s *starter, host hostClock, log *slog.Logger) error {
+	listener, err := protocol.Listen(protocol.Dir(cfg.Dir).Socket(cfg.Generation))
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	execs, err := Listen(Dir(cfg.Dir).ExecSocket(cfg.Generation))
+	execs, err := protocol.Listen(protocol.Dir(cfg.Dir).ExecSocket(cfg.Generation))
 	if err != nil {
 		return err
 	}
@@ -179,7 +181,7 @@ func serve(ctx context.Context, cfg Config, info Info, s *starter, host hostCloc
 	defer signal.Stop(deaths)
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) // meant for the daemon, when it is sent to all of a service
 
-	ends, err := openJournal(Dir(cfg.Dir), cfg.Generation)
+	ends, err := openJournal(protocol.Dir(cfg.Dir), cfg.Generation)
 	if err != nil {
 		return err
 	}
@@ -236,7 +238,7 @@ func newStarter(cfg Config, log *slog.Logger) (*starter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("runner: %w", err)
 	}
-	s := &starter{dir: Dir(cfg.Dir), hosts: Dir(cfg.Dir).hosts(cfg.Generation), answer: cfg.Answer, allowRoot: cfg.AllowRoot, null: null, nodes: nodes{dir: "/dev"}, log: log}
+	s := &starter{dir: protocol.Dir(cfg.Dir), hosts: protocol.Dir(cfg.Dir).Hosts(cfg.Generation), answer: cfg.Answer, allowRoot: cfg.AllowRoot, null: null, nodes: nodes{dir: "/dev"}, log: log}
 	if s.pump, err = newPump(log); err != nil {
 		return nil, err
 	}

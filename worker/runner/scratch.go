@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/scratch"
 )
 
 // scratchEvery is how often the disk is asked for its free space while a task with
@@ -15,11 +17,11 @@ const scratchEvery = time.Second
 // measure is the goroutine that measures scratch directories. It sleeps while no
 // task has a bound.
 func (l *loop) measure(wake <-chan struct{}) {
-	var meter Meter
+	var meter scratch.Meter
 	for range wake {
 		tick := time.NewTicker(scratchEvery)
 		for now := range tick.C {
-			answer := make(chan []Bounded, 1)
+			answer := make(chan []scratch.Bounded, 1)
 			l.do <- func() { answer <- l.withScratch() }
 			all := <-answer
 			if len(all) == 0 {
@@ -34,11 +36,11 @@ func (l *loop) measure(wake <-chan struct{}) {
 }
 
 // withScratch lists the running tasks whose scratch directory has a bound.
-func (l *loop) withScratch() []Bounded {
-	var all []Bounded
+func (l *loop) withScratch() []scratch.Bounded {
+	var all []scratch.Bounded
 	for _, t := range l.tasks {
 		if t.scratch > 0 && t.pid != 0 && t.watch.alive {
-			all = append(all, Bounded{Attempt: t.attempt, Path: l.dir.Scratch(t.attempt), Bound: t.scratch})
+			all = append(all, scratch.Bounded{Attempt: t.attempt, Path: l.dir.Scratch(t.attempt), Bound: t.scratch})
 		}
 	}
 	l.measuring = len(all) > 0
@@ -47,7 +49,7 @@ func (l *loop) withScratch() []Bounded {
 
 func (l *loop) overScratch(a job.Attempt, why string) {
 	if t := l.tasks[a]; t != nil {
-		t.watch.end(BootTime(), t.watch.grace, causeScratch, why)
+		t.watch.end(proc.BootTime(), t.watch.grace, causeScratch, why)
 		l.look(t)
 	}
 }

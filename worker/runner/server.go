@@ -7,6 +7,8 @@ import (
 	"bufio"
 	"errors"
 	"net"
+
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // maxQueue bounds the reports that a daemon has not read; one that does not
@@ -30,7 +32,7 @@ func (l *loop) accept(listener net.Listener) {
 			l.log.Warn("connection not accepted", "error", err)
 			continue
 		}
-		if err := samePerson(conn); err != nil {
+		if err := protocol.SameUser(conn); err != nil {
 			l.log.Warn("connection refused", "error", err)
 			_ = conn.Close() // nothing was said
 			continue
@@ -44,7 +46,7 @@ func (l *loop) accept(listener net.Listener) {
 func (l *loop) read(k *link) {
 	r := bufio.NewReader(k.conn)
 	for {
-		m, err := readRequest(r)
+		m, err := protocol.ReadRequest(r)
 		if err != nil {
 			l.do <- func() { l.detach(k, err) }
 			return

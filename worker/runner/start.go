@@ -20,6 +20,8 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/cgroup"
 	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 const (
@@ -32,7 +34,7 @@ const (
 // starter makes processes. It has no state that changes but what its parts keep
 // for themselves.
 type starter struct {
-	dir       Dir
+	dir       protocol.Dir
 	hosts     string // directory of the hostfiles
 	answer    time.Duration
 	allowRoot bool
@@ -266,7 +268,7 @@ func (s *starter) outputs(t *task, l *launch) (err error) {
 }
 
 func (s *starter) fork(t *task, l *launch) started {
-	r := started{began: time.Now(), from: BootTime()}
+	r := started{began: time.Now(), from: proc.BootTime()}
 	pid, err := s.born(t, l)
 	if errors.Is(err, unix.ENOEXEC) { // a script without its #! line, as a shell would take it
 		l.path, l.argv = shell, append([]string{shell, l.path}, l.argv[1:]...)
@@ -279,7 +281,7 @@ func (s *starter) fork(t *task, l *launch) started {
 	r.pid, r.who, r.where = pid, l.who, l.where
 	r.out, l.out = l.out, nil
 	if s.group == nil {
-		r.ticks = StartTicks(pid)
+		r.ticks = proc.StartTicks(pid)
 		if err := s.note(t, pid, r.ticks); err != nil {
 			s.log.Warn("task process not noted", "attempt", t.name, "error", err)
 		}
@@ -303,7 +305,7 @@ func (s *starter) born(t *task, l *launch) (int, error) {
 // note keeps the main process's name for whoever finds the runner dead. One
 // line in one file is cheaper than a file for each task.
 func (s *starter) note(t *task, pid int, ticks uint64) error {
-	b, err := json.Marshal(MainProcess{Attempt: t.name, PID: pid, Ticks: ticks})
+	b, err := json.Marshal(protocol.MainProcess{Attempt: t.name, PID: pid, Ticks: ticks})
 	if err == nil {
 		_, err = s.notes.Write(append(b, '\n'))
 	}

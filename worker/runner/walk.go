@@ -11,13 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner/proc"
 )
 
 // owner says whose child of the runner a stranger is: a process that is not
 // the main one of a task. Its environment tells, or its session. One that has
 // shed both is taken to belong to any task old enough to have begun it.
 func (l *loop) owner(pid int) (job.Attempt, bool) {
-	if a, ok := mark(pid); ok {
+	if a, ok := proc.AttemptOf(pid); ok {
 		if _, known := l.tasks[a]; known {
 			return a, true
 		}
@@ -41,8 +42,8 @@ func (l *loop) owner(pid int) (job.Attempt, bool) {
 // starters' threads are main processes. So one short list is enough.
 func (l *loop) strangers() []int {
 	var all []int
-	for _, pid := range childrenOf(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid())) {
-		if l.mains[pid] == nil && pid != l.guard && !ended(pid) {
+	for _, pid := range proc.ChildrenOf(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid())) {
+		if l.mains[pid] == nil && pid != l.guard && !proc.Ended(pid) {
 			all = append(all, pid)
 		}
 	}
@@ -53,17 +54,17 @@ func (l *loop) strangers() []int {
 func (l *loop) walkMembers(t *task) []int {
 	var all []int
 	if l.mains[t.pid] == t {
-		all = descendants(t.pid)
+		all = proc.Descendants(t.pid)
 	}
 	for pid, x := range l.execs {
 		if x.task == t {
-			all = append(all, descendants(pid)...)
+			all = append(all, proc.Descendants(pid)...)
 		}
 	}
 	for _, pid := range l.strangers() {
 		a, ok := l.owner(pid)
-		if ok && a == t.attempt || !ok && (l.unclaimed(t, pid) || l.mains[t.pid] != t && dying(pid)) {
-			all = append(all, descendants(pid)...)
+		if ok && a == t.attempt || !ok && (l.unclaimed(t, pid) || l.mains[t.pid] != t && proc.Dying(pid)) {
+			all = append(all, proc.Descendants(pid)...)
 		}
 	}
 	return all
@@ -75,7 +76,7 @@ func (l *loop) unclaimed(t *task, pid int) bool {
 	if l.mains[t.pid] == t {
 		return false
 	}
-	born := StartTicks(pid)
+	born := proc.StartTicks(pid)
 	for _, other := range l.mains {
 		if other.ticks <= born && other != t {
 			return false
@@ -97,9 +98,9 @@ func (l *loop) walkKill(t *task) {
 	for range maxStops {
 		before := len(stopped)
 		for _, pid := range l.walkMembers(t) {
-			if start := StartTicks(pid); start != 0 && !stopped[pid] {
+			if start := proc.StartTicks(pid); start != 0 && !stopped[pid] {
 				stopped[pid] = true
-				signalProcess(pid, start, unix.SIGSTOP)
+				proc.SignalProcess(pid, start, unix.SIGSTOP)
 			}
 		}
 		if len(stopped) == before {
@@ -118,13 +119,13 @@ func (l *loop) walkSignal(t *task, sig unix.Signal) {
 		_ = unix.Kill(-t.pid, sig) // it has a zombie at least, so there is such a group
 	}
 	for _, pid := range all {
-		start := StartTicks(pid)
+		start := proc.StartTicks(pid)
 		if start == 0 {
 			continue
 		}
 		if group, err := unix.Getpgid(pid); main && err == nil && group == t.pid {
 			continue // it has the signal
 		}
-		signalProcess(pid, start, sig)
+		proc.SignalProcess(pid, start, sig)
 	}
 }

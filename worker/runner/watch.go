@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // cause is why a task is being ended; the first one tells.
@@ -57,7 +58,7 @@ type watch struct {
 }
 
 // newWatch is the watch of a task that is about to be started.
-func newWatch(s *Start, now time.Duration) watch {
+func newWatch(s *protocol.Start, now time.Duration) watch {
 	w := watch{limit: s.Limit, grace: s.Grace, warn: unix.Signal(s.Warn), before: s.WarnBefore}
 	if !s.Hold {
 		w.deadline = s.Deadline
@@ -94,7 +95,7 @@ func (w *watch) missed(now, d time.Duration) {
 		return
 	}
 	w.deadline = max(1, w.deadline-d)
-	w.paused = min(w.paused+min(d, maxDuration), maxDuration)
+	w.paused = min(w.paused+min(d, protocol.MaxDuration), protocol.MaxDuration)
 	w.slept = now >= w.deadline-w.lead
 }
 

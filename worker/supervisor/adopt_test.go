@@ -19,7 +19,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // killDaemon lets another process be the daemon, which starts the script, and
@@ -112,7 +112,7 @@ func TestAdoptEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "end on disk", func() bool {
-		_, err := runner.Dir(dir).FindEnd(attemptIn(dir, 1))
+		_, err := protocol.Dir(dir).FindEnd(attemptIn(dir, 1))
 		return err == nil
 	})
 	for range 2 { // until it is forgotten
@@ -123,7 +123,7 @@ func TestAdoptEnded(t *testing.T) {
 		r.stop()
 	}
 	await(t, "idle runner to end", func() bool {
-		all, err := runner.Dir(dir).Generations()
+		all, err := protocol.Dir(dir).Generations()
 		return err == nil && len(all) == 0
 	})
 	r := newRig(t, "groups", dir, "1")
@@ -131,7 +131,7 @@ func TestAdoptEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "end to be forgotten", func() bool {
-		_, err := runner.Dir(dir).FindEnd(r.attempt(1))
+		_, err := protocol.Dir(dir).FindEnd(r.attempt(1))
 		return errors.Is(err, os.ErrNotExist)
 	})
 	r.stop()
@@ -156,7 +156,7 @@ func TestTimeLimitOutlivesDaemon(t *testing.T) {
 	r.expect(worker.DriverStarted)
 	r.stop()
 	await(t, "end on disk", func() bool {
-		_, err := runner.Dir(dir).FindEnd(attemptIn(dir, 1))
+		_, err := protocol.Dir(dir).FindEnd(attemptIn(dir, 1))
 		return err == nil
 	})
 	r = newRig(t, "groups", dir, "1")
@@ -167,7 +167,7 @@ func TestTimeLimitOutlivesDaemon(t *testing.T) {
 
 func killRunner(t *testing.T, dir string, n int) {
 	t.Helper()
-	info, err := runner.Dir(dir).ReadInfo(n)
+	info, err := protocol.Dir(dir).ReadInfo(n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func TestNewVersionDrainsOld(t *testing.T) {
 	if e := r.run(r.task(2, "true")); e.State != job.Succeeded {
 		t.Errorf("%+v", e)
 	}
-	info, err := runner.Dir(dir).ReadInfo(2)
+	info, err := protocol.Dir(dir).ReadInfo(2)
 	if err != nil || info.Version != "2" {
 		t.Errorf("new runner %+v, %v", info, err)
 	}
@@ -285,7 +285,7 @@ func TestNewVersionDrainsOld(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	await(t, "old runner to end", func() bool {
-		all, err := runner.Dir(dir).Generations()
+		all, err := protocol.Dir(dir).Generations()
 		return err == nil && len(all) == 1 && all[0] == 2
 	})
 }
@@ -299,7 +299,7 @@ func TestIdleRunnerEnds(t *testing.T) {
 	}
 	r.stop()
 	await(t, "idle runner to end", func() bool {
-		all, err := runner.Dir(dir).Generations()
+		all, err := protocol.Dir(dir).Generations()
 		return err == nil && len(all) == 0
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/worker"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 const inFlight = 32
@@ -32,7 +32,7 @@ func cpuOf(b *testing.B, who int) time.Duration {
 
 // cpuTree is that of this process, of a runner, and of all that they waited for.
 func cpuTree(b *testing.B, dir string) time.Duration {
-	info, err := runner.Dir(dir).ReadInfo(1)
+	info, err := protocol.Dir(dir).ReadInfo(1)
 	if err != nil {
 		b.Fatal(err)
 	}

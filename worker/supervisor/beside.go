@@ -13,7 +13,7 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // ErrNotRunning says that an attempt has no process now in which a command
@@ -32,26 +32,26 @@ type Session struct {
 // Exec runs a command in the groups of an attempt, as its user, with its
 // environment. What is wrong with the command itself is an error with an exit
 // code: see CodeOf.
-func (d *Driver) Exec(ctx context.Context, a job.Attempt, b runner.Beside, uid int) (*Session, error) {
+func (d *Driver) Exec(ctx context.Context, a job.Attempt, b protocol.Command, uid int) (*Session, error) {
 	n, err := d.runnerOf(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := runner.Dial(d.dir.ExecSocket(n))
+	conn, err := protocol.Dial(d.dir.ExecSocket(n))
 	if err != nil {
 		return nil, fmt.Errorf("supervisor: %w: its runner takes no commands: %w", ErrNotRunning, err)
 	}
 	s := &Session{conn: conn}
 	theirs, err := s.open(b, uid)
 	if err == nil {
-		err = runner.SendExec(conn.(*net.UnixConn), runner.Exec{Attempt: a.String(), Command: b.Command, TTY: b.TTY, Term: b.Term}, theirs)
+		err = protocol.SendExec(conn.(*net.UnixConn), protocol.Exec{Attempt: a.String(), Command: b.Command, TTY: b.TTY, Term: b.Term}, theirs)
 	}
 	for _, f := range theirs {
 		_ = f.Close() // the command has its own
 	}
-	var r runner.ExecReport
+	var r protocol.ExecReport
 	if err == nil {
-		r, err = runner.ReadExecReport(conn)
+		r, err = protocol.ReadExecReport(conn)
 	}
 	if err == nil && r.Error != "" {
 		err = refusal{r.Code, r.Error}
@@ -80,7 +80,7 @@ func CodeOf(err error) int {
 }
 
 // open makes the near ends and gives the far ones.
-func (s *Session) open(b runner.Beside, uid int) ([]*os.File, error) {
+func (s *Session) open(b protocol.Command, uid int) ([]*os.File, error) {
 	if b.TTY {
 		near, far, err := pty.Open()
 		if err != nil {
@@ -120,7 +120,7 @@ func (s *Session) Resize(rows, cols uint16) error {
 
 // Wait returns the command's exit code once it has ended.
 func (s *Session) Wait() (int, error) {
-	r, err := runner.ReadExecReport(s.conn)
+	r, err := protocol.ReadExecReport(s.conn)
 	if err != nil {
 		return 0, fmt.Errorf("supervisor: the runner is gone, and the command with it: %w", err)
 	}

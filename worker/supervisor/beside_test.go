@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/musterhq/muster/worker"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 func TestBeside(t *testing.T) {
@@ -21,7 +21,7 @@ func TestBeside(t *testing.T) {
 		r.start(k)
 		main := r.expect(worker.DriverStarted).PID
 		run := func(script string) (string, int) {
-			s, err := r.d.Exec(t.Context(), k.Attempt, runner.Beside{Command: []string{"sh", "-c", script}}, os.Geteuid())
+			s, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"sh", "-c", script}}, os.Geteuid())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,11 +40,11 @@ func TestBeside(t *testing.T) {
 		if lines := strings.Fields(out); code != 4 || len(lines) != 2 || lines[0] != lines[1] || lines[0] != filepath.Join(r.d.dir.Task(k.Attempt), "scratch") {
 			t.Errorf("%q, exit %d", out, code)
 		}
-		if _, err := r.d.Exec(t.Context(), k.Attempt, runner.Beside{Command: []string{"no-such-xyz"}}, 0); CodeOf(err) != 127 {
+		if _, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"no-such-xyz"}}, 0); CodeOf(err) != 127 {
 			t.Errorf("%v", err)
 		}
 		at := filepath.Join(dir, "hidden")
-		if _, err := r.d.Exec(t.Context(), k.Attempt, runner.Beside{Command: []string{"sh", "-c", fmt.Sprintf(hiding, at)}}, 0); err != nil {
+		if _, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"sh", "-c", fmt.Sprintf(hiding, at)}}, 0); err != nil {
 			t.Fatal(err)
 		}
 		hidden := pidIn(t, at)
@@ -55,7 +55,7 @@ func TestBeside(t *testing.T) {
 		if alive(hidden) {
 			t.Error("what the command left outlives the task")
 		}
-		if _, err := r.d.Exec(t.Context(), k.Attempt, runner.Beside{Command: []string{"true"}}, 0); err == nil {
+		if _, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"true"}}, 0); err == nil {
 			t.Error("a command ran in a task that has ended")
 		}
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // ErrBusy says that more is asked than can be carried out; try again after a
@@ -47,7 +47,7 @@ type Config struct {
 	ContainerArgs   []string
 	// Engine is what every container starts from: the engine's host, the
 	// directories that it may show, the user inside.
-	Engine runner.Container
+	Engine protocol.Container
 	// EndContainers ends what containers a dead runner left, and returns when no
 	// process of them is left; nil: runners here have none.
 	EndContainers func(ctx context.Context, dir string, generation int) error
@@ -83,7 +83,7 @@ func (c Config) Validate() error {
 // Driver is a worker.Driver whose tasks are processes. Make one with New.
 type Driver struct {
 	cfg     Config
-	dir     runner.Dir
+	dir     protocol.Dir
 	tell    func(worker.DriverEvent)
 	log     *slog.Logger
 	inbox   inbox
@@ -100,7 +100,7 @@ func New(cfg Config, tell func(worker.DriverEvent), log *slog.Logger) (*Driver, 
 		return nil, err
 	}
 	return &Driver{
-		cfg: cfg, dir: runner.Dir(cfg.Dir), tell: tell, log: log,
+		cfg: cfg, dir: protocol.Dir(cfg.Dir), tell: tell, log: log,
 		inbox: inbox{wake: make(chan struct{}, 1)}, do: make(chan func()),
 		lives: lives{all: map[job.Attempt]*life{}},
 	}, nil
@@ -108,7 +108,7 @@ func New(cfg Config, tell func(worker.DriverEvent), log *slog.Logger) (*Driver, 
 
 // Start begins a task; see worker.Driver.
 func (d *Driver) Start(t worker.Task) error {
-	s := runner.Start{
+	s := protocol.Start{
 		Attempt: t.Attempt.String(), Command: t.Spec.Argv(), Script: t.Spec.Script, Workdir: t.Spec.Workdir,
 		User: t.User, Env: t.Env, Hostfile: t.Hostfile, Files: t.Files, Keeps: len(t.Spec.Download) > 0,
 		Hold: t.Hold, Lead: worker.FenceLead,
@@ -136,7 +136,7 @@ func (d *Driver) Start(t worker.Task) error {
 		e.deadline = t.Deadline
 		s.Deadline, s.Skew = t.Deadline.OnHost()
 	}
-	frame, err := runner.Frame(runner.Request{Start: &s})
+	frame, err := protocol.Frame(protocol.Request{Start: &s})
 	if err != nil {
 		return fmt.Errorf("supervisor: start %s: %w", t.Attempt, err)
 	}
@@ -150,8 +150,8 @@ func (d *Driver) Start(t worker.Task) error {
 }
 
 // of are the limits of one task.
-func (b Bounds) of(t worker.Task) runner.Limits {
-	l := runner.Limits{CPUs: t.Spec.Resources.CPUs, Quota: b.CPUQuota, Memory: t.Spec.Resources.Memory, PIDs: b.PIDs, Scratch: b.Scratch}
+func (b Bounds) of(t worker.Task) protocol.Limits {
+	l := protocol.Limits{CPUs: t.Spec.Resources.CPUs, Quota: b.CPUQuota, Memory: t.Spec.Resources.Memory, PIDs: b.PIDs, Scratch: b.Scratch}
 	for _, uuid := range t.Devices {
 		if node, ok := b.GPUs[uuid]; ok {
 			l.AnyGPU = l.AnyGPU || node == ""
@@ -163,13 +163,13 @@ func (b Bounds) of(t worker.Task) runner.Limits {
 
 // Stop ends an attempt; see worker.Driver.
 func (d *Driver) Stop(a job.Attempt, grace time.Duration, reason string) error {
-	m := runner.Stop{Attempt: a.String(), Grace: max(0, grace), Reason: reason}
+	m := protocol.Stop{Attempt: a.String(), Grace: max(0, grace), Reason: reason}
 	return d.inbox.put(func(s *state) { s.stop(a, m) })
 }
 
 // Signal signals an attempt; see worker.Driver.
 func (d *Driver) Signal(a job.Attempt, number int) error {
-	m := runner.Signal{Attempt: a.String(), Number: number}
+	m := protocol.Signal{Attempt: a.String(), Number: number}
 	return d.inbox.put(func(s *state) { s.signal(a, m) })
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 func TestExits(t *testing.T) {
@@ -97,7 +97,7 @@ func TestEnvironment(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	lines := strings.Split(r.output(k.Attempt, output.Stdout), "\n")
-	scratch := filepath.Join(runner.Dir(r.dir).Task(k.Attempt), "scratch")
+	scratch := filepath.Join(protocol.Dir(r.dir).Task(k.Attempt), "scratch")
 	want := "MUSTER_ATTEMPT MUSTER_HOSTFILE MUSTER_JOB_ID MUSTER_SCRATCH MUSTER_TASK PATH PWD "
 	if os.Geteuid() == 0 {
 		want = "HOME " + strings.TrimSuffix(want, " ") + " USER "
@@ -160,7 +160,7 @@ func TestHundredTasks(t *testing.T) {
 		for i := range n {
 			await(t, "task to be ready", func() bool { return r.output(r.attempt(i), output.Stdout) == "ready\n" })
 		}
-		info, err := runner.Dir(r.dir).ReadInfo(1)
+		info, err := protocol.Dir(r.dir).ReadInfo(1)
 		if err != nil {
 			t.Fatal(err)
 		}

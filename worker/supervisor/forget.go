@@ -9,23 +9,23 @@ import (
 	"os"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // ends knows where the ends lie that were not forgotten. It is the state's.
 type ends struct {
-	dir    runner.Dir
+	dir    protocol.Dir
 	log    *slog.Logger
-	at     map[job.Attempt]runner.Segment
-	left   map[runner.Segment]int // ends in each file that were not forgotten
-	newest map[int]int            // segment of each runner, to which it may be writing as long as it lives
+	at     map[job.Attempt]protocol.Segment
+	left   map[protocol.Segment]int // ends in each file that were not forgotten
+	newest map[int]int              // segment of each runner, to which it may be writing as long as it lives
 	lives  func(generation int) bool
 }
 
-func newEnds(dir runner.Dir, lives func(generation int) bool, log *slog.Logger) *ends {
+func newEnds(dir protocol.Dir, lives func(generation int) bool, log *slog.Logger) *ends {
 	return &ends{
 		dir: dir, log: log, lives: lives,
-		at: map[job.Attempt]runner.Segment{}, left: map[runner.Segment]int{}, newest: map[int]int{},
+		at: map[job.Attempt]protocol.Segment{}, left: map[protocol.Segment]int{}, newest: map[int]int{},
 	}
 }
 
@@ -43,7 +43,7 @@ func (e *ends) newestRunner() (int, error) {
 
 // read takes up what is on disk: all that was not forgotten, and of what was,
 // whatever shares a file with it.
-func (e *ends) read() ([]runner.End, error) {
+func (e *ends) read() ([]protocol.End, error) {
 	segments, err := e.dir.Segments()
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (e *ends) read() ([]runner.End, error) {
 
 // add notes where the end of an attempt lies. A number of zero is none: its
 // runner never wrote one.
-func (e *ends) add(a job.Attempt, s runner.Segment) {
+func (e *ends) add(a job.Attempt, s protocol.Segment) {
 	if _, known := e.at[a]; known || s.Number == 0 {
 		return
 	}
@@ -76,7 +76,7 @@ func (e *ends) add(a job.Attempt, s runner.Segment) {
 	e.left[s]++
 	if before := e.newest[s.Runner]; s.Number > before {
 		e.newest[s.Runner] = s.Number
-		e.drop(runner.Segment{Runner: s.Runner, Number: before})
+		e.drop(protocol.Segment{Runner: s.Runner, Number: before})
 	}
 }
 
@@ -94,11 +94,11 @@ func (e *ends) forget(a job.Attempt) {
 
 // closed says that a runner is dead.
 func (e *ends) closed(generation int) {
-	e.drop(runner.Segment{Runner: generation, Number: e.newest[generation]})
+	e.drop(protocol.Segment{Runner: generation, Number: e.newest[generation]})
 }
 
 // drop deletes a file that holds nothing to remember and that nobody writes to.
-func (e *ends) drop(s runner.Segment) {
+func (e *ends) drop(s protocol.Segment) {
 	if s.Number == 0 || e.left[s] > 0 || e.newest[s.Runner] == s.Number && e.lives(s.Runner) {
 		return
 	}

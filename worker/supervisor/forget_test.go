@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // TestForgetDeletesSegments forgets ends of a living and of a dead runner: a
 // file goes with its last end, unless it may still be written to.
 func TestForgetDeletesSegments(t *testing.T) {
 	t.Parallel()
-	dir := runner.Dir(t.TempDir())
+	dir := protocol.Dir(t.TempDir())
 	attempt := func(n int) job.Attempt { return job.Attempt{Job: job.NewID(7, 9), Task: n, N: 1} }
 	write := func(generation, number int, tasks ...int) {
 		t.Helper()
@@ -22,7 +22,7 @@ func TestForgetDeletesSegments(t *testing.T) {
 		for _, n := range tasks {
 			text += fmt.Sprintf("{\"attempt\":%q,\"exit\":{\"state\":\"SUCCEEDED\"}}\n", attempt(n))
 		}
-		if err := os.WriteFile(dir.Journal(runner.Segment{Runner: generation, Number: number}), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(dir.Journal(protocol.Segment{Runner: generation, Number: number}), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,7 +50,7 @@ func TestForgetDeletesSegments(t *testing.T) {
 	e.forget(attempt(4))
 	left("[{2 1} {2 2}]") // {2 2} may still be written to
 	write(2, 3, 5)
-	e.add(attempt(5), runner.Segment{Runner: 2, Number: 3})
+	e.add(attempt(5), protocol.Segment{Runner: 2, Number: 3})
 	left("[{2 1} {2 3}]")
 	e.forget(attempt(5))
 	e.forget(attempt(9))

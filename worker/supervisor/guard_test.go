@@ -9,7 +9,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/output"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // TestRunnerIsKilledLast looks at who the kernel would end for lack of memory:
@@ -33,7 +33,7 @@ func TestRunnerIsKilledLast(t *testing.T) {
 			t.Errorf("task has %q, want %q", out, want)
 		}
 	}
-	info, err := runner.Dir(r.dir).ReadInfo(1)
+	info, err := protocol.Dir(r.dir).ReadInfo(1)
 	if err != nil {
 		t.Fatal(err)
 	}

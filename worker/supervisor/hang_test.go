@@ -11,7 +11,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // hungDir is a directory that answers nobody until answer is called: a file
@@ -159,7 +159,7 @@ func TestHungCommandBesideATask(t *testing.T) {
 	r.start(k)
 	r.expect(worker.DriverStarted)
 	beside := func(command ...string) error {
-		s, err := r.d.Exec(t.Context(), k.Attempt, runner.Beside{Command: command}, 0)
+		s, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: command}, 0)
 		if err == nil {
 			defer s.Close()
 			_, err = s.Wait()
@@ -184,10 +184,10 @@ func TestCommandsOfAUserAreBounded(t *testing.T) {
 	r.start(k)
 	r.expect(worker.DriverStarted)
 	open := func(command ...string) (*Session, error) {
-		return r.d.Exec(t.Context(), k.Attempt, runner.Beside{Command: command}, 0)
+		return r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: command}, 0)
 	}
 	var all []*Session
-	for range runner.MaxUserExecs {
+	for range protocol.MaxUserExecs {
 		s, err := open("sleep", "1000")
 		if err != nil {
 			t.Fatal(err)

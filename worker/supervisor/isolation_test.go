@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // needs skips a test where the runner's groups do not bound something.
@@ -102,7 +102,7 @@ func (r *rig) bomb(user string) {
 	many.User = user
 	r.start(many)
 	r.expect(worker.DriverStarted)
-	counted := filepath.Join(runner.Dir(r.dir).Scratch(many.Attempt), "counted")
+	counted := filepath.Join(protocol.Dir(r.dir).Scratch(many.Attempt), "counted")
 	await(r.t, "all to be begun", func() bool { _, err := os.Stat(counted); return err == nil })
 	n := len(marked(many.Attempt))
 	if err := r.d.Stop(many.Attempt, 0, "enough"); err != nil {
@@ -115,7 +115,7 @@ func (r *rig) bomb(user string) {
 	k.User = user
 	r.start(k)
 	r.expect(worker.DriverStarted)
-	full := filepath.Join(runner.Dir(r.dir).Scratch(k.Attempt), "bound")
+	full := filepath.Join(protocol.Dir(r.dir).Scratch(k.Attempt), "bound")
 	await(r.t, "the bomb to be at its bound", func() bool {
 		b, err := os.ReadFile(full)
 		return err == nil && len(b) > 0 // the shell says that it cannot fork
@@ -251,7 +251,7 @@ func TestScratch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	r.d.cfg.Bounds.Scratch = 8 * mib
-	dir := func(k worker.Task) string { return runner.Dir(r.dir).Scratch(k.Attempt) }
+	dir := func(k worker.Task) string { return protocol.Dir(r.dir).Scratch(k.Attempt) }
 	gone := func(k worker.Task) {
 		t.Helper()
 		await(t, "scratch to be removed", func() bool { _, err := os.Stat(dir(k)); return os.IsNotExist(err) })

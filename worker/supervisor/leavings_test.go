@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/worker/output"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // TestDeadRunnersLeaveLittle kills runner after runner: their hostfiles go with
@@ -19,7 +19,7 @@ import (
 func TestDeadRunnersLeaveLittle(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "nogroups", testDir(t), "1")
-	dir := runner.Dir(r.dir)
+	dir := protocol.Dir(r.dir)
 	const deaths = 6
 	for n := 1; n <= deaths; n++ {
 		k := r.shell(n, `echo "$MUSTER_HOSTFILE"`)
@@ -45,8 +45,8 @@ func TestDeadRunnersLeaveLittle(t *testing.T) {
 			return err == nil && next.PID != 0
 		})
 	}
-	await(t, fmt.Sprintf("the logs of %d runners", runner.KeptLogs+1), func() bool {
+	await(t, fmt.Sprintf("the logs of %d runners", protocol.KeptLogs+1), func() bool {
 		logs, err := filepath.Glob(filepath.Join(r.dir, "runner-*.log"))
-		return err == nil && len(logs) == runner.KeptLogs+1
+		return err == nil && len(logs) == protocol.KeptLogs+1
 	})
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // The test binary plays two other parts, told by its first argument.
@@ -153,7 +154,7 @@ func testDir(t testing.TB) string {
 
 // endRunners ends the runners of a directory and waits until they are gone.
 func endRunners(t testing.TB, dir string) {
-	d := runner.Dir(dir)
+	d := protocol.Dir(dir)
 	all, err := d.Generations()
 	if err != nil {
 		t.Error(err)

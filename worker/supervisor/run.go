@@ -12,7 +12,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 const (
@@ -37,7 +37,7 @@ type entry struct {
 	isolation string
 	began     time.Time
 	deadline  worker.BootTime // the newest; 0: none is known
-	stop      *runner.Stop    // the last one asked for
+	stop      *protocol.Stop  // the last one asked for
 }
 
 // role is what a runner runs. Containers have a runner of their own: it knows
@@ -265,20 +265,20 @@ func (s *state) dispatch(e *entry) {
 // again tells a runner what has been asked of an attempt since its Start.
 func (s *state) again(k *link, e *entry) {
 	if e.deadline != 0 {
-		s.ask(k, runner.Request{Extend: []runner.Extension{e.extension()}})
+		s.ask(k, protocol.Request{Extend: []protocol.Extension{e.extension()}})
 	}
 	if e.stop != nil {
-		s.ask(k, runner.Request{Stop: e.stop})
+		s.ask(k, protocol.Request{Stop: e.stop})
 	}
 }
 
 // extension is the newest deadline as the runner's clock has it.
-func (e *entry) extension() runner.Extension {
+func (e *entry) extension() protocol.Extension {
 	boot, skew := e.deadline.OnHost()
-	return runner.Extension{Attempt: e.attempt.String(), Deadline: boot, Skew: skew}
+	return protocol.Extension{Attempt: e.attempt.String(), Deadline: boot, Skew: skew}
 }
 
-func (s *state) stop(a job.Attempt, m runner.Stop) {
+func (s *state) stop(a job.Attempt, m protocol.Stop) {
 	e := s.entries[a]
 	if e == nil {
 		return // it has ended, and that was told
@@ -286,17 +286,17 @@ func (s *state) stop(a job.Attempt, m runner.Stop) {
 	if e.stop == nil || m.Grace < e.stop.Grace {
 		e.stop = &m
 	}
-	s.ask(s.links[e.runner], runner.Request{Stop: &m})
+	s.ask(s.links[e.runner], protocol.Request{Stop: &m})
 }
 
-func (s *state) signal(a job.Attempt, m runner.Signal) {
+func (s *state) signal(a job.Attempt, m protocol.Signal) {
 	if e := s.entries[a]; e != nil {
-		s.ask(s.links[e.runner], runner.Request{Signal: &m})
+		s.ask(s.links[e.runner], protocol.Request{Signal: &m})
 	}
 }
 
 func (s *state) extend(deadlines map[job.Attempt]worker.BootTime) {
-	frames := map[int][]runner.Extension{}
+	frames := map[int][]protocol.Extension{}
 	for a, at := range deadlines {
 		e := s.entries[a]
 		if e == nil || at <= e.deadline {
@@ -305,25 +305,25 @@ func (s *state) extend(deadlines map[job.Attempt]worker.BootTime) {
 		e.deadline = at
 		batch := append(frames[e.runner], e.extension())
 		if len(batch) == extendBatch {
-			s.ask(s.links[e.runner], runner.Request{Extend: batch})
+			s.ask(s.links[e.runner], protocol.Request{Extend: batch})
 			batch = nil
 		}
 		frames[e.runner] = batch
 	}
 	for n, batch := range frames {
 		if len(batch) > 0 {
-			s.ask(s.links[n], runner.Request{Extend: batch})
+			s.ask(s.links[n], protocol.Request{Extend: batch})
 		}
 	}
 }
 
 // ask sends a request if the runner is connected; what is lasting of it is
 // told again on its next Welcome.
-func (s *state) ask(k *link, m runner.Request) {
+func (s *state) ask(k *link, m protocol.Request) {
 	if k == nil || k.conn == nil {
 		return
 	}
-	frame, err := runner.Frame(m)
+	frame, err := protocol.Frame(m)
 	if err != nil {
 		s.d.log.Error("request not sent to runner", "error", err)
 		return
@@ -349,7 +349,7 @@ func (s *state) tell(e worker.DriverEvent) {
 }
 
 // started notes the process of an attempt.
-func (s *state) started(n int, m runner.Started) {
+func (s *state) started(n int, m protocol.Started) {
 	a, err := job.ParseAttempt(m.Attempt)
 	if err != nil {
 		return // ReadReport has checked it

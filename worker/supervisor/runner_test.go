@@ -21,7 +21,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 func TestUsers(t *testing.T) {
@@ -42,7 +42,7 @@ func TestUsers(t *testing.T) {
 	k := r.shell(0, "#!/bin/sh\nid -un; echo $HOME $USER; pwd; touch made; echo heard >/dev/stderr; ls $MUSTER_SCRATCH; cat $MUSTER_HOSTFILE; cat ../../../runner-1.lock")
 	k.User, k.Hostfile = "nobody", "h"
 	e := r.run(k)
-	scratch := filepath.Join(runner.Dir(dir).Task(k.Attempt), "scratch")
+	scratch := filepath.Join(protocol.Dir(dir).Task(k.Attempt), "scratch")
 	want := "nobody\n" + nobody.HomeDir + " nobody\n" + scratch + "\nmade\nh"
 	if out := r.output(k.Attempt, output.Stdout); out != want || e.Code != 1 || !strings.HasPrefix(e.Tail, "heard\n") {
 		t.Errorf("output %q, want %q; %+v", out, want, e)
@@ -73,14 +73,14 @@ func TestUsers(t *testing.T) {
 }
 
 // dial connects to the first runner of a directory and reads its welcome.
-func dial(t *testing.T, dir string) (net.Conn, runner.Welcome) {
+func dial(t *testing.T, dir string) (net.Conn, protocol.Welcome) {
 	t.Helper()
-	conn, err := runner.Dial(runner.Dir(dir).Socket(1))
+	conn, err := protocol.Dial(protocol.Dir(dir).Socket(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	m, err := runner.ReadReport(conn)
+	m, err := protocol.ReadReport(conn)
 	if err != nil || m.Welcome == nil {
 		t.Fatalf("first word %+v, %v", m, err)
 	}
@@ -105,14 +105,14 @@ func TestNewerConnectionReplaces(t *testing.T) {
 	}
 
 	// A start that arrives again starts nothing.
-	frame, err := runner.Frame(runner.Request{Start: &runner.Start{Attempt: k.Attempt.String(), Command: []string{"true"}, User: "root", Hold: true, OutputLimit: DefaultOutputLimit}})
+	frame, err := protocol.Frame(protocol.Request{Start: &protocol.Start{Attempt: k.Attempt.String(), Command: []string{"true"}, User: "root", Hold: true, OutputLimit: DefaultOutputLimit}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := second.Write(frame); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := runner.ReadReport(second); err != nil || m.Started == nil || m.Started.PID != pid {
+	if m, err := protocol.ReadReport(second); err != nil || m.Started == nil || m.Started.PID != pid {
 		t.Errorf("report %+v, %v", m, err)
 	}
 
@@ -147,7 +147,7 @@ func TestOldAttempt(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	lost := r.task(1, "true")
-	if err := os.Mkdir(runner.Dir(dir).Task(lost.Attempt), 0o700); err != nil {
+	if err := os.Mkdir(protocol.Dir(dir).Task(lost.Attempt), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	r.start(lost)
@@ -166,7 +166,7 @@ func TestOneRunnerPerGeneration(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), self, asRunner, "--dir", dir, "--generation", "1")
 	cmd.Stderr = &out
 	await(t, "first runner", func() bool {
-		conn, err := runner.Dial(runner.Dir(dir).Socket(1))
+		conn, err := protocol.Dial(protocol.Dir(dir).Socket(1))
 		if err == nil {
 			_ = conn.Close()
 		}
@@ -212,11 +212,11 @@ func TestBinaryOfAnotherVersion(t *testing.T) {
 	if e := r.run(r.task(0, "true")); e.State != job.Succeeded {
 		t.Errorf("%+v", e)
 	}
-	all, err := runner.Dir(dir).Generations()
+	all, err := protocol.Dir(dir).Generations()
 	if err != nil || len(all) != 1 {
 		t.Errorf("runners %v, %v, want one", all, err)
 	}
-	if info, err := runner.Dir(dir).ReadInfo(1); err != nil || info.Version != "7" {
+	if info, err := protocol.Dir(dir).ReadInfo(1); err != nil || info.Version != "7" {
 		t.Errorf("%+v, %v", info, err)
 	}
 }
@@ -233,7 +233,7 @@ func TestOutOfMemory(t *testing.T) {
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
 	r.run(r.task(0, "true")) // there is a runner
-	info, err := runner.Dir(dir).ReadInfo(1)
+	info, err := protocol.Dir(dir).ReadInfo(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func TestSweep(t *testing.T) {
 	}
 	now := time.Now()
 	young := now.Add(keepFor)
-	if err := os.Chtimes(runner.Dir(r.dir).Task(r.attempt(1)), young, young); err != nil {
+	if err := os.Chtimes(protocol.Dir(r.dir).Task(r.attempt(1)), young, young); err != nil {
 		t.Fatal(err)
 	}
 	unforgotten := make(chan map[job.Attempt]bool, 1)
@@ -291,7 +291,7 @@ func TestSweep(t *testing.T) {
 	}
 	var kept []int
 	for i := range 4 {
-		if _, err := os.Stat(runner.Dir(r.dir).Task(r.attempt(i))); err == nil {
+		if _, err := os.Stat(protocol.Dir(r.dir).Task(r.attempt(i))); err == nil {
 			kept = append(kept, i)
 		}
 	}

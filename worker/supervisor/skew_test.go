@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/leaseclock"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // TestDeadlinesSayTheirSkew looks at what a runner is told: each deadline comes
@@ -49,7 +49,7 @@ func TestDeadlinesSayTheirSkew(t *testing.T) {
 	close(k.queue)
 	var got []time.Duration
 	for frame := range k.queue {
-		var m runner.Request
+		var m protocol.Request
 		if err := json.Unmarshal(frame[4:], &m); err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/cgroup"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 const (
@@ -44,9 +44,9 @@ type keeper struct {
 	s       *state
 	d       *Driver
 	n       int
-	process *os.Process // if this daemon started it, until it was waited for
-	fresh   bool        // it may not have its lock yet
-	info    runner.Info // once it is dead
+	process *os.Process   // if this daemon started it, until it was waited for
+	fresh   bool          // it may not have its lock yet
+	info    protocol.Info // once it is dead
 }
 
 func (k *keeper) run(ctx context.Context) {
@@ -89,7 +89,7 @@ func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
 			return false, k.bury(ctx, lock)
 		}
 	}
-	conn, err := runner.Dial(k.d.dir.Socket(k.n))
+	conn, err := protocol.Dial(k.d.dir.Socket(k.n))
 	if err != nil {
 		return false, nil // it has not opened its socket yet, or is just ending
 	}
@@ -98,7 +98,7 @@ func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	_ = conn.SetReadDeadline(time.Now().Add(welcomeWithin)) // a broken connection shows when it is read
 	r := bufio.NewReader(conn)
-	m, err := runner.ReadReport(r)
+	m, err := protocol.ReadReport(r)
 	if err != nil {
 		return true, err
 	}
@@ -117,7 +117,7 @@ func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
 
 func (k *keeper) listen(r io.Reader) error {
 	for {
-		m, err := runner.ReadReport(r)
+		m, err := protocol.ReadReport(r)
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (k *keeper) bury(ctx context.Context, lock *os.File) error {
 		k.d.log.DebugContext(ctx, "dead runner said nothing of itself", "generation", k.n, "error", err)
 	}
 	k.info = info
-	if err := runner.EndOrphans(ctx, k.d.dir, info); err != nil {
+	if err := endOrphans(ctx, k.d.dir, info); err != nil {
 		return err // only ctx ends it
 	}
 	if k.d.cfg.EndContainers != nil {
@@ -268,7 +268,7 @@ func inherited() []string {
 
 // welcomed notes that a runner is connected and compares what it has with what
 // is known here.
-func (s *state) welcomed(n int, conn net.Conn, w runner.Welcome) {
+func (s *state) welcomed(n int, conn net.Conn, w protocol.Welcome) {
 	k := s.links[n]
 	k.cut()
 	k.conn, k.queue = conn, make(chan []byte, maxQueue)
@@ -305,7 +305,7 @@ func (s *state) welcomed(n int, conn net.Conn, w runner.Welcome) {
 	}
 	for m, other := range s.links {
 		if cur != 0 && m != cur && other.role == k.role {
-			s.ask(other, runner.Request{Drain: true})
+			s.ask(other, protocol.Request{Drain: true})
 		}
 	}
 	s.d.log.Info("runner connected", "generation", n, "pid", w.Info.PID, "version", w.Info.Version, "tasks", len(has))
@@ -332,7 +332,7 @@ func (s *state) parted(n int, conn net.Conn) {
 }
 
 // reported takes in what a runner tells.
-func (s *state) reported(n int, m runner.Report) {
+func (s *state) reported(n int, m protocol.Report) {
 	switch {
 	case m.Started != nil:
 		s.started(n, *m.Started)
@@ -342,7 +342,7 @@ func (s *state) reported(n int, m runner.Report) {
 		}
 	case m.Ended != nil:
 		if a, err := job.ParseAttempt(m.Ended.Attempt); err == nil {
-			s.ends.add(a, runner.Segment{Runner: n, Number: m.Ended.Segment})
+			s.ends.add(a, protocol.Segment{Runner: n, Number: m.Ended.Segment})
 			s.ended(a, m.Ended.Exit)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/scratch"
 )
 
 const (
@@ -92,7 +92,7 @@ func (d *Driver) sweep(now time.Time, unforgotten map[job.Attempt]bool) error {
 		if now.Sub(k.since) < keepFor && total <= most && left <= keepMost {
 			return nil
 		}
-		if err := runner.Remove(k.path); err != nil {
+		if err := scratch.Remove(k.path); err != nil {
 			d.log.Warn("output not removed", "path", k.path, "error", err)
 			continue
 		}

@@ -19,7 +19,8 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // ErrNotRunning says that an attempt has no container now in which a command
@@ -54,7 +55,7 @@ type Session struct {
 // Exec runs a command in the container of an attempt, on the engine at host. It
 // is not known before Wait whether the command could be executed. The contexts
 // of the session's methods are those of their questions to the engine.
-func Exec(ctx context.Context, host string, a job.Attempt, b runner.Beside) (*Session, error) {
+func Exec(ctx context.Context, host string, a job.Attempt, b protocol.Command) (*Session, error) {
 	c, err := connect(host)
 	if err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func Exec(ctx context.Context, host string, a job.Attempt, b runner.Beside) (*Se
 	return s, nil
 }
 
-func (s *Session) open(ctx context.Context, a job.Attempt, b runner.Beside) error {
+func (s *Session) open(ctx context.Context, a job.Attempt, b protocol.Command) error {
 	got, err := s.c.ContainerInspect(ctx, nameOf(a), client.ContainerInspectOptions{})
 	if err != nil {
 		return err
@@ -223,7 +224,7 @@ func (s *Session) Close(ctx context.Context) {
 		if got, err := s.inspect(ctx); err == nil && got.Running && got.PID != 0 {
 			if p, err := find(got.PID); err == nil {
 				if p.of(s.container) {
-					runner.KillTree(got.PID)
+					proc.KillTree(got.PID)
 				}
 				_ = p.Release() // only lets go of it
 			}

@@ -21,6 +21,8 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 func box(t *testing.T) runner.Box {
@@ -30,7 +32,7 @@ func box(t *testing.T) runner.Box {
 		t.Fatal(err)
 	}
 	return runner.Box{
-		Container: runner.Container{Image: "a:1"}, Limits: runner.Limits{CPUs: 3, Memory: 8 << 30, PIDs: 99}, Attempt: a, UID: 1000, GID: 100, Groups: []uint32{100, 44},
+		Container: protocol.Container{Image: "a:1"}, Limits: protocol.Limits{CPUs: 3, Memory: 8 << 30, PIDs: 99}, Attempt: a, UID: 1000, GID: 100, Groups: []uint32{100, 44},
 		Scratch: t.TempDir(),
 	}
 }
@@ -135,7 +137,7 @@ func TestPins(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dir := runner.Dir(t.TempDir())
+	dir := protocol.Dir(t.TempDir())
 	p := &pins{dir: dir.Pins(1)}
 	t.Cleanup(func() {
 		if err := dir.Remove(1); err != nil {
@@ -259,20 +261,20 @@ func TestNotes(t *testing.T) {
 func TestEndOrphans(t *testing.T) {
 	orphan, other := exec.CommandContext(t.Context(), "sleep", "1000"), exec.CommandContext(t.Context(), "sleep", "1000")
 	dir := t.TempDir()
-	n := &notes{path: runner.Dir(dir).Boxes(1)}
+	n := &notes{path: protocol.Dir(dir).Boxes(1)}
 	for id, cmd := range map[string]*exec.Cmd{"orphan": orphan, "other": other} {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		ticks := runner.StartTicks(cmd.Process.Pid)
+		ticks := proc.StartTicks(cmd.Process.Pid)
 		if id == "other" {
 			ticks++
 		}
-		if err := n.add(note{ID: id, Host: "unix:///nowhere", PID: cmd.Process.Pid, Ticks: ticks, Boot: runner.BootID()}); err != nil {
+		if err := n.add(note{ID: id, Host: "unix:///nowhere", PID: cmd.Process.Pid, Ticks: ticks, Boot: proc.BootID()}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := n.add(note{ID: "old", Host: "unix:///nowhere", PID: os.Getpid(), Ticks: runner.StartTicks(os.Getpid()), Boot: "another"}); err != nil {
+	if err := n.add(note{ID: "old", Host: "unix:///nowhere", PID: os.Getpid(), Ticks: proc.StartTicks(os.Getpid()), Boot: "another"}); err != nil {
 		t.Fatal(err)
 	}
 	died := make(chan error, 1)
@@ -285,7 +287,7 @@ func TestEndOrphans(t *testing.T) {
 		t.Error(err)
 	}
 	_ = other.Wait()
-	unsure := &notes{path: runner.Dir(dir).Boxes(2)}
+	unsure := &notes{path: protocol.Dir(dir).Boxes(2)}
 	if err := unsure.add(note{ID: "started?", Host: "unix:///nowhere"}); err != nil {
 		t.Fatal(err)
 	}

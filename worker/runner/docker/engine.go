@@ -20,7 +20,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // DefaultHost is where an engine listens unless told otherwise.
@@ -55,7 +55,7 @@ type Engine struct {
 // New returns an Engine that talks to nobody before it is asked to run
 // something.
 func New(cfg Config, log *slog.Logger) *Engine {
-	return &Engine{cfg: cfg, log: log, notes: &notes{path: runner.Dir(cfg.Dir).Boxes(cfg.Generation)}, pins: &pins{dir: runner.Dir(cfg.Dir).Pins(cfg.Generation)}, link: map[string]*link{}}
+	return &Engine{cfg: cfg, log: log, notes: &notes{path: protocol.Dir(cfg.Dir).Boxes(cfg.Generation)}, pins: &pins{dir: protocol.Dir(cfg.Dir).Pins(cfg.Generation)}, link: map[string]*link{}}
 }
 
 // link is a client of one engine and what that engine can do.
@@ -145,7 +145,7 @@ func (e *Engine) clean(ctx context.Context, l *link) {
 		e.log.WarnContext(ctx, "containers of dead runners not looked for", "error", err)
 		return
 	}
-	dir := runner.Dir(e.cfg.Dir)
+	dir := protocol.Dir(e.cfg.Dir)
 	for _, c := range all.Items {
 		var n int
 		if _, err := fmt.Sscan(c.Labels[labelGeneration], &n); err != nil || n >= e.cfg.Generation {

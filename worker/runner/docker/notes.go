@@ -15,7 +15,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // note is one line: a container was created, its process begins, it is removed.
@@ -113,7 +114,7 @@ const (
 // process of them is left; only ctx ends it before. One whose process is known
 // needs no engine for that.
 func EndOrphans(ctx context.Context, dir string, n int) error {
-	left, err := readNotes(runner.Dir(dir).Boxes(n))
+	left, err := readNotes(protocol.Dir(dir).Boxes(n))
 	if err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func EndOrphans(ctx context.Context, dir string, n int) error {
 
 // killNoted kills a container by its process, and says whether none is left.
 func killNoted(o note) bool {
-	if o.Boot != "" && o.Boot != runner.BootID() {
+	if o.Boot != "" && o.Boot != proc.BootID() {
 		return true
 	}
 	if o.PID == 0 {
@@ -145,7 +146,7 @@ func killNoted(o note) bool {
 		return false
 	}
 	defer p.Release() //nolint:errcheck // only lets go of it
-	if runner.StartTicks(o.PID) != o.Ticks {
+	if proc.StartTicks(o.PID) != o.Ticks {
 		return true // the number is another's
 	}
 	if p.kill() != nil {
@@ -177,7 +178,7 @@ func forceRemove(ctx context.Context, c *client.Client, id string) error {
 
 // Guard ends the containers of runner n once that is dead, and returns.
 func Guard(ctx context.Context, dir string, n int) error {
-	if err := runner.Dir(dir).AwaitDeath(n); err != nil {
+	if err := protocol.Dir(dir).AwaitDeath(n); err != nil {
 		return err
 	}
 	return EndOrphans(context.WithoutCancel(ctx), dir, n)

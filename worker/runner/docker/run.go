@@ -17,6 +17,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/proc"
 )
 
 const (
@@ -211,7 +212,7 @@ func (c *life) start(ctx context.Context) error {
 	line := note{ID: c.id, PID: pid}
 	if p, err := find(pid); err == nil && p.of(c.id) {
 		c.run.first, c.run.near = p, true
-		line.Boot, line.Ticks = runner.BootID(), runner.StartTicks(pid)
+		line.Boot, line.Ticks = proc.BootID(), proc.StartTicks(pid)
 		if err := c.e.notes.add(line); err != nil {
 			return err
 		}

@@ -1,8 +1,8 @@
-package runner
-
-// What the kernel tells about processes, read from /proc file by file: gopsutil
-// lists every process of the host for each question, which a runner that asks
-// after each end of a task cannot afford.
+// Package proc reads from /proc what the kernel knows about processes, and signals processes.
+//
+// It reads one file for each question. gopsutil lists every process of the host for most of them, which a
+// runner that asks after each end of a task cannot afford.
+package proc
 
 import (
 	"bytes"
@@ -35,14 +35,14 @@ func children(pid int) []int {
 	}
 	var all []int
 	for _, f := range files {
-		all = append(all, childrenOf(f)...)
+		all = append(all, ChildrenOf(f)...)
 	}
 	return all
 }
 
-// childrenOf reads the list of one thread; nothing if the thread is gone, as its
+// ChildrenOf reads the list of one thread; nothing if the thread is gone, as its
 // children are another's then.
-func childrenOf(path string) []int {
+func ChildrenOf(path string) []int {
 	b, err := ReadBounded(path, maxChildren)
 	if err != nil {
 		return nil
@@ -56,8 +56,8 @@ func childrenOf(path string) []int {
 	return all
 }
 
-// descendants lists a process and all below it.
-func descendants(pid int) []int {
+// Descendants lists a process and all below it.
+func Descendants(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {
 		all = append(all, children(all[i])...)
@@ -83,22 +83,22 @@ func StartTicks(pid int) uint64 {
 // statFields is /proc/PID/stat from its third field on: the second, the name
 // of the program, may hold anything.
 func statFields(pid int) []string {
-	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/stat", maxSmallFile)
+	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/stat", MaxSmallFile)
 	if err != nil {
 		return nil
 	}
 	return strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 }
 
-// ended says that a process is gone or only its status is left.
-func ended(pid int) bool {
+// Ended says that a process is gone or only its status is left.
+func Ended(pid int) bool {
 	f := statFields(pid)
 	return len(f) == 0 || f[0] == "Z" || f[0] == "X"
 }
 
-// handles says that a process has a handler for a signal.
-func handles(pid int, sig unix.Signal) bool {
-	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/status", maxSmallFile)
+// Handles says that a process has a handler for a signal.
+func Handles(pid int, sig unix.Signal) bool {
+	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/status", MaxSmallFile)
 	if err != nil {
 		return false
 	}
@@ -111,16 +111,16 @@ func handles(pid int, sig unix.Signal) bool {
 	return false
 }
 
-// dying says that a process has given up its memory and so its environment, but
+// Dying says that a process has given up its memory and so its environment, but
 // is not yet only a status: it will run no more, and holds files still.
-func dying(pid int) bool {
+func Dying(pid int) bool {
 	f := statFields(pid)
 	const vsize = 23 - 3 // as starttime above
 	return len(f) > vsize && f[vsize] == "0"
 }
 
-// mark reads from a process's environment which attempt it was started for.
-func mark(pid int) (job.Attempt, bool) {
+// AttemptOf reads from a process's environment which attempt it was started for.
+func AttemptOf(pid int) (job.Attempt, bool) {
 	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
 	if err != nil {
 		return job.Attempt{}, false
@@ -145,9 +145,9 @@ func mark(pid int) (job.Attempt, bool) {
 	return a, a.Valid() == nil
 }
 
-// signalProcess signals one process unless its number has gone to another
+// SignalProcess signals one process unless its number has gone to another
 // since its start was read.
-func signalProcess(pid int, start uint64, sig unix.Signal) {
+func SignalProcess(pid int, start uint64, sig unix.Signal) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return // it is gone
@@ -159,8 +159,8 @@ func signalProcess(pid int, start uint64, sig unix.Signal) {
 	_ = unix.PidfdSendSignal(fd, sig, nil, 0) // it is gone, or has made itself another user's: retried by whoever waits for its end
 }
 
-// allPIDs lists the processes of the host.
-func allPIDs() []int {
+// AllPIDs lists the processes of the host.
+func AllPIDs() []int {
 	d, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -179,8 +179,8 @@ func allPIDs() []int {
 	return all
 }
 
-// environOf is the environment that a process was given at its start.
-func environOf(pid int) ([]string, error) {
+// Environ is the environment that a process was given at its start.
+func Environ(pid int) ([]string, error) {
 	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
 	if err != nil {
 		return nil, fmt.Errorf("runner: environment of task: %w", err)
@@ -190,9 +190,9 @@ func environOf(pid int) ([]string, error) {
 
 // KillTree kills a process and all that it began.
 func KillTree(pid int) {
-	for _, pid := range descendants(pid) {
+	for _, pid := range Descendants(pid) {
 		if start := StartTicks(pid); start != 0 {
-			signalProcess(pid, start, unix.SIGKILL)
+			SignalProcess(pid, start, unix.SIGKILL)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package runner
+package protocol
 
 // How tasks ended, as the runner's journal of ends says it.
 
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner/proc"
 )
 
 // Record is how an attempt ended, as a line of the journal says it.
@@ -95,7 +96,7 @@ func (d Dir) readSegment(s Segment) ([]End, error) {
 	var ends []End
 	var bad error
 	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, maxSmallFile)
+	lines.Buffer(nil, proc.MaxSmallFile)
 	for lines.Scan() {
 		if bad != nil {
 			return ends, bad // a broken line that was not the last

@@ -1,4 +1,4 @@
-package runner
+package scratch
 
 // Measuring the scratch directories of tasks, and clearing them.
 
@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 
 // Clear removes the scratch directory of an attempt that has ended. Nothing else removes it: what shall be kept
 // of it has to be copied before.
-func Clear(d Dir, a job.Attempt) error {
+func Clear(d protocol.Dir, a job.Attempt) error {
 	path := d.Scratch(a)
 	if err := unix.Rmdir(path); err == nil || errors.Is(err, unix.ENOENT) {
 		return nil // most tasks leave nothing

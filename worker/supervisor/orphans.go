@@ -1,4 +1,4 @@
-package runner
+package supervisor
 
 // Ending the processes that a dead runner left behind.
 
@@ -13,6 +13,8 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/cgroup"
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 const (
@@ -22,13 +24,13 @@ const (
 	orphanMost  = time.Second
 )
 
-// EndOrphans kills every process that a dead runner's tasks left, and returns
+// endOrphans kills every process that a dead runner's tasks left, and returns
 // when none is left, or with the error of ctx. The caller holds the dead runner's lock.
 //
 // The main processes died with their runner. The others are found by their control
 // group, or by the session and the environment that they were started with.
-func EndOrphans(ctx context.Context, d Dir, info Info) error {
-	if info.Boot != "" && info.Boot != BootID() {
+func endOrphans(ctx context.Context, d protocol.Dir, info protocol.Info) error {
+	if info.Boot != "" && info.Boot != proc.BootID() {
 		return nil // no process outlives a boot
 	}
 	pause := time.NewTimer(0)
@@ -50,7 +52,7 @@ func EndOrphans(ctx context.Context, d Dir, info Info) error {
 // killOrphans kills the orphans that it finds and says whether any are left.
 // Processes once found stay in hunted, by pid with their start: a dying process
 // loses its environment and session before it is gone.
-func killOrphans(d Dir, info Info, hunted map[int]uint64) bool {
+func killOrphans(d protocol.Dir, info protocol.Info, hunted map[int]uint64) bool {
 	if info.Cgroup != "" {
 		if !cgroup.Populated(info.Cgroup) {
 			return false
@@ -62,23 +64,23 @@ func killOrphans(d Dir, info Info, hunted map[int]uint64) bool {
 		addOrphans(suspects, leaders, hunted)
 	}
 	for pid, start := range hunted {
-		if StartTicks(pid) != start || ended(pid) {
+		if proc.StartTicks(pid) != start || proc.Ended(pid) {
 			delete(hunted, pid)
 			continue
 		}
-		signalProcess(pid, start, unix.SIGKILL)
+		proc.SignalProcess(pid, start, unix.SIGKILL)
 	}
 	return len(hunted) > 0
 }
 
 // addOrphans adds the processes of suspects to hunted.
 func addOrphans(suspects map[job.Attempt]bool, leaders sessions, hunted map[int]uint64) {
-	for _, pid := range allPIDs() {
-		start := StartTicks(pid)
+	for _, pid := range proc.AllPIDs() {
+		start := proc.StartTicks(pid)
 		if start == 0 || pid == os.Getpid() {
 			continue
 		}
-		a, marked := mark(pid)
+		a, marked := proc.AttemptOf(pid)
 		sid, err := unix.Getsid(pid)
 		if marked && suspects[a] || err == nil && leaders.hold(sid, start) {
 			hunted[pid] = start
@@ -94,13 +96,13 @@ type sessions map[int]uint64
 // leader's pid to no other process as long as the session has members.
 func (s sessions) hold(sid int, start uint64) bool {
 	since, ok := s[sid]
-	leader := StartTicks(sid)
+	leader := proc.StartTicks(sid)
 	return ok && start >= since && (leader == 0 || leader == since)
 }
 
 // suspectsOf lists the attempts of runner n whose end is not on disk, and the
 // sessions that their main processes led.
-func suspectsOf(d Dir, n int) (map[job.Attempt]bool, sessions) {
+func suspectsOf(d protocol.Dir, n int) (map[job.Attempt]bool, sessions) {
 	f, err := os.Open(d.MainProcesses(n))
 	if err != nil {
 		return nil, nil // it started nothing
@@ -109,7 +111,7 @@ func suspectsOf(d Dir, n int) (map[job.Attempt]bool, sessions) {
 	ended := endedAttempts(d)
 	suspects, leaders := map[job.Attempt]bool{}, sessions{}
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		var who MainProcess
+		var who protocol.MainProcess
 		if json.Unmarshal(lines.Bytes(), &who) != nil {
 			continue // cut off with its writer
 		}
@@ -123,7 +125,7 @@ func suspectsOf(d Dir, n int) (map[job.Attempt]bool, sessions) {
 
 // endedAttempts names the attempts whose end is on disk. Ends that cannot be read
 // are left out: to look for a process in vain does no harm.
-func endedAttempts(d Dir) map[string]bool {
+func endedAttempts(d protocol.Dir) map[string]bool {
 	ends, _ := d.Ends()
 	all := make(map[string]bool, len(ends))
 	for _, e := range ends {

@@ -1,4 +1,4 @@
-package runner
+package protocol
 
 // The files of a runner's directory, and how a runner is known to live.
 
@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner/proc"
 )
 
 // Dir names the files of one daemon's tasks:
@@ -62,8 +63,8 @@ func (d Dir) MainProcesses(n int) string { return d.runner(n, "tasks") }
 // on it goes with the runner.
 func (d Dir) Pins(n int) string { return d.runner(n, "pins") }
 
-// hosts holds the hostfiles of runner n's tasks.
-func (d Dir) hosts(n int) string { return d.runner(n, "hosts") }
+// Hosts holds the hostfiles of runner n's tasks.
+func (d Dir) Hosts(n int) string { return d.runner(n, "hosts") }
 
 // Boxes is where whoever runs containers for runner n keeps their names.
 func (d Dir) Boxes(n int) string { return d.runner(n, "boxes") }
@@ -151,7 +152,7 @@ type Info struct {
 // ReadInfo reads the lock file of runner n.
 func (d Dir) ReadInfo(n int) (Info, error) {
 	var info Info
-	b, err := ReadBounded(d.Lock(n), maxSmallFile)
+	b, err := proc.ReadBounded(d.Lock(n), proc.MaxSmallFile)
 	if err == nil {
 		err = json.Unmarshal(b, &info)
 	}
@@ -185,7 +186,7 @@ func (d Dir) TryLock(n int) (*os.File, error) {
 func (d Dir) Remove(n int) error {
 	_ = unix.Unmount(d.Pins(n), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // most have none
 	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.MainProcesses(n))), gone(os.Remove(d.Boxes(n))), gone(os.Remove(d.Pins(n))),
-		os.RemoveAll(d.hosts(n)), gone(os.Remove(d.Lock(n))))
+		os.RemoveAll(d.Hosts(n)), gone(os.Remove(d.Lock(n))))
 }
 
 // gone forgives that a file does not exist.
@@ -217,7 +218,7 @@ func (d Dir) AwaitDeath(n int) error {
 	return nil
 }
 
-func writeInfo(f *os.File, info Info) error {
+func WriteInfo(f *os.File, info Info) error {
 	b, err := json.Marshal(info)
 	if err == nil {
 		err = f.Truncate(0)

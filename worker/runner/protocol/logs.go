@@ -1,4 +1,4 @@
-package runner
+package protocol
 
 // The logs of runners: how large, and for how long they are kept.
 
@@ -13,15 +13,15 @@ import (
 
 const (
 	// MaxLog bounds the log of a runner, in bytes: at that size it becomes the
-	// older half, in place of the one before.
+	// OlderLog half, in place of the one before.
 	MaxLog = 4 << 20
 	// KeptLogs is how many dead runners' logs are kept, for whoever wants to know
 	// why they died.
 	KeptLogs = 3
 )
 
-// older is where the log goes that is full.
-func older(path string) string { return path + ".1" }
+// OlderLog is where the log goes that is full.
+func OlderLog(path string) string { return path + ".1" }
 
 // ClearLogs removes the logs of dead runners but the newest few. One that is
 // just starting has no lock file either, but is among those.
@@ -44,7 +44,7 @@ func (d Dir) ClearLogs() error {
 	}
 	slices.Sort(logs)
 	for _, n := range logs[:max(0, len(logs)-KeptLogs)] {
-		err = errors.Join(err, gone(os.Remove(older(d.Log(n)))), gone(os.Remove(d.Log(n))))
+		err = errors.Join(err, gone(os.Remove(OlderLog(d.Log(n)))), gone(os.Remove(d.Log(n))))
 	}
 	return err
 }

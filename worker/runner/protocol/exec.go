@@ -1,4 +1,4 @@
-package runner
+package protocol
 
 // Commands in a running task, as a daemon and a runner speak of them.
 //
@@ -22,8 +22,15 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Beside asks for a command in a task, or in its container.
-type Beside struct {
+const (
+	// MaxUserExecs bounds the commands in the tasks of one user.
+	MaxUserExecs = 32
+	// execWait bounds the wait for a connection's request.
+	execWait = 5 * time.Second
+)
+
+// Command asks for a command in a task, or in its container.
+type Command struct {
 	Command    []string
 	TTY        bool // with a terminal of its own
 	Term       string
@@ -94,8 +101,8 @@ func ReadExecReport(conn net.Conn) (ExecReport, error) {
 	return m, m.Validate()
 }
 
-// readExec reads a request and its descriptors, which are the caller's.
-func readExec(conn *net.UnixConn) (Exec, []*os.File, error) {
+// ReadExec reads a request and its descriptors, which are the caller's.
+func ReadExec(conn *net.UnixConn) (Exec, []*os.File, error) {
 	var m Exec
 	_ = conn.SetReadDeadline(time.Now().Add(execWait)) // a broken connection shows when it is read
 	first, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(3*4))

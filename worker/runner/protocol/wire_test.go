@@ -1,4 +1,4 @@
-package runner
+package protocol
 
 // Frames survive any bytes, and nothing out of range gets past them.
 
@@ -36,11 +36,11 @@ func TestRequestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := readRequest(bytes.NewReader(frame))
+		got, err := ReadRequest(bytes.NewReader(frame))
 		if err != nil || !reflect.DeepEqual(got, m) {
 			t.Errorf("%+v came back as %+v, %v", m, got, err)
 		}
-		if _, err := readRequest(bytes.NewReader(frame[:len(frame)-1])); !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, err := ReadRequest(bytes.NewReader(frame[:len(frame)-1])); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("cut frame: %v", err)
 		}
 	}
@@ -94,7 +94,7 @@ func TestRequestRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := readRequest(bytes.NewReader(frame)); err == nil {
+		if got, err := ReadRequest(bytes.NewReader(frame)); err == nil {
 			t.Errorf("%s: accepted as %+v", name, got)
 		}
 		if _, err := Frame(m); err == nil {
@@ -126,7 +126,7 @@ func TestLargestStartFits(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if got, err := readRequest(bytes.NewReader(frame)); err != nil || got.Start.Attempt != attempt {
+		if got, err := ReadRequest(bytes.NewReader(frame)); err != nil || got.Start.Attempt != attempt {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -137,14 +137,14 @@ func TestFrameBounds(t *testing.T) {
 		t.Error("a frame over the bound was made")
 	}
 	long := binary.BigEndian.AppendUint32(nil, maxFrame+1)
-	if _, err := readRequest(bytes.NewReader(long)); err == nil {
+	if _, err := ReadRequest(bytes.NewReader(long)); err == nil {
 		t.Error("a frame over the bound was read")
 	}
 	// A length is a promise, not a reason to take memory.
 	promise := binary.BigEndian.AppendUint32(nil, maxFrame)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := readRequest(bytes.NewReader(promise)); err == nil {
+	if _, err := ReadRequest(bytes.NewReader(promise)); err == nil {
 		t.Error("an empty frame was read")
 	}
 	runtime.ReadMemStats(&after)
@@ -167,7 +167,7 @@ func FuzzReadRequest(f *testing.F) {
 		f.Add(frame)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := readRequest(bytes.NewReader(b))
+		m, err := ReadRequest(bytes.NewReader(b))
 		if err != nil {
 			return
 		}
@@ -175,7 +175,7 @@ func FuzzReadRequest(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what was read cannot be written: %v", err)
 		}
-		if _, err := readRequest(bytes.NewReader(frame)); err != nil {
+		if _, err := ReadRequest(bytes.NewReader(frame)); err != nil {
 			t.Fatalf("what was read cannot be read again: %v", err)
 		}
 	})
@@ -192,4 +192,46 @@ func FuzzReadReport(f *testing.F) {
 			t.Fatalf("%+v got past the door", m)
 		}
 	})
+}
+
+// olderRequest is a request as daemons and runners had it that knew no skew.
+type olderRequest struct {
+	Start *struct {
+		Attempt  string        `json:"attempt"`
+		Deadline time.Duration `json:"deadline"`
+	} `json:"start"`
+	Extend []struct {
+		Attempt  string        `json:"attempt"`
+		Deadline time.Duration `json:"deadline"`
+	} `json:"extend"`
+}
+
+func (olderRequest) Validate() error { return nil }
+
+// TestSkewAndOlderVersions reads frames of this version as an older one does, and
+// the other way round.
+func TestSkewAndOlderVersions(t *testing.T) {
+	t.Parallel()
+	extend, err := Frame(Request{Extend: []Extension{{Attempt: attempt, Deadline: 7, Skew: -3}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, err := Frame(Request{Start: &Start{Attempt: attempt, Command: []string{"a"}, User: "u", Deadline: 5, Skew: 1 << 60, OutputLimit: 1 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, frame := range [][]byte{extend, start} {
+		var old olderRequest
+		if err := readFrame(bytes.NewReader(frame), &old); err != nil {
+			t.Fatal(err)
+		}
+		if len(old.Extend) == 1 && old.Extend[0].Deadline != 7 || old.Start != nil && old.Start.Deadline != 5 {
+			t.Errorf("an older runner reads %+v", old)
+		}
+	}
+	older := `{"extend":[{"attempt":"` + attempt + `","deadline":7}]}`
+	m, err := ReadRequest(strings.NewReader("\x00\x00\x00" + string(rune(len(older))) + older))
+	if err != nil || len(m.Extend) != 1 || m.Extend[0] != (Extension{Attempt: attempt, Deadline: 7}) {
+		t.Errorf("of an older daemon: %+v, %v", m, err)
+	}
 }

@@ -1,4 +1,4 @@
-package runner
+package proc
 
 // What the kernel tells about this host.
 
@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxSmallFile bounds what is read of a file that we wrote ourselves: an exit
+// MaxSmallFile bounds what is read of a file that we wrote ourselves: an exit
 // record with its tail, each byte of it escaped, is well below.
-const maxSmallFile = 64 << 10
+const MaxSmallFile = 64 << 10
 
 func ReadBounded(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
@@ -31,7 +31,7 @@ func ReadBounded(path string, limit int64) ([]byte, error) {
 
 // BootID is the kernel's name for the time since it was started.
 func BootID() string {
-	b, err := ReadBounded("/proc/sys/kernel/random/boot_id", maxSmallFile)
+	b, err := ReadBounded("/proc/sys/kernel/random/boot_id", MaxSmallFile)
 	if err != nil {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package runner
+package protocol
 
 // The unix sockets of a runner.
 
@@ -57,8 +57,8 @@ func inDir(path string, f func(short string) error) error {
 	return f("/proc/self/fd/" + strconv.Itoa(fd) + "/" + filepath.Base(path))
 }
 
-// samePerson lets in only the user whom the runner belongs to.
-func samePerson(conn net.Conn) error {
+// SameUser lets in only the user whom the runner belongs to.
+func SameUser(conn net.Conn) error {
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
 		return fmt.Errorf("runner: peer of connection: %w", err)

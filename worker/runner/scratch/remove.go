@@ -1,8 +1,8 @@
-package runner
-
-// Removing and measuring directories that a task has filled: it may have made
-// them as deep and as wide as the disk bears, and its user may still change
-// them meanwhile.
+// Package scratch measures and removes the scratch directories of tasks.
+//
+// A task may have made its directories as deep and as wide as the disk bears, and its user may still change
+// them while they are measured or removed.
+package scratch
 
 import (
 	"errors"

@@ -1,7 +1,15 @@
-package runner
-
-// What a daemon and a runner say to each other: frames of JSON with their
-// length before them, over a unix socket that only the same user can use.
+// Package protocol is what a daemon and a runner exchange: the messages on their sockets and the files in
+// their directory (Dir).
+//
+// A frame is four bytes of length, big-endian, and one JSON object of at most maxFrame bytes. The runner opens
+// with a Welcome, which names every attempt that it has. From then on the daemon sends Requests. The runner
+// answers only with what becomes of a task: Started when its process exists, and Ended when no process of it
+// is left and its exit is on disk (a synced line of the journal, Record).
+//
+// Every Start is idempotent. What was sent on a connection that broke is found in the next Welcome or on disk.
+// A field that an older side would misread needs a new generation of the runner, which a new version of the
+// binary starts anyway.
+package protocol
 
 import (
 	"bytes"
@@ -26,9 +34,9 @@ const (
 	// maxWords bounds the command and environment of a Start: twice what a
 	// spec may hold, as the worker adds variables of its own.
 	maxWords = 2 * job.MaxArgs
-	// maxDuration bounds every duration in a message: beyond all lives of
+	// MaxDuration bounds every duration in a message: beyond all lives of
 	// hosts, and far from overflow when it is added to a clock.
-	maxDuration = 100 * 365 * 24 * time.Hour
+	MaxDuration = 100 * 365 * 24 * time.Hour
 	// maxSignal is the highest real-time signal.
 	maxSignal = 64
 )
@@ -218,7 +226,7 @@ func ReadReport(r io.Reader) (Report, error) {
 	return m, m.Validate()
 }
 
-func readRequest(r io.Reader) (Request, error) {
+func ReadRequest(r io.Reader) (Request, error) {
 	var m Request
 	if err := readFrame(r, &m); err != nil {
 		return Request{}, err
@@ -342,7 +350,7 @@ func attempts(names ...string) error {
 
 func durations(ds ...time.Duration) error {
 	for _, d := range ds {
-		if d < 0 || d > maxDuration {
+		if d < 0 || d > MaxDuration {
 			return fmt.Errorf("runner: duration %s out of range", d)
 		}
 	}
