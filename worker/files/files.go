@@ -94,7 +94,7 @@ func (c Config) account(user string, container bool) (runner.Account, error) {
 // owner is whom a task's files belong to, nil for this process's own user.
 func (c Config) owner(t worker.Task) (*blob.Owner, error) {
 	account, err := c.account(t.User, t.Spec.Image != "")
-	if err != nil || !account.Other {
+	if err != nil || !account.Other() {
 		return nil, err
 	}
 	return &blob.Owner{UID: account.UID, GID: account.GID}, nil

@@ -1,29 +1,88 @@
 package runner
 
-// As whom a task runs, for those who prepare or read its files.
+// Looking at files with a task's eyes.
 
-// Account is the user that a task runs as.
-type Account struct {
-	UID, GID int
-	// Other says that it is another user than this process runs as.
-	Other bool
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"unsafe"
 
-	id identity
+	"golang.org/x/sys/unix"
+)
+
+// as calls f with the task's user and groups for all that it does with files,
+// on this thread alone: root is not asked who may enter a directory, and on a
+// file server it may see less than the user.
+func (id identity) as(f func() error) error {
+	if id.cred == nil {
+		return f()
+	}
+	runtime.LockOSThread() // as often as it is unlocked
+	defer runtime.UnlockOSThread()
+	before, err := unix.Getgroups()
+	if err != nil {
+		return fmt.Errorf("runner: own groups: %w", err)
+	}
+	mine := make([]uint32, len(before))
+	for i, g := range before {
+		mine[i] = uint32(g) //nolint:gosec // the kernel's gid_t
+	}
+	if err := setGroups(id.cred.Groups); err != nil {
+		return err
+	}
+	_ = unix.Setfsgid(id.gid) // tells nothing; root always may
+	_ = unix.Setfsuid(id.uid)
+	found := f()
+	_ = unix.Setfsuid(os.Geteuid())
+	_ = unix.Setfsgid(os.Getegid())
+	return errors.Join(found, setGroups(mine))
 }
 
-// AccountOf finds as whom a task of a user runs here, by the rules that the
-// runner follows; the error is why it does not run.
-func AccountOf(name string, allowRoot bool) (Account, error) {
-	return AccountInside(name, "", allowRoot)
+// setGroups sets the groups of this thread; the function of the library sets
+// those of all.
+func setGroups(groups []uint32) error {
+	first := unsafe.Pointer(nil)
+	if len(groups) > 0 {
+		first = unsafe.Pointer(&groups[0])
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(first), 0); errno != 0 {
+		return fmt.Errorf("runner: set groups of a thread: %w", errno)
+	}
+	return nil
 }
 
-// AccountInside is AccountOf for a task that is a container; as is that of
-// Container.
-func AccountInside(name, as string, allowRoot bool) (Account, error) {
-	id, err := inside(name, as, allowRoot)
-	return Account{UID: id.uid, GID: id.gid, Other: id.cred != nil, id: id}, err
+// enter says why a user could not have a directory as his working directory.
+func enter(dir string) error {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)                                           //nolint:errcheck // nothing was written to it
+	in, err := unix.Openat(fd, ".", unix.O_PATH|unix.O_CLOEXEC, 0) // looking something up in it takes what entering takes
+	if err != nil {
+		return err
+	}
+	return unix.Close(in)
 }
 
-// As calls f, which must stay in its goroutine, with the account's rights for
-// all that it does with files.
-func (a Account) As(f func() error) error { return a.id.as(f) }
+// mayStart says why a task cannot start in a directory.
+func mayStart(who identity, dir string) error {
+	return whyNotIn(who, dir, who.as(func() error { return enter(dir) }))
+}
+
+// whyNotIn says for people what the kernel's word on a working directory means.
+func whyNotIn(who identity, dir string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.ENOENT):
+		return refuse(codeNotExecutable, "workdir %s: no such directory on this node", dir)
+	case errors.Is(err, unix.ENOTDIR):
+		return refuse(codeNotExecutable, "workdir %s: not a directory on this node", dir)
+	case errors.Is(err, unix.EACCES):
+		return refuse(codeNotExecutable, "workdir %s: user %s may not enter it on this node", dir, userName(who))
+	}
+	return refuse(codeNotExecutable, "workdir %s: %v", dir, err)
+}

@@ -7,18 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
@@ -30,34 +25,6 @@ type Containers interface {
 	// until then the end of ctx ends it. The exit says by Started whether a
 	// process ever ran.
 	Run(ctx context.Context, b Box) job.Exit
-}
-
-// Box is one container to run.
-type Box struct {
-	protocol.Container
-
-	Attempt  job.Attempt
-	Sources  Sources // of its mounts
-	Limits   protocol.Limits
-	Command  []string // empty: the image's own
-	Workdir  string   // inside; empty: the image's own
-	Env      []string
-	Scratch  string // directory of this host, to be found inside at the same path
-	Files    []string
-	UID, GID int
-	Groups   []uint32
-	Out, Err io.Writer
-
-	Progress func(text string) // what is being waited for, for people
-	Began    func(pid int, p Process)
-}
-
-// Process is a container that runs.
-type Process interface {
-	// Signal reaches all processes of the container. It does not wait.
-	Signal(sig unix.Signal)
-	// Members are its processes, as far as this host sees them.
-	Members() []int
 }
 
 // box is the container of a task, as the loop sees it.
@@ -82,10 +49,10 @@ func (l *loop) contain(t *task) {
 	t.watch.alive = true
 	l.look(t)
 	l.keepGuard()
-	own := &task{attempt: t.attempt, name: t.name, start: t.start}
+	o := t.order
 	go func() {
 		defer cancel()
-		exit, known := l.runBox(ctx, t, own)
+		exit, known := l.runBox(ctx, t, o)
 		if known {
 			l.do <- func() {
 				t.watch.alive = false
@@ -98,17 +65,16 @@ func (l *loop) contain(t *task) {
 	}()
 }
 
-// runBox is the life of a container, in a goroutine of its own; own is a copy
-// of the task that nobody else touches. Known says that an earlier runner had
+// runBox is the life of a container, in a goroutine of its own; Known says that an earlier runner had
 // the attempt.
-func (l *loop) runBox(ctx context.Context, t, own *task) (exit job.Exit, known bool) {
+func (l *loop) runBox(ctx context.Context, t *task, o *Order) (exit job.Exit, known bool) {
 	if l.cfg.Containers == nil {
 		return exitOf(refuse(codeNotExecutable, "this runner has no container engine"), time.Now()), false
 	}
-	if err := os.Mkdir(l.dir.Task(own.attempt), l.starter.mode()); err != nil {
+	if err := os.Mkdir(l.dir.Task(o.Attempt), l.starter.mode()); err != nil {
 		return exitOf(fmt.Errorf("runner: make task directory: %w", err), time.Now()), errors.Is(err, os.ErrExist)
 	}
-	b, files, err := l.starter.pack(ctx, own)
+	b, files, err := l.starter.pack(ctx, o)
 	if err != nil {
 		return exitOf(err, time.Now()), false
 	}
@@ -121,96 +87,6 @@ func (l *loop) runBox(ctx context.Context, t, own *task) (exit job.Exit, known b
 	return exit, false
 }
 
-// pack makes the files of a container on this host. Closing the launch closes
-// its outputs.
-func (s *starter) pack(ctx context.Context, t *task) (b Box, _ *launch, err error) {
-	who, err := inside(t.start.User, t.start.Container.As, s.allowRoot)
-	if err != nil {
-		return Box{}, nil, err
-	}
-	dir := s.dir.Task(t.attempt)
-	b = Box{
-		Container: *t.start.Container, Attempt: t.attempt, Limits: t.start.Limits, Command: t.start.Command, Workdir: t.start.Workdir,
-		Scratch: s.dir.Scratch(t.attempt), UID: who.uid, GID: who.gid,
-	}
-	if b.Workdir == "" && (t.start.Files != "" || t.start.Keeps) {
-		b.Workdir = b.Scratch // what it brought along is there, and what it leaves is looked for there
-	}
-	if who.cred != nil {
-		b.Groups = who.cred.Groups
-	}
-	if b.Sources, err = s.sources(ctx, who, b.Mounts); err != nil {
-		return Box{}, nil, err
-	}
-	defer func() {
-		if err != nil {
-			b.Sources.Close()
-		}
-	}()
-	if err := makeScratch(b.Scratch, t.start.Files); err != nil {
-		return Box{}, nil, err
-	}
-	if err := who.own(b.Scratch); err != nil {
-		return Box{}, nil, err
-	}
-	who.home = b.Scratch // the one of this host is not inside
-	if b.Env, err = s.environment(t, who, b.Scratch); err != nil {
-		return Box{}, nil, err
-	}
-	if variable(b.Env, "HOME", "") == "" {
-		b.Env = setVariable(b.Env, "HOME", b.Scratch)
-	}
-	if t.start.Hostfile != "" {
-		b.Files = append(b.Files, variable(b.Env, "MUSTER_HOSTFILE", ""))
-	}
-	l := &launch{who: who, where: b.Scratch}
-	if t.start.Script != "" {
-		if err := s.command(t, l, b.Env); err != nil {
-			return Box{}, nil, err
-		}
-		b.Command = l.argv
-		b.Files = append(b.Files, filepath.Join(dir, "script"))
-	}
-	l.out = &outlet{pump: s.pump, writer: output.NewWriter(dir, int64(t.start.OutputLimit))}
-	b.Out, b.Err = inlet{l.out, output.Stdout}, inlet{l.out, output.Stderr}
-	return b, l, nil
-}
-
-// inside is the user that a container runs as: him who submitted the task,
-// unless the owner of this host has named another for all.
-func inside(user, as string, allowRoot bool) (identity, error) {
-	who, err := identify(user, allowRoot)
-	if err != nil || as == "" {
-		return who, err
-	}
-	uid, gid, err := ParseUser(as)
-	if err != nil {
-		return who, refuse(codeNotExecutable, "%v", err)
-	}
-	if os.Geteuid() != 0 && uid != os.Geteuid() {
-		return who, refuse(codeNotExecutable, "user %s for containers: only a daemon of root can give files to others", as)
-	}
-	other := identity{name: who.name, uid: uid, gid: gid}
-	if os.Geteuid() == 0 {
-		other.cred = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)} //nolint:gosec // ParseUser bounds both
-	}
-	return other, nil
-}
-
-// ParseUser reads UID or UID:GID; without GID it is the same as UID.
-func ParseUser(text string) (uid, gid int, err error) {
-	u, g, both := strings.Cut(text, ":")
-	if !both {
-		g = u
-	}
-	a, errU := strconv.ParseUint(u, 10, 31)
-	b, errG := strconv.ParseUint(g, 10, 31)
-	if errU != nil || errG != nil {
-		return 0, 0, fmt.Errorf("user %.40q: want UID or UID:GID", text)
-	}
-	return int(a), int(b), nil //nolint:gosec // 31 bits
-}
-
 // boxWaits passes on what keeps a container from beginning.
 func (l *loop) boxWaits(t *task, text string) {
 	if t.pid == 0 {
@@ -221,7 +97,7 @@ func (l *loop) boxWaits(t *task, text string) {
 // boxBegan takes note that a container runs. Its time limit begins here: the
 // pull does not count.
 func (l *loop) boxBegan(t *task, pid int, p Process) {
-	t.start = nil
+	t.order = nil
 	t.pid, t.began, t.box.process = pid, time.Now(), p
 	t.record.PID = pid
 	t.watch.started(proc.BootTime())
@@ -238,7 +114,7 @@ func (l *loop) boxBegan(t *task, pid int, p Process) {
 
 // boxEnded takes the end of a container, of which nothing is left.
 func (l *loop) boxEnded(t *task, exit job.Exit) {
-	t.start = nil
+	t.order = nil
 	t.watch.alive = false
 	l.look(t)
 	t.record.Exit = exit

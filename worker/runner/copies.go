@@ -1,36 +1,22 @@
 package runner
 
-// Copies of a task's output in files that its user named, which may lie on a
-// file server that hangs: nobody but the task waits for them.
+// Opening the files that get copies of a task's output, as the task's user.
 
 import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/worker/output"
 )
 
-// copyWait is how long the end of a task waits for its copies. Its log is
-// closed then without them.
-const copyWait = 2 * time.Second
-
-// duplicate is one such file.
-type duplicate struct {
-	path   string
-	fd     int
-	failed bool // said so in the log
-}
-
-// copies opens the files that a task names, as its user, and gives them by
-// stream; nil for none.
-func (s *starter) copies(t *task, l *launch) (map[output.Stream]*duplicate, error) {
+// copies opens the output files that a task names, as its user. They come by stream:
+// an empty map if it names none.
+func (s *starter) copies(t *Order, l *launch) (map[output.Stream]*duplicate, error) {
 	all := map[output.Stream]*duplicate{}
-	for stream, path := range map[output.Stream]string{output.Stdout: t.start.Stdout, output.Stderr: t.start.Stderr} {
+	for stream, path := range map[output.Stream]string{output.Stdout: t.Start.Stdout, output.Stderr: t.Start.Stderr} {
 		if path == "" {
 			continue
 		}
@@ -42,7 +28,7 @@ func (s *starter) copies(t *task, l *launch) (map[output.Stream]*duplicate, erro
 			continue
 		}
 		flags := unix.O_WRONLY | unix.O_CREAT | unix.O_APPEND | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK
-		if t.attempt.N == 1 {
+		if t.Attempt.N == 1 {
 			flags |= unix.O_TRUNC
 		}
 		fd, err := l.who.open(path, flags)
@@ -55,17 +41,7 @@ func (s *starter) copies(t *task, l *launch) (map[output.Stream]*duplicate, erro
 	return all, nil
 }
 
-func closeCopies(all map[output.Stream]*duplicate) {
-	closed := map[*duplicate]bool{}
-	for _, d := range all {
-		if !closed[d] {
-			closed[d] = true
-			_ = unix.Close(d.fd) // what a write could not do was noted
-		}
-	}
-}
-
-// open opens a file as this user would: with his rights, and as his.
+// open opens a file with the rights of this user. What it creates belongs to the user.
 func (id identity) open(path string, flags int) (fd int, err error) {
 	const mode = 0o644
 	if id.cred == nil {
@@ -94,50 +70,4 @@ func (id identity) open(path string, flags int) (fd int, err error) {
 		panic(fmt.Sprintf("runner: thread keeps the rights of user %d: %v", id.uid, back)) // root may always go back
 	}
 	return fd, err
-}
-
-// write adds to a copy. What fails is noted in the log once.
-func (d *duplicate) write(w *output.Writer, p []byte) {
-	for len(p) > 0 {
-		n, err := unix.Write(d.fd, p)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			if !d.failed {
-				d.failed = true
-				w.Note(fmt.Sprintf("%s: %v; it lacks output from here on", strings.ToValidUTF8(d.path, "?"), err))
-			}
-			return
-		default:
-			p = p[n:]
-		}
-	}
-}
-
-// alone has the pipes of one task read in a goroutine of its own.
-func (o *outlet) alone() error {
-	p, err := newPump(o.pump.log)
-	if err != nil {
-		return err
-	}
-	o.pump = p
-	go func() {
-		p.run()
-		closeCopies(o.copies)
-		p.close()
-	}()
-	return nil
-}
-
-// tailSoon waits for the end of the copies, but not for ever.
-func (o *outlet) tailSoon() string {
-	late := time.NewTimer(copyWait)
-	defer late.Stop()
-	select {
-	case tail := <-o.tail:
-		return tail
-	case <-late.C:
-		o.pump.log.Warn("a copy of a task's output hangs; the task's end does not wait for it")
-		return ""
-	}
 }

@@ -32,18 +32,13 @@ const (
 	warnAfter = 10 * time.Second
 )
 
-// started is called by the starters.
-func (l *loop) started(t *task, r started) {
-	l.do <- func() { l.born(t, r) }
-}
-
 // born takes note of a process, which may be dead already.
-func (l *loop) born(t *task, r started) {
+func (l *loop) born(t *task, o *Order, r started) {
 	delete(l.starting, t)
-	delete(l.stuck, t)
+	delete(l.stuck, o)
 	t.back = true
 	now := proc.BootTime()
-	if t.fate.dropped() {
+	if o.Withdrawn() {
 		if l.group != nil {
 			l.group.Empty(t.name) // it has been made since
 		}
@@ -57,7 +52,7 @@ func (l *loop) born(t *task, r started) {
 		l.neverStarted(t, r.err)
 		return
 	}
-	t.start = nil
+	t.order = nil
 	t.pid, t.ticks, t.began, t.who, t.where, t.out = r.pid, r.ticks, r.began, r.who, r.where, r.out
 	t.record.PID = r.pid
 	t.watch.started(r.from)
@@ -91,9 +86,7 @@ func (l *loop) seen(t *task) {
 // neverStarted ends a task that has no process.
 func (l *loop) neverStarted(t *task, err error) {
 	delete(l.starting, t)
-	if !t.fate.dropped() { // else its starter may still read it
-		t.start = nil
-	}
+	t.order = nil
 	t.record.Exit = exitOf(err, time.Now())
 	if t.watch.cause != causeNone {
 		t.record.Exit.State = t.watch.cause.state()

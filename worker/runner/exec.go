@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,14 +28,11 @@ const maxExecs = 256
 
 // execution is one command, from its request to its end.
 type execution struct {
-	protocol.Exec
+	ExecOrder
 
-	task  *task
-	files []*os.File
-	pid   int
-	// unwanted: nobody waits for it any more.
-	unwanted bool
-	fate     fate
+	task     *task
+	pid      int
+	unwanted bool                     // nobody waits for it any more
 	said     chan protocol.ExecReport // the loop's words: that it runs, how it ended
 	over     chan struct{}            // closed when it has ended
 }
@@ -69,7 +65,7 @@ func (l *loop) serveExec(conn *net.UnixConn) {
 		closeAll(files)
 		return
 	}
-	x := &execution{Exec: m, files: files, said: make(chan protocol.ExecReport, 2), over: make(chan struct{})}
+	x := &execution{ExecOrder: ExecOrder{Exec: m, Files: files}, said: make(chan protocol.ExecReport, 2), over: make(chan struct{})}
 	l.do <- func() { l.beginExec(x) }
 	gone := make(chan struct{})
 	go func() {
@@ -117,85 +113,18 @@ func (l *loop) beginExec(x *execution) {
 		x.said <- protocol.ExecReport{Code: codeOurs, Error: fmt.Sprintf("user %s has %d commands open on its node, as many as one may have", userName(t.who), protocol.MaxUserExecs)}
 	default:
 		x.task = t
-		x.fate.open()
+		x.PID, x.Task, x.Who, x.Where = t.pid, t.name, t.who, t.where
 		l.execing++
 		l.execsOf[t.who.uid]++
-		go l.starter.runExec(l, x)
+		go l.starter.RunExec(&x.ExecOrder, func(r started) { l.do <- func() { l.execBorn(x, r) } }, x.over)
 		time.AfterFunc(l.cfg.Answer, func() {
-			if x.fate.drop() {
+			if x.Withdraw() {
 				x.said <- protocol.ExecReport{Code: codeNotExecutable, Error: fmt.Sprintf("directory %s or command %s did not answer within %s on its node", t.where, x.Command[0], l.cfg.Answer)}
 			}
 		})
 		return
 	}
-	closeAll(x.files)
-}
-
-// runExec carries out a request on a thread of its own, which may hang in the
-// task's directory, and which ends when the command has: before, it would take
-// the command with it.
-func (s *starter) runExec(l *loop, x *execution) {
-	r := s.exec(x, ownThread())
-	closeAll(x.files)
-	l.do <- func() { l.execBorn(x, r) }
-	if r.err == nil {
-		<-x.over
-	}
-}
-
-// exec makes the process of a command.
-func (s *starter) exec(x *execution, moves bool) started {
-	t := x.task
-	env, err := proc.Environ(t.pid)
-	if err != nil {
-		return started{err: refuse(codeOurs, "the task does not run")}
-	}
-	if x.TTY && x.Term != "" {
-		env = setVariable(env, "TERM", x.Term)
-	}
-	l := &launch{who: t.who, where: t.where, argv: x.Command}
-	err = t.who.as(func() (err error) { // root would tell what lies where its user may not look
-		if l.path, err = program(x.Command[0], l.where, env); err == nil {
-			err = l.look()
-		}
-		return err
-	})
-	if err != nil {
-		return started{err: err}
-	}
-	l.attr = syscall.ProcAttr{Dir: l.where, Env: env, Sys: &syscall.SysProcAttr{Setsid: true, Credential: t.who.cred, Pdeathsig: syscall.SIGKILL}}
-	if moves {
-		if err := s.goTo(l.who, l.where); err != nil {
-			return started{err: err}
-		}
-		defer s.goBack()
-		l.attr.Dir = ""
-	}
-	for i := range 3 {
-		l.attr.Files = append(l.attr.Files, x.files[min(i, len(x.files)-1)].Fd())
-	}
-	l.attr.Sys.Setctty = x.TTY // of descriptor 0
-	if s.group != nil {
-		if l.group, err = s.group.Join(t.name); err != nil {
-			return started{err: refuse(codeOurs, "the task does not run: %v", err)}
-		}
-		defer l.group.Close()
-		l.attr.Sys.UseCgroupFD, l.attr.Sys.CgroupFD = l.group.FD >= 0, l.group.FD
-	}
-	if !x.fate.born() {
-		return started{err: refuse(codeNotExecutable, "nobody waits for the command any more")}
-	}
-	r := started{from: proc.BootTime()}
-	fork := func() (int, error) { return s.guard.fork(l) }
-	if l.group != nil {
-		r.pid, err = l.group.Fork(fork)
-	} else {
-		r.pid, err = fork()
-	}
-	if err != nil {
-		r.pid, r.err = 0, refuse(codeNotExecutable, "cannot execute %s: %v", x.Command[0], err)
-	}
-	return r
+	closeAll(x.Files)
 }
 
 // execBorn takes note of a command's process, which may be dead already.
@@ -203,7 +132,7 @@ func (l *loop) execBorn(x *execution, r started) {
 	l.execing--
 	if r.err != nil {
 		l.execDone(x)
-		if x.fate.dropped() {
+		if x.Withdrawn() {
 			return
 		}
 		refused := &refusal{code: codeNotExecutable, text: r.err.Error()}
@@ -245,7 +174,7 @@ func (l *loop) execDone(x *execution) {
 // endExec ends a command that nobody waits for any more, and what it began.
 func (l *loop) endExec(x *execution) {
 	x.unwanted = true
-	x.fate.drop() // if it hangs, it never begins
+	x.Withdraw() // if it hangs, it never begins
 	if x.pid == 0 || l.execs[x.pid] != x {
 		return
 	}

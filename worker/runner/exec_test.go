@@ -27,7 +27,7 @@ func TestExecLooksAsTheUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"there", "not-there"} { // the directory is root's alone
-		x := &execution{Exec: protocol.Exec{Command: []string{filepath.Join(dir, name)}}, task: &task{pid: os.Getpid(), who: who, where: "/"}}
+		x := &ExecOrder{Exec: protocol.Exec{Command: []string{filepath.Join(dir, name)}}, PID: os.Getpid(), Who: who, Where: "/"}
 		r := new(starter).exec(x, false)
 		if want := "permission denied: " + x.Command[0]; r.err == nil || r.err.Error() != want {
 			t.Errorf("%s: %v, want %s", name, r.err, want)

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // The exit codes of a task that never ran, as shells give them.
@@ -105,7 +107,7 @@ func setVariable(env []string, name, value string) []string {
 	return append(out, name+"="+value)
 }
 
-// identity is the user that a task runs as.
+// identity is the user that a task runs as, with the user's files.
 type identity struct {
 	name string
 	home string
@@ -114,8 +116,9 @@ type identity struct {
 	gid  int
 }
 
-// identify finds as whom a task of this user runs: root runs tasks for others,
-// anyone else only as himself.
+// identify returns the account for tasks of a user on this host. A runner of root runs
+// tasks as their users, any other runner runs them as itself. The error says why tasks
+// of this user do not run here.
 func identify(name string, allowRoot bool) (identity, error) {
 	if os.Geteuid() != 0 {
 		return identity{uid: os.Geteuid(), gid: os.Getegid()}, nil
@@ -151,7 +154,18 @@ func identify(name string, allowRoot bool) (identity, error) {
 	return identity{name: u.Username, home: u.HomeDir, cred: cred, uid: int(uid), gid: int(gid)}, nil
 }
 
-// own gives a path to the task's user.
+// Other says that it is another user than the one this process runs as.
+func (id identity) Other() bool { return id.cred != nil }
+
+// give makes an open file the user's.
+func (id identity) give(fd int) error {
+	if id.cred == nil {
+		return nil
+	}
+	return unix.Fchown(fd, id.uid, id.gid)
+}
+
+// own makes a path the user's.
 func (id identity) own(path string) error {
 	if id.cred == nil {
 		return nil

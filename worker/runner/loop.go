@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,8 +23,8 @@ import (
 // task is one attempt from its Start until its end is on disk and told.
 type task struct {
 	attempt job.Attempt
-	name    string          // of the attempt
-	start   *protocol.Start // until its process exists
+	name    string // of the attempt
+	order   *Order // until its process exists
 	watch   watch
 	at      time.Duration // when its watch is next looked at, as the heap knows it
 	index   int           // in the heap
@@ -43,11 +42,8 @@ type task struct {
 	keeps   bool     // the daemon takes of it what it wants, and clears it
 	segment int      // of the journal, that record was saved to
 
-	fate   fate
-	step   atomic.Int32 // that a starter is at
-	handed bool         // a starter has taken it, or has had it
-	back   bool         // it is back from there
-	futile error        // why a start would only hang
+	handed bool // a starter has taken its order, or has had it
+	back   bool // it is back from there
 }
 
 // hasStarted says what process the task has.
@@ -71,13 +67,13 @@ type loop struct {
 	timer     *timer
 	log       *slog.Logger
 	do        chan func()
-	starts    chan *task
+	starts    chan *Order
 	rounds    chan []*task
 	ticked    chan struct{}
 	tasks     map[job.Attempt]*task
 	mains     map[int]*task // by pid, until waited for
 	starting  map[*task]bool
-	stuck     map[*task]string   // in starters that hang: their users; also those that were dropped
+	stuck     map[*Order]string  // in starters that hang: their users; also those that were withdrawn
 	waiting   []*task            // for a starter
 	left      map[*task]bool     // their main process ended, others of them did not
 	unsaved   []*task            // their end has to go to disk
@@ -109,8 +105,8 @@ type earlyDeath struct {
 func newLoop(cfg Config, info protocol.Info, s *starter, ends *journal, timer *timer, host hostClock, log *slog.Logger) *loop {
 	l := &loop{
 		cfg: cfg, info: info, dir: protocol.Dir(cfg.Dir), group: s.group, notes: s.notes, journal: ends, starter: s, timer: timer, log: log,
-		do: make(chan func()), starts: make(chan *task), rounds: make(chan []*task), ticked: make(chan struct{}, 1),
-		tasks: map[job.Attempt]*task{}, mains: map[int]*task{}, starting: map[*task]bool{}, stuck: map[*task]string{}, left: map[*task]bool{},
+		do: make(chan func()), starts: make(chan *Order), rounds: make(chan []*task), ticked: make(chan struct{}, 1),
+		tasks: map[job.Attempt]*task{}, mains: map[int]*task{}, starting: map[*task]bool{}, stuck: map[*Order]string{}, left: map[*task]bool{},
 		early: map[int]earlyDeath{}, execs: map[int]*execution{}, execsOf: map[int]int{}, idle: time.NewTimer(cfg.Idle),
 		wake: make(chan struct{}, 1), clearing: make(chan struct{}, clearers), oomKills: cgroup.OOMKills(), host: host,
 	}
@@ -124,9 +120,11 @@ func (l *loop) run(ctx context.Context, deaths <-chan os.Signal) {
 	stop := ctx.Done()
 	for !l.done() {
 		var first *task
+		var order *Order
 		starts := l.starts
 		if len(l.waiting) > 0 {
 			first = l.waiting[0]
+			order = first.order
 		} else {
 			starts = nil
 		}
@@ -141,7 +139,7 @@ func (l *loop) run(ctx context.Context, deaths <-chan os.Signal) {
 			l.reap()
 		case <-l.ticked:
 		case <-l.host.set:
-		case starts <- first:
+		case starts <- order:
 			l.waiting = l.waiting[1:]
 			first.handed = true
 		case rounds <- l.unsaved:
@@ -289,7 +287,7 @@ func (l *loop) begin(s *protocol.Start, now time.Duration) {
 	if err != nil {
 		return // readRequest has checked it
 	}
-	t := &task{attempt: a, name: s.Attempt, start: s, watch: newWatch(s, now), index: -1}
+	t := &task{attempt: a, name: s.Attempt, order: NewOrder(a, s), watch: newWatch(s, now), index: -1}
 	t.watch.missed(now, l.since(s.Skew))
 	t.record.Attempt, t.scratch, t.keeps = s.Attempt, s.Limits.Scratch, s.Keeps
 	l.tasks[a] = t
@@ -300,7 +298,10 @@ func (l *loop) begin(s *protocol.Start, now time.Duration) {
 		l.contain(t)
 		return
 	}
-	t.futile = l.hopeless(s.User)
+	o := t.order
+	o.Refused = l.hopeless(s.User)
+	o.Slow = func() { l.do <- func() { l.slow(t, o) } }
+	o.Done = func(r started) { l.do <- func() { l.born(t, o, r) } }
 	l.starting[t] = true
 	l.waiting = append(l.waiting, t)
 	l.dropWaiting(now)

@@ -1,10 +1,11 @@
 package runner
 
-// What tasks write, on its way from their pipes to their logs.
+// The one goroutine that reads the pipes of all tasks.
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 
@@ -28,17 +29,17 @@ const (
 	maxRest = 64 << 20
 )
 
-// pump moves bytes from the pipes of all tasks into their logs, as they come:
-// of the two pipes of a task, the one that was written to first since both were
-// empty is read first, and as long as it has something. Epoll tells of edges
-// only, as its other way keeps pipes in the order in which they were read.
+// pump moves bytes from the pipes of all tasks into their logs as they come. Of a
+// task's two pipes it reads first the one that was written to first since both were
+// empty, and reads it until it is empty. Epoll is edge-triggered, because
+// level-triggered epoll returns pipes in the order in which they were last read.
 type pump struct {
 	poll  int // epoll
-	bell  int // eventfd: somebody has been put into ended
+	bell  int // eventfd: an outlet was added to ended
 	log   *slog.Logger
 	mu    sync.Mutex
 	all   map[int32]*intake // guarded by mu; by read end
-	ended []*outlet         // guarded by mu; whose tasks have no process any more
+	ended []*outlet         // guarded by mu; outlets whose tasks have no process left
 }
 
 // intake is one pipe of a task.
@@ -47,7 +48,7 @@ type intake struct {
 	stream output.Stream
 	fd     int // of the read end; -1 once it is closed
 	wide   bool
-	more   bool // it was not empty when it was left, so that others have their turn
+	more   bool // it was not read until empty, so that other pipes have their turn
 }
 
 // outlet is both pipes of a task and the log that they end in.
@@ -84,14 +85,13 @@ func (p *pump) close() {
 	}
 }
 
-// edge asks epoll for one event when a file has something to read, if it has it
-// now or whenever more comes.
+// edge asks epoll for one event when a file has bytes to read: now, or when more come.
 func edge(fd int) *unix.EpollEvent {
 	return &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(fd)} //nolint:gosec // descriptors are small
 }
 
-// run reads what tasks write for as long as the runner lives; the pump of one
-// task, until that has ended.
+// run reads what tasks write for as long as the runner lives. A pump of one task
+// returns when that task has ended.
 func (p *pump) run() {
 	buf := make([]byte, pumpBytes)
 	events := make([]unix.EpollEvent, pumpEvents)
@@ -123,8 +123,8 @@ func (p *pump) run() {
 	}
 }
 
-// finished closes the logs of ended tasks, after all that epoll had told of
-// before. It says whether the pump was that of one task.
+// finished closes the logs of ended tasks, after the events that epoll returned
+// before. Last says that this is a pump of one task, which has ended.
 func (p *pump) finished(buf []byte) (last bool) {
 	var count [8]byte
 	_, _ = unix.Read(p.bell, count[:]) // it may have rung twice
@@ -139,9 +139,10 @@ func (p *pump) finished(buf []byte) (last bool) {
 	return last
 }
 
-// open makes the pipes of a task, and gives the ends that the task writes to.
-// The copies are the outlet's from then on.
-func (p *pump) open(w *output.Writer, who identity, copies map[output.Stream]*duplicate) (*outlet, []int, error) {
+// open makes the pipes of a task's stdout and stderr and returns the ends that the
+// task writes to. Give hands a read end to the task's user, who may open it as
+// /dev/stdout. The outlet owns the copies from now on.
+func (p *pump) open(w *output.Writer, give func(fd int) error, copies map[output.Stream]*duplicate) (*outlet, []int, error) {
 	o := &outlet{pump: p, writer: w, copies: copies, tail: make(chan string, 1)}
 	if len(copies) > 0 {
 		if err := o.alone(); err != nil {
@@ -156,7 +157,7 @@ func (p *pump) open(w *output.Writer, who identity, copies map[output.Stream]*du
 		if err == nil {
 			o.pipes[i] = &intake{of: o, stream: stream, fd: fds[0]}
 			ends = append(ends, fds[1])
-			err = o.pump.watch(o.pipes[i], who)
+			err = o.pump.watch(o.pipes[i], give)
 		}
 		if err != nil {
 			o.finish()
@@ -169,13 +170,10 @@ func (p *pump) open(w *output.Writer, who identity, copies map[output.Stream]*du
 	return o, ends, nil
 }
 
-// watch has run read a pipe, and lets the task's user open it by the name
-// /dev/stdout.
-func (p *pump) watch(in *intake, who identity) error {
-	if who.cred != nil {
-		if err := unix.Fchown(in.fd, who.uid, who.gid); err != nil {
-			return err
-		}
+// watch has run read a pipe.
+func (p *pump) watch(in *intake, give func(fd int) error) error {
+	if err := give(in.fd); err != nil {
+		return err
 	}
 	if _, err := unix.FcntlInt(uintptr(in.fd), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
 		return err
@@ -186,8 +184,8 @@ func (p *pump) watch(in *intake, who identity) error {
 	return unix.EpollCtl(p.poll, unix.EPOLL_CTL_ADD, in.fd, edge(in.fd))
 }
 
-// turn reads a pipe that has something, after what was written before that to
-// the task's other one. The caller holds the outlet's lock.
+// turn reads a pipe that has bytes, after the rest of the task's other pipe, which
+// was written to earlier. The caller holds the outlet's lock.
 func (in *intake) turn(buf []byte) {
 	for _, other := range in.of.pipes {
 		if other != nil && other != in && other.more {
@@ -197,7 +195,7 @@ func (in *intake) turn(buf []byte) {
 	in.drain(buf)
 }
 
-// drain reads a pipe until it is empty, but no more than it can hold.
+// drain reads a pipe until it is empty, but no more bytes than it can hold.
 func (in *intake) drain(buf []byte) {
 	in.more = false
 	for left := wideBytes; left > 0; {
@@ -213,9 +211,8 @@ func (in *intake) drain(buf []byte) {
 	}
 }
 
-// read moves what a pipe holds, at most one buffer, and closes a pipe that
-// nobody can write to any more. It says how much came. The caller holds the
-// outlet's lock.
+// read moves at most one buffer from a pipe to the log and returns the number of
+// bytes. It closes a pipe that has no writer left. The caller holds the outlet's lock.
 func (in *intake) read(buf []byte) int {
 	if in.fd < 0 {
 		return 0
@@ -254,9 +251,9 @@ func (in *intake) close() {
 	in.fd = -1
 }
 
-// finish takes what is left in the pipes of a task that has no process any
-// more, closes its log and gives the end of its stderr. The pump does it, so
-// that the order stays, unless all was read already.
+// finish reads the rest of the pipes of a task that has no process left, closes its
+// log and returns the end of its stderr. The goroutine of run reads the rest, so that
+// the order stays, unless all was read before.
 func (o *outlet) finish() (tail string) {
 	o.mu.Lock()
 	open := len(o.copies) > 0
@@ -279,8 +276,7 @@ func (o *outlet) finish() (tail string) {
 	return o.tailSoon()
 }
 
-// end reads the pipes to their ends, first one that was left for others to have
-// their turn.
+// end reads the pipes to their ends, first a pipe that was not read until empty.
 func (o *outlet) end(buf []byte) (tail string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -308,13 +304,20 @@ func (o *outlet) end(buf []byte) (tail string) {
 	return tail
 }
 
+// direct is an outlet without pipes, whose streams are written to by inlets.
+func (p *pump) direct(w *output.Writer) *outlet { return &outlet{pump: p, writer: w} }
+
+// stream writes to one stream of a log without a pipe. Its Write never fails: what
+// cannot be kept is noted in the log.
+func (o *outlet) stream(s output.Stream) io.Writer { return inlet{o, s} }
+
 // inlet is a stream of a log that is written to without a pipe.
 type inlet struct {
 	o      *outlet
 	stream output.Stream
 }
 
-// Write never fails: what cannot be kept is noted in the log.
+// Write is io.Writer.
 func (i inlet) Write(p []byte) (int, error) {
 	i.o.mu.Lock()
 	defer i.o.mu.Unlock()

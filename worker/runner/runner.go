@@ -28,19 +28,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/musterhq/muster/worker/cgroup"
 	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
@@ -83,8 +79,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("runner: generation %d: from 1", c.Generation)
 	case c.Idle <= 0:
 		return fmt.Errorf("runner: idle %s: above 0s", c.Idle)
-	case c.Answer <= slowStart:
-		return fmt.Errorf("runner: answer %s: above %s", c.Answer, slowStart)
+	case c.Answer <= SlowStart:
+		return fmt.Errorf("runner: answer %s: above %s", c.Answer, SlowStart)
 	}
 	return nil
 }
@@ -138,7 +134,7 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 	if err := applyUlimits(cfg.Ulimits, log); err != nil {
 		return err
 	}
-	s, err := newStarter(cfg, log)
+	s, err := newStarter(spawnConfig{Dir: dir, Generation: cfg.Generation, Answer: cfg.Answer, AllowRoot: cfg.AllowRoot, NoGroups: cfg.NoGroups, NoUnified: cfg.NoUnified}, log)
 	if err != nil {
 		return err
 	}
@@ -191,7 +187,7 @@ func serve(ctx context.Context, cfg Config, info protocol.Info, s *starter, host
 	go l.acceptExecs(execs)
 	go l.ticks(timer)
 	for range starters {
-		go s.run(l)
+		go s.run(l.starts)
 	}
 	go l.save()
 	go l.measure(l.wake)
@@ -199,73 +195,6 @@ func serve(ctx context.Context, cfg Config, info protocol.Info, s *starter, host
 	l.run(ctx, deaths)
 	log.InfoContext(ctx, "runner ended", "pid", info.PID, "generation", info.Generation)
 	return nil
-}
-
-// newGroup makes the control groups above those of the tasks; runners of other
-// directories and generations have others.
-func newGroup(cfg Config) (*cgroup.Tree, error) {
-	abs, err := filepath.Abs(cfg.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("runner: control group: %w", err)
-	}
-	name := fmt.Sprintf("muster-%08x-%d", hash(abs), cfg.Generation)
-	t, err := cgroup.New(name, cgroup.Options{NoUnified: cfg.NoUnified}, bornIn)
-	if err != nil {
-		return nil, fmt.Errorf("runner: %w", err)
-	}
-	return t, nil
-}
-
-// Isolation says for people what would hold the tasks of a runner that is
-// started as this process was, and why it is no more than that.
-func Isolation(noGroups bool) (string, error) {
-	if noGroups {
-		return processGroup, nil
-	}
-	t, err := cgroup.New(fmt.Sprintf("muster-try-%d", os.Getpid()), cgroup.Options{}, bornIn)
-	if err != nil {
-		return processGroup, fmt.Errorf("runner: %w", err)
-	}
-	defer t.Remove()
-	return t.String(), nil
-}
-
-// processGroup is the isolation without control groups.
-const processGroup = "process group"
-
-func newStarter(cfg Config, log *slog.Logger) (*starter, error) {
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return nil, fmt.Errorf("runner: %w", err)
-	}
-	s := &starter{dir: protocol.Dir(cfg.Dir), hosts: protocol.Dir(cfg.Dir).Hosts(cfg.Generation), answer: cfg.Answer, allowRoot: cfg.AllowRoot, null: null, nodes: nodes{dir: "/dev"}, log: log}
-	if s.pump, err = newPump(log); err != nil {
-		return nil, err
-	}
-	if !cfg.NoGroups {
-		if s.group, err = newGroup(cfg); err != nil {
-			log.Info("no control groups for tasks, processes are found by their parents", "error", err)
-		}
-	}
-	if s.group == nil {
-		s.notes, err = os.OpenFile(s.dir.MainProcesses(cfg.Generation), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
-		if err != nil {
-			return nil, fmt.Errorf("runner: open notes: %w", err)
-		}
-	}
-	s.guard.up()
-	return s, nil
-}
-
-func (s *starter) close() {
-	_ = s.null.Close() // was only read
-	s.guard.close()
-	if s.notes != nil {
-		_ = s.notes.Close() // was never synced: no process outlives a boot
-	}
-	if s.group != nil {
-		s.group.Remove()
-	}
 }
 
 // timer is a timerfd of CLOCK_BOOTTIME; the runtime's own timers stand still
@@ -287,10 +216,4 @@ func newTimer() (*timer, error) {
 func (t *timer) set(at time.Duration) error {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(at))}
 	return unix.TimerfdSettime(t.fd, unix.TFD_TIMER_ABSTIME, &spec, nil)
-}
-
-func hash(s string) uint32 {
-	h := fnv.New32a()
-	_, _ = io.WriteString(h, s) // never fails
-	return h.Sum32()
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -31,49 +30,16 @@ const (
 	shell    = "/bin/sh"
 )
 
-// starter makes processes. It has no state that changes but what its parts keep
-// for themselves.
-type starter struct {
-	dir       protocol.Dir
-	hosts     string // directory of the hostfiles
-	answer    time.Duration
-	allowRoot bool
-	group     *cgroup.Tree // nil: none can be had
-	null      *os.File
-	pump      *pump
-	notes     *os.File // without groups: the main processes, a line each
-	nodes     nodes
-	processes processBound
-	guard     guard
-	log       *slog.Logger
-}
-
-// started is what came of one start.
-type started struct {
-	pid   int
-	ticks uint64
-	began time.Time
-	who   identity
-	where string
-	from  time.Duration // CLOCK_BOOTTIME before the fork
-	known bool          // the attempt had a directory: nothing was started now
-	out   *outlet
-	err   error
-}
-
-// run carries out starts until there are no more. Its thread stays its own: a
-// task dies with the thread that made it, so that none outlives the runner. It
-// has a working directory of its own, too.
-func (s *starter) run(l *loop) {
+// run carries out orders until the channel is closed. It keeps its thread for
+// itself: the kernel kills a task when the thread that forked it ends, so that no task
+// outlives the runner. The thread has a working directory of its own, too.
+func (s *starter) run(orders <-chan *Order) {
 	moves := ownThread()
-	for t := range l.starts {
-		start := t.start
-		late := time.AfterFunc(slowStart, func() {
-			l.do <- func() { l.slow(t, start) }
-		})
-		r := s.start(t, moves)
+	for o := range orders {
+		late := time.AfterFunc(SlowStart, o.Slow)
+		r := s.start(o, moves)
 		late.Stop()
-		l.started(t, r)
+		o.Done(r)
 	}
 }
 
@@ -85,31 +51,31 @@ func ownThread() (moves bool) {
 	return unix.Unshare(unix.CLONE_FS) == nil
 }
 
-func (s *starter) start(t *task, moves bool) started {
-	if err := os.Mkdir(s.dir.Task(t.attempt), s.mode()); err != nil {
+func (s *starter) start(o *Order, moves bool) started {
+	if err := os.Mkdir(s.dir.Task(o.Attempt), s.mode()); err != nil {
 		return started{known: errors.Is(err, os.ErrExist), err: fmt.Errorf("runner: make task directory: %w", err)}
 	}
-	t.fate.open()
-	if t.futile != nil {
-		return started{err: t.futile}
+	o.claim.open()
+	if o.Refused != nil {
+		return started{err: o.Refused}
 	}
-	l, err := s.prepare(t)
+	l, err := s.prepare(o)
 	if err != nil {
 		return started{err: err}
 	}
 	defer l.close()
-	if moves && t.start.Workdir != "" {
-		t.step.Store(stepWorkdir)
+	if moves && o.Start.Workdir != "" {
+		o.step.Store(stepWorkdir)
 		if err := s.goTo(l.who, l.where); err != nil {
 			return started{err: err}
 		}
 		defer s.goBack()
 		l.attr.Dir = ""
 	}
-	if !t.fate.born() {
+	if !o.claim.make() {
 		return started{}
 	}
-	return s.fork(t, l)
+	return s.fork(o, l)
 }
 
 // mode lets another user pass to his scratch directory.
@@ -145,44 +111,44 @@ func (l *launch) close() {
 	}
 }
 
-func (s *starter) prepare(t *task) (*launch, error) {
-	who, err := identify(t.start.User, s.allowRoot)
+func (s *starter) prepare(o *Order) (*launch, error) {
+	who, err := identify(o.Start.User, s.allowRoot)
 	if err != nil {
 		return nil, err
 	}
-	scratch := s.dir.Scratch(t.attempt)
-	if err := makeScratch(scratch, t.start.Files); err != nil {
+	scratch := s.dir.Scratch(o.Attempt)
+	if err := makeScratch(scratch, o.Start.Files); err != nil {
 		return nil, err
 	}
 	if err := who.own(scratch); err != nil {
 		return nil, err
 	}
 	l := &launch{who: who, where: scratch}
-	if w := t.start.Workdir; w != "" {
-		t.step.Store(stepWorkdir)
+	if w := o.Start.Workdir; w != "" {
+		o.step.Store(stepWorkdir)
 		if err := mayStart(who, w); err != nil {
 			return nil, err
 		}
 		l.where = w
 	}
-	env, err := s.environment(t, who, scratch)
+	env, err := s.environment(o, who, scratch)
 	if err != nil {
 		return nil, err
 	}
-	t.step.Store(stepCommand)
-	if err := s.command(t, l, env); err != nil {
+	o.step.Store(stepCommand)
+	if err := s.command(o, l, env); err != nil {
 		return nil, err
 	}
-	t.step.Store(stepOutput)
-	if err := s.outputs(t, l); err != nil {
+	o.step.Store(stepOutput)
+	if err := s.outputs(o, l); err != nil {
 		l.close()
 		return nil, err
 	}
-	t.step.Store(stepOwn)
+	o.step.Store(stepOwn)
 	l.attr.Dir, l.attr.Env = l.where, env
 	l.attr.Sys = &syscall.SysProcAttr{Setsid: true, Credential: who.cred, Pdeathsig: syscall.SIGKILL}
 	if s.group != nil {
-		if l.group, err = s.group.Place(t.name, s.limits(t)); err != nil {
+		if l.group, err = s.group.Place(o.Name, s.limits(o)); err != nil {
 			l.close()
 			return nil, fmt.Errorf("runner: %w", err)
 		}
@@ -207,13 +173,13 @@ func makeScratch(path, files string) error {
 }
 
 // environment is the worker's, with what only this host knows.
-func (s *starter) environment(t *task, who identity, scratch string) ([]string, error) {
-	env := setVariable(t.start.Env, "MUSTER_SCRATCH", scratch)
+func (s *starter) environment(o *Order, who identity, scratch string) ([]string, error) {
+	env := setVariable(o.Start.Env, "MUSTER_SCRATCH", scratch)
 	if who.name != "" {
 		env = setVariable(setVariable(env, "HOME", who.home), "USER", who.name)
 	}
-	if t.start.Hostfile != "" {
-		path, err := hostfile(s.hosts, t.start.Hostfile)
+	if o.Start.Hostfile != "" {
+		path, err := hostfile(s.hosts, o.Start.Hostfile)
 		if err != nil {
 			return nil, err
 		}
@@ -223,21 +189,21 @@ func (s *starter) environment(t *task, who identity, scratch string) ([]string, 
 }
 
 // command finds the program, or writes the script and finds who reads it.
-func (s *starter) command(t *task, l *launch, env []string) error {
-	if t.start.Script == "" {
-		l.argv = t.start.Command
+func (s *starter) command(o *Order, l *launch, env []string) error {
+	if o.Start.Script == "" {
+		l.argv = o.Start.Command
 		return l.who.as(func() (err error) {
-			if l.path, err = program(t.start.Command[0], l.where, env); err == nil {
+			if l.path, err = program(o.Start.Command[0], l.where, env); err == nil {
 				err = l.look()
 			}
 			return err
 		})
 	}
-	path := filepath.Join(s.dir.Task(t.attempt), "script")
+	path := filepath.Join(s.dir.Task(o.Attempt), "script")
 	// No fork may happen while the script is open for writing: the child would
 	// hold it open, too, and the kernel executes no file that is.
 	syscall.ForkLock.RLock()
-	err := os.WriteFile(path, []byte(t.start.Script), 0o700) //nolint:gosec // it is to be executed, by its owner
+	err := os.WriteFile(path, []byte(o.Start.Script), 0o700) //nolint:gosec // it is to be executed, by its owner
 	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return fmt.Errorf("runner: write script: %w", err)
@@ -245,7 +211,7 @@ func (s *starter) command(t *task, l *launch, env []string) error {
 	if err := l.who.own(path); err != nil {
 		return err
 	}
-	if strings.HasPrefix(t.start.Script, "#!") {
+	if strings.HasPrefix(o.Start.Script, "#!") {
 		l.path, l.argv = path, []string{path}
 		return l.who.as(l.look)
 	}
@@ -254,12 +220,12 @@ func (s *starter) command(t *task, l *launch, env []string) error {
 }
 
 // outputs makes the two pipes that the task writes to.
-func (s *starter) outputs(t *task, l *launch) (err error) {
-	copies, err := s.copies(t, l)
+func (s *starter) outputs(o *Order, l *launch) (err error) {
+	copies, err := s.copies(o, l)
 	if err != nil {
 		return err
 	}
-	l.out, l.ends, err = s.pump.open(output.NewWriter(s.dir.Task(t.attempt), int64(t.start.OutputLimit)), l.who, copies)
+	l.out, l.ends, err = s.pump.open(output.NewWriter(s.dir.Task(o.Attempt), int64(o.Start.OutputLimit)), l.who.give, copies)
 	if err != nil {
 		return err
 	}
@@ -267,32 +233,32 @@ func (s *starter) outputs(t *task, l *launch) (err error) {
 	return nil
 }
 
-func (s *starter) fork(t *task, l *launch) started {
+func (s *starter) fork(o *Order, l *launch) started {
 	r := started{began: time.Now(), from: proc.BootTime()}
-	pid, err := s.born(t, l)
+	pid, err := s.make(o, l)
 	if errors.Is(err, unix.ENOEXEC) { // a script without its #! line, as a shell would take it
 		l.path, l.argv = shell, append([]string{shell, l.path}, l.argv[1:]...)
-		pid, err = s.born(t, l)
+		pid, err = s.make(o, l)
 	}
 	if err != nil {
-		r.err = whyNot(t, l, err)
+		r.err = whyNot(o, l, err)
 		return r
 	}
 	r.pid, r.who, r.where = pid, l.who, l.where
 	r.out, l.out = l.out, nil
 	if s.group == nil {
 		r.ticks = proc.StartTicks(pid)
-		if err := s.note(t, pid, r.ticks); err != nil {
-			s.log.Warn("task process not noted", "attempt", t.name, "error", err)
+		if err := s.note(o, pid, r.ticks); err != nil {
+			s.log.Warn("task process not noted", "attempt", o.Name, "error", err)
 		}
 	}
 	return r
 }
 
-// born makes the process, within what bounds it.
-func (s *starter) born(t *task, l *launch) (int, error) {
-	fork := func() (int, error) { return s.guard.fork(l) }
-	if most := t.start.Limits.PIDs; most > 0 && (s.group == nil || !s.group.Bounds(cgroup.PIDs)) {
+// make makes the process within its limits.
+func (s *starter) make(o *Order, l *launch) (int, error) {
+	fork := func() (int, error) { return s.score.fork(l) }
+	if most := o.Start.Limits.PIDs; most > 0 && (s.group == nil || !s.group.Bounds(cgroup.PIDs)) {
 		bare := fork
 		fork = func() (int, error) { return s.processes.during(most, bare) }
 	}
@@ -304,8 +270,8 @@ func (s *starter) born(t *task, l *launch) (int, error) {
 
 // note keeps the main process's name for whoever finds the runner dead. One
 // line in one file is cheaper than a file for each task.
-func (s *starter) note(t *task, pid int, ticks uint64) error {
-	b, err := json.Marshal(protocol.MainProcess{Attempt: t.name, PID: pid, Ticks: ticks})
+func (s *starter) note(o *Order, pid int, ticks uint64) error {
+	b, err := json.Marshal(protocol.MainProcess{Attempt: o.Name, PID: pid, Ticks: ticks})
 	if err == nil {
 		_, err = s.notes.Write(append(b, '\n'))
 	}
@@ -316,10 +282,10 @@ func (s *starter) note(t *task, pid int, ticks uint64) error {
 }
 
 // whyNot says for people what the kernel's word for a failed start means.
-func whyNot(t *task, l *launch, err error) error {
+func whyNot(o *Order, l *launch, err error) error {
 	what := "script"
-	if t.start.Script == "" {
-		what = t.start.Command[0]
+	if o.Start.Script == "" {
+		what = o.Start.Command[0]
 	}
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -368,4 +334,19 @@ func exitOf(err error, now time.Time) job.Exit {
 		exit.Code = r.code
 	}
 	return exit
+}
+
+// goTo changes the working directory of this thread to dir, with the rights of the
+// task's user. The process that the thread forks starts there. A process that entered
+// a hanging directory by itself would stop the whole runner, as vfork does not return
+// until it executes its program.
+func (s *starter) goTo(who identity, dir string) error {
+	return whyNotIn(who, dir, who.as(func() error { return unix.Chdir(dir) }))
+}
+
+// goBack leaves the task's directory.
+func (s *starter) goBack() {
+	if err := unix.Chdir("/"); err != nil {
+		s.log.Error("starter stays in the directory of a task", "error", err) // it keeps a file system busy at most
+	}
 }

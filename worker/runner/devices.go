@@ -16,8 +16,8 @@ import (
 )
 
 // limits are those of a task for its control groups.
-func (s *starter) limits(t *task) cgroup.Limits {
-	l := t.start.Limits
+func (s *starter) limits(o *Order) cgroup.Limits {
+	l := o.Start.Limits
 	c := cgroup.Limits{CPUs: l.CPUs, Quota: l.Quota, Memory: int64(l.Memory), PIDs: l.PIDs}
 	if !l.AnyGPU && s.group.Bounds(cgroup.Devices) {
 		c.Deny = s.nodes.denied(l.GPUs)

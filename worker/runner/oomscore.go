@@ -14,17 +14,17 @@ import (
 // guardedScore is the least likely to be killed, short of never.
 const guardedScore = "-999"
 
-// guard keeps the runner's score low, and gives every child the one that the
+// oomScore keeps the runner's score low, and gives every child the one that the
 // runner was started with: from its birth, as a child that forks at once would
 // hand a low one on.
-type guard struct {
+type oomScore struct {
 	mu    sync.Mutex
 	score *os.File // of this process; nil: it may not be lowered
 	tasks []byte   // what children have
 }
 
 // up lowers the runner's own score, where that is permitted.
-func (g *guard) up() {
+func (g *oomScore) up() {
 	const path = "/proc/self/oom_score_adj"
 	before, err := proc.ReadBounded(path, proc.MaxSmallFile)
 	if err != nil {
@@ -41,14 +41,14 @@ func (g *guard) up() {
 	g.score, g.tasks = f, before
 }
 
-func (g *guard) close() {
+func (g *oomScore) close() {
 	if g.score != nil {
 		_ = g.score.Close() // every write was seen to
 	}
 }
 
 // fork makes a process. Forks wait for each other in any case.
-func (g *guard) fork(l *launch) (int, error) {
+func (g *oomScore) fork(l *launch) (int, error) {
 	path, argv := l.program()
 	if g.score == nil {
 		return syscall.ForkExec(path, argv, &l.attr)

@@ -1,0 +1,138 @@
+package runner
+
+// What a container needs of its host, as a process needs its launch.
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+// Box is one container to run.
+type Box struct {
+	protocol.Container
+
+	Attempt  job.Attempt
+	Sources  Sources // of its mounts
+	Limits   protocol.Limits
+	Command  []string // empty: the image's own
+	Workdir  string   // inside; empty: the image's own
+	Env      []string
+	Scratch  string // directory of this host, to be found inside at the same path
+	Files    []string
+	UID, GID int
+	Groups   []uint32
+	Out, Err io.Writer
+
+	Progress func(text string) // what is being waited for, for people
+	Began    func(pid int, p Process)
+}
+
+// Process is a container that runs.
+type Process interface {
+	// Signal reaches all processes of the container. It does not wait.
+	Signal(sig unix.Signal)
+	// Members are its processes, as far as this host sees them.
+	Members() []int
+}
+
+// pack makes the files of a container on this host. Closing the launch closes
+// its outputs.
+func (s *starter) pack(ctx context.Context, o *Order) (b Box, _ *launch, err error) {
+	who, err := inside(o.Start.User, o.Start.Container.As, s.allowRoot)
+	if err != nil {
+		return Box{}, nil, err
+	}
+	dir := s.dir.Task(o.Attempt)
+	b = Box{
+		Container: *o.Start.Container, Attempt: o.Attempt, Limits: o.Start.Limits, Command: o.Start.Command, Workdir: o.Start.Workdir,
+		Scratch: s.dir.Scratch(o.Attempt), UID: who.uid, GID: who.gid,
+	}
+	if b.Workdir == "" && (o.Start.Files != "" || o.Start.Keeps) {
+		b.Workdir = b.Scratch // what it brought along is there, and what it leaves is looked for there
+	}
+	if who.cred != nil {
+		b.Groups = who.cred.Groups
+	}
+	if b.Sources, err = s.sources(ctx, who, b.Mounts); err != nil {
+		return Box{}, nil, err
+	}
+	defer func() {
+		if err != nil {
+			b.Sources.Close()
+		}
+	}()
+	if err := makeScratch(b.Scratch, o.Start.Files); err != nil {
+		return Box{}, nil, err
+	}
+	if err := who.own(b.Scratch); err != nil {
+		return Box{}, nil, err
+	}
+	who.home = b.Scratch // the one of this host is not inside
+	if b.Env, err = s.environment(o, who, b.Scratch); err != nil {
+		return Box{}, nil, err
+	}
+	if variable(b.Env, "HOME", "") == "" {
+		b.Env = setVariable(b.Env, "HOME", b.Scratch)
+	}
+	if o.Start.Hostfile != "" {
+		b.Files = append(b.Files, variable(b.Env, "MUSTER_HOSTFILE", ""))
+	}
+	l := &launch{who: who, where: b.Scratch}
+	if o.Start.Script != "" {
+		if err := s.command(o, l, b.Env); err != nil {
+			return Box{}, nil, err
+		}
+		b.Command = l.argv
+		b.Files = append(b.Files, filepath.Join(dir, "script"))
+	}
+	l.out = s.pump.direct(output.NewWriter(dir, int64(o.Start.OutputLimit)))
+	b.Out, b.Err = l.out.stream(output.Stdout), l.out.stream(output.Stderr)
+	return b, l, nil
+}
+
+// inside is the user that a container runs as: him who submitted the task,
+// unless the owner of this host has named another for all.
+func inside(user, as string, allowRoot bool) (identity, error) {
+	who, err := identify(user, allowRoot)
+	if err != nil || as == "" {
+		return who, err
+	}
+	uid, gid, err := ParseUser(as)
+	if err != nil {
+		return who, refuse(codeNotExecutable, "%v", err)
+	}
+	if os.Geteuid() != 0 && uid != os.Geteuid() {
+		return who, refuse(codeNotExecutable, "user %s for containers: only a daemon of root can give files to others", as)
+	}
+	other := identity{name: who.name, uid: uid, gid: gid}
+	if os.Geteuid() == 0 {
+		other.cred = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)} //nolint:gosec // ParseUser bounds both
+	}
+	return other, nil
+}
+
+// ParseUser reads UID or UID:GID; without GID it is the same as UID.
+func ParseUser(text string) (uid, gid int, err error) {
+	u, g, both := strings.Cut(text, ":")
+	if !both {
+		g = u
+	}
+	a, errU := strconv.ParseUint(u, 10, 31)
+	b, errG := strconv.ParseUint(g, 10, 31)
+	if errU != nil || errG != nil {
+		return 0, 0, fmt.Errorf("user %.40q: want UID or UID:GID", text)
+	}
+	return int(a), int(b), nil //nolint:gosec // 31 bits
+}
