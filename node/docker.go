@@ -14,8 +14,8 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/worker/runner"
 	"github.com/musterhq/muster/worker/runner/docker"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 const (
@@ -105,7 +105,7 @@ func (c Config) checkDocker() error {
 		}
 	}
 	if c.DockerUser != "" {
-		if _, _, err := runner.ParseUser(c.DockerUser); err != nil {
+		if _, _, err := spawn.ParseUser(c.DockerUser); err != nil {
 			return badSetting("docker-user", "%w", err)
 		}
 	}

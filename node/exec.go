@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/spawn"
 	"github.com/musterhq/muster/worker/runner/docker"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/supervisor"
@@ -99,7 +99,7 @@ func besideOf(r api.ExecRequest) protocol.Command {
 }
 
 func (b execBackend) inProcess(ctx context.Context, a job.Attempt, r api.ExecRequest, user string) (api.ExecSession, error) {
-	account, err := runner.AccountOf(user, b.allowRoot)
+	account, err := spawn.AccountOf(user, b.allowRoot)
 	if err != nil {
 		return api.ExecSession{}, err
 	}

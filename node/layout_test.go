@@ -32,13 +32,15 @@ var floors = map[string][]string{
 	"worker/leaseclock":      {},
 	"worker/output":          {"job"},
 	"worker/cgroup":          {},
-	"worker/runner":          {"job", "worker/output", "worker/cgroup", "worker/leaseclock", "worker/runner/proc", "worker/runner/protocol", "worker/runner/scratch"},
+	"worker/runner":          {"job", "worker/output", "worker/cgroup", "worker/leaseclock", "worker/runner/proc", "worker/runner/protocol", "worker/runner/pump", "worker/runner/scratch", "worker/runner/spawn"},
 	"worker/runner/proc":     {"job"},
 	"worker/runner/protocol": {"job", "worker/output", "worker/runner/proc"},
+	"worker/runner/pump":     {"worker/output"},
+	"worker/runner/spawn":    {"job", "worker/cgroup", "worker/output", "worker/runner/proc", "worker/runner/protocol", "worker/runner/pump"},
 	"worker/runner/scratch":  {"job", "worker/runner/protocol"},
-	"worker/runner/docker":   {"job", "worker/runner", "worker/runner/proc", "worker/runner/protocol"},
+	"worker/runner/docker":   {"job", "worker/runner/proc", "worker/runner/protocol", "worker/runner/spawn"},
 	"worker/supervisor":      {"job", "worker", "worker/cgroup", "worker/output", "worker/runner/proc", "worker/runner/protocol", "worker/runner/scratch"},
-	"worker/files":           {"job", "blob", "worker", "worker/runner", "worker/runner/protocol", "worker/runner/scratch"},
+	"worker/files":           {"job", "blob", "worker", "worker/runner/protocol", "worker/runner/scratch", "worker/runner/spawn"},
 	"p2p":                    {"job", "gpu", "lease", "p2p/wirepb"},
 	"p2p/wirepb":             {},
 	"p2p/session":            {"job", "gpu", "lease", "p2p", "p2p/wirepb"},
@@ -51,11 +53,11 @@ var floors = map[string][]string{
 	"blob":                   {},
 	"api":                    {"job", "job/jobfile", "gpu", "lease", "blob"},
 	"node": {
-		"job", "gpu", "gpu/nvml", "gpu/simgpu", "machine", "lease", "scheduler", "worker", "worker/runner/docker", "worker/supervisor", "worker/output", "worker/runner", "worker/runner/protocol", "worker/cgroup",
+		"job", "gpu", "gpu/nvml", "gpu/simgpu", "machine", "lease", "scheduler", "worker", "worker/runner/docker", "worker/supervisor", "worker/output", "worker/runner", "worker/runner/protocol", "worker/runner/spawn", "worker/cgroup",
 		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "store", "api", "blob", "worker/files",
 	},
-	"cmd/muster-runner": {"worker/runner"},
-	"cmd/muster":        {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "worker/runner/docker", "worker/runner/protocol", "api", "node", "blob"},
+	"cmd/muster-runner": {"worker/runner", "worker/runner/spawn"},
+	"cmd/muster":        {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "node", "blob"},
 }
 
 // places that stand outside the house: they drive the built program.

@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/spawn"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
@@ -83,12 +83,12 @@ func (c Config) about(a job.Attempt) string {
 func (c Config) scratch(a job.Attempt) string { return protocol.Dir(c.Dir).Scratch(a) }
 
 // account is as whom a task of a user runs.
-func (c Config) account(user string, container bool) (runner.Account, error) {
+func (c Config) account(user string, container bool) (spawn.Account, error) {
 	as := ""
 	if container {
 		as = c.Inside
 	}
-	return runner.AccountInside(user, as, c.AllowRoot)
+	return spawn.AccountInside(user, as, c.AllowRoot)
 }
 
 // owner is whom a task's files belong to, nil for this process's own user.

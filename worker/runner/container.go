@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // Containers runs containers. Package docker has the one for Docker.
@@ -24,13 +25,13 @@ type Containers interface {
 	// when no process of it is left. It calls b.Began once its process exists;
 	// until then the end of ctx ends it. The exit says by Started whether a
 	// process ever ran.
-	Run(ctx context.Context, b Box) job.Exit
+	Run(ctx context.Context, b spawn.Box) job.Exit
 }
 
 // box is the container of a task, as the loop sees it.
 type box struct {
 	cancel  context.CancelFunc // ends what comes before its process
-	process Process            // nil: not begun
+	process spawn.Process      // nil: not begun
 }
 
 func (b *box) signal(sig unix.Signal) {
@@ -67,23 +68,22 @@ func (l *loop) contain(t *task) {
 
 // runBox is the life of a container, in a goroutine of its own; Known says that an earlier runner had
 // the attempt.
-func (l *loop) runBox(ctx context.Context, t *task, o *Order) (exit job.Exit, known bool) {
+func (l *loop) runBox(ctx context.Context, t *task, o *spawn.Order) (exit job.Exit, known bool) {
 	if l.cfg.Containers == nil {
-		return exitOf(refuse(codeNotExecutable, "this runner has no container engine"), time.Now()), false
+		return spawn.ExitOf(spawn.Refuse(spawn.CodeNotExecutable, "this runner has no container engine"), time.Now()), false
 	}
-	if err := os.Mkdir(l.dir.Task(o.Attempt), l.starter.mode()); err != nil {
-		return exitOf(fmt.Errorf("runner: make task directory: %w", err), time.Now()), errors.Is(err, os.ErrExist)
+	if err := os.Mkdir(l.dir.Task(o.Attempt), l.starter.Mode()); err != nil {
+		return spawn.ExitOf(fmt.Errorf("runner: make task directory: %w", err), time.Now()), errors.Is(err, os.ErrExist)
 	}
-	b, files, err := l.starter.pack(ctx, o)
+	b, out, err := l.starter.Pack(ctx, o)
 	if err != nil {
-		return exitOf(err, time.Now()), false
+		return spawn.ExitOf(err, time.Now()), false
 	}
-	defer files.close()
 	defer b.Sources.Close()
 	b.Progress = func(text string) { l.do <- func() { l.boxWaits(t, text) } }
-	b.Began = func(pid int, p Process) { l.do <- func() { l.boxBegan(t, pid, p) } }
+	b.Began = func(pid int, p spawn.Process) { l.do <- func() { l.boxBegan(t, pid, p) } }
 	exit = l.cfg.Containers.Run(ctx, b)
-	exit.Tail, files.out = files.out.finish(), nil
+	exit.Tail = out.Finish()
 	return exit, false
 }
 
@@ -96,7 +96,7 @@ func (l *loop) boxWaits(t *task, text string) {
 
 // boxBegan takes note that a container runs. Its time limit begins here: the
 // pull does not count.
-func (l *loop) boxBegan(t *task, pid int, p Process) {
+func (l *loop) boxBegan(t *task, pid int, p spawn.Process) {
 	t.order = nil
 	t.pid, t.began, t.box.process = pid, time.Now(), p
 	t.record.PID = pid

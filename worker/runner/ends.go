@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/scratch"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 )
 
 // born takes note of a process, which may be dead already.
-func (l *loop) born(t *task, o *Order, r started) {
+func (l *loop) born(t *task, o *spawn.Order, r spawn.Result) {
 	delete(l.starting, t)
 	delete(l.stuck, o)
 	t.back = true
@@ -44,25 +45,25 @@ func (l *loop) born(t *task, o *Order, r started) {
 		}
 		return
 	}
-	if r.pid == 0 {
-		if r.known {
+	if r.PID == 0 {
+		if r.Known {
 			l.seen(t)
 			return
 		}
-		l.neverStarted(t, r.err)
+		l.neverStarted(t, r.Err)
 		return
 	}
 	t.order = nil
-	t.pid, t.ticks, t.began, t.who, t.where, t.out = r.pid, r.ticks, r.began, r.who, r.where, r.out
-	t.record.PID = r.pid
-	t.watch.started(r.from)
+	t.pid, t.ticks, t.began, t.who, t.where, t.out = r.PID, r.Ticks, r.Began, r.Who, r.Where, r.Out
+	t.record.PID = r.PID
+	t.watch.started(r.From)
 	l.mains[t.pid] = t
 	if t.scratch > 0 && !l.measuring {
 		l.measuring = true
 		l.wake <- struct{}{} // the one place in it is free: it is asleep, or not yet awake
 	}
 	l.report(protocol.Report{Started: new(t.hasStarted())})
-	if d, ok := l.early[t.pid]; ok && d.at >= r.from {
+	if d, ok := l.early[t.pid]; ok && d.at >= r.From {
 		delete(l.early, t.pid)
 		l.died(t, d.status, d.usage, now)
 		return
@@ -87,7 +88,7 @@ func (l *loop) seen(t *task) {
 func (l *loop) neverStarted(t *task, err error) {
 	delete(l.starting, t)
 	t.order = nil
-	t.record.Exit = exitOf(err, time.Now())
+	t.record.Exit = spawn.ExitOf(err, time.Now())
 	if t.watch.cause != causeNone {
 		t.record.Exit.State = t.watch.cause.state()
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // maxExecs bounds the commands of one runner.
@@ -28,7 +29,7 @@ const maxExecs = 256
 
 // execution is one command, from its request to its end.
 type execution struct {
-	ExecOrder
+	spawn.ExecOrder
 
 	task     *task
 	pid      int
@@ -65,7 +66,7 @@ func (l *loop) serveExec(conn *net.UnixConn) {
 		closeAll(files)
 		return
 	}
-	x := &execution{ExecOrder: ExecOrder{Exec: m, Files: files}, said: make(chan protocol.ExecReport, 2), over: make(chan struct{})}
+	x := &execution{ExecOrder: spawn.ExecOrder{Exec: m, Files: files}, said: make(chan protocol.ExecReport, 2), over: make(chan struct{})}
 	l.do <- func() { l.beginExec(x) }
 	gone := make(chan struct{})
 	go func() {
@@ -104,22 +105,22 @@ func (l *loop) beginExec(x *execution) {
 	t := l.find(x.Attempt)
 	switch {
 	case t != nil && t.box != nil:
-		x.said <- protocol.ExecReport{Code: codeOurs, Error: "the task is a container, and commands in it are its engine's"}
+		x.said <- protocol.ExecReport{Code: spawn.CodeOurs, Error: "the task is a container, and commands in it are its engine's"}
 	case t == nil || l.mains[t.pid] != t:
-		x.said <- protocol.ExecReport{Code: codeOurs, Error: "the task does not run"}
+		x.said <- protocol.ExecReport{Code: spawn.CodeOurs, Error: "the task does not run"}
 	case len(l.execs)+l.execing >= maxExecs:
-		x.said <- protocol.ExecReport{Code: codeOurs, Error: "as many commands run as its node takes at once"}
-	case l.execsOf[t.who.uid] >= protocol.MaxUserExecs:
-		x.said <- protocol.ExecReport{Code: codeOurs, Error: fmt.Sprintf("user %s has %d commands open on its node, as many as one may have", userName(t.who), protocol.MaxUserExecs)}
+		x.said <- protocol.ExecReport{Code: spawn.CodeOurs, Error: "as many commands run as its node takes at once"}
+	case l.execsOf[t.who.UID] >= protocol.MaxUserExecs:
+		x.said <- protocol.ExecReport{Code: spawn.CodeOurs, Error: fmt.Sprintf("user %s has %d commands open on its node, as many as one may have", spawn.UserName(t.who), protocol.MaxUserExecs)}
 	default:
 		x.task = t
 		x.PID, x.Task, x.Who, x.Where = t.pid, t.name, t.who, t.where
 		l.execing++
-		l.execsOf[t.who.uid]++
-		go l.starter.RunExec(&x.ExecOrder, func(r started) { l.do <- func() { l.execBorn(x, r) } }, x.over)
+		l.execsOf[t.who.UID]++
+		go l.starter.RunExec(&x.ExecOrder, func(r spawn.Result) { l.do <- func() { l.execBorn(x, r) } }, x.over)
 		time.AfterFunc(l.cfg.Answer, func() {
 			if x.Withdraw() {
-				x.said <- protocol.ExecReport{Code: codeNotExecutable, Error: fmt.Sprintf("directory %s or command %s did not answer within %s on its node", t.where, x.Command[0], l.cfg.Answer)}
+				x.said <- protocol.ExecReport{Code: spawn.CodeNotExecutable, Error: fmt.Sprintf("directory %s or command %s did not answer within %s on its node", t.where, x.Command[0], l.cfg.Answer)}
 			}
 		})
 		return
@@ -128,26 +129,26 @@ func (l *loop) beginExec(x *execution) {
 }
 
 // execBorn takes note of a command's process, which may be dead already.
-func (l *loop) execBorn(x *execution, r started) {
+func (l *loop) execBorn(x *execution, r spawn.Result) {
 	l.execing--
-	if r.err != nil {
+	if r.Err != nil {
 		l.execDone(x)
 		if x.Withdrawn() {
 			return
 		}
-		refused := &refusal{code: codeNotExecutable, text: r.err.Error()}
-		_ = errors.As(r.err, &refused) // else as it is
-		x.said <- protocol.ExecReport{Code: refused.code, Error: refused.text}
+		refused := &spawn.Refusal{Code: spawn.CodeNotExecutable, Text: r.Err.Error()}
+		_ = errors.As(r.Err, &refused) // else as it is
+		x.said <- protocol.ExecReport{Code: refused.Code, Error: refused.Text}
 		return
 	}
-	x.pid = r.pid
-	x.said <- protocol.ExecReport{PID: r.pid}
-	if d, ok := l.early[r.pid]; ok && d.at >= r.from {
-		delete(l.early, r.pid)
+	x.pid = r.PID
+	x.said <- protocol.ExecReport{PID: r.PID}
+	if d, ok := l.early[r.PID]; ok && d.at >= r.From {
+		delete(l.early, r.PID)
 		l.execExited(x, d.status)
 		return
 	}
-	l.execs[r.pid] = x
+	l.execs[r.PID] = x
 	if x.unwanted || l.mains[x.task.pid] != x.task { // it came too late to be ended with it
 		l.endExec(x)
 	}
@@ -165,7 +166,7 @@ func (l *loop) execExited(x *execution, status unix.WaitStatus) {
 
 // execDone counts a command no more.
 func (l *loop) execDone(x *execution) {
-	uid := x.task.who.uid
+	uid := x.task.who.UID
 	if l.execsOf[uid]--; l.execsOf[uid] == 0 {
 		delete(l.execsOf, uid)
 	}

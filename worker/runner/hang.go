@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 )
 
 // slow is called when a start takes long.
-func (l *loop) slow(t *task, o *Order) {
+func (l *loop) slow(t *task, o *spawn.Order) {
 	if !t.handed || t.back {
 		return // it has come back meanwhile
 	}
@@ -26,14 +27,14 @@ func (l *loop) slow(t *task, o *Order) {
 	l.log.Warn("start hangs", "attempt", t.name, "user", s.User, "waits_for", o.WaitsFor())
 	l.report(protocol.Report{Progress: &protocol.Progress{Attempt: t.name, Detail: clip("waits for " + o.WaitsFor() + ", which does not answer")}})
 	if len(l.stuck) <= maxStuck {
-		go l.starter.run(l.starts)
+		go l.starter.Run(l.starts)
 	}
 	if l.dropHanded(); o.Withdrawn() {
 		return
 	}
-	time.AfterFunc(l.cfg.Answer-SlowStart, func() {
+	time.AfterFunc(l.cfg.Answer-spawn.SlowStart, func() {
 		l.do <- func() {
-			l.drop(t, refuse(codeNotExecutable, "%s did not answer within %s on this node", o.WaitsFor(), l.cfg.Answer))
+			l.drop(t, spawn.Refuse(spawn.CodeNotExecutable, "%s did not answer within %s on this node", o.WaitsFor(), l.cfg.Answer))
 		}
 	})
 }
@@ -49,7 +50,7 @@ func (l *loop) drop(t *task, err error) {
 func (l *loop) dropHanded() {
 	for t := range l.starting {
 		if t.watch.cause != causeNone {
-			l.drop(t, refuse(codeNotExecutable, "%s", t.watch.detail))
+			l.drop(t, spawn.Refuse(spawn.CodeNotExecutable, "%s", t.watch.detail))
 		}
 	}
 }
@@ -65,5 +66,5 @@ func (l *loop) hopeless(user string) error {
 	if n < maxStuckUser {
 		return nil
 	}
-	return refuse(codeNotExecutable, "%d starts of user %s hang in files that do not answer on this node", n, user)
+	return spawn.Refuse(spawn.CodeNotExecutable, "%d starts of user %s hang in files that do not answer on this node", n, user)
 }

@@ -18,29 +18,31 @@ import (
 	"github.com/musterhq/muster/worker/cgroup"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/pump"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // task is one attempt from its Start until its end is on disk and told.
 type task struct {
 	attempt job.Attempt
-	name    string // of the attempt
-	order   *Order // until its process exists
+	name    string       // of the attempt
+	order   *spawn.Order // until its process exists
 	watch   watch
 	at      time.Duration // when its watch is next looked at, as the heap knows it
 	index   int           // in the heap
 	pid     int
 	ticks   uint64
-	out     *outlet // until its end goes to disk
+	out     *pump.Outlet // until its end goes to disk
 	began   time.Time
 	box     *box // nil: a process
 	warned  bool // that it does not end
 	killing time.Duration
 	record  protocol.Record
-	scratch job.Size // bound of its scratch directory; 0: none
-	who     identity // as whom it runs
-	where   string   // the directory that it began in
-	keeps   bool     // the daemon takes of it what it wants, and clears it
-	segment int      // of the journal, that record was saved to
+	scratch job.Size      // bound of its scratch directory; 0: none
+	who     spawn.Account // as whom it runs
+	where   string        // the directory that it began in
+	keeps   bool          // the daemon takes of it what it wants, and clears it
+	segment int           // of the journal, that record was saved to
 
 	handed bool // a starter has taken its order, or has had it
 	back   bool // it is back from there
@@ -61,26 +63,26 @@ type loop struct {
 	group     *cgroup.Tree
 	notes     *os.File // of the starters
 	journal   *journal // of the goroutine save
-	starter   *starter
+	starter   *spawn.Spawner
 	lasting   func() (context.Context, context.CancelFunc) // of what outlasts a request
 	guard     int                                          // process that ends the containers if this one dies; 0: none
 	timer     *timer
 	log       *slog.Logger
 	do        chan func()
-	starts    chan *Order
+	starts    chan *spawn.Order
 	rounds    chan []*task
 	ticked    chan struct{}
 	tasks     map[job.Attempt]*task
 	mains     map[int]*task // by pid, until waited for
 	starting  map[*task]bool
-	stuck     map[*Order]string  // in starters that hang: their users; also those that were withdrawn
-	waiting   []*task            // for a starter
-	left      map[*task]bool     // their main process ended, others of them did not
-	unsaved   []*task            // their end has to go to disk
-	early     map[int]earlyDeath // of processes whose start is not yet known here
-	execs     map[int]*execution // by pid, until waited for
-	execing   int                // commands that are being started
-	execsOf   map[int]int        // commands that run or are being started, by uid
+	stuck     map[*spawn.Order]string // in starters that hang: their users; also those that were withdrawn
+	waiting   []*task                 // for a starter
+	left      map[*task]bool          // their main process ended, others of them did not
+	unsaved   []*task                 // their end has to go to disk
+	early     map[int]earlyDeath      // of processes whose start is not yet known here
+	execs     map[int]*execution      // by pid, until waited for
+	execing   int                     // commands that are being started
+	execsOf   map[int]int             // commands that run or are being started, by uid
 	clocks    clocks
 	link      *link // nil: no daemon is connected
 	draining  bool
@@ -102,11 +104,11 @@ type earlyDeath struct {
 	at     time.Duration
 }
 
-func newLoop(cfg Config, info protocol.Info, s *starter, ends *journal, timer *timer, host hostClock, log *slog.Logger) *loop {
+func newLoop(cfg Config, info protocol.Info, s *spawn.Spawner, ends *journal, timer *timer, host hostClock, log *slog.Logger) *loop {
 	l := &loop{
-		cfg: cfg, info: info, dir: protocol.Dir(cfg.Dir), group: s.group, notes: s.notes, journal: ends, starter: s, timer: timer, log: log,
-		do: make(chan func()), starts: make(chan *Order), rounds: make(chan []*task), ticked: make(chan struct{}, 1),
-		tasks: map[job.Attempt]*task{}, mains: map[int]*task{}, starting: map[*task]bool{}, stuck: map[*Order]string{}, left: map[*task]bool{},
+		cfg: cfg, info: info, dir: protocol.Dir(cfg.Dir), group: s.Group, notes: s.Notes, journal: ends, starter: s, timer: timer, log: log,
+		do: make(chan func()), starts: make(chan *spawn.Order), rounds: make(chan []*task), ticked: make(chan struct{}, 1),
+		tasks: map[job.Attempt]*task{}, mains: map[int]*task{}, starting: map[*task]bool{}, stuck: map[*spawn.Order]string{}, left: map[*task]bool{},
 		early: map[int]earlyDeath{}, execs: map[int]*execution{}, execsOf: map[int]int{}, idle: time.NewTimer(cfg.Idle),
 		wake: make(chan struct{}, 1), clearing: make(chan struct{}, clearers), oomKills: cgroup.OOMKills(), host: host,
 	}
@@ -120,7 +122,7 @@ func (l *loop) run(ctx context.Context, deaths <-chan os.Signal) {
 	stop := ctx.Done()
 	for !l.done() {
 		var first *task
-		var order *Order
+		var order *spawn.Order
 		starts := l.starts
 		if len(l.waiting) > 0 {
 			first = l.waiting[0]
@@ -287,7 +289,7 @@ func (l *loop) begin(s *protocol.Start, now time.Duration) {
 	if err != nil {
 		return // readRequest has checked it
 	}
-	t := &task{attempt: a, name: s.Attempt, order: NewOrder(a, s), watch: newWatch(s, now), index: -1}
+	t := &task{attempt: a, name: s.Attempt, order: spawn.NewOrder(a, s), watch: newWatch(s, now), index: -1}
 	t.watch.missed(now, l.since(s.Skew))
 	t.record.Attempt, t.scratch, t.keeps = s.Attempt, s.Limits.Scratch, s.Keeps
 	l.tasks[a] = t
@@ -301,7 +303,7 @@ func (l *loop) begin(s *protocol.Start, now time.Duration) {
 	o := t.order
 	o.Refused = l.hopeless(s.User)
 	o.Slow = func() { l.do <- func() { l.slow(t, o) } }
-	o.Done = func(r started) { l.do <- func() { l.born(t, o, r) } }
+	o.Done = func(r spawn.Result) { l.do <- func() { l.born(t, o, r) } }
 	l.starting[t] = true
 	l.waiting = append(l.waiting, t)
 	l.dropWaiting(now)
@@ -318,7 +320,7 @@ func (l *loop) dropWaiting(now time.Duration) {
 			keep = append(keep, t)
 			continue
 		}
-		l.neverStarted(t, refuse(codeNotExecutable, "%s", t.watch.detail))
+		l.neverStarted(t, spawn.Refuse(spawn.CodeNotExecutable, "%s", t.watch.detail))
 	}
 	clear(l.waiting[len(keep):])
 	l.waiting = keep

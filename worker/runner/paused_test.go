@@ -25,6 +25,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 const asRunner = "as-runner"
@@ -89,10 +90,10 @@ func gained(dir string) time.Duration {
 // run until they are killed.
 type someBoxes struct{}
 
-func (someBoxes) Run(ctx context.Context, b Box) job.Exit {
+func (someBoxes) Run(ctx context.Context, b spawn.Box) job.Exit {
 	if b.Image == "absent" {
 		<-ctx.Done()
-		return job.Exit{State: job.Failed, Code: codeOurs, Reason: "pull was broken off"}
+		return job.Exit{State: job.Failed, Code: spawn.CodeOurs, Reason: "pull was broken off"}
 	}
 	p := someProcess{killed: make(chan struct{}, 1)}
 	b.Began(os.Getpid(), p)

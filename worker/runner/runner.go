@@ -39,6 +39,7 @@ import (
 
 	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // Config is what a runner is told on its command line.
@@ -67,7 +68,7 @@ type Config struct {
 
 // DefaultConfig is a runner of the first generation.
 func DefaultConfig() Config {
-	return Config{Generation: 1, Idle: time.Minute, Answer: time.Minute, Ulimits: DefaultUlimits()}
+	return Config{Generation: 1, Idle: time.Minute, Answer: time.Minute, Ulimits: spawn.DefaultUlimits()}
 }
 
 // Validate says what is wrong with the configuration.
@@ -79,8 +80,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("runner: generation %d: from 1", c.Generation)
 	case c.Idle <= 0:
 		return fmt.Errorf("runner: idle %s: above 0s", c.Idle)
-	case c.Answer <= SlowStart:
-		return fmt.Errorf("runner: answer %s: above %s", c.Answer, SlowStart)
+	case c.Answer <= spawn.SlowStart:
+		return fmt.Errorf("runner: answer %s: above %s", c.Answer, spawn.SlowStart)
 	}
 	return nil
 }
@@ -131,22 +132,22 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 			log.WarnContext(ctx, "no scope of systemd: tasks stay in the control group of the service", "error", err)
 		}
 	}
-	if err := applyUlimits(cfg.Ulimits, log); err != nil {
+	if err := spawn.ApplyUlimits(cfg.Ulimits, log); err != nil {
 		return err
 	}
-	s, err := newStarter(spawnConfig{Dir: dir, Generation: cfg.Generation, Answer: cfg.Answer, AllowRoot: cfg.AllowRoot, NoGroups: cfg.NoGroups, NoUnified: cfg.NoUnified}, log)
+	s, err := spawn.New(spawn.Config{Dir: dir, Generation: cfg.Generation, Answer: cfg.Answer, AllowRoot: cfg.AllowRoot, NoGroups: cfg.NoGroups, NoUnified: cfg.NoUnified}, log)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	go s.pump.run()
+	defer s.Close()
+	go s.Pump.Run()
 	info := protocol.Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: proc.BootID()}
-	info.Isolation = processGroup
+	info.Isolation = spawn.ProcessGroup
 	if info.Containers = cfg.Containers != nil; info.Containers {
 		info.Isolation = "container"
 	}
-	if s.group != nil {
-		info.Cgroup, info.Groups, info.Isolation = s.group.Dir(), s.group.Dirs(), s.group.String()
+	if s.Group != nil {
+		info.Cgroup, info.Groups, info.Isolation = s.Group.Dir(), s.Group.Dirs(), s.Group.String()
 	}
 	if err := protocol.WriteInfo(lock, info); err != nil {
 		return err
@@ -156,7 +157,7 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 }
 
 // serve runs the loop between its sources: connections, deaths and the clock.
-func serve(ctx context.Context, cfg Config, info protocol.Info, s *starter, host hostClock, log *slog.Logger) error {
+func serve(ctx context.Context, cfg Config, info protocol.Info, s *spawn.Spawner, host hostClock, log *slog.Logger) error {
 	listener, err := protocol.Listen(protocol.Dir(cfg.Dir).Socket(cfg.Generation))
 	if err != nil {
 		return err
@@ -186,8 +187,8 @@ func serve(ctx context.Context, cfg Config, info protocol.Info, s *starter, host
 	go l.accept(listener) //nolint:contextcheck // a container outlasts the request for it
 	go l.acceptExecs(execs)
 	go l.ticks(timer)
-	for range starters {
-		go s.run(l.starts)
+	for range spawn.Starters {
+		go s.Run(l.starts)
 	}
 	go l.save()
 	go l.measure(l.wake)

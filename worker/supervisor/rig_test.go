@@ -25,6 +25,7 @@ import (
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner"
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // The test binary plays two other parts, told by its first argument.
@@ -34,7 +35,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if code, failed := runner.Become(); failed {
+	if code, failed := spawn.Become(); failed {
 		os.Exit(code)
 	}
 	if len(os.Args) > 1 {

@@ -20,18 +20,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker/runner"
 	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-func box(t *testing.T) runner.Box {
+func box(t *testing.T) spawn.Box {
 	t.Helper()
 	a, err := job.ParseAttempt("k3v9x0q2mz-0000000000000.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return runner.Box{
+	return spawn.Box{
 		Container: protocol.Container{Image: "a:1"}, Limits: protocol.Limits{CPUs: 3, Memory: 8 << 30, PIDs: 99}, Attempt: a, UID: 1000, GID: 100, Groups: []uint32{100, 44},
 		Scratch: t.TempDir(),
 	}
@@ -104,9 +104,9 @@ func TestMounts(t *testing.T) {
 		b.Mounts, b.Allowed = []string{c.mount}, slices.DeleteFunc([]string{c.allowed}, func(d string) bool { return d == "" })
 		if f, err := os.OpenFile(strings.Split(c.mount, ":")[0], unix.O_PATH, 0); err == nil {
 			defer f.Close()
-			b.Sources = runner.Sources{f}
+			b.Sources = spawn.Sources{f}
 		} else {
-			b.Sources = runner.Sources{nil}
+			b.Sources = spawn.Sources{nil}
 		}
 		shown, _, err := new(pins).show(b, facts{rootless: true})
 		var all []mount.Mount

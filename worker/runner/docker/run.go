@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker/runner"
 	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 const (
@@ -47,7 +47,7 @@ const (
 type life struct {
 	e   *Engine
 	l   *link
-	box runner.Box
+	box spawn.Box
 
 	id     string
 	init   bool
@@ -61,7 +61,7 @@ type life struct {
 }
 
 // Run takes a container to its end; see runner.Containers.
-func (e *Engine) Run(ctx context.Context, b runner.Box) job.Exit {
+func (e *Engine) Run(ctx context.Context, b spawn.Box) job.Exit {
 	l, err := e.at(b.Host)
 	if err != nil {
 		return notStarted(err)

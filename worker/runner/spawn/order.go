@@ -1,4 +1,4 @@
-package runner
+package spawn
 
 // An order to start a process, and who may still decide about it.
 
@@ -20,7 +20,7 @@ type Order struct {
 	// Slow is called if the start takes longer than SlowStart, from a goroutine of its own.
 	Slow func()
 	// Done is called once, with what came of the order. After Withdraw it may never be: the start may hang for ever.
-	Done func(started)
+	Done func(Result)
 
 	claim claim
 	step  atomic.Int32

@@ -1,7 +1,6 @@
-package runner
+package spawn
 
-// What bounds a task: the limits that it is started with, and the devices that
-// it may not open.
+// The limits of a task's control group, and the GPUs that it may not open.
 
 import (
 	"path/filepath"
@@ -16,10 +15,10 @@ import (
 )
 
 // limits are those of a task for its control groups.
-func (s *starter) limits(o *Order) cgroup.Limits {
+func (s *Spawner) limits(o *Order) cgroup.Limits {
 	l := o.Start.Limits
 	c := cgroup.Limits{CPUs: l.CPUs, Quota: l.Quota, Memory: int64(l.Memory), PIDs: l.PIDs}
-	if !l.AnyGPU && s.group.Bounds(cgroup.Devices) {
+	if !l.AnyGPU && s.Group.Bounds(cgroup.Devices) {
 		c.Deny = s.nodes.denied(l.GPUs)
 	}
 	return c

@@ -1,7 +1,6 @@
-package runner
+package spawn
 
-// Hostfiles: which hosts a task has, in a file for those that start processes
-// on them.
+// Hostfiles: files that list the hosts of a task, for programs such as mpirun.
 
 import (
 	"crypto/sha256"

@@ -1,6 +1,6 @@
-package runner
+package spawn
 
-// What a container needs of its host, as a process needs its launch.
+// What a container is started from: its files on this host, its user, its output.
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/pump"
 )
 
 // Box is one container to run.
@@ -47,17 +48,17 @@ type Process interface {
 	Members() []int
 }
 
-// pack makes the files of a container on this host. Closing the launch closes
-// its outputs.
-func (s *starter) pack(ctx context.Context, o *Order) (b Box, _ *launch, err error) {
-	who, err := inside(o.Start.User, o.Start.Container.As, s.allowRoot)
+// Pack makes the files of a container on this host, and the outlet that its output
+// goes to. The caller closes the sources and finishes the outlet.
+func (s *Spawner) Pack(ctx context.Context, o *Order) (b Box, out *pump.Outlet, err error) {
+	who, err := AccountInside(o.Start.User, o.Start.Container.As, s.allowRoot)
 	if err != nil {
 		return Box{}, nil, err
 	}
 	dir := s.dir.Task(o.Attempt)
 	b = Box{
 		Container: *o.Start.Container, Attempt: o.Attempt, Limits: o.Start.Limits, Command: o.Start.Command, Workdir: o.Start.Workdir,
-		Scratch: s.dir.Scratch(o.Attempt), UID: who.uid, GID: who.gid,
+		Scratch: s.dir.Scratch(o.Attempt), UID: who.UID, GID: who.GID,
 	}
 	if b.Workdir == "" && (o.Start.Files != "" || o.Start.Keeps) {
 		b.Workdir = b.Scratch // what it brought along is there, and what it leaves is looked for there
@@ -97,26 +98,26 @@ func (s *starter) pack(ctx context.Context, o *Order) (b Box, _ *launch, err err
 		b.Command = l.argv
 		b.Files = append(b.Files, filepath.Join(dir, "script"))
 	}
-	l.out = s.pump.direct(output.NewWriter(dir, int64(o.Start.OutputLimit)))
-	b.Out, b.Err = l.out.stream(output.Stdout), l.out.stream(output.Stderr)
-	return b, l, nil
+	out = s.Pump.Direct(output.NewWriter(dir, int64(o.Start.OutputLimit)))
+	b.Out, b.Err = out.Stream(output.Stdout), out.Stream(output.Stderr)
+	return b, out, nil
 }
 
-// inside is the user that a container runs as: him who submitted the task,
+// AccountInside is the user that a container runs as: him who submitted the task,
 // unless the owner of this host has named another for all.
-func inside(user, as string, allowRoot bool) (identity, error) {
-	who, err := identify(user, allowRoot)
+func AccountInside(user, as string, allowRoot bool) (Account, error) {
+	who, err := AccountOf(user, allowRoot)
 	if err != nil || as == "" {
 		return who, err
 	}
 	uid, gid, err := ParseUser(as)
 	if err != nil {
-		return who, refuse(codeNotExecutable, "%v", err)
+		return who, Refuse(CodeNotExecutable, "%v", err)
 	}
 	if os.Geteuid() != 0 && uid != os.Geteuid() {
-		return who, refuse(codeNotExecutable, "user %s for containers: only a daemon of root can give files to others", as)
+		return who, Refuse(CodeNotExecutable, "user %s for containers: only a daemon of root can give files to others", as)
 	}
-	other := identity{name: who.name, uid: uid, gid: gid}
+	other := Account{name: who.name, UID: uid, GID: gid}
 	if os.Geteuid() == 0 {
 		other.cred = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)} //nolint:gosec // ParseUser bounds both
 	}

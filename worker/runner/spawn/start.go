@@ -1,4 +1,4 @@
-package runner
+package spawn
 
 // Starting a task: its directory, its files, one fork.
 
@@ -21,19 +21,20 @@ import (
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/pump"
 )
 
 const (
-	// starters is how many tasks may be in the making at once, beside those that
+	// Starters is how many tasks may be in the making at once, beside those that
 	// hang.
-	starters = 4
+	Starters = 4
 	shell    = "/bin/sh"
 )
 
-// run carries out orders until the channel is closed. It keeps its thread for
+// Run carries out orders until the channel is closed. It keeps its thread for
 // itself: the kernel kills a task when the thread that forked it ends, so that no task
 // outlives the runner. The thread has a working directory of its own, too.
-func (s *starter) run(orders <-chan *Order) {
+func (s *Spawner) Run(orders <-chan *Order) {
 	moves := ownThread()
 	for o := range orders {
 		late := time.AfterFunc(SlowStart, o.Slow)
@@ -51,35 +52,35 @@ func ownThread() (moves bool) {
 	return unix.Unshare(unix.CLONE_FS) == nil
 }
 
-func (s *starter) start(o *Order, moves bool) started {
-	if err := os.Mkdir(s.dir.Task(o.Attempt), s.mode()); err != nil {
-		return started{known: errors.Is(err, os.ErrExist), err: fmt.Errorf("runner: make task directory: %w", err)}
+func (s *Spawner) start(o *Order, moves bool) Result {
+	if err := os.Mkdir(s.dir.Task(o.Attempt), s.Mode()); err != nil {
+		return Result{Known: errors.Is(err, os.ErrExist), Err: fmt.Errorf("runner: make task directory: %w", err)}
 	}
 	o.claim.open()
 	if o.Refused != nil {
-		return started{err: o.Refused}
+		return Result{Err: o.Refused}
 	}
 	l, err := s.prepare(o)
 	if err != nil {
-		return started{err: err}
+		return Result{Err: err}
 	}
-	defer l.close()
+	defer l.Close()
 	if moves && o.Start.Workdir != "" {
 		o.step.Store(stepWorkdir)
 		if err := s.goTo(l.who, l.where); err != nil {
-			return started{err: err}
+			return Result{Err: err}
 		}
 		defer s.goBack()
 		l.attr.Dir = ""
 	}
 	if !o.claim.make() {
-		return started{}
+		return Result{}
 	}
 	return s.fork(o, l)
 }
 
-// mode lets another user pass to his scratch directory.
-func (s *starter) mode() os.FileMode {
+// Mode lets another user pass to his scratch directory.
+func (s *Spawner) Mode() os.FileMode {
 	if os.Geteuid() == 0 {
 		return 0o711
 	}
@@ -92,27 +93,27 @@ type launch struct {
 	argv    []string
 	becomes bool // a process of its own executes it
 	attr    syscall.ProcAttr
-	out     *outlet
+	out     *pump.Outlet
 	ends    []int         // of its pipes, that the task writes to
 	group   *cgroup.Place // nil: none
-	who     identity
+	who     Account
 	where   string
 }
 
-func (l *launch) close() {
+func (l *launch) Close() {
 	for _, fd := range l.ends {
 		_ = unix.Close(fd) // the task has its own
 	}
 	if l.out != nil {
-		l.out.finish() // there is no process to write
+		l.out.Finish() // there is no process to write
 	}
 	if l.group != nil {
 		l.group.Close()
 	}
 }
 
-func (s *starter) prepare(o *Order) (*launch, error) {
-	who, err := identify(o.Start.User, s.allowRoot)
+func (s *Spawner) prepare(o *Order) (*launch, error) {
+	who, err := AccountOf(o.Start.User, s.allowRoot)
 	if err != nil {
 		return nil, err
 	}
@@ -141,15 +142,15 @@ func (s *starter) prepare(o *Order) (*launch, error) {
 	}
 	o.step.Store(stepOutput)
 	if err := s.outputs(o, l); err != nil {
-		l.close()
+		l.Close()
 		return nil, err
 	}
 	o.step.Store(stepOwn)
 	l.attr.Dir, l.attr.Env = l.where, env
 	l.attr.Sys = &syscall.SysProcAttr{Setsid: true, Credential: who.cred, Pdeathsig: syscall.SIGKILL}
-	if s.group != nil {
-		if l.group, err = s.group.Place(o.Name, s.limits(o)); err != nil {
-			l.close()
+	if s.Group != nil {
+		if l.group, err = s.Group.Place(o.Name, s.limits(o)); err != nil {
+			l.Close()
 			return nil, fmt.Errorf("runner: %w", err)
 		}
 		l.attr.Sys.UseCgroupFD, l.attr.Sys.CgroupFD = l.group.FD >= 0, l.group.FD
@@ -173,7 +174,7 @@ func makeScratch(path, files string) error {
 }
 
 // environment is the worker's, with what only this host knows.
-func (s *starter) environment(o *Order, who identity, scratch string) ([]string, error) {
+func (s *Spawner) environment(o *Order, who Account, scratch string) ([]string, error) {
 	env := setVariable(o.Start.Env, "MUSTER_SCRATCH", scratch)
 	if who.name != "" {
 		env = setVariable(setVariable(env, "HOME", who.home), "USER", who.name)
@@ -189,10 +190,10 @@ func (s *starter) environment(o *Order, who identity, scratch string) ([]string,
 }
 
 // command finds the program, or writes the script and finds who reads it.
-func (s *starter) command(o *Order, l *launch, env []string) error {
+func (s *Spawner) command(o *Order, l *launch, env []string) error {
 	if o.Start.Script == "" {
 		l.argv = o.Start.Command
-		return l.who.as(func() (err error) {
+		return l.who.As(func() (err error) {
 			if l.path, err = program(o.Start.Command[0], l.where, env); err == nil {
 				err = l.look()
 			}
@@ -213,19 +214,19 @@ func (s *starter) command(o *Order, l *launch, env []string) error {
 	}
 	if strings.HasPrefix(o.Start.Script, "#!") {
 		l.path, l.argv = path, []string{path}
-		return l.who.as(l.look)
+		return l.who.As(l.look)
 	}
 	l.path, l.argv = shell, []string{shell, path}
 	return nil
 }
 
 // outputs makes the two pipes that the task writes to.
-func (s *starter) outputs(o *Order, l *launch) (err error) {
+func (s *Spawner) outputs(o *Order, l *launch) (err error) {
 	copies, err := s.copies(o, l)
 	if err != nil {
 		return err
 	}
-	l.out, l.ends, err = s.pump.open(output.NewWriter(s.dir.Task(o.Attempt), int64(o.Start.OutputLimit)), l.who.give, copies)
+	l.out, l.ends, err = s.Pump.Open(output.NewWriter(s.dir.Task(o.Attempt), int64(o.Start.OutputLimit)), l.who.give, copies)
 	if err != nil {
 		return err
 	}
@@ -233,22 +234,22 @@ func (s *starter) outputs(o *Order, l *launch) (err error) {
 	return nil
 }
 
-func (s *starter) fork(o *Order, l *launch) started {
-	r := started{began: time.Now(), from: proc.BootTime()}
+func (s *Spawner) fork(o *Order, l *launch) Result {
+	r := Result{Began: time.Now(), From: proc.BootTime()}
 	pid, err := s.make(o, l)
 	if errors.Is(err, unix.ENOEXEC) { // a script without its #! line, as a shell would take it
 		l.path, l.argv = shell, append([]string{shell, l.path}, l.argv[1:]...)
 		pid, err = s.make(o, l)
 	}
 	if err != nil {
-		r.err = whyNot(o, l, err)
+		r.Err = whyNot(o, l, err)
 		return r
 	}
-	r.pid, r.who, r.where = pid, l.who, l.where
-	r.out, l.out = l.out, nil
-	if s.group == nil {
-		r.ticks = proc.StartTicks(pid)
-		if err := s.note(o, pid, r.ticks); err != nil {
+	r.PID, r.Who, r.Where = pid, l.who, l.where
+	r.Out, l.out = l.out, nil
+	if s.Group == nil {
+		r.Ticks = proc.StartTicks(pid)
+		if err := s.note(o, pid, r.Ticks); err != nil {
 			s.log.Warn("task process not noted", "attempt", o.Name, "error", err)
 		}
 	}
@@ -256,9 +257,9 @@ func (s *starter) fork(o *Order, l *launch) started {
 }
 
 // make makes the process within its limits.
-func (s *starter) make(o *Order, l *launch) (int, error) {
+func (s *Spawner) make(o *Order, l *launch) (int, error) {
 	fork := func() (int, error) { return s.score.fork(l) }
-	if most := o.Start.Limits.PIDs; most > 0 && (s.group == nil || !s.group.Bounds(cgroup.PIDs)) {
+	if most := o.Start.Limits.PIDs; most > 0 && (s.Group == nil || !s.Group.Bounds(cgroup.PIDs)) {
 		bare := fork
 		fork = func() (int, error) { return s.processes.during(most, bare) }
 	}
@@ -270,10 +271,10 @@ func (s *starter) make(o *Order, l *launch) (int, error) {
 
 // note keeps the main process's name for whoever finds the runner dead. One
 // line in one file is cheaper than a file for each task.
-func (s *starter) note(o *Order, pid int, ticks uint64) error {
+func (s *Spawner) note(o *Order, pid int, ticks uint64) error {
 	b, err := json.Marshal(protocol.MainProcess{Attempt: o.Name, PID: pid, Ticks: ticks})
 	if err == nil {
-		_, err = s.notes.Write(append(b, '\n'))
+		_, err = s.Notes.Write(append(b, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("runner: note process: %w", err)
@@ -289,26 +290,26 @@ func whyNot(o *Order, l *launch, err error) error {
 	}
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return refuse(codeNotExecutable, "cannot execute %s: %v", what, errNoLoader)
+		return Refuse(CodeNotExecutable, "cannot execute %s: %v", what, errNoLoader)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		return l.denied(what)
 	case errors.Is(err, unix.EAGAIN):
-		return refuse(codeNotExecutable, "cannot execute %s: user %s has as many processes as a task may have, or as the host allows", what, userName(l.who))
+		return Refuse(CodeNotExecutable, "cannot execute %s: user %s has as many processes as a task may have, or as the host allows", what, UserName(l.who))
 	case errors.Is(err, unix.E2BIG):
-		return refuse(codeNotExecutable, "cannot execute %s: the command and its environment are too long", what)
+		return Refuse(CodeNotExecutable, "cannot execute %s: the command and its environment are too long", what)
 	}
-	code := codeNotExecutable
+	code := CodeNotExecutable
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		code = codeOurs
+		code = CodeOurs
 	}
-	return refuse(code, "cannot execute %s: %v", what, err)
+	return Refuse(code, "cannot execute %s: %v", what, err)
 }
 
-func userName(who identity) string {
+func UserName(who Account) string {
 	if who.name != "" {
 		return who.name
 	}
-	return strconv.Itoa(who.uid)
+	return strconv.Itoa(who.UID)
 }
 
 // probeName is a path that cannot exist, to see whether a process can be born
@@ -327,11 +328,11 @@ func bornIn(fd int) error {
 	return fmt.Errorf("born: %w", err)
 }
 
-// exitOf is the end of a task that was never started.
-func exitOf(err error, now time.Time) job.Exit {
-	exit := job.Exit{State: job.Failed, Code: codeOurs, Reason: err.Error(), Began: now, Ended: now}
-	if r := (*refusal)(nil); errors.As(err, &r) {
-		exit.Code = r.code
+// ExitOf is the end of a task that was never started.
+func ExitOf(err error, now time.Time) job.Exit {
+	exit := job.Exit{State: job.Failed, Code: CodeOurs, Reason: err.Error(), Began: now, Ended: now}
+	if r := (*Refusal)(nil); errors.As(err, &r) {
+		exit.Code = r.Code
 	}
 	return exit
 }
@@ -340,12 +341,12 @@ func exitOf(err error, now time.Time) job.Exit {
 // task's user. The process that the thread forks starts there. A process that entered
 // a hanging directory by itself would stop the whole runner, as vfork does not return
 // until it executes its program.
-func (s *starter) goTo(who identity, dir string) error {
-	return whyNotIn(who, dir, who.as(func() error { return unix.Chdir(dir) }))
+func (s *Spawner) goTo(who Account, dir string) error {
+	return whyNotIn(who, dir, who.As(func() error { return unix.Chdir(dir) }))
 }
 
 // goBack leaves the task's directory.
-func (s *starter) goBack() {
+func (s *Spawner) goBack() {
 	if err := unix.Chdir("/"); err != nil {
 		s.log.Error("starter stays in the directory of a task", "error", err) // it keeps a file system busy at most
 	}

@@ -1,4 +1,4 @@
-package runner
+package spawn
 
 // Programs that users can change are executed by a process of their own. The
 // kernel reads a program when it is executed, and a process is made by vfork: the
@@ -53,7 +53,7 @@ func Become() (code int, failed bool) {
 		err = errNoLoader
 	}
 	fmt.Fprintf(os.Stderr, "muster: cannot execute %s: %v\n", path, err)
-	return codeNotExecutable, true
+	return CodeNotExecutable, true
 }
 
 var errNoLoader = errors.New("its interpreter or loader does not exist")
@@ -72,7 +72,7 @@ func (l *launch) look() error {
 
 // denied is the kernel's EACCES for people.
 func (l *launch) denied(what string) error {
-	return refuse(codeNotExecutable, "permission denied: user %s may not execute %s in %s", userName(l.who), what, l.where)
+	return Refuse(CodeNotExecutable, "permission denied: user %s may not execute %s in %s", UserName(l.who), what, l.where)
 }
 
 // program is what a fork executes, and its words.

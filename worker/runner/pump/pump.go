@@ -1,6 +1,6 @@
-package runner
-
-// The one goroutine that reads the pipes of all tasks.
+// Package pump moves what tasks write from their pipes to their logs. One goroutine reads the pipes of all tasks,
+// but a task whose user wants copies in other files has a goroutine of its own.
+package pump
 
 import (
 	"errors"
@@ -29,40 +29,40 @@ const (
 	maxRest = 64 << 20
 )
 
-// pump moves bytes from the pipes of all tasks into their logs as they come. Of a
+// Pump moves bytes from the pipes of all tasks into their logs as they come. Of a
 // task's two pipes it reads first the one that was written to first since both were
 // empty, and reads it until it is empty. Epoll is edge-triggered, because
 // level-triggered epoll returns pipes in the order in which they were last read.
-type pump struct {
+type Pump struct {
 	poll  int // epoll
 	bell  int // eventfd: an outlet was added to ended
 	log   *slog.Logger
 	mu    sync.Mutex
 	all   map[int32]*intake // guarded by mu; by read end
-	ended []*outlet         // guarded by mu; outlets whose tasks have no process left
+	ended []*Outlet         // guarded by mu; outlets whose tasks have no process left
 }
 
 // intake is one pipe of a task.
 type intake struct {
-	of     *outlet
+	of     *Outlet
 	stream output.Stream
 	fd     int // of the read end; -1 once it is closed
 	wide   bool
 	more   bool // it was not read until empty, so that other pipes have their turn
 }
 
-// outlet is both pipes of a task and the log that they end in.
-type outlet struct {
-	pump   *pump
+// Outlet is both pipes of a task and the log that they end in.
+type Outlet struct {
+	pump   *Pump
 	mu     sync.Mutex
 	writer *output.Writer // guarded by mu
 	pipes  [2]*intake     // their descriptors are guarded by mu
-	copies map[output.Stream]*duplicate
+	copies map[output.Stream]*Copy
 	tail   chan string // the end of stderr, once all is read
 }
 
-func newPump(log *slog.Logger) (*pump, error) {
-	p := &pump{poll: -1, bell: -1, log: log, all: map[int32]*intake{}}
+func New(log *slog.Logger) (*Pump, error) {
+	p := &Pump{poll: -1, bell: -1, log: log, all: map[int32]*intake{}}
 	var err error
 	if p.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err == nil {
 		p.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -77,7 +77,7 @@ func newPump(log *slog.Logger) (*pump, error) {
 	return p, nil
 }
 
-func (p *pump) close() {
+func (p *Pump) close() {
 	for _, fd := range []int{p.poll, p.bell} {
 		if fd >= 0 {
 			_ = unix.Close(fd) // holds no data
@@ -90,9 +90,9 @@ func edge(fd int) *unix.EpollEvent {
 	return &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(fd)} //nolint:gosec // descriptors are small
 }
 
-// run reads what tasks write for as long as the runner lives. A pump of one task
+// Run reads what tasks write for as long as the runner lives. A pump of one task
 // returns when that task has ended.
-func (p *pump) run() {
+func (p *Pump) Run() {
 	buf := make([]byte, pumpBytes)
 	events := make([]unix.EpollEvent, pumpEvents)
 	for {
@@ -125,7 +125,7 @@ func (p *pump) run() {
 
 // finished closes the logs of ended tasks, after the events that epoll returned
 // before. Last says that this is a pump of one task, which has ended.
-func (p *pump) finished(buf []byte) (last bool) {
+func (p *Pump) finished(buf []byte) (last bool) {
 	var count [8]byte
 	_, _ = unix.Read(p.bell, count[:]) // it may have rung twice
 	p.mu.Lock()
@@ -139,14 +139,14 @@ func (p *pump) finished(buf []byte) (last bool) {
 	return last
 }
 
-// open makes the pipes of a task's stdout and stderr and returns the ends that the
+// Open makes the pipes of a task's stdout and stderr and returns the ends that the
 // task writes to. Give hands a read end to the task's user, who may open it as
 // /dev/stdout. The outlet owns the copies from now on.
-func (p *pump) open(w *output.Writer, give func(fd int) error, copies map[output.Stream]*duplicate) (*outlet, []int, error) {
-	o := &outlet{pump: p, writer: w, copies: copies, tail: make(chan string, 1)}
+func (p *Pump) Open(w *output.Writer, give func(fd int) error, copies map[output.Stream]*Copy) (*Outlet, []int, error) {
+	o := &Outlet{pump: p, writer: w, copies: copies, tail: make(chan string, 1)}
 	if len(copies) > 0 {
 		if err := o.alone(); err != nil {
-			closeCopies(copies)
+			CloseCopies(copies)
 			return nil, nil, err
 		}
 	}
@@ -160,7 +160,7 @@ func (p *pump) open(w *output.Writer, give func(fd int) error, copies map[output
 			err = o.pump.watch(o.pipes[i], give)
 		}
 		if err != nil {
-			o.finish()
+			o.Finish()
 			for _, fd := range ends {
 				_ = unix.Close(fd) // nothing was written
 			}
@@ -171,7 +171,7 @@ func (p *pump) open(w *output.Writer, give func(fd int) error, copies map[output
 }
 
 // watch has run read a pipe.
-func (p *pump) watch(in *intake, give func(fd int) error) error {
+func (p *Pump) watch(in *intake, give func(fd int) error) error {
 	if err := give(in.fd); err != nil {
 		return err
 	}
@@ -251,10 +251,10 @@ func (in *intake) close() {
 	in.fd = -1
 }
 
-// finish reads the rest of the pipes of a task that has no process left, closes its
+// Finish reads the rest of the pipes of a task that has no process left, closes its
 // log and returns the end of its stderr. The goroutine of run reads the rest, so that
 // the order stays, unless all was read before.
-func (o *outlet) finish() (tail string) {
+func (o *Outlet) Finish() (tail string) {
 	o.mu.Lock()
 	open := len(o.copies) > 0
 	for _, in := range o.pipes {
@@ -277,7 +277,7 @@ func (o *outlet) finish() (tail string) {
 }
 
 // end reads the pipes to their ends, first a pipe that was not read until empty.
-func (o *outlet) end(buf []byte) (tail string) {
+func (o *Outlet) end(buf []byte) (tail string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, more := range []bool{true, false} {
@@ -304,16 +304,16 @@ func (o *outlet) end(buf []byte) (tail string) {
 	return tail
 }
 
-// direct is an outlet without pipes, whose streams are written to by inlets.
-func (p *pump) direct(w *output.Writer) *outlet { return &outlet{pump: p, writer: w} }
+// Direct is an outlet without pipes, whose streams are written to by inlets.
+func (p *Pump) Direct(w *output.Writer) *Outlet { return &Outlet{pump: p, writer: w} }
 
-// stream writes to one stream of a log without a pipe. Its Write never fails: what
+// Stream writes to one stream of a log without a pipe. Its Write never fails: what
 // cannot be kept is noted in the log.
-func (o *outlet) stream(s output.Stream) io.Writer { return inlet{o, s} }
+func (o *Outlet) Stream(s output.Stream) io.Writer { return inlet{o, s} }
 
 // inlet is a stream of a log that is written to without a pipe.
 type inlet struct {
-	o      *outlet
+	o      *Outlet
 	stream output.Stream
 }
 

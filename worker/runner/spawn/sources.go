@@ -1,4 +1,4 @@
-package runner
+package spawn
 
 // What a container's mounts show: looked up once, with the eyes of the task's
 // user, and held from then on, so that nothing else is put in its place.
@@ -30,7 +30,7 @@ func (all Sources) Close() {
 // sources looks the mounts up, and says which of them the user could not reach
 // by himself: inside, the directories above it would not be there to keep him
 // out. What does not answer is not waited for beyond ctx, or for long.
-func (s *starter) sources(ctx context.Context, who identity, mounts []string) (Sources, error) {
+func (s *Spawner) sources(ctx context.Context, who Account, mounts []string) (Sources, error) {
 	if len(mounts) == 0 {
 		return nil, nil
 	}
@@ -55,13 +55,13 @@ func (s *starter) sources(ctx context.Context, who identity, mounts []string) (S
 	case f := <-answer:
 		return f.all, f.err
 	case <-ctx.Done():
-		return nil, refuse(codeNotExecutable, "ended while its mounts did not answer on this node")
+		return nil, Refuse(CodeNotExecutable, "ended while its mounts did not answer on this node")
 	case <-late.C:
-		return nil, refuse(codeNotExecutable, "a mount did not answer within %s on this node: %q", s.answer, mounts)
+		return nil, Refuse(CodeNotExecutable, "a mount did not answer within %s on this node: %q", s.answer, mounts)
 	}
 }
 
-func openSources(who identity, mounts []string) (all Sources, err error) {
+func openSources(who Account, mounts []string) (all Sources, err error) {
 	defer func() {
 		if err != nil {
 			all.Close()
@@ -74,7 +74,7 @@ func openSources(who identity, mounts []string) (all Sources, err error) {
 			return all, err
 		}
 		fd := -1
-		err = who.as(func() (err error) {
+		err = who.As(func() (err error) {
 			fd, err = unix.Open(m.Source, unix.O_PATH|unix.O_CLOEXEC, 0)
 			return err
 		})
@@ -84,9 +84,9 @@ func openSources(who identity, mounts []string) (all Sources, err error) {
 		case errors.Is(err, unix.ENOENT):
 			all = append(all, nil)
 		case errors.Is(err, unix.EACCES):
-			return all, refuse(codeNotExecutable, "mount %s: user %s may not see it on this node", m.Source, userName(who))
+			return all, Refuse(CodeNotExecutable, "mount %s: user %s may not see it on this node", m.Source, UserName(who))
 		default:
-			return all, refuse(codeNotExecutable, "mount %s: %v", m.Source, err)
+			return all, Refuse(CodeNotExecutable, "mount %s: %v", m.Source, err)
 		}
 	}
 	return all, nil

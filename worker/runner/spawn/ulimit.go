@@ -1,4 +1,4 @@
-package runner
+package spawn
 
 // The limits of the kernel's own for each process, which tasks inherit.
 
@@ -87,9 +87,9 @@ func limitValue(text string, size bool) (uint64, error) {
 	return strconv.ParseUint(text, 10, 63)
 }
 
-// applyUlimits sets the limits of this process, and so of its tasks, as far as
+// ApplyUlimits sets the limits of this process, and so of its tasks, as far as
 // it may: who is not root cannot raise the hard one.
-func applyUlimits(all []string, log *slog.Logger) error {
+func ApplyUlimits(all []string, log *slog.Logger) error {
 	for _, text := range all {
 		u, err := ParseUlimit(text)
 		if err != nil {

@@ -1,6 +1,6 @@
-package runner
+package spawn
 
-// Looking at files with a task's eyes.
+// Doing things with files with the rights of a task's user.
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// as calls f with the task's user and groups for all that it does with files,
+// As calls f with the task's user and groups for all that it does with files,
 // on this thread alone: root is not asked who may enter a directory, and on a
 // file server it may see less than the user.
-func (id identity) as(f func() error) error {
+func (id Account) As(f func() error) error {
 	if id.cred == nil {
 		return f()
 	}
@@ -32,8 +32,8 @@ func (id identity) as(f func() error) error {
 	if err := setGroups(id.cred.Groups); err != nil {
 		return err
 	}
-	_ = unix.Setfsgid(id.gid) // tells nothing; root always may
-	_ = unix.Setfsuid(id.uid)
+	_ = unix.Setfsgid(id.GID) // tells nothing; root always may
+	_ = unix.Setfsuid(id.UID)
 	found := f()
 	_ = unix.Setfsuid(os.Geteuid())
 	_ = unix.Setfsgid(os.Getegid())
@@ -68,21 +68,21 @@ func enter(dir string) error {
 }
 
 // mayStart says why a task cannot start in a directory.
-func mayStart(who identity, dir string) error {
-	return whyNotIn(who, dir, who.as(func() error { return enter(dir) }))
+func mayStart(who Account, dir string) error {
+	return whyNotIn(who, dir, who.As(func() error { return enter(dir) }))
 }
 
 // whyNotIn says for people what the kernel's word on a working directory means.
-func whyNotIn(who identity, dir string, err error) error {
+func whyNotIn(who Account, dir string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.ENOENT):
-		return refuse(codeNotExecutable, "workdir %s: no such directory on this node", dir)
+		return Refuse(CodeNotExecutable, "workdir %s: no such directory on this node", dir)
 	case errors.Is(err, unix.ENOTDIR):
-		return refuse(codeNotExecutable, "workdir %s: not a directory on this node", dir)
+		return Refuse(CodeNotExecutable, "workdir %s: not a directory on this node", dir)
 	case errors.Is(err, unix.EACCES):
-		return refuse(codeNotExecutable, "workdir %s: user %s may not enter it on this node", dir, userName(who))
+		return Refuse(CodeNotExecutable, "workdir %s: user %s may not enter it on this node", dir, UserName(who))
 	}
-	return refuse(codeNotExecutable, "workdir %s: %v", dir, err)
+	return Refuse(CodeNotExecutable, "workdir %s: %v", dir, err)
 }

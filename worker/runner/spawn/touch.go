@@ -1,4 +1,4 @@
-package runner
+package spawn
 
 // Reading the beginning of a program before it is executed, where a hanging file
 // system stops only the reader.

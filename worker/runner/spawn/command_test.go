@@ -1,4 +1,4 @@
-package runner
+package spawn
 
 import (
 	"os"
@@ -14,7 +14,7 @@ func TestExecLooksAsTheUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: looks with the eyes of another user")
 	}
-	who, err := identify("nobody", false)
+	who, err := AccountOf("nobody", false)
 	if err != nil {
 		t.Skip(err)
 	}
@@ -28,9 +28,9 @@ func TestExecLooksAsTheUser(t *testing.T) {
 	}
 	for _, name := range []string{"there", "not-there"} { // the directory is root's alone
 		x := &ExecOrder{Exec: protocol.Exec{Command: []string{filepath.Join(dir, name)}}, PID: os.Getpid(), Who: who, Where: "/"}
-		r := new(starter).exec(x, false)
-		if want := "permission denied: " + x.Command[0]; r.err == nil || r.err.Error() != want {
-			t.Errorf("%s: %v, want %s", name, r.err, want)
+		r := new(Spawner).exec(x, false)
+		if want := "permission denied: " + x.Command[0]; r.Err == nil || r.Err.Error() != want {
+			t.Errorf("%s: %v, want %s", name, r.Err, want)
 		}
 	}
 }

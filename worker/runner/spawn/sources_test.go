@@ -1,4 +1,4 @@
-package runner
+package spawn
 
 import (
 	"os"
@@ -13,7 +13,7 @@ func TestSources(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: looks with the eyes of another user")
 	}
-	who, err := identify("nobody", false)
+	who, err := AccountOf("nobody", false)
 	if err != nil {
 		t.Skip(err)
 	}

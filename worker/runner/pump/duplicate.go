@@ -1,4 +1,4 @@
-package runner
+package pump
 
 // Copies of a task's output in files that its user named. They may lie on a file
 // server that hangs: only their task waits for them.
@@ -18,34 +18,34 @@ import (
 // is recorded without the end of its stderr.
 const copyWait = 2 * time.Second
 
-// duplicate is a file that gets a copy of one or both streams.
-type duplicate struct {
-	path   string
-	fd     int
+// Copy is a file that gets a copy of one or both streams.
+type Copy struct {
+	Path   string
+	FD     int
 	failed bool // a write failed, and the log says so
 }
 
-// closeCopies closes each file once.
-func closeCopies(all map[output.Stream]*duplicate) {
-	closed := map[*duplicate]bool{}
+// CloseCopies closes each file once.
+func CloseCopies(all map[output.Stream]*Copy) {
+	closed := map[*Copy]bool{}
 	for _, d := range all {
 		if !closed[d] {
 			closed[d] = true
-			_ = unix.Close(d.fd) // what a write could not do was noted
+			_ = unix.Close(d.FD) // what a write could not do was noted
 		}
 	}
 }
 
 // write adds to a copy. What fails is noted in the log once.
-func (d *duplicate) write(w *output.Writer, p []byte) {
+func (d *Copy) write(w *output.Writer, p []byte) {
 	for len(p) > 0 {
-		n, err := unix.Write(d.fd, p)
+		n, err := unix.Write(d.FD, p)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			if !d.failed {
 				d.failed = true
-				w.Note(fmt.Sprintf("%s: %v; it lacks output from here on", strings.ToValidUTF8(d.path, "?"), err))
+				w.Note(fmt.Sprintf("%s: %v; it lacks output from here on", strings.ToValidUTF8(d.Path, "?"), err))
 			}
 			return
 		default:
@@ -55,22 +55,22 @@ func (d *duplicate) write(w *output.Writer, p []byte) {
 }
 
 // alone has the pipes of one task read by a goroutine of its own.
-func (o *outlet) alone() error {
-	p, err := newPump(o.pump.log)
+func (o *Outlet) alone() error {
+	p, err := New(o.pump.log)
 	if err != nil {
 		return err
 	}
 	o.pump = p
 	go func() {
-		p.run()
-		closeCopies(o.copies)
+		p.Run()
+		CloseCopies(o.copies)
 		p.close()
 	}()
 	return nil
 }
 
 // tailSoon waits for the copies to end, at most for copyWait.
-func (o *outlet) tailSoon() string {
+func (o *Outlet) tailSoon() string {
 	late := time.NewTimer(copyWait)
 	defer late.Stop()
 	select {

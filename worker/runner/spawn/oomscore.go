@@ -1,7 +1,7 @@
-package runner
+package spawn
 
-// Who is killed first when a host runs out of memory: a task, never the runner,
-// with which all of them would die.
+// The OOM scores of the runner and its tasks. When a host runs out of memory the kernel
+// shall kill a task, and not the runner, with which all tasks would die.
 
 import (
 	"os"

@@ -1,6 +1,6 @@
-package runner
+package spawn
 
-// Which program a task means, and as whom it runs.
+// Finding the program that a task names, and the account that it runs as.
 
 import (
 	"errors"
@@ -17,23 +17,23 @@ import (
 
 // The exit codes of a task that never ran, as shells give them.
 const (
-	codeOurs          = 125 // this host is to blame
-	codeNotExecutable = 126
+	CodeOurs          = 125 // this host is to blame
+	CodeNotExecutable = 126
 	codeNotFound      = 127
 )
 
-// refusal is why a task cannot be started; it ends with an exit code.
-type refusal struct {
-	code   int
-	text   string
+// Refusal is why a task cannot be started; it ends with an exit code.
+type Refusal struct {
+	Code   int
+	Text   string
 	hidden bool // in a directory that this user may not look into
 }
 
 // Error is the reason, for people.
-func (r *refusal) Error() string { return r.text }
+func (r *Refusal) Error() string { return r.Text }
 
-func refuse(code int, format string, args ...any) error {
-	return &refusal{code: code, text: fmt.Sprintf(format, args...)}
+func Refuse(code int, format string, args ...any) error {
+	return &Refusal{Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
 // defaultPath is searched when a task's environment has no PATH.
@@ -48,7 +48,7 @@ func program(name, workdir string, env []string) (string, error) {
 		}
 		return at, executable(at, name)
 	}
-	found := refuse(codeNotFound, "command not found: %s", name)
+	found := Refuse(codeNotFound, "command not found: %s", name)
 	for _, dir := range filepath.SplitList(variable(env, "PATH", defaultPath)) {
 		if dir == "" {
 			dir = "."
@@ -61,7 +61,7 @@ func program(name, workdir string, env []string) (string, error) {
 		if err == nil {
 			return at, nil
 		}
-		if r := (*refusal)(nil); errors.As(err, &r) && r.code == codeNotExecutable && !r.hidden {
+		if r := (*Refusal)(nil); errors.As(err, &r) && r.Code == CodeNotExecutable && !r.hidden {
 			found = err
 		}
 	}
@@ -74,13 +74,13 @@ func executable(path, name string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return &refusal{code: codeNotExecutable, text: "permission denied: " + name, hidden: true}
+		return &Refusal{Code: CodeNotExecutable, Text: "permission denied: " + name, hidden: true}
 	case err != nil:
-		return refuse(codeNotFound, "command not found: %s", name)
+		return Refuse(codeNotFound, "command not found: %s", name)
 	case info.IsDir():
-		return refuse(codeNotExecutable, "is a directory: %s", name)
+		return Refuse(CodeNotExecutable, "is a directory: %s", name)
 	case info.Mode()&0o111 == 0:
-		return refuse(codeNotExecutable, "not executable: %s", name)
+		return Refuse(CodeNotExecutable, "not executable: %s", name)
 	}
 	return nil
 }
@@ -107,43 +107,43 @@ func setVariable(env []string, name, value string) []string {
 	return append(out, name+"="+value)
 }
 
-// identity is the user that a task runs as, with the user's files.
-type identity struct {
+// Account is the user that a task runs as, with the user's files.
+type Account struct {
 	name string
 	home string
 	cred *syscall.Credential // nil: the runner's own
-	uid  int
-	gid  int
+	UID  int
+	GID  int
 }
 
-// identify returns the account for tasks of a user on this host. A runner of root runs
+// AccountOf returns the account for tasks of a user on this host. A runner of root runs
 // tasks as their users, any other runner runs them as itself. The error says why tasks
 // of this user do not run here.
-func identify(name string, allowRoot bool) (identity, error) {
+func AccountOf(name string, allowRoot bool) (Account, error) {
 	if os.Geteuid() != 0 {
-		return identity{uid: os.Geteuid(), gid: os.Getegid()}, nil
+		return Account{UID: os.Geteuid(), GID: os.Getegid()}, nil
 	}
 	u, err := user.Lookup(name)
 	if err != nil {
-		return identity{}, refuse(codeNotExecutable, "user %q: no such user on this node", name)
+		return Account{}, Refuse(CodeNotExecutable, "user %q: no such user on this node", name)
 	}
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)
 	if err != nil {
-		return identity{}, refuse(codeNotExecutable, "user %q: uid %q", name, u.Uid)
+		return Account{}, Refuse(CodeNotExecutable, "user %q: uid %q", name, u.Uid)
 	}
 	if uid == 0 {
 		if !allowRoot {
-			return identity{}, refuse(codeNotExecutable, "user %q: this node runs no tasks of root; its daemon needs --allow-root", name)
+			return Account{}, Refuse(CodeNotExecutable, "user %q: this node runs no tasks of root; its daemon needs --allow-root", name)
 		}
-		return identity{name: u.Username, home: u.HomeDir}, nil
+		return Account{name: u.Username, home: u.HomeDir}, nil
 	}
 	gid, err := strconv.ParseUint(u.Gid, 10, 32)
 	if err != nil {
-		return identity{}, refuse(codeNotExecutable, "user %q: gid %q", name, u.Gid)
+		return Account{}, Refuse(CodeNotExecutable, "user %q: gid %q", name, u.Gid)
 	}
 	names, err := u.GroupIds()
 	if err != nil {
-		return identity{}, refuse(codeNotExecutable, "user %q: groups: %v", name, err)
+		return Account{}, Refuse(CodeNotExecutable, "user %q: groups: %v", name, err)
 	}
 	cred := &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	for _, g := range names {
@@ -151,26 +151,26 @@ func identify(name string, allowRoot bool) (identity, error) {
 			cred.Groups = append(cred.Groups, uint32(n))
 		}
 	}
-	return identity{name: u.Username, home: u.HomeDir, cred: cred, uid: int(uid), gid: int(gid)}, nil
+	return Account{name: u.Username, home: u.HomeDir, cred: cred, UID: int(uid), GID: int(gid)}, nil
 }
 
 // Other says that it is another user than the one this process runs as.
-func (id identity) Other() bool { return id.cred != nil }
+func (id Account) Other() bool { return id.cred != nil }
 
 // give makes an open file the user's.
-func (id identity) give(fd int) error {
+func (id Account) give(fd int) error {
 	if id.cred == nil {
 		return nil
 	}
-	return unix.Fchown(fd, id.uid, id.gid)
+	return unix.Fchown(fd, id.UID, id.GID)
 }
 
 // own makes a path the user's.
-func (id identity) own(path string) error {
+func (id Account) own(path string) error {
 	if id.cred == nil {
 		return nil
 	}
-	if err := os.Lchown(path, id.uid, id.gid); err != nil {
+	if err := os.Lchown(path, id.UID, id.GID); err != nil {
 		return fmt.Errorf("runner: give to %s: %w", id.name, err)
 	}
 	return nil

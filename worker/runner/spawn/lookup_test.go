@@ -1,4 +1,4 @@
-package runner
+package spawn
 
 import (
 	"errors"
@@ -45,9 +45,9 @@ func TestHiddenDirectoryInPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := []string{"PATH=" + hidden + ":" + dir}
-	for name, code := range map[string]int{"no-such-program": codeNotFound, filepath.Join(hidden, "x"): codeNotExecutable} {
+	for name, code := range map[string]int{"no-such-program": codeNotFound, filepath.Join(hidden, "x"): CodeNotExecutable} {
 		_, err := program(name, dir, env)
-		if r := (*refusal)(nil); !errors.As(err, &r) || r.code != code {
+		if r := (*Refusal)(nil); !errors.As(err, &r) || r.Code != code {
 			t.Errorf("program(%s): %v, want exit code %d", name, err, code)
 		}
 	}
