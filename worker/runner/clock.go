@@ -19,7 +19,7 @@ import (
 // a host that does not tell when it is set.
 const lookEvery = 5 * time.Second
 
-// hostClock is where the loop has the time from.
+// hostClock is how the loop reads the time.
 type hostClock struct {
 	read  func() leaseclock.Reading
 	set   <-chan struct{} // tells that the wall clock was set

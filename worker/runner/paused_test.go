@@ -299,7 +299,7 @@ func TestExtendUnderWay(t *testing.T) {
 		{"before the wall clock was set back", before + time.Hour, now + 300*sec},
 		{"under a skew that no host has", math.MinInt64, now + 60*sec},
 	} {
-		l := &loop{}
+		l := &leases{}
 		l.skew.Look(leaseclock.Reading{Boot: now, Wall: now + before + missed})
 		task := &task{watch: newWatch(&protocol.Start{Deadline: now + 60*sec, Lead: 10 * sec}, now), index: -1}
 		l.extend(task, now, protocol.Extension{Deadline: now + 300*sec, Skew: tt.skew})

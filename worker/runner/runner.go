@@ -184,37 +184,10 @@ func serve(ctx context.Context, cfg Config, info protocol.Info, s *spawn.Spawner
 	}
 	l := newLoop(cfg, info, s, ends, timer, host, log)
 	l.lasting = func() (context.Context, context.CancelFunc) { return context.WithCancel(context.WithoutCancel(ctx)) }
-	go l.accept(listener) //nolint:contextcheck // a container outlasts the request for it
-	go l.acceptExecs(execs)
-	go l.ticks(timer)
-	for range spawn.Starters {
-		go s.Run(l.starts)
-	}
-	go l.save()
-	go l.measure(l.wake)
+	ticked := make(chan struct{}, 1)
+	l.serve(listener, execs, ticked) //nolint:contextcheck // a container outlasts the request for it
 	log.InfoContext(ctx, "runner started", "pid", info.PID, "generation", info.Generation, "version", info.Version, "isolation", info.Isolation)
-	l.run(ctx, deaths)
+	l.run(ctx, deaths, ticked)
 	log.InfoContext(ctx, "runner ended", "pid", info.PID, "generation", info.Generation)
 	return nil
-}
-
-// timer is a timerfd of CLOCK_BOOTTIME; the runtime's own timers stand still
-// while the host sleeps.
-type timer struct {
-	*os.File
-	fd int // File.Fd would make the file block
-}
-
-func newTimer() (*timer, error) {
-	fd, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
-	if err != nil {
-		return nil, fmt.Errorf("runner: make timer: %w", err)
-	}
-	return &timer{File: os.NewFile(uintptr(fd), "timer"), fd: fd}, nil
-}
-
-// set makes the timer fire at a reading of its clock.
-func (t *timer) set(at time.Duration) error {
-	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(at))}
-	return unix.TimerfdSettime(t.fd, unix.TFD_TIMER_ABSTIME, &spec, nil)
 }

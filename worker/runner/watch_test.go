@@ -274,7 +274,7 @@ func TestWatchPaused(t *testing.T) {
 				w := newWatch(&tt.start, 100*sec)
 				if w.started(100 * sec); container && tt.start.Limit == 0 {
 					w = newWatch(&tt.start, 100*sec)
-					w.alive = true // as while its image is pulled
+					w.stage = watching // as while its image is pulled
 				}
 				tt.do(&w)
 				if got := play(&w, 150*sec, 10_000*sec); !maps.Equal(got, tt.want) {
