@@ -120,7 +120,7 @@ func (e *execs) started(x *execution, r spawn.Result) {
 		if x.Withdrawn() {
 			return
 		}
-		refused := &spawn.Refusal{Code: spawn.CodeNotExecutable, Text: r.Err.Error()}
+		refused := &spawn.StartError{Code: spawn.CodeNotExecutable, Text: r.Err.Error()}
 		_ = errors.As(r.Err, &refused) // any other error is reported with that code
 		x.reports <- protocol.ExecReport{Code: refused.Code, Error: refused.Text}
 		return

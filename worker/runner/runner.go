@@ -1,27 +1,15 @@
-// Package runner is the small process between a daemon and its tasks: it
-// starts them, ends them in time, and knows how they ended, whatever becomes
-// of the daemon.
+// Package runner is the small process between a daemon and its tasks: it starts them, ends them in time, and records
+// how they ended, whatever becomes of the daemon.
 //
-// One runner serves one directory (Dir). It is found by its unix socket and
-// known to live by its lock, so that there are never two of one generation; a
-// daemon of another version starts the next generation and lets the older one
-// drain. One daemon is connected at a time, and a newer connection takes the
-// place of an older one.
+// One runner serves one directory (protocol.Dir). A daemon finds it by its unix socket, and its lock says that it
+// lives, so that there are never two of one generation. A daemon of another version starts the next generation and
+// lets the older one drain. One daemon is connected at a time; a newer connection replaces it.
 //
-// A frame is four bytes of length, big-endian, and one JSON object, at most
-// maxFrame. The runner opens with Welcome: every attempt that it has. From
-// then on the daemon sends Requests, which are answered only by what becomes
-// of the task: Started, and Ended when no process of it is left and its exit is
-// on disk (a line of the journal, synced). Every Start is idempotent,
-// and what was sent on a broken connection is found in the next Welcome or on
-// disk. A field that an older side would misread needs a new generation of the
-// runner, which a new version of the binary starts anyway.
+// Leases are deadlines of CLOCK_BOOTTIME, and the runner alone keeps them: TERM before and KILL at the deadline (R4).
+// When the wall clock jumps forward against CLOCK_BOOTTIME, this host was paused while its leases ran on, so every
+// deadline moves earlier by the jump (package leaseclock). A task dies with its runner.
 //
-// Leases are deadlines of CLOCK_BOOTTIME, and the runner alone keeps them:
-// TERM before and KILL at the deadline (R4). When the wall clock jumps forward
-// against CLOCK_BOOTTIME, this host was paused and its leases ran on: every
-// deadline moves earlier by the jump (package leaseclock). A task dies with its
-// runner.
+// One goroutine, the loop, owns all state. Package spawn starts processes for it and package pump reads their output.
 package runner
 
 import (

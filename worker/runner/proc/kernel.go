@@ -16,6 +16,7 @@ import (
 // record with its tail, each byte of it escaped, is well below.
 const MaxSmallFile = 64 << 10
 
+// ReadBounded reads a file of at most limit bytes; a longer one is an error.
 func ReadBounded(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -218,6 +218,7 @@ func (d Dir) AwaitDeath(n int) error {
 	return nil
 }
 
+// WriteInfo replaces what a lock file holds.
 func WriteInfo(f *os.File, info Info) error {
 	b, err := json.Marshal(info)
 	if err == nil {

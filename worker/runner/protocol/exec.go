@@ -54,6 +54,7 @@ type ExecReport struct {
 	Error  string `json:"error,omitempty"`
 }
 
+// Validate says what is wrong with the request.
 func (m Exec) Validate() error {
 	if len(m.Command) == 0 || m.Command[0] == "" || len(m.Command) > job.MaxArgs {
 		return fmt.Errorf("runner: exec: a command of 1 to %d words", job.MaxArgs)
@@ -66,6 +67,7 @@ func (m Exec) Validate() error {
 	return attempts(m.Attempt)
 }
 
+// Validate says what is wrong with the report.
 func (m ExecReport) Validate() error {
 	if m.PID < 0 || m.Code < 0 {
 		return errors.New("runner: exec: numbers below 0")

@@ -226,6 +226,7 @@ func ReadReport(r io.Reader) (Report, error) {
 	return m, m.Validate()
 }
 
+// ReadRequest reads what a daemon asks for and checks it.
 func ReadRequest(r io.Reader) (Request, error) {
 	var m Request
 	if err := readFrame(r, &m); err != nil {
@@ -234,6 +235,7 @@ func ReadRequest(r io.Reader) (Request, error) {
 	return m, m.Validate()
 }
 
+// Validate says what is wrong with the report.
 func (m Report) Validate() error {
 	var names []string
 	set := 0
@@ -262,6 +264,7 @@ func (m Report) Validate() error {
 	return attempts(names...)
 }
 
+// Validate says what is wrong with the request.
 func (m Request) Validate() error {
 	set, bad := 0, error(nil)
 	check := func(err error) {
@@ -294,6 +297,7 @@ func (m Request) Validate() error {
 	return bad
 }
 
+// Validate says what is wrong with the signal.
 func (s Signal) Validate() error {
 	if s.Number < 1 || s.Number > maxSignal {
 		return fmt.Errorf("runner: signal %d: from 1 to %d", s.Number, maxSignal)
@@ -301,6 +305,7 @@ func (s Signal) Validate() error {
 	return attempts(s.Attempt)
 }
 
+// Validate says what is wrong with the start.
 func (s Start) Validate() error {
 	switch {
 	case len(s.Command) > 0 && s.Script != "", len(s.Command) == 0 && s.Script == "" && s.Container == nil:

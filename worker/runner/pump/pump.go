@@ -61,6 +61,7 @@ type Outlet struct {
 	tail   chan string // the end of stderr, once all is read
 }
 
+// New opens the poll of a pump. Run has to be called.
 func New(log *slog.Logger) (*Pump, error) {
 	p := &Pump{poll: -1, bell: -1, log: log, all: map[int32]*intake{}}
 	var err error

@@ -22,18 +22,19 @@ const (
 	codeNotFound      = 127
 )
 
-// Refusal is why a task cannot be started; it ends with an exit code.
-type Refusal struct {
+// StartError is why a task cannot be started. The task ends with its exit code.
+type StartError struct {
 	Code   int
 	Text   string
 	hidden bool // in a directory that this user may not look into
 }
 
 // Error is the reason, for people.
-func (r *Refusal) Error() string { return r.Text }
+func (r *StartError) Error() string { return r.Text }
 
+// Refuse makes a StartError with an exit code.
 func Refuse(code int, format string, args ...any) error {
-	return &Refusal{Code: code, Text: fmt.Sprintf(format, args...)}
+	return &StartError{Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
 // defaultPath is searched when a task's environment has no PATH.
@@ -61,7 +62,7 @@ func program(name, workdir string, env []string) (string, error) {
 		if err == nil {
 			return at, nil
 		}
-		if r := (*Refusal)(nil); errors.As(err, &r) && r.Code == CodeNotExecutable && !r.hidden {
+		if r := (*StartError)(nil); errors.As(err, &r) && r.Code == CodeNotExecutable && !r.hidden {
 			found = err
 		}
 	}
@@ -74,7 +75,7 @@ func executable(path, name string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return &Refusal{Code: CodeNotExecutable, Text: "permission denied: " + name, hidden: true}
+		return &StartError{Code: CodeNotExecutable, Text: "permission denied: " + name, hidden: true}
 	case err != nil:
 		return Refuse(codeNotFound, "command not found: %s", name)
 	case info.IsDir():

@@ -47,7 +47,7 @@ func TestHiddenDirectoryInPath(t *testing.T) {
 	env := []string{"PATH=" + hidden + ":" + dir}
 	for name, code := range map[string]int{"no-such-program": codeNotFound, filepath.Join(hidden, "x"): CodeNotExecutable} {
 		_, err := program(name, dir, env)
-		if r := (*Refusal)(nil); !errors.As(err, &r) || r.Code != code {
+		if r := (*StartError)(nil); !errors.As(err, &r) || r.Code != code {
 			t.Errorf("program(%s): %v, want exit code %d", name, err, code)
 		}
 	}

@@ -117,6 +117,7 @@ func New(cfg Config, log *slog.Logger) (*Spawner, error) {
 	return s, nil
 }
 
+// Close removes the control groups and closes what New has opened.
 func (s *Spawner) Close() {
 	_ = s.null.Close() // was only read
 	s.score.close()

@@ -305,6 +305,7 @@ func whyNot(o *Order, l *launch, err error) error {
 	return Refuse(code, "cannot execute %s: %v", what, err)
 }
 
+// UserName is the name of an account for people: its uid if it has no name.
 func UserName(who Account) string {
 	if who.name != "" {
 		return who.name
@@ -331,7 +332,7 @@ func bornIn(fd int) error {
 // ExitOf is the end of a task that was never started.
 func ExitOf(err error, now time.Time) job.Exit {
 	exit := job.Exit{State: job.Failed, Code: CodeOurs, Reason: err.Error(), Began: now, Ended: now}
-	if r := (*Refusal)(nil); errors.As(err, &r) {
+	if r := (*StartError)(nil); errors.As(err, &r) {
 		exit.Code = r.Code
 	}
 	return exit
