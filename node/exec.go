@@ -12,9 +12,9 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
-	"github.com/musterhq/muster/worker/runner/spawn"
 	"github.com/musterhq/muster/worker/runner/docker"
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
 	"github.com/musterhq/muster/worker/supervisor"
 )
 

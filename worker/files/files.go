@@ -17,8 +17,8 @@ import (
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
-	"github.com/musterhq/muster/worker/runner/spawn"
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // ErrNone says that an attempt has no files that could be read: it left
