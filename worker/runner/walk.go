@@ -75,9 +75,9 @@ func (p *processes) unclaimed(t *task, pid int) bool {
 	if p.tasks.hasMain(t) {
 		return false
 	}
-	born := proc.StartTicks(pid)
+	since := proc.StartTicks(pid)
 	for _, other := range p.tasks.mains {
-		if other.ticks <= born && other != t {
+		if other.ticks <= since && other != t {
 			return false
 		}
 	}

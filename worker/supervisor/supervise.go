@@ -86,7 +86,7 @@ func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
 			return false, err
 		}
 		if lock != nil {
-			return false, k.bury(ctx, lock)
+			return false, k.cleanUp(ctx, lock)
 		}
 	}
 	conn, err := protocol.Dial(k.d.dir.Socket(k.n))
@@ -125,8 +125,8 @@ func (k *keeper) listen(r io.Reader) error {
 	}
 }
 
-// bury ends what a dead runner left. It gives errDead when nothing is.
-func (k *keeper) bury(ctx context.Context, lock *os.File) error {
+// cleanUp ends what a dead runner left. It gives errDead when nothing is.
+func (k *keeper) cleanUp(ctx context.Context, lock *os.File) error {
 	defer lock.Close()
 	info, err := k.d.dir.ReadInfo(k.n)
 	if err != nil {
@@ -239,11 +239,11 @@ func (d *Driver) launch(n int, r role) (*os.Process, error) {
 		return nil, fmt.Errorf("supervisor: open log of runner: %w", err)
 	}
 	defer out.Close() // the runner has its own descriptor
-	binary, words := d.cfg.Binary, d.cfg.Args
+	binary, prefix := d.cfg.Binary, d.cfg.Args
 	if r == containers {
-		binary, words = d.cfg.ContainerBinary, d.cfg.ContainerArgs
+		binary, prefix = d.cfg.ContainerBinary, d.cfg.ContainerArgs
 	}
-	args := append(append([]string{}, words...), "--dir", d.cfg.Dir, "--generation", strconv.Itoa(n))
+	args := append(append([]string{}, prefix...), "--dir", d.cfg.Dir, "--generation", strconv.Itoa(n))
 	cmd := exec.Command(binary, args...) //nolint:gosec,noctx // it is our own program, and has to outlive every context
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = inherited()

@@ -68,7 +68,7 @@ func newGroup(cfg Config) (*cgroup.Tree, error) {
 		return nil, fmt.Errorf("runner: control group: %w", err)
 	}
 	name := fmt.Sprintf("muster-%08x-%d", hash(abs), cfg.Generation)
-	t, err := cgroup.New(name, cgroup.Options{NoUnified: cfg.NoUnified}, bornIn)
+	t, err := cgroup.New(name, cgroup.Options{NoUnified: cfg.NoUnified}, startIn)
 	if err != nil {
 		return nil, fmt.Errorf("runner: %w", err)
 	}
@@ -81,7 +81,7 @@ func Isolation(noGroups bool) (string, error) {
 	if noGroups {
 		return ProcessGroup, nil
 	}
-	t, err := cgroup.New(fmt.Sprintf("muster-try-%d", os.Getpid()), cgroup.Options{}, bornIn)
+	t, err := cgroup.New(fmt.Sprintf("muster-try-%d", os.Getpid()), cgroup.Options{}, startIn)
 	if err != nil {
 		return ProcessGroup, fmt.Errorf("runner: %w", err)
 	}

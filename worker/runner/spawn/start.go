@@ -24,12 +24,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/pump"
 )
 
-const (
-	// Starters is how many tasks may be in the making at once, beside those that
-	// hang.
-	Starters = 4
-	shell    = "/bin/sh"
-)
+// shell reads scripts without a #! line.
+const shell = "/bin/sh"
 
 // Run carries out orders until the channel is closed. It keeps its thread for
 // itself: the kernel kills a task when the thread that forked it ends, so that no task
@@ -313,20 +309,20 @@ func UserName(who Account) string {
 	return strconv.Itoa(who.UID)
 }
 
-// probeName is a path that cannot exist, to see whether a process can be born
+// probeName is a path that cannot exist, to see whether a process can be started
 // in a control group.
 const probeName = "/proc/self/muster-probe"
 
-// bornIn tries whether a process can be born in a control group: ENOENT means
+// startIn tries whether a process can be started in a control group: ENOENT means
 // that only its program was missing.
-func bornIn(fd int) error {
+func startIn(fd int) error {
 	_, err := syscall.ForkExec(probeName, []string{probeName}, &syscall.ProcAttr{
 		Sys: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd},
 	})
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
-	return fmt.Errorf("born: %w", err)
+	return fmt.Errorf("start: %w", err)
 }
 
 // ExitOf is the end of a task that was never started.
@@ -349,6 +345,6 @@ func (s *Spawner) goTo(who Account, dir string) error {
 // goBack leaves the task's directory.
 func (s *Spawner) goBack() {
 	if err := unix.Chdir("/"); err != nil {
-		s.log.Error("starter stays in the directory of a task", "error", err) // it keeps a file system busy at most
+		s.log.Error("spawner stays in the directory of a task", "error", err) // it keeps a file system busy at most
 	}
 }

@@ -1,6 +1,6 @@
 package supervisor
 
-// Commands beside a running task, for people who look after it.
+// Commands in a running task, for people who look after it.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 package docker
 
-// Commands beside a running container, for people who look after it: the engine
+// Commands in a running container, for people who look after it: the engine
 // runs them as the container's user, in its namespaces and groups, and the
 // kernel ends them with its first process.
 

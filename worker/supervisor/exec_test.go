@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-func TestBeside(t *testing.T) {
+func TestExec(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		dir := testDir(t)
