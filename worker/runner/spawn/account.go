@@ -53,7 +53,7 @@ func setGroups(groups []uint32) error {
 	return nil
 }
 
-// enter says why a user could not have a directory as his working directory.
+// enter says why the current user could not have a directory as working directory.
 func enter(dir string) error {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

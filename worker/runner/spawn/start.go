@@ -75,7 +75,7 @@ func (s *Spawner) start(o *Order, moves bool) Result {
 	return s.fork(o, l)
 }
 
-// Mode lets another user pass to his scratch directory.
+// Mode is that of a task directory: other users must be able to pass through it to their scratch directories.
 func (s *Spawner) Mode() os.FileMode {
 	if os.Geteuid() == 0 {
 		return 0o711
