@@ -21,9 +21,9 @@ import (
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/store"
 	"github.com/musterhq/muster/worker"
-	execdriver "github.com/musterhq/muster/worker/driver/exec"
 	"github.com/musterhq/muster/worker/files"
 	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/supervisor"
 )
 
 // The joints of the house.
@@ -217,7 +217,7 @@ func (b jobsBackend) Counts(ctx context.Context) (map[job.State]int, error) {
 
 // logsBackend is the output of this host's attempts.
 type logsBackend struct {
-	driver *execdriver.Driver
+	driver *supervisor.Driver
 	files  *files.Driver
 	work   *worker.Loop
 }

@@ -31,10 +31,11 @@ import (
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/store"
 	"github.com/musterhq/muster/worker"
-	dockerdriver "github.com/musterhq/muster/worker/driver/docker"
-	execdriver "github.com/musterhq/muster/worker/driver/exec"
 	"github.com/musterhq/muster/worker/files"
 	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/docker"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/supervisor"
 )
 
 // Node is one daemon, built and ready to run.
@@ -56,7 +57,7 @@ type Node struct {
 	now      live
 	engine   *engine
 	boot     string // incarnation of the host
-	driver   *execdriver.Driver
+	driver   *supervisor.Driver
 	blobs    *blob.Store
 	files    *files.Driver // around driver
 	work     *worker.Loop
@@ -160,17 +161,17 @@ func (n *Node) examineHost(ctx context.Context) error {
 }
 
 func (n *Node) buildWorker(context.Context) (err error) {
-	dc := execdriver.Config{Dir: filepath.Join(n.cfg.DataDir, "run"), Version: n.cfg.Version, Node: n.cfg.Name, OutputLimit: n.cfg.OutputLimit}
+	dc := supervisor.Config{Dir: filepath.Join(n.cfg.DataDir, "run"), Version: n.cfg.Version, Node: n.cfg.Name, OutputLimit: n.cfg.OutputLimit}
 	dc.Binary, dc.Args = n.runnerProgram(dc.Dir)
 	flags := runner.Config{AllowRoot: n.cfg.AllowRoot, Scope: serviceOfSystemd(), NoGroups: n.cfg.CgroupsOff, Ulimits: n.cfg.Ulimits}
 	dc.Args = append(dc.Args, flags.Flags()...)
-	dc.Engine = runner.Container{Host: n.cfg.DockerHost, Allowed: n.cfg.DockerMounts, As: n.cfg.DockerUser}
-	dc.EndContainers = dockerdriver.EndOrphans
+	dc.Engine = protocol.Container{Host: n.cfg.DockerHost, Allowed: n.cfg.DockerMounts, As: n.cfg.DockerUser}
+	dc.EndContainers = docker.EndOrphans
 	inside := runner.Config{AllowRoot: n.cfg.AllowRoot, Scope: flags.Scope, NoGroups: true, Ulimits: n.cfg.Ulimits} // the engine makes the groups
 	dc.ContainerBinary, dc.ContainerArgs = n.cfg.Program, append([]string{"container-runner"}, inside.Flags()...)
 	dc.Bounds = n.bounds()
 	tell := func(e worker.DriverEvent) { n.files.Driven(e) } // set below, before the driver runs
-	if n.driver, err = execdriver.New(dc, tell, n.part("exec")); err != nil {
+	if n.driver, err = supervisor.New(dc, tell, n.part("exec")); err != nil {
 		return err
 	}
 	if err := n.buildFiles(); err != nil {
@@ -202,8 +203,8 @@ func serviceOfSystemd() bool {
 }
 
 // bounds are those of every task here.
-func (n *Node) bounds() execdriver.Bounds {
-	b := execdriver.Bounds{
+func (n *Node) bounds() supervisor.Bounds {
+	b := supervisor.Bounds{
 		CPUQuota: n.cfg.CPUQuota, PIDs: n.cfg.TaskPIDs, Scratch: n.scratch(), GPUs: map[string]string{},
 	}
 	for _, g := range n.profile.GPUs {

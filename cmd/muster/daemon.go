@@ -14,8 +14,8 @@ import (
 
 	"github.com/musterhq/muster/gpu/nvml"
 	"github.com/musterhq/muster/job"
-	dockerdriver "github.com/musterhq/muster/worker/driver/docker"
 	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/docker"
 )
 
 func (v hostVerbs) daemonCommand() *cli.Command {
@@ -89,10 +89,10 @@ func (v hostVerbs) containerRunnerCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				return dockerdriver.Guard(c.Context, cfg.Dir, cfg.Generation)
+				return docker.Guard(c.Context, cfg.Dir, cfg.Generation)
 			}
 			failed := runner.Command(c.Context, version, args, func(cfg *runner.Config, log *slog.Logger) {
-				cfg.Containers = dockerdriver.New(dockerdriver.Config{Dir: cfg.Dir, Generation: cfg.Generation}, log)
+				cfg.Containers = docker.New(docker.Config{Dir: cfg.Dir, Generation: cfg.Generation}, log)
 				cfg.Guard = append(append([]string{"/proc/self/exe"}, os.Args[1:]...), guardFlag)
 			})
 			if failed != 0 {

@@ -20,7 +20,7 @@ import (
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/node"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // daemonConfig is the configuration of a daemon, its logging included.
@@ -67,7 +67,7 @@ func settings() []setting {
 }
 
 func checkUlimit(text string) error {
-	_, err := runner.ParseUlimit(text)
+	_, err := spawn.ParseUlimit(text)
 	return err
 }
 
