@@ -72,10 +72,10 @@ func (c *Core) askAgain(w *worker, when time.Time) {
 	c.at(when, func() {
 		if w.askAt.Equal(when) {
 			w.askAt = time.Time{}
-			c.hosts.touch(w)
-			c.freed(w)
-			if w.deafUntil.After(c.now) { // it has refused more since
-				c.askAgain(w, w.deafUntil)
+			w.Touch()
+			c.offerToFreed(w)
+			if until := w.PausedUntil(); until.After(c.now) { // it has refused more since
+				c.askAgain(w, until)
 			}
 		}
 	})
@@ -88,20 +88,16 @@ const missesMost = 16
 // missed notes that a host had no room where it had told some, or that it does
 // not let an offer queue: then it takes nothing just now, and says why to people.
 func (c *Core) missed(w *worker, o *offer) {
-	times := 0
-	if o.standing {
-		w.refusals++
-		times = w.refusals
-	} else {
-		w.misses++
-		times = w.misses - missesMost
+	times := w.Missed(&o.claim)
+	if !o.queued() {
+		times -= missesMost
 	}
 	if times <= 0 {
 		return
 	}
-	w.deafUntil = c.now.Add(backoff(times))
-	w.table.touch(w)
-	c.askAgain(w, w.deafUntil)
+	until := c.now.Add(backoff(times))
+	w.Pause(until)
+	c.askAgain(w, until)
 }
 
 // avoidsAll says whether the task has been refused by as many hosts as it
@@ -128,7 +124,7 @@ func (c *Core) soonest(t *task) time.Time {
 	var until time.Time
 	for _, a := range t.avoid {
 		w := c.workers[a.peer]
-		if !a.hard || !a.until.After(c.now) || w == nil || !w.open() || !c.hosts.could(t.group, w) {
+		if !a.hard || !a.until.After(c.now) || w == nil || !w.Open() || !c.fleet.Could(&t.group.Shape, w.Host) {
 			continue
 		}
 		if until.IsZero() || a.until.Before(until) {
@@ -146,8 +142,8 @@ func (c *Core) soonest(t *task) time.Time {
 
 // askable says whether there is an open host that the task does not avoid.
 func (c *Core) askable(t *task) bool {
-	for w := range c.hosts.candidates(t.group) {
-		if a, against := c.avoided(t, w.peer); w.open() && (!against || !a.hard) {
+	for h := range c.fleet.Candidates(&t.group.Shape) {
+		if a, against := c.avoided(t, h.Peer); h.Open() && (!against || !a.hard) {
 			return true
 		}
 	}
