@@ -71,7 +71,7 @@ func (c *Core) offerQueued(t *task, hosts []*worker) {
 
 // queueAtHost has the task queue at a full host, if need be in place of the last that queues there.
 func (c *Core) queueAtHost(f *flight, w *worker) {
-	if last := w.LastQueued(); last != nil {
+	if last := w.Claims.LastQueued(); last != nil {
 		if o := c.offers[last.ID]; rank(f.task, o.flight.task) < 0 {
 			c.release(o)
 			c.offerGone(o, avoidance{})
@@ -360,7 +360,7 @@ func (c *Core) leased(w *worker) {
 	for _, f := range waiting {
 		if f.task.flight == f {
 			r := f.task.request()
-			chosen, _ := w.Fit(r.Need, w.LeftFor(&r))
+			chosen, _ := w.Devices.Fit(r.Need, w.LeftFor(&r.Rank))
 			c.offer(f, w, fleet.Direct, chosen)
 		}
 	}
@@ -417,7 +417,7 @@ func (c *Core) decline(w *worker, m lease.Decline) {
 	c.drop(o)
 	a := avoidance{}
 	r := t.request()
-	_, lack := w.Fit(r.Need, w.LeftFor(&r))
+	_, lack := w.Devices.Fit(r.Need, w.LeftFor(&r.Rank))
 	switch {
 	case m.Reason.Word == job.ReasonQuota:
 		c.refusedQuota(w, t.e.job.User, r.Need, m.Reason.Detail)

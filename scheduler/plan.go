@@ -128,7 +128,7 @@ func (c *Core) nextParked(w *worker, b *budget) (t *task, stopped bool) {
 // mayTry says whether the parked task would find room or a place to queue at the
 // host.
 func (c *Core) mayTry(t *task, w *worker) bool {
-	if !c.fleet.Could(&t.group.Shape, w.Host) || w.OverQuota(&t.group.Shape) != "" {
+	if !c.fleet.Could(&t.group.Shape, w.Host) || t.group.OverQuota(w.Host) != "" {
 		return false
 	}
 	if a, against := c.avoided(t, w.Peer); against && a.hard {
@@ -142,7 +142,7 @@ func (c *Core) mayTry(t *task, w *worker) bool {
 	if a, against := c.avoided(t, w.Peer); against && a.kept {
 		return false
 	}
-	return r.Foot.Within(c.fleet.Left(w.Host)) && w.FitsNow(&r)
+	return r.Foot.Within(c.fleet.Left(w.Host)) && r.FitsNow(w.Host)
 }
 
 // nextQueued is the first task beyond those that were looked at that queues at
@@ -164,7 +164,7 @@ func (c *Core) couldAlso(t *task, w *worker) bool {
 		return false
 	}
 	r := t.request()
-	if !c.fleet.Could(r.Shape, w.Host) || w.OverQuota(r.Shape) != "" || !w.FitsNow(&r) {
+	if !c.fleet.Could(r.Shape, w.Host) || r.OverQuota(w.Host) != "" || !r.FitsNow(w.Host) {
 		return false
 	}
 	a, against := c.avoided(t, w.Peer)
@@ -263,7 +263,7 @@ func (c *Core) bestFit(t *task) (*worker, []string) {
 	if best.host == nil {
 		return nil, nil
 	}
-	devices, _ := best.host.Fit(r.Need, &best.rated.Free)
+	devices, _ := best.host.Devices.Fit(r.Need, &best.rated.Free)
 	return c.workers[best.host.Peer], devices
 }
 
@@ -282,8 +282,8 @@ func (c *Core) fitsAt(t *task, r *fleet.Request, h *fleet.Host) (choice, bool) {
 			return choice{}, false
 		}
 	}
-	free := h.LeftFor(r)
-	if h.OverQuota(r.Shape) != "" || !h.Suffices(r.Need, free) {
+	free := h.LeftFor(&r.Rank)
+	if r.OverQuota(h) != "" || !h.Devices.Suffices(r.Need, free) {
 		return choice{}, false
 	}
 	x := policyHost(h, free)
@@ -302,7 +302,7 @@ func (c *Core) queueAt(t *task) []*worker {
 	r := t.request()
 	for h := range c.fleet.WithQueue(&r, c.anySlot()) {
 		a, against := c.avoided(t, h.Peer)
-		if against && a.hard || h.OverQuota(r.Shape) != "" || t.flight != nil && t.flight.at(h) {
+		if against && a.hard || r.OverQuota(h) != "" || t.flight != nil && t.flight.at(h) {
 			continue
 		}
 		if spots = append(spots, spot{h, against && !a.kept}); len(spots) >= sampleSize {
@@ -316,7 +316,7 @@ func (c *Core) queueAt(t *task) []*worker {
 			}
 			return 1
 		}
-		return cmp.Compare(a.host.Queued(), b.host.Queued())
+		return cmp.Compare(a.host.Claims.Queued(), b.host.Claims.Queued())
 	})
 	hosts := make([]*worker, 0, queueHosts)
 	for _, s := range spots[:min(len(spots), queueHosts)] {

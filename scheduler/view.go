@@ -176,14 +176,14 @@ func (c *Core) addCandidates(x *lease.Explanation, s job.Spec, clauses []fleet.C
 		if !fleet.Meets(clauses, &host.Profile) {
 			continue
 		}
-		_, lack := host.Fit(s.Resources, &host.Free)
+		_, lack := host.Devices.Fit(s.Resources, &host.Free)
 		cand := lease.Candidate{Node: host.Peer, Name: host.Name(), Free: host.Free}
 		switch {
 		case !host.Up:
 			cand.Why = "does not answer"
 		case host.Draining:
 			cand.Why = "takes no tasks: " + host.Detail
-		case host.LacksQuarantined(s.Resources):
+		case host.Devices.LacksQuarantined(s.Resources, &host.Free):
 			cand.Why = "GPUs that it could give are set aside"
 		case lack != "":
 			cand.Why = "not enough free " + lack
@@ -281,7 +281,7 @@ func (c *Core) markQuotas(x *lease.Explanation, e *entry) {
 			if w == nil {
 				return false
 			}
-			why := w.OverQuota(&t.group.Shape)
+			why := t.group.OverQuota(w.Host)
 			if why != "" {
 				cand.Why = "Quota: " + why
 				x.Later = append(x.Later, cand)

@@ -27,7 +27,7 @@ type worker struct {
 
 // offersAt are the offers in flight to the host, oldest first.
 func (c *Core) offersAt(w *worker) []*offer {
-	ids := w.Claims()
+	ids := w.Claims.IDs()
 	out := make([]*offer, len(ids))
 	for i, id := range ids {
 		out[i] = c.offers[id]
@@ -37,7 +37,7 @@ func (c *Core) offersAt(w *worker) []*offer {
 
 // policyHost is the host in the words of a policy.
 func policyHost(h *fleet.Host, free *lease.Free) policy.Host {
-	return policy.Host{Peer: h.Peer, Name: h.Name(), Local: h.Local, Profile: &h.Profile, Free: *free, Alike: h.Alike()}
+	return policy.Host{Peer: h.Peer, Name: h.Name(), Local: h.Local, Profile: &h.Profile, Free: *free, Alike: h.Devices.Alike()}
 }
 
 func (c *Core) sessionUp(p job.Peer) {

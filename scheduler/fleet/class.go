@@ -9,8 +9,8 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// ClassFor is the class of hosts that a request is looked for in: that of the one
-// name that it lists, which a search of a wider class may not turn up among many.
+// ClassFor is the class of hosts in which hosts for a job are looked for. If the job names one host, it is that of the
+// name: a search of a wider class may not find that one host among many.
 func ClassFor(s job.Spec) string {
 	if len(s.NodeList) == 1 && job.CheckLabel(nameLabel, s.NodeList[0]) == nil {
 		return lease.NameClass(s.NodeList[0])
@@ -18,8 +18,8 @@ func ClassFor(s job.Spec) string {
 	return lease.ClassOf(s.Resources, demanded(s.Constraint))
 }
 
-// demanded are the labels that a constraint demands with their values, if it
-// is nothing but such demands.
+// demanded are the labels, with their values, that a host must have to meet the constraint. It is empty if the
+// constraint is more than a list of such demands.
 func demanded(constraint string) map[string]string {
 	c, err := job.ParseConstraint(constraint)
 	if err != nil || strings.ContainsAny(constraint, "|!") {

@@ -1,7 +1,7 @@
 package fleet
 
-// What a request demands of a host, clause by clause: the same test decides,
-// and explains why not.
+// Clauses: what a request demands of a host, one by one. The same test decides whether a host will do, and explains
+// why it will not.
 
 import (
 	"fmt"
@@ -15,10 +15,11 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// clause is one demand. test returns why the host does not meet it, "" if it
-// does; it looks at what the host could ever give, not at what is free.
+// Clause is one demand on a host.
 type Clause struct {
-	Text   string
+	Text string // for people: "memory: 8GiB"
+	// Test says why the host does not meet the demand; empty if it does. It looks at what the host could ever give,
+	// not at what is free.
 	Test   func(p *lease.Profile) string
 	amount bool // of CPUs or memory: compared as a footprint where that is quicker
 }
@@ -29,6 +30,7 @@ const nameLabel = "name"
 // minSuffix is the shortest end of a peer id that may stand for it.
 const minSuffix = 4
 
+// ClausesOf are the demands of a job. The error says what is wrong with its constraint.
 func ClausesOf(s job.Spec) ([]Clause, error) {
 	out := append([]Clause{driverClause(s)}, mountClauses(s)...)
 	out = append(out, resourceClauses(s.Resources)...)
@@ -63,8 +65,7 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 	return out, nil
 }
 
-// driverClause asks for what runs the task: an engine for an image, else
-// nothing but processes.
+// driverClause asks for what runs the task: a Docker engine if it has an image, else a host that starts processes.
 func driverClause(s job.Spec) Clause {
 	driver := lease.DriverExec
 	if s.Image != "" {
@@ -83,7 +84,7 @@ func driverClause(s job.Spec) Clause {
 	}}
 }
 
-// mountClauses ask, for each directory, for a host that shows it to containers.
+// mountClauses ask, for each directory that the job mounts, for a host that lets containers see it.
 func mountClauses(s job.Spec) []Clause {
 	var out []Clause
 	for _, text := range s.Mounts {
@@ -136,6 +137,7 @@ func resourceClauses(need job.Resources) []Clause {
 	return out
 }
 
+// meeting counts the devices that the need accepts.
 func meeting(devices []gpu.Device, need job.Resources) int {
 	n := 0
 	for _, d := range devices {
@@ -168,7 +170,7 @@ func labelsOf(p *lease.Profile) map[string]string {
 	return labels
 }
 
-// isNode says whether the host goes by this name, glob, peer id or end of one.
+// isNode says whether the name is the host's: its name, a glob that matches it, its peer id, or the end of that.
 func isNode(p *lease.Profile, name string) bool {
 	if name == p.Name || name == string(p.Peer) {
 		return true

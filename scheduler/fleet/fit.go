@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// gpusOf is how many devices the need touches.
+// gpusOf is how many devices the need takes, whole or in part.
 func gpusOf(need job.Resources) int {
 	if need.GPUShare > 0 {
 		return 1
@@ -21,8 +21,8 @@ func gpusOf(need job.Resources) int {
 // wholeMilli is a device of which nothing is promised, in thousandths.
 const wholeMilli = 1000
 
-// fits says whether the need could be met from what is free, and with which
-// devices; why not otherwise.
+// fits chooses devices with which the need can be met from what is free. If it cannot be met, it says what there is
+// too little of.
 func fits(need job.Resources, free *lease.Free, devices map[string]gpu.Device) ([]string, string) {
 	switch {
 	case free.CPUs < need.CPUs:
@@ -41,8 +41,8 @@ func fits(need job.Resources, free *lease.Free, devices map[string]gpu.Device) (
 	return chosen[:n], ""
 }
 
-// choose lists the free devices that the need accepts: the smallest first, and
-// for a share the fullest first.
+// choose lists the free devices that the need accepts. Those of which most is promised come first, so that shares fill
+// a device before they begin another; of those that are equally free, those with the least memory.
 func choose(need job.Resources, free *lease.Free, devices map[string]gpu.Device) []string {
 	milli := shareMilli(need)
 	var able []lease.FreeGPU
@@ -80,7 +80,7 @@ func shareMilli(need job.Resources) int {
 	return wholeMilli
 }
 
-// take lessens what is free by the need; what there is less of becomes none.
+// take subtracts the need from what is free; where there is less than the need, nothing is left.
 func take(need job.Resources, free *lease.Free, chosen []string) {
 	free.CPUs = max(free.CPUs-need.CPUs, 0)
 	free.Memory = max(free.Memory-need.Memory, 0)

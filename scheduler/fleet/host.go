@@ -5,7 +5,6 @@ package fleet
 import (
 	"time"
 
-	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -17,8 +16,8 @@ type Host struct {
 	Up      bool // has a session and said Hello in it
 	Quotas  Quotas
 	left    left
-	claims  claims
-	devices devices
+	Claims  Claims
+	Devices Devices
 
 	Peer     job.Peer
 	Profile  lease.Profile
@@ -69,7 +68,7 @@ func (h *Host) hello(m lease.Hello, now time.Time) {
 	m.Profile.Peer = h.Peer
 	h.Profile, h.Up, h.Draining, h.Detail, h.seq, h.Seen = m.Profile, true, false, "", 0, now
 	h.hellos++
-	h.devices = devicesOf(h.Profile.GPUs)
+	h.Devices = devicesOf(h.Profile.GPUs)
 	h.SetFree(m.Free)
 }
 
@@ -94,8 +93,8 @@ func (h *Host) Down(now time.Time) {
 
 // SetFree takes the host's word on what is free. All that it committed itself to is in it.
 func (h *Host) SetFree(f lease.Free) {
-	h.Free, h.claims.owed = f, nil
-	h.devices.match(f.GPUs, h.Profile.GPUs)
+	h.Free, h.Claims.owed = f, nil
+	h.Devices.setFree(f.GPUs)
 	h.Touch()
 }
 
@@ -106,6 +105,42 @@ func (h *Host) Touch() {
 		h.row.listed = true
 		h.row.changed.hosts = append(h.row.changed.hosts, h)
 	}
+}
+
+// Left is what is left of the host's word after all claims but the queued ones. It is valid until the host changes.
+func (h *Host) Left() *lease.Free { return h.left.count(&h.Free, &h.Claims) }
+
+// LeftFor is what is left for a request of the rank: less the queued claims that come before it, too. It is valid
+// until the host changes.
+func (h *Host) LeftFor(r *Rank) *lease.Free {
+	return h.left.countFor(r, &h.Free, &h.Claims, &h.Devices)
+}
+
+// Claim adds a claim, which is direct or queued.
+func (h *Host) Claim(c *Claim) {
+	h.Claims.add(c)
+	h.Quotas.ask(c)
+	h.Touch()
+}
+
+// Unclaim takes a claim away. What the host has committed itself to stays taken until it next says what is free.
+func (h *Host) Unclaim(c *Claim) {
+	if h.Claims.remove(c) {
+		h.Touch()
+	}
+}
+
+// Hold turns a claim into one that the host has committed itself to, with these devices.
+func (h *Host) Hold(c *Claim, devices []string) {
+	h.Claims.hold(c, devices)
+	h.pauses.misses, h.pauses.refusals = 0, 0
+	h.Touch()
+}
+
+// SetUnleased says how many tasks wait, besides the claims, until the host has a lease.
+func (h *Host) SetUnleased(n int) {
+	h.Claims.unleased = n
+	h.Touch()
 }
 
 // Missed notes that the host had no room for a claim where it had told some, or that it did not let the claim queue.
@@ -146,52 +181,3 @@ func (h *Host) Leased() bool {
 
 // Renewed notes that a renewal of the host's lease was answered.
 func (h *Host) Renewed() { h.Leases++ }
-
-// devices are those of one host.
-type devices struct {
-	// alike is a device that all of the host's are like, as far as a need can tell; nil if they differ, or if one is
-	// a part of another. Hosts with the same devices share it.
-	alike  *gpu.Device
-	listed bool // the profile has each device that is free
-	ofFree []*gpu.Device
-	byUUID map[string]gpu.Device
-}
-
-func devicesOf(all []gpu.Device) devices {
-	d := devices{byUUID: make(map[string]gpu.Device, len(all))}
-	if len(all) > 0 && all[0].Parent == "" {
-		d.alike = &all[0]
-	}
-	for i := range all {
-		g := &all[i]
-		d.byUUID[g.UUID] = *g
-		if d.alike != nil && kindOf(g) != kindOf(d.alike) {
-			d.alike = nil
-		}
-	}
-	return d
-}
-
-// kind is all of a device that a need can tell from others.
-type kind struct {
-	model, class, parent string
-	memory               job.Size
-}
-
-func kindOf(d *gpu.Device) kind { return kind{d.Model, d.Class, d.Parent, d.Memory} }
-
-// match finds the device of each free one; nil for one that the profile does not list.
-func (d *devices) match(free []lease.FreeGPU, profile []gpu.Device) {
-	d.ofFree, d.listed = d.ofFree[:0], true
-	for _, g := range free {
-		var device *gpu.Device
-		for i := range profile {
-			if profile[i].UUID == g.UUID {
-				device = &profile[i]
-				break
-			}
-		}
-		d.ofFree = append(d.ofFree, device)
-		d.listed = d.listed && device != nil
-	}
-}

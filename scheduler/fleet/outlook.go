@@ -48,13 +48,13 @@ func (x *Outlook) add(h *Host, s *Shape) {
 		x.Lack["cpus"]++
 	case h.Free.Memory < s.Need.Memory:
 		x.Lack["memory"]++
-	case !h.Suffices(s.Need, &h.Free):
+	case !h.Devices.Suffices(s.Need, &h.Free):
 		x.Lack["gpus"]++
-		if len(x.Quarantined) < maxQuarantined && h.LacksQuarantined(s.Need) {
+		if len(x.Quarantined) < maxQuarantined && h.Devices.LacksQuarantined(s.Need, &h.Free) {
 			x.Quarantined = append(x.Quarantined, h.Name())
 		}
 	default:
-		if why := h.OverQuota(s); why == "" {
+		if why := s.OverQuota(h); why == "" {
 			x.Fits++
 		} else if x.Quota == "" {
 			x.Quota = h.Name() + ": " + why

@@ -25,30 +25,6 @@ func PoolKey(s job.Spec) string {
 		r.GPUs, r.GPUShare, r.GPUModel, r.GPUMemory, s.Constraint, s.NodeList, s.Exclude, s.Image != "", s.Mounts)
 }
 
-// JoinPool is the pool of the clauses, made if there is none; its name is the PoolKey of their request. Each call is
-// to be followed by a LeavePool in the end.
-func (t *Table) JoinPool(key string, clauses []Clause) *Pool {
-	p := t.pools[key]
-	if p == nil {
-		p = &Pool{key: key, clauses: withoutAmounts(clauses)}
-		for slot, h := range t.all {
-			if h != nil {
-				p.has.set(slot, Meets(p.clauses, &h.Profile))
-			}
-		}
-		t.pools[key] = p
-	}
-	p.shapes++
-	return p
-}
-
-// LeavePool forgets a pool that no shape looks for hosts in any more.
-func (t *Table) LeavePool(p *Pool) {
-	if p.shapes--; p.shapes == 0 {
-		delete(t.pools, p.key)
-	}
-}
-
 // withoutAmounts leaves out what a footprint compares.
 func withoutAmounts(clauses []Clause) []Clause {
 	return slices.DeleteFunc(slices.Clone(clauses), func(c Clause) bool { return c.amount })

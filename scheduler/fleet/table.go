@@ -60,7 +60,7 @@ func (t *Table) Add(p job.Peer, local bool) *Host {
 // Hello begins a session of a host of the table: it says what it has and what is free.
 func (t *Table) Hello(h *Host, m lease.Hello, now time.Time) {
 	h.hello(m, now)
-	if d := h.devices.alike; d != nil {
+	if d := h.Devices.alike; d != nil {
 		k := kindOf(d)
 		if t.kinds[k] == nil {
 			if len(t.kinds) >= maxKinds {
@@ -68,12 +68,36 @@ func (t *Table) Hello(h *Host, m lease.Hello, now time.Time) {
 			}
 			t.kinds[k] = &gpu.Device{Model: d.Model, Class: d.Class, Memory: d.Memory}
 		}
-		h.devices.alike = t.kinds[k]
+		h.Devices.alike = t.kinds[k]
 	}
 	slot := h.row.slot
 	t.most[slot] = footprintOfProfile(&h.Profile)
 	for _, p := range t.pools {
 		p.has.set(slot, Meets(p.clauses, &h.Profile))
+	}
+}
+
+// JoinPool is the pool of the clauses, made if there is none; its name is the PoolKey of their request. Each call is
+// to be followed by a LeavePool in the end.
+func (t *Table) JoinPool(key string, clauses []Clause) *Pool {
+	p := t.pools[key]
+	if p == nil {
+		p = &Pool{key: key, clauses: withoutAmounts(clauses)}
+		for slot, h := range t.all {
+			if h != nil {
+				p.has.set(slot, Meets(p.clauses, &h.Profile))
+			}
+		}
+		t.pools[key] = p
+	}
+	p.shapes++
+	return p
+}
+
+// LeavePool forgets a pool that no shape looks for hosts in any more.
+func (t *Table) LeavePool(p *Pool) {
+	if p.shapes--; p.shapes == 0 {
+		delete(t.pools, p.key)
 	}
 }
 
@@ -98,12 +122,12 @@ func (t *Table) Count(now time.Time) {
 		}
 		slot := h.row.slot
 		t.left[slot], t.queue[slot] = nothing, nobody
-		if !h.Open() || h.full() || h.pauses.leaseless || h.pauses.until.After(now) {
+		if !h.Open() || h.Claims.full() || h.pauses.leaseless || h.pauses.until.After(now) {
 			continue
 		}
 		t.left[slot] = footprintOfFree(h.Left())
 		t.queue[slot] = anybody
-		if h.row.lastOut = h.LastQueued(); h.row.lastOut != nil {
+		if h.row.lastOut = h.Claims.LastQueued(); h.row.lastOut != nil {
 			t.queue[slot] = h.row.lastOut.Rank.Priority
 		}
 	}
