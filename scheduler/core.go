@@ -42,7 +42,7 @@ type Core struct {
 	sessionSeq uint64
 	wanted     wanted // sessions that this scheduler asked for
 	workers    map[job.Peer]*worker
-	fleet      *fleet.Table                // the same
+	fleet      fleet.Table                 // the same, as a table to search
 	byNode     map[job.Peer]map[*task]bool // assigned tasks
 	groups     map[string]*group
 	classes    map[string]*class

@@ -1,7 +1,7 @@
 package scheduler
 
-// Waiting tasks: those of equal requests stand in one line, so that a thousand
-// tasks without room cost one look.
+// Groups of waiting tasks with equal requests: if the first of a group finds no room, no other of it does, so that a
+// thousand waiting tasks cost one search.
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// group is a request of one user, and his tasks that wait with just this request.
+// group is a request of one user, and the user's tasks that wait with this very request.
 type group struct {
 	fleet.Shape
 	key   string

@@ -1,7 +1,7 @@
 package scheduler
 
-// Offers: a task is offered to hosts, one commits, and only when its Assign is
-// in the journal does the Start go out (R1).
+// Offers: a task is offered to hosts, and one of them commits. The Start is sent only when the task's Assign is in the
+// journal as well (R1).
 
 import (
 	"slices"
@@ -12,8 +12,8 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// flight is one attempt on its way to a host: one offer to a host with room, or
-// several queued at full ones, of which the first to commit wins.
+// flight is one attempt on its way to a host: one offer to a host with room, or several that queue at full hosts. Of
+// these the first to be committed wins.
 type flight struct {
 	task     *task
 	n        int // attempt number
@@ -27,20 +27,20 @@ type flight struct {
 	session  lease.Session
 }
 
-// offer is one offer in flight.
+// offer is one offer that was sent and is neither declined, nor taken back, nor started.
 type offer struct {
 	id     uint64
 	flight *flight
 	worker *worker
-	leases uint64 // renewals that the host had been answered when it was sent
-	claim  fleet.Claim
-	timer  *timer // for its answer, then for its Assign
+	leases uint64      // answered renewals of the host when the offer was sent
+	claim  fleet.Claim // on the host; its id is the offer's
+	timer  *timer      // for its answer, then for its Assign
 }
 
 // queued says whether the offer waits at a full host.
 func (o *offer) queued() bool { return o.claim.State == fleet.Queued }
 
-// request is what the task asks for; it has a group.
+// request is what the task asks for, in the fleet's words. The task has a group.
 func (t *task) request() fleet.Request { return fleet.Request{Shape: &t.group.Shape, Rank: placeOf(t)} }
 
 func (c *Core) newFlight(t *task) *flight {
@@ -49,9 +49,8 @@ func (c *Core) newFlight(t *task) *flight {
 	return f
 }
 
-// direct offers the task to a host where it fits, and proposes its Assign while
-// the offer travels. A task that was refused of late is assigned only when the
-// host has committed, so that refusals cost the journal nothing.
+// direct offers the task to a host where it fits, and proposes its Assign while the offer is under way. A task that
+// was declined of late is assigned only when the host has committed, so that further declines cost the journal nothing.
 func (c *Core) direct(t *task, w *worker, chosen []string) {
 	f := c.newFlight(t)
 	c.offer(f, w, fleet.Direct, chosen)
@@ -80,6 +79,7 @@ func (c *Core) queueAtHost(f *flight, w *worker) {
 	c.offer(f, w, fleet.Queued, nil)
 }
 
+// offer sends an offer to the host, and counts what it takes there.
 func (c *Core) offer(f *flight, w *worker, state fleet.ClaimState, chosen []string) {
 	t := f.task
 	o := &offer{id: c.drawOffer(), flight: f, worker: w, leases: w.Leases}
@@ -91,7 +91,7 @@ func (c *Core) offer(f *flight, w *worker, state fleet.ClaimState, chosen []stri
 	if state == fleet.Queued {
 		c.sendOffer(o, queueWait)
 		c.renewOffer(o)
-		if w.Quotas.IsProbe(&o.claim) { // one over the quota would not be let queue
+		if w.Quotas.IsProbe(&o.claim) { // if the user held too much, the host would decline at once
 			c.after(directLimit, func() { c.probed(o) })
 		}
 	} else {
@@ -101,9 +101,8 @@ func (c *Core) offer(f *flight, w *worker, state fleet.ClaimState, chosen []stri
 	c.changed(t.e)
 }
 
-// ageOfNew is the age of a job that has just come. Of several that come at one moment
-// each is born a nanosecond after the one before: no age is negative, and no two are
-// equal.
+// ageOfNew is the age of a job that was just submitted. Of several that are submitted in one moment each is born a
+// nanosecond after the one before. So no age is negative, and no two are equal.
 const ageOfNew = time.Millisecond
 
 func (c *Core) sendOffer(o *offer, wait time.Duration) {
@@ -116,8 +115,8 @@ func (c *Core) sendOffer(o *offer, wait time.Duration) {
 	})
 }
 
-// renewOffer says a queued offer again in time, so that it keeps its place at the
-// host, and what is set aside for it there.
+// renewOffer sends a queued offer again before it runs out, so that it keeps its place in the host's queue, and what
+// the host keeps for it.
 func (c *Core) renewOffer(o *offer) {
 	o.timer = c.after(renewEvery, func() {
 		c.sendOffer(o, queueWait)
@@ -128,8 +127,8 @@ func (c *Core) renewOffer(o *offer) {
 	})
 }
 
-// spread queues a task that has waited long at one more host: those where it
-// queues may never get room, or may not mean to take it.
+// spread has a task that has waited long queue at one more host. The hosts where it queues may never get room, or may
+// never commit.
 func (c *Core) spread(f *flight) {
 	n := len(f.offers)
 	if n >= spreadMost || c.now.Sub(f.since) < time.Duration(n)*spreadEvery {
@@ -155,17 +154,16 @@ func (c *Core) assign(f *flight, w *worker) {
 	})
 }
 
-// overdue takes back an offer without an answer. A host that should have answered
-// at once is left alone for a while.
+// overdue takes back an offer that had no answer in time. The task avoids the host for a while.
 func (c *Core) overdue(o *offer) {
 	c.release(o)
 	o.flight.task.declines++
 	o.flight.task.why = o.worker.Name() + " did not answer an offer"
-	c.offerGone(o, c.hardly(o))
+	c.offerGone(o, c.avoidHard(o))
 }
 
-// hardly leaves the offer's host alone, longer with every time.
-func (c *Core) hardly(o *offer) avoidance {
+// avoidHard avoids the offer's host, with growing back-off.
+func (c *Core) avoidHard(o *offer) avoidance {
 	return avoidance{peer: o.worker.Peer, until: c.now.Add(backoff(o.flight.task.declines)), hard: true}
 }
 
@@ -175,7 +173,7 @@ func (c *Core) release(o *offer) {
 	}
 }
 
-// drop forgets an offer; the flight stays.
+// drop forgets an offer, but not its flight.
 func (c *Core) drop(o *offer) {
 	c.stop(o.timer)
 	delete(c.offers, o.id)
@@ -191,8 +189,7 @@ func (c *Core) drop(o *offer) {
 	}
 }
 
-// offerGone ends an offer that will not be committed, and with its last offer
-// the flight.
+// offerGone ends an offer that will not be committed, and the flight if it was its last.
 func (c *Core) offerGone(o *offer, a avoidance) {
 	c.drop(o)
 	c.avoid(o.flight.task, a)
@@ -339,7 +336,7 @@ func (c *Core) sessionless(o *offer) {
 			}
 			f.task.declines++
 			f.task.why = w.Name() + " has no lease"
-			c.avoid(f.task, c.hardly(o))
+			c.avoid(f.task, c.avoidHard(o))
 			c.over(f)
 		}
 	})
@@ -427,7 +424,7 @@ func (c *Core) decline(w *worker, m lease.Decline) {
 		c.askAgain(w, a.until) // those for whom it is kept may be gone then, and nothing else would tell
 	case lack == "" || m.Reason.Word != job.ReasonResources:
 		t.declines++ // it is not for lack of room, as far as we can see
-		a = c.hardly(o)
+		a = c.avoidHard(o)
 		t.why = w.Name() + ": " + m.Reason.String()
 	default:
 		c.missed(w, o)

@@ -1,6 +1,6 @@
 package scheduler
 
-// Placement: which waiting task is offered to which host, and why not.
+// Placement: which waiting task is offered to which host.
 
 import (
 	"cmp"
@@ -11,18 +11,18 @@ import (
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
-// placing is what became of a try to place a task.
+// placing is what an attempt to place a task has led to.
 type placing int
 
 const (
 	placed  placing = iota // an offer is under way
-	paused                 // it comes back after a pause
-	blocked                // no room for it, nor for its like
+	paused                 // it is tried again after a pause
+	blocked                // no host has room for it, nor for other tasks of its group
 )
 
-// plan offers waiting tasks: those that came or came back since the last plan at
-// any host, those that found no room then at hosts that have got some since. Of
-// several that could have the same room the first by rank is tried first.
+// plan offers waiting tasks to hosts. Tasks that are new or back since the last plan may go to any host. Tasks that
+// found no room before may go to hosts where something was freed since. Of several that could take the same room the
+// first by rank is tried first.
 func (c *Core) plan() {
 	c.again = false
 	if !c.lead || c.outgoing >= maxOutgoing {
@@ -52,7 +52,7 @@ func (c *Core) plan() {
 	c.again = (len(c.freedHosts) > 0 || c.ready.Len() > 0) && c.outgoing < maxOutgoing
 }
 
-// budget bounds what one step tries; the rest is for the next.
+// budget bounds what one step tries. The rest is left to the next step.
 type budget struct {
 	tries int // placements
 	looks int // parked and queued tasks that are compared with a host that got room
@@ -72,11 +72,11 @@ func (c *Core) tryFirst(g *group, b *budget) {
 	}
 }
 
-// resume is where a look at the waiting tasks goes on that was not finished.
+// resume is where a search of the waiting tasks goes on that one step did not finish.
 type resume struct{ parked, queued *fleet.Rank }
 
-// fill has the parked and the queued tasks try a host that may have got room, by
-// rank; false if it stopped before the last of them.
+// fill offers parked and queued tasks to a host where something was freed, by rank. It is false if the budget was
+// spent before the last of them.
 func (c *Core) fill(w *worker, b *budget) bool {
 	for w.Open() && !b.spent(c) {
 		parked, stopped := c.nextParked(w, b)
@@ -112,8 +112,7 @@ func (c *Core) fill(w *worker, b *budget) bool {
 	return !w.Open()
 }
 
-// nextParked is the first parked task beyond those that were looked at that
-// fits at the host now or may queue there.
+// nextParked is the first parked task, of those not looked at yet, that fits at the host now or may queue there.
 func (c *Core) nextParked(w *worker, b *budget) (t *task, stopped bool) {
 	c.fleet.Count(c.now)
 	lim := limits{left: c.fleet.Left(w.Host), most: c.fleet.Most(w.Host)}
@@ -125,8 +124,7 @@ func (c *Core) nextParked(w *worker, b *budget) (t *task, stopped bool) {
 	return t, at != nil
 }
 
-// mayTry says whether the parked task would find room or a place to queue at the
-// host.
+// mayTry says whether the parked task would find room at the host, or a place in its queue.
 func (c *Core) mayTry(t *task, w *worker) bool {
 	if !c.fleet.Could(&t.group.Shape, w.Host) || t.group.OverQuota(w.Host) != "" {
 		return false
@@ -145,8 +143,7 @@ func (c *Core) mayTry(t *task, w *worker) bool {
 	return r.Foot.Within(c.fleet.Left(w.Host)) && r.FitsNow(w.Host)
 }
 
-// nextQueued is the first task beyond those that were looked at that queues at
-// other hosts and fits at this one now.
+// nextQueued is the first task, of those not looked at yet, that queues at other hosts and fits at this one now.
 func (c *Core) nextQueued(w *worker, b *budget) (t *task, stopped bool) {
 	c.fleet.Count(c.now)
 	t, at := c.queued.next(w.resume.queued, limits{left: c.fleet.Left(w.Host)}, &b.looks, func(t *task) bool {
@@ -175,7 +172,7 @@ func (c *Core) couldAlso(t *task, w *worker) bool {
 	return true
 }
 
-// try offers the task where it fits now, else has it queue where it will.
+// try offers the task to a host where it fits now; if there is none, it has the task queue at full hosts.
 func (c *Core) try(t *task) placing {
 	g := t.group
 	if until, all := c.avoidsAll(t); all {
@@ -203,15 +200,15 @@ func (c *Core) try(t *task) placing {
 	return blocked
 }
 
-// pause has the task come back then.
+// pause has the task tried again at that time.
 func (c *Core) pause(t *task, until time.Time) {
 	c.dequeue(t)
 	t.notBefore = until
 	c.requeue(t)
 }
 
-// anySlot is where a search of the table of hosts begins: at a host by chance if
-// there are many, so that schedulers do not all meet at one.
+// anySlot is where a search of the fleet begins: at a random slot if there are many hosts, so that schedulers do not
+// all choose the same one.
 func (c *Core) anySlot() int {
 	if n := c.fleet.Slots(); n > sampleSize {
 		return c.rng.IntN(n)
@@ -219,15 +216,15 @@ func (c *Core) anySlot() int {
 	return 0
 }
 
-// choice is a host where a task fits, and how much it is liked.
+// choice is a host where a task fits, and its score.
 type choice struct {
 	host    *fleet.Host
 	rated   policy.Host // the same, in the words of the policy
 	score   float64
-	shunned bool // the task has just failed there
+	shunned bool // the task avoids it while there is another
 }
 
-// better orders choices: those that are shunned last, else as the policy says.
+// better says whether a is to be taken rather than b: shunned hosts come last, others in the policy's order.
 func (a *choice) better(b *choice) bool {
 	if b.host == nil || a.shunned != b.shunned {
 		return b.host == nil || b.shunned
@@ -235,8 +232,8 @@ func (a *choice) better(b *choice) bool {
 	return policy.Compare(a.rated, b.rated, a.score, b.score) < 0
 }
 
-// bestFit is the host that the policy prefers among those where the task fits
-// now: of this daemon's own and at most sampleSize others.
+// bestFit is the host that the policy prefers of those where the task fits now, and the devices that the task gets
+// there; nil if it fits nowhere. It looks at this daemon's own host and at up to sampleSize others.
 func (c *Core) bestFit(t *task) (*worker, []string) {
 	r := t.request()
 	var best choice
@@ -290,9 +287,8 @@ func (c *Core) fitsAt(t *task, r *fleet.Request, h *fleet.Host) (choice, bool) {
 	return choice{host: h, rated: x, score: c.policy.Score(r.Need, x), shunned: against}, true
 }
 
-// queueAt chooses the full hosts at which the task queues, of sampleSize that it
-// may queue at: those with the fewest queued tasks, the one where it has just
-// failed last.
+// queueAt chooses the full hosts at which the task queues. Of up to sampleSize hosts it takes those with the fewest
+// queued tasks; those where the task has just failed come last.
 func (c *Core) queueAt(t *task) []*worker {
 	type spot struct {
 		host    *fleet.Host

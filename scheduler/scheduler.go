@@ -9,6 +9,8 @@
 // the one goroutine around it. Of jobs that ended long ago the core keeps a card
 // each; their rows on disk tell the rest.
 //
+// What is believed of the hosts is package fleet's. Which of the hosts that would do is the best is package policy's.
+//
 // The safety rules R1 to R8 and R10 are kept here, each at the place that
 // names it.
 package scheduler

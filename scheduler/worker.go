@@ -1,6 +1,6 @@
 package scheduler
 
-// Hosts come and go: what a session's begin, its end and a host's word on what is free set off.
+// Hosts come and go: what follows when a session begins or ends, and when a host says what is free.
 
 import (
 	"fmt"
@@ -15,13 +15,13 @@ import (
 // worker is a known host, and what of this scheduler's work waits for it.
 type worker struct {
 	*fleet.Host
-	renewing    int               // renewals that wait for a round
-	waiting     []*flight         // that wait for a lease there
-	askAt       time.Time         // a timer compares the waiting tasks with it then
-	quotaTimers map[string]*timer // by user: a task may ask again then, though the host has said nothing
+	renewing    int               // its renewals that wait for a round
+	waiting     []*flight         // committed there once, and waiting until the host has a lease
+	askAt       time.Time         // when a timer compares the waiting tasks with the host
+	quotaTimers map[string]*timer // by user: each opens or forgets the user's quota
 
 	freed  bool   // in Core.freedHosts
-	again  bool   // has got more room since resume began
+	again  bool   // something was freed since resume began
 	resume resume // of the first of Core.freedHosts
 }
 
@@ -37,7 +37,9 @@ func (c *Core) offersAt(w *worker) []*offer {
 
 // policyHost is the host in the words of a policy.
 func policyHost(h *fleet.Host, free *lease.Free) policy.Host {
-	return policy.Host{Peer: h.Peer, Name: h.Name(), Local: h.Local, Profile: &h.Profile, Free: *free, Alike: h.Devices.Alike()}
+	return policy.Host{
+		Peer: h.Peer, Name: h.Name(), Local: h.Local, Profile: &h.Profile, Free: *free, Alike: h.Devices.Alike(),
+	}
 }
 
 func (c *Core) sessionUp(p job.Peer) {
@@ -118,7 +120,7 @@ func (c *Core) hello(p job.Peer, m lease.Hello) {
 // busy says whether a task is assigned to the host.
 func (c *Core) busy(p job.Peer) bool { return len(c.byNode[p]) > 0 }
 
-// forgetOne makes room by forgetting the host that has been away longest.
+// forgetOne forgets the host that has been away longest; false if there is none that may be forgotten.
 func (c *Core) forgetOne() bool {
 	oldest := c.fleet.LongestAway(c.busy)
 	if oldest != nil {
@@ -147,7 +149,7 @@ func (c *Core) availability(w *worker, m lease.Availability) {
 	}
 }
 
-// offerToFreed has the waiting tasks compared with a host that may take more than when they last were.
+// offerToFreed has the waiting tasks compared with a host where something was freed: it may take more than before.
 func (c *Core) offerToFreed(w *worker) {
 	if w.freed {
 		w.again = true

@@ -84,7 +84,8 @@ func (q *quota) refuse(need job.Resources) {
 	q.refused = slices.DeleteFunc(q.refused, func(r job.Resources) bool {
 		return need.CPUs <= r.CPUs && need.Memory <= r.Memory && milliOf(need) <= milliOf(r)
 	})
-	if last := len(q.refused) - 1; len(q.refused) >= quotaMost { // one need that is no larger than two of them stands for both
+	if last := len(q.refused) - 1; len(q.refused) >= quotaMost {
+		// One need that is no larger than two of them stands for both.
 		need = smaller(q.refused[last], need)
 		q.refused = q.refused[:last]
 	}

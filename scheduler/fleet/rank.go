@@ -19,5 +19,6 @@ type Rank struct {
 
 // Compare is less than 0 if r comes before q, and 0 only for the same task.
 func (r *Rank) Compare(q *Rank) int {
-	return cmp.Or(cmp.Compare(q.Priority, r.Priority), r.Born.Compare(q.Born), cmp.Compare(r.Job, q.Job), cmp.Compare(r.Task, q.Task))
+	return cmp.Or(cmp.Compare(q.Priority, r.Priority), r.Born.Compare(q.Born),
+		cmp.Compare(r.Job, q.Job), cmp.Compare(r.Task, q.Task))
 }

@@ -25,8 +25,8 @@ type Table struct {
 }
 
 // NewTable is a table without hosts.
-func NewTable() *Table {
-	return &Table{changed: &changed{}, pools: map[string]*Pool{}, kinds: map[kind]*gpu.Device{}}
+func NewTable() Table {
+	return Table{changed: &changed{}, pools: map[string]*Pool{}, kinds: map[kind]*gpu.Device{}}
 }
 
 // maxKinds bounds the kinds of devices that hosts share a description of. Beyond it sharing begins anew, which costs
