@@ -21,6 +21,7 @@ import (
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/dht"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/journal"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/machine"
 	"github.com/musterhq/muster/p2p"
@@ -42,7 +43,6 @@ type Node struct {
 	log     *slog.Logger
 	started time.Time
 	ready   chan struct{} // closed when work can be taken
-	led     chan struct{} // closed when the journal is this daemon's to write
 	metAny  chan struct{} // holds a token once a session came up
 
 	store    *store.Store
@@ -61,8 +61,7 @@ type Node struct {
 	files    *files.Driver // around driver
 	work     *worker.Loop
 	drains   *drains
-	sched    *scheduler.Loop // nil without the role
-	journal  *store.Journal  // likewise
+	owners   owners
 	board    *switchboard
 	left     *departed
 	groups   *directory
@@ -79,7 +78,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 		return nil, err
 	}
 	n := &Node{
-		cfg: cfg, log: log, started: time.Now(), ready: make(chan struct{}), led: make(chan struct{}),
+		cfg: cfg, log: log, started: time.Now(), ready: make(chan struct{}),
 		metAny: make(chan struct{}, 1), fatal: make(chan error, 1), left: newDeparted(),
 	}
 	defer func() {
@@ -233,39 +232,31 @@ func draw() uint64 {
 	return max(1, binary.LittleEndian.Uint64(b[:]))
 }
 
-func (n *Node) buildScheduler(context.Context) error {
+func (n *Node) buildScheduler(context.Context) (err error) {
 	if n.cfg.NoScheduler {
 		return nil
 	}
 	group := n.store.Group()
-	// The journal delivers to the scheduler, which is built from what it loads.
-	journal, err := n.store.Journal(store.DefaultJournalConfig(), group, n.deliver, n.part("journal"))
-	if err != nil {
+	// The journal delivers to the scheduler, which is built from what the journal loads.
+	o := &owner{led: make(chan struct{})}
+	if o.journal, err = journal.New(journal.DefaultConfig(), n.store, group, o, n.part("journal")); err != nil {
 		return err
 	}
 	var saved scheduler.Saved
-	if saved.Applied, err = journal.Load(saved.Add); err != nil {
+	if saved.Applied, err = o.journal.Load(saved.Add); err == nil {
+		err = saved.End()
+	}
+	if err != nil {
 		return err
 	}
 	sc := scheduler.DefaultConfig()
 	sc.Self, sc.Group, sc.Seed, sc.LossLimit = n.host.Peer(), group, draw(), n.cfg.LossLimit
-	n.sched, err = scheduler.New(sc, saved, scheduler.Needs{
-		Journal: journal, Sessions: toWorkers{n.board}, Finder: n.table, Announcer: announcer{n.topic},
+	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
+		Journal: o.journal, Sessions: toWorkers{n.board}, Finder: n.table, Announcer: announcer{n.topic},
 	}, n.part("scheduler"))
-	n.journal, n.board.sched = journal, n.sched
+	n.owners.add(group, o)
+	n.board.owners = n.owners
 	return err
-}
-
-// deliver hands a committed entry to the scheduler.
-func (n *Node) deliver(e job.Committed) {
-	n.sched.Deliver(e)
-	if e.Lead {
-		select {
-		case <-n.led:
-		default:
-			close(n.led) // only the journal's goroutine comes here
-		}
-	}
 }
 
 func (n *Node) buildAPI(context.Context) (err error) {
@@ -289,7 +280,7 @@ func (n *Node) buildAPI(context.Context) (err error) {
 	ac := api.DefaultConfig()
 	ac.Self, ac.Version, ac.Socket, ac.HTTP, ac.TokenFile = n.host.Peer(), n.cfg.Version, n.cfg.Socket, n.cfg.HTTP, n.cfg.HTTPToken
 	n.server, err = api.New(ac, api.Needs{ //nolint:contextcheck // its requests bring contexts of their own
-		Jobs: jobsBackend{n.sched}, Deaths: jobsBackend{n.sched}, Explain: jobsBackend{n.sched}, Watch: jobsBackend{n.sched}, Node: n, Logs: logsBackend{n.driver, n.files, n.work},
+		Jobs: jobsBackend{n.owners}, Deaths: jobsBackend{n.owners}, Explain: jobsBackend{n.owners}, Watch: jobsBackend{n.owners}, Node: n, Logs: logsBackend{n.driver, n.files, n.work},
 		Peers: n, Directory: n, Self: n, Uploads: n.blobs, Files: filesBackend{n.files, n.work}, Exec: execBackend{n.driver, n.work, n.cfg.AllowRoot, n.cfg.DockerHost, &openExecs{of: map[string]int{}}},
 		Transport: n.toPeers, PeerListener: listener, Registry: registry,
 	}, n.part("api"))
@@ -309,8 +300,8 @@ func (n *Node) Run(ctx context.Context) error {
 		{"gpus", func(ctx context.Context) error { return n.gpus.run(ctx, n.work) }},
 		{"docker", func(ctx context.Context) error { return n.engine.run(ctx, n.become) }},
 	}
-	if n.sched != nil {
-		parts = append(parts, part{"scheduler", n.sched.Run}, part{"journal", n.journal.Run})
+	for _, o := range n.owners.by {
+		parts = append(parts, part{"scheduler", o.Run}, part{"journal", o.journal.Run})
 	}
 	parts = append(parts,
 		part{"sessions", n.sessions.Run},
@@ -332,9 +323,9 @@ const knownPeersWait = 3 * time.Second
 func (n *Node) start(ctx context.Context) error {
 	n.board.local()
 	n.advertise(n.profile)
-	if n.sched != nil {
+	if home := n.owners.home; home != nil {
 		select {
-		case <-n.led:
+		case <-home.led:
 		case err := <-n.fatal:
 			return err
 		case <-ctx.Done():

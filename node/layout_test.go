@@ -26,7 +26,10 @@ var floors = map[string][]string{
 	"gpu/gputest":          {"gpu", "job"},
 	"machine":              {"job"},
 	"lease":                {"job", "gpu"},
-	"scheduler":            {"job", "gpu", "lease", "scheduler/fleet", "scheduler/policy"},
+	"jobs":                 {"job", "jobs/jobspb"},
+	"jobs/jobspb":          {},
+	"jobs/jobstest":        {"job", "jobs", "jobs/jobspb"},
+	"scheduler":            {"job", "jobs", "gpu", "lease", "scheduler/fleet", "scheduler/policy"},
 	"scheduler/fleet":      {"job", "gpu", "lease"},
 	"scheduler/policy":     {"job", "gpu", "lease"},
 	"worker":               {"job", "gpu", "lease", "worker/leaseclock"},
@@ -44,13 +47,16 @@ var floors = map[string][]string{
 	"p2p/peerhttp":         {"job", "p2p"},
 	"p2p/p2ptest":          {"job", "p2p", "p2p/wirepb"},
 	"dht":                  {"job", "gpu", "lease"},
-	"store":                {"job", "gpu", "lease", "store/storepb"},
-	"store/storepb":        {},
+	"store":                {"job", "lease", "store/storepb"},
+	"store/storepb":        {"job"},
+	"store/storetest":      {"job", "store/storepb"},
+	"journal":              {"job", "store", "store/storepb", "journal/journalpb"},
+	"journal/journalpb":    {"store/storepb"},
 	"blob":                 {},
 	"api":                  {"job", "job/jobfile", "gpu", "lease", "blob"},
 	"node": {
 		"job", "gpu", "gpu/nvml", "gpu/simgpu", "machine", "lease", "scheduler", "worker", "worker/driver/docker", "worker/driver/exec", "worker/output", "worker/runner", "worker/cgroup",
-		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "store", "api", "blob", "worker/files",
+		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "store", "journal", "api", "blob", "worker/files",
 	},
 	"cmd/muster-runner": {"worker/runner"},
 	"cmd/muster":        {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/driver/docker", "worker/runner", "api", "node", "blob"},
@@ -85,8 +91,14 @@ func TestLayout(t *testing.T) {
 				if dir == "job" && strings.Contains(path, ".") {
 					t.Errorf("job/%s imports %s: job stands on the standard library alone", file, path)
 				}
-				if foreign := strings.Contains(path, "libp2p/"); foreign && slices.Contains([]string{"scheduler", "worker", "store", "api"}, dir) {
+				if foreign := strings.Contains(path, "libp2p/"); foreign && slices.Contains([]string{"scheduler", "worker", "store", "journal", "api"}, dir) {
 					t.Errorf("%s/%s imports %s: only p2p, dht and node know libp2p", dir, file, path)
+				}
+				if foreign := strings.Contains(path, "etcd.io/raft"); foreign && dir != "journal" {
+					t.Errorf("%s/%s imports %s: only journal knows Raft", dir, file, path)
+				}
+				if foreign := strings.Contains(path, "cockroachdb/pebble"); foreign && !strings.HasPrefix(dir, "store") {
+					t.Errorf("%s/%s imports %s: only store knows Pebble", dir, file, path)
 				}
 			}
 		}

@@ -35,8 +35,11 @@ func (c *Core) sameStore(t *task, w *worker) bool {
 // current says whether the attempt is the one that the host was given and that
 // may be running.
 func (c *Core) current(e *entry, w *worker, a job.Attempt) bool {
-	d := taskOf(&e.job, a)
-	return d != nil && d.Assigned && d.Attempt == a.N && d.Node == w.Peer && d.Store == w.Profile.Store
+	if !e.job.Has(a.Task) {
+		return false
+	}
+	d := e.job.Brief(a.Task)
+	return d.Assigned && d.Attempt == a.N && d.Node == w.Peer && d.Store == w.Profile.Store
 }
 
 // reached says whether the attempt's own host has a session.
@@ -84,12 +87,12 @@ func (c *Core) taskEvent(w *worker, m lease.Event) {
 	}
 	e := c.jobs[m.Attempt.Job]
 	switch {
-	case e == nil || taskOf(&e.job, m.Attempt) == nil:
+	case e == nil || !e.job.Has(m.Attempt.Task):
 		c.ackNow(w, m) // purged, or never ours: nobody waits for it
 	case c.current(e, w, m.Attempt):
-		c.currentEvent(w, e.tasks[m.Attempt.Task], m)
-	case m.State == job.Succeeded && m.Exit != nil && c.wouldTakeLate(e, m):
-		c.resultOf(w, e.tasks[m.Attempt.Task], m)
+		c.currentEvent(w, e.task(m.Attempt.Task), m)
+	case m.State == job.Succeeded && m.Exit != nil && e.job.WouldTakeLate(job.ResultRecord{Attempt: m.Attempt, Exit: *m.Exit}):
+		c.resultOf(w, e.task(m.Attempt.Task), m)
 	default:
 		c.ackNow(w, m)
 	}
@@ -97,15 +100,6 @@ func (c *Core) taskEvent(w *worker, m lease.Event) {
 
 func (c *Core) ackNow(w *worker, m lease.Event) {
 	c.send(w.Peer, lease.Ack{Attempt: m.Attempt, Group: c.cfg.Group, Epoch: c.epoch, N: m.N})
-}
-
-// wouldTakeLate tries the record on a copy.
-func (c *Core) wouldTakeLate(e *entry, m lease.Event) bool {
-	j := e.job
-	j.Tasks = slices.Clone(j.Tasks)
-	t := taskOf(&j, m.Attempt)
-	return (!t.Assigned || t.Attempt != m.Attempt.N) &&
-		applyLate(&j, t, job.ResultRecord{Attempt: m.Attempt, Exit: *m.Exit})
 }
 
 func (c *Core) currentEvent(w *worker, t *task, m lease.Event) {
@@ -182,7 +176,7 @@ func (c *Core) resultOf(w *worker, t *task, m lease.Event) {
 func (c *Core) holdAfterLoss(t *task) string {
 	d := t.durable()
 	hosts := []job.Peer{d.Node}
-	for _, p := range slices.Backward(d.Lost) {
+	for _, p := range slices.Backward(t.e.job.Lost(t.index)) {
 		if !slices.Contains(hosts, p) {
 			hosts = append(hosts, p)
 		}

@@ -15,7 +15,7 @@ import (
 func (m *model) perish() {
 	m.store += "+"
 	for a := range m.world.ghosts {
-		if e := m.world.core.jobs[a.Job]; e != nil && e.job.Tasks[a.Task].Node == m.peer && e.job.Tasks[a.Task].Attempt == a.N {
+		if e := m.world.core.jobs[a.Job]; e != nil && e.job.Task(a.Task).Node == m.peer && e.job.Task(a.Task).Attempt == a.N {
 			delete(m.world.ghosts, a)
 		}
 	}

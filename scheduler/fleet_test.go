@@ -247,7 +247,10 @@ func TestWallClockSetBack(t *testing.T) {
 	cfg := x.core.cfg
 	var saved Saved
 	for i, at := range []time.Duration{-2 * time.Hour, -time.Hour, time.Hour} { // the last by a clock that was ahead
-		saved.Add(job.Job{ID: job.NewID(cfg.Group, uint64(i+1)), Spec: benchSpec(0), Submitted: storyStart.Add(at), Tasks: []job.Task{{State: job.Pending}}})
+		add(t, &saved, job.Job{ID: job.NewID(cfg.Group, uint64(i+1)), Spec: benchSpec(0), Submitted: storyStart.Add(at), Tasks: []job.Task{{State: job.Pending}}})
+	}
+	if err := saved.End(); err != nil {
+		t.Fatal(err)
 	}
 	c := NewCore(cfg, saved, storyStart)
 	c.Step(storyStart, Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
@@ -276,10 +279,13 @@ func TestPurgeAfterClockWasAhead(t *testing.T) {
 	var saved Saved
 	for i, at := range []time.Duration{-8 * 24 * time.Hour, 365 * 24 * time.Hour, 700 * 24 * time.Hour} {
 		ended := storyStart.Add(at)
-		saved.Add(job.Job{
+		add(t, &saved, job.Job{
 			ID: job.NewID(cfg.Group, uint64(i+1)), Spec: benchSpec(0), Submitted: storyStart.Add(-time.Hour),
 			Tasks: []job.Task{{State: job.Succeeded, Ended: ended, Closed: ended}},
 		})
+	}
+	if err := saved.End(); err != nil {
+		t.Fatal(err)
 	}
 	c := NewCore(cfg, saved, storyStart)
 	c.Step(storyStart, Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})

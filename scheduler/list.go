@@ -5,12 +5,12 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"maps"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 )
 
 // Filter chooses jobs; an empty field chooses all.
@@ -68,8 +68,8 @@ func (c *Core) Page(f Filter) []Listed {
 		return nil
 	}
 	var out []Listed
-	each := func(x card) bool {
-		if x.number < lowest || x.number > highest {
+	each := func(x jobs.Entry) bool {
+		if x.Number() < lowest || x.Number() > highest {
 			return true
 		}
 		if l, ok := c.chosen(x, &f); ok {
@@ -77,24 +77,24 @@ func (c *Core) Page(f Filter) []Listed {
 		}
 		return len(out) < limit
 	}
-	if f.After.ID == "" {
-		c.archive.cards.Scan(each)
-	} else {
-		c.archive.cards.Ascend(card{submitted: f.After.Submitted.UnixNano(), number: f.After.ID.Drawn()}, each)
+	from := jobs.Entry{}
+	if f.After.ID != "" {
+		from = jobs.At(f.After.Submitted, f.After.ID.Drawn())
 	}
+	c.table.Scan(from, each)
 	return out
 }
 
 // chosen is a job if the filter chooses it, as far as can be told here.
-func (c *Core) chosen(x card, f *Filter) (Listed, bool) {
-	e := c.archive.entry(x)
+func (c *Core) chosen(x jobs.Entry, f *Filter) (Listed, bool) {
+	j := c.table.Of(x)
 	switch {
-	case e == nil:
-		if f.User != "" && f.User != x.user.Value() || len(f.States) > 0 && !slices.Contains(f.States, x.state.Value()) {
+	case j == nil:
+		if f.User != "" && f.User != x.User() || len(f.States) > 0 && !slices.Contains(f.States, x.State()) {
 			return Listed{}, false
 		}
-	case f.User != "" && f.User != e.job.User,
-		len(f.States) > 0 && !slices.ContainsFunc(e.tasks, active) && !slices.Contains(f.States, e.job.State()):
+	case f.User != "" && f.User != j.User,
+		len(f.States) > 0 && !j.Active() && !slices.Contains(f.States, j.State()):
 		return Listed{}, false // the costly part of a view would be for nothing
 	}
 	l := c.listed(x)
@@ -110,17 +110,13 @@ func (c *Core) chosen(x card, f *Filter) (Listed, bool) {
 // named are the jobs that a filter names, newest first: what a client waits for
 // costs no look at all others.
 func (c *Core) named(f Filter, limit int) []Listed {
-	var found []card
+	var found []jobs.Entry
 	for _, id := range f.IDs {
-		x, there := c.archived(id)
-		if e := c.jobs[id]; e != nil {
-			x, there = e.card(), true
-		}
-		if there && !slices.Contains(found, x) {
+		if x, there := c.table.Entry(id); there && !slices.Contains(found, x) {
 			found = append(found, x)
 		}
 	}
-	slices.SortFunc(found, compareCards)
+	slices.SortFunc(found, jobs.Entry.Compare)
 	var out []Listed
 	for _, x := range found {
 		if l, ok := c.chosen(x, &f); ok && len(out) < limit {
@@ -130,19 +126,11 @@ func (c *Core) named(f Filter, limit int) []Listed {
 	return out
 }
 
-// active says whether the task's worker has a say in how it looks.
-func active(t *task) bool { return t.durable().Assigned }
-
 // Counts is how many jobs are in each state.
 func (c *Core) Counts() map[job.State]int {
-	counts := maps.Clone(c.archive.states)
+	counts := c.table.ArchivedStates()
 	for _, e := range c.jobs {
-		state := e.job.State()
-		if slices.ContainsFunc(e.tasks, active) {
-			j := c.view(e)
-			state = j.State()
-		}
-		counts[state]++
+		counts[c.stateOf(e)]++
 	}
 	return counts
 }

@@ -107,7 +107,7 @@ const ageOfNew = time.Millisecond
 
 func (c *Core) sendOffer(o *offer, wait time.Duration) {
 	t := o.flight.task
-	j := &t.e.job
+	j := t.e.job
 	c.send(o.worker.Peer, lease.Offer{
 		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: o.flight.n}, Group: c.cfg.Group, Epoch: c.epoch,
 		Need: j.Spec.Resources, Priority: j.Spec.Priority, User: j.User, Wait: wait,
@@ -243,10 +243,10 @@ func (c *Core) over(f *flight) {
 // notAssigned ends the flight whose Assign the journal did not take.
 func (c *Core) notAssigned(a job.Attempt) {
 	e := c.jobs[a.Job]
-	if e == nil || a.Task >= len(e.tasks) {
+	if e == nil || !e.job.Has(a.Task) {
 		return
 	}
-	t := e.tasks[a.Task]
+	t := e.task(a.Task)
 	if t.proposed != a.N {
 		return
 	}
@@ -271,7 +271,7 @@ func (c *Core) notAssigned(a job.Attempt) {
 func (c *Core) commit(w *worker, m lease.Commit) {
 	o := c.offers[m.Offer]
 	if o == nil || o.worker != w || o.flight.winner != nil && o.flight.winner != o {
-		if e := c.jobs[m.Attempt.Job]; e != nil && c.current(e, w, m.Attempt) && e.tasks[m.Attempt.Task].started == m.Attempt.N {
+		if e := c.jobs[m.Attempt.Job]; e != nil && c.current(e, w, m.Attempt) && e.task(m.Attempt.Task).started == m.Attempt.N {
 			return // a second word on what has been started
 		}
 		c.send(w.Peer, lease.Release{Offer: m.Offer}) // too late: another was first, or nobody waits
@@ -370,7 +370,7 @@ func (c *Core) start(f *flight) {
 	if f.winner == nil || !f.assigned || t.flight != f || t.givenUp == f.n {
 		return
 	}
-	o, j := f.winner, &t.e.job
+	o, j := f.winner, t.e.job
 	if j.Cancelled != "" || !o.worker.Up {
 		c.abort(f)
 		return

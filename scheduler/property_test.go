@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -118,10 +119,17 @@ func TestHistories(t *testing.T) {
 			"pass":    func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond) },
 			"flush":   func(*rapid.T) { w.flush() },
 			"restart": func(t *rapid.T) { w.restart(rapid.Bool().Draw(t, "from rows")) },
-			"purge":   func(t *rapid.T) { w.purge(w.job(t)) },
-			"stall":   func(*rapid.T) { w.stalled = !w.stalled },
-			"lists":   func(t *rapid.T) { w.checkPages(t) },
-			"":        func(t *rapid.T) { w.check(t) },
+			"depose": func(t *rapid.T) {
+				if w.core.lead {
+					w.depose(rapid.IntRange(0, len(w.pending)).Draw(t, "committed"))
+				} else {
+					w.elect()
+				}
+			},
+			"purge": func(t *rapid.T) { w.purge(w.job(t)) },
+			"stall": func(*rapid.T) { w.stalled = !w.stalled },
+			"lists": func(t *rapid.T) { w.checkPages(t) },
+			"":      func(t *rapid.T) { w.check(t) },
 		})
 		w.settle()
 		w.check(t)
@@ -161,9 +169,9 @@ func (w *world) check(t *rapid.T) {
 	}
 	for id, want := range durable {
 		x, listed := w.core.Find(id)
-		got, ok := w.core.Row(id)
+		got, ok := w.core.Durable(id)
 		if listed && x.Job == nil {
-			got, ok = w.rows[id]
+			got, ok = w.rows.Job(id)
 		}
 		if !ok || text(t, got) != text(t, *want) {
 			t.Fatalf("%s is\n%s\nbut the journal says\n%s", id, text(t, got), text(t, *want))
@@ -266,8 +274,7 @@ func TestLine(t *testing.T) {
 		in := map[*task]bool{}
 		var all []*task
 		for i := range 40 {
-			e := &entry{}
-			e.job.ID, e.job.Spec.Priority = job.NewID(7, uint64(i)), i%3
+			e := &entry{job: &jobs.Job{ID: job.NewID(7, uint64(i))}, priority: i % 3}
 			all = append(all, &task{e: e})
 		}
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {

@@ -113,7 +113,7 @@ func (c *Core) verdicts(w *worker, live []job.Attempt) []lease.Verdict {
 	for _, a := range live {
 		keep := false
 		if e := c.jobs[a.Job]; e != nil && c.current(e, w, a) {
-			keep = e.job.Cancelled == "" && e.tasks[a.Task].givenUp != a.N
+			keep = e.job.Cancelled == "" && e.task(a.Task).givenUp != a.N
 		}
 		out = append(out, lease.Verdict{Attempt: a, Keep: keep})
 	}

@@ -15,45 +15,88 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// view is a copy of the job as it looks now.
+// viewTasks bounds the tasks in the view of a job; the counts are of all.
+const viewTasks = 256
+
+// view is the job as it looks now.
 func (c *Core) view(e *entry) job.Job {
-	j := e.job
-	j.Tasks = slices.Clone(j.Tasks)
-	for i, t := range e.tasks {
-		d := &j.Tasks[i]
-		switch {
-		case d.Assigned:
-			c.viewAssigned(t, d)
-		case d.State == job.Pending:
-			d.Reason = c.reason(t)
-		case d.State.Ended() && d.Ended.IsZero():
+	v := e.job.View(0, viewTasks)
+	v.Owner = c.cfg.Self
+	for i := range v.Tasks {
+		if d := &v.Tasks[i]; d.State.Ended() && d.Ended.IsZero() {
 			d.Ended = e.ended
 		}
 	}
-	return j
+	for _, t := range e.tasks {
+		if t.index < len(v.Tasks) {
+			d := &v.Tasks[t.index]
+			before := d.State
+			c.viewTask(t, d)
+			v.Counts.Add(before, -1)
+			v.Counts.Add(d.State, 1)
+		} else if d := e.job.Brief(t.index); d.Assigned {
+			seen, _ := c.seenState(t, d.Attempt)
+			v.Counts.Add(d.State, -1)
+			v.Counts.Add(seen, 1)
+		}
+	}
+	return v
 }
 
-// viewAssigned adds what the worker says; while it is silent nothing is known
-// but that the attempt may be running.
-func (c *Core) viewAssigned(t *task, d *job.Task) {
-	d.PID, d.Isolation, d.Devices, d.Started = t.pid, t.isolation, t.devices, t.since
-	switch {
-	case t.flight != nil, t.started == 0 && t.givenUp == d.Attempt && c.reached(t) != nil:
-		d.State = job.Reserved
-	case t.reported && t.seen != "":
-		d.State = t.seen
-		if t.detail != "" {
-			d.Reason = job.Reason{Word: job.ReasonStaging, Detail: t.detail}
+// stateOf is the job's state as it looks now.
+func (c *Core) stateOf(e *entry) job.State {
+	if !e.job.Active() {
+		return e.job.State()
+	}
+	counts := e.job.Counts()
+	for _, t := range e.tasks {
+		if d := t.durable(); d.Assigned {
+			seen, _ := c.seenState(t, d.Attempt)
+			counts.Add(d.State, -1)
+			counts.Add(seen, 1)
 		}
-	case t.reported:
-		d.State = job.Running
-	case t.seen == job.Reserved && c.reached(t) != nil:
-		d.State = job.Starting
-	default:
-		d.State = job.Unreachable
-		d.Reason = job.Reason{Word: reasonSilent, Detail: silence(d, t.e.job.Spec.Partition)}
+	}
+	return counts.State()
+}
+
+// viewTask adds what is known beyond the journal.
+func (c *Core) viewTask(t *task, d *job.Task) {
+	switch {
+	case d.Assigned:
+		d.PID, d.Isolation, d.Devices, d.Started = t.pid, t.isolation, t.devices, t.since
+		seen, why := c.seenState(t, d.Attempt)
+		if d.State = seen; why.Word != "" {
+			d.Reason = why
+		}
+		if seen == job.Unreachable {
+			d.Reason.Detail = silence(d, t.e.job.Spec.Partition)
+		}
+	case d.State == job.Pending:
+		d.Reason = c.reason(t)
 	}
 }
+
+// seenState is the state of an assigned task as its worker tells it; while that is silent
+// nothing is known but that the attempt may be running.
+func (c *Core) seenState(t *task, attempt int) (job.State, job.Reason) {
+	switch {
+	case t.flight != nil, t.started == 0 && t.givenUp == attempt && c.reached(t) != nil:
+		return job.Reserved, job.Reason{}
+	case t.reported && t.seen != "":
+		if t.detail != "" {
+			return t.seen, job.Reason{Word: job.ReasonStaging, Detail: t.detail}
+		}
+		return t.seen, job.Reason{}
+	case t.reported:
+		return job.Running, job.Reason{}
+	case t.seen == job.Reserved && c.reached(t) != nil:
+		return job.Starting, job.Reason{}
+	}
+	return job.Unreachable, job.Reason{Word: reasonSilent}
+}
+
+// reasonSilent is the word of a task whose host does not answer.
+const reasonSilent = "NodeSilent"
 
 // silence says what a task waits for whose host does not answer.
 func silence(d *job.Task, partition string) string {
@@ -240,15 +283,13 @@ func (c *Core) Job(id job.ID) (job.Job, bool) {
 	return c.view(e), true
 }
 
-// Row is the durable job, as the records tell it.
-func (c *Core) Row(id job.ID) (job.Job, bool) {
-	e := c.jobs[id]
-	if e == nil {
+// Durable is the job as the records alone tell it, unless it is archived.
+func (c *Core) Durable(id job.ID) (job.Job, bool) {
+	j := c.table.Job(id)
+	if j == nil {
 		return job.Job{}, false
 	}
-	j := e.job
-	j.Tasks = slices.Clone(j.Tasks)
-	return j, true
+	return j.View(0, viewTasks), true
 }
 
 // Why explains where a job stands.

@@ -11,7 +11,7 @@ import (
 
 // placeOf is where the task stands among all.
 func placeOf(t *task) fleet.Rank {
-	return fleet.Rank{Priority: t.e.job.Spec.Priority, Born: t.e.born, Job: t.e.job.ID, Task: t.index}
+	return fleet.Rank{Priority: t.e.priority, Born: t.e.born, Job: t.e.job.ID, Task: t.index}
 }
 
 // chunkMost bounds a chunk: half of it is moved when one task comes or goes, and

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
@@ -24,7 +25,7 @@ func TestWaitlist(t *testing.T) {
 					n++
 					need := job.Resources{CPUs: rapid.IntRange(0, 9).Draw(t, "cpus"), GPUs: rapid.IntRange(0, 2).Draw(t, "gpus")}
 					spec := job.Spec{Priority: rapid.IntRange(0, 2).Draw(t, "priority")}
-					e := &entry{job: job.Job{ID: job.ID(fmt.Sprint(n)), Spec: spec}, born: storyStart.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "age")))}
+					e := &entry{job: &jobs.Job{ID: job.ID(fmt.Sprint(n)), Spec: spec}, priority: spec.Priority, born: storyStart.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "age")))}
 					x := &task{e: e, group: &group{Shape: fleet.Shape{Need: need}}}
 					l.add(x)
 					l.add(x) // a second time changes nothing

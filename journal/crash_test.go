@@ -1,4 +1,4 @@
-package store
+package journal
 
 // Whatever is delivered once is delivered again after any crash, in the same
 // order; what is saved is not; nothing is ever half there.
@@ -15,6 +15,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/store/storetest"
 )
 
 // history is all that the lives of one store have shown.
@@ -29,12 +31,12 @@ type history struct {
 
 type life struct {
 	*ran
-	s    *Store
+	s    *store.Store
 	over bool
 }
 
-// bury ends a life that a failed check left behind.
-func (l *life) bury(t *testing.T) {
+// finish ends a life, unless it has ended.
+func (l *life) finish(t *testing.T) {
 	if l != nil && !l.over {
 		l.halt(t)
 		closeStore(t, l.s)
@@ -49,7 +51,7 @@ func (h *history) begin(t *testing.T) (*life, error) {
 		return nil, fmt.Errorf("store %s became %s", h.id, s.ID())
 	}
 	h.id = s.ID()
-	cfg := DefaultJournalConfig()
+	cfg := DefaultConfig()
 	cfg.MaxLogEntries = 8
 	r := run(t, s, cfg)
 	l := &life{ran: r, s: s}
@@ -61,8 +63,8 @@ func (h *history) begin(t *testing.T) (*life, error) {
 		return l, fmt.Errorf("%d rows at %d, want %d", len(rows), applied, h.rows[applied])
 	}
 	for _, row := range rows {
-		if row.User != strconv.FormatUint(applied, 10) {
-			return l, fmt.Errorf("a row of %s among those of %d", row.User, applied)
+		if string(row.Data) != strconv.FormatUint(applied, 10) {
+			return l, fmt.Errorf("a row of %s among those of %d", row.Data, applied)
 		}
 	}
 	return l, nil
@@ -109,9 +111,9 @@ func (h *history) save(l *life) error {
 		return nil
 	}
 	at := got[len(got)-1].Index
-	rows := make([]job.Job, 5)
+	rows := make([]job.Row, 5)
 	for i := range rows {
-		rows[i] = job.Job{ID: job.NewID(1, uint64(i)), User: strconv.FormatUint(at, 10)}
+		rows[i] = job.Row{Job: job.NewID(1, uint64(i)), Data: strconv.AppendUint(nil, at, 10)}
 	}
 	h.rows[at] = len(rows)
 	return l.Save(at, rows, nil)
@@ -121,11 +123,11 @@ func (h *history) save(l *life) error {
 func (h *history) end(t *testing.T, l *life, cut bool, seed uint64, applied uint64) error {
 	before := l.delivered()
 	if cut {
-		h.fs = crash(h.fs, vfs.CrashCloneCfg{
+		h.fs = storetest.Crash(h.fs, vfs.CrashCloneCfg{
 			UnsyncedDataPercent: int(seed % 101), RNG: rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // to be repeated
 		})
 	}
-	l.bury(t)
+	l.finish(t)
 	l.over = true
 	if !cut {
 		before = l.delivered()
@@ -141,7 +143,7 @@ type step struct {
 
 func (h *history) play(t *testing.T, steps []step) error {
 	l, err := h.begin(t)
-	defer func() { l.bury(t) }()
+	defer func() { l.finish(t) }()
 	if err != nil {
 		return err
 	}
@@ -188,7 +190,7 @@ func TestNothingIsLostOrDoubled(t *testing.T) {
 		steps := gen.Draw(rt, "steps")
 		var err error
 		synctest.Test(t, func(t *testing.T) {
-			h := &history{fs: memDisk(), entries: map[uint64]job.Committed{}, rows: map[uint64]int{}, size: map[string]int{}}
+			h := &history{fs: storetest.Disk(), entries: map[uint64]job.Committed{}, rows: map[uint64]int{}, size: map[string]int{}}
 			err = h.play(t, steps)
 		})
 		if err != nil {

@@ -1,6 +1,6 @@
-package store
+package journal
 
-// What waits for the journal's goroutine.
+// The queue: what waits for the goroutine of Run.
 
 import (
 	"fmt"
@@ -9,56 +9,54 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store"
 )
 
 const (
-	// maxRecordBytes bounds a record: a job file as large as one may be, whose
-	// every second letter takes two in JSON.
+	// maxRecordBytes bounds a record: twice the largest job file, and room for the other fields.
 	maxRecordBytes = 2*job.MaxSpecBytes + 64<<10
-	// maxQueueRecords bounds the records that wait: a few seconds of the fastest
-	// disk, so that who is told ErrFull has reason to be.
+	// maxQueueRecords bounds the records that wait. It is a few seconds' work for the fastest disk, so that ErrFull means
+	// real overload.
 	maxQueueRecords = 16384
-	// maxQueueBytes bounds their memory, and so a batch: all that waits is
-	// written together. MaxRecords jobs with the largest job files fit: who
-	// proposes so many at once would be refused for ever otherwise.
+	// maxQueueBytes bounds their memory, and so one write: all that waits is written together. MaxRecords jobs with the
+	// largest job files fit, because otherwise a call with so many would be refused for ever.
 	maxQueueBytes = MaxRecords * (job.MaxSpecBytes + recordRoom)
-	// recordRoom is what a Submit needs beside its job file.
+	// recordRoom is what a Submit needs besides its job file.
 	recordRoom = 4 << 10
 	// maxReads bounds the reads that wait for one round.
 	maxReads = 16384
-	// maxPings bounds those who wait to see the journal alive.
+	// maxPings bounds the pings that wait.
 	maxPings = 64
-	// maxInbox bounds the messages of other voters that wait; Raft sends again
-	// what is dropped.
+	// maxInbox bounds the messages of other voters that wait. Raft sends dropped messages again.
 	maxInbox = 1024
 )
 
-// parcel holds encoded records, one after the other.
-type parcel struct {
+// batch holds encoded records, one after the other, each with its field tag and length.
+type batch struct {
 	buf  []byte
 	ends []int // where in buf each record ends
 }
 
-// spareBytes is what an empty parcel may keep of its memory: a burst is over.
+// spareBytes bounds the memory that an empty batch keeps, so that one burst does not hold memory for ever.
 const spareBytes = 1 << 20
 
-func (p *parcel) reset() {
+func (p *batch) reset() {
 	if cap(p.buf) > spareBytes {
 		p.buf = nil
 	}
 	p.buf, p.ends = p.buf[:0], p.ends[:0]
 }
 
-// readDone answers a ReadIndex.
+// readDone is the callback of a ReadIndex.
 type readDone = func(job.Epoch, error)
 
-// queue is a leaf container, filled by anyone and emptied by the journal.
+// queue is filled from any goroutine and emptied by that of Run. Nothing blocks while its lock is held.
 type queue struct {
-	bell chan struct{} // holds a token when there may be something to do
+	bell chan struct{} // holds one token while there may be something to do
 
 	mu      sync.Mutex
 	closed  bool              // guarded by mu
-	records parcel            // guarded by mu
+	records batch             // guarded by mu
 	reads   []readDone        // guarded by mu
 	inbox   []*raftpb.Message // guarded by mu
 	pings   []chan struct{}   // guarded by mu
@@ -69,12 +67,12 @@ func newQueue() *queue { return &queue{bell: make(chan struct{}, 1)} }
 func (q *queue) ring() {
 	select {
 	case q.bell <- struct{}{}:
-	default: // it has not been heard yet
+	default: // the last token was not taken yet
 	}
 }
 
-// put adds all records of a parcel or none.
-func (q *queue) put(p *parcel) error {
+// put adds all records of a batch, or none and says why.
+func (q *queue) put(p *batch) error {
 	if err := q.add(p); err != nil {
 		return err
 	}
@@ -82,17 +80,17 @@ func (q *queue) put(p *parcel) error {
 	return nil
 }
 
-func (q *queue) add(p *parcel) error {
+func (q *queue) add(p *batch) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r := &q.records
 	switch {
 	case q.closed:
-		return ErrClosed
+		return store.ErrClosed
 	case len(p.buf) > maxQueueBytes || len(p.ends) > maxQueueRecords:
-		return fmt.Errorf("%w: %d records of %d bytes", ErrTooLarge, len(p.ends), len(p.buf))
+		return fmt.Errorf("%w: %d records of %d bytes", store.ErrTooLarge, len(p.ends), len(p.buf))
 	case len(r.buf)+len(p.buf) > maxQueueBytes || len(r.ends)+len(p.ends) > maxQueueRecords:
-		return fmt.Errorf("%w: %d records wait for the disk", ErrFull, len(r.ends))
+		return fmt.Errorf("%w: %d records wait for the disk", store.ErrFull, len(r.ends))
 	}
 	base := len(r.buf)
 	r.buf = append(r.buf, p.buf...)
@@ -108,9 +106,9 @@ func (q *queue) putRead(done readDone) error {
 	defer q.mu.Unlock()
 	switch {
 	case q.closed:
-		return ErrClosed
+		return store.ErrClosed
 	case len(q.reads) >= maxReads:
-		return fmt.Errorf("%w: %d reads wait", ErrFull, len(q.reads))
+		return fmt.Errorf("%w: %d reads wait", store.ErrFull, len(q.reads))
 	}
 	q.reads = append(q.reads, done)
 	return nil
@@ -122,9 +120,9 @@ func (q *queue) putPing(seen chan struct{}) error {
 	defer q.mu.Unlock()
 	switch {
 	case q.closed:
-		return ErrClosed
+		return store.ErrClosed
 	case len(q.pings) >= maxPings:
-		return fmt.Errorf("%w: %d pings wait", ErrFull, len(q.pings))
+		return fmt.Errorf("%w: %d pings wait", store.ErrFull, len(q.pings))
 	}
 	q.pings = append(q.pings, seen)
 	return nil
@@ -136,23 +134,23 @@ func (q *queue) putMessage(m *raftpb.Message) error {
 	defer q.mu.Unlock()
 	switch {
 	case q.closed:
-		return ErrClosed
+		return store.ErrClosed
 	case len(q.inbox) >= maxInbox:
-		return fmt.Errorf("%w: %d messages wait", ErrFull, len(q.inbox))
+		return fmt.Errorf("%w: %d messages wait", store.ErrFull, len(q.inbox))
 	}
 	q.inbox = append(q.inbox, m)
 	return nil
 }
 
-// takeRecords swaps the records that wait for an empty parcel.
-func (q *queue) takeRecords(spare *parcel) {
+// takeRecords swaps the records that wait for an empty batch.
+func (q *queue) takeRecords(spare *batch) {
 	spare.reset()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.records, *spare = *spare, q.records
 }
 
-// takeReads and takeMessages empty theirs.
+// takeReads returns the reads that wait and forgets them.
 func (q *queue) takeReads() []readDone {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -161,6 +159,7 @@ func (q *queue) takeReads() []readDone {
 	return reads
 }
 
+// takeMessages returns the messages that wait and forgets them.
 func (q *queue) takeMessages() []*raftpb.Message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -179,12 +178,12 @@ func (q *queue) answerPings() {
 	q.pings = nil
 }
 
-// close refuses whatever comes now and returns the reads that still wait.
+// close refuses everything from now on and returns the reads that still wait.
 func (q *queue) close() []readDone {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
 	reads := q.reads
-	q.reads, q.inbox, q.records = nil, nil, parcel{}
+	q.reads, q.inbox, q.records = nil, nil, batch{}
 	return reads
 }

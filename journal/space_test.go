@@ -1,6 +1,6 @@
-package store
+package journal
 
-// A disk that fills: what is refused, what is not, and what happens at its end.
+// A disk that fills: what is refused, what is not, and how the process ends.
 
 import (
 	"bytes"
@@ -22,29 +22,16 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/store/storetest"
 )
-
-func TestReserve(t *testing.T) {
-	const gib = 1 << 30
-	for _, c := range []struct{ most, total, want int64 }{
-		{defaultReserve, 100 * gib, 64 << 20},
-		{defaultReserve, gib, gib / 50},
-		{defaultReserve, 16 << 20, 8 << 20},
-		{1 << 20, 100 * gib, 1 << 20},
-		{0, gib, 0},
-	} {
-		if got := reserve(c.most, c.total); got != c.want {
-			t.Errorf("reserve(%d, %d) = %d, want %d", c.most, c.total, got, c.want)
-		}
-	}
-}
 
 func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := memDisk()
+		fs := storetest.Disk()
 		s := open(t, fs)
 		defer closeStore(t, s)
-		g, r, ledger := s.Group(), run(t, s, DefaultJournalConfig()), s.Ledger()
+		g, r, ledger := s.Group(), run(t, s, DefaultConfig()), s.Ledger()
 		defer r.halt(t)
 		attempt := func(n int) job.Attempt { return job.Attempt{Job: job.NewID(g, 1), N: n} }
 		known := lease.Record{Attempt: attempt(1), Phase: lease.PhaseStarted}
@@ -53,13 +40,13 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 60 << 20, TotalBytes: 1 << 40})
-		if err := s.Room(); err != nil {
+		if err := s.CheckSpace(); err != nil {
 			t.Errorf("asked the file system again at once: %v", err)
 		}
-		time.Sleep(roomEvery)
-		err := s.Room()
-		if !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), "60.0 MiB free, 64.0 MiB are kept") {
-			t.Errorf("Room = %v", err)
+		time.Sleep(time.Millisecond)
+		err := s.CheckSpace()
+		if !errors.Is(err, store.ErrNoRoom) || !strings.Contains(err.Error(), "60.0 MiB free, 64.0 MiB are kept") {
+			t.Errorf("CheckSpace = %v", err)
 		}
 
 		assign := job.AssignRecord{Attempt: attempt(1)}
@@ -71,8 +58,8 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 			"reserved starts": ledger.Save([]lease.Record{{Attempt: attempt(2), Phase: lease.PhaseStarted}}, nil, nil, true),
 			"key":             s.Put("k", nil),
 		} {
-			if !errors.Is(err, ErrNoRoom) {
-				t.Errorf("%s: %v, want ErrNoRoom", name, err)
+			if !errors.Is(err, store.ErrNoRoom) {
+				t.Errorf("%s: %v, want store.ErrNoRoom", name, err)
 			}
 		}
 		known.PID = 7
@@ -80,7 +67,7 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 			"Cancel":     r.Propose(cancel(g, 1)),
 			"Result":     r.Propose(job.ResultRecord{Attempt: attempt(1)}),
 			"Unassign":   r.Propose(job.UnassignRecord{Attempt: attempt(1), Proof: job.ProofDead}),
-			"rows":       r.Save(firstIndex, []job.Job{{ID: job.NewID(g, 1)}}, nil),
+			"rows":       r.Save(firstIndex, []job.Row{{Job: job.NewID(g, 1), Data: []byte("row")}}, nil),
 			"running":    ledger.Save([]lease.Record{known}, nil, nil, true),
 			"end":        ledger.Save([]lease.Record{{Attempt: attempt(1), Phase: lease.PhaseDone}}, nil, nil, true),
 			"tombstone":  ledger.Save([]lease.Record{{Attempt: attempt(9), Phase: lease.PhaseRefused}}, nil, nil, true),
@@ -92,7 +79,7 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 			}
 		}
 		fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 65 << 20, TotalBytes: 1 << 40})
-		time.Sleep(roomEvery)
+		time.Sleep(time.Millisecond)
 		if err := r.Propose(submit(g, 1)); err != nil {
 			t.Errorf("there is room again: %v", err)
 		}
@@ -116,7 +103,7 @@ func TestFullDiskEndsTheProcess(t *testing.T) {
 			cmd.Stdout, cmd.Stderr = &out, &out
 			err := cmd.Run()
 			var exit *exec.ExitError
-			if !errors.As(err, &exit) || exit.ExitCode() != fatalStatus {
+			if !errors.As(err, &exit) || exit.ExitCode() != 1 {
 				t.Fatalf("the process ended with %v:\n%.2000s", err, out.String())
 			}
 			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -144,7 +131,7 @@ func full(t *testing.T, how string) {
 		}
 		return nil
 	}))
-	cfg := DefaultConfig()
+	cfg := store.DefaultConfig()
 	cfg.Dir, cfg.FS = t.TempDir(), fs
 	cfg.OnFatal = func(error) {
 		if how == "deaf" {
@@ -154,11 +141,11 @@ func full(t *testing.T, how string) {
 		fmt.Println("hook was told")
 	}
 	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelError}))
-	s, err := Open(cfg, log)
+	s, err := store.Open(cfg, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := run(t, s, DefaultJournalConfig())
+	r := run(t, s, DefaultConfig())
 	if how == "limit" {
 		signal.Ignore(syscall.SIGXFSZ)
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 128 << 10, Max: 128 << 10}); err != nil {
@@ -169,7 +156,7 @@ func full(t *testing.T, how string) {
 	}
 	for i := range 1_000_000 {
 		if how == "rows" {
-			_ = r.Save(firstIndex, []job.Job{{ID: job.NewID(1, uint64(i)), Cancelled: strings.Repeat("x", 1000)}}, nil)
+			_ = r.Save(firstIndex, []job.Row{{Job: job.NewID(1, uint64(i)), Data: make([]byte, 1000)}}, nil)
 			continue
 		}
 		done := make(chan struct{})
@@ -180,42 +167,4 @@ func full(t *testing.T, how string) {
 		<-done
 	}
 	t.Error("wrote a million times to a full disk")
-}
-
-// A database that cannot write its tables must neither spin nor flood the log.
-func TestFullDiskIsTriedInPeace(t *testing.T) {
-	var on atomic.Bool
-	var tries atomic.Int32
-	cfg := DefaultConfig()
-	cfg.Dir = t.TempDir()
-	cfg.FS = errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if on.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") {
-			tries.Add(1)
-			return syscall.ENOSPC
-		}
-		return nil
-	}))
-	var said bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelError}))
-	s, err := Open(cfg, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	on.Store(true)
-	flushed, err := s.db.AsyncFlush()
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(4 * backgroundPause)
-	on.Store(false)
-	<-flushed
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if n := tries.Load(); n < 2 || n > 20 {
-		t.Errorf("tried %d times in %s", n, 4*backgroundPause)
-	}
-	if out := said.String(); strings.Count(out, "\n") != 1 || !strings.Contains(out, "no space left on device") || strings.Contains(out, "stack trace") {
-		t.Errorf("it said:\n%.3000s", out)
-	}
 }

@@ -1,6 +1,6 @@
-package store
+package journal
 
-// Raft's log and its few states on Pebble.
+// Raft's log and its state on disk.
 
 import (
 	"encoding/binary"
@@ -9,56 +9,54 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/cockroachdb/pebble/v2"
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/store/storepb"
+	"github.com/musterhq/muster/journal/journalpb"
+	"github.com/musterhq/muster/store"
 )
 
-// groupKeys makes the keys of one group.
-type groupKeys struct{ raft, rows string }
+// groupKeys makes the keys of one group; the value is their prefix.
+type groupKeys string
 
-func keysOf(g job.Group) groupKeys {
-	return groupKeys{raft: "r/" + g.String() + "/", rows: "s/" + g.String() + "/j/"}
-}
+func keysOf(g job.Group) groupKeys { return groupKeys("r/" + g.String() + "/") }
 
-func (k groupKeys) hard() []byte          { return []byte(k.raft + "h") }
-func (k groupKeys) voters() []byte        { return []byte(k.raft + "c") }
-func (k groupKeys) generation() []byte    { return []byte(k.raft + "g") }
-func (k groupKeys) bounds() []byte        { return []byte(k.raft + "t") }
-func (k groupKeys) applied() []byte       { return []byte(k.raft + "a") }
-func (k groupKeys) entries() []byte       { return []byte(k.raft + "l/") }
+func (k groupKeys) hard() []byte          { return []byte(k + "h") }
+func (k groupKeys) voters() []byte        { return []byte(k + "c") }
+func (k groupKeys) generation() []byte    { return []byte(k + "g") }
+func (k groupKeys) bounds() []byte        { return []byte(k + "t") }
+func (k groupKeys) entries() []byte       { return []byte(k + "l/") }
 func (k groupKeys) entry(i uint64) []byte { return binary.BigEndian.AppendUint64(k.entries(), i) }
-func (k groupKeys) job(id job.ID) []byte  { return []byte(k.rows + string(id)) }
 
 const (
-	// A new log begins after an entry that nobody ever wrote, so that a voter
-	// that joins later, with nothing, is sent the rows and not only the log.
+	// A new log begins after an entry that was never written. So a voter that joins later with an empty log needs the rows
+	// and not only the log.
 	firstIndex, firstTerm = 1, 1
-	// firstGeneration is that of a group's founder.
+	// firstGeneration is the generation of a group's founder.
 	firstGeneration = 1
 )
 
-var errHole = errors.New("the log has a hole")
+var (
+	errHole    = errors.New("the log has a hole")
+	errMissing = errors.New("not found")
+)
 
-// raftLog is what Raft reads and the journal writes. All but large belongs to
-// the journal's goroutine.
+// raftLog is the log that Raft reads and the journal writes. All fields but large are used by the goroutine of Run alone.
 type raftLog struct {
-	store *Store
+	store *store.Store
 	keys  groupKeys
 
-	hard       *raftpb.HardState // newest; the disk may lack its commit index
+	hard       *raftpb.HardState // newest; the one on disk may have an older commit index
 	conf       *raftpb.ConfState
 	generation uint64
 	cut        uint64 // index of the last entry before those kept
 	cutTerm    uint64
 	last       uint64 // index of the newest entry, or cut
 	bytes      int64  // of the entries kept
-	// tail is the newest entries, all those that are written but not delivered
-	// among them, so that what was just written need not be read.
+	// tail is the newest entries, with all that are written but not delivered. So an entry that was just written is not
+	// read from disk.
 	tail []*raftpb.Entry
 
 	maxEntries, maxBytes int64
@@ -66,58 +64,55 @@ type raftLog struct {
 }
 
 // found writes the beginning of a new group.
-func (l *raftLog) found(voters []uint64) error {
+func found(disk *store.Store, g job.Group, voters []uint64) error {
+	keys := keysOf(g)
 	hard := &raftpb.HardState{Term: new(uint64(firstTerm)), Commit: new(uint64(firstIndex))}
-	return l.store.write(pebble.Sync, func(b *pebble.Batch) error {
+	return disk.WriteSync(func(b store.Batch) error {
 		return errors.Join(
-			setMessage(b, l.keys.hard(), hard),
-			setMessage(b, l.keys.voters(), &raftpb.ConfState{Voters: voters}),
-			setMessage(b, l.keys.bounds(), &storepb.Bounds{Index: firstIndex, Term: firstTerm}),
-			b.Set(l.keys.generation(), binary.BigEndian.AppendUint64(nil, firstGeneration), nil),
-			b.Set(l.keys.applied(), binary.BigEndian.AppendUint64(nil, firstIndex), nil),
+			b.SetMessage(keys.hard(), hard),
+			b.SetMessage(keys.voters(), &raftpb.ConfState{Voters: voters}),
+			b.SetMessage(keys.bounds(), &journalpb.Bounds{Index: firstIndex, Term: firstTerm}),
+			b.Set(keys.generation(), binary.BigEndian.AppendUint64(nil, firstGeneration)),
+			disk.Rows(g).SetApplied(b, firstIndex),
 		)
 	})
 }
 
-// exists says whether the group was founded.
+// exists says whether the store has the group.
 func (l *raftLog) exists() (bool, error) {
-	v, err := l.store.get(l.keys.hard())
+	v, err := l.store.Read(l.keys.hard())
 	return v != nil, err
 }
 
-// load reads everything but the entries themselves, and returns the index that
-// the rows reflect.
-func (l *raftLog) load() (applied uint64, err error) {
+// load reads everything but the entries themselves. The rows reflect the entries up to applied.
+func (l *raftLog) load(applied uint64) (err error) {
 	l.hard, l.conf = &raftpb.HardState{}, &raftpb.ConfState{}
-	var bounds storepb.Bounds
-	err = errors.Join(
-		l.read(l.keys.hard(), l.hard), l.read(l.keys.voters(), l.conf), l.read(l.keys.bounds(), &bounds),
-		l.readNumber(l.keys.generation(), &l.generation), l.readNumber(l.keys.applied(), &applied),
-	)
+	var bounds journalpb.Bounds
+	l.generation, err = l.store.ReadNumber(l.keys.generation())
+	err = errors.Join(err, l.read(l.keys.hard(), l.hard), l.read(l.keys.voters(), l.conf), l.read(l.keys.bounds(), &bounds))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	l.cut, l.cutTerm = bounds.GetIndex(), bounds.GetTerm()
 	if err := l.measure(); err != nil {
-		return 0, err
+		return err
 	}
-	// What the rows reflect was committed, whether or not a crash took the index
-	// that says so.
+	// What the rows reflect was committed, even if a crash took the commit index.
 	if applied > l.hard.GetCommit() {
 		l.hard.Commit = new(applied)
 	}
 	if applied < l.cut || l.hard.GetCommit() > l.last {
-		return 0, fmt.Errorf("%w: rows at %d, committed %d, entries %d to %d",
+		return fmt.Errorf("%w: rows at %d, committed %d, entries %d to %d",
 			errHole, applied, l.hard.GetCommit(), l.cut+1, l.last)
 	}
-	return applied, nil
+	return nil
 }
 
-// measure counts the entries that are kept and sees that none is missing.
+// measure counts the kept entries and their bytes. It is errHole if one is missing.
 func (l *raftLog) measure() error {
 	prefix := l.keys.entries()
 	l.last, l.bytes = l.cut, 0
-	err := l.store.scan(prefix, func(k, v []byte) error {
+	err := l.store.ReadPrefix(prefix, func(k, v []byte) error {
 		if len(k) != len(prefix)+8 || binary.BigEndian.Uint64(k[len(prefix):]) != l.last+1 {
 			return errHole
 		}
@@ -129,14 +124,16 @@ func (l *raftLog) measure() error {
 	return err
 }
 
+// weigh compares the log with its bounds.
 func (l *raftLog) weigh() {
 	l.large.Store(l.bytes > l.maxBytes || int64(l.last-l.cut) > l.maxEntries)
 }
 
+// read reads a message; it is errMissing if there is none.
 func (l *raftLog) read(key []byte, into proto.Message) error {
-	v, err := l.store.get(key)
+	v, err := l.store.Read(key)
 	if err == nil && v == nil {
-		err = pebble.ErrNotFound
+		err = errMissing
 	}
 	if err == nil {
 		err = proto.Unmarshal(v, into)
@@ -147,20 +144,8 @@ func (l *raftLog) read(key []byte, into proto.Message) error {
 	return nil
 }
 
-func (l *raftLog) readNumber(key []byte, into *uint64) error {
-	v, err := l.store.get(key)
-	if err == nil && len(v) != 8 {
-		err = fmt.Errorf("%d bytes, want 8", len(v))
-	}
-	if err != nil {
-		return fmt.Errorf("read %q: %w", key, err)
-	}
-	*into = binary.BigEndian.Uint64(v)
-	return nil
-}
-
-// append writes what a Ready holds, and syncs it if it must last. A commit
-// index alone is not written: it goes with the next write.
+// append writes the entries and the state of a Ready, synced. A commit index alone is not written: it goes with the next
+// write.
 func (l *raftLog) append(rd *raft.Ready) error {
 	if !raft.IsEmptyHardState(rd.HardState) {
 		l.hard = rd.HardState
@@ -169,19 +154,19 @@ func (l *raftLog) append(rd *raft.Ready) error {
 		return nil
 	}
 	bytes := l.bytes
-	err := l.store.write(pebble.Sync, func(b *pebble.Batch) error {
-		if err := setMessage(b, l.keys.hard(), l.hard); err != nil {
+	err := l.store.WriteSync(func(b store.Batch) error {
+		if err := b.SetMessage(l.keys.hard(), l.hard); err != nil {
 			return err
 		}
 		for _, e := range rd.Entries {
-			if err := setMessage(b, l.keys.entry(e.GetIndex()), e); err != nil {
+			if err := b.SetMessage(l.keys.entry(e.GetIndex()), e); err != nil {
 				return err
 			}
 			bytes += int64(proto.Size(e))
 		}
 		if n := len(rd.Entries); n > 0 && rd.Entries[n-1].GetIndex() < l.last {
-			// A new leader took back what was never committed.
-			return b.DeleteRange(l.keys.entry(rd.Entries[n-1].GetIndex()+1), l.keys.entry(l.last+1), nil)
+			// A new leader replaced entries that were never committed.
+			return b.DeleteRange(l.keys.entry(rd.Entries[n-1].GetIndex()+1), l.keys.entry(l.last+1))
 		}
 		return nil
 	})
@@ -199,8 +184,7 @@ func (l *raftLog) append(rd *raft.Ready) error {
 	return nil
 }
 
-// forget drops from memory what was delivered; the newest entry stays, for
-// Raft asks for its term.
+// forget drops delivered entries from memory. The newest entry stays, because Raft asks for its term.
 func (l *raftLog) forget(delivered uint64) {
 	n := 0
 	for n < len(l.tail)-1 && l.tail[n].GetIndex() <= delivered {
@@ -209,17 +193,17 @@ func (l *raftLog) forget(delivered uint64) {
 	l.tail = slices.Delete(l.tail, 0, n)
 }
 
-// cutTo deletes the entries up to an index that was saved. It is not synced: a
-// crash that takes it brings the entries back.
+// cutTo deletes the entries up to an index that the rows on disk reflect. It is not synced: if a crash takes the write, the
+// entries are back.
 func (l *raftLog) cutTo(index uint64) error {
 	term, err := l.Term(index)
 	if err != nil {
 		return err
 	}
-	err = l.store.write(pebble.NoSync, func(b *pebble.Batch) error {
+	err = l.store.Write(func(b store.Batch) error {
 		return errors.Join(
-			b.DeleteRange(l.keys.entry(l.cut+1), l.keys.entry(index+1), nil),
-			setMessage(b, l.keys.bounds(), &storepb.Bounds{Index: index, Term: term}),
+			b.DeleteRange(l.keys.entry(l.cut+1), l.keys.entry(index+1)),
+			b.SetMessage(l.keys.bounds(), &journalpb.Bounds{Index: index, Term: term}),
 		)
 	})
 	if err != nil {
@@ -229,14 +213,12 @@ func (l *raftLog) cutTo(index uint64) error {
 	return l.measure()
 }
 
-// InitialState, Entries, Term, LastIndex, FirstIndex and Snapshot are what Raft
-// asks of its storage.
+// InitialState and the methods below are raft.Storage.
 func (l *raftLog) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 	return l.hard, l.conf, nil
 }
 
-// Entries reads the entries from lo to before hi, at least one and otherwise at
-// most maxSize bytes.
+// Entries reads the entries from lo to before hi: at least one, and then at most maxSize bytes in total.
 func (l *raftLog) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	switch {
 	case lo <= l.cut:
@@ -260,24 +242,24 @@ func (l *raftLog) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 		}
 		return found, nil
 	}
-	err := l.store.scanRange(l.keys.entry(lo), l.keys.entry(hi), func(_, v []byte) error {
+	err := l.store.ReadRange(l.keys.entry(lo), l.keys.entry(hi), func(_, v []byte) error {
 		e := &raftpb.Entry{}
 		if err := proto.Unmarshal(v, e); err != nil {
 			return err
 		}
 		if full(e) {
-			return errEnough
+			return store.ErrStop
 		}
 		found = append(found, e)
 		return nil
 	})
-	if err != nil && !errors.Is(err, errEnough) {
+	if err != nil {
 		return nil, err
 	}
 	return found, nil
 }
 
-// Term is the term of an entry that is kept, or of the last that is not.
+// Term is the term of a kept entry, or of the last entry before those.
 func (l *raftLog) Term(i uint64) (uint64, error) {
 	switch {
 	case i == l.cut:
@@ -303,8 +285,7 @@ func (l *raftLog) LastIndex() (uint64, error) { return l.last, nil }
 // FirstIndex is the index of the oldest entry that is kept.
 func (l *raftLog) FirstIndex() (uint64, error) { return l.cut + 1, nil }
 
-// Snapshot is asked for when a voter is behind what is kept. The rows are not
-// sent through Raft.
+// Snapshot is asked for when a voter needs entries that are cut off. Rows are not sent through Raft.
 func (l *raftLog) Snapshot() (*raftpb.Snapshot, error) {
 	return nil, raft.ErrSnapshotTemporarilyUnavailable
 }

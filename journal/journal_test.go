@@ -1,4 +1,4 @@
-package store
+package journal
 
 // The journal as one voter: order, epochs, reads, bounds.
 
@@ -11,15 +11,17 @@ import (
 	"testing/synctest"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/store/storetest"
 )
 
 func TestLeadComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, memDisk())
+		s := open(t, storetest.Disk())
 		defer closeStore(t, s)
 		r := &ran{end: make(chan error, 1)}
 		var err error
-		if r.Journal, err = s.Journal(DefaultJournalConfig(), s.Group(), r.deliver, quiet); err != nil {
+		if r.Journal, err = New(DefaultConfig(), s, s.Group(), r, quiet); err != nil {
 			t.Fatal(err)
 		}
 		// Both wait for the journal to run.
@@ -50,10 +52,10 @@ func TestLeadComesFirst(t *testing.T) {
 
 func TestRestartReplaysUnderANewTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := memDisk()
+		fs := storetest.Disk()
 		s := open(t, fs)
 		id, g := s.ID(), s.Group()
-		r := run(t, s, DefaultJournalConfig())
+		r := run(t, s, DefaultConfig())
 		for i := range 5 {
 			if err := r.Propose(submit(g, i)); err != nil {
 				t.Fatal(err)
@@ -61,11 +63,11 @@ func TestRestartReplaysUnderANewTerm(t *testing.T) {
 			synctest.Wait()
 		}
 		r.halt(t)
-		if err := r.Propose(submit(g, 9)); !errors.Is(err, ErrClosed) {
+		if err := r.Propose(submit(g, 9)); !errors.Is(err, store.ErrClosed) {
 			t.Errorf("Propose after the end = %v", err)
 		}
 		r.ReadIndex(func(_ job.Epoch, err error) {
-			if !errors.Is(err, ErrClosed) {
+			if !errors.Is(err, store.ErrClosed) {
 				t.Errorf("ReadIndex after the end = %v", err)
 			}
 		})
@@ -77,7 +79,7 @@ func TestRestartReplaysUnderANewTerm(t *testing.T) {
 		if s.ID() != id || s.Group() != g || len(id) != 32 {
 			t.Errorf("store %s of group %s became %s of %s", id, g, s.ID(), s.Group())
 		}
-		r = run(t, s, DefaultJournalConfig())
+		r = run(t, s, DefaultConfig())
 		synctest.Wait()
 		got := r.delivered()
 		if !slices.Equal(r.ids(), want) || len(want) != 5 {
@@ -98,22 +100,27 @@ func TestRestartReplaysUnderANewTerm(t *testing.T) {
 
 func TestSavedRowsShortenTheReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := memDisk()
+		fs := storetest.Disk()
 		s := open(t, fs)
 		g := s.Group()
-		r := run(t, s, DefaultJournalConfig())
+		r := run(t, s, DefaultConfig())
 		for i := range 6 {
 			if err := r.Propose(submit(g, i)); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
 		}
-		rows := []job.Job{{ID: job.NewID(g, 0)}, {ID: job.NewID(g, 1)}, {ID: job.NewID(g, 2)}}
+		var rows []job.Row
+		for i := range uint64(3) {
+			rows = append(rows, job.Row{Job: job.NewID(g, i), Data: []byte("header")})
+		}
+		part := job.Row{Job: rows[0].Job, Part: "t0000", Data: []byte("chunk")}
+		rows = append([]job.Row{part}, rows...)
 		at := r.delivered()[3].Index
-		if err := r.Save(at-1, rows[:2], nil); err != nil {
+		if err := r.Save(at-1, rows[:3], nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Save(at, rows[1:], []job.ID{rows[0].ID}); err != nil {
+		if err := r.Save(at, rows[2:], []job.ID{part.Job}); err != nil {
 			t.Fatal(err)
 		}
 		for _, wrong := range []uint64{at - 1, at + 100} {
@@ -126,16 +133,16 @@ func TestSavedRowsShortenTheReplay(t *testing.T) {
 
 		s = open(t, fs)
 		defer closeStore(t, s)
-		r = run(t, s, DefaultJournalConfig())
-		jobs, applied, err := load(r.Journal)
-		if err != nil || applied != at || len(jobs) != 2 || jobs[0].ID != rows[1].ID || jobs[1].ID != rows[2].ID {
-			t.Errorf("Load = %v, %d, %v", jobs, applied, err)
+		r = run(t, s, DefaultConfig())
+		kept, applied, err := load(r.Journal)
+		if err != nil || applied != at || !reflect.DeepEqual(kept, rows[2:]) {
+			t.Errorf("Load = %v, %d, %v", kept, applied, err)
 		}
-		if row, there, err := r.Row(rows[1].ID); err != nil || !there || !reflect.DeepEqual(row, jobs[0]) {
-			t.Errorf("Row = %+v, %v, %v", row, there, err)
+		if one, err := r.Rows(rows[2].Job, "", ""); err != nil || !reflect.DeepEqual(one, rows[2:3]) {
+			t.Errorf("Rows = %+v, %v", one, err)
 		}
-		if row, there, err := r.Row(rows[0].ID); err != nil || there {
-			t.Errorf("the row that was deleted is %+v, %v, %v", row, there, err)
+		if gone, err := r.Rows(part.Job, "", ""); err != nil || len(gone) != 0 {
+			t.Errorf("the rows that were deleted are %+v, %v", gone, err)
 		}
 		synctest.Wait()
 		if ids := r.ids(); len(ids) != 3 || ids[0] != job.NewID(g, 3) {
@@ -147,11 +154,11 @@ func TestSavedRowsShortenTheReplay(t *testing.T) {
 
 func TestWaitingRecordsShareEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, memDisk())
+		s := open(t, storetest.Disk())
 		defer closeStore(t, s)
 		r := &ran{end: make(chan error, 1)}
 		var err error
-		if r.Journal, err = s.Journal(DefaultJournalConfig(), s.Group(), r.deliver, quiet); err != nil {
+		if r.Journal, err = New(DefaultConfig(), s, s.Group(), r, quiet); err != nil {
 			t.Fatal(err)
 		}
 		const n = 3*MaxRecords + 1
@@ -175,9 +182,9 @@ func TestWaitingRecordsShareEntries(t *testing.T) {
 
 // Jobs with the largest job files may come as many at once as an entry holds.
 func TestProposeTakesTheLargestSubmits(t *testing.T) {
-	s := open(t, memDisk())
+	s := open(t, storetest.Disk())
 	defer closeStore(t, s)
-	j, err := s.Journal(DefaultJournalConfig(), s.Group(), func(job.Committed) {}, quiet)
+	j, err := New(DefaultConfig(), s, s.Group(), &ran{}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +201,7 @@ func TestProposeTakesTheLargestSubmits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := &parcel{}
+	all := &batch{}
 	for range MaxRecords {
 		all.buf = append(all.buf, record...)
 		all.ends = append(all.ends, len(all.buf))
@@ -208,15 +215,15 @@ func TestProposeTakesTheLargestSubmits(t *testing.T) {
 }
 
 func TestProposeIsBounded(t *testing.T) {
-	s := open(t, memDisk())
+	s := open(t, storetest.Disk())
 	defer closeStore(t, s)
-	j, err := s.Journal(DefaultJournalConfig(), s.Group(), func(job.Committed) {}, quiet)
+	j, err := New(DefaultConfig(), s, s.Group(), &ran{}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
 	big := submit(s.Group(), 1)
 	big.Spec.Script = strings.Repeat("x", maxRecordBytes)
-	if err := j.Propose(big); !errors.Is(err, ErrTooLarge) {
+	if err := j.Propose(big); !errors.Is(err, store.ErrTooLarge) {
 		t.Errorf("a huge record: %v", err)
 	}
 	for _, bad := range []job.Record{
@@ -233,7 +240,7 @@ func TestProposeIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := j.Propose(cancel(s.Group(), 0)); !errors.Is(err, ErrFull) {
+	if err := j.Propose(cancel(s.Group(), 0)); !errors.Is(err, store.ErrFull) {
 		t.Errorf("a full queue: %v", err)
 	}
 	for range maxReads {
@@ -241,15 +248,15 @@ func TestProposeIsBounded(t *testing.T) {
 	}
 	var refused error
 	j.ReadIndex(func(_ job.Epoch, err error) { refused = err })
-	if !errors.Is(refused, ErrFull) {
+	if !errors.Is(refused, store.ErrFull) {
 		t.Errorf("a full queue of reads: %v", refused)
 	}
 }
 
 func TestLogIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fs := memDisk()
-		cfg := DefaultJournalConfig()
+		fs := storetest.Disk()
+		cfg := DefaultConfig()
 		cfg.MaxLogEntries = 10
 		s := open(t, fs)
 		g := s.Group()
@@ -264,7 +271,7 @@ func TestLogIsCut(t *testing.T) {
 			}
 			synctest.Wait()
 			kept := 0
-			if err := s.scan(r.keys.entries(), func(_, _ []byte) error { kept++; return nil }); err != nil {
+			if err := s.ReadPrefix(keysOf(g).entries(), func(_, _ []byte) error { kept++; return nil }); err != nil {
 				t.Fatal(err)
 			}
 			if kept > 11 {
@@ -294,9 +301,9 @@ func TestLogIsCut(t *testing.T) {
 
 func TestLogBeyondItsBytesIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := DefaultJournalConfig()
+		cfg := DefaultConfig()
 		cfg.MaxLogBytes = 1 << 20
-		s := open(t, memDisk())
+		s := open(t, storetest.Disk())
 		defer closeStore(t, s)
 		r := run(t, s, cfg)
 		big := submit(s.Group(), 1)
@@ -312,8 +319,60 @@ func TestLogBeyondItsBytesIsCut(t *testing.T) {
 		}
 		synctest.Wait()
 		r.halt(t)
-		if r.log.cut != 6 || r.log.bytes != 0 || r.log.large.Load() {
-			t.Errorf("cut at %d, %d bytes kept", r.log.cut, r.log.bytes)
+		if r.entries.cut != 6 || r.entries.bytes != 0 || r.entries.large.Load() {
+			t.Errorf("cut at %d, %d bytes kept", r.entries.cut, r.entries.bytes)
 		}
 	})
+}
+
+func TestStoresDiffer(t *testing.T) {
+	a, b := open(t, storetest.Disk()), open(t, storetest.Disk())
+	defer closeStore(t, a)
+	defer closeStore(t, b)
+	if a.ID() == b.ID() || a.Group() == b.Group() || voterOf(a) == voterOf(b) || uint64(a.Group()) == voterOf(a) {
+		t.Errorf("%s and %s: groups %s, %s", a.ID(), b.ID(), a.Group(), b.Group())
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	s := open(t, storetest.Disk())
+	defer closeStore(t, s)
+	if _, err := New(Config{}, s, s.Group(), &ran{}, quiet); err == nil {
+		t.Error("a journal without bounds opened")
+	}
+}
+
+// What cannot be read is reported, and not passed over.
+func TestDamageIsReported(t *testing.T) {
+	s := open(t, storetest.Disk())
+	defer closeStore(t, s)
+	g := s.Group()
+	if _, err := New(DefaultConfig(), s, g, &ran{}, quiet); err != nil {
+		t.Fatal(err)
+	}
+	for _, damage := range [][2][]byte{
+		{keysOf(g).entry(7), {1}},
+		{[]byte(keysOf(g) + "a"), {0, 0, 0, 0, 0, 0, 0, 9}},
+		{keysOf(g).generation(), {1}},
+	} {
+		old, err := s.Read(damage[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := func(v []byte) {
+			if err := s.Write(func(b store.Batch) error {
+				if v == nil {
+					return b.Delete(damage[0])
+				}
+				return b.Set(damage[0], v)
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(damage[1])
+		if _, err = New(DefaultConfig(), s, g, &ran{}, quiet); err == nil {
+			t.Errorf("damage at %q was not seen", damage[0])
+		}
+		set(old)
+	}
 }

@@ -1,4 +1,4 @@
-package store
+package journal
 
 // The same journal with three voters: nothing in it counts on being alone.
 
@@ -14,18 +14,25 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/store/storetest"
 )
 
-// wires join voters; a cut one loses what is sent over it, both ways.
+// wires join voters. A cut voter neither sends nor receives; a deaf one does not receive.
 type wires struct {
-	mu  sync.Mutex
-	end map[uint64]*Journal // guarded by mu
-	cut map[uint64]bool     // guarded by mu
+	mu   sync.Mutex
+	end  map[uint64]*Journal // guarded by mu
+	cut  map[uint64]bool     // guarded by mu
+	deaf map[uint64]bool     // guarded by mu
+}
+
+func newWires() *wires {
+	return &wires{end: map[uint64]*Journal{}, cut: map[uint64]bool{}, deaf: map[uint64]bool{}}
 }
 
 func (w *wires) Send(m *raftpb.Message) {
 	w.mu.Lock()
-	to, lost := w.end[m.GetTo()], w.cut[m.GetTo()] || w.cut[m.GetFrom()]
+	to, lost := w.end[m.GetTo()], w.cut[m.GetTo()] || w.cut[m.GetFrom()] || w.deaf[m.GetTo()]
 	w.mu.Unlock()
 	if to != nil && !lost {
 		_ = to.Step(proto.CloneOf(m)) // refused by a voter that has ended
@@ -38,26 +45,32 @@ func (w *wires) set(id uint64, cut bool) {
 	w.cut[id] = cut
 }
 
+func (w *wires) deafen(id uint64, deaf bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deaf[id] = deaf
+}
+
 // three are the voters of one group.
 func three(t *testing.T, w *wires) (voters [3]*ran) {
 	t.Helper()
-	var stores [3]*Store
+	var stores [3]*store.Store
 	var ids []uint64
 	for i := range stores {
-		stores[i] = open(t, memDisk())
+		stores[i] = open(t, storetest.Disk())
 		t.Cleanup(func() { closeStore(t, stores[i]) })
-		ids = append(ids, stores[i].voter())
+		ids = append(ids, voterOf(stores[i]))
 	}
 	g := stores[0].Group()
 	for i, s := range stores {
-		if err := (&raftLog{store: s, keys: keysOf(g)}).found(ids); err != nil {
+		if err := found(s, g, ids); err != nil {
 			t.Fatal(err)
 		}
-		cfg := DefaultJournalConfig()
+		cfg := DefaultConfig()
 		cfg.Transport = w
 		voters[i] = &ran{end: make(chan error, 1)}
 		var err error
-		if voters[i].Journal, err = s.Journal(cfg, g, voters[i].deliver, quiet); err != nil {
+		if voters[i].Journal, err = New(cfg, s, g, voters[i], quiet); err != nil {
 			t.Fatal(err)
 		}
 		w.end[ids[i]] = voters[i].Journal
@@ -82,7 +95,7 @@ func owner(voters [3]*ran) (who *ran, epoch job.Epoch) {
 
 func TestThreeVoters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wires{end: map[uint64]*Journal{}, cut: map[uint64]bool{}}
+		w := newWires()
 		voters := three(t, w)
 		time.Sleep(20 * time.Second)
 		first, epoch := owner(voters)
