@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
 )
 
 // askKind is what a waiting request waits for.
@@ -50,7 +51,7 @@ type digest [sha256.Size]byte
 type match struct {
 	ask     SubmitAsk
 	spec    digest
-	clauses []clause
+	clauses []fleet.Clause
 	until   time.Time
 	last    time.Time // it is refused then at the latest
 	more    bool      // there may be hosts that have not said what they have
@@ -152,11 +153,11 @@ func (c *Core) submit(a SubmitAsk) {
 	if a.Key != "" && c.submittedBefore(a, sum) {
 		return
 	}
-	clauses, err := clausesOf(a.Spec)
+	clauses, err := fleet.ClausesOf(a.Spec)
 	switch {
 	case err != nil:
 		c.answer(a.Token, nil, fmt.Errorf("%w: %w", ErrInvalid, err))
-	case a.Spec.Hold || c.anyoneCould(clauses):
+	case a.Spec.Hold || c.fleet.AnyMeets(clauses):
 		c.proposeSubmit(a, sum)
 	default:
 		c.awaitMatch(&match{ask: a, spec: sum, clauses: clauses, last: c.now.Add(matchMost)})
@@ -246,22 +247,12 @@ func (as *asks) settled(c *Core, kind askKind, e *entry, err error) {
 	}
 }
 
-// anyoneCould says whether a known host could ever run it.
-func (c *Core) anyoneCould(clauses []clause) bool {
-	for _, w := range c.workers {
-		if meets(clauses, &w.profile) {
-			return true
-		}
-	}
-	return false
-}
-
 // awaitMatch looks for hosts before it refuses: once more, as long as hosts turn
 // up that have not said what they have, or silent ones have cut the search short.
 func (c *Core) awaitMatch(m *match) {
 	c.asks.matches = append(c.asks.matches, m)
 	m.more, m.until = false, c.now.Add(matchWait)
-	c.find(classFor(m.ask.Spec))
+	c.find(fleet.ClassFor(m.ask.Spec))
 	c.find(lease.AnyWorker)
 	c.at(m.until, c.retryMatches)
 }
@@ -271,7 +262,7 @@ func (c *Core) retryMatches() {
 	var rest, again []*match
 	for _, m := range c.asks.matches {
 		switch {
-		case c.anyoneCould(m.clauses):
+		case c.fleet.AnyMeets(m.clauses):
 			c.proposeSubmit(m.ask, m.spec)
 		case !c.now.Before(m.until) && m.more && c.now.Before(m.last):
 			again = append(again, m)

@@ -29,7 +29,7 @@ func (c *Core) tasksAt(p job.Peer) []*task {
 // sameStore says whether the host still has the data directory that was given
 // the task's attempt: only that one may speak of it (R6).
 func (c *Core) sameStore(t *task, w *worker) bool {
-	return w.profile.Store == t.durable().Store
+	return w.Profile.Store == t.durable().Store
 }
 
 // current says whether the attempt is the one that the host was given and that
@@ -39,13 +39,13 @@ func (c *Core) current(e *entry, w *worker, a job.Attempt) bool {
 		return false
 	}
 	d := e.job.Brief(a.Task)
-	return d.Assigned && d.Attempt == a.N && d.Node == w.peer && d.Store == w.profile.Store
+	return d.Assigned && d.Attempt == a.N && d.Node == w.Peer && d.Store == w.Profile.Store
 }
 
 // reached says whether the attempt's own host has a session.
 func (c *Core) reached(t *task) *worker {
 	w := c.workers[t.durable().Node]
-	if w == nil || !w.up || !c.sameStore(t, w) {
+	if w == nil || !w.Up || !c.sameStore(t, w) {
 		return nil
 	}
 	return w
@@ -99,7 +99,7 @@ func (c *Core) taskEvent(w *worker, m lease.Event) {
 }
 
 func (c *Core) ackNow(w *worker, m lease.Event) {
-	c.send(w.peer, lease.Ack{Attempt: m.Attempt, Group: c.cfg.Group, Epoch: c.epoch, N: m.N})
+	c.send(w.Peer, lease.Ack{Attempt: m.Attempt, Group: c.cfg.Group, Epoch: c.epoch, N: m.N})
 }
 
 func (c *Core) currentEvent(w *worker, t *task, m lease.Event) {
@@ -142,7 +142,7 @@ func (c *Core) progress(w *worker, t *task, m lease.Event) {
 func (c *Core) hasReported(w *worker, t *task) {
 	t.reported = true
 	c.changed(t.e)
-	if t.e.job.Cancelled != "" && !t.cancelSent && w.up {
+	if t.e.job.Cancelled != "" && !t.cancelSent && w.Up {
 		c.cancelAttempt(t)
 	}
 }
@@ -207,7 +207,7 @@ func (c *Core) proposeResult(r job.ResultRecord) {
 // says whether one of its attempt was before.
 func (c *Core) owe(w *worker, m lease.Event) bool {
 	k, under := c.acks[m.Attempt]
-	k.peer, k.n = w.peer, m.N
+	k.peer, k.n = w.Peer, m.N
 	c.acks[m.Attempt] = k
 	return under
 }
@@ -233,7 +233,7 @@ func (c *Core) cancelAttempt(t *task) {
 		return
 	}
 	t.cancelSent = true
-	c.send(w.peer, lease.Cancel{
+	c.send(w.Peer, lease.Cancel{
 		Attempt: t.attempt(), Group: c.cfg.Group, Epoch: c.epoch, Grace: t.e.job.Spec.GraceOr(), Reason: t.e.job.Cancelled,
 	})
 }
@@ -263,7 +263,7 @@ func (c *Core) check(t *task) {
 		if t.reported {
 			return
 		}
-		c.send(w.peer, lease.Query{Attempt: t.attempt(), Group: c.cfg.Group, Epoch: c.epoch, Store: d.Store})
+		c.send(w.Peer, lease.Query{Attempt: t.attempt(), Group: c.cfg.Group, Epoch: c.epoch, Store: d.Store})
 		c.watch(t, c.now.Add(reportWait))
 		return
 	}

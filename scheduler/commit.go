@@ -394,7 +394,7 @@ func (c *Core) acknowledge(a job.Attempt) {
 	}
 	c.stop(k.timer)
 	delete(c.acks, a)
-	if w := c.workers[k.peer]; w != nil && w.up {
+	if w := c.workers[k.peer]; w != nil && w.Up {
 		c.send(k.peer, lease.Ack{Attempt: a, Group: c.cfg.Group, Epoch: c.epoch, N: k.n})
 	}
 }

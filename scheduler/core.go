@@ -12,6 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
@@ -40,7 +41,7 @@ type Core struct {
 	sessionSeq uint64
 	wanted     wanted // sessions that this scheduler asked for
 	workers    map[job.Peer]*worker
-	hosts      hosts                       // the same, by slot
+	fleet      fleet.Table                 // the same, as a table to search
 	byNode     map[job.Peer]map[*task]bool // assigned tasks
 	groups     map[string]*group
 	classes    map[string]*class
@@ -53,7 +54,7 @@ type Core struct {
 	ready      groupHeap            // requests to look at
 	parked     waitlist             // the first task of each request without room when last looked at
 	queued     waitlist             // tasks whose offers queue at full hosts
-	roomy      []*worker            // may take more than when the waiting tasks were last compared with them
+	freedHosts []*worker            // may take more than when the waiting tasks were last compared with them
 	profiles   uint64               // rises when the known hosts change
 	outgoing   int                  // records proposed and not yet applied
 	again      bool                 // the plan stopped at a bound
@@ -154,7 +155,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		purging:  map[uint64]bool{},
 		sessions: map[job.Peer]uint64{},
 		wanted:   newWanted(),
-		hosts:    newHosts(),
+		fleet:    fleet.NewTable(),
 		workers:  map[job.Peer]*worker{},
 		byNode:   map[job.Peer]map[*task]bool{},
 		groups:   map[string]*group{},
@@ -254,10 +255,10 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 		return
 	}
 	w := c.workers[p]
-	if w == nil || !w.up {
+	if w == nil || !w.Up {
 		return // a message of no session: what it told will be asked for
 	}
-	w.seen = c.now
+	w.Heard(c.now)
 	switch m := msg.(type) {
 	case lease.Availability:
 		c.availability(w, m)
@@ -271,7 +272,7 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 		c.renew(w, m)
 	case lease.Stale:
 		if m.Group == c.cfg.Group && c.epoch.Less(m.Epoch) {
-			c.tell(Told{Kind: NewerOwner, Peer: p, Node: w.name(), Detail: m.Epoch.String()})
+			c.tell(Told{Kind: NewerOwner, Peer: p, Node: w.Name(), Detail: m.Epoch.String()})
 		}
 	}
 }

@@ -32,8 +32,8 @@ type death struct {
 // mayBeDead refuses a host that answers this scheduler, and counts the attempts
 // that it would give up on any other.
 func (c *Core) mayBeDead(p job.Peer) (attempts int, err error) {
-	if w := c.workers[p]; w != nil && w.up {
-		return 0, fmt.Errorf("%w: node %s answers: drain it instead", ErrConflict, w.name())
+	if w := c.workers[p]; w != nil && w.Up {
+		return 0, fmt.Errorf("%w: node %s answers: drain it instead", ErrConflict, w.Name())
 	}
 	return len(c.byNode[p]), nil
 }

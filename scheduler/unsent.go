@@ -13,7 +13,7 @@ func (c *Core) notSent(e NotSent) {
 	switch m := e.Msg.(type) {
 	case lease.Offer:
 		d.Attempt = m.Attempt
-		if o := c.offers[m.ID]; o != nil && o.worker.peer == e.To {
+		if o := c.offers[m.ID]; o != nil && o.worker.Peer == e.To {
 			t := o.flight.task
 			c.unsendable(t)
 			c.abort(o.flight)
