@@ -258,10 +258,7 @@ func (h *host) run() {
 	now := h.now()
 	var wr worker.Writes
 	h.w.timed(func() {
-		for _, e := range events {
-			h.core.Step(now, e)
-		}
-		wr = h.core.Round(now)
+		wr = h.core.Step(now, events...)
 	})
 	clear(events)
 	h.spare = events

@@ -190,7 +190,7 @@ func (n *Node) buildWorker(context.Context) (err error) {
 		return err
 	}
 	n.work, err = worker.New(wc, worker.Parts{
-		Ledger: n.store.Ledger(), Sender: toSchedulers{n.board}, Driver: n.files, Adopter: n.files, Poll: n.gpus.ask, Clock: worker.Now,
+		Ledger: n.store.Ledger(), Sender: toSchedulers{n.board}, Driver: n.files, Adopter: n.files, Poll: n.gpus.ask, Clocks: worker.ReadClocks,
 		Keep: func(a worker.Aside) error { return keepAside(n.store, a) },
 	}, n.part("worker"))
 	n.board.work = n.work

@@ -42,6 +42,9 @@ type Moment struct {
 	Wall time.Time
 }
 
+// ReadClocks reads the lease clock and the wall clock of this host.
+func ReadClocks() Moment { return Moment{Boot: Now(), Wall: time.Now()} }
+
 // setSince is how far the wall clock was set forward between two moments of one
 // boot.
 func (m Moment) setSince(before Moment) time.Duration {

@@ -1,6 +1,6 @@
 package worker
 
-// The state of a worker and the course of a round.
+// The state of a worker and the course of a turn.
 
 import (
 	"cmp"
@@ -13,14 +13,15 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// Core decides what this host gives away and to whom. It is driven in rounds:
+// Core decides what this host gives away and to whom. It is driven in turns of two calls:
 //
-//	Step      for every event that is there,
-//	Round     which decides offers and says what must be on disk,
-//	Saved     with what became of that, which says what is to be done now.
+//	Step(now, events...) Writes   takes all events that are there, and returns what must be on disk;
+//	Saved(now, err) Effects       takes the outcome of that write, and returns what is to be done.
 //
-// Between Round and Saved nothing else may be called. A Core is used by one
-// goroutine; the same calls with the same arguments give the same answers.
+// A turn has two calls because of R3: the ledger is on disk before anything is sent or started that depends on it,
+// and the core does no I/O. Each Step is followed by one Saved, also when there is nothing to write.
+//
+// A Core is used by one goroutine; the same calls with the same arguments give the same answers.
 type Core struct {
 	cfg    Config
 	chance *rand.Rand
@@ -80,7 +81,7 @@ type Core struct {
 	seq       uint64
 }
 
-// batch is what is being saved between Round and Saved.
+// batch is what is being saved between Step and Saved.
 type batch struct {
 	attempts []*attempt
 	gone     []job.Attempt
@@ -121,8 +122,20 @@ func NewCore(cfg Config) (*Core, error) {
 	return c, nil
 }
 
-// Step lets the core see one event. What follows from it comes with the round.
-func (c *Core) Step(now Moment, ev Event) {
+// Step begins a turn: it takes the events in order, ends the waits that are over, decides on the offers, and returns
+// what must be on disk before anything is done about it. Without events it does what Wake asked for.
+func (c *Core) Step(now Moment, events ...Event) Writes {
+	for _, ev := range events {
+		c.take(now, ev)
+	}
+	c.timers.fire(now)
+	c.arbitrate(now)
+	c.sendDeclines()
+	return c.writes(now)
+}
+
+// take takes one event.
+func (c *Core) take(now Moment, ev Event) {
 	switch e := ev.(type) {
 	case Up:
 		c.up(now, e.Peer)
@@ -181,13 +194,8 @@ func (c *Core) message(now Moment, from job.Peer, msg lease.ToWorker) {
 	}
 }
 
-// Round ends the seeing of events: waits that are over end, offers are decided,
-// and what must be on disk before anything is done about it is returned. With
-// nothing to write, Saved is called without a save.
-func (c *Core) Round(now Moment) Writes {
-	c.timers.fire(now)
-	c.arbitrate(now)
-	c.sendDeclines()
+// writes returns what must be on disk now. A start whose lease ran out before it could be written is refused instead.
+func (c *Core) writes(now Moment) Writes {
 	c.dirty = slices.DeleteFunc(c.dirty, func(a *attempt) bool { return !a.dirty })
 	for _, a := range c.dirty {
 		if a.rec.Phase == lease.PhaseStarted && !a.launched && !a.group.holds(now) {
@@ -219,8 +227,8 @@ func (c *Core) Round(now Moment) Writes {
 	return w
 }
 
-// Saved says what became of the Writes, and returns what is to be done now.
-// After an error nothing is done that had to be on disk first.
+// Saved ends a turn: err is what became of the Writes that Step returned, nil if there was nothing to write. It returns
+// what is to be done now. After an error nothing is done that had to be on disk first.
 func (c *Core) Saved(now Moment, err error) Effects {
 	b := c.batch
 	c.batch = batch{}
@@ -314,7 +322,7 @@ func (c *Core) notSaved(now Moment, b batch, err error) {
 	}
 }
 
-// Wake is when a round is due though nothing has happened.
+// Wake returns when the core wants a turn even if nothing happens until then; false if never.
 func (c *Core) Wake() (BootTime, bool) {
 	if len(c.timers.list) == 0 {
 		return 0, false

@@ -149,10 +149,7 @@ func join(to *worker.Effects, more worker.Effects) {
 // turn is one round of the core.
 func (h *host) turn(events ...worker.Event) worker.Effects {
 	h.t.Helper()
-	for _, e := range events {
-		h.core.Step(h.now, e)
-	}
-	w := h.core.Round(h.now)
+	w := h.core.Step(h.now, events...)
 	h.wrote = w
 	var err error
 	switch {

@@ -50,8 +50,8 @@ type Parts struct {
 	// Admit is the host's own policy: nil, or why this user's task is refused.
 	// The loop waits for it. May be nil: all is admitted.
 	Admit func(user string, spec job.Spec) error
-	// Clock is Now, the lease clock, or in tests and simulations another.
-	Clock func() BootTime
+	// Clocks is ReadClocks, or in tests and simulations other clocks.
+	Clocks func() Moment
 }
 
 // ErrStopped says that the worker has ended. Do not ask again.
@@ -61,38 +61,39 @@ const (
 	// maxWaiting bounds the events that wait for the loop; who delivers more
 	// waits.
 	maxWaiting = 4096
-	// maxRound bounds the events that share one save.
-	maxRound = 4096
+	// maxTurn bounds the events that share one save.
+	maxTurn = 4096
 )
 
-// Loop runs a Core.
+// Loop runs a Core: by itself in Run, or a turn at a time by a composition that has a clock of its own.
 type Loop struct {
 	core  *Core
 	parts Parts
 	log   *slog.Logger
-	keep  *Aside // not on disk yet
+	keep  *Aside  // not on disk yet
+	next  []Event // that carrying out effects brought; the next turn takes them
 	// missed is the part of Missed that was logged.
 	missed time.Duration
 	in     chan input
-	// adopted is closed when the loop turns.
+	// adopted is closed when Begin has ended.
 	adopted chan struct{}
 	done    chan struct{}
 }
 
-// input is an event, or a question to the core.
+// input is an event, or a question that the core answers after the events before it.
 type input struct {
 	event Event
 	ask   func(*Core)
 }
 
-// New returns a worker that starts nothing before Run.
+// New returns a worker that does nothing before Begin or Run.
 func New(cfg Config, parts Parts, log *slog.Logger) (*Loop, error) {
 	core, err := NewCore(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if parts.Ledger == nil || parts.Sender == nil || parts.Driver == nil || parts.Adopter == nil || parts.Clock == nil {
-		return nil, errors.New("worker: a ledger, a sender, a driver, an adopter and a clock are needed")
+	if parts.Ledger == nil || parts.Sender == nil || parts.Driver == nil || parts.Adopter == nil || parts.Clocks == nil {
+		return nil, errors.New("worker: a ledger, a sender, a driver, an adopter and clocks are needed")
 	}
 	return &Loop{
 		core: core, parts: parts, log: log,
@@ -100,10 +101,30 @@ func New(cfg Config, parts Parts, log *slog.Logger) (*Loop, error) {
 	}, nil
 }
 
-// Run restores the ledger, adopts what runs, and works until ctx ends. Tasks
-// live on.
+// Run begins, and works until ctx ends. It returns nil then, or why it could not begin. Tasks live on.
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.done)
+	if err := l.Begin(ctx); err != nil {
+		return err
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		l.arm(timer)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+			l.Turn(ctx)
+		case in := <-l.in:
+			l.take(ctx, in)
+		}
+	}
+}
+
+// Begin restores the ledger and adopts the tasks that still run, once and before any Turn. An error says which of the
+// two failed.
+func (l *Loop) Begin(ctx context.Context) error {
 	records, epochs, err := l.parts.Ledger.Load()
 	if err != nil {
 		return fmt.Errorf("worker: load the ledger: %w", err)
@@ -114,36 +135,44 @@ func (l *Loop) Run(ctx context.Context) error {
 		return fmt.Errorf("worker: adopt running tasks: %w", err)
 	}
 	close(l.adopted)
-	l.core.Step(l.now(), Adopted{Found: found})
-	l.round(ctx)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	l.Turn(ctx, Adopted{Found: found})
+	return nil
+}
+
+// Turn takes the events in order, saves what they change and carries out what follows. When it returns, everything is
+// done that can be done now. It must not be called while Run runs, nor by two goroutines at once. ctx is for the log.
+func (l *Loop) Turn(ctx context.Context, events ...Event) {
+	events = append(l.next, events...)
+	l.next = nil
 	for {
-		l.arm(timer)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		case in := <-l.in:
-			l.take(in)
-			l.drain()
+		w := l.core.Step(l.now(), events...)
+		var err error
+		if !w.Empty() {
+			err = l.parts.Ledger.Save(w.Put, w.Gone, w.Epochs, w.Sync)
 		}
-		l.round(ctx)
+		l.carryOut(ctx, l.core.Saved(l.now(), err))
+		if len(l.next) == 0 {
+			return
+		}
+		events, l.next = l.next, nil
 	}
 }
 
-// arm sets the timer to when the core has something to do by itself.
+// Wake returns when the next Turn is due even if no event comes; false if none is.
+func (l *Loop) Wake() (BootTime, bool) { return l.core.Wake() }
+
+// arm sets the timer to the next turn that is due without an event.
 func (l *Loop) arm(timer *time.Timer) {
-	at, ok := l.core.Wake()
+	at, ok := l.Wake()
 	if !ok {
 		timer.Stop()
 		return
 	}
-	timer.Reset(max(0, at.Sub(l.parts.Clock())))
+	timer.Reset(max(0, at.Sub(l.parts.Clocks().Boot)))
 }
 
 func (l *Loop) now() Moment {
-	m := Moment{Boot: l.parts.Clock(), Wall: time.Now()}
+	m := l.parts.Clocks()
 	if d := Missed() - l.missed; d > 0 {
 		l.missed += d
 		l.log.Warn("this host was paused, or its wall clock was set forward: all leases are so much older", "by", d.Round(time.Millisecond).String())
@@ -151,41 +180,42 @@ func (l *Loop) now() Moment {
 	return m
 }
 
-func (l *Loop) take(in input) {
-	if in.ask != nil {
-		in.ask(l.core)
-		return
+// take carries out one turn for an input and those that wait behind it, and then answers the questions among them.
+func (l *Loop) take(ctx context.Context, first input) {
+	var events []Event
+	var asks []func(*Core)
+	add := func(in input) {
+		if in.ask != nil {
+			asks = append(asks, in.ask)
+		} else {
+			events = append(events, in.event)
+		}
 	}
-	l.core.Step(l.now(), in.event)
-}
-
-// drain takes the events that wait already.
-func (l *Loop) drain() {
-	for range maxRound - 1 {
+	add(first)
+	for more := true; more && len(events)+len(asks) < maxTurn; {
 		select {
 		case in := <-l.in:
-			l.take(in)
+			add(in)
 		default:
-			return
+			more = false
+		}
+	}
+	l.Turn(ctx, events...)
+	for _, ask := range asks {
+		ask(l.core)
+		if len(l.next) > 0 { // it brought an event
+			l.Turn(ctx)
 		}
 	}
 }
 
-// round ends with everything done that was decided, as far as the disk allows.
-func (l *Loop) round(ctx context.Context) {
-	for again := true; again; {
-		w := l.core.Round(l.now())
-		var err error
-		if !w.Empty() {
-			err = l.parts.Ledger.Save(w.Put, w.Gone, w.Epochs, w.Sync)
-		}
-		e := l.core.Saved(l.now(), err)
-		l.say(ctx, e.Log)
-		again = l.drive(e)
-		l.keepAside(e.Keep)
-		l.send(e)
-		again = l.admit(e.Admit) || again
-	}
+// carryOut does what a turn has decided, in the order of the fields of Effects. What it learns is for the next turn.
+func (l *Loop) carryOut(ctx context.Context, e Effects) {
+	l.say(ctx, e.Log)
+	l.drive(e)
+	l.keepAside(e.Keep)
+	l.send(e)
+	l.admit(e.Admit)
 }
 
 // say writes the lines to the log.
@@ -195,9 +225,8 @@ func (l *Loop) say(ctx context.Context, lines []Line) {
 	}
 }
 
-// admit asks the host's policy; it says whether the core has learnt something
-// by it.
-func (l *Loop) admit(asked []Admission) (learnt bool) {
+// admit asks the host's policy.
+func (l *Loop) admit(asked []Admission) {
 	for _, a := range asked {
 		answer := Admitted{Attempt: a.Attempt}
 		if l.parts.Admit != nil {
@@ -205,9 +234,8 @@ func (l *Loop) admit(asked []Admission) (learnt bool) {
 				answer.Refused = cmp.Or(clip(err.Error()), "no reason given")
 			}
 		}
-		l.core.Step(l.now(), answer)
+		l.next = append(l.next, answer)
 	}
-	return len(asked) > 0
 }
 
 // keepAside writes what is set aside; what the disk does not take is tried
@@ -228,22 +256,20 @@ func (l *Loop) keepAside(now *Aside) {
 	}
 }
 
-// drive does what concerns the driver; it says whether the core has learnt
-// something by it.
-func (l *Loop) drive(e Effects) (learnt bool) {
+// drive carries out what concerns the driver.
+func (l *Loop) drive(e Effects) {
 	for _, t := range e.Start {
 		if err := l.parts.Driver.Start(t); err != nil {
 			l.log.Error("task cannot be started", "attempt", t.Attempt.String(), "error", err)
-			l.core.Step(l.now(), DriverEvent{Attempt: t.Attempt, Kind: DriverFailed, Exit: job.Exit{
+			l.next = append(l.next, DriverEvent{Attempt: t.Attempt, Kind: DriverFailed, Exit: job.Exit{
 				State: job.Failed, Code: exitOurs, Reason: clip(err.Error()),
 			}})
-			learnt = true
 		}
 	}
 	for _, s := range e.Stop {
 		if err := l.parts.Driver.Stop(s.Attempt, s.Grace, s.Reason); err != nil {
 			l.log.Warn("task cannot be stopped now", "attempt", s.Attempt.String(), "error", err)
-			l.core.Step(l.now(), StopFailed{Attempt: s.Attempt})
+			l.next = append(l.next, StopFailed{Attempt: s.Attempt})
 		}
 	}
 	for _, s := range e.Signal {
@@ -261,7 +287,6 @@ func (l *Loop) drive(e Effects) (learnt bool) {
 			l.log.Warn("attempt cannot be forgotten", "attempt", a.String(), "error", err)
 		}
 	}
-	return learnt
 }
 
 func (l *Loop) send(e Effects) {
@@ -319,7 +344,7 @@ func (l *Loop) ChangeProfile(change func(*lease.Profile)) {
 	case l.in <- input{ask: func(c *Core) {
 		p := c.cfg.Profile
 		change(&p)
-		c.Step(l.now(), ProfileChanged{Profile: p})
+		l.next = append(l.next, ProfileChanged{Profile: p})
 	}}:
 	case <-l.done:
 	}
