@@ -28,6 +28,7 @@ var floors = map[string][]string{
 	"lease":                {"job", "gpu"},
 	"scheduler":            {"job", "gpu", "lease", "scheduler/policy"},
 	"scheduler/policy":     {"job", "gpu", "lease"},
+	"internal/stories":     {"job"},
 	"worker":               {"job", "gpu", "lease", "worker/leaseclock"},
 	"worker/leaseclock":    {},
 	"worker/output":        {"job"},
