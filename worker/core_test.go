@@ -53,8 +53,9 @@ type host struct {
 	mute    bool               // the policy does not answer
 	asked   []worker.Admission // without an answer
 
-	done worker.Effects                   // of the last round
-	sent map[job.Peer][]lease.ToScheduler // since the last look
+	done worker.Effects                      // of the last round
+	sent map[job.Peer][]lease.ToScheduler    // since the last look
+	show func(worker.Writes, worker.Effects) // each turn, if set
 }
 
 func config(gpus int) worker.Config {
@@ -178,6 +179,9 @@ func (h *host) turn(events ...worker.Event) worker.Effects {
 	}
 	for _, m := range h.done.Send {
 		h.sent[m.To] = append(h.sent[m.To], m.Msg)
+	}
+	if h.show != nil {
+		h.show(w, h.done)
 	}
 	return h.done
 }
