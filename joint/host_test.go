@@ -220,7 +220,7 @@ func (h *host) powerOn(wiped bool) {
 		h.store = fmt.Sprintf("store-%d-%d", h.index, h.stores)
 		h.disk = newDisk()
 		h.procs = map[job.Attempt]*proc{}
-		h.cfg.Aside = worker.Aside{}
+		h.cfg.Quarantine = worker.Quarantine{}
 	}
 	h.boot()
 }

@@ -1,12 +1,11 @@
 package worker
 
-// Breaker: a host, or a GPU, that fails what it is given takes nothing for a
-// while, so that it does not swallow all that waits.
+// Breaker: a host or a GPU on which different jobs fail one after the other is given no task for a while, so that it does
+// not consume the whole queue.
 
 import (
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -76,6 +75,13 @@ func (b *breaker) note(f failure) (why string) {
 	return ""
 }
 
+// forget forgets the failures and pauses; it says whether the disk knows of some.
+func (b *breaker) forget() (kept bool) {
+	kept = b.trips > 0
+	*b = breaker{}
+	return kept
+}
+
 // trip begins a pause.
 func (b *breaker) trip() time.Duration {
 	b.failures = nil
@@ -88,94 +94,45 @@ func pauseAfter(trips int) time.Duration {
 	return min(breakerFirst<<min(max(trips, 0), 16), breakerMost)
 }
 
-// judge hears how an attempt ended. What is blamed on a GPU is not blamed on
-// the host.
-func (c *Core) judge(now Moment, a *attempt, exit job.Exit) {
-	devices := a.rec.Devices
-	if exit.State == job.Succeeded {
-		c.forgive(&c.breaker)
-		for _, uuid := range devices {
-			if d := c.devices[uuid]; d != nil {
-				c.forgive(&d.breaker)
-			}
-		}
-		return
-	}
-	if exit.State != job.Failed || exit.Started && !a.fast(now) {
-		return
-	}
-	f := failure{job: a.rec.Attempt.Job, user: a.rec.User, ours: !exit.Started && exit.Code == exitOurs, on: devices}
-	blamed := false
-	for _, uuid := range devices {
-		d := c.devices[uuid]
-		if d == nil || f.ours {
-			continue
-		}
-		if why := d.breaker.note(f); why != "" {
-			c.breakDevice(now, d, why)
-			blamed = true
-		}
-	}
-	if blamed {
-		return
-	}
-	if why := c.breaker.note(f); why != "" {
-		c.breakHost(now, why)
+// hostBreaker is the breaker of the host itself.
+type hostBreaker struct {
+	breaker
+	turn  *turn
+	why   string   // the host takes nothing for a while; empty: it takes tasks
+	until BootTime // of why
+}
+
+// fail notes a failure, and pauses the host if it is one too many.
+func (h *hostBreaker) fail(now Moment, f failure) {
+	if why := h.note(f); why != "" {
+		pause := h.trip()
+		h.pause(now, clip("set aside: "+why+"; tried again "+when(now, pause)), pause)
 	}
 }
 
-// fast says whether an attempt that ends now began a moment ago. About one that
-// began before the daemon did nothing is known, and nothing is held against
-// anybody.
-func (a *attempt) fast(now Moment) bool { return a.began != 0 && now.Boot.Sub(a.began) < fastFailure }
-
-func (c *Core) breakDevice(now Moment, d *device, why string) {
-	c.breaker.failures = slices.DeleteFunc(c.breaker.failures, func(f failure) bool { return slices.Contains(f.on, d.UUID) })
-	pause := d.breaker.trip()
-	c.pauseDevice(now, d, clip(why+"; tried again "+when(now, pause)), pause)
-}
-
-func (c *Core) pauseDevice(now Moment, d *device, why string, pause time.Duration) {
-	d.brokenUntil = now.Boot.Add(pause)
-	c.setAside(d, troubleBreaker, why)
-	c.timers.set(d.brokenUntil, func(Moment) {
-		if c.devices[d.UUID] == d {
-			c.clear(d, troubleBreaker)
-		}
-	})
-}
-
-// forgive forgets what speaks against a host or a GPU.
-func (c *Core) forgive(b *breaker) {
-	c.asideNew = c.asideNew || b.trips > 0
-	*b = breaker{}
-}
-
-func (c *Core) breakHost(now Moment, why string) {
-	pause := c.breaker.trip()
-	c.pauseHost(now, clip("set aside: "+why+"; tried again "+when(now, pause)), pause)
-}
-
-func (c *Core) pauseHost(now Moment, why string, pause time.Duration) {
+// pause has the host take nothing for so long.
+func (h *hostBreaker) pause(now Moment, why string, pause time.Duration) {
 	until := now.Boot.Add(pause)
-	c.broken, c.brokenUntil = why, until
-	c.say(slog.LevelError, "host set aside", slog.String("reason", why), slog.Duration("pause", pause))
-	c.look, c.changed, c.asideNew = true, true, true
-	c.timers.set(until, func(Moment) {
-		if c.brokenUntil == until {
-			c.mend()
+	h.why, h.until = why, until
+	h.turn.log(slog.LevelError, "host set aside", slog.String("reason", why), slog.Duration("pause", pause))
+	h.turn.keep = true
+	h.turn.reopen()
+	h.turn.timers.set(until, func(Moment) {
+		if h.until == until {
+			h.resume()
 		}
 	})
 }
 
-// mend ends the host's pause.
-func (c *Core) mend() {
-	if c.broken == "" {
+// resume ends the host's pause.
+func (h *hostBreaker) resume() {
+	if h.why == "" {
 		return
 	}
-	c.broken, c.brokenUntil = "", 0
-	c.say(slog.LevelInfo, "host takes tasks again")
-	c.look, c.changed, c.asideNew = true, true, true
+	h.why, h.until = "", 0
+	h.turn.log(slog.LevelInfo, "host takes tasks again")
+	h.turn.keep = true
+	h.turn.reopen()
 }
 
 // when is a moment for people on other hosts, too.

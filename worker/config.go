@@ -18,9 +18,9 @@ type Config struct {
 	Seed    uint64        // of the sessions that are drawn
 	// Draining is the drain that an earlier life of the daemon was told of.
 	Draining Drain
-	// Aside is what it had set aside.
-	Aside  Aside
-	Limits Limits
+	// Quarantine is what it gave to nobody.
+	Quarantine Quarantine
+	Limits     Limits
 	// Inherit is what a task sees of the daemon's own environment; only PATH,
 	// HOME, USER and LANG are looked at.
 	Inherit map[string]string

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
@@ -180,6 +181,11 @@ func (h *host) turn(events ...worker.Event) worker.Effects {
 	for _, m := range h.done.Send {
 		h.sent[m.To] = append(h.sent[m.To], m.Msg)
 	}
+	for _, l := range h.done.Log {
+		if strings.HasPrefix(l.Msg, "defect") {
+			h.t.Fatalf("%s %v", l.Msg, l.Attrs)
+		}
+	}
 	if h.show != nil {
 		h.show(w, h.done)
 	}
@@ -187,14 +193,14 @@ func (h *host) turn(events ...worker.Event) worker.Effects {
 }
 
 // keep has the next boot find what is set aside, as the disk does.
-func (h *host) keep(now worker.Aside) {
+func (h *host) keep(now worker.Quarantine) {
 	h.t.Helper()
 	text, err := json.Marshal(now)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.cfg.Aside = worker.Aside{}
-	if err := json.Unmarshal(text, &h.cfg.Aside); err != nil {
+	h.cfg.Quarantine = worker.Quarantine{}
+	if err := json.Unmarshal(text, &h.cfg.Quarantine); err != nil {
 		h.t.Fatal(err)
 	}
 }

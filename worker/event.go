@@ -112,7 +112,7 @@ type Effects struct {
 	Send   []Outgoing
 	Forget []job.Attempt
 	// Keep is what is set aside now, if that has changed.
-	Keep *Aside
+	Keep *Quarantine
 	// Poll asks for a DeviceStatus soon: a task waits for memory to be back.
 	Poll bool
 	// Admit asks the host's policy. Each Admission is answered with an Admitted

@@ -46,7 +46,7 @@ type Parts struct {
 	Poll func()
 	// Keep writes what is set aside, for the next life of the daemon: rarely,
 	// and the loop waits for it. May be nil.
-	Keep func(Aside) error
+	Keep func(Quarantine) error
 	// Admit is the host's own policy: nil, or why this user's task is refused.
 	// The loop waits for it. May be nil: all is admitted.
 	Admit func(user string, spec job.Spec) error
@@ -70,8 +70,8 @@ type Loop struct {
 	core  *Core
 	parts Parts
 	log   *slog.Logger
-	keep  *Aside  // not on disk yet
-	next  []Event // that carrying out effects brought; the next turn takes them
+	keep  *Quarantine // not on disk yet
+	next  []Event     // that carrying out effects brought; the next turn takes them
 	// missed is the part of Missed that was logged.
 	missed time.Duration
 	in     chan input
@@ -213,7 +213,7 @@ func (l *Loop) take(ctx context.Context, first input) {
 func (l *Loop) carryOut(ctx context.Context, e Effects) {
 	l.say(ctx, e.Log)
 	l.drive(e)
-	l.keepAside(e.Keep)
+	l.keepQuarantine(e.Keep)
 	l.send(e)
 	l.admit(e.Admit)
 }
@@ -238,9 +238,9 @@ func (l *Loop) admit(asked []Admission) {
 	}
 }
 
-// keepAside writes what is set aside; what the disk does not take is tried
+// keepQuarantine writes what is set aside; what the disk does not take is tried
 // again with the next round.
-func (l *Loop) keepAside(now *Aside) {
+func (l *Loop) keepQuarantine(now *Quarantine) {
 	if now != nil {
 		l.keep = now
 	}
@@ -342,7 +342,7 @@ func (l *Loop) RestoreDevice(uuid string) { l.tell(DeviceRestored{UUID: uuid}) }
 func (l *Loop) ChangeProfile(change func(*lease.Profile)) {
 	select {
 	case l.in <- input{ask: func(c *Core) {
-		p := c.cfg.Profile
+		p := c.Profile()
 		change(&p)
 		l.next = append(l.next, ProfileChanged{Profile: p})
 	}}:

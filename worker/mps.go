@@ -27,19 +27,18 @@ func shareLimits(rec lease.Record, d gpu.Device, pipe string) map[string]string 
 	}
 }
 
-// environment is all that an attempt finds in its environment but for what only
-// its driver knows.
-func (c *Core) environment(rec lease.Record) []string {
-	env := Environment(c.cfg, rec)
-	if c.mps == "" || rec.Milli == 0 || rec.Milli == gpu.Whole || len(rec.Devices) != 1 {
+// environment is all that an attempt finds in its environment but for what only its driver knows.
+func (ds *devices) environment(cfg Config, rec lease.Record) []string {
+	env := Environment(cfg, rec)
+	if ds.mps == "" || rec.Milli == 0 || rec.Milli == gpu.Whole || len(rec.Devices) != 1 {
 		return env
 	}
-	d := c.devices[rec.Devices[0]]
+	d := ds.by[rec.Devices[0]]
 	if d == nil || d.Simulated || d.Parent != "" {
 		return env
 	}
-	more := shareLimits(rec, d.Device, c.mps)
-	env = slices.DeleteFunc(env, func(word string) bool { // what the user set does not lift his limits
+	more := shareLimits(rec, d.Device, ds.mps)
+	env = slices.DeleteFunc(env, func(word string) bool { // what the user set does not lift the limits
 		name, _, _ := strings.Cut(word, "=")
 		_, ours := more[name]
 		return ours

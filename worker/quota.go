@@ -130,36 +130,50 @@ func (u *usage) add(need job.Resources, sign int) {
 	u.memory += job.Size(sign) * need.Memory
 }
 
-// use counts what a user takes, or with sign -1 gives back.
-func (c *Core) use(user string, need job.Resources, sign int) {
-	if sign < 0 {
-		c.ease(user)
-	}
-	u := c.usage[user]
-	u.add(need, sign)
-	if u.tasks == 0 {
-		delete(c.usage, user)
-		return
-	}
-	c.usage[user] = u
+// quotas is what users hold here, what they may hold, and who was refused for it.
+type quotas struct {
+	limits   Limits
+	usage    map[string]usage // by user
+	refusals refusals
 }
 
-// overQuota says which limit the user would pass with this need; empty if none.
-func (c *Core) overQuota(user string, need job.Resources) string {
-	limit := c.limits.of(user)
+func newQuotas(l Limits) quotas {
+	return quotas{limits: l, usage: map[string]usage{}, refusals: newRefusals()}
+}
+
+// use counts what a user takes, or with sign -1 gives back.
+func (q *quotas) use(user string, need job.Resources, sign int) {
+	if sign < 0 {
+		q.refusals.ease(user)
+	}
+	u := q.usage[user]
+	u.add(need, sign)
+	if u.tasks == 0 {
+		delete(q.usage, user)
+		return
+	}
+	q.usage[user] = u
+}
+
+// bounded says whether any limit holds for the user.
+func (q *quotas) bounded(user string) bool { return len(q.limits.of(user)) > 0 }
+
+// over says which limit the user would pass with this need; empty if none.
+func (q *quotas) over(user string, need job.Resources) string {
+	limit := q.limits.of(user)
 	if len(limit) == 0 {
 		return ""
 	}
-	has := c.usage[user]
+	has := q.usage[user]
 	with := has
 	with.add(need, 1)
-	for _, q := range quantities {
-		most, bounded := limit[q]
+	for _, what := range quantities {
+		most, bounded := limit[what]
 		if !bounded {
 			continue
 		}
 		over, holds, bound := false, "", strconv.FormatInt(most, 10)
-		switch q {
+		switch what {
 		case LimitTasks:
 			over, holds = int64(with.tasks) > most, strconv.Itoa(has.tasks)
 		case LimitCPUs:
@@ -170,14 +184,8 @@ func (c *Core) overQuota(user string, need job.Resources) string {
 			over, holds, bound = int64(with.memory) > most, has.memory.String(), job.Size(most).String()
 		}
 		if over {
-			return clip(fmt.Sprintf("user %s holds %s of the %s %s that one may hold here", user, holds, bound, q))
+			return clip(fmt.Sprintf("user %s holds %s of the %s %s that one may hold here", user, holds, bound, what))
 		}
 	}
 	return ""
-}
-
-func (c *Core) setLimits(l Limits) {
-	c.limits = l
-	c.look, c.changed = true, true
-	c.easeAll()
 }

@@ -62,6 +62,14 @@ func (t *timers) stop(one *timer) {
 	}
 }
 
+// next is when a timer fires next; false if none is set.
+func (t *timers) next() (BootTime, bool) {
+	if len(t.list) == 0 {
+		return 0, false
+	}
+	return t.list[0].at, true
+}
+
 // fire runs all that is due.
 func (t *timers) fire(now Moment) {
 	for len(t.list) > 0 && t.list[0].at <= now.Boot {
