@@ -1,7 +1,7 @@
 package worker
 
-// An attempt at a task and the journal group that it belongs to, as this host knows them. Rooms in other files change
-// them.
+// What this host knows about an offer, the attempt at a task that comes of it, and the journal group that both belong to.
+// Rooms in other files change them.
 
 import (
 	"cmp"
@@ -64,6 +64,45 @@ func (a *attempt) move(t *turn, to phase) {
 			slog.String("from", a.phase.String()), slog.String("to", to.String()))
 	}
 	a.phase, a.rec.Phase = to, to.onDisk()
+}
+
+// offerKey names an offer among those of all schedulers.
+type offerKey struct {
+	peer job.Peer
+	id   uint64
+}
+
+// offerState is where an offer is.
+type offerState int
+
+const (
+	offerQueued   offerState = iota // it waits
+	offerReserved                   // an attempt holds what it asks for
+	offerLapsed                     // its reservation has lapsed
+	offerGone                       // it was answered or taken back
+)
+
+// offer is an offer of a scheduler.
+type offer struct {
+	key       offerKey
+	msg       lease.Offer
+	group     *group
+	submitted BootTime // when its job was submitted, as its age said on arrival
+	until     BootTime // how long it may wait
+	timer     *timer   // ends the wait, once that has begun
+	state     offerState
+}
+
+// rank is the one order of offers, the same on all hosts but for how long each offer travelled: priority, then the age
+// of the job, then names.
+func rank(a, b *offer) int {
+	if n := cmp.Or(cmp.Compare(b.msg.Priority, a.msg.Priority), cmp.Compare(a.submitted, b.submitted)); n != 0 {
+		return n
+	}
+	return cmp.Or(
+		compareAttempts(a.msg.Attempt, b.msg.Attempt),
+		cmp.Compare(a.key.peer, b.key.peer), cmp.Compare(a.key.id, b.key.id),
+	)
 }
 
 // group is what a worker knows about one journal group.

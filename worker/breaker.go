@@ -5,7 +5,6 @@ package worker
 
 import (
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -92,47 +91,6 @@ func (b *breaker) trip() time.Duration {
 // pauseAfter is the pause that comes after so many others.
 func pauseAfter(trips int) time.Duration {
 	return min(breakerFirst<<min(max(trips, 0), 16), breakerMost)
-}
-
-// hostBreaker is the breaker of the host itself.
-type hostBreaker struct {
-	breaker
-	turn  *turn
-	why   string   // the host takes nothing for a while; empty: it takes tasks
-	until BootTime // of why
-}
-
-// fail notes a failure, and pauses the host if it is one too many.
-func (h *hostBreaker) fail(now Moment, f failure) {
-	if why := h.note(f); why != "" {
-		pause := h.trip()
-		h.pause(now, clip("set aside: "+why+"; tried again "+when(now, pause)), pause)
-	}
-}
-
-// pause has the host take nothing for so long.
-func (h *hostBreaker) pause(now Moment, why string, pause time.Duration) {
-	until := now.Boot.Add(pause)
-	h.why, h.until = why, until
-	h.turn.log(slog.LevelError, "host set aside", slog.String("reason", why), slog.Duration("pause", pause))
-	h.turn.keep = true
-	h.turn.reopen()
-	h.turn.timers.set(until, func(Moment) {
-		if h.until == until {
-			h.resume()
-		}
-	})
-}
-
-// resume ends the host's pause.
-func (h *hostBreaker) resume() {
-	if h.why == "" {
-		return
-	}
-	h.why, h.until = "", 0
-	h.turn.log(slog.LevelInfo, "host takes tasks again")
-	h.turn.keep = true
-	h.turn.reopen()
 }
 
 // when is a moment for people on other hosts, too.

@@ -4,7 +4,6 @@ package worker
 // they change in one write, and then does what was decided.
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,44 +14,6 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
-
-// Ledger is the disk of a worker.
-type Ledger interface {
-	// Save writes all or nothing; with sync it returns when that, and all that
-	// was saved before, would survive a power cut.
-	Save(put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch, sync bool) error
-	// Load reads what was saved.
-	Load() ([]lease.Record, []lease.GroupEpoch, error)
-}
-
-// Sender carries messages to schedulers. It never waits: an error says that
-// there is no session, and what matters is sent again when there is.
-type Sender interface {
-	Send(to job.Peer, m lease.ToScheduler) error
-	// Want has a session opened to the scheduler and kept.
-	Want(p job.Peer)
-	// Unwant takes a Want back: the session is closed unless somebody else needs it.
-	Unwant(p job.Peer)
-}
-
-// Parts is what a Loop stands on.
-type Parts struct {
-	Ledger  Ledger
-	Sender  Sender
-	Driver  Driver
-	Adopter Adopter
-	// Poll asks whoever reads the devices for a DeviceStatus soon; it must not
-	// wait. May be nil.
-	Poll func()
-	// Keep writes what is set aside, for the next life of the daemon: rarely,
-	// and the loop waits for it. May be nil.
-	Keep func(Quarantine) error
-	// Admit is the host's own policy: nil, or why this user's task is refused.
-	// The loop waits for it. May be nil: all is admitted.
-	Admit func(user string, spec job.Spec) error
-	// Clocks is ReadClocks, or in tests and simulations other clocks.
-	Clocks func() Moment
-}
 
 // ErrStopped says that the worker has ended. Do not ask again.
 var ErrStopped = errors.New("worker has stopped")
@@ -70,8 +31,7 @@ type Loop struct {
 	core  *Core
 	parts Parts
 	log   *slog.Logger
-	keep  *Quarantine // not on disk yet
-	next  []Event     // that carrying out effects brought; the next turn takes them
+	exec  executor
 	// missed is the part of Missed that was logged.
 	missed time.Duration
 	in     chan input
@@ -96,7 +56,7 @@ func New(cfg Config, parts Parts, log *slog.Logger) (*Loop, error) {
 		return nil, errors.New("worker: a ledger, a sender, a driver, an adopter and clocks are needed")
 	}
 	return &Loop{
-		core: core, parts: parts, log: log,
+		core: core, parts: parts, log: log, exec: executor{parts: parts, log: log},
 		in: make(chan input, maxWaiting), adopted: make(chan struct{}), done: make(chan struct{}),
 	}, nil
 }
@@ -142,19 +102,19 @@ func (l *Loop) Begin(ctx context.Context) error {
 // Turn takes the events in order, saves what they change and carries out what follows. When it returns, everything is
 // done that can be done now. It must not be called while Run runs, nor by two goroutines at once. ctx is for the log.
 func (l *Loop) Turn(ctx context.Context, events ...Event) {
-	events = append(l.next, events...)
-	l.next = nil
+	events = append(l.exec.next, events...)
+	l.exec.next = nil
 	for {
 		w := l.core.Step(l.now(), events...)
 		var err error
 		if !w.Empty() {
 			err = l.parts.Ledger.Save(w.Put, w.Gone, w.Epochs, w.Sync)
 		}
-		l.carryOut(ctx, l.core.Saved(l.now(), err))
-		if len(l.next) == 0 {
+		l.exec.carryOut(ctx, l.core.Saved(l.now(), err))
+		if len(l.exec.next) == 0 {
 			return
 		}
-		events, l.next = l.next, nil
+		events, l.exec.next = l.exec.next, nil
 	}
 }
 
@@ -203,106 +163,9 @@ func (l *Loop) take(ctx context.Context, first input) {
 	l.Turn(ctx, events...)
 	for _, ask := range asks {
 		ask(l.core)
-		if len(l.next) > 0 { // it brought an event
+		if len(l.exec.next) > 0 { // it brought an event
 			l.Turn(ctx)
 		}
-	}
-}
-
-// carryOut does what a turn has decided, in the order of the fields of Effects. What it learns is for the next turn.
-func (l *Loop) carryOut(ctx context.Context, e Effects) {
-	l.say(ctx, e.Log)
-	l.drive(e)
-	l.keepQuarantine(e.Keep)
-	l.send(e)
-	l.admit(e.Admit)
-}
-
-// say writes the lines to the log.
-func (l *Loop) say(ctx context.Context, lines []Line) {
-	for _, s := range lines {
-		l.log.LogAttrs(ctx, s.Level, s.Msg, s.Attrs...) //nolint:sloglint // the core fixes the message
-	}
-}
-
-// admit asks the host's policy.
-func (l *Loop) admit(asked []Admission) {
-	for _, a := range asked {
-		answer := Admitted{Attempt: a.Attempt}
-		if l.parts.Admit != nil {
-			if err := l.parts.Admit(a.User, a.Spec); err != nil {
-				answer.Refused = cmp.Or(clip(err.Error()), "no reason given")
-			}
-		}
-		l.next = append(l.next, answer)
-	}
-}
-
-// keepQuarantine writes what is set aside; what the disk does not take is tried
-// again with the next round.
-func (l *Loop) keepQuarantine(now *Quarantine) {
-	if now != nil {
-		l.keep = now
-	}
-	if l.keep == nil || l.parts.Keep == nil {
-		return
-	}
-	err := l.parts.Keep(*l.keep)
-	switch {
-	case err == nil:
-		l.keep = nil
-	case now != nil:
-		l.log.Error("what is set aside cannot be written; a restarted daemon would not know", "error", err)
-	}
-}
-
-// drive carries out what concerns the driver.
-func (l *Loop) drive(e Effects) {
-	for _, t := range e.Start {
-		if err := l.parts.Driver.Start(t); err != nil {
-			l.log.Error("task cannot be started", "attempt", t.Attempt.String(), "error", err)
-			l.next = append(l.next, DriverEvent{Attempt: t.Attempt, Kind: DriverFailed, Exit: job.Exit{
-				State: job.Failed, Code: exitOurs, Reason: clip(err.Error()),
-			}})
-		}
-	}
-	for _, s := range e.Stop {
-		if err := l.parts.Driver.Stop(s.Attempt, s.Grace, s.Reason); err != nil {
-			l.log.Warn("task cannot be stopped now", "attempt", s.Attempt.String(), "error", err)
-			l.next = append(l.next, StopFailed{Attempt: s.Attempt})
-		}
-	}
-	for _, s := range e.Signal {
-		if err := l.parts.Driver.Signal(s.Attempt, s.Number); err != nil {
-			l.log.Warn("task cannot be signalled", "attempt", s.Attempt.String(), "signal", s.Number, "error", err)
-		}
-	}
-	if len(e.Extend) > 0 {
-		if err := l.parts.Driver.Extend(e.Extend); err != nil {
-			l.log.Warn("leases cannot be extended now", "attempts", len(e.Extend), "error", err)
-		}
-	}
-	for _, a := range e.Forget {
-		if err := l.parts.Driver.Forget(a); err != nil {
-			l.log.Warn("attempt cannot be forgotten", "attempt", a.String(), "error", err)
-		}
-	}
-}
-
-func (l *Loop) send(e Effects) {
-	for _, p := range e.Want {
-		l.parts.Sender.Want(p)
-	}
-	for _, p := range e.Unwant {
-		l.parts.Sender.Unwant(p)
-	}
-	for _, m := range e.Send {
-		if err := l.parts.Sender.Send(m.To, m.Msg); err != nil {
-			l.log.Debug("message not sent", "peer", string(m.To), "error", err)
-		}
-	}
-	if e.Poll && l.parts.Poll != nil {
-		l.parts.Poll()
 	}
 }
 
@@ -344,7 +207,7 @@ func (l *Loop) ChangeProfile(change func(*lease.Profile)) {
 	case l.in <- input{ask: func(c *Core) {
 		p := c.Profile()
 		change(&p)
-		l.next = append(l.next, ProfileChanged{Profile: p})
+		l.exec.next = append(l.exec.next, ProfileChanged{Profile: p})
 	}}:
 	case <-l.done:
 	}

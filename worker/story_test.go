@@ -71,7 +71,7 @@ func (s *story) do(c stories.Command) string {
 	if !ok {
 		s.t.Fatalf("no verb %q", c.Verb)
 	}
-	s.host.show = s.turned
+	s.show = s.turned
 	s.out.Reset()
 	s.polled = false
 	do(s, c)

@@ -58,11 +58,3 @@ func (t *turn) end() Effects {
 	t.out = Effects{}
 	return out
 }
-
-// clip bounds a sentence for people.
-func clip(s string) string {
-	if len(s) <= lease.MaxDetail {
-		return s
-	}
-	return s[:lease.MaxDetail]
-}
