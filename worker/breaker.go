@@ -11,40 +11,37 @@ import (
 )
 
 const (
-	// fastFailure is how soon a task fails that may have met a broken host or
-	// GPU: the import of a large framework and its first look at the GPU.
+	// fastFailure bounds how long a task ran whose failure counts. It is time enough to import a large framework and to
+	// open the GPU; a task that fails later did not meet a broken host.
 	fastFailure = 30 * time.Second
-	// breakerJobs is how many different jobs have to fail one after the other,
-	// none succeeding between, and breakerPerUser how many of one user's count:
-	// so nobody's own bad commands take a host from the others.
+	// breakerJobs is how many different jobs have to fail one after the other, with none that succeeds between.
+	// breakerPerUser is how many of one user's jobs count, so that one user's bad commands do not close a host to others.
 	breakerJobs    = 5
 	breakerPerUser = 3
-	// breakerOurs is how many jobs the host may fail to start by its own fault:
-	// whose jobs they are says nothing then.
+	// breakerOurs is how many jobs the host may fail to start by its own fault, whoever owns them.
 	breakerOurs = 3
-	// breakerFirst is the pause after the first time; it doubles with each time
-	// until a task succeeds, up to breakerMost.
+	// breakerFirst is the first pause; each further pause is twice as long, up to breakerMost, until a task succeeds.
 	breakerFirst = 30 * time.Second
 	breakerMost  = 30 * time.Minute
 	// exitOurs is the exit code of a task that the host failed to start.
 	exitOurs = 125
 )
 
-// failure is one job that failed fast.
+// failure is one job that failed within fastFailure, or could not be started.
 type failure struct {
 	job  job.ID
 	user string
-	ours bool // the host could not start it
-	on   []string
+	ours bool     // the host could not start it
+	on   []string // UUIDs of its devices
 }
 
-// breaker is what speaks against a host or a GPU since a task last succeeded.
+// breaker counts the failures on a host or a GPU since a task last succeeded there.
 type breaker struct {
 	failures []failure
 	trips    int
 }
 
-// note takes a failure, and says why the breaker trips, if it does.
+// note counts a failure, and returns why the breaker trips; empty if it does not.
 func (b *breaker) note(f failure) (why string) {
 	ours, ofUser := 0, 0
 	for _, other := range b.failures {
@@ -93,7 +90,7 @@ func pauseAfter(trips int) time.Duration {
 	return min(breakerFirst<<min(max(trips, 0), 16), breakerMost)
 }
 
-// when is a moment for people on other hosts, too.
+// when is a moment in UTC, as people on other hosts read it, too.
 func when(now Moment, after time.Duration) string {
 	return "at " + now.Wall.Add(after).UTC().Format(time.RFC3339)
 }

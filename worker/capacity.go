@@ -13,8 +13,8 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// capacity is the account of one host. A profile that shrinks below what is
-// held leaves less than nothing free until enough has ended.
+// capacity counts the resources of one host. If a new profile gives less than attempts hold, nothing is free until enough
+// of them have ended.
 type capacity struct {
 	cpus       int
 	memory     job.Size
@@ -40,7 +40,7 @@ func (r *capacity) setProfile(p lease.Profile) error {
 	return nil
 }
 
-// never is why the host could not meet the need even when idle; empty if it could.
+// never returns why the host could not meet the need even when idle; empty if it could.
 func (r *capacity) never(need job.Resources) string {
 	switch {
 	case need.CPUs > r.cpus:
@@ -55,8 +55,7 @@ func (r *capacity) never(need job.Resources) string {
 	return ""
 }
 
-// short is what is missing of CPUs and memory right now, for people; empty if
-// nothing is.
+// short returns which of CPUs and memory is missing right now, for people; empty if neither is.
 func (r *capacity) short(need job.Resources) string {
 	switch {
 	case need.CPUs > max(0, r.cpus-r.usedCPUs):
@@ -83,7 +82,7 @@ func (r *capacity) choose(need job.Resources) ([]string, bool) {
 	return r.gpus.Choose(need)
 }
 
-// hold takes what choose has found.
+// hold takes what choose has found: all of it, or none and an error.
 func (r *capacity) hold(a job.Attempt, need job.Resources, devices []string) error {
 	if len(devices) > 0 {
 		if err := r.gpus.Hold(a.String(), devices, gpu.Milli(need), need.GPUMemory); err != nil {
@@ -95,7 +94,7 @@ func (r *capacity) hold(a job.Attempt, need job.Resources, devices []string) err
 	return nil
 }
 
-// adopt takes what an earlier life of the daemon had given away.
+// adopt takes what an earlier life of the daemon had given to an attempt.
 func (r *capacity) adopt(rec lease.Record) error {
 	r.usedCPUs += rec.Need.CPUs
 	r.usedMemory += rec.Need.Memory

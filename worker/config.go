@@ -1,6 +1,6 @@
 package worker
 
-// What a worker is told once, at its start.
+// The configuration of a worker, given once at its start.
 
 import (
 	"errors"
@@ -9,14 +9,14 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// Config is all that decides how a worker behaves.
+// Config is what a worker knows before the first event.
 type Config struct {
 	Profile lease.Profile // what this host could ever give
 	Boot    string        // this incarnation of the host: another after a reboot
-	Seed    uint64        // of the sessions that are drawn
-	// Draining is the drain that an earlier life of the daemon was told of.
+	Seed    uint64        // of session ids and of the jitter of renewals
+	// Draining is the drain that was set in an earlier life of the daemon.
 	Draining Drain
-	// Quarantine is what it gave to nobody.
+	// Quarantine is what that life kept for this one.
 	Quarantine Quarantine
 	Limits     Limits
 	// Inherit is what a task sees of the daemon's own environment; only PATH,

@@ -47,8 +47,7 @@ func (x *executor) admit(asked []Admission) {
 	}
 }
 
-// keepQuarantine writes what is set aside; what the disk does not take is tried
-// again with the next round.
+// keepQuarantine writes the quarantine; if the disk does not take it, it is tried again with the next turn.
 func (x *executor) keepQuarantine(now *Quarantine) {
 	if now != nil {
 		x.keep = now

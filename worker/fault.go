@@ -9,23 +9,22 @@ import (
 	"github.com/musterhq/muster/gpu"
 )
 
-// faults is what a GPU has suffered.
+// faults are the errors that a GPU has reported.
 type faults struct {
 	count  int       // times it was put into quarantine for a fault
 	last   BootTime  // when it last reported one
 	probe  BootTime  // when it may be found sound again
-	kept   BootTime  // when last and probe were last asked to be written
+	kept   BootTime  // when last and probe were last written
 	probes [2]*timer // that ask the driver for a status
 	ecc    int64     // uncorrectable memory errors, as last read; -1: never
 }
 
 const (
-	// faultPause is how long a GPU rests after a fault before it may be found
-	// sound; it doubles with each further fault, up to faultMost.
+	// faultPause is how long a GPU rests after a fault before it may be found sound; it doubles with each further fault,
+	// up to faultMost.
 	faultPause = time.Minute
 	faultMost  = time.Hour
-	// vouchedPause is the pause after a first fault of which the driver says that
-	// nothing has to be done about it.
+	// vouchedPause is the pause after a first fault if the driver says that no recovery is needed.
 	vouchedPause = 10 * time.Second
 	// faultForgotten is how long a GPU must be well for its faults to be forgotten.
 	faultForgotten = 24 * time.Hour
@@ -38,7 +37,7 @@ var deviceFaults = map[uint64]string{
 	119: "firmware does not answer", 120: "firmware error",
 }
 
-// programFaults are those that programs cause by themselves.
+// programFaults are the Xid errors that a program causes: they say nothing about the GPU.
 var programFaults = []uint64{13, 31, 43, 45, 68, 109}
 
 // pause is how long the device has to rest after its newest fault.

@@ -1,7 +1,7 @@
 package worker
 
-// The one goroutine around a Core: it takes all events that wait, saves what
-// they change in one write, and then does what was decided.
+// The one goroutine around a Core: it takes all events that wait, saves what they change in one write, and then carries
+// out the effects.
 
 import (
 	"context"
@@ -19,8 +19,7 @@ import (
 var ErrStopped = errors.New("worker has stopped")
 
 const (
-	// maxWaiting bounds the events that wait for the loop; who delivers more
-	// waits.
+	// maxWaiting bounds the events that wait for the loop; beyond it a call that delivers one waits.
 	maxWaiting = 4096
 	// maxTurn bounds the events that share one save.
 	maxTurn = 4096
@@ -169,9 +168,8 @@ func (l *Loop) take(ctx context.Context, first input) {
 	}
 }
 
-// tell delivers an event; it waits while the loop is behind, and does nothing
-// once it has ended.
-func (l *Loop) tell(ev Event) {
+// deliver hands an event to the loop. It waits while the loop is behind, and does nothing once that has ended.
+func (l *Loop) deliver(ev Event) {
 	select {
 	case l.in <- input{event: ev}:
 	case <-l.done:
@@ -179,29 +177,27 @@ func (l *Loop) tell(ev Event) {
 }
 
 // Up says that a session to a scheduler has opened.
-func (l *Loop) Up(p job.Peer) { l.tell(Up{Peer: p}) }
+func (l *Loop) Up(p job.Peer) { l.deliver(Up{Peer: p}) }
 
 // Down says that it has ended.
-func (l *Loop) Down(p job.Peer) { l.tell(Down{Peer: p}) }
+func (l *Loop) Down(p job.Peer) { l.deliver(Down{Peer: p}) }
 
-// Deliver takes a message of a scheduler. It waits while the loop is behind, so
-// it must not be called by whoever carries out Send.
-func (l *Loop) Deliver(from job.Peer, m lease.ToWorker) { l.tell(Message{From: from, Msg: m}) }
+// Deliver takes a message of a scheduler. It waits while the loop is behind, so Sender.Send must not call it.
+func (l *Loop) Deliver(from job.Peer, m lease.ToWorker) { l.deliver(Message{From: from, Msg: m}) }
 
-// Driven takes what a driver has to tell.
-func (l *Loop) Driven(e DriverEvent) { l.tell(e) }
+// Driven takes an event of the driver.
+func (l *Loop) Driven(e DriverEvent) { l.deliver(e) }
 
 // Devices takes the status of all GPUs, and where MPS listens, if it runs.
-func (l *Loop) Devices(s []gpu.Status, mps string) { l.tell(DeviceStatus{Devices: s, MPS: mps}) }
+func (l *Loop) Devices(s []gpu.Status, mps string) { l.deliver(DeviceStatus{Devices: s, MPS: mps}) }
 
 // Fault takes an error that a GPU reported.
-func (l *Loop) Fault(f gpu.Fault) { l.tell(DeviceFault{Fault: f}) }
+func (l *Loop) Fault(f gpu.Fault) { l.deliver(DeviceFault{Fault: f}) }
 
-// RestoreDevice gives a GPU that was set aside another chance.
-func (l *Loop) RestoreDevice(uuid string) { l.tell(DeviceRestored{UUID: uuid}) }
+// RestoreDevice ends the quarantine of a GPU.
+func (l *Loop) RestoreDevice(uuid string) { l.deliver(DeviceRestored{UUID: uuid}) }
 
-// ChangeProfile changes what the host could ever give. It may be called from
-// several places, each of which changes what it knows about.
+// ChangeProfile changes what the host could ever give. Each caller changes the fields that it knows about.
 func (l *Loop) ChangeProfile(change func(*lease.Profile)) {
 	select {
 	case l.in <- input{ask: func(c *Core) {
@@ -214,13 +210,13 @@ func (l *Loop) ChangeProfile(change func(*lease.Profile)) {
 }
 
 // SetLimits takes how much each user may hold from now on.
-func (l *Loop) SetLimits(to Limits) { l.tell(LimitsChanged{Limits: to}) }
+func (l *Loop) SetLimits(to Limits) { l.deliver(LimitsChanged{Limits: to}) }
 
-// Drain stops the giving away of anything, or resumes it.
-func (l *Loop) Drain(d Drain) { l.tell(d) }
+// Drain has the host take no new tasks, or take tasks again.
+func (l *Loop) Drain(d Drain) { l.deliver(d) }
 
-// Attempts are the records of all attempts that are reserved, run, or are not
-// yet acknowledged.
+// Attempts returns the records of all attempts that are reserved, run, or are not yet acknowledged. The error is
+// ErrStopped or that of ctx.
 func (l *Loop) Attempts(ctx context.Context) ([]lease.Record, error) {
 	answer := make(chan []lease.Record, 1)
 	if err := l.ask(ctx, func(c *Core) { answer <- c.Attempts() }); err != nil {
@@ -229,7 +225,7 @@ func (l *Loop) Attempts(ctx context.Context) ([]lease.Record, error) {
 	return <-answer, nil
 }
 
-// View shows the worker as it is now.
+// View shows the worker as it is now. The error is ErrStopped or that of ctx.
 func (l *Loop) View(ctx context.Context) (View, error) {
 	answer := make(chan View, 1)
 	if err := l.ask(ctx, func(c *Core) { answer <- c.View() }); err != nil {
@@ -238,9 +234,9 @@ func (l *Loop) View(ctx context.Context) (View, error) {
 	return <-answer, nil
 }
 
-// Ping returns nil once the loop has come by, or why it did not before ctx
-// ended. While it waits for the tasks of an earlier daemon, which may take as
-// long as the processes of a dead runner cannot be killed, that is no fault.
+// Ping returns nil when the loop answers, or the error of ctx if it does not in time. While the loop still adopts the
+// tasks of an earlier daemon, Ping returns nil at once: that may take long if the processes of a dead runner cannot be
+// killed, and is no fault of the loop.
 func (l *Loop) Ping(ctx context.Context) error {
 	select {
 	case <-l.adopted:
@@ -250,7 +246,7 @@ func (l *Loop) Ping(ctx context.Context) error {
 	}
 }
 
-// ask runs f in the loop's goroutine, and returns when it has.
+// ask runs f in the loop's goroutine, after the events that were delivered before, and returns when it has.
 func (l *Loop) ask(ctx context.Context, f func(*Core)) error {
 	answered := make(chan struct{})
 	select {

@@ -13,14 +13,13 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Limits bounds what each user may hold on this host at a time. The zero value
-// bounds nothing.
+// Limits bounds what each user may hold on this host at a time. The zero value bounds nothing.
 type Limits struct {
 	PerUser Limit
-	Users   map[string]Limit // what is said of one user goes before PerUser
+	Users   map[string]Limit // overrides PerUser, quantity by quantity
 }
 
-// Limit bounds some resources; those that it does not name are not bounded.
+// Limit bounds some quantities; those that it does not name are not bounded.
 type Limit map[Quantity]int64
 
 // Quantity is what can be bounded.
@@ -102,7 +101,7 @@ func parseLimit(name, text string) (user string, q Quantity, value int64, err er
 	return "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
 }
 
-// of is what a user may hold.
+// of returns what a user may hold.
 func (l Limits) of(user string) Limit {
 	own, named := l.Users[user]
 	if !named {
@@ -158,7 +157,7 @@ func (q *quotas) use(user string, need job.Resources, sign int) {
 // bounded says whether any limit holds for the user.
 func (q *quotas) bounded(user string) bool { return len(q.limits.of(user)) > 0 }
 
-// over says which limit the user would pass with this need; empty if none.
+// over returns which limit the user would pass with this need, for people; empty if none.
 func (q *quotas) over(user string, need job.Resources) string {
 	limit := q.limits.of(user)
 	if len(limit) == 0 {

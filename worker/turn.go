@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// turn is what all rooms of a Core share: where they put effects, and the timers.
+// turn is what all rooms of a Core share: where they put effects, the timers, and what has to be looked at.
 type turn struct {
 	timers  timers
 	out     Effects // nothing of it waits for the disk
