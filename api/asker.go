@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,11 +13,10 @@ import (
 	"net/url"
 	"os"
 	"os/user"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+	"sync/atomic"
 	"unicode"
 
 	"golang.org/x/sys/unix"
@@ -97,31 +95,44 @@ func callerOf(conn net.Conn) caller {
 	return caller{uid: uid, name: name}
 }
 
+// authenticator says who makes a request.
+type authenticator struct {
+	httpUser  string
+	operators []string
+	tokenFile string
+	token     atomic.Pointer[[]byte] // digest of the bearer token; nil: none
+}
+
+func newAuthenticator(cfg Config) (*authenticator, error) {
+	a := &authenticator{httpUser: cfg.HTTPUser, operators: cfg.Operators, tokenFile: cfg.TokenFile}
+	return a, a.readToken()
+}
+
 // identify says who makes a request that came in by this door.
-func (s *Server) identify(from origin, r *http.Request) (asker, error) {
+func (a *authenticator) identify(from origin, r *http.Request) (asker, error) {
 	switch from {
 	case fromSocket:
 		c, ok := r.Context().Value(callerKey{}).(caller)
 		if !ok || c.err != nil {
 			return asker{}, fmt.Errorf("%w: who is at the other end of the socket is not known", ErrUnauthorized)
 		}
-		return asker{from: from, user: c.name, operator: c.uid == 0 || c.uid == os.Getuid() || s.isOperator(c.name)}, nil
+		return asker{from: from, user: c.name, operator: c.uid == 0 || c.uid == os.Getuid() || a.isOperator(c.name)}, nil
 	case fromTCP:
-		if err := s.checkTCP(r); err != nil {
+		if err := a.checkTCP(r); err != nil {
 			return asker{}, err
 		}
-		return asker{from: from, user: s.cfg.HTTPUser, operator: s.isOperator(s.cfg.HTTPUser)}, nil
+		return asker{from: from, user: a.httpUser, operator: a.isOperator(a.httpUser)}, nil
 	case fromPeer:
 		name, err := url.QueryUnescape(r.Header.Get(headerUser))
 		if err != nil || (name != "" && !validUser(name)) {
 			return asker{}, bad("header %s: no user's name", headerUser)
 		}
-		return asker{from: from, user: name, operator: s.isOperator(name) || r.Header.Get(headerOperator) == "1"}, nil
+		return asker{from: from, user: name, operator: a.isOperator(name) || r.Header.Get(headerOperator) == "1"}, nil
 	}
 	return asker{}, ErrUnauthorized
 }
 
-func (s *Server) isOperator(user string) bool { return slices.Contains(s.cfg.Operators, user) }
+func (a *authenticator) isOperator(user string) bool { return slices.Contains(a.operators, user) }
 
 const maxUser = 64
 
@@ -132,11 +143,11 @@ func validUser(name string) bool {
 // checkTCP wants the token where there is one. Where there is none only this
 // host can connect, but so can any web page that its user looks at: hence no
 // other origin, and no other name for this host.
-func (s *Server) checkTCP(r *http.Request) error {
+func (a *authenticator) checkTCP(r *http.Request) error {
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
 		return fmt.Errorf("%w: a web page of another origin may not use this daemon", ErrDenied)
 	}
-	want := s.token.Load()
+	want := a.token.Load()
 	if want == nil {
 		host := r.Host
 		if h, _, err := net.SplitHostPort(host); err == nil {
@@ -150,26 +161,28 @@ func (s *Server) checkTCP(r *http.Request) error {
 	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	digest := sha256.Sum256([]byte(text))
 	if !ok || subtle.ConstantTimeCompare(digest[:], *want) != 1 {
-		return fmt.Errorf("%w: this daemon wants its bearer token (--api-token FILE), and was given none or another", ErrUnauthorized)
+		return fmt.Errorf("%w: the bearer token of this daemon (--api-token FILE) is missing or wrong", ErrUnauthorized)
 	}
 	return nil
 }
 
-// ReadToken reads the token file again, if there is one; on an error the token
-// stays what it was.
-func (s *Server) ReadToken() error {
-	if s.cfg.TokenFile == "" {
+// readToken reads the token file again, if there is one; on an error the token stays what it was.
+func (a *authenticator) readToken() error {
+	if a.tokenFile == "" {
 		return nil
 	}
-	digest, err := readToken(s.cfg.TokenFile)
+	digest, err := tokenDigest(a.tokenFile)
 	if err == nil {
-		s.token.Store(&digest)
+		a.token.Store(&digest)
 	}
 	return err
 }
 
-// readToken reads the bearer token and keeps only its digest.
-func readToken(file string) ([]byte, error) {
+// open says whether requests over TCP need no token.
+func (a *authenticator) open() bool { return a.token.Load() == nil }
+
+// tokenDigest reads the bearer token and keeps only its digest.
+func tokenDigest(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("api: token file: %w", err)
@@ -185,99 +198,4 @@ func readToken(file string) ([]byte, error) {
 	}
 	digest := sha256.Sum256([]byte(token))
 	return digest[:], nil
-}
-
-// gate bounds what is under way at one door.
-type gate struct{ requests, streams chan struct{} }
-
-func newGate() *gate {
-	return &gate{make(chan struct{}, maxRequests), make(chan struct{}, maxStreams)}
-}
-
-// handler is everything between a listener and the routes.
-func (s *Server) handler(from origin) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := time.Now()
-		out := &response{ResponseWriter: w, control: http.NewResponseController(w)}
-		defer s.served(r, out, began)
-		a, err := s.identify(from, r)
-		if err == nil && r.Header.Get("Upgrade") != "" && r.Header.Get("Origin") != "" {
-			// Browsers let any page open a WebSocket, and say whose it is. It is
-			// looked at here, as the header is not passed on to other daemons.
-			err = fmt.Errorf("%w: a web page may not run commands", ErrDenied)
-		}
-		if err != nil {
-			refuse(out, err)
-			return
-		}
-		r.Body = &body{ReadCloser: http.MaxBytesReader(out, r.Body, bodyBound(r.URL.Path)), control: out.control}
-		*r = *r.WithContext(context.WithValue(r.Context(), askerKey{}, a))
-		s.mux.ServeHTTP(out, r)
-	})
-}
-
-// served ends every request.
-func (s *Server) served(r *http.Request, out *response, began time.Time) {
-	s.metrics.served(r.Pattern, out.status, time.Since(began))
-	p := recover()
-	if p == nil {
-		return
-	}
-	if p != http.ErrAbortHandler { //nolint:errorlint // a panic's value is compared, as net/http does
-		s.log.ErrorContext(r.Context(), "request handler panicked", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	}
-	panic(http.ErrAbortHandler)
-}
-
-// body has a deadline that ends with it: one that outlived the body would end
-// the request while it is being answered. A large one has it anew for each
-// part.
-type body struct {
-	io.ReadCloser
-	control *http.ResponseController
-	begun   bool
-	read    int // bytes since the deadline was set
-}
-
-// Read is of the request's body.
-func (b *body) Read(p []byte) (int, error) {
-	if !b.begun || b.read >= bodyTimed {
-		b.begun, b.read = true, 0
-		_ = b.control.SetReadDeadline(time.Now().Add(bodyTimeout)) // as in response.Write
-	}
-	n, err := b.ReadCloser.Read(p)
-	b.read += n
-	if errors.Is(err, io.EOF) { // after any other error net/http reads on, and not for ever
-		_ = b.control.SetReadDeadline(time.Time{})
-	}
-	return n, err
-}
-
-// response notes the status and gives up on a reader who takes nothing.
-type response struct {
-	http.ResponseWriter
-	control *http.ResponseController
-	status  int
-}
-
-// Unwrap is for http.ResponseController.
-func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// WriteHeader notes the status.
-func (w *response) WriteHeader(status int) {
-	if w.status == 0 || w.status/100 == 1 {
-		w.status = status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Write is under a deadline of its own.
-func (w *response) Write(b []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
-	// A listener that knows no deadlines has others: a member is cut off when it
-	// is silent.
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeWait))
-	return w.ResponseWriter.Write(b)
 }

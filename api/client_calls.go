@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Submit hands in a job and returns its document; its id is durable. Under the
+// Submit submits a job and returns its document; the job is durable by then. Under the
 // same key (may be empty) the same user's second call returns the first's job.
 // A job that nothing in the cluster could ever run is ErrNoMatch, and its
 // Problem carries the explanation.
@@ -146,18 +146,17 @@ func nodePath(node, what string) (string, error) {
 	return "/v1/nodes/" + url.PathEscape(node) + what, nil
 }
 
-// Drain gives a node nothing new; what runs there goes on, to the deadline if
-// there is one.
+// Drain starts nothing new on a node. Running tasks go on, until the deadline if there is one.
 func (c *Client) Drain(ctx context.Context, node string, r DrainRequest) (Node, error) {
 	return c.nodeCall(ctx, http.MethodPost, node, "/drain", r)
 }
 
-// Resume ends a drain, and gives what was set aside another chance.
+// Resume ends the drain of a node, and the quarantine of its GPUs.
 func (c *Client) Resume(ctx context.Context, node string) (Node, error) {
 	return c.nodeCall(ctx, http.MethodPost, node, "/resume", changeRequest{})
 }
 
-// DeclareDead gives up all that runs on a node that is gone for good. With
+// DeclareDead writes off the tasks of a node that will not come back. With
 // dryRun it says what that would be and changes nothing. It is ErrConflict for a
 // node that answers. Declare the node again when those in Partial are back.
 func (c *Client) DeclareDead(ctx context.Context, node string, dryRun bool) (d Death, err error) {

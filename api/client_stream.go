@@ -163,7 +163,7 @@ func readEvents(body io.Reader, alive func(), each func(Event) bool) error {
 }
 
 // Wait returns when all jobs have ended, with their documents in the order of
-// ids. Seen, if not nil, is told of each change on the way.
+// ids. Seen, if not nil, is called at each change.
 func (c *Client) Wait(ctx context.Context, ids []job.ID, seen func(Job)) ([]Job, error) {
 	last := map[job.ID]Job{}
 	all := func() []Job { // or nil while one of them has not ended

@@ -33,8 +33,11 @@ func peerDocument(m Member) Peer {
 	}
 }
 
-func (s *Server) listPeers(ctx context.Context, _ *struct{}) (*peersOutput, error) {
-	members, err := s.needs.Peers.Members(ctx)
+// memberRoutes answers for the membership of the cluster.
+type memberRoutes struct{ *daemons }
+
+func (r *memberRoutes) list(ctx context.Context, _ *struct{}) (*peersOutput, error) {
+	members, err := r.peers.Members(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -59,33 +62,32 @@ func operator(ctx context.Context, what string) error {
 	return nil
 }
 
-func (s *Server) revoke(ctx context.Context, in *changeInput) (*peerOutput, error) {
+func (r *memberRoutes) revoke(ctx context.Context, in *changeInput) (*peerOutput, error) {
 	if err := operator(ctx, "revoke "+quote(in.ID)); err != nil {
 		return nil, err
 	}
-	m, err := s.member(ctx, in.ID)
+	m, err := r.find(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
 	if m.Self {
 		return nil, fmt.Errorf("revoke %s: %w: a daemon cannot revoke itself; ask another", m.label(), ErrConflict)
 	}
-	if err := s.needs.Peers.Revoke(ctx, m.Peer, in.reason()); err != nil {
+	if err := r.peers.Revoke(ctx, m.Peer, in.reason()); err != nil {
 		return nil, err
 	}
 	return &peerOutput{peerDocument(m)}, nil
 }
 
-func (s *Server) invite(ctx context.Context, in *inviteInput) (*inviteOutput, error) {
+func (r *memberRoutes) invite(ctx context.Context, in *inviteInput) (*inviteOutput, error) {
 	if err := operator(ctx, "invite"); err != nil {
 		return nil, err
 	}
-	r := in.Body
-	ttl := time.Duration(r.TTL * float64(time.Second))
+	ttl := time.Duration(in.Body.TTL * float64(time.Second))
 	if ttl == 0 {
 		ttl = defaultTTL
 	}
-	i, err := s.needs.Peers.Invite(ctx, ttl, max(r.Uses, 1), r.Roles)
+	i, err := r.peers.Invite(ctx, ttl, max(in.Body.Uses, 1), in.Body.Roles)
 	if err != nil {
 		return nil, err
 	}
@@ -94,38 +96,41 @@ func (s *Server) invite(ctx context.Context, in *inviteInput) (*inviteOutput, er
 	return &inviteOutput{i}, nil
 }
 
-func (s *Server) join(ctx context.Context, in *joinInput) (*joinOutput, error) {
+func (r *memberRoutes) join(ctx context.Context, in *joinInput) (*joinOutput, error) {
 	if err := operator(ctx, "join"); err != nil {
 		return nil, err
 	}
-	cluster, err := s.needs.Peers.Join(ctx, in.Body.Bootstrap, in.Body.Token)
+	cluster, err := r.peers.Join(ctx, in.Body.Bootstrap, in.Body.Token)
 	if err != nil {
 		return nil, err
 	}
 	return &joinOutput{Joined{Schema: SchemaJoined, Cluster: cluster}}, nil
 }
 
-func (s *Server) daemon(ctx context.Context, in *daemonInput) (*daemonOutput, error) {
-	d, err := s.needs.Self.Daemon(ctx)
+// daemonRoutes answers for this daemon.
+type daemonRoutes struct{ self Self }
+
+func (r *daemonRoutes) get(ctx context.Context, in *daemonInput) (*daemonOutput, error) {
+	d, err := r.self.Daemon(ctx)
 	if err != nil {
 		return nil, err
 	}
 	d.Schema, d.StartedAt = SchemaDaemon, d.StartedAt.UTC()
 	d.Addrs, d.Config = append([]string{}, d.Addrs...), append([]Setting{}, d.Config...)
 	if in.Facts {
-		if d.Facts, err = s.needs.Self.Facts(ctx); err != nil {
+		if d.Facts, err = r.self.Facts(ctx); err != nil {
 			return nil, err
 		}
 	}
 	return &daemonOutput{d}, nil
 }
 
-func (s *Server) health(context.Context, *struct{}) (*healthOutput, error) {
+func (r *daemonRoutes) health(context.Context, *struct{}) (*healthOutput, error) {
 	return &healthOutput{Health{SchemaHealth, true}}, nil
 }
 
-func (s *Server) isReady(ctx context.Context, _ *struct{}) (*healthOutput, error) {
-	if err := s.needs.Self.Ready(ctx); err != nil {
+func (r *daemonRoutes) ready(ctx context.Context, _ *struct{}) (*healthOutput, error) {
+	if err := r.self.Ready(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return &healthOutput{Health{SchemaHealth, true}}, nil

@@ -44,7 +44,7 @@ func TestForwardToOwner(t *testing.T) {
 			t.Errorf("ben was asked %q, amy %q", ben.asked, amy.asked)
 		}
 		// Other people see the job but not its secrets, wherever they ask.
-		amy.server.cfg.HTTPUser, ben.server.cfg.HTTPUser = "eve", "eve"
+		amy.server.auth.httpUser, ben.server.auth.httpUser = "eve", "eve"
 		for _, d := range c.daemons {
 			got, err := d.client.Job(ctx, j.ID)
 			if err != nil || got.Spec.Env["SECRET"] != hidden {
@@ -62,7 +62,7 @@ func TestClientCannotClaimToBeAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
-		amy.server.cfg.HTTPUser = "eve"
+		amy.server.auth.httpUser = "eve"
 		for _, j := range []job.Job{amy.put(amy.newJob(1)), ben.put(ben.newJob(1))} {
 			status, _, body := amy.raw(t, "POST", "/v1/jobs/"+string(j.ID)+"/cancel", `{}`, headerUser, "amy", headerHop, "1")
 			if status != http.StatusForbidden {
@@ -289,8 +289,8 @@ func TestDoorOfDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
-		ben.server.cfg.Operators = []string{"amy"}
-		client := &Client{http: amy.server.peers, base: "http://" + string(ben.peer), where: "ben"}
+		ben.server.auth.operators = []string{"amy"}
+		client := &Client{http: amy.server.daemons.http, base: "http://" + string(ben.peer), where: "ben"}
 		for _, path := range []string{"/v1/invitations", "/v1/join", "/v1/jobs", "/v1/peers/" + string(amy.peer) + "/revoke"} {
 			err := client.callWith(t.Context(), http.MethodPost, path, nil, http.Header{headerUser: {"amy"}}, map[string]any{}, nil)
 			if !errors.Is(err, ErrNotFound) {

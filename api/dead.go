@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -59,33 +60,41 @@ func errAnswers(node, whom string) error {
 	return fmt.Errorf("node %s: %w: it answers %s, so it is not dead: drain it instead", node, ErrConflict, whom)
 }
 
-func (s *Server) declareDead(ctx context.Context, in *deathInput) (*deathOutput, error) {
+// deathRoutes declares nodes dead.
+type deathRoutes struct {
+	*daemons
+
+	deaths Deaths
+	log    *slog.Logger
+}
+
+func (d *deathRoutes) declare(ctx context.Context, in *deathInput) (*deathOutput, error) {
 	if err := operator(ctx, "declare node "+quote(in.ID)+" dead"); err != nil {
 		return nil, err
 	}
 	dryRun := in.Body != nil && in.Body.DryRun
 	if askerOf(ctx).from == fromPeer { // the id is whole; this daemon need not know it
 		m := Member{Peer: job.Peer(in.ID)}
-		tasks, err := s.deadHere(ctx, m.Peer, dryRun)
+		tasks, err := d.deadHere(ctx, m.Peer, dryRun)
 		if err != nil {
 			return nil, err
 		}
 		return &deathOutput{deathOf(m, dryRun, []answer[int]{{value: tasks}})}, nil
 	}
-	m, err := s.perhapsDead(ctx, in.ID)
+	m, err := d.perhapsDead(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	owners, err := s.owners(ctx, m.Peer)
+	owners, err := d.owners(ctx, m.Peer)
 	if err != nil {
 		return nil, err
 	}
-	checked, err := s.checkDead(ctx, m, owners)
+	checked, err := d.checkDead(ctx, m, owners)
 	if err != nil || dryRun {
 		return &deathOutput{deathOf(m, true, checked)}, err
 	}
-	s.log.WarnContext(ctx, "node declared dead", "node", m.label(), "peer", string(m.Peer), "user", askerOf(ctx).user)
-	acted, err := s.actDead(ctx, m, checked)
+	d.log.WarnContext(ctx, "node declared dead", "node", m.label(), "peer", string(m.Peer), "user", askerOf(ctx).user)
+	acted, err := d.actDead(ctx, m, checked)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +103,8 @@ func (s *Server) declareDead(ctx context.Context, in *deathInput) (*deathOutput,
 
 // perhapsDead finds the node that a user names. One that this daemon has
 // forgotten, or has never met, goes by its whole id.
-func (s *Server) perhapsDead(ctx context.Context, text string) (Member, error) {
-	m, err := s.member(ctx, text)
+func (d *deathRoutes) perhapsDead(ctx context.Context, text string) (Member, error) {
+	m, err := d.find(ctx, text)
 	switch {
 	case errors.Is(err, ErrNotFound) && len(text) == peerIDLength && strings.HasPrefix(text, peerIDBegin):
 		return Member{Peer: job.Peer(text), State: NodeLost}, nil
@@ -109,14 +118,14 @@ func (s *Server) perhapsDead(ctx context.Context, text string) (Member, error) {
 
 // owners are the members that may have tasks on the node, this daemon among
 // them: first those that are likely to answer.
-func (s *Server) owners(ctx context.Context, node job.Peer) ([]Member, error) {
-	members, err := s.needs.Peers.Members(ctx)
+func (d *deathRoutes) owners(ctx context.Context, node job.Peer) ([]Member, error) {
+	members, err := d.peers.Members(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var owners []Member
 	for _, m := range members {
-		m.Self = m.Self || m.Peer == s.cfg.Self
+		m.Self = m.Self || m.Peer == d.self
 		if m.Peer != node && (m.Self || slices.Contains(m.Roles, roleOwner)) {
 			owners = append(owners, m)
 		}
@@ -131,7 +140,7 @@ func silence(m Member) int {
 
 // checkDead asks the node and all owners whether it answers. It returns what
 // each owner would give up.
-func (s *Server) checkDead(ctx context.Context, m Member, owners []Member) ([]answer[int], error) {
+func (d *deathRoutes) checkDead(ctx context.Context, m Member, owners []Member) ([]answer[int], error) {
 	ctx, cancel := context.WithTimeout(ctx, deathCheckAll)
 	defer cancel()
 	alive := make(chan bool, 1)
@@ -139,20 +148,20 @@ func (s *Server) checkDead(ctx context.Context, m Member, owners []Member) ([]an
 		ctx, cancel := context.WithTimeout(ctx, deathCheck)
 		defer cancel()
 		var n Node
-		err := s.ask(ctx, m.Peer, "/v1/nodes/"+string(m.Peer), url.Values{}, &n)
+		err := d.ask(ctx, m.Peer, "/v1/nodes/"+string(m.Peer), url.Values{}, &n)
 		_, refused := errors.AsType[*Problem](err)
 		alive <- err == nil || refused
 	}()
-	answers := s.askOwners(ctx, m.Peer, owners, true, deathCheck)
+	answers := d.askOwners(ctx, m.Peer, owners, true, deathCheck)
 	if <-alive {
-		return nil, errAnswers(m.label(), s.nameOf(ctx, s.cfg.Self))
+		return nil, errAnswers(m.label(), d.nameOf(ctx, d.self))
 	}
 	return answers, refusal(m, answers)
 }
 
 // actDead has the owners give up what they have on the node. Those that were
 // silent when they were asked stay named as silent.
-func (s *Server) actDead(ctx context.Context, m Member, checked []answer[int]) ([]answer[int], error) {
+func (d *deathRoutes) actDead(ctx context.Context, m Member, checked []answer[int]) ([]answer[int], error) {
 	ctx, cancel := context.WithTimeout(ctx, deathAct)
 	defer cancel()
 	var silent []answer[int]
@@ -164,10 +173,10 @@ func (s *Server) actDead(ctx context.Context, m Member, checked []answer[int]) (
 		}
 		owners = append(owners, a.member)
 	}
-	acted := s.askOwners(ctx, m.Peer, owners, false, deathAct)
+	acted := d.askOwners(ctx, m.Peer, owners, false, deathAct)
 	for _, a := range acted {
 		if a.err != nil {
-			s.log.WarnContext(ctx, "an owner gave nothing up of a node declared dead", "owner", a.member.label(), "node", m.label(), "error", a.err)
+			d.log.WarnContext(ctx, "an owner gave nothing up of a node declared dead", "owner", a.member.label(), "node", m.label(), "error", a.err)
 		}
 	}
 	if err := refusal(m, acted); err != nil {
@@ -180,31 +189,31 @@ func (s *Server) actDead(ctx context.Context, m Member, checked []answer[int]) (
 }
 
 // askOwners has each owner do its part, this daemon by itself.
-func (s *Server) askOwners(ctx context.Context, node job.Peer, owners []Member, dryRun bool, wait time.Duration) []answer[int] {
+func (d *deathRoutes) askOwners(ctx context.Context, node job.Peer, owners []Member, dryRun bool, wait time.Duration) []answer[int] {
 	return askAll(ctx, owners, wait, func(ctx context.Context, o Member) (int, error) {
 		if o.Self {
-			return s.deadHere(ctx, node, dryRun)
+			return d.deadHere(ctx, node, dryRun)
 		}
-		var d Death
-		err := s.exchange(ctx, http.MethodPost, o.Peer, "/v1/nodes/"+string(node)+"/declare-dead", nil, DeclareDeadRequest{DryRun: dryRun}, &d)
-		if err == nil && (d.Tasks < 0 || d.Tasks > maxGiven) {
-			err = fmt.Errorf("%w: %d tasks in its answer", ErrUnavailable, d.Tasks)
+		var death Death
+		err := d.exchange(ctx, http.MethodPost, o.Peer, "/v1/nodes/"+string(node)+"/declare-dead", nil, DeclareDeadRequest{DryRun: dryRun}, &death)
+		if err == nil && (death.Tasks < 0 || death.Tasks > maxGiven) {
+			err = fmt.Errorf("%w: %d tasks in its answer", ErrUnavailable, death.Tasks)
 		}
-		return d.Tasks, err
+		return death.Tasks, err
 	})
 }
 
 // deadHere is this daemon's own part: it counts or gives up what its jobs have
 // on the node, unless that answers it.
-func (s *Server) deadHere(ctx context.Context, node job.Peer, dryRun bool) (tasks int, err error) {
-	members, err := s.needs.Peers.Members(ctx)
+func (d *deathRoutes) deadHere(ctx context.Context, node job.Peer, dryRun bool) (tasks int, err error) {
+	members, err := d.peers.Members(ctx)
 	if err != nil {
 		return 0, err
 	}
-	here := s.cfg.Self.Short()
+	here := d.self.Short()
 	for _, m := range members {
 		switch {
-		case m.Self || m.Peer == s.cfg.Self:
+		case m.Self || m.Peer == d.self:
 			here = m.label()
 			m.State = NodeReady
 		case m.Peer != node:
@@ -215,13 +224,13 @@ func (s *Server) deadHere(ctx context.Context, node job.Peer, dryRun bool) (task
 		}
 	}
 	if dryRun {
-		return s.needs.Deaths.MayBeDead(ctx, node)
+		return d.deaths.MayBeDead(ctx, node)
 	}
-	return s.needs.Deaths.DeclareDead(ctx, node, askerOf(ctx).user)
+	return d.deaths.DeclareDead(ctx, node, askerOf(ctx).user)
 }
 
 // refusal is the word of the first owner that the node answers, if there is one.
-// It is told in our words: an owner's own are not needed.
+// The error is worded here, not by the owner.
 func refusal(m Member, answers []answer[int]) error {
 	for _, a := range answers {
 		if errors.Is(a.err, ErrConflict) {

@@ -31,7 +31,7 @@ func TestDeclareDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan")
 		amy, ben, cal, dan := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3]
-		amy.server.cfg.Operators = []string{"amy"}
+		amy.server.auth.operators = []string{"amy"}
 		c.gone(dan)
 		amy.held[dan.peer], cal.held[dan.peer] = 1, 2
 		d, err := amy.client.DeclareDead(t.Context(), "dan", true)
@@ -66,7 +66,7 @@ func TestDeclareDeadOfOneThatAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan")
 		amy, ben, cal, dan := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3]
-		amy.server.cfg.Operators = []string{"amy"}
+		amy.server.auth.operators = []string{"amy"}
 		for _, d := range c.daemons {
 			d.held[dan.peer] = 1
 		}
@@ -109,7 +109,7 @@ func TestDeclareDeadWithSilentOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan", "eli")
 		amy, ben, cal, dan, eli := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3], c.daemons[4]
-		amy.server.cfg.Operators = []string{"amy"}
+		amy.server.auth.operators = []string{"amy"}
 		c.gone(dan)
 		c.gone(eli)
 		close(ben.silent)
@@ -142,7 +142,7 @@ func TestDeclareDeadAmongDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan")
 		amy, ben, cal, dan := c.daemons[0], c.daemons[1], c.daemons[2], c.daemons[3]
-		amy.server.cfg.Operators = []string{"amy"}
+		amy.server.auth.operators = []string{"amy"}
 		c.gone(dan)
 		amy.held[dan.peer], ben.held[dan.peer], cal.held[dan.peer] = 1, maxGiven+1, 1<<62
 		d, err := amy.client.DeclareDead(t.Context(), "dan", true)
@@ -150,7 +150,7 @@ func TestDeclareDeadAmongDaemons(t *testing.T) {
 			t.Errorf("with two that boast: %+v, %v", d, err)
 		}
 		ben.held[dan.peer], cal.held[dan.peer] = 1, 1
-		member := &Client{http: amy.server.peers, base: "http://" + string(ben.peer), where: "ben"}
+		member := &Client{http: amy.server.daemons.http, base: "http://" + string(ben.peer), where: "ben"}
 		path := "/v1/nodes/" + string(dan.peer) + "/declare-dead"
 		asks := func(header http.Header) (d Death, err error) {
 			err = member.callWith(t.Context(), http.MethodPost, path, nil, header, DeclareDeadRequest{}, &d)

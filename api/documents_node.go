@@ -141,7 +141,7 @@ type Amount struct {
 	Free  int64 `json:"free"`
 }
 
-// Daemon says which daemon answers and how it was told to run.
+// Daemon is the document of the daemon that answers: its identity and its settings.
 type Daemon struct {
 	Schema    string    `json:"schema"`
 	Version   string    `json:"version"`
@@ -193,7 +193,7 @@ type EventKind string
 
 // The kinds of events.
 const (
-	EventOpen   EventKind = "open"   // changes are told from here on
+	EventOpen   EventKind = "open"   // the stream is open; changes follow
 	EventJob    EventKind = "job"    // a job as it stands now
 	EventSilent EventKind = "silent" // a daemon does not answer; it is asked again
 	EventGone   EventKind = "gone"   // there is no such job
@@ -221,7 +221,7 @@ type NodeInfo struct {
 	Addrs   []string
 	Status  []gpu.Status
 	Holders map[string][]job.ID // by GPU UUID
-	Aside   map[string]string   // by GPU UUID: why it is given to nobody
+	Aside   map[string]string   // by GPU UUID: why it is in quarantine
 }
 
 // NodeDocument is the document of a node.

@@ -31,37 +31,37 @@ type drainInput struct {
 	Body *DrainRequest `required:"false"`
 }
 
-func (s *Server) drain(ctx context.Context, in *drainInput) (*nodeOutput, error) {
+func (r *nodeRoutes) drain(ctx context.Context, in *drainInput) (*nodeOutput, error) {
 	if err := operator(ctx, "drain node "+quote(in.ID)); err != nil {
 		return nil, err
 	}
-	r := DrainRequest{}
+	request := DrainRequest{}
 	if in.Body != nil {
-		r = *in.Body
+		request = *in.Body
 	}
-	d := Drain{Reason: r.Reason, By: askerOf(ctx).user, Since: time.Now().UTC()}
-	if r.Deadline != nil {
-		until := d.Since.Add(time.Duration(*r.Deadline * float64(time.Second)))
+	d := Drain{Reason: request.Reason, By: askerOf(ctx).user, Since: time.Now().UTC()}
+	if request.Deadline != nil {
+		until := d.Since.Add(time.Duration(*request.Deadline * float64(time.Second)))
 		d.Deadline = &until
 	}
-	if err := s.needs.Node.Drain(ctx, d); err != nil {
+	if err := r.node.Drain(ctx, d); err != nil {
 		return nil, err
 	}
-	return s.thisNode(ctx)
+	return r.thisNode(ctx)
 }
 
-func (s *Server) resume(ctx context.Context, in *changeInput) (*nodeOutput, error) {
+func (r *nodeRoutes) resume(ctx context.Context, in *changeInput) (*nodeOutput, error) {
 	if err := operator(ctx, "resume node "+quote(in.ID)); err != nil {
 		return nil, err
 	}
-	if err := s.needs.Node.Resume(ctx); err != nil {
+	if err := r.node.Resume(ctx); err != nil {
 		return nil, err
 	}
-	return s.thisNode(ctx)
+	return r.thisNode(ctx)
 }
 
-func (s *Server) thisNode(ctx context.Context) (*nodeOutput, error) {
-	info, err := s.needs.Node.Node(ctx)
+func (r *nodeRoutes) thisNode(ctx context.Context) (*nodeOutput, error) {
+	info, err := r.node.Node(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -69,9 +69,9 @@ func (s *Server) thisNode(ctx context.Context) (*nodeOutput, error) {
 }
 
 // toNode passes a request about a node on to its own daemon.
-func (s *Server) toNode(ctx huma.Context, next func(huma.Context)) {
+func (rt *router) toNode(ctx huma.Context, next func(huma.Context)) {
 	r, out := humago.Unwrap(ctx)
-	m, err := s.member(ctx.Context(), ctx.Param("id"))
+	m, err := rt.find(ctx.Context(), ctx.Param("id"))
 	switch {
 	case err != nil:
 		refuse(out, err)
@@ -80,7 +80,7 @@ func (s *Server) toNode(ctx huma.Context, next func(huma.Context)) {
 	case askerOf(ctx.Context()).from == fromPeer:
 		refuse(out, &notFoundError{"node", ctx.Param("id"), "the daemon that was asked is another"})
 	default:
-		s.forward(out, r.WithContext(ctx.Context()), toDaemon(m, r), patience{limit: forwardChange, whole: true})
+		rt.forward(out, r.WithContext(ctx.Context()), toDaemon(m, r), patience{limit: forwardChange, whole: true})
 	}
 }
 

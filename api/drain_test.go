@@ -15,7 +15,7 @@ func TestDrainFromAnotherDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
-		amy.server.cfg.Operators = []string{"amy"}
+		amy.server.auth.operators = []string{"amy"}
 		seconds := 90.0
 		n, err := amy.client.Drain(t.Context(), "ben", DrainRequest{Reason: "new fans", Deadline: &seconds})
 		if err != nil || n.Name != "ben" || n.Drain == nil || n.Drain.Reason != "new fans" || n.Drain.By != "amy" {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -22,8 +23,8 @@ import (
 
 // The waits and bounds of event streams.
 const (
-	signOfLife  = 10 * time.Second      // a comment at least so often, for whoever waits at the other end
-	openWithin  = 50 * time.Millisecond // a stream of ends says that it is open, unless it has told all by then
+	signOfLife  = 10 * time.Second      // the longest pause without a comment, so that the client sees a living stream
+	openWithin  = 50 * time.Millisecond // when a stream of ends says that it is open, unless it is complete by then
 	memberCheck = 5 * time.Second       // for members that are new, or back
 	maxMembers  = 512                   // followed by one stream
 	peerTries   = 5                     // in a row, before a member is left to memberCheck
@@ -62,35 +63,45 @@ func (in eventsInput) groups() (map[job.Group][]job.ID, error) {
 	return groups, nil
 }
 
+// eventRoutes tells of changes to jobs.
+type eventRoutes struct {
+	*daemons
+
+	jobs      Jobs
+	watch     Watch
+	directory Directory
+	log       *slog.Logger
+}
+
 // known says whether the one job that is asked for is here; an error, if it
 // would be here and is not.
-func (s *Server) known(ctx context.Context, in *eventsInput) (bool, error) {
+func (r *eventRoutes) known(ctx context.Context, in *eventsInput) (bool, error) {
 	if len(in.Job) != 1 {
 		return false, nil
 	}
 	id := job.ID(in.Job[0])
-	if _, self, err := s.needs.Directory.Owner(ctx, id.Group()); err != nil || !self {
+	if _, self, err := r.directory.Owner(ctx, id.Group()); err != nil || !self {
 		return false, nil //nolint:nilerr // the stream says so, and goes on looking for the owner
 	}
-	if _, err := s.needs.Jobs.Get(ctx, id); err != nil {
+	if _, err := r.jobs.Get(ctx, id); err != nil {
 		return false, about(in.Job[0], err)
 	}
 	return true, nil
 }
 
-func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+func (r *eventRoutes) stream(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
 	groups, err := in.groups()
 	if err != nil {
 		return nil, err
 	}
-	known, err := s.known(ctx, in)
+	known, err := r.known(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, and it ends with the server too
 		_, w := humago.Unwrap(hctx)
 		ctx, cancel := context.WithCancel(hctx.Context())
-		f := follower{s: s, out: make(chan outgoing, eventQueue), stop: cancel, peer: askerOf(ctx).from == fromPeer, ended: in.Ended, single: len(groups) == 1, known: known}
+		f := follower{eventRoutes: r, out: make(chan outgoing, eventQueue), stop: cancel, peer: askerOf(ctx).from == fromPeer, ended: in.Ended, single: len(groups) == 1, known: known}
 		defer f.sources.Wait()
 		defer cancel()
 		for g, ids := range groups {
@@ -101,7 +112,7 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 		}
 		if len(groups) == 0 {
 			// Before the stream is open: nothing that happens later may be missed.
-			changes, err := s.needs.Watch.Watch(ctx, nil, false)
+			changes, err := r.watch.Watch(ctx, nil, false)
 			if err != nil {
 				refuse(w, err)
 				return
@@ -164,11 +175,12 @@ func newEvent(kind EventKind) Event {
 
 // follower gathers the events of one stream.
 type follower struct {
-	s       *Server
+	*eventRoutes
+
 	out     chan outgoing
 	stop    context.CancelFunc // ends the stream; its client opens another
 	peer    bool               // another daemon asks: only what is here
-	ended   bool               // only ends are told, and the stream ends with the last
+	ended   bool               // only ends are sent; the stream closes after the last
 	single  bool               // all jobs that are asked for are of one group
 	known   bool               // the one job that is asked for is here
 	sources sync.WaitGroup
@@ -207,8 +219,7 @@ func (left awaited) done() bool { return left != nil && len(left) == 0 }
 // the daemon that sent it made of it.
 func (e Event) tellsEnd() bool { return e.Job != nil && e.Job.ID == e.ID && e.Job.Ended() }
 
-// tell sends an event, unless only ends are told and it is none; it is false
-// when no more is to be told.
+// tell sends an event; a stream of ends skips all other events. It is false when nothing more is to be sent.
 func (f *follower) tell(ctx context.Context, left awaited, e Event) bool {
 	if left == nil {
 		f.send(ctx, e)
@@ -236,7 +247,7 @@ func (f *follower) gone(ctx context.Context, left awaited, err error, ids ...job
 // missing tells which of some jobs do not exist.
 func (f *follower) missing(ctx context.Context, ids []job.ID, left awaited) {
 	for _, id := range ids {
-		if _, err := f.s.needs.Jobs.Get(ctx, id); errors.Is(err, ErrNotFound) {
+		if _, err := f.jobs.Get(ctx, id); errors.Is(err, ErrNotFound) {
 			f.gone(ctx, left, err, id)
 		}
 	}
@@ -250,9 +261,9 @@ func (f *follower) here(ctx context.Context, ids []job.ID, left awaited) {
 	if left.done() {
 		return
 	}
-	changes, err := f.s.needs.Watch.Watch(ctx, ids, f.ended)
+	changes, err := f.watch.Watch(ctx, ids, f.ended)
 	if err != nil {
-		f.s.log.WarnContext(ctx, "no changes of jobs to tell of", "error", err)
+		f.log.WarnContext(ctx, "no changes of jobs to tell of", "error", err)
 		f.stop()
 		return
 	}
@@ -262,7 +273,7 @@ func (f *follower) here(ctx context.Context, ids []job.ID, left awaited) {
 // pass makes events of changes.
 func (f *follower) pass(ctx context.Context, changes <-chan job.Job, left awaited) {
 	for j := range changes {
-		doc := JobDocument(j, f.s.needs.Directory.Copies(j.ID.Group())).brief()
+		doc := JobDocument(j, f.directory.Copies(j.ID.Group())).brief()
 		e := newEvent(EventJob)
 		e.Job, e.ID = &doc, j.ID
 		if !f.tell(ctx, left, e) {
@@ -279,7 +290,7 @@ func (f *follower) group(ctx context.Context, g job.Group, ids []job.ID) {
 		left = awaitedOf(ids)
 	}
 	for n := 1; ctx.Err() == nil; n++ {
-		peer, self, err := f.s.needs.Directory.Owner(ctx, g)
+		peer, self, err := f.directory.Owner(ctx, g)
 		if err == nil && self {
 			f.here(ctx, ids, left)
 			return
@@ -289,7 +300,7 @@ func (f *follower) group(ctx context.Context, g job.Group, ids []job.ID) {
 			return
 		}
 		if err == nil {
-			err = f.s.peerEvents(ctx, peer, eventsInput{Job: texts(ids), Ended: f.ended}, func(e Event) bool { n, silent = 0, false; return f.tell(ctx, left, e) })
+			err = f.eventsOf(ctx, peer, eventsInput{Job: texts(ids), Ended: f.ended}, func(e Event) bool { n, silent = 0, false; return f.tell(ctx, left, e) })
 		}
 		if left.done() {
 			return
@@ -336,12 +347,12 @@ func (f *follower) everything(ctx context.Context) {
 
 // join follows the members that are not followed yet.
 func (f *follower) join(ctx context.Context, followed map[job.Peer]bool, ended chan<- job.Peer) {
-	members, err := f.s.needs.Peers.Members(ctx)
+	members, err := f.peers.Members(ctx)
 	if err != nil {
 		return // asked again at the next check
 	}
 	for _, m := range members {
-		if m.Self || m.Peer == f.s.cfg.Self || m.State == NodeLost || followed[m.Peer] || len(followed) >= maxMembers {
+		if m.Self || m.Peer == f.self || m.State == NodeLost || followed[m.Peer] || len(followed) >= maxMembers {
 			continue
 		}
 		followed[m.Peer] = true
@@ -359,7 +370,7 @@ func (f *follower) join(ctx context.Context, followed map[job.Peer]bool, ended c
 func (f *follower) member(ctx context.Context, peer job.Peer) {
 	silent := false
 	for n := 1; n <= peerTries && ctx.Err() == nil; n++ {
-		err := f.s.peerEvents(ctx, peer, eventsInput{}, func(e Event) bool { n, silent = 0, false; f.send(ctx, e); return true })
+		err := f.eventsOf(ctx, peer, eventsInput{}, func(e Event) bool { n, silent = 0, false; f.send(ctx, e); return true })
 		if !silent && ctx.Err() == nil {
 			silent = true
 			f.silence(ctx, peer, err)
@@ -368,9 +379,9 @@ func (f *follower) member(ctx context.Context, peer job.Peer) {
 	}
 }
 
-// peerEvents passes on what another daemon tells until the stream breaks, or
+// eventsOf passes on what another daemon tells until the stream breaks, or
 // each says enough.
-func (s *Server) peerEvents(ctx context.Context, peer job.Peer, in eventsInput, each func(Event) bool) error {
+func (d *daemons) eventsOf(ctx context.Context, peer job.Peer, in eventsInput, each func(Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	alive := time.AfterFunc(eventSilence, cancel)
@@ -381,7 +392,7 @@ func (s *Server) peerEvents(ctx context.Context, peer job.Peer, in eventsInput, 
 		return fmt.Errorf("api: events of %s: %w", peer.Short(), err)
 	}
 	setAsker(req.Header, askerOf(ctx))
-	resp, err := s.peers.Do(req)
+	resp, err := d.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("api: events of %s: %w: %s", peer.Short(), ErrUnavailable, cause(err))
 	}

@@ -1,6 +1,6 @@
 package api
 
-// The route of commands beside a running task: a WebSocket from the client to
+// The route of commands in a running task: a WebSocket from the client to
 // the host of the task; each daemon between only passes the bytes on.
 
 import (
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"sync"
 
@@ -85,9 +86,18 @@ type attemptExecInput struct {
 	Attempt string `path:"attempt" maxLength:"64"`
 }
 
-// taskExec answers as the owner of the job.
-func (s *Server) taskExec(ctx context.Context, in *execInput) (*huma.StreamResponse, error) {
-	j, t, err := s.myTask(ctx, in.ID, in.Task, "run a command in")
+// execRoutes answers for commands in running tasks.
+type execRoutes struct {
+	*daemons
+	jobAccess
+
+	exec Exec
+	log  *slog.Logger
+}
+
+// task answers as the owner of the job.
+func (x *execRoutes) task(ctx context.Context, in *execInput) (*huma.StreamResponse, error) {
+	j, t, err := x.myTask(ctx, in.ID, in.Task, "run a command in")
 	if err != nil {
 		return nil, err
 	}
@@ -95,27 +105,27 @@ func (s *Server) taskExec(ctx context.Context, in *execInput) (*huma.StreamRespo
 		return nil, fmt.Errorf("run a command in job %s: %w: it is %s, not running", in.ID, ErrConflict, t.State)
 	}
 	a := job.Attempt{Job: j.ID, Task: t.Index, N: t.Attempt}
-	if t.Node == s.cfg.Self {
-		return s.serveExec(a), nil //nolint:contextcheck // the same, as huma hands it over
+	if t.Node == x.self {
+		return x.serve(a), nil //nolint:contextcheck // the same, as huma hands it over
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, as huma hands it over
 		r, w := humago.Unwrap(hctx)
-		s.forward(w, r.WithContext(hctx.Context()), passing{
+		x.forward(w, r.WithContext(hctx.Context()), passing{
 			peer: t.Node, path: "/peer/v1/attempts/" + a.String() + "/exec", who: "node " + t.NodeName + ", which runs job " + in.ID + ",",
 		}, patience{limit: forwardRead})
 	}}, nil
 }
 
-// attemptExec answers as the host where the attempt runs.
-func (s *Server) attemptExec(_ context.Context, in *attemptExecInput) (*huma.StreamResponse, error) {
+// attempt answers as the host where the attempt runs.
+func (x *execRoutes) attempt(_ context.Context, in *attemptExecInput) (*huma.StreamResponse, error) {
 	a, err := job.ParseAttempt(in.Attempt)
 	if err != nil {
 		return nil, bad("%w", err)
 	}
-	return s.serveExec(a), nil //nolint:contextcheck // the same, as huma hands it over
+	return x.serve(a), nil //nolint:contextcheck // the same, as huma hands it over
 }
 
-func (s *Server) serveExec(a job.Attempt) *huma.StreamResponse {
+func (x *execRoutes) serve(a job.Attempt) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		r, w := humago.Unwrap(hctx)
 		conn, err := websocket.Accept(w, r, nil)
@@ -126,21 +136,21 @@ func (s *Server) serveExec(a job.Attempt) *huma.StreamResponse {
 		conn.SetReadLimit(maxExecInput)
 		ctx, cancel := context.WithCancel(hctx.Context())
 		defer cancel()
-		over := s.runExec(ctx, cancel, conn, a)
+		over := x.run(ctx, cancel, conn, a)
 		if text, err := json.Marshal(over); err == nil && conn.Write(ctx, websocket.MessageBinary, append([]byte{execEnd}, text...)) == nil {
 			_ = conn.Close(websocket.StatusNormalClosure, "") // who does not answer has the end already
 		}
 	}}
 }
 
-// runExec runs the command that the client names and passes its streams on
+// run runs the command that the client names and passes its streams on
 // until it has ended, or the client is gone.
-func (s *Server) runExec(ctx context.Context, cancel func(), conn *websocket.Conn, a job.Attempt) execOver {
+func (x *execRoutes) run(ctx context.Context, cancel func(), conn *websocket.Conn, a job.Attempt) execOver {
 	failed := func(err error) execOver {
 		if e, ok := errors.AsType[*ExecError](err); ok {
 			return execOver{e.Code, e.Reason}
 		}
-		return execOver{exitOurs, err.Error()}
+		return execOver{job.ExitMuster, err.Error()}
 	}
 	_, text, err := conn.Read(ctx)
 	var req ExecRequest
@@ -153,13 +163,13 @@ func (s *Server) runExec(ctx context.Context, cancel func(), conn *websocket.Con
 	if err != nil {
 		return failed(err)
 	}
-	session, err := s.needs.Exec.Exec(ctx, a, req)
+	session, err := x.exec.Exec(ctx, a, req)
 	if err != nil {
 		return failed(err)
 	}
 	defer session.Close()
 	defer context.AfterFunc(ctx, session.Close)()
-	s.log.InfoContext(ctx, "command runs in attempt", "attempt", a.String(), "command", req.Command[0], "tty", req.TTY)
+	x.log.InfoContext(ctx, "command runs in attempt", "attempt", a.String(), "command", req.Command[0], "tty", req.TTY)
 	go func() {
 		defer cancel() // nobody is there any more
 		feed(ctx, conn, session)
@@ -177,8 +187,6 @@ func (s *Server) runExec(ctx context.Context, cancel func(), conn *websocket.Con
 	copies.Wait()
 	return execOver{Code: code}
 }
-
-const exitOurs = 125 // our own failure, not the command's
 
 // pass sends what the command writes.
 func pass(ctx context.Context, conn *websocket.Conn, kind byte, from io.Reader) {

@@ -4,13 +4,6 @@ package api
 
 import "github.com/musterhq/muster/job"
 
-// The exit codes that are not the job's own.
-const (
-	ExitTimeLimit = 124 // the time limit ended it
-	ExitOurs      = 125 // it could not be run, or not to its end
-	exitSignal    = 128 // plus the number of the signal that ended it
-)
-
 // Exit is the code for the end of the job: its own, 128+N when a signal ended
 // it, 124 for the time limit, 125 where no process of it came to an end of its
 // own; of several tasks the highest. It is false while the job has not ended.
@@ -19,7 +12,7 @@ func (j Job) Exit() (code int, ended bool) {
 		return 0, false
 	}
 	if len(j.Tasks) == 0 {
-		return ExitOurs, true
+		return job.ExitMuster, true
 	}
 	for _, t := range j.Tasks {
 		code = max(code, t.exit())
@@ -32,17 +25,17 @@ func (t Task) exit() int {
 	case job.Succeeded:
 		return 0
 	case job.Timeout:
-		return ExitTimeLimit
+		return job.ExitTimeLimit
 	case job.Failed, job.OutOfMemory, job.Cancelled, job.Preempted, job.NodeFail:
 		switch {
 		case t.Signal > 0:
-			return exitSignal + t.Signal
+			return job.ExitSignal + t.Signal
 		case t.ExitCode != nil && *t.ExitCode != 0:
 			return *t.ExitCode
 		}
-		return ExitOurs
+		return job.ExitMuster
 	case job.Pending, job.Held, job.Reserved, job.Starting, job.Running, job.Unreachable, job.Completing:
 		return 0
 	}
-	return ExitOurs
+	return job.ExitMuster
 }

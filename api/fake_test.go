@@ -180,7 +180,7 @@ func (d *daemon) start(t *testing.T) {
 	serving.Go(func() { _ = back.Serve(d.back) })
 	d.client = d.clientOf(t)
 	t.Cleanup(func() {
-		close(d.server.closing)
+		close(d.server.admission.closing)
 		d.client.Close()
 		front.Close()
 		back.Close()
@@ -286,7 +286,7 @@ func (d *daemon) Get(_ context.Context, id job.ID) (job.Job, error) {
 	return j, nil
 }
 
-func (d *daemon) List(_ context.Context, q JobQuery) ([]job.Job, error) {
+func (d *daemon) List(_ context.Context, q job.Query) ([]job.Job, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var all []job.Job

@@ -3,18 +3,11 @@ package api
 // Listings: asking all members at once, for a bounded time.
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/musterhq/muster/job"
 )
 
 // The bounds of asking all members.
@@ -31,63 +24,24 @@ type answer[T any] struct {
 	err    error
 }
 
-// ask gets one document from another daemon.
-func (s *Server) ask(ctx context.Context, peer job.Peer, path string, query url.Values, out any) error {
-	return s.exchange(ctx, http.MethodGet, peer, path, query, nil, out)
-}
-
-// exchange sends a request to another daemon, with the document in unless that
-// is nil, and reads the document that answers it. A daemon that does not answer
-// is ErrUnavailable; a *Problem is one that refuses.
-func (s *Server) exchange(ctx context.Context, method string, peer job.Peer, path string, query url.Values, in, out any) error {
-	var body []byte
-	if in != nil {
-		var err error
-		if body, err = json.Marshal(in); err != nil {
-			return fmt.Errorf("api: ask %s: %w", peer.Short(), err)
-		}
-	}
-	u := url.URL{Scheme: "http", Host: string(peer), Path: path, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("api: ask %s: %w", peer.Short(), err)
-	}
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	setAsker(req.Header, askerOf(ctx))
-	resp, err := s.peers.Do(req)
-	if err != nil {
-		return fmt.Errorf("api: ask %s for %s: %w: %s", peer.Short(), path, ErrUnavailable, cause(err))
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return readProblem(resp)
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
-		return fmt.Errorf("api: ask %s for %s: %w: %w", peer.Short(), path, ErrUnavailable, err)
-	}
-	return nil
-}
-
 // fan asks every other member for the same document. The answers are in the
 // order of the members; those known to be lost are not asked.
-func fan[T any](ctx context.Context, s *Server, path string, query url.Values) ([]answer[T], error) {
+func fan[T any](ctx context.Context, d *daemons, path string, query url.Values) ([]answer[T], error) {
 	if askerOf(ctx).from == fromPeer {
 		return nil, nil
 	}
-	members, err := s.needs.Peers.Members(ctx)
+	members, err := d.peers.Members(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, fanTotal)
 	defer cancel()
-	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Self || m.Peer == s.cfg.Self })
+	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Self || m.Peer == d.self })
 	return askAll(ctx, members, fanWait, func(ctx context.Context, m Member) (v T, err error) {
 		if m.State == NodeLost {
 			return v, ErrUnavailable
 		}
-		err = s.ask(ctx, m.Peer, path, query, &v)
+		err = d.ask(ctx, m.Peer, path, query, &v)
 		return v, err
 	}), nil
 }
@@ -113,13 +67,13 @@ func askAll[T any](ctx context.Context, members []Member, wait time.Duration, as
 }
 
 // silent names the members that did not answer.
-func silent[T any](s *Server, answers []answer[T]) []string {
+func silent[T any](d *daemons, answers []answer[T]) []string {
 	names := []string{}
 	for _, a := range answers {
 		if a.err != nil {
 			names = append(names, a.member.label())
 		}
 	}
-	s.metrics.silence(len(names))
+	d.metrics.silence(len(names))
 	return names
 }

@@ -49,9 +49,17 @@ type attemptFilesInput struct {
 	Base    bool     `query:"base"`
 }
 
-// taskFiles answers as the owner of the job.
-func (s *Server) taskFiles(ctx context.Context, in *filesInput) (*huma.StreamResponse, error) {
-	j, t, err := s.myTask(ctx, in.ID, in.Task, "read the files of")
+// fileRoutes answers with the files of tasks.
+type fileRoutes struct {
+	*daemons
+	jobAccess
+
+	files Files
+}
+
+// task answers as the owner of the job.
+func (f *fileRoutes) task(ctx context.Context, in *filesInput) (*huma.StreamResponse, error) {
+	j, t, err := f.myTask(ctx, in.ID, in.Task, "read the files of")
 	if err != nil {
 		return nil, err
 	}
@@ -65,15 +73,15 @@ func (s *Server) taskFiles(ctx context.Context, in *filesInput) (*huma.StreamRes
 		return nil, fmt.Errorf("files of job %s: %w: it is %s and has none yet", in.ID, ErrConflict, t.State)
 	}
 	a := job.Attempt{Job: j.ID, Task: t.Index, N: t.Attempt}
-	if t.Node == s.cfg.Self {
-		return s.sendFiles(a, in.Path, in.Base), nil //nolint:contextcheck // the same, as huma hands it over
+	if t.Node == f.self {
+		return f.send(a, in.Path, in.Base), nil //nolint:contextcheck // the same, as huma hands it over
 	}
 	q := url.Values{"path": in.Path, "base": {strconv.FormatBool(in.Base)}}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, as huma hands it over
 		r, w := humago.Unwrap(hctx)
 		r = r.Clone(hctx.Context())
 		r.URL.RawQuery = q.Encode()
-		s.forward(w, r, passing{
+		f.forward(w, r, passing{
 			peer: t.Node, path: "/peer/v1/attempts/" + a.String() + "/files", who: "node " + t.NodeName + ", which has the files of job " + in.ID + ",",
 		}, patience{limit: fileSilence})
 	}}, nil
@@ -94,8 +102,8 @@ func checkGlobs(globs []string) error {
 	return nil
 }
 
-// attemptFiles answers as the host where the attempt runs or ran.
-func (s *Server) attemptFiles(_ context.Context, in *attemptFilesInput) (*huma.StreamResponse, error) {
+// attempt answers as the host where the attempt runs or ran.
+func (f *fileRoutes) attempt(_ context.Context, in *attemptFilesInput) (*huma.StreamResponse, error) {
 	a, err := job.ParseAttempt(in.Attempt)
 	if err != nil {
 		return nil, bad("%w", err)
@@ -103,11 +111,11 @@ func (s *Server) attemptFiles(_ context.Context, in *attemptFilesInput) (*huma.S
 	if err := checkGlobs(in.Path); err != nil {
 		return nil, err
 	}
-	return s.sendFiles(a, in.Path, in.Base), nil //nolint:contextcheck // the same, as huma hands it over
+	return f.send(a, in.Path, in.Base), nil //nolint:contextcheck // the same, as huma hands it over
 }
 
-// sendFiles sends an archive. The trailer at its end says that it was all.
-func (s *Server) sendFiles(a job.Attempt, globs []string, base bool) *huma.StreamResponse {
+// send sends an archive. The trailer at its end says that it was all.
+func (f *fileRoutes) send(a job.Attempt, globs []string, base bool) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		_, w := humago.Unwrap(hctx)
 		out := &late{w: w, begin: func() {
@@ -119,7 +127,7 @@ func (s *Server) sendFiles(a job.Attempt, globs []string, base bool) *huma.Strea
 			w.WriteHeader(http.StatusOK)
 			_ = http.NewResponseController(w).Flush() // else a short answer has a length in place of a trailer; a reader who is gone shows next
 		}}
-		err := s.needs.Files.Pack(hctx.Context(), a, globs, base, out)
+		err := f.files.Pack(hctx.Context(), a, globs, base, out)
 		switch {
 		case err == nil:
 			w.Header().Set(headerEnd, strconv.FormatInt(out.n, 10))

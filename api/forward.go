@@ -86,7 +86,7 @@ type patience struct {
 }
 
 // forward lets another daemon answer a request.
-func (s *Server) forward(w http.ResponseWriter, r *http.Request, to passing, p patience) {
+func (d *daemons) forward(w http.ResponseWriter, r *http.Request, to passing, p patience) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	to.begun = func() {}
@@ -97,10 +97,10 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, to passing, p p
 			to.begun = func() { late.Stop() }
 		}
 	}
-	s.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, passingKey{}, to)))
+	d.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, passingKey{}, to)))
 }
 
-func (s *Server) newProxy() *httputil.ReverseProxy {
+func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			to, _ := r.In.Context().Value(passingKey{}).(passing)
@@ -124,10 +124,10 @@ func (s *Server) newProxy() *httputil.ReverseProxy {
 			setAsker(header, askerOf(r.In.Context()))
 			r.Out.Header = header
 		},
-		Transport:     s.needs.Transport,
+		Transport:     transport,
 		FlushInterval: -1, // what a task writes is wanted now
 		BufferPool:    newChunks(),
-		ErrorLog:      slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(resp *http.Response) error {
 			if to, ok := resp.Request.Context().Value(passingKey{}).(passing); ok {
 				to.begun()
@@ -153,19 +153,6 @@ func setAsker(header http.Header, a asker) {
 		header.Set(headerOperator, "1")
 	}
 	header.Set(headerHop, "1")
-}
-
-// nameOf is what people call a daemon.
-func (s *Server) nameOf(ctx context.Context, p job.Peer) string {
-	members, err := s.needs.Peers.Members(ctx)
-	if err == nil {
-		for _, m := range members {
-			if m.Peer == p {
-				return m.label()
-			}
-		}
-	}
-	return p.Short()
 }
 
 // chunks lends the buffers that passing on takes, each of logChunk bytes.

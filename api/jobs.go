@@ -40,25 +40,35 @@ type submitInput struct {
 	RawBody []byte `contentType:"application/json"`
 }
 
-func (s *Server) submit(ctx context.Context, in *submitInput) (*jobOutput, error) {
+// jobRoutes answers for the jobs that this daemon owns, and lists those of all.
+type jobRoutes struct {
+	*daemons
+	jobAccess
+
+	explain   Explain
+	directory Directory
+	hasTree   func(tree string) error
+}
+
+func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, error) {
 	spec, err := decodeSpec(in.RawBody)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.hasTree(spec.Tree); err != nil {
+	if err := r.hasTree(spec.Tree); err != nil {
 		return nil, err
 	}
 	a := askerOf(ctx)
-	j, err := s.needs.Jobs.Submit(ctx, Submission{Spec: spec, User: a.user, Key: in.Key})
+	j, err := r.jobs.Submit(ctx, Submission{Spec: spec, User: a.user, Key: in.Key})
 	if err != nil {
 		return nil, err
 	}
-	return s.jobAnswer(ctx, j), nil
+	return r.answer(ctx, j), nil
 }
 
-// jobAnswer is the whole document, with what the asker may see.
-func (s *Server) jobAnswer(ctx context.Context, j job.Job) *jobOutput {
-	d := JobDocument(j, s.needs.Directory.Copies(j.ID.Group()))
+// answer is the whole document, with what the asker may see.
+func (r *jobRoutes) answer(ctx context.Context, j job.Job) *jobOutput {
+	d := JobDocument(j, r.directory.Copies(j.ID.Group()))
 	if !askerOf(ctx).mayChange(j.User) {
 		d = d.withoutSecrets()
 	}
@@ -114,24 +124,24 @@ type specInput struct {
 
 type explanationOutput struct{ Body Explanation }
 
-func (s *Server) offers(ctx context.Context, in *specInput) (*explanationOutput, error) {
+func (r *jobRoutes) offers(ctx context.Context, in *specInput) (*explanationOutput, error) {
 	spec, err := decodeSpec(in.RawBody)
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.needs.Explain.Offers(ctx, Submission{Spec: spec, User: askerOf(ctx).user})
+	e, err := r.explain.Offers(ctx, Submission{Spec: spec, User: askerOf(ctx).user})
 	if err != nil {
 		return nil, err
 	}
 	return &explanationOutput{ExplanationDocument(e)}, nil
 }
 
-func (s *Server) getJob(ctx context.Context, in *jobInput) (*jobOutput, error) {
-	j, err := s.needs.Jobs.Get(ctx, job.ID(in.ID))
+func (r *jobRoutes) get(ctx context.Context, in *jobInput) (*jobOutput, error) {
+	j, err := r.jobs.Get(ctx, job.ID(in.ID))
 	if err != nil {
 		return nil, about(in.ID, err)
 	}
-	return s.jobAnswer(ctx, j), nil
+	return r.answer(ctx, j), nil
 }
 
 // about names the job in an error that may not.
@@ -142,8 +152,8 @@ func about(id string, err error) error {
 	return fmt.Errorf("job %s: %w", id, err)
 }
 
-func (s *Server) why(ctx context.Context, in *jobInput) (*explanationOutput, error) {
-	e, err := s.needs.Explain.Why(ctx, job.ID(in.ID))
+func (r *jobRoutes) why(ctx context.Context, in *jobInput) (*explanationOutput, error) {
+	e, err := r.explain.Why(ctx, job.ID(in.ID))
 	if err != nil {
 		return nil, about(in.ID, err)
 	}
@@ -162,9 +172,12 @@ func (in *changeInput) reason() string {
 	return in.Body.Reason
 }
 
+// jobAccess finds jobs that the asker may change.
+type jobAccess struct{ jobs Jobs }
+
 // mine is a job, if the asker may change it.
-func (s *Server) mine(ctx context.Context, id, verb string) (job.Job, error) {
-	j, err := s.needs.Jobs.Get(ctx, job.ID(id))
+func (o jobAccess) mine(ctx context.Context, id, verb string) (job.Job, error) {
+	j, err := o.jobs.Get(ctx, job.ID(id))
 	if err != nil {
 		return j, about(id, err)
 	}
@@ -175,8 +188,8 @@ func (s *Server) mine(ctx context.Context, id, verb string) (job.Job, error) {
 }
 
 // myTask is mine, and one of the job's tasks.
-func (s *Server) myTask(ctx context.Context, id string, index int, verb string) (job.Job, job.Task, error) {
-	j, err := s.mine(ctx, id, verb)
+func (o jobAccess) myTask(ctx context.Context, id string, index int, verb string) (job.Job, job.Task, error) {
+	j, err := o.mine(ctx, id, verb)
 	if err != nil {
 		return j, job.Task{}, err
 	}
@@ -184,38 +197,38 @@ func (s *Server) myTask(ctx context.Context, id string, index int, verb string) 
 	return j, t, err
 }
 
-func (s *Server) cancel(ctx context.Context, in *changeInput) (*jobOutput, error) {
-	if _, err := s.mine(ctx, in.ID, "cancel"); err != nil {
+func (r *jobRoutes) cancel(ctx context.Context, in *changeInput) (*jobOutput, error) {
+	if _, err := r.mine(ctx, in.ID, "cancel"); err != nil {
 		return nil, err
 	}
-	j, err := s.needs.Jobs.Cancel(ctx, job.ID(in.ID), in.reason())
+	j, err := r.jobs.Cancel(ctx, job.ID(in.ID), in.reason())
 	if err != nil {
 		return nil, about(in.ID, err)
 	}
-	return s.jobAnswer(ctx, j), nil
+	return r.answer(ctx, j), nil
 }
 
-func (s *Server) hold(ctx context.Context, in *changeInput) (*jobOutput, error) {
-	return s.setHold(ctx, in, false)
+func (r *jobRoutes) hold(ctx context.Context, in *changeInput) (*jobOutput, error) {
+	return r.setHold(ctx, in, false)
 }
 
-func (s *Server) release(ctx context.Context, in *changeInput) (*jobOutput, error) {
-	return s.setHold(ctx, in, true)
+func (r *jobRoutes) release(ctx context.Context, in *changeInput) (*jobOutput, error) {
+	return r.setHold(ctx, in, true)
 }
 
-func (s *Server) setHold(ctx context.Context, in *changeInput, release bool) (*jobOutput, error) {
+func (r *jobRoutes) setHold(ctx context.Context, in *changeInput, release bool) (*jobOutput, error) {
 	verb := map[bool]string{false: "hold", true: "release"}[release]
-	if _, err := s.mine(ctx, in.ID, verb); err != nil {
+	if _, err := r.mine(ctx, in.ID, verb); err != nil {
 		return nil, err
 	}
-	j, err := s.needs.Jobs.Hold(ctx, job.ID(in.ID), release, in.reason())
+	j, err := r.jobs.Hold(ctx, job.ID(in.ID), release, in.reason())
 	if err != nil {
 		return nil, about(in.ID, err)
 	}
-	return s.jobAnswer(ctx, j), nil
+	return r.answer(ctx, j), nil
 }
 
-func (s *Server) requeue(_ context.Context, in *changeInput) (*jobOutput, error) {
+func (r *jobRoutes) requeue(_ context.Context, in *changeInput) (*jobOutput, error) {
 	return nil, fmt.Errorf("requeue job %s: %w; submit it again", in.ID, ErrNotYet)
 }
 
@@ -232,23 +245,23 @@ type listInput struct {
 
 type jobsOutput struct{ Body Listing[Job] }
 
-func (s *Server) listJobs(ctx context.Context, in *listInput) (*jobsOutput, error) {
+func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error) {
 	q, err := in.query(askerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
-	own, err := s.needs.Jobs.List(ctx, q)
+	own, err := r.jobs.List(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	answers, err := fan[Listing[Job]](ctx, s, "/v1/jobs", in.forwarded(q))
+	answers, err := fan[Listing[Job]](ctx, r.daemons, "/v1/jobs", in.forwarded(q))
 	if err != nil {
 		return nil, err
 	}
-	l := Listing[Job]{Schema: SchemaJobs, Items: []Job{}, Partial: silent(s, answers)}
+	l := Listing[Job]{Schema: SchemaJobs, Items: []Job{}, Partial: silent(r.daemons, answers)}
 	more := len(own) >= q.Limit
 	for _, j := range own {
-		l.Items = append(l.Items, JobDocument(j, s.needs.Directory.Copies(j.ID.Group())).brief())
+		l.Items = append(l.Items, JobDocument(j, r.directory.Copies(j.ID.Group())).brief())
 	}
 	for _, a := range answers {
 		if a.err == nil {
@@ -256,20 +269,20 @@ func (s *Server) listJobs(ctx context.Context, in *listInput) (*jobsOutput, erro
 			more = more || a.value.Next != ""
 		}
 	}
-	slices.SortFunc(l.Items, func(a, b Job) int { return position(a).compare(position(b)) })
+	slices.SortFunc(l.Items, func(a, b Job) int { return position(a).Compare(position(b)) })
 	if len(l.Items) > q.Limit {
 		l.Items, more = l.Items[:q.Limit], true
 	}
 	if more && len(l.Items) > 0 && !in.Last {
-		l.Next = position(l.Items[len(l.Items)-1]).cursor()
+		l.Next = cursor(position(l.Items[len(l.Items)-1]))
 	}
 	return &jobsOutput{l}, nil
 }
 
-func position(j Job) Position { return Position{j.SubmittedAt, j.ID} }
+func position(j Job) job.Position { return job.Position{Submitted: j.SubmittedAt, ID: j.ID} }
 
-func (in *listInput) query(a asker) (JobQuery, error) {
-	q := JobQuery{User: in.User, Name: in.Name, Prefix: in.Prefix, Limit: in.Limit}
+func (in *listInput) query(a asker) (job.Query, error) {
+	q := job.Query{User: in.User, Name: in.Name, Prefix: in.Prefix, Limit: in.Limit}
 	if q.Limit == 0 {
 		q.Limit = defaultLimit
 	}
@@ -296,24 +309,24 @@ func (in *listInput) query(a asker) (JobQuery, error) {
 
 // forwarded is the same question to another daemon, where nothing depends on
 // who asks.
-func (in *listInput) forwarded(q JobQuery) url.Values {
+func (in *listInput) forwarded(q job.Query) url.Values {
 	return JobFilter{States: q.States, User: q.User, Name: q.Name, Prefix: q.Prefix, Limit: q.Limit, Cursor: in.Cursor}.query()
 }
 
-// cursor is the position as text.
-func (p Position) cursor() string {
+// cursor is a position as text.
+func cursor(p job.Position) string {
 	return strconv.FormatInt(p.Submitted.UnixNano(), 10) + "." + string(p.ID)
 }
 
-func parseCursor(text string) (Position, error) {
+func parseCursor(text string) (job.Position, error) {
 	if text == "" {
-		return Position{}, nil
+		return job.Position{}, nil
 	}
 	at, id, _ := strings.Cut(text, ".")
 	ns, err1 := strconv.ParseInt(at, 10, 64)
 	whole, err2 := job.ParseID(id)
 	if err := errors.Join(err1, err2); err != nil {
-		return Position{}, bad("cursor %s: take it from a listing's next", quote(text))
+		return job.Position{}, bad("cursor %s: take it from a listing's next", quote(text))
 	}
-	return Position{time.Unix(0, ns), whole}, nil
+	return job.Position{Submitted: time.Unix(0, ns), ID: whole}, nil
 }

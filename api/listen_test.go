@@ -161,7 +161,7 @@ func TestToken(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := readToken(file); err == nil {
+		if _, err := tokenDigest(file); err == nil {
 			t.Errorf("token file %q was taken", text)
 		}
 	}

@@ -36,9 +36,18 @@ type attemptInput struct {
 	Marks   bool   `query:"marks" default:"true"`
 }
 
-// taskLog answers as the owner of the job.
-func (s *Server) taskLog(ctx context.Context, in *logInput) (*huma.StreamResponse, error) {
-	t, err := s.started(ctx, in)
+// logRoutes answers with the output of tasks.
+type logRoutes struct {
+	*daemons
+
+	jobs  Jobs
+	watch Watch
+	logs  Logs
+}
+
+// task answers as the owner of the job.
+func (l *logRoutes) task(ctx context.Context, in *logInput) (*huma.StreamResponse, error) {
+	t, err := l.started(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -48,10 +57,10 @@ func (s *Server) taskLog(ctx context.Context, in *logInput) (*huma.StreamRespons
 		offset = 0
 	}
 	if !hasRun(t) {
-		return s.sendLog(logHead{attempt: a}, http.NoBody), nil
+		return sendLog(logHead{attempt: a}, http.NoBody), nil
 	}
-	if t.Node == s.cfg.Self {
-		return s.openLog(ctx, attemptInput{Attempt: a.String(), Stream: in.Stream, Follow: in.Follow, Offset: offset, Marks: in.Marks})
+	if t.Node == l.self {
+		return l.open(ctx, attemptInput{Attempt: a.String(), Stream: in.Stream, Follow: in.Follow, Offset: offset, Marks: in.Marks})
 	}
 	q := url.Values{"stream": {in.Stream}, "offset": {strconv.FormatInt(offset, 10)}, "marks": {strconv.FormatBool(in.Marks)}}
 	p := patience{limit: forwardRead}
@@ -63,7 +72,7 @@ func (s *Server) taskLog(ctx context.Context, in *logInput) (*huma.StreamRespons
 		r, w := humago.Unwrap(hctx)
 		r = r.Clone(hctx.Context())
 		r.URL.RawQuery = q.Encode()
-		s.forward(w, r, passing{
+		l.forward(w, r, passing{
 			peer: t.Node, path: "/peer/v1/attempts/" + a.String() + "/logs", who: "node " + t.NodeName + ", which has the output of job " + in.ID + ",",
 		}, p)
 	}}, nil
@@ -84,9 +93,9 @@ func hasRun(t job.Task) bool {
 
 // started is the task once it has output or never will have; without follow it
 // must be so already.
-func (s *Server) started(ctx context.Context, in *logInput) (job.Task, error) {
+func (l *logRoutes) started(ctx context.Context, in *logInput) (job.Task, error) {
 	id := job.ID(in.ID)
-	j, err := s.needs.Jobs.Get(ctx, id)
+	j, err := l.jobs.Get(ctx, id)
 	if err != nil {
 		return job.Task{}, about(in.ID, err)
 	}
@@ -97,7 +106,7 @@ func (s *Server) started(ctx context.Context, in *logInput) (job.Task, error) {
 	if !in.Follow {
 		return t, fmt.Errorf("output of job %s: %w: it is %s and has none yet; follow it to wait", in.ID, ErrConflict, t.State)
 	}
-	changes, err := s.needs.Watch.Watch(ctx, []job.ID{id}, false)
+	changes, err := l.watch.Watch(ctx, []job.ID{id}, false)
 	if err != nil {
 		return t, err
 	}
@@ -123,17 +132,17 @@ func settled(t job.Task, attempt int) bool {
 	return (hasRun(t) && t.Attempt >= attempt) || t.State.Ended()
 }
 
-// attemptLog answers as the host where the attempt runs.
-func (s *Server) attemptLog(ctx context.Context, in *attemptInput) (*huma.StreamResponse, error) {
-	return s.openLog(ctx, *in)
+// attempt answers as the host where the attempt runs.
+func (l *logRoutes) attempt(ctx context.Context, in *attemptInput) (*huma.StreamResponse, error) {
+	return l.open(ctx, *in)
 }
 
-func (s *Server) openLog(ctx context.Context, in attemptInput) (*huma.StreamResponse, error) {
+func (l *logRoutes) open(ctx context.Context, in attemptInput) (*huma.StreamResponse, error) {
 	a, err := job.ParseAttempt(in.Attempt)
 	if err != nil {
 		return nil, bad("%w", err)
 	}
-	body, start, err := s.needs.Logs.Open(ctx, a, in.Stream, in.Offset, in.Follow)
+	body, start, err := l.logs.Open(ctx, a, in.Stream, in.Offset, in.Follow)
 	if err != nil {
 		return nil, fmt.Errorf("output of attempt %s: %w", a, err)
 	}
@@ -141,7 +150,7 @@ func (s *Server) openLog(ctx context.Context, in attemptInput) (*huma.StreamResp
 	if in.Offset > 0 && start > in.Offset && in.Marks {
 		h.before = logMark(start - in.Offset)
 	}
-	return s.sendLog(h, body), nil
+	return sendLog(h, body), nil
 }
 
 // logChunk is how many bytes of a log are read, passed on and flushed at a time.
@@ -160,7 +169,7 @@ func logMark(n int64) string { return fmt.Sprintf("\n--- muster: %d bytes cut he
 
 // sendLog copies a log as it comes. The trailer at its end says that it was
 // all; a log that breaks off is cut off, so that no reader takes it for whole.
-func (s *Server) sendLog(head logHead, body io.ReadCloser) *huma.StreamResponse {
+func sendLog(head logHead, body io.ReadCloser) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		defer body.Close()
 		_, w := humago.Unwrap(hctx)

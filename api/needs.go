@@ -9,9 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,8 +26,8 @@ type Jobs interface {
 	Submit(ctx context.Context, s Submission) (job.Job, error)
 	// Get is one job, or ErrNotFound.
 	Get(ctx context.Context, id job.ID) (job.Job, error)
-	// List is what q picks.
-	List(ctx context.Context, q JobQuery) ([]job.Job, error)
+	// List returns the jobs that q chooses.
+	List(ctx context.Context, q job.Query) ([]job.Job, error)
 	// Cancel ends a job; one that has ended stays as it is.
 	Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error)
 	// Hold keeps a waiting job back, or releases it; ErrConflict for any other.
@@ -57,10 +54,8 @@ type Explain interface {
 
 // Watch tells of changes to the jobs that this daemon owns.
 type Watch interface {
-	// Watch first sends each of ids that there is as it stands, then these jobs,
-	// or for no ids all, at each change; of quick changes the last is enough, and
-	// with ended jobs that have ended are. It closes the channel when ctx ends, or
-	// when the receiver does not keep up.
+	// Watch sends each job of ids (all if there are none), then every change; rapid changes may be merged. With ended
+	// it sends only jobs that have ended. It closes the channel when ctx ends, or when the receiver falls behind.
 	Watch(ctx context.Context, ids []job.ID, ended bool) (<-chan job.Job, error)
 	// Counts is how many jobs are in each state.
 	Counts(ctx context.Context) (map[job.State]int, error)
@@ -69,10 +64,9 @@ type Watch interface {
 // NodeSource is the node that this daemon runs on.
 type NodeSource interface {
 	Node(ctx context.Context) (NodeInfo, error)
-	// Drain keeps the node from taking anything new; what is told survives the
-	// daemon once Drain returns.
+	// Drain keeps the node from starting anything new. The drain is durable when Drain returns.
 	Drain(ctx context.Context, d Drain) error
-	// Resume ends a drain and gives all that was set aside another chance.
+	// Resume ends a drain, and the quarantine of all GPUs.
 	Resume(ctx context.Context) error
 }
 
@@ -81,8 +75,8 @@ type Logs interface {
 	// Open reads a stream (stdout, stderr, or both in their order) from the
 	// offset, which below 0 counts from the end; start is where the first byte
 	// stands, later than asked where output was removed. A *GapError of Read,
-	// after which it reads on, says that output was removed there. With follow, Read waits for more and ends with io.EOF only
-	// when the attempt has ended and all was read; Open waits for an attempt that
+	// after which it reads on, says that output was removed there. With follow, Read waits for more, and ends with
+	// io.EOF only when the attempt has ended and all was read; Open waits for an attempt that
 	// is about to start. Without, it ends at what is there. Reading ends with an
 	// error when ctx does. ErrNotFound for an attempt that this host does not
 	// know.
@@ -163,7 +157,7 @@ type Needs struct {
 	Registry *prometheus.Registry
 }
 
-// Submission is a job that somebody hands in.
+// Submission is a job that a user submits.
 type Submission struct {
 	Spec job.Spec
 	User string
@@ -189,55 +183,4 @@ func (m Member) label() string {
 		return m.Name
 	}
 	return m.Peer.Short()
-}
-
-// JobQuery chooses jobs, newest first.
-type JobQuery struct {
-	States []job.State // none: any
-	User   string      // empty: anybody's
-	Name   string      // glob; empty: any
-	Prefix string      // of the id
-	After  Position    // begin after this one; zero: at the newest
-	Limit  int         // 0: none
-}
-
-// Position is a job's place in the order of listings: newest first, then by id.
-type Position struct {
-	Submitted time.Time
-	ID        job.ID
-}
-
-// Pick returns the jobs that the query chooses, in order. It sorts in place.
-func (q JobQuery) Pick(jobs []job.Job) []job.Job {
-	jobs = slices.DeleteFunc(jobs, func(j job.Job) bool { return !q.Match(j) })
-	slices.SortFunc(jobs, func(a, b job.Job) int {
-		return Position{a.Submitted, a.ID}.compare(Position{b.Submitted, b.ID})
-	})
-	if q.Limit > 0 && len(jobs) > q.Limit {
-		jobs = jobs[:q.Limit]
-	}
-	return jobs
-}
-
-// Match says whether the query chooses a job, its limit apart.
-func (q JobQuery) Match(j job.Job) bool {
-	if q.After.ID != "" && q.After.compare(Position{j.Submitted, j.ID}) >= 0 {
-		return false
-	}
-	if len(q.States) > 0 && !slices.Contains(q.States, j.State()) {
-		return false
-	}
-	if q.Name != "" {
-		if ok, err := path.Match(q.Name, j.Spec.Name); err != nil || !ok {
-			return false
-		}
-	}
-	return (q.User == "" || q.User == j.User) && strings.HasPrefix(string(j.ID), q.Prefix)
-}
-
-func (p Position) compare(q Position) int {
-	if c := q.Submitted.Compare(p.Submitted); c != 0 {
-		return c
-	}
-	return strings.Compare(string(p.ID), string(q.ID))
 }

@@ -28,14 +28,22 @@ type (
 	}
 )
 
+// nodeRoutes answers for this node, and sums up all others.
+type nodeRoutes struct {
+	*daemons
+
+	node  NodeSource
+	watch Watch
+}
+
 // nodes is this node and, unless a daemon asks, all others; one that does not
 // answer is shown as it was last known.
-func (s *Server) nodes(ctx context.Context) ([]Node, []string, error) {
-	info, err := s.needs.Node.Node(ctx)
+func (r *nodeRoutes) nodes(ctx context.Context) ([]Node, []string, error) {
+	info, err := r.node.Node(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	answers, err := fan[Listing[Node]](ctx, s, "/v1/nodes", nil)
+	answers, err := fan[Listing[Node]](ctx, r.daemons, "/v1/nodes", nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -57,7 +65,7 @@ func (s *Server) nodes(ctx context.Context) ([]Node, []string, error) {
 		}
 		return strings.Compare(string(a.ID), string(b.ID))
 	})
-	return list, silent(s, answers), nil
+	return list, silent(r.daemons, answers), nil
 }
 
 // silentNode is what is known of a node that does not answer: what it has, not
@@ -72,16 +80,16 @@ func silentNode(m Member) Node {
 	return n
 }
 
-func (s *Server) listNodes(ctx context.Context, _ *struct{}) (*nodesOutput, error) {
-	list, partial, err := s.nodes(ctx)
+func (r *nodeRoutes) list(ctx context.Context, _ *struct{}) (*nodesOutput, error) {
+	list, partial, err := r.nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return &nodesOutput{Listing[Node]{Schema: SchemaNodes, Items: list, Partial: partial}}, nil
 }
 
-func (s *Server) listGPUs(ctx context.Context, in *gpusInput) (*gpusOutput, error) {
-	nodes, partial, err := s.nodes(ctx)
+func (r *nodeRoutes) listGPUs(ctx context.Context, in *gpusInput) (*gpusOutput, error) {
+	nodes, partial, err := r.nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -96,13 +104,13 @@ func (s *Server) listGPUs(ctx context.Context, in *gpusInput) (*gpusOutput, erro
 	return &gpusOutput{l}, nil
 }
 
-func (s *Server) getNode(ctx context.Context, in *nodeInput) (*nodeOutput, error) {
-	m, err := s.member(ctx, in.ID)
+func (r *nodeRoutes) get(ctx context.Context, in *nodeInput) (*nodeOutput, error) {
+	m, err := r.find(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
 	if m.Self {
-		info, err := s.needs.Node.Node(ctx)
+		info, err := r.node.Node(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +124,7 @@ func (s *Server) getNode(ctx context.Context, in *nodeInput) (*nodeOutput, error
 		ctx, cancel := context.WithTimeout(ctx, fanTotal)
 		defer cancel()
 		var fresh Node
-		err := s.ask(ctx, m.Peer, "/v1/nodes/"+string(m.Peer), url.Values{}, &fresh)
+		err := r.ask(ctx, m.Peer, "/v1/nodes/"+string(m.Peer), url.Values{}, &fresh)
 		if err == nil {
 			n = fresh
 		} else if !errors.Is(err, ErrUnavailable) {
@@ -126,56 +134,16 @@ func (s *Server) getNode(ctx context.Context, in *nodeInput) (*nodeOutput, error
 	return &nodeOutput{n}, nil
 }
 
-// minIDPart is the least of an id that may stand for it. All begin alike.
-const minIDPart = 4
-
-// goesBy says whether a member is meant by a name, an end of its id, or its
-// beginning.
-func (m Member) goesBy(text string) bool {
-	id := string(m.Peer)
-	return m.Name == text || len(text) >= minIDPart && (strings.HasSuffix(id, text) || strings.HasPrefix(id, text))
-}
-
-// member finds a member by its id, a part of it that no other has, or its name.
-func (s *Server) member(ctx context.Context, text string) (Member, error) {
-	members, err := s.needs.Peers.Members(ctx)
-	if err != nil {
-		return Member{}, err
-	}
-	var found []Member
-	for _, m := range members {
-		if string(m.Peer) == text {
-			m.Self = m.Self || m.Peer == s.cfg.Self
-			return m, nil
-		}
-		if m.goesBy(text) {
-			m.Self = m.Self || m.Peer == s.cfg.Self
-			found = append(found, m)
-		}
-	}
-	switch len(found) {
-	case 0:
-		return Member{}, &notFoundError{"node", text, "`muster nodes` lists them"}
-	case 1:
-		return found[0], nil
-	}
-	ids := make([]string, 0, len(found))
-	for _, m := range found {
-		ids = append(ids, string(m.Peer))
-	}
-	return Member{}, bad("node %s: several go by that: give one of the ids %s", quote(text), strings.Join(ids, " "))
-}
-
-func (s *Server) stats(ctx context.Context, _ *struct{}) (*statsOutput, error) {
-	info, err := s.needs.Node.Node(ctx)
+func (r *nodeRoutes) stats(ctx context.Context, _ *struct{}) (*statsOutput, error) {
+	info, err := r.node.Node(ctx)
 	if err != nil {
 		return nil, err
 	}
-	counts, err := s.needs.Watch.Counts(ctx)
+	counts, err := r.watch.Counts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	answers, err := fan[Stats](ctx, s, "/v1/stats", nil)
+	answers, err := fan[Stats](ctx, r.daemons, "/v1/stats", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +155,7 @@ func (s *Server) stats(ctx context.Context, _ *struct{}) (*statsOutput, error) {
 		}
 		sum.add(a.value)
 	}
-	sum.Partial = silent(s, answers)
+	sum.Partial = silent(r.daemons, answers)
 	return &statsOutput{sum}, nil
 }
 

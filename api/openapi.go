@@ -53,8 +53,7 @@ func eventsOf(op huma.Operation) huma.Operation {
 var requests = []string{"Spec", "Resources", "ChangeRequest", "DeclareDeadRequest", "InviteRequest", "JoinRequest"}
 
 // finishOpenAPI says of the routes what their Go types do not.
-func (s *Server) finishOpenAPI() {
-	doc := s.api.OpenAPI()
+func finishOpenAPI(doc *huma.OpenAPI) {
 	schemas := doc.Components.Schemas
 	delete(schemas.Map(), "ErrorModel") // every problem is one of ours
 	delete(schemas.Map(), "ErrorDetail")
@@ -75,8 +74,8 @@ func (s *Server) finishOpenAPI() {
 const docsPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // docs serves the page.
-func (s *Server) docs() http.HandlerFunc {
-	page := docsPage(s.api.OpenAPI())
+func docs(doc *huma.OpenAPI) http.HandlerFunc {
+	page := docsPage(doc)
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", docsPolicy)

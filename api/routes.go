@@ -5,6 +5,7 @@ package api
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"strconv"
 
@@ -24,57 +25,98 @@ type way struct {
 	stream bool // stays open
 }
 
-func (s *Server) routes() {
-	config := huma.DefaultConfig("muster", s.cfg.Version)
+// router joins routes to the checks before them and to the handlers that answer.
+type router struct {
+	*daemons
+
+	directory Directory
+	admission *admission
+	mux       *http.ServeMux
+	api       huma.API
+}
+
+// newRouter makes the mux of all routes.
+func newRouter(cfg Config, needs Needs, d *daemons, gate *admission, log *slog.Logger) *http.ServeMux {
+	config := huma.DefaultConfig("muster", cfg.Version)
 	config.Info.Description = "A peer-to-peer scheduler of GPU jobs. Any daemon of a cluster answers for all of it."
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
 	config.Transformers = []huma.Transformer{toProblem}
 	config.RejectUnknownQueryParameters = true
-	s.api = humago.New(s.mux, config)
+	mux := http.NewServeMux()
+	rt := &router{daemons: d, directory: needs.Directory, admission: gate, mux: mux, api: humago.New(mux, config)}
+	rt.jobs(needs, log)
+	rt.cluster(needs, log)
 
-	add(s, jobFile(post("submit-job", "/v1/jobs", "Hand in a job: a job file as JSON", http.StatusCreated)), way{}, s.submit)
-	add(s, get("list-jobs", "/v1/jobs", "List jobs, newest first"), way{peers: true}, s.listJobs)
-	add(s, get("get-job", "/v1/jobs/{id}", "One job"), way{peers: true, owner: true}, s.getJob)
-	add(s, get("why-job", "/v1/jobs/{id}/why", "Why a job stands where it does"), way{peers: true, owner: true}, s.why)
-	add(s, post("cancel-job", "/v1/jobs/{id}/cancel", "End a job", http.StatusOK), way{peers: true, owner: true}, s.cancel)
-	add(s, post("hold-job", "/v1/jobs/{id}/hold", "Keep a waiting job back", http.StatusOK), way{peers: true, owner: true}, s.hold)
-	add(s, post("release-job", "/v1/jobs/{id}/release", "Let a held job go", http.StatusOK), way{peers: true, owner: true}, s.release)
-	add(s, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again: not yet in this version", http.StatusOK), way{peers: true, owner: true}, s.requeue)
-	add(s, bytesOf(get("get-log", "/v1/jobs/{id}/tasks/{t}/logs", "The output of a task")), way{peers: true, owner: true, stream: true}, s.taskLog)
-	add(s, hiddenOp(get("get-attempt-log", "/peer/v1/attempts/{attempt}/logs", "The output of an attempt of this host")), way{peers: true, only: true, stream: true}, s.attemptLog)
-	add(s, tarOf(get("get-files", "/v1/jobs/{id}/tasks/{t}/files", "Files of a task, as tar")), way{peers: true, owner: true, stream: true}, s.taskFiles)
-	add(s, hiddenOp(get("get-attempt-files", "/peer/v1/attempts/{attempt}/files", "Files of an attempt of this host, as tar")), way{peers: true, only: true, stream: true}, s.attemptFiles)
-	add(s, get("exec", "/v1/jobs/{id}/tasks/{t}/exec", "Run a command in a running task: a WebSocket"), way{peers: true, owner: true, stream: true}, s.taskExec)
-	add(s, hiddenOp(get("exec-attempt", "/peer/v1/attempts/{attempt}/exec", "Run a command in an attempt of this host")), way{peers: true, only: true, stream: true}, s.attemptExec)
-	add(s, jobFile(post("offers", "/v1/offers", "Which nodes would take a job: a dry run", http.StatusOK)), way{}, s.offers)
-
-	add(s, get("list-nodes", "/v1/nodes", "List nodes"), way{peers: true}, s.listNodes)
-	add(s, get("get-node", "/v1/nodes/{id}", "One node, by id or name"), way{peers: true}, s.getNode)
-	add(s, post("drain-node", "/v1/nodes/{id}/drain", "Give a node nothing new", http.StatusOK), way{peers: true, node: true}, s.drain)
-	add(s, post("resume-node", "/v1/nodes/{id}/resume", "End a drain, and give what was set aside another chance", http.StatusOK), way{peers: true, node: true}, s.resume)
-	add(s, post("declare-node-dead", "/v1/nodes/{id}/declare-dead", "Give up what runs on a node that is gone for good", http.StatusOK), way{peers: true}, s.declareDead)
-	add(s, get("list-gpus", "/v1/gpus", "List GPUs"), way{}, s.listGPUs)
-	add(s, get("get-stats", "/v1/stats", "What the cluster has and does"), way{peers: true}, s.stats)
-	add(s, eventsOf(get("get-events", "/v1/events", "Changes as they happen, as server-sent events")), way{peers: true, stream: true}, s.events)
-
-	add(s, get("list-peers", "/v1/peers", "The members that this daemon knows"), way{}, s.listPeers)
-	add(s, post("revoke-peer", "/v1/peers/{id}/revoke", "Shut a member out for good", http.StatusOK), way{}, s.revoke)
-	add(s, post("invite", "/v1/invitations", "Make a token with which hosts can join", http.StatusCreated), way{}, s.invite)
-	add(s, post("join", "/v1/join", "Join a cluster", http.StatusOK), way{}, s.join)
-	add(s, get("get-daemon", "/v1/daemon", "This daemon, its settings and their origin"), way{}, s.daemon)
-	add(s, get("health", "/health", "The daemon answers"), way{}, s.health)
-	add(s, get("ready", "/ready", "The daemon takes work"), way{}, s.isReady)
-
-	s.uploadRoutes()
-
-	s.finishOpenAPI()
-	s.mux.HandleFunc("GET /docs", s.docs())
-	if s.needs.Registry != nil {
-		s.mux.Handle("GET /metrics", promhttp.HandlerFor(s.needs.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	finishOpenAPI(rt.api.OpenAPI())
+	mux.HandleFunc("GET /docs", docs(rt.api.OpenAPI()))
+	if needs.Registry != nil {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(needs.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	}
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, problemOfStatus(http.StatusNotFound, r.Method+" "+r.URL.Path+": no such path and method; /docs lists them"))
 	})
+	return mux
+}
+
+// jobs adds the routes of jobs and of what their tasks write.
+func (rt *router) jobs(needs Needs, log *slog.Logger) {
+	uploads := &uploadRoutes{uploads: needs.Uploads, parsing: make(chan struct{}, maxParsing)}
+	access := jobAccess{needs.Jobs}
+	jobs := &jobRoutes{daemons: rt.daemons, jobAccess: access, explain: needs.Explain, directory: needs.Directory, hasTree: uploads.hasTree}
+	logs := &logRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, logs: needs.Logs}
+	files := &fileRoutes{daemons: rt.daemons, jobAccess: access, files: needs.Files}
+	exec := &execRoutes{daemons: rt.daemons, jobAccess: access, exec: needs.Exec, log: log}
+
+	add(rt, jobFile(post("submit-job", "/v1/jobs", "Submit a job: a job file as JSON", http.StatusCreated)), way{}, jobs.submit)
+	add(rt, get("list-jobs", "/v1/jobs", "List jobs, newest first"), way{peers: true}, jobs.list)
+	add(rt, get("get-job", "/v1/jobs/{id}", "One job"), way{peers: true, owner: true}, jobs.get)
+	add(rt, get("why-job", "/v1/jobs/{id}/why", "Why a job is in its state"), way{peers: true, owner: true}, jobs.why)
+	add(rt, post("cancel-job", "/v1/jobs/{id}/cancel", "Cancel a job", http.StatusOK), way{peers: true, owner: true}, jobs.cancel)
+	add(rt, post("hold-job", "/v1/jobs/{id}/hold", "Hold a waiting job", http.StatusOK), way{peers: true, owner: true}, jobs.hold)
+	add(rt, post("release-job", "/v1/jobs/{id}/release", "Release a held job", http.StatusOK), way{peers: true, owner: true}, jobs.release)
+	add(rt, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again: not yet in this version", http.StatusOK), way{peers: true, owner: true}, jobs.requeue)
+	add(rt, jobFile(post("offers", "/v1/offers", "Which nodes would take a job: a dry run", http.StatusOK)), way{}, jobs.offers)
+
+	ofTask, ofAttempt := way{peers: true, owner: true, stream: true}, way{peers: true, only: true, stream: true}
+	add(rt, bytesOf(get("get-log", "/v1/jobs/{id}/tasks/{t}/logs", "The output of a task")), ofTask, logs.task)
+	add(rt, hiddenOp(get("get-attempt-log", "/peer/v1/attempts/{attempt}/logs", "The output of an attempt of this host")), ofAttempt, logs.attempt)
+	add(rt, tarOf(get("get-files", "/v1/jobs/{id}/tasks/{t}/files", "Files of a task, as tar")), ofTask, files.task)
+	add(rt, hiddenOp(get("get-attempt-files", "/peer/v1/attempts/{attempt}/files", "Files of an attempt of this host, as tar")), ofAttempt, files.attempt)
+	add(rt, get("exec", "/v1/jobs/{id}/tasks/{t}/exec", "Run a command in a running task: a WebSocket"), ofTask, exec.task)
+	add(rt, hiddenOp(get("exec-attempt", "/peer/v1/attempts/{attempt}/exec", "Run a command in an attempt of this host")), ofAttempt, exec.attempt)
+
+	put := huma.Operation{OperationID: "put-tree", Method: http.MethodPut, Path: pathTrees + "{hash}", Summary: "Keep a tree whose chunks are all here", DefaultStatus: http.StatusNoContent}
+	add(rt, bodyOf(post("missing-chunks", pathMissing, "Which of some chunks this daemon does not have", http.StatusOK), "names of chunks: hash and length, 36 bytes each"), way{stream: true}, uploads.missingChunks)
+	add(rt, bodyOf(post("put-chunks", pathChunks, "Keep some chunks", http.StatusNoContent), "chunks, each after its length in four bytes"), way{stream: true}, uploads.putChunks)
+	add(rt, bodyOf(put, "the list of the tree's files"), way{stream: true}, uploads.putTree)
+	add(rt, hiddenOp(get("get-tree", pathPeerTrees+"{hash}", "The list of a tree's files")), ofAttempt, uploads.getTree)
+	add(rt, hiddenOp(post("get-chunks", pathPeerChunks, "Some chunks of this daemon", http.StatusOK)), ofAttempt, uploads.getChunks)
+}
+
+// cluster adds the routes of nodes, members, events and this daemon.
+func (rt *router) cluster(needs Needs, log *slog.Logger) {
+	nodes := &nodeRoutes{daemons: rt.daemons, node: needs.Node, watch: needs.Watch}
+	deaths := &deathRoutes{daemons: rt.daemons, deaths: needs.Deaths, log: log}
+	members := &memberRoutes{daemons: rt.daemons}
+	events := &eventRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, directory: needs.Directory, log: log}
+	daemon := &daemonRoutes{needs.Self}
+
+	add(rt, get("list-nodes", "/v1/nodes", "List nodes"), way{peers: true}, nodes.list)
+	add(rt, get("get-node", "/v1/nodes/{id}", "One node, by id or name"), way{peers: true}, nodes.get)
+	add(rt, post("drain-node", "/v1/nodes/{id}/drain", "Drain a node: start nothing new there", http.StatusOK), way{peers: true, node: true}, nodes.drain)
+	add(rt, post("resume-node", "/v1/nodes/{id}/resume", "End a drain, and the quarantine of the node's GPUs", http.StatusOK), way{peers: true, node: true}, nodes.resume)
+	add(rt, post("declare-node-dead", "/v1/nodes/{id}/declare-dead", "Write off the tasks of a node that will not come back", http.StatusOK), way{peers: true}, deaths.declare)
+	add(rt, get("list-gpus", "/v1/gpus", "List GPUs"), way{}, nodes.listGPUs)
+	add(rt, get("get-stats", "/v1/stats", "Totals of the cluster: nodes, jobs, CPUs, memory and GPUs"), way{peers: true}, nodes.stats)
+	add(rt, eventsOf(get("get-events", "/v1/events", "Changes as they happen, as server-sent events")), way{peers: true, stream: true}, events.stream)
+
+	add(rt, get("list-peers", "/v1/peers", "The members that this daemon knows"), way{}, members.list)
+	add(rt, post("revoke-peer", "/v1/peers/{id}/revoke", "Permanently revoke a member", http.StatusOK), way{}, members.revoke)
+	add(rt, post("invite", "/v1/invitations", "Make a token with which hosts can join", http.StatusCreated), way{}, members.invite)
+	add(rt, post("join", "/v1/join", "Join a cluster", http.StatusOK), way{}, members.join)
+	add(rt, get("get-daemon", "/v1/daemon", "This daemon, its settings and their origin"), way{}, daemon.get)
+	add(rt, get("health", "/health", "The daemon answers"), way{}, daemon.health)
+	add(rt, get("ready", "/ready", "The daemon takes work"), way{}, daemon.ready)
 }
 
 func get(id, path, summary string) huma.Operation {
@@ -101,22 +143,22 @@ func hiddenOp(op huma.Operation) huma.Operation {
 }
 
 // add registers a route behind the checks that its way asks for.
-func add[I, O any](s *Server, op huma.Operation, w way, handle func(context.Context, *I) (*O, error)) {
+func add[I, O any](rt *router, op huma.Operation, w way, handle func(context.Context, *I) (*O, error)) {
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}
 	}
 	op.Responses["default"] = &huma.Response{
 		Description: "A problem",
-		Content:     map[string]*huma.MediaType{contentProb: {Schema: s.api.OpenAPI().Components.Schemas.Schema(problemSchema, true, "Problem")}},
+		Content:     map[string]*huma.MediaType{contentProb: {Schema: rt.api.OpenAPI().Components.Schemas.Schema(problemSchema, true, "Problem")}},
 	}
-	op.Middlewares = huma.Middlewares{s.admit(w)}
+	op.Middlewares = huma.Middlewares{rt.admission.admit(w)}
 	if w.owner {
-		op.Middlewares = append(op.Middlewares, s.toOwner(w))
+		op.Middlewares = append(op.Middlewares, rt.toOwner(w))
 	}
 	if w.node {
-		op.Middlewares = append(op.Middlewares, s.toNode)
+		op.Middlewares = append(op.Middlewares, rt.toNode)
 	}
-	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
 			return nil, problemOf(err)
@@ -125,53 +167,8 @@ func add[I, O any](s *Server, op huma.Operation, w way, handle func(context.Cont
 	})
 }
 
-// admit lets a request through its door while there is room.
-func (s *Server) admit(w way) func(huma.Context, func(huma.Context)) {
-	return func(ctx huma.Context, next func(huma.Context)) {
-		r, out := humago.Unwrap(ctx)
-		a := askerOf(r.Context())
-		if (a.from == fromPeer && !w.peers) || (a.from != fromPeer && w.only) {
-			refuse(out, problemOfStatus(http.StatusNotFound, r.Method+" "+r.URL.Path+": no such path and method here"))
-			return
-		}
-		room := s.gates[a.from].requests
-		if w.stream {
-			room = s.gates[a.from].streams
-		}
-		select {
-		case room <- struct{}{}:
-		default:
-			out.Header().Set("Retry-After", "1")
-			refuse(out, problemOfStatus(http.StatusServiceUnavailable, "the daemon has all the requests that it takes at once; try again in a second"))
-			return
-		}
-		defer func() { <-room }()
-		if w.stream {
-			s.metrics.stream(1)
-			defer s.metrics.stream(-1)
-			end, cancel := s.untilClosing(ctx.Context())
-			defer cancel()
-			ctx = huma.WithContext(ctx, end)
-		}
-		next(ctx)
-	}
-}
-
-// untilClosing is ctx that also ends when the server stops.
-func (s *Server) untilClosing(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		select {
-		case <-s.closing:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
-}
-
 // toOwner passes a request about a job on to the daemon that owns it.
-func (s *Server) toOwner(w way) func(huma.Context, func(huma.Context)) {
+func (rt *router) toOwner(w way) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, out := humago.Unwrap(ctx)
 		id, err := job.ParseID(ctx.Param("id"))
@@ -179,7 +176,7 @@ func (s *Server) toOwner(w way) func(huma.Context, func(huma.Context)) {
 			refuse(out, problemOf(&notFoundError{"job", ctx.Param("id"), "it is no whole job id"}))
 			return
 		}
-		peer, self, err := s.needs.Directory.Owner(ctx.Context(), id.Group())
+		peer, self, err := rt.directory.Owner(ctx.Context(), id.Group())
 		switch {
 		case err != nil:
 			refuse(out, err)
@@ -195,8 +192,8 @@ func (s *Server) toOwner(w way) func(huma.Context, func(huma.Context)) {
 			if follow, err := strconv.ParseBool(ctx.Query("follow")); err == nil && follow {
 				p.limit = 0 // it may wait for the task to start
 			}
-			to := passing{peer: peer, path: r.URL.Path, who: "owner " + s.nameOf(ctx.Context(), peer) + " of job " + string(id)}
-			s.forward(out, r.WithContext(ctx.Context()), to, p)
+			to := passing{peer: peer, path: r.URL.Path, who: "owner " + rt.nameOf(ctx.Context(), peer) + " of job " + string(id)}
+			rt.forward(out, r.WithContext(ctx.Context()), to, p)
 		}
 	}
 }

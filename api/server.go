@@ -9,14 +9,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/musterhq/muster/job"
 )
@@ -68,12 +64,12 @@ func loopback(host string) bool {
 // The bounds of the server.
 const (
 	maxHeader     = 64 << 10         // the ids of a watch are the longest
-	headerTimeout = 5 * time.Second  // a client that sends slower is none of ours
+	headerTimeout = 5 * time.Second  // our own clients are faster
 	bodyTimeout   = 10 * time.Second // of a request's body, or of so much of it:
 	bodyTimed     = job.MaxSpecBytes
 	defaultBody   = job.MaxSpecBytes + 1 // bytes of most bodies: a job file
 	idleTimeout   = 2 * time.Minute
-	writeWait     = 30 * time.Second // a reader who takes nothing for so long is gone
+	writeWait     = 30 * time.Second // after which a reader that takes nothing is given up
 	stopWait      = 2 * time.Second  // for requests under way when the daemon stops
 	maxRequests   = 256              // at once on one kind of listener
 	maxStreams    = 256              // likewise, of logs and events
@@ -83,20 +79,16 @@ const (
 
 // Server answers for this daemon and, through it, for the whole cluster.
 type Server struct {
-	cfg     Config
-	needs   Needs
-	log     *slog.Logger
-	api     huma.API
-	mux     *http.ServeMux
-	proxy   *httputil.ReverseProxy
-	peers   *http.Client
-	metrics *metrics
-	gates   map[origin]*gate
-	token   atomic.Pointer[[]byte] // digest of the bearer token; nil: none
-	parsing chan struct{}          // holds a token for each list of files that is being read
-	closing chan struct{}          // closed when streams must end
-	ready   chan struct{}          // closed when all listeners are open
-	tcp     net.Addr               // set before ready is closed
+	cfg          Config
+	auth         *authenticator
+	daemons      *daemons
+	routes       http.Handler
+	metrics      *metrics
+	log          *slog.Logger
+	peerListener net.Listener // accepts other daemons; may be nil
+	admission    *admission
+	ready        chan struct{} // closed when all listeners are open
+	tcp          net.Addr      // set before ready is closed
 }
 
 // New makes a server; nothing listens before Run.
@@ -104,25 +96,24 @@ func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{
-		cfg: cfg, needs: needs, log: log, mux: http.NewServeMux(), closing: make(chan struct{}), ready: make(chan struct{}),
-		parsing: make(chan struct{}, maxParsing),
-		peers:   &http.Client{Transport: needs.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		gates:   map[origin]*gate{fromSocket: newGate(), fromTCP: newGate(), fromPeer: newGate()},
-	}
-	if cfg.TokenFile != "" {
-		if err := s.ReadToken(); err != nil {
-			return nil, err
-		}
-	}
-	var err error
-	if s.metrics, err = newMetrics(needs.Registry); err != nil {
+	auth, err := newAuthenticator(cfg)
+	if err != nil {
 		return nil, err
 	}
-	s.proxy = s.newProxy()
-	s.routes()
-	return s, nil
+	m, err := newMetrics(needs.Registry)
+	if err != nil {
+		return nil, err
+	}
+	gates := newAdmission(m)
+	d := newDaemons(cfg.Self, needs.Peers, needs.Transport, m, log)
+	return &Server{
+		cfg: cfg, auth: auth, daemons: d, routes: newRouter(cfg, needs, d, gates, log), metrics: m, log: log,
+		peerListener: needs.PeerListener, admission: gates, ready: make(chan struct{}),
+	}, nil
 }
+
+// ReadToken reads the token file again, if there is one; on an error the token stays what it was.
+func (s *Server) ReadToken() error { return s.auth.readToken() }
 
 // Ready is closed when all listeners are open.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
@@ -151,7 +142,7 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	close(s.closing)
+	s.admission.endStreams()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
 	defer cancel()
 	for _, l := range lists {
@@ -162,7 +153,7 @@ func (s *Server) Run(ctx context.Context) error {
 		})
 	}
 	running.Wait()
-	s.peers.CloseIdleConnections()
+	s.daemons.http.CloseIdleConnections()
 	return err
 }
 
@@ -197,12 +188,12 @@ func (s *Server) listen(ctx context.Context) ([]listener, error) {
 		}
 		s.tcp = l.Addr()
 		add(l, fromTCP)
-		if host, _, err := net.SplitHostPort(s.tcp.String()); s.token.Load() == nil && (err != nil || !loopback(host)) {
+		if host, _, err := net.SplitHostPort(s.tcp.String()); s.auth.open() && (err != nil || !loopback(host)) {
 			return fail(fmt.Errorf("api: listen on %s: it became %s, which other hosts can reach: give a token file", s.cfg.HTTP, s.tcp))
 		}
 	}
-	if s.needs.PeerListener != nil {
-		add(s.needs.PeerListener, fromPeer)
+	if s.peerListener != nil {
+		add(s.peerListener, fromPeer)
 	}
 	return lists, nil
 }

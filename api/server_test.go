@@ -202,7 +202,7 @@ func TestOperatorRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
-		amy.server.cfg.Operators = []string{"amy"}
+		amy.server.auth.operators = []string{"amy"}
 		ctx := t.Context()
 		inv, err := amy.client.Invite(ctx, InviteRequest{TTL: 90, Uses: 2, Roles: []string{"worker"}})
 		if err != nil || inv.Token != "tok" || inv.Schema != SchemaInvitation || inv.ExpiresAt.Location() != time.UTC {
@@ -258,7 +258,7 @@ func TestReadyAndMetrics(t *testing.T) {
 func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
-		room := amy.server.gates[fromTCP].requests
+		room := amy.server.admission.gates[fromTCP].requests
 		for range maxRequests {
 			room <- struct{}{}
 		}
@@ -363,10 +363,10 @@ func TestPickPages(t *testing.T) {
 			state := rapid.SampledFrom(job.States()).Draw(t, "state")
 			all = append(all, job.Job{ID: job.NewID(1, uint64(i)), Submitted: at, Tasks: []job.Task{{State: state}}})
 		}
-		q := JobQuery{Limit: rapid.IntRange(1, 7).Draw(t, "limit"), States: []job.State{job.Pending, job.Running, job.Failed}}
+		q := job.Query{Limit: rapid.IntRange(1, 7).Draw(t, "limit"), States: []job.State{job.Pending, job.Running, job.Failed}}
 		want := 0
 		for _, j := range all {
-			if q.Match(j) {
+			if q.Match(&j) {
 				want++
 			}
 		}
@@ -377,7 +377,7 @@ func TestPickPages(t *testing.T) {
 				break
 			}
 			got = append(got, page...)
-			after, err := parseCursor(Position{page[len(page)-1].Submitted, page[len(page)-1].ID}.cursor())
+			after, err := parseCursor(cursor(page[len(page)-1].Position()))
 			if err != nil {
 				t.Fatal(err)
 			}

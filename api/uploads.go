@@ -69,13 +69,10 @@ const (
 	pathPeerTrees  = "/peer/v1/trees/"
 )
 
-func (s *Server) uploadRoutes() {
-	put := huma.Operation{OperationID: "put-tree", Method: http.MethodPut, Path: pathTrees + "{hash}", Summary: "Keep a tree whose chunks are all here", DefaultStatus: http.StatusNoContent}
-	add(s, bodyOf(post("missing-chunks", pathMissing, "Which of some chunks this daemon does not have", http.StatusOK), "names of chunks: hash and length, 36 bytes each"), way{stream: true}, s.missingChunks)
-	add(s, bodyOf(post("put-chunks", pathChunks, "Keep some chunks", http.StatusNoContent), "chunks, each after its length in four bytes"), way{stream: true}, s.putChunks)
-	add(s, bodyOf(put, "the list of the tree's files"), way{stream: true}, s.putTree)
-	add(s, hiddenOp(get("get-tree", pathPeerTrees+"{hash}", "The list of a tree's files")), way{peers: true, only: true, stream: true}, s.getTree)
-	add(s, hiddenOp(post("get-chunks", pathPeerChunks, "Some chunks of this daemon", http.StatusOK)), way{peers: true, only: true, stream: true}, s.getChunks)
+// uploadRoutes answers for the trees that this daemon keeps.
+type uploadRoutes struct {
+	uploads Uploads
+	parsing chan struct{} // holds a token for each list of files that is being read
 }
 
 // blobError gives an error of the store this package's name.
@@ -99,35 +96,35 @@ func (in *rawInput) refs() ([]blob.Ref, error) {
 	return refs, blobError(err)
 }
 
-func (s *Server) missingChunks(_ context.Context, in *rawInput) (*rawOutput, error) {
+func (u *uploadRoutes) missingChunks(_ context.Context, in *rawInput) (*rawOutput, error) {
 	refs, err := in.refs()
 	if err != nil {
 		return nil, err
 	}
-	missing, err := s.needs.Uploads.Missing(refs)
+	missing, err := u.uploads.Missing(refs)
 	if err != nil {
 		return nil, blobError(err)
 	}
 	return octets(blob.EncodeRefs(missing)), nil
 }
 
-func (s *Server) putChunks(ctx context.Context, in *rawInput) (*struct{}, error) {
-	return nil, blobError(s.needs.Uploads.PutAll(in.body, askerOf(ctx).user))
+func (u *uploadRoutes) putChunks(ctx context.Context, in *rawInput) (*struct{}, error) {
+	return nil, blobError(u.uploads.PutAll(in.body, askerOf(ctx).user))
 }
 
 // putTree answers once all of the tree is on disk: a job that names it is as
 // durable as any.
-func (s *Server) putTree(ctx context.Context, in *treeInput) (*struct{}, error) {
+func (u *uploadRoutes) putTree(ctx context.Context, in *treeInput) (*struct{}, error) {
 	h, err := blob.ParseHash(in.Hash)
 	if err != nil {
 		return nil, bad("%w", err)
 	}
 	select {
-	case s.parsing <- struct{}{}:
+	case u.parsing <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-s.parsing }()
+	defer func() { <-u.parsing }()
 	text, err := io.ReadAll(in.body)
 	switch {
 	case err != nil:
@@ -135,12 +132,12 @@ func (s *Server) putTree(ctx context.Context, in *treeInput) (*struct{}, error) 
 	case blob.Sum(text) != h:
 		return nil, bad("tree %s: what came has another hash", h)
 	}
-	_, _, err = s.needs.Uploads.PutTree(text, askerOf(ctx).user)
+	_, _, err = u.uploads.PutTree(text, askerOf(ctx).user)
 	return nil, blobError(err)
 }
 
 // hasTree says whether a job's files are here.
-func (s *Server) hasTree(tree string) error {
+func (u *uploadRoutes) hasTree(tree string) error {
 	if tree == "" {
 		return nil
 	}
@@ -148,18 +145,18 @@ func (s *Server) hasTree(tree string) error {
 	if err != nil {
 		return bad("%w", err)
 	}
-	if _, err := s.needs.Uploads.TreeText(h); err != nil {
+	if _, err := u.uploads.TreeText(h); err != nil {
 		return bad("tree %.16s…: this daemon does not have it; upload its files first", tree)
 	}
 	return nil
 }
 
-func (s *Server) getTree(_ context.Context, in *treeInput) (*rawOutput, error) {
+func (u *uploadRoutes) getTree(_ context.Context, in *treeInput) (*rawOutput, error) {
 	h, err := blob.ParseHash(in.Hash)
 	if err != nil {
 		return nil, bad("%w", err)
 	}
-	text, err := s.needs.Uploads.TreeText(h)
+	text, err := u.uploads.TreeText(h)
 	if err != nil {
 		return nil, blobError(err)
 	}
@@ -167,7 +164,7 @@ func (s *Server) getTree(_ context.Context, in *treeInput) (*rawOutput, error) {
 }
 
 // getChunks answers one after the other; what is not here is an empty one.
-func (s *Server) getChunks(_ context.Context, in *rawInput) (*huma.StreamResponse, error) {
+func (u *uploadRoutes) getChunks(_ context.Context, in *rawInput) (*huma.StreamResponse, error) {
 	refs, err := in.refs()
 	if err != nil {
 		return nil, err
@@ -175,7 +172,7 @@ func (s *Server) getChunks(_ context.Context, in *rawInput) (*huma.StreamRespons
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		_, w := humago.Unwrap(hctx)
 		w.Header().Set("Content-Type", contentBytes)
-		from := s.needs.Uploads.Reader()
+		from := u.uploads.Reader()
 		defer from.Close()
 		out := make([]byte, 0, answerAt+4+blob.MaxChunk)
 		for _, r := range refs {

@@ -32,7 +32,7 @@ func TestUpload(t *testing.T) {
 		if again, p, err := blob.Send(t.Context(), amy.client, sources, nil); err != nil || again != h || p.Sent != 0 {
 			t.Errorf("again: %+v, %v", p, err)
 		}
-		from := Holder{HTTP: ben.server.peers, Peer: amy.peer}
+		from := Holder{HTTP: ben.server.daemons.http, Peer: amy.peer}
 		tree, came, err := blob.NewFetcher(ben.uploads).Fetch(t.Context(), h, []blob.Holder{from})
 		if err != nil || came != p.Sent || len(tree.Entries) != 1 {
 			t.Errorf("fetched %d of %d bytes, %v", came, p.Sent, err)

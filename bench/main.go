@@ -79,8 +79,8 @@ func run(ctx context.Context, program, only string, jobs int) error {
 	}
 	for _, b := range []struct{ name, pkg, pattern, what string }{
 		{"session", "./p2p/session", "OfferCommit|Raw", "session messages between two daemons' protocol layers"},
-		{"journal", "./store", ".", "journal commits beside raw append and fdatasync"},
-		{"tasks", "./worker/driver/exec", ".", "tasks started and reaped beside a bare fork-exec-wait loop"},
+		{"journal", "./journal", ".", "journal commits beside raw append and fdatasync"},
+		{"tasks", "./worker/supervisor", ".", "tasks started and reaped beside a bare fork-exec-wait loop"},
 	} {
 		if want(b.name) {
 			errs = append(errs, goBench(ctx, b.pkg, b.pattern, b.what))

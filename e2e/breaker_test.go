@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/musterhq/muster/api"
 )
 
 // submitAs submits as another user of this machine; it waits for the end.
@@ -54,12 +56,12 @@ func TestBreakerTripsAndHeals(t *testing.T) {
 	for _, uid := range []uint32{1, 2} { // daemon and bin are users of every Linux
 		amy.submitAs(uid, "--", "false")
 	}
-	n := amy.untilNode("amy", "set aside", func(n nodeDoc) bool { return n.State == "draining" })
+	n := amy.untilNode("amy", "set aside", func(n api.Node) bool { return n.State == "draining" })
 	if !strings.Contains(n.Detail, "5 different jobs failed in a row") || n.Drain != nil {
 		t.Errorf("node: %+v", n)
 	}
 	id := amy.ok("submit", "--", "true")
-	amy.until(id, "PENDING", func(j jobDoc) bool { return j.State == "PENDING" && j.Reason == "NodesDraining" })
+	amy.until(id, "PENDING", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "NodesDraining" })
 	for _, verb := range [][]string{{"nodes"}, {"node", "show", "amy"}, {"why", id}, {"offers", "-c", "1"}} {
 		if out := amy.ok(verb...); !strings.Contains(out, "5 different jobs failed in a row") {
 			t.Errorf("%q does not say why:\n%s", verb, out)

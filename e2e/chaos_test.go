@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/api"
 )
 
 // chaosKills is how often something is killed; MUSTER_CHAOS asks for another
@@ -74,19 +76,11 @@ func (c *chaos) wait(id string) {
 		if r.code != 125 && r.code != 1 || time.Now().After(late) {
 			return
 		}
-		var doc jobDoc
-		if r := c.owner.muster("show", id, "--json"); r.code == 0 && json.Unmarshal([]byte(r.stdout), &doc) == nil && final(doc.State) {
+		var doc api.Job
+		if r := c.owner.muster("show", id, "--json"); r.code == 0 && json.Unmarshal([]byte(r.stdout), &doc) == nil && doc.Ended() {
 			return
 		}
 	}
-}
-
-func final(state string) bool {
-	switch state {
-	case "SUCCEEDED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED":
-		return true
-	}
-	return false
 }
 
 // runners are the living runners of a daemon, by the locks that they hold.
@@ -178,7 +172,7 @@ func (c *chaos) settle(worker *daemon) {
 	c.t.Helper()
 	lost, again := 0, 0
 	for id, j := range c.jobs {
-		doc := c.owner.until(id, "at its end", func(d jobDoc) bool { return final(d.State) })
+		doc := c.owner.until(id, "at its end", func(d api.Job) bool { return d.Ended() })
 		switch {
 		case doc.State == "NODE_FAIL" && !j.requeue:
 			lost++

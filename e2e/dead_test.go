@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/musterhq/muster/api"
 )
 
 // heldOnCat starts an owner that runs nothing, and two workers; the job of each
 // gate runs on cat and waits there for contact for ever.
-func heldOnCat(t *testing.T, gates ...gate) (amy, ben, cat *daemon, held []jobDoc) {
+func heldOnCat(t *testing.T, gates ...gate) (amy, ben, cat *daemon, held []api.Job) {
 	t.Helper()
 	amy = newDaemon(t, "amy", "--no-worker").start()
 	inv := amy.invite("--uses", "2")
@@ -30,7 +32,7 @@ func heldOnCat(t *testing.T, gates ...gate) (amy, ben, cat *daemon, held []jobDo
 			t.Fatal(err)
 		}
 		id := amy.ok("submit", "-F", file)
-		held = append(held, amy.until(id, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }))
+		held = append(held, amy.until(id, "RUNNING with a pid", func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }))
 	}
 	ben.ok("node", "resume", "ben")
 	return amy, ben, cat, held
@@ -38,20 +40,20 @@ func heldOnCat(t *testing.T, gates ...gate) (amy, ben, cat *daemon, held []jobDo
 
 func (d *daemon) untilSilent(name string) {
 	d.t.Helper()
-	d.untilNode(name, "silent", func(n nodeDoc) bool { return n.State == "suspect" || n.State == "lost" })
+	d.untilNode(name, "silent", func(n api.Node) bool { return n.State == "suspect" || n.State == "lost" })
 }
 
 func TestHostGoneForGood(t *testing.T) {
 	g, never := newGate(t), newGate(t)
 	amy, ben, cat, held := heldOnCat(t, g, never)
-	again, gone := held[0].ID, held[1].ID
+	again, gone := string(held[0].ID), string(held[1].ID)
 	ben.fails(1, []string{"node cat: conflict: it answers ben", "drain it instead"}, "node", "declare-dead", "cat")
 	ben.fails(1, []string{"it answers you"}, "node", "declare-dead", "ben")
 	cat.kill()
 	cat.killRunners()
 	for _, j := range held {
 		untilGone(t, j.Tasks[0].PID)
-		amy.untilState(j.ID, "UNREACHABLE")
+		amy.untilState(string(j.ID), "UNREACHABLE")
 	}
 	amy.ok("cancel", gone)
 	wayOut := "if that host is gone for good: muster node declare-dead cat"
@@ -71,7 +73,7 @@ func TestHostGoneForGood(t *testing.T) {
 	for _, d := range []*daemon{ben, amy} {
 		d.waitLog(0, "node declared dead", "node=cat", "user=")
 	}
-	doc := amy.until(again, "RUNNING again", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
+	doc := amy.until(again, "RUNNING again", func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
 	if doc.Tasks[0].Node != "ben" || doc.Tasks[0].Attempt != 2 {
 		t.Errorf("runs on %s as attempt %d", doc.Tasks[0].Node, doc.Tasks[0].Attempt)
 	}
@@ -92,12 +94,12 @@ func TestHostGoneForGood(t *testing.T) {
 func TestDeclaredDeadByMistake(t *testing.T) {
 	g := newGate(t)
 	amy, ben, cat, held := heldOnCat(t, g)
-	id, pid := held[0].ID, held[0].Tasks[0].PID
+	id, pid := string(held[0].ID), held[0].Tasks[0].PID
 	cat.kill()
 	amy.untilState(id, "UNREACHABLE")
 	ben.untilSilent("cat")
 	ben.ok("node", "declare-dead", "cat", "--json")
-	running := func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 && j.Tasks[0].Attempt == 2 }
+	running := func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 && j.Tasks[0].Attempt == 2 }
 	doc := amy.until(id, "RUNNING again", running)
 	if doc.Tasks[0].Node != "ben" || !alive(pid) {
 		t.Fatalf("runs on %s; the first process lives: %v", doc.Tasks[0].Node, alive(pid))

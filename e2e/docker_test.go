@@ -26,6 +26,8 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+
+	"github.com/musterhq/muster/api"
 )
 
 // engine is a dockerd of a test and its files. Its containerd is a process of
@@ -305,7 +307,7 @@ func dockerFiles(t *testing.T, x dockerTest) {
 		t.Fatalf("%+v", r)
 	}
 	x.d.untilState(id, "RUNNING")
-	x.d.until(id, "that far", func(jobDoc) bool { return strings.Contains(x.d.muster("logs", id).stdout, "ready") })
+	x.d.until(id, "that far", func(api.Job) bool { return strings.Contains(x.d.muster("logs", id).stdout, "ready") })
 	check := func(name, want string) {
 		t.Helper()
 		if text, err := os.ReadFile(filepath.Join(here, name)); err != nil || string(text) != want {
@@ -455,7 +457,7 @@ func dockerEnds(t *testing.T, x dockerTest) {
 	limit := x.d.ok(x.in("submit", `trap "" TERM; echo deaf; sleep 1000 & wait; sleep 1000`, "--time", "1s", "--grace", "500ms")...)
 	polite := x.d.ok(x.in("submit", `trap "echo bye; exit 7" TERM; echo ready; while true; do sleep 0.05; done`)...)
 	killed := x.d.ok(x.in("submit", "kill -9 $$")...)
-	x.d.until(polite, "ready", func(j jobDoc) bool { return j.State == "RUNNING" && x.d.ok("logs", polite) == "ready" })
+	x.d.until(polite, "ready", func(j api.Job) bool { return j.State == "RUNNING" && x.d.ok("logs", polite) == "ready" })
 	x.d.ok("cancel", polite)
 	if doc := x.d.untilState(polite, "CANCELLED"); x.d.ok("logs", "--stdout", polite) != "ready\nbye" {
 		t.Errorf("cancelled: %+v, %q", doc, x.d.ok("logs", polite))
@@ -464,7 +466,7 @@ func dockerEnds(t *testing.T, x dockerTest) {
 		t.Errorf("memory hog: %+v", doc)
 	}
 	doc := x.d.untilState(limit, "TIMEOUT")
-	if took := doc.Tasks[0].EndedAt.Sub(doc.Tasks[0].StartedAt); took < 1500*time.Millisecond || took > 2500*time.Millisecond {
+	if took := doc.Tasks[0].EndedAt.Sub(*doc.Tasks[0].StartedAt); took < 1500*time.Millisecond || took > 2500*time.Millisecond {
 		t.Errorf("with a limit of 1s and a grace of 500ms it ran for %s", took)
 	}
 	if r := x.d.muster("wait", killed); r.code != 128+9 || x.d.show(killed).State != "FAILED" {
@@ -560,7 +562,7 @@ func dockerPull(t *testing.T, x dockerTest) {
 	defer open()
 	at := strings.TrimPrefix(server.URL, "http://")
 	id := x.d.ok("submit", "--image", at+"/there:1", "--time", "2s")
-	x.d.until(id, "STARTING with its layers", func(j jobDoc) bool {
+	x.d.until(id, "STARTING with its layers", func(j api.Job) bool {
 		return j.State == "STARTING" && strings.Contains(x.d.ok("show", id), "pulling "+at+"/there:1: 0 of 1 layers")
 	})
 	pulling := time.Now()
@@ -573,7 +575,7 @@ func dockerPull(t *testing.T, x dockerTest) {
 		t.Errorf("absent image: %s", text)
 	}
 	stopped := x.d.ok("submit", "--image", at+"/there:1", "--", "true")
-	x.d.until(stopped, "STARTING", func(j jobDoc) bool { return j.State == "STARTING" })
+	x.d.until(stopped, "STARTING", func(j api.Job) bool { return j.State == "STARTING" })
 	x.d.ok("cancel", stopped)
 	x.d.untilState(stopped, "CANCELLED")
 	time.Sleep(time.Until(pulling.Add(2100 * time.Millisecond))) // the pull takes longer than the time limit of the task
@@ -674,7 +676,7 @@ func dockerEngineRestarted(t *testing.T, x dockerTest) {
 	if doc := x.d.untilState(long, "NODE_FAIL"); !strings.Contains(x.d.ok("show", long), "engine was restarted") {
 		t.Errorf("%+v", doc)
 	}
-	if doc := x.d.until(short, "ended", func(j jobDoc) bool { return j.ExitCode != nil || j.State == "NODE_FAIL" }); doc.State != "FAILED" || *doc.ExitCode != 6 {
+	if doc := x.d.until(short, "ended", func(j api.Job) bool { return j.ExitCode != nil || j.State == "NODE_FAIL" }); doc.State != "FAILED" || *doc.ExitCode != 6 {
 		t.Errorf("ended by itself: %+v", doc)
 	}
 	x.untilOffers(t, "this host")

@@ -13,30 +13,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/api"
 )
 
-// nodeDoc is what these tests read of a node document.
-type nodeDoc struct {
-	ID      string `json:"id"`
-	Name    string `json:"name"`
-	State   string `json:"state"`
-	Detail  string `json:"detail"`
-	Running int    `json:"running"`
-	Drain   *struct {
-		Reason string `json:"reason"`
-		By     string `json:"by"`
-	} `json:"drain"`
-	GPUs []struct {
-		UUID       string `json:"uuid"`
-		MemoryUsed int64  `json:"memory_used"`
-		Health     string `json:"health"`
-		Detail     string `json:"detail"`
-	} `json:"gpus"`
-}
-
-func (d *daemon) node(name string) nodeDoc {
+func (d *daemon) node(name string) api.Node {
 	d.t.Helper()
-	var doc nodeDoc
+	var doc api.Node
 	text := d.ok("node", "show", name, "--json")
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		d.t.Fatalf("node show %s: %v\n%s", name, err, text)
@@ -45,9 +28,9 @@ func (d *daemon) node(name string) nodeDoc {
 }
 
 // untilNode asks again until the node is as wanted.
-func (d *daemon) untilNode(name, what string, as func(nodeDoc) bool) nodeDoc {
+func (d *daemon) untilNode(name, what string, as func(api.Node) bool) api.Node {
 	d.t.Helper()
-	return until(d, "node "+name, what, func() nodeDoc { return d.node(name) }, as)
+	return until(d, "node "+name, what, func() api.Node { return d.node(name) }, as)
 }
 
 // pair starts two daemons with CPUs alone.
@@ -89,7 +72,7 @@ func TestDrainMovesWhatRuns(t *testing.T) {
 		other = ben
 	}
 	// By the daemon that is not drained, by a part of the id.
-	id := amy.node(from).ID
+	id := string(amy.node(from).ID)
 	r := other.muster("node", "drain", id[:len(id)-2], "--reason", "new fans", "--deadline", "1s")
 	if r.code != 0 || !strings.Contains(r.stderr, "node "+from+": draining, 1 task runs on until ") {
 		t.Fatalf("drain: exit %d, %s%s", r.code, r.stdout, r.stderr)
@@ -108,7 +91,7 @@ func TestDrainMovesWhatRuns(t *testing.T) {
 	}
 	// What only the drained host could run waits, and says why.
 	waits := amy.ok("submit", "-w", from, "--", "true")
-	amy.until(waits, "PENDING for the drain", func(j jobDoc) bool { return j.State == "PENDING" && j.Reason == "NodesDraining" })
+	amy.until(waits, "PENDING for the drain", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "NodesDraining" })
 	if out := amy.ok("why", waits); !strings.Contains(out, "new fans") {
 		t.Errorf("why:\n%s", out)
 	}
@@ -134,19 +117,19 @@ func TestDrainSurvivesTheDaemon(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
 	g := newGate(t)
 	id := amy.ok(append([]string{"submit", "--"}, g.script("exit 3")...)...)
-	pid := amy.until(id, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }).Tasks[0].PID
+	pid := amy.until(id, "RUNNING with a pid", func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }).Tasks[0].PID
 	amy.ok("node", "drain", "amy", "--reason", "disk swap")
 	amy.kill()
 	amy.start()
 	if n := amy.node("amy"); n.State != "draining" || !strings.Contains(n.Detail, "disk swap") || n.Drain == nil {
 		t.Errorf("after kill -9: %+v", n)
 	}
-	doc := amy.until(id, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
+	doc := amy.until(id, "RUNNING with a pid", func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
 	if doc.Tasks[0].PID != pid {
 		t.Errorf("pid %d, before %d", doc.Tasks[0].PID, pid)
 	}
 	waits := amy.ok("submit", "--", "true")
-	amy.until(waits, "PENDING", func(j jobDoc) bool { return j.State == "PENDING" && j.Reason == "NodesDraining" })
+	amy.until(waits, "PENDING", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "NodesDraining" })
 	g.open()
 	if doc := amy.untilState(id, "FAILED"); *doc.ExitCode != 3 {
 		t.Errorf("exit code %d, want 3", *doc.ExitCode)
@@ -166,11 +149,11 @@ func TestStoppedDaemonSaysGoodbye(t *testing.T) {
 	amy, ben := pair(t)
 	g := newGate(t)
 	id := amy.ok(append([]string{"submit", "-w", "ben", "--"}, g.script("exit 9")...)...)
-	running := func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }
+	running := func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }
 	pid := amy.until(id, "RUNNING with a pid", running).Tasks[0].PID
 	ben.stop()
 	start := time.Now()
-	amy.untilNode("ben", "lost", func(n nodeDoc) bool {
+	amy.untilNode("ben", "lost", func(n api.Node) bool {
 		if n.State == "suspect" {
 			t.Errorf("suspected though it said goodbye: %+v", n)
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/api"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -43,9 +45,9 @@ func TestWorkerDaemonKilledWhileTaskRuns(t *testing.T) {
 	amy, _, cat := three(t)
 	g := newGate(t)
 	id := amy.ok(append([]string{"submit", "-G", "2", "--"}, g.script("echo after $$; exit 9")...)...)
-	before := amy.until(id, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
+	before := amy.until(id, "RUNNING with a pid", func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
 	pid := before.Tasks[0].PID
-	if since := time.Since(before.Tasks[0].StartedAt); since < 0 || since > 30*time.Second {
+	if since := time.Since(*before.Tasks[0].StartedAt); since < 0 || since > 30*time.Second {
 		t.Errorf("its process began %s ago", since)
 	}
 	cat.kill()
@@ -54,17 +56,17 @@ func TestWorkerDaemonKilledWhileTaskRuns(t *testing.T) {
 		t.Fatalf("process %d died with its daemon", pid)
 	}
 	cat.start()
-	after := amy.until(id, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
+	after := amy.until(id, "RUNNING with a pid", func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
 	if after.Tasks[0].PID != pid || after.Tasks[0].Attempt != before.Tasks[0].Attempt || !alive(pid) ||
-		!after.Tasks[0].StartedAt.Equal(before.Tasks[0].StartedAt) {
+		!after.Tasks[0].StartedAt.Equal(*before.Tasks[0].StartedAt) {
 		t.Errorf("before %+v, after %+v", before.Tasks[0], after.Tasks[0])
 	}
 	g.open()
-	doc := amy.until(id, "FAILED", func(j jobDoc) bool { return j.State == "FAILED" })
+	doc := amy.until(id, "FAILED", func(j api.Job) bool { return j.State == "FAILED" })
 	if doc.ExitCode == nil || *doc.ExitCode != 9 {
 		t.Errorf("exit code %v, want 9", doc.ExitCode)
 	}
-	if !doc.Tasks[0].StartedAt.Equal(before.Tasks[0].StartedAt) {
+	if !doc.Tasks[0].StartedAt.Equal(*before.Tasks[0].StartedAt) {
 		t.Errorf("it began at %s while it ran, and at %s once it had ended", before.Tasks[0].StartedAt, doc.Tasks[0].StartedAt)
 	}
 	if want := "before " + itoa(pid) + "\nafter " + itoa(pid); amy.ok("logs", id) != want {
@@ -76,13 +78,13 @@ func TestTaskEndsWhileItsDaemonIsDown(t *testing.T) {
 	amy, _, cat := three(t)
 	g := newGate(t)
 	id := amy.ok(append([]string{"submit", "-G", "8", "--"}, g.script("exit 6")...)...)
-	doc := amy.until(id, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
+	doc := amy.until(id, "RUNNING with a pid", func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
 	cat.kill()
 	g.open()
 	untilGone(t, doc.Tasks[0].PID)
 	amy.untilState(id, "UNREACHABLE")
 	cat.start()
-	if doc := amy.until(id, "FAILED", func(j jobDoc) bool { return j.State == "FAILED" }); *doc.ExitCode != 6 {
+	if doc := amy.until(id, "FAILED", func(j api.Job) bool { return j.State == "FAILED" }); *doc.ExitCode != 6 {
 		t.Errorf("exit code %d, want 6", *doc.ExitCode)
 	}
 	id = amy.ok("submit", "-G", "8", "--", "true") // the devices are free again
@@ -108,10 +110,10 @@ func TestSubmittersDaemonKilled(t *testing.T) {
 	amy, ben, _ := three(t)
 	g := newGate(t)
 	running := amy.ok(append([]string{"submit", "-G", "4", "--"}, g.script("exit 4")...)...)
-	doc := amy.until(running, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
+	doc := amy.until(running, "RUNNING with a pid", func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
 	g2 := newGate(t)
 	ends := amy.ok(append([]string{"submit", "-G", "4", "--"}, g2.script("exit 5")...)...)
-	doc2 := amy.until(ends, "RUNNING with a pid", func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
+	doc2 := amy.until(ends, "RUNNING with a pid", func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
 	pending := amy.ok("submit", "-G", "8", "--", "echo", "last")
 	amy.kill()
 	g2.open()
@@ -120,9 +122,9 @@ func TestSubmittersDaemonKilled(t *testing.T) {
 		t.Fatal("a task died with the daemon that accepted it")
 	}
 	amy.start()
-	known := func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }
+	known := func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }
 	if got := amy.until(running, "RUNNING with a pid", known); got.Tasks[0].PID != doc.Tasks[0].PID || got.Tasks[0].Attempt != doc.Tasks[0].Attempt ||
-		!got.Tasks[0].StartedAt.Equal(doc.Tasks[0].StartedAt) {
+		!got.Tasks[0].StartedAt.Equal(*doc.Tasks[0].StartedAt) {
 		t.Errorf("before %+v, after %+v", doc.Tasks[0], got.Tasks[0])
 	}
 	if got := amy.untilState(ends, "FAILED"); *got.ExitCode != 5 {

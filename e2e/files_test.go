@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/blob"
 )
 
@@ -154,7 +155,7 @@ func TestStagingIsShown(t *testing.T) {
 	}
 	amy.ok("release", id)
 	const says = "Staging: fetching its files: "
-	amy.until(id, "fetching", func(j jobDoc) bool {
+	amy.until(id, "fetching", func(j api.Job) bool {
 		return j.State == "STARTING" && j.Tasks[0].Reason == "Staging" && strings.Contains(ben.ok("show", id), says)
 	})
 	for verb, state := range map[string]string{"show": "STARTING", "why": "STARTING", "jobs": " ST "} {
@@ -237,7 +238,7 @@ func TestDownload(t *testing.T) {
 	g := newGate(t)
 	id := amy.ok("submit", "-w", "cat", "--", "sh", "-c", "echo now > now; "+g.script("true")[2])
 	amy.untilState(id, "RUNNING")
-	amy.until(id, "that far", func(jobDoc) bool { return strings.Contains(cat.muster("logs", id).stdout, "before") })
+	amy.until(id, "that far", func(api.Job) bool { return strings.Contains(cat.muster("logs", id).stdout, "before") })
 	ben.ok("cp", id+":now", dir)
 	check(filepath.Join(dir, "now"), "now\n")
 	g.open()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/musterhq/muster/api"
 )
 
 // faulty starts a daemon with two simulated GPUs, whose faults are written into
@@ -30,7 +32,7 @@ func faulty(t *testing.T) (*daemon, *os.File) {
 	return d, script
 }
 
-func sound(n nodeDoc) bool {
+func sound(n api.Node) bool {
 	return n.GPUs[0].Health == "healthy" && n.GPUs[1].Health == "healthy"
 }
 
@@ -40,7 +42,7 @@ func TestFaultSetsAGPUAside(t *testing.T) {
 	runs := cat.ok(append([]string{"submit", "-G", "2", "--"}, g.script("exit 0")...)...)
 	cat.untilState(runs, "RUNNING")
 	fmt.Fprint(script, "0 xid 31\n0 xid 79\n") // the first is a program's own
-	n := cat.untilNode("cat", "with a GPU aside", func(n nodeDoc) bool { return !sound(n) })
+	n := cat.untilNode("cat", "with a GPU aside", func(n api.Node) bool { return !sound(n) })
 	if n.GPUs[0].Detail != "xid 79 (fallen off the bus)" || n.GPUs[1].Health != "healthy" || n.State != "ready" {
 		t.Errorf("node: %+v", n)
 	}
@@ -50,7 +52,7 @@ func TestFaultSetsAGPUAside(t *testing.T) {
 	g.open() // what ran goes on
 	cat.untilState(runs, "SUCCEEDED")
 	waits := cat.ok("submit", "-G", "2", "--", "true")
-	cat.until(waits, "PENDING for the GPU", func(j jobDoc) bool { return j.State == "PENDING" && j.Reason == "GPUUnhealthy" })
+	cat.until(waits, "PENDING for the GPU", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "GPUUnhealthy" })
 	one := cat.ok("submit", "-G", "1", "--", "true")
 	if doc := cat.untilState(one, "SUCCEEDED"); doc.Tasks[0].GPUs[0] != n.GPUs[1].UUID {
 		t.Errorf("ran on %v", doc.Tasks[0].GPUs)
@@ -62,7 +64,7 @@ func TestFaultSetsAGPUAside(t *testing.T) {
 	}
 	// One that its driver wants reset stays away until a person has seen to it.
 	fmt.Fprint(script, "1 unhealthy row remap pending\n1 xid 31\n")
-	n = cat.untilNode("cat", "with a GPU aside", func(n nodeDoc) bool { return !sound(n) })
+	n = cat.untilNode("cat", "with a GPU aside", func(n api.Node) bool { return !sound(n) })
 	if !strings.Contains(n.GPUs[1].Detail, "row remap pending") {
 		t.Errorf("node: %+v", n)
 	}
@@ -74,7 +76,7 @@ func TestFaultSetsAGPUAside(t *testing.T) {
 func TestFaultOutlivesTheDaemon(t *testing.T) {
 	cat, script := faulty(t)
 	fmt.Fprint(script, "0 xid 79\n")
-	cat.untilNode("cat", "with a GPU aside", func(n nodeDoc) bool { return !sound(n) })
+	cat.untilNode("cat", "with a GPU aside", func(n api.Node) bool { return !sound(n) })
 	cat.kill()
 	cat.start()
 	if n := cat.node("cat"); n.GPUs[0].Detail != "xid 79 (fallen off the bus)" || n.GPUs[1].Health != "healthy" {
@@ -93,11 +95,11 @@ func TestForeignMemoryCountsAsTaken(t *testing.T) {
 	cat, script := faulty(t)
 	fmt.Fprint(script, "0 foreign 70GiB\n0 xid 31\n")
 	big := cat.ok("submit", "-G", "2", "--", "true")
-	cat.until(big, "PENDING", func(j jobDoc) bool { return j.State == "PENDING" && j.Reason == "Resources" })
+	cat.until(big, "PENDING", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "Resources" })
 	fmt.Fprint(script, "0 foreign 0B\n0 xid 31\n")
 	cat.untilState(big, "SUCCEEDED")
 	fmt.Fprint(script, "0 foreign 70GiB\n1 foreign 79GiB\n0 xid 31\n")
-	cat.untilNode("cat", "used by others", func(n nodeDoc) bool { return n.GPUs[1].MemoryUsed > 0 })
+	cat.untilNode("cat", "used by others", func(n api.Node) bool { return n.GPUs[1].MemoryUsed > 0 })
 	small := cat.ok("submit", "--gpu-share", "0.1", "--gpu-mem", "8GiB", "--", "true")
 	if doc := cat.untilState(small, "SUCCEEDED"); doc.Tasks[0].GPUs[0] != cat.node("cat").GPUs[0].UUID {
 		t.Errorf("ran on %v", doc.Tasks[0].GPUs)
@@ -114,7 +116,7 @@ func TestSharesOfOneGPU(t *testing.T) {
 	}
 	waits := func(id string) {
 		t.Helper()
-		cat.until(id, "PENDING", func(j jobDoc) bool { return j.State == "PENDING" && j.Reason == "Resources" })
+		cat.until(id, "PENDING", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "Resources" })
 	}
 	end := func(id string, g gate) {
 		t.Helper()

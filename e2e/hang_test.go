@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/api"
 )
 
 // hungDir is a directory that answers nobody: a file system of FUSE that has no
@@ -45,8 +47,8 @@ func TestHungDirectoryHoldsUpOneTask(t *testing.T) {
 		}
 	}
 	amy.untilState(amy.ok("submit", "--", "true"), "SUCCEEDED")
-	amy.until(hung[0], "STARTING with a reason", func(j jobDoc) bool {
-		return j.State == "STARTING" && strings.Contains(amy.ok("show", j.ID), "waits for workdir "+dir+", which does not answer")
+	amy.until(hung[0], "STARTING with a reason", func(j api.Job) bool {
+		return j.State == "STARTING" && strings.Contains(amy.ok("show", string(j.ID)), "waits for workdir "+dir+", which does not answer")
 	})
 	for _, id := range hung {
 		amy.ok("cancel", id)

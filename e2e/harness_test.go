@@ -23,6 +23,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/api"
 )
 
 // patience bounds every wait: reached only when something is broken.
@@ -259,35 +261,9 @@ func (d *daemon) wantFailure(r result, code int, words, args []string) {
 	}
 }
 
-// jobDoc is what these tests read of a job document.
-type jobDoc struct {
-	ID       string    `json:"id"`
-	Name     string    `json:"name"`
-	State    string    `json:"state"`
-	Reason   string    `json:"reason"`
-	Detail   string    `json:"reason_detail"`
-	ExitCode *int      `json:"exit_code"`
-	Owner    string    `json:"owner"`
-	Tasks    []taskDoc `json:"tasks"`
-}
-
-type taskDoc struct {
-	State     string    `json:"state"`
-	Reason    string    `json:"reason"`
-	NodeID    string    `json:"node_id"`
-	Node      string    `json:"node"`
-	Attempt   int       `json:"attempt"`
-	PID       int       `json:"pid"`
-	Isolation string    `json:"isolation"`
-	ExitCode  *int      `json:"exit_code"`
-	GPUs      []string  `json:"gpus"`
-	StartedAt time.Time `json:"started_at"`
-	EndedAt   time.Time `json:"ended_at"`
-}
-
-func (d *daemon) show(id string) jobDoc {
+func (d *daemon) show(id string) api.Job {
 	d.t.Helper()
-	var doc jobDoc
+	var doc api.Job
 	text := d.ok("show", id, "--json")
 	if err := json.Unmarshal([]byte(text), &doc); err != nil || len(doc.Tasks) != 1 {
 		d.t.Fatalf("show %s: %v\n%s", id, err, text)
@@ -296,9 +272,9 @@ func (d *daemon) show(id string) jobDoc {
 }
 
 // until asks again until the job is as wanted.
-func (d *daemon) until(id, what string, as func(jobDoc) bool) jobDoc {
+func (d *daemon) until(id, what string, as func(api.Job) bool) api.Job {
 	d.t.Helper()
-	return until(d, "job "+id, what, func() jobDoc { return d.show(id) }, as)
+	return until(d, "job "+id, what, func() api.Job { return d.show(id) }, as)
 }
 
 // until looks a hundred times a second until what a daemon shows is as wanted.
@@ -362,16 +338,12 @@ func staysRight(t *testing.T, span time.Duration, look func() string) {
 	}
 }
 
-func (d *daemon) untilState(id, state string) jobDoc {
+func (d *daemon) untilState(id, state string) api.Job {
 	d.t.Helper()
-	return d.until(id, state, func(j jobDoc) bool { return j.State == state })
+	return d.until(id, state, func(j api.Job) bool { return string(j.State) == state })
 }
 
-type invitation struct {
-	Bootstrap []string `json:"bootstrap"`
-	Token     string   `json:"token"`
-	Cluster   string   `json:"cluster"`
-}
+type invitation struct{ api.Invitation }
 
 func (d *daemon) invite(args ...string) invitation {
 	d.t.Helper()
@@ -418,18 +390,9 @@ func three(t *testing.T) (amy, ben, cat *daemon) {
 	return amy, ben, cat
 }
 
-type nodesDoc struct {
-	Items []struct {
-		ID    string `json:"id"`
-		Name  string `json:"name"`
-		State string `json:"state"`
-	} `json:"items"`
-	Partial []string `json:"partial"`
-}
-
-func (d *daemon) nodes() nodesDoc {
+func (d *daemon) nodes() api.Listing[api.Node] {
 	d.t.Helper()
-	var doc nodesDoc
+	var doc api.Listing[api.Node]
 	if err := json.Unmarshal([]byte(d.ok("nodes", "--json")), &doc); err != nil {
 		d.t.Fatal(err)
 	}

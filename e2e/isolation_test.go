@@ -58,7 +58,7 @@ func bounded(t *testing.T, d *daemon) {
 	for i := 0; i < 5 && (late < 0 || late >= 200*time.Millisecond); i++ { // a busy machine may be late by itself
 		id := d.ok("submit", "-t", "400ms", "--", "sleep", "100")
 		task := d.untilState(id, "TIMEOUT").Tasks[0]
-		late = task.EndedAt.Sub(task.StartedAt) - 400*time.Millisecond
+		late = task.EndedAt.Sub(*task.StartedAt) - 400*time.Millisecond
 		if late < 0 {
 			t.Errorf("ended %s before its time limit", -late)
 		}
@@ -69,7 +69,7 @@ func bounded(t *testing.T, d *daemon) {
 
 	id = d.ok("submit", "-t", "2s", "--grace", "300ms", "--signal", "USR1@1700ms", "--", "sh", "-c", `trap 'echo warned' USR1; trap '' TERM; while :; do sleep 0.05; done`)
 	task := d.untilState(id, "TIMEOUT").Tasks[0]
-	if took := task.EndedAt.Sub(task.StartedAt); took < 2300*time.Millisecond || took > 4*time.Second {
+	if took := task.EndedAt.Sub(*task.StartedAt); took < 2300*time.Millisecond || took > 4*time.Second {
 		t.Errorf("deaf to TERM, it ended after %s", took)
 	}
 	if out := d.ok("logs", id); out != "warned" {

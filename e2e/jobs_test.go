@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/api"
 )
 
 func TestGPUJobGoesToTheGPUs(t *testing.T) {
@@ -19,7 +21,7 @@ func TestGPUJobGoesToTheGPUs(t *testing.T) {
 	out := ben.muster("logs", "-f", "--stdout", id)
 	doc := ben.untilState(id, "SUCCEEDED")
 	task := doc.Tasks[0]
-	if task.Node != "cat" || len(task.GPUs) != 2 || task.ExitCode == nil || *task.ExitCode != 0 || task.StartedAt.IsZero() || task.EndedAt.Before(task.StartedAt) {
+	if task.Node != "cat" || len(task.GPUs) != 2 || task.ExitCode == nil || *task.ExitCode != 0 || task.StartedAt == nil || task.EndedAt == nil || task.EndedAt.Before(*task.StartedAt) {
 		t.Errorf("show at ben: %+v", task)
 	}
 	if want := "on " + strings.Join(task.GPUs, ",") + "\n"; out.stdout != want {
@@ -69,7 +71,7 @@ func TestSecondJobWaitsForTheDevices(t *testing.T) {
 	first := amy.ok(append([]string{"submit", "-G", "8", "--"}, g.script("true")...)...)
 	amy.untilState(first, "RUNNING")
 	second := ben.ok("submit", "-G", "H100:8", "--", "true")
-	doc := amy.until(second, "PENDING with a reason", func(j jobDoc) bool { return j.State == "PENDING" && j.Reason != "" })
+	doc := amy.until(second, "PENDING with a reason", func(j api.Job) bool { return j.State == "PENDING" && j.Reason != "" })
 	if !strings.HasPrefix(doc.Reason, "Resources") {
 		t.Errorf("reason is %q, want Resources", doc.Reason)
 	}
@@ -78,7 +80,7 @@ func TestSecondJobWaitsForTheDevices(t *testing.T) {
 	}
 	g.open()
 	a, b := amy.untilState(first, "SUCCEEDED"), ben.untilState(second, "SUCCEEDED")
-	if gap := b.Tasks[0].StartedAt.Sub(a.Tasks[0].EndedAt); gap < 0 || gap > 100*time.Millisecond {
+	if gap := b.Tasks[0].StartedAt.Sub(*a.Tasks[0].EndedAt); gap < 0 || gap > 100*time.Millisecond {
 		t.Errorf("the second started %s after the first ended", gap)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
 )
 
@@ -115,9 +116,9 @@ func (c *crowd) load() {
 
 // job is what the owner itself says of a job; a verb would cost a process, and a
 // listing a question to every host.
-func (c *crowd) job(id string) jobDoc {
+func (c *crowd) job(id string) api.Job {
 	c.t.Helper()
-	var doc jobDoc
+	var doc api.Job
 	r, err := c.ask.Get("http://owner/v1/jobs/" + id)
 	if err != nil {
 		c.t.Fatal(err)
@@ -177,7 +178,7 @@ func (c *crowd) wrong() string {
 	seen := map[string]int{}
 	for _, id := range c.ids {
 		j := c.job(id)
-		word := j.State
+		word := string(j.State)
 		if all := c.attempts(id); j.Tasks[0].Attempt != all[c.begun[id]-1].number {
 			word += " in another attempt"
 		}

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/musterhq/muster/api"
 )
 
 // numbers is what seq 1 to n writes.
@@ -144,7 +146,7 @@ func TestOutputOfAllKinds(t *testing.T) {
 	so := ""
 	for i := range 6 { // each line is in the log before the next is written
 		so += fmt.Sprintf("%s %d\n", []string{"out", "err"}[i%2], i/2+1)
-		amy.until(id, "heard", func(jobDoc) bool { return amy.muster("logs", id).stdout == so })
+		amy.until(id, "heard", func(api.Job) bool { return amy.muster("logs", id).stdout == so })
 		gates[i%2].open()
 	}
 	amy.untilState(id, "SUCCEEDED")

@@ -75,7 +75,7 @@ func TestPoisonTaskIsHeld(t *testing.T) {
 	untilRight(t, 4*patience, held)
 	runs := poisoned(dir, hosts)
 	t.Logf("ran on %v", runs)
-	reason := owner.show(id).Detail
+	reason := owner.show(id).ReasonDetail
 	for _, h := range hosts {
 		if !slices.Contains(runs, h.name) || !strings.Contains(reason, h.name) {
 			t.Errorf("held after %v, for %q: want %d different hosts named", runs, reason, hostsLost)
@@ -88,7 +88,7 @@ func TestPoisonTaskIsHeld(t *testing.T) {
 		revive(hosts)
 		for _, h := range hosts {
 			if n := owner.node(h.name); n.State != "ready" {
-				return h.name + " is " + n.State
+				return h.name + " is " + string(n.State)
 			}
 		}
 		return ""
@@ -115,7 +115,7 @@ func TestPoisonTaskIsHeld(t *testing.T) {
 	untilRight(t, 4*patience, func() string {
 		revive(hosts)
 		if j := owner.show(id); j.State != "SUCCEEDED" {
-			return fmt.Sprintf("the job is %s: %s", j.State, j.Detail)
+			return fmt.Sprintf("the job is %s: %s", j.State, j.ReasonDetail)
 		}
 		return ""
 	})

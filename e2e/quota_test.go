@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/api"
 )
 
 func TestPerUserLimit(t *testing.T) {
@@ -29,7 +31,7 @@ func TestPerUserLimit(t *testing.T) {
 	first := cat.ok(append([]string{"submit", "-G", "2", "--"}, g.script("exit 0")...)...)
 	cat.untilState(first, "RUNNING")
 	second := cat.ok("submit", "-G", "1", "--", "true")
-	cat.until(second, "PENDING for the quota", func(j jobDoc) bool { return j.State == "PENDING" && j.Reason == "Quota" })
+	cat.until(second, "PENDING for the quota", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "Quota" })
 	want := "user " + me.Username + " holds 2 of the 2 gpus"
 	if out := cat.ok("why", second); !strings.Contains(out, want) {
 		t.Errorf("why:\n%s", out)
@@ -61,7 +63,7 @@ func (d *daemon) overQuota(ids ...string) {
 	look := func() string {
 		for _, id := range ids {
 			if j := d.show(id); j.State != "PENDING" || j.Reason != "Quota" {
-				return fmt.Sprintf("job %s is %s for %s: %s", id, j.State, j.Reason, j.Detail)
+				return fmt.Sprintf("job %s is %s for %s: %s", id, j.State, j.Reason, j.ReasonDetail)
 			}
 		}
 		return ""
@@ -92,7 +94,7 @@ func TestQuotaPassesOn(t *testing.T) {
 		if i+1 == len(ids) {
 			break
 		}
-		if gap := amy.untilState(ids[i+1], "RUNNING").Tasks[0].StartedAt.Sub(ended); gap >= time.Second {
+		if gap := amy.untilState(ids[i+1], "RUNNING").Tasks[0].StartedAt.Sub(*ended); gap >= time.Second {
 			t.Errorf("job %d started %s after the one before it ended", i+2, gap)
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/api"
 )
 
 // manager is the socket on which systemd would listen.
@@ -120,7 +122,7 @@ func TestUpgradeKeepsTasks(t *testing.T) {
 	build(t, cat.program, "v1.0.0")
 	build(t, cat.program+".new", "v1.1.0")
 	cat.start()
-	running := func(j jobDoc) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }
+	running := func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }
 	g := newGate(t)
 	old := cat.ok(append([]string{"submit", "-G", "2", "--"}, g.script("exit 9")...)...)
 	before := cat.until(old, "RUNNING", running)
@@ -141,7 +143,7 @@ func TestUpgradeKeepsTasks(t *testing.T) {
 	from := cat.logged()
 	cat.start()
 	cat.waitLog(from, "runner connected", "version=v1.0.0")
-	if got := cat.until(ends, "FAILED", func(j jobDoc) bool { return j.State == "FAILED" }); *got.ExitCode != 6 {
+	if got := cat.until(ends, "FAILED", func(j api.Job) bool { return j.State == "FAILED" }); *got.ExitCode != 6 {
 		t.Errorf("exit code %d, want 6", *got.ExitCode)
 	}
 	after := cat.until(old, "RUNNING", running)
@@ -163,7 +165,7 @@ func TestUpgradeKeepsTasks(t *testing.T) {
 		t.Error("a new task went to the runner of the old version")
 	}
 	g.open()
-	if got := cat.until(old, "FAILED", func(j jobDoc) bool { return j.State == "FAILED" }); *got.ExitCode != 9 {
+	if got := cat.until(old, "FAILED", func(j api.Job) bool { return j.State == "FAILED" }); *got.ExitCode != 9 {
 		t.Errorf("exit code %d, want 9", *got.ExitCode)
 	}
 	cat.waitLog(from, "runner is gone", "generation=1") // it had nothing left to do

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/api"
 )
 
 // offerRounds is longer than an offer queues at a host before its scheduler
@@ -68,7 +70,7 @@ func twoGPUs(t *testing.T) (amy, ben *daemon) {
 // pending waits until the job waits for room: it is in line then.
 func (d *daemon) pending(id string) {
 	d.t.Helper()
-	d.until(id, "PENDING for room", func(j jobDoc) bool { return j.State == "PENDING" && j.Reason == "Resources" })
+	d.until(id, "PENDING for room", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "Resources" })
 }
 
 // The GPU that became free first is kept for the job that is first in line, for
@@ -89,7 +91,7 @@ func TestJobForTwoGPUsKeepsItsPlace(t *testing.T) {
 		later.submit("true")
 	}
 	for _, j := range later.jobs {
-		j.at.until(j.id, "PENDING", func(d jobDoc) bool { return d.State == "PENDING" })
+		j.at.until(j.id, "PENDING", func(d api.Job) bool { return d.State == "PENDING" })
 	}
 	gates[0].open()
 	amy.untilState(holders[0], "SUCCEEDED")
@@ -98,8 +100,8 @@ func TestJobForTwoGPUsKeepsItsPlace(t *testing.T) {
 	first := amy.untilState(wide, "SUCCEEDED").Tasks[0].StartedAt
 	for i, j := range later.jobs {
 		doc := j.at.untilState(j.id, "SUCCEEDED")
-		if doc.Tasks[0].StartedAt.Before(first) {
-			t.Errorf("job %d of those that came later started %s before", i+1, first.Sub(doc.Tasks[0].StartedAt))
+		if doc.Tasks[0].StartedAt.Before(*first) {
+			t.Errorf("job %d of those that came later started %s before", i+1, first.Sub(*doc.Tasks[0].StartedAt))
 		}
 	}
 }
@@ -135,8 +137,8 @@ func TestJobForTwoGPUsInAStream(t *testing.T) {
 			}
 			return ""
 		})
-		if at := j.at.show(j.id).Tasks[0].StartedAt; at.Before(first) {
-			t.Errorf("job %d of those that came later started %s before", i+1, first.Sub(at))
+		if at := j.at.show(j.id).Tasks[0].StartedAt; at.Before(*first) {
+			t.Errorf("job %d of those that came later started %s before", i+1, first.Sub(*at))
 		}
 	}
 }

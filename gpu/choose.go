@@ -82,7 +82,7 @@ func (p *Pool) Choose(need job.Resources) ([]string, bool) {
 	case need.GPUs == 1:
 		chosen = p.chooseOne(need)
 	default:
-		chosen = p.chooseSet(need)
+		chosen = chooseSet(p, need)
 	}
 	if chosen == nil {
 		return nil, false
@@ -174,8 +174,7 @@ func (a shareRank) compare(b shareRank) int {
 	return cmp.Or(cmp.Compare(a.milli, b.milli), cmp.Compare(a.memory, b.memory), cmp.Compare(a.worth, b.worth))
 }
 
-// CouldEver says whether the need fits this host when nothing is held, set
-// aside or used by others, and if not, why.
+// CouldEver says whether the need fits this host when nothing is held, in quarantine or used by others, and if not, why.
 func (p *Pool) CouldEver(need job.Resources) (ok bool, why string) {
 	n, fit := Count(need), 0
 	reasons := map[string]int{}
@@ -197,38 +196,6 @@ func (p *Pool) CouldEver(need job.Resources) (ok bool, why string) {
 		why += ": " + tally(reasons)
 	}
 	return false, why
-}
-
-// Why says what keeps Choose from serving a need that this host could meet.
-func (p *Pool) Why(need job.Resources) job.Reason {
-	n, idle, aside := Count(need), 0, 0
-	reasons := map[string]int{}
-	for _, s := range p.slots {
-		if s.unlisted || !Fits(s.Device, need) {
-			continue
-		}
-		left, memory := s.left()
-		switch {
-		case s.aside != "":
-			aside++
-			reasons["set aside ("+s.aside+")"]++
-		case left >= Milli(need) && memory >= Memory(need, s.Memory):
-			idle++
-		case s.holders == 0:
-			reasons["used by programs that are not muster's"]++
-		default:
-			reasons["held by tasks"]++
-		}
-	}
-	text := fmt.Sprintf("%d of %d wanted GPUs are free", idle, n)
-	if len(reasons) > 0 {
-		text += ": " + tally(reasons)
-	}
-	word := job.ReasonResources
-	if aside > 0 && idle+aside >= n {
-		word = job.ReasonGPUUnhealthy
-	}
-	return job.Reason{Word: word, Detail: text}
 }
 
 // tally is "3 are a, 1 is b", the most frequent first.

@@ -70,22 +70,3 @@ func classOr(d Device) string {
 	}
 	return d.Model
 }
-
-// hiddenLimit is memory that a device may have in use without any program to
-// be seen: the driver's own, a screen. With more there is a program in a
-// container whose processes this host does not show.
-const hiddenLimit = job.Size(1 << 30)
-
-// Foreign is how much memory programs use that are not ours, for Pool.Foreign.
-func (s Status) Foreign(ours func(pid int) bool) job.Size {
-	var foreign job.Size
-	for _, p := range s.Processes {
-		if !ours(p.PID) {
-			foreign += p.Memory
-		}
-	}
-	if len(s.Processes) == 0 && s.MemoryUsed > hiddenLimit {
-		return s.MemoryUsed
-	}
-	return foreign
-}

@@ -27,21 +27,3 @@ func TestMilliAndMemory(t *testing.T) {
 		}
 	}
 }
-
-func TestForeign(t *testing.T) {
-	ours := func(pid int) bool { return pid < 100 }
-	for name, c := range map[string]struct {
-		s    Status
-		want job.Size
-	}{
-		"idle":        {Status{MemoryUsed: 500 * mib}, 0},
-		"ours":        {Status{MemoryUsed: 5 * gib, Processes: []Process{{PID: 7, Memory: 4 * gib}}}, 0},
-		"both":        {Status{MemoryUsed: 5 * gib, Processes: []Process{{PID: 7, Memory: gib}, {PID: 700, Memory: 2 * gib}}}, 2 * gib},
-		"cannot see":  {Status{MemoryUsed: 9 * gib}, 9 * gib},
-		"other's own": {Status{MemoryUsed: gib, Processes: []Process{{PID: 700, Memory: gib / 2}}}, gib / 2},
-	} {
-		if got := c.s.Foreign(ours); got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
-		}
-	}
-}

@@ -3,10 +3,8 @@ package gpu
 // Pool: who holds what of the devices of this host.
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/musterhq/muster/job"
@@ -40,12 +38,12 @@ type Pool struct {
 // slot is the account of one device.
 type slot struct {
 	Device
-	unlisted bool     // held, but the driver does not list it (any more)
-	aside    string   // why it is given to nobody, if it is not
-	foreign  job.Size // memory in use by programs that muster did not start
-	milli    int      // held
-	memory   job.Size // held
-	holders  int
+	unlisted   bool     // held, but the driver does not list it (any more)
+	quarantine string   // why it is given to nobody, if it is not
+	foreign    job.Size // memory in use by programs that muster did not start
+	milli      int      // held
+	memory     job.Size // held
+	holders    int
 }
 
 // hold is what one key has.
@@ -60,13 +58,6 @@ type Free struct {
 	UUID   string
 	Memory job.Size
 	Milli  int
-}
-
-// Held is what one key holds of one device.
-type Held struct {
-	Key    string
-	Milli  int
-	Memory job.Size
 }
 
 // NewPool keeps the account of these devices, all free.
@@ -132,7 +123,7 @@ func (p *Pool) Free() []Free {
 
 // left is what the device can still give.
 func (s *slot) left() (milli int, memory job.Size) {
-	if s.unlisted || s.aside != "" {
+	if s.unlisted || s.quarantine != "" {
 		return 0, 0
 	}
 	milli, memory = Whole-s.milli, s.Memory-s.memory
@@ -145,7 +136,7 @@ func (s *slot) left() (milli int, memory job.Size) {
 
 // Hold gives milli thousandths and memory of each of the devices to key, all
 // or none. Whole takes all memory; for a share, memory 0 means as many
-// thousandths of the memory. Whether a device is set aside, or used by
+// thousandths of the memory. Whether a device is in quarantine, or used by
 // programs that muster did not start, is for Choose to mind: what holds a
 // device holds it.
 func (p *Pool) Hold(key string, uuids []string, milli int, memory job.Size) error {
@@ -249,40 +240,40 @@ func (p *Pool) dropUnlisted() {
 	p.learnLinks()
 }
 
-// SetAside keeps a device from being chosen, for a reason; the UUID of a GPU
+// Quarantine keeps a device from being chosen, for a reason; the UUID of a GPU
 // that is split stands for all its MIG instances. What holds it keeps it.
-func (p *Pool) SetAside(uuid, reason string) {
+func (p *Pool) Quarantine(uuid, reason string) {
 	if reason == "" {
 		reason = "set aside"
 	}
 	p.mark(uuid, reason)
 }
 
-// Restore lets a device be chosen again.
-func (p *Pool) Restore(uuid string) { p.mark(uuid, "") }
+// EndQuarantine lets a device be chosen again.
+func (p *Pool) EndQuarantine(uuid string) { p.mark(uuid, "") }
 
-func (p *Pool) mark(uuid, aside string) {
+func (p *Pool) mark(uuid, reason string) {
 	for _, s := range p.slots {
 		if s.UUID == uuid || s.Parent == uuid && uuid != "" {
-			s.aside = aside
+			s.quarantine = reason
 		}
 	}
 }
 
-// Aside is why a device is set aside; empty if it is not.
-func (p *Pool) Aside(uuid string) string {
+// Quarantined is why a device is in quarantine; empty if it is not.
+func (p *Pool) Quarantined(uuid string) string {
 	if i, known := p.index[uuid]; known {
-		return p.slots[i].aside
+		return p.slots[i].quarantine
 	}
 	return ""
 }
 
-// Sound says whether the need fits the devices that are neither set aside nor
+// Sound says whether the need fits the devices that are neither in quarantine nor
 // used by programs that muster did not start, once nobody holds them.
 func (p *Pool) Sound(need job.Resources) bool {
 	n := 0
 	for _, s := range p.slots {
-		if s.unlisted || s.aside != "" || !Fits(s.Device, need) {
+		if s.unlisted || s.quarantine != "" || !Fits(s.Device, need) {
 			continue
 		}
 		if s.foreign > ForeignLimit { // seldom
@@ -297,11 +288,11 @@ func (p *Pool) Sound(need job.Resources) bool {
 	return n >= Count(need)
 }
 
-// Idle lists the devices that are set aside and that nobody holds.
+// Idle lists the devices that are in quarantine and that nobody holds.
 func (p *Pool) Idle() []string {
 	var all []string
 	for _, s := range p.slots {
-		if s.aside != "" && s.holders == 0 && !s.unlisted {
+		if s.quarantine != "" && s.holders == 0 && !s.unlisted {
 			all = append(all, s.UUID)
 		}
 	}
@@ -313,31 +304,4 @@ func (p *Pool) Foreign(uuid string, bytes job.Size) {
 	if i, known := p.index[uuid]; known {
 		p.slots[i].foreign = max(0, bytes)
 	}
-}
-
-// Of lists the devices that key holds, in the order they were given to Hold.
-func (p *Pool) Of(key string) []string { return slices.Clone(p.holds[key].uuids) }
-
-// Holders lists what is held of a device, by key.
-func (p *Pool) Holders(uuid string) []Held {
-	var all []Held
-	for key, h := range p.holds {
-		if i := slices.Index(h.uuids, uuid); i >= 0 {
-			all = append(all, Held{Key: key, Milli: h.milli, Memory: h.memory[i]})
-		}
-	}
-	slices.SortFunc(all, func(a, b Held) int { return cmp.Compare(a.Key, b.Key) })
-	return all
-}
-
-// Clone is an account of its own with the same content, to try things out on.
-func (p *Pool) Clone() *Pool {
-	c := &Pool{index: make(map[string]int, len(p.index)), holds: make(map[string]hold, len(p.holds)), ways: p.ways, near: p.near}
-	for i, s := range p.slots {
-		same := *s
-		c.slots = append(c.slots, &same)
-		c.index[s.UUID] = i
-	}
-	maps.Copy(c.holds, p.holds) // a hold is never changed in place
-	return c
 }

@@ -201,9 +201,6 @@ func TestForeignMemoryIsTaken(t *testing.T) {
 	if got, ok := p.Choose(gpus(7)); !ok || slices.Contains(got, "h-1") {
 		t.Errorf("chose %v", got)
 	}
-	if why := p.Why(gpus(8)); why.Word != job.ReasonResources || !strings.Contains(why.Detail, "not muster's") {
-		t.Errorf("why: %s", why)
-	}
 	if got, _ := p.Choose(job.Resources{GPUShare: 0.5}); !slices.Equal(got, []string{"h-1"}) {
 		t.Errorf("a share went to %v, not to what is in use anyway", got)
 	}
@@ -216,20 +213,14 @@ func TestForeignMemoryIsTaken(t *testing.T) {
 	}
 }
 
-func TestSetAsideAndWhy(t *testing.T) {
+func TestSetAsideAndCouldEver(t *testing.T) {
 	p := mustPool(t, dgx())
-	p.SetAside("h-2", "Xid 79")
+	p.Quarantine("h-2", "Xid 79")
 	if _, ok := p.Choose(gpus(8)); ok {
-		t.Error("chose a device that is set aside")
-	}
-	if why := p.Why(gpus(8)); why.Word != job.ReasonGPUUnhealthy || !strings.Contains(why.Detail, "Xid 79") {
-		t.Errorf("why: %s", why)
+		t.Error("chose a device that is in quarantine")
 	}
 	if err := p.Hold("a", []string{"h-0", "h-1"}, Whole, 0); err != nil {
 		t.Fatal(err)
-	}
-	if why := p.Why(gpus(8)); why.Word != job.ReasonResources || !strings.Contains(why.Detail, "2 held by tasks") {
-		t.Errorf("why: %s", why)
 	}
 	if ok, why := p.CouldEver(gpus(8)); !ok {
 		t.Errorf("could never: %s", why)
@@ -243,7 +234,7 @@ func TestSetAsideAndWhy(t *testing.T) {
 	if ok, why := p.CouldEver(job.Resources{GPUs: 1, GPUMemory: 90 * gib}); ok || !strings.Contains(why, "less than 90GiB") {
 		t.Errorf("%v: %s", ok, why)
 	}
-	p.Restore("h-2")
+	p.EndQuarantine("h-2")
 	p.Release("a")
 	if _, ok := p.Choose(gpus(8)); !ok {
 		t.Error("not restored")
@@ -265,8 +256,8 @@ func TestMIGInstances(t *testing.T) {
 	if ok, _ := p.CouldEver(job.Resources{GPUs: 1, GPUModel: "H100"}); ok {
 		t.Error("a slice is not an H100")
 	}
-	p.SetAside("GPU-x", "Xid 79")
-	if p.Aside("MIG-2") == "" || len(p.Free()) != 0 {
+	p.Quarantine("GPU-x", "Xid 79")
+	if p.Quarantined("MIG-2") == "" || len(p.Free()) != 0 {
 		t.Error("the instances of a broken GPU are given away")
 	}
 }

@@ -32,7 +32,7 @@ type search struct {
 	best  set
 }
 
-func (p *Pool) chooseSet(need job.Resources) []int {
+func chooseSet(p *Pool, need job.Resources) []int {
 	free := p.whole()
 	s := search{p: p, fit: p.wholeFor(free, need), n: need.GPUs, worth: p.company(free)}
 	switch {

@@ -54,6 +54,9 @@ func ParseGroup(s string) (Group, error) {
 	return Group(binary.BigEndian.Uint64(b)), nil
 }
 
+// IDBytes is the length of every job id.
+const IDBytes = idChars
+
 // ID names a job in its cluster for ever: ten drawn letters, a dash, and the
 // group that keeps it. The drawn letters come first so that a short prefix is
 // enough for people.

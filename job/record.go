@@ -29,11 +29,12 @@ func BeginsWork(r Record) bool {
 
 // SubmitRecord creates a job if its id is new.
 type SubmitRecord struct {
-	Job  ID
-	User string
-	Spec Spec
-	Key  string // idempotency key, or empty
-	At   time.Time
+	Job   ID
+	User  string
+	Spec  Spec
+	Key   string // idempotency key, or empty
+	At    time.Time
+	Tasks int // how many; 0 is 1; at most MaxTasks
 }
 
 // AssignRecord gives a pending task's next attempt to a worker. It must be
@@ -105,4 +106,11 @@ type Committed struct {
 	// Lead is set on the entry with which this daemon becomes the owner: its
 	// own term's first, empty entry. Before it the daemon must not act (R10).
 	Lead bool
+}
+
+// Row is a part of what is kept on disk of a job. Only package jobs knows what is in it.
+type Row struct {
+	Job  ID
+	Part string // orders the rows of a job, its header first: empty
+	Data []byte // nil: the row is deleted
 }

@@ -83,32 +83,18 @@ type Job struct {
 	Cancelled string // reason given with cancel, or empty
 	// Seq orders the jobs of a group as its journal took them, whatever the wall
 	// clock said; 0 in rows of older versions.
-	Seq   uint64
-	Tasks []Task // one for a plain job
+	Seq    uint64
+	Counts Counts // of all tasks
+	Tasks  []Task // a page of them: all, unless there are many
 }
 
-// State is the job's own state: that of its task, and for several the first
-// that tells most: any active one, else waiting, else the worst end.
+// State is the job's own state, as Counts.State says.
 func (j Job) State() State {
-	if len(j.Tasks) == 1 {
-		return j.Tasks[0].State
+	counts := j.Counts
+	if counts == (Counts{}) {
+		counts = CountsOf(j.Tasks)
 	}
-	order := []State{
-		Running, Completing, Starting, Reserved, Unreachable, Pending, Held,
-		NodeFail, OutOfMemory, Timeout, Failed, Preempted, Cancelled, Succeeded,
-	}
-	best := len(order)
-	for _, t := range j.Tasks {
-		for i, s := range order {
-			if s == t.State && i < best {
-				best = i
-			}
-		}
-	}
-	if best == len(order) {
-		return Pending
-	}
-	return order[best]
+	return counts.State()
 }
 
 // Epoch orders the owners that a journal group has had: generation first, then

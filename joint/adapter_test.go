@@ -6,7 +6,6 @@ package joint
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -98,11 +97,11 @@ func (o *owner) carry(fx scheduler.Effects) {
 	if fx.Announce {
 		o.announce(fx.Wants)
 	}
-	o.save(fx.Save, fx.Gone)
+	o.save(fx.Rows, fx.Gone)
 	for _, r := range fx.Reply {
 		o.replied(r)
 	}
-	o.w.stats.effects += len(fx.Propose) + len(fx.Send) + len(fx.Find) + len(fx.Want) + len(fx.Unwant) + len(fx.Save) + len(fx.Gone) + len(fx.Reply)
+	o.w.stats.effects += len(fx.Propose) + len(fx.Send) + len(fx.Find) + len(fx.Want) + len(fx.Unwant) + len(fx.Rows) + len(fx.Gone) + len(fx.Reply)
 	if o.w.trace != nil {
 		for _, t := range fx.Told {
 			o.w.logf("%s tells: kind %d %s %s %s %s", o.peer, t.Kind, t.Attempt, t.Node, t.State, t.Detail)
@@ -129,17 +128,6 @@ func written(r job.Record) job.Record {
 	default:
 		return r
 	}
-}
-
-// read is a row as the disk gives it back.
-func read(j job.Job) job.Job {
-	j.Submitted = j.Submitted.Round(0)
-	j.Tasks = slices.Clone(j.Tasks)
-	for i := range j.Tasks {
-		t := &j.Tasks[i]
-		t.Started, t.Ended, t.Closed = t.Started.Round(0), t.Ended.Round(0), t.Closed.Round(0)
-	}
-	return j
 }
 
 // brief is a message in a line of the log.

@@ -5,10 +5,12 @@ package joint
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs/jobstest"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler"
 )
@@ -49,7 +51,7 @@ type owner struct {
 	commitAt time.Duration
 	index64  uint64
 	log      []job.Committed
-	rows     map[job.ID]job.Job
+	rows     jobstest.Disk
 	undo     []unsavedRow
 	saves    int
 	flushed  uint64 // the rows that outlive a crash reflect the entries up to it
@@ -68,8 +70,7 @@ type entry struct{ records []job.Record }
 // unsavedRow is a row as it was before a write that a crash may lose.
 type unsavedRow struct {
 	id     job.ID
-	before job.Job
-	there  bool
+	before map[string][]byte // nil: there was none
 }
 
 // flushEvery is how many writes of rows a crash may lose.
@@ -95,13 +96,13 @@ func (o *owner) boot(after time.Duration) {
 		cfg.KeepWhole = max(w.opt.keepWhole, 0)
 	}
 	saved := scheduler.Saved{Applied: o.flushed}
-	ids := make([]job.ID, 0, len(o.rows))
-	for id := range o.rows {
-		ids = append(ids, id)
+	for _, r := range o.rows.All() {
+		if err := saved.Add(r); err != nil {
+			w.fail("%s: %v", o.peer, err)
+		}
 	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		saved.Add(read(o.rows[id]))
+	if err := saved.End(); err != nil {
+		w.fail("%s: %v", o.peer, err)
 	}
 	o.stepped = o.now()
 	o.core = scheduler.NewCore(cfg, saved, o.stepped)
@@ -109,7 +110,7 @@ func (o *owner) boot(after time.Duration) {
 	o.asks, o.commitAt = map[scheduler.Token]func(scheduler.Reply){}, w.now
 	clear(o.finding)
 	o.wants = nil
-	w.logf("%s begins, with %d rows up to %d and a log up to %d", o.peer, len(ids), o.flushed, o.index64)
+	w.logf("%s begins, with %d rows up to %d and a log up to %d", o.peer, len(o.rows), o.flushed, o.index64)
 	for _, e := range o.log {
 		e.Lead = false
 		o.tell(scheduler.Committed{Committed: e})
@@ -144,7 +145,7 @@ func (o *owner) kill() {
 	}
 	o.queue = nil
 	for _, u := range slices.Backward(o.undo) {
-		if u.there {
+		if u.before != nil {
 			o.rows[u.id] = u.before
 		} else {
 			delete(o.rows, u.id)
@@ -310,25 +311,26 @@ func (o *owner) readIndex(tok scheduler.Token) {
 }
 
 // save keeps rows. What is written between two flushes a crash may lose.
-func (o *owner) save(ids, gone []job.ID) {
-	if len(ids) == 0 && len(gone) == 0 {
+func (o *owner) save(rows []job.Row, gone []job.ID) {
+	if len(rows) == 0 && len(gone) == 0 {
 		return
 	}
-	note := func(id job.ID) {
-		before, there := o.rows[id]
-		o.undo = append(o.undo, unsavedRow{id, before, there})
-	}
-	for _, id := range ids {
-		if j, ok := o.core.Row(id); ok {
-			note(id)
-			o.rows[id] = j
-			o.w.looks(id, &j)
+	note := func(id job.ID) { o.undo = append(o.undo, unsavedRow{id, maps.Clone(o.rows[id])}) }
+	last := job.ID("")
+	for _, r := range rows {
+		if r.Job == last {
+			continue
+		}
+		last = r.Job
+		note(r.Job)
+		if j, ok := o.core.Durable(r.Job); ok {
+			o.w.looks(r.Job, &j)
 		}
 	}
 	for _, id := range gone {
 		note(id)
-		delete(o.rows, id)
 	}
+	o.rows.Save(rows, gone)
 	o.applied = o.core.Applied()
 	o.keptRows = append(o.keptRows[:0], scheduler.RowsKept{Applied: o.applied})
 	if o.saves++; o.saves%flushEvery == 0 {

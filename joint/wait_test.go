@@ -114,6 +114,9 @@ func (j *work) agedAnew() bool { return j.bornIn != j.owner.life }
 // for the older one: it measures with its own clock since when it knows an offer. So
 // may any job be whose age is not known.
 func (w *world) rivals(first *work, h *host) bool {
+	if first.agedAnew() {
+		return true
+	}
 	near := (w.now-first.rankAt)/50 + time.Second
 	return slices.ContainsFunc(w.waiting, func(j *work) bool {
 		return j != first && j.spec.Priority == first.spec.Priority && (j.agedAnew() || (j.rankAt-first.rankAt).Abs() < near) && j.could(h) && h.takes(j.owner) && !j.overQuota(h)

@@ -15,14 +15,15 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/journal"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/store"
 	"github.com/musterhq/muster/worker"
-	execdriver "github.com/musterhq/muster/worker/driver/exec"
 	"github.com/musterhq/muster/worker/files"
 	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/supervisor"
 )
 
 // The joints of the house.
@@ -47,6 +48,10 @@ var answers = []struct{ ours, theirs error }{
 	{scheduler.ErrStopped, api.ErrUnavailable},
 	{store.ErrNoRoom, api.ErrUnavailable},
 	{store.ErrFull, api.ErrUnavailable},
+	{scheduler.ErrNotOwner, api.ErrUnavailable},
+	{journal.ErrNotOwner, api.ErrUnavailable},
+	{journal.ErrDropped, api.ErrUnavailable},
+	{journal.ErrUncertain, api.ErrUnavailable},
 	{errNoSuchRole, api.ErrUnavailable},
 	{errNoOwner, api.ErrUnavailable},
 	{p2p.ErrMember, api.ErrConflict},
@@ -64,7 +69,7 @@ type answered struct{ theirs, ours error }
 
 func (e answered) Error() string {
 	text := e.ours.Error()
-	for _, part := range []string{"scheduler: ", "p2p: ", "store: ", "node: "} { // a user has no use for whose it is
+	for _, part := range []string{"scheduler: ", "p2p: ", "store: ", "journal: ", "node: "} { // a user has no use for whose it is
 		text = strings.TrimPrefix(text, part)
 	}
 	return text
@@ -85,46 +90,45 @@ func answerOf(err error) error {
 	return err
 }
 
-// jobsBackend is the scheduler as the API wants it; sched is nil where this
-// daemon takes no jobs.
-type jobsBackend struct{ sched *scheduler.Loop }
+// jobsBackend is the schedulers as the API wants them. What is about one job
+// goes to the owner of its group, all else to that of new jobs; there is none
+// where this daemon takes no jobs.
+type jobsBackend struct{ owners }
 
 // Submit accepts a job.
 func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, error) {
-	if b.sched == nil {
+	if b.home == nil {
 		return job.Job{}, answerOf(errNoSuchRole)
 	}
-	j, err := b.sched.Submit(ctx, scheduler.SubmitRequest{User: s.User, Key: s.Key, Spec: s.Spec})
+	j, err := b.home.Submit(ctx, scheduler.SubmitRequest{User: s.User, Key: s.Key, Spec: s.Spec})
 	return j, answerOf(err)
 }
 
 // Get is one job.
 func (b jobsBackend) Get(ctx context.Context, id job.ID) (job.Job, error) {
-	if b.sched == nil {
+	if b.home == nil {
 		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
-	j, err := b.sched.Job(ctx, id)
+	j, err := b.of(id.Group()).Job(ctx, id)
 	return j, answerOf(err)
 }
 
 // List is what q picks, page by page of the scheduler's own.
-func (b jobsBackend) List(ctx context.Context, q api.JobQuery) ([]job.Job, error) {
-	if b.sched == nil {
+func (b jobsBackend) List(ctx context.Context, q job.Query) ([]job.Job, error) {
+	if b.home == nil {
 		return nil, nil
 	}
-	f := scheduler.Filter{
-		Prefix: q.Prefix, States: q.States, User: q.User, Name: q.Name, After: scheduler.Position(q.After), Limit: q.Limit,
-	}
+	f := q
 	var all []job.Job
 	for {
-		page, err := b.sched.Jobs(ctx, f)
+		page, err := b.home.Jobs(ctx, f)
 		if err != nil {
 			return nil, answerOf(err)
 		}
 		more := len(page) >= scheduler.MaxList
 		if more {
 			last := page[len(page)-1]
-			f.After = scheduler.Position{Submitted: last.Submitted, ID: last.ID}
+			f.After = last.Position()
 		}
 		all = append(all, q.Pick(page)...)
 		if !more || (q.Limit > 0 && len(all) >= q.Limit) {
@@ -135,85 +139,85 @@ func (b jobsBackend) List(ctx context.Context, q api.JobQuery) ([]job.Job, error
 
 // Cancel ends a job.
 func (b jobsBackend) Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error) {
-	if b.sched == nil {
+	if b.home == nil {
 		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
-	j, err := b.sched.Cancel(ctx, id, reason)
+	j, err := b.of(id.Group()).Cancel(ctx, id, reason)
 	return j, answerOf(err)
 }
 
 // Hold keeps a job back, or lets it go.
 func (b jobsBackend) Hold(ctx context.Context, id job.ID, release bool, reason string) (j job.Job, err error) {
 	switch {
-	case b.sched == nil:
+	case b.home == nil:
 		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	case release:
-		j, err = b.sched.Release(ctx, id, reason)
+		j, err = b.of(id.Group()).Release(ctx, id, reason)
 	default:
-		j, err = b.sched.Hold(ctx, id, reason)
+		j, err = b.of(id.Group()).Hold(ctx, id, reason)
 	}
 	return j, answerOf(err)
 }
 
 // MayBeDead counts what this daemon's jobs have on a host that does not answer.
 func (b jobsBackend) MayBeDead(ctx context.Context, node job.Peer) (tasks int, err error) {
-	if b.sched == nil {
+	if b.home == nil {
 		return 0, nil
 	}
-	tasks, err = b.sched.MayBeDead(ctx, node)
+	tasks, err = b.home.MayBeDead(ctx, node)
 	return tasks, answerOf(err)
 }
 
 // DeclareDead gives that up.
 func (b jobsBackend) DeclareDead(ctx context.Context, node job.Peer, by string) (tasks int, err error) {
-	if b.sched == nil {
+	if b.home == nil {
 		return 0, nil
 	}
-	tasks, err = b.sched.DeclareDead(ctx, node, by)
+	tasks, err = b.home.DeclareDead(ctx, node, by)
 	return tasks, answerOf(err)
 }
 
 // Why explains a job.
 func (b jobsBackend) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
-	if b.sched == nil {
+	if b.home == nil {
 		return lease.Explanation{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
-	x, err := b.sched.Why(ctx, id)
+	x, err := b.of(id.Group()).Why(ctx, id)
 	return x, answerOf(err)
 }
 
 // Offers is a dry run.
 func (b jobsBackend) Offers(ctx context.Context, s api.Submission) (lease.Explanation, error) {
-	if b.sched == nil {
+	if b.home == nil {
 		return lease.Explanation{}, answerOf(errNoSuchRole)
 	}
-	x, err := b.sched.Offers(ctx, s.Spec)
+	x, err := b.home.Offers(ctx, s.Spec)
 	return x, answerOf(err)
 }
 
 // Watch tells of changes.
 func (b jobsBackend) Watch(ctx context.Context, ids []job.ID, ended bool) (<-chan job.Job, error) {
-	if b.sched == nil {
+	if b.home == nil {
 		none := make(chan job.Job)
 		context.AfterFunc(ctx, func() { close(none) })
 		return none, nil
 	}
-	c, err := b.sched.Watch(ctx, scheduler.Filter{IDs: ids, Ended: ended})
+	c, err := b.home.Watch(ctx, job.Query{IDs: ids, Ended: ended})
 	return c, answerOf(err)
 }
 
 // Counts is how many jobs are in each state.
 func (b jobsBackend) Counts(ctx context.Context) (map[job.State]int, error) {
-	if b.sched == nil {
+	if b.home == nil {
 		return map[job.State]int{}, nil
 	}
-	counts, err := b.sched.Counts(ctx)
+	counts, err := b.home.Counts(ctx)
 	return counts, answerOf(err)
 }
 
 // logsBackend is the output of this host's attempts.
 type logsBackend struct {
-	driver *execdriver.Driver
+	driver *supervisor.Driver
 	files  *files.Driver
 	work   *worker.Loop
 }
@@ -309,8 +313,8 @@ const (
 // Members lists the cluster as this daemon knows it.
 func (n *Node) Members(ctx context.Context) ([]api.Member, error) {
 	profiles := map[job.Peer]lease.Profile{}
-	if n.sched != nil {
-		nodes, err := n.sched.Nodes(ctx)
+	if home := n.owners.home; home != nil {
+		nodes, err := home.Nodes(ctx)
 		if err != nil {
 			return nil, answerOf(err)
 		}

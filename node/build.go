@@ -21,6 +21,7 @@ import (
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/dht"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/journal"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/machine"
 	"github.com/musterhq/muster/p2p"
@@ -30,10 +31,11 @@ import (
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/store"
 	"github.com/musterhq/muster/worker"
-	dockerdriver "github.com/musterhq/muster/worker/driver/docker"
-	execdriver "github.com/musterhq/muster/worker/driver/exec"
 	"github.com/musterhq/muster/worker/files"
 	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/docker"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/supervisor"
 )
 
 // Node is one daemon, built and ready to run.
@@ -42,7 +44,6 @@ type Node struct {
 	log     *slog.Logger
 	started time.Time
 	ready   chan struct{} // closed when work can be taken
-	led     chan struct{} // closed when the journal is this daemon's to write
 	metAny  chan struct{} // holds a token once a session came up
 
 	store    *store.Store
@@ -56,13 +57,12 @@ type Node struct {
 	now      live
 	engine   *engine
 	boot     string // incarnation of the host
-	driver   *execdriver.Driver
+	driver   *supervisor.Driver
 	blobs    *blob.Store
 	files    *files.Driver // around driver
 	work     *worker.Loop
 	drains   *drains
-	sched    *scheduler.Loop // nil without the role
-	journal  *store.Journal  // likewise
+	owners   owners
 	board    *switchboard
 	left     *departed
 	groups   *directory
@@ -79,7 +79,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 		return nil, err
 	}
 	n := &Node{
-		cfg: cfg, log: log, started: time.Now(), ready: make(chan struct{}), led: make(chan struct{}),
+		cfg: cfg, log: log, started: time.Now(), ready: make(chan struct{}),
 		metAny: make(chan struct{}, 1), fatal: make(chan error, 1), left: newDeparted(),
 	}
 	defer func() {
@@ -161,17 +161,17 @@ func (n *Node) examineHost(ctx context.Context) error {
 }
 
 func (n *Node) buildWorker(context.Context) (err error) {
-	dc := execdriver.Config{Dir: filepath.Join(n.cfg.DataDir, "run"), Version: n.cfg.Version, Node: n.cfg.Name, OutputLimit: n.cfg.OutputLimit}
+	dc := supervisor.Config{Dir: filepath.Join(n.cfg.DataDir, "run"), Version: n.cfg.Version, Node: n.cfg.Name, OutputLimit: n.cfg.OutputLimit}
 	dc.Binary, dc.Args = n.runnerProgram(dc.Dir)
 	flags := runner.Config{AllowRoot: n.cfg.AllowRoot, Scope: serviceOfSystemd(), NoGroups: n.cfg.CgroupsOff, Ulimits: n.cfg.Ulimits}
 	dc.Args = append(dc.Args, flags.Flags()...)
-	dc.Engine = runner.Container{Host: n.cfg.DockerHost, Allowed: n.cfg.DockerMounts, As: n.cfg.DockerUser}
-	dc.EndContainers = dockerdriver.EndOrphans
+	dc.Engine = protocol.Container{Host: n.cfg.DockerHost, Allowed: n.cfg.DockerMounts, As: n.cfg.DockerUser}
+	dc.EndContainers = docker.EndOrphans
 	inside := runner.Config{AllowRoot: n.cfg.AllowRoot, Scope: flags.Scope, NoGroups: true, Ulimits: n.cfg.Ulimits} // the engine makes the groups
 	dc.ContainerBinary, dc.ContainerArgs = n.cfg.Program, append([]string{"container-runner"}, inside.Flags()...)
 	dc.Bounds = n.bounds()
 	tell := func(e worker.DriverEvent) { n.files.Driven(e) } // set below, before the driver runs
-	if n.driver, err = execdriver.New(dc, tell, n.part("exec")); err != nil {
+	if n.driver, err = supervisor.New(dc, tell, n.part("exec")); err != nil {
 		return err
 	}
 	if err := n.buildFiles(); err != nil {
@@ -203,8 +203,8 @@ func serviceOfSystemd() bool {
 }
 
 // bounds are those of every task here.
-func (n *Node) bounds() execdriver.Bounds {
-	b := execdriver.Bounds{
+func (n *Node) bounds() supervisor.Bounds {
+	b := supervisor.Bounds{
 		CPUQuota: n.cfg.CPUQuota, PIDs: n.cfg.TaskPIDs, Scratch: n.scratch(), GPUs: map[string]string{},
 	}
 	for _, g := range n.profile.GPUs {
@@ -233,39 +233,31 @@ func draw() uint64 {
 	return max(1, binary.LittleEndian.Uint64(b[:]))
 }
 
-func (n *Node) buildScheduler(context.Context) error {
+func (n *Node) buildScheduler(context.Context) (err error) {
 	if n.cfg.NoScheduler {
 		return nil
 	}
 	group := n.store.Group()
-	// The journal delivers to the scheduler, which is built from what it loads.
-	journal, err := n.store.Journal(store.DefaultJournalConfig(), group, n.deliver, n.part("journal"))
-	if err != nil {
+	// The journal delivers to the scheduler, which is built from what the journal loads.
+	o := &owner{led: make(chan struct{})}
+	if o.journal, err = journal.New(journal.DefaultConfig(), n.store, group, o, n.part("journal")); err != nil {
 		return err
 	}
 	var saved scheduler.Saved
-	if saved.Applied, err = journal.Load(saved.Add); err != nil {
+	if saved.Applied, err = o.journal.Load(saved.Add); err == nil {
+		err = saved.End()
+	}
+	if err != nil {
 		return err
 	}
 	sc := scheduler.DefaultConfig()
 	sc.Self, sc.Group, sc.Seed, sc.LossLimit = n.host.Peer(), group, draw(), n.cfg.LossLimit
-	n.sched, err = scheduler.New(sc, saved, scheduler.Needs{
-		Journal: journal, Sessions: toWorkers{n.board}, Finder: n.table, Announcer: announcer{n.topic},
+	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
+		Journal: o.journal, Sessions: toWorkers{n.board}, Finder: n.table, Announcer: announcer{n.topic},
 	}, n.part("scheduler"))
-	n.journal, n.board.sched = journal, n.sched
+	n.owners.add(group, o)
+	n.board.owners = n.owners
 	return err
-}
-
-// deliver hands a committed entry to the scheduler.
-func (n *Node) deliver(e job.Committed) {
-	n.sched.Deliver(e)
-	if e.Lead {
-		select {
-		case <-n.led:
-		default:
-			close(n.led) // only the journal's goroutine comes here
-		}
-	}
 }
 
 func (n *Node) buildAPI(context.Context) (err error) {
@@ -289,7 +281,7 @@ func (n *Node) buildAPI(context.Context) (err error) {
 	ac := api.DefaultConfig()
 	ac.Self, ac.Version, ac.Socket, ac.HTTP, ac.TokenFile = n.host.Peer(), n.cfg.Version, n.cfg.Socket, n.cfg.HTTP, n.cfg.HTTPToken
 	n.server, err = api.New(ac, api.Needs{ //nolint:contextcheck // its requests bring contexts of their own
-		Jobs: jobsBackend{n.sched}, Deaths: jobsBackend{n.sched}, Explain: jobsBackend{n.sched}, Watch: jobsBackend{n.sched}, Node: n, Logs: logsBackend{n.driver, n.files, n.work},
+		Jobs: jobsBackend{n.owners}, Deaths: jobsBackend{n.owners}, Explain: jobsBackend{n.owners}, Watch: jobsBackend{n.owners}, Node: n, Logs: logsBackend{n.driver, n.files, n.work},
 		Peers: n, Directory: n, Self: n, Uploads: n.blobs, Files: filesBackend{n.files, n.work}, Exec: execBackend{n.driver, n.work, n.cfg.AllowRoot, n.cfg.DockerHost, &openExecs{of: map[string]int{}}},
 		Transport: n.toPeers, PeerListener: listener, Registry: registry,
 	}, n.part("api"))
@@ -309,8 +301,8 @@ func (n *Node) Run(ctx context.Context) error {
 		{"gpus", func(ctx context.Context) error { return n.gpus.run(ctx, n.work) }},
 		{"docker", func(ctx context.Context) error { return n.engine.run(ctx, n.become) }},
 	}
-	if n.sched != nil {
-		parts = append(parts, part{"scheduler", n.sched.Run}, part{"journal", n.journal.Run})
+	for _, o := range n.owners.by {
+		parts = append(parts, part{"scheduler", o.Run}, part{"journal", o.journal.Run})
 	}
 	parts = append(parts,
 		part{"sessions", n.sessions.Run},
@@ -332,9 +324,9 @@ const knownPeersWait = 3 * time.Second
 func (n *Node) start(ctx context.Context) error {
 	n.board.local()
 	n.advertise(n.profile)
-	if n.sched != nil {
+	if home := n.owners.home; home != nil {
 		select {
-		case <-n.led:
+		case <-home.led:
 		case err := <-n.fatal:
 			return err
 		case <-ctx.Done():

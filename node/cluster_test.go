@@ -20,6 +20,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/gpu/simgpu"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs/jobstest"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/gossip"
@@ -51,7 +52,7 @@ type shape struct {
 type memoryJournal struct {
 	mu      sync.Mutex
 	index   uint64
-	rows    map[job.ID]job.Job
+	rows    jobstest.Disk
 	deliver func(job.Committed)
 }
 
@@ -74,23 +75,17 @@ func (m *memoryJournal) Propose(records ...job.Record) error {
 
 func (m *memoryJournal) ReadIndex(done func(job.Epoch, error)) { done(memoryEpoch, nil) }
 
-func (m *memoryJournal) Save(_ uint64, jobs []job.Job, gone []job.ID) error {
+func (m *memoryJournal) Save(_ uint64, rows []job.Row, gone []job.ID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, j := range jobs {
-		m.rows[j.ID] = j
-	}
-	for _, id := range gone {
-		delete(m.rows, id)
-	}
+	m.rows.Save(rows, gone)
 	return nil
 }
 
-func (m *memoryJournal) Row(id job.ID) (job.Job, bool, error) {
+func (m *memoryJournal) Rows(id job.ID, from, to string) ([]job.Row, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	j, there := m.rows[id]
-	return j, there, nil
+	return m.rows.Rows(id, from, to), nil
 }
 
 // memoryLedger keeps nothing.
@@ -196,12 +191,12 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	v.board.work = v.work
 	sc := scheduler.DefaultConfig()
 	sc.Self, sc.Group, sc.Seed = v.host.Peer(), group, uint64(i+1)
-	journal := &memoryJournal{rows: map[job.ID]job.Job{}, deliver: func(c job.Committed) { v.sched.Deliver(c) }}
+	journal := &memoryJournal{rows: jobstest.Disk{}, deliver: func(c job.Committed) { v.sched.Deliver(c) }}
 	v.sched, err = scheduler.New(sc, scheduler.Saved{}, scheduler.Needs{
 		Journal: journal, Sessions: toWorkers{v.board}, Finder: v.found, Announcer: announce,
 	}, log)
 	must(err)
-	v.board.sched = v.sched
+	v.board.owners.add(group, &owner{Loop: v.sched})
 	parts = append(parts, part{"worker", v.work.Run}, part{"scheduler", v.sched.Run})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -261,7 +256,7 @@ func runs(t *testing.T, v *virtual, spec job.Spec, within time.Duration) (time.D
 	if err != nil {
 		t.Fatalf("submit: %v", err)
 	}
-	changes, err := v.sched.Watch(ctx, scheduler.Filter{IDs: []job.ID{j.ID}})
+	changes, err := v.sched.Watch(ctx, job.Query{IDs: []job.ID{j.ID}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/worker"
-	dockerdriver "github.com/musterhq/muster/worker/driver/docker"
-	execdriver "github.com/musterhq/muster/worker/driver/exec"
 	"github.com/musterhq/muster/worker/output"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/docker"
+	"github.com/musterhq/muster/worker/runner/spawn"
+	"github.com/musterhq/muster/worker/supervisor"
 )
 
 // Config is the daemon's configuration, whatever its origin.
@@ -61,9 +61,9 @@ func DefaultConfig() Config {
 	}
 	return Config{
 		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
-		LossLimit: scheduler.DefaultConfig().LossLimit, TaskPIDs: defaultTaskPIDs, Ulimits: runner.DefaultUlimits(),
-		DockerHost:  dockerdriver.DefaultHost,
-		OutputLimit: execdriver.DefaultOutputLimit,
+		LossLimit: scheduler.DefaultConfig().LossLimit, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
+		DockerHost:  docker.DefaultHost,
+		OutputLimit: supervisor.DefaultOutputLimit,
 	}
 }
 
@@ -168,7 +168,7 @@ func (c Config) Validate() error {
 		return badSetting("gpus", "%w", err)
 	}
 	for _, text := range c.Ulimits {
-		if _, err := runner.ParseUlimit(text); err != nil {
+		if _, err := spawn.ParseUlimit(text); err != nil {
 			return fmt.Errorf("ulimit: %w", err)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/lease"
-	dockerdriver "github.com/musterhq/muster/worker/driver/docker"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/docker"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 const (
@@ -50,7 +50,7 @@ func (e *engine) probe(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, engineWait)
 	defer cancel()
-	return dockerdriver.Probe(ctx, e.host)
+	return docker.Probe(ctx, e.host)
 }
 
 // describe says in a profile whether there is an engine.
@@ -74,7 +74,7 @@ func (e *engine) run(ctx context.Context, become func(func(*lease.Profile))) err
 			become(e.describe)
 			e.log.InfoContext(ctx, "container engine came or went", "host", e.host, "up", up, "version", version)
 		}
-		if err == nil && dockerdriver.AwaitLoss(ctx, e.host) == nil {
+		if err == nil && docker.AwaitLoss(ctx, e.host) == nil {
 			continue // it answered until now
 		}
 		again := time.NewTimer(engineAgain)
@@ -105,12 +105,12 @@ func (c Config) checkDocker() error {
 		}
 	}
 	if c.DockerUser != "" {
-		if _, _, err := runner.ParseUser(c.DockerUser); err != nil {
+		if _, _, err := spawn.ParseUser(c.DockerUser); err != nil {
 			return badSetting("docker-user", "%w", err)
 		}
 	}
 	if c.DockerHost != noEngine {
-		if err := dockerdriver.CheckHost(c.DockerHost); err != nil {
+		if err := docker.CheckHost(c.DockerHost); err != nil {
 			return badSetting("docker-host", "%w", err)
 		}
 	}

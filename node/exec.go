@@ -12,15 +12,16 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
-	dockerdriver "github.com/musterhq/muster/worker/driver/docker"
-	execdriver "github.com/musterhq/muster/worker/driver/exec"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/docker"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
+	"github.com/musterhq/muster/worker/supervisor"
 )
 
 var _ api.Exec = execBackend{}
 
 type execBackend struct {
-	driver    *execdriver.Driver
+	driver    *supervisor.Driver
 	work      *worker.Loop
 	allowRoot bool
 	engine    string // host of the container engine
@@ -38,7 +39,7 @@ type openExecs struct {
 func (o *openExecs) take(user string) (done func(), err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.of[user] >= runner.MaxUserExecs {
+	if o.of[user] >= protocol.MaxUserExecs {
 		return nil, fmt.Errorf("%w: user %s has %d commands open in tasks on this node, as many as one may have; end one of them", api.ErrConflict, user, o.of[user])
 	}
 	o.of[user]++
@@ -67,7 +68,7 @@ func (b execBackend) Exec(ctx context.Context, a job.Attempt, r api.ExecRequest)
 	default:
 		s, err = b.inProcess(ctx, a, r, rec.User)
 	}
-	if errors.Is(err, execdriver.ErrNotRunning) || errors.Is(err, dockerdriver.ErrNotRunning) {
+	if errors.Is(err, supervisor.ErrNotRunning) || errors.Is(err, docker.ErrNotRunning) {
 		err = fmt.Errorf("attempt %s: %w: %w", a, api.ErrConflict, err)
 	}
 	if err != nil {
@@ -93,17 +94,17 @@ func (b execBackend) record(ctx context.Context, a job.Attempt) (lease.Record, e
 	return lease.Record{}, fmt.Errorf("attempt %s: %w: it does not run here", a, api.ErrConflict)
 }
 
-func besideOf(r api.ExecRequest) runner.Beside {
-	return runner.Beside{Command: r.Command, TTY: r.TTY, Term: r.Term, Rows: r.Rows, Cols: r.Cols}
+func besideOf(r api.ExecRequest) protocol.Command {
+	return protocol.Command{Command: r.Command, TTY: r.TTY, Term: r.Term, Rows: r.Rows, Cols: r.Cols}
 }
 
 func (b execBackend) inProcess(ctx context.Context, a job.Attempt, r api.ExecRequest, user string) (api.ExecSession, error) {
-	account, err := runner.AccountOf(user, b.allowRoot)
+	account, err := spawn.AccountOf(user, b.allowRoot)
 	if err != nil {
 		return api.ExecSession{}, err
 	}
 	s, err := b.driver.Exec(ctx, a, besideOf(r), account.UID)
-	if code := execdriver.CodeOf(err); code != 0 {
+	if code := supervisor.CodeOf(err); code != 0 {
 		return api.ExecSession{}, &api.ExecError{Code: code, Reason: errors.Unwrap(err).Error()}
 	}
 	if err != nil {
@@ -117,14 +118,14 @@ func (b execBackend) inProcess(ctx context.Context, a job.Attempt, r api.ExecReq
 }
 
 func (b execBackend) inContainer(ctx context.Context, a job.Attempt, r api.ExecRequest) (api.ExecSession, error) {
-	s, err := dockerdriver.Exec(ctx, b.engine, a, besideOf(r))
+	s, err := docker.Exec(ctx, b.engine, a, besideOf(r))
 	if err != nil {
 		return api.ExecSession{}, err
 	}
 	on := context.WithoutCancel(ctx) // its end is asked for when ctx is over, too
 	wait := func() (int, error) {
 		code, err := s.Wait(on)
-		if refused, ok := errors.AsType[*dockerdriver.RefusalError](err); ok {
+		if refused, ok := errors.AsType[*docker.RefusalError](err); ok {
 			err = &api.ExecError{Code: refused.Code, Reason: refused.Reason}
 		}
 		return code, err

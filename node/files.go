@@ -75,7 +75,7 @@ func (n *Node) liveTrees() (map[blob.Hash]bool, error) {
 			states = append(states, s)
 		}
 	}
-	jobs, err := jobsBackend{n.sched}.List(ctx, api.JobQuery{States: states})
+	jobs, err := jobsBackend{n.owners}.List(ctx, job.Query{States: states})
 	if err != nil {
 		return nil, fmt.Errorf("files in use: %w", err)
 	}

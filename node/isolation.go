@@ -10,14 +10,15 @@ import (
 	"strings"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // isolationFact asks the runner that lives, or tries what one would have.
 func isolationFact(cfg Config) api.Fact {
 	f := api.Fact{Name: "isolation", State: api.FactOK, Detail: runnerIsolation(cfg)}
 	if f.Detail == "" {
-		held, err := runner.Isolation(cfg.CgroupsOff)
+		held, err := spawn.Isolation(cfg.CgroupsOff)
 		if f.Detail = held + ", as tried from here"; err != nil {
 			f.Detail += fmt.Sprintf(" (%v)", err)
 		}
@@ -44,7 +45,7 @@ func isolationFact(cfg Config) api.Fact {
 
 // runnerIsolation is what the newest runner says of itself; empty if none lives.
 func runnerIsolation(cfg Config) string {
-	dir := runner.Dir(filepath.Join(cfg.DataDir, "run"))
+	dir := protocol.Dir(filepath.Join(cfg.DataDir, "run"))
 	all, err := dir.Generations()
 	if err != nil {
 		return ""

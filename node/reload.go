@@ -103,8 +103,8 @@ type pinger interface {
 // not come by.
 func (n *Node) Health(ctx context.Context) error {
 	parts := map[string]pinger{"worker": n.work, "driver": n.driver}
-	if n.sched != nil {
-		parts["scheduler"], parts["journal"] = n.sched, n.journal
+	if home := n.owners.home; home != nil {
+		parts["scheduler"], parts["journal"] = home, home.journal
 	}
 	answers := make(chan error, len(parts))
 	for name, part := range parts {

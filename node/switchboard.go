@@ -26,15 +26,15 @@ var (
 )
 
 // switchboard joins the sessions to the scheduler and the worker of this
-// daemon. Its fields are set before the sessions run; sched and work are nil
-// where this daemon does not have the role.
+// daemon. Its fields are set before the sessions run; owners is empty and work
+// is nil where this daemon does not have the role.
 type switchboard struct {
 	self     job.Peer
 	sessions *session.Manager
 	wants    *wants
 	defects  *defects
 	anew     atomic.Bool // the local session is about to end
-	sched    *scheduler.Loop
+	owners   owners
 	work     *worker.Loop
 	groups   *directory
 	cut      func(peer.ID) error // closes the connection to a peer
@@ -51,9 +51,7 @@ func (b *switchboard) Up(p job.Peer, _ session.Info) {
 	if b.work != nil {
 		b.work.Up(p)
 	}
-	if b.sched != nil {
-		b.sched.SessionUp(p)
-	}
+	b.owners.sessionUp(p)
 	b.met(p)
 }
 
@@ -65,9 +63,7 @@ func (b *switchboard) Down(p job.Peer, err error) {
 	if b.work != nil {
 		b.work.Down(p)
 	}
-	if b.sched != nil {
-		b.sched.SessionDown(p)
-	}
+	b.owners.sessionDown(p)
 }
 
 // FromScheduler takes what another daemon's scheduler says.
@@ -85,10 +81,10 @@ func (b *switchboard) FromScheduler(p job.Peer, msg lease.ToWorker) {
 // FromWorker takes what another daemon's worker says. If the scheduler has no
 // room for it the session is cut, so that the worker begins anew.
 func (b *switchboard) FromWorker(p job.Peer, msg lease.ToScheduler) {
-	if b.sched == nil {
+	if b.owners.home == nil {
 		return
 	}
-	err := b.sched.FromWorker(p, msg)
+	err := b.owners.fromWorker(p, msg)
 	if err == nil {
 		return
 	}
@@ -103,10 +99,10 @@ func (b *switchboard) FromWorker(p job.Peer, msg lease.ToScheduler) {
 // local opens the session that needs no stream: that of this daemon's own
 // scheduler and worker.
 func (b *switchboard) local() {
-	if b.work == nil || b.sched == nil {
+	if b.work == nil || b.owners.home == nil {
 		return
 	}
-	b.sched.SessionUp(b.self)
+	b.owners.sessionUp(b.self)
 	b.work.Up(b.self)
 }
 
@@ -130,7 +126,7 @@ func (b *switchboard) begin(why error) {
 	b.log.Warn("local session begins anew: the scheduler is behind", "error", why)
 	go func() {
 		b.work.Down(b.self)
-		b.sched.SessionDown(b.self)
+		b.owners.sessionDown(b.self)
 		b.anew.Store(false)
 		b.local()
 	}()
@@ -176,10 +172,10 @@ func (b toSchedulers) Send(to job.Peer, m lease.ToScheduler) error {
 	if to != b.self {
 		return b.send(to, m)
 	}
-	if b.sched == nil {
+	if b.owners.home == nil {
 		return errNoSuchRole
 	}
-	err := b.sched.FromWorker(to, m)
+	err := b.owners.fromWorker(to, m)
 	if err != nil {
 		b.begin(err)
 	}

@@ -40,7 +40,7 @@ func TestAdvertised(t *testing.T) {
 }
 
 func TestFoyerIsBounded(t *testing.T) {
-	f := &foyer{from: map[string]int{}, limit: 3, each: 2}
+	f := &strangers{from: map[string]int{}, limit: 3, each: 2}
 	for i, c := range []struct {
 		ip   string
 		want bool

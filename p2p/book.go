@@ -77,13 +77,16 @@ func parseBook(b []byte) (bookJSON, error) {
 
 // book is a leaf: nothing that blocks runs under its lock.
 type book struct {
-	disk disk
+	disk     disk
+	newcomer chan struct{} // holds a token while a member is new since the last save
 
 	mu      sync.Mutex
 	cluster clusterID            // guarded by mu
 	peers   map[peer.ID]*contact // guarded by mu
 	dirty   bool                 // guarded by mu
 }
+
+func newBook(d disk) *book { return &book{disk: d, newcomer: make(chan struct{}, 1)} }
 
 // open loads the members of a cluster; those of a former one are forgotten.
 func (b *book) open(cluster clusterID) error {
@@ -145,21 +148,23 @@ func (b *book) list() []contact {
 	return b.listLocked()
 }
 
-// admitted enters a member and says whether it is new.
-func (b *book) admitted(c *Credential, name string, now time.Time) (isNew bool) {
+// admitted enters a member.
+func (b *book) admitted(c *Credential, name string, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.peers[c.id]
 	if e == nil {
-		isNew = true
 		e = &contact{Peer: c.id.String(), id: c.id}
 		b.peers[c.id] = e
 		if len(b.peers) > maxBook {
 			b.forgetOldestLocked(c.id)
 		}
+		select {
+		case b.newcomer <- struct{}{}:
+		default:
+		}
 	}
 	e.Name, e.Roles, e.LastSeen, e.saved, b.dirty = name, c.Roles, now.UTC(), now, true
-	return isNew
 }
 
 func (b *book) forgetOldestLocked(but peer.ID) {

@@ -179,10 +179,7 @@ func bare(t testing.TB) (*Host, ed25519.PrivateKey) {
 	t.Helper()
 	cluster := key(t)
 	me := newActor(t)
-	h := &Host{
-		cfg: Config{Name: "bare", CredentialLife: time.Hour}, log: slog.New(slog.DiscardHandler), me: me.identity, joining: make(chan struct{}, 1),
-		roster: newRoster(), revoked: &revocations{}, invites: &invites{}, book: &book{}, guesses: newBuckets(guessEvery, guessBurst), noise: newBuckets(noiseEvery, noiseBurst),
-	}
+	h := newDeciders(Config{}, newOwnMembership(me.identity, "bare", time.Hour, disk{}), slog.New(slog.DiscardHandler))
 	c, err := root(cluster).issue(me.id, AllRoles, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
@@ -215,12 +212,12 @@ func TestGateChecksTheHolderTheTimeAndTheCluster(t *testing.T) {
 		{"another cluster's", alien, alien.cred.toWire(), ErrWrongCluster},
 		{"none", a, nil, ErrBadCredential},
 	} {
-		if _, err := h.check(c.who.id, c.show, time.Now()); !errors.Is(err, c.want) {
+		if _, err := h.admission.check(c.who.id, c.show, time.Now()); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 	}
-	h.member.Store(nil)
-	if _, err := h.check(a.id, a.cred.toWire(), time.Now()); !errors.Is(err, ErrNotReady) {
+	h.own.current.Store(nil)
+	if _, err := h.admission.check(a.id, a.cred.toWire(), time.Now()); !errors.Is(err, ErrNotReady) {
 		t.Errorf("before it has a cluster: %v", err)
 	}
 }
@@ -286,14 +283,14 @@ func TestRevocationsAreVerified(t *testing.T) {
 	if fresh, err := h.revoked.merge([]*wirepb.Revocation{late.wire}); err != nil || len(fresh) != 0 {
 		t.Errorf("a revoked daemon revokes: %d, %v", len(fresh), err)
 	}
-	if _, err := h.check(line[2].id, line[2].cred.toWire(), now); err != nil {
+	if _, err := h.admission.check(line[2].id, line[2].cred.toWire(), now); err != nil {
 		t.Errorf("a member from before: %v", err)
 	}
 	puppet := newActor(t)
 	if puppet.cred, err = line[1].authority(cluster).issue(puppet.id, AllRoles, now.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.check(puppet.id, puppet.cred.toWire(), now); !errors.Is(err, ErrRevoked) {
+	if _, err := h.admission.check(puppet.id, puppet.cred.toWire(), now); !errors.Is(err, ErrRevoked) {
 		t.Errorf("a puppet: %v", err)
 	}
 }
@@ -383,7 +380,7 @@ func FuzzHelloAndJoin(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if err := h.invites.add(s, AllRoles, MaxUses, time.Now().Add(time.Hour), time.Now()); err != nil {
+	if err := h.issuer.invites.add(s, AllRoles, MaxUses, time.Now().Add(time.Hour), time.Now()); err != nil {
 		f.Fatal(err)
 	}
 	id := a.cred.cluster
@@ -402,7 +399,7 @@ func FuzzHelloAndJoin(f *testing.F) {
 	from := ma.StringCast("/ip4/10.0.0.1/tcp/1")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p := &pipe{Reader: bytes.NewReader(b)}
-		admitted, err := h.answerHello(a.id, from, p)
+		admitted, err := h.admission.answerHello(a.id, from, p)
 		var r wirepb.HelloReply
 		if err == nil {
 			if err := readMsg(&p.out, &r, 4096); err != nil || admitted != (r.GetCode() == 0) {
@@ -412,7 +409,7 @@ func FuzzHelloAndJoin(f *testing.F) {
 			t.Fatal("admitted or answered in spite of", err)
 		}
 		p = &pipe{Reader: bytes.NewReader(b)}
-		if err := h.answerJoin(a.id, from, p); err == nil {
+		if err := h.issuer.answerJoin(a.id, from, p); err == nil {
 			var j wirepb.JoinReply
 			if err := readMsg(&p.out, &j, 4096); err != nil || (j.GetCode() == 0) != (j.GetCredential() != nil) {
 				t.Fatalf("answer %v, %v", &j, err)

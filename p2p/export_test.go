@@ -5,9 +5,13 @@ package p2p
 import (
 	"crypto/ed25519"
 	"crypto/rand"
+	"slices"
 	"testing"
 	"time"
 )
+
+// Protocols lists every protocol that a daemon serves.
+func Protocols() []Protocol { return slices.Clone(protocols) }
 
 // ErrBadAddr is errBadAddr.
 var ErrBadAddr = errBadAddr
@@ -36,8 +40,8 @@ func Puppet(t *testing.T, h *Host) *Credential {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := h.member.Load()
-	c, err := authority{key: h.me.key, chain: m.issuing, cluster: m.key}.issue(me.id, AllRoles, time.Now().Add(time.Hour))
+	m := h.own.load()
+	c, err := authority{key: h.own.identity.key, chain: m.issuing, cluster: m.key}.issue(me.id, AllRoles, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,16 +49,16 @@ func Puppet(t *testing.T, h *Host) *Credential {
 }
 
 // Shown is the credential that h shows.
-func Shown(h *Host) *Credential { return h.member.Load().own }
+func Shown(h *Host) *Credential { return h.own.load().own }
 
 // Check is what the gate of h says to a peer with this credential.
 func (h *Host) Check(c *Credential) error {
-	_, err := h.check(c.id, c.toWire(), time.Now())
+	_, err := h.admission.check(c.id, c.toWire(), time.Now())
 	return err
 }
 
 // StopRenewals keeps h from renewing until resume is called.
 func StopRenewals(h *Host) (resume func()) {
-	h.joining <- struct{}{}
-	return func() { <-h.joining }
+	h.own.changing <- struct{}{}
+	return func() { <-h.own.changing }
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"runtime/debug"
 	"sync"
@@ -32,15 +33,29 @@ const (
 	maxStrangerStreams = 16
 )
 
+// gates are the gates of one host, one a transport; all let in the same peers.
+type gates struct {
+	admission *admission
+	issuer    *issuer
+	strangers *strangers
+	muxer     *msmux.MultistreamMuxer[protocol.ID] // the protocols that a stranger is served
+	list      []*gate                              // fixed once the host is built
+	log       *slog.Logger
+}
+
+func newGates(a *admission, i *issuer, log *slog.Logger) *gates {
+	return &gates{admission: a, issuer: i, strangers: newStrangers(), muxer: newStrangerMuxer(), log: log}
+}
+
 // gate is a transport whose connections are admitted ones.
 type gate struct {
 	transport.Transport
-	h *Host
+	all *gates
 }
 
 // Dial connects and says hello; the error says why the other side refused.
 func (g *gate) Dial(ctx context.Context, to ma.Multiaddr, p peer.ID) (transport.CapableConn, error) {
-	return g.h.pass(ctx, p, func() (transport.CapableConn, error) { return g.Transport.Dial(ctx, to, p) })
+	return g.all.pass(ctx, p, func() (transport.CapableConn, error) { return g.Transport.Dial(ctx, to, p) })
 }
 
 // DialWithUpdates is Dial for a transport that tells how far it got.
@@ -49,7 +64,7 @@ func (g *gate) DialWithUpdates(ctx context.Context, to ma.Multiaddr, p peer.ID, 
 	if !ok {
 		return g.Dial(ctx, to, p)
 	}
-	return g.h.pass(ctx, p, func() (transport.CapableConn, error) { return inner.DialWithUpdates(ctx, to, p, up) })
+	return g.all.pass(ctx, p, func() (transport.CapableConn, error) { return inner.DialWithUpdates(ctx, to, p, up) })
 }
 
 // Listen accepts connections and passes on those that are admitted.
@@ -58,7 +73,7 @@ func (g *gate) Listen(at ma.Multiaddr) (transport.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &gatedListener{Listener: inner, h: g.h, admitted: make(chan transport.CapableConn), done: make(chan struct{}), pending: map[io.Closer]struct{}{}}
+	l := &gatedListener{Listener: inner, all: g.all, admitted: make(chan transport.CapableConn), done: make(chan struct{}), pending: map[io.Closer]struct{}{}}
 	l.wg.Go(l.loop)
 	return l, nil
 }
@@ -72,15 +87,15 @@ func (g *gate) Close() error {
 }
 
 // pass dials and greets.
-func (h *Host) pass(ctx context.Context, p peer.ID, dial func() (transport.CapableConn, error)) (transport.CapableConn, error) {
-	if h.member.Load() == nil {
+func (g *gates) pass(ctx context.Context, p peer.ID, dial func() (transport.CapableConn, error)) (transport.CapableConn, error) {
+	if g.admission.own.load() == nil {
 		return nil, ErrNotReady // a hello without a credential could only be refused
 	}
 	c, err := dial()
 	if err != nil {
 		return nil, err
 	}
-	if err := h.greet(ctx, c, p); err != nil {
+	if err := g.admission.greet(ctx, c, p); err != nil {
 		_ = c.CloseWithError(network.ConnGated)
 		return nil, fmt.Errorf("hello to %s: %w", p, err)
 	}
@@ -90,7 +105,7 @@ func (h *Host) pass(ctx context.Context, p peer.ID, dial func() (transport.Capab
 // gatedListener is a listener whose connections are admitted ones.
 type gatedListener struct {
 	transport.Listener
-	h        *Host
+	all      *gates
 	admitted chan transport.CapableConn
 	done     chan struct{} // closed when the inner listener ended
 	wg       sync.WaitGroup
@@ -133,24 +148,24 @@ func (l *gatedListener) loop() {
 		c, err := l.Listener.Accept()
 		if err != nil {
 			if !errors.Is(err, transport.ErrListenerClosed) && !errors.Is(err, net.ErrClosed) {
-				l.h.log.Debug("listener ended", "addr", l.Multiaddr(), "error", err)
+				l.all.log.Debug("listener ended", "addr", l.Multiaddr(), "error", err)
 			}
 			return
 		}
 		ip := ipOf(c.RemoteMultiaddr())
-		if !l.h.foyer.enter(ip) {
+		if !l.all.strangers.enter(ip) {
 			_ = c.CloseWithError(network.ConnResourceLimitExceeded)
 			continue
 		}
 		l.wg.Go(func() {
-			defer l.h.foyer.leave(ip)
+			defer l.all.strangers.leave(ip)
 			l.serve(c)
 		})
 	}
 }
 
-// foyer counts the connections that are not admitted yet.
-type foyer struct {
+// strangers counts the connections that are not admitted yet.
+type strangers struct {
 	mu    sync.Mutex
 	all   int            // guarded by mu
 	from  map[string]int // guarded by mu; by address
@@ -158,27 +173,27 @@ type foyer struct {
 	each  int
 }
 
-func newFoyer() *foyer {
-	return &foyer{from: map[string]int{}, limit: maxStrangers, each: maxStrangersEach}
+func newStrangers() *strangers {
+	return &strangers{from: map[string]int{}, limit: maxStrangers, each: maxStrangersEach}
 }
 
-func (f *foyer) enter(ip string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.all >= f.limit || f.from[ip] >= f.each {
+func (s *strangers) enter(ip string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= s.limit || s.from[ip] >= s.each {
 		return false
 	}
-	f.all++
-	f.from[ip]++
+	s.all++
+	s.from[ip]++
 	return true
 }
 
-func (f *foyer) leave(ip string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.all--
-	if f.from[ip]--; f.from[ip] <= 0 {
-		delete(f.from, ip)
+func (s *strangers) leave(ip string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.from[ip]--; s.from[ip] <= 0 {
+		delete(s.from, ip)
 	}
 }
 
@@ -193,7 +208,7 @@ func (l *gatedListener) serve(c transport.CapableConn) {
 	}
 	l.pending[c] = struct{}{}
 	l.mu.Unlock()
-	ok := l.h.receive(c)
+	ok := l.all.receive(c)
 	l.mu.Lock()
 	delete(l.pending, c)
 	l.mu.Unlock()
@@ -210,10 +225,10 @@ func (l *gatedListener) serve(c transport.CapableConn) {
 
 // receive serves hello and join, one stream at a time, and says whether the
 // peer was admitted.
-func (h *Host) receive(c transport.CapableConn) (admitted bool) {
+func (g *gates) receive(c transport.CapableConn) (admitted bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			h.log.Error("the gate panicked", "peer", c.RemotePeer(), "panic", r, "stack", string(debug.Stack()))
+			g.log.Error("the gate panicked", "peer", c.RemotePeer(), "panic", r, "stack", string(debug.Stack()))
 			admitted = false
 		}
 	}()
@@ -226,7 +241,7 @@ func (h *Host) receive(c transport.CapableConn) (admitted bool) {
 		if err != nil {
 			return false
 		}
-		if h.serveStranger(c, s, deadline) {
+		if g.serveStranger(c, s, deadline) {
 			return true
 		}
 	}
@@ -234,24 +249,24 @@ func (h *Host) receive(c transport.CapableConn) (admitted bool) {
 }
 
 // serveStranger serves one stream of a connection that is not admitted.
-func (h *Host) serveStranger(c transport.CapableConn, s network.MuxedStream, deadline time.Time) bool {
+func (g *gates) serveStranger(c transport.CapableConn, s network.MuxedStream, deadline time.Time) bool {
 	if err := s.SetDeadline(deadline); err != nil {
 		_ = s.Reset()
 		return false
 	}
-	id, _, err := h.doorbell.Negotiate(s) // answers "na" to all but hello and join
+	id, _, err := g.muxer.Negotiate(s) // answers "na" to all but hello and join
 	if err != nil {
 		_ = s.Reset()
 		return false
 	}
 	admitted := false
 	if id == HelloID {
-		admitted, err = h.answerHello(c.RemotePeer(), c.RemoteMultiaddr(), s)
+		admitted, err = g.admission.answerHello(c.RemotePeer(), c.RemoteMultiaddr(), s)
 	} else {
-		err = h.answerJoin(c.RemotePeer(), c.RemoteMultiaddr(), s)
+		err = g.issuer.answerJoin(c.RemotePeer(), c.RemoteMultiaddr(), s)
 	}
 	if err != nil {
-		h.log.Debug("stream at the gate", "protocol", id, "peer", c.RemotePeer(), "error", err)
+		g.log.Debug("stream at the gate", "protocol", id, "peer", c.RemotePeer(), "error", err)
 		_ = s.Reset()
 		return false
 	}
@@ -259,8 +274,8 @@ func (h *Host) serveStranger(c transport.CapableConn, s network.MuxedStream, dea
 	return admitted
 }
 
-// newDoorbell negotiates the only protocols that a stranger is served.
-func newDoorbell() *msmux.MultistreamMuxer[protocol.ID] {
+// newStrangerMuxer negotiates the only protocols that a stranger is served.
+func newStrangerMuxer() *msmux.MultistreamMuxer[protocol.ID] {
 	m := msmux.NewMultistreamMuxer[protocol.ID]()
 	for _, p := range protocols {
 		if p.Access == Anyone {
@@ -273,8 +288,8 @@ func newDoorbell() *msmux.MultistreamMuxer[protocol.ID] {
 // gater refuses revoked peers where libp2p asks first.
 type gater struct {
 	revoked *revocations
-	// told lets a revoked peer as far as hello now and then, to be told why.
-	told *buckets
+	// refusals bounds how often a revoked peer gets as far as hello, which tells it why it is refused.
+	refusals *buckets
 }
 
 const (
@@ -283,7 +298,7 @@ const (
 )
 
 func newGater(r *revocations) *gater {
-	return &gater{revoked: r, told: newBuckets(tellEvery, tellBurst)}
+	return &gater{revoked: r, refusals: newBuckets(tellEvery, tellBurst)}
 }
 
 // InterceptPeerDial refuses to dial a revoked peer.
@@ -300,7 +315,7 @@ func (g *gater) InterceptSecured(dir network.Direction, p peer.ID, _ network.Con
 	if !g.revoked.has(p) {
 		return true
 	}
-	return dir == network.DirInbound && g.told.allow(string(p), time.Now())
+	return dir == network.DirInbound && g.refusals.allow(string(p), time.Now())
 }
 
 // InterceptUpgraded refuses a peer that was revoked while at the gate.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -32,9 +33,35 @@ const MaxName = 64
 // errHello is a hello that is not one: the peer is broken or no daemon.
 var errHello = errors.New("malformed hello")
 
+// admission decides who is let in, and says hello for this daemon.
+type admission struct {
+	own     *ownMembership
+	roster  *roster
+	revoked *revocations
+	book    *book
+	noise   *buckets     // bounds the log lines about refused peers
+	behind  chan peer.ID // members whose revocations differ from ours
+	log     *slog.Logger
+}
+
+const (
+	// behindQueue bounds the members that wait to be sent revocations. The next hello to one that was left out
+	// compares again.
+	behindQueue = 256
+	noiseEvery  = time.Minute
+	noiseBurst  = 5
+)
+
+func newAdmission(own *ownMembership, r *roster, out *revocations, b *book, log *slog.Logger) *admission {
+	return &admission{
+		own: own, roster: r, revoked: out, book: b, noise: newBuckets(noiseEvery, noiseBurst),
+		behind: make(chan peer.ID, behindQueue), log: log,
+	}
+}
+
 // check decides whether a peer with this credential may be served.
-func (h *Host) check(p peer.ID, w *wirepb.Credential, now time.Time) (*Credential, error) {
-	m := h.member.Load()
+func (a *admission) check(p peer.ID, w *wirepb.Credential, now time.Time) (*Credential, error) {
+	m := a.own.load()
 	if m == nil {
 		return nil, ErrNotReady
 	}
@@ -50,9 +77,9 @@ func (h *Host) check(p peer.ID, w *wirepb.Credential, now time.Time) (*Credentia
 		return nil, fmt.Errorf("%w: it is of %s", ErrBadCredential, c.id)
 	case !now.Before(c.NotAfter):
 		return nil, ErrExpired
-	case h.revoked.has(p):
+	case a.revoked.has(p):
 		return nil, ErrRevoked
-	case h.revoked.tainted(c) && !h.book.knows(p):
+	case a.revoked.tainted(c) && !a.book.knows(p):
 		// Signed by one who is out. Those who were in before him stay, and get
 		// themselves another signature.
 		return nil, fmt.Errorf("a peer that signed its credential: %w", ErrRevoked)
@@ -60,8 +87,8 @@ func (h *Host) check(p peer.ID, w *wirepb.Credential, now time.Time) (*Credentia
 	return c, nil
 }
 
-func (h *Host) hello() *wirepb.Hello {
-	return &wirepb.Hello{Credential: h.member.Load().own.toWire(), Name: h.cfg.Name, Revoked: h.revoked.digest()}
+func (a *admission) hello() *wirepb.Hello {
+	return &wirepb.Hello{Credential: a.own.load().own.toWire(), Name: a.own.name, Revoked: a.revoked.digest()}
 }
 
 // checkHello bounds what else a hello holds.
@@ -78,12 +105,12 @@ func checkHello(name string, digest []byte) error {
 }
 
 // greet says hello on a new connection, before anyone else sees it.
-func (h *Host) greet(ctx context.Context, c transport.CapableConn, p peer.ID) error {
+func (a *admission) greet(ctx context.Context, c transport.CapableConn, p peer.ID) error {
 	s, err := c.OpenStream(ctx)
 	if err != nil {
 		return fmt.Errorf("open a stream: %w", err)
 	}
-	return h.sayHello(ctx, s, p)
+	return a.sayHello(ctx, s, p)
 }
 
 // ask sends one message on a fresh stream and reads the one answer.
@@ -108,27 +135,27 @@ func ask(ctx context.Context, s network.MuxedStream, id protocol.ID, say, answer
 	return nil
 }
 
-func (h *Host) sayHello(ctx context.Context, s network.MuxedStream, p peer.ID) error {
+func (a *admission) sayHello(ctx context.Context, s network.MuxedStream, p peer.ID) error {
 	var r wirepb.HelloReply
-	if err := ask(ctx, s, HelloID, h.hello(), &r); err != nil {
+	if err := ask(ctx, s, HelloID, a.hello(), &r); err != nil {
 		return err
 	}
 	if err := code(r.GetCode()).toError(); err != nil {
 		return err
 	}
-	cred, err := h.check(p, r.GetCredential(), time.Now())
+	cred, err := a.check(p, r.GetCredential(), time.Now())
 	if err == nil {
 		err = checkHello(r.GetName(), r.GetRevoked())
 	}
 	if err != nil {
 		return fmt.Errorf("what it showed: %w", err)
 	}
-	h.admit(cred, r.GetName(), r.GetRevoked())
+	a.admit(cred, r.GetName(), r.GetRevoked())
 	return nil
 }
 
 // answerHello admits a peer or tells it why not. An error is a stream to reset.
-func (h *Host) answerHello(p peer.ID, from ma.Multiaddr, s io.ReadWriter) (bool, error) {
+func (a *admission) answerHello(p peer.ID, from ma.Multiaddr, s io.ReadWriter) (bool, error) {
 	var m wirepb.Hello
 	if err := readMsg(s, &m, limitOf(HelloID)); err != nil {
 		return false, err
@@ -136,70 +163,49 @@ func (h *Host) answerHello(p peer.ID, from ma.Multiaddr, s io.ReadWriter) (bool,
 	if err := checkHello(m.GetName(), m.GetRevoked()); err != nil {
 		return false, err
 	}
-	cred, err := h.check(p, m.GetCredential(), time.Now())
+	cred, err := a.check(p, m.GetCredential(), time.Now())
 	if err != nil {
-		if h.noise.allow(ipOf(from), time.Now()) {
-			h.log.Warn("peer refused", "peer", p, "addr", from, "name", m.GetName(), "error", err)
+		if a.noise.allow(ipOf(from), time.Now()) {
+			a.log.Warn("peer refused", "peer", p, "addr", from, "name", m.GetName(), "error", err)
 		}
 		return false, writeMsg(s, &wirepb.HelloReply{Code: uint32(codeOf(err))})
 	}
-	mine := h.hello()
+	mine := a.hello()
 	if err := writeMsg(s, &wirepb.HelloReply{Credential: mine.Credential, Name: mine.Name, Revoked: mine.Revoked}); err != nil {
 		return false, err
 	}
-	h.admit(cred, m.GetName(), m.GetRevoked())
+	a.admit(cred, m.GetName(), m.GetRevoked())
 	return true, nil
 }
 
 // admit enters a peer; from here on it is served.
-func (h *Host) admit(c *Credential, name string, digest []byte) {
+func (a *admission) admit(c *Credential, name string, digest []byte) {
 	now := time.Now()
-	if h.book.admitted(c, name, now) {
-		select {
-		case h.newcomer <- struct{}{}:
-		default:
-		}
-	}
-	h.roster.admit(c, name, digest, now)
-	if g, ok := h.roster.get(c.id); ok && g.connected {
-		h.compare(g) // a hello on an open connection
+	a.book.admitted(c, name, now)
+	a.roster.admit(c, name, digest, now)
+	if g, ok := a.roster.get(c.id); ok && g.connected {
+		a.compare(g) // a hello on an open connection
 	}
 }
 
 // compare has our revocations sent to a member that knows others than we do.
-func (h *Host) compare(g guestInfo) {
-	if bytes.Equal(g.digest, h.revoked.digest()) {
+func (a *admission) compare(g guestInfo) {
+	if bytes.Equal(g.digest, a.revoked.digest()) {
 		return
 	}
 	select {
-	case h.behind <- g.id:
+	case a.behind <- g.id:
 	default: // many at once; the next hello compares again
 	}
 }
 
 // serveHello is hello on a connection that is open already.
-func (h *Host) serveHello(s network.Stream) {
-	if _, err := h.answerHello(s.Conn().RemotePeer(), s.Conn().RemoteMultiaddr(), s); err != nil {
+func (a *admission) serveHello(s network.Stream) {
+	if _, err := a.answerHello(s.Conn().RemotePeer(), s.Conn().RemoteMultiaddr(), s); err != nil {
 		_ = s.Reset()
 		return
 	}
 	s.Close()
-}
-
-// rehello shows a connected member our newer credential.
-func (h *Host) rehello(ctx context.Context, p peer.ID) error {
-	s, err := h.host.Network().NewStream(network.WithNoDial(ctx, "a member already"), p)
-	if err != nil {
-		return fmt.Errorf("p2p: hello to %s: %w", p, err)
-	}
-	if err = s.SetProtocol(HelloID); err == nil {
-		err = h.sayHello(ctx, s, p)
-	}
-	if err != nil {
-		_ = s.Reset()
-		return fmt.Errorf("p2p: hello to %s: %w", p, err)
-	}
-	return nil
 }
 
 // ipOf is the key of a rate limit.

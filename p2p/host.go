@@ -10,17 +10,14 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
-	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
 	ma "github.com/multiformats/go-multiaddr"
-	msmux "github.com/multiformats/go-multistream"
 
 	"github.com/musterhq/muster/job"
 )
@@ -32,7 +29,7 @@ type Config struct {
 	DataDir string
 	// Name is for people.
 	Name string
-	// Version is told to other members.
+	// Version is sent to other members.
 	Version string
 	// Listen are multiaddrs; all must work. With none: TCP and QUIC on
 	// DefaultPort, of IPv4 and, where there is any, IPv6.
@@ -91,45 +88,25 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Host is a daemon's place in the network.
+// Host is a daemon's place in the network. It joins the parts below, each of which has a state of its own.
 type Host struct {
-	cfg  Config
-	log  *slog.Logger
-	me   identity
-	disk disk
-	host host.Host
-
-	seeded  atomic.Pointer[[]string]   // bootstrap addresses of the configuration
-	member  atomic.Pointer[membership] // nil until Enter is done
-	joining chan struct{}              // one slot, held while member changes
-	roster  *roster
-	revoked *revocations
-	invites *invites
-	book    *book
-
-	gates    []*gate // one a transport; fixed when New returns
-	doorbell *msmux.MultistreamMuxer[protocol.ID]
-	foyer    *foyer
-	guesses  *buckets // failed tokens
-	noise    *buckets // log lines about refused peers
-
-	awake    chan struct{} // has the keeper look
-	renewNow chan struct{}
-	news     chan struct{} // new revocations to pass on
-	behind   chan peer.ID  // members whose revocations differ
-	newcomer chan struct{} // a member that the book on disk lacks
-
-	closeOnce sync.Once
-	closeErr  error
+	cfg       Config
+	own       *ownMembership
+	roster    *roster
+	revoked   *revocations
+	book      *book
+	admission *admission
+	issuer    *issuer
+	gates     *gates
+	guard     guard
+	host      host.Host
+	joiner    *joiner
+	dialer    *dialer
+	renewer   *renewer
+	spreader  *spreader
+	log       *slog.Logger
+	close     func() error // closes the libp2p host, once
 }
-
-const (
-	// behindQueue bounds the members that wait to be sent revocations; the
-	// next hello asks again.
-	behindQueue = 256
-	noiseEvery  = time.Minute
-	noiseBurst  = 5
-)
 
 // New builds a host that neither listens nor belongs to a cluster yet: Enter
 // comes next.
@@ -138,13 +115,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 		return nil, err
 	}
 	d := disk{cfg.DataDir}
-	var me identity
-	var err error
-	if cfg.Given != nil {
-		me, err = newIdentity(cfg.Given.Key)
-	} else {
-		me, err = loadIdentity(d)
-	}
+	me, err := ownIdentity(cfg, d)
 	if err != nil {
 		return nil, err
 	}
@@ -152,24 +123,20 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("p2p: own key: %w", err)
 	}
-	h := &Host{
-		cfg: cfg, log: log, me: me, disk: d,
-		joining: make(chan struct{}, 1), roster: newRoster(), revoked: &revocations{disk: d}, invites: &invites{disk: d}, book: &book{disk: d},
-		doorbell: newDoorbell(), foyer: newFoyer(),
-		guesses: newBuckets(guessEvery, guessBurst), noise: newBuckets(noiseEvery, noiseBurst),
-		awake: make(chan struct{}, 1), renewNow: make(chan struct{}, 1), news: make(chan struct{}, 1), behind: make(chan peer.ID, behindQueue),
-		newcomer: make(chan struct{}, 1),
-	}
-	h.seeded.Store(&cfg.Bootstrap)
-	opts, err := h.options(key)
+	h := newDeciders(cfg, newOwnMembership(me, cfg.Name, cfg.CredentialLife, d), log)
+	opts, err := options(cfg, key, h.gates, h.revoked)
 	if err != nil {
 		return nil, err
 	}
-	if h.host, err = libp2p.New(opts...); err != nil {
+	node, err := libp2p.New(opts...)
+	if err != nil {
 		return nil, fmt.Errorf("p2p: libp2p: %w", err)
 	}
-	h.host.Network().Notify(&network.NotifyBundle{ConnectedF: h.onConnected, DisconnectedF: h.onDisconnected})
-	for id, serve := range map[protocol.ID]func(network.Stream){HelloID: h.serveHello, JoinID: h.serveJoin, RevokedID: h.serveRevoked} {
+	h.addActors(node)
+	node.Network().Notify(&network.NotifyBundle{ConnectedF: h.onConnected, DisconnectedF: h.onDisconnected})
+	for id, serve := range map[protocol.ID]func(network.Stream){
+		HelloID: h.admission.serveHello, JoinID: h.issuer.serveJoin, RevokedID: h.spreader.serveRevoked,
+	} {
 		if err := h.Handle(id, serve); err != nil {
 			return nil, errors.Join(err, h.Close())
 		}
@@ -177,10 +144,44 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 	return h, nil
 }
 
+// newDeciders makes the parts that need no network: who we are, and who is let in.
+func newDeciders(cfg Config, own *ownMembership, log *slog.Logger) *Host {
+	h := &Host{cfg: cfg, own: own, roster: newRoster(), revoked: &revocations{disk: own.disk}, book: newBook(own.disk), log: log}
+	h.admission = newAdmission(own, h.roster, h.revoked, h.book, log)
+	h.issuer = newIssuer(own, h.admission, &invites{disk: own.disk}, log)
+	h.gates = newGates(h.admission, h.issuer, log)
+	h.guard = guard{roster: h.roster, log: log}
+	return h
+}
+
+// addActors adds the parts that act on the network.
+func (h *Host) addActors(node host.Host) {
+	h.host = node
+	h.close = sync.OnceValue(node.Close)
+	members := connected{network: node.Network(), roster: h.roster, log: h.log}
+	h.dialer = newDialer(h.own, h.cfg.Bootstrap, node, h.admission, h.log)
+	h.joiner = &joiner{own: h.own, book: h.book, gates: h.gates, settle: h.settle, changed: h.onClusterChanged, log: h.log}
+	h.renewer = &renewer{
+		own: h.own, members: members, admission: h.admission, now: make(chan struct{}, 1), log: h.log,
+	}
+	h.spreader = &spreader{
+		own: h.own, revoked: h.revoked, book: h.book, members: members, behind: h.admission.behind, news: make(chan struct{}, 1),
+		renew: h.renewer.soon, log: h.log,
+	}
+}
+
+// ownIdentity is the key that was given, or that of the data directory.
+func ownIdentity(cfg Config, d disk) (identity, error) {
+	if cfg.Given != nil {
+		return newIdentity(cfg.Given.Key)
+	}
+	return loadIdentity(d)
+}
+
 func (h *Host) onConnected(_ network.Network, c network.Conn) {
 	h.roster.connected(c.RemotePeer())
 	if g, ok := h.roster.get(c.RemotePeer()); ok {
-		h.compare(g)
+		h.admission.compare(g)
 	}
 }
 
@@ -188,7 +189,16 @@ func (h *Host) onDisconnected(_ network.Network, c network.Conn) {
 	now := time.Now()
 	h.roster.disconnected(c.RemotePeer(), now)
 	h.book.left(c.RemotePeer(), now)
-	h.wake()
+	h.dialer.wake()
+}
+
+// onClusterChanged ends the connections to members of the cluster that this daemon left.
+func (h *Host) onClusterChanged() {
+	for _, p := range h.host.Network().Peers() {
+		_ = h.host.Network().ClosePeer(p)
+	}
+	h.roster.clear()
+	h.dialer.wake()
 }
 
 // Enter makes the host a member: by the credential on disk, or by the token
@@ -196,7 +206,7 @@ func (h *Host) onDisconnected(_ network.Network, c network.Conn) {
 // neither, by founding a cluster. Then it listens. Cluster() is known when it
 // returns, and stays the same until Join.
 func (h *Host) Enter(ctx context.Context) error {
-	m, err := h.known()
+	m, err := knownMembership(h.cfg, h.own, h.log)
 	if err != nil {
 		return err
 	}
@@ -207,37 +217,37 @@ func (h *Host) Enter(ctx context.Context) error {
 	}
 	switch {
 	case h.cfg.Token != "": // Join knows what to do with it if there is a credential already
-		err = h.enterBy(ctx, h.cfg.Bootstrap, h.cfg.Token)
+		err = h.joiner.enterBy(ctx, h.cfg.Bootstrap, h.cfg.Token)
 	case m != nil:
 	case len(h.cfg.Bootstrap) > 0:
 		err = errors.New("p2p: bootstrap addresses but no token: get both from `muster invite` on a member")
 	default:
-		if m, err = found(h.me, h.cfg.CredentialLife); err == nil {
+		if m, err = found(h.own.identity, h.cfg.CredentialLife); err == nil {
 			h.log.InfoContext(ctx, "founding a cluster", "cluster", m.cluster.String())
-			err = h.become(m)
+			err = h.joiner.become(m)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if m := h.member.Load(); m.secret == nil && !time.Now().Before(m.own.NotAfter) {
+	if m := h.own.load(); m.secret == nil && !time.Now().Before(m.own.NotAfter) {
 		return fmt.Errorf("p2p: the credential of this daemon ended at %s: %w", m.own.NotAfter.Format(time.RFC3339), ErrExpired)
 	}
 	return h.listen()
 }
 
-// known is the membership that this daemon has already, or nil. An expired one
+// knownMembership is the membership that this daemon has already, or nil. An expired one
 // does not count when there is a token for another try.
-func (h *Host) known() (*membership, error) {
-	if h.cfg.Given != nil && h.cfg.Given.Credential != nil {
-		return h.cfg.Given.membership(h.me)
+func knownMembership(cfg Config, own *ownMembership, log *slog.Logger) (*membership, error) {
+	if cfg.Given != nil && cfg.Given.Credential != nil {
+		return cfg.Given.membership(own.identity)
 	}
-	m, err := loadMembership(h.disk, h.me)
+	m, err := loadMembership(own.disk, own.identity)
 	if err != nil || m == nil {
 		return nil, err
 	}
-	if h.cfg.Token != "" && m.secret == nil && !time.Now().Before(m.own.NotAfter) {
-		h.log.Warn("the credential has expired; joining again", "not_after", m.own.NotAfter)
+	if cfg.Token != "" && m.secret == nil && !time.Now().Before(m.own.NotAfter) {
+		log.Warn("the credential has expired; joining again", "not_after", m.own.NotAfter)
 		return nil, nil
 	}
 	return m, nil
@@ -245,11 +255,11 @@ func (h *Host) known() (*membership, error) {
 
 // settle loads what belongs to a cluster and makes us its member.
 func (h *Host) settle(m *membership) error {
-	err := errors.Join(h.revoked.open(m.cluster, m.key), h.invites.open(m.cluster), h.book.open(m.cluster))
+	err := errors.Join(h.revoked.open(m.cluster, m.key), h.issuer.invites.open(m.cluster), h.book.open(m.cluster))
 	if err != nil {
 		return err
 	}
-	h.member.Store(m)
+	h.own.current.Store(m)
 	return nil
 }
 
@@ -275,7 +285,7 @@ func (h *Host) listen() error {
 			h.log.Info("not listening", "addr", text, "error", err)
 		}
 	}
-	h.log.Info("listening", "peer", h.me.id, "addrs", h.Addrs())
+	h.log.Info("listening", "peer", h.own.identity.id, "addrs", h.Addrs())
 	return nil
 }
 
@@ -290,11 +300,12 @@ func taken(err error) error {
 // Run keeps the host connected and its credential fresh until ctx ends, and
 // then closes it.
 func (h *Host) Run(ctx context.Context) error {
-	if h.member.Load() == nil {
+	if h.own.load() == nil {
 		return fmt.Errorf("p2p: run: %w", ErrNotReady)
 	}
+	keeper := bookKeeper{book: h.book, roster: h.roster, addrs: h.host.Peerstore(), log: h.log}
 	var wg sync.WaitGroup
-	for _, part := range []func(context.Context){h.keepConnected, h.tend, h.spread, h.keepBook} {
+	for _, part := range []func(context.Context){h.dialer.run, h.renewer.run, h.spreader.run, keeper.run} {
 		wg.Go(func() { part(ctx) })
 	}
 	wg.Wait()
@@ -303,20 +314,38 @@ func (h *Host) Run(ctx context.Context) error {
 
 // Close ends the host; Run does it by itself.
 func (h *Host) Close() error {
-	h.closeOnce.Do(func() {
-		if err := h.host.Close(); err != nil {
-			h.closeErr = fmt.Errorf("p2p: close: %w", err)
-		}
-	})
-	return h.closeErr
+	if err := h.close(); err != nil {
+		return fmt.Errorf("p2p: close: %w", err)
+	}
+	return nil
 }
 
+// Join makes this daemon a member of the cluster that the token is for. It
+// tries each address once. A daemon that is alone in its cluster leaves it for
+// the new one; a daemon with other members does not.
+func (h *Host) Join(ctx context.Context, bootstrap []string, token string) error {
+	return h.joiner.join(ctx, bootstrap, token)
+}
+
+// Invite opens an invitation for hosts that will have the given roles.
+func (h *Host) Invite(ttl time.Duration, uses int, roles Roles) (Invitation, error) {
+	return h.issuer.invite(ttl, uses, roles, h.Addrs())
+}
+
+// Revoke takes a peer out of the cluster for good: every daemon that hears of it refuses the peer, and what the peer
+// signs from now on counts for nothing. Nobody can revoke itself or a peer that its own credential hangs on.
+func (h *Host) Revoke(p job.Peer, reason string) error { return h.spreader.revoke(p, reason) }
+
+// SetBootstrap replaces the bootstrap addresses of the configuration, as
+// multiaddrs with /p2p/ID; connections that exist stay.
+func (h *Host) SetBootstrap(addrs []string) error { return h.dialer.setBootstrap(addrs) }
+
 // Peer is this daemon's own id.
-func (h *Host) Peer() job.Peer { return job.Peer(h.me.id.String()) }
+func (h *Host) Peer() job.Peer { return job.Peer(h.own.identity.id.String()) }
 
 // Cluster is the cluster id, empty before Enter.
 func (h *Host) Cluster() string {
-	if m := h.member.Load(); m != nil {
+	if m := h.own.load(); m != nil {
 		return m.cluster.String()
 	}
 	return ""
@@ -324,7 +353,7 @@ func (h *Host) Cluster() string {
 
 // ClusterKey is the public key of the cluster, nil before Enter.
 func (h *Host) ClusterKey() ed25519.PublicKey {
-	if m := h.member.Load(); m != nil {
+	if m := h.own.load(); m != nil {
 		return m.key
 	}
 	return nil
@@ -332,7 +361,7 @@ func (h *Host) ClusterKey() ed25519.PublicKey {
 
 // Credential is the one that this daemon shows, nil before Enter.
 func (h *Host) Credential() *Credential {
-	if m := h.member.Load(); m != nil {
+	if m := h.own.load(); m != nil {
 		return m.own
 	}
 	return nil
@@ -346,7 +375,7 @@ func (h *Host) Libp2p() host.Host { return h.host }
 func (h *Host) Addrs() []string {
 	var addrs []string
 	for _, a := range h.host.Addrs() {
-		addrs = append(addrs, withPeer(a.String(), h.me.id))
+		addrs = append(addrs, withPeer(a.String(), h.own.identity.id))
 	}
 	return addrs
 }

@@ -19,7 +19,7 @@ const (
 	MaxInviteTTL = 30 * 24 * time.Hour
 	// maxInvites bounds the tokens that are kept, used or not, until they expire.
 	maxInvites = 1024
-	// keepInvites is how long an expired token is still told from an unknown one.
+	// keepInvites is how long an expired token is remembered as expired, not as unknown.
 	keepInvites = 24 * time.Hour
 )
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
-	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 
 	"github.com/musterhq/muster/job"
 )
@@ -21,7 +20,7 @@ func (h *Host) Connect(ctx context.Context, p job.Peer) error {
 		return fmt.Errorf("p2p: connect to %.80q: %w", p, err)
 	}
 	known, _ := h.book.get(id)
-	return h.connect(ctx, peer.AddrInfo{ID: id, Addrs: known.dial})
+	return h.dialer.connect(ctx, peer.AddrInfo{ID: id, Addrs: known.dial})
 }
 
 // ConnectAddr connects to the member at an address that ends in /p2p/ID.
@@ -30,20 +29,7 @@ func (h *Host) ConnectAddr(ctx context.Context, addr string) error {
 	if err != nil {
 		return fmt.Errorf("p2p: connect to %w", err)
 	}
-	return h.connect(ctx, infos[0])
-}
-
-func (h *Host) connect(ctx context.Context, info peer.AddrInfo) error {
-	if h.revoked.has(info.ID) {
-		return fmt.Errorf("p2p: connect to %s: %w", info.ID, ErrRevoked)
-	}
-	if s, ok := h.host.Network().(*swarm.Swarm); ok {
-		s.Backoff().Clear(info.ID) // we have a back-off of our own
-	}
-	if err := h.host.Connect(ctx, info); err != nil {
-		return fmt.Errorf("p2p: connect to %s: %w", info.ID, err)
-	}
-	return nil
+	return h.dialer.connect(ctx, infos[0])
 }
 
 // Members lists the other daemons of the cluster that were ever admitted here.
@@ -51,7 +37,7 @@ func (h *Host) Members() []Member {
 	list := h.book.list()
 	members := make([]Member, 0, len(list))
 	for _, c := range list {
-		members = append(members, h.memberOf(c))
+		members = append(members, memberOf(c, h.roster))
 	}
 	return members
 }
@@ -66,12 +52,12 @@ func (h *Host) Member(p job.Peer) (Member, bool) {
 	if !ok {
 		return Member{}, false
 	}
-	return h.memberOf(c), true
+	return memberOf(c, h.roster), true
 }
 
-func (h *Host) memberOf(c contact) Member {
+func memberOf(c contact, r *roster) Member {
 	m := Member{Peer: job.Peer(c.Peer), Name: c.Name, Roles: c.Roles, Addrs: c.Addrs, LastSeen: c.LastSeen}
-	if g, ok := h.roster.get(c.id); ok && g.connected {
+	if g, ok := r.get(c.id); ok && g.connected {
 		m.Connected, m.LastSeen = true, time.Now().UTC()
 	}
 	return m

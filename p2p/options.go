@@ -82,8 +82,8 @@ func newResources() (network.ResourceManager, error) {
 	return rm, nil
 }
 
-// options are those of the host; h's gates are filled as libp2p builds the transports.
-func (h *Host) options(key crypto.PrivKey) ([]libp2p.Option, error) {
+// options are those of the libp2p host; gs is filled as libp2p builds the transports.
+func options(cfg Config, key crypto.PrivKey, gs *gates, revoked *revocations) ([]libp2p.Option, error) {
 	rm, err := newResources()
 	if err != nil {
 		return nil, err
@@ -97,46 +97,46 @@ func (h *Host) options(key crypto.PrivKey) ([]libp2p.Option, error) {
 	return append([]libp2p.Option{
 		libp2p.Identity(key),
 		libp2p.NoListenAddrs, // Enter listens, when it is known who may come in
-		libp2p.Transport(h.tcpGate),
-		libp2p.Transport(h.quicGate),
+		libp2p.Transport(gs.tcp),
+		libp2p.Transport(gs.quic),
 		libp2p.Security(noise.ID, noise.New),
 		libp2p.Security(libp2ptls.ID, libp2ptls.New),
 		libp2p.Muxer(yamux.ID, &mux),
 		libp2p.ResourceManager(rm),
 		libp2p.ConnectionManager(cm),
-		libp2p.ConnectionGater(newGater(h.revoked)),
+		libp2p.ConnectionGater(newGater(revoked)),
 		libp2p.SwarmOpts(swarm.WithDialTimeoutLocal(dialTimeoutLocal), swarm.WithDialRanker(dialOrder)),
 		// Off: a peer that is dialled for ever while it is down would have all
 		// UDP, or all IPv6, taken for blocked.
 		libp2p.UDPBlackHoleSuccessCounter(nil),
 		libp2p.IPv6BlackHoleSuccessCounter(nil),
 		libp2p.AddrsFactory(func(addrs []ma.Multiaddr) []ma.Multiaddr { return advertised(addrs, bridgeAddrs()) }),
-		libp2p.UserAgent("muster/" + h.cfg.Version),
+		libp2p.UserAgent("muster/" + cfg.Version),
 		libp2p.DisableRelay(),
 		libp2p.DisableMetrics(),
-	}, h.cfg.Options...), nil
+	}, cfg.Options...), nil
 }
 
-// tcpGate and quicGate are constructors for libp2p, which finds their
+// tcp and quic are constructors for libp2p, which finds their
 // arguments by type; the results stand behind the gate.
-func (h *Host) tcpGate(up transport.Upgrader, rm network.ResourceManager, share *tcpreuse.ConnMgr) (*gate, error) {
+func (g *gates) tcp(up transport.Upgrader, rm network.ResourceManager, share *tcpreuse.ConnMgr) (*gate, error) {
 	t, err := tcp.NewTCPTransport(up, rm, share)
 	if err != nil {
 		return nil, fmt.Errorf("p2p: tcp: %w", err)
 	}
-	return h.addGate(t), nil
+	return g.add(t), nil
 }
 
-func (h *Host) quicGate(key crypto.PrivKey, cm *quicreuse.ConnManager, psk pnet.PSK, gater connmgr.ConnectionGater, rm network.ResourceManager) (*gate, error) {
+func (g *gates) quic(key crypto.PrivKey, cm *quicreuse.ConnManager, psk pnet.PSK, gater connmgr.ConnectionGater, rm network.ResourceManager) (*gate, error) {
 	t, err := quic.NewTransport(key, cm, psk, gater, rm)
 	if err != nil {
 		return nil, fmt.Errorf("p2p: quic: %w", err)
 	}
-	return h.addGate(t), nil
+	return g.add(t), nil
 }
 
-func (h *Host) addGate(t transport.Transport) *gate {
-	g := &gate{Transport: t, h: h}
-	h.gates = append(h.gates, g)
-	return g
+func (g *gates) add(t transport.Transport) *gate {
+	one := &gate{Transport: t, all: g}
+	g.list = append(g.list, one)
+	return one
 }

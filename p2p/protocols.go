@@ -5,6 +5,7 @@ package p2p
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -68,9 +69,6 @@ var protocols = []Protocol{
 	{ID: "/ipfs/ping/1.0.0", Access: Members, MaxMessage: 32, Library: true, What: "round-trip time"},
 }
 
-// Protocols lists every protocol that a daemon serves.
-func Protocols() []Protocol { return slices.Clone(protocols) }
-
 // ErrNoProtocol is a protocol without a row in the table: add one.
 var ErrNoProtocol = errors.New("no row in the table of protocols")
 
@@ -99,27 +97,33 @@ func (h *Host) Handle(id protocol.ID, serve func(network.Stream)) error {
 	if err != nil {
 		return err
 	}
-	h.host.SetStreamHandler(id, func(s network.Stream) { h.guard(p, s, serve) })
+	h.host.SetStreamHandler(id, func(s network.Stream) { h.guard.serve(p, s, serve) })
 	return nil
 }
 
-// guard holds a stream to its row.
-func (h *Host) guard(p Protocol, s network.Stream, serve func(network.Stream)) {
+// guard holds each stream to the row of its protocol.
+type guard struct {
+	roster *roster
+	log    *slog.Logger
+}
+
+// serve runs the handler of a stream, or resets the stream if its row forbids it.
+func (g guard) serve(p Protocol, s network.Stream, handle func(network.Stream)) {
 	id, now := s.Conn().RemotePeer(), time.Now()
 	defer func() {
 		if r := recover(); r != nil {
-			h.log.Error("a protocol handler panicked", "protocol", p.ID, "peer", id, "panic", r, "stack", string(debug.Stack()))
+			g.log.Error("a protocol handler panicked", "protocol", p.ID, "peer", id, "panic", r, "stack", string(debug.Stack()))
 			_ = s.Reset()
 		}
 	}()
-	g, ok := h.roster.get(id)
-	if !ok || !now.Before(g.cred.NotAfter) || !g.cred.Roles.Has(p.Roles) {
-		h.log.Debug("stream refused", "protocol", p.ID, "peer", id, "member", ok)
+	member, ok := g.roster.get(id)
+	if !ok || !now.Before(member.cred.NotAfter) || !member.cred.Roles.Has(p.Roles) {
+		g.log.Debug("stream refused", "protocol", p.ID, "peer", id, "member", ok)
 		_ = s.Reset()
 		return
 	}
-	if !h.roster.allow(id, p, now) {
-		h.log.Debug("stream refused: too many", "protocol", p.ID, "peer", id)
+	if !g.roster.allow(id, p, now) {
+		g.log.Debug("stream refused: too many", "protocol", p.ID, "peer", id)
 		_ = s.Reset()
 		return
 	}
@@ -129,11 +133,11 @@ func (h *Host) guard(p Protocol, s network.Stream, serve func(network.Stream)) {
 			return
 		}
 		if err := s.Scope().ReserveMemory(p.MaxMessage, network.ReservationPriorityMedium); err != nil {
-			h.log.Debug("stream refused: no memory", "protocol", p.ID, "peer", id, "error", err)
+			g.log.Debug("stream refused: no memory", "protocol", p.ID, "peer", id, "error", err)
 			_ = s.Reset()
 			return
 		}
 		defer s.Scope().ReleaseMemory(p.MaxMessage)
 	}
-	serve(s)
+	handle(s)
 }

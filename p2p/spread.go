@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
@@ -19,22 +20,32 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// Revoke takes a peer out of the cluster for good: it is refused by every
-// daemon that hears of it, and what it signs from now on counts for nothing.
-// Nobody can revoke itself or a peer that its own credential hangs on.
-func (h *Host) Revoke(p job.Peer, reason string) error {
+// spreader acts on revocations and passes them on.
+type spreader struct {
+	own     *ownMembership
+	revoked *revocations
+	book    *book
+	members connected
+	behind  <-chan peer.ID // members whose revocations differ from ours
+	news    chan struct{}  // holds a token while there are revocations to pass on
+	renew   func()         // asks for a credential from another issuer
+	log     *slog.Logger
+}
+
+// revoke signs, keeps and spreads a revocation; see Host.Revoke.
+func (r *spreader) revoke(p job.Peer, reason string) error {
 	id, err := peer.Decode(string(p))
 	if err != nil {
 		return fmt.Errorf("p2p: revoke %.80q: %w", p, err)
 	}
-	if id == h.me.id {
+	if id == r.own.identity.id {
 		return fmt.Errorf("p2p: revoke %s: a daemon cannot revoke itself", id)
 	}
-	m := h.member.Load()
+	m := r.own.load()
 	if m == nil {
 		return fmt.Errorf("p2p: revoke %s: %w", id, ErrNotReady)
 	}
-	auth, err := m.authority(h.me)
+	auth, err := m.authority(r.own.identity)
 	if err != nil {
 		return fmt.Errorf("p2p: revoke %s: %w", id, err)
 	}
@@ -42,82 +53,79 @@ func (h *Host) Revoke(p job.Peer, reason string) error {
 	if err != nil {
 		return fmt.Errorf("p2p: revoke %s: %w", id, err)
 	}
-	if err := h.revoked.add(rev); err != nil {
+	if err := r.revoked.add(rev); err != nil {
 		return fmt.Errorf("p2p: revoke %s: %w", id, err)
 	}
-	if !h.revoked.has(id) {
+	if !r.revoked.has(id) {
 		return fmt.Errorf("p2p: revoke %s: the list of %d is full", id, maxRevoked)
 	}
-	h.putOut([]revocation{rev})
+	r.putOut([]revocation{rev})
 	return nil
 }
 
 // putOut acts on revocations that are new here.
-func (h *Host) putOut(fresh []revocation) {
-	for _, r := range fresh {
-		h.log.Warn("peer revoked", "peer", r.peer, "reason", r.reason, "at", r.at)
-		if r.peer == h.me.id {
-			h.log.Error("this daemon was revoked: the cluster will not talk to it any more", "reason", r.reason)
+func (r *spreader) putOut(fresh []revocation) {
+	for _, out := range fresh {
+		r.log.Warn("peer revoked", "peer", out.peer, "reason", out.reason, "at", out.at)
+		if out.peer == r.own.identity.id {
+			r.log.Error("this daemon was revoked: the cluster will not talk to it any more", "reason", out.reason)
 		}
-		h.book.forget(r.peer)
-		_ = h.host.Network().ClosePeer(r.peer)
+		r.book.forget(out.peer)
+		r.members.disconnect(out.peer)
 	}
 	if len(fresh) == 0 {
 		return
 	}
-	if h.revoked.tainted(h.member.Load().own) {
-		select {
-		case h.renewNow <- struct{}{}:
-		default:
-		}
+	if r.revoked.tainted(r.own.load().own) {
+		r.renew()
 	}
 	select {
-	case h.news <- struct{}{}:
+	case r.news <- struct{}{}:
 	default:
 	}
 }
 
-// spread passes revocations on until ctx ends.
-func (h *Host) spread(ctx context.Context) {
-	_, passed := h.revoked.entries(0)
+// run passes revocations on until ctx ends.
+func (r *spreader) run(ctx context.Context) {
+	_, passed := r.revoked.entries(0)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case id := <-h.behind:
-			all, _ := h.revoked.entries(0)
+		case id := <-r.behind:
+			all, _ := r.revoked.entries(0)
 			ctx, cancel := context.WithTimeout(ctx, tellTimeout)
-			if err := h.push(ctx, id, all); err != nil {
-				h.log.DebugContext(ctx, "revocations not sent", "peer", id, "error", err)
+			if err := r.push(ctx, id, all); err != nil {
+				r.log.DebugContext(ctx, "revocations not sent", "peer", id, "error", err)
 			}
 			cancel()
-		case <-h.news:
+		case <-r.news:
 			var fresh []*wirepb.Revocation
-			fresh, passed = h.revoked.entries(passed)
-			h.tellAll(ctx, func(ctx context.Context, p peer.ID) error { return h.push(ctx, p, fresh) })
+			fresh, passed = r.revoked.entries(passed)
+			r.members.tellAll(ctx, func(ctx context.Context, p peer.ID) error { return r.push(ctx, p, fresh) })
 		}
 	}
 }
 
 // push sends revocations to a connected member.
-func (h *Host) push(ctx context.Context, p peer.ID, entries []*wirepb.Revocation) error {
+func (r *spreader) push(ctx context.Context, p peer.ID, entries []*wirepb.Revocation) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	s, err := h.openTo(ctx, p)
+	s, err := r.members.open(ctx, p)
 	if err != nil {
 		return fmt.Errorf("p2p: revocations to %s: %w", p, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = s.Reset() })
 	defer stop()
-	if err := h.pushOver(s, entries); err != nil {
+	if err := r.pushOver(s, entries); err != nil {
 		_ = s.Reset()
 		return fmt.Errorf("p2p: revocations to %s: %w", p, err)
 	}
 	return nil
 }
 
-func (h *Host) pushOver(s network.Stream, entries []*wirepb.Revocation) error {
+func (r *spreader) pushOver(s network.Stream, entries []*wirepb.Revocation) error {
 	if err := s.SetProtocol(RevokedID); err != nil {
 		return err
 	}
@@ -141,11 +149,11 @@ func (h *Host) pushOver(s network.Stream, entries []*wirepb.Revocation) error {
 }
 
 // serveRevoked takes revocations from a member.
-func (h *Host) serveRevoked(s network.Stream) {
-	r := pbio.NewDelimitedReader(bufio.NewReader(s), limitOf(RevokedID))
+func (r *spreader) serveRevoked(s network.Stream) {
+	reader := pbio.NewDelimitedReader(bufio.NewReader(s), limitOf(RevokedID))
 	for range maxRevoked/revokedBatch + 1 {
 		var m wirepb.RevocationList
-		err := r.ReadMsg(&m)
+		err := reader.ReadMsg(&m)
 		if errors.Is(err, io.EOF) {
 			s.Close()
 			return
@@ -155,13 +163,13 @@ func (h *Host) serveRevoked(s network.Stream) {
 		}
 		var fresh []revocation
 		if err == nil {
-			fresh, err = h.revoked.merge(m.GetEntries())
+			fresh, err = r.revoked.merge(m.GetEntries())
 		}
 		if err != nil {
-			h.log.Warn("revocations refused", "peer", s.Conn().RemotePeer(), "error", err)
+			r.log.Warn("revocations refused", "peer", s.Conn().RemotePeer(), "error", err)
 			break
 		}
-		h.putOut(fresh)
+		r.putOut(fresh)
 	}
 	_ = s.Reset()
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs/jobstest"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -40,8 +41,8 @@ func TestArchivedJobsAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := h.loop.look(t.Context(), func(c *Core) {
-			if len(c.jobs) != 2 || c.archive.cards.Len() != 8 {
-				t.Errorf("%d jobs are whole and %d listed, want 2 and 8", len(c.jobs), c.archive.cards.Len())
+			if len(c.jobs) != 2 || c.table.Len() != 8 {
+				t.Errorf("%d jobs are whole and %d listed, want 2 and 8", len(c.jobs), c.table.Len())
 			}
 		})
 		if err != nil {
@@ -79,7 +80,7 @@ func (h house) checkOld(t *testing.T, r SubmitRequest, id job.ID) {
 	if x, err := h.loop.Why(ctx, id); err != nil || x.Job != id || x.State != job.Succeeded {
 		t.Errorf("Why = %+v, %v", x, err)
 	}
-	changes, err := h.loop.Watch(ctx, Filter{IDs: []job.ID{id}})
+	changes, err := h.loop.Watch(ctx, job.Query{IDs: []job.ID{id}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,13 +88,14 @@ func (h house) checkOld(t *testing.T, r SubmitRequest, id job.ID) {
 		t.Errorf("watched %s %s", j.ID, j.State())
 	}
 	h.journal.mu.Lock()
+	rows := h.journal.rows[id]
 	delete(h.journal.rows, id)
 	h.journal.mu.Unlock()
 	if _, err := h.loop.Job(ctx, id); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Job without a row = %v", err)
 	}
 	h.journal.mu.Lock()
-	h.journal.rows[id] = j
+	h.journal.rows[id] = rows
 	h.journal.mu.Unlock()
 }
 
@@ -102,21 +104,21 @@ func (h house) checkPages(t *testing.T, ids []job.ID) {
 	newest := slices.Clone(ids)
 	slices.Reverse(newest)
 	for _, q := range []struct {
-		filter Filter
+		filter job.Query
 		want   []job.ID
 	}{
-		{Filter{}, newest},
-		{Filter{Limit: 3}, newest[:3]},
-		{Filter{User: "amy", States: []job.State{job.Succeeded}}, newest},
-		{Filter{User: "bob"}, nil},
-		{Filter{States: []job.State{job.Failed}}, nil},
-		{Filter{Name: "j[135]"}, []job.ID{ids[5], ids[3], ids[1]}},
-		{Filter{Name: "j[135]", Limit: 2}, []job.ID{ids[5], ids[3]}},
-		{Filter{Prefix: string(ids[2][:9])}, []job.ID{ids[2]}},
-		{Filter{Prefix: string(ids[2])}, []job.ID{ids[2]}},
-		{Filter{Prefix: string(ids[2]) + "0"}, nil},
-		{Filter{Prefix: "!"}, nil},
-		{Filter{IDs: []job.ID{ids[1], ids[7], ids[1], job.NewID(8, ids[2].Drawn())}}, []job.ID{ids[7], ids[1]}},
+		{job.Query{}, newest},
+		{job.Query{Limit: 3}, newest[:3]},
+		{job.Query{User: "amy", States: []job.State{job.Succeeded}}, newest},
+		{job.Query{User: "bob"}, nil},
+		{job.Query{States: []job.State{job.Failed}}, nil},
+		{job.Query{Name: "j[135]"}, []job.ID{ids[5], ids[3], ids[1]}},
+		{job.Query{Name: "j[135]", Limit: 2}, []job.ID{ids[5], ids[3]}},
+		{job.Query{Prefix: string(ids[2][:9])}, []job.ID{ids[2]}},
+		{job.Query{Prefix: string(ids[2])}, []job.ID{ids[2]}},
+		{job.Query{Prefix: string(ids[2]) + "0"}, nil},
+		{job.Query{Prefix: "!"}, nil},
+		{job.Query{IDs: []job.ID{ids[1], ids[7], ids[1], job.NewID(8, ids[2].Drawn())}}, []job.ID{ids[7], ids[1]}},
 	} {
 		list, err := h.loop.Jobs(t.Context(), q.filter)
 		if got := idsOf(list); err != nil || !slices.Equal(got, q.want) {
@@ -124,7 +126,7 @@ func (h house) checkPages(t *testing.T, ids []job.ID) {
 		}
 	}
 	var paged []job.ID
-	for f := (Filter{Limit: 3}); ; {
+	for f := (job.Query{Limit: 3}); ; {
 		list, err := h.loop.Jobs(t.Context(), f)
 		if err != nil {
 			t.Fatal(err)
@@ -133,7 +135,7 @@ func (h house) checkPages(t *testing.T, ids []job.ID) {
 			break
 		}
 		paged = append(paged, idsOf(list)...)
-		f.After = Position{list[len(list)-1].Submitted, list[len(list)-1].ID}
+		f.After = job.Position{Submitted: list[len(list)-1].Submitted, ID: list[len(list)-1].ID}
 	}
 	if !slices.Equal(paged, newest) {
 		t.Errorf("page by page %v, want %v", paged, newest)
@@ -150,6 +152,16 @@ func idsOf(jobs []job.Job) []job.ID {
 		ids = append(ids, j.ID)
 	}
 	return ids
+}
+
+// add has the rows of an older version tell of a job.
+func add(t testing.TB, saved *Saved, j job.Job) {
+	t.Helper()
+	for _, r := range jobstest.RowsOf(j) {
+		if err := saved.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Rows that are not saved keep their jobs whole, and a core that begins from
@@ -170,12 +182,15 @@ func TestArchiveRestored(t *testing.T) {
 		case 2:
 			j.Tasks[0].State, j.Tasks[0].Ended = job.Pending, time.Time{}
 		}
-		saved.Add(j)
+		add(t, &saved, j)
 		want = append(want, j.ID)
 	}
+	if err := saved.End(); err != nil {
+		t.Fatal(err)
+	}
 	c := NewCore(cfg, saved, storyStart.Add(time.Hour))
-	if len(c.jobs) != 20 || c.archive.cards.Len() != 1000 || len(c.ended) != 990 {
-		t.Errorf("%d whole, %d listed, %d ended; want 20, 1000 and 990", len(c.jobs), c.archive.cards.Len(), len(c.ended))
+	if len(c.jobs) != 20 || c.table.Len() != 1000 || len(c.ended) != 990 {
+		t.Errorf("%d whole, %d listed, %d ended; want 20, 1000 and 990", len(c.jobs), c.table.Len(), len(c.ended))
 	}
 	for i, id := range want {
 		x, there := c.Find(id)
@@ -189,8 +204,8 @@ func TestArchiveRestored(t *testing.T) {
 	for i, id := range want {
 		c.Step(c.now, Committed{job.Committed{Index: uint64(i + 1), Records: []job.Record{job.PurgeRecord{Job: id}}}})
 	}
-	if left := c.archive.cards.Len(); left != 10 || len(c.archive.keys)+len(c.archive.places)+len(c.archive.states)+len(c.ended) != 0 {
-		t.Errorf("after a purge of all %d are listed: %+v", left, c.archive)
+	if left := c.table.Len(); left != 10 || len(c.table.ArchivedStates())+len(c.ended) != 0 {
+		t.Errorf("after a purge of all %d are listed: %v", left, c.table.ArchivedStates())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
 )
 
 // askKind is what a waiting request waits for.
@@ -50,7 +51,7 @@ type digest [sha256.Size]byte
 type match struct {
 	ask     SubmitAsk
 	spec    digest
-	clauses []clause
+	clauses []fleet.Clause
 	until   time.Time
 	last    time.Time // it is refused then at the latest
 	more    bool      // there may be hosts that have not said what they have
@@ -65,6 +66,10 @@ func keyOf(user, key string) string { return user + "\x00" + key }
 
 // ask takes a request in, within bounds, and answers for it in the end.
 func (c *Core) ask(tok Token, do func()) {
+	if !c.lead && c.epoch != (job.Epoch{}) { // it has led before
+		c.fx.Reply = append(c.fx.Reply, Reply{Token: tok, Err: ErrNotOwner})
+		return
+	}
 	if len(c.asks.open) >= maxAsks || c.outgoing >= maxOutgoing || !c.lead && len(c.asks.early) >= maxEarly {
 		c.fx.Reply = append(c.fx.Reply, Reply{Token: tok, Err: fmt.Errorf("%w: %d requests wait", ErrBusy, len(c.asks.open))})
 		return
@@ -107,7 +112,7 @@ func (c *Core) closeAsk(tok Token) bool {
 
 // answerArchived replies with a job that is archived, or that there is none.
 func (c *Core) answerArchived(tok Token, id job.ID) {
-	x, there := c.archived(id)
+	x, there := c.table.Archived(id)
 	if !there {
 		c.answer(tok, nil, fmt.Errorf("%w: %s", ErrNotFound, id))
 		return
@@ -138,8 +143,8 @@ func (c *Core) submit(a SubmitAsk) {
 	if err == nil && len(a.Key) > job.MaxName {
 		err = fmt.Errorf("%w: the idempotency key has %d bytes; at most %d", ErrInvalid, len(a.Key), job.MaxName)
 	}
-	if err == nil && c.archive.cards.Len()+len(c.asks.submits) >= c.cfg.MaxJobs {
-		err = fmt.Errorf("%w: %d jobs are kept", ErrBusy, c.archive.cards.Len())
+	if err == nil && c.table.Len()+len(c.asks.submits) >= c.cfg.MaxJobs {
+		err = fmt.Errorf("%w: %d jobs are kept", ErrBusy, c.table.Len())
 	}
 	if err != nil {
 		c.answer(a.Token, nil, err)
@@ -148,11 +153,11 @@ func (c *Core) submit(a SubmitAsk) {
 	if a.Key != "" && c.submittedBefore(a, sum) {
 		return
 	}
-	clauses, err := clausesOf(a.Spec)
+	clauses, err := fleet.ClausesOf(a.Spec)
 	switch {
 	case err != nil:
 		c.answer(a.Token, nil, fmt.Errorf("%w: %w", ErrInvalid, err))
-	case a.Spec.Hold || c.anyoneCould(clauses):
+	case a.Spec.Hold || c.fleet.AnyMeets(clauses):
 		c.proposeSubmit(a, sum)
 	default:
 		c.awaitMatch(&match{ask: a, spec: sum, clauses: clauses, last: c.now.Add(matchMost)})
@@ -161,8 +166,11 @@ func (c *Core) submit(a SubmitAsk) {
 
 // submittedBefore answers a repeated submission with the job of the first.
 func (c *Core) submittedBefore(a SubmitAsk, sum digest) bool {
-	key := keyOf(a.User, a.Key)
-	if id, there := c.keys[key]; there {
+	switch id, archived := c.table.Keyed(a.User, a.Key); {
+	case archived:
+		c.answerArchived(a.Token, id) // the loop compares the job files
+		return true
+	case id != "":
 		e := c.jobs[id]
 		if first, err := checkSpec(e.job.Spec); err == nil && first == sum {
 			c.answer(a.Token, e, nil)
@@ -171,11 +179,7 @@ func (c *Core) submittedBefore(a SubmitAsk, sum digest) bool {
 		}
 		return true
 	}
-	if number, there := c.archive.keys[keySum(a.User, a.Key)]; there {
-		c.answerArchived(a.Token, job.NewID(c.cfg.Group, number)) // the loop compares the job files
-		return true
-	}
-	if id, there := c.asks.keys[key]; there {
+	if id, there := c.asks.keys[keyOf(a.User, a.Key)]; there {
 		s := c.asks.submits[id]
 		if s.spec == sum {
 			s.tokens = append(s.tokens, a.Token)
@@ -210,8 +214,8 @@ func (c *Core) proposeSubmit(a SubmitAsk, sum digest) {
 
 // taken says whether a job has the id.
 func (c *Core) taken(id job.ID) bool {
-	_, archived := c.archived(id)
-	return archived || c.jobs[id] != nil || c.asks.submits[id] != nil
+	_, kept := c.table.Entry(id)
+	return kept || c.asks.submits[id] != nil
 }
 
 // submitted answers all who asked for the job that is now in the journal.
@@ -243,22 +247,12 @@ func (as *asks) settled(c *Core, kind askKind, e *entry, err error) {
 	}
 }
 
-// anyoneCould says whether a known host could ever run it.
-func (c *Core) anyoneCould(clauses []clause) bool {
-	for _, w := range c.workers {
-		if meets(clauses, &w.profile) {
-			return true
-		}
-	}
-	return false
-}
-
 // awaitMatch looks for hosts before it refuses: once more, as long as hosts turn
 // up that have not said what they have, or silent ones have cut the search short.
 func (c *Core) awaitMatch(m *match) {
 	c.asks.matches = append(c.asks.matches, m)
 	m.more, m.until = false, c.now.Add(matchWait)
-	c.find(classFor(m.ask.Spec))
+	c.find(fleet.ClassFor(m.ask.Spec))
 	c.find(lease.AnyWorker)
 	c.at(m.until, c.retryMatches)
 }
@@ -268,7 +262,7 @@ func (c *Core) retryMatches() {
 	var rest, again []*match
 	for _, m := range c.asks.matches {
 		switch {
-		case c.anyoneCould(m.clauses):
+		case c.fleet.AnyMeets(m.clauses):
 			c.proposeSubmit(m.ask, m.spec)
 		case !c.now.Before(m.until) && m.more && c.now.Before(m.last):
 			again = append(again, m)
@@ -289,11 +283,11 @@ func (c *Core) cancel(a CancelAsk) {
 	switch {
 	case e == nil:
 		c.answerArchived(a.Token, a.Job)
-	case e.job.Cancelled != "" || ended(&e.job):
+	case e.job.Cancelled != "" || e.job.Ended():
 		c.answer(a.Token, e, nil)
 	default:
 		c.await(askCancel, a.Job, a.Token)
-		c.propose(job.CancelRecord{Job: a.Job, Reason: clip(a.Reason), At: c.now})
+		c.propose(job.CancelRecord{Job: a.Job, Reason: lease.Clip(a.Reason), At: c.now})
 	}
 }
 
@@ -309,10 +303,10 @@ func (c *Core) hold(a HoldAsk) {
 	case e.job.State() == to:
 		c.answer(a.Token, e, nil)
 	case e.job.State() != from:
-		c.answer(a.Token, nil, conflict(new(c.view(e)), kind))
+		c.answer(a.Token, nil, conflict(e.job.ID, c.stateOf(e), kind))
 	default:
 		c.await(kind, a.Job, a.Token)
-		c.propose(job.HoldRecord{Job: a.Job, Release: a.Release, Reason: clip(a.Reason)})
+		c.propose(job.HoldRecord{Job: a.Job, Release: a.Release, Reason: lease.Clip(a.Reason)})
 	}
 }
 
@@ -333,25 +327,17 @@ func kindOf(r job.HoldRecord) askKind {
 	return askHold
 }
 
-func conflict(j *job.Job, kind askKind) error {
+func conflict(id job.ID, s job.State, kind askKind) error {
 	what := "only a job that waits can be held"
 	if kind == askRelease {
 		what = "only a held job can be released"
 	}
-	return fmt.Errorf("%w: job %s is %s: %s", ErrConflict, j.ID, j.State(), what)
+	return fmt.Errorf("%w: job %s is %s: %s", ErrConflict, id, s, what)
 }
 
 func (c *Core) await(kind askKind, id job.ID, tok Token) {
 	k := askKey{kind, id}
 	c.asks.others[k] = append(c.asks.others[k], tok)
-}
-
-// clip bounds what people write beside a request.
-func clip(s string) string {
-	if len(s) > lease.MaxDetail {
-		return s[:lease.MaxDetail]
-	}
-	return s
 }
 
 var errNotTaken = errors.New("the journal did not take it")

@@ -29,20 +29,23 @@ func (c *Core) tasksAt(p job.Peer) []*task {
 // sameStore says whether the host still has the data directory that was given
 // the task's attempt: only that one may speak of it (R6).
 func (c *Core) sameStore(t *task, w *worker) bool {
-	return w.profile.Store == t.durable().Store
+	return w.Profile.Store == t.durable().Store
 }
 
 // current says whether the attempt is the one that the host was given and that
 // may be running.
 func (c *Core) current(e *entry, w *worker, a job.Attempt) bool {
-	d := taskOf(&e.job, a)
-	return d != nil && d.Assigned && d.Attempt == a.N && d.Node == w.peer && d.Store == w.profile.Store
+	if !e.job.Has(a.Task) {
+		return false
+	}
+	d := e.job.Brief(a.Task)
+	return d.Assigned && d.Attempt == a.N && d.Node == w.Peer && d.Store == w.Profile.Store
 }
 
 // reached says whether the attempt's own host has a session.
 func (c *Core) reached(t *task) *worker {
 	w := c.workers[t.durable().Node]
-	if w == nil || !w.up || !c.sameStore(t, w) {
+	if w == nil || !w.Up || !c.sameStore(t, w) {
 		return nil
 	}
 	return w
@@ -63,7 +66,7 @@ func (c *Core) giveUp(t *task, proof job.Proof, detail string) {
 		hold = c.holdAfterLoss(t)
 	case job.ProofDeclined, job.ProofNeverStarted:
 	}
-	c.repropose(t, a.N, job.UnassignRecord{Attempt: a, Proof: proof, Detail: clip(detail), At: c.now, Hold: hold})
+	c.repropose(t, a.N, job.UnassignRecord{Attempt: a, Proof: proof, Detail: lease.Clip(detail), At: c.now, Hold: hold})
 }
 
 // repropose proposes a record about an attempt until the attempt is settled.
@@ -84,28 +87,19 @@ func (c *Core) taskEvent(w *worker, m lease.Event) {
 	}
 	e := c.jobs[m.Attempt.Job]
 	switch {
-	case e == nil || taskOf(&e.job, m.Attempt) == nil:
+	case e == nil || !e.job.Has(m.Attempt.Task):
 		c.ackNow(w, m) // purged, or never ours: nobody waits for it
 	case c.current(e, w, m.Attempt):
-		c.currentEvent(w, e.tasks[m.Attempt.Task], m)
-	case m.State == job.Succeeded && m.Exit != nil && c.wouldTakeLate(e, m):
-		c.resultOf(w, e.tasks[m.Attempt.Task], m)
+		c.currentEvent(w, e.task(m.Attempt.Task), m)
+	case m.State == job.Succeeded && m.Exit != nil && e.job.WouldTakeLate(job.ResultRecord{Attempt: m.Attempt, Exit: *m.Exit}):
+		c.resultOf(w, e.task(m.Attempt.Task), m)
 	default:
 		c.ackNow(w, m)
 	}
 }
 
 func (c *Core) ackNow(w *worker, m lease.Event) {
-	c.send(w.peer, lease.Ack{Attempt: m.Attempt, Group: c.cfg.Group, Epoch: c.epoch, N: m.N})
-}
-
-// wouldTakeLate tries the record on a copy.
-func (c *Core) wouldTakeLate(e *entry, m lease.Event) bool {
-	j := e.job
-	j.Tasks = slices.Clone(j.Tasks)
-	t := taskOf(&j, m.Attempt)
-	return (!t.Assigned || t.Attempt != m.Attempt.N) &&
-		applyLate(&j, t, job.ResultRecord{Attempt: m.Attempt, Exit: *m.Exit})
+	c.send(w.Peer, lease.Ack{Attempt: m.Attempt, Group: c.cfg.Group, Epoch: c.epoch, N: m.N})
 }
 
 func (c *Core) currentEvent(w *worker, t *task, m lease.Event) {
@@ -148,7 +142,7 @@ func (c *Core) progress(w *worker, t *task, m lease.Event) {
 func (c *Core) hasReported(w *worker, t *task) {
 	t.reported = true
 	c.changed(t.e)
-	if t.e.job.Cancelled != "" && !t.cancelSent && w.up {
+	if t.e.job.Cancelled != "" && !t.cancelSent && w.Up {
 		c.cancelAttempt(t)
 	}
 }
@@ -164,7 +158,7 @@ func (c *Core) resultOf(w *worker, t *task, m lease.Event) {
 		exit = *m.Exit
 	}
 	exit.State = m.State
-	exit.Reason, exit.Tail = clip(exit.Reason), tail(exit.Tail)
+	exit.Reason, exit.Tail = lease.Clip(exit.Reason), tail(exit.Tail)
 	if t.durable().Attempt == m.Attempt.N {
 		c.saw(t, job.Completing)
 		t.reported = true
@@ -182,7 +176,7 @@ func (c *Core) resultOf(w *worker, t *task, m lease.Event) {
 func (c *Core) holdAfterLoss(t *task) string {
 	d := t.durable()
 	hosts := []job.Peer{d.Node}
-	for _, p := range slices.Backward(d.Lost) {
+	for _, p := range slices.Backward(t.e.job.Lost(t.index)) {
 		if !slices.Contains(hosts, p) {
 			hosts = append(hosts, p)
 		}
@@ -194,7 +188,7 @@ func (c *Core) holdAfterLoss(t *task) string {
 	for _, p := range slices.Backward(hosts) {
 		names = append(names, c.nameOf(p))
 	}
-	return clip(fmt.Sprintf("%d hosts were lost while they ran it (%s); `muster release` runs it again", len(hosts), strings.Join(names, ", ")))
+	return lease.Clip(fmt.Sprintf("%d hosts were lost while they ran it (%s); `muster release` runs it again", len(hosts), strings.Join(names, ", ")))
 }
 
 // proposeResult proposes an end whose event is owed an ack, until it is applied.
@@ -213,7 +207,7 @@ func (c *Core) proposeResult(r job.ResultRecord) {
 // says whether one of its attempt was before.
 func (c *Core) owe(w *worker, m lease.Event) bool {
 	k, under := c.acks[m.Attempt]
-	k.peer, k.n = w.peer, m.N
+	k.peer, k.n = w.Peer, m.N
 	c.acks[m.Attempt] = k
 	return under
 }
@@ -239,7 +233,7 @@ func (c *Core) cancelAttempt(t *task) {
 		return
 	}
 	t.cancelSent = true
-	c.send(w.peer, lease.Cancel{
+	c.send(w.Peer, lease.Cancel{
 		Attempt: t.attempt(), Group: c.cfg.Group, Epoch: c.epoch, Grace: t.e.job.Spec.GraceOr(), Reason: t.e.job.Cancelled,
 	})
 }
@@ -269,7 +263,7 @@ func (c *Core) check(t *task) {
 		if t.reported {
 			return
 		}
-		c.send(w.peer, lease.Query{Attempt: t.attempt(), Group: c.cfg.Group, Epoch: c.epoch, Store: d.Store})
+		c.send(w.Peer, lease.Query{Attempt: t.attempt(), Group: c.cfg.Group, Epoch: c.epoch, Store: d.Store})
 		c.watch(t, c.now.Add(reportWait))
 		return
 	}

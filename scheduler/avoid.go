@@ -1,6 +1,6 @@
 package scheduler
 
-// Hosts that a task leaves alone for a while, with a pause that grows.
+// Avoidance: hosts that a task is not offered to for a while, with a growing pause.
 
 import (
 	"slices"
@@ -9,26 +9,24 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// avoidance is a host that a task leaves alone for a while: wholly if hard, else
-// only while there is another.
+// avoidance is a host that a task avoids for a while: if hard, in any case, else only while there is another host.
 type avoidance struct {
 	peer  job.Peer
 	until time.Time
 	hard  bool
-	// kept says that what is free there is kept for tasks of other schedulers: this
-	// one may queue behind them.
+	// kept says that what is free there is kept for tasks of other schedulers. The task may queue behind them.
 	kept bool
 }
 
 const (
 	avoidFor = 30 * time.Second // the host on which a task has just failed
-	keptFor  = 30 * time.Second // one whose room is kept for others
-	// maxAvoid bounds the hosts that one task leaves alone. A task that so many
-	// have refused asks no further one before the first of them may be asked again.
+	keptFor  = 30 * time.Second // a host that keeps what is free for others
+	// maxAvoid bounds the hosts that one task avoids. A task that avoids so many is offered to none before the first
+	// pause is over.
 	maxAvoid   = 64
 	retryFirst = time.Second
 	retryMost  = time.Minute
-	// lossFirst and lossMost bound the pause of a task whose host was lost.
+	// lossFirst and lossMost bound the pause of a task that has lost its host.
 	lossFirst = 5 * time.Second
 	lossMost  = 90 * time.Second
 )
@@ -41,7 +39,7 @@ func doubled(first time.Duration, times int, most time.Duration) time.Duration {
 	return min(first<<min(max(times-1, 0), 10), most)
 }
 
-// avoid leaves the host alone for the task; the newest word on a host counts.
+// avoid has the task avoid the host. It replaces what the task held against the host before.
 func (c *Core) avoid(t *task, a avoidance) {
 	if a.peer == "" {
 		return
@@ -53,7 +51,7 @@ func (c *Core) avoid(t *task, a avoidance) {
 	t.avoid = append(t.avoid, a)
 }
 
-// avoided is what the task holds against the host just now.
+// avoided is why the task avoids the host now, if it does.
 func (c *Core) avoided(t *task, p job.Peer) (avoidance, bool) {
 	for _, a := range t.avoid {
 		if a.peer == p && a.until.After(c.now) {
@@ -63,49 +61,44 @@ func (c *Core) avoided(t *task, p job.Peer) (avoidance, bool) {
 	return avoidance{}, false
 }
 
-// askAgain has the waiting tasks compared with the host again then.
+// askAgain has the waiting tasks compared with the host again at that time.
 func (c *Core) askAgain(w *worker, when time.Time) {
 	if w.askAt.After(c.now) && !when.Before(w.askAt) {
-		return // they are before, and it is seen then that this one must wait on
+		return // an earlier time is set; whatever must wait longer sets its own then
 	}
 	w.askAt = when
 	c.at(when, func() {
 		if w.askAt.Equal(when) {
 			w.askAt = time.Time{}
-			c.hosts.touch(w)
-			c.freed(w)
-			if w.deafUntil.After(c.now) { // it has refused more since
-				c.askAgain(w, w.deafUntil)
+			w.Touch()
+			c.offerToFreed(w)
+			if until := w.PausedUntil(); until.After(c.now) { // the host has declined more since
+				c.askAgain(w, until)
 			}
 		}
 	})
 }
 
-// missesMost is how often in a row a host may decline for lack of the room that it
-// had told: others may have been before. Beyond, tasks queue there.
+// missesMost is how often in a row a host may decline for lack of what it had told to be free: other schedulers may
+// have been faster. After that it gets a pause.
 const missesMost = 16
 
-// missed notes that a host had no room where it had told some, or that it does
-// not let an offer queue: then it takes nothing just now, and says why to people.
+// missed notes that a host declined for lack of what it had told to be free, or that it did not let an offer queue.
+// The host then gets a growing pause: at once if it lets nothing queue, else after missesMost times.
 func (c *Core) missed(w *worker, o *offer) {
-	times := 0
-	if o.standing {
-		w.refusals++
-		times = w.refusals
-	} else {
-		w.misses++
-		times = w.misses - missesMost
+	times := w.Missed(&o.claim)
+	if !o.queued() {
+		times -= missesMost
 	}
 	if times <= 0 {
 		return
 	}
-	w.deafUntil = c.now.Add(backoff(times))
-	w.table.touch(w)
-	c.askAgain(w, w.deafUntil)
+	until := c.now.Add(backoff(times))
+	w.Pause(until)
+	c.askAgain(w, until)
 }
 
-// avoidsAll says whether the task has been refused by as many hosts as it
-// remembers, and when it may ask the next one.
+// avoidsAll says whether the task avoids as many hosts as it may, and until when.
 func (c *Core) avoidsAll(t *task) (until time.Time, all bool) {
 	if len(t.avoid) < maxAvoid {
 		return time.Time{}, false
@@ -121,14 +114,13 @@ func (c *Core) avoidsAll(t *task) (until time.Time, all bool) {
 	return until, true
 }
 
-// soonest is when a task that hosts have refused may try again: when the first
-// of them may be asked, or soon if others may get room before. It is zero for a
-// task that no host has refused.
+// soonest is when to try again to place a task that avoids hosts: when its first pause is over, or sooner if a host
+// that it does not avoid may get room before. It is zero for a task that avoids no host.
 func (c *Core) soonest(t *task) time.Time {
 	var until time.Time
 	for _, a := range t.avoid {
 		w := c.workers[a.peer]
-		if !a.hard || !a.until.After(c.now) || w == nil || !w.open() || !c.hosts.could(t.group, w) {
+		if !a.hard || !a.until.After(c.now) || w == nil || !w.Open() || !c.fleet.Could(&t.group.Shape, w.Host) {
 			continue
 		}
 		if until.IsZero() || a.until.Before(until) {
@@ -146,8 +138,8 @@ func (c *Core) soonest(t *task) time.Time {
 
 // askable says whether there is an open host that the task does not avoid.
 func (c *Core) askable(t *task) bool {
-	for w := range c.hosts.candidates(t.group) {
-		if a, against := c.avoided(t, w.peer); w.open() && (!against || !a.hard) {
+	for h := range c.fleet.Candidates(&t.group.Shape) {
+		if a, against := c.avoided(t, h.Peer); h.Open() && (!against || !a.hard) {
 			return true
 		}
 	}

@@ -189,7 +189,7 @@ func BenchmarkPlace10k(b *testing.B) {
 	x.step(SubmitAsk{Token: x.tok, Spec: s})
 	t := x.core.jobs[slices.Collect(maps.Keys(x.core.jobs))[0]].tasks[0]
 	x.core.joinGroup(t)
-	x.core.hosts.count(x.now)
+	x.core.fleet.Count(x.now)
 	for b.Loop() {
 		if w, _ := x.core.bestFit(t); w == nil {
 			b.Fatal("no host fits")
@@ -206,7 +206,7 @@ func BenchmarkPlace10kFull(b *testing.B) {
 	x.step(SubmitAsk{Token: x.tok, Spec: s})
 	t := x.core.jobs[slices.Collect(maps.Keys(x.core.jobs))[0]].tasks[0]
 	x.core.joinGroup(t)
-	x.core.hosts.count(x.now)
+	x.core.fleet.Count(x.now)
 	for b.Loop() {
 		if w, _ := x.core.bestFit(t); w != nil {
 			b.Fatal("a full host fits")

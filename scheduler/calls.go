@@ -154,7 +154,7 @@ func (l *Loop) hold(ctx context.Context, kind askKind, id job.ID, reason string)
 		return HoldAsk{Token: t, Job: id, Release: kind == askRelease, Reason: reason}
 	})
 	if archived && err == nil {
-		return job.Job{}, conflict(&j, kind)
+		return job.Job{}, conflict(j.ID, j.State(), kind)
 	}
 	return j, err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -25,8 +26,7 @@ func (c *Core) committed(m job.Committed) {
 	if m.Index > c.applied {
 		c.applied = m.Index
 		for i, r := range m.Records {
-			c.seq = seqOf(m.Index, i)
-			c.apply(r, m.Epoch)
+			c.apply(r, seqOf(m.Index, i), m.Epoch)
 		}
 		if c.lead {
 			c.outgoing = max(c.outgoing-len(m.Records), 0)
@@ -41,21 +41,10 @@ func (c *Core) committed(m job.Committed) {
 // an older owner started is started again (R8): it is asked for.
 func (c *Core) takeOffice(epoch job.Epoch) {
 	c.lead, c.epoch, c.leadAt, c.outgoing = true, epoch, c.now, 0
-	for _, k := range c.acks {
-		c.stop(k.timer)
+	c.forgetUnconfirmed()
+	for _, j := range c.table.Jobs() {
+		c.inherit(c.jobs[j.ID])
 	}
-	clear(c.acks)
-	for _, a := range slices.Concat(c.renewals.waiting, c.renewals.next) {
-		a.worker.renewing--
-	}
-	c.renewals = renewals{}
-	clear(c.purging)
-	c.archive.cards.Reverse(func(x card) bool {
-		if e := c.archive.entry(x); e != nil {
-			c.inherit(e)
-		}
-		return true
-	})
 	peers := make([]job.Peer, 0, len(c.sessions))
 	for p := range c.sessions {
 		peers = append(peers, p)
@@ -72,9 +61,22 @@ func (c *Core) takeOffice(epoch job.Epoch) {
 	}
 }
 
+// forgetUnconfirmed drops what waits for the journal or for a quorum round under an epoch that is over.
+func (c *Core) forgetUnconfirmed() {
+	for _, k := range c.acks {
+		c.stop(k.timer)
+	}
+	clear(c.acks)
+	for _, a := range slices.Concat(c.renewals.waiting, c.renewals.next) {
+		a.worker.renewing--
+	}
+	c.renewals = renewals{}
+	clear(c.purging)
+}
+
 // inherit begins anew with a job that an older owner looked after.
 func (c *Core) inherit(e *entry) {
-	for _, t := range e.tasks {
+	for _, t := range slices.Clone(e.tasks) {
 		c.ground(t)
 		t.proposed, t.started, t.reported = 0, 0, false
 		c.settle(t)
@@ -84,53 +86,72 @@ func (c *Core) inherit(e *entry) {
 	}
 }
 
-// apply changes the jobs as one record says, if it still may.
-func (c *Core) apply(r job.Record, epoch job.Epoch) {
+// apply changes the jobs as one record says, if it still may, and goes on with what
+// waited for the record.
+func (c *Core) apply(r job.Record, seq uint64, epoch job.Epoch) {
+	x := c.table.Apply(r, seq, epoch)
+	var e *entry
+	if x.Job != nil {
+		e = c.jobs[x.Job.ID]
+	}
 	switch r := r.(type) {
 	case job.SubmitRecord:
-		c.appliedSubmit(r)
+		if x.Moved {
+			c.moved(c.addEntry(x.Job))
+		}
+		c.asks.submitted(c, r.Job)
 	case job.AssignRecord:
-		if e := c.jobs[r.Attempt.Job]; e != nil {
-			c.appliedAssign(e, r, c.moved(e, applyAssign(&e.job, r, epoch)))
+		if e != nil && e.job.Has(r.Attempt.Task) {
+			c.appliedAssign(e, r, epoch, x.Moved)
 		}
 	case job.UnassignRecord:
-		a := r.Attempt
-		if e := c.jobs[a.Job]; e != nil && applyUnassign(&e.job, r) {
+		if x.Moved {
 			c.appliedUnassign(e, r)
-			c.moved(e, true)
 		}
-		c.acknowledge(a)
+		c.acknowledge(r.Attempt)
 	case job.ResultRecord:
-		if e := c.jobs[r.Attempt.Job]; e != nil {
-			c.appliedResult(e, r)
+		if x.Moved {
+			c.appliedResult(e, r, x.Before)
 		}
 		c.acknowledge(r.Attempt)
 	case job.CancelRecord:
-		if e := c.jobs[r.Job]; e != nil {
-			c.appliedCancel(e, c.moved(e, applyCancel(&e.job, r)))
-		} else {
+		if e == nil {
 			c.asks.left(c, askCancel, r.Job)
+			return
 		}
+		c.appliedCancel(e, x.Moved)
 	case job.HoldRecord:
-		if e := c.jobs[r.Job]; e != nil {
-			c.appliedHold(e, r, c.moved(e, applyHold(&e.job, r)))
-		} else {
+		if e == nil {
 			c.asks.left(c, kindOf(r), r.Job)
+			return
 		}
+		c.appliedHold(e, r, x.Moved)
 	case job.PurgeRecord:
-		c.purged(r.Job)
+		if x.Moved {
+			c.purged(r.Job)
+		}
 	}
 }
 
 // moved brings the soft half in line after a record that changed the job.
-func (c *Core) moved(e *entry, changed bool) bool {
-	if changed {
-		c.save(e)
-		for _, t := range e.tasks {
-			c.settle(t)
-		}
+func (c *Core) moved(e *entry) {
+	c.save(e)
+	c.settleAll(e)
+}
+
+// movedTask does so after a record that changed one task.
+func (c *Core) movedTask(e *entry, index int) {
+	c.save(e)
+	c.settle(e.task(index))
+	c.noteEnd(e)
+}
+
+// settleAll brings the soft halves of all tasks in line that have not ended.
+func (c *Core) settleAll(e *entry) {
+	for _, t := range slices.Clone(e.tasks) {
+		c.settle(t)
 	}
-	return changed
+	c.noteEnd(e)
 }
 
 // settle brings a task's soft half in line with its durable one.
@@ -168,25 +189,25 @@ func (c *Core) settle(t *task) {
 		c.dequeue(t)
 		c.setWaiting(t, false)
 	}
-	c.noteEnd(t.e)
+	if d.State.Ended() {
+		c.leaveGroup(t)
+		t.e.drop(t)
+	}
 }
 
 // noteEnd has the job forgotten in its turn once it has ended, and archived once
 // nothing can change it.
 func (c *Core) noteEnd(e *entry) {
-	if e.ended.IsZero() && ended(&e.job) {
+	if e.ended.IsZero() && e.job.Ended() {
 		e.ended = c.now
 		at := c.steady()
 		if closed := c.endOf(e); !c.lead && closed.Before(at) {
 			at = closed // as an earlier life recorded it
 		}
 		c.ended = append(c.ended, ending{e.job.ID.Drawn(), at.UnixNano()})
-		for _, t := range e.tasks {
-			c.leaveGroup(t)
-		}
 		c.purgeSurplus()
 	}
-	if !e.final && final(&e.job) {
+	if !e.final && e.job.Final() {
 		e.final = true
 		c.final = append(c.final, e)
 	}
@@ -229,52 +250,38 @@ func (c *Core) wrote(at time.Time) {
 	}
 }
 
-func (c *Core) addEntry(j job.Job) *entry {
-	e := &entry{job: j, born: c.bornAt(j.Submitted)}
-	for i := range j.Tasks {
-		e.tasks = append(e.tasks, &task{e: e, index: i})
+// addEntry makes the soft half of a job, and of its tasks that have not ended.
+func (c *Core) addEntry(j *jobs.Job) *entry {
+	e := &entry{job: j, priority: j.Spec.Priority, born: c.bornAt(j.Submitted)}
+	for i := range j.Len() {
+		if !j.Brief(i).State.Ended() {
+			e.tasks = append(e.tasks, &task{e: e, index: i})
+		}
 	}
 	c.jobs[j.ID] = e
-	c.archive.add(e)
-	if j.Key != "" {
-		c.keys[keyOf(j.User, j.Key)] = j.ID
-	}
 	return e
 }
 
-// forgetEntry drops all of the job but its card.
-func (c *Core) forgetEntry(e *entry) {
-	j := &e.job
-	delete(c.jobs, j.ID)
-	delete(c.archive.whole, j.ID.Drawn())
-	if j.Key != "" && c.keys[keyOf(j.User, j.Key)] == j.ID {
-		delete(c.keys, keyOf(j.User, j.Key))
-	}
-}
-
-func (c *Core) appliedSubmit(r job.SubmitRecord) {
-	if _, archived := c.archived(r.Job); c.jobs[r.Job] == nil && !archived {
-		j := newJob(r, c.cfg.Self)
-		j.Seq = c.seq
-		e := c.addEntry(j)
-		c.moved(e, true)
-	}
-	c.asks.submitted(c, r.Job)
-}
-
 // appliedAssign goes on with the flight that proposed it. Without one the
-// attempt has been dropped meanwhile, and no Start was sent or ever will be.
-func (c *Core) appliedAssign(e *entry, r job.AssignRecord, ok bool) {
+// attempt has been dropped meanwhile, and no Start was sent or ever will be. An
+// entry of another epoch starts nothing: whoever wrote it acts on it.
+func (c *Core) appliedAssign(e *entry, r job.AssignRecord, epoch job.Epoch, ok bool) {
+	if ok {
+		c.movedTask(e, r.Attempt.Task)
+	}
 	if !c.lead {
 		return
 	}
-	t := e.tasks[min(r.Attempt.Task, len(e.tasks)-1)]
+	t := e.task(r.Attempt.Task)
 	if t.proposed == r.Attempt.N {
 		t.proposed = 0
 	}
 	f := t.flight
 	mine := f != nil && f.n == r.Attempt.N && f.target == r.Node
 	switch {
+	case epoch != c.epoch:
+		c.ground(t)
+		c.settle(t)
 	case !ok && mine:
 		c.abort(f)
 	case !ok:
@@ -288,7 +295,7 @@ func (c *Core) appliedAssign(e *entry, r job.AssignRecord, ok bool) {
 }
 
 func (c *Core) appliedUnassign(e *entry, r job.UnassignRecord) {
-	t := e.tasks[r.Attempt.Task]
+	t := e.task(r.Attempt.Task)
 	d := t.durable()
 	switch r.Proof {
 	case job.ProofDeclined:
@@ -301,21 +308,18 @@ func (c *Core) appliedUnassign(e *entry, r job.UnassignRecord) {
 	case job.ProofDead, job.ProofExpired:
 		c.lostHost(t, d.Node, d.NodeName)
 	}
+	c.movedTask(e, r.Attempt.Task)
 }
 
 // lostHost has a task wait whose host was lost, longer with every host.
 func (c *Core) lostHost(t *task, p job.Peer, name string) {
-	t.notBefore = c.now.Add(c.jitter(doubled(lossFirst, len(t.durable().Lost), lossMost)))
+	t.notBefore = c.now.Add(c.jitter(doubled(lossFirst, len(t.e.job.Lost(t.index)), lossMost)))
 	t.why = "after " + name + " was lost"
 	c.avoid(t, avoidance{peer: p, until: c.now.Add(avoidFor)})
 }
 
-func (c *Core) appliedResult(e *entry, r job.ResultRecord) {
-	t := e.tasks[min(max(r.Attempt.Task, 0), len(e.tasks)-1)]
-	before := *t.durable()
-	if !applyResult(&e.job, r) {
-		return
-	}
+func (c *Core) appliedResult(e *entry, r job.ResultRecord, before job.Task) {
+	t := e.task(r.Attempt.Task)
 	d := t.durable()
 	if c.lead {
 		if before.Assigned && before.Attempt != r.Attempt.N {
@@ -331,7 +335,7 @@ func (c *Core) appliedResult(e *entry, r job.ResultRecord) {
 		}
 		c.tell(Told{Kind: TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})
 	}
-	c.moved(e, true)
+	c.movedTask(e, r.Attempt.Task)
 }
 
 // surplus ends a newer attempt of a task that an older one has finished.
@@ -347,11 +351,14 @@ func (c *Core) surplus(t *task, before job.Task) {
 }
 
 func (c *Core) appliedCancel(e *entry, ok bool) {
+	if ok {
+		c.moved(e)
+	}
 	c.asks.settled(c, askCancel, e, nil)
 	if !ok || !c.lead {
 		return
 	}
-	for _, t := range e.tasks {
+	for _, t := range slices.Clone(e.tasks) {
 		if t.flight != nil {
 			c.abort(t.flight)
 		} else if t.durable().Assigned {
@@ -363,14 +370,16 @@ func (c *Core) appliedCancel(e *entry, ok bool) {
 func (c *Core) appliedHold(e *entry, r job.HoldRecord, ok bool) {
 	kind := kindOf(r)
 	var err error
-	if !ok {
-		err = conflict(&e.job, kind)
+	if ok {
+		c.moved(e)
+	} else {
+		err = conflict(e.job.ID, e.job.State(), kind)
 	}
 	c.asks.settled(c, kind, e, err)
 	if !ok || r.Release {
 		return
 	}
-	for _, t := range e.tasks {
+	for _, t := range slices.Clone(e.tasks) {
 		if t.flight != nil {
 			c.abort(t.flight)
 		}
@@ -385,7 +394,7 @@ func (c *Core) acknowledge(a job.Attempt) {
 	}
 	c.stop(k.timer)
 	delete(c.acks, a)
-	if w := c.workers[k.peer]; w != nil && w.up {
+	if w := c.workers[k.peer]; w != nil && w.Up {
 		c.send(k.peer, lease.Ack{Attempt: a, Group: c.cfg.Group, Epoch: c.epoch, N: k.n})
 	}
 }

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
@@ -24,11 +26,8 @@ type Core struct {
 	fx     Effects
 
 	// Durable: a function of the committed records.
-	jobs    map[job.ID]*entry // all but the archived ones
-	keys    map[string]job.ID // of them: user and idempotency key
-	archive archive
+	table   *jobs.Table
 	applied uint64
-	seq     uint64 // of the record that is being applied
 	steps   uint64 // taken
 
 	// Ownership (R10): nothing is done before lead.
@@ -37,11 +36,12 @@ type Core struct {
 	leadAt time.Time
 
 	// Soft: forgotten with the daemon.
+	jobs       map[job.ID]*entry   // all but the archived ones
 	sessions   map[job.Peer]uint64 // and which of this daemon's life each is
 	sessionSeq uint64
 	wanted     wanted // sessions that this scheduler asked for
 	workers    map[job.Peer]*worker
-	hosts      hosts                       // the same, by slot
+	fleet      fleet.Table                 // the same, as a table to search
 	byNode     map[job.Peer]map[*task]bool // assigned tasks
 	groups     map[string]*group
 	classes    map[string]*class
@@ -54,7 +54,7 @@ type Core struct {
 	ready      groupHeap            // requests to look at
 	parked     waitlist             // the first task of each request without room when last looked at
 	queued     waitlist             // tasks whose offers queue at full hosts
-	roomy      []*worker            // may take more than when the waiting tasks were last compared with them
+	freedHosts []*worker            // may take more than when the waiting tasks were last compared with them
 	profiles   uint64               // rises when the known hosts change
 	outgoing   int                  // records proposed and not yet applied
 	again      bool                 // the plan stopped at a bound
@@ -65,6 +65,8 @@ type Core struct {
 	ended      []ending        // jobs that ended, oldest first
 	purging    map[uint64]bool // numbers of those whose Purge is under way
 	final      []*entry        // jobs to archive, oldest end first
+	unsaved    []*entry        // whose rows this step has changed
+	tailed     []*entry        // whose tails may leave memory once their rows are on disk
 	announce   bool            // wants may have changed
 	wants      []Want          // announced last
 	timers     timerHeap
@@ -73,13 +75,15 @@ type Core struct {
 
 // entry is a job and what is known of it beyond the journal.
 type entry struct {
-	job     job.Job   // durable; views are copies
-	born    time.Time // orders jobs by age, whatever has become of the wall clock since
-	tasks   []*task
-	ended   time.Time // when this daemon learnt of the end
-	final   bool      // in Core.final, or was
-	saving  bool      // in fx.Save
-	showing bool      // in fx.Changed
+	job      *jobs.Job // durable
+	priority int       // of the job
+	born     time.Time // orders jobs by age, whatever has become of the wall clock since
+	tasks    []*task   // that have not ended, by index
+	ended    time.Time // when this daemon learnt of the end
+	final    bool      // in Core.final, or was
+	saving   bool      // in Core.unsaved
+	tailed   bool      // in Core.tailed
+	showing  bool      // in fx.Changed
 	// changedAt is the entry of the journal that its row must reflect.
 	changedAt uint64
 }
@@ -116,29 +120,27 @@ type task struct {
 	checkAt    time.Time
 }
 
-func (t *task) durable() *job.Task { return &t.e.job.Tasks[t.index] }
+func (t *task) durable() jobs.Brief { return t.e.job.Brief(t.index) }
+
+// task is the soft half of one of the job's tasks.
+func (e *entry) task(index int) *task {
+	i, there := slices.BinarySearchFunc(e.tasks, index, func(t *task, index int) int { return cmp.Compare(t.index, index) })
+	if !there {
+		e.tasks = slices.Insert(e.tasks, i, &task{e: e, index: index})
+	}
+	return e.tasks[i]
+}
+
+// drop forgets the soft half of a task that has ended.
+func (e *entry) drop(t *task) {
+	if i := slices.Index(e.tasks, t); i >= 0 {
+		e.tasks = slices.Delete(e.tasks, i, i+1)
+	}
+}
 
 // attempt names the task's newest attempt.
 func (t *task) attempt() job.Attempt {
 	return job.Attempt{Job: t.e.job.ID, Task: t.index, N: t.durable().Attempt}
-}
-
-// Saved is what the rows of an earlier life tell.
-type Saved struct {
-	Applied uint64    // index of the last entry that the rows reflect
-	jobs    []job.Job // that are not final
-	cards   []card
-}
-
-// Add takes a row. Of a job that nothing can change any more only little is
-// kept in memory.
-func (s *Saved) Add(j job.Job) {
-	if final(&j) {
-		s.cards = append(s.cards, cardOf(&j, closedAt(&j)))
-		return
-	}
-	j.Tasks = slices.Clone(j.Tasks)
-	s.jobs = append(s.jobs, j)
 }
 
 // NewCore restores the saved jobs. The configuration is valid.
@@ -147,14 +149,13 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		cfg: cfg, policy: policy.Simple{}, now: now, started: now,
 		rng:      rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Group))),
 		jobs:     map[job.ID]*entry{},
-		keys:     map[string]job.ID{},
-		archive:  newArchive(),
+		table:    jobs.NewTable(cfg.Group),
 		applied:  saved.Applied,
 		rows:     saved.Applied,
 		purging:  map[uint64]bool{},
 		sessions: map[job.Peer]uint64{},
 		wanted:   newWanted(),
-		hosts:    newHosts(),
+		fleet:    fleet.NewTable(),
 		workers:  map[job.Peer]*worker{},
 		byNode:   map[job.Peer]map[*task]bool{},
 		groups:   map[string]*group{},
@@ -173,34 +174,6 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	return c
 }
 
-// restore brings back the jobs of an earlier life, the oldest first.
-func (c *Core) restore(saved Saved) {
-	for _, x := range saved.cards {
-		if x.ended == 0 {
-			x.ended = c.now.UnixNano()
-		}
-		c.archive.put(x)
-		c.ended = append(c.ended, ending{x.number, x.ended})
-	}
-	for i := range saved.jobs {
-		c.wrote(saved.jobs[i].Submitted)
-		c.wrote(closedAt(&saved.jobs[i]))
-	}
-	slices.SortFunc(saved.jobs, func(a, b job.Job) int {
-		return cmp.Or(cmp.Compare(a.Seq, b.Seq), a.Submitted.Compare(b.Submitted), cmp.Compare(a.ID, b.ID))
-	})
-	for _, j := range saved.jobs {
-		j.Owner = c.cfg.Self
-		e := c.addEntry(j)
-		for _, t := range e.tasks {
-			c.settle(t)
-		}
-	}
-	slices.SortFunc(c.ended, func(a, b ending) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.number, b.number))
-	})
-}
-
 // Step takes the time and what happened, in order, and returns what is to be
 // done about it. A Step with no event is a tick.
 func (c *Core) Step(now time.Time, events ...Event) Effects {
@@ -215,11 +188,7 @@ func (c *Core) Step(now time.Time, events ...Event) Effects {
 	c.plan()
 	c.announceWants()
 	c.retire()
-	for _, id := range c.fx.Save {
-		if e := c.jobs[id]; e != nil {
-			e.saving = false
-		}
-	}
+	c.takeRows()
 	for _, id := range c.fx.Changed {
 		if e := c.jobs[id]; e != nil {
 			e.showing = false
@@ -256,6 +225,8 @@ func (c *Core) handle(e Event) {
 		c.ask(e.Token, func() { c.declareDead(e) })
 	case Committed:
 		c.committed(e.Committed)
+	case Deposed:
+		c.deposed(e.Epoch)
 	case NotProposed:
 		for _, r := range e.Records {
 			c.notProposed(r, e.Err)
@@ -273,7 +244,7 @@ func (c *Core) handle(e Event) {
 	case ReadDone:
 		c.readDone(e)
 	case RowsKept:
-		c.rows = max(c.rows, e.Applied)
+		c.rowsKept(e.Applied)
 	case Tick:
 	}
 }
@@ -284,10 +255,10 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 		return
 	}
 	w := c.workers[p]
-	if w == nil || !w.up {
+	if w == nil || !w.Up {
 		return // a message of no session: what it told will be asked for
 	}
-	w.seen = c.now
+	w.Heard(c.now)
 	switch m := msg.(type) {
 	case lease.Availability:
 		c.availability(w, m)
@@ -301,7 +272,7 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 		c.renew(w, m)
 	case lease.Stale:
 		if m.Group == c.cfg.Group && c.epoch.Less(m.Epoch) {
-			c.tell(Told{Kind: NewerOwner, Peer: p, Node: w.name(), Detail: m.Epoch.String()})
+			c.tell(Told{Kind: NewerOwner, Peer: p, Node: w.Name(), Detail: m.Epoch.String()})
 		}
 	}
 }
@@ -350,14 +321,35 @@ func (c *Core) changed(e *entry) {
 	}
 }
 
-// save marks a job's row.
+// save has the rows that a record changed saved with this step.
 func (c *Core) save(e *entry) {
 	e.changedAt = c.applied
 	if !e.saving {
 		e.saving = true
-		c.fx.Save = append(c.fx.Save, e.job.ID)
+		c.unsaved = append(c.unsaved, e)
 	}
 	c.changed(e)
+}
+
+// takeRows hands out the rows of the jobs that this step has changed.
+func (c *Core) takeRows() {
+	for _, e := range c.unsaved {
+		e.saving = false
+		if c.jobs[e.job.ID] != e {
+			continue
+		}
+		rows, err := e.job.TakeRows()
+		if err != nil {
+			c.tell(Told{Kind: RowDefect, Attempt: job.Attempt{Job: e.job.ID}, Detail: err.Error()})
+		}
+		c.fx.Rows = append(c.fx.Rows, rows...)
+		if !e.tailed && e.job.Len() > 1 {
+			e.tailed = true
+			c.tailed = append(c.tailed, e)
+		}
+	}
+	clear(c.unsaved)
+	c.unsaved = c.unsaved[:0]
 }
 
 // draw is a number that is not in use as an offer's id.

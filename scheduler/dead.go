@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // DeclareDeadAsk is an operator's word that a host runs nothing any more.
@@ -31,8 +32,8 @@ type death struct {
 // mayBeDead refuses a host that answers this scheduler, and counts the attempts
 // that it would give up on any other.
 func (c *Core) mayBeDead(p job.Peer) (attempts int, err error) {
-	if w := c.workers[p]; w != nil && w.up {
-		return 0, fmt.Errorf("%w: node %s answers: drain it instead", ErrConflict, w.name())
+	if w := c.workers[p]; w != nil && w.Up {
+		return 0, fmt.Errorf("%w: node %s answers: drain it instead", ErrConflict, w.Name())
 	}
 	return len(c.byNode[p]), nil
 }
@@ -44,7 +45,7 @@ func (c *Core) declareDead(a DeclareDeadAsk) {
 		c.answer(a.Token, nil, err)
 		return
 	}
-	c.tell(Told{Kind: NodeDead, Peer: a.Peer, Node: c.nameOf(a.Peer), Detail: clip(a.By)})
+	c.tell(Told{Kind: NodeDead, Peer: a.Peer, Node: c.nameOf(a.Peer), Detail: lease.Clip(a.By)})
 	d := c.deaths[a.Peer]
 	if d == nil {
 		d = &death{waiting: map[*task]bool{}}

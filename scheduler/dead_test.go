@@ -15,7 +15,7 @@ import (
 func (m *model) perish() {
 	m.store += "+"
 	for a := range m.world.ghosts {
-		if e := m.world.core.jobs[a.Job]; e != nil && e.job.Tasks[a.Task].Node == m.peer && e.job.Tasks[a.Task].Attempt == a.N {
+		if e := m.world.core.jobs[a.Job]; e != nil && e.job.Task(a.Task).Node == m.peer && e.job.Task(a.Task).Attempt == a.N {
 			delete(m.world.ghosts, a)
 		}
 	}
@@ -69,13 +69,13 @@ func TestDeclareDead(t *testing.T) {
 		if len(durable) != n {
 			t.Errorf("the journal has %d of %d when it is answered", len(durable), n)
 		}
-		list, err := h.loop.Jobs(t.Context(), Filter{States: []job.State{job.Pending}})
+		list, err := h.loop.Jobs(t.Context(), job.Query{States: []job.State{job.Pending}})
 		if err != nil || len(list) != n {
 			t.Errorf("%d jobs wait, %v; want %d", len(list), err, n)
 		}
 		h.host.connect("n2")
 		time.Sleep(2 * time.Minute)
-		list, err = h.loop.Jobs(t.Context(), Filter{States: []job.State{job.Running}})
+		list, err = h.loop.Jobs(t.Context(), job.Query{States: []job.State{job.Running}})
 		if err != nil || len(list) != n || list[0].Tasks[0].NodeName != "n2" || list[0].Tasks[0].Attempt != 2 {
 			t.Errorf("%d jobs run elsewhere, %v; want %d", len(list), err, n)
 		}

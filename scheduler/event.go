@@ -37,7 +37,8 @@ type (
 	}
 	// Committed is an entry of the journal.
 	Committed struct{ job.Committed }
-	// NotProposed gives back records that the journal did not take.
+	// NotProposed gives back records that the journal did not take, or that
+	// may be lost since it leads no more.
 	NotProposed struct {
 		Records []job.Record
 		Err     error
@@ -99,9 +100,9 @@ type Effects struct {
 	Unwant   []job.Peer // sessions that need not be kept any more
 	Announce bool       // Wants has changed
 	Wants    []Want
-	Save     []job.ID // rows that records changed
-	Gone     []job.ID // rows to delete
-	Changed  []job.ID // jobs that look different now, for watchers
+	Rows     []job.Row // to save, after the entry Core.Applied
+	Gone     []job.ID  // jobs whose rows are to be deleted
+	Changed  []job.ID  // jobs that look different now, for watchers
 	Reply    []Reply
 	Told     []Told
 }
@@ -153,4 +154,5 @@ const (
 	NewerOwner
 	MessageDefect
 	NodeDead // by the word of the user in Detail
+	RowDefect
 )

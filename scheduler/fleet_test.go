@@ -10,6 +10,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
 )
 
 // declineAll answers every offer with this reason until nothing more comes, and
@@ -91,7 +92,7 @@ func TestHostThatHasNoRoomAfterAll(t *testing.T) {
 func TestHostThatRefusedIsAskedAgain(t *testing.T) {
 	x := newBench(t, 1, 1)
 	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{}})
-	for i := range standingLimit {
+	for i := range fleet.MaxQueued {
 		x.tok++
 		x.step(SubmitAsk{Token: x.tok, User: "amy", Spec: benchSpec(i)})
 	}
@@ -128,9 +129,8 @@ func TestQuotaOfManyTasks(t *testing.T) {
 	}
 	x.declineAll(job.ReasonQuota)
 	for _, w := range x.core.workers {
-		q := w.quotas["amy"]
-		if len(w.quotas) != 1 || q == nil || len(q.refused) > quotaMost {
-			t.Fatalf("%s remembers %+v", w.peer, w.quotas)
+		if n := w.Quotas.Users(); n != 1 {
+			t.Fatalf("%s remembers refusals of %d users", w.Peer, n)
 		}
 	}
 	news := func(under []string) (offers int) {
@@ -149,6 +149,37 @@ func TestQuotaOfManyTasks(t *testing.T) {
 	}
 	if n := x.pass(10*time.Minute, job.ReasonQuota); n > 15*2 {
 		t.Errorf("%d offers in 10 minutes without a word", n)
+	}
+}
+
+// A burst over many hosts: nobody is offered at once more than it has free, and
+// everybody has something to do.
+func TestBurstDoesNotOverOffer(t *testing.T) {
+	s := newStory(t, 0)
+	s.do("lead")
+	for i := range 200 {
+		s.do(fmt.Sprintf("worker n%03d cpus=4", i))
+	}
+	for i := range 900 {
+		s.do(fmt.Sprintf("submit j%d", i))
+	}
+	used := 0
+	for _, w := range s.core.workers {
+		claimed, queued := 0, 0
+		for _, o := range s.core.offersAt(w) {
+			if o.queued() {
+				queued++
+			} else {
+				claimed += o.claim.Need.CPUs
+			}
+		}
+		used += claimed
+		if claimed > 4 || queued > fleet.MaxQueued {
+			t.Errorf("%s is offered %d of 4 CPUs, and %d queue there", w.Peer, claimed, queued)
+		}
+	}
+	if used != 800 {
+		t.Errorf("%d of 800 CPUs are used", used)
 	}
 }
 
@@ -216,7 +247,10 @@ func TestWallClockSetBack(t *testing.T) {
 	cfg := x.core.cfg
 	var saved Saved
 	for i, at := range []time.Duration{-2 * time.Hour, -time.Hour, time.Hour} { // the last by a clock that was ahead
-		saved.Add(job.Job{ID: job.NewID(cfg.Group, uint64(i+1)), Spec: benchSpec(0), Submitted: storyStart.Add(at), Tasks: []job.Task{{State: job.Pending}}})
+		add(t, &saved, job.Job{ID: job.NewID(cfg.Group, uint64(i+1)), Spec: benchSpec(0), Submitted: storyStart.Add(at), Tasks: []job.Task{{State: job.Pending}}})
+	}
+	if err := saved.End(); err != nil {
+		t.Fatal(err)
 	}
 	c := NewCore(cfg, saved, storyStart)
 	c.Step(storyStart, Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
@@ -245,10 +279,13 @@ func TestPurgeAfterClockWasAhead(t *testing.T) {
 	var saved Saved
 	for i, at := range []time.Duration{-8 * 24 * time.Hour, 365 * 24 * time.Hour, 700 * 24 * time.Hour} {
 		ended := storyStart.Add(at)
-		saved.Add(job.Job{
+		add(t, &saved, job.Job{
 			ID: job.NewID(cfg.Group, uint64(i+1)), Spec: benchSpec(0), Submitted: storyStart.Add(-time.Hour),
 			Tasks: []job.Task{{State: job.Succeeded, Ended: ended, Closed: ended}},
 		})
+	}
+	if err := saved.End(); err != nil {
+		t.Fatal(err)
 	}
 	c := NewCore(cfg, saved, storyStart)
 	c.Step(storyStart, Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})

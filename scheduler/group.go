@@ -1,21 +1,20 @@
 package scheduler
 
-// Waiting tasks: those of equal requests stand in one line, so that a thousand
-// tasks without room cost one look.
+// Groups of waiting tasks with equal requests: if the first of a group finds no room, no other of it does, so that a
+// thousand waiting tasks cost one search.
 
 import (
 	"fmt"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// group is a request of one user, and his tasks that wait with just this request.
+// group is a request of one user, and the user's tasks that wait with this very request.
 type group struct {
+	fleet.Shape
 	key   string
-	need  job.Resources
-	foot  footprint
-	pool  *pool
 	class *class
 	queue line
 	ready bool // in Core.ready
@@ -25,17 +24,10 @@ type group struct {
 	// parked is the task that stands for the group in Core.parked; nil if none does.
 	parked *task
 
-	outlook   *outlook // for people
-	noMatch   string   // why nobody can, for people
+	outlook   *fleet.Outlook // for people; true of the step outlookAt
+	outlookAt uint64
+	noMatch   string // why nobody can, for people
 	noMatchAt uint64
-	never     map[job.Peer]uint64 // hosts that said never, and in which Hello's life
-}
-
-// poolKey names the clauses of a request, but for its numbers of CPUs and bytes of
-// memory. Each part is quoted, so that no two requests run together.
-func poolKey(s job.Spec) string {
-	r := s.Resources
-	return fmt.Sprintf("%d %g %q %d %q %q %q %t %q", r.GPUs, r.GPUShare, r.GPUModel, r.GPUMemory, s.Constraint, s.NodeList, s.Exclude, s.Image != "", s.Mounts)
 }
 
 func groupKey(user, pool string, r job.Resources) string {
@@ -48,21 +40,21 @@ func (c *Core) joinGroup(t *task) *group {
 		return t.group
 	}
 	s := t.e.job.Spec
-	inPool := poolKey(s)
+	inPool := fleet.PoolKey(s)
 	key := groupKey(t.e.job.User, inPool, s.Resources)
 	g := c.groups[key]
 	if g == nil {
-		clauses, err := clausesOf(s)
+		clauses, err := fleet.ClausesOf(s)
 		if err != nil { // a committed spec has been parsed before; one that cannot be meets no host
 			text := err.Error()
-			clauses = []clause{{text: "constraint", test: func(*lease.Profile) string { return text }}}
+			clauses = []fleet.Clause{{Text: "constraint", Test: func(*lease.Profile) string { return text }}}
 		}
 		need := s.Resources
 		need.GPUModel = lease.ModelName(need.GPUModel) // once, not at each comparison
-		g = &group{key: key, need: need, foot: footprintOf(s.Resources), never: map[job.Peer]uint64{}}
-		g.pool = c.hosts.pool(inPool, withoutAmounts(clauses))
-		g.pool.groups++
-		g.class = c.classOf(classFor(s))
+		g = &group{key: key, Shape: fleet.Shape{
+			User: t.e.job.User, Need: need, Foot: fleet.FootprintOf(need), Pool: c.fleet.JoinPool(inPool, clauses),
+		}}
+		g.class = c.classOf(fleet.ClassFor(s))
 		g.class.groups++
 		c.groups[key] = g
 	}
@@ -83,16 +75,11 @@ func (c *Core) leaveGroup(t *task) {
 		return
 	}
 	delete(c.groups, g.key)
-	if g.pool.groups--; g.pool.groups == 0 {
-		delete(c.hosts.pools, g.pool.key)
-	}
+	c.fleet.LeavePool(g.Pool)
 	if g.class.groups--; g.class.groups == 0 {
 		delete(c.classes, g.class.name)
 	}
 }
-
-// refusedBy says whether the host has said that it can never run the request.
-func (g *group) refusedBy(w *worker) bool { return len(g.never) > 0 && g.never[w.peer] == w.hellos }
 
 // requeue puts a task that may be placed into its line, or has it come back
 // when its pause is over.
@@ -179,14 +166,14 @@ func (c *Core) setWaiting(t *task, waiting bool) {
 // offeredTo names the host that a task is offered to, or has committed.
 func (c *Core) offeredTo(f *flight) string {
 	if f.target == "" && len(f.offers) > 0 {
-		return f.offers[0].worker.name()
+		return f.offers[0].worker.Name()
 	}
 	return c.nameOf(f.target)
 }
 
 func (c *Core) nameOf(p job.Peer) string {
 	if w := c.workers[p]; w != nil {
-		return w.name()
+		return w.Name()
 	}
 	return p.Short()
 }

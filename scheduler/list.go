@@ -5,25 +5,12 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"maps"
-	"path"
 	"slices"
 	"strings"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 )
-
-// Filter chooses jobs; an empty field chooses all.
-type Filter struct {
-	IDs    []job.ID
-	Prefix string      // of the id
-	States []job.State // of the job
-	Ended  bool        // only what has ended; a watcher, too, is told of nothing else
-	User   string
-	Name   string   // a glob
-	After  Position // those that come after it in listings: the next page
-	Limit  int      // at most MaxList, which 0 means
-}
 
 const (
 	// MaxList bounds the jobs of one answer.
@@ -32,34 +19,18 @@ const (
 	leastPage = 256
 )
 
-func (f *Filter) limit() int {
+// pageLimit is how many jobs an answer to f may hold.
+func pageLimit(f job.Query) int {
 	if f.Limit <= 0 || f.Limit > MaxList {
 		return MaxList
 	}
 	return f.Limit
 }
 
-// matches looks at the view of a job.
-func (f *Filter) matches(j *job.Job) bool {
-	switch {
-	case len(f.IDs) > 0 && !slices.Contains(f.IDs, j.ID),
-		!strings.HasPrefix(string(j.ID), f.Prefix),
-		f.User != "" && f.User != j.User,
-		f.Ended && !j.State().Ended(),
-		len(f.States) > 0 && !slices.Contains(f.States, j.State()):
-		return false
-	}
-	if f.Name != "" {
-		ok, err := path.Match(f.Name, j.Spec.Name)
-		return err == nil && ok
-	}
-	return true
-}
-
 // Page are the jobs that the filter chooses, newest first. Of an archived job
 // the name is not known here: such a one may not match after all.
-func (c *Core) Page(f Filter) []Listed {
-	limit := f.limit()
+func (c *Core) Page(f job.Query) []Listed {
+	limit := pageLimit(f)
 	if len(f.IDs) > 0 {
 		return c.named(f, limit)
 	}
@@ -68,8 +39,8 @@ func (c *Core) Page(f Filter) []Listed {
 		return nil
 	}
 	var out []Listed
-	each := func(x card) bool {
-		if x.number < lowest || x.number > highest {
+	each := func(x jobs.Entry) bool {
+		if x.Number() < lowest || x.Number() > highest {
 			return true
 		}
 		if l, ok := c.chosen(x, &f); ok {
@@ -77,31 +48,31 @@ func (c *Core) Page(f Filter) []Listed {
 		}
 		return len(out) < limit
 	}
-	if f.After.ID == "" {
-		c.archive.cards.Scan(each)
-	} else {
-		c.archive.cards.Ascend(card{submitted: f.After.Submitted.UnixNano(), number: f.After.ID.Drawn()}, each)
+	from := jobs.Entry{}
+	if f.After.ID != "" {
+		from = jobs.At(f.After.Submitted, f.After.ID.Drawn())
 	}
+	c.table.Scan(from, each)
 	return out
 }
 
 // chosen is a job if the filter chooses it, as far as can be told here.
-func (c *Core) chosen(x card, f *Filter) (Listed, bool) {
-	e := c.archive.entry(x)
+func (c *Core) chosen(x jobs.Entry, f *job.Query) (Listed, bool) {
+	j := c.table.Of(x)
 	switch {
-	case e == nil:
-		if f.User != "" && f.User != x.user.Value() || len(f.States) > 0 && !slices.Contains(f.States, x.state.Value()) {
+	case j == nil:
+		if f.User != "" && f.User != x.User() || len(f.States) > 0 && !slices.Contains(f.States, x.State()) {
 			return Listed{}, false
 		}
-	case f.User != "" && f.User != e.job.User,
-		len(f.States) > 0 && !slices.ContainsFunc(e.tasks, active) && !slices.Contains(f.States, e.job.State()):
+	case f.User != "" && f.User != j.User,
+		len(f.States) > 0 && !j.Active() && !slices.Contains(f.States, j.State()):
 		return Listed{}, false // the costly part of a view would be for nothing
 	}
 	l := c.listed(x)
 	switch {
-	case f.After.ID != "" && f.After.compare(Position{l.Submitted, l.ID}) >= 0,
+	case f.After.ID != "" && f.After.Compare(job.Position{Submitted: l.Submitted, ID: l.ID}) >= 0,
 		!strings.HasPrefix(string(l.ID), f.Prefix),
-		l.Job != nil && !f.matches(l.Job):
+		l.Job != nil && !f.Match(l.Job):
 		return Listed{}, false
 	}
 	return l, true
@@ -109,18 +80,14 @@ func (c *Core) chosen(x card, f *Filter) (Listed, bool) {
 
 // named are the jobs that a filter names, newest first: what a client waits for
 // costs no look at all others.
-func (c *Core) named(f Filter, limit int) []Listed {
-	var found []card
+func (c *Core) named(f job.Query, limit int) []Listed {
+	var found []jobs.Entry
 	for _, id := range f.IDs {
-		x, there := c.archived(id)
-		if e := c.jobs[id]; e != nil {
-			x, there = e.card(), true
-		}
-		if there && !slices.Contains(found, x) {
+		if x, there := c.table.Entry(id); there && !slices.Contains(found, x) {
 			found = append(found, x)
 		}
 	}
-	slices.SortFunc(found, compareCards)
+	slices.SortFunc(found, jobs.Entry.Compare)
 	var out []Listed
 	for _, x := range found {
 		if l, ok := c.chosen(x, &f); ok && len(out) < limit {
@@ -130,26 +97,18 @@ func (c *Core) named(f Filter, limit int) []Listed {
 	return out
 }
 
-// active says whether the task's worker has a say in how it looks.
-func active(t *task) bool { return t.durable().Assigned }
-
 // Counts is how many jobs are in each state.
 func (c *Core) Counts() map[job.State]int {
-	counts := maps.Clone(c.archive.states)
+	counts := c.table.ArchivedStates()
 	for _, e := range c.jobs {
-		state := e.job.State()
-		if slices.ContainsFunc(e.tasks, active) {
-			j := c.view(e)
-			state = j.State()
-		}
-		counts[state]++
+		counts[c.stateOf(e)]++
 	}
 	return counts
 }
 
 // Jobs are the jobs that the filter chooses, newest first.
-func (l *Loop) Jobs(ctx context.Context, f Filter) ([]job.Job, error) {
-	limit := f.limit()
+func (l *Loop) Jobs(ctx context.Context, f job.Query) ([]job.Job, error) {
+	limit := pageLimit(f)
 	var out []job.Job
 	for {
 		f.Limit = max(limit-len(out), leastPage)
@@ -165,7 +124,7 @@ func (l *Loop) Jobs(ctx context.Context, f Filter) ([]job.Job, error) {
 			if err != nil {
 				return nil, err
 			}
-			if f.matches(&j) {
+			if f.Match(&j) {
 				out = append(out, j)
 			}
 		}
@@ -173,7 +132,7 @@ func (l *Loop) Jobs(ctx context.Context, f Filter) ([]job.Job, error) {
 			return out[:min(len(out), limit)], nil
 		}
 		last := page[len(page)-1]
-		f.After = Position{last.Submitted, last.ID}
+		f.After = job.Position{Submitted: last.Submitted, ID: last.ID}
 	}
 }
 

@@ -16,19 +16,20 @@ import (
 // Journal keeps the records of this daemon's jobs.
 type Journal interface {
 	// Propose queues records to be committed together or not at all, and
-	// returns at once; each comes back through Loop.Deliver if it is committed.
+	// returns at once; each comes back through Loop.Deliver if it is committed,
+	// and else through Loop.NotProposed.
 	// An error says that none of them was queued. It must not wait for Deliver.
 	Propose(records ...job.Record) error
 	// ReadIndex begins a quorum round and calls done when it is over, with the
 	// epoch in which this daemon still leads.
 	ReadIndex(done func(job.Epoch, error))
-	// Save writes the rows of jobs as they are after the entry applied, and
-	// deletes those that are gone. It may be lost with a crash: the journal
-	// then replays what came after the last rows that were kept.
-	Save(applied uint64, jobs []job.Job, gone []job.ID) error
-	// Row reads a row that Save wrote and that is not gone; any goroutine may
-	// ask.
-	Row(id job.ID) (j job.Job, there bool, err error)
+	// Save writes rows as they are after the entry applied, and deletes those of jobs
+	// that are gone. It may be lost with a crash: the journal then replays what came
+	// after the last rows that were kept.
+	Save(applied uint64, rows []job.Row, gone []job.ID) error
+	// Rows reads the rows of a job from one part to before another, in order; to is
+	// empty for the end. Any goroutine may ask.
+	Rows(id job.ID, from, to string) ([]job.Row, error)
 }
 
 // Sessions carries messages to workers.
@@ -85,9 +86,9 @@ type Loop struct {
 	core     *Core
 	watchers watchers
 	finding  map[string]bool
-	unsaved  map[job.ID]bool // rows that changed
-	gone     []job.ID        // rows to delete
-	kept     []Event         // RowsKept of the last Save, until the core is told
+	unsaved  []job.Row // that no Save has taken yet
+	gone     []job.ID  // likewise
+	kept     []Event   // RowsKept of the last Save, until the core is told
 }
 
 // New makes a scheduler of the jobs in saved. The caller has the journal replay
@@ -101,7 +102,7 @@ func New(cfg Config, saved Saved, needs Needs, log *slog.Logger) (*Loop, error) 
 	}
 	return &Loop{
 		needs: needs, log: log, self: cfg.Self, box: newMailbox(), done: make(chan struct{}),
-		tell: newReplies(), watchers: newWatchers(), finding: map[string]bool{}, unsaved: map[job.ID]bool{},
+		tell: newReplies(), watchers: newWatchers(), finding: map[string]bool{},
 		core: NewCore(cfg, saved, time.Now()),
 	}, nil
 }
@@ -231,32 +232,47 @@ func (l *Loop) readIndex(tok Token) {
 	})
 }
 
-// save keeps the rows. The journal has all that is in them, so a failure loses
-// nothing: what was not saved goes with the next that is.
+// save keeps the rows. The journal has all that is in them, so a failure loses nothing:
+// what was not saved goes with the next that is.
 func (l *Loop) save(fx Effects) {
-	if len(fx.Save) == 0 && len(fx.Gone) == 0 {
+	if len(fx.Rows) == 0 && len(fx.Gone) == 0 {
 		return
 	}
-	for _, id := range fx.Save {
-		l.unsaved[id] = true
+	failed := len(l.unsaved) > 0
+	l.unsaved, l.gone = append(l.unsaved, fx.Rows...), append(l.gone, fx.Gone...)
+	if failed {
+		l.unsaved = newest(l.unsaved, l.gone)
 	}
-	for _, id := range fx.Gone {
-		delete(l.unsaved, id)
-	}
-	l.gone = append(l.gone, fx.Gone...)
-	rows := make([]job.Job, 0, len(l.unsaved))
-	for id := range l.unsaved {
-		if j, ok := l.core.Row(id); ok {
-			rows = append(rows, j)
-		}
-	}
-	if err := l.needs.Journal.Save(l.core.Applied(), rows, l.gone); err != nil {
-		l.log.Error("job rows not saved, they are tried again with the next", "count", len(rows), "error", err)
+	if err := l.needs.Journal.Save(l.core.Applied(), l.unsaved, l.gone); err != nil {
+		l.log.Error("job rows not saved, they are tried again with the next", "count", len(l.unsaved), "error", err)
 		return
 	}
 	clear(l.unsaved)
-	l.gone = nil
+	l.unsaved, l.gone = l.unsaved[:0], nil
 	l.kept = append(l.kept[:0], RowsKept{l.core.Applied()})
+}
+
+// newest are the newest of rows, one for each part of a job that is not gone.
+func newest(rows []job.Row, gone []job.ID) []job.Row {
+	type key struct {
+		job  job.ID
+		part string
+	}
+	last := map[key]int{}
+	for i, r := range rows {
+		last[key{r.Job, r.Part}] = i
+	}
+	left := map[job.ID]bool{}
+	for _, id := range gone {
+		left[id] = true
+	}
+	out := rows[:0]
+	for i, r := range rows {
+		if last[key{r.Job, r.Part}] == i && !left[r.Job] {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // search looks for hosts of a class in a goroutine of its own; one per class.
@@ -326,6 +342,8 @@ func (l *Loop) logTold(t Told) {
 		l.log.Warn("a task waits since a message about it could not be sent", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "error", t.Detail)
 	case NodeDead:
 		l.log.Warn("node declared dead: what was assigned to it is given up", "peer", t.Peer, "node", t.Node, "user", t.Detail)
+	case RowDefect:
+		l.log.Error("rows of a job cannot be written", "job", t.Attempt.Job, "error", t.Detail)
 	case NewerOwner:
 		l.log.Error("a newer owner of these jobs exists", "peer", t.Peer, "epoch", t.Detail)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs/jobstest"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -22,16 +23,16 @@ type fakeJournal struct {
 	delay   time.Duration
 
 	mu      sync.Mutex
-	applied uint64             // guarded by mu
-	rows    map[job.ID]job.Job // guarded by mu
-	full    error              // refuses all; guarded by mu
-	entries []job.Committed    // guarded by mu
+	applied uint64          // guarded by mu
+	rows    jobstest.Disk   // guarded by mu
+	full    error           // refuses all; guarded by mu
+	entries []job.Committed // guarded by mu
 }
 
 var errDiskFull = errors.New("no space left on device")
 
 func newFakeJournal() *fakeJournal {
-	return &fakeJournal{queue: make(chan []job.Record, maxOutgoing), delay: time.Millisecond, rows: map[job.ID]job.Job{}}
+	return &fakeJournal{queue: make(chan []job.Record, maxOutgoing), delay: time.Millisecond, rows: jobstest.Disk{}}
 }
 
 func (j *fakeJournal) Propose(records ...job.Record) error {
@@ -51,27 +52,21 @@ func (j *fakeJournal) Propose(records ...job.Record) error {
 
 func (j *fakeJournal) ReadIndex(done func(job.Epoch, error)) { go done(job.Epoch{Term: 1}, nil) }
 
-func (j *fakeJournal) Save(applied uint64, jobs []job.Job, gone []job.ID) error {
+func (j *fakeJournal) Save(applied uint64, rows []job.Row, gone []job.ID) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.full != nil {
 		return j.full
 	}
 	j.applied = applied
-	for _, x := range jobs {
-		j.rows[x.ID] = x
-	}
-	for _, id := range gone {
-		delete(j.rows, id)
-	}
+	j.rows.Save(rows, gone)
 	return nil
 }
 
-func (j *fakeJournal) Row(id job.ID) (job.Job, bool, error) {
+func (j *fakeJournal) Rows(id job.ID, from, to string) ([]job.Row, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	row, there := j.rows[id]
-	return row, there, nil
+	return j.rows.Rows(id, from, to), nil
 }
 
 func (j *fakeJournal) fill(err error) {
@@ -221,7 +216,7 @@ func request(name string) SubmitRequest {
 func TestLoopRunsJobs(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.connect("here")
-		changes, err := h.loop.Watch(t.Context(), Filter{})
+		changes, err := h.loop.Watch(t.Context(), job.Query{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +241,7 @@ func TestLoopRunsJobs(t *testing.T) {
 			}
 		}
 		all.Wait()
-		list, err := h.loop.Jobs(t.Context(), Filter{States: []job.State{job.Succeeded}, User: "amy", Name: "j1?"})
+		list, err := h.loop.Jobs(t.Context(), job.Query{States: []job.State{job.Succeeded}, User: "amy", Name: "j1?"})
 		if err != nil || len(list) != 10 {
 			t.Errorf("Jobs = %d, %v; want 10", len(list), err)
 		}
@@ -255,8 +250,8 @@ func TestLoopRunsJobs(t *testing.T) {
 		if len(h.journal.rows) != n {
 			t.Errorf("%d rows are saved, want %d", len(h.journal.rows), n)
 		}
-		for id, j := range h.journal.rows {
-			if j.State() != job.Succeeded {
+		for id := range h.journal.rows {
+			if j, _ := h.journal.rows.Job(id); j.State() != job.Succeeded {
 				t.Errorf("the row of %s says %s", id, j.State())
 			}
 		}
@@ -405,7 +400,7 @@ func TestWatchKeepsTheNewest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		slow, err := h.loop.Watch(ctx, Filter{IDs: []job.ID{j.ID}})
+		slow, err := h.loop.Watch(ctx, job.Query{IDs: []job.ID{j.ID}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -118,10 +119,17 @@ func TestHistories(t *testing.T) {
 			"pass":    func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond) },
 			"flush":   func(*rapid.T) { w.flush() },
 			"restart": func(t *rapid.T) { w.restart(rapid.Bool().Draw(t, "from rows")) },
-			"purge":   func(t *rapid.T) { w.purge(w.job(t)) },
-			"stall":   func(*rapid.T) { w.stalled = !w.stalled },
-			"lists":   func(t *rapid.T) { w.checkPages(t) },
-			"":        func(t *rapid.T) { w.check(t) },
+			"depose": func(t *rapid.T) {
+				if w.core.lead {
+					w.depose(rapid.IntRange(0, len(w.pending)).Draw(t, "committed"))
+				} else {
+					w.elect()
+				}
+			},
+			"purge": func(t *rapid.T) { w.purge(w.job(t)) },
+			"stall": func(*rapid.T) { w.stalled = !w.stalled },
+			"lists": func(t *rapid.T) { w.checkPages(t) },
+			"":      func(t *rapid.T) { w.check(t) },
 		})
 		w.settle()
 		w.check(t)
@@ -161,9 +169,9 @@ func (w *world) check(t *rapid.T) {
 	}
 	for id, want := range durable {
 		x, listed := w.core.Find(id)
-		got, ok := w.core.Row(id)
+		got, ok := w.core.Durable(id)
 		if listed && x.Job == nil {
-			got, ok = w.rows[id]
+			got, ok = w.rows.Job(id)
 		}
 		if !ok || text(t, got) != text(t, *want) {
 			t.Fatalf("%s is\n%s\nbut the journal says\n%s", id, text(t, got), text(t, *want))
@@ -212,7 +220,7 @@ func TestAnyMessage(t *testing.T) {
 			"flush": func(*rapid.T) { w.flush() },
 			"pass":  func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 500).Draw(t, "s")) * time.Second) },
 			"": func(t *rapid.T) {
-				for _, x := range w.core.Page(Filter{}) {
+				for _, x := range w.core.Page(job.Query{}) {
 					j := w.whole(x)
 					for _, task := range j.Tasks {
 						if task.State == job.Pending && task.Reason.Word == "" {
@@ -266,8 +274,7 @@ func TestLine(t *testing.T) {
 		in := map[*task]bool{}
 		var all []*task
 		for i := range 40 {
-			e := &entry{}
-			e.job.ID, e.job.Spec.Priority = job.NewID(7, uint64(i)), i%3
+			e := &entry{job: &jobs.Job{ID: job.NewID(7, uint64(i))}, priority: i % 3}
 			all = append(all, &task{e: e})
 		}
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
@@ -299,7 +306,7 @@ func TestLine(t *testing.T) {
 // checkPages holds listings, in pages of any size and from any place, against
 // all that is kept.
 func (w *world) checkPages(t *rapid.T) {
-	f := Filter{Limit: rapid.IntRange(1, 4).Draw(t, "limit")}
+	f := job.Query{Limit: rapid.IntRange(1, 4).Draw(t, "limit")}
 	if rapid.Bool().Draw(t, "by state") {
 		f.States = []job.State{rapid.SampledFrom([]job.State{job.Succeeded, job.Failed, job.Pending}).Draw(t, "state")}
 	}
@@ -311,18 +318,18 @@ func (w *world) checkPages(t *rapid.T) {
 		x, _ := w.core.Find(id)
 		j := w.whole(x)
 		counts[j.State()]++
-		if f.matches(&j) {
+		if f.Match(&j) {
 			want[id] = true
 		}
 	}
 	if got := w.core.Counts(); !maps.Equal(got, counts) {
 		t.Fatalf("counted %v, want %v", got, counts)
 	}
-	for last := (Position{}); ; {
+	for last := (job.Position{}); ; {
 		page := w.core.Page(f)
 		for _, x := range page {
-			at := Position{x.Submitted, x.ID}
-			if !want[x.ID] || last.ID != "" && last.compare(at) >= 0 {
+			at := job.Position{Submitted: x.Submitted, ID: x.ID}
+			if !want[x.ID] || last.ID != "" && last.Compare(at) >= 0 {
 				t.Fatalf("%s is listed after %s, wanted %v", x.ID, last.ID, want[x.ID])
 			}
 			delete(want, x.ID)

@@ -60,16 +60,9 @@ func (c *Core) purge(x ending) bool {
 	return true
 }
 
-// purged forgets a job, unless something has made it go on.
+// purged forgets what is known of a job beyond the journal, which has forgotten it.
 func (c *Core) purged(id job.ID) {
-	if e := c.jobs[id]; e != nil && ended(&e.job) {
-		c.forgetEntry(e)
-		c.archive.cards.Delete(e.card())
-	} else if x, there := c.archived(id); there {
-		c.archive.drop(x)
-	} else {
-		return
-	}
+	delete(c.jobs, id)
 	number := id.Drawn()
 	delete(c.purging, number)
 	if i := slices.IndexFunc(c.ended, func(x ending) bool { return x.number == number }); i == 0 {
@@ -82,7 +75,7 @@ func (c *Core) purged(id job.ID) {
 
 // endOf is when the job ended, as well as this daemon can tell.
 func (c *Core) endOf(e *entry) time.Time {
-	if at := closedAt(&e.job); !at.IsZero() {
+	if at := e.job.ClosedAt(); !at.IsZero() {
 		return at
 	}
 	return e.ended

@@ -12,9 +12,11 @@ import (
 
 // rank orders tasks: priority, then age, then name. No two tasks are equal.
 func rank(a, b *task) int {
-	x, y := &a.e.job, &b.e.job
-	return cmp.Or(cmp.Compare(y.Spec.Priority, x.Spec.Priority), a.e.born.Compare(b.e.born),
-		cmp.Compare(x.ID, y.ID), cmp.Compare(a.index, b.index))
+	x, y := a.e, b.e
+	if n := cmp.Or(cmp.Compare(y.priority, x.priority), x.born.Compare(y.born)); n != 0 {
+		return n
+	}
+	return cmp.Or(cmp.Compare(x.job.ID, y.job.ID), cmp.Compare(a.index, b.index))
 }
 
 // line is a sorted line of tasks. What joins or leaves near either end, as

@@ -30,14 +30,14 @@ type renewal struct {
 const maxRenewals = 4
 
 func (c *Core) renew(w *worker, m lease.Renew) {
-	if m.Group != c.cfg.Group || !c.lead || m.Store != w.profile.Store {
+	if m.Group != c.cfg.Group || !c.lead || m.Store != w.Profile.Store {
 		return
 	}
 	live := make(map[job.Attempt]bool, len(m.Live))
 	for _, a := range m.Live {
 		live[a] = true
 	}
-	for _, t := range c.tasksAt(w.peer) {
+	for _, t := range c.tasksAt(w.Peer) {
 		if !c.sameStore(t, w) || t.flight != nil {
 			continue
 		}
@@ -50,7 +50,7 @@ func (c *Core) renew(w *worker, m lease.Renew) {
 	}
 	if w.renewing < maxRenewals {
 		w.renewing++
-		c.renewals.next = append(c.renewals.next, renewal{worker: w, session: c.sessions[w.peer], msg: m})
+		c.renewals.next = append(c.renewals.next, renewal{worker: w, session: c.sessions[w.Peer], msg: m})
 	}
 	c.beginRound()
 }
@@ -93,14 +93,14 @@ func (c *Core) readDone(e ReadDone) {
 	for _, a := range asked {
 		w := a.worker
 		w.renewing--
-		if !w.up || c.sessions[w.peer] != a.session {
+		if !w.Up || c.sessions[w.Peer] != a.session {
 			continue // its session is gone, and it asks anew
 		}
 		c.renewed[a.msg.Store] = c.now
-		c.send(w.peer, lease.Renewed{
+		c.send(w.Peer, lease.Renewed{
 			Group: c.cfg.Group, Epoch: c.epoch, Clock: a.msg.Clock, Session: a.msg.Session, Verdicts: c.verdicts(w, a.msg.Live),
 		})
-		w.leases++
+		w.Renewed()
 		c.leased(w)
 	}
 	c.beginRound()
@@ -113,7 +113,7 @@ func (c *Core) verdicts(w *worker, live []job.Attempt) []lease.Verdict {
 	for _, a := range live {
 		keep := false
 		if e := c.jobs[a.Job]; e != nil && c.current(e, w, a) {
-			keep = e.job.Cancelled == "" && e.tasks[a.Task].givenUp != a.N
+			keep = e.job.Cancelled == "" && e.task(a.Task).givenUp != a.N
 		}
 		out = append(out, lease.Verdict{Attempt: a, Keep: keep})
 	}

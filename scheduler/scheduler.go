@@ -9,6 +9,8 @@
 // the one goroutine around it. Of jobs that ended long ago the core keeps a card
 // each; their rows on disk tell the rest.
 //
+// What is believed of the hosts is package fleet's. Which of the hosts that would do is the best is package policy's.
+//
 // The safety rules R1 to R8 and R10 are kept here, each at the place that
 // names it.
 package scheduler
@@ -100,7 +102,7 @@ const (
 	commitWait   = 30 * time.Second // for a request's record to be committed
 	directWait   = time.Second      // a worker may keep an offer that we think fits
 	directLimit  = 5 * time.Second  // then the answer is overdue: longer than a session takes to be found silent, twice a bad round trip
-	standingWait = 30 * time.Second // an offer may queue at a full worker
+	queueWait    = 30 * time.Second // an offer may queue at a full worker
 	renewEvery   = 20 * time.Second // it is renewed so often, long before that
 	spreadEvery  = time.Minute      // a task that waits is queued at one more host
 	commitLimit  = lease.ReserveFor - time.Second
@@ -109,17 +111,15 @@ const (
 	retryWait    = time.Second     // before what could not be proposed or read is tried again
 	reproposeGap = 5 * time.Second // before an Unassign or Result that was not applied is proposed again
 
-	planLimit     = 256   // placements tried in one step; the rest in the next
-	lookLimit     = 8192  // waiting tasks compared with hosts that got room in one step; each costs some 10 ns
-	sampleSize    = 64    // candidates scored per decision
-	offersLimit   = 48    // in flight per worker, below lease.MaxOffers so that late ones fit
-	standingLimit = 8     // of them queued at a full worker
-	standingHosts = 3     // that a task is queued at, at first
-	spreadMost    = 16    // hosts that a task is queued at, when it has waited long
-	maxOutgoing   = 4096  // records proposed and not yet applied
-	maxAsks       = 4096  // requests that wait for an answer
-	maxEarly      = 1024  // requests that came before this daemon led
-	maxWorkers    = 16384 // known hosts, with or without a session
-	maxFinds      = 16    // classes looked for and announced at a time
-	forgetWorker  = 24 * time.Hour
+	planLimit    = 256   // placements tried in one step; the rest in the next
+	lookLimit    = 8192  // waiting tasks compared with hosts that got room in one step; each costs some 10 ns
+	sampleSize   = 64    // candidates scored per decision
+	queueHosts   = 3     // that a task is queued at, at first
+	spreadMost   = 16    // hosts that a task is queued at, when it has waited long
+	maxOutgoing  = 4096  // records proposed and not yet applied
+	maxAsks      = 4096  // requests that wait for an answer
+	maxEarly     = 1024  // requests that came before this daemon led
+	maxWorkers   = 16384 // known hosts, with or without a session
+	maxFinds     = 16    // classes looked for and announced at a time
+	forgetWorker = 24 * time.Hour
 )

@@ -13,6 +13,7 @@ import (
 
 	"github.com/musterhq/muster/internal/stories"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs/jobstest"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -72,14 +73,14 @@ type story struct {
 	seqs    map[string]uint64
 	events  map[job.Attempt]uint64
 	stores  map[string]string
-	rows    map[job.ID]job.Job // on disk
+	rows    jobstest.Disk
 }
 
 func newStory(t *testing.T, keepWhole int) *story {
 	s := &story{
 		t: t, cfg: DefaultConfig(), now: storyStart, auto: true, askers: map[Token]string{}, jobs: map[string]job.ID{},
 		latest: map[string]lease.Offer{}, offers: map[uint64]int{}, seqs: map[string]uint64{}, events: map[job.Attempt]uint64{},
-		stores: map[string]string{}, rows: map[job.ID]job.Job{},
+		stores: map[string]string{}, rows: jobstest.Disk{},
 	}
 	s.cfg.Self, s.cfg.Group, s.cfg.Seed, s.cfg.KeepWhole = "here", 7, 1, keepWhole
 	s.core = NewCore(s.cfg, Saved{}, s.now)
@@ -143,14 +144,7 @@ func (s *story) printf(format string, args ...any) {
 
 // show writes what a step wants done.
 func (s *story) show(fx Effects) {
-	for _, id := range fx.Save {
-		if j, ok := s.core.Row(id); ok {
-			s.rows[id] = j
-		}
-	}
-	for _, id := range fx.Gone {
-		delete(s.rows, id)
-	}
+	s.rows.Save(fx.Rows, fx.Gone)
 	for _, r := range fx.Propose {
 		if r, ok := r.(job.SubmitRecord); ok {
 			s.jobs[r.Spec.Name] = r.Job
@@ -186,7 +180,7 @@ func (s *story) show(fx Effects) {
 	}
 	for _, r := range fx.Reply {
 		if r.Archived != nil {
-			r.Job = s.rows[r.Archived.ID]
+			r.Job, _ = s.rows.Job(r.Archived.ID)
 		}
 		if r.Err != nil {
 			s.printf("%s: %v", s.askers[r.Token], r.Err)

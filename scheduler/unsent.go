@@ -13,15 +13,15 @@ func (c *Core) notSent(e NotSent) {
 	switch m := e.Msg.(type) {
 	case lease.Offer:
 		d.Attempt = m.Attempt
-		if o := c.offers[m.ID]; o != nil && o.worker.peer == e.To {
+		if o := c.offers[m.ID]; o != nil && o.worker.Peer == e.To {
 			t := o.flight.task
 			c.unsendable(t)
 			c.abort(o.flight)
 		}
 	case lease.Start:
 		d.Attempt = m.Attempt
-		if e := c.jobs[m.Attempt.Job]; e != nil && taskOf(&e.job, m.Attempt) != nil {
-			if t := e.tasks[m.Attempt.Task]; t.durable().Assigned && t.attempt() == m.Attempt {
+		if e := c.jobs[m.Attempt.Job]; e != nil && e.job.Has(m.Attempt.Task) {
+			if t := e.task(m.Attempt.Task); t.durable().Assigned && t.attempt() == m.Attempt {
 				c.unsendable(t)
 				c.giveUp(t, job.ProofDeclined, "its start could not be sent")
 			}

@@ -270,7 +270,7 @@ func verbShow(s *story, a []string, _ map[string]string) {
 			s.printf("%s: no such job", name)
 			continue
 		}
-		j := s.rows[x.ID]
+		j, _ := s.rows.Job(x.ID)
 		if x.Job != nil {
 			j = *x.Job
 		}
@@ -313,9 +313,7 @@ func verbRestart(s *story, a []string, _ map[string]string) {
 	saved := Saved{}
 	if a[0] == "rows" {
 		saved.Applied = s.core.Applied()
-		for _, j := range s.rows {
-			saved.Add(j)
-		}
+		saved.load(s.t, s.rows)
 	}
 	s.cfg.Seed++
 	s.core = NewCore(s.cfg, saved, s.now)

@@ -12,47 +12,91 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// view is a copy of the job as it looks now.
+// viewTasks bounds the tasks in the view of a job; the counts are of all.
+const viewTasks = 256
+
+// view is the job as it looks now.
 func (c *Core) view(e *entry) job.Job {
-	j := e.job
-	j.Tasks = slices.Clone(j.Tasks)
-	for i, t := range e.tasks {
-		d := &j.Tasks[i]
-		switch {
-		case d.Assigned:
-			c.viewAssigned(t, d)
-		case d.State == job.Pending:
-			d.Reason = c.reason(t)
-		case d.State.Ended() && d.Ended.IsZero():
+	v := e.job.View(0, viewTasks)
+	v.Owner = c.cfg.Self
+	for i := range v.Tasks {
+		if d := &v.Tasks[i]; d.State.Ended() && d.Ended.IsZero() {
 			d.Ended = e.ended
 		}
 	}
-	return j
+	for _, t := range e.tasks {
+		if t.index < len(v.Tasks) {
+			d := &v.Tasks[t.index]
+			before := d.State
+			c.viewTask(t, d)
+			v.Counts.Add(before, -1)
+			v.Counts.Add(d.State, 1)
+		} else if d := e.job.Brief(t.index); d.Assigned {
+			seen, _ := c.seenState(t, d.Attempt)
+			v.Counts.Add(d.State, -1)
+			v.Counts.Add(seen, 1)
+		}
+	}
+	return v
 }
 
-// viewAssigned adds what the worker says; while it is silent nothing is known
-// but that the attempt may be running.
-func (c *Core) viewAssigned(t *task, d *job.Task) {
-	d.PID, d.Isolation, d.Devices, d.Started = t.pid, t.isolation, t.devices, t.since
-	switch {
-	case t.flight != nil, t.started == 0 && t.givenUp == d.Attempt && c.reached(t) != nil:
-		d.State = job.Reserved
-	case t.reported && t.seen != "":
-		d.State = t.seen
-		if t.detail != "" {
-			d.Reason = job.Reason{Word: job.ReasonStaging, Detail: t.detail}
+// stateOf is the job's state as it looks now.
+func (c *Core) stateOf(e *entry) job.State {
+	if !e.job.Active() {
+		return e.job.State()
+	}
+	counts := e.job.Counts()
+	for _, t := range e.tasks {
+		if d := t.durable(); d.Assigned {
+			seen, _ := c.seenState(t, d.Attempt)
+			counts.Add(d.State, -1)
+			counts.Add(seen, 1)
 		}
-	case t.reported:
-		d.State = job.Running
-	case t.seen == job.Reserved && c.reached(t) != nil:
-		d.State = job.Starting
-	default:
-		d.State = job.Unreachable
-		d.Reason = job.Reason{Word: reasonSilent, Detail: silence(d, t.e.job.Spec.Partition)}
+	}
+	return counts.State()
+}
+
+// viewTask adds what is known beyond the journal.
+func (c *Core) viewTask(t *task, d *job.Task) {
+	switch {
+	case d.Assigned:
+		d.PID, d.Isolation, d.Devices, d.Started = t.pid, t.isolation, t.devices, t.since
+		seen, why := c.seenState(t, d.Attempt)
+		if d.State = seen; why.Word != "" {
+			d.Reason = why
+		}
+		if seen == job.Unreachable {
+			d.Reason.Detail = silence(d, t.e.job.Spec.Partition)
+		}
+	case d.State == job.Pending:
+		d.Reason = c.reason(t)
 	}
 }
+
+// seenState is the state of an assigned task as its worker tells it; while that is silent
+// nothing is known but that the attempt may be running.
+func (c *Core) seenState(t *task, attempt int) (job.State, job.Reason) {
+	switch {
+	case t.flight != nil, t.started == 0 && t.givenUp == attempt && c.reached(t) != nil:
+		return job.Reserved, job.Reason{}
+	case t.reported && t.seen != "":
+		if t.detail != "" {
+			return t.seen, job.Reason{Word: job.ReasonStaging, Detail: t.detail}
+		}
+		return t.seen, job.Reason{}
+	case t.reported:
+		return job.Running, job.Reason{}
+	case t.seen == job.Reserved && c.reached(t) != nil:
+		return job.Starting, job.Reason{}
+	}
+	return job.Unreachable, job.Reason{Word: reasonSilent}
+}
+
+// reasonSilent is the word of a task whose host does not answer.
+const reasonSilent = "NodeSilent"
 
 // silence says what a task waits for whose host does not answer.
 func silence(d *job.Task, partition string) string {
@@ -81,92 +125,40 @@ func (c *Core) reason(t *task) job.Reason {
 // waitReason is the reason of a task that stands in line.
 func (c *Core) waitReason(t *task) job.Reason {
 	g := c.joinGroup(t)
-	x := c.outlookOf(g, t)
+	x := c.outlookOf(g)
 	switch {
-	case x.able == 0 && len(c.workers) == 0:
+	case x.Able == 0 && len(c.workers) == 0:
 		return job.Reason{Word: job.ReasonNoPeers, Detail: "no node that runs tasks is known"}
-	case x.able == 0:
+	case x.Able == 0:
 		return job.Reason{Word: job.ReasonNoMatch, Detail: c.noMatch(g, t)}
-	case x.open == 0:
-		return x.closedReason()
+	case x.Open == 0:
+		return closedReason(x)
 	}
-	if x.fits == 0 && x.quota != "" {
-		return job.Reason{Word: job.ReasonQuota, Detail: clip(x.quota)}
+	if x.Fits == 0 && x.Quota != "" {
+		return job.Reason{Word: job.ReasonQuota, Detail: lease.Clip(x.Quota)}
 	}
 	if ahead, _ := g.queue.place(t); t.queued && ahead > 0 {
 		return job.Reason{Word: job.ReasonPriority, Detail: fmt.Sprintf("behind %d that ask for the same", ahead)}
 	}
 	switch {
-	case x.fits > 0:
+	case x.Fits > 0:
 		return job.Reason{Word: job.ReasonPriority, Detail: "what is free is set aside for others"}
-	case len(x.unsound) > 0:
+	case len(x.Quarantined) > 0:
 		return job.Reason{
 			Word:   job.ReasonGPUUnhealthy,
-			Detail: clip("GPUs that it could have are set aside on " + strings.Join(x.unsound, ", ") + "; `muster gpus` says why"),
+			Detail: lease.Clip("GPUs that it could have are set aside on " + strings.Join(x.Quarantined, ", ") + "; `muster gpus` says why"),
 		}
 	}
-	return job.Reason{Word: job.ReasonResources, Detail: lackText(x.lack, x.open)}
-}
-
-// outlook is how a group's request stands with the known hosts.
-type outlook struct {
-	step     uint64 // of which it is true
-	able     int    // hosts that could ever run it
-	open     int    // of them take tasks
-	fits     int    // of those have what it needs free
-	quota    string // what one of these says of its user's quota
-	unsound  []string
-	lack     map[string]int // open hosts by what they lack
-	draining int
-	detail   string // why one of the draining takes nothing
+	return job.Reason{Word: job.ReasonResources, Detail: lackText(x.Lack, x.Open)}
 }
 
 // outlookOf works the outlook out once a step, so that a listing of many tasks of
 // one request costs one look at the hosts.
-func (c *Core) outlookOf(g *group, t *task) *outlook {
-	if g.outlook != nil && g.outlook.step == c.steps {
-		return g.outlook
+func (c *Core) outlookOf(g *group) *fleet.Outlook {
+	if g.outlook == nil || g.outlookAt != c.steps {
+		g.outlook, g.outlookAt = new(c.fleet.Outlook(&g.Shape)), c.steps
 	}
-	x := &outlook{step: c.steps, lack: map[string]int{}}
-	g.outlook = x
-	for w := range c.hosts.candidates(g) {
-		x.able++
-		switch {
-		case w.open():
-			x.add(w, t)
-		case w.up:
-			x.draining++
-			if x.detail == "" && w.detail != "" {
-				x.detail = " (" + w.name() + ": " + w.detail + ")"
-			}
-		}
-	}
-	return x
-}
-
-// maxUnsound bounds the hosts that a reason names.
-const maxUnsound = 32
-
-func (x *outlook) add(w *worker, t *task) {
-	need := t.group.need
-	x.open++
-	switch {
-	case w.free.CPUs < need.CPUs:
-		x.lack["cpus"]++
-	case w.free.Memory < need.Memory:
-		x.lack["memory"]++
-	case !w.suffices(need, &w.free):
-		x.lack["gpus"]++
-		if len(x.unsound) < maxUnsound && w.heldBack(need) {
-			x.unsound = append(x.unsound, w.name())
-		}
-	default:
-		if why := w.overQuota(t); why == "" {
-			x.fits++
-		} else if x.quota == "" {
-			x.quota = w.name() + ": " + why
-		}
-	}
+	return g.outlook
 }
 
 // noMatch is which clauses stand against the group, worked out once for the
@@ -179,14 +171,18 @@ func (c *Core) noMatch(g *group, t *task) string {
 }
 
 // closedReason is why none of the hosts that could run it takes anything.
-func (x *outlook) closedReason() job.Reason {
-	if x.draining > 0 {
+func closedReason(x *fleet.Outlook) job.Reason {
+	if x.Draining > 0 {
+		detail := ""
+		if x.Detail != "" {
+			detail = " (" + x.Detail + ")"
+		}
 		return job.Reason{
 			Word:   job.ReasonNodesDraining,
-			Detail: clip(fmt.Sprintf("%d of %d nodes that could run it take no tasks%s", x.draining, x.able, x.detail)),
+			Detail: lease.Clip(fmt.Sprintf("%d of %d nodes that could run it take no tasks%s", x.Draining, x.Able, detail)),
 		}
 	}
-	return job.Reason{Word: job.ReasonNoPeers, Detail: fmt.Sprintf("none of the %d nodes that could run it answers", x.able)}
+	return job.Reason{Word: job.ReasonNoPeers, Detail: fmt.Sprintf("none of the %d nodes that could run it answers", x.Able)}
 }
 
 // lackText is "cpus on 2 and gpus on 1 of 3 nodes".
@@ -202,52 +198,40 @@ func lackText(lack map[string]int, open int) string {
 
 // explain says clause by clause which known hosts meet a request, and who of
 // them would take it now.
-func (c *Core) explain(s job.Spec, clauses []clause) lease.Explanation {
-	workers := c.sortedWorkers()
-	x := lease.Explanation{Clauses: []lease.Clause{}, Now: []lease.Candidate{}, Later: []lease.Candidate{}}
-	for _, cl := range clauses {
-		out := lease.Clause{Clause: cl.text, Of: len(workers)}
-		for _, w := range workers {
-			why := cl.test(&w.profile)
-			if why == "" {
-				out.Meets++
-			} else if len(out.Fails) < lease.MaxFails {
-				out.Fails = append(out.Fails, lease.Failed{Node: w.peer, Name: w.name(), Reason: why})
-			}
-		}
-		x.Clauses = append(x.Clauses, out)
-	}
-	c.addCandidates(&x, s, clauses, workers)
-	x.Reason = explainReason(x, len(workers))
+func (c *Core) explain(s job.Spec, clauses []fleet.Clause) lease.Explanation {
+	hosts := c.fleet.Sorted()
+	x := lease.Explanation{Clauses: fleet.Explain(clauses, hosts), Now: []lease.Candidate{}, Later: []lease.Candidate{}}
+	c.addCandidates(&x, s, clauses, hosts)
+	x.Reason = explainReason(x, len(hosts))
 	return x
 }
 
 // maxCandidates bounds the hosts that an explanation names.
 const maxCandidates = 64
 
-func (c *Core) addCandidates(x *lease.Explanation, s job.Spec, clauses []clause, workers []*worker) {
+func (c *Core) addCandidates(x *lease.Explanation, s job.Spec, clauses []fleet.Clause, hosts []*fleet.Host) {
 	type scored struct {
 		candidate lease.Candidate
 		score     float64
 	}
 	var now []scored
-	for _, w := range workers {
-		if !meets(clauses, &w.profile) {
+	for _, host := range hosts {
+		if !fleet.Meets(clauses, &host.Profile) {
 			continue
 		}
-		_, lack := fits(s.Resources, &w.free, w.devices)
-		cand := lease.Candidate{Node: w.peer, Name: w.name(), Free: w.free}
+		_, lack := host.Devices.Fit(s.Resources, &host.Free)
+		cand := lease.Candidate{Node: host.Peer, Name: host.Name(), Free: host.Free}
 		switch {
-		case !w.up:
+		case !host.Up:
 			cand.Why = "does not answer"
-		case w.draining:
-			cand.Why = "takes no tasks: " + w.detail
-		case w.heldBack(s.Resources):
+		case host.Draining:
+			cand.Why = "takes no tasks: " + host.Detail
+		case host.Devices.LacksQuarantined(s.Resources, &host.Free):
 			cand.Why = "GPUs that it could give are set aside"
 		case lack != "":
 			cand.Why = "not enough free " + lack
 		default:
-			h := c.host(w, w.free)
+			h := policyHost(host, &host.Free)
 			cand.Why = c.policy.Why(s.Resources, h)
 			now = append(now, scored{cand, c.policy.Score(s.Resources, h)})
 			continue
@@ -290,20 +274,6 @@ func explainReason(x lease.Explanation, known int) job.Reason {
 	return job.Reason{Word: job.ReasonNoMatch, Detail: strings.Join(failing, "; ")}
 }
 
-func (c *Core) sortedWorkers() []*worker {
-	out := make([]*worker, 0, len(c.workers))
-	for _, w := range c.workers {
-		out = append(out, w)
-	}
-	slices.SortFunc(out, func(a, b *worker) int {
-		if d := strings.Compare(a.name(), b.name()); d != 0 {
-			return d
-		}
-		return strings.Compare(string(a.peer), string(b.peer))
-	})
-	return out
-}
-
 // Job is the job as it looks now, unless it is archived.
 func (c *Core) Job(id job.ID) (job.Job, bool) {
 	e := c.jobs[id]
@@ -313,15 +283,13 @@ func (c *Core) Job(id job.ID) (job.Job, bool) {
 	return c.view(e), true
 }
 
-// Row is the durable job, as the records tell it.
-func (c *Core) Row(id job.ID) (job.Job, bool) {
-	e := c.jobs[id]
-	if e == nil {
+// Durable is the job as the records alone tell it, unless it is archived.
+func (c *Core) Durable(id job.ID) (job.Job, bool) {
+	j := c.table.Job(id)
+	if j == nil {
 		return job.Job{}, false
 	}
-	j := e.job
-	j.Tasks = slices.Clone(j.Tasks)
-	return j, true
+	return j.View(0, viewTasks), true
 }
 
 // Why explains where a job stands.
@@ -354,7 +322,7 @@ func (c *Core) markQuotas(x *lease.Explanation, e *entry) {
 			if w == nil {
 				return false
 			}
-			why := w.overQuota(t)
+			why := t.group.OverQuota(w.Host)
 			if why != "" {
 				cand.Why = "Quota: " + why
 				x.Later = append(x.Later, cand)
@@ -366,7 +334,7 @@ func (c *Core) markQuotas(x *lease.Explanation, e *entry) {
 
 // Offers is a dry run: who would take it, and why the others would not.
 func (c *Core) Offers(s job.Spec) (lease.Explanation, error) {
-	clauses, err := clausesOf(s)
+	clauses, err := fleet.ClausesOf(s)
 	if err != nil {
 		return lease.Explanation{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -396,9 +364,9 @@ type Node struct {
 // Nodes are the known hosts by name.
 func (c *Core) Nodes() []Node {
 	var out []Node
-	for _, w := range c.sortedWorkers() {
-		n := Node{Profile: w.profile, Free: w.free, Up: w.up, Draining: w.draining, Detail: w.detail, Seen: w.seen}
-		for _, t := range c.tasksAt(w.peer) {
+	for _, h := range c.fleet.Sorted() {
+		n := Node{Profile: h.Profile, Free: h.Free, Up: h.Up, Draining: h.Draining, Detail: h.Detail, Seen: h.Seen}
+		for _, t := range c.tasksAt(h.Peer) {
 			n.Tasks = append(n.Tasks, t.attempt())
 		}
 		out = append(out, n)

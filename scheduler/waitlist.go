@@ -4,28 +4,14 @@ package scheduler
 // without a look at each.
 
 import (
-	"cmp"
 	"slices"
-	"time"
 
-	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// place is where a task stands among all: priority, then age, then name. No two
-// tasks share one.
-type place struct {
-	priority int
-	born     time.Time
-	id       job.ID
-	index    int
-}
-
-func placeOf(t *task) place {
-	return place{t.e.job.Spec.Priority, t.e.born, t.e.job.ID, t.index}
-}
-
-func (p *place) compare(q *place) int {
-	return cmp.Or(cmp.Compare(q.priority, p.priority), p.born.Compare(q.born), cmp.Compare(p.id, q.id), cmp.Compare(p.index, q.index))
+// placeOf is where the task stands among all.
+func placeOf(t *task) fleet.Rank {
+	return fleet.Rank{Priority: t.e.priority, Born: t.e.born, Job: t.e.job.ID, Task: t.index}
 }
 
 // chunkMost bounds a chunk: half of it is moved when one task comes or goes, and
@@ -41,30 +27,30 @@ type waitlist struct {
 
 type chunk struct {
 	waits []wait
-	least footprint // no task of the chunk needs less of anything
+	least fleet.Footprint // no task of the chunk needs less of anything
 }
 
 type wait struct {
-	place place
-	foot  footprint
+	place fleet.Rank
+	foot  fleet.Footprint
 	task  *task
 }
 
-func compareWait(w wait, p place) int { return w.place.compare(&p) }
+func compareWait(w wait, p fleet.Rank) int { return w.place.Compare(&p) }
 
 func (l *waitlist) len() int { return l.count }
 
 // chunkOf is the chunk in which the place lies or would lie.
-func (l *waitlist) chunkOf(p place) int {
-	i, _ := slices.BinarySearchFunc(l.chunks, p, func(c *chunk, p place) int {
-		return c.waits[len(c.waits)-1].place.compare(&p)
+func (l *waitlist) chunkOf(p fleet.Rank) int {
+	i, _ := slices.BinarySearchFunc(l.chunks, p, func(c *chunk, p fleet.Rank) int {
+		return c.waits[len(c.waits)-1].place.Compare(&p)
 	})
 	return min(i, len(l.chunks)-1)
 }
 
 // add puts a task in; one that is there stays.
 func (l *waitlist) add(t *task) {
-	w := wait{placeOf(t), footprintOf(t.group.need), t}
+	w := wait{placeOf(t), fleet.FootprintOf(t.group.Need), t}
 	if len(l.chunks) == 0 {
 		l.chunks = []*chunk{{waits: []wait{w}, least: w.foot}}
 		l.count = 1
@@ -77,7 +63,7 @@ func (l *waitlist) add(t *task) {
 		return
 	}
 	c.waits = slices.Insert(c.waits, at, w)
-	c.least = c.least.least(w.foot)
+	c.least = c.least.Least(w.foot)
 	l.count++
 	if len(c.waits) > chunkMost {
 		half := len(c.waits) / 2
@@ -108,7 +94,7 @@ func (l *waitlist) remove(t *task) {
 	switch {
 	case len(c.waits) == 0:
 		l.chunks = slices.Delete(l.chunks, i, i+1)
-	case gone.cpus == c.least.cpus || gone.gpus == c.least.gpus || gone.memory == c.least.memory:
+	case gone.CPUs == c.least.CPUs || gone.GPUs == c.least.GPUs || gone.Memory == c.least.Memory:
 		c.measure()
 	}
 }
@@ -116,20 +102,20 @@ func (l *waitlist) remove(t *task) {
 func (c *chunk) measure() {
 	c.least = c.waits[0].foot
 	for _, w := range c.waits[1:] {
-		c.least = c.least.least(w.foot)
+		c.least = c.least.Least(w.foot)
 	}
 }
 
 // limits are what a host has for the tasks of a waitlist.
 type limits struct {
-	left   footprint // for tasks that would run now
-	most   footprint // no less, for those that may also queue there:
-	queues bool      // some may,
-	before *place    // those that rank before this one; nil: all
+	left   fleet.Footprint // for tasks that would run now
+	most   fleet.Footprint // no less, for those that may also queue there:
+	queues bool            // some may,
+	before *fleet.Rank     // those that rank before this one; nil: all
 }
 
-func (l *limits) of(p *place) footprint {
-	if l.queues && (l.before == nil || p.compare(l.before) < 0) {
+func (l *limits) of(p *fleet.Rank) fleet.Footprint {
+	if l.queues && (l.before == nil || p.Compare(l.before) < 0) {
 		return l.most
 	}
 	return l.left
@@ -138,7 +124,7 @@ func (l *limits) of(p *place) footprint {
 // next is the first task beyond the place that is within the limits and that
 // suits; a nil place is before all. budget is lessened by the tasks that were
 // looked at; when it is used up, next says where it stopped.
-func (l *waitlist) next(after *place, lim limits, budget *int, suits func(*task) bool) (t *task, stopped *place) {
+func (l *waitlist) next(after *fleet.Rank, lim limits, budget *int, suits func(*task) bool) (t *task, stopped *fleet.Rank) {
 	i, at := 0, 0
 	if after != nil && len(l.chunks) > 0 {
 		i = l.chunkOf(*after)
@@ -149,12 +135,12 @@ func (l *waitlist) next(after *place, lim limits, budget *int, suits func(*task)
 	}
 	for ; i < len(l.chunks); i, at = i+1, 0 {
 		c := l.chunks[i]
-		if !c.least.within(lim.of(&c.waits[0].place)) { // no task of the chunk ranks before
+		if !c.least.Within(lim.of(&c.waits[0].place)) { // no task of the chunk ranks before
 			continue
 		}
 		for ; at < len(c.waits); at++ {
 			w := &c.waits[at]
-			if *budget--; w.foot.within(lim.of(&w.place)) && suits(w.task) {
+			if *budget--; w.foot.Within(lim.of(&w.place)) && suits(w.task) {
 				return w.task, nil
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/scheduler/fleet"
 )
 
 // A waitlist finds what a look at every task would find, in the same order.
@@ -23,8 +25,8 @@ func TestWaitlist(t *testing.T) {
 					n++
 					need := job.Resources{CPUs: rapid.IntRange(0, 9).Draw(t, "cpus"), GPUs: rapid.IntRange(0, 2).Draw(t, "gpus")}
 					spec := job.Spec{Priority: rapid.IntRange(0, 2).Draw(t, "priority")}
-					e := &entry{job: job.Job{ID: job.ID(fmt.Sprint(n)), Spec: spec}, born: storyStart.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "age")))}
-					x := &task{e: e, group: &group{need: need}}
+					e := &entry{job: &jobs.Job{ID: job.ID(fmt.Sprint(n)), Spec: spec}, priority: spec.Priority, born: storyStart.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "age")))}
+					x := &task{e: e, group: &group{Shape: fleet.Shape{Need: need}}}
 					l.add(x)
 					l.add(x) // a second time changes nothing
 					i, _ := slices.BinarySearchFunc(all, x, rank)
@@ -47,24 +49,24 @@ func TestWaitlist(t *testing.T) {
 					t.Fatalf("%d tasks, want %d", l.len(), len(all))
 				}
 				lim := limits{
-					left:   footprint{cpus: rapid.IntRange(-1, 9).Draw(t, "left"), gpus: rapid.IntRange(0, 2).Draw(t, "left gpus")},
-					most:   footprint{cpus: rapid.IntRange(-1, 9).Draw(t, "most"), gpus: rapid.IntRange(0, 2).Draw(t, "most gpus")},
+					left:   fleet.Footprint{CPUs: rapid.IntRange(-1, 9).Draw(t, "left"), GPUs: rapid.IntRange(0, 2).Draw(t, "left gpus")},
+					most:   fleet.Footprint{CPUs: rapid.IntRange(-1, 9).Draw(t, "most"), GPUs: rapid.IntRange(0, 2).Draw(t, "most gpus")},
 					queues: rapid.Bool().Draw(t, "queues"),
 				}
 				if rapid.Bool().Draw(t, "before") {
-					lim.before = &place{priority: rapid.IntRange(-1, 3).Draw(t, "before priority"), born: storyStart.Add(5)}
+					lim.before = &fleet.Rank{Priority: rapid.IntRange(-1, 3).Draw(t, "before priority"), Born: storyStart.Add(5)}
 				}
-				lim.left = lim.left.least(lim.most)
+				lim.left = lim.left.Least(lim.most)
 				suits := func(x *task) bool { return x.e.job.ID != "1" }
 				var want, got []*task
 				for _, x := range all {
 					p := placeOf(x)
-					if footprintOf(x.group.need).within(lim.of(&p)) && suits(x) {
+					if fleet.FootprintOf(x.group.Need).Within(lim.of(&p)) && suits(x) {
 						want = append(want, x)
 					}
 				}
 				budget := rapid.IntRange(1, 4*chunkMost).Draw(t, "budget")
-				for after := (*place)(nil); ; {
+				for after := (*fleet.Rank)(nil); ; {
 					left1 := budget
 					x, stopped := l.next(after, lim, &left1, suits)
 					if x == nil && stopped == nil {

@@ -105,7 +105,7 @@ func (c *Core) useful(p job.Peer) bool {
 		return true
 	}
 	w := c.workers[p]
-	return w != nil && len(w.offers)+len(w.waiting) > 0
+	return w != nil && !w.Claims.None()
 }
 
 // lostTouch notes the end of a session: one that is still wanted is waited for

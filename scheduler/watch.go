@@ -21,7 +21,7 @@ const (
 
 // watcher keeps, for each job, only what was not yet read.
 type watcher struct {
-	filter Filter
+	filter job.Query
 	out    chan job.Job
 
 	mu     sync.Mutex
@@ -42,7 +42,7 @@ func newWatchers() watchers { return watchers{all: map[*watcher]bool{}} }
 // change; what was overtaken before it was read is left out. The channel is
 // closed when ctx ends, when the scheduler does, or when the reader is too far
 // behind: list and watch again.
-func (l *Loop) Watch(ctx context.Context, f Filter) (<-chan job.Job, error) {
+func (l *Loop) Watch(ctx context.Context, f job.Query) (<-chan job.Job, error) {
 	w := &watcher{filter: f, out: make(chan job.Job), latest: map[job.ID]job.Job{}, bell: make(chan struct{}, 1)}
 	archived, err := query(ctx, l, func(c *Core) (archived []Listed, err error) {
 		if len(l.watchers.all) >= maxWatchers {
@@ -83,7 +83,7 @@ func (l *Loop) putArchived(w *watcher, archived []Listed) error {
 		if err != nil {
 			return err
 		}
-		if w.filter.matches(&j) {
+		if w.filter.Match(&j) {
 			w.put(j)
 		}
 	}
@@ -106,7 +106,7 @@ func (ws *watchers) publish(c *Core, ids []job.ID) {
 			continue
 		}
 		for w := range ws.all {
-			if w.filter.watches(&j) {
+			if watches(&w.filter, &j) {
 				w.put(j)
 			}
 		}
@@ -114,10 +114,10 @@ func (ws *watchers) publish(c *Core, ids []job.ID) {
 }
 
 // watches is matches without the state: a watcher wants to see a job leave it.
-func (f *Filter) watches(j *job.Job) bool {
+func watches(f *job.Query, j *job.Job) bool {
 	g := *f
 	g.States = nil
-	return g.matches(j)
+	return g.Match(j)
 }
 
 func (ws *watchers) end() {

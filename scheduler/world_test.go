@@ -5,12 +5,15 @@ package scheduler
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/jobs/jobstest"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -243,33 +246,34 @@ func (m *model) renewed(x lease.Renewed) {
 
 // world is an owner, its journal and its workers.
 type world struct {
-	t       *rapid.T
-	now     time.Time
-	cfg     Config
-	core    *Core
-	log     []job.Committed
-	pending []job.Record
-	read    Token
-	term    uint64
-	models  []*model
-	ids     []job.ID
-	tokens  Token
-	open    map[Token]bool // requests without an answer in this life of the owner
-	kept    map[job.ID]bool
-	ghosts  map[job.Attempt]time.Time // run without their worker's knowledge, until then
-	liars   bool                      // workers' messages are made up
-	ran     map[job.Attempt]bool
-	rows    map[job.ID]job.Job // on disk
-	unsaved map[job.ID]bool    // that the disk has not taken
-	gone    []job.ID           // likewise
-	stalled bool               // it takes nothing
-	applied uint64             // that they reflect
+	t        *rapid.T
+	now      time.Time
+	cfg      Config
+	core     *Core
+	log      []job.Committed
+	pending  []job.Record
+	read     Token
+	term     uint64
+	models   []*model
+	ids      []job.ID
+	tokens   Token
+	open     map[Token]bool // requests without an answer in this life of the owner
+	kept     map[job.ID]bool
+	ghosts   map[job.Attempt]time.Time // run without their worker's knowledge, until then
+	liars    bool                      // workers' messages are made up
+	ran      map[job.Attempt]bool
+	follower *jobs.Table
+	rows     jobstest.Disk
+	unsaved  []job.Row // that the disk has not taken
+	gone     []job.ID  // likewise
+	stalled  bool      // it takes nothing
+	applied  uint64    // that they reflect
 }
 
 func newWorld(t *rapid.T) *world {
 	w := &world{
 		t: t, now: storyStart, cfg: DefaultConfig(), open: map[Token]bool{}, kept: map[job.ID]bool{}, ran: map[job.Attempt]bool{},
-		ghosts: map[job.Attempt]time.Time{}, rows: map[job.ID]job.Job{}, unsaved: map[job.ID]bool{},
+		ghosts: map[job.Attempt]time.Time{}, rows: jobstest.Disk{}, follower: jobs.NewTable(7),
 	}
 	w.cfg.Self, w.cfg.Group, w.cfg.Seed, w.cfg.KeepWhole = "w0", 7, 1, 1
 	for i, p := range []job.Peer{"w0", "w1", "w2"} {
@@ -287,6 +291,23 @@ func (w *world) elect() {
 	w.commit(job.Committed{Lead: true})
 }
 
+// depose ends the ownership. Of the records under way the first n are committed all the same.
+func (w *world) depose(n int) {
+	pending := w.pending
+	w.pending = nil
+	w.step(Deposed{Epoch: job.Epoch{Generation: 1, Term: w.term}})
+	if len(w.open) > 0 {
+		w.t.Fatalf("%d requests of a deposed owner have no answer", len(w.open))
+	}
+	if w.read != 0 {
+		w.readDone(errors.New("no leader"))
+	}
+	w.step(NotProposed{Records: pending, Err: errors.New("uncertain")})
+	if n > 0 {
+		w.commit(job.Committed{Records: pending[:n:n]})
+	}
+}
+
 func (w *world) step(events ...Event) {
 	w.do(w.core.Step(w.now, append(events, RowsKept{w.applied})...))
 	for n := 0; w.core.again; n++ {
@@ -298,6 +319,9 @@ func (w *world) step(events ...Event) {
 }
 
 func (w *world) do(fx Effects) {
+	if !w.core.lead {
+		w.checkIdle(fx)
+	}
 	w.pending = append(w.pending, fx.Propose...)
 	for _, o := range fx.Send {
 		if s, ok := o.Msg.(lease.Start); ok {
@@ -326,9 +350,7 @@ func (w *world) do(fx Effects) {
 
 // save keeps rows, of which the core hears with its next step.
 func (w *world) save(fx Effects) {
-	for _, id := range fx.Save {
-		w.unsaved[id] = true
-	}
+	w.unsaved = append(w.unsaved, fx.Rows...)
 	for _, id := range fx.Gone {
 		delete(w.kept, id)
 	}
@@ -336,15 +358,8 @@ func (w *world) save(fx Effects) {
 	if w.stalled {
 		return
 	}
-	for id := range w.unsaved {
-		if j, ok := w.core.Row(id); ok {
-			w.rows[id] = j
-		}
-	}
-	for _, id := range w.gone {
-		delete(w.rows, id)
-	}
-	w.unsaved, w.gone, w.applied = map[job.ID]bool{}, nil, w.core.Applied()
+	w.rows.Save(w.unsaved, w.gone)
+	w.unsaved, w.gone, w.applied = nil, nil, w.core.Applied()
 }
 
 // whole is a listed job, for which an archived one must have its row.
@@ -352,7 +367,7 @@ func (w *world) whole(x Listed) job.Job {
 	if x.Job != nil {
 		return *x.Job
 	}
-	j, there := w.rows[x.ID]
+	j, there := w.rows.Job(x.ID)
 	if !there || !j.State().Ended() {
 		w.t.Fatalf("%s is archived, and its row is %+v (%v)", x.ID, j, there)
 	}
@@ -373,6 +388,19 @@ func (w *world) commit(m job.Committed) {
 		}
 	}
 	w.step(Committed{m})
+	w.follow(m)
+}
+
+// checkIdle checks that a core which does not own the jobs does nothing but give offers back.
+func (w *world) checkIdle(fx Effects) {
+	if len(fx.Propose) > 0 || fx.Read != 0 || len(fx.Find) > 0 || len(fx.Wants) > 0 {
+		w.t.Fatalf("it does not lead and wants %+v", fx)
+	}
+	for _, o := range fx.Send {
+		if _, ok := o.Msg.(lease.Release); !ok {
+			w.t.Fatalf("it does not lead and sends %+v", o.Msg)
+		}
+	}
 }
 
 // checkStart holds a Start against the journal alone: R1 and R7.
@@ -393,46 +421,51 @@ func (w *world) checkStart(to job.Peer, s lease.Start) {
 	}
 }
 
-// replay is the jobs of a journal, by the records' own rules.
-func replay(log []job.Committed) map[job.ID]*job.Job {
-	jobs := map[job.ID]*job.Job{}
-	for _, m := range log {
-		for i, r := range m.Records {
-			switch r := r.(type) {
-			case job.SubmitRecord:
-				if jobs[r.Job] == nil {
-					j := newJob(r, "w0")
-					j.Seq = seqOf(m.Index, i)
-					jobs[r.Job] = &j
-				}
-			case job.AssignRecord:
-				if j := jobs[r.Attempt.Job]; j != nil {
-					applyAssign(j, r, m.Epoch)
-				}
-			case job.UnassignRecord:
-				if j := jobs[r.Attempt.Job]; j != nil {
-					applyUnassign(j, r)
-				}
-			case job.ResultRecord:
-				if j := jobs[r.Attempt.Job]; j != nil {
-					applyResult(j, r)
-				}
-			case job.CancelRecord:
-				if j := jobs[r.Job]; j != nil {
-					applyCancel(j, r)
-				}
-			case job.HoldRecord:
-				if j := jobs[r.Job]; j != nil {
-					applyHold(j, r)
-				}
-			case job.PurgeRecord:
-				if j := jobs[r.Job]; j != nil && ended(j) {
-					delete(jobs, r.Job)
-				}
-			}
+// load takes all rows of a disk.
+func (s *Saved) load(t interface{ Fatal(...any) }, d jobstest.Disk) {
+	for _, r := range d.All() {
+		if err := s.Add(r); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return jobs
+	if err := s.End(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// follow has a table that owns nothing apply what the journal has taken, and holds it
+// against the owner's.
+func (w *world) follow(m job.Committed) {
+	for i, r := range m.Records {
+		w.follower.Apply(r, seqOf(m.Index, i), m.Epoch)
+	}
+	for _, j := range w.core.table.Jobs() {
+		f := w.follower.Job(j.ID)
+		if f == nil {
+			w.t.Fatalf("entry %d: the follower has no %s", m.Index, j.ID)
+		}
+		if mine, theirs := text(w.t, j.View(0, j.Len())), text(w.t, f.View(0, f.Len())); mine != theirs {
+			w.t.Fatalf("entry %d: %s is\n%s\nand for the follower\n%s", m.Index, j.ID, mine, theirs)
+		}
+	}
+	if w.follower.Len() != w.core.table.Len() {
+		w.t.Fatalf("entry %d: the follower has %d jobs, the owner %d", m.Index, w.follower.Len(), w.core.table.Len())
+	}
+}
+
+// replay is the jobs of a journal, as a table comes to them that was not there.
+func replay(log []job.Committed) map[job.ID]*job.Job {
+	table := jobs.NewTable(7)
+	for _, m := range log {
+		for i, r := range m.Records {
+			table.Apply(r, seqOf(m.Index, i), m.Epoch)
+		}
+	}
+	out := map[job.ID]*job.Job{}
+	for _, j := range table.Jobs() {
+		out[j.ID] = new(j.View(0, j.Len()))
+	}
+	return out
 }
 
 // started checks, as a process begins, that no other of its task can be alive,
@@ -486,16 +519,14 @@ func (w *world) restart(rows bool) {
 	for _, m := range w.models {
 		m.cut()
 	}
-	w.pending, w.read, w.open, w.unsaved, w.gone = nil, 0, map[Token]bool{}, map[job.ID]bool{}, nil
+	w.pending, w.read, w.open, w.unsaved, w.gone = nil, 0, map[Token]bool{}, nil, nil
 	w.cfg.Seed++
 	saved := Saved{}
 	if rows {
 		saved.Applied = w.applied
-		for _, j := range w.rows {
-			saved.Add(j)
-		}
+		saved.load(w.t, w.rows)
 	} else {
-		w.rows, w.applied = map[job.ID]job.Job{}, 0
+		w.rows, w.applied = jobstest.Disk{}, 0
 	}
 	w.core = NewCore(w.cfg, saved, w.now)
 	for _, m := range w.log {
@@ -507,6 +538,9 @@ func (w *world) restart(rows bool) {
 
 // settle heals everything and lets it run until nothing more happens.
 func (w *world) settle() {
+	if !w.core.lead {
+		w.elect()
+	}
 	for range 400 {
 		for _, m := range w.models {
 			if !m.up {

@@ -1,8 +1,7 @@
 package store
 
-// Leave to compact: one compaction at a time. Pebble's own scheduler looks ten
-// times a second whether it could grant more, which is most of what an idle
-// daemon's database would do.
+// One compaction at a time. Pebble's own scheduler looks ten times a second whether it could start more, which would be
+// most of what the database of an idle daemon does.
 
 import (
 	"sync"
@@ -10,15 +9,15 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// oneCompaction grants a compaction when none runs, and the next when it ends.
+// oneCompaction lets Pebble start a compaction when none runs, and the next one when that ends.
 type oneCompaction struct {
 	db pebble.DBForCompaction // set by Register, before any other call
 
 	mu       sync.Mutex
-	idle     *sync.Cond // of mu: granting has ended
+	idle     *sync.Cond // of mu: signals that granting is false again
 	running  bool       // guarded by mu
-	granting bool       // guarded by mu: the database is being asked
-	missed   bool       // guarded by mu: leave was refused since it was asked
+	granting bool       // guarded by mu: Done asks Pebble for the next compaction
+	missed   bool       // guarded by mu: a compaction was refused while granting
 	closed   bool       // guarded by mu
 }
 
@@ -28,10 +27,10 @@ func newOneCompaction() *oneCompaction {
 	return c
 }
 
-// Register tells which database asks.
+// Register is called by Pebble with the database that asks.
 func (c *oneCompaction) Register(_ int, db pebble.DBForCompaction) { c.db = db }
 
-// Unregister ends all granting and waits for what is under way.
+// Unregister starts no more compactions. It waits until Done has finished asking.
 func (c *oneCompaction) Unregister() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +40,7 @@ func (c *oneCompaction) Unregister() {
 	}
 }
 
-// TrySchedule grants a compaction if none runs.
+// TrySchedule lets a compaction start if none runs.
 func (c *oneCompaction) TrySchedule() (bool, pebble.CompactionGrantHandle) { //nolint:ireturn // Pebble's interface wants it
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,10 +55,10 @@ func (c *oneCompaction) TrySchedule() (bool, pebble.CompactionGrantHandle) { //n
 	return true, c
 }
 
-// UpdateGetAllowedWithoutPermission is of no matter: the number is always one.
+// UpdateGetAllowedWithoutPermission does nothing: the number is always one.
 func (c *oneCompaction) UpdateGetAllowedWithoutPermission() {}
 
-// Started, MeasureCPU and CumulativeStats tell how a compaction fares.
+// Started is part of the handle that Pebble wants.
 func (c *oneCompaction) Started() {}
 
 // MeasureCPU is part of the handle that Pebble wants.
@@ -68,8 +67,8 @@ func (c *oneCompaction) MeasureCPU(pebble.CompactionGoroutineKind) {}
 // CumulativeStats is part of the handle that Pebble wants.
 func (c *oneCompaction) CumulativeStats(pebble.CompactionGrantHandleStats) {}
 
-// Done ends a compaction; the leave goes to the next that waits. Until that is
-// settled nobody else gets it, and whoever is refused meanwhile is asked again.
+// Done is called by Pebble at the end of a compaction. It starts the next one that waits. Until that is settled no other
+// may start; if one was refused meanwhile, Pebble is asked again.
 func (c *oneCompaction) Done() {
 	for c.ask() {
 		waiting, _ := c.db.GetWaitingCompaction()

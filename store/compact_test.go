@@ -9,11 +9,13 @@ import (
 	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/musterhq/muster/store/storetest"
 )
 
 func TestCompactionsKeepUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, memDisk())
+		s := open(t, storetest.Disk())
 		defer closeStore(t, s)
 		rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // to be repeated
 		val := make([]byte, 4<<10)
@@ -22,7 +24,7 @@ func TestCompactionsKeepUp(t *testing.T) {
 				val[i] = byte(rng.Uint32())
 			}
 			key := fmt.Appendf(nil, "n/%05d", rng.IntN(5000))
-			if err := s.write(pebble.NoSync, func(b *pebble.Batch) error { return b.Set(key, val, nil) }); err != nil {
+			if err := s.Write(func(b Batch) error { return b.Set(key, val) }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -75,7 +77,7 @@ func TestOneCompactionAtATime(t *testing.T) {
 	db.waiting = 1
 	c.Done()
 	if ok, _ := c.TrySchedule(); ok || db.granted != 1 {
-		t.Fatal("the leave did not go to the one that waited")
+		t.Fatal("the one that waited was not started")
 	}
 	// One that comes while the database says that none waits is asked again.
 	db.asked = func() {

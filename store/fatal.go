@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// hookTime bounds OnFatal: with its log gone the database may hold any lock,
-	// so a hook that asks the store something never returns.
+	// hookTime bounds OnFatal. A database that lost its write-ahead log may hold any lock, so a hook that uses the store
+	// never returns.
 	hookTime = 2 * time.Second
-	// fatalStatus is what the process exits with.
+	// fatalStatus is the exit code of the process.
 	fatalStatus = 1
 )
 
@@ -30,21 +30,21 @@ func newFatality(hook func(error), log *slog.Logger) *fatality {
 	return &fatality{hook: hook, log: log, exit: os.Exit} //nolint:forbidigo // a database without its log must not go on, and cannot be closed
 }
 
-// end says why, tells the hook and ends the process. It never returns: whoever
-// comes second waits for the first to bring the process down.
+// end logs the reason, calls the hook and ends the process. It never returns: a second caller waits until the first has
+// ended the process.
 func (f *fatality) end(err error) {
 	f.once.Do(func() {
 		f.log.Error("the disk does not take what must be kept: the daemon ends, its tasks run on", "error", err)
 		if f.hook != nil {
-			told := make(chan struct{})
+			returned := make(chan struct{})
 			go func() {
-				defer close(told)
+				defer close(returned)
 				f.hook(err)
 			}()
 			timer := time.NewTimer(hookTime)
 			defer timer.Stop()
 			select {
-			case <-told:
+			case <-returned:
 			case <-timer.C:
 			}
 		}
@@ -53,8 +53,8 @@ func (f *fatality) end(err error) {
 	select {}
 }
 
-// engineLog is Pebble's way to the log. Its chatter about files and compactions
-// is nobody's business but a developer's.
+// engineLog is the logger for Pebble. Lines about files and compactions are of use to developers only, so they are
+// logged as debug.
 type engineLog struct{ fatal *fatality }
 
 func (l engineLog) Infof(format string, args ...any) {

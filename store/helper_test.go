@@ -1,34 +1,15 @@
 package store
 
-// What the tests share: stores in memory that can crash, and journals that
-// note what they deliver.
+// What the tests share: stores on disks in memory.
 
 import (
-	"context"
 	"log/slog"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/musterhq/muster/job"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
-
-func memDisk() *vfs.MemFS {
-	fs := vfs.NewCrashableMem()
-	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1 << 40, TotalBytes: 1 << 41})
-	return fs
-}
-
-// crash is the disk as it would be found after a power cut now.
-func crash(fs *vfs.MemFS, cfg vfs.CrashCloneCfg) *vfs.MemFS {
-	after := fs.CrashClone(cfg)
-	after.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1 << 40, TotalBytes: 1 << 41})
-	return after
-}
 
 func open(t testing.TB, fs vfs.FS) *Store {
 	t.Helper()
@@ -47,79 +28,4 @@ func closeStore(t testing.TB, s *Store) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// ran is a journal that runs, and what it has delivered.
-type ran struct {
-	*Journal
-	stop context.CancelFunc
-	end  chan error
-
-	mu  sync.Mutex
-	got []job.Committed // guarded by mu
-}
-
-func (r *ran) deliver(c job.Committed) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.got = append(r.got, c)
-}
-
-func (r *ran) delivered() []job.Committed {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]job.Committed{}, r.got...)
-}
-
-// ids are the jobs of the Submit records that were delivered, in order.
-func (r *ran) ids() (ids []job.ID) {
-	for _, c := range r.delivered() {
-		for _, rec := range c.Records {
-			if rec, ok := rec.(job.SubmitRecord); ok {
-				ids = append(ids, rec.Job)
-			}
-		}
-	}
-	return ids
-}
-
-// run starts the journal of the store's own group.
-func run(t testing.TB, s *Store, cfg JournalConfig) *ran {
-	t.Helper()
-	r := &ran{end: make(chan error, 1)}
-	var err error
-	if r.Journal, err = s.Journal(cfg, s.Group(), r.deliver, quiet); err != nil {
-		t.Fatal(err)
-	}
-	var ctx context.Context
-	ctx, r.stop = context.WithCancel(t.Context())
-	go func() { r.end <- r.Run(ctx) }()
-	return r
-}
-
-// halt stops the journal and waits for its end.
-func (r *ran) halt(t testing.TB) {
-	t.Helper()
-	r.stop()
-	if err := <-r.end; err != nil {
-		t.Fatalf("Run = %v", err)
-	}
-}
-
-func submit(g job.Group, n int) job.SubmitRecord {
-	spec := job.DefaultSpec()
-	spec.Name, spec.Command = "n", []string{"/bin/true"}
-	return job.SubmitRecord{
-		Job: job.NewID(g, uint64(n)), User: "amy", Spec: spec, At: time.Unix(1_700_000_000, 0),
-	}
-}
-
-func cancel(g job.Group, n int) job.Record {
-	return job.CancelRecord{Job: job.NewID(g, uint64(n)), Reason: "enough"}
-}
-
-// load collects the rows of a journal.
-func load(j *Journal) (jobs []job.Job, applied uint64, err error) {
-	applied, err = j.Load(func(row job.Job) { jobs = append(jobs, row) })
-	return jobs, applied, err
 }

@@ -1,12 +1,10 @@
 package store
 
-// The few keys that the daemon keeps for itself.
+// The keys and values that the daemon keeps for itself.
 
 import (
 	"fmt"
 	"sync"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 const (
@@ -15,22 +13,22 @@ const (
 	MaxKeyBytes = 256
 	// MaxValueBytes bounds a value: a list of a few thousand peers.
 	MaxValueBytes = 1 << 20
-	// MaxKeys bounds the keys, for what peers say makes them grow: one per group
-	// of a large cluster, over years.
+	// MaxKeys bounds the number of keys, because peers can make it grow: one key for each group of a large cluster, over
+	// years.
 	MaxKeys = 1<<16 + 1<<10
 )
 
-// keyCount is how many keys there are: not exactly, if one key is written and
-// deleted at the same moment, but again after a restart.
+// keyCount is the number of keys. It is off by one if the same key is written and deleted at the same moment; a restart
+// counts anew.
 type keyCount struct {
 	mu sync.Mutex
 	n  int // guarded by mu
 }
 
-// countOwn counts the keys that are there at start.
+// countOwn counts the keys at start.
 func (s *Store) countOwn() error {
 	n := 0
-	if err := s.scan([]byte(ownPrefix), func(_, _ []byte) error { n++; return nil }); err != nil {
+	if err := s.ReadPrefix([]byte(ownPrefix), func(_, _ []byte) error { n++; return nil }); err != nil {
 		return fmt.Errorf("store: count the daemon's keys: %w", err)
 	}
 	s.own.mu.Lock()
@@ -39,7 +37,7 @@ func (s *Store) countOwn() error {
 	return nil
 }
 
-// take counts one key more, or says that there are too many.
+// take counts one key more; false if there are too many.
 func (c *keyCount) take() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,24 +54,25 @@ func (c *keyCount) giveBack() {
 	c.n--
 }
 
-// Put keeps a value under a key. It would survive a power cut when Put returns.
+// Put keeps a value under a key. It survives a power cut once Put returns. It is ErrTooLarge, ErrFull or ErrNoRoom if a
+// bound is reached.
 func (s *Store) Put(key string, val []byte) error {
 	if key == "" || len(key) > MaxKeyBytes || len(val) > MaxValueBytes {
 		return fmt.Errorf("store: put %.60q of %d bytes: %w: keys of 1 to %d bytes, values to %d",
 			key, len(val), ErrTooLarge, MaxKeyBytes, MaxValueBytes)
 	}
-	if err := s.Room(); err != nil {
+	if err := s.CheckSpace(); err != nil {
 		return err
 	}
 	k := []byte(ownPrefix + key)
-	old, err := s.get(k)
+	old, err := s.Read(k)
 	if err != nil {
 		return fmt.Errorf("store: put %q: %w", key, err)
 	}
 	if old == nil && !s.own.take() {
 		return fmt.Errorf("store: put %q: %w: %d keys", key, ErrFull, MaxKeys)
 	}
-	if err := s.write(pebble.Sync, func(b *pebble.Batch) error { return b.Set(k, val, nil) }); err != nil {
+	if err := s.WriteSync(func(b Batch) error { return b.Set(k, val) }); err != nil {
 		if old == nil {
 			s.own.giveBack()
 		}
@@ -84,34 +83,34 @@ func (s *Store) Put(key string, val []byte) error {
 
 // Get reads a value, or nil if there is none.
 func (s *Store) Get(key string) ([]byte, error) {
-	v, err := s.get([]byte(ownPrefix + key))
+	v, err := s.Read([]byte(ownPrefix + key))
 	if err != nil {
 		return nil, fmt.Errorf("store: get %q: %w", key, err)
 	}
 	return v, nil
 }
 
-// Delete forgets a key, and the disk has it no more when Delete returns.
+// Delete deletes a key, if it is there. The deletion survives a power cut once Delete returns.
 func (s *Store) Delete(key string) error {
 	k := []byte(ownPrefix + key)
-	old, err := s.get(k)
+	old, err := s.Read(k)
 	if err != nil {
 		return fmt.Errorf("store: delete %q: %w", key, err)
 	}
 	if old == nil {
 		return nil
 	}
-	if err := s.write(pebble.Sync, func(b *pebble.Batch) error { return b.Delete(k, nil) }); err != nil {
+	if err := s.WriteSync(func(b Batch) error { return b.Delete(k) }); err != nil {
 		return fmt.Errorf("store: delete %q: %w", key, err)
 	}
 	s.own.giveBack()
 	return nil
 }
 
-// Scan reads all values whose key begins with prefix.
+// Scan returns all keys that begin with prefix, with their values.
 func (s *Store) Scan(prefix string) (map[string][]byte, error) {
 	found := map[string][]byte{}
-	err := s.scan([]byte(ownPrefix+prefix), func(k, v []byte) error {
+	err := s.ReadPrefix([]byte(ownPrefix+prefix), func(k, v []byte) error {
 		found[string(k[len(ownPrefix):])] = append([]byte{}, v...)
 		return nil
 	})

@@ -1,13 +1,12 @@
 package store
 
-// The ledger of a worker: its memory of every attempt that it was given.
+// The ledger of the worker: what it knows of every attempt that was given to this host.
 
 import (
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/musterhq/muster/job"
@@ -20,66 +19,65 @@ const (
 	epochPrefix   = "w/e/"
 )
 
-// Ledger keeps a worker's records. Its methods may be called from any goroutine.
+// Ledger is the worker's part of a store. Its methods may be called from any goroutine.
 type Ledger struct{ store *Store }
 
-// Ledger is the store's one ledger.
+// Ledger returns the ledger of the store.
 func (s *Store) Ledger() *Ledger { return &Ledger{store: s} }
 
 func attemptKey(a job.Attempt) []byte { return []byte(attemptPrefix + a.String()) }
 func epochKey(g job.Group) []byte     { return []byte(epochPrefix + g.String()) }
 
-// Save writes all or nothing. With sync it returns when that, and all that was
-// saved before, would survive a power cut; without, the end of a process may
-// lose it. While the disk is nearly full it refuses what begins work, a new
-// reservation or a new start, with ErrNoRoom; everything else it writes.
+// Save writes records and epochs and deletes the attempts in gone, all together or not at all. With sync, this and all
+// earlier saves survive a power cut once it returns; without, a crash may take them. While the disk is nearly full, a
+// record that begins work (a new reservation or a new start) makes it fail with ErrNoRoom.
 func (l *Ledger) Save(put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch, sync bool) error {
 	if err := l.admit(put); err != nil {
 		return err
 	}
-	durability := pebble.NoSync
+	write := l.store.Write
 	if sync {
-		durability = pebble.Sync
+		write = l.store.WriteSync
 	}
-	err := l.store.write(durability, func(b *pebble.Batch) error { return fill(b, put, gone, epochs) })
+	err := write(func(b Batch) error { return fill(b, put, gone, epochs) })
 	if err != nil {
 		return fmt.Errorf("store: save %d records of the ledger: %w", len(put), err)
 	}
 	return nil
 }
 
-func fill(b *pebble.Batch, put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch) error {
+func fill(b Batch, put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch) error {
 	for i := range put {
 		m, err := heldPB(&put[i])
 		if err != nil {
 			return fmt.Errorf("attempt %s: %w", put[i].Attempt, err)
 		}
-		if err := setMessage(b, attemptKey(put[i].Attempt), m); err != nil {
+		if err := b.SetMessage(attemptKey(put[i].Attempt), m); err != nil {
 			return err
 		}
 	}
 	for _, a := range gone {
-		if err := b.Delete(attemptKey(a), nil); err != nil {
+		if err := b.Delete(attemptKey(a)); err != nil {
 			return err
 		}
 	}
 	for _, e := range epochs {
 		m := &storepb.Epoch{Generation: e.Epoch.Generation, Term: e.Epoch.Term}
-		if err := setMessage(b, epochKey(e.Group), m); err != nil {
+		if err := b.SetMessage(epochKey(e.Group), m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// admit refuses records that begin work while there is no room.
+// admit refuses records that begin work while the disk is nearly full, and records of attempts that cannot exist.
 func (l *Ledger) admit(put []lease.Record) error {
 	for i := range put {
 		if err := put[i].Attempt.Valid(); err != nil {
 			return fmt.Errorf("store: save the ledger: %w", err)
 		}
 	}
-	full := l.store.Room()
+	full := l.store.CheckSpace()
 	if full == nil {
 		return nil
 	}
@@ -95,15 +93,14 @@ func (l *Ledger) admit(put []lease.Record) error {
 	return nil
 }
 
-// begins says whether a record takes an attempt further than the disk knows it:
-// to reserved or to started.
+// begins says whether the record moves the attempt to reserved or started, compared with what is on disk.
 func (l *Ledger) begins(r *lease.Record) (bool, error) {
 	switch r.Phase {
 	case lease.PhaseDone, lease.PhaseRefused:
 		return false, nil
 	case lease.PhaseReserved, lease.PhaseStarted:
 	}
-	v, err := l.store.get(attemptKey(r.Attempt))
+	v, err := l.store.Read(attemptKey(r.Attempt))
 	if err != nil {
 		return false, fmt.Errorf("store: read attempt %s: %w", r.Attempt, err)
 	}
@@ -117,14 +114,14 @@ func (l *Ledger) begins(r *lease.Record) (bool, error) {
 	return old.Phase == lease.PhaseReserved && r.Phase == lease.PhaseStarted, nil
 }
 
-// Load reads all that was saved.
+// Load reads all records and epochs.
 func (l *Ledger) Load() (records []lease.Record, epochs []lease.GroupEpoch, err error) {
-	err1 := l.store.scan([]byte(attemptPrefix), func(_, v []byte) error {
+	err1 := l.store.ReadPrefix([]byte(attemptPrefix), func(_, v []byte) error {
 		r, err := decodeHeld(v)
 		records = append(records, r)
 		return err
 	})
-	err2 := l.store.scan([]byte(epochPrefix), func(k, v []byte) error {
+	err2 := l.store.ReadPrefix([]byte(epochPrefix), func(k, v []byte) error {
 		g, err := job.ParseGroup(string(k[len(epochPrefix):]))
 		if err != nil {
 			return err
@@ -133,7 +130,7 @@ func (l *Ledger) Load() (records []lease.Record, epochs []lease.GroupEpoch, err 
 		if err := proto.Unmarshal(v, &m); err != nil {
 			return err
 		}
-		epochs = append(epochs, lease.GroupEpoch{Group: g, Epoch: epochOf(&m)})
+		epochs = append(epochs, lease.GroupEpoch{Group: g, Epoch: m.Value()})
 		return nil
 	})
 	if err := errors.Join(err1, err2); err != nil {
@@ -149,15 +146,15 @@ func heldPB(r *lease.Record) (*storepb.Held, error) {
 	}
 	n := r.Need
 	return &storepb.Held{
-		Attempt: attemptPB(r.Attempt), Group: uint64(r.Group), Epoch: epochPB(r.Epoch), Session: uint64(r.Session),
+		Attempt: storepb.FromAttempt(r.Attempt), Group: uint64(r.Group), Epoch: storepb.FromEpoch(r.Epoch), Session: uint64(r.Session),
 		Owner: string(r.Owner), Phase: string(r.Phase), Offer: r.Offer, User: r.User,
 		Need: &storepb.Need{
 			Cpus: int64(n.CPUs), Memory: int64(n.Memory), Gpus: int64(n.GPUs),
 			GpuModel: n.GPUModel, GpuMemory: int64(n.GPUMemory), GpuShare: n.GPUShare,
 		},
 		Devices: r.Devices, Milli: int64(r.Milli), Spec: spec, Lease: int64(r.Lease), Hold: r.Hold, Boot: r.Boot,
-		Pid: int64(r.PID), Started: nanos(r.Started), Exit: exitPB(r.Exit), EventN: r.EventN, AckedN: r.AckedN,
-		Reason: r.Reason, Recorded: nanos(r.Recorded), Preempted: r.Preempted, Isolation: r.Isolation,
+		Pid: int64(r.PID), Started: storepb.Nanos(r.Started), Exit: storepb.FromExit(r.Exit), EventN: r.EventN, AckedN: r.AckedN,
+		Reason: r.Reason, Recorded: storepb.Nanos(r.Recorded), Preempted: r.Preempted, Isolation: r.Isolation,
 	}, nil
 }
 
@@ -166,24 +163,24 @@ func decodeHeld(b []byte) (lease.Record, error) {
 	if err := proto.Unmarshal(b, &m); err != nil {
 		return lease.Record{}, err
 	}
-	attempt, err := attemptOf(m.GetAttempt())
+	attempt, err := m.GetAttempt().Value()
 	if err != nil {
 		return lease.Record{}, err
 	}
-	spec, err := decodeSpec(m.GetSpec())
+	spec, err := storepb.DecodeSpec(m.GetSpec())
 	if err != nil {
 		return lease.Record{}, fmt.Errorf("spec of %s: %w", attempt, err)
 	}
 	n := m.GetNeed()
 	return lease.Record{
-		Attempt: attempt, Group: job.Group(m.GetGroup()), Epoch: epochOf(m.GetEpoch()), Session: lease.Session(m.GetSession()),
+		Attempt: attempt, Group: job.Group(m.GetGroup()), Epoch: m.GetEpoch().Value(), Session: lease.Session(m.GetSession()),
 		Owner: job.Peer(m.GetOwner()), Phase: lease.Phase(m.GetPhase()), Offer: m.GetOffer(), User: m.GetUser(),
 		Need: job.Resources{
 			CPUs: int(n.GetCpus()), Memory: job.Size(n.GetMemory()), GPUs: int(n.GetGpus()),
 			GPUModel: n.GetGpuModel(), GPUMemory: job.Size(n.GetGpuMemory()), GPUShare: n.GetGpuShare(),
 		},
 		Devices: m.GetDevices(), Milli: int(m.GetMilli()), Spec: spec, Lease: time.Duration(m.GetLease()), Hold: m.GetHold(),
-		Boot: m.GetBoot(), PID: int(m.GetPid()), Started: timeOf(m.GetStarted()), Exit: exitOf(m.GetExit()),
-		EventN: m.GetEventN(), AckedN: m.GetAckedN(), Reason: m.GetReason(), Recorded: timeOf(m.GetRecorded()), Preempted: m.GetPreempted(), Isolation: m.GetIsolation(),
+		Boot: m.GetBoot(), PID: int(m.GetPid()), Started: storepb.Time(m.GetStarted()), Exit: m.GetExit().Value(),
+		EventN: m.GetEventN(), AckedN: m.GetAckedN(), Reason: m.GetReason(), Recorded: storepb.Time(m.GetRecorded()), Preempted: m.GetPreempted(), Isolation: m.GetIsolation(),
 	}, nil
 }

@@ -1,8 +1,7 @@
 package store
 
-// The way of the write-ahead log to the disk, which ends the process at the
-// first error. Pebble must not hear of one: some of its answers are panics that,
-// on their way out, unlock what is not locked.
+// Writes of the write-ahead log: the first error ends the process. Pebble must not see such an error: it would panic in
+// some places, and on the way out unlock locks that are not held.
 
 import (
 	"fmt"
@@ -16,10 +15,10 @@ import (
 type logFS struct {
 	vfs.FS
 	end  func(error) // does not return
-	open atomic.Bool // until then the caller of Open hears of errors
+	open atomic.Bool // until then Open returns errors to its caller
 }
 
-// must ends the process for an error, once the database is open.
+// must ends the process if err is not nil and the database is open.
 func (fs *logFS) must(what string, err error) error {
 	if err != nil && fs.open.Load() {
 		fs.end(fmt.Errorf("store: %s write-ahead log: %w", what, err))
@@ -45,7 +44,7 @@ func (fs *logFS) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) 
 	return fs.log(f, err)
 }
 
-// OpenDir opens a directory: that of a log is synced with it.
+// OpenDir opens a directory. It is treated as a log file, because the directory of a log is synced with it.
 func (fs *logFS) OpenDir(name string) (vfs.File, error) { return fs.log(fs.FS.OpenDir(name)) }
 
 func (fs *logFS) log(f vfs.File, err error) (vfs.File, error) {
@@ -55,10 +54,10 @@ func (fs *logFS) log(f vfs.File, err error) (vfs.File, error) {
 	return logFile{f, fs}, nil
 }
 
-// Unwrap is the file system below.
+// Unwrap returns the wrapped file system.
 func (fs *logFS) Unwrap() vfs.FS { return fs.FS }
 
-// logFile is a log, or the directory that it is in.
+// logFile is a write-ahead log, or its directory.
 type logFile struct {
 	vfs.File
 	fs *logFS

@@ -70,7 +70,7 @@ func (s *attempts) refuse(a *attempt, why string) {
 	}
 	delete(a.group.running, a.rec.Attempt)
 	a.start = nil
-	a.rec.Reason, a.rec.EventN = clip(why), 1
+	a.rec.Reason, a.rec.EventN = lease.Clip(why), 1
 	a.rec.Devices, a.rec.Milli, a.rec.Spec, a.rec.Need = nil, 0, job.Spec{}, job.Resources{}
 	a.group.kept[a.rec.Attempt] = a
 	s.sessions.follow(a.group)
@@ -106,7 +106,7 @@ func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason strin
 	if !a.runs() {
 		return
 	}
-	reason = clip(cmp.Or(reason, "cancelled"))
+	reason = lease.Clip(cmp.Or(reason, "cancelled"))
 	if a.phase == starting {
 		s.finish(now, a, job.Exit{State: endMeant(&a.rec), Reason: reason})
 		return
@@ -152,7 +152,7 @@ func (s *attempts) reported(now Moment, e DriverEvent) {
 		s.reports.detail(a, e.Detail)
 	case DriverStarted:
 		if a.rec.PID == 0 && a.rec.Exit == nil && e.PID > 0 {
-			a.rec.PID, a.rec.Isolation, a.rec.Started = e.PID, clip(e.Isolation), e.Began
+			a.rec.PID, a.rec.Isolation, a.rec.Started = e.PID, lease.Clip(e.Isolation), e.Began
 			if e.Began.IsZero() {
 				a.rec.Started = now.Wall
 			}

@@ -65,11 +65,3 @@ const (
 	// pollAgain is how often the device status is requested meanwhile.
 	pollAgain = 500 * time.Millisecond
 )
-
-// clip bounds a sentence for people.
-func clip(s string) string {
-	if len(s) <= lease.MaxDetail {
-		return s
-	}
-	return s[:lease.MaxDetail]
-}

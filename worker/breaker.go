@@ -24,7 +24,7 @@ const (
 	breakerFirst = 30 * time.Second
 	breakerMost  = 30 * time.Minute
 	// exitOurs is the exit code of a task that the host failed to start.
-	exitOurs = 125
+	exitOurs = job.ExitMuster
 )
 
 // failure is one job that failed within fastFailure, or could not be started.

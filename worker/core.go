@@ -227,7 +227,7 @@ func (c *Core) notSaved(b batch, err error) {
 			c.attempts.refuse(a, why)
 		case reserving, reserved:
 			c.reservations.undo(a)
-			c.reports.decline(a.offer.key.peer, a.offer.msg, job.Reason{Word: job.ReasonResources, Detail: clip(why)}, false)
+			c.reports.decline(a.offer.key.peer, a.offer.msg, job.Reason{Word: job.ReasonResources, Detail: lease.Clip(why)}, false)
 		case launched, completing, done, refused:
 			c.ledger.put(a)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // device is what a worker knows about one GPU beyond who holds it.
@@ -57,7 +58,7 @@ func (ds *devices) put(d *device, t trouble, why string) {
 	}
 	d.quarantine[t] = why
 	ds.turn.keep = true
-	ds.account.capacity.gpus.SetAside(d.UUID, why)
+	ds.account.capacity.gpus.Quarantine(d.UUID, why)
 	ds.turn.log(slog.LevelError, "device set aside", slog.String("device", d.UUID), slog.String("reason", why))
 	ds.account.touch()
 }
@@ -71,11 +72,11 @@ func (ds *devices) clear(d *device, t trouble) {
 	ds.turn.keep = true
 	for _, left := range troubles {
 		if why, ok := d.quarantine[left]; ok {
-			ds.account.capacity.gpus.SetAside(d.UUID, why)
+			ds.account.capacity.gpus.Quarantine(d.UUID, why)
 			return
 		}
 	}
-	ds.account.capacity.gpus.Restore(d.UUID)
+	ds.account.capacity.gpus.EndQuarantine(d.UUID)
 	ds.turn.log(slog.LevelInfo, "device is given away again", slog.String("device", d.UUID))
 	ds.account.touch()
 	ds.turn.arbitrate = true
@@ -104,7 +105,7 @@ func (ds *devices) status(now Moment, list []gpu.Status) map[string]bool {
 		}
 		switch s.Health {
 		case gpu.Unhealthy:
-			ds.put(d, troubleHealth, clip("unhealthy: "+s.Detail))
+			ds.put(d, troubleHealth, lease.Clip("unhealthy: "+s.Detail))
 		case gpu.Healthy:
 			ds.clear(d, troubleHealth)
 		case gpu.Unknown:
@@ -237,7 +238,7 @@ func (ds *devices) fail(now Moment, d *device, f failure) (tripped bool) {
 		return false
 	}
 	pause := d.breaker.trip()
-	ds.pause(now, d, clip(why+"; tried again "+when(now, pause)), pause)
+	ds.pause(now, d, lease.Clip(why+"; tried again "+when(now, pause)), pause)
 	return true
 }
 

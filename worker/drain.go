@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"github.com/musterhq/muster/lease"
 )
 
 // drainage is the drain of this host.
@@ -21,7 +23,7 @@ type drainage struct {
 // looked at them.
 func (d *drainage) set(now Moment, to Drain) {
 	d.now = to
-	d.now.Reason = clip(to.Reason)
+	d.now.Reason = lease.Clip(to.Reason)
 	d.turn.reopen()
 	d.arm(now)
 	if !to.On {
@@ -58,5 +60,5 @@ func (d Drain) String() string {
 	if !d.Deadline.IsZero() {
 		text += fmt.Sprintf("; what still runs at %s is ended and run elsewhere", d.Deadline.UTC().Format(time.RFC3339))
 	}
-	return clip(text)
+	return lease.Clip(text)
 }

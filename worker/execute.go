@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // executor carries out effects.
@@ -40,7 +41,7 @@ func (x *executor) admit(asked []Admission) {
 		answer := Admitted{Attempt: a.Attempt}
 		if x.parts.Admit != nil {
 			if err := x.parts.Admit(a.User, a.Spec); err != nil {
-				answer.Refused = cmp.Or(clip(err.Error()), "no reason given")
+				answer.Refused = cmp.Or(lease.Clip(err.Error()), "no reason given")
 			}
 		}
 		x.next = append(x.next, answer)
@@ -70,7 +71,7 @@ func (x *executor) drive(e Effects) {
 		if err := x.parts.Driver.Start(t); err != nil {
 			x.log.Error("task cannot be started", "attempt", t.Attempt.String(), "error", err)
 			x.next = append(x.next, DriverEvent{Attempt: t.Attempt, Kind: DriverFailed, Exit: job.Exit{
-				State: job.Failed, Code: exitOurs, Reason: clip(err.Error()),
+				State: job.Failed, Code: exitOurs, Reason: lease.Clip(err.Error()),
 			}})
 		}
 	}

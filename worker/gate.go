@@ -30,7 +30,7 @@ func (g *gate) closed() job.Reason {
 	case g.health.host.why != "":
 		return job.Reason{Word: job.ReasonNodesDraining, Detail: g.health.host.why}
 	case g.ledger.failed != nil:
-		return job.Reason{Word: job.ReasonResources, Detail: clip("ledger: " + g.ledger.failed.Error())}
+		return job.Reason{Word: job.ReasonResources, Detail: lease.Clip("ledger: " + g.ledger.failed.Error())}
 	case len(g.attempts.by) >= MaxRecords:
 		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("%d attempts are kept, most of them not acknowledged", len(g.attempts.by))}
 	}

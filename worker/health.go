@@ -158,7 +158,7 @@ func (h *health) takeUpDevice(now Moment, d *device, was QuarantinedDevice, same
 func (h *health) quarantined() map[string]string {
 	out := map[string]string{}
 	for uuid := range h.devices.by {
-		if why := h.devices.account.capacity.gpus.Aside(uuid); why != "" {
+		if why := h.devices.account.capacity.gpus.Quarantined(uuid); why != "" {
 			out[uuid] = why
 		}
 	}

@@ -50,7 +50,7 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 		return
 	}
 	if why := f.account.capacity.never(m.Need); why != "" {
-		f.reports.decline(from, m, job.Reason{Word: job.ReasonNoMatch, Detail: clip(why)}, true)
+		f.reports.decline(from, m, job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}, true)
 		return
 	}
 	if !f.makeRoom(from) {
@@ -142,7 +142,7 @@ func (f *offers) declineImpossible() {
 			continue
 		}
 		if why := f.account.capacity.never(o.msg.Need); why != "" {
-			f.decline(o, job.Reason{Word: job.ReasonNoMatch, Detail: clip(why)}, true)
+			f.decline(o, job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}, true)
 		}
 	}
 }

@@ -5,6 +5,8 @@ package worker
 import (
 	"log/slog"
 	"time"
+
+	"github.com/musterhq/muster/lease"
 )
 
 // hostBreaker is the breaker of the host itself.
@@ -19,7 +21,7 @@ type hostBreaker struct {
 func (h *hostBreaker) fail(now Moment, f failure) {
 	if why := h.note(f); why != "" {
 		pause := h.trip()
-		h.pause(now, clip("set aside: "+why+"; tried again "+when(now, pause)), pause)
+		h.pause(now, lease.Clip("set aside: "+why+"; tried again "+when(now, pause)), pause)
 	}
 }
 

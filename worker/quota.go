@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // Limits bounds what each user may hold on this host at a time. The zero value bounds nothing.
@@ -183,7 +184,7 @@ func (q *quotas) over(user string, need job.Resources) string {
 			over, holds, bound = int64(with.memory) > most, has.memory.String(), job.Size(most).String()
 		}
 		if over {
-			return clip(fmt.Sprintf("user %s holds %s of the %s %s that one may hold here", user, holds, bound, what))
+			return lease.Clip(fmt.Sprintf("user %s holds %s of the %s %s that one may hold here", user, holds, bound, what))
 		}
 	}
 	return ""

@@ -81,7 +81,7 @@ func (r *reports) detail(a *attempt, text string) {
 	if text == "" || a.rec.PID > 0 || a.rec.Exit != nil {
 		return
 	}
-	a.detail = clip(text)
+	a.detail = lease.Clip(text)
 	if !a.group.greeted || a.told == 0 {
 		return // the first event will have it
 	}

@@ -10,13 +10,14 @@ import (
 	"syscall"
 
 	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // version is set by the linker.
 var version = "dev"
 
 func main() {
-	if code, failed := runner.Become(); failed {
+	if code, failed := spawn.Become(); failed {
 		os.Exit(code)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -19,16 +21,15 @@ const (
 	exitDone   = 0
 	exitFailed = 1
 	exitUsage  = 2
-	exitNever  = 3   // submit: nothing in the cluster could ever run the job
-	exitOurs   = 125 // run and wait: our own failure, not the job's
-	exitCtrlC  = 130 // interrupted: 128 and the number of SIGINT
+	exitNever  = 3                                    // submit: nothing in the cluster could ever run the job
+	exitCtrlC  = job.ExitSignal + int(syscall.SIGINT) // interrupted
 )
 
 // usageError is a command line that cannot be meant.
 type usageError struct{ err error }
 
-func (e usageError) Error() string { return e.err.Error() }
-func (e usageError) Unwrap() error { return e.err }
+func (v usageError) Error() string { return v.err.Error() }
+func (v usageError) Unwrap() error { return v.err }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
@@ -38,14 +39,14 @@ type exitError struct {
 	err  error
 }
 
-func (e exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
+func (v exitError) Error() string {
+	if v.err == nil {
+		return fmt.Sprintf("exit code %d", v.code)
 	}
-	return e.err.Error()
+	return v.err.Error()
 }
 
-func (e exitError) Unwrap() error { return e.err }
+func (v exitError) Unwrap() error { return v.err }
 
 // run is the whole program: it carries out one command line and returns the
 // exit code. Errors are one line on s.err.
@@ -94,7 +95,6 @@ func say(w io.Writer, err error) {
 }
 
 func newApp(s streams) *cli.App {
-	e := env{streams: s}
 	app := &cli.App{
 		Name:                      "muster",
 		Usage:                     "run jobs on the GPUs of many hosts, without a server",
@@ -108,7 +108,7 @@ func newApp(s streams) *cli.App {
 		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
 		OnUsageError:              onUsageError,
 		Flags:                     clientFlags(cli.VersionFlag, cli.HelpFlag),
-		Commands:                  e.commands(),
+		Commands:                  commands(s),
 		Action:                    cli.ShowAppHelp, // without a verb
 	}
 	for _, c := range app.Commands {
@@ -145,19 +145,34 @@ func dashed(flag string) string {
 	return "--" + flag
 }
 
-// env is what the verbs share.
-type env struct{ streams }
+// submitVerbs are submit, run and offers: from a command line to a job.
+type submitVerbs struct {
+	streams
+	specs specReader
+}
 
-func (e env) commands() []*cli.Command {
-	return append(
-		group("Jobs", e.submitCommand(), e.runCommand(), e.jobsCommand(), e.showCommand(), e.whyCommand(), e.waitCommand(), e.logsCommand(),
-			e.cancelCommand(), e.holdCommand(), e.releaseCommand(), e.offersCommand(),
-			e.cpCommand(), e.execCommand(), later("requeue"), later("simulate")),
-		append(
-			group("Cluster", e.nodesCommand(), e.nodeCommand(), e.gpusCommand(), e.peersCommand(), e.inviteCommand(), e.joinCommand(),
-				later("top"), later("events")),
-			group("This host", e.daemonCommand(), e.devCommand(), e.doctorCommand(), e.configCommand(), e.versionCommand(), e.completionCommand(),
-				e.helpCommand(), e.runnerCommand(), e.containerRunnerCommand(), e.nvmlAgentCommand())...)...)
+// The other families of verbs. Each reads and writes the same streams.
+type (
+	jobVerbs     struct{ streams } // list, show, wait for and change jobs
+	taskVerbs    struct{ streams } // output and files of one task, and commands in it
+	clusterVerbs struct{ streams } // nodes, GPUs and members
+	hostVerbs    struct{ streams } // what runs on this host
+	programVerbs struct{ streams } // the program itself: help, version, completion
+)
+
+// commands is the table of verbs, in the order of help.
+func commands(s streams) []*cli.Command {
+	submit, jobs, task := submitVerbs{s, specReader{s}}, jobVerbs{s}, taskVerbs{s}
+	cluster, host, program := clusterVerbs{s}, hostVerbs{s}, programVerbs{s}
+	return slices.Concat(
+		group("Jobs", submit.submitCommand(), submit.runCommand(), jobs.jobsCommand(), jobs.showCommand(), jobs.whyCommand(),
+			jobs.waitCommand(), task.logsCommand(), jobs.cancelCommand(), jobs.holdCommand(), jobs.releaseCommand(),
+			submit.offersCommand(), task.cpCommand(), task.execCommand(), later("requeue"), later("simulate")),
+		group("Cluster", cluster.nodesCommand(), cluster.nodeCommand(), cluster.gpusCommand(), cluster.peersCommand(),
+			cluster.inviteCommand(), cluster.joinCommand(), later("top"), later("events")),
+		group("This host", host.daemonCommand(), host.devCommand(), host.doctorCommand(), host.configCommand(),
+			program.versionCommand(), program.completionCommand(), program.helpCommand(),
+			host.runnerCommand(), host.containerRunnerCommand(), host.nvmlAgentCommand()))
 }
 
 func group(name string, verbs ...*cli.Command) []*cli.Command {
@@ -175,23 +190,23 @@ func later(verb string) *cli.Command {
 	}
 }
 
-func (e env) helpCommand() *cli.Command {
+func (v programVerbs) helpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "help", Usage: "show the help of a verb", ArgsUsage: "[VERB...]",
 		Action: func(c *cli.Context) error {
-			return carryOut(c.Context, newApp(e.streams), append(append([]string{c.App.Name}, c.Args().Slice()...), "--help"))
+			return carryOut(c.Context, newApp(v.streams), append(append([]string{c.App.Name}, c.Args().Slice()...), "--help"))
 		},
 	}
 }
 
-func (e env) versionCommand() *cli.Command {
+func (v programVerbs) versionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "version", Usage: "print the version",
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintln(e.out, "muster", version)
+			_, err := fmt.Fprintln(v.out, "muster", version)
 			return err
 		},
 	}

@@ -49,7 +49,7 @@ func watchFlag(when string) *cli.BoolFlag {
 
 // client is the client of the daemon that the flags name, or else the
 // environment.
-func (e env) client(c *cli.Context) (*api.Client, error) {
+func clientOf(c *cli.Context) (*api.Client, error) {
 	cfg := api.ClientConfig{Socket: c.String("socket"), Addr: c.String("addr")}
 	if given := c.LocalFlagNames(); slices.Contains(given, "socket") && !slices.Contains(given, "addr") {
 		cfg.Addr = ""
@@ -85,34 +85,34 @@ func wantArgs(c *cli.Context, least, most int, what string) error {
 }
 
 // printJSON writes one document.
-func (e env) printJSON(doc any) error {
-	enc := json.NewEncoder(e.out)
+func (s streams) printJSON(doc any) error {
+	enc := json.NewEncoder(s.out)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(doc)
 }
 
 // printList writes a listing as its flags ask, and says who was silent.
-func printList[T any](e env, c *cli.Context, l api.Listing[T], table func(w io.Writer, items []T)) error {
+func printList[T any](s streams, c *cli.Context, l api.Listing[T], table func(w io.Writer, items []T)) error {
 	switch {
 	case c.Bool("json"):
-		return e.printJSON(l)
+		return s.printJSON(l)
 	case c.Bool("jsonl"):
-		enc := json.NewEncoder(e.out)
+		enc := json.NewEncoder(s.out)
 		for _, item := range l.Items {
 			if err := enc.Encode(item); err != nil {
 				return err
 			}
 		}
 	default:
-		w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+		w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 		table(w, l.Items)
 		if err := w.Flush(); err != nil {
 			return err
 		}
 	}
 	if len(l.Partial) > 0 {
-		fmt.Fprintf(e.err, "muster: incomplete: no answer from %s\n", printable(strings.Join(l.Partial, ", ")))
+		fmt.Fprintf(s.err, "muster: incomplete: no answer from %s\n", printable(strings.Join(l.Partial, ", ")))
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 package main
 
-// The verbs that let hosts in and put them out.
+// The verbs that invite, join, list and revoke members.
 
 import (
 	"fmt"
@@ -13,13 +13,13 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func (e env) inviteCommand() *cli.Command {
+func (v clusterVerbs) inviteCommand() *cli.Command {
 	return &cli.Command{
 		Name: "invite", Usage: "print the command that lets another host in",
 		Flags: clientFlags(
-			&cli.StringFlag{Name: "ttl", Usage: "good for `D`", Value: "1h"},
-			&cli.IntFlag{Name: "uses", Usage: "good for `N` hosts", Value: 1},
-			&cli.StringFlag{Name: "roles", Usage: "what they may be: `R,...` of worker, scheduler, inviter (default all)"},
+			&cli.StringFlag{Name: "ttl", Usage: "how long the token is valid: `D`", Value: "1h"},
+			&cli.IntFlag{Name: "uses", Usage: "how many hosts may use the token: `N`", Value: 1},
+			&cli.StringFlag{Name: "roles", Usage: "roles of these hosts: `R,...` of worker, scheduler, inviter (default all)"},
 			jsonFlag()),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
@@ -35,7 +35,7 @@ func (e env) inviteCommand() *cli.Command {
 			if c.Int("uses") < 1 {
 				return usagef("--uses %d: at least 1", c.Int("uses"))
 			}
-			client, err := e.client(c)
+			client, err := clientOf(c)
 			if err != nil {
 				return err
 			}
@@ -45,19 +45,19 @@ func (e env) inviteCommand() *cli.Command {
 				return asUsage(err)
 			}
 			if c.Bool("json") {
-				return e.printJSON(inv)
+				return v.printJSON(inv)
 			}
-			fmt.Fprint(e.out, "muster daemon")
+			fmt.Fprint(v.out, "muster daemon")
 			for _, b := range inv.Bootstrap {
-				fmt.Fprintf(e.out, " --bootstrap %s", b)
+				fmt.Fprintf(v.out, " --bootstrap %s", b)
 			}
-			fmt.Fprintf(e.out, " --token %s\n", inv.Token)
+			fmt.Fprintf(v.out, " --token %s\n", inv.Token)
 			return nil
 		},
 	}
 }
 
-func (e env) joinCommand() *cli.Command {
+func (v clusterVerbs) joinCommand() *cli.Command {
 	return &cli.Command{
 		Name: "join", Usage: "make the daemon on this host join a cluster", ArgsUsage: "MULTIADDR...",
 		Flags: clientFlags(&cli.StringFlag{Name: "token", Usage: "the `TOKEN` that muster invite printed", EnvVars: []string{"MUSTER_TOKEN"}}),
@@ -68,7 +68,7 @@ func (e env) joinCommand() *cli.Command {
 			if c.String("token") == "" {
 				return usagef("join: give --token with the one from `muster invite`")
 			}
-			client, err := e.client(c)
+			client, err := clientOf(c)
 			if err != nil {
 				return err
 			}
@@ -77,30 +77,30 @@ func (e env) joinCommand() *cli.Command {
 			if err != nil {
 				return asUsage(err)
 			}
-			fmt.Fprintf(e.err, "joined cluster %s\n", joined.Cluster)
+			fmt.Fprintf(v.err, "joined cluster %s\n", joined.Cluster)
 			return nil
 		},
 	}
 }
 
-func (e env) peersCommand() *cli.Command {
+func (v clusterVerbs) peersCommand() *cli.Command {
 	return &cli.Command{
-		Name: "peers", Usage: "list the members of the cluster, or put one out",
+		Name: "peers", Usage: "list the members of the cluster, or revoke one",
 		Flags: listFlags(
-			&cli.StringFlag{Name: "revoke", Usage: "put the member `NAME|ID` out for good"},
+			&cli.StringFlag{Name: "revoke", Usage: "permanently revoke the member `NAME|ID`"},
 			&cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why, with --revoke"}),
-		Action: e.peers,
+		Action: v.peers,
 	}
 }
 
-func (e env) peers(c *cli.Context) error {
+func (v clusterVerbs) peers(c *cli.Context) error {
 	if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 		return err
 	}
 	if c.IsSet("reason") && !c.IsSet("revoke") {
 		return usagef("--reason: only with --revoke")
 	}
-	client, err := e.client(c)
+	client, err := clientOf(c)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (e env) peers(c *cli.Context) error {
 		}
 		return asUsage(client.Revoke(c.Context, p.ID, c.String("reason")))
 	}
-	return printList(e, c, l, peerTable)
+	return printList(v.streams, c, l, peerTable)
 }
 
 func peerTable(w io.Writer, peers []api.Peer) {

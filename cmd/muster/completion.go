@@ -39,7 +39,7 @@ complete -c muster -a '(__muster_complete)'
 `,
 }
 
-func (e env) completionCommand() *cli.Command {
+func (v programVerbs) completionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "completion", Usage: "print a script that completes verbs and flags", ArgsUsage: "bash|zsh|fish",
 		Action: func(c *cli.Context) error {
@@ -47,7 +47,7 @@ func (e env) completionCommand() *cli.Command {
 			if !ok || c.NArg() != 1 {
 				return usagef("completion: want bash, zsh or fish")
 			}
-			_, err := fmt.Fprint(e.out, script)
+			_, err := fmt.Fprint(v.out, script)
 			return err
 		},
 	}

@@ -1,6 +1,6 @@
 package main
 
-// The verb config: what a daemon would be told, and by whom.
+// The verb config: the settings of a daemon, and the origin of each.
 
 import (
 	"cmp"
@@ -11,17 +11,17 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-func (e env) configCommand() *cli.Command {
+func (v hostVerbs) configCommand() *cli.Command {
 	return &cli.Command{
 		Name: "config", Usage: "show or validate the settings of a daemon on this host", ArgsUsage: "show | validate [FILE]",
 		Subcommands: []*cli.Command{
-			{Name: "show", Usage: "each setting, its value and where it comes from", Flags: append(settingFlags(), jsonFlag()), Action: e.configShow},
-			{Name: "validate", Usage: "say whether a daemon could start with them", ArgsUsage: "[FILE]", Flags: append(settingFlags(), jsonFlag()), Action: e.configValidate},
+			{Name: "show", Usage: "each setting, its value and where it comes from", Flags: append(settingFlags(), jsonFlag()), Action: v.configShow},
+			{Name: "validate", Usage: "say whether a daemon could start with them", ArgsUsage: "[FILE]", Flags: append(settingFlags(), jsonFlag()), Action: v.configValidate},
 		},
 	}
 }
 
-func (e env) configShow(c *cli.Context) error {
+func (v hostVerbs) configShow(c *cli.Context) error {
 	if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 		return err
 	}
@@ -30,9 +30,9 @@ func (e env) configShow(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("json") {
-		return e.printJSON(map[string]any{"schema": "muster.config/v1", "file": cfg.File, "items": cfg.Settings})
+		return v.printJSON(map[string]any{"schema": "muster.config/v1", "file": cfg.File, "items": cfg.Settings})
 	}
-	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(v.out, 0, 0, 2, ' ', 0)
 	row(w, "SETTING", "VALUE", "ORIGIN")
 	for _, s := range cfg.Settings {
 		row(w, s.Name, dash(s.Value), s.Origin)
@@ -40,14 +40,14 @@ func (e env) configShow(c *cli.Context) error {
 	return w.Flush()
 }
 
-func (e env) configValidate(c *cli.Context) error {
+func (v hostVerbs) configValidate(c *cli.Context) error {
 	if err := wantArgs(c, 0, 1, "at most one file"); err != nil {
 		return err
 	}
 	cfg, err := configFrom(c, cmp.Or(c.Args().First(), c.String("config")))
 	if !c.Bool("json") {
 		if err == nil {
-			_, err = fmt.Fprintln(e.out, "the configuration is valid")
+			_, err = fmt.Fprintln(v.out, "the configuration is valid")
 		}
 		return err
 	}
@@ -55,5 +55,5 @@ func (e env) configValidate(c *cli.Context) error {
 	if err != nil {
 		doc["error"] = err.Error()
 	}
-	return errors.Join(err, e.printJSON(doc))
+	return errors.Join(err, v.printJSON(doc))
 }

@@ -18,16 +18,16 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func (e env) cpCommand() *cli.Command {
+func (v taskVerbs) cpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "cp", Usage: "copy files of a task here", ArgsUsage: "ID[.T]:PATH DIR",
-		Description: "PATH is a path or glob below the task's directory; without one all is copied. While the task runs its files are copied as they are; afterwards there is what its job asked for with --download.",
+		Description: "PATH is a path or glob below the task's directory; without one, everything is copied. While the task runs, its files are copied as they are. After its end only the files that the job named with --download are left.",
 		Flags:       clientFlags(),
-		Action:      e.cp,
+		Action:      v.cp,
 	}
 }
 
-func (e env) cp(c *cli.Context) error {
+func (v taskVerbs) cp(c *cli.Context) error {
 	if err := wantArgs(c, 2, 2, "ID[.T]:PATH and a directory"); err != nil {
 		return err
 	}
@@ -41,12 +41,12 @@ func (e env) cp(c *cli.Context) error {
 	if c.Args().Get(1) == "" {
 		return usagef("cp: the directory's name is empty")
 	}
-	client, err := e.client(c)
+	client, err := clientOf(c)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	j, task, err := e.taskNamed(c.Context, client, "cp", name)
+	j, task, err := taskNamed(c.Context, client, "cp", name)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (e env) cp(c *cli.Context) error {
 }
 
 // taskNamed is the one task that ID or ID.T names.
-func (e env) taskNamed(ctx context.Context, client *api.Client, verb, name string) (api.Job, int, error) {
+func taskNamed(ctx context.Context, client *api.Client, verb, name string) (api.Job, int, error) {
 	jobs, sel, err := client.Resolve(ctx, name)
 	if err != nil {
 		return api.Job{}, 0, asUsage(err)
@@ -80,11 +80,11 @@ func copyFiles(ctx context.Context, client *api.Client, r api.FilesRequest, dir 
 // download brings back what the job asked for, to the directory that the
 // command was given in; of several tasks, each to a directory of its own. The
 // job's own end says more than ours does.
-func (e env) download(ctx context.Context, client *api.Client, id job.ID, spec job.Spec, end error) error {
+func (f follower) download(ctx context.Context, id job.ID, spec job.Spec, end error) error {
 	if len(spec.Download) == 0 || ctx.Err() != nil {
 		return end
 	}
-	j, err := client.Job(ctx, id)
+	j, err := f.client.Job(ctx, id)
 	var errs []error
 	for _, t := range j.Tasks {
 		dir := "."
@@ -94,15 +94,15 @@ func (e env) download(ctx context.Context, client *api.Client, id job.ID, spec j
 		if t.StartedAt == nil {
 			continue // it never had any
 		}
-		errs = append(errs, copyFiles(ctx, client, api.FilesRequest{Job: id, Task: t.Task}, dir))
+		errs = append(errs, copyFiles(ctx, f.client, api.FilesRequest{Job: id, Task: t.Task}, dir))
 	}
 	if err = errors.Join(append(errs, err)...); err == nil {
 		return end
 	}
 	err = fmt.Errorf("download: %w", err)
 	if end != nil {
-		fmt.Fprintf(e.err, "muster: %s\n", printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
+		fmt.Fprintf(f.err, "muster: %s\n", printable(strings.ReplaceAll(err.Error(), "\n", "; ")))
 		return end
 	}
-	return exitError{exitOurs, err}
+	return exitError{job.ExitMuster, err}
 }

@@ -14,19 +14,19 @@ import (
 
 	"github.com/musterhq/muster/gpu/nvml"
 	"github.com/musterhq/muster/job"
-	dockerdriver "github.com/musterhq/muster/worker/driver/docker"
 	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/docker"
 )
 
-func (e env) daemonCommand() *cli.Command {
+func (v hostVerbs) daemonCommand() *cli.Command {
 	return &cli.Command{
 		Name: "daemon", Usage: "run the service that each host of a cluster has",
 		Flags:  append(settingFlags(), &cli.BoolFlag{Name: "gate", Hidden: true}),
-		Action: e.daemon,
+		Action: v.daemon,
 	}
 }
 
-func (e env) daemon(c *cli.Context) error {
+func (v hostVerbs) daemon(c *cli.Context) error {
 	if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (e env) daemon(c *cli.Context) error {
 	level := new(slog.LevelVar)
 	level.Set(cfg.level())
 	s := service{
-		cfg: cfg, level: level, log: slog.New(logHandler(e.err, cfg.LogFormat, level)),
+		cfg: cfg, level: level, log: slog.New(logHandler(v.err, cfg.LogFormat, level)),
 		reread: func() (daemonConfig, error) { return configOf(c) },
 	}
 	return s.run(c.Context)
@@ -62,7 +62,7 @@ var errRunner = errors.New("runner: failed")
 
 // runnerCommand is the process that holds a host's tasks; daemons start it,
 // where the small program of its own (runnerProgram) is not at hand.
-func (e env) runnerCommand() *cli.Command {
+func (v hostVerbs) runnerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "runner", Hidden: true, SkipFlagParsing: true,
 		Action: func(c *cli.Context) error {
@@ -79,7 +79,7 @@ const guardFlag = "--guard"
 
 // containerRunnerCommand is the process that watches over a host's containers;
 // daemons start it, and it its guard.
-func (e env) containerRunnerCommand() *cli.Command {
+func (v hostVerbs) containerRunnerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "container-runner", Hidden: true, SkipFlagParsing: true,
 		Action: func(c *cli.Context) error {
@@ -89,10 +89,10 @@ func (e env) containerRunnerCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				return dockerdriver.Guard(c.Context, cfg.Dir, cfg.Generation)
+				return docker.Guard(c.Context, cfg.Dir, cfg.Generation)
 			}
 			failed := runner.Command(c.Context, version, args, func(cfg *runner.Config, log *slog.Logger) {
-				cfg.Containers = dockerdriver.New(dockerdriver.Config{Dir: cfg.Dir, Generation: cfg.Generation}, log)
+				cfg.Containers = docker.New(docker.Config{Dir: cfg.Dir, Generation: cfg.Generation}, log)
 				cfg.Guard = append(append([]string{"/proc/self/exe"}, os.Args[1:]...), guardFlag)
 			})
 			if failed != 0 {
@@ -104,9 +104,9 @@ func (e env) containerRunnerCommand() *cli.Command {
 }
 
 // nvmlAgentCommand asks the NVIDIA driver on behalf of a daemon.
-func (e env) nvmlAgentCommand() *cli.Command {
+func (v hostVerbs) nvmlAgentCommand() *cli.Command {
 	return &cli.Command{
 		Name: "nvml-agent", Hidden: true,
-		Action: func(c *cli.Context) error { return nvml.Serve(c.Context, e.in, e.out) },
+		Action: func(c *cli.Context) error { return nvml.Serve(c.Context, v.in, v.out) },
 	}
 }

@@ -16,36 +16,36 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-func (e env) declareDeadCommand() *cli.Command {
+func (v clusterVerbs) declareDeadCommand() *cli.Command {
 	return &cli.Command{
-		Name: "declare-dead", Usage: "give up what runs on a node that is gone for good", ArgsUsage: "NODE",
+		Name: "declare-dead", Usage: "write off the tasks of a node that will not come back", ArgsUsage: "NODE",
 		Description: "For a host that will not come back: destroyed, or wiped. What was assigned to it runs again elsewhere, or ends as NODE_FAIL (--no-requeue) or CANCELLED; " +
-			"tasks with `partition: hold` end in no other way. You vouch that nothing runs there any more: a task that still does runs twice. A node that answers any daemon is refused. " +
+			"tasks with `partition: hold` end in no other way. You vouch that nothing runs there any more: a task that still runs there would run twice. A node that answers any daemon is refused. " +
 			"On a terminal it asks first.",
 		Flags: clientFlags(
 			jsonFlag(),
 			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask", DisableDefaultText: true}),
-		Action: e.declareDead,
+		Action: v.declareDead,
 	}
 }
 
-func (e env) declareDead(c *cli.Context) error {
+func (v clusterVerbs) declareDead(c *cli.Context) error {
 	if err := wantArgs(c, 1, 1, "the name or id of a node"); err != nil {
 		return err
 	}
-	client, err := e.client(c)
+	client, err := clientOf(c)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	node := c.Args().First()
-	if !c.Bool("yes") && inTerminal(e.in) && onTerminal(e.err) {
+	if !c.Bool("yes") && inTerminal(v.in) && onTerminal(v.err) {
 		would, err := client.DeclareDead(c.Context, node, true)
 		if err != nil {
 			return asUsage(err)
 		}
 		node = string(would.ID) // whatever its name comes to mean
-		if yes, err := e.confirm(c.Context, deathQuestion(would, time.Now())); err != nil || !yes {
+		if yes, err := v.confirm(c.Context, deathQuestion(would, time.Now())); err != nil || !yes {
 			return cmp.Or(err, fmt.Errorf("%s was not declared dead", printable(would.Name)))
 		}
 	}
@@ -54,11 +54,11 @@ func (e env) declareDead(c *cli.Context) error {
 		return asUsage(err)
 	}
 	if c.Bool("json") {
-		if err := e.printJSON(d); err != nil {
+		if err := v.printJSON(d); err != nil {
 			return err
 		}
 	} else {
-		fmt.Fprintf(e.err, "%s declared dead: %s\n", printable(d.Name), givenUp(d))
+		fmt.Fprintf(v.err, "%s declared dead: %s\n", printable(d.Name), givenUp(d))
 	}
 	if n := len(d.Partial); n > 0 {
 		return fmt.Errorf("%s did not answer: run it again when %s back", strings.Join(d.Partial, ", "), plural(n, "it is", "they are"))
@@ -92,11 +92,11 @@ func deathQuestion(d api.Death, now time.Time) string {
 }
 
 // confirm asks, and says whether the answer is yes.
-func (e env) confirm(ctx context.Context, question string) (bool, error) {
-	fmt.Fprint(e.err, question)
+func (v clusterVerbs) confirm(ctx context.Context, question string) (bool, error) {
+	fmt.Fprint(v.err, question)
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(io.LimitReader(e.in, maxAnswered)).ReadString('\n') // nothing is no
+		line, _ := bufio.NewReader(io.LimitReader(v.in, maxAnswered)).ReadString('\n') // nothing is no
 		answer <- line
 	}()
 	select {
@@ -104,7 +104,7 @@ func (e env) confirm(ctx context.Context, question string) (bool, error) {
 		word := strings.ToLower(strings.TrimSpace(line))
 		return word == "y" || word == "yes", nil
 	case <-ctx.Done():
-		fmt.Fprintln(e.err)
+		fmt.Fprintln(v.err)
 		return false, ctx.Err()
 	}
 }

@@ -30,13 +30,13 @@ const (
 	devStopGrace = 10 * time.Second
 )
 
-func (e env) devCommand() *cli.Command {
+func (v hostVerbs) devCommand() *cli.Command {
 	return &cli.Command{
 		Name: "dev", Usage: "run a throw-away cluster on this machine; Ctrl-C ends it and all its tasks",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "`N` daemons"},
-			&cli.IntFlag{Name: "cpus", Usage: "`N` CPUs that each gives away; 0: all of this machine's", DefaultText: "0"},
-			&cli.StringFlag{Name: "gpus", Value: "sim:2xH100-80GB", Usage: "`GPUS` of each: none, auto or simulated"},
+			&cli.IntFlag{Name: "cpus", Usage: "`N` CPUs that each offers; 0: all of this machine's", DefaultText: "0"},
+			&cli.StringFlag{Name: "gpus", Value: "sim:2xH100-80GB", Usage: "`GPUS` of each daemon: none, auto or simulated"},
 		},
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
@@ -48,14 +48,14 @@ func (e env) devCommand() *cli.Command {
 			if n := c.Int("cpus"); n < 0 {
 				return usagef("--cpus %d: a number of CPUs; 0 for all", n)
 			}
-			return e.dev(c.Context, c.Int("nodes"), c.Int("cpus"), c.String("gpus"))
+			return v.dev(c.Context, c.Int("nodes"), c.Int("cpus"), c.String("gpus"))
 		},
 	}
 }
 
 // devCluster is the daemons of one `muster dev`.
 type devCluster struct {
-	env
+	streams
 	dir     string
 	program string
 	started []*devDaemon
@@ -71,7 +71,7 @@ type devDaemon struct {
 	ended  chan struct{} // closed when it has
 }
 
-func (e env) dev(ctx context.Context, nodes, cpus int, gpus string) (err error) {
+func (v hostVerbs) dev(ctx context.Context, nodes, cpus int, gpus string) (err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("own program: %w", err)
@@ -80,7 +80,7 @@ func (e env) dev(ctx context.Context, nodes, cpus int, gpus string) (err error) 
 	if err != nil {
 		return err
 	}
-	d := &devCluster{env: e, dir: dir, program: program}
+	d := &devCluster{streams: v.streams, dir: dir, program: program}
 	defer func() { err = errors.Join(err, d.end()) }()
 	var join []string
 	for i := range nodes {
@@ -96,10 +96,10 @@ func (e env) dev(ctx context.Context, nodes, cpus int, gpus string) (err error) 
 				return err
 			}
 		}
-		fmt.Fprintf(e.err, "%s is ready: %s\n", name, d.socket(name))
+		fmt.Fprintf(v.err, "%s is ready: %s\n", name, d.socket(name))
 	}
-	fmt.Fprintf(e.out, "export MUSTER_SOCKET=%s\n", d.socket("dev1"))
-	fmt.Fprintln(e.err, "the cluster runs until Ctrl-C; use the line above in another terminal, then `muster nodes`")
+	fmt.Fprintf(v.out, "export MUSTER_SOCKET=%s\n", d.socket("dev1"))
+	fmt.Fprintln(v.err, "the cluster runs until Ctrl-C; use the line above in another terminal, then `muster nodes`")
 	<-ctx.Done()
 	return nil
 }

@@ -14,26 +14,26 @@ import (
 	"github.com/musterhq/muster/node"
 )
 
-func (e env) doctorCommand() *cli.Command {
+func (v hostVerbs) doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Usage: "look for what keeps muster from working on this host",
 		Flags:  append(settingFlags(), jsonFlag()),
-		Action: e.doctor,
+		Action: v.doctor,
 	}
 }
 
-func (e env) doctor(c *cli.Context) error {
+func (v hostVerbs) doctor(c *cli.Context) error {
 	if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 		return err
 	}
-	facts, err := e.facts(c)
+	facts, err := hostFacts(c)
 	if err != nil {
 		return err
 	}
 	if c.Bool("json") {
-		err = e.printJSON(map[string]any{"schema": "muster.doctor/v1", "items": facts})
+		err = v.printJSON(map[string]any{"schema": "muster.doctor/v1", "items": facts})
 	} else {
-		w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+		w := tabwriter.NewWriter(v.out, 0, 0, 2, ' ', 0)
 		for _, f := range facts {
 			row(w, string(f.State), f.Name, f.Detail)
 			if f.Advice != "" {
@@ -50,7 +50,7 @@ func (e env) doctor(c *cli.Context) error {
 
 // facts asks the daemon that runs here, which knows how it was started, and
 // looks without it if there is none.
-func (e env) facts(c *cli.Context) ([]api.Fact, error) {
+func hostFacts(c *cli.Context) ([]api.Fact, error) {
 	cfg, err := configOf(c)
 	if err != nil {
 		return nil, err

@@ -12,12 +12,12 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func (e env) drainCommand() *cli.Command {
+func (v clusterVerbs) drainCommand() *cli.Command {
 	return &cli.Command{
-		Name: "drain", Usage: "give a node nothing new; what runs goes on", ArgsUsage: "NODE",
+		Name: "drain", Usage: "start nothing new on a node; running tasks go on", ArgsUsage: "NODE",
 		Flags: clientFlags(
 			jsonFlag(),
-			&cli.StringFlag{Name: "deadline", Usage: "after the `DURATION` what still runs is ended, and run elsewhere unless --no-requeue"},
+			&cli.StringFlag{Name: "deadline", Usage: "end tasks that still run after `DURATION`, and run them elsewhere unless --no-requeue"},
 			&cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why, for all who ask"}),
 		Action: func(c *cli.Context) error {
 			r := api.DrainRequest{Reason: c.String("reason")}
@@ -29,32 +29,31 @@ func (e env) drainCommand() *cli.Command {
 				seconds := d.D().Seconds()
 				r.Deadline = &seconds
 			}
-			return e.changeNode(c, func(client *api.Client, node string) (api.Node, error) {
+			return v.changeNode(c, func(client *api.Client, node string) (api.Node, error) {
 				return client.Drain(c.Context, node, r)
 			})
 		},
 	}
 }
 
-func (e env) resumeCommand() *cli.Command {
+func (v clusterVerbs) resumeCommand() *cli.Command {
 	return &cli.Command{
-		Name: "resume", Usage: "put a node, and what of it was set aside, back into service", ArgsUsage: "NODE",
+		Name: "resume", Usage: "end the drain of a node, and the quarantine of its GPUs", ArgsUsage: "NODE",
 		Flags: clientFlags(jsonFlag()),
 		Action: func(c *cli.Context) error {
-			return e.changeNode(c, func(client *api.Client, node string) (api.Node, error) {
+			return v.changeNode(c, func(client *api.Client, node string) (api.Node, error) {
 				return client.Resume(c.Context, node)
 			})
 		},
 	}
 }
 
-// changeNode changes the node that the command line names, and says on stderr
-// how it stands then.
-func (e env) changeNode(c *cli.Context, change func(*api.Client, string) (api.Node, error)) error {
+// changeNode changes the node that the command line names, and prints its new state on stderr.
+func (v clusterVerbs) changeNode(c *cli.Context, change func(*api.Client, string) (api.Node, error)) error {
 	if err := wantArgs(c, 1, 1, "the name or id of a node"); err != nil {
 		return err
 	}
-	client, err := e.client(c)
+	client, err := clientOf(c)
 	if err != nil {
 		return err
 	}
@@ -64,9 +63,9 @@ func (e env) changeNode(c *cli.Context, change func(*api.Client, string) (api.No
 		return asUsage(err)
 	}
 	if c.Bool("json") {
-		return e.printJSON(n)
+		return v.printJSON(n)
 	}
-	fmt.Fprintf(e.err, "node %s: %s, %s\n", printable(n.Name), n.State, runningText(n))
+	fmt.Fprintf(v.err, "node %s: %s, %s\n", printable(n.Name), n.State, runningText(n))
 	return nil
 }
 

@@ -1,6 +1,6 @@
 package main
 
-// The verb exec: a command beside a running task.
+// The verb exec: a command in a running task.
 
 import (
 	"errors"
@@ -14,19 +14,19 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-func (e env) execCommand() *cli.Command {
+func (v taskVerbs) execCommand() *cli.Command {
 	return &cli.Command{
 		Name: "exec", Usage: "run a command in a running task", ArgsUsage: "ID[.T] -- COMMAND...", Args: true,
 		Description: "As the task's user, with its environment and within its bounds; it ends with the task. The exit code is the command's.",
 		Flags: clientFlags(
-			&cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "give it what is typed or piped here", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "connect its standard input", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give it a terminal", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "it", Hidden: true}),
-		Action: e.exec,
+		Action: v.exec,
 	}
 }
 
-func (e env) exec(c *cli.Context) error {
+func (v taskVerbs) exec(c *cli.Context) error {
 	args := c.Args().Slice()
 	if len(args) > 1 && args[1] == "--" {
 		args = append(args[:1:1], args[2:]...)
@@ -37,22 +37,22 @@ func (e env) exec(c *cli.Context) error {
 	if args[1] == "" {
 		return usagef("exec: the program's name is empty")
 	}
-	client, err := e.client(c)
+	client, err := clientOf(c)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	j, task, err := e.taskNamed(c.Context, client, "exec", args[0])
+	j, task, err := taskNamed(c.Context, client, "exec", args[0])
 	if err != nil {
 		return ours(err)
 	}
 	request := api.ExecRequest{Command: args[1:], TTY: c.Bool("tty") || c.Bool("it")}
-	streams := api.ExecStreams{Out: e.out, Err: e.err}
+	streams := api.ExecStreams{Out: v.out, Err: v.err}
 	if c.Bool("interactive") || c.Bool("it") {
-		streams.In = e.in
+		streams.In = v.in
 	}
 	if request.TTY {
-		restore, err := e.enterTerminal(&request, &streams)
+		restore, err := v.enterTerminal(&request, &streams)
 		if err != nil {
 			return err
 		}
@@ -71,9 +71,9 @@ func (e env) exec(c *cli.Context) error {
 	return nil
 }
 
-// enterTerminal makes the terminal here that of the command, until restore.
-func (e env) enterTerminal(r *api.ExecRequest, st *api.ExecStreams) (restore func(), err error) {
-	in, ok := e.in.(*os.File)
+// enterTerminal connects this terminal to the command, until restore.
+func (v taskVerbs) enterTerminal(r *api.ExecRequest, st *api.ExecStreams) (restore func(), err error) {
+	in, ok := v.in.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) { //nolint:gosec // a descriptor is small
 		return nil, usagef("exec: --tty: the standard input is no terminal")
 	}

@@ -16,37 +16,43 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
+// follower follows the jobs that one daemon tells of.
+type follower struct {
+	streams
+	client *api.Client
+}
+
 // follow copies both streams of a job until it ends and exits with its code.
-func (e env) follow(ctx context.Context, client *api.Client, id job.ID, out io.Writer) error {
-	stop := e.tellWait(ctx, client, id)
+func (f follower) follow(ctx context.Context, id job.ID, out io.Writer) error {
+	stop := f.tellWait(ctx, id)
 	defer stop()
-	err := e.copyOutput(ctx, client, id, out)
+	err := f.copyOutput(ctx, id, out)
 	if ctx.Err() != nil {
 		return exitError{exitCtrlC, fmt.Errorf("detached, the job goes on; to follow it again: muster logs -f %s", id)}
 	}
-	if err := e.waitFor(ctx, client, []job.ID{id}); err != nil {
+	if err := f.waitFor(ctx, []job.ID{id}); err != nil {
 		return err
 	}
 	if err != nil {
-		return exitError{exitOurs, fmt.Errorf("output of job %s: %w", id, err)}
+		return exitError{job.ExitMuster, fmt.Errorf("output of job %s: %w", id, err)}
 	}
 	return nil
 }
 
 // copyOutput follows a job: each stream to its own place, or both in their
 // order where that is one place.
-func (e env) copyOutput(ctx context.Context, client *api.Client, id job.ID, out io.Writer) error {
+func (f follower) copyOutput(ctx context.Context, id job.ID, out io.Writer) error {
 	var mu sync.Mutex
-	defer e.tellStart(ctx, client, id, &mu)()
-	if sameFile(out, e.err) {
-		_, err := client.Logs(ctx, api.LogRequest{Job: id, Follow: true}, lockedWriter{&mu, out})
+	defer f.tellStart(ctx, id, &mu)()
+	if sameFile(out, f.err) {
+		_, err := f.client.Logs(ctx, api.LogRequest{Job: id, Follow: true}, lockedWriter{&mu, out})
 		return err
 	}
 	var copies sync.WaitGroup
 	errs := make([]error, 2)
-	for i, to := range []io.Writer{out, e.err} {
+	for i, to := range []io.Writer{out, f.err} {
 		copies.Go(func() {
-			_, errs[i] = client.Logs(ctx, api.LogRequest{Job: id, Stream: []string{"stdout", "stderr"}[i], Follow: true}, lockedWriter{&mu, to})
+			_, errs[i] = f.client.Logs(ctx, api.LogRequest{Job: id, Stream: []string{"stdout", "stderr"}[i], Follow: true}, lockedWriter{&mu, to})
 		})
 	}
 	copies.Wait()
@@ -78,37 +84,37 @@ func (l lockedWriter) Write(p []byte) (int, error) {
 }
 
 // tellWait says on a terminal why a job has not started after a second.
-func (e env) tellWait(ctx context.Context, client *api.Client, id job.ID) (stop func() bool) {
-	if !onTerminal(e.err) {
+func (f follower) tellWait(ctx context.Context, id job.ID) (stop func() bool) {
+	if !onTerminal(f.err) {
 		return func() bool { return false }
 	}
 	return time.AfterFunc(time.Second, func() {
-		j, err := client.Job(ctx, id)
+		j, err := f.client.Job(ctx, id)
 		if err == nil && (j.State == job.Pending || j.State == job.Held) {
-			fmt.Fprintf(e.err, "muster: job %s is %s (%s); more: muster why %s\n", id, j.State, withDetail(j.Reason, j.ReasonDetail), id)
+			fmt.Fprintf(f.err, "muster: job %s is %s (%s); more: muster why %s\n", id, j.State, withDetail(j.Reason, j.ReasonDetail), id)
 		}
 	}).Stop
 }
 
 // tellStart says on a terminal, in one line that changes, what keeps a task from
 // starting, such as the layers of its image. Stop waits for the line to be gone.
-func (e env) tellStart(ctx context.Context, client *api.Client, id job.ID, mu *sync.Mutex) (stop func()) {
-	if !onTerminal(e.err) {
+func (f follower) tellStart(ctx context.Context, id job.ID, mu *sync.Mutex) (stop func()) {
+	if !onTerminal(f.err) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var told sync.WaitGroup
 	told.Go(func() {
 		shown := false
-		_, _ = client.Wait(ctx, []job.ID{id}, func(j api.Job) { // only the line is lost with it
+		_, _ = f.client.Wait(ctx, []job.ID{id}, func(j api.Job) { // only the line is lost with it
 			mu.Lock()
 			defer mu.Unlock()
 			switch starting := j.State == job.Starting && j.ReasonDetail != ""; {
 			case starting:
-				fmt.Fprintf(e.err, "\r\x1b[Kmuster: %s", printable(j.ReasonDetail))
+				fmt.Fprintf(f.err, "\r\x1b[Kmuster: %s", printable(j.ReasonDetail))
 				shown = true
 			case shown:
-				fmt.Fprint(e.err, "\r\x1b[K")
+				fmt.Fprint(f.err, "\r\x1b[K")
 				shown = false
 			}
 			if j.State == job.Running || j.Ended() {
@@ -123,18 +129,18 @@ func (e env) tellStart(ctx context.Context, client *api.Client, id job.ID, mu *s
 const maxWaited = 1000
 
 // waitFor waits for the ends of jobs and exits with the highest of their codes.
-func (e env) waitFor(ctx context.Context, client *api.Client, ids []job.ID) error {
+func (f follower) waitFor(ctx context.Context, ids []job.ID) error {
 	var jobs []api.Job
 	var err error
 	for some := range slices.Chunk(ids, maxWaited) {
 		var ended []api.Job
-		if ended, err = client.Wait(ctx, some, nil); err != nil {
+		if ended, err = f.client.Wait(ctx, some, nil); err != nil {
 			break
 		}
 		jobs = append(jobs, ended...)
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return exitError{exitOurs, errors.New("the timeout has passed; the job goes on")}
+		return exitError{job.ExitMuster, errors.New("the timeout has passed; the job goes on")}
 	}
 	if ctx.Err() != nil {
 		return exitError{exitCtrlC, errors.New("no longer waiting; the job goes on")}
@@ -147,7 +153,7 @@ func (e env) waitFor(ctx context.Context, client *api.Client, ids []job.ID) erro
 		code, _ := j.Exit()
 		highest = max(highest, code)
 		if code != 0 && j.Reason != "" {
-			fmt.Fprintf(e.err, "muster: job %s: %s: %s\n", j.ID, j.State, withDetail(j.Reason, j.ReasonDetail))
+			fmt.Fprintf(f.err, "muster: job %s: %s: %s\n", j.ID, j.State, withDetail(j.Reason, j.ReasonDetail))
 		}
 	}
 	if highest != 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func (e env) jobsCommand() *cli.Command {
+func (v jobVerbs) jobsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "jobs", Aliases: []string{"ps", "ls", "list", "queue"}, Usage: "list jobs of the whole cluster",
 		Flags: listFlags(
@@ -26,11 +26,11 @@ func (e env) jobsCommand() *cli.Command {
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only those of `USER`"},
 			&cli.StringFlag{Name: "name", Usage: "only those whose name matches `GLOB`"},
 			watchFlag("on every change")),
-		Action: e.jobs,
+		Action: v.jobs,
 	}
 }
 
-func (e env) jobs(c *cli.Context) error {
+func (v jobVerbs) jobs(c *cli.Context) error {
 	if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 		return err
 	}
@@ -49,19 +49,19 @@ func (e env) jobs(c *cli.Context) error {
 			}
 		}
 	}
-	client, err := e.client(c)
+	client, err := clientOf(c)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	if !c.Bool("watch") {
-		return e.printJobs(c, client, filter)
+		return v.printJobs(c, client, filter)
 	}
-	return e.watchJobs(c.Context, client, func() error { return e.printJobs(c, client, filter) })
+	return v.watchJobs(c.Context, client, func() error { return v.printJobs(c, client, filter) })
 }
 
 // watchJobs prints now and whenever a job has changed, until ctx ends.
-func (e env) watchJobs(ctx context.Context, client *api.Client, show func() error) error {
+func (v jobVerbs) watchJobs(ctx context.Context, client *api.Client, show func() error) error {
 	const atMost = 200 * time.Millisecond // between two screens
 	changed, ended := make(chan struct{}, 1), make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
@@ -77,7 +77,7 @@ func (e env) watchJobs(ctx context.Context, client *api.Client, show func() erro
 			}
 			select {
 			case changed <- struct{}{}:
-			default: // it will be seen with the change before
+			default: // a redraw is due already
 			}
 		}
 	}()
@@ -88,7 +88,7 @@ func (e env) watchJobs(ctx context.Context, client *api.Client, show func() erro
 		case <-changed:
 		}
 		if !first {
-			fmt.Fprintln(e.out)
+			fmt.Fprintln(v.out)
 		}
 		if err := show(); err != nil || !pause(ctx, atMost) {
 			return ignoreEnd(ctx, err)
@@ -96,7 +96,7 @@ func (e env) watchJobs(ctx context.Context, client *api.Client, show func() erro
 	}
 }
 
-// ignoreEnd takes the end of a watch for what it is: the user's wish.
+// ignoreEnd returns no error for a watch that the user ended.
 func ignoreEnd(ctx context.Context, err error) error {
 	select {
 	case <-ctx.Done():
@@ -106,7 +106,7 @@ func ignoreEnd(ctx context.Context, err error) error {
 	}
 }
 
-func (e env) printJobs(c *cli.Context, client *api.Client, filter api.JobFilter) error {
+func (v jobVerbs) printJobs(c *cli.Context, client *api.Client, filter api.JobFilter) error {
 	all, err := client.Jobs(c.Context, filter)
 	if err != nil {
 		return asUsage(err)
@@ -123,7 +123,7 @@ func (e env) printJobs(c *cli.Context, client *api.Client, filter api.JobFilter)
 	all.Next = ""
 	slices.Sort(all.Partial)
 	all.Partial = slices.Compact(all.Partial)
-	return printList(e, c, all, jobTable)
+	return printList(v.streams, c, all, jobTable)
 }
 
 func jobTable(w io.Writer, jobs []api.Job) {
@@ -152,7 +152,7 @@ func reasonOf(j api.Job) string {
 }
 
 // selected is the jobs that the arguments of a verb name.
-func (e env) selected(c *cli.Context, client *api.Client) ([]api.Job, error) {
+func selected(c *cli.Context, client *api.Client) ([]api.Job, error) {
 	if err := wantArgs(c, 1, -1, "a job id, last or all"); err != nil {
 		return nil, err
 	}
@@ -167,15 +167,15 @@ func (e env) selected(c *cli.Context, client *api.Client) ([]api.Job, error) {
 	return all, nil
 }
 
-func (e env) waitCommand() *cli.Command {
+func (v jobVerbs) waitCommand() *cli.Command {
 	return &cli.Command{
 		Name: "wait", Usage: "wait for jobs to end, and exit with the highest of their codes", ArgsUsage: "SEL...",
 		Flags:  clientFlags(&cli.StringFlag{Name: "timeout", Usage: "give up after `D`, such as 90s; the jobs go on"}),
-		Action: e.wait,
+		Action: v.wait,
 	}
 }
 
-func (e env) wait(c *cli.Context) error {
+func (v jobVerbs) wait(c *cli.Context) error {
 	ctx := c.Context
 	if c.IsSet("timeout") {
 		d, err := job.ParseDuration(c.String("timeout"))
@@ -186,12 +186,12 @@ func (e env) wait(c *cli.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, d.D())
 		defer cancel()
 	}
-	client, err := e.client(c)
+	client, err := clientOf(c)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	jobs, err := e.selected(c, client)
+	jobs, err := selected(c, client)
 	if err != nil {
 		return ours(err)
 	}
@@ -199,36 +199,36 @@ func (e env) wait(c *cli.Context) error {
 	for _, j := range jobs {
 		ids = append(ids, j.ID)
 	}
-	return e.waitFor(ctx, client, ids)
+	return follower{v.streams, client}.waitFor(ctx, ids)
 }
 
-func (e env) cancelCommand() *cli.Command {
-	return e.changeCommand("cancel", "end jobs", (*api.Client).Cancel,
-		[]string{"kill", "stop"}, &cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why, for those who look later"})
+func (v jobVerbs) cancelCommand() *cli.Command {
+	return v.changeCommand("cancel", "end jobs", (*api.Client).Cancel,
+		[]string{"kill", "stop"}, &cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why; muster show prints it"})
 }
 
-func (e env) holdCommand() *cli.Command {
-	return e.changeCommand("hold", "keep waiting jobs from starting", (*api.Client).Hold, nil)
+func (v jobVerbs) holdCommand() *cli.Command {
+	return v.changeCommand("hold", "keep waiting jobs from starting", (*api.Client).Hold, nil)
 }
 
-func (e env) releaseCommand() *cli.Command {
+func (v jobVerbs) releaseCommand() *cli.Command {
 	release := func(client *api.Client, ctx context.Context, id job.ID, _ string) (api.Job, error) {
 		return client.Release(ctx, id)
 	}
-	return e.changeCommand("release", "let held jobs go again", release, nil)
+	return v.changeCommand("release", "release held jobs", release, nil)
 }
 
 // changeCommand is a verb that does one thing to each job that it names.
-func (e env) changeCommand(verb, usage string, change func(*api.Client, context.Context, job.ID, string) (api.Job, error), aliases []string, more ...cli.Flag) *cli.Command {
+func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, context.Context, job.ID, string) (api.Job, error), aliases []string, more ...cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name: verb, Aliases: aliases, Usage: usage, ArgsUsage: "SEL...", Flags: clientFlags(more...),
 		Action: func(c *cli.Context) error {
-			client, err := e.client(c)
+			client, err := clientOf(c)
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			jobs, err := e.selected(c, client)
+			jobs, err := selected(c, client)
 			if err != nil {
 				return err
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func (e env) logsCommand() *cli.Command {
+func (v taskVerbs) logsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "logs", Aliases: []string{"tail"}, Usage: "print the output of a job", ArgsUsage: "ID",
 		Flags: clientFlags(
@@ -23,11 +23,11 @@ func (e env) logsCommand() *cli.Command {
 			&cli.BoolFlag{Name: "stderr", Usage: "only its standard error", DisableDefaultText: true},
 			&cli.IntFlag{Name: "task", Usage: "of task `T`"},
 			&cli.BoolFlag{Name: "all", Hidden: true}),
-		Action: e.logs,
+		Action: v.logs,
 	}
 }
 
-func (e env) logs(c *cli.Context) error {
+func (v taskVerbs) logs(c *cli.Context) error {
 	switch {
 	case c.Bool("all"):
 		return usagef("--all: %w", job.ErrNotYet)
@@ -36,12 +36,12 @@ func (e env) logs(c *cli.Context) error {
 	case c.Int("task") < 0:
 		return usagef("--task %d: not below 0", c.Int("task"))
 	}
-	client, err := e.client(c)
+	client, err := clientOf(c)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	j, task, err := e.oneTask(c, client)
+	j, task, err := oneTask(c, client)
 	if err != nil {
 		return err
 	}
@@ -53,11 +53,11 @@ func (e env) logs(c *cli.Context) error {
 		r.Stream = "stderr"
 	}
 	if c.IsSet("lines") {
-		if err := e.lastLines(c.Context, client, &r, c.Int("lines")); err != nil || !r.Follow {
+		if err := v.lastLines(c.Context, client, &r, c.Int("lines")); err != nil || !r.Follow {
 			return asUsage(err)
 		}
 	}
-	_, err = client.Logs(c.Context, r, e.out)
+	_, err = client.Logs(c.Context, r, v.out)
 	if c.Err() != nil {
 		return exitError{code: exitCtrlC} // whoever followed has seen enough
 	}
@@ -66,8 +66,8 @@ func (e env) logs(c *cli.Context) error {
 
 // oneTask is the job and the task that an argument such as ID or ID.3, or else
 // --task, names.
-func (e env) oneTask(c *cli.Context, client *api.Client) (api.Job, int, error) {
-	j, err := e.one(c, client)
+func oneTask(c *cli.Context, client *api.Client) (api.Job, int, error) {
+	j, err := oneJob(c, client)
 	if err != nil {
 		return j, 0, err
 	}
@@ -91,7 +91,7 @@ var tailBytes = []int64{64 << 10, 8 << 20}
 
 // lastLines prints the last n lines that are there now, and leaves in r where
 // they end.
-func (e env) lastLines(ctx context.Context, client *api.Client, r *api.LogRequest, n int) error {
+func (v taskVerbs) lastLines(ctx context.Context, client *api.Client, r *api.LogRequest, n int) error {
 	var text bytes.Buffer
 	for _, part := range tailBytes {
 		once := *r
@@ -109,7 +109,7 @@ func (e env) lastLines(ctx context.Context, client *api.Client, r *api.LogReques
 			break // there is no more, or enough
 		}
 	}
-	_, err := e.out.Write(tail(text.Bytes(), n))
+	_, err := v.out.Write(tail(text.Bytes(), n))
 	return err
 }
 

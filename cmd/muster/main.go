@@ -9,14 +9,14 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // version is set by the linker.
 var version = "dev"
 
 func main() {
-	if code, failed := runner.Become(); failed {
+	if code, failed := spawn.Become(); failed {
 		os.Exit(code)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-func (e env) nodesCommand() *cli.Command {
+func (v clusterVerbs) nodesCommand() *cli.Command {
 	return &cli.Command{
 		Name: "nodes", Usage: "list the nodes of the cluster",
 		Flags: listFlags(watchFlag("every two seconds")),
@@ -24,7 +24,7 @@ func (e env) nodesCommand() *cli.Command {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 				return err
 			}
-			client, err := e.client(c)
+			client, err := clientOf(c)
 			if err != nil {
 				return err
 			}
@@ -34,13 +34,13 @@ func (e env) nodesCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				if err := printList(e, c, l, nodeTable); err != nil || !c.Bool("watch") {
+				if err := printList(v.streams, c, l, nodeTable); err != nil || !c.Bool("watch") {
 					return err
 				}
 				if !pause(c.Context, 2*time.Second) {
 					return nil
 				}
-				fmt.Fprintln(e.out)
+				fmt.Fprintln(v.out)
 			}
 		},
 	}
@@ -83,7 +83,7 @@ func gpuSummary(gpus []api.GPU) string {
 	return dash(strings.Join(parts, ", "))
 }
 
-func (e env) nodeCommand() *cli.Command {
+func (v clusterVerbs) nodeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "node", Usage: "show a node, take it out of service, put it back, or declare it dead", ArgsUsage: "show|drain|resume|declare-dead NODE",
 		Subcommands: []*cli.Command{
@@ -94,7 +94,7 @@ func (e env) nodeCommand() *cli.Command {
 					if err := wantArgs(c, 1, 1, "the name or id of a node"); err != nil {
 						return err
 					}
-					client, err := e.client(c)
+					client, err := clientOf(c)
 					if err != nil {
 						return err
 					}
@@ -104,18 +104,18 @@ func (e env) nodeCommand() *cli.Command {
 						return asUsage(err)
 					}
 					if c.Bool("json") {
-						return e.printJSON(n)
+						return v.printJSON(n)
 					}
-					return e.showNode(n)
+					return showNode(v.out, n)
 				},
 			},
-			e.drainCommand(), e.resumeCommand(), e.declareDeadCommand(),
+			v.drainCommand(), v.resumeCommand(), v.declareDeadCommand(),
 		},
 	}
 }
 
-func (e env) showNode(n api.Node) error {
-	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+func showNode(out io.Writer, n api.Node) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row(w, "node", n.Name)
 	row(w, "id", string(n.ID))
 	row(w, "state", withDetail(string(n.State), n.Detail))
@@ -136,19 +136,19 @@ func (e env) showNode(n api.Node) error {
 	if len(n.GPUs) == 0 {
 		return nil
 	}
-	w = tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+	w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	gpuTable(w, n.GPUs)
 	return w.Flush()
 }
 
-func (e env) gpusCommand() *cli.Command {
+func (v clusterVerbs) gpusCommand() *cli.Command {
 	return &cli.Command{
 		Name: "gpus", Usage: "list the GPUs of the cluster", Flags: listFlags(&cli.BoolFlag{Name: "free", Usage: "only those that are free", DisableDefaultText: true}),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 				return err
 			}
-			client, err := e.client(c)
+			client, err := clientOf(c)
 			if err != nil {
 				return err
 			}
@@ -157,7 +157,7 @@ func (e env) gpusCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return printList(e, c, l, gpuTable)
+			return printList(v.streams, c, l, gpuTable)
 		},
 	}
 }

@@ -17,17 +17,16 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// maxScript leaves room in a job file for what a script grows by as JSON.
+// maxScript bounds a script: its JSON form is longer, and must fit in a job file.
 const maxScript = job.MaxSpecBytes / 2
 
-// scriptText returns the text of a script if the only argument names one:
-// standard input, or a file that begins with #!. Whatever else it names is left
-// to the node, which knows its own commands.
-func (e env) scriptText(ctx context.Context, arg string) (string, error) {
+// scriptText returns the text of a script if the only argument names one: standard input (-), or a file that begins
+// with #!. Any other argument is a command of the node, and the text is empty.
+func (r specReader) scriptText(ctx context.Context, arg string) (string, error) {
 	var text []byte
 	if arg == "-" {
 		var err error
-		if text, err = e.readInput(ctx); err != nil {
+		if text, err = r.readInput(ctx); err != nil {
 			return "", fmt.Errorf("script on standard input: %w", err)
 		}
 	} else {
@@ -47,14 +46,13 @@ func (e env) scriptText(ctx context.Context, arg string) (string, error) {
 	case bytes.IndexByte(text, 0) >= 0:
 		return "", usagef("script %s: not a text", arg)
 	case bytes.HasSuffix(bytes.SplitN(text, []byte("\n"), 2)[0], []byte("\r")):
-		return "", usagef("script %s: its lines end with CR LF, and no interpreter is called so; take the CR away, as dos2unix does", arg)
+		return "", usagef("script %s: its lines end with CR LF, so the interpreter would not be found; remove the CRs, as dos2unix does", arg)
 	}
 	return string(text), nil
 }
 
-// warnNotSent says of a file here that its name is all that the node gets, where
-// the task will hardly find a program under it.
-func (e env) warnNotSent(s job.Spec) {
+// warnNotSent warns if the command names a file here that the node most likely does not have.
+func (r specReader) warnNotSent(s job.Spec) {
 	if len(s.Command) == 0 || filepath.IsAbs(s.Command[0]) || s.Image != "" || s.Workdir != "" || len(s.Upload) > 0 {
 		return
 	}
@@ -65,11 +63,11 @@ func (e env) warnNotSent(s job.Spec) {
 	if _, err := exec.LookPath(name); err == nil && !strings.Contains(name, "/") {
 		return // the node's own may be meant
 	}
-	fmt.Fprintf(e.err, "muster: warning: %s is not sent along, as only a script without arguments that begins with #! is; bring it with --upload, or say with --workdir where the node has it\n", printable(name))
+	fmt.Fprintf(r.err, "muster: warning: %s was not uploaded: only a lone script that starts with #! is. Use --upload, or --workdir if the node has it\n", printable(name))
 }
 
 // directives lays the leading comment block of a script over the spec.
-func (e env) directives(name, text string, s *job.Spec) error {
+func (r specReader) directives(name, text string, s *job.Spec) error {
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if line != "" && !strings.HasPrefix(line, "#") {
@@ -90,7 +88,7 @@ func (e env) directives(name, text string, s *job.Spec) error {
 			words, err = apply(words, s)
 			switch {
 			case errors.Is(err, errUnknownSlurm):
-				fmt.Fprintf(e.err, "muster: %s:%d: warning: %s\n", name, i+1, printable(err.Error()))
+				fmt.Fprintf(r.err, "muster: %s:%d: warning: %s\n", name, i+1, printable(err.Error()))
 			case err != nil:
 				return usagef("%s:%d: %w", name, i+1, err)
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// setting is one thing that a daemon may be told.
+// setting is one setting of a daemon.
 type setting struct {
 	name  string
 	usage string                                       // with the value's name in back quotes; a switch has none

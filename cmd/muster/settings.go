@@ -20,10 +20,10 @@ import (
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/node"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// daemonConfig is what a daemon is told, and how it logs.
+// daemonConfig is the configuration of a daemon, its logging included.
 type daemonConfig struct {
 	node.Config
 	LogLevel  string
@@ -44,30 +44,30 @@ func settings() []setting {
 		text("http-token", "`FILE` with the token that HTTP asks for; without it only loopback is served", func(c *daemonConfig) *string { return &c.HTTPToken }),
 		text("name", "`NAME` of this node", func(c *daemonConfig) *string { return &c.Name }),
 		pairs("label", "label `K=V` of this node, for constraints", func(c *daemonConfig) *map[string]string { return &c.Labels }, job.CheckLabel).reloads(),
-		text("gpus", "`GPUS` to give away: auto, none, indexes such as 0,1 or simulated ones such as sim:8xH100-80GB", func(c *daemonConfig) *string { return &c.GPUs }),
-		count("cpus", "`N` CPUs to give away; 0: all", func(c *daemonConfig) *int { return &c.CPUs }),
-		sized("memory", "`SIZE` of the memory to give away; 0B: all", func(c *daemonConfig) *job.Size { return &c.Memory }),
-		pairs(limitsSetting, "limit `K=V` of what each user may hold here: per_user.gpus=4, users.ada.memory=64GiB, with cpus and tasks likewise", func(c *daemonConfig) *map[string]string { return &c.Limits }, node.CheckLimit).reloads(),
-		sized("output-limit", "`SIZE` on disk that the output of one task may take: beyond it the first and the last part are kept", func(c *daemonConfig) *job.Size { return &c.OutputLimit }),
+		text("gpus", "`GPUS` to offer: auto, none, indexes such as 0,1 or simulated ones such as sim:8xH100-80GB", func(c *daemonConfig) *string { return &c.GPUs }),
+		count("cpus", "`N` CPUs to offer; 0: all", func(c *daemonConfig) *int { return &c.CPUs }),
+		sized("memory", "`SIZE` of the memory to offer; 0B: all", func(c *daemonConfig) *job.Size { return &c.Memory }),
+		pairs(limitsSetting, "limit `K=V` on what each user may hold here: per_user.gpus=4, users.ada.memory=64GiB, with cpus and tasks likewise", func(c *daemonConfig) *map[string]string { return &c.Limits }, node.CheckLimit).reloads(),
+		sized("output-limit", "`SIZE` on disk that the output of one task may take; of longer output the first and the last part are kept", func(c *daemonConfig) *job.Size { return &c.OutputLimit }),
 		toggle("no-worker", "run no tasks here", func(c *daemonConfig) *bool { return &c.NoWorker }),
 		toggle("no-scheduler", "accept no jobs here", func(c *daemonConfig) *bool { return &c.NoScheduler }),
 		toggle("allow-root", "run root's tasks, as root", func(c *daemonConfig) *bool { return &c.AllowRoot }),
-		toggle("cgroups-off", "hold tasks by no control groups: their processes are told by their tree, and CPUs, memory and devices are not bounded", func(c *daemonConfig) *bool { return &c.CgroupsOff }),
+		toggle("cgroups-off", "do not use cgroups; track processes by parentage. CPUs, memory and devices are then not limited", func(c *daemonConfig) *bool { return &c.CgroupsOff }),
 		toggle("cpu-quota", "give no task more CPU time than it asked for, even if nobody else wants it", func(c *daemonConfig) *bool { return &c.CPUQuota }),
-		count("loss-limit", "`N` different hosts that a task of this daemon may lose, before it is held instead of run again", func(c *daemonConfig) *int { return &c.LossLimit }),
+		count("loss-limit", "hold a task, instead of running it again, after it has lost `N` different hosts", func(c *daemonConfig) *int { return &c.LossLimit }),
 		count("task-pids", "`N` processes and threads that one task may have; 0: any number", func(c *daemonConfig) *int { return &c.TaskPIDs }),
 		sized("scratch-quota", "`SIZE` of a task's scratch directory; 0B: half of the file system", func(c *daemonConfig) *job.Size { return &c.Scratch }),
 		texts("ulimit", "`NAME=SOFT[:HARD]` for each process of a task: as core fsize memlock nofile nproc stack", func(c *daemonConfig) *[]string { return &c.Ulimits }, checkUlimit),
 		text("docker-host", "`URL` of the Docker engine for containers, or none", func(c *daemonConfig) *string { return &c.DockerHost }),
-		texts("docker-mount", "`DIR` that containers may be shown, with all below it", func(c *daemonConfig) *[]string { return &c.DockerMounts }, node.CheckMount),
-		text("docker-user", "`UID[:GID]` inside of containers; default: who submitted the task", func(c *daemonConfig) *string { return &c.DockerUser }),
-		choice("log-level", "`LEVEL` from which it logs: debug, info, warn or error", func(c *daemonConfig) *string { return &c.LogLevel }, "debug", "info", "warn", "error").reloads(),
+		texts("docker-mount", "`DIR` that containers may mount, with everything below it", func(c *daemonConfig) *[]string { return &c.DockerMounts }, node.CheckMount),
+		text("docker-user", "`UID[:GID]` inside containers; default: the user who submitted the task", func(c *daemonConfig) *string { return &c.DockerUser }),
+		choice("log-level", "lowest `LEVEL` that is logged: debug, info, warn or error", func(c *daemonConfig) *string { return &c.LogLevel }, "debug", "info", "warn", "error").reloads(),
 		choice("log-format", "`FORMAT` of the log: text or json", func(c *daemonConfig) *string { return &c.LogFormat }, "text", "json"),
 	}
 }
 
 func checkUlimit(text string) error {
-	_, err := runner.ParseUlimit(text)
+	_, err := spawn.ParseUlimit(text)
 	return err
 }
 

@@ -15,17 +15,17 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func (e env) showCommand() *cli.Command {
+func (v jobVerbs) showCommand() *cli.Command {
 	return &cli.Command{
 		Name: "show", Aliases: []string{"info", "describe", "inspect"}, Usage: "everything about a job", ArgsUsage: "ID",
 		Flags: clientFlags(jsonFlag()),
 		Action: func(c *cli.Context) error {
-			client, err := e.client(c)
+			client, err := clientOf(c)
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			j, err := e.one(c, client)
+			j, err := oneJob(c, client)
 			if err != nil {
 				return err
 			}
@@ -33,15 +33,15 @@ func (e env) showCommand() *cli.Command {
 				return err
 			}
 			if c.Bool("json") {
-				return e.printJSON(j)
+				return v.printJSON(j)
 			}
-			return e.show(j)
+			return showJob(v.out, j)
 		},
 	}
 }
 
 // one is the single job that a verb's argument names.
-func (e env) one(c *cli.Context, client *api.Client) (api.Job, error) {
+func oneJob(c *cli.Context, client *api.Client) (api.Job, error) {
 	if err := wantArgs(c, 1, 1, "one job id"); err != nil {
 		return api.Job{}, err
 	}
@@ -55,8 +55,8 @@ func (e env) one(c *cli.Context, client *api.Client) (api.Job, error) {
 	return jobs[0], nil
 }
 
-func (e env) show(j api.Job) error {
-	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+func showJob(out io.Writer, j api.Job) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row(w, "job", string(j.ID))
 	row(w, "name", dash(j.Name))
 	row(w, "user", j.User)
@@ -139,17 +139,17 @@ func needOf(j api.Job) string {
 	return strings.Join(parts, ", ")
 }
 
-func (e env) whyCommand() *cli.Command {
+func (v jobVerbs) whyCommand() *cli.Command {
 	return &cli.Command{
-		Name: "why", Usage: "what stands between a job and its start", ArgsUsage: "ID",
+		Name: "why", Usage: "why a job has not started", ArgsUsage: "ID",
 		Flags: clientFlags(jsonFlag()),
 		Action: func(c *cli.Context) error {
-			client, err := e.client(c)
+			client, err := clientOf(c)
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			j, err := e.one(c, client)
+			j, err := oneJob(c, client)
 			if err != nil {
 				return err
 			}
@@ -158,9 +158,9 @@ func (e env) whyCommand() *cli.Command {
 				return err
 			}
 			if c.Bool("json") {
-				return e.printJSON(x)
+				return v.printJSON(x)
 			}
-			return e.explain(x)
+			return explain(v.out, x)
 		},
 	}
 }

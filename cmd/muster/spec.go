@@ -21,7 +21,7 @@ import (
 	"github.com/musterhq/muster/job/jobfile"
 )
 
-// specFlag is a flag that says something about the job.
+// specFlag is a flag that sets a field of the job.
 type specFlag struct {
 	names []string                      // without dashes; the first is the long one
 	usage string                        // with the value's name in back quotes; a switch has none
@@ -39,7 +39,7 @@ var specFlags = []specFlag{
 	{names: []string{"cpus", "c"}, usage: "`N` CPUs for each task", set: func(s *job.Spec, v string) error { return number(v, &s.Resources.CPUs) }},
 	{names: []string{"mem"}, usage: "memory for each task: a `SIZE` such as 8GiB", set: func(s *job.Spec, v string) error { return s.Resources.Memory.UnmarshalText([]byte(v)) }},
 	{names: []string{"gpus", "G"}, usage: "GPUs for each task: `[MODEL:]N` such as 2 or H100:2", set: setGPUs},
-	{names: []string{"gpu-mem"}, usage: "memory that each GPU has at least: a `SIZE`", set: func(s *job.Spec, v string) error { return s.Resources.GPUMemory.UnmarshalText([]byte(v)) }},
+	{names: []string{"gpu-mem"}, usage: "least memory of each GPU: a `SIZE`", set: func(s *job.Spec, v string) error { return s.Resources.GPUMemory.UnmarshalText([]byte(v)) }},
 	{names: []string{"gpu-share"}, usage: "a share of one GPU: `X` such as 0.5", set: setShare},
 	{names: []string{"time", "t"}, usage: "time limit: `D` such as 90m", set: func(s *job.Spec, v string) error { return s.TimeLimit.UnmarshalText([]byte(v)) }},
 	{names: []string{"priority"}, usage: "`N` from 0 to 100, default 50", set: func(s *job.Spec, v string) error { return number(v, &s.Priority) }},
@@ -58,11 +58,11 @@ var specFlags = []specFlag{
 	{names: []string{"output", "o"}, usage: "`FILE` on the node that gets the output too; %j job, %t task, %x name, %n node, %u user", set: func(s *job.Spec, v string) error { s.Output = v; return nil }},
 	{names: []string{"error", "e"}, usage: "`FILE` on the node that gets stderr; default: that of --output", set: func(s *job.Spec, v string) error { s.Error = v; return nil }},
 	{names: []string{"param"}, usage: "parameter `K=V`: {K} in the command, MUSTER_PARAM_K in the environment", many: true, set: setParam},
-	{names: []string{"upload"}, usage: "bring `PATH` along: the task starts in a copy of it; .musterignore leaves files out", many: true, set: func(s *job.Spec, v string) error { s.Upload = append(s.Upload, v); return nil }},
-	{names: []string{"download"}, usage: "keep what `GLOB` means in the task's directory when it ends; run and submit -W or -f bring it here", many: true, set: func(s *job.Spec, v string) error { s.Download = append(s.Download, v); return nil }},
+	{names: []string{"upload"}, usage: "upload `PATH`; the task starts in a copy of it; .musterignore leaves files out", many: true, set: func(s *job.Spec, v string) error { s.Upload = append(s.Upload, v); return nil }},
+	{names: []string{"download"}, usage: "keep files that match `GLOB` when the task ends; run, submit -W and submit -f also copy them here", many: true, set: func(s *job.Spec, v string) error { s.Download = append(s.Download, v); return nil }},
 	{names: []string{"image"}, usage: "container image `REF` that the task runs in, such as registry/name:tag", set: setImage},
 	{names: []string{"mount"}, usage: "directory of the node that the container sees: `SRC:DST[:ro]`", many: true, set: func(s *job.Spec, v string) error { s.Mounts = append(s.Mounts, v); return nil }},
-	{names: []string{"hold"}, usage: "accept it, but start it only after muster release", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
+	{names: []string{"hold"}, usage: "accept the job, but start it only after muster release", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
 	{names: []string{"nodes", "N"}, usage: "`VALUE`"},
 	{names: []string{"gpus-per-node"}, usage: "`VALUE`"},
 	{names: []string{"array", "a"}, usage: "`VALUE`"},
@@ -115,15 +115,18 @@ func applyFlags(c *cli.Context, s *job.Spec) error {
 	return nil
 }
 
+// specReader makes specs of command lines, and reads the scripts and job files that they name.
+type specReader struct{ streams }
+
 // specOf is the spec that a command line asks for: job file or script, then its
 // directives, then flags. Warnings go to e.err.
-func (e env) specOf(c *cli.Context) (job.Spec, error) {
-	spec, err := e.baseSpec(c)
+func (r specReader) specOf(c *cli.Context) (job.Spec, error) {
+	spec, err := r.baseSpec(c)
 	if err != nil {
 		return spec, err
 	}
 	if err = finishSpec(c, &spec); err == nil {
-		e.warnNotSent(spec)
+		r.warnNotSent(spec)
 	}
 	return spec, err
 }
@@ -144,7 +147,7 @@ func finishSpec(c *cli.Context, spec *job.Spec) error {
 
 // baseSpec is the spec before flags. A single argument may name a script,
 // unless "--" says that it is a command.
-func (e env) baseSpec(c *cli.Context) (job.Spec, error) {
+func (r specReader) baseSpec(c *cli.Context) (job.Spec, error) {
 	spec := job.DefaultSpec()
 	args := c.Args().Slice()
 	command := c.Args().First() == "--"
@@ -155,16 +158,16 @@ func (e env) baseSpec(c *cli.Context) (job.Spec, error) {
 		if len(args) > 0 {
 			return spec, usagef("%s: a job file or a command, not both", c.Command.Name)
 		}
-		return e.readJobFile(c.Context, c.String("file"))
+		return r.readJobFile(c.Context, c.String("file"))
 	}
 	if len(args) == 1 && !command {
-		text, err := e.scriptText(c.Context, args[0])
+		text, err := r.scriptText(c.Context, args[0])
 		if err != nil {
 			return spec, err
 		}
 		if text != "" {
 			spec.Script, spec.Name = text, defaultName(args[0])
-			err = e.directives(args[0], text, &spec)
+			err = r.directives(args[0], text, &spec)
 			return spec, err
 		}
 	}
@@ -177,11 +180,11 @@ func (e env) baseSpec(c *cli.Context) (job.Spec, error) {
 	return spec, nil
 }
 
-func (e env) readJobFile(ctx context.Context, path string) (job.Spec, error) {
+func (r specReader) readJobFile(ctx context.Context, path string) (job.Spec, error) {
 	name, text, err := path, []byte(nil), error(nil)
 	if path == "-" {
 		name = "standard input"
-		text, err = e.readInput(ctx)
+		text, err = r.readInput(ctx)
 	} else {
 		text, err = readFile(path)
 	}
@@ -209,7 +212,7 @@ func readFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// cause is what went wrong with a file that the error's reader knows the name of.
+// cause is the error without the name of the file, for messages that name it already.
 func cause(err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err
@@ -217,16 +220,15 @@ func cause(err error) error {
 	return err
 }
 
-// readInput is readFile for standard input, and ends with ctx: somebody may be
-// asked to type it.
-func (e env) readInput(ctx context.Context) ([]byte, error) {
+// readInput is readFile for standard input. It ends with ctx, as a person may be typing.
+func (r specReader) readInput(ctx context.Context) ([]byte, error) {
 	type input struct {
 		text []byte
 		err  error
 	}
 	done := make(chan input, 1)
 	go func() {
-		text, err := io.ReadAll(io.LimitReader(e.in, job.MaxSpecBytes+1))
+		text, err := io.ReadAll(io.LimitReader(r.in, job.MaxSpecBytes+1))
 		done <- input{text, err}
 	}()
 	select {
@@ -246,7 +248,7 @@ func defaultName(path string) string {
 	return name
 }
 
-// checkUTF8 refuses what JSON cannot carry: it would arrive as something else.
+// checkUTF8 refuses text that is not UTF-8: JSON would change it.
 func checkUTF8(s job.Spec) error {
 	texts := append([]string{s.Script, s.Workdir, s.Constraint}, s.Command...)
 	for _, m := range []map[string]string{s.Env, s.Params} {
@@ -286,8 +288,7 @@ func setGPUs(s *job.Spec, v string) error {
 	return nil
 }
 
-// setImage refuses an empty name, which is more often a variable that is not
-// set than the wish to run on the host itself.
+// setImage refuses an empty name: it is most likely an unset shell variable.
 func setImage(s *job.Spec, v string) error {
 	if v == "" {
 		return errors.New("the image's name is empty; leave the flag out to run a process")
@@ -305,7 +306,7 @@ func setShare(s *job.Spec, v string) error {
 	return nil
 }
 
-// setWorkdir takes a relative directory from here, as sbatch does.
+// setWorkdir resolves a relative directory against the current one, as sbatch does.
 func setWorkdir(s *job.Spec, v string) (err error) {
 	if s.Workdir = v; v != "" {
 		s.Workdir, err = filepath.Abs(v)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -15,40 +16,40 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-func (e env) submitCommand() *cli.Command {
+func (v submitVerbs) submitCommand() *cli.Command {
 	return &cli.Command{
-		Name: "submit", Usage: "hand in a job and print its id", ArgsUsage: "[--] COMMAND... | SCRIPT | -", Args: true,
-		Description: "A single argument that names a file which begins with #! is a script: it is sent along and run on the node. All else, and all after --, is a command of the node.",
+		Name: "submit", Usage: "submit a job and print its id", ArgsUsage: "[--] COMMAND... | SCRIPT | -", Args: true,
+		Description: "A single argument that names a file which starts with #! is a script: it is uploaded and run on the node. Anything else, and everything after --, is a command of the node.",
 		Flags: clientFlags(append(jobFlags(),
 			&cli.BoolFlag{Name: "wait", Aliases: []string{"W"}, Usage: "wait for its end and exit with its code", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "follow its output on stderr and exit with its code", DisableDefaultText: true},
 			dryRunFlag(), keyFlag(), jsonFlag())...),
-		Action: e.submit,
+		Action: v.submit,
 	}
 }
 
 func dryRunFlag() *cli.BoolFlag {
-	return &cli.BoolFlag{Name: "dry-run", Usage: "say where it could run, and hand nothing in", DisableDefaultText: true}
+	return &cli.BoolFlag{Name: "dry-run", Usage: "say where it could run; submit nothing", DisableDefaultText: true}
 }
 
 func keyFlag() *cli.StringFlag {
-	return &cli.StringFlag{Name: "idempotency-key", Usage: "under the same `KEY` a job is handed in once"}
+	return &cli.StringFlag{Name: "idempotency-key", Usage: "a second submit with the same `KEY` returns the first job"}
 }
 
-func (e env) submit(c *cli.Context) error {
-	spec, err := e.specOf(c)
+func (v submitVerbs) submit(c *cli.Context) error {
+	spec, err := v.specs.specOf(c)
 	if err != nil {
 		return err
 	}
-	client, err := e.client(c)
+	client, err := clientOf(c)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	if c.Bool("dry-run") {
-		return e.dryRun(c, client, spec)
+		return v.dryRun(c, client, spec)
 	}
-	if err := e.sendFiles(c, client, &spec); err != nil {
+	if err := v.sendFiles(c, client, &spec); err != nil {
 		return err
 	}
 	j, err := client.Submit(c.Context, spec, c.String("idempotency-key"))
@@ -56,17 +57,19 @@ func (e env) submit(c *cli.Context) error {
 		return refused(err)
 	}
 	if c.Bool("json") {
-		err = e.printJSON(j)
+		err = v.printJSON(j)
 	} else {
-		_, err = fmt.Fprintln(e.out, j.ID)
+		_, err = fmt.Fprintln(v.out, j.ID)
 	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("job %s is accepted, but: %w", j.ID, err)
 	case c.Bool("follow"):
-		return e.download(c.Context, client, j.ID, spec, e.follow(c.Context, client, j.ID, e.err))
+		f := follower{v.streams, client}
+		return f.download(c.Context, j.ID, spec, f.follow(c.Context, j.ID, v.err))
 	case c.Bool("wait"):
-		return e.download(c.Context, client, j.ID, spec, e.waitFor(c.Context, client, []job.ID{j.ID}))
+		f := follower{v.streams, client}
+		return f.download(c.Context, j.ID, spec, f.waitFor(c.Context, []job.ID{j.ID}))
 	}
 	return nil
 }
@@ -96,77 +99,78 @@ func refused(err error) error {
 			b.WriteString(")")
 		}
 	}
-	b.WriteString("; ask for less, or hand it in with --hold")
+	b.WriteString("; ask for less, or submit it with --hold")
 	return exitError{exitNever, errors.New(b.String())}
 }
 
-func (e env) runCommand() *cli.Command {
+func (v submitVerbs) runCommand() *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "submit, follow the output, exit with the job's code; Ctrl-C detaches", ArgsUsage: "[--] COMMAND... | SCRIPT | -", Args: true,
 		Flags: clientFlags(append(jobFlags(), dryRunFlag(), keyFlag(),
 			&cli.BoolFlag{Name: "wait", Aliases: []string{"W"}, Hidden: true}, // run always does
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Hidden: true})...),
-		Action: e.run,
+		Action: v.run,
 	}
 }
 
-func (e env) run(c *cli.Context) error {
-	spec, err := e.specOf(c)
+func (v submitVerbs) run(c *cli.Context) error {
+	spec, err := v.specs.specOf(c)
 	if err != nil {
 		return ours(err)
 	}
-	client, err := e.client(c)
+	client, err := clientOf(c)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	if c.Bool("dry-run") {
-		return e.dryRun(c, client, spec)
+		return v.dryRun(c, client, spec)
 	}
-	if err := e.sendFiles(c, client, &spec); err != nil {
+	if err := v.sendFiles(c, client, &spec); err != nil {
 		return ours(err)
 	}
 	j, err := client.Submit(c.Context, spec, c.String("idempotency-key"))
 	if err != nil {
 		return ours(refused(err))
 	}
-	return e.download(c.Context, client, j.ID, spec, e.follow(c.Context, client, j.ID, e.out))
+	f := follower{v.streams, client}
+	return f.download(c.Context, j.ID, spec, f.follow(c.Context, j.ID, v.out))
 }
 
-// ours marks an error as our own failure, so that nobody takes it for the job's.
+// ours gives an error of muster's own the exit code 125, which no job is likely to have.
 func ours(err error) error {
 	var exit exitError
 	var usage usageError
 	if err == nil || errors.As(err, &exit) || errors.As(err, &usage) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return exitError{exitOurs, err}
+	return exitError{job.ExitMuster, err}
 }
 
-func (e env) offersCommand() *cli.Command {
+func (v submitVerbs) offersCommand() *cli.Command {
 	return &cli.Command{
 		Name: "offers", Usage: "say which nodes would take a job, and why the others would not", ArgsUsage: "[--] [COMMAND...]", Args: true,
 		Flags: clientFlags(append(jobFlags(), jsonFlag())...),
 		Action: func(c *cli.Context) error {
-			spec, err := e.offerSpec(c)
+			spec, err := v.specs.offerSpec(c)
 			if err != nil {
 				return err
 			}
-			client, err := e.client(c)
+			client, err := clientOf(c)
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			_, err = e.offers(c, client, spec)
+			_, err = v.offers(c, client, spec)
 			return err
 		},
 	}
 }
 
-// offerSpec is specOf for a question, which needs no command.
-func (e env) offerSpec(c *cli.Context) (job.Spec, error) {
+// offerSpec is specOf for a dry run, which needs no command.
+func (r specReader) offerSpec(c *cli.Context) (job.Spec, error) {
 	if c.Args().Present() || c.IsSet("file") {
-		return e.specOf(c)
+		return r.specOf(c)
 	}
 	spec := job.DefaultSpec()
 	spec.Command = []string{"true"}
@@ -175,28 +179,28 @@ func (e env) offerSpec(c *cli.Context) (job.Spec, error) {
 }
 
 // dryRun is offers in place of a submit, and so exits like one.
-func (e env) dryRun(c *cli.Context, client *api.Client, spec job.Spec) error {
-	x, err := e.offers(c, client, spec)
+func (v submitVerbs) dryRun(c *cli.Context, client *api.Client, spec job.Spec) error {
+	x, err := v.offers(c, client, spec)
 	if err == nil && len(x.Now) == 0 && len(x.Later) == 0 {
 		return exitError{code: exitNever}
 	}
 	return err
 }
 
-func (e env) offers(c *cli.Context, client *api.Client, spec job.Spec) (api.Explanation, error) {
+func (v submitVerbs) offers(c *cli.Context, client *api.Client, spec job.Spec) (api.Explanation, error) {
 	x, err := client.Offers(c.Context, withoutUpload(spec))
 	switch {
 	case err != nil:
 		return x, asUsage(err)
 	case c.Bool("json"):
-		return x, e.printJSON(x)
+		return x, v.printJSON(x)
 	}
-	return x, e.explain(x)
+	return x, explain(v.out, x)
 }
 
 // explain prints where a request could run and what stands against it.
-func (e env) explain(x api.Explanation) error {
-	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
+func explain(out io.Writer, x api.Explanation) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if x.Job != "" {
 		row(w, "job", string(x.Job))
 		row(w, "state", string(x.State))

@@ -100,7 +100,7 @@ func TestSubmit(t *testing.T) {
 		want := job.DefaultSpec()
 		c.build(&want)
 		r := f.musterIn(t.Context(), c.in, append([]string{"submit"}, c.args...)...)
-		warned := strings.HasPrefix(r.err, "muster: warning: "+c.args[0]+" is not sent along")
+		warned := strings.HasPrefix(r.err, "muster: warning: "+c.args[0]+" was not uploaded")
 		if unsent := c.args[0] == "plain" || len(c.args) == 2 && c.args[0] == "./script"; warned != unsent || (!warned && r.err != "") {
 			t.Errorf("submit %q: stderr %q", c.args, r.err)
 		}
@@ -169,7 +169,7 @@ func FuzzDirectives(f *testing.F) {
 	f.Add("#SBATCH - -= --= 'a\n#MUSTER \"\" -\n")
 	f.Fuzz(func(_ *testing.T, text string) {
 		spec := job.DefaultSpec()
-		_ = env{streams{err: io.Discard}}.directives("script", text, &spec)
+		_ = specReader{streams{err: io.Discard}}.directives("script", text, &spec)
 	})
 }
 
@@ -180,7 +180,7 @@ func TestSubmitRefused(t *testing.T) {
 		"POST /v1/jobs":   problem(http.StatusUnprocessableEntity, "no-match", explained),
 		"POST /v1/offers": answer(http.StatusOK, `{"reason": "NoMatch", "clauses": [], "now": [], "later": []}`),
 	})
-	want := "muster: nothing in the cluster could ever run this; gpus: 3: met by 0 of 2 nodes (n1: has 2, n2: has none); ask for less, or hand it in with --hold\n"
+	want := "muster: nothing in the cluster could ever run this; gpus: 3: met by 0 of 2 nodes (n1: has 2, n2: has none); ask for less, or submit it with --hold\n"
 	for _, verb := range []string{"submit", "run"} {
 		if r := f.muster(verb, "-G", "3", "x"); r.code != 3 || r.err != want || r.stdout != "" {
 			t.Errorf("%s: exit %d, %q; want 3, %q", verb, r.code, r.err, want)

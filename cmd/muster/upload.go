@@ -46,7 +46,7 @@ func withoutUpload(spec job.Spec) job.Spec {
 
 // sendFiles sends what the spec wants uploaded and puts the name of the tree in
 // its place.
-func (e env) sendFiles(c *cli.Context, client *api.Client, spec *job.Spec) error {
+func (v submitVerbs) sendFiles(c *cli.Context, client *api.Client, spec *job.Spec) error {
 	if len(spec.Upload) == 0 {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (e env) sendFiles(c *cli.Context, client *api.Client, spec *job.Spec) error
 	if err != nil {
 		return usageError{err}
 	}
-	see, stop := e.uploadProgress()
+	see, stop := v.uploadProgress()
 	defer stop()
 	h, _, err := blob.Send(c.Context, client, sources, see)
 	if err != nil {
@@ -87,8 +87,8 @@ func isTerminal(stream any) bool {
 }
 
 // uploadProgress writes a line on a terminal that says how far an upload is.
-func (e env) uploadProgress() (see func(blob.Progress), stop func()) {
-	if !onTerminal(e.err) {
+func (v submitVerbs) uploadProgress() (see func(blob.Progress), stop func()) {
+	if !onTerminal(v.err) {
 		return nil, func() {}
 	}
 	var mu sync.Mutex
@@ -101,13 +101,13 @@ func (e env) uploadProgress() (see func(blob.Progress), stop func()) {
 			return
 		}
 		next, said = now.Add(progressEvery), true
-		fmt.Fprintf(e.err, "\r\x1b[Kmuster: upload: %s of %s, %s of it new", size(p.Done), size(p.Total), size(p.Sent))
+		fmt.Fprintf(v.err, "\r\x1b[Kmuster: upload: %s of %s, %s of it new", size(p.Done), size(p.Total), size(p.Sent))
 	}
 	return see, func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if said {
-			fmt.Fprint(e.err, "\r\x1b[K")
+			fmt.Fprint(v.err, "\r\x1b[K")
 		}
 	}
 }

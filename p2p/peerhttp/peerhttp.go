@@ -8,7 +8,7 @@
 // for the next. [Listener] gives such streams to an http.Server, [NewTransport]
 // opens them for an http.Client that takes URLs like http://PEER/path. The
 // connection below is authenticated and encrypted by libp2p, and open to
-// members only; [PeerFrom] tells the handler which member is asking.
+// members only; the remote address of a connection names the member.
 //
 // A peer has at most [Config.PeerStreams] streams open, all together at most
 // [Config.Streams]; what is more is reset. Waits within a request are bounded
@@ -16,15 +16,10 @@
 package peerhttp
 
 import (
-	"context"
 	"fmt"
-	"net"
-	"net/http"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/protocol"
-
-	"github.com/musterhq/muster/job"
 )
 
 // ID is the protocol.
@@ -60,21 +55,4 @@ func (c Config) Validate() error {
 		return fmt.Errorf("peerhttp: timeouts %s, %s, %s: above 0", c.DialTimeout, c.HeaderTimeout, c.IdleTimeout)
 	}
 	return nil
-}
-
-type peerKey struct{}
-
-// ConnContext is for http.Server.ConnContext: it has PeerFrom know who asks.
-func ConnContext(ctx context.Context, c net.Conn) context.Context {
-	if own, ok := c.(*conn); ok {
-		return context.WithValue(ctx, peerKey{}, own.peer)
-	}
-	return ctx
-}
-
-// PeerFrom is the member that sent the request; false for one that came by
-// another way, such as the local socket.
-func PeerFrom(r *http.Request) (job.Peer, bool) {
-	p, ok := r.Context().Value(peerKey{}).(job.Peer)
-	return p, ok
 }

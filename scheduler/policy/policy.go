@@ -6,6 +6,7 @@ package policy
 import (
 	"cmp"
 
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -17,6 +18,8 @@ type Host struct {
 	Local   bool // the scheduler's own host
 	Profile *lease.Profile
 	Free    lease.Free // less what is already offered
+	// Alike is a device that all of the profile are like, as far as a need can tell; nil if they differ.
+	Alike *gpu.Device
 }
 
 // Policy prefers one host to another. It is pure: the same request and host get

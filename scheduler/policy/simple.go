@@ -65,9 +65,15 @@ const largest = job.Size(1 << 40)
 // smallestFit is the memory of the smallest device that the need accepts.
 func smallestFit(need job.Resources, h Host) job.Size {
 	least := largest
+	if d := h.Alike; d != nil {
+		if d.Memory < least && lease.GPUMeets(*d, need) {
+			least = d.Memory
+		}
+		return least
+	}
 	for i := range h.Profile.GPUs {
 		d := &h.Profile.GPUs[i]
-		if d.Memory < least && lease.GPUMeets(*d, need) { // most hosts have GPUs of one size
+		if d.Memory < least && lease.GPUMeets(*d, need) {
 			least = d.Memory
 		}
 	}

@@ -27,683 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Entry is what one entry of the journal carries.
-type Entry struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// generation of the owner that wrote it.
-	Generation    uint64    `protobuf:"varint,1,opt,name=generation" json:"generation,omitempty"`
-	Records       []*Record `protobuf:"bytes,2,rep,name=records" json:"records,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Entry) Reset() {
-	*x = Entry{}
-	mi := &file_store_storepb_store_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Entry) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Entry) ProtoMessage() {}
-
-func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Entry.ProtoReflect.Descriptor instead.
-func (*Entry) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *Entry) GetGeneration() uint64 {
-	if x != nil {
-		return x.Generation
-	}
-	return 0
-}
-
-func (x *Entry) GetRecords() []*Record {
-	if x != nil {
-		return x.Records
-	}
-	return nil
-}
-
-// Record is one committed fact of a job's life.
-type Record struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to Kind:
-	//
-	//	*Record_Submit
-	//	*Record_Assign
-	//	*Record_Unassign
-	//	*Record_Result
-	//	*Record_Cancel
-	//	*Record_Hold
-	//	*Record_Purge
-	Kind          isRecord_Kind `protobuf_oneof:"kind"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Record) Reset() {
-	*x = Record{}
-	mi := &file_store_storepb_store_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Record) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Record) ProtoMessage() {}
-
-func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Record.ProtoReflect.Descriptor instead.
-func (*Record) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *Record) GetKind() isRecord_Kind {
-	if x != nil {
-		return x.Kind
-	}
-	return nil
-}
-
-func (x *Record) GetSubmit() *Submit {
-	if x != nil {
-		if x, ok := x.Kind.(*Record_Submit); ok {
-			return x.Submit
-		}
-	}
-	return nil
-}
-
-func (x *Record) GetAssign() *Assign {
-	if x != nil {
-		if x, ok := x.Kind.(*Record_Assign); ok {
-			return x.Assign
-		}
-	}
-	return nil
-}
-
-func (x *Record) GetUnassign() *Unassign {
-	if x != nil {
-		if x, ok := x.Kind.(*Record_Unassign); ok {
-			return x.Unassign
-		}
-	}
-	return nil
-}
-
-func (x *Record) GetResult() *Result {
-	if x != nil {
-		if x, ok := x.Kind.(*Record_Result); ok {
-			return x.Result
-		}
-	}
-	return nil
-}
-
-func (x *Record) GetCancel() *Cancel {
-	if x != nil {
-		if x, ok := x.Kind.(*Record_Cancel); ok {
-			return x.Cancel
-		}
-	}
-	return nil
-}
-
-func (x *Record) GetHold() *Hold {
-	if x != nil {
-		if x, ok := x.Kind.(*Record_Hold); ok {
-			return x.Hold
-		}
-	}
-	return nil
-}
-
-func (x *Record) GetPurge() *Purge {
-	if x != nil {
-		if x, ok := x.Kind.(*Record_Purge); ok {
-			return x.Purge
-		}
-	}
-	return nil
-}
-
-type isRecord_Kind interface {
-	isRecord_Kind()
-}
-
-type Record_Submit struct {
-	Submit *Submit `protobuf:"bytes,1,opt,name=submit,oneof"`
-}
-
-type Record_Assign struct {
-	Assign *Assign `protobuf:"bytes,2,opt,name=assign,oneof"`
-}
-
-type Record_Unassign struct {
-	Unassign *Unassign `protobuf:"bytes,3,opt,name=unassign,oneof"`
-}
-
-type Record_Result struct {
-	Result *Result `protobuf:"bytes,4,opt,name=result,oneof"`
-}
-
-type Record_Cancel struct {
-	Cancel *Cancel `protobuf:"bytes,5,opt,name=cancel,oneof"`
-}
-
-type Record_Hold struct {
-	Hold *Hold `protobuf:"bytes,6,opt,name=hold,oneof"`
-}
-
-type Record_Purge struct {
-	Purge *Purge `protobuf:"bytes,7,opt,name=purge,oneof"`
-}
-
-func (*Record_Submit) isRecord_Kind() {}
-
-func (*Record_Assign) isRecord_Kind() {}
-
-func (*Record_Unassign) isRecord_Kind() {}
-
-func (*Record_Result) isRecord_Kind() {}
-
-func (*Record_Cancel) isRecord_Kind() {}
-
-func (*Record_Hold) isRecord_Kind() {}
-
-func (*Record_Purge) isRecord_Kind() {}
-
-type Submit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job" json:"job,omitempty"`
-	User          string                 `protobuf:"bytes,2,opt,name=user" json:"user,omitempty"`
-	Spec          []byte                 `protobuf:"bytes,3,opt,name=spec" json:"spec,omitempty"` // the job file in JSON
-	Key           string                 `protobuf:"bytes,4,opt,name=key" json:"key,omitempty"`
-	At            int64                  `protobuf:"varint,5,opt,name=at" json:"at,omitempty"` // all times: ns since 1970, 0 for none
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Submit) Reset() {
-	*x = Submit{}
-	mi := &file_store_storepb_store_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Submit) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Submit) ProtoMessage() {}
-
-func (x *Submit) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Submit.ProtoReflect.Descriptor instead.
-func (*Submit) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *Submit) GetJob() string {
-	if x != nil {
-		return x.Job
-	}
-	return ""
-}
-
-func (x *Submit) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *Submit) GetSpec() []byte {
-	if x != nil {
-		return x.Spec
-	}
-	return nil
-}
-
-func (x *Submit) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
-func (x *Submit) GetAt() int64 {
-	if x != nil {
-		return x.At
-	}
-	return 0
-}
-
-type Assign struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Attempt       *Attempt               `protobuf:"bytes,1,opt,name=attempt" json:"attempt,omitempty"`
-	Node          string                 `protobuf:"bytes,2,opt,name=node" json:"node,omitempty"`
-	NodeName      string                 `protobuf:"bytes,3,opt,name=node_name,json=nodeName" json:"node_name,omitempty"`
-	Store         string                 `protobuf:"bytes,4,opt,name=store" json:"store,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Assign) Reset() {
-	*x = Assign{}
-	mi := &file_store_storepb_store_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Assign) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Assign) ProtoMessage() {}
-
-func (x *Assign) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Assign.ProtoReflect.Descriptor instead.
-func (*Assign) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *Assign) GetAttempt() *Attempt {
-	if x != nil {
-		return x.Attempt
-	}
-	return nil
-}
-
-func (x *Assign) GetNode() string {
-	if x != nil {
-		return x.Node
-	}
-	return ""
-}
-
-func (x *Assign) GetNodeName() string {
-	if x != nil {
-		return x.NodeName
-	}
-	return ""
-}
-
-func (x *Assign) GetStore() string {
-	if x != nil {
-		return x.Store
-	}
-	return ""
-}
-
-type Unassign struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Attempt       *Attempt               `protobuf:"bytes,1,opt,name=attempt" json:"attempt,omitempty"`
-	Proof         string                 `protobuf:"bytes,2,opt,name=proof" json:"proof,omitempty"`
-	Detail        string                 `protobuf:"bytes,3,opt,name=detail" json:"detail,omitempty"`
-	At            int64                  `protobuf:"varint,4,opt,name=at" json:"at,omitempty"` // by the owner's clock
-	Hold          string                 `protobuf:"bytes,5,opt,name=hold" json:"hold,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Unassign) Reset() {
-	*x = Unassign{}
-	mi := &file_store_storepb_store_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Unassign) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Unassign) ProtoMessage() {}
-
-func (x *Unassign) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Unassign.ProtoReflect.Descriptor instead.
-func (*Unassign) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *Unassign) GetAttempt() *Attempt {
-	if x != nil {
-		return x.Attempt
-	}
-	return nil
-}
-
-func (x *Unassign) GetProof() string {
-	if x != nil {
-		return x.Proof
-	}
-	return ""
-}
-
-func (x *Unassign) GetDetail() string {
-	if x != nil {
-		return x.Detail
-	}
-	return ""
-}
-
-func (x *Unassign) GetAt() int64 {
-	if x != nil {
-		return x.At
-	}
-	return 0
-}
-
-func (x *Unassign) GetHold() string {
-	if x != nil {
-		return x.Hold
-	}
-	return ""
-}
-
-type Result struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Attempt       *Attempt               `protobuf:"bytes,1,opt,name=attempt" json:"attempt,omitempty"`
-	Devices       []string               `protobuf:"bytes,2,rep,name=devices" json:"devices,omitempty"`
-	Exit          *Exit                  `protobuf:"bytes,3,opt,name=exit" json:"exit,omitempty"`
-	At            int64                  `protobuf:"varint,4,opt,name=at" json:"at,omitempty"` // by the owner's clock
-	Hold          string                 `protobuf:"bytes,5,opt,name=hold" json:"hold,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Result) Reset() {
-	*x = Result{}
-	mi := &file_store_storepb_store_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Result) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Result) ProtoMessage() {}
-
-func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Result.ProtoReflect.Descriptor instead.
-func (*Result) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *Result) GetAttempt() *Attempt {
-	if x != nil {
-		return x.Attempt
-	}
-	return nil
-}
-
-func (x *Result) GetDevices() []string {
-	if x != nil {
-		return x.Devices
-	}
-	return nil
-}
-
-func (x *Result) GetExit() *Exit {
-	if x != nil {
-		return x.Exit
-	}
-	return nil
-}
-
-func (x *Result) GetAt() int64 {
-	if x != nil {
-		return x.At
-	}
-	return 0
-}
-
-func (x *Result) GetHold() string {
-	if x != nil {
-		return x.Hold
-	}
-	return ""
-}
-
-type Cancel struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job" json:"job,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason" json:"reason,omitempty"`
-	At            int64                  `protobuf:"varint,3,opt,name=at" json:"at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Cancel) Reset() {
-	*x = Cancel{}
-	mi := &file_store_storepb_store_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Cancel) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Cancel) ProtoMessage() {}
-
-func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
-func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *Cancel) GetJob() string {
-	if x != nil {
-		return x.Job
-	}
-	return ""
-}
-
-func (x *Cancel) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *Cancel) GetAt() int64 {
-	if x != nil {
-		return x.At
-	}
-	return 0
-}
-
-type Hold struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job" json:"job,omitempty"`
-	Release       bool                   `protobuf:"varint,2,opt,name=release" json:"release,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Hold) Reset() {
-	*x = Hold{}
-	mi := &file_store_storepb_store_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Hold) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Hold) ProtoMessage() {}
-
-func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Hold.ProtoReflect.Descriptor instead.
-func (*Hold) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *Hold) GetJob() string {
-	if x != nil {
-		return x.Job
-	}
-	return ""
-}
-
-func (x *Hold) GetRelease() bool {
-	if x != nil {
-		return x.Release
-	}
-	return false
-}
-
-func (x *Hold) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-type Purge struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job" json:"job,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Purge) Reset() {
-	*x = Purge{}
-	mi := &file_store_storepb_store_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Purge) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Purge) ProtoMessage() {}
-
-func (x *Purge) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Purge.ProtoReflect.Descriptor instead.
-func (*Purge) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *Purge) GetJob() string {
-	if x != nil {
-		return x.Job
-	}
-	return ""
-}
-
+// Times are ns since 1970, 0 for none.
 type Attempt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job" json:"job,omitempty"`
@@ -715,7 +39,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -727,7 +51,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[9]
+	mi := &file_store_storepb_store_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -740,7 +64,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{9}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Attempt) GetJob() string {
@@ -774,7 +98,7 @@ type Epoch struct {
 
 func (x *Epoch) Reset() {
 	*x = Epoch{}
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +110,7 @@ func (x *Epoch) String() string {
 func (*Epoch) ProtoMessage() {}
 
 func (x *Epoch) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[10]
+	mi := &file_store_storepb_store_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +123,7 @@ func (x *Epoch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Epoch.ProtoReflect.Descriptor instead.
 func (*Epoch) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{10}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Epoch) GetGeneration() uint64 {
@@ -833,7 +157,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +169,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[11]
+	mi := &file_store_storepb_store_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +182,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{11}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Exit) GetState() string {
@@ -924,295 +248,6 @@ func (x *Exit) GetIsolation() string {
 	return ""
 }
 
-// Job is a row of the state that the journal's entries have led to.
-type Job struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id" json:"id,omitempty"`
-	User          string                 `protobuf:"bytes,2,opt,name=user" json:"user,omitempty"`
-	Spec          []byte                 `protobuf:"bytes,3,opt,name=spec" json:"spec,omitempty"` // the job file in JSON
-	Owner         string                 `protobuf:"bytes,4,opt,name=owner" json:"owner,omitempty"`
-	Submitted     int64                  `protobuf:"varint,5,opt,name=submitted" json:"submitted,omitempty"`
-	Key           string                 `protobuf:"bytes,6,opt,name=key" json:"key,omitempty"`
-	Cancelled     string                 `protobuf:"bytes,7,opt,name=cancelled" json:"cancelled,omitempty"`
-	Tasks         []*Task                `protobuf:"bytes,8,rep,name=tasks" json:"tasks,omitempty"`
-	Seq           uint64                 `protobuf:"varint,9,opt,name=seq" json:"seq,omitempty"` // place in the journal
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Job) Reset() {
-	*x = Job{}
-	mi := &file_store_storepb_store_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Job) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Job) ProtoMessage() {}
-
-func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Job.ProtoReflect.Descriptor instead.
-func (*Job) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *Job) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *Job) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *Job) GetSpec() []byte {
-	if x != nil {
-		return x.Spec
-	}
-	return nil
-}
-
-func (x *Job) GetOwner() string {
-	if x != nil {
-		return x.Owner
-	}
-	return ""
-}
-
-func (x *Job) GetSubmitted() int64 {
-	if x != nil {
-		return x.Submitted
-	}
-	return 0
-}
-
-func (x *Job) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
-func (x *Job) GetCancelled() string {
-	if x != nil {
-		return x.Cancelled
-	}
-	return ""
-}
-
-func (x *Job) GetTasks() []*Task {
-	if x != nil {
-		return x.Tasks
-	}
-	return nil
-}
-
-func (x *Job) GetSeq() uint64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
-}
-
-type Task struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         int64                  `protobuf:"varint,1,opt,name=index" json:"index,omitempty"`
-	State         string                 `protobuf:"bytes,2,opt,name=state" json:"state,omitempty"`
-	ReasonWord    string                 `protobuf:"bytes,3,opt,name=reason_word,json=reasonWord" json:"reason_word,omitempty"`
-	ReasonDetail  string                 `protobuf:"bytes,4,opt,name=reason_detail,json=reasonDetail" json:"reason_detail,omitempty"`
-	Attempt       int64                  `protobuf:"varint,5,opt,name=attempt" json:"attempt,omitempty"`
-	Node          string                 `protobuf:"bytes,6,opt,name=node" json:"node,omitempty"`
-	NodeName      string                 `protobuf:"bytes,7,opt,name=node_name,json=nodeName" json:"node_name,omitempty"`
-	Store         string                 `protobuf:"bytes,8,opt,name=store" json:"store,omitempty"`
-	Epoch         *Epoch                 `protobuf:"bytes,9,opt,name=epoch" json:"epoch,omitempty"`
-	Devices       []string               `protobuf:"bytes,10,rep,name=devices" json:"devices,omitempty"`
-	Pid           int64                  `protobuf:"varint,11,opt,name=pid" json:"pid,omitempty"`
-	Assigned      bool                   `protobuf:"varint,12,opt,name=assigned" json:"assigned,omitempty"`
-	Runs          int64                  `protobuf:"varint,13,opt,name=runs" json:"runs,omitempty"`
-	Started       int64                  `protobuf:"varint,14,opt,name=started" json:"started,omitempty"`
-	Ended         int64                  `protobuf:"varint,15,opt,name=ended" json:"ended,omitempty"`
-	Exit          *Exit                  `protobuf:"bytes,16,opt,name=exit" json:"exit,omitempty"`
-	Lost          []string               `protobuf:"bytes,17,rep,name=lost" json:"lost,omitempty"`      // hosts
-	Closed        int64                  `protobuf:"varint,18,opt,name=closed" json:"closed,omitempty"` // by the owner's clock
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Task) Reset() {
-	*x = Task{}
-	mi := &file_store_storepb_store_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Task) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Task) ProtoMessage() {}
-
-func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Task.ProtoReflect.Descriptor instead.
-func (*Task) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *Task) GetIndex() int64 {
-	if x != nil {
-		return x.Index
-	}
-	return 0
-}
-
-func (x *Task) GetState() string {
-	if x != nil {
-		return x.State
-	}
-	return ""
-}
-
-func (x *Task) GetReasonWord() string {
-	if x != nil {
-		return x.ReasonWord
-	}
-	return ""
-}
-
-func (x *Task) GetReasonDetail() string {
-	if x != nil {
-		return x.ReasonDetail
-	}
-	return ""
-}
-
-func (x *Task) GetAttempt() int64 {
-	if x != nil {
-		return x.Attempt
-	}
-	return 0
-}
-
-func (x *Task) GetNode() string {
-	if x != nil {
-		return x.Node
-	}
-	return ""
-}
-
-func (x *Task) GetNodeName() string {
-	if x != nil {
-		return x.NodeName
-	}
-	return ""
-}
-
-func (x *Task) GetStore() string {
-	if x != nil {
-		return x.Store
-	}
-	return ""
-}
-
-func (x *Task) GetEpoch() *Epoch {
-	if x != nil {
-		return x.Epoch
-	}
-	return nil
-}
-
-func (x *Task) GetDevices() []string {
-	if x != nil {
-		return x.Devices
-	}
-	return nil
-}
-
-func (x *Task) GetPid() int64 {
-	if x != nil {
-		return x.Pid
-	}
-	return 0
-}
-
-func (x *Task) GetAssigned() bool {
-	if x != nil {
-		return x.Assigned
-	}
-	return false
-}
-
-func (x *Task) GetRuns() int64 {
-	if x != nil {
-		return x.Runs
-	}
-	return 0
-}
-
-func (x *Task) GetStarted() int64 {
-	if x != nil {
-		return x.Started
-	}
-	return 0
-}
-
-func (x *Task) GetEnded() int64 {
-	if x != nil {
-		return x.Ended
-	}
-	return 0
-}
-
-func (x *Task) GetExit() *Exit {
-	if x != nil {
-		return x.Exit
-	}
-	return nil
-}
-
-func (x *Task) GetLost() []string {
-	if x != nil {
-		return x.Lost
-	}
-	return nil
-}
-
-func (x *Task) GetClosed() int64 {
-	if x != nil {
-		return x.Closed
-	}
-	return 0
-}
-
 // Held is a row of a worker's ledger.
 type Held struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1246,7 +281,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +293,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[14]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +306,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{14}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Held) GetAttempt() *Attempt {
@@ -1456,7 +491,7 @@ type Need struct {
 
 func (x *Need) Reset() {
 	*x = Need{}
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +503,7 @@ func (x *Need) String() string {
 func (*Need) ProtoMessage() {}
 
 func (x *Need) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[15]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +516,7 @@ func (x *Need) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Need.ProtoReflect.Descriptor instead.
 func (*Need) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{15}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Need) GetCpus() int64 {
@@ -1526,112 +561,11 @@ func (x *Need) GetGpuShare() float64 {
 	return 0
 }
 
-// Bounds says where the kept part of a journal's log begins: index and term of
-// the last entry that was cut off before it.
-type Bounds struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         uint64                 `protobuf:"varint,1,opt,name=index" json:"index,omitempty"`
-	Term          uint64                 `protobuf:"varint,2,opt,name=term" json:"term,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Bounds) Reset() {
-	*x = Bounds{}
-	mi := &file_store_storepb_store_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Bounds) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Bounds) ProtoMessage() {}
-
-func (x *Bounds) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Bounds.ProtoReflect.Descriptor instead.
-func (*Bounds) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *Bounds) GetIndex() uint64 {
-	if x != nil {
-		return x.Index
-	}
-	return 0
-}
-
-func (x *Bounds) GetTerm() uint64 {
-	if x != nil {
-		return x.Term
-	}
-	return 0
-}
-
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19store/storepb/store.proto\x12\fmuster.store\"W\n" +
-	"\x05Entry\x12\x1e\n" +
-	"\n" +
-	"generation\x18\x01 \x01(\x04R\n" +
-	"generation\x12.\n" +
-	"\arecords\x18\x02 \x03(\v2\x14.muster.store.RecordR\arecords\"\xdd\x02\n" +
-	"\x06Record\x12.\n" +
-	"\x06submit\x18\x01 \x01(\v2\x14.muster.store.SubmitH\x00R\x06submit\x12.\n" +
-	"\x06assign\x18\x02 \x01(\v2\x14.muster.store.AssignH\x00R\x06assign\x124\n" +
-	"\bunassign\x18\x03 \x01(\v2\x16.muster.store.UnassignH\x00R\bunassign\x12.\n" +
-	"\x06result\x18\x04 \x01(\v2\x14.muster.store.ResultH\x00R\x06result\x12.\n" +
-	"\x06cancel\x18\x05 \x01(\v2\x14.muster.store.CancelH\x00R\x06cancel\x12(\n" +
-	"\x04hold\x18\x06 \x01(\v2\x12.muster.store.HoldH\x00R\x04hold\x12+\n" +
-	"\x05purge\x18\a \x01(\v2\x13.muster.store.PurgeH\x00R\x05purgeB\x06\n" +
-	"\x04kind\"d\n" +
-	"\x06Submit\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
-	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
-	"\x04spec\x18\x03 \x01(\fR\x04spec\x12\x10\n" +
-	"\x03key\x18\x04 \x01(\tR\x03key\x12\x0e\n" +
-	"\x02at\x18\x05 \x01(\x03R\x02at\"\x80\x01\n" +
-	"\x06Assign\x12/\n" +
-	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x12\n" +
-	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1b\n" +
-	"\tnode_name\x18\x03 \x01(\tR\bnodeName\x12\x14\n" +
-	"\x05store\x18\x04 \x01(\tR\x05store\"\x8d\x01\n" +
-	"\bUnassign\x12/\n" +
-	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
-	"\x05proof\x18\x02 \x01(\tR\x05proof\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x0e\n" +
-	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x12\n" +
-	"\x04hold\x18\x05 \x01(\tR\x04hold\"\x9f\x01\n" +
-	"\x06Result\x12/\n" +
-	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x18\n" +
-	"\adevices\x18\x02 \x03(\tR\adevices\x12&\n" +
-	"\x04exit\x18\x03 \x01(\v2\x12.muster.store.ExitR\x04exit\x12\x0e\n" +
-	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x12\n" +
-	"\x04hold\x18\x05 \x01(\tR\x04hold\"B\n" +
-	"\x06Cancel\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02at\x18\x03 \x01(\x03R\x02at\"J\n" +
-	"\x04Hold\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
-	"\arelease\x18\x02 \x01(\bR\arelease\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x19\n" +
-	"\x05Purge\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"=\n" +
+	"\x19store/storepb/store.proto\x12\fmuster.store\"=\n" +
 	"\aAttempt\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\x03R\x04task\x12\f\n" +
@@ -1650,38 +584,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05began\x18\x06 \x01(\x03R\x05began\x12\x14\n" +
 	"\x05ended\x18\a \x01(\x03R\x05ended\x12\x12\n" +
 	"\x04tail\x18\b \x01(\tR\x04tail\x12\x1c\n" +
-	"\tisolation\x18\t \x01(\tR\tisolation\"\xdd\x01\n" +
-	"\x03Job\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
-	"\x04spec\x18\x03 \x01(\fR\x04spec\x12\x14\n" +
-	"\x05owner\x18\x04 \x01(\tR\x05owner\x12\x1c\n" +
-	"\tsubmitted\x18\x05 \x01(\x03R\tsubmitted\x12\x10\n" +
-	"\x03key\x18\x06 \x01(\tR\x03key\x12\x1c\n" +
-	"\tcancelled\x18\a \x01(\tR\tcancelled\x12(\n" +
-	"\x05tasks\x18\b \x03(\v2\x12.muster.store.TaskR\x05tasks\x12\x10\n" +
-	"\x03seq\x18\t \x01(\x04R\x03seq\"\xe4\x03\n" +
-	"\x04Task\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1f\n" +
-	"\vreason_word\x18\x03 \x01(\tR\n" +
-	"reasonWord\x12#\n" +
-	"\rreason_detail\x18\x04 \x01(\tR\freasonDetail\x12\x18\n" +
-	"\aattempt\x18\x05 \x01(\x03R\aattempt\x12\x12\n" +
-	"\x04node\x18\x06 \x01(\tR\x04node\x12\x1b\n" +
-	"\tnode_name\x18\a \x01(\tR\bnodeName\x12\x14\n" +
-	"\x05store\x18\b \x01(\tR\x05store\x12)\n" +
-	"\x05epoch\x18\t \x01(\v2\x13.muster.store.EpochR\x05epoch\x12\x18\n" +
-	"\adevices\x18\n" +
-	" \x03(\tR\adevices\x12\x10\n" +
-	"\x03pid\x18\v \x01(\x03R\x03pid\x12\x1a\n" +
-	"\bassigned\x18\f \x01(\bR\bassigned\x12\x12\n" +
-	"\x04runs\x18\r \x01(\x03R\x04runs\x12\x18\n" +
-	"\astarted\x18\x0e \x01(\x03R\astarted\x12\x14\n" +
-	"\x05ended\x18\x0f \x01(\x03R\x05ended\x12&\n" +
-	"\x04exit\x18\x10 \x01(\v2\x12.muster.store.ExitR\x04exit\x12\x12\n" +
-	"\x04lost\x18\x11 \x03(\tR\x04lost\x12\x16\n" +
-	"\x06closed\x18\x12 \x01(\x03R\x06closed\"\x88\x05\n" +
+	"\tisolation\x18\t \x01(\tR\tisolation\"\x88\x05\n" +
 	"\x04Held\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12)\n" +
@@ -1715,10 +618,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tgpu_model\x18\x04 \x01(\tR\bgpuModel\x12\x1d\n" +
 	"\n" +
 	"gpu_memory\x18\x05 \x01(\x03R\tgpuMemory\x12\x1b\n" +
-	"\tgpu_share\x18\x06 \x01(\x01R\bgpuShare\"2\n" +
-	"\x06Bounds\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04termB1Z(github.com/musterhq/muster/store/storepb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
+	"\tgpu_share\x18\x06 \x01(\x01R\bgpuShareB1Z(github.com/musterhq/muster/store/storepb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
 
 var (
 	file_store_storepb_store_proto_rawDescOnce sync.Once
@@ -1732,51 +632,24 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_store_storepb_store_proto_goTypes = []any{
-	(*Entry)(nil),    // 0: muster.store.Entry
-	(*Record)(nil),   // 1: muster.store.Record
-	(*Submit)(nil),   // 2: muster.store.Submit
-	(*Assign)(nil),   // 3: muster.store.Assign
-	(*Unassign)(nil), // 4: muster.store.Unassign
-	(*Result)(nil),   // 5: muster.store.Result
-	(*Cancel)(nil),   // 6: muster.store.Cancel
-	(*Hold)(nil),     // 7: muster.store.Hold
-	(*Purge)(nil),    // 8: muster.store.Purge
-	(*Attempt)(nil),  // 9: muster.store.Attempt
-	(*Epoch)(nil),    // 10: muster.store.Epoch
-	(*Exit)(nil),     // 11: muster.store.Exit
-	(*Job)(nil),      // 12: muster.store.Job
-	(*Task)(nil),     // 13: muster.store.Task
-	(*Held)(nil),     // 14: muster.store.Held
-	(*Need)(nil),     // 15: muster.store.Need
-	(*Bounds)(nil),   // 16: muster.store.Bounds
+	(*Attempt)(nil), // 0: muster.store.Attempt
+	(*Epoch)(nil),   // 1: muster.store.Epoch
+	(*Exit)(nil),    // 2: muster.store.Exit
+	(*Held)(nil),    // 3: muster.store.Held
+	(*Need)(nil),    // 4: muster.store.Need
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
-	1,  // 0: muster.store.Entry.records:type_name -> muster.store.Record
-	2,  // 1: muster.store.Record.submit:type_name -> muster.store.Submit
-	3,  // 2: muster.store.Record.assign:type_name -> muster.store.Assign
-	4,  // 3: muster.store.Record.unassign:type_name -> muster.store.Unassign
-	5,  // 4: muster.store.Record.result:type_name -> muster.store.Result
-	6,  // 5: muster.store.Record.cancel:type_name -> muster.store.Cancel
-	7,  // 6: muster.store.Record.hold:type_name -> muster.store.Hold
-	8,  // 7: muster.store.Record.purge:type_name -> muster.store.Purge
-	9,  // 8: muster.store.Assign.attempt:type_name -> muster.store.Attempt
-	9,  // 9: muster.store.Unassign.attempt:type_name -> muster.store.Attempt
-	9,  // 10: muster.store.Result.attempt:type_name -> muster.store.Attempt
-	11, // 11: muster.store.Result.exit:type_name -> muster.store.Exit
-	13, // 12: muster.store.Job.tasks:type_name -> muster.store.Task
-	10, // 13: muster.store.Task.epoch:type_name -> muster.store.Epoch
-	11, // 14: muster.store.Task.exit:type_name -> muster.store.Exit
-	9,  // 15: muster.store.Held.attempt:type_name -> muster.store.Attempt
-	10, // 16: muster.store.Held.epoch:type_name -> muster.store.Epoch
-	15, // 17: muster.store.Held.need:type_name -> muster.store.Need
-	11, // 18: muster.store.Held.exit:type_name -> muster.store.Exit
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	0, // 0: muster.store.Held.attempt:type_name -> muster.store.Attempt
+	1, // 1: muster.store.Held.epoch:type_name -> muster.store.Epoch
+	4, // 2: muster.store.Held.need:type_name -> muster.store.Need
+	2, // 3: muster.store.Held.exit:type_name -> muster.store.Exit
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -1784,22 +657,13 @@ func file_store_storepb_store_proto_init() {
 	if File_store_storepb_store_proto != nil {
 		return
 	}
-	file_store_storepb_store_proto_msgTypes[1].OneofWrappers = []any{
-		(*Record_Submit)(nil),
-		(*Record_Assign)(nil),
-		(*Record_Unassign)(nil),
-		(*Record_Result)(nil),
-		(*Record_Cancel)(nil),
-		(*Record_Hold)(nil),
-		(*Record_Purge)(nil),
-	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

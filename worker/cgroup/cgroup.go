@@ -56,12 +56,12 @@ type Tree struct {
 
 // New makes a tree below the caller's own groups and tries all that a task
 // will need of it. An error says why there can be none. Born is called to try
-// whether a process can be born in the group of a descriptor.
-func New(name string, o Options, born func(fd int) error) (*Tree, error) {
+// whether a process can be started in the group of a descriptor.
+func New(name string, o Options, start func(fd int) error) (*Tree, error) {
 	t := &Tree{}
 	err := errors.New("cgroup: version 2 is not wanted")
 	if !o.NoUnified {
-		err = t.openUnified(name, born)
+		err = t.openUnified(name, start)
 	}
 	t.openLegacy(name)
 	if t.unified == "" && t.find(freezer) == nil {
@@ -112,9 +112,9 @@ func (t *Tree) Dirs() []string {
 	return all
 }
 
-// Place is the groups of one task before its process is born.
+// Place is the groups of one task before its process is started.
 type Place struct {
-	FD   int // of the group of version 2 to be born in; -1: none
+	FD   int // of the group of version 2 to be started in; -1: none
 	tree *Tree
 	name string
 }
@@ -207,7 +207,7 @@ func remove(path string) bool {
 	return err == nil || errors.Is(err, unix.ENOENT)
 }
 
-// Signal reaches every process of a task; KILL also those that are being born.
+// Signal reaches every process of a task; KILL also those that are being forked.
 func (t *Tree) Signal(name string, sig unix.Signal) {
 	path := t.group(name)
 	if sig == unix.SIGKILL {

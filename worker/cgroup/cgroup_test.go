@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// born tries whether a process can be born in a group, as the runner does.
-func born(fd int) error {
+// start tries whether a process can be started in a group, as the runner does.
+func start(fd int) error {
 	_, err := syscall.ForkExec("/proc/self/none", []string{"none"}, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}})
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -24,7 +24,7 @@ func born(fd int) error {
 
 func newTree(t testing.TB, o Options) *Tree {
 	t.Helper()
-	tree, err := New(fmt.Sprintf("muster-test-%d-%s", os.Getpid(), strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))), o, born)
+	tree, err := New(fmt.Sprintf("muster-test-%d-%s", os.Getpid(), strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))), o, start)
 	if err != nil {
 		t.Skipf("this host permits no control groups: %v", err)
 	}

@@ -25,7 +25,7 @@ const (
 	frozenPause = time.Millisecond
 )
 
-// Kill ends all processes in and below a group, also those that are being born.
+// Kill ends all processes in and below a group, also those that are being forked.
 func Kill(path string) {
 	if err := write(filepath.Join(path, "cgroup.kill"), "1"); err == nil {
 		return

@@ -17,7 +17,7 @@ import (
 // openUnified makes the directory of the tree. The files are written by hand:
 // a task costs one mkdir and a write for each bound, while the library's
 // manager goes through every group from the root for each.
-func (t *Tree) openUnified(name string, born func(fd int) error) error {
+func (t *Tree) openUnified(name string, start func(fd int) error) error {
 	own, err := Own("")
 	if err != nil {
 		return err
@@ -26,7 +26,7 @@ func (t *Tree) openUnified(name string, born func(fd int) error) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("cgroup: %w", err)
 	}
-	if err := probe(dir, born); err != nil {
+	if err := probe(dir, start); err != nil {
 		RemoveSoon(dir)
 		return err
 	}
@@ -72,7 +72,7 @@ func above(own, name string) (dir string, has []string) {
 
 // stepAside moves the caller into a group below its own, and back if others are
 // in its own. The kernel would take cpu and pids for a group with processes,
-// too, but nothing could be born below it then.
+// too, but nothing could be started below it then.
 func stepAside(own, name string) bool {
 	leaf := filepath.Join(own, name+"-runner")
 	if err := os.Mkdir(leaf, 0o755); err != nil {
@@ -112,7 +112,7 @@ func words(path string) []string {
 	return strings.Fields(string(b))
 }
 
-func probe(dir string, born func(fd int) error) error {
+func probe(dir string, start func(fd int) error) error {
 	path := filepath.Join(dir, "probe")
 	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("cgroup: %w", err)
@@ -126,8 +126,8 @@ func probe(dir string, born func(fd int) error) error {
 		return err
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
-	if err := born(fd); err != nil {
-		return fmt.Errorf("cgroup: no process can be born in %s: %w", path, err)
+	if err := start(fd); err != nil {
+		return fmt.Errorf("cgroup: no process can be started in %s: %w", path, err)
 	}
 	return nil
 }

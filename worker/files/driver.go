@@ -18,7 +18,8 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/scratch"
 )
 
 // Driver is a worker.Driver and Adopter around another. A task without files
@@ -202,7 +203,7 @@ func (d *Driver) forget(a job.Attempt) {
 	d.mu.Lock()
 	delete(d.tasks, a)
 	d.mu.Unlock()
-	err := errors.Join(os.RemoveAll(d.cfg.brought(a)), runner.Dir(d.cfg.Dir).ClearScratch(a), gone(os.Remove(d.cfg.record(a))))
+	err := errors.Join(os.RemoveAll(d.cfg.brought(a)), scratch.Clear(protocol.Dir(d.cfg.Dir), a), gone(os.Remove(d.cfg.record(a))))
 	if err != nil {
 		d.log.Warn("staged files not removed", "attempt", a.String(), "error", err)
 	}
@@ -261,7 +262,7 @@ func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
 
 // begun says whether the wrapped driver has been handed the attempt.
 func (d *Driver) begun(a job.Attempt) bool {
-	_, err := os.Lstat(runner.Dir(d.cfg.Dir).Task(a))
+	_, err := os.Lstat(protocol.Dir(d.cfg.Dir).Task(a))
 	return err == nil
 }
 

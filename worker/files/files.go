@@ -17,7 +17,8 @@ import (
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // ErrNone says that an attempt has no files that could be read: it left
@@ -69,29 +70,31 @@ func (c Config) record(a job.Attempt) string { return filepath.Join(c.staging(),
 func (c Config) brought(a job.Attempt) string { return filepath.Join(c.staging(), a.String()) }
 
 // kept is the directory with what was asked for of an attempt that ended.
-func (c Config) kept(a job.Attempt) string { return filepath.Join(runner.Dir(c.Dir).Task(a), "files") }
+func (c Config) kept(a job.Attempt) string {
+	return filepath.Join(protocol.Dir(c.Dir).Task(a), "files")
+}
 
 // about says where the files of an attempt that ended come from.
 func (c Config) about(a job.Attempt) string {
-	return filepath.Join(runner.Dir(c.Dir).Task(a), "files.json")
+	return filepath.Join(protocol.Dir(c.Dir).Task(a), "files.json")
 }
 
 // scratch is a task's directory while it lives, and until it is cleared away.
-func (c Config) scratch(a job.Attempt) string { return runner.Dir(c.Dir).Scratch(a) }
+func (c Config) scratch(a job.Attempt) string { return protocol.Dir(c.Dir).Scratch(a) }
 
 // account is as whom a task of a user runs.
-func (c Config) account(user string, container bool) (runner.Account, error) {
+func (c Config) account(user string, container bool) (spawn.Account, error) {
 	as := ""
 	if container {
 		as = c.Inside
 	}
-	return runner.AccountInside(user, as, c.AllowRoot)
+	return spawn.AccountInside(user, as, c.AllowRoot)
 }
 
 // owner is whom a task's files belong to, nil for this process's own user.
 func (c Config) owner(t worker.Task) (*blob.Owner, error) {
 	account, err := c.account(t.User, t.Spec.Image != "")
-	if err != nil || !account.Other {
+	if err != nil || !account.Other() {
 		return nil, err
 	}
 	return &blob.Owner{UID: account.UID, GID: account.GID}, nil

@@ -21,7 +21,7 @@ import (
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // inner is a driver that notes what it is asked.
@@ -108,7 +108,7 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t, inner: &inner{}, events: make(chan worker.DriverEvent, 16)}
 	r.cfg = Config{Dir: filepath.Join(t.TempDir(), "run"), Boot: "b1", AllowRoot: true}
-	if err := runner.Dir(r.cfg.Dir).Make(); err != nil {
+	if err := protocol.Dir(r.cfg.Dir).Make(); err != nil {
 		t.Fatal(err)
 	}
 	r.store = blob.NewStore(blob.Config{Dir: t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))

@@ -17,13 +17,13 @@ import (
 
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // Place is where files of an attempt are, and as whom they are read.
 type Place struct {
 	dir     string
-	account runner.Account
+	account spawn.Account
 	// Missing are the globs of the job that nothing matched when it ended, and
 	// Problem is why some of what matched was not kept.
 	Missing []string

@@ -24,8 +24,8 @@ const (
 	againMost  = 10 * time.Second
 	// neverRan is the exit code of what was not executed, and ours that of what
 	// was not because of this host.
-	neverRan = 126
-	ours     = 125
+	neverRan = job.ExitNotExecutable
+	ours     = job.ExitMuster
 	// maxReason bounds the sentence in an exit: it travels between hosts.
 	maxReason = 1024
 	// entryBytes is what a file takes beside its bytes, and a directory: a block.

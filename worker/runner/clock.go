@@ -19,7 +19,7 @@ import (
 // a host that does not tell when it is set.
 const lookEvery = 5 * time.Second
 
-// hostClock is where the loop has the time from.
+// hostClock is how the loop reads the time.
 type hostClock struct {
 	read  func() leaseclock.Reading
 	set   <-chan struct{} // tells that the wall clock was set
@@ -68,15 +68,4 @@ func tellSet(read func([]byte) (int, error), set chan<- struct{}) {
 		default:
 		}
 	}
-}
-
-// bootTime reads CLOCK_BOOTTIME: it goes on while the host sleeps.
-func bootTime() time.Duration { return clock(unix.CLOCK_BOOTTIME) }
-
-func clock(id int32) time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(id, &ts); err != nil {
-		return 0 // not on Linux
-	}
-	return time.Duration(ts.Nano())
 }

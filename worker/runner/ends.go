@@ -1,111 +1,54 @@
 package runner
 
-// From the birth of a task's process to the word that nothing of it is left.
+// From the end of a task's main process to the report that nothing of it is left.
 
 import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker/cgroup"
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 const (
-	// maxEarly is how long the death of an unknown process is remembered: its
-	// birth is told right after the fork that made it.
+	// maxEarly is how long the end of an unknown process is remembered: its start is
+	// reported right after the fork that made it.
 	maxEarly = 10 * time.Second
-	// maxReason bounds the sentence in an exit: it travels between hosts.
-	maxReason = 1024
-	// saveAgain is the pause before ends that could not be written, on a full
-	// disk say, are tried again.
+	// saveAgain is the pause before ends that could not be written are tried again,
+	// for example on a full disk.
 	saveAgain = time.Second
-	// warnAfter is how long after KILL a process that still is there is a
-	// person's business: it hangs in the kernel.
-	warnAfter = 10 * time.Second
 )
 
-// started is called by the starters.
-func (l *loop) started(t *task, r started) {
-	l.do <- func() { l.born(t, r) }
+// earlyDeaths are processes, by pid, that were reaped before the loop knew of their
+// start.
+type earlyDeaths map[int]earlyDeath
+
+type earlyDeath struct {
+	status unix.WaitStatus
+	usage  unix.Rusage
+	at     time.Duration // CLOCK_BOOTTIME after the wait
 }
 
-// born takes note of a process, which may be dead already.
-func (l *loop) born(t *task, r started) {
-	delete(l.starting, t)
-	delete(l.stuck, t)
-	t.back = true
-	now := bootTime()
-	if t.fate.dropped() {
-		if l.group != nil {
-			l.group.Empty(t.name) // it has been made since
-		}
-		return
+// take returns the end of a process that was started after from, and forgets it. An
+// end before from is that of an older process with the same pid.
+func (e earlyDeaths) take(pid int, from time.Duration) (earlyDeath, bool) {
+	d, ok := e[pid]
+	if !ok || d.at < from {
+		return earlyDeath{}, false
 	}
-	if r.pid == 0 {
-		if r.known {
-			l.seen(t)
-			return
-		}
-		l.neverStarted(t, r.err)
-		return
-	}
-	t.start = nil
-	t.pid, t.ticks, t.began, t.who, t.where, t.out = r.pid, r.ticks, r.began, r.who, r.where, r.out
-	t.record.PID = r.pid
-	t.watch.started(r.from)
-	l.mains[t.pid] = t
-	if t.scratch > 0 && !l.measuring {
-		l.measuring = true
-		l.wake <- struct{}{} // the one place in it is free: it is asleep, or not yet awake
-	}
-	l.report(Report{Started: new(t.hasStarted())})
-	if d, ok := l.early[t.pid]; ok && d.at >= r.from {
-		delete(l.early, t.pid)
-		l.died(t, d.status, d.usage, now)
-		return
-	}
-	l.look(t)
+	delete(e, pid)
+	return d, true
 }
 
-// seen answers a Start of an attempt that an earlier runner had.
-func (l *loop) seen(t *task) {
-	delete(l.tasks, t.attempt)
-	e := Ended{Attempt: t.name}
-	if end, err := l.dir.FindEnd(t.attempt); err == nil {
-		e.Exit = &end.Exit
-		if end.Segment.Runner == l.cfg.Generation {
-			e.Segment = end.Segment.Number
-		}
-	}
-	l.report(Report{Ended: &e})
-}
-
-// neverStarted ends a task that has no process.
-func (l *loop) neverStarted(t *task, err error) {
-	delete(l.starting, t)
-	if !t.fate.dropped() { // else its starter may still read it
-		t.start = nil
-	}
-	t.record.Exit = exitOf(err, time.Now())
-	if t.watch.cause != causeNone {
-		t.record.Exit.State = t.watch.cause.state()
-	}
-	t.record.Exit.Reason = clip(t.record.Exit.Reason)
-	if l.group != nil {
-		l.group.Empty(t.name) // it has no process
-	}
-	l.unsaved = append(l.unsaved, t)
-}
-
-// reap waits for every child that has died, and looks again for what ended
-// tasks left behind.
+// reap waits for every child that has ended, and looks again for what ended tasks
+// left behind.
 func (l *loop) reap() {
-	now := bootTime()
+	now := proc.BootTime()
 	for {
 		var status unix.WaitStatus
 		var usage unix.Rusage
@@ -116,40 +59,31 @@ func (l *loop) reap() {
 		if err != nil || pid <= 0 {
 			break
 		}
-		l.buried(pid, status, usage, now)
+		l.reaped(pid, status, usage, now)
 	}
 	maps.DeleteFunc(l.early, func(_ int, d earlyDeath) bool { return now-d.at > maxEarly })
-	for t := range l.left {
+	for t := range l.tasks.left {
 		l.settle(t, now)
 	}
-	if l.group == nil && len(l.mains) == 0 && len(l.starting) == 0 {
-		for _, pid := range l.strangers() { // no task is left that they could belong to
-			if start := startTicks(pid); start != 0 {
-				signalProcess(pid, start, unix.SIGKILL)
-			}
-		}
+	l.procs.killStrangers()
+}
+
+// reaped notes the end of a child.
+func (l *loop) reaped(pid int, status unix.WaitStatus, usage unix.Rusage, now time.Duration) {
+	switch t := l.tasks.mains[pid]; {
+	case t != nil:
+		l.exited(t, status, usage, now)
+	case l.execs.reaped(pid, status):
+	case pid == l.boxes.guard:
+		l.boxes.guardDied(l.tasks.all)
+	case l.tasks.starting()+l.execs.starting > 0:
+		l.early[pid] = earlyDeath{status: status, usage: usage, at: proc.BootTime()}
 	}
 }
 
-// buried notes the death of a child.
-func (l *loop) buried(pid int, status unix.WaitStatus, usage unix.Rusage, now time.Duration) {
-	if t := l.mains[pid]; t != nil {
-		l.died(t, status, usage, now)
-	} else if x := l.execs[pid]; x != nil {
-		delete(l.execs, pid)
-		l.execExited(x, status)
-	} else if pid == l.guard {
-		l.guardDied()
-	} else if len(l.starting)+l.execing > 0 {
-		// The clock is read after the wait: it tells this death from that of an
-		// older process with the same number.
-		l.early[pid] = earlyDeath{status: status, usage: usage, at: bootTime()}
-	}
-}
-
-// died notes how the main process of a task ended.
-func (l *loop) died(t *task, status unix.WaitStatus, usage unix.Rusage, now time.Duration) {
-	delete(l.mains, t.pid)
+// exited notes how the main process of a task ended.
+func (l *loop) exited(t *task, status unix.WaitStatus, usage unix.Rusage, now time.Duration) {
+	delete(l.tasks.mains, t.pid)
 	exit := &t.record.Exit
 	exit.Started, exit.Began, exit.Ended, exit.Isolation = true, t.began, time.Now(), l.info.Isolation
 	t.record.CPU = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
@@ -166,9 +100,9 @@ func (l *loop) died(t *task, status unix.WaitStatus, usage unix.Rusage, now time
 		exit.State, exit.Code = job.Failed, status.ExitStatus()
 	}
 	t.watch.limitAt, t.watch.warnAt = 0, 0
-	outOfMemory := l.outOfMemory(t)
+	outOfMemory := l.procs.outOfMemory(t)
 	switch {
-	case t.watch.cause != causeNone && (t.watch.termed || t.watch.killed):
+	case t.watch.cause != causeNone && t.watch.signalled():
 		t.caused()
 	case outOfMemory && exit.State == job.Failed:
 		exit.State, exit.Reason = job.OutOfMemory, "the kernel ended it for lack of memory"
@@ -176,199 +110,56 @@ func (l *loop) died(t *task, status unix.WaitStatus, usage unix.Rusage, now time
 	l.settle(t, now)
 }
 
-// caused makes a task's end that of whoever ended it.
+// caused attributes the exit to the reason for which the task was stopped.
 func (t *task) caused() {
 	exit := &t.record.Exit
 	exit.State, exit.Reason = t.watch.cause.state(), t.watch.detail
 	if exit.State == job.Failed && exit.Code == 0 {
-		exit.Code = 1 // it took TERM for a reason to end well
+		exit.Code = 1 // it exited with 0 because of TERM
 	}
 }
 
-// outOfMemory says whether a task failed because the kernel ended processes
-// for lack of memory. Where tasks have no count of their own, the runner's
-// tells, and each count is used once.
-func (l *loop) outOfMemory(t *task) bool {
-	if l.group != nil {
-		if n := l.group.OOMKills(t.name); n >= 0 {
-			l.oomKills += n // they are in the runner's count, too
-			return n > 0
-		}
-	}
-	if t.record.Exit.Code != 128+int(unix.SIGKILL) {
-		return false
-	}
-	if n := cgroup.OOMKills(); n > l.oomKills {
-		l.oomKills++
-		return true
-	}
-	return false
-}
-
-// settle sends a task's end to disk once nothing of it is left, and kills what is.
+// settle sends a task's end to disk once it has no process left; before that, it
+// has the rest killed.
 func (l *loop) settle(t *task, now time.Duration) {
-	empty := false
-	if l.group != nil {
-		empty = l.group.Empty(t.name)
-	} else {
-		empty = l.walkEmpty(t)
+	if l.procs.empty(t) {
+		if l.tasks.move(t, ended) {
+			t.watch.stage = off
+			l.leases.look(t)
+			l.recorder.unsaved = append(l.recorder.unsaved, t)
+		}
+		return
 	}
-	if !empty {
-		l.left[t] = true
+	if t.phase == lingering || l.tasks.move(t, lingering) {
 		t.watch.leftovers(now)
-		l.look(t)
-		return
-	}
-	delete(l.left, t)
-	t.watch.alive = false
-	l.look(t)
-	l.unsaved = append(l.unsaved, t)
-}
-
-// due sends a signal that the watch gave.
-func (l *loop) due(t *task, sig unix.Signal, now time.Duration) {
-	if l.left[t] {
-		if l.settle(t, now); !l.left[t] {
-			return
-		}
-	}
-	if t.watch.cause == causeNone && sig != unix.SIGKILL {
-		l.warn(t, sig)
-		return
-	}
-	if sig == unix.SIGKILL {
-		if t.killing == 0 {
-			t.killing = now
-		}
-		if now-t.killing > warnAfter && !t.warned {
-			t.warned = true
-			l.log.Warn("task does not end though it was killed", "attempt", t.name, "pid", t.pid)
-		}
-	}
-	l.signal(t, sig)
-	if sig == unix.SIGTERM {
-		l.signal(t, unix.SIGCONT) // a stopped process would not hear it
+		l.leases.look(t)
 	}
 }
 
-// warn reaches the processes of a task that handle a signal. A shell around a
-// program that does would die of it, and the program's work with it; only where
-// none handles it all get it, as they were meant to.
-func (l *loop) warn(t *task, sig unix.Signal) {
-	members := l.members(t)
-	handled := false
-	for _, pid := range members {
-		if start := startTicks(pid); start != 0 && handles(pid, sig) {
-			signalProcess(pid, start, sig)
-			handled = true
-		}
-	}
-	if !handled {
-		l.signal(t, sig)
-	}
-}
-
-// members are the processes of a task.
-func (l *loop) members(t *task) []int {
-	if t.box != nil {
-		if t.box.process == nil {
-			return nil
-		}
-		return t.box.process.Members()
-	}
-	if l.group != nil {
-		return l.group.Members(t.name)
-	}
-	return l.walkMembers(t)
-}
-
-// signal reaches all processes of a task.
-func (l *loop) signal(t *task, sig unix.Signal) {
-	if t.box != nil {
-		t.box.signal(sig)
-		return
-	}
-	if l.group != nil {
-		l.group.Signal(t.name, sig)
-		return
-	}
-	if sig == unix.SIGKILL {
-		l.walkKill(t)
-		return
-	}
-	l.walkSignal(t, sig)
-}
-
-// save is the goroutine that takes the ends of tasks to disk, a round at a
-// time: what came while it was syncing is the next round.
-func (l *loop) save() {
-	for round := range l.rounds {
-		err := l.journal.save(round)
-		l.do <- func() { l.saved(round, err) }
-		if err == nil {
-			l.clear(round)
-		}
-	}
-}
-
-// clearers bounds the scratch directories that are removed at once.
-const clearers = 2
-
-// clear removes the scratch directories of tasks whose end is told. Large ones
-// do not keep the next ends waiting.
-func (l *loop) clear(round []*task) {
-	for _, t := range round {
-		if t.keeps || unix.Rmdir(l.dir.Scratch(t.attempt)) == nil {
-			continue
-		}
-		go func() {
-			l.clearing <- struct{}{}
-			defer func() { <-l.clearing }()
-			if err := l.dir.ClearScratch(t.attempt); err != nil {
-				l.log.Warn("scratch directory not removed", "attempt", t.name, "error", err)
-			}
-		}()
-	}
-}
-
-// saved tells of the ends that are on disk, or tries again.
+// saved reports the ends that are on disk, or tries again.
 func (l *loop) saved(round []*task, err error) {
 	if err != nil {
-		if l.faults++; l.faults == 1 {
-			l.log.Error("ends of tasks not saved, trying again", "tasks", len(round), "error", err)
-		}
+		l.recorder.failed(round, err)
 		time.AfterFunc(saveAgain, func() {
-			l.do <- func() { l.unsaved = append(l.unsaved, round...) }
+			l.do <- func() { l.recorder.unsaved = append(l.recorder.unsaved, round...) }
 		})
 		return
 	}
-	l.faults = 0
+	l.recorder.faults = 0
 	for _, t := range round {
-		delete(l.tasks, t.attempt)
-		l.report(Report{Ended: &Ended{Attempt: t.name, Exit: &t.record.Exit, Segment: t.segment}})
+		if l.tasks.move(t, gone) {
+			l.daemon.report(protocol.Report{Ended: &protocol.Ended{Attempt: t.name, Exit: &t.record.Exit, Segment: t.segment}})
+		}
 	}
-	if len(l.tasks) > 0 {
+	if len(l.tasks.all) > 0 {
 		return
 	}
-	if l.link == nil {
-		l.idle.Reset(l.cfg.Idle)
+	if l.daemon.link == nil {
+		l.daemon.restart()
 	}
-	if l.notes != nil {
-		if err := l.notes.Truncate(0); err != nil { // all that it names have ended
-			l.log.Warn("notes not cut", "error", err)
+	if notes := l.starts.spawner.Notes; notes != nil {
+		if err := notes.Truncate(0); err != nil { // all processes in it have ended
+			l.log.Warn("list of main processes not emptied", "error", err)
 		}
 	}
-}
-
-// clip makes a sentence fit to travel.
-func clip(s string) string {
-	if len(s) > maxReason {
-		s = s[:maxReason]
-	}
-	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s), "")
 }

@@ -9,13 +9,15 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // Command is the whole program, from its flags to its exit code; the end of ctx
 // tells it to end its tasks. Finish, if not nil, adds what no flag says.
 func Command(ctx context.Context, version string, args []string, finish func(*Config, *slog.Logger)) int {
 	cfg, err := Parse(args)
-	log := slog.New(slog.NewTextHandler(newLogFile(Dir(cfg.Dir).Log(cfg.Generation)), nil))
+	log := slog.New(slog.NewTextHandler(newLogFile(protocol.Dir(cfg.Dir).Log(cfg.Generation)), nil))
 	if err == nil {
 		cfg.Version = version
 		if finish != nil {

@@ -9,30 +9,32 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // deadTask is a task whose end has still to be saved.
 func deadTask(n int) *task {
 	a := job.Attempt{Job: job.NewID(7, 9), Task: n, N: 1}
 	t := &task{attempt: a, name: a.String()}
-	t.record = Record{Attempt: t.name, PID: 7, Exit: job.Exit{State: job.Failed, Code: n % 100, Began: time.Unix(1, 0).UTC(), Ended: time.Unix(2, 0).UTC()}}
+	t.record = protocol.Record{Attempt: t.name, PID: 7, Exit: job.Exit{State: job.Failed, Code: n % 100, Began: time.Unix(1, 0).UTC(), Ended: time.Unix(2, 0).UTC()}}
 	return t
 }
 
-func saved(t *testing.T, dir Dir) map[string]End {
+func saved(t *testing.T, dir protocol.Dir) map[string]protocol.End {
 	t.Helper()
 	ends, err := dir.Ends()
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]End{}
+	all := map[string]protocol.End{}
 	for _, e := range ends {
 		all[e.Attempt] = e
 	}
 	return all
 }
 
-func newJournal(t *testing.T, dir Dir, generation int) *journal {
+func newJournal(t *testing.T, dir protocol.Dir, generation int) *journal {
 	t.Helper()
 	j, err := openJournal(dir, generation)
 	if err != nil {
@@ -44,7 +46,7 @@ func newJournal(t *testing.T, dir Dir, generation int) *journal {
 
 func TestJournalKeepsAll(t *testing.T) {
 	t.Parallel()
-	dir := Dir(t.TempDir())
+	dir := protocol.Dir(t.TempDir())
 	if err := dir.Make(); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +90,7 @@ func TestJournalKeepsAll(t *testing.T) {
 // it leaves what it finds as it is.
 func TestJournalOfAnotherLife(t *testing.T) {
 	t.Parallel()
-	dir := Dir(t.TempDir())
+	dir := protocol.Dir(t.TempDir())
 	for n := range 3 {
 		j := newJournal(t, dir, 1)
 		if err := j.save([]*task{deadTask(n)}); err != nil {
@@ -108,12 +110,12 @@ func TestJournalCutOff(t *testing.T) {
 	for name, tail := range map[string]string{
 		"half a line": `{"attempt":"x.5.1","exit":{"sta`,
 		"zeros":       strings.Repeat("\x00", 100),
-		"long":        strings.Repeat("x", maxSmallFile+1),
+		"long":        strings.Repeat("x", proc.MaxSmallFile+1),
 		"no end":      fmt.Sprintf(`{"attempt":%q,"exit":{"state":"RUNNING"}}`, deadTask(5).name),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := Dir(t.TempDir())
+			dir := protocol.Dir(t.TempDir())
 			j := newJournal(t, dir, 1)
 			if err := j.save([]*task{deadTask(1)}); err != nil {
 				t.Fatal(err)
@@ -141,7 +143,7 @@ func TestJournalCutOff(t *testing.T) {
 // goes to a file of its own.
 func TestJournalAfterFault(t *testing.T) {
 	t.Parallel()
-	dir := Dir(t.TempDir())
+	dir := protocol.Dir(t.TempDir())
 	j := newJournal(t, dir, 1)
 	if err := j.save([]*task{deadTask(1)}); err != nil {
 		t.Fatal(err)

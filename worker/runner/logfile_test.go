@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // TestLogIsBounded has a process of its own write its log, as turning it over
@@ -45,7 +47,7 @@ func TestLogIsBounded(t *testing.T) {
 		return string(text)
 	}
 	newer := read(path)
-	if both := read(older(path)) + newer; !strings.Contains(both, "line 99") || !strings.Contains(both, "line 90") || strings.Contains(both, "line 50") {
+	if both := read(protocol.OlderLog(path)) + newer; !strings.Contains(both, "line 99") || !strings.Contains(both, "line 90") || strings.Contains(both, "line 50") {
 		t.Errorf("log:\n%s", both)
 	}
 	if !strings.HasSuffix(newer, "last words of the runtime\n") {
@@ -67,7 +69,7 @@ func TestForeignLogIsLeftAlone(t *testing.T) {
 
 func TestClearLogs(t *testing.T) {
 	t.Parallel()
-	dir := Dir(t.TempDir())
+	dir := protocol.Dir(t.TempDir())
 	write := func(path string) {
 		t.Helper()
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -77,7 +79,7 @@ func TestClearLogs(t *testing.T) {
 	for n := range 12 {
 		write(dir.Log(n + 1))
 	}
-	write(older(dir.Log(1)))
+	write(protocol.OlderLog(dir.Log(1)))
 	write(dir.Lock(2)) // it lives
 	write(filepath.Join(string(dir), "runner-x.log"))
 	if err := dir.ClearLogs(); err != nil {

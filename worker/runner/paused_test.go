@@ -6,7 +6,6 @@ package runner
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -25,6 +24,8 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 const asRunner = "as-runner"
@@ -89,10 +90,10 @@ func gained(dir string) time.Duration {
 // run until they are killed.
 type someBoxes struct{}
 
-func (someBoxes) Run(ctx context.Context, b Box) job.Exit {
+func (someBoxes) Run(ctx context.Context, b spawn.Box) job.Exit {
 	if b.Image == "absent" {
 		<-ctx.Done()
-		return job.Exit{State: job.Failed, Code: codeOurs, Reason: "pull was broken off"}
+		return job.Exit{State: job.Failed, Code: spawn.CodeOurs, Reason: "pull was broken off"}
 	}
 	p := someProcess{killed: make(chan struct{}, 1)}
 	b.Began(os.Getpid(), p)
@@ -148,7 +149,7 @@ func newDaemon(t *testing.T, mode string) *daemon {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(20 * time.Second); d.conn == nil; <-tick.C {
-		if d.conn, err = Dial(Dir(d.dir).Socket(1)); err != nil && time.Now().After(end) {
+		if d.conn, err = protocol.Dial(protocol.Dir(d.dir).Socket(1)); err != nil && time.Now().After(end) {
 			t.Fatal(err)
 		}
 	}
@@ -163,18 +164,18 @@ func newDaemon(t *testing.T, mode string) *daemon {
 	return d
 }
 
-func (d *daemon) next() Report {
+func (d *daemon) next() protocol.Report {
 	d.t.Helper()
-	m, err := ReadReport(d.r)
+	m, err := protocol.ReadReport(d.r)
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	return m
 }
 
-func (d *daemon) ask(m Request) {
+func (d *daemon) ask(m protocol.Request) {
 	d.t.Helper()
-	frame, err := Frame(m)
+	frame, err := protocol.Frame(m)
 	if err == nil {
 		_, err = d.conn.Write(frame)
 	}
@@ -203,8 +204,8 @@ func (d *daemon) paused(by time.Duration) {
 func named(n int) string { return job.Attempt{Job: job.NewID(7, 9), Task: n, N: 1}.String() }
 
 // start is a task under a lease; none is on hold.
-func (d *daemon) start(n int, lease time.Duration) *Start {
-	s := &Start{
+func (d *daemon) start(n int, lease time.Duration) *protocol.Start {
+	s := &protocol.Start{
 		Attempt: named(n), Command: []string{"sleep", "1000"}, User: "root", Env: []string{"PATH=" + os.Getenv("PATH")},
 		Lead: 10 * sec, Grace: sec, OutputLimit: 1 << 20, Hold: lease == 0,
 	}
@@ -245,13 +246,13 @@ func TestPausedHost(t *testing.T) {
 			t.Parallel()
 			d := newDaemon(t, mode)
 			const short, long, hold, pulls, runs, late = 1, 2, 3, 4, 5, 6
-			d.ask(Request{Start: d.start(short, 100*sec)})
-			d.ask(Request{Start: d.start(long, 600*sec)})
-			d.ask(Request{Start: d.start(hold, 0)})
+			d.ask(protocol.Request{Start: d.start(short, 100*sec)})
+			d.ask(protocol.Request{Start: d.start(long, 600*sec)})
+			d.ask(protocol.Request{Start: d.start(hold, 0)})
 			for _, n := range []int{pulls, runs} {
 				s := d.start(n, 100*sec)
-				s.Command, s.Container = nil, &Container{Host: "none", Image: map[int]string{pulls: "absent", runs: "present"}[n]}
-				d.ask(Request{Start: s})
+				s.Command, s.Container = nil, &protocol.Container{Host: "none", Image: map[int]string{pulls: "absent", runs: "present"}[n]}
+				d.ask(protocol.Request{Start: s})
 			}
 			tardy := d.start(late, 100*sec)
 			for begun := 0; begun < 4; {
@@ -266,12 +267,12 @@ func TestPausedHost(t *testing.T) {
 					t.Errorf("attempt %d: %+v", n, e)
 				}
 			}
-			d.ask(Request{Start: tardy}) // asked for before the pause
+			d.ask(protocol.Request{Start: tardy}) // asked for before the pause
 			if e := d.ends(late)[late]; e.State != job.NodeFail || e.Started || !strings.Contains(e.Reason, "paused for 2m0s") {
 				t.Errorf("a start that the pause overtook: %+v", e)
 			}
 			for _, n := range []int{long, hold} {
-				d.ask(Request{Stop: &Stop{Attempt: named(n), Reason: "enough"}})
+				d.ask(protocol.Request{Stop: &protocol.Stop{Attempt: named(n), Reason: "enough"}})
 				if e := d.ends(n)[n]; e.State != job.Cancelled {
 					t.Errorf("attempt %d did not outlive the pause: %+v", n, e)
 				}
@@ -298,10 +299,10 @@ func TestExtendUnderWay(t *testing.T) {
 		{"before the wall clock was set back", before + time.Hour, now + 300*sec},
 		{"under a skew that no host has", math.MinInt64, now + 60*sec},
 	} {
-		l := &loop{}
+		l := &leases{}
 		l.skew.Look(leaseclock.Reading{Boot: now, Wall: now + before + missed})
-		task := &task{watch: newWatch(&Start{Deadline: now + 60*sec, Lead: 10 * sec}, now), index: -1}
-		l.extend(task, now, Extension{Deadline: now + 300*sec, Skew: tt.skew})
+		task := &task{watch: newWatch(&protocol.Start{Deadline: now + 60*sec, Lead: 10 * sec}, now), index: -1}
+		l.extend(task, now, protocol.Extension{Deadline: now + 300*sec, Skew: tt.skew})
 		if task.watch.deadline != tt.want {
 			t.Errorf("%s: deadline in %s, want %s", tt.name, task.watch.deadline-now, tt.want-now)
 		}
@@ -329,47 +330,5 @@ func TestWallClockSet(t *testing.T) {
 	}
 	if _, err := wallClockSet(); err != nil {
 		t.Logf("this host does not tell: %v", err)
-	}
-}
-
-// olderRequest is a request as daemons and runners had it that knew no skew.
-type olderRequest struct {
-	Start *struct {
-		Attempt  string        `json:"attempt"`
-		Deadline time.Duration `json:"deadline"`
-	} `json:"start"`
-	Extend []struct {
-		Attempt  string        `json:"attempt"`
-		Deadline time.Duration `json:"deadline"`
-	} `json:"extend"`
-}
-
-func (olderRequest) valid() error { return nil }
-
-// TestSkewAndOlderVersions reads frames of this version as an older one does, and
-// the other way round.
-func TestSkewAndOlderVersions(t *testing.T) {
-	t.Parallel()
-	extend, err := Frame(Request{Extend: []Extension{{Attempt: attempt, Deadline: 7, Skew: -3}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	start, err := Frame(Request{Start: &Start{Attempt: attempt, Command: []string{"a"}, User: "u", Deadline: 5, Skew: 1 << 60, OutputLimit: 1 << 20}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, frame := range [][]byte{extend, start} {
-		var old olderRequest
-		if err := readFrame(bytes.NewReader(frame), &old); err != nil {
-			t.Fatal(err)
-		}
-		if len(old.Extend) == 1 && old.Extend[0].Deadline != 7 || old.Start != nil && old.Start.Deadline != 5 {
-			t.Errorf("an older runner reads %+v", old)
-		}
-	}
-	older := `{"extend":[{"attempt":"` + attempt + `","deadline":7}]}`
-	m, err := readRequest(strings.NewReader("\x00\x00\x00" + string(rune(len(older))) + older))
-	if err != nil || len(m.Extend) != 1 || m.Extend[0] != (Extension{Attempt: attempt, Deadline: 7}) {
-		t.Errorf("of an older daemon: %+v, %v", m, err)
 	}
 }

@@ -1,27 +1,15 @@
-// Package runner is the small process between a daemon and its tasks: it
-// starts them, ends them in time, and knows how they ended, whatever becomes
-// of the daemon.
+// Package runner is the small process between a daemon and its tasks: it starts them, ends them in time, and records
+// how they ended, whatever becomes of the daemon.
 //
-// One runner serves one directory (Dir). It is found by its unix socket and
-// known to live by its lock, so that there are never two of one generation; a
-// daemon of another version starts the next generation and lets the older one
-// drain. One daemon is connected at a time, and a newer connection takes the
-// place of an older one.
+// One runner serves one directory (protocol.Dir). A daemon finds it by its unix socket, and its lock says that it
+// lives, so that there are never two of one generation. A daemon of another version starts the next generation and
+// lets the older one drain. One daemon is connected at a time; a newer connection replaces it.
 //
-// A frame is four bytes of length, big-endian, and one JSON object, at most
-// maxFrame. The runner opens with Welcome: every attempt that it has. From
-// then on the daemon sends Requests, which are answered only by what becomes
-// of the task: Started, and Ended when no process of it is left and its exit is
-// on disk (a line of the journal, synced). Every Start is idempotent,
-// and what was sent on a broken connection is found in the next Welcome or on
-// disk. A field that an older side would misread needs a new generation of the
-// runner, which a new version of the binary starts anyway.
+// Leases are deadlines of CLOCK_BOOTTIME, and the runner alone keeps them: TERM before and KILL at the deadline (R4).
+// When the wall clock jumps forward against CLOCK_BOOTTIME, this host was paused while its leases ran on, so every
+// deadline moves earlier by the jump (package leaseclock). A task dies with its runner.
 //
-// Leases are deadlines of CLOCK_BOOTTIME, and the runner alone keeps them:
-// TERM before and KILL at the deadline (R4). When the wall clock jumps forward
-// against CLOCK_BOOTTIME, this host was paused and its leases ran on: every
-// deadline moves earlier by the jump (package leaseclock). A task dies with its
-// runner.
+// One goroutine, the loop, owns all state. Package spawn starts processes for it and package pump reads their output.
 package runner
 
 import (
@@ -31,14 +19,15 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/musterhq/muster/worker/cgroup"
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // Config is what a runner is told on its command line.
@@ -67,7 +56,7 @@ type Config struct {
 
 // DefaultConfig is a runner of the first generation.
 func DefaultConfig() Config {
-	return Config{Generation: 1, Idle: time.Minute, Answer: time.Minute, Ulimits: DefaultUlimits()}
+	return Config{Generation: 1, Idle: time.Minute, Answer: time.Minute, Ulimits: spawn.DefaultUlimits()}
 }
 
 // Validate says what is wrong with the configuration.
@@ -79,8 +68,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("runner: generation %d: from 1", c.Generation)
 	case c.Idle <= 0:
 		return fmt.Errorf("runner: idle %s: above 0s", c.Idle)
-	case c.Answer <= slowStart:
-		return fmt.Errorf("runner: answer %s: above %s", c.Answer, slowStart)
+	case c.Answer <= spawn.SlowStart:
+		return fmt.Errorf("runner: answer %s: above %s", c.Answer, spawn.SlowStart)
 	}
 	return nil
 }
@@ -111,7 +100,7 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 	runtime.GOMAXPROCS(procs)
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
-	dir := Dir(cfg.Dir)
+	dir := protocol.Dir(cfg.Dir)
 	if err := dir.Make(); err != nil {
 		return err
 	}
@@ -131,24 +120,24 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 			log.WarnContext(ctx, "no scope of systemd: tasks stay in the control group of the service", "error", err)
 		}
 	}
-	if err := applyUlimits(cfg.Ulimits, log); err != nil {
+	if err := spawn.ApplyUlimits(cfg.Ulimits, log); err != nil {
 		return err
 	}
-	s, err := newStarter(cfg, log)
+	s, err := spawn.New(spawn.Config{Dir: dir, Generation: cfg.Generation, Answer: cfg.Answer, AllowRoot: cfg.AllowRoot, NoGroups: cfg.NoGroups, NoUnified: cfg.NoUnified}, log)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	go s.pump.run()
-	info := Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: bootID()}
-	info.Isolation = processGroup
+	defer s.Close()
+	go s.Pump.Run()
+	info := protocol.Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: proc.BootID()}
+	info.Isolation = spawn.ProcessGroup
 	if info.Containers = cfg.Containers != nil; info.Containers {
 		info.Isolation = "container"
 	}
-	if s.group != nil {
-		info.Cgroup, info.Groups, info.Isolation = s.group.Dir(), s.group.Dirs(), s.group.String()
+	if s.Group != nil {
+		info.Cgroup, info.Groups, info.Isolation = s.Group.Dir(), s.Group.Dirs(), s.Group.String()
 	}
-	if err := writeInfo(lock, info); err != nil {
+	if err := protocol.WriteInfo(lock, info); err != nil {
 		return err
 	}
 	defer dir.Remove(cfg.Generation) //nolint:errcheck // whoever finds the files sees that the lock is free
@@ -156,13 +145,13 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 }
 
 // serve runs the loop between its sources: connections, deaths and the clock.
-func serve(ctx context.Context, cfg Config, info Info, s *starter, host hostClock, log *slog.Logger) error {
-	listener, err := Listen(Dir(cfg.Dir).Socket(cfg.Generation))
+func serve(ctx context.Context, cfg Config, info protocol.Info, s *spawn.Spawner, host hostClock, log *slog.Logger) error {
+	listener, err := protocol.Listen(protocol.Dir(cfg.Dir).Socket(cfg.Generation))
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	execs, err := Listen(Dir(cfg.Dir).ExecSocket(cfg.Generation))
+	execs, err := protocol.Listen(protocol.Dir(cfg.Dir).ExecSocket(cfg.Generation))
 	if err != nil {
 		return err
 	}
@@ -177,110 +166,16 @@ func serve(ctx context.Context, cfg Config, info Info, s *starter, host hostCloc
 	defer signal.Stop(deaths)
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) // meant for the daemon, when it is sent to all of a service
 
-	ends, err := openJournal(Dir(cfg.Dir), cfg.Generation)
+	ends, err := openJournal(protocol.Dir(cfg.Dir), cfg.Generation)
 	if err != nil {
 		return err
 	}
 	l := newLoop(cfg, info, s, ends, timer, host, log)
 	l.lasting = func() (context.Context, context.CancelFunc) { return context.WithCancel(context.WithoutCancel(ctx)) }
-	go l.accept(listener) //nolint:contextcheck // a container outlasts the request for it
-	go l.acceptExecs(execs)
-	go l.ticks(timer)
-	for range starters {
-		go s.run(l)
-	}
-	go l.save()
-	go l.measure(l.wake)
+	ticked := make(chan struct{}, 1)
+	l.serve(listener, execs, ticked) //nolint:contextcheck // a container outlasts the request for it
 	log.InfoContext(ctx, "runner started", "pid", info.PID, "generation", info.Generation, "version", info.Version, "isolation", info.Isolation)
-	l.run(ctx, deaths)
+	l.run(ctx, deaths, ticked)
 	log.InfoContext(ctx, "runner ended", "pid", info.PID, "generation", info.Generation)
 	return nil
-}
-
-// newGroup makes the control groups above those of the tasks; runners of other
-// directories and generations have others.
-func newGroup(cfg Config) (*cgroup.Tree, error) {
-	abs, err := filepath.Abs(cfg.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("runner: control group: %w", err)
-	}
-	name := fmt.Sprintf("muster-%08x-%d", hash(abs), cfg.Generation)
-	t, err := cgroup.New(name, cgroup.Options{NoUnified: cfg.NoUnified}, bornIn)
-	if err != nil {
-		return nil, fmt.Errorf("runner: %w", err)
-	}
-	return t, nil
-}
-
-// Isolation says for people what would hold the tasks of a runner that is
-// started as this process was, and why it is no more than that.
-func Isolation(noGroups bool) (string, error) {
-	if noGroups {
-		return processGroup, nil
-	}
-	t, err := cgroup.New(fmt.Sprintf("muster-try-%d", os.Getpid()), cgroup.Options{}, bornIn)
-	if err != nil {
-		return processGroup, fmt.Errorf("runner: %w", err)
-	}
-	defer t.Remove()
-	return t.String(), nil
-}
-
-// processGroup is the isolation without control groups.
-const processGroup = "process group"
-
-func newStarter(cfg Config, log *slog.Logger) (*starter, error) {
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return nil, fmt.Errorf("runner: %w", err)
-	}
-	s := &starter{dir: Dir(cfg.Dir), hosts: Dir(cfg.Dir).hosts(cfg.Generation), answer: cfg.Answer, allowRoot: cfg.AllowRoot, null: null, nodes: nodes{dir: "/dev"}, log: log}
-	if s.pump, err = newPump(log); err != nil {
-		return nil, err
-	}
-	if !cfg.NoGroups {
-		if s.group, err = newGroup(cfg); err != nil {
-			log.Info("no control groups for tasks, processes are found by their parents", "error", err)
-		}
-	}
-	if s.group == nil {
-		s.notes, err = os.OpenFile(s.dir.notes(cfg.Generation), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
-		if err != nil {
-			return nil, fmt.Errorf("runner: open notes: %w", err)
-		}
-	}
-	s.guard.up()
-	return s, nil
-}
-
-func (s *starter) close() {
-	_ = s.null.Close() // was only read
-	s.guard.close()
-	if s.notes != nil {
-		_ = s.notes.Close() // was never synced: no process outlives a boot
-	}
-	if s.group != nil {
-		s.group.Remove()
-	}
-}
-
-// timer is a timerfd of CLOCK_BOOTTIME; the runtime's own timers stand still
-// while the host sleeps.
-type timer struct {
-	*os.File
-	fd int // File.Fd would make the file block
-}
-
-func newTimer() (*timer, error) {
-	fd, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
-	if err != nil {
-		return nil, fmt.Errorf("runner: make timer: %w", err)
-	}
-	return &timer{File: os.NewFile(uintptr(fd), "timer"), fd: fd}, nil
-}
-
-// set makes the timer fire at a reading of its clock.
-func (t *timer) set(at time.Duration) error {
-	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(at))}
-	return unix.TimerfdSettime(t.fd, unix.TFD_TIMER_ABSTIME, &spec, nil)
 }

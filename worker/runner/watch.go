@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 // cause is why a task is being ended; the first one tells.
@@ -28,6 +29,9 @@ const (
 	// processes that appeared, or that the kernel will not end yet.
 	retryFirst = 50 * time.Millisecond
 	retryMost  = time.Second
+	// warnAfter is how long after KILL a process that still exists is a person's
+	// business: it hangs in the kernel.
+	warnAfter = 10 * time.Second
 )
 
 // watch decides when a task's processes get TERM and KILL. All times are of
@@ -51,13 +55,24 @@ type watch struct {
 	cause  cause
 	detail string
 	slept  bool // the lease ran out while the host stood still
-	alive  bool // there is something to signal
-	termed bool
-	killed bool
+
+	stage    stage
+	killedAt time.Duration
 }
 
+// stage is how far a task's end has come. Stages only rise, but off comes last.
+type stage int
+
+const (
+	off      stage = iota // there is nothing to signal
+	watching              // no signal of the end was sent
+	termed                // TERM was sent
+	killed                // KILL was sent, and is sent again
+	overdue               // KILL was sent warnAfter ago, and that was said
+)
+
 // newWatch is the watch of a task that is about to be started.
-func newWatch(s *Start, now time.Duration) watch {
+func newWatch(s *protocol.Start, now time.Duration) watch {
 	w := watch{limit: s.Limit, grace: s.Grace, warn: unix.Signal(s.Warn), before: s.WarnBefore}
 	if !s.Hold {
 		w.deadline = s.Deadline
@@ -71,13 +86,32 @@ func (w *watch) lapsed(now time.Duration) bool { return w.deadline != 0 && now >
 
 // started tells that the process exists.
 func (w *watch) started(now time.Duration) {
-	w.alive = true
+	w.begin()
 	if w.limit > 0 {
 		w.limitAt = now + w.limit
 		if w.warn != 0 {
 			w.warnAt = max(now, w.limitAt-w.before)
 		}
 	}
+}
+
+// begin tells that there is something to signal.
+func (w *watch) begin() {
+	if w.stage == off {
+		w.stage = watching
+	}
+}
+
+// signalled says that a signal of the end was sent.
+func (w *watch) signalled() bool { return w.stage >= termed }
+
+// isOverdue says once that processes outlive their KILL by warnAfter.
+func (w *watch) isOverdue(now time.Duration) bool {
+	if w.stage != killed || now-w.killedAt <= warnAfter {
+		return false
+	}
+	w.stage = overdue
+	return true
 }
 
 // extend moves the deadline, never back, and not one that has passed.
@@ -94,7 +128,7 @@ func (w *watch) missed(now, d time.Duration) {
 		return
 	}
 	w.deadline = max(1, w.deadline-d)
-	w.paused = min(w.paused+min(d, maxDuration), maxDuration)
+	w.paused = min(w.paused+min(d, protocol.MaxDuration), protocol.MaxDuration)
 	w.slept = now >= w.deadline-w.lead
 }
 
@@ -119,18 +153,18 @@ func (w *watch) end(now, grace time.Duration, why cause, detail string) {
 // leftovers tells that the main process is gone and others are not: they are
 // killed, and again until none is left.
 func (w *watch) leftovers(now time.Duration) {
-	if !w.killed {
-		w.killed, w.pause = true, retryFirst
+	if w.stage < killed {
+		w.stage, w.killedAt, w.pause = killed, now, retryFirst
 		w.retryAt = now
 	}
 }
 
 // next is when step has to be called again; zero for never.
 func (w *watch) next() time.Duration {
-	if !w.alive {
+	if w.stage == off {
 		return 0
 	}
-	if w.killed {
+	if w.stage >= killed {
 		return w.retryAt
 	}
 	at := time.Duration(0)
@@ -148,7 +182,7 @@ func (w *watch) next() time.Duration {
 		if w.deadline != 0 {
 			sooner(w.deadline - w.lead)
 		}
-	case !w.termed:
+	case w.stage < termed:
 		sooner(1) // at once
 	}
 	return at
@@ -156,10 +190,10 @@ func (w *watch) next() time.Duration {
 
 // step gives the signal that is due, or zero. It must be sent.
 func (w *watch) step(now time.Duration) unix.Signal {
-	if !w.alive {
+	if w.stage == off {
 		return 0
 	}
-	if w.killed {
+	if w.stage >= killed {
 		if now < w.retryAt {
 			return 0
 		}
@@ -180,12 +214,12 @@ func (w *watch) step(now time.Duration) unix.Signal {
 		}
 	}
 	if now >= w.killAt || w.lapsed(now) {
-		w.killed, w.pause = true, retryFirst
+		w.stage, w.killedAt, w.pause = killed, now, retryFirst
 		w.retryAt = now + w.pause
 		return unix.SIGKILL
 	}
-	if !w.termed {
-		w.termed = true
+	if w.stage < termed {
+		w.stage = termed
 		return unix.SIGTERM
 	}
 	return 0

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 const sec = time.Second
@@ -41,76 +42,76 @@ func TestWatch(t *testing.T) {
 	term, kill := unix.SIGTERM, unix.SIGKILL
 	tests := []struct {
 		name  string
-		start Start
+		start protocol.Start
 		do    func(w *watch) // at 100 s, the start
 		want  map[time.Duration]unix.Signal
 		state job.State
 	}{
 		{
 			"warned before the limit",
-			Start{Hold: true, Limit: 60 * sec, Grace: 5 * sec, Warn: int(unix.SIGUSR1), WarnBefore: 20 * sec},
+			protocol.Start{Hold: true, Limit: 60 * sec, Grace: 5 * sec, Warn: int(unix.SIGUSR1), WarnBefore: 20 * sec},
 			func(*watch) {},
 			map[time.Duration]unix.Signal{140 * sec: unix.SIGUSR1, 160 * sec: term, 165 * sec: kill},
 			job.Timeout,
 		},
 		{
 			"no warning once it is being ended",
-			Start{Hold: true, Limit: 60 * sec, Grace: 5 * sec, Warn: int(unix.SIGUSR1), WarnBefore: 20 * sec},
+			protocol.Start{Hold: true, Limit: 60 * sec, Grace: 5 * sec, Warn: int(unix.SIGUSR1), WarnBefore: 20 * sec},
 			func(w *watch) { w.end(100*sec, 50*sec, causeStop, "enough") },
 			map[time.Duration]unix.Signal{100 * sec: term, 150 * sec: kill},
 			job.Cancelled,
 		},
-		{"nothing is asked", Start{Hold: true}, func(*watch) {}, nil, job.Failed},
+		{"nothing is asked", protocol.Start{Hold: true}, func(*watch) {}, nil, job.Failed},
 		{
 			"lease runs out",
-			Start{Deadline: 130 * sec, Lead: 10 * sec},
+			protocol.Start{Deadline: 130 * sec, Lead: 10 * sec},
 			func(*watch) {},
 			map[time.Duration]unix.Signal{120 * sec: term, 130 * sec: kill},
 			job.NodeFail,
 		},
 		{
 			"a short lease is not all warning",
-			Start{Deadline: 104 * sec, Lead: 10 * sec},
+			protocol.Start{Deadline: 104 * sec, Lead: 10 * sec},
 			func(*watch) {},
 			map[time.Duration]unix.Signal{102 * sec: term, 104 * sec: kill},
 			job.NodeFail,
 		},
 		{
 			"lease is extended",
-			Start{Deadline: 130 * sec, Lead: 10 * sec},
+			protocol.Start{Deadline: 130 * sec, Lead: 10 * sec},
 			func(w *watch) { w.extend(100*sec, 400*sec); w.extend(100*sec, 200*sec) },
 			map[time.Duration]unix.Signal{390 * sec: term, 400 * sec: kill},
 			job.NodeFail,
 		},
 		{
 			"a lease that ran out stays so",
-			Start{Deadline: 130 * sec, Lead: 10 * sec},
+			protocol.Start{Deadline: 130 * sec, Lead: 10 * sec},
 			func(w *watch) { w.extend(130*sec, 400*sec) },
 			map[time.Duration]unix.Signal{120 * sec: term, 130 * sec: kill},
 			job.NodeFail,
 		},
 		{
 			"a task on hold has no lease",
-			Start{Hold: true},
+			protocol.Start{Hold: true},
 			func(w *watch) { w.extend(100*sec, 110*sec) }, nil, job.Failed,
 		},
 		{
 			"time limit",
-			Start{Hold: true, Limit: 60 * sec, Grace: 5 * sec},
+			protocol.Start{Hold: true, Limit: 60 * sec, Grace: 5 * sec},
 			func(*watch) {},
 			map[time.Duration]unix.Signal{160 * sec: term, 165 * sec: kill},
 			job.Timeout,
 		},
 		{
 			"stop",
-			Start{Hold: true},
+			protocol.Start{Hold: true},
 			func(w *watch) { w.end(100*sec, 5*sec, causeStop, "enough") },
 			map[time.Duration]unix.Signal{100 * sec: term, 105 * sec: kill},
 			job.Cancelled,
 		},
 		{
 			"the shorter grace counts",
-			Start{Hold: true},
+			protocol.Start{Hold: true},
 			func(w *watch) {
 				w.end(100*sec, 50*sec, causeStop, "enough")
 				w.end(100*sec, 5*sec, causeStop, "at once")
@@ -121,14 +122,14 @@ func TestWatch(t *testing.T) {
 		},
 		{
 			"no grace, no TERM",
-			Start{Hold: true},
+			protocol.Start{Hold: true},
 			func(w *watch) { w.end(100*sec, 0, causeStop, "now") },
 			map[time.Duration]unix.Signal{100 * sec: kill},
 			job.Cancelled,
 		},
 		{
 			"no grace outlasts the lease",
-			Start{Deadline: 130 * sec, Lead: 10 * sec},
+			protocol.Start{Deadline: 130 * sec, Lead: 10 * sec},
 			func(w *watch) { w.end(100*sec, 500*sec, causeStop, "slowly") },
 			map[time.Duration]unix.Signal{100 * sec: term, 130 * sec: kill},
 			job.Cancelled,
@@ -168,7 +169,7 @@ func TestWatchKills(t *testing.T) {
 		drawn := func(name string) time.Duration {
 			return time.Duration(rapid.IntRange(0, 600_000).Draw(t, name)) * time.Millisecond
 		}
-		s := Start{Deadline: now + drawn("lease") + 1, Lead: 10 * sec, Limit: drawn("limit"), Grace: drawn("grace")}
+		s := protocol.Start{Deadline: now + drawn("lease") + 1, Lead: 10 * sec, Limit: drawn("limit"), Grace: drawn("grace")}
 		w := newWatch(&s, now)
 		w.started(now)
 		deadline, terms, killed := s.Deadline, 0, false // deadline as the owner's clock has it, less what this host missed
@@ -220,10 +221,10 @@ func TestWatchPaused(t *testing.T) {
 			}
 		}
 	}
-	lease := Start{Deadline: 400 * sec, Lead: 10 * sec}
+	lease := protocol.Start{Deadline: 400 * sec, Lead: 10 * sec}
 	tests := []struct {
 		name   string
-		start  Start
+		start  protocol.Start
 		do     func(w *watch) // at 150 s
 		want   map[time.Duration]unix.Signal
 		detail string
@@ -234,7 +235,7 @@ func TestWatchPaused(t *testing.T) {
 		{"no more TERM than is left", lease, missed(247 * sec), map[time.Duration]unix.Signal{150 * sec: term, 153 * sec: kill}, "4m7s"},
 		{"what is left is left", lease, missed(100 * sec), map[time.Duration]unix.Signal{290 * sec: term, 300 * sec: kill}, ""},
 		{"two pauses", lease, missed(150*sec, 110*sec), map[time.Duration]unix.Signal{150 * sec: kill}, "4m20s"},
-		{"a task on hold has no lease", Start{Hold: true}, missed(time.Hour), nil, ""},
+		{"a task on hold has no lease", protocol.Start{Hold: true}, missed(time.Hour), nil, ""},
 		{"renewed after the pause", lease, func(w *watch) {
 			w.missed(150*sec, 200*sec)
 			w.extend(150*sec, 450*sec)
@@ -243,21 +244,21 @@ func TestWatchPaused(t *testing.T) {
 			w.missed(150*sec, 260*sec)
 			w.extend(150*sec, 450*sec)
 		}, map[time.Duration]unix.Signal{150 * sec: kill}, "4m20s"},
-		{"TERM was sent already", Start{Deadline: 155 * sec, Lead: 10 * sec}, func(w *watch) {
+		{"TERM was sent already", protocol.Start{Deadline: 155 * sec, Lead: 10 * sec}, func(w *watch) {
 			if w.step(150*sec) != term {
 				t.Error("no TERM before the deadline")
 			}
 			w.missed(150*sec, 60*sec)
 		}, map[time.Duration]unix.Signal{150 * sec: kill}, ""},
-		{"it ran out before the pause", Start{Deadline: 140 * sec, Lead: 10 * sec}, missed(time.Hour), map[time.Duration]unix.Signal{150 * sec: kill}, ""},
+		{"it ran out before the pause", protocol.Start{Deadline: 140 * sec, Lead: 10 * sec}, missed(time.Hour), map[time.Duration]unix.Signal{150 * sec: kill}, ""},
 		{
 			"a time limit is not of the lease",
-			Start{Hold: true, Limit: 100 * sec, Grace: 5 * sec},
+			protocol.Start{Hold: true, Limit: 100 * sec, Grace: 5 * sec},
 			missed(time.Hour),
 			map[time.Duration]unix.Signal{200 * sec: term, 205 * sec: kill},
 			"time limit of 1m40s reached",
 		},
-		{"nor is a grace", Start{Hold: true}, func(w *watch) {
+		{"nor is a grace", protocol.Start{Hold: true}, func(w *watch) {
 			w.end(140*sec, 60*sec, causeStop, "enough")
 			w.missed(150*sec, time.Hour)
 		}, map[time.Duration]unix.Signal{150 * sec: term, 200 * sec: kill}, "enough"},
@@ -273,7 +274,7 @@ func TestWatchPaused(t *testing.T) {
 				w := newWatch(&tt.start, 100*sec)
 				if w.started(100 * sec); container && tt.start.Limit == 0 {
 					w = newWatch(&tt.start, 100*sec)
-					w.alive = true // as while its image is pulled
+					w.stage = watching // as while its image is pulled
 				}
 				tt.do(&w)
 				if got := play(&w, 150*sec, 10_000*sec); !maps.Equal(got, tt.want) {
@@ -295,7 +296,7 @@ func TestWatchPaused(t *testing.T) {
 
 func TestWatchKillsAgain(t *testing.T) {
 	t.Parallel()
-	w := newWatch(&Start{Hold: true}, 0)
+	w := newWatch(&protocol.Start{Hold: true}, 0)
 	w.started(1)
 	w.leftovers(sec)
 	kills := 0

@@ -1,0 +1,78 @@
+package api
+
+// Which requests are let in: by the doors that a route is open to, and how many at once.
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+)
+
+// admission bounds the requests of each kind of listener.
+type admission struct {
+	gates   map[origin]*gate
+	closing chan struct{} // closed when streams must end
+	metrics *metrics
+}
+
+func newAdmission(m *metrics) *admission {
+	gates := map[origin]*gate{fromSocket: newGate(), fromTCP: newGate(), fromPeer: newGate()}
+	return &admission{gates: gates, closing: make(chan struct{}), metrics: m}
+}
+
+// gate bounds what is under way at one door.
+type gate struct{ requests, streams chan struct{} }
+
+func newGate() *gate {
+	return &gate{make(chan struct{}, maxRequests), make(chan struct{}, maxStreams)}
+}
+
+// admit lets a request through its door while there is room.
+func (a *admission) admit(w way) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		r, out := humago.Unwrap(ctx)
+		asks := askerOf(r.Context())
+		if (asks.from == fromPeer && !w.peers) || (asks.from != fromPeer && w.only) {
+			refuse(out, problemOfStatus(http.StatusNotFound, r.Method+" "+r.URL.Path+": no such path and method here"))
+			return
+		}
+		room := a.gates[asks.from].requests
+		if w.stream {
+			room = a.gates[asks.from].streams
+		}
+		select {
+		case room <- struct{}{}:
+		default:
+			out.Header().Set("Retry-After", "1")
+			refuse(out, problemOfStatus(http.StatusServiceUnavailable, "the daemon has all the requests that it takes at once; try again in a second"))
+			return
+		}
+		defer func() { <-room }()
+		if w.stream {
+			a.metrics.stream(1)
+			defer a.metrics.stream(-1)
+			end, cancel := a.untilClosing(ctx.Context())
+			defer cancel()
+			ctx = huma.WithContext(ctx, end)
+		}
+		next(ctx)
+	}
+}
+
+// endStreams ends the streams that are open, when the server stops.
+func (a *admission) endStreams() { close(a.closing) }
+
+// untilClosing is ctx that also ends when the server stops.
+func (a *admission) untilClosing(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-a.closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}

@@ -1,0 +1,305 @@
+package jobs
+
+// What each record does to a job.
+
+import (
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Change is what a record has changed.
+type Change struct {
+	Job    *Job     // that the record is about; nil if the table does not have it, or has archived it
+	Moved  bool     // the record changed the job
+	Task   int      // index of the task, for a record about an attempt
+	Before job.Task // that task as it was
+}
+
+// The words of reasons that records give.
+const (
+	ReasonHeld      = "Held"
+	ReasonCancelled = "Cancelled"
+	ReasonLost      = "NodeLost"
+	ReasonExit      = "Exit"
+)
+
+// Apply changes the table as the record says, if it still may. seq is the record's place
+// in the journal and rises with each; epoch is that of the owner who wrote it.
+func (t *Table) Apply(r job.Record, seq uint64, epoch job.Epoch) Change {
+	switch r := r.(type) {
+	case job.SubmitRecord:
+		return t.submit(r, seq)
+	case job.AssignRecord:
+		return t.attempt(r.Attempt, func(j *Job, x *job.Task) bool { return assign(j, x, r, epoch) })
+	case job.UnassignRecord:
+		return t.attempt(r.Attempt, func(j *Job, x *job.Task) bool { return unassign(j, x, r) })
+	case job.ResultRecord:
+		return t.attempt(r.Attempt, func(j *Job, x *job.Task) bool { return result(j, x, r) })
+	case job.CancelRecord:
+		return t.whole(r.Job, func(j *Job) bool { return cancel(j, r) })
+	case job.HoldRecord:
+		return t.whole(r.Job, func(j *Job) bool { return hold(j, r) })
+	case job.PurgeRecord:
+		return t.purge(r.Job)
+	default:
+		return Change{}
+	}
+}
+
+// submit creates a job if its id is new.
+func (t *Table) submit(r job.SubmitRecord, seq uint64) Change {
+	if j := t.Job(r.Job); j != nil {
+		return Change{Job: j}
+	}
+	if _, archived := t.index.find(r.Job.Drawn()); archived {
+		return Change{}
+	}
+	first := job.Task{State: job.Pending}
+	if r.Spec.Hold {
+		first.State, first.Reason = job.Held, job.Reason{Word: ReasonHeld, Detail: "submitted with hold"}
+	}
+	j := &Job{ID: r.Job, User: r.User, Spec: r.Spec, Submitted: r.At, Key: r.Key, Seq: seq, tasks: newTasks(max(r.Tasks, 1), first)}
+	j.dirty.header, j.dirty.hosts = true, 1
+	t.add(j)
+	return Change{Job: j, Moved: true}
+}
+
+// attempt applies a record about one attempt.
+func (t *Table) attempt(a job.Attempt, apply func(*Job, *job.Task) bool) Change {
+	j := t.Job(a.Job)
+	if j == nil || !j.Has(a.Task) {
+		return Change{Job: j}
+	}
+	c := Change{Job: j, Task: a.Task, Before: j.Task(a.Task)}
+	after := c.Before
+	if c.Moved = apply(j, &after); c.Moved {
+		j.set(a.Task, after)
+	}
+	return c
+}
+
+// whole applies a record about a job.
+func (t *Table) whole(id job.ID, apply func(*Job) bool) Change {
+	j := t.Job(id)
+	return Change{Job: j, Moved: j != nil && apply(j)}
+}
+
+// purge forgets a job that has ended.
+func (t *Table) purge(id job.ID) Change {
+	if j := t.Job(id); j != nil {
+		if !j.Ended() {
+			return Change{Job: j}
+		}
+		t.remove(j)
+		t.index.entries.Delete(entryOf(j))
+		return Change{Job: j, Moved: true}
+	}
+	x, there := t.index.find(id.Drawn())
+	if !there || t.ID(x) != id {
+		return Change{}
+	}
+	t.index.drop(x)
+	return Change{Moved: true}
+}
+
+// move changes the state by the table of legal moves, or says that it cannot.
+func move(t *job.Task, to job.State, why job.Reason) bool {
+	moved, err := t.Move(to)
+	if err != nil {
+		return false
+	}
+	moved.Reason = why
+	*t = moved
+	return true
+}
+
+func assign(j *Job, t *job.Task, r job.AssignRecord, epoch job.Epoch) bool {
+	if t.State != job.Pending || t.Assigned || r.Attempt.N != t.Attempt+1 || j.Cancelled != "" {
+		return false
+	}
+	if !move(t, job.Reserved, job.Reason{}) {
+		return false
+	}
+	t.Attempt, t.Assigned = r.Attempt.N, true
+	t.Node, t.NodeName, t.Store, t.Epoch = r.Node, r.NodeName, r.Store, epoch
+	t.Devices, t.Started, t.Ended = nil, time.Time{}, time.Time{}
+	return true
+}
+
+func unassign(j *Job, t *job.Task, r job.UnassignRecord) bool {
+	if !t.Assigned || t.Attempt != r.Attempt.N {
+		return false
+	}
+	to, why, lost := job.Pending, job.Reason{}, false
+	switch r.Proof {
+	case job.ProofDeclined, job.ProofNeverStarted:
+	case job.ProofDead, job.ProofExpired, job.ProofOperator:
+		lost = true
+		to, why = afterLoss(j, r.Hold, r.Detail)
+	}
+	if j.Cancelled != "" {
+		to, why = job.Cancelled, job.Reason{Word: ReasonCancelled, Detail: j.Cancelled}
+	}
+	if !move(t, to, why) {
+		return false
+	}
+	if lost {
+		t.Lost = addLost(t.Lost, t.Node)
+	}
+	t.Assigned = false
+	closeTask(t, r.At)
+	return true
+}
+
+// afterLoss is what becomes of a task whose host was lost: it runs again, unless its
+// owner holds it or its user wants no second run.
+func afterLoss(j *Job, hold, detail string) (job.State, job.Reason) {
+	switch {
+	case !j.Spec.Requeue:
+		return job.NodeFail, job.Reason{Word: ReasonLost, Detail: detail}
+	case hold != "":
+		return job.Held, job.Reason{Word: ReasonLost, Detail: hold}
+	}
+	return job.Pending, job.Reason{}
+}
+
+// addLost remembers a lost host in a new list: views share the old one.
+func addLost(lost []job.Peer, p job.Peer) []job.Peer {
+	lost = append(slices.Clone(lost), p)
+	return lost[max(0, len(lost)-job.MaxLost):]
+}
+
+// closeTask notes when the owner recorded a task's end. A task whose host did not tell
+// when it ended has ended then.
+func closeTask(t *job.Task, at time.Time) {
+	if !t.State.Ended() {
+		return
+	}
+	t.Closed = at
+	if t.Ended.IsZero() {
+		t.Ended = at
+	}
+}
+
+func result(j *Job, t *job.Task, r job.ResultRecord) bool {
+	if !t.Assigned || t.Attempt != r.Attempt.N {
+		return lateResult(j, t, r)
+	}
+	exit := r.Exit
+	if !exit.State.Ended() {
+		exit.State = job.Failed
+	}
+	to, why := exit.State, exitReason(exit)
+	again := false
+	switch exit.State {
+	case job.NodeFail: // not the task's own doing: no retry is spent
+		to, why = afterLoss(j, r.Hold, why.Detail)
+	case job.Preempted:
+		again = j.Spec.Requeue
+	case job.Failed, job.Timeout, job.OutOfMemory:
+		again = t.Runs < j.Spec.Retries
+		t.Runs++
+	case job.Succeeded, job.Cancelled, job.Pending, job.Held, job.Reserved, job.Starting, job.Running, job.Unreachable, job.Completing:
+		t.Runs++
+	}
+	if j.Cancelled != "" {
+		to, why, again = job.Cancelled, job.Reason{Word: ReasonCancelled, Detail: j.Cancelled}, false
+	}
+	if again {
+		to = job.Pending
+	}
+	if !move(t, to, why) {
+		return false
+	}
+	if exit.State == job.NodeFail {
+		t.Lost = addLost(t.Lost, t.Node)
+	}
+	setExit(t, exit, r.Devices)
+	t.Assigned = false
+	closeTask(t, r.At)
+	return true
+}
+
+// lateResult takes the success of an attempt that had been given up: the work is done,
+// whatever was planned instead.
+func lateResult(j *Job, t *job.Task, r job.ResultRecord) bool {
+	if r.Attempt.N > t.Attempt || r.Exit.State != job.Succeeded || !r.Exit.Started || j.Cancelled != "" {
+		return false
+	}
+	if t.State.Ended() && t.State != job.NodeFail {
+		return false
+	}
+	if !move(t, job.Succeeded, exitReason(r.Exit)) {
+		return false
+	}
+	setExit(t, r.Exit, r.Devices)
+	t.Runs++
+	t.Assigned = false
+	closeTask(t, r.At)
+	return true
+}
+
+// WouldTakeLate says whether the record would end a task whose attempt had been given up.
+func (j *Job) WouldTakeLate(r job.ResultRecord) bool {
+	if !j.Has(r.Attempt.Task) {
+		return false
+	}
+	t := j.Task(r.Attempt.Task)
+	return (!t.Assigned || t.Attempt != r.Attempt.N) && lateResult(j, &t, r)
+}
+
+// exitReason is empty for a plain exit: its code says all.
+func exitReason(x job.Exit) job.Reason {
+	if x.Reason == "" {
+		return job.Reason{}
+	}
+	return job.Reason{Word: ReasonExit, Detail: x.Reason}
+}
+
+func setExit(t *job.Task, exit job.Exit, devices []string) {
+	t.Exit = &exit
+	t.Devices = devices
+	t.Started, t.Ended = exit.Began, exit.Ended
+}
+
+func cancel(j *Job, r job.CancelRecord) bool {
+	if j.Cancelled != "" || j.Ended() {
+		return false
+	}
+	j.Cancelled = r.Reason
+	if j.Cancelled == "" {
+		j.Cancelled = "cancelled"
+	}
+	j.dirty.header = true
+	j.each([]job.State{job.Pending, job.Held}, func(t *job.Task) {
+		if move(t, job.Cancelled, job.Reason{Word: ReasonCancelled, Detail: j.Cancelled}) {
+			t.Ended = r.At
+			closeTask(t, r.At)
+		}
+	})
+	return true
+}
+
+func hold(j *Job, r job.HoldRecord) bool {
+	from, to, why := job.Pending, job.Held, job.Reason{Word: ReasonHeld, Detail: r.Reason}
+	if r.Release {
+		from, to, why = job.Held, job.Pending, job.Reason{}
+	}
+	before := j.tasks.counts.Of(from)
+	j.each([]job.State{from}, func(t *job.Task) {
+		if move(t, to, why) && r.Release {
+			t.Lost = nil // whoever releases it wants it to run
+		}
+	})
+	return j.tasks.counts.Of(from) != before
+}
+
+// each changes all tasks in one of the states.
+func (j *Job) each(states []job.State, change func(*job.Task)) {
+	j.tasks.each(states, &j.dirty, func(t *job.Task) {
+		change(t)
+		j.close(t)
+	})
+}

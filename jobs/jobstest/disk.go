@@ -1,0 +1,98 @@
+// Package jobstest keeps the rows of jobs in memory, for tests.
+package jobstest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/jobs/jobspb"
+)
+
+// Disk is the rows of jobs, as a store keeps them. It has no lock.
+type Disk map[job.ID]map[string][]byte
+
+// Save writes rows and deletes those of jobs that are gone.
+func (d Disk) Save(rows []job.Row, gone []job.ID) {
+	for _, r := range rows {
+		if d[r.Job] == nil {
+			d[r.Job] = map[string][]byte{}
+		}
+		if r.Data == nil {
+			delete(d[r.Job], r.Part)
+		} else {
+			d[r.Job][r.Part] = r.Data
+		}
+	}
+	for _, id := range gone {
+		delete(d, id)
+	}
+}
+
+// Rows are those of a job from one part to before another, in order; to is empty for the
+// end.
+func (d Disk) Rows(id job.ID, from, to string) (rows []job.Row) {
+	for _, part := range slices.Sorted(maps.Keys(d[id])) {
+		if part >= from && (to == "" || part < to) {
+			rows = append(rows, job.Row{Job: id, Part: part, Data: d[id][part]})
+		}
+	}
+	return rows
+}
+
+// All are all rows in the order in which a store gives them back.
+func (d Disk) All() (rows []job.Row) {
+	for _, id := range slices.SortedFunc(maps.Keys(d), func(a, b job.ID) int { return strings.Compare(string(a), string(b)) }) {
+		rows = append(rows, d.Rows(id, "", "")...)
+	}
+	return rows
+}
+
+// Job is the job that its rows tell, and whether there is one. Rows that cannot be read
+// end the program.
+func (d Disk) Job(id job.ID) (job.Job, bool) {
+	if d[id] == nil {
+		return job.Job{}, false
+	}
+	j, err := jobs.Decode(d.Rows(id, "", ""))
+	if err != nil {
+		panic(err)
+	}
+	return j.View(0, j.Len()), true
+}
+
+// RowsOf are rows that tell of a job, as versions before chunks wrote them: its header
+// holds its tasks.
+func RowsOf(j job.Job) []job.Row {
+	spec, err := job.EncodeSpec(j.Spec)
+	if err != nil {
+		panic(err)
+	}
+	m := &jobspb.Header{
+		Id: string(j.ID), User: j.User, Spec: spec, Submitted: nanos(j.Submitted), Key: j.Key, Cancelled: j.Cancelled, Seq: j.Seq,
+	}
+	for _, t := range j.Tasks {
+		m.Tasks = append(m.Tasks, &jobspb.Task{
+			Index: int64(t.Index), State: string(t.State), ReasonWord: t.Reason.Word, ReasonDetail: t.Reason.Detail,
+			Attempt: int64(t.Attempt), Node: string(t.Node), NodeName: t.NodeName, Store: t.Store, Devices: t.Devices,
+			Assigned: t.Assigned, Runs: int64(t.Runs), Started: nanos(t.Started), Ended: nanos(t.Ended), Closed: nanos(t.Closed),
+		})
+	}
+	data, err := proto.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return []job.Row{{Job: j.ID, Data: data}}
+}
+
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}

@@ -1,0 +1,157 @@
+package journal
+
+// Records as bytes, and back. A record is checked before it is written, by the code that also checks it when it is
+// read. So nothing gets into the log that cannot be applied.
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/journal/journalpb"
+	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/store/storepb"
+)
+
+var errBadRecord = errors.New("not a record")
+
+// The fields of journalpb.Entry. An entry is put together by hand, because its records are encoded when they are
+// proposed, long before the entry is made.
+const (
+	fieldGeneration protowire.Number = 1
+	fieldRecords    protowire.Number = 2
+)
+
+// appendRecord appends a record as it lies in an entry, with its field tag and length.
+func appendRecord(b []byte, r job.Record) ([]byte, error) {
+	m, err := recordPB(r)
+	if err != nil {
+		return b, err
+	}
+	if _, err := recordOf(m); err != nil {
+		return b, err
+	}
+	n := proto.Size(m)
+	if n > maxRecordBytes {
+		return b, fmt.Errorf("record of %d bytes: %w: at most %d", n, store.ErrTooLarge, maxRecordBytes)
+	}
+	b = protowire.AppendTag(b, fieldRecords, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(n))
+	return proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m)
+}
+
+// appendGeneration appends the first field of an entry.
+func appendGeneration(b []byte, generation uint64) []byte {
+	b = protowire.AppendTag(b, fieldGeneration, protowire.VarintType)
+	return protowire.AppendVarint(b, generation)
+}
+
+// decodeEntry reads the data of an entry, or the records of a batch, whose generation is 0.
+func decodeEntry(data []byte) (generation uint64, records []job.Record, err error) {
+	var m journalpb.Entry
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return 0, nil, err
+	}
+	records = make([]job.Record, len(m.GetRecords()))
+	for i, r := range m.GetRecords() {
+		if records[i], err = recordOf(r); err != nil {
+			return 0, nil, fmt.Errorf("record %d: %w", i, err)
+		}
+	}
+	return m.GetGeneration(), records, nil
+}
+
+// recordPB is the message of a record.
+func recordPB(r job.Record) (*journalpb.Record, error) {
+	switch r := r.(type) {
+	case job.SubmitRecord:
+		spec, err := job.EncodeSpec(r.Spec)
+		if err != nil {
+			return nil, err
+		}
+		return &journalpb.Record{Kind: &journalpb.Record_Submit{Submit: &journalpb.Submit{
+			Job: string(r.Job), User: r.User, Spec: spec, Key: r.Key, At: storepb.Nanos(r.At),
+		}}}, nil
+	case job.AssignRecord:
+		return &journalpb.Record{Kind: &journalpb.Record_Assign{Assign: &journalpb.Assign{
+			Attempt: storepb.FromAttempt(r.Attempt), Node: string(r.Node), NodeName: r.NodeName, Store: r.Store,
+		}}}, nil
+	case job.UnassignRecord:
+		return &journalpb.Record{Kind: &journalpb.Record_Unassign{Unassign: &journalpb.Unassign{
+			Attempt: storepb.FromAttempt(r.Attempt), Proof: string(r.Proof), Detail: r.Detail, At: storepb.Nanos(r.At),
+			Hold: r.Hold,
+		}}}, nil
+	case job.ResultRecord:
+		return &journalpb.Record{Kind: &journalpb.Record_Result{Result: &journalpb.Result{
+			Attempt: storepb.FromAttempt(r.Attempt), Devices: r.Devices, Exit: storepb.FromExit(&r.Exit), At: storepb.Nanos(r.At),
+			Hold: r.Hold,
+		}}}, nil
+	case job.CancelRecord:
+		return &journalpb.Record{Kind: &journalpb.Record_Cancel{Cancel: &journalpb.Cancel{
+			Job: string(r.Job), Reason: r.Reason, At: storepb.Nanos(r.At),
+		}}}, nil
+	case job.HoldRecord:
+		return &journalpb.Record{Kind: &journalpb.Record_Hold{Hold: &journalpb.Hold{
+			Job: string(r.Job), Release: r.Release, Reason: r.Reason,
+		}}}, nil
+	case job.PurgeRecord:
+		return &journalpb.Record{Kind: &journalpb.Record_Purge{Purge: &journalpb.Purge{Job: string(r.Job)}}}, nil
+	default:
+		return nil, fmt.Errorf("%w: %T", errBadRecord, r)
+	}
+}
+
+// recordOf is the record of the message, or an error if there can be no such record.
+//
+//nolint:ireturn // a record is one of a sealed set of types
+func recordOf(m *journalpb.Record) (job.Record, error) {
+	switch k := m.GetKind().(type) {
+	case *journalpb.Record_Submit:
+		return submitOf(k.Submit)
+	case *journalpb.Record_Assign:
+		a, err := k.Assign.GetAttempt().Value()
+		return job.AssignRecord{
+			Attempt: a, Node: job.Peer(k.Assign.GetNode()), NodeName: k.Assign.GetNodeName(), Store: k.Assign.GetStore(),
+		}, err
+	case *journalpb.Record_Unassign:
+		u := k.Unassign
+		a, err := u.GetAttempt().Value()
+		return job.UnassignRecord{
+			Attempt: a, Proof: job.Proof(u.GetProof()), Detail: u.GetDetail(), At: storepb.Time(u.GetAt()), Hold: u.GetHold(),
+		}, err
+	case *journalpb.Record_Result:
+		e := job.ResultRecord{Devices: k.Result.GetDevices(), At: storepb.Time(k.Result.GetAt()), Hold: k.Result.GetHold()}
+		if exit := k.Result.GetExit().Value(); exit != nil {
+			e.Exit = *exit
+		}
+		var err error
+		e.Attempt, err = k.Result.GetAttempt().Value()
+		return e, err
+	case *journalpb.Record_Cancel:
+		id, err := job.ParseID(k.Cancel.GetJob())
+		return job.CancelRecord{Job: id, Reason: k.Cancel.GetReason(), At: storepb.Time(k.Cancel.GetAt())}, err
+	case *journalpb.Record_Hold:
+		id, err := job.ParseID(k.Hold.GetJob())
+		return job.HoldRecord{Job: id, Release: k.Hold.GetRelease(), Reason: k.Hold.GetReason()}, err
+	case *journalpb.Record_Purge:
+		id, err := job.ParseID(k.Purge.GetJob())
+		return job.PurgeRecord{Job: id}, err
+	default:
+		return nil, fmt.Errorf("%w: of a kind that this version does not know", errBadRecord)
+	}
+}
+
+func submitOf(m *journalpb.Submit) (job.SubmitRecord, error) {
+	id, err := job.ParseID(m.GetJob())
+	if err != nil {
+		return job.SubmitRecord{}, err
+	}
+	spec, err := storepb.DecodeSpec(m.GetSpec())
+	if err != nil {
+		return job.SubmitRecord{}, fmt.Errorf("spec of %s: %w", id, err)
+	}
+	return job.SubmitRecord{Job: id, User: m.GetUser(), Spec: spec, Key: m.GetKey(), At: storepb.Time(m.GetAt())}, nil
+}

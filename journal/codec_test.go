@@ -1,0 +1,94 @@
+package journal
+
+// What is written is what is read, for every kind of record and any bytes.
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/store/storetest"
+)
+
+var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
+	switch rapid.IntRange(0, 6).Draw(t, "kind") {
+	case 0:
+		r = job.SubmitRecord{
+			Job: storetest.ID.Draw(t, "job"), User: storetest.Text.Draw(t, "user"), Spec: storetest.Spec.Draw(t, "spec"),
+			Key: storetest.Text.Draw(t, "key"), At: storetest.Time.Draw(t, "at"),
+		}
+	case 1:
+		r = job.AssignRecord{
+			Attempt: storetest.Attempt.Draw(t, "attempt"), Node: job.Peer(storetest.Text.Draw(t, "node")),
+			NodeName: storetest.Text.Draw(t, "name"), Store: storetest.Text.Draw(t, "store"),
+		}
+	case 2:
+		r = job.UnassignRecord{
+			Attempt: storetest.Attempt.Draw(t, "attempt"), Proof: job.ProofDead, Detail: storetest.Text.Draw(t, "detail"),
+			At: storetest.Time.Draw(t, "at"), Hold: storetest.Text.Draw(t, "hold"),
+		}
+	case 3:
+		r = job.ResultRecord{
+			Attempt: storetest.Attempt.Draw(t, "attempt"), Devices: storetest.Words.Draw(t, "devices"), Exit: storetest.Exit.Draw(t, "exit"),
+			At: storetest.Time.Draw(t, "at"), Hold: storetest.Text.Draw(t, "hold"),
+		}
+	case 4:
+		r = job.CancelRecord{Job: storetest.ID.Draw(t, "job"), Reason: storetest.Text.Draw(t, "reason"), At: storetest.Time.Draw(t, "at")}
+	case 5:
+		r = job.HoldRecord{Job: storetest.ID.Draw(t, "job"), Release: rapid.Bool().Draw(t, "release"), Reason: storetest.Text.Draw(t, "reason")}
+	case 6:
+		r = job.PurgeRecord{Job: storetest.ID.Draw(t, "job")}
+	}
+	return r
+})
+
+func TestRecordsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := rapid.SliceOfN(anyRecord, 1, 4).Draw(t, "records")
+		data := appendGeneration(nil, 7)
+		for _, r := range records {
+			var err error
+			if data, err = appendRecord(data, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		generation, got, err := decodeEntry(data)
+		if err != nil || generation != 7 || !reflect.DeepEqual(got, records) {
+			t.Fatalf("got %d, %+v, %v\nwant %+v", generation, got, err, records)
+		}
+	})
+}
+
+// FuzzDecodeEntry: what can be read can be written again, and read as the same.
+func FuzzDecodeEntry(f *testing.F) {
+	g := job.Group(1)
+	data := appendGeneration(nil, 1)
+	for _, r := range []job.Record{submit(g, 1), cancel(g, 2), job.PurgeRecord{Job: job.NewID(g, 3)}} {
+		data, _ = appendRecord(data, r)
+	}
+	f.Add(data)
+	f.Add(data[:len(data)-3])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		generation, records, err := decodeEntry(data)
+		if err != nil {
+			return
+		}
+		again := appendGeneration(nil, generation)
+		for _, r := range records {
+			if again, err = appendRecord(again, r); errors.Is(err, store.ErrTooLarge) {
+				return
+			} else if err != nil {
+				t.Fatalf("read %+v, which cannot be written: %v", r, err)
+			}
+		}
+		g2, records2, err := decodeEntry(again)
+		if err != nil || g2 != generation || !reflect.DeepEqual(records2, records) {
+			t.Fatalf("read %+v, then %+v, %v", records, records2, err)
+		}
+	})
+}

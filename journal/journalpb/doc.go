@@ -1,0 +1,2 @@
+// Package journalpb holds the messages of a journal's log, as protoc makes them from journal.proto.
+package journalpb

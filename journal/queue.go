@@ -1,0 +1,189 @@
+package journal
+
+// The queue: what waits for the goroutine of Run.
+
+import (
+	"fmt"
+	"sync"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store"
+)
+
+const (
+	// maxRecordBytes bounds a record: twice the largest job file, and room for the other fields.
+	maxRecordBytes = 2*job.MaxSpecBytes + 64<<10
+	// maxQueueRecords bounds the records that wait. It is a few seconds' work for the fastest disk, so that ErrFull means
+	// real overload.
+	maxQueueRecords = 16384
+	// maxQueueBytes bounds their memory, and so one write: all that waits is written together. MaxRecords jobs with the
+	// largest job files fit, because otherwise a call with so many would be refused for ever.
+	maxQueueBytes = MaxRecords * (job.MaxSpecBytes + recordRoom)
+	// recordRoom is what a Submit needs besides its job file.
+	recordRoom = 4 << 10
+	// maxReads bounds the reads that wait for one round.
+	maxReads = 16384
+	// maxPings bounds the pings that wait.
+	maxPings = 64
+	// maxInbox bounds the messages of other voters that wait. Raft sends dropped messages again.
+	maxInbox = 1024
+)
+
+// batch holds encoded records, one after the other, each with its field tag and length.
+type batch struct {
+	buf  []byte
+	ends []int // where in buf each record ends
+}
+
+// spareBytes bounds the memory that an empty batch keeps, so that one burst does not hold memory for ever.
+const spareBytes = 1 << 20
+
+func (p *batch) reset() {
+	if cap(p.buf) > spareBytes {
+		p.buf = nil
+	}
+	p.buf, p.ends = p.buf[:0], p.ends[:0]
+}
+
+// readDone is the callback of a ReadIndex.
+type readDone = func(job.Epoch, error)
+
+// queue is filled from any goroutine and emptied by that of Run. Nothing blocks while its lock is held.
+type queue struct {
+	bell chan struct{} // holds one token while there may be something to do
+
+	mu      sync.Mutex
+	closed  bool              // guarded by mu
+	records batch             // guarded by mu
+	reads   []readDone        // guarded by mu
+	inbox   []*raftpb.Message // guarded by mu
+	pings   []chan struct{}   // guarded by mu
+}
+
+func newQueue() *queue { return &queue{bell: make(chan struct{}, 1)} }
+
+func (q *queue) ring() {
+	select {
+	case q.bell <- struct{}{}:
+	default: // the last token was not taken yet
+	}
+}
+
+// put adds all records of a batch, or none and says why.
+func (q *queue) put(p *batch) error {
+	if err := q.add(p); err != nil {
+		return err
+	}
+	q.ring()
+	return nil
+}
+
+func (q *queue) add(p *batch) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r := &q.records
+	switch {
+	case q.closed:
+		return store.ErrClosed
+	case len(p.buf) > maxQueueBytes || len(p.ends) > maxQueueRecords:
+		return fmt.Errorf("%w: %d records of %d bytes", store.ErrTooLarge, len(p.ends), len(p.buf))
+	case len(r.buf)+len(p.buf) > maxQueueBytes || len(r.ends)+len(p.ends) > maxQueueRecords:
+		return fmt.Errorf("%w: %d records wait for the disk", store.ErrFull, len(r.ends))
+	}
+	base := len(r.buf)
+	r.buf = append(r.buf, p.buf...)
+	for _, end := range p.ends {
+		r.ends = append(r.ends, base+end)
+	}
+	return nil
+}
+
+// putRead adds a read, or says why not.
+func (q *queue) putRead(done readDone) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return store.ErrClosed
+	case len(q.reads) >= maxReads:
+		return fmt.Errorf("%w: %d reads wait", store.ErrFull, len(q.reads))
+	}
+	q.reads = append(q.reads, done)
+	return nil
+}
+
+// putPing adds a channel to be closed, or says why not.
+func (q *queue) putPing(seen chan struct{}) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return store.ErrClosed
+	case len(q.pings) >= maxPings:
+		return fmt.Errorf("%w: %d pings wait", store.ErrFull, len(q.pings))
+	}
+	q.pings = append(q.pings, seen)
+	return nil
+}
+
+// putMessage adds a message of another voter, or drops it.
+func (q *queue) putMessage(m *raftpb.Message) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return store.ErrClosed
+	case len(q.inbox) >= maxInbox:
+		return fmt.Errorf("%w: %d messages wait", store.ErrFull, len(q.inbox))
+	}
+	q.inbox = append(q.inbox, m)
+	return nil
+}
+
+// takeRecords swaps the records that wait for an empty batch.
+func (q *queue) takeRecords(spare *batch) {
+	spare.reset()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.records, *spare = *spare, q.records
+}
+
+// takeReads returns the reads that wait and forgets them.
+func (q *queue) takeReads() []readDone {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	reads := q.reads
+	q.reads = nil
+	return reads
+}
+
+// takeMessages returns the messages that wait and forgets them.
+func (q *queue) takeMessages() []*raftpb.Message {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	inbox := q.inbox
+	q.inbox = nil
+	return inbox
+}
+
+// answerPings closes every channel that waits.
+func (q *queue) answerPings() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, seen := range q.pings {
+		close(seen)
+	}
+	q.pings = nil
+}
+
+// close refuses everything from now on and returns the reads that still wait.
+func (q *queue) close() []readDone {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	reads := q.reads
+	q.reads, q.inbox, q.records = nil, nil, batch{}
+	return reads
+}

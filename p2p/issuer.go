@@ -1,0 +1,160 @@
+package p2p
+
+// The issuer: it opens invitations, gives a credential for a token, and a newer credential for an older one.
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+const (
+	// guessEvery and guessBurst limit failed tokens of one address, so that
+	// guesses do not fill our log.
+	guessEvery = 10 * time.Second
+	guessBurst = 5
+)
+
+// issuer signs credentials for other daemons, if this one is an inviter.
+type issuer struct {
+	own       *ownMembership
+	admission *admission
+	invites   *invites
+	guesses   *buckets // failed tokens by address
+	log       *slog.Logger
+}
+
+func newIssuer(own *ownMembership, a *admission, v *invites, log *slog.Logger) *issuer {
+	return &issuer{own: own, admission: a, invites: v, guesses: newBuckets(guessEvery, guessBurst), log: log}
+}
+
+// answerJoin gives a credential for a token or an older credential. An error
+// is a stream to reset.
+func (i *issuer) answerJoin(p peer.ID, from ma.Multiaddr, s io.ReadWriter) error {
+	var q wirepb.JoinRequest
+	if err := readMsg(s, &q, limitOf(JoinID)); err != nil {
+		return err
+	}
+	if err := checkHello(q.GetName(), i.admission.revoked.digest()); err != nil {
+		return err
+	}
+	now := time.Now()
+	cred, err := i.grant(p, &q, now)
+	if err == nil {
+		i.log.Info("credential given", "peer", p, "name", q.GetName(), "roles", cred.Roles, "renewal", q.GetCredential() != nil, "not_after", cred.NotAfter)
+		return writeMsg(s, &wirepb.JoinReply{Credential: cred.toWire()})
+	}
+	if i.guesses.allow(ipOf(from), now) {
+		i.log.Warn("join refused", "peer", p, "addr", from, "name", q.GetName(), "error", err)
+	} else {
+		err = ErrTooFast
+	}
+	return writeMsg(s, &wirepb.JoinReply{Code: uint32(codeOf(err))})
+}
+
+// grant decides about a request and signs.
+func (i *issuer) grant(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*Credential, error) {
+	m := i.own.load()
+	if m == nil {
+		return nil, ErrNotReady
+	}
+	if string(q.GetCluster()) != string(m.cluster[:]) {
+		return nil, ErrWrongCluster
+	}
+	if i.admission.revoked.has(p) {
+		return nil, ErrRevoked
+	}
+	auth, err := m.authority(i.own.identity)
+	if err != nil {
+		return nil, err
+	}
+	if !now.Before(m.own.NotAfter) {
+		return nil, fmt.Errorf("own credential: %w", ErrNotInviter)
+	}
+	var roles Roles
+	if q.GetCredential() != nil {
+		old, err := i.admission.check(p, q.GetCredential(), now)
+		if err != nil {
+			return nil, err
+		}
+		roles = old.Roles
+	} else {
+		// Whether we can sign at all comes before a use of the token is gone.
+		if _, err := auth.issue(p, RoleWorker, now); errors.Is(err, ErrChainTooLong) {
+			return nil, err
+		}
+		if len(q.GetSecret()) != secretSize {
+			return nil, ErrTokenUnknown
+		}
+		if roles, err = i.invites.use(secret(q.GetSecret()), p.String(), now); err != nil {
+			return nil, err
+		}
+	}
+	return auth.issue(p, roles, now.Add(i.own.life))
+}
+
+// invite opens an invitation for hosts that will have the given roles; addrs are those of this daemon.
+func (i *issuer) invite(ttl time.Duration, uses int, roles Roles, addrs []string) (Invitation, error) {
+	m := i.own.load()
+	if m == nil {
+		return Invitation{}, fmt.Errorf("p2p: invite: %w", ErrNotReady)
+	}
+	if ttl <= 0 || ttl > MaxInviteTTL || uses < 1 || uses > MaxUses || roles == 0 || roles&^AllRoles != 0 {
+		return Invitation{}, fmt.Errorf("p2p: invite: want a time up to %s, 1 to %d uses, and some roles", MaxInviteTTL, MaxUses)
+	}
+	now := time.Now()
+	auth, err := m.authority(i.own.identity)
+	if err == nil {
+		_, err = auth.issue(i.own.identity.id, roles, now) // what could not be given is not promised
+	}
+	if err != nil {
+		return Invitation{}, fmt.Errorf("p2p: invite: %w", err)
+	}
+	s, err := newSecret()
+	if err != nil {
+		return Invitation{}, err
+	}
+	expires := now.Add(ttl)
+	if err := i.invites.add(s, roles, uses, expires, now); err != nil {
+		return Invitation{}, err
+	}
+	t := token{cluster: m.cluster, issuer: i.own.identity.id, roles: roles, secret: s}
+	i.log.Info("invitation opened", "roles", roles, "uses", uses, "expires_at", expires)
+	return Invitation{Bootstrap: i.bootstrapAddrs(addrs), Token: t.String(), Cluster: m.cluster.String(), ExpiresAt: expires.UTC()}, nil
+}
+
+// otherBootstraps members are named in an invitation besides the issuer, so
+// that the new host finds the cluster without it later.
+const otherBootstraps = 3
+
+func (i *issuer) bootstrapAddrs(addrs []string) []string {
+	others := 0
+	for _, g := range i.admission.roster.present() {
+		known, _ := i.admission.book.get(g.id)
+		if len(known.Addrs) == 0 || others == otherBootstraps {
+			continue
+		}
+		others++
+		addrs = append(addrs, withPeer(known.Addrs[0], g.id))
+	}
+	return addrs[:min(len(addrs), MaxBootstrap)]
+}
+
+func withPeer(addr string, id peer.ID) string { return addr + "/p2p/" + id.String() }
+
+// serveJoin is join on an open connection: a renewal.
+func (i *issuer) serveJoin(s network.Stream) {
+	if err := i.answerJoin(s.Conn().RemotePeer(), s.Conn().RemoteMultiaddr(), s); err != nil {
+		_ = s.Reset()
+		return
+	}
+	s.Close()
+}

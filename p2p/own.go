@@ -1,0 +1,59 @@
+package p2p
+
+// Who this daemon is: its key, its name, and the cluster that it is a member of now.
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+// ownMembership is this daemon's identity and its membership, which joins and renewals replace.
+type ownMembership struct {
+	identity identity
+	name     string        // for people
+	life     time.Duration // of the credentials that this daemon signs
+	disk     disk
+	current  atomic.Pointer[membership] // nil until Enter is done
+	changing chan struct{}              // one slot, held while current changes
+}
+
+func newOwnMembership(me identity, name string, life time.Duration, d disk) *ownMembership {
+	return &ownMembership{identity: me, name: name, life: life, disk: d, changing: make(chan struct{}, 1)}
+}
+
+// load is the membership now; nil before Enter.
+func (o *ownMembership) load() *membership { return o.current.Load() }
+
+// save writes a membership to the data directory.
+func (o *ownMembership) save(m *membership) error { return saveMembership(o.disk, m) }
+
+// enterChange waits until nobody else changes the membership.
+func (o *ownMembership) enterChange(ctx context.Context) (leave func(), err error) {
+	select {
+	case o.changing <- struct{}{}:
+		return func() { <-o.changing }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// credentialFor checks what an inviter gave us: nobody can give us into
+// another cluster than the one we asked for.
+func (o *ownMembership) credentialFor(r *wirepb.JoinReply, want clusterID) (*Credential, error) {
+	c, err := credentialFromWire(r.GetCredential())
+	switch {
+	case err != nil:
+		return nil, err
+	case c.cluster != want:
+		return nil, ErrWrongCluster
+	case c.id != o.identity.id:
+		return nil, fmt.Errorf("%w: it is of %s", ErrBadCredential, c.id)
+	case !time.Now().Before(c.NotAfter):
+		return nil, fmt.Errorf("%w: is the clock of this host right?", ErrExpired)
+	}
+	return c, nil
+}

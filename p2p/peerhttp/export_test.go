@@ -1,0 +1,28 @@
+package peerhttp
+
+// Which member sent a request, for the tests alone.
+
+import (
+	"context"
+	"net"
+	"net/http"
+
+	"github.com/musterhq/muster/job"
+)
+
+type peerKey struct{}
+
+// ConnContext is for http.Server.ConnContext: it has PeerFrom know who asks.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	if own, ok := c.(*conn); ok {
+		return context.WithValue(ctx, peerKey{}, own.peer)
+	}
+	return ctx
+}
+
+// PeerFrom is the member that sent the request; false for one that came by
+// another way, such as the local socket.
+func PeerFrom(r *http.Request) (job.Peer, bool) {
+	p, ok := r.Context().Value(peerKey{}).(job.Peer)
+	return p, ok
+}

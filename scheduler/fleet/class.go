@@ -1,0 +1,35 @@
+package fleet
+
+// Classes: in which class of hosts, as hosts advertise them, a request is looked for.
+
+import (
+	"strings"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// ClassFor is the class of hosts in which hosts for a job are looked for. If the job names one host, it is that of the
+// name: a search of a wider class may not find that one host among many.
+func ClassFor(s job.Spec) string {
+	if len(s.NodeList) == 1 && job.CheckLabel(nameLabel, s.NodeList[0]) == nil {
+		return lease.NameClass(s.NodeList[0])
+	}
+	return lease.ClassOf(s.Resources, demanded(s.Constraint))
+}
+
+// demanded are the labels, with their values, that a host must have to meet the constraint. It is empty if the
+// constraint is more than a list of such demands.
+func demanded(constraint string) map[string]string {
+	c, err := job.ParseConstraint(constraint)
+	if err != nil || strings.ContainsAny(constraint, "|!") {
+		return nil
+	}
+	out := map[string]string{}
+	for _, term := range c.Terms() {
+		if k, v, ok := strings.Cut(term, "="); ok && k != nameLabel {
+			out[k] = v
+		}
+	}
+	return out
+}

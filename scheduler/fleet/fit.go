@@ -1,0 +1,105 @@
+package fleet
+
+// Fits: whether a need can be met from what is free, with which devices, and what is left then.
+
+import (
+	"slices"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// gpusOf is how many devices the need takes, whole or in part.
+func gpusOf(need job.Resources) int {
+	if need.GPUShare > 0 {
+		return 1
+	}
+	return need.GPUs
+}
+
+// wholeMilli is a device of which nothing is promised, in thousandths.
+const wholeMilli = 1000
+
+// fits chooses devices with which the need can be met from what is free. If it cannot be met, it says what there is
+// too little of.
+func fits(need job.Resources, free *lease.Free, devices map[string]gpu.Device) ([]string, string) {
+	switch {
+	case free.CPUs < need.CPUs:
+		return nil, "cpus"
+	case free.Memory < need.Memory:
+		return nil, "memory"
+	}
+	n := gpusOf(need)
+	if n == 0 {
+		return nil, ""
+	}
+	chosen := choose(need, free, devices)
+	if len(chosen) < n {
+		return nil, "gpus"
+	}
+	return chosen[:n], ""
+}
+
+// choose lists the free devices that the need accepts. Those of which most is promised come first, so that shares fill
+// a device before they begin another; of those that are equally free, those with the least memory.
+func choose(need job.Resources, free *lease.Free, devices map[string]gpu.Device) []string {
+	milli := shareMilli(need)
+	var able []lease.FreeGPU
+	for _, g := range free.GPUs {
+		d, known := devices[g.UUID]
+		if known && g.Milli >= milli && g.Memory >= need.GPUMemory && lease.GPUMeets(d, need) {
+			able = append(able, g)
+		}
+	}
+	slices.SortStableFunc(able, func(a, b lease.FreeGPU) int {
+		if a.Milli != b.Milli {
+			return a.Milli - b.Milli
+		}
+		x, y := devices[a.UUID], devices[b.UUID]
+		switch {
+		case x.Memory < y.Memory:
+			return -1
+		case x.Memory > y.Memory:
+			return 1
+		}
+		return 0
+	})
+	out := make([]string, len(able))
+	for i, g := range able {
+		out[i] = g.UUID
+	}
+	return out
+}
+
+// shareMilli is how much of each device the need takes.
+func shareMilli(need job.Resources) int {
+	if need.GPUShare > 0 {
+		return max(int(need.GPUShare*wholeMilli), 1)
+	}
+	return wholeMilli
+}
+
+// take subtracts the need from what is free; where there is less than the need, nothing is left.
+func take(need job.Resources, free *lease.Free, chosen []string) {
+	free.CPUs = max(free.CPUs-need.CPUs, 0)
+	free.Memory = max(free.Memory-need.Memory, 0)
+	if len(chosen) == 0 {
+		return
+	}
+	milli := shareMilli(need)
+	for i := range free.GPUs {
+		g := &free.GPUs[i]
+		if !slices.Contains(chosen, g.UUID) {
+			continue
+		}
+		memory := need.GPUMemory
+		if milli == wholeMilli {
+			memory = g.Memory
+		} else if memory == 0 {
+			memory = g.Memory * job.Size(milli) / job.Size(max(g.Milli, 1))
+		}
+		g.Milli = max(g.Milli-milli, 0)
+		g.Memory = max(g.Memory-memory, 0)
+	}
+}

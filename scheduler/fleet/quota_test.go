@@ -1,0 +1,57 @@
+package fleet
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/musterhq/muster/job"
+)
+
+// However many needs of however many users are refused, little is remembered of them, and the newest counts.
+func TestQuotasAreBounded(t *testing.T) {
+	var qs Quotas
+	for i := range 2 * maxQuotas {
+		user := fmt.Sprint("u", i)
+		for n := range 3 * quotaMost { // none is larger than another
+			need := job.Resources{CPUs: n + 1, Memory: job.Size(3*quotaMost - n)}
+			times, forgotten := qs.Refuse(user, need, "over")
+			if want := fmt.Sprint("u", i-maxQuotas); times != n+1 || n == 0 && i >= maxQuotas && forgotten != want {
+				t.Fatalf("refusal %d of %s: %d times, %q forgotten", n, user, times, forgotten)
+			}
+			if qs.over(user, need) != "over" {
+				t.Fatalf("%+v of %s is not refused", need, user)
+			}
+		}
+		if n := len(qs.users[user].refused); n > quotaMost {
+			t.Fatalf("%d needs are remembered", n)
+		}
+	}
+	if qs.Users() != maxQuotas {
+		t.Errorf("%d users are remembered", qs.Users())
+	}
+}
+
+// Once the user may hold less, one claim asks for all; what becomes of it decides whether the next one may.
+func TestQuotaProbe(t *testing.T) {
+	var qs Quotas
+	need := job.Resources{CPUs: 2}
+	qs.Refuse("amy", need, "")
+	if qs.over("amy", need) == "" || qs.over("amy", job.Resources{CPUs: 1}) != "" || qs.over("bob", need) != "" {
+		t.Fatal("what is refused is what was, to whom it was")
+	}
+	qs.Ease("amy")
+	if !qs.Open("amy") || qs.Open("bob") || qs.over("amy", need) != "" {
+		t.Fatal("a quota that is open lets a claim ask")
+	}
+	probe := &Claim{ID: 7, User: "amy", Need: need}
+	qs.ask(probe)
+	if !qs.IsProbe(probe) || qs.over("amy", need) == "" {
+		t.Fatal("a second claim may ask")
+	}
+	if !qs.Probed(probe) || qs.Probed(probe) || qs.over("amy", need) != "" {
+		t.Fatal("the next claim may not ask after the first")
+	}
+	if times, _ := qs.Refuse("amy", need, "still"); times != 1 || qs.over("amy", need) != "still" {
+		t.Fatalf("refused %d times since the user held less", times)
+	}
+}

@@ -1,0 +1,82 @@
+package fleet
+
+// Searches of the table: the hosts that could run a request, that have room for it now, or a place in their queue.
+
+// Could says whether the host could ever run the shape, as far as it is known.
+func (t *Table) Could(s *Shape, h *Host) bool {
+	return s.Pool.has.at(h.row.slot) && s.Foot.Within(t.most[h.row.slot]) && !s.refusedBy(h)
+}
+
+// Candidates are the known hosts that could ever run the shape.
+func (t *Table) Candidates(s *Shape) func(yield func(*Host) bool) {
+	return func(yield func(*Host) bool) {
+		for _, h := range t.all {
+			if h != nil && t.Could(s, h) && !yield(h) {
+				return
+			}
+		}
+	}
+}
+
+// AnyOpen says whether one of the hosts that could run the shape takes tasks at all.
+func (t *Table) AnyOpen(s *Shape) bool {
+	for h := range t.Candidates(s) {
+		if h.Open() {
+			return true
+		}
+	}
+	return false
+}
+
+// WithRoom are the hosts in which the shape may fit now, from the slot on and round.
+func (t *Table) WithRoom(s *Shape, from int) func(yield func(*Host) bool) {
+	return func(yield func(*Host) bool) {
+		foot := s.Foot
+		for _, part := range [][2]int{{from, len(t.left)}, {0, from}} {
+			for slot := part[0]; slot < part[1]; slot++ {
+				if !foot.Within(t.left[slot]) || !s.Pool.has.at(slot) {
+					continue
+				}
+				if h := t.all[slot]; !s.refusedBy(h) && !yield(h) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// queueLooks bounds the full hosts that are looked at for a place to queue. Where so many have none, the task waits
+// until one has.
+const queueLooks = 256
+
+// WithQueue are the hosts at which the request may queue, from the slot on and round.
+func (t *Table) WithQueue(r *Request, from int) func(yield func(*Host) bool) {
+	return func(yield func(*Host) bool) {
+		looks := 0
+		for _, part := range [][2]int{{from, len(t.queue)}, {0, from}} {
+			for slot := part[0]; slot < part[1]; slot++ {
+				if t.queue[slot] > r.Rank.Priority || !r.Pool.has.at(slot) {
+					continue
+				}
+				h := t.all[slot]
+				if t.MayQueue(h, &r.Rank) && t.Could(r.Shape, h) && !yield(h) {
+					return
+				}
+				if looks++; looks >= queueLooks {
+					return
+				}
+			}
+		}
+	}
+}
+
+// MayQueue says whether a task of the rank may queue at the host, if need be in place of the last that does.
+func (t *Table) MayQueue(h *Host, r *Rank) bool {
+	switch queue := t.queue[h.row.slot]; {
+	case queue == anybody:
+		return true
+	case queue > r.Priority:
+		return false
+	}
+	return r.Compare(&h.row.lastOut.Rank) < 0
+}

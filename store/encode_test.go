@@ -1,0 +1,84 @@
+package store
+
+// What is written is what is read: records of the ledger, and any bytes.
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/store/storepb"
+	"github.com/musterhq/muster/store/storetest"
+)
+
+var anyHeld = rapid.Custom(func(t *rapid.T) lease.Record {
+	r := lease.Record{
+		Attempt: storetest.Attempt.Draw(t, "attempt"), Group: job.Group(rapid.Uint64().Draw(t, "group")), Epoch: storetest.Epoch.Draw(t, "epoch"),
+		Session: lease.Session(rapid.Uint64().Draw(t, "session")), Owner: job.Peer(storetest.Text.Draw(t, "owner")),
+		Phase: rapid.SampledFrom([]lease.Phase{lease.PhaseReserved, lease.PhaseStarted, lease.PhaseDone, lease.PhaseRefused}).Draw(t, "phase"),
+		Offer: rapid.Uint64().Draw(t, "offer"), User: storetest.Text.Draw(t, "user"), Need: storetest.Resources.Draw(t, "need"),
+		Devices: storetest.Words.Draw(t, "devices"), Milli: rapid.IntRange(0, 1000).Draw(t, "milli"), Spec: storetest.Spec.Draw(t, "spec"),
+		Lease: time.Duration(rapid.Int64().Draw(t, "lease")), Hold: rapid.Bool().Draw(t, "hold"), Boot: storetest.Text.Draw(t, "boot"),
+		PID: rapid.Int().Draw(t, "pid"), Started: storetest.Time.Draw(t, "started"), EventN: rapid.Uint64().Draw(t, "event"),
+		AckedN: rapid.Uint64().Draw(t, "acked"), Reason: storetest.Text.Draw(t, "reason"), Recorded: storetest.Time.Draw(t, "recorded"),
+	}
+	if rapid.Bool().Draw(t, "exit") {
+		e := storetest.Exit.Draw(t, "exit")
+		r.Exit = &e
+	}
+	return r
+})
+
+func TestHeldRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := anyHeld.Draw(t, "record")
+		m, err := heldPB(&r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := decodeHeld(b); err != nil || !reflect.DeepEqual(got, r) {
+			t.Fatalf("got %+v, %v\nwant %+v", got, err, r)
+		}
+	})
+}
+
+// A need of no CPU is not the default of one.
+func TestSpecKeepsItsZeroes(t *testing.T) {
+	b, err := job.EncodeSpec(job.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := storepb.DecodeSpec(b); err != nil || !reflect.DeepEqual(s, job.Spec{}) {
+		t.Errorf("an empty spec became %+v, %v", s, err)
+	}
+}
+
+func FuzzDecodeHeld(f *testing.F) {
+	m, err := heldPB(&lease.Record{Attempt: job.Attempt{Job: job.NewID(1, 1), N: 1}, Phase: lease.PhaseDone})
+	if err != nil {
+		f.Fatal(err)
+	}
+	b, err := proto.Marshal(m)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := decodeHeld(b)
+		if err != nil {
+			return
+		}
+		if _, err := heldPB(&r); err != nil || r.Attempt.Valid() != nil {
+			t.Fatalf("read %+v: %v", r, err)
+		}
+	})
+}

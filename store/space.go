@@ -1,0 +1,78 @@
+package store
+
+// Free space on disk: whether it is enough for new work.
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+const (
+	// defaultReserve is enough for the results of some ten thousand tasks, and for the database to rewrite its files
+	// meanwhile.
+	defaultReserve = 64 << 20
+	// leastReserve is enough for one memtable, its log and its table.
+	leastReserve = 8 << 20
+	// reserveShare makes the reserve of a small file system 1/50 of it, 2 %.
+	reserveShare = 50
+	// lookEvery is how long an answer of the file system is good. To ask costs about as much as a write; an older answer
+	// could let in work that the disk cannot hold.
+	lookEvery = time.Millisecond
+)
+
+// space is the free space of the data directory's file system.
+type space struct {
+	fs   vfs.FS
+	dir  string
+	most int64
+	last atomic.Pointer[look] // newest answer
+}
+
+// look is one answer of the file system.
+type look struct {
+	at    time.Time
+	free  int64 // bytes
+	least int64 // bytes, below which new work is refused
+	err   error
+}
+
+// CheckSpace returns nil if there is room for new work, else ErrNoRoom with figures. The answer may be 1 ms old.
+func (s *Store) CheckSpace() error {
+	l := s.space.last.Load()
+	if l == nil || time.Since(l.at) >= lookEvery {
+		l = s.space.look()
+		s.space.last.Store(l)
+	}
+	switch {
+	case l.err != nil:
+		return fmt.Errorf("store: free space of %s: %w", s.space.dir, l.err)
+	case l.free < l.least:
+		return fmt.Errorf("store: %s: %w: %s MiB free, %s MiB are kept for what runs",
+			s.space.dir, ErrNoRoom, mib(l.free), mib(l.least))
+	}
+	return nil
+}
+
+func (s *space) look() *look {
+	u, err := s.fs.GetDiskUsage(s.dir)
+	if errors.Is(err, vfs.ErrUnsupported) {
+		return &look{at: time.Now()} // free space is not known, so nothing is refused
+	}
+	if err != nil {
+		return &look{at: time.Now(), err: err}
+	}
+	return &look{at: time.Now(), free: clamp(u.AvailBytes), least: reserve(s.most, clamp(u.TotalBytes))}
+}
+
+// reserve is how many bytes are kept free on a file system of total bytes.
+func reserve(most, total int64) int64 {
+	return min(most, max(leastReserve, total/reserveShare))
+}
+
+func clamp(n uint64) int64 { return int64(min(n, 1<<62)) }
+
+func mib(n int64) string { return fmt.Sprintf("%.1f", float64(n)/(1<<20)) }

@@ -1,0 +1,69 @@
+package store
+
+// The reserve of a file system, and a disk that is full for a while.
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+)
+
+func TestReserve(t *testing.T) {
+	const gib = 1 << 30
+	for _, c := range []struct{ most, total, want int64 }{
+		{defaultReserve, 100 * gib, 64 << 20},
+		{defaultReserve, gib, gib / 50},
+		{defaultReserve, 16 << 20, 8 << 20},
+		{1 << 20, 100 * gib, 1 << 20},
+		{0, gib, 0},
+	} {
+		if got := reserve(c.most, c.total); got != c.want {
+			t.Errorf("reserve(%d, %d) = %d, want %d", c.most, c.total, got, c.want)
+		}
+	}
+}
+
+// A database that cannot write its tables must neither spin nor flood the log.
+func TestFullDiskIsTriedInPeace(t *testing.T) {
+	var on atomic.Bool
+	var tries atomic.Int32
+	cfg := DefaultConfig()
+	cfg.Dir = t.TempDir()
+	cfg.FS = errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if on.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") {
+			tries.Add(1)
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelError}))
+	s, err := Open(cfg, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on.Store(true)
+	flushed, err := s.db.AsyncFlush()
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(4 * backgroundPause)
+	on.Store(false)
+	<-flushed
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := tries.Load(); n < 2 || n > 20 {
+		t.Errorf("tried %d times in %s", n, 4*backgroundPause)
+	}
+	if out := said.String(); strings.Count(out, "\n") != 1 || !strings.Contains(out, "no space left on device") || strings.Contains(out, "stack trace") {
+		t.Errorf("it said:\n%.3000s", out)
+	}
+}

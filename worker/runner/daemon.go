@@ -1,0 +1,147 @@
+package runner
+
+// The connection of the daemon, and when a runner without one ends.
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+// maxQueue bounds the reports that a daemon has not read. A daemon that does not read is cut off; it finds
+// everything in the next Welcome and on disk.
+const maxQueue = 4096
+
+// daemonConn is the connection of the one daemon, if any is connected.
+type daemonConn struct {
+	log  *slog.Logger
+	wait time.Duration // how long the runner stays without a task and without a daemon
+	idle *time.Timer   // fires when that time is over
+	link *link         // nil: no daemon is connected
+}
+
+// link is one connection of a daemon.
+type link struct {
+	conn  net.Conn
+	queue chan []byte
+}
+
+func newDaemonConn(wait time.Duration, log *slog.Logger) *daemonConn {
+	return &daemonConn{log: log, wait: wait, idle: time.NewTimer(wait)}
+}
+
+// attach makes a connection the daemon's, in place of any other.
+func (d *daemonConn) attach(k *link, w protocol.Welcome) {
+	if d.link != nil {
+		d.log.Info("daemon replaced by a newer connection")
+		d.unlink()
+	}
+	d.link = k
+	d.report(protocol.Report{Welcome: &w})
+	go k.write()
+}
+
+// detach forgets a connection that broke.
+func (d *daemonConn) detach(k *link, err error) {
+	if d.link != k {
+		return // it was replaced, and closed then
+	}
+	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		d.log.Warn("connection of daemon broke", "error", err)
+	}
+	d.unlink()
+}
+
+func (d *daemonConn) unlink() {
+	if d.link == nil {
+		return
+	}
+	close(d.link.queue)
+	d.link = nil
+	d.restart()
+}
+
+// restart has the idle time begin again.
+func (d *daemonConn) restart() { d.idle.Reset(d.wait) }
+
+// report sends a report, if a daemon is connected.
+func (d *daemonConn) report(m protocol.Report) {
+	if d.link == nil {
+		return
+	}
+	frame, err := protocol.Frame(m)
+	if err != nil {
+		d.log.Error("report not sent", "error", err)
+		return
+	}
+	select {
+	case d.link.queue <- frame:
+	default:
+		d.log.Warn("daemon does not read, connection cut")
+		_ = d.link.conn.Close() // the daemon sees it
+		d.unlink()
+	}
+}
+
+// progress reports what keeps a task without a process from starting.
+func (d *daemonConn) progress(t *task, text string) {
+	if t.pid == 0 {
+		d.report(protocol.Report{Progress: &protocol.Progress{Attempt: t.name, Detail: lease.Clip(text)}})
+	}
+}
+
+// accept passes on the connections of this user's processes until the listener is closed.
+func accept(listener net.Listener, log *slog.Logger, serve func(*net.UnixConn)) {
+	for {
+		conn, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			log.Warn("connection not accepted", "error", err)
+			continue
+		}
+		if err := protocol.SameUser(conn); err != nil {
+			log.Warn("connection refused", "error", err)
+			_ = conn.Close() // nothing was said
+			continue
+		}
+		serve(conn.(*net.UnixConn))
+	}
+}
+
+// read passes a daemon's requests to take until the connection breaks, with the error of that.
+func (k *link) read(take func(protocol.Request)) error {
+	r := bufio.NewReader(k.conn)
+	for {
+		m, err := protocol.ReadRequest(r)
+		if err != nil {
+			return err
+		}
+		take(m)
+	}
+}
+
+// write sends what is queued, several reports in one system call.
+func (k *link) write() {
+	w := bufio.NewWriter(k.conn)
+	for frame := range k.queue {
+		_, err := w.Write(frame)
+		if err == nil && len(k.queue) == 0 {
+			err = w.Flush()
+		}
+		if err != nil {
+			_ = k.conn.Close()  // the reader sees it and detaches
+			for range k.queue { // until detached
+			}
+			return
+		}
+	}
+	_ = k.conn.Close() // detached
+}

@@ -1,0 +1,310 @@
+package docker
+
+// What needs no engine: what one is asked for, what is made of its words, and
+// what a dead runner's notes say. e2e has the rest, on a real one.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/moby/moby/api/types/jsonstream"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/system"
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
+)
+
+func box(t *testing.T) spawn.Box {
+	t.Helper()
+	a, err := job.ParseAttempt("k3v9x0q2mz-0000000000000.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spawn.Box{
+		Container: protocol.Container{Image: "a:1"}, Limits: protocol.Limits{CPUs: 3, Memory: 8 << 30, PIDs: 99}, Attempt: a, UID: 1000, GID: 100, Groups: []uint32{100, 44},
+		Scratch: t.TempDir(),
+	}
+}
+
+func TestHostConfig(t *testing.T) {
+	b := box(t)
+	b.GPUs = []string{"GPU-a", "GPU-b"}
+	h, err := hostConfig(b, nil, facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Privileged || len(h.CapAdd) > 0 || !slices.Equal(h.CapDrop, []string{"ALL"}) || !slices.Equal(h.SecurityOpt, []string{"no-new-privileges"}) ||
+		h.NetworkMode.IsHost() || h.PidMode.IsHost() || !h.IpcMode.IsPrivate() || h.UsernsMode.IsHost() {
+		t.Errorf("not confined: %+v", h)
+	}
+	if h.NanoCPUs != 3e9 || h.Memory != 8<<30 || h.MemorySwap != h.Memory || h.ShmSize != 4<<30 || *h.PidsLimit != 99 {
+		t.Errorf("limits: %+v", h.Resources)
+	}
+	if !slices.Equal(h.GroupAdd, []string{"44"}) {
+		t.Errorf("groups %v", h.GroupAdd)
+	}
+	if r := h.DeviceRequests; len(r) != 1 || r[0].Driver != "nvidia" || !slices.Equal(r[0].DeviceIDs, b.GPUs) {
+		t.Errorf("GPUs %+v", r)
+	}
+	f := factsOf(system.Info{
+		SecurityOptions: []string{"name=seccomp,profile=builtin", "name=rootless"}, MemTotal: 64 << 30,
+		DiscoveredDevices: []system.DeviceInfo{{Source: "cdi", ID: "nvidia.com/gpu=GPU-a"}, {Source: "cdi", ID: "nvidia.com/gpu=GPU-b"}},
+	})
+	b.Limits.Memory = 0
+	if h, err = hostConfig(b, nil, f); err != nil {
+		t.Fatal(err)
+	}
+	if r := h.DeviceRequests; len(r) != 1 || r[0].Driver != "cdi" || r[0].DeviceIDs[1] != "nvidia.com/gpu=GPU-b" {
+		t.Errorf("GPUs by CDI %+v", r)
+	}
+	if len(h.Ulimits) != 0 || h.ShmSize != 32<<30 || h.Memory != 0 {
+		t.Errorf("rootless and without a memory limit: %+v", h)
+	}
+	f.cdi = f.cdi[:1]
+	if r := devices(b.GPUs, f); r[0].Driver != "nvidia" {
+		t.Errorf("an engine that knows one of two by CDI: %+v", r)
+	}
+}
+
+func TestMounts(t *testing.T) {
+	root := t.TempDir()
+	open, closed := filepath.Join(root, "open"), filepath.Join(root, "closed")
+	for _, d := range []string{open, closed} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{filepath.Join(open, "out"): closed, filepath.Join(root, "alias"): open} {
+		if err := os.Symlink(to, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ mount, allowed, want string }{
+		{open + ":/in:ro", open, ""},
+		{open + ":/in", root, ""},
+		{root + "/alias:/in", open, ""},
+		{open + ":/in", root + "/alias", ""},
+		{closed + ":/in", open, "not allowed, this node lets containers see only " + open},
+		{open + "/out:/in", open, "not allowed"},
+		{open + "/absent:/in", open, "no such file or directory on this node"},
+		{open + ":/in", "", "lets containers see no directory"},
+	} {
+		b := box(t)
+		b.Mounts, b.Allowed = []string{c.mount}, slices.DeleteFunc([]string{c.allowed}, func(d string) bool { return d == "" })
+		if f, err := os.OpenFile(strings.Split(c.mount, ":")[0], unix.O_PATH, 0); err == nil {
+			defer f.Close()
+			b.Sources = spawn.Sources{f}
+		} else {
+			b.Sources = spawn.Sources{nil}
+		}
+		shown, _, err := new(pins).show(b, facts{rootless: true})
+		var all []mount.Mount
+		if err == nil {
+			all, err = mountsOf(b, shown)
+		}
+		switch {
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s under %s: %v, want %q", c.mount, c.allowed, err, c.want)
+		case c.want == "" && (err != nil || len(all) != 2 || all[1].Source != open || all[1].ReadOnly != strings.HasSuffix(c.mount, ":ro")):
+			t.Errorf("%s under %s: %+v, %v", c.mount, c.allowed, all, err)
+		}
+	}
+}
+
+// TestPins has a user put something else in the place of what was looked at.
+func TestPins(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to mount")
+	}
+	root := t.TempDir()
+	open, secret := filepath.Join(root, "open"), filepath.Join(root, "secret")
+	for _, d := range []string{open, secret} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(d, "name"), []byte(filepath.Base(d)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := protocol.Dir(t.TempDir())
+	p := &pins{dir: dir.Pins(1)}
+	t.Cleanup(func() {
+		if err := dir.Remove(1); err != nil {
+			t.Error(err)
+		}
+		if left, err := os.ReadDir(string(dir)); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	})
+	b := box(t)
+	b.Allowed, b.Mounts = []string{open}, []string{open + ":/in", open + "/name:/name:ro"}
+	for _, path := range []string{open, open + "/name"} {
+		f, err := os.OpenFile(path, unix.O_PATH, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		b.Sources = append(b.Sources, f)
+	}
+	shown, places, err := p.show(b, facts{})
+	if errors.Is(err, unix.EPERM) {
+		t.Skip("needs the right to mount")
+	}
+	if err != nil || len(shown) != 2 || !slices.Equal(shown, places) {
+		t.Fatalf("%q, %q, %v", shown, places, err)
+	}
+	if err := errors.Join(os.Rename(open, root+"/away"), os.Symlink(secret, open)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{shown[0] + "/name", shown[1]} {
+		if text, err := os.ReadFile(path); err != nil || string(text) != "open" {
+			t.Errorf("%s shows %q, %v", path, text, err)
+		}
+	}
+	// What was moved out before the look is not shown.
+	if _, _, err := p.show(b, facts{}); err == nil || !strings.Contains(err.Error(), "not allowed") {
+		t.Errorf("%v", err)
+	}
+	if err := p.unpin(places); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(string(dir)); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	// A runner that dies meanwhile leaves what its daemon takes away.
+	b.Allowed = []string{root}
+	if _, _, err := p.show(b, facts{}); err != nil {
+		t.Error(err)
+	}
+	if err := unseen(errors.New("bind source path does not exist: "+places[0]), places); !strings.Contains(err.Error(), "does not see the mounts") {
+		t.Error(err)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	p := progress{image: "a:1", layers: map[string]*layer{}}
+	for _, c := range []struct{ line, want string }{
+		{`{"status":"Pulling from library/a","id":"1"}`, "pulling a:1: 0 of 0 layers"},
+		{`{"status":"Already exists","id":"aa"}`, "pulling a:1: 1 of 1 layers"},
+		{`{"status":"Pulling fs layer","id":"bb"}`, "pulling a:1: 1 of 2 layers"},
+		{`{"status":"Downloading","id":"bb","progressDetail":{"current":500000,"total":2000000}}`, "pulling a:1: 1 of 2 layers, 0.5 of 2.0 MB"},
+		{`{"status":"Download complete","id":"bb"}`, "pulling a:1: 1 of 2 layers, 2.0 of 2.0 MB"},
+		{`{"status":"Extracting","id":"bb","progressDetail":{"current":1,"total":2000000}}`, "pulling a:1: 1 of 2 layers, 2.0 of 2.0 MB"},
+		{`{"status":"Pull complete","id":"bb"}`, "pulling a:1: 2 of 2 layers, 2.0 of 2.0 MB"},
+	} {
+		var m jsonstream.Message
+		if err := json.Unmarshal([]byte(c.line), &m); err != nil {
+			t.Fatal(err)
+		}
+		if p.take(m); p.String() != c.want {
+			t.Errorf("after %s: %q, want %q", c.line, p.String(), c.want)
+		}
+	}
+}
+
+func TestMayPass(t *testing.T) {
+	for text, want := range map[string]bool{
+		"received unexpected HTTP status: 503 Service Unavailable":                true,
+		"dial tcp 10.0.0.1:443: connect: connection refused":                      true,
+		"manifest for a:9 not found: manifest unknown: manifest unknown":          false,
+		"pull access denied for a, repository does not exist":                     false,
+		"write /var/lib/docker/tmp/x: no space left on device":                    false,
+		"no matching manifest for linux/amd64 in the manifest list entries":       false,
+		"Get https://r/v2/: net/http: request canceled (Client.Timeout exceeded)": true,
+	} {
+		if got := mayPass(errors.New(text)); got != want {
+			t.Errorf("%s: %t, want %t", text, got, want)
+		}
+	}
+}
+
+func TestNotes(t *testing.T) {
+	n := &notes{path: filepath.Join(t.TempDir(), "boxes")}
+	for _, line := range []note{{ID: "a", Host: "h"}, {ID: "b", Host: "h"}, {ID: "a", PID: 7, Ticks: 9, Boot: "x"}} {
+		if err := n.add(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.removed("b")
+	f, err := os.OpenFile(n.path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"id":"cut`); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	all, err := readNotes(n.path)
+	if want := (note{ID: "a", Host: "h", PID: 7, Ticks: 9, Boot: "x"}); err != nil || len(all) != 1 || all["a"] != want {
+		t.Errorf("notes %+v, %v, want %+v", all, err, want)
+	}
+	n.removed("a")
+	if info, err := os.Stat(n.path); err != nil || info.Size() != 0 {
+		t.Errorf("with nothing left the file has %d bytes, %v", info.Size(), err)
+	}
+}
+
+// TestEndOrphans has a dead runner's notes name a process that lives, one whose
+// number is another's by now, and one of an earlier boot: without any engine
+// the first is ended and the others are let be.
+func TestEndOrphans(t *testing.T) {
+	orphan, other := exec.CommandContext(t.Context(), "sleep", "1000"), exec.CommandContext(t.Context(), "sleep", "1000")
+	dir := t.TempDir()
+	n := &notes{path: protocol.Dir(dir).Boxes(1)}
+	for id, cmd := range map[string]*exec.Cmd{"orphan": orphan, "other": other} {
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ticks := proc.StartTicks(cmd.Process.Pid)
+		if id == "other" {
+			ticks++
+		}
+		if err := n.add(note{ID: id, Host: "unix:///nowhere", PID: cmd.Process.Pid, Ticks: ticks, Boot: proc.BootID()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.add(note{ID: "old", Host: "unix:///nowhere", PID: os.Getpid(), Ticks: proc.StartTicks(os.Getpid()), Boot: "another"}); err != nil {
+		t.Fatal(err)
+	}
+	died := make(chan error, 1)
+	go func() { died <- orphan.Wait() }()
+	if err := EndOrphans(t.Context(), dir, 1); err != nil {
+		t.Fatal(err)
+	}
+	<-died
+	if err := other.Process.Kill(); err != nil { // it is there to be killed
+		t.Error(err)
+	}
+	_ = other.Wait()
+	unsure := &notes{path: protocol.Dir(dir).Boxes(2)}
+	if err := unsure.add(note{ID: "started?", Host: "unix:///nowhere"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := EndOrphans(ctx, dir, 2); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a container that may run and no engine: %v, want to wait", err)
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	for text, want := range map[string]RefusalError{
+		"OCI runtime exec failed: exec failed: unable to start container process: exec: \"x\": executable file not found in $PATH: unknown\r\n": {127, `cannot execute "x": executable file not found in $PATH`},
+		"OCI runtime exec failed: exec failed: unable to start container process: exec: \"/etc\": permission denied: unknown":                   {126, `cannot execute "/etc": permission denied`},
+	} {
+		if got := refusal(codeNotExecutable, text); *got != want {
+			t.Errorf("%q = %+v, want %+v", text, got, want)
+		}
+	}
+}

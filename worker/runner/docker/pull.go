@@ -1,0 +1,172 @@
+package docker
+
+// Getting an image, and telling how far it has come.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/jsonstream"
+	"github.com/moby/moby/client"
+
+	"github.com/musterhq/muster/worker/runner/spawn"
+)
+
+const (
+	// pullTries bounds the attempts at one image where the failure may pass: a
+	// registry that cannot be reached, a connection that broke.
+	pullTries = 4
+	pullFirst = time.Second // doubles
+	// tellEvery is the pace at which progress is told.
+	tellEvery = time.Second
+)
+
+// image gives the image, which it pulls if the engine does not have it.
+func (l *link) image(ctx context.Context, b spawn.Box) (client.ImageInspectResult, error) {
+	img, err := l.ImageInspect(ctx, b.Image)
+	if err == nil || !errdefs.IsNotFound(err) {
+		return img, err
+	}
+	b.Progress("pulling " + b.Image)
+	wait := pullFirst
+	for try := 1; ; try++ {
+		if err = l.pull(ctx, b); err == nil {
+			return l.ImageInspect(ctx, b.Image)
+		}
+		if ctx.Err() != nil {
+			return img, ctx.Err()
+		}
+		if client.IsErrConnectionFailed(err) {
+			return img, err
+		}
+		if try == pullTries || !mayPass(err) {
+			return img, fmt.Errorf("image %s cannot be pulled: %s", b.Image, inOneLine(err))
+		}
+		b.Progress(fmt.Sprintf("pulling %s failed, attempt %d of %d: %s", b.Image, try, pullTries, inOneLine(err)))
+		if !pause(ctx, wait) {
+			return img, ctx.Err()
+		}
+		wait *= 2
+	}
+}
+
+// mayPass says whether the same pull may succeed a little later: all but the
+// registry's clear words do.
+func mayPass(err error) bool {
+	switch {
+	case errdefs.IsNotFound(err), errdefs.IsUnauthorized(err), errdefs.IsPermissionDenied(err), errdefs.IsInvalidArgument(err):
+		return false
+	}
+	text := strings.ToLower(err.Error())
+	for _, word := range []string{"not found", "denied", "unauthorized", "manifest unknown", "no matching manifest", "no space left"} {
+		if strings.Contains(text, word) {
+			return false
+		}
+	}
+	return true
+}
+
+func inOneLine(err error) string {
+	return strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "Error response from daemon: ")), " ")
+}
+
+func (l *link) pull(ctx context.Context, b spawn.Box) error {
+	body, err := l.ImagePull(ctx, b.Image, client.ImagePullOptions{})
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	p := progress{image: b.Image, layers: map[string]*layer{}}
+	told := make(chan struct{})
+	defer func() { <-told }()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		defer close(told)
+		p.tell(ctx, b.Progress)
+	}()
+	for m, err := range body.JSONMessages(ctx) {
+		switch {
+		case err != nil:
+			return err
+		case m.Error != nil:
+			return errors.New(m.Error.Message)
+		}
+		p.take(m)
+	}
+	return ctx.Err()
+}
+
+// progress adds up what is told of the layers.
+type progress struct {
+	image  string
+	mu     sync.Mutex
+	layers map[string]*layer // guarded by mu
+}
+
+// tell tells of what has changed until ctx ends. The engine says nothing while
+// a registry does not, so that the pace is not that of its messages.
+func (p *progress) tell(ctx context.Context, to func(string)) {
+	last := ""
+	for pause(ctx, tellEvery) {
+		if text := p.String(); text != last {
+			last = text
+			to(text)
+		}
+	}
+}
+
+type layer struct {
+	done           bool
+	current, total int64 // bytes of the download; total is 0 until it is known
+}
+
+// maxLayers bounds what is remembered of an engine's words; an image has 127 at
+// most.
+const maxLayers = 1024
+
+func (p *progress) take(m jsonstream.Message) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	state := strings.ToLower(m.Status)
+	of := p.layers[m.ID]
+	if of == nil {
+		if !strings.HasPrefix(state, "pulling fs layer") && state != "already exists" || len(p.layers) >= maxLayers {
+			return // "Pulling from library/busybox" has an ID, too: the tag
+		}
+		of = &layer{}
+		p.layers[m.ID] = of
+	}
+	switch {
+	case state == "downloading" && m.Progress != nil:
+		of.current, of.total = m.Progress.Current, max(of.total, m.Progress.Total)
+	case state == "download complete":
+		of.current = of.total
+	case state == "pull complete", state == "already exists":
+		of.done, of.current = true, of.total
+	}
+}
+
+// String is "pulling busybox:1: 2 of 5 layers, 12 of 40 MB".
+func (p *progress) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	done, current, total := 0, int64(0), int64(0)
+	for _, l := range p.layers {
+		if l.done {
+			done++
+		}
+		current += l.current
+		total += l.total
+	}
+	text := fmt.Sprintf("pulling %s: %d of %d layers", p.image, done, len(p.layers))
+	if total > 0 {
+		text += fmt.Sprintf(", %.1f of %.1f MB", float64(current)/1e6, float64(total)/1e6)
+	}
+	return text
+}

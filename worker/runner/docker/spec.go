@@ -1,0 +1,172 @@
+package docker
+
+// What an engine is asked for: never more than a task of an image may have.
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/system"
+	"github.com/moby/moby/client"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner/spawn"
+)
+
+const (
+	// stackSize is what NVIDIA asks for its images; memlock is not limited, as
+	// the memory that a GPU reads has to stay where it is.
+	stackSize = 64 << 20
+	nanoCPU   = 1_000_000_000
+	cdiGPU    = "nvidia.com/gpu="
+)
+
+// facts is what an engine can do.
+type facts struct {
+	rootless bool
+	memory   int64    // of its host
+	cdi      []string // names of devices
+	noInit   bool     // it has no docker-init
+	noLimits bool     // it may not raise a process's limits
+}
+
+func factsOf(info system.Info) facts {
+	f := facts{memory: info.MemTotal}
+	f.rootless = slices.ContainsFunc(info.SecurityOptions, func(o string) bool { return strings.Contains(o, "name=rootless") })
+	for _, d := range info.DiscoveredDevices {
+		if d.Source == "cdi" {
+			f.cdi = append(f.cdi, d.ID)
+		}
+	}
+	return f
+}
+
+// config is the part of a container that does not depend on its host.
+func (e *Engine) config(b spawn.Box, img client.ImageInspectResult, f facts) *container.Config {
+	c := &container.Config{
+		Hostname: hostname(b.Attempt), User: fmt.Sprintf("%d:%d", b.UID, b.GID), Env: b.Env, Image: b.Image, Cmd: b.Command,
+		WorkingDir: b.Workdir, AttachStdout: true, AttachStderr: true, Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+		Labels: map[string]string{
+			labelDir: e.cfg.Dir, labelGeneration: strconv.Itoa(e.cfg.Generation), labelAttempt: b.Attempt.String(),
+			labelJob: string(b.Attempt.Job), labelTask: strconv.Itoa(b.Attempt.Task),
+		},
+	}
+	if f.rootless {
+		c.User = "0:0" // who is root inside is the engine's own user outside
+	}
+	if c.WorkingDir == "" && (img.Config == nil || cmp.Or(img.Config.WorkingDir, "/") == "/") {
+		c.WorkingDir = b.Scratch
+	}
+	return c
+}
+
+// hostname is the attempt in letters that a host name may have.
+func hostname(a job.Attempt) string { return strings.ReplaceAll(a.String(), ".", "-") }
+
+// hostConfig is what the container has of its host: no privilege, no
+// capability, no way to more, and networks and processes of its own.
+func hostConfig(b spawn.Box, shown []string, f facts) (*container.HostConfig, error) {
+	mounts, err := mountsOf(b, shown)
+	if err != nil {
+		return nil, err
+	}
+	pids, memory, init := int64(b.Limits.PIDs), int64(b.Limits.Memory), !f.noInit
+	h := &container.HostConfig{
+		LogConfig:   container.LogConfig{Type: "none"}, // the runner keeps the output
+		CapDrop:     []string{"ALL"},
+		SecurityOpt: []string{"no-new-privileges"},
+		IpcMode:     container.IPCModePrivate,
+		Init:        &init,
+		Mounts:      mounts,
+		ShmSize:     cmp.Or(memory, f.memory) / 2, // the part that a host's own has of its memory
+		Resources: container.Resources{
+			NanoCPUs: int64(b.Limits.CPUs) * nanoCPU, Memory: memory, MemorySwap: memory, // together: no swap
+			PidsLimit: &pids, DeviceRequests: devices(b.GPUs, f),
+		},
+	}
+	for _, g := range b.Groups {
+		if int64(g) != int64(b.GID) {
+			h.GroupAdd = append(h.GroupAdd, strconv.FormatUint(uint64(g), 10))
+		}
+	}
+	if !f.rootless && !f.noLimits {
+		h.Ulimits = []*container.Ulimit{{Name: "memlock", Soft: -1, Hard: -1}, {Name: "stack", Soft: stackSize, Hard: stackSize}}
+	}
+	return h, nil
+}
+
+// devices asks for GPUs by UUID, as CDI devices where the engine knows all of
+// them by such names.
+func devices(uuids []string, f facts) []container.DeviceRequest {
+	if len(uuids) == 0 {
+		return nil
+	}
+	names := make([]string, len(uuids))
+	for i, u := range uuids {
+		names[i] = cdiGPU + u
+	}
+	if !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(f.cdi, n) }) {
+		return []container.DeviceRequest{{Driver: "cdi", DeviceIDs: names}}
+	}
+	return []container.DeviceRequest{{Driver: "nvidia", DeviceIDs: uuids, Capabilities: [][]string{{"gpu", "compute", "utility"}}}}
+}
+
+// mountsOf is what the container sees of the host's files: its scratch
+// directory and what muster wrote for it, at their own paths, and what the user
+// asked for, each from the path that is shown for it.
+func mountsOf(b spawn.Box, shown []string) ([]mount.Mount, error) {
+	out := []mount.Mount{{Type: mount.TypeBind, Source: b.Scratch, Target: b.Scratch}}
+	for _, f := range b.Files {
+		out = append(out, mount.Mount{Type: mount.TypeBind, Source: f, Target: f, ReadOnly: true})
+	}
+	for i, text := range b.Mounts {
+		m, err := job.ParseMount(text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, mount.Mount{Type: mount.TypeBind, Source: shown[i], Target: m.Target, ReadOnly: m.ReadOnly})
+	}
+	return out, nil
+}
+
+// allowed is where a mount's source really is, as it was found, if that lies
+// below a directory that this host shows to containers.
+func allowed(m job.Mount, source *os.File, dirs []string) (string, error) {
+	if source == nil {
+		return "", fmt.Errorf("mount %s: no such file or directory on this node", m.Source)
+	}
+	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", source.Fd()))
+	if err != nil {
+		return "", fmt.Errorf("mount %s: %w", m.Source, cause(err))
+	}
+	var roots []string
+	for _, d := range dirs {
+		if root, err := filepath.EvalSymlinks(d); err == nil {
+			roots = append(roots, root)
+		}
+	}
+	if !(job.Mount{Source: real}).Below(roots) {
+		which := "no directory"
+		if len(dirs) > 0 {
+			which = "only " + strings.Join(dirs, ", ")
+		}
+		return "", fmt.Errorf("mount %s: not allowed, this node lets containers see %s (its setting docker-mount)", m.Source, which)
+	}
+	return real, nil
+}
+
+// cause is what went wrong with a path that the reader knows.
+func cause(err error) error {
+	if at, ok := errors.AsType[*os.PathError](err); ok {
+		return at.Err
+	}
+	return err
+}

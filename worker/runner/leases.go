@@ -1,0 +1,155 @@
+package runner
+
+// The lease clock of the loop, and which task's watch is looked at next.
+
+import (
+	"container/heap"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+// leases knows the time, the pauses of this host, and when each watch is looked at next.
+type leases struct {
+	host  hostClock
+	skew  leaseclock.Watch
+	timer *timer
+	next  schedule
+	log   *slog.Logger
+}
+
+func newLeases(host hostClock, t *timer, log *slog.Logger) *leases {
+	c := &leases{host: host, timer: t, log: log}
+	c.skew.Look(host.read())
+	return c
+}
+
+// now reads CLOCK_BOOTTIME. If this host was paused since the last call, missed is for how long: every deadline has
+// to move before it is looked at.
+func (c *leases) now() (now, missed time.Duration) {
+	r := c.host.read()
+	jump := c.skew.Look(r)
+	if jump < 0 {
+		c.log.Warn("wall clock of this host was set back; leases go by the time since boot and stay as they are", "by", (-jump).Round(time.Millisecond).String())
+	}
+	return r.Boot, max(0, jump)
+}
+
+// since is how much time this host has missed since a daemon computed a deadline under a skew. A daemon that sends
+// no skew sends 0, and the result is 0.
+func (c *leases) since(skew time.Duration) time.Duration {
+	if skew == 0 {
+		return 0
+	}
+	return c.skew.Since(skew)
+}
+
+// extend moves a task's deadline to what the daemon means.
+func (c *leases) extend(t *task, now time.Duration, e protocol.Extension) {
+	t.watch.extend(now, e.Deadline-c.since(e.Skew))
+	c.look(t)
+}
+
+// look brings a task's place in the schedule up to date.
+func (c *leases) look(t *task) {
+	t.at = t.watch.next()
+	switch {
+	case t.at == 0 && t.index >= 0:
+		heap.Remove(&c.next, t.index)
+	case t.at != 0 && t.index >= 0:
+		heap.Fix(&c.next, t.index)
+	case t.at != 0:
+		heap.Push(&c.next, t)
+	}
+}
+
+// due returns the task whose watch is looked at first, if that is due.
+func (c *leases) due(now time.Duration) *task {
+	if len(c.next) == 0 || c.next[0].at > now {
+		return nil
+	}
+	return c.next[0]
+}
+
+// arm sets the timer to the next look.
+func (c *leases) arm(now time.Duration) {
+	if len(c.next) == 0 {
+		return
+	}
+	at := c.next[0].at
+	if c.host.every != 0 {
+		at = min(at, now+c.host.every)
+	}
+	if err := c.timer.set(at); err != nil {
+		c.log.Error("timer not set", "error", err)
+	}
+}
+
+// fired passes on to ticked that the timer fired, until it is closed.
+func (t *timer) fired(ticked chan<- struct{}) {
+	var count [8]byte
+	for {
+		if _, err := t.Read(count[:]); err != nil {
+			return // closed
+		}
+		select {
+		case ticked <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// schedule orders tasks by when their watch is looked at next.
+type schedule []*task
+
+// Len is of heap.Interface, as are the methods below.
+func (c schedule) Len() int           { return len(c) }
+func (c schedule) Less(i, j int) bool { return c[i].at < c[j].at }
+func (c schedule) Swap(i, j int) {
+	c[i], c[j] = c[j], c[i]
+	c[i].index, c[j].index = i, j
+}
+
+// Push adds a task.
+func (c *schedule) Push(x any) {
+	t := x.(*task)
+	t.index = len(*c)
+	*c = append(*c, t)
+}
+
+// Pop takes the last task.
+func (c *schedule) Pop() any {
+	old := *c
+	t := old[len(old)-1]
+	old[len(old)-1] = nil
+	*c = old[:len(old)-1]
+	t.index = -1
+	return t
+}
+
+// timer is a timerfd of CLOCK_BOOTTIME; the runtime's own timers stand still
+// while the host sleeps.
+type timer struct {
+	*os.File
+	fd int // File.Fd would make the file block
+}
+
+func newTimer() (*timer, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("runner: make timer: %w", err)
+	}
+	return &timer{File: os.NewFile(uintptr(fd), "timer"), fd: fd}, nil
+}
+
+// set makes the timer fire at a reading of its clock.
+func (t *timer) set(at time.Duration) error {
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(at))}
+	return unix.TimerfdSettime(t.fd, unix.TFD_TIMER_ABSTIME, &spec, nil)
+}

@@ -1,0 +1,363 @@
+// Package protocol is what a daemon and a runner exchange: the messages on their sockets and the files in
+// their directory (Dir).
+//
+// A frame is four bytes of length, big-endian, and one JSON object of at most maxFrame bytes. The runner opens
+// with a Welcome, which names every attempt that it has. From then on the daemon sends Requests. The runner
+// answers only with what becomes of a task: Started when its process exists, and Ended when no process of it
+// is left and its exit is on disk (a synced line of the journal, Record).
+//
+// Every Start is idempotent. What was sent on a connection that broke is found in the next Welcome or on disk.
+// A field that an older side would misread needs a new generation of the runner, which a new version of the
+// binary starts anyway.
+package protocol
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/output"
+)
+
+const (
+	// maxFrame bounds one message: a job file whose every byte JSON had to
+	// escape into six, and an environment beside it.
+	maxFrame = 8 << 20
+	// maxWords bounds the command and environment of a Start: twice what a
+	// spec may hold, as the worker adds variables of its own.
+	maxWords = 2 * job.MaxArgs
+	// MaxDuration bounds every duration in a message: beyond all lives of
+	// hosts, and far from overflow when it is added to a clock.
+	MaxDuration = 100 * 365 * 24 * time.Hour
+	// maxSignal is the highest real-time signal.
+	maxSignal = 64
+)
+
+// Request is one thing that a daemon asks of a runner; exactly one field is set.
+type Request struct {
+	Start  *Start      `json:"start,omitempty"`
+	Stop   *Stop       `json:"stop,omitempty"`
+	Signal *Signal     `json:"signal,omitempty"`
+	Extend []Extension `json:"extend,omitempty"`
+	// Drain tells the runner to end as soon as it has no task: a newer one has
+	// taken its place.
+	Drain bool `json:"drain,omitempty"`
+}
+
+// Start asks for a task. A known attempt is answered with what is known of it.
+type Start struct {
+	Attempt  string   `json:"attempt"`
+	Command  []string `json:"command,omitempty"`
+	Script   string   `json:"script,omitempty"`
+	Workdir  string   `json:"workdir,omitempty"`
+	User     string   `json:"user"`
+	Env      []string `json:"env"`
+	Hostfile string   `json:"hostfile,omitempty"`
+	Files    string   `json:"files,omitempty"` // directory that becomes the scratch directory
+	// Keeps leaves the scratch directory to the daemon when the task has ended.
+	Keeps    bool          `json:"keeps,omitempty"`
+	Deadline time.Duration `json:"deadline"` // on CLOCK_BOOTTIME; none with Hold
+	// Skew is the wall clock less CLOCK_BOOTTIME for which Deadline is right; 0:
+	// not known, as from older daemons. A runner that has seen a jump since then
+	// takes it off. Older runners do not know the field.
+	Skew  time.Duration `json:"skew,omitempty"`
+	Hold  bool          `json:"hold,omitempty"`
+	Lead  time.Duration `json:"lead"` // TERM so long before the deadline
+	Limit time.Duration `json:"limit,omitempty"`
+	// Warn is a signal that is sent so long before the limit; 0 for none.
+	Warn       int           `json:"warn,omitempty"`
+	WarnBefore time.Duration `json:"warn_before,omitempty"`
+	Limits     Limits        `json:"limits"`
+	Grace      time.Duration `json:"grace"`
+	// Container is nil for a plain process.
+	Container *Container `json:"container,omitempty"`
+	// OutputLimit bounds what is kept of the output, in bytes on disk.
+	OutputLimit job.Size `json:"output_limit"`
+	// Stdout and Stderr are files that get copies of the output, relative to
+	// Workdir. The first attempt empties them, later ones add to them.
+	Stdout string `json:"stdout,omitempty"`
+	Stderr string `json:"stderr,omitempty"`
+}
+
+// Limits bound one task, as far as the host permits; zero is no bound.
+type Limits struct {
+	CPUs    int      `json:"cpus,omitempty"`    // its weight, or with Quota the most it gets
+	Quota   bool     `json:"quota,omitempty"`   // no more than CPUs even if others are idle
+	Memory  job.Size `json:"memory,omitempty"`  // without swap
+	PIDs    int      `json:"pids,omitempty"`    // processes and threads
+	Scratch job.Size `json:"scratch,omitempty"` // of its scratch directory
+	GPUs    []string `json:"gpus,omitempty"`    // device files, "/dev/nvidia0", that it may open; others are closed to it
+	AnyGPU  bool     `json:"any_gpu,omitempty"` // it may open all
+}
+
+// Container is what a Start asks for beyond a process.
+type Container struct {
+	Host    string   `json:"host"` // of the engine, such as unix:///var/run/docker.sock
+	Image   string   `json:"image"`
+	Mounts  []string `json:"mounts,omitempty"`  // SRC:DST[:ro]
+	Allowed []string `json:"allowed,omitempty"` // SRC has to be one of these or below
+	// As is the user inside: empty for him who submitted the task, "image" for
+	// the image's own, or UID[:GID].
+	As   string   `json:"as,omitempty"`
+	GPUs []string `json:"gpus,omitempty"` // UUIDs
+}
+
+// Stop asks for the end of an attempt's processes.
+type Stop struct {
+	Attempt string        `json:"attempt"`
+	Grace   time.Duration `json:"grace"`
+	Reason  string        `json:"reason"`
+}
+
+// Signal asks that all processes of an attempt get a signal.
+type Signal struct {
+	Attempt string `json:"attempt"`
+	Number  int    `json:"number"`
+}
+
+// Extension moves one deadline.
+type Extension struct {
+	Attempt  string        `json:"attempt"`
+	Deadline time.Duration `json:"deadline"`       // on CLOCK_BOOTTIME
+	Skew     time.Duration `json:"skew,omitempty"` // as in Start
+}
+
+// Report is one thing that a runner tells the daemon; exactly one field is set.
+type Report struct {
+	Welcome *Welcome `json:"welcome,omitempty"`
+	Started *Started `json:"started,omitempty"`
+	Ended   *Ended   `json:"ended,omitempty"`
+	// Progress is told of a container that has not begun, and of it alone.
+	Progress *Progress `json:"progress,omitempty"`
+}
+
+// Welcome is a runner's first word on a connection: all that it has. What
+// ended is on disk.
+type Welcome struct {
+	Info     Info      `json:"info"`
+	Starting []string  `json:"starting,omitempty"`
+	Running  []Started `json:"running,omitempty"`
+}
+
+// Started says that the main process of an attempt exists.
+type Started struct {
+	Attempt string    `json:"attempt"`
+	PID     int       `json:"pid"`
+	Began   time.Time `json:"began,omitzero"` // wall clock, for people
+}
+
+// Ended says that no process of an attempt is left, and that how it ended is
+// on disk. Without Exit that is not known: an earlier runner died with it.
+type Ended struct {
+	Attempt string    `json:"attempt"`
+	Exit    *job.Exit `json:"exit,omitempty"`
+	Segment int       `json:"segment,omitempty"` // number of the journal's, of this runner, that holds it
+}
+
+// Progress says what keeps a task from starting, in a sentence for people.
+type Progress struct {
+	Attempt string `json:"attempt"`
+	Detail  string `json:"detail"`
+}
+
+// message is a Request or a Report.
+type message interface{ Validate() error }
+
+// Frame encodes one message with its length before it. It refuses what the
+// other side would refuse: that would cost the connection.
+func Frame(m message) ([]byte, error) {
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	return encode(m)
+}
+
+func encode(msg any) ([]byte, error) {
+	var b bytes.Buffer
+	b.Write(make([]byte, 4))
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(msg); err != nil {
+		return nil, fmt.Errorf("runner: encode %T: %w", msg, err)
+	}
+	frame := b.Bytes()
+	if len(frame)-4 > maxFrame {
+		return nil, fmt.Errorf("runner: encode %T: %d bytes; at most %d", msg, len(frame)-4, maxFrame)
+	}
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4)) //nolint:gosec // bounded by maxFrame above
+	return frame, nil
+}
+
+// readFrame reads one message. It takes memory as bytes arrive, not as the
+// length promises.
+func readFrame(r io.Reader, msg any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	n := int64(binary.BigEndian.Uint32(head[:]))
+	if n > maxFrame {
+		return fmt.Errorf("runner: frame of %d bytes; at most %d", n, maxFrame)
+	}
+	var b bytes.Buffer
+	if got, err := io.Copy(&b, io.LimitReader(r, n)); err != nil || got < n {
+		return errors.Join(io.ErrUnexpectedEOF, err)
+	}
+	if err := json.Unmarshal(b.Bytes(), msg); err != nil {
+		return fmt.Errorf("runner: frame: %w", err)
+	}
+	return nil
+}
+
+// ReadReport reads what a runner tells and checks it.
+func ReadReport(r io.Reader) (Report, error) {
+	var m Report
+	if err := readFrame(r, &m); err != nil {
+		return Report{}, err
+	}
+	return m, m.Validate()
+}
+
+// ReadRequest reads what a daemon asks for and checks it.
+func ReadRequest(r io.Reader) (Request, error) {
+	var m Request
+	if err := readFrame(r, &m); err != nil {
+		return Request{}, err
+	}
+	return m, m.Validate()
+}
+
+// Validate says what is wrong with the report.
+func (m Report) Validate() error {
+	var names []string
+	set := 0
+	if w := m.Welcome; w != nil {
+		set++
+		names = append(names, w.Starting...)
+		for _, s := range w.Running {
+			names = append(names, s.Attempt)
+		}
+	}
+	if m.Started != nil {
+		set++
+		names = append(names, m.Started.Attempt)
+	}
+	if m.Ended != nil {
+		set++
+		names = append(names, m.Ended.Attempt)
+	}
+	if m.Progress != nil {
+		set++
+		names = append(names, m.Progress.Attempt)
+	}
+	if set != 1 {
+		return fmt.Errorf("runner: report with %d things", set)
+	}
+	return attempts(names...)
+}
+
+// Validate says what is wrong with the request.
+func (m Request) Validate() error {
+	set, bad := 0, error(nil)
+	check := func(err error) {
+		set++
+		if err != nil {
+			bad = err
+		}
+	}
+	if m.Start != nil {
+		check(m.Start.Validate())
+	}
+	if m.Stop != nil {
+		check(errors.Join(attempts(m.Stop.Attempt), durations(m.Stop.Grace)))
+	}
+	if m.Signal != nil {
+		check(m.Signal.Validate())
+	}
+	if len(m.Extend) > 0 {
+		check(nil)
+		for _, e := range m.Extend {
+			bad = errors.Join(bad, attempts(e.Attempt), durations(e.Deadline))
+		}
+	}
+	if m.Drain {
+		check(nil)
+	}
+	if bad == nil && set != 1 {
+		return fmt.Errorf("runner: request with %d things", set)
+	}
+	return bad
+}
+
+// Validate says what is wrong with the signal.
+func (s Signal) Validate() error {
+	if s.Number < 1 || s.Number > maxSignal {
+		return fmt.Errorf("runner: signal %d: from 1 to %d", s.Number, maxSignal)
+	}
+	return attempts(s.Attempt)
+}
+
+// Validate says what is wrong with the start.
+func (s Start) Validate() error {
+	switch {
+	case len(s.Command) > 0 && s.Script != "", len(s.Command) == 0 && s.Script == "" && s.Container == nil:
+		return errors.New("runner: start: a command or a script")
+	case len(s.Command) > 0 && s.Command[0] == "":
+		return errors.New("runner: start: the program's name is empty")
+	case len(s.Command)+len(s.Env) > maxWords:
+		return fmt.Errorf("runner: start: %d words; at most %d", len(s.Command)+len(s.Env), maxWords)
+	case s.Files != "" && s.Files[0] != '/':
+		return errors.New("runner: start: files is not absolute")
+	case s.Workdir != "" && s.Workdir[0] != '/':
+		return errors.New("runner: start: workdir is not absolute")
+	case s.Warn < 0 || s.Warn > maxSignal || s.Warn == int(unix.SIGKILL):
+		return fmt.Errorf("runner: start: warning by signal %d", s.Warn)
+	case s.Limits.CPUs < 0 || s.Limits.CPUs > job.MaxCPUs || s.Limits.Memory < 0 || s.Limits.PIDs < 0 || s.Limits.Scratch < 0 || len(s.Limits.GPUs) > maxWords:
+		return fmt.Errorf("runner: start: limits %+v", s.Limits)
+	case s.OutputLimit < output.MinBound:
+		return fmt.Errorf("runner: start: output limit %d: from %d", s.OutputLimit, output.MinBound)
+	case !s.Hold && s.Deadline == 0:
+		return errors.New("runner: start: neither deadline nor hold")
+	}
+	all := [][]string{s.Command, s.Env, {s.Workdir, s.User, s.Files, s.Stdout, s.Stderr}}
+	if c := s.Container; c != nil {
+		if c.Image == "" || c.Host == "" {
+			return errors.New("runner: start: a container without image or engine")
+		}
+		all = append(all, c.Mounts, c.Allowed, c.GPUs, []string{c.Host, c.Image, c.As})
+	}
+	for _, words := range all {
+		for _, w := range words {
+			if strings.ContainsRune(w, 0) {
+				return errors.New("runner: start: a word holds a zero byte")
+			}
+		}
+	}
+	return errors.Join(attempts(s.Attempt), durations(s.Deadline, s.Lead, s.Limit, s.Grace, s.WarnBefore))
+}
+
+func attempts(names ...string) error {
+	for _, n := range names {
+		if _, err := job.ParseAttempt(n); err != nil {
+			return fmt.Errorf("runner: %w", err)
+		}
+	}
+	return nil
+}
+
+func durations(ds ...time.Duration) error {
+	for _, d := range ds {
+		if d < 0 || d > MaxDuration {
+			return fmt.Errorf("runner: duration %s out of range", d)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package protocol
+
+// Frames survive any bytes, and nothing out of range gets past them.
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+const attempt = "k3v9x0q2mz-0000000000000.0.1"
+
+func TestRequestRoundTrip(t *testing.T) {
+	t.Parallel()
+	for _, m := range []Request{
+		{Start: &Start{Attempt: attempt, Command: []string{"a", "<b>"}, User: "u", Env: []string{"A=1"}, Deadline: 5, Lead: 1, Grace: 2, OutputLimit: 1 << 20}},
+		{Start: &Start{Attempt: attempt, Script: "#!/bin/sh\n\x01", User: "u", Hold: true, Limit: time.Hour, OutputLimit: 1 << 30}},
+		{Start: &Start{Attempt: attempt, User: "u", Hold: true, OutputLimit: 1 << 20, Container: &Container{
+			Host: "unix:///s", Image: "i:1", Mounts: []string{"/a:/b:ro"}, Allowed: []string{"/a"}, As: "5:6", GPUs: []string{"GPU-1"},
+		}}},
+		{Stop: &Stop{Attempt: attempt, Grace: time.Second, Reason: "r"}},
+		{Signal: &Signal{Attempt: attempt, Number: 10}},
+		{Extend: []Extension{{Attempt: attempt, Deadline: 7}, {Attempt: attempt, Deadline: 8, Skew: -9}}},
+		{Drain: true},
+	} {
+		frame, err := Frame(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadRequest(bytes.NewReader(frame))
+		if err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%+v came back as %+v, %v", m, got, err)
+		}
+		if _, err := ReadRequest(bytes.NewReader(frame[:len(frame)-1])); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("cut frame: %v", err)
+		}
+	}
+}
+
+func TestReportRoundTrip(t *testing.T) {
+	t.Parallel()
+	for _, m := range []Report{
+		{Welcome: &Welcome{Info: Info{Generation: 3, PID: 7, Version: "v", Boot: "b"}, Running: []Started{{Attempt: attempt, PID: 9}}, Starting: []string{attempt}}},
+		{Started: &Started{Attempt: attempt, PID: 1}},
+		{Progress: &Progress{Attempt: attempt, Detail: "pulling"}},
+		{Ended: &Ended{Attempt: attempt, Exit: &job.Exit{State: job.Failed, Code: 7, Started: true}}},
+		{Ended: &Ended{Attempt: attempt}},
+	} {
+		frame, err := Frame(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadReport(bytes.NewReader(frame)); err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%+v came back as %+v, %v", m, got, err)
+		}
+	}
+}
+
+func TestRequestRefused(t *testing.T) {
+	t.Parallel()
+	good := Start{Attempt: attempt, Command: []string{"a"}, User: "u", Hold: true}
+	with := func(f func(*Start)) Request {
+		s := good
+		f(&s)
+		return Request{Start: &s}
+	}
+	for name, m := range map[string]Request{
+		"nothing":       {},
+		"two things":    {Drain: true, Signal: &Signal{Attempt: attempt, Number: 1}},
+		"no command":    with(func(s *Start) { s.Command = nil }),
+		"both":          with(func(s *Start) { s.Script = "x" }),
+		"empty program": with(func(s *Start) { s.Command = []string{""} }),
+		"zero byte":     with(func(s *Start) { s.Env = []string{"A=\x00"} }),
+		"relative":      with(func(s *Start) { s.Workdir = "x" }),
+		"no lease":      with(func(s *Start) { s.Hold = false }),
+		"path attempt":  with(func(s *Start) { s.Attempt = "../../etc" }),
+		"negative":      with(func(s *Start) { s.Limit = -1 }),
+		"overflow":      with(func(s *Start) { s.Grace = 1<<63 - 1 }),
+		"words":         with(func(s *Start) { s.Env = make([]string, maxWords) }),
+		"signal":        {Signal: &Signal{Attempt: attempt, Number: 65}},
+		"extend":        {Extend: []Extension{{Attempt: "x", Deadline: 1}}},
+		"stop":          {Stop: &Stop{Attempt: attempt, Grace: -1}},
+	} {
+		frame, err := encode(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadRequest(bytes.NewReader(frame)); err == nil {
+			t.Errorf("%s: accepted as %+v", name, got)
+		}
+		if _, err := Frame(m); err == nil {
+			t.Errorf("%s: sent", name)
+		}
+	}
+}
+
+// A job file of any legal size can be started, whatever letters it is made of.
+func TestLargestStartFits(t *testing.T) {
+	for name, letter := range map[string]string{"plain": "x", "markup": "<", "control": "\x01", "not text": "\xff", "line ends": "\u2028"} {
+		spec := job.DefaultSpec()
+		spec.Script = "#"
+		one, err := job.EncodeSpec(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec.Script += letter
+		two, err := job.EncodeSpec(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec.Script += strings.Repeat(letter, (job.MaxSpecBytes-len(two))/(len(two)-len(one)))
+		m := Request{Start: &Start{
+			Attempt: attempt, Script: spec.Script, User: "u", Hold: true, OutputLimit: 1 << 20, Env: slices.Repeat([]string{"A=" + strings.Repeat("x", 1000)}, job.MaxEnv),
+		}}
+		frame, err := Frame(m)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, err := ReadRequest(bytes.NewReader(frame)); err != nil || got.Start.Attempt != attempt {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestFrameBounds(t *testing.T) {
+	if _, err := Frame(Request{Stop: &Stop{Attempt: attempt, Reason: strings.Repeat("x", maxFrame)}}); err == nil {
+		t.Error("a frame over the bound was made")
+	}
+	long := binary.BigEndian.AppendUint32(nil, maxFrame+1)
+	if _, err := ReadRequest(bytes.NewReader(long)); err == nil {
+		t.Error("a frame over the bound was read")
+	}
+	// A length is a promise, not a reason to take memory.
+	promise := binary.BigEndian.AppendUint32(nil, maxFrame)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := ReadRequest(bytes.NewReader(promise)); err == nil {
+		t.Error("an empty frame was read")
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > maxFrame/2 {
+		t.Errorf("%d bytes taken for an empty frame", took)
+	}
+}
+
+func FuzzReadRequest(f *testing.F) {
+	for _, m := range []Request{
+		{Start: &Start{Attempt: attempt, Command: []string{"a"}, User: "u", Hold: true, OutputLimit: 1 << 20}},
+		{Stop: &Stop{Attempt: attempt}},
+		{Extend: []Extension{{Attempt: attempt, Deadline: 1}}},
+		{Drain: true},
+	} {
+		frame, err := Frame(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(frame)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := ReadRequest(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		frame, err := Frame(m)
+		if err != nil {
+			t.Fatalf("what was read cannot be written: %v", err)
+		}
+		if _, err := ReadRequest(bytes.NewReader(frame)); err != nil {
+			t.Fatalf("what was read cannot be read again: %v", err)
+		}
+	})
+}
+
+func FuzzReadReport(f *testing.F) {
+	frame, err := Frame(Report{Welcome: &Welcome{Running: []Started{{Attempt: attempt, PID: 1}}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(frame)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, err := ReadReport(bytes.NewReader(b)); err == nil && m.Validate() != nil {
+			t.Fatalf("%+v got past the door", m)
+		}
+	})
+}
+
+// olderRequest is a request as daemons and runners had it that knew no skew.
+type olderRequest struct {
+	Start *struct {
+		Attempt  string        `json:"attempt"`
+		Deadline time.Duration `json:"deadline"`
+	} `json:"start"`
+	Extend []struct {
+		Attempt  string        `json:"attempt"`
+		Deadline time.Duration `json:"deadline"`
+	} `json:"extend"`
+}
+
+func (olderRequest) Validate() error { return nil }
+
+// TestSkewAndOlderVersions reads frames of this version as an older one does, and
+// the other way round.
+func TestSkewAndOlderVersions(t *testing.T) {
+	t.Parallel()
+	extend, err := Frame(Request{Extend: []Extension{{Attempt: attempt, Deadline: 7, Skew: -3}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, err := Frame(Request{Start: &Start{Attempt: attempt, Command: []string{"a"}, User: "u", Deadline: 5, Skew: 1 << 60, OutputLimit: 1 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, frame := range [][]byte{extend, start} {
+		var old olderRequest
+		if err := readFrame(bytes.NewReader(frame), &old); err != nil {
+			t.Fatal(err)
+		}
+		if len(old.Extend) == 1 && old.Extend[0].Deadline != 7 || old.Start != nil && old.Start.Deadline != 5 {
+			t.Errorf("an older runner reads %+v", old)
+		}
+	}
+	older := `{"extend":[{"attempt":"` + attempt + `","deadline":7}]}`
+	m, err := ReadRequest(strings.NewReader("\x00\x00\x00" + string(rune(len(older))) + older))
+	if err != nil || len(m.Extend) != 1 || m.Extend[0] != (Extension{Attempt: attempt, Deadline: 7}) {
+		t.Errorf("of an older daemon: %+v, %v", m, err)
+	}
+}

@@ -1,0 +1,216 @@
+// Package scratch measures and removes the scratch directories of tasks.
+//
+// A task may have made its directories as deep and as wide as the disk bears, and its user may still change
+// them while they are measured or removed.
+package scratch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+)
+
+const (
+	// removeDepth is how deep Remove goes before it lifts what is below to the
+	// top: each level takes a descriptor and a few KiB while it is in it.
+	removeDepth = 32
+	// removeNames bounds the names that are held for a level.
+	removeNames = 512
+)
+
+// Remove removes a directory with all below it. os.RemoveAll takes a descriptor
+// for each level, so that a task could use up those of the process. Links are
+// not followed, no other file system is entered, and nothing outside of the
+// directory is touched.
+func Remove(path string) error {
+	var r remover
+	for again := true; again; { // what was lifted is there then
+		top, err := openIn(unix.AT_FDCWD, path)
+		if errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("scratch: remove %s: %w", path, err)
+		}
+		before := r.lifted
+		r.dev, r.failed = deviceOf(top), nil
+		r.empty(top, top, 0)
+		again = r.lifted > before
+		_ = top.Close() // a directory
+	}
+	err := r.failed
+	if err == nil {
+		err = unix.Rmdir(path)
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("scratch: remove %s: %w", path, err)
+	}
+	return nil
+}
+
+// remover removes what is in a directory.
+type remover struct {
+	dev    uint64
+	lifted int   // directories, to the top
+	failed error // why something stays, the first of each round
+}
+
+// empty removes all in a directory; what is too deep is lifted to the top.
+func (r *remover) empty(dir, top *os.File, depth int) {
+	open(dir)
+	for {
+		names, err := dir.Readdirnames(removeNames)
+		for _, name := range names {
+			if err := r.one(dir, top, name, depth); err != nil && !errors.Is(err, unix.ENOENT) && r.failed == nil {
+				r.failed = err
+			}
+		}
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, io.EOF) && r.failed == nil {
+			r.failed = err
+		}
+		return
+	}
+}
+
+// one removes an entry of a directory.
+func (r *remover) one(dir, top *os.File, name string, depth int) error {
+	at := int(dir.Fd())
+	err := unix.Unlinkat(at, name, 0)
+	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
+		return err
+	}
+	if gone := unix.Unlinkat(at, name, unix.AT_REMOVEDIR); gone == nil {
+		return nil
+	} else if errors.Is(gone, unix.ENOTDIR) {
+		return err
+	}
+	below, err := openIn(at, name)
+	if err != nil {
+		return err
+	}
+	defer below.Close()
+	if deviceOf(below) != r.dev {
+		return fmt.Errorf("%s: %w: a file system is mounted there", name, unix.EBUSY)
+	}
+	if depth == removeDepth {
+		return r.lift(at, top, name, below)
+	}
+	r.empty(below, top, depth+1)
+	err = unix.Unlinkat(at, name, unix.AT_REMOVEDIR)
+	if errors.Is(err, unix.ENOTEMPTY) && r.failed != nil {
+		return nil // that is why
+	}
+	return err
+}
+
+// lift moves a directory to the top, under a name that nothing there has.
+func (r *remover) lift(at int, top *os.File, name string, dir *os.File) error {
+	open(dir) // to move it is to change where it says that it is
+	for {
+		r.lifted++
+		err := unix.Renameat2(at, name, int(top.Fd()), ".muster-"+strconv.Itoa(r.lifted), unix.RENAME_NOREPLACE)
+		if !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+}
+
+// openIn opens a directory below another, and no link to one.
+func openIn(at int, name string) (*os.File, error) {
+	const how = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(at, name, how, 0)
+	if errors.Is(err, unix.EACCES) && os.Geteuid() != 0 { // as in open; it is no link, or the error were another
+		_ = unix.Fchmodat(at, name, 0o700, 0) // what then fails tells
+		fd, err = unix.Openat(at, name, how, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// open lets us at what is in a directory that a task has closed to its own
+// user. Root may always; it changes nothing of what a user may have put there.
+func open(dir *os.File) {
+	if os.Geteuid() != 0 {
+		_ = unix.Fchmod(int(dir.Fd()), 0o700) // what then fails tells
+	}
+}
+
+// deviceOf is the file system that a directory is of.
+func deviceOf(dir *os.File) uint64 {
+	var s unix.Stat_t
+	if unix.Fstat(int(dir.Fd()), &s) != nil {
+		return 0
+	}
+	return s.Dev
+}
+
+// maxDepth is how deep a task's own directory may be. No path can name what is
+// much deeper, and what is not looked at would not count.
+const maxDepth = 1000
+
+// sizeOf is what the files below a directory take on the disk, and whether it
+// is deeper than it may be. It does not leave the directory, whatever its user
+// puts in place of what, nor the file system.
+func sizeOf(path string) (total job.Size, deep bool) {
+	top, err := openIn(unix.AT_FDCWD, path)
+	if err != nil {
+		return 0, false // it is gone
+	}
+	defer top.Close()
+	m := measuring{dev: deviceOf(top)}
+	m.below(int(top.Fd()), 0)
+	return m.total, m.deep
+}
+
+type measuring struct {
+	dev   uint64
+	total job.Size
+	deep  bool
+}
+
+// below counts what is in an open directory. What goes meanwhile takes nothing.
+func (m *measuring) below(dir, depth int) {
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := unix.ReadDirent(dir, buf)
+		if err != nil || n <= 0 {
+			return
+		}
+		_, _, names := unix.ParseDirent(buf[:n], -1, nil)
+		for _, name := range names {
+			m.one(dir, name, depth)
+		}
+	}
+}
+
+func (m *measuring) one(dir int, name string, depth int) {
+	var s unix.Stat_t
+	if unix.Fstatat(dir, name, &s, unix.AT_SYMLINK_NOFOLLOW) != nil || s.Dev != m.dev {
+		return
+	}
+	m.total += job.Size(s.Blocks) * 512
+	if s.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return
+	}
+	if depth == maxDepth {
+		m.deep = true
+		return
+	}
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	m.below(fd, depth+1)
+	_ = unix.Close(fd) // a directory
+}

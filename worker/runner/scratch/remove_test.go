@@ -1,0 +1,170 @@
+package scratch
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// dig makes a directory so many levels deep, with a file in each hundredth.
+func dig(t *testing.T, dir string, levels int) {
+	t.Helper()
+	at, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range levels {
+		if i%100 == 0 {
+			fd, err := unix.Openat(at, "file", unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+			if err != nil {
+				t.Fatal(err)
+			}
+			unix.Close(fd)
+		}
+		if err := unix.Mkdirat(at, "d", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		next, err := unix.Openat(at, "d", unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		unix.Close(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = next
+	}
+	unix.Close(at)
+}
+
+// TestRemoveDeep holds the process to few descriptors: those of a runner are
+// for all of its tasks.
+func TestRemoveDeep(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "scratch")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dig(t, dir, 3000)
+	outside := filepath.Join(filepath.Dir(dir), "outside")
+	if err := os.Mkdir(outside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"link": outside, "d/link": "../../outside", "d/d/.muster-1": "nowhere"} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	few := unix.Rlimit{Cur: 128, Max: before.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	err := Remove(dir)
+	if back := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); back != nil {
+		t.Fatal(back)
+	}
+	if err != nil {
+		t.Fatalf("%.300s", err)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory is still there: %v", err)
+	}
+	if _, err := os.Lstat(outside); err != nil {
+		t.Errorf("what a link leads to: %v", err)
+	}
+	if err := Remove(dir); err != nil {
+		t.Errorf("again: %v", err)
+	}
+}
+
+func TestRemoveWideAndClosed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "scratch")
+	for i := range 20 {
+		sub := filepath.Join(dir, strconv.Itoa(i), "a", "b")
+		if err := os.MkdirAll(sub, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for k := range 10 {
+			if err := os.WriteFile(filepath.Join(sub, strconv.Itoa(k)), nil, 0o400); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, closed := range []string{sub, filepath.Dir(sub)} {
+			if err := os.Chmod(closed, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory is still there: %v", err)
+	}
+}
+
+// TestRemoveMounted: what is mounted in a directory, by the task's user say, is
+// not the task's to lose.
+func TestRemoveMounted(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts")
+	}
+	dir := filepath.Join(t.TempDir(), "scratch")
+	if err := os.MkdirAll(filepath.Join(dir, "busy"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("none", filepath.Join(dir, "busy"), "tmpfs", 0, "mode=0755"); err != nil {
+		t.Skipf("no mounts here: %v", err)
+	}
+	defer unix.Unmount(filepath.Join(dir, "busy"), unix.MNT_DETACH)
+	if err := os.WriteFile(filepath.Join(dir, "busy", "kept"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Remove(dir); err == nil {
+		t.Fatal("a mount point was removed")
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "file")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what is beside the mount: %v", err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "busy", "kept")); err != nil {
+		t.Errorf("what is mounted: %v", err)
+	}
+	if size, _ := sizeOf(dir); size > 64<<10 {
+		t.Errorf("what is mounted counts: %s", size)
+	}
+}
+
+func TestSizeOfDeep(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "scratch")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dig(t, dir, maxDepth)
+	if err := os.WriteFile(filepath.Join(dir, "d", "some"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	size, deep := sizeOf(dir)
+	if size < 1<<20 || size > 64<<20 || deep {
+		t.Errorf("%d levels: %s, deep %v", maxDepth, size, deep)
+	}
+	if err := Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dig(t, dir, 3*maxDepth)
+	if _, deep := sizeOf(dir); !deep {
+		t.Errorf("%d levels are not deep", 3*maxDepth)
+	}
+	if err := Remove(dir); err != nil { // t.TempDir could not
+		t.Fatal(err)
+	}
+}

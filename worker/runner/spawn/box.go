@@ -1,0 +1,139 @@
+package spawn
+
+// What a container is started from: its files on this host, its user, its output.
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/pump"
+)
+
+// Box is one container to run.
+type Box struct {
+	protocol.Container
+
+	Attempt  job.Attempt
+	Sources  Sources // of its mounts
+	Limits   protocol.Limits
+	Command  []string // empty: the image's own
+	Workdir  string   // inside; empty: the image's own
+	Env      []string
+	Scratch  string // directory of this host, to be found inside at the same path
+	Files    []string
+	UID, GID int
+	Groups   []uint32
+	Out, Err io.Writer
+
+	Progress func(text string) // what is being waited for, for people
+	Began    func(pid int, p Process)
+}
+
+// Process is a container that runs.
+type Process interface {
+	// Signal reaches all processes of the container. It does not wait.
+	Signal(sig unix.Signal)
+	// Members are its processes, as far as this host sees them.
+	Members() []int
+}
+
+// Pack makes the files of a container on this host, and the outlet that its output
+// goes to. The caller closes the sources and finishes the outlet.
+func (s *Spawner) Pack(ctx context.Context, o *Order) (b Box, out *pump.Outlet, err error) {
+	who, err := AccountInside(o.Start.User, o.Start.Container.As, s.allowRoot)
+	if err != nil {
+		return Box{}, nil, err
+	}
+	dir := s.dir.Task(o.Attempt)
+	b = Box{
+		Container: *o.Start.Container, Attempt: o.Attempt, Limits: o.Start.Limits, Command: o.Start.Command, Workdir: o.Start.Workdir,
+		Scratch: s.dir.Scratch(o.Attempt), UID: who.UID, GID: who.GID,
+	}
+	if b.Workdir == "" && (o.Start.Files != "" || o.Start.Keeps) {
+		b.Workdir = b.Scratch // what it brought along is there, and what it leaves is looked for there
+	}
+	if who.cred != nil {
+		b.Groups = who.cred.Groups
+	}
+	if b.Sources, err = s.sources(ctx, who, b.Mounts); err != nil {
+		return Box{}, nil, err
+	}
+	defer func() {
+		if err != nil {
+			b.Sources.Close()
+		}
+	}()
+	if err := makeScratch(b.Scratch, o.Start.Files); err != nil {
+		return Box{}, nil, err
+	}
+	if err := who.own(b.Scratch); err != nil {
+		return Box{}, nil, err
+	}
+	who.home = b.Scratch // the one of this host is not inside
+	if b.Env, err = s.environment(o, who, b.Scratch); err != nil {
+		return Box{}, nil, err
+	}
+	if variable(b.Env, "HOME", "") == "" {
+		b.Env = setVariable(b.Env, "HOME", b.Scratch)
+	}
+	if o.Start.Hostfile != "" {
+		b.Files = append(b.Files, variable(b.Env, "MUSTER_HOSTFILE", ""))
+	}
+	l := &launch{who: who, where: b.Scratch}
+	if o.Start.Script != "" {
+		if err := s.command(o, l, b.Env); err != nil {
+			return Box{}, nil, err
+		}
+		b.Command = l.argv
+		b.Files = append(b.Files, filepath.Join(dir, "script"))
+	}
+	out = s.Pump.Direct(output.NewWriter(dir, int64(o.Start.OutputLimit)))
+	b.Out, b.Err = out.Stream(output.Stdout), out.Stream(output.Stderr)
+	return b, out, nil
+}
+
+// AccountInside is the user that a container runs as: him who submitted the task,
+// unless the owner of this host has named another for all.
+func AccountInside(user, as string, allowRoot bool) (Account, error) {
+	who, err := AccountOf(user, allowRoot)
+	if err != nil || as == "" {
+		return who, err
+	}
+	uid, gid, err := ParseUser(as)
+	if err != nil {
+		return who, Refuse(CodeNotExecutable, "%v", err)
+	}
+	if os.Geteuid() != 0 && uid != os.Geteuid() {
+		return who, Refuse(CodeNotExecutable, "user %s for containers: only a daemon of root can give files to others", as)
+	}
+	other := Account{name: who.name, UID: uid, GID: gid}
+	if os.Geteuid() == 0 {
+		other.cred = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)} //nolint:gosec // ParseUser bounds both
+	}
+	return other, nil
+}
+
+// ParseUser reads UID or UID:GID; without GID it is the same as UID.
+func ParseUser(text string) (uid, gid int, err error) {
+	u, g, both := strings.Cut(text, ":")
+	if !both {
+		g = u
+	}
+	a, errU := strconv.ParseUint(u, 10, 31)
+	b, errG := strconv.ParseUint(g, 10, 31)
+	if errU != nil || errG != nil {
+		return 0, 0, fmt.Errorf("user %.40q: want UID or UID:GID", text)
+	}
+	return int(a), int(b), nil //nolint:gosec // 31 bits
+}

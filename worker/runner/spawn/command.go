@@ -1,0 +1,98 @@
+package spawn
+
+// Starting a command in a running task: in its control groups, as its user, with its environment.
+
+import (
+	"os"
+	"syscall"
+
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+// ExecOrder asks for a command in a running task.
+type ExecOrder struct {
+	protocol.Exec
+
+	PID   int     // of the task's main process
+	Task  string  // the attempt
+	Who   Account // as whom the task runs
+	Where string  // the directory in which it started
+	Files []*os.File
+
+	claim claim
+}
+
+// Withdraw cancels the order. It returns false if it is too late: the process is being made, or was.
+func (x *ExecOrder) Withdraw() bool { return x.claim.withdraw() }
+
+// Withdrawn says that Withdraw has returned true.
+func (x *ExecOrder) Withdrawn() bool { return x.claim.withdrawn() }
+
+// RunExec makes the process of a command and reports it to done. If there is one, it returns when over is closed.
+// It needs a goroutine of its own, whose thread may hang in the task's directory. The thread has to live as long as
+// the command: the kernel kills a process when the thread that forked it ends.
+func (s *Spawner) RunExec(x *ExecOrder, done func(Result), over <-chan struct{}) {
+	r := s.exec(x, ownThread())
+	for _, f := range x.Files {
+		_ = f.Close() // the command has its own descriptors
+	}
+	done(r)
+	if r.Err == nil {
+		<-over
+	}
+}
+
+// exec makes the process of a command.
+func (s *Spawner) exec(x *ExecOrder, moves bool) Result {
+	env, err := proc.Environ(x.PID)
+	if err != nil {
+		return Result{Err: Refuse(CodeOurs, "the task does not run")}
+	}
+	if x.TTY && x.Term != "" {
+		env = setVariable(env, "TERM", x.Term)
+	}
+	l := &launch{who: x.Who, where: x.Where, argv: x.Command}
+	err = x.Who.As(func() (err error) { // root would tell what lies where its user may not look
+		if l.path, err = program(x.Command[0], l.where, env); err == nil {
+			err = l.look()
+		}
+		return err
+	})
+	if err != nil {
+		return Result{Err: err}
+	}
+	l.attr = syscall.ProcAttr{Dir: l.where, Env: env, Sys: &syscall.SysProcAttr{Setsid: true, Credential: x.Who.cred, Pdeathsig: syscall.SIGKILL}}
+	if moves {
+		if err := s.goTo(l.who, l.where); err != nil {
+			return Result{Err: err}
+		}
+		defer s.goBack()
+		l.attr.Dir = ""
+	}
+	for i := range 3 {
+		l.attr.Files = append(l.attr.Files, x.Files[min(i, len(x.Files)-1)].Fd())
+	}
+	l.attr.Sys.Setctty = x.TTY // of descriptor 0
+	if s.Group != nil {
+		if l.group, err = s.Group.Join(x.Task); err != nil {
+			return Result{Err: Refuse(CodeOurs, "the task does not run: %v", err)}
+		}
+		defer l.group.Close()
+		l.attr.Sys.UseCgroupFD, l.attr.Sys.CgroupFD = l.group.FD >= 0, l.group.FD
+	}
+	if !x.claim.make() {
+		return Result{Err: Refuse(CodeNotExecutable, "nobody waits for the command any more")}
+	}
+	r := Result{From: proc.BootTime()}
+	fork := func() (int, error) { return s.score.fork(l) }
+	if l.group != nil {
+		r.PID, err = l.group.Fork(fork)
+	} else {
+		r.PID, err = fork()
+	}
+	if err != nil {
+		r.PID, r.Err = 0, Refuse(CodeNotExecutable, "cannot execute %s: %v", x.Command[0], err)
+	}
+	return r
+}

@@ -1,0 +1,36 @@
+package spawn
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+// TestExecLooksAsTheUser: a command beside a task says no more about the host's
+// files than the task itself could find out.
+func TestExecLooksAsTheUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: looks with the eyes of another user")
+	}
+	who, err := AccountOf("nobody", false)
+	if err != nil {
+		t.Skip(err)
+	}
+	dir, err := os.MkdirTemp("", "muster") //nolint:usetesting // t.TempDir is closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.WriteFile(filepath.Join(dir, "there"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"there", "not-there"} { // the directory is root's alone
+		x := &ExecOrder{Exec: protocol.Exec{Command: []string{filepath.Join(dir, name)}}, PID: os.Getpid(), Who: who, Where: "/"}
+		r := new(Spawner).exec(x, false)
+		if want := "permission denied: " + x.Command[0]; r.Err == nil || r.Err.Error() != want {
+			t.Errorf("%s: %v, want %s", name, r.Err, want)
+		}
+	}
+}

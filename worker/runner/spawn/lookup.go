@@ -1,0 +1,180 @@
+package spawn
+
+// Finding the program that a task names, and the account that it runs as.
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+)
+
+// The exit codes of a task that never ran, as shells give them.
+const (
+	CodeOurs          = job.ExitMuster // this host is to blame
+	CodeNotExecutable = job.ExitNotExecutable
+	codeNotFound      = job.ExitNotFound
+)
+
+// StartError is why a task cannot be started. The task ends with its exit code.
+type StartError struct {
+	Code   int
+	Text   string
+	hidden bool // in a directory that this user may not look into
+}
+
+// Error is the reason, for people.
+func (r *StartError) Error() string { return r.Text }
+
+// Refuse makes a StartError with an exit code.
+func Refuse(code int, format string, args ...any) error {
+	return &StartError{Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+// defaultPath is searched when a task's environment has no PATH.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// program finds what name means to a task with this environment and directory.
+func program(name, workdir string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		at := name
+		if !filepath.IsAbs(at) {
+			at = filepath.Join(workdir, at)
+		}
+		return at, executable(at, name)
+	}
+	found := Refuse(codeNotFound, "command not found: %s", name)
+	for _, dir := range filepath.SplitList(variable(env, "PATH", defaultPath)) {
+		if dir == "" {
+			dir = "."
+		}
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(workdir, dir)
+		}
+		at := filepath.Join(dir, name)
+		err := executable(at, name)
+		if err == nil {
+			return at, nil
+		}
+		if r := (*StartError)(nil); errors.As(err, &r) && r.Code == CodeNotExecutable && !r.hidden {
+			found = err
+		}
+	}
+	return "", found
+}
+
+// executable says what keeps a file from being executed by anyone; whether the
+// task's user may is left to the kernel.
+func executable(path, name string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return &StartError{Code: CodeNotExecutable, Text: "permission denied: " + name, hidden: true}
+	case err != nil:
+		return Refuse(codeNotFound, "command not found: %s", name)
+	case info.IsDir():
+		return Refuse(CodeNotExecutable, "is a directory: %s", name)
+	case info.Mode()&0o111 == 0:
+		return Refuse(CodeNotExecutable, "not executable: %s", name)
+	}
+	return nil
+}
+
+// variable reads one variable of an environment; the last one counts.
+func variable(env []string, name, otherwise string) string {
+	value := otherwise
+	for _, word := range env {
+		if v, ok := strings.CutPrefix(word, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// setVariable gives an environment in which name has the value once.
+func setVariable(env []string, name, value string) []string {
+	out := make([]string, 0, len(env)+1)
+	for _, word := range env {
+		if !strings.HasPrefix(word, name+"=") {
+			out = append(out, word)
+		}
+	}
+	return append(out, name+"="+value)
+}
+
+// Account is the user that a task runs as, with the user's files.
+type Account struct {
+	name string
+	home string
+	cred *syscall.Credential // nil: the runner's own
+	UID  int
+	GID  int
+}
+
+// AccountOf returns the account for tasks of a user on this host. A runner of root runs
+// tasks as their users, any other runner runs them as itself. The error says why tasks
+// of this user do not run here.
+func AccountOf(name string, allowRoot bool) (Account, error) {
+	if os.Geteuid() != 0 {
+		return Account{UID: os.Geteuid(), GID: os.Getegid()}, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return Account{}, Refuse(CodeNotExecutable, "user %q: no such user on this node", name)
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return Account{}, Refuse(CodeNotExecutable, "user %q: uid %q", name, u.Uid)
+	}
+	if uid == 0 {
+		if !allowRoot {
+			return Account{}, Refuse(CodeNotExecutable, "user %q: this node runs no tasks of root; its daemon needs --allow-root", name)
+		}
+		return Account{name: u.Username, home: u.HomeDir}, nil
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return Account{}, Refuse(CodeNotExecutable, "user %q: gid %q", name, u.Gid)
+	}
+	names, err := u.GroupIds()
+	if err != nil {
+		return Account{}, Refuse(CodeNotExecutable, "user %q: groups: %v", name, err)
+	}
+	cred := &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	for _, g := range names {
+		if n, err := strconv.ParseUint(g, 10, 32); err == nil {
+			cred.Groups = append(cred.Groups, uint32(n))
+		}
+	}
+	return Account{name: u.Username, home: u.HomeDir, cred: cred, UID: int(uid), GID: int(gid)}, nil
+}
+
+// Other says that it is another user than the one this process runs as.
+func (id Account) Other() bool { return id.cred != nil }
+
+// give makes an open file the user's.
+func (id Account) give(fd int) error {
+	if id.cred == nil {
+		return nil
+	}
+	return unix.Fchown(fd, id.UID, id.GID)
+}
+
+// own makes a path the user's.
+func (id Account) own(path string) error {
+	if id.cred == nil {
+		return nil
+	}
+	if err := os.Lchown(path, id.UID, id.GID); err != nil {
+		return fmt.Errorf("runner: give to %s: %w", id.name, err)
+	}
+	return nil
+}

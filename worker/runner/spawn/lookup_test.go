@@ -1,0 +1,60 @@
+package spawn
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// As shells have it: what a directory of PATH hides is not there, a path that
+// is given and hidden is "permission denied".
+func TestHiddenDirectoryInPath(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() == 0 { // who may look into any directory
+		program, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir, err := os.MkdirTemp("", "muster-lookup-") //nolint:usetesting // nobody may enter the directories of t
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		there := filepath.Join(dir, "test")
+		if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(there, text, 0o755)); err != nil { //nolint:gosec // nobody is to run it
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), there, "-test.run", "^TestHiddenDirectoryInPath$", "-test.v")
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR=/tmp")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("as nobody: %v\n%s", err, out)
+		}
+		return
+	}
+	dir := t.TempDir()
+	hidden := filepath.Join(dir, "hidden")
+	if err := os.Mkdir(hidden, 0); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"PATH=" + hidden + ":" + dir}
+	for name, code := range map[string]int{"no-such-program": codeNotFound, filepath.Join(hidden, "x"): CodeNotExecutable} {
+		_, err := program(name, dir, env)
+		if r := (*StartError)(nil); !errors.As(err, &r) || r.Code != code {
+			t.Errorf("program(%s): %v, want exit code %d", name, err, code)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "there"), nil, 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	if at, err := program("there", dir, env); err != nil || at != filepath.Join(dir, "there") {
+		t.Errorf("program(there) = %s, %v", at, err)
+	}
+}

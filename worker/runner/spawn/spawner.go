@@ -1,0 +1,136 @@
+// Package spawn starts the processes of tasks: their directories, their files, one fork each.
+//
+// A Spawner takes Orders. It looks up the program, the working directory and the output files with the rights of
+// the task's user, and any of these may lie on a file server that does not answer. No thread can be called back from
+// there, so the caller withdraws an order that hangs and has another goroutine run the next orders.
+//
+// The package knows nothing of what becomes of a process: see package runner.
+package spawn
+
+import (
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/musterhq/muster/worker/cgroup"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/pump"
+)
+
+// Config says for whom and within which limits processes are started.
+type Config struct {
+	Dir        protocol.Dir
+	Generation int           // of the runner
+	Answer     time.Duration // how long the mounts of a container may take to answer
+	AllowRoot  bool
+	NoGroups   bool // as in the runner's Config
+	NoUnified  bool
+}
+
+// Spawner starts processes. Its methods may be called by several goroutines at a time.
+type Spawner struct {
+	dir       protocol.Dir
+	hosts     string // directory of the hostfiles
+	answer    time.Duration
+	allowRoot bool
+	Group     *cgroup.Tree // nil: the host permits no control groups
+	null      *os.File
+	Pump      *pump.Pump
+	Notes     *os.File // without groups: protocol.Dir.MainProcesses; else nil
+	nodes     nodes
+	processes processBound
+	score     oomScore
+	log       *slog.Logger
+}
+
+// Result is what came of one start.
+type Result struct {
+	PID   int           // 0: no process was started
+	Ticks uint64        // its start in ticks since boot; without groups alone
+	Began time.Time     // its start on the wall clock, for people
+	Who   Account       // as whom it runs
+	Where string        // its first working directory
+	From  time.Duration // CLOCK_BOOTTIME before the fork
+	Known bool          // the attempt had a directory: an earlier runner has started it
+	Out   *pump.Outlet
+	Err   error // why there is no process; nil with Known, and if the order was withdrawn
+}
+
+// newGroup makes the control groups above those of the tasks; runners of other
+// directories and generations have others.
+func newGroup(cfg Config) (*cgroup.Tree, error) {
+	abs, err := filepath.Abs(string(cfg.Dir))
+	if err != nil {
+		return nil, fmt.Errorf("runner: control group: %w", err)
+	}
+	name := fmt.Sprintf("muster-%08x-%d", hash(abs), cfg.Generation)
+	t, err := cgroup.New(name, cgroup.Options{NoUnified: cfg.NoUnified}, startIn)
+	if err != nil {
+		return nil, fmt.Errorf("runner: %w", err)
+	}
+	return t, nil
+}
+
+// Isolation says for people what would hold the tasks of a runner that is
+// started as this process was, and why it is no more than that.
+func Isolation(noGroups bool) (string, error) {
+	if noGroups {
+		return ProcessGroup, nil
+	}
+	t, err := cgroup.New(fmt.Sprintf("muster-try-%d", os.Getpid()), cgroup.Options{}, startIn)
+	if err != nil {
+		return ProcessGroup, fmt.Errorf("runner: %w", err)
+	}
+	defer t.Remove()
+	return t.String(), nil
+}
+
+// ProcessGroup is the isolation without control groups.
+const ProcessGroup = "process group"
+
+// New opens what the spawner needs. Errors are of the file system; a host without control groups is none.
+func New(cfg Config, log *slog.Logger) (*Spawner, error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, fmt.Errorf("runner: %w", err)
+	}
+	s := &Spawner{dir: cfg.Dir, hosts: cfg.Dir.Hosts(cfg.Generation), answer: cfg.Answer, allowRoot: cfg.AllowRoot, null: null, nodes: nodes{dir: "/dev"}, log: log}
+	if s.Pump, err = pump.New(log); err != nil {
+		return nil, err
+	}
+	if !cfg.NoGroups {
+		if s.Group, err = newGroup(cfg); err != nil {
+			log.Info("no control groups for tasks, processes are found by their parents", "error", err)
+		}
+	}
+	if s.Group == nil {
+		s.Notes, err = os.OpenFile(s.dir.MainProcesses(cfg.Generation), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("runner: open notes: %w", err)
+		}
+	}
+	s.score.up()
+	return s, nil
+}
+
+// Close removes the control groups and closes what New has opened.
+func (s *Spawner) Close() {
+	_ = s.null.Close() // was only read
+	s.score.close()
+	if s.Notes != nil {
+		_ = s.Notes.Close() // was never synced: no process outlives a boot
+	}
+	if s.Group != nil {
+		s.Group.Remove()
+	}
+}
+
+func hash(s string) uint32 {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, s) // never fails
+	return h.Sum32()
+}

@@ -1,0 +1,350 @@
+package spawn
+
+// Starting a task: its directory, its files, one fork.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/cgroup"
+	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/pump"
+)
+
+// shell reads scripts without a #! line.
+const shell = "/bin/sh"
+
+// Run carries out orders until the channel is closed. It keeps its thread for
+// itself: the kernel kills a task when the thread that forked it ends, so that no task
+// outlives the runner. The thread has a working directory of its own, too.
+func (s *Spawner) Run(orders <-chan *Order) {
+	moves := ownThread()
+	for o := range orders {
+		late := time.AfterFunc(SlowStart, o.Slow)
+		r := s.start(o, moves)
+		late.Stop()
+		o.Done(r)
+	}
+}
+
+// ownThread makes this thread the caller's alone. Moves says that it has a
+// working directory apart from that of the process, which some hosts do not
+// permit.
+func ownThread() (moves bool) {
+	runtime.LockOSThread()
+	return unix.Unshare(unix.CLONE_FS) == nil
+}
+
+func (s *Spawner) start(o *Order, moves bool) Result {
+	if err := os.Mkdir(s.dir.Task(o.Attempt), s.Mode()); err != nil {
+		return Result{Known: errors.Is(err, os.ErrExist), Err: fmt.Errorf("runner: make task directory: %w", err)}
+	}
+	o.claim.open()
+	if o.Refused != nil {
+		return Result{Err: o.Refused}
+	}
+	l, err := s.prepare(o)
+	if err != nil {
+		return Result{Err: err}
+	}
+	defer l.Close()
+	if moves && o.Start.Workdir != "" {
+		o.step.Store(stepWorkdir)
+		if err := s.goTo(l.who, l.where); err != nil {
+			return Result{Err: err}
+		}
+		defer s.goBack()
+		l.attr.Dir = ""
+	}
+	if !o.claim.make() {
+		return Result{}
+	}
+	return s.fork(o, l)
+}
+
+// Mode is that of a task directory: other users must be able to pass through it to their scratch directories.
+func (s *Spawner) Mode() os.FileMode {
+	if os.Geteuid() == 0 {
+		return 0o711
+	}
+	return 0o700
+}
+
+// launch is all that a fork needs.
+type launch struct {
+	path    string
+	argv    []string
+	becomes bool // a process of its own executes it
+	attr    syscall.ProcAttr
+	out     *pump.Outlet
+	ends    []int         // of its pipes, that the task writes to
+	group   *cgroup.Place // nil: none
+	who     Account
+	where   string
+}
+
+func (l *launch) Close() {
+	for _, fd := range l.ends {
+		_ = unix.Close(fd) // the task has its own
+	}
+	if l.out != nil {
+		l.out.Finish() // there is no process to write
+	}
+	if l.group != nil {
+		l.group.Close()
+	}
+}
+
+func (s *Spawner) prepare(o *Order) (*launch, error) {
+	who, err := AccountOf(o.Start.User, s.allowRoot)
+	if err != nil {
+		return nil, err
+	}
+	scratch := s.dir.Scratch(o.Attempt)
+	if err := makeScratch(scratch, o.Start.Files); err != nil {
+		return nil, err
+	}
+	if err := who.own(scratch); err != nil {
+		return nil, err
+	}
+	l := &launch{who: who, where: scratch}
+	if w := o.Start.Workdir; w != "" {
+		o.step.Store(stepWorkdir)
+		if err := mayStart(who, w); err != nil {
+			return nil, err
+		}
+		l.where = w
+	}
+	env, err := s.environment(o, who, scratch)
+	if err != nil {
+		return nil, err
+	}
+	o.step.Store(stepCommand)
+	if err := s.command(o, l, env); err != nil {
+		return nil, err
+	}
+	o.step.Store(stepOutput)
+	if err := s.outputs(o, l); err != nil {
+		l.Close()
+		return nil, err
+	}
+	o.step.Store(stepOwn)
+	l.attr.Dir, l.attr.Env = l.where, env
+	l.attr.Sys = &syscall.SysProcAttr{Setsid: true, Credential: who.cred, Pdeathsig: syscall.SIGKILL}
+	if s.Group != nil {
+		if l.group, err = s.Group.Place(o.Name, s.limits(o)); err != nil {
+			l.Close()
+			return nil, fmt.Errorf("runner: %w", err)
+		}
+		l.attr.Sys.UseCgroupFD, l.attr.Sys.CgroupFD = l.group.FD >= 0, l.group.FD
+	}
+	return l, nil
+}
+
+// makeScratch makes the task's own directory, of what it brought along if it
+// did.
+func makeScratch(path, files string) error {
+	err := error(nil)
+	if files == "" {
+		err = os.Mkdir(path, 0o700)
+	} else if err = os.Rename(files, path); err == nil {
+		err = os.Chmod(path, 0o700) //nolint:gosec // a directory
+	}
+	if err != nil {
+		return fmt.Errorf("runner: make scratch directory: %w", err)
+	}
+	return nil
+}
+
+// environment is the worker's, with what only this host knows.
+func (s *Spawner) environment(o *Order, who Account, scratch string) ([]string, error) {
+	env := setVariable(o.Start.Env, "MUSTER_SCRATCH", scratch)
+	if who.name != "" {
+		env = setVariable(setVariable(env, "HOME", who.home), "USER", who.name)
+	}
+	if o.Start.Hostfile != "" {
+		path, err := hostfile(s.hosts, o.Start.Hostfile)
+		if err != nil {
+			return nil, err
+		}
+		env = setVariable(env, "MUSTER_HOSTFILE", path)
+	}
+	return env, nil
+}
+
+// command finds the program, or writes the script and finds who reads it.
+func (s *Spawner) command(o *Order, l *launch, env []string) error {
+	if o.Start.Script == "" {
+		l.argv = o.Start.Command
+		return l.who.As(func() (err error) {
+			if l.path, err = program(o.Start.Command[0], l.where, env); err == nil {
+				err = l.look()
+			}
+			return err
+		})
+	}
+	path := filepath.Join(s.dir.Task(o.Attempt), "script")
+	// No fork may happen while the script is open for writing: the child would
+	// hold it open, too, and the kernel executes no file that is.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, []byte(o.Start.Script), 0o700) //nolint:gosec // it is to be executed, by its owner
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return fmt.Errorf("runner: write script: %w", err)
+	}
+	if err := l.who.own(path); err != nil {
+		return err
+	}
+	if strings.HasPrefix(o.Start.Script, "#!") {
+		l.path, l.argv = path, []string{path}
+		return l.who.As(l.look)
+	}
+	l.path, l.argv = shell, []string{shell, path}
+	return nil
+}
+
+// outputs makes the two pipes that the task writes to.
+func (s *Spawner) outputs(o *Order, l *launch) (err error) {
+	copies, err := s.copies(o, l)
+	if err != nil {
+		return err
+	}
+	l.out, l.ends, err = s.Pump.Open(output.NewWriter(s.dir.Task(o.Attempt), int64(o.Start.OutputLimit)), l.who.give, copies)
+	if err != nil {
+		return err
+	}
+	l.attr.Files = []uintptr{s.null.Fd(), uintptr(l.ends[0]), uintptr(l.ends[1])}
+	return nil
+}
+
+func (s *Spawner) fork(o *Order, l *launch) Result {
+	r := Result{Began: time.Now(), From: proc.BootTime()}
+	pid, err := s.make(o, l)
+	if errors.Is(err, unix.ENOEXEC) { // a script without its #! line, as a shell would take it
+		l.path, l.argv = shell, append([]string{shell, l.path}, l.argv[1:]...)
+		pid, err = s.make(o, l)
+	}
+	if err != nil {
+		r.Err = whyNot(o, l, err)
+		return r
+	}
+	r.PID, r.Who, r.Where = pid, l.who, l.where
+	r.Out, l.out = l.out, nil
+	if s.Group == nil {
+		r.Ticks = proc.StartTicks(pid)
+		if err := s.note(o, pid, r.Ticks); err != nil {
+			s.log.Warn("task process not noted", "attempt", o.Name, "error", err)
+		}
+	}
+	return r
+}
+
+// make makes the process within its limits.
+func (s *Spawner) make(o *Order, l *launch) (int, error) {
+	fork := func() (int, error) { return s.score.fork(l) }
+	if most := o.Start.Limits.PIDs; most > 0 && (s.Group == nil || !s.Group.Bounds(cgroup.PIDs)) {
+		bare := fork
+		fork = func() (int, error) { return s.processes.during(most, bare) }
+	}
+	if l.group == nil {
+		return fork()
+	}
+	return l.group.Fork(fork)
+}
+
+// note keeps the main process's name for whoever finds the runner dead. One
+// line in one file is cheaper than a file for each task.
+func (s *Spawner) note(o *Order, pid int, ticks uint64) error {
+	b, err := json.Marshal(protocol.MainProcess{Attempt: o.Name, PID: pid, Ticks: ticks})
+	if err == nil {
+		_, err = s.Notes.Write(append(b, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("runner: note process: %w", err)
+	}
+	return nil
+}
+
+// whyNot says for people what the kernel's word for a failed start means.
+func whyNot(o *Order, l *launch, err error) error {
+	what := "script"
+	if o.Start.Script == "" {
+		what = o.Start.Command[0]
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return Refuse(CodeNotExecutable, "cannot execute %s: %v", what, errNoLoader)
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return l.denied(what)
+	case errors.Is(err, unix.EAGAIN):
+		return Refuse(CodeNotExecutable, "cannot execute %s: user %s has as many processes as a task may have, or as the host allows", what, UserName(l.who))
+	case errors.Is(err, unix.E2BIG):
+		return Refuse(CodeNotExecutable, "cannot execute %s: the command and its environment are too long", what)
+	}
+	code := CodeNotExecutable
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		code = CodeOurs
+	}
+	return Refuse(code, "cannot execute %s: %v", what, err)
+}
+
+// UserName is the name of an account for people: its uid if it has no name.
+func UserName(who Account) string {
+	if who.name != "" {
+		return who.name
+	}
+	return strconv.Itoa(who.UID)
+}
+
+// probeName is a path that cannot exist, to see whether a process can be started
+// in a control group.
+const probeName = "/proc/self/muster-probe"
+
+// startIn tries whether a process can be started in a control group: ENOENT means
+// that only its program was missing.
+func startIn(fd int) error {
+	_, err := syscall.ForkExec(probeName, []string{probeName}, &syscall.ProcAttr{
+		Sys: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd},
+	})
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return fmt.Errorf("start: %w", err)
+}
+
+// ExitOf is the end of a task that was never started.
+func ExitOf(err error, now time.Time) job.Exit {
+	exit := job.Exit{State: job.Failed, Code: CodeOurs, Reason: err.Error(), Began: now, Ended: now}
+	if r := (*StartError)(nil); errors.As(err, &r) {
+		exit.Code = r.Code
+	}
+	return exit
+}
+
+// goTo changes the working directory of this thread to dir, with the rights of the
+// task's user. The process that the thread forks starts there. A process that entered
+// a hanging directory by itself would stop the whole runner, as vfork does not return
+// until it executes its program.
+func (s *Spawner) goTo(who Account, dir string) error {
+	return whyNotIn(who, dir, who.As(func() error { return unix.Chdir(dir) }))
+}
+
+// goBack leaves the task's directory.
+func (s *Spawner) goBack() {
+	if err := unix.Chdir("/"); err != nil {
+		s.log.Error("spawner stays in the directory of a task", "error", err) // it keeps a file system busy at most
+	}
+}

@@ -1,0 +1,142 @@
+package runner
+
+// The tasks of a runner, and the phases that each goes through.
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/pump"
+	"github.com/musterhq/muster/worker/runner/spawn"
+)
+
+// phase is how far a task has come.
+type phase int
+
+const (
+	none      phase = iota // not known yet
+	queued                 // its order waits for a spawner
+	spawning               // a spawner has its order
+	preparing              // its container has no process yet
+	running                // its main process exists
+	lingering              // its main process ended, others of it did not
+	ended                  // nothing of it is left, and its end goes to disk
+	gone                   // its end is on disk, and the daemon was told
+)
+
+var phaseNames = [...]string{"none", "queued", "spawning", "preparing", "running", "lingering", "ended", "gone"}
+
+func (p phase) String() string { return phaseNames[p] }
+
+// nextPhases lists every legal move; any other is a defect.
+var nextPhases = map[phase][]phase{
+	none:      {queued, preparing},
+	queued:    {spawning, ended},      // ended: its start is not wanted any more
+	spawning:  {running, ended, gone}, // ended: it was refused or withdrawn; gone: an earlier runner had it
+	preparing: {running, ended, gone}, // as spawning
+	running:   {lingering, ended},     // a container has no lingering processes
+	lingering: {ended},
+	ended:     {gone},
+	gone:      {},
+}
+
+// task is one attempt, from its Start until its end is on disk and the daemon was told.
+type task struct {
+	attempt job.Attempt
+	name    string // of the attempt
+	phase   phase
+	order   *spawn.Order // until its process exists
+	watch   watch
+	at      time.Duration // when its watch is looked at next, as the heap knows it
+	index   int           // in the heap; -1: not there
+	pid     int           // of its main process
+	ticks   uint64
+	out     *pump.Outlet // until its end goes to disk
+	began   time.Time
+	box     *box // nil: a process
+	record  protocol.Record
+	scratch job.Size      // bound of its scratch directory; 0: none
+	who     spawn.Account // as whom it runs
+	where   string        // the directory that it started in
+	keeps   bool          // its daemon clears its scratch directory
+	segment int           // of the journal, that its record was saved to
+}
+
+// asStarted is the report that the task has a process.
+func (t *task) asStarted() protocol.Started {
+	return protocol.Started{Attempt: t.name, PID: t.pid, Began: t.began}
+}
+
+// tasks are those of a runner that are not gone.
+type tasks struct {
+	log   *slog.Logger
+	all   map[job.Attempt]*task
+	mains map[int]*task // processes that were not waited for, by pid; none of containers
+	left  map[*task]bool
+	count [len(phaseNames)]int
+}
+
+func newTasks(log *slog.Logger) *tasks {
+	return &tasks{log: log, all: map[job.Attempt]*task{}, mains: map[int]*task{}, left: map[*task]bool{}}
+}
+
+// welcome names the tasks that the runner has.
+func (ts *tasks) welcome(info protocol.Info) protocol.Welcome {
+	w := protocol.Welcome{Info: info}
+	for _, t := range ts.all {
+		if t.pid != 0 {
+			w.Running = append(w.Running, t.asStarted())
+		} else {
+			w.Starting = append(w.Starting, t.name)
+		}
+	}
+	return w
+}
+
+// find returns the task of an attempt by its name, or nil.
+func (ts *tasks) find(name string) *task {
+	a, err := job.ParseAttempt(name)
+	if err != nil {
+		return nil
+	}
+	return ts.all[a]
+}
+
+// move takes a task to its next phase. A move that is not legal is a defect of the runner: it is logged, the task
+// stays as it is, and the caller must not act.
+func (ts *tasks) move(t *task, to phase) bool {
+	if !slices.Contains(nextPhases[t.phase], to) {
+		ts.log.Error("defect: a task cannot make this move, ignored", "attempt", t.name, "from", t.phase.String(), "to", to.String())
+		return false
+	}
+	if t.phase != none {
+		ts.count[t.phase]--
+	}
+	ts.count[to]++
+	t.phase = to
+	switch to {
+	case queued, preparing:
+		ts.all[t.attempt] = t
+	case running:
+		if t.box == nil {
+			ts.mains[t.pid] = t
+		}
+	case lingering:
+		ts.left[t] = true
+	case ended:
+		delete(ts.left, t)
+	case gone:
+		delete(ts.all, t.attempt)
+	case none, spawning:
+	}
+	return true
+}
+
+// starting is how many tasks may still get a process from a spawner.
+func (ts *tasks) starting() int { return ts.count[queued] + ts.count[spawning] }
+
+// hasMain says that the main process of a task was not waited for.
+func (ts *tasks) hasMain(t *task) bool { return ts.mains[t.pid] == t }

@@ -1,0 +1,305 @@
+package supervisor
+
+// What becomes of tasks when the daemon or their runner is killed.
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+// killDaemon lets another process be the daemon, which starts the script, and
+// kills it as soon as the task runs. It gives the task's pid.
+func killDaemon(t *testing.T, mode, dir, script string) int {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, asDaemon, mode, dir, script)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	return pid
+}
+
+// adoptedEnd is the end of the one attempt that was adopted. Its file may be
+// there a moment before it is synced and so before it has ended for the runner.
+func (r *rig) adoptedEnd() job.Exit {
+	r.t.Helper()
+	if len(r.found) != 1 {
+		r.t.Fatalf("adopted %+v", r.found)
+	}
+	if e := r.found[0]; e.Kind == worker.DriverExited {
+		return e.Exit
+	}
+	return r.expect(worker.DriverExited).Exit
+}
+
+func TestAdoptRunning(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		dir := testDir(t)
+		gate := filepath.Join(dir, "gate")
+		pid := killDaemon(t, mode, dir, fmt.Sprintf("echo before; while [ ! -e %s ]; do sleep 0.01; done; echo after; exit 9", gate))
+		if !alive(pid) {
+			t.Fatal("the task died with the daemon")
+		}
+		before := time.Now()
+		r := newRig(t, mode, dir, "1")
+		want := worker.DriverEvent{Attempt: r.attempt(1), Kind: worker.DriverStarted, PID: pid}
+		if len(r.found) == 1 {
+			if r.found[0].Isolation == "" {
+				t.Error("what holds the task is not known any more")
+			}
+			want.Isolation, want.Began = r.found[0].Isolation, r.found[0].Began
+			if want.Began.IsZero() || !want.Began.Before(before) {
+				t.Errorf("its process began at %s, and that was known before %s", want.Began, before)
+			}
+		}
+		if len(r.found) != 1 || r.found[0] != want {
+			t.Fatalf("adopted %+v, want %+v", r.found, want)
+		}
+		if err := os.WriteFile(gate, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if e := r.expect(worker.DriverExited); e.Exit.Code != 9 || e.Attempt != r.attempt(1) {
+			t.Errorf("%+v", e)
+		}
+		if out := r.output(r.attempt(1), output.Stdout); out != "before\nafter\n" {
+			t.Errorf("output %q", out)
+		}
+	})
+}
+
+func TestAdoptEnded(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	gate := filepath.Join(dir, "gate")
+	killDaemon(t, "groups", dir, fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; echo done; exit 9", gate))
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "end on disk", func() bool {
+		_, err := protocol.Dir(dir).FindEnd(attemptIn(dir, 1))
+		return err == nil
+	})
+	for range 2 { // until it is forgotten
+		r := newRig(t, "groups", dir, "1")
+		if e := r.adoptedEnd(); e.Code != 9 {
+			t.Fatalf("%+v", e)
+		}
+		r.stop()
+	}
+	await(t, "idle runner to end", func() bool {
+		all, err := protocol.Dir(dir).Generations()
+		return err == nil && len(all) == 0
+	})
+	r := newRig(t, "groups", dir, "1")
+	if err := r.d.Forget(r.attempt(1)); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "end to be forgotten", func() bool {
+		_, err := protocol.Dir(dir).FindEnd(r.attempt(1))
+		return errors.Is(err, os.ErrNotExist)
+	})
+	r.stop()
+	r = newRig(t, "groups", dir, "1")
+	if len(r.found) != 0 {
+		t.Errorf("adopted %+v after it was forgotten", r.found)
+	}
+	if out := r.output(r.attempt(1), output.Stdout); out != "done\n" {
+		t.Errorf("output %q", out)
+	}
+}
+
+// TestTimeLimitOutlivesDaemon has no daemon when the limit and then the end of
+// the grace come: the runner escalates alone.
+func TestTimeLimitOutlivesDaemon(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	r := newRig(t, "groups", dir, "1")
+	k := r.shell(1, deaf)
+	k.TimeLimit, k.Grace = job.MinLease/100, job.MinLease/100
+	r.start(k)
+	r.expect(worker.DriverStarted)
+	r.stop()
+	await(t, "end on disk", func() bool {
+		_, err := protocol.Dir(dir).FindEnd(attemptIn(dir, 1))
+		return err == nil
+	})
+	r = newRig(t, "groups", dir, "1")
+	if e := r.adoptedEnd(); e.State != job.Timeout || e.Signal != int(unix.SIGKILL) {
+		t.Errorf("%+v", e)
+	}
+}
+
+func killRunner(t *testing.T, dir string, n int) {
+	t.Helper()
+	info, err := protocol.Dir(dir).ReadInfo(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(info.PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const hiding = `( setsid sh -c 'trap "" TERM; echo $$ >%s; sleep 1000; echo' & ); while [ ! -s %[1]s ]; do sleep 0.01; done; sleep 1000`
+
+func TestRunnerKilled(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		dir := testDir(t)
+		r := newRig(t, mode, dir, "1")
+		at := filepath.Join(dir, "pid")
+		r.start(r.shell(0, fmt.Sprintf(hiding, at)))
+		main := r.expect(worker.DriverStarted).PID
+		hidden := pidIn(t, at)
+		killRunner(t, dir, 1)
+		e := r.expect(worker.DriverLost)
+		if e.Attempt != r.attempt(0) || e.Exit.State != job.NodeFail {
+			t.Errorf("%+v", e)
+		}
+		if alive(main) || alive(hidden) {
+			t.Errorf("lost, but alive: main process %t, hidden %t", alive(main), alive(hidden))
+		}
+		if e := r.run(r.task(1, "true")); e.State != job.Succeeded { // under the next runner
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+func TestBothKilled(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		dir := testDir(t)
+		at := filepath.Join(dir, "pid")
+		main := killDaemon(t, mode, dir, fmt.Sprintf(hiding, at))
+		hidden := pidIn(t, at)
+		killRunner(t, dir, 1)
+		r := newRig(t, mode, dir, "1")
+		if len(r.found) != 0 {
+			t.Errorf("adopted %+v", r.found)
+		}
+		if alive(main) || alive(hidden) {
+			t.Errorf("adopted, but alive: main process %t, hidden %t", alive(main), alive(hidden))
+		}
+	})
+}
+
+// TestStartsSurviveRunner kills runners while tasks are being given to them:
+// each task is told once how it ended, and none ran twice.
+func TestStartsSurviveRunner(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	r := newRig(t, "groups", dir, "1")
+	log := filepath.Join(dir, "log")
+	const n = 60
+	if e := r.run(r.task(n, "true")); e.State != job.Succeeded { // a runner lives
+		t.Fatalf("%+v", e)
+	}
+	for i := range n {
+		r.start(r.task(i, "/bin/sh", "-c", fmt.Sprintf("echo %d >>%s", i, log)))
+		if i == n/2 {
+			killRunner(t, dir, 1)
+		}
+	}
+	ends := map[job.Attempt]worker.DriverKind{}
+	for len(ends) < n {
+		if e := r.next(); e.Kind != worker.DriverStarted {
+			if ends[e.Attempt] != "" {
+				t.Errorf("%s ended twice", e.Attempt)
+			}
+			ends[e.Attempt] = e.Kind
+		}
+	}
+	b, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := map[string]int{}
+	for line := range strings.FieldsSeq(string(b)) {
+		if ran[line]++; ran[line] > 1 {
+			t.Errorf("task %s ran twice", line)
+		}
+	}
+	for a, kind := range ends {
+		if kind == worker.DriverExited && ran[strconv.Itoa(a.Task)] == 0 {
+			t.Errorf("%s is said to have ended but never ran", a)
+		}
+	}
+}
+
+func TestNewVersionDrainsOld(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	gate := filepath.Join(dir, "gate")
+	pid := killDaemon(t, "groups", dir, fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done; exit 6", gate))
+	r := newRig(t, "groups", dir, "2")
+	if len(r.found) != 1 || r.found[0].PID != pid {
+		t.Fatalf("adopted %+v", r.found)
+	}
+	if e := r.run(r.task(2, "true")); e.State != job.Succeeded {
+		t.Errorf("%+v", e)
+	}
+	info, err := protocol.Dir(dir).ReadInfo(2)
+	if err != nil || info.Version != "2" {
+		t.Errorf("new runner %+v, %v", info, err)
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if e := r.expect(worker.DriverExited); e.Exit.Code != 6 || e.Attempt != r.attempt(1) {
+		t.Errorf("%+v", e)
+	}
+	await(t, "old runner to end", func() bool {
+		all, err := protocol.Dir(dir).Generations()
+		return err == nil && len(all) == 1 && all[0] == 2
+	})
+}
+
+func TestIdleRunnerEnds(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	r := newRig(t, "groups", dir, "1")
+	if e := r.run(r.task(0, "true")); e.State != job.Succeeded {
+		t.Fatalf("%+v", e)
+	}
+	r.stop()
+	await(t, "idle runner to end", func() bool {
+		all, err := protocol.Dir(dir).Generations()
+		return err == nil && len(all) == 0
+	})
+}

@@ -1,0 +1,124 @@
+package supervisor
+
+// What a task costs, beside a bare fork, exec and wait.
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+const inFlight = 32
+
+// cpuOf is the processor time that a process and those that it waited for took.
+func cpuOf(b *testing.B, who int) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(who, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// cpuTree is that of this process, of a runner, and of all that they waited for.
+func cpuTree(b *testing.B, dir string) time.Duration {
+	info, err := protocol.Dir(dir).ReadInfo(1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", info.PID))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	var ticks int64
+	for _, f := range fields[11:15] { // user and system, its own and that of its children
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks)*10*time.Millisecond + cpuOf(b, unix.RUSAGE_SELF)
+}
+
+func BenchmarkBare(b *testing.B) {
+	begun := cpuOf(b, unix.RUSAGE_SELF) + cpuOf(b, unix.RUSAGE_CHILDREN)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer null.Close()
+	path, err := exec.LookPath("true")
+	if err != nil {
+		b.Fatal(err)
+	}
+	slots := make(chan struct{}, inFlight)
+	for b.Loop() {
+		slots <- struct{}{}
+		pid, err := syscall.ForkExec(path, []string{"true"}, &syscall.ProcAttr{Files: []uintptr{null.Fd(), null.Fd(), null.Fd()}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		go func() {
+			var status syscall.WaitStatus
+			_, _ = syscall.Wait4(pid, &status, 0, nil)
+			<-slots
+		}()
+	}
+	for range inFlight {
+		slots <- struct{}{}
+	}
+	report(b, cpuOf(b, unix.RUSAGE_SELF)+cpuOf(b, unix.RUSAGE_CHILDREN)-begun)
+}
+
+func BenchmarkTasks(b *testing.B) {
+	for _, mode := range modes {
+		b.Run(mode, func(b *testing.B) {
+			dir := testDir(b)
+			r := newRig(b, mode, dir, "1")
+			r.start(r.task(0, "/bin/true"))
+			for r.next().Kind != worker.DriverExited { // the runner is up then
+			}
+			begun := cpuTree(b, dir)
+			slots := make(chan struct{}, inFlight)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for range b.N {
+					for {
+						e := <-r.events
+						if e.Kind == worker.DriverExited {
+							_ = r.d.Forget(e.Attempt)
+							<-slots
+							break
+						}
+					}
+				}
+			}()
+			b.ResetTimer()
+			for i := range b.N {
+				slots <- struct{}{}
+				r.start(r.task(i+1, "/bin/true"))
+			}
+			<-done
+			b.StopTimer()
+			report(b, cpuTree(b, dir)-begun)
+		})
+	}
+}
+
+func report(b *testing.B, cpu time.Duration) {
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+	b.ReportMetric(float64(cpu.Microseconds())/float64(b.N), "cpu-µs/task")
+}

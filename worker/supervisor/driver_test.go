@@ -1,0 +1,304 @@
+package supervisor
+
+// Real tasks under real runners: what they get, what they give, how they end
+// by themselves.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+func TestExits(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		r := newRig(t, mode, testDir(t), "1")
+		for i, tt := range []struct {
+			script string
+			want   job.Exit
+		}{
+			{"exit 0", job.Exit{State: job.Succeeded}},
+			{"echo out; echo err >&2; exit 7", job.Exit{State: job.Failed, Code: 7, Tail: "err\n"}},
+			{"kill -USR1 $$", job.Exit{State: job.Failed, Code: 138, Signal: 10, Reason: "ended by signal 10 (SIGUSR1)"}},
+			{"#!/bin/sh -e\nfalse\n", job.Exit{State: job.Failed, Code: 1}},
+			{"echo x >/dev/stderr", job.Exit{State: job.Succeeded, Tail: "x\n"}},
+			{"cat", job.Exit{State: job.Succeeded}}, // nothing on its standard input
+		} {
+			got := r.run(r.shell(i, tt.script))
+			if got.Began.IsZero() || got.Ended.Before(got.Began) || !got.Started {
+				t.Errorf("%q: times of %+v", tt.script, got)
+			}
+			if got.Isolation == "" || mode == "nogroups" && got.Isolation != "process group" {
+				t.Errorf("%q: held by %q", tt.script, got.Isolation)
+			}
+			got.Began, got.Ended, got.Started, got.Isolation = time.Time{}, time.Time{}, false, ""
+			if got != tt.want {
+				t.Errorf("%q: %+v, want %+v", tt.script, got, tt.want)
+			}
+		}
+		if out := r.output(r.attempt(1), output.Stdout); out != "out\n" {
+			t.Errorf("output %q", out)
+		}
+	})
+}
+
+func TestNeverStarted(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	r := newRig(t, "groups", dir, "1")
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(dir, "broken")
+	if err := os.WriteFile(broken, []byte("#!/no/such/shell\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := r.task(4, "true")
+	elsewhere.Spec.Workdir = "/no/such/dir"
+	for i, tt := range []struct {
+		task   worker.Task
+		code   int
+		reason string
+	}{
+		{r.task(0, "no-such-command-here"), 127, "command not found: no-such-command-here"},
+		{r.task(1, "/no/such/program"), 127, "command not found: /no/such/program"},
+		{r.task(2, plain), 126, "not executable: " + plain},
+		{r.task(3, dir), 126, "is a directory: " + dir},
+		{elsewhere, 126, "workdir /no/such/dir: no such directory on this node"},
+		{r.task(5, broken), 126, "cannot execute " + broken + ": its interpreter or loader does not exist"},
+	} {
+		r.start(tt.task)
+		got := r.expect(worker.DriverFailed).Exit
+		if got.State != job.Failed || got.Code != tt.code || got.Reason != tt.reason || got.Started {
+			t.Errorf("%d: %+v, want %d %q", i, got, tt.code, tt.reason)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	k := r.shell(0, `pwd; echo "$MUSTER_SCRATCH"; cat "$MUSTER_HOSTFILE"; env | cut -d= -f1 | sort | tr '\n' ' '`)
+	k.Hostfile = "10.0.0.1 slots=2\n"
+	if got := r.run(k); got.State != job.Succeeded {
+		t.Fatalf("%+v", got)
+	}
+	lines := strings.Split(r.output(k.Attempt, output.Stdout), "\n")
+	scratch := filepath.Join(protocol.Dir(r.dir).Task(k.Attempt), "scratch")
+	want := "MUSTER_ATTEMPT MUSTER_HOSTFILE MUSTER_JOB_ID MUSTER_SCRATCH MUSTER_TASK PATH PWD "
+	if os.Geteuid() == 0 {
+		want = "HOME " + strings.TrimSuffix(want, " ") + " USER "
+	}
+	if len(lines) != 4 || lines[0] != scratch || lines[1] != scratch || lines[2] != "10.0.0.1 slots=2" || lines[3] != want {
+		t.Errorf("the task saw %q", lines)
+	}
+}
+
+func TestWorkdirAndPath(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	r := newRig(t, "groups", dir, "1")
+	// No #! line: a shell reads it, as a shell would have it.
+	if err := os.WriteFile(filepath.Join(dir, "tool"), []byte("echo \"$0 $1\"; pwd\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"./tool", "tool"} {
+		k := r.task(i, name, "a b")
+		k.Spec.Workdir = dir
+		k.Env[0] = "PATH=.:" + os.Getenv("PATH")
+		if got := r.run(k); got.State != job.Succeeded {
+			t.Fatalf("%s: %+v", name, got)
+		}
+		want := filepath.Join(dir, "tool") + " a b\n" + dir + "\n"
+		if out := r.output(k.Attempt, output.Stdout); out != want {
+			t.Errorf("%s: output %q, want %q", name, out, want)
+		}
+	}
+}
+
+func TestTail(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	got := r.run(r.shell(0, `i=0; while [ $i -lt 2000 ]; do echo "öä $i"; i=$((i+1)); done >&2; printf '\377' >&2`))
+	if len(got.Tail) > job.TailBytes || len(got.Tail) < job.TailBytes-3 || !strings.HasSuffix(got.Tail, "öä 1999\n?") {
+		t.Errorf("tail of %d bytes ends in %q", len(got.Tail), got.Tail[max(0, len(got.Tail)-20):])
+	}
+}
+
+func TestHundredTasks(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		r := newRig(t, mode, testDir(t), "1")
+		gate := filepath.Join(r.dir, "gate")
+		if err := syscall.Mkfifo(gate, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w, err := os.OpenFile(gate, os.O_RDWR, 0) // so that no reader waits to open it
+		if err != nil {
+			t.Fatal(err)
+		}
+		const n = 100
+		for i := range n {
+			r.start(r.task(i, "/bin/sh", "-c", fmt.Sprintf("exec <%s; echo ready; read x; exit %d", gate, i%3)))
+		}
+		for range n {
+			r.expect(worker.DriverStarted)
+		}
+		for i := range n {
+			await(t, "task to be ready", func() bool { return r.output(r.attempt(i), output.Stdout) == "ready\n" })
+		}
+		info, err := protocol.Dir(r.dir).ReadInfo(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %s with %d tasks", mode, memoryOf(t, info.PID), n)
+		if err := w.Close(); err != nil { // every reader sees the end
+			t.Fatal(err)
+		}
+		for range n {
+			e := r.expect(worker.DriverExited)
+			if want := e.Attempt.Task % 3; e.Exit.Code != want {
+				t.Errorf("task %d: %+v", e.Attempt.Task, e.Exit)
+			}
+		}
+	})
+}
+
+func memoryOf(t testing.TB, pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(string(b)) {
+		for _, name := range []string{"VmRSS", "RssAnon", "Threads"} {
+			if strings.HasPrefix(line, name+":") {
+				got = append(got, strings.Join(strings.Fields(line), " "))
+			}
+		}
+	}
+	return strings.Join(got, ", ")
+}
+
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	gate := filepath.Join(r.dir, "gate")
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := r.task(0, "/bin/sh", "-c", fmt.Sprintf("exec 3<>%s; echo one; read x <&3; echo two; read x <&3; echo three", gate)) // opened once: no reader takes the end of one writer for that of the next
+	r.start(k)
+	follow, err := r.d.Follow(t.Context(), k.Attempt, output.Stdout, 1, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer follow.Close()
+	open := func() {
+		w, err := os.OpenFile(gate, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(w)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"ne\n", "two\n", "three\n"} {
+		b := make([]byte, len(want))
+		if _, err := io.ReadFull(follow, b); err != nil || string(b) != want {
+			t.Fatalf("read %q, %v, want %q", b, err, want)
+		}
+		if want != "three\n" {
+			open()
+		}
+	}
+	if n, err := follow.Read(make([]byte, 10)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("after the end: %d, %v", n, err)
+	}
+	whole, err := r.d.Follow(t.Context(), k.Attempt, output.Stdout, 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.Close()
+	if b, err := io.ReadAll(whole); err != nil || string(b) != "one\ntwo\nthree\n" {
+		t.Errorf("read %q, %v", b, err)
+	}
+	if _, err := r.d.Follow(t.Context(), r.attempt(9), output.Stdout, 0, true); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("output of nothing: %v", err)
+	}
+}
+
+func TestHas(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	k := r.task(0, "true")
+	has, next := r.d.Has(k.Attempt)
+	if has {
+		t.Error("it has what it was not asked for")
+	}
+	r.start(k)
+	select {
+	case <-next:
+	default:
+		t.Error("a start was not told")
+	}
+	r.expect(worker.DriverStarted)
+	r.expect(worker.DriverExited)
+	if has, _ := r.d.Has(k.Attempt); has {
+		t.Error("it has what has ended")
+	}
+}
+
+func TestFollowEndsWithContext(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	k := r.task(0, "sleep", "1000")
+	r.start(k)
+	r.expect(worker.DriverStarted)
+	ctx, cancel := context.WithCancel(t.Context())
+	follow, err := r.d.Follow(ctx, k.Attempt, output.Stderr, 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		_, err := follow.Read(make([]byte, 1))
+		got <- err
+	}()
+	cancel()
+	if err := <-got; !errors.Is(err, output.ErrClosed) {
+		t.Errorf("Read = %v, want output.ErrClosed", err)
+	}
+	if err := follow.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOrder fills one stream faster than it is read before a word on the other:
+// the word does not overtake it.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	for i := range 5 {
+		k := r.shell(i, "head -c 5000000 /dev/zero; echo word >&2; head -c 3000000 /dev/zero >&2; echo out")
+		r.run(k)
+		want := strings.Repeat("\x00", 5_000_000) + "word\n" + strings.Repeat("\x00", 3_000_000) + "out\n"
+		if got := r.output(k.Attempt, output.Both); got != want {
+			t.Errorf("%d bytes, word at %d, out at %d; want %d bytes, 5000000, 8000005", len(got), strings.Index(got, "word"), strings.Index(got, "out"), len(want))
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package supervisor
+
+// Every way for a task to be ended, and that nothing of it is left then.
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/output"
+)
+
+// deaf is a task that ignores TERM and says so once it does.
+const deaf = "trap '' TERM; echo ready; while :; do sleep 1000; done"
+
+// ready waits for the first line of a task's output.
+func (r *rig) ready(a job.Attempt) {
+	r.t.Helper()
+	await(r.t, "task to be ready", func() bool { return strings.HasPrefix(r.output(a, output.Stdout), "ready\n") })
+}
+
+func TestStop(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		r := newRig(t, mode, testDir(t), "1")
+		polite := r.shell(0, "trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done")
+		r.start(polite)
+		r.expect(worker.DriverStarted)
+		r.ready(polite.Attempt)
+		if err := r.d.Stop(polite.Attempt, time.Minute, "not wanted"); err != nil {
+			t.Fatal(err)
+		}
+		if e := r.expect(worker.DriverExited).Exit; e.State != job.Cancelled || e.Code != 3 || e.Reason != "not wanted" {
+			t.Errorf("%+v", e)
+		}
+
+		stubborn := r.shell(1, deaf)
+		r.start(stubborn)
+		pid := r.expect(worker.DriverStarted).PID
+		r.ready(stubborn.Attempt)
+		const grace = 300 * time.Millisecond
+		begun := time.Now()
+		if err := r.d.Stop(stubborn.Attempt, grace, "not wanted"); err != nil {
+			t.Fatal(err)
+		}
+		e := r.expect(worker.DriverExited).Exit
+		if took := time.Since(begun); took < grace || took > grace+3*time.Second {
+			t.Errorf("ended after %s, want %s", took, grace)
+		}
+		if e.State != job.Cancelled || e.Signal != int(unix.SIGKILL) || e.Code != 137 {
+			t.Errorf("%+v", e)
+		}
+		if alive(pid) {
+			t.Errorf("process %d lives", pid)
+		}
+	})
+}
+
+func TestTimeLimit(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		r := newRig(t, mode, testDir(t), "1")
+		var late time.Duration
+		for i := range 5 { // a busy machine may be late by itself
+			k := r.task(i, "sleep", "1000")
+			k.TimeLimit = 400 * time.Millisecond
+			e := r.run(k)
+			if e.State != job.Timeout || e.Reason != "time limit of 400ms reached" || e.Signal != int(unix.SIGTERM) {
+				t.Errorf("%+v", e)
+			}
+			if late = e.Ended.Sub(e.Began) - k.TimeLimit; late < 0 {
+				t.Errorf("%s early", -late)
+			}
+			if late < 200*time.Millisecond {
+				return
+			}
+		}
+		t.Errorf("%s late, want at most 200ms", late)
+	})
+}
+
+func TestLeaseRunsOut(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		r := newRig(t, mode, testDir(t), "1")
+		k := r.shell(0, deaf)
+		k.Hold = false
+		k.Deadline = worker.Now().Add(time.Second)
+		r.start(k)
+		extended := k.Deadline.Add(700 * time.Millisecond)
+		if err := r.d.Extend(map[job.Attempt]worker.BootTime{k.Attempt: extended}); err != nil { // on the heels of the start: it must arrive before the first deadline
+			t.Fatal(err)
+		}
+		r.expect(worker.DriverStarted)
+		e := r.expect(worker.DriverExited).Exit
+		if e.State != job.NodeFail || e.Reason != "lease ran out" || e.Signal != int(unix.SIGKILL) {
+			t.Errorf("%+v", e)
+		}
+		if late := worker.Now().Sub(extended); late < 0 || late > 2*time.Second {
+			t.Errorf("ended %s after the deadline", late)
+		}
+
+		late := r.task(1, "true")
+		late.Hold, late.Deadline = false, worker.Now()
+		if err := r.d.Start(late); err == nil {
+			t.Error("a task was started after its deadline")
+		}
+	})
+}
+
+// TestLeftovers ends tasks that leave processes behind, hidden as well as can
+// be: in a session of their own, without a parent, and without an environment.
+func TestLeftovers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, hide string }{
+		{"child", "sh -c"},
+		{"session", "setsid sh -c"},
+		{"session and environment", "env -i PATH=\"$PATH\" setsid sh -c"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			eachMode(t, func(t *testing.T, mode string) {
+				r := newRig(t, mode, testDir(t), "1")
+				at := filepath.Join(r.dir, "pid")
+				leave := fmt.Sprintf(`( %s 'trap "" TERM; echo $$ >%s; sleep 1000; echo' & ); while [ ! -s %[2]s ]; do sleep 0.01; done`, tt.hide, at)
+
+				e := r.run(r.shell(0, leave+"; exit 5"))
+				if e.Code != 5 || e.State != job.Failed {
+					t.Errorf("%+v", e)
+				}
+				if pid := pidIn(t, at); alive(pid) {
+					t.Errorf("process %d outlived a task that ended", pid)
+				}
+
+				if err := os.Remove(at); err != nil {
+					t.Fatal(err)
+				}
+				k := r.shell(1, leave+"; sleep 1000")
+				r.start(k)
+				r.expect(worker.DriverStarted)
+				pid := pidIn(t, at)
+				if err := r.d.Stop(k.Attempt, 100*time.Millisecond, "enough"); err != nil {
+					t.Fatal(err)
+				}
+				if e := r.expect(worker.DriverExited).Exit; e.State != job.Cancelled {
+					t.Errorf("%+v", e)
+				}
+				if alive(pid) {
+					t.Errorf("process %d outlived a task that was stopped", pid)
+				}
+			})
+		})
+	}
+}
+
+func TestSignalReachesAll(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		r := newRig(t, mode, testDir(t), "1")
+		got := filepath.Join(r.dir, "got")
+		inner := fmt.Sprintf(`trap "echo inner >>%s; exit" USR1; echo ready; while :; do sleep 0.01; done`, got)
+		k := r.shell(0, fmt.Sprintf(`trap "echo outer >>%s" USR1
+			setsid sh -c '%s' & c=$!
+			wait $c; wait $c; exit 4`, got, inner))
+		r.start(k)
+		r.expect(worker.DriverStarted)
+		r.ready(k.Attempt)
+		if err := r.d.Signal(k.Attempt, int(unix.SIGUSR1)); err != nil {
+			t.Fatal(err)
+		}
+		if e := r.expect(worker.DriverExited).Exit; e.Code != 4 && e.Code != 0 {
+			t.Errorf("%+v", e)
+		}
+		b, err := os.ReadFile(got)
+		if text := string(b); err != nil || !strings.Contains(text, "inner") || !strings.Contains(text, "outer") {
+			t.Errorf("signals reached %q, %v", text, err)
+		}
+	})
+}
+
+func TestStopOfStoppedProcess(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	k := r.task(0, "sleep", "1000")
+	r.start(k)
+	r.expect(worker.DriverStarted)
+	if err := r.d.Signal(k.Attempt, int(unix.SIGSTOP)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.d.Stop(k.Attempt, time.Minute, "enough"); err != nil {
+		t.Fatal(err)
+	}
+	if e := r.expect(worker.DriverExited).Exit; e.Signal != int(unix.SIGTERM) {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestStopBeforeProcess(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	for i := range 50 {
+		k := r.task(i, "sleep", "1000")
+		r.start(k)
+		if err := r.d.Stop(k.Attempt, 0, "changed my mind"); err != nil {
+			t.Fatal(err)
+		}
+		e := r.next()
+		if e.Kind == worker.DriverStarted {
+			e = r.next()
+		}
+		if e.Exit.State != job.Cancelled || (e.Kind == worker.DriverExited) != e.Exit.Started {
+			t.Errorf("%+v", e)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package supervisor
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+func TestExec(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		dir := testDir(t)
+		r := newRig(t, mode, dir, "1")
+		k := r.task(0, "sleep", "1000")
+		r.start(k)
+		main := r.expect(worker.DriverStarted).PID
+		run := func(script string) (string, int) {
+			s, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"sh", "-c", script}}, os.Geteuid())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			out, err := io.ReadAll(s.Stdout)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code, err := s.Wait()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(out), code
+		}
+		out, code := run(fmt.Sprintf(`cmp /proc/$$/cgroup /proc/%d/cgroup && echo "$MUSTER_SCRATCH" && pwd; exit 4`, main))
+		if lines := strings.Fields(out); code != 4 || len(lines) != 2 || lines[0] != lines[1] || lines[0] != filepath.Join(r.d.dir.Task(k.Attempt), "scratch") {
+			t.Errorf("%q, exit %d", out, code)
+		}
+		if _, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"no-such-xyz"}}, 0); CodeOf(err) != 127 {
+			t.Errorf("%v", err)
+		}
+		at := filepath.Join(dir, "hidden")
+		if _, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"sh", "-c", fmt.Sprintf(hiding, at)}}, 0); err != nil {
+			t.Fatal(err)
+		}
+		hidden := pidIn(t, at)
+		if err := r.d.Stop(k.Attempt, 0, "enough"); err != nil {
+			t.Fatal(err)
+		}
+		r.expect(worker.DriverExited)
+		if alive(hidden) {
+			t.Error("what the command left outlives the task")
+		}
+		if _, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"true"}}, 0); err == nil {
+			t.Error("a command ran in a task that has ended")
+		}
+	})
+}

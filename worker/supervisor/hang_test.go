@@ -1,0 +1,224 @@
+package supervisor
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+// hungDir is a directory that answers nobody until answer is called: a file
+// system of FUSE that has no server.
+func hungDir(t *testing.T) (dir string, answer func()) {
+	t.Helper()
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("needs /dev/fuse: %v", err)
+	}
+	dir = t.TempDir()
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd)
+	if err := unix.Mount("hung", dir, "fuse", 0, options); err != nil {
+		_ = unix.Close(fd)
+		t.Skipf("needs the right to mount: %v", err)
+	}
+	closed := false
+	answer = func() {
+		if !closed {
+			closed = true
+			_ = unix.Close(fd) // all that waits fails
+		}
+	}
+	t.Cleanup(func() {
+		answer()
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, answer
+}
+
+// hangs are tasks that hang at their start, each in another way.
+func hangs(r *rig, dir string) []worker.Task {
+	all := make([]worker.Task, 4)
+	for i := range all {
+		all[i] = r.task(i+1, "true")
+	}
+	all[0].Spec.Workdir = dir
+	all[1].Spec.Workdir = filepath.Join(dir, "below")
+	all[2].Spec.Command = []string{filepath.Join(dir, "program")}
+	all[3].Spec.Output = filepath.Join(dir, "output")
+	return all
+}
+
+func sum(counts map[string]int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// TestHungStartsHoldUpNobody has more starts hang than there are starters.
+func TestHungStartsHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		dir, answer := hungDir(t)
+		r := newRig(t, mode, testDir(t), "1")
+		waiting := map[job.Attempt]bool{}
+		for i := range 2 {
+			for j, k := range hangs(r, dir) {
+				k.Attempt = r.attempt(1 + 4*i + j)
+				r.start(k)
+				waiting[k.Attempt] = true
+			}
+		}
+		healthy := r.task(100, "true")
+		r.start(healthy)
+		ended, cancelled := false, false
+		reasons := map[string]int{}
+		fail := func(e worker.DriverEvent) {
+			what, _, timely := strings.Cut(e.Exit.Reason, " did not answer within "+answerIn.String())
+			if !timely || e.Exit.State != job.Failed || e.Exit.Code != 126 {
+				t.Errorf("%+v", e)
+			}
+			reasons[what]++
+		}
+		for !ended || len(waiting) > 0 {
+			switch e := r.next(); {
+			case e.Attempt == healthy.Attempt:
+				ended = e.Kind == worker.DriverExited && e.Exit.State == job.Succeeded
+			case e.Kind == worker.DriverStarting && strings.Contains(e.Detail, "which does not answer"):
+				delete(waiting, e.Attempt)
+				if e.Attempt == r.attempt(1) { // who is cancelled has ended
+					if err := r.d.Stop(e.Attempt, time.Minute, "enough"); err != nil {
+						t.Fatal(err)
+					}
+				}
+			case e.Kind == worker.DriverFailed && e.Exit.State == job.Cancelled:
+				cancelled = e.Attempt == r.attempt(1) && e.Exit.Reason == "enough"
+			case e.Kind == worker.DriverFailed:
+				fail(e)
+			default:
+				t.Fatalf("event %+v", e)
+			}
+		}
+		if !cancelled {
+			t.Error("who was cancelled has not ended before the others")
+		}
+		// One more of the user is not even tried; all others fail when they have
+		// waited for long enough.
+		k := r.task(9, "true")
+		k.Spec.Workdir = dir
+		r.start(k)
+		refused := false
+		for !refused || sum(reasons) < 7 {
+			e := r.expect(worker.DriverFailed)
+			if e.Attempt == k.Attempt {
+				refused = e.Exit.Code == 126 && strings.Contains(e.Exit.Reason, "8 starts of user root hang")
+				if !refused {
+					t.Fatalf("%+v", e)
+				}
+				continue
+			}
+			fail(e)
+		}
+		for what, n := range map[string]int{
+			"workdir " + dir: 1, "workdir " + dir + "/below": 2, "command " + dir + "/program": 2, "output file " + dir + "/output": 2,
+		} {
+			if reasons[what] != n {
+				t.Errorf("%d starts waited for %s, want %d: %v", reasons[what], what, n, reasons)
+			}
+		}
+		// What answers too late starts nothing, and the user may go on.
+		answer()
+		tries := 0
+		await(t, "starts of the user", func() bool {
+			tries++
+			r.start(r.task(200+tries, "true"))
+			e := r.next()
+			if e.Kind == worker.DriverStarted {
+				e = r.next()
+			}
+			return e.Kind == worker.DriverExited && e.Exit.State == job.Succeeded
+		})
+	})
+}
+
+// TestHungCommandBesideATask has a command hang beside a task.
+func TestHungCommandBesideATask(t *testing.T) {
+	t.Parallel()
+	dir, _ := hungDir(t)
+	r := newRig(t, "groups", testDir(t), "1")
+	k := r.task(1, "sleep", "1000")
+	r.start(k)
+	r.expect(worker.DriverStarted)
+	beside := func(command ...string) error {
+		s, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: command}, 0)
+		if err == nil {
+			defer s.Close()
+			_, err = s.Wait()
+		}
+		return err
+	}
+	hung := make(chan error, 1)
+	go func() { hung <- beside(dir + "/program") }()
+	if err := beside("true"); err != nil {
+		t.Errorf("a command waits for another: %v", err)
+	}
+	if err := <-hung; CodeOf(err) != 126 || !strings.Contains(err.Error(), "did not answer within "+answerIn.String()) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestCommandsOfAUserAreBounded opens as many as one may have, and one more.
+func TestCommandsOfAUserAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	k := r.task(1, "sleep", "1000")
+	r.start(k)
+	r.expect(worker.DriverStarted)
+	open := func(command ...string) (*Session, error) {
+		return r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: command}, 0)
+	}
+	var all []*Session
+	for range protocol.MaxUserExecs {
+		s, err := open("sleep", "1000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		all = append(all, s)
+	}
+	if _, err := open("true"); err == nil || !strings.Contains(err.Error(), "user root has 32 commands open") {
+		t.Errorf("%v", err)
+	}
+	all[0].Close()
+	await(t, "a place", func() bool {
+		s, err := open("true")
+		if err == nil {
+			s.Close()
+		}
+		return err == nil
+	})
+}
+
+// A pipe that nobody reads is no place for output, and says so at once.
+func TestOutputToAPipe(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "nogroups", testDir(t), "1")
+	k := r.task(1, "true")
+	k.Spec.Output = filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(k.Spec.Output, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.start(k)
+	if e := r.expect(worker.DriverFailed); !strings.Contains(e.Exit.Reason, "output file "+k.Spec.Output) {
+		t.Errorf("%+v", e)
+	}
+}

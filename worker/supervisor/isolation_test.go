@@ -1,0 +1,332 @@
+package supervisor
+
+// What keeps one task from hurting the others: memory, processes, CPU time,
+// devices, its directory.
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/process"
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+// needs skips a test where the runner's groups do not bound something.
+func (r *rig) needs(controller string) {
+	r.t.Helper()
+	e := r.run(r.task(1000, "true"))
+	if !strings.Contains(e.Isolation, controller) {
+		r.t.Skipf("%s does not bound %s", e.Isolation, controller)
+	}
+}
+
+const mib = job.Size(1) << 20
+
+// hog takes memory until it is stopped.
+const hog = "x=$(head -c 314572800 /dev/zero | tr '\\0' x); echo ${#x}"
+
+func TestMemoryHog(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		r := newRig(t, mode, testDir(t), "1")
+		r.needs("memory")
+		neighbour := r.task(0, "sleep", "1000")
+		r.start(neighbour)
+		r.expect(worker.DriverStarted)
+		for i := range 2 { // each has a count of its own
+			k := r.shell(1+i, hog)
+			k.Spec.Resources.Memory = 32 * mib
+			if e := r.run(k); e.State != job.OutOfMemory || e.Reason != "the kernel ended it for lack of memory" {
+				t.Errorf("%+v", e)
+			}
+		}
+		modest := r.shell(3, "kill -KILL $$")
+		modest.Spec.Resources.Memory = 32 * mib
+		if e := r.run(modest); e.State != job.Failed {
+			t.Errorf("%+v", e)
+		}
+		if err := r.d.Stop(neighbour.Attempt, time.Second, "done"); err != nil {
+			t.Fatal(err)
+		}
+		if e := r.expect(worker.DriverExited).Exit; e.State != job.Cancelled || e.Signal != int(unix.SIGTERM) {
+			t.Errorf("the neighbour: %+v", e)
+		}
+	})
+}
+
+// TestForkBomb bounds the processes of a task, and ends them though they fork
+// as fast as they can.
+func TestForkBomb(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		dir := testDir(t)
+		r := newRig(t, mode, dir, "1")
+		if mode == "nogroups" && os.Geteuid() == 0 {
+			t.Skip("nothing bounds root's processes without control groups; see TestForkBombOfUser")
+		}
+		if mode != "nogroups" {
+			r.needs("pids")
+		}
+		r.bomb("root")
+	})
+}
+
+func TestForkBombOfUser(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("TestForkBomb is of this user")
+	}
+	dir := testDir(t)
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	newRig(t, "nogroups", dir, "1").bomb("nobody")
+}
+
+// bomb starts a fork bomb, waits until it is at its bound, and ends it.
+func (r *rig) bomb(user string) {
+	r.t.Helper()
+	const most = 60
+	r.d.cfg.Bounds.PIDs = most
+	many := r.shell(1, "(for i in $(seq 200); do sleep 1000 & done) 2>/dev/null; : >$MUSTER_SCRATCH/counted; exec sleep 1000") // before what would not end by itself
+	many.User = user
+	r.start(many)
+	r.expect(worker.DriverStarted)
+	counted := filepath.Join(protocol.Dir(r.dir).Scratch(many.Attempt), "counted")
+	await(r.t, "all to be begun", func() bool { _, err := os.Stat(counted); return err == nil })
+	n := len(marked(many.Attempt))
+	if err := r.d.Stop(many.Attempt, 0, "enough"); err != nil {
+		r.t.Fatal(err)
+	}
+	if r.expect(worker.DriverExited); n > most {
+		r.t.Fatalf("%d processes, at most %d are allowed", n, most)
+	}
+	k := r.shell(0, `f() { f & f & sleep 1000; }; trap "" TERM; f 2>"$MUSTER_SCRATCH"/bound & exec sleep 1000`)
+	k.User = user
+	r.start(k)
+	r.expect(worker.DriverStarted)
+	full := filepath.Join(protocol.Dir(r.dir).Scratch(k.Attempt), "bound")
+	await(r.t, "the bomb to be at its bound", func() bool {
+		b, err := os.ReadFile(full)
+		return err == nil && len(b) > 0 // the shell says that it cannot fork
+	})
+	if n := len(marked(k.Attempt)); n == 0 || n > most {
+		r.t.Errorf("%d processes, at most %d are allowed", n, most)
+	}
+	begun := time.Now()
+	if err := r.d.Stop(k.Attempt, 0, "enough"); err != nil {
+		r.t.Fatal(err)
+	}
+	if e := r.expect(worker.DriverExited).Exit; e.State != job.Cancelled {
+		r.t.Errorf("%+v", e)
+	}
+	if left := marked(k.Attempt); len(left) > 0 {
+		r.t.Errorf("%d processes are left", len(left))
+	}
+	r.t.Logf("ended after %s", time.Since(begun))
+}
+
+// marked lists the living processes of an attempt by their environment.
+func marked(a job.Attempt) []int {
+	var all []int
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		b, err := os.ReadFile("/proc/" + e.Name() + "/environ")
+		if err == nil && strings.Contains(string(b), "MUSTER_JOB_ID="+string(a.Job)) && strings.Contains(string(b), fmt.Sprintf("MUSTER_TASK=%d\x00", a.Task)) && alive(pid) {
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
+// TestCPUShare has one task with many busy processes and one with a single one;
+// each asked for half of one CPU, on which all of them run.
+func TestCPUShare(t *testing.T) {
+	eachMode := func(f func(mode string)) { // not at once: they would share with each other
+		for _, mode := range modes[:2] {
+			f(mode)
+		}
+	}
+	eachMode(func(mode string) {
+		t.Run(mode, func(t *testing.T) {
+			r := newRig(t, mode, testDir(t), "1")
+			r.needs("cpu")
+			spin := "while :; do :; done"
+			for i, script := range []string{spin, strings.Repeat("("+spin+") & ", 7) + "wait"} {
+				r.start(r.shell(i, "taskset -pc 0 $$ >/dev/null; "+script))
+				r.expect(worker.DriverStarted)
+			}
+			a, b := r.attempt(0), r.attempt(1)
+			await(t, "all to be busy", func() bool { return len(marked(b)) == 8 && cpuTime(t, a) > 50*time.Millisecond })
+			one, many := -cpuTime(t, a), -cpuTime(t, b) // from here on: what begins and ends earlier than the other has no part in it
+			time.Sleep(time.Second)
+			one, many = one+cpuTime(t, a), many+cpuTime(t, b)
+			for _, x := range []job.Attempt{a, b} {
+				if err := r.d.Stop(x, 0, "enough"); err != nil {
+					t.Fatal(err)
+				}
+				r.expect(worker.DriverExited)
+			}
+			t.Logf("one process got %s, seven got %s", one, many)
+			if share := float64(one) / float64(one+many); share < 0.4 || share > 0.6 {
+				t.Errorf("a task with half of the CPU got %.2f of it beside one with seven processes", share)
+			}
+		})
+	})
+}
+
+// cpuTime is what the living processes of an attempt have taken.
+func cpuTime(t *testing.T, a job.Attempt) (sum time.Duration) {
+	t.Helper()
+	for _, pid := range marked(a) {
+		p, err := process.NewProcess(int32(pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		times, err := p.Times()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += time.Duration((times.User + times.System) * float64(time.Second))
+	}
+	return sum
+}
+
+func TestDevices(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes device nodes")
+	}
+	if nodes, err := filepath.Glob("/dev/nvidia*"); err != nil || len(nodes) > 0 {
+		t.Skipf("this host has %v: its own nodes are not to be played with", nodes)
+	}
+	for i, name := range []string{"nvidia0", "nvidia1", "nvidiactl"} {
+		path := filepath.Join("/dev", name)
+		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(195, []uint32{0, 1, 255}[i]))); err != nil {
+			t.Skipf("no stand-in can be made: %v", err)
+		}
+		t.Cleanup(func() { _ = os.Remove(path) })
+	}
+	// Without a driver the kernel says ENXIO where opening is allowed, and EPERM
+	// where it is not.
+	const look = `for d in 0 1 ctl; do cat /dev/nvidia$d 2>&1 | grep -q 'not permitted' && echo $d closed || echo $d open; done`
+	for _, mode := range modes[:2] {
+		t.Run(mode, func(t *testing.T) {
+			r := newRig(t, mode, testDir(t), "1")
+			r.needs("devices")
+			r.d.cfg.Bounds.GPUs = map[string]string{"GPU-a": "/dev/nvidia0", "GPU-b": "/dev/nvidia1"}
+			for i, tt := range []struct {
+				gpus []string
+				want string
+			}{
+				{nil, "0 closed\n1 closed\nctl closed\n"},
+				{[]string{"GPU-b"}, "0 closed\n1 open\nctl open\n"},
+				{[]string{"GPU-a", "GPU-b"}, "0 open\n1 open\nctl open\n"},
+				{[]string{"GPU-sim-1"}, "0 closed\n1 closed\nctl closed\n"},
+			} {
+				k := r.shell(i, look)
+				k.Devices = tt.gpus
+				if r.run(k); r.output(k.Attempt, output.Stdout) != tt.want {
+					t.Errorf("%v: %q, want %q", tt.gpus, r.output(k.Attempt, output.Stdout), tt.want)
+				}
+			}
+		})
+	}
+}
+
+func TestScratch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	r.d.cfg.Bounds.Scratch = 8 * mib
+	dir := func(k worker.Task) string { return protocol.Dir(r.dir).Scratch(k.Attempt) }
+	gone := func(k worker.Task) {
+		t.Helper()
+		await(t, "scratch to be removed", func() bool { _, err := os.Stat(dir(k)); return os.IsNotExist(err) })
+	}
+
+	tidy := r.shell(0, "mkdir -p a/b; echo x >a/b/c; ln -s / out; chmod 0 a/b; head -c 4194304 /dev/zero >some")
+	if e := r.run(tidy); e.State != job.Succeeded {
+		t.Errorf("%+v", e)
+	}
+	gone(tidy)
+	if _, err := os.Stat("/etc"); err != nil {
+		t.Fatal("a link was followed:", err)
+	}
+
+	greedy := r.shell(1, "trap 'exit 0' TERM; head -c 67108864 /dev/zero >all; echo full; while :; do sleep 0.1; done")
+	e := r.run(greedy)
+	if e.State != job.Failed || e.Code == 0 || !strings.HasPrefix(e.Reason, "scratch quota of 8MiB exceeded: ") {
+		t.Errorf("%+v", e)
+	}
+	if took := e.Ended.Sub(e.Began); took > 5*time.Second {
+		t.Errorf("ended after %s", took)
+	}
+	gone(greedy)
+}
+
+func TestUlimits(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	k := r.shell(0, "ulimit -l; ulimit -n; ulimit -Hn")
+	if r.run(k); r.output(k.Attempt, output.Stdout) != "8192\n2048\n4096\n" {
+		t.Errorf("%q", r.output(k.Attempt, output.Stdout))
+	}
+}
+
+func TestWorkdir(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	file := filepath.Join(r.dir, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i, tt := range []struct{ dir, want string }{
+		{"/no/such/dir", "workdir /no/such/dir: no such directory on this node"},
+		{file, "workdir " + file + ": not a directory on this node"},
+	} {
+		k := r.task(i, "true")
+		k.Spec.Workdir = tt.dir
+		r.start(k)
+		if e := r.expect(worker.DriverFailed).Exit; e.State != job.Failed || e.Code != 126 || e.Reason != tt.want {
+			t.Errorf("%+v, want %q", e, tt.want)
+		}
+	}
+}
+
+// TestWarning sends a signal before the time limit to those who handle it: not
+// to the shell around them, which would die of it.
+func TestWarning(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		r := newRig(t, mode, testDir(t), "1")
+		inner := `trap "echo saved; exit 5" USR1; while :; do sleep 0.01; done`
+		k := r.shell(0, fmt.Sprintf("sh -c '%s'; exit $?", inner))
+		k.TimeLimit, k.Warning = time.Minute, job.Warning{Signal: int(unix.SIGUSR1), Before: time.Minute - 500*time.Millisecond}
+		e := r.run(k)
+		if out := r.output(k.Attempt, output.Stdout); e.Code != 5 || e.State != job.Failed || out != "saved\n" {
+			t.Errorf("%+v, output %q", e, out)
+		}
+		if at := e.Ended.Sub(e.Began); at < 500*time.Millisecond || at > 5*time.Second {
+			t.Errorf("warned after %s", at)
+		}
+
+		deaf := r.task(1, "sleep", "1000") // who does not handle it has asked for it all the same
+		deaf.TimeLimit, deaf.Warning = time.Minute, k.Warning
+		if e := r.run(deaf); e.Signal != int(unix.SIGUSR1) || e.State != job.Failed {
+			t.Errorf("%+v", e)
+		}
+	})
+}

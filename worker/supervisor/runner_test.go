@@ -1,0 +1,301 @@
+package supervisor
+
+// What a runner lets others do: users, and those that connect to it.
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root runs tasks for others")
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Skip(err)
+	}
+	dir := testDir(t)
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // it has to be passable, as a data directory
+		t.Fatal(err)
+	}
+	r := newRig(t, "noroot", dir, "1")
+
+	k := r.shell(0, "#!/bin/sh\nid -un; echo $HOME $USER; pwd; touch made; echo heard >/dev/stderr; ls $MUSTER_SCRATCH; cat $MUSTER_HOSTFILE; cat ../../../runner-1.lock")
+	k.User, k.Hostfile = "nobody", "h"
+	e := r.run(k)
+	scratch := filepath.Join(protocol.Dir(dir).Task(k.Attempt), "scratch")
+	want := "nobody\n" + nobody.HomeDir + " nobody\n" + scratch + "\nmade\nh"
+	if out := r.output(k.Attempt, output.Stdout); out != want || e.Code != 1 || !strings.HasPrefix(e.Tail, "heard\n") {
+		t.Errorf("output %q, want %q; %+v", out, want, e)
+	}
+
+	for i, tt := range []struct{ user, reason string }{
+		{"root", `user "root": this node runs no tasks of root; its daemon needs --allow-root`},
+		{"no-such-user-here", `user "no-such-user-here": no such user on this node`},
+	} {
+		k := r.task(i+1, "true")
+		k.User = tt.user
+		r.start(k)
+		if e := r.expect(worker.DriverFailed).Exit; e.Reason != tt.reason || e.Code != 126 {
+			t.Errorf("%+v", e)
+		}
+	}
+
+	private := filepath.Join(dir, "private")
+	if err := os.Mkdir(private, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	k = r.task(3, "true")
+	k.User, k.Spec.Workdir = "nobody", private
+	r.start(k)
+	if e := r.expect(worker.DriverFailed).Exit; e.Code != 126 || e.Reason != "workdir "+private+": user nobody may not enter it on this node" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// dial connects to the first runner of a directory and reads its welcome.
+func dial(t *testing.T, dir string) (net.Conn, protocol.Welcome) {
+	t.Helper()
+	conn, err := protocol.Dial(protocol.Dir(dir).Socket(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	m, err := protocol.ReadReport(conn)
+	if err != nil || m.Welcome == nil {
+		t.Fatalf("first word %+v, %v", m, err)
+	}
+	return conn, *m.Welcome
+}
+
+func TestNewerConnectionReplaces(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	r := newRig(t, "groups", dir, "1")
+	k := r.task(0, "sleep", "1000")
+	r.start(k)
+	pid := r.expect(worker.DriverStarted).PID
+	r.stop()
+	first, _ := dial(t, dir)
+	second, w := dial(t, dir)
+	if len(w.Running) != 1 || w.Running[0].PID != pid || w.Running[0].Attempt != k.Attempt.String() {
+		t.Errorf("welcome %+v", w)
+	}
+	if _, err := first.Read(make([]byte, 1)); err == nil {
+		t.Error("the older connection goes on")
+	}
+
+	// A start that arrives again starts nothing.
+	frame, err := protocol.Frame(protocol.Request{Start: &protocol.Start{Attempt: k.Attempt.String(), Command: []string{"true"}, User: "root", Hold: true, OutputLimit: DefaultOutputLimit}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.Write(frame); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := protocol.ReadReport(second); err != nil || m.Started == nil || m.Started.PID != pid {
+		t.Errorf("report %+v, %v", m, err)
+	}
+
+	// Nonsense ends the connection, and nothing else.
+	for _, bytes := range [][]byte{{0xff, 0xff, 0xff, 0xff}, {0, 0, 0, 2, '{', '}'}, {0, 0, 0, 1, '['}} {
+		conn, _ := dial(t, dir)
+		if _, err := conn.Write(bytes); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(conn); err != nil {
+			t.Errorf("after %q: %v", bytes, err)
+		}
+	}
+	if _, w := dial(t, dir); len(w.Running) != 1 || !alive(pid) {
+		t.Errorf("welcome %+v", w)
+	}
+}
+
+// TestOldAttempt gives a runner attempts that an earlier one has had: it starts
+// nothing, whether their end is known or not.
+func TestOldAttempt(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	r := newRig(t, "groups", dir, "1")
+	k := r.task(0, "/bin/sh", "-c", "exit 3")
+	r.run(k)
+	if err := r.d.Forget(k.Attempt); err != nil {
+		t.Fatal(err)
+	}
+	r.start(k)
+	if e := r.expect(worker.DriverExited); e.Exit.Code != 3 {
+		t.Errorf("%+v", e)
+	}
+	lost := r.task(1, "true")
+	if err := os.Mkdir(protocol.Dir(dir).Task(lost.Attempt), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r.start(lost)
+	r.expect(worker.DriverLost)
+}
+
+func TestOneRunnerPerGeneration(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	newRig(t, "groups", dir, "1")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), self, asRunner, "--dir", dir, "--generation", "1")
+	cmd.Stderr = &out
+	await(t, "first runner", func() bool {
+		conn, err := protocol.Dial(protocol.Dir(dir).Socket(1))
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+	if err := cmd.Run(); err == nil || !strings.Contains(out.String(), "runs already") {
+		t.Errorf("a second runner of the generation: %v, %s", err, &out)
+	}
+}
+
+func TestRunnerToldToEnd(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	r := newRig(t, "groups", dir, "1")
+	k := r.task(0, "sleep", "1000")
+	r.start(k)
+	r.expect(worker.DriverStarted)
+	endRunners(t, dir)
+	if e := r.expect(worker.DriverExited).Exit; e.State != job.NodeFail || e.Reason != "the runner of this node was told to end" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestPoison gives the driver what a runner would hang up on: it must not be sent.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	k := r.task(0, "true", "a\x00b")
+	if err := r.d.Start(k); err == nil {
+		t.Error("a word with a zero byte was taken")
+	}
+	if e := r.run(r.task(1, "true")); e.State != job.Succeeded {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestBinaryOfAnotherVersion has a new version lie at the path of the binary:
+// its runner is used, not replaced for ever.
+func TestBinaryOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	r := newRig(t, "version=7", dir, "1")
+	if e := r.run(r.task(0, "true")); e.State != job.Succeeded {
+		t.Errorf("%+v", e)
+	}
+	all, err := protocol.Dir(dir).Generations()
+	if err != nil || len(all) != 1 {
+		t.Errorf("runners %v, %v, want one", all, err)
+	}
+	if info, err := protocol.Dir(dir).ReadInfo(1); err != nil || info.Version != "7" {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+// TestOutOfMemory puts a runner under a memory limit of the version 1 hierarchy
+// and lets a task go over it.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	group := fmt.Sprintf("/sys/fs/cgroup/memory/muster-test-%d", os.Getpid())
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Skipf("no memory limit can be set: %v", err)
+	}
+	t.Cleanup(func() { _ = os.Remove(group) })
+	dir := testDir(t)
+	r := newRig(t, "groups", dir, "1")
+	r.run(r.task(0, "true")) // there is a runner
+	info, err := protocol.Dir(dir).ReadInfo(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range [][2]string{{"memory.limit_in_bytes", "67108864"}, {"cgroup.procs", strconv.Itoa(info.PID)}} {
+		if err := os.WriteFile(filepath.Join(group, w[0]), []byte(w[1]), 0); err != nil {
+			t.Skipf("no memory limit can be set: %v", err)
+		}
+	}
+	if e := r.run(r.shell(1, "x=$(head -c 300M /dev/zero | tr '\\0' x); echo ${#x}")); e.State != job.OutOfMemory || e.Signal != int(unix.SIGKILL) {
+		t.Errorf("%+v", e)
+	}
+	if e := r.run(r.shell(2, "kill -KILL $$")); e.State != job.Failed {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestSweepIsDueSoonerOnADiskThatIsNearlyFull(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		since time.Duration
+		free  uint64
+		due   bool
+	}{{sweepShort, 50, false}, {sweepShort, 49, true}, {sweepEvery, 900, true}, {sweepEvery - 1, 900, false}} {
+		if got := sweepDue(c.since, unix.Statfs_t{Blocks: 1000, Bavail: c.free}); got != c.due {
+			t.Errorf("%s after the last with %d of 1000 blocks free: due %v", c.since, c.free, got)
+		}
+	}
+}
+
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	for i := range 3 {
+		r.run(r.task(i, "true"))
+	}
+	running := r.task(3, "sleep", "1000")
+	r.start(running)
+	r.expect(worker.DriverStarted)
+	for i := range 2 {
+		if err := r.d.Forget(r.attempt(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	young := now.Add(keepFor)
+	if err := os.Chtimes(protocol.Dir(r.dir).Task(r.attempt(1)), young, young); err != nil {
+		t.Fatal(err)
+	}
+	unforgotten := make(chan map[job.Attempt]bool, 1)
+	if err := r.d.inbox.put(func(s *state) { unforgotten <- s.ends.names() }); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.d.sweep(now.Add(keepFor+time.Hour), <-unforgotten); err != nil {
+		t.Fatal(err)
+	}
+	var kept []int
+	for i := range 4 {
+		if _, err := os.Stat(protocol.Dir(r.dir).Task(r.attempt(i))); err == nil {
+			kept = append(kept, i)
+		}
+	}
+	if len(kept) != 3 || kept[0] != 1 { // 0 is old, 1 young, 2 not forgotten, 3 runs
+		t.Errorf("kept %v, want 1, 2 and 3", kept)
+	}
+}

@@ -1,0 +1,76 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+// TestDeadlinesSayTheirSkew looks at what a runner is told: each deadline comes
+// with the skew under which it is right, so that a pause may come in between.
+func TestDeadlinesSayTheirSkew(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	d, err := New(config("groups", dir, "1"), nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, other := net.Pipe()
+	defer conn.Close()
+	defer other.Close()
+	k := &link{conn: conn, queue: make(chan []byte, 10), settled: true, welcomed: true, own: true}
+	s := &state{d: d, entries: map[job.Attempt]*entry{}, links: map[int]*link{1: k}}
+
+	leased, held := taskIn(dir, 1, "true"), taskIn(dir, 2, "true")
+	leased.Hold, leased.Deadline = false, worker.Now().Add(time.Minute)
+	for _, task := range []worker.Task{leased, held} {
+		if err := d.Start(task); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Extend(map[job.Attempt]worker.BootTime{leased.Attempt: leased.Deadline.Add(time.Minute)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range d.inbox.take() {
+		f(s)
+	}
+	s.again(k, s.entries[leased.Attempt]) // as on a new connection
+
+	host := leaseclock.Reader()()
+	left := func(boot time.Duration) time.Duration { return (boot - host.Boot).Round(10 * time.Second) }
+	close(k.queue)
+	var got []time.Duration
+	for frame := range k.queue {
+		var m protocol.Request
+		if err := json.Unmarshal(frame[4:], &m); err != nil {
+			t.Fatal(err)
+		}
+		skew := time.Duration(0)
+		switch {
+		case m.Start != nil && m.Start.Hold:
+			if m.Start.Deadline != 0 || m.Start.Skew != 0 {
+				t.Errorf("a task on hold has a deadline: %+v", m.Start)
+			}
+			continue
+		case m.Start != nil:
+			got, skew = append(got, left(m.Start.Deadline)), m.Start.Skew
+		default:
+			got, skew = append(got, left(m.Extend[0].Deadline)), m.Extend[0].Skew
+		}
+		if off := (skew - host.Skew()).Abs(); off > time.Second {
+			t.Errorf("skew of %s is off by %s", frame[4:], off)
+		}
+	}
+	want := []time.Duration{time.Minute, time.Minute, 2 * time.Minute, 2 * time.Minute} // Start and what follows it; Extend; again
+	if !slices.Equal(got, want) {
+		t.Errorf("deadlines in %v, want %v", got, want)
+	}
+}

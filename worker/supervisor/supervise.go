@@ -1,0 +1,389 @@
+package supervisor
+
+// Keeping in touch with each runner, and starting one where none lives.
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/cgroup"
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+const (
+	// redialFirst and redialMost bound the pause between attempts to reach a
+	// runner that lives.
+	redialFirst = 5 * time.Millisecond
+	redialMost  = time.Second
+	// welcomeWithin bounds the wait for a runner's first word.
+	welcomeWithin = 10 * time.Second
+	// deafAfter is how long a runner may live without its socket being there
+	// before it is ended: nobody could renew a lease through it.
+	deafAfter = 15 * time.Second
+)
+
+// errDead says that a runner is gone and nothing of its tasks is left.
+var errDead = errors.New("supervisor: runner is dead")
+
+// keeper stays with one runner until it is dead. It runs in a goroutine of its
+// own and tells the state what it sees.
+type keeper struct {
+	s       *state
+	d       *Driver
+	n       int
+	process *os.Process   // if this daemon started it, until it was waited for
+	fresh   bool          // it may not have its lock yet
+	info    protocol.Info // once it is dead
+}
+
+func (k *keeper) run(ctx context.Context) {
+	pause, heard := redialFirst, time.Now()
+	for ctx.Err() == nil {
+		reached, err := k.visit(ctx)
+		switch {
+		case errors.Is(err, errDead):
+			k.d.do <- func() { k.s.gone(k.n) }
+			for _, group := range k.info.Groups {
+				cgroup.RemoveSoon(group)
+			}
+			return
+		case reached:
+			pause, heard = redialFirst, time.Now()
+			if err != nil && ctx.Err() == nil {
+				k.d.log.WarnContext(ctx, "connection to runner broke", "generation", k.n, "error", err)
+			}
+		case time.Since(heard) > deafAfter:
+			k.endDeaf()
+			heard = time.Now()
+		}
+		wait(ctx, pause)
+		pause = min(2*pause, redialMost)
+	}
+	if k.process != nil {
+		_ = k.process.Release() // it lives on without us
+	}
+}
+
+// visit connects to the runner and listens until the connection breaks, or
+// finds it dead and ends what it left.
+func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
+	if !k.fresh || exited(k.process) {
+		lock, err := k.d.dir.TryLock(k.n)
+		if err != nil {
+			return false, err
+		}
+		if lock != nil {
+			return false, k.cleanUp(ctx, lock)
+		}
+	}
+	conn, err := protocol.Dial(k.d.dir.Socket(k.n))
+	if err != nil {
+		return false, nil // it has not opened its socket yet, or is just ending
+	}
+	k.fresh = false
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	_ = conn.SetReadDeadline(time.Now().Add(welcomeWithin)) // a broken connection shows when it is read
+	r := bufio.NewReader(conn)
+	m, err := protocol.ReadReport(r)
+	if err != nil {
+		return true, err
+	}
+	if m.Welcome == nil {
+		return true, fmt.Errorf("supervisor: runner %d: its first word is no welcome", k.n)
+	}
+	_ = conn.SetReadDeadline(time.Time{}) // as above
+	k.d.do <- func() { k.s.welcomed(k.n, conn, *m.Welcome) }
+	err = k.listen(r)
+	k.d.do <- func() { k.s.parted(k.n, conn) }
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return true, err
+}
+
+func (k *keeper) listen(r io.Reader) error {
+	for {
+		m, err := protocol.ReadReport(r)
+		if err != nil {
+			return err
+		}
+		k.d.do <- func() { k.s.reported(k.n, m) }
+	}
+}
+
+// cleanUp ends what a dead runner left. It gives errDead when nothing is.
+func (k *keeper) cleanUp(ctx context.Context, lock *os.File) error {
+	defer lock.Close()
+	info, err := k.d.dir.ReadInfo(k.n)
+	if err != nil {
+		k.d.log.DebugContext(ctx, "dead runner said nothing of itself", "generation", k.n, "error", err)
+	}
+	k.info = info
+	if err := endOrphans(ctx, k.d.dir, info); err != nil {
+		return err // only ctx ends it
+	}
+	if k.d.cfg.EndContainers != nil {
+		if err := k.d.cfg.EndContainers(ctx, k.d.cfg.Dir, k.n); err != nil {
+			return err
+		}
+	}
+	if k.process != nil {
+		if _, err := k.process.Wait(); err != nil {
+			k.d.log.DebugContext(ctx, "runner not waited for", "generation", k.n, "error", err)
+		}
+	}
+	if err := k.d.dir.Remove(k.n); err != nil {
+		k.d.log.WarnContext(ctx, "files of dead runner not removed", "generation", k.n, "error", err)
+	}
+	k.d.clearLogs(ctx)
+	return errDead
+}
+
+func (d *Driver) clearLogs(ctx context.Context) {
+	if err := d.dir.ClearLogs(); err != nil {
+		d.log.WarnContext(ctx, "logs of dead runners not removed", "error", err)
+	}
+}
+
+// endDeaf ends a runner that lives but cannot be reached.
+func (k *keeper) endDeaf() {
+	info, err := k.d.dir.ReadInfo(k.n)
+	if err != nil || info.PID <= 0 {
+		return
+	}
+	fd, err := unix.PidfdOpen(info.PID, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
+	lock, err := k.d.dir.TryLock(k.n)
+	if lock != nil {
+		_ = lock.Close() // it has just died by itself
+	}
+	if err != nil || lock != nil {
+		return
+	}
+	k.d.log.Error("runner lives but its socket is gone, ending it", "generation", k.n, "pid", info.PID)
+	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it holds its lock, so the number is still its own
+}
+
+// exited says whether a process that we started has ended, without taking
+// note of it as Wait does.
+func exited(p *os.Process) bool {
+	if p == nil {
+		return true
+	}
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, p.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err != nil || info.Signo != 0
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// spawn starts a runner of this version, after a pause if others did not live.
+func (s *state) spawn(r role) {
+	s.newest++
+	n := s.newest
+	s.spawning[r] = n
+	s.links[n] = &link{role: r, settled: true, own: true}
+	pause := time.Duration(0)
+	if failures := s.failures[r]; failures > 0 {
+		pause = min(respawnFirst<<min(failures-1, 10), respawnMost)
+	}
+	s.launch(n, r, pause)
+}
+
+// live is the whole life of a runner that this daemon starts, as far as the
+// daemon lives.
+func (s *state) live(ctx context.Context, n int, r role, pause time.Duration) {
+	wait(ctx, pause)
+	if ctx.Err() != nil {
+		return
+	}
+	k := &keeper{s: s, d: s.d, n: n, fresh: true}
+	var err error
+	if k.process, err = s.d.launch(n, r); err != nil {
+		s.d.log.ErrorContext(ctx, "runner not started", "error", err)
+		s.d.do <- func() { s.gone(n) }
+		return
+	}
+	k.run(ctx)
+}
+
+// launch starts the process of runner n, so that nothing which ends this
+// daemon ends it.
+func (d *Driver) launch(n int, r role) (*os.Process, error) {
+	out, err := os.OpenFile(d.dir.Log(n), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("supervisor: open log of runner: %w", err)
+	}
+	defer out.Close() // the runner has its own descriptor
+	binary, prefix := d.cfg.Binary, d.cfg.Args
+	if r == containers {
+		binary, prefix = d.cfg.ContainerBinary, d.cfg.ContainerArgs
+	}
+	args := append(append([]string{}, prefix...), "--dir", d.cfg.Dir, "--generation", strconv.Itoa(n))
+	cmd := exec.Command(binary, args...) //nolint:gosec,noctx // it is our own program, and has to outlive every context
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = inherited()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("supervisor: start runner: %w", err)
+	}
+	return cmd.Process, nil
+}
+
+// inherited is what a runner gets of the daemon's environment, which may hold
+// secrets: what programs cannot do without, and where a user's systemd is.
+func inherited() []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "USER", "LANG", "TZ", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// welcomed notes that a runner is connected and compares what it has with what
+// is known here.
+func (s *state) welcomed(n int, conn net.Conn, w protocol.Welcome) {
+	k := s.links[n]
+	k.cut()
+	k.conn, k.queue = conn, make(chan []byte, maxQueue)
+	k.settled, k.welcomed, k.version, k.isolation = true, true, w.Info.Version, w.Info.Isolation
+	queue := k.queue
+	s.wg.Go(func() { write(conn, queue) })
+	if k.role = role(w.Info.Containers); s.spawning[k.role] == n {
+		s.spawning[k.role], s.failures[k.role] = 0, 0
+	}
+	has := map[job.Attempt]bool{}
+	for _, m := range w.Running {
+		s.started(n, m)
+	}
+	for _, name := range w.Starting {
+		s.starting(n, name)
+	}
+	for _, m := range w.Running {
+		w.Starting = append(w.Starting, m.Attempt)
+	}
+	for _, name := range w.Starting {
+		if a, err := job.ParseAttempt(name); err == nil {
+			has[a] = true
+			s.again(k, s.entries[a])
+		}
+	}
+	cur := s.current(k.role)
+	for a, e := range s.entries {
+		switch {
+		case e.runner == n && !has[a]:
+			s.missing(e)
+		case e.runner == 0 && e.role == k.role && cur != 0:
+			s.dispatch(e)
+		}
+	}
+	for m, other := range s.links {
+		if cur != 0 && m != cur && other.role == k.role {
+			s.ask(other, protocol.Request{Drain: true})
+		}
+	}
+	s.d.log.Info("runner connected", "generation", n, "pid", w.Info.PID, "version", w.Info.Version, "tasks", len(has))
+}
+
+// starting notes an attempt that an earlier daemon asked for.
+func (s *state) starting(n int, name string) {
+	a, err := job.ParseAttempt(name)
+	if err != nil {
+		return // ReadReport has checked it
+	}
+	if s.entries[a] == nil {
+		s.entries[a] = &entry{attempt: a}
+		s.d.lives.begin(a)
+	}
+	s.entries[a].runner = n
+}
+
+// parted notes that a connection broke.
+func (s *state) parted(n int, conn net.Conn) {
+	if k := s.links[n]; k != nil && k.conn == conn {
+		k.cut()
+	}
+}
+
+// reported takes in what a runner tells.
+func (s *state) reported(n int, m protocol.Report) {
+	switch {
+	case m.Started != nil:
+		s.started(n, *m.Started)
+	case m.Progress != nil:
+		if a, err := job.ParseAttempt(m.Progress.Attempt); err == nil && s.entries[a] != nil {
+			s.tell(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarting, Detail: m.Progress.Detail})
+		}
+	case m.Ended != nil:
+		if a, err := job.ParseAttempt(m.Ended.Attempt); err == nil {
+			s.ends.add(a, protocol.Segment{Runner: n, Number: m.Ended.Segment})
+			s.ended(a, m.Ended.Exit)
+		}
+	}
+}
+
+// gone notes that a runner is dead, and that nothing of its tasks is left.
+func (s *state) gone(n int) {
+	if k := s.links[n]; k != nil {
+		k.cut()
+	}
+	delete(s.links, n)
+	for _, r := range []role{processes, containers} {
+		if s.spawning[r] == n {
+			s.spawning[r] = 0
+			s.failures[r]++
+		}
+	}
+	for _, e := range s.entries {
+		if e.runner == n {
+			s.missing(e)
+		}
+	}
+	s.ends.closed(n)
+	s.d.log.Info("runner is gone", "generation", n)
+}
+
+// write sends what is queued until the queue is closed, several requests in
+// one system call.
+func write(conn net.Conn, queue <-chan []byte) {
+	defer conn.Close() // the reader sees it
+	w := bufio.NewWriter(conn)
+	for frame := range queue {
+		_, err := w.Write(frame)
+		if err == nil && len(queue) == 0 {
+			err = w.Flush()
+		}
+		if err != nil {
+			_ = conn.Close()  // the reader sees it, and the queue is closed
+			for range queue { // until then
+			}
+			return
+		}
+	}
+}
