@@ -56,11 +56,11 @@ func (h *host) carry(fx worker.Effects) {
 }
 
 // keep has the next life of the daemon find what is set aside, as the disk does.
-func (h *host) keep(now worker.Aside) {
+func (h *host) keep(now worker.Quarantine) {
 	text, err := json.Marshal(now)
 	if err == nil {
-		h.cfg.Aside = worker.Aside{}
-		err = json.Unmarshal(text, &h.cfg.Aside)
+		h.cfg.Quarantine = worker.Quarantine{}
+		err = json.Unmarshal(text, &h.cfg.Quarantine)
 	}
 	if err != nil {
 		h.w.fail("the devices set aside at %s cannot be written: %v", h.peer, err)

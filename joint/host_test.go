@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -220,7 +221,7 @@ func (h *host) powerOn(wiped bool) {
 		h.store = fmt.Sprintf("store-%d-%d", h.index, h.stores)
 		h.disk = newDisk()
 		h.procs = map[job.Attempt]*proc{}
-		h.cfg.Aside = worker.Aside{}
+		h.cfg.Quarantine = worker.Quarantine{}
 	}
 	h.boot()
 }
@@ -232,7 +233,7 @@ func (h *host) drain(d worker.Drain) {
 	}
 }
 
-// tell has the core see an event with its next round.
+// tell has the core see an event with its next turn.
 func (h *host) tell(e worker.Event) {
 	if h.up {
 		h.inbox = append(h.inbox, e)
@@ -247,7 +248,7 @@ func (h *host) turn() {
 	}
 }
 
-// run is one round of the loop around the core.
+// run is one turn of the loop around the core.
 func (h *host) run() {
 	if !h.up || !h.turning || h.saving {
 		return
@@ -258,10 +259,7 @@ func (h *host) run() {
 	now := h.now()
 	var wr worker.Writes
 	h.w.timed(func() {
-		for _, e := range events {
-			h.core.Step(now, e)
-		}
-		wr = h.core.Round(now)
+		wr = h.core.Step(now, events...)
 	})
 	clear(events)
 	h.spare = events
@@ -293,6 +291,11 @@ func (h *host) run() {
 func (h *host) saved(err error) {
 	var fx worker.Effects
 	h.w.timed(func() { fx = h.core.Saved(h.now(), err) })
+	for _, l := range fx.Log {
+		if strings.HasPrefix(l.Msg, "defect") {
+			h.w.fail("the core of %s: %s %v", h.peer, l.Msg, l.Attrs)
+		}
+	}
 	h.carry(fx)
 	if h.turning || len(h.inbox) > 0 { // something came while the disk was busy
 		h.turning = false
@@ -302,7 +305,7 @@ func (h *host) saved(err error) {
 	h.arm()
 }
 
-// arm sets the alarm for the round that the core wants next.
+// arm sets the alarm for the turn that the core wants next.
 func (h *host) arm() {
 	at, ok := h.core.Wake()
 	if !ok {
@@ -316,7 +319,7 @@ func (h *host) arm() {
 	if when <= now {
 		if h.stuckAt == now {
 			if h.stuckFor++; h.stuckFor > maxStuck {
-				h.w.fail("the core of %s wants rounds without end", h.peer)
+				h.w.fail("the core of %s wants turns without end", h.peer)
 				return
 			}
 		} else {

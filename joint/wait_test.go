@@ -129,7 +129,7 @@ func (h *host) closedWhy(j *work, free *lease.Free) string {
 	if v.Closed.Word != "" {
 		return v.Closed.String()
 	}
-	free.GPUs = slices.DeleteFunc(free.GPUs, func(g lease.FreeGPU) bool { return v.Aside[g.UUID] != "" })
+	free.GPUs = slices.DeleteFunc(free.GPUs, func(g lease.FreeGPU) bool { return v.Quarantined[g.UUID] != "" })
 	if !j.fits(free) {
 		return "devices are set aside"
 	}
@@ -175,7 +175,7 @@ func (w *world) lookAlone(j *work) {
 		return
 	}
 	for _, h := range able { // some may be closed for a good reason
-		if v := h.core.View(); v.Closed.Word != "" || len(v.Aside) > 0 {
+		if v := h.core.View(); v.Closed.Word != "" || len(v.Quarantined) > 0 {
 			j.alone = 0
 			return
 		}

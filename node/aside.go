@@ -14,18 +14,18 @@ import (
 const asideKey = "worker/aside"
 
 // loadAside reads what an earlier life had set aside.
-func loadAside(disk *store.Store) (was worker.Aside, err error) {
+func loadAside(disk *store.Store) (was worker.Quarantine, err error) {
 	text, err := disk.Get(asideKey)
 	if err != nil || text == nil {
-		return worker.Aside{}, err
+		return worker.Quarantine{}, err
 	}
 	if err := json.Unmarshal(text, &was); err != nil {
-		return worker.Aside{}, fmt.Errorf("node: read what this host has set aside: %w", err)
+		return worker.Quarantine{}, fmt.Errorf("node: read what this host has set aside: %w", err)
 	}
 	return was, nil
 }
 
-func keepAside(disk *store.Store, now worker.Aside) error {
+func keepAside(disk *store.Store, now worker.Quarantine) error {
 	text, err := json.Marshal(now)
 	if err != nil {
 		return fmt.Errorf("node: keep what this host has set aside: %w", err)

@@ -186,12 +186,12 @@ func (n *Node) buildWorker(context.Context) (err error) {
 	if wc.Draining, err = n.drains.load(); err != nil {
 		return err
 	}
-	if wc.Aside, err = loadAside(n.store); err != nil {
+	if wc.Quarantine, err = loadAside(n.store); err != nil {
 		return err
 	}
 	n.work, err = worker.New(wc, worker.Parts{
-		Ledger: n.store.Ledger(), Sender: toSchedulers{n.board}, Driver: n.files, Adopter: n.files, Poll: n.gpus.ask, Clock: worker.Now,
-		Keep: func(a worker.Aside) error { return keepAside(n.store, a) },
+		Ledger: n.store.Ledger(), Sender: toSchedulers{n.board}, Driver: n.files, Adopter: n.files, Poll: n.gpus.ask, Clocks: worker.ReadClocks,
+		Keep: func(a worker.Quarantine) error { return keepAside(n.store, a) },
 	}, n.part("worker"))
 	n.board.work = n.work
 	return err

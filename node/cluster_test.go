@@ -182,7 +182,10 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	wc.Profile, wc.Boot, wc.Seed = profile, "boot", uint64(i+1)
 	v.work, err = worker.New(wc, worker.Parts{
 		Ledger: memoryLedger{}, Sender: toSchedulers{v.board}, Driver: driver, Adopter: driver,
-		Clock: func() worker.BootTime { return worker.BootTime(time.Now().UnixNano()) },
+		Clocks: func() worker.Moment {
+			now := time.Now()
+			return worker.Moment{Boot: worker.BootTime(now.UnixNano()), Wall: now}
+		},
 	}, log)
 	must(err)
 	v.board.work = v.work

@@ -32,6 +32,7 @@ var floors = map[string][]string{
 	"scheduler":              {"job", "jobs", "gpu", "lease", "scheduler/fleet", "scheduler/policy"},
 	"scheduler/fleet":        {"job", "gpu", "lease"},
 	"scheduler/policy":       {"job", "gpu", "lease"},
+	"internal/stories":       {"job"},
 	"worker":                 {"job", "gpu", "lease", "worker/leaseclock"},
 	"worker/leaseclock":      {},
 	"worker/output":          {"job"},

@@ -1,17 +1,17 @@
 package scheduler
 
-// The language of the stories in testdata: commands, a line of dashes, and what
-// came of them, which -update writes.
+// The stories in testdata, in the language of package stories: what the verbs act on, and what their outcome looks like.
+// -update writes the outcomes.
 
 import (
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/stories"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs/jobstest"
 	"github.com/musterhq/muster/lease"
@@ -26,46 +26,28 @@ func TestStories(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := tell(t, string(text), DefaultConfig().KeepWhole)
-			if archived := tell(t, string(text), 0); got != archived {
-				t.Errorf("with every job archived at once it goes differently:\n%s", archived)
-			}
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
+			err := stories.Check(file, *update, func(text string) string {
+				got := tell(t, text, DefaultConfig().KeepWhole)
+				if archived := tell(t, text, 0); got != archived {
+					t.Errorf("with every job archived at once it goes differently:\n%s", archived)
 				}
-			} else if got != string(text) {
-				t.Errorf("the story goes differently now; with -update:\n%s", got)
+				return got
+			})
+			if err != nil {
+				t.Error(err)
 			}
 		})
 	}
 }
 
-// tell runs a story: blocks of comments and commands, "----", and the outcome.
+// tell runs a story with a core that keeps so many ended jobs whole.
 func tell(t *testing.T, text string, keepWhole int) string {
 	s := newStory(t, keepWhole)
-	var out strings.Builder
-	for block := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
-		commands, _, _ := strings.Cut(strings.Trim(block, "\n"), "\n----")
-		out.WriteString(commands + "\n")
+	return stories.Tell(text, func(c stories.Command) string {
 		s.out.Reset()
-		acts := false
-		for line := range strings.SplitSeq(commands, "\n") {
-			if line != "" && !strings.HasPrefix(line, "#") {
-				acts = true
-				s.do(line)
-			}
-		}
-		if acts {
-			out.WriteString("----\n" + s.out.String())
-		}
-		out.WriteString("\n")
-	}
-	return strings.TrimRight(out.String(), "\n") + "\n"
+		s.act(c)
+		return s.out.String()
+	})
 }
 
 var storyStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -105,23 +87,15 @@ func newStory(t *testing.T, keepWhole int) *story {
 	return s
 }
 
-// do carries out one command: a verb, arguments, and options with "=".
-func (s *story) do(line string) {
-	words := strings.Fields(line)
-	do, ok := storyVerbs[words[0]]
+// do carries out one line.
+func (s *story) do(line string) { s.act(stories.Parse(line)) }
+
+func (s *story) act(c stories.Command) {
+	do, ok := storyVerbs[c.Verb]
 	if !ok {
-		s.t.Fatalf("no verb %q", words[0])
+		s.t.Fatalf("no verb %q", c.Verb)
 	}
-	var args []string
-	opts := map[string]string{}
-	for _, w := range words[1:] {
-		if k, v, ok := strings.Cut(w, "="); ok {
-			opts[k] = v
-		} else {
-			args = append(args, w)
-		}
-	}
-	do(s, append(args, "", ""), opts)
+	do(s, append(c.Args, "", ""), c.Options)
 }
 
 func (s *story) step(events ...Event) {

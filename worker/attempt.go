@@ -1,15 +1,15 @@
 package worker
 
-// Attempts: how an owner starts one, asks about it and ends it.
+// What this host knows about an offer, the attempt at a task that comes of it, and the journal group that both belong to.
+// Rooms in other files change them.
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
-	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -17,18 +17,18 @@ import (
 // attempt is what a worker knows about one try at one task.
 type attempt struct {
 	rec      lease.Record
+	phase    phase
 	group    *group
-	offer    *offer       // whose reservation it is or was; nil after a restart
-	dirty    bool         // rec is newer than on disk
-	saved    bool         // some rec is, or may be, on disk
-	lapses   bool         // the reservation has been told, and ends in time
-	lapse    *timer       // that ends it
-	asked    *lease.Start // the Start that waits for the host's policy
-	launched bool         // the driver has been asked to start it
-	began    BootTime     // when its start was asked for, then when it began; 0 after a restart
-	told     uint64       // number of the newest event that was sent in this session
-	deadline BootTime
-	stop     *stopping
+	offer    *offer          // that its reservation answered; nil after a restart
+	dirty    bool            // rec is newer than on disk
+	saved    bool            // some rec is, or may be, on disk
+	lapse    *timer          // that ends the reservation
+	start    *lease.Start    // that made it asked
+	known    bool            // to the driver: it was asked for the process, maybe in an earlier life of the daemon
+	began    BootTime        // when its process was asked for, then when that began; 0 after a restart
+	told     uint64          // number of the newest event that was sent in this session
+	deadline BootTime        // the driver ends it then; 0: none, or not known after a restart
+	stop     *stopping       // nil: it may go on
 	detail   string          // what it waits for before it starts, for people
 	waits    map[string]bool // devices whose memory is not back
 }
@@ -40,175 +40,131 @@ type stopping struct {
 	retry  *timer // of a Stop that the driver did not take
 }
 
-// tombstone writes down that an attempt was never started here and never will
-// be; the owner is told once that is on disk (R6).
-func (c *Core) tombstone(g *group, id job.Attempt, why string) {
-	a := c.attempts[id]
-	if a == nil {
-		if len(c.attempts) >= 2*MaxRecords {
-			c.say(slog.LevelWarn, "no room to refuse an attempt", slog.String("attempt", id.String()))
-			return
-		}
-		a = &attempt{group: g, rec: lease.Record{Attempt: id, Group: g.id, Epoch: g.epoch, Owner: g.owner, Boot: c.cfg.Boot}}
-		c.attempts[id] = a
-	}
-	if o := c.lapsed[id]; o != nil {
-		c.forgetLapsed(o)
-	}
-	c.refuse(a, why)
+// runs says whether the attempt has a process, or is about to.
+func (a *attempt) runs() bool { return a.phase == starting || a.phase == launched }
+
+// ended says whether nothing can happen to the attempt any more but that its owner acknowledges it.
+func (a *attempt) ended() bool { return a.phase == done || a.phase == refused }
+
+// fast says whether an attempt that ends now began a moment ago. About one that began in an earlier life of the daemon
+// nothing is known, and nothing is held against anybody.
+func (a *attempt) fast(now Moment) bool { return a.began != 0 && now.Boot.Sub(a.began) < fastFailure }
+
+// lasting says whether a restart must not find an older record than this one: its process is to be started now, or never
+// was and never will be.
+func (a *attempt) lasting() bool {
+	return a.phase == starting || a.phase == refused ||
+		a.phase == done && !a.rec.Exit.Started // the driver may never have heard of it
 }
 
-// refuse makes a tombstone of what has not begun.
-func (c *Core) refuse(a *attempt, why string) {
-	if a.rec.Phase == lease.PhaseReserved || a.rec.Phase == lease.PhaseStarted {
-		c.give(a)
-		if a.offer != nil {
-			delete(c.offers, a.offer.key)
-		}
+// move changes the phase. A move that is not in the table is a defect, which is logged.
+func (a *attempt) move(t *turn, to phase) {
+	if !slices.Contains(moves[a.phase], to) {
+		t.log(slog.LevelError, "defect: illegal move of an attempt", slog.String("attempt", a.rec.Attempt.String()),
+			slog.String("from", a.phase.String()), slog.String("to", to.String()))
 	}
-	delete(a.group.running, a.rec.Attempt)
-	a.asked = nil
-	a.rec.Phase, a.rec.Reason, a.rec.EventN = lease.PhaseRefused, lease.Clip(why), 1
-	a.rec.Devices, a.rec.Milli, a.rec.Spec, a.rec.Need = nil, 0, job.Spec{}, job.Resources{}
-	a.group.kept[a.rec.Attempt] = a
-	c.seek(a.group)
-	c.put(a)
-	c.say(slog.LevelInfo, "attempt refused", slog.String("attempt", a.rec.Attempt.String()), slog.String("reason", why))
+	a.phase, a.rec.Phase = to, to.onDisk()
 }
 
-// query answers what became of an attempt. That one was never started can only
-// be said by the store that it was given to (R6).
-func (c *Core) query(now Moment, from job.Peer, m lease.Query) {
-	g, ok := c.command(now, from, m.Group, m.Epoch)
-	if !ok {
-		return
-	}
-	a := c.attempts[m.Attempt]
-	switch {
-	case a != nil && a.rec.Phase != lease.PhaseReserved:
-		c.retell(a)
-	case m.Store != c.cfg.Profile.Store:
-		c.say(slog.LevelWarn, "asked about an attempt of another store", slog.String("attempt", m.Attempt.String()), slog.String("store", m.Store))
-	case a != nil && a.asked != nil: // the host's policy answers for it in a moment
-	default:
-		c.tombstone(g, m.Attempt, "never started")
-	}
+// offerKey names an offer among those of all schedulers.
+type offerKey struct {
+	peer job.Peer
+	id   uint64
 }
 
-func (c *Core) signal(now Moment, from job.Peer, m lease.Signal) {
-	g, ok := c.command(now, from, m.Group, m.Epoch)
-	a := c.attempts[m.Attempt]
-	if !ok || a == nil || a.rec.Phase != lease.PhaseStarted || a.rec.Exit != nil {
-		return
-	}
-	s := SignalTo{Attempt: m.Attempt, Number: m.Number}
-	switch {
-	case a.launched && !g.unsaved:
-		c.out.Signal = append(c.out.Signal, s)
-	case len(c.gated.Signal) < maxSignals:
-		c.gated.Signal = append(c.gated.Signal, s)
-	}
+// offerState is where an offer is.
+type offerState int
+
+const (
+	offerQueued   offerState = iota // it waits
+	offerReserved                   // an attempt holds what it asks for
+	offerLapsed                     // its reservation has lapsed
+	offerGone                       // it was answered or taken back
+)
+
+// offer is an offer of a scheduler.
+type offer struct {
+	key       offerKey
+	msg       lease.Offer
+	group     *group
+	submitted BootTime // when its job was submitted, as its age said on arrival
+	until     BootTime // how long it may wait
+	timer     *timer   // ends the wait, once that has begun
+	state     offerState
 }
 
-// cancel ends an attempt. About one that is unknown nothing is said: that it
-// never started takes a Query and its store id to prove.
-func (c *Core) cancel(now Moment, from job.Peer, m lease.Cancel) {
-	g, ok := c.command(now, from, m.Group, m.Epoch)
-	a := c.attempts[m.Attempt]
-	if !ok || a == nil {
-		return
+// rank is the one order of offers, the same on all hosts but for how long each offer travelled: priority, then the age
+// of the job, then names.
+func rank(a, b *offer) int {
+	if n := cmp.Or(cmp.Compare(b.msg.Priority, a.msg.Priority), cmp.Compare(a.submitted, b.submitted)); n != 0 {
+		return n
 	}
-	switch a.rec.Phase {
-	case lease.PhaseReserved:
-		c.tombstone(g, m.Attempt, "cancelled before it was started")
-	case lease.PhaseStarted:
-		c.end(now, a, m.Grace, m.Reason)
-	case lease.PhaseDone, lease.PhaseRefused:
-		c.retell(a)
-	}
+	return cmp.Or(
+		compareAttempts(a.msg.Attempt, b.msg.Attempt),
+		cmp.Compare(a.key.peer, b.key.peer), cmp.Compare(a.key.id, b.key.id),
+	)
 }
 
-// end asks the driver to end an attempt. Ending is always safe, so it waits for
-// nothing to be on disk.
-func (c *Core) end(now Moment, a *attempt, grace time.Duration, reason string) {
-	if a.rec.Exit != nil {
-		return
-	}
-	reason = lease.Clip(cmp.Or(reason, "cancelled"))
-	if !a.launched {
-		c.finish(now, a, job.Exit{State: endMeant(&a.rec), Reason: reason})
-		return
-	}
-	if a.stop == nil {
-		a.stop = &stopping{grace: grace, reason: reason}
-		a.rec.Reason = reason
-		c.put(a)
-	}
-	a.stop.grace = min(a.stop.grace, grace)
-	c.out.Stop = append(c.out.Stop, Stop{Attempt: a.rec.Attempt, Grace: grace, Reason: a.stop.reason})
+// group is what a worker knows about one journal group.
+type group struct {
+	id      job.Group
+	epoch   lease.Epoch // the newest seen
+	unsaved bool        // epoch is newer than on disk
+	owner   job.Peer    // under that epoch; empty after a restart without attempts of it
+	hint    job.Peer    // the owner under an older epoch, from a restart
+	sought  job.Peer    // with whom a session is wanted for it
+	greeted bool        // events and a renewal were sent in this session of the owner
+
+	session session
+	late    []*attempt // asked; they wait for a renewal
+	next    BootTime   // when the next Renew is due
+	timer   *timer     // for next
+
+	running map[job.Attempt]*attempt // started and not ended
+	kept    map[job.Attempt]*attempt // all that have events to tell
 }
 
-// stopFailed tries again a moment later.
-func (c *Core) stopFailed(now Moment, id job.Attempt) {
-	a := c.attempts[id]
-	if a == nil || a.stop == nil {
-		return
-	}
-	c.timers.stop(a.stop.retry)
-	a.stop.retry = c.timers.set(now.Boot.Add(retryStop), func(Moment) {
-		if c.attempts[id] == a && a.rec.Phase == lease.PhaseStarted && a.rec.Exit == nil {
-			c.out.Stop = append(c.out.Stop, Stop{Attempt: id, Grace: a.stop.grace, Reason: a.stop.reason})
-		}
-	})
+func newGroup(id job.Group) *group {
+	return &group{id: id, running: map[job.Attempt]*attempt{}, kept: map[job.Attempt]*attempt{}}
 }
 
-// ack drops an attempt whose end is known to its owner. It erases a result, so
-// only the owner's word counts. An older daemon names neither group nor epoch.
-func (c *Core) ack(from job.Peer, m lease.Ack) {
-	a := c.attempts[m.Attempt]
-	if a == nil {
-		return
-	}
-	switch g := a.group; {
-	case m.Group != 0 && m.Group != g.id:
-		return
-	case m.Group != 0 && m.Epoch.Less(g.epoch):
-		c.send(from, lease.Stale{Group: g.id, Epoch: g.epoch, Owner: g.owner})
-		return
-	case from != g.owner:
-		c.say(slog.LevelWarn, "acknowledged by another than the owner", slog.String("attempt", m.Attempt.String()), slog.String("peer", string(from)))
-		return
-	}
-	a.rec.AckedN = max(a.rec.AckedN, min(m.N, a.told))
-	if (a.rec.Phase == lease.PhaseDone || a.rec.Phase == lease.PhaseRefused) && a.rec.AckedN >= a.rec.EventN {
-		c.drop(a)
-		if a.launched {
-			c.out.Forget = append(c.out.Forget, m.Attempt)
-		}
-	}
+// session is the lease between this host and a group: live until anchor + SessionLease.
+type session struct {
+	id          lease.Session
+	live        bool
+	anchor      BootTime   // clock of the newest Renew that was answered
+	outstanding []BootTime // clocks of Renews of this session, not answered
+	asked       BootTime   // the newest of them
 }
 
-// launch asks the driver for the process; the record of the attempt is on disk.
-func (c *Core) launch(now Moment, a *attempt) {
-	if a.launched || a.rec.Exit != nil {
-		return
+// holds says whether the lease with the group is live, and ends it for good if it has run out: no timer is trusted with
+// that (R5).
+func (g *group) holds(now Moment) bool {
+	s := &g.session
+	if s.live && now.Boot >= s.anchor.Add(SessionLease) {
+		s.live, s.id, s.outstanding = false, 0, nil
 	}
-	a.launched, a.began = true, now.Boot
-	c.out.Start = append(c.out.Start, Task{
-		Attempt: a.rec.Attempt, Spec: a.rec.Spec, User: a.rec.User, Devices: a.rec.Devices, Simulated: c.simulated(a.rec.Devices),
-		Env: c.environment(a.rec), Hostfile: hostfile(c.cfg, a.rec),
-		Deadline: a.deadline, Hold: a.rec.Hold,
-		TimeLimit: a.rec.Spec.TimeLimit.D(), Grace: a.rec.Spec.GraceOr(), Warning: a.rec.Spec.Warning(),
-	})
-	c.say(slog.LevelDebug, "attempt starts",
-		slog.String("attempt", a.rec.Attempt.String()), slog.String("user", a.rec.User), slog.Any("devices", a.rec.Devices))
+	return s.live
 }
 
-// simulated says whether any of the devices has no hardware behind it.
-func (c *Core) simulated(uuids []string) bool {
-	return slices.ContainsFunc(c.cfg.Profile.GPUs, func(d gpu.Device) bool { return d.Simulated && slices.Contains(uuids, d.UUID) })
+// answered takes the answer to the Renew with that clock, and says whether it counts: it belongs to the session that is
+// current now and to a request that is still open. Deadlines are anchored at the request (R3).
+func (g *group) answered(now Moment, id lease.Session, clock BootTime) bool {
+	g.holds(now)
+	s := &g.session
+	i := slices.Index(s.outstanding, clock)
+	if id != s.id || i < 0 || now.Boot >= clock.Add(SessionLease) {
+		return false
+	}
+	s.outstanding = slices.Delete(s.outstanding, 0, i+1)
+	return true
 }
 
-func hostfile(cfg Config, rec lease.Record) string {
-	return fmt.Sprintf("%s slots=%d\n", cfg.IP, max(1, gpu.Count(rec.Need)))
+// inOrder are attempts by name.
+func inOrder(attempts map[job.Attempt]*attempt) []*attempt {
+	return slices.SortedFunc(maps.Values(attempts), func(a, b *attempt) int { return compareAttempts(a.rec.Attempt, b.rec.Attempt) })
+}
+
+func compareAttempts(a, b job.Attempt) int {
+	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Task, b.Task), cmp.Compare(a.N, b.N))
 }

@@ -180,8 +180,8 @@ func TestBreakerTakesOneGPUOut(t *testing.T) {
 		r.fails(user, gpus(1)) // always the same: the first free one
 	}
 	v := r.core.View()
-	if v.Closed.Word != "" || len(v.Aside) != 1 || !strings.Contains(v.Aside["GPU-a"], "5 different jobs failed in a row") {
-		t.Fatalf("closed %v, aside %v", v.Closed, v.Aside)
+	if v.Closed.Word != "" || len(v.Quarantined) != 1 || !strings.Contains(v.Quarantined["GPU-a"], "5 different jobs failed in a row") {
+		t.Fatalf("closed %v, aside %v", v.Closed, v.Quarantined)
 	}
 	a, ok := r.taken("bob", gpus(1))
 	if !ok {
@@ -192,7 +192,7 @@ func TestBreakerTakesOneGPUOut(t *testing.T) {
 		t.Fatal("the broken GPU is given away")
 	}
 	r.pass(31 * time.Second)
-	if v := r.core.View(); len(v.Aside) != 0 {
-		t.Fatalf("aside after the pause: %v", v.Aside)
+	if v := r.core.View(); len(v.Quarantined) != 0 {
+		t.Fatalf("aside after the pause: %v", v.Quarantined)
 	}
 }

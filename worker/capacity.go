@@ -13,15 +13,15 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// capacity is the account of one host. A profile that shrinks below what is
-// held leaves less than nothing free until enough has ended.
+// capacity counts the resources of one host. If a new profile gives less than attempts hold, nothing is free until enough
+// of them have ended.
 type capacity struct {
 	cpus       int
 	memory     job.Size
 	usedCPUs   int
 	usedMemory job.Size
 	gpus       *gpu.Pool
-	ghosts     int // set-asides of the arbitration that is going on
+	ghosts     int // holds of the arbitration that is going on, for offers that wait
 }
 
 func newCapacity(p lease.Profile) (capacity, error) {
@@ -40,7 +40,7 @@ func (r *capacity) setProfile(p lease.Profile) error {
 	return nil
 }
 
-// never is why the host could not meet the need even when idle; empty if it could.
+// never returns why the host could not meet the need even when idle; empty if it could.
 func (r *capacity) never(need job.Resources) string {
 	switch {
 	case need.CPUs > r.cpus:
@@ -55,8 +55,7 @@ func (r *capacity) never(need job.Resources) string {
 	return ""
 }
 
-// short is what is missing of CPUs and memory right now, for people; empty if
-// nothing is.
+// short returns which of CPUs and memory is missing right now, for people; empty if neither is.
 func (r *capacity) short(need job.Resources) string {
 	switch {
 	case need.CPUs > max(0, r.cpus-r.usedCPUs):
@@ -83,7 +82,7 @@ func (r *capacity) choose(need job.Resources) ([]string, bool) {
 	return r.gpus.Choose(need)
 }
 
-// hold takes what choose has found.
+// hold takes what choose has found: all of it, or none and an error.
 func (r *capacity) hold(a job.Attempt, need job.Resources, devices []string) error {
 	if len(devices) > 0 {
 		if err := r.gpus.Hold(a.String(), devices, gpu.Milli(need), need.GPUMemory); err != nil {
@@ -95,7 +94,7 @@ func (r *capacity) hold(a job.Attempt, need job.Resources, devices []string) err
 	return nil
 }
 
-// adopt takes what an earlier life of the daemon had given away.
+// adopt takes what an earlier life of the daemon had given to an attempt.
 func (r *capacity) adopt(rec lease.Record) error {
 	r.usedCPUs += rec.Need.CPUs
 	r.usedMemory += rec.Need.Memory
@@ -125,46 +124,43 @@ func (r *capacity) free() lease.Free {
 	return f
 }
 
-// aside is what an arbitration keeps for offers that wait: taken from the
-// account while later offers are looked at, and given back after.
-type aside struct {
+// heldBack is what an arbitration holds for offers that wait: taken from the account while later offers are looked at,
+// and given back at its end.
+type heldBack struct {
 	cpus    int
 	memory  job.Size
 	noGPUs  bool // nothing of any device is left
-	late    bool // some of it is kept for offers whose wait is over
-	filled  bool // a user with a limit got a reservation
-	failed  map[job.Resources]struct{}
 	devices map[string]gpu.Device
 }
 
-// setAside takes what is free of what a waiting need asks for.
-func (r *capacity) setAside(s *aside, need job.Resources) {
+// holdBack takes what is free of what a waiting need asks for.
+func (r *capacity) holdBack(h *heldBack, need job.Resources) {
 	cpus := min(need.CPUs, max(0, r.cpus-r.usedCPUs))
 	memory := min(need.Memory, max(0, r.memory-r.usedMemory))
 	r.usedCPUs += cpus
 	r.usedMemory += memory
-	s.cpus += cpus
-	s.memory += memory
-	if gpu.Count(need) == 0 || s.noGPUs {
+	h.cpus += cpus
+	h.memory += memory
+	if gpu.Count(need) == 0 || h.noGPUs {
 		return
 	}
 	free := r.gpus.Free()
-	s.noGPUs = len(free) == 0
-	free = slices.DeleteFunc(free, func(f gpu.Free) bool { return !gpu.Fits(s.devices[f.UUID], need) })
+	h.noGPUs = len(free) == 0
+	free = slices.DeleteFunc(free, func(f gpu.Free) bool { return !gpu.Fits(h.devices[f.UUID], need) })
 	slices.SortStableFunc(free, func(a, b gpu.Free) int { return cmp.Compare(b.Milli, a.Milli) })
 	milli := gpu.Milli(need)
 	for _, f := range free[:min(len(free), gpu.Count(need))] {
-		memory := min(f.Memory, max(1, gpu.Memory(need, s.devices[f.UUID].Memory)))
+		memory := min(f.Memory, max(1, gpu.Memory(need, h.devices[f.UUID].Memory)))
 		if r.gpus.Hold(ghost(r.ghosts), []string{f.UUID}, min(milli, f.Milli), memory) == nil {
 			r.ghosts++
 		}
 	}
 }
 
-// giveBack undoes all that setAside took.
-func (r *capacity) giveBack(s *aside) {
-	r.usedCPUs -= s.cpus
-	r.usedMemory -= s.memory
+// giveBack undoes all that holdBack took.
+func (r *capacity) giveBack(h *heldBack) {
+	r.usedCPUs -= h.cpus
+	r.usedMemory -= h.memory
 	for ; r.ghosts > 0; r.ghosts-- {
 		r.gpus.Release(ghost(r.ghosts - 1))
 	}

@@ -1,6 +1,6 @@
 package worker
 
-// The clock that leases are measured by.
+// The clocks of a worker: leases are measured by the lease clock, people read the wall clock.
 
 import (
 	"time"
@@ -21,9 +21,8 @@ func (t BootTime) Add(d time.Duration) BootTime { return t + BootTime(d) }
 // Sub is the time from u to t.
 func (t BootTime) Sub(u BootTime) time.Duration { return time.Duration(t - u) }
 
-// OnHost is a moment as CLOCK_BOOTTIME shows it, and the skew (wall clock less
-// CLOCK_BOOTTIME) under which that is right. Whoever has seen a later pause of
-// this host has to take it off.
+// OnHost returns the moment as CLOCK_BOOTTIME shows it, and the skew (wall clock less CLOCK_BOOTTIME) under which that is
+// right. A process that has seen a later pause of this host has to subtract it.
 func (t BootTime) OnHost() (boot, skew time.Duration) { return clock.OnHost(time.Duration(t)) }
 
 // clock is the lease clock of this process: a host has one time.
@@ -42,8 +41,10 @@ type Moment struct {
 	Wall time.Time
 }
 
-// setSince is how far the wall clock was set forward between two moments of one
-// boot.
+// ReadClocks reads the lease clock and the wall clock of this host.
+func ReadClocks() Moment { return Moment{Boot: Now(), Wall: time.Now()} }
+
+// setSince returns by how much the wall clock was set forward between two moments of one boot.
 func (m Moment) setSince(before Moment) time.Duration {
 	return m.Wall.Sub(before.Wall) - m.Boot.Sub(before.Boot)
 }

@@ -1,128 +1,107 @@
 package worker
 
-// The state of a worker and the course of a round.
+// The core: it joins the rooms, hands each event to the one that it concerns, and keeps the order of effects.
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
-// Core decides what this host gives away and to whom. It is driven in rounds:
+// Core decides what this host gives away and to whom. It is driven in turns of two calls:
 //
-//	Step      for every event that is there,
-//	Round     which decides offers and says what must be on disk,
-//	Saved     with what became of that, which says what is to be done now.
+//	Step(now, events...) Writes   takes all events that are there, and returns what must be on disk;
+//	Saved(now, err) Effects       takes the outcome of that write, and returns what is to be done.
 //
-// Between Round and Saved nothing else may be called. A Core is used by one
-// goroutine; the same calls with the same arguments give the same answers.
+// A turn has two calls because of R3: the ledger is on disk before anything is sent or started that depends on it,
+// and the core does no I/O. Each Step is followed by one Saved, also when there is nothing to write.
+//
+// A Core is used by one goroutine; the same calls with the same arguments give the same answers.
+//
+// Each room has a state of its own, which only its functions change. A room knows those before it in this list.
 type Core struct {
-	cfg    Config
-	chance *rand.Rand
-	timers timers
-	room   capacity
-
-	peers    []job.Peer // with a session, sorted
-	seeker   seeker
-	groups   map[job.Group]*group
-	attempts map[job.Attempt]*attempt
-
-	offers   map[offerKey]*offer
-	queue    []*offer         // by rank; offers that are answered stay until the next arbitration
-	queued   int              // offers that wait
-	perPeer  map[job.Peer]int // of them, by scheduler
-	lapsed   map[job.Attempt]*offer
-	declines []refusal
-	look     bool // offers or what is free have changed since the last arbitration
-	devices  map[string]*device
-	holders  map[string]int           // attempts that hold a device
-	awaiting map[job.Attempt]*attempt // until the memory of their devices is back
-	polling  bool                     // a timer asks for a device status
-	draining Drain
-	deadline *timer // of the drain
-
-	mps    string // where NVIDIA's multi-process service listens; empty: it does not run
-	limits Limits
-	usage  map[string]usage // by user
-
-	refusals refusals                         // for quota
-	eased    map[job.Peer]map[string]struct{} // users of refusals that may hold more, not told yet
-
-	breaker     breaker
-	broken      string   // why the host takes nothing for a while
-	brokenUntil BootTime // of broken
-	asideNew    bool     // what is set aside has changed, and the disk does not know
-	restored    Moment   // the wall clock of what was set aside before the restart
-
-	// What changed and is not on disk.
-	dirty  []*attempt
-	gone   map[job.Attempt]struct{}
-	epochs []*group
-	batch  batch
-	failed error // of the last save; nil while the disk works
-	retry  BootTime
-
-	out      Effects       // of this round, not held back by anything
-	unsaid   int           // log lines beyond the bound
-	renewals []lease.Renew // sent after events
-	gated    Effects       // waits until a newer epoch is on disk
-
-	free      lease.Free // what is left
-	stale     bool       // free has to be counted again
-	changed   bool       // something about it, since it was last told
-	announced BootTime
-	waiting   bool // for the timer that tells it
-	seq       uint64
+	cfg          *Config
+	turn         *turn
+	account      *account // with the quotas
+	health       *health  // with the devices and the breakers
+	ledger       *ledger
+	sessions     *sessions
+	reports      *reports
+	queue        *queue
+	leases       *leases
+	attempts     *attempts
+	commands     *commands
+	reservations *reservations
+	drain        *drainage
+	gate         *gate
+	offers       *offers
+	starts       *starts
 }
 
-// batch is what is being saved between Round and Saved.
-type batch struct {
-	attempts []*attempt
-	gone     []job.Attempt
-	groups   []*group
-	open     bool
-}
-
-// NewCore returns a worker that holds nothing and knows nobody.
+// NewCore returns a worker that holds nothing and knows nobody. An error says what is wrong with the config.
 func NewCore(cfg Config) (*Core, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	c := &Core{
-		cfg:      cfg,
-		chance:   rand.New(rand.NewPCG(cfg.Seed, 0x6d7573746572)),
-		seeker:   newSeeker(),
-		groups:   map[job.Group]*group{},
-		attempts: map[job.Attempt]*attempt{},
-		offers:   map[offerKey]*offer{},
-		perPeer:  map[job.Peer]int{},
-		lapsed:   map[job.Attempt]*offer{},
-		devices:  map[string]*device{},
-		holders:  map[string]int{},
-		gone:     map[job.Attempt]struct{}{},
-		awaiting: map[job.Attempt]*attempt{},
-		draining: cfg.Draining,
-		limits:   cfg.Limits,
-		usage:    map[string]usage{},
-		refusals: newRefusals(),
-		eased:    map[job.Peer]map[string]struct{}{},
+		cfg: &cfg, turn: &turn{}, ledger: &ledger{gone: map[job.Attempt]struct{}{}}, sessions: newSessions(cfg.Profile.Peer),
 	}
 	var err error
-	if c.room, err = newCapacity(cfg.Profile); err != nil {
+	if c.account, err = newAccount(c.cfg, c.turn); err != nil {
 		return nil, err
 	}
-	c.learnDevices()
-	c.stale = true
+	c.health = newHealth(c.cfg, c.turn, c.account)
+	c.reports = &reports{turn: c.turn}
+	c.queue = newQueue(c.turn)
+	c.leases = &leases{
+		cfg: c.cfg, turn: c.turn, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
+		chance: rand.New(rand.NewPCG(cfg.Seed, 0x6d7573746572)), groups: map[job.Group]*group{},
+	}
+	c.attempts = &attempts{
+		cfg: c.cfg, turn: c.turn, account: c.account, health: c.health, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
+		queue: c.queue, by: map[job.Attempt]*attempt{}, awaiting: map[job.Attempt]*attempt{},
+	}
+	c.commands = &commands{cfg: c.cfg, turn: c.turn, reports: c.reports, leases: c.leases, attempts: c.attempts}
+	c.reservations = &reservations{
+		turn: c.turn, account: c.account, reports: c.reports, queue: c.queue, leases: c.leases, attempts: c.attempts,
+	}
+	c.drain = &drainage{turn: c.turn, health: c.health, attempts: c.attempts, now: cfg.Draining}
+	c.gate = &gate{
+		cfg: c.cfg, account: c.account, health: c.health, ledger: c.ledger, attempts: c.attempts, drain: c.drain, reports: c.reports,
+	}
+	c.offers = &offers{
+		cfg: c.cfg, turn: c.turn, account: c.account, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases,
+		attempts: c.attempts, reservations: c.reservations, gate: c.gate,
+	}
+	c.starts = &starts{
+		cfg: c.cfg, turn: c.turn, ledger: c.ledger, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases,
+		attempts: c.attempts, reservations: c.reservations, drain: c.drain, gate: c.gate,
+	}
 	return c, nil
 }
 
-// Step lets the core see one event. What follows from it comes with the round.
-func (c *Core) Step(now Moment, ev Event) {
+// Step begins a turn: it takes the events in order, ends the waits that are over, decides on the offers, and returns
+// what must be on disk before anything is done about it. Without events it does what Wake asked for.
+func (c *Core) Step(now Moment, events ...Event) Writes {
+	for _, ev := range events {
+		c.take(now, ev)
+	}
+	c.turn.timers.fire(now)
+	c.offers.arbitrate(now)
+	c.reports.sendDeclines(c.account)
+	for _, a := range c.ledger.changed() {
+		if a.phase == starting && !a.group.holds(now) {
+			c.attempts.refuse(a, "the lease ran out while the ledger could not be written")
+		}
+	}
+	return c.ledger.writes(now)
+}
+
+// take hands an event to the room that it concerns.
+func (c *Core) take(now Moment, ev Event) {
 	switch e := ev.(type) {
 	case Up:
 		c.up(now, e.Peer)
@@ -131,26 +110,28 @@ func (c *Core) Step(now Moment, ev Event) {
 	case Message:
 		c.message(now, e.From, e.Msg)
 	case DriverEvent:
-		c.driver(now, e)
+		c.attempts.reported(now, e)
 	case Adopted:
-		c.adopted(now, e.Found)
+		c.health.takeUp(now)
+		c.attempts.adopted(now, e.Found)
+		c.drain.arm(now)
 	case Admitted:
-		c.admitted(now, e)
+		c.starts.admitted(now, e)
 	case StopFailed:
-		c.stopFailed(now, e.Attempt)
+		c.attempts.stopFailed(now, e.Attempt)
 	case DeviceStatus:
-		c.mps = e.MPS
-		c.deviceStatus(now, e.Devices)
+		c.health.devices.mps = e.MPS
+		c.attempts.returned(now, c.health.devices.status(now, e.Devices))
 	case DeviceFault:
-		c.deviceFault(now, e.Fault)
+		c.health.devices.reported(now, e.Fault, c.cfg.Profile.GPUs)
 	case DeviceRestored:
-		c.deviceRestored(e.UUID)
+		c.health.devices.restore(e.UUID)
 	case ProfileChanged:
 		c.profileChanged(e.Profile)
 	case Drain:
-		c.drain(now, e)
+		c.drain.set(now, e)
 	case LimitsChanged:
-		c.setLimits(e.Limits)
+		c.account.setLimits(e.Limits)
 	default:
 		panic(fmt.Sprintf("worker: unknown event %T", ev))
 	}
@@ -159,214 +140,136 @@ func (c *Core) Step(now Moment, ev Event) {
 func (c *Core) message(now Moment, from job.Peer, msg lease.ToWorker) {
 	switch m := msg.(type) {
 	case lease.Owns:
-		c.owns(now, from, m)
+		c.leases.owns(now, from, m)
 	case lease.Offer:
-		c.offer(now, from, m)
+		c.offers.offer(now, from, m)
 	case lease.Release:
-		c.release(from, m)
+		c.reservations.release(from, m)
 	case lease.Start:
-		c.start(now, from, m)
+		c.starts.start(now, from, m)
 	case lease.Query:
-		c.query(now, from, m)
+		c.commands.query(now, from, m)
 	case lease.Signal:
-		c.signal(now, from, m)
+		c.commands.signal(now, from, m)
 	case lease.Cancel:
-		c.cancel(now, from, m)
+		c.commands.cancel(now, from, m)
 	case lease.Ack:
-		c.ack(from, m)
+		c.commands.ack(from, m)
 	case lease.Renewed:
-		c.renewed(now, from, m)
+		if g := c.leases.renewed(now, from, m); g != nil {
+			c.starts.resume(now, g)
+			c.commands.verdicts(now, g, m)
+		}
 	default:
 		panic(fmt.Sprintf("worker: unknown message %T", msg))
 	}
 }
 
-// Round ends the seeing of events: waits that are over end, offers are decided,
-// and what must be on disk before anything is done about it is returned. With
-// nothing to write, Saved is called without a save.
-func (c *Core) Round(now Moment) Writes {
-	c.timers.fire(now)
-	c.arbitrate(now)
-	c.sendDeclines()
-	c.dirty = slices.DeleteFunc(c.dirty, func(a *attempt) bool { return !a.dirty })
-	for _, a := range c.dirty {
-		if a.rec.Phase == lease.PhaseStarted && !a.launched && !a.group.holds(now) {
-			c.refuse(a, "the lease ran out while the ledger could not be written")
-		}
-	}
-	if c.failed != nil && now.Boot < c.retry {
-		return Writes{}
-	}
-	if len(c.dirty)+len(c.gone)+len(c.epochs) == 0 {
-		return Writes{}
-	}
-	var w Writes
-	w.Sync = len(c.epochs) > 0
-	for _, a := range c.dirty {
-		w.Put = append(w.Put, a.rec)
-		w.Sync = w.Sync || a.lasting()
-	}
-	c.batch = batch{attempts: c.dirty, groups: c.epochs, open: true}
-	c.dirty, c.epochs = nil, nil
-	for _, g := range c.batch.groups {
-		w.Epochs = append(w.Epochs, lease.GroupEpoch{Group: g.id, Epoch: g.epoch})
-	}
-	for a := range c.gone {
-		c.batch.gone = append(c.batch.gone, a)
-	}
-	slices.SortFunc(c.batch.gone, compareAttempts)
-	w.Gone = c.batch.gone
-	return w
-}
-
-// Saved says what became of the Writes, and returns what is to be done now.
-// After an error nothing is done that had to be on disk first.
+// Saved ends a turn: err is what became of the Writes that Step returned, nil if there was nothing to write. It returns
+// what is to be done now. After an error nothing is done that had to be on disk first.
 func (c *Core) Saved(now Moment, err error) Effects {
-	b := c.batch
-	c.batch = batch{}
-	switch {
+	failed := c.ledger.failed
+	switch b := c.ledger.saved(now, err); {
 	case !b.open:
 	case err == nil:
+		if failed != nil {
+			c.turn.log(slog.LevelInfo, "ledger can be written again")
+			c.turn.announce = true
+		}
 		c.saved(now, b)
 	default:
-		c.notSaved(now, b, err)
-	}
-	for _, r := range c.renewals {
-		if g := c.groups[r.Group]; g != nil && c.connected(g.owner) {
-			c.send(g.owner, r)
+		if failed == nil {
+			c.turn.log(slog.LevelError, "ledger cannot be written: no new work is taken", slog.Any("error", err))
+			c.turn.announce = true
 		}
+		c.notSaved(b, err)
 	}
-	c.renewals = nil
-	c.sendDeclines()
-	c.announce(now)
-	if c.unsaid > 0 {
-		c.out.Log = append(c.out.Log, Line{slog.LevelWarn, "log lines left out", []slog.Attr{slog.Int("lines", c.unsaid)}})
-		c.unsaid = 0
+	c.leases.send()
+	c.reports.sendDeclines(c.account)
+	if refusals := &c.account.quotas.refusals; c.reports.due(now, refusals) {
+		c.reports.announce(now, c.sessions.peers, c.gate.news(), refusals)
 	}
-	c.out.Want, c.out.Unwant = c.seeker.take()
-	out := c.out
-	c.out = Effects{}
-	if c.asideNew {
-		kept := c.aside(now)
-		out.Keep, c.asideNew = &kept, false
+	out := c.turn.end()
+	out.Want, out.Unwant = c.sessions.take()
+	if c.turn.keep {
+		kept := c.health.record(now)
+		out.Keep, c.turn.keep = &kept, false
 	}
 	return out
 }
 
+// saved does what waited for the batch to be on disk.
 func (c *Core) saved(now Moment, b batch) {
-	if c.failed != nil {
-		c.say(slog.LevelInfo, "ledger can be written again")
-		c.failed, c.changed = nil, true
-	}
-	for _, g := range b.groups {
-		g.unsaved = false
-	}
-	for _, a := range b.gone {
-		delete(c.gone, a)
-	}
 	for _, a := range b.attempts {
-		a.dirty, a.saved = false, true
-		switch a.rec.Phase {
-		case lease.PhaseReserved:
-			if a.asked == nil { // else its commit was sent long ago
-				c.sendCommit(now, a)
-			}
-		case lease.PhaseStarted:
-			c.launch(now, a)
-			c.tell(a)
-		case lease.PhaseDone, lease.PhaseRefused:
-			c.tell(a)
+		switch a.phase {
+		case reserving:
+			c.reservations.commit(now, a)
+		case reserved, asked:
+		case starting:
+			c.attempts.launch(now, a)
+			c.reports.tell(a)
+		case launched, completing, done, refused:
+			c.reports.tell(a)
 		}
 	}
-	c.out.Signal = append(c.out.Signal, c.gated.Signal...)
-	for a, t := range c.gated.Extend {
-		c.extend(a, t)
-	}
-	c.gated = Effects{}
+	c.leases.saved()
 }
 
-// notSaved keeps all that has to be written, and takes back what nobody has
-// been told yet: reservations and starts.
-func (c *Core) notSaved(now Moment, b batch, err error) {
-	if c.failed == nil {
-		c.say(slog.LevelError, "ledger cannot be written: no new work is taken", slog.Any("error", err))
-		c.changed = true
-	}
-	c.failed, c.look = err, true
-	c.retry = now.Boot.Add(retrySave)
-	c.timers.set(c.retry, func(Moment) {})
-	c.epochs = b.groups
-	c.gated.Signal = nil
+// notSaved keeps all that has to be written, and takes back what nobody has been told yet: reservations and starts.
+func (c *Core) notSaved(b batch, err error) {
+	c.turn.arbitrate = true
+	c.turn.timers.set(c.ledger.retry, func(Moment) {})
+	c.leases.signals = nil
 	why := "ledger: " + err.Error()
 	for _, a := range b.attempts {
-		a.dirty, a.saved = false, true // it may be on disk for all we know
-		switch o := a.offer; {
-		case a.rec.Phase == lease.PhaseReserved && a.asked != nil:
-			c.refuse(a, why)
-		case a.rec.Phase == lease.PhaseReserved:
-			c.unreserve(a)
-			c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: lease.Clip(why)}, false)
-		case a.rec.Phase == lease.PhaseStarted && !a.launched:
-			c.refuse(a, why)
-		default:
-			c.put(a)
+		switch a.phase {
+		case asked, starting:
+			c.attempts.refuse(a, why)
+		case reserving, reserved:
+			c.reservations.undo(a)
+			c.reports.decline(a.offer.key.peer, a.offer.msg, job.Reason{Word: job.ReasonResources, Detail: lease.Clip(why)}, false)
+		case launched, completing, done, refused:
+			c.ledger.put(a)
 		}
 	}
 }
 
-// Wake is when a round is due though nothing has happened.
-func (c *Core) Wake() (BootTime, bool) {
-	if len(c.timers.list) == 0 {
-		return 0, false
-	}
-	return c.timers.list[0].at, true
-}
+// Wake returns when the core wants a turn even if nothing happens until then; false if never.
+func (c *Core) Wake() (BootTime, bool) { return c.turn.timers.next() }
 
-// put marks the record of an attempt as not yet on disk.
-func (c *Core) put(a *attempt) {
-	delete(c.gone, a.rec.Attempt)
-	if !a.dirty {
-		a.dirty = true
-		c.dirty = append(c.dirty, a)
+// up opens a session: who this is, then whatever the peer has not acknowledged, then what asks for renewal.
+func (c *Core) up(now Moment, p job.Peer) {
+	c.down(p)
+	c.sessions.open(p)
+	c.gate.hello(p)
+	for _, g := range c.leases.of(p) {
+		c.leases.greet(now, g)
 	}
 }
 
-// lasting says that a restart must not find an older record than this one: its
-// process is to be started now, or never was and never will be.
-func (a *attempt) lasting() bool {
-	switch a.rec.Phase {
-	case lease.PhaseStarted:
-		return !a.launched
-	case lease.PhaseRefused:
-		return true
-	case lease.PhaseDone:
-		return !a.rec.Exit.Started // the driver may never have heard of it
-	case lease.PhaseReserved:
-	}
-	return false
-}
-
-// drop forgets an attempt, on disk too.
-func (c *Core) drop(a *attempt) {
-	delete(c.attempts, a.rec.Attempt)
-	delete(a.group.running, a.rec.Attempt)
-	delete(a.group.kept, a.rec.Attempt)
-	c.seek(a.group)
-	a.dirty = false
-	if a.saved {
-		c.gone[a.rec.Attempt] = struct{}{}
-	}
-}
-
-// say has a line written to the log with the effects of this round.
-func (c *Core) say(level slog.Level, msg string, attrs ...slog.Attr) {
-	if len(c.out.Log) >= maxLines {
-		c.unsaid++
+func (c *Core) down(p job.Peer) {
+	if !c.sessions.close(p) {
 		return
 	}
-	c.out.Log = append(c.out.Log, Line{level, msg, attrs})
+	for _, g := range c.leases.of(p) {
+		g.greeted = false
+	}
+	c.account.quotas.refusals.forget(p)
+	c.queue.leave(p)
 }
 
-func compareAttempts(a, b job.Attempt) int {
-	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Task, b.Task), cmp.Compare(a.N, b.N))
+func (c *Core) profileChanged(p lease.Profile) {
+	if err := c.account.setProfile(p); err != nil {
+		c.turn.log(slog.LevelError, "profile of this host is not usable", slog.Any("error", err))
+		return
+	}
+	c.cfg.Profile = p
+	c.health.devices.learn(p.GPUs)
+	c.offers.declineImpossible()
+	for _, to := range c.sessions.peers {
+		c.gate.hello(to)
+	}
 }
+
+// Profile is what this host could ever give.
+func (c *Core) Profile() lease.Profile { return c.cfg.Profile }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
@@ -53,8 +54,9 @@ type host struct {
 	mute    bool               // the policy does not answer
 	asked   []worker.Admission // without an answer
 
-	done worker.Effects                   // of the last round
-	sent map[job.Peer][]lease.ToScheduler // since the last look
+	done worker.Effects                      // of the last round
+	sent map[job.Peer][]lease.ToScheduler    // since the last look
+	show func(worker.Writes, worker.Effects) // each turn, if set
 }
 
 func config(gpus int) worker.Config {
@@ -149,10 +151,7 @@ func join(to *worker.Effects, more worker.Effects) {
 // turn is one round of the core.
 func (h *host) turn(events ...worker.Event) worker.Effects {
 	h.t.Helper()
-	for _, e := range events {
-		h.core.Step(h.now, e)
-	}
-	w := h.core.Round(h.now)
+	w := h.core.Step(h.now, events...)
 	h.wrote = w
 	var err error
 	switch {
@@ -182,18 +181,26 @@ func (h *host) turn(events ...worker.Event) worker.Effects {
 	for _, m := range h.done.Send {
 		h.sent[m.To] = append(h.sent[m.To], m.Msg)
 	}
+	for _, l := range h.done.Log {
+		if strings.HasPrefix(l.Msg, "defect") {
+			h.t.Fatalf("%s %v", l.Msg, l.Attrs)
+		}
+	}
+	if h.show != nil {
+		h.show(w, h.done)
+	}
 	return h.done
 }
 
 // keep has the next boot find what is set aside, as the disk does.
-func (h *host) keep(now worker.Aside) {
+func (h *host) keep(now worker.Quarantine) {
 	h.t.Helper()
 	text, err := json.Marshal(now)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.cfg.Aside = worker.Aside{}
-	if err := json.Unmarshal(text, &h.cfg.Aside); err != nil {
+	h.cfg.Quarantine = worker.Quarantine{}
+	if err := json.Unmarshal(text, &h.cfg.Quarantine); err != nil {
 		h.t.Fatal(err)
 	}
 }

@@ -1,12 +1,14 @@
 package worker
 
-// GPUs as they are: whether they are sound, who else uses them, and whether a
-// task's memory is back after its end.
+// GPUs as they are: which of them are in quarantine, which programs besides ours use them, and whether a task's memory
+// is back after its end.
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
@@ -16,139 +18,119 @@ import (
 // device is what a worker knows about one GPU beyond who holds it.
 type device struct {
 	gpu.Device
-	aside       map[trouble]string
-	foreign     map[int]bool // processes that were there without any task
-	idle        job.Size     // memory used without any task or process; -1 unknown
+	quarantine  map[trouble]string // why nobody gets it; empty: it is sound
+	foreign     map[int]bool       // processes that were there without any task
+	idle        job.Size           // memory used without any task or process; -1 unknown
 	breaker     breaker
 	brokenUntil BootTime // of troubleBreaker
 	faults      faults
 }
 
-// trouble is why a device is given to nobody. On disk it has the same name.
-type trouble string
-
-const (
-	troubleHealth  trouble = "health"  // until its driver calls it healthy
-	troubleMemory  trouble = "memory"  // until a task's memory is back
-	troubleFault   trouble = "fault"   // until a probe finds it sound
-	troubleBreaker trouble = "breaker" // for a while after failures of different jobs
-)
-
-// troubles are all of them, those that tell most first.
-var troubles = []trouble{troubleFault, troubleHealth, troubleMemory, troubleBreaker}
-
-// unlisted is what a device may use for itself before memory that belongs to no
-// listed process counts as taken.
+// unlisted is what a device may use for itself before memory that belongs to no listed process counts as taken.
 const unlisted = job.Size(1 << 30)
 
-// learnDevices takes up the devices of the profile; those that are gone are
-// forgotten once nobody holds them.
-func (c *Core) learnDevices() {
+// devices are the GPUs of this host.
+type devices struct {
+	turn    *turn
+	account *account
+	by      map[string]*device // by UUID
+	mps     string             // where NVIDIA's multi-process service listens; empty: it does not run
+}
+
+// learn takes up the devices of a profile; those that are gone are forgotten once nobody holds them.
+func (ds *devices) learn(list []gpu.Device) {
 	listed := map[string]bool{}
-	for _, g := range c.cfg.Profile.GPUs {
+	for _, g := range list {
 		listed[g.UUID] = true
-		if d := c.devices[g.UUID]; d != nil {
+		if d := ds.by[g.UUID]; d != nil {
 			d.Device = g
 			continue
 		}
-		c.devices[g.UUID] = &device{Device: g, aside: map[trouble]string{}, idle: -1, faults: faults{ecc: -1}}
+		ds.by[g.UUID] = &device{Device: g, quarantine: map[trouble]string{}, idle: -1, faults: faults{ecc: -1}}
 	}
-	maps.DeleteFunc(c.devices, func(uuid string, _ *device) bool { return !listed[uuid] && c.holders[uuid] == 0 })
+	maps.DeleteFunc(ds.by, func(uuid string, _ *device) bool { return !listed[uuid] && ds.account.holders[uuid] == 0 })
 }
 
-func (c *Core) setAside(d *device, t trouble, why string) {
-	if d.aside[t] == why {
+// put puts a device into quarantine.
+func (ds *devices) put(d *device, t trouble, why string) {
+	if d.quarantine[t] == why {
 		return
 	}
-	d.aside[t] = why
-	c.asideNew = true
-	c.room.gpus.Quarantine(d.UUID, why)
-	c.say(slog.LevelError, "device set aside", slog.String("device", d.UUID), slog.String("reason", why))
-	c.touch()
+	d.quarantine[t] = why
+	ds.turn.keep = true
+	ds.account.capacity.gpus.Quarantine(d.UUID, why)
+	ds.turn.log(slog.LevelError, "device set aside", slog.String("device", d.UUID), slog.String("reason", why))
+	ds.account.touch()
 }
 
 // clear ends one trouble of a device; it is given away again when none is left.
-func (c *Core) clear(d *device, t trouble) {
-	if _, ok := d.aside[t]; !ok {
+func (ds *devices) clear(d *device, t trouble) {
+	if _, ok := d.quarantine[t]; !ok {
 		return
 	}
-	delete(d.aside, t)
-	c.asideNew = true
+	delete(d.quarantine, t)
+	ds.turn.keep = true
 	for _, left := range troubles {
-		if why, ok := d.aside[left]; ok {
-			c.room.gpus.Quarantine(d.UUID, why)
+		if why, ok := d.quarantine[left]; ok {
+			ds.account.capacity.gpus.Quarantine(d.UUID, why)
 			return
 		}
 	}
-	c.room.gpus.EndQuarantine(d.UUID)
-	c.say(slog.LevelInfo, "device is given away again", slog.String("device", d.UUID))
-	c.touch()
-	c.look = true
+	ds.account.capacity.gpus.EndQuarantine(d.UUID)
+	ds.turn.log(slog.LevelInfo, "device is given away again", slog.String("device", d.UUID))
+	ds.account.touch()
+	ds.turn.arbitrate = true
 }
 
-func (c *Core) deviceRestored(uuid string) {
-	if d := c.devices[uuid]; d != nil {
-		d.breaker, d.faults, c.asideNew = breaker{}, faults{ecc: d.faults.ecc, asks: d.faults.asks}, true
-		for _, t := range troubles {
-			c.clear(d, t)
-		}
+// restore ends all troubles of a device, and forgets what was counted against it: a person has looked at it.
+func (ds *devices) restore(uuid string) {
+	d := ds.by[uuid]
+	if d == nil {
+		return
+	}
+	d.breaker, d.faults = breaker{}, faults{ecc: d.faults.ecc, probes: d.faults.probes}
+	ds.turn.keep = true
+	for _, t := range troubles {
+		ds.clear(d, t)
 	}
 }
 
-func (c *Core) deviceStatus(now Moment, list []gpu.Status) {
-	ours := map[string]bool{} // whether a task's memory is not back
+// status takes what the drivers say of the devices now. It returns whether nothing is left of tasks that ended, by UUID.
+func (ds *devices) status(now Moment, list []gpu.Status) map[string]bool {
+	back := map[string]bool{}
 	for _, s := range list {
-		d := c.devices[s.UUID]
+		d := ds.by[s.UUID]
 		if d == nil {
 			continue
 		}
 		switch s.Health {
 		case gpu.Unhealthy:
-			c.setAside(d, troubleHealth, lease.Clip("unhealthy: "+s.Detail))
+			ds.put(d, troubleHealth, lease.Clip("unhealthy: "+s.Detail))
 		case gpu.Healthy:
-			c.clear(d, troubleHealth)
+			ds.clear(d, troubleHealth)
 		case gpu.Unknown:
 		}
-		c.probe(now, d, s)
-		ours[s.UUID] = !c.account(d, s)
+		ds.probe(now, d, s)
+		back[s.UUID] = ds.use(d, s)
 	}
-	for _, a := range c.waitingAttempts() {
-		for uuid := range a.waits {
-			if dirty, seen := ours[uuid]; seen && !dirty {
-				delete(a.waits, uuid)
-			}
-		}
-		if len(a.waits) == 0 {
-			c.finish(now, a, *a.rec.Exit)
-		}
-	}
+	return back
 }
 
-func (c *Core) waitingAttempts() []*attempt {
-	out := make([]*attempt, 0, len(c.awaiting))
-	for _, a := range c.awaiting {
-		out = append(out, a)
-	}
-	slices.SortFunc(out, func(a, b *attempt) int { return compareAttempts(a.rec.Attempt, b.rec.Attempt) })
-	return out
-}
-
-// account notes what programs of others use of a device, and says whether
-// nothing is left on it of a task that ended. While no task holds it, whatever
-// is on it is of others.
-func (c *Core) account(d *device, s gpu.Status) (back bool) {
+// use notes what programs of others use of a device, and says whether nothing is left on it of a task that ended. While
+// no task holds it, whatever is on it is of others.
+func (ds *devices) use(d *device, s gpu.Status) (back bool) {
 	back = true
 	for _, p := range s.Processes {
 		back = back && d.foreign[p.PID]
 	}
-	if len(s.Processes) == 0 && d.idle >= 0 && c.mps == "" { // a server of MPS keeps what it has
+	if len(s.Processes) == 0 && d.idle >= 0 && ds.mps == "" { // a server of MPS keeps what it has
 		back = s.MemoryUsed <= d.idle+gpu.ForeignLimit
 	}
-	_, stuck := d.aside[troubleMemory]
+	_, stuck := d.quarantine[troubleMemory]
 	switch {
 	case stuck && back:
-		c.clear(d, troubleMemory)
-	case c.holders[d.UUID] > 0 || stuck:
+		ds.clear(d, troubleMemory)
+	case ds.account.holders[d.UUID] > 0 || stuck:
 		return back
 	}
 	d.foreign = nil
@@ -166,57 +148,106 @@ func (c *Core) account(d *device, s gpu.Status) (back bool) {
 			used = s.MemoryUsed
 		}
 	}
-	c.room.gpus.Foreign(d.UUID, used)
-	c.touch()
-	c.look = true
+	ds.account.capacity.gpus.Foreign(d.UUID, used)
+	ds.account.touch()
+	ds.turn.arbitrate = true
 	return back
 }
 
-// await ends an attempt whose processes are gone as soon as the memory of its
-// devices is back. Only real devices are waited for that no other task shares:
-// its memory could not be told from theirs.
-func (c *Core) await(now Moment, a *attempt) {
+// toWaitFor returns which of the devices have to give back the memory of a task that ends. Only real devices count that
+// no other task shares: its memory could not be told from theirs.
+func (ds *devices) toWaitFor(uuids []string) map[string]bool {
 	waits := map[string]bool{}
-	for _, uuid := range a.rec.Devices {
-		if d := c.devices[uuid]; d != nil && !d.Simulated && c.holders[uuid] == 1 {
+	for _, uuid := range uuids {
+		if d := ds.by[uuid]; d != nil && !d.Simulated && ds.account.holders[uuid] == 1 {
 			waits[uuid] = true
 		}
 	}
-	if len(waits) == 0 || !a.rec.Exit.Started {
-		c.finish(now, a, *a.rec.Exit)
-		return
-	}
-	a.waits = waits
-	c.awaiting[a.rec.Attempt] = a
-	c.poll(now)
-	c.timers.set(now.Boot.Add(backWithin), func(now Moment) {
-		if c.awaiting[a.rec.Attempt] == a {
-			c.giveUp(now, a)
-		}
-	})
+	return waits
 }
 
-// giveUp sets aside the devices whose memory did not come back; the host goes on.
-func (c *Core) giveUp(now Moment, a *attempt) {
-	for uuid := range a.waits {
-		if d := c.devices[uuid]; d != nil {
-			c.setAside(d, troubleMemory, "memory was not given back by "+a.rec.Attempt.String())
-		}
+// notBack puts a device into quarantine whose memory an attempt did not give back.
+func (ds *devices) notBack(uuid string, a job.Attempt) {
+	if d := ds.by[uuid]; d != nil {
+		ds.put(d, troubleMemory, "memory was not given back by "+a.String())
 	}
-	c.finish(now, a, *a.rec.Exit)
 }
 
-// poll asks for a status now, and again as long as an attempt waits for one.
-func (c *Core) poll(now Moment) {
-	c.out.Poll = true
-	if c.polling {
+// reported takes an error that a device reported. Whatever the error is, the driver is asked at once for a status: its
+// own word counts more than any list of numbers.
+func (ds *devices) reported(now Moment, f gpu.Fault, listed []gpu.Device) {
+	ds.turn.out.Poll = true
+	text, bad := deviceFaults[f.Xid]
+	switch {
+	case slices.Contains(programFaults, f.Xid):
+		return
+	case !bad:
+		ds.turn.log(slog.LevelWarn, "a device reported an error", slog.String("device", f.UUID), slog.Uint64("xid", f.Xid))
+		return
+	case f.UUID == "":
+		ds.turn.log(slog.LevelError, "a device reported a fault, the driver does not say which", slog.Uint64("xid", f.Xid))
 		return
 	}
-	c.polling = true
-	c.timers.set(now.Boot.Add(pollAgain), func(now Moment) {
-		c.polling = false
-		if len(c.awaiting) > 0 {
-			c.poll(now)
+	for _, g := range listed {
+		if d := ds.by[g.UUID]; d != nil && (g.UUID == f.UUID || g.Parent == f.UUID) {
+			ds.fault(now, d, fmt.Sprintf("xid %d (%s)", f.Xid, text))
+		}
+	}
+}
+
+// fault puts a device into quarantine until a probe finds it sound. A fault often comes with many reports: they count as
+// one.
+func (ds *devices) fault(now Moment, d *device, why string) {
+	_, already := d.quarantine[troubleFault]
+	d.faults.add(now, already)
+	if !already {
+		ds.put(d, troubleFault, why)
+	}
+	if now.Boot.Sub(d.faults.kept) >= vouchedPause { // not every report is a write
+		d.faults.kept, ds.turn.keep = now.Boot, true
+	}
+	ds.armProbe(d)
+}
+
+// armProbe has the driver asked for a status when the device may be found sound.
+func (ds *devices) armProbe(d *device) {
+	ask := func(Moment) { ds.turn.out.Poll = ds.turn.out.Poll || d.quarantine[troubleFault] != "" }
+	for i, at := range []BootTime{d.faults.last.Add(vouchedPause), d.faults.probe} {
+		ds.turn.timers.stop(d.faults.probes[i])
+		d.faults.probes[i] = ds.turn.timers.set(at, ask)
+	}
+}
+
+// probe looks at the newest status of a device for memory errors that no Xid told of. If it is in quarantine for a fault,
+// probe looks whether it is sound again: its driver answers, finds it healthy and asks for nothing to be done, no task is
+// on it, and it has rested.
+func (ds *devices) probe(now Moment, d *device, s gpu.Status) {
+	if errors := d.faults.newErrors(s); errors > 0 {
+		ds.fault(now, d, fmt.Sprintf("%d uncorrectable memory errors", errors))
+	}
+	_, faulty := d.quarantine[troubleFault]
+	if faulty && ds.account.holders[d.UUID] == 0 && s.Health == gpu.Healthy && d.faults.rested(now, s) {
+		ds.clear(d, troubleFault)
+	}
+}
+
+// fail notes the failure of a job on a device, and says whether the device is paused for it.
+func (ds *devices) fail(now Moment, d *device, f failure) (tripped bool) {
+	why := d.breaker.note(f)
+	if why == "" {
+		return false
+	}
+	pause := d.breaker.trip()
+	ds.pause(now, d, lease.Clip(why+"; tried again "+when(now, pause)), pause)
+	return true
+}
+
+func (ds *devices) pause(now Moment, d *device, why string, pause time.Duration) {
+	d.brokenUntil = now.Boot.Add(pause)
+	ds.put(d, troubleBreaker, why)
+	ds.turn.timers.set(d.brokenUntil, func(Moment) {
+		if ds.by[d.UUID] == d {
+			ds.clear(d, troubleBreaker)
 		}
 	})
 }

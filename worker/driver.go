@@ -1,6 +1,6 @@
 package worker
 
-// What the worker asks of those that run tasks, and what they tell it.
+// Drivers run tasks: what the worker requests of them, and what they report.
 
 import (
 	"context"

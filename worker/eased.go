@@ -1,7 +1,7 @@
 package worker
 
-// Quotas that ease: which schedulers were refused for the quota of a user, and
-// are to hear of it when he may hold more.
+// Refusals for quota: which schedulers were refused for a user's quota, and which of them are to hear that the user may
+// hold more again.
 
 import (
 	"container/list"
@@ -12,21 +12,21 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// quotaRefusal is a user and a scheduler that was refused for his quota.
-type quotaRefusal struct {
+// refusal is a user, and a scheduler that was refused for the user's quota.
+type refusal struct {
 	user string
 	peer job.Peer
 }
 
-// refusals remembers whom to tell; the oldest are forgotten when there are too
-// many.
+// refusals remembers whom to tell; the oldest are forgotten when there are too many.
 type refusals struct {
-	list *list.List                            // of quotaRefusal, the oldest first
-	of   map[string]map[job.Peer]*list.Element // by user
+	list  *list.List                            // of refusal, the oldest first
+	of    map[string]map[job.Peer]*list.Element // by user
+	eased map[job.Peer]map[string]struct{}      // users that may hold more, which the scheduler was not told yet
 }
 
 func newRefusals() refusals {
-	return refusals{list: list.New(), of: map[string]map[job.Peer]*list.Element{}}
+	return refusals{list: list.New(), of: map[string]map[job.Peer]*list.Element{}, eased: map[job.Peer]map[string]struct{}{}}
 }
 
 func (r *refusals) add(user string, p job.Peer) {
@@ -35,13 +35,13 @@ func (r *refusals) add(user string, p job.Peer) {
 		return
 	}
 	if r.list.Len() >= maxRefusals {
-		oldest := r.list.Front().Value.(quotaRefusal)
+		oldest := r.list.Front().Value.(refusal)
 		r.drop(oldest.user, oldest.peer)
 	}
 	if r.of[user] == nil {
 		r.of[user] = map[job.Peer]*list.Element{}
 	}
-	r.of[user][p] = r.list.PushBack(quotaRefusal{user, p})
+	r.of[user][p] = r.list.PushBack(refusal{user, p})
 }
 
 func (r *refusals) drop(user string, p job.Peer) {
@@ -55,36 +55,27 @@ func (r *refusals) drop(user string, p job.Peer) {
 	}
 }
 
-// refuseQuota declines an offer for the quota of its user.
-func (c *Core) refuseQuota(o *offer, why string) {
-	c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonQuota, Detail: why}, false)
-	if c.connected(o.key.peer) {
-		c.refusals.add(o.msg.User, o.key.peer)
-	}
-}
-
-// ease has all who were refused for the quota of a user told, once, that he may
-// hold more.
-func (c *Core) ease(user string) {
-	for p := range c.refusals.of[user] {
-		c.refusals.drop(user, p)
-		if c.eased[p] == nil {
-			c.eased[p] = map[string]struct{}{}
+// ease has all schedulers that were refused for the user's quota told, once, that the user may hold more.
+func (r *refusals) ease(user string) {
+	for p := range r.of[user] {
+		r.drop(user, p)
+		if r.eased[p] == nil {
+			r.eased[p] = map[string]struct{}{}
 		}
-		c.eased[p][user] = struct{}{}
+		r.eased[p][user] = struct{}{}
 	}
 }
 
 // easeAll does so for all users: the limits have changed.
-func (c *Core) easeAll() {
-	for user := range c.refusals.of {
-		c.ease(user)
+func (r *refusals) easeAll() {
+	for user := range r.of {
+		r.ease(user)
 	}
 }
 
-// takeEased takes the users that a scheduler is told of in one message.
-func (c *Core) takeEased(p job.Peer) []string {
-	users := c.eased[p]
+// take returns the users of whom a scheduler is told in one message.
+func (r *refusals) take(p job.Peer) []string {
+	users := r.eased[p]
 	if len(users) == 0 {
 		return nil
 	}
@@ -94,15 +85,15 @@ func (c *Core) takeEased(p job.Peer) []string {
 		delete(users, name)
 	}
 	if len(users) == 0 {
-		delete(c.eased, p)
+		delete(r.eased, p)
 	}
 	return names
 }
 
-// forgetRefusals forgets a scheduler whose session has ended.
-func (c *Core) forgetRefusals(p job.Peer) {
-	delete(c.eased, p)
-	for user := range c.refusals.of {
-		c.refusals.drop(user, p)
+// forget forgets a scheduler whose session has ended.
+func (r *refusals) forget(p job.Peer) {
+	delete(r.eased, p)
+	for user := range r.of {
+		r.drop(user, p)
 	}
 }

@@ -1,6 +1,6 @@
 package worker
 
-// The environment of a task: what it may count on, and nothing of the daemon's.
+// The environment variables of a task. Of the daemon's own it gets only a few.
 
 import (
 	"maps"
@@ -15,9 +15,9 @@ import (
 // inherited are the only variables that a task sees of the daemon's own.
 var inherited = []string{"HOME", "LANG", "PATH", "USER"}
 
-// Environment is the environment of an attempt of a job of one task, sorted,
-// less what only a driver knows. What a user sets wins over what is inherited;
-// muster's own variables win over both, as devices and fencing depend on them.
+// Environment returns the environment of an attempt as sorted NAME=VALUE words, without the variables that only a driver
+// knows. What a user sets overrides what is inherited. Muster's own variables override both, as devices and fencing depend
+// on them.
 func Environment(cfg Config, rec lease.Record) []string {
 	env := map[string]string{}
 	for _, name := range inherited {

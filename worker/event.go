@@ -1,6 +1,6 @@
 package worker
 
-// What a Core is told, and what it wants done.
+// Events, which a Core takes, and effects, which it returns.
 
 import (
 	"log/slog"
@@ -11,8 +11,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// Event is one thing that a Core is told: any of the types below, or a
-// DriverEvent.
+// Event is one thing that happened: any of the types below, or a DriverEvent.
 type Event interface{ workerEvent() }
 
 type (
@@ -28,8 +27,8 @@ type (
 		Msg  lease.ToWorker
 	}
 
-	// Adopted ends a restart: what the driver still knows. Every attempt that
-	// the ledger calls started and that is not among these has no process.
+	// Adopted ends a restart with what the driver still knows. An attempt that the ledger calls started and that is not
+	// among these has no process.
 	Adopted struct{ Found []DriverEvent }
 
 	// Admitted answers an Admission.
@@ -54,14 +53,13 @@ type (
 	// DeviceRestored says that a person has found a GPU fit again.
 	DeviceRestored struct{ UUID string }
 
-	// ProfileChanged says that this host could now ever give something else.
+	// ProfileChanged says what this host could ever give from now on.
 	ProfileChanged struct{ Profile lease.Profile }
 
 	// LimitsChanged says how much each user may hold from now on.
 	LimitsChanged struct{ Limits Limits }
 
-	// Drain stops the giving away of anything, or resumes it. What runs goes
-	// on, until the deadline if there is one.
+	// Drain has the host take no new tasks, or take tasks again. What runs goes on, until the deadline if there is one.
 	Drain struct {
 		On       bool
 		Reason   string
@@ -83,40 +81,37 @@ func (LimitsChanged) workerEvent()  {}
 func (Drain) workerEvent()          {}
 func (DriverEvent) workerEvent()    {}
 
-// Writes is what must be written before the effects of a round.
+// Writes is what must be written before the effects of a turn.
 type Writes struct {
 	Put    []lease.Record
 	Gone   []job.Attempt
 	Epochs []lease.GroupEpoch
-	// Sync says that something of it, and with it all that was written before,
-	// must survive a power cut: an epoch, a start, a refusal. What follows a
-	// start the driver knows, too, until it is told to forget.
+	// Sync says that this, and with it all that was written before, must survive a power cut: it has an epoch, a start or
+	// a refusal. What comes after a start is known to the driver, too, until it is told to forget.
 	Sync bool
 }
 
 // Empty says that nothing has to be written.
 func (w Writes) Empty() bool { return len(w.Put)+len(w.Gone)+len(w.Epochs) == 0 }
 
-// Effects is what a round decided, to be carried out in the order of the
-// fields.
+// Effects is what a turn decided, to be carried out in the order of the fields.
 type Effects struct {
 	Log    []Line
 	Start  []Task
 	Stop   []Stop
 	Signal []SignalTo
 	Extend map[job.Attempt]BootTime
-	// Want and Unwant say which owners of attempts a session is needed with, and
-	// no longer.
+	Forget []job.Attempt
+	// Keep is the quarantine, if that has changed.
+	Keep *Quarantine
+	// Want and Unwant are the owners of attempts with whom a session is needed, and is needed no longer.
 	Want   []job.Peer
 	Unwant []job.Peer
 	Send   []Outgoing
-	Forget []job.Attempt
-	// Keep is what is set aside now, if that has changed.
-	Keep *Aside
-	// Poll asks for a DeviceStatus soon: a task waits for memory to be back.
+	// Poll requests a DeviceStatus soon.
 	Poll bool
-	// Admit asks the host's policy. Each Admission is answered with an Admitted
-	// event; until then the attempt is neither started nor refused.
+	// Admit asks the host's policy. Each Admission is answered with an Admitted event; until then the attempt is neither
+	// started nor refused.
 	Admit []Admission
 }
 

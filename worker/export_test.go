@@ -17,8 +17,9 @@ const (
 
 // Refusals counts what a core keeps of refusals for quota, told or not.
 func Refusals(c *Core) int {
-	n := c.refusals.list.Len()
-	for _, users := range c.eased {
+	r := &c.account.quotas.refusals
+	n := r.list.Len()
+	for _, users := range r.eased {
 		n += len(users)
 	}
 	return n

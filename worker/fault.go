@@ -1,35 +1,30 @@
 package worker
 
-// Faults: errors that a GPU reports, which of them take it out, and the probe
-// that brings it back.
+// Faults: the errors that a GPU reports, which of them put it into quarantine, and how long it then has to rest.
 
 import (
-	"fmt"
-	"log/slog"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
 )
 
-// faults is what a GPU has suffered.
+// faults are the errors that a GPU has reported.
 type faults struct {
-	count int // times it was set aside for a fault, the last of them
-	last  BootTime
-	probe BootTime // when it may be found sound again
-	kept  BootTime // when last and probe were last asked to be written
-	asks  [2]*timer
-	ecc   int64 // uncorrectable memory errors, as last read; -1: never
+	count  int       // times it was put into quarantine for a fault
+	last   BootTime  // when it last reported one
+	probe  BootTime  // when it may be found sound again
+	kept   BootTime  // when last and probe were last written
+	probes [2]*timer // that ask the driver for a status
+	ecc    int64     // uncorrectable memory errors, as last read; -1: never
 }
 
 const (
-	// faultPause is how long a GPU rests after a fault before it may be found
-	// sound; it doubles with each further fault, up to faultMost.
+	// faultPause is how long a GPU rests after a fault before it may be found sound; it doubles with each further fault,
+	// up to faultMost.
 	faultPause = time.Minute
 	faultMost  = time.Hour
-	// vouchedPause is the pause after a first fault of which the driver says that
-	// nothing has to be done about it.
+	// vouchedPause is the pause after a first fault if the driver says that no recovery is needed.
 	vouchedPause = 10 * time.Second
 	// faultForgotten is how long a GPU must be well for its faults to be forgotten.
 	faultForgotten = 24 * time.Hour
@@ -42,78 +37,48 @@ var deviceFaults = map[uint64]string{
 	119: "firmware does not answer", 120: "firmware error",
 }
 
-// programFaults are those that programs cause by themselves.
+// programFaults are the Xid errors that a program causes: they say nothing about the GPU.
 var programFaults = []uint64{13, 31, 43, 45, 68, 109}
 
-// deviceFault hears of an error. Whatever it is, the driver is asked at once
-// what it wants done: its own word goes before any list of numbers.
-func (c *Core) deviceFault(now Moment, f gpu.Fault) {
-	c.out.Poll = true
-	text, bad := deviceFaults[f.Xid]
-	switch {
-	case slices.Contains(programFaults, f.Xid):
-		return
-	case !bad:
-		c.say(slog.LevelWarn, "a device reported an error", slog.String("device", f.UUID), slog.Uint64("xid", f.Xid))
-		return
-	case f.UUID == "":
-		c.say(slog.LevelError, "a device reported a fault, the driver does not say which", slog.Uint64("xid", f.Xid))
-		return
-	}
-	for _, g := range c.cfg.Profile.GPUs {
-		if d := c.devices[g.UUID]; d != nil && (g.UUID == f.UUID || g.Parent == f.UUID) {
-			c.fault(now, d, fmt.Sprintf("xid %d (%s)", f.Xid, text))
-		}
-	}
-}
-
-// fault sets a device aside until a probe finds it sound. A fault often comes
-// as a swarm of reports: they count as one.
-func (c *Core) fault(now Moment, d *device, why string) {
-	f := &d.faults
-	if _, already := d.aside[troubleFault]; !already {
-		if f.count > 0 && now.Boot.Sub(f.last) >= faultForgotten {
-			f.count = 0
-		}
-		f.count++
-		c.setAside(d, troubleFault, why)
-	}
-	if now.Boot.Sub(f.kept) >= vouchedPause { // a swarm is not written one by one
-		f.kept, c.asideNew = now.Boot, true
-	}
-	f.last = now.Boot
-	f.probe = now.Boot.Add(f.pause())
-	c.armProbe(d)
-}
-
-// armProbe has the driver asked when the device may be found sound.
-func (c *Core) armProbe(d *device) {
-	ask := func(Moment) { c.out.Poll = c.out.Poll || d.aside[troubleFault] != "" }
-	for i, at := range []BootTime{d.faults.last.Add(vouchedPause), d.faults.probe} {
-		c.timers.stop(d.faults.asks[i])
-		d.faults.asks[i] = c.timers.set(at, ask)
-	}
-}
-
+// pause is how long the device has to rest after its newest fault.
 func (f *faults) pause() time.Duration {
 	return min(faultPause<<min(max(f.count-1, 0), 16), faultMost)
 }
 
-// probe looks at the newest status of a device: for memory errors that no Xid
-// told of, and, if it is set aside for a fault, whether it is sound again: its
-// driver answers, finds it healthy and asks for nothing to be done, no task
-// is on it, and it has rested.
-func (c *Core) probe(now Moment, d *device, s gpu.Status) {
-	errors := int64(min(s.ECC, math.MaxInt64))
-	if before := d.faults.ecc; before >= 0 && errors > before {
-		c.fault(now, d, fmt.Sprintf("%d uncorrectable memory errors", errors-before))
+// add counts a fault, unless the device is in quarantine for one already.
+func (f *faults) add(now Moment, already bool) {
+	if !already {
+		if f.count > 0 && now.Boot.Sub(f.last) >= faultForgotten {
+			f.count = 0
+		}
+		f.count++
 	}
-	d.faults.ecc = errors
-	if _, aside := d.aside[troubleFault]; !aside || c.holders[d.UUID] > 0 || s.Health != gpu.Healthy {
+	f.last = now.Boot
+	f.probe = now.Boot.Add(f.pause())
+}
+
+// rested says whether the device may be found sound. A first fault needs little rest if the driver vouches for the device.
+func (f *faults) rested(now Moment, s gpu.Status) bool {
+	vouched := s.Recovery == gpu.RecoveryNone && f.count == 1 && now.Boot.Sub(f.last) >= vouchedPause
+	return vouched || now.Boot >= f.probe
+}
+
+// newErrors returns the uncorrectable memory errors since the last status.
+func (f *faults) newErrors(s gpu.Status) int64 {
+	before := f.ecc
+	f.ecc = int64(min(s.ECC, math.MaxInt64))
+	if before < 0 {
+		return 0
+	}
+	return max(0, f.ecc-before)
+}
+
+// restore takes up what an earlier life of the daemon knew.
+func (f *faults) restore(now Moment, was QuarantinedDevice) {
+	if was.Faults == 0 {
 		return
 	}
-	vouched := s.Recovery == gpu.RecoveryNone && d.faults.count == 1 && now.Boot.Sub(d.faults.last) >= vouchedPause
-	if vouched || now.Boot >= d.faults.probe {
-		c.clear(d, troubleFault)
-	}
+	f.count = was.Faults
+	f.last = now.Boot.Add(max(min(0, was.Last.Sub(now.Wall)), -faultForgotten))
+	f.probe = now.Boot.Add(min(max(0, was.Probe.Sub(now.Wall)), f.pause()))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-func aside(h *host) string { return h.core.View().Aside["GPU-a"] }
+func aside(h *host) string { return h.core.View().Quarantined["GPU-a"] }
 
 func xid(n uint64) worker.DeviceFault {
 	return worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: n}}
@@ -188,7 +188,7 @@ func TestFaultOfASplitCard(t *testing.T) {
 	cfg.Profile.GPUs[0].Parent, cfg.Profile.GPUs[1].Parent = "GPU-card", "GPU-card"
 	h := newHost(t, cfg)
 	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-card", Xid: 95}})
-	if v := h.core.View(); len(v.Aside) != 2 || len(v.Free.GPUs) != 1 {
+	if v := h.core.View(); len(v.Quarantined) != 2 || len(v.Free.GPUs) != 1 {
 		t.Fatalf("view = %+v", v)
 	}
 }

@@ -364,7 +364,7 @@ func TestDeviceThatDoesNotComeBackIsSetAside(t *testing.T) {
 		t.Fatalf("told %v, want the end all the same", st)
 	}
 	v := h.core.View()
-	if len(v.Free.GPUs) != 1 || v.Aside[task.Devices[0]] == "" {
+	if len(v.Free.GPUs) != 1 || v.Quarantined[task.Devices[0]] == "" {
 		t.Fatalf("view = %+v", v)
 	}
 	h.round(status(a, b))
@@ -372,7 +372,7 @@ func TestDeviceThatDoesNotComeBackIsSetAside(t *testing.T) {
 		t.Fatal("given away while memory is in use")
 	}
 	h.round(status(nil, nil))
-	if v = h.core.View(); len(v.Free.GPUs) != 2 || len(v.Aside) != 0 {
+	if v = h.core.View(); len(v.Free.GPUs) != 2 || len(v.Quarantined) != 0 {
 		t.Fatalf("not back: %+v", v)
 	}
 }
@@ -403,7 +403,7 @@ func TestFaultsAndHealth(t *testing.T) {
 	bad.Devices[0].Health, bad.Devices[0].Detail = gpu.Unhealthy, "ecc"
 	h.round(bad)
 	h.round(status(nil, nil))
-	if v := h.core.View(); free() != 1 || v.Aside["GPU-a"] != "xid 79 (fallen off the bus)" {
+	if v := h.core.View(); free() != 1 || v.Quarantined["GPU-a"] != "xid 79 (fallen off the bus)" {
 		t.Fatalf("view = %+v", v)
 	}
 	h.round(worker.DeviceRestored{UUID: "GPU-a"})

@@ -129,7 +129,9 @@ func newSite(t *testing.T) *site {
 			defer s.mu.Unlock()
 			return s.policy
 		},
-		Clock: func() worker.BootTime { return worker.BootTime(time.Hour + time.Since(s.began)) },
+		Clocks: func() worker.Moment {
+			return worker.Moment{Boot: worker.BootTime(time.Hour + time.Since(s.began)), Wall: time.Now()}
+		},
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -351,4 +353,39 @@ func TestLoopSaysWhyItCannotBegin(t *testing.T) {
 			t.Errorf("Run = %v, want the driver's error", err)
 		}
 	})
+}
+
+// A composition with a clock of its own drives the loop a turn at a time, without Run.
+func TestLoopIsDrivenByTurns(t *testing.T) {
+	s := newSite(t)
+	now := worker.Moment{Boot: worker.BootTime(time.Hour), Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	loop, err := worker.New(config(1), worker.Parts{
+		Ledger: s, Sender: s, Driver: s, Adopter: s, Clocks: func() worker.Moment { return now },
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := loop.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	says := func(m lease.ToWorker) { loop.Turn(t.Context(), worker.Message{From: amy, Msg: m}) }
+	loop.Turn(t.Context(), worker.Up{Peer: amy})
+	says(lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	renew := take[lease.Renew](s)[0]
+	says(answerTo(renew, 1, true))
+	says(offer(1, attempt(1, 1), gpus(1)))
+	says(start(1, attempt(1, 1), renew.Session, gpus(1)))
+	if ev := take[lease.Event](s); len(ev) != 1 || ev[0].State != job.Starting || s.calls[0] != "start "+attempt(1, 1).String() {
+		t.Fatalf("events = %+v, calls = %v", ev, s.calls)
+	}
+	at, ok := loop.Wake()
+	if !ok || at <= now.Boot {
+		t.Fatalf("wake = %v, %v at %v", at, ok, now.Boot)
+	}
+	now.Boot, now.Wall = at, now.Wall.Add(at.Sub(now.Boot))
+	take[lease.Renew](s)
+	loop.Turn(t.Context())
+	if next, _ := loop.Wake(); next <= at {
+		t.Fatalf("wake = %v after a turn at %v", next, at)
+	}
 }

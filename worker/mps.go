@@ -1,7 +1,7 @@
 package worker
 
-// MPS: where NVIDIA's multi-process service runs, it holds a task to its share
-// of a GPU; elsewhere shares are a matter of trust.
+// MPS: NVIDIA's multi-process service limits a task to its share of a GPU. On hosts where it does not run, nothing enforces
+// a share.
 
 import (
 	"fmt"
@@ -16,9 +16,8 @@ import (
 
 const mebibyte = 1 << 20
 
-// shareLimits is the environment that has MPS keep a task to its share of a
-// device with that much memory: percent of its processors, and MiB of its
-// memory. The task sees its one device as number 0.
+// shareLimits returns the environment with which MPS limits a task to its share of a device: percent of its processors,
+// and MiB of its memory. The task sees its one device as number 0. pipe is the directory of the MPS pipes.
 func shareLimits(rec lease.Record, d gpu.Device, pipe string) map[string]string {
 	return map[string]string{
 		"CUDA_MPS_PIPE_DIRECTORY":           pipe,
@@ -27,19 +26,18 @@ func shareLimits(rec lease.Record, d gpu.Device, pipe string) map[string]string 
 	}
 }
 
-// environment is all that an attempt finds in its environment but for what only
-// its driver knows.
-func (c *Core) environment(rec lease.Record) []string {
-	env := Environment(c.cfg, rec)
-	if c.mps == "" || rec.Milli == 0 || rec.Milli == gpu.Whole || len(rec.Devices) != 1 {
+// environment returns the environment of an attempt, with the limits of MPS if they apply.
+func (ds *devices) environment(cfg Config, rec lease.Record) []string {
+	env := Environment(cfg, rec)
+	if ds.mps == "" || rec.Milli == 0 || rec.Milli == gpu.Whole || len(rec.Devices) != 1 {
 		return env
 	}
-	d := c.devices[rec.Devices[0]]
+	d := ds.by[rec.Devices[0]]
 	if d == nil || d.Simulated || d.Parent != "" {
 		return env
 	}
-	more := shareLimits(rec, d.Device, c.mps)
-	env = slices.DeleteFunc(env, func(word string) bool { // what the user set does not lift his limits
+	more := shareLimits(rec, d.Device, ds.mps)
+	env = slices.DeleteFunc(env, func(word string) bool { // what the user set does not lift the limits
 		name, _, _ := strings.Cut(word, "=")
 		_, ours := more[name]
 		return ours

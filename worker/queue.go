@@ -3,8 +3,6 @@ package worker
 // The queue of offers: their one order, how they are renewed, and its bounds.
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,87 +10,39 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// offerKey names an offer among those of all schedulers.
-type offerKey struct {
-	peer job.Peer
-	id   uint64
+// queue holds the offers of all schedulers.
+type queue struct {
+	turn    *turn
+	offers  map[offerKey]*offer    // queued, reserved or lapsed
+	ranked  []*offer               // by rank; those that wait no longer stay until the next sweep
+	waiting int                    // queued offers
+	perPeer map[job.Peer]int       // of them, by scheduler
+	lapsed  map[job.Attempt]*offer // a late Start may find its place again
 }
 
-// offer is one that waits, holds a reservation, or held one that lapsed.
-type offer struct {
-	key    offerKey
-	msg    lease.Offer
-	group  *group
-	born   BootTime // when its job was submitted, as its age said on arrival
-	until  BootTime // how long it may wait
-	timer  *timer   // ends the wait, once it has begun
-	queued bool
-	taken  *attempt // its reservation
-	lapsed bool     // the reservation has lapsed
+func newQueue(t *turn) *queue {
+	return &queue{turn: t, offers: map[offerKey]*offer{}, perPeer: map[job.Peer]int{}, lapsed: map[job.Attempt]*offer{}}
 }
 
-// rank is the one order of offers, the same on all hosts but for how long each
-// offer travelled: priority, then the age of the job, then names.
-func rank(a, b *offer) int {
-	if n := cmp.Or(cmp.Compare(b.msg.Priority, a.msg.Priority), cmp.Compare(a.born, b.born)); n != 0 {
-		return n
-	}
-	return cmp.Or(
-		compareAttempts(a.msg.Attempt, b.msg.Attempt),
-		cmp.Compare(a.key.peer, b.key.peer), cmp.Compare(a.key.id, b.key.id),
-	)
-}
-
-// offer takes one in, renews it, or declines what could never be.
-func (c *Core) offer(now Moment, from job.Peer, m lease.Offer) {
-	g, ok := c.command(now, from, m.Group, m.Epoch)
-	if !ok {
-		return
-	}
-	key := offerKey{from, m.ID}
-	switch o := c.offers[key]; {
-	case o == nil:
-	case o.queued:
-		c.renewOffer(now, o, m)
-		return
-	case o.lapsed: // asked for anew
-		c.forgetLapsed(o)
-	default:
-		if !o.taken.dirty {
-			c.sendCommit(now, o.taken)
-		}
-		return
-	}
-	if r := c.closed(); r.Word != "" {
-		c.decline(from, m, r, !c.cfg.Profile.Worker)
-		return
-	}
-	if why := c.room.never(m.Need); why != "" {
-		c.decline(from, m, job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}, true)
-		return
-	}
-	if c.perPeer[from] >= lease.MaxOffers || c.queued >= maxQueued && !c.makeRoom(from) {
-		detail := fmt.Sprintf("%d offers of this scheduler wait here, %d of all", c.perPeer[from], c.queued)
-		c.decline(from, m, job.Reason{Word: job.ReasonResources, Detail: detail}, false)
-		return
-	}
+// add queues an offer.
+func (q *queue) add(now Moment, key offerKey, m lease.Offer, g *group) {
 	o := &offer{
-		key: key, msg: m, group: g, queued: true,
-		born: now.Boot.Add(-min(max(m.Age, 0), maxAge)), until: now.Boot.Add(waitOf(m)),
+		key: key, msg: m, group: g,
+		submitted: now.Boot.Add(-min(max(m.Age, 0), maxAge)), until: now.Boot.Add(waitOf(m)),
 	}
-	i, _ := slices.BinarySearchFunc(c.queue, o, rank)
-	c.queue = slices.Insert(c.queue, i, o)
-	c.offers[key] = o
-	c.perPeer[from]++
-	c.queued++
-	c.look = true
+	i, _ := slices.BinarySearchFunc(q.ranked, o, rank)
+	q.ranked = slices.Insert(q.ranked, i, o)
+	q.offers[key] = o
+	q.perPeer[key.peer]++
+	q.waiting++
+	q.turn.arbitrate = true
 }
 
 func waitOf(m lease.Offer) time.Duration { return min(max(m.Wait, 0), lease.MaxOfferWait) }
 
-// renewOffer lets an offer wait on in its place. Its scheduler says the same
-// again; whatever says something else renews nothing.
-func (c *Core) renewOffer(now Moment, o *offer, m lease.Offer) {
+// renew lets an offer wait on in its place. Its scheduler says the same again; a message that says something else renews
+// nothing.
+func (q *queue) renew(now Moment, o *offer, m lease.Offer) {
 	if m.Need != o.msg.Need || m.Attempt != o.msg.Attempt || m.User != o.msg.User || m.Priority != o.msg.Priority {
 		return
 	}
@@ -103,61 +53,94 @@ func (c *Core) renewOffer(now Moment, o *offer, m lease.Offer) {
 	}
 	o.until = until
 	if o.timer != nil {
-		c.timers.stop(o.timer)
-		c.endWait(o)
+		q.turn.timers.stop(o.timer)
+		q.endWait(o)
 	}
 }
 
 // endWait has an arbitration look at an offer when its wait is over.
-func (c *Core) endWait(o *offer) {
-	o.timer = c.timers.set(o.until, func(Moment) { c.look = c.look || o.queued })
+func (q *queue) endWait(o *offer) {
+	o.timer = q.turn.timers.set(o.until, func(Moment) { q.turn.arbitrate = q.turn.arbitrate || o.state == offerQueued })
 }
 
-// dequeue ends the wait of an offer; the next arbitration takes it off the queue.
-func (c *Core) dequeue(o *offer) {
-	if !o.queued {
+// remove ends the wait of an offer; the next sweep takes it off the order.
+func (q *queue) remove(o *offer) {
+	if o.state != offerQueued {
 		return
 	}
-	o.queued = false
-	c.queued--
-	c.timers.stop(o.timer)
-	delete(c.offers, o.key)
-	if c.perPeer[o.key.peer]--; c.perPeer[o.key.peer] == 0 {
-		delete(c.perPeer, o.key.peer)
+	o.state = offerGone
+	q.waiting--
+	q.turn.timers.stop(o.timer)
+	delete(q.offers, o.key)
+	if q.perPeer[o.key.peer]--; q.perPeer[o.key.peer] == 0 {
+		delete(q.perPeer, o.key.peer)
 	}
-	c.look = true
+	q.turn.arbitrate = true
 }
 
-// makeRoom declines the last in line of the scheduler with most offers, so that
-// a full queue keeps nobody out who has fewer. It says whether there is room.
-func (c *Core) makeRoom(from job.Peer) bool {
+// sweep takes the offers off the order that wait no longer.
+func (q *queue) sweep() {
+	q.ranked = slices.DeleteFunc(q.ranked, func(o *offer) bool { return o.state != offerQueued })
+}
+
+// leave takes back the offers of a scheduler whose session has ended.
+func (q *queue) leave(p job.Peer) {
+	if q.perPeer[p] == 0 {
+		return
+	}
+	for _, o := range q.ranked {
+		if o.key.peer == p {
+			q.remove(o)
+		}
+	}
+}
+
+// makeRoom takes the last offer out of the scheduler that has most, so that a full queue keeps nobody out who has fewer.
+// It returns nil if this scheduler has most itself.
+func (q *queue) makeRoom(from job.Peer) *offer {
 	most := 0
-	for _, n := range c.perPeer {
+	for _, n := range q.perPeer {
 		most = max(most, n)
 	}
-	if c.perPeer[from]+1 >= most {
-		return false
+	if q.perPeer[from]+1 >= most {
+		return nil
 	}
-	for _, o := range slices.Backward(c.queue) {
-		if o.queued && c.perPeer[o.key.peer] == most {
-			c.dequeue(o)
-			detail := fmt.Sprintf("%d offers wait here, most of them from this scheduler: the last gave way to another's", maxQueued)
-			c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: detail}, false)
-			return true
+	for _, o := range slices.Backward(q.ranked) {
+		if o.state == offerQueued && q.perPeer[o.key.peer] == most {
+			q.remove(o)
+			return o
 		}
 	}
-	return false
+	return nil
 }
 
-// declineImpossible answers those that wait for what this host no longer has.
-func (c *Core) declineImpossible() {
-	for _, o := range c.queue {
-		if !o.queued {
-			continue
-		}
-		if why := c.room.never(o.msg.Need); why != "" {
-			c.dequeue(o)
-			c.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}, true)
-		}
+// reserve says that an attempt holds what an offer asks for.
+func (q *queue) reserve(o *offer) {
+	q.remove(o)
+	o.state = offerReserved
+	q.offers[o.key] = o
+}
+
+// lapse remembers for a while an offer whose reservation has lapsed.
+func (q *queue) lapse(now Moment, o *offer) {
+	if len(q.lapsed) >= MaxRecords {
+		return
+	}
+	o.state = offerLapsed
+	q.offers[o.key] = o
+	q.lapsed[o.msg.Attempt] = o
+	q.turn.timers.set(now.Boot.Add(lapsedFor), func(Moment) { q.forget(o) })
+}
+
+// forget forgets an offer that holds a reservation, or held one.
+func (q *queue) forget(o *offer) {
+	if q.offers[o.key] == o {
+		delete(q.offers, o.key)
+	}
+	if q.lapsed[o.msg.Attempt] == o {
+		delete(q.lapsed, o.msg.Attempt)
+	}
+	if o.state != offerQueued {
+		o.state = offerGone
 	}
 }

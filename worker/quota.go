@@ -14,14 +14,13 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// Limits bounds what each user may hold on this host at a time. The zero value
-// bounds nothing.
+// Limits bounds what each user may hold on this host at a time. The zero value bounds nothing.
 type Limits struct {
 	PerUser Limit
-	Users   map[string]Limit // what is said of one user goes before PerUser
+	Users   map[string]Limit // overrides PerUser, quantity by quantity
 }
 
-// Limit bounds some resources; those that it does not name are not bounded.
+// Limit bounds some quantities; those that it does not name are not bounded.
 type Limit map[Quantity]int64
 
 // Quantity is what can be bounded.
@@ -103,7 +102,7 @@ func parseLimit(name, text string) (user string, q Quantity, value int64, err er
 	return "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
 }
 
-// of is what a user may hold.
+// of returns what a user may hold.
 func (l Limits) of(user string) Limit {
 	own, named := l.Users[user]
 	if !named {
@@ -131,36 +130,50 @@ func (u *usage) add(need job.Resources, sign int) {
 	u.memory += job.Size(sign) * need.Memory
 }
 
-// use counts what a user takes, or with sign -1 gives back.
-func (c *Core) use(user string, need job.Resources, sign int) {
-	if sign < 0 {
-		c.ease(user)
-	}
-	u := c.usage[user]
-	u.add(need, sign)
-	if u.tasks == 0 {
-		delete(c.usage, user)
-		return
-	}
-	c.usage[user] = u
+// quotas is what users hold here, what they may hold, and who was refused for it.
+type quotas struct {
+	limits   Limits
+	usage    map[string]usage // by user
+	refusals refusals
 }
 
-// overQuota says which limit the user would pass with this need; empty if none.
-func (c *Core) overQuota(user string, need job.Resources) string {
-	limit := c.limits.of(user)
+func newQuotas(l Limits) quotas {
+	return quotas{limits: l, usage: map[string]usage{}, refusals: newRefusals()}
+}
+
+// use counts what a user takes, or with sign -1 gives back.
+func (q *quotas) use(user string, need job.Resources, sign int) {
+	if sign < 0 {
+		q.refusals.ease(user)
+	}
+	u := q.usage[user]
+	u.add(need, sign)
+	if u.tasks == 0 {
+		delete(q.usage, user)
+		return
+	}
+	q.usage[user] = u
+}
+
+// bounded says whether any limit holds for the user.
+func (q *quotas) bounded(user string) bool { return len(q.limits.of(user)) > 0 }
+
+// over returns which limit the user would pass with this need, for people; empty if none.
+func (q *quotas) over(user string, need job.Resources) string {
+	limit := q.limits.of(user)
 	if len(limit) == 0 {
 		return ""
 	}
-	has := c.usage[user]
+	has := q.usage[user]
 	with := has
 	with.add(need, 1)
-	for _, q := range quantities {
-		most, bounded := limit[q]
+	for _, what := range quantities {
+		most, bounded := limit[what]
 		if !bounded {
 			continue
 		}
 		over, holds, bound := false, "", strconv.FormatInt(most, 10)
-		switch q {
+		switch what {
 		case LimitTasks:
 			over, holds = int64(with.tasks) > most, strconv.Itoa(has.tasks)
 		case LimitCPUs:
@@ -171,14 +184,8 @@ func (c *Core) overQuota(user string, need job.Resources) string {
 			over, holds, bound = int64(with.memory) > most, has.memory.String(), job.Size(most).String()
 		}
 		if over {
-			return lease.Clip(fmt.Sprintf("user %s holds %s of the %s %s that one may hold here", user, holds, bound, q))
+			return lease.Clip(fmt.Sprintf("user %s holds %s of the %s %s that one may hold here", user, holds, bound, what))
 		}
 	}
 	return ""
-}
-
-func (c *Core) setLimits(l Limits) {
-	c.limits = l
-	c.look, c.changed = true, true
-	c.easeAll()
 }

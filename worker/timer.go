@@ -1,11 +1,11 @@
 package worker
 
-// What is due when: one heap for all waits of a Core.
+// Timers: one heap for all waits of a Core.
 
 import "container/heap"
 
-// timer is one wait. What it was for may be over when it fires, so do looks
-// again before it acts; where that is the rule, it is stopped.
+// timer is one wait. Its reason may be gone when it fires, so do checks before it acts. Where that would be the usual
+// case, the timer is stopped instead.
 type timer struct {
 	at    BootTime
 	seq   uint64 // timers of one moment fire in the order they were set
@@ -60,6 +60,14 @@ func (t *timers) stop(one *timer) {
 	if one != nil && one.place >= 0 {
 		heap.Remove(t, one.place)
 	}
+}
+
+// next is when a timer fires next; false if none is set.
+func (t *timers) next() (BootTime, bool) {
+	if len(t.list) == 0 {
+		return 0, false
+	}
+	return t.list[0].at, true
 }
 
 // fire runs all that is due.

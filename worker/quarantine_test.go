@@ -80,8 +80,8 @@ func TestFaultOfAGPUThatIsGoneForAWhile(t *testing.T) {
 	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Xid: 74}}) // is written
 	h.cfg.Profile.GPUs = all
 	h.boot()
-	if v := h.core.View(); len(v.Aside) != 2 {
-		t.Fatalf("aside = %v", v.Aside)
+	if v := h.core.View(); len(v.Quarantined) != 2 {
+		t.Fatalf("aside = %v", v.Quarantined)
 	}
 }
 
@@ -96,11 +96,11 @@ func TestMemoryThatIsNotBackOutlivesTheDaemon(t *testing.T) {
 	h.pass(time.Minute)
 	h.boot()
 	h.round(status(stays, []gpu.Process{screen}))
-	if v := h.core.View(); len(v.Aside) != 1 || len(v.Free.GPUs) != 1 || v.Aside["GPU-a"] == "" {
+	if v := h.core.View(); len(v.Quarantined) != 1 || len(v.Free.GPUs) != 1 || v.Quarantined["GPU-a"] == "" {
 		t.Fatalf("view = %+v", v)
 	}
 	h.round(status([]gpu.Process{screen}, []gpu.Process{screen}))
-	if v := h.core.View(); len(v.Aside) != 0 || len(v.Free.GPUs) != 2 {
+	if v := h.core.View(); len(v.Quarantined) != 0 || len(v.Free.GPUs) != 2 {
 		t.Fatalf("not back: %+v", v)
 	}
 }

@@ -1,0 +1,318 @@
+package worker
+
+// The life of attempts: from a reservation to the end that the owner acknowledges.
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// attempts are all attempts that are reserved here, run, or are not yet acknowledged.
+type attempts struct {
+	cfg      *Config
+	turn     *turn
+	account  *account
+	health   *health
+	ledger   *ledger
+	sessions *sessions
+	reports  *reports
+	queue    *queue
+	by       map[job.Attempt]*attempt
+	awaiting map[job.Attempt]*attempt // until the memory of their devices is back
+	polling  bool                     // a timer asks for a device status
+}
+
+// reserve begins the life of an attempt, with the devices that are held for it.
+func (s *attempts) reserve(o *offer, devices []string) *attempt {
+	m := &o.msg
+	a := &attempt{group: o.group, offer: o, rec: lease.Record{
+		Attempt: m.Attempt, Group: m.Group, Epoch: m.Epoch, Owner: o.key.peer, Phase: lease.PhaseReserved,
+		Offer: m.ID, User: m.User, Need: m.Need, Devices: devices, Milli: gpu.Milli(m.Need), Boot: s.cfg.Boot,
+	}}
+	s.by[m.Attempt] = a
+	s.ledger.put(a)
+	return a
+}
+
+// tombstone writes down that an attempt was never started here and never will be; the owner is told once that is on disk
+// (R6).
+func (s *attempts) tombstone(g *group, id job.Attempt, why string) {
+	a := s.by[id]
+	if a == nil {
+		if len(s.by) >= 2*MaxRecords {
+			s.turn.log(slog.LevelWarn, "no room to refuse an attempt", slog.String("attempt", id.String()))
+			return
+		}
+		a = &attempt{group: g, phase: refused, rec: lease.Record{
+			Attempt: id, Group: g.id, Epoch: g.epoch, Owner: g.owner, Phase: lease.PhaseRefused, Boot: s.cfg.Boot,
+		}}
+		s.by[id] = a
+	}
+	if o := s.queue.lapsed[id]; o != nil {
+		s.queue.forget(o)
+	}
+	s.refuse(a, why)
+}
+
+// refuse makes a tombstone of an attempt that has not begun.
+func (s *attempts) refuse(a *attempt, why string) {
+	if a.phase != refused {
+		s.account.give(&a.rec)
+		s.queue.forget(a.offer)
+		a.move(s.turn, refused)
+	}
+	delete(a.group.running, a.rec.Attempt)
+	a.start = nil
+	a.rec.Reason, a.rec.EventN = lease.Clip(why), 1
+	a.rec.Devices, a.rec.Milli, a.rec.Spec, a.rec.Need = nil, 0, job.Spec{}, job.Resources{}
+	a.group.kept[a.rec.Attempt] = a
+	s.sessions.follow(a.group)
+	s.ledger.put(a)
+	s.turn.log(slog.LevelInfo, "attempt refused", slog.String("attempt", a.rec.Attempt.String()), slog.String("reason", why))
+}
+
+// launch asks the driver for the process; the record of the start is on disk.
+func (s *attempts) launch(now Moment, a *attempt) {
+	a.move(s.turn, launched)
+	a.known, a.began = true, now.Boot
+	s.turn.out.Start = append(s.turn.out.Start, Task{
+		Attempt: a.rec.Attempt, Spec: a.rec.Spec, User: a.rec.User, Devices: a.rec.Devices, Simulated: s.simulated(a.rec.Devices),
+		Env: s.health.devices.environment(*s.cfg, a.rec), Hostfile: hostfile(s.cfg, &a.rec),
+		Deadline: a.deadline, Hold: a.rec.Hold,
+		TimeLimit: a.rec.Spec.TimeLimit.D(), Grace: a.rec.Spec.GraceOr(), Warning: a.rec.Spec.Warning(),
+	})
+	s.turn.log(slog.LevelDebug, "attempt starts",
+		slog.String("attempt", a.rec.Attempt.String()), slog.String("user", a.rec.User), slog.Any("devices", a.rec.Devices))
+}
+
+// simulated says whether any of the devices has no hardware behind it.
+func (s *attempts) simulated(uuids []string) bool {
+	return slices.ContainsFunc(s.cfg.Profile.GPUs, func(d gpu.Device) bool { return d.Simulated && slices.Contains(uuids, d.UUID) })
+}
+
+func hostfile(cfg *Config, rec *lease.Record) string {
+	return fmt.Sprintf("%s slots=%d\n", cfg.IP, max(1, gpu.Count(rec.Need)))
+}
+
+// end asks the driver to end an attempt that was started. Ending is always safe, so it waits for nothing to be on disk.
+func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason string) {
+	if !a.runs() {
+		return
+	}
+	reason = lease.Clip(cmp.Or(reason, "cancelled"))
+	if a.phase == starting {
+		s.finish(now, a, job.Exit{State: endMeant(&a.rec), Reason: reason})
+		return
+	}
+	if a.stop == nil {
+		a.stop = &stopping{grace: grace, reason: reason}
+		a.rec.Reason = reason
+		s.ledger.put(a)
+	}
+	a.stop.grace = min(a.stop.grace, grace)
+	s.turn.stop(a.rec.Attempt, grace, a.stop.reason)
+}
+
+// preempt ends an attempt for no fault of its own. An attempt that was told to end before keeps the reason for that.
+func (s *attempts) preempt(now Moment, a *attempt, why string) {
+	a.rec.Preempted = a.rec.Preempted || a.rec.Reason == ""
+	s.end(now, a, a.rec.Spec.GraceOr(), why)
+}
+
+// stopFailed asks the driver again a moment later.
+func (s *attempts) stopFailed(now Moment, id job.Attempt) {
+	a := s.by[id]
+	if a == nil || a.stop == nil {
+		return
+	}
+	s.turn.timers.stop(a.stop.retry)
+	a.stop.retry = s.turn.timers.set(now.Boot.Add(retryStop), func(Moment) {
+		if s.by[id] == a && a.runs() {
+			s.turn.stop(id, a.stop.grace, a.stop.reason)
+		}
+	})
+}
+
+// reported takes what the driver says of a task.
+func (s *attempts) reported(now Moment, e DriverEvent) {
+	a := s.by[e.Attempt]
+	if a == nil || !a.runs() && a.phase != completing {
+		s.stray(a, e)
+		return
+	}
+	switch e.Kind {
+	case DriverStarting:
+		s.reports.detail(a, e.Detail)
+	case DriverStarted:
+		if a.rec.PID == 0 && a.rec.Exit == nil && e.PID > 0 {
+			a.rec.PID, a.rec.Isolation, a.rec.Started = e.PID, lease.Clip(e.Isolation), e.Began
+			if e.Began.IsZero() {
+				a.rec.Started = now.Wall
+			}
+			a.rec.EventN++
+			a.began = now.Boot
+			s.ledger.put(a)
+		}
+	case DriverExited:
+		e.Exit.Started = true
+		s.complete(now, a, e.Exit)
+	case DriverFailed:
+		if a.rec.Exit == nil {
+			e.Exit.Started = false
+			exit := exitOf(now, a, e.Exit)
+			s.health.judge(now, &a.rec, a.fast(now), exit)
+			s.finish(now, a, exit)
+		}
+	case DriverLost:
+		s.complete(now, a, lost(e.Exit.Reason))
+	}
+}
+
+// stray takes what the driver says of a task that should not be there: it is ended, as nobody would answer for it.
+func (s *attempts) stray(a *attempt, e DriverEvent) {
+	switch e.Kind {
+	case DriverStarting, DriverStarted:
+		s.turn.log(slog.LevelWarn, "task runs that the ledger does not hold", slog.String("attempt", e.Attempt.String()))
+		s.turn.stop(e.Attempt, job.DefaultGrace, "not in the ledger")
+	case DriverExited, DriverFailed, DriverLost:
+		if a == nil {
+			s.turn.out.Forget = append(s.turn.out.Forget, e.Attempt)
+		}
+	}
+}
+
+// adopted ends a restart: what the ledger calls running and the driver does not know has ended, nobody knows how.
+func (s *attempts) adopted(now Moment, found []DriverEvent) {
+	known := make(map[job.Attempt]bool, len(found))
+	for _, e := range found {
+		known[e.Attempt] = true
+		s.reported(now, e)
+	}
+	for _, a := range inOrder(s.by) {
+		switch {
+		case a.phase == completing:
+			s.await(now, a)
+		case a.phase != launched || known[a.rec.Attempt]:
+		case a.rec.Boot != s.cfg.Boot:
+			s.complete(now, a, lost("host restarted"))
+		default:
+			s.complete(now, a, lost("runner died"))
+		}
+	}
+}
+
+// complete notes that the processes of an attempt are gone. Its devices are not free before their memory is back.
+func (s *attempts) complete(now Moment, a *attempt, exit job.Exit) {
+	if a.rec.Exit != nil {
+		return
+	}
+	exit = exitOf(now, a, exit)
+	s.health.judge(now, &a.rec, a.fast(now), exit)
+	a.rec.Exit = &exit
+	a.rec.EventN++
+	a.move(s.turn, completing)
+	s.ledger.put(a)
+	s.await(now, a)
+}
+
+// await finishes a completing attempt as soon as the memory of its devices is back.
+func (s *attempts) await(now Moment, a *attempt) {
+	waits := s.health.devices.toWaitFor(a.rec.Devices)
+	if len(waits) == 0 || !a.rec.Exit.Started {
+		s.finish(now, a, *a.rec.Exit)
+		return
+	}
+	a.waits = waits
+	s.awaiting[a.rec.Attempt] = a
+	s.poll(now)
+	s.turn.timers.set(now.Boot.Add(backWithin), func(now Moment) {
+		if s.awaiting[a.rec.Attempt] != a {
+			return
+		}
+		for uuid := range a.waits {
+			s.health.devices.notBack(uuid, a.rec.Attempt)
+		}
+		s.finish(now, a, *a.rec.Exit)
+	})
+}
+
+// returned finishes the attempts that waited for these devices; each is true if its memory is back.
+func (s *attempts) returned(now Moment, back map[string]bool) {
+	for _, a := range inOrder(s.awaiting) {
+		for uuid := range a.waits {
+			if back[uuid] {
+				delete(a.waits, uuid)
+			}
+		}
+		if len(a.waits) == 0 {
+			s.finish(now, a, *a.rec.Exit)
+		}
+	}
+}
+
+// poll asks for a device status now, and again as long as an attempt waits for one.
+func (s *attempts) poll(now Moment) {
+	s.turn.out.Poll = true
+	if s.polling {
+		return
+	}
+	s.polling = true
+	s.turn.timers.set(now.Boot.Add(pollAgain), func(now Moment) {
+		s.polling = false
+		if len(s.awaiting) > 0 {
+			s.poll(now)
+		}
+	})
+}
+
+// finish ends an attempt: its resources are free, and its end is told.
+func (s *attempts) finish(now Moment, a *attempt, exit job.Exit) {
+	if a.rec.Exit == nil {
+		exit = exitOf(now, a, exit)
+		a.rec.Exit = &exit
+	}
+	a.waits = nil
+	delete(s.awaiting, a.rec.Attempt)
+	a.rec.EventN = uint64(len(states(&a.rec)))
+	a.move(s.turn, done)
+	a.rec.Spec = job.Spec{Name: a.rec.Spec.Name} // the rest is of no use any more, and may be large
+	delete(a.group.running, a.rec.Attempt)
+	s.account.give(&a.rec)
+	s.ledger.put(a)
+	s.turn.log(slog.LevelDebug, "attempt ended", slog.String("attempt", a.rec.Attempt.String()), slog.String("state", string(a.rec.Exit.State)),
+		slog.Int("code", a.rec.Exit.Code), slog.String("reason", a.rec.Exit.Reason))
+}
+
+// drop forgets an attempt, on disk too.
+func (s *attempts) drop(a *attempt) {
+	delete(s.by, a.rec.Attempt)
+	delete(a.group.running, a.rec.Attempt)
+	delete(a.group.kept, a.rec.Attempt)
+	s.sessions.follow(a.group)
+	s.ledger.drop(a)
+}
+
+// restore takes up one record of the ledger.
+func (s *attempts) restore(g *group, rec lease.Record) {
+	if rec.Phase == lease.PhaseReserved { // nobody can start it any more: sessions are new
+		s.ledger.gone[rec.Attempt] = struct{}{}
+		return
+	}
+	a := &attempt{rec: rec, phase: phaseOf(rec), group: g, saved: true, known: true}
+	if !a.ended() {
+		g.running[rec.Attempt] = a
+		if err := s.account.adopt(rec); err != nil {
+			s.turn.log(slog.LevelError, "devices of a running attempt cannot be accounted for",
+				slog.String("attempt", rec.Attempt.String()), slog.Any("error", err))
+		}
+	}
+	g.kept[rec.Attempt] = a
+	s.by[rec.Attempt] = a
+}

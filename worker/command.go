@@ -1,0 +1,103 @@
+package worker
+
+// Commands about attempts that are here: what an owner asks about one, and how it ends one.
+
+import (
+	"log/slog"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// commands carries out the owners' commands about attempts, but for Start.
+type commands struct {
+	cfg      *Config
+	turn     *turn
+	reports  *reports
+	leases   *leases
+	attempts *attempts
+}
+
+// query answers what became of an attempt. Only the store that an attempt was given to can say that it was never started
+// (R6).
+func (c *commands) query(now Moment, from job.Peer, m lease.Query) {
+	g, ok := c.leases.command(now, from, m.Group, m.Epoch)
+	if !ok {
+		return
+	}
+	a := c.attempts.by[m.Attempt]
+	switch {
+	case a != nil && a.rec.Phase != lease.PhaseReserved:
+		c.reports.retell(a)
+	case m.Store != c.cfg.Profile.Store:
+		c.turn.log(slog.LevelWarn, "asked about an attempt of another store", slog.String("attempt", m.Attempt.String()), slog.String("store", m.Store))
+	case a != nil && a.phase == asked: // the host's policy answers for it in a moment
+	default:
+		c.attempts.tombstone(g, m.Attempt, "never started")
+	}
+}
+
+func (c *commands) signal(now Moment, from job.Peer, m lease.Signal) {
+	g, ok := c.leases.command(now, from, m.Group, m.Epoch)
+	if a := c.attempts.by[m.Attempt]; ok && a != nil && a.runs() {
+		c.leases.signal(g, a, m.Number)
+	}
+}
+
+// cancel ends an attempt. An unknown attempt is not answered: it takes a Query with the right store to prove that it
+// never started.
+func (c *commands) cancel(now Moment, from job.Peer, m lease.Cancel) {
+	g, ok := c.leases.command(now, from, m.Group, m.Epoch)
+	a := c.attempts.by[m.Attempt]
+	if !ok || a == nil {
+		return
+	}
+	switch a.rec.Phase {
+	case lease.PhaseReserved:
+		c.attempts.tombstone(g, m.Attempt, "cancelled before it was started")
+	case lease.PhaseStarted:
+		c.attempts.end(now, a, m.Grace, m.Reason)
+	case lease.PhaseDone, lease.PhaseRefused:
+		c.reports.retell(a)
+	}
+}
+
+// ack drops an attempt whose end is known to its owner. It erases a result, so only the owner's word counts. An older
+// daemon names neither group nor epoch.
+func (c *commands) ack(from job.Peer, m lease.Ack) {
+	a := c.attempts.by[m.Attempt]
+	if a == nil {
+		return
+	}
+	switch g := a.group; {
+	case m.Group != 0 && m.Group != g.id:
+		return
+	case m.Group != 0 && m.Epoch.Less(g.epoch):
+		c.leases.stale(from, g)
+		return
+	case from != g.owner:
+		c.turn.log(slog.LevelWarn, "acknowledged by another than the owner", slog.String("attempt", m.Attempt.String()), slog.String("peer", string(from)))
+		return
+	}
+	a.rec.AckedN = max(a.rec.AckedN, min(m.N, a.told))
+	if a.ended() && a.rec.AckedN >= a.rec.EventN {
+		c.attempts.drop(a)
+		if a.known {
+			c.turn.out.Forget = append(c.turn.out.Forget, m.Attempt)
+		}
+	}
+}
+
+// verdicts keeps or ends each attempt that an owner was asked about.
+func (c *commands) verdicts(now Moment, g *group, m lease.Renewed) {
+	for _, v := range m.Verdicts {
+		a := g.running[v.Attempt]
+		switch {
+		case a == nil:
+		case !v.Keep:
+			c.attempts.end(now, a, a.rec.Spec.GraceOr(), "not wanted by its owner any more")
+		default:
+			c.leases.keep(now, g, a, BootTime(m.Clock))
+		}
+	}
+}

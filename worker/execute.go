@@ -1,0 +1,116 @@
+package worker
+
+// How the effects of a turn are carried out.
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// executor carries out effects.
+type executor struct {
+	parts Parts
+	log   *slog.Logger
+	keep  *Quarantine // not on disk yet
+	next  []Event     // that carrying out effects brought; the next turn takes them
+}
+
+// carryOut does what a turn has decided, in the order of the fields of Effects. What it learns is for the next turn.
+func (x *executor) carryOut(ctx context.Context, e Effects) {
+	x.say(ctx, e.Log)
+	x.drive(e)
+	x.keepQuarantine(e.Keep)
+	x.send(e)
+	x.admit(e.Admit)
+}
+
+// say writes the lines to the log.
+func (x *executor) say(ctx context.Context, lines []Line) {
+	for _, s := range lines {
+		x.log.LogAttrs(ctx, s.Level, s.Msg, s.Attrs...) //nolint:sloglint // the core fixes the message
+	}
+}
+
+// admit asks the host's policy.
+func (x *executor) admit(asked []Admission) {
+	for _, a := range asked {
+		answer := Admitted{Attempt: a.Attempt}
+		if x.parts.Admit != nil {
+			if err := x.parts.Admit(a.User, a.Spec); err != nil {
+				answer.Refused = cmp.Or(lease.Clip(err.Error()), "no reason given")
+			}
+		}
+		x.next = append(x.next, answer)
+	}
+}
+
+// keepQuarantine writes the quarantine; if the disk does not take it, it is tried again with the next turn.
+func (x *executor) keepQuarantine(now *Quarantine) {
+	if now != nil {
+		x.keep = now
+	}
+	if x.keep == nil || x.parts.Keep == nil {
+		return
+	}
+	err := x.parts.Keep(*x.keep)
+	switch {
+	case err == nil:
+		x.keep = nil
+	case now != nil:
+		x.log.Error("what is set aside cannot be written; a restarted daemon would not know", "error", err)
+	}
+}
+
+// drive carries out what concerns the driver.
+func (x *executor) drive(e Effects) {
+	for _, t := range e.Start {
+		if err := x.parts.Driver.Start(t); err != nil {
+			x.log.Error("task cannot be started", "attempt", t.Attempt.String(), "error", err)
+			x.next = append(x.next, DriverEvent{Attempt: t.Attempt, Kind: DriverFailed, Exit: job.Exit{
+				State: job.Failed, Code: exitOurs, Reason: lease.Clip(err.Error()),
+			}})
+		}
+	}
+	for _, s := range e.Stop {
+		if err := x.parts.Driver.Stop(s.Attempt, s.Grace, s.Reason); err != nil {
+			x.log.Warn("task cannot be stopped now", "attempt", s.Attempt.String(), "error", err)
+			x.next = append(x.next, StopFailed{Attempt: s.Attempt})
+		}
+	}
+	for _, s := range e.Signal {
+		if err := x.parts.Driver.Signal(s.Attempt, s.Number); err != nil {
+			x.log.Warn("task cannot be signalled", "attempt", s.Attempt.String(), "signal", s.Number, "error", err)
+		}
+	}
+	if len(e.Extend) > 0 {
+		if err := x.parts.Driver.Extend(e.Extend); err != nil {
+			x.log.Warn("leases cannot be extended now", "attempts", len(e.Extend), "error", err)
+		}
+	}
+	for _, a := range e.Forget {
+		if err := x.parts.Driver.Forget(a); err != nil {
+			x.log.Warn("attempt cannot be forgotten", "attempt", a.String(), "error", err)
+		}
+	}
+}
+
+func (x *executor) send(e Effects) {
+	for _, p := range e.Want {
+		x.parts.Sender.Want(p)
+	}
+	for _, p := range e.Unwant {
+		x.parts.Sender.Unwant(p)
+	}
+	for _, m := range e.Send {
+		if err := x.parts.Sender.Send(m.To, m.Msg); err != nil {
+			x.log.Debug("message not sent", "peer", string(m.To), "error", err)
+		}
+	}
+	if e.Poll && x.parts.Poll != nil {
+		x.parts.Poll()
+	}
+}

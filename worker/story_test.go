@@ -1,0 +1,271 @@
+package worker_test
+
+// The stories in testdata, in the language of package stories: the host that they are told of, and what its turns show.
+// -update writes the outcomes.
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/internal/stories"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+var update = flag.Bool("update", false, "write what the stories say now")
+
+func TestStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no stories: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			err := stories.Check(file, *update, func(text string) string {
+				s := newStory(t)
+				return stories.Tell(text, s.do)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// story is a host, and names for what it and its schedulers draw.
+type story struct {
+	*host
+	t        *testing.T
+	out      strings.Builder
+	polled   bool // the command has shown it once
+	began    worker.Moment
+	jobs     map[string]job.Attempt // the newest attempt of each
+	ids      map[job.ID]string
+	offers   map[string]uint64                  // the newest, by "peer job"
+	renewals map[job.Peer]lease.Renew           // the newest
+	sessions []lease.Session                    // in the order in which they were drawn
+	running  map[job.Attempt]worker.DriverEvent // in the driver
+}
+
+func newStory(t *testing.T) *story {
+	s := &story{
+		t: t, jobs: map[string]job.Attempt{}, ids: map[job.ID]string{}, offers: map[string]uint64{},
+		renewals: map[job.Peer]lease.Renew{}, running: map[job.Attempt]worker.DriverEvent{},
+	}
+	s.host = newHost(t, config(0))
+	s.began = s.now
+	return s
+}
+
+func (s *story) do(c stories.Command) string {
+	do, ok := storyVerbs[c.Verb]
+	if !ok {
+		s.t.Fatalf("no verb %q", c.Verb)
+	}
+	s.show = s.turned
+	s.out.Reset()
+	s.polled = false
+	do(s, c)
+	return s.out.String()
+}
+
+func (s *story) printf(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
+
+// attempt is the newest attempt of a job; n=2 makes it the second.
+func (s *story) attempt(c stories.Command, name string) job.Attempt {
+	a, ok := s.jobs[name]
+	if !ok {
+		a = attempt(uint64(len(s.jobs)+1), 1)
+		s.ids[a.Job] = name
+	}
+	a.N = c.Options.Number("n", a.N)
+	s.jobs[name] = a
+	return a
+}
+
+func (s *story) name(a job.Attempt) string {
+	if a.N == 1 {
+		return s.ids[a.Job]
+	}
+	return fmt.Sprintf("%s.%d", s.ids[a.Job], a.N)
+}
+
+func (s *story) names(attempts []job.Attempt) string {
+	var out []string
+	for _, a := range attempts {
+		out = append(out, s.name(a))
+	}
+	return strings.Join(out, ",")
+}
+
+// session names a session by its place among all that were drawn: s1 is the first.
+func (s *story) session(id lease.Session) string {
+	if id == 0 {
+		return "none"
+	}
+	i := slices.Index(s.sessions, id)
+	if i < 0 {
+		i = len(s.sessions)
+		s.sessions = append(s.sessions, id)
+	}
+	return fmt.Sprintf("s%d", i+1)
+}
+
+// since is a moment of the lease clock, as time since the story began.
+func (s *story) since(at worker.BootTime) time.Duration {
+	return at.Sub(s.began.Boot).Round(time.Millisecond)
+}
+
+func on(devices []string) string {
+	if len(devices) == 0 {
+		return ""
+	}
+	return " on " + strings.Join(devices, ",")
+}
+
+// turned writes what a turn has written and wants done.
+func (s *story) turned(w worker.Writes, e worker.Effects) {
+	if !w.Empty() {
+		s.printf("%s", s.writesText(w))
+	}
+	for _, l := range e.Log {
+		if l.Level >= slog.LevelWarn {
+			s.printf("log %s: %s", l.Level, l.Msg)
+		}
+	}
+	for _, t := range e.Start {
+		until := "until " + s.since(t.Deadline).String()
+		if t.Hold {
+			until = "without end"
+		}
+		s.printf("start %s%s %s", s.name(t.Attempt), on(t.Devices), until)
+	}
+	for _, x := range e.Stop {
+		s.printf("stop %s grace=%s: %s", s.name(x.Attempt), x.Grace, s.text(x.Reason))
+	}
+	for _, x := range e.Signal {
+		s.printf("signal %s %d", s.name(x.Attempt), x.Number)
+	}
+	for _, a := range slices.SortedFunc(maps.Keys(e.Extend), func(a, b job.Attempt) int { return strings.Compare(a.String(), b.String()) }) {
+		s.printf("extend %s until %s", s.name(a), s.since(e.Extend[a]))
+	}
+	for _, p := range e.Want {
+		s.printf("want %s", p)
+	}
+	for _, p := range e.Unwant {
+		s.printf("unwant %s", p)
+	}
+	for _, m := range e.Send {
+		s.printf("%s <- %s", m.To, s.messageText(m.To, m.Msg))
+	}
+	if len(e.Forget) > 0 {
+		s.printf("forget %s", s.names(e.Forget))
+	}
+	if e.Keep != nil {
+		s.printf("keep what is set aside")
+	}
+	if e.Poll && !s.polled {
+		s.polled = true
+		s.printf("poll devices")
+	}
+	for _, a := range e.Admit {
+		s.printf("ask the policy about %s of %s", s.name(a.Attempt), a.User)
+	}
+}
+
+func (s *story) writesText(w worker.Writes) string {
+	var out []string
+	for _, r := range w.Put {
+		out = append(out, fmt.Sprintf("%s=%s", s.name(r.Attempt), r.Phase))
+	}
+	for _, a := range w.Gone {
+		out = append(out, s.name(a)+"=gone")
+	}
+	for _, e := range w.Epochs {
+		out = append(out, "epoch="+e.Epoch.String())
+	}
+	verb := "save"
+	if w.Sync {
+		verb = "save and sync"
+	}
+	if s.failing {
+		verb += " (fails)"
+	}
+	return verb + " " + strings.Join(out, " ")
+}
+
+// text has jobs by their names.
+func (s *story) text(text string) string {
+	for id, name := range s.ids {
+		text = strings.ReplaceAll(text, string(id), name)
+	}
+	return text
+}
+
+func freeText(f lease.Free) string {
+	text := fmt.Sprintf("cpus=%d mem=%s gpus=", f.CPUs, f.Memory)
+	for i, g := range f.GPUs {
+		if i > 0 {
+			text += ","
+		}
+		text += g.UUID
+		if g.Milli != 1000 {
+			text += fmt.Sprintf(":%d", g.Milli)
+		}
+	}
+	if len(f.Aside) > 0 {
+		text += " aside=" + strings.Join(f.Aside, ",")
+	}
+	return text
+}
+
+func (s *story) messageText(to job.Peer, m lease.ToScheduler) string {
+	switch m := m.(type) {
+	case lease.Hello:
+		return "hello " + freeText(m.Free)
+	case lease.Availability:
+		text := "free " + freeText(m.Free)
+		if m.Detail != "" {
+			text += fmt.Sprintf(" draining=%v (%s)", m.Draining, s.text(m.Detail))
+		}
+		if len(m.UnderQuota) > 0 {
+			text += " under=" + strings.Join(m.UnderQuota, ",")
+		}
+		return text
+	case lease.Commit:
+		return fmt.Sprintf("commit %s%s session=%s", s.name(m.Attempt), on(m.Devices), s.session(m.Session))
+	case lease.Decline:
+		text := fmt.Sprintf("decline %s %s", s.name(m.Attempt), s.text(m.Reason.String()))
+		if m.Never {
+			text += " (never)"
+		}
+		return text
+	case lease.Event:
+		text := fmt.Sprintf("event %d of %s: %s", m.N, s.name(m.Attempt), m.State)
+		if m.Exit != nil {
+			text += fmt.Sprintf(" code=%d", m.Exit.Code)
+			if m.Exit.Reason != "" {
+				text += " (" + s.text(m.Exit.Reason) + ")"
+			}
+		}
+		if m.Refused != "" {
+			text += " refused: " + s.text(m.Refused)
+		}
+		return text + strings.TrimSuffix(" ("+m.Detail+")", " ()")
+	case lease.Renew:
+		s.renewals[to] = m
+		return fmt.Sprintf("renew at %s session=%s live=%s", s.since(worker.BootTime(m.Clock)), s.session(m.Session), s.names(m.Live))
+	case lease.Stale:
+		return fmt.Sprintf("stale: %s owns epoch %s", cmp.Or(m.Owner, "another"), m.Epoch)
+	}
+	return fmt.Sprintf("%T", m)
+}

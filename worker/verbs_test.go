@@ -1,0 +1,228 @@
+package worker_test
+
+// The verbs of the stories. PEER is a scheduler, JOB a name that a story gives to a task; n=2 is its second attempt.
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/stories"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+var storyVerbs = map[string]func(*story, stories.Command){
+	"host": verbHost,
+	"up":   func(s *story, c stories.Command) { s.round(worker.Up{Peer: job.Peer(c.Arg(0))}) },
+	"down": func(s *story, c stories.Command) { s.round(worker.Down{Peer: job.Peer(c.Arg(0))}) },
+	"owns": verbOwns,
+	"meet": func(s *story, c stories.Command) {
+		s.round(worker.Up{Peer: job.Peer(c.Arg(0))})
+		verbOwns(s, c)
+		verbRenewed(s, c)
+	},
+	"renewed": verbRenewed,
+	"offer":   verbOffer,
+	"release": func(s *story, c stories.Command) {
+		s.from(c, lease.Release{Offer: s.offers[c.Arg(0)+" "+c.Arg(1)]})
+	},
+	"take":    verbTake,
+	"start":   verbStart,
+	"query":   verbQuery,
+	"cancel":  verbCancel,
+	"ack":     verbAck,
+	"process": verbProcess,
+	"finish":  verbFinish,
+	"policy":  func(s *story, c stories.Command) { s.refuses = strings.Join(c.Args, " ") },
+	"disk":    func(s *story, c stories.Command) { s.failing = c.Arg(0) == "fails" },
+	"wait":    func(s *story, c stories.Command) { s.wait(c) },
+	"drain":   verbDrain,
+	"resume":  func(s *story, _ stories.Command) { s.round(worker.Drain{}) },
+	"limits":  verbLimits,
+	"fault":   verbFault,
+	"status":  verbStatus,
+	"restart": verbRestart,
+	"show":    verbShow,
+}
+
+// option is an option of a command as text.
+func option(c stories.Command, name, otherwise string) string {
+	return cmp.Or(c.Options[name], otherwise)
+}
+
+func (s *story) from(c stories.Command, m lease.ToWorker) { s.says(job.Peer(c.Arg(0)), m) }
+
+func term(c stories.Command) lease.Epoch { return epoch(uint64(c.Options.Number("term", 1))) }
+
+// host [gpus=N] [cpus=N] [mem=SIZE] [real=1]: a new host; its devices have no hardware behind them unless real.
+func verbHost(s *story, c stories.Command) {
+	cfg := config(c.Options.Number("gpus", 0))
+	cfg.Profile.CPUs, cfg.Profile.Memory = c.Options.Number("cpus", 8), c.Options.Size("mem", 64<<30)
+	for i := range cfg.Profile.GPUs {
+		cfg.Profile.GPUs[i].Simulated = c.Options["real"] == ""
+	}
+	s.host = newHost(s.t, cfg)
+	s.began = s.now
+}
+
+// owns PEER [term=N]: the peer owns the group since that term.
+func verbOwns(s *story, c stories.Command) {
+	s.from(c, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: term(c)}}})
+}
+
+// renewed PEER [term=N] [drop=JOB,...]: answers the newest renewal, and wants all attempts but those.
+func verbRenewed(s *story, c stories.Command) {
+	r := s.renewals[job.Peer(c.Arg(0))]
+	m := lease.Renewed{Group: r.Group, Epoch: term(c), Clock: r.Clock, Session: r.Session}
+	drop := strings.Split(c.Options["drop"], ",")
+	for _, a := range r.Live {
+		m.Verdicts = append(m.Verdicts, lease.Verdict{Attempt: a, Keep: !slices.Contains(drop, s.name(a))})
+	}
+	s.from(c, m)
+}
+
+func need(c stories.Command) job.Resources {
+	return job.Resources{
+		CPUs: c.Options.Number("cpus", 1), Memory: c.Options.Size("mem", 0), GPUs: c.Options.Number("gpus", 0), GPUMemory: c.Options.Size("gpumem", 0),
+	}
+}
+
+// offer PEER JOB [cpus=N] [mem=SIZE] [gpus=N] [wait=D] [priority=N] [age=D] [user=NAME] [term=N] [again=1]: again is the
+// same offer once more.
+func verbOffer(s *story, c stories.Command) {
+	key := c.Arg(0) + " " + c.Arg(1)
+	if c.Options["again"] == "" {
+		s.offers[key] = uint64(len(s.offers) + 1 + 100*c.Options.Number("n", 1))
+	}
+	m := offer(s.offers[key], s.attempt(c, c.Arg(1)), need(c))
+	m.Epoch, m.User, m.Priority = term(c), option(c, "user", "ada"), c.Options.Number("priority", 50)
+	m.Wait, m.Age = c.Options.Duration("wait", 0), c.Options.Duration("age", 0)
+	s.from(c, m)
+}
+
+// start PEER JOB [lease=D] [hold=1] [user=NAME] [session=sN] [term=N]: by default in the newest session.
+func verbStart(s *story, c stories.Command) {
+	session := s.renewals[job.Peer(c.Arg(0))].Session
+	if name := c.Options["session"]; name != "" {
+		session = s.sessions[slices.IndexFunc(s.sessions, func(id lease.Session) bool { return s.session(id) == name })]
+	}
+	m := start(s.offers[c.Arg(0)+" "+c.Arg(1)], s.attempt(c, c.Arg(1)), session, need(c))
+	m.Epoch, m.User = term(c), option(c, "user", "ada")
+	m.Spec.Lease = job.Duration(c.Options.Duration("lease", 0))
+	if c.Options["hold"] != "" {
+		m.Spec.Partition = "hold"
+	}
+	s.from(c, m)
+}
+
+// take PEER JOB ...: offer, start, and a process that runs.
+func verbTake(s *story, c stories.Command) {
+	verbOffer(s, c)
+	verbStart(s, c)
+	verbProcess(s, stories.Command{Args: []string{c.Arg(1), "started"}})
+}
+
+func verbQuery(s *story, c stories.Command) {
+	s.from(c, lease.Query{Attempt: s.attempt(c, c.Arg(1)), Group: group, Epoch: term(c), Store: option(c, "store", store)})
+}
+
+func verbCancel(s *story, c stories.Command) {
+	s.from(c, lease.Cancel{
+		Attempt: s.attempt(c, c.Arg(1)), Group: group, Epoch: term(c), Grace: c.Options.Duration("grace", 30*time.Second), Reason: option(c, "reason", "enough"),
+	})
+}
+
+// ack PEER JOB N: the owner has all events up to that number.
+func verbAck(s *story, c stories.Command) {
+	n := c.Options.Number("upto", 4)
+	s.from(c, lease.Ack{Attempt: s.attempt(c, c.Arg(1)), Group: group, Epoch: term(c), N: uint64(n)})
+}
+
+// process JOB starting|started|exited|failed|lost [code=N] [signal=N] [detail=WORD]: what the driver reports.
+func verbProcess(s *story, c stories.Command) {
+	a := s.attempt(c, c.Arg(0))
+	e := worker.DriverEvent{Attempt: a, Kind: worker.DriverKind(c.Arg(1)), Detail: c.Options["detail"]}
+	switch e.Kind {
+	case worker.DriverStarting:
+	case worker.DriverStarted:
+		e.PID = 42
+	case worker.DriverExited, worker.DriverFailed, worker.DriverLost:
+		e.Exit = exited(a, c.Options.Number("code", 0)).Exit
+		e.Exit.Signal = c.Options.Number("signal", 0)
+	}
+	s.running[a] = e
+	s.round(e)
+}
+
+// finish PEER JOB [code=N]: its process exits, and the owner acknowledges the end.
+func verbFinish(s *story, c stories.Command) {
+	verbProcess(s, stories.Command{Args: []string{c.Arg(1), "exited"}, Options: c.Options})
+	verbAck(s, stories.Command{Args: c.Args})
+}
+
+func (s *story) wait(c stories.Command) {
+	d, err := time.ParseDuration(c.Arg(0))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.pass(d)
+}
+
+// drain [REASON] [for=D]: with for, what runs is ended after so long.
+func verbDrain(s *story, c stories.Command) {
+	d := worker.Drain{On: true, Reason: c.Arg(0)}
+	if after := c.Options.Duration("for", 0); after > 0 {
+		d.Deadline = s.now.Wall.Add(after)
+	}
+	s.round(d)
+}
+
+// limits NAME=N ...: as in the config file, with ":" for the "=" within names.
+func verbLimits(s *story, c stories.Command) {
+	l, err := worker.ParseLimits(c.Options)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.round(worker.LimitsChanged{Limits: l})
+}
+
+// fault UUID xid=N.
+func verbFault(s *story, c stories.Command) {
+	s.round(worker.DeviceFault{Fault: gpu.Fault{UUID: c.Arg(0), Xid: uint64(c.Options.Number("xid", 79))}})
+}
+
+// status UUID [healthy=no] [mem=SIZE] [pid=N]: what the device's driver says now.
+func verbStatus(s *story, c stories.Command) {
+	st := gpu.Status{UUID: c.Arg(0), Health: gpu.Healthy, MemoryUsed: c.Options.Size("mem", 0)}
+	if c.Options["healthy"] == "no" {
+		st.Health, st.Detail = gpu.Unhealthy, "rows"
+	}
+	if pid := c.Options.Number("pid", 0); pid != 0 {
+		st.Processes = []gpu.Process{{PID: pid, Memory: st.MemoryUsed}}
+	}
+	s.round(worker.DeviceStatus{Devices: []gpu.Status{st}})
+}
+
+// restart [JOB...] [boot=NAME]: a new life of the daemon, to which the driver reports those jobs as it last did.
+func verbRestart(s *story, c stories.Command) {
+	var found []worker.DriverEvent
+	for _, name := range c.Args {
+		found = append(found, s.running[s.attempt(c, name)])
+	}
+	s.cfg.Boot = option(c, "boot", s.cfg.Boot)
+	s.cfg.Seed++
+	s.boot(found...)
+}
+
+// show: the attempts that are on disk, and what is free.
+func verbShow(s *story, _ stories.Command) {
+	for _, r := range s.core.Attempts() {
+		s.printf("%s: %s%s", s.name(r.Attempt), r.Phase, on(r.Devices))
+	}
+	v := s.core.View()
+	s.printf("free %s, %d offers wait", freeText(v.Free), v.Queued)
+}
