@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// begin takes a task and queues its order, or begins its container.
+// begin takes on a task: it queues the order for its process, or starts its container.
 func (l *loop) begin(s *protocol.Start, now time.Duration) {
 	if t := l.tasks.find(s.Attempt); t != nil {
 		if t.pid != 0 {
@@ -33,7 +33,7 @@ func (l *loop) begin(s *protocol.Start, now time.Duration) {
 		t.watch.end(now, 0, causeShutdown, "the runner of this node was told to end")
 	}
 	if s.Container != nil {
-		l.contain(t)
+		l.startContainer(t)
 		return
 	}
 	o := t.order
@@ -45,7 +45,7 @@ func (l *loop) begin(s *protocol.Start, now time.Duration) {
 	l.dropUnwanted(now)
 }
 
-// slow notes that a start takes long. If it does not return in time, the task ends.
+// slow handles a start that takes longer than spawn.SlowStart. The task ends if the start does not return in time.
 func (l *loop) slow(t *task, o *spawn.Order) {
 	if !l.starts.hangs(o) {
 		return
@@ -62,7 +62,8 @@ func (l *loop) slow(t *task, o *spawn.Order) {
 	})
 }
 
-// dropUnwanted ends the tasks that are to end and have no process yet.
+// dropUnwanted ends the tasks that have no process yet and do not need one any more: they were stopped, or their
+// lease ran out.
 func (l *loop) dropUnwanted(now time.Duration) {
 	for _, t := range l.starts.takeUnwanted(func(t *task) bool {
 		if t.watch.lapsed(now) {
@@ -72,26 +73,26 @@ func (l *loop) dropUnwanted(now time.Duration) {
 	}) {
 		l.neverStarted(t, spawn.Refuse(spawn.CodeNotExecutable, "%s", t.watch.detail))
 	}
-	for o, t := range l.starts.out {
+	for o, t := range l.starts.taken {
 		if t.watch.cause != causeNone {
 			l.withdraw(t, o, spawn.Refuse(spawn.CodeNotExecutable, "%s", t.watch.detail))
 		}
 	}
 }
 
-// withdraw ends a task whose order a spawner has, unless its process is being made.
+// withdraw ends a task whose order a spawner has, unless its process is being made already.
 func (l *loop) withdraw(t *task, o *spawn.Order, err error) {
 	if t.phase == spawning && o.Withdraw() {
 		l.neverStarted(t, err)
 	}
 }
 
-// spawned takes what came of an order. The process may have ended already.
+// spawned handles the result of an order. The process may have ended already.
 func (l *loop) spawned(t *task, o *spawn.Order, r spawn.Result) {
 	l.starts.back(o)
 	switch {
 	case o.Withdrawn():
-		l.procs.forget(t) // its control group was made since
+		l.procs.forget(t) // the spawner may have made its control group
 		return
 	case r.PID == 0 && r.Known:
 		l.known(t)
@@ -109,7 +110,7 @@ func (l *loop) spawned(t *task, o *spawn.Order, r spawn.Result) {
 	}
 }
 
-// started notes that a task has a process since a reading of CLOCK_BOOTTIME.
+// started records that a task has a process. Since is a reading of CLOCK_BOOTTIME from before its start.
 func (l *loop) started(t *task, since time.Duration) bool {
 	if !l.tasks.move(t, running) {
 		return false
@@ -125,7 +126,7 @@ func (l *loop) started(t *task, since time.Duration) bool {
 	return true
 }
 
-// known ends a Start of an attempt that an earlier runner had.
+// known handles a Start of an attempt that an earlier runner has had: it reports how that ended, if the disk tells.
 func (l *loop) known(t *task) {
 	if !l.tasks.move(t, gone) {
 		return
@@ -155,37 +156,37 @@ func (l *loop) neverStarted(t *task, err error) {
 	l.recorder.unsaved = append(l.recorder.unsaved, t)
 }
 
-// contain begins the container of a task. The watch looks after it from now on: the
-// pull of its image may outlast its lease.
-func (l *loop) contain(t *task) {
-	ctx, cancel := l.lasting()
-	t.box = &box{cancel: cancel}
+// startContainer starts the container of a task. The task's watch is active from now on, because the lease may run
+// out while the image is pulled.
+func (l *loop) startContainer(t *task) {
+	ctx, cancel := l.detached()
+	t.container = &container{cancel: cancel}
 	l.tasks.move(t, preparing)
 	t.watch.begin()
 	l.leases.look(t)
-	l.boxes.keepGuard()
+	l.containers.keepGuard()
 	o := t.order
 	progress := func(text string) { l.do <- func() { l.daemon.progress(t, text) } }
-	began := func(pid int, p spawn.Process) { l.do <- func() { l.boxStarted(t, pid, p) } }
+	began := func(pid int, p spawn.Process) { l.do <- func() { l.containerStarted(t, pid, p) } }
 	go func() {
 		defer cancel()
-		exit, known := l.boxes.run(ctx, o, progress, began)
-		l.do <- func() { l.boxEnded(t, exit, known) }
+		exit, known := l.containers.run(ctx, o, progress, began)
+		l.do <- func() { l.containerEnded(t, exit, known) }
 	}()
 }
 
-// boxStarted notes that a container has a process. Its time limit begins here: the
-// pull does not count.
-func (l *loop) boxStarted(t *task, pid int, p spawn.Process) {
-	t.pid, t.began, t.box.process = pid, time.Now(), p
+// containerStarted records that a container has a process. Its time limit begins here, so that the pull does not
+// count.
+func (l *loop) containerStarted(t *task, pid int, p spawn.Process) {
+	t.pid, t.began, t.container.process = pid, time.Now(), p
 	if l.started(t, proc.BootTime()) && t.watch.signalled() {
-		p.Signal(unix.SIGTERM) // there was no process when it was sent first
+		p.Signal(unix.SIGTERM) // TERM was due before the process existed
 	}
 }
 
-// boxEnded takes the end of a container that has no process left. Known says that an
-// earlier runner had the attempt.
-func (l *loop) boxEnded(t *task, exit job.Exit, known bool) {
+// containerEnded handles the exit of a container that has no process left. Known says that an earlier runner has had
+// the attempt.
+func (l *loop) containerEnded(t *task, exit job.Exit, known bool) {
 	signalled := t.watch.signalled()
 	t.watch.stage = off
 	l.leases.look(t)

@@ -1,6 +1,6 @@
 package runner
 
-// The clocks that tell when a task has to end.
+// The clocks by which leases end.
 
 import (
 	"errors"
@@ -15,31 +15,30 @@ import (
 	"github.com/musterhq/muster/worker/leaseclock"
 )
 
-// lookEvery is how often the loop looks at the wall clock while leases run, on
-// a host that does not tell when it is set.
+// lookEvery is how often the loop compares the clocks while leases run, if the kernel cannot tell when the wall clock
+// is set.
 const lookEvery = 5 * time.Second
 
 // hostClock is how the loop reads the time.
 type hostClock struct {
 	read  func() leaseclock.Reading
-	set   <-chan struct{} // tells that the wall clock was set
-	every time.Duration   // the loop looks so often; 0: it waits to be told
+	set   <-chan struct{} // receives when the wall clock was set
+	every time.Duration   // how often the loop compares the clocks; 0: it waits for set
 }
 
-// thisHost reads the clocks of this host.
+// thisHost returns the clocks of this host.
 func thisHost(log *slog.Logger) hostClock {
 	c := hostClock{read: leaseclock.Reader()}
 	set, err := wallClockSet()
 	if err != nil {
-		log.Info("host does not tell when its wall clock is set, looking at it", "every", lookEvery.String(), "error", err)
+		log.Info("no notice when the wall clock is set, polling it", "every", lookEvery.String(), "error", err)
 		c.every = lookEvery
 	}
 	c.set = set
 	return c
 }
 
-// wallClockSet gives a channel that tells, as long as the process lives, that
-// the wall clock was set.
+// wallClockSet returns a channel that receives each time the wall clock is set, as long as the process lives.
 func wallClockSet() (<-chan struct{}, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
@@ -56,7 +55,7 @@ func wallClockSet() (<-chan struct{}, error) {
 	return set, nil
 }
 
-// tellSet passes on each time that a timer which never fires was cancelled.
+// tellSet sends on set each time that the kernel cancels a timer, which it does when the wall clock is set.
 func tellSet(read func([]byte) (int, error), set chan<- struct{}) {
 	var count [8]byte
 	for {

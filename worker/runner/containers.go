@@ -1,6 +1,6 @@
 package runner
 
-// Tasks that are containers. The loop watches over them as over processes, and Containers does what takes an engine.
+// Tasks that are containers. The loop watches them as it watches processes; Containers talks to the engine.
 
 import (
 	"context"
@@ -18,21 +18,21 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// Containers runs containers. Package docker has the one for Docker.
+// Containers runs containers. Package docker implements it.
 type Containers interface {
-	// Run takes a container from the pull of its image to its end, and returns when no process of it is left. It
-	// calls b.Began once its process exists; until then the end of ctx ends it. The exit's Started says whether a
+	// Run runs a container, from the pull of its image until no process of it is left. It calls b.Began once the
+	// container has a process; until then the end of ctx ends the container. The exit's Started says whether a
 	// process ever ran.
 	Run(ctx context.Context, b spawn.Box) job.Exit
 }
 
-// box is the container of a task, as the loop sees it.
-type box struct {
-	cancel  context.CancelFunc // ends what comes before its process
+// container is what the loop knows of a task's container.
+type container struct {
+	cancel  context.CancelFunc // ends the pull and the preparation
 	process spawn.Process      // nil: it has none yet
 }
 
-func (b *box) signal(sig unix.Signal) {
+func (b *container) signal(sig unix.Signal) {
 	if b.process == nil {
 		b.cancel()
 		return
@@ -40,20 +40,20 @@ func (b *box) signal(sig unix.Signal) {
 	b.process.Signal(sig)
 }
 
-// boxes starts the containers of a runner, and the guard that removes them if the runner dies.
-type boxes struct {
-	containers Containers // nil: this runner has none
-	spawner    *spawn.Spawner
-	dir        protocol.Dir
-	command    []string // of the guard; nil: there is none
-	guard      int      // pid of the guard; 0: it does not run
-	log        *slog.Logger
+// containerStarter starts the containers of a runner, and the guard that ends them if the runner dies.
+type containerStarter struct {
+	engine  Containers // nil: this runner has no engine
+	spawner *spawn.Spawner
+	dir     protocol.Dir
+	command []string // of the guard; nil: there is none
+	guard   int      // pid of the guard; 0: it does not run
+	log     *slog.Logger
 }
 
-// run is the life of a container, in a goroutine of its own. It calls progress with what keeps the container from
-// starting, and began once it has a process. Known says that an earlier runner had the attempt.
-func (b *boxes) run(ctx context.Context, o *spawn.Order, progress func(string), began func(int, spawn.Process)) (exit job.Exit, known bool) {
-	if b.containers == nil {
+// run runs a container to its end, in a goroutine of its own. It calls progress with the reason why the container has
+// not started yet, and began once the container has a process. Known says that an earlier runner has had the attempt.
+func (b *containerStarter) run(ctx context.Context, o *spawn.Order, progress func(string), began func(int, spawn.Process)) (exit job.Exit, known bool) {
+	if b.engine == nil {
 		return spawn.ExitOf(spawn.Refuse(spawn.CodeNotExecutable, "this runner has no container engine"), time.Now()), false
 	}
 	if err := os.Mkdir(b.dir.Task(o.Attempt), b.spawner.Mode()); err != nil {
@@ -65,14 +65,14 @@ func (b *boxes) run(ctx context.Context, o *spawn.Order, progress func(string), 
 	}
 	defer c.Sources.Close()
 	c.Progress, c.Began = progress, began
-	exit = b.containers.Run(ctx, c)
+	exit = b.engine.Run(ctx, c)
 	exit.Tail = out.Finish()
 	return exit, false
 }
 
-// keepGuard starts the guard, if it does not run. Containers do not die with their runner as processes do: the guard
-// waits for the runner's lock and ends them.
-func (b *boxes) keepGuard() {
+// keepGuard starts the guard if it does not run. Unlike processes, containers do not die with their runner. The guard
+// waits until the runner's lock is free and then ends them.
+func (b *containerStarter) keepGuard() {
 	if b.guard != 0 || b.command == nil {
 		return
 	}
@@ -84,14 +84,14 @@ func (b *boxes) keepGuard() {
 		return
 	}
 	b.guard = p.Pid
-	_ = p.Release() // the loop waits for every child
+	_ = p.Release() // the loop reaps every child
 }
 
-// guardDied starts another guard, if any of the tasks is a container.
-func (b *boxes) guardDied(all map[job.Attempt]*task) {
+// guardDied starts another guard if any task is a container.
+func (b *containerStarter) guardDied(all map[job.Attempt]*task) {
 	b.guard = 0
 	for _, t := range all {
-		if t.box != nil {
+		if t.container != nil {
 			b.log.Warn("guard of containers died, starting another")
 			b.keepGuard()
 			return

@@ -14,15 +14,15 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// maxQueue bounds the reports that a daemon has not read. A daemon that does not read is cut off; it finds
-// everything in the next Welcome and on disk.
+// maxQueue bounds the reports that wait for the daemon to read them. A daemon that falls further behind is
+// disconnected; it finds everything in the next Welcome and on disk.
 const maxQueue = 4096
 
-// daemonConn is the connection of the one daemon, if any is connected.
+// daemonConn is the connection to the daemon, if one is connected.
 type daemonConn struct {
 	log  *slog.Logger
-	wait time.Duration // how long the runner stays without a task and without a daemon
-	idle *time.Timer   // fires when that time is over
+	wait time.Duration // how long the runner stays up without tasks and without a daemon
+	idle *time.Timer   // fires after wait
 	link *link         // nil: no daemon is connected
 }
 
@@ -36,7 +36,7 @@ func newDaemonConn(wait time.Duration, log *slog.Logger) *daemonConn {
 	return &daemonConn{log: log, wait: wait, idle: time.NewTimer(wait)}
 }
 
-// attach makes a connection the daemon's, in place of any other.
+// attach makes k the daemon's connection and closes an older one.
 func (d *daemonConn) attach(k *link, w protocol.Welcome) {
 	if d.link != nil {
 		d.log.Info("daemon replaced by a newer connection")
@@ -67,7 +67,7 @@ func (d *daemonConn) unlink() {
 	d.restart()
 }
 
-// restart has the idle time begin again.
+// restart resets the idle timer.
 func (d *daemonConn) restart() { d.idle.Reset(d.wait) }
 
 // report sends a report, if a daemon is connected.
@@ -84,19 +84,19 @@ func (d *daemonConn) report(m protocol.Report) {
 	case d.link.queue <- frame:
 	default:
 		d.log.Warn("daemon does not read, connection cut")
-		_ = d.link.conn.Close() // the daemon sees it
+		_ = d.link.conn.Close() // the daemon sees the broken connection
 		d.unlink()
 	}
 }
 
-// progress reports what keeps a task without a process from starting.
+// progress reports why a task has no process yet.
 func (d *daemonConn) progress(t *task, text string) {
 	if t.pid == 0 {
 		d.report(protocol.Report{Progress: &protocol.Progress{Attempt: t.name, Detail: lease.Clip(text)}})
 	}
 }
 
-// accept passes on the connections of this user's processes until the listener is closed.
+// accept passes on connections from processes of the runner's own user until the listener is closed.
 func accept(listener net.Listener, log *slog.Logger, serve func(*net.UnixConn)) {
 	for {
 		conn, err := listener.Accept()
@@ -109,14 +109,14 @@ func accept(listener net.Listener, log *slog.Logger, serve func(*net.UnixConn)) 
 		}
 		if err := protocol.SameUser(conn); err != nil {
 			log.Warn("connection refused", "error", err)
-			_ = conn.Close() // nothing was said
+			_ = conn.Close() // nothing was written
 			continue
 		}
 		serve(conn.(*net.UnixConn))
 	}
 }
 
-// read passes a daemon's requests to take until the connection breaks, with the error of that.
+// read passes the daemon's requests to take until the connection breaks, and returns that error.
 func (k *link) read(take func(protocol.Request)) error {
 	r := bufio.NewReader(k.conn)
 	for {
@@ -128,7 +128,7 @@ func (k *link) read(take func(protocol.Request)) error {
 	}
 }
 
-// write sends what is queued, several reports in one system call.
+// write sends queued reports, several in one system call if they are waiting.
 func (k *link) write() {
 	w := bufio.NewWriter(k.conn)
 	for frame := range k.queue {

@@ -1,6 +1,6 @@
 package runner
 
-// From the end of a task's main process to the report that nothing of it is left.
+// From the exit of a task's main process to the report that no process of the task is left.
 
 import (
 	"errors"
@@ -16,16 +16,13 @@ import (
 )
 
 const (
-	// maxEarly is how long the end of an unknown process is remembered: its start is
-	// reported right after the fork that made it.
+	// maxEarly is how long the exit of an unknown process is remembered. Its start is reported right after the fork.
 	maxEarly = 10 * time.Second
-	// saveAgain is the pause before ends that could not be written are tried again,
-	// for example on a full disk.
+	// saveAgain is the pause before exits that could not be written are written again, for example on a full disk.
 	saveAgain = time.Second
 )
 
-// earlyDeaths are processes, by pid, that were reaped before the loop knew of their
-// start.
+// earlyDeaths holds, by pid, the children that were reaped before the loop knew of their start.
 type earlyDeaths map[int]earlyDeath
 
 type earlyDeath struct {
@@ -34,8 +31,8 @@ type earlyDeath struct {
 	at     time.Duration // CLOCK_BOOTTIME after the wait
 }
 
-// take returns the end of a process that was started after from, and forgets it. An
-// end before from is that of an older process with the same pid.
+// take returns and forgets the exit of a process that was started after from. An exit before from belongs to an older
+// process with the same pid.
 func (e earlyDeaths) take(pid int, from time.Duration) (earlyDeath, bool) {
 	d, ok := e[pid]
 	if !ok || d.at < from {
@@ -45,8 +42,8 @@ func (e earlyDeaths) take(pid int, from time.Duration) (earlyDeath, bool) {
 	return d, true
 }
 
-// reap waits for every child that has ended, and looks again for what ended tasks
-// left behind.
+// reap waits for every child that has ended. Then it checks which tasks without a main process have other processes
+// left.
 func (l *loop) reap() {
 	now := proc.BootTime()
 	for {
@@ -68,20 +65,20 @@ func (l *loop) reap() {
 	l.procs.killStrangers()
 }
 
-// reaped notes the end of a child.
+// reaped handles the exit of one child.
 func (l *loop) reaped(pid int, status unix.WaitStatus, usage unix.Rusage, now time.Duration) {
 	switch t := l.tasks.mains[pid]; {
 	case t != nil:
 		l.exited(t, status, usage, now)
 	case l.execs.reaped(pid, status):
-	case pid == l.boxes.guard:
-		l.boxes.guardDied(l.tasks.all)
+	case pid == l.containers.guard:
+		l.containers.guardDied(l.tasks.all)
 	case l.tasks.starting()+l.execs.starting > 0:
 		l.early[pid] = earlyDeath{status: status, usage: usage, at: proc.BootTime()}
 	}
 }
 
-// exited notes how the main process of a task ended.
+// exited records how the main process of a task exited.
 func (l *loop) exited(t *task, status unix.WaitStatus, usage unix.Rusage, now time.Duration) {
 	delete(l.tasks.mains, t.pid)
 	exit := &t.record.Exit
@@ -119,8 +116,8 @@ func (t *task) caused() {
 	}
 }
 
-// settle sends a task's end to disk once it has no process left; before that, it
-// has the rest killed.
+// settle queues a task's exit for the disk if the task has no process left. Otherwise it has the remaining processes
+// killed.
 func (l *loop) settle(t *task, now time.Duration) {
 	if l.procs.empty(t) {
 		if l.tasks.move(t, ended) {
@@ -136,7 +133,7 @@ func (l *loop) settle(t *task, now time.Duration) {
 	}
 }
 
-// saved reports the ends that are on disk, or tries again.
+// saved reports the exits that are on disk. After an error they are written again.
 func (l *loop) saved(round []*task, err error) {
 	if err != nil {
 		l.recorder.failed(round, err)

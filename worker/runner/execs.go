@@ -1,7 +1,7 @@
 package runner
 
-// Commands in running tasks: in a task's control groups, as its user, with its environment, and killed when the task
-// has ended. Package protocol says how they are asked for.
+// Commands in running tasks (muster exec). A command runs in the task's control groups, as its user and with its
+// environment, and is killed when the task has ended. Package protocol describes the request.
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// maxExecs bounds the commands of one runner.
+// maxExecs bounds the commands that run in all tasks of one runner at a time.
 const maxExecs = 256
 
 // execution is one command, from its request to its end.
@@ -26,26 +26,26 @@ type execution struct {
 
 	task     *task
 	pid      int
-	unwanted bool                     // nobody waits for it any more
-	reports  chan protocol.ExecReport // that it runs, and how it ended
+	unwanted bool                     // its client is gone
+	reports  chan protocol.ExecReport // the first says that it runs, the second how it exited
 	over     chan struct{}            // closed when it has ended
 }
 
-// execs are the commands of a runner. All its methods but serve run in the loop.
+// execs are the commands of a runner. All methods but serve run in the loop.
 type execs struct {
 	do       chan<- func() // runs a function in the loop
 	tasks    *tasks
 	spawner  *spawn.Spawner
 	early    earlyDeaths
-	answer   time.Duration // how long the files of a command may take to answer
+	answer   time.Duration // how long looking up a command's files may take
 	running  map[int]*execution
 	starting int
 	perUser  map[int]int // commands that run or are being started, by uid
 }
 
-// serve is the whole of one connection.
+// serve handles one connection from its request to its end.
 func (e *execs) serve(conn *net.UnixConn) error {
-	defer conn.Close() //nolint:errcheck // the daemon sees it
+	defer conn.Close() //nolint:errcheck // nothing is left to write
 	m, files, err := protocol.ReadExec(conn)
 	if err != nil {
 		closeAll(files)
@@ -84,11 +84,11 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// begin has the command started that a request asks for.
+// begin starts the command of a request, or reports why it cannot.
 func (e *execs) begin(x *execution) {
 	t := e.tasks.find(x.Attempt)
 	switch {
-	case t != nil && t.box != nil:
+	case t != nil && t.container != nil:
 		x.reports <- protocol.ExecReport{Code: spawn.CodeOurs, Error: "the task is a container, and commands in it are its engine's"}
 	case t == nil || t.phase != running:
 		x.reports <- protocol.ExecReport{Code: spawn.CodeOurs, Error: "the task does not run"}
@@ -112,7 +112,7 @@ func (e *execs) begin(x *execution) {
 	closeAll(x.Files)
 }
 
-// started notes that a command has a process, which may have ended already.
+// started handles the result of a command's start. The process may have ended already.
 func (e *execs) started(x *execution, r spawn.Result) {
 	e.starting--
 	if r.Err != nil {
@@ -132,12 +132,12 @@ func (e *execs) started(x *execution, r spawn.Result) {
 		return
 	}
 	e.running[r.PID] = x
-	if x.unwanted || x.task.phase != running { // it started too late to be ended with its task
+	if x.unwanted || x.task.phase != running { // its client or its task is gone
 		e.end(x)
 	}
 }
 
-// reaped notes the end of a process, if it is that of a command.
+// reaped handles the exit of a child. It returns false if the child is not a command.
 func (e *execs) reaped(pid int, status unix.WaitStatus) bool {
 	x := e.running[pid]
 	if x != nil {
@@ -157,7 +157,7 @@ func (e *execs) exited(x *execution, status unix.WaitStatus) {
 	close(x.over)
 }
 
-// uncount takes a command off the count of its user.
+// uncount takes a command off its user's count.
 func (e *execs) uncount(x *execution) {
 	uid := x.task.who.UID
 	if e.perUser[uid]--; e.perUser[uid] == 0 {
@@ -165,10 +165,10 @@ func (e *execs) uncount(x *execution) {
 	}
 }
 
-// end kills a command that nobody waits for any more, and its descendants.
+// end kills a command whose client is gone, with all its descendants.
 func (e *execs) end(x *execution) {
 	x.unwanted = true
-	x.Withdraw() // if its start hangs, there will be no process
+	x.Withdraw() // a start that hangs makes no process any more
 	if x.pid != 0 && e.running[x.pid] == x {
 		proc.KillTree(x.pid)
 	}

@@ -1,6 +1,6 @@
 package runner
 
-// The command line of a runner, which only daemons write.
+// The command line of a runner. Only daemons write it.
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// Command is the whole program, from its flags to its exit code; the end of ctx
-// tells it to end its tasks. Finish, if not nil, adds what no flag says.
+// Command is the whole program, from its flags to its exit code. The end of ctx ends its tasks. Finish, if not nil,
+// sets what no flag can say.
 func Command(ctx context.Context, version string, args []string, finish func(*Config, *slog.Logger)) int {
 	cfg, err := Parse(args)
 	log := slog.New(slog.NewTextHandler(newLogFile(protocol.Dir(cfg.Dir).Log(cfg.Generation)), nil))
@@ -32,8 +32,8 @@ func Command(ctx context.Context, version string, args []string, finish func(*Co
 	return 0
 }
 
-// Flags is the command line that tells a runner all of this but its directory
-// and generation, which its daemon adds.
+// Flags returns the command line for this configuration, without the directory and the generation. The daemon adds
+// those two.
 func (c Config) Flags() []string {
 	args := []string{"--ulimits", strings.Join(c.Ulimits, ",")}
 	for _, f := range []struct {
@@ -51,7 +51,7 @@ func (c Config) Flags() []string {
 func Parse(args []string) (Config, error) {
 	cfg := DefaultConfig()
 	f := flag.NewFlagSet("runner", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // the error is told
+	f.SetOutput(io.Discard) // the error is returned
 	f.StringVar(&cfg.Dir, "dir", "", "")
 	f.IntVar(&cfg.Generation, "generation", cfg.Generation, "")
 	f.BoolVar(&cfg.AllowRoot, "allow-root", false, "")
@@ -62,7 +62,7 @@ func Parse(args []string) (Config, error) {
 		return Config{}, err
 	}
 	if f.NArg() > 0 {
-		return Config{}, errors.New("runner: takes flags alone")
+		return Config{}, errors.New("runner: unexpected arguments, only flags are allowed")
 	}
 	cfg.Ulimits = strings.FieldsFunc(*ulimits, func(r rune) bool { return r == ',' })
 	return cfg, nil

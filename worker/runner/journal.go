@@ -1,6 +1,6 @@
 package runner
 
-// The journal of ends: how tasks ended, on disk before anyone is told.
+// The exit journal: how tasks exited, on disk before the daemon is told.
 
 import (
 	"bytes"
@@ -13,20 +13,18 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// segmentBytes is when a segment is full: some 800 ends, a moment's work to
-// read at a restart.
+// segmentBytes is the size at which a new segment begins: some 800 exits, which are read quickly after a restart.
 const segmentBytes = 256 << 10
 
-// journal is the writing side, of one runner.
+// journal appends exits to the segments of one runner.
 type journal struct {
 	dir  protocol.Dir
 	at   protocol.Segment
-	file *os.File // nil: the next write begins a segment
+	file *os.File // nil: the next save begins a segment
 	size int64
 }
 
-// openJournal continues after whatever an earlier runner of the same
-// generation has written.
+// openJournal continues after the segments that an earlier runner of the same generation has written.
 func openJournal(dir protocol.Dir, generation int) (*journal, error) {
 	j := &journal{dir: dir, at: protocol.Segment{Runner: generation}}
 	all, err := dir.Segments()
@@ -41,9 +39,8 @@ func openJournal(dir protocol.Dir, generation int) (*journal, error) {
 	return j, nil
 }
 
-// save appends the ends of a round and syncs them in one go; each task then
-// knows its segment. After an error nothing of the round counts, and the next
-// attempt goes to a new segment.
+// save appends the exits of a round, syncs them once, and sets each task's segment. After an error nothing of the
+// round counts as written, and the next round goes to a new segment.
 func (j *journal) save(round []*task) error {
 	if j.file == nil || j.size >= segmentBytes {
 		if err := j.next(); err != nil {
@@ -74,7 +71,7 @@ func (j *journal) save(round []*task) error {
 	return nil
 }
 
-// next begins a segment, whose name is on disk before any end in it counts.
+// next begins a segment. The segment's name is on disk before any exit in it counts.
 func (j *journal) next() error {
 	j.close()
 	j.at.Number++
@@ -92,7 +89,7 @@ func (j *journal) next() error {
 
 func (j *journal) close() {
 	if j.file != nil {
-		_ = j.file.Close() // what counts in it was synced
+		_ = j.file.Close() // all that counts is synced
 		j.file = nil
 	}
 }

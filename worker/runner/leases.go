@@ -1,6 +1,6 @@
 package runner
 
-// The lease clock of the loop, and which task's watch is looked at next.
+// The lease clock of the loop, and the schedule that says which task's watch is due next.
 
 import (
 	"container/heap"
@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// leases knows the time, the pauses of this host, and when each watch is looked at next.
+// leases knows the time, the pauses of this host, and when each watch is due.
 type leases struct {
 	host  hostClock
 	skew  leaseclock.Watch
@@ -30,8 +30,8 @@ func newLeases(host hostClock, t *timer, log *slog.Logger) *leases {
 	return c
 }
 
-// now reads CLOCK_BOOTTIME. If this host was paused since the last call, missed is for how long: every deadline has
-// to move before it is looked at.
+// now reads CLOCK_BOOTTIME. Missed is for how long this host was paused since the last call, or 0. Every deadline has
+// to move earlier by missed before it is compared with now.
 func (c *leases) now() (now, missed time.Duration) {
 	r := c.host.read()
 	jump := c.skew.Look(r)
@@ -41,8 +41,8 @@ func (c *leases) now() (now, missed time.Duration) {
 	return r.Boot, max(0, jump)
 }
 
-// since is how much time this host has missed since a daemon computed a deadline under a skew. A daemon that sends
-// no skew sends 0, and the result is 0.
+// since returns for how long this host was paused since a daemon computed a deadline under the given skew. A daemon
+// that knows no skew sends 0, and the result is 0.
 func (c *leases) since(skew time.Duration) time.Duration {
 	if skew == 0 {
 		return 0
@@ -50,13 +50,13 @@ func (c *leases) since(skew time.Duration) time.Duration {
 	return c.skew.Since(skew)
 }
 
-// extend moves a task's deadline to what the daemon means.
+// extend moves a task's deadline to that of the extension, less the pauses that the daemon did not know of.
 func (c *leases) extend(t *task, now time.Duration, e protocol.Extension) {
 	t.watch.extend(now, e.Deadline-c.since(e.Skew))
 	c.look(t)
 }
 
-// look brings a task's place in the schedule up to date.
+// look updates a task's place in the schedule.
 func (c *leases) look(t *task) {
 	t.at = t.watch.next()
 	switch {
@@ -69,7 +69,7 @@ func (c *leases) look(t *task) {
 	}
 }
 
-// due returns the task whose watch is looked at first, if that is due.
+// due returns the task whose watch is due first, or nil if none is due now.
 func (c *leases) due(now time.Duration) *task {
 	if len(c.next) == 0 || c.next[0].at > now {
 		return nil
@@ -77,7 +77,7 @@ func (c *leases) due(now time.Duration) *task {
 	return c.next[0]
 }
 
-// arm sets the timer to the next look.
+// arm sets the timer to when the next watch is due.
 func (c *leases) arm(now time.Duration) {
 	if len(c.next) == 0 {
 		return
@@ -91,7 +91,7 @@ func (c *leases) arm(now time.Duration) {
 	}
 }
 
-// fired passes on to ticked that the timer fired, until it is closed.
+// fired sends on ticked each time that the timer fires, until the timer is closed.
 func (t *timer) fired(ticked chan<- struct{}) {
 	var count [8]byte
 	for {
@@ -105,10 +105,10 @@ func (t *timer) fired(ticked chan<- struct{}) {
 	}
 }
 
-// schedule orders tasks by when their watch is looked at next.
+// schedule is a heap of tasks, ordered by when their watch is due.
 type schedule []*task
 
-// Len is of heap.Interface, as are the methods below.
+// Len and the methods below implement heap.Interface.
 func (c schedule) Len() int           { return len(c) }
 func (c schedule) Less(i, j int) bool { return c[i].at < c[j].at }
 func (c schedule) Swap(i, j int) {
@@ -116,14 +116,12 @@ func (c schedule) Swap(i, j int) {
 	c[i].index, c[j].index = i, j
 }
 
-// Push adds a task.
 func (c *schedule) Push(x any) {
 	t := x.(*task)
 	t.index = len(*c)
 	*c = append(*c, t)
 }
 
-// Pop takes the last task.
 func (c *schedule) Pop() any {
 	old := *c
 	t := old[len(old)-1]
@@ -133,11 +131,10 @@ func (c *schedule) Pop() any {
 	return t
 }
 
-// timer is a timerfd of CLOCK_BOOTTIME; the runtime's own timers stand still
-// while the host sleeps.
+// timer is a timerfd on CLOCK_BOOTTIME. Timers of the Go runtime stand still while the host sleeps.
 type timer struct {
 	*os.File
-	fd int // File.Fd would make the file block
+	fd int // File.Fd would set the file to blocking mode
 }
 
 func newTimer() (*timer, error) {
@@ -148,7 +145,7 @@ func newTimer() (*timer, error) {
 	return &timer{File: os.NewFile(uintptr(fd), "timer"), fd: fd}, nil
 }
 
-// set makes the timer fire at a reading of its clock.
+// set makes the timer fire when CLOCK_BOOTTIME reaches at.
 func (t *timer) set(at time.Duration) error {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(at))}
 	return unix.TimerfdSettime(t.fd, unix.TFD_TIMER_ABSTIME, &spec, nil)

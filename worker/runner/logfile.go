@@ -1,7 +1,6 @@
 package runner
 
-// The log of a runner: bounded while it lives, and kept for a while when it is
-// dead.
+// The log file of a runner. It is rotated when it is full, and kept for a while after the runner's death.
 
 import (
 	"os"
@@ -11,16 +10,15 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// logFile writes to standard error, which the daemon has made the log of this
-// runner, and begins a new file when it is full. It is used under the lock of a
-// slog.Handler.
+// logFile writes to standard error, which the daemon has redirected to this runner's log, and rotates that file. A
+// slog.Handler serializes its use.
 type logFile struct {
-	path string // empty: somebody else's, and left as it is
+	path string // empty: standard error is another file, which is not rotated
 	most int64
 	size int64
 }
 
-// newLogFile bounds the log at path, if standard error is it.
+// newLogFile rotates the file at path if standard error is that file.
 func newLogFile(path string) *logFile {
 	f := &logFile{most: protocol.MaxLog}
 	named, err1 := os.Stat(path)
@@ -31,20 +29,21 @@ func newLogFile(path string) *logFile {
 	return f
 }
 
-// Write writes a line.
+// Write implements io.Writer.
 func (f *logFile) Write(p []byte) (int, error) {
 	if f.path != "" && f.size+int64(len(p)) > f.most {
-		f.turn()
+		f.rotate()
 	}
 	f.size += int64(len(p))
 	return os.Stderr.Write(p)
 }
 
-// turn begins a new file, also for what the runtime says when the process dies.
-func (f *logFile) turn() {
+// rotate moves the log aside and opens a new one. It also redirects stdout and stderr, so that a Go panic goes to the
+// new file.
+func (f *logFile) rotate() {
 	f.size = 0
 	if err := os.Rename(f.path, protocol.OlderLog(f.path)); err != nil {
-		return // it has been removed: nobody reads it
+		return // the log was removed: nobody reads it
 	}
 	fd, err := unix.Open(f.path, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC, 0o600)
 	if err != nil {

@@ -1,6 +1,6 @@
 package runner
 
-// The one goroutine that knows the tasks.
+// The loop: the one goroutine that owns the state of all tasks.
 
 import (
 	"context"
@@ -19,27 +19,27 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// loop joins the parts of a runner. Their state changes in its goroutine alone;
-// other goroutines send it functions.
+// loop joins the parts of a runner. Only its own goroutine changes their state; other goroutines send it functions to
+// run.
 type loop struct {
-	cfg      Config
-	info     protocol.Info
-	dir      protocol.Dir
-	do       chan func()
-	lasting  func() (context.Context, context.CancelFunc) // a context for what outlasts a request
-	tasks    *tasks
-	starts   *starts
-	procs    *processes
-	execs    *execs
-	boxes    *boxes
-	leases   *leases
-	recorder *recorder
-	measurer *measurer
-	daemon   *daemonConn
-	early    earlyDeaths
-	draining bool
-	stopping bool
-	log      *slog.Logger
+	cfg        Config
+	info       protocol.Info
+	dir        protocol.Dir
+	do         chan func()
+	detached   func() (context.Context, context.CancelFunc) // a context that does not end with the runner's
+	tasks      *tasks
+	starts     *starts
+	procs      *processes
+	execs      *execs
+	containers *containerStarter
+	leases     *leases
+	recorder   *recorder
+	measurer   *measurer
+	daemon     *daemonConn
+	early      earlyDeaths
+	draining   bool
+	stopping   bool
+	log        *slog.Logger
 }
 
 func newLoop(cfg Config, info protocol.Info, s *spawn.Spawner, ends *journal, timer *timer, host hostClock, log *slog.Logger) *loop {
@@ -47,18 +47,17 @@ func newLoop(cfg Config, info protocol.Info, s *spawn.Spawner, ends *journal, ti
 		cfg: cfg, info: info, dir: protocol.Dir(cfg.Dir), do: make(chan func()), tasks: newTasks(log), starts: newStarts(s),
 		leases: newLeases(host, timer, log), daemon: newDaemonConn(cfg.Idle, log), early: earlyDeaths{}, log: log,
 	}
-	l.boxes = &boxes{containers: cfg.Containers, spawner: s, dir: l.dir, command: cfg.Guard, log: log}
+	l.containers = &containerStarter{engine: cfg.Containers, spawner: s, dir: l.dir, command: cfg.Guard, log: log}
 	l.execs = &execs{
 		do: l.do, tasks: l.tasks, spawner: s, early: l.early, answer: cfg.Answer, running: map[int]*execution{}, perUser: map[int]int{},
 	}
-	l.procs = &processes{group: s.Group, tasks: l.tasks, execs: l.execs, boxes: l.boxes, oomKills: cgroup.OOMKills()}
+	l.procs = &processes{group: s.Group, tasks: l.tasks, execs: l.execs, containers: l.containers, oomKills: cgroup.OOMKills()}
 	l.recorder = newRecorder(l.dir, ends, log)
 	l.measurer = &measurer{dir: l.dir, wake: make(chan struct{}, 1)}
 	return l
 }
 
-// serve starts the goroutines around the loop. They are left blocked when it ends:
-// the process ends next.
+// serve starts the goroutines around the loop. They stay blocked when the loop ends, because the process exits then.
 func (l *loop) serve(requests, commands net.Listener, ticked chan<- struct{}) {
 	go accept(requests, l.log, func(conn *net.UnixConn) {
 		k := &link{conn: conn, queue: make(chan []byte, maxQueue)}
@@ -96,7 +95,7 @@ func (l *loop) serve(requests, commands net.Listener, ticked chan<- struct{}) {
 	})
 }
 
-// run lasts until the runner is not needed any more.
+// run runs the loop until the runner has drained or shut down and has no task left.
 func (l *loop) run(ctx context.Context, deaths <-chan os.Signal, ticked <-chan struct{}) {
 	stop := ctx.Done()
 	for len(l.tasks.all) > 0 || !l.draining && !l.stopping {
@@ -110,7 +109,7 @@ func (l *loop) run(ctx context.Context, deaths <-chan os.Signal, ticked <-chan s
 		case <-ticked:
 		case <-l.leases.host.set:
 		case orders <- order:
-			l.tasks.move(l.starts.taken(), spawning)
+			l.tasks.move(l.starts.take(), spawning)
 		case rounds <- round:
 			l.recorder.unsaved = nil
 		case <-l.daemon.idle.C:
@@ -127,12 +126,12 @@ func (l *loop) run(ctx context.Context, deaths <-chan os.Signal, ticked <-chan s
 	l.daemon.unlink()
 }
 
-// shutdown ends all tasks: the runner was told to end.
+// shutdown ends all tasks, because the runner itself was told to end.
 func (l *loop) shutdown() {
 	l.stopping = true
 	now := l.now()
 	for _, t := range l.tasks.all {
-		t.watch.end(now, dead, causeShutdown, "the runner of this node was told to end")
+		t.watch.end(now, shutdownGrace, causeShutdown, "the runner of this node was told to end")
 		l.leases.look(t)
 	}
 	l.dropUnwanted(now)
@@ -168,8 +167,8 @@ func (l *loop) request(k *link, m protocol.Request) {
 	}
 }
 
-// now reads CLOCK_BOOTTIME. It looks for a pause of this host first, so that no
-// deadline is looked at before it has moved.
+// now reads CLOCK_BOOTTIME. It checks for a pause of this host first, so that every deadline has moved before it is
+// compared with the time.
 func (l *loop) now() time.Duration {
 	now, missed := l.leases.now()
 	if missed > 0 {
@@ -178,8 +177,8 @@ func (l *loop) now() time.Duration {
 	return now
 }
 
-// paused moves every deadline earlier by the time that this host has missed, and
-// ends what has run out: the owner, whose clock went on, may have written it off.
+// paused moves every deadline earlier by the time for which this host was paused, and ends the tasks whose lease has
+// run out. The scheduler's clock went on meanwhile, so it may have given those tasks up.
 func (l *loop) paused(now, missed time.Duration) {
 	leases, lapsed := 0, 0
 	for _, t := range l.tasks.all {
@@ -196,12 +195,12 @@ func (l *loop) paused(now, missed time.Duration) {
 			t.watch.end(now, 0, causeLease, t.watch.over("lease ran out before its start"))
 		}
 	}
-	l.log.Warn("this host was paused, or its wall clock was set forward: all leases are so much older",
+	l.log.Warn("this host was paused, or its wall clock was set forward: all leases end earlier by that time",
 		"by", missed.Round(time.Millisecond).String(), "leases", leases, "ran_out", lapsed)
 	l.dropUnwanted(now)
 }
 
-// tick sends every signal that is due and sets the timer to the next.
+// tick sends every signal that is due and sets the timer to the next one.
 func (l *loop) tick() {
 	now := l.now()
 	for t := l.leases.due(now); t != nil; t = l.leases.due(now) {
@@ -213,7 +212,7 @@ func (l *loop) tick() {
 	l.leases.arm(now)
 }
 
-// signal sends what a task's watch decided.
+// signal sends the signal that a task's watch asked for.
 func (l *loop) signal(t *task, sig unix.Signal, now time.Duration) {
 	if t.phase == lingering {
 		if l.settle(t, now); t.phase != lingering {

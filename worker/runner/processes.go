@@ -1,7 +1,7 @@
 package runner
 
-// The processes of tasks: which there are, and signals to them. Containers, control groups and parentage each tell
-// in a way of their own.
+// The processes of tasks: listing and signalling them. Containers, control groups and parentage each need a way of
+// their own.
 
 import (
 	"golang.org/x/sys/unix"
@@ -12,16 +12,15 @@ import (
 
 // processes finds and signals the processes of tasks.
 type processes struct {
-	group    *cgroup.Tree // nil: the host permits no control groups
-	tasks    *tasks
-	execs    *execs
-	boxes    *boxes
-	oomKills int64 // how many kills in the runner's own control group are accounted for
+	group      *cgroup.Tree // nil: no control groups
+	tasks      *tasks
+	execs      *execs
+	containers *containerStarter
+	oomKills   int64 // OOM kills of the runner's own control group that are attributed to a task
 }
 
-// warn sends a signal to those processes of a task that handle it. If none does, all get
-// it. A shell that does not handle it would die of it, and the program that it started
-// could not finish.
+// warn sends a signal to those processes of a task that handle it. If none does, all get it. A shell that does not
+// handle the signal would die of it, and the program that it started could not finish.
 func (p *processes) warn(t *task, sig unix.Signal) {
 	members := p.members(t)
 	handled := false
@@ -38,11 +37,11 @@ func (p *processes) warn(t *task, sig unix.Signal) {
 
 // members lists the processes of a task.
 func (p *processes) members(t *task) []int {
-	if t.box != nil {
-		if t.box.process == nil {
+	if t.container != nil {
+		if t.container.process == nil {
 			return nil
 		}
-		return t.box.process.Members()
+		return t.container.process.Members()
 	}
 	if p.group != nil {
 		return p.group.Members(t.name)
@@ -52,8 +51,8 @@ func (p *processes) members(t *task) []int {
 
 // signal signals all processes of a task.
 func (p *processes) signal(t *task, sig unix.Signal) {
-	if t.box != nil {
-		t.box.signal(sig)
+	if t.container != nil {
+		t.container.signal(sig)
 		return
 	}
 	if p.group != nil {
@@ -67,7 +66,7 @@ func (p *processes) signal(t *task, sig unix.Signal) {
 	p.walkSignal(t, sig)
 }
 
-// empty says whether no process is left of a task whose main process ended.
+// empty reports whether a task whose main process has ended has no process left.
 func (p *processes) empty(t *task) bool {
 	if p.group != nil {
 		return p.group.Empty(t.name)
@@ -82,8 +81,8 @@ func (p *processes) forget(t *task) {
 	}
 }
 
-// killStrangers kills, while no task runs, what ended tasks left behind. Without
-// control groups it may belong to none of them any more.
+// killStrangers kills the processes that ended tasks left behind, once no task runs. Without control groups such a
+// process may not be attributable to any task.
 func (p *processes) killStrangers() {
 	if p.group != nil || len(p.tasks.mains) > 0 || p.tasks.starting() > 0 {
 		return
@@ -95,13 +94,12 @@ func (p *processes) killStrangers() {
 	}
 }
 
-// outOfMemory says whether the kernel killed processes of a task for lack of memory.
-// If tasks have no counters of their own, each kill that the runner's own group counts
-// is taken for one task that was killed.
+// outOfMemory reports whether the kernel's OOM killer killed processes of a task. If tasks have no OOM counters of
+// their own, each OOM kill that the runner's own control group counts is attributed to one killed task.
 func (p *processes) outOfMemory(t *task) bool {
 	if p.group != nil {
 		if n := p.group.OOMKills(t.name); n >= 0 {
-			p.oomKills += n // they are in the runner's count, too
+			p.oomKills += n // the runner's own count includes them
 			return n > 0
 		}
 	}

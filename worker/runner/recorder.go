@@ -1,6 +1,6 @@
 package runner
 
-// Taking the ends of tasks to disk, and removing what is not needed afterwards.
+// The recorder writes the exits of tasks to disk and then removes their scratch directories.
 
 import (
 	"log/slog"
@@ -11,17 +11,17 @@ import (
 	"github.com/musterhq/muster/worker/runner/scratch"
 )
 
-// clearers bounds the scratch directories that are removed at once.
+// clearers bounds how many scratch directories are removed at the same time.
 const clearers = 2
 
-// recorder takes the ends of tasks to the journal.
+// recorder writes the exits of tasks to the journal.
 type recorder struct {
 	dir      protocol.Dir
-	journal  *journal      // used by save alone
-	unsaved  []*task       // they ended, and that is not on disk
-	rounds   chan []*task  // to save
-	faults   int           // rounds in a row that could not be saved
-	clearing chan struct{} // a token for each directory that is being removed
+	journal  *journal      // used only by save
+	unsaved  []*task       // ended tasks whose exit is not on disk
+	rounds   chan []*task  // tasks whose exits are written together
+	faults   int           // consecutive rounds that could not be written
+	clearing chan struct{} // a semaphore: one token for each directory that is being removed
 	log      *slog.Logger
 }
 
@@ -29,7 +29,8 @@ func newRecorder(dir protocol.Dir, j *journal, log *slog.Logger) *recorder {
 	return &recorder{dir: dir, journal: j, rounds: make(chan []*task), clearing: make(chan struct{}, clearers), log: log}
 }
 
-// next returns the tasks to save and the channel to send them on; without any, the channel is nil.
+// next returns the tasks whose exits are to be written and the channel to send them on. The channel is nil if there
+// are none.
 func (r *recorder) next() (chan<- []*task, []*task) {
 	if len(r.unsaved) == 0 {
 		return nil, nil
@@ -37,7 +38,7 @@ func (r *recorder) next() (chan<- []*task, []*task) {
 	return r.rounds, r.unsaved
 }
 
-// save is the goroutine that writes rounds of ends. What comes while it syncs one is the next.
+// save is the goroutine that writes exits. Tasks that end while a round is synced form the next round.
 func (r *recorder) save(saved func([]*task, error)) {
 	for round := range r.rounds {
 		err := r.journal.save(round)
@@ -48,15 +49,15 @@ func (r *recorder) save(saved func([]*task, error)) {
 	}
 }
 
-// failed logs that a round was not saved; of several in a row, the first.
+// failed logs that a round was not written. Of several consecutive failures only the first is logged.
 func (r *recorder) failed(round []*task, err error) {
 	if r.faults++; r.faults == 1 {
 		r.log.Error("ends of tasks not saved, trying again", "tasks", len(round), "error", err)
 	}
 }
 
-// clear removes the scratch directories of tasks whose end is on disk. Large ones
-// do not delay the next round.
+// clear removes the scratch directories of tasks whose exit is on disk. A large directory does not delay the next
+// round.
 func (r *recorder) clear(round []*task) {
 	for _, t := range round {
 		if t.keeps || unix.Rmdir(r.dir.Scratch(t.attempt)) == nil {

@@ -1,13 +1,14 @@
-// Package runner is the small process between a daemon and its tasks: it starts them, ends them in time, and records
-// how they ended, whatever becomes of the daemon.
+// Package runner is the small process between a daemon and its tasks. It starts tasks, ends them in time and records
+// how they exited, even if the daemon dies meanwhile.
 //
-// One runner serves one directory (protocol.Dir). A daemon finds it by its unix socket, and its lock says that it
-// lives, so that there are never two of one generation. A daemon of another version starts the next generation and
-// lets the older one drain. One daemon is connected at a time; a newer connection replaces it.
+// One runner serves one directory (protocol.Dir). A daemon finds the runner by its unix socket. A file lock shows
+// that the runner lives, so that no two runners of one generation exist. A daemon of another version starts a runner
+// of the next generation and lets the older one drain. One daemon is connected at a time; a newer connection replaces
+// it.
 //
-// Leases are deadlines of CLOCK_BOOTTIME, and the runner alone keeps them: TERM before and KILL at the deadline (R4).
-// When the wall clock jumps forward against CLOCK_BOOTTIME, this host was paused while its leases ran on, so every
-// deadline moves earlier by the jump (package leaseclock). A task dies with its runner.
+// Leases are deadlines on CLOCK_BOOTTIME, and only the runner enforces them: it sends TERM before the deadline and
+// KILL at the deadline (R4). If the wall clock jumps forward against CLOCK_BOOTTIME, this host was paused while its
+// leases ran on. Every deadline then moves earlier by the jump (package leaseclock). A task dies with its runner.
 //
 // One goroutine, the loop, owns all state. Package spawn starts processes for it and package pump reads their output.
 package runner
@@ -30,36 +31,37 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// Config is what a runner is told on its command line.
+// Config is the configuration of a runner, most of it from its command line.
 type Config struct {
-	Dir        string // of the daemon's tasks
+	Dir        string // of the daemon's runners and tasks
 	Generation int    // from 1; a newer runner of the directory has a higher one
 	Version    string // of the binary
-	AllowRoot  bool   // run tasks of root, if the runner is root's
-	// Scope asks systemd for a scope of the runner's own.
+	AllowRoot  bool   // run tasks of user root, if the runner is root
+	// Scope asks systemd to move the runner into a scope unit of its own.
 	Scope bool
-	// Idle is how long the runner stays without a task and without a daemon.
+	// Idle is how long the runner stays up without tasks and without a daemon.
 	Idle time.Duration
-	// Answer is how long a task's start may wait for files that its user named.
+	// Answer is how long a task's start may wait for the files that its user named, for example on a hung file
+	// server.
 	Answer time.Duration
-	// Containers runs tasks of images; nil: none.
+	// Containers runs the tasks that have an image. Nil: such tasks are refused.
 	Containers Containers
-	// Guard is the command that ends this runner's containers when it dies.
+	// Guard is the command line of the process that ends this runner's containers when the runner dies.
 	Guard []string
-	// NoGroups does without control groups, as on a host that permits none.
+	// NoGroups turns control groups off.
 	NoGroups bool
-	// NoUnified does without version 2 of them, as on a host that has only 1.
+	// NoUnified turns control groups of version 2 off, as on a host that has only version 1.
 	NoUnified bool
-	// Ulimits are NAME=SOFT[:HARD] of each process of a task.
+	// Ulimits are the resource limits of each process of a task, as NAME=SOFT[:HARD].
 	Ulimits []string
 }
 
-// DefaultConfig is a runner of the first generation.
+// DefaultConfig returns the configuration of a runner of the first generation, without a directory.
 func DefaultConfig() Config {
 	return Config{Generation: 1, Idle: time.Minute, Answer: time.Minute, Ulimits: spawn.DefaultUlimits()}
 }
 
-// Validate says what is wrong with the configuration.
+// Validate returns an error for the first field that is not valid.
 func (c Config) Validate() error {
 	switch {
 	case c.Dir == "":
@@ -75,20 +77,18 @@ func (c Config) Validate() error {
 }
 
 const (
-	// procs bounds the threads that run Go code: one decides, one talks. More
-	// would cost memory on each of thousands of hosts for nothing.
+	// procs bounds the threads that run Go code: one for the loop, one for connections. More would only cost memory.
 	procs = 2
-	// gcPercent and memoryLimit keep the heap small: it holds a few hundred
-	// bytes a task, and the frames in flight.
+	// gcPercent and memoryLimit keep the heap small. It holds a few hundred bytes for each task and the frames in
+	// flight.
 	gcPercent   = 40
 	memoryLimit = 24 << 20
-	// dead is what the shutdown of the runner gives its tasks between TERM and KILL.
-	dead = 5 * time.Second
+	// shutdownGrace is the time between TERM and KILL for tasks when the runner shuts down.
+	shutdownGrace = 5 * time.Second
 )
 
-// Main is the whole life of the runner process. It returns when ctx ends, after
-// ending all tasks, or when it is idle or has drained. It must be given the
-// process for itself: it reaps every child.
+// Main runs the runner process. It returns when ctx ends, after ending all tasks, or when the runner is idle or has
+// drained. It needs a process of its own, because it waits for every child.
 func Main(ctx context.Context, cfg Config, log *slog.Logger) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -117,7 +117,7 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 	}
 	if cfg.Scope {
 		if err := enterScope(ctx); err != nil {
-			log.WarnContext(ctx, "no scope of systemd: tasks stay in the control group of the service", "error", err)
+			log.WarnContext(ctx, "no systemd scope: tasks stay in the control group of the service", "error", err)
 		}
 	}
 	if err := spawn.ApplyUlimits(cfg.Ulimits, log); err != nil {
@@ -140,11 +140,11 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 	if err := protocol.WriteInfo(lock, info); err != nil {
 		return err
 	}
-	defer dir.Remove(cfg.Generation) //nolint:errcheck // whoever finds the files sees that the lock is free
+	defer dir.Remove(cfg.Generation) //nolint:errcheck // a daemon that finds the files sees that the lock is free
 	return serve(ctx, cfg, info, s, host, log)
 }
 
-// serve runs the loop between its sources: connections, deaths and the clock.
+// serve runs the loop and feeds it connections, ended children and the timer.
 func serve(ctx context.Context, cfg Config, info protocol.Info, s *spawn.Spawner, host hostClock, log *slog.Logger) error {
 	listener, err := protocol.Listen(protocol.Dir(cfg.Dir).Socket(cfg.Generation))
 	if err != nil {
@@ -164,16 +164,16 @@ func serve(ctx context.Context, cfg Config, info protocol.Info, s *spawn.Spawner
 	deaths := make(chan os.Signal, 1)
 	signal.Notify(deaths, unix.SIGCHLD)
 	defer signal.Stop(deaths)
-	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) // meant for the daemon, when it is sent to all of a service
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) // ignored: systemd may send it to every process of the service
 
 	ends, err := openJournal(protocol.Dir(cfg.Dir), cfg.Generation)
 	if err != nil {
 		return err
 	}
 	l := newLoop(cfg, info, s, ends, timer, host, log)
-	l.lasting = func() (context.Context, context.CancelFunc) { return context.WithCancel(context.WithoutCancel(ctx)) }
+	l.detached = func() (context.Context, context.CancelFunc) { return context.WithCancel(context.WithoutCancel(ctx)) }
 	ticked := make(chan struct{}, 1)
-	l.serve(listener, execs, ticked) //nolint:contextcheck // a container outlasts the request for it
+	l.serve(listener, execs, ticked) //nolint:contextcheck // a container outlives the request that starts it
 	log.InfoContext(ctx, "runner started", "pid", info.PID, "generation", info.Generation, "version", info.Version, "isolation", info.Isolation)
 	l.run(ctx, deaths, ticked)
 	log.InfoContext(ctx, "runner ended", "pid", info.PID, "generation", info.Generation)

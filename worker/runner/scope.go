@@ -1,6 +1,6 @@
 package runner
 
-// A place of the runner's own among the units of systemd.
+// The runner's own systemd scope unit.
 
 import (
 	"context"
@@ -13,13 +13,12 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// scopeWithin bounds the wait for systemd, which tasks wait for too.
+// scopeWithin bounds the wait for systemd. Tasks cannot start during that wait.
 const scopeWithin = 5 * time.Second
 
-// enterScope moves this process out of the service that its daemon is, into a
-// scope of its own: what befalls the service then leaves the runner and its
-// tasks alone, and the control group of the scope is the runner's to divide. A
-// service with processes in divided groups could not be started again (EBUSY).
+// enterScope moves this process out of the daemon's service into a scope unit of its own. Stopping or killing the
+// service then does not touch the runner and its tasks, and the runner may divide the scope's control group. If the
+// runner divided the service's own control group, systemd could not start the service again (EBUSY).
 func enterScope(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, scopeWithin)
 	defer cancel()

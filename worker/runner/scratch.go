@@ -1,6 +1,6 @@
 package runner
 
-// Holding the scratch directories of tasks to their bounds.
+// Enforcing the size limits of tasks' scratch directories.
 
 import (
 	"time"
@@ -10,15 +10,14 @@ import (
 	"github.com/musterhq/muster/worker/runner/scratch"
 )
 
-// scratchEvery is how often the disk is asked for its free space while a task with
-// a bound runs: one system call for all of them.
+// scratchEvery is how often the free space of the disk is read while a task with a limit runs. One system call serves
+// all tasks.
 const scratchEvery = time.Second
 
-// measurer is the goroutine that measures scratch directories. It sleeps while no
-// task has a bound.
+// measurer is the goroutine that measures scratch directories. It sleeps while no task has a limit.
 type measurer struct {
 	dir   protocol.Dir
-	awake bool          // known to the loop alone
+	awake bool          // used only by the loop
 	wake  chan struct{} // a task has a scratch directory to measure
 }
 
@@ -26,12 +25,12 @@ type measurer struct {
 func (m *measurer) need() {
 	if !m.awake {
 		m.awake = true
-		m.wake <- struct{}{} // the one place in it is free: the goroutine sleeps, or is not yet awake
+		m.wake <- struct{}{} // does not block: its buffer of one is empty while the goroutine sleeps
 	}
 }
 
-// bounded lists the running tasks whose scratch directory has a bound. Without any
-// the goroutine sleeps.
+// bounded lists the running tasks whose scratch directory has a limit. If there are none, the goroutine goes to
+// sleep.
 func (m *measurer) bounded(all map[job.Attempt]*task) []scratch.Bounded {
 	var found []scratch.Bounded
 	for _, t := range all {
@@ -43,7 +42,7 @@ func (m *measurer) bounded(all map[job.Attempt]*task) []scratch.Bounded {
 	return found
 }
 
-// run measures what bounded lists. It calls over for each directory that exceeds its bound.
+// run measures the directories that bounded lists. It calls over for each directory that exceeds its limit.
 func (m *measurer) run(bounded func() []scratch.Bounded, over func(a job.Attempt, why string)) {
 	var meter scratch.Meter
 	for range m.wake {

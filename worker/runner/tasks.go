@@ -17,25 +17,25 @@ import (
 type phase int
 
 const (
-	none      phase = iota // not known yet
+	none      phase = iota // new
 	queued                 // its order waits for a spawner
 	spawning               // a spawner has its order
 	preparing              // its container has no process yet
 	running                // its main process exists
-	lingering              // its main process ended, others of it did not
-	ended                  // nothing of it is left, and its end goes to disk
-	gone                   // its end is on disk, and the daemon was told
+	lingering              // its main process ended, other processes of it run
+	ended                  // no process of it is left; its exit is being written
+	gone                   // its exit is on disk, and the daemon was told
 )
 
 var phaseNames = [...]string{"none", "queued", "spawning", "preparing", "running", "lingering", "ended", "gone"}
 
 func (p phase) String() string { return phaseNames[p] }
 
-// nextPhases lists every legal move; any other is a defect.
+// nextPhases lists every legal transition. Any other is a defect.
 var nextPhases = map[phase][]phase{
 	none:      {queued, preparing},
-	queued:    {spawning, ended},      // ended: its start is not wanted any more
-	spawning:  {running, ended, gone}, // ended: it was refused or withdrawn; gone: an earlier runner had it
+	queued:    {spawning, ended},      // ended: it was stopped or its lease ran out
+	spawning:  {running, ended, gone}, // ended: refused or withdrawn; gone: an earlier runner has had it
 	preparing: {running, ended, gone}, // as spawning
 	running:   {lingering, ended},     // a container has no lingering processes
 	lingering: {ended},
@@ -43,47 +43,47 @@ var nextPhases = map[phase][]phase{
 	gone:      {},
 }
 
-// task is one attempt, from its Start until its end is on disk and the daemon was told.
+// task is one attempt, from its Start until its exit is on disk and the daemon was told.
 type task struct {
-	attempt job.Attempt
-	name    string // of the attempt
-	phase   phase
-	order   *spawn.Order // until its process exists
-	watch   watch
-	at      time.Duration // when its watch is looked at next, as the heap knows it
-	index   int           // in the heap; -1: not there
-	pid     int           // of its main process
-	ticks   uint64
-	out     *pump.Outlet // until its end goes to disk
-	began   time.Time
-	box     *box // nil: a process
-	record  protocol.Record
-	scratch job.Size      // bound of its scratch directory; 0: none
-	who     spawn.Account // as whom it runs
-	where   string        // the directory that it started in
-	keeps   bool          // its daemon clears its scratch directory
-	segment int           // of the journal, that its record was saved to
+	attempt   job.Attempt
+	name      string // of the attempt
+	phase     phase
+	order     *spawn.Order // until its process exists
+	watch     watch
+	at        time.Duration // when its watch is due, as the schedule knows it
+	index     int           // in the schedule; -1: not in it
+	pid       int           // of its main process
+	ticks     uint64        // start of the main process, in ticks since boot
+	out       *pump.Outlet  // until its exit is written
+	began     time.Time
+	container *container // nil: the task is a process
+	record    protocol.Record
+	scratch   job.Size      // limit of its scratch directory; 0: none
+	who       spawn.Account // the user that it runs as
+	where     string        // the directory that it started in
+	keeps     bool          // the daemon, not the runner, removes its scratch directory
+	segment   int           // of the journal, which holds its record
 }
 
-// asStarted is the report that the task has a process.
+// asStarted returns the report that the task has a process.
 func (t *task) asStarted() protocol.Started {
 	return protocol.Started{Attempt: t.name, PID: t.pid, Began: t.began}
 }
 
-// tasks are those of a runner that are not gone.
+// tasks are the tasks of a runner that are not gone.
 type tasks struct {
 	log   *slog.Logger
 	all   map[job.Attempt]*task
-	mains map[int]*task // processes that were not waited for, by pid; none of containers
-	left  map[*task]bool
-	count [len(phaseNames)]int
+	mains map[int]*task        // main processes that were not reaped yet, by pid; not those of containers
+	left  map[*task]bool       // the lingering tasks
+	count [len(phaseNames)]int // of tasks in each phase
 }
 
 func newTasks(log *slog.Logger) *tasks {
 	return &tasks{log: log, all: map[job.Attempt]*task{}, mains: map[int]*task{}, left: map[*task]bool{}}
 }
 
-// welcome names the tasks that the runner has.
+// welcome returns the Welcome that names all tasks of the runner.
 func (ts *tasks) welcome(info protocol.Info) protocol.Welcome {
 	w := protocol.Welcome{Info: info}
 	for _, t := range ts.all {
@@ -96,7 +96,7 @@ func (ts *tasks) welcome(info protocol.Info) protocol.Welcome {
 	return w
 }
 
-// find returns the task of an attempt by its name, or nil.
+// find returns the task of the attempt with this name, or nil.
 func (ts *tasks) find(name string) *task {
 	a, err := job.ParseAttempt(name)
 	if err != nil {
@@ -105,8 +105,8 @@ func (ts *tasks) find(name string) *task {
 	return ts.all[a]
 }
 
-// move takes a task to its next phase. A move that is not legal is a defect of the runner: it is logged, the task
-// stays as it is, and the caller must not act.
+// move takes a task to its next phase. An illegal transition is a defect of the runner: it is logged, the task stays
+// in its phase, move returns false, and the caller must not go on.
 func (ts *tasks) move(t *task, to phase) bool {
 	if !slices.Contains(nextPhases[t.phase], to) {
 		ts.log.Error("defect: a task cannot make this move, ignored", "attempt", t.name, "from", t.phase.String(), "to", to.String())
@@ -121,7 +121,7 @@ func (ts *tasks) move(t *task, to phase) bool {
 	case queued, preparing:
 		ts.all[t.attempt] = t
 	case running:
-		if t.box == nil {
+		if t.container == nil {
 			ts.mains[t.pid] = t
 		}
 	case lingering:
@@ -135,8 +135,8 @@ func (ts *tasks) move(t *task, to phase) bool {
 	return true
 }
 
-// starting is how many tasks may still get a process from a spawner.
+// starting returns how many tasks may still get a process from a spawner.
 func (ts *tasks) starting() int { return ts.count[queued] + ts.count[spawning] }
 
-// hasMain says that the main process of a task was not waited for.
+// hasMain reports whether the main process of a task was not reaped yet.
 func (ts *tasks) hasMain(t *task) bool { return ts.mains[t.pid] == t }

@@ -1,8 +1,7 @@
 package runner
 
-// The processes of a task on a host without control groups. They are found among the
-// runner's descendants: it is their subreaper, so that a process that loses its parent
-// becomes its child, whatever session it is in.
+// The processes of a task on a host without control groups. They are found among the runner's descendants. The runner
+// is their subreaper: a process that loses its parent becomes the runner's child, whatever session it is in.
 
 import (
 	"fmt"
@@ -14,8 +13,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/proc"
 )
 
-// owner returns the attempt that a stranger belongs to. Its environment tells, or its
-// session; false if it has left both.
+// owner returns the attempt that a stranger belongs to, by its environment or its session. It returns false if the
+// process has changed both.
 func (p *processes) owner(pid int) (job.Attempt, bool) {
 	if a, ok := proc.AttemptOf(pid); ok {
 		if _, known := p.tasks.all[a]; known {
@@ -35,21 +34,20 @@ func (p *processes) owner(pid int) (job.Attempt, bool) {
 	return job.Attempt{}, false
 }
 
-// strangers lists the runner's children that lost their parents. The kernel makes them
-// children of the runner's main thread, the first one of the subreaper that lives. The
-// spawners' threads have only the main processes that they forked. So one short list
-// is enough.
+// strangers lists the runner's children that lost their parents. The kernel attaches them to the first live thread of
+// the subreaper, which is the runner's main thread. The spawners' threads have only the main processes that they
+// forked. So the short list of the main thread is enough.
 func (p *processes) strangers() []int {
 	var all []int
 	for _, pid := range proc.ChildrenOf(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid())) {
-		if p.tasks.mains[pid] == nil && pid != p.boxes.guard && !proc.Ended(pid) {
+		if p.tasks.mains[pid] == nil && pid != p.containers.guard && !proc.Ended(pid) {
 			all = append(all, pid)
 		}
 	}
 	return all
 }
 
-// walkMembers lists the processes of a task, its main process first if that lives.
+// walkMembers lists the processes of a task, beginning with its main process if that lives.
 func (p *processes) walkMembers(t *task) []int {
 	var all []int
 	if p.tasks.hasMain(t) {
@@ -69,8 +67,8 @@ func (p *processes) walkMembers(t *task) []int {
 	return all
 }
 
-// unclaimed says whether a stranger without an owner is taken for one of t: the main
-// process of t ended, and no task still runs that is old enough to have started it.
+// unclaimed reports whether a stranger without an owner is attributed to t: the main process of t has ended, and no
+// running task is old enough to have started the stranger.
 func (p *processes) unclaimed(t *task, pid int) bool {
 	if p.tasks.hasMain(t) {
 		return false
@@ -81,14 +79,14 @@ func (p *processes) unclaimed(t *task, pid int) bool {
 			return false
 		}
 	}
-	return p.tasks.starting() == 0 // a task that is being started may have forked it already
+	return p.tasks.starting() == 0 // a task that is being started may have forked the stranger
 }
 
 // maxStops bounds the rounds in which the processes of a task are stopped.
 const maxStops = 50
 
-// walkKill kills every process of a task. It stops them first, until no new one is
-// found: otherwise a task that forks faster than it is killed would never end.
+// walkKill kills every process of a task. It first stops them, until it finds no new one. Otherwise a task that forks
+// faster than it is killed would never end.
 func (p *processes) walkKill(t *task) {
 	stopped := map[int]bool{}
 	for range maxStops {
@@ -106,13 +104,13 @@ func (p *processes) walkKill(t *task) {
 	p.walkSignal(t, unix.SIGKILL)
 }
 
-// walkSignal signals every process of a task: its process group at once, then those
-// outside of the group.
+// walkSignal signals every process of a task: first its process group at once, then the processes outside of the
+// group.
 func (p *processes) walkSignal(t *task, sig unix.Signal) {
 	all := p.walkMembers(t)
-	main := p.tasks.hasMain(t) // not waited for: its number is still its own
+	main := p.tasks.hasMain(t) // not reaped, so its pid was not reused
 	if main {
-		_ = unix.Kill(-t.pid, sig) // it has a zombie at least, so there is such a group
+		_ = unix.Kill(-t.pid, sig) // the group exists: it has at least the zombie
 	}
 	for _, pid := range all {
 		start := proc.StartTicks(pid)
@@ -120,7 +118,7 @@ func (p *processes) walkSignal(t *task, sig unix.Signal) {
 			continue
 		}
 		if group, err := unix.Getpgid(pid); main && err == nil && group == t.pid {
-			continue // it has the signal
+			continue // it got the signal with its group
 		}
 		proc.SignalProcess(pid, start, sig)
 	}

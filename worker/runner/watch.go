@@ -1,6 +1,6 @@
 package runner
 
-// When a task has to end and how hard: pure, on the readings of one clock.
+// The watch of a task: when it has to end, and by which signal. Pure: it works on readings of one clock.
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// cause is why a task is being ended; the first one tells.
+// cause is why a task is being ended. The first cause counts.
 type cause int
 
 const (
@@ -25,42 +25,42 @@ const (
 )
 
 const (
-	// retryFirst and retryMost bound the pause before a KILL is sent again to
-	// processes that appeared, or that the kernel will not end yet.
+	// retryFirst and retryMost bound the pause before KILL is sent again, to processes that appeared since or that
+	// the kernel has not ended yet.
 	retryFirst = 50 * time.Millisecond
 	retryMost  = time.Second
-	// warnAfter is how long after KILL a process that still exists is a person's
-	// business: it hangs in the kernel.
+	// warnAfter is how long after KILL a remaining process is logged as a warning: it hangs in the kernel, and a
+	// person has to look.
 	warnAfter = 10 * time.Second
 )
 
-// watch decides when a task's processes get TERM and KILL. All times are of
-// CLOCK_BOOTTIME; zero is never.
+// watch decides when a task's processes get TERM and KILL. All times are readings of CLOCK_BOOTTIME; zero means
+// never.
 type watch struct {
 	deadline time.Duration // of the lease
-	paused   time.Duration // deadline is earlier by that: the host stood still
-	lead     time.Duration
-	limit    time.Duration // from the start of the process
-	grace    time.Duration
+	paused   time.Duration // how much earlier the deadline is because the host was paused
+	lead     time.Duration // TERM is sent so long before the deadline
+	limit    time.Duration // time limit, from the start of the process
+	grace    time.Duration // between TERM and KILL when the time limit is reached
 
-	warn   unix.Signal   // before the limit; 0 for none
-	before time.Duration // so long
+	warn   unix.Signal   // sent before the time limit; 0: none
+	before time.Duration // how long before it
 
 	warnAt  time.Duration
 	limitAt time.Duration
 	killAt  time.Duration
 	retryAt time.Duration
-	pause   time.Duration
+	pause   time.Duration // before the next retry
 
 	cause  cause
 	detail string
-	slept  bool // the lease ran out while the host stood still
+	slept  bool // the lease ran out while the host was paused
 
 	stage    stage
 	killedAt time.Duration
 }
 
-// stage is how far a task's end has come. Stages only rise, but off comes last.
+// stage is how far the end of a task has come. A stage only rises, except that off comes last.
 type stage int
 
 const (
@@ -68,15 +68,15 @@ const (
 	watching              // no signal of the end was sent
 	termed                // TERM was sent
 	killed                // KILL was sent, and is sent again
-	overdue               // KILL was sent warnAfter ago, and that was said
+	overdue               // KILL was sent warnAfter ago, and that was logged
 )
 
-// newWatch is the watch of a task that is about to be started.
+// newWatch returns the watch of a task that is about to be started.
 func newWatch(s *protocol.Start, now time.Duration) watch {
 	w := watch{limit: s.Limit, grace: s.Grace, warn: unix.Signal(s.Warn), before: s.WarnBefore}
 	if !s.Hold {
 		w.deadline = s.Deadline
-		w.lead = min(s.Lead, (s.Deadline-now)/2) // a short lease is not all warning
+		w.lead = min(s.Lead, (s.Deadline-now)/2) // a short lease does not begin with TERM
 	}
 	return w
 }
@@ -84,7 +84,7 @@ func newWatch(s *protocol.Start, now time.Duration) watch {
 // lapsed says that the lease has run out.
 func (w *watch) lapsed(now time.Duration) bool { return w.deadline != 0 && now >= w.deadline }
 
-// started tells that the process exists.
+// started records that the process exists. Its time limit begins.
 func (w *watch) started(now time.Duration) {
 	w.begin()
 	if w.limit > 0 {
@@ -95,17 +95,17 @@ func (w *watch) started(now time.Duration) {
 	}
 }
 
-// begin tells that there is something to signal.
+// begin activates the watch: there is something to signal.
 func (w *watch) begin() {
 	if w.stage == off {
 		w.stage = watching
 	}
 }
 
-// signalled says that a signal of the end was sent.
+// signalled reports whether TERM or KILL was sent.
 func (w *watch) signalled() bool { return w.stage >= termed }
 
-// isOverdue says once that processes outlive their KILL by warnAfter.
+// isOverdue returns true once, when processes have outlived their KILL by warnAfter.
 func (w *watch) isOverdue(now time.Duration) bool {
 	if w.stage != killed || now-w.killedAt <= warnAfter {
 		return false
@@ -114,15 +114,15 @@ func (w *watch) isOverdue(now time.Duration) bool {
 	return true
 }
 
-// extend moves the deadline, never back, and not one that has passed.
+// extend moves the deadline later. It does nothing if the deadline has passed or the lease is ending already.
 func (w *watch) extend(now, deadline time.Duration) {
 	if deadline > w.deadline && w.deadline != 0 && !w.lapsed(now) && w.cause != causeLease {
 		w.deadline, w.paused, w.slept = deadline, 0, false
 	}
 }
 
-// missed tells that the host stood still for so long while the lease ran on.
-// Time limits and graces do not count that time.
+// missed moves the deadline earlier by d, for which the host was paused while the lease ran on. Time limits and
+// graces do not count that time.
 func (w *watch) missed(now, d time.Duration) {
 	if d <= 0 || w.deadline == 0 || w.lapsed(now) {
 		return
@@ -132,7 +132,7 @@ func (w *watch) missed(now, d time.Duration) {
 	w.slept = now >= w.deadline-w.lead
 }
 
-// over adds to a sentence about the end of the lease what is to blame for it.
+// over adds to a message about the end of the lease that a pause of the host caused it, if so.
 func (w *watch) over(what string) string {
 	if !w.slept {
 		return what
@@ -140,7 +140,7 @@ func (w *watch) over(what string) string {
 	return fmt.Sprintf("%s: this host was paused for %s, or its wall clock was set forward", what, job.Duration(w.paused.Round(time.Second)))
 }
 
-// end asks for the end; the first cause stays, and the shorter grace counts.
+// end asks for the task's end. The first cause stays, and the shorter grace counts.
 func (w *watch) end(now, grace time.Duration, why cause, detail string) {
 	if w.cause == causeNone {
 		w.cause, w.detail = why, detail
@@ -150,8 +150,7 @@ func (w *watch) end(now, grace time.Duration, why cause, detail string) {
 	}
 }
 
-// leftovers tells that the main process is gone and others are not: they are
-// killed, and again until none is left.
+// leftovers records that the main process has ended and others have not. They are killed until none is left.
 func (w *watch) leftovers(now time.Duration) {
 	if w.stage < killed {
 		w.stage, w.killedAt, w.pause = killed, now, retryFirst
@@ -159,7 +158,7 @@ func (w *watch) leftovers(now time.Duration) {
 	}
 }
 
-// next is when step has to be called again; zero for never.
+// next returns when step has to be called again; zero means never.
 func (w *watch) next() time.Duration {
 	if w.stage == off {
 		return 0
@@ -183,12 +182,12 @@ func (w *watch) next() time.Duration {
 			sooner(w.deadline - w.lead)
 		}
 	case w.stage < termed:
-		sooner(1) // at once
+		sooner(1) // now
 	}
 	return at
 }
 
-// step gives the signal that is due, or zero. It must be sent.
+// step returns the signal that is due, or zero. The caller must send it.
 func (w *watch) step(now time.Duration) unix.Signal {
 	if w.stage == off {
 		return 0
@@ -225,7 +224,7 @@ func (w *watch) step(now time.Duration) unix.Signal {
 	return 0
 }
 
-// state is the end that a cause means.
+// state returns the state in which a task ends by this cause.
 func (c cause) state() job.State {
 	switch c {
 	case causeStop:
