@@ -23,7 +23,7 @@ type Containers interface {
 	// Run runs a container, from the pull of its image until no process of it is left. It calls b.Began once the
 	// container has a process; until then the end of ctx ends the container. The exit's Started says whether a
 	// process ever ran.
-	Run(ctx context.Context, b spawn.Box) job.Exit
+	Run(ctx context.Context, b spawn.Container) job.Exit
 }
 
 // container is what the loop knows of a task's container.
@@ -59,7 +59,7 @@ func (b *containerStarter) run(ctx context.Context, o *spawn.Order, progress fun
 	if err := os.Mkdir(b.dir.Task(o.Attempt), b.spawner.Mode()); err != nil {
 		return spawn.ExitOf(fmt.Errorf("runner: make task directory: %w", err), time.Now()), errors.Is(err, os.ErrExist)
 	}
-	c, out, err := b.spawner.Pack(ctx, o)
+	c, out, err := b.spawner.PrepareContainer(ctx, o)
 	if err != nil {
 		return spawn.ExitOf(err, time.Now()), false
 	}

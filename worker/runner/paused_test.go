@@ -66,7 +66,7 @@ func beRunner(dir, mode string) int {
 		host.every = 10 * time.Millisecond
 	}
 	cfg := DefaultConfig()
-	cfg.Dir, cfg.AllowRoot, cfg.NoGroups, cfg.Ulimits, cfg.Containers = dir, true, true, nil, someBoxes{}
+	cfg.Dir, cfg.AllowRoot, cfg.NoGroups, cfg.Ulimits, cfg.Containers = dir, true, true, nil, someContainers{}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
 	if err := live(ctx, cfg, host, log); err != nil {
@@ -86,11 +86,11 @@ func gained(dir string) time.Duration {
 	return time.Duration(n)
 }
 
-// someBoxes has containers that wait for their image for ever, and others that
+// someContainers has containers that wait for their image for ever, and others that
 // run until they are killed.
-type someBoxes struct{}
+type someContainers struct{}
 
-func (someBoxes) Run(ctx context.Context, b spawn.Box) job.Exit {
+func (someContainers) Run(ctx context.Context, b spawn.Container) job.Exit {
 	if b.Image == "absent" {
 		<-ctx.Done()
 		return job.Exit{State: job.Failed, Code: spawn.CodeOurs, Reason: "pull was broken off"}

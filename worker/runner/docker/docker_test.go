@@ -25,13 +25,13 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-func box(t *testing.T) spawn.Box {
+func box(t *testing.T) spawn.Container {
 	t.Helper()
 	a, err := job.ParseAttempt("k3v9x0q2mz-0000000000000.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return spawn.Box{
+	return spawn.Container{
 		Container: protocol.Container{Image: "a:1"}, Limits: protocol.Limits{CPUs: 3, Memory: 8 << 30, PIDs: 99}, Attempt: a, UID: 1000, GID: 100, Groups: []uint32{100, 44},
 		Scratch: t.TempDir(),
 	}

@@ -95,7 +95,7 @@ func (p *pins) unpin(places []string) error {
 // and the places among them, which are to be taken away once it has started.
 // Who is not root can show nothing that is not his engine's user's anyway, and
 // an engine without root does not see root's places: they get the path itself.
-func (p *pins) show(b spawn.Box, f facts) (paths, places []string, err error) {
+func (p *pins) show(b spawn.Container, f facts) (paths, places []string, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.unpin(places))

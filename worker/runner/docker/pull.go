@@ -27,7 +27,7 @@ const (
 )
 
 // image gives the image, which it pulls if the engine does not have it.
-func (l *link) image(ctx context.Context, b spawn.Box) (client.ImageInspectResult, error) {
+func (l *link) image(ctx context.Context, b spawn.Container) (client.ImageInspectResult, error) {
 	img, err := l.ImageInspect(ctx, b.Image)
 	if err == nil || !errdefs.IsNotFound(err) {
 		return img, err
@@ -75,7 +75,7 @@ func inOneLine(err error) string {
 	return strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "Error response from daemon: ")), " ")
 }
 
-func (l *link) pull(ctx context.Context, b spawn.Box) error {
+func (l *link) pull(ctx context.Context, b spawn.Container) error {
 	body, err := l.ImagePull(ctx, b.Image, client.ImagePullOptions{})
 	if err != nil {
 		return err

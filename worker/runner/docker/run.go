@@ -47,7 +47,7 @@ const (
 type life struct {
 	e   *Engine
 	l   *link
-	box spawn.Box
+	box spawn.Container
 
 	id     string
 	init   bool
@@ -61,7 +61,7 @@ type life struct {
 }
 
 // Run takes a container to its end; see runner.Containers.
-func (e *Engine) Run(ctx context.Context, b spawn.Box) job.Exit {
+func (e *Engine) Run(ctx context.Context, b spawn.Container) job.Exit {
 	l, err := e.at(b.Host)
 	if err != nil {
 		return notStarted(err)

@@ -50,7 +50,7 @@ func factsOf(info system.Info) facts {
 }
 
 // config is the part of a container that does not depend on its host.
-func (e *Engine) config(b spawn.Box, img client.ImageInspectResult, f facts) *container.Config {
+func (e *Engine) config(b spawn.Container, img client.ImageInspectResult, f facts) *container.Config {
 	c := &container.Config{
 		Hostname: hostname(b.Attempt), User: fmt.Sprintf("%d:%d", b.UID, b.GID), Env: b.Env, Image: b.Image, Cmd: b.Command,
 		WorkingDir: b.Workdir, AttachStdout: true, AttachStderr: true, Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
@@ -73,7 +73,7 @@ func hostname(a job.Attempt) string { return strings.ReplaceAll(a.String(), ".",
 
 // hostConfig is what the container has of its host: no privilege, no
 // capability, no way to more, and networks and processes of its own.
-func hostConfig(b spawn.Box, shown []string, f facts) (*container.HostConfig, error) {
+func hostConfig(b spawn.Container, shown []string, f facts) (*container.HostConfig, error) {
 	mounts, err := mountsOf(b, shown)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func devices(uuids []string, f facts) []container.DeviceRequest {
 // mountsOf is what the container sees of the host's files: its scratch
 // directory and what muster wrote for it, at their own paths, and what the user
 // asked for, each from the path that is shown for it.
-func mountsOf(b spawn.Box, shown []string) ([]mount.Mount, error) {
+func mountsOf(b spawn.Container, shown []string) ([]mount.Mount, error) {
 	out := []mount.Mount{{Type: mount.TypeBind, Source: b.Scratch, Target: b.Scratch}}
 	for _, f := range b.Files {
 		out = append(out, mount.Mount{Type: mount.TypeBind, Source: f, Target: f, ReadOnly: true})

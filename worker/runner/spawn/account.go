@@ -1,6 +1,6 @@
 package spawn
 
-// Doing things with files with the rights of a task's user.
+// File operations with the rights of a task's user.
 
 import (
 	"errors"
@@ -12,14 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// As calls f with the task's user and groups for all that it does with files,
-// on this thread alone: root is not asked who may enter a directory, and on a
-// file server it may see less than the user.
+// As calls f with the file system rights of the task's user and groups, on this thread only. Root's own rights are
+// the wrong ones: they allow what the user may not do, and on a file server root may be allowed less than the user.
 func (id Account) As(f func() error) error {
 	if id.cred == nil {
 		return f()
 	}
-	runtime.LockOSThread() // as often as it is unlocked
+	runtime.LockOSThread() // calls nest
 	defer runtime.UnlockOSThread()
 	before, err := unix.Getgroups()
 	if err != nil {
@@ -32,7 +31,7 @@ func (id Account) As(f func() error) error {
 	if err := setGroups(id.cred.Groups); err != nil {
 		return err
 	}
-	_ = unix.Setfsgid(id.GID) // tells nothing; root always may
+	_ = unix.Setfsgid(id.GID) // returns no error; root always may
 	_ = unix.Setfsuid(id.UID)
 	found := f()
 	_ = unix.Setfsuid(os.Geteuid())
@@ -40,8 +39,7 @@ func (id Account) As(f func() error) error {
 	return errors.Join(found, setGroups(mine))
 }
 
-// setGroups sets the groups of this thread; the function of the library sets
-// those of all.
+// setGroups sets the supplementary groups of this thread. unix.Setgroups would set those of all threads.
 func setGroups(groups []uint32) error {
 	first := unsafe.Pointer(nil)
 	if len(groups) > 0 {
@@ -53,26 +51,26 @@ func setGroups(groups []uint32) error {
 	return nil
 }
 
-// enter says why the current user could not have a directory as working directory.
+// enter returns the reason why the current user cannot have dir as working directory, or nil.
 func enter(dir string) error {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)                                           //nolint:errcheck // nothing was written to it
-	in, err := unix.Openat(fd, ".", unix.O_PATH|unix.O_CLOEXEC, 0) // looking something up in it takes what entering takes
+	in, err := unix.Openat(fd, ".", unix.O_PATH|unix.O_CLOEXEC, 0) // a lookup needs the same right as chdir
 	if err != nil {
 		return err
 	}
 	return unix.Close(in)
 }
 
-// mayStart says why a task cannot start in a directory.
+// mayStart returns the reason why a task of this user cannot start in dir, or nil.
 func mayStart(who Account, dir string) error {
 	return whyNotIn(who, dir, who.As(func() error { return enter(dir) }))
 }
 
-// whyNotIn says for people what the kernel's word on a working directory means.
+// whyNotIn turns an error of chdir into a StartError that people understand.
 func whyNotIn(who Account, dir string, err error) error {
 	switch {
 	case err == nil:

@@ -1,9 +1,10 @@
 package spawn
 
-// Programs that users can change are executed by a process of their own. The
-// kernel reads a program when it is executed, and a process is made by vfork: the
-// runner's thread stands still meanwhile, unknown to Go's scheduler, and soon the
-// whole runner does. A user with a file system of his own could let it wait.
+// Programs that users can change are executed by a helper process.
+// The kernel reads a program while it executes it, and Go starts a process with vfork: the runner's thread stands
+// still until the program is executed. The Go scheduler does not notice that, and soon the whole runner stands still.
+// A user with a FUSE file system could do that on purpose. So the runner first starts its own binary, which then
+// executes the user's program.
 
 import (
 	"errors"
@@ -17,39 +18,39 @@ import (
 )
 
 const (
-	// becomeName is the name under which this program executes another.
+	// becomeName is argv[0] of the helper process.
 	becomeName = "muster-become"
-	// ownProgram is the file of the program that runs.
+	// ownProgram is the binary of this process.
 	ownProgram = "/proc/self/exe"
 	// maxLinks is how many symbolic links the kernel follows in a path.
 	maxLinks = 40
-	// othersWrite are the bits of a mode with which others than the owner may
-	// write; an access list that lets anyone shows in those of the group.
+	// othersWrite are the mode bits that let others than the owner write. An access control list that lets anyone
+	// write shows in the group bits.
 	othersWrite = 0o022
 )
 
-// localDisks are the file systems that answer as long as the kernel does.
+// localDisks are the file systems that never hang while the kernel runs.
 var localDisks = map[int64]bool{
 	unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, unix.F2FS_SUPER_MAGIC: true,
 	unix.TMPFS_MAGIC: true, unix.RAMFS_MAGIC: true, unix.OVERLAYFS_SUPER_MAGIC: true, unix.SQUASHFS_MAGIC: true,
 	unix.EROFS_SUPER_MAGIC_V1: true, zfsMagic: true,
 }
 
-// zfsMagic is not among the kernel's own.
+// zfsMagic is not defined by the kernel's headers.
 const zfsMagic = 0x2fc12fc1
 
-// Become executes the program that this process was started to become. If it
-// was, and cannot, code is what to exit with. Main calls it before all else.
+// Become executes the task's program if this process is a helper process, and then does not return. If it is one but
+// the program cannot be executed, failed is true and code is the exit code. Main calls Become before all else.
 func Become() (code int, failed bool) {
 	if len(os.Args) < 3 || os.Args[0] != becomeName {
 		return 0, false
 	}
 	path, argv := os.Args[1], os.Args[2:]
 	err := syscall.Exec(path, argv, os.Environ())
-	if errors.Is(err, unix.ENOEXEC) { // a script without its #! line, as a shell would take it
+	if errors.Is(err, unix.ENOEXEC) { // a script without a #! line, which shells run with /bin/sh
 		err = syscall.Exec(shell, append([]string{shell, path}, argv[1:]...), os.Environ())
 	}
-	if errors.Is(err, unix.ENOENT) { // it was there a moment ago
+	if errors.Is(err, unix.ENOENT) { // the program itself was found before
 		err = errNoLoader
 	}
 	fmt.Fprintf(os.Stderr, "muster: cannot execute %s: %v\n", path, err)
@@ -58,9 +59,9 @@ func Become() (code int, failed bool) {
 
 var errNoLoader = errors.New("its interpreter or loader does not exist")
 
-// look reads the beginning of the program, where it hangs if it does, and finds
-// out whether it is executed by a process of its own. What the runner's own user
-// lets hang is his.
+// look reads the beginning of the program, so that a hung file system blocks this thread and not the fork. It also
+// decides whether a helper process executes the program. Tasks of the runner's own user need none: that user could
+// stop the runner anyway.
 func (l *launch) look() error {
 	touch(l.path)
 	l.becomes = l.who.cred != nil && !trusted(l.path)
@@ -70,12 +71,12 @@ func (l *launch) look() error {
 	return nil
 }
 
-// denied is the kernel's EACCES for people.
+// denied turns EACCES into a StartError that people understand.
 func (l *launch) denied(what string) error {
 	return Refuse(CodeNotExecutable, "permission denied: user %s may not execute %s in %s", UserName(l.who), what, l.where)
 }
 
-// program is what a fork executes, and its words.
+// program returns the path and the arguments that a fork executes.
 func (l *launch) program() (path string, argv []string) {
 	if !l.becomes {
 		return l.path, l.argv
@@ -83,8 +84,7 @@ func (l *launch) program() (path string, argv []string) {
 	return ownProgram, append([]string{becomeName, l.path}, l.argv...)
 }
 
-// trusted says that nobody but root can change what a path leads to, and that it
-// lies on a local disk.
+// trusted reports whether only root can change what path leads to, and whether the file lies on a local disk.
 func trusted(path string) bool {
 	if !filepath.IsAbs(path) {
 		return false

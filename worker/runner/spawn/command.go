@@ -1,6 +1,6 @@
 package spawn
 
-// Starting a command in a running task: in its control groups, as its user, with its environment.
+// Starting a command in a running task (muster exec): in its control groups, as its user, with its environment.
 
 import (
 	"os"
@@ -15,23 +15,23 @@ type ExecOrder struct {
 	protocol.Exec
 
 	PID   int     // of the task's main process
-	Task  string  // the attempt
-	Who   Account // as whom the task runs
+	Task  string  // name of the attempt
+	Who   Account // the user that the task runs as
 	Where string  // the directory in which it started
 	Files []*os.File
 
 	claim claim
 }
 
-// Withdraw cancels the order. It returns false if it is too late: the process is being made, or was.
+// Withdraw cancels the order. It returns false if it is too late: the process exists or is being made.
 func (x *ExecOrder) Withdraw() bool { return x.claim.withdraw() }
 
-// Withdrawn says that Withdraw has returned true.
+// Withdrawn reports whether Withdraw has returned true.
 func (x *ExecOrder) Withdrawn() bool { return x.claim.withdrawn() }
 
-// RunExec makes the process of a command and reports it to done. If there is one, it returns when over is closed.
-// It needs a goroutine of its own, whose thread may hang in the task's directory. The thread has to live as long as
-// the command: the kernel kills a process when the thread that forked it ends.
+// RunExec makes the process of a command and passes the result to done. If there is a process, RunExec returns when
+// over is closed. It needs a goroutine of its own for two reasons. Its thread may hang in the task's directory, and
+// it has to live as long as the command: the kernel kills a process when the thread that forked it ends.
 func (s *Spawner) RunExec(x *ExecOrder, done func(Result), over <-chan struct{}) {
 	r := s.exec(x, ownThread())
 	for _, f := range x.Files {
@@ -53,7 +53,7 @@ func (s *Spawner) exec(x *ExecOrder, moves bool) Result {
 		env = setVariable(env, "TERM", x.Term)
 	}
 	l := &launch{who: x.Who, where: x.Where, argv: x.Command}
-	err = x.Who.As(func() (err error) { // root would tell what lies where its user may not look
+	err = x.Who.As(func() (err error) { // as root it would reveal files that the user may not see
 		if l.path, err = program(x.Command[0], l.where, env); err == nil {
 			err = l.look()
 		}

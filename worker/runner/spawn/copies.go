@@ -11,8 +11,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/pump"
 )
 
-// copies opens the output files that a task names, as its user. They come by stream:
-// an empty map if it names none.
+// copies opens the output files that a task's spec names, as the task's user. The map has an entry for each stream
+// that has such a file.
 func (s *Spawner) copies(t *Order, l *launch) (map[output.Stream]*pump.Copy, error) {
 	all := map[output.Stream]*pump.Copy{}
 	for stream, path := range map[output.Stream]string{output.Stdout: t.Start.Stdout, output.Stderr: t.Start.Stderr} {

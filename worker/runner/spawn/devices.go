@@ -1,6 +1,6 @@
 package spawn
 
-// The limits of a task's control group, and the GPUs that it may not open.
+// The limits of a task's control group, and the GPUs that the task may not open.
 
 import (
 	"path/filepath"
@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/worker/cgroup"
 )
 
-// limits are those of a task for its control groups.
+// limits returns the limits of a task's control groups.
 func (s *Spawner) limits(o *Order) cgroup.Limits {
 	l := o.Start.Limits
 	c := cgroup.Limits{CPUs: l.CPUs, Quota: l.Quota, Memory: int64(l.Memory), PIDs: l.PIDs}
@@ -24,18 +24,17 @@ func (s *Spawner) limits(o *Order) cgroup.Limits {
 	return c
 }
 
-// nodes are the device files of NVIDIA's driver, looked for again when the
-// directory has changed.
+// nodes are the device files of NVIDIA's driver. They are listed again when the directory has changed.
 type nodes struct {
 	dir string
 
 	mu    sync.Mutex
-	since unix.Timespec            // guarded by mu: change of the directory
-	all   map[string]cgroup.Device // guarded by mu: by path
+	since unix.Timespec            // guarded by mu: modification time of dir
+	all   map[string]cgroup.Device // guarded by mu; by path
 }
 
-// denied are the devices that a task with some GPUs may not open. One that has
-// any needs the driver's control files, one that has none does not.
+// denied returns the devices that a task with these GPUs may not open. A task with a GPU needs the driver's control
+// files; a task without one does not.
 func (n *nodes) denied(gpus []string) []cgroup.Device {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,7 +72,7 @@ func (n *nodes) refreshLocked() {
 	}
 }
 
-// isGPU tells /dev/nvidiaN from the driver's control files.
+// isGPU reports whether path is a GPU (/dev/nvidiaN) and not one of the driver's control files.
 func isGPU(path string) bool {
 	_, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(path), "nvidia"))
 	return err == nil

@@ -12,8 +12,8 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// hostfile is a file that says text, in the directory dir. Tasks on one host say
-// one of a few things, so those of a runner share it; none of them may write to it.
+// hostfile returns the path of a file in dir with this text. Tasks with the same hosts share one file, which none of
+// them may change.
 func hostfile(dir, text string) (string, error) {
 	sum := sha256.Sum256([]byte(text))
 	path := filepath.Join(dir, hex.EncodeToString(sum[:12]))

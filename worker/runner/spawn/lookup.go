@@ -1,6 +1,6 @@
 package spawn
 
-// Finding the program that a task names, and the account that it runs as.
+// Looking up the program that a task names, and the account that it runs as.
 
 import (
 	"errors"
@@ -17,24 +17,24 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The exit codes of a task that never ran, as shells give them.
+// The exit codes of a task that never ran, the same as a shell's.
 const (
-	CodeOurs          = job.ExitMuster // this host is to blame
+	CodeOurs          = job.ExitMuster // the cause is this host and not the task
 	CodeNotExecutable = job.ExitNotExecutable
 	codeNotFound      = job.ExitNotFound
 )
 
-// StartError is why a task cannot be started. The task ends with its exit code.
+// StartError is the reason why a task cannot be started. The task ends with its exit code.
 type StartError struct {
 	Code   int
 	Text   string
-	hidden bool // in a directory that this user may not look into
+	hidden bool // the file is in a directory that the user may not search
 }
 
-// Error is the reason, for people.
+// Error returns the reason, for people.
 func (r *StartError) Error() string { return r.Text }
 
-// Refuse makes a StartError with an exit code.
+// Refuse returns a StartError with an exit code.
 func Refuse(code int, format string, args ...any) error {
 	return &StartError{Code: code, Text: fmt.Sprintf(format, args...)}
 }
@@ -42,7 +42,7 @@ func Refuse(code int, format string, args ...any) error {
 // defaultPath is searched when a task's environment has no PATH.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// program finds what name means to a task with this environment and directory.
+// program finds the path of the program name for a task with this working directory and environment.
 func program(name, workdir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		at := name
@@ -71,8 +71,7 @@ func program(name, workdir string, env []string) (string, error) {
 	return "", found
 }
 
-// executable says what keeps a file from being executed by anyone; whether the
-// task's user may is left to the kernel.
+// executable returns the reason why nobody can execute a file, or nil. Whether this user may is left to the kernel.
 func executable(path, name string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -88,7 +87,7 @@ func executable(path, name string) error {
 	return nil
 }
 
-// variable reads one variable of an environment; the last one counts.
+// variable returns the value of a variable in env, or otherwise. If env has it twice, the last one counts.
 func variable(env []string, name, otherwise string) string {
 	value := otherwise
 	for _, word := range env {
@@ -99,7 +98,7 @@ func variable(env []string, name, otherwise string) string {
 	return value
 }
 
-// setVariable gives an environment in which name has the value once.
+// setVariable returns a copy of env in which name is set once, to value.
 func setVariable(env []string, name, value string) []string {
 	out := make([]string, 0, len(env)+1)
 	for _, word := range env {
@@ -110,7 +109,7 @@ func setVariable(env []string, name, value string) []string {
 	return append(out, name+"="+value)
 }
 
-// Account is the user that a task runs as, with the user's files.
+// Account is the user and the groups that a task runs as.
 type Account struct {
 	name string
 	home string
@@ -119,9 +118,8 @@ type Account struct {
 	GID  int
 }
 
-// AccountOf returns the account for tasks of a user on this host. A runner of root runs
-// tasks as their users, any other runner runs them as itself. The error says why tasks
-// of this user do not run here.
+// AccountOf returns the account for tasks of a user on this host. A runner that is root runs tasks as their users;
+// any other runner runs them as itself. The error says why tasks of this user do not run here.
 func AccountOf(name string, allowRoot bool) (Account, error) {
 	if os.Geteuid() != 0 {
 		return Account{UID: os.Geteuid(), GID: os.Getegid()}, nil
@@ -157,10 +155,10 @@ func AccountOf(name string, allowRoot bool) (Account, error) {
 	return Account{name: u.Username, home: u.HomeDir, cred: cred, UID: int(uid), GID: int(gid)}, nil
 }
 
-// Other says that it is another user than the one this process runs as.
+// Other reports whether the account is not the one that this process runs as.
 func (id Account) Other() bool { return id.cred != nil }
 
-// give makes an open file the user's.
+// give makes the user the owner of an open file.
 func (id Account) give(fd int) error {
 	if id.cred == nil {
 		return nil
@@ -168,7 +166,7 @@ func (id Account) give(fd int) error {
 	return unix.Fchown(fd, id.UID, id.GID)
 }
 
-// own makes a path the user's.
+// own makes the user the owner of a path.
 func (id Account) own(path string) error {
 	if id.cred == nil {
 		return nil

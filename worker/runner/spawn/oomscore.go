@@ -1,7 +1,7 @@
 package spawn
 
-// The OOM scores of the runner and its tasks. When a host runs out of memory the kernel
-// shall kill a task, and not the runner, with which all tasks would die.
+// The OOM scores of the runner and its tasks. When a host runs out of memory, the kernel should kill a task and not
+// the runner, because all tasks die with the runner.
 
 import (
 	"os"
@@ -11,20 +11,19 @@ import (
 	"github.com/musterhq/muster/worker/runner/proc"
 )
 
-// guardedScore is the least likely to be killed, short of never.
-const guardedScore = "-999"
+// lowScore is the lowest score with which a process may still be killed.
+const lowScore = "-999"
 
-// oomScore keeps the runner's score low, and gives every child the one that the
-// runner was started with: from its birth, as a child that forks at once would
-// hand a low one on.
+// oomScore keeps the runner's score low, and starts every child with the score that the runner was started with. A
+// child must have that score from its start: if it forks at once, its own children inherit its score.
 type oomScore struct {
 	mu    sync.Mutex
-	score *os.File // of this process; nil: it may not be lowered
-	tasks []byte   // what children have
+	file  *os.File // oom_score_adj of this process; nil: it may not be lowered
+	tasks []byte   // the score of children
 }
 
-// up lowers the runner's own score, where that is permitted.
-func (g *oomScore) up() {
+// lower lowers the runner's own score, where that is permitted.
+func (g *oomScore) lower() {
 	const path = "/proc/self/oom_score_adj"
 	before, err := proc.ReadBounded(path, proc.MaxSmallFile)
 	if err != nil {
@@ -34,28 +33,28 @@ func (g *oomScore) up() {
 	if err != nil {
 		return
 	}
-	if _, err := f.WriteAt([]byte(guardedScore), 0); err != nil {
+	if _, err := f.WriteAt([]byte(lowScore), 0); err != nil {
 		_ = f.Close() // nothing was written
 		return
 	}
-	g.score, g.tasks = f, before
+	g.file, g.tasks = f, before
 }
 
 func (g *oomScore) close() {
-	if g.score != nil {
-		_ = g.score.Close() // every write was seen to
+	if g.file != nil {
+		_ = g.file.Close() // every write was checked
 	}
 }
 
-// fork makes a process. Forks wait for each other in any case.
+// fork makes a process. The lock costs nothing: Go runs one fork at a time anyway.
 func (g *oomScore) fork(l *launch) (int, error) {
 	path, argv := l.program()
-	if g.score == nil {
+	if g.file == nil {
 		return syscall.ForkExec(path, argv, &l.attr)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_, _ = g.score.WriteAt(g.tasks, 0)             // to raise it is always permitted
-	defer g.score.WriteAt([]byte(guardedScore), 0) //nolint:errcheck // it was permitted before
+	_, _ = g.file.WriteAt(g.tasks, 0)         // raising the score is always permitted
+	defer g.file.WriteAt([]byte(lowScore), 0) //nolint:errcheck // it was permitted before
 	return syscall.ForkExec(path, argv, &l.attr)
 }

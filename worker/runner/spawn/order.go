@@ -1,6 +1,6 @@
 package spawn
 
-// An order to start a process, and who may still decide about it.
+// An order to start a process, and who may still cancel it.
 
 import (
 	"sync/atomic"
@@ -15,18 +15,20 @@ type Order struct {
 	Attempt job.Attempt
 	Name    string // of the attempt
 	Start   *protocol.Start
-	// Refused is why no process shall be started; nil: one shall. The attempt's directory is made all the same.
+	// Refused is the reason why no process is to be started; nil: one is. The attempt's directory is made in either
+	// case.
 	Refused error
-	// Slow is called if the start takes longer than SlowStart, from a goroutine of its own.
+	// Slow is called in a goroutine of its own if the start takes longer than SlowStart.
 	Slow func()
-	// Done is called once, with what came of the order. After Withdraw it may never be: the start may hang for ever.
+	// Done is called once, with the result of the start. After Withdraw it may never be called, because the start may
+	// hang for ever.
 	Done func(Result)
 
 	claim claim
 	step  atomic.Int32
 }
 
-// NewOrder is an order without callbacks.
+// NewOrder returns an order without callbacks.
 func NewOrder(a job.Attempt, s *protocol.Start) *Order {
 	o := &Order{Attempt: a, Name: s.Attempt, Start: s}
 	o.claim.state.Store(claimNew)
@@ -36,19 +38,19 @@ func NewOrder(a job.Attempt, s *protocol.Start) *Order {
 // SlowStart is how long a start may take before Slow is called.
 const SlowStart = time.Second
 
-// Withdraw cancels the order. It returns false if it is too late: the process is being made, or was.
+// Withdraw cancels the order. It returns false if it is too late: the process exists or is being made.
 func (o *Order) Withdraw() bool { return o.claim.withdraw() }
 
-// Withdrawn says that Withdraw has returned true.
+// Withdrawn reports whether Withdraw has returned true.
 func (o *Order) Withdrawn() bool { return o.claim.withdrawn() }
 
-// claim says who decides about a start: the spawner, once it makes the process, or the runner, once it has
-// withdrawn the order. Both may try at the same time; one succeeds.
+// claim decides a race about a start between the spawner, which wants to make the process, and the runner, which
+// wants to withdraw the order. Exactly one of them succeeds.
 type claim struct{ state atomic.Int32 }
 
 const (
 	claimOpen      int32 = iota // either may claim it
-	claimNew                    // an order whose attempt may be known from an earlier runner: none may claim it yet
+	claimNew                    // nobody may claim it yet: an earlier runner may have had the attempt
 	claimMade                   // the process is being made
 	claimWithdrawn              // no process will be made
 )
@@ -58,9 +60,9 @@ func (c *claim) make() bool      { return c.state.CompareAndSwap(claimOpen, clai
 func (c *claim) withdraw() bool  { return c.state.CompareAndSwap(claimOpen, claimWithdrawn) }
 func (c *claim) withdrawn() bool { return c.state.Load() == claimWithdrawn }
 
-// The steps of a start that may hang, for the message that says where it does.
+// The steps of a start that may hang, for messages.
 const (
-	stepOwn int32 = iota // files of the runner's own
+	stepOwn int32 = iota // the runner's own files
 	stepWorkdir
 	stepCommand
 	stepOutput

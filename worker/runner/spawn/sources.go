@@ -1,7 +1,7 @@
 package spawn
 
-// What a container's mounts show: looked up once, with the eyes of the task's
-// user, and held from then on, so that nothing else is put in its place.
+// The sources of a container's mounts. They are opened once, with the rights of the task's user, and kept open, so
+// that nobody can put another file in their place.
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Sources are the files and directories of mounts, in the order of those, opened
-// for their place alone; nil where there is none.
+// Sources are the files and directories to mount, in the order of the mounts, opened with O_PATH. An entry is nil if
+// its path does not exist.
 type Sources []*os.File
 
-// Close lets go of them.
+// Close closes the files.
 func (all Sources) Close() {
 	for _, f := range all {
 		if f != nil {
@@ -27,9 +27,9 @@ func (all Sources) Close() {
 	}
 }
 
-// sources looks the mounts up, and says which of them the user could not reach
-// by himself: inside, the directories above it would not be there to keep him
-// out. What does not answer is not waited for beyond ctx, or for long.
+// sources opens the mounts' sources. It returns an error if the user may not reach one: inside a container the parent
+// directories, which keep the user out on the host, do not protect it. It waits at most until ctx ends or s.answer
+// has passed.
 func (s *Spawner) sources(ctx context.Context, who Account, mounts []string) (Sources, error) {
 	if len(mounts) == 0 {
 		return nil, nil

@@ -1,10 +1,10 @@
-// Package spawn starts the processes of tasks: their directories, their files, one fork each.
+// Package spawn starts the processes of tasks: it makes their directories, opens their files and forks.
 //
-// A Spawner takes Orders. It looks up the program, the working directory and the output files with the rights of
-// the task's user, and any of these may lie on a file server that does not answer. No thread can be called back from
-// there, so the caller withdraws an order that hangs and has another goroutine run the next orders.
+// A Spawner takes Orders. It looks up the program, the working directory and the output files with the rights of the
+// task's user. Any of these may lie on a file server that does not answer, and a thread that is blocked there cannot
+// be interrupted. So the caller withdraws an order that hangs, and has another goroutine run the next orders.
 //
-// The package knows nothing of what becomes of a process: see package runner.
+// What happens to a process after its start is the business of package runner.
 package spawn
 
 import (
@@ -21,47 +21,46 @@ import (
 	"github.com/musterhq/muster/worker/runner/pump"
 )
 
-// Config says for whom and within which limits processes are started.
+// Config says where processes are started and within which limits.
 type Config struct {
 	Dir        protocol.Dir
 	Generation int           // of the runner
 	Answer     time.Duration // how long the mounts of a container may take to answer
 	AllowRoot  bool
-	NoGroups   bool // as in the runner's Config
-	NoUnified  bool
+	NoGroups   bool // as in runner.Config
+	NoUnified  bool // as in runner.Config
 }
 
-// Spawner starts processes. Its methods may be called by several goroutines at a time.
+// Spawner starts processes. Its methods are safe for concurrent use.
 type Spawner struct {
 	dir       protocol.Dir
 	hosts     string // directory of the hostfiles
 	answer    time.Duration
 	allowRoot bool
-	Group     *cgroup.Tree // nil: the host permits no control groups
+	Group     *cgroup.Tree // nil: no control groups
 	null      *os.File
 	Pump      *pump.Pump
-	Notes     *os.File // without groups: protocol.Dir.MainProcesses; else nil
+	Notes     *os.File // the file protocol.Dir.MainProcesses; nil with control groups
 	nodes     nodes
 	processes processBound
 	score     oomScore
 	log       *slog.Logger
 }
 
-// Result is what came of one start.
+// Result is the result of one start.
 type Result struct {
 	PID   int           // 0: no process was started
-	Ticks uint64        // its start in ticks since boot; without groups alone
+	Ticks uint64        // its start in ticks since boot; only without control groups
 	Began time.Time     // its start on the wall clock, for people
-	Who   Account       // as whom it runs
-	Where string        // its first working directory
+	Who   Account       // the user that it runs as
+	Where string        // the working directory that it started in
 	From  time.Duration // CLOCK_BOOTTIME before the fork
-	Known bool          // the attempt had a directory: an earlier runner has started it
+	Known bool          // the attempt already had a directory: an earlier runner has had it
 	Out   *pump.Outlet
-	Err   error // why there is no process; nil with Known, and if the order was withdrawn
+	Err   error // why there is no process; nil if the order was withdrawn
 }
 
-// newGroup makes the control groups above those of the tasks; runners of other
-// directories and generations have others.
+// newGroup makes the control groups above those of the tasks. Each directory and generation has its own.
 func newGroup(cfg Config) (*cgroup.Tree, error) {
 	abs, err := filepath.Abs(string(cfg.Dir))
 	if err != nil {
@@ -75,8 +74,8 @@ func newGroup(cfg Config) (*cgroup.Tree, error) {
 	return t, nil
 }
 
-// Isolation says for people what would hold the tasks of a runner that is
-// started as this process was, and why it is no more than that.
+// Isolation says for people how a runner that is started like this process would isolate its tasks. The error says
+// why there are no control groups, if there are none.
 func Isolation(noGroups bool) (string, error) {
 	if noGroups {
 		return ProcessGroup, nil
@@ -89,10 +88,10 @@ func Isolation(noGroups bool) (string, error) {
 	return t.String(), nil
 }
 
-// ProcessGroup is the isolation without control groups.
+// ProcessGroup is the name of the isolation without control groups.
 const ProcessGroup = "process group"
 
-// New opens what the spawner needs. Errors are of the file system; a host without control groups is none.
+// New returns a spawner. Errors come from the file system; a host that permits no control groups is no error.
 func New(cfg Config, log *slog.Logger) (*Spawner, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -113,7 +112,7 @@ func New(cfg Config, log *slog.Logger) (*Spawner, error) {
 			return nil, fmt.Errorf("runner: open notes: %w", err)
 		}
 	}
-	s.score.up()
+	s.score.lower()
 	return s, nil
 }
 
@@ -122,7 +121,7 @@ func (s *Spawner) Close() {
 	_ = s.null.Close() // was only read
 	s.score.close()
 	if s.Notes != nil {
-		_ = s.Notes.Close() // was never synced: no process outlives a boot
+		_ = s.Notes.Close() // needs no sync: no process survives a reboot
 	}
 	if s.Group != nil {
 		s.Group.Remove()

@@ -24,12 +24,12 @@ import (
 	"github.com/musterhq/muster/worker/runner/pump"
 )
 
-// shell reads scripts without a #! line.
+// shell runs scripts without a #! line.
 const shell = "/bin/sh"
 
-// Run carries out orders until the channel is closed. It keeps its thread for
-// itself: the kernel kills a task when the thread that forked it ends, so that no task
-// outlives the runner. The thread has a working directory of its own, too.
+// Run carries out orders until the channel is closed. It locks its goroutine to a thread: the kernel kills a task
+// when the thread that forked it ends, so that no task outlives the runner. The thread has a working directory of its
+// own, too.
 func (s *Spawner) Run(orders <-chan *Order) {
 	moves := ownThread()
 	for o := range orders {
@@ -40,9 +40,8 @@ func (s *Spawner) Run(orders <-chan *Order) {
 	}
 }
 
-// ownThread makes this thread the caller's alone. Moves says that it has a
-// working directory apart from that of the process, which some hosts do not
-// permit.
+// ownThread locks the calling goroutine to its thread. Moves says that the thread now has a working directory of its
+// own, which some hosts do not permit.
 func ownThread() (moves bool) {
 	runtime.LockOSThread()
 	return unix.Unshare(unix.CLONE_FS) == nil
@@ -75,7 +74,7 @@ func (s *Spawner) start(o *Order, moves bool) Result {
 	return s.fork(o, l)
 }
 
-// Mode is that of a task directory: other users must be able to pass through it to their scratch directories.
+// Mode is the mode of a task directory. Other users must be able to pass through it to their scratch directories.
 func (s *Spawner) Mode() os.FileMode {
 	if os.Geteuid() == 0 {
 		return 0o711
@@ -83,14 +82,14 @@ func (s *Spawner) Mode() os.FileMode {
 	return 0o700
 }
 
-// launch is all that a fork needs.
+// launch is what a fork needs.
 type launch struct {
 	path    string
 	argv    []string
-	becomes bool // a process of its own executes it
+	becomes bool // a helper process executes the program (Become)
 	attr    syscall.ProcAttr
 	out     *pump.Outlet
-	ends    []int         // of its pipes, that the task writes to
+	ends    []int         // the write ends of its output pipes
 	group   *cgroup.Place // nil: none
 	who     Account
 	where   string
@@ -98,10 +97,10 @@ type launch struct {
 
 func (l *launch) Close() {
 	for _, fd := range l.ends {
-		_ = unix.Close(fd) // the task has its own
+		_ = unix.Close(fd) // the task has its own descriptors
 	}
 	if l.out != nil {
-		l.out.Finish() // there is no process to write
+		l.out.Finish() // no process writes
 	}
 	if l.group != nil {
 		l.group.Close()
@@ -154,8 +153,8 @@ func (s *Spawner) prepare(o *Order) (*launch, error) {
 	return l, nil
 }
 
-// makeScratch makes the task's own directory, of what it brought along if it
-// did.
+// makeScratch makes the task's scratch directory: from the directory files, which holds its uploaded files, or empty
+// if files is "".
 func makeScratch(path, files string) error {
 	err := error(nil)
 	if files == "" {
@@ -169,7 +168,7 @@ func makeScratch(path, files string) error {
 	return nil
 }
 
-// environment is the worker's, with what only this host knows.
+// environment returns the environment of the Start with the variables that only this host knows.
 func (s *Spawner) environment(o *Order, who Account, scratch string) ([]string, error) {
 	env := setVariable(o.Start.Env, "MUSTER_SCRATCH", scratch)
 	if who.name != "" {
@@ -185,7 +184,7 @@ func (s *Spawner) environment(o *Order, who Account, scratch string) ([]string, 
 	return env, nil
 }
 
-// command finds the program, or writes the script and finds who reads it.
+// command finds the program, or writes the script and finds its interpreter.
 func (s *Spawner) command(o *Order, l *launch, env []string) error {
 	if o.Start.Script == "" {
 		l.argv = o.Start.Command
@@ -200,7 +199,7 @@ func (s *Spawner) command(o *Order, l *launch, env []string) error {
 	// No fork may happen while the script is open for writing: the child would
 	// hold it open, too, and the kernel executes no file that is.
 	syscall.ForkLock.RLock()
-	err := os.WriteFile(path, []byte(o.Start.Script), 0o700) //nolint:gosec // it is to be executed, by its owner
+	err := os.WriteFile(path, []byte(o.Start.Script), 0o700) //nolint:gosec // its owner executes it
 	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return fmt.Errorf("runner: write script: %w", err)
@@ -233,7 +232,7 @@ func (s *Spawner) outputs(o *Order, l *launch) (err error) {
 func (s *Spawner) fork(o *Order, l *launch) Result {
 	r := Result{Began: time.Now(), From: proc.BootTime()}
 	pid, err := s.make(o, l)
-	if errors.Is(err, unix.ENOEXEC) { // a script without its #! line, as a shell would take it
+	if errors.Is(err, unix.ENOEXEC) { // a script without a #! line, which shells run with /bin/sh
 		l.path, l.argv = shell, append([]string{shell, l.path}, l.argv[1:]...)
 		pid, err = s.make(o, l)
 	}
@@ -265,8 +264,8 @@ func (s *Spawner) make(o *Order, l *launch) (int, error) {
 	return l.group.Fork(fork)
 }
 
-// note keeps the main process's name for whoever finds the runner dead. One
-// line in one file is cheaper than a file for each task.
+// note records the main process on disk for the case that the runner dies. Appending a line to one file is cheaper
+// than writing a file for each task.
 func (s *Spawner) note(o *Order, pid int, ticks uint64) error {
 	b, err := json.Marshal(protocol.MainProcess{Attempt: o.Name, PID: pid, Ticks: ticks})
 	if err == nil {
@@ -278,7 +277,7 @@ func (s *Spawner) note(o *Order, pid int, ticks uint64) error {
 	return nil
 }
 
-// whyNot says for people what the kernel's word for a failed start means.
+// whyNot turns an error of the fork into a StartError that people understand.
 func whyNot(o *Order, l *launch, err error) error {
 	what := "script"
 	if o.Start.Script == "" {
@@ -301,7 +300,7 @@ func whyNot(o *Order, l *launch, err error) error {
 	return Refuse(code, "cannot execute %s: %v", what, err)
 }
 
-// UserName is the name of an account for people: its uid if it has no name.
+// UserName returns the name of an account for people, or its uid if it has no name.
 func UserName(who Account) string {
 	if who.name != "" {
 		return who.name
@@ -309,12 +308,10 @@ func UserName(who Account) string {
 	return strconv.Itoa(who.UID)
 }
 
-// probeName is a path that cannot exist, to see whether a process can be started
-// in a control group.
+// probeName is a path that never exists. Executing it shows whether a process can be started in a control group.
 const probeName = "/proc/self/muster-probe"
 
-// startIn tries whether a process can be started in a control group: ENOENT means
-// that only its program was missing.
+// startIn tries to start a process in a control group. ENOENT means success: only the program was missing.
 func startIn(fd int) error {
 	_, err := syscall.ForkExec(probeName, []string{probeName}, &syscall.ProcAttr{
 		Sys: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd},
@@ -325,7 +322,7 @@ func startIn(fd int) error {
 	return fmt.Errorf("start: %w", err)
 }
 
-// ExitOf is the end of a task that was never started.
+// ExitOf returns the exit of a task that was never started because of err.
 func ExitOf(err error, now time.Time) job.Exit {
 	exit := job.Exit{State: job.Failed, Code: CodeOurs, Reason: err.Error(), Began: now, Ended: now}
 	if r := (*StartError)(nil); errors.As(err, &r) {
@@ -334,10 +331,9 @@ func ExitOf(err error, now time.Time) job.Exit {
 	return exit
 }
 
-// goTo changes the working directory of this thread to dir, with the rights of the
-// task's user. The process that the thread forks starts there. A process that entered
-// a hanging directory by itself would stop the whole runner, as vfork does not return
-// until it executes its program.
+// goTo changes the working directory of this thread to dir, with the rights of the task's user. The process that the
+// thread forks then starts there. If the new process itself changed into a hung directory, the whole runner would
+// stop, because vfork does not return until the process has executed its program.
 func (s *Spawner) goTo(who Account, dir string) error {
 	return whyNotIn(who, dir, who.As(func() error { return unix.Chdir(dir) }))
 }
@@ -345,6 +341,6 @@ func (s *Spawner) goTo(who Account, dir string) error {
 // goBack leaves the task's directory.
 func (s *Spawner) goBack() {
 	if err := unix.Chdir("/"); err != nil {
-		s.log.Error("spawner stays in the directory of a task", "error", err) // it keeps a file system busy at most
+		s.log.Error("spawner stays in the directory of a task", "error", err) // at worst its file system cannot be unmounted
 	}
 }

@@ -1,7 +1,7 @@
 package spawn
 
-// Reading the beginning of a program before it is executed, where a hanging file
-// system stops only the reader.
+// Reading the beginning of a program before it is executed. If its file system hangs, only the reading thread is
+// blocked.
 
 import (
 	"path/filepath"
@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxScripts is how many scripts the kernel follows from one to the next.
+// maxScripts is how many interpreters that are scripts themselves the kernel follows.
 const maxScripts = 4
 
-// touch reads the beginning of a program and of a script's interpreters, as the
-// kernel does when it executes them. It reports no error: the kernel will.
+// touch reads the beginning of a program and of its interpreters, as the kernel does when it executes them. It
+// reports no errors, because the kernel will.
 func touch(path string) {
 	for range maxScripts {
 		if path = interpreter(path); path == "" {
@@ -23,7 +23,7 @@ func touch(path string) {
 	}
 }
 
-// interpreter is what the first line of a script names; empty for none.
+// interpreter returns the interpreter that the first line of a script names, or "" if there is none.
 func interpreter(path string) string {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {

@@ -1,6 +1,6 @@
 package spawn
 
-// The limits of the kernel's own for each process, which tasks inherit.
+// The resource limits (setrlimit) of each process of a task, which tasks inherit from the runner.
 
 import (
 	"errors"
@@ -16,15 +16,14 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Ulimit is one limit of a process: what counts, and what it may raise that to.
+// Ulimit is one resource limit of a process: soft is in force, and the process may raise it to hard.
 type Ulimit struct {
 	name       string
 	resource   int
 	soft, hard uint64
 }
 
-// ulimits are those that a host's owner may set, by their names in ulimit and
-// limits.conf. Sizes are in bytes.
+// ulimits are the limits that can be configured, by their names in limits.conf. Sizes are in bytes.
 var ulimits = []struct {
 	name     string
 	resource int
@@ -39,16 +38,15 @@ var ulimits = []struct {
 	{"stack", unix.RLIMIT_STACK, true},
 }
 
-// DefaultUlimits are what work on GPUs needs: pinned memory without a bound,
-// as the driver and RDMA lock what they transfer, a stack for deep kernels'
-// hosts, and descriptors for loaders with many workers.
+// DefaultUlimits returns limits that suit GPU programs: unlimited pinned memory, because the driver and RDMA lock the
+// memory that they transfer; a large stack; and descriptors for data loaders with many workers.
 func DefaultUlimits() []string {
 	return []string{"memlock=unlimited", "stack=64MiB:unlimited", "nofile=65536:524288"}
 }
 
 const unlimited = "unlimited"
 
-// ParseUlimit reads NAME=SOFT[:HARD]; HARD is SOFT if it is not given.
+// ParseUlimit reads NAME=SOFT[:HARD]. Without HARD, HARD is SOFT.
 func ParseUlimit(text string) (Ulimit, error) {
 	name, values, _ := strings.Cut(text, "=")
 	for _, known := range ulimits {
@@ -87,16 +85,16 @@ func limitValue(text string, size bool) (uint64, error) {
 	return strconv.ParseUint(text, 10, 63)
 }
 
-// ApplyUlimits sets the limits of this process, and so of its tasks, as far as
-// it may: who is not root cannot raise the hard one.
+// ApplyUlimits sets the limits of this process, and so of its tasks. A process that is not root cannot raise a hard
+// limit; the limit is then set as high as permitted, and logged.
 func ApplyUlimits(all []string, log *slog.Logger) error {
 	for _, text := range all {
 		u, err := ParseUlimit(text)
 		if err != nil {
 			return fmt.Errorf("runner: ulimit: %w", err)
 		}
-		// The syscall package is told, as it would give tasks back the limit of
-		// descriptors that the runner itself began with.
+		// syscall.Setrlimit and not unix.Setrlimit: otherwise Go would start tasks with the descriptor limit that the
+		// runner itself was started with.
 		err = syscall.Setrlimit(u.resource, &syscall.Rlimit{Cur: u.soft, Max: u.hard})
 		if err == nil {
 			continue
@@ -114,13 +112,12 @@ func ApplyUlimits(all []string, log *slog.Logger) error {
 	return nil
 }
 
-// processBound lends the runner's own limit of processes to its tasks where no
-// control group bounds them: a limit that is set after the fork comes too late
-// for a task that forks at once. The kernel counts all processes of the user, so
-// this bounds what a fork bomb can do and is no share; and it does not bind root.
+// processBound limits the number of processes of a task where no control group does. It lowers the runner's own limit
+// while it forks: a limit that is set after the fork comes too late for a task that forks at once. The kernel counts
+// all processes of the user, so this only stops fork bombs; it is no per-task limit. It does not bind root.
 type processBound struct{ mu sync.Mutex }
 
-// during calls fork with the limit.
+// during calls fork while the limit is most processes.
 func (b *processBound) during(most int, fork func() (int, error)) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,7 +135,7 @@ func (b *processBound) during(most int, fork func() (int, error)) (int, error) {
 	}
 	if err == nil {
 		bound.Max = bound.Cur
-		_ = unix.Prlimit(pid, unix.RLIMIT_NPROC, &bound, nil) // it may not raise it either, unless it is gone
+		_ = unix.Prlimit(pid, unix.RLIMIT_NPROC, &bound, nil) // also the hard limit, so that the task cannot raise it; fails if the process has ended
 	}
 	return pid, err
 }

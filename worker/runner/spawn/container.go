@@ -20,54 +20,54 @@ import (
 	"github.com/musterhq/muster/worker/runner/pump"
 )
 
-// Box is one container to run.
-type Box struct {
+// Container is one container to run.
+type Container struct {
 	protocol.Container
 
 	Attempt  job.Attempt
 	Sources  Sources // of its mounts
 	Limits   protocol.Limits
-	Command  []string // empty: the image's own
-	Workdir  string   // inside; empty: the image's own
+	Command  []string // empty: that of the image
+	Workdir  string   // inside the container; empty: that of the image
 	Env      []string
-	Scratch  string // directory of this host, to be found inside at the same path
-	Files    []string
+	Scratch  string   // directory of this host, mounted at the same path
+	Files    []string // of this host, mounted at the same paths
 	UID, GID int
 	Groups   []uint32
 	Out, Err io.Writer
 
-	Progress func(text string) // what is being waited for, for people
-	Began    func(pid int, p Process)
+	Progress func(text string)        // called with what the start waits for
+	Began    func(pid int, p Process) // called once the container has a process
 }
 
 // Process is a container that runs.
 type Process interface {
-	// Signal reaches all processes of the container. It does not wait.
+	// Signal sends a signal to all processes of the container. It does not wait.
 	Signal(sig unix.Signal)
-	// Members are its processes, as far as this host sees them.
+	// Members lists the pids of its processes, as far as this host sees them.
 	Members() []int
 }
 
-// Pack makes the files of a container on this host, and the outlet that its output
-// goes to. The caller closes the sources and finishes the outlet.
-func (s *Spawner) Pack(ctx context.Context, o *Order) (b Box, out *pump.Outlet, err error) {
+// PrepareContainer makes the files of a container on this host, and the outlet for its output. The caller closes the
+// sources and finishes the outlet.
+func (s *Spawner) PrepareContainer(ctx context.Context, o *Order) (b Container, out *pump.Outlet, err error) {
 	who, err := AccountInside(o.Start.User, o.Start.Container.As, s.allowRoot)
 	if err != nil {
-		return Box{}, nil, err
+		return Container{}, nil, err
 	}
 	dir := s.dir.Task(o.Attempt)
-	b = Box{
+	b = Container{
 		Container: *o.Start.Container, Attempt: o.Attempt, Limits: o.Start.Limits, Command: o.Start.Command, Workdir: o.Start.Workdir,
 		Scratch: s.dir.Scratch(o.Attempt), UID: who.UID, GID: who.GID,
 	}
 	if b.Workdir == "" && (o.Start.Files != "" || o.Start.Keeps) {
-		b.Workdir = b.Scratch // what it brought along is there, and what it leaves is looked for there
+		b.Workdir = b.Scratch // its uploaded files are there, and kept files are looked for there
 	}
 	if who.cred != nil {
 		b.Groups = who.cred.Groups
 	}
 	if b.Sources, err = s.sources(ctx, who, b.Mounts); err != nil {
-		return Box{}, nil, err
+		return Container{}, nil, err
 	}
 	defer func() {
 		if err != nil {
@@ -75,14 +75,14 @@ func (s *Spawner) Pack(ctx context.Context, o *Order) (b Box, out *pump.Outlet, 
 		}
 	}()
 	if err := makeScratch(b.Scratch, o.Start.Files); err != nil {
-		return Box{}, nil, err
+		return Container{}, nil, err
 	}
 	if err := who.own(b.Scratch); err != nil {
-		return Box{}, nil, err
+		return Container{}, nil, err
 	}
-	who.home = b.Scratch // the one of this host is not inside
+	who.home = b.Scratch // the user's home directory is not mounted
 	if b.Env, err = s.environment(o, who, b.Scratch); err != nil {
-		return Box{}, nil, err
+		return Container{}, nil, err
 	}
 	if variable(b.Env, "HOME", "") == "" {
 		b.Env = setVariable(b.Env, "HOME", b.Scratch)
@@ -93,7 +93,7 @@ func (s *Spawner) Pack(ctx context.Context, o *Order) (b Box, out *pump.Outlet, 
 	l := &launch{who: who, where: b.Scratch}
 	if o.Start.Script != "" {
 		if err := s.command(o, l, b.Env); err != nil {
-			return Box{}, nil, err
+			return Container{}, nil, err
 		}
 		b.Command = l.argv
 		b.Files = append(b.Files, filepath.Join(dir, "script"))
@@ -103,8 +103,8 @@ func (s *Spawner) Pack(ctx context.Context, o *Order) (b Box, out *pump.Outlet, 
 	return b, out, nil
 }
 
-// AccountInside is the user that a container runs as: him who submitted the task,
-// unless the owner of this host has named another for all.
+// AccountInside returns the user that a container runs as: the task's user, unless the daemon's configuration names
+// another user (as) for all containers.
 func AccountInside(user, as string, allowRoot bool) (Account, error) {
 	who, err := AccountOf(user, allowRoot)
 	if err != nil || as == "" {
@@ -124,7 +124,7 @@ func AccountInside(user, as string, allowRoot bool) (Account, error) {
 	return other, nil
 }
 
-// ParseUser reads UID or UID:GID; without GID it is the same as UID.
+// ParseUser reads UID or UID:GID. Without GID, GID is UID.
 func ParseUser(text string) (uid, gid int, err error) {
 	u, g, both := strings.Cut(text, ":")
 	if !both {
