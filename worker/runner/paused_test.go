@@ -86,7 +86,7 @@ func gained(dir string) time.Duration {
 	return time.Duration(n)
 }
 
-// someContainers has containers that wait for their image for ever, and others that
+// someContainers runs containers of two kinds: some wait for their image for ever, others
 // run until they are killed.
 type someContainers struct{}
 

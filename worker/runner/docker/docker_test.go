@@ -261,7 +261,7 @@ func TestNotes(t *testing.T) {
 func TestEndOrphans(t *testing.T) {
 	orphan, other := exec.CommandContext(t.Context(), "sleep", "1000"), exec.CommandContext(t.Context(), "sleep", "1000")
 	dir := t.TempDir()
-	n := &notes{path: protocol.Dir(dir).Boxes(1)}
+	n := &notes{path: protocol.Dir(dir).Containers(1)}
 	for id, cmd := range map[string]*exec.Cmd{"orphan": orphan, "other": other} {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -287,7 +287,7 @@ func TestEndOrphans(t *testing.T) {
 		t.Error(err)
 	}
 	_ = other.Wait()
-	unsure := &notes{path: protocol.Dir(dir).Boxes(2)}
+	unsure := &notes{path: protocol.Dir(dir).Containers(2)}
 	if err := unsure.add(note{ID: "started?", Host: "unix:///nowhere"}); err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ type Engine struct {
 // New returns an Engine that talks to nobody before it is asked to run
 // something.
 func New(cfg Config, log *slog.Logger) *Engine {
-	return &Engine{cfg: cfg, log: log, notes: &notes{path: protocol.Dir(cfg.Dir).Boxes(cfg.Generation)}, pins: &pins{dir: protocol.Dir(cfg.Dir).Pins(cfg.Generation)}, link: map[string]*link{}}
+	return &Engine{cfg: cfg, log: log, notes: &notes{path: protocol.Dir(cfg.Dir).Containers(cfg.Generation)}, pins: &pins{dir: protocol.Dir(cfg.Dir).Pins(cfg.Generation)}, link: map[string]*link{}}
 }
 
 // link is a client of one engine and what that engine can do.

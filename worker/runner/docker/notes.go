@@ -114,7 +114,7 @@ const (
 // process of them is left; only ctx ends it before. One whose process is known
 // needs no engine for that.
 func EndOrphans(ctx context.Context, dir string, n int) error {
-	left, err := readNotes(protocol.Dir(dir).Boxes(n))
+	left, err := readNotes(protocol.Dir(dir).Containers(n))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 package proc
 
-// What the kernel tells about this host.
+// What the kernel says about this host.
 
 import (
 	"fmt"
@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxSmallFile bounds what is read of a file that we wrote ourselves: an exit
-// record with its tail, each byte of it escaped, is well below.
+// MaxSmallFile bounds the files that muster itself writes, in bytes. The largest is an exit record with the last
+// lines of stderr, in which JSON may escape each byte.
 const MaxSmallFile = 64 << 10
 
-// ReadBounded reads a file of at most limit bytes; a longer one is an error.
+// ReadBounded reads a file. A file of more than limit bytes is an error.
 func ReadBounded(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -30,7 +30,7 @@ func ReadBounded(path string, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// BootID is the kernel's name for the time since it was started.
+// BootID returns the kernel's id of this boot, or "" if there is none.
 func BootID() string {
 	b, err := ReadBounded("/proc/sys/kernel/random/boot_id", MaxSmallFile)
 	if err != nil {
@@ -39,7 +39,7 @@ func BootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// BootTime reads CLOCK_BOOTTIME, which goes on while the host sleeps; 0 where there is none.
+// BootTime reads CLOCK_BOOTTIME, which runs on while the host sleeps; 0 on a system without it.
 func BootTime() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {

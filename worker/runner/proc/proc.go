@@ -1,7 +1,7 @@
 // Package proc reads from /proc what the kernel knows about processes, and signals processes.
 //
-// It reads one file for each question. gopsutil lists every process of the host for most of them, which a
-// runner that asks after each end of a task cannot afford.
+// Each function reads one file. The library gopsutil would list every process of the host for most of these
+// questions. The runner asks them whenever a task ends, so that would be too slow.
 package proc
 
 import (
@@ -20,14 +20,12 @@ import (
 const (
 	// maxChildren bounds the text of a list of children: some 100,000 pids.
 	maxChildren = 1 << 20
-	// maxEnviron bounds how far an environment is searched for the mark; the
-	// kernel takes no more than 2 MiB on most hosts.
+	// maxEnviron bounds the environment of a process; most kernels allow at most 2 MiB.
 	maxEnviron = 4 << 20
 )
 
-// children lists the direct children of a process. For the runner's own it is
-// exact, as only the asking goroutine takes any off the list; for others it
-// may miss some while they come and go, so ask again.
+// children lists the direct children of a process. The list is exact for the runner itself, because only the calling
+// goroutine reaps. For other processes it may miss children that come and go meanwhile, so call it again.
 func children(pid int) []int {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil {
@@ -40,8 +38,8 @@ func children(pid int) []int {
 	return all
 }
 
-// ChildrenOf reads the list of one thread; nothing if the thread is gone, as its
-// children are another's then.
+// ChildrenOf reads the list of one thread's children. It returns nil if the thread is gone, because its children then
+// belong to another thread.
 func ChildrenOf(path string) []int {
 	b, err := ReadBounded(path, maxChildren)
 	if err != nil {
@@ -56,7 +54,7 @@ func ChildrenOf(path string) []int {
 	return all
 }
 
-// Descendants lists a process and all below it.
+// Descendants lists a process, its children, their children and so on.
 func Descendants(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {
@@ -65,8 +63,8 @@ func Descendants(pid int) []int {
 	return all
 }
 
-// StartTicks is when a process began, in ticks since boot; with its pid it
-// names one process for as long as the host runs. Zero if there is none.
+// StartTicks returns when a process started, in ticks since boot, or 0 if there is no such process. Pid and start
+// together identify one process until the next reboot.
 func StartTicks(pid int) uint64 {
 	f := statFields(pid)
 	const starttime = 22 - 3 // the 22nd field of proc_pid_stat(5), counted from the third
@@ -80,8 +78,8 @@ func StartTicks(pid int) uint64 {
 	return n
 }
 
-// statFields is /proc/PID/stat from its third field on: the second, the name
-// of the program, may hold anything.
+// statFields returns the fields of /proc/PID/stat from the third on. The second field, the program's name, may
+// contain anything.
 func statFields(pid int) []string {
 	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/stat", MaxSmallFile)
 	if err != nil {
@@ -90,13 +88,13 @@ func statFields(pid int) []string {
 	return strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 }
 
-// Ended says that a process is gone or only its status is left.
+// Ended reports whether a process is gone or a zombie.
 func Ended(pid int) bool {
 	f := statFields(pid)
 	return len(f) == 0 || f[0] == "Z" || f[0] == "X"
 }
 
-// Handles says that a process has a handler for a signal.
+// Handles reports whether a process has a handler for a signal.
 func Handles(pid int, sig unix.Signal) bool {
 	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/status", MaxSmallFile)
 	if err != nil {
@@ -111,15 +109,15 @@ func Handles(pid int, sig unix.Signal) bool {
 	return false
 }
 
-// Dying says that a process has given up its memory and so its environment, but
-// is not yet only a status: it will run no more, and holds files still.
+// Dying reports whether a process has released its memory, and so its environment, but is not yet a zombie. It
+// executes no more code but may still hold files open.
 func Dying(pid int) bool {
 	f := statFields(pid)
 	const vsize = 23 - 3 // as starttime above
 	return len(f) > vsize && f[vsize] == "0"
 }
 
-// AttemptOf reads from a process's environment which attempt it was started for.
+// AttemptOf reads from a process's environment for which attempt it was started.
 func AttemptOf(pid int) (job.Attempt, bool) {
 	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
 	if err != nil {
@@ -145,8 +143,7 @@ func AttemptOf(pid int) (job.Attempt, bool) {
 	return a, a.Valid() == nil
 }
 
-// SignalProcess signals one process unless its number has gone to another
-// since its start was read.
+// SignalProcess signals the process with this pid and start. It does nothing if the pid was reused since.
 func SignalProcess(pid int, start uint64, sig unix.Signal) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -156,7 +153,7 @@ func SignalProcess(pid int, start uint64, sig unix.Signal) {
 	if StartTicks(pid) != start {
 		return
 	}
-	_ = unix.PidfdSendSignal(fd, sig, nil, 0) // it is gone, or has made itself another user's: retried by whoever waits for its end
+	_ = unix.PidfdSendSignal(fd, sig, nil, 0) // it is gone, or runs as another user; callers that wait for its end try again
 }
 
 // AllPIDs lists the processes of the host.
@@ -179,7 +176,7 @@ func AllPIDs() []int {
 	return all
 }
 
-// Environ is the environment that a process was given at its start.
+// Environ returns the environment that a process was started with.
 func Environ(pid int) ([]string, error) {
 	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
 	if err != nil {
@@ -188,7 +185,7 @@ func Environ(pid int) ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
 }
 
-// KillTree kills a process and all that it began.
+// KillTree kills a process and its descendants.
 func KillTree(pid int) {
 	for _, pid := range Descendants(pid) {
 		if start := StartTicks(pid); start != 0 {

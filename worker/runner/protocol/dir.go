@@ -1,6 +1,6 @@
 package protocol
 
-// The files of a runner's directory, and how a runner is known to live.
+// The files in a runner's directory, and how to tell whether a runner lives.
 
 import (
 	"encoding/json"
@@ -19,62 +19,60 @@ import (
 	"github.com/musterhq/muster/worker/runner/proc"
 )
 
-// Dir names the files of one daemon's tasks:
+// Dir is the directory of one daemon's runners and tasks. N is the generation of a runner:
 //
-//	runner-N.lock   locked for as long as runner N lives; holds its Info
-//	runner-N.sock   where it listens
-//	runner-N.exec   where it takes commands to run in its tasks
-//	runner-N.log    what it has to say; runner-N.log.1 is what it said before
-//	runner-N.boxes  the containers it has begun and not removed
-//	runner-N.pins/  where whoever runs containers holds what their mounts show
-//	runner-N.tasks  the main processes it has started, without control groups
-//	runner-N.ends-K segment K of the ends that runner N has written
-//	runner-N.hosts/ hostfiles, each shared by its tasks for which it says the same
-//	tasks/ATTEMPT/  script scratch/, and the log (package output)
+//	runner-N.lock   locked as long as runner N lives; holds its Info
+//	runner-N.sock   the socket for requests
+//	runner-N.exec   the socket for commands in tasks
+//	runner-N.log    its log; runner-N.log.1 is the older half
+//	runner-N.boxes  the containers that it has started and not removed
+//	runner-N.pins/  bind mounts that hold the sources of containers' mounts
+//	runner-N.tasks  the main processes that it has started, if there are no control groups
+//	runner-N.ends-K segment K of the exit journal that runner N has written
+//	runner-N.hosts/ hostfiles; tasks with the same hosts share one
+//	tasks/ATTEMPT/  the file script, the directory scratch/, and the log (package output)
 type Dir string
 
 // Tasks is the directory that holds one directory for each attempt.
 func (d Dir) Tasks() string { return filepath.Join(string(d), "tasks") }
 
-// Task is the directory of one attempt. A process of the attempt can exist
-// only if its directory does.
+// Task is the directory of one attempt. A process of the attempt can exist only if its directory does.
 func (d Dir) Task(a job.Attempt) string { return filepath.Join(d.Tasks(), a.String()) }
 
-// Scratch is the directory that a task has for itself while it runs.
+// Scratch is the scratch directory of an attempt.
 func (d Dir) Scratch(a job.Attempt) string { return filepath.Join(d.Task(a), "scratch") }
 
-// Lock is the file that runner n holds locked for as long as it lives.
+// Lock is the file that runner n keeps locked as long as it lives.
 func (d Dir) Lock(n int) string { return d.runner(n, "lock") }
 
-// Socket is where runner n listens; see Dial for why not to use it directly.
+// Socket is the socket for requests to runner n. Use Dial, because the path may be too long for a socket address.
 func (d Dir) Socket(n int) string { return d.runner(n, "sock") }
 
-// ExecSocket is where runner n takes requests for commands in its tasks.
+// ExecSocket is the socket for commands in tasks of runner n.
 func (d Dir) ExecSocket(n int) string { return d.runner(n, "exec") }
 
-// Log is where the standard output and error of runner n go.
+// Log is where standard output and error of runner n go.
 func (d Dir) Log(n int) string { return d.runner(n, "log") }
 
-// MainProcesses is the file with one MainProcess for each task of runner n, where
-// tasks have no control groups.
+// MainProcesses is the file with one MainProcess for each task of runner n. It exists only where tasks have no
+// control groups.
 func (d Dir) MainProcesses(n int) string { return d.runner(n, "tasks") }
 
-// Pins is a directory for whoever runs containers for runner n. What is mounted
-// on it goes with the runner.
+// Pins is the directory of bind mounts for the containers of runner n. They are unmounted when the runner is dead.
 func (d Dir) Pins(n int) string { return d.runner(n, "pins") }
 
-// Hosts holds the hostfiles of runner n's tasks.
+// Hosts is the directory of hostfiles for the tasks of runner n.
 func (d Dir) Hosts(n int) string { return d.runner(n, "hosts") }
 
-// Boxes is where whoever runs containers for runner n keeps their names.
-func (d Dir) Boxes(n int) string { return d.runner(n, "boxes") }
+// Containers is the file that lists the containers of runner n.
+func (d Dir) Containers(n int) string { return d.runner(n, "boxes") }
 
 func (d Dir) runner(n int, ext string) string {
 	return filepath.Join(string(d), "runner-"+strconv.Itoa(n)+"."+ext)
 }
 
-// Make creates the directory. When root runs tasks for others, those must be
-// able to pass through it to their scratch directories.
+// Make creates the directory. If the runner is root, other users must be able to pass through the directory to their
+// scratch directories.
 func (d Dir) Make() error {
 	mode := os.FileMode(0o700)
 	if os.Geteuid() == 0 {
@@ -85,13 +83,13 @@ func (d Dir) Make() error {
 			return fmt.Errorf("runner: make directory: %w", err)
 		}
 		if err := os.Chmod(path, mode); err != nil {
-			return fmt.Errorf("runner: open directory to tasks: %w", err)
+			return fmt.Errorf("runner: set mode of directory: %w", err)
 		}
 	}
 	return nil
 }
 
-// Generations lists the runners that left a lock file, oldest first.
+// Generations lists the runners that have a lock file, oldest first.
 func (d Dir) Generations() ([]int, error) {
 	entries, err := os.ReadDir(string(d))
 	if err != nil {
@@ -133,19 +131,18 @@ func (d Dir) Attempts() ([]job.Attempt, error) {
 	}
 }
 
-// Info is what a runner says of itself in its lock file, for whoever finds
-// that it is dead.
+// Info is what a runner writes about itself to its lock file. It is read when the runner is dead.
 type Info struct {
 	Generation int    `json:"generation"`
 	PID        int    `json:"pid"`
 	Version    string `json:"version"`
-	Boot       string `json:"boot"`             // boot id of the kernel: after a reboot nothing of it is left
-	Cgroup     string `json:"cgroup,omitempty"` // directory of the control group above its tasks' own
-	// Groups are all directories of control groups that it made.
+	Boot       string `json:"boot"`             // boot id of the kernel: no process survives a reboot
+	Cgroup     string `json:"cgroup,omitempty"` // directory of the parent of its tasks' control groups
+	// Groups are all control group directories that it made.
 	Groups []string `json:"groups,omitempty"`
-	// Containers says that it runs containers, and no processes.
+	// Containers says that it runs only containers, and not processes.
 	Containers bool `json:"containers,omitempty"`
-	// Isolation says for people what holds its tasks.
+	// Isolation says for people how its tasks are isolated.
 	Isolation string `json:"isolation,omitempty"`
 }
 
@@ -163,8 +160,8 @@ func (d Dir) ReadInfo(n int) (Info, error) {
 	return info, nil
 }
 
-// TryLock takes the lock of runner n; nil means that the runner lives. Closing
-// the file gives the lock back.
+// TryLock takes the lock of runner n. It returns nil without an error if the runner lives. Closing the file releases
+// the lock.
 func (d Dir) TryLock(n int) (*os.File, error) {
 	f, err := os.OpenFile(d.Lock(n), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -181,15 +178,14 @@ func (d Dir) TryLock(n int) (*os.File, error) {
 	return nil, fmt.Errorf("runner: lock runner %d: %w", n, err)
 }
 
-// Remove deletes the files of a runner that is gone, except its log and the
-// ends that it wrote.
+// Remove deletes the files of a dead runner, except its log and its exit journal.
 func (d Dir) Remove(n int) error {
 	_ = unix.Unmount(d.Pins(n), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // most have none
-	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.MainProcesses(n))), gone(os.Remove(d.Boxes(n))), gone(os.Remove(d.Pins(n))),
+	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.MainProcesses(n))), gone(os.Remove(d.Containers(n))), gone(os.Remove(d.Pins(n))),
 		os.RemoveAll(d.Hosts(n)), gone(os.Remove(d.Lock(n))))
 }
 
-// gone forgives that a file does not exist.
+// gone returns err, or nil if err says that the file does not exist.
 func gone(err error) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -197,7 +193,7 @@ func gone(err error) error {
 	return err
 }
 
-// AwaitDeath returns when runner n is dead.
+// AwaitDeath returns when runner n is dead, or with the error why that cannot be seen.
 func (d Dir) AwaitDeath(n int) error {
 	f, err := os.OpenFile(d.Lock(n), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -206,7 +202,7 @@ func (d Dir) AwaitDeath(n int) error {
 	if err != nil {
 		return fmt.Errorf("runner: open lock of runner %d: %w", n, err)
 	}
-	defer f.Close() // gives the lock back at once: whoever buries the runner wants it
+	defer f.Close() // releases the lock, which the daemon needs to clean up
 	for {
 		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
 			break
@@ -218,7 +214,7 @@ func (d Dir) AwaitDeath(n int) error {
 	return nil
 }
 
-// WriteInfo replaces what a lock file holds.
+// WriteInfo replaces the content of a lock file.
 func WriteInfo(f *os.File, info Info) error {
 	b, err := json.Marshal(info)
 	if err == nil {

@@ -1,13 +1,11 @@
 package protocol
 
-// Commands in a running task, as a daemon and a runner speak of them.
+// Commands in a running task (muster exec), between a daemon and a runner.
 //
-// They have a socket of their own, and each command a connection of its own. The
-// daemon sends one byte with the command's descriptors: those that become standard
-// input, output and error, or that of a terminal that becomes all three. An Exec
-// frame follows. The runner answers with an ExecReport that the command runs, or
-// why it does not, and later with one that says how it ended. Closing the
-// connection ends the command.
+// They have a socket of their own, and each command a connection of its own. The daemon sends one byte with the
+// command's descriptors: three that become standard input, output and error, or one of a terminal that becomes all
+// three. An Exec frame follows. The runner answers with an ExecReport that the command runs, or why it does not, and
+// later with one that says how it exited. Closing the connection ends the command.
 
 import (
 	"errors"
@@ -23,41 +21,40 @@ import (
 )
 
 const (
-	// MaxUserExecs bounds the commands in the tasks of one user.
+	// MaxUserExecs bounds the commands that run in all tasks of one user at a time.
 	MaxUserExecs = 32
-	// execWait bounds the wait for a connection's request.
+	// execWait bounds the wait for the request on a new connection.
 	execWait = 5 * time.Second
 )
 
-// Command asks for a command in a task, or in its container.
+// Command is a command to run in a task or in its container.
 type Command struct {
 	Command    []string
-	TTY        bool // with a terminal of its own
+	TTY        bool // it gets a terminal
 	Term       string
 	Rows, Cols uint16
 }
 
-// Exec asks a runner for it.
+// Exec asks a runner to run a command.
 type Exec struct {
 	Attempt string   `json:"attempt"`
 	Command []string `json:"command"`
-	TTY     bool     `json:"tty,omitempty"` // one descriptor, of a terminal, came along; else three
+	TTY     bool     `json:"tty,omitempty"` // one descriptor, a terminal, was sent along; else three
 	Term    string   `json:"term,omitempty"`
 }
 
-// ExecReport says what became of an Exec: first that it runs, or why not; then
-// how it ended.
+// ExecReport says what became of an Exec: first that it runs, or why not; then how it exited.
 type ExecReport struct {
 	PID    int    `json:"pid,omitempty"`
 	Exited bool   `json:"exited,omitempty"`
-	Code   int    `json:"code"` // of its end, or of what cannot be executed, as a shell's
+	Code   int    `json:"code"` // exit code as a shell gives it, also for a command that cannot be executed
 	Error  string `json:"error,omitempty"`
 }
 
-// Validate says what is wrong with the request.
+// Validate returns an error if the request is not valid.
 func (m Exec) Validate() error {
 	if len(m.Command) == 0 || m.Command[0] == "" || len(m.Command) > job.MaxArgs {
-		return fmt.Errorf("runner: exec: a command of 1 to %d words", job.MaxArgs)
+		return fmt.Errorf("runner: exec: want a command of 1 to %d words", job.MaxArgs)
 	}
 	for _, w := range append([]string{m.Term}, m.Command...) {
 		if strings.ContainsRune(w, 0) {
@@ -67,7 +64,7 @@ func (m Exec) Validate() error {
 	return attempts(m.Attempt)
 }
 
-// Validate says what is wrong with the report.
+// Validate returns an error if the report is not valid.
 func (m ExecReport) Validate() error {
 	if m.PID < 0 || m.Code < 0 {
 		return errors.New("runner: exec: numbers below 0")
@@ -75,7 +72,7 @@ func (m ExecReport) Validate() error {
 	return nil
 }
 
-// SendExec sends a request with its descriptors; the caller keeps his own.
+// SendExec sends a request with its descriptors. The caller still closes the files.
 func SendExec(conn *net.UnixConn, m Exec, files []*os.File) error {
 	frame, err := Frame(m)
 	if err != nil {
@@ -94,7 +91,7 @@ func SendExec(conn *net.UnixConn, m Exec, files []*os.File) error {
 	return nil
 }
 
-// ReadExecReport reads what a runner says of a command.
+// ReadExecReport reads and checks a report.
 func ReadExecReport(conn net.Conn) (ExecReport, error) {
 	var m ExecReport
 	if err := readFrame(conn, &m); err != nil {
@@ -103,7 +100,7 @@ func ReadExecReport(conn net.Conn) (ExecReport, error) {
 	return m, m.Validate()
 }
 
-// ReadExec reads a request and its descriptors, which are the caller's.
+// ReadExec reads and checks a request and its descriptors. The caller closes the files, also after an error.
 func ReadExec(conn *net.UnixConn) (Exec, []*os.File, error) {
 	var m Exec
 	_ = conn.SetReadDeadline(time.Now().Add(execWait)) // a broken connection shows when it is read
@@ -115,7 +112,7 @@ func ReadExec(conn *net.UnixConn) (Exec, []*os.File, error) {
 	var files []*os.File
 	messages, err := unix.ParseSocketControlMessage(rights[:n])
 	for i := range messages {
-		fds, _ := unix.ParseUnixRights(&messages[i]) // without any there are too few
+		fds, _ := unix.ParseUnixRights(&messages[i]) // too few descriptors are an error below
 		for _, fd := range fds {
 			unix.CloseOnExec(fd)
 			files = append(files, os.NewFile(uintptr(fd), "exec"))

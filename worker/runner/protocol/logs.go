@@ -1,6 +1,6 @@
 package protocol
 
-// The logs of runners: how large, and for how long they are kept.
+// The logs of runners: their size, and how long they are kept.
 
 import (
 	"errors"
@@ -12,19 +12,18 @@ import (
 )
 
 const (
-	// MaxLog bounds the log of a runner, in bytes: at that size it becomes the
-	// OlderLog half, in place of the one before.
+	// MaxLog is the size in bytes at which a runner's log is rotated: it becomes the OlderLog and replaces the
+	// previous one.
 	MaxLog = 4 << 20
-	// KeptLogs is how many dead runners' logs are kept, for whoever wants to know
-	// why they died.
+	// KeptLogs is how many logs of dead runners are kept, to find out why they died.
 	KeptLogs = 3
 )
 
-// OlderLog is where the log goes that is full.
+// OlderLog is the path to which a full log is renamed.
 func OlderLog(path string) string { return path + ".1" }
 
-// ClearLogs removes the logs of dead runners but the newest few. One that is
-// just starting has no lock file either, but is among those.
+// ClearLogs removes the logs of dead runners except the newest few. A runner that is just starting has no lock file
+// either, but its log is among the newest.
 func (d Dir) ClearLogs() error {
 	entries, err := os.ReadDir(string(d))
 	if err != nil {

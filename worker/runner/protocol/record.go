@@ -1,6 +1,6 @@
 package protocol
 
-// How tasks ended, as the runner's journal of ends says it.
+// The exit journal of a runner: how its tasks exited.
 
 import (
 	"bufio"
@@ -16,24 +16,23 @@ import (
 	"github.com/musterhq/muster/worker/runner/proc"
 )
 
-// Record is how an attempt ended, as a line of the journal says it.
+// Record is how an attempt exited: one line of the journal.
 type Record struct {
 	Attempt string        `json:"attempt"`
 	PID     int           `json:"pid,omitempty"`
 	Exit    job.Exit      `json:"exit"`
-	CPU     time.Duration `json:"cpu_ns,omitempty"`  // of its main process and what that waited for
-	MaxRSS  job.Size      `json:"max_rss,omitempty"` // of the greatest of them
+	CPU     time.Duration `json:"cpu_ns,omitempty"`  // of its main process and the children that it reaped
+	MaxRSS  job.Size      `json:"max_rss,omitempty"` // of the largest of these processes
 }
 
-// Segment is one file of the journal. A runner only appends to its newest, and
-// begins another when that is full; a daemon deletes an older one when it has
-// forgotten every end in it.
+// Segment is one file of the journal. A runner appends only to its newest segment, and begins another when that is
+// full. A daemon deletes an older segment when it has forgotten every exit in it.
 type Segment struct {
-	Runner int // generation
+	Runner int // its generation
 	Number int // from 1, in the order of writing
 }
 
-// End is what the journal says of one attempt.
+// End is a record and the segment that holds it.
 type End struct {
 	Record
 	Segment Segment
@@ -44,7 +43,7 @@ func (d Dir) Journal(s Segment) string {
 	return d.runner(s.Runner, "ends-"+strconv.Itoa(s.Number))
 }
 
-// Segments lists the journal's files, oldest first in each generation.
+// Segments lists the files of the journal, by generation and then oldest first.
 func (d Dir) Segments() ([]Segment, error) {
 	entries, err := os.ReadDir(string(d))
 	if err != nil {
@@ -66,8 +65,7 @@ func (d Dir) Segments() ([]Segment, error) {
 	return all, nil
 }
 
-// Ends reads the whole journal. With an error, what could be read comes with
-// it.
+// Ends reads the whole journal. With an error it also returns what could be read.
 func (d Dir) Ends() ([]End, error) {
 	segments, err := d.Segments()
 	if err != nil {
@@ -82,8 +80,8 @@ func (d Dir) Ends() ([]End, error) {
 	return all, bad
 }
 
-// readSegment reads one file. Its last line may have been cut off with its
-// writer, and was not told to anyone then.
+// readSegment reads one file. A broken last line is no error: the runner died while it wrote the line, before it told
+// anyone.
 func (d Dir) readSegment(s Segment) ([]End, error) {
 	f, err := os.Open(d.Journal(s))
 	if errors.Is(err, os.ErrNotExist) {
@@ -125,8 +123,8 @@ func (e *End) parse(line []byte) error {
 	return err
 }
 
-// FindEnd reads how an attempt ended; os.ErrNotExist if it has not, or is
-// forgotten, or its runner died with it.
+// FindEnd reads how an attempt exited. The error is os.ErrNotExist if the attempt has not ended, was forgotten, or
+// died with its runner.
 func (d Dir) FindEnd(a job.Attempt) (End, error) {
 	ends, err := d.Ends()
 	name := a.String()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen opens one of the sockets of a runner, whose lock the caller holds.
+// Listen opens one of the sockets of a runner. The caller holds the runner's lock.
 func Listen(path string) (net.Listener, error) {
 	if err := gone(os.Remove(path)); err != nil {
 		return nil, fmt.Errorf("runner: remove old socket: %w", err)
@@ -26,9 +26,9 @@ func Listen(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("runner: listen on %s: %w", path, err)
 	}
-	listener.(*net.UnixListener).SetUnlinkOnClose(false) // its short name means nothing by then
+	listener.(*net.UnixListener).SetUnlinkOnClose(false) // the short path is not valid any more by then
 	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("runner: close socket to others: %w", err), listener.Close())
+		return nil, errors.Join(fmt.Errorf("runner: set mode of socket: %w", err), listener.Close())
 	}
 	return listener, nil
 }
@@ -46,8 +46,8 @@ func Dial(path string) (net.Conn, error) {
 	return conn, nil
 }
 
-// inDir gives f a short name for a path: a socket's may have no more than 107
-// bytes, which a data directory can well be over.
+// inDir calls f with a short path for path. A socket address has at most 107 bytes, and the path of a data directory
+// may be longer.
 func inDir(path string, f func(short string) error) error {
 	fd, err := unix.Open(filepath.Dir(path), unix.O_DIRECTORY|unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -57,7 +57,7 @@ func inDir(path string, f func(short string) error) error {
 	return f("/proc/self/fd/" + strconv.Itoa(fd) + "/" + filepath.Base(path))
 }
 
-// SameUser lets in only the user whom the runner belongs to.
+// SameUser returns an error if the peer of conn is not a process of this process's user.
 func SameUser(conn net.Conn) error {
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {

@@ -1,14 +1,14 @@
-// Package protocol is what a daemon and a runner exchange: the messages on their sockets and the files in
-// their directory (Dir).
+// Package protocol defines what a daemon and a runner exchange: the messages on their sockets and the files in their
+// directory (Dir).
 //
-// A frame is four bytes of length, big-endian, and one JSON object of at most maxFrame bytes. The runner opens
-// with a Welcome, which names every attempt that it has. From then on the daemon sends Requests. The runner
-// answers only with what becomes of a task: Started when its process exists, and Ended when no process of it
-// is left and its exit is on disk (a synced line of the journal, Record).
+// A frame is four bytes of length, big-endian, and one JSON object of at most maxFrame bytes. The runner opens with a
+// Welcome, which names every attempt that it has. From then on the daemon sends Requests. The runner only reports
+// what becomes of a task: Started when its process exists, and Ended when no process of it is left and its exit is on
+// disk (a Record in the exit journal).
 //
-// Every Start is idempotent. What was sent on a connection that broke is found in the next Welcome or on disk.
-// A field that an older side would misread needs a new generation of the runner, which a new version of the
-// binary starts anyway.
+// Every Start is idempotent. A report that was lost with its connection is repeated by the next Welcome or found on
+// disk. A new field that an older runner would misread needs a new generation of the runner, and a new version of the
+// binary starts one anyway.
 package protocol
 
 import (
@@ -28,31 +28,29 @@ import (
 )
 
 const (
-	// maxFrame bounds one message: a job file whose every byte JSON had to
-	// escape into six, and an environment beside it.
+	// maxFrame bounds one message: a job file in which JSON escapes every byte into six, and an environment.
 	maxFrame = 8 << 20
-	// maxWords bounds the command and environment of a Start: twice what a
-	// spec may hold, as the worker adds variables of its own.
+	// maxWords bounds the command and environment of a Start: twice what a spec may hold, because the worker adds
+	// variables of its own.
 	maxWords = 2 * job.MaxArgs
-	// MaxDuration bounds every duration in a message: beyond all lives of
-	// hosts, and far from overflow when it is added to a clock.
+	// MaxDuration bounds every duration in a message. No host lives that long, and adding it to a clock does not
+	// overflow.
 	MaxDuration = 100 * 365 * 24 * time.Hour
 	// maxSignal is the highest real-time signal.
 	maxSignal = 64
 )
 
-// Request is one thing that a daemon asks of a runner; exactly one field is set.
+// Request is one request of a daemon; exactly one field is set.
 type Request struct {
 	Start  *Start      `json:"start,omitempty"`
 	Stop   *Stop       `json:"stop,omitempty"`
 	Signal *Signal     `json:"signal,omitempty"`
 	Extend []Extension `json:"extend,omitempty"`
-	// Drain tells the runner to end as soon as it has no task: a newer one has
-	// taken its place.
+	// Drain tells the runner to exit as soon as it has no task, because a newer runner has taken its place.
 	Drain bool `json:"drain,omitempty"`
 }
 
-// Start asks for a task. A known attempt is answered with what is known of it.
+// Start asks for a task. If the runner has the attempt already, it reports what it knows of it.
 type Start struct {
 	Attempt  string   `json:"attempt"`
 	Command  []string `json:"command,omitempty"`
@@ -62,50 +60,49 @@ type Start struct {
 	Env      []string `json:"env"`
 	Hostfile string   `json:"hostfile,omitempty"`
 	Files    string   `json:"files,omitempty"` // directory that becomes the scratch directory
-	// Keeps leaves the scratch directory to the daemon when the task has ended.
+	// Keeps tells the runner not to remove the scratch directory when the task has ended; the daemon does.
 	Keeps    bool          `json:"keeps,omitempty"`
-	Deadline time.Duration `json:"deadline"` // on CLOCK_BOOTTIME; none with Hold
-	// Skew is the wall clock less CLOCK_BOOTTIME for which Deadline is right; 0:
-	// not known, as from older daemons. A runner that has seen a jump since then
-	// takes it off. Older runners do not know the field.
+	Deadline time.Duration `json:"deadline"` // of the lease, on CLOCK_BOOTTIME; none with Hold
+	// Skew is the wall clock minus CLOCK_BOOTTIME at which Deadline was computed. If the runner has seen the skew
+	// jump since, it moves Deadline by the jump. 0: not known, as from older daemons. Older runners ignore the field.
 	Skew  time.Duration `json:"skew,omitempty"`
-	Hold  bool          `json:"hold,omitempty"`
-	Lead  time.Duration `json:"lead"` // TERM so long before the deadline
-	Limit time.Duration `json:"limit,omitempty"`
-	// Warn is a signal that is sent so long before the limit; 0 for none.
+	Hold  bool          `json:"hold,omitempty"`  // the task has no deadline
+	Lead  time.Duration `json:"lead"`            // TERM is sent so long before the deadline
+	Limit time.Duration `json:"limit,omitempty"` // time limit; 0: none
+	// Warn is a signal that is sent WarnBefore the time limit; 0: none.
 	Warn       int           `json:"warn,omitempty"`
 	WarnBefore time.Duration `json:"warn_before,omitempty"`
 	Limits     Limits        `json:"limits"`
 	Grace      time.Duration `json:"grace"`
-	// Container is nil for a plain process.
+	// Container is nil for a process.
 	Container *Container `json:"container,omitempty"`
-	// OutputLimit bounds what is kept of the output, in bytes on disk.
+	// OutputLimit bounds the task's log, in bytes on disk.
 	OutputLimit job.Size `json:"output_limit"`
-	// Stdout and Stderr are files that get copies of the output, relative to
-	// Workdir. The first attempt empties them, later ones add to them.
+	// Stdout and Stderr are files that get copies of the output. Their paths are relative to Workdir. The first
+	// attempt truncates them, later attempts append.
 	Stdout string `json:"stdout,omitempty"`
 	Stderr string `json:"stderr,omitempty"`
 }
 
-// Limits bound one task, as far as the host permits; zero is no bound.
+// Limits are the limits of one task, as far as the host can enforce them; zero is no limit.
 type Limits struct {
-	CPUs    int      `json:"cpus,omitempty"`    // its weight, or with Quota the most it gets
-	Quota   bool     `json:"quota,omitempty"`   // no more than CPUs even if others are idle
+	CPUs    int      `json:"cpus,omitempty"`    // a weight, or with Quota a maximum
+	Quota   bool     `json:"quota,omitempty"`   // no more than CPUs, even if the host is idle
 	Memory  job.Size `json:"memory,omitempty"`  // without swap
 	PIDs    int      `json:"pids,omitempty"`    // processes and threads
 	Scratch job.Size `json:"scratch,omitempty"` // of its scratch directory
-	GPUs    []string `json:"gpus,omitempty"`    // device files, "/dev/nvidia0", that it may open; others are closed to it
-	AnyGPU  bool     `json:"any_gpu,omitempty"` // it may open all
+	GPUs    []string `json:"gpus,omitempty"`    // device files that it may open, such as "/dev/nvidia0"; it may open no other GPU
+	AnyGPU  bool     `json:"any_gpu,omitempty"` // it may open every GPU
 }
 
-// Container is what a Start asks for beyond a process.
+// Container is what a Start asks for if the task is a container.
 type Container struct {
 	Host    string   `json:"host"` // of the engine, such as unix:///var/run/docker.sock
 	Image   string   `json:"image"`
 	Mounts  []string `json:"mounts,omitempty"`  // SRC:DST[:ro]
-	Allowed []string `json:"allowed,omitempty"` // SRC has to be one of these or below
-	// As is the user inside: empty for him who submitted the task, "image" for
-	// the image's own, or UID[:GID].
+	Allowed []string `json:"allowed,omitempty"` // directories; SRC must be one of them or below one
+	// As is the user inside: empty for the user who submitted the task, "image" for the user of the image, or
+	// UID[:GID].
 	As   string   `json:"as,omitempty"`
 	GPUs []string `json:"gpus,omitempty"` // UUIDs
 }
@@ -117,30 +114,29 @@ type Stop struct {
 	Reason  string        `json:"reason"`
 }
 
-// Signal asks that all processes of an attempt get a signal.
+// Signal asks to send a signal to all processes of an attempt.
 type Signal struct {
 	Attempt string `json:"attempt"`
 	Number  int    `json:"number"`
 }
 
-// Extension moves one deadline.
+// Extension moves one deadline later.
 type Extension struct {
 	Attempt  string        `json:"attempt"`
 	Deadline time.Duration `json:"deadline"`       // on CLOCK_BOOTTIME
 	Skew     time.Duration `json:"skew,omitempty"` // as in Start
 }
 
-// Report is one thing that a runner tells the daemon; exactly one field is set.
+// Report is one report of a runner; exactly one field is set.
 type Report struct {
 	Welcome *Welcome `json:"welcome,omitempty"`
 	Started *Started `json:"started,omitempty"`
 	Ended   *Ended   `json:"ended,omitempty"`
-	// Progress is told of a container that has not begun, and of it alone.
+	// Progress is sent only for a task that has no process yet.
 	Progress *Progress `json:"progress,omitempty"`
 }
 
-// Welcome is a runner's first word on a connection: all that it has. What
-// ended is on disk.
+// Welcome is a runner's first message on a connection: all attempts that it has. Exits are on disk.
 type Welcome struct {
 	Info     Info      `json:"info"`
 	Starting []string  `json:"starting,omitempty"`
@@ -154,15 +150,15 @@ type Started struct {
 	Began   time.Time `json:"began,omitzero"` // wall clock, for people
 }
 
-// Ended says that no process of an attempt is left, and that how it ended is
-// on disk. Without Exit that is not known: an earlier runner died with it.
+// Ended says that no process of an attempt is left and that its exit is on disk. Without Exit the exit is not known:
+// an earlier runner died with the task.
 type Ended struct {
 	Attempt string    `json:"attempt"`
 	Exit    *job.Exit `json:"exit,omitempty"`
-	Segment int       `json:"segment,omitempty"` // number of the journal's, of this runner, that holds it
+	Segment int       `json:"segment,omitempty"` // number of this runner's journal segment that holds it
 }
 
-// Progress says what keeps a task from starting, in a sentence for people.
+// Progress says for people what keeps a task from starting.
 type Progress struct {
 	Attempt string `json:"attempt"`
 	Detail  string `json:"detail"`
@@ -171,8 +167,8 @@ type Progress struct {
 // message is a Request or a Report.
 type message interface{ Validate() error }
 
-// Frame encodes one message with its length before it. It refuses what the
-// other side would refuse: that would cost the connection.
+// Frame encodes a message with its length. It refuses a message that the other side would refuse, because that would
+// break the connection.
 func Frame(m message) ([]byte, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
@@ -196,8 +192,7 @@ func encode(msg any) ([]byte, error) {
 	return frame, nil
 }
 
-// readFrame reads one message. It takes memory as bytes arrive, not as the
-// length promises.
+// readFrame reads one message. It allocates memory as bytes arrive, and does not trust the length.
 func readFrame(r io.Reader, msg any) error {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -217,7 +212,7 @@ func readFrame(r io.Reader, msg any) error {
 	return nil
 }
 
-// ReadReport reads what a runner tells and checks it.
+// ReadReport reads and checks a message of a runner.
 func ReadReport(r io.Reader) (Report, error) {
 	var m Report
 	if err := readFrame(r, &m); err != nil {
@@ -226,7 +221,7 @@ func ReadReport(r io.Reader) (Report, error) {
 	return m, m.Validate()
 }
 
-// ReadRequest reads what a daemon asks for and checks it.
+// ReadRequest reads and checks a message of a daemon.
 func ReadRequest(r io.Reader) (Request, error) {
 	var m Request
 	if err := readFrame(r, &m); err != nil {
@@ -235,7 +230,7 @@ func ReadRequest(r io.Reader) (Request, error) {
 	return m, m.Validate()
 }
 
-// Validate says what is wrong with the report.
+// Validate returns an error if the report is not valid.
 func (m Report) Validate() error {
 	var names []string
 	set := 0
@@ -259,12 +254,12 @@ func (m Report) Validate() error {
 		names = append(names, m.Progress.Attempt)
 	}
 	if set != 1 {
-		return fmt.Errorf("runner: report with %d things", set)
+		return fmt.Errorf("runner: report with %d fields set, want 1", set)
 	}
 	return attempts(names...)
 }
 
-// Validate says what is wrong with the request.
+// Validate returns an error if the request is not valid.
 func (m Request) Validate() error {
 	set, bad := 0, error(nil)
 	check := func(err error) {
@@ -292,12 +287,12 @@ func (m Request) Validate() error {
 		check(nil)
 	}
 	if bad == nil && set != 1 {
-		return fmt.Errorf("runner: request with %d things", set)
+		return fmt.Errorf("runner: request with %d fields set, want 1", set)
 	}
 	return bad
 }
 
-// Validate says what is wrong with the signal.
+// Validate returns an error if the signal is not valid.
 func (s Signal) Validate() error {
 	if s.Number < 1 || s.Number > maxSignal {
 		return fmt.Errorf("runner: signal %d: from 1 to %d", s.Number, maxSignal)
@@ -305,11 +300,11 @@ func (s Signal) Validate() error {
 	return attempts(s.Attempt)
 }
 
-// Validate says what is wrong with the start.
+// Validate returns an error if the start is not valid.
 func (s Start) Validate() error {
 	switch {
 	case len(s.Command) > 0 && s.Script != "", len(s.Command) == 0 && s.Script == "" && s.Container == nil:
-		return errors.New("runner: start: a command or a script")
+		return errors.New("runner: start: want either a command or a script")
 	case len(s.Command) > 0 && s.Command[0] == "":
 		return errors.New("runner: start: the program's name is empty")
 	case len(s.Command)+len(s.Env) > maxWords:

@@ -1,7 +1,7 @@
 package pump
 
-// Copies of a task's output in files that its user named. They may lie on a file
-// server that hangs: only their task waits for them.
+// Copies of a task's output in files that its user named. Such a file may lie on a file server that hangs; then only
+// its own task waits.
 
 import (
 	"errors"
@@ -14,15 +14,15 @@ import (
 	"github.com/musterhq/muster/worker/output"
 )
 
-// copyWait is how long the end of a task waits for its copies. Afterwards its exit
-// is recorded without the end of its stderr.
+// copyWait is how long a task's exit waits for the copies of its output. After that the exit is recorded without the
+// last lines of stderr.
 const copyWait = 2 * time.Second
 
 // Copy is a file that gets a copy of one or both streams.
 type Copy struct {
 	Path   string
 	FD     int
-	failed bool // a write failed, and the log says so
+	failed bool // a write failed, which the task's log says
 }
 
 // CloseCopies closes each file once.
@@ -31,12 +31,12 @@ func CloseCopies(all map[output.Stream]*Copy) {
 	for _, d := range all {
 		if !closed[d] {
 			closed[d] = true
-			_ = unix.Close(d.FD) // what a write could not do was noted
+			_ = unix.Close(d.FD) // failed writes are noted in the log
 		}
 	}
 }
 
-// write adds to a copy. What fails is noted in the log once.
+// write appends p to the copy. The first error is noted in the task's log.
 func (d *Copy) write(w *output.Writer, p []byte) {
 	for len(p) > 0 {
 		n, err := unix.Write(d.FD, p)
@@ -54,8 +54,8 @@ func (d *Copy) write(w *output.Writer, p []byte) {
 	}
 }
 
-// alone has the pipes of one task read by a goroutine of its own.
-func (o *Outlet) alone() error {
+// ownPump gives the task a pump of its own, in a goroutine of its own.
+func (o *Outlet) ownPump() error {
 	p, err := New(o.pump.log)
 	if err != nil {
 		return err
@@ -69,8 +69,9 @@ func (o *Outlet) alone() error {
 	return nil
 }
 
-// tailSoon waits for the copies to end, at most for copyWait.
-func (o *Outlet) tailSoon() string {
+// awaitTail waits at most copyWait for the end of the output and returns the last lines of stderr, or "" if the wait
+// was too long.
+func (o *Outlet) awaitTail() string {
 	late := time.NewTimer(copyWait)
 	defer late.Stop()
 	select {

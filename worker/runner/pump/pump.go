@@ -1,5 +1,5 @@
-// Package pump moves what tasks write from their pipes to their logs. One goroutine reads the pipes of all tasks,
-// but a task whose user wants copies in other files has a goroutine of its own.
+// Package pump copies the output of tasks from their pipes to their logs. One goroutine reads the pipes of all tasks,
+// except that a task whose user wants copies in other files has a goroutine of its own.
 package pump
 
 import (
@@ -15,61 +15,61 @@ import (
 )
 
 const (
-	// pumpBytes is read of a pipe at a time. It is the runner's whole memory for
-	// output, however many tasks write.
+	// pumpBytes is the size of the read buffer. It is all the memory that the runner uses for output, however many
+	// tasks write.
 	pumpBytes = 256 << 10
-	// pipeBytes is what the kernel takes for a pipe unasked. A task that fills
-	// it is given a larger one, of wideBytes, so that it waits less often.
+	// pipeBytes is the kernel's default capacity of a pipe. A task that fills its pipe gets one of wideBytes, so that
+	// it blocks less often.
 	pipeBytes = 64 << 10
 	wideBytes = 1 << 20
-	// pumpEvents is how many pipes may say at once that there is something.
+	// pumpEvents bounds the events that one call of epoll_wait returns.
 	pumpEvents = 64
-	// maxRest bounds what is read of a pipe after the last process of its task:
-	// all that it can hold. Only a process outside could still be writing.
+	// maxRest bounds what is read from a pipe after the last process of its task has ended. A pipe holds less; only a
+	// process outside of the task could still be writing.
 	maxRest = 64 << 20
 )
 
-// Pump moves bytes from the pipes of all tasks into their logs as they come. Of a
-// task's two pipes it reads first the one that was written to first since both were
-// empty, and reads it until it is empty. Epoll is edge-triggered, because
-// level-triggered epoll returns pipes in the order in which they were last read.
+// Pump copies bytes from the pipes of all tasks into their logs. Of a task's two pipes it first reads the one that
+// was written to first since both were empty, and reads it until it is empty. That keeps the order of stdout and
+// stderr. Epoll is edge-triggered: level-triggered epoll would return pipes in the order in which they were last
+// read.
 type Pump struct {
 	poll  int // epoll
-	bell  int // eventfd: an outlet was added to ended
+	wake  int // eventfd: an outlet was added to ended
 	log   *slog.Logger
 	mu    sync.Mutex
-	all   map[int32]*intake // guarded by mu; by read end
-	ended []*Outlet         // guarded by mu; outlets whose tasks have no process left
+	all   map[int32]*pipe // guarded by mu; by the descriptor of the read end
+	ended []*Outlet       // guarded by mu; outlets whose tasks have no process left
 }
 
-// intake is one pipe of a task.
-type intake struct {
+// pipe is one pipe of a task.
+type pipe struct {
 	of     *Outlet
 	stream output.Stream
-	fd     int // of the read end; -1 once it is closed
-	wide   bool
-	more   bool // it was not read until empty, so that other pipes have their turn
+	fd     int  // of the read end; -1 once it is closed
+	wide   bool // its capacity is wideBytes
+	more   bool // reading stopped before it was empty, to give other pipes a turn
 }
 
-// Outlet is both pipes of a task and the log that they end in.
+// Outlet is the output of a task: both pipes and the log that they are copied to.
 type Outlet struct {
 	pump   *Pump
 	mu     sync.Mutex
 	writer *output.Writer // guarded by mu
-	pipes  [2]*intake     // their descriptors are guarded by mu
+	pipes  [2]*pipe       // their descriptors are guarded by mu
 	copies map[output.Stream]*Copy
-	tail   chan string // the end of stderr, once all is read
+	tail   chan string // the last lines of stderr, once all is read
 }
 
-// New opens the poll of a pump. Run has to be called.
+// New makes a pump. The caller starts Run in a goroutine.
 func New(log *slog.Logger) (*Pump, error) {
-	p := &Pump{poll: -1, bell: -1, log: log, all: map[int32]*intake{}}
+	p := &Pump{poll: -1, wake: -1, log: log, all: map[int32]*pipe{}}
 	var err error
 	if p.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err == nil {
-		p.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+		p.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	}
 	if err == nil {
-		err = unix.EpollCtl(p.poll, unix.EPOLL_CTL_ADD, p.bell, edge(p.bell))
+		err = unix.EpollCtl(p.poll, unix.EPOLL_CTL_ADD, p.wake, edge(p.wake))
 	}
 	if err != nil {
 		p.close()
@@ -79,20 +79,19 @@ func New(log *slog.Logger) (*Pump, error) {
 }
 
 func (p *Pump) close() {
-	for _, fd := range []int{p.poll, p.bell} {
+	for _, fd := range []int{p.poll, p.wake} {
 		if fd >= 0 {
 			_ = unix.Close(fd) // holds no data
 		}
 	}
 }
 
-// edge asks epoll for one event when a file has bytes to read: now, or when more come.
+// edge asks epoll for one event when fd has bytes to read: now, or when more bytes come.
 func edge(fd int) *unix.EpollEvent {
 	return &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(fd)} //nolint:gosec // descriptors are small
 }
 
-// Run reads what tasks write for as long as the runner lives. A pump of one task
-// returns when that task has ended.
+// Run copies output for as long as the runner lives. The pump of a single task returns when that task has ended.
 func (p *Pump) Run() {
 	buf := make([]byte, pumpBytes)
 	events := make([]unix.EpollEvent, pumpEvents)
@@ -102,11 +101,11 @@ func (p *Pump) Run() {
 			continue
 		}
 		if err != nil {
-			p.log.Error("outputs of tasks not read any more", "error", err)
+			p.log.Error("output of tasks not read any more", "error", err)
 			return
 		}
 		for _, e := range events[:n] {
-			if int(e.Fd) == p.bell {
+			if int(e.Fd) == p.wake {
 				if p.finished(buf) {
 					return
 				}
@@ -124,11 +123,11 @@ func (p *Pump) Run() {
 	}
 }
 
-// finished closes the logs of ended tasks, after the events that epoll returned
-// before. Last says that this is a pump of one task, which has ended.
+// finished closes the logs of ended tasks. Events that epoll returned before were handled already. Last says that
+// this is the pump of a single task, which has ended.
 func (p *Pump) finished(buf []byte) (last bool) {
 	var count [8]byte
-	_, _ = unix.Read(p.bell, count[:]) // it may have rung twice
+	_, _ = unix.Read(p.wake, count[:]) // several wakes count as one
 	p.mu.Lock()
 	ended := p.ended
 	p.ended = nil
@@ -140,13 +139,13 @@ func (p *Pump) finished(buf []byte) (last bool) {
 	return last
 }
 
-// Open makes the pipes of a task's stdout and stderr and returns the ends that the
-// task writes to. Give hands a read end to the task's user, who may open it as
-// /dev/stdout. The outlet owns the copies from now on.
+// Open makes the pipes for a task's stdout and stderr and returns their write ends. Give makes the task's user the
+// owner of a read end, because the user may open it as /dev/stdout. The outlet owns the copies from now on, also
+// after an error.
 func (p *Pump) Open(w *output.Writer, give func(fd int) error, copies map[output.Stream]*Copy) (*Outlet, []int, error) {
 	o := &Outlet{pump: p, writer: w, copies: copies, tail: make(chan string, 1)}
 	if len(copies) > 0 {
-		if err := o.alone(); err != nil {
+		if err := o.ownPump(); err != nil {
 			CloseCopies(copies)
 			return nil, nil, err
 		}
@@ -156,7 +155,7 @@ func (p *Pump) Open(w *output.Writer, give func(fd int) error, copies map[output
 		var fds [2]int
 		err := unix.Pipe2(fds[:], unix.O_CLOEXEC)
 		if err == nil {
-			o.pipes[i] = &intake{of: o, stream: stream, fd: fds[0]}
+			o.pipes[i] = &pipe{of: o, stream: stream, fd: fds[0]}
 			ends = append(ends, fds[1])
 			err = o.pump.watch(o.pipes[i], give)
 		}
@@ -171,8 +170,8 @@ func (p *Pump) Open(w *output.Writer, give func(fd int) error, copies map[output
 	return o, ends, nil
 }
 
-// watch has run read a pipe.
-func (p *Pump) watch(in *intake, give func(fd int) error) error {
+// watch adds a pipe to those that Run reads.
+func (p *Pump) watch(in *pipe, give func(fd int) error) error {
 	if err := give(in.fd); err != nil {
 		return err
 	}
@@ -185,9 +184,9 @@ func (p *Pump) watch(in *intake, give func(fd int) error) error {
 	return unix.EpollCtl(p.poll, unix.EPOLL_CTL_ADD, in.fd, edge(in.fd))
 }
 
-// turn reads a pipe that has bytes, after the rest of the task's other pipe, which
-// was written to earlier. The caller holds the outlet's lock.
-func (in *intake) turn(buf []byte) {
+// turn reads a pipe that has bytes. If the task's other pipe was not read until empty, its bytes are older and are
+// read first. The caller holds the outlet's lock.
+func (in *pipe) turn(buf []byte) {
 	for _, other := range in.of.pipes {
 		if other != nil && other != in && other.more {
 			other.drain(buf)
@@ -196,8 +195,8 @@ func (in *intake) turn(buf []byte) {
 	in.drain(buf)
 }
 
-// drain reads a pipe until it is empty, but no more bytes than it can hold.
-func (in *intake) drain(buf []byte) {
+// drain reads a pipe until it is empty, but at most wideBytes.
+func (in *pipe) drain(buf []byte) {
 	in.more = false
 	for left := wideBytes; left > 0; {
 		n := in.read(buf)
@@ -208,13 +207,13 @@ func (in *intake) drain(buf []byte) {
 	}
 	in.more = true
 	if err := unix.EpollCtl(in.of.pump.poll, unix.EPOLL_CTL_MOD, in.fd, edge(in.fd)); err != nil {
-		in.of.pump.log.Error("output of a task waits for its end", "error", err)
+		in.of.pump.log.Error("output of a task not read before it ends", "error", err)
 	}
 }
 
-// read moves at most one buffer from a pipe to the log and returns the number of
-// bytes. It closes a pipe that has no writer left. The caller holds the outlet's lock.
-func (in *intake) read(buf []byte) int {
+// read copies at most one buffer from a pipe to the log and returns the number of bytes. It closes a pipe that has no
+// writer left. The caller holds the outlet's lock.
+func (in *pipe) read(buf []byte) int {
 	if in.fd < 0 {
 		return 0
 	}
@@ -231,7 +230,7 @@ func (in *intake) read(buf []byte) int {
 	}
 	if n >= pipeBytes && !in.wide {
 		in.wide = true
-		_, _ = unix.FcntlInt(uintptr(in.fd), unix.F_SETPIPE_SZ, wideBytes) // a user has only so many pages; it works without
+		_, _ = unix.FcntlInt(uintptr(in.fd), unix.F_SETPIPE_SZ, wideBytes) // fails at the user's limit of pipe pages, which does no harm
 	}
 	in.of.writer.Write(in.stream, buf[:n])
 	if d := in.of.copies[in.stream]; d != nil {
@@ -240,21 +239,19 @@ func (in *intake) read(buf []byte) int {
 	return n
 }
 
-func (in *intake) close() {
+func (in *pipe) close() {
 	p := in.of.pump
 	p.mu.Lock()
 	delete(p.all, int32(in.fd)) //nolint:gosec // as in watch
 	p.mu.Unlock()
-	// A child on its way to exec still has the pipe, so closing alone would not
-	// end what epoll says of it.
+	// A child between fork and exec still has the descriptor, so closing it here would not remove it from epoll.
 	_ = unix.EpollCtl(p.poll, unix.EPOLL_CTL_DEL, in.fd, nil)
 	_ = unix.Close(in.fd) // was only read
 	in.fd = -1
 }
 
-// Finish reads the rest of the pipes of a task that has no process left, closes its
-// log and returns the end of its stderr. The goroutine of run reads the rest, so that
-// the order stays, unless all was read before.
+// Finish reads the rest of the pipes of a task that has no process left, closes its log and returns the last lines of
+// its stderr. If there is a rest, the goroutine of Run reads it, so that the order is kept.
 func (o *Outlet) Finish() (tail string) {
 	o.mu.Lock()
 	open := len(o.copies) > 0
@@ -268,16 +265,16 @@ func (o *Outlet) Finish() (tail string) {
 	o.pump.mu.Lock()
 	o.pump.ended = append(o.pump.ended, o)
 	o.pump.mu.Unlock()
-	if _, err := unix.Write(o.pump.bell, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil && !errors.Is(err, unix.EAGAIN) {
-		o.pump.log.Error("end of a task's output not told", "error", err)
+	if _, err := unix.Write(o.pump.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil && !errors.Is(err, unix.EAGAIN) {
+		o.pump.log.Error("pump not woken for the end of a task's output", "error", err)
 	}
 	if len(o.copies) == 0 {
 		return <-o.tail
 	}
-	return o.tailSoon()
+	return o.awaitTail()
 }
 
-// end reads the pipes to their ends, first a pipe that was not read until empty.
+// end reads the pipes to their ends, first a pipe that was not read until empty, and closes the log.
 func (o *Outlet) end(buf []byte) (tail string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -305,21 +302,20 @@ func (o *Outlet) end(buf []byte) (tail string) {
 	return tail
 }
 
-// Direct is an outlet without pipes, whose streams are written to by inlets.
+// Direct returns an outlet without pipes. Its streams are written to with Stream.
 func (p *Pump) Direct(w *output.Writer) *Outlet { return &Outlet{pump: p, writer: w} }
 
-// Stream writes to one stream of a log without a pipe. Its Write never fails: what
-// cannot be kept is noted in the log.
-func (o *Outlet) Stream(s output.Stream) io.Writer { return inlet{o, s} }
+// Stream returns a writer to one stream of the log. Its Write never fails; the log notes what is missing.
+func (o *Outlet) Stream(s output.Stream) io.Writer { return streamWriter{o, s} }
 
-// inlet is a stream of a log that is written to without a pipe.
-type inlet struct {
+// streamWriter writes to one stream of a log, without a pipe.
+type streamWriter struct {
 	o      *Outlet
 	stream output.Stream
 }
 
-// Write is io.Writer.
-func (i inlet) Write(p []byte) (int, error) {
+// Write implements io.Writer.
+func (i streamWriter) Write(p []byte) (int, error) {
 	i.o.mu.Lock()
 	defer i.o.mu.Unlock()
 	i.o.writer.Write(i.stream, p)

@@ -1,6 +1,6 @@
 package scratch
 
-// Measuring the scratch directories of tasks, and clearing them.
+// Measuring the scratch directories of tasks, and removing them.
 
 import (
 	"errors"
@@ -14,23 +14,22 @@ import (
 )
 
 const (
-	// restFactor bounds the share of a processor that measuring takes: a directory
-	// that took a second to measure is left alone for 50 seconds.
+	// restFactor bounds the CPU time that measuring takes: a directory that took one second to measure is not
+	// measured again for 50 seconds.
 	restFactor = 50
-	// latest is when a directory is measured again even if the disk did not fill:
-	// other processes may have freed as much as the task has written.
+	// latest is when a directory is measured again even if the disk did not fill up: other processes may have freed
+	// as much as the task has written.
 	latest = time.Minute
 )
 
-// Clear removes the scratch directory of an attempt that has ended. Nothing else removes it: what shall be kept
-// of it has to be copied before.
+// Clear removes the scratch directory of an attempt that has ended. Files to keep have to be copied before.
 func Clear(d protocol.Dir, a job.Attempt) error {
 	path := d.Scratch(a)
 	if err := unix.Rmdir(path); err == nil || errors.Is(err, unix.ENOENT) {
 		return nil // most tasks leave nothing
 	}
 	if err := Remove(path); err != nil {
-		return fmt.Errorf("scratch: clear that of %s: %w", a, err)
+		return fmt.Errorf("scratch: remove directory of %s: %w", a, err)
 	}
 	return nil
 }
@@ -42,22 +41,23 @@ type Bounded struct {
 	Bound   job.Size
 }
 
-// Meter finds scratch directories that exceed their bounds. It remembers its measurements, so one goroutine uses it.
+// Meter finds scratch directories that exceed their limits. It remembers earlier measurements. It is not safe for
+// concurrent use.
 type Meter struct {
 	last map[job.Attempt]*measurement
 }
 
-// measurement is what is known of one directory.
+// measurement is the last measurement of one directory.
 type measurement struct {
 	used job.Size
 	deep bool          // it has more than maxDepth levels
 	at   time.Time     // when it was measured
-	disk int64         // bytes in use on the disk then
-	rest time.Duration // no measurement for so long
+	disk int64         // bytes in use on the whole disk at that time
+	rest time.Duration // the next measurement is not before at + rest
 }
 
-// due says whether a directory may exceed its bound now. It can only have grown by
-// as much as the whole disk has filled, unless files elsewhere were deleted.
+// due reports whether a directory may exceed its limit now. It can have grown at most by as much as the whole disk
+// has filled up, unless files elsewhere were deleted.
 func (m *measurement) due(now time.Time, disk int64, bound job.Size) bool {
 	if now.Sub(m.at) < m.rest {
 		return false
@@ -71,8 +71,8 @@ func (m *measurement) take(path string, now time.Time, disk int64) {
 	m.rest = time.Since(now) * restFactor
 }
 
-// Measure measures the directories that may have grown beyond their bounds, and calls over for each that has, with
-// the reason for people. They all lie on the disk of the directory parent. It forgets those that are not in all.
+// Measure measures the directories that may have outgrown their limits, and calls over for each that has, with the
+// reason for people. All of them lie on the disk of the directory parent. It forgets directories that are not in all.
 func (m *Meter) Measure(parent string, all []Bounded, now time.Time, over func(a job.Attempt, why string)) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(parent, &fs); err != nil {

@@ -1,7 +1,7 @@
 // Package scratch measures and removes the scratch directories of tasks.
 //
-// A task may have made its directories as deep and as wide as the disk bears, and its user may still change
-// them while they are measured or removed.
+// A task may have made directories as deep and as wide as the disk allows, and its user may still change them while
+// they are measured or removed.
 package scratch
 
 import (
@@ -17,20 +17,19 @@ import (
 )
 
 const (
-	// removeDepth is how deep Remove goes before it lifts what is below to the
-	// top: each level takes a descriptor and a few KiB while it is in it.
+	// removeDepth is how deep Remove descends before it moves deeper directories to the top. Each level costs a
+	// descriptor and a few KiB.
 	removeDepth = 32
-	// removeNames bounds the names that are held for a level.
+	// removeNames bounds the names that are read at a time in each level.
 	removeNames = 512
 )
 
-// Remove removes a directory with all below it. os.RemoveAll takes a descriptor
-// for each level, so that a task could use up those of the process. Links are
-// not followed, no other file system is entered, and nothing outside of the
-// directory is touched.
+// Remove removes a directory with everything in it. os.RemoveAll needs a descriptor for each level, so a task could
+// use up all descriptors of the process. Remove follows no links, enters no other file system, and touches nothing
+// outside of the directory.
 func Remove(path string) error {
 	var r remover
-	for again := true; again; { // what was lifted is there then
+	for again := true; again; { // directories that were moved to the top are removed in the next round
 		top, err := openIn(unix.AT_FDCWD, path)
 		if errors.Is(err, unix.ENOENT) {
 			return nil
@@ -57,11 +56,11 @@ func Remove(path string) error {
 // remover removes what is in a directory.
 type remover struct {
 	dev    uint64
-	lifted int   // directories, to the top
-	failed error // why something stays, the first of each round
+	lifted int   // directories that were moved to the top
+	failed error // the first error of each round
 }
 
-// empty removes all in a directory; what is too deep is lifted to the top.
+// empty removes everything in a directory. Directories that are too deep are moved to the top.
 func (r *remover) empty(dir, top *os.File, depth int) {
 	open(dir)
 	for {
@@ -81,7 +80,7 @@ func (r *remover) empty(dir, top *os.File, depth int) {
 	}
 }
 
-// one removes an entry of a directory.
+// one removes one entry of a directory.
 func (r *remover) one(dir, top *os.File, name string, depth int) error {
 	at := int(dir.Fd())
 	err := unix.Unlinkat(at, name, 0)
@@ -107,14 +106,14 @@ func (r *remover) one(dir, top *os.File, name string, depth int) error {
 	r.empty(below, top, depth+1)
 	err = unix.Unlinkat(at, name, unix.AT_REMOVEDIR)
 	if errors.Is(err, unix.ENOTEMPTY) && r.failed != nil {
-		return nil // that is why
+		return nil // r.failed is the cause
 	}
 	return err
 }
 
-// lift moves a directory to the top, under a name that nothing there has.
+// lift moves a directory to the top, under a name that is not used there.
 func (r *remover) lift(at int, top *os.File, name string, dir *os.File) error {
-	open(dir) // to move it is to change where it says that it is
+	open(dir) // moving a directory changes its .. entry, which needs write permission
 	for {
 		r.lifted++
 		err := unix.Renameat2(at, name, int(top.Fd()), ".muster-"+strconv.Itoa(r.lifted), unix.RENAME_NOREPLACE)
@@ -124,12 +123,12 @@ func (r *remover) lift(at int, top *os.File, name string, dir *os.File) error {
 	}
 }
 
-// openIn opens a directory below another, and no link to one.
+// openIn opens the directory name in the directory at. It follows no link.
 func openIn(at int, name string) (*os.File, error) {
 	const how = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(at, name, how, 0)
-	if errors.Is(err, unix.EACCES) && os.Geteuid() != 0 { // as in open; it is no link, or the error were another
-		_ = unix.Fchmodat(at, name, 0o700, 0) // what then fails tells
+	if errors.Is(err, unix.EACCES) && os.Geteuid() != 0 { // as in open; a link would give another error
+		_ = unix.Fchmodat(at, name, 0o700, 0) // the next call shows whether it worked
 		fd, err = unix.Openat(at, name, how, 0)
 	}
 	if err != nil {
@@ -138,15 +137,14 @@ func openIn(at int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// open lets us at what is in a directory that a task has closed to its own
-// user. Root may always; it changes nothing of what a user may have put there.
+// open makes a directory accessible that a task has closed to its own user. Root can access it anyway.
 func open(dir *os.File) {
 	if os.Geteuid() != 0 {
-		_ = unix.Fchmod(int(dir.Fd()), 0o700) // what then fails tells
+		_ = unix.Fchmod(int(dir.Fd()), 0o700) // the next call shows whether it worked
 	}
 }
 
-// deviceOf is the file system that a directory is of.
+// deviceOf returns the number of the device that a directory lies on.
 func deviceOf(dir *os.File) uint64 {
 	var s unix.Stat_t
 	if unix.Fstat(int(dir.Fd()), &s) != nil {
@@ -155,13 +153,12 @@ func deviceOf(dir *os.File) uint64 {
 	return s.Dev
 }
 
-// maxDepth is how deep a task's own directory may be. No path can name what is
-// much deeper, and what is not looked at would not count.
+// maxDepth is how deep directories in a scratch directory may be. No path can name deeper ones, and a directory that
+// is not measured would not count.
 const maxDepth = 1000
 
-// sizeOf is what the files below a directory take on the disk, and whether it
-// is deeper than it may be. It does not leave the directory, whatever its user
-// puts in place of what, nor the file system.
+// sizeOf returns the disk space of the files in a directory, and whether the directory is deeper than maxDepth. It
+// never leaves the directory or its file system, even if the user replaces directories by links meanwhile.
 func sizeOf(path string) (total job.Size, deep bool) {
 	top, err := openIn(unix.AT_FDCWD, path)
 	if err != nil {
@@ -179,7 +176,7 @@ type measuring struct {
 	deep  bool
 }
 
-// below counts what is in an open directory. What goes meanwhile takes nothing.
+// below adds up what is in an open directory. Files that disappear meanwhile do not count.
 func (m *measuring) below(dir, depth int) {
 	buf := make([]byte, 4<<10)
 	for {
