@@ -1,6 +1,6 @@
 package docker
 
-// What needs no engine: what one is asked for, what is made of its words, and
+// Tests that need no engine: the requests to it, how its messages are understood, and
 // what a dead runner's notes say. e2e has the rest, on a real one.
 
 import (

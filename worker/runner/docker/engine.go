@@ -1,13 +1,10 @@
-// Package docker runs tasks of images on a Docker Engine, for a runner:
-// Engine is its runner.Containers.
+// Package docker runs tasks that have an image on a Docker Engine. Engine implements runner.Containers.
 //
-// A container has the name muster-ATTEMPT and labels that say whose it is. It
-// outlives the daemon like any task, as the runner watches over it, but it is
-// no child of the runner, so that two things are added. What has been begun is
-// noted in a file (notes), and whoever finds the runner dead ends what that
-// names (EndOrphans): the guard, a process that waits for the runner's death,
-// and the next daemon. And the runner signals a container's processes itself
-// where it may, so that a deadline is kept while the engine is away.
+// A container is named muster-ATTEMPT and has labels that say whose it is. Like any task it outlives the daemon,
+// because the runner watches it. But it is not a child of the runner and does not die with it. Two things make up for
+// that. First, a file lists every container that was started (notes). When the runner is dead, the guard, a process
+// that waits for that, and the next daemon end the containers in the file (EndOrphans). Second, the runner signals a
+// container's processes itself where it may, so that it can enforce a deadline while the engine is down.
 package docker
 
 import (
@@ -23,25 +20,25 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// DefaultHost is where an engine listens unless told otherwise.
+// DefaultHost is the address of the engine if none is configured.
 const DefaultHost = client.DefaultDockerHost
 
 // The labels of a container.
 const (
-	labelDir        = "muster.dir" // of the runner
+	labelDir        = "muster.dir" // the runner's directory
 	labelGeneration = "muster.generation"
 	labelAttempt    = "muster.attempt"
 	labelJob        = "muster.job"
 	labelTask       = "muster.task"
 )
 
-// Config says for which runner an Engine works.
+// Config says which runner an Engine works for.
 type Config struct {
-	Dir        string // of the tasks
+	Dir        string // of the runner and its tasks
 	Generation int    // of the runner
 }
 
-// Engine runs containers; see runner.Containers.
+// Engine runs containers; it implements runner.Containers.
 type Engine struct {
 	cfg   Config
 	notes *notes
@@ -52,22 +49,21 @@ type Engine struct {
 	link map[string]*link // by host; guarded by mu
 }
 
-// New returns an Engine that talks to nobody before it is asked to run
-// something.
+// New returns an Engine. It connects to no engine before the first container.
 func New(cfg Config, log *slog.Logger) *Engine {
 	return &Engine{cfg: cfg, log: log, notes: &notes{path: protocol.Dir(cfg.Dir).Containers(cfg.Generation)}, pins: &pins{dir: protocol.Dir(cfg.Dir).Pins(cfg.Generation)}, link: map[string]*link{}}
 }
 
-// link is a client of one engine and what that engine can do.
+// link is a client of one engine and what is known about that engine.
 type link struct {
 	*client.Client
 
 	mu      sync.Mutex
-	facts   *facts // nil: not asked yet; guarded by mu
-	cleaned bool   // what dead runners left was removed; guarded by mu
+	facts   *facts // guarded by mu; nil: not known yet
+	cleaned bool   // guarded by mu; containers of dead runners were removed
 }
 
-// connect makes a client. The version of the API is agreed on at its first use.
+// connect makes a client. Client and engine negotiate the API version at the first request.
 func connect(host string) (*client.Client, error) {
 	c, err := client.New(client.WithHost(host))
 	if err != nil {
@@ -76,7 +72,7 @@ func connect(host string) (*client.Client, error) {
 	return c, nil
 }
 
-// at is the link to the engine of a host.
+// at returns the link to the engine at host.
 func (e *Engine) at(host string) (*link, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -92,7 +88,7 @@ func (e *Engine) at(host string) (*link, error) {
 	return l, nil
 }
 
-// Probe says whether an engine answers, and in which version.
+// Probe returns the version of the engine at host, or an error if it does not answer.
 func Probe(ctx context.Context, host string) (version string, err error) {
 	c, err := connect(host)
 	if err != nil {
@@ -106,9 +102,9 @@ func Probe(ctx context.Context, host string) (version string, err error) {
 	return v.Version, nil
 }
 
-// stops says whether an engine is about to go, as it does after it has ended its
-// containers: it closes its door first, and still serves who is inside.
-func stops(ctx context.Context, host string) bool {
+// isStopping reports whether an engine is shutting down, which also ends its containers. It then accepts no new
+// connections, but still serves open ones.
+func isStopping(ctx context.Context, host string) bool {
 	c, err := connect(host)
 	if err != nil {
 		return false
@@ -121,15 +117,15 @@ func stops(ctx context.Context, host string) bool {
 }
 
 const (
-	// cleanWithin bounds the removal of what dead runners left.
+	// cleanWithin bounds the removal of the containers of dead runners.
 	cleanWithin = time.Minute
-	// removeTries and removePause bound the removal of a container that ended.
+	// removeTries and removePause bound the removal of a container that has exited.
 	removeTries = 10
 	removePause = 3 * time.Second
 )
 
-// clean removes the containers of runners of this directory that are dead, once
-// a life: those that could not be removed while their engine was away.
+// clean removes the containers of dead runners of this directory, once for each engine. These are containers that
+// could not be removed while their engine was down.
 func (e *Engine) clean(ctx context.Context, l *link) {
 	l.mu.Lock()
 	done := l.cleaned
@@ -142,7 +138,7 @@ func (e *Engine) clean(ctx context.Context, l *link) {
 	defer cancel()
 	all, err := l.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", labelDir+"="+e.cfg.Dir)})
 	if err != nil {
-		e.log.WarnContext(ctx, "containers of dead runners not looked for", "error", err)
+		e.log.WarnContext(ctx, "containers of dead runners not listed", "error", err)
 		return
 	}
 	dir := protocol.Dir(e.cfg.Dir)
@@ -163,7 +159,7 @@ func (e *Engine) clean(ctx context.Context, l *link) {
 	}
 }
 
-// remove removes a container that has ended, in the background of its task.
+// remove removes a container that has exited. The task does not wait for that.
 func (e *Engine) remove(ctx context.Context, l *link, id, attempt string) {
 	var err error
 	for range removeTries {
@@ -178,10 +174,10 @@ func (e *Engine) remove(ctx context.Context, l *link, id, attempt string) {
 	e.log.WarnContext(ctx, "container not removed", "attempt", attempt, "container", id, "error", err)
 }
 
-// nameOf is the container's name.
+// nameOf returns the name of an attempt's container.
 func nameOf(a job.Attempt) string { return "muster-" + a.String() }
 
-// pause waits; false if ctx ended first.
+// pause waits for d. It returns false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -193,7 +189,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// CheckHost says what is wrong with the address of an engine.
+// CheckHost returns an error if host is no valid address of an engine.
 func CheckHost(host string) error {
 	if _, err := client.ParseHostURL(host); err != nil {
 		return fmt.Errorf("%.200q: want an address such as %s", host, DefaultHost)
@@ -201,8 +197,7 @@ func CheckHost(host string) error {
 	return nil
 }
 
-// AwaitLoss returns nil when an engine that answers goes away, or else why it
-// could not be watched.
+// AwaitLoss returns nil when an engine that answers goes away, or an error if the engine could not be watched.
 func AwaitLoss(ctx context.Context, host string) error {
 	c, err := connect(host)
 	if err != nil {
@@ -210,7 +205,7 @@ func AwaitLoss(ctx context.Context, host string) error {
 	}
 	defer c.Close() //nolint:errcheck // nothing was kept
 	began := time.Now()
-	// Nothing is told of this kind in an ordinary day: the connection is the watch.
+	// Events of this type are rare. What matters is that the connection breaks when the engine goes away.
 	got := c.Events(ctx, client.EventsListOptions{Filters: client.Filters{}.Add("type", "daemon")})
 	for {
 		select {

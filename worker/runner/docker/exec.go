@@ -1,8 +1,7 @@
 package docker
 
-// Commands in a running container, for people who look after it: the engine
-// runs them as the container's user, in its namespaces and groups, and the
-// kernel ends them with its first process.
+// Commands in a running container (muster exec). The engine runs them as the container's user and in its namespaces
+// and control groups. The kernel ends them with the container's first process.
 
 import (
 	"bytes"
@@ -23,38 +22,35 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// ErrNotRunning says that an attempt has no container now in which a command
-// could run.
+// ErrNotRunning says that no container of the attempt runs now.
 var ErrNotRunning = errors.New("the container does not run")
 
 const (
-	// maxRefusal bounds what an engine says of a command that it cannot run.
+	// maxRefusal bounds the engine's message about a command that it cannot execute, in bytes.
 	maxRefusal = 4096
-	// sizeFirst and sizeMost bound the pauses before a new terminal is told its
-	// size again.
+	// sizeFirst and sizeMost bound the pauses between attempts to set the size of a new terminal.
 	sizeFirst = 10 * time.Millisecond
 	sizeMost  = time.Second
 )
 
-// Session is a command that runs. With a terminal Stderr is nil. Close ends the
-// command if it has not ended and is on this host.
+// Session is a running command. With a terminal Stderr is nil. Close kills the command if it still runs and runs on
+// this host.
 type Session struct {
 	Stdin          io.WriteCloser
 	Stdout, Stderr io.ReadCloser
 
 	c         *client.Client
 	id        string // of the command
-	container string // its own id
+	container string // id of the container
 	conn      client.HijackedResponse
 	copied    chan struct{} // closed when the output has ended
-	begun     bool          // the command writes, not the engine; of the copying goroutine
-	refused   bytes.Buffer  // the engine's words; of the copying goroutine until copied is closed
+	begun     bool          // the output is the command's and not the engine's error; used only by the copying goroutine
+	refused   bytes.Buffer  // the engine's error message; used only by the copying goroutine until copied is closed
 	closing   sync.Once
 }
 
-// Exec runs a command in the container of an attempt, on the engine at host. It
-// is not known before Wait whether the command could be executed. The contexts
-// of the session's methods are those of their questions to the engine.
+// Exec runs a command in the container of an attempt, on the engine at host. Whether the command could be executed is
+// known only after Wait. The methods' contexts bound their requests to the engine.
 func Exec(ctx context.Context, host string, a job.Attempt, b protocol.Command) (*Session, error) {
 	c, err := connect(host)
 	if err != nil {
@@ -89,7 +85,7 @@ func (s *Session) open(ctx context.Context, a job.Attempt, b protocol.Command) e
 		return err
 	}
 	s.id = made.ID
-	on := context.WithoutCancel(ctx) // it lasts until Close
+	on := context.WithoutCancel(ctx) // the connection lasts until Close
 	attached, err := s.c.ExecAttach(on, s.id, client.ExecAttachOptions{TTY: b.TTY, ConsoleSize: o.ConsoleSize})
 	if err != nil {
 		return err
@@ -109,29 +105,29 @@ func (s *Session) open(ctx context.Context, a job.Attempt, b protocol.Command) e
 	return nil
 }
 
-// input is the way to the command.
+// input is the command's standard input.
 type input struct{ conn client.HijackedResponse }
 
 func (i input) Write(p []byte) (int, error) { return i.conn.Conn.Write(p) }
 
-// Close is the end of the input, not of the connection.
+// Close closes the input but not the connection.
 func (i input) Close() error { return i.conn.CloseWrite() }
 
-// copy passes on what the command writes until it ends.
+// copy copies the command's output until it ends.
 func (s *Session) copy(ctx context.Context, out, errs *io.PipeWriter) {
 	inspect := func() (client.ExecInspectResult, error) { return s.inspect(ctx) }
 	defer close(s.copied)
 	defer out.Close() //nolint:errcheck // a pipe in memory
 	if errs == nil {
-		_, _ = io.Copy(output{inspect, s, out}, s.conn.Reader) // a broken connection shows when the end is asked for
+		_, _ = io.Copy(output{inspect, s, out}, s.conn.Reader) // Wait notices a broken connection
 		return
 	}
 	defer errs.Close()                                                                       //nolint:errcheck // likewise
 	_, _ = stdcopy.StdCopy(output{inspect, s, out}, output{inspect, s, errs}, s.conn.Reader) // as above
 }
 
-// output passes on what a command writes, and keeps what its engine writes in
-// its place when it cannot be executed.
+// output copies the command's output. If the command cannot be executed, it collects the error message that the
+// engine writes instead.
 type output struct {
 	inspect func() (client.ExecInspectResult, error)
 	s       *Session
@@ -159,7 +155,7 @@ func (s *Session) inspect(ctx context.Context) (client.ExecInspectResult, error)
 	return s.c.ExecInspect(ctx, s.id, client.ExecInspectOptions{})
 }
 
-// RefusalError is why a command could not be executed, with a shell's exit code.
+// RefusalError says why a command could not be executed. Code is the exit code that a shell would give.
 type RefusalError struct {
 	Code   int
 	Reason string
@@ -167,7 +163,7 @@ type RefusalError struct {
 
 func (r *RefusalError) Error() string { return r.Reason }
 
-// Wait returns the command's exit code once it has ended, or a RefusalError.
+// Wait returns the command's exit code once it has exited, or a RefusalError.
 func (s *Session) Wait(ctx context.Context) (int, error) {
 	<-s.copied
 	for wait := backFirst; ; wait = min(2*wait, backMost) {
@@ -176,17 +172,17 @@ func (s *Session) Wait(ctx context.Context) (int, error) {
 		case errdefs.IsNotFound(err):
 			return 0, errors.New("docker: the container has ended, and the command with it")
 		case err != nil:
-			return 0, fmt.Errorf("docker: the engine does not tell how the command ended: %w", err)
+			return 0, fmt.Errorf("docker: the engine does not say how the command ended: %w", err)
 		case !got.Running && s.refused.Len() > 0:
 			return 0, refusal(got.ExitCode, s.refused.String())
 		case !got.Running:
 			return got.ExitCode, nil
 		}
-		time.Sleep(wait) // it has closed its output and goes on
+		time.Sleep(wait) // the command has closed its output but still runs
 	}
 }
 
-// refusal is made of an engine's long sentence, whose end tells.
+// refusal makes a RefusalError from the last part of the engine's long error message.
 func refusal(code int, text string) *RefusalError {
 	text = inOneLine(errors.New(text))
 	if notFound(text) {
@@ -198,7 +194,7 @@ func refusal(code int, text string) *RefusalError {
 	return &RefusalError{code, "cannot execute " + strings.TrimSuffix(strings.TrimPrefix(text, "exec: "), ": unknown")}
 }
 
-// Resize tells the terminal how large it is.
+// Resize sets the size of the terminal, if there is one.
 func (s *Session) Resize(ctx context.Context, rows, cols uint16) error {
 	if s.Stderr != nil || rows == 0 || cols == 0 {
 		return nil
@@ -209,16 +205,16 @@ func (s *Session) Resize(ctx context.Context, rows, cols uint16) error {
 	return err
 }
 
-// firstSize tells it to an engine that takes no size with the start, once the
-// command has a terminal.
+// firstSize sets the size of a new terminal, for engines that ignore the size given at the start. It tries again
+// until the terminal exists.
 func (s *Session) firstSize(ctx context.Context, rows, cols uint16) {
 	for wait := sizeFirst; wait <= sizeMost && s.Resize(ctx, rows, cols) != nil; wait *= 2 {
 		time.Sleep(wait)
 	}
 }
 
-// Close ends the command and lets go of its streams. An engine has no way to end
-// one command, so that its processes are killed here, where they can be seen.
+// Close kills the command and closes its streams. The engine's API cannot end a single command, so its processes are
+// killed here if they run on this host.
 func (s *Session) Close(ctx context.Context) {
 	s.closing.Do(func() {
 		if got, err := s.inspect(ctx); err == nil && got.Running && got.PID != 0 {
@@ -226,7 +222,7 @@ func (s *Session) Close(ctx context.Context) {
 				if p.of(s.container) {
 					proc.KillTree(got.PID)
 				}
-				_ = p.Release() // only lets go of it
+				_ = p.Release() // only closes a descriptor
 			}
 		}
 		s.conn.Close()

@@ -1,6 +1,6 @@
 package docker
 
-// What a runner has begun, in a file, for whoever finds it dead.
+// The notes: a file that lists the containers that a runner has started, for the case that the runner dies.
 
 import (
 	"bufio"
@@ -19,23 +19,23 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// note is one line: a container was created, its process begins, it is removed.
+// note is one line: a container was created, its process exists, or it was removed.
 type note struct {
 	ID      string `json:"id"`
 	Host    string `json:"host,omitempty"`
-	PID     int    `json:"pid,omitempty"` // 0: not begun
+	PID     int    `json:"pid,omitempty"` // 0: it has no process yet
 	Ticks   uint64 `json:"ticks,omitempty"`
 	Boot    string `json:"boot,omitempty"`
 	Removed bool   `json:"removed,omitempty"`
 }
 
-// notes appends to the file. A line is one write, so that a reader sees it
-// whole or not at all; a crash of the host ends every container anyway.
+// notes appends to the file. Each line is one write, so that a reader sees it whole or not at all. Nothing is synced:
+// a crash of the host ends every container anyway.
 type notes struct {
 	path string
 	mu   sync.Mutex
 	file *os.File        // guarded by mu
-	live map[string]bool // guarded by mu
+	live map[string]bool // guarded by mu; ids that were not removed
 }
 
 func (n *notes) add(line note) error {
@@ -59,21 +59,20 @@ func (n *notes) add(line note) error {
 	return nil
 }
 
-// removed notes that nothing is left of a container. With the last one the file
-// begins anew.
+// removed notes that a container was removed. After the last one it empties the file.
 func (n *notes) removed(id string) {
 	if err := n.add(note{ID: id, Removed: true}); err != nil {
-		return // who reads it finds no such container
+		return // a reader of the notes finds that the container does not exist
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.live, id)
 	if len(n.live) == 0 {
-		_ = n.file.Truncate(0) // else it only grows
+		_ = n.file.Truncate(0) // an error only lets the file grow
 	}
 }
 
-// readNotes gives the newest line of each container that was not removed.
+// readNotes returns the newest line of each container that was not removed, by id.
 func readNotes(path string) (map[string]note, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -102,17 +101,15 @@ func readNotes(path string) (map[string]note, error) {
 }
 
 const (
-	// orphanFirst and orphanMost bound the pause before an engine that does not
-	// answer is asked again.
+	// orphanFirst and orphanMost bound the pause before an engine that does not answer is tried again.
 	orphanFirst = 50 * time.Millisecond
 	orphanMost  = 2 * time.Second
-	// removeWithin bounds one removal.
+	// removeWithin bounds the removal of one container.
 	removeWithin = 30 * time.Second
 )
 
-// EndOrphans ends every container that runner n left and returns when no
-// process of them is left; only ctx ends it before. One whose process is known
-// needs no engine for that.
+// EndOrphans ends every container that runner n left, and returns when none of them has a process. It needs no engine
+// for a container whose process is known. It returns an error only if ctx ends or the notes cannot be read.
 func EndOrphans(ctx context.Context, dir string, n int) error {
 	left, err := readNotes(protocol.Dir(dir).Containers(n))
 	if err != nil {
@@ -133,7 +130,7 @@ func EndOrphans(ctx context.Context, dir string, n int) error {
 	}
 }
 
-// killNoted kills a container by its process, and says whether none is left.
+// killNoted kills a container's first process. It returns true if the container has no process any more.
 func killNoted(o note) bool {
 	if o.Boot != "" && o.Boot != proc.BootID() {
 		return true
@@ -145,17 +142,17 @@ func killNoted(o note) bool {
 	if err != nil {
 		return false
 	}
-	defer p.Release() //nolint:errcheck // only lets go of it
+	defer p.Release() //nolint:errcheck // only closes a descriptor
 	if proc.StartTicks(o.PID) != o.Ticks {
-		return true // the number is another's
+		return true // the pid was reused
 	}
 	if p.kill() != nil {
-		return false // not ours to kill: the engine has to
+		return false // no permission: the engine has to do it
 	}
 	return p.diesWithin(removeWithin)
 }
 
-// removeNoted lets the engine remove a container, and says whether it is gone.
+// removeNoted has the engine remove a container, and reports whether it did.
 func removeNoted(ctx context.Context, o note) bool {
 	c, err := connect(o.Host)
 	if err != nil {
@@ -167,7 +164,7 @@ func removeNoted(ctx context.Context, o note) bool {
 	return forceRemove(ctx, c, o.ID) == nil
 }
 
-// forceRemove kills and removes a container; one that is not there is fine.
+// forceRemove kills and removes a container. That it does not exist is no error.
 func forceRemove(ctx context.Context, c *client.Client, id string) error {
 	_, err := c.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 	if errdefs.IsNotFound(err) {
@@ -176,7 +173,7 @@ func forceRemove(ctx context.Context, c *client.Client, id string) error {
 	return err
 }
 
-// Guard ends the containers of runner n once that is dead, and returns.
+// Guard waits until runner n is dead, ends its containers and returns.
 func Guard(ctx context.Context, dir string, n int) error {
 	if err := protocol.Dir(dir).AwaitDeath(n); err != nil {
 		return err

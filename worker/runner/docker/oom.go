@@ -1,6 +1,6 @@
 package docker
 
-// Whether the kernel ended a container's process for lack of memory.
+// Whether the OOM killer killed a process of a container.
 
 import (
 	"bytes"
@@ -11,20 +11,19 @@ import (
 
 const (
 	kernelLog = "/dev/kmsg"
-	// maxRecord is the most that one read of the kernel's log gives.
+	// maxRecord is the largest record of the kernel's log.
 	maxRecord = 8192
-	// maxRecords bounds one look: more than a log of 16 MiB holds.
+	// maxRecords bounds one search; a log of 16 MiB has fewer.
 	maxRecords = 1 << 18
 )
 
-// killedForMemory says whether the kernel's log names the container as one that
-// was out of memory. The engine knows it only if it heard of it before the end
-// of the container, which on a busy host it may not. The kernel of a host without
-// the container does not know its name, which is never given twice.
+// killedForMemory reports whether the kernel's log has an OOM kill in this container. The engine learns of such a
+// kill only if its notification arrives before the container exits, which may fail on a busy host. A container id is
+// never reused, and the kernel of another host does not know it.
 func killedForMemory(container string) bool {
 	fd, err := unix.Open(kernelLog, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false // not for us to read
+		return false // no permission
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
 	record := make([]byte, maxRecord)
@@ -32,9 +31,9 @@ func killedForMemory(container string) bool {
 		n, err := unix.Read(fd, record)
 		switch {
 		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR), errors.Is(err, unix.EINVAL):
-			continue // it was written over, or is too long to be of interest
+			continue // the record was overwritten, or is too long
 		case err != nil || n <= 0:
-			return false // the end, for now
+			return false // the end of the log
 		}
 		if bytes.Contains(record[:n], []byte("oom-kill:")) && bytes.Contains(record[:n], []byte(container)) {
 			return true

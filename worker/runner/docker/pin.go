@@ -1,8 +1,9 @@
 package docker
 
-// Pins: an engine takes a mount's source by its path, and looks the path up
-// again when the container starts. So it is given one that no user can change:
-// a place of root's, on which the very file is mounted that was looked at.
+// Pins: bind mounts of the sources of a container's mounts.
+// An engine takes a mount's source as a path, and resolves the path again when the container starts. A user could
+// replace a directory of the path meanwhile. So the engine gets a path that no user can change: a bind mount, in a
+// directory of root, of the very file that was checked.
 
 import (
 	"errors"
@@ -19,19 +20,18 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// pins is a directory of such places, which is there as long as one is in use. It
-// is a file system of its own, so that an engine which does not see this
-// process's mounts finds nothing there rather than an empty directory, and so
-// that all places go with it.
+// pins is a directory of bind mounts. It is mounted while at least one is in use. It is a tmpfs of its own for two
+// reasons: an engine that does not see this process's mounts finds no file there, rather than an empty one; and
+// unmounting it removes all of them.
 type pins struct {
 	dir string
 
 	mu   sync.Mutex
-	used int // guarded by mu: places
-	n    int // guarded by mu: the newest place
+	used int // guarded by mu; bind mounts in use
+	n    int // guarded by mu; number of the newest
 }
 
-// pin mounts an open file or directory on a new place.
+// pin bind-mounts an open file or directory and returns the new path.
 func (p *pins) pin(f *os.File) (string, error) {
 	at, err := p.place()
 	if err != nil {
@@ -49,13 +49,13 @@ func (p *pins) pin(f *os.File) (string, error) {
 		err = unix.Mount(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), at, "", unix.MS_BIND|unix.MS_REC, "")
 	}
 	if err != nil {
-		_ = os.Remove(at) // nothing is on it
+		_ = os.Remove(at) // nothing is mounted on it
 		return "", errors.Join(cause(err), p.leave())
 	}
 	return at, nil
 }
 
-// place is the path of a new one.
+// place returns a new path, and mounts the directory for the first one.
 func (p *pins) place() (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +72,7 @@ func (p *pins) place() (string, error) {
 	return filepath.Join(p.dir, strconv.Itoa(p.n)), nil
 }
 
-// leave gives a place back, and with the last of them the directory.
+// leave counts one path less, and unmounts the directory after the last one.
 func (p *pins) leave() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +82,7 @@ func (p *pins) leave() error {
 	return errors.Join(unix.Unmount(p.dir, unix.MNT_DETACH), os.Remove(p.dir))
 }
 
-// unpin takes places away; containers that have started keep what they show.
+// unpin unmounts paths. Containers that have started keep their mounts.
 func (p *pins) unpin(places []string) error {
 	var errs []error
 	for _, at := range places {
@@ -91,10 +91,10 @@ func (p *pins) unpin(places []string) error {
 	return errors.Join(errs...)
 }
 
-// show gives each of a container's mounts the path that the engine is told,
-// and the places among them, which are to be taken away once it has started.
-// Who is not root can show nothing that is not his engine's user's anyway, and
-// an engine without root does not see root's places: they get the path itself.
+// show returns the path that the engine is given for each of a container's mounts, and the bind mounts among them,
+// which are unmounted once the container has started. Without root, and for a rootless engine, the engine gets the
+// original path: without root nobody gains access to files of other users, and a rootless engine does not see root's
+// bind mounts.
 func (p *pins) show(b spawn.Container, f facts) (paths, places []string, err error) {
 	defer func() {
 		if err != nil {
@@ -122,7 +122,7 @@ func (p *pins) show(b spawn.Container, f facts) (paths, places []string, err err
 	return paths, places, nil
 }
 
-// unseen says better what an engine means that does not find a place.
+// unseen explains the error of an engine that does not see a bind mount.
 func unseen(err error, places []string) error {
 	for _, at := range places {
 		if err != nil && strings.Contains(err.Error(), at) {

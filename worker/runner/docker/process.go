@@ -1,6 +1,6 @@
 package docker
 
-// The processes of a container as this host sees them.
+// The processes of a container, seen from this host.
 
 import (
 	"errors"
@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is the first process of a container. With it the kernel ends all
-// others of its PID namespace.
+// process is the first process of a container. When it ends, the kernel ends all other processes of its PID
+// namespace.
 type process struct{ *os.Process }
 
-// find holds a process, so that its number cannot come to mean another.
+// find opens a process, so that later calls cannot reach another process that reuses its pid.
 func find(pid int) (process, error) {
 	p, err := os.FindProcess(pid)
 	if err != nil {
@@ -35,7 +35,7 @@ func (p process) kill() error {
 	return err
 }
 
-// diesWithin says whether it is dead in time.
+// diesWithin waits at most d and reports whether the process is dead.
 func (p process) diesWithin(d time.Duration) bool {
 	dead := false
 	err := p.WithHandle(func(fd uintptr) {
@@ -51,15 +51,15 @@ func (p process) diesWithin(d time.Duration) bool {
 	return dead || errors.Is(err, os.ErrProcessDone)
 }
 
-// of says whether the process is really the container's: the engine may live in
-// another PID namespace, or on another host.
+// of reports whether the process really belongs to the container. The engine may run in another PID namespace or on
+// another host, where the pid means another process.
 func (p process) of(container string) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.Pid))
 	return err == nil && strings.Contains(string(b), container) && !p.diesWithin(0)
 }
 
-// members are the processes in the PID namespace of the first, but for
-// docker-init, which is not the task's.
+// members lists the processes in the PID namespace of the first. With init it leaves out the first, which is
+// docker-init and not part of the task.
 func (p process) members(init bool) []int {
 	home, err := os.Readlink(namespaceOf(p.Pid))
 	if err != nil {
@@ -82,7 +82,7 @@ func (p process) members(init bool) []int {
 	return all
 }
 
-// signalAll reaches every member. False: it may not.
+// signalAll signals every member. It returns false if it has no permission.
 func (p process) signalAll(sig unix.Signal, init bool) bool {
 	if sig == unix.SIGKILL {
 		return p.kill() == nil
@@ -101,49 +101,49 @@ func (p process) signalAll(sig unix.Signal, init bool) bool {
 
 func namespaceOf(pid int) string { return fmt.Sprintf("/proc/%d/ns/pid", pid) }
 
-// signalIn signals a process if it still is in the namespace.
+// signalIn signals a process if it is still in the namespace home.
 func signalIn(pid int, home string, sig unix.Signal) error {
 	p, err := os.FindProcess(pid)
 	if err != nil {
 		return err
 	}
-	defer p.Release() //nolint:errcheck // only lets go of it
+	defer p.Release() //nolint:errcheck // only closes a descriptor
 	if ns, err := os.Readlink(namespaceOf(pid)); err != nil || ns != home {
 		return nil
 	}
 	return p.Signal(sig)
 }
 
-// running is a container that runs, as its runner signals it.
+// running is a container with a process; it implements spawn.Process.
 type running struct {
-	id    string
-	init  bool // its first process is docker-init
-	first process
-	near  bool                   // first is its own, on this host
-	kill  func(sig string) error // by the engine
-	asked atomic.Bool
+	id        string
+	init      bool // its first process is docker-init
+	first     process
+	local     bool                   // first is a process of this host that we can see
+	kill      func(sig string) error // signals the first process through the engine
+	signalled atomic.Bool            // TERM or KILL was sent
 }
 
-// askWithin bounds a signal that the engine has to send.
+// askWithin bounds one request to the engine.
 const askWithin = 20 * time.Second
 
-// Signal reaches all processes of the container; see runner.Process. Where only
-// the engine may, it reaches the first.
+// Signal signals all processes of the container. If only the engine has the permission, it signals only the first
+// process.
 func (r *running) Signal(sig unix.Signal) {
 	if sig == unix.SIGTERM || sig == unix.SIGKILL {
-		r.asked.Store(true)
+		r.signalled.Store(true)
 	}
 	go func() {
-		if r.near && r.first.signalAll(sig, r.init) {
+		if r.local && r.first.signalAll(sig, r.init) {
 			return
 		}
-		_ = r.kill(strconv.Itoa(int(sig))) // asked again by whoever wants its end
+		_ = r.kill(strconv.Itoa(int(sig))) // callers that wait for the end try again
 	}()
 }
 
-// Members are the container's processes; see runner.Process.
+// Members lists the container's processes, or none if they cannot be seen from this host.
 func (r *running) Members() []int {
-	if !r.near {
+	if !r.local {
 		return nil
 	}
 	return r.first.members(r.init)

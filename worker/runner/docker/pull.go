@@ -1,6 +1,6 @@
 package docker
 
-// Getting an image, and telling how far it has come.
+// Pulling an image, and reporting the progress.
 
 import (
 	"context"
@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// pullTries bounds the attempts at one image where the failure may pass: a
-	// registry that cannot be reached, a connection that broke.
+	// pullTries bounds the attempts to pull an image after an error that may be temporary, such as a broken
+	// connection.
 	pullTries = 4
 	pullFirst = time.Second // doubles
-	// tellEvery is the pace at which progress is told.
+	// tellEvery is how often progress is reported.
 	tellEvery = time.Second
 )
 
-// image gives the image, which it pulls if the engine does not have it.
+// image returns the image. It pulls the image if the engine does not have it.
 func (l *link) image(ctx context.Context, b spawn.Container) (client.ImageInspectResult, error) {
 	img, err := l.ImageInspect(ctx, b.Image)
 	if err == nil || !errdefs.IsNotFound(err) {
@@ -55,8 +55,7 @@ func (l *link) image(ctx context.Context, b spawn.Container) (client.ImageInspec
 	}
 }
 
-// mayPass says whether the same pull may succeed a little later: all but the
-// registry's clear words do.
+// mayPass reports whether the same pull may succeed later. It may unless the registry has clearly refused.
 func mayPass(err error) bool {
 	switch {
 	case errdefs.IsNotFound(err), errdefs.IsUnauthorized(err), errdefs.IsPermissionDenied(err), errdefs.IsInvalidArgument(err):
@@ -102,15 +101,15 @@ func (l *link) pull(ctx context.Context, b spawn.Container) error {
 	return ctx.Err()
 }
 
-// progress adds up what is told of the layers.
+// progress sums up the download of all layers.
 type progress struct {
 	image  string
 	mu     sync.Mutex
 	layers map[string]*layer // guarded by mu
 }
 
-// tell tells of what has changed until ctx ends. The engine says nothing while
-// a registry does not, so that the pace is not that of its messages.
+// tell calls to with each change of the progress until ctx ends. It uses a timer, because the engine is silent while
+// the registry does not answer.
 func (p *progress) tell(ctx context.Context, to func(string)) {
 	last := ""
 	for pause(ctx, tellEvery) {
@@ -126,8 +125,7 @@ type layer struct {
 	current, total int64 // bytes of the download; total is 0 until it is known
 }
 
-// maxLayers bounds what is remembered of an engine's words; an image has 127 at
-// most.
+// maxLayers bounds the layers that are tracked; an image has at most 127.
 const maxLayers = 1024
 
 func (p *progress) take(m jsonstream.Message) {
@@ -152,7 +150,7 @@ func (p *progress) take(m jsonstream.Message) {
 	}
 }
 
-// String is "pulling busybox:1: 2 of 5 layers, 12 of 40 MB".
+// String returns, for example, "pulling busybox:1: 2 of 5 layers, 12 of 40 MB".
 func (p *progress) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,6 @@
 package docker
 
-// One container from its image to its end.
+// One container, from the pull of its image to its exit.
 
 import (
 	"context"
@@ -21,65 +21,62 @@ import (
 )
 
 const (
-	// The exit codes of a task that never ran: codeOurs where the host is to
-	// blame, the others as a shell gives them.
+	// The exit codes of a task that never ran. codeOurs says that the host is the cause; the others are the same as a
+	// shell's.
 	codeOurs          = job.ExitMuster
 	codeNotExecutable = job.ExitNotExecutable
 	codeNotFound      = job.ExitNotFound
-	// backFirst and backMost bound the pause before an engine that went away is
-	// asked again.
+	// backFirst and backMost bound the pause before an engine that went away is tried again.
 	backFirst = 50 * time.Millisecond
 	backMost  = time.Second
-	// awayMost is how long an engine may be away after a container's process has
-	// died before it is given up to learn how.
+	// awayMost is how long an engine may be down after a container's process has died. After that the exit is not
+	// known.
 	awayMost = 2 * time.Minute
-	// outputWithin bounds the wait for the rest of the output of a container that
-	// ended: nobody is left to write.
+	// outputWithin bounds the wait for the last output of a container that has exited.
 	outputWithin = 10 * time.Second
-	// stopsWithin bounds the wait for an engine that may be stopping. A socket
-	// that systemd holds for it takes connections all the while.
+	// stopsWithin bounds the check whether an engine is stopping. With socket activation, systemd accepts connections
+	// all the while.
 	stopsWithin = 2 * time.Second
 	// maxSignal is the highest real-time signal.
 	maxSignal = 64
 )
 
-// life is one container on its way.
-type life struct {
-	e   *Engine
-	l   *link
-	box spawn.Container
+// containerRun is one container and how far it has come.
+type containerRun struct {
+	e    *Engine
+	l    *link
+	spec spawn.Container
 
-	id     string
-	init   bool
-	sent   bool // its start was asked for: a process may exist
-	out    client.HijackedResponse
-	copied chan struct{} // closed when the output has ended
-	waits  <-chan container.WaitResponse
-	broken <-chan error
-	began  time.Time
-	run    *running
+	id        string
+	init      bool
+	startSent bool // the engine was asked to start it, so a process may exist
+	out       client.HijackedResponse
+	copied    chan struct{} // closed when the output has ended
+	waits     <-chan container.WaitResponse
+	broken    <-chan error
+	began     time.Time
+	run       *running
 }
 
-// Run takes a container to its end; see runner.Containers.
+// Run runs a container to its end; see runner.Containers.
 func (e *Engine) Run(ctx context.Context, b spawn.Container) job.Exit {
 	l, err := e.at(b.Host)
 	if err != nil {
 		return notStarted(err)
 	}
-	c := &life{e: e, l: l, box: b}
-	on := context.WithoutCancel(ctx) // what has begun ends by signals alone
+	c := &containerRun{e: e, l: l, spec: b}
+	on := context.WithoutCancel(ctx) // once started, a container ends only by signals
 	if err := c.begin(ctx); err != nil {
 		c.undo(on)
 		return notStarted(err)
 	}
-	e.clean(on, l) // here nobody waits for it
+	e.clean(on, l) // the container runs already and does not wait for this
 	exit := c.finish(on)
 	go e.remove(on, l, c.id, b.Attempt.String())
 	return exit
 }
 
-// notStarted is the end of a task that has never run. That an engine is gone is
-// not the task's fault.
+// notStarted returns the exit of a task that never ran. If the engine is down, that is not the task's fault.
 func notStarted(err error) job.Exit {
 	now := time.Now()
 	exit := job.Exit{State: job.Failed, Code: codeNotExecutable, Reason: inOneLine(err), Began: now, Ended: now}
@@ -94,17 +91,17 @@ func notStarted(err error) job.Exit {
 	return exit
 }
 
-// notFound says whether an engine's words mean that there is no such program.
+// notFound reports whether the engine's error message means that the program does not exist.
 func notFound(text string) bool {
 	return strings.Contains(text, "executable file not found") || strings.Contains(text, "no such file or directory: unknown")
 }
 
-// begin has the image there, and what the container is to show, and starts it.
-func (c *life) begin(ctx context.Context) error {
+// begin gets the image, pins the mounts and starts the container.
+func (c *containerRun) begin(ctx context.Context) error {
 	if _, err := c.l.learn(ctx); err != nil {
 		return err
 	}
-	img, err := c.l.image(ctx, c.box)
+	img, err := c.l.image(ctx, c.spec)
 	if err != nil {
 		return err
 	}
@@ -112,33 +109,33 @@ func (c *life) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	shown, places, err := c.e.pins.show(c.box, f)
+	shown, places, err := c.e.pins.show(c.spec, f)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err := c.e.pins.unpin(places); err != nil {
-			c.e.log.WarnContext(ctx, "mounts not taken away", "attempt", c.box.Attempt.String(), "error", err)
+			c.e.log.WarnContext(ctx, "mounts not unmounted", "attempt", c.spec.Attempt.String(), "error", err)
 		}
 	}()
 	return unseen(c.make(ctx, img, shown), places)
 }
 
-// make makes the container and starts it, with less if the engine turns out not
-// to have all that was asked for.
-func (c *life) make(ctx context.Context, img client.ImageInspectResult, shown []string) error {
+// make creates the container and starts it. If the engine lacks something that a container can do without, it tries
+// again without that.
+func (c *containerRun) make(ctx context.Context, img client.ImageInspectResult, shown []string) error {
 	for {
 		f, err := c.l.learn(ctx)
 		if err != nil {
 			return err
 		}
 		c.init = !f.noInit
-		host, err := hostConfig(c.box, shown, f)
+		host, err := hostConfig(c.spec, shown, f)
 		if err != nil {
 			return err
 		}
 		made, err := c.l.ContainerCreate(ctx, client.ContainerCreateOptions{
-			Config: c.e.config(c.box, img, f), HostConfig: host, Name: nameOf(c.box.Attempt),
+			Config: c.e.config(c.spec, img, f), HostConfig: host, Name: nameOf(c.spec.Attempt),
 		})
 		if err != nil {
 			return err
@@ -152,7 +149,7 @@ func (c *life) make(ctx context.Context, img client.ImageInspectResult, shown []
 	}
 }
 
-// learn asks the engine once what it can do.
+// learn returns the engine's facts. It asks the engine only once.
 func (l *link) learn(ctx context.Context) (facts, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,8 +164,8 @@ func (l *link) learn(ctx context.Context) (facts, error) {
 	return *l.facts, nil
 }
 
-// lacks says whether a start with these facts failed for something that the
-// engine turns out not to have, and that a container can do without.
+// lacks reports whether a start with these facts failed for something that the engine lacks and that a container can
+// do without. If so, it records that in the facts.
 func (l *link) lacks(with facts, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,9 +180,9 @@ func (l *link) lacks(with facts, err error) bool {
 	return true
 }
 
-// start attaches to the output before there is any, and starts the process.
-func (c *life) start(ctx context.Context) error {
-	if err := c.e.notes.add(note{ID: c.id, Host: c.box.Host}); err != nil {
+// start attaches to the output and then starts the process.
+func (c *containerRun) start(ctx context.Context) error {
+	if err := c.e.notes.add(note{ID: c.id, Host: c.spec.Host}); err != nil {
 		return err
 	}
 	if err := c.attach(ctx); err != nil {
@@ -193,7 +190,7 @@ func (c *life) start(ctx context.Context) error {
 	}
 	on := context.WithoutCancel(ctx)
 	c.wait(on, container.WaitConditionNextExit)
-	c.sent = true
+	c.startSent = true
 	if _, err := c.l.ContainerStart(ctx, c.id, client.ContainerStartOptions{}); err != nil {
 		return err
 	}
@@ -211,18 +208,18 @@ func (c *life) start(ctx context.Context) error {
 	pid := got.Container.State.Pid
 	line := note{ID: c.id, PID: pid}
 	if p, err := find(pid); err == nil && p.of(c.id) {
-		c.run.first, c.run.near = p, true
+		c.run.first, c.run.local = p, true
 		line.Boot, line.Ticks = proc.BootID(), proc.StartTicks(pid)
 		if err := c.e.notes.add(line); err != nil {
 			return err
 		}
 	}
-	c.box.Began(pid, c.run)
+	c.spec.Began(pid, c.run)
 	return nil
 }
 
-// attach copies the output from now on.
-func (c *life) attach(ctx context.Context) error {
+// attach copies the output that is written from now on.
+func (c *containerRun) attach(ctx context.Context) error {
 	got, err := c.l.ContainerAttach(ctx, c.id, client.ContainerAttachOptions{Stream: true, Stdout: true, Stderr: true})
 	if err != nil {
 		return err
@@ -232,14 +229,14 @@ func (c *life) attach(ctx context.Context) error {
 	c.copied = copied
 	go func() {
 		defer close(copied)
-		_, _ = stdcopy.StdCopy(c.box.Out, c.box.Err, from) // a broken connection shows when it is waited for
+		_, _ = stdcopy.StdCopy(c.spec.Out, c.spec.Err, from) // ContainerWait notices a broken connection
 	}()
 	return nil
 }
 
-// undo removes a container that is not to run. If it may run, nothing else can
-// be said of it before that is done.
-func (c *life) undo(ctx context.Context) {
+// undo removes a container that could not be started. If the container may be running, undo waits until it is
+// removed.
+func (c *containerRun) undo(ctx context.Context) {
 	if c.id == "" {
 		return
 	}
@@ -257,22 +254,21 @@ func (c *life) undo(ctx context.Context) {
 			c.id = ""
 			return
 		}
-		if !c.sent {
-			go c.e.remove(ctx, c.l, c.id, c.box.Attempt.String())
+		if !c.startSent {
+			go c.e.remove(ctx, c.l, c.id, c.spec.Attempt.String())
 			return
 		}
 		time.Sleep(wait)
 	}
 }
 
-// finish waits for the end of a container that runs, over restarts of its
-// engine, and says how it ended.
-func (c *life) finish(ctx context.Context) job.Exit {
+// finish waits for the exit of a running container, across restarts of its engine, and returns the exit.
+func (c *containerRun) finish(ctx context.Context) job.Exit {
 	for restarted := false; ; restarted = true {
 		select {
 		case w := <-c.waits:
-			return c.told(ctx, int(w.StatusCode), restarted)
-		case <-c.broken: //nolint:errcheck // whatever broke, the engine is asked
+			return c.exitFromWait(ctx, int(w.StatusCode), restarted)
+		case <-c.broken: //nolint:errcheck // the engine is asked, whatever the error is
 		}
 		broke := time.Now()
 		s, err := c.state(ctx)
@@ -286,10 +282,10 @@ func (c *life) finish(ctx context.Context) job.Exit {
 	}
 }
 
-// told is the end that the engine told of. One that stops is not asked for more:
-// it may be gone before it answers.
-func (c *life) told(ctx context.Context, code int, restarted bool) job.Exit {
-	if code != 0 && stops(ctx, c.box.Host) {
+// exitFromWait returns the exit that the engine has reported. An engine that is stopping is not asked for details,
+// because it may be gone before it answers.
+func (c *containerRun) exitFromWait(ctx context.Context, code int, restarted bool) job.Exit {
+	if code != 0 && isStopping(ctx, c.spec.Host) {
 		return c.exit(code, nil, restarted, true)
 	}
 	s, err := c.state(ctx)
@@ -299,8 +295,8 @@ func (c *life) told(ctx context.Context, code int, restarted bool) job.Exit {
 	return c.exit(code, s, restarted, false)
 }
 
-// endedBy says whether a container had ended at a moment: when its engine went,
-// whose last act, if it is asked to stop, is to end its containers.
+// endedBy reports whether a container had exited before moment. If moment is when its engine went away, the engine
+// has ended the container while it stopped.
 func endedBy(s *container.State, moment time.Time) bool {
 	ended, err := time.Parse(time.RFC3339Nano, s.FinishedAt)
 	return err == nil && ended.Before(moment)
@@ -309,12 +305,14 @@ func endedBy(s *container.State, moment time.Time) bool {
 // errAway says that an engine has not come back, and errForgotten that it did
 // without the container.
 var (
+	// errAway says that an engine has not come back; errForgotten says that it came back without the container.
 	errAway      = errors.New("its Docker engine went away, and the container has ended since")
 	errForgotten = errors.New("its Docker engine does not know the container any more")
 )
 
-// state asks how the container is, for as long as the engine takes to come back.
-func (c *life) state(ctx context.Context) (*container.State, error) {
+// state returns the container's state. It waits for an engine that is down as long as the container's process lives,
+// and for awayMost after that.
+func (c *containerRun) state(ctx context.Context) (*container.State, error) {
 	var died time.Time
 	for wait := backFirst; ; wait = min(2*wait, backMost) {
 		within, cancel := context.WithTimeout(ctx, askWithin)
@@ -327,54 +325,54 @@ func (c *life) state(ctx context.Context) (*container.State, error) {
 			return nil, errForgotten
 		case !died.IsZero() && time.Since(died) > awayMost:
 			return nil, errAway
-		case died.IsZero() && c.run.near && c.run.first.diesWithin(0):
+		case died.IsZero() && c.run.local && c.run.first.diesWithin(0):
 			died = time.Now()
 		}
 		time.Sleep(wait)
 	}
 }
 
-// rejoin takes up a container that has lived through a restart of its engine.
-// What it wrote meanwhile may be lost, which its readers are told.
-func (c *life) rejoin(ctx context.Context) {
+// rejoin attaches again to a container that has survived a restart of its engine. A line in the output says that some
+// output may be missing.
+func (c *containerRun) rejoin(ctx context.Context) {
 	c.out.Close()
 	<-c.copied
-	fmt.Fprintln(c.box.Err, "muster: the Docker engine was restarted; output may be missing here")
+	fmt.Fprintln(c.spec.Err, "muster: the Docker engine was restarted; output may be missing here")
 	if err := c.attach(ctx); err != nil {
-		c.e.log.WarnContext(ctx, "output of container not taken up again", "attempt", c.box.Attempt.String(), "error", err)
+		c.e.log.WarnContext(ctx, "output of container not taken up again", "attempt", c.spec.Attempt.String(), "error", err)
 	}
 	c.wait(ctx, container.WaitConditionNotRunning)
 }
 
-// wait asks to be told of the end.
-func (c *life) wait(ctx context.Context, until container.WaitCondition) {
+// wait subscribes to the container's exit.
+func (c *containerRun) wait(ctx context.Context, until container.WaitCondition) {
 	w := c.l.ContainerWait(ctx, c.id, client.ContainerWaitOptions{Condition: until})
 	c.waits, c.broken = w.Result, w.Error
 }
 
-// lost is the end of a container of which nobody can say how it ended.
-func (c *life) lost(why error) job.Exit {
+// lost returns the exit of a container for which the exit code is not known.
+func (c *containerRun) lost(why error) job.Exit {
 	c.output()
 	return job.Exit{State: job.NodeFail, Started: true, Reason: why.Error(), Began: c.began, Ended: time.Now()}
 }
 
 // output waits for the rest of the output.
-func (c *life) output() {
+func (c *containerRun) output() {
 	late := time.NewTimer(outputWithin)
 	defer late.Stop()
 	select {
 	case <-c.copied:
 	case <-late.C:
-		c.e.log.Warn("output of container did not end with it", "attempt", c.box.Attempt.String())
+		c.e.log.Warn("output of container did not end with it", "attempt", c.spec.Attempt.String())
 	}
 	c.out.Close()
 	<-c.copied
 }
 
-// exit is the end of a container by its code, which the engine gives as a shell
-// does: 128 and more for a signal. Restarted says that its engine has been,
-// stopped that its engine ended it; s may be nil.
-func (c *life) exit(code int, s *container.State, restarted, stopped bool) job.Exit {
+// exit returns the exit of a container with this code. As in a shell, a code above 128 means a signal. Restarted says
+// that the engine was restarted meanwhile; stopped says that the engine ended the container while it stopped. The
+// state s may be nil.
+func (c *containerRun) exit(code int, s *container.State, restarted, stopped bool) job.Exit {
 	x := job.Exit{State: job.Failed, Started: true, Code: code, Began: c.began, Ended: time.Now()}
 	c.output()
 	if n := code - job.ExitSignal; n > 0 && n <= maxSignal {
@@ -387,9 +385,9 @@ func (c *life) exit(code int, s *container.State, restarted, stopped bool) job.E
 		x.State = job.Succeeded
 	case s != nil && s.OOMKilled, killedForMemory(c.id):
 		x.State, x.Reason = job.OutOfMemory, "the kernel ended it for lack of memory"
-	case stopped && !c.run.asked.Load():
+	case stopped && !c.run.signalled.Load():
 		x.State, x.Reason = job.NodeFail, "its Docker engine was stopped, and the container ended with it"
-	case restarted && killed && !c.run.asked.Load():
+	case restarted && killed && !c.run.signalled.Load():
 		x.State, x.Reason = job.NodeFail, "its Docker engine was restarted, and the container ended with it"
 	case s != nil && s.Error != "":
 		x.Reason = inOneLine(errors.New(s.Error))

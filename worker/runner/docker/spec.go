@@ -1,6 +1,6 @@
 package docker
 
-// What an engine is asked for: never more than a task of an image may have.
+// What an engine is asked for: never more than a task with an image may have.
 
 import (
 	"cmp"
@@ -22,20 +22,20 @@ import (
 )
 
 const (
-	// stackSize is what NVIDIA asks for its images; memlock is not limited, as
-	// the memory that a GPU reads has to stay where it is.
+	// stackSize is what NVIDIA recommends for its images. Memlock is unlimited, because memory that a GPU reads must
+	// not be swapped out.
 	stackSize = 64 << 20
 	nanoCPU   = 1_000_000_000
 	cdiGPU    = "nvidia.com/gpu="
 )
 
-// facts is what an engine can do.
+// facts is what is known about an engine.
 type facts struct {
 	rootless bool
 	memory   int64    // of its host
 	cdi      []string // names of devices
 	noInit   bool     // it has no docker-init
-	noLimits bool     // it may not raise a process's limits
+	noLimits bool     // it may not raise resource limits
 }
 
 func factsOf(info system.Info) facts {
@@ -49,7 +49,7 @@ func factsOf(info system.Info) facts {
 	return f
 }
 
-// config is the part of a container that does not depend on its host.
+// config returns the part of a container's configuration that does not depend on the host.
 func (e *Engine) config(b spawn.Container, img client.ImageInspectResult, f facts) *container.Config {
 	c := &container.Config{
 		Hostname: hostname(b.Attempt), User: fmt.Sprintf("%d:%d", b.UID, b.GID), Env: b.Env, Image: b.Image, Cmd: b.Command,
@@ -60,7 +60,7 @@ func (e *Engine) config(b spawn.Container, img client.ImageInspectResult, f fact
 		},
 	}
 	if f.rootless {
-		c.User = "0:0" // who is root inside is the engine's own user outside
+		c.User = "0:0" // root inside is the engine's own user outside
 	}
 	if c.WorkingDir == "" && (img.Config == nil || cmp.Or(img.Config.WorkingDir, "/") == "/") {
 		c.WorkingDir = b.Scratch
@@ -68,11 +68,11 @@ func (e *Engine) config(b spawn.Container, img client.ImageInspectResult, f fact
 	return c
 }
 
-// hostname is the attempt in letters that a host name may have.
+// hostname returns the attempt's name in characters that a host name may have.
 func hostname(a job.Attempt) string { return strings.ReplaceAll(a.String(), ".", "-") }
 
-// hostConfig is what the container has of its host: no privilege, no
-// capability, no way to more, and networks and processes of its own.
+// hostConfig returns what the container gets from its host: no privileges, no capabilities, no way to gain any, and
+// its own network and PID namespaces.
 func hostConfig(b spawn.Container, shown []string, f facts) (*container.HostConfig, error) {
 	mounts, err := mountsOf(b, shown)
 	if err != nil {
@@ -86,7 +86,7 @@ func hostConfig(b spawn.Container, shown []string, f facts) (*container.HostConf
 		IpcMode:     container.IPCModePrivate,
 		Init:        &init,
 		Mounts:      mounts,
-		ShmSize:     cmp.Or(memory, f.memory) / 2, // the part that a host's own has of its memory
+		ShmSize:     cmp.Or(memory, f.memory) / 2, // the same share of memory as Linux gives /dev/shm on a host
 		Resources: container.Resources{
 			NanoCPUs: int64(b.Limits.CPUs) * nanoCPU, Memory: memory, MemorySwap: memory, // together: no swap
 			PidsLimit: &pids, DeviceRequests: devices(b.GPUs, f),
@@ -103,8 +103,7 @@ func hostConfig(b spawn.Container, shown []string, f facts) (*container.HostConf
 	return h, nil
 }
 
-// devices asks for GPUs by UUID, as CDI devices where the engine knows all of
-// them by such names.
+// devices requests GPUs by UUID, as CDI devices if the engine knows CDI names for all of them.
 func devices(uuids []string, f facts) []container.DeviceRequest {
 	if len(uuids) == 0 {
 		return nil
@@ -119,9 +118,8 @@ func devices(uuids []string, f facts) []container.DeviceRequest {
 	return []container.DeviceRequest{{Driver: "nvidia", DeviceIDs: uuids, Capabilities: [][]string{{"gpu", "compute", "utility"}}}}
 }
 
-// mountsOf is what the container sees of the host's files: its scratch
-// directory and what muster wrote for it, at their own paths, and what the user
-// asked for, each from the path that is shown for it.
+// mountsOf returns the container's mounts: its scratch directory and muster's own files at their host paths, and the
+// user's mounts, whose source is the entry of shown.
 func mountsOf(b spawn.Container, shown []string) ([]mount.Mount, error) {
 	out := []mount.Mount{{Type: mount.TypeBind, Source: b.Scratch, Target: b.Scratch}}
 	for _, f := range b.Files {
@@ -137,8 +135,8 @@ func mountsOf(b spawn.Container, shown []string) ([]mount.Mount, error) {
 	return out, nil
 }
 
-// allowed is where a mount's source really is, as it was found, if that lies
-// below a directory that this host shows to containers.
+// allowed returns the real path of a mount's source, if it lies below one of the directories that this host allows
+// for mounts.
 func allowed(m job.Mount, source *os.File, dirs []string) (string, error) {
 	if source == nil {
 		return "", fmt.Errorf("mount %s: no such file or directory on this node", m.Source)
@@ -163,7 +161,7 @@ func allowed(m job.Mount, source *os.File, dirs []string) (string, error) {
 	return real, nil
 }
 
-// cause is what went wrong with a path that the reader knows.
+// cause strips the path from an error, because the message already names it.
 func cause(err error) error {
 	if at, ok := errors.AsType[*os.PathError](err); ok {
 		return at.Err
