@@ -169,7 +169,7 @@ func (n *Node) buildWorker(context.Context) (err error) {
 	dc.EndContainers = docker.EndOrphans
 	inside := runner.Config{AllowRoot: n.cfg.AllowRoot, Scope: flags.Scope, NoGroups: true, Ulimits: n.cfg.Ulimits} // the engine makes the groups
 	dc.ContainerBinary, dc.ContainerArgs = n.cfg.Program, append([]string{"container-runner"}, inside.Flags()...)
-	dc.Bounds = n.bounds()
+	dc.Limits = n.bounds()
 	tell := func(e worker.DriverEvent) { n.files.Driven(e) } // set below, before the driver runs
 	if n.driver, err = supervisor.New(dc, tell, n.part("exec")); err != nil {
 		return err
@@ -203,8 +203,8 @@ func serviceOfSystemd() bool {
 }
 
 // bounds are those of every task here.
-func (n *Node) bounds() supervisor.Bounds {
-	b := supervisor.Bounds{
+func (n *Node) bounds() supervisor.Limits {
+	b := supervisor.Limits{
 		CPUQuota: n.cfg.CPUQuota, PIDs: n.cfg.TaskPIDs, Scratch: n.scratch(), GPUs: map[string]string{},
 	}
 	for _, g := range n.profile.GPUs {

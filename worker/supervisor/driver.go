@@ -1,8 +1,6 @@
-// Package supervisor is the daemon's client of the runners, the processes that
-// run a host's tasks and outlive the daemon. It starts a runner if none lives,
-// connects to the runners that an earlier daemon left, sends them requests, and
-// reports to the worker what becomes of the tasks. It also serves the output of
-// tasks and deletes old output.
+// Package supervisor is the daemon's client of the runners, the processes that run a host's tasks and outlive the
+// daemon. It starts a runner if none lives, connects to the runners that an earlier daemon left, sends them requests,
+// and reports to the worker what becomes of the tasks. It also serves the output of tasks and deletes old output.
 package supervisor
 
 import (
@@ -20,54 +18,50 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// ErrBusy says that more is asked than can be carried out; try again after a
-// pause.
+// ErrBusy says that too many requests wait. Try again after a pause.
 var ErrBusy = errors.New("supervisor: too many requests wait")
 
 // ErrClosed says that the driver has ended.
 var ErrClosed = errors.New("supervisor: closed")
 
-// maxInbox bounds the requests that wait: several for each task that a host
-// can hold at once.
+// maxInbox bounds the requests that wait: several for each task that a host can run at once.
 const maxInbox = 1 << 16
 
-// Config says where tasks live and how a runner is started.
+// Config says where tasks and runners live and how a runner is started.
 type Config struct {
 	Dir     string   // of the tasks and their runners
-	Binary  string   // path of the program; /proc/self/exe is right even when a new version took its place
-	Args    []string // before --dir and --generation: its verb if it has several, and its other flags
-	Version string   // of the binary: runners of another one only drain
-	Node    string   // its name, for the names of files
+	Binary  string   // path of the runner's program; with /proc/self/exe an upgrade on disk does not matter
+	Args    []string // its arguments before --dir and --generation
+	Version string   // of the binary; runners of another version only drain
+	Node    string   // name of this host, for the names of output files
 	// OutputLimit bounds the log of each task, in bytes on disk.
 	OutputLimit job.Size
-	Bounds      Bounds
-	// ContainerBinary and ContainerArgs start the runner of containers, as Binary
-	// and Args do that of processes.
+	Limits      Limits
+	// ContainerBinary and ContainerArgs start the runner of containers, as Binary and Args start that of processes.
 	ContainerBinary string
 	ContainerArgs   []string
-	// Engine is what every container starts from: the engine's host, the
-	// directories that it may show, the user inside.
+	// Engine is the template of every container: the engine's address, the directories allowed for mounts, and the
+	// user inside.
 	Engine protocol.Container
-	// EndContainers ends what containers a dead runner left, and returns when no
-	// process of them is left; nil: runners here have none.
+	// EndContainers ends the containers that a dead runner left, and returns when none of them has a process. Nil:
+	// runners on this host have no containers.
 	EndContainers func(ctx context.Context, dir string, generation int) error
 }
 
-// Bounds are those of every task, beside what it asks for.
-type Bounds struct {
-	CPUQuota bool     // no task gets more CPU time than it asked for, even if others are idle
-	PIDs     int      // processes and threads of one task; 0: no bound
-	Scratch  job.Size // of one task's scratch directory; 0: no bound
-	// GPUs is the device file of each GPU by UUID, "/dev/nvidia0"; empty if it
-	// is not known, and a task with such a GPU is kept from none.
+// Limits are the limits of every task, besides those that its spec asks for.
+type Limits struct {
+	CPUQuota bool     // no task gets more CPU time than it asked for, even if the host is idle
+	PIDs     int      // processes and threads of one task; 0: no limit
+	Scratch  job.Size // size of one task's scratch directory; 0: no limit
+	// GPUs maps the UUID of each GPU to its device file, such as "/dev/nvidia0". The device file is "" if it is not
+	// known; a task with such a GPU may open every GPU.
 	GPUs map[string]string
 }
 
-// DefaultOutputLimit is what a task's log may take unless the daemon's owner
-// says otherwise.
+// DefaultOutputLimit is the default of Config.OutputLimit.
 const DefaultOutputLimit job.Size = 256 << 20
 
-// Validate says what is wrong with the configuration.
+// Validate returns an error for the first field that is not valid.
 func (c Config) Validate() error {
 	switch {
 	case c.Dir == "":
@@ -80,21 +74,20 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Driver is a worker.Driver whose tasks are processes. Make one with New.
+// Driver implements worker.Driver with runners. Make one with New.
 type Driver struct {
-	cfg     Config
-	dir     protocol.Dir
-	tell    func(worker.DriverEvent)
-	log     *slog.Logger
-	inbox   inbox
-	do      chan func()
-	lives   lives
-	follows output.Follows
+	cfg      Config
+	dir      protocol.Dir
+	tell     func(worker.DriverEvent)
+	log      *slog.Logger
+	inbox    inbox
+	do       chan func()
+	activity activity
+	follows  output.Follows
 }
 
-// New makes a driver that reports to tell, from a goroutine of its own; tell
-// may block, but not after Run's context has ended. Nothing is reported before
-// Adopt has answered.
+// New makes a driver that passes events to tell, in a goroutine of its own. Tell may block, but not after Run's
+// context has ended. No event is passed before Adopt has answered.
 func New(cfg Config, tell func(worker.DriverEvent), log *slog.Logger) (*Driver, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -102,23 +95,23 @@ func New(cfg Config, tell func(worker.DriverEvent), log *slog.Logger) (*Driver, 
 	return &Driver{
 		cfg: cfg, dir: protocol.Dir(cfg.Dir), tell: tell, log: log,
 		inbox: inbox{wake: make(chan struct{}, 1)}, do: make(chan func()),
-		lives: lives{all: map[job.Attempt]*life{}},
+		activity: activity{all: map[job.Attempt]*attemptActivity{}},
 	}, nil
 }
 
-// Start begins a task; see worker.Driver.
+// Start starts a task; see worker.Driver.
 func (d *Driver) Start(t worker.Task) error {
 	s := protocol.Start{
 		Attempt: t.Attempt.String(), Command: t.Spec.Argv(), Script: t.Spec.Script, Workdir: t.Spec.Workdir,
 		User: t.User, Env: t.Env, Hostfile: t.Hostfile, Files: t.Files, Keeps: len(t.Spec.Download) > 0,
 		Hold: t.Hold, Lead: worker.FenceLead,
-		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Bounds.of(t),
+		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Limits.of(t),
 		OutputLimit: d.cfg.OutputLimit,
 	}
 	names := job.Names{Attempt: t.Attempt, Job: t.Spec.Name, Node: d.cfg.Node, User: t.User}
 	s.Stdout, s.Stderr = names.Expand(t.Spec.Output), names.Expand(t.Spec.Error)
 	if t.Spec.Error == "" {
-		s.Stderr = s.Stdout // as a terminal would show it
+		s.Stderr = s.Stdout // one file gets both streams
 	}
 	if t.Spec.Image != "" {
 		c := d.cfg.Engine
@@ -141,16 +134,16 @@ func (d *Driver) Start(t worker.Task) error {
 		return fmt.Errorf("supervisor: start %s: %w", t.Attempt, err)
 	}
 	e.start = frame
-	d.lives.begin(t.Attempt)
+	d.activity.begin(t.Attempt)
 	if err := d.inbox.put(func(s *state) { s.begin(e) }); err != nil {
-		d.lives.end(t.Attempt)
+		d.activity.end(t.Attempt)
 		return err
 	}
 	return nil
 }
 
-// of are the limits of one task.
-func (b Bounds) of(t worker.Task) protocol.Limits {
+// of returns the limits of one task.
+func (b Limits) of(t worker.Task) protocol.Limits {
 	l := protocol.Limits{CPUs: t.Spec.Resources.CPUs, Quota: b.CPUQuota, Memory: t.Spec.Resources.Memory, PIDs: b.PIDs, Scratch: b.Scratch}
 	for _, uuid := range t.Devices {
 		if node, ok := b.GPUs[uuid]; ok {
@@ -161,7 +154,7 @@ func (b Bounds) of(t worker.Task) protocol.Limits {
 	return l
 }
 
-// Stop ends an attempt; see worker.Driver.
+// Stop stops an attempt; see worker.Driver.
 func (d *Driver) Stop(a job.Attempt, grace time.Duration, reason string) error {
 	m := protocol.Stop{Attempt: a.String(), Grace: max(0, grace), Reason: reason}
 	return d.inbox.put(func(s *state) { s.stop(a, m) })
@@ -175,17 +168,17 @@ func (d *Driver) Signal(a job.Attempt, number int) error {
 
 // Extend moves deadlines; see worker.Driver.
 func (d *Driver) Extend(deadlines map[job.Attempt]worker.BootTime) error {
-	own := maps.Clone(deadlines) // the caller keeps his
+	own := maps.Clone(deadlines) // the caller may change its map
 	return d.inbox.put(func(s *state) { s.extend(own) })
 }
 
-// Forget drops the end of an attempt, not its output; see worker.Driver.
+// Forget drops the exit of an attempt but not its output; see worker.Driver.
 func (d *Driver) Forget(a job.Attempt) error {
 	return d.inbox.put(func(s *state) { s.ends.forget(a) })
 }
 
-// Adopt finds what an earlier daemon left; see worker.Adopter. It waits for Run
-// to have reached every runner, or to have ended what dead ones left.
+// Adopt returns the attempts that an earlier daemon left; see worker.Adopter. It waits until Run has reached every
+// living runner and has cleaned up after every dead one.
 func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
 	answer := make(chan adopted, 1)
 	if err := d.inbox.put(func(s *state) { s.adopters = append(s.adopters, answer) }); err != nil {
@@ -199,8 +192,7 @@ func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
 	}
 }
 
-// Ping returns nil once the goroutine of Run has come by, or why it did not
-// before ctx ended.
+// Ping returns nil once Run's goroutine has answered, or an error if ctx ends first.
 func (d *Driver) Ping(ctx context.Context) error {
 	seen := make(chan struct{})
 	if err := d.inbox.put(func(*state) { close(seen) }); err != nil {
@@ -219,7 +211,7 @@ type adopted struct {
 	err    error
 }
 
-// inbox takes requests without making anyone wait.
+// inbox queues requests for Run's goroutine. Putting one never blocks.
 type inbox struct {
 	mu     sync.Mutex
 	queue  []func(*state) // guarded by mu
@@ -258,26 +250,25 @@ func (b *inbox) close() {
 	b.closed, b.queue = true, nil
 }
 
-// lives says of each attempt whether it may still write, to those who read
-// what it writes.
-type lives struct {
+// activity tells the readers of an attempt's output whether the attempt may still write.
+type activity struct {
 	mu   sync.Mutex
-	all  map[job.Attempt]*life // guarded by mu
-	next chan struct{}         // closed at the next begin; nil while nobody waits; guarded by mu
+	all  map[job.Attempt]*attemptActivity // guarded by mu
+	next chan struct{}                    // guarded by mu; closed at the next begin; nil while nobody waits
 }
 
-// life has two moments, each told by closing its channel.
-type life struct {
-	begun chan struct{} // its files exist
-	ended chan struct{} // nothing more will be written
+// attemptActivity signals two moments by closing channels.
+type attemptActivity struct {
+	started chan struct{} // its files exist
+	ended   chan struct{} // nothing more will be written
 }
 
-// begin notes that an attempt has been asked for.
-func (v *lives) begin(a job.Attempt) {
+// begin records that a start of the attempt was requested.
+func (v *activity) begin(a job.Attempt) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.all[a] == nil {
-		v.all[a] = &life{begun: make(chan struct{}), ended: make(chan struct{})}
+		v.all[a] = &attemptActivity{started: make(chan struct{}), ended: make(chan struct{})}
 		if v.next != nil {
 			close(v.next)
 			v.next = nil
@@ -285,36 +276,35 @@ func (v *lives) begin(a job.Attempt) {
 	}
 }
 
-// run notes that its process exists.
-func (v *lives) run(a job.Attempt) {
+// run records that the attempt has a process.
+func (v *activity) run(a job.Attempt) {
 	v.begin(a)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	closeOnce(v.all[a].begun)
+	closeOnce(v.all[a].started)
 }
 
-// end notes that nothing of it is left.
-func (v *lives) end(a job.Attempt) {
+// end records that the attempt has no process left.
+func (v *activity) end(a job.Attempt) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if l := v.all[a]; l != nil {
-		closeOnce(l.begun)
+		closeOnce(l.started)
 		closeOnce(l.ended)
 		delete(v.all, a)
 	}
 }
 
-// of is the life of an attempt, nil if it is over or never was.
-func (v *lives) of(a job.Attempt) *life {
+// of returns the activity of an attempt, or nil if it has ended or is not known.
+func (v *activity) of(a job.Attempt) *attemptActivity {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.all[a]
 }
 
-// Has says whether an attempt has been asked for and not ended; next is closed
-// when another one is.
+// Has reports whether an attempt was started and has not ended. Next is closed when another attempt is started.
 func (d *Driver) Has(a job.Attempt) (has bool, next <-chan struct{}) {
-	v := &d.lives
+	v := &d.activity
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.next == nil {
@@ -323,7 +313,7 @@ func (d *Driver) Has(a job.Attempt) (has bool, next <-chan struct{}) {
 	return v.all[a] != nil, v.next
 }
 
-// closeOnce closes a channel; its callers hold the lock of lives.
+// closeOnce closes a channel that may be closed already. The caller holds the lock of activity.
 func closeOnce(c chan struct{}) {
 	select {
 	case <-c:

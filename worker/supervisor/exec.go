@@ -1,6 +1,6 @@
 package supervisor
 
-// Commands in a running task, for people who look after it.
+// Commands in a running task (muster exec).
 
 import (
 	"context"
@@ -16,12 +16,10 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// ErrNotRunning says that an attempt has no process now in which a command
-// could run.
+// ErrNotRunning says that the attempt has no process now.
 var ErrNotRunning = errors.New("the task does not run")
 
-// Session is a command that runs. With a terminal Stderr is nil. Close ends the
-// command if it has not ended.
+// Session is a running command. With a terminal Stderr is nil. Close kills the command if it still runs.
 type Session struct {
 	Stdin          io.WriteCloser
 	Stdout, Stderr io.ReadCloser
@@ -29,9 +27,8 @@ type Session struct {
 	terminal       *os.File // nil: none
 }
 
-// Exec runs a command in the groups of an attempt, as its user, with its
-// environment. What is wrong with the command itself is an error with an exit
-// code: see CodeOf.
+// Exec runs a command in the control groups of an attempt, as its user and with its environment. If the command
+// cannot be executed, CodeOf returns the exit code of the error.
 func (d *Driver) Exec(ctx context.Context, a job.Attempt, b protocol.Command, uid int) (*Session, error) {
 	n, err := d.runnerOf(ctx, a)
 	if err != nil {
@@ -39,7 +36,7 @@ func (d *Driver) Exec(ctx context.Context, a job.Attempt, b protocol.Command, ui
 	}
 	conn, err := protocol.Dial(d.dir.ExecSocket(n))
 	if err != nil {
-		return nil, fmt.Errorf("supervisor: %w: its runner takes no commands: %w", ErrNotRunning, err)
+		return nil, fmt.Errorf("supervisor: %w: its runner accepts no commands: %w", ErrNotRunning, err)
 	}
 	s := &Session{conn: conn}
 	theirs, err := s.open(b, uid)
@@ -47,7 +44,7 @@ func (d *Driver) Exec(ctx context.Context, a job.Attempt, b protocol.Command, ui
 		err = protocol.SendExec(conn.(*net.UnixConn), protocol.Exec{Attempt: a.String(), Command: b.Command, TTY: b.TTY, Term: b.Term}, theirs)
 	}
 	for _, f := range theirs {
-		_ = f.Close() // the command has its own
+		_ = f.Close() // the command has its own descriptors
 	}
 	var r protocol.ExecReport
 	if err == nil {
@@ -63,7 +60,7 @@ func (d *Driver) Exec(ctx context.Context, a job.Attempt, b protocol.Command, ui
 	return s, nil
 }
 
-// refusal is why a command was not run, with a shell's exit code for it.
+// refusal says why a command was not executed, with the exit code that a shell would give.
 type refusal struct {
 	code int
 	text string
@@ -71,7 +68,7 @@ type refusal struct {
 
 func (r refusal) Error() string { return r.text }
 
-// CodeOf is the exit code that an error of Exec stands for, 0 for none.
+// CodeOf returns the exit code for an error of Exec, or 0 if it has none.
 func CodeOf(err error) int {
 	if r := (refusal{}); errors.As(err, &r) {
 		return r.code
@@ -79,7 +76,7 @@ func CodeOf(err error) int {
 	return 0
 }
 
-// open makes the near ends and gives the far ones.
+// open makes the terminal or the pipes. It sets the session's ends and returns those for the command.
 func (s *Session) open(b protocol.Command, uid int) ([]*os.File, error) {
 	if b.TTY {
 		near, far, err := pty.Open()
@@ -110,7 +107,7 @@ func (s *Session) open(b protocol.Command, uid int) ([]*os.File, error) {
 	return far, nil
 }
 
-// Resize tells the terminal, if there is one, how large it is.
+// Resize sets the size of the terminal, if there is one.
 func (s *Session) Resize(rows, cols uint16) error {
 	if s.terminal == nil || rows == 0 || cols == 0 {
 		return nil
@@ -118,7 +115,7 @@ func (s *Session) Resize(rows, cols uint16) error {
 	return pty.Setsize(s.terminal, &pty.Winsize{Rows: rows, Cols: cols})
 }
 
-// Wait returns the command's exit code once it has ended.
+// Wait returns the command's exit code once it has exited.
 func (s *Session) Wait() (int, error) {
 	r, err := protocol.ReadExecReport(s.conn)
 	if err != nil {
@@ -127,17 +124,17 @@ func (s *Session) Wait() (int, error) {
 	return r.Code, nil
 }
 
-// Close ends the command and lets go of its streams.
+// Close kills the command and closes its streams.
 func (s *Session) Close() {
-	_ = s.conn.Close() // it tells the runner
+	_ = s.conn.Close() // the runner kills the command
 	for _, c := range []io.Closer{s.Stdin, s.Stdout, s.Stderr} {
 		if c != nil {
-			_ = c.Close() // nobody reads it any more
+			_ = c.Close() // nobody uses it any more
 		}
 	}
 }
 
-// runnerOf finds the runner that has an attempt with a process.
+// runnerOf returns the generation of the runner that has a process of the attempt.
 func (d *Driver) runnerOf(ctx context.Context, a job.Attempt) (int, error) {
 	answer := make(chan int, 1)
 	err := d.inbox.put(func(s *state) {

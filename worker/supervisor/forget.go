@@ -1,7 +1,6 @@
 package supervisor
 
-// Forgetting: which ends somebody may still ask for, and the files of the
-// runners' journals that hold none of them.
+// Which exits are still needed, and deleting the journal files that hold none of them.
 
 import (
 	"errors"
@@ -12,13 +11,13 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// ends knows where the ends lie that were not forgotten. It is the state's.
+// ends knows which journal file holds each exit that was not forgotten. Only Run's goroutine uses it.
 type ends struct {
 	dir    protocol.Dir
 	log    *slog.Logger
 	at     map[job.Attempt]protocol.Segment
-	left   map[protocol.Segment]int // ends in each file that were not forgotten
-	newest map[int]int              // segment of each runner, to which it may be writing as long as it lives
+	left   map[protocol.Segment]int // number of exits in each file that were not forgotten
+	newest map[int]int              // newest segment of each runner, which the runner may still write to
 	lives  func(generation int) bool
 }
 
@@ -29,9 +28,8 @@ func newEnds(dir protocol.Dir, lives func(generation int) bool, log *slog.Logger
 	}
 }
 
-// newestRunner is the highest generation that left a journal, or 0: a new
-// runner takes a higher one, so that no living runner has the files of a dead
-// one.
+// newestRunner returns the highest generation that left a journal, or 0. A new runner gets a higher generation, so
+// that it never shares files with a dead runner.
 func (e *ends) newestRunner() (int, error) {
 	segments, err := e.dir.Segments()
 	newest := 0
@@ -41,8 +39,7 @@ func (e *ends) newestRunner() (int, error) {
 	return newest, err
 }
 
-// read takes up what is on disk: all that was not forgotten, and of what was,
-// whatever shares a file with it.
+// read returns all exits on disk: those that were not forgotten, and forgotten ones that share a file with them.
 func (e *ends) read() ([]protocol.End, error) {
 	segments, err := e.dir.Segments()
 	if err != nil {
@@ -53,7 +50,7 @@ func (e *ends) read() ([]protocol.End, error) {
 	}
 	all, err := e.dir.Ends()
 	if err != nil {
-		e.log.Error("some ends of tasks are unreadable", "error", err)
+		e.log.Error("some exits of tasks are unreadable", "error", err)
 	}
 	for _, end := range all {
 		if a, err := job.ParseAttempt(end.Attempt); err == nil {
@@ -66,8 +63,7 @@ func (e *ends) read() ([]protocol.End, error) {
 	return all, nil
 }
 
-// add notes where the end of an attempt lies. A number of zero is none: its
-// runner never wrote one.
+// add records which file holds the exit of an attempt. Number 0 means that no file does.
 func (e *ends) add(a job.Attempt, s protocol.Segment) {
 	if _, known := e.at[a]; known || s.Number == 0 {
 		return
@@ -80,7 +76,7 @@ func (e *ends) add(a job.Attempt, s protocol.Segment) {
 	}
 }
 
-// forget drops an end, and with the last of a file the file.
+// forget drops an exit, and deletes its file if it was the last one there.
 func (e *ends) forget(a job.Attempt) {
 	s, known := e.at[a]
 	if !known {
@@ -92,23 +88,23 @@ func (e *ends) forget(a job.Attempt) {
 	}
 }
 
-// closed says that a runner is dead.
+// closed records that a runner is dead.
 func (e *ends) closed(generation int) {
 	e.drop(protocol.Segment{Runner: generation, Number: e.newest[generation]})
 }
 
-// drop deletes a file that holds nothing to remember and that nobody writes to.
+// drop deletes a file that holds no exit that is needed and that no runner writes to.
 func (e *ends) drop(s protocol.Segment) {
 	if s.Number == 0 || e.left[s] > 0 || e.newest[s.Runner] == s.Number && e.lives(s.Runner) {
 		return
 	}
 	delete(e.left, s)
 	if err := os.Remove(e.dir.Journal(s)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		e.log.Warn("forgotten ends not removed", "error", err)
+		e.log.Warn("file of forgotten exits not removed", "error", err)
 	}
 }
 
-// names are the attempts whose ends are not forgotten.
+// names returns the attempts whose exits were not forgotten.
 func (e *ends) names() map[job.Attempt]bool {
 	all := make(map[job.Attempt]bool, len(e.at))
 	for a := range e.at {

@@ -97,7 +97,7 @@ func TestForkBombOfUser(t *testing.T) {
 func (r *rig) bomb(user string) {
 	r.t.Helper()
 	const most = 60
-	r.d.cfg.Bounds.PIDs = most
+	r.d.cfg.Limits.PIDs = most
 	many := r.shell(1, "(for i in $(seq 200); do sleep 1000 & done) 2>/dev/null; : >$MUSTER_SCRATCH/counted; exec sleep 1000") // before what would not end by itself
 	many.User = user
 	r.start(many)
@@ -227,7 +227,7 @@ func TestDevices(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			r := newRig(t, mode, testDir(t), "1")
 			r.needs("devices")
-			r.d.cfg.Bounds.GPUs = map[string]string{"GPU-a": "/dev/nvidia0", "GPU-b": "/dev/nvidia1"}
+			r.d.cfg.Limits.GPUs = map[string]string{"GPU-a": "/dev/nvidia0", "GPU-b": "/dev/nvidia1"}
 			for i, tt := range []struct {
 				gpus []string
 				want string
@@ -250,7 +250,7 @@ func TestDevices(t *testing.T) {
 func TestScratch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
-	r.d.cfg.Bounds.Scratch = 8 * mib
+	r.d.cfg.Limits.Scratch = 8 * mib
 	dir := func(k worker.Task) string { return protocol.Dir(r.dir).Scratch(k.Attempt) }
 	gone := func(k worker.Task) {
 		t.Helper()

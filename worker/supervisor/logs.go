@@ -1,6 +1,6 @@
 package supervisor
 
-// What tasks write, for those who read it while it grows.
+// Reading the output of tasks while they write it.
 
 import (
 	"context"
@@ -10,16 +10,15 @@ import (
 	"github.com/musterhq/muster/worker/output"
 )
 
-// Follow reads the log of an attempt from an offset, which below 0 counts from
-// the end, to its end. With follow the end is where the attempt has ended and
-// all that it wrote was read; without, what is there now. An attempt that has
-// no directory here gives os.ErrNotExist.
+// Follow reads the log of an attempt from an offset in bytes; a negative offset counts from the end. With follow it
+// reads until the attempt has ended; without, until the present end of the log. An attempt without a directory on
+// this host gives os.ErrNotExist.
 func (d *Driver) Follow(ctx context.Context, a job.Attempt, s output.Stream, offset int64, follow bool) (*output.Follower, error) {
 	var ended <-chan struct{}
-	if life := d.lives.of(a); follow && life != nil {
-		ended = life.ended
+	if activity := d.activity.of(a); follow && activity != nil {
+		ended = activity.ended
 		select {
-		case <-life.begun:
+		case <-activity.started:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("supervisor: follow %s: %w", a, ctx.Err())
 		}

@@ -1,6 +1,6 @@
 package supervisor
 
-// Ending the processes that a dead runner left behind.
+// Killing the processes that a dead runner left.
 
 import (
 	"bufio"
@@ -18,41 +18,39 @@ import (
 )
 
 const (
-	// orphanFirst and orphanMost bound the pause before looking again whether
-	// orphans are gone.
+	// orphanFirst and orphanMost bound the pause between checks whether the orphans are gone.
 	orphanFirst = 5 * time.Millisecond
 	orphanMost  = time.Second
 )
 
-// endOrphans kills every process that a dead runner's tasks left, and returns
-// when none is left, or with the error of ctx. The caller holds the dead runner's lock.
+// endOrphans kills every process that the tasks of a dead runner left. It returns when none is left, or with the
+// error of ctx. The caller holds the dead runner's lock.
 //
-// The main processes died with their runner. The others are found by their control
-// group, or by the session and the environment that they were started with.
+// The main processes died with their runner. The others are found by their control group, or by the session and the
+// environment that they were started with.
 func endOrphans(ctx context.Context, d protocol.Dir, info protocol.Info) error {
 	if info.Boot != "" && info.Boot != proc.BootID() {
-		return nil // no process outlives a boot
+		return nil // no process survives a reboot
 	}
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	hunted := map[int]uint64{}
+	found := map[int]uint64{}
 	for wait := orphanFirst; ; wait = min(2*wait, orphanMost) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-pause.C:
 		}
-		if !killOrphans(d, info, hunted) {
+		if !killOrphans(d, info, found) {
 			return nil
 		}
 		pause.Reset(wait)
 	}
 }
 
-// killOrphans kills the orphans that it finds and says whether any are left.
-// Processes once found stay in hunted, by pid with their start: a dying process
-// loses its environment and session before it is gone.
-func killOrphans(d protocol.Dir, info protocol.Info, hunted map[int]uint64) bool {
+// killOrphans kills the orphans that it finds and reports whether any are left. It keeps every orphan in found, by
+// pid with its start, because a dying process loses its environment and session before it is gone.
+func killOrphans(d protocol.Dir, info protocol.Info, found map[int]uint64) bool {
 	if info.Cgroup != "" {
 		if !cgroup.Populated(info.Cgroup) {
 			return false
@@ -61,20 +59,20 @@ func killOrphans(d protocol.Dir, info protocol.Info, hunted map[int]uint64) bool
 		return true
 	}
 	if suspects, leaders := suspectsOf(d, info.Generation); len(suspects) > 0 {
-		addOrphans(suspects, leaders, hunted)
+		addOrphans(suspects, leaders, found)
 	}
-	for pid, start := range hunted {
+	for pid, start := range found {
 		if proc.StartTicks(pid) != start || proc.Ended(pid) {
-			delete(hunted, pid)
+			delete(found, pid)
 			continue
 		}
 		proc.SignalProcess(pid, start, unix.SIGKILL)
 	}
-	return len(hunted) > 0
+	return len(found) > 0
 }
 
-// addOrphans adds the processes of suspects to hunted.
-func addOrphans(suspects map[job.Attempt]bool, leaders sessions, hunted map[int]uint64) {
+// addOrphans adds the processes of suspects to found.
+func addOrphans(suspects map[job.Attempt]bool, leaders sessions, found map[int]uint64) {
 	for _, pid := range proc.AllPIDs() {
 		start := proc.StartTicks(pid)
 		if start == 0 || pid == os.Getpid() {
@@ -83,25 +81,24 @@ func addOrphans(suspects map[job.Attempt]bool, leaders sessions, hunted map[int]
 		a, marked := proc.AttemptOf(pid)
 		sid, err := unix.Getsid(pid)
 		if marked && suspects[a] || err == nil && leaders.hold(sid, start) {
-			hunted[pid] = start
+			found[pid] = start
 		}
 	}
 }
 
-// sessions are sessions of processes: the pid of each leader, with the tick at which it started.
+// sessions are process sessions: the pid of each leader, with the tick at which it started.
 type sessions map[int]uint64
 
-// hold says whether a process that started at start belongs to session sid of these.
-// It does if the leader is still the same process, or is gone: the kernel gives the
-// leader's pid to no other process as long as the session has members.
+// hold reports whether a process that started at start belongs to session sid of these. It does if the leader is
+// still the same process or is gone: as long as the session has members, the kernel does not reuse the leader's pid.
 func (s sessions) hold(sid int, start uint64) bool {
 	since, ok := s[sid]
 	leader := proc.StartTicks(sid)
 	return ok && start >= since && (leader == 0 || leader == since)
 }
 
-// suspectsOf lists the attempts of runner n whose end is not on disk, and the
-// sessions that their main processes led.
+// suspectsOf returns the attempts of runner n whose exit is not on disk, and the sessions that their main processes
+// led.
 func suspectsOf(d protocol.Dir, n int) (map[job.Attempt]bool, sessions) {
 	f, err := os.Open(d.MainProcesses(n))
 	if err != nil {
@@ -113,7 +110,7 @@ func suspectsOf(d protocol.Dir, n int) (map[job.Attempt]bool, sessions) {
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var who protocol.MainProcess
 		if json.Unmarshal(lines.Bytes(), &who) != nil {
-			continue // cut off with its writer
+			continue // the runner died while it wrote this line
 		}
 		if a, err := job.ParseAttempt(who.Attempt); err == nil && !ended[who.Attempt] {
 			suspects[a] = true
@@ -123,8 +120,8 @@ func suspectsOf(d protocol.Dir, n int) (map[job.Attempt]bool, sessions) {
 	return suspects, leaders
 }
 
-// endedAttempts names the attempts whose end is on disk. Ends that cannot be read
-// are left out: to look for a process in vain does no harm.
+// endedAttempts returns the attempts whose exit is on disk. It leaves out exits that cannot be read: looking for
+// processes of an ended attempt does no harm.
 func endedAttempts(d protocol.Dir) map[string]bool {
 	ends, _ := d.Ends()
 	all := make(map[string]bool, len(ends))

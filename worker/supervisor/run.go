@@ -16,32 +16,31 @@ import (
 )
 
 const (
-	// maxQueue bounds the requests that a runner has not read; one that does
-	// not read is cut off, and told everything again.
+	// maxQueue bounds the requests that a runner has not read. A runner that falls further behind is disconnected,
+	// and gets everything again when it reconnects.
 	maxQueue = 8192
-	// respawnFirst and respawnMost bound the pause before a runner that would
-	// not live is started again.
+	// respawnFirst and respawnMost bound the pause before another runner is started after one that died at once.
 	respawnFirst = 100 * time.Millisecond
 	respawnMost  = 5 * time.Second
-	// extendBatch bounds the deadlines of one frame.
+	// extendBatch bounds the deadlines in one frame.
 	extendBatch = 4096
 )
 
-// entry is an attempt whose end is not yet known here.
+// entry is an attempt whose exit is not known yet.
 type entry struct {
 	attempt   job.Attempt
-	role      role   // of the runner that it needs
+	role      role   // what kind of runner it needs
 	runner    int    // generation; 0: none has it yet
-	start     []byte // its Start, until its process is known to exist
+	start     []byte // the frame of its Start, until it has a process
 	pid       int
 	isolation string
 	began     time.Time
 	deadline  worker.BootTime // the newest; 0: none is known
-	stop      *protocol.Stop  // the last one asked for
+	stop      *protocol.Stop  // the last one requested
 }
 
-// role is what a runner runs. Containers have a runner of their own: it knows
-// the engine's client, which that of the processes is too small for.
+// role is what a runner runs: processes or containers. Containers have a runner of their own, which is a larger
+// program, because it contains the Docker client.
 type role bool
 
 const (
@@ -49,20 +48,20 @@ const (
 	containers role = true
 )
 
-// link is one runner as this daemon sees it.
+// link is one runner as this daemon knows it.
 type link struct {
 	role    role
 	conn    net.Conn // nil: not connected
 	queue   chan []byte
-	settled bool // it does not keep Adopt waiting: it was reached, or is new
-	// welcomed: it was reached once, and version is its own.
+	settled bool // Adopt need not wait for it: it was reached, or is new
+	// welcomed says that it was reached once. Then version is known.
 	welcomed  bool
 	version   string
-	isolation string // what holds its tasks, for people
-	own       bool   // this daemon started it; a new version may lie at the path of its binary
+	isolation string // how its tasks are isolated, for people
+	own       bool   // this daemon started it; it may have another version if the binary was upgraded
 }
 
-// state is all that Run's goroutine owns.
+// state is what Run's goroutine owns.
 type state struct {
 	d        *Driver
 	launch   func(n int, r role, pause time.Duration) // starts a runner in the background
@@ -70,15 +69,15 @@ type state struct {
 	entries  map[job.Attempt]*entry
 	ends     *ends
 	links    map[int]*link
-	spawning map[role]int // generation that is being started; 0 for none
-	newest   int          // generation that ever was
-	failures map[role]int // runners in a row that did not live
+	spawning map[role]int // generation that is being started; 0: none
+	newest   int          // highest generation that ever existed
+	failures map[role]int // consecutive runners that died before they could be reached
 	adopters []chan adopted
-	tells    bool // Adopt has answered
+	adopted  bool // Adopt has answered, so events are passed on
 	out      []worker.DriverEvent
 }
 
-// Run lasts until ctx ends; the runners and their tasks live on.
+// Run runs the driver until ctx ends. The runners and their tasks live on.
 func (d *Driver) Run(ctx context.Context) error {
 	if err := d.dir.Make(); err != nil {
 		return err
@@ -92,7 +91,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		return err
 	}
 	if err := d.follows.Open(); err != nil {
-		d.log.WarnContext(ctx, "outputs cannot be followed", "error", err)
+		d.log.WarnContext(ctx, "output of tasks cannot be followed", "error", err)
 	}
 	out := make(chan worker.DriverEvent)
 	s.wg.Go(func() {
@@ -146,7 +145,7 @@ func (s *state) loop(ctx context.Context, out chan<- worker.DriverEvent) {
 	}
 }
 
-// drop closes every connection and waits for what Run started.
+// drop closes every connection and waits for the goroutines that Run started.
 func (s *state) drop() {
 	done := make(chan struct{})
 	go func() {
@@ -158,7 +157,7 @@ func (s *state) drop() {
 	}
 	for {
 		select {
-		case <-s.d.do: // whoever asks now is on its way out
+		case <-s.d.do: // not executed: the caller only needs not to block
 		case <-done:
 			return
 		}
@@ -172,8 +171,7 @@ func (k *link) cut() {
 	}
 }
 
-// advance does what has become possible: a runner for new tasks, an answer to
-// those that wait for Adopt.
+// advance does what has become possible: it starts the runners that are needed and answers Adopt.
 func (s *state) advance() {
 	for _, k := range s.links {
 		if !k.settled {
@@ -191,9 +189,9 @@ func (s *state) advance() {
 	s.adopters = nil
 }
 
-// found lists all that lives or whose end is not forgotten.
+// found returns the attempts that are alive and the exits that were not forgotten.
 func (s *state) found() adopted {
-	s.tells = true
+	s.adopted = true
 	var a adopted
 	written, err := s.ends.read()
 	if err != nil {
@@ -210,15 +208,15 @@ func (s *state) found() adopted {
 	for _, e := range written {
 		attempt, err := job.ParseAttempt(e.Attempt)
 		if err != nil || s.entries[attempt] != nil {
-			continue // it will be told
+			continue // its exit is reported as an event
 		}
 		a.events = append(a.events, endOf(attempt, e.Exit))
 	}
 	return a
 }
 
-// wanted says whether a task waits for a runner of the role. Few hosts have
-// containers, so that their runner is not started before.
+// wanted reports whether a task waits for a runner of this role. Few hosts run containers, so their runner is started
+// only when it is needed.
 func (s *state) wanted(r role) bool {
 	for _, e := range s.entries {
 		if e.role == r && e.runner == 0 {
@@ -228,8 +226,7 @@ func (s *state) wanted(r role) bool {
 	return false
 }
 
-// current is the runner that new tasks go to: the newest of this version, or
-// that this daemon has started.
+// current returns the runner for new tasks, or 0: the newest one that has this daemon's version or was started by it.
 func (s *state) current(r role) int {
 	best := 0
 	for n, k := range s.links {
@@ -243,7 +240,7 @@ func (s *state) current(r role) int {
 func (s *state) begin(e *entry) {
 	if old := s.entries[e.attempt]; old != nil {
 		if old.pid != 0 {
-			s.tell(worker.DriverEvent{Attempt: old.attempt, Kind: worker.DriverStarted, PID: old.pid, Isolation: old.isolation, Began: old.began})
+			s.report(worker.DriverEvent{Attempt: old.attempt, Kind: worker.DriverStarted, PID: old.pid, Isolation: old.isolation, Began: old.began})
 		}
 		return
 	}
@@ -251,28 +248,28 @@ func (s *state) begin(e *entry) {
 	s.dispatch(e)
 }
 
-// dispatch gives an attempt to the current runner, or leaves it waiting for one.
+// dispatch sends an attempt to the current runner. Without one it waits for the next Welcome.
 func (s *state) dispatch(e *entry) {
 	e.runner = s.current(e.role)
 	k := s.links[e.runner]
 	if k == nil || k.conn == nil {
-		return // it is sent on the next Welcome
+		return // it is sent after the next Welcome
 	}
 	s.send(k, e.start)
 	s.again(k, e)
 }
 
-// again tells a runner what has been asked of an attempt since its Start.
+// again sends a runner the requests about an attempt that followed its Start.
 func (s *state) again(k *link, e *entry) {
 	if e.deadline != 0 {
-		s.ask(k, protocol.Request{Extend: []protocol.Extension{e.extension()}})
+		s.request(k, protocol.Request{Extend: []protocol.Extension{e.extension()}})
 	}
 	if e.stop != nil {
-		s.ask(k, protocol.Request{Stop: e.stop})
+		s.request(k, protocol.Request{Stop: e.stop})
 	}
 }
 
-// extension is the newest deadline as the runner's clock has it.
+// extension returns the newest deadline on the clock of the host.
 func (e *entry) extension() protocol.Extension {
 	boot, skew := e.deadline.OnHost()
 	return protocol.Extension{Attempt: e.attempt.String(), Deadline: boot, Skew: skew}
@@ -281,17 +278,17 @@ func (e *entry) extension() protocol.Extension {
 func (s *state) stop(a job.Attempt, m protocol.Stop) {
 	e := s.entries[a]
 	if e == nil {
-		return // it has ended, and that was told
+		return // it has ended, and that was reported
 	}
 	if e.stop == nil || m.Grace < e.stop.Grace {
 		e.stop = &m
 	}
-	s.ask(s.links[e.runner], protocol.Request{Stop: &m})
+	s.request(s.links[e.runner], protocol.Request{Stop: &m})
 }
 
 func (s *state) signal(a job.Attempt, m protocol.Signal) {
 	if e := s.entries[a]; e != nil {
-		s.ask(s.links[e.runner], protocol.Request{Signal: &m})
+		s.request(s.links[e.runner], protocol.Request{Signal: &m})
 	}
 }
 
@@ -305,21 +302,21 @@ func (s *state) extend(deadlines map[job.Attempt]worker.BootTime) {
 		e.deadline = at
 		batch := append(frames[e.runner], e.extension())
 		if len(batch) == extendBatch {
-			s.ask(s.links[e.runner], protocol.Request{Extend: batch})
+			s.request(s.links[e.runner], protocol.Request{Extend: batch})
 			batch = nil
 		}
 		frames[e.runner] = batch
 	}
 	for n, batch := range frames {
 		if len(batch) > 0 {
-			s.ask(s.links[n], protocol.Request{Extend: batch})
+			s.request(s.links[n], protocol.Request{Extend: batch})
 		}
 	}
 }
 
-// ask sends a request if the runner is connected; what is lasting of it is
-// told again on its next Welcome.
-func (s *state) ask(k *link, m protocol.Request) {
+// request sends a request if the runner is connected. Requests that still matter are sent again after its next
+// Welcome.
+func (s *state) request(k *link, m protocol.Request) {
 	if k == nil || k.conn == nil {
 		return
 	}
@@ -340,15 +337,14 @@ func (s *state) send(k *link, frame []byte) {
 	}
 }
 
-// tell queues an event, in order; there are few for each attempt that a worker
-// has given out, which bounds the queue.
-func (s *state) tell(e worker.DriverEvent) {
-	if s.tells {
+// report queues an event. The queue is bounded because each attempt has only a few events.
+func (s *state) report(e worker.DriverEvent) {
+	if s.adopted {
 		s.out = append(s.out, e)
 	}
 }
 
-// started notes the process of an attempt.
+// started records the process of an attempt.
 func (s *state) started(n int, m protocol.Started) {
 	a, err := job.ParseAttempt(m.Attempt)
 	if err != nil {
@@ -360,27 +356,27 @@ func (s *state) started(n int, m protocol.Started) {
 		s.entries[a] = e
 	}
 	e.runner, e.start = n, nil
-	s.d.lives.run(a)
+	s.d.activity.run(a)
 	if e.pid == 0 {
 		e.pid, e.isolation, e.began = m.PID, s.links[n].isolation, m.Began
-		s.tell(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: m.PID, Isolation: e.isolation, Began: e.began})
+		s.report(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: m.PID, Isolation: e.isolation, Began: e.began})
 	}
 }
 
-// ended notes the end of an attempt; nil means that nothing is known of it.
+// ended records the exit of an attempt; nil means that the exit is not known.
 func (s *state) ended(a job.Attempt, exit *job.Exit) {
 	if s.entries[a] == nil {
-		return // told already
+		return // reported already
 	}
 	delete(s.entries, a)
-	s.d.lives.end(a)
+	s.d.activity.end(a)
 	if exit == nil {
-		s.tell(worker.DriverEvent{Attempt: a, Kind: worker.DriverLost, Exit: job.Exit{
+		s.report(worker.DriverEvent{Attempt: a, Kind: worker.DriverLost, Exit: job.Exit{
 			State: job.NodeFail, Reason: "the runner of its node died, and the task with it",
 		}})
 		return
 	}
-	s.tell(endOf(a, *exit))
+	s.report(endOf(a, *exit))
 }
 
 func endOf(a job.Attempt, exit job.Exit) worker.DriverEvent {
@@ -391,8 +387,8 @@ func endOf(a job.Attempt, exit job.Exit) worker.DriverEvent {
 	return worker.DriverEvent{Attempt: a, Kind: kind, Exit: exit}
 }
 
-// missing decides about an attempt that no living runner has: it ended, or was
-// never begun and is given to a runner again, or died with its runner.
+// missing decides about an attempt that no living runner has. If its exit is on disk, it has ended; if no runner has
+// begun it, it is dispatched again; otherwise it died with its runner.
 func (s *state) missing(e *entry) {
 	end, err := s.d.dir.FindEnd(e.attempt)
 	switch {
@@ -400,17 +396,17 @@ func (s *state) missing(e *entry) {
 		s.ends.add(e.attempt, end.Segment)
 		s.ended(e.attempt, &end.Exit)
 	case !errors.Is(err, os.ErrNotExist):
-		s.d.log.Error("end of task is unreadable", "attempt", e.attempt.String(), "error", err)
+		s.d.log.Error("exit of task is unreadable", "attempt", e.attempt.String(), "error", err)
 		s.ended(e.attempt, nil)
-	case e.start != nil && s.untouched(e.attempt):
+	case e.start != nil && s.neverBegun(e.attempt):
 		s.dispatch(e)
 	default:
 		s.ended(e.attempt, nil)
 	}
 }
 
-// untouched says that no runner has begun with an attempt.
-func (s *state) untouched(a job.Attempt) bool {
+// neverBegun reports whether no runner has begun an attempt.
+func (s *state) neverBegun(a job.Attempt) bool {
 	_, err := os.Lstat(s.d.dir.Task(a))
 	return errors.Is(err, os.ErrNotExist)
 }

@@ -1,6 +1,6 @@
 package supervisor
 
-// Keeping in touch with each runner, and starting one where none lives.
+// Keeping connected to each runner, and starting one where none lives.
 
 import (
 	"bufio"
@@ -24,29 +24,28 @@ import (
 )
 
 const (
-	// redialFirst and redialMost bound the pause between attempts to reach a
-	// runner that lives.
+	// redialFirst and redialMost bound the pause between attempts to connect to a runner that lives.
 	redialFirst = 5 * time.Millisecond
 	redialMost  = time.Second
-	// welcomeWithin bounds the wait for a runner's first word.
+	// welcomeWithin bounds the wait for a runner's Welcome.
 	welcomeWithin = 10 * time.Second
-	// deafAfter is how long a runner may live without its socket being there
-	// before it is ended: nobody could renew a lease through it.
-	deafAfter = 15 * time.Second
+	// unreachableMost is how long a runner may live without being reachable. After that it is killed, because no
+	// lease can be renewed through it.
+	unreachableMost = 15 * time.Second
 )
 
-// errDead says that a runner is gone and nothing of its tasks is left.
+// errDead says that a runner is dead and that nothing of its tasks is left.
 var errDead = errors.New("supervisor: runner is dead")
 
-// keeper stays with one runner until it is dead. It runs in a goroutine of its
-// own and tells the state what it sees.
+// keeper keeps connected to one runner until that is dead. It runs in a goroutine of its own and reports to the
+// state.
 type keeper struct {
 	s       *state
 	d       *Driver
 	n       int
-	process *os.Process   // if this daemon started it, until it was waited for
-	fresh   bool          // it may not have its lock yet
-	info    protocol.Info // once it is dead
+	process *os.Process   // if this daemon started it, until it was reaped
+	fresh   bool          // it was just started and may not hold its lock yet
+	info    protocol.Info // known once it is dead
 }
 
 func (k *keeper) run(ctx context.Context) {
@@ -65,20 +64,20 @@ func (k *keeper) run(ctx context.Context) {
 			if err != nil && ctx.Err() == nil {
 				k.d.log.WarnContext(ctx, "connection to runner broke", "generation", k.n, "error", err)
 			}
-		case time.Since(heard) > deafAfter:
-			k.endDeaf()
+		case time.Since(heard) > unreachableMost:
+			k.killUnreachable()
 			heard = time.Now()
 		}
 		wait(ctx, pause)
 		pause = min(2*pause, redialMost)
 	}
 	if k.process != nil {
-		_ = k.process.Release() // it lives on without us
+		_ = k.process.Release() // it outlives this daemon
 	}
 }
 
-// visit connects to the runner and listens until the connection breaks, or
-// finds it dead and ends what it left.
+// visit connects to the runner and reads its reports until the connection breaks. If the runner is dead, it cleans up
+// and returns errDead.
 func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
 	if !k.fresh || exited(k.process) {
 		lock, err := k.d.dir.TryLock(k.n)
@@ -91,7 +90,7 @@ func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
 	}
 	conn, err := protocol.Dial(k.d.dir.Socket(k.n))
 	if err != nil {
-		return false, nil // it has not opened its socket yet, or is just ending
+		return false, nil // the runner has not opened its socket yet, or is just exiting
 	}
 	k.fresh = false
 	defer conn.Close()
@@ -103,12 +102,12 @@ func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
 		return true, err
 	}
 	if m.Welcome == nil {
-		return true, fmt.Errorf("supervisor: runner %d: its first word is no welcome", k.n)
+		return true, fmt.Errorf("supervisor: runner %d: its first message is not a Welcome", k.n)
 	}
 	_ = conn.SetReadDeadline(time.Time{}) // as above
 	k.d.do <- func() { k.s.welcomed(k.n, conn, *m.Welcome) }
 	err = k.listen(r)
-	k.d.do <- func() { k.s.parted(k.n, conn) }
+	k.d.do <- func() { k.s.disconnected(k.n, conn) }
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -125,16 +124,16 @@ func (k *keeper) listen(r io.Reader) error {
 	}
 }
 
-// cleanUp ends what a dead runner left. It gives errDead when nothing is.
+// cleanUp ends what a dead runner left. It returns errDead when nothing is left.
 func (k *keeper) cleanUp(ctx context.Context, lock *os.File) error {
 	defer lock.Close()
 	info, err := k.d.dir.ReadInfo(k.n)
 	if err != nil {
-		k.d.log.DebugContext(ctx, "dead runner said nothing of itself", "generation", k.n, "error", err)
+		k.d.log.DebugContext(ctx, "lock file of dead runner not read", "generation", k.n, "error", err)
 	}
 	k.info = info
 	if err := endOrphans(ctx, k.d.dir, info); err != nil {
-		return err // only ctx ends it
+		return err // ctx has ended
 	}
 	if k.d.cfg.EndContainers != nil {
 		if err := k.d.cfg.EndContainers(ctx, k.d.cfg.Dir, k.n); err != nil {
@@ -143,7 +142,7 @@ func (k *keeper) cleanUp(ctx context.Context, lock *os.File) error {
 	}
 	if k.process != nil {
 		if _, err := k.process.Wait(); err != nil {
-			k.d.log.DebugContext(ctx, "runner not waited for", "generation", k.n, "error", err)
+			k.d.log.DebugContext(ctx, "runner not reaped", "generation", k.n, "error", err)
 		}
 	}
 	if err := k.d.dir.Remove(k.n); err != nil {
@@ -159,8 +158,8 @@ func (d *Driver) clearLogs(ctx context.Context) {
 	}
 }
 
-// endDeaf ends a runner that lives but cannot be reached.
-func (k *keeper) endDeaf() {
+// killUnreachable kills a runner that lives but cannot be reached.
+func (k *keeper) killUnreachable() {
 	info, err := k.d.dir.ReadInfo(k.n)
 	if err != nil || info.PID <= 0 {
 		return
@@ -172,17 +171,16 @@ func (k *keeper) endDeaf() {
 	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
 	lock, err := k.d.dir.TryLock(k.n)
 	if lock != nil {
-		_ = lock.Close() // it has just died by itself
+		_ = lock.Close() // the runner has just died
 	}
 	if err != nil || lock != nil {
 		return
 	}
 	k.d.log.Error("runner lives but its socket is gone, ending it", "generation", k.n, "pid", info.PID)
-	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it holds its lock, so the number is still its own
+	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it still held its lock, so its pid was not reused
 }
 
-// exited says whether a process that we started has ended, without taking
-// note of it as Wait does.
+// exited reports whether a child process has exited, without reaping it.
 func exited(p *os.Process) bool {
 	if p == nil {
 		return true
@@ -201,7 +199,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// spawn starts a runner of this version, after a pause if others did not live.
+// spawn starts a runner of this version, after a pause if earlier ones died at once.
 func (s *state) spawn(r role) {
 	s.newest++
 	n := s.newest
@@ -214,8 +212,7 @@ func (s *state) spawn(r role) {
 	s.launch(n, r, pause)
 }
 
-// live is the whole life of a runner that this daemon starts, as far as the
-// daemon lives.
+// live starts runner n and keeps connected to it until the runner is dead or ctx ends.
 func (s *state) live(ctx context.Context, n int, r role, pause time.Duration) {
 	wait(ctx, pause)
 	if ctx.Err() != nil {
@@ -231,8 +228,7 @@ func (s *state) live(ctx context.Context, n int, r role, pause time.Duration) {
 	k.run(ctx)
 }
 
-// launch starts the process of runner n, so that nothing which ends this
-// daemon ends it.
+// launch starts the process of runner n, detached from this daemon so that it outlives it.
 func (d *Driver) launch(n int, r role) (*os.Process, error) {
 	out, err := os.OpenFile(d.dir.Log(n), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -244,9 +240,9 @@ func (d *Driver) launch(n int, r role) (*os.Process, error) {
 		binary, prefix = d.cfg.ContainerBinary, d.cfg.ContainerArgs
 	}
 	args := append(append([]string{}, prefix...), "--dir", d.cfg.Dir, "--generation", strconv.Itoa(n))
-	cmd := exec.Command(binary, args...) //nolint:gosec,noctx // it is our own program, and has to outlive every context
+	cmd := exec.Command(binary, args...) //nolint:gosec,noctx // our own program, which has to outlive every context
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.Env = inherited()
+	cmd.Env = runnerEnv()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("supervisor: start runner: %w", err)
@@ -254,9 +250,9 @@ func (d *Driver) launch(n int, r role) (*os.Process, error) {
 	return cmd.Process, nil
 }
 
-// inherited is what a runner gets of the daemon's environment, which may hold
-// secrets: what programs cannot do without, and where a user's systemd is.
-func inherited() []string {
+// runnerEnv returns the part of the daemon's environment that a runner gets. The daemon's environment may hold
+// secrets, so this is only what programs need, and the address of the user's systemd.
+func runnerEnv() []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "USER", "LANG", "TZ", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"} {
 		if value, ok := os.LookupEnv(name); ok {
@@ -266,8 +262,7 @@ func inherited() []string {
 	return env
 }
 
-// welcomed notes that a runner is connected and compares what it has with what
-// is known here.
+// welcomed records that a runner is connected, and compares the attempts that it has with those that are known here.
 func (s *state) welcomed(n int, conn net.Conn, w protocol.Welcome) {
 	k := s.links[n]
 	k.cut()
@@ -305,13 +300,13 @@ func (s *state) welcomed(n int, conn net.Conn, w protocol.Welcome) {
 	}
 	for m, other := range s.links {
 		if cur != 0 && m != cur && other.role == k.role {
-			s.ask(other, protocol.Request{Drain: true})
+			s.request(other, protocol.Request{Drain: true})
 		}
 	}
 	s.d.log.Info("runner connected", "generation", n, "pid", w.Info.PID, "version", w.Info.Version, "tasks", len(has))
 }
 
-// starting notes an attempt that an earlier daemon asked for.
+// starting records an attempt that an earlier daemon has requested.
 func (s *state) starting(n int, name string) {
 	a, err := job.ParseAttempt(name)
 	if err != nil {
@@ -319,26 +314,26 @@ func (s *state) starting(n int, name string) {
 	}
 	if s.entries[a] == nil {
 		s.entries[a] = &entry{attempt: a}
-		s.d.lives.begin(a)
+		s.d.activity.begin(a)
 	}
 	s.entries[a].runner = n
 }
 
-// parted notes that a connection broke.
-func (s *state) parted(n int, conn net.Conn) {
+// disconnected records that a connection broke.
+func (s *state) disconnected(n int, conn net.Conn) {
 	if k := s.links[n]; k != nil && k.conn == conn {
 		k.cut()
 	}
 }
 
-// reported takes in what a runner tells.
+// reported handles a report of a runner.
 func (s *state) reported(n int, m protocol.Report) {
 	switch {
 	case m.Started != nil:
 		s.started(n, *m.Started)
 	case m.Progress != nil:
 		if a, err := job.ParseAttempt(m.Progress.Attempt); err == nil && s.entries[a] != nil {
-			s.tell(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarting, Detail: m.Progress.Detail})
+			s.report(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarting, Detail: m.Progress.Detail})
 		}
 	case m.Ended != nil:
 		if a, err := job.ParseAttempt(m.Ended.Attempt); err == nil {
@@ -348,7 +343,7 @@ func (s *state) reported(n int, m protocol.Report) {
 	}
 }
 
-// gone notes that a runner is dead, and that nothing of its tasks is left.
+// gone records that a runner is dead and that nothing of its tasks is left.
 func (s *state) gone(n int) {
 	if k := s.links[n]; k != nil {
 		k.cut()
@@ -369,10 +364,9 @@ func (s *state) gone(n int) {
 	s.d.log.Info("runner is gone", "generation", n)
 }
 
-// write sends what is queued until the queue is closed, several requests in
-// one system call.
+// write sends queued requests until the queue is closed, several in one system call if they are waiting.
 func write(conn net.Conn, queue <-chan []byte) {
-	defer conn.Close() // the reader sees it
+	defer conn.Close() // the reader sees the broken connection
 	w := bufio.NewWriter(conn)
 	for frame := range queue {
 		_, err := w.Write(frame)
@@ -380,7 +374,7 @@ func write(conn net.Conn, queue <-chan []byte) {
 			err = w.Flush()
 		}
 		if err != nil {
-			_ = conn.Close()  // the reader sees it, and the queue is closed
+			_ = conn.Close()  // the reader sees that and has the queue closed
 			for range queue { // until then
 			}
 			return

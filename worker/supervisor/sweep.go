@@ -1,6 +1,6 @@
 package supervisor
 
-// Clearing away the output of tasks that ended long ago.
+// Deleting the output of tasks that ended long ago.
 
 import (
 	"context"
@@ -17,17 +17,16 @@ import (
 )
 
 const (
-	// sweepEvery is how often old output is looked for, and sweepShort how often
-	// while less than a shortShare of the file system is free: a daemon whose disk
-	// is full takes no work.
+	// sweepEvery is how often old output is looked for. It is sweepShort while less than 1/shortShare of the file
+	// system is free, because a daemon whose disk is full accepts no work.
 	sweepEvery = time.Hour
 	sweepShort = time.Minute
 	shortShare = 20
-	// keepFor is how long output stays after its task was forgotten.
+	// keepFor is how long output is kept after its task was forgotten.
 	keepFor = 7 * 24 * time.Hour
-	// keepShare is the part of the file system that output may take: a tenth.
+	// keepShare bounds the disk space of output to 1/keepShare of the file system.
 	keepShare = 10
-	// keepMost bounds the directories, which a restart has to go through.
+	// keepMost bounds the number of directories, because a restart reads all of them.
 	keepMost = 100_000
 )
 
@@ -51,13 +50,12 @@ func (s *state) sweeps(ctx context.Context) {
 	}
 }
 
-// sweepDue says whether to look for old output that long after the last time.
+// sweepDue reports whether to look for old output that long after the last time.
 func sweepDue(since time.Duration, disk unix.Statfs_t) bool {
 	return since >= sweepEvery || disk.Bavail < disk.Blocks/shortShare
 }
 
-// unforgotten names the attempts whose end somebody may still ask for; it is
-// called outside of Run's goroutine.
+// unforgotten returns the attempts whose exits are still needed. It is called outside of Run's goroutine.
 func (s *state) unforgotten(ctx context.Context) map[job.Attempt]bool {
 	answer := make(chan map[job.Attempt]bool, 1)
 	select {
@@ -68,15 +66,14 @@ func (s *state) unforgotten(ctx context.Context) map[job.Attempt]bool {
 	}
 }
 
-// kept is the directory of an attempt that ended.
+// kept is the directory of an attempt that has ended.
 type kept struct {
 	path  string
-	since time.Time
+	since time.Time // when it last changed
 	size  int64
 }
 
-// sweep removes the directories of forgotten attempts, oldest first, as far as
-// the bounds want it.
+// sweep removes directories of forgotten attempts, oldest first, until the rest is within the bounds.
 func (d *Driver) sweep(now time.Time, unforgotten map[job.Attempt]bool) error {
 	all, total, err := d.kept(unforgotten)
 	if err != nil {
@@ -102,7 +99,7 @@ func (d *Driver) sweep(now time.Time, unforgotten map[job.Attempt]bool) error {
 	return nil
 }
 
-// kept lists what may go, oldest first, and how much it takes.
+// kept lists the directories that may be removed, oldest first, and the sum of their sizes in bytes.
 func (d *Driver) kept(unforgotten map[job.Attempt]bool) ([]kept, int64, error) {
 	attempts, err := d.dir.Attempts()
 	if err != nil {
@@ -111,10 +108,10 @@ func (d *Driver) kept(unforgotten map[job.Attempt]bool) ([]kept, int64, error) {
 	var all []kept
 	var total int64
 	for _, a := range attempts {
-		if unforgotten[a] || d.lives.of(a) != nil {
+		if unforgotten[a] || d.activity.of(a) != nil {
 			continue
 		}
-		info, err := os.Lstat(d.dir.Task(a)) // last changed when it ended, or began at the latest
+		info, err := os.Lstat(d.dir.Task(a)) // its last change is not later than the end of the attempt
 		if err != nil {
 			continue
 		}
@@ -126,12 +123,12 @@ func (d *Driver) kept(unforgotten map[job.Attempt]bool) ([]kept, int64, error) {
 	return all, total, nil
 }
 
-// size is what a directory takes, without following links.
+// size returns the bytes of the files in a directory, without following links.
 func size(path string) int64 {
 	var n int64
 	_ = filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // what has gone takes nothing
+			return nil //nolint:nilerr // a file that disappears meanwhile does not count
 		}
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
 			n += info.Size()
