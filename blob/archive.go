@@ -1,6 +1,6 @@
 package blob
 
-// Files that come back, as an archive in the format of tar.
+// Unpacking files that are copied from a task, which arrive as a tar archive.
 
 import (
 	"archive/tar"
@@ -13,10 +13,9 @@ import (
 	"strings"
 )
 
-// Unarchive unpacks an archive into dir, which is made if it is not there. A
-// file takes the place of one with its name once it is whole. Nothing is
-// written outside of dir, and a path or link that leads there is ErrInvalid, as
-// is a second file with the path of an earlier one.
+// Unarchive unpacks an archive into dir, which is made if it does not exist. An existing file is replaced once the
+// new one is complete. Nothing is written outside of dir. A path or link that leads outside is ErrInvalid, and so is
+// a second file with the same path.
 func Unarchive(archive io.Reader, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // as any directory that a user makes
 		return fmt.Errorf("copy to %s: %w", dir, cause(err))
@@ -62,7 +61,7 @@ func unarchiveOne(root *os.Root, name string, h *tar.Header, data io.Reader) err
 		if err := CheckLink(name, h.Linkname); err != nil {
 			return err
 		}
-		if err := plain(root, name); err != nil { // else it leads elsewhere than its name tells
+		if err := plain(root, name); err != nil { // below a link, CheckLink would not hold
 			return err
 		}
 		if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -75,8 +74,7 @@ func unarchiveOne(root *os.Root, name string, h *tar.Header, data io.Reader) err
 	return fmt.Errorf("%w: neither file, directory nor link", ErrInvalid)
 }
 
-// plain says whether all directories above a path are what they seem, and no
-// links.
+// plain returns an error if a directory above a path is a symbolic link.
 func plain(root *os.Root, name string) error {
 	for up := path.Dir(name); up != "."; up = path.Dir(up) {
 		info, err := root.Lstat(up)
@@ -90,7 +88,7 @@ func plain(root *os.Root, name string) error {
 	return nil
 }
 
-// replace writes a file beside its place and then puts it there.
+// replace writes a file under a temporary name and renames it when it is complete.
 func replace(root *os.Root, name string, h *tar.Header, data io.Reader) error {
 	part := path.Join(path.Dir(name), fmt.Sprintf(".muster-%d.part", os.Getpid()))
 	f, err := root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -98,7 +96,7 @@ func replace(root *os.Root, name string, h *tar.Header, data io.Reader) error {
 		return err
 	}
 	_, err = io.Copy(f, data)
-	err = errors.Join(err, f.Chmod(fs.FileMode(h.Mode)&fs.ModePerm), f.Close()) //nolint:gosec // cut to permissions
+	err = errors.Join(err, f.Chmod(fs.FileMode(h.Mode)&fs.ModePerm), f.Close()) //nolint:gosec // masked to permission bits
 	if err == nil {
 		err = root.Chtimes(part, h.ModTime, h.ModTime)
 	}
@@ -106,7 +104,7 @@ func replace(root *os.Root, name string, h *tar.Header, data io.Reader) error {
 		err = root.Rename(part, name)
 	}
 	if err != nil {
-		_ = root.Remove(part) // it is of no use
+		_ = root.Remove(part) // it is incomplete
 	}
 	return err
 }

@@ -1,15 +1,13 @@
-// Package blob keeps the trees of files that jobs bring along: content
-// addressed, so that what was sent once is not sent again.
+// Package blob stores the files that jobs upload, addressed by content, so that nothing is sent twice.
 //
-// A file is cut into chunks at places that its content decides (FastCDC), a
-// chunk is named by its BLAKE3 hash, and a Tree lists paths, modes and chunks.
-// A tree is named by the hash of its encoding. Who knows that hash may have the
-// tree, so it is shown to nobody but the job's user.
+// A file is split into chunks at boundaries that depend on its content (FastCDC). A chunk is named by its BLAKE3
+// hash. A Tree lists paths, modes and chunks, as a snapshot of restic does, and is named by the hash of its encoding.
+// On disk many chunks lie in one pack. Whoever knows the hash of a tree can read the tree, so only the job's user is
+// shown the hash.
 //
-// Scan and Send are the client's side, Store the daemon's, Fetch the way
-// between daemons, Unpack the last step: a private copy for one task. Whatever
-// comes from outside goes through ParseTree, which refuses every path and link
-// that could leave the tree.
+// Scan and Send are the client's side, Store is the daemon's, Fetch copies a tree between daemons, and Unpack makes a
+// private copy for one task. All trees from outside go through ParseTree, which refuses every path and link that
+// could lead out of the tree.
 package blob
 
 import (
@@ -21,20 +19,17 @@ import (
 )
 
 var (
-	// ErrMissing is a tree or chunk that is not in the store. Send it again, or
-	// ask another holder.
+	// ErrMissing says that a tree or chunk is not in the store. Send it again, or ask another holder.
 	ErrMissing = errors.New("not in the store")
-	// ErrInvalid is a tree, a path or a chunk that is not as it must be.
+	// ErrInvalid says that a tree, a path or a chunk is malformed.
 	ErrInvalid = errors.New("not a valid tree")
-	// ErrFull is a store without room for more. Wait for jobs to end, or send
-	// less.
+	// ErrFull says that the store has no space left. Wait for jobs to end, or send less.
 	ErrFull = errors.New("the store for uploads is full")
-	// ErrTooLarge is an upload above its bound. Leave files out with
-	// .musterignore, or raise the bound.
+	// ErrTooLarge says that an upload exceeds its limit. Leave files out with .musterignore, or raise the limit.
 	ErrTooLarge = errors.New("too large")
 )
 
-// The bounds of trees and of what carries them.
+// The limits of chunks, trees and requests.
 const (
 	MinChunk     = 64 << 10 // bytes; a smaller file is one chunk
 	AverageChunk = 256 << 10
@@ -44,10 +39,9 @@ const (
 	maxEntries   = 1 << 20
 	maxPath      = 4096
 	maxName      = 255
-	maxTreeSize  = 1 << 44 // bytes of all files: far above any store
+	maxTreeSize  = 1 << 44 // bytes of all files; no store is that large
 
-	// MaxBatch bounds the chunks that travel in one request, in bytes, and
-	// MaxAsk their number.
+	// MaxBatch bounds the chunks in one request, in bytes, and MaxAsk their number.
 	MaxBatch = 8 << 20
 	MaxAsk   = 4096
 )
@@ -55,13 +49,13 @@ const (
 // Hash names a chunk or a tree.
 type Hash [32]byte
 
-// Sum is the hash of data.
+// Sum returns the hash of data.
 func Sum(data []byte) Hash { return blake3.Sum256(data) }
 
-// String is the hash in 64 hexadecimal digits.
+// String returns the hash as 64 hexadecimal digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// ParseHash reads what String wrote.
+// ParseHash parses the result of Hash.String.
 func ParseHash(s string) (Hash, error) {
 	var h Hash
 	b, err := hex.DecodeString(s)
@@ -72,7 +66,7 @@ func ParseHash(s string) (Hash, error) {
 	return h, nil
 }
 
-// Ref is a chunk by name and length.
+// Ref names a chunk by its hash and its length in bytes.
 type Ref struct {
 	Hash Hash
 	Size uint32

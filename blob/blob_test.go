@@ -235,8 +235,8 @@ func TestDamagedChunkIsSentAgain(t *testing.T) {
 	s := newStore(t, Config{})
 	send(t, s, dir, ".")
 	ref := Ref{Hash: Sum([]byte("content")), Size: 7}
-	pack := s.chunks[ref.Hash].pack
-	pack.since = pack.since.Add(-trust) // what is read comes from the disk, for all we know
+	pack := s.index[ref.Hash].pack
+	pack.written = pack.written.Add(-trustFor) // what is read comes from the disk, for all we know
 	spoil(t, s.pack(pack.name), 1, '0')
 	if _, err := s.Append(nil, ref); !errors.Is(err, ErrMissing) {
 		t.Errorf("damaged: %v", err)
@@ -378,7 +378,7 @@ func age(t *testing.T, s *Store, by time.Duration) {
 		t.Fatal(err)
 	}
 	for _, p := range s.packs {
-		p.used, p.since = p.used.Add(-by), p.since.Add(-by)
+		p.used, p.written = p.used.Add(-by), p.written.Add(-by)
 	}
 }
 
@@ -400,7 +400,7 @@ func TestRoomIsMadeFromWhatNobodyNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	live = needed
-	age(t, s, 3*young)
+	age(t, s, 3*minAge)
 	old, err := upload(2)
 	if err != nil {
 		t.Fatal(err)
@@ -408,8 +408,8 @@ func TestRoomIsMadeFromWhatNobodyNeeds(t *testing.T) {
 	if _, err := upload(3); !errors.Is(err, ErrFull) {
 		t.Errorf("all is live or young: %v", err)
 	}
-	age(t, s, 2*young)
-	s.swept = time.Time{}
+	age(t, s, 2*minAge)
+	s.pruned = time.Time{}
 	if _, err := upload(3); err != nil {
 		t.Errorf("with old trees to drop: %v", err)
 	}
@@ -497,13 +497,13 @@ func put(t testing.TB, s *Store, chunks ...[]byte) []Ref {
 
 func BenchmarkCut(b *testing.B) {
 	data := random(1, 64<<20)
-	c, err := NewCutter()
+	c, err := NewChunker()
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
-		if _, err := c.Cut(bytes.NewReader(data), func(Ref, []byte) error { return nil }); err != nil {
+		if _, err := c.Split(bytes.NewReader(data), func(Ref, []byte) error { return nil }); err != nil {
 			b.Fatal(err)
 		}
 	}

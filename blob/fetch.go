@@ -1,7 +1,6 @@
 package blob
 
-// From one daemon's store to another's: the way of a tree to the host that
-// runs the task.
+// Fetching: copying a tree from another daemon's store to the host that runs the task.
 
 import (
 	"context"
@@ -10,22 +9,21 @@ import (
 	"sync"
 )
 
-// Holder is a daemon that may have trees.
+// Holder is a daemon that may have a tree.
 type Holder interface {
-	// Tree is the encoding of a tree, or ErrMissing.
+	// Tree returns the encoding of a tree, or ErrMissing.
 	Tree(ctx context.Context, h Hash) ([]byte, error)
-	// Chunks asks for one batch of chunks and gives each that the holder has to
-	// take, in any order; take must not keep the data, and finds out whether it
-	// is what was asked for.
+	// Chunks requests one batch of chunks and passes each chunk that the holder has to take, in any order. Take must
+	// not keep the data, and checks that the chunk was requested.
 	Chunks(ctx context.Context, refs []Ref, take func(data []byte) error) error
-	// String names it for people.
+	// String names the holder for people.
 	String() string
 }
 
-// fetchers is how many batches travel at once.
+// fetchers is how many batches are requested at the same time.
 const fetchers = 2
 
-// Fetcher brings trees into a store, each once at a time.
+// Fetcher copies trees into a store. Of each tree only one fetch runs at a time.
 type Fetcher struct {
 	store *Store
 
@@ -40,18 +38,17 @@ type transfer struct {
 	over chan struct{} // closed when it has ended
 }
 
-// Fetching is how far a fetch has come: bytes of chunks, of those that were
-// missing here when a holder was asked. Without From nothing was asked for yet.
+// Fetching is the progress of a fetch, in bytes of the chunks that were missing when the holder From was asked. From
+// is empty while no holder was asked.
 type Fetching struct {
 	From        string
 	Done, Total int64
 }
 
-// NewFetcher makes a fetcher for a store.
+// NewFetcher returns a fetcher for a store.
 func NewFetcher(s *Store) *Fetcher { return &Fetcher{store: s, under: map[Hash]*transfer{}} }
 
-// Fetching is how far the fetch of a tree has come, whoever asked for it; false
-// if none is under way.
+// Fetching returns the progress of a tree's fetch, or false if none is in progress.
 func (f *Fetcher) Fetching(h Hash) (Fetching, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,17 +59,16 @@ func (f *Fetcher) Fetching(h Hash) (Fetching, bool) {
 	return t.Fetching, true
 }
 
-// note changes what is told of a fetch that is under way.
+// note changes the progress of a fetch.
 func (f *Fetcher) note(h Hash, change func(*Fetching)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(&f.under[h].Fetching)
 }
 
-// Fetch makes sure that the store has a tree, and gives how many bytes of
-// chunks came for it. What one holder lacks the next is asked for; what has
-// come stays, whatever happens. ErrMissing if all holders answered and none
-// has it.
+// Fetch makes sure that the store has a tree, and returns how many bytes of chunks were copied. Chunks that one
+// holder lacks are requested from the next. Chunks that have arrived stay in the store, even after an error. The
+// error is ErrMissing if all holders answered and none has the tree.
 func (f *Fetcher) Fetch(ctx context.Context, h Hash, holders []Holder) (Tree, int64, error) {
 	done, err := f.enter(ctx, h)
 	if err != nil {
@@ -93,7 +89,7 @@ func (f *Fetcher) Fetch(ctx context.Context, h Hash, holders []Holder) (Tree, in
 		}
 		errs = append(errs, err)
 	}
-	// Only if all say so is it nowhere.
+	// ErrMissing only if every holder says so.
 	for _, err := range errs {
 		if !errors.Is(err, ErrMissing) {
 			return Tree{}, came, err
@@ -102,7 +98,7 @@ func (f *Fetcher) Fetch(ctx context.Context, h Hash, holders []Holder) (Tree, in
 	return Tree{}, came, fmt.Errorf("blob: tree %s: %w: no daemon that was asked has it", h, ErrMissing)
 }
 
-// enter waits until nobody else fetches the tree.
+// enter waits until no other fetch of the tree is in progress, and begins one.
 func (f *Fetcher) enter(ctx context.Context, h Hash) (done func(), err error) {
 	for {
 		f.mu.Lock()
@@ -127,7 +123,7 @@ func (f *Fetcher) enter(ctx context.Context, h Hash) (done func(), err error) {
 	}
 }
 
-// have is the tree if all of it is here.
+// have returns the tree if all of it is in the store.
 func (f *Fetcher) have(h Hash) (Tree, error) {
 	text, err := f.store.TreeText(h)
 	if err != nil {
@@ -135,7 +131,7 @@ func (f *Fetcher) have(h Hash) (Tree, error) {
 	}
 	t, err := ParseTree(text)
 	if err == nil {
-		_, err = f.store.keepTree(h, t, text, "")
+		_, err = f.store.storeTree(h, t, text, "")
 	}
 	return t, err
 }
@@ -148,7 +144,7 @@ func (f *Fetcher) from(ctx context.Context, h Hash, holder Holder) (Tree, int64,
 		}
 	}
 	if Sum(text) != h {
-		return Tree{}, 0, fmt.Errorf("blob: tree %s: %w: what came has another hash", h, ErrInvalid)
+		return Tree{}, 0, fmt.Errorf("blob: tree %s: %w: the received data has another hash", h, ErrInvalid)
 	}
 	t, err := ParseTree(text)
 	if err != nil {
@@ -167,11 +163,11 @@ func (f *Fetcher) from(ctx context.Context, h Hash, holder Holder) (Tree, int64,
 	if err != nil {
 		return t, came, err
 	}
-	_, err = f.store.keepTree(h, t, text, "")
+	_, err = f.store.storeTree(h, t, text, "")
 	return t, came, err
 }
 
-// chunks fetches batch after batch, a few at a time.
+// chunks fetches missing chunks in batches, fetchers of them at the same time.
 func (f *Fetcher) chunks(ctx context.Context, h Hash, missing []Ref, holder Holder) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -203,8 +199,7 @@ func (f *Fetcher) chunks(ctx context.Context, h Hash, missing []Ref, holder Hold
 	return came, context.Cause(ctx)
 }
 
-// batch fetches chunks with one request. What has come stays, also if not all of
-// it comes.
+// batch fetches chunks with one request. Chunks that have arrived stay in the store, even after an error.
 func (f *Fetcher) batch(ctx context.Context, h Hash, refs []Ref, holder Holder) (int64, error) {
 	var came int64
 	to := f.store.Putter(false)

@@ -1,7 +1,6 @@
 package blob
 
-// Chunks on disk: what came together lies in one file, as to make a file costs
-// more than to write a small chunk.
+// Packs: files that hold many chunks, because creating a file costs more than writing a small chunk.
 
 import (
 	"bufio"
@@ -19,62 +18,60 @@ import (
 )
 
 const (
-	// packEnds is what a pack's name ends with.
-	packEnds = ".pack"
-	// maxPack and MaxAsk bound what one pack holds; a chunk more is let in.
+	// packExt is the extension of a pack's name.
+	packExt = ".pack"
+	// maxPack and MaxAsk bound the bytes and chunks of a pack. A pack may exceed maxPack by one chunk.
 	maxPack = 64 << 20
-	// writeAtOnce is how much is written at once, and gathered for that. For a
-	// longer write the kernel looks for longer pieces of free memory, which costs
-	// more than it saves: on Linux 6.18, 500 MB took 0.16 s of CPU in writes of
-	// 64 KiB, and 0.6 to 1.2 s in writes of 128 KiB.
+	// writeAtOnce is the size of one write, and of the buffer. For a longer write the kernel looks for larger pieces
+	// of free memory, which costs more than it saves: on Linux 6.18, 500 MB took 0.16 s of CPU in writes of 64 KiB,
+	// and 0.6 to 1.2 s in writes of 128 KiB.
 	writeAtOnce = 64 << 10
-	// countBytes is the length of a pack's last field.
+	// countBytes is the size of a pack's last field, the number of chunks.
 	countBytes = 4
 )
 
 // pack is one file of chunks. Its fields are guarded by the store's mu.
 type pack struct {
 	name string
-	by   by // who uploaded it
+	user userID // who uploaded it
 	refs []Ref
 	size int64     // of the file
-	used time.Time // when a chunk of it was of use last
-	// since is when this process wrote it; zero if another did. For a while it
-	// is read without being hashed once more.
-	since time.Time
-	// synced says that it is on the disk for good.
+	used time.Time // when a chunk of it was last used
+	// written is when this process wrote the pack; zero if another process did. See trustFor.
+	written time.Time
+	// synced says that the pack is on disk and survives a power cut.
 	synced bool
 }
 
-// Putter writes chunks into a store, as one pack. It is used by one goroutine.
-// Chunks are in the store once Close has returned; without Close nothing stays.
+// Putter writes chunks into packs of a store. It is not safe for concurrent use. Chunks are in the store once Close
+// has returned; without Close they are dropped.
 type Putter struct {
 	store    *Store
 	sync     bool
-	by       by            // whose upload it is
-	only     map[Hash]bool // others are refused, if it is not nil
+	user     userID        // who uploads
+	only     map[Hash]bool // the chunks that are accepted; nil: all
 	file     *os.File
 	out      *bufio.Writer
 	refs     []Ref
 	seen     map[Hash]bool
 	bytes    int64
-	reserved int64 // of the store's size
+	reserved int64 // bytes reserved in the store
 }
 
-// Putter begins a pack. With sync its bytes are on their way to the disk when
-// it is closed, so that PutTree has little to wait for.
+// Putter returns a putter. With sync it begins to write back a pack when the pack is closed, so that PutTree waits
+// less.
 func (s *Store) Putter(sync bool) *Putter {
 	return &Putter{store: s, sync: sync, seen: map[Hash]bool{}}
 }
 
-// Put keeps a chunk; its data is not needed afterwards.
+// Put stores a chunk. It does not keep data.
 func (p *Putter) Put(data []byte) (Ref, error) {
 	r := Ref{Hash: Sum(data), Size: uint32(len(data))} //nolint:gosec // at most MaxChunk
 	if len(data) == 0 || len(data) > MaxChunk {
 		return r, fmt.Errorf("blob: chunk of %d bytes: %w: from 1 to %d", len(data), ErrInvalid, MaxChunk)
 	}
 	if p.only != nil && !p.only[r.Hash] {
-		return r, fmt.Errorf("blob: chunk %s: %w: it came damaged, or was not asked for", r.Hash, ErrInvalid)
+		return r, fmt.Errorf("blob: chunk %s: %w: it is damaged, or was not requested", r.Hash, ErrInvalid)
 	}
 	if err := p.store.open(); err != nil {
 		return r, err
@@ -87,40 +84,40 @@ func (p *Putter) Put(data []byte) (Ref, error) {
 			return r, err
 		}
 	}
-	if err := p.store.reserve(p.by, int64(len(data))+refBytes); err != nil {
+	if err := p.store.reserve(p.user, int64(len(data))+refBytes); err != nil {
 		return r, err
 	}
 	p.reserved += int64(len(data)) + refBytes
 	return r, p.write(r, data)
 }
 
-// turn has what follows be another user's.
-func (p *Putter) turn(whose by) error {
-	if p.by == whose {
+// setUser sets whose chunks follow. It begins a new pack if the user changes.
+func (p *Putter) setUser(user userID) error {
+	if p.user == user {
 		return nil
 	}
 	err := p.Close()
-	p.by = whose
+	p.user = user
 	return err
 }
 
-// again puts a chunk that the store has in another pack, even if that needs
-// more than the store may take: the other pack goes then.
-func (p *Putter) again(r Ref, data []byte) error {
+// rewrite stores a chunk that the store has in another pack. It may exceed the store's size, because the other pack
+// is removed afterwards.
+func (p *Putter) rewrite(r Ref, data []byte) error {
 	if len(p.refs) == MaxAsk || p.bytes > maxPack {
 		if err := p.Close(); err != nil {
 			return err
 		}
 	}
 	p.reserved += int64(len(data)) + refBytes
-	p.store.count(p.by, int64(len(data))+refBytes)
+	p.store.count(p.user, int64(len(data))+refBytes)
 	return p.write(r, data)
 }
 
 func (p *Putter) write(r Ref, data []byte) error {
 	if p.file == nil {
-		// By its name the newest comes last, and holds a chunk that was sent again.
-		f, err := os.CreateTemp(filepath.Join(p.store.cfg.Dir, "tmp"), fmt.Sprintf("%016x-%s-*%s", time.Now().UnixNano(), p.by, packEnds))
+		// Names sort by time. Of a chunk that is in several packs, load takes the one from the newest.
+		f, err := os.CreateTemp(filepath.Join(p.store.cfg.Dir, "tmp"), fmt.Sprintf("%016x-%s-*%s", time.Now().UnixNano(), p.user, packExt))
 		if err != nil {
 			return fmt.Errorf("blob: keep chunk: %w", err)
 		}
@@ -135,8 +132,7 @@ func (p *Putter) write(r Ref, data []byte) error {
 	return nil
 }
 
-// Close puts what was written into the store. The Putter may be used again, for
-// another pack.
+// Close adds the pack to the store. The Putter may be used again, for another pack.
 func (p *Putter) Close() error {
 	if p.file == nil {
 		p.Discard()
@@ -147,7 +143,7 @@ func (p *Putter) Close() error {
 	_, err := p.out.Write(tail)
 	err = errors.Join(err, p.out.Flush())
 	if err == nil && p.sync {
-		_ = unix.SyncFileRange(int(p.file.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE) // PutTree makes sure
+		_ = unix.SyncFileRange(int(p.file.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE) // an error does no harm: PutTree syncs
 	}
 	name := filepath.Base(p.file.Name())
 	if err = errors.Join(err, p.file.Close()); err == nil {
@@ -158,28 +154,28 @@ func (p *Putter) Close() error {
 	}
 	now := time.Now()
 	size := p.bytes + int64(len(tail))
-	p.store.count(p.by, size-p.reserved)
-	p.store.enter(&pack{name: name, by: p.by, refs: p.refs, size: size, used: now, since: now})
+	p.store.count(p.user, size-p.reserved)
+	p.store.addPack(&pack{name: name, user: p.user, refs: p.refs, size: size, used: now, written: now})
 	p.file, p.reserved = nil, 0
 	return nil
 }
 
-// Discard drops what was put since the last Close.
+// Discard drops the chunks that were put since the last Close.
 func (p *Putter) Discard() {
 	if p.file != nil {
-		_ = p.file.Close()           // as it is of no use
-		_ = os.Remove(p.file.Name()) // else it goes when the store is opened the next time
+		_ = p.file.Close()           // it is dropped
+		_ = os.Remove(p.file.Name()) // otherwise open removes it after a restart
 	}
-	p.store.count(p.by, -p.reserved)
+	p.store.count(p.user, -p.reserved)
 	p.file, p.out, p.refs, p.bytes, p.reserved = nil, nil, nil, 0, 0
 	clear(p.seen)
 }
 
-// PutAll keeps chunks of a user that come one after the other, each after its
-// head. What arrived whole stays, should the rest not arrive: that is ErrInvalid.
+// PutAll stores a stream of chunks of a user, each preceded by its length. If the stream breaks off, complete chunks
+// stay in the store, and the error is ErrInvalid.
 func (s *Store) PutAll(from io.Reader, user string) error {
 	p := s.Putter(true)
-	p.by = uploader(user)
+	p.user = idOf(user)
 	defer p.Discard()
 	buf := make([]byte, MaxChunk)
 	for {
@@ -196,7 +192,7 @@ func (s *Store) PutAll(from io.Reader, user string) error {
 	}
 }
 
-// pieces writes to a file, writeAtOnce bytes at a time.
+// pieces writes to a file in writes of writeAtOnce bytes.
 type pieces struct{ file *os.File }
 
 func (w pieces) Write(data []byte) (int, error) {
@@ -210,7 +206,7 @@ func (w pieces) Write(data []byte) (int, error) {
 	return n, nil
 }
 
-// readPack reads the list at the end of a pack that an earlier process wrote.
+// readPack reads the index at the end of a pack that an earlier process wrote.
 func readPack(path string) (*pack, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -223,9 +219,9 @@ func readPack(path string) (*pack, error) {
 	}
 	p := &pack{name: filepath.Base(path), size: info.Size(), used: info.ModTime()}
 	if parts := strings.Split(p.name, "-"); len(parts) > 2 {
-		p.by = by(parts[1])
+		p.user = userID(parts[1])
 	}
-	broken := fmt.Errorf("blob: %s: %w: its list is not that of its chunks", p.name, ErrInvalid)
+	broken := fmt.Errorf("blob: %s: %w: its index does not match its chunks", p.name, ErrInvalid)
 	var count [countBytes]byte
 	if _, err := f.ReadAt(count[:], p.size-countBytes); err != nil {
 		return nil, broken
@@ -251,5 +247,5 @@ func readPack(path string) (*pack, error) {
 	return p, nil
 }
 
-// isPack says whether a file of the store's directory is a pack.
-func isPack(name string) bool { return strings.HasSuffix(name, packEnds) }
+// isPack reports whether a file in the packs directory is a pack.
+func isPack(name string) bool { return strings.HasSuffix(name, packExt) }

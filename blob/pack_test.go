@@ -97,7 +97,7 @@ func TestBrokenPackIsDropped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStore(t, Config{})
 			fine, bad := put(t, s, random(1, 100))[0], put(t, s, random(2, 100), random(3, 100))
-			path := s.pack(s.chunks[bad[0].Hash].pack.name)
+			path := s.pack(s.index[bad[0].Hash].pack.name)
 			text, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
@@ -145,11 +145,11 @@ func TestSweepMovesWhatIsKept(t *testing.T) {
 		}
 	}
 	now := time.Now()
-	if err := s.dropChunks(kept, now); err != nil || len(packsOf(t, s)) != 3 {
+	if err := s.pruneChunks(kept, now); err != nil || len(packsOf(t, s)) != 3 {
 		t.Fatalf("what is young: %d packs, %v", len(packsOf(t, s)), err)
 	}
-	age(t, s, 2*young)
-	if err := s.dropChunks(kept, now); err != nil {
+	age(t, s, 2*minAge)
+	if err := s.pruneChunks(kept, now); err != nil {
 		t.Fatal(err)
 	}
 	fresh := NewStore(s.cfg, s.log)
@@ -179,7 +179,7 @@ func TestTreeIsSyncedWithItsChunks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.keepTree(Sum(text), tree, text, ""); err != nil || len(s.unsynced([]Ref{one, two, other})) != 3 {
+	if _, err := s.storeTree(Sum(text), tree, text, ""); err != nil || len(s.unsynced([]Ref{one, two, other})) != 3 {
 		t.Fatalf("PutTree without sync = %v, %d packs to sync, want 3", err, len(s.unsynced([]Ref{one, two, other})))
 	}
 	if _, _, err := s.PutTree(text, "ann"); err != nil {

@@ -1,6 +1,6 @@
 package blob
 
-// Chunks that are read back.
+// Reading chunks from the store.
 
 import (
 	"errors"
@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// trust is how long what was hashed when it was written is not hashed when
-// it is read: it comes from memory then, not from the disk.
-const trust = 10 * time.Minute
+// trustFor is how long after it was written a pack is read without checking hashes: its bytes come from the page
+// cache then, and not from the disk.
+const trustFor = 10 * time.Minute
 
-// Reader reads chunks of a store. What came together is read together, so it
-// keeps the pack that it read last open. It is used by one goroutine.
+// Reader reads chunks of a store. Chunks that were uploaded together are usually read together, so it keeps the last
+// pack open. It is not safe for concurrent use.
 type Reader struct {
 	store *Store
 	file  *os.File // of pack
 	pack  *pack
 }
 
-// Reader begins to read; Close is to be called at the end.
+// Reader returns a reader. The caller closes it.
 func (s *Store) Reader() *Reader { return &Reader{store: s} }
 
-// Close gives back what reading took.
+// Close closes the open pack.
 func (r *Reader) Close() {
 	if r.file != nil {
 		_ = r.file.Close() // nothing was written
@@ -35,8 +35,8 @@ func (r *Reader) Close() {
 	r.file, r.pack = nil, nil
 }
 
-// Append reads a chunk onto the end of buf. One that is damaged is dropped, so
-// that it can be sent again, and is ErrMissing.
+// Append appends a chunk to buf. A damaged chunk gives ErrMissing and is removed from the index, so that it can be
+// sent again.
 func (r *Reader) Append(buf []byte, c Ref) ([]byte, error) {
 	s := r.store
 	if err := s.open(); err != nil {
@@ -44,8 +44,8 @@ func (r *Reader) Append(buf []byte, c Ref) ([]byte, error) {
 	}
 	for {
 		s.mu.Lock()
-		there := s.chunks[c.Hash]
-		trusted := there.pack != nil && time.Since(there.pack.since) < trust
+		there := s.index[c.Hash]
+		trusted := there.pack != nil && time.Since(there.pack.written) < trustFor
 		s.mu.Unlock()
 		if there.pack == nil || there.size != c.Size {
 			return nil, fmt.Errorf("blob: chunk %s: %w", c.Hash, ErrMissing)
@@ -53,7 +53,7 @@ func (r *Reader) Append(buf []byte, c Ref) ([]byte, error) {
 		all, err := r.appendAt(buf, there)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, io.EOF):
-			s.drop(there.pack) // unless a sweep has moved its chunks and done so
+			s.drop(there.pack) // does nothing if pruning has removed the pack
 		case err != nil:
 			return nil, fmt.Errorf("blob: chunk: %w", err)
 		case trusted || Sum(all[len(buf):]) == c.Hash:
@@ -64,7 +64,7 @@ func (r *Reader) Append(buf []byte, c Ref) ([]byte, error) {
 	}
 }
 
-func (r *Reader) appendAt(buf []byte, there place) ([]byte, error) {
+func (r *Reader) appendAt(buf []byte, there indexEntry) ([]byte, error) {
 	if r.pack != there.pack {
 		r.Close()
 		f, err := os.Open(r.store.pack(there.pack.name))
@@ -79,12 +79,12 @@ func (r *Reader) appendAt(buf []byte, there place) ([]byte, error) {
 	return buf, err
 }
 
-// damaged forgets a chunk; its place on the disk is freed by a sweep.
-func (s *Store) damaged(h Hash, there place) {
-	s.log.Warn("chunk of an upload is damaged, dropped", "hash", h.String())
+// damaged removes a chunk from the index. Pruning frees its disk space.
+func (s *Store) damaged(h Hash, there indexEntry) {
+	s.log.Warn("chunk of an upload is damaged, removed", "hash", h.String())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.chunks[h] == there {
-		delete(s.chunks, h)
+	if s.index[h] == there {
+		delete(s.index, h)
 	}
 }

@@ -1,7 +1,6 @@
 package blob
 
-// What an upload holds: the files below some paths, less those that
-// .musterignore leaves out.
+// Listing the files of an upload: everything below some paths, except what .musterignore leaves out.
 
 import (
 	"bufio"
@@ -18,23 +17,20 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 )
 
-// IgnoreFile names the files that say, in the syntax of .gitignore, what of the
-// directory that they are in is not uploaded.
+// IgnoreFile is the name of files that list, in the syntax of .gitignore, what is not uploaded from their directory.
 const IgnoreFile = ".musterignore"
 
 const maxIgnoreFile = 1 << 20 // bytes
 
-// Source is an entry, not yet chunked, and where it lies on the disk.
+// Source is an entry without its chunks, and its path on disk.
 type Source struct {
 	Entry
 	Disk string
 }
 
-// Scan lists what is to be uploaded. A path below dir keeps its place relative
-// to it, so that a command that works here works there; one from elsewhere is
-// put at the root of the tree under its own name, and dir itself becomes the
-// root. More than limit bytes are ErrTooLarge, a link that leads outside is
-// ErrInvalid.
+// Scan lists the files to upload. A path below dir keeps its place relative to dir, so that commands with relative
+// paths work in the task as they do here. A path from elsewhere is put at the root of the tree under its base name.
+// Dir itself becomes the root. More than limit bytes are ErrTooLarge; a link that leads outside is ErrInvalid.
 func Scan(dir string, paths []string, limit int64) ([]Source, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -54,7 +50,7 @@ func Scan(dir string, paths []string, limit int64) ([]Source, error) {
 	t := Tree{Entries: make([]Entry, len(all))}
 	for i, src := range all {
 		t.Entries[i] = src.Entry
-		t.Entries[i].Size = 0 // it has no chunks yet
+		t.Entries[i].Size = 0 // must equal the sum of its chunks, and it has none yet
 	}
 	if err := t.valid(); err != nil {
 		return nil, fmt.Errorf("upload: %w", err)
@@ -67,7 +63,7 @@ type scan struct {
 	found       map[string]Source // by path in the tree
 }
 
-// add takes up one path and all below it.
+// add lists one path and everything below it.
 func (s *scan) add(dir, p string) error {
 	disk := p
 	if !filepath.IsAbs(disk) {
@@ -82,7 +78,7 @@ func (s *scan) add(dir, p string) error {
 		return fmt.Errorf("upload %s: %w", p, cause(err))
 	}
 	if at == "/" {
-		return fmt.Errorf("upload %s: the whole file system is no upload", p)
+		return fmt.Errorf("upload %s: cannot upload the whole file system", p)
 	}
 	for up := path.Dir(at); up != "."; up = path.Dir(up) {
 		s.found[up] = Source{Entry: Entry{Path: up, Kind: Dir, Mode: 0o755}}
@@ -93,7 +89,7 @@ func (s *scan) add(dir, p string) error {
 	return s.walk(disk, at, info, nil)
 }
 
-// walk takes up a directory; rules are those of the directories above it.
+// walk lists a directory. Rules are the ignore patterns of the directories above it.
 func (s *scan) walk(disk, at string, info fs.FileInfo, rules []gitignore.Pattern) error {
 	if at != "." {
 		if err := s.put(at, Source{Entry: Entry{Path: at, Kind: Dir, Mode: uint32(info.Mode().Perm())}, Disk: disk}); err != nil {
@@ -117,7 +113,7 @@ func (s *scan) walk(disk, at string, info fs.FileInfo, rules []gitignore.Pattern
 		}
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // gone since
+			continue // removed meanwhile
 		}
 		if err != nil {
 			return fmt.Errorf("upload %s: %w", filepath.Join(disk, e.Name()), cause(err))
@@ -134,8 +130,8 @@ func (s *scan) walk(disk, at string, info fs.FileInfo, rules []gitignore.Pattern
 	return nil
 }
 
-// take takes up what is no directory. Sockets, pipes and devices are left out,
-// as they mean nothing elsewhere.
+// take lists an entry that is not a directory. It leaves out sockets, pipes and devices, which mean nothing on
+// another host.
 func (s *scan) take(disk, at string, info fs.FileInfo) error {
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
@@ -170,8 +166,7 @@ func (s *scan) put(at string, src Source) error {
 	return nil
 }
 
-// ignored reads the patterns of an ignore file, which hold below a directory
-// of the tree.
+// ignored reads the patterns of an ignore file. They apply below the directory at of the tree.
 func ignored(file, at string) ([]gitignore.Pattern, error) {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -198,7 +193,7 @@ func ignored(file, at string) ([]gitignore.Pattern, error) {
 	return rules, nil
 }
 
-// cause is what went wrong with a file that the error's reader knows the name of.
+// cause strips the path from an error, because the message already names it.
 func cause(err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err

@@ -1,6 +1,6 @@
 package blob
 
-// From a client's files to the daemon's store: only what is not there yet.
+// Uploading: sending a client's files to the daemon's store, without the chunks that are there already.
 
 import (
 	"context"
@@ -8,35 +8,32 @@ import (
 	"sync"
 )
 
-// Target is the store that an upload goes to.
+// Target is the store that an upload is sent to.
 type Target interface {
-	// MissingChunks lists those of at most MaxAsk refs that it does not have.
+	// MissingChunks returns those of at most MaxAsk refs that it does not have.
 	MissingChunks(ctx context.Context, refs []Ref) ([]Ref, error)
-	// PutChunks takes chunks each after its head, at most MaxBatch bytes of
-	// them, or a single one.
+	// PutChunks stores chunks, each preceded by its length. The body has at most MaxBatch bytes, or a single chunk.
 	PutChunks(ctx context.Context, body []byte) error
-	// PutTree keeps a tree whose chunks it has, else it is ErrMissing. When it
-	// returns, all of the tree is on disk.
+	// PutTree stores a tree whose chunks it has. If it lacks some, the error is ErrMissing. When it returns, the
+	// whole tree is on disk.
 	PutTree(ctx context.Context, h Hash, text []byte) error
 }
 
-// Progress is how far an upload has come.
+// Progress is the progress of an upload.
 type Progress struct {
-	Done, Total int64 // bytes that were looked at, and of all files
-	Sent        int64 // bytes of chunks that went over the wire
+	Done, Total int64 // bytes that were read, and of all files
+	Sent        int64 // bytes of chunks that were sent
 }
 
 const (
-	// senders is how many batches travel at once: one is on the wire while
-	// another is written.
+	// senders is how many batches are sent at the same time: while the store writes one, the next one is transferred.
 	senders = 3
-	// sendAgain is how often an upload is gone through again because chunks that
-	// were there have gone.
+	// sendAgain is how often an upload is tried if chunks are removed from the store meanwhile.
 	sendAgain = 3
 )
 
-// Send brings what Scan has listed to the target and gives the tree's name. It
-// fills in the sources' chunks. See, if not nil, is told how far it has come.
+// Send uploads the sources that Scan has listed and returns the tree's hash. It sets the sources' chunks. It calls
+// see, if not nil, with the progress.
 func Send(ctx context.Context, target Target, sources []Source, see func(Progress)) (Hash, Progress, error) {
 	var p Progress
 	for _, s := range sources {
@@ -60,13 +57,13 @@ type upload struct {
 	see    func(Progress)
 	seen   map[Hash]bool
 	batch  batch
-	sent   chan []byte // bodies that may be written anew
+	sent   chan []byte // bodies that can be reused
 
 	mu sync.Mutex
 	p  Progress // guarded by mu
 }
 
-// batch is chunks that were cut and not yet sent, as they travel.
+// batch holds chunks that are ready to be sent, in their wire format.
 type batch struct {
 	refs []Ref
 	body []byte
@@ -86,7 +83,7 @@ func (u *upload) all(ctx context.Context, sources []Source) (Hash, error) {
 			}
 		})
 	}
-	err := u.cut(ctx, sources, work)
+	err := u.split(ctx, sources, work)
 	close(work)
 	running.Wait()
 	if broken := context.Cause(ctx); broken != nil {
@@ -106,9 +103,9 @@ func (u *upload) all(ctx context.Context, sources []Source) (Hash, error) {
 	return h, u.target.PutTree(ctx, h, text)
 }
 
-// cut goes through the files and gives out batches.
-func (u *upload) cut(ctx context.Context, sources []Source, work chan<- batch) error {
-	cutter, err := NewCutter()
+// split splits the files into chunks and sends batches of them to work.
+func (u *upload) split(ctx context.Context, sources []Source, work chan<- batch) error {
+	chunker, err := NewChunker()
 	if err != nil {
 		return err
 	}
@@ -117,14 +114,14 @@ func (u *upload) cut(ctx context.Context, sources []Source, work chan<- batch) e
 			continue
 		}
 		take := func(r Ref, data []byte) error { return u.take(ctx, r, data, work) }
-		if err := cutter.CutFile(&sources[i], take); err != nil {
+		if err := chunker.SplitFile(&sources[i], take); err != nil {
 			return err
 		}
 	}
 	return u.flush(ctx, work)
 }
 
-// take puts a chunk into the batch, unless the upload has it already.
+// take adds a chunk to the batch, unless the upload has the chunk already.
 func (u *upload) take(ctx context.Context, r Ref, data []byte, work chan<- batch) error {
 	u.tell(int64(r.Size), 0)
 	if u.seen[r.Hash] {
@@ -144,7 +141,7 @@ func (u *upload) take(ctx context.Context, r Ref, data []byte, work chan<- batch
 	return nil
 }
 
-// fresh is room for a batch, of one that was sent if there is any.
+// fresh returns an empty body, if possible one that was sent.
 func (u *upload) fresh() []byte {
 	select {
 	case body := <-u.sent:
@@ -175,7 +172,7 @@ func (u *upload) tell(done, sent int64) {
 	u.see(u.p)
 }
 
-// send brings over what the target lacks of a batch.
+// send sends the chunks of a batch that the target lacks.
 func (u *upload) send(ctx context.Context, b batch) error {
 	missing, err := u.target.MissingChunks(ctx, b.refs)
 	if err != nil {
@@ -199,7 +196,7 @@ func (u *upload) send(ctx context.Context, b batch) error {
 	return nil
 }
 
-// only is the batch's body less the chunks that are not among refs, in its place.
+// only returns the batch's body with only the chunks refs. It overwrites the body.
 func (b batch) only(refs []Ref) []byte {
 	wanted := make(map[Hash]bool, len(refs))
 	for _, r := range refs {

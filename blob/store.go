@@ -1,6 +1,6 @@
 package blob
 
-// The chunks and trees that a daemon keeps.
+// The store: the chunks and trees that a daemon keeps.
 
 import (
 	"errors"
@@ -17,76 +17,74 @@ import (
 )
 
 const (
-	// young is how long what nothing refers to stays: an upload, or the way from
-	// one to its job, may be under way.
-	young = time.Hour
-	// touchAfter is the age of a file's time stamp above which its use is noted.
+	// minAge is how long unused chunks and trees are kept after their last use. An upload may still be in progress,
+	// or its job not yet submitted.
+	minAge = time.Hour
+	// touchAfter is the age of a file's time stamp from which the next use updates it.
 	touchAfter = 10 * time.Minute
 )
 
-// Config says where a store lies.
+// Config is the configuration of a store.
 type Config struct {
 	Dir string
-	// Most bounds the store, in bytes; 0: a tenth of its file system.
+	// Most bounds the store, in bytes. 0: a tenth of its file system.
 	Most int64
-	// Live are the trees that jobs and tasks here have need of; they are not
-	// dropped. May be nil.
+	// Live returns the trees that jobs and tasks here still need; they are never removed. May be nil.
 	Live func() (map[Hash]bool, error)
 }
 
 // Store keeps chunks and trees in files:
 //
-//	packs/NAME.pack  chunks, then their names and lengths, then how many
-//	trees/HASH
-//	tmp/             what is being written
+//	packs/NAME.pack  chunks, then their hashes and lengths, then their number
+//	trees/HASH       the encoding of a tree
+//	tmp/             files that are being written
 //
-// A file appears once it is whole, and is not changed then. Which chunk lies
-// where is held in memory, and read from the ends of the packs when the store
-// is used first.
+// A file is moved to its place when it is complete, and never changes then. The index of chunks is held in memory; it
+// is read from the ends of the packs when the store is first used.
 //
-// What is not referred to by a tree, and the trees that were used least lately,
-// go when there is no more room. Its methods may be called at the same time.
+// When the store is full, it is pruned: the least recently used trees are removed, and chunks that no tree uses. Its
+// methods are safe for concurrent use.
 type Store struct {
 	cfg  Config
 	log  *slog.Logger
-	size atomic.Int64 // bytes of all packs and trees, and of what is being written; changed under mu
+	size atomic.Int64 // bytes of all packs and trees, written or reserved; changed under mu
 
 	opening sync.Once
 	opened  error
 
-	sweeping sync.Mutex
-	swept    time.Time // when room was made last that was not enough; guarded by sweeping
+	pruning sync.Mutex
+	pruned  time.Time // guarded by pruning; when it was last pruned without freeing enough
 
-	mu     sync.Mutex
-	packs  map[string]*pack // by name; guarded by mu, as all of them
-	shares map[by]int64     // of the size, by who uploaded it
-	lists  map[Hash]list    // the trees
-	chunks map[Hash]place   // guarded by mu
+	mu    sync.Mutex
+	packs map[string]*pack    // guarded by mu; by name
+	usage map[userID]int64    // guarded by mu; bytes by the user who uploaded them
+	trees map[Hash]treeInfo   // guarded by mu
+	index map[Hash]indexEntry // guarded by mu; of chunks
 }
 
-// place is where a chunk lies.
-type place struct {
+// indexEntry says where a chunk lies.
+type indexEntry struct {
 	pack *pack
-	at   uint32 // in the pack's file
+	at   uint32 // offset in the pack
 	size uint32
 }
 
-// list is what is known of a tree without reading it.
-type list struct {
-	by   by // empty if an earlier process wrote it
+// treeInfo is what is known of a tree without reading it.
+type treeInfo struct {
+	user userID // empty if an earlier process wrote it
 	size int64
 }
 
-// NewStore makes a store; the disk is not touched before its first use.
+// NewStore makes a store. It does not touch the disk before its first use.
 func NewStore(cfg Config, log *slog.Logger) *Store {
-	return &Store{cfg: cfg, log: log, packs: map[string]*pack{}, shares: map[by]int64{}, lists: map[Hash]list{}, chunks: map[Hash]place{}}
+	return &Store{cfg: cfg, log: log, packs: map[string]*pack{}, usage: map[userID]int64{}, trees: map[Hash]treeInfo{}, index: map[Hash]indexEntry{}}
 }
 
 func (s *Store) pack(name string) string { return filepath.Join(s.cfg.Dir, "packs", name) }
 
 func (s *Store) tree(h Hash) string { return filepath.Join(s.cfg.Dir, "trees", h.String()) }
 
-// open makes the directories and reads what is there.
+// open makes the directories and reads the index.
 func (s *Store) open() error {
 	s.opening.Do(func() {
 		s.opened = errors.Join(
@@ -107,7 +105,7 @@ func (s *Store) open() error {
 	return nil
 }
 
-// load finds the packs. One that a power cut has left broken is of no use.
+// load reads the index of every pack. It removes a pack that a power cut has left broken.
 func (s *Store) load() error {
 	entries, err := os.ReadDir(filepath.Join(s.cfg.Dir, "packs"))
 	if err != nil {
@@ -119,66 +117,66 @@ func (s *Store) load() error {
 		}
 		p, err := readPack(s.pack(e.Name()))
 		if err != nil {
-			s.log.Warn("chunks of uploads cannot be read, dropped", "pack", e.Name(), "error", err)
+			s.log.Warn("pack of uploads is broken, removed", "pack", e.Name(), "error", err)
 			if err := os.Remove(s.pack(e.Name())); err != nil {
 				return err
 			}
 			continue
 		}
-		s.count(p.by, p.size)
-		s.enter(p)
+		s.count(p.user, p.size)
+		s.addPack(p)
 	}
-	trees, err := s.trees()
+	trees, err := s.listTrees()
 	for _, t := range trees {
-		s.list(t.hash, list{size: t.size})
+		s.addTree(t.hash, treeInfo{size: t.size})
 		s.count("", t.size)
 	}
 	return err
 }
 
-// list makes a tree known, unlist forgets it.
-func (s *Store) list(h Hash, l list) {
+// addTree adds a tree to those that the store knows; removeTree removes it.
+func (s *Store) addTree(h Hash, l treeInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lists[h] = l
+	s.trees[h] = l
 }
 
-func (s *Store) unlist(h Hash) {
+func (s *Store) removeTree(h Hash) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.lists[h]
-	delete(s.lists, h)
-	s.countLocked(l.by, -l.size)
+	l := s.trees[h]
+	delete(s.trees, h)
+	s.countLocked(l.user, -l.size)
 }
 
-// enter makes the chunks of a pack known.
-func (s *Store) enter(p *pack) {
+// addPack adds a pack and its chunks to the index.
+func (s *Store) addPack(p *pack) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.packs[p.name] = p
 	at := uint32(0)
 	for _, r := range p.refs {
-		s.chunks[r.Hash] = place{p, at, r.Size}
+		s.index[r.Hash] = indexEntry{p, at, r.Size}
 		at += r.Size
 	}
 }
 
-// has says whether a chunk is here, and notes that it is of use.
+// has reports whether a chunk is in the store, and marks its pack as used.
 func (s *Store) has(r Ref) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	there := s.chunks[r.Hash]
+	there := s.index[r.Hash]
 	if there.pack == nil || there.size != r.Size {
 		return false
 	}
 	if now := time.Now(); now.Sub(there.pack.used) > touchAfter {
 		there.pack.used = now
-		_ = os.Chtimes(s.pack(there.pack.name), now, now) // at worst it goes sooner
+		_ = os.Chtimes(s.pack(there.pack.name), now, now) // an error only lets it be pruned sooner
 	}
 	return true
 }
 
-// Missing lists those of refs that are not here, in their order.
+// Missing returns those of refs that are not in the store, in their order.
 func (s *Store) Missing(refs []Ref) ([]Ref, error) {
 	if err := s.open(); err != nil {
 		return nil, err
@@ -192,14 +190,14 @@ func (s *Store) Missing(refs []Ref) ([]Ref, error) {
 	return missing, nil
 }
 
-// touch notes that a tree is of use.
+// touch marks a tree as used.
 func touch(path string, info fs.FileInfo, now time.Time) {
 	if now.Sub(info.ModTime()) > touchAfter {
-		_ = os.Chtimes(path, now, now) // at worst it goes sooner
+		_ = os.Chtimes(path, now, now) // an error only lets it be pruned sooner
 	}
 }
 
-// write makes a file appear whole.
+// write writes a file and moves it to its place when it is complete.
 func (s *Store) write(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Join(s.cfg.Dir, "tmp"), "")
 	if err != nil {
@@ -210,12 +208,12 @@ func (s *Store) write(path string, data []byte) error {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // what cannot be written need not be kept
+		_ = os.Remove(f.Name()) // it is incomplete
 	}
 	return err
 }
 
-// drop removes a pack, unless that is done.
+// drop removes a pack, unless it was removed already.
 func (s *Store) drop(p *pack) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,33 +226,33 @@ func (s *Store) dropLocked(p *pack) {
 	}
 	delete(s.packs, p.name)
 	for _, r := range p.refs {
-		if s.chunks[r.Hash].pack == p {
-			delete(s.chunks, r.Hash)
+		if s.index[r.Hash].pack == p {
+			delete(s.index, r.Hash)
 		}
 	}
-	s.countLocked(p.by, -p.size)
+	s.countLocked(p.user, -p.size)
 	if err := os.Remove(s.pack(p.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.log.Warn("chunks of uploads not removed", "pack", p.name, "error", err)
+		s.log.Warn("pack of uploads not removed", "pack", p.name, "error", err)
 	}
 }
 
-// PutTree keeps a tree of a user whose chunks are all here; else it gives those
-// that are not, and ErrMissing. All of it is on disk when PutTree returns.
+// PutTree stores a tree of a user whose chunks are all in the store. If some are not, it returns those and
+// ErrMissing. Everything is on disk (synced) when PutTree returns.
 func (s *Store) PutTree(text []byte, user string) (Hash, []Ref, error) {
 	h := Sum(text)
 	t, err := ParseTree(text)
 	if err != nil {
 		return h, nil, err
 	}
-	missing, err := s.keepTree(h, t, text, uploader(user))
+	missing, err := s.storeTree(h, t, text, idOf(user))
 	if err == nil {
 		err = s.syncTree(h, t.Chunks())
 	}
 	return h, missing, err
 }
 
-// keepTree is PutTree of a tree that was checked, without the sync.
-func (s *Store) keepTree(h Hash, t Tree, text []byte, whose by) ([]Ref, error) {
+// storeTree is PutTree for a tree that was checked, without the sync.
+func (s *Store) storeTree(h Hash, t Tree, text []byte, user userID) ([]Ref, error) {
 	missing, err := s.Missing(t.Chunks())
 	if err != nil {
 		return nil, err
@@ -268,23 +266,23 @@ func (s *Store) keepTree(h Hash, t Tree, text []byte, whose by) ([]Ref, error) {
 		return nil, nil
 	}
 	n := int64(len(text))
-	if err := s.reserve(whose, n); err != nil {
+	if err := s.reserve(user, n); err != nil {
 		return nil, err
 	}
 	if err := s.write(path, text); err != nil {
-		s.count(whose, -n)
+		s.count(user, -n)
 		return nil, fmt.Errorf("blob: keep tree: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if before, twice := s.lists[h]; twice { // two brought it at once
-		s.countLocked(before.by, -before.size)
+	if before, twice := s.trees[h]; twice { // another call has stored it meanwhile
+		s.countLocked(before.user, -before.size)
 	}
-	s.lists[h] = list{whose, n}
+	s.trees[h] = treeInfo{user, n}
 	return nil, nil
 }
 
-// TreeText is a tree's encoding, or ErrMissing.
+// TreeText returns a tree's encoding, or ErrMissing.
 func (s *Store) TreeText(h Hash) ([]byte, error) {
 	path := s.tree(h)
 	text, err := os.ReadFile(path)
@@ -300,7 +298,7 @@ func (s *Store) TreeText(h Hash) ([]byte, error) {
 	return text, nil
 }
 
-// Size is how many bytes the chunks and trees take.
+// Size returns how many bytes the chunks and trees take.
 func (s *Store) Size() (int64, error) {
 	err := s.open()
 	return s.size.Load(), err

@@ -1,7 +1,6 @@
 package blob
 
-// What must outlast a power cut: a tree and its chunks, before a job that names
-// the tree is accepted.
+// Syncing a tree and its chunks to disk, before a job that names the tree is accepted.
 
 import (
 	"errors"
@@ -14,13 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncers is how many packs are synced at once: they share commits of the file
-// system's journal.
+// syncers is how many packs are synced at the same time. They share commits of the file system's journal.
 const syncers = 8
 
-// syncTree returns when a tree that is here is on the disk with all its chunks.
-// It asks for its own files alone: the rest of the file system may be busy with
-// what tasks write.
+// syncTree returns when a stored tree is on disk with all its chunks. It syncs only its own files, because the rest
+// of the file system may be busy with the output of tasks.
 func (s *Store) syncTree(h Hash, chunks []Ref) error {
 	if err := s.syncPacks(s.unsynced(chunks)); err != nil {
 		return err
@@ -32,15 +29,14 @@ func (s *Store) syncTree(h Hash, chunks []Ref) error {
 	return nil
 }
 
-// unsynced lists the packs that hold chunks and of which this process does not
-// know that they are on the disk.
+// unsynced lists the packs that hold chunks and that this process has not synced yet.
 func (s *Store) unsynced(chunks []Ref) []*pack {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []*pack
 	seen := map[*pack]bool{}
 	for _, c := range chunks {
-		if p := s.chunks[c.Hash].pack; p != nil && !p.synced && !seen[p] {
+		if p := s.index[c.Hash].pack; p != nil && !p.synced && !seen[p] {
 			seen[p] = true
 			all = append(all, p)
 		}
@@ -48,7 +44,7 @@ func (s *Store) unsynced(chunks []Ref) []*pack {
 	return all
 }
 
-// syncPacks returns when packs are on the disk, and are found there.
+// syncPacks returns when packs and their directory entries are on disk.
 func (s *Store) syncPacks(packs []*pack) error {
 	if len(packs) == 0 {
 		return nil

@@ -1,6 +1,6 @@
 package blob
 
-// The list of a tree's files, and the rules that keep it a tree.
+// Trees, and the rules that every tree must obey.
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Kind is what an entry is.
+// Kind is the type of an entry.
 type Kind string
 
 // The kinds of entries.
@@ -34,25 +34,24 @@ type Entry struct {
 	MTime  int64  `json:"mtime,omitempty"` // of a file, in nanoseconds since 1970
 	Size   int64  `json:"size,omitempty"`  // of a file, in bytes
 	Chunks Refs   `json:"chunks,omitempty"`
-	Target string `json:"target,omitempty"` // of a link
+	Target string `json:"target,omitempty"` // of a symbolic link
 }
 
-// Modified is when the file was written last.
+// Modified returns the modification time of a file.
 func (e Entry) Modified() time.Time { return time.Unix(0, e.MTime) }
 
-// Tree is a directory with all below it, the entries in the order of their
-// paths. Directories come before what is in them.
+// Tree is a directory with everything below it. Entries are in the order of their paths, so a directory comes before
+// its content.
 type Tree struct {
 	Entries []Entry `json:"entries"`
 }
 
-// Refs are chunks in the order in which they make a file. Their encoding is
-// hash and length (big-endian) one after the other.
+// Refs are the chunks of a file, in order. Their encoding is the hash and the length (big-endian) of each.
 type Refs []Ref
 
 const refBytes = 36
 
-// MarshalJSON gives the encoding as base64.
+// MarshalJSON returns the encoding in base64.
 func (r Refs) MarshalJSON() ([]byte, error) { return json.Marshal(r.bytes()) }
 
 func (r Refs) bytes() []byte {
@@ -63,7 +62,7 @@ func (r Refs) bytes() []byte {
 	return b
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON parses the result of MarshalJSON.
 func (r *Refs) UnmarshalJSON(text []byte) error {
 	var b []byte
 	if err := json.Unmarshal(text, &b); err != nil {
@@ -90,7 +89,7 @@ func parseRefs(b []byte) (Refs, error) {
 	return refs, nil
 }
 
-// Encode gives the form in which a tree travels and is kept, and its name.
+// Encode returns the encoding of a tree, on the wire and on disk, and its hash.
 func (t Tree) Encode() ([]byte, Hash, error) {
 	if err := t.valid(); err != nil {
 		return nil, Hash{}, err
@@ -105,7 +104,7 @@ func (t Tree) Encode() ([]byte, Hash, error) {
 	return b, Sum(b), nil
 }
 
-// ParseTree reads a tree that came from outside and checks all of it.
+// ParseTree parses a tree from outside and checks all of it.
 func ParseTree(b []byte) (Tree, error) {
 	var t Tree
 	if len(b) > MaxTreeBytes {
@@ -117,12 +116,12 @@ func ParseTree(b []byte) (Tree, error) {
 		return Tree{}, fmt.Errorf("blob: read tree: %w: %w", ErrInvalid, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Tree{}, fmt.Errorf("blob: read tree: %w: something follows it", ErrInvalid)
+		return Tree{}, fmt.Errorf("blob: read tree: %w: data after its end", ErrInvalid)
 	}
 	return t, t.valid()
 }
 
-// Size is the sum of all files, in bytes.
+// Size returns the sum of all files, in bytes.
 func (t Tree) Size() int64 {
 	var n int64
 	for _, e := range t.Entries {
@@ -131,8 +130,7 @@ func (t Tree) Size() int64 {
 	return n
 }
 
-// Chunks are the chunks that the tree is made of, each once, in the order of
-// their first use.
+// Chunks returns the chunks of all files, each once, in the order of their first use.
 func (t Tree) Chunks() []Ref {
 	seen := map[Hash]bool{}
 	var all []Ref
@@ -183,9 +181,9 @@ func (e Entry) valid() error {
 	}
 	switch {
 	case e.Mode&^uint32(fs.ModePerm) != 0:
-		return wrong("its mode has more than permissions")
+		return wrong("its mode has more than permission bits")
 	case e.Kind != Link && e.Target != "", e.Kind != File && (e.Size != 0 || len(e.Chunks) > 0):
-		return wrong("it has what belongs to another kind")
+		return wrong("it has fields of another kind")
 	}
 	switch e.Kind {
 	case Dir:
@@ -198,14 +196,14 @@ func (e Entry) valid() error {
 			left -= int64(c.Size)
 		}
 		if left != 0 || e.Size < 0 {
-			return wrong("its chunks are not as long as it is")
+			return wrong("its size is not the sum of its chunks")
 		}
 		return nil
 	}
-	return wrong("no such kind")
+	return wrong("unknown kind")
 }
 
-// checkPath wants a plain relative path: no empty or dotted part, no zero byte.
+// checkPath returns an error unless p is a clean relative path: no empty part, no "." or "..", no zero byte.
 func checkPath(p string) error {
 	if !fs.ValidPath(p) || p == "." || len(p) > maxPath || strings.ContainsRune(p, 0) ||
 		slices.ContainsFunc(strings.Split(p, "/"), func(part string) bool { return len(part) > maxName }) {
@@ -214,10 +212,9 @@ func checkPath(p string) error {
 	return nil
 }
 
-// CheckLink says whether a symbolic link at a path of a tree stays within the
-// tree: its target is relative, and steps up only at its start and not beyond
-// the root. As the directories above a link are real ones, and every link it
-// may lead to obeys the same rule, none leads outside.
+// CheckLink returns an error unless a symbolic link at a path of a tree stays within the tree. Its target must be
+// relative, and may use ".." only at its start and not beyond the root. The directories above a link are real
+// directories, and every link that the target may pass through obeys the same rule, so no link leads outside.
 func CheckLink(at, target string) error {
 	outside := fmt.Errorf("blob: link %.100q to %.100q: %w: it leads outside the tree", at, target, ErrInvalid)
 	if target == "" || len(target) > maxPath || path.IsAbs(target) || strings.ContainsRune(target, 0) {
@@ -238,5 +235,5 @@ func CheckLink(at, target string) error {
 	return nil
 }
 
-// ByPath orders entries as a tree wants them.
+// ByPath compares entries by path, which is the order of a tree.
 func ByPath(a, b Entry) int { return strings.Compare(a.Path, b.Path) }

@@ -1,6 +1,6 @@
 package blob
 
-// A tree becomes files again: a private copy, of one user.
+// Unpacking: writing a tree as files, as a private copy for one task.
 
 import (
 	"context"
@@ -15,20 +15,19 @@ import (
 )
 
 const (
-	// unpackers is how many groups of files are written at once.
+	// unpackers is how many groups of files are written at the same time.
 	unpackers = 2
-	// maxGroup bounds a group: files of one directory that one goroutine writes,
-	// as two would wait for each other at every file.
+	// maxGroup bounds a group: files of one directory that one goroutine writes. Two goroutines would wait for each
+	// other at every file, because the kernel locks the directory.
 	maxGroup = 512
 )
 
-// Owner is whom unpacked files belong to.
+// Owner is the owner of unpacked files.
 type Owner struct{ UID, GID int }
 
-// Unpack writes a tree below dir, which must exist and be empty. Nothing is
-// shared with the store or with another copy, and nothing is written outside of
-// dir, whatever the tree says. A nil owner leaves the files to this process's
-// user. ErrMissing if a chunk has gone since the tree was fetched.
+// Unpack writes a tree to dir, which must exist and be empty. The copy shares nothing with the store or another copy.
+// Nothing is written outside of dir, whatever the tree says. A nil owner leaves the files to this process's user. The
+// error is ErrMissing if a chunk was removed since the tree was fetched.
 func (s *Store) Unpack(ctx context.Context, t Tree, dir string, owner *Owner) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -46,7 +45,7 @@ func (s *Store) Unpack(ctx context.Context, t Tree, dir string, owner *Owner) er
 	if err := u.files(ctx, t); err != nil {
 		return err
 	}
-	for i := range t.Entries { // directories last, the deepest first: some may not be written to
+	for i := range t.Entries { // directories last, the deepest first: their modes may forbid writing
 		if e := t.Entries[len(t.Entries)-1-i]; e.Kind == Dir {
 			if err := errors.Join(u.own(e.Path), root.Chmod(e.Path, fs.FileMode(e.Mode))); err != nil {
 				return fmt.Errorf("blob: unpack: %w", err)
@@ -69,10 +68,10 @@ func (u unpacking) own(at string) error {
 	return u.root.Lchown(at, u.owner.UID, u.owner.GID)
 }
 
-// groups are the files and links of a tree, by directory, in the tree's order.
+// groups returns the files and links of a tree by directory, in the tree's order.
 func groups(t Tree) [][]Entry {
 	var all [][]Entry
-	last := map[string]int{} // of a directory, its group that is being filled
+	last := map[string]int{} // the newest group of each directory
 	for _, e := range t.Entries {
 		if e.Kind == Dir {
 			continue
@@ -113,7 +112,7 @@ func (u unpacking) files(ctx context.Context, t Tree) error {
 	return context.Cause(ctx)
 }
 
-// group writes files of one directory.
+// group writes the files of one group.
 func (u unpacking) group(ctx context.Context, g []Entry, from *Reader, buf []byte) error {
 	dir, err := u.root.Open(path.Dir(g[0].Path))
 	if err != nil {
@@ -122,7 +121,7 @@ func (u unpacking) group(ctx context.Context, g []Entry, from *Reader, buf []byt
 	defer dir.Close()
 	for _, e := range g {
 		if ctx.Err() != nil {
-			return nil // another has failed, or the caller has given up: files says so
+			return nil // another group failed, or the caller canceled: files returns the error
 		}
 		if e.Kind == Link {
 			err = errors.Join(u.root.Symlink(e.Target, e.Path), u.own(e.Path))
@@ -136,8 +135,7 @@ func (u unpacking) group(ctx context.Context, g []Entry, from *Reader, buf []byt
 	return nil
 }
 
-// one writes a file into an open directory: its name has no slash, and what is
-// there already is not opened.
+// one writes a file into an open directory. The name has no slash, and an existing file is not opened.
 func (u unpacking) one(dir int, e Entry, from *Reader, buf []byte) error {
 	fd, err := unix.Openat(dir, path.Base(e.Path), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {

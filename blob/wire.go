@@ -1,7 +1,7 @@
 package blob
 
-// Chunks on their way: each after its length, in four bytes, big-endian. A
-// length of 0 stands for one that the sender does not have.
+// Chunks on the wire: each follows its length, in four bytes, big-endian. A length of 0 stands for a chunk that the
+// sender does not have.
 
 import (
 	"encoding/binary"
@@ -10,15 +10,14 @@ import (
 	"io"
 )
 
-// headBytes is the length of a chunk's length.
+// headBytes is the size of the length field.
 const headBytes = 4
 
-// AppendHead begins a chunk of n bytes; its data follows. 0 stands for one that
-// is missing.
+// AppendHead appends the length of a chunk of n bytes; the data follows. 0 stands for a missing chunk.
 func AppendHead(b []byte, n uint32) []byte { return binary.BigEndian.AppendUint32(b, n) }
 
-// ReadChunk reads one chunk into buf, which has room for MaxChunk, and gives
-// the part that it fills. io.EOF is the end of the stream.
+// ReadChunk reads one chunk into buf, whose length must be at least MaxChunk, and returns the part of buf that holds
+// it. The error is io.EOF at the end of the stream.
 func ReadChunk(r io.Reader, buf []byte) ([]byte, error) {
 	var head [headBytes]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -34,10 +33,10 @@ func ReadChunk(r io.Reader, buf []byte) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// EncodeRefs gives the names of chunks as they travel.
+// EncodeRefs encodes refs for the wire.
 func EncodeRefs(refs []Ref) []byte { return Refs(refs).bytes() }
 
-// ParseRefs reads what EncodeRefs wrote: at most MaxAsk names.
+// ParseRefs parses the result of EncodeRefs: at most MaxAsk refs.
 func ParseRefs(b []byte) ([]Ref, error) {
 	if len(b) > MaxAsk*refBytes {
 		return nil, fmt.Errorf("blob: %d bytes of chunk names: %w: at most %d names", len(b), ErrTooLarge, MaxAsk)
@@ -45,7 +44,7 @@ func ParseRefs(b []byte) ([]Ref, error) {
 	return parseRefs(b)
 }
 
-// batches splits refs so that each part fits one request.
+// batches splits refs into parts of at most MaxBatch bytes and MaxAsk refs.
 func batches(refs []Ref) [][]Ref {
 	var all [][]Ref
 	from, bytes := 0, 0

@@ -51,8 +51,8 @@ func TestNobodyFillsTheStoreForOthers(t *testing.T) {
 	for _, p := range again.packs {
 		again.drop(p)
 	}
-	if len(again.shares) != 0 || again.size.Load() != 0 {
-		t.Errorf("an empty store holds %d bytes, of %v", again.size.Load(), again.shares)
+	if len(again.usage) != 0 || again.size.Load() != 0 {
+		t.Errorf("an empty store holds %d bytes, of %v", again.size.Load(), again.usage)
 	}
 }
 

@@ -1,6 +1,6 @@
 package blob
 
-// Files become chunks.
+// Splitting files into chunks.
 
 import (
 	"errors"
@@ -9,36 +9,34 @@ import (
 	"os"
 
 	chunkers "github.com/PlakarKorp/go-cdc-chunkers"
-	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc" // makes the algorithm known to chunkers
+	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc" // registers the algorithm
 )
 
-// algorithm must stay: another would cut at other places, and what was sent
-// before would be sent again.
+// algorithm must never change: another one would choose other boundaries, so that everything would be sent again.
 const algorithm = "fastcdc-v1.0.0"
 
-// Cutter cuts files into chunks, one file after the other.
-type Cutter struct {
+// Chunker splits files into chunks, one file after the other.
+type Chunker struct {
 	chunks *chunkers.Chunker
 	small  []byte
 }
 
-// NewCutter makes a cutter; it holds some megabytes.
-func NewCutter() (*Cutter, error) {
+// NewChunker returns a chunker. It takes some megabytes of memory.
+func NewChunker() (*Chunker, error) {
 	c, err := chunkers.NewChunker(algorithm, nil, &chunkers.ChunkerOpts{MinSize: MinChunk, NormalSize: AverageChunk, MaxSize: MaxChunk})
 	if err != nil {
 		return nil, fmt.Errorf("blob: %w", err)
 	}
-	return &Cutter{chunks: c, small: make([]byte, MinChunk)}, nil
+	return &Chunker{chunks: c, small: make([]byte, MinChunk)}, nil
 }
 
-// Cut reads r to its end and gives each chunk to take, which must not keep the
-// data.
-func (c *Cutter) Cut(r io.Reader, take func(Ref, []byte) error) (Refs, error) {
+// Split reads r to its end and passes each chunk to take, which must not keep the data.
+func (c *Chunker) Split(r io.Reader, take func(Ref, []byte) error) (Refs, error) {
 	n, err := io.ReadFull(r, c.small)
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil, nil
-	case errors.Is(err, io.ErrUnexpectedEOF): // most files: one chunk
+	case errors.Is(err, io.ErrUnexpectedEOF): // one chunk, as for most files
 		return give(nil, c.small[:n], take)
 	case err != nil:
 		return nil, err
@@ -67,7 +65,7 @@ func give(refs Refs, data []byte, take func(Ref, []byte) error) (Refs, error) {
 	return append(refs, ref), take(ref, data)
 }
 
-// once reads a slice.
+// once is a reader of one slice.
 type once struct{ b []byte }
 
 func (o *once) Read(p []byte) (int, error) {
@@ -79,15 +77,15 @@ func (o *once) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// CutFile cuts the file of a source and fills in its size and chunks: what is
-// there now, should the file have changed since it was listed.
-func (c *Cutter) CutFile(s *Source, take func(Ref, []byte) error) error {
+// SplitFile splits the file of a source and sets the source's size and chunks. They describe the file as it is now,
+// even if it has changed since the scan.
+func (c *Chunker) SplitFile(s *Source, take func(Ref, []byte) error) error {
 	f, err := os.Open(s.Disk)
 	if err != nil {
 		return fmt.Errorf("upload %s: %w", s.Disk, cause(err))
 	}
 	defer f.Close()
-	refs, err := c.Cut(f, take)
+	refs, err := c.Split(f, take)
 	if err != nil {
 		return fmt.Errorf("upload %s: %w", s.Disk, cause(err))
 	}
