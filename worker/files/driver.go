@@ -1,6 +1,6 @@
 package files
 
-// The driver: a task with files waits here until they have come.
+// The driver: a task with files waits here until they are staged.
 
 import (
 	"context"
@@ -22,33 +22,31 @@ import (
 	"github.com/musterhq/muster/worker/runner/scratch"
 )
 
-// Driver is a worker.Driver and Adopter around another. A task without files
-// goes straight through. Make one with New.
+// Driver wraps a worker.Driver and Adopter. A task without files is passed on directly. Make one with New.
 type Driver struct {
 	cfg   Config
 	needs Needs
 	log   *slog.Logger
-	ctx   chan context.Context // holds Run's once it runs
-	room  chan struct{}        // holds a token for each copy that is being made
+	ctx   chan context.Context // holds Run's context once it runs
+	slots chan struct{}        // a semaphore: one token for each task whose files are being unpacked
 	wg    sync.WaitGroup
 
 	mu    sync.Mutex
-	tasks map[job.Attempt]*task // with files, until their end was told; guarded by mu
+	tasks map[job.Attempt]*task // guarded by mu; tasks with files, until their exit was reported
 }
 
 // task is one attempt with files.
 type task struct {
-	worker.Task // its Deadline is the newest
+	worker.Task // Deadline is kept up to date
 
-	staging bool          // it has not been handed on
+	staging bool          // the wrapped driver does not have it yet
 	doing   func() string // what it waits for, for people; nil: nothing yet
-	ending  error         // why it never will be
-	end     chan struct{} // closed when there is an ending
+	ending  error         // why it will not be started
+	end     chan struct{} // closed when ending is set
 	over    chan struct{} // closed when it is no longer staging
 }
 
-// finish ends the wait for a task's files; the first reason stays. The caller
-// holds the driver's lock.
+// finish ends the staging of a task's files. The first reason stays. The caller holds the driver's lock.
 func (t *task) finish(why error) {
 	if t.ending == nil {
 		t.ending = why
@@ -56,18 +54,18 @@ func (t *task) finish(why error) {
 	}
 }
 
-// unpacking bounds the copies that are made at once, for the disk's sake.
+// unpacking bounds how many tasks' files are unpacked at the same time, to spare the disk.
 const unpacking = 2
 
-// New makes a driver; nothing is told before Run.
+// New makes a driver. It reports nothing before Run.
 func New(cfg Config, needs Needs, log *slog.Logger) *Driver {
 	return &Driver{
-		cfg: cfg, needs: needs, log: log, ctx: make(chan context.Context, 1), room: make(chan struct{}, unpacking),
+		cfg: cfg, needs: needs, log: log, ctx: make(chan context.Context, 1), slots: make(chan struct{}, unpacking),
 		tasks: map[job.Attempt]*task{},
 	}
 }
 
-// Run lasts until ctx ends; what it was doing then goes on with the next one.
+// Run runs until ctx ends. The next daemon continues what was in progress.
 func (d *Driver) Run(ctx context.Context) error {
 	d.ctx <- ctx
 	<-ctx.Done()
@@ -75,17 +73,17 @@ func (d *Driver) Run(ctx context.Context) error {
 	return nil
 }
 
-// running is Run's context; it waits for Run.
+// running returns Run's context. It waits for Run.
 func (d *Driver) running() context.Context {
 	ctx := <-d.ctx
 	d.ctx <- ctx
 	return ctx
 }
 
-// hasFiles says whether a task needs this package at all.
+// hasFiles reports whether a task uploads or keeps files.
 func hasFiles(t worker.Task) bool { return t.Spec.Tree != "" || len(t.Spec.Download) > 0 }
 
-// Start begins a task, once its files are here; see worker.Driver.
+// Start starts a task once its files are staged; see worker.Driver.
 func (d *Driver) Start(t worker.Task) error {
 	if !hasFiles(t) {
 		return d.needs.Driver.Start(t)
@@ -103,14 +101,13 @@ func (d *Driver) Start(t worker.Task) error {
 	return nil
 }
 
-// saved is what is on disk about an attempt with files.
+// saved is the content of an attempt's record.
 type saved struct {
 	Boot string      `json:"boot"`
 	Task worker.Task `json:"task"`
 }
 
-// save writes down what to do. It is not synced: after a power cut the attempt
-// is lost anyway.
+// save writes an attempt's record. It is not synced, because after a power cut the attempt is lost anyway.
 func (d *Driver) save(t worker.Task) error {
 	if err := makeStaging(d.cfg); err != nil {
 		return err
@@ -120,7 +117,7 @@ func (d *Driver) save(t worker.Task) error {
 		err = os.WriteFile(d.cfg.record(t.Attempt), b, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("files: note %s: %w", t.Attempt, err)
+		return fmt.Errorf("files: write record of %s: %w", t.Attempt, err)
 	}
 	return nil
 }
@@ -138,7 +135,7 @@ func (d *Driver) Stop(a job.Attempt, grace time.Duration, reason string) error {
 	return d.needs.Driver.Stop(a, grace, reason)
 }
 
-// Await returns when an attempt is not waiting for its files, or when ctx ends.
+// Await returns when an attempt is not being staged, or when ctx ends.
 func (d *Driver) Await(ctx context.Context, a job.Attempt) {
 	d.mu.Lock()
 	t := d.tasks[a]
@@ -152,7 +149,7 @@ func (d *Driver) Await(ctx context.Context, a job.Attempt) {
 	}
 }
 
-// Signal signals an attempt; one that has no process yet takes none.
+// Signal signals an attempt. It does nothing if the attempt is being staged and has no process.
 func (d *Driver) Signal(a job.Attempt, number int) error {
 	d.mu.Lock()
 	t := d.tasks[a]
@@ -178,11 +175,11 @@ func (d *Driver) Extend(deadlines map[job.Attempt]worker.BootTime) error {
 	return d.needs.Driver.Extend(deadlines)
 }
 
-// Forget drops what is kept of an attempt that ended; see worker.Driver.
+// Forget drops the exit of an attempt; see worker.Driver.
 func (d *Driver) Forget(a job.Attempt) error { return d.needs.Driver.Forget(a) }
 
-// Driven takes what the wrapped driver tells, and tells it once the files of a
-// task that ended are kept.
+// Driven receives the events of the wrapped driver and passes them on. It passes on the exit of a task once the
+// task's files are kept.
 func (d *Driver) Driven(e worker.DriverEvent) {
 	d.mu.Lock()
 	t := d.tasks[e.Attempt]
@@ -198,12 +195,12 @@ func (d *Driver) Driven(e worker.DriverEvent) {
 	})
 }
 
-// forget drops what is noted of an attempt that has ended.
+// forget removes the record and the files of an attempt that has ended, except kept ones.
 func (d *Driver) forget(a job.Attempt) {
 	d.mu.Lock()
 	delete(d.tasks, a)
 	d.mu.Unlock()
-	err := errors.Join(os.RemoveAll(d.cfg.brought(a)), scratch.Clear(protocol.Dir(d.cfg.Dir), a), gone(os.Remove(d.cfg.record(a))))
+	err := errors.Join(os.RemoveAll(d.cfg.staged(a)), scratch.Clear(protocol.Dir(d.cfg.Dir), a), gone(os.Remove(d.cfg.record(a))))
 	if err != nil {
 		d.log.Warn("staged files not removed", "attempt", a.String(), "error", err)
 	}
@@ -216,8 +213,8 @@ func gone(err error) error {
 	return err
 }
 
-// Adopt finds what an earlier daemon left, and goes on with the files that it
-// was bringing or keeping; see worker.Adopter.
+// Adopt returns the attempts that an earlier daemon left, and continues to stage or keep their files; see
+// worker.Adopter.
 func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
 	found, err := d.needs.Adopter.Adopt(ctx)
 	if err != nil {
@@ -251,16 +248,16 @@ func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
 			d.keep(s.Task, e)
 			d.forget(a)
 		case s.Task.Spec.Tree == "":
-			d.forget(a) // its start was lost with the daemon
+			d.forget(a) // the earlier daemon died before it started the task
 		default:
-			d.begin(s.Task) //nolint:contextcheck // it lasts as long as the driver, not as the question
+			d.begin(s.Task) //nolint:contextcheck // it lasts as long as Run, not as this call
 			found = append(found, worker.DriverEvent{Attempt: a, Kind: worker.DriverStarting})
 		}
 	}
 	return found, nil
 }
 
-// begun says whether the wrapped driver has been handed the attempt.
+// begun reports whether the wrapped driver has started the attempt.
 func (d *Driver) begun(a job.Attempt) bool {
 	_, err := os.Lstat(protocol.Dir(d.cfg.Dir).Task(a))
 	return err == nil
@@ -276,12 +273,12 @@ func (d *Driver) load(a job.Attempt) (saved, error) {
 		err = errors.New("it names another attempt")
 	}
 	if err != nil {
-		return s, fmt.Errorf("files: read note of %s: %w", a, err)
+		return s, fmt.Errorf("files: read record of %s: %w", a, err)
 	}
 	return s, nil
 }
 
-// writeJSON makes a small file appear whole.
+// writeJSON writes a file atomically.
 func writeJSON(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err == nil {

@@ -1,10 +1,8 @@
-// Package files is about the files of tasks on this host: it brings those that
-// a job was submitted with before the task starts, keeps those that the job
-// asked for when the task has ended, and reads both for whoever may have them.
+// Package files handles the files of tasks on this host. It stages uploaded files before a task starts, keeps the
+// files that the job asked for when the task has ended, and serves both to users.
 //
-// Driver wraps the driver that runs the tasks. Bringing files takes place while
-// an attempt is STARTING, outside its time limit and within its lease; what it
-// is doing is on disk, so that a daemon that was killed goes on with it.
+// Driver wraps the driver that runs the tasks. Files are staged while an attempt is STARTING: outside its time limit
+// but within its lease. What it is doing is on disk, so that a new daemon continues after the old one was killed.
 package files
 
 import (
@@ -21,25 +19,25 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// ErrNone says that an attempt has no files that could be read: it left
-// nothing, or what it left was not asked for and is gone.
+// ErrNone says that no files of an attempt can be read: it left none, or the job did not ask to keep them and they
+// were removed.
 var ErrNone = errors.New("no files are kept of it")
 
-// Config says where files lie.
+// Config says where files lie and how tasks run.
 type Config struct {
-	Dir       string // of the tasks and their runners; see runner.Dir
-	Boot      string // this incarnation of the host: deadlines of another mean nothing
-	AllowRoot bool   // tasks of root are run
-	Inside    string // as whom containers run; see runner.Container
-	// Most bounds the files that one task brings along, as they lie on the disk;
-	// 0: no bound. A few chunks can make a tree of any size.
+	Dir       string // of the tasks and their runners; see protocol.Dir
+	Boot      string // id of this boot of the host; deadlines of another boot mean nothing
+	AllowRoot bool   // tasks of user root may run
+	Inside    string // the user that containers run as; see protocol.Container.As
+	// Most bounds the disk space of the files that one task uploads; 0: no limit. A tree of a few chunks can be of
+	// any size.
 	Most job.Size
 }
 
-// Fetcher brings a tree into this host's store.
+// Fetcher copies a tree into this host's store.
 type Fetcher interface {
 	Fetch(ctx context.Context, h blob.Hash, holders []blob.Holder) (blob.Tree, int64, error)
-	// Fetching is how far the fetch of a tree has come, if one is under way.
+	// Fetching returns the progress of a tree's fetch, or false if none is in progress.
 	Fetching(h blob.Hash) (blob.Fetching, bool)
 }
 
@@ -48,41 +46,41 @@ type Unpacker interface {
 	Unpack(ctx context.Context, t blob.Tree, dir string, owner *blob.Owner) error
 }
 
-// Needs is what a Driver is joined to.
+// Needs are the parts that a Driver works with.
 type Needs struct {
 	Driver  worker.Driver // runs the tasks
 	Adopter worker.Adopter
 	Fetcher Fetcher
 	Store   Unpacker
-	// Holders are the daemons that may have a job's files, the likeliest first.
+	// Holders returns the daemons that may have a job's files, the most likely first.
 	Holders func(ctx context.Context, id job.ID) []blob.Holder
-	// Tell takes what becomes of tasks; it may block, but not after Run has ended.
+	// Tell receives the events of tasks. It may block, but not after Run has ended.
 	Tell func(worker.DriverEvent)
 }
 
-// staging is where the files of tasks that have not begun lie.
+// staging is the directory for attempts that have not started.
 func (c Config) staging() string { return filepath.Join(c.Dir, "staging") }
 
-// record is the file that says what an attempt was told to do, until it ends.
+// record is the file that describes an attempt until it ends.
 func (c Config) record(a job.Attempt) string { return filepath.Join(c.staging(), a.String()+".json") }
 
-// brought is the directory with what the attempt brings, until it begins.
-func (c Config) brought(a job.Attempt) string { return filepath.Join(c.staging(), a.String()) }
+// staged is the directory with the uploaded files of an attempt until it starts.
+func (c Config) staged(a job.Attempt) string { return filepath.Join(c.staging(), a.String()) }
 
-// kept is the directory with what was asked for of an attempt that ended.
+// kept is the directory with the files that are kept of an attempt that has ended.
 func (c Config) kept(a job.Attempt) string {
 	return filepath.Join(protocol.Dir(c.Dir).Task(a), "files")
 }
 
-// about says where the files of an attempt that ended come from.
+// about is the file that describes the kept files of an attempt.
 func (c Config) about(a job.Attempt) string {
 	return filepath.Join(protocol.Dir(c.Dir).Task(a), "files.json")
 }
 
-// scratch is a task's directory while it lives, and until it is cleared away.
+// scratch is the scratch directory of an attempt.
 func (c Config) scratch(a job.Attempt) string { return protocol.Dir(c.Dir).Scratch(a) }
 
-// account is as whom a task of a user runs.
+// account returns the account that a user's tasks run as.
 func (c Config) account(user string, container bool) (spawn.Account, error) {
 	as := ""
 	if container {
@@ -91,7 +89,7 @@ func (c Config) account(user string, container bool) (spawn.Account, error) {
 	return spawn.AccountInside(user, as, c.AllowRoot)
 }
 
-// owner is whom a task's files belong to, nil for this process's own user.
+// owner returns the owner of a task's files, or nil if that is this process's own user.
 func (c Config) owner(t worker.Task) (*blob.Owner, error) {
 	account, err := c.account(t.User, t.Spec.Image != "")
 	if err != nil || !account.Other() {
@@ -100,8 +98,8 @@ func (c Config) owner(t worker.Task) (*blob.Owner, error) {
 	return &blob.Owner{UID: account.UID, GID: account.GID}, nil
 }
 
-// workdir is the directory of this host that is not ours and that a task works
-// in, if it does. That of a container is none of this host's.
+// workdir returns the task's working directory on this host if the job names one, otherwise "". For a container it is
+// "", because the directory is inside the container.
 func workdir(s job.Spec) string {
 	if s.Image != "" {
 		return ""
@@ -113,6 +111,6 @@ func makeStaging(c Config) error {
 	if err := os.MkdirAll(c.staging(), 0o700); err != nil {
 		return fmt.Errorf("files: %w", err)
 	}
-	apart(c.staging())
+	spreadDirs(c.staging())
 	return nil
 }

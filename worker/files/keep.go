@@ -1,6 +1,6 @@
 package files
 
-// Keeping what a job asked for when its task has ended.
+// Keeping the files that a job asked for when its task has ended.
 
 import (
 	"encoding/json"
@@ -16,30 +16,28 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// about is what is said of the files of an attempt that ended.
+// about describes the kept files of an attempt that has ended.
 type about struct {
 	User string `json:"user"`
-	// Container says that it ran as the user of containers.
+	// Container says that the task was a container.
 	Container bool `json:"container,omitempty"`
-	// Workdir, if it is set, is where the task worked: a directory that is not
-	// ours, in which its files still lie.
+	// Workdir, if not empty, is the task's working directory, which still holds its files. Then none were moved.
 	Workdir string   `json:"workdir,omitempty"`
 	Kept    int      `json:"kept"`              // matches that were moved
 	Missing []string `json:"missing,omitempty"` // globs that nothing matched
-	Problem string   `json:"problem,omitempty"` // why some are not kept
+	Problem string   `json:"problem,omitempty"` // why some files could not be kept
 }
 
-// keep moves what the globs of an ended task match from its scratch directory,
-// which is cleared away, to where it stays as long as the task's output. A move
-// costs nothing, whatever the size. With a working directory of its own the
-// task's files stay where they are.
+// keep moves the files that the job's globs match out of the scratch directory, which is removed, to a directory that
+// is kept as long as the task's output. A move is a rename and costs nothing, whatever the size. If the task has a
+// working directory of its own, the files stay there.
 func (d *Driver) keep(t worker.Task, e worker.DriverEvent) {
 	a := t.Attempt
 	if len(t.Spec.Download) == 0 || e.Kind == worker.DriverFailed {
 		return
 	}
 	if _, err := os.Lstat(d.cfg.about(a)); err == nil {
-		return // done before the daemon was killed
+		return // an earlier daemon has done this
 	}
 	say := about{User: t.User, Container: t.Spec.Image != "", Workdir: workdir(t.Spec)}
 	if say.Workdir == "" {
@@ -50,12 +48,12 @@ func (d *Driver) keep(t worker.Task, e worker.DriverEvent) {
 		}
 	}
 	if err := writeJSON(d.cfg.about(a), say); err != nil {
-		d.log.Warn("files of attempt not noted", "attempt", a.String(), "error", err)
+		d.log.Warn("description of kept files not written", "attempt", a.String(), "error", err)
 	}
 }
 
-// move goes through the globs; what does not fit in one is said, and the rest
-// goes on. No process of the task is left.
+// move moves what globs match. It returns the number of matches, the globs without a match, and the errors of those
+// that failed; an error does not stop the rest. No process of the task is left.
 func (d *Driver) move(a job.Attempt, globs []string) (int, []string, error) {
 	from, err := os.OpenRoot(d.cfg.scratch(a))
 	if err != nil {
@@ -80,7 +78,7 @@ func (d *Driver) move(a job.Attempt, globs []string) (int, []string, error) {
 			errs = append(errs, err)
 		}
 		if len(names) == 0 {
-			// An earlier glob may have taken it along, or a daemon that was killed.
+			// An earlier glob or an earlier daemon may have moved the match.
 			if before, err := match(to, glob); err != nil || len(before) == 0 {
 				missing = append(missing, glob)
 			}
@@ -96,8 +94,7 @@ func (d *Driver) move(a job.Attempt, globs []string) (int, []string, error) {
 	return kept, missing, errors.Join(errs...)
 }
 
-// moveOne moves a file, a link or a directory with all below it to the same
-// place in another directory.
+// moveOne moves a file, link or directory to the same path in another directory.
 func moveOne(from, to *os.Root, name string) error {
 	if name == "." {
 		return moveAll(from, to)
@@ -119,7 +116,7 @@ func moveOne(from, to *os.Root, name string) error {
 		return fmt.Errorf("files: keep %s: %w", name, err)
 	}
 	defer target.Close()
-	// By the open directories: no link that is put in the way leads elsewhere.
+	// Relative to open directories, so that a link put in the path meanwhile cannot redirect the move.
 	if err := unix.Renameat(int(source.Fd()), path.Base(name), int(target.Fd()), path.Base(name)); err != nil {
 		return fmt.Errorf("files: keep %s: %w", name, err)
 	}

@@ -1,6 +1,6 @@
 package files
 
-// What a glob means below a directory.
+// Finding the files that a glob matches.
 
 import (
 	"errors"
@@ -16,33 +16,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrTooMany is a glob that means, or a directory that has, more files than are
-// listed at once. Name directories; archive what is in a larger one.
+// ErrTooMany says that a glob matches, or a directory has, too many files to list at once. Name a directory instead,
+// or archive the files.
 var ErrTooMany = errors.New("too many files")
 
 const (
-	// maxMatches bounds what one glob means: a list of so many paths takes some
-	// 10 MB.
+	// maxMatches bounds the matches of one glob. A list of that many paths takes some 10 MB.
 	maxMatches = 100_000
-	// maxListed bounds the directory entries in memory at once, those of the
-	// directories above included: some 50 MB.
+	// maxListed bounds the directory entries in memory at a time, including those of the directories above: some 50
+	// MB.
 	maxListed = 1 << 18
 )
 
-// listing is a file system to walk through. A walk holds the list of each
-// directory that it is in; together these lists are bounded.
+// listing is a file system for one walk. The walk holds the entries of each directory that it is in, and listing
+// bounds their number.
 type listing struct {
 	fs.FS
 	within []listed
 }
 
-// listed is a directory that the walk is in, and how much is in it.
+// listed is a directory that the walk is in, and the number of its entries.
 type listed struct {
 	dir string
 	n   int
 }
 
-// ReadDir lists a directory in order; see fs.ReadDirFS.
+// ReadDir lists a directory, sorted by name; see fs.ReadDirFS.
 func (l *listing) ReadDir(dir string) ([]fs.DirEntry, error) {
 	for len(l.within) > 0 && !within(l.within[len(l.within)-1].dir, dir) {
 		l.within = l.within[:len(l.within)-1]
@@ -72,22 +71,20 @@ func (l *listing) ReadDir(dir string) ([]fs.DirEntry, error) {
 	return all, err
 }
 
-// within says whether a path is below a directory.
+// within reports whether a path is below a directory.
 func within(dir, name string) bool {
 	return dir == "." && name != "." || strings.HasPrefix(name, dir+"/")
 }
 
-// match lists what a glob means below a directory, in order; a match stands for
-// all below it. Links are not followed, but where the glob names them as
-// directories before its first star, and never out of the directory. It walks
-// by itself: the library's own search gives up at the first link that leads
-// outside.
+// match returns the matches of a glob below a directory, sorted. A matching directory stands for everything below it.
+// Links are not followed, except those that the glob names as directories before its first wildcard, and never out of
+// the directory. It walks by itself, because the library's own search fails at the first link that leads outside.
 func match(root *os.Root, glob string) ([]string, error) {
 	glob = path.Clean(glob)
 	base, pattern := doublestar.SplitPattern(glob)
 	if !strings.ContainsAny(pattern, `*?[{\`) {
 		if _, err := root.Lstat(glob); err != nil {
-			return nil, nil //nolint:nilerr // it is not there, or not for this user
+			return nil, nil //nolint:nilerr // it does not exist, or the user may not see it
 		}
 		return []string{glob}, nil
 	}
@@ -98,9 +95,9 @@ func match(root *os.Root, glob string) ([]string, error) {
 	return names, nil
 }
 
-// search walks below a directory for what a glob means.
+// search walks below the directory base and returns the matches of a glob.
 func search(in *listing, base, glob string) ([]string, error) {
-	depth := -1 // of the deepest match; none if it may be anywhere
+	depth := -1 // of the deepest possible match; -1: any
 	if !strings.Contains(glob, "**") && !strings.Contains(glob, "{") {
 		depth = strings.Count(glob, "/")
 	}

@@ -1,6 +1,6 @@
 package files
 
-// Reading the files of a task as a stream in the format of tar.
+// Reading the files of a task as a tar stream.
 
 import (
 	"archive/tar"
@@ -20,18 +20,18 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// Place is where files of an attempt are, and as whom they are read.
+// Place is a directory with files of an attempt, and the account that reads them.
 type Place struct {
 	dir     string
 	account spawn.Account
-	// Missing are the globs of the job that nothing matched when it ended, and
-	// Problem is why some of what matched was not kept.
+	// Missing are the job's globs that matched nothing when the task ended. Problem says why some matches were not
+	// kept.
 	Missing []string
 	Problem string
 }
 
-// Living is the place of an attempt of a user that runs: its working directory,
-// or its scratch directory if it has no other on this host.
+// Living returns the place of a running attempt: its working directory on this host, or its scratch directory if it
+// has no other.
 func (d *Driver) Living(a job.Attempt, user string, spec job.Spec) (Place, error) {
 	return d.place(a, about{User: user, Container: spec.Image != "", Workdir: workdir(spec)})
 }
@@ -48,7 +48,7 @@ func (d *Driver) place(a job.Attempt, say about) (Place, error) {
 	return p, nil
 }
 
-// Ended is the place of what an attempt left, or ErrNone.
+// Ended returns the place of an attempt that has ended, or ErrNone.
 func (d *Driver) Ended(a job.Attempt) (Place, error) {
 	say, err := d.cfg.readAbout(a)
 	if err != nil {
@@ -61,10 +61,9 @@ func (d *Driver) Ended(a job.Attempt) (Place, error) {
 	return p, err
 }
 
-// Pack writes what globs mean in a place to w, as tar; with base each match
-// stands at the root, under its own name. ErrNone if they mean nothing. Links
-// that lead outside of the place and what is neither file, directory nor link
-// are left out; ErrNone if they mean nothing else.
+// Pack writes the matches of globs to w as a tar stream. With base each match is at the root, under its base name. It
+// leaves out links that lead outside of the place, and everything that is not a file, directory or link. The error is
+// ErrNone if nothing matches or everything is left out.
 func (p Place) Pack(ctx context.Context, globs []string, base bool, w io.Writer) error {
 	return p.account.As(func() error {
 		root, err := os.OpenRoot(p.dir)
@@ -79,7 +78,7 @@ func (p Place) Pack(ctx context.Context, globs []string, base bool, w io.Writer)
 			}
 		}
 		if len(k.done) == 0 {
-			return fmt.Errorf("%w: nothing is called %s", ErrNone, strings.Join(globs, " "))
+			return fmt.Errorf("%w: no file matched %s", ErrNone, strings.Join(globs, " "))
 		}
 		if k.heads == 0 && k.left != "" {
 			return fmt.Errorf("%w: %s", ErrNone, k.left)
@@ -91,20 +90,20 @@ func (p Place) Pack(ctx context.Context, globs []string, base bool, w io.Writer)
 type packing struct {
 	root *os.Root
 	out  *tar.Writer
-	done map[string]bool // matches, each with all below it
+	done map[string]bool // matches that were written, each with everything below it
 
-	heads int    // written
-	left  string // what was left out first, and why
+	heads int    // number of tar headers written
+	left  string // the first path that was left out, and why
 }
 
-// leave leaves a path out.
+// leave records that a path is left out.
 func (k *packing) leave(at, why string) {
 	if k.left == "" {
 		k.left = at + " " + why
 	}
 }
 
-// wrote says whether a path is in the archive, by itself or with a directory.
+// wrote reports whether a path is in the archive, by itself or within a directory.
 func (k *packing) wrote(at string) bool {
 	for ; at != "."; at = path.Dir(at) {
 		if k.done[at] {
@@ -114,7 +113,7 @@ func (k *packing) wrote(at string) bool {
 	return k.done["."]
 }
 
-// glob writes all that a glob means.
+// glob writes all matches of a glob.
 func (k *packing) glob(ctx context.Context, glob string, base bool) error {
 	names, err := match(k.root, glob)
 	if err != nil {
@@ -132,11 +131,11 @@ func (k *packing) glob(ctx context.Context, glob string, base bool) error {
 	return nil
 }
 
-// tree writes a match and all below it.
+// tree writes a match and everything below it.
 func (k *packing) tree(ctx context.Context, name, strip string) error {
 	info, err := k.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || k.wrote(name) {
-		return nil // gone since, as the task goes on; or there already
+		return nil // the running task has removed it, or it is written already
 	}
 	if err == nil && !info.IsDir() {
 		k.done[name] = true
@@ -177,7 +176,7 @@ func (k *packing) one(at, name string) error {
 	case info.Mode()&fs.ModeSymlink != 0:
 		if h.Linkname, err = k.root.Readlink(at); err != nil || blob.CheckLink(name, h.Linkname) != nil {
 			k.leave(at, "is a link that leads out of what is copied: name what it leads to")
-			return nil //nolint:nilerr // it means nothing elsewhere
+			return nil //nolint:nilerr // the link means nothing on another host
 		}
 		h.Typeflag = tar.TypeSymlink
 		return k.head(h)
@@ -196,10 +195,10 @@ func (k *packing) head(h *tar.Header) error {
 	return nil
 }
 
-// file writes a file as long as it was when its length was read: a task that
-// runs may write on, or cut it.
+// file writes a file with the size that it has when it is opened. A running task may append to the file, or truncate
+// it; then the rest is filled with zeros.
 func (k *packing) file(at string, h *tar.Header) error {
-	f, err := k.root.OpenFile(at, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe put in its place must not hang us
+	f, err := k.root.OpenFile(at, os.O_RDONLY|unix.O_NONBLOCK, 0) // O_NONBLOCK: a FIFO put in its place must not block
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -209,7 +208,7 @@ func (k *packing) file(at string, h *tar.Header) error {
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return nil // it became something else
+		return nil // it is not a regular file any more
 	}
 	h.Typeflag, h.Size = tar.TypeReg, info.Size()
 	if err := k.head(h); err != nil {
@@ -225,7 +224,7 @@ func (k *packing) file(at string, h *tar.Header) error {
 	return nil
 }
 
-// zeros is an endless stream of them.
+// zeros is an endless stream of zero bytes.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {

@@ -1,6 +1,6 @@
 package files
 
-// Bringing a task's files: fetch, copy, hand the task on.
+// Staging a task's files: fetching them, unpacking them, and passing the task on.
 
 import (
 	"context"
@@ -18,26 +18,25 @@ import (
 )
 
 const (
-	// againFirst and againMost bound the pause before holders that did not
-	// answer are asked again.
-	againFirst = 500 * time.Millisecond
-	againMost  = 10 * time.Second
-	// neverRan is the exit code of what was not executed, and ours that of what
-	// was not because of this host.
-	neverRan = job.ExitNotExecutable
-	ours     = job.ExitMuster
-	// maxReason bounds the sentence in an exit: it travels between hosts.
+	// retryFirst and retryMost bound the pause before holders that did not answer are asked again.
+	retryFirst = 500 * time.Millisecond
+	retryMost  = 10 * time.Second
+	// neverRan is the exit code of a task that was not executed; hostFailed is its exit code if this host is the
+	// cause.
+	neverRan   = job.ExitNotExecutable
+	hostFailed = job.ExitMuster
+	// maxReason bounds the reason in an exit, in bytes, because it is sent between hosts.
 	maxReason = 1024
-	// entryBytes is what a file takes beside its bytes, and a directory: a block.
+	// entryBytes is the disk space that a file or directory takes in addition to its content: one block.
 	entryBytes = 4 << 10
 )
 
-// stopped is the cause of a context that ends with an attempt.
+// stopped is an error that carries the exit of an attempt.
 type stopped struct{ exit job.Exit }
 
 func (s stopped) Error() string { return s.exit.Reason }
 
-// begin brings the files in the background.
+// begin stages the files in the background.
 func (d *Driver) begin(t worker.Task) {
 	own := &task{Task: t, staging: true, end: make(chan struct{}), over: make(chan struct{})}
 	d.mu.Lock()
@@ -54,12 +53,12 @@ func (d *Driver) begin(t worker.Task) {
 			case <-ctx.Done():
 			}
 		})
-		stop, quiet := d.fence(own), d.say(own)
-		err := d.bring(ctx, own)
-		stop()
-		quiet()
+		stopTimer, stopReports := d.expire(own), d.reportProgress(own)
+		err := d.stage(ctx, own)
+		stopTimer()
+		stopReports()
 		if err == nil {
-			err = d.handOn(own)
+			err = d.passOn(own)
 		}
 		if err == nil {
 			return
@@ -72,11 +71,11 @@ func (d *Driver) begin(t worker.Task) {
 			d.fail(t.Attempt, ending)
 		case ctx.Err() == nil:
 			d.fail(t.Attempt, err)
-		} // else the daemon stops, and the next one goes on
+		} // otherwise this daemon stops, and the next one continues
 	})
 }
 
-// fail ends an attempt that never began.
+// fail ends an attempt that was never started.
 func (d *Driver) fail(a job.Attempt, err error) {
 	exit := job.Exit{State: job.Failed, Code: neverRan, Reason: err.Error()}
 	if s := (stopped{}); errors.As(err, &s) {
@@ -89,10 +88,9 @@ func (d *Driver) fail(a job.Attempt, err error) {
 	d.needs.Tell(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: exit})
 }
 
-// fence ends the wait when the lease does. The deadline is looked at anew when
-// it is reached, as it may have been moved; that a process never begins after
-// it is the wrapped driver's to see to.
-func (d *Driver) fence(t *task) (stop func()) {
+// expire ends the staging when the lease runs out. When the deadline is reached it is read again, because it may have
+// moved. The wrapped driver sees to it that no process starts after the deadline.
+func (d *Driver) expire(t *task) (stop func()) {
 	if t.Hold {
 		return func() {}
 	}
@@ -120,8 +118,8 @@ func (d *Driver) fence(t *task) (stop func()) {
 	return func() { close(done) }
 }
 
-// bring fetches and unpacks until it is done or cannot be.
-func (d *Driver) bring(ctx context.Context, t *task) error {
+// stage fetches and unpacks the files. It tries again until it succeeds or cannot succeed.
+func (d *Driver) stage(ctx context.Context, t *task) error {
 	h, err := blob.ParseHash(t.Spec.Tree)
 	if err != nil {
 		return err
@@ -130,10 +128,10 @@ func (d *Driver) bring(ctx context.Context, t *task) error {
 	if err != nil {
 		return err
 	}
-	began, asked := time.Now(), false
+	began, refetched := time.Now(), false
 	fetching := func() string { return d.fetching(h) }
-	for pause := againFirst; ; pause = min(2*pause, againMost) {
-		d.does(t, fetching)
+	for pause := retryFirst; ; pause = min(2*pause, retryMost) {
+		d.waitsFor(t, fetching)
 		tree, came, err := d.needs.Fetcher.Fetch(ctx, h, d.needs.Holders(ctx, t.Attempt.Job))
 		if err == nil {
 			if err = d.unpack(ctx, t, tree, owner); err == nil {
@@ -143,17 +141,17 @@ func (d *Driver) bring(ctx context.Context, t *task) error {
 			if errors.Is(err, blob.ErrTooLarge) {
 				return fmt.Errorf("its files: %w", err)
 			}
-			if !errors.Is(err, blob.ErrMissing) || asked {
-				return stopped{job.Exit{State: job.Failed, Code: ours, Reason: "its files: " + err.Error()}}
+			if !errors.Is(err, blob.ErrMissing) || refetched {
+				return stopped{job.Exit{State: job.Failed, Code: hostFailed, Reason: "its files: " + err.Error()}}
 			}
-			asked = true // a chunk went between the two: fetch it again
+			refetched = true // a chunk was pruned between fetching and unpacking
 			continue
 		}
 		if errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrInvalid) || errors.Is(err, blob.ErrFull) {
 			return fmt.Errorf("its files cannot be had: %w", err)
 		}
 		d.log.WarnContext(ctx, "files of attempt not fetched yet", "attempt", t.Attempt.String(), "error", err)
-		d.does(t, says("no node that has its files answers, asking again: %s", strings.TrimPrefix(err.Error(), "api: ")))
+		d.waitsFor(t, fixedText("no node that has its files answers, asking again: %s", strings.TrimPrefix(err.Error(), "api: ")))
 		wait(ctx, pause)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -170,36 +168,36 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// unpack makes the copy that becomes the task's directory.
+// unpack makes the directory that becomes the task's scratch directory.
 func (d *Driver) unpack(ctx context.Context, t *task, tree blob.Tree, owner *blob.Owner) error {
-	d.does(t, says("its files wait until those of other tasks are unpacked"))
+	d.waitsFor(t, fixedText("waiting until the files of other tasks are unpacked"))
 	select {
-	case d.room <- struct{}{}:
+	case d.slots <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-d.room }()
-	if err := d.fits(tree); err != nil {
+	defer func() { <-d.slots }()
+	if err := d.checkSpace(tree); err != nil {
 		return err
 	}
-	d.does(t, says("unpacking its files: %s", megabytes(tree.Size())))
-	dir := d.cfg.brought(t.Attempt)
+	d.waitsFor(t, fixedText("unpacking its files: %s", megabytes(tree.Size())))
+	dir := d.cfg.staged(t.Attempt)
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		return fmt.Errorf("files: %w", err)
 	}
 	return d.needs.Store.Unpack(ctx, tree, dir, owner)
 }
 
-// fits says whether there may be and is room for the files of a tree. What they
-// take is known before the first is written: the disk is not this task's alone.
-func (d *Driver) fits(tree blob.Tree) error {
+// checkSpace returns an error if the files of a tree exceed the limit or do not fit on the disk. It is called before
+// the first file is written, because other tasks share the disk.
+func (d *Driver) checkSpace(tree blob.Tree) error {
 	size := job.Size(tree.Size()) + job.Size(len(tree.Entries))*entryBytes
 	if d.cfg.Most > 0 && size > d.cfg.Most {
 		return fmt.Errorf("%w: they take %s of a scratch quota of %s", blob.ErrTooLarge, size, d.cfg.Most)
 	}
 	var disk unix.Statfs_t
 	if err := unix.Statfs(d.cfg.staging(), &disk); err != nil {
-		return fmt.Errorf("files: room on the disk: %w", err)
+		return fmt.Errorf("files: free space: %w", err)
 	}
 	if room := job.Size(disk.Bavail) * job.Size(disk.Bsize) / 10 * 9; size > room { //nolint:gosec // no disk has 2^63 bytes
 		return fmt.Errorf("they take %s, and this node has room for %s: %w", size, room, unix.ENOSPC)
@@ -207,14 +205,14 @@ func (d *Driver) fits(tree blob.Tree) error {
 	return nil
 }
 
-// handOn gives the task to the driver that runs it.
-func (d *Driver) handOn(t *task) error {
+// passOn starts the task with the wrapped driver.
+func (d *Driver) passOn(t *task) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if t.ending != nil {
 		return t.ending
 	}
 	t.staging = false
-	t.Files = d.cfg.brought(t.Attempt)
+	t.Files = d.cfg.staged(t.Attempt)
 	return d.needs.Driver.Start(t.Task)
 }

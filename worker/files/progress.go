@@ -1,6 +1,6 @@
 package files
 
-// Saying how far the files of a task have come.
+// Reporting the progress of staging.
 
 import (
 	"fmt"
@@ -11,31 +11,30 @@ import (
 )
 
 const (
-	// sayEvery is the pace at which progress is told; what has come before the
-	// first time is not worth a word.
-	sayEvery = 400 * time.Millisecond
-	// sayAgain is how soon the same is told again, in these steps: whoever asks
-	// may be new.
-	sayAgain = 12
+	// reportEvery is how often progress is reported. Staging that is done sooner is not reported.
+	reportEvery = 400 * time.Millisecond
+	// reportAgain is after how many intervals the same text is reported again, for new listeners.
+	reportAgain = 12
 )
 
-// does notes what an attempt waits for now.
-func (d *Driver) does(t *task, text func() string) {
+// waitsFor sets what an attempt waits for now.
+func (d *Driver) waitsFor(t *task, text func() string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t.doing = text
 }
 
-func says(format string, args ...any) func() string {
+// fixedText returns a function that always returns the same text.
+func fixedText(format string, args ...any) func() string {
 	text := fmt.Sprintf(format, args...)
 	return func() string { return text }
 }
 
-// fetching is how far the fetch of a tree has come.
+// fetching returns the progress of a tree's fetch, for people.
 func (d *Driver) fetching(h blob.Hash) string {
 	p, _ := d.needs.Fetcher.Fetching(h)
 	if p.From == "" {
-		return "asking who has its files"
+		return "looking for a node that has its files"
 	}
 	return fmt.Sprintf("fetching its files: %.1f of %s from %s", mega(p.Done), megabytes(p.Total), p.From)
 }
@@ -44,13 +43,12 @@ func mega(n int64) float64 { return float64(n) / 1e6 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", mega(n)) }
 
-// say tells what an attempt waits for until it is quieted; then nothing more is
-// told.
-func (d *Driver) say(t *task) (quiet func()) {
+// reportProgress reports what an attempt waits for until stop is called. Nothing is reported after stop has returned.
+func (d *Driver) reportProgress(t *task) (stop func()) {
 	done, over := make(chan struct{}), make(chan struct{})
 	d.wg.Go(func() {
 		defer close(over)
-		tick := time.NewTicker(sayEvery)
+		tick := time.NewTicker(reportEvery)
 		defer tick.Stop()
 		last := ""
 		for n := 1; ; n++ {
@@ -65,7 +63,7 @@ func (d *Driver) say(t *task) (quiet func()) {
 			if doing == nil {
 				continue
 			}
-			if text := doing(); text != last || n%sayAgain == 0 {
+			if text := doing(); text != last || n%reportAgain == 0 {
 				last = text
 				d.needs.Tell(worker.DriverEvent{Attempt: t.Attempt, Kind: worker.DriverStarting, Detail: text})
 			}
