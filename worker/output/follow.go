@@ -1,6 +1,6 @@
 package output
 
-// Waiting for more of a log.
+// Following a log: waiting until it grows.
 
 import (
 	"context"
@@ -13,28 +13,26 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// maxFollowers bounds the logs that are followed at once: each costs the host
-// an inotify watch, of which a user has some thousands.
+// maxFollowers bounds the logs that are followed at a time. Each needs an inotify watch, and a user has some
+// thousands of them.
 const maxFollowers = 4096
 
-// ErrTooManyFollowers says that no more logs can be followed now; read without
-// following, or try again later.
+// ErrTooManyFollowers says that no more logs can be followed now. Read without following, or try again later.
 var ErrTooManyFollowers = errors.New("output: too many logs are followed")
 
-// ErrClosed says that a log is not followed any more: its reader was closed,
-// or its context has ended.
+// ErrClosed says that a follower was closed, or that its context has ended.
 var ErrClosed = errors.New("output: no longer followed")
 
-// Follows tells readers that logs have grown. One inotify instance serves all:
-// a user has few of them. The zero value follows nothing before Run.
+// Follows wakes readers when logs have grown. One inotify instance serves all, because a user has few of them. Follow
+// fails before Open.
 type Follows struct {
 	mu      sync.Mutex
-	watcher *fsnotify.Watcher                 // guarded by mu; nil before Run and after
+	watcher *fsnotify.Watcher                 // guarded by mu; nil before Open and after Close
 	subs    map[string]map[chan struct{}]bool // guarded by mu; by directory
 	count   int                               // guarded by mu
 }
 
-// Open makes Follow work; close it with Close.
+// Open makes Follow work until Close.
 func (t *Follows) Open() error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -46,7 +44,7 @@ func (t *Follows) Open() error {
 	return nil
 }
 
-// Run passes on that logs have grown until Close.
+// Run wakes followers when their logs have grown. It returns after Close.
 func (t *Follows) Run() {
 	t.mu.Lock()
 	w := t.watcher
@@ -67,13 +65,12 @@ func (t *Follows) Run() {
 			if !ok {
 				return
 			}
-			t.grown("") // the queue ran over: anyone may have missed something
+			t.grown("") // the queue overflowed: any follower may have missed an event
 		}
 	}
 }
 
-// Close ends Run, and with it every wait of a follower for growth; those of
-// logs that have ended read on.
+// Close ends Run and every follower that waits for a log to grow. Followers of logs that have ended can still read.
 func (t *Follows) Close() {
 	t.mu.Lock()
 	w := t.watcher
@@ -84,7 +81,7 @@ func (t *Follows) Close() {
 	}
 }
 
-// grown wakes the followers of a directory, or all for none.
+// grown wakes the followers of a directory, or all if dir is "".
 func (t *Follows) grown(dir string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +99,7 @@ func (t *Follows) grown(dir string) {
 	}
 }
 
-// join tells of each growth in a directory from now on, until part.
+// join returns a channel that receives when a log in dir has grown, until part.
 func (t *Follows) join(dir string) (chan struct{}, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,14 +129,14 @@ func (t *Follows) part(dir string, c chan struct{}) {
 	if len(t.subs[dir]) == 0 {
 		delete(t.subs, dir)
 		if t.watcher != nil {
-			_ = t.watcher.Remove(dir) // gone with the directory
+			_ = t.watcher.Remove(dir) // fails if the directory was removed
 		}
 	}
 }
 
-// Follow reads a log as Open does, and waits at its end for more until ended is
-// closed; then it reads what is left and gives io.EOF. Without ended it gives
-// that at what is there now. Reads end with ErrClosed when ctx does.
+// Follow reads a log as Open does. At the log's end it waits for more until ended is closed; then it reads the rest
+// and returns io.EOF. If ended is nil, it returns io.EOF at the present end. Reads return ErrClosed after ctx has
+// ended.
 func (t *Follows) Follow(ctx context.Context, dir string, s Stream, offset int64, ended <-chan struct{}) (*Follower, error) {
 	f := &Follower{ended: ended, done: make(chan struct{})}
 	if ended != nil {
@@ -159,7 +156,7 @@ func (t *Follows) Follow(ctx context.Context, dir string, s Stream, offset int64
 	return f, nil
 }
 
-// Follower reads one log as it grows.
+// Follower reads one log while it grows.
 type Follower struct {
 	r     *Reader
 	ended <-chan struct{} // nil: do not wait for growth
@@ -170,10 +167,10 @@ type Follower struct {
 	once  sync.Once
 }
 
-// Offset is that of the next byte, within the stream.
+// Offset returns the offset of the next byte in the stream.
 func (f *Follower) Offset() int64 { return f.r.Offset() }
 
-// Read waits for at least one byte. A *CutError is as in Reader.Read.
+// Read waits for at least one byte. It returns a *CutError as Reader.Read does.
 func (f *Follower) Read(p []byte) (int, error) {
 	for {
 		last := f.ended == nil
@@ -181,7 +178,7 @@ func (f *Follower) Read(p []byte) (int, error) {
 		case <-f.done:
 			return 0, ErrClosed
 		case <-f.ended:
-			last = true // what is there now is all
+			last = true // nothing more will be written
 		default:
 		}
 		n, err := f.r.Read(p)
@@ -196,7 +193,7 @@ func (f *Follower) Read(p []byte) (int, error) {
 	}
 }
 
-// Close ends reads that wait. It is called after the last Read, or at once.
+// Close ends a Read that waits. It is called after the last Read, or at any time.
 func (f *Follower) Close() error {
 	f.stop()
 	f.finish()

@@ -1,24 +1,20 @@
-// Package output keeps what a task writes: its standard output and its standard
-// error, in the order in which they came, bounded on disk. One [Writer] writes
-// the log of a task; any number of [Reader]s, in any process, read it at the
-// same time, without a lock between them. [Follows] has readers wait for more.
+// Package output stores what a task writes: its standard output and standard error, in the order in which they were
+// written, with a limit on disk. One [Writer] writes the log of a task. Any number of [Reader]s, in any process, read
+// it at the same time, without locks. [Follows] lets readers wait for more.
 //
 // # On disk
 //
-// The log is a row of segments in one directory, each the plain bytes of both
-// streams as they came. A segment's name says where it stands: out-C-E or
-// err-C-E, for the stream of its first byte, the bytes of both streams before
-// it, and how many of those were of stderr. Where the stream changes within
-// the segment, runs-C holds the place, counted as C is: 8 bytes, big-endian,
-// written before the byte that it speaks of. No file is made for a task that
-// writes nothing, and one for most of the others.
+// The log consists of segments in one directory. Each segment is a file with the bytes of both streams as they were
+// written. It is named out-C-E or err-C-E: out or err is the stream of its first byte, C the number of bytes of both
+// streams before the segment, and E how many of those were stderr. Where the stream changes within a segment, the
+// file runs-C has an entry: the position of the change, counted as C is, in 8 bytes, big-endian. The entry is written
+// before the byte at that position. A task that writes nothing has no files, and most others have one.
 //
-// # The bound
+// # The limit
 //
-// The first segment, a quarter of the bound, stays for good. The others have
-// an eighth each, of which the newest six stay; files of changes count. So a
-// log never takes more than its bound, a byte keeps its offset for ever, and
-// what was cut is what no segment's name leads to.
+// The first segment, a quarter of the limit, is kept for good. The others have an eighth each, and the newest six of
+// them are kept; runs files count towards the limit. So a log never exceeds its limit, and a byte keeps its offset
+// for ever. The bytes that were cut are those that no segment has.
 package output
 
 import (
@@ -32,7 +28,7 @@ import (
 	"strings"
 )
 
-// Stream is one of the outputs of a task, or both of them in their order.
+// Stream is one of a task's output streams, or both in their order.
 type Stream string
 
 // The streams.
@@ -42,10 +38,10 @@ const (
 	Stderr Stream = "stderr"
 )
 
-// Valid says whether s is a stream that can be read.
+// Valid reports whether s is a stream that can be read.
 func (s Stream) Valid() bool { return s == Both || s == Stdout || s == Stderr }
 
-// Other is stderr for stdout and stdout for stderr.
+// Other returns stderr for stdout and stdout for stderr.
 func (s Stream) Other() Stream {
 	if s == Stdout {
 		return Stderr
@@ -54,15 +50,15 @@ func (s Stream) Other() Stream {
 }
 
 const (
-	// MinBound is the least that a log may be bounded to: below, the names of
-	// the segments would change faster than anyone reads.
+	// MinBound is the smallest limit of a log, in bytes. With a smaller one, segments would come and go faster than
+	// anyone reads.
 	MinBound = 64 << 10
-	// headShare and tailShare are the parts of the bound that the first segment
-	// and each other one may take; tailSegments is how many others there are.
+	// headShare and tailShare set the size of the first segment and of each other one: 1/headShare and 1/tailShare of
+	// the limit. tailSegments is the number of others.
 	headShare    = 4
 	tailShare    = 8
 	tailSegments = 6
-	// changeBytes is the size of one change of stream in a file of changes.
+	// changeBytes is the size of one entry of a runs file.
 	changeBytes = 8
 )
 
@@ -81,10 +77,10 @@ func (g segment) name() string {
 	return prefix + strconv.FormatInt(g.start, 10) + "-" + strconv.FormatInt(g.errs, 10)
 }
 
-// changes is the name of the segment's file of changes.
+// changes is the name of the segment's runs file.
 func (g segment) changes() string { return "runs-" + strconv.FormatInt(g.start, 10) }
 
-// before is how many bytes of a stream are before the segment.
+// before returns how many bytes of a stream are before the segment.
 func (g segment) before(s Stream) int64 {
 	switch s {
 	case Both:
@@ -96,7 +92,7 @@ func (g segment) before(s Stream) int64 {
 	return g.errs
 }
 
-// parse reads a segment's name; false for any other file.
+// parse reads a segment's name. It returns false for any other file.
 func parse(name string) (segment, bool) {
 	kind, rest, _ := strings.Cut(name, "-")
 	start, errs, ok := strings.Cut(rest, "-")
@@ -113,7 +109,7 @@ func parse(name string) (segment, bool) {
 	return g, err1 == nil && err2 == nil && g.errs >= 0 && g.errs <= g.start
 }
 
-// list finds the segments of a log, the oldest first.
+// list returns the segments of a log, oldest first.
 func list(dir string) ([]segment, error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -134,7 +130,7 @@ func list(dir string) ([]segment, error) {
 	return all, nil
 }
 
-// Size is how many bytes a task has written, the cut ones too.
+// Size returns how many bytes of a stream a task has written, including those that were cut.
 func Size(dir string, s Stream) (int64, error) {
 	r, err := Open(dir, s, -1)
 	if err != nil {
@@ -144,8 +140,7 @@ func Size(dir string, s Stream) (int64, error) {
 	return r.end()
 }
 
-// Rest reads a log from an offset to its end and leaves out what was cut. It
-// is for short rests: all of it is in memory.
+// Rest reads a log from an offset to its end, without the bytes that were cut. It holds all of them in memory.
 func Rest(dir string, s Stream, offset int64) ([]byte, error) {
 	r, err := Open(dir, s, offset)
 	if err != nil {

@@ -16,38 +16,37 @@ import (
 
 const (
 	maxOffset = math.MaxInt64
-	unknown   = -1 // offset of the next change of stream
-	// openTries bounds how often a segment that a name was read of may be gone
-	// when it is opened.
+	unknown   = -1 // for the offset of the next change of stream
+	// openTries bounds how often a segment that was listed may have been removed when it is opened.
 	openTries = 100
 )
 
-// CutError says that bytes were removed to keep the log within its bound. The
-// reader that gave it stands at To.
+// CutError says that bytes were removed to keep the log within its limit. The reader that returned it continues at
+// To.
 type CutError struct{ From, To int64 }
 
 // Error says how much was cut.
 func (c *CutError) Error() string { return fmt.Sprintf("output: %d bytes cut", c.To-c.From) }
 
-// Reader reads one stream of a log, or both. It is for one goroutine.
+// Reader reads one stream of a log, or both. It is not safe for concurrent use.
 type Reader struct {
 	dir    string
 	stream Stream
 	off    int64 // of the next byte in the stream
-	ahead  int64 // bytes before it that are still to come
+	ahead  int64 // bytes between the current position and off
 
 	seg     segment
 	data    *os.File // nil: there is no segment yet
-	changes *os.File // nil: the stream has not changed in it yet
-	changed int64    // changes read
-	pos     int64    // of the next byte in both streams
-	now     Stream   // of the byte at pos, unless pos is next
-	next    int64    // where it changes, or unknown
+	changes *os.File // the segment's runs file; nil: not opened yet
+	changed int64    // number of changes that were passed
+	pos     int64    // offset of the next byte in both streams together
+	now     Stream   // stream of the byte at pos, unless pos is next
+	next    int64    // offset of the next change, or unknown
 }
 
-// Open reads a log from an offset, which below 0 counts from the end. Where
-// that is cut it begins with the next byte that there is, see Offset; beyond
-// the end it waits for the log to come so far. A directory that does not exist gives os.ErrNotExist.
+// Open reads a log from an offset; a negative offset counts from the end. If the byte there was cut, reading begins
+// at the next byte that exists (see Offset). If the offset is beyond the end, reading begins once the log is that
+// long. A directory that does not exist gives os.ErrNotExist.
 func Open(dir string, s Stream, offset int64) (*Reader, error) {
 	if !s.Valid() {
 		return nil, fmt.Errorf("output: open: no stream %.20q", s)
@@ -66,21 +65,20 @@ func Open(dir string, s Stream, offset int64) (*Reader, error) {
 		r.Close()
 		return nil, err
 	}
-	return nil, fmt.Errorf("output: open %s: it is cut faster than it can be read", dir)
+	return nil, fmt.Errorf("output: open %s: the log is cut faster than it can be read", dir)
 }
 
-// Offset is that of the next byte, within the stream.
+// Offset returns the offset of the next byte in the stream.
 func (r *Reader) Offset() int64 { return r.off }
 
-// Close gives the files back.
+// Close closes the files.
 func (r *Reader) Close() {
 	_ = errors.Join(closed(r.data), closed(r.changes)) // they were only read
 	r.data, r.changes = nil, nil
 }
 
-// Read gives bytes as they are on disk. It ends with io.EOF at what is there
-// now, and may be called again for what comes later. A *CutError, with no bytes,
-// says that some are left out before those that the next Read gives.
+// Read returns bytes as they are on disk. At the present end of the log it returns io.EOF, and may be called again
+// for later bytes. A *CutError, with no bytes, says that bytes are missing before those that the next Read returns.
 func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -97,7 +95,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	}
 }
 
-// take reads from the segment at hand; nothing if all of it was read.
+// take reads from the current segment. It returns 0 if the segment has no more.
 func (r *Reader) take(p []byte) (int, error) {
 	if r.data == nil {
 		return 0, nil
@@ -126,7 +124,7 @@ func (r *Reader) take(p []byte) (int, error) {
 	return n, nil
 }
 
-// advance moves on to the next segment. Without one it gives io.EOF.
+// advance opens the next segment, or returns io.EOF if there is none.
 func (r *Reader) advance() error {
 	for range openTries {
 		segs, err := list(r.dir)
@@ -155,10 +153,10 @@ func (r *Reader) advance() error {
 		r.ahead = from - to
 		return nil
 	}
-	return fmt.Errorf("output: read %s: it is cut faster than it can be read", r.dir)
+	return fmt.Errorf("output: read %s: the log is cut faster than it can be read", r.dir)
 }
 
-// after chooses the segment that follows the one at hand.
+// after returns the segment that follows the current one.
 func (r *Reader) after(segs []segment) (segment, bool) {
 	for _, g := range segs {
 		if r.data == nil || g.start > r.seg.start {
@@ -168,7 +166,7 @@ func (r *Reader) after(segs []segment) (segment, bool) {
 	return segment{}, false
 }
 
-// available says whether the segment at hand has more.
+// available reports whether the current segment has more.
 func (r *Reader) available() (bool, error) {
 	switch {
 	case r.data == nil:
@@ -181,8 +179,7 @@ func (r *Reader) available() (bool, error) {
 	return size > r.pos, err
 }
 
-// enter opens a segment and stands at its start; on an error the reader is as
-// it was.
+// enter opens a segment at its start. After an error the reader is unchanged.
 func (r *Reader) enter(g segment) error {
 	f, err := os.Open(g.path(r.dir))
 	if err != nil {
@@ -193,7 +190,7 @@ func (r *Reader) enter(g segment) error {
 	return nil
 }
 
-// size is where the segment ends now, in bytes of both streams.
+// size returns the present end of the segment, as an offset in both streams together.
 func (r *Reader) size() (int64, error) {
 	info, err := r.data.Stat()
 	if err != nil {
@@ -202,8 +199,8 @@ func (r *Reader) size() (int64, error) {
 	return r.seg.start + info.Size(), nil
 }
 
-// span goes forward to the next byte of the stream and says how many follow it
-// in a row. None: the rest of the segment, as it is now, has none.
+// span moves to the next byte of the stream and returns how many bytes of the stream follow without a change. 0: the
+// rest of the segment has none so far.
 func (r *Reader) span() (int64, error) {
 	for {
 		end, err := r.run()
@@ -223,8 +220,8 @@ func (r *Reader) span() (int64, error) {
 	}
 }
 
-// run says how far the bytes of one stream go from where the reader stands. The
-// size is read before the changes: those of all bytes below it are written.
+// run returns the end of the bytes of one stream that begin at pos. It reads the size before the changes, because the
+// changes of all bytes below the size are on disk then.
 func (r *Reader) run() (int64, error) {
 	size, err := r.size()
 	if err != nil {
@@ -247,7 +244,7 @@ func (r *Reader) cross() {
 	r.changed++
 }
 
-// findChange reads where the stream changes next, if that is known yet.
+// findChange reads the position of the next change of stream, if it is written yet.
 func (r *Reader) findChange() error {
 	if r.changes == nil {
 		f, err := os.Open(filepath.Join(r.dir, r.seg.changes()))
@@ -270,9 +267,9 @@ func (r *Reader) findChange() error {
 	return nil
 }
 
-// unlinked tells a segment in which the stream never changed from one that was
-// cut before its changes were read, whose streams cannot be told apart any
-// more. Its rest is left out, as if it had been cut a moment earlier.
+// unlinked handles a segment without a runs file. Either the stream never changed in it, or it was cut before its
+// changes were read, so that its streams cannot be told apart any more. In the second case the rest is left out, as
+// if it had been cut a moment earlier.
 func (r *Reader) unlinked() error {
 	info, err := r.data.Stat()
 	if err != nil {
@@ -284,7 +281,7 @@ func (r *Reader) unlinked() error {
 	return nil
 }
 
-// seek finds the segment and the place of an offset.
+// seek finds the segment and the position of an offset.
 func (r *Reader) seek(offset int64) error {
 	segs, err := list(r.dir)
 	if err != nil {
@@ -323,8 +320,8 @@ func (r *Reader) seek(offset int64) error {
 	return err
 }
 
-// skip goes forward in the segment at hand, from an offset in the stream until
-// to, or to the segment's end as it is now. It gives the offset reached.
+// skip moves forward in the current segment, from the offset at of the stream to the offset to, or to the present end
+// of the segment. It returns the offset reached.
 func (r *Reader) skip(at, to int64) (int64, error) {
 	for at < to {
 		if r.stream == Both {
@@ -344,7 +341,7 @@ func (r *Reader) skip(at, to int64) (int64, error) {
 	return at, nil
 }
 
-// end is where the stream ends now.
+// end returns the present end of the stream.
 func (r *Reader) end() (int64, error) {
 	if r.data == nil {
 		return 0, nil

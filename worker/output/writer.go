@@ -1,6 +1,6 @@
 package output
 
-// Writing a log: the only hand that changes its files.
+// The writer, which alone changes the files of a log.
 
 import (
 	"cmp"
@@ -16,36 +16,35 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Writer writes the log of one task. It is for one goroutine at a time. What
-// cannot be written, on a full disk say, is dropped and counted, and a line in
-// the log says so once there is room: a task is not stopped for its log. The
-// zero value is of no use; see NewWriter.
+// Writer writes the log of one task. It is not safe for concurrent use. Bytes that cannot be written, for example on
+// a full disk, are dropped and counted, and a line in the log says so once the disk has space: a task is never
+// stopped because of its log. Make one with NewWriter.
 type Writer struct {
 	dir   string
 	bound int64
 
-	seg     segment // the one that grows, if data is open
+	seg     segment // the newest segment, if data is open
 	data    *os.File
-	changes *os.File // nil until the stream changes in it
-	changed int64    // times, in it
-	stream  Stream   // of its last byte
-	total   int64    // bytes written, of both streams
-	errs    int64    // of those, of stderr
-	tail    []segment
-	kept    string // end of stderr that was cut from the disk
-	keptTo  int64  // where it ended, in bytes of stderr
+	changes *os.File  // the segment's runs file; nil until the stream changes
+	changed int64     // number of changes in the segment
+	stream  Stream    // of the last byte
+	total   int64     // bytes written, of both streams
+	errs    int64     // how many of those were stderr
+	tail    []segment // all segments but the first
+	kept    string    // the last bytes of stderr that were cut from the disk
+	keptTo  int64     // their end, as an offset in stderr
 
 	lost  int64
 	cause error // of the loss
 }
 
-// NewWriter writes a log in a directory that has none. Nothing is created
-// before there is something to keep.
+// NewWriter writes a log of at most bound bytes to a directory that has none. It creates no file before the first
+// byte.
 func NewWriter(dir string, bound int64) *Writer {
 	return &Writer{dir: dir, bound: max(bound, MinBound)}
 }
 
-// Continue goes on with the log that an earlier writer left in a directory.
+// Continue appends to the log that an earlier writer left in a directory.
 func Continue(dir string, bound int64) (*Writer, error) {
 	w := NewWriter(dir, bound)
 	segs, err := list(dir)
@@ -76,10 +75,10 @@ func Continue(dir string, bound int64) (*Writer, error) {
 	return w, nil
 }
 
-// Size is how many bytes of a stream were written, the cut ones too.
+// Size returns how many bytes of a stream were written, including those that were cut.
 func (w *Writer) Size(s Stream) int64 { return segment{start: w.total, errs: w.errs}.before(s) }
 
-// Write adds bytes to stdout or stderr.
+// Write appends bytes to stdout or stderr.
 func (w *Writer) Write(s Stream, p []byte) {
 	if w.lost > 0 && len(p) > 0 {
 		w.noteLoss()
@@ -93,13 +92,13 @@ func (w *Writer) Write(s Stream, p []byte) {
 	}
 }
 
-// Note adds a line of muster's own to the log, as stderr.
+// Note appends a line of muster's own to stderr.
 func (w *Writer) Note(text string) { w.Write(Stderr, mark(text)) }
 
-// mark is a line that muster writes among those of a task.
+// mark formats a line that muster writes between those of a task.
 func mark(text string) []byte { return []byte("\n--- muster: " + text + " ---\n") }
 
-// noteLoss says in the log what was lost, if there is room for it now.
+// noteLoss writes to the log how many bytes were lost, if the disk has space now.
 func (w *Writer) noteLoss() {
 	text := mark(fmt.Sprintf("%d bytes lost here: %v", w.lost, rootOf(w.cause)))
 	if _, err := w.put(Stderr, text); err == nil {
@@ -107,7 +106,7 @@ func (w *Writer) noteLoss() {
 	}
 }
 
-// rootOf is the kernel's word for an error, without names of files.
+// rootOf returns the kernel's error, without file names.
 func rootOf(err error) error {
 	if no, ok := errors.AsType[syscall.Errno](err); ok {
 		return no
@@ -135,8 +134,8 @@ func (w *Writer) put(s Stream, p []byte) (written int, err error) {
 	return written, nil
 }
 
-// prepare sees to a segment whose next byte is of stream s, and says how many
-// bytes it has room for.
+// prepare makes sure that the next byte of the segment is of stream s, and returns how many bytes fit into the
+// segment.
 func (w *Writer) prepare(s Stream) (int64, error) {
 	used, limit := w.total-w.seg.start+w.changed*changeBytes, w.limit()
 	need := int64(1)
@@ -158,7 +157,7 @@ func (w *Writer) prepare(s Stream) (int64, error) {
 	return limit - used, nil
 }
 
-// limit is the size of the segment that grows.
+// limit is the maximal size of the newest segment.
 func (w *Writer) limit() int64 {
 	if w.seg.start == 0 {
 		return w.bound / headShare
@@ -166,7 +165,7 @@ func (w *Writer) limit() int64 {
 	return w.bound / tailShare
 }
 
-// roll begins a segment, and drops the oldest that may go.
+// roll begins a segment and removes the oldest one if there are too many.
 func (w *Writer) roll(s Stream) error {
 	for len(w.tail) >= tailSegments {
 		w.drop()
@@ -176,7 +175,7 @@ func (w *Writer) roll(s Stream) error {
 	if err != nil {
 		return fmt.Errorf("output: begin segment: %w", err)
 	}
-	_ = w.shut() // each write has told how it went
+	_ = w.shut() // errors of writes were handled
 	w.seg, w.data, w.changed, w.stream = g, f, 0, s
 	if g.start > 0 {
 		w.tail = append(w.tail, g)
@@ -184,8 +183,8 @@ func (w *Writer) roll(s Stream) error {
 	return nil
 }
 
-// drop removes the oldest segment but the first, its data before its changes:
-// a reader that finds data takes it that the changes are there, too.
+// drop removes the oldest segment except the first. It removes the data before the runs file, because a reader that
+// finds data expects the runs file to be there.
 func (w *Writer) drop() {
 	old := w.tail[0]
 	after := w.errs
@@ -196,11 +195,11 @@ func (w *Writer) drop() {
 		w.kept, w.keptTo = w.ending(after), after
 	}
 	w.tail = w.tail[1:]
-	_ = os.Remove(old.path(w.dir)) // gone, or a directory that is not ours any more
+	_ = os.Remove(old.path(w.dir)) // it is gone already, or its directory is
 	_ = os.Remove(filepath.Join(w.dir, old.changes()))
 }
 
-// change notes that the next byte is of the other stream than the last.
+// change records that the next byte is of the other stream.
 func (w *Writer) change() error {
 	if w.changes == nil {
 		f, err := os.OpenFile(filepath.Join(w.dir, w.seg.changes()), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -219,20 +218,19 @@ func (w *Writer) change() error {
 	return nil
 }
 
-// Tail is the end of stderr, whole letters of at most job.TailBytes, even if
-// it is cut from the disk.
+// Tail returns the end of stderr: whole characters, at most job.TailBytes bytes, even if they were cut from the disk.
 func (w *Writer) Tail() string {
 	if w.errs == 0 {
 		return ""
 	}
 	text := w.ending(w.errs)
 	for w.errs > job.TailBytes && text != "" && !utf8.RuneStart(text[0]) {
-		text = text[1:] // the rest of a letter that is cut in two
+		text = text[1:] // the rest of a character that was cut in two
 	}
 	return strings.ToValidUTF8(text, "?")
 }
 
-// ending is what lies before an offset of the last job.TailBytes of stderr.
+// ending returns those of the last job.TailBytes of stderr that are before the offset to.
 func (w *Writer) ending(to int64) string {
 	from := max(0, w.keptTo, w.errs-job.TailBytes)
 	b, err := Rest(w.dir, Stderr, from)
@@ -243,7 +241,7 @@ func (w *Writer) ending(to int64) string {
 	return string(b[max(0, int64(len(b))-(job.TailBytes-(w.errs-to))):])
 }
 
-// Close ends the log. What was lost is noted if there is room by now.
+// Close ends the log. Lost bytes are noted if the disk has space by now.
 func (w *Writer) Close() error {
 	if w.lost > 0 {
 		w.noteLoss()
