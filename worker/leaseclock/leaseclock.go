@@ -1,12 +1,10 @@
-// Package leaseclock finds out that this host was paused, and keeps the clock
-// that a worker's leases are measured by.
+// Package leaseclock detects that this host was paused, and keeps the clock by which a worker's leases are measured.
 //
-// A hypervisor that pauses a virtual machine stops CLOCK_BOOTTIME with it, while
-// the owner's clock goes on: after the pause the host would take its leases for
-// younger than they are. When the wall clock is set right afterwards it jumps
-// forward against CLOCK_BOOTTIME; the jump is the time that the host missed. A
-// wall clock that a person sets forward looks the same and is treated the same:
-// that is the safe mistake.
+// A hypervisor that pauses a virtual machine also stops the machine's CLOCK_BOOTTIME, while the scheduler's clock
+// runs on. After the pause the host would believe that its leases are younger than they are. When the wall clock is
+// corrected afterwards, it jumps forward against CLOCK_BOOTTIME, and the jump is the length of the pause. A wall
+// clock that a person sets forward looks the same and is treated the same. That is the safe mistake: leases only end
+// earlier.
 package leaseclock
 
 import (
@@ -18,41 +16,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxSkew is how far the wall clock may run ahead of CLOCK_BOOTTIME before the
-// difference counts as a pause. It is above any step of a leap second, and above
-// most steps of an NTP client that starts.
+// MaxSkew is how far the wall clock may run ahead of CLOCK_BOOTTIME before the difference counts as a pause. It is
+// larger than any leap second and than most steps of an NTP client that starts.
 const MaxSkew = 5 * time.Second
 
-// drift is the share of the time passed by which the wall clock may gain on
-// CLOCK_BOOTTIME without a jump: 1/1000. NTP slews by half of that at most, and
-// R4 allows for ten times that between two hosts.
+// drift limits how fast the wall clock may gain on CLOCK_BOOTTIME without a jump: 1/drift of the time passed. NTP
+// slews at most half as fast, and R4 allows for ten times as much between two hosts.
 const drift = 1000
 
 // Reading is both clocks of this host at one moment.
 type Reading struct {
-	Boot time.Duration // CLOCK_BOOTTIME: since the host booted, its own sleep included
+	Boot time.Duration // CLOCK_BOOTTIME: since boot, including time asleep
 	Wall time.Duration // CLOCK_REALTIME: since 1970
 }
 
-// Skew is the wall clock less the time since boot.
+// Skew returns the wall clock minus CLOCK_BOOTTIME.
 func (r Reading) Skew() time.Duration { return r.Wall - r.Boot }
 
-// Watch tells jumps of the wall clock from its drift. It is pure; the zero value
-// is ready.
+// Watch tells jumps of the wall clock from its drift. It is pure. The zero value is ready to use.
 //
-// It compares each reading with a reference skew. The reference falls with the
-// skew at once, and rises by at most 1/1000 of the time passed. A reference that
-// is replaced once a minute would miss a jump that is spread over two minutes,
-// and take a day's slewing for a jump if nobody looked for a day.
+// It compares each reading with a reference skew. The reference falls with the skew at once, but rises by at most
+// 1/drift of the time passed. A simpler rule, a new reference every minute, would miss a jump that is spread over two
+// minutes, and take a day's slewing for a jump if nobody looked for a day.
 type Watch struct {
 	ref   time.Duration
 	at    time.Duration // CLOCK_BOOTTIME of the last look
 	begun bool
 }
 
-// Look takes a reading and returns a jump: above MaxSkew if this host was paused
-// or its wall clock set forward, below -MaxSkew if the wall clock was set back,
-// else zero. Each jump is returned once. Shorter pauses add up to one.
+// Look takes a reading and returns a jump: above MaxSkew if this host was paused or its wall clock was set forward,
+// below -MaxSkew if the wall clock was set back, otherwise 0. Each jump is returned once. Several shorter pauses add
+// up to one jump.
 func (w *Watch) Look(r Reading) time.Duration {
 	skew := r.Skew()
 	if !w.begun {
@@ -70,12 +64,11 @@ func (w *Watch) Look(r Reading) time.Duration {
 	return 0
 }
 
-// Skew is the reference skew: a deadline that is reckoned now is right as long
-// as the skew stays there.
+// Skew returns the reference skew. A deadline that is computed now is right as long as the reference stays the same.
 func (w *Watch) Skew() time.Duration { return w.ref }
 
-// Since is how much time this host has missed since the reference skew was the
-// given one, which may be another process's: above MaxSkew, or zero.
+// Since returns for how long this host was paused since the reference skew was the given one, which may come from
+// another process. The result is above MaxSkew, or 0.
 func (w *Watch) Since(skew time.Duration) time.Duration {
 	if d := minus(w.ref, skew); d > MaxSkew {
 		return d
@@ -83,7 +76,7 @@ func (w *Watch) Since(skew time.Duration) time.Duration {
 	return 0
 }
 
-// minus is a - b within what a Duration holds.
+// minus returns a - b, limited to the range of a Duration.
 func minus(a, b time.Duration) time.Duration {
 	switch d := a - b; {
 	case a > b && d < 0:
@@ -95,13 +88,12 @@ func minus(a, b time.Duration) time.Duration {
 	}
 }
 
-// maxMissed bounds the sum of all pauses, far from overflow when it is added to
-// a clock. Hosts without a battery boot in 1970, so that a sum of half a century
-// is possible.
+// maxMissed bounds the sum of all pauses, so that adding it to a clock does not overflow. Hosts without a battery
+// boot in 1970, so a sum of half a century is possible.
 const maxMissed = 1<<62 - 1
 
-// Clock is CLOCK_BOOTTIME plus the time that this host has missed. It never goes
-// back. For whoever goes by it a pause is time that passed.
+// Clock is CLOCK_BOOTTIME plus the sum of all pauses of this host. It never goes back. Pauses count as time that has
+// passed.
 type Clock struct {
 	read   func() Reading
 	mu     sync.Mutex
@@ -109,7 +101,7 @@ type Clock struct {
 	missed time.Duration // guarded by mu
 }
 
-// New makes a clock of readings; Reader gives those of this host.
+// New returns a clock that uses read; Reader returns a function that reads the clocks of this host.
 func New(read func() Reading) *Clock { return &Clock{read: read} }
 
 // Now reads the clock.
@@ -119,7 +111,7 @@ func (c *Clock) Now() time.Duration {
 	return c.lookLocked() + c.missed
 }
 
-// lookLocked gives CLOCK_BOOTTIME, after a look for a jump.
+// lookLocked looks for a jump and returns CLOCK_BOOTTIME.
 func (c *Clock) lookLocked() time.Duration {
 	r := c.read()
 	if jump := c.watch.Look(r); jump > 0 {
@@ -128,16 +120,15 @@ func (c *Clock) lookLocked() time.Duration {
 	return r.Boot
 }
 
-// Missed is the sum of all pauses that this clock has seen.
+// Missed returns the sum of all pauses that this clock has seen.
 func (c *Clock) Missed() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.missed
 }
 
-// OnHost turns a reading of this clock into one of CLOCK_BOOTTIME, never below
-// 1 ns, and gives the skew at which it is right: a process that has seen a later
-// pause has to take that off.
+// OnHost converts a reading of this clock to one of CLOCK_BOOTTIME, at least 1 ns. It also returns the skew for which
+// the result is right: a process that has seen a later pause has to subtract that.
 func (c *Clock) OnHost(at time.Duration) (boot, skew time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,19 +137,18 @@ func (c *Clock) OnHost(at time.Duration) (boot, skew time.Duration) {
 }
 
 const (
-	// apart is how far two readings of one clock may lie apart for a reading of
-	// the other between them to belong to them.
+	// apart is how far apart two readings of one clock may be so that a reading of the other clock between them
+	// belongs to them.
 	apart = time.Millisecond
-	// tries bounds the readings of a process that is interrupted each time.
+	// tries bounds the readings if the process is interrupted every time.
 	tries = 16
 )
 
-// Reader gives what reads both clocks of this host, for one goroutine at a time.
-// It panics where the system has no such clocks: without them no lease can be
-// kept.
+// Reader returns a function that reads both clocks of this host. The function is not safe for concurrent use. It
+// panics if the system lacks one of the clocks, because no lease can be kept then.
 func Reader() func() Reading { return reader(clock) }
 
-// reader reads each clock once as long as the skew stays where it was.
+// reader reads each clock once as long as the skew does not change.
 func reader(clock func(id int32) time.Duration) func() Reading {
 	last, known := time.Duration(0), false
 	return func() Reading {
@@ -172,8 +162,8 @@ func reader(clock func(id int32) time.Duration) func() Reading {
 	}
 }
 
-// together reads again if it was interrupted between the two clocks: the time
-// that passed there would look like a jump.
+// together reads both clocks again if the process was interrupted between the two readings. The time that passed
+// there would look like a jump.
 func together(clock func(id int32) time.Duration) Reading {
 	best, closest := Reading{}, time.Duration(math.MaxInt64)
 	for range tries {
