@@ -1,11 +1,9 @@
-// Package cgroup holds the processes of each task together, bounds what they
-// use, and ends them all, with control groups of version 2, of version 1, or of
-// both where a host mounts both.
+// Package cgroup holds the processes of each task in a control group, limits what they use and kills them all. It
+// uses control groups of version 2, of version 1, or of both where a host mounts both.
 //
-// A Tree stands below the group of the process that makes it and has one group
-// for each task. Version 2 holds the processes where it can be had, as it kills
-// a whole group at once; without it the freezer of version 1 does. Controllers
-// are taken from whichever version has them.
+// A Tree is below the group of the process that makes it, and has one group for each task. Version 2 holds the
+// processes if it is available, because it can kill a whole group at once. Otherwise the freezer of version 1 holds
+// them. Each controller is used in the version that has it.
 package cgroup
 
 import (
@@ -19,24 +17,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits bound one task; zero is no bound.
+// Limits are the limits of one task; zero is no limit.
 type Limits struct {
-	CPUs   int   // its weight beside other tasks; 0 weighs a tenth of one
-	Quota  bool  // it gets no more than CPUs even if others are idle
-	Memory int64 // bytes, without swap
-	PIDs   int   // processes and threads
-	Deny   []Device
+	CPUs   int      // its weight against other tasks; 0 weighs as much as a tenth of 1
+	Quota  bool     // it gets no more than CPUs, even if the host is idle
+	Memory int64    // bytes, without swap
+	PIDs   int      // processes and threads
+	Deny   []Device // devices that it may not open
 }
 
-// Device is a character device by its numbers.
+// Device is a character device by its major and minor number.
 type Device struct{ Major, Minor uint32 }
 
-// Options say what not to use.
+// Options turn features off.
 type Options struct {
-	NoUnified bool // version 2, as on a host without it
+	NoUnified bool // do not use version 2, as on a host without it
 }
 
-// The controllers that bound a task.
+// The controllers that limit tasks.
 const (
 	CPU     = "cpu"
 	Memory  = "memory"
@@ -45,34 +43,31 @@ const (
 	freezer = "freezer"
 )
 
-// Tree is the groups of all tasks. Its methods may be called at once for
-// different tasks.
+// Tree is the groups of all tasks. Its methods may be called concurrently for different tasks.
 type Tree struct {
-	unified string    // directory of version 2 above those of the tasks; empty: none
-	legacy  []*legacy // hierarchies of version 1 that are used
-	has     []string  // controllers that bound a task
-	filters filters   // with version 2
+	unified string    // directory of version 2, with a group for each task; empty: none
+	legacy  []*legacy // the hierarchies of version 1 in use
+	has     []string  // the controllers that limit tasks
+	filters filters   // device filters of version 2
 }
 
-// New makes a tree below the caller's own groups and tries all that a task
-// will need of it. An error says why there can be none. Born is called to try
-// whether a process can be started in the group of a descriptor.
+// New makes a tree below the caller's own groups and checks that everything a task needs works. The error says why
+// there are no control groups. Start is called to check that a process can be started in the group of a descriptor.
 func New(name string, o Options, start func(fd int) error) (*Tree, error) {
 	t := &Tree{}
-	err := errors.New("cgroup: version 2 is not wanted")
+	err := errors.New("cgroup: version 2 is turned off")
 	if !o.NoUnified {
 		err = t.openUnified(name, start)
 	}
 	t.openLegacy(name)
 	if t.unified == "" && t.find(freezer) == nil {
 		t.Remove()
-		return nil, fmt.Errorf("%w, and the freezer of version 1 cannot be had", err)
+		return nil, fmt.Errorf("%w, and the freezer of version 1 is not available", err)
 	}
 	return t, nil
 }
 
-// String is what the tree does for a task, for people: "cgroup v1 (cpu,
-// memory, pids, devices)".
+// String describes the tree for people, for example "cgroup v1 (cpu, memory, pids, devices)".
 func (t *Tree) String() string {
 	version := "v2"
 	if len(t.legacy) > 0 {
@@ -85,10 +80,10 @@ func (t *Tree) String() string {
 	return "cgroup " + version + " (" + what + ")"
 }
 
-// Bounds says whether a controller bounds tasks: cpu, memory, pids or devices.
+// Bounds reports whether a controller limits tasks: CPU, Memory, PIDs or Devices.
 func (t *Tree) Bounds(controller string) bool { return slices.Contains(t.has, controller) }
 
-// Dir is the directory above the groups that hold the tasks' processes.
+// Dir is the parent directory of the groups that hold the tasks' processes.
 func (t *Tree) Dir() string {
 	if t.unified != "" {
 		return t.unified
@@ -112,14 +107,14 @@ func (t *Tree) Dirs() []string {
 	return all
 }
 
-// Place is the groups of one task before its process is started.
+// Place is the groups of one task, for starting a process in them.
 type Place struct {
-	FD   int // of the group of version 2 to be started in; -1: none
+	FD   int // of the group of version 2 to start in; -1: none
 	tree *Tree
 	name string
 }
 
-// Place makes the groups of a task.
+// Place makes the groups of a task. The caller closes the Place.
 func (t *Tree) Place(name string, l Limits) (*Place, error) {
 	p := &Place{FD: -1, tree: t, name: name}
 	if t.unified != "" {
@@ -136,7 +131,7 @@ func (t *Tree) Place(name string, l Limits) (*Place, error) {
 	return p, nil
 }
 
-// Join is the groups of a task that runs, for one more process in them.
+// Join returns the groups of a running task, for starting another process in them. The caller closes the Place.
 func (t *Tree) Join(name string) (*Place, error) {
 	p := &Place{FD: -1, tree: t, name: name}
 	if t.group(name) == "" {
@@ -151,9 +146,9 @@ func (t *Tree) Join(name string) (*Place, error) {
 	return p, nil
 }
 
-// Fork calls fork with this thread in the task's groups of version 1, in which
-// its child begins. The caller has locked its goroutine to the thread. It is
-// moved by itself and alone, which costs no wait for the kernel's other threads.
+// Fork moves this thread into the task's groups of version 1, in which its child then starts, calls fork, and moves
+// the thread back. The caller has locked its goroutine to the thread. Moving a single thread costs no wait for the
+// kernel's other threads.
 func (p *Place) Fork(fork func() (int, error)) (pid int, err error) {
 	var in []*legacy
 	for _, h := range p.tree.legacy {
@@ -176,15 +171,15 @@ func (p *Place) Fork(fork func() (int, error)) (pid int, err error) {
 	return pid, err
 }
 
-// Close lets go of the descriptor; the groups stay.
+// Close closes the descriptor. The groups stay.
 func (p *Place) Close() {
 	if p.FD >= 0 {
-		_ = unix.Close(p.FD) // opened for its path only
+		_ = unix.Close(p.FD) // nothing was written to it
 		p.FD = -1
 	}
 }
 
-// Empty removes the groups of a task; false means that processes are left in it.
+// Empty removes the groups of a task. It returns false if they still have processes.
 func (t *Tree) Empty(name string) bool {
 	if path := t.group(name); path != "" && !remove(path) {
 		if Populated(path) {
@@ -201,13 +196,13 @@ func (t *Tree) Empty(name string) bool {
 	return true
 }
 
-// remove says whether a group is gone.
+// remove removes a group and reports whether it is gone.
 func remove(path string) bool {
 	err := unix.Rmdir(path)
 	return err == nil || errors.Is(err, unix.ENOENT)
 }
 
-// Signal reaches every process of a task; KILL also those that are being forked.
+// Signal signals every process of a task. KILL also reaches processes that are being forked.
 func (t *Tree) Signal(name string, sig unix.Signal) {
 	path := t.group(name)
 	if sig == unix.SIGKILL {
@@ -217,10 +212,10 @@ func (t *Tree) Signal(name string, sig unix.Signal) {
 	signalMembers(path, sig)
 }
 
-// Members are the processes of a task.
+// Members lists the processes of a task.
 func (t *Tree) Members(name string) []int { return members(t.group(name)) }
 
-// group is the directory that holds the processes of a task.
+// group is the directory of the group that holds the processes of a task.
 func (t *Tree) group(name string) string {
 	if t.unified != "" {
 		return filepath.Join(t.unified, name)
@@ -228,8 +223,7 @@ func (t *Tree) group(name string) string {
 	return t.find(freezer).group(name)
 }
 
-// OOMKills counts the processes of a task that the kernel killed for lack of
-// memory; -1 if that is not counted.
+// OOMKills returns how many processes of a task the OOM killer has killed, or -1 if that is not counted.
 func (t *Tree) OOMKills(name string) int64 {
 	if h := t.find(Memory); h != nil {
 		return h.oomKills(name)
@@ -240,8 +234,7 @@ func (t *Tree) OOMKills(name string) int64 {
 	return count(filepath.Join(t.unified, name, "memory.events"), "oom_kill")
 }
 
-// Remove removes what the tree has made, as far as no process is in it. It may
-// wait a moment for the kernel.
+// Remove removes the tree's groups that have no process. It may wait a moment for the kernel.
 func (t *Tree) Remove() {
 	for _, dir := range t.Dirs() {
 		RemoveSoon(dir)
@@ -252,7 +245,7 @@ func (t *Tree) Remove() {
 	}
 }
 
-// find is a hierarchy of version 1, nil if it is not used.
+// find returns a hierarchy of version 1, or nil if it is not used.
 func (t *Tree) find(name string) *legacy {
 	for _, h := range t.legacy {
 		if h.name == name {

@@ -1,6 +1,6 @@
 package cgroup
 
-// The kernel's files: where they are mounted, and how they are read and written.
+// The kernel's files: where they are mounted, reading and writing them.
 
 import (
 	"bufio"
@@ -14,11 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxFile bounds what is read of one: the list of 100,000 processes.
+// maxFile bounds what is read from one file, in bytes: a list of 100,000 processes.
 const maxFile = 1 << 20
 
-// Own is the directory of the group that this process is in: of a controller
-// of version 1, or of version 2 for none.
+// Own returns the directory of the group that this process is in: of version 1 for a controller, of version 2 for "".
 func Own(controller string) (string, error) {
 	mount, err := mountOf(controller)
 	if err != nil {
@@ -37,7 +36,7 @@ func Own(controller string) (string, error) {
 	return "", fmt.Errorf("cgroup: in no group of %q", controller)
 }
 
-// mountOf is where the hierarchy of a controller is mounted.
+// mountOf returns where the hierarchy of a controller is mounted.
 func mountOf(controller string) (string, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -62,20 +61,20 @@ func mountOf(controller string) (string, error) {
 	return "", fmt.Errorf("cgroup: %s of version 1 is not mounted", controller)
 }
 
-// underSystemd says whether systemd runs this host: groups are its to give then.
+// underSystemd reports whether systemd manages this host. Then groups outside of our own are systemd's.
 func underSystemd() bool {
 	_, err := os.Stat("/run/systemd/system")
 	return err == nil
 }
 
-// write sets a file of the kernel with the fewest system calls.
+// write writes value to one of the kernel's files.
 func write(path, value string) error { return writeAt(unix.AT_FDCWD, path, value) }
 
 func writeAt(dir int, name, value string) error {
 	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err == nil {
 		_, err = unix.Write(fd, []byte(value))
-		_ = unix.Close(fd) // the kernel has taken it, or not
+		_ = unix.Close(fd) // the result of the write is known
 	}
 	if err != nil {
 		return fmt.Errorf("cgroup: %w", &os.PathError{Op: "write " + value + " to", Path: name, Err: err})
@@ -96,7 +95,7 @@ func readBounded(path string) ([]byte, error) {
 	return b, err
 }
 
-// count reads one number of a file of "name number" lines; -1 if it is not there.
+// count returns a number from a file of "name number" lines, or -1 if it is not there.
 func count(path, name string) int64 {
 	b, err := readBounded(path)
 	if err != nil {
@@ -112,8 +111,8 @@ func count(path, name string) int64 {
 	return -1
 }
 
-// OOMKills counts the processes that the kernel killed for lack of memory in
-// and below this process's own group; -1 where it does not say.
+// OOMKills returns how many processes in and below this process's own group the OOM killer has killed, or -1 if the
+// kernel does not say.
 func OOMKills() int64 {
 	if own, err := Own(""); err == nil {
 		if n := count(filepath.Join(own, "memory.events"), "oom_kill"); n >= 0 {

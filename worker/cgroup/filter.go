@@ -1,7 +1,6 @@
 package cgroup
 
-// Access to devices with version 2: a small program in the kernel for each set
-// of devices that some task may not open.
+// Device filters of version 2: a BPF program for each set of devices that some task may not open.
 
 import (
 	"fmt"
@@ -16,15 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filters are the programs that were loaded. A host has few sets: one for each
-// choice of GPUs that tasks were given.
+// filters are the loaded programs. A host needs few: one for each set of GPUs that a task was given.
 type filters struct {
 	mu  sync.Mutex
 	all map[string]*ebpf.Program // guarded by mu
 }
 
-// probe loads a program and attaches it to a group, to see whether that can be
-// done here.
+// probe attaches a program to a group and detaches it, to check whether this host permits that.
 func (f *filters) probe(dir string) error {
 	fd, err := openDir(dir)
 	if err != nil {
@@ -42,7 +39,7 @@ func (f *filters) probe(dir string) error {
 	return link.RawDetachProgram(link.RawDetachProgramOptions{Target: fd, Program: p, Attach: ebpf.AttachCGroupDevice})
 }
 
-// deny keeps the processes of a group from devices.
+// deny forbids the processes of a group to open devices.
 func (f *filters) deny(fd int, devs []Device) error {
 	p, err := f.program(devs)
 	if err != nil {
@@ -55,7 +52,7 @@ func (f *filters) deny(fd int, devs []Device) error {
 	return nil
 }
 
-// program is the one that denies a set of devices.
+// program returns the program that denies a set of devices.
 func (f *filters) program(devs []Device) (*ebpf.Program, error) {
 	key := fmt.Sprint(devs)
 	f.mu.Lock()
@@ -78,7 +75,7 @@ func (f *filters) program(devs []Device) (*ebpf.Program, error) {
 	return p, nil
 }
 
-// rules allow every device but some; a later rule wins over those before.
+// rules allow every device except devs. A later rule overrides those before it.
 func rules(devs []Device) []specs.LinuxDeviceCgroup {
 	any := int64(-1)
 	all := []specs.LinuxDeviceCgroup{{Allow: true, Type: "a", Major: &any, Minor: &any, Access: "rwm"}}
@@ -93,7 +90,7 @@ func (f *filters) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range f.all {
-		_ = p.Close() // those that are attached live on with their group
+		_ = p.Close() // an attached program lives as long as its group
 	}
 	f.all = nil
 }

@@ -1,6 +1,6 @@
 package cgroup
 
-// Version 1: one directory for each task in the hierarchy of each controller.
+// Version 1: one group for each task in the hierarchy of each controller.
 
 import (
 	"errors"
@@ -18,36 +18,35 @@ import (
 const (
 	sharesOfCPU = 1024
 	maxShares   = 262_144
-	// period is the span over which a quota counts, in µs: the kernel's default.
+	// period is the interval of a CPU quota, in µs: the kernel's default.
 	period = 100_000
 )
 
-// legacy is the hierarchy of one controller. A group that a task has left and
-// that keeps nothing of it is used again by the next task with the same bounds:
-// to make and remove one costs some fifty times what moving a thread does.
+// legacy is the hierarchy of one controller. A group is reused for the next task with the same limits if it keeps no
+// state of the last one, because making and removing a group costs some fifty times as much as moving a thread.
 type legacy struct {
 	name string
-	dir  string   // above the groups of the tasks
-	home *os.File // where a thread of this process goes back to
+	dir  string   // parent of the tasks' groups
+	home *os.File // the file "tasks" of this process's own group
 
 	mu    sync.Mutex
-	used  map[string]*slot   // guarded by mu: by task
-	free  map[string][]*slot // guarded by mu: by bounds
-	spare int                // guarded by mu: slots in free
-	made  int                // guarded by mu
+	used  map[string]*slot   // guarded by mu; by task
+	free  map[string][]*slot // guarded by mu; by limits
+	spare int                // guarded by mu; number of slots in free
+	made  int                // guarded by mu; number of groups ever made, for their names
 }
 
-// slot is one group for one task at a time.
+// slot is a group that is used by one task at a time.
 type slot struct {
 	dir   string
-	key   string // its bounds, empty if it cannot be used again
-	tasks int    // descriptor of the file that takes in threads
+	key   string // its limits; empty: it cannot be reused
+	tasks int    // descriptor of its file "tasks", to which thread ids are written
 }
 
-// maxSpare bounds the groups that wait for a task.
+// maxSpare bounds the groups that are kept for reuse.
 const maxSpare = 64
 
-// openLegacy takes every controller that version 2 does not have.
+// openLegacy opens every controller that version 2 does not have.
 func (t *Tree) openLegacy(name string) {
 	want := []string{CPU, Memory, PIDs, Devices}
 	if t.unified == "" {
@@ -59,7 +58,7 @@ func (t *Tree) openLegacy(name string) {
 		}
 		h, err := openHierarchy(c, name)
 		if err != nil {
-			continue // String says that it is not there
+			continue // String does not list it then
 		}
 		t.legacy = append(t.legacy, h)
 		if c != freezer {
@@ -83,9 +82,9 @@ func openHierarchy(controller, name string) (*legacy, error) {
 		RemoveSoon(h.dir)
 		return nil, fmt.Errorf("cgroup: %w", err)
 	}
-	if controller == CPU { // beside it may be all other processes of the host
+	if controller == CPU { // it may compete with all other processes of the host
 		shares := min(runtime.NumCPU()*sharesOfCPU, maxShares)
-		_ = write(filepath.Join(h.dir, "cpu.shares"), strconv.Itoa(shares)) // else it has the weight of one
+		_ = write(filepath.Join(h.dir, "cpu.shares"), strconv.Itoa(shares)) // on an error all tasks together weigh as one CPU
 	}
 	if err := h.tryOut(); err != nil {
 		h.close()
@@ -95,7 +94,7 @@ func openHierarchy(controller, name string) (*legacy, error) {
 	return h, nil
 }
 
-// tryOut moves a thread there and back.
+// tryOut moves a thread there and back, to check that it works.
 func (h *legacy) tryOut() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -108,7 +107,7 @@ func (h *legacy) tryOut() error {
 func (h *legacy) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_ = h.home.Close() // nothing is lost with it
+	_ = h.home.Close() // holds no data
 	for _, all := range h.free {
 		for _, s := range all {
 			_ = unix.Close(s.tasks) // as above
@@ -121,14 +120,14 @@ func (h *legacy) close() {
 	clear(h.used)
 }
 
-// place finds a task a group, if its limits ask for one here.
+// place finds or makes a group for a task, if the task's limits need one in this hierarchy.
 func (h *legacy) place(name string, l Limits) error {
 	if !h.wanted(l) {
 		return nil
 	}
 	bounds := h.boundsOf(l)
 	key := ""
-	if h.name == CPU || h.name == PIDs { // others keep counts, pages or rules
+	if h.name == CPU || h.name == PIDs { // groups of others keep counters, pages or rules of the last task
 		key = fmt.Sprint(bounds)
 	}
 	h.mu.Lock()
@@ -173,7 +172,7 @@ func newSlot(dir string, bounds []bound) (*slot, error) {
 	return &slot{dir: dir, tasks: fd}, nil
 }
 
-// done takes a task's group back: nothing of the task is left.
+// done takes back the group of a task that has no process left.
 func (h *legacy) done(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -187,13 +186,13 @@ func (h *legacy) done(name string) {
 		h.spare++
 		return
 	}
-	_ = unix.Close(s.tasks) // nothing is lost with it
+	_ = unix.Close(s.tasks) // holds no data
 	if !remove(s.dir) {
 		removeAll(s.dir)
 	}
 }
 
-// group is the directory of a task's group, empty if it has none here.
+// group is the directory of a task's group, or "" if it has none in this hierarchy.
 func (h *legacy) group(name string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -203,8 +202,8 @@ func (h *legacy) group(name string) string {
 	return ""
 }
 
-// wanted says whether a task needs a group here: each costs a few
-// microseconds to make and more to remove.
+// wanted reports whether a task needs a group in this hierarchy. Each costs a few microseconds to make and more to
+// remove.
 func (h *legacy) wanted(l Limits) bool {
 	switch h.name {
 	case Memory:
@@ -217,7 +216,7 @@ func (h *legacy) wanted(l Limits) bool {
 	return true
 }
 
-// swapFile bounds memory and swap together; kernels may do without it.
+// swapFile limits memory and swap together. Some kernels do not have it.
 const swapFile = "memory.memsw.limit_in_bytes"
 
 func (h *legacy) boundsOf(l Limits) []bound {
@@ -232,7 +231,7 @@ func (h *legacy) boundsOf(l Limits) []bound {
 		bytes := strconv.FormatInt(l.Memory, 10)
 		return []bound{{"memory.limit_in_bytes", bytes}, {swapFile, bytes}}
 	case PIDs:
-		return []bound{{"pids.max", strconv.Itoa(max(2, l.PIDs))}} // the thread that forks counts for a moment
+		return []bound{{"pids.max", strconv.Itoa(max(2, l.PIDs))}} // the forking thread counts while it is in the group
 	case Devices:
 		all := make([]bound, len(l.Deny))
 		for i, d := range l.Deny {
@@ -243,9 +242,9 @@ func (h *legacy) boundsOf(l Limits) []bound {
 	return nil
 }
 
-// enter moves the calling thread into the group of a task, if it has one here.
-// The lock is held so that the task, which may be running, does not end
-// meanwhile: its descriptor would then be that of any other file.
+// enter moves the calling thread into the group of a task. It returns false if the task has none in this hierarchy.
+// It holds the lock so that the task's group is not closed meanwhile: the descriptor could then belong to another
+// file.
 func (h *legacy) enter(name string) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -267,8 +266,8 @@ func (h *legacy) leave() error {
 	return nil
 }
 
-// oomKills is OOMKills of the memory hierarchy. Kernels before 4.13 count only
-// how often the limit was met.
+// oomKills returns how many processes of a task the OOM killer has killed, or -1. Kernels before 4.13 only count how
+// often the limit was reached.
 func (h *legacy) oomKills(name string) int64 {
 	path := h.group(name)
 	if path == "" {

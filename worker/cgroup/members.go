@@ -1,6 +1,6 @@
 package cgroup
 
-// The processes of a group, and how they are signalled and ended.
+// The processes of a group: listing, signalling and killing them.
 
 import (
 	"io/fs"
@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// removeTries and removePause bound the wait for the kernel to be done with
-	// groups that were removed from a group, before which it calls that busy.
+	// removeTries and removePause bound the wait for the kernel to finish the removal of subgroups. Until then the
+	// parent is busy.
 	removeTries = 100
 	removePause = 20 * time.Millisecond
-	// frozenTries and frozenPause bound the wait for a group to be frozen: a
-	// process that hangs in the kernel may never be.
+	// frozenTries and frozenPause bound the wait for a group to be frozen. It may never be, if a process hangs in the
+	// kernel.
 	frozenTries = 20
 	frozenPause = time.Millisecond
 )
 
-// Kill ends all processes in and below a group, also those that are being forked.
+// Kill kills all processes in and below a group, including those that are being forked.
 func Kill(path string) {
 	if err := write(filepath.Join(path, "cgroup.kill"), "1"); err == nil {
 		return
 	}
 	state := filepath.Join(path, "freezer.state")
 	if write(state, "FROZEN") != nil {
-		return // it is gone, and its processes with it
+		return // the group is gone, and its processes with it
 	}
 	for range frozenTries {
 		if b, err := readBounded(state); err != nil || strings.TrimSpace(string(b)) == "FROZEN" {
@@ -44,7 +44,7 @@ func Kill(path string) {
 	_ = write(state, "THAWED") // they die once they run
 }
 
-// Populated says whether a process is in or below a group.
+// Populated reports whether a process is in or below a group.
 func Populated(path string) bool {
 	if n := count(filepath.Join(path, "cgroup.events"), "populated"); n >= 0 {
 		return n > 0
@@ -52,8 +52,8 @@ func Populated(path string) bool {
 	return len(members(path)) > 0
 }
 
-// signalMembers signals each process that still is in the group once its
-// number is held.
+// signalMembers signals each process of a group. It opens the processes and lists them again, so that no process that
+// reuses a pid is signalled.
 func signalMembers(path string, sig unix.Signal) {
 	held := map[int]int{}
 	for _, pid := range members(path) {
@@ -64,14 +64,13 @@ func signalMembers(path string, sig unix.Signal) {
 	still := members(path)
 	for pid, fd := range held {
 		if slices.Contains(still, pid) {
-			_ = unix.PidfdSendSignal(fd, sig, nil, 0) // it is gone
+			_ = unix.PidfdSendSignal(fd, sig, nil, 0) // fails if it is gone
 		}
 		_ = unix.Close(fd) // nothing was written to it
 	}
 }
 
-// members lists the processes in and below a group. The caller itself is never
-// one: a thread of it is there while it forks.
+// members lists the processes in and below a group, except the caller, one of whose threads is there while it forks.
 func members(path string) []int {
 	var all []int
 	self := os.Getpid()
@@ -93,7 +92,8 @@ func members(path string) []int {
 	return all
 }
 
-// RemoveSoon removes a group that no process is in or will be in.
+// RemoveSoon removes a group that has no process and gets none. It waits for the kernel for at most removeTries times
+// removePause.
 func RemoveSoon(path string) {
 	for range removeTries {
 		removeAll(path)
@@ -104,7 +104,7 @@ func RemoveSoon(path string) {
 	}
 }
 
-// removeAll removes a group and those below it, as far as they are empty.
+// removeAll removes a group and its subgroups, as far as they are empty.
 func removeAll(path string) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -115,5 +115,5 @@ func removeAll(path string) {
 			removeAll(filepath.Join(path, e.Name()))
 		}
 	}
-	_ = unix.Rmdir(path) // one that has processes stays
+	_ = unix.Rmdir(path) // fails if it has processes
 }

@@ -1,6 +1,6 @@
 package cgroup
 
-// Version 2: one directory for each task.
+// Version 2: one group for each task.
 
 import (
 	"errors"
@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openUnified makes the directory of the tree. The files are written by hand:
-// a task costs one mkdir and a write for each bound, while the library's
-// manager goes through every group from the root for each.
+// openUnified makes the directory of the tree. The package writes the kernel's files itself: a task costs one mkdir
+// and one write for each limit. The manager of containerd's library would go through every group from the root for
+// each task.
 func (t *Tree) openUnified(name string, start func(fd int) error) error {
 	own, err := Own("")
 	if err != nil {
 		return err
 	}
-	dir, has := above(own, name)
+	dir, has := parentOf(own, name)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("cgroup: %w", err)
 	}
@@ -42,19 +42,18 @@ func (t *Tree) openUnified(name string, start func(fd int) error) error {
 	return nil
 }
 
-// bounding are the controllers of version 2 that bound tasks.
+// bounding are the controllers of version 2 that limit tasks.
 var bounding = []string{CPU, Memory, PIDs}
 
-// above chooses where the tree stands and says which controllers it has there.
-// A group that has controllers for those below it may hold no process, unless
-// it is the root. So the caller goes into a group beside the tree if it is
-// alone in its own, as in a scope of systemd; or the tree stands beside its
-// own group.
-func above(own, name string) (dir string, has []string) {
+// parentOf chooses the directory of the tree and returns the controllers that it has there. A group other than the
+// root cannot both hold processes and enable controllers for its subgroups. So if the caller is alone in its own
+// group, as in a systemd scope, it moves itself into a subgroup next to the tree. Otherwise the tree is placed next
+// to the caller's group.
+func parentOf(own, name string) (dir string, has []string) {
 	dir = filepath.Join(own, name)
 	available := words(filepath.Join(own, "cgroup.controllers"))
 	if !slices.ContainsFunc(available, func(c string) bool { return slices.Contains(bounding, c) }) {
-		return dir, nil // version 1 has them, or nobody
+		return dir, nil // version 1 has them, or they are not available
 	}
 	if _, err := os.Stat(filepath.Join(own, "cgroup.type")); errors.Is(err, os.ErrNotExist) {
 		return dir, enable(own) // the root
@@ -70,9 +69,9 @@ func above(own, name string) (dir string, has []string) {
 	return dir, nil
 }
 
-// stepAside moves the caller into a group below its own, and back if others are
-// in its own. The kernel would take cpu and pids for a group with processes,
-// too, but nothing could be started below it then.
+// stepAside moves the caller into a subgroup of its own group, and back if there are other processes in its own
+// group. The kernel would let a group with processes enable cpu and pids, but then no process could be started in its
+// subgroups.
 func stepAside(own, name string) bool {
 	leaf := filepath.Join(own, name+"-runner")
 	if err := os.Mkdir(leaf, 0o755); err != nil {
@@ -82,23 +81,21 @@ func stepAside(own, name string) bool {
 		if others := words(filepath.Join(own, "cgroup.procs")); len(others) == 0 {
 			return true
 		}
-		_ = write(filepath.Join(own, "cgroup.procs"), "0") // where it was
+		_ = write(filepath.Join(own, "cgroup.procs"), "0") // back
 	}
 	_ = unix.Rmdir(leaf) // not needed
 	return false
 }
 
-// enable turns on the controllers that bound tasks for the groups below one,
-// and lists those that are on.
+// enable turns on the limiting controllers for the subgroups of a group, and returns those that are on.
 func enable(dir string) []string {
 	for _, c := range bounding {
-		_ = write(filepath.Join(dir, "cgroup.subtree_control"), "+"+c) // what is on is asked below
+		_ = write(filepath.Join(dir, "cgroup.subtree_control"), "+"+c) // enabled says which are on
 	}
 	return enabled(dir)
 }
 
-// enabled lists the controllers that bound tasks and are on for the groups
-// below one.
+// enabled returns the limiting controllers that are on for the subgroups of a group.
 func enabled(dir string) []string {
 	on := words(filepath.Join(dir, "cgroup.subtree_control"))
 	return slices.DeleteFunc(slices.Clone(bounding), func(c string) bool { return !slices.Contains(on, c) })
@@ -140,7 +137,7 @@ func openDir(path string) (int, error) {
 	return fd, nil
 }
 
-// weightOfCPU makes a hundred CPUs' worth of weight well below the most, 10,000.
+// weightOfCPU is the cpu.weight of one CPU. With it a task of a hundred CPUs is well below the maximum of 10,000.
 const weightOfCPU = 39
 
 func (t *Tree) placeUnified(p *Place, l Limits) error {
@@ -168,8 +165,7 @@ func (t *Tree) placeUnified(p *Place, l Limits) error {
 
 type bound struct{ file, value string }
 
-// boundsOf is what the files of a task's group say, where they are not as
-// they are in a new group.
+// boundsOf returns what is written to the files of a task's new group, except what they contain already.
 func (t *Tree) boundsOf(l Limits) []bound {
 	var all []bound
 	if t.inUnified(CPU) {
