@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -176,13 +177,33 @@ func AllPIDs() []int {
 	return all
 }
 
-// Environ returns the environment that a process was started with.
+// Environ returns the environment that a process was started with. While the kernel executes another program in the
+// process, its environment is empty for a moment: Environ waits for that, at most execTime.
 func Environ(pid int) ([]string, error) {
-	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
-	if err != nil {
-		return nil, fmt.Errorf("runner: environment of task: %w", err)
+	for end := time.Now().Add(execTime); ; time.Sleep(time.Millisecond) {
+		b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
+		switch {
+		case err == nil && len(b) > 0:
+			return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
+		case err == nil && (Ended(pid) || Dying(pid)):
+			err = os.ErrProcessDone
+		case err == nil && (emptyEnviron(pid) || time.Now().After(end)):
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("runner: environment of task: %w", err)
+		}
 	}
-	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
+}
+
+// execTime is more than an execve takes on a busy host.
+const execTime = time.Second
+
+// emptyEnviron reports whether a process was started with an empty environment.
+func emptyEnviron(pid int) bool {
+	f := statFields(pid)
+	const start, end = 50 - 3, 51 - 3 // as starttime above
+	return len(f) > end && f[start] != "0" && f[start] == f[end]
 }
 
 // KillTree kills a process and its descendants.
