@@ -1,7 +1,7 @@
 package journal
 
-// Records as bytes, and back. A record is checked before it is written, by the code that also checks it when it is
-// read. So nothing gets into the log that cannot be applied.
+// Encoding and decoding records. A record is checked before it is written, by the same code that checks it when it is
+// read. So the log never holds a record that cannot be applied.
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/store/storepb"
 )
 
-var errBadRecord = errors.New("not a record")
+var errBadRecord = errors.New("not a valid record")
 
 // The fields of journalpb.Entry. An entry is put together by hand, because its records are encoded when they are
 // proposed, long before the entry is made.
@@ -64,7 +64,7 @@ func decodeEntry(data []byte) (generation uint64, records []job.Record, err erro
 	return m.GetGeneration(), records, nil
 }
 
-// recordPB is the message of a record.
+// recordPB returns the protobuf message of a record.
 func recordPB(r job.Record) (*journalpb.Record, error) {
 	switch r := r.(type) {
 	case job.SubmitRecord:

@@ -272,8 +272,8 @@ func (j *Journal) Save(applied uint64, rows []job.Row, gone []job.ID) error {
 	return nil
 }
 
-// Load calls each with every saved row, the rows of a job together, and returns the index that the rows reflect. Run delivers the entries after that
-// index. Call Load before Run.
+// Load calls each with every saved row; the rows of a job come together. It returns the index that the rows reflect. Run
+// delivers the entries after that index. Call Load before Run.
 func (j *Journal) Load(each func(job.Row) error) (applied uint64, err error) {
 	if err := j.rows.Load(each); err != nil {
 		return 0, fmt.Errorf("journal: load the rows of group %s: %w", j.group, err)
@@ -281,7 +281,7 @@ func (j *Journal) Load(each func(job.Row) error) (applied uint64, err error) {
 	return j.saved.Load(), nil
 }
 
-// Rows reads the rows of one job as they were last saved, from one part to before another; to is empty for the end.
+// Rows returns the rows of one job as they were last saved, from part from to before part to. An empty to means the end.
 func (j *Journal) Rows(id job.ID, from, to string) ([]job.Row, error) { return j.rows.Of(id, from, to) }
 
 // Run delivers the entries after the saved rows, and then commits until ctx ends. An error says that the journal cannot

@@ -1,14 +1,14 @@
 package journal
 
-// The logger that the Raft library gets.
+// The logger for the Raft library.
 
 import (
 	"fmt"
 	"log/slog"
 )
 
-// raftLogger passes Raft's lines on. News of elections are for developers and become debug lines. What Raft calls fatal
-// is a broken invariant, after which nothing may go on: it panics.
+// raftLogger passes Raft's log lines on. Lines about elections are only of interest to developers and are logged as
+// debug. A line that Raft calls fatal means a broken invariant, so the logger panics.
 type raftLogger struct{ log *slog.Logger }
 
 func (l raftLogger) Debug(...any)          {}

@@ -40,11 +40,11 @@ type batch struct {
 // spareBytes bounds the memory that an empty batch keeps, so that one burst does not hold memory for ever.
 const spareBytes = 1 << 20
 
-func (p *batch) reset() {
-	if cap(p.buf) > spareBytes {
-		p.buf = nil
+func (b *batch) reset() {
+	if cap(b.buf) > spareBytes {
+		b.buf = nil
 	}
-	p.buf, p.ends = p.buf[:0], p.ends[:0]
+	b.buf, b.ends = b.buf[:0], b.ends[:0]
 }
 
 // readDone is the callback of a ReadIndex.
@@ -71,36 +71,36 @@ func (q *queue) ring() {
 	}
 }
 
-// put adds all records of a batch, or none and says why.
-func (q *queue) put(p *batch) error {
-	if err := q.add(p); err != nil {
+// put adds all records of a batch. After an error none was added.
+func (q *queue) put(b *batch) error {
+	if err := q.add(b); err != nil {
 		return err
 	}
 	q.ring()
 	return nil
 }
 
-func (q *queue) add(p *batch) error {
+func (q *queue) add(b *batch) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r := &q.records
 	switch {
 	case q.closed:
 		return store.ErrClosed
-	case len(p.buf) > maxQueueBytes || len(p.ends) > maxQueueRecords:
-		return fmt.Errorf("%w: %d records of %d bytes", store.ErrTooLarge, len(p.ends), len(p.buf))
-	case len(r.buf)+len(p.buf) > maxQueueBytes || len(r.ends)+len(p.ends) > maxQueueRecords:
+	case len(b.buf) > maxQueueBytes || len(b.ends) > maxQueueRecords:
+		return fmt.Errorf("%w: %d records of %d bytes", store.ErrTooLarge, len(b.ends), len(b.buf))
+	case len(r.buf)+len(b.buf) > maxQueueBytes || len(r.ends)+len(b.ends) > maxQueueRecords:
 		return fmt.Errorf("%w: %d records wait for the disk", store.ErrFull, len(r.ends))
 	}
 	base := len(r.buf)
-	r.buf = append(r.buf, p.buf...)
-	for _, end := range p.ends {
+	r.buf = append(r.buf, b.buf...)
+	for _, end := range b.ends {
 		r.ends = append(r.ends, base+end)
 	}
 	return nil
 }
 
-// putRead adds a read, or says why not.
+// putRead adds a read, or returns the reason why it cannot.
 func (q *queue) putRead(done readDone) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -114,7 +114,7 @@ func (q *queue) putRead(done readDone) error {
 	return nil
 }
 
-// putPing adds a channel to be closed, or says why not.
+// putPing adds a channel to close, or returns the reason why it cannot.
 func (q *queue) putPing(seen chan struct{}) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,7 +128,7 @@ func (q *queue) putPing(seen chan struct{}) error {
 	return nil
 }
 
-// putMessage adds a message of another voter, or drops it.
+// putMessage adds a message of another voter, or returns the reason why it is dropped.
 func (q *queue) putMessage(m *raftpb.Message) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -142,7 +142,7 @@ func (q *queue) putMessage(m *raftpb.Message) error {
 	return nil
 }
 
-// takeRecords swaps the records that wait for an empty batch.
+// takeRecords exchanges the records that wait for an empty batch.
 func (q *queue) takeRecords(spare *batch) {
 	spare.reset()
 	q.mu.Lock()
@@ -150,7 +150,7 @@ func (q *queue) takeRecords(spare *batch) {
 	q.records, *spare = *spare, q.records
 }
 
-// takeReads returns the reads that wait and forgets them.
+// takeReads removes and returns the reads that wait.
 func (q *queue) takeReads() []readDone {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -159,7 +159,7 @@ func (q *queue) takeReads() []readDone {
 	return reads
 }
 
-// takeMessages returns the messages that wait and forgets them.
+// takeMessages removes and returns the messages that wait.
 func (q *queue) takeMessages() []*raftpb.Message {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -39,7 +39,7 @@ const (
 )
 
 var (
-	errHole    = errors.New("the log has a hole")
+	errHole    = errors.New("entries are missing from the log")
 	errMissing = errors.New("not found")
 )
 

@@ -1,6 +1,6 @@
 package journal
 
-// What the goroutine of Run does between two waits: it feeds Raft, and carries out what Raft wants.
+// What the goroutine of Run does between two waits: it feeds Raft and carries out what Raft asks for.
 
 import (
 	"context"
@@ -17,12 +17,12 @@ import (
 )
 
 var (
-	errForeign  = errors.New("the log holds an entry that this version does not know")
-	errSnapshot = errors.New("another voter sent rows, which this version does not take")
+	errForeign  = errors.New("the log has an entry of a kind that this version does not know")
+	errSnapshot = errors.New("another voter sent a snapshot, which this version does not support")
 )
 
-// work feeds Raft and carries out what it wants, until neither has anything left. The queue is looked at only after all
-// committed entries are delivered. So a proposal waits at most for the sync that is under way and for its own.
+// work feeds Raft and carries out what it asks for, until neither has anything left. It looks at the queue only after
+// all committed entries are delivered. So a proposal waits at most for the sync in progress and for its own.
 func (j *Journal) work(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := j.feed(); err != nil {
@@ -75,11 +75,11 @@ func (j *Journal) feed() error {
 	return nil
 }
 
-// depose ends this daemon's ownership: first it tells the owner, then it answers all proposals and reads that wait.
+// depose ends this daemon's ownership: it tells the owner, then answers all proposals and reads that wait.
 func (j *Journal) depose() error {
 	epoch := j.epoch(j.led)
 	j.led = 0
-	j.log.Info("journal leads no more", "group", j.group.String(), "epoch", epoch.String())
+	j.log.Info("journal lost leadership", "group", j.group.String(), "epoch", epoch.String())
 	j.owner.Deposed(epoch)
 	j.failReads(ErrNotOwner)
 	own := j.own
@@ -136,8 +136,8 @@ func (j *Journal) readQueued() {
 	j.node.ReadIndex(binary.BigEndian.AppendUint64(nil, j.round))
 }
 
-// pack puts records of the spare batch into one entry, beginning with number from; next is the first that does not fit.
-// Raft keeps the entry, so data is a copy.
+// pack puts records of the spare batch into one entry, beginning with record number from. Next is the first record
+// that does not fit. Data is a copy, because Raft keeps it.
 func (j *Journal) pack(from int) (data []byte, next int) {
 	begin := 0
 	if from > 0 {
@@ -153,7 +153,7 @@ func (j *Journal) pack(from int) (data []byte, next int) {
 	return append(data, records...), next
 }
 
-// carryOut does what a Ready wants, in the order that Raft demands: write, then send, then deliver.
+// carryOut does what a Ready asks for, in the order that Raft requires: write, then send, then deliver.
 func (j *Journal) carryOut(rd *raft.Ready) error {
 	if !raft.IsEmptySnap(rd.Snapshot) {
 		return errSnapshot

@@ -21,7 +21,7 @@ type Batch struct{ b *pebble.Batch }
 // Set writes a value under a key.
 func (b Batch) Set(key, val []byte) error { return b.b.Set(key, val, nil) }
 
-// SetMessage writes a protobuf message under a key, marshalled right into the batch.
+// SetMessage writes a protobuf message under a key. It marshals directly into the batch.
 func (b Batch) SetMessage(key []byte, m proto.Message) error {
 	op := b.b.SetDeferred(len(key), proto.Size(m))
 	copy(op.Key, key)
@@ -35,17 +35,17 @@ func (b Batch) SetMessage(key []byte, m proto.Message) error {
 	return op.Finish()
 }
 
-// Delete deletes a key, if it is there.
+// Delete deletes a key if it exists.
 func (b Batch) Delete(key []byte) error { return b.b.Delete(key, nil) }
 
-// DeleteRange deletes the keys from one to before another.
+// DeleteRange deletes the keys from from to before to.
 func (b Batch) DeleteRange(from, to []byte) error { return b.b.DeleteRange(from, to, nil) }
 
-// WriteSync writes the batch that fill makes. When it returns, this write and all before it survive a power cut.
-// An error of fill writes nothing and is returned. After Close it is ErrClosed.
+// WriteSync writes the batch that fill makes. When it returns, this write and all before it survive a power cut. If
+// fill returns an error, nothing is written and the error is returned. After Close the error is ErrClosed.
 func (s *Store) WriteSync(fill func(Batch) error) error { return s.write(pebble.Sync, fill) }
 
-// Write is WriteSync without the sync: a crash may take the write, and then every later write too.
+// Write is WriteSync without the sync: a crash may lose the write, and then all later writes too.
 func (s *Store) Write(fill func(Batch) error) error { return s.write(pebble.NoSync, fill) }
 
 // write commits a batch. If the write-ahead log cannot be written, the process ends: Pebble panics then, in part while it
@@ -79,7 +79,7 @@ func (s *Store) Read(key []byte) ([]byte, error) {
 	return own, closer.Close()
 }
 
-// ReadNumber reads the 8 bytes under a key, most significant first. Any other length is an error, and so is no value.
+// ReadNumber reads the 8 bytes under a key, big-endian. A missing value or one of another length is an error.
 func (s *Store) ReadNumber(key []byte) (uint64, error) {
 	v, err := s.Read(key)
 	if err == nil && len(v) != 8 {
@@ -91,13 +91,14 @@ func (s *Store) ReadNumber(key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(v), nil
 }
 
-// ReadPrefix calls f with each key that begins with prefix and its value, in order of the keys. Both slices are valid
-// only until f returns. An error of f ends it and is returned with the key; ErrStop ends it without an error.
+// ReadPrefix calls f with each key that begins with prefix and its value, in the order of keys. Both slices are valid
+// only until f returns. If f returns an error, ReadPrefix stops and returns the error with the key; after ErrStop it
+// returns nil.
 func (s *Store) ReadPrefix(prefix []byte, f func(key, val []byte) error) error {
 	return s.ReadRange(prefix, after(prefix), f)
 }
 
-// ReadRange is ReadPrefix for the keys from one to before another.
+// ReadRange is ReadPrefix for the keys from from to before to.
 func (s *Store) ReadRange(from, to []byte, f func(key, val []byte) error) (err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
@@ -119,7 +120,7 @@ func (s *Store) ReadRange(from, to []byte, f func(key, val []byte) error) (err e
 	return it.Error()
 }
 
-// after is the first key beyond all that begin with prefix, or nil if there is none.
+// after returns the first key beyond all that begin with prefix, or nil if there is none.
 func after(prefix []byte) []byte {
 	end := append([]byte{}, prefix...)
 	for i := len(end) - 1; i >= 0; i-- {

@@ -1,7 +1,7 @@
 package store
 
-// One compaction at a time. Pebble's own scheduler looks ten times a second whether it could start more, which would be
-// most of what the database of an idle daemon does.
+// One compaction at a time. Pebble's own scheduler checks ten times a second whether it can start more. In an idle
+// daemon that would be most of the database's work.
 
 import (
 	"sync"
@@ -27,7 +27,7 @@ func newOneCompaction() *oneCompaction {
 	return c
 }
 
-// Register is called by Pebble with the database that asks.
+// Register is called by Pebble with the database that requests compactions.
 func (c *oneCompaction) Register(_ int, db pebble.DBForCompaction) { c.db = db }
 
 // Unregister starts no more compactions. It waits until Done has finished asking.
@@ -55,7 +55,7 @@ func (c *oneCompaction) TrySchedule() (bool, pebble.CompactionGrantHandle) { //n
 	return true, c
 }
 
-// UpdateGetAllowedWithoutPermission does nothing: the number is always one.
+// UpdateGetAllowedWithoutPermission does nothing, because the limit is always one.
 func (c *oneCompaction) UpdateGetAllowedWithoutPermission() {}
 
 // Started is part of the handle that Pebble wants.

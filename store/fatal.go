@@ -1,6 +1,6 @@
 package store
 
-// The end of the process when the database can go on no longer.
+// Ending the process when the database cannot go on.
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ func newFatality(hook func(error), log *slog.Logger) *fatality {
 // ended the process.
 func (f *fatality) end(err error) {
 	f.once.Do(func() {
-		f.log.Error("the disk does not take what must be kept: the daemon ends, its tasks run on", "error", err)
+		f.log.Error("cannot write to the data directory: the daemon stops, its tasks keep running", "error", err)
 		if f.hook != nil {
 			returned := make(chan struct{})
 			go func() {
@@ -69,7 +69,7 @@ func (l engineLog) Fatalf(format string, args ...any) {
 	l.fatal.end(fmt.Errorf("store: "+format, args...))
 }
 
-// lazy is a line that is only put together if it is logged.
+// lazy is a log line that is formatted only if it is logged.
 type lazy struct {
 	format string
 	args   []any
@@ -77,5 +77,5 @@ type lazy struct {
 
 func (l lazy) String() string { return fmt.Sprintf(l.format, l.args...) }
 
-// LogValue puts the line together.
+// LogValue formats the line.
 func (l lazy) LogValue() slog.Value { return slog.StringValue(l.String()) }

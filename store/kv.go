@@ -1,6 +1,6 @@
 package store
 
-// The keys and values that the daemon keeps for itself.
+// The keys and values of the daemon itself.
 
 import (
 	"fmt"
@@ -13,13 +13,13 @@ const (
 	MaxKeyBytes = 256
 	// MaxValueBytes bounds a value: a list of a few thousand peers.
 	MaxValueBytes = 1 << 20
-	// MaxKeys bounds the number of keys, because peers can make it grow: one key for each group of a large cluster, over
+	// MaxKeys bounds the number of keys. Peers can make it grow: one key for each group of a large cluster, over
 	// years.
 	MaxKeys = 1<<16 + 1<<10
 )
 
-// keyCount is the number of keys. It is off by one if the same key is written and deleted at the same moment; a restart
-// counts anew.
+// keyCount is the number of keys. It may be off by one if the same key is written and deleted at the same moment. A
+// restart counts again.
 type keyCount struct {
 	mu sync.Mutex
 	n  int // guarded by mu
@@ -37,7 +37,7 @@ func (s *Store) countOwn() error {
 	return nil
 }
 
-// take counts one key more; false if there are too many.
+// take counts one more key. It returns false if there are too many.
 func (c *keyCount) take() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,8 +54,8 @@ func (c *keyCount) giveBack() {
 	c.n--
 }
 
-// Put keeps a value under a key. It survives a power cut once Put returns. It is ErrTooLarge, ErrFull or ErrNoRoom if a
-// bound is reached.
+// Put stores a value under a key. The value survives a power cut once Put returns. The error is ErrTooLarge, ErrFull
+// or ErrNoRoom if a limit is reached.
 func (s *Store) Put(key string, val []byte) error {
 	if key == "" || len(key) > MaxKeyBytes || len(val) > MaxValueBytes {
 		return fmt.Errorf("store: put %.60q of %d bytes: %w: keys of 1 to %d bytes, values to %d",

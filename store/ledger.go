@@ -1,6 +1,6 @@
 package store
 
-// The ledger of the worker: what it knows of every attempt that was given to this host.
+// The worker's ledger: what it knows of every attempt that was given to this host.
 
 import (
 	"errors"
@@ -28,9 +28,9 @@ func (s *Store) Ledger() *Ledger { return &Ledger{store: s} }
 func attemptKey(a job.Attempt) []byte { return []byte(attemptPrefix + a.String()) }
 func epochKey(g job.Group) []byte     { return []byte(epochPrefix + g.String()) }
 
-// Save writes records and epochs and deletes the attempts in gone, all together or not at all. With sync, this and all
-// earlier saves survive a power cut once it returns; without, a crash may take them. While the disk is nearly full, a
-// record that begins work (a new reservation or a new start) makes it fail with ErrNoRoom.
+// Save writes records and epochs and deletes the attempts in gone, all together or not at all. With sync, this and
+// all earlier saves survive a power cut once it returns; without, a crash may lose them. While the disk is nearly
+// full, it fails with ErrNoRoom if a record begins work (a new reservation or a new start).
 func (l *Ledger) Save(put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch, sync bool) error {
 	if err := l.admit(put); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (l *Ledger) admit(put []lease.Record) error {
 	return nil
 }
 
-// begins says whether the record moves the attempt to reserved or started, compared with what is on disk.
+// begins reports whether a record newly reserves or starts its attempt, compared with what is on disk.
 func (l *Ledger) begins(r *lease.Record) (bool, error) {
 	switch r.Phase {
 	case lease.PhaseDone, lease.PhaseRefused:

@@ -1,7 +1,7 @@
 package store
 
-// Writes of the write-ahead log: the first error ends the process. Pebble must not see such an error: it would panic in
-// some places, and on the way out unlock locks that are not held.
+// Writes to the write-ahead log: the first error ends the process. Pebble must not see the error, because in some
+// places it would panic and then unlock locks that are not held.
 
 import (
 	"fmt"

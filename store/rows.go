@@ -1,6 +1,7 @@
 package store
 
-// The rows of jobs: what a group's journal entries have led to. What is in a row only package jobs knows.
+// The rows of jobs: the state that a group's journal entries have led to. Only package jobs knows what a row
+// contains.
 
 import (
 	"encoding/binary"
@@ -22,7 +23,8 @@ func (s *Store) Rows(g job.Group) *Rows {
 	return &Rows{store: s, prefix: "s/" + g.String() + "/j/", applied: []byte("r/" + g.String() + "/a")}
 }
 
-// key is that of a part of a job. All ids have one length, so the parts of a job follow its header.
+// key is the key of one part of a job. All job ids have the same length, so the parts of a job directly follow its
+// header.
 func (r *Rows) key(id job.ID, part string) []byte { return []byte(r.prefix + string(id) + part) }
 
 // Save writes rows as they are after the entry with index applied, and deletes all rows of the jobs in gone. It does
@@ -50,27 +52,27 @@ func (r *Rows) put(b Batch, row job.Row) error {
 	return b.Set(r.key(row.Job, row.Part), row.Data)
 }
 
-// drop deletes the rows of a job that are on disk, one by one: there are few, and a deletion of a range would burden
-// every later read.
+// drop deletes the rows of a job one by one. There are few, and deleting a range would slow down every later read.
 func (r *Rows) drop(b Batch, id job.ID) error {
 	return r.store.ReadPrefix(r.key(id, ""), func(key, _ []byte) error { return b.Delete(key) })
 }
 
-// SetApplied puts into a batch that the rows reflect the entries up to an index. It is for a new group: Save does so for
-// the rows that it writes.
+// SetApplied records in a batch that the rows reflect the entries up to index. It is for a new group; Save does it
+// for the rows that it writes.
 func (r *Rows) SetApplied(b Batch, index uint64) error {
 	return b.Set(r.applied, binary.BigEndian.AppendUint64(nil, index))
 }
 
-// Applied is the index of the last entry that the rows reflect. It is an error if there is no such group.
+// Applied returns the index of the last entry that the rows reflect. It is an error if there is no such group.
 func (r *Rows) Applied() (uint64, error) { return r.store.ReadNumber(r.applied) }
 
-// Load calls each with every row: the rows of a job together, its header first. An error of each ends it.
+// Load calls each with every row; the rows of a job come together, its header first. It stops at an error of each and
+// returns it.
 func (r *Rows) Load(each func(job.Row) error) error {
 	return r.read([]byte(r.prefix), after([]byte(r.prefix)), each)
 }
 
-// Of are the rows of one job from one part to before another, in order; to is empty for the end.
+// Of returns the rows of one job from part from to before part to, in order. An empty to means the end.
 func (r *Rows) Of(id job.ID, from, to string) (rows []job.Row, err error) {
 	end := r.key(id, to)
 	if to == "" {

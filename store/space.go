@@ -19,8 +19,8 @@ const (
 	leastReserve = 8 << 20
 	// reserveShare makes the reserve of a small file system 1/50 of it, 2 %.
 	reserveShare = 50
-	// lookEvery is how long an answer of the file system is good. To ask costs about as much as a write; an older answer
-	// could let in work that the disk cannot hold.
+	// lookEvery is how long an answer of the file system stays valid. Asking costs about as much as a write; an older
+	// answer could admit work that the disk cannot hold.
 	lookEvery = time.Millisecond
 )
 
@@ -40,7 +40,8 @@ type look struct {
 	err   error
 }
 
-// CheckSpace returns nil if there is room for new work, else ErrNoRoom with figures. The answer may be 1 ms old.
+// CheckSpace returns nil if there is space for new work, otherwise ErrNoRoom with figures. The answer may be 1 ms
+// old.
 func (s *Store) CheckSpace() error {
 	l := s.space.last.Load()
 	if l == nil || time.Since(l.at) >= lookEvery {
@@ -51,7 +52,7 @@ func (s *Store) CheckSpace() error {
 	case l.err != nil:
 		return fmt.Errorf("store: free space of %s: %w", s.space.dir, l.err)
 	case l.free < l.least:
-		return fmt.Errorf("store: %s: %w: %s MiB free, %s MiB are kept for what runs",
+		return fmt.Errorf("store: %s: %w: %s MiB free, %s MiB are reserved for running work",
 			s.space.dir, ErrNoRoom, mib(l.free), mib(l.least))
 	}
 	return nil
@@ -68,7 +69,7 @@ func (s *space) look() *look {
 	return &look{at: time.Now(), free: clamp(u.AvailBytes), least: reserve(s.most, clamp(u.TotalBytes))}
 }
 
-// reserve is how many bytes are kept free on a file system of total bytes.
+// reserve returns how many bytes are kept free on a file system of total bytes.
 func reserve(most, total int64) int64 {
 	return min(most, max(leastReserve, total/reserveShare))
 }

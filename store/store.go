@@ -52,12 +52,12 @@ import (
 var (
 	// ErrInUse says that another process uses the data directory. Give the daemon another directory, or end that process.
 	ErrInUse = errors.New("the data directory is in use by another daemon")
-	// ErrNoRoom says that the disk is nearly full. New work is refused; work that ends is not. Try again when there is room.
+	// ErrNoRoom says that the disk is nearly full. Only new work is refused. Try again when space is free.
 	ErrNoRoom = errors.New("the disk of the data directory is nearly full")
-	// ErrFull says that a bound on what may wait or be kept is reached. Try again after a pause.
-	ErrFull = errors.New("the store is behind")
-	// ErrTooLarge says that a record, key or value exceeds its bound. Do not try again.
-	ErrTooLarge = errors.New("too large to be kept")
+	// ErrFull says that a limit on what may wait or be kept is reached. Try again after a pause.
+	ErrFull = errors.New("a limit of the store is reached")
+	// ErrTooLarge says that a record, key or value exceeds its limit. Do not try again.
+	ErrTooLarge = errors.New("too large to be stored")
 	// ErrClosed says that the store or its journal has ended, because the daemon stops.
 	ErrClosed = errors.New("the store is closed")
 )
@@ -76,7 +76,7 @@ type Config struct {
 	FS vfs.FS
 }
 
-// DefaultConfig is a valid configuration but for Dir.
+// DefaultConfig is a valid configuration except for Dir, which is empty.
 func DefaultConfig() Config { return Config{Reserve: defaultReserve} }
 
 // Validate returns an error that names the first bad value.
@@ -99,8 +99,8 @@ const (
 	idBytes       = 16
 )
 
-// diskFormat is the layout of Pebble's files. An older release of muster cannot read a newer layout, so a raise is
-// announced in the changelog.
+// diskFormat is the layout of Pebble's files. An older release of muster cannot read a newer layout, so the changelog
+// announces every change of it.
 const diskFormat = pebble.FormatWALSyncChunks
 
 var keyStore = []byte("m/store")
@@ -118,7 +118,8 @@ type Store struct {
 	complained atomic.Pointer[time.Time] // when background last logged an error
 }
 
-// Open opens the database of a data directory, and makes it if there is none. It is ErrInUse if another process has it open.
+// Open opens the database of a data directory, and makes it if there is none. The error is ErrInUse if another
+// process has it open.
 func Open(cfg Config, log *slog.Logger) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -184,7 +185,7 @@ func (s *Store) open(dir string, fs vfs.FS, lock *pebble.Lock) (*pebble.DB, erro
 }
 
 const (
-	// complainEvery is the least time between two log lines about the same trouble.
+	// complainEvery is the shortest pause between two log lines about the same error.
 	complainEvery = 10 * time.Second
 	// backgroundPause delays the next try of a failed flush or compaction. Pebble itself does not pause, and a disk stays
 	// full for longer than a write takes.
@@ -196,12 +197,12 @@ func (s *Store) background(err error) {
 	now := time.Now()
 	if last := s.complained.Load(); last == nil || now.Sub(*last) >= complainEvery {
 		s.complained.Store(&now)
-		s.log.Error("database could not flush or compact, it tries again", "error", err.Error()) // the text alone: the error prints a stack
+		s.log.Error("database could not flush or compact, trying again", "error", err.Error()) // only the text: the error itself would print a stack trace
 	}
 	time.Sleep(backgroundPause)
 }
 
-// lockError is ErrInUse if another process holds the lock, else the cause.
+// lockError returns ErrInUse if another process holds the lock, otherwise the cause.
 func lockError(dir string, err error) error {
 	if errors.Is(err, syscall.EAGAIN) || strings.Contains(err.Error(), "held by current process") {
 		return fmt.Errorf("store: %s: %w", dir, ErrInUse)
@@ -229,14 +230,14 @@ func (s *Store) identify() error {
 	return nil
 }
 
-// ID is the id of the store, 32 hexadecimal digits. It is drawn when the data directory is made, so a wiped disk is
-// another store.
+// ID returns the id of the store, 32 hexadecimal digits. It is drawn when the data directory is made, so a daemon
+// with a wiped disk has a new id.
 func (s *Store) ID() string { return s.id }
 
-// Group is the journal group that this store founds.
+// Group returns the id of the journal group that this store founds.
 func (s *Store) Group() job.Group { return job.Group(s.Derive("group", 1)) }
 
-// Derive is a 64-bit number of this store: the same for the same arguments, and another for every other store.
+// Derive returns a 64-bit number that depends on the arguments and the store's id.
 func (s *Store) Derive(what string, seq uint64) uint64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "muster %s %s %d", what, s.id, seq))
 	return binary.BigEndian.Uint64(sum[:])
