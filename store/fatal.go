@@ -34,7 +34,7 @@ func newFatality(hook func(error), log *slog.Logger) *fatality {
 // ended the process.
 func (f *fatality) end(err error) {
 	f.once.Do(func() {
-		f.log.Error("cannot write to the data directory: the daemon stops, its tasks keep running", "error", err)
+		f.log.Error("cannot write to the data directory: the daemon ends, its tasks keep running", "error", err)
 		if f.hook != nil {
 			returned := make(chan struct{})
 			go func() {

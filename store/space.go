@@ -52,7 +52,7 @@ func (s *Store) CheckSpace() error {
 	case l.err != nil:
 		return fmt.Errorf("store: free space of %s: %w", s.space.dir, l.err)
 	case l.free < l.least:
-		return fmt.Errorf("store: %s: %w: %s MiB free, %s MiB are reserved for running work",
+		return fmt.Errorf("store: %s: %w: %s MiB free, %s MiB are kept for running work",
 			s.space.dir, ErrNoRoom, mib(l.free), mib(l.least))
 	}
 	return nil
