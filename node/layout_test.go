@@ -33,6 +33,7 @@ var floors = map[string][]string{
 	"scheduler":              {"job", "jobs", "gpu", "lease", "scheduler/fleet", "scheduler/policy", "timers"},
 	"scheduler/fleet":        {"job", "gpu", "lease"},
 	"scheduler/policy":       {"job", "gpu", "lease"},
+	"internal/logtest":       {},
 	"internal/stories":       {"job"},
 	"worker":                 {"job", "gpu", "lease", "worker/leaseclock"},
 	"worker/leaseclock":      {},
