@@ -1,5 +1,7 @@
 // Package timers keeps timers in a heap: the earliest comes first, and those of one moment come in the order in which
 // they were set. It has no clock and calls nobody back: its user asks what is due.
+//
+// It does without container/heap: through that interface, Set and Stop were slower.
 package timers
 
 // Timer carries a value that is due at a moment. It belongs to one Heap at a time; the zero Timer is not set.
