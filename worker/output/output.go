@@ -130,16 +130,6 @@ func list(dir string) ([]segment, error) {
 	return all, nil
 }
 
-// Size returns how many bytes of a stream a task has written, including those that were cut.
-func Size(dir string, s Stream) (int64, error) {
-	r, err := Open(dir, s, -1)
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
-	return r.end()
-}
-
 // Rest reads a log from an offset to its end, without the bytes that were cut. It holds all of them in memory.
 func Rest(dir string, s Stream, offset int64) ([]byte, error) {
 	r, err := Open(dir, s, offset)

@@ -340,11 +340,3 @@ func (r *Reader) skip(at, to int64) (int64, error) {
 	}
 	return at, nil
 }
-
-// end returns the present end of the stream.
-func (r *Reader) end() (int64, error) {
-	if r.data == nil {
-		return 0, nil
-	}
-	return r.skip(r.off-r.ahead, maxOffset)
-}
