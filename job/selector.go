@@ -28,14 +28,14 @@ func ParseSelector(text string) (Selector, error) {
 	case "all":
 		return Selector{All: true}, nil
 	case "":
-		return Selector{}, fmt.Errorf("job %q: give an ID, a prefix of one, last or all", text)
+		return Selector{}, fmt.Errorf("job %q: give an id, a prefix of one, last or all", text)
 	}
 	id, tasks, some := strings.Cut(text, ".")
 	s := Selector{Prefix: id}
 	if id == "last" {
 		s = Selector{Last: true}
 	} else if strings.Trim(id, alphabet+"-") != "" || len(id) > idChars || id == "" {
-		return Selector{}, fmt.Errorf("job %.60q: not a job ID; `muster jobs` lists them", text)
+		return Selector{}, fmt.Errorf("job %.60q: not a job id; `muster jobs` lists them", text)
 	}
 	if !some {
 		return s, nil

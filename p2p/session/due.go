@@ -1,17 +1,17 @@
 package session
 
-// When each link is to be looked at again: a heap, so that an event of one of
-// thousands of links costs no look at the others.
+// A heap of the links by the time of their next check, so that an event on one of thousands of links does not scan
+// the others.
 
 import (
 	"container/heap"
 	"time"
 )
 
-// agenda holds the links that have a time, the earliest first.
+// agenda holds the links that have a time of their next check, earliest first.
 type agenda []*link
 
-// set gives a link a time; the zero time takes it off the agenda.
+// set sets the time of a link's next check; the zero time removes the link.
 func (a *agenda) set(k *link, at time.Time) {
 	switch {
 	case at.IsZero() && k.place < 0:
@@ -30,7 +30,7 @@ func (a *agenda) set(k *link, at time.Time) {
 	heap.Fix(a, k.place)
 }
 
-// take removes and returns the first link if its time has come.
+// take removes and returns the first link if its time has come, else nil.
 func (a *agenda) take(now time.Time) *link {
 	if len(*a) == 0 || now.Before((*a)[0].at) {
 		return nil
@@ -39,7 +39,7 @@ func (a *agenda) take(now time.Time) *link {
 	return k
 }
 
-// wait is how long it is to the next time.
+// wait returns the time until the first check.
 func (a *agenda) wait(now time.Time) time.Duration {
 	if len(*a) == 0 {
 		return time.Hour
@@ -47,7 +47,7 @@ func (a *agenda) wait(now time.Time) time.Duration {
 	return (*a)[0].at.Sub(now)
 }
 
-// Len, Less, Swap, Push and Pop are for package heap.
+// Len, Less, Swap, Push and Pop implement heap.Interface.
 func (a *agenda) Len() int           { return len(*a) }
 func (a *agenda) Less(i, j int) bool { return (*a)[i].at.Before((*a)[j].at) }
 
@@ -57,14 +57,14 @@ func (a *agenda) Swap(i, j int) {
 	s[i].place, s[j].place = i, j
 }
 
-// Push adds a *link at the end.
+// Push appends a *link.
 func (a *agenda) Push(x any) {
 	k, _ := x.(*link)
 	k.place = len(*a)
 	*a = append(*a, k)
 }
 
-// Pop takes the last one.
+// Pop removes the last link.
 func (a *agenda) Pop() any {
 	s := *a
 	k := s[len(s)-1]
