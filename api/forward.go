@@ -1,6 +1,6 @@
 package api
 
-// Passing requests on to other daemons, and refusing them.
+// Forwarding requests to other daemons, and refusing them.
 
 import (
 	"context"
@@ -21,15 +21,15 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The waits for another daemon's answer.
+// Timeouts for another daemon's answer.
 const (
-	forwardRead   = 10 * time.Second // a question: a dial across a relay takes some
-	forwardChange = 40 * time.Second // a change: the owner gives up on committing it after 30 s
+	forwardRead   = 10 * time.Second // for a read: a dial across a relay takes some seconds
+	forwardChange = 40 * time.Second // for a change: the owner gives up on committing it after 30 s
 )
 
 var problemSchema = reflect.TypeFor[Problem]()
 
-// refuse answers with the problem that err is.
+// refuse answers with the problem document of err.
 func refuse(w http.ResponseWriter, err error) {
 	p := problemOf(err)
 	w.Header().Set("Content-Type", contentProb)
@@ -39,11 +39,11 @@ func refuse(w http.ResponseWriter, err error) {
 	w.WriteHeader(p.Status)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(p) // a client that is gone needs no answer
+	_ = enc.Encode(p) // if the client is gone the error does not matter
 }
 
-// toProblem turns huma's own refusals into our documents. It leaves out the
-// values that were refused: they can be large, or secret.
+// toProblem turns refusals by huma into our documents. It leaves out the refused values, which may be large or
+// secret.
 func toProblem(_ huma.Context, _ string, v any) (any, error) {
 	m, ok := v.(*huma.ErrorModel)
 	if !ok {
@@ -59,27 +59,27 @@ func toProblem(_ huma.Context, _ string, v any) (any, error) {
 }
 
 func quote(s string) string {
-	const most = 60 // letters of a wrong name that are worth showing
+	const most = 60 // characters of a wrong name to show
 	if len(s) > most {
 		s = s[:most] + "…"
 	}
 	return strconv.Quote(s)
 }
 
-// passing says where a request is passed on to, and what to call that.
+// passing says where to forward a request.
 type passing struct {
 	peer  job.Peer
 	path  string
 	who   string
-	begun func() // the answer has begun
+	begun func() // called when the answer begins
 }
 
 type passingKey struct{}
 
 var errNoAnswer = errors.New("no answer in time")
 
-// patience is how long another daemon may take: to answer in full, or where
-// whole is false to begin. 0 is for ever: until the session with it breaks.
+// patience bounds how long another daemon may take: to finish the answer if whole is true, else to begin it. 0 means
+// no limit, until the session with that daemon breaks.
 type patience struct {
 	limit time.Duration
 	whole bool
@@ -125,7 +125,7 @@ func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReversePr
 			r.Out.Header = header
 		},
 		Transport:     transport,
-		FlushInterval: -1, // what a task writes is wanted now
+		FlushInterval: -1, // output of a task is passed on at once
 		BufferPool:    newChunks(),
 		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(resp *http.Response) error {
@@ -146,7 +146,7 @@ func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReversePr
 	}
 }
 
-// setAsker tells the daemon that is asked on whose behalf.
+// setAsker tells the other daemon who makes the request.
 func setAsker(header http.Header, a asker) {
 	header.Set(headerUser, url.QueryEscape(a.user))
 	if a.operator {
@@ -155,15 +155,15 @@ func setAsker(header http.Header, a asker) {
 	header.Set(headerHop, "1")
 }
 
-// chunks lends the buffers that passing on takes, each of logChunk bytes.
+// chunks is a pool of buffers of logChunk bytes for forwarding.
 type chunks struct{ pool sync.Pool }
 
 func newChunks() *chunks {
 	return &chunks{sync.Pool{New: func() any { b := make([]byte, logChunk); return &b }}}
 }
 
-// Get is of httputil.BufferPool.
+// Get implements httputil.BufferPool.
 func (c *chunks) Get() []byte { return *c.pool.Get().(*[]byte) }
 
-// Put is of httputil.BufferPool.
+// Put implements httputil.BufferPool.
 func (c *chunks) Put(b []byte) { c.pool.Put(&b) }
