@@ -1,6 +1,5 @@
-// Command muster-runner is the process between a daemon and its tasks, as a
-// program of its own: a tenth of muster's size in memory. muster carries it
-// within itself, so nobody installs or starts it by hand.
+// Command muster-runner is the process between a daemon and its tasks, as a separate program: in memory a tenth of
+// muster's size. The muster binary contains it, so nobody installs or starts it by hand.
 package main
 
 import (
