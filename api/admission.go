@@ -33,7 +33,7 @@ func newGate() *gate {
 func (a *admission) admit(w way) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, out := humago.Unwrap(ctx)
-		asks := askerOf(r.Context())
+		asks := requesterOf(r.Context())
 		if (asks.from == fromPeer && !w.peers) || (asks.from != fromPeer && w.only) {
 			refuse(out, problemOfStatus(http.StatusNotFound, r.Method+" "+r.URL.Path+": no such path and method here"))
 			return

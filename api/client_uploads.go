@@ -130,7 +130,7 @@ func (h Holder) ask(ctx context.Context, method, path string, body []byte) (*htt
 	if err != nil {
 		return nil, fmt.Errorf("api: ask %s: %w", h, err)
 	}
-	setAsker(req.Header, asker{})
+	setRequester(req.Header, requester{})
 	resp, err := h.HTTP.Do(req)
 	if err != nil {
 		return nil, h.broke(err)

@@ -54,9 +54,9 @@ func (r *memberRoutes) list(ctx context.Context, _ *struct{}) (*peersOutput, err
 	return &peersOutput{l}, nil
 }
 
-// operator returns nil if the asker may change the cluster.
+// operator returns nil if the requester may change the cluster.
 func operator(ctx context.Context, what string) error {
-	if a := askerOf(ctx); !a.operator {
+	if a := requesterOf(ctx); !a.operator {
 		return fmt.Errorf("%s: %w for user %s: only root, the daemon's own user and its operators may", what, ErrDenied, a.user)
 	}
 	return nil

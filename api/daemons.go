@@ -109,7 +109,7 @@ func (d *daemons) exchange(ctx context.Context, method string, peer job.Peer, pa
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	setAsker(req.Header, askerOf(ctx))
+	setRequester(req.Header, requesterOf(ctx))
 	resp, err := d.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("api: ask %s for %s: %w: %s", peer.Short(), path, ErrUnavailable, cause(err))

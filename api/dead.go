@@ -73,7 +73,7 @@ func (d *deathRoutes) declare(ctx context.Context, in *deathInput) (*deathOutput
 		return nil, err
 	}
 	dryRun := in.Body != nil && in.Body.DryRun
-	if askerOf(ctx).from == fromPeer { // another daemon gives the whole ID; this daemon need not know the node
+	if requesterOf(ctx).from == fromPeer { // another daemon gives the whole ID; this daemon need not know the node
 		m := Member{Peer: job.Peer(in.ID)}
 		tasks, err := d.deadHere(ctx, m.Peer, dryRun)
 		if err != nil {
@@ -93,7 +93,7 @@ func (d *deathRoutes) declare(ctx context.Context, in *deathInput) (*deathOutput
 	if err != nil || dryRun {
 		return &deathOutput{deathOf(m, true, checked)}, err
 	}
-	d.log.WarnContext(ctx, "node declared dead", "node", m.label(), "peer", string(m.Peer), "user", askerOf(ctx).user)
+	d.log.WarnContext(ctx, "node declared dead", "node", m.label(), "peer", string(m.Peer), "user", requesterOf(ctx).user)
 	acted, err := d.actDead(ctx, m, checked)
 	if err != nil {
 		return nil, err
@@ -225,7 +225,7 @@ func (d *deathRoutes) deadHere(ctx context.Context, node job.Peer, dryRun bool) 
 	if dryRun {
 		return d.deaths.MayBeDead(ctx, node)
 	}
-	return d.deaths.DeclareDead(ctx, node, askerOf(ctx).user)
+	return d.deaths.DeclareDead(ctx, node, requesterOf(ctx).user)
 }
 
 // refusal returns an error that names the first owner that the node answers, or nil. It does not pass on the owner's

@@ -144,7 +144,7 @@ func at(t time.Time) *time.Time {
 	return &t
 }
 
-// hidden replaces a value that the asker may not see.
+// hidden replaces a value that the requester may not see.
 const hidden = "(hidden)"
 
 // withoutSecrets returns the document for users other than the job's own.

@@ -102,7 +102,7 @@ func (r *eventRoutes) stream(ctx context.Context, in *eventsInput) (*huma.Stream
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same context, and it ends with the server too
 		_, w := humago.Unwrap(hctx)
 		ctx, cancel := context.WithCancel(hctx.Context())
-		f := follower{eventRoutes: r, out: make(chan outgoing, eventQueue), stop: cancel, peer: askerOf(ctx).from == fromPeer, ended: in.Ended, single: len(groups) == 1, known: known}
+		f := follower{eventRoutes: r, out: make(chan outgoing, eventQueue), stop: cancel, peer: requesterOf(ctx).from == fromPeer, ended: in.Ended, single: len(groups) == 1, known: known}
 		defer f.sources.Wait()
 		defer cancel()
 		for g, ids := range groups {
@@ -389,7 +389,7 @@ func (d *daemons) eventsOf(ctx context.Context, peer job.Peer, in eventsInput, e
 	if err != nil {
 		return fmt.Errorf("api: events of %s: %w", peer.Short(), err)
 	}
-	setAsker(req.Header, askerOf(ctx))
+	setRequester(req.Header, requesterOf(ctx))
 	resp, err := d.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("api: events of %s: %w: %s", peer.Short(), ErrUnavailable, cause(err))

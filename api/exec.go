@@ -109,9 +109,9 @@ func (x *execRoutes) task(ctx context.Context, in *execInput) (*huma.StreamRespo
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, as huma hands it over
 		r, w := humago.Unwrap(hctx)
-		x.forward(w, r.WithContext(hctx.Context()), passing{
+		x.forward(w, r.WithContext(hctx.Context()), destination{
 			peer: t.Node, path: "/peer/v1/attempts/" + a.String() + "/exec", who: "node " + t.NodeName + ", which runs job " + in.ID + ",",
-		}, patience{limit: forwardRead})
+		}, answerLimit{limit: forwardRead})
 	}}, nil
 }
 

@@ -27,7 +27,7 @@ type answer[T any] struct {
 // fan asks every other member for the same document. The answers are in the order of the members. Members that are
 // known to be lost are not asked.
 func fan[T any](ctx context.Context, d *daemons, path string, query url.Values) ([]answer[T], error) {
-	if askerOf(ctx).from == fromPeer {
+	if requesterOf(ctx).from == fromPeer {
 		return nil, nil
 	}
 	members, err := d.peers.Members(ctx)

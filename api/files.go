@@ -81,9 +81,9 @@ func (f *fileRoutes) task(ctx context.Context, in *filesInput) (*huma.StreamResp
 		r, w := humago.Unwrap(hctx)
 		r = r.Clone(hctx.Context())
 		r.URL.RawQuery = q.Encode()
-		f.forward(w, r, passing{
+		f.forward(w, r, destination{
 			peer: t.Node, path: "/peer/v1/attempts/" + a.String() + "/files", who: "node " + t.NodeName + ", which has the files of job " + in.ID + ",",
-		}, patience{limit: fileSilence})
+		}, answerLimit{limit: fileSilence})
 	}}, nil
 }
 
@@ -118,7 +118,7 @@ func (f *fileRoutes) attempt(_ context.Context, in *attemptFilesInput) (*huma.St
 func (f *fileRoutes) send(a job.Attempt, globs []string, base bool) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		_, w := humago.Unwrap(hctx)
-		out := &late{w: w, begin: func() {
+		out := &lateHeader{w: w, begin: func() {
 			h := w.Header()
 			h.Set("Content-Type", contentTar)
 			h.Set("Cache-Control", "no-store")
@@ -141,14 +141,14 @@ func (f *fileRoutes) send(a job.Attempt, globs []string, base bool) *huma.Stream
 	}}
 }
 
-// late delays the response header to the first byte, so that an earlier error can still be sent.
-type late struct {
+// lateHeader delays the response header to the first byte, so that an earlier error can still be sent.
+type lateHeader struct {
 	w     http.ResponseWriter
 	begin func()
 	n     int64
 }
 
-func (l *late) Write(p []byte) (int, error) {
+func (l *lateHeader) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil // an empty write must not begin the response
 	}

@@ -66,27 +66,27 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// passing says where to forward a request.
-type passing struct {
+// destination says where to forward a request.
+type destination struct {
 	peer  job.Peer
 	path  string
 	who   string
 	begun func() // called when the answer begins
 }
 
-type passingKey struct{}
+type destinationKey struct{}
 
 var errNoAnswer = errors.New("no answer in time")
 
-// patience bounds how long another daemon may take: to finish the answer if whole is true, else to begin it. 0 means
+// answerLimit bounds how long another daemon may take: to finish the answer if whole is true, else to begin it. 0 means
 // no limit, until the session with that daemon breaks.
-type patience struct {
+type answerLimit struct {
 	limit time.Duration
 	whole bool
 }
 
 // forward lets another daemon answer a request.
-func (d *daemons) forward(w http.ResponseWriter, r *http.Request, to passing, p patience) {
+func (d *daemons) forward(w http.ResponseWriter, r *http.Request, to destination, p answerLimit) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	to.begun = func() {}
@@ -97,13 +97,13 @@ func (d *daemons) forward(w http.ResponseWriter, r *http.Request, to passing, p 
 			to.begun = func() { late.Stop() }
 		}
 	}
-	d.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, passingKey{}, to)))
+	d.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, destinationKey{}, to)))
 }
 
 func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			to, _ := r.In.Context().Value(passingKey{}).(passing)
+			to, _ := r.In.Context().Value(destinationKey{}).(destination)
 			r.Out.URL = &url.URL{Scheme: "http", Host: string(to.peer), Path: to.path, RawQuery: r.In.URL.RawQuery}
 			r.Out.Host = string(to.peer)
 			header := http.Header{}
@@ -121,7 +121,7 @@ func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReversePr
 				header.Set("Connection", "Upgrade")
 				header.Set("Upgrade", upgrade)
 			}
-			setAsker(header, askerOf(r.In.Context()))
+			setRequester(header, requesterOf(r.In.Context()))
 			r.Out.Header = header
 		},
 		Transport:     transport,
@@ -129,13 +129,13 @@ func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReversePr
 		BufferPool:    newChunks(),
 		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(resp *http.Response) error {
-			if to, ok := resp.Request.Context().Value(passingKey{}).(passing); ok {
+			if to, ok := resp.Request.Context().Value(destinationKey{}).(destination); ok {
 				to.begun()
 			}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			to, _ := r.Context().Value(passingKey{}).(passing)
+			to, _ := r.Context().Value(destinationKey{}).(destination)
 			if late := context.Cause(r.Context()); errors.Is(late, errNoAnswer) {
 				err = late
 			} else if r.Context().Err() != nil {
@@ -146,8 +146,8 @@ func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReversePr
 	}
 }
 
-// setAsker tells the other daemon who makes the request.
-func setAsker(header http.Header, a asker) {
+// setRequester tells the other daemon who makes the request.
+func setRequester(header http.Header, a requester) {
 	header.Set(headerUser, url.QueryEscape(a.user))
 	if a.operator {
 		header.Set(headerOperator, "1")

@@ -30,7 +30,7 @@ func (s *Server) handler(from origin) http.Handler {
 			return
 		}
 		r.Body = &body{ReadCloser: http.MaxBytesReader(out, r.Body, bodyBound(r.URL.Path)), control: out.control}
-		*r = *r.WithContext(context.WithValue(r.Context(), askerKey{}, a))
+		*r = *r.WithContext(context.WithValue(r.Context(), requesterKey{}, a))
 		s.routes.ServeHTTP(out, r)
 	})
 }

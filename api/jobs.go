@@ -58,7 +58,7 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 	if err := r.hasTree(spec.Tree); err != nil {
 		return nil, err
 	}
-	a := askerOf(ctx)
+	a := requesterOf(ctx)
 	j, err := r.jobs.Submit(ctx, Submission{Spec: spec, User: a.user, Key: in.Key})
 	if err != nil {
 		return nil, err
@@ -66,10 +66,10 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 	return r.answer(ctx, j), nil
 }
 
-// answer returns the whole document, without what the asker may not see.
+// answer returns the whole document, without what the requester may not see.
 func (r *jobRoutes) answer(ctx context.Context, j job.Job) *jobOutput {
 	d := JobDocument(j, r.directory.Copies(j.ID.Group()))
-	if !askerOf(ctx).mayChange(j.User) {
+	if !requesterOf(ctx).mayChange(j.User) {
 		d = d.withoutSecrets()
 	}
 	return &jobOutput{d}
@@ -129,7 +129,7 @@ func (r *jobRoutes) offers(ctx context.Context, in *specInput) (*explanationOutp
 	if err != nil {
 		return nil, err
 	}
-	e, err := r.explain.Offers(ctx, Submission{Spec: spec, User: askerOf(ctx).user})
+	e, err := r.explain.Offers(ctx, Submission{Spec: spec, User: requesterOf(ctx).user})
 	if err != nil {
 		return nil, err
 	}
@@ -172,16 +172,16 @@ func (in *changeInput) reason() string {
 	return in.Body.Reason
 }
 
-// jobAccess finds jobs that the asker may change.
+// jobAccess finds jobs that the requester may change.
 type jobAccess struct{ jobs Jobs }
 
-// mine returns a job if the asker may change it.
+// mine returns a job if the requester may change it.
 func (o jobAccess) mine(ctx context.Context, id, verb string) (job.Job, error) {
 	j, err := o.jobs.Get(ctx, job.ID(id))
 	if err != nil {
 		return j, about(id, err)
 	}
-	if a := askerOf(ctx); !a.mayChange(j.User) {
+	if a := requesterOf(ctx); !a.mayChange(j.User) {
 		return j, fmt.Errorf("%s job %s: %w: it belongs to %s, and you are %s", verb, id, ErrDenied, j.User, a.user)
 	}
 	return j, nil
@@ -246,7 +246,7 @@ type listInput struct {
 type jobsOutput struct{ Body Listing[Job] }
 
 func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error) {
-	q, err := in.query(askerOf(ctx))
+	q, err := in.query(requesterOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 
 func position(j Job) job.Position { return job.Position{Submitted: j.SubmittedAt, ID: j.ID} }
 
-func (in *listInput) query(a asker) (job.Query, error) {
+func (in *listInput) query(a requester) (job.Query, error) {
 	q := job.Query{User: in.User, Name: in.Name, Prefix: in.Prefix, Limit: in.Limit}
 	if q.Limit == 0 {
 		q.Limit = defaultLimit
@@ -307,7 +307,7 @@ func (in *listInput) query(a asker) (job.Query, error) {
 	return q, err
 }
 
-// forwarded returns the query for another daemon, with fields that depend on the asker filled in.
+// forwarded returns the query for another daemon, with fields that depend on the requester filled in.
 func (in *listInput) forwarded(q job.Query) url.Values {
 	return JobFilter{States: q.States, User: q.User, Name: q.Name, Prefix: q.Prefix, Limit: q.Limit, Cursor: in.Cursor}.query()
 }

@@ -63,7 +63,7 @@ func (l *logRoutes) task(ctx context.Context, in *logInput) (*huma.StreamRespons
 		return l.open(ctx, attemptInput{Attempt: a.String(), Stream: in.Stream, Follow: in.Follow, Offset: offset, Marks: in.Marks})
 	}
 	q := url.Values{"stream": {in.Stream}, "offset": {strconv.FormatInt(offset, 10)}, "marks": {strconv.FormatBool(in.Marks)}}
-	p := patience{limit: forwardRead}
+	p := answerLimit{limit: forwardRead}
 	if in.Follow {
 		q.Set("follow", "true")
 		p.limit = 0 // no limit: the task may have to wait for its start
@@ -72,7 +72,7 @@ func (l *logRoutes) task(ctx context.Context, in *logInput) (*huma.StreamRespons
 		r, w := humago.Unwrap(hctx)
 		r = r.Clone(hctx.Context())
 		r.URL.RawQuery = q.Encode()
-		l.forward(w, r, passing{
+		l.forward(w, r, destination{
 			peer: t.Node, path: "/peer/v1/attempts/" + a.String() + "/logs", who: "node " + t.NodeName + ", which has the output of job " + in.ID + ",",
 		}, p)
 	}}, nil

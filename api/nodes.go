@@ -115,7 +115,7 @@ func (r *nodeRoutes) get(ctx context.Context, in *nodeInput) (*nodeOutput, error
 		}
 		return &nodeOutput{NodeDocument(info)}, nil
 	}
-	if askerOf(ctx).from == fromPeer {
+	if requesterOf(ctx).from == fromPeer {
 		return nil, &notFoundError{"node", in.ID, "the daemon that was asked is another"}
 	}
 	n := silentNode(m)

@@ -181,17 +181,17 @@ func (rt *router) toOwner(w way) func(huma.Context, func(huma.Context)) {
 			refuse(out, err)
 		case self:
 			next(ctx)
-		case askerOf(ctx.Context()).from == fromPeer:
+		case requesterOf(ctx.Context()).from == fromPeer:
 			refuse(out, problemOfStatus(http.StatusServiceUnavailable, "job "+string(id)+": this daemon does not own it; its owner may just have changed; try again"))
 		default:
-			p := patience{limit: forwardRead, whole: !w.stream}
+			p := answerLimit{limit: forwardRead, whole: !w.stream}
 			if r.Method != http.MethodGet {
 				p.limit = forwardChange
 			}
 			if follow, err := strconv.ParseBool(ctx.Query("follow")); err == nil && follow {
 				p.limit = 0 // no limit: the task may have to wait for its start
 			}
-			to := passing{peer: peer, path: r.URL.Path, who: "owner " + rt.nameOf(ctx.Context(), peer) + " of job " + string(id)}
+			to := destination{peer: peer, path: r.URL.Path, who: "owner " + rt.nameOf(ctx.Context(), peer) + " of job " + string(id)}
 			rt.forward(out, r.WithContext(ctx.Context()), to, p)
 		}
 	}

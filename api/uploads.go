@@ -108,7 +108,7 @@ func (u *uploadRoutes) missingChunks(_ context.Context, in *rawInput) (*rawOutpu
 }
 
 func (u *uploadRoutes) putChunks(ctx context.Context, in *rawInput) (*struct{}, error) {
-	return nil, blobError(u.uploads.PutAll(in.body, askerOf(ctx).user))
+	return nil, blobError(u.uploads.PutAll(in.body, requesterOf(ctx).user))
 }
 
 // putTree answers once all of the tree is on disk, so that a job that names the tree is durable.
@@ -130,7 +130,7 @@ func (u *uploadRoutes) putTree(ctx context.Context, in *treeInput) (*struct{}, e
 	case blob.Sum(text) != h:
 		return nil, bad("tree %s: the body has another hash", h)
 	}
-	_, _, err = u.uploads.PutTree(text, askerOf(ctx).user)
+	_, _, err = u.uploads.PutTree(text, requesterOf(ctx).user)
 	return nil, blobError(err)
 }
 

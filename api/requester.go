@@ -31,21 +31,21 @@ const (
 	fromPeer
 )
 
-// asker is the user or daemon that makes a request.
-type asker struct {
+// requester is the user or daemon that makes a request.
+type requester struct {
 	from     origin
 	user     string
 	operator bool // may change the jobs of all users
 }
 
-// mayChange reports whether the asker may change a job of that user and see its secrets.
-func (a asker) mayChange(user string) bool { return a.operator || (a.user != "" && a.user == user) }
+// mayChange reports whether the requester may change a job of that user and see its secrets.
+func (a requester) mayChange(user string) bool { return a.operator || (a.user != "" && a.user == user) }
 
-type askerKey struct{}
+type requesterKey struct{}
 
-// askerOf returns who makes the request. The zero asker has no rights.
-func askerOf(ctx context.Context) asker {
-	a, _ := ctx.Value(askerKey{}).(asker)
+// requesterOf returns who makes the request. The zero requester has no rights.
+func requesterOf(ctx context.Context) requester {
+	a, _ := ctx.Value(requesterKey{}).(requester)
 	return a
 }
 
@@ -107,27 +107,27 @@ func newAuthenticator(cfg Config) (*authenticator, error) {
 }
 
 // identify returns who makes a request that arrived on this kind of listener.
-func (a *authenticator) identify(from origin, r *http.Request) (asker, error) {
+func (a *authenticator) identify(from origin, r *http.Request) (requester, error) {
 	switch from {
 	case fromSocket:
 		c, ok := r.Context().Value(callerKey{}).(caller)
 		if !ok || c.err != nil {
-			return asker{}, fmt.Errorf("%w: the user at the other end of the socket is unknown", ErrUnauthorized)
+			return requester{}, fmt.Errorf("%w: the user at the other end of the socket is unknown", ErrUnauthorized)
 		}
-		return asker{from: from, user: c.name, operator: c.uid == 0 || c.uid == os.Getuid() || a.isOperator(c.name)}, nil
+		return requester{from: from, user: c.name, operator: c.uid == 0 || c.uid == os.Getuid() || a.isOperator(c.name)}, nil
 	case fromTCP:
 		if err := a.checkTCP(r); err != nil {
-			return asker{}, err
+			return requester{}, err
 		}
-		return asker{from: from, user: a.httpUser, operator: a.isOperator(a.httpUser)}, nil
+		return requester{from: from, user: a.httpUser, operator: a.isOperator(a.httpUser)}, nil
 	case fromPeer:
 		name, err := url.QueryUnescape(r.Header.Get(headerUser))
 		if err != nil || (name != "" && !validUser(name)) {
-			return asker{}, bad("header %s: not a user name", headerUser)
+			return requester{}, bad("header %s: not a user name", headerUser)
 		}
-		return asker{from: from, user: name, operator: a.isOperator(name) || r.Header.Get(headerOperator) == "1"}, nil
+		return requester{from: from, user: name, operator: a.isOperator(name) || r.Header.Get(headerOperator) == "1"}, nil
 	}
-	return asker{}, ErrUnauthorized
+	return requester{}, ErrUnauthorized
 }
 
 func (a *authenticator) isOperator(user string) bool { return slices.Contains(a.operators, user) }
