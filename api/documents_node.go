@@ -208,16 +208,16 @@ type Event struct {
 
 // NodeInfo is what a node reports about itself.
 type NodeInfo struct {
-	Profile lease.Profile
-	Free    lease.Free
-	State   NodeState
-	Detail  string // why the node takes no tasks, for people
-	Drain   *Drain
-	Running int
-	Addrs   []string
-	Status  []gpu.Status
-	Holders map[string][]job.ID // by GPU UUID
-	Aside   map[string]string   // by GPU UUID: why it is in quarantine
+	Profile     lease.Profile
+	Free        lease.Free
+	State       NodeState
+	Detail      string // why the node takes no tasks, for people
+	Drain       *Drain
+	Running     int
+	Addrs       []string
+	Status      []gpu.Status
+	Holders     map[string][]job.ID // by GPU UUID
+	Quarantined map[string]string   // by GPU UUID: why it is in quarantine
 }
 
 // NodeDocument returns the document of a node.
@@ -238,7 +238,7 @@ func NodeDocument(n NodeInfo) Node {
 		free[f.UUID] = f.Milli
 	}
 	for _, dev := range p.GPUs {
-		d.GPUs = append(d.GPUs, gpuDocument(p, dev, status, free[dev.UUID], n.Holders[dev.UUID], n.Aside[dev.UUID]))
+		d.GPUs = append(d.GPUs, gpuDocument(p, dev, status, free[dev.UUID], n.Holders[dev.UUID], n.Quarantined[dev.UUID]))
 	}
 	return d
 }

@@ -43,8 +43,8 @@ type Free struct {
 	CPUs   int       `json:"cpus"`
 	Memory job.Size  `json:"memory"`
 	GPUs   []FreeGPU `json:"gpus,omitempty"`
-	// UUIDs of devices that nobody holds but that are not given out: they are unhealthy
-	Aside []string `json:"aside,omitempty"`
+	// Quarantined holds the UUIDs of unhealthy devices that nobody holds. They are given to nobody.
+	Quarantined []string `json:"aside,omitempty"`
 }
 
 // FreeGPU is the free part of one device.

@@ -49,7 +49,7 @@ func largestFree() lease.Free {
 		GPUs: many(lease.MaxGPUs, func(i int) lease.FreeGPU {
 			return lease.FreeGPU{UUID: longestID(i), Memory: math.MaxInt64, Milli: wholeDevice}
 		}),
-		Aside: many(lease.MaxGPUs, longestID),
+		Quarantined: many(lease.MaxGPUs, longestID),
 	}
 }
 

@@ -307,7 +307,7 @@ func checkFree(f lease.Free) error {
 			return err
 		}
 	}
-	return checkDevices(f.Aside)
+	return checkDevices(f.Quarantined)
 }
 
 func checkDevices(uuids []string) error {

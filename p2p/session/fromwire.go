@@ -217,7 +217,7 @@ func need(r *wirepb.Resources) job.Resources {
 }
 
 func freeOf(f *wirepb.Free) lease.Free {
-	out := lease.Free{CPUs: int(f.GetCpus()), Memory: job.Size(f.GetMemory()), GPUs: some[lease.FreeGPU](len(f.GetGpus())), Aside: f.GetAside()}
+	out := lease.Free{CPUs: int(f.GetCpus()), Memory: job.Size(f.GetMemory()), GPUs: some[lease.FreeGPU](len(f.GetGpus())), Quarantined: f.GetAside()}
 	for i, g := range f.GetGpus() {
 		out.GPUs[i] = lease.FreeGPU{UUID: g.GetUuid(), Memory: job.Size(g.GetMemory()), Milli: int(g.GetMilli())}
 	}

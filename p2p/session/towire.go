@@ -158,7 +158,7 @@ func free(f lease.Free) *wirepb.Free {
 	for i, g := range f.GPUs {
 		gpus[i] = &wirepb.FreeGPU{Uuid: g.UUID, Memory: int64(g.Memory), Milli: int64(g.Milli)}
 	}
-	return &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Aside}
+	return &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Quarantined}
 }
 
 func profile(p lease.Profile) *wirepb.Profile {
