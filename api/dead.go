@@ -45,7 +45,7 @@ type (
 
 // Timeouts and bounds. Together the timeouts are shorter than a client waits.
 const (
-	// for the node itself, or an owner's answer about it: a dial across a relay takes some seconds
+	// for the node itself, or an owner's answer about it: a dial across a relay takes some seconds.
 	deathCheck    = 3 * time.Second
 	deathCheckAll = 8 * time.Second       // for all owners: silent ones take deathCheck each, fanWidth at a time
 	deathAct      = 33 * time.Second      // an owner gives up on committing the change after 30 s

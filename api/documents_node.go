@@ -14,6 +14,7 @@ import (
 // NodeState is the state of a node.
 type NodeState string
 
+// The states of a node.
 const (
 	NodeReady    NodeState = "ready"
 	NodeDraining NodeState = "draining" // running tasks go on, nothing new starts
@@ -172,6 +173,7 @@ type Fact struct {
 // FactState is the severity of a finding.
 type FactState string
 
+// The severities of a finding.
 const (
 	FactOK   FactState = "ok"
 	FactWarn FactState = "warn"
@@ -188,6 +190,7 @@ type Health struct {
 // EventKind is the kind of an Event.
 type EventKind string
 
+// The kinds of events.
 const (
 	EventOpen   EventKind = "open"   // the stream is open; changes follow
 	EventJob    EventKind = "job"    // the present state of a job

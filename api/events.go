@@ -22,9 +22,9 @@ import (
 
 // Timeouts and bounds of event streams.
 const (
-	// longest time without data, after which a comment shows the client that the stream is alive
+	// longest time without data, after which a comment shows the client that the stream is alive.
 	signOfLife = 10 * time.Second
-	// a stream of ends confirms its opening after this time, unless it is complete by then
+	// a stream of ends confirms its opening after this time, unless it is complete by then.
 	openWithin  = 50 * time.Millisecond
 	memberCheck = 5 * time.Second // for members that are new or back
 	maxMembers  = 512             // followed by one stream

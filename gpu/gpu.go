@@ -78,6 +78,7 @@ type Process struct {
 // Health reports whether a device may be given to a task.
 type Health string
 
+// The states of health.
 const (
 	Healthy   Health = "healthy"
 	Unhealthy Health = "unhealthy"
@@ -88,6 +89,7 @@ const (
 // device that needs any recovery is Unhealthy.
 type Recovery string
 
+// The recoveries that a driver can request.
 const (
 	RecoveryNone   Recovery = "none" // the driver says that the device is sound
 	RecoveryReset  Recovery = "reset the GPU"

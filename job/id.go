@@ -29,6 +29,7 @@ const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 var encoding = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
 
+// The values of IDBytes.
 const (
 	groupChars  = 13                             // 64 bits in base 32
 	uniqueChars = 10                             // 50 random bits, drawn by the daemon that accepts the job

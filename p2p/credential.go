@@ -21,6 +21,7 @@ import (
 // Roles is a set of roles of a member.
 type Roles uint8
 
+// The roles.
 const (
 	RoleWorker Roles = 1 << iota
 	RoleScheduler

@@ -26,6 +26,7 @@ const (
 // Access says who may open a stream of a protocol.
 type Access string
 
+// The accesses.
 const (
 	Anyone  Access = "anyone"
 	Members Access = "members"

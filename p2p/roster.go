@@ -28,6 +28,7 @@ type Member struct {
 // EventKind is the kind of an Event.
 type EventKind string
 
+// The kinds of events.
 const (
 	MemberUp       EventKind = "member-up"       // admitted and connected
 	MemberDown     EventKind = "member-down"     // the last connection is gone

@@ -20,7 +20,7 @@ import (
 
 const (
 	maxAuthors = 16384 // remembered; far more than the daemons of one cluster
-	// how long an author's number is kept; afterwards the author's clock may have been set back
+	// how long an author's number is kept; afterwards the author's clock may have been set back.
 	remember  = 10 * time.Minute
 	perSecond = 2  // announcements of one author: twice what Config.Least allows,
 	burst     = 10 // and this many after a silence
