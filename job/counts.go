@@ -14,6 +14,7 @@ var places = func() map[State]int {
 	return m
 }()
 
+// CountsOf counts tasks by state.
 func CountsOf(tasks []Task) Counts {
 	var c Counts
 	for i := range tasks {

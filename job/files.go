@@ -46,7 +46,7 @@ func checkFiles(s Spec) error {
 // directory.
 func CheckGlob(glob string) error {
 	if len(glob) > maxGlob || !fs.ValidPath(path.Clean(glob)) || glob == "" || strings.ContainsRune(glob, 0) {
-		return errors.New("want a path or glob below the task's directory, neither absolute nor with ..")
+		return errors.New("want a path or glob below the task's directory, neither absolute nor with .. in it")
 	}
 	return nil
 }

@@ -29,7 +29,6 @@ const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 var encoding = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
 
-// The values of IDBytes.
 const (
 	groupChars  = 13                             // 64 bits in base 32
 	uniqueChars = 10                             // 50 random bits, drawn by the daemon that accepts the job
@@ -53,6 +52,7 @@ func ParseGroup(s string) (Group, error) {
 	return Group(binary.BigEndian.Uint64(b)), nil
 }
 
+// IDBytes is the length of a job ID.
 const IDBytes = idChars
 
 // ID identifies a job in its cluster for ever: ten random characters, a dash, and the group that owns the job. The

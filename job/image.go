@@ -44,7 +44,7 @@ func ParseMount(text string) (Mount, error) {
 	}
 	for _, p := range []string{m.Source, m.Target} {
 		if !strings.HasPrefix(p, "/") || path.Clean(p) != p || !printable(p) {
-			return m, fmt.Errorf("mount %.80q: %.60q is not an absolute path, or contains . or ..", text, p)
+			return m, fmt.Errorf("mount %.80q: %.60q is not an absolute path, or has . or .. in it", text, p)
 		}
 	}
 	if m.Target == "/" {
