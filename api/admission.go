@@ -1,6 +1,6 @@
 package api
 
-// Which requests are let in: by the doors that a route is open to, and how many at once.
+// Admission: whether a route is open to a kind of listener, and how many requests run at once.
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
-// admission bounds the requests of each kind of listener.
+// admission bounds the concurrent requests of each kind of listener.
 type admission struct {
 	gates   map[origin]*gate
 	closing chan struct{} // closed when streams must end
@@ -22,18 +22,18 @@ func newAdmission(m *metrics) *admission {
 	return &admission{gates: gates, closing: make(chan struct{}), metrics: m}
 }
 
-// gate bounds what is under way at one door.
+// gate bounds the concurrent requests of one kind of listener.
 type gate struct{ requests, streams chan struct{} }
 
 func newGate() *gate {
 	return &gate{make(chan struct{}, maxRequests), make(chan struct{}, maxStreams)}
 }
 
-// admit lets a request through its door while there is room.
+// admit lets a request through if the route is open to its listener and there is room.
 func (a *admission) admit(w way) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, out := humago.Unwrap(ctx)
-		asks := askerOf(r.Context())
+		asks := requesterOf(r.Context())
 		if (asks.from == fromPeer && !w.peers) || (asks.from != fromPeer && w.only) {
 			refuse(out, problemOfStatus(http.StatusNotFound, r.Method+" "+r.URL.Path+": no such path and method here"))
 			return
@@ -46,7 +46,7 @@ func (a *admission) admit(w way) func(huma.Context, func(huma.Context)) {
 		case room <- struct{}{}:
 		default:
 			out.Header().Set("Retry-After", "1")
-			refuse(out, problemOfStatus(http.StatusServiceUnavailable, "the daemon has all the requests that it takes at once; try again in a second"))
+			refuse(out, problemOfStatus(http.StatusServiceUnavailable, "too many concurrent requests; try again in a second"))
 			return
 		}
 		defer func() { <-room }()
@@ -61,10 +61,10 @@ func (a *admission) admit(w way) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// endStreams ends the streams that are open, when the server stops.
+// endStreams ends all open streams when the server stops.
 func (a *admission) endStreams() { close(a.closing) }
 
-// untilClosing is ctx that also ends when the server stops.
+// untilClosing returns a copy of ctx that also ends when the server stops.
 func (a *admission) untilClosing(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

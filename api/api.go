@@ -1,24 +1,21 @@
-// Package api is how people and programs talk to a daemon: HTTP with JSON
-// documents, the server that answers it and the Go client that the verbs use.
+// Package api is the HTTP interface of a daemon, with JSON documents: the server, and the Go client that the verbs of
+// the command line use.
 //
-// One handler serves three kinds of listener, and who asks is known by which:
+// One handler serves three kinds of listener. The kind tells who makes the request:
 //
 //   - the unix socket: the kernel tells the uid of the caller;
 //   - TCP: loopback only, or anywhere with a bearer token;
-//   - other daemons of the cluster over libp2p streams, already authenticated:
-//     their word on who the user is (header Muster-User) is taken, and what
-//     they ask is answered from what this daemon has itself, never forwarded
-//     again.
+//   - libp2p streams from other daemons of the cluster, which are authenticated:
+//     the server trusts the header Muster-User that they set. It answers such a
+//     request from its own data and never forwards it again.
 //
-// A request about one job is forwarded to the daemon that owns it; a listing
-// is asked of every member at once, merged, and names in "partial" those that
-// did not answer in time. A log is streamed from the host where the attempt
-// ran.
+// A request about one job is forwarded to the daemon that owns the job. A listing is requested from every member at
+// once and merged; "partial" names the members that did not answer in time. A log is streamed from the host where the
+// attempt ran.
 //
-// Every object carries its "schema"; times are RFC 3339 UTC, sizes are bytes,
-// durations are seconds. Fields may be added, never renamed. A job's "spec" is
-// its job file and so keeps the units of one. Errors are RFC 9457 problem
-// documents with a stable "code".
+// Every object has a "schema". Times are RFC 3339 in UTC, sizes are in bytes, durations in seconds. Fields may be
+// added but are never renamed. The "spec" of a job is its job file and so has values with units. Errors are RFC 9457
+// problem documents with a stable "code".
 package api
 
 // The schemas of the documents.

@@ -20,23 +20,23 @@ import (
 	"time"
 )
 
-// The bounds of the client.
+// Bounds of the client.
 const (
-	dialTimeout    = 5 * time.Second  // a daemon on the same host takes microseconds, one across the world less than this
+	dialTimeout    = 5 * time.Second  // enough for a daemon on the other side of the world
 	requestTimeout = 45 * time.Second // longer than a daemon takes to give up on committing a job
-	maxAnswer      = 64 << 20         // bounds what a daemon can make a client hold: a page of the largest jobs
+	maxAnswer      = 64 << 20         // bounds the memory that an answer takes in a client: a page of the largest jobs
 	maxProblem     = 1 << 20          // a problem document with its explanation
-	maxSocketPath  = 107              // what the kernel takes
+	maxSocketPath  = 107              // the limit of the kernel
 )
 
-// ClientConfig says which daemon to talk to: Addr if it is set, else Socket.
+// ClientConfig says which daemon to use: Addr if it is set, else Socket.
 type ClientConfig struct {
 	Socket string
-	Addr   string // host:port, or a URL
+	Addr   string // host:port or a URL
 	Token  string // bearer token for Addr
 }
 
-// Client talks to one daemon. It is safe for use by several goroutines.
+// Client talks to one daemon. It is safe for concurrent use.
 type Client struct {
 	http  *http.Client
 	base  string
@@ -46,7 +46,7 @@ type Client struct {
 	met   atomic.Bool // a daemon has answered
 }
 
-// NewClient makes a client; nothing is dialled before the first request.
+// NewClient returns a client. It does not connect before the first request.
 func NewClient(cfg ClientConfig) (*Client, error) {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	transport := &http.Transport{DialContext: dialer.DialContext, DisableCompression: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute}
@@ -64,19 +64,19 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		c.base = strings.TrimRight(u.Scheme+"://"+u.Host+u.Path, "/")
 		c.where = c.base
 	case len(cfg.Socket) > maxSocketPath:
-		return nil, bad("socket %.100q: want a path of at most %d letters", cfg.Socket, maxSocketPath)
+		return nil, bad("socket %.100q: want a path of at most %d bytes", cfg.Socket, maxSocketPath)
 	case cfg.Socket != "":
 		c.base, c.where, c.local = "http://muster", cfg.Socket, true
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", cfg.Socket)
 		}
 	default:
-		return nil, bad("no socket and no address of a daemon given")
+		return nil, bad("give the socket or the address of a daemon")
 	}
 	return c, nil
 }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // unreachable is an ErrUnavailable because no daemon answered at all.
@@ -89,7 +89,7 @@ func (e *unreachable) Error() string        { return e.text }
 func (e *unreachable) Unwrap() error        { return e.cause }
 func (e *unreachable) Is(target error) bool { return target == ErrUnavailable }
 
-// noAnswer turns a transport's error into a line that says what to do.
+// noAnswer turns an error of the transport into a line that says what to do.
 func (c *Client) noAnswer(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()
@@ -98,7 +98,7 @@ func (c *Client) noAnswer(ctx context.Context, err error) error {
 	text := fmt.Sprintf("the daemon on %s broke off: %s", c.where, cause(err))
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		text = fmt.Sprintf("may not use %s: permission denied; it belongs to another user's daemon", c.where)
+		text = fmt.Sprintf("cannot use %s: permission denied; it belongs to another user's daemon", c.where)
 	case c.local && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)):
 		text = fmt.Sprintf("no daemon answers on %s: start one with `muster daemon`", c.where)
 	case isDial(err):
@@ -114,8 +114,7 @@ func isDial(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// cause is the innermost error: what net/http wraps around it names the
-// request, which the caller knows.
+// cause returns the innermost error. The outer ones, from net/http, name the request, which the caller knows.
 func cause(err error) string {
 	for {
 		inner := errors.Unwrap(err)
@@ -126,8 +125,7 @@ func cause(err error) string {
 	}
 }
 
-// open sends a request and returns a response whose status is 2xx; any other
-// becomes an error.
+// open sends a request and returns a response whose status is 2xx. Any other status becomes an error.
 func (c *Client) open(ctx context.Context, method, path string, query url.Values, body []byte, header http.Header) (*http.Response, error) {
 	target := c.base + path
 	if len(query) > 0 {
@@ -156,8 +154,7 @@ func (c *Client) open(ctx context.Context, method, path string, query url.Values
 	return nil, readProblem(resp)
 }
 
-// encode writes a request's document; a job file in it has the length that
-// counts everywhere, see job.EncodeSpec.
+// encode encodes the document of a request. A job file in it has the length that job.EncodeSpec defines.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -168,7 +165,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// readProblem makes an error of a response that is none of success.
+// readProblem returns the error for a response whose status is not 2xx.
 func readProblem(resp *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
 	p := &Problem{}
@@ -179,7 +176,7 @@ func readProblem(resp *http.Response) error {
 	return problemOfStatus(resp.StatusCode, fmt.Sprintf("the daemon answered %s: %s", resp.Status, detail))
 }
 
-// call sends a request and decodes the document that answers it into out.
+// call sends a request and decodes the document of the answer into out.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
 	return c.callWith(ctx, method, path, query, nil, in, out)
 }
@@ -204,13 +201,13 @@ func (c *Client) callWith(ctx context.Context, method, path string, query url.Va
 		return c.noAnswer(ctx, err)
 	}
 	if len(text) > maxAnswer {
-		return fmt.Errorf("%s %s: an answer above %d bytes: %w; ask for less with a limit", method, path, maxAnswer, ErrTooLarge)
+		return fmt.Errorf("%s %s: the answer is larger than %d bytes: %w; ask for less with a limit", method, path, maxAnswer, ErrTooLarge)
 	}
 	if out == nil {
 		return nil
 	}
 	if err := json.Unmarshal(text, out); err != nil {
-		return fmt.Errorf("%s %s: what answers on %s is no muster daemon of this version: %w", method, path, c.where, err)
+		return fmt.Errorf("%s %s: %s is not a muster daemon of this version: %w", method, path, c.where, err)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 package api
 
-// The client's plain requests.
+// The simple requests of the client.
 
 import (
 	"context"
@@ -12,10 +12,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Submit submits a job and returns its document; the job is durable by then. Under the
-// same key (may be empty) the same user's second call returns the first's job.
-// A job that nothing in the cluster could ever run is ErrNoMatch, and its
-// Problem carries the explanation.
+// Submit submits a job and returns its document; the job is durable by then. A second call by the same user with the
+// same key (if it is not empty) returns the job of the first call. If nothing in the cluster could ever run the job,
+// the error is ErrNoMatch and its Problem has the explanation.
 func (c *Client) Submit(ctx context.Context, spec job.Spec, key string) (j Job, err error) {
 	header := http.Header{}
 	if key != "" {
@@ -25,22 +24,22 @@ func (c *Client) Submit(ctx context.Context, spec job.Spec, key string) (j Job, 
 	return j, err
 }
 
-// Offers says which nodes would take such a job and why the others would not.
+// Offers says which nodes would run such a job, and why the others would not. Nothing is submitted.
 func (c *Client) Offers(ctx context.Context, spec job.Spec) (e Explanation, err error) {
 	err = c.call(ctx, http.MethodPost, "/v1/offers", nil, spec, &e)
 	return e, err
 }
 
-// JobFilter chooses jobs; the zero value chooses all.
+// JobFilter selects jobs; the zero value selects all.
 type JobFilter struct {
 	States []job.State
 	User   string
-	Mine   bool   // those of the caller
+	Mine   bool   // the caller's own jobs
 	Name   string // a glob such as train-*
-	Prefix string // of the id
-	Last   bool   // the caller's newest job only
+	Prefix string // of the ID
+	Last   bool   // only the caller's newest job
 	Limit  int    // 0: the daemon's default
-	Cursor string // Next of the page before
+	Cursor string // Next of the previous page
 }
 
 func (f JobFilter) query() url.Values {
@@ -77,7 +76,7 @@ func (c *Client) Jobs(ctx context.Context, f JobFilter) (l Listing[Job], err err
 	return l, err
 }
 
-// Job is one job by its whole id.
+// Job returns one job by its whole ID.
 func (c *Client) Job(ctx context.Context, id job.ID) (j Job, err error) {
 	err = c.call(ctx, http.MethodGet, jobPath(id), nil, nil, &j)
 	return j, err
@@ -87,13 +86,13 @@ func jobPath(id job.ID, rest ...string) string {
 	return "/v1/jobs/" + url.PathEscape(string(id)) + strings.Join(rest, "")
 }
 
-// Why explains where the job stands and what stands against it.
+// Why explains the state of the job, and which requirements exclude which nodes.
 func (c *Client) Why(ctx context.Context, id job.ID) (e Explanation, err error) {
 	err = c.call(ctx, http.MethodGet, jobPath(id, "/why"), nil, nil, &e)
 	return e, err
 }
 
-// Cancel ends a job.
+// Cancel cancels a job.
 func (c *Client) Cancel(ctx context.Context, id job.ID, reason string) (Job, error) {
 	return c.change(ctx, id, "cancel", reason)
 }
@@ -103,7 +102,7 @@ func (c *Client) Hold(ctx context.Context, id job.ID, reason string) (Job, error
 	return c.change(ctx, id, "hold", reason)
 }
 
-// Release lets a held job go again.
+// Release releases a held job.
 func (c *Client) Release(ctx context.Context, id job.ID) (Job, error) {
 	return c.change(ctx, id, "release", "")
 }
@@ -124,13 +123,12 @@ func (c *Client) Nodes(ctx context.Context) (l Listing[Node], err error) {
 	return l, err
 }
 
-// Node is one node by id or name.
+// Node returns one node by ID or name.
 func (c *Client) Node(ctx context.Context, node string) (Node, error) {
 	return c.nodeCall(ctx, http.MethodGet, node, "", nil)
 }
 
-// nodeCall is a request about one node. A name that a path cannot hold is
-// ErrBad.
+// nodeCall makes a request about one node. A name that cannot be part of a path is ErrBad.
 func (c *Client) nodeCall(ctx context.Context, method, node, what string, in any) (n Node, err error) {
 	path, err := nodePath(node, what)
 	if err == nil {
@@ -151,14 +149,13 @@ func (c *Client) Drain(ctx context.Context, node string, r DrainRequest) (Node, 
 	return c.nodeCall(ctx, http.MethodPost, node, "/drain", r)
 }
 
-// Resume ends the drain of a node, and the quarantine of its GPUs.
+// Resume ends the drain of a node and the quarantine of its GPUs.
 func (c *Client) Resume(ctx context.Context, node string) (Node, error) {
 	return c.nodeCall(ctx, http.MethodPost, node, "/resume", changeRequest{})
 }
 
-// DeclareDead writes off the tasks of a node that will not come back. With
-// dryRun it says what that would be and changes nothing. It is ErrConflict for a
-// node that answers. Declare the node again when those in Partial are back.
+// DeclareDead gives up the tasks of a node that will not come back. With dryRun it counts them and changes nothing. A
+// node that answers is ErrConflict. If Partial names daemons, declare the node dead again when they are back.
 func (c *Client) DeclareDead(ctx context.Context, node string, dryRun bool) (d Death, err error) {
 	path, err := nodePath(node, "/declare-dead")
 	if err == nil {
@@ -167,7 +164,7 @@ func (c *Client) DeclareDead(ctx context.Context, node string, dryRun bool) (d D
 	return d, err
 }
 
-// GPUs lists the GPUs of the cluster; with free only those wholly free.
+// GPUs lists the GPUs of the cluster; with free only those that are wholly free.
 func (c *Client) GPUs(ctx context.Context, free bool) (l Listing[GPU], err error) {
 	q := url.Values{}
 	if free {
@@ -177,36 +174,36 @@ func (c *Client) GPUs(ctx context.Context, free bool) (l Listing[GPU], err error
 	return l, err
 }
 
-// Stats counts what the cluster has and does.
+// Stats returns totals of the cluster.
 func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
 	err = c.call(ctx, http.MethodGet, "/v1/stats", nil, nil, &s)
 	return s, err
 }
 
-// Peers lists the members of the cluster as the daemon knows them.
+// Peers lists the members of the cluster that the daemon knows.
 func (c *Client) Peers(ctx context.Context) (l Listing[Peer], err error) {
 	err = c.call(ctx, http.MethodGet, "/v1/peers", nil, nil, &l)
 	return l, err
 }
 
-// Revoke shuts a member out of the cluster for good.
+// Revoke permanently revokes a member.
 func (c *Client) Revoke(ctx context.Context, peer job.Peer, reason string) error {
 	return c.call(ctx, http.MethodPost, "/v1/peers/"+url.PathEscape(string(peer))+"/revoke", nil, changeRequest{Reason: reason}, nil)
 }
 
-// Invite makes a token with which hosts can join.
+// Invite creates a token with which hosts can join.
 func (c *Client) Invite(ctx context.Context, r InviteRequest) (i Invitation, err error) {
 	err = c.call(ctx, http.MethodPost, "/v1/invitations", nil, r, &i)
 	return i, err
 }
 
-// Join makes the daemon join a cluster and keep it in its configuration.
+// Join makes the daemon join a cluster, and writes this to its configuration.
 func (c *Client) Join(ctx context.Context, bootstrap []string, token string) (j Joined, err error) {
 	err = c.call(ctx, http.MethodPost, "/v1/join", nil, JoinRequest{Bootstrap: bootstrap, Token: token}, &j)
 	return j, err
 }
 
-// Daemon says which daemon answers; with facts it also examines its host.
+// Daemon describes the daemon that answers; with facts it also examines its host.
 func (c *Client) Daemon(ctx context.Context, facts bool) (d Daemon, err error) {
 	q := url.Values{}
 	if facts {
@@ -216,7 +213,7 @@ func (c *Client) Daemon(ctx context.Context, facts bool) (d Daemon, err error) {
 	return d, err
 }
 
-// Ready is nil once the daemon takes work, and says what it waits for before.
+// Ready returns nil once the daemon accepts work; before that, an error that says what it waits for.
 func (c *Client) Ready(ctx context.Context) error {
 	return c.call(ctx, http.MethodGet, "/ready", nil, nil, nil)
 }

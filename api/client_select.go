@@ -1,6 +1,6 @@
 package api
 
-// From what a user writes for a job to the jobs that it means.
+// Finding the jobs that a selector means.
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// maxSelected bounds the jobs that one selector means.
+// maxSelected bounds the jobs that one selector matches.
 const maxSelected = 10_000
 
-// Resolve finds the jobs that a selector means, newest first, and returns it
-// parsed, for its task numbers. "all" means the caller's jobs that have not
-// ended; it may be none, everything else that finds nothing is ErrNotFound.
+// Resolve returns the jobs that a selector means, newest first, and the parsed selector with its task numbers. "all"
+// means the caller's jobs that have not ended, which may be none. Any other selector that matches nothing is
+// ErrNotFound.
 func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selector, error) {
 	sel, err := job.ParseSelector(selector)
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selec
 	case len(l.Items) == 0:
 		return nil, sel, noSuch(selector)
 	case len(l.Items) > 1:
-		return nil, sel, bad("job %q: could be %s; give more letters", selector, names(l.Items))
+		return nil, sel, bad("job %q: could be %s; give more characters", selector, names(l.Items))
 	}
 	return l.Items[:1], sel, hasTasks(l.Items[0], sel, selector)
 }
@@ -60,7 +60,7 @@ func noSuch(selector string) error {
 	return fmt.Errorf("job %q: %w; `muster jobs --all` lists them", selector, ErrNotFound)
 }
 
-const maxNamed = 4 // jobs named when a prefix is not unique
+const maxNamed = 4 // number of jobs that an error names if a prefix is not unique
 
 func names(jobs []Job) string {
 	ids := make([]string, 0, len(jobs))

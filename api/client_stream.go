@@ -1,7 +1,6 @@
 package api
 
-// The client's streams: events and logs, which survive a break of the
-// connection.
+// The client's streams of events and logs, which survive a broken connection.
 
 import (
 	"bufio"
@@ -21,28 +20,27 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The waits and bounds of streams.
+// Timeouts and bounds of streams.
 const (
 	firstPause   = 100 * time.Millisecond // before a broken stream is opened again
 	longestPause = 2 * time.Second
-	maxBreaks    = 60               // in a row without a byte: two minutes, more than a restart of a daemon takes
-	eventSilence = 30 * time.Second // a daemon sends a sign of life each 10 s
-	maxEventLine = 4 << 20          // an event holds one job: a job file and its tasks
+	maxBreaks    = 60               // consecutive failures without a byte: two minutes, more than the restart of a daemon takes
+	eventSilence = 30 * time.Second // a daemon sends a comment every 10 s to show that it is alive
+	maxEventLine = 4 << 20          // an event holds one job: its job file and its tasks
 	maxWatched   = 1000             // jobs that one stream of events may name
 )
 
-// EventFilter chooses events; the zero value chooses those of all jobs.
+// EventFilter selects events; the zero value selects those of all jobs.
 type EventFilter struct {
 	Jobs []job.ID // at most 1000
-	// Ended asks only how each of Jobs ended. A daemon that has answered this
-	// client before is then waited for even if it is gone at the start.
+	// Ended asks only how each of Jobs ended. If a daemon has answered this client before, the client then waits for
+	// it even if it does not answer at the start.
 	Ended bool
 }
 
-// Events tells what happens. First comes EventOpen and, for a filter that names
-// jobs, each of them as it stands now; then each change. After a break it
-// yields EventSilent and goes on with a new EventOpen, so nothing that lasts is
-// missed. It ends with an error, which for a ctx that ended is its error.
+// Events returns a stream of events. First comes EventOpen, then each job that the filter names in its present state,
+// then each change. After a break it yields EventSilent and goes on with a new EventOpen and the present states, so
+// no lasting change is missed. It ends with an error; if ctx has ended, with that of ctx.
 func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if len(f.Jobs) > maxWatched {
@@ -76,14 +74,14 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, err
 	}
 }
 
-// mayBeOpen says whether a stream that broke off with err may have been open: one
-// of ends does not say so at once. Then the daemon was there a moment ago.
+// mayBeOpen reports whether a stream that failed with err may have been open: a stream of ends does not confirm its
+// opening at once. If so, the daemon was there a moment ago.
 func (c *Client) mayBeOpen(f EventFilter, err error) bool {
 	_, gone := errors.AsType[*unreachable](err)
 	return gone && f.Ended && c.met.Load()
 }
 
-// mayReturn says whether what failed is worth another try.
+// mayReturn reports whether a retry can help.
 func mayReturn(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, io.ErrUnexpectedEOF)
 }
@@ -102,8 +100,7 @@ func pause(ctx context.Context, n int) {
 	}
 }
 
-// eventsOnce yields the events of one connection until it breaks; more is
-// false when the receiver wants no more.
+// eventsOnce yields the events of one connection until it breaks. more is false if the receiver wants no more events.
 func (c *Client) eventsOnce(ctx context.Context, f EventFilter, yield func(Event, error) bool) (more, got bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -122,7 +119,7 @@ func (c *Client) eventsOnce(ctx context.Context, f EventFilter, yield func(Event
 		return more
 	})
 	if err == nil && !more && got {
-		if f.Ended && len(left) == 0 { // the daemon ends it, too, and the connection can be used again
+		if f.Ended && len(left) == 0 { // the daemon ends the stream too, so the connection can be reused
 			_, _ = io.Copy(io.Discard, resp.Body)
 		}
 		return false, got, nil
@@ -141,7 +138,7 @@ func texts(ids []job.ID) []string {
 	return all
 }
 
-// readEvents reads server-sent events until the body ends or each says enough.
+// readEvents reads server-sent events until the body ends or each returns false.
 func readEvents(body io.Reader, alive func(), each func(Event) bool) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(make([]byte, 0, 4<<10), maxEventLine)
@@ -149,7 +146,7 @@ func readEvents(body io.Reader, alive func(), each func(Event) bool) error {
 		alive()
 		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
 		if !ok {
-			continue // a comment, the kind again, or the blank line between events
+			continue // a comment, the kind (which the data repeats), or the blank line between events
 		}
 		var e Event
 		if err := json.Unmarshal(data, &e); err != nil {
@@ -162,11 +159,11 @@ func readEvents(body io.Reader, alive func(), each func(Event) bool) error {
 	return lines.Err()
 }
 
-// Wait returns when all jobs have ended, with their documents in the order of
-// ids. Seen, if not nil, is called at each change.
+// Wait returns when all jobs have ended, with their documents in the order of ids. It calls seen, if not nil, at each
+// change.
 func (c *Client) Wait(ctx context.Context, ids []job.ID, seen func(Job)) ([]Job, error) {
 	last := map[job.ID]Job{}
-	all := func() []Job { // or nil while one of them has not ended
+	all := func() []Job { // nil while one of them has not ended
 		jobs := make([]Job, 0, len(ids))
 		for _, id := range ids {
 			if !last[id].Ended() {
@@ -198,26 +195,25 @@ func (c *Client) Wait(ctx context.Context, ids []job.ID, seen func(Job)) ([]Job,
 	return nil, ctx.Err()
 }
 
-// LogRequest chooses a log.
+// LogRequest selects a log.
 type LogRequest struct {
 	Job    job.ID
 	Task   int
-	Stream string // stdout, stderr, or both in their order (also if empty)
-	// Attempt is the one that Offset counts in; 0 for the newest.
+	Stream string // stdout, stderr, or both in the order of writing; empty means both
+	// Attempt is the attempt to which Offset applies; 0 means the newest.
 	Attempt int
-	Offset  int64 // within the stream, from the start; below 0 from the end
+	Offset  int64 // within the stream, from the start; if negative, from the end
 	Follow  bool  // until the task has ended, through all its attempts
 }
 
-// LogEnd is where a log was left.
+// LogEnd is the position at which reading a log ended.
 type LogEnd struct {
 	Attempt int
 	Next    int64 // offset of the next byte
 }
 
-// Logs copies a log to w. After a break it goes on from where it was; where
-// output was removed to keep the log within its bound, w gets a line that says
-// so. The LogEnd is right after an error too.
+// Logs copies a log to w. After a break it resumes at the same offset. Where output was removed to keep the log
+// within its size limit, it writes a line to w that says so. The LogEnd is also correct after an error.
 func (c *Client) Logs(ctx context.Context, r LogRequest, w io.Writer) (LogEnd, error) {
 	end := LogEnd{Attempt: r.Attempt, Next: r.Offset}
 	for {
@@ -233,8 +229,7 @@ func (c *Client) Logs(ctx context.Context, r LogRequest, w io.Writer) (LogEnd, e
 	}
 }
 
-// wholeLog copies the log of one attempt to its end, over as many connections
-// as it takes.
+// wholeLog copies the log of one attempt to its end, over as many connections as needed.
 func (c *Client) wholeLog(ctx context.Context, r LogRequest, end *LogEnd, w io.Writer) error {
 	started, breaks := false, 0
 	for {
@@ -262,11 +257,10 @@ func (c *Client) wholeLog(ctx context.Context, r LogRequest, end *LogEnd, w io.W
 	}
 }
 
-const triesAfterEnd = 5 // for the log of a task that has ended, and so is complete if it can be had at all
+const triesAfterEnd = 5 // for the log of a task that has ended, which is complete if it is available at all
 
-// goesOn says whether a log that broke off so many times in a row is worth
-// another try. While the daemon answers, the log's host is awaited for as long
-// as the task may live.
+// goesOn reports whether to retry a log after this number of consecutive failures. While the daemon answers, the
+// client waits for the log's host as long as the task may run.
 func (c *Client) goesOn(ctx context.Context, r LogRequest, err error, breaks int) bool {
 	_, answered := errors.AsType[*Problem](err)
 	most := maxBreaks
@@ -283,13 +277,13 @@ func (c *Client) goesOn(ctx context.Context, r LogRequest, err error, breaks int
 	return err != nil || !j.Ended()
 }
 
-// writeError is an error of the writer that was given, not of the log.
+// writeError is an error of the given writer, as opposed to an error of the log.
 type writeError struct{ err error }
 
 func (e *writeError) Error() string { return e.err.Error() }
 
-// logOnce copies what one connection gives; without an error it was all. A
-// *GapError says that the log goes on after a gap.
+// logOnce copies the log over one connection; without an error it is complete. A *GapError means that the log goes on
+// after a gap.
 func (c *Client) logOnce(ctx context.Context, r LogRequest, end *LogEnd, w io.Writer) (int64, error) {
 	q := url.Values{"offset": {strconv.FormatInt(end.Next, 10)}, "marks": {"false"}}
 	if r.Stream != "" {
@@ -309,7 +303,7 @@ func (c *Client) logOnce(ctx context.Context, r LogRequest, end *LogEnd, w io.Wr
 	attempt, err1 := strconv.Atoi(resp.Header.Get(headerAttempt))
 	offset, err2 := strconv.ParseInt(resp.Header.Get(headerOffset), 10, 64)
 	if err := errors.Join(err1, err2); err != nil {
-		return 0, fmt.Errorf("log of job %s: what answers on %s is no muster daemon of this version: %w", r.Job, c.where, err)
+		return 0, fmt.Errorf("log of job %s: %s is not a muster daemon of this version: %w", r.Job, c.where, err)
 	}
 	if asked := *end; asked.Next >= 0 && offset > asked.Next && (asked.Attempt == attempt || asked.Attempt == 0) {
 		if _, err := io.WriteString(w, logMark(offset-asked.Next)); err != nil {
@@ -339,7 +333,7 @@ func (c *Client) logOnce(ctx context.Context, r LogRequest, end *LogEnd, w io.Wr
 	return n, &GapError{Next: next}
 }
 
-// copyLog is io.Copy that tells the writer's errors apart.
+// copyLog is io.Copy, but it marks errors of the writer as writeError.
 func copyLog(w io.Writer, body io.Reader) (total int64, err error) {
 	buf := make([]byte, logChunk)
 	for {
@@ -360,8 +354,8 @@ func copyLog(w io.Writer, body io.Reader) (total int64, err error) {
 	}
 }
 
-// nextAttempt waits until the task has an attempt after this one, or returns 0
-// once it has ended without.
+// nextAttempt waits until the task has a newer attempt and returns its number, or 0 once the task has ended without
+// one.
 func (c *Client) nextAttempt(ctx context.Context, r LogRequest, attempt int) (int, error) {
 	for e, err := range c.Events(ctx, EventFilter{Jobs: []job.ID{r.Job}}) {
 		if err != nil {

@@ -1,6 +1,6 @@
 package api
 
-// The client's uploads, and how daemons hand trees to each other.
+// The client's uploads, and the transfer of trees between daemons.
 
 import (
 	"bytes"
@@ -21,11 +21,10 @@ var (
 	_ blob.Holder = Holder{}
 )
 
-// uploadTries is how often a part of an upload is sent again while the daemon
-// does not answer: it may be restarting.
+// uploadTries bounds the retries of a part of an upload while the daemon does not answer, as when it is restarting.
 const uploadTries = 12
 
-// MissingChunks lists those of refs that the daemon does not have.
+// MissingChunks returns those of refs that the daemon does not have.
 func (c *Client) MissingChunks(ctx context.Context, refs []blob.Ref) ([]blob.Ref, error) {
 	text, err := c.upload(ctx, http.MethodPost, pathMissing, blob.EncodeRefs(refs))
 	if err != nil {
@@ -34,14 +33,13 @@ func (c *Client) MissingChunks(ctx context.Context, refs []blob.Ref) ([]blob.Ref
 	return blob.ParseRefs(text)
 }
 
-// PutChunks sends chunks.
+// PutChunks uploads chunks.
 func (c *Client) PutChunks(ctx context.Context, body []byte) error {
 	_, err := c.upload(ctx, http.MethodPost, pathChunks, body)
 	return err
 }
 
-// PutTree sends the list of a tree's files; blob.ErrMissing if chunks of it are
-// not there any more.
+// PutTree uploads the list of a tree's files. The error is blob.ErrMissing if chunks of the tree are no longer there.
 func (c *Client) PutTree(ctx context.Context, h blob.Hash, text []byte) error {
 	_, err := c.upload(ctx, http.MethodPut, pathTrees+h.String(), text)
 	if errors.Is(err, ErrNotFound) {
@@ -50,8 +48,7 @@ func (c *Client) PutTree(ctx context.Context, h blob.Hash, text []byte) error {
 	return err
 }
 
-// upload sends one part, again while the daemon does not answer: each is
-// harmless to repeat.
+// upload sends one part. It retries while the daemon does not answer; each part is safe to repeat.
 func (c *Client) upload(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	for try := 1; ; try++ {
 		text, err := c.uploadOnce(ctx, method, path, body)
@@ -76,17 +73,17 @@ func (c *Client) uploadOnce(ctx context.Context, method, path string, body []byt
 	return text, nil
 }
 
-// Holder asks one daemon of the cluster for trees.
+// Holder requests trees from one daemon of the cluster.
 type Holder struct {
-	HTTP *http.Client // whose transport takes http://PEER/…
+	HTTP *http.Client // its transport accepts http://PEER/…
 	Peer job.Peer
-	Name string // of its host
+	Name string // name of its host
 }
 
-// String is the name of its host; see blob.Holder.
+// String returns the name of its host; see blob.Holder.
 func (h Holder) String() string { return cmp.Or(h.Name, h.Peer.Short()) }
 
-// Tree is the encoding of a tree; see blob.Holder.
+// Tree returns the encoding of a tree; see blob.Holder.
 func (h Holder) Tree(ctx context.Context, tree blob.Hash) ([]byte, error) {
 	resp, err := h.ask(ctx, http.MethodGet, pathPeerTrees+tree.String(), nil)
 	if err != nil {
@@ -133,7 +130,7 @@ func (h Holder) ask(ctx context.Context, method, path string, body []byte) (*htt
 	if err != nil {
 		return nil, fmt.Errorf("api: ask %s: %w", h, err)
 	}
-	setAsker(req.Header, asker{})
+	setRequester(req.Header, requester{})
 	resp, err := h.HTTP.Do(req)
 	if err != nil {
 		return nil, h.broke(err)

@@ -24,7 +24,7 @@ type (
 	peerOutput   struct{ Body Peer }
 )
 
-const defaultTTL = time.Hour // of an invitation
+const defaultTTL = time.Hour // lifetime of an invitation
 
 func peerDocument(m Member) Peer {
 	return Peer{
@@ -33,7 +33,7 @@ func peerDocument(m Member) Peer {
 	}
 }
 
-// memberRoutes answers for the membership of the cluster.
+// memberRoutes serves the membership of the cluster.
 type memberRoutes struct{ *daemons }
 
 func (r *memberRoutes) list(ctx context.Context, _ *struct{}) (*peersOutput, error) {
@@ -54,9 +54,9 @@ func (r *memberRoutes) list(ctx context.Context, _ *struct{}) (*peersOutput, err
 	return &peersOutput{l}, nil
 }
 
-// operator is nil if the asker may change the cluster.
+// operator returns nil if the requester may change the cluster.
 func operator(ctx context.Context, what string) error {
-	if a := askerOf(ctx); !a.operator {
+	if a := requesterOf(ctx); !a.operator {
 		return fmt.Errorf("%s: %w for user %s: only root, the daemon's own user and its operators may", what, ErrDenied, a.user)
 	}
 	return nil
@@ -71,7 +71,7 @@ func (r *memberRoutes) revoke(ctx context.Context, in *changeInput) (*peerOutput
 		return nil, err
 	}
 	if m.Self {
-		return nil, fmt.Errorf("revoke %s: %w: a daemon cannot revoke itself; ask another", m.label(), ErrConflict)
+		return nil, fmt.Errorf("revoke %s: %w: a daemon cannot revoke itself; use another daemon", m.label(), ErrConflict)
 	}
 	if err := r.peers.Revoke(ctx, m.Peer, in.reason()); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (r *memberRoutes) join(ctx context.Context, in *joinInput) (*joinOutput, er
 	return &joinOutput{Joined{Schema: SchemaJoined, Cluster: cluster}}, nil
 }
 
-// daemonRoutes answers for this daemon.
+// daemonRoutes serves information about this daemon.
 type daemonRoutes struct{ self Self }
 
 func (r *daemonRoutes) get(ctx context.Context, in *daemonInput) (*daemonOutput, error) {

@@ -14,8 +14,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// A request about a job is answered by its owner, whoever is asked, and the
-// owner knows who asks.
+// Whichever daemon gets a request about a job, the owner of the job answers it and knows the user.
 func TestForwardToOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
@@ -43,7 +42,7 @@ func TestForwardToOwner(t *testing.T) {
 		if !slices.Equal(ben.asked, want) || len(amy.asked) != 0 {
 			t.Errorf("ben was asked %q, amy %q", ben.asked, amy.asked)
 		}
-		// Other people see the job but not its secrets, wherever they ask.
+		// Other users see the job but not its secrets, whichever daemon they use.
 		amy.server.auth.httpUser, ben.server.auth.httpUser = "eve", "eve"
 		for _, d := range c.daemons {
 			got, err := d.client.Job(ctx, j.ID)
@@ -57,7 +56,7 @@ func TestForwardToOwner(t *testing.T) {
 	})
 }
 
-// A client's own word on who it is counts for nothing.
+// The server ignores a header with which a client claims to be another user.
 func TestClientCannotClaimToBeAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
@@ -75,8 +74,7 @@ func TestClientCannotClaimToBeAnother(t *testing.T) {
 	})
 }
 
-// Two daemons that each take the other for the owner do not send a request
-// round and round.
+// Two daemons that each believe the other to be the owner do not forward a request for ever.
 func TestForwardedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
@@ -108,7 +106,7 @@ func TestSilentOwner(t *testing.T) {
 	})
 }
 
-// A listing takes no longer than its bound and names who was silent.
+// A listing takes no longer than its bound, and names members that did not answer.
 func TestFanOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan", "eli")
@@ -284,7 +282,7 @@ func TestResolve(t *testing.T) {
 	})
 }
 
-// The door of daemons serves them what is here, and no more than they need.
+// The listener for daemons serves them the data of this daemon, and no more than they need.
 func TestDoorOfDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")

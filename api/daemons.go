@@ -1,6 +1,6 @@
 package api
 
-// The other daemons of the cluster: which there are, and what one of them answers.
+// The other daemons of the cluster: finding them and sending them requests.
 
 import (
 	"bytes"
@@ -17,12 +17,12 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// daemons finds the daemons of the cluster, asks them, and passes requests on to them.
+// daemons finds the daemons of the cluster, sends them requests, and forwards requests to them.
 type daemons struct {
 	self    job.Peer
 	peers   Peers
-	http    *http.Client           // its transport takes http://PEER/...
-	proxy   *httputil.ReverseProxy // likewise
+	http    *http.Client           // its transport accepts http://PEER/...
+	proxy   *httputil.ReverseProxy // its transport accepts http://PEER/...
 	metrics *metrics
 }
 
@@ -34,7 +34,7 @@ func newDaemons(self job.Peer, peers Peers, transport http.RoundTripper, m *metr
 	return &daemons{self: self, peers: peers, http: client, proxy: newProxy(transport, log), metrics: m}
 }
 
-// nameOf is what people call a daemon.
+// nameOf returns the name of a daemon for people.
 func (d *daemons) nameOf(ctx context.Context, p job.Peer) string {
 	members, err := d.peers.Members(ctx)
 	if err == nil {
@@ -47,17 +47,16 @@ func (d *daemons) nameOf(ctx context.Context, p job.Peer) string {
 	return p.Short()
 }
 
-// minIDPart is the least of an id that may stand for it. All begin alike.
+// minIDPart is the least number of characters of an ID that may stand for it.
 const minIDPart = 4
 
-// goesBy says whether a member is meant by a name, an end of its id, or its
-// beginning.
+// goesBy reports whether text names the member: by its name, or by an end or a beginning of its ID.
 func (m Member) goesBy(text string) bool {
 	id := string(m.Peer)
 	return m.Name == text || len(text) >= minIDPart && (strings.HasSuffix(id, text) || strings.HasPrefix(id, text))
 }
 
-// find finds a member by its id, a part of it that no other has, or its name.
+// find finds a member by its ID, a unique part of its ID, or its name.
 func (d *daemons) find(ctx context.Context, text string) (Member, error) {
 	members, err := d.peers.Members(ctx)
 	if err != nil {
@@ -84,7 +83,7 @@ func (d *daemons) find(ctx context.Context, text string) (Member, error) {
 	for _, m := range found {
 		ids = append(ids, string(m.Peer))
 	}
-	return Member{}, bad("node %s: several go by that: give one of the ids %s", quote(text), strings.Join(ids, " "))
+	return Member{}, bad("node %s: matches several nodes: give one of the ids %s", quote(text), strings.Join(ids, " "))
 }
 
 // ask gets one document from another daemon.
@@ -92,9 +91,8 @@ func (d *daemons) ask(ctx context.Context, peer job.Peer, path string, query url
 	return d.exchange(ctx, http.MethodGet, peer, path, query, nil, out)
 }
 
-// exchange sends a request to another daemon, with the document in unless that
-// is nil, and reads the document that answers it. A daemon that does not answer
-// is ErrUnavailable; a *Problem is one that refuses.
+// exchange sends a request to another daemon, with the document in unless it is nil, and decodes the answer into out.
+// A daemon that does not answer is ErrUnavailable. A *Problem is a refusal.
 func (d *daemons) exchange(ctx context.Context, method string, peer job.Peer, path string, query url.Values, in, out any) error {
 	var body []byte
 	if in != nil {
@@ -111,7 +109,7 @@ func (d *daemons) exchange(ctx context.Context, method string, peer job.Peer, pa
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	setAsker(req.Header, askerOf(ctx))
+	setRequester(req.Header, requesterOf(ctx))
 	resp, err := d.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("api: ask %s for %s: %w: %s", peer.Short(), path, ErrUnavailable, cause(err))

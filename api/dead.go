@@ -1,8 +1,7 @@
 package api
 
-// The route that declares a node dead: every daemon that owns jobs gives up what
-// it has there. First all are asked whether the node answers them, and only if
-// it answers none does anybody act.
+// The route that declares a node dead. Every daemon that owns jobs then gives up its tasks on that node. First every
+// owner is asked whether the node answers it; only if it answers nobody do they act.
 
 import (
 	"context"
@@ -18,7 +17,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Death is what came of declaring a node dead.
+// Death is the result of declaring a node dead.
 type Death struct {
 	Schema     string     `json:"schema"`
 	ID         job.Peer   `json:"id"`
@@ -44,18 +43,19 @@ type (
 	deathOutput struct{ Body Death }
 )
 
-// The bounds of a declaration. Together they are less than a client waits.
+// Timeouts and bounds. Together the timeouts are shorter than a client waits.
 const (
-	deathCheck    = 3 * time.Second       // for the node itself, or an owner's word on it: a dial across a relay takes some
-	deathCheckAll = 8 * time.Second       // for all owners: those that are silent take deathCheck, fanWidth at a time
-	deathAct      = 33 * time.Second      // an owner gives up on committing it after 30 s
+	// for the node itself, or an owner's answer about it: a dial across a relay takes some seconds.
+	deathCheck    = 3 * time.Second
+	deathCheckAll = 8 * time.Second       // for all owners: silent ones take deathCheck each, fanWidth at a time
+	deathAct      = 33 * time.Second      // an owner gives up on committing the change after 30 s
 	maxGiven      = 1 << 20               // tasks in an owner's answer: more than a host runs; keeps sums in range
-	roleOwner     = "scheduler"           // of members that own jobs
-	peerIDBegin   = "12D3KooW"            // of every id that muster makes
-	peerIDLength  = len(peerIDBegin) + 44 // likewise
+	roleOwner     = "scheduler"           // the role of members that own jobs
+	peerIDBegin   = "12D3KooW"            // the beginning of every ID that muster makes
+	peerIDLength  = len(peerIDBegin) + 44 // the length of such an ID
 )
 
-// errAnswers is a node that is not dead: it answers the named daemon.
+// errAnswers says that a node is not dead, because it answers the named daemon.
 func errAnswers(node, whom string) error {
 	return fmt.Errorf("node %s: %w: it answers %s, so it is not dead: drain it instead", node, ErrConflict, whom)
 }
@@ -73,7 +73,7 @@ func (d *deathRoutes) declare(ctx context.Context, in *deathInput) (*deathOutput
 		return nil, err
 	}
 	dryRun := in.Body != nil && in.Body.DryRun
-	if askerOf(ctx).from == fromPeer { // the id is whole; this daemon need not know it
+	if requesterOf(ctx).from == fromPeer { // another daemon gives the whole ID; this daemon need not know the node
 		m := Member{Peer: job.Peer(in.ID)}
 		tasks, err := d.deadHere(ctx, m.Peer, dryRun)
 		if err != nil {
@@ -93,7 +93,7 @@ func (d *deathRoutes) declare(ctx context.Context, in *deathInput) (*deathOutput
 	if err != nil || dryRun {
 		return &deathOutput{deathOf(m, true, checked)}, err
 	}
-	d.log.WarnContext(ctx, "node declared dead", "node", m.label(), "peer", string(m.Peer), "user", askerOf(ctx).user)
+	d.log.WarnContext(ctx, "node declared dead", "node", m.label(), "peer", string(m.Peer), "user", requesterOf(ctx).user)
 	acted, err := d.actDead(ctx, m, checked)
 	if err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func (d *deathRoutes) declare(ctx context.Context, in *deathInput) (*deathOutput
 	return &deathOutput{deathOf(m, false, acted)}, nil
 }
 
-// perhapsDead finds the node that a user names. One that this daemon has
-// forgotten, or has never met, goes by its whole id.
+// perhapsDead finds the node that a user names. A node that this daemon has forgotten or never met must be given by
+// its whole ID.
 func (d *deathRoutes) perhapsDead(ctx context.Context, text string) (Member, error) {
 	m, err := d.find(ctx, text)
 	switch {
@@ -116,8 +116,8 @@ func (d *deathRoutes) perhapsDead(ctx context.Context, text string) (Member, err
 	return m, err
 }
 
-// owners are the members that may have tasks on the node, this daemon among
-// them: first those that are likely to answer.
+// owners returns the members that may have tasks on the node, this daemon included. Those that are likely to answer
+// come first.
 func (d *deathRoutes) owners(ctx context.Context, node job.Peer) ([]Member, error) {
 	members, err := d.peers.Members(ctx)
 	if err != nil {
@@ -138,8 +138,7 @@ func silence(m Member) int {
 	return slices.Index([]NodeState{NodeReady, NodeDraining, NodeSuspect, NodeLost}, m.State)
 }
 
-// checkDead asks the node and all owners whether it answers. It returns what
-// each owner would give up.
+// checkDead asks the node and all owners whether the node answers. It returns what each owner would give up.
 func (d *deathRoutes) checkDead(ctx context.Context, m Member, owners []Member) ([]answer[int], error) {
 	ctx, cancel := context.WithTimeout(ctx, deathCheckAll)
 	defer cancel()
@@ -159,8 +158,8 @@ func (d *deathRoutes) checkDead(ctx context.Context, m Member, owners []Member) 
 	return answers, refusal(m, answers)
 }
 
-// actDead has the owners give up what they have on the node. Those that were
-// silent when they were asked stay named as silent.
+// actDead makes the owners give up their tasks on the node. Owners that did not answer the check stay marked as
+// silent.
 func (d *deathRoutes) actDead(ctx context.Context, m Member, checked []answer[int]) ([]answer[int], error) {
 	ctx, cancel := context.WithTimeout(ctx, deathAct)
 	defer cancel()
@@ -180,15 +179,15 @@ func (d *deathRoutes) actDead(ctx context.Context, m Member, checked []answer[in
 		}
 	}
 	if err := refusal(m, acted); err != nil {
-		return nil, fmt.Errorf("%w; it began to answer meanwhile, and %d tasks are given up", err, deathOf(m, false, acted).Tasks)
+		return nil, fmt.Errorf("%w; it began to answer meanwhile, after %d tasks had been given up", err, deathOf(m, false, acted).Tasks)
 	}
 	if len(acted) == 1 && acted[0].member.Self && acted[0].err != nil {
-		return nil, acted[0].err // nobody else could tell more
+		return nil, acted[0].err // no other answer would say more
 	}
 	return append(acted, silent...), nil
 }
 
-// askOwners has each owner do its part, this daemon by itself.
+// askOwners sends the request to each owner; this daemon does its own part directly.
 func (d *deathRoutes) askOwners(ctx context.Context, node job.Peer, owners []Member, dryRun bool, wait time.Duration) []answer[int] {
 	return askAll(ctx, owners, wait, func(ctx context.Context, o Member) (int, error) {
 		if o.Self {
@@ -203,8 +202,8 @@ func (d *deathRoutes) askOwners(ctx context.Context, node job.Peer, owners []Mem
 	})
 }
 
-// deadHere is this daemon's own part: it counts or gives up what its jobs have
-// on the node, unless that answers it.
+// deadHere is the part of this daemon: it counts or gives up the tasks of its jobs on the node, unless the node
+// answers.
 func (d *deathRoutes) deadHere(ctx context.Context, node job.Peer, dryRun bool) (tasks int, err error) {
 	members, err := d.peers.Members(ctx)
 	if err != nil {
@@ -226,11 +225,11 @@ func (d *deathRoutes) deadHere(ctx context.Context, node job.Peer, dryRun bool) 
 	if dryRun {
 		return d.deaths.MayBeDead(ctx, node)
 	}
-	return d.deaths.DeclareDead(ctx, node, askerOf(ctx).user)
+	return d.deaths.DeclareDead(ctx, node, requesterOf(ctx).user)
 }
 
-// refusal is the word of the first owner that the node answers, if there is one.
-// The error is worded here, not by the owner.
+// refusal returns an error that names the first owner that the node answers, or nil. It does not pass on the owner's
+// text.
 func refusal(m Member, answers []answer[int]) error {
 	for _, a := range answers {
 		if errors.Is(a.err, ErrConflict) {
@@ -240,7 +239,7 @@ func refusal(m Member, answers []answer[int]) error {
 	return nil
 }
 
-// deathOf sums up what the owners answered.
+// deathOf sums up the answers of the owners.
 func deathOf(m Member, dryRun bool, answers []answer[int]) Death {
 	d := Death{
 		Schema: SchemaDeath, ID: m.Peer, Name: m.label(), DryRun: dryRun, LastSeenAt: at(m.LastSeen), Detail: m.Detail, Partial: []string{},

@@ -1,7 +1,6 @@
 package api
 
-// A node is declared dead through any daemon, and all owners give up what they
-// have there, or none does.
+// A node is declared dead through any daemon. Either all owners give up their tasks on it, or none does.
 
 import (
 	"errors"
@@ -16,7 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// gone takes a daemon out of the cluster of the test, as others see it.
+// gone removes a daemon from the test's cluster, as others see it.
 func (c *cluster) gone(d *daemon) {
 	d.back.Close()
 	d.back.cut()
@@ -52,7 +51,7 @@ func TestDeclareDead(t *testing.T) {
 		if d, err = amy.client.DeclareDead(t.Context(), "dan", false); err != nil || d.Tasks != 0 || d.Daemons != 0 {
 			t.Errorf("again = %+v, %v", d, err)
 		}
-		// Nobody knows this one any more; its whole id will do.
+		// Nobody knows this node any more; its whole ID is enough.
 		id := job.Peer(peerIDBegin + strings.Repeat("z", 44))
 		cal.held[id] = 1
 		if d, err = amy.client.DeclareDead(t.Context(), string(id), false); err != nil || d.Tasks != 1 || d.LastSeenAt != nil || d.Name != id.Short() {
@@ -61,7 +60,7 @@ func TestDeclareDead(t *testing.T) {
 	})
 }
 
-// Nobody gives anything up of a node that answers anybody.
+// No task is given up on a node that answers anybody.
 func TestDeclareDeadOfOneThatAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan")
@@ -81,7 +80,7 @@ func TestDeclareDeadOfOneThatAnswers(t *testing.T) {
 		}
 		refused("this daemon", "amy", "node amy: conflict: it answers you")
 		refused("one with a connection", "dan", "node dan: conflict: it answers amy")
-		amy.states[dan.peer] = NodeLost // amy has lost sight of it, but it is there
+		amy.states[dan.peer] = NodeLost // amy has lost contact with it, but it is there
 		refused("one that can be dialled", "dan", "it answers amy")
 		c.gone(dan)
 		cal.states[dan.peer] = NodeReady
@@ -103,8 +102,7 @@ func TestDeclareDeadOfOneThatAnswers(t *testing.T) {
 	})
 }
 
-// Daemons that do not answer are named, within a time that a client waits; the
-// others give up what they have.
+// Daemons that do not answer are named, within the time that a client waits. The others give up their tasks.
 func TestDeclareDeadWithSilentOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan", "eli")
@@ -119,13 +117,13 @@ func TestDeclareDeadWithSilentOwners(t *testing.T) {
 		if took := time.Since(began); err != nil || d.Tasks != 2 || d.Daemons != 1 || !slices.Equal(d.Partial, []string{"ben", "eli"}) || took > deathCheckAll {
 			t.Errorf("DeclareDead = %+v, %v after %s", d, err, took)
 		}
-		// An owner that only works for others has nothing to say.
+		// A daemon that only works for others owns no jobs and is not asked.
 		eli.roles = []string{"worker"}
 		cal.held[dan.peer], cal.stuck = 2, fmt.Errorf("%w: the disk is full", ErrUnavailable)
 		if d, err = amy.client.DeclareDead(t.Context(), "dan", false); err != nil || d.Tasks != 0 || !slices.Equal(d.Partial, []string{"ben", "cal"}) {
 			t.Errorf("with a full disk at cal: %+v, %v", d, err)
 		}
-		// Alone, the daemon says what is wrong with it.
+		// With nobody else to ask, the error of the daemon itself is shown.
 		for _, o := range []*daemon{ben, cal} {
 			o.roles = []string{"worker"}
 		}
@@ -136,8 +134,7 @@ func TestDeclareDeadWithSilentOwners(t *testing.T) {
 	})
 }
 
-// What a member answers is not believed beyond reason, and what it asks is done
-// only here.
+// Unreasonable answers of a member are not believed, and a request of a member is not passed on.
 func TestDeclareDeadAmongDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal", "dan")

@@ -1,6 +1,6 @@
 package api
 
-// The documents of jobs and tasks, and how they are made from the jobs themselves.
+// The documents of jobs and tasks.
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Listing is the document of several things of one kind.
+// Listing is the document of a list.
 type Listing[T any] struct {
 	Schema  string   `json:"schema"`
 	Items   []T      `json:"items" nullable:"false"`
@@ -38,8 +38,8 @@ type Job struct {
 	TimeLimit    float64    `json:"time_limit" doc:"seconds; 0: none"`
 	Resources    TaskNeed   `json:"resources" doc:"of each task"`
 	Tasks        []Task     `json:"tasks" nullable:"false"`
-	// Spec is the job file with its units, nil in listings and events. Values of
-	// its env are shown to the job's user and to operators only.
+	// Spec is the job file with its units, nil in listings and events. Only the job's user and operators see the
+	// values of its env.
 	Spec *job.Spec `json:"spec,omitempty" doc:"the job file, with its units; not in listings"`
 }
 
@@ -75,11 +75,10 @@ type Task struct {
 	StderrTail   string     `json:"stderr_tail,omitempty"`
 }
 
-// Ended says whether nothing more will happen to the job by itself.
+// Ended reports whether the state of the job is final.
 func (j Job) Ended() bool { return j.State.Ended() }
 
-// JobDocument is the document of j, of whose record that many daemons keep a
-// copy.
+// JobDocument returns the document of j. Copies is the number of daemons that store the job's record.
 func JobDocument(j job.Job, copies int) Job {
 	d := Job{
 		Schema: SchemaJob, ID: j.ID, Name: j.Spec.Name, User: j.User, State: j.State(), Priority: j.Spec.Priority,
@@ -121,8 +120,8 @@ func taskDocument(id job.ID, t job.Task) Task {
 	return d
 }
 
-// reason tells a waiting task's stable word apart from its sentence; for a task
-// that ended the sentence says more than the word.
+// reason splits the reason of a waiting task into its stable word and its sentence. For a task that has ended, the
+// sentence is more useful than the word.
 func reason(s job.State, r job.Reason) (word, detail string) {
 	if s.Ended() && r.Detail != "" {
 		return r.Detail, ""
@@ -136,7 +135,7 @@ func needDocument(r job.Resources) TaskNeed {
 	}
 }
 
-// at is t in UTC, or nil for a time that has not come.
+// at returns t in UTC, or nil for the zero time.
 func at(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -145,17 +144,17 @@ func at(t time.Time) *time.Time {
 	return &t
 }
 
-// hidden stands in a document for a value that the asker may not see.
+// hidden replaces a value that the requester may not see.
 const hidden = "(hidden)"
 
-// withoutSecrets is the document for somebody else than the job's user.
+// withoutSecrets returns the document for users other than the job's own.
 func (j Job) withoutSecrets() Job {
 	if j.Spec == nil || (len(j.Spec.Env) == 0 && j.Spec.Tree == "") {
 		return j
 	}
 	spec := *j.Spec
 	if spec.Tree != "" {
-		spec.Tree = hidden // who knows its name may have it
+		spec.Tree = hidden // whoever knows the tree's hash can fetch it
 	}
 	spec.Env = make(map[string]string, len(j.Spec.Env))
 	for k := range j.Spec.Env {
@@ -165,7 +164,7 @@ func (j Job) withoutSecrets() Job {
 	return j
 }
 
-// brief is the document for listings and events: without what may be large.
+// brief returns the document for listings and events, without fields that may be large.
 func (j Job) brief() Job {
 	j.Spec = nil
 	j.Tasks = slices.Clone(j.Tasks)

@@ -11,13 +11,13 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// NodeState says how a node stands.
+// NodeState is the state of a node.
 type NodeState string
 
 // The states of a node.
 const (
 	NodeReady    NodeState = "ready"
-	NodeDraining NodeState = "draining" // what runs goes on, nothing new starts
+	NodeDraining NodeState = "draining" // running tasks go on, nothing new starts
 	NodeSuspect  NodeState = "suspect"  // silent for some seconds
 	NodeLost     NodeState = "lost"     // silent for longer
 )
@@ -43,7 +43,7 @@ type Node struct {
 	GPUs    []GPU             `json:"gpus" nullable:"false"`
 }
 
-// NodeFree is what a node has left; gpus counts wholly free devices.
+// NodeFree is what is free on a node; gpus counts wholly free devices.
 type NodeFree struct {
 	CPUs   int   `json:"cpus"`
 	Memory int64 `json:"memory"`
@@ -96,13 +96,13 @@ type Invitation struct {
 	Roles     []string  `json:"roles" nullable:"false"`
 }
 
-// Joined says which cluster the daemon now belongs to.
+// Joined names the cluster that the daemon has joined.
 type Joined struct {
 	Schema  string `json:"schema"`
 	Cluster string `json:"cluster"`
 }
 
-// Explanation says where a request could run and what stands against it.
+// Explanation says where a request could run, and which requirements exclude which nodes.
 type Explanation struct {
 	Schema       string         `json:"schema"`
 	Job          job.ID         `json:"job,omitempty"`
@@ -122,7 +122,7 @@ type Candidate struct {
 	Free   NodeFree `json:"free"`
 }
 
-// Stats counts what the cluster has and does.
+// Stats holds totals of the cluster.
 type Stats struct {
 	Schema  string            `json:"schema"`
 	Nodes   map[NodeState]int `json:"nodes" nullable:"false"`
@@ -134,8 +134,7 @@ type Stats struct {
 	Partial []string          `json:"partial" nullable:"false"`
 }
 
-// Amount is how much there is and how much of it is free, counting the nodes
-// that answer.
+// Amount is a total and its free part, over the nodes that answer.
 type Amount struct {
 	Total int64 `json:"total"`
 	Free  int64 `json:"free"`
@@ -171,10 +170,10 @@ type Fact struct {
 	Advice string    `json:"advice,omitempty" doc:"what to do about it"`
 }
 
-// FactState says how good a finding is.
+// FactState is the severity of a finding.
 type FactState string
 
-// The states of a finding.
+// The severities of a finding.
 const (
 	FactOK   FactState = "ok"
 	FactWarn FactState = "warn"
@@ -188,18 +187,18 @@ type Health struct {
 	OK     bool   `json:"ok"`
 }
 
-// EventKind says what an event tells.
+// EventKind is the kind of an Event.
 type EventKind string
 
 // The kinds of events.
 const (
 	EventOpen   EventKind = "open"   // the stream is open; changes follow
-	EventJob    EventKind = "job"    // a job as it stands now
-	EventSilent EventKind = "silent" // a daemon does not answer; it is asked again
+	EventJob    EventKind = "job"    // the present state of a job
+	EventSilent EventKind = "silent" // a daemon does not answer; the stream goes on trying
 	EventGone   EventKind = "gone"   // there is no such job
 )
 
-// Event is something that happened.
+// Event is one event of a stream.
 type Event struct {
 	Schema string    `json:"schema"`
 	Kind   EventKind `json:"kind" enum:"open,job,silent,gone"`
@@ -210,21 +209,21 @@ type Event struct {
 	Detail string    `json:"detail,omitempty"`
 }
 
-// NodeInfo is what a node knows of itself.
+// NodeInfo is what a node reports about itself.
 type NodeInfo struct {
-	Profile lease.Profile
-	Free    lease.Free
-	State   NodeState
-	Detail  string // why nothing is given away, for people
-	Drain   *Drain
-	Running int
-	Addrs   []string
-	Status  []gpu.Status
-	Holders map[string][]job.ID // by GPU UUID
-	Aside   map[string]string   // by GPU UUID: why it is in quarantine
+	Profile     lease.Profile
+	Free        lease.Free
+	State       NodeState
+	Detail      string // why the node takes no tasks, for people
+	Drain       *Drain
+	Running     int
+	Addrs       []string
+	Status      []gpu.Status
+	Holders     map[string][]job.ID // by GPU UUID
+	Quarantined map[string]string   // by GPU UUID: why it is in quarantine
 }
 
-// NodeDocument is the document of a node.
+// NodeDocument returns the document of a node.
 func NodeDocument(n NodeInfo) Node {
 	p := n.Profile
 	d := Node{
@@ -242,7 +241,7 @@ func NodeDocument(n NodeInfo) Node {
 		free[f.UUID] = f.Milli
 	}
 	for _, dev := range p.GPUs {
-		d.GPUs = append(d.GPUs, gpuDocument(p, dev, status, free[dev.UUID], n.Holders[dev.UUID], n.Aside[dev.UUID]))
+		d.GPUs = append(d.GPUs, gpuDocument(p, dev, status, free[dev.UUID], n.Holders[dev.UUID], n.Quarantined[dev.UUID]))
 	}
 	return d
 }
@@ -279,7 +278,7 @@ func freeDocument(f lease.Free) NodeFree {
 	return d
 }
 
-// ExplanationDocument is the document of an explanation.
+// ExplanationDocument returns the document of an explanation.
 func ExplanationDocument(e lease.Explanation) Explanation {
 	return Explanation{
 		Schema: SchemaExplanation, Job: e.Job, State: e.State, Reason: e.Reason.Word, ReasonDetail: e.Reason.Detail,

@@ -97,7 +97,7 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// What came to its end is told by the sentence, what waits by its stable word.
+// For a job that has ended the reason is the sentence; for a waiting job it is the stable word.
 func TestReasonOfAnEnd(t *testing.T) {
 	j := job.Job{Tasks: []job.Task{{State: job.Failed, Reason: job.Reason{Word: "Exit", Detail: "no such program: xyz"}}}}
 	if d := JobDocument(j, 1); d.Reason != "no such program: xyz" {

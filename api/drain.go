@@ -1,6 +1,6 @@
 package api
 
-// The routes that take a node out of service and back; its own daemon answers.
+// The routes that drain and resume a node; the node's own daemon answers.
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func (r *nodeRoutes) drain(ctx context.Context, in *drainInput) (*nodeOutput, er
 	if in.Body != nil {
 		request = *in.Body
 	}
-	d := Drain{Reason: request.Reason, By: askerOf(ctx).user, Since: time.Now().UTC()}
+	d := Drain{Reason: request.Reason, By: requesterOf(ctx).user, Since: time.Now().UTC()}
 	if request.Deadline != nil {
 		until := d.Since.Add(time.Duration(*request.Deadline * float64(time.Second)))
 		d.Deadline = &until
@@ -68,7 +68,7 @@ func (r *nodeRoutes) thisNode(ctx context.Context) (*nodeOutput, error) {
 	return &nodeOutput{NodeDocument(info)}, nil
 }
 
-// toNode passes a request about a node on to its own daemon.
+// toNode forwards a request about a node to the node's own daemon.
 func (rt *router) toNode(ctx huma.Context, next func(huma.Context)) {
 	r, out := humago.Unwrap(ctx)
 	m, err := rt.find(ctx.Context(), ctx.Param("id"))
@@ -77,14 +77,14 @@ func (rt *router) toNode(ctx huma.Context, next func(huma.Context)) {
 		refuse(out, err)
 	case m.Self:
 		next(ctx)
-	case askerOf(ctx.Context()).from == fromPeer:
-		refuse(out, &notFoundError{"node", ctx.Param("id"), "the daemon that was asked is another"})
+	case requesterOf(ctx.Context()).from == fromPeer:
+		refuse(out, &notFoundError{"node", ctx.Param("id"), "this is the daemon of another node"})
 	default:
-		rt.forward(out, r.WithContext(ctx.Context()), toDaemon(m, r), patience{limit: forwardChange, whole: true})
+		rt.forward(out, r.WithContext(ctx.Context()), toDaemon(m, r), answerLimit{limit: forwardChange, whole: true})
 	}
 }
 
-// toDaemon is the same request under the node's full id.
-func toDaemon(m Member, r *http.Request) passing {
-	return passing{peer: m.Peer, path: "/v1/nodes/" + string(m.Peer) + "/" + path.Base(r.URL.Path), who: "node " + m.label()}
+// toDaemon returns where to forward the request, with the node's full ID in the path.
+func toDaemon(m Member, r *http.Request) destination {
+	return destination{peer: m.Peer, path: "/v1/nodes/" + string(m.Peer) + "/" + path.Base(r.URL.Path), who: "node " + m.label()}
 }

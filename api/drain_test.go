@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Any daemon drains any node; the node's own daemon hears who did, and works
-// out the deadline by its own clock.
+// Any daemon can drain any node. The node's own daemon learns the user, and computes the deadline by its own clock.
 func TestDrainFromAnotherDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")

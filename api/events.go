@@ -1,7 +1,6 @@
 package api
 
-// The stream of events: changes of jobs here and at other daemons, as
-// server-sent events.
+// The stream of events: changes of jobs here and at other daemons, as server-sent events.
 
 import (
 	"context"
@@ -21,14 +20,16 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The waits and bounds of event streams.
+// Timeouts and bounds of event streams.
 const (
-	signOfLife  = 10 * time.Second      // the longest pause without a comment, so that the client sees a living stream
-	openWithin  = 50 * time.Millisecond // when a stream of ends says that it is open, unless it is complete by then
-	memberCheck = 5 * time.Second       // for members that are new, or back
-	maxMembers  = 512                   // followed by one stream
-	peerTries   = 5                     // in a row, before a member is left to memberCheck
-	eventQueue  = 64                    // events between their sources and the writer
+	// longest time without data, after which a comment shows the client that the stream is alive.
+	signOfLife = 10 * time.Second
+	// a stream of ends confirms its opening after this time, unless it is complete by then.
+	openWithin  = 50 * time.Millisecond
+	memberCheck = 5 * time.Second // for members that are new or back
+	maxMembers  = 512             // followed by one stream
+	peerTries   = 5               // consecutive failures after which a member is left to memberCheck
+	eventQueue  = 64              // events between their sources and the writer
 )
 
 type eventsInput struct {
@@ -47,23 +48,23 @@ func (in eventsInput) query() url.Values {
 	return q
 }
 
-// groups are the jobs that are asked for, by group.
+// groups returns the requested jobs by group.
 func (in eventsInput) groups() (map[job.Group][]job.ID, error) {
 	if in.Ended && len(in.Job) == 0 {
-		return nil, bad("events: ended is asked of jobs that are named")
+		return nil, bad("events: ended needs the ids of jobs")
 	}
 	groups := map[job.Group][]job.ID{}
 	for _, text := range in.Job {
 		id, err := job.ParseID(text)
 		if err != nil {
-			return nil, &notFoundError{"job", text, "it is no whole job id"}
+			return nil, &notFoundError{"job", text, "want a whole job id"}
 		}
 		groups[id.Group()] = append(groups[id.Group()], id)
 	}
 	return groups, nil
 }
 
-// eventRoutes tells of changes to jobs.
+// eventRoutes serves the stream of changes to jobs.
 type eventRoutes struct {
 	*daemons
 
@@ -73,15 +74,15 @@ type eventRoutes struct {
 	log       *slog.Logger
 }
 
-// known says whether the one job that is asked for is here; an error, if it
-// would be here and is not.
+// known reports whether the requested job, if it is only one, is here. It returns an error if the job should be here
+// but is not.
 func (r *eventRoutes) known(ctx context.Context, in *eventsInput) (bool, error) {
 	if len(in.Job) != 1 {
 		return false, nil
 	}
 	id := job.ID(in.Job[0])
 	if _, self, err := r.directory.Owner(ctx, id.Group()); err != nil || !self {
-		return false, nil //nolint:nilerr // the stream says so, and goes on looking for the owner
+		return false, nil //nolint:nilerr // the stream reports it, and goes on looking for the owner
 	}
 	if _, err := r.jobs.Get(ctx, id); err != nil {
 		return false, about(in.Job[0], err)
@@ -98,10 +99,10 @@ func (r *eventRoutes) stream(ctx context.Context, in *eventsInput) (*huma.Stream
 	if err != nil {
 		return nil, err
 	}
-	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, and it ends with the server too
+	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same context, and it ends with the server too
 		_, w := humago.Unwrap(hctx)
 		ctx, cancel := context.WithCancel(hctx.Context())
-		f := follower{eventRoutes: r, out: make(chan outgoing, eventQueue), stop: cancel, peer: askerOf(ctx).from == fromPeer, ended: in.Ended, single: len(groups) == 1, known: known}
+		f := follower{eventRoutes: r, out: make(chan outgoing, eventQueue), stop: cancel, peer: requesterOf(ctx).from == fromPeer, ended: in.Ended, single: len(groups) == 1, known: known}
 		defer f.sources.Wait()
 		defer cancel()
 		for g, ids := range groups {
@@ -111,7 +112,7 @@ func (r *eventRoutes) stream(ctx context.Context, in *eventsInput) (*huma.Stream
 			go func() { f.sources.Wait(); close(f.out) }()
 		}
 		if len(groups) == 0 {
-			// Before the stream is open: nothing that happens later may be missed.
+			// The watch starts before the stream is open, so that no later change is missed.
 			changes, err := r.watch.Watch(ctx, nil, false)
 			if err != nil {
 				refuse(w, err)
@@ -126,8 +127,8 @@ func (r *eventRoutes) stream(ctx context.Context, in *eventsInput) (*huma.Stream
 	}}, nil
 }
 
-// writeEvents sends events until they or ctx end, or the client is gone. Of ends
-// that come at once it makes one message.
+// writeEvents sends events until they or ctx end, or the client is gone. Ends that come at once go out in one
+// message.
 func writeEvents(ctx context.Context, w http.ResponseWriter, events <-chan outgoing, ended bool) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -173,23 +174,23 @@ func newEvent(kind EventKind) Event {
 	return Event{Schema: SchemaEvent, Kind: kind, At: time.Now().UTC()}
 }
 
-// follower gathers the events of one stream.
+// follower collects the events of one stream.
 type follower struct {
 	*eventRoutes
 
 	out     chan outgoing
 	stop    context.CancelFunc // ends the stream; its client opens another
-	peer    bool               // another daemon asks: only what is here
-	ended   bool               // only ends are sent; the stream closes after the last
-	single  bool               // all jobs that are asked for are of one group
-	known   bool               // the one job that is asked for is here
+	peer    bool               // the request is from another daemon: only this daemon's jobs
+	ended   bool               // send only ends; close the stream after the last
+	single  bool               // all requested jobs are of one group
+	known   bool               // the one requested job is here
 	sources sync.WaitGroup
 }
 
 // outgoing is an event on its way to the writer.
 type outgoing struct {
 	Event
-	last bool // of the stream
+	last bool // the last event of the stream
 }
 
 func (f *follower) send(ctx context.Context, e Event) { f.put(ctx, outgoing{Event: e}) }
@@ -201,8 +202,7 @@ func (f *follower) put(ctx context.Context, e outgoing) {
 	}
 }
 
-// awaited are the jobs whose ends a stream has yet to tell; nil where it tells
-// of each change.
+// awaited holds the jobs whose ends a stream has yet to send; nil for a stream of all changes.
 type awaited map[job.ID]bool
 
 func awaitedOf(ids []job.ID) awaited {
@@ -215,11 +215,10 @@ func awaitedOf(ids []job.ID) awaited {
 
 func (left awaited) done() bool { return left != nil && len(left) == 0 }
 
-// tellsEnd says whether an event is the end of the job that it names, whatever
-// the daemon that sent it made of it.
+// tellsEnd reports whether an event is the end of the job that it names, whatever kind the sending daemon gave it.
 func (e Event) tellsEnd() bool { return e.Job != nil && e.Job.ID == e.ID && e.Job.Ended() }
 
-// tell sends an event; a stream of ends skips all other events. It is false when nothing more is to be sent.
+// tell sends an event. A stream of ends skips all other events. It returns false when nothing more is to be sent.
 func (f *follower) tell(ctx context.Context, left awaited, e Event) bool {
 	if left == nil {
 		f.send(ctx, e)
@@ -235,7 +234,7 @@ func (f *follower) tell(ctx context.Context, left awaited, e Event) bool {
 	return !left.done()
 }
 
-// gone tells that some jobs do not exist.
+// gone reports that some jobs do not exist.
 func (f *follower) gone(ctx context.Context, left awaited, err error, ids ...job.ID) {
 	for _, id := range ids {
 		e := newEvent(EventGone)
@@ -244,7 +243,7 @@ func (f *follower) gone(ctx context.Context, left awaited, err error, ids ...job
 	}
 }
 
-// missing tells which of some jobs do not exist.
+// missing reports which of some jobs do not exist.
 func (f *follower) missing(ctx context.Context, ids []job.ID, left awaited) {
 	for _, id := range ids {
 		if _, err := f.jobs.Get(ctx, id); errors.Is(err, ErrNotFound) {
@@ -253,7 +252,7 @@ func (f *follower) missing(ctx context.Context, ids []job.ID, left awaited) {
 	}
 }
 
-// here tells of some jobs that this daemon owns.
+// here sends events of some jobs that this daemon owns.
 func (f *follower) here(ctx context.Context, ids []job.ID, left awaited) {
 	if !f.known {
 		f.missing(ctx, ids, left)
@@ -263,14 +262,14 @@ func (f *follower) here(ctx context.Context, ids []job.ID, left awaited) {
 	}
 	changes, err := f.watch.Watch(ctx, ids, f.ended)
 	if err != nil {
-		f.log.WarnContext(ctx, "no changes of jobs to tell of", "error", err)
+		f.log.WarnContext(ctx, "changes of jobs cannot be watched", "error", err)
 		f.stop()
 		return
 	}
 	f.pass(ctx, changes, left)
 }
 
-// pass makes events of changes.
+// pass turns changes into events.
 func (f *follower) pass(ctx context.Context, changes <-chan job.Job, left awaited) {
 	for j := range changes {
 		doc := JobDocument(j, f.directory.Copies(j.ID.Group())).brief()
@@ -283,7 +282,7 @@ func (f *follower) pass(ctx context.Context, changes <-chan job.Job, left awaite
 	f.stop() // the watch did not keep up, or ctx has ended
 }
 
-// group tells of some jobs of one group, wherever its owner is.
+// group sends events of some jobs of one group, wherever its owner is.
 func (f *follower) group(ctx context.Context, g job.Group, ids []job.ID) {
 	silent, left := false, awaited(nil)
 	if f.ended {
@@ -296,7 +295,7 @@ func (f *follower) group(ctx context.Context, g job.Group, ids []job.ID) {
 			return
 		}
 		if err == nil && f.peer {
-			f.stop() // the daemon that asks must look for the owner again
+			f.stop() // the daemon that made the request must look for the owner again
 			return
 		}
 		if err == nil {
@@ -323,7 +322,7 @@ func (f *follower) silence(ctx context.Context, peer job.Peer, err error) {
 	f.send(ctx, e)
 }
 
-// everything tells of the jobs of all other members.
+// everything sends events of the jobs of all other members.
 func (f *follower) everything(ctx context.Context) {
 	followed := map[job.Peer]bool{}
 	ended := make(chan job.Peer)
@@ -349,7 +348,7 @@ func (f *follower) everything(ctx context.Context) {
 func (f *follower) join(ctx context.Context, followed map[job.Peer]bool, ended chan<- job.Peer) {
 	members, err := f.peers.Members(ctx)
 	if err != nil {
-		return // asked again at the next check
+		return // retried at the next check
 	}
 	for _, m := range members {
 		if m.Self || m.Peer == f.self || m.State == NodeLost || followed[m.Peer] || len(followed) >= maxMembers {
@@ -366,7 +365,7 @@ func (f *follower) join(ctx context.Context, followed map[job.Peer]bool, ended c
 	}
 }
 
-// member tells of the jobs of one other daemon until it is silent for good.
+// member sends events of the jobs of one other daemon, until the daemon stays silent.
 func (f *follower) member(ctx context.Context, peer job.Peer) {
 	silent := false
 	for n := 1; n <= peerTries && ctx.Err() == nil; n++ {
@@ -379,8 +378,7 @@ func (f *follower) member(ctx context.Context, peer job.Peer) {
 	}
 }
 
-// eventsOf passes on what another daemon tells until the stream breaks, or
-// each says enough.
+// eventsOf receives the events of another daemon until the stream breaks or each returns false.
 func (d *daemons) eventsOf(ctx context.Context, peer job.Peer, in eventsInput, each func(Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -391,7 +389,7 @@ func (d *daemons) eventsOf(ctx context.Context, peer job.Peer, in eventsInput, e
 	if err != nil {
 		return fmt.Errorf("api: events of %s: %w", peer.Short(), err)
 	}
-	setAsker(req.Header, askerOf(ctx))
+	setRequester(req.Header, requesterOf(ctx))
 	resp, err := d.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("api: events of %s: %w: %s", peer.Short(), ErrUnavailable, cause(err))

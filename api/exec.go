@@ -1,7 +1,7 @@
 package api
 
-// The route of commands in a running task: a WebSocket from the client to
-// the host of the task; each daemon between only passes the bytes on.
+// The route that runs commands in a running task: a WebSocket from the client to the task's host. Daemons in between
+// only forward the bytes.
 
 import (
 	"context"
@@ -22,9 +22,8 @@ import (
 
 // Exec runs commands in the attempts of this host.
 type Exec interface {
-	// Exec runs a command in the groups of an attempt, as its user and with its
-	// environment. ErrConflict if the attempt does not run; a command that cannot
-	// be executed is an ExecError.
+	// Exec runs a command in the cgroups of an attempt, as its user and with its environment. It returns ErrConflict
+	// if the attempt is not running, and an ExecError if the command cannot be executed.
 	Exec(ctx context.Context, a job.Attempt, r ExecRequest) (ExecSession, error)
 }
 
@@ -32,21 +31,21 @@ type Exec interface {
 type ExecRequest struct {
 	Command []string `json:"command"`
 	TTY     bool     `json:"tty,omitempty"`
-	Term    string   `json:"term,omitempty"` // kind of the client's terminal
+	Term    string   `json:"term,omitempty"` // type of the client's terminal, as in $TERM
 	Rows    uint16   `json:"rows,omitempty"`
 	Cols    uint16   `json:"cols,omitempty"`
 }
 
-// ExecSession is a command that runs.
+// ExecSession is a running command.
 type ExecSession struct {
 	Stdin          io.WriteCloser
 	Stdout, Stderr io.Reader // with a terminal there is no Stderr
 	Resize         func(rows, cols uint16) error
-	Wait           func() (int, error) // its exit code, once it has ended, or an ExecError
-	Close          func()              // ends it
+	Wait           func() (int, error) // returns its exit code once it has ended, or an ExecError
+	Close          func()              // ends the command
 }
 
-// ExecError is a command that could not be executed, with a shell's exit code.
+// ExecError is a command that could not be executed, with the exit code that a shell gives.
 type ExecError struct {
 	Code   int
 	Reason string
@@ -54,12 +53,12 @@ type ExecError struct {
 
 func (e *ExecError) Error() string { return e.Reason }
 
-// The messages after the first are binary and begin with one of these; the last
-// of the host is an end.
+// After the first message, messages are binary and begin with one of these bytes. The last message of the host is an
+// execEnd.
 const (
-	execStdin  = 0 // to the command; without more, the end of its input
+	execStdin  = 0 // input of the command; an empty message ends the input
 	execResize = 1 // execSize as JSON
-	execStdout = 2 // of the command
+	execStdout = 2 // output of the command
 	execStderr = 3
 	execEnd    = 4 // execOver as JSON
 
@@ -86,7 +85,7 @@ type attemptExecInput struct {
 	Attempt string `path:"attempt" maxLength:"64"`
 }
 
-// execRoutes answers for commands in running tasks.
+// execRoutes serves commands in running tasks.
 type execRoutes struct {
 	*daemons
 	jobAccess
@@ -95,7 +94,7 @@ type execRoutes struct {
 	log  *slog.Logger
 }
 
-// task answers as the owner of the job.
+// task serves the request as the owner of the job.
 func (x *execRoutes) task(ctx context.Context, in *execInput) (*huma.StreamResponse, error) {
 	j, t, err := x.myTask(ctx, in.ID, in.Task, "run a command in")
 	if err != nil {
@@ -110,13 +109,13 @@ func (x *execRoutes) task(ctx context.Context, in *execInput) (*huma.StreamRespo
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, as huma hands it over
 		r, w := humago.Unwrap(hctx)
-		x.forward(w, r.WithContext(hctx.Context()), passing{
+		x.forward(w, r.WithContext(hctx.Context()), destination{
 			peer: t.Node, path: "/peer/v1/attempts/" + a.String() + "/exec", who: "node " + t.NodeName + ", which runs job " + in.ID + ",",
-		}, patience{limit: forwardRead})
+		}, answerLimit{limit: forwardRead})
 	}}, nil
 }
 
-// attempt answers as the host where the attempt runs.
+// attempt serves the request as the host where the attempt runs.
 func (x *execRoutes) attempt(_ context.Context, in *attemptExecInput) (*huma.StreamResponse, error) {
 	a, err := job.ParseAttempt(in.Attempt)
 	if err != nil {
@@ -130,7 +129,7 @@ func (x *execRoutes) serve(a job.Attempt) *huma.StreamResponse {
 		r, w := humago.Unwrap(hctx)
 		conn, err := websocket.Accept(w, r, nil)
 		if err != nil {
-			return // it has answered
+			return // it has written the error
 		}
 		defer conn.CloseNow() //nolint:errcheck // after a close it does nothing
 		conn.SetReadLimit(maxExecInput)
@@ -138,13 +137,12 @@ func (x *execRoutes) serve(a job.Attempt) *huma.StreamResponse {
 		defer cancel()
 		over := x.run(ctx, cancel, conn, a)
 		if text, err := json.Marshal(over); err == nil && conn.Write(ctx, websocket.MessageBinary, append([]byte{execEnd}, text...)) == nil {
-			_ = conn.Close(websocket.StatusNormalClosure, "") // who does not answer has the end already
+			_ = conn.Close(websocket.StatusNormalClosure, "") // a client that does not answer has the execEnd already
 		}
 	}}
 }
 
-// run runs the command that the client names and passes its streams on
-// until it has ended, or the client is gone.
+// run runs the command that the client names and copies its streams until it has ended or the client is gone.
 func (x *execRoutes) run(ctx context.Context, cancel func(), conn *websocket.Conn, a job.Attempt) execOver {
 	failed := func(err error) execOver {
 		if e, ok := errors.AsType[*ExecError](err); ok {
@@ -171,7 +169,7 @@ func (x *execRoutes) run(ctx context.Context, cancel func(), conn *websocket.Con
 	defer context.AfterFunc(ctx, session.Close)()
 	x.log.InfoContext(ctx, "command runs in attempt", "attempt", a.String(), "command", req.Command[0], "tty", req.TTY)
 	go func() {
-		defer cancel() // nobody is there any more
+		defer cancel() // the client is gone
 		feed(ctx, conn, session)
 	}()
 	var copies sync.WaitGroup
@@ -188,7 +186,7 @@ func (x *execRoutes) run(ctx context.Context, cancel func(), conn *websocket.Con
 	return execOver{Code: code}
 }
 
-// pass sends what the command writes.
+// pass sends the output of the command.
 func pass(ctx context.Context, conn *websocket.Conn, kind byte, from io.Reader) {
 	buf := make([]byte, 1+execChunk)
 	buf[0] = kind
@@ -198,12 +196,12 @@ func pass(ctx context.Context, conn *websocket.Conn, kind byte, from io.Reader) 
 			return
 		}
 		if err != nil {
-			return // its end: a terminal gives an error for it
+			return // end of the output; a terminal reports it as an error
 		}
 	}
 }
 
-// feed gives the command what the client sends, until the client is gone.
+// feed passes the client's input to the command until the client is gone.
 func feed(ctx context.Context, conn *websocket.Conn, session ExecSession) {
 	for {
 		_, m, err := conn.Read(ctx)
@@ -212,29 +210,28 @@ func feed(ctx context.Context, conn *websocket.Conn, session ExecSession) {
 		}
 		switch {
 		case len(m) == 1 && m[0] == execStdin:
-			_ = session.Stdin.Close() // who does not read needs no end
+			_ = session.Stdin.Close() // without a reader the error does not matter
 		case len(m) > 1 && m[0] == execStdin:
 			if _, err := session.Stdin.Write(m[1:]); err != nil {
-				_ = session.Stdin.Close() // the command reads no more; it may go on
+				_ = session.Stdin.Close() // the command has closed its input; it may go on
 			}
 		case len(m) > 1 && m[0] == execResize:
 			var size execSize
 			if json.Unmarshal(m[1:], &size) == nil {
-				_ = session.Resize(size.Rows, size.Cols) // a wrong size harms nobody
+				_ = session.Resize(size.Rows, size.Cols) // a wrong size is harmless
 			}
 		}
 	}
 }
 
-// ExecStreams is what a client joins to a command.
+// ExecStreams are the client's ends of the streams of a command.
 type ExecStreams struct {
 	In       io.Reader // nil: the command gets no input
 	Out, Err io.Writer
-	Sizes    <-chan [2]uint16 // rows and columns, when they change; may be nil
+	Sizes    <-chan [2]uint16 // rows and columns, on change; may be nil
 }
 
-// Exec runs a command in a running task and returns its exit code. Ending ctx
-// ends the command.
+// Exec runs a command in a running task and returns its exit code. If ctx ends, the command is ended.
 func (c *Client) Exec(ctx context.Context, id job.ID, task int, r ExecRequest, st ExecStreams) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -265,7 +262,7 @@ func (c *Client) Exec(ctx context.Context, id job.ID, task int, r ExecRequest, s
 		if over == nil {
 			continue
 		}
-		_ = conn.Close(websocket.StatusNormalClosure, "") // all is said
+		_ = conn.Close(websocket.StatusNormalClosure, "") // the exchange is complete
 		if over.Error != "" {
 			return over.Code, &ExecError{over.Code, over.Error}
 		}
@@ -279,7 +276,7 @@ func (c *Client) dialExec(ctx context.Context, id job.ID, task int) (*websocket.
 		header.Set("Authorization", "Bearer "+c.token)
 	}
 	target := c.base + jobPath(id, fmt.Sprintf("/tasks/%d/exec", task))
-	conn, resp, err := websocket.Dial(ctx, target, &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: header}) //nolint:bodyclose // the library has it
+	conn, resp, err := websocket.Dial(ctx, target, &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: header}) //nolint:bodyclose // the library closes it
 	if err != nil && resp != nil && resp.StatusCode != http.StatusSwitchingProtocols {
 		return nil, readProblem(resp)
 	}
@@ -289,7 +286,7 @@ func (c *Client) dialExec(ctx context.Context, id job.ID, task int) (*websocket.
 	return conn, nil
 }
 
-// take passes on what the command wrote, or gives its end.
+// take writes the output of the command, or returns its end.
 func (st ExecStreams) take(m []byte) (over *execOver, err error) {
 	if len(m) == 0 {
 		return nil, nil

@@ -1,12 +1,12 @@
 package api
 
-// What `run` and `wait` exit with, read off a job's document.
+// The exit codes of `run` and `wait`, from a job's document.
 
 import "github.com/musterhq/muster/job"
 
-// Exit is the code for the end of the job: its own, 128+N when a signal ended
-// it, 124 for the time limit, 125 where no process of it came to an end of its
-// own; of several tasks the highest. It is false while the job has not ended.
+// Exit returns the exit code for the end of the job: the code of its process; 128+N if signal N ended it; 124 for the
+// time limit; 125 if no process ran to its own end. Of several tasks it is the highest. It returns false while the
+// job has not ended.
 func (j Job) Exit() (code int, ended bool) {
 	if !j.State.Ended() {
 		return 0, false

@@ -1,6 +1,6 @@
 package api
 
-// The output of attempts in memory, as it grows.
+// The output of attempts, in memory and growing.
 
 import (
 	"context"
@@ -11,13 +11,13 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// testLog is the output of one attempt, as it grows.
+// testLog is the growing output of one attempt.
 type testLog struct {
 	mu    sync.Mutex
 	text  []byte        // guarded by mu
 	done  bool          // guarded by mu
-	start int64         // guarded by mu: what is before is gone
-	gap   [2]int64      // guarded by mu: what is from the first to the second is gone
+	start int64         // guarded by mu: offset before which everything was removed
+	gap   [2]int64      // guarded by mu: the bytes between these offsets were removed
 	grown chan struct{} // guarded by mu; closed at each change
 }
 
@@ -32,7 +32,7 @@ func (l *testLog) change(f func()) {
 func (l *testLog) write(text string) { l.change(func() { l.text = append(l.text, text...) }) }
 func (l *testLog) end()              { l.change(func() { l.done = true }) }
 
-// log is the log of an attempt, made at its first use.
+// log returns the log of an attempt, and creates it at its first use.
 func (d *daemon) log(a job.Attempt, stream string) *testLog {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -46,7 +46,7 @@ func (d *daemon) log(a job.Attempt, stream string) *testLog {
 func (d *daemon) Open(ctx context.Context, a job.Attempt, stream string, offset int64, follow bool) (io.ReadCloser, int64, error) {
 	d.mu.Lock()
 	if stream == "both" {
-		stream = "stdout" // the tasks here write to one stream
+		stream = "stdout" // the tasks of these tests write to one stream
 	}
 	l := d.logs[a.String()+"/"+stream]
 	d.mu.Unlock()

@@ -1,7 +1,7 @@
 package api
 
-// A cluster in memory: daemons with hand-written parts behind real servers,
-// joined by pipes, so that tests run under a virtual clock.
+// A cluster in memory: daemons with hand-written fakes behind real servers, joined by pipes, so that tests run under
+// a virtual clock.
 
 import (
 	"context"
@@ -67,14 +67,14 @@ func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// dialed is how many connections there were since the last cut.
+// dialed returns the number of connections since the last cut.
 func (p *pipes) dialed() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.open) / 2
 }
 
-// cut breaks every connection there is.
+// cut breaks all connections.
 func (p *pipes) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,23 +84,23 @@ func (p *pipes) cut() {
 	p.open = nil
 }
 
-// cluster is some daemons that know each other.
+// cluster is a set of daemons that know each other.
 type cluster struct {
 	t       *testing.T
 	daemons []*daemon
 }
 
-// daemon is one server and all that it is joined to.
+// daemon is one server with the fakes that it uses.
 type daemon struct {
 	cluster *cluster
 	name    string
 	peer    job.Peer
 	group   job.Group
 	server  *Server
-	front   *pipes // the door of clients, as if over TCP
-	back    *pipes // the door of other daemons
+	front   *pipes // the listener for clients, as if over TCP
+	back    *pipes // the listener for other daemons
 	client  *Client
-	silent  chan struct{} // closed: takes connections of daemons and says nothing
+	silent  chan struct{} // closed: accepts connections of daemons and does not answer
 
 	mu        sync.Mutex
 	jobs      map[job.ID]job.Job        // guarded by mu
@@ -111,11 +111,11 @@ type daemon struct {
 	uploads   *blob.Store
 	noMatch   *lease.Explanation                 // guarded by mu
 	drained   *Drain                             // guarded by mu
-	held      map[job.Peer]int                   // guarded by mu: tasks that its jobs have on a node
+	held      map[job.Peer]int                   // guarded by mu: tasks of its jobs on a node
 	meets     job.Peer                           // guarded by mu: a node that answers its scheduler
-	stuck     error                              // guarded by mu: why its journal takes nothing
+	stuck     error                              // guarded by mu: why its journal accepts nothing
 	roles     []string                           // guarded by mu
-	asked     []string                           // guarded by mu: what Cancel, Hold, Revoke, … were told
+	asked     []string                           // guarded by mu: what Cancel, Hold, Revoke, … were called with
 	states    map[job.Peer]NodeState             // guarded by mu
 	slow      time.Duration                      // guarded by mu: how long Submit takes
 	notReady  error                              // guarded by mu
@@ -167,7 +167,7 @@ func (d *daemon) start(t *testing.T) {
 	back.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-d.silent:
-			_, _ = io.Copy(io.Discard, r.Body) // else net/http does not see that the other side is gone
+			_, _ = io.Copy(io.Discard, r.Body) // otherwise net/http does not notice that the other side is gone
 			<-r.Context().Done()
 			return
 		default:
@@ -203,7 +203,7 @@ func (d *daemon) clientOf(t *testing.T) *Client {
 	return c
 }
 
-// put keeps a job as it is now and tells the watchers.
+// put stores the present state of a job and notifies the watchers.
 func (d *daemon) put(j job.Job) job.Job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -222,7 +222,7 @@ func (d *daemon) put(j job.Job) job.Job {
 	return j
 }
 
-// newJob is a job of this daemon, pending.
+// newJob returns a PENDING job of this daemon.
 func (d *daemon) newJob(n uint64) job.Job {
 	spec := job.DefaultSpec()
 	spec.Name, spec.Command, spec.Env = fmt.Sprintf("job-%d", n), []string{"true"}, map[string]string{"SECRET": "s3cret"}
@@ -232,7 +232,7 @@ func (d *daemon) newJob(n uint64) job.Job {
 	}
 }
 
-// running is j on the daemon where.
+// running returns j as running on the daemon where.
 func running(j job.Job, where *daemon) job.Job {
 	t := j.Tasks[0]
 	t.State, t.Reason, t.Attempt, t.Node, t.NodeName, t.Started = job.Running, job.Reason{}, t.Attempt+1, where.peer, where.name, j.Submitted.Add(time.Second)
@@ -240,7 +240,7 @@ func running(j job.Job, where *daemon) job.Job {
 	return j
 }
 
-// ended is j with its end.
+// ended returns j as ended by e.
 func ended(j job.Job, e job.Exit) job.Job {
 	t := j.Tasks[0]
 	t.State, t.Exit, t.Ended, t.Reason = e.State, &e, j.Submitted.Add(2*time.Second), job.Reason{Word: "Exit", Detail: e.Reason}
@@ -490,12 +490,12 @@ func (d *daemon) Facts(context.Context) ([]Fact, error) {
 	return []Fact{{Name: "driver", State: FactOK, Detail: "580.1"}}, nil
 }
 
-// Pack answers with what is asked for, as if it were an archive.
+// Pack answers with the requested globs as text instead of an archive.
 func (d *daemon) Pack(_ context.Context, a job.Attempt, globs []string, base bool, w io.Writer) error {
 	if globs[0] == "nothing" {
 		return fmt.Errorf("pack: %w", ErrNotFound)
 	}
-	if _, err := w.Write(nil); err != nil { // as archives do
+	if _, err := w.Write(nil); err != nil { // archive writers do this too
 		return err
 	}
 	_, err := fmt.Fprintf(w, "%s at %s %v %v", a, d.name, globs, base)

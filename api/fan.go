@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// The bounds of asking all members.
+// Bounds of asking all members.
 const (
-	fanWait  = time.Second // for one member; listings are looked at by people
+	fanWait  = time.Second // for one member; people wait for listings
 	fanWidth = 32          // members asked at once
 	fanTotal = 5 * time.Second
 )
 
-// answer is what one member said, or that it said nothing.
+// answer is what one member answered, or the error.
 type answer[T any] struct {
 	member Member
 	value  T
 	err    error
 }
 
-// fan asks every other member for the same document. The answers are in the
-// order of the members; those known to be lost are not asked.
+// fan asks every other member for the same document. The answers are in the order of the members. Members that are
+// known to be lost are not asked.
 func fan[T any](ctx context.Context, d *daemons, path string, query url.Values) ([]answer[T], error) {
-	if askerOf(ctx).from == fromPeer {
+	if requesterOf(ctx).from == fromPeer {
 		return nil, nil
 	}
 	members, err := d.peers.Members(ctx)
@@ -46,8 +46,8 @@ func fan[T any](ctx context.Context, d *daemons, path string, query url.Values) 
 	}), nil
 }
 
-// askAll asks all members, fanWidth of them at once and each for no longer than
-// wait. The answers are in the order of the members.
+// askAll asks all members, fanWidth of them at once, each for no longer than wait. The answers are in the order of
+// the members.
 func askAll[T any](ctx context.Context, members []Member, wait time.Duration, ask func(context.Context, Member) (T, error)) []answer[T] {
 	answers := make([]answer[T], len(members))
 	room := make(chan struct{}, fanWidth)
@@ -66,7 +66,7 @@ func askAll[T any](ctx context.Context, members []Member, wait time.Duration, as
 	return answers
 }
 
-// silent names the members that did not answer.
+// silent returns the names of the members that did not answer.
 func silent[T any](d *daemons, answers []answer[T]) []string {
 	names := []string{}
 	for _, a := range answers {

@@ -1,7 +1,7 @@
 package api
 
-// The route of a task's files: the owner knows where an attempt runs or ran,
-// that host has the files, and each daemon between only passes them on.
+// The route of a task's files. The owner of the job knows where an attempt runs or ran; that host has the files.
+// Daemons in between only forward them.
 
 import (
 	"context"
@@ -22,17 +22,17 @@ import (
 
 // Files finds the files of attempts of this host.
 type Files interface {
-	// Pack writes what globs mean in the directory of an attempt to w, as tar:
-	// of one that runs as they are now, of one that ended those that its job
-	// asked for. With base each match stands at the root, under its own name.
-	// ErrNotFound, before anything is written, if there is nothing.
+	// Pack writes the files in the directory of an attempt that match globs to w, as tar. For a running attempt it
+	// writes the present files; for one that has ended, those that its job asked to keep. With base each match is at
+	// the root of the archive, under its own name. It returns ErrNotFound, before it writes anything, if nothing
+	// matches.
 	Pack(ctx context.Context, a job.Attempt, globs []string, base bool, w io.Writer) error
 }
 
 const (
 	contentTar = "application/x-tar"
 	maxPaths   = job.MaxDownloads
-	// fileSilence is how long a host may look for files before it sends some.
+	// fileSilence is how long a host may search for files before it sends some.
 	fileSilence = 30 * time.Second
 )
 
@@ -49,7 +49,7 @@ type attemptFilesInput struct {
 	Base    bool     `query:"base"`
 }
 
-// fileRoutes answers with the files of tasks.
+// fileRoutes serves the files of tasks.
 type fileRoutes struct {
 	*daemons
 	jobAccess
@@ -57,7 +57,7 @@ type fileRoutes struct {
 	files Files
 }
 
-// task answers as the owner of the job.
+// task serves the request as the owner of the job.
 func (f *fileRoutes) task(ctx context.Context, in *filesInput) (*huma.StreamResponse, error) {
 	j, t, err := f.myTask(ctx, in.ID, in.Task, "read the files of")
 	if err != nil {
@@ -81,15 +81,15 @@ func (f *fileRoutes) task(ctx context.Context, in *filesInput) (*huma.StreamResp
 		r, w := humago.Unwrap(hctx)
 		r = r.Clone(hctx.Context())
 		r.URL.RawQuery = q.Encode()
-		f.forward(w, r, passing{
+		f.forward(w, r, destination{
 			peer: t.Node, path: "/peer/v1/attempts/" + a.String() + "/files", who: "node " + t.NodeName + ", which has the files of job " + in.ID + ",",
-		}, patience{limit: fileSilence})
+		}, answerLimit{limit: fileSilence})
 	}}, nil
 }
 
 func checkGlobs(globs []string) error {
 	if len(globs) == 0 {
-		return bad("files: say which; the job asked for none")
+		return bad("files: name some; the job asked to keep none")
 	}
 	for _, g := range globs {
 		if err := job.CheckGlob(g); err != nil {
@@ -102,7 +102,7 @@ func checkGlobs(globs []string) error {
 	return nil
 }
 
-// attempt answers as the host where the attempt runs or ran.
+// attempt serves the request as the host where the attempt runs or ran.
 func (f *fileRoutes) attempt(_ context.Context, in *attemptFilesInput) (*huma.StreamResponse, error) {
 	a, err := job.ParseAttempt(in.Attempt)
 	if err != nil {
@@ -114,18 +114,20 @@ func (f *fileRoutes) attempt(_ context.Context, in *attemptFilesInput) (*huma.St
 	return f.send(a, in.Path, in.Base), nil //nolint:contextcheck // the same, as huma hands it over
 }
 
-// send sends an archive. The trailer at its end says that it was all.
+// send sends an archive. The trailer at its end confirms that it is complete.
 func (f *fileRoutes) send(a job.Attempt, globs []string, base bool) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		_, w := humago.Unwrap(hctx)
-		out := &late{w: w, begin: func() {
+		out := &lateHeader{w: w, begin: func() {
 			h := w.Header()
 			h.Set("Content-Type", contentTar)
 			h.Set("Cache-Control", "no-store")
 			h.Set(headerAttempt, strconv.Itoa(a.N))
 			h.Set("Trailer", headerEnd)
 			w.WriteHeader(http.StatusOK)
-			_ = http.NewResponseController(w).Flush() // else a short answer has a length in place of a trailer; a reader who is gone shows next
+			// without this a short answer gets a length instead of a trailer; if the reader is gone, the next write
+			// fails
+			_ = http.NewResponseController(w).Flush()
 		}}
 		err := f.files.Pack(hctx.Context(), a, globs, base, out)
 		switch {
@@ -139,17 +141,16 @@ func (f *fileRoutes) send(a job.Attempt, globs []string, base bool) *huma.Stream
 	}}
 }
 
-// late sets the head of a response when the first byte comes, so that what
-// fails before can still be said.
-type late struct {
+// lateHeader delays the response header to the first byte, so that an earlier error can still be sent.
+type lateHeader struct {
 	w     http.ResponseWriter
 	begin func()
 	n     int64
 }
 
-func (l *late) Write(p []byte) (int, error) {
+func (l *lateHeader) Write(p []byte) (int, error) {
 	if len(p) == 0 {
-		return 0, nil // it would begin the response
+		return 0, nil // an empty write must not begin the response
 	}
 	if l.n == 0 {
 		l.begin()
@@ -159,17 +160,16 @@ func (l *late) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// FilesRequest chooses files of a task.
+// FilesRequest selects files of a task.
 type FilesRequest struct {
 	Job   job.ID
 	Task  int
-	Paths []string // globs below the task's directory; none: what the job asked for
+	Paths []string // globs below the task's directory; none: what the job asked to keep
 	Base  bool     // each match at the root, under its own name
 }
 
-// Files gives the files to unpack, which reads an archive in the format of tar.
-// If unpack found all that it wanted and the archive was cut off all the same,
-// that is an error.
+// Files calls unpack with the files as a tar archive. If unpack succeeds but the archive was cut off, Files returns
+// an error.
 func (c *Client) Files(ctx context.Context, r FilesRequest, unpack func(io.Reader) error) error {
 	q := url.Values{}
 	if len(r.Paths) > 0 {

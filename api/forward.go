@@ -1,6 +1,6 @@
 package api
 
-// Passing requests on to other daemons, and refusing them.
+// Forwarding requests to other daemons, and refusing them.
 
 import (
 	"context"
@@ -21,15 +21,15 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The waits for another daemon's answer.
+// Timeouts for another daemon's answer.
 const (
-	forwardRead   = 10 * time.Second // a question: a dial across a relay takes some
-	forwardChange = 40 * time.Second // a change: the owner gives up on committing it after 30 s
+	forwardRead   = 10 * time.Second // for a read: a dial across a relay takes some seconds
+	forwardChange = 40 * time.Second // for a change: the owner gives up on committing it after 30 s
 )
 
 var problemSchema = reflect.TypeFor[Problem]()
 
-// refuse answers with the problem that err is.
+// refuse answers with the problem document of err.
 func refuse(w http.ResponseWriter, err error) {
 	p := problemOf(err)
 	w.Header().Set("Content-Type", contentProb)
@@ -39,11 +39,11 @@ func refuse(w http.ResponseWriter, err error) {
 	w.WriteHeader(p.Status)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(p) // a client that is gone needs no answer
+	_ = enc.Encode(p) // if the client is gone the error does not matter
 }
 
-// toProblem turns huma's own refusals into our documents. It leaves out the
-// values that were refused: they can be large, or secret.
+// toProblem turns refusals by huma into our documents. It leaves out the refused values, which may be large or
+// secret.
 func toProblem(_ huma.Context, _ string, v any) (any, error) {
 	m, ok := v.(*huma.ErrorModel)
 	if !ok {
@@ -59,34 +59,34 @@ func toProblem(_ huma.Context, _ string, v any) (any, error) {
 }
 
 func quote(s string) string {
-	const most = 60 // letters of a wrong name that are worth showing
+	const most = 60 // characters of a wrong name to show
 	if len(s) > most {
 		s = s[:most] + "…"
 	}
 	return strconv.Quote(s)
 }
 
-// passing says where a request is passed on to, and what to call that.
-type passing struct {
+// destination says where to forward a request.
+type destination struct {
 	peer  job.Peer
 	path  string
 	who   string
-	begun func() // the answer has begun
+	begun func() // called when the answer begins
 }
 
-type passingKey struct{}
+type destinationKey struct{}
 
 var errNoAnswer = errors.New("no answer in time")
 
-// patience is how long another daemon may take: to answer in full, or where
-// whole is false to begin. 0 is for ever: until the session with it breaks.
-type patience struct {
+// answerLimit bounds how long another daemon may take: to finish the answer if whole is true, else to begin it. 0 means
+// no limit, until the session with that daemon breaks.
+type answerLimit struct {
 	limit time.Duration
 	whole bool
 }
 
 // forward lets another daemon answer a request.
-func (d *daemons) forward(w http.ResponseWriter, r *http.Request, to passing, p patience) {
+func (d *daemons) forward(w http.ResponseWriter, r *http.Request, to destination, p answerLimit) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	to.begun = func() {}
@@ -97,13 +97,13 @@ func (d *daemons) forward(w http.ResponseWriter, r *http.Request, to passing, p 
 			to.begun = func() { late.Stop() }
 		}
 	}
-	d.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, passingKey{}, to)))
+	d.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, destinationKey{}, to)))
 }
 
 func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			to, _ := r.In.Context().Value(passingKey{}).(passing)
+			to, _ := r.In.Context().Value(destinationKey{}).(destination)
 			r.Out.URL = &url.URL{Scheme: "http", Host: string(to.peer), Path: to.path, RawQuery: r.In.URL.RawQuery}
 			r.Out.Host = string(to.peer)
 			header := http.Header{}
@@ -121,21 +121,21 @@ func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReversePr
 				header.Set("Connection", "Upgrade")
 				header.Set("Upgrade", upgrade)
 			}
-			setAsker(header, askerOf(r.In.Context()))
+			setRequester(header, requesterOf(r.In.Context()))
 			r.Out.Header = header
 		},
 		Transport:     transport,
-		FlushInterval: -1, // what a task writes is wanted now
+		FlushInterval: -1, // output of a task is passed on at once
 		BufferPool:    newChunks(),
 		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ModifyResponse: func(resp *http.Response) error {
-			if to, ok := resp.Request.Context().Value(passingKey{}).(passing); ok {
+			if to, ok := resp.Request.Context().Value(destinationKey{}).(destination); ok {
 				to.begun()
 			}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			to, _ := r.Context().Value(passingKey{}).(passing)
+			to, _ := r.Context().Value(destinationKey{}).(destination)
 			if late := context.Cause(r.Context()); errors.Is(late, errNoAnswer) {
 				err = late
 			} else if r.Context().Err() != nil {
@@ -146,8 +146,8 @@ func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReversePr
 	}
 }
 
-// setAsker tells the daemon that is asked on whose behalf.
-func setAsker(header http.Header, a asker) {
+// setRequester tells the other daemon who makes the request.
+func setRequester(header http.Header, a requester) {
 	header.Set(headerUser, url.QueryEscape(a.user))
 	if a.operator {
 		header.Set(headerOperator, "1")
@@ -155,15 +155,15 @@ func setAsker(header http.Header, a asker) {
 	header.Set(headerHop, "1")
 }
 
-// chunks lends the buffers that passing on takes, each of logChunk bytes.
+// chunks is a pool of buffers of logChunk bytes for forwarding.
 type chunks struct{ pool sync.Pool }
 
 func newChunks() *chunks {
 	return &chunks{sync.Pool{New: func() any { b := make([]byte, logChunk); return &b }}}
 }
 
-// Get is of httputil.BufferPool.
+// Get implements httputil.BufferPool.
 func (c *chunks) Get() []byte { return *c.pool.Get().(*[]byte) }
 
-// Put is of httputil.BufferPool.
+// Put implements httputil.BufferPool.
 func (c *chunks) Put(b []byte) { c.pool.Put(&b) }

@@ -1,6 +1,7 @@
 package api
 
-// What stands between a listener and the routes: who asks, deadlines, bounds, and panics.
+// What each request passes between a listener and the routes: identification, deadlines, bounds, and recovery from
+// panics.
 
 import (
 	"context"
@@ -12,7 +13,7 @@ import (
 	"time"
 )
 
-// handler is everything between a listener and the routes.
+// handler returns the handler for one kind of listener.
 func (s *Server) handler(from origin) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -20,8 +21,8 @@ func (s *Server) handler(from origin) http.Handler {
 		defer s.served(r, out, began)
 		a, err := s.auth.identify(from, r)
 		if err == nil && r.Header.Get("Upgrade") != "" && r.Header.Get("Origin") != "" {
-			// Browsers let any page open a WebSocket, and say whose it is. It is
-			// looked at here, as the header is not passed on to other daemons.
+			// Browsers let any page open a WebSocket, but send the page's origin. The origin is checked here, because
+			// the header is not forwarded to other daemons.
 			err = fmt.Errorf("%w: a web page may not run commands", ErrDenied)
 		}
 		if err != nil {
@@ -29,12 +30,12 @@ func (s *Server) handler(from origin) http.Handler {
 			return
 		}
 		r.Body = &body{ReadCloser: http.MaxBytesReader(out, r.Body, bodyBound(r.URL.Path)), control: out.control}
-		*r = *r.WithContext(context.WithValue(r.Context(), askerKey{}, a))
+		*r = *r.WithContext(context.WithValue(r.Context(), requesterKey{}, a))
 		s.routes.ServeHTTP(out, r)
 	})
 }
 
-// served ends every request.
+// served is called at the end of every request.
 func (s *Server) served(r *http.Request, out *response, began time.Time) {
 	s.metrics.served(r.Pattern, out.status, time.Since(began))
 	p := recover()
@@ -47,9 +48,8 @@ func (s *Server) served(r *http.Request, out *response, began time.Time) {
 	panic(http.ErrAbortHandler)
 }
 
-// body has a deadline that ends with it: one that outlived the body would end
-// the request while it is being answered. A large one has it anew for each
-// part.
+// body is a request's body with a read deadline. The deadline is removed at the end of the body, because it would
+// otherwise end the request while the answer is written. For a large body it is extended with each part.
 type body struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -57,21 +57,22 @@ type body struct {
 	read    int // bytes since the deadline was set
 }
 
-// Read is of the request's body.
+// Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
 	if !b.begun || b.read >= bodyTimed {
 		b.begun, b.read = true, 0
-		_ = b.control.SetReadDeadline(time.Now().Add(bodyTimeout)) // as in response.Write
+		// not every listener supports deadlines; see response.Write
+		_ = b.control.SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.read += n
-	if errors.Is(err, io.EOF) { // after any other error net/http reads on, and not for ever
+	if errors.Is(err, io.EOF) { // after any other error net/http goes on reading, with a limit of its own
 		_ = b.control.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
 
-// response notes the status and gives up on a reader who takes nothing.
+// response records the status, and gives up on a client that does not read.
 type response struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -81,7 +82,7 @@ type response struct {
 // Unwrap is for http.ResponseController.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader notes the status.
+// WriteHeader records the status.
 func (w *response) WriteHeader(status int) {
 	if w.status == 0 || w.status/100 == 1 {
 		w.status = status
@@ -89,13 +90,12 @@ func (w *response) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write is under a deadline of its own.
+// Write sets a deadline for each write.
 func (w *response) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	// A listener that knows no deadlines has others: a member is cut off when it
-	// is silent.
+	// A listener without deadlines has other means: a member that is silent is cut off.
 	_ = w.control.SetWriteDeadline(time.Now().Add(writeWait))
 	return w.ResponseWriter.Write(b)
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The bounds of a listing of jobs.
+// Bounds of a listing of jobs.
 const (
 	defaultLimit = 200
 	maxLimit     = 1000 // a page of about 2 MB
@@ -40,7 +40,7 @@ type submitInput struct {
 	RawBody []byte `contentType:"application/json"`
 }
 
-// jobRoutes answers for the jobs that this daemon owns, and lists those of all.
+// jobRoutes serves the jobs that this daemon owns, and lists the jobs of all daemons.
 type jobRoutes struct {
 	*daemons
 	jobAccess
@@ -58,7 +58,7 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 	if err := r.hasTree(spec.Tree); err != nil {
 		return nil, err
 	}
-	a := askerOf(ctx)
+	a := requesterOf(ctx)
 	j, err := r.jobs.Submit(ctx, Submission{Spec: spec, User: a.user, Key: in.Key})
 	if err != nil {
 		return nil, err
@@ -66,16 +66,16 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 	return r.answer(ctx, j), nil
 }
 
-// answer is the whole document, with what the asker may see.
+// answer returns the whole document, without what the requester may not see.
 func (r *jobRoutes) answer(ctx context.Context, j job.Job) *jobOutput {
 	d := JobDocument(j, r.directory.Copies(j.ID.Group()))
-	if !askerOf(ctx).mayChange(j.User) {
+	if !requesterOf(ctx).mayChange(j.User) {
 		d = d.withoutSecrets()
 	}
 	return &jobOutput{d}
 }
 
-// decodeSpec reads a job file in JSON, strictly, on top of the defaults.
+// decodeSpec decodes a job file in JSON strictly, and adds the defaults.
 func decodeSpec(body []byte) (job.Spec, error) {
 	spec := job.DefaultSpec()
 	dec := json.NewDecoder(bytes.NewReader(body))
@@ -84,10 +84,10 @@ func decodeSpec(body []byte) (job.Spec, error) {
 		return spec, specProblem(err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return spec, bad("job: something follows the job file; one job a request")
+		return spec, bad("job: extra data after the job file; send one job per request")
 	}
 	if len(spec.Upload) > 0 {
-		return spec, bad("upload: the daemon cannot read your files: `muster submit` sends them, over HTTP send them first and give their tree")
+		return spec, bad("upload: the daemon cannot read your files: use `muster submit`, or upload them over HTTP first and give their tree")
 	}
 	for _, glob := range spec.Download {
 		if !doublestar.ValidatePattern(glob) {
@@ -101,7 +101,7 @@ func decodeSpec(body []byte) (job.Spec, error) {
 	return spec, bad("%w", err)
 }
 
-// specProblem says which field is wrong with a job file.
+// specProblem says which field of a job file is wrong.
 func specProblem(err error) error {
 	p := newProblem("bad-request", http.StatusUnprocessableEntity, "job file")
 	flaw := Flaw{Location: "body", Message: strings.TrimPrefix(err.Error(), "json: ")}
@@ -129,7 +129,7 @@ func (r *jobRoutes) offers(ctx context.Context, in *specInput) (*explanationOutp
 	if err != nil {
 		return nil, err
 	}
-	e, err := r.explain.Offers(ctx, Submission{Spec: spec, User: askerOf(ctx).user})
+	e, err := r.explain.Offers(ctx, Submission{Spec: spec, User: requesterOf(ctx).user})
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (r *jobRoutes) get(ctx context.Context, in *jobInput) (*jobOutput, error) {
 	return r.answer(ctx, j), nil
 }
 
-// about names the job in an error that may not.
+// about adds the job to an error that may not name it.
 func about(id string, err error) error {
 	if strings.Contains(err.Error(), id) {
 		return err
@@ -172,22 +172,22 @@ func (in *changeInput) reason() string {
 	return in.Body.Reason
 }
 
-// jobAccess finds jobs that the asker may change.
+// jobAccess finds jobs that the requester may change.
 type jobAccess struct{ jobs Jobs }
 
-// mine is a job, if the asker may change it.
+// mine returns a job if the requester may change it.
 func (o jobAccess) mine(ctx context.Context, id, verb string) (job.Job, error) {
 	j, err := o.jobs.Get(ctx, job.ID(id))
 	if err != nil {
 		return j, about(id, err)
 	}
-	if a := askerOf(ctx); !a.mayChange(j.User) {
+	if a := requesterOf(ctx); !a.mayChange(j.User) {
 		return j, fmt.Errorf("%s job %s: %w: it belongs to %s, and you are %s", verb, id, ErrDenied, j.User, a.user)
 	}
 	return j, nil
 }
 
-// myTask is mine, and one of the job's tasks.
+// myTask is mine with one of the job's tasks.
 func (o jobAccess) myTask(ctx context.Context, id string, index int, verb string) (job.Job, job.Task, error) {
 	j, err := o.mine(ctx, id, verb)
 	if err != nil {
@@ -246,7 +246,7 @@ type listInput struct {
 type jobsOutput struct{ Body Listing[Job] }
 
 func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error) {
-	q, err := in.query(askerOf(ctx))
+	q, err := in.query(requesterOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 
 func position(j Job) job.Position { return job.Position{Submitted: j.SubmittedAt, ID: j.ID} }
 
-func (in *listInput) query(a asker) (job.Query, error) {
+func (in *listInput) query(a requester) (job.Query, error) {
 	q := job.Query{User: in.User, Name: in.Name, Prefix: in.Prefix, Limit: in.Limit}
 	if q.Limit == 0 {
 		q.Limit = defaultLimit
@@ -307,13 +307,12 @@ func (in *listInput) query(a asker) (job.Query, error) {
 	return q, err
 }
 
-// forwarded is the same question to another daemon, where nothing depends on
-// who asks.
+// forwarded returns the query for another daemon, with fields that depend on the requester filled in.
 func (in *listInput) forwarded(q job.Query) url.Values {
 	return JobFilter{States: q.States, User: q.User, Name: q.Name, Prefix: q.Prefix, Limit: q.Limit, Cursor: in.Cursor}.query()
 }
 
-// cursor is a position as text.
+// cursor encodes a position as text.
 func cursor(p job.Position) string {
 	return strconv.FormatInt(p.Submitted.UnixNano(), 10) + "." + string(p.ID)
 }
@@ -326,7 +325,7 @@ func parseCursor(text string) (job.Position, error) {
 	ns, err1 := strconv.ParseInt(at, 10, 64)
 	whole, err2 := job.ParseID(id)
 	if err := errors.Join(err1, err2); err != nil {
-		return job.Position{}, bad("cursor %s: take it from a listing's next", quote(text))
+		return job.Position{}, bad("cursor %s: use the next of a listing", quote(text))
 	}
 	return job.Position{Submitted: time.Unix(0, ns), ID: whole}, nil
 }

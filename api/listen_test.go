@@ -1,6 +1,6 @@
 package api
 
-// Real sockets: what only the kernel can tell.
+// Tests on real sockets, for what only the kernel can tell.
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// serve runs a server on real sockets with the parts of a daemon in memory.
+// serve runs a server on real sockets, with fakes in memory.
 func serve(t *testing.T, change func(*Config)) (*daemon, Config, context.CancelFunc) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "api") //nolint:usetesting // t.TempDir can be longer than a socket's name may be
@@ -65,7 +65,7 @@ func client(t *testing.T, cfg ClientConfig) *Client {
 	return c
 }
 
-// The kernel says who is at the other end of the socket.
+// The kernel tells the user at the other end of the socket.
 func TestSocketTellsTheUser(t *testing.T) {
 	d, cfg, _ := serve(t, func(*Config) {})
 	me, err := user.Current()
@@ -167,8 +167,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// A web page that the user looks at can send requests to loopback, but not
-// past this.
+// A web page in the user's browser can send requests to loopback, but the server refuses them.
 func TestWebPagesAreKeptOut(t *testing.T) {
 	d, _, _ := serve(t, func(*Config) {})
 	addr := d.server.HTTPAddr().String()
@@ -202,8 +201,8 @@ func TestWebPagesAreKeptOut(t *testing.T) {
 	}
 }
 
-// A WebSocket is a GET, which pages may send anywhere; and the daemon that it
-// is passed on to does not see the page's origin.
+// A page may open a WebSocket to any host, because that is a GET. The daemon to which it is forwarded does not see
+// the page's origin.
 func TestWebPagesOpenNoWebSockets(t *testing.T) {
 	d, _, _ := serve(t, func(*Config) {})
 	addr := d.server.HTTPAddr().String()
@@ -251,7 +250,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// A server that stops lets go of its streams at once.
+// A server that stops ends its streams at once.
 func TestStopEndsStreams(t *testing.T) {
 	_, cfg, stop := serve(t, func(*Config) {})
 	c := client(t, ClientConfig{Socket: cfg.Socket})

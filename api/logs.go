@@ -1,7 +1,7 @@
 package api
 
-// The routes of logs: the owner knows where an attempt runs, that host has the
-// bytes, and each daemon between only passes them on.
+// The routes of logs. The owner of the job knows where an attempt runs; that host has the log. Daemons in between
+// only forward it.
 
 import (
 	"context"
@@ -36,7 +36,7 @@ type attemptInput struct {
 	Marks   bool   `query:"marks" default:"true"`
 }
 
-// logRoutes answers with the output of tasks.
+// logRoutes serves the output of tasks.
 type logRoutes struct {
 	*daemons
 
@@ -45,7 +45,7 @@ type logRoutes struct {
 	logs  Logs
 }
 
-// task answers as the owner of the job.
+// task serves the request as the owner of the job.
 func (l *logRoutes) task(ctx context.Context, in *logInput) (*huma.StreamResponse, error) {
 	t, err := l.started(ctx, in)
 	if err != nil {
@@ -63,36 +63,36 @@ func (l *logRoutes) task(ctx context.Context, in *logInput) (*huma.StreamRespons
 		return l.open(ctx, attemptInput{Attempt: a.String(), Stream: in.Stream, Follow: in.Follow, Offset: offset, Marks: in.Marks})
 	}
 	q := url.Values{"stream": {in.Stream}, "offset": {strconv.FormatInt(offset, 10)}, "marks": {strconv.FormatBool(in.Marks)}}
-	p := patience{limit: forwardRead}
+	p := answerLimit{limit: forwardRead}
 	if in.Follow {
 		q.Set("follow", "true")
-		p.limit = 0 // it may wait for the process to start
+		p.limit = 0 // no limit: the task may have to wait for its start
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, as huma hands it over
 		r, w := humago.Unwrap(hctx)
 		r = r.Clone(hctx.Context())
 		r.URL.RawQuery = q.Encode()
-		l.forward(w, r, passing{
+		l.forward(w, r, destination{
 			peer: t.Node, path: "/peer/v1/attempts/" + a.String() + "/logs", who: "node " + t.NodeName + ", which has the output of job " + in.ID + ",",
 		}, p)
 	}}, nil
 }
 
-// hasRun says whether the task's newest attempt may have output.
+// hasRun reports whether the task's newest attempt may have output.
 func hasRun(t job.Task) bool {
 	switch t.State {
 	case job.Starting, job.Running, job.Unreachable, job.Completing:
 		return t.Node != ""
 	case job.Pending, job.Held, job.Succeeded, job.Failed, job.Cancelled, job.Timeout, job.OutOfMemory, job.NodeFail, job.Preempted:
-		return t.Node != "" && (!t.Started.IsZero() || !t.Ended.IsZero()) // of an earlier try, if it waits for another
+		// a task that waits for another attempt may have output of an earlier one
+		return t.Node != "" && (!t.Started.IsZero() || !t.Ended.IsZero())
 	case job.Reserved:
 		return false
 	}
 	return false
 }
 
-// started is the task once it has output or never will have; without follow it
-// must be so already.
+// started returns the task once it has output or never will have. Without follow this must be so already.
 func (l *logRoutes) started(ctx context.Context, in *logInput) (job.Task, error) {
 	id := job.ID(in.ID)
 	j, err := l.jobs.Get(ctx, id)
@@ -127,12 +127,12 @@ func taskOf(j job.Job, index int) (job.Task, error) {
 	return job.Task{}, &notFoundError{"task", string(j.ID) + "." + strconv.Itoa(index), fmt.Sprintf("the job has %d", len(j.Tasks))}
 }
 
-// settled says whether the log wanted, or a newer one, is there or never will be.
+// settled reports whether the requested log, or a newer one, exists or never will.
 func settled(t job.Task, attempt int) bool {
 	return (hasRun(t) && t.Attempt >= attempt) || t.State.Ended()
 }
 
-// attempt answers as the host where the attempt runs.
+// attempt serves the request as the host where the attempt runs.
 func (l *logRoutes) attempt(ctx context.Context, in *attemptInput) (*huma.StreamResponse, error) {
 	return l.open(ctx, *in)
 }
@@ -153,22 +153,22 @@ func (l *logRoutes) open(ctx context.Context, in attemptInput) (*huma.StreamResp
 	return sendLog(h, body), nil
 }
 
-// logChunk is how many bytes of a log are read, passed on and flushed at a time.
+// logChunk is how many bytes of a log are read, forwarded and flushed at a time.
 const logChunk = 256 << 10
 
-// logHead is what is known of a log before its bytes.
+// logHead holds what is sent before the bytes of a log.
 type logHead struct {
 	attempt job.Attempt
 	start   int64
 	marks   bool
-	before  string // the bytes
+	before  string // text to send before the log
 }
 
-// logMark is the line that stands for removed output.
+// logMark returns the line that stands for removed output.
 func logMark(n int64) string { return fmt.Sprintf("\n--- muster: %d bytes cut here ---\n", n) }
 
-// sendLog copies a log as it comes. The trailer at its end says that it was
-// all; a log that breaks off is cut off, so that no reader takes it for whole.
+// sendLog copies a log as it grows. The trailer at the end confirms that it is complete. If the log breaks off, the
+// response is cut off, so that no reader takes it for complete.
 func sendLog(head logHead, body io.ReadCloser) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		defer body.Close()
@@ -192,8 +192,7 @@ func sendLog(head logHead, body io.ReadCloser) *huma.StreamResponse {
 	}}
 }
 
-// copyBody sends a log to its end, or without marks to its first gap, and gives
-// the offset reached.
+// copyBody sends a log to its end, or without marks to its first gap, and returns the offset reached.
 func copyBody(w http.ResponseWriter, head logHead, body io.Reader) (end int64, err error) {
 	send := func(text []byte) error {
 		if _, err := w.Write(text); err != nil {
@@ -202,7 +201,7 @@ func copyBody(w http.ResponseWriter, head logHead, body io.Reader) (end int64, e
 		return http.NewResponseController(w).Flush()
 	}
 	end = head.start
-	if err := send([]byte(head.before)); err != nil { // the header goes with it
+	if err := send([]byte(head.before)); err != nil { // also sends the header
 		return end, err
 	}
 	buf := make([]byte, logChunk)

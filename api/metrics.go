@@ -1,6 +1,6 @@
 package api
 
-// What the server counts; nil metrics count nothing.
+// Metrics of the server. A nil *metrics counts nothing.
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ type metrics struct {
 
 func newMetrics(reg *prometheus.Registry) (*metrics, error) {
 	if reg == nil {
-		return nil, nil //nolint:nilnil // nil metrics are metrics that count nothing
+		return nil, nil //nolint:nilnil // a nil *metrics counts nothing
 	}
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{

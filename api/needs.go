@@ -1,7 +1,7 @@
 package api
 
-// What the server needs of the rest of the daemon. The parts behind these
-// interfaces answer with this package's sentinels.
+// The interfaces that the server needs from the rest of the daemon. Their implementations return the errors of this
+// package.
 
 import (
 	"context"
@@ -18,50 +18,49 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// Jobs keeps the jobs that this daemon owns.
+// Jobs stores the jobs that this daemon owns.
 type Jobs interface {
-	// Submit accepts a job; its record is durable when Submit returns. It
-	// answers NoMatchError for a job that nothing could ever run and that is not
-	// on hold, and ErrConflict for another job under the same user's key.
+	// Submit accepts a job; its record is durable when Submit returns. It returns a NoMatchError if nothing in the
+	// cluster could ever run the job and the job is not on hold, and ErrConflict if the user's key belongs to a
+	// different job.
 	Submit(ctx context.Context, s Submission) (job.Job, error)
-	// Get is one job, or ErrNotFound.
+	// Get returns one job, or ErrNotFound.
 	Get(ctx context.Context, id job.ID) (job.Job, error)
-	// List returns the jobs that q chooses.
+	// List returns the jobs that q selects.
 	List(ctx context.Context, q job.Query) ([]job.Job, error)
-	// Cancel ends a job; one that has ended stays as it is.
+	// Cancel cancels a job; a job that has ended is not changed.
 	Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error)
-	// Hold keeps a waiting job back, or releases it; ErrConflict for any other.
+	// Hold holds or releases a waiting job; ErrConflict for a job in any other state.
 	Hold(ctx context.Context, id job.ID, release bool, reason string) (job.Job, error)
 }
 
-// Deaths gives up what this daemon's jobs have on a host that is gone for good.
+// Deaths gives up the tasks of this daemon's jobs on a host that is gone for good.
 type Deaths interface {
-	// MayBeDead counts the tasks that DeclareDead would give up; ErrConflict for
-	// a host that answers.
+	// MayBeDead counts the tasks that DeclareDead would give up. It returns ErrConflict if the host answers.
 	MayBeDead(ctx context.Context, node job.Peer) (tasks int, err error)
-	// DeclareDead gives them up, on the word of the user by, and returns when that
-	// is durable. A host that is not known has none. To repeat it does no harm.
+	// DeclareDead gives up the tasks, in the name of the user by, and returns when that is durable. An unknown host
+	// has no tasks. It is safe to repeat.
 	DeclareDead(ctx context.Context, node job.Peer, by string) (tasks int, err error)
 }
 
-// Explain answers questions about placement.
+// Explain explains placement.
 type Explain interface {
-	// Why explains a job that this daemon owns, or ErrNotFound.
+	// Why explains a job that this daemon owns, or returns ErrNotFound.
 	Why(ctx context.Context, id job.ID) (lease.Explanation, error)
-	// Offers is a dry run.
+	// Offers explains a job that is not submitted.
 	Offers(ctx context.Context, s Submission) (lease.Explanation, error)
 }
 
-// Watch tells of changes to the jobs that this daemon owns.
+// Watch reports changes to the jobs that this daemon owns.
 type Watch interface {
 	// Watch sends each job of ids (all if there are none), then every change; rapid changes may be merged. With ended
 	// it sends only jobs that have ended. It closes the channel when ctx ends, or when the receiver falls behind.
 	Watch(ctx context.Context, ids []job.ID, ended bool) (<-chan job.Job, error)
-	// Counts is how many jobs are in each state.
+	// Counts returns the number of jobs in each state.
 	Counts(ctx context.Context) (map[job.State]int, error)
 }
 
-// NodeSource is the node that this daemon runs on.
+// NodeSource is the node on which this daemon runs.
 type NodeSource interface {
 	Node(ctx context.Context) (NodeInfo, error)
 	// Drain keeps the node from starting anything new. The drain is durable when Drain returns.
@@ -72,33 +71,30 @@ type NodeSource interface {
 
 // Logs opens the output of attempts that this host has started.
 type Logs interface {
-	// Open reads a stream (stdout, stderr, or both in their order) from the
-	// offset, which below 0 counts from the end; start is where the first byte
-	// stands, later than asked where output was removed. A *GapError of Read,
-	// after which it reads on, says that output was removed there. With follow, Read waits for more, and ends with
-	// io.EOF only when the attempt has ended and all was read; Open waits for an attempt that
-	// is about to start. Without, it ends at what is there. Reading ends with an
-	// error when ctx does. ErrNotFound for an attempt that this host does not
-	// know.
+	// Open opens a stream (stdout, stderr, or both in the order of writing) at an offset; a negative offset counts
+	// from the end. start is the offset of the first byte; it is higher than requested if output was removed there.
+	// If output was removed further on, Read returns a *GapError, and the next Read goes on after the gap. With
+	// follow, Open waits for an attempt that is about to start, and Read waits for more output and returns io.EOF
+	// only when the attempt has ended and all was read. Without follow, Read returns io.EOF at the end of what there
+	// is. Read returns an error when ctx ends. Open returns ErrNotFound for an attempt that this host does not know.
 	Open(ctx context.Context, a job.Attempt, stream string, offset int64, follow bool) (body io.ReadCloser, start int64, err error)
 }
 
-// Uploads keeps what jobs bring along. Its errors are those of package blob.
+// Uploads stores the files that jobs upload. Its errors are those of package blob.
 type Uploads interface {
-	// Missing lists those chunks that are not here.
+	// Missing returns those chunks that are not here.
 	Missing(refs []blob.Ref) ([]blob.Ref, error)
-	// PutAll keeps chunks of a user that come each after its head; they are on
-	// their way to the disk.
+	// PutAll stores a user's chunks, each preceded by its header. They may not be on disk yet when it returns.
 	PutAll(from io.Reader, user string) error
-	// PutTree keeps a tree of a user whose chunks are all here, and gives those
-	// that are not; all of it is on disk when it returns.
+	// PutTree stores a user's tree if all its chunks are here; else it returns the missing chunks. The tree and its
+	// chunks are on disk when it returns.
 	PutTree(text []byte, user string) (blob.Hash, []blob.Ref, error)
 	TreeText(h blob.Hash) ([]byte, error)
 	Reader() *blob.Reader
 }
 
-// GapError says that output was removed from the middle of a log to keep it
-// within its bound: the next byte is that at Next.
+// GapError means that output was removed from the middle of a log to keep it within its size limit. The log goes on
+// at offset Next.
 type GapError struct{ Next int64 }
 
 // Error says where the log goes on.
@@ -106,35 +102,35 @@ func (e *GapError) Error() string { return fmt.Sprintf("output before byte %d wa
 
 // Peers is the cluster's membership.
 type Peers interface {
-	// Members lists the known members, this daemon among them.
+	// Members returns the known members, including this daemon.
 	Members(ctx context.Context) ([]Member, error)
 	Invite(ctx context.Context, ttl time.Duration, uses int, roles []string) (Invitation, error)
-	// Join returns the cluster's id; ErrConflict in another cluster, ErrDenied
-	// for a token that is no good, ErrUnavailable if no address answers.
+	// Join returns the ID of the joined cluster. Errors: ErrConflict in another cluster, ErrDenied for an invalid
+	// token, ErrUnavailable if no address answers.
 	Join(ctx context.Context, bootstrap []string, token string) (cluster string, err error)
 	Revoke(ctx context.Context, p job.Peer, reason string) error
 }
 
-// Directory knows who owns which jobs.
+// Directory knows which daemon owns which jobs.
 type Directory interface {
-	// Owner finds the daemon that owns a group's jobs; self is this one.
-	// ErrUnavailable if it cannot be found now, ErrNotFound if there is none.
+	// Owner finds the daemon that owns a group's jobs; self is true for this one. It returns ErrUnavailable if the
+	// owner cannot be found now, and ErrNotFound if there is none.
 	Owner(ctx context.Context, g job.Group) (p job.Peer, self bool, err error)
-	// Copies is how many daemons keep the records of a group owned here.
+	// Copies returns the number of daemons that store the records of a group that this daemon owns.
 	Copies(g job.Group) int
 }
 
-// Self tells of this daemon as a whole.
+// Self describes this daemon.
 type Self interface {
-	// Daemon fills in the document, less its facts.
+	// Daemon returns the document without its facts.
 	Daemon(ctx context.Context) (Daemon, error)
-	// Ready is nil once work can be taken, else it says what is missing.
+	// Ready returns nil once the daemon accepts work; before that, an error that says what is missing.
 	Ready(ctx context.Context) error
 	// Facts examines the host.
 	Facts(ctx context.Context) ([]Fact, error)
 }
 
-// Needs is what a server is joined to.
+// Needs holds the parts of the daemon that a server uses.
 type Needs struct {
 	Jobs      Jobs
 	Deaths    Deaths
@@ -148,12 +144,11 @@ type Needs struct {
 	Files     Files
 	Exec      Exec
 	Self      Self
-	// Transport carries requests to http://PEER/… of other daemons, where their
-	// PeerListener takes them.
+	// Transport carries requests to http://PEER/… to the PeerListener of another daemon.
 	Transport http.RoundTripper
-	// PeerListener accepts other daemons, authenticated as members; may be nil.
+	// PeerListener accepts connections of other daemons, which are authenticated members. It may be nil.
 	PeerListener net.Listener
-	// Registry is shown at /metrics; may be nil.
+	// Registry is served at /metrics; it may be nil.
 	Registry *prometheus.Registry
 }
 
@@ -164,7 +159,7 @@ type Submission struct {
 	Key  string // idempotency key, or empty
 }
 
-// Member is a daemon of the cluster as this one knows it.
+// Member is a daemon of the cluster as this daemon knows it.
 type Member struct {
 	Peer     job.Peer
 	Name     string
@@ -173,11 +168,11 @@ type Member struct {
 	Roles    []string
 	Addrs    []string
 	LastSeen time.Time
-	Detail   string        // why it is not ready, if that is known
-	Profile  lease.Profile // the last that it showed; may be empty
+	Detail   string        // why it is not ready, if known
+	Profile  lease.Profile // the last profile that it sent; may be empty
 }
 
-// label is what people call the member.
+// label returns the member's name for people.
 func (m Member) label() string {
 	if m.Name != "" {
 		return m.Name

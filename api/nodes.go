@@ -1,6 +1,6 @@
 package api
 
-// The routes of nodes, GPUs and the cluster's figures.
+// The routes of nodes, GPUs and the cluster's totals.
 
 import (
 	"cmp"
@@ -28,7 +28,7 @@ type (
 	}
 )
 
-// nodeRoutes answers for this node, and sums up all others.
+// nodeRoutes serves this node, and merges the answers of all others.
 type nodeRoutes struct {
 	*daemons
 
@@ -36,8 +36,8 @@ type nodeRoutes struct {
 	watch Watch
 }
 
-// nodes is this node and, unless a daemon asks, all others; one that does not
-// answer is shown as it was last known.
+// nodes returns this node and, unless the request is from another daemon, all others. A node that does not answer
+// appears as it was last known.
 func (r *nodeRoutes) nodes(ctx context.Context) ([]Node, []string, error) {
 	info, err := r.node.Node(ctx)
 	if err != nil {
@@ -68,8 +68,7 @@ func (r *nodeRoutes) nodes(ctx context.Context) ([]Node, []string, error) {
 	return list, silent(r.daemons, answers), nil
 }
 
-// silentNode is what is known of a node that does not answer: what it has, not
-// what is free.
+// silentNode returns what is known of a node that does not answer: what it has, but not what is free.
 func silentNode(m Member) Node {
 	p := m.Profile
 	p.Peer, p.Name = m.Peer, m.label()
@@ -116,7 +115,7 @@ func (r *nodeRoutes) get(ctx context.Context, in *nodeInput) (*nodeOutput, error
 		}
 		return &nodeOutput{NodeDocument(info)}, nil
 	}
-	if askerOf(ctx).from == fromPeer {
+	if requesterOf(ctx).from == fromPeer {
 		return nil, &notFoundError{"node", in.ID, "the daemon that was asked is another"}
 	}
 	n := silentNode(m)

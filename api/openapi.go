@@ -1,7 +1,7 @@
 package api
 
-// The OpenAPI document, where it has to say more than the types do, and the
-// page that shows it without loading anything from elsewhere.
+// Additions to the OpenAPI document that the Go types do not give, and a page that shows the document without loading
+// anything from other servers.
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// tarOf is an operation that answers with an archive.
+// tarOf returns an operation that answers with an archive.
 func tarOf(op huma.Operation) huma.Operation {
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "An archive in the format of tar. The trailer " + headerEnd + " says that nothing is missing.",
@@ -52,20 +52,20 @@ func eventsOf(op huma.Operation) huma.Operation {
 // requests are the documents in which an unknown field is an error.
 var requests = []string{"Spec", "Resources", "ChangeRequest", "DeclareDeadRequest", "InviteRequest", "JoinRequest"}
 
-// finishOpenAPI says of the routes what their Go types do not.
+// finishOpenAPI adds what the Go types do not say about the routes.
 func finishOpenAPI(doc *huma.OpenAPI) {
 	schemas := doc.Components.Schemas
-	delete(schemas.Map(), "ErrorModel") // every problem is one of ours
+	delete(schemas.Map(), "ErrorModel") // every error is a Problem
 	delete(schemas.Map(), "ErrorDetail")
 	spec := schemas.Schema(reflect.TypeFor[job.Spec](), true, "Spec")
 	for _, path := range []string{"/v1/jobs", "/v1/offers"} {
 		doc.Paths[path].Post.RequestBody.Content["application/json"].Schema = spec
 	}
-	// Only a command or a script must be given: everything else has a default.
+	// Only a command or a script is required: everything else has a default.
 	schemas.Map()["Spec"].Required = nil
 	for name, schema := range schemas.Map() {
 		if schema.Type == huma.TypeObject && !slices.Contains(requests, name) && schema.AdditionalProperties == false {
-			schema.AdditionalProperties = nil // fields may be added to what we answer
+			schema.AdditionalProperties = nil // fields may be added to our answers
 		}
 	}
 	doc.Paths["/v1/events"].Get.Responses["200"].Content["text/event-stream"].Schema = schemas.Schema(reflect.TypeFor[Event](), true, "Event")
@@ -79,7 +79,7 @@ func docs(doc *huma.OpenAPI) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", docsPolicy)
-		_, _ = w.Write(page) // a reader who is gone needs no page
+		_, _ = w.Write(page) // if the reader is gone the error does not matter
 	}
 }
 

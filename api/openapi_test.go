@@ -37,8 +37,7 @@ func page(t *testing.T, s *Server, path string) string {
 	return w.Body.String()
 }
 
-// The document says of each route what it always said: a change here is a
-// change of the API, seen in review.
+// The document is compared with a file, so that every change of the API shows in review.
 func TestOpenAPI(t *testing.T) {
 	text := page(t, bareServer(t), "/openapi.json")
 	if again := page(t, bareServer(t), "/openapi.json"); again != text {
@@ -105,7 +104,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// The page works on a host without a way out.
+// The page works on a host without internet access.
 func TestDocsLoadNothing(t *testing.T) {
 	text := page(t, bareServer(t), "/docs")
 	for _, bad := range []string{"<script", "http://", "https://", "<img", "<link", "src="} {

@@ -1,7 +1,6 @@
 package api
 
-// Errors: the sentinels that a daemon's parts and the client share, and the
-// problem documents in which they travel.
+// Errors: those that the daemon and the client share, and the problem documents that carry them.
 
 import (
 	"context"
@@ -15,33 +14,32 @@ import (
 )
 
 var (
-	// ErrNotFound is a job, node, attempt or path that does not exist. Check the
-	// name.
+	// ErrNotFound is a job, node, attempt or path that does not exist. Check the name.
 	ErrNotFound = errors.New("not found")
-	// ErrBad is a request that is wrong in itself. Correct it.
+	// ErrBad is an invalid request. Correct it.
 	ErrBad = errors.New("wrong request")
-	// ErrTooLarge is a request beyond a bound. Put bulk in files.
+	// ErrTooLarge is a request that exceeds a bound. Put large data in files.
 	ErrTooLarge = errors.New("too large")
-	// ErrNoMatch is a job that nothing in the cluster could ever run. Ask for
-	// less, or submit it on hold; see NoMatchError and Problem.Explanation.
+	// ErrNoMatch is a job that nothing in the cluster could ever run. Ask for less, or submit it on hold. See
+	// NoMatchError and Problem.Explanation.
 	ErrNoMatch = errors.New("nothing in the cluster could ever run this")
-	// ErrConflict is a request that the present state does not allow, such as a
-	// hold of a job that runs, or a second job under one idempotency key.
+	// ErrConflict is a request that the present state does not allow, such as a hold of a running job, or a different
+	// job under an idempotency key that is in use.
 	ErrConflict = errors.New("conflict")
-	// ErrUnavailable is a daemon that does not answer, or not now. Try again.
+	// ErrUnavailable is a daemon that does not answer now. Try again.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrUnauthorized is a request over TCP without the right token.
 	ErrUnauthorized = errors.New("unauthorized")
 	// ErrDenied is a request that this user may not make.
 	ErrDenied = errors.New("not allowed")
-	// ErrNotYet is a request for something that this version does not do.
+	// ErrNotYet is a request for something that this version does not support.
 	ErrNotYet = job.ErrNotYet
 )
 
-// NoMatchError is ErrNoMatch with what stands against the job.
+// NoMatchError is ErrNoMatch with an explanation of why no host can run the job.
 type NoMatchError struct{ Explanation lease.Explanation }
 
-// Error is the reason in one line.
+// Error returns the reason in one line.
 func (e *NoMatchError) Error() string {
 	if e.Explanation.Reason.Detail == "" {
 		return ErrNoMatch.Error()
@@ -49,10 +47,10 @@ func (e *NoMatchError) Error() string {
 	return ErrNoMatch.Error() + ": " + e.Explanation.Reason.Detail
 }
 
-// Is makes it an ErrNoMatch.
+// Is reports whether target is ErrNoMatch.
 func (e *NoMatchError) Is(target error) bool { return target == ErrNoMatch }
 
-// problems pairs each sentinel with its code and status, used both ways.
+// problems pairs each error with its code and status. It is used in both directions.
 var problems = []struct {
 	err    error
 	code   string
@@ -77,8 +75,7 @@ const (
 	contentProb  = "application/problem+json"
 )
 
-// Problem is an RFC 9457 problem document. At the client it is the error: it is
-// the sentinel of its code.
+// Problem is an RFC 9457 problem document. In the client it is the error, and errors.Is finds the error of its code.
 type Problem struct { //nolint:errname // a document first, and by its name in the standard
 	Type        string       `json:"type" doc:"urn:muster:problem: and the code"`
 	Title       string       `json:"title"`
@@ -89,13 +86,13 @@ type Problem struct { //nolint:errname // a document first, and by its name in t
 	Explanation *Explanation `json:"explanation,omitempty" doc:"with no-match: which clauses stand against the job"`
 }
 
-// Flaw is one thing that is wrong with a request, and where.
+// Flaw is one error in a request, and where it is.
 type Flaw struct {
 	Location string `json:"location,omitempty"`
 	Message  string `json:"message"`
 }
 
-// Error is the problem in one line.
+// Error returns the problem in one line.
 func (p *Problem) Error() string {
 	flaws := make([]string, 0, len(p.Errors))
 	for _, f := range p.Errors {
@@ -111,7 +108,7 @@ func (p *Problem) Error() string {
 	return strings.ReplaceAll(text, "\n", "; ")
 }
 
-// Is holds for the sentinel of the problem's code.
+// Is reports whether target is the error of the problem's code.
 func (p *Problem) Is(target error) bool {
 	for _, row := range problems {
 		if row.code == p.Code && row.err == target {
@@ -121,13 +118,13 @@ func (p *Problem) Is(target error) bool {
 	return false
 }
 
-// GetStatus is the HTTP status, for huma.
+// GetStatus returns the HTTP status, for huma.
 func (p *Problem) GetStatus() int { return p.Status }
 
-// ContentType is that of a problem document, for huma.
+// ContentType returns the content type of a problem document, for huma.
 func (p *Problem) ContentType(string) string { return contentProb }
 
-// problemOf is the document of an error.
+// problemOf returns the document of an error.
 func problemOf(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
@@ -150,7 +147,7 @@ func newProblem(code string, status int, detail string) *Problem {
 	return &Problem{Type: problemType + code, Title: http.StatusText(status), Status: status, Detail: detail, Code: code}
 }
 
-// problemOfStatus is the document of a refusal that carries a status only.
+// problemOfStatus returns the document of a refusal that has only a status.
 func problemOfStatus(status int, detail string) *Problem {
 	for _, row := range problems {
 		if row.status == status && row.code != codeNoMatch {

@@ -1,26 +1,26 @@
 package api
 
-// What clients send, and the headers that both sides know.
+// Documents that clients send, and the headers of the protocol.
 
 // The headers of the protocol.
 const (
 	headerKey      = "Idempotency-Key"
-	headerUser     = "Muster-User"     // who asks, in the word of the daemon that forwards
-	headerOperator = "Muster-Operator" // "1" if that user may change what belongs to others
-	headerHop      = "Muster-Hop"      // set by a daemon: answer from what you have
+	headerUser     = "Muster-User"     // the user, as stated by the forwarding daemon
+	headerOperator = "Muster-Operator" // "1" if that user may change the jobs of others
+	headerHop      = "Muster-Hop"      // set by a daemon: answer from your own data
 	headerAttempt  = "Muster-Attempt"  // number of the attempt whose log this is
-	headerOffset   = "Muster-Offset"   // where in the log the first byte of the body stands
-	headerEnd      = "Muster-End"      // trailer: the offset after the last byte; without it the body is cut off
-	headerNext     = "Muster-Next"     // trailer: the log goes on at this offset, as what is before it was removed
+	headerOffset   = "Muster-Offset"   // offset in the log of the first byte of the body
+	headerEnd      = "Muster-End"      // trailer: the offset after the last byte; if it is missing, the body was cut off
+	headerNext     = "Muster-Next"     // trailer: output was removed here, and the log goes on at this offset
 )
 
-// The bounds of texts in a request.
+// Bounds of texts in a request.
 const (
-	maxReason = 1024 // letters of a reason
-	maxKey    = 128  // letters of an idempotency key
+	maxReason = 1024 // characters of a reason
+	maxKey    = 128  // characters of an idempotency key
 )
 
-// changeRequest is the body of cancel, hold, release, requeue and the like.
+// changeRequest is the body of cancel, hold, release, requeue and similar requests.
 type changeRequest struct {
 	Reason string `json:"reason,omitempty" maxLength:"1024"`
 }

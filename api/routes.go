@@ -1,7 +1,6 @@
 package api
 
-// The table of routes: what may be asked, through which doors, and where it is
-// answered.
+// The table of routes: the requests, the listeners on which they are allowed, and the daemon that answers them.
 
 import (
 	"context"
@@ -16,16 +15,16 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// way says who may use a route and where its answer is.
+// way says who may use a route and which daemon answers.
 type way struct {
-	peers  bool // other daemons may ask
-	only   bool // only other daemons may ask
+	peers  bool // other daemons may use it
+	only   bool // only other daemons may use it
 	owner  bool // about the job {id}: answered by the daemon that owns it
-	node   bool // about the node {id}: answered by its own daemon
-	stream bool // stays open
+	node   bool // about the node {id}: answered by the node's own daemon
+	stream bool // long-lived
 }
 
-// router joins routes to the checks before them and to the handlers that answer.
+// router connects each route with its checks and its handler.
 type router struct {
 	*daemons
 
@@ -35,7 +34,7 @@ type router struct {
 	api       huma.API
 }
 
-// newRouter makes the mux of all routes.
+// newRouter returns the mux of all routes.
 func newRouter(cfg Config, needs Needs, d *daemons, gate *admission, log *slog.Logger) *http.ServeMux {
 	config := huma.DefaultConfig("muster", cfg.Version)
 	config.Info.Description = "A peer-to-peer scheduler of GPU jobs. Any daemon of a cluster answers for all of it."
@@ -58,7 +57,7 @@ func newRouter(cfg Config, needs Needs, d *daemons, gate *admission, log *slog.L
 	return mux
 }
 
-// jobs adds the routes of jobs and of what their tasks write.
+// jobs adds the routes of jobs and of the output of their tasks.
 func (rt *router) jobs(needs Needs, log *slog.Logger) {
 	uploads := &uploadRoutes{uploads: needs.Uploads, parsing: make(chan struct{}, maxParsing)}
 	access := jobAccess{needs.Jobs}
@@ -130,8 +129,8 @@ func post(id, path, summary string, status int) huma.Operation {
 	}
 }
 
-// jobFile is an operation whose handler reads the body by itself: by the rules
-// of job files, which name the field that is wrong.
+// jobFile returns an operation whose handler decodes the body itself, with the rules of job files, which name a wrong
+// field.
 func jobFile(op huma.Operation) huma.Operation {
 	op.SkipValidateBody = true
 	return op
@@ -142,7 +141,7 @@ func hiddenOp(op huma.Operation) huma.Operation {
 	return op
 }
 
-// add registers a route behind the checks that its way asks for.
+// add registers a route with the checks that its way requires.
 func add[I, O any](rt *router, op huma.Operation, w way, handle func(context.Context, *I) (*O, error)) {
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}
@@ -167,13 +166,13 @@ func add[I, O any](rt *router, op huma.Operation, w way, handle func(context.Con
 	})
 }
 
-// toOwner passes a request about a job on to the daemon that owns it.
+// toOwner forwards a request about a job to the daemon that owns it.
 func (rt *router) toOwner(w way) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, out := humago.Unwrap(ctx)
 		id, err := job.ParseID(ctx.Param("id"))
 		if err != nil {
-			refuse(out, problemOf(&notFoundError{"job", ctx.Param("id"), "it is no whole job id"}))
+			refuse(out, problemOf(&notFoundError{"job", ctx.Param("id"), "want a whole job id"}))
 			return
 		}
 		peer, self, err := rt.directory.Owner(ctx.Context(), id.Group())
@@ -182,23 +181,23 @@ func (rt *router) toOwner(w way) func(huma.Context, func(huma.Context)) {
 			refuse(out, err)
 		case self:
 			next(ctx)
-		case askerOf(ctx.Context()).from == fromPeer:
-			refuse(out, problemOfStatus(http.StatusServiceUnavailable, "job "+string(id)+": the daemon that was asked does not own it; its owner may just have changed, try again"))
+		case requesterOf(ctx.Context()).from == fromPeer:
+			refuse(out, problemOfStatus(http.StatusServiceUnavailable, "job "+string(id)+": this daemon does not own it; its owner may just have changed; try again"))
 		default:
-			p := patience{limit: forwardRead, whole: !w.stream}
+			p := answerLimit{limit: forwardRead, whole: !w.stream}
 			if r.Method != http.MethodGet {
 				p.limit = forwardChange
 			}
 			if follow, err := strconv.ParseBool(ctx.Query("follow")); err == nil && follow {
-				p.limit = 0 // it may wait for the task to start
+				p.limit = 0 // no limit: the task may have to wait for its start
 			}
-			to := passing{peer: peer, path: r.URL.Path, who: "owner " + rt.nameOf(ctx.Context(), peer) + " of job " + string(id)}
+			to := destination{peer: peer, path: r.URL.Path, who: "owner " + rt.nameOf(ctx.Context(), peer) + " of job " + string(id)}
 			rt.forward(out, r.WithContext(ctx.Context()), to, p)
 		}
 	}
 }
 
-// notFoundError is ErrNotFound with what was looked for.
+// notFoundError is ErrNotFound with the name that was not found.
 type notFoundError struct{ kind, name, detail string }
 
 func (e *notFoundError) Error() string {

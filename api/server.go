@@ -1,6 +1,6 @@
 package api
 
-// The server: its configuration, its listeners and its life.
+// The server: its configuration and its listeners.
 
 import (
 	"context"
@@ -17,31 +17,31 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Config is where a server listens and whom it trusts.
+// Config configures a server.
 type Config struct {
 	Self    job.Peer
 	Version string
-	Socket  string // path; empty: none
+	Socket  string // path of the unix socket; empty: none
 	HTTP    string // host:port; empty: none
-	// TokenFile holds the bearer token that every request over TCP must bring;
-	// without one, HTTP must be a loopback address.
+	// TokenFile holds the bearer token that every request over TCP must have. Without one, HTTP must be a loopback
+	// address.
 	TokenFile string
-	HTTPUser  string   // the user that requests over TCP are from
-	Operators []string // users who may change the jobs of all
+	HTTPUser  string   // the user of requests over TCP
+	Operators []string // users who may change the jobs of all users
 }
 
-// DefaultConfig listens nowhere.
+// DefaultConfig returns a configuration without listeners.
 func DefaultConfig() Config {
 	return Config{Version: "dev", HTTPUser: "http", Operators: []string{"root"}}
 }
 
-// Validate says what is wrong.
+// Validate returns an error that names a wrong setting.
 func (c Config) Validate() error {
 	if c.Self == "" {
 		return errors.New("api: config: self is empty")
 	}
 	if !validUser(c.HTTPUser) {
-		return fmt.Errorf("api: config: http user %.40q is no user's name", c.HTTPUser)
+		return fmt.Errorf("api: config: http user %.40q is not a user name", c.HTTPUser)
 	}
 	if c.HTTP == "" {
 		return nil
@@ -61,19 +61,19 @@ func loopback(host string) bool {
 	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
-// The bounds of the server.
+// Bounds of the server.
 const (
-	maxHeader     = 64 << 10         // the ids of a watch are the longest
+	maxHeader     = 64 << 10         // the IDs of an event stream are the longest part
 	headerTimeout = 5 * time.Second  // our own clients are faster
-	bodyTimeout   = 10 * time.Second // of a request's body, or of so much of it:
+	bodyTimeout   = 10 * time.Second // for a body, or for each part of a large one
 	bodyTimed     = job.MaxSpecBytes
 	defaultBody   = job.MaxSpecBytes + 1 // bytes of most bodies: a job file
 	idleTimeout   = 2 * time.Minute
-	writeWait     = 30 * time.Second // after which a reader that takes nothing is given up
-	stopWait      = 2 * time.Second  // for requests under way when the daemon stops
-	maxRequests   = 256              // at once on one kind of listener
-	maxStreams    = 256              // likewise, of logs and events
-	minToken      = 16               // letters of a bearer token
+	writeWait     = 30 * time.Second // time after which a client that does not read is cut off
+	stopWait      = 2 * time.Second  // for open requests when the daemon stops
+	maxRequests   = 256              // concurrent requests on one kind of listener
+	maxStreams    = 256              // concurrent streams of logs and events on one kind of listener
+	minToken      = 16               // characters of a bearer token
 	maxTokenFile  = 4 << 10
 )
 
@@ -85,13 +85,13 @@ type Server struct {
 	routes       http.Handler
 	metrics      *metrics
 	log          *slog.Logger
-	peerListener net.Listener // accepts other daemons; may be nil
+	peerListener net.Listener // accepts connections of other daemons; may be nil
 	admission    *admission
 	ready        chan struct{} // closed when all listeners are open
 	tcp          net.Addr      // set before ready is closed
 }
 
-// New makes a server; nothing listens before Run.
+// New returns a server; it does not listen before Run.
 func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -112,14 +112,13 @@ func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
 	}, nil
 }
 
-// ReadToken reads the token file again, if there is one; on an error the token stays what it was.
+// ReadToken reads the token file again, if there is one. On an error the old token stays.
 func (s *Server) ReadToken() error { return s.auth.readToken() }
 
-// Ready is closed when all listeners are open.
+// Ready returns a channel that is closed when all listeners are open.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// HTTPAddr is where the server listens on TCP, nil if nowhere; call it once
-// Ready is closed.
+// HTTPAddr returns the TCP address of the server, or nil if it has none. Call it after Ready is closed.
 func (s *Server) HTTPAddr() net.Addr { return s.tcp }
 
 // Run listens and serves until ctx ends.
@@ -148,7 +147,7 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, l := range lists {
 		running.Go(func() {
 			if l.server.Shutdown(ctx) != nil {
-				_ = l.server.Close() // what did not end by itself
+				_ = l.server.Close() // requests that have not ended in time
 			}
 		})
 	}
@@ -162,7 +161,7 @@ type listener struct {
 	server *http.Server
 }
 
-// listen opens every listener, or none.
+// listen opens all listeners, or none.
 func (s *Server) listen(ctx context.Context) ([]listener, error) {
 	var lists []listener
 	add := func(l net.Listener, from origin) {
@@ -189,7 +188,7 @@ func (s *Server) listen(ctx context.Context) ([]listener, error) {
 		s.tcp = l.Addr()
 		add(l, fromTCP)
 		if host, _, err := net.SplitHostPort(s.tcp.String()); s.auth.open() && (err != nil || !loopback(host)) {
-			return fail(fmt.Errorf("api: listen on %s: it became %s, which other hosts can reach: give a token file", s.cfg.HTTP, s.tcp))
+			return fail(fmt.Errorf("api: listen on %s: it resolved to %s, which other hosts can reach: give a token file", s.cfg.HTTP, s.tcp))
 		}
 	}
 	if s.peerListener != nil {
@@ -210,12 +209,11 @@ func (s *Server) newServer(base context.Context, from origin) *http.Server {
 	}
 }
 
-// listenSocket opens the unix socket, in place of one that a daemon left when
-// it was killed.
+// listenSocket opens the unix socket. It replaces a socket that a killed daemon left.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	dirMode, mode := os.FileMode(0o700), os.FileMode(0o600)
 	if os.Getuid() == 0 {
-		dirMode, mode = 0o755, 0o666 // every user may ask; the kernel says who it is
+		dirMode, mode = 0o755, 0o666 // every user may connect; the kernel tells which user it is
 	}
 	if i := strings.LastIndexByte(path, '/'); i > 0 {
 		if err := os.MkdirAll(path[:i], dirMode); err != nil {
@@ -229,7 +227,7 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	}
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode()&os.ModeSocket == 0 {
-			return nil, fmt.Errorf("api: socket %s: there is a file of another kind", path)
+			return nil, fmt.Errorf("api: socket %s: the file there is not a socket", path)
 		}
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("api: socket: %w", err)

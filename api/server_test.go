@@ -63,7 +63,7 @@ func TestSubmit(t *testing.T) {
 	})
 }
 
-// A job file of just the size that is allowed is taken and told again, whatever letters it is made of.
+// A job file of exactly the allowed size is accepted and returned, whatever characters it contains.
 func TestSubmitOfTheLargest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
@@ -254,7 +254,7 @@ func TestReadyAndMetrics(t *testing.T) {
 	})
 }
 
-// A full door refuses instead of queueing, and opens again.
+// A full gate refuses requests instead of queueing them, and opens again.
 func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
@@ -285,7 +285,7 @@ func TestHugeHeaderIsRefused(t *testing.T) {
 	})
 }
 
-// A commit may take longer than a request's body may.
+// A commit may take longer than the deadline of the request's body.
 func TestSlowSubmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
@@ -299,7 +299,7 @@ func TestSlowSubmit(t *testing.T) {
 	})
 }
 
-// A client that sends half a job file is not waited for.
+// The server does not wait for a client that sends only half a job file.
 func TestStalledBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
@@ -353,8 +353,7 @@ func FuzzReadEvents(f *testing.F) {
 	})
 }
 
-// Whatever the jobs and the page, following the cursors of Pick shows each job
-// that matches once, newest first.
+// For any jobs and page size, following the cursors shows each matching job once, newest first.
 func TestPickPages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []job.Job

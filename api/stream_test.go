@@ -34,8 +34,8 @@ func (d *daemon) follow(ctx context.Context, r LogRequest, w io.Writer) <-chan l
 	return done
 }
 
-// Asked is amy, owner is ben, the attempt runs at cal: the bytes come as they
-// are written, and the end is known.
+// The client uses amy, ben owns the job, and the attempt runs at cal. The bytes arrive as they are written, and so
+// does the end.
 func TestFollowAcrossThreeDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
@@ -67,7 +67,7 @@ func TestFollowAcrossThreeDaemons(t *testing.T) {
 	})
 }
 
-// Wherever the way breaks, and however often, each byte comes once.
+// Wherever and however often a connection breaks, each byte arrives once.
 func TestFollowResumes(t *testing.T) {
 	for _, where := range []string{"client", "owner", "worker"} {
 		t.Run(where, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestFollowResumes(t *testing.T) {
 	}
 }
 
-// A job that is tried again is followed into its next attempt.
+// When a job is tried again, following goes on with the next attempt.
 func TestFollowNextAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
@@ -108,7 +108,7 @@ func TestFollowNextAttempt(t *testing.T) {
 		first.write("first\n")
 		first.end()
 		synctest.Wait()
-		task := j.Tasks[0] // declined once on the way: an attempt that never ran
+		task := j.Tasks[0] // one attempt was declined and never ran
 		task.State, task.Attempt, task.Started = job.Reserved, 2, time.Time{}
 		j.Tasks = []job.Task{task}
 		amy.put(j)
@@ -237,13 +237,13 @@ func TestLogsToBrokenWriter(t *testing.T) {
 	})
 }
 
-// Wait sees the ends of jobs of several owners, through breaks and silences.
+// Wait sees the ends of jobs of several owners, despite breaks and silences.
 func TestWait(t *testing.T) {
 	states := 0
 	for _, seen := range []func(Job){nil, func(Job) { states++ }} {
 		synctest.Test(t, func(t *testing.T) { testWait(t, seen) })
 	}
-	if states < 6 { // each job as it is, and three changes
+	if states < 6 { // each job in its present state, and three changes
 		t.Errorf("told of %d states", states)
 	}
 }
@@ -266,8 +266,8 @@ func testWait(t *testing.T, seen func(Job)) {
 	synctest.Wait()
 	cal.front.cut()
 	ben.back.cut()
-	b = ben.put(ended(running(b, ben), job.Exit{State: job.Succeeded})) // while nobody hears
-	idle := time.NewTimer(time.Minute)                                  // signs of life keep the streams up
+	b = ben.put(ended(running(b, ben), job.Exit{State: job.Succeeded})) // while no client is connected
+	idle := time.NewTimer(time.Minute)                                  // comments keep the streams alive
 	<-idle.C
 	amy.put(ended(a, job.Exit{State: job.Timeout}))
 	r := <-done
@@ -291,8 +291,7 @@ func testWait(t *testing.T, seen func(Job)) {
 	}
 }
 
-// A stream of ends tells of nothing else, ends with the last, and leaves its
-// connection to the next request.
+// A stream of ends sends nothing else, closes after the last end, and leaves its connection to the next request.
 func TestEventsOfEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
@@ -342,8 +341,7 @@ func TestEventsOfEnds(t *testing.T) {
 	})
 }
 
-// What a daemon tells of other jobs, or of none, is no end of one that is
-// awaited.
+// An event that a daemon sends about other jobs, or about none, is not taken for the end of an awaited job.
 func TestEndsOfALyingDaemon(t *testing.T) {
 	a, b := job.NewID(7, 1), job.NewID(7, 2)
 	f := follower{out: make(chan outgoing, 8)}
@@ -364,8 +362,8 @@ func TestEndsOfALyingDaemon(t *testing.T) {
 	}
 }
 
-// Ends that come at once are one message with the opening; a stream that lasts
-// longer says soon that it is open, as its client comes back only to such a one.
+// Ends that are known at once go out in one message with the opening. A longer stream confirms its opening soon,
+// because a client retries only a stream that was open.
 func TestEndsInOneMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ends := make(chan outgoing, 1)
@@ -388,8 +386,7 @@ func TestEndsInOneMessage(t *testing.T) {
 	})
 }
 
-// The stream of all jobs tells of changes at every member, of silence, and of
-// members that come back.
+// The stream of all jobs reports changes at every member, silent members, and members that come back.
 func TestEventsOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
@@ -448,8 +445,7 @@ func TestEventsOfAll(t *testing.T) {
 	})
 }
 
-// A daemon that does not come back ends the stream with an error, after long
-// enough for a restart.
+// A daemon that does not come back ends the stream with an error, after longer than a restart takes.
 func TestEventsGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
@@ -473,7 +469,7 @@ func TestEventsGiveUp(t *testing.T) {
 	})
 }
 
-// A stream that falls silent without a word is given up.
+// A stream on which nothing arrives is given up.
 func TestEventsNoticeSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")

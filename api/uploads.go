@@ -1,7 +1,6 @@
 package api
 
-// The routes of uploads: trees of files that jobs bring along, sent chunk by
-// chunk so that nothing is sent twice.
+// The routes of uploads: trees of files, sent in chunks so that nothing is sent twice.
 
 import (
 	"context"
@@ -16,11 +15,11 @@ import (
 	"github.com/musterhq/muster/blob"
 )
 
-// maxParsing bounds the lists of files that are read at once: each may be of
-// blob.MaxTreeBytes and takes several times that while it is checked.
+// maxParsing bounds the lists of files that are decoded at once. Each may have blob.MaxTreeBytes, and needs several
+// times that in memory.
 const maxParsing = 2
 
-// rawInput is a request whose body the handler reads by itself.
+// rawInput is a request whose body the handler reads itself.
 type rawInput struct{ body io.Reader }
 
 // Resolve is for huma.
@@ -44,13 +43,13 @@ func octets(b []byte) *rawOutput { return &rawOutput{ContentType: contentBytes, 
 
 const contentBytes = "application/octet-stream"
 
-// bodyOf is an operation that takes bytes.
+// bodyOf returns an operation that takes bytes.
 func bodyOf(op huma.Operation, doc string) huma.Operation {
 	op.RequestBody = &huma.RequestBody{Description: doc, Required: true, Content: map[string]*huma.MediaType{contentBytes: {}}}
 	return op
 }
 
-// bodyBound is how large the body of a request to a path may be.
+// bodyBound returns the maximum size of the body of a request to a path.
 func bodyBound(path string) int64 {
 	switch {
 	case path == pathChunks:
@@ -69,13 +68,13 @@ const (
 	pathPeerTrees  = "/peer/v1/trees/"
 )
 
-// uploadRoutes answers for the trees that this daemon keeps.
+// uploadRoutes serves the trees that this daemon stores.
 type uploadRoutes struct {
 	uploads Uploads
-	parsing chan struct{} // holds a token for each list of files that is being read
+	parsing chan struct{} // holds a token for each list of files that is being decoded
 }
 
-// blobError gives an error of the store this package's name.
+// blobError translates an error of package blob into one of this package.
 func blobError(err error) error {
 	for _, row := range []struct{ theirs, ours error }{
 		{blob.ErrMissing, ErrNotFound}, {blob.ErrInvalid, ErrBad}, {blob.ErrTooLarge, ErrTooLarge}, {blob.ErrFull, ErrUnavailable},
@@ -109,11 +108,10 @@ func (u *uploadRoutes) missingChunks(_ context.Context, in *rawInput) (*rawOutpu
 }
 
 func (u *uploadRoutes) putChunks(ctx context.Context, in *rawInput) (*struct{}, error) {
-	return nil, blobError(u.uploads.PutAll(in.body, askerOf(ctx).user))
+	return nil, blobError(u.uploads.PutAll(in.body, requesterOf(ctx).user))
 }
 
-// putTree answers once all of the tree is on disk: a job that names it is as
-// durable as any.
+// putTree answers once all of the tree is on disk, so that a job that names the tree is durable.
 func (u *uploadRoutes) putTree(ctx context.Context, in *treeInput) (*struct{}, error) {
 	h, err := blob.ParseHash(in.Hash)
 	if err != nil {
@@ -130,13 +128,13 @@ func (u *uploadRoutes) putTree(ctx context.Context, in *treeInput) (*struct{}, e
 	case err != nil:
 		return nil, bad("tree: %w", err)
 	case blob.Sum(text) != h:
-		return nil, bad("tree %s: what came has another hash", h)
+		return nil, bad("tree %s: the body has another hash", h)
 	}
-	_, _, err = u.uploads.PutTree(text, askerOf(ctx).user)
+	_, _, err = u.uploads.PutTree(text, requesterOf(ctx).user)
 	return nil, blobError(err)
 }
 
-// hasTree says whether a job's files are here.
+// hasTree returns an error if a job's files are not here.
 func (u *uploadRoutes) hasTree(tree string) error {
 	if tree == "" {
 		return nil
@@ -163,7 +161,7 @@ func (u *uploadRoutes) getTree(_ context.Context, in *treeInput) (*rawOutput, er
 	return octets(text), nil
 }
 
-// getChunks answers one after the other; what is not here is an empty one.
+// getChunks sends one chunk after the other; a chunk that is not here is sent as an empty one.
 func (u *uploadRoutes) getChunks(_ context.Context, in *rawInput) (*huma.StreamResponse, error) {
 	refs, err := in.refs()
 	if err != nil {
@@ -194,7 +192,7 @@ func (u *uploadRoutes) getChunks(_ context.Context, in *rawInput) (*huma.StreamR
 	}}, nil
 }
 
-// answerAt is how many bytes of chunks are written at once, or more.
+// answerAt is the number of bytes of chunks that are written at once, or slightly more.
 const answerAt = 512 << 10
 
 func appendChunk(from *blob.Reader, out []byte, r blob.Ref) ([]byte, error) {

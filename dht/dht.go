@@ -1,18 +1,15 @@
-// Package dht keeps resource classes as keys of a Kademlia table: a host
-// advertises every class that it meets, a scheduler asks for one class and gets
-// the hosts that might serve it.
+// Package dht stores resource classes as keys of a Kademlia DHT. A host advertises every class that it meets. A
+// scheduler looks up one class and gets the hosts that might serve it.
 //
-// A record is a hint and nothing more. It says what a host could ever give,
-// never what is free; it carries no address that must be believed and no time
-// that must be compared. Whoever finds a peer here asks the peer itself.
+// A record is only a hint. It says what a host has at most, never what is free. It contains no address to trust and
+// no time to compare. Whoever finds a peer here asks the peer itself.
 //
-// A record lives for Validity on the hosts that store it, and its provider
-// writes it again every Refresh. Nothing withdraws a record but time.
+// A record lives for Validity on the hosts that store it. Its provider writes it again every Refresh. Nothing else
+// removes a record.
 //
-// The key of a class is the CID of sha2-256("muster/CLUSTER/CLASS/SHARD"). A
-// class that many hosts meet is spread over shards, one per hostsPerShard hosts
-// of the table's own estimate: a host writes to one of them, a reader walks
-// them in random order until it has enough.
+// The key of a class is the CID of sha2-256("muster/CLUSTER/CLASS/SHARD"). A class that many hosts meet is spread
+// over shards, one for each hostsPerShard hosts of the estimated number of hosts. A host writes to one shard; a
+// reader reads the shards in random order until it has enough hosts.
 package dht
 
 import (
@@ -41,22 +38,22 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Config is what a table needs to know besides its host.
+// Config configures a table.
 type Config struct {
-	Cluster string // names the protocol and the keys, so that clusters never mix
-	// Validity is how long a record counts. The host that stores it decides,
-	// so it is the same on every daemon.
+	Cluster string // part of the protocol ID and the keys, so that clusters never mix
+	// Validity is how long a record is valid. The host that stores it enforces this, so all daemons use the same
+	// value.
 	Validity time.Duration
 	// Refresh is how often a host writes its records again.
 	Refresh time.Duration
 }
 
-// DefaultConfig has the times that every daemon uses.
+// DefaultConfig returns the times that every daemon uses.
 func DefaultConfig() Config {
 	return Config{Validity: 10 * time.Minute, Refresh: 3 * time.Minute}
 }
 
-// Validate says what is wrong with the configuration.
+// Validate returns an error if the configuration cannot work.
 func (c Config) Validate() error {
 	if c.Cluster == "" {
 		return errors.New("dht: a table needs a cluster")
@@ -69,29 +66,29 @@ func (c Config) Validate() error {
 
 const (
 	hostsPerShard  = 256              // a reader of a full shard fetches about 16 KiB from each of its holders
-	maxShards      = 64               // bounds a walk: 16,384 hosts before shards grow longer
+	maxShards      = 64               // bounds a lookup: with more than 16,384 hosts shards get larger
 	maxClasses     = 32               // that one host may advertise
-	findTimeout    = time.Second      // a query is never awaited to its end: dead hosts stall it for half a minute
-	provideTimeout = 10 * time.Second // as long as one dial to a dead host may take, twice
-	provideAtOnce  = 4                // lookups under way
+	findTimeout    = time.Second      // bounds a lookup, which dead hosts would stall for half a minute
+	provideTimeout = 10 * time.Second // twice the time of a dial to a dead host
+	provideAtOnce  = 4                // concurrent writes
 )
 
-// Table is the daemon's part in the DHT of its cluster.
+// Table is the daemon's part of the DHT of its cluster.
 type Table struct {
 	cfg  Config
 	host host.Host
 	kad  *kad.IpfsDHT
 	log  *slog.Logger
-	wake chan struct{} // the classes changed
+	wake chan struct{} // the classes have changed
 
 	mu      sync.Mutex
 	classes []string // guarded by mu
 }
 
-// ProtocolPrefix is the start of the Kademlia protocol's id in a cluster.
+// ProtocolPrefix returns the beginning of the Kademlia protocol ID in a cluster.
 func ProtocolPrefix(cluster string) protocol.ID { return protocol.ID("/muster/" + cluster) }
 
-// New joins the table on h. It serves at once; Run keeps the records alive.
+// New joins the DHT on h. It serves at once; Run keeps the records alive.
 func New(cfg Config, h host.Host, log *slog.Logger) (*Table, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -113,7 +110,7 @@ func New(cfg Config, h host.Host, log *slog.Logger) (*Table, error) {
 	return &Table{cfg: cfg, host: h, kad: d, log: log, wake: make(chan struct{}, 1)}, nil
 }
 
-// Size is the number of hosts in the routing table.
+// Size returns the number of hosts in the routing table.
 func (t *Table) Size() int { return t.kad.RoutingTable().Size() }
 
 // Advertise sets the classes that this host meets; Run writes them.
@@ -127,8 +124,8 @@ func (t *Table) Advertise(classes []string) {
 	}
 }
 
-// Run writes the advertised records: at once, on change, when the first other
-// host appears, and every Refresh. It leaves the table when ctx ends.
+// Run writes the advertised records: at once, on change, when the first other host appears, and every Refresh. It
+// leaves the DHT when ctx ends.
 func (t *Table) Run(ctx context.Context) error {
 	defer func() {
 		if err := t.kad.Close(); err != nil {
@@ -142,7 +139,7 @@ func (t *Table) Run(ctx context.Context) error {
 	defer met.Close()
 	due := time.NewTimer(t.jitter())
 	defer due.Stop()
-	alone := true // the last round found nobody to tell
+	alone := true // the last round found no other host
 	for {
 		select {
 		case <-ctx.Done():
@@ -159,13 +156,12 @@ func (t *Table) Run(ctx context.Context) error {
 	}
 }
 
-// jitter is the refresh interval, up to a tenth shorter or longer.
+// jitter returns the refresh interval, up to a tenth shorter or longer.
 func (t *Table) jitter() time.Duration {
 	return time.Duration(float64(t.cfg.Refresh) * (0.9 + 0.2*rand.Float64()))
 }
 
-// provideAll writes every record once and says whether anybody was there to
-// take them.
+// provideAll writes every record once, and reports whether any other host stored one.
 func (t *Table) provideAll(ctx context.Context) bool {
 	t.mu.Lock()
 	classes := t.classes
@@ -190,8 +186,8 @@ func (t *Table) provideAll(ctx context.Context) bool {
 	return told
 }
 
-// provide writes one record. Alone, the record is kept here and that is no
-// error: it is told when another host appears.
+// provide writes one record. Without other hosts the record is stored here, which is no error: it is written again
+// when another host appears.
 func (t *Table) provide(ctx context.Context, class string, shard int) bool {
 	ctx, cancel := context.WithTimeout(ctx, provideTimeout)
 	defer cancel()
@@ -210,9 +206,8 @@ func (t *Table) provide(ctx context.Context, class string, shard int) bool {
 	return true // the next refresh tries again
 }
 
-// Find streams hosts that advertised the class, in no order, each once, until
-// it has sent most of them (0: all), a second has gone, or ctx ends; then the
-// channel is closed. This host itself is left out.
+// Find streams hosts that advertise the class, each once and in no particular order. It closes the channel when it
+// has sent most hosts (0: no bound), a second has passed, or ctx ends. It leaves out this host.
 func (t *Table) Find(ctx context.Context, class string, most int) <-chan job.Peer {
 	found := make(chan job.Peer)
 	go func() {
@@ -222,7 +217,7 @@ func (t *Table) Find(ctx context.Context, class string, most int) <-chan job.Pee
 		seen := map[peer.ID]bool{t.host.ID(): true}
 		shards := t.shards()
 		if shards > 1 {
-			shards *= 2 // a host that counts more of us writes further out
+			shards *= 2 // a host with a higher estimate of their number writes to more shards
 		}
 		for _, shard := range rand.Perm(shards) {
 			if !t.findIn(ctx, class, shard, most, seen, found) {
@@ -233,8 +228,7 @@ func (t *Table) Find(ctx context.Context, class string, most int) <-chan job.Pee
 	return found
 }
 
-// findIn streams one shard's hosts that are not yet seen and says whether more
-// are wanted.
+// findIn streams one shard's hosts that were not seen yet, and reports whether more are wanted.
 func (t *Table) findIn(ctx context.Context, class string, shard, most int, seen map[peer.ID]bool, found chan<- job.Peer) bool {
 	key, err := keyOf(t.cfg.Cluster, class, shard)
 	if err != nil {
@@ -258,8 +252,8 @@ func (t *Table) findIn(ctx context.Context, class string, shard, most int, seen 
 	return ctx.Err() == nil
 }
 
-// shards is how many keys a class has now: a power of two, so that hosts with
-// slightly different estimates agree.
+// shards returns the present number of keys of a class. It is a power of two, so that hosts with slightly different
+// estimates agree.
 func (t *Table) shards() int {
 	hosts := t.Size()
 	if n, err := t.kad.NetworkSize(); err == nil {

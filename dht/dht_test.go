@@ -23,16 +23,16 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// net is a simulated network of tables whose hosts can fall silent.
+// fabric is a simulated network of tables whose hosts can fall silent.
 type fabric struct {
 	hosts  []host.Host
 	tables []*Table
-	silent atomic.Pointer[map[string]bool] // IPs that no packet reaches or leaves
+	silent atomic.Pointer[map[string]bool] // IPs to and from which no packet gets through
 }
 
 const oneWay = 5 * time.Millisecond
 
-// newFabric starts n hosts, each knowing only the first.
+// newFabric starts n hosts; each knows only the first.
 func newFabric(t *testing.T, n int) *fabric {
 	f := &fabric{}
 	f.silent.Store(&map[string]bool{})
@@ -136,11 +136,11 @@ func (f *fabric) ids(from, to int) []job.Peer {
 }
 
 func settle(d time.Duration) {
-	<-time.NewTimer(d).C // virtual: the bubble's clock jumps
+	<-time.NewTimer(d).C // virtual: the clock of the bubble jumps
 	synctest.Wait()
 }
 
-// One, two and three hosts: a record written while alone is found by the next.
+// One, two and three hosts: the next host finds a record that was written while the first was alone.
 func TestSmallClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, 3)
@@ -168,9 +168,8 @@ func TestSmallClusters(t *testing.T) {
 	})
 }
 
-// A query finds all that match, and still finds the living when 30 % have gone
-// silent, within the second that a query lasts. Package node does the same with
-// 200 whole daemons.
+// A lookup finds all matching hosts. It still finds the live ones when 30 % have fallen silent, within the second
+// that a lookup lasts. Package node tests the same with 200 whole daemons.
 func TestFindsAllAndOutlivesSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, 60)
@@ -202,7 +201,7 @@ func TestFindsAllAndOutlivesSilence(t *testing.T) {
 	})
 }
 
-// A record that is not written again is forgotten.
+// A record that is not written again expires.
 func TestRecordsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, 4)

@@ -2,7 +2,7 @@
 
 package e2e
 
-// A host that fails everybody's jobs takes nothing for a while, and says so.
+// A host on which the jobs of every user fail takes no tasks for a while, and says so.
 
 import (
 	"os"
@@ -15,21 +15,21 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// submitAs submits as another user of this machine; it waits for the end.
+// submitAs submits as another user of this machine and waits for the end.
 func (d *daemon) submitAs(uid uint32, args ...string) {
 	d.t.Helper()
 	for _, dir := range []string{d.dir, d.socket} {
-		if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // others have to reach the socket
+		if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // other users must reach the socket
 			d.t.Fatal(err)
 		}
 	}
-	program := filepath.Join(d.dir, "muster") // ours may lie where others cannot read
+	program := filepath.Join(d.dir, "muster") // the original may be in a directory that other users cannot read
 	if _, err := os.Stat(program); err != nil {
 		text, err := os.ReadFile(binary(d.t))
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		if err := os.WriteFile(program, text, 0o755); err != nil { //nolint:gosec // for others
+		if err := os.WriteFile(program, text, 0o755); err != nil { //nolint:gosec // other users run it
 			d.t.Fatal(err)
 		}
 	}
@@ -47,7 +47,7 @@ func TestBreakerTripsAndHeals(t *testing.T) {
 		t.Skip("needs root, to submit as several users")
 	}
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
-	for range 10 { // one user's bad commands
+	for range 10 { // bad commands of a single user
 		amy.submitAs(0, "--", "false")
 	}
 	if n := amy.node("amy"); n.State != "ready" {

@@ -20,20 +20,18 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// chaosKills is how often something is killed; MUSTER_CHAOS asks for another
-// number.
+// chaosKills is the number of kills; MUSTER_CHAOS overrides it.
 const chaosKills = 20
 
-// chaos is a load of short jobs, each of which says by itself if it or its
-// device is there twice.
+// chaos is a load of short jobs. Each job itself detects whether it, or its device, is in use twice.
 type chaos struct {
 	t     *testing.T
-	name  string // of its jobs
+	name  string // name of its jobs
 	dir   string
 	owner *daemon
 
 	mu   sync.Mutex
-	jobs map[string]chaosJob // guarded by mu: by id
+	jobs map[string]chaosJob // guarded by mu: by ID
 }
 
 type chaosJob struct {
@@ -41,7 +39,7 @@ type chaosJob struct {
 	requeue bool
 }
 
-// submit hands in one job, again and again until a daemon has taken it.
+// submit submits one job, and repeats until a daemon has accepted it.
 func (c *chaos) submit(n int, chance *rand.Rand) string {
 	j := chaosJob{code: chance.IntN(4), requeue: chance.IntN(3) > 0}
 	script := fmt.Sprintf(`cd %s; exec 9>>job-%d; flock -n 9 || { echo job %d runs twice >>wrong; exit 99; }
@@ -68,7 +66,7 @@ sleep 0.%02d; exit %d`, c.dir, n, n, n, chance.IntN(40), j.code)
 	}
 }
 
-// wait follows a job to its end, over deaths of the daemon that is asked.
+// wait follows a job to its end, even if the daemon that it asks dies.
 func (c *chaos) wait(id string) {
 	late := time.Now().Add(patience)
 	for {
@@ -83,7 +81,7 @@ func (c *chaos) wait(id string) {
 	}
 }
 
-// runners are the living runners of a daemon, by the locks that they hold.
+// runners returns the PIDs of a daemon's living runners, from the locks that they hold.
 func (d *daemon) runners() []int {
 	d.t.Helper()
 	locks, err := filepath.Glob(filepath.Join(d.dir, "data", "run", "runner-*.lock"))
@@ -110,9 +108,8 @@ func (d *daemon) killRunners() {
 	}
 }
 
-// TestKilledAtRandom kills the worker's daemon, its runner, both, and the
-// owner's daemon. No job is lost, runs twice at once or ends with a wrong code,
-// and in the end nothing holds a device and no process is left.
+// TestKilledAtRandom kills the worker's daemon, its runner, both, and the owner's daemon. No job is lost, runs twice
+// at once or ends with a wrong code. At the end nothing holds a device and no process is left.
 func TestKilledAtRandom(t *testing.T) {
 	kills := chaosKills
 	if n, err := strconv.Atoi(os.Getenv("MUSTER_CHAOS")); err == nil {
@@ -149,7 +146,7 @@ func TestKilledAtRandom(t *testing.T) {
 
 func (c *chaos) killAll(kills int, chance *rand.Rand, owner, worker *daemon) {
 	for range kills {
-		time.Sleep(time.Duration(chance.IntN(300)) * time.Millisecond) // the random moment, not a wait for anything
+		time.Sleep(time.Duration(chance.IntN(300)) * time.Millisecond) // the random moment, not a wait for a condition
 		switch chance.IntN(4) {
 		case 0:
 			worker.kill()
@@ -167,7 +164,7 @@ func (c *chaos) killAll(kills int, chance *rand.Rand, owner, worker *daemon) {
 	}
 }
 
-// settle waits for the end of every job and looks at what they have left.
+// settle waits for the end of every job and checks what the jobs have left behind.
 func (c *chaos) settle(worker *daemon) {
 	c.t.Helper()
 	lost, again := 0, 0
@@ -199,7 +196,7 @@ func (c *chaos) settle(worker *daemon) {
 	}
 }
 
-// processesNamed lists the processes whose environment names the job.
+// processesNamed returns the processes whose environment names the job.
 func processesNamed(t *testing.T, name string) []string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")

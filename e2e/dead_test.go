@@ -2,7 +2,7 @@
 
 package e2e
 
-// A host is gone for good, and an operator says so.
+// A host is gone for good, and an operator declares it dead.
 
 import (
 	"os"
@@ -13,8 +13,8 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// heldOnCat starts an owner that runs nothing, and two workers; the job of each
-// gate runs on cat and waits there for contact for ever.
+// heldOnCat starts an owner that runs nothing, and two workers. The job of each gate runs on cat, with partition:
+// hold.
 func heldOnCat(t *testing.T, gates ...gate) (amy, ben, cat *daemon, held []api.Job) {
 	t.Helper()
 	amy = newDaemon(t, "amy", "--no-worker").start()
@@ -80,7 +80,7 @@ func TestHostGoneForGood(t *testing.T) {
 	if r := amy.muster("node", "declare-dead", "cat"); r.code != 0 || r.stderr != "cat declared dead: it had no tasks\n" {
 		t.Errorf("again: exit %d, %q", r.code, r.stderr)
 	}
-	cat.start() // it was repaired: a node like any other
+	cat.start() // it was repaired and is a node like any other
 	amy.untilNodes(3)
 	amy.untilState(amy.ok("submit", "-w", "cat", "--", "true"), "SUCCEEDED")
 	g.open()
@@ -89,8 +89,8 @@ func TestHostGoneForGood(t *testing.T) {
 	}
 }
 
-// The operator was wrong: the runner lived on. What it runs is ended as soon as
-// its daemon is back, and the new attempt goes on.
+// The operator was wrong: the runner lived on. Its tasks are ended as soon as its daemon is back, and the new
+// attempts go on.
 func TestDeclaredDeadByMistake(t *testing.T) {
 	g := newGate(t)
 	amy, ben, cat, held := heldOnCat(t, g)

@@ -23,7 +23,7 @@ func mountSmall(t *testing.T, dir, size string) {
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 }
 
-// fillDisk writes until nothing more fits and returns the file that does it.
+// fillDisk fills the file system and returns the file with which it did so.
 func fillDisk(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "fill")

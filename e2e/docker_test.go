@@ -2,7 +2,7 @@
 
 package e2e
 
-// Tasks in containers, on a Docker engine of this test's own.
+// Tasks in containers, on a Docker engine that the test starts.
 
 import (
 	"archive/tar"
@@ -30,8 +30,8 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// engine is a dockerd of a test and its files. Its containerd is a process of
-// its own, as distributions have it, and outlives a dockerd that is killed.
+// engine is a dockerd of a test, with its files. Its containerd is a separate process, as in distributions, and
+// survives a dockerd that is killed.
 type engine struct {
 	t    *testing.T
 	dir  string
@@ -42,7 +42,7 @@ type engine struct {
 
 const busyImage = "muster-test/busy:1"
 
-// newEngine starts one and gives it an image of a static busybox, or skips.
+// newEngine starts an engine with an image of a static busybox, or skips the test.
 func newEngine(t *testing.T) *engine {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -89,7 +89,7 @@ func newEngine(t *testing.T) *engine {
 
 func (e *engine) path(name string) string { return filepath.Join(e.dir, name) }
 
-// start runs dockerd until it listens; false if it does not come up.
+// start starts dockerd and waits until it listens; false if it fails to start.
 func (e *engine) start(args ...string) bool {
 	e.t.Helper()
 	_ = os.Remove(e.path("pid"))
@@ -101,8 +101,7 @@ func (e *engine) start(args ...string) bool {
 	return e.run(e.cmd, "API listen on")
 }
 
-// run starts a program and waits until its log says that it is ready; false if
-// it does not.
+// run starts a program and waits until its log says that it is ready; false if it does not.
 func (e *engine) run(cmd *exec.Cmd, ready string) bool {
 	e.t.Helper()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -135,7 +134,7 @@ func (e *engine) run(cmd *exec.Cmd, ready string) bool {
 	}
 }
 
-// kill is kill -9 of dockerd alone, as a crash would be.
+// kill kills dockerd alone with SIGKILL, like a crash.
 func (e *engine) kill() {
 	_ = e.cmd.Process.Kill()
 	_ = e.cmd.Wait()
@@ -146,7 +145,7 @@ func (e *engine) log() string {
 	return string(b[max(0, len(b)-4096):])
 }
 
-// docker runs the engine's own command line.
+// docker runs the docker command line with this engine.
 func (e *engine) docker(args ...string) string {
 	e.t.Helper()
 	out, err := exec.Command("docker", append([]string{"-H", e.host}, args...)...).CombinedOutput()
@@ -178,7 +177,7 @@ func mountsBelow(dir string) []string {
 	return all
 }
 
-// busyRoot is the root of an image, as a tar file.
+// busyRoot returns the root file system of an image as a tar file.
 func busyRoot(t *testing.T) []byte {
 	t.Helper()
 	path, err := exec.LookPath("busybox")
@@ -211,7 +210,7 @@ func busyRoot(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// TestDocker goes through the life of containers on one engine.
+// TestDocker tests the life of containers on one engine.
 func TestDocker(t *testing.T) {
 	e := newEngine(t)
 	share := e.path("share")
@@ -256,12 +255,12 @@ type dockerTest struct {
 	share string
 }
 
-// in is a command line that runs a script in the image.
+// in returns a command line that runs a script in the image.
 func (x dockerTest) in(verb, script string, flags ...string) []string {
 	return append(append([]string{verb, "--image", busyImage}, flags...), "--", "sh", "-c", script)
 }
 
-// gate is a named pipe that containers see as /share/NAME.
+// gate returns a named pipe that containers see as /share/NAME.
 func (x dockerTest) gate(t *testing.T, name string) gate {
 	t.Helper()
 	g := gate{t, filepath.Join(x.share, name)}
@@ -295,7 +294,7 @@ func dockerEnvironment(t *testing.T, x dockerTest) {
 	}
 }
 
-// dockerFiles brings files to a container and back, while it runs and after.
+// dockerFiles copies files to a container and back, while it runs and after its end.
 func dockerFiles(t *testing.T, x dockerTest) {
 	from, here := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(from, "src/in"), "brought\n")
@@ -341,7 +340,7 @@ func dockerExec(t *testing.T, x dockerTest) {
 	g := x.gate(t, "exec")
 	id := x.d.ok(x.in("submit", "read line < /share/exec", "--env", "COLOUR=blue", "--mount", x.share+":/share")...)
 	x.d.untilState(id, "RUNNING")
-	// Its file system and processes are the container's.
+	// A command sees the file system and the processes of the container.
 	if r := x.d.muster("exec", id, "--", "sh", "-c", `echo $COLOUR; pwd; ls /share; [ -d /proc/1 ] && echo wrong >&2; exit 7`); r.code != 7 || r.stderr != "wrong\n" ||
 		!strings.HasPrefix(r.stdout, "blue\n/") || !strings.Contains(r.stdout, "/scratch\n") || !strings.Contains(r.stdout, "exec\n") {
 		t.Errorf("%+v", r)
@@ -357,10 +356,9 @@ func dockerExec(t *testing.T, x dockerTest) {
 		t.Errorf("%d bytes of 3,000,000", len(big.stdout))
 	}
 	dockerTerminal(t, x, id)
-	// A client that goes takes its command along; a container that ends takes
-	// those that are left.
+	// A client that leaves takes its command along; a container that ends takes the remaining commands along.
 	for _, gone := range []string{"client", "task"} {
-		mark := "9" + strings.Repeat("0", len(gone)) // seconds, as a name for the process
+		mark := "9" + strings.Repeat("0", len(gone)) // seconds of sleep, which also identify the process
 		client := exec.Command(binary(t), "exec", id, "--", "sh", "-c", "sleep "+mark+"; true")
 		client.Env = append(os.Environ(), "MUSTER_SOCKET="+x.d.socket)
 		if err := client.Start(); err != nil {
@@ -383,7 +381,7 @@ func dockerExec(t *testing.T, x dockerTest) {
 	x.d.fails(125, []string{"SUCCEEDED", "not running"}, "exec", id, "--", "true")
 }
 
-// dockerTerminal opens one in a container, and changes its size.
+// dockerTerminal opens a terminal in a container and changes its size.
 func dockerTerminal(t *testing.T, x dockerTest, id string) {
 	cmd := exec.Command(binary(t), "exec", "-it", id, "--", "sh", "-c",
 		`tty; echo kind=$TERM; until stty size | grep -q '31 97'; do sleep 0.05; done; echo fir''st; until stty size | grep -q '40 120'; do sleep 0.05; done; echo sec''ond; sleep 1000`)
@@ -415,8 +413,7 @@ func dockerTerminal(t *testing.T, x dockerTest, id string) {
 	}
 }
 
-// dockerConfinement looks at a container as the engine describes it, and from
-// inside.
+// dockerConfinement checks the limits of a container, as the engine describes them and from inside.
 func dockerConfinement(t *testing.T, x dockerTest) {
 	g := x.gate(t, "confined")
 	id := x.d.ok(x.in("submit", "cat /proc/self/status; read line < /share/confined", "-c", "2", "--mem", "64MiB", "--mount", x.share+":/share")...)
@@ -496,8 +493,8 @@ func dockerMounts(t *testing.T, x dockerTest) {
 	}
 }
 
-// registry serves one image of one layer. The layer comes in two halves, the
-// second after gate is closed; the first refusals of its manifest pass.
+// registry serves one image with one layer. It sends the second half of the layer after gate is closed. The first
+// requests for the manifest are refused.
 type registry struct {
 	manifest, config, layer []byte
 	refuse                  atomic.Int32
@@ -578,7 +575,8 @@ func dockerPull(t *testing.T, x dockerTest) {
 	x.d.until(stopped, "STARTING", func(j api.Job) bool { return j.State == "STARTING" })
 	x.d.ok("cancel", stopped)
 	x.d.untilState(stopped, "CANCELLED")
-	time.Sleep(time.Until(pulling.Add(2100 * time.Millisecond))) // the pull takes longer than the time limit of the task
+	// the pull takes longer than the time limit of the task
+	time.Sleep(time.Until(pulling.Add(2100 * time.Millisecond)))
 	open()
 	x.d.untilState(id, "SUCCEEDED")
 	if out := x.d.ok("logs", id); out != "the image\n/tmp" {
@@ -604,7 +602,7 @@ func dockerDaemonKilled(t *testing.T, x dockerTest) {
 	if *doc.ExitCode != 9 || x.d.ok("logs", id) != "before\nafter" {
 		t.Errorf("exit code %d, output %q", *doc.ExitCode, x.d.ok("logs", id))
 	}
-	late := x.d.ok(x.in("submit", "sleep 0.2; exit 4")...) // ends while there is no daemon
+	late := x.d.ok(x.in("submit", "sleep 0.2; exit 4")...) // ends while no daemon runs
 	x.d.untilState(late, "RUNNING")
 	x.d.kill()
 	x.e.untilGone(late)
@@ -614,8 +612,8 @@ func dockerDaemonKilled(t *testing.T, x dockerTest) {
 	}
 }
 
-// dockerRunnerKilled kills the runner, and then runner and daemon together: the
-// guard ends the container, and nobody calls it anything but lost.
+// dockerRunnerKilled kills the runner, and then runner and daemon together. The guard ends the container, and its
+// task is reported as lost.
 func dockerRunnerKilled(t *testing.T, x dockerTest) {
 	for _, both := range []bool{false, true} {
 		id := x.d.ok(x.in("submit", `trap "" TERM; sleep 1000 & wait; sleep 1000`, "--no-requeue")...)
@@ -636,7 +634,7 @@ func dockerRunnerKilled(t *testing.T, x dockerTest) {
 	}
 }
 
-// killRunnerOnly leaves the guard alone.
+// killRunnerOnly kills the runner but not the guard.
 func killRunnerOnly(t *testing.T, d *daemon) {
 	t.Helper()
 	locks, _ := filepath.Glob(filepath.Join(d.dir, "data", "run", "runner-*.lock"))
@@ -657,8 +655,8 @@ func killRunnerOnly(t *testing.T, d *daemon) {
 	}
 }
 
-// dockerEngineRestarted has an engine crash that ends its containers when it
-// comes back; one of them had ended by itself.
+// dockerEngineRestarted crashes the engine, which ends its containers when it comes back. One of them had ended by
+// itself.
 func dockerEngineRestarted(t *testing.T, x dockerTest) {
 	long := x.d.ok(x.in("submit", "sleep 1000", "--no-requeue")...)
 	g := x.gate(t, "restarted")
@@ -684,8 +682,8 @@ func dockerEngineRestarted(t *testing.T, x dockerTest) {
 	x.e.untilGone(short)
 }
 
-// dockerEngineStopped has an engine asked to stop, which ends its containers:
-// that is no failure of theirs, whatever they say to TERM.
+// dockerEngineStopped stops the engine, which ends its containers. That does not count as a failure of the tasks,
+// whatever they do on SIGTERM.
 func dockerEngineStopped(t *testing.T, x dockerTest) {
 	deaf := x.d.ok(x.in("submit", "sleep 1000", "--no-requeue")...)
 	hears := x.d.ok(x.in("submit", "trap 'exit 3' TERM; while :; do sleep 0.05; done", "--no-requeue")...)
@@ -694,7 +692,7 @@ func dockerEngineStopped(t *testing.T, x dockerTest) {
 	if err := syscall.Kill(x.e.cmd.Process.Pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	_ = x.e.cmd.Wait() // it was asked to end
+	_ = x.e.cmd.Wait() // it was told to end
 	if !x.e.start() {
 		t.Fatalf("the engine does not start again:\n%s", x.e.log())
 	}
@@ -707,7 +705,7 @@ func dockerEngineStopped(t *testing.T, x dockerTest) {
 	x.e.untilGone(hears)
 }
 
-// untilOffers waits until a dry run says a word.
+// untilOffers waits until a dry run prints a word.
 func (x dockerTest) untilOffers(t *testing.T, word string) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
@@ -718,11 +716,11 @@ func (x dockerTest) untilOffers(t *testing.T, word string) {
 	t.Fatalf("offers never say %q", word)
 }
 
-// dockerEngineAway has containers live on without their engine: one is ended by
-// its time limit meanwhile, the other goes on when the engine is back.
+// dockerEngineAway lets containers run on without their engine. One ends meanwhile by its time limit; the other goes
+// on when the engine is back.
 func dockerEngineAway(t *testing.T, x dockerTest) {
 	x.e.kill()
-	x.untilOffers(t, "no Docker engine") // else what the host said of the one before would pass for it
+	x.untilOffers(t, "no Docker engine") // otherwise the output for the previous state would match
 	if !x.e.start("--live-restore") {
 		t.Fatalf("the engine does not start:\n%s", x.e.log())
 	}

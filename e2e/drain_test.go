@@ -2,7 +2,7 @@
 
 package e2e
 
-// Hosts are taken out of service and put back; what runs on them is not lost.
+// Hosts are taken out of service and put back; their tasks are not lost.
 
 import (
 	"encoding/json"
@@ -27,13 +27,13 @@ func (d *daemon) node(name string) api.Node {
 	return doc
 }
 
-// untilNode asks again until the node is as wanted.
+// untilNode polls until the node is as wanted.
 func (d *daemon) untilNode(name, what string, as func(api.Node) bool) api.Node {
 	d.t.Helper()
 	return until(d, "node "+name, what, func() api.Node { return d.node(name) }, as)
 }
 
-// pair starts two daemons with CPUs alone.
+// pair starts two daemons without GPUs.
 func pair(t *testing.T) (amy, ben *daemon) {
 	t.Helper()
 	amy = newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
@@ -43,7 +43,7 @@ func pair(t *testing.T) (amy, ben *daemon) {
 	return amy, ben
 }
 
-// stop is what an init system does: SIGTERM, and the end of the process.
+// stop sends SIGTERM, like an init system, and waits for the end of the process.
 func (d *daemon) stop() {
 	d.t.Helper()
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -59,7 +59,7 @@ func (d *daemon) stop() {
 func TestDrainMovesWhatRuns(t *testing.T) {
 	amy, ben := pair(t)
 	dir := t.TempDir()
-	// The first attempt runs until it is told to end, the second ends by itself.
+	// The first attempt runs until it is told to end; the second ends by itself.
 	script := fmt.Sprintf(`echo here >> %s/$MUSTER_ATTEMPT; [ $MUSTER_ATTEMPT = 2 ] && exit 0; sleep 600`, dir)
 	moved := amy.ok("submit", "-c", "4", "--", "sh", "-c", script)
 	doc := amy.untilState(moved, "RUNNING")
@@ -71,7 +71,7 @@ func TestDrainMovesWhatRuns(t *testing.T) {
 	if to == "amy" {
 		other = ben
 	}
-	// By the daemon that is not drained, by a part of the id.
+	// Drain through the other daemon, with a part of the node's ID.
 	id := string(amy.node(from).ID)
 	r := other.muster("node", "drain", id[:len(id)-2], "--reason", "new fans", "--deadline", "1s")
 	if r.code != 0 || !strings.Contains(r.stderr, "node "+from+": draining, 1 task runs on until ") {
@@ -89,7 +89,7 @@ func TestDrainMovesWhatRuns(t *testing.T) {
 			t.Errorf("attempt %s: %v", n, err)
 		}
 	}
-	// What only the drained host could run waits, and says why.
+	// A job that only the drained host could run waits and says why.
 	waits := amy.ok("submit", "-w", from, "--", "true")
 	amy.until(waits, "PENDING for the drain", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "NodesDraining" })
 	if out := amy.ok("why", waits); !strings.Contains(out, "new fans") {
@@ -143,8 +143,7 @@ func TestDrainSurvivesTheDaemon(t *testing.T) {
 	}
 }
 
-// A daemon that is asked to stop says goodbye and leaves its tasks running;
-// the next one adopts them.
+// A daemon that is told to stop says goodbye and leaves its tasks running. The next daemon adopts them.
 func TestStoppedDaemonSaysGoodbye(t *testing.T) {
 	amy, ben := pair(t)
 	g := newGate(t)

@@ -1,4 +1,3 @@
-// Package e2e drives the built program as a user would: real daemons, real
-// sockets on loopback, real processes. Its tests carry the build tag e2e and
-// expect bin/muster (`make e2e` builds it).
+// Package e2e tests the built program as a user runs it: real daemons, real sockets on loopback, real processes. Its
+// tests have the build tag e2e and need bin/muster, which `make e2e` builds.
 package e2e

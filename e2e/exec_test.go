@@ -2,7 +2,7 @@
 
 package e2e
 
-// Commands beside running tasks.
+// Commands in running tasks.
 
 import (
 	"bufio"
@@ -42,8 +42,7 @@ func TestExec(t *testing.T) {
 	if big := ben.muster("exec", id, "--", "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"); len(big.stdout) != 3_000_000 {
 		t.Errorf("%d bytes of 3,000,000", len(big.stdout))
 	}
-	// A client that goes takes its command along; a task that ends takes those
-	// that are left.
+	// A client that leaves takes its command along; a task that ends takes the remaining commands along.
 	for _, gone := range []string{"client", "task"} {
 		at := filepath.Join(t.TempDir(), "pid")
 		client := exec.Command(binary(t), "exec", id, "--", "sh", "-c", "echo $$ > "+at+"; sleep 1000; true")
@@ -136,7 +135,7 @@ func TestExecTerminal(t *testing.T) {
 	_ = cmd.Process.Signal(syscall.SIGWINCH)
 	say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
 	hear("resized")
-	say("sh -c 'echo asl''eep; exec sleep 1000'") // which is the terminal's foreground once it can speak
+	say("sh -c 'echo asl''eep; exec sleep 1000'") // once it prints, it is the foreground process of the terminal
 	hear("asleep")
 	say("\x03")
 	say("exit 9")
@@ -148,7 +147,7 @@ func TestExecTerminal(t *testing.T) {
 	g.open()
 }
 
-// One user may not take all that a host has for commands.
+// A user cannot take the whole capacity of a host for commands.
 func TestCommandsOfAUserAreBounded(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "2").start()
 	g := newGate(t)
@@ -164,7 +163,7 @@ func TestCommandsOfAUserAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer client.Wait()
-		defer stdin.Close() // and lets it end
+		defer stdin.Close() // this lets the command end
 		if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "up\n" {
 			t.Fatalf("%q, %v", line, err)
 		}

@@ -2,7 +2,7 @@
 
 package e2e
 
-// Daemons die; jobs do not.
+// Daemons die; jobs survive.
 
 import (
 	"os"
@@ -28,7 +28,7 @@ func TestBootstrapDaemonGoneForGood(t *testing.T) {
 	}
 	ben.kill()
 	start := time.Now()
-	ben.start() // no invitation, and its bootstrap is gone
+	ben.start() // without an invitation, and its bootstrap host is gone
 	ben.untilNodes(2)
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("back after %s", took)
@@ -154,8 +154,8 @@ func TestAloneAndRestarted(t *testing.T) {
 	}
 }
 
-// A data directory on a file system of a few megabytes: work is refused with
-// the reason while it is full, and nothing is lost.
+// The data directory is on a file system of a few megabytes. While it is full, work is refused with that reason, and
+// nothing is lost.
 func TestFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting a small file system needs root")

@@ -2,7 +2,7 @@
 
 package e2e
 
-// Files on their way to tasks and back.
+// Files that are copied to tasks and back.
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 	"github.com/musterhq/muster/blob"
 )
 
-// project writes n files of size bytes, in directories of a hundred.
+// project writes n files of size bytes, in directories of a hundred files.
 func project(t *testing.T, n, size int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -53,16 +53,16 @@ func (d *daemon) in(dir string, args ...string) result {
 	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	_ = cmd.Run() // its code says it
+	_ = cmd.Run() // the exit code tells of an error
 	return result{stdout: out.String(), stderr: errs.String(), code: cmd.ProcessState.ExitCode()}
 }
 
-// chunks lists what the daemon's store holds, by the inode that it lies in: a
-// chunk that is written again is another one.
+// chunks returns the chunks in the daemon's store with the inodes of their files, so that a chunk that is written
+// again counts as another one.
 func (d *daemon) chunks() map[string]bool {
 	d.t.Helper()
 	all := map[string]bool{}
-	packs, _ := filepath.Glob(filepath.Join(d.dir, "data/blobs/packs/*")) // a store that is not there holds nothing
+	packs, _ := filepath.Glob(filepath.Join(d.dir, "data/blobs/packs/*")) // there may be no store yet
 	for _, path := range packs {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -84,7 +84,7 @@ func (d *daemon) chunks() map[string]bool {
 	return all
 }
 
-// untilChunks waits until the daemon's store holds something.
+// untilChunks waits until the daemon's store holds a chunk.
 func (d *daemon) untilChunks() {
 	d.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -128,15 +128,14 @@ func TestUpload(t *testing.T) {
 			}
 		}
 	}
-	// A task's copy is its own: what it spoils, the next does not see.
+	// Each task has its own copy: a task does not see what another has damaged.
 	amy.in(dir, "run", "--upload", ".", "-w", "cat", "--", "sh", "-c", "for f in d0/*; do echo spoilt >$f; done")
 	if r := amy.in(dir, "run", "--upload", ".", "-w", "cat", "--", "sh", "-c", count); !strings.Contains(r.stdout, string(want)) {
 		t.Errorf("another task's changes are seen: %q", r.stdout)
 	}
 }
 
-// TestStagingIsShown holds chunks back at the owner, and looks how the task is
-// said to wait for its files.
+// TestStagingIsShown delays chunks at the owner and checks what is shown for a task that waits for its files.
 func TestStagingIsShown(t *testing.T) {
 	amy, ben, _ := three(t)
 	dir := project(t, 4, 300_000)
@@ -149,7 +148,8 @@ func TestStagingIsShown(t *testing.T) {
 	if err != nil || len(packs) != 1 {
 		t.Fatal(packs, err)
 	}
-	aside, pipe := filepath.Join(amy.dir, "aside"), filepath.Join(amy.dir, "pipe") // to open a pipe lasts until somebody writes
+	// opening a pipe blocks until somebody writes
+	aside, pipe := filepath.Join(amy.dir, "aside"), filepath.Join(amy.dir, "pipe")
 	if err := errors.Join(os.Rename(packs[0], aside), syscall.Mkfifo(pipe, 0o600), os.Link(pipe, packs[0])); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,8 @@ func TestStagingIsShown(t *testing.T) {
 	if err := os.Rename(aside, packs[0]); err != nil {
 		t.Fatal(err)
 	}
-	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0) // what is read of it is no chunk: it is asked for again
+	// what is read from it is not a valid chunk, so the chunk is requested again
+	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0)
 	if err != nil || writer.Close() != nil {
 		t.Fatal(err)
 	}
@@ -246,8 +247,7 @@ func TestDownload(t *testing.T) {
 	ben.fails(1, []string{"no files are kept"}, "cp", id+":now", dir)
 }
 
-// TestUploadSurvivesKills kills each of the three that an upload goes through.
-// What had come is not sent again.
+// TestUploadSurvivesKills kills each of the three processes that an upload needs. What has arrived is not sent again.
 func TestUploadSurvivesKills(t *testing.T) {
 	amy, _, cat := three(t)
 	dir := project(t, 300, 200_000)

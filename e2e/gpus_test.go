@@ -2,7 +2,7 @@
 
 package e2e
 
-// GPUs that fail and recover, and shares of one, on simulated devices.
+// GPUs that fail and recover, and shares of one GPU, on simulated devices.
 
 import (
 	"fmt"
@@ -15,8 +15,7 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// faulty starts a daemon with two simulated GPUs, whose faults are written into
-// the file that comes back.
+// faulty starts a daemon with two simulated GPUs, and returns the file to which their faults are written.
 func faulty(t *testing.T) (*daemon, *os.File) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "faults")
@@ -41,7 +40,7 @@ func TestFaultSetsAGPUAside(t *testing.T) {
 	g := newGate(t)
 	runs := cat.ok(append([]string{"submit", "-G", "2", "--"}, g.script("exit 0")...)...)
 	cat.untilState(runs, "RUNNING")
-	fmt.Fprint(script, "0 xid 31\n0 xid 79\n") // the first is a program's own
+	fmt.Fprint(script, "0 xid 31\n0 xid 79\n") // the first is an error of a program
 	n := cat.untilNode("cat", "with a GPU aside", func(n api.Node) bool { return !sound(n) })
 	if n.GPUs[0].Detail != "xid 79 (fallen off the bus)" || n.GPUs[1].Health != "healthy" || n.State != "ready" {
 		t.Errorf("node: %+v", n)
@@ -49,7 +48,7 @@ func TestFaultSetsAGPUAside(t *testing.T) {
 	if out := cat.ok("gpus"); !strings.Contains(out, "unhealthy: xid 79 (fallen off the bus)") {
 		t.Errorf("gpus:\n%s", out)
 	}
-	g.open() // what ran goes on
+	g.open() // the running task goes on
 	cat.untilState(runs, "SUCCEEDED")
 	waits := cat.ok("submit", "-G", "2", "--", "true")
 	cat.until(waits, "PENDING for the GPU", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "GPUUnhealthy" })
@@ -57,12 +56,12 @@ func TestFaultSetsAGPUAside(t *testing.T) {
 	if doc := cat.untilState(one, "SUCCEEDED"); doc.Tasks[0].GPUs[0] != n.GPUs[1].UUID {
 		t.Errorf("ran on %v", doc.Tasks[0].GPUs)
 	}
-	// The driver finds nothing wrong with it: a probe gives it back.
+	// The driver reports no problem, so a probe ends the quarantine.
 	cat.untilState(waits, "SUCCEEDED")
 	if n := cat.node("cat"); !sound(n) {
 		t.Errorf("after the probe: %+v", n)
 	}
-	// One that its driver wants reset stays away until a person has seen to it.
+	// A GPU that needs a reset according to its driver stays in quarantine until a person ends it.
 	fmt.Fprint(script, "1 unhealthy row remap pending\n1 xid 31\n")
 	n = cat.untilNode("cat", "with a GPU aside", func(n api.Node) bool { return !sound(n) })
 	if !strings.Contains(n.GPUs[1].Detail, "row remap pending") {
@@ -72,7 +71,7 @@ func TestFaultSetsAGPUAside(t *testing.T) {
 	cat.untilNode("cat", "sound", sound)
 }
 
-// A daemon that died knows which GPU it had set aside.
+// A daemon that died remembers which GPU was in quarantine.
 func TestFaultOutlivesTheDaemon(t *testing.T) {
 	cat, script := faulty(t)
 	fmt.Fprint(script, "0 xid 79\n")
@@ -106,8 +105,7 @@ func TestForeignMemoryCountsAsTaken(t *testing.T) {
 	}
 }
 
-// Shares of one GPU are admitted to the bound of its memory and of its
-// thousandths, and not beyond.
+// Shares of one GPU are admitted up to its memory and its thousandths, and not beyond.
 func TestSharesOfOneGPU(t *testing.T) {
 	cat := newDaemon(t, "cat", "--gpus", "sim:1xH100-80GB", "--cpus", "8").start()
 	share := func(share, memory string) (string, gate) {
@@ -133,7 +131,7 @@ func TestSharesOfOneGPU(t *testing.T) {
 	waits(c)
 	end(a, ga)
 	cat.untilState(c, "RUNNING")
-	d, gd := share("0.5", "1GiB") // and with it all thousandths are given away
+	d, gd := share("0.5", "1GiB") // now all thousandths are taken
 	cat.untilState(d, "RUNNING")
 	e, ge := share("0.01", "1MiB")
 	waits(e)

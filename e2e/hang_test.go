@@ -2,7 +2,7 @@
 
 package e2e
 
-// A file system that does not answer holds up only who asked for it.
+// A file system that hangs blocks only the tasks that use it.
 
 import (
 	"fmt"
@@ -14,8 +14,7 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// hungDir is a directory that answers nobody: a file system of FUSE that has no
-// server.
+// hungDir returns a directory in which every access hangs: a FUSE file system without a server.
 func hungDir(t *testing.T) string {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -29,7 +28,7 @@ func hungDir(t *testing.T) string {
 		t.Skipf("needs the right to mount: %v", err)
 	}
 	t.Cleanup(func() {
-		_ = unix.Close(fd) // all that waits fails
+		_ = unix.Close(fd) // everything that waits fails
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
@@ -42,7 +41,7 @@ func TestHungDirectoryHoldsUpOneTask(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "16").start()
 	var hung []string
 	for _, args := range [][]string{{"-D", dir, "--", "true"}, {"-o", dir + "/out", "--", "true"}, {"--", dir + "/program"}} {
-		for range 2 { // in all more than starts are carried out at once
+		for range 2 { // more tasks than can be started at once
 			hung = append(hung, amy.ok(append([]string{"submit"}, args...)...))
 		}
 	}

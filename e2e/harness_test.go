@@ -2,8 +2,7 @@
 
 package e2e
 
-// The harness: daemons that live as long as a test, and the command line that
-// talks to them.
+// The harness: daemons that run for one test, and the command line with which tests use them.
 
 import (
 	"bufio"
@@ -27,7 +26,7 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// patience bounds every wait: reached only when something is broken.
+// patience bounds every wait. It is reached only if something is broken.
 const patience = 30 * time.Second
 
 // daemon is one `muster daemon` process and its data directory.
@@ -35,16 +34,16 @@ type daemon struct {
 	t       *testing.T
 	name    string
 	dir     string
-	program string   // that start runs
-	args    []string // what it was started with, without --bootstrap and --token
+	program string   // the program that start runs
+	args    []string // arguments without --bootstrap and --token
 	cmd     *exec.Cmd
 	socket  string
 	mu      sync.Mutex
-	lines   []string            // guarded by mu: its log so far
-	grew    chan struct{}       // guarded by mu: closed and replaced when a line comes
+	lines   []string            // guarded by mu: the lines of its log so far
+	grew    chan struct{}       // guarded by mu: closed and replaced when a line arrives
 	done    chan struct{}       // closed when the process has ended
-	said    chan struct{}       // closed when all that it said is in lines
-	as      *syscall.Credential // nil: as this process
+	said    chan struct{}       // closed when its whole log is in lines
+	as      *syscall.Credential // nil: the user of this process
 }
 
 func binary(t *testing.T) string {
@@ -59,7 +58,7 @@ func binary(t *testing.T) string {
 	return path
 }
 
-// atFullSize skips a test that takes minutes, unless MUSTER_E2E_FULL asks for it.
+// atFullSize skips a test that takes minutes, unless MUSTER_E2E_FULL is set.
 func atFullSize(t *testing.T) {
 	t.Helper()
 	if os.Getenv("MUSTER_E2E_FULL") == "" {
@@ -93,7 +92,7 @@ func newDaemon(t *testing.T, name string, args ...string) *daemon {
 	return d
 }
 
-// start runs the daemon and waits until it says that it is ready.
+// start runs the daemon and waits until it is ready.
 func (d *daemon) start(more ...string) *daemon {
 	d.t.Helper()
 	from := d.launch(more...)
@@ -101,7 +100,7 @@ func (d *daemon) start(more ...string) *daemon {
 	return d
 }
 
-// launch runs the daemon and returns where its log begins.
+// launch runs the daemon and returns the line at which its log begins.
 func (d *daemon) launch(more ...string) int {
 	d.t.Helper()
 	d.mu.Lock()
@@ -141,7 +140,7 @@ func (d *daemon) read(out io.ReadCloser) {
 	}
 }
 
-// waitLog waits for a log line from line number from on that holds all words.
+// waitLog waits for a log line at or after line number from that contains all words.
 func (d *daemon) waitLog(from int, words ...string) string {
 	d.t.Helper()
 	late := time.NewTimer(patience)
@@ -184,7 +183,7 @@ func (d *daemon) log() string {
 	return strings.Join(d.lines[max(0, len(d.lines)-200):], "\n")
 }
 
-// kill is kill -9 of the daemon alone; its tasks are their runner's.
+// kill kills only the daemon with SIGKILL; its tasks belong to their runner.
 func (d *daemon) kill() {
 	if d.cmd == nil || d.done == nil {
 		return
@@ -193,19 +192,19 @@ func (d *daemon) kill() {
 	<-d.done
 }
 
-// killRunner ends what the daemon's runner left; only at a test's end.
+// killRunner kills the daemon's runner; only at a test's end.
 func (d *daemon) killRunner() {
 	_ = exec.Command("pkill", "-KILL", "-f", filepath.Join(d.dir, "data")).Run()
 }
 
-// result is how one command line ended.
+// result is the result of one command line.
 type result struct {
 	stdout, stderr string
 	code           int
 	took           time.Duration
 }
 
-// muster runs a verb against this daemon.
+// muster runs a verb with this daemon.
 func (d *daemon) muster(args ...string) result {
 	d.t.Helper()
 	return d.musterIn(nil, args...)
@@ -235,8 +234,7 @@ func (d *daemon) musterIn(stdin io.Reader, args ...string) result {
 	return r
 }
 
-// ok runs a verb that must succeed and returns its output without the last
-// line end.
+// ok runs a verb that must succeed, and returns its output without the last newline.
 func (d *daemon) ok(args ...string) string {
 	d.t.Helper()
 	r := d.muster(args...)
@@ -246,7 +244,7 @@ func (d *daemon) ok(args ...string) string {
 	return strings.TrimSuffix(r.stdout, "\n")
 }
 
-// fails runs a verb that must end with the code and say all words, in one line.
+// fails runs a verb that must exit with the code and print all words in one line.
 func (d *daemon) fails(code int, words []string, args ...string) result {
 	d.t.Helper()
 	r := d.muster(args...)
@@ -271,13 +269,13 @@ func (d *daemon) show(id string) api.Job {
 	return doc
 }
 
-// until asks again until the job is as wanted.
+// until polls until the job is as wanted.
 func (d *daemon) until(id, what string, as func(api.Job) bool) api.Job {
 	d.t.Helper()
 	return until(d, "job "+id, what, func() api.Job { return d.show(id) }, as)
 }
 
-// until looks a hundred times a second until what a daemon shows is as wanted.
+// until polls a hundred times a second until a value that a daemon shows is as wanted.
 func until[T any](d *daemon, of, what string, look func() T, as func(T) bool) T {
 	d.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -297,8 +295,7 @@ func until[T any](d *daemon, of, what string, look func() T, as func(T) bool) T 
 	}
 }
 
-// untilRight looks twice a second until nothing is wrong any more: look says
-// what is, or "".
+// untilRight polls twice a second until look returns "". look returns what is wrong.
 func untilRight(t *testing.T, within time.Duration, look func() string) {
 	t.Helper()
 	late := time.NewTimer(within)
@@ -318,7 +315,7 @@ func untilRight(t *testing.T, within time.Duration, look func() string) {
 	}
 }
 
-// staysRight looks twice a second for so long; what look finds wrong ends the test.
+// staysRight polls twice a second for a time. If look returns an error, the test fails.
 func staysRight(t *testing.T, span time.Duration, look func() string) {
 	t.Helper()
 	start := time.Now()
@@ -355,7 +352,7 @@ func (d *daemon) invite(args ...string) invitation {
 	return inv
 }
 
-// flags are the arguments with which another daemon takes the invitation up.
+// flags returns the arguments with which another daemon uses the invitation.
 func (i invitation) flags() []string {
 	var f []string
 	for _, b := range i.Bootstrap {
@@ -376,8 +373,7 @@ func (i invitation) over(transport string) invitation {
 	return i
 }
 
-// three starts the cluster that most tests use: amy and ben have no GPUs, cat
-// has eight simulated ones.
+// three starts the cluster that most tests use: amy and ben have no GPUs, cat has eight simulated ones.
 func three(t *testing.T) (amy, ben, cat *daemon) {
 	t.Helper()
 	amy = newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
@@ -424,8 +420,7 @@ func (d *daemon) untilNodes(n int) {
 	}
 }
 
-// gate is a task that says its pid and lasts until open is called: it reads a
-// named pipe.
+// gate is a task that prints its pid and runs until open is called. It waits by reading a named pipe.
 type gate struct {
 	t    *testing.T
 	path string
@@ -440,7 +435,7 @@ func newGate(t *testing.T) gate {
 	return g
 }
 
-// script waits at the gate, then runs the rest.
+// script returns a command that waits at the gate and then runs the rest.
 func (g gate) script(rest string) []string {
 	return []string{"sh", "-c", fmt.Sprintf("echo before $$; read line < %s; %s", g.path, rest)}
 }
@@ -456,11 +451,11 @@ func (g gate) open() {
 	f.Close()
 }
 
-// The ports below are those that no system gives to a program that names none:
-// while a daemon is away, nobody else gets its port by chance.
+// These ports are outside the range from which systems choose ports, so no other program gets a daemon's port by
+// chance while the daemon is away.
 const lowestPort, endOfPorts = 10_000, 32_768
 
-// freePort draws a port that is free for TCP and UDP.
+// freePort returns a random port that is free for TCP and UDP.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 100 {

@@ -2,7 +2,7 @@
 
 package e2e
 
-// Bad input: one clear line, the right code, nothing lost.
+// Invalid input gives one clear line and the right exit code, and loses nothing.
 
 import (
 	"context"

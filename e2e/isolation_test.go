@@ -2,8 +2,7 @@
 
 package e2e
 
-// What holds a task, on the real program: as root with control groups, and as
-// an ordinary user without.
+// Confinement of tasks by the real program: as root with cgroups, and as an ordinary user without.
 
 import (
 	"os"
@@ -30,7 +29,7 @@ func TestIsolation(t *testing.T) {
 	})
 }
 
-// bounded hands in what hurts, and looks at how it ends.
+// bounded submits jobs that exceed their limits, and checks how they end.
 func bounded(t *testing.T, d *daemon) {
 	id := d.ok("submit", "--", "true")
 	d.untilState(id, "SUCCEEDED")
@@ -55,7 +54,7 @@ func bounded(t *testing.T, d *daemon) {
 	}
 
 	late := time.Duration(-1)
-	for i := 0; i < 5 && (late < 0 || late >= 200*time.Millisecond); i++ { // a busy machine may be late by itself
+	for i := 0; i < 5 && (late < 0 || late >= 200*time.Millisecond); i++ { // a busy machine may cause a single delay
 		id := d.ok("submit", "-t", "400ms", "--", "sleep", "100")
 		task := d.untilState(id, "TIMEOUT").Tasks[0]
 		late = task.EndedAt.Sub(*task.StartedAt) - 400*time.Millisecond
@@ -89,7 +88,7 @@ func bounded(t *testing.T, d *daemon) {
 	}
 }
 
-// running lists the processes with a command line.
+// running returns the processes with a command line.
 func running(line string) (pids []string) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {

@@ -2,7 +2,7 @@
 
 package e2e
 
-// The main path: jobs go where they fit and can be asked for anywhere.
+// The main path: jobs run where they fit, and any daemon shows them.
 
 import (
 	"os"

@@ -2,8 +2,7 @@
 
 package e2e
 
-// A job file as large as one may be runs on another host; a larger one is
-// refused.
+// A job file of the maximum size runs on another host; a larger one is refused.
 
 import (
 	"encoding/json"
@@ -15,8 +14,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// jobFileOf writes a job file of so many bytes, that runs on one node and fails
-// with 7. It says all that muster would add, so that nothing grows on the way.
+// jobFileOf writes a job file of size bytes. The job runs on one node and exits with 7. The file has all fields that
+// muster would add, so that it does not grow on the way.
 func jobFileOf(t *testing.T, size int, node string) string {
 	t.Helper()
 	spec := job.DefaultSpec()
@@ -61,7 +60,7 @@ func TestJobFileBeyondTheBound(t *testing.T) {
 		}
 	}
 	refused("-F", jobFileOf(t, job.MaxSpecBytes+1, "amy"))
-	// Some letters take more bytes in a job than in a script or in YAML.
+	// Some characters take more bytes in a job file than in a script or in YAML.
 	script := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n#"+strings.Repeat("\t", job.MaxSpecBytes/2-100)), 0o600); err != nil {
 		t.Fatal(err)

@@ -2,8 +2,8 @@
 
 package e2e
 
-// Many hosts with a task each, more than one daemon keeps sessions with
-// unasked: no death of a daemon costs a task.
+// Many hosts with a task each, more than the sessions that a daemon keeps by default. No death of a daemon loses a
+// task.
 
 import (
 	"context"
@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// shortLease is the shortest that a job may ask for: a task whose host does
-	// not hear of its owner for so long has been ended.
+	// shortLease is the shortest lease of a job. A task is ended if its host has no contact with its owner for so
+	// long.
 	shortLease = job.MinLease
 	// startup bounds the start of many daemons on a small machine.
 	startup = 5 * time.Minute
@@ -36,13 +36,13 @@ type crowd struct {
 	owner *daemon
 	hosts []*daemon
 	ids   []string
-	begun map[string]int // attempts of each job that had begun when all ran
+	begun map[string]int // attempts of each job that had begun when all were running
 	dir   string         // where each attempt writes its number and pid, by job
-	gate  gate           // that all tasks wait at
-	ask   http.Client    // reaches the owner
+	gate  gate           // all tasks wait at it
+	ask   http.Client    // client of the owner's API
 }
 
-// newCrowd starts the hosts, and last the owner, which runs nothing itself.
+// newCrowd starts the hosts, and then the owner, which runs no tasks itself.
 func newCrowd(t *testing.T, hosts int, args ...string) *crowd {
 	t.Helper()
 	c := &crowd{t: t, begun: map[string]int{}, dir: t.TempDir(), gate: newGate(t)}
@@ -77,9 +77,8 @@ func startAll(all []*daemon, more ...string) {
 	}
 }
 
-// load hands in a task for each host, and waits until all run. As each job
-// names its host by a label, it is the owner who seeks the hosts, not they the
-// owner.
+// load submits a task for each host, and waits until all run. Each job names its host by a label, so the owner must
+// find the host.
 func (c *crowd) load() {
 	c.t.Helper()
 	spec := job.DefaultSpec()
@@ -95,7 +94,7 @@ func (c *crowd) load() {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		untilRight(c.t, startup, func() string { // a host that the owner has not heard of yet could never run it
+		untilRight(c.t, startup, func() string { // the owner would refuse a job for a host that it does not know yet
 			r := c.owner.muster("submit", "--idempotency-key", h.name, "-F", file)
 			if r.code != 0 {
 				return r.stderr
@@ -114,8 +113,7 @@ func (c *crowd) load() {
 	c.t.Logf("all run; %d of them began more than once", twice)
 }
 
-// job is what the owner itself says of a job; a verb would cost a process, and a
-// listing a question to every host.
+// job returns the owner's document of a job. A verb would need a process, and a listing a request to every host.
 func (c *crowd) job(id string) api.Job {
 	c.t.Helper()
 	var doc api.Job
@@ -130,11 +128,11 @@ func (c *crowd) job(id string) api.Job {
 	return doc
 }
 
-// attempt is what one of a task's attempts has written of itself.
+// attempt is what an attempt of a task has written about itself.
 type attempt struct{ number, pid int }
 
 func (c *crowd) attempts(id string) []attempt {
-	text, _ := os.ReadFile(filepath.Join(c.dir, id)) // nothing before the first
+	text, _ := os.ReadFile(filepath.Join(c.dir, id)) // there is no file before the first attempt
 	var all []attempt
 	for line := range strings.Lines(string(text)) {
 		var a attempt
@@ -145,7 +143,7 @@ func (c *crowd) attempts(id string) []attempt {
 	return all
 }
 
-// settled says what is amiss before all tasks run, each with a living process.
+// settled returns what is wrong until all tasks run, each with a living process.
 func (c *crowd) settled() string {
 	c.t.Helper()
 	n := 0
@@ -160,7 +158,7 @@ func (c *crowd) settled() string {
 	return fmt.Sprintf("%d of %d tasks run", n, len(c.ids))
 }
 
-// lost counts the tasks that do not go on as they ran when all had settled.
+// lost counts the tasks that no longer run as when all had settled.
 func (c *crowd) lost() int {
 	n := 0
 	for _, id := range c.ids {
@@ -171,8 +169,7 @@ func (c *crowd) lost() int {
 	return n
 }
 
-// wrong says what is amiss after that: no task is to be lost, and the owner is
-// to be in touch with all.
+// wrong returns what is wrong afterwards: no task may be lost, and the owner must be in contact with all.
 func (c *crowd) wrong() string {
 	c.t.Helper()
 	seen := map[string]int{}
@@ -195,7 +192,7 @@ func (c *crowd) wrong() string {
 func (c *crowd) ownerDies() {
 	c.t.Helper()
 	c.owner.kill()
-	time.Sleep(2 * time.Second) // it is away: the scene, not a wait for anything
+	time.Sleep(2 * time.Second) // how long the owner is away, not a wait for a condition
 	c.owner.start()
 }
 
@@ -224,14 +221,14 @@ func (c *crowd) end() {
 	}
 }
 
-// inTouch waits until the owner is in touch with all tasks.
+// inTouch waits until the owner is in contact with all tasks.
 func (c *crowd) inTouch() {
 	c.t.Helper()
 	untilRight(c.t, 2*shortLease, c.wrong)
 }
 
-// Neither an owner that is started again nor a host that is loses touch, though
-// there are more hosts than a daemon keeps sessions with unasked.
+// Neither an owner nor a host that restarts loses contact, although there are more hosts than a daemon keeps sessions
+// with by default.
 func TestManyHostsOutliveTheirDaemons(t *testing.T) {
 	c := newCrowd(t, 40)
 	c.load()
@@ -246,8 +243,8 @@ func TestManyHostsOutliveTheirDaemons(t *testing.T) {
 	c.end()
 }
 
-// The same with a hundred daemons, each of which dies in its turn, and the time
-// in which a lease that nobody renews ends its task.
+// The same with a hundred daemons. Each of them dies in turn, and the test lasts longer than a lease without
+// renewals.
 func TestHundredDaemons(t *testing.T) {
 	atFullSize(t)
 	c := newCrowd(t, 99)

@@ -2,8 +2,7 @@
 
 package e2e
 
-// What a job writes: all of it, in order, whoever dies in between; and no more
-// than the bound of it on disk.
+// The output of a job: complete and in order, whichever daemon dies meanwhile, and within its limit on disk.
 
 import (
 	"bytes"
@@ -18,7 +17,7 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// numbers is what seq 1 to n writes.
+// numbers returns the output of seq 1 to n.
 func numbers(n int) []byte {
 	var b bytes.Buffer
 	for i := 1; i <= n; i++ {
@@ -27,8 +26,7 @@ func numbers(n int) []byte {
 	return b.Bytes()
 }
 
-// reader holds what a follower writes against what it has to, byte for byte,
-// and tells how far it is.
+// reader compares the output of a follower with what is expected, byte by byte, and reports its progress.
 type reader struct {
 	want []byte
 	at   int
@@ -52,8 +50,8 @@ func (r *reader) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestFollowThroughDeaths follows at ben a job that amy owns and cat runs,
-// while each of them is killed and started again in turn.
+// TestFollowThroughDeaths follows, at ben, a job that amy owns and cat runs, while each of them is killed and
+// restarted in turn.
 func TestFollowThroughDeaths(t *testing.T) {
 	amy, ben, cat := three(t)
 	const parts, each = 24, 120_000
@@ -131,16 +129,16 @@ func TestOutputIsBounded(t *testing.T) {
 	if got := amy.ok("logs", "--stderr", id); got != "the last word" {
 		t.Errorf("stderr %q", got)
 	}
-	ben.kill() // the host is gone; what it said last is not
+	ben.kill() // the host is gone, but not its last output
 	if got := amy.ok("show", id); !strings.Contains(got, "stderr: the last word") {
 		t.Errorf("show:\n%s", got)
 	}
 }
 
-// TestOutputOfAllKinds writes to both streams in turn, and bytes of every kind.
+// TestOutputOfAllKinds writes to both streams in turn, with all byte values.
 func TestOutputOfAllKinds(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
-	gates := []gate{newGate(t), newGate(t)} // one after the other: a gate is shut before it is waited at again
+	gates := []gate{newGate(t), newGate(t)} // used in turn: a gate is closed before a task waits at it again
 	id := amy.ok("submit", "--", "sh", "-c", fmt.Sprintf(
 		`for i in 1 2 3; do echo out $i; read x <%s; echo err $i >&2; read x <%s; done; printf '\0\377\n'; echo again >/dev/stderr`, gates[0].path, gates[1].path))
 	so := ""

@@ -2,8 +2,7 @@
 
 package e2e
 
-// A task that takes its host down each time is not given to one host after the
-// other for ever.
+// A task that kills its host each time does not get one host after the other for ever.
 
 import (
 	"fmt"
@@ -14,15 +13,14 @@ import (
 	"testing"
 )
 
-// poison kills the daemon and the runner that it runs under, unless the file
-// mild is there, and writes before on which host that is.
+// poison is a command that kills the daemon and its runner, unless the file mild exists. Before that it writes the
+// name of its host.
 func poison(dir string) []string {
 	return []string{"sh", "-c", fmt.Sprintf(`cd %s; [ -e mild ] && exit 0
 host=${MUSTER_SCRATCH%%%%/data/*}; echo "$host" >>runs; pkill -KILL -f "$host/data"; exec sleep 600`, dir)}
 }
 
-// revive starts again those that have died; it waits for none, as what killed
-// one may not have ended yet.
+// revive restarts the daemons that have died. It does not wait for them, because the task may not have ended yet.
 func revive(hosts []*daemon) {
 	for _, h := range hosts {
 		select {
@@ -33,9 +31,9 @@ func revive(hosts []*daemon) {
 	}
 }
 
-// poisoned lists the hosts on which the task has run, in order.
+// poisoned returns the hosts on which the task has run, in order.
 func poisoned(dir string, hosts []*daemon) []string {
-	text, _ := os.ReadFile(filepath.Join(dir, "runs")) // nothing before the first
+	text, _ := os.ReadFile(filepath.Join(dir, "runs")) // there is no file before the first run
 	var names []string
 	for line := range strings.Lines(string(text)) {
 		i := slices.IndexFunc(hosts, func(h *daemon) bool { return h.dir == strings.TrimSpace(line) })
@@ -49,8 +47,8 @@ func poisoned(dir string, hosts []*daemon) []string {
 
 func TestPoisonTaskIsHeld(t *testing.T) {
 	const (
-		hostsLost = 3 // after the loss of so many the task is held
-		mostRuns  = 6 // while one of the others is away, a host may be met again
+		hostsLost = 3 // after the loss of so many hosts the task is held
+		mostRuns  = 6 // while another host is away, the same host may be used again
 	)
 	owner := newDaemon(t, "owner", "--no-worker").start()
 	inv := owner.invite("--uses", "3")
@@ -84,7 +82,7 @@ func TestPoisonTaskIsHeld(t *testing.T) {
 	if out := owner.ok("why", id); !strings.Contains(out, reason) {
 		t.Errorf("why does not say %q:\n%s", reason, out)
 	}
-	untilRight(t, patience, func() string { // no host is left out for it
+	untilRight(t, patience, func() string { // no host is excluded because of it
 		revive(hosts)
 		for _, h := range hosts {
 			if n := owner.node(h.name); n.State != "ready" {
@@ -100,7 +98,7 @@ func TestPoisonTaskIsHeld(t *testing.T) {
 		t.Errorf("held, and ran again: %v", again)
 	}
 
-	// A person lets it go, and what it has lost before counts no more.
+	// A person releases the task, and earlier losses no longer count.
 	owner.ok("release", id)
 	untilRight(t, 4*patience, func() string {
 		revive(hosts)

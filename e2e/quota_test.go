@@ -2,7 +2,7 @@
 
 package e2e
 
-// A host's limits of what one user may hold.
+// A host's limits on what one user may hold.
 
 import (
 	"fmt"
@@ -36,7 +36,7 @@ func TestPerUserLimit(t *testing.T) {
 	if out := cat.ok("why", second); !strings.Contains(out, want) {
 		t.Errorf("why:\n%s", out)
 	}
-	free := cat.ok("submit", "--", "true") // of what is not used up
+	free := cat.ok("submit", "--", "true") // needs only what is not used up
 	cat.untilState(free, "SUCCEEDED")
 	g.open()
 	cat.untilState(second, "SUCCEEDED")
@@ -45,8 +45,7 @@ func TestPerUserLimit(t *testing.T) {
 	}
 }
 
-// oneTaskEach writes a configuration with which a user may have one task on a
-// host at a time.
+// oneTaskEach writes a configuration that allows each user one task at a time on a host.
 func oneTaskEach(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -56,8 +55,8 @@ func oneTaskEach(t *testing.T) string {
 	return file
 }
 
-// overQuota waits until the jobs wait for their user's quota, and looks on for a
-// while: one that is offered again and again is seen on its way to a host.
+// overQuota waits until the jobs wait for their user's quota, and watches them for a while: a job that is offered
+// again and again would show as being on its way to a host.
 func (d *daemon) overQuota(ids ...string) {
 	d.t.Helper()
 	look := func() string {
@@ -72,7 +71,7 @@ func (d *daemon) overQuota(ids ...string) {
 	staysRight(d.t, 4*time.Second, look)
 }
 
-// What waits for its user's quota starts as soon as the host has room for it.
+// A job that waits for its user's quota starts as soon as the host has room for it.
 func TestQuotaPassesOn(t *testing.T) {
 	amy := newDaemon(t, "amy", "--no-worker").start()
 	newDaemon(t, "cat", "--config", oneTaskEach(t), "--gpus", "none", "--cpus", "8").start(amy.invite().flags()...)
@@ -100,8 +99,7 @@ func TestQuotaPassesOn(t *testing.T) {
 	}
 }
 
-// A task that many hosts refuse for its user's quota is not offered to them
-// again and again.
+// A task that many hosts refuse for its user's quota is not offered to them again and again.
 func TestQuotaOnManyHosts(t *testing.T) {
 	c := newCrowd(t, 20, "--config", oneTaskEach(t))
 	c.load()

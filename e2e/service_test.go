@@ -2,8 +2,8 @@
 
 package e2e
 
-// The daemon as a service: what it tells its manager, what it takes without a
-// restart, and what an upgrade leaves alone.
+// The daemon as a service: its messages to systemd, settings that it reloads without a restart, and upgrades under
+// running tasks.
 
 import (
 	"fmt"
@@ -38,7 +38,7 @@ func newManager(t *testing.T, dir string, watchdog time.Duration) manager {
 	return manager{t, conn}
 }
 
-// until waits for a message that begins so.
+// until waits for a message with this prefix.
 func (m manager) until(prefix string) string {
 	m.t.Helper()
 	_ = m.conn.SetReadDeadline(time.Now().Add(patience))
@@ -105,12 +105,12 @@ func TestServiceManagerIsTold(t *testing.T) {
 	<-amy.done
 }
 
-// build makes the program anew, as the version given.
+// build builds the program with the given version.
 func build(t *testing.T, path, version string) {
 	t.Helper()
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", path, "./cmd/muster")
 	cmd.Dir = ".."
-	cmd.Env = append(os.Environ(), "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations") // as make does
+	cmd.Env = append(os.Environ(), "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations") // as in the Makefile
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
@@ -168,7 +168,7 @@ func TestUpgradeKeepsTasks(t *testing.T) {
 	if got := cat.until(old, "FAILED", func(j api.Job) bool { return j.State == "FAILED" }); *got.ExitCode != 9 {
 		t.Errorf("exit code %d, want 9", *got.ExitCode)
 	}
-	cat.waitLog(from, "runner is gone", "generation=1") // it had nothing left to do
+	cat.waitLog(from, "runner is gone", "generation=1") // it had no tasks left
 	g3.open()
 	cat.untilState(fresh, "SUCCEEDED")
 }

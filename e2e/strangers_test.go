@@ -2,7 +2,7 @@
 
 package e2e
 
-// Who has no credential of the cluster gets no answer.
+// A program without a credential of the cluster gets no answer.
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/multiformats/go-multistream"
 )
 
-// exits waits for a daemon that must refuse to start and returns its last line.
+// exits waits for a daemon that must refuse to start, and returns its last line.
 func (d *daemon) exits(words ...string) {
 	d.t.Helper()
 	select {
@@ -54,7 +54,7 @@ func TestTokens(t *testing.T) {
 
 			ben := newDaemon(t, "ben", "--gpus", "none").start(inv.flags()...)
 			amy.untilNodes(2)
-			elsewhere := inv // a good form, a secret that amy never gave out
+			elsewhere := inv // well-formed, with a secret that amy never issued
 			elsewhere.Token = ben.invite().Token
 			from := amy.logged()
 			d = newDaemon(t, "elsewhere", "--gpus", "none")
@@ -72,8 +72,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// Addresses without a token lead nowhere, and neither does the credential of
-// another cluster.
+// Addresses without a token, and the credential of another cluster, do not let a daemon in.
 func TestNoInvitation(t *testing.T) {
 	for _, transport := range []string{"tcp", "quic"} {
 		t.Run(transport, func(t *testing.T) {
@@ -118,8 +117,7 @@ func TestRevokedPeer(t *testing.T) {
 	}
 }
 
-// A libp2p program without a credential can open no stream but hello and join,
-// and is put out after five seconds.
+// A libp2p program without a credential can open only hello and join, and is disconnected after five seconds.
 func TestRawClient(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	inv := amy.invite()
@@ -169,11 +167,12 @@ func TestRawClient(t *testing.T) {
 	}
 }
 
-// opens says whether the daemon agrees to speak the protocol on a new stream.
+// opens reports whether the daemon accepts the protocol on a new stream.
 func opens(ctx context.Context, t *testing.T, n network.Network, to peer.AddrInfo, id protocol.ID) bool {
 	t.Helper()
 	n.Peerstore().AddAddrs(to.ID, to.Addrs, time.Hour)
-	if err := n.ClosePeer(to.ID); err != nil { // a fresh connection for each, so that five seconds do not run out
+	// a new connection for each protocol, so that the five seconds are enough
+	if err := n.ClosePeer(to.ID); err != nil {
 		t.Fatal(err)
 	}
 	var conn network.Conn

@@ -2,8 +2,7 @@
 
 package e2e
 
-// The service under a real systemd, booted in a container on a copy-on-write
-// view of this machine.
+// The service under a real systemd, in a container on a copy-on-write view of this machine.
 
 import (
 	"bytes"
@@ -55,7 +54,8 @@ func bootSystemd(t *testing.T) machine {
 	if err := os.WriteFile(filepath.Join(m.root, "etc/machine-id"), []byte("0123456789abcdef0123456789abcdef\n"), 0o444); err != nil {
 		t.Fatal(err)
 	}
-	for _, own := range []string{"etc/muster", "var/lib/muster", "etc/systemd/system/muster.service.d"} { // of this machine
+	// these are of this machine
+	for _, own := range []string{"etc/muster", "var/lib/muster", "etc/systemd/system/muster.service.d"} {
 		if err := os.RemoveAll(filepath.Join(m.root, own)); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func bootSystemd(t *testing.T) machine {
 			out, _ := m.command("journalctl", "--no-pager", "-n", "80", "-o", "cat", "-u", "muster").CombinedOutput()
 			t.Logf("journal:\n%s\nnspawn: %s", out, said.String())
 		}
-		if m.leader != "" { // with the first process of its pid namespace go all others
+		if m.leader != "" { // all processes end with the first process of their pid namespace
 			_ = exec.Command("kill", "-KILL", m.leader).Run()
 		}
 		select {
@@ -101,7 +101,7 @@ func bootSystemd(t *testing.T) machine {
 	return m
 }
 
-// command is a command line inside.
+// command returns a command that runs inside the container.
 func (m machine) command(args ...string) *exec.Cmd {
 	limit := fmt.Sprint(patience.Seconds())
 	cmd := exec.Command("nsenter", append([]string{"-t", m.leader, "-a", "--", "timeout", limit}, args...)...)
@@ -158,7 +158,7 @@ func TestServiceUnderSystemd(t *testing.T) {
 	m.write("/etc/muster/config.yaml", "label: {rack: r1}\nallow-root: true\ngpus: none\n")
 	m.write("/etc/systemd/system/muster.service.d/test.conf", "[Service]\nWatchdogSec=3s\n")
 	m.ok("systemctl", "daemon-reload")
-	m.ok("systemctl", "start", "muster") // returns when it is ready
+	m.ok("systemctl", "start", "muster") // returns when the service is ready
 	id := m.ok("muster", "submit", "--", "sh", "-c", "while [ ! -e /go ]; do sleep 0.1; done; exit 7")
 	state := func() string { return m.ok("muster", "show", id, "--json") }
 	m.eventually("the task runs", func() bool { return strings.Contains(state(), `"state": "RUNNING"`) })

@@ -2,7 +2,7 @@
 
 package e2e
 
-// A job for several GPUs among jobs for one: it gets its turn.
+// A job for several GPUs gets its turn among jobs for one GPU.
 
 import (
 	"fmt"
@@ -12,11 +12,10 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// offerRounds is longer than an offer queues at a host before its scheduler
-// has to renew it.
+// offerRounds is longer than an offer stays queued at a host before its scheduler must renew it.
 const offerRounds = 34 * time.Second
 
-// ones are jobs for one GPU each that two schedulers compete with.
+// ones are jobs for one GPU each, with which two schedulers compete.
 type ones struct {
 	at   []*daemon
 	jobs []oneJob
@@ -27,13 +26,13 @@ type oneJob struct {
 	id string
 }
 
-// submit hands in one more, at the next of the daemons.
+// submit submits one more, at the next of the daemons.
 func (o *ones) submit(command ...string) {
 	at := o.at[len(o.jobs)%len(o.at)]
 	o.jobs = append(o.jobs, oneJob{at, at.ok(append([]string{"submit", "-c", "0", "-G", "1", "--"}, command...)...)})
 }
 
-// started says which of them does not wait any more.
+// started returns those that no longer wait.
 func (o *ones) started() string {
 	for i, j := range o.jobs {
 		if doc := j.at.show(j.id); doc.State != "PENDING" {
@@ -43,7 +42,7 @@ func (o *ones) started() string {
 	return ""
 }
 
-// waiting counts those that wait.
+// waiting returns the number of those that wait.
 func (o *ones) waiting() int {
 	n := 0
 	for _, j := range o.jobs {
@@ -54,7 +53,7 @@ func (o *ones) waiting() int {
 	return n
 }
 
-// twoGPUs starts two daemons that only schedule and one with two GPUs.
+// twoGPUs starts two daemons that only schedule, and one with two GPUs.
 func twoGPUs(t *testing.T) (amy, ben *daemon) {
 	t.Helper()
 	amy = newDaemon(t, "amy", "--no-worker").start()
@@ -67,14 +66,14 @@ func twoGPUs(t *testing.T) (amy, ben *daemon) {
 	return amy, ben
 }
 
-// pending waits until the job waits for room: it is in line then.
+// pending waits until the job waits for resources: it is in the queue then.
 func (d *daemon) pending(id string) {
 	d.t.Helper()
 	d.until(id, "PENDING for room", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "Resources" })
 }
 
-// The GPU that became free first is kept for the job that is first in line, for
-// as long as the other is taken, and also when its offer has to be renewed.
+// The GPU that became free first is kept for the first job in the queue while the other GPU is taken, even when the
+// job's offer must be renewed.
 func TestJobForTwoGPUsKeepsItsPlace(t *testing.T) {
 	amy, ben := twoGPUs(t)
 	var holders [2]string
@@ -106,12 +105,11 @@ func TestJobForTwoGPUsKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// The same among jobs of 36 s each that never leave both GPUs free by
-// themselves.
+// The same among jobs of 36 s each that never leave both GPUs free by themselves.
 func TestJobForTwoGPUsInAStream(t *testing.T) {
 	atFullSize(t)
 	amy, ben := twoGPUs(t)
-	for _, seconds := range []string{"18", "36"} { // so that their ends never meet
+	for _, seconds := range []string{"18", "36"} { // so that they never end at the same time
 		id := amy.ok("submit", "-c", "0", "-G", "1", "--", "sleep", seconds)
 		amy.untilState(id, "RUNNING")
 	}

@@ -1,6 +1,6 @@
 package gpu
 
-// Choice: which free devices a need gets.
+// The choice of free devices for a need.
 
 import (
 	"cmp"
@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	// exactSets bounds the sets that are compared one by one, about a
-	// millisecond of work: any of 16 devices. For more, sets are grown greedily.
+	// exactSets bounds the sets that are compared exhaustively, which takes about a millisecond: enough for any
+	// choice from 16 devices. With more devices, sets are grown greedily.
 	exactSets = 13_000
 	// greedySeeds bounds the devices from which a set is grown.
 	greedySeeds = 64
 )
 
-// nearness is how much it is worth that two devices are linked like this.
+// nearness is the value of a link between two devices. A choice tries to keep valuable links between free devices.
 var nearness = map[LinkKind]int{LinkNVLink: 4096, LinkBoard: 512, LinkSwitch: 128, LinkBridge: 32, LinkNUMA: 8, LinkSystem: 1}
 
-// distance orders links for sets of devices, nearest first.
+// distance orders links within a set of devices, nearest first.
 var distance = map[LinkKind]int{LinkNVLink: 0, LinkBoard: 1, LinkSwitch: 2, LinkBridge: 3, LinkNUMA: 4, LinkSystem: 5}
 
 const (
 	distanceUnknown = 6
-	maxLanes        = 63 // NVLink connections that make a difference
+	maxLanes        = 63 // more NVLink connections than this make no difference
 	otherClass      = 64 // further than any link: programs want devices of one kind
-	// byNode makes the NUMA node the last thing that counts: more than there
-	// are pairs in the largest set that is looked at closely.
+	// byNode makes the NUMA node the last criterion. It is more than the number of pairs in the largest set that is
+	// compared exhaustively.
 	byNode = 4096
 )
 
-// learnLinks works out how far the devices are from each other, by slot.
+// learnLinks computes the distances between all devices, by slot.
 func (p *Pool) learnLinks() {
 	n := len(p.slots)
 	p.ways, p.near = make([][]int, n), make([][]int, n)
@@ -51,7 +51,7 @@ func (p *Pool) learnLinks() {
 	}
 }
 
-// way is how far two devices are from each other over a link.
+// way returns the distance between two devices with this link.
 func way(a, b *slot, l Link) int {
 	d, known := distance[l.Kind]
 	if !known {
@@ -62,16 +62,15 @@ func way(a, b *slot, l Link) int {
 	}
 	w := (d*(maxLanes+1) + maxLanes - min(max(l.NVLinks, 0), maxLanes)) * byNode
 	if a.NUMA < 0 || a.NUMA != b.NUMA {
-		w++ // the processors that feed them are apart
+		w++ // the devices are attached to different NUMA nodes
 	}
 	return w
 }
 
-// Choose picks free devices for a need. Several come from the best-linked free
-// set: one NVLink island if there is one, then the nearest by PCIe. A single
-// one is the least useful that fits: the smallest, then the one whose
-// neighbours are taken. A share goes to a device that is shared already,
-// where it leaves least. The same account gives the same choice.
+// Choose chooses free devices for a need. Several devices are the best-linked free set: one NVLink island if
+// possible, else the nearest by PCIe. A single device is the least useful one that fits: the smallest, then the one
+// whose neighbours are taken. A share goes to a device that is already shared, where it leaves the least. The choice
+// is deterministic.
 func (p *Pool) Choose(need job.Resources) ([]string, bool) {
 	var chosen []int
 	switch milli := Milli(need); {
@@ -95,7 +94,7 @@ func (p *Pool) Choose(need job.Resources) ([]string, bool) {
 	return uuids, true
 }
 
-// whole lists the slots that are free for a task of their own.
+// whole returns the slots of wholly free devices.
 func (p *Pool) whole() []int {
 	var free []int
 	for i, s := range p.slots {
@@ -106,7 +105,7 @@ func (p *Pool) whole() []int {
 	return free
 }
 
-// wholeFor lists those of them that fit the need.
+// wholeFor returns those of the free slots that fit the need.
 func (p *Pool) wholeFor(free []int, need job.Resources) []int {
 	var fit []int
 	for _, i := range free {
@@ -117,8 +116,8 @@ func (p *Pool) wholeFor(free []int, need job.Resources) []int {
 	return fit
 }
 
-// company is the worth of the links from each free device to the other free
-// ones, by slot: what is lost to later tasks when it goes.
+// company returns, by slot, the value of the links from each free device to the other free ones: what later tasks
+// lose if it is taken.
 func (p *Pool) company(free []int) []int {
 	worth := make([]int, len(p.slots))
 	for _, i := range free {
@@ -162,8 +161,8 @@ func (p *Pool) chooseShare(need job.Resources, milli int) []int {
 	return []int{best}
 }
 
-// shareRank orders devices for a share, best first: by what it leaves. So one
-// that is shared already comes before all that are not.
+// shareRank orders devices for a share, best first, by what is left. So a device that is already shared comes before
+// unshared ones.
 type shareRank struct {
 	milli  int
 	memory job.Size
@@ -174,7 +173,8 @@ func (a shareRank) compare(b shareRank) int {
 	return cmp.Or(cmp.Compare(a.milli, b.milli), cmp.Compare(a.memory, b.memory), cmp.Compare(a.worth, b.worth))
 }
 
-// CouldEver says whether the need fits this host when nothing is held, in quarantine or used by others, and if not, why.
+// CouldEver reports whether the need would fit this host if nothing were held, in quarantine or used by others. If
+// not, why says what is missing.
 func (p *Pool) CouldEver(need job.Resources) (ok bool, why string) {
 	n, fit := Count(need), 0
 	reasons := map[string]int{}
@@ -198,7 +198,7 @@ func (p *Pool) CouldEver(need job.Resources) (ok bool, why string) {
 	return false, why
 }
 
-// tally is "3 are a, 1 is b", the most frequent first.
+// tally returns a text such as "3 are a, 1 is b", the most frequent first.
 func tally(reasons map[string]int) string {
 	texts := make([]string, 0, len(reasons))
 	for r := range reasons {

@@ -1,6 +1,6 @@
 package gpu
 
-// Classes: the short name under which devices of one kind are looked for.
+// Device classes: the short names by which devices are found.
 
 import (
 	"math"
@@ -12,22 +12,22 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// maxClass bounds a class, which becomes part of a key that other hosts keep.
+// maxClass bounds the bytes of a class, because other hosts store it as part of a key.
 const maxClass = 64
 
-// noise is what driver names carry that tells nothing about what a task gets:
-// the maker, the product line, the chip's family, the form.
+// noise lists words in driver names that do not matter to a task: the maker, the product line, the chip's family and
+// the form factor.
 var noise = []string{
 	"nvidia", "tesla", "geforce", "quadro", "grid", "amd", "instinct", "intel", "graphics", "gpu", "generation",
 	"blackwell", "server", "workstation", "edition", "max", "q", "ac", "pcie", "nvl", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6",
 	"hbm", "hbm2", "hbm2e", "hbm3", "hbm3e", "mock", "simulated",
 }
 
-// forms are the noise words that a user may still insist on: "H100 PCIe".
+// forms are noise words that a user may still ask for: "H100 PCIe".
 var forms = []string{"pcie", "nvl", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6"}
 
-// nominal are the sizes in GB under which cards are sold. A driver reports
-// somewhat less: the card's own needs and error correction take a part.
+// nominal lists the sizes in GB under which GPUs are sold. A driver reports somewhat less, because the GPU itself and
+// error correction need a part.
 var nominal = []int{1, 2, 3, 4, 5, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 72, 80, 94, 96, 120, 128, 141, 144, 180, 186, 192, 256, 288}
 
 var (
@@ -36,9 +36,8 @@ var (
 	notInName = regexp.MustCompile(`[^a-z0-9.+]+`)
 )
 
-// Class is the class of a device from the name that its driver gives it and
-// the memory that it reports (0: not known): "NVIDIA H100 80GB HBM3" is
-// h100-80gb. For a MIG instance give the memory of the whole card.
+// Class returns the class of a device from its driver's name and its memory (0: unknown): "NVIDIA H100 80GB HBM3" is
+// h100-80gb. For a MIG instance, memory is that of the whole GPU.
 func Class(model string, memory job.Size) string {
 	words := nameWords(model)
 	mig := ""
@@ -79,8 +78,8 @@ func nameWords(model string) []string {
 	return words
 }
 
-// classGB is the size in the class: what the name says unless the device says
-// otherwise (a GH200 480GB has 96 GB; the name counts the memory of its CPU).
+// classGB returns the size for the class: the size in the name, unless the device's memory contradicts it. A GH200
+// 480GB has 96 GB; its name counts the memory of its CPU.
 func classGB(named int, memory job.Size) int {
 	gib := float64(memory) / (1 << 30)
 	if named > 0 && (memory <= 0 || math.Abs(float64(named)-gib) <= 0.15*float64(named)) {
@@ -97,10 +96,9 @@ func classGB(named int, memory job.Size) int {
 	return int(math.Ceil(gib))
 }
 
-// Match says whether a user who wants this model means devices of this class.
-// The case does not count, and less may be said than there is to say: H100,
-// h100-80gb and "NVIDIA H100 80GB HBM3" all mean h100-80gb. A MIG instance is
-// meant only by a want that says so: h100-80gb-mig, 1g.10gb.
+// Match reports whether a user who wants this model means devices of this class. Case does not matter, and want may
+// be less specific: H100, h100-80gb and "NVIDIA H100 80GB HBM3" all match h100-80gb. A MIG instance matches only if
+// want names MIG: h100-80gb-mig, 1g.10gb.
 func Match(want, class string) bool {
 	w := strings.Trim(strings.ToLower(strings.TrimSpace(want)), "-")
 	if w == "" || class == "" {
@@ -116,14 +114,14 @@ func Match(want, class string) bool {
 	return prefixed(w, class) || prefixed(Class(w, 0), class)
 }
 
-// prefixed says whether class is w, or w and more after a dash.
+// prefixed reports whether class is w, or begins with w and a dash.
 func prefixed(w, class string) bool {
 	rest, ok := strings.CutPrefix(class, w)
 	return ok && w != "" && (rest == "" || rest[0] == '-')
 }
 
-// Is says whether the device is what a user means by want. Beyond Match, a
-// form that want names (PCIe, SXM, NVL) has to be in the driver's name.
+// Is reports whether the device is what a user means by want. In addition to Match, a form factor in want (PCIe, SXM,
+// NVL) must be in the driver's name.
 func (d Device) Is(want string) bool {
 	class := d.Class
 	if class == "" {

@@ -1,6 +1,6 @@
 package gpu
 
-// What a Pool holds, for the tests alone.
+// Access to the contents of a Pool, for tests.
 
 import (
 	"cmp"
@@ -16,10 +16,10 @@ type Held struct {
 	Memory job.Size
 }
 
-// Of lists the devices that key holds, in the order they were given to Hold.
+// Of returns the devices that key holds, in the order in which they were given to Hold.
 func (p *Pool) Of(key string) []string { return slices.Clone(p.holds[key].uuids) }
 
-// Holders lists what is held of a device, by key.
+// Holders returns what is held of a device, by key.
 func (p *Pool) Holders(uuid string) []Held {
 	var all []Held
 	for key, h := range p.holds {

@@ -1,6 +1,6 @@
 package gpu
 
-// Fit: whether a device could ever serve a need, free or not.
+// Whether a device could serve a need, free or not.
 
 import (
 	"fmt"
@@ -9,11 +9,11 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Whole is all thousandths of a device.
+// Whole is a whole device, in thousandths.
 const Whole = 1000
 
-// Milli is what a need takes of each device that it gets, in thousandths: Whole
-// for whole devices, less for a share, 0 if it asks for no GPU.
+// Milli returns what a need takes of each of its devices, in thousandths: Whole for whole devices, less for a share,
+// 0 if it asks for no GPU.
 func Milli(need job.Resources) int {
 	switch {
 	case need.GPUs > 0:
@@ -24,7 +24,7 @@ func Milli(need job.Resources) int {
 	return 0
 }
 
-// Count is the number of devices that a need takes, whole or in part.
+// Count returns the number of devices that a need takes, whole or in part.
 func Count(need job.Resources) int {
 	if need.GPUs == 0 && need.GPUShare > 0 {
 		return 1
@@ -32,8 +32,8 @@ func Count(need job.Resources) int {
 	return need.GPUs
 }
 
-// Memory is what a need takes of the memory of a device with that capacity:
-// all with a whole device; of a shared one what it names, else its share.
+// Memory returns what a need takes of a device's memory: all of a whole device; of a shared one the amount that the
+// need names, else its share.
 func Memory(need job.Resources, capacity job.Size) job.Size {
 	return memoryOf(Milli(need), need.GPUMemory, capacity)
 }
@@ -48,10 +48,10 @@ func memoryOf(milli int, named, capacity job.Size) job.Size {
 	return capacity / Whole * job.Size(milli)
 }
 
-// Fits says whether the device could serve the need if it were free.
+// Fits reports whether the device could serve the need if it were free.
 func Fits(d Device, need job.Resources) bool { return Misfit(d, need) == "" }
 
-// Misfit says why the device could never serve the need; empty if it could.
+// Misfit says why the device could never serve the need; it is empty if it could.
 func Misfit(d Device, need job.Resources) string {
 	switch {
 	case need.GPUModel != "" && !d.Is(need.GPUModel):
@@ -59,7 +59,7 @@ func Misfit(d Device, need job.Resources) string {
 	case need.GPUMemory > d.Memory:
 		return fmt.Sprintf("has %s of memory, less than %s", d.Memory, need.GPUMemory)
 	case d.Parent != "" && need.GPUs > 1:
-		return "is a MIG instance, of which a program sees one only"
+		return "is a MIG instance, and a program can use only one"
 	}
 	return ""
 }

@@ -10,57 +10,56 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The errors of a Pool. Each says that nothing was changed.
+// The errors of a Pool. An error means that nothing was changed.
 var (
-	// ErrNoDevice: the driver lists no such device; ask for another.
+	// ErrNoDevice means that the driver lists no such device. Choose another one.
 	ErrNoDevice = errors.New("no such device")
-	// ErrTaken: others hold what was asked for; choose again.
+	// ErrTaken means that others hold what was requested. Choose again.
 	ErrTaken = errors.New("device is taken")
-	// ErrHolds: the key holds devices already; release it first.
+	// ErrHolds means that the key holds devices already. Release it first.
 	ErrHolds = errors.New("holds devices already")
 )
 
-// ForeignLimit is how much memory programs that muster did not start may use
-// on a device that still counts as free: an idle context or a screen. More
-// than that counts as taken, in memory and in thousandths.
+// ForeignLimit is how much memory of a device programs that muster did not start may use while the device still
+// counts as free, such as an idle context or a screen. Beyond the limit this use counts as taken, in memory and in
+// thousandths.
 const ForeignLimit = job.Size(64 << 20)
 
-// Pool keeps the account of the devices of one host. It is not safe for
-// concurrent use; one goroutine owns it.
+// Pool records who holds the devices of one host. It is not safe for concurrent use.
 type Pool struct {
 	slots []*slot
 	index map[string]int // UUID to slot
 	holds map[string]hold
-	ways  [][]int // how far two slots are from each other, for sets
-	near  [][]int // what their link is worth, for what a choice breaks
+	ways  [][]int // distance between two slots, for sets
+	near  [][]int // value of the link between two slots
 }
 
-// slot is the account of one device.
+// slot is the record of one device.
 type slot struct {
 	Device
-	unlisted   bool     // held, but the driver does not list it (any more)
-	quarantine string   // why it is given to nobody, if it is not
-	foreign    job.Size // memory in use by programs that muster did not start
+	unlisted   bool     // held, but no longer listed by the driver
+	quarantine string   // why it is given to nobody; empty: it is not in quarantine
+	foreign    job.Size // memory used by programs that muster did not start
 	milli      int      // held
 	memory     job.Size // held
 	holders    int
 }
 
-// hold is what one key has.
+// hold is what one key holds.
 type hold struct {
 	uuids  []string
 	milli  int
 	memory []job.Size // by device
 }
 
-// Free is what is left of one device.
+// Free is the free part of one device.
 type Free struct {
 	UUID   string
 	Memory job.Size
 	Milli  int
 }
 
-// NewPool keeps the account of these devices, all free.
+// NewPool returns a pool of these devices, all free.
 func NewPool(devices []Device) (*Pool, error) {
 	p := &Pool{index: map[string]int{}, holds: map[string]hold{}}
 	if err := p.Update(devices); err != nil {
@@ -69,9 +68,8 @@ func NewPool(devices []Device) (*Pool, error) {
 	return p, nil
 }
 
-// Update takes a new list from the driver. A device that is still in it keeps
-// its holders and what is known of it. One that is not, but is held, stays in
-// the account and is given to nobody until it is back or released.
+// Update replaces the list of devices. A device that is in the new list keeps its holders and its state. A held
+// device that is not in the list stays in the pool, but is given to nobody until it is listed again or released.
 func (p *Pool) Update(devices []Device) error {
 	slots := make([]*slot, 0, len(devices))
 	index := make(map[string]int, len(devices))
@@ -99,7 +97,7 @@ func (p *Pool) Update(devices []Device) error {
 	return nil
 }
 
-// Devices lists the devices as the driver does.
+// Devices returns the devices in the driver's order.
 func (p *Pool) Devices() []Device {
 	var all []Device
 	for _, s := range p.slots {
@@ -110,7 +108,7 @@ func (p *Pool) Devices() []Device {
 	return all
 }
 
-// Free lists what is left, for devices that have anything left to give.
+// Free returns what is free, for devices that are not fully held.
 func (p *Pool) Free() []Free {
 	var all []Free
 	for _, s := range p.slots {
@@ -121,7 +119,7 @@ func (p *Pool) Free() []Free {
 	return all
 }
 
-// left is what the device can still give.
+// left returns what the device can still give.
 func (s *slot) left() (milli int, memory job.Size) {
 	if s.unlisted || s.quarantine != "" {
 		return 0, 0
@@ -134,18 +132,15 @@ func (s *slot) left() (milli int, memory job.Size) {
 	return max(0, milli), max(0, memory)
 }
 
-// Hold gives milli thousandths and memory of each of the devices to key, all
-// or none. Whole takes all memory; for a share, memory 0 means as many
-// thousandths of the memory. Whether a device is in quarantine, or used by
-// programs that muster did not start, is for Choose to mind: what holds a
-// device holds it.
+// Hold gives key the stated thousandths and memory of each of the devices, all or nothing. Whole takes all memory;
+// for a share, memory 0 means the same share of the memory. Hold ignores quarantine and programs that muster did not
+// start; Choose respects them.
 func (p *Pool) Hold(key string, uuids []string, milli int, memory job.Size) error {
 	return p.hold(key, uuids, milli, memory, false)
 }
 
-// Adopt is Hold for what held devices in an earlier life of the daemon: a
-// device that the driver does not list is accounted for all the same, so that
-// it is not given away again when the driver finds it.
+// Adopt is Hold for devices that were held before the daemon restarted. A device that the driver does not list is
+// recorded as well, so that it is not given away when the driver lists it again.
 func (p *Pool) Adopt(key string, uuids []string, milli int, memory job.Size) error {
 	return p.hold(key, uuids, milli, memory, true)
 }
@@ -198,7 +193,7 @@ func (p *Pool) canHold(uuid string, milli int, memory job.Size, adopt bool) erro
 	return nil
 }
 
-// slotFor is the account of a device; one that is not listed gets an account.
+// slotFor returns the slot of a device, and adds one for an unlisted device.
 func (p *Pool) slotFor(uuid string) *slot {
 	if i, known := p.index[uuid]; known {
 		return p.slots[i]
@@ -210,7 +205,7 @@ func (p *Pool) slotFor(uuid string) *slot {
 	return s
 }
 
-// Release takes back all that key holds; releasing again does nothing.
+// Release returns all that key holds. It is safe to repeat.
 func (p *Pool) Release(key string) {
 	h, ok := p.holds[key]
 	if !ok {
@@ -226,7 +221,7 @@ func (p *Pool) Release(key string) {
 	p.dropUnlisted()
 }
 
-// dropUnlisted forgets devices that are neither listed nor held.
+// dropUnlisted removes devices that are neither listed nor held.
 func (p *Pool) dropUnlisted() {
 	gone := func(s *slot) bool { return s.unlisted && s.holders == 0 }
 	if !slices.ContainsFunc(p.slots, gone) {
@@ -240,16 +235,16 @@ func (p *Pool) dropUnlisted() {
 	p.learnLinks()
 }
 
-// Quarantine keeps a device from being chosen, for a reason; the UUID of a GPU
-// that is split stands for all its MIG instances. What holds it keeps it.
+// Quarantine keeps a device from being chosen, for a reason. The UUID of a GPU that is split means all its MIG
+// instances. Present holders keep the device.
 func (p *Pool) Quarantine(uuid, reason string) {
 	if reason == "" {
-		reason = "set aside"
+		reason = "in quarantine"
 	}
 	p.mark(uuid, reason)
 }
 
-// EndQuarantine lets a device be chosen again.
+// EndQuarantine allows a device to be chosen again.
 func (p *Pool) EndQuarantine(uuid string) { p.mark(uuid, "") }
 
 func (p *Pool) mark(uuid, reason string) {
@@ -260,7 +255,7 @@ func (p *Pool) mark(uuid, reason string) {
 	}
 }
 
-// Quarantined is why a device is in quarantine; empty if it is not.
+// Quarantined returns why a device is in quarantine; empty if it is not.
 func (p *Pool) Quarantined(uuid string) string {
 	if i, known := p.index[uuid]; known {
 		return p.slots[i].quarantine
@@ -268,15 +263,15 @@ func (p *Pool) Quarantined(uuid string) string {
 	return ""
 }
 
-// Sound says whether the need fits the devices that are neither in quarantine nor
-// used by programs that muster did not start, once nobody holds them.
+// Sound reports whether the need would fit if nothing were held, on the devices that are neither in quarantine nor
+// used by programs that muster did not start.
 func (p *Pool) Sound(need job.Resources) bool {
 	n := 0
 	for _, s := range p.slots {
 		if s.unlisted || s.quarantine != "" || !Fits(s.Device, need) {
 			continue
 		}
-		if s.foreign > ForeignLimit { // seldom
+		if s.foreign > ForeignLimit { // rare
 			idle := *s
 			idle.milli, idle.memory = 0, 0
 			if milli, memory := idle.left(); milli < Milli(need) || memory < Memory(need, s.Memory) {
@@ -288,7 +283,7 @@ func (p *Pool) Sound(need job.Resources) bool {
 	return n >= Count(need)
 }
 
-// Idle lists the devices that are in quarantine and that nobody holds.
+// Idle returns the devices that are in quarantine and that nobody holds.
 func (p *Pool) Idle() []string {
 	var all []string
 	for _, s := range p.slots {
@@ -299,7 +294,7 @@ func (p *Pool) Idle() []string {
 	return all
 }
 
-// Foreign notes how much memory programs that muster did not start use.
+// Foreign records how much memory programs use that muster did not start.
 func (p *Pool) Foreign(uuid string, bytes job.Size) {
 	if i, known := p.index[uuid]; known {
 		p.slots[i].foreign = max(0, bytes)

@@ -12,7 +12,7 @@ import (
 
 const gib = job.Size(1) << 30
 
-// host makes n devices of one model whose pairs are linked as kind says.
+// host returns n devices of one model; kind gives the link of each pair.
 func host(prefix, model string, memory job.Size, n int, kind func(i, j int) LinkKind) []Device {
 	all := make([]Device, n)
 	name := func(i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
@@ -34,7 +34,7 @@ func host(prefix, model string, memory job.Size, n int, kind func(i, j int) Link
 
 func allNVLink(int, int) LinkKind { return LinkNVLink }
 
-// twoIslands is a host of NVLink quads on two sockets.
+// twoIslands is a host with two NVLink islands of four devices, each on its own socket.
 func twoIslands(i, j int) LinkKind {
 	if i/4 == j/4 {
 		return LinkNVLink
@@ -42,7 +42,7 @@ func twoIslands(i, j int) LinkKind {
 	return LinkSystem
 }
 
-// oneSocket is four cards behind two PCIe switches of one socket.
+// oneSocket is four devices behind two PCIe switches of one socket.
 func oneSocket(i, j int) LinkKind {
 	if i/2 == j/2 {
 		return LinkSwitch
@@ -50,7 +50,7 @@ func oneSocket(i, j int) LinkKind {
 	return LinkBridge
 }
 
-// twoSockets is eight cards, two behind each switch, four on each socket.
+// twoSockets is eight devices, two behind each switch, four on each socket.
 func twoSockets(i, j int) LinkKind {
 	switch {
 	case i/2 == j/2:
@@ -61,8 +61,8 @@ func twoSockets(i, j int) LinkKind {
 	return LinkSystem
 }
 
-// chainOrBridge is three devices in a chain of NVLink whose ends are far from
-// each other, and three behind one host bridge.
+// chainOrBridge is three devices in an NVLink chain whose ends are far from each other, and three behind one host
+// bridge.
 func chainOrBridge(i, j int) LinkKind {
 	switch {
 	case i/3 != j/3, min(i, j) == 0 && max(i, j) == 2:
@@ -86,7 +86,7 @@ func mustPool(t interface{ Fatal(...any) }, devices []Device) *Pool {
 func gpus(n int) job.Resources { return job.Resources{GPUs: n} }
 
 func TestChooseBestLinked(t *testing.T) {
-	v100 := func(i, j int) LinkKind { // two rings of a cube: some pairs have no link of their own
+	v100 := func(i, j int) LinkKind { // two rings of a cube: some pairs have no direct link
 		if i/4 == j/4 || i%4 == j%4 {
 			return LinkNVLink
 		}
@@ -334,7 +334,7 @@ func TestAdoptedDeviceIsNotGivenAway(t *testing.T) {
 	}
 }
 
-// The exact search is the yardstick of the greedy one on hosts that both can do.
+// The greedy search is compared with the exact one, on hosts for which both are possible.
 func TestGreedyFindsIslands(t *testing.T) {
 	for name, kind := range map[string]func(int, int) LinkKind{"all": allNVLink, "islands": twoIslands, "sockets": twoSockets} {
 		p := mustPool(t, host("h", "H100", 80*gib, 8, kind))

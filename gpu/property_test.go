@@ -1,6 +1,6 @@
 package gpu
 
-// Any history of a pool keeps its rules.
+// Rules that hold after any sequence of operations on a pool.
 
 import (
 	"fmt"
@@ -13,9 +13,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The rules of the account, for any history: no device has two whole holders,
-// shares add up to a device at most, release gives back exactly what was held,
-// and nothing that is held or in quarantine is chosen.
+// No device has two whole holders, the shares of a device add up to at most one device, Release returns exactly what
+// was held, and nothing that is held or in quarantine is chosen.
 func TestPoolProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kinds := []func(int, int) LinkKind{allNVLink, twoIslands, oneSocket, twoSockets}

@@ -1,6 +1,6 @@
 package gpu
 
-// Sets: the best-linked devices among the free ones.
+// The search for the best-linked set of free devices.
 
 import (
 	"cmp"
@@ -9,16 +9,16 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// set is a set of devices that grows, and what is good and bad about it.
+// set is a growing set of devices, with its costs.
 type set struct {
 	slots  []int
-	worst  int // the longest way between two of them
-	sum    int // of all ways
+	worst  int // the longest distance between two of them
+	sum    int // the sum of all distances
 	memory job.Size
-	loss   int // worth of links to free devices outside
+	loss   int // value of links to free devices outside the set
 }
 
-// compare orders sets, the better first.
+// compare orders sets, the better one first.
 func (a set) compare(b set) int {
 	return cmp.Or(cmp.Compare(a.worst, b.worst), cmp.Compare(a.sum, b.sum), cmp.Compare(a.memory, b.memory), cmp.Compare(a.loss, b.loss))
 }
@@ -28,7 +28,7 @@ type search struct {
 	p     *Pool
 	fit   []int
 	n     int
-	worth []int // of the links to free devices, by slot
+	worth []int // value of the links to free devices, by slot
 	best  set
 }
 
@@ -48,7 +48,7 @@ func chooseSet(p *Pool, need job.Resources) []int {
 	return s.best.slots
 }
 
-// sets is how many sets of k there are among n, at most exactSets+1.
+// sets returns the number of sets of k out of n, at most exactSets+1.
 func sets(n, k int) int {
 	k = min(k, n-k)
 	c := 1
@@ -60,8 +60,8 @@ func sets(n, k int) int {
 	return c
 }
 
-// with is the set and one more device. It lives in the memory of the old one,
-// which stays good as long as it is not grown another way at the same time.
+// with returns the set with one more device. It shares memory with the old set, so the old set must not be grown in
+// another way at the same time.
 func (s *search) with(a set, slot int) set {
 	b := a
 	b.slots = append(a.slots, slot)
@@ -76,7 +76,7 @@ func (s *search) with(a set, slot int) set {
 	return b
 }
 
-// keep notes a complete set if it is better than those before.
+// keep stores a complete set if it is better than those before.
 func (s *search) keep(a set) {
 	if s.best.slots == nil || a.compare(s.best) < 0 {
 		s.best = a
@@ -84,7 +84,7 @@ func (s *search) keep(a set) {
 	}
 }
 
-// exact tries all sets that hold a and otherwise only devices from fit[from] on.
+// exact tries all sets that contain a and otherwise only devices from fit[from] on.
 func (s *search) exact(a set, from int) {
 	if len(a.slots) == s.n {
 		s.keep(a)
@@ -93,13 +93,13 @@ func (s *search) exact(a set, from int) {
 	for i := from; i <= len(s.fit)-(s.n-len(a.slots)); i++ {
 		b := s.with(a, s.fit[i])
 		if s.best.slots != nil && cmp.Or(cmp.Compare(b.worst, s.best.worst), cmp.Compare(b.sum, s.best.sum)) > 0 {
-			continue // ways only get longer
+			continue // distances only grow
 		}
 		s.exact(b, i+1)
 	}
 }
 
-// greedy grows a set from each of the first devices, by the nearest each time.
+// greedy grows a set from each of the first devices, adding the nearest device each time.
 func (s *search) greedy() {
 	for _, seed := range s.fit[:min(len(s.fit), greedySeeds)] {
 		s.keep(s.grow(seed))
@@ -108,7 +108,7 @@ func (s *search) greedy() {
 
 func (s *search) grow(seed int) set {
 	a := s.with(set{slots: make([]int, 0, s.n)}, seed)
-	worst, sum := make([]int, len(s.p.slots)), make([]int, len(s.p.slots)) // the ways to the set, by slot
+	worst, sum := make([]int, len(s.p.slots)), make([]int, len(s.p.slots)) // the distances to the set, by slot
 	in := make([]bool, len(s.p.slots))
 	in[seed] = true
 	last := seed

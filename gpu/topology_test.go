@@ -1,6 +1,6 @@
 package gpu
 
-// Choices on real machines, as their owners recorded them.
+// Choices on real machines, from recorded topologies.
 
 import (
 	"bufio"
@@ -26,7 +26,7 @@ func recorded(t *testing.T, name, model string) []Device {
 	var devices []Device
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if !strings.HasPrefix(lines.Text(), "GPU") {
-			continue // words about it, and the heading
+			continue // the heading, and text about the matrix
 		}
 		cells := strings.Split(lines.Text(), "\t")
 		node, err := strconv.Atoi(cells[len(cells)-1])
@@ -64,7 +64,7 @@ func TestChoicesOnRecordedMachines(t *testing.T) {
 		n       int
 		want    string
 	}{
-		// All links are alike: the processors that feed the GPUs decide.
+		// All links are alike, so the NUMA nodes of the GPUs decide.
 		{"dgx-a100", 8, nil, 2, "GPU0 GPU1"},
 		{"dgx-a100", 8, []string{"GPU0"}, 2, "GPU2 GPU3"},
 		{"dgx-a100", 8, []string{"GPU0", "GPU2", "GPU4"}, 2, "GPU6 GPU7"},
@@ -73,13 +73,13 @@ func TestChoicesOnRecordedMachines(t *testing.T) {
 		{"dgx-h100", 8, nil, 4, "GPU0 GPU1 GPU2 GPU3"},
 		{"dgx-h100", 8, []string{"GPU0"}, 4, "GPU4 GPU5 GPU6 GPU7"},
 		{"dgx-h100", 8, []string{"GPU0", "GPU4"}, 3, "GPU1 GPU2 GPU3"},
-		// Two cards behind one host bridge before two of one socket.
+		// Two devices behind one host bridge are better than two of one socket.
 		{"pcie-4", 4, nil, 2, "GPU0 GPU1"},
 		{"pcie-4", 4, []string{"GPU0"}, 2, "GPU2 GPU3"},
 		{"pcie-4", 4, []string{"GPU0", "GPU3"}, 2, "GPU1 GPU2"},
-		// A single one is taken where it breaks no pair.
+		// A single device is taken where it breaks no pair.
 		{"pcie-4", 4, []string{"GPU2"}, 1, "GPU3"},
-		// The links say nothing: sets stay on one socket all the same.
+		// The links say nothing, but sets still stay on one socket.
 		{"pcie-8", 8, []string{"GPU0", "GPU1", "GPU2"}, 2, "GPU4 GPU5"},
 		{"pcie-8", 8, []string{"GPU1"}, 4, "GPU4 GPU5 GPU6 GPU7"},
 		{"pcie-8", 8, []string{"GPU0", "GPU1", "GPU5"}, 3, "GPU4 GPU6 GPU7"},

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Constraint is a parsed expression; the zero value holds for every node.
+// Constraint is a parsed expression. The zero value matches every node.
 //
 //	expr = all { "|" all }
 //	all  = one { "&" one }
@@ -18,21 +18,21 @@ type Constraint struct {
 	terms []string
 }
 
-// The bounds of an expression.
+// Bounds of an expression.
 const (
-	maxConstraint      = 1024 // letters
-	maxConstraintDepth = 32   // brackets and negations within each other
+	maxConstraint      = 1024 // bytes
+	maxConstraintDepth = 32   // nested parentheses and negations
 )
 
 var errConstraintEnd = errors.New("ends where a label was expected")
 
-// ParseConstraint reads an expression; an empty one holds everywhere.
+// ParseConstraint parses an expression. An empty expression matches every node.
 func ParseConstraint(text string) (Constraint, error) {
 	if strings.TrimSpace(text) == "" {
 		return Constraint{}, nil
 	}
 	if len(text) > maxConstraint {
-		return Constraint{}, fmt.Errorf("constraint: %d letters; at most %d", len(text), maxConstraint)
+		return Constraint{}, fmt.Errorf("constraint: %d bytes; at most %d", len(text), maxConstraint)
 	}
 	p := constraintParser{rest: text}
 	holds, err := p.any(0)
@@ -45,12 +45,12 @@ func ParseConstraint(text string) (Constraint, error) {
 	return Constraint{holds: holds, terms: p.terms}, nil
 }
 
-// Match says whether a node with these labels meets the constraint.
+// Match reports whether a node with these labels meets the constraint.
 func (c Constraint) Match(labels map[string]string) bool {
 	return c.holds == nil || c.holds(labels)
 }
 
-// Terms lists the single demands in the order they were written.
+// Terms lists the conditions on single labels in the order they were written.
 func (c Constraint) Terms() []string { return c.terms }
 
 type predicate = func(map[string]string) bool
@@ -60,7 +60,7 @@ type constraintParser struct {
 	terms []string
 }
 
-// peek skips blanks and returns the next letter, 0 at the end.
+// peek skips blanks and returns the next byte, or 0 at the end.
 func (p *constraintParser) peek() byte {
 	p.rest = strings.TrimLeft(p.rest, " \t")
 	if p.rest == "" {
@@ -69,12 +69,12 @@ func (p *constraintParser) peek() byte {
 	return p.rest[0]
 }
 
-// take skips the operator if it comes next.
+// take consumes the operator if it comes next, and reports whether it did.
 func (p *constraintParser) take(op byte) bool {
 	if p.peek() != op {
 		return false
 	}
-	p.rest = strings.TrimPrefix(p.rest[1:], string(op)) // && is &, || is |
+	p.rest = strings.TrimPrefix(p.rest[1:], string(op)) // && means &, || means |
 	return true
 }
 
@@ -102,7 +102,7 @@ func (p *constraintParser) all(depth int) (predicate, error) {
 
 func (p *constraintParser) one(depth int) (predicate, error) {
 	if depth > maxConstraintDepth {
-		return nil, fmt.Errorf("more than %d brackets within each other", maxConstraintDepth)
+		return nil, fmt.Errorf("parentheses nested more than %d deep", maxConstraintDepth)
 	}
 	switch p.peek() {
 	case '!':
@@ -113,7 +113,7 @@ func (p *constraintParser) one(depth int) (predicate, error) {
 		p.rest = p.rest[1:]
 		inner, err := p.any(depth + 1)
 		if err == nil && p.peek() != ')' {
-			return nil, errors.New("a bracket is not closed")
+			return nil, errors.New("missing )")
 		}
 		if err == nil {
 			p.rest = p.rest[1:]
@@ -142,7 +142,7 @@ func (p *constraintParser) label() (predicate, error) {
 		p.terms = append(p.terms, key)
 		return func(l map[string]string) bool { _, ok := l[key]; return ok }, nil
 	}
-	p.rest = strings.TrimPrefix(p.rest[1:], "=") // == is =
+	p.rest = strings.TrimPrefix(p.rest[1:], "=") // == means =
 	p.peek()
 	value := p.word()
 	if value == "" {
@@ -170,7 +170,7 @@ func isLabelRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-/:", r)
 }
 
-// CheckLabel says whether k=v can be a node's label.
+// CheckLabel returns an error if k=v cannot be a node's label.
 func CheckLabel(k, v string) error {
 	bad := func(s string) bool {
 		return s == "" || len(s) > MaxName || strings.ContainsFunc(s, func(r rune) bool { return !isLabelRune(r) })

@@ -1,11 +1,11 @@
 package job
 
-// Counts is how many tasks of a job are in each state.
+// Counts holds the number of tasks of a job in each state.
 type Counts [stateCount]int32
 
 const stateCount = 14
 
-// places are those of the states in Counts.
+// places maps each state to its index in Counts.
 var places = func() map[State]int {
 	m := map[State]int{}
 	for i, s := range States() {
@@ -14,7 +14,7 @@ var places = func() map[State]int {
 	return m
 }()
 
-// CountsOf counts tasks.
+// CountsOf counts tasks by state.
 func CountsOf(tasks []Task) Counts {
 	var c Counts
 	for i := range tasks {
@@ -26,10 +26,10 @@ func CountsOf(tasks []Task) Counts {
 // Add counts n more tasks in a state; n may be negative.
 func (c *Counts) Add(s State, n int) { c[places[s]] += int32(n) }
 
-// Of is how many tasks are in the state.
+// Of returns the number of tasks in the state.
 func (c *Counts) Of(s State) int { return int(c[places[s]]) }
 
-// Total is how many tasks there are.
+// Total returns the number of tasks.
 func (c *Counts) Total() int {
 	n := 0
 	for _, x := range c {
@@ -38,7 +38,7 @@ func (c *Counts) Total() int {
 	return n
 }
 
-// Ended is how many tasks have ended.
+// Ended returns the number of tasks that have ended.
 func (c *Counts) Ended() int {
 	n := 0
 	for _, s := range ends {
@@ -47,14 +47,14 @@ func (c *Counts) Ended() int {
 	return n
 }
 
-// telling orders the states of tasks by how much they tell of their job.
+// telling lists the states by priority: a job shows the first of these states that one of its tasks is in.
 var telling = []State{
 	Running, Completing, Starting, Reserved, Unreachable, Pending, Held,
 	NodeFail, OutOfMemory, Timeout, Failed, Preempted, Cancelled, Succeeded,
 }
 
-// State is that of a job with these tasks: any active one, else waiting, else the
-// worst end. A job without tasks is pending.
+// State returns the state of a job with these task counts: that of an active task if there is one, else of a waiting
+// one, else the worst final state. A job without tasks is PENDING.
 func (c *Counts) State() State {
 	for _, s := range telling {
 		if c.Of(s) > 0 {

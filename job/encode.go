@@ -1,6 +1,6 @@
 package job
 
-// A job file as it travels and lies on disk.
+// The encoding of a job file on the wire and on disk.
 
 import (
 	"bytes"
@@ -8,9 +8,8 @@ import (
 	"fmt"
 )
 
-// EncodeSpec writes the job file in JSON as it travels between daemons and lies
-// on disk: it is the length of this text that MaxSpecBytes bounds. The letters
-// <, > and & stand for themselves, as a script is full of them.
+// EncodeSpec returns the job file as JSON, as daemons send and store it. MaxSpecBytes bounds the length of this text.
+// The characters <, > and & are not escaped, because scripts contain many of them.
 func EncodeSpec(s Spec) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

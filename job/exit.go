@@ -1,16 +1,16 @@
 package job
 
-// The exit codes that muster gives, as shells, timeout(1) and `docker run` do.
+// Exit codes of muster. They agree with those of shells, timeout(1) and `docker run`.
 
 const (
-	// ExitTimeLimit says that the time limit ended the job.
+	// ExitTimeLimit means that the time limit ended the job.
 	ExitTimeLimit = 124
-	// ExitMuster says that muster or the host failed, not the program.
+	// ExitMuster means that muster or the host failed, not the program.
 	ExitMuster = 125
-	// ExitNotExecutable says that the program was found and could not be executed.
+	// ExitNotExecutable means that the program was found but could not be executed.
 	ExitNotExecutable = 126
-	// ExitNotFound says that the program was not found.
+	// ExitNotFound means that the program was not found.
 	ExitNotFound = 127
-	// ExitSignal plus the number of a signal says that the signal ended the process.
+	// ExitSignal plus a signal number means that the signal ended the process.
 	ExitSignal = 128
 )

@@ -1,6 +1,6 @@
 package job
 
-// Which files a job brings along, and which it gives back.
+// The files that a job uploads and downloads.
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The bounds of a job's files.
+// Bounds of a job's files.
 const (
 	MaxUploads   = 256 // paths
 	MaxDownloads = 256 // globs
@@ -27,7 +27,7 @@ func checkFiles(s Spec) error {
 	case s.Tree != "" && (len(s.Tree) != treeLetters || strings.Trim(s.Tree, "0123456789abcdef") != ""):
 		return fmt.Errorf("tree %.80q: want %d hexadecimal digits", s.Tree, treeLetters)
 	case s.Tree != "" && len(s.Upload) > 0:
-		return errors.New("tree: paths to upload or a tree that was, not both")
+		return errors.New("tree: give paths to upload or an uploaded tree, not both")
 	}
 	for _, p := range s.Upload {
 		if p == "" || len(p) > maxGlob || strings.ContainsRune(p, 0) {
@@ -42,11 +42,11 @@ func checkFiles(s Spec) error {
 	return nil
 }
 
-// CheckGlob says whether a glob stays below the directory that it is relative
-// to; "." is all of it.
+// CheckGlob returns an error if a glob can leave the directory that it is relative to. The glob "." matches the whole
+// directory.
 func CheckGlob(glob string) error {
 	if len(glob) > maxGlob || !fs.ValidPath(path.Clean(glob)) || glob == "" || strings.ContainsRune(glob, 0) {
-		return errors.New("want a path or glob below the task's directory, not absolute and not by way of its parent")
+		return errors.New("want a path or glob below the task's directory, neither absolute nor with .. in it")
 	}
 	return nil
 }

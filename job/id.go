@@ -1,6 +1,6 @@
 package job
 
-// Names of jobs, tasks and attempts, and what can be read off them.
+// Identifiers of daemons, journal groups, jobs and attempts.
 
 import (
 	"encoding/base32"
@@ -10,11 +10,10 @@ import (
 	"strings"
 )
 
-// Peer is the libp2p peer id of a daemon in its text form. Only p2p and dht
-// know more about it than that two equal strings are one daemon.
+// Peer is the libp2p peer ID of a daemon as text. Only packages p2p and dht interpret it; all others only compare it.
 type Peer string
 
-// Short is the end of the id, enough to tell the hosts of a cluster apart.
+// Short returns the end of the ID, which is enough to tell the hosts of a cluster apart.
 func (p Peer) Short() string {
 	if len(p) <= 8 {
 		return string(p)
@@ -22,47 +21,45 @@ func (p Peer) Short() string {
 	return string(p[len(p)-8:])
 }
 
-// Group names a journal group: the daemons that keep the record of the jobs
-// that one daemon accepted.
+// Group identifies a journal group: the daemons that keep the journal of the jobs that one daemon accepted.
 type Group uint64
 
-// alphabet is Crockford's base 32 in lower case: no i, l, o or u to misread.
+// alphabet is Crockford's base 32 in lower case. It leaves out i, l, o and u, which are easily misread.
 const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 var encoding = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
 
 const (
 	groupChars  = 13                             // 64 bits in base 32
-	uniqueChars = 10                             // 50 bits, drawn by the daemon that accepts
+	uniqueChars = 10                             // 50 random bits, drawn by the daemon that accepts the job
 	idChars     = uniqueChars + 1 + groupChars   // "k3v9x0q2mz-0a1b2c3d4e5f6"
-	uniqueMask  = uint64(1)<<(5*uniqueChars) - 1 // the bits of a drawn number that an id shows
+	uniqueMask  = uint64(1)<<(5*uniqueChars) - 1 // the bits of a random number that go into an ID
 )
 
-// String is the group in 13 letters of base 32.
+// String returns the group as 13 characters of base 32.
 func (g Group) String() string {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(g))
 	return encoding.EncodeToString(b[:])
 }
 
-// ParseGroup reads what Group.String wrote.
+// ParseGroup parses the output of Group.String.
 func ParseGroup(s string) (Group, error) {
 	b, err := encoding.DecodeString(s)
 	if err != nil || len(s) != groupChars || len(b) != 8 || Group(binary.BigEndian.Uint64(b)).String() != s {
-		return 0, fmt.Errorf("group id %.40q: want %d letters of %s", s, groupChars, alphabet)
+		return 0, fmt.Errorf("group id %.40q: want %d characters of %s", s, groupChars, alphabet)
 	}
 	return Group(binary.BigEndian.Uint64(b)), nil
 }
 
-// IDBytes is the length of every job id.
+// IDBytes is the length of a job ID.
 const IDBytes = idChars
 
-// ID names a job in its cluster for ever: ten drawn letters, a dash, and the
-// group that keeps it. The drawn letters come first so that a short prefix is
-// enough for people.
+// ID identifies a job in its cluster for ever: ten random characters, a dash, and the group that owns the job. The
+// random characters come first so that users can type a short prefix.
 type ID string
 
-// NewID makes the id of a job of group g from 50 bits of drawn.
+// NewID makes the ID of a job of group g from the low 50 bits of drawn, a random number.
 func NewID(g Group, drawn uint64) ID {
 	drawn &= uniqueMask
 	var u [uniqueChars]byte
@@ -73,10 +70,10 @@ func NewID(g Group, drawn uint64) ID {
 	return ID(string(u[:]) + "-" + g.String())
 }
 
-// ParseID checks a whole id; a prefix is not one.
+// ParseID parses a whole ID; it refuses a prefix.
 func ParseID(s string) (ID, error) {
 	if len(s) != idChars || s[uniqueChars] != '-' || strings.Trim(s[:uniqueChars], alphabet) != "" {
-		return "", fmt.Errorf("job id %.40q: want %d letters, a dash and %d letters", s, uniqueChars, groupChars)
+		return "", fmt.Errorf("job id %.40q: want %d characters, a dash and %d characters", s, uniqueChars, groupChars)
 	}
 	if _, err := ParseGroup(s[uniqueChars+1:]); err != nil {
 		return "", fmt.Errorf("job id %.40q: %w", s, err)
@@ -84,7 +81,7 @@ func ParseID(s string) (ID, error) {
 	return ID(s), nil
 }
 
-// Group is the journal group that keeps the job; zero for what is no id.
+// Group returns the journal group that owns the job, or 0 if the ID is not valid.
 func (id ID) Group() Group {
 	if len(id) != idChars {
 		return 0
@@ -96,7 +93,7 @@ func (id ID) Group() Group {
 	return g
 }
 
-// Drawn are the 50 bits that the id was made from; zero for what is no id.
+// Drawn returns the 50 random bits that the ID was made from, or 0 if the ID is not valid.
 func (id ID) Drawn() uint64 {
 	if len(id) != idChars {
 		return 0
@@ -105,8 +102,8 @@ func (id ID) Drawn() uint64 {
 	return lowest
 }
 
-// DrawnWith bounds the drawn bits of the ids that begin with a prefix, of which
-// only the drawn letters are looked at; ok is false if no id begins so.
+// DrawnWith returns the range of random bits of the IDs that begin with prefix. It looks only at the random
+// characters of the prefix. ok is false if no ID can begin with it.
 func DrawnWith(prefix string) (lowest, highest uint64, ok bool) {
 	for i := range uniqueChars {
 		low, high := 0, len(alphabet)-1
@@ -122,20 +119,20 @@ func DrawnWith(prefix string) (lowest, highest uint64, ok bool) {
 	return lowest, highest, true
 }
 
-// Attempt names one try at one task: its number never comes again, whatever
-// becomes of the daemons that know of it.
+// Attempt identifies one try at running a task. A number is never used twice, whatever happens to the daemons that
+// know of it.
 type Attempt struct {
 	Job  ID
 	Task int // index in the job, from 0
 	N    int // from 1
 }
 
-// String is "JOB.TASK.N", fit for a file name.
+// String returns "JOB.TASK.N", which is safe as a file name.
 func (a Attempt) String() string {
 	return string(a.Job) + "." + strconv.Itoa(a.Task) + "." + strconv.Itoa(a.N)
 }
 
-// ParseAttempt reads what Attempt.String wrote.
+// ParseAttempt parses the output of Attempt.String.
 func ParseAttempt(s string) (Attempt, error) {
 	parts := strings.Split(s, ".")
 	if len(parts) == 3 {
@@ -150,7 +147,7 @@ func ParseAttempt(s string) (Attempt, error) {
 	return Attempt{}, fmt.Errorf("attempt %.60q: want JOB.TASK.NUMBER", s)
 }
 
-// Valid says whether the parts are in range.
+// Valid returns an error if a part is out of range.
 func (a Attempt) Valid() error {
 	if _, err := ParseID(string(a.Job)); err != nil {
 		return err
@@ -162,8 +159,8 @@ func (a Attempt) Valid() error {
 }
 
 const (
-	// MaxTasks bounds the tasks of one job (an array of a million).
+	// MaxTasks bounds the tasks of one job.
 	MaxTasks = 1_000_000
-	// MaxAttempts bounds attempt numbers, which also count declined offers.
+	// MaxAttempts bounds attempt numbers. Declined offers use up numbers too.
 	MaxAttempts = 1 << 30
 )

@@ -1,8 +1,5 @@
-// Package job holds the words that every part of muster shares: what a job
-// asks for, the tasks it becomes, the states these may pass through, and the
-// records that tell its life.
+// Package job defines the vocabulary of muster: what a job asks for, its tasks, their states with the legal moves
+// between them, and the records of the journal.
 //
-// It stands on the standard library alone, starts no goroutine and does no
-// I/O, so that the scheduler, the worker and a simulation mean the same thing
-// by the same word.
+// The package uses only the standard library, starts no goroutine and does no I/O.
 package job

@@ -68,7 +68,6 @@ func FuzzParseAttempt(f *testing.F) {
 	})
 }
 
-// The table of moves, as a table.
 func TestMoves(t *testing.T) {
 	for _, from := range States() {
 		for _, to := range States() {

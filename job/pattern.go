@@ -1,6 +1,6 @@
 package job
 
-// The names of files for a task's output, as users of Slurm write them.
+// Patterns for the names of output files, as in Slurm.
 
 import (
 	"errors"
@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// maxPattern bounds a pattern: the longest path that Linux takes.
+// maxPattern bounds a pattern: PATH_MAX of Linux.
 const maxPattern = 4096
 
-// Names is what the letters of a pattern stand for in one task.
+// Names holds the values that the placeholders of a pattern stand for in one task.
 type Names struct {
 	Attempt Attempt
 	Job     string // its name
@@ -20,9 +20,9 @@ type Names struct {
 	User    string
 }
 
-// Expand replaces %j and %A by the job's id, %t and %a by the task's number, %x
-// by the job's name, %n and %N by the node's, %u by the user's, %% by %. A
-// slash in a name becomes _, so that a name is never a directory.
+// Expand replaces %j and %A with the job's ID, %t and %a with the task's number, %x with the job's name, %n and %N
+// with the node's name, %u with the user's name, and %% with %. A slash in a name becomes _, so that a name never
+// adds a directory.
 func (n Names) Expand(pattern string) string {
 	plain := strings.NewReplacer("/", "_")
 	id, task := string(n.Attempt.Job), strconv.Itoa(n.Attempt.Task)
@@ -31,10 +31,10 @@ func (n Names) Expand(pattern string) string {
 		"%x", plain.Replace(n.Job), "%n", node, "%N", node, "%u", user).Replace(pattern)
 }
 
-// checkPattern says what is wrong with a pattern.
+// checkPattern returns an error if the pattern is not valid.
 func checkPattern(pattern string) error {
 	if len(pattern) > maxPattern || strings.ContainsRune(pattern, 0) {
-		return fmt.Errorf("%.60q: a path of at most %d bytes, none of them zero", pattern, maxPattern)
+		return fmt.Errorf("%.60q: want a path of at most %d bytes without a zero byte", pattern, maxPattern)
 	}
 	for rest := pattern; ; {
 		_, after, found := strings.Cut(rest, "%")
@@ -42,7 +42,7 @@ func checkPattern(pattern string) error {
 			return nil
 		}
 		if after == "" || !strings.ContainsRune("%jAtaxnNu", rune(after[0])) {
-			return fmt.Errorf("%.60q: after %% comes one of j A t a x n N u %%", pattern)
+			return fmt.Errorf("%.60q: %% must be followed by one of j A t a x n N u %%", pattern)
 		}
 		rest = after[1:]
 	}
@@ -66,4 +66,4 @@ func checkOutput(s Spec) error {
 	return nil
 }
 
-var errNoWorkdir = errors.New("a relative path is relative to the workdir, and the job has none; without one the task's directory goes when it ends")
+var errNoWorkdir = errors.New("a relative path needs a workdir: the directory of a task without one is deleted when the task ends")

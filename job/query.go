@@ -1,6 +1,6 @@
 package job
 
-// Queries: which jobs a listing shows, and in which order.
+// Queries: which jobs a listing shows.
 
 import (
 	"cmp"
@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// Query chooses jobs, newest first; an empty field chooses all.
+// Query selects jobs, newest first. An empty field matches all jobs.
 type Query struct {
 	IDs    []ID
-	Prefix string  // of the id
+	Prefix string  // of the ID
 	States []State // of the job
 	Ended  bool    // only jobs that have ended
 	User   string
 	Name   string   // a glob
-	After  Position // only jobs after this one in the order of listings: the next page
-	Limit  int      // 0: whoever answers sets it
+	After  Position // only jobs after this one in listing order: the next page
+	Limit  int      // 0: the daemon that answers chooses
 }
 
-// Match says whether the query chooses a job, its limit apart.
+// Match reports whether the query selects the job, whatever the limit.
 func (q Query) Match(j *Job) bool {
 	switch {
 	case len(q.IDs) > 0 && !slices.Contains(q.IDs, j.ID),
@@ -40,7 +40,7 @@ func (q Query) Match(j *Job) bool {
 	return true
 }
 
-// Pick returns the jobs that the query chooses, in order. It sorts in place.
+// Pick returns the jobs that the query selects, in order. It reuses and sorts the given slice.
 func (q Query) Pick(jobs []Job) []Job {
 	jobs = slices.DeleteFunc(jobs, func(j Job) bool { return !q.Match(&j) })
 	slices.SortFunc(jobs, func(a, b Job) int { return a.Position().Compare(b.Position()) })
@@ -50,16 +50,16 @@ func (q Query) Pick(jobs []Job) []Job {
 	return jobs
 }
 
-// Position is a job's place in the order of listings: newest first, then by id.
+// Position is a job's place in a listing: newest first, then by ID.
 type Position struct {
 	Submitted time.Time
 	ID        ID
 }
 
-// Position is the job's place in the order of listings.
+// Position returns the job's place in a listing.
 func (j Job) Position() Position { return Position{j.Submitted, j.ID} }
 
-// Compare is below 0 if p is listed before o.
+// Compare is negative if p is listed before o, and positive if it is listed after o.
 func (p Position) Compare(o Position) int {
 	return cmp.Or(o.Submitted.Compare(p.Submitted), cmp.Compare(p.ID, o.ID))
 }

@@ -1,11 +1,11 @@
 package job
 
-// The records of a journal: each is compared with the state it finds and, where
-// that has moved on, changes nothing.
+// The records of a journal. When a record is applied it is compared with the state of its job; a record that is out
+// of date changes nothing.
 
 import "time"
 
-// Record is one committed fact of a job's life: one of the types below.
+// Record is one committed event of a job: one of the types below.
 type Record interface{ record() }
 
 func (SubmitRecord) record()   {}
@@ -16,8 +16,8 @@ func (CancelRecord) record()   {}
 func (HoldRecord) record()     {}
 func (PurgeRecord) record()    {}
 
-// BeginsWork says whether the record is the first step of new work, which a full disk
-// refuses; every other record ends work or gives it back.
+// BeginsWork reports whether the record starts new work. A full disk refuses such records; all other records end work
+// or return it.
 func BeginsWork(r Record) bool {
 	switch r.(type) {
 	case SubmitRecord, AssignRecord:
@@ -27,48 +27,47 @@ func BeginsWork(r Record) bool {
 	}
 }
 
-// SubmitRecord creates a job if its id is new.
+// SubmitRecord creates a job if its ID is new.
 type SubmitRecord struct {
 	Job   ID
 	User  string
 	Spec  Spec
 	Key   string // idempotency key, or empty
 	At    time.Time
-	Tasks int // how many; 0 is 1; at most MaxTasks
+	Tasks int // number of tasks; 0 means 1; at most MaxTasks
 }
 
-// AssignRecord gives a pending task's next attempt to a worker. It must be
-// committed before a Start is sent (rule R1).
+// AssignRecord assigns the next attempt of a pending task to a worker. It must be committed before a Start is sent
+// (rule R1).
 type AssignRecord struct {
 	Attempt  Attempt
 	Node     Peer
 	NodeName string
-	Store    string // the worker's store id: a wiped disk is another worker
+	Store    string // ID of the worker's store: a wiped disk counts as another worker
 }
 
-// UnassignRecord ends an attempt that never ran, is known dead, or whose lease
-// has run out for certain. After proposing it the owner never starts the
-// attempt (R7).
+// UnassignRecord ends an attempt that never ran, is known to be dead, or whose lease has certainly expired. Once the
+// owner has proposed the record it never starts the attempt (R7).
 type UnassignRecord struct {
 	Attempt Attempt
 	Proof   Proof
 	Detail  string
 	At      time.Time // by the owner's clock
-	// Hold says why a task whose host was lost is not to be run again before a
-	// person releases it; empty if it is.
+	// Hold is set if the task's host was lost and the task must not run again until a person releases it. It says
+	// why.
 	Hold string
 }
 
-// Proof says why an attempt may be given up.
+// Proof says why it is safe to give up an attempt.
 type Proof string
 
-// The proofs, from harmless to costly.
+// The proofs, from cheapest to most expensive.
 const (
-	ProofDeclined     Proof = "declined"      // the worker refused the offer; nothing was held
-	ProofNeverStarted Proof = "never-started" // the worker wrote a tombstone for it
+	ProofDeclined     Proof = "declined"      // the worker refused the offer; it held nothing
+	ProofNeverStarted Proof = "never-started" // the worker recorded that it never will start
 	ProofDead         Proof = "dead"          // the worker says that its processes are gone
-	ProofExpired      Proof = "expired"       // its lease ran out, for certain
-	ProofOperator     Proof = "operator"      // a person said so
+	ProofExpired      Proof = "expired"       // its lease has certainly expired
+	ProofOperator     Proof = "operator"      // a person declared it dead
 )
 
 // ResultRecord is the end of an attempt that ran.
@@ -77,40 +76,40 @@ type ResultRecord struct {
 	Devices []string
 	Exit    Exit
 	At      time.Time // by the owner's clock
-	Hold    string    // as for an UnassignRecord
+	Hold    string    // as in UnassignRecord
 }
 
-// CancelRecord asks that the job end; its tasks do so as workers confirm.
+// CancelRecord asks for the end of a job. Its tasks end one by one, as workers confirm.
 type CancelRecord struct {
 	Job    ID
 	Reason string
 	At     time.Time
 }
 
-// HoldRecord holds a pending job back, or lets it go again.
+// HoldRecord holds a pending job, or releases it.
 type HoldRecord struct {
 	Job     ID
 	Release bool
 	Reason  string
 }
 
-// PurgeRecord forgets a job that ended.
+// PurgeRecord deletes a job that has ended.
 type PurgeRecord struct{ Job ID }
 
-// Committed is one entry of a journal, as it is applied: first on replay, then
-// as the group commits. Indexes rise without gaps in what is delivered.
+// Committed is one journal entry, as it is applied: old entries when the journal is opened, then new ones as the
+// group commits them. Indexes are delivered in order and without gaps.
 type Committed struct {
 	Index   uint64
-	Epoch   Epoch // the owner's, under which the entry was written
+	Epoch   Epoch // the epoch of the owner that wrote the entry
 	Records []Record
-	// Lead is set on the entry with which this daemon becomes the owner: its
-	// own term's first, empty entry. Before it the daemon must not act (R10).
+	// Lead marks the entry with which this daemon becomes the owner: the first, empty entry of its own term. The
+	// daemon must not act as owner before it (R10).
 	Lead bool
 }
 
-// Row is a part of what is kept on disk of a job. Only package jobs knows what is in it.
+// Row is one of the rows that a job has on disk. Only package jobs knows the format of its data.
 type Row struct {
 	Job  ID
-	Part string // orders the rows of a job, its header first: empty
+	Part string // orders the rows of a job; empty for the header, which is the first
 	Data []byte // nil: the row is deleted
 }

@@ -1,6 +1,6 @@
 package job
 
-// Selectors: how a user points at jobs and tasks on the command line.
+// Selectors: how users name jobs and tasks on the command line.
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Selector is a parsed SEL: everything, the caller's newest job, or the jobs
-// whose id begins with Prefix, and of those the tasks in Tasks (all if empty).
+// Selector is a parsed selector: all jobs, the caller's newest job, or the jobs whose ID begins with Prefix. Tasks
+// limits it to some tasks of those jobs; empty means all.
 type Selector struct {
 	All    bool
 	Last   bool
@@ -17,25 +17,25 @@ type Selector struct {
 	Tasks  []Range
 }
 
-// Range is the tasks First to Last, both counted in.
+// Range is the tasks First to Last, inclusive.
 type Range struct{ First, Last int }
 
-const maxRanges = 1000 // bounds what one selector can make a daemon hold
+const maxRanges = 1000 // bounds the memory that one selector can take in a daemon
 
-// ParseSelector reads all, last, ID, a prefix of one, ID.3 or ID.0-9,12.
+// ParseSelector parses all, last, an ID or a prefix of one, ID.3, or ID.0-9,12.
 func ParseSelector(text string) (Selector, error) {
 	switch text {
 	case "all":
 		return Selector{All: true}, nil
 	case "":
-		return Selector{}, fmt.Errorf("job %q: give an id, the beginning of one, last or all", text)
+		return Selector{}, fmt.Errorf("job %q: give an id, a prefix of one, last or all", text)
 	}
 	id, tasks, some := strings.Cut(text, ".")
 	s := Selector{Prefix: id}
 	if id == "last" {
 		s = Selector{Last: true}
 	} else if strings.Trim(id, alphabet+"-") != "" || len(id) > idChars || id == "" {
-		return Selector{}, fmt.Errorf("job %.60q: no job id has this form; `muster jobs` lists them", text)
+		return Selector{}, fmt.Errorf("job %.60q: not a job id; `muster jobs` lists them", text)
 	}
 	if !some {
 		return s, nil
@@ -67,7 +67,7 @@ func parseRange(part string) (Range, error) {
 	return Range{First: int(first), Last: int(last)}, nil
 }
 
-// Has says whether the selector takes in task i.
+// Has reports whether the selector includes task i.
 func (s Selector) Has(i int) bool {
 	for _, r := range s.Tasks {
 		if i >= r.First && i <= r.Last {

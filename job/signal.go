@@ -1,6 +1,6 @@
 package job
 
-// The signal that a task gets before its time is up.
+// The signal that a task can ask for before its time limit.
 
 import (
 	"fmt"
@@ -11,21 +11,20 @@ import (
 	"time"
 )
 
-// Warning is a signal that a task asked for before its time limit, to save its
-// work; none if Signal is 0.
+// Warning is a signal that a task asked to get before its time limit, so that it can save its work. Signal 0 means
+// none.
 type Warning struct {
 	Signal int
 	Before time.Duration
 }
 
-// warning is one signal that can be asked for.
+// warning is one signal that a task can ask for.
 type warning struct {
 	name   string
 	number syscall.Signal
 }
 
-// warnings are the signals that a program can handle and that mean nothing to
-// the kernel's own control of jobs.
+// warnings are the signals that a program can handle and that do not affect job control of the kernel.
 var warnings = []warning{
 	{"USR1", syscall.SIGUSR1},
 	{"USR2", syscall.SIGUSR2},
@@ -40,8 +39,8 @@ var warnings = []warning{
 	{"XCPU", syscall.SIGXCPU},
 }
 
-// ParseWarning reads [SIGNAL@]D, such as USR1@120s; without SIGNAL it is USR1.
-// A signal is a name, with or without SIG, or its number.
+// ParseWarning parses [SIGNAL@]D, such as USR1@120s. SIGNAL is a name, with or without SIG, or a number; the default
+// is USR1.
 func ParseWarning(text string) (Warning, error) {
 	if text == "" {
 		return Warning{}, nil
@@ -60,7 +59,7 @@ func ParseWarning(text string) (Warning, error) {
 		return Warning{}, fmt.Errorf("signal %.60q: %w", text, err)
 	}
 	if d <= 0 {
-		return Warning{}, fmt.Errorf("signal %.60q: the time before the limit is above 0s", text)
+		return Warning{}, fmt.Errorf("signal %.60q: the time before the limit must be above 0s", text)
 	}
 	return Warning{Signal: int(warnings[i].number), Before: d.D()}, nil
 }
@@ -73,7 +72,7 @@ func warningNames() string {
 	return strings.Join(names, " ")
 }
 
-// checkSignal needs a time limit that is longer than the warning before it.
+// checkSignal requires a time limit that is longer than the warning time.
 func checkSignal(s Spec) error {
 	w, err := ParseWarning(s.Signal)
 	switch {
@@ -82,14 +81,14 @@ func checkSignal(s Spec) error {
 	case w.Signal == 0:
 		return nil
 	case s.TimeLimit == 0:
-		return fmt.Errorf("signal %.60q: comes before the time limit, and there is none; give time_limit", s.Signal)
+		return fmt.Errorf("signal %.60q: needs a time limit; give time_limit", s.Signal)
 	case w.Before >= s.TimeLimit.D():
-		return fmt.Errorf("signal %.60q: the time limit of %s is no longer than that", s.Signal, s.TimeLimit)
+		return fmt.Errorf("signal %.60q: must be shorter than the time limit of %s", s.Signal, s.TimeLimit)
 	}
 	return nil
 }
 
-// Warning is the signal before the time limit; the spec is valid.
+// Warning returns the signal before the time limit. The spec must be valid.
 func (s Spec) Warning() Warning {
 	w, err := ParseWarning(s.Signal)
 	if err != nil {

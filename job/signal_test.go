@@ -32,7 +32,7 @@ func TestSignalNeedsTimeLimit(t *testing.T) {
 	t.Parallel()
 	s := DefaultSpec()
 	s.Command, s.Signal = []string{"true"}, "USR1@60s"
-	for limit, want := range map[time.Duration]string{0: "give time_limit", time.Minute: "no longer than that", 2 * time.Minute: ""} {
+	for limit, want := range map[time.Duration]string{0: "give time_limit", time.Minute: "must be shorter than", 2 * time.Minute: ""} {
 		s.TimeLimit = Duration(limit)
 		if err := s.Validate(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("limit %s: %v, want %q", limit, err, want)

@@ -1,6 +1,6 @@
 package job
 
-// What a job asks for, as a job file says it.
+// Spec: what a job asks for, and its validation.
 
 import (
 	"errors"
@@ -12,61 +12,71 @@ import (
 	"unicode/utf8"
 )
 
-// ErrNotYet marks a request for something that surface promises and this
-// version does not do. Take it out of the request.
+// ErrNotYet means that this version does not support something that the documented interface has. Remove it from the
+// request.
 var ErrNotYet = errors.New("not yet in this version")
 
 // Spec is one job as a user wrote it. Its JSON form is the job file.
 type Spec struct {
-	Name               string            `json:"name,omitempty"`
-	Command            []string          `json:"command,omitempty"` // program and arguments (with an image those of its entry point; none: its own), or
-	Script             string            `json:"script,omitempty"`  // a script with its own #! line, /bin/sh without
-	Params             map[string]string `json:"params,omitempty"`
-	Image              string            `json:"image,omitempty"`
-	Env                map[string]string `json:"env,omitempty"`
-	Workdir            string            `json:"workdir,omitempty"` // absolute, on the worker or in the image; if empty its scratch directory or the image's own
-	Resources          Resources         `json:"resources"`
-	Nodes              int               `json:"nodes,omitempty"`
-	Array              string            `json:"array,omitempty"`
-	TimeLimit          Duration          `json:"time_limit,omitempty"` // 0: none
-	Grace              Duration          `json:"grace,omitempty"`      // between TERM and KILL; 0: the worker's default
-	Priority           int               `json:"priority"`             // 0 to 100
-	Preemptible        bool              `json:"preemptible,omitempty"`
-	Retries            int               `json:"retries,omitempty"`   // more runs after one that failed
-	Requeue            bool              `json:"requeue"`             // run again after the worker was lost
-	Partition          string            `json:"partition,omitempty"` // "fence" (default) or "hold": what a task cut off from its owner does
-	Lease              Duration          `json:"lease,omitempty"`     // how long a task outlives contact with its owner; 0: the default
-	Dependency         []string          `json:"dependency,omitempty"`
-	Constraint         string            `json:"constraint,omitempty"`
-	Prefer             string            `json:"prefer,omitempty"`
-	NodeList           []string          `json:"nodelist,omitempty"`
-	Exclude            []string          `json:"exclude,omitempty"`
-	Policy             string            `json:"policy,omitempty"`
-	Upload             []string          `json:"upload,omitempty"`   // paths of whoever submits; the client sends them and gives Tree instead
-	Tree               string            `json:"tree,omitempty"`     // name of the uploaded files, each task's working directory: 64 hexadecimal digits
-	Download           []string          `json:"download,omitempty"` // globs, relative to the working directory
-	Mounts             []string          `json:"mounts,omitempty"`
-	Output             string            `json:"output,omitempty"` // file on the worker, as Names.Expand reads it; stderr goes there too without error
-	Error              string            `json:"error,omitempty"`
-	Signal             string            `json:"signal,omitempty"` // before the time limit: "USR1@120s"
-	Hold               bool              `json:"hold,omitempty"`
-	CheckpointExitCode int               `json:"checkpoint_exit_code,omitempty"`
+	Name string `json:"name,omitempty"`
+	// program and arguments; with an image, arguments of its entry point
+	Command []string `json:"command,omitempty"`
+	// instead of Command; run by its #! line, or by /bin/sh
+	Script string            `json:"script,omitempty"`
+	Params map[string]string `json:"params,omitempty"`
+	Image  string            `json:"image,omitempty"`
+	Env    map[string]string `json:"env,omitempty"`
+	// absolute, on the worker or in the image; default: the scratch directory or the image's own
+	Workdir   string    `json:"workdir,omitempty"`
+	Resources Resources `json:"resources"`
+	Nodes     int       `json:"nodes,omitempty"`
+	Array     string    `json:"array,omitempty"`
+	TimeLimit Duration  `json:"time_limit,omitempty"` // 0: none
+	// between SIGTERM and SIGKILL; 0: the worker's default
+	Grace       Duration `json:"grace,omitempty"`
+	Priority    int      `json:"priority"` // 0 to 100
+	Preemptible bool     `json:"preemptible,omitempty"`
+	Retries     int      `json:"retries,omitempty"` // further runs after a failed one
+	Requeue     bool     `json:"requeue"`           // run again if the worker is lost
+	// what a task does that is cut off from its owner: "fence" (default) or "hold"
+	Partition string `json:"partition,omitempty"`
+	// how long a task runs on without contact with its owner; 0: the default
+	Lease      Duration `json:"lease,omitempty"`
+	Dependency []string `json:"dependency,omitempty"`
+	Constraint string   `json:"constraint,omitempty"`
+	Prefer     string   `json:"prefer,omitempty"`
+	NodeList   []string `json:"nodelist,omitempty"`
+	Exclude    []string `json:"exclude,omitempty"`
+	Policy     string   `json:"policy,omitempty"`
+	// paths on the submitting host; the client uploads them and sets Tree instead
+	Upload []string `json:"upload,omitempty"`
+	// hash of the uploaded files, which become each task's working directory: 64 hexadecimal digits
+	Tree     string   `json:"tree,omitempty"`
+	Download []string `json:"download,omitempty"` // globs, relative to the working directory
+	Mounts   []string `json:"mounts,omitempty"`
+	// a file on the worker, a pattern for Names.Expand; also takes stderr if Error is empty
+	Output string `json:"output,omitempty"`
+	Error  string `json:"error,omitempty"`
+	// and when to send it before the time limit: "USR1@120s"
+	Signal             string `json:"signal,omitempty"`
+	Hold               bool   `json:"hold,omitempty"`
+	CheckpointExitCode int    `json:"checkpoint_exit_code,omitempty"`
 }
 
-// Resources is what one task needs to hold while it runs.
+// Resources is what one task holds while it runs.
 type Resources struct {
 	CPUs      int     `json:"cpus"`
-	Memory    Size    `json:"memory,omitempty"` // 0: not accounted
+	Memory    Size    `json:"memory,omitempty"` // 0: not accounted for
 	GPUs      int     `json:"gpus,omitempty"`   // whole devices
 	GPUModel  string  `json:"gpu_model,omitempty"`
-	GPUMemory Size    `json:"gpu_memory,omitempty"` // at least, of each
-	GPUShare  float64 `json:"gpu_share,omitempty"`  // of one device, 0 to 1; not with gpus
+	GPUMemory Size    `json:"gpu_memory,omitempty"` // minimum for each device
+	GPUShare  float64 `json:"gpu_share,omitempty"`  // of one device, above 0 and below 1; not together with GPUs
 }
 
-// The bounds of a spec, each of which a daemon checks on whatever reaches it.
+// Bounds of a spec. Every daemon checks them on every spec that it receives.
 const (
 	MaxSpecBytes    = 1 << 20 // a job file
-	MaxName         = 128     // letters of a job's name
+	MaxName         = 128     // characters of a job's name
 	MaxArgs         = 4096    // words of a command
 	MaxEnv          = 1024    // variables
 	MaxPriority     = 100
@@ -82,14 +92,14 @@ const (
 	defaultPriority = 50
 )
 
-// DefaultSpec is the spec before a user has said anything.
+// DefaultSpec returns the spec to which a user's fields are added.
 func DefaultSpec() Spec {
 	return Spec{Priority: defaultPriority, Requeue: true, Resources: Resources{CPUs: defaultCPUs}}
 }
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Validate says what is wrong with the spec, or ErrNotYet with the field's name.
+// Validate returns an error that names the first field that is not valid, or ErrNotYet with the field's name.
 func (s Spec) Validate() error {
 	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkFiles, checkOutput, checkLater} {
 		if err := check(s); err != nil {
@@ -113,7 +123,7 @@ func checkCommand(s Spec) error {
 	}
 	for _, w := range s.Command {
 		if strings.ContainsRune(w, 0) {
-			return errors.New("command: a word holds a zero byte")
+			return errors.New("command: an argument contains a zero byte")
 		}
 	}
 	return nil
@@ -121,10 +131,10 @@ func checkCommand(s Spec) error {
 
 func checkText(s Spec) error {
 	if utf8.RuneCountInString(s.Name) > MaxName {
-		return fmt.Errorf("name: %d letters; at most %d", utf8.RuneCountInString(s.Name), MaxName)
+		return fmt.Errorf("name: %d characters; at most %d", utf8.RuneCountInString(s.Name), MaxName)
 	}
 	if !printable(s.Name) {
-		return fmt.Errorf("name %.60q: only printable letters", s.Name)
+		return fmt.Errorf("name %.60q: only printable characters", s.Name)
 	}
 	if len(s.Env)+len(s.Params) > MaxEnv {
 		return fmt.Errorf("env: %d variables; at most %d", len(s.Env)+len(s.Params), MaxEnv)
@@ -140,12 +150,12 @@ func checkText(s Spec) error {
 		}
 	}
 	if s.Workdir != "" && (!strings.HasPrefix(s.Workdir, "/") || strings.ContainsRune(s.Workdir, 0)) {
-		return fmt.Errorf("workdir %.60q: an absolute path on the node that runs the task", s.Workdir)
+		return fmt.Errorf("workdir %.60q: want an absolute path on the node that runs the task", s.Workdir)
 	}
 	return nil
 }
 
-// printable is false for control characters and for what is not UTF-8.
+// printable reports whether s is valid UTF-8 without control characters.
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
@@ -153,17 +163,17 @@ func printable(s string) bool {
 func checkNumbers(s Spec) error {
 	switch {
 	case s.Priority < 0 || s.Priority > MaxPriority:
-		return fmt.Errorf("priority %d: from 0 to %d", s.Priority, MaxPriority)
+		return fmt.Errorf("priority %d: want 0 to %d", s.Priority, MaxPriority)
 	case s.Retries < 0 || s.Retries > MaxRetries:
-		return fmt.Errorf("retries %d: from 0 to %d", s.Retries, MaxRetries)
+		return fmt.Errorf("retries %d: want 0 to %d", s.Retries, MaxRetries)
 	case s.TimeLimit < 0 || s.TimeLimit.D() > MaxTimeLimit:
-		return fmt.Errorf("time_limit %s: from 0s to %s", s.TimeLimit, Duration(MaxTimeLimit))
+		return fmt.Errorf("time_limit %s: want 0s to %s", s.TimeLimit, Duration(MaxTimeLimit))
 	case s.Grace < 0 || s.Grace.D() > time.Hour:
-		return fmt.Errorf("grace %s: from 0s to 1h", s.Grace)
+		return fmt.Errorf("grace %s: want 0s to 1h", s.Grace)
 	case s.Lease != 0 && (s.Lease.D() < MinLease || s.Lease.D() > MaxLease):
-		return fmt.Errorf("lease %s: from %s to %s", s.Lease, Duration(MinLease), Duration(MaxLease))
+		return fmt.Errorf("lease %s: want %s to %s", s.Lease, Duration(MinLease), Duration(MaxLease))
 	case s.Partition != "" && s.Partition != "fence" && s.Partition != "hold":
-		return fmt.Errorf("partition %.20q: fence or hold", s.Partition)
+		return fmt.Errorf("partition %.20q: want fence or hold", s.Partition)
 	}
 	return nil
 }
@@ -172,26 +182,26 @@ func checkResources(s Spec) error {
 	r := s.Resources
 	switch {
 	case r.CPUs < 0 || r.CPUs > MaxCPUs:
-		return fmt.Errorf("resources.cpus %d: from 0 to %d", r.CPUs, MaxCPUs)
+		return fmt.Errorf("resources.cpus %d: want 0 to %d", r.CPUs, MaxCPUs)
 	case r.Memory < 0:
 		return fmt.Errorf("resources.memory %s: not below 0", r.Memory)
 	case r.GPUs < 0 || r.GPUs > MaxGPUs:
-		return fmt.Errorf("resources.gpus %d: from 0 to %d", r.GPUs, MaxGPUs)
+		return fmt.Errorf("resources.gpus %d: want 0 to %d", r.GPUs, MaxGPUs)
 	case r.GPUMemory < 0:
 		return fmt.Errorf("resources.gpu_memory %s: not below 0", r.GPUMemory)
 	case !(r.GPUShare >= 0 && r.GPUShare < 1):
-		return fmt.Errorf("resources.gpu_share %v: at least 0 and below 1; gpus asks for whole devices", r.GPUShare)
+		return fmt.Errorf("resources.gpu_share %v: want at least 0 and below 1; use gpus for whole devices", r.GPUShare)
 	case r.GPUShare > 0 && r.GPUs > 0:
-		return errors.New("resources.gpu_share: a share of one device or whole gpus, not both")
+		return errors.New("resources.gpu_share: a share of one device or whole gpus; give one of the two")
 	case (r.GPUModel != "" || r.GPUMemory > 0) && r.GPUs == 0 && r.GPUShare == 0:
-		return errors.New("resources.gpu_model: says which GPU, but gpus is 0")
+		return errors.New("resources.gpu_model: set, but gpus is 0")
 	case !printable(r.GPUModel) || len(r.GPUModel) > MaxName:
-		return fmt.Errorf("resources.gpu_model %.60q: not the name of a model", r.GPUModel)
+		return fmt.Errorf("resources.gpu_model %.60q: not a model name", r.GPUModel)
 	}
 	return nil
 }
 
-// checkLater refuses what surface promises and this version does not do.
+// checkLater refuses fields of the documented interface that this version does not support.
 func checkLater(s Spec) error {
 	for _, later := range []struct {
 		field string
@@ -214,7 +224,7 @@ func checkLater(s Spec) error {
 	return nil
 }
 
-// LeaseOr is the job's own lease, or the default.
+// LeaseOr returns the job's lease, or the default.
 func (s Spec) LeaseOr() time.Duration {
 	if s.Lease == 0 {
 		return DefaultLease
@@ -222,7 +232,7 @@ func (s Spec) LeaseOr() time.Duration {
 	return s.Lease.D()
 }
 
-// GraceOr is the job's own grace between TERM and KILL, or the default.
+// GraceOr returns the job's time between SIGTERM and SIGKILL, or the default.
 func (s Spec) GraceOr() time.Duration {
 	if s.Grace == 0 {
 		return DefaultGrace
@@ -230,7 +240,7 @@ func (s Spec) GraceOr() time.Duration {
 	return s.Grace.D()
 }
 
-// Argv is the command with each {name} of a param replaced by its value.
+// Argv returns the command, with each {name} of a param replaced by its value.
 func (s Spec) Argv() []string {
 	if len(s.Params) == 0 {
 		return s.Command

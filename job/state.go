@@ -1,6 +1,6 @@
 package job
 
-// The states of a task and every legal move between them.
+// The states of a task, and the table of legal moves between them.
 
 import (
 	"errors"
@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// State is where a job or a task stands, in the words that users see.
+// State is the state of a job or a task, as users see it.
 type State string
 
-// The states. A task is PENDING until a worker commits to it,
-// RESERVED until it is dispatched, and ends in one of the last seven.
+// The states. A task is PENDING until a worker commits to it and RESERVED until it is started. It ends in one of the
+// last seven states.
 const (
 	Pending     State = "PENDING"
 	Held        State = "HELD"
@@ -30,16 +30,14 @@ const (
 	Preempted   State = "PREEMPTED"
 )
 
-// ErrBadMove is a move that the table does not hold: a stale or doubled event.
-// Drop the event.
+// ErrBadMove means that the table does not have this move, because the event is late or a duplicate. Drop the event.
 var ErrBadMove = errors.New("no legal move")
 
-// ends are the states in which a task has come to its end.
+// ends are the final states.
 var ends = []State{Succeeded, Failed, Cancelled, Timeout, OutOfMemory, NodeFail, Preempted}
 
-// next holds every legal move; what is not here cannot happen. Back to Pending
-// means another attempt; from Pending straight to an end is a result that
-// arrives after its attempt had been written off.
+// next is the table of legal moves. A move back to Pending means another attempt. A move from Pending to a final
+// state is a result that arrives after its attempt had been given up.
 var next = map[State][]State{
 	Pending:     append([]State{Held, Reserved}, ends...),
 	Held:        append([]State{Pending}, ends...),
@@ -62,43 +60,42 @@ var codes = map[State]string{
 	Succeeded: "CD", Failed: "F", Cancelled: "CA", Timeout: "TO", OutOfMemory: "OOM", NodeFail: "NF", Preempted: "PR",
 }
 
-// States lists all states in the order of a task's life.
+// States returns all states in the order of a task's life.
 func States() []State {
 	return append([]State{Pending, Held, Reserved, Starting, Running, Unreachable, Completing}, ends...)
 }
 
-// Ended says whether nothing more will happen by itself.
+// Ended reports whether the state is final.
 func (s State) Ended() bool { return slices.Contains(ends, s) }
 
-// Active says whether a worker holds something for the task in this state.
+// Active reports whether a worker holds resources for a task in this state.
 func (s State) Active() bool {
 	return slices.Contains([]State{Reserved, Starting, Running, Unreachable, Completing}, s)
 }
 
-// Code is Slurm's short code of the state.
+// Code returns the short code of the state, as Slurm has it.
 func (s State) Code() string { return codes[s] }
 
-// ParseState reads a state or its short code, in any case of letters.
+// ParseState parses a state or its short code, in upper or lower case.
 func ParseState(text string) (State, error) {
 	for _, s := range States() {
 		if equalFold(text, string(s)) || equalFold(text, s.Code()) {
 			return s, nil
 		}
 	}
-	return "", fmt.Errorf("state %.40q: no such state; one of PENDING (PD), RUNNING (R), SUCCEEDED (CD), FAILED (F), …", text)
+	return "", fmt.Errorf("state %.40q: no such state; want one of PENDING (PD), RUNNING (R), SUCCEEDED (CD), FAILED (F), …", text)
 }
 
-// CanMove says whether the table holds the move.
+// CanMove reports whether the move is legal.
 func (s State) CanMove(to State) bool { return slices.Contains(next[s], to) }
 
-// Reason says why a task waits or how it ended: a stable word, and for people
-// a sentence.
+// Reason says why a task waits or how it ended: a stable word, and a sentence for people.
 type Reason struct {
 	Word   string `json:"word"`
 	Detail string `json:"detail,omitempty"`
 }
 
-// String is "Word" or "Word: detail".
+// String returns "Word" or "Word: detail".
 func (r Reason) String() string {
 	if r.Detail == "" {
 		return r.Word
@@ -106,7 +103,7 @@ func (r Reason) String() string {
 	return r.Word + ": " + r.Detail
 }
 
-// The words of a PENDING task's reason.
+// The reasons of a PENDING task.
 const (
 	ReasonResources                = "Resources"
 	ReasonPriority                 = "Priority"

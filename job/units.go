@@ -1,6 +1,6 @@
 package job
 
-// Sizes and durations: text that must carry its unit.
+// Sizes and durations. Their text form always has a unit.
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ type Duration time.Duration
 
 var errNoUnit = errors.New("a number needs a unit")
 
-// sizeUnits, largest first among those that print.
+// sizeUnits lists the units that String uses first, largest first.
 var sizeUnits = []struct {
 	name  string
 	bytes int64
@@ -45,8 +45,7 @@ var sizeUnits = []struct {
 	{"K", 1 << 10},
 }
 
-// ParseSize reads a size such as 8GiB, 1.5GB or 500M (as Slurm and Docker do,
-// a bare letter counts in powers of 1024).
+// ParseSize parses a size such as 8GiB, 1.5GB or 500M. A bare letter means powers of 1024, as in Slurm and Docker.
 func ParseSize(text string) (Size, error) {
 	s := strings.TrimSpace(text)
 	i := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
@@ -67,7 +66,7 @@ func ParseSize(text string) (Size, error) {
 	return 0, fmt.Errorf("size %.40q: want a number and a unit, such as 8GiB or 500MB", text)
 }
 
-// String is the size in the largest unit that divides it evenly.
+// String returns the size in the largest unit that divides it evenly.
 func (s Size) String() string {
 	for _, u := range sizeUnits {
 		if n := int64(s); n != 0 && n%u.bytes == 0 {
@@ -77,16 +76,16 @@ func (s Size) String() string {
 	return "0B"
 }
 
-// MarshalText writes what UnmarshalText reads.
+// MarshalText returns the text that UnmarshalText parses.
 func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads a size with its unit.
+// UnmarshalText parses a size with its unit.
 func (s *Size) UnmarshalText(b []byte) (err error) {
 	*s, err = ParseSize(string(b))
 	return err
 }
 
-// ParseDuration reads a span such as 90m, 1h30m, 2d or 1d12h.
+// ParseDuration parses a duration such as 90m, 1h30m, 2d or 1d12h.
 func ParseDuration(text string) (Duration, error) {
 	s := strings.TrimSpace(text)
 	if s != "" && strings.Trim(s, "0123456789.") == "" {
@@ -128,16 +127,16 @@ func badDuration(text string) error {
 	return fmt.Errorf("duration %.40q: want a number and a unit, such as 90m, 1h30m or 2d", text)
 }
 
-// D is the duration as the standard library has it.
+// D converts to a time.Duration.
 func (d Duration) D() time.Duration { return time.Duration(d) }
 
-// String is the duration as time.Duration writes it.
+// String returns the format of time.Duration.
 func (d Duration) String() string { return time.Duration(d).String() }
 
-// MarshalText writes what UnmarshalText reads.
+// MarshalText returns the text that UnmarshalText parses.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads a duration with its unit.
+// UnmarshalText parses a duration with its unit.
 func (d *Duration) UnmarshalText(b []byte) (err error) {
 	*d, err = ParseDuration(string(b))
 	return err

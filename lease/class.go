@@ -1,7 +1,7 @@
 package lease
 
-// Resource classes: the short strings by which a host says what it could ever
-// give, and by which a scheduler asks who could serve a request.
+// Resource classes: short strings that say what a host can offer at most. A host advertises its classes in the DHT; a
+// scheduler looks up the class of a request to find hosts that could serve it.
 
 import (
 	"fmt"
@@ -15,29 +15,29 @@ import (
 const (
 	// MaxClasses bounds the classes of one host: each is a record in the DHT.
 	MaxClasses = 32
-	// AnyWorker is the class of every host that runs tasks: what to ask for
-	// when the request's own class finds nobody.
+	// AnyWorker is the class of every host that runs tasks. A scheduler looks it up when nobody advertises the
+	// request's own class.
 	AnyWorker = "worker"
 
-	maxModelParts = 4 // of a device class: "h100-80gb-1g-10gb" is a MIG instance
+	maxModelParts = 4 // bound on the parts of a device class: "h100-80gb-1g-10gb" is a MIG instance
 	bigCPUs       = 32
 	bigMemory     = 256 // GB
 	gigabyte      = job.Size(1e9)
 )
 
-// The buckets say "at least"; a request is rounded down to one, so a host that
-// can serve it is in it.
+// The buckets mean "at least". A request is rounded down to a bucket, so every host that can serve it advertises that
+// bucket.
 var (
 	classCounts    = []int{16, 8, 4, 2, 1}
 	classGPUMemory = []int{180, 128, 96, 80, 48, 40, 32, 24, 16, 8} // GB
-	// classManyMemory are the buckets that also come with counts.
+	// classManyMemory are the memory sizes that are also advertised with device counts.
 	classManyMemory = []int{40}
 )
 
-// GPUMeets says whether the device is one of those that the need asks for. It
-// does not say whether it is free.
+// GPUMeets reports whether the device satisfies the need's model and memory. It does not say whether the device is
+// free.
 func GPUMeets(d gpu.Device, need job.Resources) bool {
-	if d.Parent == "" && modelMeets(d.Class, need.GPUModel) { // nearly always, and cheap to see
+	if d.Parent == "" && modelMeets(d.Class, need.GPUModel) { // the usual case, and cheap to check
 		return d.Memory >= need.GPUMemory
 	}
 	return gpu.Fits(d, need)
@@ -49,17 +49,16 @@ func modelMeets(class, model string) bool {
 	return want == "" || begins && (rest == "" || rest[0] == '-')
 }
 
-// ModelName is a model as a user writes it, in the letters of a device class.
+// ModelName turns a model name as users write it into the spelling of a device class.
 func ModelName(model string) string {
 	if !strings.ContainsFunc(model, func(r rune) bool { return r >= 'A' && r <= 'Z' || r <= ' ' || r > '~' }) {
-		return strings.TrimPrefix(model, "nvidia-") // nearly always, as it was asked before
+		return strings.TrimPrefix(model, "nvidia-") // the usual case: already in that spelling
 	}
 	s := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(model)), " ", "-")
 	return strings.TrimPrefix(s, "nvidia-")
 }
 
-// Classes are the classes that a host with this profile meets, the telling ones
-// first; at most MaxClasses.
+// Classes returns the classes that a host with this profile meets, most specific first, at most MaxClasses.
 func Classes(p Profile) []string {
 	if !p.Worker {
 		return nil
@@ -85,7 +84,7 @@ func Classes(p Profile) []string {
 	return out[:min(len(out), MaxClasses)]
 }
 
-// modelClasses come single counts first: without them nobody is found at all.
+// modelClasses lists classes with a count of one first: if the list is cut, the host can still be found.
 func modelClasses(devices []gpu.Device) []string {
 	count := map[string]int{}
 	for _, d := range devices {
@@ -94,7 +93,7 @@ func modelClasses(devices []gpu.Device) []string {
 			count[strings.Join(parts[:i], "-")]++
 		}
 		if _, slice, isMIG := strings.Cut(d.Class, "-mig-"); isMIG {
-			count[slice]++ // what users call it
+			count[slice]++ // the name that users give it
 		}
 	}
 	models := make([]string, 0, len(count))
@@ -144,8 +143,8 @@ const (
 
 func labelClass(k, v string) string { return "label/" + k + "=" + v }
 
-// NameClass is the class of the hosts of a name: one, nearly always. Daemons of
-// older versions do not advertise it.
+// NameClass is the class of hosts with a given name, nearly always one host. Daemons of older versions do not
+// advertise it.
 func NameClass(name string) string { return labelClass("name", name) }
 
 func countClass(class string, n int) string {
@@ -155,8 +154,8 @@ func countClass(class string, n int) string {
 	return fmt.Sprintf("%s/x%d", class, n)
 }
 
-// ClassOf is the single most selective class of a request. Labels are those
-// that the request demands, each with its value.
+// ClassOf returns the most selective single class of a request. Labels are the labels that the request requires, each
+// with its value.
 func ClassOf(need job.Resources, labels map[string]string) string {
 	n := need.GPUs
 	if need.GPUShare > 0 {
@@ -182,13 +181,12 @@ func ClassOf(need job.Resources, labels map[string]string) string {
 	return AnyWorker
 }
 
-// memoryClass asks for much memory before it asks for many devices: hosts with
-// large devices are the rarer ones.
+// memoryClass prefers a large memory bucket to a device count, because hosts with large devices are rarer.
 func memoryClass(memory job.Size, n int) string {
 	gb := floor(classGPUMemory, int(memory/gigabyte))
 	many := floor(classManyMemory, gb)
 	switch {
-	case gb == 0: // any device counts, also one below the smallest bucket
+	case gb == 0: // any device counts, even one below the smallest bucket
 		return countClass(gpuClass, floor(classCounts, n))
 	case n > 1 && many > 0 && gb < 80:
 		return countClass(fmt.Sprintf("gpu/mem/%d", many), floor(classCounts, n))
@@ -196,7 +194,7 @@ func memoryClass(memory job.Size, n int) string {
 	return fmt.Sprintf("gpu/mem/%d", gb)
 }
 
-// floor is the largest bucket that is not above n, 0 if all are. Buckets fall.
+// floor returns the largest bucket that is at most n, or 0 if there is none. Buckets are in descending order.
 func floor(buckets []int, n int) int {
 	for _, b := range buckets {
 		if b <= n {

@@ -52,7 +52,7 @@ func TestClassesOfHostWithoutWorker(t *testing.T) {
 	}
 }
 
-// A host that could serve a request is found by asking for the request's class.
+// A host that can serve a request advertises the class that the request looks up.
 func TestHostThatFitsAdvertisesTheClass(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Profile{
@@ -83,7 +83,7 @@ func TestHostThatFitsAdvertisesTheClass(t *testing.T) {
 		}
 		labels := p.Labels
 		if len(classes) == MaxClasses {
-			labels = nil // the last ones may have found no room
+			labels = nil // the newest labels may not fit below MaxClasses
 		}
 		if class := ClassOf(need, labels); !slices.Contains(classes, class) {
 			t.Fatalf("%+v fits but %s is not among %v", need, class, classes)
@@ -91,8 +91,8 @@ func TestHostThatFitsAdvertisesTheClass(t *testing.T) {
 	})
 }
 
-// A MIG instance is given to who asks for one, by any of its names, and to who
-// wants any GPU; never as one of several, nor as the card that it is a part of.
+// A MIG instance serves a request that names it, by any of its names, and a request for any GPU. It is never one of
+// several devices, and never stands for the whole GPU that it is a part of.
 func TestMIGInstanceMeets(t *testing.T) {
 	d := gpu.Device{
 		UUID: "MIG-1", Parent: "GPU-1", Model: "NVIDIA H100 80GB HBM3 MIG 1g.10gb", Class: "h100-80gb-mig-1g.10gb", Memory: 10 << 30,
@@ -122,7 +122,7 @@ func TestMIGInstanceMeets(t *testing.T) {
 	}
 }
 
-// A host that is asked for by name is found by it, also one that fills its classes.
+// A host can be found by its name, even if its other classes reach MaxClasses.
 func TestClassOfName(t *testing.T) {
 	p := Profile{Worker: true, Name: "n7", CPUs: 256, Memory: 2048e9, GPUs: devices(16, "h100-80gb-pcie-1", 80e9), Labels: map[string]string{}}
 	for i := range MaxLabels {

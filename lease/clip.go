@@ -1,10 +1,10 @@
 package lease
 
-// Sentences for people: how long one may be when it travels.
+// How long a message for people may be on the wire.
 
 import "strings"
 
-// Clip makes a sentence fit to travel: one line of at most MaxDetail bytes of valid UTF-8.
+// Clip returns s as one line of valid UTF-8 of at most MaxDetail bytes.
 func Clip(s string) string {
 	if len(s) > MaxDetail {
 		s = s[:MaxDetail]

@@ -1,14 +1,12 @@
-// Package lease holds the words that a scheduler and a worker exchange: what a
-// host could ever give (Profile), what it has left (Free), an Offer of a task,
-// the Commit that reserves devices for it, the Start that turns the
-// reservation into an attempt under a lease, and the events that tell its life.
+// Package lease defines the messages between a scheduler and a worker: what a host has at most (Profile) and at the
+// moment (Free); an Offer of a task; the Commit that reserves devices for it; the Start that turns the reservation
+// into an attempt under a lease; and the Events that report the attempt's progress.
 //
-// These are plain values. p2p carries them between hosts as protobuf and checks
-// them once on arrival (Valid); between the scheduler and the worker of one
-// daemon they travel as they are.
+// The messages are plain values. p2p encodes them as protobuf between hosts and validates them once on arrival
+// (Valid). Between the scheduler and the worker of one daemon they are passed as they are.
 //
-// Nothing here compares the clocks of two hosts: a time on the wire is a
-// duration, or the sender's own clock that comes back as an echo.
+// No code compares the clocks of two hosts. A time on the wire is either a duration or the sender's own clock, which
+// the receiver echoes.
 package lease
 
 import (
@@ -18,56 +16,57 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The drivers that a host may have.
+// The drivers that a host can have.
 const (
 	DriverExec   = "exec"   // plain processes
-	DriverDocker = "docker" // images
+	DriverDocker = "docker" // container images
 )
 
-// Profile is what a host could ever give, free or not.
+// Profile is what a host has when it is idle.
 type Profile struct {
 	Peer    job.Peer          `json:"peer"`
 	Name    string            `json:"name"`
 	Version string            `json:"version"`
-	Store   string            `json:"store"` // id of its data directory; a wiped disk has another
+	Store   string            `json:"store"` // ID of the data directory; a wiped disk gets a new one
 	Labels  map[string]string `json:"labels,omitempty"`
 	CPUs    int               `json:"cpus"`
 	Memory  job.Size          `json:"memory"`
 	Disk    job.Size          `json:"disk"` // of the data directory's file system
 	GPUs    []gpu.Device      `json:"gpus,omitempty"`
 	Drivers []string          `json:"drivers,omitempty"` // DriverExec, DriverDocker
-	Mounts  []string          `json:"mounts,omitempty"`  // directories that containers may see, with all below them
-	Worker  bool              `json:"worker"`            // false: it runs no tasks
+	Mounts  []string          `json:"mounts,omitempty"`  // directories that containers may mount, with all below them
+	Worker  bool              `json:"worker"`            // false: the host runs no tasks
 }
 
-// Free is what a host has left at one moment.
+// Free is what a host has free at one moment.
 type Free struct {
 	CPUs   int       `json:"cpus"`
 	Memory job.Size  `json:"memory"`
 	GPUs   []FreeGPU `json:"gpus,omitempty"`
-	Aside  []string  `json:"aside,omitempty"` // UUIDs of devices that nobody holds and nobody gets: they are not sound
+	// Quarantined holds the UUIDs of unhealthy devices that nobody holds. They are given to nobody.
+	Quarantined []string `json:"aside,omitempty"`
 }
 
-// FreeGPU is what is left of one device.
+// FreeGPU is the free part of one device.
 type FreeGPU struct {
 	UUID   string   `json:"uuid"`
 	Memory job.Size `json:"memory"`
-	Milli  int      `json:"milli"` // thousandths of the device that are not promised
+	Milli  int      `json:"milli"` // thousandths of the device that are not reserved
 }
 
 // Epoch is the owner's epoch in its journal group.
 type Epoch = job.Epoch
 
-// Session is drawn by a worker for one unbroken life of its lease with one
-// group; a Start of another session never fires (R5).
+// Session is a random number that a worker draws each time its lease with one group begins. A Start that names
+// another session is refused (R5).
 type Session uint64
 
-// A scheduler's messages to a worker.
+// Messages from a scheduler to a worker.
 type (
-	// ToWorker is any of the messages below.
+	// ToWorker is one of the messages below.
 	ToWorker interface{ toWorker() }
 
-	// Owns opens a session: the groups whose jobs the sender answers for.
+	// Owns opens a session. It lists the groups that the sender owns.
 	Owns struct {
 		Groups []GroupEpoch
 	}
@@ -81,15 +80,15 @@ type (
 		Need     job.Resources
 		Priority int
 		User     string
-		Token    string        // the user's own credential, checked by the worker; empty on one host's own socket
-		Wait     time.Duration // how long the worker may keep it until something is free; 0: answer at once
+		Token    string        // the user's own credential, checked by the worker; empty over the host's local socket
+		Wait     time.Duration // how long the worker may queue the offer until resources are free; 0: answer at once
 		Age      time.Duration // since the job was submitted
 	}
 
-	// Release takes back an offer or an undispatched commit.
+	// Release withdraws an offer, or a commit that has not been started.
 	Release struct{ Offer uint64 }
 
-	// Start dispatches a committed offer; its Assign is in the journal (R1).
+	// Start starts the task of a committed offer. Its Assign record is already in the journal (R1).
 	Start struct {
 		Offer   uint64
 		Attempt job.Attempt
@@ -100,12 +99,12 @@ type (
 		Spec    job.Spec
 	}
 
-	// Query asks what became of an attempt; an unknown one gets a tombstone (R6).
+	// Query asks for the state of an attempt. The worker records an unknown attempt as refused for good (R6).
 	Query struct {
 		Attempt job.Attempt
 		Group   job.Group
 		Epoch   Epoch
-		Store   string // the store that was given the attempt
+		Store   string // the store of the worker to which the attempt was assigned
 	}
 
 	// Signal sends a signal to all processes of an attempt.
@@ -116,7 +115,7 @@ type (
 		Number  int
 	}
 
-	// Cancel ends an attempt: TERM, grace, KILL.
+	// Cancel ends an attempt: SIGTERM, the grace period, SIGKILL.
 	Cancel struct {
 		Attempt job.Attempt
 		Group   job.Group
@@ -125,9 +124,8 @@ type (
 		Reason  string
 	}
 
-	// Ack says that the attempt's events up to N are in the journal or need not
-	// be. Only the owner of the attempt's group may say so. Older daemons
-	// name neither group nor epoch; both are then zero.
+	// Ack says that the attempt's events up to N are in the journal or are not needed. Only the owner of the
+	// attempt's group may send it. Older daemons send neither group nor epoch; both are then zero.
 	Ack struct {
 		Attempt job.Attempt
 		Group   job.Group
@@ -135,12 +133,12 @@ type (
 		N       uint64
 	}
 
-	// Renewed answers Renew after a quorum round begun after it (R3).
+	// Renewed answers a Renew, after a quorum round that began when the Renew had arrived (R3).
 	Renewed struct {
 		Group    job.Group
 		Epoch    Epoch
-		Clock    int64   // of the Renew, unchanged
-		Session  Session // of the Renew, unchanged
+		Clock    int64   // copied from the Renew
+		Session  Session // copied from the Renew
 		Verdicts []Verdict
 	}
 )
@@ -151,42 +149,41 @@ type GroupEpoch struct {
 	Epoch Epoch
 }
 
-// Verdict is the owner's word on one live attempt.
+// Verdict is the owner's decision on one live attempt.
 type Verdict struct {
 	Attempt job.Attempt
-	Keep    bool // false: end it, it is not wanted
+	Keep    bool // false: end the attempt
 }
 
-// A worker's messages to a scheduler.
+// Messages from a worker to a scheduler.
 type (
-	// ToScheduler is any of the messages below.
+	// ToScheduler is one of the messages below.
 	ToScheduler interface{ toScheduler() }
 
-	// Hello opens a session: who the worker is and what it could ever give.
+	// Hello opens a session: it names the worker and its profile.
 	Hello struct {
 		Profile Profile
 		Free    Free
 	}
 
-	// Availability tells what is free, on change. Later Seq is newer.
+	// Availability reports what is free, whenever that changes. A higher Seq is newer.
 	Availability struct {
 		Seq      uint64
 		Free     Free
 		Draining bool
-		Detail   string // why nothing is given away, for people
-		// UnderQuota names users whose offers from this scheduler the worker
-		// declined with reason Quota, and who hold less there now, or may hold
-		// more. At most MaxUnderQuota.
+		Detail   string // why the host takes no tasks, for people
+		// UnderQuota names users who may now run more here: their offers from this scheduler were declined with
+		// reason Quota, and since then they hold less or their quota grew. At most MaxUnderQuota.
 		UnderQuota []string
 	}
 
-	// Commit reserves devices for an offer, for ReserveFor.
+	// Commit accepts an offer and reserves its devices for ReserveFor.
 	Commit struct {
 		Offer   uint64
 		Attempt job.Attempt
 		Group   job.Group
-		Devices []string // GPU UUIDs, of this host
-		Session Session  // that Start must name; 0 while no lease is live
+		Devices []string // UUIDs of this host's GPUs
+		Session Session  // the session that Start must name; 0 while no lease is live
 	}
 
 	// Decline refuses an offer.
@@ -195,44 +192,43 @@ type (
 		Attempt job.Attempt
 		Reason  job.Reason
 		Free    Free
-		// Never says that this host could not meet the need even when idle.
+		// Never is true if this host could not meet the need even when idle.
 		Never bool
 	}
 
-	// Event is the N-th thing that happened to an attempt; kept by the worker
-	// until acknowledged, and sent again after a break.
+	// Event is the N-th event of an attempt. The worker keeps it until it is acknowledged, and sends it again after a
+	// break of the connection.
 	Event struct {
 		Attempt job.Attempt
 		Group   job.Group
 		N       uint64
-		State   job.State // STARTING, RUNNING, COMPLETING or an end
+		State   job.State // STARTING, RUNNING, COMPLETING or a final state
 		PID     int
-		// Isolation says for people what holds the process, and Began when it
-		// began, by the worker's wall clock: it is compared with nothing.
+		// Isolation says for people what confines the process. Began is when the process began, by the worker's wall
+		// clock; it is never compared with another clock.
 		Isolation string
 		Began     time.Time
 		Devices   []string
-		Exit      *job.Exit // at an end
-		Detail    string    // with STARTING: what it waits for, for people
-		// Refused: the attempt was never started and never will be (R6), or
-		// Start was not accepted; Exit is nil.
+		Exit      *job.Exit // set with a final state
+		Detail    string    // with STARTING: what the attempt waits for, for people
+		// Refused says why the attempt never started and never will (R6), or why Start was refused. Exit is then nil.
 		Refused string
 	}
 
-	// Renew asks the owner of a group to extend the lease of all live attempts.
+	// Renew asks the owner of a group to extend the lease of all live attempts of that group.
 	Renew struct {
 		Group   job.Group
 		Store   string
-		Clock   int64   // the worker's own monotonic clock in ns, echoed back
-		Session Session // fresh when no lease is live (R5)
+		Clock   int64   // the worker's own monotonic clock in ns; Renewed echoes it
+		Session Session // a new one when no lease is live (R5)
 		Live    []job.Attempt
 	}
 
-	// Stale refuses a command of an owner that has been followed by another (R2).
+	// Stale refuses a command from an owner that has been succeeded by another (R2).
 	Stale struct {
 		Group job.Group
-		Epoch Epoch    // the newest that the worker has seen
-		Owner job.Peer // a hint, may be empty
+		Epoch Epoch    // the newest epoch that the worker has seen
+		Owner job.Peer // a hint; may be empty
 	}
 )
 
@@ -254,7 +250,7 @@ func (Event) toScheduler()        {}
 func (Renew) toScheduler()        {}
 func (Stale) toScheduler()        {}
 
-// The times that both sides count on.
+// Times and bounds that both sides rely on.
 const (
 	// ReserveFor is how long a Commit holds devices for a Start.
 	ReserveFor = 10 * time.Second

@@ -1,7 +1,6 @@
 package lease
 
-// What a worker keeps on disk about each attempt, and the answers to users'
-// questions about placement.
+// The worker's record of an attempt, and the explanation of where a request could run.
 
 import (
 	"time"
@@ -14,14 +13,14 @@ type Phase string
 
 // The phases of an attempt record.
 const (
-	PhaseReserved Phase = "reserved" // committed, not dispatched
-	PhaseStarted  Phase = "started"  // written and synced before its process exists
-	PhaseDone     Phase = "done"     // ended, result not yet acknowledged
-	PhaseRefused  Phase = "refused"  // tombstone: never started, never will be (R6)
+	PhaseReserved Phase = "reserved" // committed, not started
+	PhaseStarted  Phase = "started"  // written and synced before the process exists
+	PhaseDone     Phase = "done"     // ended; the result is not yet acknowledged
+	PhaseRefused  Phase = "refused"  // never started and never will be (R6)
 )
 
-// Record is the worker's memory of one attempt; its disk form outlives the
-// daemon. The resources that it holds are in Need and Devices until it ends.
+// Record is what a worker stores about one attempt. It outlives the daemon. Until the attempt ends, it holds the
+// resources in Need and Devices.
 type Record struct {
 	Attempt job.Attempt
 	Group   job.Group
@@ -33,25 +32,25 @@ type Record struct {
 	User    string
 	Need    job.Resources
 	Devices []string
-	Milli   int // of each device, 1000 for whole ones
+	Milli   int // of each device; 1000 for whole devices
 	Spec    job.Spec
 	Lease   time.Duration
-	Hold    bool   // partition: hold; never ended for lost contact
-	Boot    string // incarnation of the host that started it
+	Hold    bool   // the job has partition: hold; the attempt is never ended for lost contact
+	Boot    string // boot ID of the host that started it
 	PID     int
 	Started time.Time
 	Exit    *job.Exit
 	EventN  uint64 // number of the newest event
 	AckedN  uint64
 	Reason  string
-	// Preempted: it was told to end for no fault of its own, for Reason.
+	// Preempted is true if the attempt was told to end through no fault of its own, for Reason.
 	Preempted bool
-	// Isolation says for people what holds its processes.
+	// Isolation says for people what confines its processes.
 	Isolation string
 	Recorded  time.Time
 }
 
-// Clause is one demand of a request and how the hosts meet it.
+// Clause is one requirement of a request and how the hosts meet it.
 type Clause struct {
 	Clause string   `json:"clause"` // "gpus: 2 × h100"
 	Meets  int      `json:"meets"`
@@ -59,7 +58,7 @@ type Clause struct {
 	Fails  []Failed `json:"fails,omitempty"` // at most MaxFails
 }
 
-// Failed is one host and why it does not meet a clause.
+// Failed is a host that does not meet a clause, and why.
 type Failed struct {
 	Node   job.Peer `json:"node_id"`
 	Name   string   `json:"node"`
@@ -69,14 +68,14 @@ type Failed struct {
 // MaxFails bounds the hosts that an explanation names for one clause.
 const MaxFails = 32
 
-// Explanation says where a request could run and what stands against it.
+// Explanation says where a request could run, and which requirements exclude which hosts.
 type Explanation struct {
 	Job     job.ID      `json:"job,omitempty"`
 	State   job.State   `json:"state,omitempty"`
 	Reason  job.Reason  `json:"reason"`
 	Clauses []Clause    `json:"clauses"`
-	Now     []Candidate `json:"now"`   // would take it now, best first
-	Later   []Candidate `json:"later"` // could take it when they have room
+	Now     []Candidate `json:"now"`   // would start it now, best first
+	Later   []Candidate `json:"later"` // could start it once enough is free
 }
 
 // Candidate is a host that meets every clause.

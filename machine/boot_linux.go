@@ -1,6 +1,6 @@
 package machine
 
-// Boot: which life of this host, or of this container, this is.
+// The identity of the current boot of this host or container.
 
 import (
 	"context"
@@ -11,9 +11,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Incarnation is made of the kernel's id of this boot, the PID namespace, and
-// the ticks from boot to the start of that namespace's first process. The last
-// is not told to everybody; then it is left out.
+// Incarnation identifies the current boot by the kernel's boot ID, the PID namespace, and the start of the
+// namespace's first process in ticks since boot. Not every process may read the last part; then it is left out.
 func Incarnation(context.Context) (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -27,8 +26,8 @@ func Incarnation(context.Context) (string, error) {
 	return fmt.Sprintf("%s/%s/%s", strings.TrimSpace(string(boot)), namespace, firstStart()), nil
 }
 
-// firstStart is when process 1 started, in ticks since boot; "-" if not told.
-// A time of day would move when the clock is set.
+// firstStart returns when process 1 started, in ticks since boot; "-" if unknown. A wall-clock time would move when
+// the clock is set.
 func firstStart() string {
 	p, err := procfs.NewProc(1)
 	if err != nil {

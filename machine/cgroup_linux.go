@@ -1,6 +1,6 @@
 package machine
 
-// Cgroups: the limits that hold for this process, versions 2 and 1.
+// The cgroup limits of this process, versions 2 and 1.
 
 import (
 	"fmt"
@@ -17,10 +17,10 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// mountpoint is where cgroups are on every system that has them.
+// mountpoint is where all systems mount cgroups.
 const mountpoint = "/sys/fs/cgroup"
 
-// readGroup reads the cgroup of this process; zero where there is none.
+// readGroup reads the cgroup of this process; zero if there is none.
 func readGroup() group {
 	switch cgroups.Mode() {
 	case cgroups.Unified:
@@ -34,13 +34,13 @@ func readGroup() group {
 	return group{}
 }
 
-// readV2 takes the tightest limits of the group and those it is in.
+// readV2 returns the tightest limits of the cgroup and its ancestors.
 func readV2(mount, path string) group {
 	g := group{version: 2}
 	own := filepath.Join(mount, path)
 	g.delegated = unix.Access(own, unix.W_OK) == nil && unix.Access(filepath.Join(own, "cgroup.subtree_control"), unix.W_OK) == nil
 	if m, err := cgroup2.Load(path, cgroup2.WithMountpoint(mount)); err == nil {
-		g.controllers, _ = m.Controllers() // none that can be read
+		g.controllers, _ = m.Controllers() // empty if unreadable
 	}
 	for p := filepath.Clean("/" + path); ; p = filepath.Dir(p) {
 		if limit, used, ok := memoryV2(mount, p); ok {
@@ -67,8 +67,7 @@ func memoryV2(mount, path string) (limit, used uint64, ok bool) {
 	return s.Memory.UsageLimit, s.Memory.Usage, true
 }
 
-// quotaV2 is the group's quota in processors. The libraries write this value
-// but do not read it.
+// quotaV2 returns the cgroup's CPU quota in CPUs. The libraries write this value but cannot read it.
 func quotaV2(dir string) (float64, bool) {
 	var quota, period float64
 	text, err := os.ReadFile(filepath.Join(dir, "cpu.max"))
@@ -81,7 +80,7 @@ func quotaV2(dir string) (float64, bool) {
 	return quota / period, true
 }
 
-// readV1 takes the limits of the group; the kernel minds those it is in.
+// readV1 returns the limits of the cgroup; the kernel enforces those of its ancestors.
 func readV1(mount string, path cgroup1.Path) group {
 	g := group{version: 1}
 	if p, err := path(cgroup1.Memory); err == nil {
@@ -118,8 +117,8 @@ func quotaV1(dir string) (float64, bool) {
 	return quota / period, quota > 0 && period > 0
 }
 
-// narrow takes a limit of memory that is tighter than those before. Version 1
-// writes no limit as nearly 2^63, version 2 as more.
+// narrow applies a memory limit if it is tighter than the previous ones. Version 1 writes "no limit" as nearly 2^63,
+// version 2 as more.
 func (g *group) narrow(limit, used uint64) {
 	if limit == 0 || limit >= math.MaxInt64 {
 		return
@@ -129,7 +128,7 @@ func (g *group) narrow(limit, used uint64) {
 	}
 }
 
-// slow takes a quota that is tighter than those before.
+// slow applies a quota if it is tighter than the previous ones.
 func (g *group) slow(quota float64) {
 	if g.quota == 0 || quota < g.quota {
 		g.quota = quota

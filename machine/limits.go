@@ -1,11 +1,10 @@
 package machine
 
-// Limits of this process.
+// Resource limits of this process.
 
 import "golang.org/x/sys/unix"
 
-// openFiles is how many files a process may have open, and to how many it may
-// raise that.
+// openFiles returns the soft and the hard limit of open files.
 func openFiles() (now, most uint64, err error) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {

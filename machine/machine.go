@@ -1,5 +1,5 @@
-// Package machine reports what this host has besides GPUs: processors, memory,
-// disk, the limits that hold for this process, and which of its boots this is.
+// Package machine reports what this host has besides GPUs: CPUs, memory and disk, the limits of this process, and the
+// identity of the current boot.
 package machine
 
 import (
@@ -15,43 +15,42 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Facts is what Read found out. What a system does not tell is zero.
+// Facts is the result of Read. A field is zero if the system does not report it.
 type Facts struct {
 	CPUs     int      // that this process and its children may use; at least 1
 	HostCPUs int      // that the host has
-	Quota    float64  // processors' worth of time that the cgroup allows; 0: all
+	Quota    float64  // CPU time that the cgroup allows, in CPUs; 0: no limit
 	Memory   job.Size // that this process and its children may use
 	HostMem  job.Size // that the host has
-	FreeMem  job.Size // of Memory, that is not in use now
+	FreeMem  job.Size // part of Memory that is not in use
 
 	Disk       job.Size // of the file system that holds the data directory
-	DiskFree   job.Size // of it, to this user
+	DiskFree   job.Size // free space for this user
 	FileSystem string   // its type
 
-	CgroupVersion int      // 2; 1, also where both are mounted; 0: none
+	CgroupVersion int      // 2; 1, also if both are mounted; 0: none
 	Controllers   []string // of this process's cgroup, version 2 only
-	Delegated     bool     // this process may make cgroups below its own
+	Delegated     bool     // this process may create cgroups below its own
 
-	OpenFiles    uint64 // that a process may have open
-	MaxOpenFiles uint64 // to which it may raise that
+	OpenFiles    uint64 // soft limit of this process
+	MaxOpenFiles uint64 // hard limit of this process
 
-	// Incarnation names one boot of this host as this process sees it: after a
-	// reboot, or a restart of the container, it is another, and no process of
-	// before is left. A change of the clock does not change it.
+	// Incarnation identifies the current boot of this host or container. After a reboot, or a restart of the
+	// container, it is different, and no earlier process is left. Setting the clock does not change it.
 	Incarnation string
 }
 
-// group is what the cgroup of this process says.
+// group holds the limits of the cgroup of this process.
 type group struct {
 	version     int
 	controllers []string
 	delegated   bool
-	quota       float64  // processors; 0: no limit
+	quota       float64  // CPUs; 0: no limit
 	memory      job.Size // 0: no limit
 	used        job.Size // of memory
 }
 
-// Read finds out the facts; dataDir must exist.
+// Read collects the facts; dataDir must exist.
 func Read(ctx context.Context, dataDir string) (Facts, error) {
 	g := readGroup()
 	f := Facts{Quota: g.quota, CgroupVersion: g.version, Controllers: g.controllers, Delegated: g.delegated}
@@ -80,7 +79,7 @@ func Read(ctx context.Context, dataDir string) (Facts, error) {
 	return f, nil
 }
 
-// DiskFree is the room for this user on the file system of path.
+// DiskFree returns the free space for this user on the file system of path.
 func DiskFree(ctx context.Context, path string) (job.Size, error) {
 	d, err := disk.UsageWithContext(ctx, path)
 	if err != nil {
@@ -89,8 +88,8 @@ func DiskFree(ctx context.Context, path string) (job.Size, error) {
 	return job.Size(min(d.Free, math.MaxInt64)), nil
 }
 
-// usable is the number of processors under a quota: whole ones, at least one.
-// How many are in this process's set is for the caller to say.
+// usable returns the number of CPUs under a quota: a whole number, at least one. inSet is the number of CPUs in this
+// process's CPU set.
 func usable(inSet int, quota float64) int {
 	if quota > 0 {
 		inSet = min(inSet, int(quota))
@@ -98,7 +97,7 @@ func usable(inSet int, quota float64) int {
 	return max(1, inSet)
 }
 
-// limited is the memory under the cgroup's limit, and what of it is free.
+// limited returns the memory under the cgroup's limit, and how much of it is free.
 func limited(total, available job.Size, g group) (memory, free job.Size) {
 	if g.memory <= 0 || g.memory >= total {
 		return total, available

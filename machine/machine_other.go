@@ -2,7 +2,7 @@
 
 package machine
 
-// Systems other than Linux: no cgroups, and a boot is known by its time.
+// Systems other than Linux: there are no cgroups, and a boot is identified by its time.
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 func readGroup() group { return group{} }
 
-// Incarnation is the time of boot.
+// Incarnation returns the time of boot.
 func Incarnation(ctx context.Context) (string, error) {
 	at, err := host.BootTimeWithContext(ctx)
 	if err != nil {

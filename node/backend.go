@@ -292,7 +292,7 @@ func (n *Node) Node(ctx context.Context) (api.NodeInfo, error) {
 	if err != nil {
 		return info, answerOf(err)
 	}
-	info.Profile, info.Free, info.Running, info.Aside, info.Drain = v.Profile, v.Free, v.Running, v.Quarantined, n.drains.get()
+	info.Profile, info.Free, info.Running, info.Quarantined, info.Drain = v.Profile, v.Free, v.Running, v.Quarantined, n.drains.get()
 	if v.Profile.Worker && v.Closed.Word != "" {
 		info.State, info.Detail = api.NodeDraining, v.Closed.Detail
 	}

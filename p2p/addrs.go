@@ -1,6 +1,6 @@
 package p2p
 
-// The addresses that this daemon tells others: none that only this host can reach.
+// The addresses that this daemon announces. Addresses that only this host can reach are left out.
 
 import (
 	"net"
@@ -11,11 +11,11 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// bridges are the names that container and VM networks give their interfaces.
-// Their addresses mean another machine on each host.
+// bridges are prefixes of interface names of container and VM networks. An address of such an interface belongs to a
+// different machine on each host.
 var bridges = []string{"docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "podman", "lxcbr", "lxdbr", "vnet", "kube-", "nerdctl"}
 
-// bridgeAddrs lists the addresses of such interfaces on this host.
+// bridgeAddrs returns the addresses of such interfaces on this host.
 func bridgeAddrs() map[netip.Addr]bool {
 	ifaces, err := net.Interfaces()
 	if err != nil {
@@ -48,14 +48,14 @@ func isBridge(name string) bool {
 	return false
 }
 
-// advertised drops the addresses of bridges, link-local ones, and, unless
-// there is nothing else, loopback.
+// advertised drops addresses of bridges and link-local addresses. It drops loopback addresses unless there are no
+// others.
 func advertised(addrs []ma.Multiaddr, bridged map[netip.Addr]bool) []ma.Multiaddr {
 	var loopback, rest []ma.Multiaddr
 	for _, a := range addrs {
 		ip, err := manet.ToIP(a)
 		if err != nil {
-			rest = append(rest, a) // a name or a relay
+			rest = append(rest, a) // a DNS name or a relay
 			continue
 		}
 		addr, _ := netip.AddrFromSlice(ip)

@@ -1,6 +1,7 @@
 package p2p
 
-// The peer book: every member that was ever admitted, so that a restart finds the cluster again without its bootstrap hosts.
+// The peer book: all members that were ever admitted, so that a restarted daemon finds the cluster without its
+// bootstrap hosts.
 
 import (
 	"cmp"
@@ -18,16 +19,15 @@ import (
 const (
 	bookFile   = "peers.json"
 	bookSchema = "muster.peers/v1"
-	// maxBook bounds the members that are remembered; the ones not seen for
-	// the longest time go first.
+	// maxBook bounds the members in the book; the one not seen for the longest time is dropped first.
 	maxBook = 4096
-	// maxAddrs bounds the addresses of one.
+	// maxAddrs bounds the addresses of one member.
 	maxAddrs = 16
-	// maxAddr bounds the letters of an address.
+	// maxAddr bounds the bytes of an address.
 	maxAddr = 256
 )
 
-// contact is a member as the book keeps it.
+// contact is a member in the book.
 type contact struct {
 	Peer     string    `json:"peer"`
 	Name     string    `json:"name,omitempty"`
@@ -37,7 +37,7 @@ type contact struct {
 
 	id    peer.ID
 	dial  []ma.Multiaddr // Addrs, parsed; never changed in place
-	saved time.Time      // the LastSeen that is on disk
+	saved time.Time      // LastSeen as it is on disk
 }
 
 type bookJSON struct {
@@ -48,7 +48,7 @@ type bookJSON struct {
 
 var errBook = errors.New("damaged peer book")
 
-// parseBook reads peers.json; what is out of range in it is an error.
+// parseBook parses peers.json. A value out of range is an error.
 func parseBook(b []byte) (bookJSON, error) {
 	var j bookJSON
 	if err := json.Unmarshal(b, &j); err != nil {
@@ -75,7 +75,7 @@ func parseBook(b []byte) (bookJSON, error) {
 	return j, nil
 }
 
-// book is a leaf: nothing that blocks runs under its lock.
+// book is the peer book. Nothing that blocks runs under its lock.
 type book struct {
 	disk     disk
 	newcomer chan struct{} // holds a token while a member is new since the last save
@@ -88,7 +88,7 @@ type book struct {
 
 func newBook(d disk) *book { return &book{disk: d, newcomer: make(chan struct{}, 1)} }
 
-// open loads the members of a cluster; those of a former one are forgotten.
+// open loads the members of a cluster, and forgets those of a former cluster.
 func (b *book) open(cluster clusterID) error {
 	text, err := b.disk.read(bookFile)
 	if err != nil {
@@ -130,7 +130,7 @@ func (b *book) save() error {
 	return nil
 }
 
-// listLocked is the most recently seen first.
+// listLocked returns the members, most recently seen first.
 func (b *book) listLocked() []contact {
 	list := make([]contact, 0, len(b.peers))
 	for _, c := range b.peers {
@@ -148,7 +148,7 @@ func (b *book) list() []contact {
 	return b.listLocked()
 }
 
-// admitted enters a member.
+// admitted adds a member.
 func (b *book) admitted(c *Credential, name string, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,7 +179,7 @@ func (b *book) forgetOldestLocked(but peer.ID) {
 	}
 }
 
-// seen notes where a connected member can be reached.
+// seen records the addresses of a connected member.
 func (b *book) seen(id peer.ID, addrs []ma.Multiaddr, now time.Time) {
 	texts := make([]string, 0, min(len(addrs), maxAddrs))
 	for _, a := range addrs {
@@ -204,7 +204,7 @@ func (b *book) seen(id peer.ID, addrs []ma.Multiaddr, now time.Time) {
 	}
 }
 
-// left notes when the last connection to a member ended.
+// left records when the last connection to a member ended.
 func (b *book) left(id peer.ID, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,7 +213,7 @@ func (b *book) left(id peer.ID, now time.Time) {
 	}
 }
 
-// lastSeenEvery is how far behind the book may be about when a member was seen.
+// lastSeenEvery bounds how old the LastSeen on disk of a connected member may be.
 const lastSeenEvery = 10 * time.Minute
 
 func (b *book) forget(id peer.ID) {
@@ -237,7 +237,7 @@ func (b *book) size() int {
 	return len(b.peers)
 }
 
-// get is what the book holds of a member.
+// get returns the entry of a member.
 func (b *book) get(id peer.ID) (contact, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

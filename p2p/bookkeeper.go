@@ -1,6 +1,6 @@
 package p2p
 
-// Keeping the peer book: where the connected members are, and when it is written.
+// Keeping the peer book: it collects the addresses of connected members and writes the book.
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// bookEvery is how long the book on disk may be behind. A new member is written within bookSoon, with its
+	// bookEvery is how long the book on disk may be out of date. A new member is written within bookSoon, with its
 	// address.
 	bookEvery = 2 * time.Second
 	bookSoon  = 50 * time.Millisecond
@@ -25,8 +25,7 @@ type bookKeeper struct {
 	log    *slog.Logger
 }
 
-// run writes the book as it changes, until ctx ends. Newcomers that arrive together
-// share a write.
+// run writes the book as it changes, until ctx ends. Newcomers that arrive together share a write.
 func (k bookKeeper) run(ctx context.Context) {
 	tick := time.NewTicker(bookEvery)
 	defer tick.Stop()
@@ -42,7 +41,7 @@ func (k bookKeeper) run(ctx context.Context) {
 		case <-tick.C:
 			k.noteAddrs()
 		case <-ctx.Done():
-			more = false // once more
+			more = false // one last time
 			k.noteAddrs()
 		}
 		if err := k.book.save(); err != nil {
@@ -51,7 +50,7 @@ func (k bookKeeper) run(ctx context.Context) {
 	}
 }
 
-// noteAddrs enters where the members are that are connected now.
+// noteAddrs records the addresses of the members that are connected now.
 func (k bookKeeper) noteAddrs() {
 	now := time.Now()
 	for _, g := range k.roster.present() {

@@ -1,6 +1,6 @@
 package p2p
 
-// Rate limits for those whom we do not know: a fixed number of buckets, however many ask.
+// Rate limits for unknown callers: a fixed number of buckets, however many callers there are.
 
 import (
 	"hash/maphash"
@@ -10,7 +10,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// bucketCount bounds the memory; two callers that share a bucket share its allowance.
+// bucketCount bounds the memory. Two callers that hash to the same bucket share its allowance.
 const bucketCount = 1024
 
 type buckets struct {
@@ -22,7 +22,7 @@ type buckets struct {
 	list [bucketCount]*rate.Limiter // guarded by mu
 }
 
-// newBuckets allows each key a burst, and then one in every so long.
+// newBuckets allows each key a burst, and after that one call per interval.
 func newBuckets(every time.Duration, burst int) *buckets {
 	return &buckets{seed: maphash.MakeSeed(), every: every, burst: burst}
 }

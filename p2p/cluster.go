@@ -1,6 +1,6 @@
 package p2p
 
-// Which cluster this daemon is of: the id of a cluster, its key, and what a member holds.
+// The cluster of this daemon: cluster ID, cluster key, and the membership on disk.
 
 import (
 	"crypto/ed25519"
@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// clusterSize is 160 bits of the hash: nobody finds a second key for them, and
-// they are 32 letters.
+// clusterSize is 160 bits of the hash: nobody can find a second key with the same bits, and they print as 32
+// characters.
 const clusterSize = 20
 
-// letters is Crockford's base 32 in lower case: no i, l, o or u to misread.
+// letters is Crockford's base 32 in lower case. It leaves out i, l, o and u, which are easily misread.
 var letters = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
 // clusterID is the hash of a cluster's public key.
@@ -29,23 +29,22 @@ func clusterOf(key ed25519.PublicKey) clusterID {
 	return clusterID(sum[:clusterSize])
 }
 
-// membership is what makes this daemon a member of a cluster. It is never
-// changed, only replaced as a whole.
+// membership makes this daemon a member of a cluster. It is immutable; a change replaces the whole value.
 type membership struct {
 	cluster clusterID
 	key     ed25519.PublicKey
-	// own is the credential that this daemon shows.
+	// own is the credential that this daemon shows to others.
 	own *Credential
-	// issuing is the credential with the shortest chain that ever made this
-	// daemon an inviter, nil if none did; what it signs, it signs under this.
+	// issuing is the credential under which this daemon signs others: the one with the shortest chain that ever made
+	// it an inviter. It is nil if there was none.
 	issuing *Credential
-	// secret is the cluster's key, nil on all daemons but the founder.
+	// secret is the cluster's private key; only the founder has it.
 	secret ed25519.PrivateKey
-	// bootstrap are the addresses that came with the invitation.
+	// bootstrap holds the addresses of the invitation.
 	bootstrap []string
 }
 
-// with is the membership after a new credential came.
+// with returns the membership with a new credential.
 func (m membership) with(c *Credential) *membership {
 	m.own = c
 	if c.Roles.Has(RoleInviter) && (m.issuing == nil || len(c.links) <= len(m.issuing.links)) {
@@ -54,7 +53,7 @@ func (m membership) with(c *Credential) *membership {
 	return &m
 }
 
-// authority is what the member can sign credentials and revocations with.
+// authority returns what the member can sign credentials and revocations with.
 func (m *membership) authority(me identity) (authority, error) {
 	if m.secret != nil {
 		return authority{key: m.secret, cluster: m.key}, nil
@@ -65,7 +64,7 @@ func (m *membership) authority(me identity) (authority, error) {
 	return authority{key: me.key, chain: m.issuing, cluster: m.key}, nil
 }
 
-// found makes a cluster of which this daemon is the first member.
+// found founds a cluster with this daemon as its first member.
 func found(me identity, life time.Duration) (*membership, error) {
 	pub, secret, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -85,10 +84,10 @@ const (
 	clusterPrefix  = "muster-cluster-1 "
 )
 
-// membershipJSON is membership.json.
+// membershipJSON is the content of membership.json.
 type membershipJSON struct {
 	Schema     string   `json:"schema"`
-	Cluster    string   `json:"cluster"` // for people; the credential decides
+	Cluster    string   `json:"cluster"` // for people; the credential is authoritative
 	Credential []byte   `json:"credential"`
 	Issuing    []byte   `json:"issuing,omitempty"`
 	Bootstrap  []string `json:"bootstrap,omitempty"`
@@ -96,8 +95,8 @@ type membershipJSON struct {
 
 const membershipSchema = "muster.membership/v1"
 
-// saveMembership keeps it; the founder's cluster key goes first, so that no
-// crash leaves a cluster without one.
+// saveMembership writes the membership. The founder's cluster key is written first, so that no crash leaves a cluster
+// without its key.
 func saveMembership(d disk, m *membership) error {
 	if m.secret != nil {
 		if err := d.write(clusterKeyFile, encodeKey(clusterPrefix, m.secret)); err != nil {
@@ -111,7 +110,7 @@ func saveMembership(d disk, m *membership) error {
 	return d.writeJSON(membershipFile, j)
 }
 
-// loadMembership is nil if this daemon belongs to no cluster yet.
+// loadMembership returns nil if this daemon belongs to no cluster yet.
 func loadMembership(d disk, me identity) (*membership, error) {
 	var j membershipJSON
 	ok, err := d.readJSON(membershipFile, &j)
@@ -124,7 +123,7 @@ func loadMembership(d disk, me identity) (*membership, error) {
 		return nil, fmt.Errorf("p2p: read %s: %w: restore it, or remove it and join again", path, err)
 	}
 	if own.id != me.id {
-		return nil, fmt.Errorf("p2p: read %s: it is the credential of %s, and %s is the key of %s: they do not belong together", path, own.id, identityFile, me.id)
+		return nil, fmt.Errorf("p2p: read %s: it is the credential of %s, but %s is the key of %s; restore the file that is wrong", path, own.id, identityFile, me.id)
 	}
 	m := &membership{cluster: own.cluster, key: own.key, own: own, bootstrap: j.Bootstrap}
 	if j.Issuing != nil {
@@ -132,7 +131,7 @@ func loadMembership(d disk, me identity) (*membership, error) {
 			return nil, fmt.Errorf("p2p: read %s: %w: restore it, or remove it and join again", path, err)
 		}
 		if m.issuing.id != me.id || m.issuing.cluster != m.cluster {
-			return nil, fmt.Errorf("p2p: read %s: its issuing credential is not one of this daemon and cluster", path)
+			return nil, fmt.Errorf("p2p: read %s: its issuing credential does not belong to this daemon and cluster", path)
 		}
 	}
 	text, err := d.read(clusterKeyFile)
@@ -141,9 +140,9 @@ func loadMembership(d disk, me identity) (*membership, error) {
 	}
 	secret, err := decodeKey(clusterPrefix, text)
 	if err != nil {
-		return nil, fmt.Errorf("p2p: read %s: %w: restore it, or remove it; other inviters do its work", filepath.Join(d.dir, clusterKeyFile), err)
+		return nil, fmt.Errorf("p2p: read %s: %w: restore it, or remove it and leave signing to other inviters", filepath.Join(d.dir, clusterKeyFile), err)
 	}
-	if m.key.Equal(secret.Public()) { // else it is the key of a cluster that this daemon left
+	if m.key.Equal(secret.Public()) { // otherwise it is the key of a cluster that this daemon left
 		m.secret = secret
 	}
 	return m, nil

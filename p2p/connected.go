@@ -1,6 +1,6 @@
 package p2p
 
-// The members that are connected now: a stream to one of them, a message to all.
+// The members that are connected now: opening a stream to one, sending a message to all.
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// tellAtOnce bounds the streams that tell all members something.
+	// tellAtOnce bounds the concurrent streams of a message to all members.
 	tellAtOnce = 16
-	// tellTimeout bounds one of them.
+	// tellTimeout bounds each of these streams.
 	tellTimeout = 10 * time.Second
 )
 
@@ -28,15 +28,15 @@ type connected struct {
 
 // disconnect closes the connections to a peer.
 func (c connected) disconnect(p peer.ID) {
-	_ = c.network.ClosePeer(p) // an error means that it was closed already
+	_ = c.network.ClosePeer(p) // an error means that they were closed already
 }
 
-// open opens a bare stream to a connected member.
+// open opens a stream to a connected member; no protocol is negotiated yet.
 func (c connected) open(ctx context.Context, p peer.ID) (network.Stream, error) {
 	return c.network.NewStream(network.WithNoDial(ctx, "connected members only"), p)
 }
 
-// tellAll does something with each connected member, some at a time.
+// tellAll calls tell for each connected member, at most tellAtOnce at a time.
 func (c connected) tellAll(ctx context.Context, tell func(context.Context, peer.ID) error) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, tellAtOnce)

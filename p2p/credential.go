@@ -1,6 +1,6 @@
 package p2p
 
-// Credentials: who may be what in a cluster, until when, and on whose word.
+// Credentials: the roles of a member, until when they last, and who signed them.
 
 import (
 	"crypto/ed25519"
@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// Roles is what a member may be.
+// Roles is a set of roles of a member.
 type Roles uint8
 
 // The roles.
@@ -36,10 +36,10 @@ type roleName struct {
 
 var roleNames = []roleName{{RoleWorker, "worker"}, {RoleScheduler, "scheduler"}, {RoleInviter, "inviter"}}
 
-// Has says whether r holds all of want.
+// Has reports whether r contains all of want.
 func (r Roles) Has(want Roles) bool { return r&want == want }
 
-// Names lists the roles in words.
+// Names returns the names of the roles.
 func (r Roles) Names() []string {
 	var names []string
 	for _, n := range roleNames {
@@ -50,10 +50,10 @@ func (r Roles) Names() []string {
 	return names
 }
 
-// MarshalJSON writes the roles in words.
+// MarshalJSON encodes the roles as a list of names.
 func (r Roles) MarshalJSON() ([]byte, error) { return json.Marshal(append([]string{}, r.Names()...)) }
 
-// UnmarshalJSON reads roles in words.
+// UnmarshalJSON parses a list of names.
 func (r *Roles) UnmarshalJSON(b []byte) error {
 	var names []string
 	if err := json.Unmarshal(b, &names); err != nil {
@@ -68,10 +68,10 @@ func (r *Roles) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// String is "worker,scheduler".
+// String returns the names separated by commas: "worker,scheduler".
 func (r Roles) String() string { return strings.Join(r.Names(), ",") }
 
-// ParseRoles reads names of roles; none means all.
+// ParseRoles parses names of roles; an empty list means all roles.
 func ParseRoles(names []string) (Roles, error) {
 	if len(names) == 0 {
 		return AllRoles, nil
@@ -80,37 +80,36 @@ func ParseRoles(names []string) (Roles, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(roleNames, func(n roleName) bool { return n.name == name })
 		if i < 0 {
-			return 0, fmt.Errorf("role %.20q: one of worker, scheduler, inviter", name)
+			return 0, fmt.Errorf("role %.20q: want one of worker, scheduler, inviter", name)
 		}
 		r |= roleNames[i].role
 	}
 	return r, nil
 }
 
-// What a credential may hold; it bounds what a stranger can make us verify.
+// Bounds of a credential. They limit the work of verifying a stranger's credential.
 const (
 	// MaxChain bounds the links of a credential: its own and its issuers'.
 	MaxChain = 4
-	// maxCredential bounds its bytes; a full chain has about 800.
+	// maxCredential bounds the bytes of a credential; one with a full chain has about 800.
 	maxCredential = 2 << 10
-	// maxPeerID bounds the bytes of a peer id; an Ed25519 one has 38.
+	// maxPeerID bounds the bytes of a peer ID; one with an Ed25519 key has 38.
 	maxPeerID = 64
-	// maxNotAfter is the year 9999, the last that a time in JSON can have.
+	// maxNotAfter is the last second of the year 9999, the latest time that JSON can hold.
 	maxNotAfter = 253402300799
 )
 
-// The prefixes keep a signature for one purpose from serving another.
+// Each kind of statement is signed with its own prefix, so that a signature on one cannot be used for the other.
 const (
 	signCredential = "muster credential 1\n"
 	signRevocation = "muster revocation 1\n"
 )
 
-// ErrBadCredential is a credential that does not parse or whose signatures do
-// not hold: the peer is broken or lies.
+// ErrBadCredential is a credential that does not parse or whose signatures are wrong. The peer is broken or lies.
 var ErrBadCredential = errors.New("bad credential")
 
-// Credential is one whose form and signatures were found good, for its own
-// cluster. Whether it is ours, still runs and is not revoked, the gate asks.
+// Credential is a credential whose form and signatures are valid for its own cluster. The gate checks in addition
+// that it belongs to our cluster, has not expired and is not revoked.
 type Credential struct {
 	Peer     job.Peer
 	Roles    Roles
@@ -119,20 +118,20 @@ type Credential struct {
 
 	id      peer.ID
 	cluster clusterID
-	key     ed25519.PublicKey // of the cluster
-	links   []link            // own first
+	key     ed25519.PublicKey // public key of the cluster
+	links   []link            // the holder's own link first
 }
 
-// link is one statement of the chain, in its wire form and understood.
+// link is one statement of the chain, encoded and decoded.
 type link struct {
 	peer     peer.ID
-	key      ed25519.PublicKey // of peer
+	key      ed25519.PublicKey // key of the peer
 	roles    Roles
 	notAfter int64
 	wire     *wirepb.Link
 }
 
-// issuers are the peers that vouch for the holder.
+// issuers returns the peers that vouch for the holder.
 func (c *Credential) issuers() []peer.ID {
 	ids := make([]peer.ID, 0, len(c.links)-1)
 	for _, l := range c.links[1:] {
@@ -157,7 +156,7 @@ func (c *Credential) encode() []byte {
 	return b
 }
 
-// ParseCredential reads the bytes of a credential.
+// ParseCredential decodes and verifies a credential.
 func ParseCredential(b []byte) (*Credential, error) {
 	if len(b) == 0 || len(b) > maxCredential {
 		return nil, fmt.Errorf("%w: %d bytes, want 1 to %d", ErrBadCredential, len(b), maxCredential)
@@ -169,7 +168,7 @@ func ParseCredential(b []byte) (*Credential, error) {
 	return credentialFromWire(&w)
 }
 
-// credentialFromWire checks form and signatures; past it the chain is trusted.
+// credentialFromWire checks form and signatures; the result is trusted.
 func credentialFromWire(w *wirepb.Credential) (*Credential, error) {
 	c, err := chainFromWire(w)
 	if err != nil {
@@ -214,7 +213,7 @@ func chainFromWire(w *wirepb.Credential) (*Credential, error) {
 
 func linkFromWire(w *wirepb.Link, cluster clusterID) (link, error) {
 	if len(w.GetSignature()) != ed25519.SignatureSize {
-		return link{}, errors.New("signature of a wrong size")
+		return link{}, errors.New("signature has the wrong size")
 	}
 	var b wirepb.LinkBody
 	if err := proto.Unmarshal(w.GetBody(), &b); err != nil {
@@ -238,14 +237,14 @@ func linkFromWire(w *wirepb.Link, cluster clusterID) (link, error) {
 		return link{}, fmt.Errorf("time %d", b.GetNotAfter())
 	}
 	if string(b.GetCluster()) != string(cluster[:]) {
-		return link{}, errors.New("links of two clusters")
+		return link{}, errors.New("links belong to two clusters")
 	}
 	wire := &wirepb.Link{Body: w.GetBody(), Signature: w.GetSignature()}
 	return link{peer: id, key: key, roles: Roles(b.GetRoles()), notAfter: b.GetNotAfter(), wire: wire}, nil
 }
 
-// authority is the power to sign in a cluster's name: the cluster key itself,
-// or a daemon's key with the credential that makes it an inviter.
+// authority is what signs in a cluster's name: the cluster key itself, or a daemon's key together with the credential
+// that makes the daemon an inviter.
 type authority struct {
 	key     ed25519.PrivateKey
 	cluster ed25519.PublicKey

@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// actor is a key with what it may sign.
+// actor is a key with the authority that it has.
 type actor struct {
 	identity
 	cred *Credential
@@ -49,7 +49,7 @@ func (a actor) authority(cluster ed25519.PrivateKey) authority {
 	return authority{key: a.key, cluster: cluster.Public().(ed25519.PublicKey), chain: a.cred}
 }
 
-// generations is a chain of inviters, the first signed by the cluster key.
+// generations returns a chain of n inviters; the cluster key signed the first.
 func generations(t testing.TB, cluster ed25519.PrivateKey, n int) []actor {
 	t.Helper()
 	auth := root(cluster)
@@ -112,7 +112,7 @@ func TestIssueRefusesWhatTheIssuerCannotGive(t *testing.T) {
 	}
 }
 
-// TestForgeriesDoNotParse signs what an honest daemon would not.
+// TestForgeriesDoNotParse signs credentials that an honest daemon would not sign.
 func TestForgeriesDoNotParse(t *testing.T) {
 	cluster := key(t)
 	line := generations(t, cluster, 3)
@@ -174,7 +174,7 @@ func TestForgeriesDoNotParse(t *testing.T) {
 	}
 }
 
-// bare is a host without a network: enough to decide about messages.
+// bare returns a host without a network, which is enough to decide about messages.
 func bare(t testing.TB) (*Host, ed25519.PrivateKey) {
 	t.Helper()
 	cluster := key(t)
@@ -266,8 +266,8 @@ func TestRevocationsAreVerified(t *testing.T) {
 		t.Errorf("known already: %d new, %v", len(again), err)
 	}
 
-	// The signer is put out: what it revokes from then on does not count, what
-	// its own invitee shows neither, but a member that was in before stays.
+	// The signer is revoked. What it revokes later does not count, and neither does a new credential that hangs on
+	// it, but a peer that is a member already stays one.
 	out, err := root(cluster).revoke(line[1].id, "traitor", now)
 	if err != nil {
 		t.Fatal(err)
@@ -365,7 +365,7 @@ func FuzzRevocation(f *testing.F) {
 	})
 }
 
-// pipe is a stream with one side's bytes in it.
+// pipe is a stream that holds one side's bytes.
 type pipe struct {
 	*bytes.Reader
 	out bytes.Buffer

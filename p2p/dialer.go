@@ -1,6 +1,6 @@
 package p2p
 
-// The dialer: it dials the bootstrap addresses for ever, and the peer book until enough members are connected.
+// The dialer: it retries the bootstrap addresses for ever, and the peer book until enough members are connected.
 
 import (
 	"context"
@@ -20,15 +20,14 @@ import (
 )
 
 const (
-	// enoughMembers connected ends the dialling of the peer book: from there
-	// the DHT and the sessions find the rest.
+	// enoughMembers is the number of connected members from which the dialer stops dialling the peer book: the DHT
+	// and the sessions find the rest.
 	enoughMembers = 32
-	// maxDials bounds the dials at once.
+	// maxDials bounds concurrent dials.
 	maxDials = 32
-	// bookMost is the longest pause between tries of a peer of the book, which
-	// may be gone for good.
+	// bookMost is the longest pause between dials of a peer from the book, which may be gone for good.
 	bookMost = time.Minute
-	// seedDial bounds one dial.
+	// seedDial bounds the time of one dial.
 	seedDial = 15 * time.Second
 )
 
@@ -42,13 +41,13 @@ type target struct {
 	said  string // the last error that was logged
 }
 
-// dialled is how a dial went.
+// dialled is the result of a dial.
 type dialled struct {
 	id  peer.ID
 	err error
 }
 
-// dialer decides whom to dial and when, and dials.
+// dialer decides which peers to dial and when, and dials them.
 type dialer struct {
 	own     *ownMembership
 	host    host.Host
@@ -56,10 +55,10 @@ type dialer struct {
 	revoked *revocations
 	book    *book
 	seeded  atomic.Pointer[[]string] // bootstrap addresses of the configuration
-	awake   chan struct{}            // holds a token while run should look again
+	awake   chan struct{}            // holds a token while run should check again
 	log     *slog.Logger
 
-	// Of run alone.
+	// Only run accesses these.
 	targets map[peer.ID]*target
 	busy    int
 	results chan dialled
@@ -93,10 +92,10 @@ func (d *dialer) run(ctx context.Context) {
 	}
 }
 
-// idleCheck is how often run looks although nothing happened.
+// idleCheck is how often run checks if nothing happens.
 const idleCheck = 30 * time.Second
 
-// step dials who is due and returns when to look again.
+// step dials the peers that are due, and returns the time until the next check.
 func (d *dialer) step(ctx context.Context, now time.Time) time.Duration {
 	enough := d.roster.count() >= enoughMembers
 	d.refresh(enough)
@@ -110,20 +109,20 @@ func (d *dialer) step(ctx context.Context, now time.Time) time.Duration {
 			continue
 		}
 		if d.busy >= maxDials {
-			continue // a result wakes us
+			continue // its result wakes us
 		}
 		t.busy, d.busy = true, d.busy+1
 		d.wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, seedDial)
 			defer cancel()
-			d.results <- dialled{id, d.connect(ctx, t.info)} // has room for all
+			d.results <- dialled{id, d.connect(ctx, t.info)} // the channel has room for all results
 		})
 	}
 	return wait
 }
 
-// refresh takes up new seeds and, while there are not enough, members, and
-// drops those that are gone.
+// refresh adds new seeds and, while there are too few connections, members of the book. It removes targets that no
+// longer apply.
 func (d *dialer) refresh(enough bool) {
 	want := map[peer.ID]bool{}
 	take := func(info peer.AddrInfo, seed bool) {
@@ -179,7 +178,7 @@ func (d *dialer) done(r dialled, now time.Time) {
 	}
 	t.said = reason
 	if t.seed {
-		d.log.Warn("bootstrap peer not connected, trying on", "peer", r.id, "error", r.err)
+		d.log.Warn("bootstrap peer not connected, will retry", "peer", r.id, "error", r.err)
 		return
 	}
 	d.log.Debug("known member not connected", "peer", r.id, "error", r.err)
@@ -191,7 +190,7 @@ func (d *dialer) connect(ctx context.Context, info peer.AddrInfo) error {
 		return fmt.Errorf("p2p: connect to %s: %w", info.ID, ErrRevoked)
 	}
 	if s, ok := d.host.Network().(*swarm.Swarm); ok {
-		s.Backoff().Clear(info.ID) // we have a back-off of our own
+		s.Backoff().Clear(info.ID) // the dialer has its own back-off
 	}
 	if err := d.host.Connect(ctx, info); err != nil {
 		return fmt.Errorf("p2p: connect to %s: %w", info.ID, err)
@@ -199,7 +198,7 @@ func (d *dialer) connect(ctx context.Context, info peer.AddrInfo) error {
 	return nil
 }
 
-// wake has run look again.
+// wake makes run check again.
 func (d *dialer) wake() {
 	select {
 	case d.awake <- struct{}{}:
@@ -207,11 +206,11 @@ func (d *dialer) wake() {
 	}
 }
 
-// seeds are the peers of the configuration and of the invitation.
+// seeds returns the bootstrap peers of the configuration and of the invitation.
 func (d *dialer) seeds() []peer.AddrInfo {
 	infos, err := parseAddrs(*d.seeded.Load())
 	if err != nil {
-		infos = nil // New has refused it
+		infos = nil // New has refused it already
 	}
 	if m := d.own.load(); m != nil {
 		more, err := parseAddrs(m.bootstrap)

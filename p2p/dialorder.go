@@ -1,6 +1,6 @@
 package p2p
 
-// Which of a peer's addresses are dialled first.
+// The order in which a peer's addresses are dialled.
 
 import (
 	"time"
@@ -11,13 +11,12 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// siteDelay is how long the other transports of a private address wait for TCP:
-// far longer than a handshake within a site takes.
+// siteDelay is how long the other transports of a private address wait for TCP. It is far longer than a handshake
+// within a site takes.
 const siteDelay = 300 * time.Millisecond
 
-// dialOrder prefers TCP within a site, where the end of a process is told at once
-// and a small message costs a third less CPU, and leaves public addresses to
-// libp2p, which prefers QUIC and its shorter handshake.
+// dialOrder prefers TCP within a site: the end of a process is noticed at once, and a small message costs a third
+// less CPU. For public addresses it keeps the order of libp2p, which prefers QUIC for its shorter handshake.
 func dialOrder(addrs []ma.Multiaddr) []network.AddrDelay {
 	var public []ma.Multiaddr
 	var ranked []network.AddrDelay
@@ -31,7 +30,7 @@ func dialOrder(addrs []ma.Multiaddr) []network.AddrDelay {
 			ranked = append(ranked, network.AddrDelay{Addr: a, Delay: siteDelay})
 		}
 	}
-	if len(ranked) > 0 && allDelayed(ranked) { // nothing to wait for
+	if len(ranked) > 0 && allDelayed(ranked) { // there is nothing to wait for
 		for i := range ranked {
 			ranked[i].Delay = 0
 		}

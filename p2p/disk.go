@@ -1,6 +1,6 @@
 package p2p
 
-// The data directory: small files, replaced as a whole, never half-written.
+// The data directory: small files that are replaced atomically.
 
 import (
 	"encoding/json"
@@ -13,11 +13,10 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// maxFile bounds what is read back from the data directory: the largest file,
-// a full list of revocations, is about half of it.
+// maxFile bounds what is read from a file. The largest file, a full list of revocations, is about half of it.
 const maxFile = 16 << 20
 
-// disk is a data directory; with no path nothing is kept.
+// disk is a data directory. With an empty path nothing is stored.
 type disk struct{ dir string }
 
 // read returns the content of a file, nil if there is none.
@@ -43,8 +42,7 @@ func (d disk) read(name string) ([]byte, error) {
 	return b, nil
 }
 
-// write replaces a file, readable by its owner alone, and returns once the
-// new content would survive a power cut.
+// write replaces a file, readable only by its owner. When it returns, the new content survives a power cut.
 func (d disk) write(name string, data []byte) error {
 	if d.dir == "" {
 		return nil
@@ -64,7 +62,7 @@ func (d disk) write(name string, data []byte) error {
 	return nil
 }
 
-// readJSON fills v from a file and says whether there was one.
+// readJSON decodes a file into v and reports whether there was one.
 func (d disk) readJSON(name string, v any) (bool, error) {
 	b, err := d.read(name)
 	if err != nil || b == nil {

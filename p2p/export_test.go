@@ -1,6 +1,6 @@
 package p2p
 
-// Doors for the tests alone.
+// Access to internals for tests.
 
 import (
 	"crypto/ed25519"
@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Protocols lists every protocol that a daemon serves.
+// Protocols returns every protocol that a daemon serves.
 func Protocols() []Protocol { return slices.Clone(protocols) }
 
 // ErrBadAddr is errBadAddr.
 var ErrBadAddr = errBadAddr
 
-// MadeUpToken is like a real one in all but its secret.
+// MadeUpToken returns a token that differs from the real one only in its secret.
 func MadeUpToken(t *testing.T, real string) string {
 	t.Helper()
 	tok, err := parseToken(real)
@@ -29,7 +29,7 @@ func MadeUpToken(t *testing.T, real string) string {
 	return tok.String()
 }
 
-// Puppet is a credential for a new key, signed by h as an inviter.
+// Puppet returns a credential for a new key, signed by h as an inviter.
 func Puppet(t *testing.T, h *Host) *Credential {
 	t.Helper()
 	pub, key, err := ed25519.GenerateKey(rand.Reader)
@@ -48,16 +48,16 @@ func Puppet(t *testing.T, h *Host) *Credential {
 	return c
 }
 
-// Shown is the credential that h shows.
+// Shown returns the credential that h shows.
 func Shown(h *Host) *Credential { return h.own.load().own }
 
-// Check is what the gate of h says to a peer with this credential.
+// Check returns the answer of h's gate to a peer with this credential.
 func (h *Host) Check(c *Credential) error {
 	_, err := h.admission.check(c.id, c.toWire(), time.Now())
 	return err
 }
 
-// StopRenewals keeps h from renewing until resume is called.
+// StopRenewals keeps h from renewing credentials until resume is called.
 func StopRenewals(h *Host) (resume func()) {
 	h.own.changing <- struct{}{}
 	return func() { <-h.own.changing }

@@ -1,6 +1,7 @@
 package p2p
 
-// The gate: inside each transport, it hands a connection to libp2p only after both sides showed their credentials.
+// The gate: a wrapper around each transport that passes a connection to libp2p only after both sides have shown their
+// credentials.
 
 import (
 	"context"
@@ -23,22 +24,21 @@ import (
 )
 
 const (
-	// maxStrangers bounds the accepted connections that are not admitted yet;
-	// each may hold some 70 KB for at most helloTimeout.
+	// maxStrangers bounds the accepted connections that are not admitted yet. Each may hold about 70 KB for at most
+	// helloTimeout.
 	maxStrangers = 1024
-	// maxStrangersEach bounds those of one address: nobody takes all places.
+	// maxStrangersEach bounds those from one address, so that one host cannot take all places.
 	maxStrangersEach = 256
-	// maxStrangerStreams bounds what one of them may try: a plain libp2p client
-	// asks to identify first.
+	// maxStrangerStreams bounds the streams of one of them. A plain libp2p client first tries to identify.
 	maxStrangerStreams = 16
 )
 
-// gates are the gates of one host, one a transport; all let in the same peers.
+// gates holds the gates of one host, one for each transport. All admit the same peers.
 type gates struct {
 	admission *admission
 	issuer    *issuer
 	strangers *strangers
-	muxer     *msmux.MultistreamMuxer[protocol.ID] // the protocols that a stranger is served
+	muxer     *msmux.MultistreamMuxer[protocol.ID] // the protocols that a stranger may use
 	list      []*gate                              // fixed once the host is built
 	log       *slog.Logger
 }
@@ -47,18 +47,18 @@ func newGates(a *admission, i *issuer, log *slog.Logger) *gates {
 	return &gates{admission: a, issuer: i, strangers: newStrangers(), muxer: newStrangerMuxer(), log: log}
 }
 
-// gate is a transport whose connections are admitted ones.
+// gate is a transport that returns only admitted connections.
 type gate struct {
 	transport.Transport
 	all *gates
 }
 
-// Dial connects and says hello; the error says why the other side refused.
+// Dial connects and says hello. The error says why the other side refused.
 func (g *gate) Dial(ctx context.Context, to ma.Multiaddr, p peer.ID) (transport.CapableConn, error) {
 	return g.all.pass(ctx, p, func() (transport.CapableConn, error) { return g.Transport.Dial(ctx, to, p) })
 }
 
-// DialWithUpdates is Dial for a transport that tells how far it got.
+// DialWithUpdates is Dial for a transport that reports its progress.
 func (g *gate) DialWithUpdates(ctx context.Context, to ma.Multiaddr, p peer.ID, up chan<- transport.DialUpdate) (transport.CapableConn, error) {
 	inner, ok := g.Transport.(transport.DialUpdater)
 	if !ok {
@@ -67,7 +67,7 @@ func (g *gate) DialWithUpdates(ctx context.Context, to ma.Multiaddr, p peer.ID, 
 	return g.all.pass(ctx, p, func() (transport.CapableConn, error) { return inner.DialWithUpdates(ctx, to, p, up) })
 }
 
-// Listen accepts connections and passes on those that are admitted.
+// Listen accepts connections and returns those that are admitted.
 func (g *gate) Listen(at ma.Multiaddr) (transport.Listener, error) {
 	inner, err := g.Transport.Listen(at)
 	if err != nil {
@@ -78,7 +78,7 @@ func (g *gate) Listen(at ma.Multiaddr) (transport.Listener, error) {
 	return l, nil
 }
 
-// Close closes the transport, if it can be.
+// Close closes the transport if it has a Close method.
 func (g *gate) Close() error {
 	if c, ok := g.Transport.(io.Closer); ok {
 		return c.Close()
@@ -86,10 +86,10 @@ func (g *gate) Close() error {
 	return nil
 }
 
-// pass dials and greets.
+// pass dials and says hello.
 func (g *gates) pass(ctx context.Context, p peer.ID, dial func() (transport.CapableConn, error)) (transport.CapableConn, error) {
 	if g.admission.own.load() == nil {
-		return nil, ErrNotReady // a hello without a credential could only be refused
+		return nil, ErrNotReady // without a credential a hello would be refused
 	}
 	c, err := dial()
 	if err != nil {
@@ -102,12 +102,12 @@ func (g *gates) pass(ctx context.Context, p peer.ID, dial func() (transport.Capa
 	return c, nil
 }
 
-// gatedListener is a listener whose connections are admitted ones.
+// gatedListener is a listener that returns only admitted connections.
 type gatedListener struct {
 	transport.Listener
 	all      *gates
 	admitted chan transport.CapableConn
-	done     chan struct{} // closed when the inner listener ended
+	done     chan struct{} // closed when the inner listener has ended
 	wg       sync.WaitGroup
 
 	mu      sync.Mutex
@@ -168,7 +168,7 @@ func (l *gatedListener) loop() {
 type strangers struct {
 	mu    sync.Mutex
 	all   int            // guarded by mu
-	from  map[string]int // guarded by mu; by address
+	from  map[string]int // guarded by mu; by IP address
 	limit int
 	each  int
 }
@@ -197,8 +197,7 @@ func (s *strangers) leave(ip string) {
 	}
 }
 
-// serve holds a connection at the gate until it is admitted or ends; then it
-// is libp2p's.
+// serve holds a connection at the gate until it is admitted, and then passes it to libp2p, or until it ends.
 func (l *gatedListener) serve(c transport.CapableConn) {
 	l.mu.Lock()
 	if l.ended {
@@ -223,8 +222,7 @@ func (l *gatedListener) serve(c transport.CapableConn) {
 	}
 }
 
-// receive serves hello and join, one stream at a time, and says whether the
-// peer was admitted.
+// receive serves hello and join, one stream at a time, and reports whether the peer was admitted.
 func (g *gates) receive(c transport.CapableConn) (admitted bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -274,7 +272,7 @@ func (g *gates) serveStranger(c transport.CapableConn, s network.MuxedStream, de
 	return admitted
 }
 
-// newStrangerMuxer negotiates the only protocols that a stranger is served.
+// newStrangerMuxer negotiates only the protocols that a stranger may use.
 func newStrangerMuxer() *msmux.MultistreamMuxer[protocol.ID] {
 	m := msmux.NewMultistreamMuxer[protocol.ID]()
 	for _, p := range protocols {
@@ -285,10 +283,10 @@ func newStrangerMuxer() *msmux.MultistreamMuxer[protocol.ID] {
 	return m
 }
 
-// gater refuses revoked peers where libp2p asks first.
+// gater refuses revoked peers at the hooks that libp2p offers.
 type gater struct {
 	revoked *revocations
-	// refusals bounds how often a revoked peer gets as far as hello, which tells it why it is refused.
+	// refusals bounds how often a revoked peer gets as far as hello, which tells it the reason.
 	refusals *buckets
 }
 
@@ -304,10 +302,10 @@ func newGater(r *revocations) *gater {
 // InterceptPeerDial refuses to dial a revoked peer.
 func (g *gater) InterceptPeerDial(p peer.ID) bool { return !g.revoked.has(p) }
 
-// InterceptAddrDial allows all: a revoked peer does not come this far.
+// InterceptAddrDial allows all: InterceptPeerDial has refused revoked peers already.
 func (g *gater) InterceptAddrDial(peer.ID, ma.Multiaddr) bool { return true }
 
-// InterceptAccept allows all: nobody is known by address.
+// InterceptAccept allows all: an address does not tell which peer it is.
 func (g *gater) InterceptAccept(network.ConnMultiaddrs) bool { return true }
 
 // InterceptSecured refuses a revoked peer as soon as its key is proven.
@@ -318,7 +316,7 @@ func (g *gater) InterceptSecured(dir network.Direction, p peer.ID, _ network.Con
 	return dir == network.DirInbound && g.refusals.allow(string(p), time.Now())
 }
 
-// InterceptUpgraded refuses a peer that was revoked while at the gate.
+// InterceptUpgraded refuses a peer that was revoked while its connection was at the gate.
 func (g *gater) InterceptUpgraded(c network.Conn) (bool, control.DisconnectReason) {
 	return !g.revoked.has(c.RemotePeer()), 0
 }

@@ -1,6 +1,6 @@
 package p2p_test
 
-// The gate on real sockets, TCP and QUIC: what a libp2p client without a credential can do.
+// The gate on real TCP and QUIC sockets: what a libp2p client without a credential can do.
 
 import (
 	"context"
@@ -59,7 +59,7 @@ func config(listen string) p2p.Config {
 	return cfg
 }
 
-// stranger is a plain libp2p host that is connected to h.
+// stranger returns a plain libp2p host that is connected to h.
 func stranger(t *testing.T, h *p2p.Host) (host.Host, peer.ID) {
 	t.Helper()
 	info, err := peer.AddrInfoFromString(h.Addrs()[0])
@@ -77,7 +77,7 @@ func stranger(t *testing.T, h *p2p.Host) (host.Host, peer.ID) {
 	return c, info.ID
 }
 
-// open negotiates a protocol on a fresh stream.
+// open negotiates a protocol on a new stream.
 func open(t *testing.T, c host.Host, p peer.ID, id protocol.ID) (network.Stream, error) {
 	s, err := c.Network().NewStream(network.WithNoDial(t.Context(), "test"), p)
 	if err != nil {
@@ -145,7 +145,7 @@ func TestSilentStrangerIsCutOff(t *testing.T) {
 			h := start(t, config(listen))
 			begin := time.Now()
 			c, id := stranger(t, h)
-			s, err := c.Network().NewStream(t.Context(), id) // says nothing on it
+			s, err := c.Network().NewStream(t.Context(), id) // sends nothing on it
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +157,7 @@ func TestSilentStrangerIsCutOff(t *testing.T) {
 	}
 }
 
-// wantCut waits until the connection that began then is gone.
+// wantCut waits until the connection that started at begin is gone.
 func wantCut(t *testing.T, c host.Host, id peer.ID, begin time.Time) {
 	t.Helper()
 	gone := make(chan struct{})
@@ -191,8 +191,7 @@ func TestManyStreamsEndAStrangerEarly(t *testing.T) {
 	}
 }
 
-// TestWayIn is the whole way over real sockets: found, invite, join, hello,
-// and then everything is served.
+// TestWayIn goes all the way over real sockets: found, invite, join, hello; then every protocol is served.
 func TestWayIn(t *testing.T) {
 	for kind, listen := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -245,8 +244,7 @@ func TestWayIn(t *testing.T) {
 	}
 }
 
-// TestForgedCredentials says hello with credentials that must not be taken,
-// over a raw connection.
+// TestForgedCredentials says hello over a raw connection with credentials that must be refused.
 func TestForgedCredentials(t *testing.T) {
 	h := start(t, config(kinds["tcp"]))
 	_, foreign, err := ed25519.GenerateKey(rand.Reader)

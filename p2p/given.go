@@ -1,6 +1,6 @@
 package p2p
 
-// A membership that does not come from a data directory: for hosts that live in one process.
+// A membership from memory instead of a data directory, for hosts that share a process.
 
 import (
 	"crypto/ed25519"
@@ -11,23 +11,23 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 )
 
-// Given is a key and the credential of a cluster for it.
+// Given is a key and a credential of a cluster for it.
 type Given struct {
 	Key        ed25519.PrivateKey
-	Credential *Credential // nil: whatever DataDir holds
-	// Cluster is the cluster's own key, for its founder.
+	Credential *Credential // nil: use what DataDir holds
+	// Cluster is the cluster's private key; only its founder has it.
 	Cluster ed25519.PrivateKey
 }
 
 func (g *Given) membership(me identity) (*membership, error) {
 	if g.Credential.id != me.id {
-		return nil, fmt.Errorf("p2p: the given credential is of %s, the key of %s", g.Credential.id, me.id)
+		return nil, fmt.Errorf("p2p: the given credential is of %s, but the key is of %s", g.Credential.id, me.id)
 	}
 	m := &membership{cluster: g.Credential.cluster, key: g.Credential.key, secret: g.Cluster}
 	return m.with(g.Credential), nil
 }
 
-// NewGiven makes a key with a credential that the cluster key signs.
+// NewGiven makes a key and a credential for it, signed by the cluster key.
 func NewGiven(cluster ed25519.PrivateKey, roles Roles, life time.Duration) (*Given, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -48,7 +48,7 @@ func NewGiven(cluster ed25519.PrivateKey, roles Roles, life time.Duration) (*Giv
 	return &Given{Key: key, Credential: c}, nil
 }
 
-// ID is the peer id of the key.
+// ID returns the peer ID of the key.
 func (g *Given) ID() (peer.ID, error) {
 	me, err := newIdentity(g.Key)
 	return me.id, err

@@ -1,6 +1,6 @@
 package p2p_test
 
-// The guard: each row of the table is held to.
+// The guard enforces each row of the table of protocols.
 
 import (
 	"errors"
@@ -85,7 +85,7 @@ func TestGuard(t *testing.T) {
 		if err := call(t, b, id, p2p.SessionID); err != nil {
 			t.Errorf("a minute later: %v", err)
 		}
-		// A stream of a row with a deadline that is never used ends by itself.
+		// A stream whose row has a deadline ends by itself if it is never used.
 		s, err := b.Libp2p().NewStream(t.Context(), id, p2p.RevokedID)
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +129,7 @@ func TestSubscriptionKeepsTheLastState(t *testing.T) {
 			t.Fatalf("event %+v, %v", e, err)
 		}
 		until(t, 5*time.Second, "up", func() bool { return connected(nw.Hosts[1]) == 1 })
-		nw.Stop(0) // up and down, and nobody has read
+		nw.Stop(0) // up and down, and nobody has read the events
 		until(t, time.Minute, "down", func() bool { return connected(nw.Hosts[1]) == 0 })
 		if e, err := sub.Next(t.Context()); err != nil || e.Kind != p2p.MemberDown || e.Peer != nw.Peer(0) {
 			t.Errorf("event %+v, %v, want the last state", e, err)

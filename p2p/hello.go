@@ -1,6 +1,6 @@
 package p2p
 
-// Hello: both sides show a credential, and the one that was dialled says yes or why not.
+// Hello: both sides of a connection show a credential. The dialled side answers yes, or why not.
 
 import (
 	"bytes"
@@ -27,26 +27,26 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// MaxName bounds a daemon's name for people.
+// MaxName bounds a daemon's name, in characters.
 const MaxName = 64
 
-// errHello is a hello that is not one: the peer is broken or no daemon.
+// errHello is a malformed hello: the peer is broken or no daemon.
 var errHello = errors.New("malformed hello")
 
-// admission decides who is let in, and says hello for this daemon.
+// admission decides which peers are admitted, and says hello for this daemon.
 type admission struct {
 	own     *ownMembership
 	roster  *roster
 	revoked *revocations
 	book    *book
 	noise   *buckets     // bounds the log lines about refused peers
-	behind  chan peer.ID // members whose revocations differ from ours
+	behind  chan peer.ID // members whose list of revocations differs from ours
 	log     *slog.Logger
 }
 
 const (
-	// behindQueue bounds the members that wait to be sent revocations. The next hello to one that was left out
-	// compares again.
+	// behindQueue bounds the members that wait for our revocations. If the queue is full, the next hello of the
+	// member compares again.
 	behindQueue = 256
 	noiseEvery  = time.Minute
 	noiseBurst  = 5
@@ -59,13 +59,13 @@ func newAdmission(own *ownMembership, r *roster, out *revocations, b *book, log 
 	}
 }
 
-// check decides whether a peer with this credential may be served.
+// check returns an error if a peer with this credential must not be served.
 func (a *admission) check(p peer.ID, w *wirepb.Credential, now time.Time) (*Credential, error) {
 	m := a.own.load()
 	if m == nil {
 		return nil, ErrNotReady
 	}
-	// The cluster before the signatures: a stranger's chain costs one hash.
+	// The cluster is checked before the signatures, so that a stranger's chain costs one hash.
 	if len(w.GetClusterKey()) == ed25519.PublicKeySize && clusterOf(w.GetClusterKey()) != m.cluster {
 		return nil, ErrWrongCluster
 	}
@@ -80,8 +80,8 @@ func (a *admission) check(p peer.ID, w *wirepb.Credential, now time.Time) (*Cred
 	case a.revoked.has(p):
 		return nil, ErrRevoked
 	case a.revoked.tainted(c) && !a.book.knows(p):
-		// Signed by one who is out. Those who were in before him stay, and get
-		// themselves another signature.
+		// An issuer is revoked. Members that were admitted before stay, and get their credential signed by another
+		// inviter.
 		return nil, fmt.Errorf("a peer that signed its credential: %w", ErrRevoked)
 	}
 	return c, nil
@@ -91,7 +91,7 @@ func (a *admission) hello() *wirepb.Hello {
 	return &wirepb.Hello{Credential: a.own.load().own.toWire(), Name: a.own.name, Revoked: a.revoked.digest()}
 }
 
-// checkHello bounds what else a hello holds.
+// checkHello bounds the other fields of a hello.
 func checkHello(name string, digest []byte) error {
 	if len(name) > MaxName || !utf8.ValidString(name) || len(digest) != sha256.Size {
 		return errHello
@@ -104,7 +104,7 @@ func checkHello(name string, digest []byte) error {
 	return nil
 }
 
-// greet says hello on a new connection, before anyone else sees it.
+// greet says hello on a new connection, before any other code sees the connection.
 func (a *admission) greet(ctx context.Context, c transport.CapableConn, p peer.ID) error {
 	s, err := c.OpenStream(ctx)
 	if err != nil {
@@ -113,13 +113,13 @@ func (a *admission) greet(ctx context.Context, c transport.CapableConn, p peer.I
 	return a.sayHello(ctx, s, p)
 }
 
-// ask sends one message on a fresh stream and reads the one answer.
+// ask sends one message on a new stream and reads the one answer.
 func ask(ctx context.Context, s network.MuxedStream, id protocol.ID, say, answer proto.Message) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.Reset() })
 	defer stop()
 	err := s.SetDeadline(time.Now().Add(helloTimeout))
 	if err == nil {
-		lazy := msmux.NewMSSelect(s, id) // the protocol and the message in one flight
+		lazy := msmux.NewMSSelect(s, id) // sends the protocol and the message together
 		if err = writeMsg(lazy, say); err == nil {
 			err = readMsg(lazy, answer, limitOf(id))
 		}
@@ -148,13 +148,13 @@ func (a *admission) sayHello(ctx context.Context, s network.MuxedStream, p peer.
 		err = checkHello(r.GetName(), r.GetRevoked())
 	}
 	if err != nil {
-		return fmt.Errorf("what it showed: %w", err)
+		return fmt.Errorf("its credential: %w", err)
 	}
 	a.admit(cred, r.GetName(), r.GetRevoked())
 	return nil
 }
 
-// answerHello admits a peer or tells it why not. An error is a stream to reset.
+// answerHello admits a peer or tells it why not. On an error the stream must be reset.
 func (a *admission) answerHello(p peer.ID, from ma.Multiaddr, s io.ReadWriter) (bool, error) {
 	var m wirepb.Hello
 	if err := readMsg(s, &m, limitOf(HelloID)); err != nil {
@@ -178,7 +178,7 @@ func (a *admission) answerHello(p peer.ID, from ma.Multiaddr, s io.ReadWriter) (
 	return true, nil
 }
 
-// admit enters a peer; from here on it is served.
+// admit adds a peer to the roster; from then on it is served.
 func (a *admission) admit(c *Credential, name string, digest []byte) {
 	now := time.Now()
 	a.book.admitted(c, name, now)

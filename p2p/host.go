@@ -1,6 +1,6 @@
 package p2p
 
-// The host: who we are, which cluster we are of, and what runs while we are.
+// The host: this daemon in the libp2p network. It joins the parts of the package and runs them.
 
 import (
 	"context"
@@ -22,31 +22,29 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Config says how a Host is built.
+// Config configures a Host.
 type Config struct {
-	// DataDir keeps the key, the credential and the peer book. With none,
-	// nothing outlives the process.
+	// DataDir holds the key, the credential and the peer book. If it is empty, nothing outlives the process.
 	DataDir string
-	// Name is for people.
+	// Name is shown to people.
 	Name string
 	// Version is sent to other members.
 	Version string
-	// Listen are multiaddrs; all must work. With none: TCP and QUIC on
-	// DefaultPort, of IPv4 and, where there is any, IPv6.
+	// Listen holds multiaddrs; all must work. If empty: TCP and QUIC on DefaultPort, IPv4 and, if available, IPv6.
 	Listen []string
-	// Bootstrap are multiaddrs with /p2p/ID of members.
+	// Bootstrap holds multiaddrs of members that end in /p2p/ID.
 	Bootstrap []string
-	// Token lets this daemon into a cluster if it is in none.
+	// Token lets this daemon join a cluster if it is in none.
 	Token string
-	// CredentialLife is how long a credential lasts that this daemon signs.
+	// CredentialLife is the lifetime of credentials that this daemon signs.
 	CredentialLife time.Duration
-	// Given is who we are, if that does not come from DataDir.
+	// Given is the identity and membership if they do not come from DataDir.
 	Given *Given
-	// Options are more libp2p options, such as another network.
+	// Options are further libp2p options, such as another network.
 	Options []libp2p.Option
 }
 
-// DefaultPort is where a daemon listens, TCP and UDP.
+// DefaultPort is the TCP and UDP port on which a daemon listens.
 const DefaultPort = 4701
 
 const (
@@ -56,18 +54,18 @@ const (
 	maxVersion  = 64
 )
 
-// DefaultConfig is what a daemon starts from.
+// DefaultConfig returns the defaults of a daemon.
 func DefaultConfig() Config {
 	return Config{Version: "dev", CredentialLife: defaultLife}
 }
 
-// Validate says what is out of range.
+// Validate returns an error that names a value out of range.
 func (c Config) Validate() error {
 	if c.CredentialLife < minLife || c.CredentialLife > maxLife {
 		return fmt.Errorf("p2p: credential life %s: want %s to %s", c.CredentialLife, minLife, maxLife)
 	}
 	if err := checkHello(c.Name, make([]byte, 32)); err != nil {
-		return fmt.Errorf("p2p: name %.80q: want at most %d printable letters", c.Name, MaxName)
+		return fmt.Errorf("p2p: name %.80q: want at most %d printable characters", c.Name, MaxName)
 	}
 	if len(c.Version) > maxVersion {
 		return fmt.Errorf("p2p: version %.80q: too long", c.Version)
@@ -88,7 +86,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Host is a daemon's place in the network. It joins the parts below, each of which has a state of its own.
+// Host is a daemon's libp2p host. It joins the parts below; each of them has its own state.
 type Host struct {
 	cfg       Config
 	own       *ownMembership
@@ -105,11 +103,10 @@ type Host struct {
 	renewer   *renewer
 	spreader  *spreader
 	log       *slog.Logger
-	close     func() error // closes the libp2p host, once
+	close     func() error // closes the libp2p host; further calls do nothing
 }
 
-// New builds a host that neither listens nor belongs to a cluster yet: Enter
-// comes next.
+// New builds a host that does not listen and belongs to no cluster yet. Call Enter next.
 func New(cfg Config, log *slog.Logger) (*Host, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -144,7 +141,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 	return h, nil
 }
 
-// newDeciders makes the parts that need no network: who we are, and who is let in.
+// newDeciders makes the parts that need no network: identity, membership and admission.
 func newDeciders(cfg Config, own *ownMembership, log *slog.Logger) *Host {
 	h := &Host{cfg: cfg, own: own, roster: newRoster(), revoked: &revocations{disk: own.disk}, book: newBook(own.disk), log: log}
 	h.admission = newAdmission(own, h.roster, h.revoked, h.book, log)
@@ -170,7 +167,7 @@ func (h *Host) addActors(node host.Host) {
 	}
 }
 
-// ownIdentity is the key that was given, or that of the data directory.
+// ownIdentity returns the given key, or that of the data directory.
 func ownIdentity(cfg Config, d disk) (identity, error) {
 	if cfg.Given != nil {
 		return newIdentity(cfg.Given.Key)
@@ -201,10 +198,9 @@ func (h *Host) onClusterChanged() {
 	h.dialer.wake()
 }
 
-// Enter makes the host a member: by the credential on disk, or by the token
-// (for as long as its issuer cannot be reached and ctx lasts), or, with
-// neither, by founding a cluster. Then it listens. Cluster() is known when it
-// returns, and stays the same until Join.
+// Enter makes the host a member, and then listens. It uses the credential on disk; else it joins with the token and
+// retries until its issuer answers or ctx ends; with neither it founds a cluster. When it returns, Cluster() is
+// known, and it stays the same until Join.
 func (h *Host) Enter(ctx context.Context) error {
 	m, err := knownMembership(h.cfg, h.own, h.log)
 	if err != nil {
@@ -216,7 +212,7 @@ func (h *Host) Enter(ctx context.Context) error {
 		}
 	}
 	switch {
-	case h.cfg.Token != "": // Join knows what to do with it if there is a credential already
+	case h.cfg.Token != "": // if there is a credential already, join decides what to do with the token
 		err = h.joiner.enterBy(ctx, h.cfg.Bootstrap, h.cfg.Token)
 	case m != nil:
 	case len(h.cfg.Bootstrap) > 0:
@@ -236,8 +232,8 @@ func (h *Host) Enter(ctx context.Context) error {
 	return h.listen()
 }
 
-// knownMembership is the membership that this daemon has already, or nil. An expired one
-// does not count when there is a token for another try.
+// knownMembership returns the membership that this daemon has already, or nil. An expired one is ignored if there is
+// a token.
 func knownMembership(cfg Config, own *ownMembership, log *slog.Logger) (*membership, error) {
 	if cfg.Given != nil && cfg.Given.Credential != nil {
 		return cfg.Given.membership(own.identity)
@@ -253,7 +249,7 @@ func knownMembership(cfg Config, own *ownMembership, log *slog.Logger) (*members
 	return m, nil
 }
 
-// settle loads what belongs to a cluster and makes us its member.
+// settle loads the state of the cluster and makes this daemon its member.
 func (h *Host) settle(m *membership) error {
 	err := errors.Join(h.revoked.open(m.cluster, m.key), h.issuer.invites.open(m.cluster), h.book.open(m.cluster))
 	if err != nil {
@@ -289,16 +285,15 @@ func (h *Host) listen() error {
 	return nil
 }
 
-// taken says what to do about a port that another program has.
+// taken replaces the error of a port that another program uses by one that says what to do.
 func taken(err error) error {
-	if strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) { // libp2p hands on the text alone
+	if strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) { // libp2p passes on only the text
 		return errors.New("another program has this port; --listen names another")
 	}
 	return err
 }
 
-// Run keeps the host connected and its credential fresh until ctx ends, and
-// then closes it.
+// Run keeps the host connected and its credential valid until ctx ends, then closes the host.
 func (h *Host) Run(ctx context.Context) error {
 	if h.own.load() == nil {
 		return fmt.Errorf("p2p: run: %w", ErrNotReady)
@@ -312,7 +307,7 @@ func (h *Host) Run(ctx context.Context) error {
 	return h.Close()
 }
 
-// Close ends the host; Run does it by itself.
+// Close closes the host. Run does so by itself.
 func (h *Host) Close() error {
 	if err := h.close(); err != nil {
 		return fmt.Errorf("p2p: close: %w", err)
@@ -320,30 +315,29 @@ func (h *Host) Close() error {
 	return nil
 }
 
-// Join makes this daemon a member of the cluster that the token is for. It
-// tries each address once. A daemon that is alone in its cluster leaves it for
-// the new one; a daemon with other members does not.
+// Join makes this daemon a member of the token's cluster. It tries each address once. A daemon that is alone in its
+// cluster leaves that cluster; a daemon in a cluster with other members returns ErrMember.
 func (h *Host) Join(ctx context.Context, bootstrap []string, token string) error {
 	return h.joiner.join(ctx, bootstrap, token)
 }
 
-// Invite opens an invitation for hosts that will have the given roles.
+// Invite opens an invitation for hosts, which will have the given roles.
 func (h *Host) Invite(ttl time.Duration, uses int, roles Roles) (Invitation, error) {
 	return h.issuer.invite(ttl, uses, roles, h.Addrs())
 }
 
-// Revoke takes a peer out of the cluster for good: every daemon that hears of it refuses the peer, and what the peer
-// signs from now on counts for nothing. Nobody can revoke itself or a peer that its own credential hangs on.
+// Revoke removes a peer from the cluster for good. Every daemon that learns of it refuses the peer, and ignores what
+// the peer signs from now on. A daemon cannot revoke itself or an issuer of its own credential.
 func (h *Host) Revoke(p job.Peer, reason string) error { return h.spreader.revoke(p, reason) }
 
-// SetBootstrap replaces the bootstrap addresses of the configuration, as
-// multiaddrs with /p2p/ID; connections that exist stay.
+// SetBootstrap replaces the bootstrap addresses of the configuration: multiaddrs that end in /p2p/ID. Existing
+// connections stay.
 func (h *Host) SetBootstrap(addrs []string) error { return h.dialer.setBootstrap(addrs) }
 
-// Peer is this daemon's own id.
+// Peer returns this daemon's own peer ID.
 func (h *Host) Peer() job.Peer { return job.Peer(h.own.identity.id.String()) }
 
-// Cluster is the cluster id, empty before Enter.
+// Cluster returns the cluster ID, empty before Enter.
 func (h *Host) Cluster() string {
 	if m := h.own.load(); m != nil {
 		return m.cluster.String()
@@ -351,7 +345,7 @@ func (h *Host) Cluster() string {
 	return ""
 }
 
-// ClusterKey is the public key of the cluster, nil before Enter.
+// ClusterKey returns the public key of the cluster, nil before Enter.
 func (h *Host) ClusterKey() ed25519.PublicKey {
 	if m := h.own.load(); m != nil {
 		return m.key
@@ -359,7 +353,7 @@ func (h *Host) ClusterKey() ed25519.PublicKey {
 	return nil
 }
 
-// Credential is the one that this daemon shows, nil before Enter.
+// Credential returns the credential that this daemon shows, nil before Enter.
 func (h *Host) Credential() *Credential {
 	if m := h.own.load(); m != nil {
 		return m.own
@@ -367,11 +361,11 @@ func (h *Host) Credential() *Credential {
 	return nil
 }
 
-// Libp2p is the host on which further protocols run. Every connection of it is
-// to an admitted member; a dial to anyone else fails with the reason.
+// Libp2p returns the host for further protocols. All its connections are to admitted members; a dial to any other
+// peer fails with the reason.
 func (h *Host) Libp2p() host.Host { return h.host }
 
-// Addrs are the addresses of this daemon for others, with /p2p/ID.
+// Addrs returns the addresses of this daemon for others, each with /p2p/ID.
 func (h *Host) Addrs() []string {
 	var addrs []string
 	for _, a := range h.host.Addrs() {

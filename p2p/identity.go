@@ -1,6 +1,6 @@
 package p2p
 
-// Who this daemon is: an Ed25519 key in the data directory, made at the first start.
+// The identity of this daemon: an Ed25519 key in the data directory, made at the first start.
 
 import (
 	"crypto/ed25519"
@@ -16,23 +16,23 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 )
 
-// ErrIdentity is a key file that cannot be used. Restore it from a backup, or
-// remove it to become a new daemon that has to join again.
-var ErrIdentity = errors.New("not a key that this daemon wrote")
+// ErrIdentity is a key file that cannot be used. Restore it from a backup, or remove it; the daemon then has a new
+// identity and must join again.
+var ErrIdentity = errors.New("not a valid key file")
 
 const (
 	identityFile = "identity.key"
-	// identityPrefix opens the file, so that another key is not taken for one.
+	// identityPrefix begins the file, so that another kind of key is not accepted.
 	identityPrefix = "muster-identity-1 "
 )
 
-// identity is the daemon's key and the peer id that follows from it.
+// identity is the daemon's key and the peer ID derived from it.
 type identity struct {
 	key ed25519.PrivateKey
 	id  peer.ID
 }
 
-// loadIdentity reads the key of a data directory or makes one.
+// loadIdentity reads the key of a data directory, or makes one.
 func loadIdentity(d disk) (identity, error) {
 	text, err := d.read(identityFile)
 	if err != nil {
@@ -50,7 +50,7 @@ func loadIdentity(d disk) (identity, error) {
 		return newIdentity(key)
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-		return identity{}, fmt.Errorf("p2p: read %s: others may read it (mode %04o): chmod 600 it, or remove it to become a new daemon", path, info.Mode().Perm())
+		return identity{}, fmt.Errorf("p2p: read %s: other users can read it (mode %04o): run chmod 600, or remove it to become a new daemon", path, info.Mode().Perm())
 	}
 	key, err := decodeKey(identityPrefix, text)
 	if err != nil {
@@ -71,7 +71,7 @@ func newIdentity(key ed25519.PrivateKey) (identity, error) {
 	return identity{key: key, id: id}, nil
 }
 
-// libp2p is the same key in the form that libp2p takes.
+// libp2p returns the key in libp2p's type.
 func (i identity) libp2p() (crypto.PrivKey, error) { return crypto.UnmarshalEd25519PrivateKey(i.key) }
 
 func encodeKey(prefix string, key ed25519.PrivateKey) []byte {
@@ -90,15 +90,14 @@ func decodeKey(prefix string, text []byte) (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
-// edKey is the Ed25519 key that a peer id holds; other kinds of id have no
-// place in a cluster.
+// edKey returns the Ed25519 key in a peer ID. Clusters accept no other kind of peer ID.
 func edKey(id peer.ID) (ed25519.PublicKey, error) {
 	pub, err := id.ExtractPublicKey()
 	if err != nil {
 		return nil, fmt.Errorf("peer id without a key: %w", err)
 	}
 	if pub.Type() != crypto.Ed25519 {
-		return nil, errors.New("peer id of another kind than Ed25519")
+		return nil, errors.New("peer id is not of an Ed25519 key")
 	}
 	raw, err := pub.Raw()
 	if err != nil {

@@ -1,6 +1,6 @@
 package p2p
 
-// The invitations that this daemon gave out: what is left of each, on disk.
+// The invitations of this daemon and their remaining uses, on disk.
 
 import (
 	"encoding/hex"
@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// What an invitation may be.
+// Bounds of invitations.
 const (
-	// MaxUses bounds the uses of one token: a rack row at once.
+	// MaxUses bounds the uses of one token: enough to add a row of racks at once.
 	MaxUses = 1000
-	// MaxInviteTTL bounds how long a token is good.
+	// MaxInviteTTL bounds the lifetime of a token.
 	MaxInviteTTL = 30 * 24 * time.Hour
-	// maxInvites bounds the tokens that are kept, used or not, until they expire.
+	// maxInvites bounds the stored tokens, used or not, until they expire.
 	maxInvites = 1024
-	// keepInvites is how long an expired token is remembered as expired, not as unknown.
+	// keepInvites is how long an expired token is reported as expired instead of unknown.
 	keepInvites = 24 * time.Hour
 )
 
@@ -28,7 +28,7 @@ const (
 	invitesSchema = "muster.invites/v1"
 )
 
-// ErrTooManyInvites is a full list; wait for some to expire.
+// ErrTooManyInvites means that the list is full. Wait for some to expire.
 var ErrTooManyInvites = errors.New("too many invitations are open")
 
 // Invitation is what another host needs to join.
@@ -39,13 +39,13 @@ type Invitation struct {
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// invite is one token as its issuer keeps it: without the secret.
+// invite is one token as its issuer stores it: without the secret.
 type invite struct {
 	Hash    string    `json:"hash"`
 	Roles   Roles     `json:"roles"`
 	Left    int       `json:"left"`
 	Expires time.Time `json:"expires"`
-	// Given are the peers that used it. One that lost our answer may ask again.
+	// Given lists the peers that used the token. A peer that lost our answer may ask again.
 	Given []string `json:"given,omitempty"`
 }
 
@@ -55,7 +55,7 @@ type invitesJSON struct {
 	Invites []invite `json:"invites"`
 }
 
-// invites is the list; it is on disk before a change takes effect.
+// invites is the list. A change is on disk before it takes effect.
 type invites struct {
 	disk disk
 
@@ -64,7 +64,7 @@ type invites struct {
 	list    []invite  // guarded by mu
 }
 
-// open loads the invitations of a cluster; those of a former one are void.
+// open loads the invitations of a cluster. Those of a former cluster are void.
 func (v *invites) open(cluster clusterID) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -80,9 +80,8 @@ func (v *invites) open(cluster clusterID) error {
 	return nil
 }
 
-// saveLocked makes next the list, once it is on disk. The lock is held over
-// the write on purpose: of two uses of a token's last use one must come after
-// the other's record.
+// saveLocked writes the list and then makes it current. The lock is held during the write on purpose: two requests
+// for a token's last use must be one after the other.
 func (v *invites) saveLocked(next []invite) error {
 	if err := v.disk.writeJSON(invitesFile, invitesJSON{Schema: invitesSchema, Cluster: v.cluster.String(), Invites: next}); err != nil {
 		return err
@@ -103,15 +102,15 @@ func (v *invites) add(s secret, roles Roles, uses int, expires, now time.Time) e
 	return v.saveLocked(append(next, invite{Hash: hex.EncodeToString(h[:]), Roles: roles, Left: uses, Expires: expires}))
 }
 
-// use takes one use for a peer and returns the roles that the token gives.
-// The use is gone from the disk before it returns. A peer that already used
-// the token gets the same answer again, at no further use.
+// use takes one use for a peer and returns the roles that the token gives. The use is recorded on disk before it
+// returns. A peer that has used the token already gets the same answer again, without a further use.
 func (v *invites) use(s secret, who string, now time.Time) (Roles, error) {
 	h := s.hash()
 	want := hex.EncodeToString(h[:])
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	i := slices.IndexFunc(v.list, func(i invite) bool { return i.Hash == want }) // a hash of a secret: its time tells nothing
+	// compares hashes of secrets, so its timing reveals nothing
+	i := slices.IndexFunc(v.list, func(i invite) bool { return i.Hash == want })
 	switch {
 	case i < 0:
 		return 0, ErrTokenUnknown

@@ -1,6 +1,6 @@
 package p2p
 
-// The issuer: it opens invitations, gives a credential for a token, and a newer credential for an older one.
+// The issuer: it opens invitations, and signs credentials in exchange for tokens or older credentials.
 
 import (
 	"errors"
@@ -17,13 +17,12 @@ import (
 )
 
 const (
-	// guessEvery and guessBurst limit failed tokens of one address, so that
-	// guesses do not fill our log.
+	// guessEvery and guessBurst limit failed tokens of one address, so that guesses do not fill our log.
 	guessEvery = 10 * time.Second
 	guessBurst = 5
 )
 
-// issuer signs credentials for other daemons, if this one is an inviter.
+// issuer signs credentials for other daemons if this daemon is an inviter.
 type issuer struct {
 	own       *ownMembership
 	admission *admission
@@ -36,8 +35,7 @@ func newIssuer(own *ownMembership, a *admission, v *invites, log *slog.Logger) *
 	return &issuer{own: own, admission: a, invites: v, guesses: newBuckets(guessEvery, guessBurst), log: log}
 }
 
-// answerJoin gives a credential for a token or an older credential. An error
-// is a stream to reset.
+// answerJoin answers a token or an older credential with a new credential. On an error the stream must be reset.
 func (i *issuer) answerJoin(p peer.ID, from ma.Multiaddr, s io.ReadWriter) error {
 	var q wirepb.JoinRequest
 	if err := readMsg(s, &q, limitOf(JoinID)); err != nil {
@@ -87,7 +85,7 @@ func (i *issuer) grant(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*Creden
 		}
 		roles = old.Roles
 	} else {
-		// Whether we can sign at all comes before a use of the token is gone.
+		// Check that we can sign before a use of the token is taken.
 		if _, err := auth.issue(p, RoleWorker, now); errors.Is(err, ErrChainTooLong) {
 			return nil, err
 		}
@@ -101,19 +99,19 @@ func (i *issuer) grant(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*Creden
 	return auth.issue(p, roles, now.Add(i.own.life))
 }
 
-// invite opens an invitation for hosts that will have the given roles; addrs are those of this daemon.
+// invite opens an invitation for hosts, which will have the given roles. addrs are the addresses of this daemon.
 func (i *issuer) invite(ttl time.Duration, uses int, roles Roles, addrs []string) (Invitation, error) {
 	m := i.own.load()
 	if m == nil {
 		return Invitation{}, fmt.Errorf("p2p: invite: %w", ErrNotReady)
 	}
 	if ttl <= 0 || ttl > MaxInviteTTL || uses < 1 || uses > MaxUses || roles == 0 || roles&^AllRoles != 0 {
-		return Invitation{}, fmt.Errorf("p2p: invite: want a time up to %s, 1 to %d uses, and some roles", MaxInviteTTL, MaxUses)
+		return Invitation{}, fmt.Errorf("p2p: invite: want a lifetime of at most %s, 1 to %d uses, and at least one role", MaxInviteTTL, MaxUses)
 	}
 	now := time.Now()
 	auth, err := m.authority(i.own.identity)
 	if err == nil {
-		_, err = auth.issue(i.own.identity.id, roles, now) // what could not be given is not promised
+		_, err = auth.issue(i.own.identity.id, roles, now) // an invitation that could not be honoured is refused
 	}
 	if err != nil {
 		return Invitation{}, fmt.Errorf("p2p: invite: %w", err)
@@ -131,8 +129,8 @@ func (i *issuer) invite(ttl time.Duration, uses int, roles Roles, addrs []string
 	return Invitation{Bootstrap: i.bootstrapAddrs(addrs), Token: t.String(), Cluster: m.cluster.String(), ExpiresAt: expires.UTC()}, nil
 }
 
-// otherBootstraps members are named in an invitation besides the issuer, so
-// that the new host finds the cluster without it later.
+// otherBootstraps is the number of members that an invitation names besides the issuer, so that the new host can find
+// the cluster later without the issuer.
 const otherBootstraps = 3
 
 func (i *issuer) bootstrapAddrs(addrs []string) []string {
@@ -150,7 +148,7 @@ func (i *issuer) bootstrapAddrs(addrs []string) []string {
 
 func withPeer(addr string, id peer.ID) string { return addr + "/p2p/" + id.String() }
 
-// serveJoin is join on an open connection: a renewal.
+// serveJoin serves a join request on an open connection: a renewal.
 func (i *issuer) serveJoin(s network.Stream) {
 	if err := i.answerJoin(s.Conn().RemotePeer(), s.Conn().RemoteMultiaddr(), s); err != nil {
 		_ = s.Reset()

@@ -1,6 +1,6 @@
 package p2p
 
-// Join: a token becomes a credential, and a credential a newer one.
+// Joining: exchanging a token, or an older credential, for a credential.
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 const (
 	// MaxBootstrap bounds the addresses of an invitation.
 	MaxBootstrap = 64
-	// maxResolved bounds what a DNS name may stand for.
+	// maxResolved bounds the addresses of one DNS name.
 	maxResolved = 16
 	// joinDial bounds one try at one address.
 	joinDial = 20 * time.Second
@@ -30,16 +30,16 @@ const (
 	retryMost  = 10 * time.Second
 )
 
-// ErrMember is a daemon that is in a cluster with others already. Leave it
-// first: stop the daemon and remove membership.json from its data directory.
+// ErrMember means that this daemon is in a cluster with others already. To leave it, stop the daemon and remove
+// membership.json from its data directory.
 var ErrMember = errors.New("this daemon is a member of another cluster already")
 
-// joiner makes this daemon a member of another cluster than its own.
+// joiner makes this daemon a member of another cluster.
 type joiner struct {
 	own     *ownMembership
 	book    *book
 	gates   *gates
-	settle  func(*membership) error // loads what belongs to the cluster
+	settle  func(*membership) error // loads the state of the cluster
 	changed func()                  // drops the connections of the cluster that we left
 	log     *slog.Logger
 }
@@ -71,7 +71,7 @@ func (j *joiner) join(ctx context.Context, bootstrap []string, text string) erro
 	return j.become(m)
 }
 
-// become makes this daemon a member: first on disk, then in fact.
+// become makes this daemon a member, first on disk.
 func (j *joiner) become(m *membership) error {
 	if err := j.own.save(m); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (j *joiner) become(m *membership) error {
 	return nil
 }
 
-// askToJoin shows the token to each of the addresses until one answers.
+// askToJoin shows the token to one address after the other until one gives a final answer.
 func (j *joiner) askToJoin(ctx context.Context, bootstrap []string, t token) (*membership, error) {
 	addrs, err := parseAddrs(bootstrap)
 	if err != nil {
@@ -93,7 +93,7 @@ func (j *joiner) askToJoin(ctx context.Context, bootstrap []string, t token) (*m
 	if len(addrs) == 0 {
 		return nil, errors.New("no bootstrap address")
 	}
-	// The issuer alone can honour the token; the others can say what is wrong with it.
+	// Only the issuer can accept the token; the others can say what is wrong with it.
 	slices.SortStableFunc(addrs, func(a, b peer.AddrInfo) int { return rank(b, t.issuer) - rank(a, t.issuer) })
 	var last error
 	for _, info := range addrs {
@@ -123,8 +123,7 @@ func rank(a peer.AddrInfo, issuer peer.ID) int {
 	return 0
 }
 
-// joinAt asks one daemon at one address, on a connection of its own that the
-// swarm never sees.
+// joinAt asks one daemon at one address. The swarm never sees this connection.
 func (j *joiner) joinAt(ctx context.Context, info peer.AddrInfo, t token) (*Credential, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinDial)
 	defer cancel()
@@ -158,7 +157,7 @@ func (j *joiner) joinOver(ctx context.Context, g *gate, a ma.Multiaddr, p peer.I
 		return nil, fmt.Errorf("open a stream: %w", err)
 	}
 	q := &wirepb.JoinRequest{Cluster: t.cluster[:], Name: j.own.name}
-	if p == t.issuer { // nobody else is shown the secret
+	if p == t.issuer { // only the issuer is shown the secret
 		q.Secret = t.secret[:]
 	}
 	var r wirepb.JoinReply
@@ -171,7 +170,7 @@ func (j *joiner) joinOver(ctx context.Context, g *gate, a ma.Multiaddr, p peer.I
 	return j.own.credentialFor(&r, t.cluster)
 }
 
-// enterBy joins at the start of the daemon: until it is let in or refused.
+// enterBy joins when the daemon starts. It retries until it is admitted or refused.
 func (j *joiner) enterBy(ctx context.Context, bootstrap []string, text string) error {
 	said, pause := "", retryFirst
 	for {
@@ -184,7 +183,7 @@ func (j *joiner) enterBy(ctx context.Context, bootstrap []string, text string) e
 		}
 		if err.Error() != said {
 			said = err.Error()
-			j.log.WarnContext(ctx, "cannot reach the cluster yet, trying on", "error", err)
+			j.log.WarnContext(ctx, "cannot reach the cluster yet, will retry", "error", err)
 		}
 		if !sleep(ctx, pause/2+rand.N(pause/2)) {
 			return fmt.Errorf("p2p: join: %w, last: %w", ctx.Err(), err)
@@ -193,7 +192,7 @@ func (j *joiner) enterBy(ctx context.Context, bootstrap []string, text string) e
 	}
 }
 
-// sleep pauses, and says false if ctx ended first.
+// sleep pauses; it returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -205,10 +204,10 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// errBadAddr is an address that no try will make better.
+// errBadAddr is an address that is not valid, so that retries are pointless.
 var errBadAddr = errors.New("not a multiaddr with /p2p/ID at its end")
 
-// parseAddrs reads addresses that end in /p2p/ID; each result has one address.
+// parseAddrs parses addresses that end in /p2p/ID. Each result has one address.
 func parseAddrs(texts []string) ([]peer.AddrInfo, error) {
 	if len(texts) > MaxBootstrap {
 		return nil, fmt.Errorf("%d addresses, want at most %d: %w", len(texts), MaxBootstrap, errBadAddr)
@@ -227,7 +226,7 @@ func parseAddrs(texts []string) ([]peer.AddrInfo, error) {
 	return infos, nil
 }
 
-// resolve looks up the names in an address.
+// resolve looks up the DNS names in an address.
 func resolve(ctx context.Context, a ma.Multiaddr) ([]ma.Multiaddr, error) {
 	if !madns.Matches(a) {
 		return []ma.Multiaddr{a}, nil

@@ -1,6 +1,6 @@
 package p2p_test
 
-// Joining, leaving and finding each other again, on a simulated network and a fake clock.
+// Joining a cluster, leaving it and finding members again, on a simulated network and a fake clock.
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func invite(t *testing.T, h *p2p.Host, ttl time.Duration, uses int, roles p2p.Ro
 	return inv
 }
 
-// until waits, in the fake time of a bubble, for something to become true.
+// until waits in fake time for a condition, and returns how long it took.
 func until(t *testing.T, most time.Duration, what string, ok func() bool) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -136,10 +136,10 @@ func TestTokens(t *testing.T) {
 
 var errAny = p2p.ErrBadAddr
 
-// nobody is the id of no host.
+// nobody is a peer ID without a host.
 const nobody = "12D3KooWD3eckifWpRn9wQpMG9R9hX3sD158z7EqHWmweQAJU5SA"
 
-// flip changes one letter.
+// flip changes one character.
 func flip(token string) string {
 	b := []byte(token)
 	if b[20]++; b[20] == 'i' || b[20] == 'l' || b[20] == 'o' || b[20] == 'u' || b[20] > 'z' {
@@ -173,7 +173,7 @@ func TestLostAnswerCostsNoUse(t *testing.T) {
 		seen, log := logger()
 		nw := p2ptest.New(t, 3, p2ptest.Options{Strangers: 2, Dirs: true, Log: log})
 		inv := invite(t, nw.Hosts[0], time.Hour, 1, p2p.AllRoles)
-		// The request arrives, the answer does not.
+		// The request arrives, but the answer is lost.
 		nw.Cut(func(from, to int) bool { return from == 0 && to == 1 && len(seen.Lines("credential given")) > 0 })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		err := nw.Hosts[1].Join(ctx, inv.Bootstrap, inv.Token)
@@ -192,7 +192,7 @@ func TestLostAnswerCostsNoUse(t *testing.T) {
 	})
 }
 
-// TestTokenOutlivesItsIssuersRestart and what is left of it too.
+// TestTokenOutlivesARestart restarts the issuer: its token and the remaining uses stay valid.
 func TestTokenOutlivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 4, p2ptest.Options{Strangers: 4, Dirs: true})
@@ -243,7 +243,7 @@ func TestStartWithToken(t *testing.T) {
 			t.Errorf("start with a made-up token: %v", err)
 		}
 
-		// The issuer is away for a while: the start waits, and says so once.
+		// The issuer is unreachable for a while: the start waits, and logs it once.
 		nw.Blackhole(0, true)
 		back := time.AfterFunc(2*time.Minute, func() { nw.Blackhole(0, false) })
 		defer back.Stop()
@@ -261,7 +261,7 @@ func TestStartWithToken(t *testing.T) {
 		until(t, 10*time.Second, "it connects by itself", func() bool { return connected(nw.Hosts[0]) == 1 })
 
 		nw.Stop(1)
-		nw.Start(1) // with the same, now used, token
+		nw.Start(1) // with the same token, which is used up by now
 		if nw.Hosts[1].Cluster() != nw.Hosts[0].Cluster() || len(seen.Lines("the token is not needed")) != 1 {
 			t.Error("a restart with the used token did not go by the credential")
 		}
@@ -273,14 +273,14 @@ func TestBootstrapOfAnotherClusterIsRefused(t *testing.T) {
 		nw := p2ptest.New(t, 3, p2ptest.Options{Strangers: 2})
 		inv := invite(t, nw.Hosts[0], time.Hour, 1, p2p.AllRoles)
 		own := nw.Hosts[1].Cluster()
-		// Host 2 is of another cluster and plays bootstrap for the token.
+		// Host 2 is in another cluster, and its address is given as bootstrap for the token.
 		if err := nw.Hosts[1].Join(t.Context(), []string{nw.Addr(2)}, inv.Token); !errors.Is(err, p2p.ErrWrongCluster) {
 			t.Errorf("joined at a host of another cluster: %v", err)
 		}
 		if nw.Hosts[1].Cluster() != own {
 			t.Error("adopted by another cluster")
 		}
-		// And with the id of the issuer at the address of another host.
+		// The same with the issuer's ID at the address of another host.
 		_, issuer, _ := strings.Cut(nw.Addr(0), "/p2p/")
 		fake, _, _ := strings.Cut(nw.Addr(2), "/p2p/")
 		if err := nw.Hosts[1].Join(t.Context(), []string{fake + "/p2p/" + issuer}, inv.Token); err == nil || nw.Hosts[1].Cluster() != own {
@@ -293,9 +293,9 @@ func TestRevokedPeerIsPutOutEverywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 5, p2ptest.Options{Dirs: true})
 		for i := range 4 {
-			nw.Connect(i, i+1) // a line: the news has to travel
+			nw.Connect(i, i+1) // in a line, so that the news must be passed on
 		}
-		nw.Stop(4) // and one host misses it
+		nw.Stop(4) // one host misses it
 		bad := nw.Peer(1)
 		if err := nw.Hosts[0].Revoke(bad, "key stolen"); err != nil {
 			t.Fatal(err)
@@ -323,7 +323,7 @@ func TestRevokedPeerIsPutOutEverywhere(t *testing.T) {
 		if err := nw.Hosts[3].ConnectAddr(t.Context(), nw.Addr(1)); !errors.Is(err, p2p.ErrRevoked) {
 			t.Errorf("after a restart: %v", err)
 		}
-		// What it signs now counts for nothing, though its own credential is good.
+		// Its signatures no longer count, although its own credential has not expired.
 		puppet := p2p.Puppet(t, nw.Hosts[1])
 		if err := nw.Hosts[2].Check(puppet); !errors.Is(err, p2p.ErrRevoked) {
 			t.Errorf("a peer signed by the revoked one: %v", err)
@@ -331,7 +331,7 @@ func TestRevokedPeerIsPutOutEverywhere(t *testing.T) {
 	})
 }
 
-// TestRevokedPeerCannotJoinAgain even with a fresh token.
+// A revoked peer cannot join again, even with a new token.
 func TestRevokedPeerCannotJoinAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 2, p2ptest.Options{Strangers: 2, Dirs: true})
@@ -377,8 +377,7 @@ func TestRevokedInSilenceIsCutOffAtTheHandshake(t *testing.T) {
 	})
 }
 
-// TestCredentialsRenewThemselves for longer than their life, after the
-// founder is gone for good.
+// Credentials are renewed for longer than their lifetime, even after the founder is gone for good.
 func TestCredentialsRenewThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const life = 2 * time.Minute
@@ -411,7 +410,7 @@ func TestCredentialsRenewThemselves(t *testing.T) {
 		if connected(nw.Hosts[3]) == 0 {
 			t.Error("the worker was put out")
 		}
-		// Another generation still gets in.
+		// Another generation can still join.
 		if _, err := nw.Hosts[2].Invite(time.Hour, 1, p2p.AllRoles); err != nil {
 			t.Errorf("an inviter of the second generation: %v", err)
 		}
@@ -432,8 +431,7 @@ func TestExpiredCredentialIsRefused(t *testing.T) {
 		if e, err := sub.Next(t.Context()); err != nil || e.Kind != p2p.MemberUp {
 			t.Fatalf("event %+v, %v", e, err)
 		}
-		// It cannot renew, because the only inviter refuses to hear; so its
-		// connection ends with its credential.
+		// Host 2 cannot renew because the only inviter does not answer, so its connection ends with its credential.
 		resume := p2p.StopRenewals(nw.Hosts[1])
 		pass(life + 20*time.Second)
 		if connected(nw.Hosts[0]) != 0 {
@@ -476,7 +474,7 @@ func TestChainIsBounded(t *testing.T) {
 	})
 }
 
-// TestClusterFindsItselfWithoutItsBootstrapHost within 5 s of a restart.
+// The cluster finds itself without its bootstrap host within 5 s of a restart.
 func TestClusterFindsItselfWithoutItsBootstrapHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 4, p2ptest.Options{Strangers: 3, Dirs: true})
@@ -487,7 +485,7 @@ func TestClusterFindsItselfWithoutItsBootstrapHost(t *testing.T) {
 			}
 		}
 		nw.Mesh()
-		pass(5 * time.Second) // the books are written
+		pass(5 * time.Second) // the peer books are written
 		nw.Blackhole(0, true)
 		nw.Stop(1)
 		nw.Start(1)
@@ -516,8 +514,8 @@ func TestBootstrapIsDialledForEver(t *testing.T) {
 	})
 }
 
-// TestTwentyHosts with loss and a partition: all find each other again, and a
-// revocation made meanwhile on one side reaches the other.
+// Twenty hosts with packet loss and a partition find each other again, and a revocation that was made on one side of
+// the partition reaches the other.
 func TestTwentyHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, half = 20, 10
@@ -537,7 +535,7 @@ func TestTwentyHosts(t *testing.T) {
 		}
 		pass(time.Minute)
 		if !known(nw.Hosts[n-1], bad) && known(nw.Hosts[half], bad) {
-			t.Log("host 3 was never known on the far side") // it need not be
+			t.Log("host 3 was never known on the far side") // it need not be known there
 		}
 		nw.Cut(nil)
 		until(t, 3*time.Minute, "all heard of the revocation and are connected", func() bool {

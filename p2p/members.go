@@ -1,6 +1,6 @@
 package p2p
 
-// The other members: how to reach them, and what is known of them.
+// The other members: connecting to them, and what is known about them.
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Connect connects to a member, wherever it was last seen. The error says why
-// it was not reached or refused us.
+// Connect connects to a member at the addresses where it was last seen. The error says why it could not be reached or
+// why it refused.
 func (h *Host) Connect(ctx context.Context, p job.Peer) error {
 	id, err := peer.Decode(string(p))
 	if err != nil {
@@ -32,7 +32,7 @@ func (h *Host) ConnectAddr(ctx context.Context, addr string) error {
 	return h.dialer.connect(ctx, infos[0])
 }
 
-// Members lists the other daemons of the cluster that were ever admitted here.
+// Members returns the other daemons of the cluster that were ever admitted here.
 func (h *Host) Members() []Member {
 	list := h.book.list()
 	members := make([]Member, 0, len(list))
@@ -42,7 +42,7 @@ func (h *Host) Members() []Member {
 	return members
 }
 
-// Member tells of one other daemon.
+// Member returns one other daemon; false if it was never admitted here.
 func (h *Host) Member(p job.Peer) (Member, bool) {
 	id, err := peer.Decode(string(p))
 	if err != nil {
@@ -63,6 +63,5 @@ func memberOf(c contact, r *roster) Member {
 	return m
 }
 
-// Subscribe tells of members that come and go, beginning with those that are
-// connected.
+// Subscribe reports members that come and go, beginning with those that are connected.
 func (h *Host) Subscribe() *Subscription { return h.roster.subscribe() }

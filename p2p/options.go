@@ -1,6 +1,6 @@
 package p2p
 
-// The libp2p host as we build it: which transports, and limits that fit thousands of daemons.
+// Options of the libp2p host: the transports, and limits that suit thousands of daemons.
 
 import (
 	"fmt"
@@ -28,22 +28,21 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// The limits go together: libp2p's own stop at 252 connections, then trim to
-// 160, and let 8 come from one address.
+// These limits belong together. By default libp2p allows 252 connections, trims to 160, and allows 8 from one
+// address.
 const (
-	maxConns      = 12000 // of the whole host; a connection costs some 50-70 KB
-	highWater     = 8000  // above it the connection manager trims to lowWater; far above a DHT table (about 200)
+	maxConns      = 12000 // of the whole host; a connection costs about 50 to 70 KB
+	highWater     = 8000  // above this number the connection manager trims to lowWater; a DHT table needs only about 200
 	lowWater      = 7000
-	graceNew      = time.Minute // a new connection is not trimmed
-	maxTransient  = 4000        // in handshakes, when all hosts come back at once
+	graceNew      = time.Minute // age below which a connection is not trimmed
+	maxTransient  = 4000        // connections in a handshake, when all hosts come back at once
 	maxPerSubnet  = 10000       // hosts behind one NAT
 	maxStreams    = 100000
 	maxStreamsOne = 60000 // of one protocol
 	maxIdentify   = 8000
-	// dialTimeoutLocal: libp2p gives a private address 5 s, which a thousand
-	// hosts at once exceed.
+	// dialTimeoutLocal: libp2p's 5 s for a private address are too short when a thousand hosts dial at once.
 	dialTimeoutLocal = 20 * time.Second
-	// yamuxAlive: TCP alone notices a dead host after 40 s.
+	// yamuxAlive is the keep-alive interval. TCP alone notices a dead host after 40 s.
 	yamuxAlive = 5 * time.Second
 )
 
@@ -69,9 +68,8 @@ func limits() rcmgr.Limiter {
 	return rcmgr.NewFixedLimiter(p.Build(scale.AutoScale()))
 }
 
-// newResources raises all limits that stand in the way of a cluster: the
-// counts, the count per subnet, and the rate of new connections (the gate has
-// its own bounds for strangers).
+// newResources raises all limits that are too low for a cluster: the counts, the count per subnet, and the rate of
+// new connections. The gate has its own bounds for strangers.
 func newResources() (network.ResourceManager, error) {
 	subnet4 := []rcmgr.ConnLimitPerSubnet{{PrefixLength: 32, ConnCount: maxPerSubnet}}
 	subnet6 := []rcmgr.ConnLimitPerSubnet{{PrefixLength: 56, ConnCount: maxPerSubnet}}
@@ -82,7 +80,7 @@ func newResources() (network.ResourceManager, error) {
 	return rm, nil
 }
 
-// options are those of the libp2p host; gs is filled as libp2p builds the transports.
+// options returns the options of the libp2p host. libp2p fills gs while it builds the transports.
 func options(cfg Config, key crypto.PrivKey, gs *gates, revoked *revocations) ([]libp2p.Option, error) {
 	rm, err := newResources()
 	if err != nil {
@@ -96,7 +94,7 @@ func options(cfg Config, key crypto.PrivKey, gs *gates, revoked *revocations) ([
 	mux.KeepAliveInterval, mux.ConnectionWriteTimeout = yamuxAlive, yamuxAlive
 	return append([]libp2p.Option{
 		libp2p.Identity(key),
-		libp2p.NoListenAddrs, // Enter listens, when it is known who may come in
+		libp2p.NoListenAddrs, // Enter listens, once it is known who may connect
 		libp2p.Transport(gs.tcp),
 		libp2p.Transport(gs.quic),
 		libp2p.Security(noise.ID, noise.New),
@@ -106,8 +104,8 @@ func options(cfg Config, key crypto.PrivKey, gs *gates, revoked *revocations) ([
 		libp2p.ConnectionManager(cm),
 		libp2p.ConnectionGater(newGater(revoked)),
 		libp2p.SwarmOpts(swarm.WithDialTimeoutLocal(dialTimeoutLocal), swarm.WithDialRanker(dialOrder)),
-		// Off: a peer that is dialled for ever while it is down would have all
-		// UDP, or all IPv6, taken for blocked.
+		// Off: while one peer is down, the retries of its dial would make libp2p believe that all UDP, or all IPv6,
+		// is blocked.
 		libp2p.UDPBlackHoleSuccessCounter(nil),
 		libp2p.IPv6BlackHoleSuccessCounter(nil),
 		libp2p.AddrsFactory(func(addrs []ma.Multiaddr) []ma.Multiaddr { return advertised(addrs, bridgeAddrs()) }),
@@ -117,8 +115,8 @@ func options(cfg Config, key crypto.PrivKey, gs *gates, revoked *revocations) ([
 	}, cfg.Options...), nil
 }
 
-// tcp and quic are constructors for libp2p, which finds their
-// arguments by type; the results stand behind the gate.
+// tcp and quic are constructors for libp2p, which finds their arguments by type. They return the transport behind a
+// gate.
 func (g *gates) tcp(up transport.Upgrader, rm network.ResourceManager, share *tcpreuse.ConnMgr) (*gate, error) {
 	t, err := tcp.NewTCPTransport(up, rm, share)
 	if err != nil {

@@ -1,6 +1,6 @@
 package p2p
 
-// Who this daemon is: its key, its name, and the cluster that it is a member of now.
+// The identity, name and present membership of this daemon.
 
 import (
 	"context"
@@ -11,27 +11,27 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// ownMembership is this daemon's identity and its membership, which joins and renewals replace.
+// ownMembership holds this daemon's identity and its membership, which joins and renewals replace.
 type ownMembership struct {
 	identity identity
 	name     string        // for people
-	life     time.Duration // of the credentials that this daemon signs
+	life     time.Duration // lifetime of the credentials that this daemon signs
 	disk     disk
-	current  atomic.Pointer[membership] // nil until Enter is done
-	changing chan struct{}              // one slot, held while current changes
+	current  atomic.Pointer[membership] // nil until Enter has succeeded
+	changing chan struct{}              // a lock of one slot, held while current is changed
 }
 
 func newOwnMembership(me identity, name string, life time.Duration, d disk) *ownMembership {
 	return &ownMembership{identity: me, name: name, life: life, disk: d, changing: make(chan struct{}, 1)}
 }
 
-// load is the membership now; nil before Enter.
+// load returns the present membership; nil before Enter.
 func (o *ownMembership) load() *membership { return o.current.Load() }
 
 // save writes a membership to the data directory.
 func (o *ownMembership) save(m *membership) error { return saveMembership(o.disk, m) }
 
-// enterChange waits until nobody else changes the membership.
+// enterChange takes the lock that protects changes of the membership.
 func (o *ownMembership) enterChange(ctx context.Context) (leave func(), err error) {
 	select {
 	case o.changing <- struct{}{}:
@@ -41,8 +41,8 @@ func (o *ownMembership) enterChange(ctx context.Context) (leave func(), err erro
 	}
 }
 
-// credentialFor checks what an inviter gave us: nobody can give us into
-// another cluster than the one we asked for.
+// credentialFor checks a credential that an inviter gave us. An inviter cannot put us into another cluster than the
+// one that we asked for.
 func (o *ownMembership) credentialFor(r *wirepb.JoinReply, want clusterID) (*Credential, error) {
 	c, err := credentialFromWire(r.GetCredential())
 	switch {

@@ -1,6 +1,6 @@
 package p2p
 
-// Every protocol that a daemon serves, on one screen, and the guard that holds each to its row.
+// The table of all protocols that a daemon serves, and the guard that enforces its rows.
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/protocol"
 )
 
-// The ids of muster's own protocols.
+// The IDs of muster's own protocols.
 const (
 	HelloID   protocol.ID = "/muster/hello/1"
 	JoinID    protocol.ID = "/muster/join/1"
@@ -34,19 +34,18 @@ const (
 
 // Protocol is a row of the table.
 type Protocol struct {
-	ID     protocol.ID // <cluster> stands for the cluster id
+	ID     protocol.ID // <cluster> stands for the cluster ID
 	Access Access
-	Roles  Roles // that the caller must have, besides being a member
-	// MaxMessage bounds the bytes of one message: what a caller can make us allocate.
+	Roles  Roles // that the caller must have besides being a member
+	// MaxMessage bounds the bytes of one message and so the memory that a caller can make us allocate.
 	MaxMessage int
-	// PerSecond and Burst bound the streams that one peer may open.
+	// PerSecond and Burst limit the streams that one peer may open.
 	PerSecond float64
 	Burst     int
-	// Deadline bounds a whole stream; 0: it lives as long as its connection,
-	// and its handler bounds each wait.
+	// Deadline bounds the time of a whole stream. 0: the stream lives as long as its connection, and its handler
+	// bounds each wait.
 	Deadline time.Duration
-	// Library marks the protocols that libp2p serves: the gate alone guards
-	// them, their bounds are the library's own.
+	// Library marks protocols that libp2p serves. Only the gate guards them; their bounds are those of the library.
 	Library bool
 	What    string
 }
@@ -54,8 +53,8 @@ type Protocol struct {
 // helloTimeout is how long a connection may exist without being admitted.
 const helloTimeout = 5 * time.Second
 
-// protocols is the whole attack surface. What Anyone may call is served before
-// admission, one stream at a time for at most helloTimeout a connection.
+// protocols is the whole attack surface. Protocols with access Anyone are served before admission, one stream at a
+// time, for at most helloTimeout per connection.
 var protocols = []Protocol{
 	{ID: HelloID, Access: Anyone, MaxMessage: 4 << 10, PerSecond: 1, Burst: 10, Deadline: helloTimeout, What: "show credentials"},
 	{ID: JoinID, Access: Anyone, MaxMessage: 4 << 10, PerSecond: 0.2, Burst: 5, Deadline: helloTimeout, What: "a token or a credential for a newer credential"},
@@ -69,10 +68,10 @@ var protocols = []Protocol{
 	{ID: "/ipfs/ping/1.0.0", Access: Members, MaxMessage: 32, Library: true, What: "round-trip time"},
 }
 
-// ErrNoProtocol is a protocol without a row in the table: add one.
+// ErrNoProtocol means that the table has no row for the protocol. Add one.
 var ErrNoProtocol = errors.New("no row in the table of protocols")
 
-// row finds the row of one of our own protocols.
+// row returns the row of one of our own protocols.
 func row(id protocol.ID) (Protocol, error) {
 	i := slices.IndexFunc(protocols, func(p Protocol) bool { return p.ID == id && !p.Library })
 	if i < 0 {
@@ -81,7 +80,7 @@ func row(id protocol.ID) (Protocol, error) {
 	return protocols[i], nil
 }
 
-// limitOf is the largest message of one of our own protocols.
+// limitOf returns the size of the largest message of one of our own protocols.
 func limitOf(id protocol.ID) int {
 	p, err := row(id)
 	if err != nil {
@@ -90,8 +89,8 @@ func limitOf(id protocol.ID) int {
 	return p.MaxMessage
 }
 
-// Handle serves a protocol of the table to those whom its row names. The
-// handler owns the stream and closes it; if it panics the stream is reset.
+// Handle serves a protocol of the table to the callers that its row allows. The handler owns the stream and closes
+// it. If the handler panics, the stream is reset.
 func (h *Host) Handle(id protocol.ID, serve func(network.Stream)) error {
 	p, err := row(id)
 	if err != nil {
@@ -101,7 +100,7 @@ func (h *Host) Handle(id protocol.ID, serve func(network.Stream)) error {
 	return nil
 }
 
-// guard holds each stream to the row of its protocol.
+// guard enforces the row of its protocol on each stream.
 type guard struct {
 	roster *roster
 	log    *slog.Logger

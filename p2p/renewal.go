@@ -1,6 +1,7 @@
 package p2p
 
-// Renewal: our own credential is renewed long before it expires, and members whose own expired are disconnected.
+// Renewal: our own credential is renewed long before it expires, and members whose credential has expired are
+// disconnected.
 
 import (
 	"context"
@@ -16,24 +17,24 @@ import (
 )
 
 const (
-	// checkEvery is how long a connection may outlive the credential of its member.
+	// checkEvery bounds how long a connection outlives the credential of its member.
 	checkEvery = 10 * time.Second
 	// compareEvery is how often revocations are compared with one member.
 	compareEvery = 10 * time.Minute
-	// renewRetry is the longest pause between tries to renew.
+	// renewRetry is the longest pause between attempts to renew.
 	renewRetry = 5 * time.Minute
 )
 
-// renewer keeps our credential fresh, and ends the connections of members whose credential has expired.
+// renewer renews our credential, and ends the connections of members whose credential has expired.
 type renewer struct {
 	own       *ownMembership
 	admission *admission
 	members   connected
-	now       chan struct{} // holds a token while a renewal at once is asked for
+	now       chan struct{} // holds a token while an immediate renewal is requested
 	log       *slog.Logger
 }
 
-// soon asks for a renewal at once.
+// soon requests an immediate renewal.
 func (r *renewer) soon() {
 	select {
 	case r.now <- struct{}{}:
@@ -41,7 +42,7 @@ func (r *renewer) soon() {
 	}
 }
 
-// run renews our credential and ends the connections of those whose has run out.
+// run does the work of the renewer until ctx ends.
 func (r *renewer) run(ctx context.Context) {
 	next := r.renewalDue(time.Now())
 	compare := time.Now().Add(compareEvery)
@@ -78,8 +79,8 @@ func (r *renewer) run(ctx context.Context) {
 	}
 }
 
-// renewalDue is half-way to the end of our credential, jittered so that hosts
-// that joined together do not all come at once.
+// renewalDue returns the time half-way to the end of our credential, with jitter, so that hosts that joined together
+// do not renew together.
 func (r *renewer) renewalDue(now time.Time) time.Time {
 	left := r.own.load().own.NotAfter.Sub(now)
 	spare := r.own.life / 2
@@ -93,8 +94,8 @@ func (r *renewer) renewalDue(now time.Time) time.Time {
 	return now.Add(due - rand.N(due/10+1))
 }
 
-// renew gets a newer credential: from the cluster key if it is here, else from
-// any connected inviter, else, as an inviter, by our own signature.
+// renew gets a newer credential: from the cluster key if this daemon has it; else from any connected inviter; else,
+// if this daemon is an inviter, by its own signature.
 func (r *renewer) renew(ctx context.Context) error {
 	leave, err := r.own.enterChange(ctx)
 	if err != nil {
@@ -108,7 +109,7 @@ func (r *renewer) renew(ctx context.Context) error {
 	}
 	base := *m
 	if base.issuing != nil && r.admission.revoked.tainted(base.issuing) {
-		base.issuing = nil // what we signed under it, nobody would take
+		base.issuing = nil // nobody would accept what we signed under it
 	}
 	next := base.with(fresh)
 	if err := r.own.save(next); err != nil {
@@ -166,13 +167,12 @@ func (r *renewer) renewAt(ctx context.Context, p peer.ID, m *membership) (*Crede
 		return nil, err
 	}
 	if !c.Roles.Has(m.own.Roles) || r.admission.revoked.tainted(c) {
-		return nil, fmt.Errorf("%w: no better than the one we have", ErrBadCredential)
+		return nil, fmt.Errorf("%w: not newer than our own", ErrBadCredential)
 	}
 	return c, nil
 }
 
-// compareOne compares revocations with some member: what a lost push left
-// different, this finds.
+// compareOne compares revocations with one member. It finds differences that a lost message left.
 func (r *renewer) compareOne(ctx context.Context) {
 	present := r.members.roster.present()
 	if len(present) == 0 {
@@ -185,7 +185,7 @@ func (r *renewer) compareOne(ctx context.Context) {
 	}
 }
 
-// rehello shows a connected member our newer credential.
+// rehello shows our newer credential to a connected member.
 func (r *renewer) rehello(ctx context.Context, p peer.ID) error {
 	s, err := r.members.open(ctx, p)
 	if err != nil {

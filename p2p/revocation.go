@@ -1,6 +1,6 @@
 package p2p
 
-// Revocations: who is out for good, signed, kept, and passed on.
+// Revocations: signed statements that a peer is out of the cluster for good.
 
 import (
 	"bytes"
@@ -22,27 +22,27 @@ import (
 
 const (
 	revokedFile = "revoked.list"
-	// maxRevoked bounds the list: hosts that ever left a cluster by force.
+	// maxRevoked bounds the list: all hosts that were ever revoked.
 	maxRevoked = 4096
-	// maxReason bounds the sentence for people.
+	// maxReason bounds the reason for people, in bytes.
 	maxReason = 256
-	// revokedBatch entries go in one message.
+	// revokedBatch is the number of entries in one message.
 	revokedBatch = 64
 )
 
-// errBadRevocation is one that does not parse or was not signed by one who may.
+// errBadRevocation is a revocation that does not parse or whose signer had no right to sign it.
 var errBadRevocation = errors.New("bad revocation")
 
-// revocation is one whose form and signature were found good.
+// revocation is a revocation whose form and signature are valid.
 type revocation struct {
 	peer   peer.ID
 	reason string
 	at     time.Time
-	signer *Credential // nil: the cluster key
+	signer *Credential // nil: signed by the cluster key
 	wire   *wirepb.Revocation
 }
 
-// revocationFromWire checks everything that needs no other list.
+// revocationFromWire makes every check that does not depend on other revocations.
 func revocationFromWire(w *wirepb.Revocation, cluster clusterID, key ed25519.PublicKey) (revocation, error) {
 	var b wirepb.RevocationBody
 	if err := proto.Unmarshal(w.GetBody(), &b); err != nil {
@@ -88,8 +88,7 @@ func (a authority) revoke(id peer.ID, reason string, now time.Time) (revocation,
 	return revocationFromWire(w, cluster, a.cluster)
 }
 
-// revocations is the list that this daemon knows: one entry a peer, the first
-// that came.
+// revocations is the list of revocations that this daemon knows: for each peer the one that came first.
 type revocations struct {
 	disk disk
 
@@ -97,8 +96,8 @@ type revocations struct {
 	cluster clusterID              // guarded by mu
 	key     ed25519.PublicKey      // guarded by mu
 	list    map[peer.ID]revocation // guarded by mu
-	order   []peer.ID              // guarded by mu; as they came
-	sum     []byte                 // guarded by mu; the digest, nil: not known
+	order   []peer.ID              // guarded by mu; in order of arrival
+	sum     []byte                 // guarded by mu; the digest, nil: not computed
 }
 
 // open loads the list of a cluster.
@@ -115,7 +114,7 @@ func (r *revocations) open(cluster clusterID, key ed25519.PublicKey) error {
 	defer r.mu.Unlock()
 	r.cluster, r.key, r.list, r.order, r.sum = cluster, key, map[peer.ID]revocation{}, nil, nil
 	for _, e := range w.GetEntries() {
-		// Entries of a former cluster are skipped; they do not verify here.
+		// Entries of a former cluster are skipped, because they do not verify.
 		if rev, err := revocationFromWire(e, cluster, key); err == nil {
 			r.addLocked(rev)
 		}
@@ -133,8 +132,8 @@ func (r *revocations) addLocked(rev revocation) bool {
 	return true
 }
 
-// merge verifies entries from another daemon, keeps the new ones on disk and
-// returns them. One bad entry refuses the whole message.
+// merge verifies entries from another daemon, stores the new ones and returns them. One bad entry refuses the whole
+// message.
 func (r *revocations) merge(entries []*wirepb.Revocation) ([]revocation, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,14 +144,14 @@ func (r *revocations) merge(entries []*wirepb.Revocation) ([]revocation, error) 
 			return nil, err
 		}
 		if rev.signer != nil && r.taintedLocked(rev.signer) {
-			continue // its signer was put out first
+			continue // its signer was revoked first
 		}
 		fresh = append(fresh, rev)
 	}
 	return r.keepLocked(fresh)
 }
 
-// add keeps an entry of our own.
+// add stores an entry of our own.
 func (r *revocations) add(rev revocation) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +184,7 @@ func (r *revocations) entriesLocked() []*wirepb.Revocation {
 	return entries
 }
 
-// entries lists all that is known from the n-th on, and how many there are.
+// entries returns the entries from the n-th on, and the number of all entries.
 func (r *revocations) entries(n int) ([]*wirepb.Revocation, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,7 +192,7 @@ func (r *revocations) entries(n int) ([]*wirepb.Revocation, int) {
 	return all[min(n, len(all)):], len(all)
 }
 
-// has says whether a peer is out.
+// has reports whether a peer is revoked.
 func (r *revocations) has(id peer.ID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +200,7 @@ func (r *revocations) has(id peer.ID) bool {
 	return out
 }
 
-// tainted says whether a credential hangs on a peer that is out, or is of one.
+// tainted reports whether the holder of a credential or one of its issuers is revoked.
 func (r *revocations) tainted(c *Credential) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,7 +216,7 @@ func (r *revocations) taintedLocked(c *Credential) bool {
 	return false
 }
 
-// digest is equal for two daemons that know the same peers to be out.
+// digest is equal on two daemons if they know the same revoked peers.
 func (r *revocations) digest() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()

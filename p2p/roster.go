@@ -1,6 +1,6 @@
 package p2p
 
-// The roster: the members that were admitted and are connected now, and who wants to hear of them.
+// The roster: the admitted members that are connected now, and the subscriptions to its changes.
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Member is a daemon of the cluster, as far as this one knows it.
+// Member describes another daemon of the cluster.
 type Member struct {
 	Peer      job.Peer  `json:"peer"`
 	Name      string    `json:"name"`
@@ -25,7 +25,7 @@ type Member struct {
 	LastSeen  time.Time `json:"last_seen"`
 }
 
-// EventKind says what happened.
+// EventKind is the kind of an Event.
 type EventKind string
 
 // The kinds of events.
@@ -35,16 +35,15 @@ const (
 	ClusterChanged EventKind = "cluster-changed" // this daemon joined another cluster; Cluster() is new
 )
 
-// Event is one change that a Subscription tells. Peer is empty for
-// ClusterChanged.
+// Event is one change that a Subscription reports. Peer is empty for ClusterChanged.
 type Event struct {
 	Kind EventKind
 	Peer job.Peer
 	Name string
 }
 
-// lingering is how long an admitted peer without a connection stays on the
-// roster: longer than any handover from the gate to the swarm takes.
+// lingering is how long an admitted peer without a connection stays on the roster. It is longer than the gate takes
+// to pass a connection to the swarm.
 const lingering = time.Minute
 
 // guest is an admitted peer.
@@ -53,11 +52,11 @@ type guest struct {
 	name   string
 	digest []byte // of the revocations that it knows
 	conns  int
-	idle   time.Time // since when conns is 0
+	idle   time.Time // when conns became 0
 	rates  map[protocol.ID]*rate.Limiter
 }
 
-// roster is a leaf: nothing that blocks runs under its lock.
+// roster is the set of admitted peers. Nothing that blocks runs under its lock.
 type roster struct {
 	mu     sync.Mutex
 	guests map[peer.ID]*guest         // guarded by mu
@@ -68,7 +67,7 @@ func newRoster() *roster {
 	return &roster{guests: map[peer.ID]*guest{}, subs: map[*Subscription]struct{}{}}
 }
 
-// admit enters a peer that has shown a valid credential, or its newer one.
+// admit adds a peer that has shown a valid credential, or updates the credential.
 func (r *roster) admit(c *Credential, name string, digest []byte, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +82,7 @@ func (r *roster) admit(c *Credential, name string, digest []byte, now time.Time)
 	g.name, g.digest = name, digest
 }
 
-// connected counts a connection.
+// connected counts a new connection of a peer.
 func (r *roster) connected(id peer.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +95,7 @@ func (r *roster) connected(id peer.ID) {
 	}
 }
 
-// disconnected uncounts one.
+// disconnected removes a connection from the count.
 func (r *roster) disconnected(id peer.ID, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,8 +109,7 @@ func (r *roster) disconnected(id peer.ID, now time.Time) {
 	}
 }
 
-// sweep forgets peers that have been without a connection for a while, and
-// returns those whose credential has run out.
+// sweep removes peers that have had no connection for a while, and returns those whose credential has expired.
 func (r *roster) sweep(now time.Time) (expired []peer.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +124,7 @@ func (r *roster) sweep(now time.Time) (expired []peer.ID) {
 	return expired
 }
 
-// guestInfo is a copy of what the roster holds about a peer.
+// guestInfo is a copy of the roster's entry of a peer.
 type guestInfo struct {
 	id        peer.ID
 	cred      *Credential
@@ -149,7 +147,7 @@ func (r *roster) get(id peer.ID) (guestInfo, bool) {
 	return g.info(id), true
 }
 
-// present lists the connected members, in the order of their ids.
+// present returns the connected members, sorted by ID.
 func (r *roster) present() []guestInfo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +170,7 @@ func (r *roster) presentLocked() []guestInfo {
 	return list
 }
 
-// count is how many members are connected.
+// count returns the number of connected members.
 func (r *roster) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +183,7 @@ func (r *roster) count() int {
 	return n
 }
 
-// allow takes one from the peer's allowance for a protocol.
+// allow takes one stream from the peer's allowance for a protocol; false if nothing is left.
 func (r *roster) allow(id peer.ID, p Protocol, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +199,7 @@ func (r *roster) allow(id peer.ID, p Protocol, now time.Time) bool {
 	return l.AllowN(now, 1)
 }
 
-// clear forgets all, when the cluster has changed.
+// clear removes all peers, because the cluster has changed.
 func (r *roster) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,18 +217,17 @@ func (r *roster) tellLocked(e Event) {
 	}
 }
 
-// Subscription hands out events. A reader that is slow misses states in
-// between, never the last one of a peer: so its memory is bounded by the
-// number of members.
+// Subscription delivers events. A slow reader may miss intermediate events of a peer, but never the last one. So its
+// memory is bounded by the number of members.
 type Subscription struct {
 	roster *roster
 	more   chan struct{} // holds one token while queue may be non-empty
 
 	mu    sync.Mutex
-	queue []Event // guarded by mu; at most one a peer
+	queue []Event // guarded by mu; at most one event for each peer
 }
 
-// subscribe starts with an Up for each member that is connected already.
+// subscribe returns a subscription that begins with an Up for each connected member.
 func (r *roster) subscribe() *Subscription {
 	s := &Subscription{roster: r, more: make(chan struct{}, 1)}
 	r.mu.Lock()

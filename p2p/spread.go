@@ -1,6 +1,6 @@
 package p2p
 
-// Spreading revocations: each daemon passes on what is new to it, and catches up those that are behind.
+// Spreading revocations: each daemon passes on what is new to it, and updates members that lack some.
 
 import (
 	"bufio"
@@ -26,13 +26,13 @@ type spreader struct {
 	revoked *revocations
 	book    *book
 	members connected
-	behind  <-chan peer.ID // members whose revocations differ from ours
+	behind  <-chan peer.ID // members whose list of revocations differs from ours
 	news    chan struct{}  // holds a token while there are revocations to pass on
-	renew   func()         // asks for a credential from another issuer
+	renew   func()         // requests a credential from another issuer
 	log     *slog.Logger
 }
 
-// revoke signs, keeps and spreads a revocation; see Host.Revoke.
+// revoke signs, stores and spreads a revocation; see Host.Revoke.
 func (r *spreader) revoke(p job.Peer, reason string) error {
 	id, err := peer.Decode(string(p))
 	if err != nil {
@@ -59,12 +59,12 @@ func (r *spreader) revoke(p job.Peer, reason string) error {
 	if !r.revoked.has(id) {
 		return fmt.Errorf("p2p: revoke %s: the list of %d is full", id, maxRevoked)
 	}
-	r.putOut([]revocation{rev})
+	r.enforce([]revocation{rev})
 	return nil
 }
 
-// putOut acts on revocations that are new here.
-func (r *spreader) putOut(fresh []revocation) {
+// enforce acts on revocations that are new here.
+func (r *spreader) enforce(fresh []revocation) {
 	for _, out := range fresh {
 		r.log.Warn("peer revoked", "peer", out.peer, "reason", out.reason, "at", out.at)
 		if out.peer == r.own.identity.id {
@@ -140,15 +140,15 @@ func (r *spreader) pushOver(s network.Stream, entries []*wirepb.Revocation) erro
 	if err := s.CloseWrite(); err != nil {
 		return err
 	}
-	// The other side closes when it has taken all.
+	// The other side closes the stream when it has accepted all.
 	if _, err := lazy.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("not taken: %w", err)
+		return fmt.Errorf("not accepted: %w", err)
 	}
 	s.Close()
 	return nil
 }
 
-// serveRevoked takes revocations from a member.
+// serveRevoked receives revocations from a member.
 func (r *spreader) serveRevoked(s network.Stream) {
 	reader := pbio.NewDelimitedReader(bufio.NewReader(s), limitOf(RevokedID))
 	for range maxRevoked/revokedBatch + 1 {
@@ -169,7 +169,7 @@ func (r *spreader) serveRevoked(s network.Stream) {
 			r.log.Warn("revocations refused", "peer", s.Conn().RemotePeer(), "error", err)
 			break
 		}
-		r.putOut(fresh)
+		r.enforce(fresh)
 	}
 	_ = s.Reset()
 }

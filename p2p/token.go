@@ -1,6 +1,6 @@
 package p2p
 
-// Tokens: the line of text that lets a host in.
+// Tokens: the text that lets a host join.
 
 import (
 	"crypto/ed25519"
@@ -14,20 +14,20 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 )
 
-// ErrBadToken is text that is no token: cut off, mistyped or something else.
+// ErrBadToken is text that is not a valid token: incomplete, mistyped or something else.
 var ErrBadToken = errors.New("not a token: copy the whole muster1-… word")
 
 const (
 	tokenPrefix = "muster1-"
-	secretSize  = 16 // 128 bits: guessing is hopeless, the rate limit keeps it quiet
-	sumSize     = 4  // catches a mistyped letter before anyone is asked
+	secretSize  = 16 // 128 bits cannot be guessed; the rate limit is there to keep the log short
+	sumSize     = 4  // detects a mistyped character before anybody is asked
 	tokenSize   = clusterSize + ed25519.PublicKeySize + 1 + secretSize + sumSize
 )
 
-// secret is the part of a token that proves it.
+// secret is the secret part of a token.
 type secret [secretSize]byte
 
-// hash is what the issuer keeps of a secret.
+// hash is what the issuer stores of a secret.
 func (s secret) hash() [sha256.Size]byte {
 	return sha256.Sum256(append([]byte("muster token 1\n"), s[:]...))
 }
@@ -40,8 +40,7 @@ func newSecret() (secret, error) {
 	return s, nil
 }
 
-// token is what the text says: which cluster, who issued it, and the secret
-// that only the issuer is shown.
+// token is the content of the text: the cluster, the issuer, and the secret, which only the issuer is shown.
 type token struct {
 	cluster clusterID
 	issuer  peer.ID
@@ -49,7 +48,7 @@ type token struct {
 	secret  secret
 }
 
-// String is the text of the token; never log it.
+// String returns the text of the token; never log it.
 func (t token) String() string {
 	key, err := edKey(t.issuer)
 	if err != nil {
@@ -69,7 +68,7 @@ func tokenSum(b []byte) [sumSize]byte {
 	return [sumSize]byte(sum[:sumSize])
 }
 
-// parseToken reads what String wrote; letters may be of either case.
+// parseToken parses the text of a token, in upper or lower case.
 func parseToken(text string) (token, error) {
 	rest, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(text)), tokenPrefix)
 	if !ok || len(rest) != letters.EncodedLen(tokenSize) {

@@ -22,7 +22,7 @@ func TestTokenText(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
-	// Every single wrong letter is noticed here, before anyone is asked.
+	// Every single wrong character is detected locally.
 	text := want.String()
 	for i := len(tokenPrefix); i < len(text); i++ {
 		b := []byte(text)
@@ -50,9 +50,8 @@ func FuzzParseToken(f *testing.F) {
 	})
 }
 
-// TestInvitesGiveNoMoreThanTheyHold, whoever asks in whatever order, with
-// restarts in between: at most `uses` peers get in, each of them again and
-// again, and none after the end.
+// TestInvitesGiveNoMoreThanTheyHold uses a token in any order, with restarts in between: at most `uses` peers are
+// admitted. Each of them may repeat its request, and nobody is admitted after the token has expired.
 func TestInvitesGiveNoMoreThanTheyHold(t *testing.T) {
 	dir := disk{t.TempDir()}
 	rapid.Check(t, func(rt *rapid.T) {

@@ -1,6 +1,6 @@
 package p2p
 
-// What goes over a stream: bounded messages, and the numbers that errors travel as.
+// Messages on a stream with their size bounds, and the numbers of errors on the wire.
 
 import (
 	"errors"
@@ -11,43 +11,45 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The refusals. Each says what the one who meets it can do.
+// The refusals. Each comment says what to do about it.
 var (
-	// ErrWrongCluster: the peer or the token is of another cluster; look for a mistyped address or token.
+	// ErrWrongCluster means that the peer or the token belongs to another cluster. Look for a mistyped address or
+	// token.
 	ErrWrongCluster = errors.New("it is of another cluster")
-	// ErrExpired: the credential has run out; join again with a new token.
+	// ErrExpired means that the credential has expired. Join again with a new token.
 	ErrExpired = errors.New("the credential has expired")
-	// ErrRevoked: the peer was taken out of the cluster; it stays out.
+	// ErrRevoked means that the peer was revoked. This is final.
 	ErrRevoked = errors.New("the peer was revoked")
-	// ErrTokenUnknown: the daemon never gave out this token; ask for a new one.
+	// ErrTokenUnknown means that the daemon never issued this token. Ask for a new one.
 	ErrTokenUnknown = errors.New("the token was not issued by this daemon")
-	// ErrTokenUsed: all uses of the token are gone; ask for a new one.
+	// ErrTokenUsed means that all uses of the token are taken. Ask for a new one.
 	ErrTokenUsed = errors.New("the token is used up")
-	// ErrTokenExpired: the token's time is over; ask for a new one.
+	// ErrTokenExpired means that the token has expired. Ask for a new one.
 	ErrTokenExpired = errors.New("the token has expired")
-	// ErrNotInviter: the daemon may not sign; ask another member.
+	// ErrNotInviter means that the daemon has no right to sign. Ask another member.
 	ErrNotInviter = errors.New("the daemon is no inviter")
-	// ErrChainTooLong: the daemon was itself invited through too many others; ask one that was invited earlier.
+	// ErrChainTooLong means that the daemon was itself invited through too many others. Ask one that was invited
+	// earlier.
 	ErrChainTooLong = errors.New("the daemon is too far from the cluster key to sign for others; ask another inviter")
-	// ErrRoles: the daemon cannot give roles that it lacks; ask for fewer, or another inviter.
+	// ErrRoles means that the daemon cannot give a role that it lacks. Ask for fewer roles, or ask another inviter.
 	ErrRoles = errors.New("the daemon lacks a role that it was asked to give")
-	// ErrTooFast: too many tries; wait a minute.
+	// ErrTooFast means that there were too many tries. Wait a minute.
 	ErrTooFast = errors.New("too many tries, wait a minute")
-	// ErrNotReady: the daemon belongs to no cluster yet; try again.
+	// ErrNotReady means that the daemon belongs to no cluster yet. Try again.
 	ErrNotReady = errors.New("the daemon is not a member of a cluster yet")
-	// ErrInternal: something went wrong inside the other daemon; its log says what.
+	// ErrInternal is an error inside the other daemon. Its log says more.
 	ErrInternal = errors.New("internal error at the peer; see its log")
 )
 
-// code is a refusal on the wire.
+// code is the number of a refusal on the wire.
 type code uint32
 
 const (
 	codeOK       code = 0
-	codeInternal code = 1 // what went wrong inside is not a stranger's business
+	codeInternal code = 1 // all other errors: strangers do not learn internal details
 )
 
-// codes pairs each refusal with its number, for both ways.
+// codes pairs each refusal with its number. It is used in both directions.
 var codes = []struct {
 	code code
 	err  error
@@ -79,13 +81,13 @@ func codeOf(err error) code {
 	return codeInternal
 }
 
-// refusal is the other side's no, as opposed to not reaching it.
+// refusal is a refusal by the other side, as opposed to a failure to reach it.
 type refusal struct{ err error }
 
 func (r refusal) Error() string { return "refused: " + r.err.Error() }
 func (r refusal) Unwrap() error { return r.err }
 
-// toError is nil for codeOK.
+// toError returns nil for codeOK.
 func (c code) toError() error {
 	if c == codeOK {
 		return nil
@@ -105,8 +107,7 @@ func isRefusal(err error) bool {
 
 func writeMsg(w io.Writer, m proto.Message) error { return pbio.NewDelimitedWriter(w).WriteMsg(m) }
 
-// readMsg reads one message of at most limit bytes. It may read ahead, so one
-// reader serves a whole stream: use it where one message comes.
+// readMsg reads one message of at most limit bytes. It may read ahead, so use it only on a stream with one message.
 func readMsg(r io.Reader, m proto.Message, limit int) error {
 	return pbio.NewDelimitedReader(r, limit).ReadMsg(m)
 }

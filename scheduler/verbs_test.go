@@ -156,7 +156,7 @@ func verbFree(s *story, a []string, o map[string]string) {
 		free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: fmt.Sprintf("%s-gpu%d", a[0], i), Memory: 80e9, Milli: 1000})
 	}
 	for i := range number(o["aside"], 0) {
-		free.Aside = append(free.Aside, fmt.Sprintf("%s-gpu%d", a[0], len(free.GPUs)+i))
+		free.Quarantined = append(free.Quarantined, fmt.Sprintf("%s-gpu%d", a[0], len(free.GPUs)+i))
 	}
 	var under []string
 	if o["under"] != "" {

@@ -120,7 +120,7 @@ func (r *capacity) free() lease.Free {
 	for _, g := range r.gpus.Free() {
 		f.GPUs = append(f.GPUs, lease.FreeGPU{UUID: g.UUID, Memory: g.Memory, Milli: g.Milli})
 	}
-	f.Aside = r.gpus.Idle()
+	f.Quarantined = r.gpus.Idle()
 	return f
 }
 

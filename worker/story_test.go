@@ -222,8 +222,8 @@ func freeText(f lease.Free) string {
 			text += fmt.Sprintf(":%d", g.Milli)
 		}
 	}
-	if len(f.Aside) > 0 {
-		text += " aside=" + strings.Join(f.Aside, ",")
+	if len(f.Quarantined) > 0 {
+		text += " aside=" + strings.Join(f.Quarantined, ",")
 	}
 	return text
 }

@@ -1,6 +1,6 @@
 package main
 
-// The table of verbs, and how a command line becomes one of them.
+// The table of verbs, and the program's entry point.
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const (
 	exitCtrlC  = job.ExitSignal + int(syscall.SIGINT) // interrupted
 )
 
-// usageError is a command line that cannot be meant.
+// usageError is an invalid command line.
 type usageError struct{ err error }
 
 func (v usageError) Error() string { return v.err.Error() }
@@ -33,7 +33,7 @@ func (v usageError) Unwrap() error { return v.err }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exitError carries an exit code; with no err there is nothing to say.
+// exitError carries an exit code; if err is nil, nothing is printed.
 type exitError struct {
 	code int
 	err  error
@@ -48,8 +48,7 @@ func (v exitError) Error() string {
 
 func (v exitError) Unwrap() error { return v.err }
 
-// run is the whole program: it carries out one command line and returns the
-// exit code. Errors are one line on s.err.
+// run is the whole program: it carries out one command line and returns the exit code. An error is one line on s.err.
 func run(ctx context.Context, args []string, s streams) int {
 	app := newApp(s)
 	if n := len(args); n > 1 && args[n-1] == askCompletion {
@@ -98,14 +97,14 @@ func newApp(s streams) *cli.App {
 	app := &cli.App{
 		Name:                      "muster",
 		Usage:                     "run jobs on the GPUs of many hosts, without a server",
-		UsageText:                 "muster VERB [FLAGS] [ARGUMENTS]\n\nA verb's own help: muster VERB --help",
+		UsageText:                 "muster VERB [FLAGS] [ARGUMENTS]\n\nHelp of one verb: muster VERB --help",
 		Version:                   version,
 		HideHelpCommand:           true,
-		DisableSliceFlagSeparator: true, // a comma is part of a value
+		DisableSliceFlagSeparator: true, // values contain commas
 		Reader:                    s.in,
 		Writer:                    s.out,
 		ErrWriter:                 s.err,
-		ExitErrHandler:            func(*cli.Context, error) {}, // run decides
+		ExitErrHandler:            func(*cli.Context, error) {}, // run handles errors
 		OnUsageError:              onUsageError,
 		Flags:                     clientFlags(cli.VersionFlag, cli.HelpFlag),
 		Commands:                  commands(s),
@@ -117,7 +116,7 @@ func newApp(s streams) *cli.App {
 	return app
 }
 
-// finish gives a verb what all verbs have.
+// finish adds to a verb what all verbs have.
 func finish(c *cli.Command) {
 	c.OnUsageError = onUsageError
 	c.HideHelpCommand = true
@@ -126,18 +125,17 @@ func finish(c *cli.Command) {
 	}
 }
 
-// onUsageError says in one line of ours which value a flag does not take; all
-// else was seen to by arrange.
+// onUsageError reports an invalid value of a flag in one line. arrange has reported all other errors already.
 func onUsageError(c *cli.Context, err error, _ bool) error {
 	value, flag, ok := strings.Cut(strings.TrimPrefix(err.Error(), "invalid value "), " for flag -")
 	if !ok {
 		return usageError{err}
 	}
 	flag, _, _ = strings.Cut(flag, ":")
-	return usagef("%s: it does not take %.60s; see `%s --help`", dashed(flag), value, c.Command.HelpName)
+	return usagef("%s: invalid value %.60s; see `%s --help`", dashed(flag), value, c.Command.HelpName)
 }
 
-// dashed is the name of a flag as people write it.
+// dashed returns the name of a flag with its dashes.
 func dashed(flag string) string {
 	if len(flag) == 1 {
 		return "-" + flag
@@ -145,22 +143,22 @@ func dashed(flag string) string {
 	return "--" + flag
 }
 
-// submitVerbs are submit, run and offers: from a command line to a job.
+// submitVerbs are submit, run and offers.
 type submitVerbs struct {
 	streams
 	specs specReader
 }
 
-// The other families of verbs. Each reads and writes the same streams.
+// The other groups of verbs. All use the same streams.
 type (
 	jobVerbs     struct{ streams } // list, show, wait for and change jobs
 	taskVerbs    struct{ streams } // output and files of one task, and commands in it
 	clusterVerbs struct{ streams } // nodes, GPUs and members
-	hostVerbs    struct{ streams } // what runs on this host
+	hostVerbs    struct{ streams } // programs that run on this host
 	programVerbs struct{ streams } // the program itself: help, version, completion
 )
 
-// commands is the table of verbs, in the order of help.
+// commands returns the table of verbs, in the order of help.
 func commands(s streams) []*cli.Command {
 	submit, jobs, task := submitVerbs{s, specReader{s}}, jobVerbs{s}, taskVerbs{s}
 	cluster, host, program := clusterVerbs{s}, hostVerbs{s}, programVerbs{s}
@@ -182,7 +180,7 @@ func group(name string, verbs ...*cli.Command) []*cli.Command {
 	return verbs
 }
 
-// later is a verb that users are promised and this version refuses.
+// later returns a verb of the documented interface that this version refuses.
 func later(verb string) *cli.Command {
 	return &cli.Command{
 		Name: verb, Hidden: true, SkipFlagParsing: true,

@@ -1,6 +1,6 @@
 package main
 
-// Command lines: what they mean, and what those get that mean nothing.
+// Command lines: which verb they run, and which error an invalid one gives.
 
 import (
 	"os"
@@ -24,7 +24,7 @@ func TestBadCommandLines(t *testing.T) {
 		return path
 	}
 	for _, c := range []struct {
-		line string // {NAME} is a file
+		line string // {NAME} is replaced by the path of a file
 		code int
 		want string
 	}{
@@ -45,7 +45,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"show", 2, "show: want one job id"},
 		{"cancel", 2, "cancel: want a job id, last or all"},
 		{"jobs --state XX", 2, `state "XX"`},
-		{"logs last -n x", 2, `-n: it does not take "x"`},
+		{"logs last -n x", 2, `-n: invalid value "x"`},
 		{"logs last -n=-3", 2, "--lines -3: not below 0"},
 		{"logs --all last", 2, "not yet in this version"},
 		{"wait last --timeout 5", 2, "needs a unit"},
@@ -53,7 +53,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"invite --uses 0", 2, "at least 1"},
 		{"join /ip4/1.2.3.4/tcp/1", 2, "--token"},
 		{"peers --reason x", 2, "--revoke"},
-		{"dev --nodes 0", 2, "from 1 to"},
+		{"dev --nodes 0", 2, "want 1 to"},
 		{"daemon --gate", 2, "not yet in this version"},
 		{"completion tcsh", 2, "bash, zsh or fish"},
 		{"submit", 2, "needs a command or a script"},
@@ -93,7 +93,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"cp x:f ", 2, "the directory's name is empty"},
 		{"node show ", 2, "node \"\": want its name or id"},
 		{"node drain ..", 2, "node \"..\": want its name or id"},
-		{"jobs --socket /" + strings.Repeat("s", 107), 2, "at most 107 letters"},
+		{"jobs --socket /" + strings.Repeat("s", 107), 2, "at most 107 bytes"},
 		{"requeue x y", 2, "not yet in this version"},
 		{"top --help", 2, "not yet in this version"},
 		{"events -f", 2, "not yet in this version"},
@@ -172,7 +172,7 @@ func TestHelp(t *testing.T) {
 	var walk func(path []string, verbs []*cli.Command)
 	walk = func(path []string, verbs []*cli.Command) {
 		for _, v := range verbs {
-			if v.Hidden || v.Name == "help" { // its help is that of all
+			if v.Hidden || v.Name == "help" { // help of help is the help of all
 				continue
 			}
 			path := append(slices.Clone(path), v.Name)
@@ -221,8 +221,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestBashCompletion lets bash run the script; the program it asks tells what
-// it was asked.
+// TestBashCompletion runs the script in bash with a fake program that prints its arguments.
 func TestBashCompletion(t *testing.T) {
 	alone(t)
 	bash, err := exec.LookPath("bash")

@@ -1,7 +1,7 @@
 package main
 
-// Flags may stand before or after a verb's arguments, in all the forms that
-// people expect; the library reads only those before, in some of the forms.
+// Flags may be written before or after a verb's arguments, in all the usual forms. The library accepts only flags
+// before the arguments, and only some of the forms.
 
 import (
 	"slices"
@@ -10,12 +10,11 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// arrange puts a command line into the form that the library reads: flags, each
-// in one word with its value, come before the arguments, and those that were
-// given before the verb come after it if the verb has them too.
+// arrange rewrites a command line for the library: each flag is one word with its value, flags come before the
+// arguments, and flags that were given before the verb come after it if the verb has them too.
 //
-// A verb that takes a command line of its own (Args is set) keeps everything
-// from its first argument on; if that was set apart by "--", it still is.
+// A verb whose argument is itself a command line (Args is set) keeps everything from its first argument on, including
+// a preceding "--".
 func arrange(app *cli.App, args []string) ([]string, error) {
 	if len(args) == 0 {
 		return args, nil
@@ -64,7 +63,7 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 	return out, nil
 }
 
-// sortOut parts the words after a verb into its flags and its arguments.
+// sortOut separates the words after a verb into flags and arguments.
 func sortOut(path string, verb *cli.Command, words []string) (flags, plain []string, err error) {
 	for len(words) > 0 {
 		switch {
@@ -85,8 +84,8 @@ func sortOut(path string, verb *cli.Command, words []string) (flags, plain []str
 	return flags, plain, nil
 }
 
-// takeFlag reads the flag at the front of words. It comes back in one word with
-// its value, or in several if several short ones were written as one: -fn5.
+// takeFlag takes the flag at the front of words. It returns the flag as one word with its value, or several short
+// flags that were written as one word, such as -fn5, as several words.
 func takeFlag(path string, flags []cli.Flag, words []string) (taken, rest []string, err error) {
 	word, rest := words[0], words[1:]
 	if asksHelp(word) {
@@ -110,8 +109,7 @@ func takeFlag(path string, flags []cli.Flag, words []string) (taken, rest []stri
 	return append(taken, word+"="+rest[0]), rest[1:], nil
 }
 
-// cluster takes short flags apart that were written in one word: -c4, -fn5. It
-// is nil for any other word.
+// cluster splits short flags that were written as one word: -c4, -fn5. It returns nil for any other word.
 func cluster(flags []cli.Flag, word string) (parts []string) {
 	letters := strings.TrimPrefix(word, "-")
 	if strings.HasPrefix(letters, "-") {
@@ -130,18 +128,18 @@ func cluster(flags []cli.Flag, word string) (parts []string) {
 	return parts
 }
 
-// isFlag tells flags and "--" from arguments; "-" is one of these.
+// isFlag reports whether a word is a flag or "--"; "-" is an argument.
 func isFlag(word string) bool { return len(word) > 1 && word[0] == '-' }
 
 func asksHelp(word string) bool { return word == "--help" || word == "-help" || word == "-h" }
 
-// nameOf is the name of a flag without dashes and value.
+// nameOf returns the name of a flag without dashes and value.
 func nameOf(word string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(word, "-"), "-"), "=")
 	return name
 }
 
-// known says whether one of the flags has the name, and takes a value.
+// known reports whether there is a flag of that name, and whether it takes a value.
 func known(flags []cli.Flag, name string) (takesValue, ok bool) {
 	for _, f := range flags {
 		if slices.Contains(f.Names(), name) {

@@ -1,6 +1,6 @@
 package main
 
-// How a verb reaches its daemon, and what verbs print in common.
+// The connection of a verb to its daemon, and output that several verbs share.
 
 import (
 	"context"
@@ -23,8 +23,7 @@ import (
 	"github.com/musterhq/muster/node"
 )
 
-// clientFlags are on every verb that talks to a daemon, and may stand before
-// the verb.
+// clientFlags are the flags of every verb that talks to a daemon. They may come before the verb.
 func clientFlags(more ...cli.Flag) []cli.Flag {
 	return append(more,
 		&cli.StringFlag{Name: "socket", Usage: "`PATH` of the daemon's socket", EnvVars: []string{"MUSTER_SOCKET"}, Value: node.FindSocket()},
@@ -34,21 +33,20 @@ func clientFlags(more ...cli.Flag) []cli.Flag {
 }
 
 func jsonFlag() *cli.BoolFlag {
-	return &cli.BoolFlag{Name: "json", Usage: "one JSON document", DisableDefaultText: true}
+	return &cli.BoolFlag{Name: "json", Usage: "print one JSON document", DisableDefaultText: true}
 }
 
 func listFlags(more ...cli.Flag) []cli.Flag {
 	return clientFlags(append(more,
 		jsonFlag(),
-		&cli.BoolFlag{Name: "jsonl", Usage: "one JSON object a line", DisableDefaultText: true})...)
+		&cli.BoolFlag{Name: "jsonl", Usage: "print one JSON object per line", DisableDefaultText: true})...)
 }
 
 func watchFlag(when string) *cli.BoolFlag {
 	return &cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "print again " + when, DisableDefaultText: true}
 }
 
-// client is the client of the daemon that the flags name, or else the
-// environment.
+// clientOf returns the client of the daemon that the flags or the environment name.
 func clientOf(c *cli.Context) (*api.Client, error) {
 	cfg := api.ClientConfig{Socket: c.String("socket"), Addr: c.String("addr")}
 	if given := c.LocalFlagNames(); slices.Contains(given, "socket") && !slices.Contains(given, "addr") {
@@ -68,7 +66,7 @@ func clientOf(c *cli.Context) (*api.Client, error) {
 	return client, nil
 }
 
-// asUsage makes the daemon's word that a request is wrong a wrong use.
+// asUsage turns an error that says that a request is invalid into a usage error.
 func asUsage(err error) error {
 	if errors.Is(err, api.ErrBad) || errors.Is(err, api.ErrTooLarge) || errors.Is(err, api.ErrNotYet) {
 		return usageError{err}
@@ -76,7 +74,7 @@ func asUsage(err error) error {
 	return err
 }
 
-// wantArgs checks how many arguments a verb was given; most < 0: any number.
+// wantArgs checks the number of arguments of a verb; most < 0 means any number.
 func wantArgs(c *cli.Context, least, most int, what string) error {
 	if n := c.NArg(); n < least || (most >= 0 && n > most) {
 		return usagef("%s: want %s; see `%s --help`", strings.TrimPrefix(c.Command.HelpName, c.App.Name+" "), what, c.Command.HelpName)
@@ -92,7 +90,7 @@ func (s streams) printJSON(doc any) error {
 	return enc.Encode(doc)
 }
 
-// printList writes a listing as its flags ask, and says who was silent.
+// printList writes a listing in the format that the flags select, and names the nodes that did not answer.
 func printList[T any](s streams, c *cli.Context, l api.Listing[T], table func(w io.Writer, items []T)) error {
 	switch {
 	case c.Bool("json"):
@@ -117,7 +115,7 @@ func printList[T any](s streams, c *cli.Context, l api.Listing[T], table func(w 
 	return nil
 }
 
-// dash stands in a table for what is not there.
+// dash replaces an empty cell of a table.
 func dash(s string) string {
 	if s == "" {
 		return "-"
@@ -132,7 +130,7 @@ func clock(t *time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-// elapsed is how long the job has run, to the second from a minute on.
+// elapsed returns how long the job has run, in whole seconds from one minute on.
 func elapsed(from, to *time.Time) string {
 	if from == nil {
 		return "-"
@@ -170,8 +168,7 @@ func withDetail(word, detail string) string {
 	return printable(word + ": " + detail)
 }
 
-// printable takes what could steer a terminal, or break a line, out of words
-// that others wrote.
+// printable replaces characters of foreign text that could control a terminal or break a line.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -196,7 +193,7 @@ func plural(n int, one, many string) string {
 	return many
 }
 
-// pause waits, and says whether ctx still goes on.
+// pause waits; it returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -30,10 +30,10 @@ func (v clusterVerbs) inviteCommand() *cli.Command {
 				return usagef("--ttl: %w", err)
 			}
 			if ttl <= 0 {
-				return usagef("--ttl %s: longer than 0s", ttl)
+				return usagef("--ttl %s: must be longer than 0s", ttl)
 			}
 			if c.Int("uses") < 1 {
-				return usagef("--uses %d: at least 1", c.Int("uses"))
+				return usagef("--uses %d: must be at least 1", c.Int("uses"))
 			}
 			client, err := clientOf(c)
 			if err != nil {
@@ -66,7 +66,7 @@ func (v clusterVerbs) joinCommand() *cli.Command {
 				return err
 			}
 			if c.String("token") == "" {
-				return usagef("join: give --token with the one from `muster invite`")
+				return usagef("join: give --token with the token that `muster invite` printed")
 			}
 			client, err := clientOf(c)
 			if err != nil {
@@ -88,7 +88,7 @@ func (v clusterVerbs) peersCommand() *cli.Command {
 		Name: "peers", Usage: "list the members of the cluster, or revoke one",
 		Flags: listFlags(
 			&cli.StringFlag{Name: "revoke", Usage: "permanently revoke the member `NAME|ID`"},
-			&cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why, with --revoke"}),
+			&cli.StringFlag{Name: "reason", Usage: "the reason, with --revoke: `TEXT`"}),
 		Action: v.peers,
 	}
 }
@@ -98,7 +98,7 @@ func (v clusterVerbs) peers(c *cli.Context) error {
 		return err
 	}
 	if c.IsSet("reason") && !c.IsSet("revoke") {
-		return usagef("--reason: only with --revoke")
+		return usagef("--reason: needs --revoke")
 	}
 	client, err := clientOf(c)
 	if err != nil {
@@ -130,7 +130,7 @@ func peerTable(w io.Writer, peers []api.Peer) {
 	}
 }
 
-// peerNamed finds the one member of that name or id.
+// peerNamed finds the member with that name or ID; it must be unique.
 func peerNamed(peers []api.Peer, name string) (api.Peer, error) {
 	var found []api.Peer
 	for _, p := range peers {

@@ -1,7 +1,6 @@
 package main
 
-// The verb completion: scripts that make a shell complete verbs and flags by
-// asking the program itself.
+// The verb completion: shell scripts that ask the program itself for the verbs and flags that may come next.
 
 import (
 	"fmt"
@@ -10,8 +9,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// askCompletion is the last word of a command line that asks what could stand
-// for the word before it; no answer means a file.
+// askCompletion is the last word of a command line that asks for completions of the word before it. If the answer is
+// empty, the shell completes file names.
 const askCompletion = "--generate-bash-completion"
 
 var completions = map[string]string{
@@ -53,8 +52,7 @@ func (v programVerbs) completionCommand() *cli.Command {
 	}
 }
 
-// complete lists what could stand for the last of the words after the
-// program's name: verbs, or flags once it begins with a dash.
+// complete returns the completions of the last word: verbs, or flags if it begins with a dash.
 func complete(app *cli.App, words []string) (fit []string) {
 	if len(words) == 0 {
 		words = []string{""}
@@ -68,13 +66,13 @@ func complete(app *cli.App, words []string) (fit []string) {
 	return fit
 }
 
-// candidates lists the flags or verbs that may follow the words.
+// candidates returns the flags or verbs that may follow the words.
 func candidates(app *cli.App, words []string, flagged bool) (all []string) {
 	here := &cli.Command{Flags: app.Flags, Subcommands: app.Commands}
-	value := false // the word is that of the flag before it
+	value := false // the word is the value of the flag before it
 	for _, w := range words {
 		switch {
-		case w == "=": // where bash parts words
+		case w == "=": // bash splits words here
 			value = true
 		case value:
 			value = false
@@ -88,7 +86,7 @@ func candidates(app *cli.App, words []string, flagged bool) (all []string) {
 				return nil
 			}
 		case here.Args:
-			return nil // the words of a job's command
+			return nil // these words are a job's command
 		}
 	}
 	switch {

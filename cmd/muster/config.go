@@ -15,8 +15,8 @@ func (v hostVerbs) configCommand() *cli.Command {
 	return &cli.Command{
 		Name: "config", Usage: "show or validate the settings of a daemon on this host", ArgsUsage: "show | validate [FILE]",
 		Subcommands: []*cli.Command{
-			{Name: "show", Usage: "each setting, its value and where it comes from", Flags: append(settingFlags(), jsonFlag()), Action: v.configShow},
-			{Name: "validate", Usage: "say whether a daemon could start with them", ArgsUsage: "[FILE]", Flags: append(settingFlags(), jsonFlag()), Action: v.configValidate},
+			{Name: "show", Usage: "print each setting, its value and its origin", Flags: append(settingFlags(), jsonFlag()), Action: v.configShow},
+			{Name: "validate", Usage: "check whether a daemon could start with them", ArgsUsage: "[FILE]", Flags: append(settingFlags(), jsonFlag()), Action: v.configValidate},
 		},
 	}
 }

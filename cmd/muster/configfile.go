@@ -1,7 +1,6 @@
 package main
 
-// The config file of a daemon: YAML with one line for each setting, by the name
-// of its flag.
+// The config file of a daemon: YAML with one entry for each setting, named like its flag.
 
 import (
 	"cmp"
@@ -20,13 +19,13 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// configLines is what a config file says.
+// configLines is the content of a config file.
 type configLines struct {
-	path     string // empty: there is none
+	path     string // empty: there is no file
 	settings map[string]fileSetting
 }
 
-// fileSetting is what the file says about one setting.
+// fileSetting is one setting in the file.
 type fileSetting struct {
 	values []string
 	list   bool // written as a list or a map
@@ -34,8 +33,8 @@ type fileSetting struct {
 	place  string // FILE:LINE
 }
 
-// unknown refuses the first line that no setting is for, or whose setting takes
-// one value and not a list.
+// unknown returns an error for the first entry that is not a setting, or that is a list although the setting has one
+// value.
 func (f configLines) unknown(all []setting) error {
 	lines := slices.SortedFunc(maps.Keys(f.settings), func(a, b string) int { return cmp.Compare(f.settings[a].line, f.settings[b].line) })
 	for _, name := range lines {
@@ -60,8 +59,7 @@ func defaultConfigFile() string {
 	return "config.yaml"
 }
 
-// readConfigFile reads the settings in a file, which may be missing unless it
-// was asked for.
+// readConfigFile reads the settings in a file. Without asked the file may be missing.
 func readConfigFile(path string, asked bool) (configLines, error) {
 	text, err := readFile(path)
 	switch {
@@ -79,8 +77,8 @@ func readConfigFile(path string, asked bool) (configLines, error) {
 	return configLines{path, settings}, nil
 }
 
-// parseConfig reads "setting: value", "setting: [values]" and, for labels,
-// "setting: {k: v}". Its errors begin with the place.
+// parseConfig parses "setting: value", "setting: [values]" and, for labels, "setting: {k: v}". Its errors begin with
+// the position.
 func parseConfig(path string, text []byte) (map[string]fileSetting, error) {
 	doc, err := parser.ParseBytes(text, 0)
 	var at yaml.Error
@@ -122,10 +120,10 @@ func isList(n ast.Node) bool {
 	return isMap || n.Type() == ast.SequenceType
 }
 
-// limitsSetting is the one setting whose value is a tree.
+// limitsSetting is the only setting whose value is a tree.
 const limitsSetting = "limits"
 
-// limitsOf lists the leaves of limits, each with its path: per_user.gpus=4.
+// limitsOf returns the leaves of limits, each with its path: per_user.gpus=4.
 func limitsOf(n ast.Node) (values []string, err error) {
 	m, ok := n.(ast.MapNode)
 	if !ok {
@@ -148,7 +146,7 @@ func limitsOf(n ast.Node) (values []string, err error) {
 	return values, nil
 }
 
-// valuesOf lists the values of a setting; none stand for the default.
+// valuesOf returns the values of a setting; an empty list means the default.
 func valuesOf(n ast.Node) (values []string, err error) {
 	switch n := n.(type) {
 	case *ast.NullNode:
@@ -186,7 +184,7 @@ func nameOfField(f *ast.MapNodeIter) string {
 	return name
 }
 
-// word is a plain value as it was written, without quotes.
+// word returns a scalar as it was written, without quotes.
 func word(n ast.Node) (text string, ok bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:

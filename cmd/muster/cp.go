@@ -1,6 +1,6 @@
 package main
 
-// The verb cp, and the files that --download brings back.
+// The verb cp, and copying the files of --download.
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 func (v taskVerbs) cpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "cp", Usage: "copy files of a task here", ArgsUsage: "ID[.T]:PATH DIR",
-		Description: "PATH is a path or glob below the task's directory; without one, everything is copied. While the task runs, its files are copied as they are. After its end only the files that the job named with --download are left.",
+		Description: "PATH is a path or glob below the task's directory; without one, everything is copied. While the task runs, its files are copied as they are. After its end only files that match the job's --download are left.",
 		Flags:       clientFlags(),
 		Action:      v.cp,
 	}
@@ -54,7 +54,7 @@ func (v taskVerbs) cp(c *cli.Context) error {
 	return asUsage(copyFiles(c.Context, client, request, c.Args().Get(1)))
 }
 
-// taskNamed is the one task that ID or ID.T names.
+// taskNamed returns the task that ID or ID.T names.
 func taskNamed(ctx context.Context, client *api.Client, verb, name string) (api.Job, int, error) {
 	jobs, sel, err := client.Resolve(ctx, name)
 	if err != nil {
@@ -77,9 +77,8 @@ func copyFiles(ctx context.Context, client *api.Client, r api.FilesRequest, dir 
 	return client.Files(ctx, r, func(archive io.Reader) error { return blob.Unarchive(archive, dir) })
 }
 
-// download brings back what the job asked for, to the directory that the
-// command was given in; of several tasks, each to a directory of its own. The
-// job's own end says more than ours does.
+// download copies the files that the job asked to keep to the current directory; with several tasks, each task to a
+// directory of its own. An error of the job itself takes precedence over one of the copying.
 func (f follower) download(ctx context.Context, id job.ID, spec job.Spec, end error) error {
 	if len(spec.Download) == 0 || ctx.Err() != nil {
 		return end
@@ -92,7 +91,7 @@ func (f follower) download(ctx context.Context, id job.ID, spec job.Spec, end er
 			dir = filepath.Join(dir, strconv.Itoa(t.Task))
 		}
 		if t.StartedAt == nil {
-			continue // it never had any
+			continue // it never had any files
 		}
 		errs = append(errs, copyFiles(ctx, f.client, api.FilesRequest{Job: id, Task: t.Task}, dir))
 	}

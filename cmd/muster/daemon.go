@@ -1,7 +1,6 @@
 package main
 
-// The verb daemon, and the hidden ones that it starts: the runner and the NVML
-// agent.
+// The verb daemon, and the hidden verbs that the daemon starts: the runner and the NVML agent.
 
 import (
 	"errors"
@@ -20,7 +19,7 @@ import (
 
 func (v hostVerbs) daemonCommand() *cli.Command {
 	return &cli.Command{
-		Name: "daemon", Usage: "run the service that each host of a cluster has",
+		Name: "daemon", Usage: "run the daemon; each host of a cluster runs one",
 		Flags:  append(settingFlags(), &cli.BoolFlag{Name: "gate", Hidden: true}),
 		Action: v.daemon,
 	}
@@ -46,7 +45,7 @@ func (v hostVerbs) daemon(c *cli.Context) error {
 	return s.run(c.Context)
 }
 
-// logHandler writes as the settings ask; of libp2p's own lines only errors.
+// logHandler formats the log as configured. It drops libp2p's own lines below errors.
 func logHandler(w io.Writer, format string, level slog.Leveler) slog.Handler {
 	ours, theirs := &slog.HandlerOptions{Level: level}, &slog.HandlerOptions{Level: slog.LevelError}
 	if format == "json" {
@@ -57,11 +56,11 @@ func logHandler(w io.Writer, format string, level slog.Leveler) slog.Handler {
 	return slog.NewTextHandler(w, ours)
 }
 
-// errRunner says that the runner has failed, and has said why.
+// errRunner means that the runner has failed and has printed why.
 var errRunner = errors.New("runner: failed")
 
-// runnerCommand is the process that holds a host's tasks; daemons start it,
-// where the small program of its own (runnerProgram) is not at hand.
+// runnerCommand is the runner, which runs a host's tasks. Daemons start it if the separate small program
+// (runnerProgram) is not included.
 func (v hostVerbs) runnerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "runner", Hidden: true, SkipFlagParsing: true,
@@ -74,11 +73,11 @@ func (v hostVerbs) runnerCommand() *cli.Command {
 	}
 }
 
-// guardFlag makes the runner of containers their guard: see docs/adr/025.
+// guardFlag starts the container runner as the guard of another: see docs/adr/025.
 const guardFlag = "--guard"
 
-// containerRunnerCommand is the process that watches over a host's containers;
-// daemons start it, and it its guard.
+// containerRunnerCommand is the process that watches over a host's containers. Daemons start it, and it starts its
+// own guard.
 func (v hostVerbs) containerRunnerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "container-runner", Hidden: true, SkipFlagParsing: true,
@@ -103,7 +102,7 @@ func (v hostVerbs) containerRunnerCommand() *cli.Command {
 	}
 }
 
-// nvmlAgentCommand asks the NVIDIA driver on behalf of a daemon.
+// nvmlAgentCommand queries the NVIDIA driver on behalf of a daemon.
 func (v hostVerbs) nvmlAgentCommand() *cli.Command {
 	return &cli.Command{
 		Name: "nvml-agent", Hidden: true,

@@ -18,13 +18,13 @@ import (
 
 func (v clusterVerbs) declareDeadCommand() *cli.Command {
 	return &cli.Command{
-		Name: "declare-dead", Usage: "write off the tasks of a node that will not come back", ArgsUsage: "NODE",
-		Description: "For a host that will not come back: destroyed, or wiped. What was assigned to it runs again elsewhere, or ends as NODE_FAIL (--no-requeue) or CANCELLED; " +
-			"tasks with `partition: hold` end in no other way. You vouch that nothing runs there any more: a task that still runs there would run twice. A node that answers any daemon is refused. " +
-			"On a terminal it asks first.",
+		Name: "declare-dead", Usage: "give up the tasks of a node that will not come back", ArgsUsage: "NODE",
+		Description: "For a host that will not come back: destroyed, or wiped. Its tasks run again elsewhere, or end as NODE_FAIL (--no-requeue) or CANCELLED; " +
+			"this is the only way to end tasks with `partition: hold`. Make sure that nothing runs there any more: such a task would run twice. A node that answers any daemon is refused. " +
+			"On a terminal the verb asks for confirmation.",
 		Flags: clientFlags(
 			jsonFlag(),
-			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask", DisableDefaultText: true}),
+			&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask for confirmation", DisableDefaultText: true}),
 		Action: v.declareDead,
 	}
 }
@@ -44,7 +44,7 @@ func (v clusterVerbs) declareDead(c *cli.Context) error {
 		if err != nil {
 			return asUsage(err)
 		}
-		node = string(would.ID) // whatever its name comes to mean
+		node = string(would.ID) // the name may come to mean another node
 		if yes, err := v.confirm(c.Context, deathQuestion(would, time.Now())); err != nil || !yes {
 			return cmp.Or(err, fmt.Errorf("%s was not declared dead", printable(would.Name)))
 		}
@@ -66,7 +66,7 @@ func (v clusterVerbs) declareDead(c *cli.Context) error {
 	return nil
 }
 
-// givenUp is "3 tasks given up by 2 daemons".
+// givenUp returns a text such as "3 tasks given up by 2 daemons".
 func givenUp(d api.Death) string {
 	if d.Tasks == 0 {
 		return "it had no tasks"
@@ -76,7 +76,7 @@ func givenUp(d api.Death) string {
 
 func countTasks(n int) string { return fmt.Sprintf("%d %s", n, plural(n, "task", "tasks")) }
 
-// deathQuestion says what is known of the node, and what would happen.
+// deathQuestion says what is known of the node and what would happen.
 func deathQuestion(d api.Death, now time.Time) string {
 	heard := "was never heard of here"
 	if d.LastSeenAt != nil {
@@ -91,12 +91,12 @@ func deathQuestion(d api.Death, now time.Time) string {
 	return printable(fmt.Sprintf("%s %s. %s would be given up; tasks that still run there would run twice. Declare it dead? [y/N] ", d.Name, heard, countTasks(d.Tasks)))
 }
 
-// confirm asks, and says whether the answer is yes.
+// confirm asks the question and reports whether the answer is yes.
 func (v clusterVerbs) confirm(ctx context.Context, question string) (bool, error) {
 	fmt.Fprint(v.err, question)
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(io.LimitReader(v.in, maxAnswered)).ReadString('\n') // nothing is no
+		line, _ := bufio.NewReader(io.LimitReader(v.in, maxAnswered)).ReadString('\n') // no answer means no
 		answer <- line
 	}()
 	select {
@@ -109,4 +109,4 @@ func (v clusterVerbs) confirm(ctx context.Context, question string) (bool, error
 	}
 }
 
-const maxAnswered = 1024 // letters of an answer that are read
+const maxAnswered = 1024 // bytes read of an answer

@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// deaths answers POST /v1/nodes/n1/declare-dead and counts what it was asked.
+// deaths serves POST /v1/nodes/n1/declare-dead and counts its calls.
 type deaths struct {
 	partial      string // names in JSON
 	tasks        int
@@ -74,7 +74,7 @@ func TestDeclareDead(t *testing.T) {
 	}
 }
 
-// On a terminal it asks, and only yes is yes.
+// On a terminal the verb asks, and only yes means yes.
 func TestDeclareDeadAsks(t *testing.T) {
 	for _, c := range []struct {
 		types string
@@ -114,7 +114,7 @@ func TestDeclareDeadAsks(t *testing.T) {
 	}
 }
 
-// terminal is a terminal, and the side of the person before it.
+// terminal returns a terminal and the end at which a person types.
 func terminal(t *testing.T) (screen, tty *os.File) {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

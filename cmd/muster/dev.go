@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	maxDevNodes  = 64               // each is a process of some 60 MB
+	maxDevNodes  = 64               // each is a process of about 60 MB
 	devStart     = 30 * time.Second // for one daemon
 	devStopGrace = 10 * time.Second
 )
@@ -35,7 +35,7 @@ func (v hostVerbs) devCommand() *cli.Command {
 		Name: "dev", Usage: "run a throw-away cluster on this machine; Ctrl-C ends it and all its tasks",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "`N` daemons"},
-			&cli.IntFlag{Name: "cpus", Usage: "`N` CPUs that each offers; 0: all of this machine's", DefaultText: "0"},
+			&cli.IntFlag{Name: "cpus", Usage: "`N` CPUs of each daemon; 0: all of this machine's", DefaultText: "0"},
 			&cli.StringFlag{Name: "gpus", Value: "sim:2xH100-80GB", Usage: "`GPUS` of each daemon: none, auto or simulated"},
 		},
 		Action: func(c *cli.Context) error {
@@ -43,17 +43,17 @@ func (v hostVerbs) devCommand() *cli.Command {
 				return err
 			}
 			if n := c.Int("nodes"); n < 1 || n > maxDevNodes {
-				return usagef("--nodes %d: from 1 to %d", n, maxDevNodes)
+				return usagef("--nodes %d: want 1 to %d", n, maxDevNodes)
 			}
 			if n := c.Int("cpus"); n < 0 {
-				return usagef("--cpus %d: a number of CPUs; 0 for all", n)
+				return usagef("--cpus %d: want a number of CPUs; 0 for all", n)
 			}
 			return v.dev(c.Context, c.Int("nodes"), c.Int("cpus"), c.String("gpus"))
 		},
 	}
 }
 
-// devCluster is the daemons of one `muster dev`.
+// devCluster holds the daemons of one `muster dev`.
 type devCluster struct {
 	streams
 	dir     string
@@ -62,13 +62,12 @@ type devCluster struct {
 	waits   sync.WaitGroup
 }
 
-// devDaemon is a daemon of it, which tells it when it is ready as it would tell
-// systemd, and writes its log itself.
+// devDaemon is a daemon of the cluster. It reports readiness as to systemd, and writes its log itself.
 type devDaemon struct {
 	cmd    *exec.Cmd
 	notify *net.UnixConn
-	ready  chan struct{} // closed when it is
-	ended  chan struct{} // closed when it has
+	ready  chan struct{} // closed when the daemon is ready
+	ended  chan struct{} // closed when the daemon has ended
 }
 
 func (v hostVerbs) dev(ctx context.Context, nodes, cpus int, gpus string) (err error) {
@@ -112,8 +111,9 @@ func (d *devCluster) start(ctx context.Context, name string, cpus int, gpus stri
 		"daemon", "--config", os.DevNull, "--name", name, "--data-dir", filepath.Join(d.dir, name), "--socket", d.socket(name), "--cpus", strconv.Itoa(cpus), "--gpus", gpus, "--allow-root",
 		"--listen", "/ip4/127.0.0.1/tcp/0", "--listen", "/ip4/127.0.0.1/udp/0/quic-v1",
 	}, join...)
-	cmd := exec.Command(d.program, args...)                                                                   //nolint:noctx // it is stopped by end, in its turn
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MUSTER_") }) // meant for other daemons
+	cmd := exec.Command(d.program, args...) //nolint:noctx // end stops it
+	// those variables are meant for other daemons
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MUSTER_") })
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	at := filepath.Join(d.dir, name+".log")
 	p, err := d.launch(cmd, at, filepath.Join(d.dir, name+".notify"))
@@ -135,14 +135,13 @@ func (d *devCluster) start(ctx context.Context, name string, cpus int, gpus stri
 	}
 }
 
-// launch starts a daemon that writes its log to a file, and tells at a socket
-// how it is.
+// launch starts a daemon that writes its log to a file and reports its state to a socket.
 func (d *devCluster) launch(cmd *exec.Cmd, log, socket string) (*devDaemon, error) {
 	file, err := os.Create(log)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() // the daemon has its own
+	defer file.Close() // the daemon has its own descriptor
 	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {
 		return nil, err
@@ -161,7 +160,7 @@ func (d *devCluster) launch(cmd *exec.Cmd, log, socket string) (*devDaemon, erro
 	return p, nil
 }
 
-// listen hears what the daemon says of itself, until its end.
+// listen receives the daemon's reports until its end.
 func (p *devDaemon) listen() {
 	said, b := false, make([]byte, 4<<10)
 	for {
@@ -176,7 +175,7 @@ func (p *devDaemon) listen() {
 	}
 }
 
-// invitation is the flags with which the other daemons join the first.
+// invitation returns the flags with which the other daemons join the first.
 func (d *devCluster) invitation(ctx context.Context, name string, hosts int) ([]string, error) {
 	client, err := api.NewClient(api.ClientConfig{Socket: d.socket(name)})
 	if err != nil {
@@ -194,8 +193,7 @@ func (d *devCluster) invitation(ctx context.Context, name string, hosts int) ([]
 	return append(flags, "--token", inv.Token), nil
 }
 
-// end stops the daemons, then their runners with all tasks, and removes
-// everything.
+// end stops the daemons, then their runners with all tasks, and removes all files.
 func (d *devCluster) end() error {
 	for _, p := range d.started {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)

@@ -1,6 +1,6 @@
 package main
 
-// How dev ends the runners that its daemons leave: with them go their tasks.
+// Ending the runners that the daemons of dev leave behind, and with them their tasks.
 
 import (
 	"path/filepath"
@@ -13,8 +13,8 @@ import (
 	"github.com/musterhq/muster/node"
 )
 
-// endRunners sends TERM to each runner whose command line names the directory;
-// a runner that is told to stop ends its tasks first.
+// endRunners sends SIGTERM to each runner whose command line names the directory. A runner then ends its tasks before
+// it exits.
 func endRunners(dir string) {
 	all, err := process.Processes()
 	if err != nil {
@@ -31,14 +31,13 @@ func endRunners(dir string) {
 	}
 }
 
-// isRunner knows a runner by its command line: the program of its own, or the
-// hidden verb.
+// isRunner recognizes a runner by its command line: the separate program, or the hidden verb.
 func isRunner(line []string) bool {
 	return len(line) > 1 && (line[1] == "runner" || line[1] == "container-runner" || strings.HasPrefix(filepath.Base(line[0]), node.RunnerPrefix))
 }
 
-// waitGone waits for a runner that was told to stop, at most as long as its
-// tasks have between TERM and KILL.
+// waitGone waits for a runner that was told to stop, at most for the time that tasks have between SIGTERM and
+// SIGKILL.
 func waitGone(p *process.Process) {
 	fd, err := unix.PidfdOpen(int(p.Pid), 0)
 	if err != nil {

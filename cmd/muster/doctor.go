@@ -1,6 +1,6 @@
 package main
 
-// The verb doctor: what on this host could keep muster from working.
+// The verb doctor: problems of this host that could keep muster from working.
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 
 func (v hostVerbs) doctorCommand() *cli.Command {
 	return &cli.Command{
-		Name: "doctor", Usage: "look for what keeps muster from working on this host",
+		Name: "doctor", Usage: "look for problems that keep muster from working on this host",
 		Flags:  append(settingFlags(), jsonFlag()),
 		Action: v.doctor,
 	}
@@ -48,8 +48,8 @@ func (v hostVerbs) doctor(c *cli.Context) error {
 	return err
 }
 
-// facts asks the daemon that runs here, which knows how it was started, and
-// looks without it if there is none.
+// hostFacts asks the daemon on this host, which knows its own settings. If there is none, it examines the host
+// itself.
 func hostFacts(c *cli.Context) ([]api.Fact, error) {
 	cfg, err := configOf(c)
 	if err != nil {

@@ -18,7 +18,7 @@ func (v clusterVerbs) drainCommand() *cli.Command {
 		Flags: clientFlags(
 			jsonFlag(),
 			&cli.StringFlag{Name: "deadline", Usage: "end tasks that still run after `DURATION`, and run them elsewhere unless --no-requeue"},
-			&cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why, for all who ask"}),
+			&cli.StringFlag{Name: "reason", Usage: "the reason, shown with the node: `TEXT`"}),
 		Action: func(c *cli.Context) error {
 			r := api.DrainRequest{Reason: c.String("reason")}
 			if c.IsSet("deadline") {
@@ -69,7 +69,7 @@ func (v clusterVerbs) changeNode(c *cli.Context, change func(*api.Client, string
 	return nil
 }
 
-// runningText is "2 tasks run on until 2026-01-02T15:04:05Z".
+// runningText returns a text such as "2 tasks run on until 2026-01-02T15:04:05Z".
 func runningText(n api.Node) string {
 	text := fmt.Sprintf("%d tasks run", n.Running)
 	if n.Running == 1 {

@@ -17,10 +17,10 @@ import (
 func (v taskVerbs) execCommand() *cli.Command {
 	return &cli.Command{
 		Name: "exec", Usage: "run a command in a running task", ArgsUsage: "ID[.T] -- COMMAND...", Args: true,
-		Description: "As the task's user, with its environment and within its bounds; it ends with the task. The exit code is the command's.",
+		Description: "The command runs as the task's user, with the task's environment and limits. It ends with the task. The exit code is that of the command.",
 		Flags: clientFlags(
-			&cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "connect its standard input", DisableDefaultText: true},
-			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give it a terminal", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "interactive", Aliases: []string{"i"}, Usage: "connect the standard input", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "allocate a terminal", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "it", Hidden: true}),
 		Action: v.exec,
 	}
@@ -71,11 +71,11 @@ func (v taskVerbs) exec(c *cli.Context) error {
 	return nil
 }
 
-// enterTerminal connects this terminal to the command, until restore.
+// enterTerminal connects this terminal to the command until restore is called.
 func (v taskVerbs) enterTerminal(r *api.ExecRequest, st *api.ExecStreams) (restore func(), err error) {
 	in, ok := v.in.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) { //nolint:gosec // a descriptor is small
-		return nil, usagef("exec: --tty: the standard input is no terminal")
+		return nil, usagef("exec: --tty: the standard input is not a terminal")
 	}
 	fd := int(in.Fd()) //nolint:gosec // a descriptor is small
 	size := func() (rows, cols uint16) {
@@ -83,7 +83,7 @@ func (v taskVerbs) enterTerminal(r *api.ExecRequest, st *api.ExecStreams) (resto
 		if err != nil {
 			return 0, 0
 		}
-		return uint16(h), uint16(w) //nolint:gosec // the kernel keeps it in 16 bits
+		return uint16(h), uint16(w) //nolint:gosec // the kernel has 16 bits for each
 	}
 	r.Term = os.Getenv("TERM")
 	r.Rows, r.Cols = size()
@@ -115,7 +115,7 @@ func (v taskVerbs) enterTerminal(r *api.ExecRequest, st *api.ExecStreams) (resto
 		signal.Stop(changed)
 		close(done)
 		if before != nil {
-			_ = term.Restore(fd, before) // there is nothing better to do with it
+			_ = term.Restore(fd, before) // an error here cannot be handled
 		}
 	}, nil
 }

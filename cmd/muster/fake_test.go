@@ -1,6 +1,6 @@
 package main
 
-// A daemon of a few hand-written documents, and the program run against it.
+// A fake daemon that serves hand-written documents, and the program run against it.
 
 import (
 	"bytes"
@@ -23,11 +23,11 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	time.Local = time.UTC // what tables show is the same everywhere
+	time.Local = time.UTC // tables show the same times everywhere
 	m.Run()
 }
 
-// fake is a daemon on a socket of its own.
+// fake is a daemon on its own socket.
 type fake struct {
 	t      *testing.T
 	socket string
@@ -59,11 +59,11 @@ func newFake(t *testing.T, routes map[string]http.HandlerFunc) *fake {
 	return &fake{t, l.Addr().String()}
 }
 
-// alone takes away what the environment says to the program.
+// alone unsets the environment variables of the program.
 func alone(t *testing.T) {
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "MUSTER_") {
-			t.Setenv(name, "") // and so restored afterwards
+			t.Setenv(name, "") // so that the test framework restores it
 			os.Unsetenv(name)
 		}
 	}
@@ -106,7 +106,7 @@ func problem(status int, code, more string) http.HandlerFunc {
 	}
 }
 
-// jobDoc is a job of one task; more are further fields of the task.
+// jobDoc returns a job of one task; more holds further fields of the task.
 func jobDoc(id, state, more string) string {
 	return fmt.Sprintf(`{"schema":"muster.job/v1","id":%q,"name":"train","user":"amy","state":%q,"reason":"","priority":50,"nodes":1,
 		"submitted_at":"2026-01-02T03:04:05Z","started_at":"2026-01-02T03:04:06Z","ended_at":"2026-01-02T03:05:07Z","owner":"12D3KooWOwner","copies":1,
@@ -119,7 +119,7 @@ func jobsDoc(jobs ...string) string {
 	return `{"schema":"muster.jobs/v1","partial":[],"items":[` + strings.Join(jobs, ",") + `]}`
 }
 
-// events tells of the jobs and goes on until the client has seen enough.
+// events sends events of the jobs, and goes on until the client ends the stream.
 func events(jobs ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -132,8 +132,7 @@ func events(jobs ...string) http.HandlerFunc {
 	}
 }
 
-// logOf serves the two streams of attempt 1; later is what comes only to those
-// who follow.
+// logOf serves the two streams of attempt 1; later is sent only to clients that follow.
 func logOf(stdout, stderr, later string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text := stdout

@@ -1,6 +1,6 @@
 package main
 
-// Following a job to its end, and the exit code that this gives.
+// Following a job to its end, and the resulting exit code.
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// follower follows the jobs that one daemon tells of.
+// follower follows jobs through one daemon.
 type follower struct {
 	streams
 	client *api.Client
 }
 
-// follow copies both streams of a job until it ends and exits with its code.
+// follow copies both streams of a job until it ends, and exits with its code.
 func (f follower) follow(ctx context.Context, id job.ID, out io.Writer) error {
 	stop := f.tellWait(ctx, id)
 	defer stop()
@@ -39,8 +39,8 @@ func (f follower) follow(ctx context.Context, id job.ID, out io.Writer) error {
 	return nil
 }
 
-// copyOutput follows a job: each stream to its own place, or both in their
-// order where that is one place.
+// copyOutput follows a job. It copies each stream to its own destination, or both in the order of writing if the
+// destination is the same.
 func (f follower) copyOutput(ctx context.Context, id job.ID, out io.Writer) error {
 	var mu sync.Mutex
 	defer f.tellStart(ctx, id, &mu)()
@@ -59,7 +59,7 @@ func (f follower) copyOutput(ctx context.Context, id job.ID, out io.Writer) erro
 	return errors.Join(errs...)
 }
 
-// sameFile says whether both writers are one file or terminal.
+// sameFile reports whether both writers are the same file or terminal.
 func sameFile(a, b io.Writer) bool {
 	f, ok1 := a.(*os.File)
 	g, ok2 := b.(*os.File)
@@ -71,7 +71,7 @@ func sameFile(a, b io.Writer) bool {
 	return err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// lockedWriter lets two streams be written to one place.
+// lockedWriter lets two streams write to one destination.
 type lockedWriter struct {
 	mu *sync.Mutex
 	w  io.Writer
@@ -83,7 +83,7 @@ func (l lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// tellWait says on a terminal why a job has not started after a second.
+// tellWait prints on a terminal, after a second, why a job has not started.
 func (f follower) tellWait(ctx context.Context, id job.ID) (stop func() bool) {
 	if !onTerminal(f.err) {
 		return func() bool { return false }
@@ -96,8 +96,8 @@ func (f follower) tellWait(ctx context.Context, id job.ID) (stop func() bool) {
 	}).Stop
 }
 
-// tellStart says on a terminal, in one line that changes, what keeps a task from
-// starting, such as the layers of its image. Stop waits for the line to be gone.
+// tellStart prints on a terminal, in one line that it updates, what keeps a task from starting, such as the layers of
+// its image. stop waits until the line is gone.
 func (f follower) tellStart(ctx context.Context, id job.ID, mu *sync.Mutex) (stop func()) {
 	if !onTerminal(f.err) {
 		return func() {}
@@ -106,7 +106,7 @@ func (f follower) tellStart(ctx context.Context, id job.ID, mu *sync.Mutex) (sto
 	var told sync.WaitGroup
 	told.Go(func() {
 		shown := false
-		_, _ = f.client.Wait(ctx, []job.ID{id}, func(j api.Job) { // only the line is lost with it
+		_, _ = f.client.Wait(ctx, []job.ID{id}, func(j api.Job) { // an error costs only this line
 			mu.Lock()
 			defer mu.Unlock()
 			switch starting := j.State == job.Starting && j.ReasonDetail != ""; {
@@ -125,10 +125,10 @@ func (f follower) tellStart(ctx context.Context, id job.ID, mu *sync.Mutex) (sto
 	return func() { cancel(); told.Wait() }
 }
 
-// maxWaited is how many jobs one stream of events may name.
+// maxWaited bounds the jobs that one stream of events may name.
 const maxWaited = 1000
 
-// waitFor waits for the ends of jobs and exits with the highest of their codes.
+// waitFor waits for jobs to end, and exits with the highest of their codes.
 func (f follower) waitFor(ctx context.Context, ids []job.ID) error {
 	var jobs []api.Job
 	var err error

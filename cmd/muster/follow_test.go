@@ -1,6 +1,6 @@
 package main
 
-// Waiting for jobs and following them: the output, and the exit codes.
+// Waiting for jobs and following them: the output and the exit codes.
 
 import (
 	"context"
@@ -63,15 +63,15 @@ func TestWaitForSeveral(t *testing.T) {
 	}
 }
 
-// A daemon that is killed before it has said that a wait is open is waited for,
-// too: it was there a moment ago.
+// The client also waits for a daemon that is killed before it confirms that the wait is open, because it was there a
+// moment ago.
 func TestWaitOfADaemonKilledAtOnce(t *testing.T) {
 	kills := 0
 	told := events(jobDoc(idA, "FAILED", `,"exit_code":7`))
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobDoc(idA, "RUNNING", "")),
 		"GET /v1/events": func(w http.ResponseWriter, r *http.Request) {
-			if kills++; kills <= 3 { // of which net/http makes up for one
+			if kills++; kills <= 3 { // net/http retries one of them
 				panic(http.ErrAbortHandler)
 			}
 			told(w, r)
@@ -111,7 +111,7 @@ func TestWaitEndsBefore(t *testing.T) {
 	}
 }
 
-// TestInputEndsWithCtrlC types nothing, for ever.
+// TestInputEndsWithCtrlC never sends any input.
 func TestInputEndsWithCtrlC(t *testing.T) {
 	alone(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,7 +1,6 @@
 package main
 
-// What Slurm, Docker and HyperQueue call what muster calls otherwise: a word
-// that is not ours is answered with ours.
+// Verbs and flags of Slurm, Docker and HyperQueue: an error names the muster equivalent.
 
 import (
 	"strings"
@@ -23,7 +22,7 @@ var flagsElsewhere = map[string]string{
 	"time-limit": "time", "cwd": "workdir", "stdout": "output", "stderr": "error",
 }
 
-// noVerb refuses words that are no verb.
+// noVerb returns the error for a word that is not a verb.
 func noVerb(path []string) error {
 	if ours, ok := verbsElsewhere[path[0]]; ok {
 		return usagef("no such verb: %q; here it is `muster %s`", path[0], ours)
@@ -31,7 +30,7 @@ func noVerb(path []string) error {
 	return usagef("no such verb: %.60q; `muster --help` lists them", strings.Join(path, " "))
 }
 
-// noFlag refuses a word that is none of the flags of the verb at path.
+// noFlag returns the error for a word that is not a flag of the verb at path.
 func noFlag(path string, flags []cli.Flag, word string) error {
 	word, _, _ = strings.Cut(word, "=")
 	hint := ""

@@ -21,10 +21,10 @@ func (v jobVerbs) jobsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "jobs", Aliases: []string{"ps", "ls", "list", "queue"}, Usage: "list jobs of the whole cluster",
 		Flags: listFlags(
-			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that have ended", DisableDefaultText: true},
-			&cli.StringFlag{Name: "state", Aliases: []string{"t"}, Usage: "only those in `STATES`, such as PD,R"},
-			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only those of `USER`"},
-			&cli.StringFlag{Name: "name", Usage: "only those whose name matches `GLOB`"},
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also list jobs that have ended", DisableDefaultText: true},
+			&cli.StringFlag{Name: "state", Aliases: []string{"t"}, Usage: "only jobs in `STATES`, such as PD,R"},
+			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only jobs of `USER`"},
+			&cli.StringFlag{Name: "name", Usage: "only jobs whose name matches `GLOB`"},
 			watchFlag("on every change")),
 		Action: v.jobs,
 	}
@@ -62,7 +62,7 @@ func (v jobVerbs) jobs(c *cli.Context) error {
 
 // watchJobs prints now and whenever a job has changed, until ctx ends.
 func (v jobVerbs) watchJobs(ctx context.Context, client *api.Client, show func() error) error {
-	const atMost = 200 * time.Millisecond // between two screens
+	const atMost = 200 * time.Millisecond // between two updates of the screen
 	changed, ended := make(chan struct{}, 1), make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -77,7 +77,7 @@ func (v jobVerbs) watchJobs(ctx context.Context, client *api.Client, show func()
 			}
 			select {
 			case changed <- struct{}{}:
-			default: // a redraw is due already
+			default: // a redraw is pending already
 			}
 		}
 	}()
@@ -96,7 +96,7 @@ func (v jobVerbs) watchJobs(ctx context.Context, client *api.Client, show func()
 	}
 }
 
-// ignoreEnd returns no error for a watch that the user ended.
+// ignoreEnd returns nil for a watch that the user ended.
 func ignoreEnd(ctx context.Context, err error) error {
 	select {
 	case <-ctx.Done():
@@ -137,13 +137,13 @@ func jobTable(w io.Writer, jobs []api.Job) {
 			gpus = j.Resources.GPUs
 		}
 		if j.State == job.Pending || j.State == job.Held {
-			node, took = "", "-" // those of an attempt that is over
+			node, took = "", "-" // they belong to an attempt that is over
 		}
 		row(w, string(j.ID), dash(j.Name), j.User, j.State.Code(), took, dash(node), strconv.Itoa(gpus), dash(reasonOf(j)))
 	}
 }
 
-// reasonOf is the reason of a job, or the code that it failed with.
+// reasonOf returns the reason of a job, or the exit code with which it failed.
 func reasonOf(j api.Job) string {
 	if j.Reason == "" && j.State == job.Failed && j.ExitCode != nil {
 		return fmt.Sprintf("exit code %d", *j.ExitCode)
@@ -151,7 +151,7 @@ func reasonOf(j api.Job) string {
 	return j.Reason
 }
 
-// selected is the jobs that the arguments of a verb name.
+// selected returns the jobs that the arguments of a verb name.
 func selected(c *cli.Context, client *api.Client) ([]api.Job, error) {
 	if err := wantArgs(c, 1, -1, "a job id, last or all"); err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (v jobVerbs) wait(c *cli.Context) error {
 
 func (v jobVerbs) cancelCommand() *cli.Command {
 	return v.changeCommand("cancel", "end jobs", (*api.Client).Cancel,
-		[]string{"kill", "stop"}, &cli.StringFlag{Name: "reason", Usage: "`TEXT` that says why; muster show prints it"})
+		[]string{"kill", "stop"}, &cli.StringFlag{Name: "reason", Usage: "the reason, which muster show prints: `TEXT`"})
 }
 
 func (v jobVerbs) holdCommand() *cli.Command {
@@ -218,7 +218,7 @@ func (v jobVerbs) releaseCommand() *cli.Command {
 	return v.changeCommand("release", "release held jobs", release, nil)
 }
 
-// changeCommand is a verb that does one thing to each job that it names.
+// changeCommand returns a verb that changes each job that it names.
 func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, context.Context, job.ID, string) (api.Job, error), aliases []string, more ...cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name: verb, Aliases: aliases, Usage: usage, ArgsUsage: "SEL...", Flags: clientFlags(more...),

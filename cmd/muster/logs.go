@@ -1,6 +1,6 @@
 package main
 
-// The verb logs: what a job has written.
+// The verb logs: the output of a job.
 
 import (
 	"bytes"
@@ -17,11 +17,11 @@ func (v taskVerbs) logsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "logs", Aliases: []string{"tail"}, Usage: "print the output of a job", ArgsUsage: "ID",
 		Flags: clientFlags(
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the job ends", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "follow the output until the job ends", DisableDefaultText: true},
 			&cli.IntFlag{Name: "lines", Aliases: []string{"n", "tail"}, Usage: "only the last `N` lines", DefaultText: "all"},
-			&cli.BoolFlag{Name: "stdout", Usage: "only its standard output", DisableDefaultText: true},
-			&cli.BoolFlag{Name: "stderr", Usage: "only its standard error", DisableDefaultText: true},
-			&cli.IntFlag{Name: "task", Usage: "of task `T`"},
+			&cli.BoolFlag{Name: "stdout", Usage: "only the standard output", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "stderr", Usage: "only the standard error", DisableDefaultText: true},
+			&cli.IntFlag{Name: "task", Usage: "the task: `T`"},
 			&cli.BoolFlag{Name: "all", Hidden: true}),
 		Action: v.logs,
 	}
@@ -59,13 +59,12 @@ func (v taskVerbs) logs(c *cli.Context) error {
 	}
 	_, err = client.Logs(c.Context, r, v.out)
 	if c.Err() != nil {
-		return exitError{code: exitCtrlC} // whoever followed has seen enough
+		return exitError{code: exitCtrlC} // the user has seen enough
 	}
 	return asUsage(err)
 }
 
-// oneTask is the job and the task that an argument such as ID or ID.3, or else
-// --task, names.
+// oneTask returns the job and the task that an argument such as ID or ID.3, or --task, names.
 func oneTask(c *cli.Context, client *api.Client) (api.Job, int, error) {
 	j, err := oneJob(c, client)
 	if err != nil {
@@ -85,12 +84,10 @@ func oneTask(c *cli.Context, client *api.Client) (api.Job, int, error) {
 	return j, task, nil
 }
 
-// tailBytes are the parts at the end of a log in which the last lines are
-// looked for, one after the other.
+// tailBytes are the sizes of the part at the end of a log in which the last lines are searched, one after the other.
 var tailBytes = []int64{64 << 10, 8 << 20}
 
-// lastLines prints the last n lines that are there now, and leaves in r where
-// they end.
+// lastLines prints the last n lines that exist now, and sets r to continue after them.
 func (v taskVerbs) lastLines(ctx context.Context, client *api.Client, r *api.LogRequest, n int) error {
 	var text bytes.Buffer
 	for _, part := range tailBytes {
@@ -106,14 +103,14 @@ func (v taskVerbs) lastLines(ctx context.Context, client *api.Client, r *api.Log
 		}
 		r.Attempt, r.Offset = end.Attempt, end.Next
 		if int64(text.Len()) >= end.Next || bytes.Count(text.Bytes(), []byte{'\n'}) > n {
-			break // there is no more, or enough
+			break // the log is no longer than this, or enough lines were found
 		}
 	}
 	_, err := v.out.Write(tail(text.Bytes(), n))
 	return err
 }
 
-// tail is the last n lines of text; the last may lack its end.
+// tail returns the last n lines of text; the last may be incomplete.
 func tail(text []byte, n int) []byte {
 	from := len(text)
 	for range n {

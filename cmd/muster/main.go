@@ -1,5 +1,4 @@
-// Command muster is the whole product: the daemon that runs on every host, and
-// the verbs that talk to it.
+// Command muster is the daemon that runs on every host, and the verbs that talk to it.
 package main
 
 import (
@@ -25,7 +24,7 @@ func main() {
 	os.Exit(code)
 }
 
-// streams are what a verb reads and writes.
+// streams are the standard streams of a verb.
 type streams struct {
 	in  io.Reader
 	out io.Writer

@@ -1,7 +1,7 @@
 package main
 
-// How the daemon uses memory: with room to work while there is work, and given
-// back to the system, where GPU jobs want it, when there is none.
+// Memory use of the daemon: it keeps free memory while there is work, and returns it to the system when there is
+// none, because GPU jobs need it.
 
 import (
 	"context"
@@ -10,18 +10,16 @@ import (
 )
 
 const (
-	// gcPercent trades a few MB of a small heap for a collector that runs half as
-	// often.
+	// gcPercent accepts a few MB more of a small heap, so that the garbage collector runs half as often.
 	gcPercent = 200
-	// restLook is how often the daemon looks whether it is at rest.
+	// restLook is how often the daemon checks whether it is idle.
 	restLook = 30 * time.Second
-	// restBytes are allocated at most between two looks by a daemon at rest: some
-	// dozens of times what gossip and the DHT take, and what a hundred tasks take.
+	// restBytes bounds the bytes that an idle daemon allocates between two checks: some dozens of times what gossip
+	// and the DHT need, and as much as a hundred tasks need.
 	restBytes = 8 << 20
 )
 
-// rest frees unused memory once after each spell of work, until ctx ends. Left
-// to itself, the runtime keeps room for the next spell for good.
+// rest frees unused memory once after each period of work, until ctx ends. The runtime on its own would keep it.
 func rest(ctx context.Context, free func()) {
 	look := time.NewTicker(restLook)
 	defer look.Stop()
@@ -42,7 +40,7 @@ func rest(ctx context.Context, free func()) {
 	}
 }
 
-// allocated is how many bytes this process has ever allocated on its heap.
+// allocated returns the number of bytes that this process has ever allocated on its heap.
 func allocated() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(s)

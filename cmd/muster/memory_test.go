@@ -19,7 +19,7 @@ func TestRest(t *testing.T) {
 			rest(ctx, func() { freed.Add(1) })
 			close(done)
 		}()
-		time.Sleep(restLook / 2) // from here on between two looks
+		time.Sleep(restLook / 2) // from here on between two checks
 		for i, c := range []struct {
 			work bool
 			want int32

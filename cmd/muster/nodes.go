@@ -1,6 +1,6 @@
 package main
 
-// The verbs that ask about nodes and their GPUs.
+// The verbs that show nodes and their GPUs.
 
 import (
 	"fmt"
@@ -88,7 +88,7 @@ func (v clusterVerbs) nodeCommand() *cli.Command {
 		Name: "node", Usage: "show a node, take it out of service, put it back, or declare it dead", ArgsUsage: "show|drain|resume|declare-dead NODE",
 		Subcommands: []*cli.Command{
 			{
-				Name: "show", Usage: "everything about a node", ArgsUsage: "NODE",
+				Name: "show", Usage: "show everything about a node", ArgsUsage: "NODE",
 				Flags: clientFlags(jsonFlag()),
 				Action: func(c *cli.Context) error {
 					if err := wantArgs(c, 1, 1, "the name or id of a node"); err != nil {
@@ -143,7 +143,7 @@ func showNode(out io.Writer, n api.Node) error {
 
 func (v clusterVerbs) gpusCommand() *cli.Command {
 	return &cli.Command{
-		Name: "gpus", Usage: "list the GPUs of the cluster", Flags: listFlags(&cli.BoolFlag{Name: "free", Usage: "only those that are free", DisableDefaultText: true}),
+		Name: "gpus", Usage: "list the GPUs of the cluster", Flags: listFlags(&cli.BoolFlag{Name: "free", Usage: "only free GPUs", DisableDefaultText: true}),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 				return err

@@ -2,6 +2,6 @@
 
 package main
 
-// runnerProgram is not at hand: what plain go build makes runs its runner by
-// the hidden verb, which does the same in more memory.
+// runnerProgram is empty in a plain go build. The daemon then starts its runner by the hidden verb, which does the
+// same but uses more memory.
 var runnerProgram []byte

@@ -1,7 +1,7 @@
 package main
 
-// Scripts and the directives in their leading comments: #MUSTER with our flags,
-// and the #SBATCH lines that mean something here.
+// Scripts, and the directives in their leading comments: #MUSTER with our flags, and #SBATCH lines with a meaning
+// here.
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// maxScript bounds a script: its JSON form is longer, and must fit in a job file.
+// maxScript bounds a script. Its JSON form is longer and must fit in a job file.
 const maxScript = job.MaxSpecBytes / 2
 
 // scriptText returns the text of a script if the only argument names one: standard input (-), or a file that begins
@@ -44,9 +44,9 @@ func (r specReader) scriptText(ctx context.Context, arg string) (string, error) 
 	case len(bytes.TrimSpace(text)) == 0:
 		return "", usagef("script %s: it is empty", arg)
 	case bytes.IndexByte(text, 0) >= 0:
-		return "", usagef("script %s: not a text", arg)
+		return "", usagef("script %s: not a text file", arg)
 	case bytes.HasSuffix(bytes.SplitN(text, []byte("\n"), 2)[0], []byte("\r")):
-		return "", usagef("script %s: its lines end with CR LF, so the interpreter would not be found; remove the CRs, as dos2unix does", arg)
+		return "", usagef("script %s: its lines end with CR LF, so the interpreter would not be found; convert it with dos2unix", arg)
 	}
 	return string(text), nil
 }
@@ -61,12 +61,12 @@ func (r specReader) warnNotSent(s job.Spec) {
 		return
 	}
 	if _, err := exec.LookPath(name); err == nil && !strings.Contains(name, "/") {
-		return // the node's own may be meant
+		return // the command may be one of the node
 	}
 	fmt.Fprintf(r.err, "muster: warning: %s was not uploaded: only a lone script that starts with #! is. Use --upload, or --workdir if the node has it\n", printable(name))
 }
 
-// directives lays the leading comment block of a script over the spec.
+// directives applies the directives in the leading comments of a script to the spec.
 func (r specReader) directives(name, text string, s *job.Spec) error {
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
@@ -97,7 +97,7 @@ func (r specReader) directives(name, text string, s *job.Spec) error {
 	return nil
 }
 
-// split parts a line into words as a shell does, with quotes, up to a comment.
+// split splits a line into words as a shell does, with quotes, up to a comment.
 func split(line string) (words []string, err error) {
 	var word strings.Builder
 	quote, open := rune(0), false
@@ -130,8 +130,8 @@ func split(line string) (words []string, err error) {
 	return words, nil
 }
 
-// option reads the option at the front of words in any of its forms: --time=5,
-// --time 5, -t 5, -t5. Value says whether an option takes one.
+// option takes the option at the front of words in any of its forms: --time=5, --time 5, -t 5, -t5. value says
+// whether an option takes a value.
 func option(words []string, value func(flag string) (takes, known bool)) (flag, v string, rest []string, err error) {
 	word, rest := words[0], words[1:]
 	if !isFlag(word) {
@@ -153,7 +153,7 @@ func option(words []string, value func(flag string) (takes, known bool)) (flag, 
 	return flag, rest[0], rest[1:], nil
 }
 
-// ourDirective carries out the first flag of words.
+// ourDirective applies the first flag of words.
 func ourDirective(words []string, s *job.Spec) (rest []string, err error) {
 	var f *specFlag
 	flag, v, rest, err := option(words, func(flag string) (takes, known bool) {

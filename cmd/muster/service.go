@@ -1,7 +1,7 @@
 package main
 
-// The daemon as a service: it starts and restarts the node, reads its settings
-// again on SIGHUP, and tells systemd how it is.
+// The daemon as a service: it starts and restarts the node, reloads settings on SIGHUP, and reports its state to
+// systemd.
 
 import (
 	"context"
@@ -23,41 +23,38 @@ import (
 )
 
 const (
-	// beatEvery is how often the status line is renewed without a watchdog.
+	// beatEvery is how often the status line is updated if there is no watchdog.
 	beatEvery = 30 * time.Second
-	// beatsWithin is how many beats fit into the watchdog's time, so that one
-	// which is late costs nothing.
+	// beatsWithin is the number of beats within the watchdog's timeout, so that a late one does no harm.
 	beatsWithin = 3
-	// rebuildMost is how long a node may take that is built while systemd counts
-	// on this daemon: GPUs may take 90 s to answer.
+	// rebuildMost bounds the time to build a new node while the watchdog runs: GPUs may take 90 s to answer.
 	rebuildMost = 3 * time.Minute
 )
 
-// running is a node that takes work.
+// running is a node that accepts work.
 type running interface {
-	// Health names the parts that do not answer before ctx ends.
+	// Health returns an error that names the parts that do not answer before ctx ends.
 	Health(ctx context.Context) error
-	// Summary says in a line what the node does.
+	// Summary describes in one line what the node does.
 	Summary(ctx context.Context) (string, error)
-	// Reload takes new values of the settings that can change.
+	// Reload applies new values of the settings that can change at run time.
 	Reload(cfg node.Config) error
 }
 
 // service is one daemon process.
 type service struct {
-	reread func() (daemonConfig, error) // the settings as they are now
+	reread func() (daemonConfig, error) // reads the present settings
 	level  *slog.LevelVar               // of log
 	log    *slog.Logger
 
 	mu      sync.Mutex
 	cfg     daemonConfig // guarded by mu: as last read
-	node    running      // guarded by mu: nil until it takes work
-	absent  time.Time    // guarded by mu: since when it does not
-	started bool         // guarded by mu: systemd has been told that it does
+	node    running      // guarded by mu: nil until it accepts work
+	absent  time.Time    // guarded by mu: since when there is no node that accepts work
+	started bool         // guarded by mu: systemd has been told READY=1
 }
 
-// run runs a node, and another one on the same data each time that it joins
-// another cluster, until ctx ends.
+// run runs a node until ctx ends. When the node joins another cluster, it runs a new one on the same data directory.
 func (s *service) run(ctx context.Context) error {
 	debug.SetGCPercent(gcPercent)
 	defer context.AfterFunc(ctx, func() { s.tell(daemon.SdNotifyStopping, "STATUS=stopping; tasks run on") })()
@@ -80,7 +77,7 @@ func (s *service) run(ctx context.Context) error {
 		switch {
 		case errors.Is(err, node.ErrRejoin):
 			s.log.InfoContext(ctx, "starting anew in the cluster that was joined")
-			cfg.Token, cfg.Bootstrap = "", nil // both are kept in the data directory by now
+			cfg.Token, cfg.Bootstrap = "", nil // both are in the data directory by now
 		case err != nil && ctx.Err() == nil:
 			return fmt.Errorf("daemon: %w", err)
 		default:
@@ -90,7 +87,7 @@ func (s *service) run(ctx context.Context) error {
 	}
 }
 
-// runNode is the life of one node.
+// runNode runs one node until it ends.
 func (s *service) runNode(ctx context.Context, cfg node.Config) error {
 	n, err := node.New(ctx, cfg, s.log)
 	if err != nil {
@@ -114,7 +111,7 @@ func (s *service) runNode(ctx context.Context, cfg node.Config) error {
 	return err
 }
 
-// takes notes that a node takes work.
+// takes records that a node accepts work.
 func (s *service) takes(ctx context.Context, n running) {
 	status := s.status(ctx, n)
 	s.mu.Lock()
@@ -138,7 +135,7 @@ func (s *service) status(ctx context.Context, n running) string {
 	return "STATUS=" + text
 }
 
-// beats tells the watchdog that the daemon is well, as long as it is.
+// beats notifies the watchdog as long as the daemon is healthy.
 func (s *service) beats(ctx context.Context) {
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -165,13 +162,13 @@ func (s *service) beats(ctx context.Context) {
 	}
 }
 
-// beat is one look at the daemon.
+// beat makes one health check.
 func (s *service) beat(ctx context.Context) {
 	s.mu.Lock()
 	n, absent, started := s.node, s.absent, s.started
 	s.mu.Unlock()
 	switch {
-	case !started: // nobody counts on it yet
+	case !started: // the watchdog does not run yet
 	case n == nil && time.Since(absent) < rebuildMost:
 		s.tell(daemon.SdNotifyWatchdog)
 	case n == nil:
@@ -185,7 +182,7 @@ func (s *service) beat(ctx context.Context) {
 	}
 }
 
-// reloads reads the settings again on each SIGHUP.
+// reloads reloads the settings on each SIGHUP.
 func (s *service) reloads(ctx context.Context, hangups <-chan os.Signal) {
 	for {
 		select {
@@ -197,8 +194,8 @@ func (s *service) reloads(ctx context.Context, hangups <-chan os.Signal) {
 	}
 }
 
-// reload takes what has changed in the settings and can be taken by a running
-// daemon, and names the rest. Settings that cannot be read leave all as it is.
+// reload applies changed settings that a running daemon can take, and names the others. If the settings cannot be
+// read, all stay as they are.
 func (s *service) reload(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,8 +219,8 @@ func (s *service) reload(ctx context.Context) {
 	s.log.InfoContext(ctx, "reloaded", "file", next.File, "changed", taken)
 }
 
-// merge is the settings as they are with the new values of those that a running
-// daemon can take, and the names of those that changed.
+// merge returns the present settings with the new values of those that a running daemon can take, and the names of
+// those that changed.
 func (s *service) merge(next daemonConfig) (merged daemonConfig, taken []string) {
 	merged = s.cfg
 	merged.Settings = append([]api.Setting{}, s.cfg.Settings...)

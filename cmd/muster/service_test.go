@@ -1,6 +1,6 @@
 package main
 
-// What the service manager is told, over its own kind of socket.
+// What the service tells the service manager over its socket.
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/node"
 )
 
-// fakeNode is a node whose health is as the test wants it.
+// fakeNode is a node whose health the test sets.
 type fakeNode struct {
 	health error
 	cfg    node.Config
@@ -46,8 +46,7 @@ func newManager(t *testing.T) manager {
 	return manager{t, conn}
 }
 
-// next is what was said before now and not read yet, empty if nothing: a
-// datagram is there when its sender goes on.
+// next returns the oldest unread message, empty if there is none. A datagram has arrived when its sender continues.
 func (m manager) next() string {
 	m.t.Helper()
 	buf := make([]byte, 4096)

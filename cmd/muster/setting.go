@@ -1,7 +1,6 @@
 package main
 
-// What a setting is: a name, where its value is kept, and how the value is
-// written.
+// The type of a setting: its name, the field that holds it, and its text form.
 
 import (
 	"fmt"
@@ -16,20 +15,19 @@ type setting struct {
 	name  string
 	usage string                                       // with the value's name in back quotes; a switch has none
 	many  bool                                         // may be given several times
-	live  bool                                         // a running daemon takes a new value
-	set   func(c *daemonConfig, values []string) error // one value at least, and one alone unless many
-	get   func(c daemonConfig) string                  // as it is written
+	live  bool                                         // a running daemon applies a new value
+	set   func(c *daemonConfig, values []string) error // at least one value; exactly one unless many
+	get   func(c daemonConfig) string                  // the text form
 	take  func(c *daemonConfig, from daemonConfig)     // copies the value
 }
 
-// reloads marks a setting that a running daemon takes a new value of, when its
-// file is read again: node.Reload carries it out.
+// reloads marks a setting whose new value a running daemon applies when its file is read again; see node.Reload.
 func (s setting) reloads() setting {
 	s.live = true
 	return s
 }
 
-// of is a setting whose value is kept in one place of the configuration.
+// of returns a setting whose value is one field of the configuration.
 func of[T any](name, usage string, in func(*daemonConfig) *T, read func(string) (T, error), write func(T) string) setting {
 	return setting{
 		name: name, usage: usage,
@@ -42,7 +40,7 @@ func of[T any](name, usage string, in func(*daemonConfig) *T, read func(string) 
 	}
 }
 
-// text is a setting that is kept as it is written.
+// text is a setting that is stored as it is written.
 func text(name, usage string, in func(*daemonConfig) *string) setting {
 	same := func(v string) string { return v }
 	return of(name, usage, in, func(v string) (string, error) { return v, nil }, same)
@@ -90,7 +88,7 @@ func sized(name, usage string, in func(*daemonConfig) *job.Size) setting {
 	return of(name, usage, in, func(v string) (n job.Size, err error) { return n, n.UnmarshalText([]byte(v)) }, job.Size.String)
 }
 
-// texts is a list of words; check, if there is one, refuses a word.
+// texts is a list of words; check, if not nil, refuses a word.
 func texts(name, usage string, in func(*daemonConfig) *[]string, check func(string) error) setting {
 	return setting{
 		name: name, usage: usage, many: true,
@@ -135,10 +133,10 @@ func pairs(name, usage string, in func(*daemonConfig) *map[string]string, check 
 	}
 }
 
-// toggle says that a setting is a switch.
+// toggle reports whether a setting is a switch.
 func (s setting) toggle() bool { return !strings.Contains(s.usage, "`") }
 
-// env is the variable of a setting.
+// env returns the environment variable of a setting.
 func (s setting) env() string {
 	return "MUSTER_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
 }

@@ -1,7 +1,7 @@
 package main
 
-// The daemon's settings: each may come from a flag, from MUSTER_* in the
-// environment, from the config file, or be the default, in this order.
+// The daemon's settings. The value is that of the flag, else of MUSTER_* in the environment, else of the config file,
+// else the default.
 
 import (
 	"cmp"
@@ -23,16 +23,16 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// daemonConfig is the configuration of a daemon, its logging included.
+// daemonConfig is the configuration of a daemon, including its logging.
 type daemonConfig struct {
 	node.Config
 	LogLevel  string
 	LogFormat string
-	File      string // that was read; empty if there was none
+	File      string // the file that was read; empty if there was none
 }
 
-// settings lists them in the order of help. A new one is a line here and a
-// field of node.Config; with reloads it is also a line of node.Reload.
+// settings returns the settings in the order of help. A new setting needs an entry here and a field of node.Config;
+// with reloads also an entry in node.Reload.
 func settings() []setting {
 	return []setting{
 		text("data-dir", "`DIR` with the daemon's key, its journal and the output of tasks", func(c *daemonConfig) *string { return &c.DataDir }),
@@ -41,23 +41,23 @@ func settings() []setting {
 		texts("bootstrap", "`MULTIADDR` of a daemon of the cluster to join", func(c *daemonConfig) *[]string { return &c.Bootstrap }, checkBootstrap).reloads(),
 		text("token", "`TOKEN` that muster invite printed; needed once", func(c *daemonConfig) *string { return &c.Token }),
 		text("http", "`HOST:PORT` where the API is served too", func(c *daemonConfig) *string { return &c.HTTP }),
-		text("http-token", "`FILE` with the token that HTTP asks for; without it only loopback is served", func(c *daemonConfig) *string { return &c.HTTPToken }),
+		text("http-token", "`FILE` with the token for HTTP; without one HTTP must be on loopback", func(c *daemonConfig) *string { return &c.HTTPToken }),
 		text("name", "`NAME` of this node", func(c *daemonConfig) *string { return &c.Name }),
 		pairs("label", "label `K=V` of this node, for constraints", func(c *daemonConfig) *map[string]string { return &c.Labels }, job.CheckLabel).reloads(),
 		text("gpus", "`GPUS` to offer: auto, none, indexes such as 0,1 or simulated ones such as sim:8xH100-80GB", func(c *daemonConfig) *string { return &c.GPUs }),
 		count("cpus", "`N` CPUs to offer; 0: all", func(c *daemonConfig) *int { return &c.CPUs }),
 		sized("memory", "`SIZE` of the memory to offer; 0B: all", func(c *daemonConfig) *job.Size { return &c.Memory }),
-		pairs(limitsSetting, "limit `K=V` on what each user may hold here: per_user.gpus=4, users.ada.memory=64GiB, with cpus and tasks likewise", func(c *daemonConfig) *map[string]string { return &c.Limits }, node.CheckLimit).reloads(),
-		sized("output-limit", "`SIZE` on disk that the output of one task may take; of longer output the first and the last part are kept", func(c *daemonConfig) *job.Size { return &c.OutputLimit }),
+		pairs(limitsSetting, "limit `K=V` on what each user may hold here: per_user.gpus=4, users.ada.memory=64GiB; also cpus and tasks", func(c *daemonConfig) *map[string]string { return &c.Limits }, node.CheckLimit).reloads(),
+		sized("output-limit", "`SIZE` on disk of one task's output; of longer output the first and the last part are kept", func(c *daemonConfig) *job.Size { return &c.OutputLimit }),
 		toggle("no-worker", "run no tasks here", func(c *daemonConfig) *bool { return &c.NoWorker }),
 		toggle("no-scheduler", "accept no jobs here", func(c *daemonConfig) *bool { return &c.NoScheduler }),
 		toggle("allow-root", "run root's tasks, as root", func(c *daemonConfig) *bool { return &c.AllowRoot }),
 		toggle("cgroups-off", "do not use cgroups; track processes by parentage. CPUs, memory and devices are then not limited", func(c *daemonConfig) *bool { return &c.CgroupsOff }),
-		toggle("cpu-quota", "give no task more CPU time than it asked for, even if nobody else wants it", func(c *daemonConfig) *bool { return &c.CPUQuota }),
+		toggle("cpu-quota", "give no task more CPU time than it asked for, even if CPUs are idle", func(c *daemonConfig) *bool { return &c.CPUQuota }),
 		count("loss-limit", "hold a task, instead of running it again, after it has lost `N` different hosts", func(c *daemonConfig) *int { return &c.LossLimit }),
 		count("task-pids", "`N` processes and threads that one task may have; 0: any number", func(c *daemonConfig) *int { return &c.TaskPIDs }),
 		sized("scratch-quota", "`SIZE` of a task's scratch directory; 0B: half of the file system", func(c *daemonConfig) *job.Size { return &c.Scratch }),
-		texts("ulimit", "`NAME=SOFT[:HARD]` for each process of a task: as core fsize memlock nofile nproc stack", func(c *daemonConfig) *[]string { return &c.Ulimits }, checkUlimit),
+		texts("ulimit", "limit `NAME=SOFT[:HARD]` of each process of a task: as core fsize memlock nofile nproc stack", func(c *daemonConfig) *[]string { return &c.Ulimits }, checkUlimit),
 		text("docker-host", "`URL` of the Docker engine for containers, or none", func(c *daemonConfig) *string { return &c.DockerHost }),
 		texts("docker-mount", "`DIR` that containers may mount, with everything below it", func(c *daemonConfig) *[]string { return &c.DockerMounts }, node.CheckMount),
 		text("docker-user", "`UID[:GID]` inside containers; default: the user who submitted the task", func(c *daemonConfig) *string { return &c.DockerUser }),
@@ -94,7 +94,7 @@ func (c daemonConfig) level() slog.Level {
 	return l
 }
 
-// settingFlags are the settings as flags of the daemon.
+// settingFlags returns the settings as flags of the daemon.
 func settingFlags() []cli.Flag {
 	flags := []cli.Flag{&cli.StringFlag{Name: "config", Usage: "config `FILE`; default: " + defaultConfigFile() + " if it is there", EnvVars: []string{"MUSTER_CONFIG"}}}
 	for _, s := range settings() {
@@ -110,13 +110,12 @@ func settingFlags() []cli.Flag {
 	return flags
 }
 
-// configOf gathers the settings from everywhere and says where each is from.
+// configOf collects the settings from all sources and records the origin of each.
 func configOf(c *cli.Context) (daemonConfig, error) {
 	return configFrom(c, c.String("config"))
 }
 
-// configFrom is configOf with a file; with none it is the default one, which
-// may be missing.
+// configFrom is configOf with the path of a file. An empty path means the default file, which may be missing.
 func configFrom(c *cli.Context, path string) (daemonConfig, error) {
 	cfg := daemonConfig{Config: node.DefaultConfig(), LogLevel: "info", LogFormat: "text"}
 	cfg.Version, cfg.RunnerProgram = version, runnerProgram
@@ -143,7 +142,7 @@ func configFrom(c *cli.Context, path string) (daemonConfig, error) {
 	return cfg, nil
 }
 
-// shown is the value of a setting for people: a token is a secret.
+// shown returns the value of a setting for people; a token is hidden.
 func (s setting) shown(cfg daemonConfig) string {
 	value := s.get(cfg)
 	if s.name == "token" && value != "" {
@@ -152,8 +151,7 @@ func (s setting) shown(cfg daemonConfig) string {
 	return value
 }
 
-// placed adds to an error about settings where the first of them that was given
-// comes from.
+// placed adds the origin of the first setting that an error names.
 func (c daemonConfig) placed(err error) error {
 	var at *node.SettingError
 	if !errors.As(err, &at) {
@@ -167,14 +165,14 @@ func (c daemonConfig) placed(err error) error {
 	return err
 }
 
-// The origins of a setting, beside FILE:LINE.
+// The origins of a setting besides FILE:LINE.
 const (
 	fromFlag    = "flag"
 	fromEnv     = "environment"
 	fromDefault = "default"
 )
 
-// given is what was said about a setting where it counts most, and where that is.
+// given returns the values of a setting from the source with the highest precedence, and that source.
 func (s setting) given(c *cli.Context, file configLines) (values []string, origin string) {
 	here, line := os.Getenv(s.env()), file.settings[s.name]
 	switch {

@@ -1,6 +1,6 @@
 package main
 
-// The daemon's settings: who is heard first, and what is refused.
+// The daemon's settings: the precedence of the sources, and what is refused.
 
 import (
 	"os"
@@ -19,11 +19,10 @@ func configFile(t *testing.T, text string) string {
 	return path
 }
 
-// aDaemon is where another daemon listens.
+// aDaemon is the address of another daemon.
 const aDaemon = "/ip4/1.2.3.4/tcp/1/p2p/12D3KooWGRUpVFaPZ6jZLBCrjnYpMJoVqrHfyKbv7KkZEGyrjXxv"
 
-// TestReloadsAreDocumented compares what a running daemon takes anew with what
-// the manual says of it.
+// TestReloadsAreDocumented compares the settings that a running daemon can reload with the manual.
 func TestReloadsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
@@ -155,7 +154,7 @@ func TestBadSettings(t *testing.T) {
 	}
 }
 
-// FuzzConfig holds that no config file breaks the program.
+// FuzzConfig checks that no config file crashes the program.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte("name: a\nlabel: {a: b}\nlisten: [x]\n"))
 	f.Add([]byte("? [a]: b\n- !!x &y *z\n"))

@@ -17,7 +17,7 @@ import (
 
 func (v jobVerbs) showCommand() *cli.Command {
 	return &cli.Command{
-		Name: "show", Aliases: []string{"info", "describe", "inspect"}, Usage: "everything about a job", ArgsUsage: "ID",
+		Name: "show", Aliases: []string{"info", "describe", "inspect"}, Usage: "show everything about a job", ArgsUsage: "ID",
 		Flags: clientFlags(jsonFlag()),
 		Action: func(c *cli.Context) error {
 			client, err := clientOf(c)
@@ -40,7 +40,7 @@ func (v jobVerbs) showCommand() *cli.Command {
 	}
 }
 
-// one is the single job that a verb's argument names.
+// oneJob returns the single job that a verb's argument names.
 func oneJob(c *cli.Context, client *api.Client) (api.Job, error) {
 	if err := wantArgs(c, 1, 1, "one job id"); err != nil {
 		return api.Job{}, err
@@ -91,7 +91,7 @@ func showJob(out io.Writer, j api.Job) error {
 	return w.Flush()
 }
 
-// taskRows is where a task of a job in that state runs or ran, and what it had.
+// taskRows writes where a task of a job in that state runs or ran, and its resources.
 func taskRows(w io.Writer, state job.State, t api.Task) {
 	where := fmt.Sprintf("attempt %d on %s (%s)", t.Attempt, dash(t.Node), t.NodeID)
 	if t.PID > 0 {
@@ -141,7 +141,7 @@ func needOf(j api.Job) string {
 
 func (v jobVerbs) whyCommand() *cli.Command {
 	return &cli.Command{
-		Name: "why", Usage: "why a job has not started", ArgsUsage: "ID",
+		Name: "why", Usage: "explain why a job has not started", ArgsUsage: "ID",
 		Flags: clientFlags(jsonFlag()),
 		Action: func(c *cli.Context) error {
 			client, err := clientOf(c)

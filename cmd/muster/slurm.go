@@ -1,6 +1,6 @@
 package main
 
-// The options of sbatch that mean something here, in #SBATCH lines.
+// Options of sbatch with a meaning here, in #SBATCH lines.
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// slurmOption is an option of sbatch with Slurm's own meaning.
+// slurmOption is an option of sbatch with Slurm's meaning.
 type slurmOption struct {
 	names  []string
 	toggle bool // takes no value
@@ -25,7 +25,7 @@ var slurm = []slurmOption{
 	{names: []string{"time", "t"}, set: slurmTime},
 	{names: []string{"mem"}, set: slurmMem},
 	{names: []string{"gpus", "G"}, set: setGPUs},
-	{names: []string{"gpus-per-node"}, set: setGPUs}, // there is one node and one task
+	{names: []string{"gpus-per-node"}, set: setGPUs}, // a job has one node and one task
 	{names: []string{"gpus-per-task"}, set: setGPUs},
 	{names: []string{"gres"}, set: slurmGres},
 	{names: []string{"constraint", "C"}, set: func(s *job.Spec, v string) error { s.Constraint = v; return nil }},
@@ -39,14 +39,14 @@ var slurm = []slurmOption{
 	{names: []string{"ntasks", "n"}, set: slurmOne},
 	{names: []string{"ntasks-per-node"}, set: slurmOne},
 	{names: []string{"signal"}, set: slurmSignal},
-	{names: []string{"array", "a"}, set: slurmLater}, // without these the job would do something else
+	{names: []string{"array", "a"}, set: slurmLater}, // if these were ignored, the job would do something else
 	{names: []string{"dependency", "d"}, set: slurmLater},
 }
 
-// errUnknownSlurm is an option of sbatch that means nothing here. Say so and go on.
+// errUnknownSlurm is an option of sbatch without a meaning here. Print a warning and go on.
 var errUnknownSlurm = errors.New("means nothing here and is left out")
 
-// slurmDirective carries out the first option of words.
+// slurmDirective applies the first option of words.
 func slurmDirective(words []string, s *job.Spec) (rest []string, err error) {
 	var o *slurmOption
 	flag, v, rest, err := option(words, func(flag string) (takes, known bool) {
@@ -61,7 +61,7 @@ func slurmDirective(words []string, s *job.Spec) (rest []string, err error) {
 		return rest, err
 	}
 	if o == nil {
-		n := slices.IndexFunc(rest, isFlag) // what comes before the next option may be its value
+		n := slices.IndexFunc(rest, isFlag) // a word before the next option may be its value
 		if n < 0 {
 			n = len(rest)
 		}
@@ -75,7 +75,7 @@ func slurmDirective(words []string, s *job.Spec) (rest []string, err error) {
 
 func slurmLater(*job.Spec, string) error { return job.ErrNotYet }
 
-// slurmOne takes one node or one task; more is a gang.
+// slurmOne accepts only one node or one task.
 func slurmOne(_ *job.Spec, v string) error {
 	if v != "1" {
 		return fmt.Errorf("%.20q: %w", v, job.ErrNotYet)
@@ -83,7 +83,7 @@ func slurmOne(_ *job.Spec, v string) error {
 	return nil
 }
 
-// slurmGres takes gpu, gpu:N and gpu:MODEL:N.
+// slurmGres accepts gpu, gpu:N and gpu:MODEL:N.
 func slurmGres(s *job.Spec, v string) error {
 	kind, count, some := strings.Cut(v, ":")
 	if kind != "gpu" {
@@ -95,7 +95,7 @@ func slurmGres(s *job.Spec, v string) error {
 	return setGPUs(s, count)
 }
 
-// slurmTime takes minutes, M:S, H:M:S, D-H, D-H:M and D-H:M:S.
+// slurmTime accepts minutes, M:S, H:M:S, D-H, D-H:M and D-H:M:S.
 func slurmTime(s *job.Spec, v string) error {
 	days, clock, withDays := strings.Cut(v, "-")
 	if !withDays {
@@ -121,8 +121,8 @@ func slurmTime(s *job.Spec, v string) error {
 	return s.TimeLimit.UnmarshalText([]byte(strconv.Itoa(total) + "s"))
 }
 
-// slurmSignal takes [R:|B:]SIG[@SECONDS], a minute before the limit by default.
-// Who gets it is not for the letters to say: every process that handles it.
+// slurmSignal accepts [R:|B:]SIG[@SECONDS]; the default is a minute before the limit. R and B are ignored: the signal
+// goes to every process that handles it.
 func slurmSignal(s *job.Spec, v string) error {
 	if who, rest, ok := strings.Cut(v, ":"); ok && (who == "R" || who == "B") {
 		v = rest
@@ -135,7 +135,7 @@ func slurmSignal(s *job.Spec, v string) error {
 	return nil
 }
 
-// slurmMem takes megabytes, or a number with K, M, G or T.
+// slurmMem accepts megabytes, or a number with K, M, G or T.
 func slurmMem(s *job.Spec, v string) error {
 	if v != "" && strings.Trim(v, "0123456789") == "" {
 		v += "M"

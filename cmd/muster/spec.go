@@ -23,27 +23,26 @@ import (
 
 // specFlag is a flag that sets a field of the job.
 type specFlag struct {
-	names []string                      // without dashes; the first is the long one
+	names []string                      // without dashes; the long name first
 	usage string                        // with the value's name in back quotes; a switch has none
-	many  bool                          // each use adds to those before; else the last one holds
-	set   func(*job.Spec, string) error // of one value; nil: not yet in this version
+	many  bool                          // values add up; otherwise the last one counts
+	set   func(*job.Spec, string) error // applies one value; nil: not supported by this version
 }
 
-// toggle says whether the flag takes no value.
+// toggle reports whether the flag takes no value.
 func (f specFlag) toggle() bool { return !strings.Contains(f.usage, "`") }
 
-// specFlags is every flag about a job that users are promised, in the order of
-// help and of being laid over the spec.
+// specFlags lists every documented flag of a job, in the order of help. They are applied in this order.
 var specFlags = []specFlag{
-	{names: []string{"name", "J"}, usage: "`NAME` of the job; default: that of its program or script", set: func(s *job.Spec, v string) error { s.Name = v; return nil }},
+	{names: []string{"name", "J"}, usage: "`NAME` of the job; default: the name of its program or script", set: func(s *job.Spec, v string) error { s.Name = v; return nil }},
 	{names: []string{"cpus", "c"}, usage: "`N` CPUs for each task", set: func(s *job.Spec, v string) error { return number(v, &s.Resources.CPUs) }},
 	{names: []string{"mem"}, usage: "memory for each task: a `SIZE` such as 8GiB", set: func(s *job.Spec, v string) error { return s.Resources.Memory.UnmarshalText([]byte(v)) }},
 	{names: []string{"gpus", "G"}, usage: "GPUs for each task: `[MODEL:]N` such as 2 or H100:2", set: setGPUs},
-	{names: []string{"gpu-mem"}, usage: "least memory of each GPU: a `SIZE`", set: func(s *job.Spec, v string) error { return s.Resources.GPUMemory.UnmarshalText([]byte(v)) }},
+	{names: []string{"gpu-mem"}, usage: "minimum memory of each GPU: a `SIZE`", set: func(s *job.Spec, v string) error { return s.Resources.GPUMemory.UnmarshalText([]byte(v)) }},
 	{names: []string{"gpu-share"}, usage: "a share of one GPU: `X` such as 0.5", set: setShare},
 	{names: []string{"time", "t"}, usage: "time limit: `D` such as 90m", set: func(s *job.Spec, v string) error { return s.TimeLimit.UnmarshalText([]byte(v)) }},
 	{names: []string{"priority"}, usage: "`N` from 0 to 100, default 50", set: func(s *job.Spec, v string) error { return number(v, &s.Priority) }},
-	{names: []string{"retries"}, usage: "up to `N` more runs after one that failed", set: func(s *job.Spec, v string) error { return number(v, &s.Retries) }},
+	{names: []string{"retries"}, usage: "run a failed task again, up to `N` times", set: func(s *job.Spec, v string) error { return number(v, &s.Retries) }},
 	{names: []string{"requeue"}, usage: "run again after the node was lost, the default", set: func(s *job.Spec, _ string) error { s.Requeue = true; return nil }},
 	{names: []string{"no-requeue"}, usage: "do not run again after the node was lost", set: func(s *job.Spec, _ string) error { s.Requeue = false; return nil }},
 	{names: []string{"grace"}, usage: "time between TERM and KILL: `D` such as 30s, default 10s", set: func(s *job.Spec, v string) error { return s.Grace.UnmarshalText([]byte(v)) }},
@@ -54,14 +53,14 @@ var specFlags = []specFlag{
 	{names: []string{"policy"}, usage: "placement policy `NAME`: simple", set: func(s *job.Spec, v string) error { s.Policy = v; return nil }},
 	{names: []string{"env-file"}, usage: "`FILE` with variables of the task, one K=V a line", many: true, set: setEnvFile},
 	{names: []string{"env"}, usage: "variable of the task: `K=V`, or K alone to take it from here", many: true, set: setEnv},
-	{names: []string{"workdir", "D"}, usage: "`DIR` on the node that the task starts in; default: one of its own", set: setWorkdir},
-	{names: []string{"output", "o"}, usage: "`FILE` on the node that gets the output too; %j job, %t task, %x name, %n node, %u user", set: func(s *job.Spec, v string) error { s.Output = v; return nil }},
-	{names: []string{"error", "e"}, usage: "`FILE` on the node that gets stderr; default: that of --output", set: func(s *job.Spec, v string) error { s.Error = v; return nil }},
+	{names: []string{"workdir", "D"}, usage: "working directory `DIR` on the node; default: a scratch directory", set: setWorkdir},
+	{names: []string{"output", "o"}, usage: "also write the output to `FILE` on the node; %j job, %t task, %x name, %n node, %u user", set: func(s *job.Spec, v string) error { s.Output = v; return nil }},
+	{names: []string{"error", "e"}, usage: "also write stderr to `FILE` on the node; default: the file of --output", set: func(s *job.Spec, v string) error { s.Error = v; return nil }},
 	{names: []string{"param"}, usage: "parameter `K=V`: {K} in the command, MUSTER_PARAM_K in the environment", many: true, set: setParam},
-	{names: []string{"upload"}, usage: "upload `PATH`; the task starts in a copy of it; .musterignore leaves files out", many: true, set: func(s *job.Spec, v string) error { s.Upload = append(s.Upload, v); return nil }},
+	{names: []string{"upload"}, usage: "upload `PATH`; the task starts in a copy of it; .musterignore excludes files", many: true, set: func(s *job.Spec, v string) error { s.Upload = append(s.Upload, v); return nil }},
 	{names: []string{"download"}, usage: "keep files that match `GLOB` when the task ends; run, submit -W and submit -f also copy them here", many: true, set: func(s *job.Spec, v string) error { s.Download = append(s.Download, v); return nil }},
 	{names: []string{"image"}, usage: "container image `REF` that the task runs in, such as registry/name:tag", set: setImage},
-	{names: []string{"mount"}, usage: "directory of the node that the container sees: `SRC:DST[:ro]`", many: true, set: func(s *job.Spec, v string) error { s.Mounts = append(s.Mounts, v); return nil }},
+	{names: []string{"mount"}, usage: "mount a directory of the node: `SRC:DST[:ro]`", many: true, set: func(s *job.Spec, v string) error { s.Mounts = append(s.Mounts, v); return nil }},
 	{names: []string{"hold"}, usage: "accept the job, but start it only after muster release", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
 	{names: []string{"nodes", "N"}, usage: "`VALUE`"},
 	{names: []string{"gpus-per-node"}, usage: "`VALUE`"},
@@ -73,8 +72,7 @@ var specFlags = []specFlag{
 	{names: []string{"prefer"}, usage: "`VALUE`"},
 }
 
-// jobFlags are the same as the library wants them; help leaves out what is
-// refused.
+// jobFlags returns specFlags as flags of the library. Unsupported ones are hidden from help.
 func jobFlags() []cli.Flag {
 	flags := []cli.Flag{&cli.StringFlag{Name: "file", Aliases: []string{"F"}, Usage: "job `FILE`, YAML or JSON; - for standard input"}}
 	for _, f := range specFlags {
@@ -90,7 +88,7 @@ func jobFlags() []cli.Flag {
 	return append(flags, uploadLimitFlag())
 }
 
-// applyFlags lays what the command line says over the spec.
+// applyFlags applies the flags of the command line to the spec.
 func applyFlags(c *cli.Context, s *job.Spec) error {
 	for _, f := range specFlags {
 		name := f.names[0]
@@ -115,11 +113,11 @@ func applyFlags(c *cli.Context, s *job.Spec) error {
 	return nil
 }
 
-// specReader makes specs of command lines, and reads the scripts and job files that they name.
+// specReader makes specs from command lines, and reads the scripts and job files that they name.
 type specReader struct{ streams }
 
-// specOf is the spec that a command line asks for: job file or script, then its
-// directives, then flags. Warnings go to e.err.
+// specOf returns the spec of a command line: first the job file or script, then the directives, then the flags. It
+// writes warnings to r.err.
 func (r specReader) specOf(c *cli.Context) (job.Spec, error) {
 	spec, err := r.baseSpec(c)
 	if err != nil {
@@ -131,7 +129,7 @@ func (r specReader) specOf(c *cli.Context) (job.Spec, error) {
 	return spec, err
 }
 
-// finishSpec lays the flags over the spec and checks it.
+// finishSpec applies the flags to the spec and validates it.
 func finishSpec(c *cli.Context, spec *job.Spec) error {
 	if err := applyFlags(c, spec); err != nil {
 		return err
@@ -145,8 +143,7 @@ func finishSpec(c *cli.Context, spec *job.Spec) error {
 	return nil
 }
 
-// baseSpec is the spec before flags. A single argument may name a script,
-// unless "--" says that it is a command.
+// baseSpec returns the spec before flags. A single argument may name a script, unless it follows "--".
 func (r specReader) baseSpec(c *cli.Context) (job.Spec, error) {
 	spec := job.DefaultSpec()
 	args := c.Args().Slice()
@@ -156,7 +153,7 @@ func (r specReader) baseSpec(c *cli.Context) (job.Spec, error) {
 	}
 	if c.IsSet("file") {
 		if len(args) > 0 {
-			return spec, usagef("%s: a job file or a command, not both", c.Command.Name)
+			return spec, usagef("%s: give a job file or a command, not both", c.Command.Name)
 		}
 		return r.readJobFile(c.Context, c.String("file"))
 	}
@@ -198,7 +195,7 @@ func (r specReader) readJobFile(ctx context.Context, path string) (job.Spec, err
 	return spec, nil
 }
 
-// readFile reads as much of a file as tells whether it is too large for a job.
+// readFile reads a file up to one byte more than a job may have.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -212,7 +209,7 @@ func readFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// cause is the error without the name of the file, for messages that name it already.
+// cause returns the error without the name of the file, for messages that name it already.
 func cause(err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err
@@ -220,7 +217,7 @@ func cause(err error) error {
 	return err
 }
 
-// readInput is readFile for standard input. It ends with ctx, as a person may be typing.
+// readInput is readFile for standard input. It returns when ctx ends, because a person may be typing.
 func (r specReader) readInput(ctx context.Context) ([]byte, error) {
 	type input struct {
 		text []byte
@@ -248,7 +245,7 @@ func defaultName(path string) string {
 	return name
 }
 
-// checkUTF8 refuses text that is not UTF-8: JSON would change it.
+// checkUTF8 refuses text that is not UTF-8, because JSON would change it.
 func checkUTF8(s job.Spec) error {
 	texts := append([]string{s.Script, s.Workdir, s.Constraint}, s.Command...)
 	for _, m := range []map[string]string{s.Env, s.Params} {

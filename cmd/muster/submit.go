@@ -1,6 +1,6 @@
 package main
 
-// The verbs submit, run and offers: from a command line to a job.
+// The verbs submit, run and offers.
 
 import (
 	"context"
@@ -19,17 +19,17 @@ import (
 func (v submitVerbs) submitCommand() *cli.Command {
 	return &cli.Command{
 		Name: "submit", Usage: "submit a job and print its id", ArgsUsage: "[--] COMMAND... | SCRIPT | -", Args: true,
-		Description: "A single argument that names a file which starts with #! is a script: it is uploaded and run on the node. Anything else, and everything after --, is a command of the node.",
+		Description: "A single argument that names a file which starts with #! is a script: it is uploaded and run on the node. Any other argument, and everything after --, is a command that must exist on the node.",
 		Flags: clientFlags(append(jobFlags(),
-			&cli.BoolFlag{Name: "wait", Aliases: []string{"W"}, Usage: "wait for its end and exit with its code", DisableDefaultText: true},
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "follow its output on stderr and exit with its code", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "wait", Aliases: []string{"W"}, Usage: "wait for the end of the job and exit with its code", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "print the job's output on stderr and exit with its code", DisableDefaultText: true},
 			dryRunFlag(), keyFlag(), jsonFlag())...),
 		Action: v.submit,
 	}
 }
 
 func dryRunFlag() *cli.BoolFlag {
-	return &cli.BoolFlag{Name: "dry-run", Usage: "say where it could run; submit nothing", DisableDefaultText: true}
+	return &cli.BoolFlag{Name: "dry-run", Usage: "print where the job could run; submit nothing", DisableDefaultText: true}
 }
 
 func keyFlag() *cli.StringFlag {
@@ -74,8 +74,7 @@ func (v submitVerbs) submit(c *cli.Context) error {
 	return nil
 }
 
-// refused gives a job that nothing could ever run its own exit code, and a
-// reason for each clause that stands against it.
+// refused gives its own exit code, and a reason for each unmet clause, to a job that nothing could ever run.
 func refused(err error) error {
 	var p *api.Problem
 	if !errors.As(err, &p) || !errors.Is(err, api.ErrNoMatch) || p.Explanation == nil {
@@ -107,7 +106,7 @@ func (v submitVerbs) runCommand() *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "submit, follow the output, exit with the job's code; Ctrl-C detaches", ArgsUsage: "[--] COMMAND... | SCRIPT | -", Args: true,
 		Flags: clientFlags(append(jobFlags(), dryRunFlag(), keyFlag(),
-			&cli.BoolFlag{Name: "wait", Aliases: []string{"W"}, Hidden: true}, // run always does
+			&cli.BoolFlag{Name: "wait", Aliases: []string{"W"}, Hidden: true}, // run always waits
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Hidden: true})...),
 		Action: v.run,
 	}
@@ -137,7 +136,7 @@ func (v submitVerbs) run(c *cli.Context) error {
 	return f.download(c.Context, j.ID, spec, f.follow(c.Context, j.ID, v.out))
 }
 
-// ours gives an error of muster's own the exit code 125, which no job is likely to have.
+// ours gives an error of muster itself the exit code 125, which jobs rarely use.
 func ours(err error) error {
 	var exit exitError
 	var usage usageError
@@ -178,7 +177,7 @@ func (r specReader) offerSpec(c *cli.Context) (job.Spec, error) {
 	return spec, err
 }
 
-// dryRun is offers in place of a submit, and so exits like one.
+// dryRun prints offers instead of submitting, with the exit codes of submit.
 func (v submitVerbs) dryRun(c *cli.Context, client *api.Client, spec job.Spec) error {
 	x, err := v.offers(c, client, spec)
 	if err == nil && len(x.Now) == 0 && len(x.Later) == 0 {
@@ -198,7 +197,7 @@ func (v submitVerbs) offers(c *cli.Context, client *api.Client, spec job.Spec) (
 	return x, explain(v.out, x)
 }
 
-// explain prints where a request could run and what stands against it.
+// explain prints where a request could run, and which requirements exclude which nodes.
 func explain(out io.Writer, x api.Explanation) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if x.Job != "" {

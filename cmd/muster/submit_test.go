@@ -1,6 +1,6 @@
 package main
 
-// From a command line, a script or a job file to the job that is handed in.
+// From a command line, a script or a job file to the submitted job.
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// taker is a daemon that takes every job and keeps the last.
+// taker returns a daemon that accepts every job and keeps the last.
 func taker(t *testing.T) (f *fake, last func() job.Spec) {
 	var got []byte
 	f = newFake(t, map[string]http.HandlerFunc{
@@ -70,7 +70,7 @@ func TestSubmit(t *testing.T) {
 			s.Script, s.Name, s.TimeLimit = string(script), "my job", job.Duration(time.Hour)
 			s.Resources.GPUs, s.Resources.GPUModel = 2, "H100"
 		}},
-		{[]string{"-G4", "-J", "mine", "script"}, "", func(s *job.Spec) { // the command line beats directives
+		{[]string{"-G4", "-J", "mine", "script"}, "", func(s *job.Spec) { // the command line overrides directives
 			s.Script, s.Name, s.TimeLimit = string(script), "mine", job.Duration(time.Hour)
 			s.Resources.GPUs = 4
 		}},
@@ -163,7 +163,7 @@ func TestSlurmTime(t *testing.T) {
 	}
 }
 
-// FuzzDirectives holds that no script breaks the program.
+// FuzzDirectives checks that no script crashes the program.
 func FuzzDirectives(f *testing.F) {
 	f.Add("#!/bin/sh\n#MUSTER --gpus=2 -c 3\n#SBATCH -t 5 --x y\necho\n")
 	f.Add("#SBATCH - -= --= 'a\n#MUSTER \"\" -\n")

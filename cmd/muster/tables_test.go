@@ -1,6 +1,6 @@
 package main
 
-// What the listings print, and what the verbs ask for.
+// The output of listings, and the requests of the verbs.
 
 import (
 	"context"
@@ -105,7 +105,7 @@ n1    1  H100 (simulated)  80GiB   -     -     failed: fell off·the bus  -     
 	}
 }
 
-// What waits after an attempt that is over has no host and no time.
+// A job that waits again after an attempt shows neither node nor time.
 func TestJobsThatWaitAgain(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs": answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[`+jobDoc(idA, "PENDING", "")+`]}`),
@@ -201,7 +201,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// What others wrote must not steer the terminal of who reads it.
+// Text of other users must not control the terminal.
 func TestNoListingHandsOnControlCharacters(t *testing.T) {
 	const evil = `\u001b[31m\nroot\t\u0007`
 	node := strings.NewReplacer("silent for 7s", evil, `"zone":"b"`, `"zone":"`+evil+`"`, "fell off\\nthe bus", evil, `"name":"n1"`, `"name":"`+evil+`"`).Replace(nodeDoc)

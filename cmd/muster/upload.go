@@ -1,6 +1,6 @@
 package main
 
-// Sending along what --upload names.
+// Uploading the files of --upload.
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 
 const (
 	defaultUpload = job.Size(1 << 30)
-	// progressAfter is how long something may take before it says how far it is,
-	// and progressEvery how often it says so.
+	// progressAfter is how long an upload may take before it shows progress; progressEvery is how often it updates
+	// it.
 	progressAfter = time.Second
 	progressEvery = 200 * time.Millisecond
 )
@@ -38,14 +38,13 @@ func uploadLimit(c *cli.Context) (limit job.Size, err error) {
 	return limit, nil
 }
 
-// withoutUpload is a spec for a question: no files are sent for it.
+// withoutUpload returns a spec for a dry run, for which no files are sent.
 func withoutUpload(spec job.Spec) job.Spec {
 	spec.Upload = nil
 	return spec
 }
 
-// sendFiles sends what the spec wants uploaded and puts the name of the tree in
-// its place.
+// sendFiles uploads the files of the spec and sets its Tree.
 func (v submitVerbs) sendFiles(c *cli.Context, client *api.Client, spec *job.Spec) error {
 	if len(spec.Upload) == 0 {
 		return nil
@@ -70,15 +69,15 @@ func (v submitVerbs) sendFiles(c *cli.Context, client *api.Client, spec *job.Spe
 
 func uploadError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return exitError{exitCtrlC, errors.New("interrupted; what was sent stays, and is not sent again")}
+		return exitError{exitCtrlC, errors.New("interrupted; parts that were sent are kept, and are not sent again")}
 	}
 	return fmt.Errorf("upload: %w", err)
 }
 
-// onTerminal says whether a person watches what is written there.
+// onTerminal reports whether the writer is a terminal.
 func onTerminal(w io.Writer) bool { return isTerminal(w) }
 
-// inTerminal says whether a person writes what is read there.
+// inTerminal reports whether the reader is a terminal.
 func inTerminal(r io.Reader) bool { return isTerminal(r) }
 
 func isTerminal(stream any) bool {
@@ -86,7 +85,7 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd())) //nolint:gosec // a descriptor is small
 }
 
-// uploadProgress writes a line on a terminal that says how far an upload is.
+// uploadProgress shows the progress of an upload in one line on a terminal.
 func (v submitVerbs) uploadProgress() (see func(blob.Progress), stop func()) {
 	if !onTerminal(v.err) {
 		return nil, func() {}

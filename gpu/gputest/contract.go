@@ -1,6 +1,6 @@
 package gputest
 
-// The contract: what every gpu.Driver keeps.
+// The contract that every gpu.Driver must fulfil.
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// patience bounds the wait for a channel to close when nothing is wrong.
+// patience bounds the wait for a channel to close.
 const patience = 30 * time.Second
 
 // TestDriver checks a driver against the contract, and closes it.

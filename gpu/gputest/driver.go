@@ -1,5 +1,4 @@
-// Package gputest has a gpu.Driver for tests, and the test that every
-// gpu.Driver has to pass.
+// Package gputest provides a gpu.Driver for tests, and the test that every gpu.Driver must pass.
 package gputest
 
 import (
@@ -13,11 +12,11 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Driver is a gpu.Driver whose devices are what the test says.
+// Driver is a gpu.Driver whose devices the test sets.
 type Driver struct {
 	mu       sync.Mutex
 	devices  []gpu.Device          // guarded by mu
-	statuses map[string]gpu.Status // guarded by mu; by UUID, for devices that SetStatus spoke of
+	statuses map[string]gpu.Status // guarded by mu; by UUID, as set by SetStatus
 	err      error                 // guarded by mu
 	closed   bool                  // guarded by mu
 	subs     []*subscriber         // guarded by mu
@@ -28,16 +27,15 @@ type subscriber struct {
 	ended  bool
 }
 
-// maxFaults bounds the faults that nobody has read; a test that injects more
-// has a reader that does not read.
+// maxFaults bounds the unread faults. If a test injects more, its reader does not read.
 const maxFaults = 64
 
-// New makes a driver that lists these devices, all healthy and idle.
+// New returns a driver that lists these devices, all healthy and idle.
 func New(devices ...gpu.Device) *Driver {
 	return &Driver{devices: slices.Clone(devices), statuses: map[string]gpu.Status{}}
 }
 
-// Devices makes n NVLinked devices of a model, with UUIDs PREFIX-0 and so on.
+// Devices returns n NVLinked devices of a model, with UUIDs PREFIX-0 and so on.
 func Devices(n int, prefix, model string, memory job.Size) []gpu.Device {
 	name := func(i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
 	all := make([]gpu.Device, n)
@@ -52,28 +50,28 @@ func Devices(n int, prefix, model string, memory job.Size) []gpu.Device {
 	return all
 }
 
-// Set changes what List reports.
+// Set changes what List returns.
 func (d *Driver) Set(devices ...gpu.Device) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.devices = slices.Clone(devices)
 }
 
-// SetStatus changes what Status reports of the device that s names.
+// SetStatus changes the status of the device that s names.
 func (d *Driver) SetStatus(s gpu.Status) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.statuses[s.UUID] = s
 }
 
-// Fail makes List and Status fail; nil mends them.
+// Fail makes List and Status return err; nil makes them work again.
 func (d *Driver) Fail(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.err = err
 }
 
-// Inject sends a fault to all that asked for faults.
+// Inject sends a fault to all readers of Faults.
 func (d *Driver) Inject(f gpu.Fault) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,7 +88,7 @@ func (d *Driver) Inject(f gpu.Fault) error {
 	return nil
 }
 
-// List reports the devices.
+// List returns the devices.
 func (d *Driver) List(ctx context.Context) ([]gpu.Device, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -100,7 +98,7 @@ func (d *Driver) List(ctx context.Context) ([]gpu.Device, error) {
 	return slices.Clone(d.devices), nil
 }
 
-// Status reports each device as SetStatus said, else as healthy and idle.
+// Status returns the status that SetStatus set for each device, else healthy and idle.
 func (d *Driver) Status(ctx context.Context) ([]gpu.Status, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -150,7 +148,7 @@ func (d *Driver) end(s *subscriber) {
 	}
 }
 
-// Close makes all calls after it fail.
+// Close makes all later calls fail.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,6 +1,6 @@
 package nvml
 
-// The agent as the daemon sees it: one running child, its questions and answers.
+// The agent as the daemon sees it: one running child, its requests and replies.
 
 import (
 	"bufio"
@@ -16,18 +16,18 @@ import (
 var (
 	errSlow  = errors.New("the agent does not answer")
 	errEnded = errors.New("the agent ended")
-	errWrong = errors.New("the agent said what is no message")
+	errWrong = errors.New("the agent sent an invalid message")
 )
 
-// agent is one child. Whoever has the driver's turn may ask it.
+// agent is one child. Only the holder of the driver's turn may send it requests.
 type agent struct {
 	child   *child
 	began   time.Time
-	ready   chan struct{} // closed when hello is there
-	hello   hello         // after ready
-	replies chan reply    // the newest that nobody has taken
-	gone    chan struct{} // closed when no more will be read
-	why     error         // after gone
+	ready   chan struct{} // closed when hello has arrived
+	hello   hello         // valid once ready is closed
+	replies chan reply    // the newest reply that nobody has taken
+	gone    chan struct{} // closed when nothing more will be read
+	why     error         // valid once gone is closed
 	asked   time.Time     // when the oldest unanswered request was sent; zero: none
 	id      uint64        // of the last request
 }
@@ -38,7 +38,7 @@ func startAgent(c *child, onFault func(gpu.Fault)) *agent {
 	return a
 }
 
-// read takes what the child says until it ends.
+// read receives the child's messages until it ends.
 func (a *agent) read(onFault func(gpu.Fault)) {
 	defer close(a.gone)
 	defer a.child.kill()
@@ -72,7 +72,7 @@ func (a *agent) read(onFault func(gpu.Fault)) {
 	}
 }
 
-// replace keeps the newest reply; older ones were given up.
+// replace stores the newest reply; the caller of an older one has given up.
 func (a *agent) replace(r reply) {
 	select {
 	case <-a.replies:
@@ -96,7 +96,7 @@ func (a *agent) greet(ctx context.Context, closed <-chan struct{}, within time.D
 	case <-a.gone:
 		select {
 		case <-a.ready:
-			return nil // it said hello before it ended
+			return nil // hello arrived before the child ended
 		default:
 			return a.why
 		}
@@ -112,7 +112,7 @@ func (a *agent) greet(ctx context.Context, closed <-chan struct{}, within time.D
 // ask sends a request and waits for its reply.
 func (a *agent) ask(ctx context.Context, closed <-chan struct{}, what op, within time.Duration) (reply, error) {
 	select {
-	case r := <-a.replies: // to one who gave up
+	case r := <-a.replies: // an old reply, whose caller has given up
 		if r.ID == a.id {
 			a.asked = time.Time{}
 		}
@@ -126,8 +126,7 @@ func (a *agent) ask(ctx context.Context, closed <-chan struct{}, what op, within
 	if err != nil {
 		return reply{}, fmt.Errorf("nvml: request: %w", err)
 	}
-	// Cannot block: a child that has not read the few requests that fit into a
-	// pipe is killed long before it is full.
+	// The write cannot block: a child that does not read its requests is killed long before the pipe is full.
 	if _, err := a.child.in.Write(append(line, '\n')); err != nil {
 		return reply{}, fmt.Errorf("%w: %w", errEnded, err)
 	}
@@ -143,7 +142,7 @@ func (a *agent) ask(ctx context.Context, closed <-chan struct{}, what op, within
 		case <-a.gone:
 			select {
 			case r := <-a.replies:
-				if r.ID == a.id { // it answered before it ended
+				if r.ID == a.id { // the child answered before it ended
 					return r, nil
 				}
 			default:
@@ -159,8 +158,8 @@ func (a *agent) ask(ctx context.Context, closed <-chan struct{}, what op, within
 	}
 }
 
-// end closes the agent's input and kills it. That it is gone shows in done.
+// end closes the agent's input and kills it. The channel done is closed when it is gone.
 func (a *agent) end() {
 	a.child.kill()
-	_ = a.child.in.Close() // nothing is lost: it is being killed
+	_ = a.child.in.Close() // no error matters: the child is being killed
 }

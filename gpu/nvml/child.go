@@ -1,6 +1,6 @@
 package nvml
 
-// The child process: how it is started, and how it ends with its parent.
+// The child process: how it starts, and how it ends with its parent.
 
 import (
 	"errors"
@@ -20,15 +20,14 @@ type child struct {
 	out  io.ReadCloser
 	kill func()          // may be called again
 	done <-chan struct{} // closed when the process is gone
-	last func() string   // how it ended and the last that it had to say; after done
+	last func() string   // how it ended and its last output; valid once done is closed
 }
 
-// pipesLinger is how long after the child's end its pipes may stay open.
+// pipesLinger is how long the child's pipes may stay open after its end.
 const pipesLinger = time.Second
 
-// spawn starts the program. One goroutine, on a thread of its own, starts it
-// and waits for its end: on Linux a child that dies with its parent dies with
-// the thread that started it.
+// spawn starts the program. One goroutine, locked to a thread of its own, starts it and waits for its end: on Linux a
+// child that dies with its parent dies with the thread that started it.
 func spawn(command []string) (*child, error) {
 	in, stdin, err := os.Pipe()
 	if err != nil {
@@ -55,11 +54,11 @@ func spawn(command []string) (*child, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("nvml: start %s: %w", command[0], err), stdin.Close(), stdout.Close())
 	}
-	kill := func() { _ = cmd.Process.Kill() } // fails only when it is gone
+	kill := func() { _ = cmd.Process.Kill() } // fails only if the process is gone
 	return &child{in: stdin, out: stdout, kill: kill, done: done, last: end.String}, nil
 }
 
-// tailBytes is how much of the child's last words is kept.
+// tailBytes is how much of the child's last output is kept.
 const tailBytes = 2048
 
 // tail keeps the end of what is written to it.
@@ -84,7 +83,7 @@ func (t *tail) note(err error) {
 	t.ended = err
 }
 
-// String is how the process ended and its last words, on one line.
+// String returns how the process ended and its last output, on one line.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,7 +1,7 @@
 package nvml
 
-// On Linux the kernel ends the child when its parent is gone, even one that
-// hangs in a call and does not see that its input ended.
+// On Linux the kernel kills the child when its parent is gone, even if the child hangs in a call and does not notice
+// the end of its input.
 
 import "syscall"
 

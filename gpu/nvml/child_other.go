@@ -2,7 +2,7 @@
 
 package nvml
 
-// Elsewhere the child sees that its input ended.
+// On other systems the child notices the end of its input.
 
 import "syscall"
 

@@ -2,8 +2,8 @@
 
 package nvml
 
-// Collect: what the library says, as gpu.Device and gpu.Status. What a device
-// does not support is zero and no error.
+// Conversion of the library's data to gpu.Device and gpu.Status. A feature that a device lacks gives zero, not an
+// error.
 
 import (
 	"fmt"
@@ -17,30 +17,29 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// collector reads the devices. It is used by one goroutine.
+// collector reads the devices. Only one goroutine may use it.
 type collector struct {
 	lib     nvml.Interface
-	symbols map[string]bool // what the installed library has
-	units   []unit          // as listed last
+	symbols map[string]bool // symbols of the installed library
+	units   []unit          // as last listed
 }
 
-// card is a GPU of the host, whole or split.
+// card is a physical GPU of the host, whole or split.
 type card struct {
 	handle   nvml.Device
 	device   gpu.Device
 	switches int            // active NVLinks to a switch
-	peers    map[string]int // active NVLinks to other cards, by PCI bus id
+	peers    map[string]int // active NVLinks to other cards, by PCI bus ID
 }
 
-// unit is what can be given to a task: a card that is not split, or a MIG instance.
+// unit is what a task can get: a card that is not split, or a MIG instance.
 type unit struct {
 	handle nvml.Device
 	card   *card
 	device gpu.Device
 }
 
-// has says whether the installed library has the symbol: a call of one that
-// it lacks ends the process.
+// has reports whether the installed library has the symbol. A call of a missing symbol ends the process.
 func (c *collector) has(symbol string) bool {
 	known, looked := c.symbols[symbol]
 	if !looked {
@@ -50,13 +49,13 @@ func (c *collector) has(symbol string) bool {
 	return known
 }
 
-// list finds all devices. Those that cannot be listed are noted.
+// list finds all devices. notes name those that cannot be listed.
 func (c *collector) list() (devices []gpu.Device, notes []string, err error) {
 	n, ret := c.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
 		return nil, nil, fmt.Errorf("count the GPUs: %w", ret)
 	}
-	version, _ := c.lib.SystemGetDriverVersion() // empty if it cannot tell
+	version, _ := c.lib.SystemGetDriverVersion() // empty if unknown
 	var units []unit
 	for i := range n {
 		crd, err := c.readCard(i, version)
@@ -109,8 +108,7 @@ func (c *collector) readCard(index int, version string) (*card, error) {
 	return &card{handle: handle, device: d}, nil
 }
 
-// memory is the total and the used; the newer call does not count what the
-// driver keeps for itself as used.
+// memory returns the total and the used memory. The newer call does not count the driver's own memory as used.
 func (c *collector) memory(handle nvml.Device) (total, used job.Size, ret nvml.Return) {
 	if c.has("nvmlDeviceGetMemoryInfo_v2") {
 		if m, newer := handle.GetMemoryInfo_v2(); newer == nvml.SUCCESS {
@@ -121,7 +119,7 @@ func (c *collector) memory(handle nvml.Device) (total, used job.Size, ret nvml.R
 	return size(m.Total), size(m.Used), ret
 }
 
-// size is a number of bytes; what the library marks as not available is 0.
+// size converts a number of bytes; the library's mark for "not available" becomes 0.
 func size(bytes uint64) job.Size {
 	if bytes > math.MaxInt64 {
 		return 0
@@ -129,7 +127,7 @@ func size(bytes uint64) job.Size {
 	return job.Size(bytes)
 }
 
-// busID is the PCI address in lower case.
+// busID returns the PCI address in lower case.
 func busID(pci nvml.PciInfo) string {
 	var b strings.Builder
 	for _, c := range pci.BusId {
@@ -141,16 +139,15 @@ func busID(pci nvml.PciInfo) string {
 	return strings.ToLower(b.String())
 }
 
-// numaWords bounds the NUMA nodes looked at: 64 in each word.
+// numaWords bounds the NUMA nodes to 64 per word.
 const numaWords = 8
 
-// numa is the node that the card is attached to; -1 if there is none or more
-// than one.
+// numa returns the NUMA node of the card; -1 if there is none or more than one.
 func (c *collector) numa(handle nvml.Device) int {
 	if !c.has("nvmlDeviceGetMemoryAffinity") {
 		return -1
 	}
-	set, ret := handle.GetMemoryAffinity(numaWords*8, nvml.AFFINITY_SCOPE_NODE) // counted in bytes by the library's binding
+	set, ret := handle.GetMemoryAffinity(numaWords*8, nvml.AFFINITY_SCOPE_NODE) // the library's binding counts in bytes
 	if ret != nvml.SUCCESS {
 		return -1
 	}
@@ -167,8 +164,8 @@ func (c *collector) numa(handle nvml.Device) int {
 	return node
 }
 
-// split is the card itself, or its MIG instances if it is split. A card that
-// is in MIG mode and has no instance has nothing to give.
+// split returns the card itself, or its MIG instances if it is split. A card in MIG mode without instances has no
+// units.
 func (c *collector) split(crd *card) []unit {
 	if !c.isMIG(crd.handle) {
 		return []unit{{handle: crd.handle, card: crd, device: crd.device}}
@@ -181,7 +178,7 @@ func (c *collector) split(crd *card) []unit {
 	for i := range n {
 		handle, ret := crd.handle.GetMigDeviceHandleByIndex(i)
 		if ret != nvml.SUCCESS {
-			continue // a place where no instance is
+			continue // no instance here
 		}
 		if d, ok := c.readInstance(handle, crd.device); ok {
 			units = append(units, unit{handle: handle, card: crd, device: d})
@@ -200,7 +197,7 @@ func (c *collector) isMIG(handle nvml.Device) bool {
 	return ret == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE
 }
 
-// readInstance is a MIG instance: as its card, but for what is its own.
+// readInstance returns a MIG instance: a copy of its card with the values of the instance.
 func (c *collector) readInstance(handle nvml.Device, of gpu.Device) (gpu.Device, bool) {
 	d := of
 	d.Parent = of.UUID
@@ -221,7 +218,7 @@ func (c *collector) readInstance(handle nvml.Device, of gpu.Device) (gpu.Device,
 	return d, true
 }
 
-// profile is the name of an instance's size, for libraries that do not say it.
+// profile returns the profile name of an instance, for libraries that do not report it.
 func (c *collector) profile(handle nvml.Device, memory job.Size) string {
 	slices := uint32(0)
 	if c.has("nvmlDeviceGetAttributes_v2") {

@@ -1,6 +1,6 @@
 package nvml
 
-// Driver: the daemon's half, which outlives any number of children.
+// Driver: the daemon's side, which starts one child after another.
 
 import (
 	"context"
@@ -15,59 +15,56 @@ import (
 	"github.com/musterhq/muster/gpu"
 )
 
-// Config says how the child is started and how long it may take.
+// Config says how the child is started, and its timeouts.
 type Config struct {
-	// Command is the program, with its arguments, that calls Serve on its
-	// standard input and output.
+	// Command is the program with its arguments. It must call Serve on its standard input and output.
 	Command []string
-	// Timeout is how long an answer may take. A healthy host needs milliseconds.
+	// Timeout bounds the time of an answer. A healthy host needs milliseconds.
 	Timeout time.Duration
-	// StartTimeout is how long the library may take to start: without
-	// persistence mode the driver wakes each GPU, which takes seconds.
+	// StartTimeout bounds the start of the library: without persistence mode the driver wakes each GPU, which takes
+	// seconds.
 	StartTimeout time.Duration
 }
 
-// DefaultConfig lacks only the command.
+// DefaultConfig returns a configuration that lacks only the command.
 func DefaultConfig() Config {
 	return Config{Timeout: 5 * time.Second, StartTimeout: time.Minute}
 }
 
-// Validate says what is wrong with the configuration.
+// Validate returns an error if the configuration cannot work.
 func (c Config) Validate() error {
 	if len(c.Command) == 0 || c.Command[0] == "" {
 		return errors.New("nvml: no command for the agent")
 	}
 	if c.Timeout <= 0 || c.StartTimeout <= 0 {
-		return fmt.Errorf("nvml: timeouts %s and %s: above 0", c.Timeout, c.StartTimeout)
+		return fmt.Errorf("nvml: timeouts %s and %s: must be above 0", c.Timeout, c.StartTimeout)
 	}
 	return nil
 }
 
 const (
-	// noneFor is how long the word of a child that found no driver is taken:
-	// a driver may be installed while the daemon runs.
+	// noneFor is how long the driver believes a child that found no NVIDIA driver. One may be installed while the
+	// daemon runs.
 	noneFor = 10 * time.Minute
-	// minPause and maxPause bound the pause before another child is started,
-	// which doubles with each that failed.
+	// minPause and maxPause bound the pause before the next child is started. The pause doubles with each failure.
 	minPause = time.Second
 	maxPause = time.Minute
-	// calmAfter is how long a child must have lived for its failure not to
-	// count as one more of a row.
+	// calmAfter is the lifetime after which a child's failure does not double the pause.
 	calmAfter = 2 * time.Minute
-	// idlePoll is how often at most anything here looks again on its own.
+	// idlePoll bounds how often this package polls.
 	idlePoll = 10 * time.Second
-	// closeWait bounds the wait for a killed child: one in an uninterruptible
-	// call of the kernel's driver ends when that call does.
+	// closeWait bounds the wait for a killed child. A child in an uninterruptible call of the kernel driver ends only
+	// when the call does.
 	closeWait = 2 * time.Second
 )
 
-// errUndead: a killed child is still there.
+// errUndead means that a killed child has not ended.
 var errUndead = errors.New("the agent was killed and has not ended: the kernel's driver hangs")
 
-// errNone: this host has no NVIDIA GPU.
+// errNone means that this host has no NVIDIA GPU.
 var errNone = errors.New("no NVIDIA GPU")
 
-// Driver is a gpu.Driver. It may be used by several goroutines.
+// Driver is a gpu.Driver. It is safe for concurrent use.
 type Driver struct {
 	cfg    Config
 	log    *slog.Logger
@@ -77,20 +74,20 @@ type Driver struct {
 	ending sync.Once
 	loops  sync.WaitGroup
 
-	// turn holds one token; whoever took it owns what follows.
+	// turn is a lock: it holds one token. The holder of the token owns the fields below.
 	turn    chan struct{}
 	agent   *agent          // nil: none runs
-	reaped  <-chan struct{} // of the last that was killed; nil: none was
-	listed  []gpu.Device    // the last list that was given out
+	reaped  <-chan struct{} // closed when the last killed child is gone; nil: none was killed
+	listed  []gpu.Device    // the last list that was returned
 	none    string          // why there is no GPU
-	noneTo  time.Time       // until when that is believed
+	noneTo  time.Time       // until when none is believed
 	failed  error           // why the last child failed; nil once one answers
 	retryAt time.Time
 	pause   time.Duration
-	notes   string // what was last said about devices that cannot be listed
+	notes   string // last message about devices that cannot be listed
 }
 
-// New makes a driver; the first call starts the child.
+// New returns a driver; its first call starts the child.
 func New(cfg Config, log *slog.Logger) (*Driver, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -130,8 +127,8 @@ func (d *Driver) take(ctx context.Context) error {
 
 func (d *Driver) give() { d.turn <- struct{}{} }
 
-// List reports the GPUs and MIG instances of this host; none, and no error, if
-// there is no driver. It fails while the driver does not work.
+// List returns the GPUs and MIG instances of this host. Without an NVIDIA driver the list is empty. It returns an
+// error while the driver does not work.
 func (d *Driver) List(ctx context.Context) ([]gpu.Device, error) {
 	if err := d.take(ctx); err != nil {
 		return nil, err
@@ -141,7 +138,7 @@ func (d *Driver) List(ctx context.Context) ([]gpu.Device, error) {
 	return slices.Clone(devices), err
 }
 
-// list has the turn.
+// list requires the turn.
 func (d *Driver) list(ctx context.Context) ([]gpu.Device, error) {
 	r, err := d.ask(ctx, opList)
 	if errors.Is(err, errNone) && len(d.listed) == 0 {
@@ -163,7 +160,7 @@ func (d *Driver) list(ctx context.Context) ([]gpu.Device, error) {
 	return d.listed, nil
 }
 
-// checkDevices says whether the rest of the daemon can rely on a list.
+// checkDevices returns an error if a list is not valid.
 func checkDevices(devices []gpu.Device) error {
 	if len(devices) > maxDevices {
 		return fmt.Errorf("%w: %d devices", errWrong, len(devices))
@@ -178,8 +175,8 @@ func checkDevices(devices []gpu.Device) error {
 	return nil
 }
 
-// Status reports how each device of the last List is. While the driver does
-// not answer, their health is unknown, and that is no error.
+// Status returns the status of each device of the last List. While the driver does not answer, their health is
+// unknown, and there is no error.
 func (d *Driver) Status(ctx context.Context) ([]gpu.Status, error) {
 	if err := d.take(ctx); err != nil {
 		return nil, err
@@ -197,11 +194,10 @@ func (d *Driver) Status(ctx context.Context) ([]gpu.Status, error) {
 	return arrange(d.listed, r.Statuses, err), nil
 }
 
-// arrange puts statuses in the order of devices. One that is missing is of
-// unknown health.
+// arrange puts statuses in the order of devices. A missing one gets unknown health.
 func arrange(devices []gpu.Device, statuses []gpu.Status, why error) []gpu.Status {
 	all := make([]gpu.Status, len(devices))
-	detail := "the driver does not list it any more"
+	detail := "the driver no longer lists it"
 	if why != nil {
 		detail = why.Error()
 	}
@@ -214,7 +210,7 @@ func arrange(devices []gpu.Device, statuses []gpu.Status, why error) []gpu.Statu
 	return all
 }
 
-// ask has the turn. It starts a child if none runs, and ends one that fails.
+// ask requires the turn. It starts a child if none runs, and ends a child that fails.
 func (d *Driver) ask(ctx context.Context, what op) (reply, error) {
 	if err := d.running(ctx); err != nil {
 		return reply{}, err
@@ -233,7 +229,7 @@ func (d *Driver) ask(ctx context.Context, what op) (reply, error) {
 	return r, nil
 }
 
-// running has the turn, and sees to it that a child runs and has said hello.
+// running requires the turn. It makes sure that a child runs and has said hello.
 func (d *Driver) running(ctx context.Context) error {
 	if d.agent == nil {
 		if err := d.launch(); err != nil {
@@ -259,7 +255,7 @@ func (d *Driver) running(ctx context.Context) error {
 	return nil
 }
 
-// launch has the turn and starts a child, if it is time for one.
+// launch requires the turn. It starts a child unless it is too early for the next.
 func (d *Driver) launch() error {
 	now := time.Now()
 	if now.Before(d.noneTo) {
@@ -272,7 +268,7 @@ func (d *Driver) launch() error {
 		select {
 		case <-d.reaped:
 			d.reaped = nil
-		default: // it hangs in the kernel, and so would the next
+		default: // it hangs in the kernel, and so would the next child
 			return errUndead
 		}
 	}
@@ -285,7 +281,7 @@ func (d *Driver) launch() error {
 	return nil
 }
 
-// believeNone has the turn: the child found no driver and ends.
+// believeNone requires the turn. The child found no driver and is ended.
 func (d *Driver) believeNone(why string) error {
 	d.drop()
 	d.noneTo = time.Now().Add(noneFor)
@@ -296,7 +292,7 @@ func (d *Driver) believeNone(why string) error {
 	return fmt.Errorf("%w: %s", errNone, why)
 }
 
-// blame has the turn. Unless it is the caller who gave up, the child is ended.
+// blame requires the turn. It ends the child, unless the caller gave up.
 func (d *Driver) blame(ctx context.Context, err error) error {
 	if errors.Is(err, gpu.ErrClosed) || ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return err
@@ -304,7 +300,7 @@ func (d *Driver) blame(ctx context.Context, err error) error {
 	lived := time.Since(d.agent.began)
 	last := d.drop()
 	if errors.Is(err, errEnded) {
-		select { // a child that ended by itself is gone at once, with a word why
+		select { // a child that ended by itself is gone at once, and its last output says why
 		case <-last.done:
 			err = fmt.Errorf("%w: %s", err, last.last())
 		case <-time.NewTimer(pipesLinger).C:
@@ -314,7 +310,7 @@ func (d *Driver) blame(ctx context.Context, err error) error {
 	return err
 }
 
-// drop has the turn, and ends the child without waiting for its end.
+// drop requires the turn. It ends the child without waiting.
 func (d *Driver) drop() *child {
 	c := d.agent.child
 	d.agent.end()
@@ -322,7 +318,7 @@ func (d *Driver) drop() *child {
 	return c
 }
 
-// fail has the turn, and notes that a child that lived so long failed.
+// fail requires the turn. It records the failure of a child that lived for this long.
 func (d *Driver) fail(err error, lived time.Duration) {
 	if lived >= calmAfter {
 		d.pause = 0
@@ -335,11 +331,11 @@ func (d *Driver) fail(err error, lived time.Duration) {
 	d.failed = err
 }
 
-// Close ends the child and all channels of faults.
+// Close ends the child and closes all channels of faults.
 func (d *Driver) Close() error {
 	d.ending.Do(func() {
 		close(d.closed)
-		<-d.turn // calls under way see closed
+		<-d.turn // calls in progress return ErrClosed
 		if d.agent != nil {
 			d.drop()
 		}

@@ -1,6 +1,6 @@
 package nvml
 
-// The daemon's half against scripted children, on a fake clock.
+// The daemon's side with scripted children, on a fake clock.
 
 import (
 	"context"
@@ -165,7 +165,7 @@ func TestCallerWhoGivesUpHarmsNobody(t *testing.T) {
 	})
 }
 
-// The answer to one who gave up is not taken for that to the next.
+// A reply to a caller that gave up is not given to the next caller.
 func TestLateAnswerIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{}

@@ -2,7 +2,7 @@
 
 package nvml
 
-// Events: Xid errors as the driver reports them.
+// Xid errors, as events of the driver.
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// eventWait is how long one call waits for an event, in milliseconds. An
-	// event ends it at once; only the end of the process has to wait for it.
+	// eventWait is how long one call waits for an event, in milliseconds. An event ends it at once; only the end of
+	// the process has to wait for it.
 	eventWait = 10_000
 	// eventPause is the pause after a call that did not wait.
 	eventPause = 10 * time.Second
 )
 
-// watchEvents reports the errors of all GPUs that report any, until ctx ends.
+// watchEvents reports the errors of all GPUs that support events, until ctx ends.
 func (c *collector) watchEvents(ctx context.Context, report func(gpu.Fault)) {
 	if !c.has("nvmlEventSetCreate") {
 		return
@@ -47,14 +47,14 @@ func (c *collector) watchEvents(ctx context.Context, report func(gpu.Fault)) {
 		}
 	}
 	if registered == 0 {
-		_ = set.Free() // nothing is lost with it
+		_ = set.Free() // an error here does not matter
 		return
 	}
 	go waitEvents(ctx, set, report)
 }
 
-// waitEvents reports events until ctx ends. It keeps its thread to itself,
-// which sits in the library most of the time.
+// waitEvents reports events until ctx ends. It locks its goroutine to a thread, which is in the library most of the
+// time.
 func waitEvents(ctx context.Context, set nvml.EventSet, report func(gpu.Fault)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -65,10 +65,10 @@ func waitEvents(ctx context.Context, set nvml.EventSet, report func(gpu.Fault)) 
 		if ret == nvml.SUCCESS {
 			f := gpu.Fault{Xid: event.EventData, At: time.Now()}
 			if event.Device != nil {
-				f.UUID, _ = event.Device.GetUUID() // empty: the driver does not tell
+				f.UUID, _ = event.Device.GetUUID() // empty: the driver does not report it
 			}
 			report(f)
-		} else if ret != nvml.ERROR_TIMEOUT { // a lost GPU makes each call fail at once
+		} else if ret != nvml.ERROR_TIMEOUT { // with a lost GPU each call fails at once
 			pause.Reset(eventPause)
 			select {
 			case <-pause.C:

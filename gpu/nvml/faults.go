@@ -1,6 +1,6 @@
 package nvml
 
-// Faults: from one child after another to all that asked.
+// Delivery of faults, from successive children to all subscribers.
 
 import (
 	"context"
@@ -12,11 +12,10 @@ import (
 	"github.com/musterhq/muster/gpu"
 )
 
-// maxFaults bounds the faults that a reader has not taken: a GPU that falls
-// off the bus reports a handful.
+// maxFaults bounds the unread faults of a subscriber. A GPU that falls off the bus reports a handful.
 const maxFaults = 256
 
-// faults hands each fault to all subscribers.
+// faults delivers each fault to all subscribers.
 type faults struct {
 	log  *slog.Logger
 	mu   sync.Mutex
@@ -43,7 +42,7 @@ func (f *faults) unsubscribe(c chan gpu.Fault) {
 	}
 }
 
-// publish hands the fault to all subscribers that have room.
+// publish delivers the fault to all subscribers that have room.
 func (f *faults) publish(fault gpu.Fault) {
 	dropped := 0
 	f.mu.Lock()
@@ -60,9 +59,8 @@ func (f *faults) publish(fault gpu.Fault) {
 	}
 }
 
-// Faults returns what the driver reports from now on. It keeps a child running
-// as long as ctx lives and this host has GPUs. Faults that nobody reads are
-// dropped, with a word in the log.
+// Faults returns what the driver reports from now on. It keeps a child running while ctx lives and this host has
+// GPUs. Faults that nobody reads are dropped and logged.
 func (d *Driver) Faults(ctx context.Context) (<-chan gpu.Fault, error) {
 	if err := d.take(ctx); err != nil {
 		return nil, err
@@ -95,11 +93,10 @@ func (d *Driver) watch(ctx context.Context) {
 	}
 }
 
-// keep starts a child if none runs. It returns what to wait for before asking
-// again: the child's end, and a time.
+// keep starts a child if none runs. It returns what to wait for before the next call: the child's end, and a time.
 func (d *Driver) keep(ctx context.Context) (gone <-chan struct{}, pause time.Duration) {
 	if d.take(ctx) != nil {
-		return nil, idlePoll // ctx or the driver ended
+		return nil, idlePoll // ctx has ended or the driver was closed
 	}
 	defer d.give()
 	switch err := d.running(ctx); {

@@ -1,6 +1,6 @@
 package nvml
 
-// Faults, and children that say what is wrong.
+// Faults, and children that report errors.
 
 import (
 	"bytes"
@@ -62,7 +62,7 @@ func TestFaultsNobodyReadsAreDropped(t *testing.T) {
 		if _, err := d.Faults(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		mustList(t, d, 2) // the child is read on
+		mustList(t, d, 2) // the child's further output is read
 		synctest.Wait()
 		if lines(log) != 5 || !strings.Contains(log.String(), "dropped") {
 			t.Errorf("log: %s", log)
@@ -123,7 +123,7 @@ func TestNotesAreLoggedOnce(t *testing.T) {
 	})
 }
 
-// Whatever a child writes, the daemon reads on or ends it.
+// Whatever a child writes, the daemon goes on reading or ends the child.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("{\"hello\":{}}\n{\"reply\":{\"id\":1,\"devices\":[{\"uuid\":\"GPU-0\"}]}}\n{\"fault\":{\"xid\":79}}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {

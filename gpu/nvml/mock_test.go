@@ -2,7 +2,7 @@
 
 package nvml
 
-// A DGX A100 out of go-nvml's own mock, patched where that panics.
+// A DGX A100 from go-nvml's mock, patched where the mock panics.
 
 import (
 	"context"
@@ -26,8 +26,8 @@ type machine struct {
 	*dgxa100.Server
 	devices []*dgxa100.Device
 	events  chan nvml.EventData
-	hangs   atomic.Bool   // calls of a temperature do not return
-	release chan struct{} // until this is closed
+	hangs   atomic.Bool   // calls that read a temperature do not return
+	release chan struct{} // closed: those calls return
 }
 
 func newMachine() *machine {
@@ -56,7 +56,7 @@ func newMachine() *machine {
 	return m
 }
 
-// lack makes the library lack symbols.
+// lack removes symbols from the library.
 func (m *machine) lack(symbols ...string) {
 	m.LookupSymbolFunc = func(symbol string) error {
 		for _, s := range symbols {
@@ -68,7 +68,7 @@ func (m *machine) lack(symbols ...string) {
 	}
 }
 
-// pciOf is the address as the library writes it, in 32 bytes with a zero.
+// pciOf returns the address as the library writes it: 32 bytes, zero-terminated.
 func pciOf(bus string) nvml.PciInfo {
 	var p nvml.PciInfo
 	for i := range bus {
@@ -79,8 +79,8 @@ func pciOf(bus string) nvml.PciInfo {
 
 func busOf(index int) string { return fmt.Sprintf("00000000:%02X:00.0", index+1) }
 
-// patch gives a device what the mock lacks: it is idle, well, two to a PCIe
-// switch and four to a socket, with twelve NVLinks to switches.
+// patch gives a device what the mock lacks. It is idle and healthy, with two devices to a PCIe switch, four to a
+// socket, and twelve NVLinks to switches.
 func (m *machine) patch(dev *dgxa100.Device) {
 	dev.MemoryInfo = nvml.Memory{Total: 40960 * mib, Used: 600 * mib, Free: 40360 * mib}
 	dev.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
@@ -135,7 +135,7 @@ func (m *machine) patch(dev *dgxa100.Device) {
 	}
 }
 
-// instance is a MIG instance of the mock.
+// instance returns a MIG instance of the mock.
 func instance(parent, slot int, name string, memory uint64) *mock.Device {
 	dev := &mock.Device{}
 	dev.GetUUIDFunc = func() (string, nvml.Return) { return fmt.Sprintf("MIG-%d-%d", parent, slot), nvml.SUCCESS }
@@ -152,7 +152,7 @@ func instance(parent, slot int, name string, memory uint64) *mock.Device {
 	return dev
 }
 
-// splitCard puts a device into MIG mode with these instances; nil is a hole.
+// splitCard puts a device into MIG mode with these instances; nil is an empty slot.
 func (m *machine) splitCard(index int, instances ...*mock.Device) {
 	dev := m.devices[index]
 	dev.MigMode = nvml.DEVICE_MIG_ENABLE
@@ -165,9 +165,9 @@ func (m *machine) splitCard(index int, instances ...*mock.Device) {
 	}
 }
 
-// agent makes a child of this machine that lives in this process.
+// agent returns a child of this machine that runs in this process.
 func (m *machine) agent(t *testing.T) *play {
-	t.Cleanup(func() { time.Sleep(2 * eventWait * time.Millisecond) }) // the last wait for an event runs out
+	t.Cleanup(func() { time.Sleep(2 * eventWait * time.Millisecond) }) // the last wait for an event must end
 	p := &play{t: t}
 	p.scripts = []func(life){func(l life) {
 		in, requests := io.Pipe()

@@ -1,6 +1,6 @@
 package nvml
 
-// MPS: whether NVIDIA's multi-process service runs on this host.
+// Detection of NVIDIA's multi-process service (MPS).
 
 import (
 	"errors"
@@ -12,13 +12,12 @@ import (
 )
 
 const (
-	mpsPipes   = "/tmp/nvidia-mps" // unless its owner says otherwise
+	mpsPipes   = "/tmp/nvidia-mps" // the default directory
 	mpsPIDFile = "nvidia-cuda-mps-control.pid"
 )
 
-// MPS is the directory of the pipes of the multi-process service's control
-// daemon, or empty if none runs there: the one that CUDA_MPS_PIPE_DIRECTORY
-// names to this process, else NVIDIA's default.
+// MPS returns the pipe directory of the control daemon of MPS, or "" if none runs there. The directory is that of the
+// environment variable CUDA_MPS_PIPE_DIRECTORY, else NVIDIA's default.
 func MPS() string {
 	dir := os.Getenv("CUDA_MPS_PIPE_DIRECTORY")
 	if dir == "" {
@@ -30,15 +29,15 @@ func MPS() string {
 	return dir
 }
 
-// mpsServer says whether a process is a server of the multi-process service: it
-// holds GPUs for its clients, and stays when they are gone.
+// mpsServer reports whether a process is a server of MPS. A server holds GPUs for its clients, and stays when they
+// are gone.
 func mpsServer(pid int) bool {
 	name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "comm"))
 	return err == nil && strings.HasPrefix(string(name), "nvidia-cuda-mps")
 }
 
-// mpsRunsAt says whether a control daemon lives that has its pipes there: it
-// leaves its process id, also when it is killed.
+// mpsRunsAt reports whether a control daemon with its pipes in dir runs. The file with its process ID remains even if
+// it was killed.
 func mpsRunsAt(dir string) bool {
 	text, err := os.ReadFile(filepath.Join(dir, mpsPIDFile))
 	if err != nil {

@@ -1,18 +1,15 @@
 // Package nvml reports NVIDIA GPUs through NVIDIA's management library.
 //
-// The library is called in a child process only (Serve), because a sick GPU
-// can hang the process that calls it, and a symbol that the installed library
-// lacks ends it. The daemon has the other half: Driver starts the child, puts
-// a deadline on each answer, kills a child that does not answer and starts
-// another one after a pause.
+// The library is called only in a child process (Serve): a sick GPU can hang a process that calls it, and a symbol
+// that the installed library lacks ends the process. In the daemon, Driver starts the child, sets a deadline for each
+// answer, kills a child that does not answer, and starts another one after a pause.
 //
-// The two speak JSON, one object a line. The child says hello first, and
-// with it why there is no driver if there is none. Then each request {id, op} gets
-// one reply {id, …}, and faults are told between replies as they happen. The
-// child ends when its input does.
+// The two exchange JSON objects, one per line. The child first sends hello, which says why there is no driver if
+// there is none. Then each request {id, op} gets one reply {id, …}. Faults are sent between replies as they happen.
+// The child ends when its input ends.
 //
-// The package builds without cgo, or with the tag nonvml; then Serve says that
-// it was built without NVML, and hosts have no GPU.
+// The package builds without cgo, or with the tag nonvml. Then Serve reports that it was built without NVML, and
+// hosts have no GPU.
 package nvml
 
 import (
@@ -22,14 +19,14 @@ import (
 const (
 	// maxRequest bounds a line to the child.
 	maxRequest = 4 << 10
-	// maxMessage bounds a line from the child: 64 devices with their links and
-	// thousands of processes are a tenth of it.
+	// maxMessage bounds a line from the child. 64 devices with their links and thousands of processes need a tenth of
+	// it.
 	maxMessage = 4 << 20
-	// maxDevices bounds what a child may list.
+	// maxDevices bounds the devices that a child may list.
 	maxDevices = 1024
 )
 
-// op is what a request asks for.
+// op is the kind of a request.
 type op string
 
 const (
@@ -43,7 +40,7 @@ type request struct {
 	Op op     `json:"op"`
 }
 
-// message is a line from the child; one of the fields is set.
+// message is a line from the child; exactly one field is set.
 type message struct {
 	Hello *hello     `json:"hello,omitempty"`
 	Reply *reply     `json:"reply,omitempty"`
@@ -52,8 +49,8 @@ type message struct {
 
 // hello is the child's first line.
 type hello struct {
-	None  string `json:"none,omitempty"`  // why this host has no NVIDIA GPU; the child ends
-	Error string `json:"error,omitempty"` // why the library does not work; the child ends
+	None  string `json:"none,omitempty"`  // why this host has no NVIDIA GPU; the child then ends
+	Error string `json:"error,omitempty"` // why the library does not work; the child then ends
 }
 
 // reply answers the request with the same ID.

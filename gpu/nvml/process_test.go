@@ -1,6 +1,6 @@
 package nvml
 
-// Real child processes, and the real library where there is one.
+// Tests with real child processes, and with the real library if there is one.
 
 import (
 	"bufio"
@@ -23,7 +23,7 @@ import (
 	"github.com/musterhq/muster/gpu/gputest"
 )
 
-// agentVariable makes the test binary an agent of the kind that it names.
+// agentVariable makes the test binary an agent of the given kind.
 const agentVariable = "MUSTER_TEST_AGENT"
 
 func TestMain(m *testing.M) {
@@ -34,11 +34,11 @@ func TestMain(m *testing.M) {
 		if err := Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
-	case "hang": // like a call into a driver that hangs: sees neither requests nor its end
+	case "hang": // like a call into a hung driver: notices neither requests nor the end of its input
 		fmt.Fprintln(os.Stderr, os.Getpid())
 		fmt.Println(`{"hello":{}}`)
 		pause()
-	case "parent": // starts a hanging agent, tells its pid, and waits to be killed
+	case "parent": // starts a hung agent, prints its pid, and waits to be killed
 		os.Setenv(agentVariable, "hang")
 		c, err := spawn([]string{os.Args[0]})
 		if err != nil {
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// pause reads what nobody writes.
+// pause blocks for ever.
 func pause() {
 	r, w, err := os.Pipe()
 	if err == nil {
@@ -65,7 +65,7 @@ func pause() {
 	runtime.KeepAlive(w)
 }
 
-// testAgent is a driver whose child is this test binary as an agent.
+// testAgent returns a driver whose child is this test binary as an agent.
 func testAgent(t *testing.T, kind string, timeout time.Duration) (*Driver, *bytes.Buffer) {
 	t.Helper()
 	t.Setenv(agentVariable, kind)
@@ -80,7 +80,7 @@ func testAgent(t *testing.T, kind string, timeout time.Duration) (*Driver, *byte
 	return d, log
 }
 
-// On a machine with a GPU this holds the real driver to the contract.
+// On a machine with a GPU this checks the real driver against the contract.
 func TestHardware(t *testing.T) {
 	d, log := testAgent(t, "serve", 30*time.Second)
 	devices, err := d.List(t.Context())
@@ -125,7 +125,7 @@ func TestRealChildThatHangs(t *testing.T) {
 	}
 }
 
-// What a library does that lacks a symbol.
+// A child ends as it does when the library lacks a symbol.
 func TestRealChildThatDies(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Command = []string{"/bin/sh", "-c", `echo '{"hello":{}}'; read request; echo symbol lookup error: undefined symbol: nvmlFoo >&2; exit 127`}
@@ -186,7 +186,7 @@ func TestChildDiesWithItsParent(t *testing.T) {
 	}
 }
 
-// isZombie says whether the process is gone but for someone to reap it.
+// isZombie reports whether the process has ended and was not reaped yet.
 func isZombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && strings.Contains(string(stat), ") Z ")

@@ -1,6 +1,6 @@
 package nvml
 
-// Scripted children: what they are asked and what they say.
+// Scripted children.
 
 import (
 	"bufio"
@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/gpu/gputest"
 )
 
-// life is one child of a script: what it was asked, and how it speaks.
+// life is one child of a script: the requests to it, and its output.
 type life struct {
 	requests <-chan request
 	killed   <-chan struct{}
@@ -30,7 +30,7 @@ func (l life) say(t *testing.T, m message) {
 	if err != nil {
 		t.Error(err)
 	}
-	_, _ = l.out.Write(append(line, '\n')) // the driver may have hung up
+	_, _ = l.out.Write(append(line, '\n')) // the driver may have closed the pipe
 }
 
 // answer answers like a healthy child until it is killed.
@@ -53,8 +53,8 @@ func (l life) reply(t *testing.T, r request, devices []gpu.Device) {
 	l.say(t, message{Reply: &out})
 }
 
-// play starts children one after another, each with the next script; the last
-// script is played again and again. It counts the starts.
+// play starts children one after another, each with the next script. The last script is repeated. It counts the
+// starts.
 type play struct {
 	t       *testing.T
 	scripts []func(life)
@@ -118,7 +118,7 @@ func (p *play) none(l life) {
 
 func (p *play) crash(life) {}
 
-// stage makes a driver whose children follow the scripts, and its log.
+// stage returns a driver whose children follow the scripts, and its log.
 func stage(t *testing.T, p *play) (*Driver, *bytes.Buffer) {
 	t.Helper()
 	p.t = t

@@ -2,7 +2,7 @@
 
 package nvml
 
-// Serve: the child's half, the only code that calls the library.
+// Serve: the child's side, the only code that calls the library.
 
 import (
 	"bufio"
@@ -18,9 +18,8 @@ import (
 	"github.com/musterhq/muster/gpu"
 )
 
-// Serve answers requests from in on out, until in ends or ctx does, or there
-// turns out to be nothing to serve. It is for a process of its own, which has
-// to end when Serve returns: a call into the library may still be under way.
+// Serve answers requests from in on out, until in ends, ctx ends, or it finds that there are no GPUs. It needs a
+// process of its own, which must end when Serve returns, because a call into the library may still be in progress.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	return serve(ctx, nvml.New(), in, out)
 }
@@ -33,7 +32,7 @@ func serve(ctx context.Context, lib nvml.Interface, in io.Reader, out io.Writer)
 	if err := w.send(message{Hello: &h}); err != nil || h != (hello{}) {
 		return err
 	}
-	// In goroutines of their own, so that the end of in is seen while a call hangs.
+	// These run in goroutines, so that the end of in is noticed while a call hangs.
 	requests, ended := make(chan request), make(chan error, 2)
 	go func() {
 		defer close(requests)
@@ -52,8 +51,8 @@ func serve(ctx context.Context, lib nvml.Interface, in io.Reader, out io.Writer)
 	}
 }
 
-// initialize loads the library. Nothing else may be called before it succeeds:
-// a call into a library that is not loaded ends the process.
+// initialize loads the library. Nothing else may be called before it succeeds: a call into a library that is not
+// loaded ends the process.
 func initialize(lib nvml.Interface) hello {
 	switch ret := lib.Init(); {
 	case ret == nvml.ERROR_LIBRARY_NOT_FOUND:
@@ -72,7 +71,7 @@ func initialize(lib nvml.Interface) hello {
 	return hello{}
 }
 
-// readRequests hands on what comes in, until its end.
+// readRequests passes on requests until the input ends.
 func readRequests(ctx context.Context, in io.Reader, to chan<- request) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 0, maxRequest), maxRequest)
@@ -96,7 +95,7 @@ func readRequests(ctx context.Context, in io.Reader, to chan<- request) error {
 // answer answers requests one by one, and reports faults meanwhile.
 func answer(ctx context.Context, lib nvml.Interface, requests <-chan request, w *writer) error {
 	c := &collector{lib: lib, symbols: map[string]bool{}}
-	c.watchEvents(ctx, func(f gpu.Fault) { _ = w.send(message{Fault: &f}) }) // a writer that fails ends the next answer
+	c.watchEvents(ctx, func(f gpu.Fault) { _ = w.send(message{Fault: &f}) }) // if out fails, the next answer fails too
 	for r := range requests {
 		out := reply{ID: r.ID}
 		var err error
@@ -106,7 +105,7 @@ func answer(ctx context.Context, lib nvml.Interface, requests <-chan request, w 
 		case opStatus:
 			out.Statuses, err = c.status()
 		default:
-			err = fmt.Errorf("no such request: %.20q", r.Op)
+			err = fmt.Errorf("unknown request: %.20q", r.Op)
 		}
 		if err != nil {
 			out.Error = err.Error()

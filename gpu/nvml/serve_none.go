@@ -2,7 +2,7 @@
 
 package nvml
 
-// A build without the library says so, and hosts have no GPU.
+// A build without the library: hosts have no GPU.
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"io"
 )
 
-// Serve says that this build has no NVML.
+// Serve reports that this build has no NVML.
 func Serve(_ context.Context, _ io.Reader, out io.Writer) error {
 	h := hello{None: "this muster was built without NVML"}
 	if err := json.NewEncoder(out).Encode(message{Hello: &h}); err != nil {

@@ -2,7 +2,7 @@
 
 package nvml
 
-// The child's half against the mocked library.
+// The child's side with the mocked library.
 
 import (
 	"bytes"
@@ -67,7 +67,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// A library of long ago, or hardware that supports nothing, lists devices all the same.
+// A very old library, or hardware that supports nothing, still lists devices.
 func TestCollectFromLittle(t *testing.T) {
 	m := newMachine()
 	m.lack("*")
@@ -124,8 +124,7 @@ func TestPCIeTopology(t *testing.T) {
 	}
 }
 
-// Bridges join pairs of cards; the library does not always say of what kind
-// the other end is.
+// Bridges join pairs of cards. The library does not always report the kind of the other end.
 func TestDirectNVLinks(t *testing.T) {
 	m := newMachine()
 	for _, d := range m.devices {
@@ -151,7 +150,7 @@ func TestDirectNVLinks(t *testing.T) {
 func TestMIG(t *testing.T) {
 	m := newMachine()
 	m.splitCard(1, instance(1, 0, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864*mib), nil, instance(1, 2, "NVIDIA A100-SXM4-40GB", 19968*mib))
-	m.splitCard(2) // in MIG mode, with nothing to give
+	m.splitCard(2) // in MIG mode without instances
 	devices, statuses := mustCollect(t, m.collector())
 	if len(devices) != 8 {
 		t.Fatalf("%d devices", len(devices))
@@ -178,7 +177,7 @@ func TestMIG(t *testing.T) {
 	}
 }
 
-// recovers has the driver say what it wants done about a card.
+// recovers makes the driver request a recovery of a card.
 func (m *machine) recovers(index int, ret nvml.Return, action uint32) {
 	m.devices[index].GetFieldValuesFunc = func(values []nvml.FieldValue) nvml.Return {
 		for i := range values {
@@ -338,7 +337,7 @@ func TestXidsArrive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour) // quiet
+		time.Sleep(time.Hour) // no output
 		m.events <- nvml.EventData{Device: m.devices[6], EventType: nvml.EventTypeXidCriticalError, EventData: 79}
 		m.events <- nvml.EventData{EventType: nvml.EventTypeXidCriticalError, EventData: 48}
 		if f := <-faults; f.UUID != "GPU-6" || f.Xid != 79 || f.At.IsZero() {
@@ -370,7 +369,7 @@ func TestHungCall(t *testing.T) {
 	})
 }
 
-// Requests that are none end the child, not more.
+// An invalid request ends the child, and nothing else.
 func TestServeRefusesNonsense(t *testing.T) {
 	for text, word := range map[string]string{
 		"nonsense\n":                              "nvml: request",
@@ -393,7 +392,7 @@ func TestServeRefusesNonsense(t *testing.T) {
 	close(requests)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if err := answer(ctx, c.lib, requests, &writer{to: json.NewEncoder(&out)}); err != nil || !strings.Contains(out.String(), "no such request") {
+	if err := answer(ctx, c.lib, requests, &writer{to: json.NewEncoder(&out)}); err != nil || !strings.Contains(out.String(), "unknown request") {
 		t.Errorf("answered %s, %v", out.String(), err)
 	}
 }

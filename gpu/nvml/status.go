@@ -2,7 +2,7 @@
 
 package nvml
 
-// Status: memory, processes, health and the gauges of each unit.
+// The status of each unit: memory, processes, health and measurements.
 
 import (
 	"encoding/binary"
@@ -31,14 +31,14 @@ func (c *collector) status() ([]gpu.Status, error) {
 	return all, nil
 }
 
-// reading is a status in the making, and what was found wrong.
+// reading is a status that is being read, and the problems found.
 type reading struct {
 	gpu.Status
 	sick    []string
 	unknown []string
 }
 
-// ok says whether a call gave a value, and notes a device that is lost.
+// ok reports whether a call returned a value, and records a device that is lost.
 func (r *reading) ok(ret nvml.Return) bool {
 	if ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_RESET_REQUIRED || ret == nvml.ERROR_GPU_NOT_FOUND {
 		r.wrong(ret.Error())
@@ -52,7 +52,7 @@ func (r *reading) wrong(why string) {
 	}
 }
 
-// read is one unit's status. Its instances share a card's gauges and health.
+// read returns one unit's status. MIG instances share the measurements and the health of their card.
 func (c *collector) read(u unit) gpu.Status {
 	r := &reading{Status: gpu.Status{UUID: u.device.UUID, Utilization: -1}}
 	_, used, ret := c.memory(u.handle)
@@ -86,8 +86,7 @@ func (c *collector) read(u unit) gpu.Status {
 	return r.Status
 }
 
-// readErrors reads what the card's memory has suffered. A row or a page that
-// waits to be replaced needs a reset of the card.
+// readErrors reads the card's memory errors. A row or a page that waits to be replaced needs a reset of the card.
 func (c *collector) readErrors(r *reading, handle nvml.Device) {
 	if n, ret := handle.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); r.ok(ret) {
 		r.ECC = n
@@ -109,8 +108,8 @@ func (c *collector) readErrors(r *reading, handle nvml.Device) {
 	}
 }
 
-// readRecovery reads what the driver itself wants done about the card: newer
-// ones say so, and know more than their error numbers tell.
+// readRecovery reads which recovery the driver requests for the card. Newer drivers report it, and know more than
+// their error numbers say.
 func (c *collector) readRecovery(r *reading, handle nvml.Device) {
 	if !c.has("nvmlDeviceGetFieldValues") {
 		return
@@ -129,7 +128,7 @@ func (c *collector) readRecovery(r *reading, handle nvml.Device) {
 		r.Recovery = gpu.RecoveryReboot
 	case nvml.GPU_RECOVERY_ACTION_DRAIN_P2P, nvml.GPU_RECOVERY_ACTION_RECOVER_IMEX_DOMAIN:
 		r.Recovery = gpu.RecoveryOther
-	default: // newer than we are
+	default: // a newer kind of recovery
 		r.Recovery = gpu.RecoveryOther
 	}
 	r.wrong("its driver asks for a recovery: " + string(r.Recovery))
@@ -159,8 +158,7 @@ func (c *collector) readProcesses(r *reading, handle nvml.Device) {
 			r.Processes = append(r.Processes, gpu.Process{PID: int(p.Pid), Memory: memory})
 		}
 	}
-	// Where the driver does not tell what a program has, those it does not tell
-	// of have what is left.
+	// If the driver does not report the memory of some programs, they get what the others leave.
 	for i := range r.Processes {
 		if r.Processes[i].Memory == 0 && unknown > 0 {
 			r.Processes[i].Memory = max(0, r.MemoryUsed-sum) / job.Size(unknown)

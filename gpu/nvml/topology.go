@@ -2,7 +2,7 @@
 
 package nvml
 
-// Topology: NVLink and PCIe between the cards.
+// NVLink and PCIe links between the cards.
 
 import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -39,7 +39,7 @@ func (c *collector) link(units []unit) {
 	}
 }
 
-// readNVLinks counts the card's active NVLinks by what is at the other end.
+// readNVLinks counts the card's active NVLinks by the other end.
 func (c *collector) readNVLinks(crd *card) {
 	crd.peers = map[string]int{}
 	if !c.has("nvmlDeviceGetNvLinkState") || !c.has("nvmlDeviceGetNvLinkRemotePciInfo_v2") {
@@ -69,7 +69,7 @@ func (c *collector) readNVLinks(crd *card) {
 	}
 }
 
-// between is the link between two cards, the same both ways.
+// between returns the link between two cards; it is symmetric.
 func (c *collector) between(a, b *card) gpu.Link {
 	if a == b {
 		return gpu.Link{Kind: gpu.LinkBoard}
@@ -85,7 +85,7 @@ func (c *collector) between(a, b *card) gpu.Link {
 	return gpu.Link{Kind: c.ancestor(a, b)}
 }
 
-// ancestor is the nearest thing that two cards have in common on PCIe.
+// ancestor returns the nearest common ancestor of two cards on PCIe.
 func (c *collector) ancestor(a, b *card) gpu.LinkKind {
 	if a == b {
 		return gpu.LinkBoard

@@ -1,6 +1,6 @@
 package simgpu
 
-// Faults: simulated devices do not fail by themselves, but as a script says.
+// Scripted faults of simulated devices.
 
 import (
 	"bufio"
@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// faultsOption comes before the script's name in a spec.
+// faultsOption precedes the script's name in a spec.
 const faultsOption = "?faults="
 
 // Faults reports the Xid errors of the script, if there is one, until ctx ends.
@@ -39,7 +39,7 @@ func (d *Driver) Faults(ctx context.Context) (<-chan gpu.Fault, error) {
 	}
 	f, err := os.OpenFile(d.script, os.O_RDWR, 0) // of a pipe that stays open when its writers go
 	if err != nil {
-		return nil, fmt.Errorf("simgpu: script of faults: %w", err)
+		return nil, fmt.Errorf("simgpu: fault script: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = f.Close() }) // ends the reading
 	go func() {
@@ -58,10 +58,10 @@ func (d *Driver) Faults(ctx context.Context) (<-chan gpu.Fault, error) {
 	return faults, nil
 }
 
-// foreignPID is the simulated program's: one that no task can have.
+// foreignPID is the PID of the simulated program; no task can have it.
 const foreignPID = 1
 
-// act does what a line says; true with an error to report.
+// act carries out a line of the script. It returns true if there is an error to report.
 func (d *Driver) act(line string) (gpu.Fault, bool) {
 	words := strings.Fields(line)
 	if len(words) < 2 {

@@ -1,6 +1,5 @@
-// Package simgpu simulates GPUs: devices that hold nothing and compute
-// nothing, but are listed, offered and given to tasks like real ones. All that
-// shows them shows that they are simulated.
+// Package simgpu simulates GPUs: devices that compute nothing, but are listed, offered and given to tasks like real
+// ones. Their names and UUIDs show that they are simulated.
 package simgpu
 
 import (
@@ -21,21 +20,21 @@ import (
 
 const (
 	prefix = "sim:"
-	// maxDevices bounds a simulated host: four times the largest real ones, and
-	// still few enough that the links between all of them fit into a message.
+	// maxDevices bounds a simulated host. It is four times the largest real host, and the links between all devices
+	// still fit into a message.
 	maxDevices = 64
-	// maxSpec bounds the text that Parse looks at.
+	// maxSpec bounds the text that Parse accepts.
 	maxSpec = 1024
-	// island is how many devices NVLink joins on a simulated host.
+	// island is the number of devices that NVLink joins on a simulated host.
 	island = 8
-	// socket is how many devices without NVLink share a processor socket.
+	// socket is the number of devices without NVLink on a processor socket.
 	socket = 4
 	// idleMilliwatts and idleCelsius are what a simulated device reports.
 	idleMilliwatts = 50_000
 	idleCelsius    = 30
 )
 
-// known are the models that need no memory in the spec, and those with NVLink.
+// known lists the models whose memory need not be given, with their NVLinks.
 var known = map[string]struct {
 	gib    int
 	lanes  int // NVLinks of a device; 0: PCIe only
@@ -57,19 +56,18 @@ var part = regexp.MustCompile(`^(?:([0-9]{1,6})x)?([A-Za-z][A-Za-z0-9. ]{0,31})(
 // Driver lists simulated devices.
 type Driver struct {
 	devices []gpu.Device
-	script  string // file of faults to act out, or empty
+	script  string // file of scripted faults, or empty
 	closed  atomic.Bool
 
 	mu       sync.Mutex
 	statuses []gpu.Status // guarded by mu
 }
 
-// Parse makes a driver from a spec such as "sim:8xH100-80GB" or
-// "sim:4xH100-80GB,2xT4-16GB". The UUIDs follow from the spec and the seed,
-// the host's name say, so that they stay over a restart.
+// Parse returns a driver for a spec such as "sim:8xH100-80GB" or "sim:4xH100-80GB,2xT4-16GB". The UUIDs are derived
+// from the spec and the seed, such as the host's name, so they stay the same after a restart.
 //
-// For tests and rehearsals "?faults=FILE" after the devices names a file, a
-// named pipe say, whose lines are acted out as they come: see Faults.
+// For tests, "?faults=FILE" after the devices names a file, such as a named pipe, whose lines are carried out as they
+// arrive: see Faults.
 func Parse(spec, seed string) (*Driver, error) {
 	list, ok := strings.CutPrefix(spec, prefix)
 	list, script, _ := strings.Cut(list, faultsOption)
@@ -102,7 +100,7 @@ func Parse(spec, seed string) (*Driver, error) {
 	return d, nil
 }
 
-// parsePart reads "8xH100-80GB"; at most room devices.
+// parsePart parses "8xH100-80GB"; at most room devices.
 func parsePart(text string, room int) ([]gpu.Device, error) {
 	m := part.FindStringSubmatch(text)
 	if m == nil {
@@ -113,7 +111,7 @@ func parsePart(text string, room int) ([]gpu.Device, error) {
 		n, _ = strconv.Atoi(m[1]) // six digits at most
 	}
 	if n < 1 || n > room {
-		return nil, fmt.Errorf("%.40q: from 1 to %d GPUs in all", text, maxDevices)
+		return nil, fmt.Errorf("%.40q: want 1 to %d GPUs in all", text, maxDevices)
 	}
 	name := gpu.Class(m[2], 0)
 	k, isKnown := known[name]
@@ -123,9 +121,9 @@ func parsePart(text string, room int) ([]gpu.Device, error) {
 	}
 	switch {
 	case name == "":
-		return nil, fmt.Errorf("%.40q: %q is not the name of a model", text, m[2])
+		return nil, fmt.Errorf("%.40q: %q is not a model name", text, m[2])
 	case gib == 0 && !isKnown:
-		return nil, fmt.Errorf("%.40q: how much memory a %s has is not known; write it like %s-80GB", text, m[2], m[2])
+		return nil, fmt.Errorf("%.40q: the memory of a %s is not known; write it like %s-80GB", text, m[2], m[2])
 	case gib == 0:
 		return nil, fmt.Errorf("%.40q: a GPU without memory", text)
 	}
@@ -139,15 +137,15 @@ func parsePart(text string, room int) ([]gpu.Device, error) {
 	return slices.Repeat([]gpu.Device{one}, n), nil
 }
 
-// uuid is shaped like a real one, and says what it is.
+// uuid returns a UUID of the usual form that shows that it is simulated.
 func uuid(seed, class string, i int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", seed, class, i))
 	h := hex.EncodeToString(sum[:16])
 	return "GPU-sim-" + h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// links are the links of device i: NVLink between neighbours of one model that
-// has it, otherwise PCIe, two devices behind each switch, four on each socket.
+// links returns the links of device i: NVLink between neighbours of a model that has it, otherwise PCIe with two
+// devices behind each switch and four on each socket.
 func links(devices []gpu.Device, i int) []gpu.Link {
 	var all []gpu.Link
 	for j, to := range devices {
@@ -171,7 +169,7 @@ func links(devices []gpu.Device, i int) []gpu.Link {
 	return all
 }
 
-// List reports the devices.
+// List returns the devices.
 func (d *Driver) List(ctx context.Context) ([]gpu.Device, error) {
 	if err := d.state(ctx); err != nil {
 		return nil, err
@@ -179,8 +177,7 @@ func (d *Driver) List(ctx context.Context) ([]gpu.Device, error) {
 	return slices.Clone(d.devices), nil
 }
 
-// Status reports that all devices are healthy and idle, as they are, but for
-// the faults that are acted out.
+// Status returns healthy and idle devices, except for scripted faults.
 func (d *Driver) Status(ctx context.Context) ([]gpu.Status, error) {
 	if err := d.state(ctx); err != nil {
 		return nil, err
@@ -200,7 +197,7 @@ func (d *Driver) state(ctx context.Context) error {
 	return nil
 }
 
-// Close makes all calls after it fail.
+// Close makes all later calls fail.
 func (d *Driver) Close() error {
 	d.closed.Store(true)
 	return nil

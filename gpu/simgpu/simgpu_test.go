@@ -63,10 +63,10 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for spec, word := range map[string]string{
-		"": "write it like", "sim:": "write it like", "8xH100": "write it like", "sim:0xH100": "from 1 to 64", "sim:65xH100": "from 1 to 64",
-		"sim:60xH100,5xT4": "from 1 to 64", "sim:999999xT4": "from 1 to 64", "sim:9999999xT4": "write it like", "sim:H100-0GB": "without memory",
-		"sim:Foo": "how much memory", "sim:2xH100-80": "write it like", "sim:H100,": "write it like", "sim:-1xH100": "write it like",
-		"sim:NVIDIA-80GB": "not the name", "sim:" + strings.Repeat("T4,", 1000): "write it like",
+		"": "write it like", "sim:": "write it like", "8xH100": "write it like", "sim:0xH100": "want 1 to 64", "sim:65xH100": "want 1 to 64",
+		"sim:60xH100,5xT4": "want 1 to 64", "sim:999999xT4": "want 1 to 64", "sim:9999999xT4": "write it like", "sim:H100-0GB": "without memory",
+		"sim:Foo": "memory of a", "sim:2xH100-80": "write it like", "sim:H100,": "write it like", "sim:-1xH100": "write it like",
+		"sim:NVIDIA-80GB": "not a model name", "sim:" + strings.Repeat("T4,", 1000): "write it like",
 	} {
 		if _, err := Parse(spec, "host"); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("Parse(%.40q): %v, want %q", spec, err, word)
@@ -139,7 +139,7 @@ func TestFaultsOfAScript(t *testing.T) {
 	}
 	fmt.Fprint(f, "9 xid 1\nnonsense\n1 unhealthy fell over\n0 ecc 3\n0 foreign 10GiB\n1 xid 79\n")
 	f.Close()
-	got := <-faults // all before it has been acted out
+	got := <-faults // all lines before it have been carried out
 	all, err := d.Status(t.Context())
 	if err != nil || got.UUID != all[1].UUID || got.Xid != 79 {
 		t.Fatalf("fault %+v, %v", got, err)

@@ -1,5 +1,4 @@
-// Package jobfile reads job files: one job as YAML or JSON, strictly. A field
-// that a job does not have is an error that names its line.
+// Package jobfile reads job files: one job as YAML or JSON. An unknown field is an error that names its line.
 package jobfile
 
 import (
@@ -14,8 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// ErrTooLarge is a job file above job.MaxSpecBytes. Put bulk in files that the
-// job reads.
+// ErrTooLarge means that a job file is larger than job.MaxSpecBytes. Put large data in files that the job reads.
 var ErrTooLarge = fmt.Errorf("larger than %s", job.Size(job.MaxSpecBytes))
 
 // Parse reads one job from text, on top of job.DefaultSpec, and validates it. Name is what errors call the file; they
@@ -24,7 +22,7 @@ func Parse(name string, text []byte) (job.Spec, error) {
 	if len(text) > job.MaxSpecBytes {
 		return job.Spec{}, fmt.Errorf("job file %s: %w", name, ErrTooLarge)
 	}
-	spec, err := decode(bytes.TrimPrefix(text, []byte("\ufeff"))) // some editors begin a file with it
+	spec, err := decode(bytes.TrimPrefix(text, []byte("\ufeff"))) // some editors write a byte order mark
 	if errors.Is(err, errSeveral) {
 		return job.Spec{}, fmt.Errorf("job file %s: %w", name, err)
 	}
@@ -37,14 +35,14 @@ func Parse(name string, text []byte) (job.Spec, error) {
 	return spec, nil
 }
 
-var errSeveral = errors.New("more than one job; give each a file of its own")
+var errSeveral = errors.New("more than one job; put each in a file of its own")
 
-// decode reads the one document of text. The library panics on some malformed
-// tags (found by fuzzing), which here is a file that cannot be read.
+// decode reads text as exactly one document. The YAML library panics on some malformed tags; decode turns a panic
+// into an error.
 func decode(text []byte) (spec job.Spec, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("not YAML that can be read: %v", r)
+			err = fmt.Errorf("not valid YAML: %v", r)
 		}
 	}()
 	spec = job.DefaultSpec()
@@ -58,8 +56,7 @@ func decode(text []byte) (spec job.Spec, err error) {
 	return spec, nil
 }
 
-// explain turns the library's error, which may show the source over several
-// lines, into one line with the place first.
+// explain turns the library's error, which may span several lines, into one line that begins with the position.
 func explain(name string, err error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("job file %s: it is empty", name)
@@ -71,7 +68,7 @@ func explain(name string, err error) error {
 	return fmt.Errorf("job file %s: %s", name, oneLine(err.Error()))
 }
 
-const maxMessage = 300 // letters of a parser's message that are worth a line
+const maxMessage = 300 // bound on the characters of a parser's message
 
 func oneLine(s string) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")

@@ -1,6 +1,6 @@
 package gossip
 
-// Whether a worker answers an announcement: enough come, and not all at once.
+// Whether and when a worker answers an announcement.
 
 import (
 	"math"
@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// spread is how far apart the answers to one announcement are at most: a
-// scheduler greets some hundred workers in it.
+// spread bounds the time over which the answers to one announcement are spread. A scheduler can greet some hundred
+// workers in it.
 const spread = 500 * time.Millisecond
 
-// Answer says whether a worker that has what is wanted should open a session,
-// and after how long. asked is Announcement.Sessions, matching how many
-// workers of the cluster have what is wanted, as far as this one knows. All
-// that decide alike come to asked and a standard deviation more, so that
-// seldom too few do: those that are missing would come 10 s later.
+// Answer decides at random whether a worker that has what is wanted should open a session, and after how long. asked
+// is Announcement.Sessions. matching is the number of workers in the cluster that have what is wanted, as far as this
+// worker knows. On average slightly more than asked workers answer (by one standard deviation), because missing ones
+// would come only after the next announcement, 10 s later.
 func Answer(asked, matching int, r *rand.Rand) (after time.Duration, open bool) {
 	if asked < 1 {
 		return 0, false

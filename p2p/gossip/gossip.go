@@ -1,24 +1,19 @@
-// Package gossip is the one topic of a cluster on which schedulers with
-// waiting work say what they look for, so that workers who have it come to
-// them. It is a hint and may be lost: the DHT finds workers too.
+// Package gossip is the one pubsub topic of a cluster. Schedulers with waiting work announce what they look for, and
+// workers that have it open sessions to them. Announcements are hints and may be lost: the DHT finds workers too.
 //
 // # The topic /muster/<cluster>/schedulers/1
 //
-// GossipSub, strictly signed: the author of a message is known whoever passed
-// it on. The data is a [wirepb.Announcement] of at most [MaxMessage] bytes:
-// the author itself, a number greater than that of its announcements before,
-// how long the wants hold, classes of hosts with the number of tasks that wait
-// for one, and how many workers should open a session to the author.
+// The topic uses GossipSub with strict signing, so the author of a message is known whoever passed it on. The data is
+// a [wirepb.Announcement] of at most [MaxMessage] bytes: the author, a sequence number that grows with each of its
+// announcements, how long the wants are valid, classes of hosts with the number of tasks that wait for one, and how
+// many workers should open a session to the author.
 //
-// What is out of bounds, or says to be of another than its author, is
-// rejected and not passed on; what is older than what was heard before, or
-// comes too often, is ignored and not passed on.
+// A message that is out of bounds, or whose author field is not its signer, is rejected and not passed on. A message
+// that is older than one already received from its author, or that comes too often, is ignored and not passed on.
 //
-// A scheduler announces when its wants change (but not more often than
-// [Config.Least]), again every [Config.Every] while it wants something, and
-// when a peer of its own joins the topic: what was said before a host came
-// never reaches it otherwise. One that wants nothing is silent, and its wants
-// run out by themselves.
+// A scheduler announces when its wants change (but not more often than [Config.Least]), again every [Config.Every]
+// while it wants something, and when a peer that is connected to it joins the topic, because a new host does not
+// receive earlier messages. A scheduler that wants nothing sends nothing, and its wants expire.
 package gossip
 
 import (
@@ -40,37 +35,36 @@ import (
 )
 
 const (
-	// MaxMessage bounds an announcement: every host of the cluster carries it.
+	// MaxMessage bounds an announcement, because every host of the cluster forwards it.
 	MaxMessage = 4 << 10
 	// MaxWants bounds the classes of an announcement.
 	MaxWants = 64
-	// MaxSessions bounds the sessions asked for: what a scheduler keeps.
+	// MaxSessions bounds the requested sessions: the number that a scheduler keeps.
 	MaxSessions = 512
 	// maxClass bounds the bytes of a class.
 	maxClass = 256
-	// maxTTL bounds how long wants hold: a dead scheduler is not looked for.
+	// maxTTL bounds how long wants are valid, so that those of a dead scheduler expire.
 	maxTTL = 5 * time.Minute
-	// maxRPC bounds what GossipSub reads at once: several messages, each in
-	// its envelope, or control.
+	// maxRPC bounds what GossipSub reads at once: several messages with their envelopes, or control messages.
 	maxRPC = 64 << 10
-	// maxSubscriptions bounds the topics in one message of GossipSub; we have one.
+	// maxSubscriptions bounds the topics in one message of GossipSub. We have one topic.
 	maxSubscriptions = 16
 )
 
-// Config says which topic, and how often it is written to.
+// Config says which topic to use, and how often to announce.
 type Config struct {
-	Cluster string        // the cluster id
-	Every   time.Duration // between announcements of the same wants
-	Least   time.Duration // between any two
-	TTL     time.Duration // how long wants hold where they are heard
+	Cluster string        // cluster ID
+	Every   time.Duration // interval between announcements of the same wants
+	Least   time.Duration // minimum interval between any two announcements
+	TTL     time.Duration // how long wants are valid where they are received
 }
 
-// DefaultConfig is what daemons use; Cluster is to be set.
+// DefaultConfig returns the configuration of daemons, without Cluster.
 func DefaultConfig() Config {
 	return Config{Every: 10 * time.Second, Least: time.Second, TTL: 30 * time.Second}
 }
 
-// Validate says what cannot work.
+// Validate returns an error if the configuration cannot work.
 func (c Config) Validate() error {
 	switch {
 	case c.Cluster == "":
@@ -82,7 +76,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Want is a class of hosts and how many tasks wait for one of it.
+// Want is a class of hosts, and the number of tasks that wait for such a host.
 type Want struct {
 	Class string
 	Count int
@@ -93,10 +87,10 @@ type Announcement struct {
 	Seq      uint64
 	TTL      time.Duration // from its arrival
 	Wants    []Want
-	Sessions int // how many workers should open a session
+	Sessions int // number of workers that should open a session
 }
 
-// Topic is this daemon's place in the topic.
+// Topic is this daemon's part in the topic.
 type Topic struct {
 	cfg     Config
 	host    host.Host
@@ -104,16 +98,15 @@ type Topic struct {
 	receive func(job.Peer, Announcement)
 	log     *slog.Logger
 	heard   *heard
-	changed chan struct{} // holds a token while wants are to be looked at
+	changed chan struct{} // holds a token while changed wants are to be announced
 
 	mu       sync.Mutex
 	wants    []Want // guarded by mu
 	sessions int    // guarded by mu
 }
 
-// New makes a topic on the host; Run joins it. Peers whom member refuses are
-// not gossiped with. Announcements of others are given to receive, one after
-// the other; it must return soon, or later ones are lost.
+// New returns a topic on the host; Run joins it. Peers for which member returns false are ignored. It calls receive
+// for each announcement of another host, one at a time. receive must return soon, or later announcements are lost.
 func New(cfg Config, h host.Host, member func(job.Peer) bool, receive func(from job.Peer, a Announcement), log *slog.Logger) (*Topic, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -123,12 +116,11 @@ func New(cfg Config, h host.Host, member func(job.Peer) bool, receive func(from 
 	}, nil
 }
 
-// Name is the topic's.
+// Name returns the name of the topic.
 func (c Config) Name() string { return "/muster/" + c.Cluster + "/schedulers/1" }
 
-// Announce says from now on what this scheduler looks for, most important
-// first, and how many workers should come. No wants: nothing is said. What
-// does not fit into an announcement is left out at the end.
+// Announce sets what this scheduler looks for, most important first, and how many workers should open a session.
+// Without wants nothing is sent. Wants that do not fit into an announcement are dropped from the end.
 func (t *Topic) Announce(wants []Want, sessions int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,12 +146,12 @@ func (t *Topic) current() ([]Want, int) {
 
 // Run takes part in the topic until ctx ends.
 func (t *Topic) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx) // ends pubsub, which has no other end
+	ctx, cancel := context.WithCancel(ctx) // only its context ends pubsub
 	defer cancel()
 	name := t.cfg.Name()
 	ps, err := pubsub.NewGossipSub(ctx, t.host,
 		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
-		pubsub.WithFloodPublish(true), // else a hub's mesh of 12 leaves most workers to lazy gossip
+		pubsub.WithFloodPublish(true), // otherwise a host with a mesh of 12 reaches most workers only by lazy gossip
 		pubsub.WithMaxMessageSize(maxRPC),
 		pubsub.WithSubscriptionFilter(pubsub.WrapLimitSubscriptionFilter(pubsub.NewAllowlistSubscriptionFilter(name), maxSubscriptions)),
 		pubsub.WithPeerFilter(func(p peer.ID, _ string) bool { return t.member(job.Peer(p.String())) }),
@@ -194,7 +186,7 @@ func (t *Topic) Run(ctx context.Context) error {
 	return nil
 }
 
-// listen hands over what others announce.
+// listen passes on announcements of other hosts.
 func (t *Topic) listen(ctx context.Context, sub *pubsub.Subscription) {
 	for {
 		msg, err := sub.Next(ctx)
@@ -208,7 +200,7 @@ func (t *Topic) listen(ctx context.Context, sub *pubsub.Subscription) {
 	}
 }
 
-// greet has the wants said again when a peer joins the topic.
+// greet repeats the announcement when a peer joins the topic.
 func (t *Topic) greet(ctx context.Context, events *pubsub.TopicEventHandler) {
 	for {
 		e, err := events.NextPeerEvent(ctx)
@@ -221,12 +213,12 @@ func (t *Topic) greet(ctx context.Context, events *pubsub.TopicEventHandler) {
 	}
 }
 
-// speak announces on change, and again and again while something is wanted.
+// speak announces changes, and repeats the announcement while something is wanted.
 func (t *Topic) speak(ctx context.Context, topic *pubsub.Topic) {
 	timer := time.NewTimer(t.cfg.Every)
 	defer timer.Stop()
 	var said time.Time
-	// Greater than in an earlier life; nobody compares it with another's.
+	// Higher than before a restart; it is compared only with numbers of the same author.
 	seq := uint64(time.Now().UnixNano())
 	for {
 		select {
@@ -241,8 +233,7 @@ func (t *Topic) speak(ctx context.Context, topic *pubsub.Topic) {
 		}
 		timer.Reset(t.cfg.Every + rand.N(t.cfg.Every/10))
 		wants, sessions := t.current()
-		// With no peer in the topic nobody would hear it; greet knows when
-		// one comes.
+		// Without a peer in the topic nobody would receive it. greet notices the first peer.
 		if len(wants) == 0 || len(topic.ListPeers()) == 0 {
 			continue
 		}
@@ -258,7 +249,7 @@ func (t *Topic) speak(ctx context.Context, topic *pubsub.Topic) {
 	}
 }
 
-// encode makes the data of a message, with as many wants as fit.
+// encode encodes an announcement, with as many wants as fit.
 func (t *Topic) encode(a Announcement) ([]byte, error) {
 	a.Sessions = min(max(a.Sessions, 0), MaxSessions)
 	a.Wants = a.Wants[:min(len(a.Wants), MaxWants)]

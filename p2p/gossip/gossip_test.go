@@ -30,13 +30,13 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// pass lets virtual time go by, and all come to rest that it has woken.
+// pass advances the virtual time and waits until all goroutines are idle.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// node is a daemon with nothing but the topic.
+// node is a daemon with only the topic.
 type node struct {
 	*Topic
 	host host.Host
@@ -120,7 +120,7 @@ func connect(t *testing.T, a, b *node) {
 	}
 }
 
-// A ring with some chords: most hosts hear of it from others.
+// A ring with some chords: most hosts receive the announcement indirectly.
 func TestAnnouncementReachesTwentyHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := cluster(t, 20, nil)
@@ -172,7 +172,7 @@ func TestManyChangesAreOneAnnouncement(t *testing.T) {
 	})
 }
 
-// Work that waited before anybody was there is heard of by who comes.
+// A host that comes later receives the announcement of work that waited before.
 func TestLateComerHears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := cluster(t, 3, nil)
@@ -263,7 +263,7 @@ func TestFromWire(t *testing.T) {
 	}
 }
 
-// The validator as GossipSub calls it.
+// The validator is called as GossipSub calls it.
 func TestValidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		author, stranger := test.RandPeerIDFatal(t), test.RandPeerIDFatal(t)
@@ -319,7 +319,7 @@ func FuzzFromWire(f *testing.F) {
 	}
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var m wirepb.Announcement // under its own name, whatever it is: the fuzzer cannot guess ours
+		var m wirepb.Announcement // with its own name as the author, which the fuzzer cannot guess
 		if proto.Unmarshal(b, &m) == nil {
 			m.Peer = self.String()
 			b, _ = proto.Marshal(&m)
@@ -339,7 +339,7 @@ func FuzzFromWire(f *testing.F) {
 	})
 }
 
-// Whatever is asked of however many, about as many come, spread over time.
+// For any numbers, about as many workers answer as were requested, spread over time.
 func TestAnswer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		asked, matching := rapid.IntRange(1, MaxSessions).Draw(t, "asked"), rapid.IntRange(1, 5000).Draw(t, "matching")

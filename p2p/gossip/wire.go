@@ -1,6 +1,6 @@
 package gossip
 
-// Announcements as they travel, and what keeps one from being passed on.
+// Encoding and validation of announcements.
 
 import (
 	"context"
@@ -19,10 +19,11 @@ import (
 )
 
 const (
-	maxAuthors = 16384            // remembered; far more daemons than one cluster has
-	remember   = 10 * time.Minute // how long an author's number is kept; its clock may be set back
-	perSecond  = 2                // announcements of one author, twice what Config.Least allows,
-	burst      = 10               // after a silence
+	maxAuthors = 16384 // remembered; far more than the daemons of one cluster
+	// how long an author's number is kept; afterwards the author's clock may have been set back.
+	remember  = 10 * time.Minute
+	perSecond = 2  // announcements of one author: twice what Config.Least allows,
+	burst     = 10 // and this many after a silence
 )
 
 var (
@@ -41,7 +42,7 @@ func toWire(self peer.ID, a Announcement) *wirepb.Announcement {
 	}
 }
 
-// fromWire reads what the author has signed; past it the data is trusted.
+// fromWire decodes and checks what the author has signed; the result is trusted.
 func fromWire(author peer.ID, data []byte) (Announcement, error) {
 	if len(data) > MaxMessage {
 		return Announcement{}, errSize
@@ -66,7 +67,7 @@ func fromWire(author peer.ID, data []byte) (Announcement, error) {
 	return a, nil
 }
 
-// isClass lets through printable ASCII without blanks.
+// isClass accepts printable ASCII without spaces.
 func isClass(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] > '~' {
@@ -76,8 +77,7 @@ func isClass(s string) bool {
 	return s != "" && len(s) <= maxClass
 }
 
-// validate decides whether a message is taken and passed on. Its signature has
-// been checked before.
+// validate decides whether a message is accepted and passed on. Its signature has been checked already.
 func (t *Topic) validate(ctx context.Context, from peer.ID, msg *pubsub.Message) pubsub.ValidationResult {
 	a, err := fromWire(msg.GetFrom(), msg.GetData())
 	if err != nil {
@@ -106,8 +106,8 @@ type author struct {
 
 func newHeard() *heard { return &heard{last: map[job.Peer]*author{}} }
 
-// news says whether the number is greater than all of this author so far, and
-// the author not too loud.
+// news reports whether the number is higher than all earlier ones of this author, and the author's rate is within
+// bounds.
 func (h *heard) news(p job.Peer, seq uint64, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,7 +129,7 @@ func (h *heard) news(p job.Peer, seq uint64, now time.Time) bool {
 	return true
 }
 
-// forgetLocked makes room, once it is needed.
+// forgetLocked makes room if needed.
 func (h *heard) forgetLocked(now time.Time) {
 	if len(h.last) < maxAuthors {
 		return

@@ -11,8 +11,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/protocol"
 )
 
-// TestTheGateIsInvisibleToMembers: the DHT and gossip run on gated hosts as on
-// plain ones.
+// TestTheGateIsInvisibleToMembers runs the DHT and gossip on gated hosts as on plain ones.
 func TestTheGateIsInvisibleToMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 5

@@ -1,9 +1,8 @@
-// Package p2ptest makes clusters of real, gated libp2p hosts on a simulated
-// network with a fake clock: call New inside testing/synctest.
+// Package p2ptest makes clusters of real, gated libp2p hosts on a simulated network with a fake clock. Call New
+// inside testing/synctest.
 //
-// The hosts speak QUIC only (that is what the simulation carries), have
-// credentials of one cluster from the start, and know nobody until Connect or
-// Mesh. Loss and cuts may change at any time.
+// The hosts speak only QUIC, because the simulation carries only that. They have credentials of one cluster from the
+// start, and know no other host until Connect or Mesh. Loss and cuts may change at any time.
 package p2ptest
 
 import (
@@ -27,18 +26,18 @@ import (
 )
 
 const (
-	// never is the latency of a packet that is lost: longer than any test.
+	// never is the latency of a lost packet: longer than any test.
 	never = 10000 * time.Hour
 	port  = 8000
 	life  = 30 * 24 * time.Hour
 	link  = 100 * simlibp2p.OneMbps
 )
 
-// Net is a simulated network with hosts on it.
+// Net is a simulated network with hosts.
 type Net struct {
-	// Hosts are the running hosts; nil where one was stopped.
+	// Hosts are the running hosts; nil for a stopped one.
 	Hosts []*p2p.Host
-	// Cluster is the key of the cluster that they are of.
+	// Cluster is the private key of their cluster.
 	Cluster ed25519.PrivateKey
 
 	t    *testing.T
@@ -57,26 +56,25 @@ type Net struct {
 	holes  map[int]bool            // guarded by mu
 }
 
-// Options shape a Net; the zero value is 5 ms one way, no loss, no disk.
+// Options configure a Net. The zero value is 5 ms one way, no loss, no disk.
 type Options struct {
 	// Latency is one way.
 	Latency time.Duration
 	// Loss is the share of packets that never arrive.
 	Loss float64
-	// Seed drives the losses.
+	// Seed determines the losses.
 	Seed uint64
 	// Dirs gives each host a data directory.
 	Dirs bool
-	// Strangers hosts, the last ones, get no credential: they need Config.Token.
+	// Strangers is the number of hosts, the last ones, without a credential: they need Config.Token.
 	Strangers int
 	// Config may change the configuration of host i before it is made.
 	Config func(i int, c *p2p.Config)
-	// Log is where the hosts log; nil: nowhere.
+	// Log receives the log of the hosts; nil: no log.
 	Log *slog.Logger
 }
 
-// New starts n hosts, members of one cluster. They are stopped when the test
-// ends.
+// New starts n hosts, members of one cluster. They are stopped when the test ends.
 func New(t *testing.T, n int, opts Options) *Net {
 	t.Helper()
 	_, secret, err := ed25519.GenerateKey(rand.Reader)
@@ -120,10 +118,10 @@ func New(t *testing.T, n int, opts Options) *Net {
 	return nw
 }
 
-// IP is the address of host i.
+// IP returns the address of host i.
 func (nw *Net) IP(i int) net.IP { return net.IPv4(1, 0, byte(i>>8), byte(i&0xff)+1).To4() }
 
-// Addr is the multiaddr of host i, with /p2p/ID.
+// Addr returns the multiaddr of host i, with /p2p/ID.
 func (nw *Net) Addr(i int) string {
 	id, err := nw.given[i].ID()
 	if err != nil {
@@ -132,7 +130,7 @@ func (nw *Net) Addr(i int) string {
 	return fmt.Sprintf("/ip4/%s/udp/%d/quic-v1/p2p/%s", nw.IP(i), port, id)
 }
 
-// Start starts host i, again after Stop: with the same key and data directory.
+// Start starts host i. After a Stop it has the same key and data directory.
 func (nw *Net) Start(i int) {
 	nw.t.Helper()
 	if err := nw.TryStart(nw.t.Context(), i); err != nil {
@@ -140,7 +138,7 @@ func (nw *Net) Start(i int) {
 	}
 }
 
-// TryStart is Start that may fail: to enter, say.
+// TryStart is Start for a start that may fail.
 func (nw *Net) TryStart(ctx context.Context, i int) error {
 	nw.mu.Lock()
 	nw.index[nw.IP(i).String()] = i
@@ -179,7 +177,7 @@ func (nw *Net) TryStart(ctx context.Context, i int) error {
 	return nil
 }
 
-// Stop ends host i, the polite way. To lose it without a word, Blackhole it first.
+// Stop stops host i with a goodbye. To lose it without one, call Blackhole first.
 func (nw *Net) Stop(i int) {
 	if nw.stops[i] != nil {
 		nw.stops[i]()
@@ -187,10 +185,10 @@ func (nw *Net) Stop(i int) {
 	nw.Hosts[i], nw.stops[i] = nil, nil
 }
 
-// Forget gives host i, which is stopped, an empty data directory; its key stays.
+// Forget gives the stopped host i an empty data directory; its key stays.
 func (nw *Net) Forget(i int) { nw.dirs[i] = nw.t.TempDir() }
 
-// Peer is the id of host i.
+// Peer returns the ID of host i.
 func (nw *Net) Peer(i int) job.Peer {
 	id, err := nw.given[i].ID()
 	if err != nil {
@@ -217,34 +215,33 @@ func (nw *Net) Mesh() {
 	}
 }
 
-// SetLoss changes the share of packets that are lost.
+// SetLoss sets the share of packets that are lost.
 func (nw *Net) SetLoss(share float64) {
 	nw.mu.Lock()
 	defer nw.mu.Unlock()
 	nw.loss = share
 }
 
-// Blackhole cuts host i off, or back on.
+// Blackhole cuts host i off, or connects it again.
 func (nw *Net) Blackhole(i int, on bool) {
 	nw.mu.Lock()
 	defer nw.mu.Unlock()
 	nw.holes[i] = on
 }
 
-// Cut loses the packets for which f is true; nil heals. f is called under a
-// lock for every packet.
+// Cut loses the packets for which f returns true; nil ends this. f is called under a lock for every packet.
 func (nw *Net) Cut(f func(from, to int) bool) {
 	nw.mu.Lock()
 	defer nw.mu.Unlock()
 	nw.cut = f
 }
 
-// Partition cuts the first n hosts from the rest; Cut(nil) heals.
+// Partition separates the first n hosts from the rest; Cut(nil) ends it.
 func (nw *Net) Partition(n int) {
 	nw.Cut(func(from, to int) bool { return (from < n) != (to < n) })
 }
 
-// delay is how long a packet takes.
+// delay returns how long a packet takes.
 func (nw *Net) delay(p *simnet.Packet) time.Duration {
 	nw.mu.Lock()
 	defer nw.mu.Unlock()

@@ -1,6 +1,6 @@
 package peerhttp
 
-// A libp2p stream as net/http wants a connection.
+// An adapter from a libp2p stream to the net.Conn that net/http needs.
 
 import (
 	"errors"
@@ -13,13 +13,13 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Addr is a daemon as a net.Addr.
+// Addr is the address of a daemon as a net.Addr.
 type Addr job.Peer
 
-// Network is "libp2p".
+// Network returns "libp2p".
 func (Addr) Network() string { return "libp2p" }
 
-// String is the peer id.
+// String returns the peer ID.
 func (a Addr) String() string { return string(a) }
 
 // conn is one stream; its deadlines are the stream's.
@@ -49,8 +49,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, timeout(err)
 }
 
-// timeout makes each multiplexer's own error for a passed deadline the one
-// that net/http looks for without unwrapping.
+// timeout replaces each multiplexer's own error for a passed deadline by the error that net/http expects; net/http
+// does not unwrap errors.
 func timeout(err error) error {
 	var ne net.Error
 	if errors.As(err, &ne) && ne.Timeout() {
@@ -59,9 +59,8 @@ func timeout(err error) error {
 	return err
 }
 
-// Close ends the stream. The side that opened it is done with it or gives a
-// request up, and resets it, so that the other side learns of it at once; the
-// side that serves lets what it has written arrive.
+// Close ends the stream. The side that opened it resets it, so that the other side notices at once. The serving side
+// lets what it has written arrive.
 func (c *conn) Close() error {
 	c.closing.Do(func() {
 		defer c.closed()
@@ -74,7 +73,7 @@ func (c *conn) Close() error {
 	return c.err
 }
 
-// drop refuses a stream that nobody has read from.
+// drop refuses a stream from which nothing was read.
 func (c *conn) drop() {
 	c.closing.Do(func() {
 		c.err = c.Reset()

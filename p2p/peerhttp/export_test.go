@@ -1,6 +1,6 @@
 package peerhttp
 
-// Which member sent a request, for the tests alone.
+// The member that sent a request, for tests.
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 type peerKey struct{}
 
-// ConnContext is for http.Server.ConnContext: it has PeerFrom know who asks.
+// ConnContext is for http.Server.ConnContext; PeerFrom needs it.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if own, ok := c.(*conn); ok {
 		return context.WithValue(ctx, peerKey{}, own.peer)
@@ -20,8 +20,8 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// PeerFrom is the member that sent the request; false for one that came by
-// another way, such as the local socket.
+// PeerFrom returns the member that sent the request; false if the request came by another way, such as the local
+// socket.
 func PeerFrom(r *http.Request) (job.Peer, bool) {
 	p, ok := r.Context().Value(peerKey{}).(job.Peer)
 	return p, ok

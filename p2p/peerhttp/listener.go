@@ -14,17 +14,17 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// backlog bounds the streams that wait for the http.Server to take them.
+// backlog bounds the streams that wait for the http.Server to accept them.
 const backlog = 64
 
-// Server is what of a libp2p host the Listener needs.
+// Server is the part of a libp2p host that the Listener needs.
 type Server interface {
 	ID() peer.ID
 	SetStreamHandler(id protocol.ID, h network.StreamHandler)
 	RemoveStreamHandler(id protocol.ID)
 }
 
-// Listener gives the streams of other daemons to an http.Server.
+// Listener passes the streams of other daemons to an http.Server.
 type Listener struct {
 	cfg      Config
 	host     Server
@@ -38,8 +38,7 @@ type Listener struct {
 	all  int              // guarded by mu
 }
 
-// Listen takes streams from now on, until Close. They wait for Accept, a few
-// at a time.
+// Listen accepts streams until Close. At most backlog streams wait for Accept.
 func Listen(cfg Config, h Server, log *slog.Logger) (*Listener, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -94,7 +93,7 @@ func (l *Listener) leave(p job.Peer) {
 	}
 }
 
-// Accept waits for a stream; net.ErrClosed after Close.
+// Accept waits for a stream. It returns net.ErrClosed after Close.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case <-l.done:
@@ -109,7 +108,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close takes no more streams and resets those that wait; accepted ones stay.
+// Close accepts no more streams and resets waiting ones; accepted ones stay open.
 func (l *Listener) Close() error {
 	l.closing.Do(func() {
 		l.host.RemoveStreamHandler(ID)
@@ -130,5 +129,5 @@ func (l *Listener) drain() {
 	}
 }
 
-// Addr is this daemon.
+// Addr returns the address of this daemon.
 func (l *Listener) Addr() net.Addr { return Addr(l.host.ID().String()) }

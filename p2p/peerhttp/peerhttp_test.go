@@ -29,7 +29,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// pass lets virtual time go by.
+// pass advances the virtual time.
 func pass(d time.Duration) { time.Sleep(d) }
 
 // counted counts the streams that are opened.
@@ -43,7 +43,7 @@ func (c *counted) NewStream(ctx context.Context, p peer.ID, ids ...protocol.ID) 
 	return c.Host.NewStream(ctx, p, ids...)
 }
 
-// pair is a daemon that asks and one that serves.
+// pair is a daemon that sends requests and one that serves them.
 type pair struct {
 	asks, serves host.Host
 	counted      *counted
@@ -204,7 +204,7 @@ func TestStreamingResponse(t *testing.T) {
 	})
 }
 
-// The same over TCP, where yamux and not QUIC carries the streams.
+// The same over TCP, where yamux instead of QUIC carries the streams.
 func TestStreamingResponseOverTCP(t *testing.T) {
 	var hosts []host.Host
 	for range 2 {
@@ -256,7 +256,7 @@ func TestStreamsOfAPeerAreBounded(t *testing.T) {
 	})
 }
 
-// Only so many requests to one peer are under way; the others wait their turn.
+// The number of concurrent requests to one peer is bounded; further ones wait.
 func TestRequestsWaitForAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()

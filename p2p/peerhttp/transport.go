@@ -1,6 +1,6 @@
 package peerhttp
 
-// The asking side: an http.RoundTripper that opens streams to other daemons.
+// The requesting side: an http.RoundTripper that opens streams to other daemons.
 
 import (
 	"context"
@@ -14,20 +14,19 @@ import (
 )
 
 const (
-	// maxIdlePerPeer bounds the unused streams kept to one peer, maxIdle to all.
+	// maxIdlePerPeer bounds the unused streams to one peer, maxIdle those to all peers.
 	maxIdlePerPeer, maxIdle = 4, 256
-	// maxHeader bounds the head of a response.
+	// maxHeader bounds the header of a response.
 	maxHeader = 64 << 10
 )
 
-// Dialer is what of a libp2p host a transport needs.
+// Dialer is the part of a libp2p host that a transport needs.
 type Dialer interface {
 	NewStream(ctx context.Context, p peer.ID, ids ...protocol.ID) (network.Stream, error)
 }
 
-// NewTransport makes a RoundTripper for URLs like http://PEER/path, where PEER
-// is a daemon's peer id. Streams are reused. Call CloseIdleConnections when it
-// is no longer needed.
+// NewTransport returns a RoundTripper for URLs like http://PEER/path, where PEER is a daemon's peer ID. Streams are
+// reused. Call CloseIdleConnections when it is no longer needed.
 func NewTransport(cfg Config, h Dialer) (*http.Transport, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -36,7 +35,7 @@ func NewTransport(cfg Config, h Dialer) (*http.Transport, error) {
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			return dial(ctx, cfg, h, addr)
 		},
-		Proxy:                  nil, // never by way of a proxy from the environment
+		Proxy:                  nil, // ignores a proxy from the environment
 		DisableCompression:     true,
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    maxIdlePerPeer,

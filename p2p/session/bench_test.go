@@ -1,7 +1,6 @@
 package session
 
-// What an Offer and its Commit cost between two daemons, beside the same bytes
-// over a bare TCP connection.
+// The cost of an Offer and its Commit between two daemons, compared with the same bytes over a plain TCP connection.
 
 import (
 	"context"
@@ -27,7 +26,7 @@ import (
 	"github.com/musterhq/muster/timers"
 )
 
-// answerer is both ends: it commits to each offer, and counts commits.
+// answerer is the Handler of both ends: it commits to each offer and counts commits.
 type answerer struct {
 	*Manager
 	up      chan struct{}
@@ -104,8 +103,8 @@ func BenchmarkOfferCommit(b *testing.B) {
 	}
 }
 
-// BenchmarkRawTCP is the limit: the same sizes on one TCP connection, written
-// in the batches that the slots allow, nothing encoded or checked.
+// BenchmarkRawTCP is the lower bound: the same sizes on one TCP connection, written in batches, nothing encoded or
+// checked.
 func BenchmarkRawTCP(b *testing.B) {
 	offer, commit := wireSize(b, testOffer(1<<40)), wireSize(b, lease.Commit{
 		Offer: 1 << 40, Attempt: testOffer(1).Attempt, Group: 7, Devices: benchDevices, Session: 9,
@@ -147,7 +146,7 @@ func BenchmarkRawTCP(b *testing.B) {
 	}
 }
 
-// echo answers every offer's worth of bytes with a commit's.
+// echo answers the bytes of each offer with the bytes of a commit.
 func echo(c net.Conn, offer, commit int) {
 	in, out, have := make([]byte, 64<<10), make([]byte, 64<<10), 0
 	for {
@@ -178,7 +177,7 @@ func wireSize(b *testing.B, msg any) int {
 	return len(out)
 }
 
-// measure reports pairs a second and the CPU that both sides took for one.
+// measure reports pairs per second and the CPU time that both sides took for one pair.
 func measure(b *testing.B, f func()) {
 	b.ResetTimer()
 	before, start := cpu(b), time.Now()
@@ -202,7 +201,7 @@ func name(inFlight int) string {
 
 var codecSink atomic.Int64
 
-// BenchmarkCodec is the part of the above that is ours: there and back, no network.
+// BenchmarkCodec measures encoding and decoding alone, without a network.
 func BenchmarkCodec(b *testing.B) {
 	b.ReportAllocs()
 	o := testOffer(1)
@@ -222,8 +221,8 @@ func BenchmarkCodec(b *testing.B) {
 	}
 }
 
-// BenchmarkEventAmongLinks is what the end of one dial costs the manager beside
-// so many others that wait for theirs.
+// BenchmarkEventAmongLinks measures what the end of one dial costs the manager while thousands of other links wait
+// for theirs.
 func BenchmarkEventAmongLinks(b *testing.B) {
 	for _, others := range []int{64, 4096} {
 		b.Run(fmt.Sprintf("links=%d", others), func(b *testing.B) {

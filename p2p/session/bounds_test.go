@@ -1,6 +1,6 @@
 package session
 
-// Every message at its largest crosses a session.
+// Every message of the largest allowed size crosses a session.
 
 import (
 	"errors"
@@ -19,10 +19,10 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// longest has a given number of bytes and is a legal id, name and word.
+// longest returns n bytes that are valid as an ID, a name and a word.
 func longest(n int) string { return strings.Repeat("x", n) }
 
-// longestID is one of many.
+// longestID returns the i-th of many different IDs of maximal length.
 func longestID(i int) string { return fmt.Sprintf("%0*d", maxID, i) }
 
 func many[T any](n int, make func(i int) T) []T {
@@ -49,7 +49,7 @@ func largestFree() lease.Free {
 		GPUs: many(lease.MaxGPUs, func(i int) lease.FreeGPU {
 			return lease.FreeGPU{UUID: longestID(i), Memory: math.MaxInt64, Milli: wholeDevice}
 		}),
-		Aside: many(lease.MaxGPUs, longestID),
+		Quarantined: many(lease.MaxGPUs, longestID),
 	}
 }
 
@@ -76,8 +76,8 @@ func largestProfile() lease.Profile {
 	return p
 }
 
-// largestSpec is a job file of exactly so many bytes as it travels. Its letters
-// are those that other encoders write as six.
+// largestSpec returns a job file whose encoding has exactly n bytes. Its characters are those that other encoders
+// write as six bytes.
 func largestSpec(t *testing.T, n int) job.Spec {
 	t.Helper()
 	s := job.DefaultSpec()
@@ -93,7 +93,7 @@ func largestSpec(t *testing.T, n int) job.Spec {
 	return s
 }
 
-// largestMessages are one of each kind, each with all that it may hold.
+// largestMessages returns one message of each kind, each filled to its bounds.
 func largestMessages(t *testing.T) []any {
 	sentence, a := longest(lease.MaxDetail), largestAttempt(0)
 	at := time.Date(2261, 12, 31, 0, 0, 0, 0, time.UTC)
@@ -172,7 +172,7 @@ func TestLargestMessagesFit(t *testing.T) {
 	}
 }
 
-// A host whose devices have more links than a Hello holds is known without them.
+// A host whose devices have more links than a Hello can hold is announced without links.
 func TestTooManyLinks(t *testing.T) {
 	h := lease.Hello{Profile: lease.Profile{Peer: "p", Worker: true}}
 	for i := range 100 {
@@ -203,8 +203,7 @@ func TestTooManyLinks(t *testing.T) {
 	}
 }
 
-// One byte more than a job file may have is refused by who sends and by who
-// receives.
+// A job file that is one byte too long is refused by both the sender and the receiver.
 func TestSpecBeyondItsBound(t *testing.T) {
 	a := largestAttempt(0)
 	m := lease.Start{Attempt: a, Group: largestGroup, Spec: largestSpec(t, job.MaxSpecBytes+1)}
@@ -227,7 +226,7 @@ func TestSpecBeyondItsBound(t *testing.T) {
 	}
 }
 
-// The largest messages cross a session between two hosts, and cost it nothing.
+// The largest messages cross a session between two hosts, and the session stays up.
 func TestLargestMessagesCross(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)

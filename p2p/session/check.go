@@ -1,7 +1,7 @@
 package session
 
-// The bounds of every message, held by the sender and by the receiver alike.
-// Sentences for people are not seen to here: toWire cleans and fromWire checks them.
+// The bounds of every message. The sender and the receiver check the same bounds. Sentences for people are not
+// checked here: toWire cleans them and fromWire checks them.
 
 import (
 	"errors"
@@ -15,34 +15,34 @@ import (
 )
 
 const (
-	maxID       = 128       // bytes of the id of a device, a store or a driver, and of a reason's word
-	maxPeer     = 128       // bytes of a peer id: an Ed25519 one has 52
+	maxID       = 128       // bytes of the ID of a device, a store or a driver, and of a reason's word
+	maxPeer     = 128       // bytes of a peer ID; one with an Ed25519 key has 52
 	maxToken    = 8 << 10   // bytes of a user's credential
-	maxGroups   = 1024      // groups of one owner: it has one, and takes over others
-	maxDrivers  = 16        // drivers of a worker: it has two
-	maxLinks    = 3600      // links of all devices of a host: 60 that are all linked to each other
+	maxGroups   = 1024      // groups of one owner: its own, and those that it takes over
+	maxDrivers  = 16        // drivers of a worker; there are two
+	maxLinks    = 3600      // links of all devices of a host: 60 devices, each linked to each other
 	maxGrace    = time.Hour // as in a job file
-	maxPath     = 4096      // bytes of a directory's path, as Linux has it
-	maxSignal   = 64        // Linux has no greater
+	maxPath     = 4096      // bytes of a directory's path; PATH_MAX of Linux
+	maxSignal   = 64        // the highest signal number of Linux
 	wholeDevice = 1000      // thousandths
 )
 
 var (
 	errRange = errors.New("a number is out of range")
-	errGroup = errors.New("the job is not of that group")
+	errGroup = errors.New("the job does not belong to that group")
 	errMany  = errors.New("a list is too long")
-	errID    = errors.New("an id is empty, too long or has other letters than a-z A-Z 0-9 . _ - : /")
-	errPath  = errors.New("the directories for containers are too many, too long or not printable")
+	errID    = errors.New("an id is empty, too long or has characters other than a-z A-Z 0-9 . _ - : /")
+	errPath  = errors.New("there are too many directories for containers, or one is too long or not printable")
 	errName  = errors.New("a name is too long or not printable")
 	errState = errors.New("not a state of an attempt that was started")
-	errExit  = errors.New("an end comes with an exit, or with why the attempt was refused, and nothing else does")
-	errTail  = fmt.Errorf("the tail is longer than %d bytes", job.TailBytes)
-	errSame  = errors.New("two devices have one id")
-	errKind  = errors.New("no such kind of link")
-	errShare = errors.New("a share is at least 0 and below 1, and not with whole devices")
+	errExit  = errors.New("a final state needs an exit or the reason of a refusal; other states must not have one")
+	errTail  = fmt.Errorf("the tail of the output is longer than %d bytes", job.TailBytes)
+	errSame  = errors.New("two devices have the same ID")
+	errKind  = errors.New("unknown kind of link")
+	errShare = errors.New("a share must be at least 0 and below 1, and excludes whole devices")
 )
 
-// check says what is wrong with a message; nil for what is none.
+// check returns an error if a message is out of bounds. It ignores a value that is not a message.
 func check(msg any) error {
 	switch m := msg.(type) {
 	case lease.ToWorker:
@@ -108,7 +108,7 @@ func checkNeed(r job.Resources) error {
 	switch {
 	case r.CPUs < 0 || r.CPUs > job.MaxCPUs, r.Memory < 0, r.GPUs < 0 || r.GPUs > job.MaxGPUs, r.GPUMemory < 0:
 		return errRange
-	case !(r.GPUShare >= 0 && r.GPUShare < 1), r.GPUShare > 0 && r.GPUs > 0: // so written, NaN is out
+	case !(r.GPUShare >= 0 && r.GPUShare < 1), r.GPUShare > 0 && r.GPUs > 0: // written so that NaN is refused
 		return errShare
 	case len(r.GPUModel) > job.MaxName || !printable(r.GPUModel):
 		return errName
@@ -126,7 +126,7 @@ func checkStart(m lease.Start) error {
 	return checkAttempt(m.Attempt, m.Group)
 }
 
-// checkSpecSize bounds a job file as it travels.
+// checkSpecSize bounds the encoded job file.
 func checkSpecSize(text []byte) error {
 	if len(text) > job.MaxSpecBytes {
 		return fmt.Errorf("the job file has %d bytes; at most %d", len(text), job.MaxSpecBytes)
@@ -216,7 +216,7 @@ func checkEvent(m lease.Event) error {
 	return checkAttempt(m.Attempt, m.Group)
 }
 
-// inWallClock says whether the time can be told in nanoseconds of 64 bits.
+// inWallClock reports whether the time fits into 64 bits of nanoseconds.
 func inWallClock(t time.Time) bool {
 	return t.IsZero() || (t.Year() > 1678 && t.Year() < 2262)
 }
@@ -307,7 +307,7 @@ func checkFree(f lease.Free) error {
 			return err
 		}
 	}
-	return checkDevices(f.Aside)
+	return checkDevices(f.Quarantined)
 }
 
 func checkDevices(uuids []string) error {
@@ -322,8 +322,8 @@ func checkDevices(uuids []string) error {
 	return nil
 }
 
-// checkAttempt also holds the attempt to its group: an owner's epoch counts
-// for the jobs of its own group only (R2).
+// checkAttempt also checks that the job belongs to the group: an owner's epoch applies only to the jobs of its own
+// group (R2).
 func checkAttempt(a job.Attempt, g job.Group) error {
 	if err := a.Valid(); err != nil {
 		return err
@@ -348,7 +348,7 @@ func optionalID(s string) error {
 	return checkID(s)
 }
 
-// checkID lets through what may stand in a label or in CUDA_VISIBLE_DEVICES.
+// checkID accepts only the characters that are safe in a label and in CUDA_VISIBLE_DEVICES.
 func checkID(s string) error {
 	if s == "" || len(s) > maxID {
 		return errID

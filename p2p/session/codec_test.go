@@ -1,6 +1,6 @@
 package session
 
-// Every message survives the wire; no bytes survive it that are out of bounds.
+// Every valid message survives encoding and decoding; no bytes decode to a message that is out of bounds.
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// carry sends a message through the framing and back.
+// carry encodes and decodes a message.
 func carry(msg any) (any, error) {
 	f, err := toWire(msg)
 	if err != nil {
@@ -52,7 +52,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// A new message must be known to the codec: this test names all of them.
+// This test lists all messages, so that a new message cannot be left out of the codec.
 func TestEveryMessageHasAGenerator(t *testing.T) {
 	want := []string{
 		"Ack", "Availability", "Cancel", "Commit", "Decline", "Event", "Hello", "Offer", "Owns", "Query", "Release", "Renew",
@@ -144,7 +144,7 @@ func TestOutOfBounds(t *testing.T) {
 	}
 }
 
-// What people are to read is made fit to be read, not refused.
+// Text for people that is not printable or too long is cleaned, not refused.
 func TestSentences(t *testing.T) {
 	a := testOffer(1).Attempt
 	for in, want := range map[string]string{
@@ -176,7 +176,7 @@ func FuzzReadFrame(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What was let in is good enough to be sent on, unchanged.
+		// Whatever was accepted can be sent on unchanged.
 		again, err := carry(msg)
 		if err != nil {
 			t.Fatalf("%#v was read but cannot be sent: %v", msg, err)

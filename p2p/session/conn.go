@@ -1,7 +1,6 @@
 package session
 
-// One session: a reader, a writer and a watch on one stream, until one of them
-// or the manager cuts it.
+// One session: a reader, a writer and a watcher on one stream. It lasts until one of them or the manager ends it.
 
 import (
 	"errors"
@@ -20,7 +19,7 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// conn is one session. Its reader is the only one to call the handler.
+// conn is one session. Only its reader calls the handler.
 type conn struct {
 	peer   job.Peer
 	cfg    Config
@@ -31,27 +30,27 @@ type conn struct {
 	opened bool
 	since  time.Time
 
-	lastSent atomic.Int64 // nanoseconds after since, when bytes last left
-	lastUsed atomic.Int64 // likewise, when the watch last saw that somebody needs the session
-	used     atomic.Bool  // a message has shown it since
+	lastSent atomic.Int64 // nanoseconds after since: when bytes were last sent
+	lastUsed atomic.Int64 // nanoseconds after since: when the watcher last saw that the session was in use
+	used     atomic.Bool  // a message has shown a use of the session since lastUsed
 	leaving  atomic.Bool  // a Goodbye is in the queue
-	given    atomic.Bool  // it was given up
+	given    atomic.Bool  // this side has given the session up
 	pings    pings
 
 	cutOnce sync.Once
 	cause   error         // set before done is closed
-	done    chan struct{} // the session is over
+	done    chan struct{} // closed when the session is over
 }
 
-// open is a stream on which Open and Accept were said.
+// open is a stream on which Open and Accept were exchanged.
 type open struct {
 	stream network.Stream
 	source *source
 	frames *frameReader
-	theirs count // the peer's
+	theirs count // the peer's count
 }
 
-// count is how many streams a life of a daemon has opened.
+// count is the number of streams that a daemon has opened since its start.
 type count struct{ incarnation, n uint64 }
 
 func newConn(cfg Config, peer job.Peer, o open, opened bool) *conn {
@@ -61,29 +60,27 @@ func newConn(cfg Config, peer job.Peer, o open, opened bool) *conn {
 	}
 }
 
-// leave says goodbye; the peer will end the stream.
+// leave sends a Goodbye; the peer then ends the stream.
 func (c *conn) leave() {
 	c.leaving.Store(true)
-	_ = c.out.put(goodbyeFrame()) // if there is no room, the end of the stream says it
+	_ = c.out.put(goodbyeFrame()) // if the queue is full, the end of the stream says the same
 	c.out.close()
 }
 
-// giveUp ends this side's half; what is in the queue goes out before. The peer
-// will end the stream.
+// giveUp ends this side's half of the stream once the queue is written. The peer then ends the stream.
 func (c *conn) giveUp() {
 	c.given.Store(true)
 	c.out.close()
 }
 
-// use notes that somebody needs the session. The time of it is the watch's to
-// read, not each message's.
+// use records that the session is in use. It only sets a flag; the watcher reads the clock.
 func (c *conn) use() {
 	if !c.used.Load() {
 		c.used.Store(true)
 	}
 }
 
-// lastUse is late by at most Config.PingEvery.
+// lastUse returns when the session was last in use. It is late by at most Config.PingEvery.
 func (c *conn) lastUse() time.Time {
 	if c.used.Load() {
 		return time.Now()
@@ -91,7 +88,7 @@ func (c *conn) lastUse() time.Time {
 	return c.since.Add(time.Duration(c.lastUsed.Load()))
 }
 
-// over says whether the session was cut.
+// over reports whether the session has ended.
 func (c *conn) over() bool {
 	select {
 	case <-c.done:
@@ -101,8 +98,8 @@ func (c *conn) over() bool {
 	}
 }
 
-// cut ends the session for the given reason; only the first one counts. It
-// does not block: the watch resets the stream.
+// cut ends the session with the given cause; only the first cause counts. It does not block: the watcher resets the
+// stream.
 func (c *conn) cut(cause error) {
 	c.cutOnce.Do(func() {
 		c.cause = cause
@@ -110,7 +107,7 @@ func (c *conn) cut(cause error) {
 	})
 }
 
-// send puts a frame in the queue; a peer for whom it is full is cut.
+// send puts a frame in the queue. If the queue is full the session is cut.
 func (c *conn) send(f *wirepb.Frame) error {
 	err := c.out.put(f)
 	if errors.Is(err, ErrBusy) {
@@ -125,7 +122,7 @@ func (c *conn) info() Info {
 	}
 }
 
-// read hands over messages until the session is over, and says why it is.
+// read passes messages to the handler until the session is over, and returns the cause.
 func (c *conn) read(h Handler) error {
 	for {
 		f, err := c.frames.next()
@@ -152,15 +149,14 @@ func (c *conn) read(h Handler) error {
 	}
 }
 
-// readError prefers the reason for which the session was cut to what the
-// stream says about it.
+// readError prefers the cause for which the session was cut to the error of the stream.
 func (c *conn) readError(err error) error {
 	switch {
 	case c.over():
 		return c.cause
 	case c.leaving.Load():
 		return ErrStopped
-	case c.given.Load(), err == io.EOF: //nolint:errorlint // the end of the stream between two frames, and nothing else
+	case c.given.Load(), err == io.EOF: //nolint:errorlint // only the end of the stream between two frames
 		return ErrUnused
 	}
 	return fmt.Errorf("session: read from %s: %w", c.peer, err)
@@ -188,7 +184,7 @@ func (c *conn) deliver(f *wirepb.Frame, h Handler) error {
 	return nil
 }
 
-// write sends what is put into the queue, all that waits at once.
+// write sends what is in the queue, as much as is waiting at once.
 func (c *conn) write() {
 	for {
 		select {
@@ -202,8 +198,7 @@ func (c *conn) write() {
 			return
 		}
 		if last {
-			// The peer ends the stream when it has read that. A reset from
-			// here could overtake the Goodbye.
+			// The peer ends the stream once it has read the Goodbye. A reset from here could overtake it.
 			_ = c.stream.CloseWrite()
 			return
 		}
@@ -217,9 +212,9 @@ func (c *conn) writeAll(b []byte) error {
 		if err == nil {
 			_, err = c.stream.Write(chunk)
 		}
-		var ne net.Error // what QUIC and yamux return here has only that in common
+		var ne net.Error // the only type that the errors of QUIC and yamux share
 		if errors.As(err, &ne) && ne.Timeout() {
-			return fmt.Errorf("%w: nothing was taken for %s", ErrBusy, c.cfg.Silence)
+			return fmt.Errorf("%w: no bytes accepted for %s", ErrBusy, c.cfg.Silence)
 		}
 		if err != nil {
 			return fmt.Errorf("session: write to %s: %w", c.peer, err)
@@ -230,29 +225,30 @@ func (c *conn) writeAll(b []byte) error {
 	return nil
 }
 
-// watch pings, notices silence, and resets the stream of a session that is over.
+// watch sends pings, notices silence, and resets the stream of a session that is over.
 func (c *conn) watch() {
-	timer := time.NewTimer(0) // the first Ping at once: it measures
+	timer := time.NewTimer(0) // the first Ping goes out at once, to measure the round trip
 	defer timer.Stop()
 	for {
 		select {
 		case <-c.done:
-			_ = c.stream.Reset() // also ends a read and a write that wait
+			_ = c.stream.Reset() // also ends a blocked read or write
 			return
 		case <-timer.C:
 		}
 		now := time.Now()
 		if c.used.Load() {
-			c.lastUsed.Store(int64(now.Sub(c.since))) // before used: lastUse never sees neither
+			// stored before used is cleared, so that lastUse never misses both
+			c.lastUsed.Store(int64(now.Sub(c.since)))
 			c.used.Store(false)
 		}
 		idle := c.source.idle(now)
 		switch {
 		case idle >= c.cfg.Silence:
-			c.cut(fmt.Errorf("%w: nothing for %s", ErrSilent, c.cfg.Silence))
+			c.cut(fmt.Errorf("%w: nothing received for %s", ErrSilent, c.cfg.Silence))
 			continue
 		case idle > 0 && c.pings.unanswered(now) > stuckAfter*c.cfg.Silence:
-			// It says something, but does not come to read what it is sent.
+			// The peer sends, but does not get around to reading.
 			c.cut(fmt.Errorf("%w: a ping was not answered", ErrBusy))
 			continue
 		}
@@ -260,7 +256,7 @@ func (c *conn) watch() {
 	}
 }
 
-// ping sends a Ping if one is due, and returns how long it is to the next.
+// ping sends a Ping if one is due, and returns the time until the next.
 func (c *conn) ping(now time.Time) time.Duration {
 	sent := now.Sub(c.since) - time.Duration(c.lastSent.Load())
 	quiet := min(sent, c.pings.sinceLast(now, c.since))
@@ -271,15 +267,15 @@ func (c *conn) ping(now time.Time) time.Duration {
 	return c.cfg.PingEvery
 }
 
-// source is the stream as the frame reader sees it: it knows since when it has
-// waited for bytes, and takes no more than maxRate.
+// source is the stream as the frame reader sees it. It records how long a read has waited, and limits reads to
+// maxRate.
 type source struct {
 	stream  network.Stream
 	start   time.Time
 	limiter *rate.Limiter
-	done    <-chan struct{} // ends a wait for the limiter; nil while greeting
-	owed    int             // what the frames of the last read cost; the reader's own
-	waiting atomic.Int64    // nanoseconds after start since which a read has waited, or 0
+	done    <-chan struct{} // ends a wait for the limiter; nil during the greeting
+	owed    int             // cost of the frames of the last read; only the reader uses it
+	waiting atomic.Int64    // nanoseconds after start at which the current read began to wait; 0 if none waits
 }
 
 func newSource(stream network.Stream) *source {
@@ -305,7 +301,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// idle is how long the reader has been waiting for bytes; 0 while it is busy.
+// idle returns how long the reader has been waiting for bytes; 0 if it is busy.
 func (s *source) idle(now time.Time) time.Duration {
 	w := s.waiting.Load()
 	if w == 0 {
@@ -314,14 +310,14 @@ func (s *source) idle(now time.Time) time.Duration {
 	return max(0, now.Sub(s.start)-time.Duration(w))
 }
 
-// pings measures round trips: one Ping is timed at once, others keep alive.
+// pings measures round trips. At any time at most one Ping is timed; the others keep the session alive.
 type pings struct {
 	mu    sync.Mutex
-	last  uint64        // guarded by mu; number of the newest
-	sent  time.Time     // guarded by mu; when it was put into the queue
-	timed uint64        // guarded by mu; number of the one that is timed, or 0
-	at    time.Time     // guarded by mu; when that one was sent
-	rtt   time.Duration // guarded by mu; smoothed as TCP does it
+	last  uint64        // guarded by mu; number of the newest Ping
+	sent  time.Time     // guarded by mu; when the newest Ping was queued
+	timed uint64        // guarded by mu; number of the timed Ping, or 0
+	at    time.Time     // guarded by mu; when the timed Ping was sent
+	rtt   time.Duration // guarded by mu; smoothed as in TCP
 }
 
 func (p *pings) next(now time.Time) uint64 {
@@ -350,7 +346,7 @@ func (p *pings) answered(number uint64, now time.Time) {
 	p.timed = 0
 }
 
-// unanswered is how long the timed Ping has been out; 0 if none is.
+// unanswered returns how long the timed Ping has waited for its Pong; 0 if none is timed.
 func (p *pings) unanswered(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -360,7 +356,7 @@ func (p *pings) unanswered(now time.Time) time.Duration {
 	return now.Sub(p.at)
 }
 
-// due says whether it is time to measure again.
+// due reports whether it is time to measure again.
 func (p *pings) due(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

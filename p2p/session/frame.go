@@ -1,10 +1,9 @@
 package session
 
-// Frames on a stream: each is its length as a varint, and a protobuf message.
+// Frames on a stream: a length as a varint, then a protobuf message.
 //
-// go-msgio does the same framing, but hands every message to a Write of its
-// own, and takes a buffer from its pool for each that it reads. Here many
-// frames leave in one Write, and are parsed where the reader has them.
+// go-msgio has the same framing, but it writes each message with its own Write, and reads each into a buffer from its
+// pool. Here one Write carries many frames, and frames are parsed in the reader's buffer.
 
 import (
 	"bufio"
@@ -20,11 +19,11 @@ import (
 )
 
 const (
-	readBuffer = 32 << 10  // of each session; longer frames get a buffer for the moment
-	keepBuffer = 256 << 10 // a writer's buffer that grew beyond it is not kept
+	readBuffer = 32 << 10  // of each session; a longer frame gets a temporary buffer
+	keepBuffer = 256 << 10 // a writer's buffer that grew beyond this is not kept
 )
 
-// appendFrame adds a frame to buf, or leaves buf as it was.
+// appendFrame appends a frame to buf. On an error it leaves buf unchanged.
 func appendFrame(buf []byte, f *wirepb.Frame) ([]byte, error) {
 	n := proto.Size(f)
 	if n > MaxFrame {
@@ -37,7 +36,7 @@ func appendFrame(buf []byte, f *wirepb.Frame) ([]byte, error) {
 	return out, nil
 }
 
-// frameReader reads frames. What it returns is valid until the next call.
+// frameReader reads frames. A returned frame is valid until the next call.
 type frameReader struct {
 	r     *bufio.Reader
 	frame wirepb.Frame
@@ -89,7 +88,7 @@ func (r *frameReader) size() (int, error) {
 	return 0, fmt.Errorf("%w: the length of a frame has more than three bytes", ErrInvalid)
 }
 
-// long reads a frame into a buffer that grows as the bytes come.
+// long reads a frame into a buffer that grows as bytes arrive.
 func (r *frameReader) long(size int64) (*wirepb.Frame, error) {
 	var buf bytes.Buffer
 	if _, err := io.CopyN(&buf, r.r, size); err != nil {

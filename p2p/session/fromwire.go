@@ -1,7 +1,7 @@
 package session
 
-// From frames to the words of package lease: what comes out of here is in
-// range, printable where people see it, and trusted from then on.
+// Decoding of frames into messages of package lease. A decoded message is in bounds and printable, and is trusted
+// from then on.
 
 import (
 	"bytes"
@@ -19,11 +19,10 @@ import (
 
 var (
 	errSentence = fmt.Errorf("a sentence is longer than %d bytes or not printable", lease.MaxDetail)
-	errUnknown  = errors.New("a message that this version does not know")
+	errUnknown  = errors.New("unknown kind of message")
 )
 
-// fromWire is the message of a frame, checked: a lease.ToWorker or a
-// lease.ToScheduler.
+// fromWire decodes and checks the message of a frame. It returns a lease.ToWorker or a lease.ToScheduler.
 func fromWire(f *wirepb.Frame) (any, error) {
 	d := &decoder{}
 	msg := d.toWorker(f)
@@ -42,7 +41,7 @@ func fromWire(f *wirepb.Frame) (any, error) {
 	return msg, nil
 }
 
-// decoder keeps the first thing that was wrong with a message.
+// decoder keeps the first error in a message.
 type decoder struct{ err error }
 
 func (d *decoder) fail(err error) {
@@ -149,7 +148,7 @@ func (d *decoder) toScheduler(f *wirepb.Frame) any {
 	return nil
 }
 
-// some is nil for none: the words of lease tell no empty list from none.
+// some returns nil for n = 0: package lease does not distinguish an empty list from nil.
 func some[T any](n int) []T {
 	if n == 0 {
 		return nil
@@ -164,8 +163,8 @@ func (d *decoder) sentence(s string) string {
 	return s
 }
 
-// spec reads a job file strictly. What its JSON leaves out is the default,
-// but for the number of CPUs, which it leaves out where it is 0.
+// spec decodes a job file strictly. A field that the JSON leaves out gets its default, but for the number of CPUs:
+// EncodeSpec leaves it out if it is 0.
 func (d *decoder) spec(b []byte) job.Spec {
 	s := job.DefaultSpec()
 	s.Resources.CPUs = 0
@@ -180,7 +179,7 @@ func (d *decoder) spec(b []byte) job.Spec {
 		return s
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		d.fail(errors.New("spec: something follows the JSON document"))
+		d.fail(errors.New("spec: extra data after the JSON document"))
 	}
 	return s
 }
@@ -218,7 +217,7 @@ func need(r *wirepb.Resources) job.Resources {
 }
 
 func freeOf(f *wirepb.Free) lease.Free {
-	out := lease.Free{CPUs: int(f.GetCpus()), Memory: job.Size(f.GetMemory()), GPUs: some[lease.FreeGPU](len(f.GetGpus())), Aside: f.GetAside()}
+	out := lease.Free{CPUs: int(f.GetCpus()), Memory: job.Size(f.GetMemory()), GPUs: some[lease.FreeGPU](len(f.GetGpus())), Quarantined: f.GetAside()}
 	for i, g := range f.GetGpus() {
 		out.GPUs[i] = lease.FreeGPU{UUID: g.GetUuid(), Memory: job.Size(g.GetMemory()), Milli: int(g.GetMilli())}
 	}

@@ -1,6 +1,6 @@
 package session
 
-// Generators of every message of package lease, within its bounds.
+// Random generators of every message of package lease, within its bounds.
 
 import (
 	"time"
@@ -35,7 +35,7 @@ func attemptOf(t *rapid.T, g job.Group) job.Attempt {
 	}
 }
 
-// listOf is nil for an empty list, as what comes from the wire is.
+// listOf returns nil for an empty list, as decoding does.
 func listOf[T any](t *rapid.T, g *rapid.Generator[T], most int, name string) []T {
 	l := rapid.SliceOfN(g, 0, most).Draw(t, name)
 	if len(l) == 0 {
@@ -136,7 +136,7 @@ func drawStart(t *rapid.T) any {
 		Retries: rapid.IntRange(0, job.MaxRetries).Draw(t, "retries"), Requeue: rapid.Bool().Draw(t, "requeue"),
 		Partition: rapid.SampledFrom([]string{"", "fence", "hold"}).Draw(t, "partition"),
 	}
-	// The text form of a size is exact only where it can be told apart from a float.
+	// The text form of a size round-trips only below 2^50.
 	s.Resources.Memory &= 1<<50 - 1
 	s.Resources.GPUMemory &= 1<<50 - 1
 	if rapid.Bool().Draw(t, "script") {

@@ -1,7 +1,6 @@
 package session
 
-// How a stream becomes a session: Open from who opened it, Accept from the
-// other side.
+// The greeting on a new stream: the opener sends Open, the other side answers Accept.
 
 import (
 	"context"
@@ -20,8 +19,7 @@ var errNotNeeded = errors.New("session: not needed any more")
 
 // offer opens a stream to the peer and waits for its Accept.
 func (l *loop) offer(ctx context.Context, k *link, id peer.ID) (*open, error) {
-	// The swarm refuses for 5 s and more to dial a peer again after a failure;
-	// how often to try is decided here.
+	// After a failure the swarm refuses to dial a peer again for 5 s or more. The manager has its own back-off.
 	if s, ok := l.host.Network().(interface{ Backoff() *swarm.DialBackoff }); ok {
 		s.Backoff().Clear(id)
 	}
@@ -77,7 +75,7 @@ func say(ctx context.Context, s network.Stream, mine count) (*open, error) {
 	return o, s.SetDeadline(time.Time{})
 }
 
-// greet hears the Open of a stream that the peer has opened.
+// greet waits for the Open on a stream that the peer has opened.
 func (l *loop) greet(ctx context.Context, k *link, s network.Stream) {
 	o, err := hear(ctx, s)
 	if err != nil {

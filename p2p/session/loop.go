@@ -1,7 +1,7 @@
 package session
 
-// What Run's goroutine knows and decides: for each peer whether to dial, which
-// of two streams stays, and when to try again.
+// State and decisions of the manager's goroutine: for each peer, whether to dial, which of two streams to keep, and
+// when to retry.
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/timers"
 )
 
-// maxGreeting bounds the streams of one peer that have not said Open yet.
+// maxGreeting bounds the streams of one peer that have not sent Open yet.
 const maxGreeting = 2
 
 type loop struct {
@@ -26,30 +26,30 @@ type loop struct {
 	agenda  *timers.Heap[time.Time, *link] // when to look at each link again
 	mine    count                          // streams that this daemon has opened
 	timer   *time.Timer
-	busy    int       // goroutines that will still post
+	busy    int       // goroutines that have yet to post their result
 	leaving int       // sessions that were given up and are not over yet
-	crowded time.Time // nobody can make room for a stranger before
+	crowded time.Time // until then no session is given up to make room for a stranger
 	side    sync.WaitGroup
-	ends    bool // no more sessions
+	ends    bool // stopping: no more sessions
 }
 
-// link is what is known about one peer.
+// link is the state of one peer.
 type link struct {
 	peer     job.Peer
 	look     timers.Timer[time.Time, *link]
-	wanted   bool               // as of the last change that was looked at
-	id       peer.ID            // what to dial if it is wanted
-	unwanted time.Time          // since when it is not
+	wanted   bool               // as of the last change that was handled
+	id       peer.ID            // libp2p ID to dial if the peer is wanted
+	unwanted time.Time          // since when the peer has not been wanted
 	left     time.Time          // when cur was given up; zero: it was not
-	cur      *conn              // up, or on its way down
-	next     *open              // follows cur
-	cancel   context.CancelFunc // of the dial under way, or nil
-	offered  bool               // the dial has come to say Open: its stream counts
-	greeting int                // of the peer's streams
-	tries    int                // since a session was stable
-	retry    time.Time          // not dialled before
-	banned   time.Time          // refused until then: it sent what is invalid
-	theirs   count              // newest stream of the peer when cur was agreed
+	cur      *conn              // the current session, up or ending
+	next     *open              // the stream that replaces cur once cur has ended
+	cancel   context.CancelFunc // cancels the dial in progress; nil: none
+	offered  bool               // the dial has sent Open: its stream counts
+	greeting int                // streams of the peer that are in the greeting
+	tries    int                // failed dials since the last stable session
+	retry    time.Time          // no dial before this time
+	banned   time.Time          // refused until this time, because the peer sent an invalid message
+	theirs   count              // the peer's newest stream when cur was agreed
 }
 
 func (l *loop) link(p job.Peer) *link {
@@ -63,7 +63,7 @@ func (l *loop) link(p job.Peer) *link {
 	return k
 }
 
-// wanted follows changes of the set of wanted peers.
+// wanted handles changes of the set of wanted peers.
 func (l *loop) wanted() {
 	for _, p := range l.table.takeChanged() {
 		k := l.link(p)
@@ -82,8 +82,7 @@ func (l *loop) wanted() {
 	}
 }
 
-// lookDue looks at every link whose time has come, and sets the timer for the
-// next.
+// lookDue checks every link whose time has come, and sets the timer for the next.
 func (l *loop) lookDue(ctx context.Context) {
 	now := time.Now()
 	for k, ok := l.agenda.Take(now); ok; k, ok = l.agenda.Take(now) {
@@ -105,7 +104,7 @@ func (l *loop) lookDue(ctx context.Context) {
 	}
 }
 
-// mayOffer is asked by a dial that has a stream: what to say Open with.
+// mayOffer tells a dial that has a stream whether to send Open, and with which count.
 func (l *loop) mayOffer(k *link) (count, bool) {
 	if k.cur != nil || l.ends {
 		return count{}, false
@@ -115,7 +114,7 @@ func (l *loop) mayOffer(k *link) (count, bool) {
 	return l.mine, true
 }
 
-// dialled is the end of a dial.
+// dialled handles the end of a dial.
 func (l *loop) dialled(k *link, o *open, err error) {
 	k.cancel()
 	k.cancel, k.offered = nil, false
@@ -139,8 +138,8 @@ func (l *loop) dialled(k *link, o *open, err error) {
 	l.settle(k)
 }
 
-// backOff puts the next dial off: full jitter, so that peers who lost the same
-// host do not all come back at once.
+// backOff delays the next dial by a fully random time, so that peers that lost the same host do not all return at
+// once.
 func (l *loop) backOff(k *link) {
 	limit := min(l.cfg.BackoffMax, l.cfg.BackoffMin<<min(k.tries, 16))
 	k.tries++
@@ -152,7 +151,7 @@ func (l *loop) backOff(k *link) {
 
 func (l *loop) ban(k *link) { k.banned = time.Now().Add(l.cfg.BackoffMax) }
 
-// arrived is a stream that a peer has opened.
+// arrived handles a stream that a peer has opened.
 func (l *loop) arrived(ctx context.Context, s network.Stream) {
 	k := l.link(job.Peer(s.Conn().RemotePeer().String()))
 	if l.ends || !k.wanted && l.crowd() > greetRoom || k.greeting >= maxGreeting || time.Now().Before(k.banned) {
@@ -166,7 +165,7 @@ func (l *loop) arrived(ctx context.Context, s network.Stream) {
 	go l.greet(ctx, k, s)
 }
 
-// greeted is a stream on which the peer has said Open, or has not.
+// greeted handles a stream on which the greeting has succeeded or failed.
 func (l *loop) greeted(k *link, o *open, err error) {
 	k.greeting--
 	l.busy--
@@ -203,17 +202,17 @@ func (l *loop) greeted(k *link, o *open, err error) {
 	k.cur.cut(ErrReplaced)
 }
 
-// after says whether the stream was opened after what was known before.
+// after reports whether the stream was opened after those that were known before.
 func (c count) after(known count) bool {
 	return c.incarnation != known.incarnation || c.n > known.n
 }
 
-// start makes a session of a stream.
+// start turns a stream into a session.
 func (l *loop) start(k *link, o open, opened bool) {
 	c := newConn(l.cfg, k.peer, o, opened)
 	c.source.done = c.done
 	if !opened {
-		_ = c.out.put(acceptFrame(l.mine)) // the first of a fresh queue
+		_ = c.out.put(acceptFrame(l.mine)) // the first frame of a new queue
 	}
 	k.cur = c
 	l.settle(k)
@@ -226,7 +225,7 @@ func (l *loop) start(k *link, o open, opened bool) {
 	}()
 }
 
-// ended is a session that the handler has seen the last of.
+// ended handles a session whose handler has returned for the last time.
 func (l *loop) ended(k *link, c *conn) {
 	l.busy--
 	k.cur = nil
@@ -253,7 +252,7 @@ func (l *loop) ended(k *link, c *conn) {
 	l.settle(k)
 }
 
-// stop says goodbye to all and waits for all.
+// stop says goodbye on all sessions and waits for them.
 func (l *loop) stop() {
 	l.ends = true
 	grace := time.NewTimer(stopGrace)
@@ -281,7 +280,7 @@ func (l *loop) stop() {
 	l.side.Wait()
 }
 
-// dial opens a stream to the peer and says Open on it.
+// dial opens a stream to the peer and sends Open on it.
 func (l *loop) dial(ctx context.Context, k *link, id peer.ID) {
 	o, err := l.offer(ctx, k, id)
 	l.post(func() { l.dialled(k, o, err) })

@@ -1,7 +1,6 @@
 package session
 
-// The manager: which sessions there should be, and the one goroutine that
-// opens, accepts, replaces and redials them.
+// The manager: which sessions there should be, and the one goroutine that opens, accepts, replaces and redials them.
 
 import (
 	"context"
@@ -23,8 +22,7 @@ import (
 	"github.com/musterhq/muster/timers"
 )
 
-// Host is what of a libp2p host the sessions need. An open connection must
-// mean an admitted peer.
+// Host is the part of a libp2p host that sessions need. An open connection must mean that the peer was admitted.
 type Host interface {
 	ID() peer.ID
 	NewStream(ctx context.Context, p peer.ID, ids ...protocol.ID) (network.Stream, error)
@@ -33,7 +31,7 @@ type Host interface {
 	Network() network.Network
 }
 
-// Manager keeps the sessions of a daemon.
+// Manager maintains the sessions of a daemon.
 type Manager struct {
 	cfg     Config
 	host    Host
@@ -41,13 +39,13 @@ type Manager struct {
 	log     *slog.Logger
 	self    job.Peer
 
-	do      chan func()   // run by Run's goroutine, which alone knows the links
-	changed chan struct{} // holds a token while the wanted set is to be looked at
+	do      chan func()   // run by Run's goroutine, the only one that accesses the links
+	changed chan struct{} // holds a token while changes of the wanted set are to be handled
 	stopped chan struct{} // closed when Run is about to return
 	table   table
 }
 
-// New makes a manager that calls handler; Run starts it.
+// New returns a manager that calls handler. Run starts it.
 func New(cfg Config, h Host, handler Handler, log *slog.Logger) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -59,14 +57,12 @@ func New(cfg Config, h Host, handler Handler, log *slog.Logger) (*Manager, error
 	}, nil
 }
 
-// Want keeps a session to the peer from now on: it is dialled until there is
-// one, again whenever there is none. It is false where Config.MaxWanted are
-// wanted already; then it has no effect, and may be tried again after an
-// Unwant. What is no peer id is logged.
+// Want keeps a session with the peer from now on: the manager dials whenever there is none. It returns false and has
+// no effect if Config.MaxWanted peers are wanted already; try again after an Unwant. A malformed peer ID is logged.
 func (m *Manager) Want(p job.Peer) bool {
 	id, err := peer.Decode(string(p))
 	if err != nil {
-		m.log.Warn("session with what is no peer", "peer", string(p), "error", err)
+		m.log.Warn("session wanted with a malformed peer id", "peer", string(p), "error", err)
 		return true
 	}
 	if id == m.host.ID() {
@@ -79,9 +75,8 @@ func (m *Manager) Want(p job.Peer) bool {
 	return true
 }
 
-// Unwant stops dialling the peer. A session that this side opened is given up
-// once nobody has used it for Config.IdleAfter; one that the peer opened is the
-// peer's to end.
+// Unwant stops dialling the peer. A session that this side opened is given up once it has been unused for
+// Config.IdleAfter. A session that the peer opened is left to the peer.
 func (m *Manager) Unwant(p job.Peer) {
 	m.table.unwant(p)
 	m.look()
@@ -94,9 +89,8 @@ func (m *Manager) look() {
 	}
 }
 
-// Send puts a message of package lease in the peer's queue and returns at
-// once. Messages to one peer arrive in the order they were sent, or the
-// session ends.
+// Send queues a message of package lease for the peer and returns at once. Messages to one peer arrive in the order
+// in which they were sent, or the session ends. Errors: ErrNoSession, ErrBusy, ErrInvalid.
 func (m *Manager) Send(p job.Peer, msg any) error {
 	c := m.table.get(p)
 	if c == nil {
@@ -112,7 +106,7 @@ func (m *Manager) Send(p job.Peer, msg any) error {
 	return c.send(f)
 }
 
-// Peers lists the open sessions in no order.
+// Peers returns the open sessions in no particular order.
 func (m *Manager) Peers() []Info {
 	conns := m.table.all()
 	infos := make([]Info, len(conns))
@@ -122,8 +116,8 @@ func (m *Manager) Peers() []Info {
 	return infos
 }
 
-// RTT is the round trip to the peer as pings measure it; false without a
-// session or before the first answer.
+// RTT returns the round-trip time to the peer as measured by pings. It returns false without a session or before the
+// first answer.
 func (m *Manager) RTT(p job.Peer) (time.Duration, bool) {
 	c := m.table.get(p)
 	if c == nil {
@@ -133,8 +127,7 @@ func (m *Manager) RTT(p job.Peer) (time.Duration, bool) {
 	return d, d > 0
 }
 
-// Run opens and accepts sessions until ctx ends; then it says goodbye on each,
-// and returns when all have ended.
+// Run opens and accepts sessions until ctx ends. Then it says goodbye on each, and returns when all have ended.
 func (m *Manager) Run(ctx context.Context) error {
 	defer close(m.stopped)
 	dialing, cancel := context.WithCancel(ctx)
@@ -168,7 +161,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-// post has Run's goroutine call f; false if it has ended.
+// post runs f on Run's goroutine; it returns false if Run has ended.
 func (m *Manager) post(f func()) bool {
 	select {
 	case m.do <- f:
@@ -178,7 +171,7 @@ func (m *Manager) post(f func()) bool {
 	}
 }
 
-// serve is a session's reader: the whole of what the handler sees of it.
+// serve is the reader of a session. All calls of the handler for the session come from here.
 func (m *Manager) serve(c *conn) {
 	m.table.add(c)
 	m.log.Info("session up", "peer", string(c.peer), "opened", c.opened)
@@ -193,19 +186,19 @@ func (m *Manager) serve(c *conn) {
 	}
 	m.handler.Down(c.peer, c.cause)
 	if errors.Is(c.cause, ErrSilent) {
-		// Nothing else should wait for that connection either.
+		// Other protocols should not wait for that connection either.
 		if err := m.host.Network().ClosePeer(c.stream.Conn().RemotePeer()); err != nil {
 			m.log.Debug("connection closed", "peer", string(c.peer), "error", err)
 		}
 	}
 }
 
-// table is what every goroutine may ask: who is up, who is wanted.
+// table is the state that any goroutine may read: which sessions are up, and which peers are wanted.
 type table struct {
 	mu      sync.RWMutex
 	up      map[job.Peer]*conn   // guarded by mu
 	wanted  map[job.Peer]peer.ID // guarded by mu
-	changed map[job.Peer]bool    // guarded by mu; wanted or not since they were last taken
+	changed map[job.Peer]bool    // guarded by mu; peers that became wanted or unwanted since the last takeChanged
 }
 
 func (t *table) get(p job.Peer) *conn {
@@ -265,7 +258,7 @@ func (t *table) wants(p job.Peer) (peer.ID, bool) {
 	return id, ok
 }
 
-// takeChanged returns the peers that have become wanted or unwanted, in order.
+// takeChanged returns the peers that have become wanted or unwanted, sorted.
 func (t *table) takeChanged() []job.Peer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -282,7 +275,7 @@ func acceptFrame(c count) *wirepb.Frame {
 	return &wirepb.Frame{Body: &wirepb.Frame_Accept{Accept: &wirepb.Accept{Incarnation: c.incarnation, Count: c.n}}}
 }
 
-var errNotGreeted = fmt.Errorf("%w: not the first frame of a session", ErrInvalid)
+var errNotGreeted = fmt.Errorf("%w: unexpected first frame of a session", ErrInvalid)
 
 func goodbyeFrame() *wirepb.Frame {
 	return &wirepb.Frame{Body: &wirepb.Frame_Goodbye{Goodbye: &wirepb.Goodbye{}}}

@@ -26,17 +26,17 @@ import (
 
 const oneWay = 5 * time.Millisecond
 
-// never is a latency that stands for a packet that is lost.
+// never is a latency that stands for a lost packet.
 const never = 1000 * time.Hour
 
-// cluster is hosts that know each other's addresses and are not connected.
+// cluster is a set of hosts that know each other's addresses and are not connected.
 type cluster struct {
 	nodes []*node
-	// slow says how long a packet takes between two hosts; nil: oneWay.
+	// slow returns the latency of a packet between two hosts; nil: oneWay.
 	slow atomic.Pointer[func(from, to int) time.Duration]
 }
 
-// node is a daemon with nothing but sessions.
+// node is a daemon with only sessions.
 type node struct {
 	host host.Host
 	*Manager
@@ -91,7 +91,7 @@ func newCluster(t *testing.T, n int) *cluster {
 
 func ip(a net.Addr) string { return a.(*net.UDPAddr).IP.String() }
 
-// start gives the host a new manager, as a daemon that starts does.
+// start gives the host a new manager, as when a daemon starts.
 func (n *node) start(t *testing.T) { n.startWith(t, DefaultConfig()) }
 
 func (n *node) startWith(t *testing.T, cfg Config) {
@@ -114,19 +114,19 @@ func (n *node) startWith(t *testing.T, cfg Config) {
 
 func (n *node) id() job.Peer { return job.Peer(n.host.ID().String()) }
 
-// recorder is a Handler that keeps what it sees and holds it to the promises.
+// recorder is a Handler that records its calls and checks the guarantees of the interface.
 type recorder struct {
 	mu      sync.Mutex
 	up      map[job.Peer]bool // guarded by mu
 	seen    []string          // guarded by mu; "up b", "down b", in order
-	errs    []error           // guarded by mu; of Down
+	errs    []error           // guarded by mu; errors given to Down
 	ups     int               // guarded by mu
 	offers  []uint64          // guarded by mu
 	commits []uint64          // guarded by mu
-	broken  []string          // guarded by mu; promises that were not kept
-	stall   chan struct{}     // if set, messages are held up until it is closed
+	broken  []string          // guarded by mu; violated guarantees
+	stall   chan struct{}     // if set, messages block until it is closed
 	onOffer func(from job.Peer, o lease.Offer)
-	onAny   func(msg any) // of each message
+	onAny   func(msg any) // called for each message
 }
 
 func (r *recorder) Up(p job.Peer, info Info) {

@@ -1,7 +1,6 @@
 package session
 
-// What waits to be written to one peer: frames in the order they were put,
-// bounded in bytes.
+// The queue of frames to write to one peer, in order and bounded in bytes.
 
 import (
 	"fmt"
@@ -15,13 +14,13 @@ type outbox struct {
 
 	mu     sync.Mutex
 	buf    []byte // guarded by mu; encoded frames
-	spare  []byte // guarded by mu; the buffer written last, to be filled again
-	closed bool   // guarded by mu; nothing more is let in
+	spare  []byte // guarded by mu; the buffer written last, for reuse
+	closed bool   // guarded by mu; nothing more is accepted
 }
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
 
-// put adds a frame, or reports ErrBusy where there is no room.
+// put queues a frame. It returns ErrBusy if the queue is full.
 func (o *outbox) put(f *wirepb.Frame) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -33,14 +32,14 @@ func (o *outbox) put(f *wirepb.Frame) error {
 		return err
 	}
 	if len(buf) > MaxQueue {
-		return fmt.Errorf("%w: %d bytes wait for it", ErrBusy, len(o.buf))
+		return fmt.Errorf("%w: %d bytes are queued for it", ErrBusy, len(o.buf))
 	}
 	o.buf = buf
 	o.signal()
 	return nil
 }
 
-// close lets nothing more in; what is in goes out.
+// close accepts no more frames; queued frames are still written.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -55,8 +54,7 @@ func (o *outbox) signal() {
 	}
 }
 
-// take returns all that waits, and whether that was the last. The bytes belong
-// to the caller until it calls again.
+// take returns all queued bytes, and whether they are the last. They are valid until the next call.
 func (o *outbox) take() (b []byte, last bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

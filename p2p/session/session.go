@@ -1,47 +1,37 @@
-// Package session keeps the one long-lived stream that two daemons have
-// between them, and carries the messages of package lease over it: as
-// scheduler to worker and as worker to scheduler, both ways at once.
+// Package session maintains one long-lived stream between two daemons and carries the messages of package lease over
+// it. Each daemon can be scheduler and worker at once, so both kinds of messages flow in both directions.
 //
 // # The protocol /muster/session/1
 //
-// A message is a length (varint) and a [wirepb.Frame] of at most [MaxFrame]
-// bytes; the length is looked at before anything is allocated. Nothing but
-// these frames ever crosses the stream: logs and files have streams of their
-// own.
+// A message is a length (varint) and a [wirepb.Frame] of at most [MaxFrame] bytes. The length is checked before
+// memory is allocated. The stream carries only these frames: logs and files have streams of their own.
 //
-// Either side may open it. The opener says Open, the other side Accept, and
-// only then is the session up: an open stream alone means nothing, since
-// libp2p opens one before the other side has heard of it.
+// Either side may open the stream. The opener sends Open and the other side answers Accept. Only then is the session
+// up: an open stream alone proves nothing, because libp2p opens a stream before the other side has heard of it.
 //
-// There is never more than one session of a pair. If both open at once, the
-// stream of the lower peer id stays: who is lower refuses the other's while
-// its own is not answered. Open and Accept carry how many streams their sender
-// has opened so far in this life of it; so a stream that was given up before
-// the present session was agreed is told from one that a peer opens because
-// it has lost the session, which replaces it.
+// A pair has at most one session. If both sides open a stream at once, the stream of the lower peer ID is kept: while
+// the lower peer waits for its Accept, it refuses the other's stream. Open and Accept carry the number of streams
+// that their sender has opened since it started. With this number a peer can tell two cases apart. A stream that was
+// opened before the present session was agreed is out of date. A later one means that the peer has lost the session,
+// and replaces it.
 //
-// Whoever has sent nothing for two seconds sends a Ping, answered by a Pong of
-// the same number. Nothing read for six seconds ends the session and closes
-// the connection, so that no other protocol goes on using it. A queue that is
-// full, a stream that takes nothing and a Ping that is never answered end the
-// session: a peer that does not read is cut off, not waited for. Goodbye is
-// the last word of a daemon that stops.
+// A side that has sent nothing for two seconds sends a Ping; the other answers with a Pong of the same number. If
+// nothing arrives for six seconds, the session ends and the connection is closed, so that other protocols stop using
+// it too. A full queue, a stream that accepts no bytes and a Ping without an answer also end the session: a peer that
+// does not read is cut off. A daemon that stops sends Goodbye as its last message.
 //
-// A session that its opener wants no more and that nobody uses is given up: the
-// opener ends its half of the stream between two frames, and the other side
-// ends its own when it has read that. It is no Goodbye, since the daemon goes
-// on, and no silence: the connection stays. Who still wants the session opens
-// one, and is then the opener. The side that accepted a session gives it up
-// only to make room, in the same way. Ping, Pong and what a daemon tells to
-// everybody (Owns, Hello, Availability) are no use of a session.
+// The opener gives up a session that it no longer wants and that nobody uses. It ends its half of the stream between
+// two frames, and the other side ends its own half once it has read that. This is no Goodbye, because the daemon goes
+// on, and no silence, because the connection stays. If the other side still wants a session, it opens one and becomes
+// the opener. The side that accepted a session gives it up only to make room, in the same way. Ping, Pong and what a
+// daemon sends to everybody (Owns, Hello, Availability) do not count as use.
 //
-// Every message is checked once, where it arrives (fromWire), and trusted
-// afterwards. One that is out of its bounds or not known ends the session with
-// a reset; its sender is refused for [Config.BackoffMax]. A change that an old
-// peer would refuse or misread therefore takes a new protocol number.
+// Every message is checked once, on arrival (fromWire), and trusted from then on. A message that is out of bounds or
+// unknown ends the session with a reset, and its sender is refused for [Config.BackoffMax]. So a change that an old
+// peer would refuse or misread needs a new protocol number.
 //
-// A peer may send 32 MiB a second, each frame counting 128 bytes more than it
-// has: about 120,000 offers. What is more is read later.
+// A peer may send 32 MiB a second, about 120,000 offers. Each frame counts as 128 bytes more than its length. What
+// exceeds the rate is read later.
 package session
 
 import (
@@ -55,81 +45,78 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// ID is the protocol.
+// ID is the libp2p protocol ID.
 const ID protocol.ID = "/muster/session/1"
 
 const (
-	// MaxFrame bounds one message: what a peer can make us allocate, and what a
-	// length of three bytes can tell. The largest are a Hello of lease.MaxGPUs
-	// devices with all their links and a Start with its job file.
+	// MaxFrame bounds one message and so the memory that a peer can make us allocate. It is the largest length that
+	// fits in three bytes. The largest messages are a Hello of lease.MaxGPUs devices with all their links, and a
+	// Start with its job file.
 	MaxFrame = 1<<21 - 1
-	// startRoom is what a Start needs beside its job file: ids, numbers and the
-	// user's name.
+	// startRoom bounds what a Start holds besides its job file: IDs, numbers and the user's name.
 	startRoom = 4 << 10
-	// MaxQueue bounds the bytes that wait for a peer: what a scheduler says in
-	// about a second at full speed, and room for four of the largest frames.
+	// MaxQueue bounds the bytes that are queued for a peer: about one second of a scheduler at full speed, or four of
+	// the largest frames.
 	MaxQueue = 8 << 20
-	// maxRate bounds what is read from a peer in a second, in bytes: six times
-	// the 20,000 offers that the fastest scheduler is to send.
+	// maxRate bounds the bytes that are read from a peer in a second: six times the 20,000 offers that the fastest
+	// scheduler is meant to send.
 	maxRate = 32 << 20
-	// frameCost is what a frame counts against maxRate beside its bytes.
+	// frameCost is the number of bytes that a frame counts against maxRate in addition to its length.
 	frameCost = 128
-	// greetTimeout bounds the wait for Open and for Accept, a round trip.
+	// greetTimeout bounds the wait for Open and for Accept, which takes one round trip.
 	greetTimeout = 5 * time.Second
-	// writeChunk is how much is given to the stream under one deadline: a link
-	// that cannot carry it within Config.Silence carries no session.
+	// writeChunk is the number of bytes written under one deadline. A link that cannot carry them within
+	// Config.Silence is too slow for a session.
 	writeChunk = 128 << 10
 	// pingAgain is how often the round trip is measured on a busy session.
 	pingAgain = 10 * time.Second
-	// stableAfter is how long a session must have lived to be no flapping one.
+	// stableAfter is the age from which a session counts as stable, which resets the back-off.
 	stableAfter = 10 * time.Second
-	// stuckAfter times Config.Silence without an answer to a Ping, while other
-	// things arrive: longer than a full queue takes on a slow line.
+	// stuckAfter, times Config.Silence, is the longest time that a Ping may stay unanswered while other frames
+	// arrive. It is longer than a full queue takes on a slow link.
 	stuckAfter = 5
-	// stopGrace is how long a Goodbye may take to be written.
+	// stopGrace bounds the time to write a Goodbye.
 	stopGrace = time.Second
 )
 
-// A job file of any size that is accepted can be sent.
+// Every job file of an accepted size fits into a frame.
 const _ = uint(MaxFrame - job.MaxSpecBytes - startRoom)
 
-// What ends a session or keeps a message from being sent.
+// Errors that end a session or refuse a message.
 var (
-	// ErrNoSession: there is no session with the peer now. Wait for Up.
+	// ErrNoSession means that there is no session with the peer now. Wait for Up.
 	ErrNoSession = errors.New("session: none with this peer")
-	// ErrInvalid is a message out of its bounds: a bug of its sender.
+	// ErrInvalid is a message that is out of bounds: a bug of its sender.
 	ErrInvalid = errors.New("session: invalid message")
-	// ErrBusy: the peer does not read what it is sent; its session was cut.
+	// ErrBusy means that the peer does not read what it is sent. The session was cut.
 	ErrBusy = errors.New("session: peer does not read")
-	// ErrSilent: nothing came from the peer for Config.Silence.
+	// ErrSilent means that nothing arrived from the peer for Config.Silence.
 	ErrSilent = errors.New("session: peer is silent")
-	// ErrReplaced: the peer has opened another session.
+	// ErrReplaced means that the peer has opened another session.
 	ErrReplaced = errors.New("session: replaced by a newer one")
-	// ErrGoodbye: the peer said that it stops.
+	// ErrGoodbye means that the peer is stopping.
 	ErrGoodbye = errors.New("session: peer said goodbye")
-	// ErrUnused: the side that opened it has no more use for it. Whoever wants it
-	// dials.
+	// ErrUnused means that the opener has given the session up. A side that still wants a session dials.
 	ErrUnused = errors.New("session: not needed any more")
-	// ErrStopped: this daemon stops.
+	// ErrStopped means that this daemon is stopping.
 	ErrStopped = errors.New("session: stopped")
 )
 
 // Config holds the times and bounds of all sessions.
 type Config struct {
-	PingEvery   time.Duration // a Ping goes out after so long without a message
-	Silence     time.Duration // a peer that says nothing for so long is suspect
-	DialTimeout time.Duration // of one try, with a handshake on a busy host
-	BackoffMin  time.Duration // the first redial comes within it,
-	BackoffMax  time.Duration // later ones within up to this
-	IdleAfter   time.Duration // a session that nobody here wants any more is given up after so long without use
-	MaxWanted   int           // sessions that this daemon keeps by itself
-	MaxPeers    int           // sessions in all, with those that others opened
+	PingEvery   time.Duration // time without sending after which a Ping is sent
+	Silence     time.Duration // time without receiving after which the session is cut
+	DialTimeout time.Duration // of one dial, with a handshake on a busy host
+	BackoffMin  time.Duration // upper bound of the delay before the first redial
+	BackoffMax  time.Duration // upper bound of the delay before later redials
+	IdleAfter   time.Duration // time without use after which an unwanted session is given up
+	MaxWanted   int           // sessions that this daemon opens and keeps
+	MaxPeers    int           // all sessions, with those that other daemons opened
 }
 
-// DefaultConfig is what daemons use; all of a cluster should agree on the
-// first two. IdleAfter is two renewals of a lease. MaxWanted allows for tasks on
-// 4,096 hosts at a time; MaxPeers stays below the number of connections at which
-// the p2p host begins to cut.
+// DefaultConfig returns the configuration of the daemon. All daemons of a cluster should agree on PingEvery and
+// Silence. IdleAfter is two lease renewals. MaxWanted allows for tasks on 4,096 hosts at a time. MaxPeers stays below
+// the number of connections at which the p2p host begins to close some.
 func DefaultConfig() Config {
 	return Config{
 		PingEvery: 2 * time.Second, Silence: 6 * time.Second, DialTimeout: 20 * time.Second,
@@ -138,7 +125,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate says what cannot work.
+// Validate returns an error if the configuration cannot work.
 func (c Config) Validate() error {
 	switch {
 	case c.PingEvery <= 0 || c.Silence < 2*c.PingEvery:
@@ -153,11 +140,9 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Handler is told what happens on all sessions. For one peer the calls come
-// one after the other: Up, then messages in the order they were sent, then
-// Down, before any further Up. A call that takes long holds up its own session
-// only, but may cost it: the peer sees that nobody reads. The handler
-// may call Send, Want and Unwant.
+// Handler receives the events of all sessions. For one peer the calls come one after the other: Up, then messages in
+// the order in which they were sent, then Down, before the next Up. A slow call blocks only its own session, but the
+// peer may then cut the session because nobody reads. The handler may call Send, Want and Unwant.
 type Handler interface {
 	Up(peer job.Peer, info Info)
 	Down(peer job.Peer, err error)
@@ -165,7 +150,7 @@ type Handler interface {
 	FromWorker(peer job.Peer, msg lease.ToScheduler)
 }
 
-// Info is what is known about a session.
+// Info describes a session.
 type Info struct {
 	Peer   job.Peer
 	Addr   string        // the peer's multiaddr

@@ -14,8 +14,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// pass lets virtual time go by, and all come to rest that it has woken. In a
-// bubble it takes none of the real time.
+// pass advances the virtual time and waits until all goroutines are idle. It takes no real time.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -67,7 +66,7 @@ func TestBothOpenAtOnce(t *testing.T) {
 		if a.id() > b.id() {
 			a, b = b, a
 		}
-		// On an open connection both streams take the same time to the other side.
+		// On an open connection both streams take the same time to reach the other side.
 		if err := a.host.Connect(t.Context(), b.host.Peerstore().PeerInfo(b.host.ID())); err != nil {
 			t.Fatal(err)
 		}
@@ -153,8 +152,7 @@ func TestWhoDoesNotReadIsCut(t *testing.T) {
 	})
 }
 
-// A peer that reads nothing though it says things: little traffic never fills
-// a queue, only the unanswered Ping tells.
+// A peer reads nothing but keeps sending. Little traffic never fills its queue; only the unanswered Ping reveals it.
 func TestUnansweredPing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -179,7 +177,7 @@ func TestRestartedPeerReplacesItsSession(t *testing.T) {
 		a, b := c.nodes[0], c.nodes[1]
 		a.Want(b.id())
 		pass(time.Second)
-		// A second life of b on the same connection: a still believes in the first.
+		// b restarts on the same connection, and a still believes in the first session.
 		old := b.recorder
 		stopOld := b.stop
 		b.start(t)
@@ -227,8 +225,7 @@ func TestGoodbye(t *testing.T) {
 	})
 }
 
-// Whatever is wrong with a frame, the session ends and its sender is refused
-// for a while, then taken again.
+// Every malformed frame ends the session. Its sender is refused for a while, then accepted again.
 func TestMalformedFrameCuts(t *testing.T) {
 	for name, bytes := range map[string][]byte{
 		"too long":        {0xff, 0xff, 0xff, 0x7f},
@@ -243,7 +240,7 @@ func TestMalformedFrameCuts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, 2)
 				a, b := c.nodes[0], c.nodes[1]
-				b.stop() // b is played by hand
+				b.stop() // the test itself acts as b
 				s, err := b.host.NewStream(t.Context(), a.host.ID(), ID)
 				if err != nil {
 					t.Fatal(err)
@@ -292,7 +289,7 @@ func TestGreetingTimesOut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Write([]byte{20}); err != nil { // the length of what never comes
+			if _, err := s.Write([]byte{20}); err != nil { // a length without the bytes
 				t.Fatal(err)
 			}
 			streams = append(streams, s)
@@ -312,8 +309,7 @@ func TestGreetingTimesOut(t *testing.T) {
 	})
 }
 
-// Twenty hosts that all want each other, with loss, then a partition, then
-// whole again.
+// Twenty hosts all want each other, with packet loss, then with a partition, then with a healthy network.
 func TestTwentyHostsLossAndPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hosts = 20
@@ -393,8 +389,8 @@ func frameOf(t *testing.T, msg any) []byte {
 	return b
 }
 
-// However packets overtake each other, two that open at once come to one
-// session, and to no second one after it.
+// In whatever order packets arrive, two hosts that open at once end up with one session, and open no second one
+// later.
 func TestBothOpenAtOnceInAnyOrder(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {

@@ -1,7 +1,7 @@
 package session
 
-// Sessions over real TCP on loopback, where yamux and not QUIC carries the
-// stream: its errors, resets and windows are others.
+// Sessions over real TCP on loopback, where yamux instead of QUIC carries the stream, with other errors, resets and
+// windows.
 
 import (
 	"errors"
@@ -32,7 +32,7 @@ func tcpNodes(t *testing.T, cfg Config) (*node, *node) {
 	return nodes[0], nodes[1]
 }
 
-// until waits for what real time has to bring.
+// until polls a condition in real time.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	end := time.Now().Add(time.Minute)
@@ -70,8 +70,7 @@ func TestOverTCP(t *testing.T) {
 	b.kept(t)
 }
 
-// The stream's window is full long before the queue is: the write waits in
-// vain, and its deadline ends the session.
+// The window of the stream fills long before the queue does: the write blocks, and its deadline ends the session.
 func TestStalledReaderOverTCP(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.PingEvery, cfg.Silence = 100*time.Millisecond, 500*time.Millisecond
@@ -83,7 +82,7 @@ func TestStalledReaderOverTCP(t *testing.T) {
 	for i := range uint64(20_000) { // 2 MiB, a quarter of the queue
 		err := a.Send(b.id(), testOffer(i))
 		if errors.Is(err, ErrNoSession) {
-			break // cut already: this machine is slow
+			break // cut already: the machine is slow
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -95,8 +94,8 @@ func TestStalledReaderOverTCP(t *testing.T) {
 	}
 }
 
-// The clean end of a stream is told from that of a connection, also where TCP
-// carries it: a daemon that was killed did not give the session up.
+// A session that ends cleanly is not the same as a connection that ends, also over TCP: a killed daemon has not given
+// the session up.
 func TestGivenUpOverTCP(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.IdleAfter = time.Millisecond

@@ -1,6 +1,6 @@
 package session
 
-// From the words of package lease to frames: every message that may be sent.
+// Encoding of the messages of package lease into frames.
 
 import (
 	"fmt"
@@ -16,10 +16,9 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// toWire turns a message of package lease into a frame. What the receiver
-// would refuse is refused here, so that a mistake of this daemon shows at the
-// call and does not cost the session; sentences for people are shortened and
-// cleaned instead, and links that are too many are left out.
+// toWire encodes a message of package lease as a frame. It refuses what the receiver would refuse, so that a bug of
+// this daemon returns an error from the call instead of ending the session. It cleans and shortens sentences for
+// people, and leaves out links if there are too many.
 func toWire(msg any) (*wirepb.Frame, error) {
 	if h, ok := msg.(lease.Hello); ok {
 		h.Profile.GPUs = fewLinks(h.Profile.GPUs)
@@ -38,7 +37,7 @@ func toWire(msg any) (*wirepb.Frame, error) {
 		f = toSchedulerFrame(m)
 	}
 	if f == nil {
-		return nil, fmt.Errorf("%w: %T is no message of a session", ErrInvalid, msg)
+		return nil, fmt.Errorf("%w: %T is not a session message", ErrInvalid, msg)
 	}
 	return f, nil
 }
@@ -159,7 +158,7 @@ func free(f lease.Free) *wirepb.Free {
 	for i, g := range f.GPUs {
 		gpus[i] = &wirepb.FreeGPU{Uuid: g.UUID, Memory: int64(g.Memory), Milli: int64(g.Milli)}
 	}
-	return &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Aside}
+	return &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Quarantined}
 }
 
 func profile(p lease.Profile) *wirepb.Profile {
@@ -173,9 +172,8 @@ func profile(p lease.Profile) *wirepb.Profile {
 	}
 }
 
-// fewLinks is the devices without their links if those are more than a Hello
-// holds. A host of which it is not known how its devices are joined still runs
-// tasks; one that cannot say Hello runs none.
+// fewLinks returns the devices without their links if a Hello cannot hold so many. A host without known links still
+// runs tasks; a host that cannot send its Hello runs none.
 func fewLinks(devices []gpu.Device) []gpu.Device {
 	n := 0
 	for _, d := range devices {
@@ -212,7 +210,7 @@ func exit(e *job.Exit) *wirepb.Exit {
 	}
 }
 
-// wallClock is 0 for a time that is not known.
+// wallClock returns nanoseconds since 1970, or 0 for an unknown time.
 func wallClock(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -220,8 +218,8 @@ func wallClock(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// sentence makes s fit to be shown and sent: one line of at most MaxDetail
-// bytes. The receiver cuts who sends any other.
+// sentence makes s fit to be shown and sent: one line of at most MaxDetail bytes. The receiver refuses any other
+// text.
 func sentence(s string) string {
 	if isSentence(s) {
 		return s
@@ -245,7 +243,7 @@ func sentence(s string) string {
 
 func isSentence(s string) bool { return len(s) <= lease.MaxDetail && printable(s) }
 
-// printable is false for control characters and for what is not UTF-8.
+// printable reports whether s is valid UTF-8 without control characters.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {

@@ -1,7 +1,7 @@
 package session
 
-// Which sessions are given up: those that this side opened and nobody here
-// wants any more, and, where there are too many, the least useful.
+// Which sessions are given up: those that this side opened and no longer wants, and, if there are too many, the least
+// useful ones.
 
 import (
 	"cmp"
@@ -12,22 +12,19 @@ import (
 )
 
 const (
-	// sparedFor is how long a session that its peer opened must have been of no
-	// use before a stranger's takes its place: who is put out dials again, and
-	// so each place changes hands at most once in this time.
+	// sparedFor is how long a session that its peer opened must have been idle before a stranger may take its place.
+	// The displaced peer dials again, so this bounds how often each place changes hands.
 	sparedFor = 5 * time.Minute
-	// crowdedFor is how long no other place changes hands: who was put out comes
-	// again, and would put out the next, and so on through all of them. It also
-	// bounds the looks through all links.
+	// crowdedFor is the minimum time between two displacements. A displaced peer returns and would displace the next
+	// one, and so on; this breaks the chain. It also bounds how often all links are scanned.
 	crowdedFor = 10 * time.Second
-	// greetRoom bounds the peers beyond Config.MaxPeers that may say Open before
-	// it is known whether there is room: as many as come at once.
+	// greetRoom bounds the peers beyond Config.MaxPeers that may send Open before the manager knows whether there is
+	// room.
 	greetRoom = 256
 )
 
-// inUse says whether a message shows that somebody needs the session. What a
-// daemon tells to whoever is there does not: a busy host says many times a
-// minute what it has free.
+// inUse reports whether a message shows that somebody needs the session. Messages to everybody do not: a busy host
+// reports its free resources many times a minute.
 func inUse(msg any) bool {
 	switch msg.(type) {
 	case lease.Hello, lease.Availability, lease.Owns:
@@ -36,8 +33,8 @@ func inUse(msg any) bool {
 	return true
 }
 
-// settle plans when to look at a link again, or drops one that nothing
-// depends on. Whatever changes a link calls it afterwards.
+// settle plans the next check of a link, or removes a link that is no longer needed. Call it after every change of a
+// link.
 func (l *loop) settle(k *link) {
 	at, needed := l.due(k, time.Now())
 	if at.IsZero() {
@@ -50,12 +47,11 @@ func (l *loop) settle(k *link) {
 	}
 }
 
-// due is when to look at a link again, zero for not before it changes, and
-// whether anything depends on it.
+// due returns the time of a link's next check, zero for none, and whether the link is still needed.
 func (l *loop) due(k *link, now time.Time) (at time.Time, needed bool) {
 	switch {
 	case k.cur != nil && k.cur.over():
-		return time.Time{}, true // ended comes
+		return time.Time{}, true // ended is called later
 	case k.cur != nil && !k.left.IsZero():
 		return k.left.Add(l.cfg.Silence), true
 	case k.cur != nil && k.cur.opened && !k.wanted:
@@ -72,7 +68,7 @@ func (l *loop) due(k *link, now time.Time) (at time.Time, needed bool) {
 	return time.Time{}, k.greeting > 0
 }
 
-// idleSince is since when a session has been of no use: neither wanted nor used.
+// idleSince returns since when a session has been neither wanted nor used.
 func (k *link) idleSince() time.Time {
 	used := k.cur.lastUse()
 	if k.unwanted.After(used) {
@@ -81,8 +77,8 @@ func (k *link) idleSince() time.Time {
 	return used
 }
 
-// giveUp ends a session that nobody here needs: the peer reads the end of the
-// stream, and dials if it needs it.
+// giveUp ends a session that nobody here needs. The peer reads the end of the stream, and dials if it needs a
+// session.
 func (l *loop) giveUp(k *link) {
 	if !k.left.IsZero() || k.cur.over() {
 		return
@@ -93,12 +89,11 @@ func (l *loop) giveUp(k *link) {
 	l.settle(k)
 }
 
-// crowd is by how many the links are too many.
+// crowd returns the number of links above Config.MaxPeers.
 func (l *loop) crowd() int { return len(l.links) - l.leaving - l.cfg.MaxPeers }
 
-// makeRoom gives up the least useful of the sessions that are not wanted: those
-// that this side opened before others, and the longest idle first. It takes at
-// most n, each idle for at least so long, and says how many it took.
+// makeRoom gives up the least useful unwanted sessions: those that this side opened first, and the longest idle
+// first. It gives up at most n, each idle for at least the given time, and returns how many it gave up.
 func (l *loop) makeRoom(n int, idle time.Duration) int {
 	var useless []*link
 	now := time.Now()
@@ -124,8 +119,7 @@ func (l *loop) makeRoom(n int, idle time.Duration) int {
 	return len(useless)
 }
 
-// admit says whether a peer that has said Open gets a session. One that this
-// daemon wants always does.
+// admit reports whether a peer that has sent Open gets a session. A wanted peer always does.
 func (l *loop) admit(k *link, now time.Time) bool {
 	switch {
 	case k.wanted, k.cur != nil, l.crowd() <= 0:

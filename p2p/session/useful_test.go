@@ -14,8 +14,8 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// A session that nobody wants any more ends on both sides, quietly: it is no
-// goodbye, no silence and no defect, and the connection stays.
+// A session that nobody wants any more ends on both sides without a goodbye, a silence or an error, and the
+// connection stays.
 func TestUnwantedSessionIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -56,7 +56,7 @@ func TestUnwantedSessionIsGivenUp(t *testing.T) {
 	})
 }
 
-// A want that comes back in time keeps the session.
+// A peer that is wanted again in time keeps its session.
 func TestWantedAgainInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -73,8 +73,7 @@ func TestWantedAgainInTime(t *testing.T) {
 	})
 }
 
-// If only the side that accepted wants the session, it opens one of its own,
-// and the other leaves that alone.
+// If only the side that accepted the session wants it, that side opens its own, and the other side leaves it alone.
 func TestWhoWantsItBecomesTheOpener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -99,7 +98,7 @@ func TestWhoWantsItBecomesTheOpener(t *testing.T) {
 	})
 }
 
-// What was opened by the other side is the other side's business.
+// A session that the other side opened is not given up by this side.
 func TestAcceptedSessionStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -115,12 +114,12 @@ func TestAcceptedSessionStays(t *testing.T) {
 	})
 }
 
-// A session in use stays; what a worker tells to everybody is no use of it.
+// A session in use stays. What a worker sends to everybody does not count as use.
 func TestSessionInUseStays(t *testing.T) {
 	const tick = 50 * time.Second
 	for name, x := range map[string]struct {
 		msg   any
-		back  bool // said by the peer
+		back  bool // sent by the peer
 		stays bool
 	}{
 		"our offers":           {testOffer(1), false, true},
@@ -158,13 +157,12 @@ func TestSessionInUseStays(t *testing.T) {
 	}
 }
 
-// What a peer of any version sees of it is the end of the stream between two
-// frames, and all that was sent before.
+// A peer of any version reads all that was sent, then the end of the stream between two frames.
 func TestGivenUpReadsAsTheEndOfTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
-		b.stop() // b is played by hand
+		b.stop() // the test itself acts as b
 		opened := make(chan *open, 1)
 		b.host.SetStreamHandler(ID, func(s network.Stream) {
 			o, err := hear(t.Context(), s)
@@ -187,7 +185,7 @@ func TestGivenUpReadsAsTheEndOfTheStream(t *testing.T) {
 		o, pings := <-opened, 0
 		for {
 			f, err := o.frames.next()
-			if err == io.EOF { //nolint:errorlint // exactly that
+			if err == io.EOF { //nolint:errorlint // exactly io.EOF
 				break
 			}
 			if err != nil {
@@ -206,7 +204,7 @@ func TestGivenUpReadsAsTheEndOfTheStream(t *testing.T) {
 				}
 			}
 		}
-		// A peer that does not end its half, but says on, is not waited for.
+		// A peer that keeps sending instead of ending its half is not waited for.
 		for range 20 {
 			answer, err := appendFrame(nil, pong(0))
 			if err != nil {
@@ -223,7 +221,7 @@ func TestGivenUpReadsAsTheEndOfTheStream(t *testing.T) {
 	})
 }
 
-// bounded is a cluster whose first host keeps few sessions.
+// bounded returns a cluster whose first host keeps few sessions.
 func bounded(t *testing.T, hosts, wanted, peers int) (*cluster, *node) {
 	c := newCluster(t, hosts)
 	a := c.nodes[0]
@@ -234,8 +232,8 @@ func bounded(t *testing.T, hosts, wanted, peers int) (*cluster, *node) {
 	return c, a
 }
 
-// Strangers who fill all places, and use them, keep nobody out that this daemon
-// wants, whoever dials; and not one of them loses its place to another.
+// Strangers that fill and use all places never keep out a peer that this daemon wants, whichever side dials. None of
+// the strangers loses its place to another.
 func TestWantedAreNeverKeptOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const peers = 5
@@ -251,7 +249,7 @@ func TestWantedAreNeverKeptOut(t *testing.T) {
 		first := a.ups
 		for range 20 {
 			for _, s := range strangers {
-				_ = s.Send(a.id(), testOffer(1)) // those that have a session
+				_ = s.Send(a.id(), testOffer(1)) // to those that have a session
 			}
 			pass(time.Minute)
 		}
@@ -277,8 +275,7 @@ func TestWantedAreNeverKeptOut(t *testing.T) {
 	})
 }
 
-// The longest idle makes place for one that comes, after a while, and no place
-// changes hands faster than that.
+// The longest idle session makes room for a new one after a while, and places do not change hands faster than that.
 func TestIdleStrangersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a := bounded(t, 5, 1, 3)

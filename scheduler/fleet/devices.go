@@ -128,7 +128,7 @@ func (d *Devices) sound(need job.Resources, quarantine []string) bool {
 // LacksQuarantined says whether the need does not fit what is free, and would if the host gave the devices in
 // quarantine away, too.
 func (d *Devices) LacksQuarantined(need job.Resources, free *lease.Free) bool {
-	if len(free.Aside) == 0 {
+	if len(free.Quarantined) == 0 {
 		return false
 	}
 	if _, lack := d.Fit(need, free); lack != "gpus" {
@@ -136,7 +136,7 @@ func (d *Devices) LacksQuarantined(need job.Resources, free *lease.Free) bool {
 	}
 	more := *free
 	more.GPUs = slices.Clone(free.GPUs)
-	for _, uuid := range free.Aside {
+	for _, uuid := range free.Quarantined {
 		more.GPUs = append(more.GPUs, lease.FreeGPU{UUID: uuid, Memory: d.byUUID[uuid].Memory, Milli: wholeMilli})
 	}
 	_, lack := d.Fit(need, &more)

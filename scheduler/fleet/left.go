@@ -68,7 +68,7 @@ func lessQueued(room *lease.Free, cs *Claims, d *Devices, before *Rank) (free le
 		if last == nil || last.Compare(&c.Rank) < 0 {
 			last = &c.Rank
 		}
-		if d.sound(c.Need, room.Aside) {
+		if d.sound(c.Need, room.Quarantined) {
 			able := choose(c.Need, &free, d.byUUID)
 			take(c.Need, &free, able[:min(len(able), gpusOf(c.Need))])
 		}

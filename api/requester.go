@@ -1,6 +1,6 @@
 package api
 
-// Who asks, by which door, and what each door lets through.
+// Who makes a request, and what the kind of listener allows.
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// origin is the kind of listener that a request came in by.
+// origin is the kind of listener on which a request arrived.
 type origin int
 
 const (
@@ -31,27 +31,25 @@ const (
 	fromPeer
 )
 
-// asker is who makes a request.
-type asker struct {
+// requester is the user or daemon that makes a request.
+type requester struct {
 	from     origin
 	user     string
-	operator bool // may change the jobs of all
+	operator bool // may change the jobs of all users
 }
 
-// mayChange says whether the asker may change, or see the secrets of, a job of
-// that user.
-func (a asker) mayChange(user string) bool { return a.operator || (a.user != "" && a.user == user) }
+// mayChange reports whether the requester may change a job of that user and see its secrets.
+func (a requester) mayChange(user string) bool { return a.operator || (a.user != "" && a.user == user) }
 
-type askerKey struct{}
+type requesterKey struct{}
 
-// askerOf is who makes the request; the zero asker has no rights.
-func askerOf(ctx context.Context) asker {
-	a, _ := ctx.Value(askerKey{}).(asker)
+// requesterOf returns who makes the request. The zero requester has no rights.
+func requesterOf(ctx context.Context) requester {
+	a, _ := ctx.Value(requesterKey{}).(requester)
 	return a
 }
 
-// caller is what the kernel says about the process at the other end of a unix
-// socket.
+// caller is what the kernel says about the process at the other end of a unix socket.
 type caller struct {
 	uid  int
 	name string
@@ -73,7 +71,7 @@ func connContext(from origin) func(context.Context, net.Conn) context.Context {
 func callerOf(conn net.Conn) caller {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
-		return caller{err: fmt.Errorf("api: %T is no unix socket", conn)}
+		return caller{err: fmt.Errorf("api: %T is not a unix socket", conn)}
 	}
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -88,14 +86,14 @@ func callerOf(conn net.Conn) caller {
 		return caller{err: fmt.Errorf("api: peer credentials: %w", inner)}
 	}
 	uid := int(cred.Uid)
-	name := strconv.Itoa(uid) // a user without a name, as in a bare container
+	name := strconv.Itoa(uid) // a user without a name, as in a minimal container
 	if u, err := user.LookupId(name); err == nil {
 		name = u.Username
 	}
 	return caller{uid: uid, name: name}
 }
 
-// authenticator says who makes a request.
+// authenticator determines who makes a request.
 type authenticator struct {
 	httpUser  string
 	operators []string
@@ -108,28 +106,28 @@ func newAuthenticator(cfg Config) (*authenticator, error) {
 	return a, a.readToken()
 }
 
-// identify says who makes a request that came in by this door.
-func (a *authenticator) identify(from origin, r *http.Request) (asker, error) {
+// identify returns who makes a request that arrived on this kind of listener.
+func (a *authenticator) identify(from origin, r *http.Request) (requester, error) {
 	switch from {
 	case fromSocket:
 		c, ok := r.Context().Value(callerKey{}).(caller)
 		if !ok || c.err != nil {
-			return asker{}, fmt.Errorf("%w: who is at the other end of the socket is not known", ErrUnauthorized)
+			return requester{}, fmt.Errorf("%w: the user at the other end of the socket is unknown", ErrUnauthorized)
 		}
-		return asker{from: from, user: c.name, operator: c.uid == 0 || c.uid == os.Getuid() || a.isOperator(c.name)}, nil
+		return requester{from: from, user: c.name, operator: c.uid == 0 || c.uid == os.Getuid() || a.isOperator(c.name)}, nil
 	case fromTCP:
 		if err := a.checkTCP(r); err != nil {
-			return asker{}, err
+			return requester{}, err
 		}
-		return asker{from: from, user: a.httpUser, operator: a.isOperator(a.httpUser)}, nil
+		return requester{from: from, user: a.httpUser, operator: a.isOperator(a.httpUser)}, nil
 	case fromPeer:
 		name, err := url.QueryUnescape(r.Header.Get(headerUser))
 		if err != nil || (name != "" && !validUser(name)) {
-			return asker{}, bad("header %s: no user's name", headerUser)
+			return requester{}, bad("header %s: not a user name", headerUser)
 		}
-		return asker{from: from, user: name, operator: a.isOperator(name) || r.Header.Get(headerOperator) == "1"}, nil
+		return requester{from: from, user: name, operator: a.isOperator(name) || r.Header.Get(headerOperator) == "1"}, nil
 	}
-	return asker{}, ErrUnauthorized
+	return requester{}, ErrUnauthorized
 }
 
 func (a *authenticator) isOperator(user string) bool { return slices.Contains(a.operators, user) }
@@ -140,9 +138,8 @@ func validUser(name string) bool {
 	return name != "" && len(name) <= maxUser && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' || r == ':' || r == '/' })
 }
 
-// checkTCP wants the token where there is one. Where there is none only this
-// host can connect, but so can any web page that its user looks at: hence no
-// other origin, and no other name for this host.
+// checkTCP checks the bearer token if there is one. Without a token only this host can connect, but so can any web
+// page in a browser on it. Hence it refuses requests from other origins, and requests for other host names.
 func (a *authenticator) checkTCP(r *http.Request) error {
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
 		return fmt.Errorf("%w: a web page of another origin may not use this daemon", ErrDenied)
@@ -166,7 +163,7 @@ func (a *authenticator) checkTCP(r *http.Request) error {
 	return nil
 }
 
-// readToken reads the token file again, if there is one; on an error the token stays what it was.
+// readToken reads the token file again, if there is one. On an error the old token stays.
 func (a *authenticator) readToken() error {
 	if a.tokenFile == "" {
 		return nil
@@ -178,10 +175,10 @@ func (a *authenticator) readToken() error {
 	return err
 }
 
-// open says whether requests over TCP need no token.
+// open reports whether requests over TCP need no token.
 func (a *authenticator) open() bool { return a.token.Load() == nil }
 
-// tokenDigest reads the bearer token and keeps only its digest.
+// tokenDigest reads the bearer token and returns only its digest.
 func tokenDigest(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -194,7 +191,7 @@ func tokenDigest(file string) ([]byte, error) {
 	}
 	token := strings.TrimSpace(string(text))
 	if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
-		return nil, fmt.Errorf("api: token file %s: want one word of at least %d letters", file, minToken)
+		return nil, fmt.Errorf("api: token file %s: want one word of at least %d characters", file, minToken)
 	}
 	digest := sha256.Sum256([]byte(token))
 	return digest[:], nil
