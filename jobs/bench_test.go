@@ -115,3 +115,32 @@ func BenchmarkHoldReleaseMillion(b *testing.B) {
 		table.Apply(job.HoldRecord{Job: id(0), Release: true}, 3, job.Epoch{})
 	}
 }
+
+// The records of a job of one task, from its Submit to its Purge, and its rows after
+// each of them.
+func BenchmarkOneTask(b *testing.B) {
+	table := jobs.NewTable(group)
+	s := job.DefaultSpec()
+	s.Command = []string{"/bin/true"}
+	b.ReportAllocs()
+	seq := uint64(0)
+	take := func(j *jobs.Job) {
+		if _, err := j.TakeRows(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		seq++
+		j := table.Apply(job.SubmitRecord{Job: id(0), User: "amy", Spec: s, At: start}, seq, job.Epoch{}).Job
+		take(j)
+		a := job.Attempt{Job: id(0), N: 1}
+		table.Apply(job.AssignRecord{Attempt: a, Node: "12D3KooWNbXmmoznxXaRArq2f2kCmHvrwAfEA3X4CP1LbytmZC9V", NodeName: "n1", Store: "s"}, seq, job.Epoch{Term: 1})
+		take(j)
+		exit := job.Exit{State: job.Succeeded, Started: true, Began: start, Ended: start, Isolation: "cgroup v2 (cpu, memory, pids, devices)"}
+		table.Apply(job.ResultRecord{Attempt: a, Exit: exit, At: start}, seq, job.Epoch{Term: 1})
+		take(j)
+		if !table.Apply(job.PurgeRecord{Job: id(0)}, seq, job.Epoch{Term: 1}).Moved {
+			b.Fatal("not purged")
+		}
+	}
+}

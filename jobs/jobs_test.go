@@ -3,7 +3,6 @@ package jobs_test
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/jobs/jobstest"
 )
 
 const group = job.Group(7)
@@ -67,35 +67,15 @@ func views(table *jobs.Table) (out []job.Job) {
 	return out
 }
 
-// disk keeps rows as a store does.
-type disk map[job.ID]map[string][]byte
-
-func (d disk) save(rows []job.Row) {
-	for _, r := range rows {
-		if d[r.Job] == nil {
-			d[r.Job] = map[string][]byte{}
-		}
-		if r.Data == nil {
-			delete(d[r.Job], r.Part)
-		} else {
-			d[r.Job][r.Part] = r.Data
-		}
-	}
-}
-
-func (d disk) load(t interface{ Fatal(...any) }) *jobs.Table {
+// load is a table of the jobs that rows tell of.
+func load(t interface{ Fatal(...any) }, d jobstest.Disk) *jobs.Table {
 	table := jobs.NewTable(group)
-	for j, parts := range d {
-		var rows []job.Row
-		for part, data := range parts {
-			rows = append(rows, job.Row{Job: j, Part: part, Data: data})
-		}
-		slices.SortFunc(rows, func(a, b job.Row) int { return strings.Compare(a.Part, b.Part) })
-		x, err := jobs.Decode(rows)
+	for id := range d {
+		j, err := jobs.Decode(d.Rows(id, "", ""))
 		if err != nil {
 			t.Fatal(err)
 		}
-		table.Load(x)
+		table.Load(j)
 	}
 	return table
 }
@@ -104,7 +84,7 @@ func (d disk) load(t interface{ Fatal(...any) }) *jobs.Table {
 // and those that are read from its rows, after every record.
 func TestRecordsAndRowsTellTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		owner, follower, rows := jobs.NewTable(group), jobs.NewTable(group), disk{}
+		owner, follower, rows := jobs.NewTable(group), jobs.NewTable(group), jobstest.Disk{}
 		for seq := range uint64(rapid.IntRange(1, 60).Draw(t, "records")) {
 			r, epoch := anyRecord(t, owner), job.Epoch{Generation: 1, Term: seq/8 + 1}
 			before := views(owner)
@@ -129,7 +109,7 @@ func TestRecordsAndRowsTellTheSame(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				rows.save(taken)
+				rows.Save(taken, nil)
 				if again, _ := j.TakeRows(); len(again) != 0 {
 					t.Fatalf("taken twice: %d rows", len(again))
 				}
@@ -139,7 +119,7 @@ func TestRecordsAndRowsTellTheSame(t *testing.T) {
 					delete(rows, j)
 				}
 			}
-			if loaded := views(rows.load(t)); !reflect.DeepEqual(loaded, now) {
+			if loaded := views(load(t, rows)); !reflect.DeepEqual(loaded, now) {
 				t.Fatalf("after %#v the rows tell\n%+v, the table\n%+v", r, loaded, now)
 			}
 		}
@@ -193,4 +173,69 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("counts %v of %v", v.Counts, v.Tasks)
 		}
 	})
+}
+
+// One record of a job of a million tasks changes the rows of one task and of its chunk,
+// however many tasks have run.
+func TestOneRecordSavesLittle(t *testing.T) {
+	table := jobs.NewTable(group)
+	s := job.DefaultSpec()
+	s.Script = strings.Repeat("#", 100_000) // the spec is saved once
+	table.Apply(job.SubmitRecord{Job: id(0), User: "amy", Spec: s, At: start, Tasks: job.MaxTasks}, 1, job.Epoch{})
+	j := table.Job(id(0))
+	for _, task := range []int{0, 1, 300, 999_999, 999_998, 999_997} {
+		for i := range 256 { // its neighbours, on many hosts
+			a := job.Attempt{Job: id(0), Task: task/256*256 + i, N: 1}
+			if j.Has(a.Task) {
+				table.Apply(job.AssignRecord{Attempt: a, Node: job.Peer(fmt.Sprint("host", i)), NodeName: "n", Store: "s"}, 2, job.Epoch{Term: 1})
+			}
+		}
+		if _, err := j.TakeRows(); err != nil {
+			t.Fatal(err)
+		}
+		at := start.Add(time.Hour)
+		exit := job.Exit{State: job.Failed, Code: 1, Reason: "r", Started: true, Began: start, Ended: at, Tail: strings.Repeat("x", job.TailBytes)}
+		table.Apply(job.ResultRecord{Attempt: job.Attempt{Job: id(0), Task: task, N: 1}, Exit: exit, At: at}, 3, job.Epoch{Term: 1})
+		rows, err := j.TakeRows()
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := 0
+		for _, r := range rows {
+			size += len(r.Data)
+		}
+		if len(rows) > 3 || size > 10_000 {
+			t.Errorf("the end of task %d saves %d bytes in %d rows", task, size, len(rows))
+		}
+	}
+}
+
+// The tails of a job of several tasks leave memory once they are on disk, and come back
+// from there, also where another attempt has ended since without one.
+func TestTailsLeaveMemory(t *testing.T) {
+	table, d := jobs.NewTable(group), jobstest.Disk{}
+	table.Apply(job.SubmitRecord{Job: id(0), Spec: job.Spec{Retries: 1}, At: start, Tasks: 2}, 1, job.Epoch{})
+	j := table.Job(id(0))
+	end := func(n int, tail string) {
+		a := job.Attempt{Job: id(0), Task: 1, N: n}
+		exit := job.Exit{State: job.Failed, Code: 1, Started: true, Began: start, Ended: start.Add(time.Duration(n)), Tail: tail}
+		table.Apply(job.AssignRecord{Attempt: a, Node: "n"}, 2, job.Epoch{})
+		table.Apply(job.ResultRecord{Attempt: a, Exit: exit, At: start}, 3, job.Epoch{})
+		rows, err := j.TakeRows()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Save(rows, nil)
+		j.DropTails()
+		if got := j.Task(1).Exit.Tail; got != "" {
+			t.Errorf("attempt %d: the tail %q is still in memory", n, got)
+		}
+		v := j.View(0, 2)
+		from, to := jobs.TailParts(0, 2)
+		if jobs.AddTails(&v, d.Rows(id(0), from, to)); v.Tasks[1].Exit.Tail != tail {
+			t.Errorf("attempt %d: the disk has the tail %q, want %q", n, v.Tasks[1].Exit.Tail, tail)
+		}
+	}
+	end(1, "boom")
+	end(2, "")
 }

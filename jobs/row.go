@@ -67,6 +67,9 @@ func (j *Job) TakeRows() ([]job.Row, error) {
 	for _, i := range d.tails {
 		rows = append(rows, job.Row{Job: j.ID, Part: part(partTail, i), Data: tailOf(j.tasks.cell(i).note)})
 	}
+	if j.tasks.n > 1 {
+		d.taken = append(d.taken, d.tails...)
+	}
 	j.tasks.clean(d)
 	return rows, nil
 }
@@ -82,7 +85,7 @@ func (ts *tasks) clean(d *dirty) {
 	for _, i := range d.tails {
 		ts.cell(i).flags &^= flagTail
 	}
-	*d = dirty{hosts: len(ts.hosts), chunks: d.chunks[:0], notes: d.notes[:0], tails: d.tails[:0]}
+	*d = dirty{hosts: len(ts.hosts), chunks: d.chunks[:0], notes: d.notes[:0], tails: d.tails[:0], taken: d.taken}
 }
 
 // cell is that of a task whose chunk is not alike.

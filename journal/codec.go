@@ -73,7 +73,7 @@ func recordPB(r job.Record) (*journalpb.Record, error) {
 			return nil, err
 		}
 		return &journalpb.Record{Kind: &journalpb.Record_Submit{Submit: &journalpb.Submit{
-			Job: string(r.Job), User: r.User, Spec: spec, Key: r.Key, At: storepb.Nanos(r.At),
+			Job: string(r.Job), User: r.User, Spec: spec, Key: r.Key, At: storepb.Nanos(r.At), Tasks: int64(r.Tasks),
 		}}}, nil
 	case job.AssignRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Assign{Assign: &journalpb.Assign{
@@ -153,5 +153,8 @@ func submitOf(m *journalpb.Submit) (job.SubmitRecord, error) {
 	if err != nil {
 		return job.SubmitRecord{}, fmt.Errorf("spec of %s: %w", id, err)
 	}
-	return job.SubmitRecord{Job: id, User: m.GetUser(), Spec: spec, Key: m.GetKey(), At: storepb.Time(m.GetAt())}, nil
+	if n := m.GetTasks(); n < 0 || n > job.MaxTasks {
+		return job.SubmitRecord{}, fmt.Errorf("%w: job %s of %d tasks", errBadRecord, id, n)
+	}
+	return job.SubmitRecord{Job: id, User: m.GetUser(), Spec: spec, Key: m.GetKey(), At: storepb.Time(m.GetAt()), Tasks: int(m.GetTasks())}, nil
 }

@@ -20,6 +20,7 @@ var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
 		r = job.SubmitRecord{
 			Job: storetest.ID.Draw(t, "job"), User: storetest.Text.Draw(t, "user"), Spec: storetest.Spec.Draw(t, "spec"),
 			Key: storetest.Text.Draw(t, "key"), At: storetest.Time.Draw(t, "at"),
+			Tasks: rapid.IntRange(0, job.MaxTasks).Draw(t, "tasks"),
 		}
 	case 1:
 		r = job.AssignRecord{

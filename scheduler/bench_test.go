@@ -20,6 +20,8 @@ type bench struct {
 	tok   Token
 	ended int
 	sent  []Outgoing
+	keep  bool      // rows are kept
+	rows  []job.Row // if so
 }
 
 // benchMemory is what each host has of it, in bytes: it never is what is short.
@@ -59,6 +61,9 @@ func (x *bench) step(events ...Event) {
 // measure the refusal.
 func (x *bench) took(fx Effects) {
 	x.sent = append(x.sent, fx.Send...)
+	if x.keep {
+		x.rows = append(x.rows, fx.Rows...)
+	}
 	for _, r := range fx.Reply {
 		if r.Err != nil {
 			panic(r.Err)

@@ -251,7 +251,8 @@ type Submit struct {
 	User          string                 `protobuf:"bytes,2,opt,name=user" json:"user,omitempty"`
 	Spec          []byte                 `protobuf:"bytes,3,opt,name=spec" json:"spec,omitempty"` // the job file in JSON
 	Key           string                 `protobuf:"bytes,4,opt,name=key" json:"key,omitempty"`
-	At            int64                  `protobuf:"varint,5,opt,name=at" json:"at,omitempty"` // all times: ns since 1970, 0 for none
+	At            int64                  `protobuf:"varint,5,opt,name=at" json:"at,omitempty"`       // all times: ns since 1970, 0 for none
+	Tasks         int64                  `protobuf:"varint,6,opt,name=tasks" json:"tasks,omitempty"` // how many, 0 for one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -317,6 +318,13 @@ func (x *Submit) GetKey() string {
 func (x *Submit) GetAt() int64 {
 	if x != nil {
 		return x.At
+	}
+	return 0
+}
+
+func (x *Submit) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
 	}
 	return 0
 }
@@ -776,13 +784,14 @@ const file_journal_journalpb_journal_proto_rawDesc = "" +
 	"\x06cancel\x18\x05 \x01(\v2\x16.muster.journal.CancelH\x00R\x06cancel\x12*\n" +
 	"\x04hold\x18\x06 \x01(\v2\x14.muster.journal.HoldH\x00R\x04hold\x12-\n" +
 	"\x05purge\x18\a \x01(\v2\x15.muster.journal.PurgeH\x00R\x05purgeB\x06\n" +
-	"\x04kind\"d\n" +
+	"\x04kind\"z\n" +
 	"\x06Submit\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
 	"\x04spec\x18\x03 \x01(\fR\x04spec\x12\x10\n" +
 	"\x03key\x18\x04 \x01(\tR\x03key\x12\x0e\n" +
-	"\x02at\x18\x05 \x01(\x03R\x02at\"\x80\x01\n" +
+	"\x02at\x18\x05 \x01(\x03R\x02at\x12\x14\n" +
+	"\x05tasks\x18\x06 \x01(\x03R\x05tasks\"\x80\x01\n" +
 	"\x06Assign\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1b\n" +
