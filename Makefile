@@ -51,7 +51,6 @@ demo: build ## three daemons on this machine, one job: muster compiles itself
 
 bench: build ## the figures of docs/benchmarks.md
 	$(GO) run ./bench
-	$(GO) test ./scheduler -run '^$$' -bench 'Place10k|Freed10k|Full90|Job$$' -benchtime 2000x -timeout 10m
 
 race: ## the tests under the race detector, shuffled
 	$(GO) test -race -short -shuffle=on -count=3 -timeout 60m ./...

@@ -12,31 +12,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/musterhq/muster/internal/logtest"
 	"github.com/musterhq/muster/job"
 )
-
-// lines is a writer that tests read while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 type logResult struct {
 	end LogEnd
@@ -59,7 +41,7 @@ func TestFollowAcrossThreeDaemons(t *testing.T) {
 		c := newCluster(t, "amy", "ben", "cal")
 		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
 		j := ben.put(ben.newJob(1))
-		out := &lines{}
+		out := &logtest.Buffer{}
 		done := amy.follow(t.Context(), LogRequest{Job: j.ID, Follow: true}, out)
 		synctest.Wait() // it waits for the start
 		l := cal.log(job.Attempt{Job: j.ID, N: 1}, "stdout")
@@ -95,7 +77,7 @@ func TestFollowResumes(t *testing.T) {
 				cut := map[string]*pipes{"client": amy.front, "owner": ben.back, "worker": cal.back}[where]
 				j := ben.put(running(ben.newJob(1), cal))
 				l := cal.log(job.Attempt{Job: j.ID, N: 1}, "stderr")
-				out, want := &lines{}, ""
+				out, want := &logtest.Buffer{}, ""
 				done := amy.follow(t.Context(), LogRequest{Job: j.ID, Stream: "stderr", Follow: true}, out)
 				for i := range 10 {
 					text := fmt.Sprintf("line %d\n", i)
@@ -120,7 +102,7 @@ func TestFollowNextAttempt(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
 		j := amy.put(running(amy.newJob(1), ben))
-		out := &lines{}
+		out := &logtest.Buffer{}
 		done := amy.follow(t.Context(), LogRequest{Job: j.ID, Follow: true}, out)
 		first := ben.log(job.Attempt{Job: j.ID, N: 1}, "stdout")
 		first.write("first\n")

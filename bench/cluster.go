@@ -1,6 +1,6 @@
 package main
 
-// Three daemons on loopback, and what is measured on them.
+// Daemons on loopback, and what they are measured with: single jobs, many at once, and no jobs.
 
 import (
 	"bufio"
@@ -10,8 +10,6 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,55 +21,48 @@ import (
 
 // cluster is `muster dev` and clients of its daemons.
 type cluster struct {
-	program string
-	cpus    int // of each daemon
-	cmd     *exec.Cmd
 	dir     string // of the daemons; on the command line of each and of its runner
 	clients []*api.Client
 }
 
 const (
-	devNodes = 3
-	inFlight = 32
+	devNodes  = 3
+	inFlight  = 32 // jobs, where many run at once
+	startJobs = 300
+	rateJobs  = 1500
 )
 
-// withCluster starts daemons that give away so many CPUs each, 0 for those of the
-// machine, and has them measured.
-func withCluster(ctx context.Context, program string, nodes, cpus int, measure func(*cluster) error) error {
-	program, err := filepath.Abs(program)
-	if err != nil {
-		return err
-	}
-	c := &cluster{program: program, cpus: cpus}
-	c.cmd = exec.CommandContext(ctx, program, "dev", "--nodes", fmt.Sprint(nodes), "--gpus", "none", "--cpus", fmt.Sprint(cpus))
-	c.cmd.Cancel = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := c.cmd.Start(); err != nil {
-		return err
-	}
-	defer func() {
-		_ = c.cmd.Process.Signal(syscall.SIGTERM)
-		_ = c.cmd.Wait()
-	}()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		return fmt.Errorf("muster dev did not start: %w", err)
-	}
-	go func() { _, _ = io.Copy(io.Discard, out) }()
-	first := strings.TrimSpace(strings.TrimPrefix(line, "export MUSTER_SOCKET="))
-	c.dir = filepath.Dir(first)
-	for i := range nodes {
-		socket := filepath.Join(c.dir, fmt.Sprintf("dev%d.sock", i+1))
-		client, err := api.NewClient(api.ClientConfig{Socket: socket})
+// onCluster starts daemons that each give away a number of CPUs, 0 for those of the machine, and measures them.
+func onCluster(nodes, cpus int, measure func(*cluster, context.Context, *report) error) func(context.Context, string, *report) error {
+	return func(ctx context.Context, program string, r *report) error {
+		cmd := exec.CommandContext(ctx, program, "dev", "--nodes", fmt.Sprint(nodes), "--gpus", "none", "--cpus", fmt.Sprint(cpus))
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		out, err := cmd.StdoutPipe()
 		if err != nil {
 			return err
 		}
-		c.clients = append(c.clients, client)
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		defer func() {
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			_ = cmd.Wait()
+		}()
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("muster dev did not start: %w", err)
+		}
+		go func() { _, _ = io.Copy(io.Discard, out) }()
+		c := &cluster{dir: filepath.Dir(strings.TrimSpace(strings.TrimPrefix(line, "export MUSTER_SOCKET=")))}
+		for i := range nodes {
+			client, err := api.NewClient(api.ClientConfig{Socket: filepath.Join(c.dir, fmt.Sprintf("dev%d.sock", i+1))})
+			if err != nil {
+				return err
+			}
+			c.clients = append(c.clients, client)
+		}
+		return measure(c, ctx, r)
 	}
-	return measure(c)
 }
 
 func command(args ...string) job.Spec {
@@ -80,73 +71,65 @@ func command(args ...string) job.Spec {
 	return s
 }
 
-// startLatency: from the call of submit to the start of the process, one job at
-// a time on an idle cluster.
-func (c *cluster) startLatency(ctx context.Context) error {
-	const jobs = 300
+// finish submits a job, waits for its end, and returns an error if it did not succeed.
+func finish(ctx context.Context, client *api.Client, spec job.Spec) (api.Job, error) {
+	j, err := client.Submit(ctx, spec, "")
+	if err != nil {
+		return api.Job{}, err
+	}
+	ended, err := client.Wait(ctx, []job.ID{j.ID}, nil)
+	if err != nil {
+		return api.Job{}, err
+	}
+	if ended[0].State != job.Succeeded || ended[0].StartedAt == nil {
+		return api.Job{}, fmt.Errorf("job %s: %s %s %s", j.ID, ended[0].State, ended[0].Reason, ended[0].ReasonDetail)
+	}
+	return ended[0], nil
+}
+
+// start measures one job at a time on an idle cluster, from the call of submit to the start of the process.
+func (c *cluster) start(ctx context.Context, r *report) error {
 	var took []time.Duration
-	for range jobs {
+	for range startJobs {
 		began := time.Now()
-		j, err := c.clients[0].Submit(ctx, command("/bin/true"), "")
+		j, err := finish(ctx, c.clients[0], command("/bin/true"))
 		if err != nil {
 			return err
 		}
-		done, err := c.clients[0].Wait(ctx, []job.ID{j.ID}, nil)
-		if err != nil {
-			return err
-		}
-		if done[0].State != job.Succeeded || done[0].StartedAt == nil {
-			return fmt.Errorf("job %s: %s %s", j.ID, done[0].State, done[0].Reason)
-		}
-		took = append(took, done[0].StartedAt.Sub(began))
+		took = append(took, j.StartedAt.Sub(began))
 	}
-	fmt.Printf("## submit to process started, idle, %d daemons, %d jobs one at a time\n", devNodes, jobs)
-	fmt.Printf("   p50 %.1f ms, p99 %.1f ms, max %.1f ms\n\n", ms(quantile(took, 0.5)), ms(quantile(took, 0.99)), ms(quantile(took, 1)))
+	times(r.value, "start", took, 0.5, 0.99, 1)
 	return nil
 }
 
-func quantile(d []time.Duration, q float64) time.Duration {
-	d = slices.Clone(d)
-	slices.Sort(d)
-	return d[min(len(d)-1, int(q*float64(len(d))))]
-}
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// rate: 1,000 jobs, 32 in flight, to the last one's end, beside a loop that only
-// forks, executes and waits.
-func (c *cluster) rate(ctx context.Context, jobs int) error {
-	bare, bareCPU, err := c.timed(func() error {
-		return parallel(jobs, inFlight, func(int) error { return exec.CommandContext(ctx, "/bin/true").Run() })
-	})
-	if err != nil {
-		return err
-	}
-	took, used, err := c.timed(func() error {
-		return parallel(jobs, inFlight, func(i int) error {
-			client := c.clients[i%len(c.clients)]
-			j, err := client.Submit(ctx, command("/bin/true"), "")
-			if err != nil {
-				return err
-			}
-			done, err := client.Wait(ctx, []job.ID{j.ID}, nil)
-			if err == nil && done[0].State != job.Succeeded {
-				err = fmt.Errorf("job %s: %s %s", j.ID, done[0].State, done[0].Reason)
-			}
-			return err
+// rate measures jobs at every daemon in turn, from the first submit to the end of the last job, and a loop that only
+// forks, executes and waits. The figures are NAME and NAME-cpu.
+func rate(name string) func(*cluster, context.Context, *report) error {
+	return func(c *cluster, ctx context.Context, r *report) error {
+		bare, bareCPU, err := c.timed(func() error {
+			return parallel(rateJobs, inFlight, func(int) error { return exec.CommandContext(ctx, "/bin/true").Run() })
 		})
-	})
-	if err != nil {
-		return err
+		if err != nil {
+			return err
+		}
+		took, used, err := c.timed(func() error {
+			return parallel(rateJobs, inFlight, func(i int) error {
+				_, err := finish(ctx, c.clients[i%len(c.clients)], command("/bin/true"))
+				return err
+			})
+		})
+		if err != nil {
+			return err
+		}
+		r.value(name, "", rateJobs/took.Seconds())
+		r.raw(name, "fork-exec-wait", rateJobs/bare.Seconds())
+		r.value(name+"-cpu", "", ms(used.cpu())/rateJobs)
+		r.value(name+"-cpu", "daemons", ms(used.only("daemon").cpu())/rateJobs)
+		r.value(name+"-cpu", "runners and tasks", ms(used.only("runner").cpu())/rateJobs)
+		r.value(name+"-cpu", "client", ms(used.only("bench").cpu())/rateJobs)
+		r.raw(name+"-cpu", "fork-exec-wait", ms(bareCPU.cpu())/rateJobs)
+		return nil
 	}
-	room := "with room for all"
-	if c.cpus == 0 && devNodes*runtime.NumCPU() < inFlight {
-		room = "most queue for a CPU"
-	}
-	fmt.Printf("## %d jobs of /bin/true, %d in flight, %s, durable, over %d daemons (each waited for by its submitter)\n", jobs, inFlight, room, devNodes)
-	fmt.Printf("   muster: %.0f jobs/s, %.2f ms CPU a job over all processes (%s)\n", float64(jobs)/took.Seconds(), ms(used.sum())/float64(jobs), used.per(jobs))
-	fmt.Printf("   bare fork-exec-wait: %.0f a second, %.2f ms CPU each\n\n", float64(jobs)/bare.Seconds(), ms(bareCPU.sum())/float64(jobs))
-	return nil
 }
 
 // parallel calls f for 0 to n-1, some at once, and stops at the first error.
@@ -183,33 +166,32 @@ func parallel(n, atOnce int, f func(int) error) error {
 	return errors.Join(errs...)
 }
 
-// idle: what a daemon costs when nothing happens, and how fast the program
-// starts.
-func (c *cluster) idle(ctx context.Context) error {
+// idle measures what each daemon and each runner costs when nothing happens.
+func (c *cluster) idle(ctx context.Context, r *report) error {
 	const calm, watch = 10 * time.Second, 30 * time.Second
 	wait(ctx, calm)
-	before, err := c.usage()
+	_, used, err := c.timed(func() error { wait(ctx, watch); return ctx.Err() })
 	if err != nil {
 		return err
 	}
-	wait(ctx, watch)
-	after, err := c.usage()
-	if err != nil {
-		return err
+	for _, p := range append(used.only("daemon"), used.only("runner")...) {
+		r.value("idle-memory", p.what, float64(p.rss)/1e6)
+		r.value("idle-cpu", p.what, 100*p.cpu.Seconds()/watch.Seconds())
 	}
-	fmt.Printf("## idle for %s: %d daemons and their runners\n", watch, devNodes)
-	for _, p := range after {
-		fmt.Printf("   %s: RSS %.0f MB, CPU %.2f %% of a core\n", p.what, float64(p.rss)/1e6, 100*(p.cpu-before.of(p.pid)).Seconds()/watch.Seconds())
-	}
+	return nil
+}
+
+// version measures how fast the program starts and ends.
+func version(ctx context.Context, program string, r *report) error {
 	var took []time.Duration
 	for range 20 {
 		start := time.Now()
-		if err := exec.CommandContext(ctx, c.program, "version").Run(); err != nil {
+		if err := exec.CommandContext(ctx, program, "version").Run(); err != nil {
 			return err
 		}
 		took = append(took, time.Since(start))
 	}
-	fmt.Printf("   muster version: p50 %.0f ms, max %.0f ms\n\n", ms(quantile(took, 0.5)), ms(quantile(took, 1)))
+	times(r.value, "version", took, 0.5, 1)
 	return nil
 }
 

@@ -1,6 +1,6 @@
 package main
 
-// Containers through muster beside `docker run` of the same image.
+// Containers that muster starts, compared with `docker run` of the same image.
 
 import (
 	"archive/tar"
@@ -14,22 +14,20 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/job"
 )
 
 const benchImage = "muster-bench/busy:1"
 
-// docker: from the call of submit to the start of the container's process, and
-// from that of `docker run -d` to its return, in turn.
-func docker(ctx context.Context, program string) error {
+// docker measures containers in turn: muster from the call of submit to the start of the container's process, and
+// `docker run -d` from its call to its return.
+func docker(ctx context.Context, program string, r *report) error {
 	const runs = 30
-	fmt.Printf("## container started: muster beside docker run -d, %d each, in turn\n", runs)
 	host := os.Getenv("DOCKER_HOST")
 	if host == "" {
 		host = "unix:///var/run/docker.sock"
 	}
 	if err := importImage(ctx); err != nil {
-		fmt.Printf("   skipped: no Docker engine to use (%v)\n\n", err)
+		fmt.Fprintf(os.Stderr, "docker is left out, as there is no Docker engine to use: %v\n", err)
 		return nil
 	}
 	client, stop, err := oneDaemon(ctx, program, "--docker-host", host)
@@ -51,24 +49,16 @@ func docker(ctx context.Context, program string) error {
 		spec := command("/bin/busybox", "true")
 		spec.Image = benchImage
 		began = time.Now()
-		j, err := client.Submit(ctx, spec, "")
+		j, err := finish(ctx, client, spec)
 		if err != nil {
 			return err
-		}
-		done, err := client.Wait(ctx, []job.ID{j.ID}, nil)
-		if err != nil {
-			return err
-		}
-		if done[0].State != job.Succeeded || done[0].StartedAt == nil {
-			return fmt.Errorf("job %s: %s %s", j.ID, done[0].State, done[0].ReasonDetail)
 		}
 		if i > 0 { // the first also starts the runner of containers
-			ours, theirs = append(ours, done[0].StartedAt.Sub(began)), append(theirs, took)
+			ours, theirs = append(ours, j.StartedAt.Sub(began)), append(theirs, took)
 		}
 	}
-	a, b := quantile(ours, 0.5), quantile(theirs, 0.5)
-	fmt.Printf("   muster: p50 %.0f ms, p90 %.0f ms; docker run -d: p50 %.0f ms, p90 %.0f ms; %.2f times\n\n",
-		ms(a), ms(quantile(ours, 0.9)), ms(b), ms(quantile(theirs, 0.9)), float64(a)/float64(b))
+	times(r.value, "docker", ours, 0.5, 0.9)
+	times(r.raw, "docker", theirs, 0.5, 0.9)
 	return nil
 }
 
@@ -103,10 +93,6 @@ func importImage(ctx context.Context) error {
 
 // oneDaemon runs a daemon with the flags until stop is called.
 func oneDaemon(ctx context.Context, program string, flags ...string) (client *api.Client, stop func(), err error) {
-	program, err = filepath.Abs(program)
-	if err != nil {
-		return nil, nil, err
-	}
 	dir, err := os.MkdirTemp("", "muster-bench-")
 	if err != nil {
 		return nil, nil, err
@@ -132,7 +118,7 @@ func oneDaemon(ctx context.Context, program string, flags ...string) (client *ap
 	}
 	for range 100 {
 		if _, err = client.Daemon(ctx, false); err == nil {
-			wait(ctx, time.Second) // its journal leads by then
+			wait(ctx, time.Second) // its journal has a leader by then
 			return client, stop, nil
 		}
 		wait(ctx, 100*time.Millisecond)

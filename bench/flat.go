@@ -1,14 +1,11 @@
 package main
 
-// Does a daemon's memory grow with the tasks that it has seen?
+// Whether the memory of a daemon grows with the tasks that it has seen.
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
-
-	"github.com/musterhq/muster/job"
 )
 
 const (
@@ -19,9 +16,8 @@ const (
 	settle = 150 * time.Second
 )
 
-// flat: the memory of one daemon after 1,000 and after 10,000 tasks, each time
-// at rest.
-func (c *cluster) flat(ctx context.Context) error {
+// flat measures the memory of one daemon at rest after some tasks and after many.
+func (c *cluster) flat(ctx context.Context, r *report) error {
 	if err := c.many(ctx, flatFirst); err != nil {
 		return err
 	}
@@ -36,39 +32,30 @@ func (c *cluster) flat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("## memory of one daemon at rest after %d and after %d tasks of /bin/true\n", flatFirst, flatLast)
-	fmt.Printf("   RSS %.1f MB, then %.1f MB: %+.1f %%\n\n", float64(before)/1e6, float64(after)/1e6, 100*(float64(after)/float64(before)-1))
+	r.value("flat", "after 1,000", before/1e6)
+	r.value("flat", "after 10,000", after/1e6)
+	r.value("flat-growth", "", 100*(after/before-1))
 	return nil
 }
 
 // many runs n jobs through the first daemon.
 func (c *cluster) many(ctx context.Context, n int) error {
-	client := c.clients[0]
 	return parallel(n, inFlight, func(int) error {
-		j, err := client.Submit(ctx, command("/bin/true"), "")
-		if err != nil {
-			return err
-		}
-		done, err := client.Wait(ctx, []job.ID{j.ID}, nil)
-		if err == nil && done[0].State != job.Succeeded {
-			err = fmt.Errorf("job %s: %s %s", j.ID, done[0].State, done[0].Reason)
-		}
+		_, err := finish(ctx, c.clients[0], command("/bin/true"))
 		return err
 	})
 }
 
-// atRest is the resident memory of the daemon when nothing has happened for a
-// while.
-func (c *cluster) atRest(ctx context.Context) (int, error) {
+// atRest is the resident memory of the daemon, in bytes, when nothing has happened for a while.
+func (c *cluster) atRest(ctx context.Context) (float64, error) {
 	wait(ctx, settle)
 	all, err := c.usage()
 	if err != nil {
 		return 0, err
 	}
-	for _, p := range all {
-		if p.what == "daemon" {
-			return p.rss, nil
-		}
+	daemons := all.only("daemon")
+	if len(daemons) == 0 {
+		return 0, errors.Join(ctx.Err(), errors.New("the daemon is gone"))
 	}
-	return 0, errors.Join(ctx.Err(), errors.New("the daemon is gone"))
+	return float64(daemons.rss()), nil
 }

@@ -1,7 +1,6 @@
 package main
 
-// Output: how fast a log is followed through two daemons, and what 1 GiB of it
-// costs those who keep it.
+// Output: how fast a log is followed, and what 1 GiB of output costs the daemons and runners.
 
 import (
 	"context"
@@ -19,44 +18,36 @@ import (
 // that nothing is cut while it is read.
 const logBytes = 200 << 20
 
-// logs follows a log from a daemon that has to ask another for it, beside the
-// same bytes through two plain copies over loopback.
-func (c *cluster) logs(ctx context.Context) error {
+// logs follows a log at its own daemon and through a second one, and sends the same bytes through two plain copies
+// over loopback.
+func (c *cluster) logs(ctx context.Context, r *report) error {
 	raw, err := rawCopies(ctx, logBytes)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("## logs of %d MiB: worker's daemon, asked daemon, client\n", logBytes>>20)
-	fmt.Printf("   two plain copies over loopback TCP: %.0f MB/s\n", mbPerSecond(logBytes, raw))
+	r.raw("logs", "two plain copies over loopback TCP", mbPerSecond(logBytes, raw))
 	for _, from := range []struct {
-		what   string
+		label  string
 		client *api.Client
-	}{{"at the worker's own daemon", c.clients[0]}, {"through a second daemon", c.clients[1]}} {
+	}{{"through two daemons", c.clients[1]}, {"at its own host", c.clients[0]}} {
 		j, err := c.written(ctx, logBytes)
 		if err != nil {
 			return err
 		}
-		whole, err := c.read(ctx, from.client, api.LogRequest{Job: j, Follow: true}, logBytes)
+		took, err := c.read(ctx, from.client, api.LogRequest{Job: j, Follow: true}, logBytes)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("   %s: %.0f MB/s\n", from.what, mbPerSecond(logBytes, whole))
+		r.value("logs", from.label, mbPerSecond(logBytes, took))
 	}
-	return c.gibibyte(ctx)
+	return nil
 }
 
-// written runs a job at the first daemon that writes so many bytes.
+// written runs a job at the first daemon that writes n bytes.
 func (c *cluster) written(ctx context.Context, n int) (job.ID, error) {
 	s := command("head", "-c", fmt.Sprint(n), "/dev/zero")
 	s.NodeList = []string{"dev1"}
-	j, err := c.clients[0].Submit(ctx, s, "")
-	if err != nil {
-		return "", err
-	}
-	done, err := c.clients[0].Wait(ctx, []job.ID{j.ID}, nil)
-	if err == nil && done[0].State != job.Succeeded {
-		err = fmt.Errorf("job %s: %s %s", j.ID, done[0].State, done[0].Reason)
-	}
+	j, err := finish(ctx, c.clients[0], s)
 	return j.ID, err
 }
 
@@ -69,55 +60,36 @@ func (c *cluster) read(ctx context.Context, client *api.Client, r api.LogRequest
 	return time.Since(began), err
 }
 
-// gibibyte has a job write 1 GiB and watches the memory of the daemons.
-func (c *cluster) gibibyte(ctx context.Context) error {
+// output has a job write 1 GiB, and measures its time and the memory of the daemons and runners.
+func (c *cluster) output(ctx context.Context, r *report) error {
 	const n = 1 << 30
-	before, err := c.usage()
+	memory := func(when string) error {
+		all, err := c.usage()
+		for _, what := range []string{"daemon", "runner"} {
+			r.value("output-memory", what+"s "+when, float64(all.only(what).rss())/(1<<20))
+		}
+		return err
+	}
+	if err := memory("before"); err != nil {
+		return err
+	}
+	var j job.ID
+	took, used, err := c.timed(func() (err error) {
+		j, err = c.written(ctx, n)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	began := time.Now()
-	j, err := c.written(ctx, n)
-	if err != nil {
-		return err
-	}
-	took := time.Since(began)
-	written, err := c.usage()
-	if err != nil {
+	r.value("output", "", took.Seconds())
+	r.value("output", "CPU of runner and task", used.only("runner").cpu().Seconds())
+	if err := memory("after writing"); err != nil {
 		return err
 	}
 	if _, err := c.read(ctx, c.clients[1], api.LogRequest{Job: j, Follow: true}, n); err != nil {
 		return err
 	}
-	after, err := c.usage()
-	if err != nil {
-		return err
-	}
-	fmt.Printf("   a job that writes 1 GiB: %.1f s (%.0f MB/s), which took runner and task %.2f s of CPU\n", took.Seconds(), mbPerSecond(n, took), written.cpuOf("runner").Seconds()-before.cpuOf("runner").Seconds())
-	fmt.Printf("   resident memory before, after writing and after reading: daemons %d, %d, %d MiB; runners %d, %d, %d MiB\n\n",
-		before.mib("daemon"), written.mib("daemon"), after.mib("daemon"), before.mib("runner"), written.mib("runner"), after.mib("runner"))
-	return nil
-}
-
-// mib is the resident memory of one kind of process.
-func (u usages) mib(what string) int {
-	n := 0
-	for _, p := range u {
-		if p.what == what {
-			n += p.rss
-		}
-	}
-	return n >> 20
-}
-
-// cpuOf is what one kind of process used, with the children that it reaped.
-func (u usages) cpuOf(what string) (total time.Duration) {
-	for _, p := range u {
-		if p.what == what {
-			total += p.cpu
-		}
-	}
-	return total
+	return memory("after reading")
 }
 
 func mbPerSecond(n int64, d time.Duration) float64 { return float64(n) / 1e6 / d.Seconds() }
@@ -171,7 +143,7 @@ func send(ctx context.Context, to net.Addr, r io.Reader) error {
 	return err
 }
 
-// zeros is an endless source.
+// zeros is a source without an end.
 type zeros struct{}
 
 // Read gives zeros.

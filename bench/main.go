@@ -1,31 +1,46 @@
-// Command bench measures what docs/benchmarks.md reports, on the built program:
-// three daemons on loopback, each figure beside the raw limit of this machine in
-// the same run. `make bench` runs it.
+// Command bench measures the built program on this machine: three daemons on loopback, and the benchmarks of the
+// packages that bear the load. Where it can, it measures in the same run what the machine does at best without muster.
+//
+// table.go lists the benchmarks. The figures are printed as a table for people, or with -json as one object:
+//
+//	date      when they were measured, RFC 3339
+//	machine   processor, cores, system and Go version
+//	figures   a list of
+//	  name      the row of docs/benchmarks.md
+//	  what      what is measured
+//	  unit      of all numbers of this figure
+//	  values    a list of {label, readings}; one reading a run, or more where several processes are alike
+//	  raw       the same of what the machine does at best; absent if nothing compares
+//	  aim       what the figure should be; absent if there is none
+//
+// With -write, the rows of docs/benchmarks.md are replaced by what was measured, or by what -from reads from an
+// earlier -json.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"os/signal"
-	"runtime"
+	"slices"
 	"strings"
-	"time"
-
-	"github.com/shirou/gopsutil/v4/cpu"
-	"github.com/shirou/gopsutil/v4/host"
 )
 
 func main() {
-	program := flag.String("muster", "bin/muster", "the built program")
-	jobs := flag.Int("jobs", 1000, "how many jobs the rate is measured with")
-	only := flag.String("only", "", "one of start, rate, idle, upload, flat, runner, docker, session, journal, tasks, logs")
+	var o options
+	flag.StringVar(&o.program, "muster", "bin/muster", "the built program")
+	flag.StringVar(&o.only, "only", "", "run one benchmark: "+strings.Join(names(), ", "))
+	flag.IntVar(&o.runs, "runs", 1, "how often to run each benchmark")
+	flag.BoolVar(&o.json, "json", false, "print JSON")
+	flag.StringVar(&o.from, "from", "", "measure nothing; read the figures from this file, which -json has written")
+	flag.StringVar(&o.write, "write", "", "replace the measured rows in the table of this Markdown file")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *program, *only, *jobs)
+	err := run(ctx, o, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -33,88 +48,75 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, program, only string, jobs int) error {
-	if err := describe(ctx); err != nil {
-		return err
+type options struct {
+	program, only, from, write string
+	runs                       int
+	json                       bool
+}
+
+// run prints the figures that were measured, even if a later benchmark failed.
+func run(ctx context.Context, o options, out io.Writer) error {
+	if o.only != "" && !slices.Contains(names(), o.only) {
+		return fmt.Errorf("no benchmark is called %q; there are %s", o.only, strings.Join(names(), ", "))
 	}
-	want := func(name string) bool { return only == "" || only == name }
-	var errs []error
-	if want("start") || want("rate") || want("idle") {
-		errs = append(errs, withCluster(ctx, program, devNodes, inFlight, func(c *cluster) error {
-			if want("idle") {
-				if err := c.idle(ctx); err != nil {
-					return err
-				}
-			}
-			if want("start") {
-				if err := c.startLatency(ctx); err != nil {
-					return err
-				}
-			}
-			if want("rate") {
-				return c.rate(ctx, jobs)
-			}
-			return nil
-		}))
-	}
-	if want("rate") {
-		errs = append(errs, withCluster(ctx, program, devNodes, 0, func(c *cluster) error { return c.rate(ctx, jobs) }))
-	}
-	if want("upload") {
-		for _, files := range []int{10_000, 50} { // many small ones, some large ones
-			errs = append(errs, withCluster(ctx, program, devNodes, inFlight, func(c *cluster) error { return c.upload(ctx, files) }))
+	var r *report
+	var failed error
+	if o.from != "" {
+		text, err := os.ReadFile(o.from)
+		if err != nil {
+			return err
 		}
+		r = &report{}
+		if err := json.Unmarshal(text, r); err != nil {
+			return fmt.Errorf("%s: %w", o.from, err)
+		}
+	} else {
+		machine, err := machine(ctx)
+		if err != nil {
+			return err
+		}
+		r = newReport(machine)
+		failed = measure(ctx, o, r)
 	}
-	if want("flat") {
-		errs = append(errs, withCluster(ctx, program, 1, inFlight, func(c *cluster) error { return c.flat(ctx) }))
+	r.dropEmpty()
+	if o.json {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		failed = errors.Join(failed, e.Encode(r))
+	} else {
+		failed = errors.Join(failed, r.print(out))
 	}
-	if want("runner") {
-		errs = append(errs, withCluster(ctx, program, 1, inFlight, func(c *cluster) error { return c.runner(ctx) }))
+	if o.write == "" {
+		return failed
 	}
-	if want("docker") {
-		errs = append(errs, docker(ctx, program))
+	old, err := os.ReadFile(o.write)
+	if err != nil {
+		return errors.Join(failed, err)
 	}
-	if want("logs") {
-		errs = append(errs, withCluster(ctx, program, devNodes, inFlight, func(c *cluster) error { return c.logs(ctx) }))
+	text, err := document(string(old), r)
+	if err == nil {
+		err = os.WriteFile(o.write, []byte(text), 0o644)
 	}
-	for _, b := range []struct{ name, pkg, pattern, what string }{
-		{"session", "./p2p/session", "OfferCommit|Raw", "session messages between two daemons' protocol layers"},
-		{"journal", "./journal", ".", "journal commits beside raw append and fdatasync"},
-		{"tasks", "./worker/supervisor", ".", "tasks started and reaped beside a bare fork-exec-wait loop"},
-	} {
-		if want(b.name) {
-			errs = append(errs, goBench(ctx, b.pkg, b.pattern, b.what))
+	if err != nil {
+		err = fmt.Errorf("%s: %w", o.write, err)
+	}
+	return errors.Join(failed, err)
+}
+
+// measure runs the benchmarks and says on standard error which one is under way.
+func measure(ctx context.Context, o options, r *report) error {
+	var errs []error
+	for _, b := range table {
+		if o.only != "" && o.only != b.name {
+			continue
+		}
+		for n := range o.runs {
+			fmt.Fprintf(os.Stderr, "measuring %s, run %d of %d\n", b.name, n+1, o.runs)
+			if err := b.how(ctx, o.program, r); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", b.name, err))
+				break
+			}
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// describe says on what, and when, the figures were measured.
-func describe(ctx context.Context) error {
-	info, err := host.InfoWithContext(ctx)
-	if err != nil {
-		return err
-	}
-	model := "unknown processor"
-	if cpus, err := cpu.InfoWithContext(ctx); err == nil && len(cpus) > 0 {
-		model = cpus[0].ModelName
-	}
-	fmt.Printf("%s, %d cores (%s), %s %s, %s\n\n", time.Now().UTC().Format(time.RFC3339), runtime.NumCPU(), model, info.OS, info.KernelVersion, runtime.Version())
-	return nil
-}
-
-func goBench(ctx context.Context, pkg, pattern, what string) error {
-	fmt.Printf("## %s\n", what)
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", pattern, "-benchtime", "2s", pkg)
-	out, err := cmd.CombinedOutput()
-	for line := range strings.SplitSeq(string(out), "\n") {
-		if strings.HasPrefix(line, "Benchmark") {
-			fmt.Println("  ", line)
-		}
-	}
-	fmt.Println()
-	if err != nil {
-		return fmt.Errorf("%s: %w\n%s", pkg, err, out)
-	}
-	return nil
 }

@@ -1,11 +1,10 @@
 package main
 
-// What the runner of a host with many tasks takes.
+// The memory of a runner with many tasks.
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/musterhq/muster/api"
@@ -15,8 +14,8 @@ import (
 // heldTasks live at once while the runner is measured.
 const heldTasks = 100
 
-// runner: the memory of one runner that holds tasks.
-func (c *cluster) runner(ctx context.Context) error {
+// runner measures the memory of one runner that holds tasks.
+func (c *cluster) runner(ctx context.Context, r *report) error {
 	client := c.clients[0]
 	spec := command("/bin/sleep", "1000")
 	spec.Resources.CPUs = 0
@@ -36,11 +35,10 @@ func (c *cluster) runner(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range all {
-		if p.what == "runner" {
-			fmt.Printf("## a runner with %d tasks\n   RSS %.1f MB\n\n", heldTasks, float64(p.rss)/1e6)
-			return nil
-		}
+	runners := all.only("runner")
+	if len(runners) == 0 {
+		return errors.New("no runner lives")
 	}
-	return errors.New("no runner lives")
+	r.value("runner-memory", "", float64(runners[0].rss)/1e6)
+	return nil
 }

@@ -1,7 +1,7 @@
 package main
 
-// How fast files get to a task: from a client through its daemon to another
-// host's, beside a plain copy of the same files.
+// How fast files get to a task: from a client through its daemon to another host, compared with plain copies of the
+// same files.
 
 import (
 	"context"
@@ -15,16 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/blob"
-	"github.com/musterhq/muster/job"
 )
 
-// upload sends 500 MB of new files to a task on each of two other hosts, and then
-// the same once more.
-func (c *cluster) upload(ctx context.Context, files int) error {
+// upload sends 500 MB of new files to a task on each of two other hosts, then once more to the second. The figures are
+// NAME, NAME-cpu and NAME-sent.
+func upload(name string, files int) func(*cluster, context.Context, *report) error {
+	return func(c *cluster, ctx context.Context, r *report) error { return c.upload(ctx, r, name, files) }
+}
+
+func (c *cluster) upload(ctx context.Context, r *report, name string, files int) error {
 	const bytes = 500_000_000
 	size := bytes / files
-	total := float64(files*size) / 1e6
-	fmt.Printf("## upload of %d files, %.0f MB\n", files, total)
 	dir, err := os.MkdirTemp("", "muster-bench-")
 	if err != nil {
 		return err
@@ -46,13 +47,10 @@ func (c *cluster) upload(ctx context.Context, files int) error {
 	if err := exec.CommandContext(ctx, "sync").Run(); err != nil {
 		return err
 	}
-	say := func(what string, took time.Duration, more string) {
-		fmt.Printf("   %-44s %6.2f s, %4.0f MB/s%s\n", what, took.Seconds(), total/took.Seconds(), more)
-	}
-	for _, b := range []struct{ what, node string }{
-		{"client, daemon, worker, start: new", "dev2"},
-		{"a second worker: new there", "dev3"},
-		{"the second worker again: nothing new", "dev3"},
+	for _, b := range []struct{ label, node string }{
+		{"new", "dev2"},
+		{"a second worker", "dev3"},
+		{"nothing new", "dev3"},
 	} {
 		sent := int64(0)
 		took, used, err := c.timed(func() (err error) {
@@ -62,28 +60,30 @@ func (c *cluster) upload(ctx context.Context, files int) error {
 		if err != nil {
 			return err
 		}
-		say(b.what, took, fmt.Sprintf(", %d bytes sent by the client, CPU of daemons %.2f s", sent, used.sum().Seconds()))
+		r.value(name, b.label, mbPerSecond(bytes, took))
+		r.value(name+"-cpu", b.label, used.cpu().Seconds())
+		r.value(name+"-sent", b.label, float64(sent)/1e6)
 	}
 	began := time.Now()
 	if err := exec.CommandContext(ctx, "cp", "-r", tree, filepath.Join(dir, "copy")).Run(); err != nil {
 		return err
 	}
-	say("raw: cp -r of the tree, once", time.Since(began), "")
-	began = time.Now()
+	copied := time.Since(began)
 	if err := exec.CommandContext(ctx, "sync").Run(); err != nil {
 		return err
 	}
-	say("raw: sync after it", time.Since(began), "")
+	synced := time.Since(began)
 	took, err := oneFile(filepath.Join(dir, "one"), data, files)
 	if err != nil {
 		return err
 	}
-	say("raw: the same bytes into one file, fdatasync", took, "")
-	fmt.Println()
+	r.raw(name, "one file and fdatasync", mbPerSecond(bytes, took))
+	r.raw(name, "cp -r once", mbPerSecond(bytes, copied))
+	r.raw(name, "cp -r once and sync", mbPerSecond(bytes, synced))
 	return nil
 }
 
-// oneFile is how long the disk takes for n times data without all else.
+// oneFile is how long the disk takes for n times data in one file, with one sync.
 func oneFile(path string, data []byte, n int) (time.Duration, error) {
 	began := time.Now()
 	f, err := os.Create(path)
@@ -112,13 +112,6 @@ func (c *cluster) runWith(ctx context.Context, tree, node string) (sent int64, e
 	}
 	s := command("/bin/true")
 	s.Tree, s.NodeList = h.String(), []string{node}
-	j, err := c.clients[0].Submit(ctx, s, "")
-	if err != nil {
-		return 0, err
-	}
-	ended, err := c.clients[0].Wait(ctx, []job.ID{j.ID}, nil)
-	if err == nil && ended[0].State != job.Succeeded {
-		err = fmt.Errorf("the task with the files is %s: %s", ended[0].State, ended[0].Reason)
-	}
+	_, err = finish(ctx, c.clients[0], s)
 	return p.Sent, err
 }

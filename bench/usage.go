@@ -1,9 +1,8 @@
 package main
 
-// What the processes of a cluster use, each with the children that it reaped.
+// What the processes of a cluster use. The CPU time of a process includes the children that it has reaped.
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +17,7 @@ type usage struct {
 	pid  int
 	what string // daemon, runner or bench
 	cpu  time.Duration
-	rss  int
+	rss  int // bytes
 }
 
 type usages []usage
@@ -56,7 +55,7 @@ func (c *cluster) usage() (usages, error) {
 	return out, nil
 }
 
-// kindOf knows a daemon and a runner by their command lines.
+// kindOf recognises a daemon and a runner by their command lines.
 func kindOf(line []string) string {
 	switch {
 	case line[1] == "daemon", line[1] == "runner":
@@ -76,23 +75,33 @@ func (u usages) of(pid int) time.Duration {
 	return 0
 }
 
-func (u usages) sum() (total time.Duration) {
+// only lists the processes of one kind.
+func (u usages) only(what string) (out usages) {
+	for _, p := range u {
+		if p.what == what {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// cpu is what the processes used together.
+func (u usages) cpu() (total time.Duration) {
 	for _, p := range u {
 		total += p.cpu
 	}
 	return total
 }
 
-// per is the share of each kind of process in n jobs.
-func (u usages) per(n int) string {
-	kinds := map[string]time.Duration{}
+// rss is the resident memory of the processes together, in bytes.
+func (u usages) rss() (total int) {
 	for _, p := range u {
-		kinds[p.what] += p.cpu
+		total += p.rss
 	}
-	return fmt.Sprintf("daemons %.2f, runners and tasks %.2f, client %.2f", ms(kinds["daemon"])/float64(n), ms(kinds["runner"])/float64(n), ms(kinds["bench"])/float64(n))
+	return total
 }
 
-// timed is how long f took, and what each process used meanwhile.
+// timed is how long f took, and what each process used in that time. Their memory is that at its end.
 func (c *cluster) timed(f func() error) (time.Duration, usages, error) {
 	before, err := c.usage()
 	if err != nil {

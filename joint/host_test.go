@@ -37,17 +37,14 @@ type host struct {
 	store   string
 	stores  int
 
-	core     *worker.Core
-	life     int
-	inbox    []worker.Event
-	spare    []worker.Event
-	turning  bool
-	saving   bool
-	wakeAt   time.Duration
-	turnFn   func()
-	wakeFn   func()
-	stuckAt  time.Duration
-	stuckFor int
+	core    *worker.Core
+	life    int
+	inbox   []worker.Event
+	spare   []worker.Event
+	turning bool
+	saving  bool
+	turnFn  func()
+	alarm   alarm // for the turn that the core wants next
 
 	disk         *disk
 	diskBadUntil time.Duration
@@ -137,7 +134,7 @@ func (h *host) boot() {
 		w.t.Fatal(err)
 	}
 	h.core = core
-	h.inbox, h.turning, h.saving, h.wakeAt, h.polling = h.inbox[:0], false, false, 0, false
+	h.inbox, h.turning, h.saving, h.alarm.at, h.polling = h.inbox[:0], false, false, 0, false
 	records := make([]lease.Record, 0, len(h.disk.records))
 	for _, r := range h.disk.records {
 		rec := *r
@@ -316,33 +313,13 @@ func (h *host) arm() {
 	if at > h.clock.read(now) {
 		when = h.clock.when(at)
 	}
-	if when <= now {
-		if h.stuckAt == now {
-			if h.stuckFor++; h.stuckFor > maxStuck {
-				h.w.fail("the core of %s wants turns without end", h.peer)
-				return
-			}
-		} else {
-			h.stuckAt, h.stuckFor = now, 0
-		}
-		h.turn()
-		return
-	}
-	if h.wakeAt > now && h.wakeAt <= when {
-		return // that alarm looks again
-	}
-	h.wakeAt = when
-	h.w.at(when, h.wakeFn)
+	h.alarm.set(when)
 }
 
-// maxStuck bounds the steps that a core may want at one moment.
-const maxStuck = 10_000
-
 func (h *host) awake() {
-	if !h.up || h.wakeAt != h.w.now {
+	if !h.up || !h.alarm.rang() {
 		return
 	}
-	h.wakeAt = 0
 	if at, ok := h.core.Wake(); ok && at <= h.clock.read(h.w.now) {
 		h.turn()
 	} else if !h.saving {

@@ -29,15 +29,42 @@ type link struct {
 	cutUntil       time.Duration
 	badUntil       time.Duration // before it, one could not be expected to reach the other
 
-	toHost  *parcel
-	toOwner *parcel
+	toHost  direction[lease.ToWorker]
+	toOwner direction[lease.ToScheduler]
 }
 
-// parcel is what one side says to the other at one moment.
-type parcel struct {
-	at   time.Duration // when it arrives
-	host []lease.ToWorker
-	own  []lease.ToScheduler
+// direction is one way of a link.
+type direction[M any] struct {
+	link     *link
+	from, to job.Peer
+	newest   *batch[M] // nil once it has arrived or was lost
+	deliver  func([]M) // to the core, if its daemon is up
+}
+
+// batch is the messages of one side that arrive at one moment.
+type batch[M any] struct {
+	at   time.Duration
+	msgs []M
+}
+
+// newLink makes a link between two daemons, which has no session yet.
+func newLink(o *owner, h *host, standing bool) *link {
+	l := &link{w: o.w, o: o, h: h, local: o.local == h, standing: standing}
+	l.toHost = direction[lease.ToWorker]{link: l, from: o.peer, to: h.peer, deliver: func(msgs []lease.ToWorker) {
+		for _, m := range msgs {
+			if h.up {
+				h.tell(worker.Message{From: o.peer, Msg: m})
+			}
+		}
+	}}
+	l.toOwner = direction[lease.ToScheduler]{link: l, from: h.peer, to: o.peer, deliver: func(msgs []lease.ToScheduler) {
+		for _, m := range msgs {
+			if o.up {
+				o.tell(scheduler.FromWorker{Peer: h.peer, Msg: m})
+			}
+		}
+	}}
+	return l
 }
 
 const (
@@ -82,7 +109,7 @@ func (l *link) connect() {
 	l.hostDown()
 	l.open = true
 	l.session++
-	l.toHost, l.toOwner = nil, nil
+	l.toHost.newest, l.toOwner.newest = nil, nil
 	l.hUp, l.oUp = true, true
 	l.h.tell(worker.Up{Peer: l.o.peer})
 	l.o.tell(scheduler.SessionUp{Peer: l.h.peer})
@@ -199,37 +226,7 @@ func (o *owner) send(to job.Peer, m lease.ToWorker) {
 	if x, ok := m.(lease.Start); ok {
 		o.checkStart(to, x)
 	}
-	if !l.local {
-		if why := wireRefuses(m); why != "" {
-			o.w.fail("%s sends %s a %T that no session takes: %s", o.peer, to, m, why)
-			return
-		}
-	}
-	if !l.open || !l.oUp {
-		return
-	}
-	if o.w.trace != nil {
-		o.w.logf("%s to %s: %s", o.peer, to, brief(m))
-	}
-	o.w.stats.messages++
-	at := o.w.now + l.latency
-	if l.toHost != nil && l.toHost.at == at {
-		l.toHost.host = append(l.toHost.host, m)
-		return
-	}
-	p := &parcel{at: at, host: []lease.ToWorker{m}}
-	l.toHost = p
-	session := l.session
-	o.w.at(at, func() {
-		if l.toHost == p {
-			l.toHost = nil
-		}
-		if l.session == session && l.h.up {
-			for _, m := range p.host {
-				l.h.tell(worker.Message{From: o.peer, Msg: m})
-			}
-		}
-	})
+	l.toHost.send(l.oUp, m)
 }
 
 // send carries a message to the owner's core.
@@ -238,35 +235,40 @@ func (h *host) send(to job.Peer, m lease.ToScheduler) {
 	if l == nil {
 		return
 	}
+	l.toOwner.send(l.hUp, m)
+}
+
+// send puts a message on its way, if the sender believes that the session is up.
+func (d *direction[M]) send(up bool, m M) {
+	l := d.link
+	w := l.w
 	if !l.local {
 		if why := wireRefuses(m); why != "" {
-			h.w.fail("%s sends %s a %T that no session takes: %s", h.peer, to, m, why)
+			w.fail("%s sends %s a %T that no session takes: %s", d.from, d.to, m, why)
 			return
 		}
 	}
-	if !l.open || !l.hUp {
+	if !l.open || !up {
 		return
 	}
-	if h.w.trace != nil {
-		h.w.logf("%s to %s: %s", h.peer, to, brief(m))
+	if w.trace != nil {
+		w.logf("%s to %s: %s", d.from, d.to, brief(m))
 	}
-	h.w.stats.messages++
-	at := h.w.now + l.latency
-	if l.toOwner != nil && l.toOwner.at == at {
-		l.toOwner.own = append(l.toOwner.own, m)
+	w.stats.messages++
+	at := w.now + l.latency
+	if d.newest != nil && d.newest.at == at {
+		d.newest.msgs = append(d.newest.msgs, m)
 		return
 	}
-	p := &parcel{at: at, own: []lease.ToScheduler{m}}
-	l.toOwner = p
+	b := &batch[M]{at: at, msgs: []M{m}}
+	d.newest = b
 	session := l.session
-	h.w.at(at, func() {
-		if l.toOwner == p {
-			l.toOwner = nil
+	w.at(at, func() {
+		if d.newest == b {
+			d.newest = nil
 		}
-		if l.session == session && l.o.up {
-			for _, m := range p.own {
-				l.o.tell(scheduler.FromWorker{Peer: h.peer, Msg: m})
-			}
+		if l.session == session {
+			d.deliver(b.msgs)
 		}
 	})
 }

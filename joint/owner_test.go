@@ -38,11 +38,8 @@ type owner struct {
 	keptRows []scheduler.Event // for the next step
 	turning  bool
 	stepped  time.Time // the time of the last step
-	wakeAt   time.Duration
 	turnFn   func()
-	wakeFn   func()
-	stuckAt  time.Duration
-	stuckFor int
+	alarm    alarm // for the turn that the core wants next
 
 	stalledUntil time.Duration
 
@@ -106,7 +103,7 @@ func (o *owner) boot(after time.Duration) {
 	}
 	o.stepped = o.now()
 	o.core = scheduler.NewCore(cfg, saved, o.stepped)
-	o.inbox, o.keptRows, o.turning, o.wakeAt = o.inbox[:0], nil, false, 0
+	o.inbox, o.keptRows, o.turning, o.alarm.at = o.inbox[:0], nil, false, 0
 	o.asks, o.commitAt = map[scheduler.Token]func(scheduler.Reply){}, w.now
 	clear(o.finding)
 	o.wants = nil
@@ -212,30 +209,13 @@ func (o *owner) arm() {
 	}
 	now := o.w.now
 	when := now + wake.Sub(o.now())
-	if when <= now {
-		if o.stuckAt == now {
-			if o.stuckFor++; o.stuckFor > maxStuck {
-				o.w.fail("the core of %s wants steps without end", o.peer)
-				return
-			}
-		} else {
-			o.stuckAt, o.stuckFor = now, 0
-		}
-		o.turn()
-		return
-	}
-	if o.wakeAt > now && o.wakeAt <= when {
-		return // that alarm looks again
-	}
-	o.wakeAt = when
-	o.w.at(when, o.wakeFn)
+	o.alarm.set(when)
 }
 
 func (o *owner) awake() {
-	if !o.up || o.wakeAt != o.w.now {
+	if !o.up || !o.alarm.rang() {
 		return
 	}
-	o.wakeAt = 0
 	if wake := o.core.Wake(); !wake.IsZero() && wake.Sub(o.now()) <= 0 {
 		o.turn()
 	} else {

@@ -144,7 +144,7 @@ func (w *world) addHost(s hostSpec) *host {
 	}
 	h.classes = lease.Classes(h.cfg.Profile)
 	h.turnFn = h.run
-	h.wakeFn = h.awake
+	h.alarm = alarm{w: w, peer: h.peer, turn: h.turn, ring: h.awake}
 	w.hosts = append(w.hosts, h)
 	return h
 }
@@ -160,7 +160,7 @@ func (w *world) addOwner(local *host) *owner {
 		o.peer, local.local = local.peer, o
 	}
 	o.turnFn = o.run
-	o.wakeFn = o.awake
+	o.alarm = alarm{w: w, peer: o.peer, turn: o.turn, ring: o.awake}
 	w.owners = append(w.owners, o)
 	return o
 }
@@ -169,7 +169,7 @@ func (w *world) addOwner(local *host) *owner {
 func (w *world) start() {
 	for _, o := range w.owners {
 		for _, h := range w.hosts {
-			l := &link{w: w, o: o, h: h, local: o.local == h, standing: h.index < w.opt.standing}
+			l := newLink(o, h, h.index < w.opt.standing)
 			if !l.local {
 				l.latency = time.Duration(float64(100*time.Microsecond) * math.Pow(500, w.chance.Float64()))
 			}

@@ -32,7 +32,7 @@ var cycles = map[string]struct {
 	arrows int
 	why    string
 }{
-	"scheduler":         {164, "being cut: Core is one type for requests, dispatch and watching"},
+	"scheduler":         {161, "being cut: Core is one type for requests, dispatch and watching"},
 	"worker/runner":     {20, "the loop holds the state that begin, ends, execs and processes change, and calls them"},
 	"worker/supervisor": {8, "Driver holds the supervised runners, which call back into it"},
 	"jobs":              {5, "a job keeps its entry of the index up to date, and the index is made from jobs"},

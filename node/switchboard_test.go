@@ -1,12 +1,10 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,41 +12,18 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/musterhq/muster/internal/logtest"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p/p2ptest"
 	"github.com/musterhq/muster/p2p/session"
 )
 
-// journalOf is a log that a test can read.
-type journalOf struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (j *journalOf) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-// errors are the lines at Error.
-func (j *journalOf) errors() (lines []string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for l := range strings.Lines(j.text.String()) {
-		if strings.Contains(l, "level=ERROR") {
-			lines = append(lines, l)
-		}
-	}
-	return lines
-}
-
 // boards are two daemons with nothing but sessions, and the log of both.
-func boards(t *testing.T) (*switchboard, *switchboard, *journalOf) {
+func boards(t *testing.T) (*switchboard, *switchboard, *logtest.Buffer) {
 	nw := p2ptest.New(t, 2, p2ptest.Options{})
 	nw.Connect(1, 0)
-	text := &journalOf{}
+	text := &logtest.Buffer{}
 	log := slog.New(slog.NewTextHandler(text, nil))
 	var both []*switchboard
 	for _, h := range nw.Hosts {
@@ -105,7 +80,7 @@ func TestRefusedMessageIsLoud(t *testing.T) {
 		if err := (toWorkers{a}).Send(b.self, old); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("the scheduler hears %v", err)
 		}
-		if got := text.errors(); len(got) != 1 || !strings.Contains(got[0], "a defect of this daemon") || !strings.Contains(got[0], "message=Offer") ||
+		if got := text.Lines("level=ERROR"); len(got) != 1 || !strings.Contains(got[0], "a defect of this daemon") || !strings.Contains(got[0], "message=Offer") ||
 			!strings.Contains(got[0], string(id)) || !strings.Contains(got[0], "peer="+string(b.self)) {
 			t.Fatalf("logged %q", got)
 		}
@@ -115,12 +90,12 @@ func TestRefusedMessageIsLoud(t *testing.T) {
 		if err := (toSchedulers{a}).Send(b.self, lease.Stale{Owner: "no peer!"}); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("the worker hears %v", err)
 		}
-		if got := text.errors(); len(got) != 2 || !strings.Contains(got[1], "message=Stale") {
+		if got := text.Lines("level=ERROR"); len(got) != 2 || !strings.Contains(got[1], "message=Stale") {
 			t.Errorf("logged %q", got)
 		}
 		pass(2 * defectsEvery)
 		_ = toWorkers{a}.Send(b.self, old)
-		if got := text.errors(); len(got) != 3 || !strings.Contains(got[2], "count=1001") {
+		if got := text.Lines("level=ERROR"); len(got) != 3 || !strings.Contains(got[2], "count=1001") {
 			t.Errorf("after a while: %q", got)
 		}
 		if n := count(t, a.defects); n != 1003 {
@@ -129,9 +104,9 @@ func TestRefusedMessageIsLoud(t *testing.T) {
 		if b.sessions.Peers() == nil {
 			t.Error("the peer lost its session over a message that it never saw")
 		}
-		before := len(text.errors())
-		if err := (toWorkers{a}).Send("nobody", old); !errors.Is(err, session.ErrNoSession) || len(text.errors()) != before {
-			t.Errorf("without a session: %v, and %d lines", err, len(text.errors())-before)
+		before := len(text.Lines("level=ERROR"))
+		if err := (toWorkers{a}).Send("nobody", old); !errors.Is(err, session.ErrNoSession) || len(text.Lines("level=ERROR")) != before {
+			t.Errorf("without a session: %v, and %d lines", err, len(text.Lines("level=ERROR"))-before)
 		}
 	})
 }

@@ -63,7 +63,7 @@ func TestGuard(t *testing.T) {
 		if err := call(t, b, id, p2p.HTTPID); err == nil {
 			t.Error("a handler that panicked answered")
 		}
-		if seen.count("level=ERROR", "panicked", "a bug") != 1 {
+		if len(seen.Lines("level=ERROR", "panicked", "a bug")) != 1 {
 			t.Error("the panic is not in the log")
 		}
 		refused := 0

@@ -3,55 +3,26 @@ package p2p_test
 // Joining, leaving and finding each other again, on a simulated network and a fake clock.
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"github.com/musterhq/muster/internal/logtest"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/p2ptest"
 )
 
-// logs collects what is logged.
-type logs struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logs) count(words ...string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := 0
-lines:
-	for line := range strings.Lines(l.b.String()) {
-		for _, w := range words {
-			if !strings.Contains(line, w) {
-				continue lines
-			}
-		}
-		n++
-	}
-	return n
-}
-
-func logger() (*logs, *slog.Logger) {
-	l := &logs{}
+func logger() (*logtest.Buffer, *slog.Logger) {
+	l := &logtest.Buffer{}
 	return l, slog.New(slog.NewTextHandler(l, nil))
 }
 
@@ -122,17 +93,17 @@ func TestTokens(t *testing.T) {
 		refuse("not a token", guest, boot, "muster1-hello", p2p.ErrBadToken)
 		refuse("one letter wrong", guest, boot, flip(good.Token), p2p.ErrBadToken)
 		refuse("no address", guest, []string{"/ip4/1.2.3.4/tcp/1"}, good.Token, errAny)
-		if seen.count("join refused") != 0 {
+		if len(seen.Lines("join refused")) != 0 {
 			t.Error("the issuer was asked about something that is no token")
 		}
 
 		madeUp := p2p.MadeUpToken(t, good.Token)
 		refuse("made up", guest, boot, madeUp, p2p.ErrTokenUnknown)
-		if seen.count("level=WARN", "join refused", "not issued by this daemon") != 1 {
+		if len(seen.Lines("level=WARN", "join refused", "not issued by this daemon")) != 1 {
 			t.Error("want one warning about the made-up token")
 		}
 		refuse("of another cluster", guest, boot, invite(t, alien, time.Hour, 1, p2p.AllRoles).Token, p2p.ErrWrongCluster)
-		if seen.count("level=WARN", "join refused", "another cluster") != 1 {
+		if len(seen.Lines("level=WARN", "join refused", "another cluster")) != 1 {
 			t.Error("want one warning about the token of another cluster")
 		}
 		refuse("at another member than its issuer", guest, []string{nw.Addr(1)}, good.Token, p2p.ErrTokenUnknown)
@@ -188,8 +159,8 @@ func TestGuessesAreLimited(t *testing.T) {
 				refused++
 			}
 		}
-		if refused < 20 || seen.count("join refused") > 10 {
-			t.Errorf("%d of 30 guesses were slowed down, %d lines logged", refused, seen.count("join refused"))
+		if refused < 20 || len(seen.Lines("join refused")) > 10 {
+			t.Errorf("%d of 30 guesses were slowed down, %d lines logged", refused, len(seen.Lines("join refused")))
 		}
 		if err := nw.Hosts[1].Join(t.Context(), good.Bootstrap, good.Token); err != nil {
 			t.Errorf("the right token after that: %v", err)
@@ -203,13 +174,13 @@ func TestLostAnswerCostsNoUse(t *testing.T) {
 		nw := p2ptest.New(t, 3, p2ptest.Options{Strangers: 2, Dirs: true, Log: log})
 		inv := invite(t, nw.Hosts[0], time.Hour, 1, p2p.AllRoles)
 		// The request arrives, the answer does not.
-		nw.Cut(func(from, to int) bool { return from == 0 && to == 1 && seen.count("credential given") > 0 })
+		nw.Cut(func(from, to int) bool { return from == 0 && to == 1 && len(seen.Lines("credential given")) > 0 })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		err := nw.Hosts[1].Join(ctx, inv.Bootstrap, inv.Token)
 		cancel()
 		nw.Cut(nil)
-		if err == nil || seen.count("credential given") != 1 {
-			t.Fatalf("the answer was not lost: %v, given %d times", err, seen.count("credential given"))
+		if err == nil || len(seen.Lines("credential given")) != 1 {
+			t.Fatalf("the answer was not lost: %v, given %d times", err, len(seen.Lines("credential given")))
 		}
 		pass(time.Minute)
 		if err := nw.Hosts[1].Join(t.Context(), inv.Bootstrap, inv.Token); err != nil {
@@ -281,7 +252,7 @@ func TestStartWithToken(t *testing.T) {
 		if took := time.Since(begin); took < 2*time.Minute || took > 3*time.Minute {
 			t.Errorf("joined after %s", took)
 		}
-		if n := seen.count("cannot reach the cluster yet"); n < 1 || n > 3 {
+		if n := len(seen.Lines("cannot reach the cluster yet")); n < 1 || n > 3 {
 			t.Errorf("%d lines about the wait", n)
 		}
 		if nw.Hosts[1].Cluster() != nw.Hosts[0].Cluster() {
@@ -291,7 +262,7 @@ func TestStartWithToken(t *testing.T) {
 
 		nw.Stop(1)
 		nw.Start(1) // with the same, now used, token
-		if nw.Hosts[1].Cluster() != nw.Hosts[0].Cluster() || seen.count("the token is not needed") != 1 {
+		if nw.Hosts[1].Cluster() != nw.Hosts[0].Cluster() || len(seen.Lines("the token is not needed")) != 1 {
 			t.Error("a restart with the used token did not go by the credential")
 		}
 	})
@@ -400,8 +371,8 @@ func TestRevokedInSilenceIsCutOffAtTheHandshake(t *testing.T) {
 				told++
 			}
 		}
-		if told < 1 || told > 6 || seen.count("peer refused") > 6 {
-			t.Errorf("told %d times, %d lines logged", told, seen.count("peer refused"))
+		if told < 1 || told > 6 || len(seen.Lines("peer refused")) > 6 {
+			t.Errorf("told %d times, %d lines logged", told, len(seen.Lines("peer refused")))
 		}
 	})
 }

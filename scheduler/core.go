@@ -4,7 +4,6 @@ package scheduler
 
 import (
 	"cmp"
-	"container/heap"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/policy"
+	"github.com/musterhq/muster/timers"
 )
 
 // Core is the scheduler of one daemon's jobs as a state machine: same saved
@@ -69,8 +69,7 @@ type Core struct {
 	tailed     []*entry        // whose tails may leave memory once their rows are on disk
 	announce   bool            // wants may have changed
 	wants      []Want          // announced last
-	timers     timerHeap
-	timerSeq   uint64
+	timers     *timers.Heap[time.Time, func()]
 }
 
 // entry is a job and what is known of it beyond the journal.
@@ -152,6 +151,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		table:    jobs.NewTable(cfg.Group),
 		applied:  saved.Applied,
 		rows:     saved.Applied,
+		timers:   timers.New[time.Time, func()](time.Time.Compare),
 		purging:  map[uint64]bool{},
 		sessions: map[job.Peer]uint64{},
 		wanted:   newWanted(),
@@ -204,10 +204,8 @@ func (c *Core) Wake() time.Time {
 	if c.again {
 		return c.now
 	}
-	if len(c.timers) == 0 {
-		return time.Time{}
-	}
-	return c.timers[0].when
+	next, _ := c.timers.Next()
+	return next
 }
 
 // Applied is the index of the last entry that the rows in Effects reflect.
@@ -277,28 +275,24 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 	}
 }
 
-// at arms a timer. One whose end nearly always comes before its time is stopped
-// then; for others do finds out whether it is still wanted.
+// timer carries what to do at its moment.
+type timer = timers.Timer[time.Time, func()]
+
+// at sets a timer. A timer whose reason nearly always goes first is stopped then; the other ones look, when they
+// fire, whether their reason is still there.
 func (c *Core) at(when time.Time, do func()) *timer {
-	c.timerSeq++
-	t := &timer{when: when, seq: c.timerSeq, do: do}
-	heap.Push(&c.timers, t)
+	t := &timer{Value: do}
+	c.timers.Set(t, when)
 	return t
 }
 
 func (c *Core) after(d time.Duration, do func()) *timer { return c.at(c.now.Add(d), do) }
 
-// stop disarms a timer, if there is one that has not fired.
-func (c *Core) stop(t *timer) {
-	if t != nil && t.at >= 0 {
-		heap.Remove(&c.timers, t.at)
-	}
-}
+func (c *Core) stop(t *timer) { c.timers.Stop(t) }
 
 func (c *Core) runTimers() {
-	for len(c.timers) > 0 && !c.timers[0].when.After(c.now) {
-		t, _ := heap.Pop(&c.timers).(*timer)
-		t.do()
+	for do, ok := c.timers.Take(c.now); ok; do, ok = c.timers.Take(c.now) {
+		do()
 	}
 }
 

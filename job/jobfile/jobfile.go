@@ -18,17 +18,8 @@ import (
 // job reads.
 var ErrTooLarge = fmt.Errorf("larger than %s", job.Size(job.MaxSpecBytes))
 
-// Read reads one job from r, on top of job.DefaultSpec, and validates it. Name
-// is what errors call the file; they give the line as NAME:LINE.
-func Read(name string, r io.Reader) (job.Spec, error) {
-	text, err := io.ReadAll(io.LimitReader(r, job.MaxSpecBytes+1))
-	if err != nil {
-		return job.Spec{}, fmt.Errorf("job file %s: %w", name, err)
-	}
-	return Parse(name, text)
-}
-
-// Parse is Read for text that is at hand.
+// Parse reads one job from text, on top of job.DefaultSpec, and validates it. Name is what errors call the file; they
+// give the line as NAME:LINE. Text longer than job.MaxSpecBytes is ErrTooLarge.
 func Parse(name string, text []byte) (job.Spec, error) {
 	if len(text) > job.MaxSpecBytes {
 		return job.Spec{}, fmt.Errorf("job file %s: %w", name, ErrTooLarge)

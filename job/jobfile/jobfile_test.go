@@ -79,7 +79,7 @@ func TestErrorsNameTheLine(t *testing.T) {
 			t.Errorf("%q: %v, want one line with %q", text, err, want)
 		}
 	}
-	if _, err := Read("j", strings.NewReader(strings.Repeat("#", 10<<20))); !errors.Is(err, ErrTooLarge) {
+	if _, err := Parse("j", []byte(strings.Repeat("#", 10<<20))); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("10 MiB: %v", err)
 	}
 }

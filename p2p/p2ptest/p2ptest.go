@@ -3,7 +3,7 @@
 //
 // The hosts speak QUIC only (that is what the simulation carries), have
 // credentials of one cluster from the start, and know nobody until Connect or
-// Mesh. Latency, loss and cuts may change at any time.
+// Mesh. Loss and cuts may change at any time.
 package p2ptest
 
 import (
@@ -49,13 +49,12 @@ type Net struct {
 	dirs  []string
 	stops []func()
 
-	mu      sync.Mutex
-	random  *mrand.Rand             // guarded by mu
-	latency time.Duration           // guarded by mu; one way
-	loss    float64                 // guarded by mu
-	index   map[string]int          // guarded by mu; of the host with an IP
-	cut     func(from, to int) bool // guarded by mu
-	holes   map[int]bool            // guarded by mu
+	mu     sync.Mutex
+	random *mrand.Rand             // guarded by mu
+	loss   float64                 // guarded by mu
+	index  map[string]int          // guarded by mu; of the host with an IP
+	cut    func(from, to int) bool // guarded by mu
+	holes  map[int]bool            // guarded by mu
 }
 
 // Options shape a Net; the zero value is 5 ms one way, no loss, no disk.
@@ -93,7 +92,7 @@ func New(t *testing.T, n int, opts Options) *Net {
 	nw := &Net{
 		Hosts: make([]*p2p.Host, n), Cluster: secret, t: t, opts: opts,
 		given: make([]*p2p.Given, n), dirs: make([]string, n), stops: make([]func(), n),
-		random: mrand.New(mrand.NewPCG(opts.Seed, 1)), latency: opts.Latency, loss: opts.Loss,
+		random: mrand.New(mrand.NewPCG(opts.Seed, 1)), loss: opts.Loss,
 		index: map[string]int{}, holes: map[int]bool{},
 	}
 	nw.sim = &simnet.Simnet{LatencyFunc: nw.delay, Logger: slog.New(slog.DiscardHandler)}
@@ -218,13 +217,6 @@ func (nw *Net) Mesh() {
 	}
 }
 
-// SetLatency changes the one-way latency of all packets from now on.
-func (nw *Net) SetLatency(d time.Duration) {
-	nw.mu.Lock()
-	defer nw.mu.Unlock()
-	nw.latency = d
-}
-
 // SetLoss changes the share of packets that are lost.
 func (nw *Net) SetLoss(share float64) {
 	nw.mu.Lock()
@@ -261,7 +253,7 @@ func (nw *Net) delay(p *simnet.Packet) time.Duration {
 	if lost || nw.holes[from] || nw.holes[to] || (nw.cut != nil && nw.cut(from, to)) {
 		return never
 	}
-	return nw.latency
+	return nw.opts.Latency
 }
 
 func (nw *Net) host(a net.Addr) int {

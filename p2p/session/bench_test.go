@@ -24,6 +24,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/timers"
 )
 
 // answerer is both ends: it commits to each offer, and counts commits.
@@ -227,7 +228,7 @@ func BenchmarkEventAmongLinks(b *testing.B) {
 	for _, others := range []int{64, 4096} {
 		b.Run(fmt.Sprintf("links=%d", others), func(b *testing.B) {
 			m := &Manager{cfg: DefaultConfig(), log: slog.New(slog.DiscardHandler), table: table{wanted: map[job.Peer]peer.ID{}, changed: map[job.Peer]bool{}}}
-			l := &loop{Manager: m, links: map[job.Peer]*link{}, timer: time.NewTimer(time.Hour)}
+			l := &loop{Manager: m, links: map[job.Peer]*link{}, agenda: timers.New[time.Time, *link](time.Time.Compare), timer: time.NewTimer(time.Hour)}
 			defer l.timer.Stop()
 			var k *link
 			for i := range others {

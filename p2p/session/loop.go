@@ -14,6 +14,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/timers"
 )
 
 // maxGreeting bounds the streams of one peer that have not said Open yet.
@@ -22,8 +23,8 @@ const maxGreeting = 2
 type loop struct {
 	*Manager
 	links   map[job.Peer]*link
-	agenda  agenda
-	mine    count // streams that this daemon has opened
+	agenda  *timers.Heap[time.Time, *link] // when to look at each link again
+	mine    count                          // streams that this daemon has opened
 	timer   *time.Timer
 	busy    int       // goroutines that will still post
 	leaving int       // sessions that were given up and are not over yet
@@ -35,8 +36,7 @@ type loop struct {
 // link is what is known about one peer.
 type link struct {
 	peer     job.Peer
-	at       time.Time          // when to look at it again
-	place    int                // on the agenda; -1: not there
+	look     timers.Timer[time.Time, *link]
 	wanted   bool               // as of the last change that was looked at
 	id       peer.ID            // what to dial if it is wanted
 	unwanted time.Time          // since when it is not
@@ -55,7 +55,8 @@ type link struct {
 func (l *loop) link(p job.Peer) *link {
 	k := l.links[p]
 	if k == nil {
-		k = &link{peer: p, place: -1, unwanted: time.Now()}
+		k = &link{peer: p, unwanted: time.Now()}
+		k.look.Value = k
 		k.id, k.wanted = l.table.wants(p)
 		l.links[p] = k
 	}
@@ -85,7 +86,7 @@ func (l *loop) wanted() {
 // next.
 func (l *loop) lookDue(ctx context.Context) {
 	now := time.Now()
-	for k := l.agenda.take(now); k != nil; k = l.agenda.take(now) {
+	for k, ok := l.agenda.Take(now); ok; k, ok = l.agenda.Take(now) {
 		switch {
 		case k.cur != nil && !k.left.IsZero():
 			k.cur.cut(ErrUnused) // its peer does not end the stream
@@ -99,7 +100,9 @@ func (l *loop) lookDue(ctx context.Context) {
 		}
 		l.settle(k)
 	}
-	l.timer.Reset(l.agenda.wait(now))
+	if at, ok := l.agenda.Next(); ok {
+		l.timer.Reset(at.Sub(now))
+	}
 }
 
 // mayOffer is asked by a dial that has a stream: what to say Open with.

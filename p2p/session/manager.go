@@ -20,6 +20,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p/wirepb"
+	"github.com/musterhq/muster/timers"
 )
 
 // Host is what of a libp2p host the sessions need. An open connection must
@@ -139,7 +140,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	dialing, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l := &loop{
-		Manager: m, links: map[job.Peer]*link{}, timer: time.NewTimer(0),
+		Manager: m, links: map[job.Peer]*link{}, agenda: timers.New[time.Time, *link](time.Time.Compare), timer: time.NewTimer(0),
 		mine: count{incarnation: rand.Uint64()},
 	}
 	defer l.timer.Stop()

@@ -40,7 +40,11 @@ func inUse(msg any) bool {
 // depends on. Whatever changes a link calls it afterwards.
 func (l *loop) settle(k *link) {
 	at, needed := l.due(k, time.Now())
-	l.agenda.set(k, at)
+	if at.IsZero() {
+		l.agenda.Stop(&k.look)
+	} else {
+		l.agenda.Set(&k.look, at)
+	}
 	if !needed {
 		delete(l.links, k.peer)
 	}

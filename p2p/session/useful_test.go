@@ -2,7 +2,6 @@ package session
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -11,9 +10,7 @@ import (
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
-	"pgregory.net/rapid"
 
-	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -330,46 +327,6 @@ func TestTooManyWanted(t *testing.T) {
 		pass(5 * time.Minute)
 		if a.isUp(c.nodes[1].id()) || !a.isUp(c.nodes[2].id()) || !a.isUp(c.nodes[3].id()) {
 			t.Errorf("%v", a.seen)
-		}
-	})
-}
-
-// The agenda hands out what is due, the earliest first, whatever was changed.
-func TestAgenda(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var a agenda
-		start := time.Now()
-		links := make([]*link, 20)
-		want := map[*link]time.Time{}
-		for i := range links {
-			links[i] = &link{peer: job.Peer(fmt.Sprint(i)), place: -1}
-		}
-		for range rapid.IntRange(0, 100).Draw(t, "steps") {
-			k := rapid.SampledFrom(links).Draw(t, "link")
-			if rapid.Bool().Draw(t, "off") {
-				a.set(k, time.Time{})
-				delete(want, k)
-				continue
-			}
-			want[k] = start.Add(time.Duration(rapid.IntRange(0, 50).Draw(t, "at")))
-			a.set(k, want[k])
-		}
-		now := start.Add(25)
-		last := start
-		for k := a.take(now); k != nil; k = a.take(now) {
-			if k.at != want[k] || k.at.Before(last) || now.Before(k.at) {
-				t.Fatalf("took %s at %s, want %s", k.peer, k.at, want[k])
-			}
-			last = k.at
-			delete(want, k)
-		}
-		for k, at := range want {
-			if !now.Before(at) || k.place < 0 {
-				t.Fatalf("%s was due at %s and not taken", k.peer, at)
-			}
-		}
-		if len(want) != a.Len() {
-			t.Fatalf("%d left, want %d", a.Len(), len(want))
 		}
 	})
 }

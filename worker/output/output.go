@@ -134,16 +134,6 @@ func list(dir string) ([]segment, error) {
 	return all, nil
 }
 
-// Size is how many bytes a task has written, the cut ones too.
-func Size(dir string, s Stream) (int64, error) {
-	r, err := Open(dir, s, -1)
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
-	return r.end()
-}
-
 // Rest reads a log from an offset to its end and leaves out what was cut. It
 // is for short rests: all of it is in memory.
 func Rest(dir string, s Stream, offset int64) ([]byte, error) {

@@ -343,11 +343,3 @@ func (r *Reader) skip(at, to int64) (int64, error) {
 	}
 	return at, nil
 }
-
-// end is where the stream ends now.
-func (r *Reader) end() (int64, error) {
-	if r.data == nil {
-		return 0, nil
-	}
-	return r.skip(r.off-r.ahead, maxOffset)
-}

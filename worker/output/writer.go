@@ -45,40 +45,6 @@ func NewWriter(dir string, bound int64) *Writer {
 	return &Writer{dir: dir, bound: max(bound, MinBound)}
 }
 
-// Continue goes on with the log that an earlier writer left in a directory.
-func Continue(dir string, bound int64) (*Writer, error) {
-	w := NewWriter(dir, bound)
-	segs, err := list(dir)
-	if err != nil || len(segs) == 0 {
-		return w, err
-	}
-	r := &Reader{dir: dir, stream: Stderr}
-	if err := r.enter(segs[len(segs)-1]); err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	errs, err := r.skip(r.seg.errs, maxOffset)
-	if err != nil {
-		return nil, err
-	}
-	size, err := r.size()
-	if err != nil {
-		return nil, err
-	}
-	w.seg, w.tail = r.seg, segs[1:]
-	w.total, w.errs, w.stream, w.changed = size, errs, r.now, r.changed
-	if w.data, err = os.OpenFile(w.seg.path(dir), os.O_WRONLY, 0); err == nil && w.changed > 0 {
-		w.changes, err = os.OpenFile(filepath.Join(dir, w.seg.changes()), os.O_WRONLY, 0)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("output: continue log: %w", err), w.Close())
-	}
-	return w, nil
-}
-
-// Size is how many bytes of a stream were written, the cut ones too.
-func (w *Writer) Size(s Stream) int64 { return segment{start: w.total, errs: w.errs}.before(s) }
-
 // Write adds bytes to stdout or stderr.
 func (w *Writer) Write(s Stream, p []byte) {
 	if w.lost > 0 && len(p) > 0 {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -179,13 +180,34 @@ func AllPIDs() []int {
 	return all
 }
 
-// Environ is the environment that a process was given at its start.
+// Environ is the environment that a process was given at its start. While the kernel puts
+// another program in the place of a process, the process has none yet: Environ waits for
+// it, at most execTime.
 func Environ(pid int) ([]string, error) {
-	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
-	if err != nil {
-		return nil, fmt.Errorf("runner: environment of task: %w", err)
+	for end := time.Now().Add(execTime); ; time.Sleep(time.Millisecond) {
+		b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
+		switch {
+		case err == nil && len(b) > 0:
+			return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
+		case err == nil && (Ended(pid) || Dying(pid)):
+			err = os.ErrProcessDone
+		case err == nil && (emptyEnviron(pid) || time.Now().After(end)):
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("runner: environment of task: %w", err)
+		}
 	}
-	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
+}
+
+// execTime is longer than an execve takes on a busy host.
+const execTime = time.Second
+
+// emptyEnviron says that a process was given an environment of nothing.
+func emptyEnviron(pid int) bool {
+	f := statFields(pid)
+	const start, end = 50 - 3, 51 - 3 // as starttime above
+	return len(f) > end && f[start] != "0" && f[start] == f[end]
 }
 
 // KillTree kills a process and all that it began.

@@ -1,0 +1,159 @@
+package main
+
+// The table of benchmarks. Its order is that of docs/benchmarks.md.
+
+import "context"
+
+// benchmark measures some figures together. How gets the path of the program, and adds the readings of one run.
+type benchmark struct {
+	name    string
+	how     func(ctx context.Context, program string, r *report) error
+	figures []figure
+}
+
+var table = []benchmark{
+	{"start", onCluster(devNodes, inFlight, (*cluster).start), []figure{
+		{
+			Name: "start", Unit: "ms", Aim: "p50 ≤ 15 ms, p99 ≤ 60 ms",
+			What: "submit → process started, idle, 3 daemons, 300 jobs one at a time",
+		},
+	}},
+	{"rate", onCluster(devNodes, inFlight, rate("rate")), []figure{
+		{
+			Name: "rate", Unit: "a second", Aim: "≥ 300 a second",
+			What: "1,500 jobs of `/bin/true`, 32 in flight, durable, 3 daemons with a CPU for each job in flight",
+		},
+		{Name: "rate-cpu", Unit: "ms", Aim: "≤ 5 ms", What: "CPU of such a job, over all processes"},
+	}},
+	{"rate-queued", onCluster(devNodes, 0, rate("rate-queued")), []figure{
+		{Name: "rate-queued", Unit: "a second", What: "the same where each daemon has the CPUs of the machine, so that most jobs queue on a small one"},
+		{Name: "rate-queued-cpu", Unit: "ms", What: "CPU of a job that may queue, over all processes"},
+	}},
+	{"core-place", goBench("./scheduler", "Place10k", "2000x",
+		reading{figure: "core-place", bench: "Place10k", metric: "ns/op"},
+		reading{figure: "core-place-full", bench: "Place10kFull", metric: "ns/op"},
+	), []figure{
+		{
+			Name: "core-place", Unit: "µs", Aim: "≤ 50 µs",
+			What: "the scheduler's core alone, without disk and network: one placement of 64 candidates at 10,000 hosts of 8 GPUs",
+		},
+		{Name: "core-place-full", Unit: "µs", What: "the same where no host has room"},
+	}},
+	{"core-freed", goBench("./scheduler", "Freed10k", "2000x",
+		reading{figure: "core-freed", bench: "Freed10k", metric: "ns/op"},
+	), []figure{
+		{
+			Name: "core-freed", Unit: "µs", Aim: "≤ 200 µs",
+			What: "one step of it at 10,000 hosts and 1,000 blocked requests, each different, when one host gets room",
+		},
+	}},
+	{"core-job", goBench("./scheduler", "Full90|Job$", "2000x",
+		reading{figure: "core-job-full", bench: "Full90", metric: "ns/op"},
+		reading{figure: "core-job", bench: "Job", metric: "ns/op"},
+	), []figure{
+		{
+			Name: "core-job-full", Unit: "µs", Aim: "≤ 500 µs",
+			What: "one job from submission to its end in a cluster of 90 hosts that 4,000 others keep full",
+		},
+		{Name: "core-job", Unit: "µs", What: "one job from submission to its end at one host, with no others"},
+	}},
+	{"session", goBench("./p2p/session", "OfferCommit|Raw", "2s",
+		reading{figure: "session", label: "256 in flight", bench: "OfferCommit/in_flight=256", metric: "pairs/s"},
+		reading{figure: "session", label: "16 in flight", bench: "OfferCommit/in_flight=16", metric: "pairs/s"},
+		reading{figure: "session", label: "1 in flight", bench: "OfferCommit/in_flight=1", metric: "pairs/s"},
+		reading{figure: "session", raw: true, label: "256 in flight", bench: "RawTCP/in_flight=256", metric: "pairs/s"},
+		reading{figure: "session", raw: true, label: "16 in flight", bench: "RawTCP/in_flight=16", metric: "pairs/s"},
+		reading{figure: "session", raw: true, label: "1 in flight", bench: "RawTCP/in_flight=1", metric: "pairs/s"},
+		reading{figure: "session-cpu", label: "256 in flight", bench: "OfferCommit/in_flight=256", metric: "cpu-µs/pair"},
+		reading{figure: "session-cpu", label: "16 in flight", bench: "OfferCommit/in_flight=16", metric: "cpu-µs/pair"},
+		reading{figure: "session-cpu", label: "1 in flight", bench: "OfferCommit/in_flight=1", metric: "cpu-µs/pair"},
+		reading{figure: "session-cpu", raw: true, label: "256 in flight", bench: "RawTCP/in_flight=256", metric: "cpu-µs/pair"},
+		reading{figure: "session-cpu", raw: true, label: "16 in flight", bench: "RawTCP/in_flight=16", metric: "cpu-µs/pair"},
+		reading{figure: "session-cpu", raw: true, label: "1 in flight", bench: "RawTCP/in_flight=1", metric: "cpu-µs/pair"},
+	), []figure{
+		{
+			Name: "session", Unit: "pairs a second", Aim: "≥ 20,000 with 256 in flight",
+			What: "offer and commit between two daemons' protocol layers; the raw limit is the same bytes over TCP in batches",
+		},
+		{Name: "session-cpu", Unit: "µs a pair", Aim: "≤ 60 µs with 256 in flight", What: "CPU of such a pair, both sides"},
+	}},
+	{"journal", goBench("./journal", "Raw|Commit", "2s",
+		reading{figure: "journal", label: "1 in flight", bench: "Commit/inflight=1", metric: "records/s"},
+		reading{figure: "journal", label: "32 in flight", bench: "Commit/inflight=32", metric: "records/s"},
+		reading{figure: "journal", label: "128 in flight", bench: "Commit/inflight=128", metric: "records/s"},
+		reading{figure: "journal", label: "1,024 in flight", bench: "Commit/inflight=1024", metric: "records/s"},
+		reading{figure: "journal", raw: true, label: "append and fdatasync", bench: "Raw", metric: "syncs/s"},
+	), []figure{
+		{Name: "journal", Unit: "a second", What: "records of the journal, synced"},
+	}},
+	{"tasks", goBench("./worker/supervisor", "Bare|Tasks", "2s",
+		reading{figure: "tasks", label: "without cgroups", bench: "Tasks/nogroups", metric: "tasks/s"},
+		reading{figure: "tasks", label: "with cgroups v1", bench: "Tasks/nounified", metric: "tasks/s"},
+		reading{figure: "tasks", label: "with v1 and a v2 tree", bench: "Tasks/groups", metric: "tasks/s"},
+		reading{figure: "tasks", raw: true, label: "fork-exec-wait", bench: "Bare", metric: "tasks/s"},
+		reading{figure: "tasks-cpu", label: "without cgroups", bench: "Tasks/nogroups", metric: "cpu-µs/task"},
+		reading{figure: "tasks-cpu", label: "with cgroups v1", bench: "Tasks/nounified", metric: "cpu-µs/task"},
+		reading{figure: "tasks-cpu", label: "with v1 and a v2 tree", bench: "Tasks/groups", metric: "cpu-µs/task"},
+		reading{figure: "tasks-cpu", raw: true, label: "fork-exec-wait", bench: "Bare", metric: "cpu-µs/task"},
+	), []figure{
+		{
+			Name: "tasks", Unit: "a second", Aim: "≥ 50 % of the raw limit without cgroups",
+			What: "tasks started and reaped by one runner, `/bin/true`, 32 in flight",
+		},
+		{Name: "tasks-cpu", Unit: "µs a task", What: "CPU of such a task"},
+	}},
+	{"idle", onCluster(devNodes, inFlight, (*cluster).idle), []figure{
+		{Name: "idle-memory", Unit: "MB", Aim: "daemon ≤ 90 MB", What: "RSS of a daemon of three, idle, and of its runner"},
+		{Name: "idle-cpu", Unit: "% of a core", Aim: "daemon ≤ 1 %", What: "CPU of the same processes"},
+	}},
+	{"runner", onCluster(1, inFlight, (*cluster).runner), []figure{
+		{Name: "runner-memory", Unit: "MB", Aim: "≤ 15 MB", What: "RSS of a runner with 100 tasks"},
+	}},
+	{"flat", onCluster(1, inFlight, (*cluster).flat), []figure{
+		{Name: "flat", Unit: "MB", What: "RSS of one daemon at rest after 1,000 and after 10,000 tasks of `/bin/true`"},
+		{Name: "flat-growth", Unit: "%", Aim: "≤ 10 %", What: "by how much the second is more than the first"},
+	}},
+	{"docker", docker, []figure{
+		{
+			Name: "docker", Unit: "ms", Aim: "p50 ≤ 1.2 times the raw limit",
+			What: "container started, submit to process, idle, image at hand, 30 runs in turn; the raw limit is `docker run -d`",
+		},
+	}},
+	{"version", version, []figure{
+		{Name: "version", Unit: "ms", Aim: "≤ 60 ms", What: "`muster version`"},
+	}},
+	{"logs", onCluster(devNodes, inFlight, (*cluster).logs), []figure{
+		{Name: "logs", Unit: "MB/s", Aim: "≥ 200 MB/s through two daemons", What: "output of 200 MiB followed"},
+	}},
+	{"output", onCluster(devNodes, inFlight, (*cluster).output), []figure{
+		{Name: "output", Unit: "s", What: "a job that writes 1 GiB of output"},
+		{Name: "output-memory", Unit: "MiB", Aim: "flat", What: "RSS of the three daemons and of the runners around that job"},
+	}},
+	{"upload-50", onCluster(devNodes, inFlight, upload("upload-50", 50)), uploadFigures("upload-50",
+		"upload of 500 MB in 50 files, client to daemon to worker to the start of the task; then to a second worker; then to it again")},
+	{"upload-10k", onCluster(devNodes, inFlight, upload("upload-10k", 10_000)), uploadFigures("upload-10k", "the same in 10,000 files")},
+}
+
+func uploadFigures(name, what string) []figure {
+	return []figure{
+		{Name: name, Unit: "MB/s", Aim: "new ≥ 150 MB/s", What: what},
+		{Name: name + "-cpu", Unit: "s", What: "CPU of client, daemons and runners for it"},
+		{Name: name + "-sent", Unit: "MB", What: "what the client sends for it"},
+	}
+}
+
+// names lists the benchmarks.
+func names() (all []string) {
+	for _, b := range table {
+		all = append(all, b.name)
+	}
+	return all
+}
+
+// figures lists the figures of all benchmarks, without values.
+func figures() (all []figure) {
+	for _, b := range table {
+		all = append(all, b.figures...)
+	}
+	return all
+}
