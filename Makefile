@@ -10,13 +10,15 @@ UNITDIR  ?= $(PREFIX)/lib/systemd/system
 
 # go-nvml calls functions that NVIDIA has marked as old.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+# The program and its tests are compiled with the same flags, so that each dependency is compiled once.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall check test e2e demo bench race fuzz soak generate fmt lint help
+.PHONY: build install uninstall check unit test e2e demo bench race fuzz soak generate fmt lint help
 
 build: ## the program, as bin/muster
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
-	$(GO) build -trimpath -tags embedrunner -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
+	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
+	$(GO) build -tags embedrunner -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
 
 install: ## the program and its systemd unit, below DESTDIR and PREFIX; a running daemon keeps the old program until it is restarted
 	@test -x bin/muster || { echo "no program: run make build first" >&2; exit 1; }
@@ -29,13 +31,14 @@ install: ## the program and its systemd unit, below DESTDIR and PREFIX; a runnin
 uninstall: ## what install put into place; the data directory and the configuration stay
 	rm -f '$(DESTDIR)$(PREFIX)/bin/muster' '$(DESTDIR)$(UNITDIR)/muster.service'
 
-check: build ## build, format, vet, lint, layout, unit and simulated-network tests
+check: build ## build, format, lint with vet, layout, unit and simulated-network tests
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); \
 	  if [ -n "$$out" ]; then echo "not formatted (make fmt):"; echo "$$out"; exit 1; fi
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/muster
-	$(GO) vet ./...
 	$(GO) mod tidy -diff
-	$(TOOL) golangci-lint run
+	$(MAKE) -j2 unit lint
+
+unit: ## the tests of the packages, simulated networks among them
 	$(GO) test -timeout 30m ./...
 
 e2e: build ## real daemons on loopback
@@ -57,8 +60,9 @@ fuzz: ## a minute for every decoder of bytes from outside
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz' || true); do \
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; done; done
 
-soak: ## 20,000 random worlds of real schedulers and workers on a virtual clock; it prints the seeds that failed
+soak: ## 20,000 random worlds of real schedulers and workers on a virtual clock; it prints the seeds that failed; a network of 200 daemons
 	$(GO) test -count=1 -timeout 6h ./joint -run '^TestJoint$$' -joint.seeds=20000
+	$(GO) test -count=1 -timeout 1h ./node -run '^TestManyDaemons$$' -node.daemons=200
 
 generate: ## the protobuf code
 	$(TOOL) buf generate
@@ -66,8 +70,9 @@ generate: ## the protobuf code
 fmt: ## format all code
 	$(TOOL) gofumpt -w $$(git ls-files '*.go' | grep -v '\.pb\.go$$')
 
-lint: ## the linters alone
-	$(TOOL) golangci-lint run
+# At the lowest priority: beside the tests it takes only the time in which they wait.
+lint: ## the linters alone, vet among them
+	nice -n 19 $(TOOL) golangci-lint run
 
 help: ## this list
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12

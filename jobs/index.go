@@ -37,11 +37,10 @@ func (e Entry) Submitted() time.Time { return time.Unix(0, e.submitted) }
 // Archived says whether the rest of the job is on disk alone.
 func (e Entry) Archived() bool { return e.state != (unique.Handle[job.State]{}) }
 
-// User, State and Ended tell of an archived job who submitted it, how it ended, and when,
-// as well as its daemon can tell.
+// User is who submitted an archived job.
 func (e Entry) User() string { return e.user.Value() }
 
-// State is that of an archived job.
+// State is how an archived job ended.
 func (e Entry) State() job.State { return e.state.Value() }
 
 // Ended is when an archived job ended; zero if it is not known.

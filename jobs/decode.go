@@ -1,0 +1,291 @@
+package jobs
+
+// Reading a job back from its rows. What does not fit together is an error: the rows come from a disk.
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs/jobspb"
+)
+
+// Decode puts a job together from all its rows, in the order of their parts. It reads
+// rows of versions before chunks as well.
+func Decode(rows []job.Row) (*Job, error) {
+	if len(rows) == 0 || rows[0].Part != "" {
+		return nil, fmt.Errorf("jobs: %w: no header", errBadRow)
+	}
+	j, err := decodeHeader(rows[0].Data)
+	if err != nil {
+		return nil, fmt.Errorf("jobs: header of %s: %w", rows[0].Job, err)
+	}
+	for _, r := range rows[1:] {
+		if r.Job != j.ID {
+			return nil, fmt.Errorf("jobs: %w: of %s among those of %s", errBadRow, r.Job, j.ID)
+		}
+		if err := j.decodePart(r); err != nil {
+			return nil, fmt.Errorf("jobs: part %q of %s: %w", r.Part, r.Job, err)
+		}
+	}
+	if !j.dirty.header { // else it is of a version before chunks, and is written anew as a whole when it changes
+		j.tasks.clean(&j.dirty)
+	}
+	j.recount()
+	return j, nil
+}
+
+func decodeHeader(data []byte) (*Job, error) {
+	var m jobspb.Header
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return nil, err
+	}
+	id, err := job.ParseID(m.GetId())
+	if err != nil {
+		return nil, err
+	}
+	j := &Job{
+		ID: id, User: m.GetUser(), Submitted: timeOf(m.GetSubmitted()), Key: m.GetKey(), Cancelled: m.GetCancelled(), Seq: m.GetSeq(),
+	}
+	// What is missing in a job file on disk is zero and not its default.
+	if err := json.Unmarshal(m.GetSpec(), &j.Spec); err != nil {
+		return nil, fmt.Errorf("job file: %w", err)
+	}
+	old := m.GetTasks()
+	n := m.GetCount()
+	if len(old) > 0 {
+		n = int64(len(old))
+	}
+	if n < 1 || n > job.MaxTasks {
+		return nil, fmt.Errorf("%w: %d tasks", errBadRow, n)
+	}
+	first := job.Task{State: job.Pending}
+	if m.GetFirst() != nil {
+		if first, err = taskOf(m.GetFirst()); err != nil {
+			return nil, err
+		}
+	}
+	j.tasks = newTasks(int(n), first)
+	j.dirty.header, j.dirty.hosts = len(old) > 0, 1
+	for i, t := range old {
+		x, err := taskOf(t)
+		if err != nil {
+			return nil, fmt.Errorf("task %d: %w", i, err)
+		}
+		j.tasks.set(i, x, &j.dirty)
+	}
+	return j, nil
+}
+
+func (j *Job) decodePart(r job.Row) error {
+	if len(r.Part) != 5 {
+		return errBadRow
+	}
+	n := int(binary.BigEndian.Uint32([]byte(r.Part[1:])))
+	switch r.Part[0] {
+	case partHost:
+		var m jobspb.Host
+		if err := proto.Unmarshal(r.Data, &m); err != nil {
+			return err
+		}
+		if at := j.tasks.hostOf(host{job.Peer(m.GetPeer()), m.GetName(), m.GetStore()}); int(at) != n {
+			return fmt.Errorf("%w: host %d in place of %d", errBadRow, at, n)
+		}
+		return nil
+	case partChunk:
+		if n >= len(j.tasks.chunks) {
+			return fmt.Errorf("%w: the job has %d chunks", errBadRow, len(j.tasks.chunks))
+		}
+		return j.tasks.decodeChunk(n, r.Data)
+	}
+	if n >= j.tasks.n || j.tasks.chunks[n/chunkTasks].cells == nil {
+		return fmt.Errorf("%w: no such task", errBadRow)
+	}
+	x := j.tasks.cell(uint32(n))
+	if x.note == nil {
+		x.note = &note{}
+	}
+	switch r.Part[0] {
+	case partNote:
+		var m jobspb.Note
+		if err := proto.Unmarshal(r.Data, &m); err != nil {
+			return err
+		}
+		tail := x.note.tail
+		*x.note = note{
+			reason: job.Reason{Word: m.GetReasonWord(), Detail: m.GetReasonDetail()}, exitReason: m.GetExitReason(),
+			devices: m.GetDevices(), lost: peers(m.GetLost()), isolation: m.GetIsolation(), tail: tail,
+		}
+	case partTail:
+		x.note.tail = string(r.Data)
+	default:
+		return errBadRow
+	}
+	return nil
+}
+
+// recount counts the tasks anew, and finds when the last of them was closed.
+func (j *Job) recount() {
+	j.tasks.counts, j.tasks.assigned = job.Counts{}, 0
+	for k := range j.tasks.chunks {
+		c := &j.tasks.chunks[k]
+		if c.cells == nil {
+			j.tasks.counts.Add(c.alike.State, j.tasks.size(k))
+			j.close(c.alike)
+			continue
+		}
+		for i := range c.cells {
+			t := j.tasks.task(k*chunkTasks+i, &c.cells[i])
+			j.tasks.counts.Add(t.State, 1)
+			j.tasks.assigned += count(t.Assigned)
+			j.close(&t)
+		}
+	}
+}
+
+func (ts *tasks) decodeChunk(k int, data []byte) error {
+	var m jobspb.Chunk
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return err
+	}
+	c := &ts.chunks[k]
+	if m.GetAlike() != nil {
+		t, err := taskOf(m.GetAlike())
+		if err != nil {
+			return err
+		}
+		*c = chunk{alike: &t}
+		return nil
+	}
+	r := chunkReader{m: &m, n: ts.size(k)}
+	cells, err := r.read(ts)
+	if err != nil {
+		return err
+	}
+	*c = chunk{cells: cells}
+	return nil
+}
+
+// chunkReader turns columns into cells.
+type chunkReader struct {
+	m *jobspb.Chunk
+	n int
+}
+
+// read checks that each column has a value for each task, or none, and that what the
+// columns name is there.
+func (r *chunkReader) read(ts *tasks) ([]cell, error) {
+	m := r.m
+	for _, n := range []int{
+		len(m.State), len(m.Flags), len(m.Attempt), len(m.Runs), len(m.Host), len(m.Epoch), len(m.Exit), len(m.Code), len(m.Signal),
+		len(m.Text), len(m.Started), len(m.Ended), len(m.Closed), len(m.Began), len(m.Exited),
+	} {
+		if n != 0 && n != r.n {
+			return nil, fmt.Errorf("%w: a column of %d for %d tasks", errBadRow, n, r.n)
+		}
+	}
+	states, err := numbersOf(m.GetStates())
+	if err != nil {
+		return nil, err
+	}
+	epochs, texts := []uint32{0}, []uint16{0}
+	for _, e := range m.GetEpochs() {
+		epochs = append(epochs, ts.epochOf(epochOf(e)))
+	}
+	for _, t := range m.GetTexts() {
+		texts = append(texts, ts.textOf(t))
+	}
+	cells, columns := make([]cell, r.n), timeColumns(m)
+	for i := range cells {
+		x := &cells[i]
+		ok := true
+		x.state, ok = pick(states, int(at(m.State, i)), ok)
+		x.flags = at(m.Flags, i) & (flagAssigned | flagExit | flagRan)
+		x.attempt, x.runs = at(m.Attempt, i), at(m.Runs, i)
+		x.host = at(m.Host, i)
+		ok = ok && int(x.host) < len(ts.hosts)
+		x.epoch, ok = pick(epochs, int(at(m.Epoch, i)), ok)
+		x.text, ok = pick(texts, int(at(m.Text, i)), ok)
+		if x.flags&flagExit != 0 {
+			x.exit, ok = pick(states, int(at(m.Exit, i)), ok)
+		}
+		if !ok {
+			return nil, fmt.Errorf("%w: task %d names what is not there", errBadRow, i)
+		}
+		x.code, x.signal = at(m.Code, i), at(m.Signal, i)
+		for c, to := range x.times() {
+			if beyond := at(*columns[c], i); beyond != 0 {
+				*to = m.Base + int64(beyond)
+			}
+		}
+		if at(m.Flags, i)&flagSame != 0 {
+			x.began, x.exited = x.started, x.ended
+		}
+	}
+	return cells, nil
+}
+
+func at[T any](column []T, i int) (v T) {
+	if i < len(column) {
+		v = column[i]
+	}
+	return v
+}
+
+func pick[T any](list []T, i int, ok bool) (v T, still bool) {
+	if !ok || i >= len(list) {
+		return v, false
+	}
+	return list[i], true
+}
+
+func numbersOf(names []string) ([]uint8, error) {
+	out := make([]uint8, 0, len(names))
+	for _, name := range names {
+		n, known := numbers[job.State(name)]
+		if !known {
+			return nil, fmt.Errorf("%w: no state %.40q", errBadRow, name)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// taskOf reads a task in full.
+func taskOf(m *jobspb.Task) (job.Task, error) {
+	if _, known := numbers[job.State(m.GetState())]; !known {
+		return job.Task{}, fmt.Errorf("%w: no state %.40q", errBadRow, m.GetState())
+	}
+	t := job.Task{
+		Index: int(m.GetIndex()), State: job.State(m.GetState()),
+		Reason:  job.Reason{Word: m.GetReasonWord(), Detail: m.GetReasonDetail()},
+		Attempt: int(m.GetAttempt()), Node: job.Peer(m.GetNode()), NodeName: m.GetNodeName(), Store: m.GetStore(),
+		Epoch: epochOf(m.GetEpoch()), Devices: m.GetDevices(), Assigned: m.GetAssigned(), Runs: int(m.GetRuns()),
+		Started: timeOf(m.GetStarted()), Ended: timeOf(m.GetEnded()), Closed: timeOf(m.GetClosed()), Lost: peers(m.GetLost()),
+	}
+	if e := m.GetExit(); e != nil {
+		if _, known := numbers[job.State(e.GetState())]; !known {
+			return job.Task{}, fmt.Errorf("%w: no state %.40q", errBadRow, e.GetState())
+		}
+		t.Exit = &job.Exit{
+			State: job.State(e.GetState()), Code: int(e.GetCode()), Signal: int(e.GetSignal()), Reason: e.GetReason(),
+			Started: e.GetStarted(), Began: timeOf(e.GetBegan()), Ended: timeOf(e.GetEnded()), Tail: e.GetTail(), Isolation: e.GetIsolation(),
+		}
+	}
+	return t, nil
+}
+
+func epochOf(m *jobspb.Epoch) job.Epoch {
+	return job.Epoch{Generation: m.GetGeneration(), Term: m.GetTerm()}
+}
+
+func peers(list []string) []job.Peer {
+	var out []job.Peer
+	for _, s := range list {
+		out = append(out, job.Peer(s))
+	}
+	return out
+}

@@ -1,0 +1,84 @@
+package node
+
+// The bounds of a type: what it knows fits into one head.
+
+import (
+	"go/types"
+	"testing"
+)
+
+const (
+	maxMethods = 25
+	maxFields  = 20
+)
+
+// lists are the types that are a list by nature, each with the reason. They may grow.
+var lists = map[string]string{
+	"api.Client":                   "one method for each endpoint",
+	"job.Spec":                     "one field for each thing that a user can ask for",
+	"lease.Record":                 "a row of the ledger: what has to survive a restart, field by field",
+	"node.Config":                  "one field for each setting of the daemon",
+	"worker/runner/protocol.Start": "a message: all that the runner has to know of a task",
+}
+
+// shrinking are types that are too large, each with its present size and the reason. The numbers only fall.
+var shrinking = map[string]struct {
+	methods, fields int
+	why             string
+}{
+	"blob.Store":              {37, 12, "packs, index and trees share one lock"},
+	"node.Node":               {37, 28, "it builds the parts and is also what the API asks"},
+	"scheduler.Core":          {210, 45, "being cut: requests, dispatch and watching become types"},
+	"scheduler.Loop":          {40, 12, "one method for each request, beside those that turn the loop"},
+	"scheduler.task":          {3, 25, "being cut with Core: its flags are phases of an offer and of an attempt"},
+	"worker/files.Driver":     {29, 8, "fetching, unpacking and keeping files share the list of tasks"},
+	"worker/supervisor.state": {28, 12, "it starts the runners, follows tasks across them, and answers the daemon"},
+}
+
+func TestSizes(t *testing.T) {
+	s := loadTree(t)
+	large := map[string]bool{}
+	for dir := range s.sources {
+		c, err := s.check(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range c.types.Scope().Names() {
+			obj, ok := c.types.Scope().Lookup(name).(*types.TypeName)
+			if !ok || c.generated[s.file(obj.Pos())] {
+				continue
+			}
+			named, ok := obj.Type().(*types.Named)
+			if !ok {
+				continue
+			}
+			methods, fields := named.NumMethods(), 0
+			if x, ok := named.Underlying().(*types.Struct); ok {
+				fields = x.NumFields()
+			}
+			if methods <= maxMethods && fields <= maxFields {
+				continue
+			}
+			full := dir + "." + name
+			large[full] = true
+			limit := shrinking[full]
+			switch {
+			case lists[full] != "":
+			case methods > max(limit.methods, maxMethods) || fields > max(limit.fields, maxFields):
+				t.Errorf("%s has %d methods and %d fields: that is more than one thing to know", full, methods, fields)
+			case methods < limit.methods || fields < limit.fields:
+				t.Errorf("%s has %d methods and %d fields: lower the list's %d and %d", full, methods, fields, limit.methods, limit.fields)
+			}
+		}
+	}
+	for full := range lists {
+		if !large[full] {
+			t.Errorf("%s is not large: take it off the list", full)
+		}
+	}
+	for full := range shrinking {
+		if !large[full] {
+			t.Errorf("%s is no longer large: take it off the list", full)
+		}
+	}
+}
