@@ -35,7 +35,7 @@ var floors = map[string][]string{
 	"scheduler/policy":       {"job", "gpu", "lease"},
 	"internal/logtest":       {},
 	"internal/stories":       {"job"},
-	"worker":                 {"job", "gpu", "lease", "worker/leaseclock"},
+	"worker":                 {"job", "gpu", "lease", "timers", "worker/leaseclock"},
 	"worker/leaseclock":      {},
 	"worker/output":          {"job"},
 	"worker/cgroup":          {},

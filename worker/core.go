@@ -47,7 +47,7 @@ func NewCore(cfg Config) (*Core, error) {
 		return nil, err
 	}
 	c := &Core{
-		cfg: &cfg, turn: &turn{}, ledger: &ledger{gone: map[job.Attempt]struct{}{}}, sessions: newSessions(cfg.Profile.Peer),
+		cfg: &cfg, turn: &turn{timers: newAlarms()}, ledger: &ledger{gone: map[job.Attempt]struct{}{}}, sessions: newSessions(cfg.Profile.Peer),
 	}
 	var err error
 	if c.account, err = newAccount(c.cfg, c.turn); err != nil {

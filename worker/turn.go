@@ -12,7 +12,7 @@ import (
 
 // turn is what all rooms of a Core share: where they put effects, the timers, and what has to be looked at.
 type turn struct {
-	timers  timers
+	timers  alarms
 	out     Effects // nothing of it waits for the disk
 	dropped int     // log lines beyond the bound
 
