@@ -103,7 +103,7 @@ func (o *owner) carry(fx scheduler.Effects) {
 	}
 	o.w.stats.effects += len(fx.Propose) + len(fx.Send) + len(fx.Find) + len(fx.Want) + len(fx.Unwant) + len(fx.Rows) + len(fx.Gone) + len(fx.Reply)
 	if o.w.trace != nil {
-		for _, t := range fx.Told {
+		for _, t := range fx.Notices {
 			o.w.logf("%s tells: kind %d %s %s %s %s", o.peer, t.Kind, t.Attempt, t.Node, t.State, t.Detail)
 		}
 	}

@@ -6,54 +6,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
-// ErrStopped is a call to a scheduler that has ended; the daemon is going down.
-var ErrStopped = errors.New("scheduler: stopped")
+// MayBeDead counts the attempts that DeclareDead would give up. It is
+// ErrConflict if the host answers this scheduler.
+func (l *Loop) MayBeDead(ctx context.Context, p job.Peer) (attempts int, err error) {
+	return query(ctx, l, func(c *Core) (int, error) { return c.deaths.mayBeDead(p) })
+}
+
+// DeclareDead gives up every attempt of this scheduler that is assigned to the
+// host, on the word of the user by that nothing runs there any more. It returns
+// how many they are once that is committed. A host that answers is ErrConflict;
+// one that is not known here has no attempts. ErrBusy says that the journal
+// took too long: they may be given up yet, and it may be declared again.
+func (l *Loop) DeclareDead(ctx context.Context, p job.Peer, by string) (given int, err error) {
+	r, err := l.ask(ctx, func(t Token) Event { return DeclareDead{Token: t, Peer: p, By: by} })
+	return r.Given, err
+}
+
+// Deposed tells of the end of ownership, in order with Deliver.
+func (l *Loop) Deposed(epoch job.Epoch) { l.box.putAlways(mail{event: Deposed{epoch}}) }
+
+// NotProposed gives back records that the journal took and did not commit, in order with Deliver.
+func (l *Loop) NotProposed(records []job.Record, err error) {
+	l.box.putAlways(mail{event: NotProposed{Records: records, Err: err}})
+}
 
 // SubmitRequest is a job that a user asks for.
 type SubmitRequest struct {
 	User string
 	Key  string // idempotency key, or empty
 	Spec job.Spec
-}
-
-// replies pairs tokens with those who wait. A leaf with a lock.
-type replies struct {
-	mu   sync.Mutex
-	last Token                // guarded by mu
-	out  map[Token]chan Reply // guarded by mu
-}
-
-func newReplies() replies { return replies{out: map[Token]chan Reply{}} }
-
-func (r *replies) open() (Token, chan Reply) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last++
-	c := make(chan Reply, 1)
-	r.out[r.last] = c
-	return r.last, c
-}
-
-func (r *replies) forget(t Token) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.out, t)
-}
-
-func (r *replies) reply(x Reply) {
-	r.mu.Lock()
-	c := r.out[x.Token]
-	delete(r.out, x.Token)
-	r.mu.Unlock()
-	if c != nil {
-		c <- x // has room for the one reply
-	}
 }
 
 // ask sends a request and waits for its answer.
@@ -112,7 +98,7 @@ func (l *Loop) look(ctx context.Context, f func(*Core)) error {
 // Submit accepts a job and returns once its record is committed: from then on
 // it outlives this daemon. A *NoMatchError says that nothing could ever run it.
 func (l *Loop) Submit(ctx context.Context, r SubmitRequest) (job.Job, error) {
-	j, archived, err := l.change(ctx, func(t Token) Event { return SubmitAsk{Token: t, User: r.User, Key: r.Key, Spec: r.Spec} })
+	j, archived, err := l.change(ctx, func(t Token) Event { return Submit{Token: t, User: r.User, Key: r.Key, Spec: r.Spec} })
 	switch {
 	case archived && errors.Is(err, ErrNotFound):
 		return job.Job{}, fmt.Errorf("%w: the job of idempotency key %q is just being forgotten", ErrBusy, r.Key)
@@ -135,23 +121,23 @@ func sameJob(j job.Job, r SubmitRequest) (job.Job, error) {
 
 // Cancel ends a job; the answer shows it as it is once that is committed.
 func (l *Loop) Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error) {
-	j, _, err := l.change(ctx, func(t Token) Event { return CancelAsk{Token: t, Job: id, Reason: reason} })
+	j, _, err := l.change(ctx, func(t Token) Event { return Cancel{Token: t, Job: id, Reason: reason} })
 	return j, err
 }
 
 // Hold keeps a waiting job from being placed.
 func (l *Loop) Hold(ctx context.Context, id job.ID, reason string) (job.Job, error) {
-	return l.hold(ctx, askHold, id, reason)
+	return l.hold(ctx, toHold, id, reason)
 }
 
 // Release lets a held job go on.
 func (l *Loop) Release(ctx context.Context, id job.ID, reason string) (job.Job, error) {
-	return l.hold(ctx, askRelease, id, reason)
+	return l.hold(ctx, toRelease, id, reason)
 }
 
-func (l *Loop) hold(ctx context.Context, kind askKind, id job.ID, reason string) (job.Job, error) {
+func (l *Loop) hold(ctx context.Context, kind changeKind, id job.ID, reason string) (job.Job, error) {
 	j, archived, err := l.change(ctx, func(t Token) Event {
-		return HoldAsk{Token: t, Job: id, Release: kind == askRelease, Reason: reason}
+		return Hold{Token: t, Job: id, Release: kind == toRelease, Reason: reason}
 	})
 	if archived && err == nil {
 		return job.Job{}, conflict(j.ID, j.State(), kind)
@@ -187,7 +173,7 @@ func (l *Loop) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
 	if err != nil {
 		return x, err
 	}
-	return query(ctx, l, func(c *Core) (lease.Explanation, error) { return c.whyOf(j) })
+	return query(ctx, l, func(c *Core) (lease.Explanation, error) { return c.views.whyOf(j) })
 }
 
 // Offers is a dry run of a spec.

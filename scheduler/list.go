@@ -1,109 +1,56 @@
 package scheduler
 
-// Listings: pages of jobs, newest first, whole and archived ones alike.
+// Jobs as the loop gives them: whole ones from the core, archived ones from the rows on disk.
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs"
 )
 
-const (
-	// MaxList bounds the jobs of one answer.
-	MaxList = 1000
-	// leastPage is what is looked at together, where few of many are chosen.
-	leastPage = 256
-)
-
-// pageLimit is how many jobs an answer to f may hold.
-func pageLimit(f job.Query) int {
-	if f.Limit <= 0 || f.Limit > MaxList {
-		return MaxList
+// whole is a listed job with all that its rows tell: ErrNotFound if it was forgotten
+// since it was listed.
+func (l *Loop) whole(x Listed) (job.Job, error) {
+	if x.Job != nil {
+		return l.withTails(*x.Job)
 	}
-	return f.Limit
+	rows, err := l.needs.Journal.Rows(x.ID, "", "")
+	if err != nil {
+		return job.Job{}, fmt.Errorf("scheduler: read job %s: %w", x.ID, err)
+	}
+	if len(rows) == 0 {
+		return job.Job{}, fmt.Errorf("%w: %s", ErrNotFound, x.ID)
+	}
+	decoded, err := jobs.Decode(rows)
+	if err != nil {
+		return job.Job{}, fmt.Errorf("scheduler: read job %s: %w", x.ID, err)
+	}
+	j := decoded.View(0, viewTasks)
+	j.Owner = l.self
+	for i := range j.Tasks {
+		if t := &j.Tasks[i]; t.Ended.IsZero() {
+			t.Ended = x.Ended
+		}
+	}
+	return j, nil
 }
 
-// Page are the jobs that the filter chooses, newest first. Of an archived job
-// the name is not known here: such a one may not match after all.
-func (c *Core) Page(f job.Query) []Listed {
-	limit := pageLimit(f)
-	if len(f.IDs) > 0 {
-		return c.named(f, limit)
+// withTails adds the ends of standard errors that are on disk alone.
+func (l *Loop) withTails(j job.Job) (job.Job, error) {
+	if j.Counts.Total() <= 1 || len(j.Tasks) == 0 {
+		return j, nil
 	}
-	lowest, highest, ok := job.DrawnWith(f.Prefix)
-	if !ok {
-		return nil
+	from, to := jobs.TailParts(j.Tasks[0].Index, j.Tasks[len(j.Tasks)-1].Index+1)
+	rows, err := l.needs.Journal.Rows(j.ID, from, to)
+	if err != nil {
+		return job.Job{}, fmt.Errorf("scheduler: read job %s: %w", j.ID, err)
 	}
-	var out []Listed
-	each := func(x jobs.Entry) bool {
-		if x.Number() < lowest || x.Number() > highest {
-			return true
-		}
-		if l, ok := c.chosen(x, &f); ok {
-			out = append(out, l)
-		}
-		return len(out) < limit
-	}
-	from := jobs.Entry{}
-	if f.After.ID != "" {
-		from = jobs.At(f.After.Submitted, f.After.ID.Drawn())
-	}
-	c.table.Scan(from, each)
-	return out
-}
-
-// chosen is a job if the filter chooses it, as far as can be told here.
-func (c *Core) chosen(x jobs.Entry, f *job.Query) (Listed, bool) {
-	j := c.table.Of(x)
-	switch {
-	case j == nil:
-		if f.User != "" && f.User != x.User() || len(f.States) > 0 && !slices.Contains(f.States, x.State()) {
-			return Listed{}, false
-		}
-	case f.User != "" && f.User != j.User,
-		len(f.States) > 0 && !j.Active() && !slices.Contains(f.States, j.State()):
-		return Listed{}, false // the costly part of a view would be for nothing
-	}
-	l := c.listed(x)
-	switch {
-	case f.After.ID != "" && f.After.Compare(job.Position{Submitted: l.Submitted, ID: l.ID}) >= 0,
-		!strings.HasPrefix(string(l.ID), f.Prefix),
-		l.Job != nil && !f.Match(l.Job):
-		return Listed{}, false
-	}
-	return l, true
-}
-
-// named are the jobs that a filter names, newest first: what a client waits for
-// costs no look at all others.
-func (c *Core) named(f job.Query, limit int) []Listed {
-	var found []jobs.Entry
-	for _, id := range f.IDs {
-		if x, there := c.table.Entry(id); there && !slices.Contains(found, x) {
-			found = append(found, x)
-		}
-	}
-	slices.SortFunc(found, jobs.Entry.Compare)
-	var out []Listed
-	for _, x := range found {
-		if l, ok := c.chosen(x, &f); ok && len(out) < limit {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
-// Counts is how many jobs are in each state.
-func (c *Core) Counts() map[job.State]int {
-	counts := c.table.ArchivedStates()
-	for _, e := range c.jobs {
-		counts[c.stateOf(e)]++
-	}
-	return counts
+	jobs.AddTails(&j, rows)
+	return j, nil
 }
 
 // Jobs are the jobs that the filter chooses, newest first.
@@ -139,4 +86,61 @@ func (l *Loop) Jobs(ctx context.Context, f job.Query) ([]job.Job, error) {
 // Counts is how many jobs are in each state.
 func (l *Loop) Counts(ctx context.Context) (map[job.State]int, error) {
 	return query(ctx, l, func(c *Core) (map[job.State]int, error) { return c.Counts(), nil })
+}
+
+// Watch streams the jobs that the filter chooses: as they are, then as they
+// change; what was overtaken before it was read is left out. The channel is
+// closed when ctx ends, when the scheduler does, or when the reader is too far
+// behind: list and watch again.
+func (l *Loop) Watch(ctx context.Context, f job.Query) (<-chan job.Job, error) {
+	w := &watcher{filter: f, out: make(chan job.Job), latest: map[job.ID]job.Job{}, bell: make(chan struct{}, 1)}
+	archived, err := query(ctx, l, func(c *Core) (archived []Listed, err error) {
+		if len(l.watchers.all) >= maxWatchers {
+			return nil, ErrBusy
+		}
+		l.watchers.all[w] = true
+		for _, x := range slices.Backward(c.Page(f)) {
+			if x.Job != nil {
+				w.put(*x.Job)
+			} else {
+				archived = append(archived, x)
+			}
+		}
+		return archived, nil
+	})
+	if err == nil {
+		err = l.putArchived(w, archived)
+	}
+	if err != nil {
+		l.unwatch(w)
+		return nil, err
+	}
+	go func() {
+		defer close(w.out)
+		w.pump(ctx)
+		l.unwatch(w)
+	}()
+	return w.out, nil
+}
+
+// putArchived hands archived jobs to a watcher; nothing newer can come of them.
+func (l *Loop) putArchived(w *watcher, archived []Listed) error {
+	for _, x := range archived {
+		j, err := l.whole(x)
+		if errors.Is(err, ErrNotFound) {
+			continue // forgotten since
+		}
+		if err != nil {
+			return err
+		}
+		if w.filter.Match(&j) {
+			w.put(j)
+		}
+	}
+	return nil
+}
+
+// unwatch has the loop forget the watcher.
+func (l *Loop) unwatch(w *watcher) {
+	l.box.putAlways(mail{look: func(*Core) { delete(l.watchers.all, w) }})
 }

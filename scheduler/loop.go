@@ -191,8 +191,8 @@ func (l *Loop) step(ctx context.Context, events []Event, searches *sync.WaitGrou
 		l.tell.reply(r)
 	}
 	l.watchers.publish(l.core, fx.Changed)
-	for _, t := range fx.Told {
-		l.logTold(t)
+	for _, t := range fx.Notices {
+		l.logNotice(t)
 	}
 }
 
@@ -322,9 +322,9 @@ func (l *Loop) FromWorker(p job.Peer, m lease.ToScheduler) error {
 	return nil
 }
 
-// logTold says what happened. How tasks fare is in their jobs' documents, and
+// logNotice says what happened. How tasks fare is in their jobs' documents, and
 // on the log of the host that runs them.
-func (l *Loop) logTold(t Told) {
+func (l *Loop) logNotice(t Notice) {
 	switch t.Kind {
 	case TaskStarted:
 		l.log.Debug("task placed", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "why", t.Detail)

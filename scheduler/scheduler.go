@@ -123,3 +123,10 @@ const (
 	maxFinds     = 16    // classes looked for and announced at a time
 	forgetWorker = 24 * time.Hour
 )
+
+// ErrNotOwner says that this daemon no longer owns the jobs of the group. What was asked for may have been done or not:
+// ask the daemon that owns them now.
+var ErrNotOwner = errors.New("scheduler: another daemon answers for these jobs now")
+
+// ErrStopped is a call to a scheduler that has ended; the daemon is going down.
+var ErrStopped = errors.New("scheduler: stopped")

@@ -1,0 +1,407 @@
+package scheduler
+
+// Dispatches: a task is offered to hosts, and one of them commits. The Start is sent only when the Assign of the task is in
+// the journal as well (R1).
+
+import (
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
+)
+
+// dispatches brings tasks to hosts.
+type dispatches struct {
+	*turn
+	entries   *entries
+	hosts     *hosts
+	contact   *contact
+	pending   *pending
+	placement *placement
+	attempts  *attempts
+	offers    *offers
+}
+
+func (ds *dispatches) begin(t *task) *dispatch {
+	f := &dispatch{task: t, n: t.durable().Attempt + 1, since: ds.now}
+	t.dispatch = f
+	return f
+}
+
+// direct offers the task to a host where it fits, and proposes its Assign while the offer is under way. A task that
+// was declined of late is assigned only when the host has committed, so that further declines cost the journal nothing.
+func (ds *dispatches) direct(t *task, w *worker, chosen []string) {
+	f := ds.begin(t)
+	ds.offer(f, w, fleet.Direct, chosen)
+	if t.declines == 0 {
+		ds.assign(f, w)
+	}
+}
+
+// offerQueued has the task queue at full hosts.
+func (ds *dispatches) offerQueued(t *task, hosts []*worker) {
+	f := ds.begin(t)
+	for _, w := range hosts {
+		ds.queueAtHost(f, w)
+	}
+	ds.pending.queued.add(t)
+}
+
+// queueAtHost has the task queue at a full host, if need be in place of the last that queues there.
+func (ds *dispatches) queueAtHost(f *dispatch, w *worker) {
+	if last := w.Claims.LastQueued(); last != nil {
+		if o := ds.offers.byID[last.ID]; rank(f.task, o.dispatch.task) < 0 {
+			ds.offers.release(o)
+			ds.offerGone(o, avoidance{})
+		}
+	}
+	ds.offer(f, w, fleet.Queued, nil)
+}
+
+// offer sends an offer to the host, and counts what it takes there.
+func (ds *dispatches) offer(f *dispatch, w *worker, state fleet.ClaimState, chosen []string) {
+	t := f.task
+	o := &offer{id: ds.offers.draw(), dispatch: f, worker: w, leases: w.Leases}
+	o.claim = fleet.Claim{ID: o.id, User: t.shape.User, Rank: placeOf(t), Need: t.shape.Need, Devices: chosen, State: state}
+	ds.offers.byID[o.id] = o
+	f.offers = append(f.offers, o)
+	w.Claim(&o.claim)
+	ds.contact.used(w.Peer)
+	if state == fleet.Queued {
+		ds.offers.sendOffer(o, queueWait)
+		ds.renew(o)
+		if w.Quotas.IsProbe(&o.claim) { // if the user held too much, the host would decline at once
+			ds.after(directLimit, func() { ds.hosts.probed(o) })
+		}
+	} else {
+		ds.offers.sendOffer(o, directWait)
+		o.timer = ds.after(directLimit, func() { ds.overdue(o) })
+	}
+	ds.entries.changed(t.e)
+}
+
+// renewOffer sends a queued offer again before it runs out, so that it keeps its place in the host's queue, and what
+// the host keeps for it.
+func (ds *dispatches) renew(o *offer) {
+	o.timer = ds.after(renewEvery, func() {
+		ds.offers.sendOffer(o, queueWait)
+		ds.renew(o)
+		if f := o.dispatch; f.offers[0] == o {
+			ds.spread(f)
+		}
+	})
+}
+
+// spread has a task that has waited long queue at one more host. The hosts where it queues may never get room, or may
+// never commit.
+func (ds *dispatches) spread(f *dispatch) {
+	n := len(f.offers)
+	if n >= spreadMost || ds.now.Sub(f.since) < time.Duration(n)*spreadEvery {
+		return
+	}
+	ds.hosts.fleet.Count(ds.now)
+	if hosts := ds.placement.queueAt(f.task); len(hosts) > 0 {
+		ds.queueAtHost(f, hosts[0])
+	}
+}
+
+func (ds *dispatches) assign(f *dispatch, w *worker) {
+	f.proposed, f.target = true, w.Peer
+	f.task.proposed = f.n
+	ds.propose(job.AssignRecord{
+		Attempt: job.Attempt{Job: f.task.e.job.ID, Task: f.task.index, N: f.n},
+		Node:    w.Peer, NodeName: w.Name(), Store: w.Profile.Store,
+	})
+}
+
+// overdue takes back an offer that had no answer in time. The task avoids the host for a while.
+func (ds *dispatches) overdue(o *offer) {
+	ds.offers.release(o)
+	o.dispatch.task.declines++
+	o.dispatch.task.why = o.worker.Name() + " did not answer an offer"
+	ds.offerGone(o, ds.avoidHard(o))
+}
+
+// avoidHard avoids the offer's host, with growing back-off.
+func (ds *dispatches) avoidHard(o *offer) avoidance {
+	return avoidance{peer: o.worker.Peer, until: ds.now.Add(backoff(o.dispatch.task.declines)), hard: true}
+}
+
+// offerGone ends an offer that will not be committed, and the flight if it was its last.
+func (ds *dispatches) offerGone(o *offer, a avoidance) {
+	ds.offers.drop(o)
+	o.dispatch.task.avoid.add(ds.now, a)
+	if len(o.dispatch.offers) == 0 {
+		ds.over(o.dispatch)
+	}
+}
+
+// abort takes a flight back: its Start was not sent.
+func (ds *dispatches) abandon(f *dispatch) {
+	ds.releaseAll(f)
+	ds.over(f)
+}
+
+func (ds *dispatches) releaseAll(f *dispatch) {
+	for _, o := range slices.Clone(f.offers) {
+		ds.offers.release(o)
+		ds.offers.drop(o)
+	}
+}
+
+// ground forgets the task's flight, if any, and takes its offers back; what
+// becomes of the task is the caller's to say.
+func (ds *dispatches) takeBack(t *task) {
+	f := t.dispatch
+	if f == nil {
+		return
+	}
+	t.dispatch = nil
+	ds.pending.queued.remove(t)
+	ds.releaseAll(f)
+}
+
+// over ends a flight whose Start was not sent. An attempt that is already in
+// the journal is given up; one on its way there is when it arrives.
+func (ds *dispatches) over(f *dispatch) {
+	t := f.task
+	if t.dispatch != f {
+		return
+	}
+	t.dispatch = nil
+	ds.pending.queued.remove(t)
+	ds.entries.changed(t.e)
+	if f.assigned {
+		ds.attempts.giveUp(t, job.ProofDeclined, "the host did not take it")
+		return
+	}
+	ds.pending.requeue(t)
+}
+
+// notAssigned ends the flight whose Assign the journal did not take.
+func (ds *dispatches) notAssigned(a job.Attempt) {
+	e := ds.entries.byID[a.Job]
+	if e == nil || !e.job.Has(a.Task) {
+		return
+	}
+	t := e.task(a.Task)
+	if t.proposed != a.N {
+		return
+	}
+	t.proposed = 0
+	t.declines++
+	t.notBefore, t.why = ds.now.Add(backoff(t.declines)), "the journal did not take the placement"
+	f := t.dispatch
+	switch {
+	case f == nil:
+		ds.pending.requeue(t)
+	case f.winner != nil: // the host holds it for a while yet: its turn is not given up for one refusal
+		ds.after(retryWait, func() {
+			if t.dispatch == f && f.winner != nil && t.proposed == 0 && !f.assigned {
+				ds.assign(f, f.winner.worker)
+			}
+		})
+	default:
+		ds.abandon(f)
+	}
+}
+
+func (ds *dispatches) commit(w *worker, m lease.Commit) {
+	o := ds.offers.byID[m.Offer]
+	if o == nil || o.worker != w || o.dispatch.winner != nil && o.dispatch.winner != o {
+		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.current(w, m.Attempt) && e.task(m.Attempt.Task).started == m.Attempt.N {
+			return // a second word on what has been started
+		}
+		ds.send(w.Peer, lease.Release{Offer: m.Offer}) // too late: another was first, or nobody waits
+		return
+	}
+	f := o.dispatch
+	if m.Session == 0 {
+		ds.sessionless(o)
+		return
+	}
+	if f.winner == o {
+		return
+	}
+	w.Hold(&o.claim, m.Devices)
+	ds.hosts.probed(o)
+	ds.hosts.offerToFreed(w) // another may queue there
+	f.winner, f.session, f.devices = o, m.Session, m.Devices
+	for _, other := range slices.Clone(f.offers) {
+		if other != o {
+			ds.offers.release(other)
+			ds.offers.drop(other)
+		}
+	}
+	ds.pending.setWaiting(f.task, false)
+	ds.pending.queued.remove(f.task)
+	ds.stop(o.timer)
+	o.timer = ds.after(commitLimit, func() { ds.abandon(f) }) // the host holds it no longer
+	if !f.proposed {
+		ds.assign(f, w)
+	}
+	ds.start(f)
+}
+
+// sessionless handles a commit of a host without a live lease: it could not
+// start anything. With the answer to its renewal it is asked again.
+func (ds *dispatches) sessionless(o *offer) {
+	f, w := o.dispatch, o.worker
+	ds.offers.release(o)
+	crossed := w.Leases > o.leases // the answer to its renewal crossed the commit on its way
+	if crossed {
+		w.Leased()
+	} else {
+		w.Leaseless()
+	}
+	ds.after(sessionWait, func() { ds.hosts.trusted(w) })
+	if !f.proposed && len(f.offers) > 1 {
+		ds.offerGone(o, avoidance{})
+		return
+	}
+	ds.offers.drop(o)
+	ds.pending.queued.remove(f.task) // it waits here now
+	ds.hosts.setWaitingForLease(w, append(w.waiting, f))
+	if crossed {
+		ds.leased(w)
+		return
+	}
+	ds.after(sessionWait, func() {
+		if i := slices.Index(w.waiting, f); i >= 0 {
+			ds.hosts.setWaitingForLease(w, slices.Delete(w.waiting, i, i+1))
+			if f.task.dispatch != f {
+				return
+			}
+			f.task.declines++
+			f.task.why = w.Name() + " has no lease"
+			f.task.avoid.add(ds.now, ds.avoidHard(o))
+			ds.over(f)
+		}
+	})
+}
+
+// leased asks again what waited for a lease at the host.
+func (ds *dispatches) leased(w *worker) {
+	ds.hosts.trusted(w)
+	waiting := w.waiting
+	ds.hosts.setWaitingForLease(w, nil)
+	for _, f := range waiting {
+		if f.task.dispatch == f {
+			r := f.task.request()
+			chosen, _ := w.Devices.Fit(r.Need, w.LeftFor(&r.Rank))
+			ds.offer(f, w, fleet.Direct, chosen)
+		}
+	}
+}
+
+// start sends the Start once both the commit and the journal have spoken (R1),
+// unless the attempt has been given up (R7).
+func (ds *dispatches) start(f *dispatch) {
+	t := f.task
+	if f.winner == nil || !f.assigned || t.dispatch != f || t.givenUp == f.n {
+		return
+	}
+	o, j := f.winner, t.e.job
+	if j.Cancelled != "" || !o.worker.Up {
+		ds.abandon(f)
+		return
+	}
+	t.dispatch = nil
+	ds.offers.drop(o)
+	t.started, t.reported, t.declines = f.n, true, 0
+	ds.attempts.saw(t, job.Reserved)
+	t.devices = f.devices
+	ds.send(o.worker.Peer, lease.Start{
+		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: f.session, User: j.User, Spec: j.Spec,
+	})
+	ds.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: ds.whyHost(t, o.worker)})
+	ds.entries.changed(t.e)
+	n := f.n
+	t.report = ds.after(reportWait, func() {
+		if t.started == n && t.seen == job.Reserved {
+			t.reported = false
+			ds.attempts.check(t)
+		}
+	})
+}
+
+func (ds *dispatches) whyHost(t *task, w *worker) string {
+	return ds.placement.policy.Why(t.e.job.Spec.Resources, policyHost(w.Host, &w.Free))
+}
+
+func (ds *dispatches) decline(w *worker, m lease.Decline) {
+	w.SetFree(m.Free)
+	ds.hosts.offerToFreed(w)
+	o := ds.offers.byID[m.Offer]
+	if o == nil || o.worker != w {
+		return
+	}
+	t := o.dispatch.task
+	if m.Never {
+		t.shape.Refuse(w.Host)
+		ds.offerGone(o, avoidance{})
+		return
+	}
+	ds.offers.drop(o)
+	a := avoidance{}
+	r := t.request()
+	_, lack := w.Devices.Fit(r.Need, w.LeftFor(&r.Rank))
+	switch {
+	case m.Reason.Word == job.ReasonQuota:
+		ds.hosts.refusedQuota(w, t.e.job.User, r.Need, m.Reason.Detail)
+		t.declines++ // so that the next one costs the journal nothing if it is refused, too
+	case lack == "" && m.Reason.Word == job.ReasonResources && !o.queued():
+		a = avoidance{peer: w.Peer, until: ds.now.Add(keptFor), kept: true}
+		ds.hosts.askAgain(w, a.until) // those for whom it is kept may be gone then, and nothing else would tell
+	case lack == "" || m.Reason.Word != job.ReasonResources:
+		t.declines++ // it is not for lack of room, as far as we can see
+		a = ds.avoidHard(o)
+		t.why = w.Name() + ": " + m.Reason.String()
+	default:
+		ds.hosts.missed(w, o)
+	}
+	t.avoid.add(ds.now, a)
+	if len(o.dispatch.offers) == 0 {
+		ds.over(o.dispatch)
+	}
+}
+
+func (ds *dispatches) notSent(e NotSent) {
+	d := Notice{Kind: MessageDefect, Peer: e.To, Node: ds.hosts.nameOf(e.To), Detail: e.Err.Error()}
+	switch m := e.Msg.(type) {
+	case lease.Offer:
+		d.Attempt = m.Attempt
+		if o := ds.offers.byID[m.ID]; o != nil && o.worker.Peer == e.To {
+			t := o.dispatch.task
+			ds.unsendable(t)
+			ds.abandon(o.dispatch)
+		}
+	case lease.Start:
+		d.Attempt = m.Attempt
+		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.job.Has(m.Attempt.Task) {
+			if t := e.task(m.Attempt.Task); t.durable().Assigned && t.attempt() == m.Attempt {
+				ds.unsendable(t)
+				ds.attempts.giveUp(t, job.ProofDeclined, "its start could not be sent")
+			}
+		}
+	default: // it is said again by what needs an answer
+	}
+	ds.notify(d)
+}
+
+// unsendable has the task wait.
+func (ds *dispatches) unsendable(t *task) {
+	t.notBefore, t.why = ds.now.Add(retryMost), "this daemon could not send a message about it: see its log"
+}
+
+// lostLead takes back all offers.
+func (ds *dispatches) lostLead() {
+	for _, j := range ds.entries.table.Jobs() {
+		for _, t := range slices.Clone(ds.entries.byID[j.ID].tasks) {
+			ds.takeBack(t)
+			t.proposed = 0
+		}
+	}
+}
