@@ -24,6 +24,11 @@ var rooms = map[string]string{
 		attempt exit ledger session report queue arbitration renew attempts
 		command reserve drain gate offers start
 		core restore parts execute loop worker`,
+	"scheduler": `
+		scheduler timer event turn avoid queue search task waitlist
+		entries history hosts assigned contact pending placement attempts offers dispatches plan reports
+		explain views renew requests deaths records core sessions owner look step
+		mailbox replies calls watch needs reader execute loop list verbs`,
 }
 
 // The bounds of a type, so that it has one thing to know.

@@ -40,7 +40,7 @@ func TestArchivedJobsAnswer(t *testing.T) {
 		if err := h.loop.Ping(t.Context()); err != nil { // a step, which hears of the last rows
 			t.Fatal(err)
 		}
-		err := h.loop.look(t.Context(), func(c *Core) {
+		err := h.loop.calls.look(t.Context(), func(c *Core) {
 			if len(c.entries.byID) != 2 || c.entries.table.Len() != 8 {
 				t.Errorf("%d jobs are whole and %d listed, want 2 and 8", len(c.entries.byID), c.entries.table.Len())
 			}

@@ -23,8 +23,8 @@ type attempts struct {
 
 // lostHost has a task wait whose host was lost, longer with every host.
 func (at *attempts) lostHost(t *task, p job.Peer, name string) {
-	t.notBefore = at.now.Add(at.jitter(doubled(lossFirst, len(t.e.job.Lost(t.index)), lossMost)))
-	t.why = "after " + name + " was lost"
+	t.pause.until = at.now.Add(at.jitter(doubled(lossFirst, len(t.e.job.Lost(t.index)), lossMost)))
+	t.pause.why = "after " + name + " was lost"
 	t.avoid.add(at.now, avoidance{peer: p, until: at.now.Add(avoidFor)})
 }
 

@@ -120,7 +120,7 @@ func (ds *dispatches) assign(f *dispatch, w *worker) {
 func (ds *dispatches) overdue(o *offer) {
 	ds.offers.release(o)
 	o.dispatch.task.declines++
-	o.dispatch.task.why = o.worker.Name() + " did not answer an offer"
+	o.dispatch.task.pause.why = o.worker.Name() + " did not answer an offer"
 	ds.offerGone(o, ds.avoidHard(o))
 }
 
@@ -192,7 +192,7 @@ func (ds *dispatches) notAssigned(a job.Attempt) {
 	}
 	t.proposed = 0
 	t.declines++
-	t.notBefore, t.why = ds.now.Add(backoff(t.declines)), "the journal did not take the placement"
+	t.pause.until, t.pause.why = ds.now.Add(backoff(t.declines)), "the journal did not take the placement"
 	f := t.dispatch
 	switch {
 	case f == nil:
@@ -275,7 +275,7 @@ func (ds *dispatches) sessionless(o *offer) {
 				return
 			}
 			f.task.declines++
-			f.task.why = w.Name() + " has no lease"
+			f.task.pause.why = w.Name() + " has no lease"
 			f.task.avoid.add(ds.now, ds.avoidHard(o))
 			ds.over(f)
 		}
@@ -312,7 +312,7 @@ func (ds *dispatches) start(f *dispatch) {
 	ds.offers.drop(o)
 	t.started, t.reported, t.declines = f.n, true, 0
 	ds.attempts.saw(t, job.Reserved)
-	t.devices = f.devices
+	t.process.devices = f.devices
 	ds.send(o.worker.Peer, lease.Start{
 		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: f.session, User: j.User, Spec: j.Spec,
 	})
@@ -358,7 +358,7 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 	case lack == "" || m.Reason.Word != job.ReasonResources:
 		t.declines++ // it is not for lack of room, as far as we can see
 		a = ds.avoidHard(o)
-		t.why = w.Name() + ": " + m.Reason.String()
+		t.pause.why = w.Name() + ": " + m.Reason.String()
 	default:
 		ds.hosts.missed(w, o)
 	}
@@ -393,7 +393,7 @@ func (ds *dispatches) notSent(e NotSent) {
 
 // unsendable has the task wait.
 func (ds *dispatches) unsendable(t *task) {
-	t.notBefore, t.why = ds.now.Add(retryMost), "this daemon could not send a message about it: see its log"
+	t.pause.until, t.pause.why = ds.now.Add(retryMost), "this daemon could not send a message about it: see its log"
 }
 
 // lostLead takes back all offers.

@@ -137,9 +137,9 @@ func (p *pending) requeue(t *task) {
 		return
 	}
 	g := p.join(t)
-	if when := t.notBefore; when.After(p.now) {
-		if !t.armed.Equal(when) {
-			t.armed = when
+	if when := t.pause.until; when.After(p.now) {
+		if !t.pause.armed.Equal(when) {
+			t.pause.armed = when
 			p.at(when, func() { p.requeue(t) })
 		}
 		return
@@ -215,7 +215,7 @@ func (p *pending) setWaiting(t *task, waiting bool) {
 // pause has the task tried again at that time.
 func (p *pending) pause(t *task, until time.Time) {
 	p.dequeue(t)
-	t.notBefore = until
+	t.pause.until = until
 	p.requeue(t)
 }
 

@@ -5,7 +5,6 @@ package scheduler
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -106,7 +105,7 @@ func (rc *records) settle(t *task) {
 		rc.deaths.left(t)
 		t.started, t.reported, t.cancelSent = 0, false, false
 		rc.attempts.saw(t, "")
-		t.pid, t.isolation, t.devices, t.since = 0, "", nil, time.Time{}
+		t.process = process{}
 	}
 	if t.node != node {
 		delete(rc.assigned.byNode[t.node], t)
@@ -177,7 +176,7 @@ func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord) {
 	case job.ProofDeclined:
 	case job.ProofNeverStarted:
 		t.declines++
-		t.why = d.NodeName + " did not start it"
+		t.pause.why = d.NodeName + " did not start it"
 		t.avoid.add(rc.now, avoidance{peer: d.Node, until: rc.now.Add(backoff(t.declines)), hard: true})
 	case job.ProofOperator: // who says so waits for it
 		t.avoid.add(rc.now, avoidance{peer: d.Node, until: rc.now.Add(avoidFor)})
@@ -199,7 +198,7 @@ func (rc *records) appliedResult(e *entry, r job.ResultRecord, before job.Task) 
 		case r.Exit.State == job.NodeFail:
 			rc.attempts.lostHost(t, before.Node, before.NodeName)
 		default:
-			t.notBefore, t.why = rc.now.Add(rc.jitter(backoff(d.Runs))), "after "+describe(r.Exit)
+			t.pause.until, t.pause.why = rc.now.Add(rc.jitter(backoff(d.Runs))), "after "+describe(r.Exit)
 			t.avoid.add(rc.now, avoidance{peer: before.Node, until: rc.now.Add(avoidFor)})
 		}
 		rc.notify(Notice{Kind: TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})

@@ -11,7 +11,7 @@ type replies struct {
 	out  map[Token]chan Reply // guarded by mu
 }
 
-func newReplies() replies { return replies{out: map[Token]chan Reply{}} }
+func newReplies() *replies { return &replies{out: map[Token]chan Reply{}} }
 
 func (r *replies) open() (Token, chan Reply) {
 	r.mu.Lock()

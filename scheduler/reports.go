@@ -63,17 +63,17 @@ func (rs *reports) progress(w *worker, t *task, m lease.Event) {
 	}
 	switch {
 	case !m.Began.IsZero():
-		t.since = m.Began
+		t.process.since = m.Began
 	case m.State == job.Running && t.seen != job.Running:
-		t.since = rs.now // a worker of an older version
+		t.process.since = rs.now // a worker of an older version
 	}
 	rs.attempts.saw(t, m.State)
-	t.detail = m.Detail
+	t.process.detail = m.Detail
 	if m.PID != 0 {
-		t.pid, t.isolation = m.PID, m.Isolation
+		t.process.pid, t.process.isolation = m.PID, m.Isolation
 	}
 	if len(m.Devices) > 0 {
-		t.devices = m.Devices
+		t.process.devices = m.Devices
 	}
 	rs.attempts.hasReported(w, t)
 }

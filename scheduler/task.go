@@ -35,13 +35,11 @@ type task struct {
 	shape *shape // of equal requests; nil until it first waits
 	node  job.Peer
 
-	queued    bool // in its group's line
-	waiting   bool // counted by its class
-	notBefore time.Time
-	armed     time.Time // a timer is set for this notBefore
-	why       string    // of notBefore, for people
-	avoid     avoidances
-	declines  int
+	queued   bool // in its group's line
+	waiting  bool // counted by its class
+	pause    pause
+	avoid    avoidances
+	declines int
 
 	dispatch *dispatch // offers under way
 	proposed int       // attempt whose Assign is under way, 0 if none
@@ -52,12 +50,24 @@ type task struct {
 	cancelSent bool // in this session
 	seen       job.State
 	report     *timer // armed while nothing was heard of the attempt since its Start
-	detail     string // what it waits for while STARTING
-	pid        int
-	isolation  string
-	devices    []string
-	since      time.Time // its process began, for people
+	process    process
 	checkAt    time.Time
+}
+
+// pause keeps a task from being placed for a while.
+type pause struct {
+	until time.Time
+	armed time.Time // a timer is set for this until
+	why   string    // for people
+}
+
+// process is what the host tells of the task's process, for people.
+type process struct {
+	detail    string // what the task waits for while STARTING
+	pid       int
+	isolation string
+	devices   []string
+	since     time.Time // it began
 }
 
 func (t *task) durable() jobs.Brief { return t.e.job.Brief(t.index) }

@@ -89,7 +89,7 @@ func (vs *views) stateOf(e *entry) job.State {
 func (vs *views) task(t *task, d *job.Task) {
 	switch {
 	case d.Assigned:
-		d.PID, d.Isolation, d.Devices, d.Started = t.pid, t.isolation, t.devices, t.since
+		d.PID, d.Isolation, d.Devices, d.Started = t.process.pid, t.process.isolation, t.process.devices, t.process.since
 		seen, why := vs.seen(t, d.Attempt)
 		if d.State = seen; why.Word != "" {
 			d.Reason = why
@@ -109,8 +109,8 @@ func (vs *views) seen(t *task, attempt int) (job.State, job.Reason) {
 	case t.dispatch != nil, t.started == 0 && t.givenUp == attempt && vs.attempts.reached(t) != nil:
 		return job.Reserved, job.Reason{}
 	case t.reported && t.seen != "":
-		if t.detail != "" {
-			return t.seen, job.Reason{Word: job.ReasonStaging, Detail: t.detail}
+		if t.process.detail != "" {
+			return t.seen, job.Reason{Word: job.ReasonStaging, Detail: t.process.detail}
 		}
 		return t.seen, job.Reason{}
 	case t.reported:
@@ -142,8 +142,8 @@ func (vs *views) reason(t *task) job.Reason {
 		return job.Reason{Word: job.ReasonResources, Detail: "offered to " + vs.offeredTo(t.dispatch)}
 	case t.proposed != 0:
 		return job.Reason{Word: job.ReasonBackoff, Detail: "an attempt is being taken back"}
-	case !t.queued && t.notBefore.After(vs.now):
-		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", t.notBefore.Sub(vs.now).Round(time.Millisecond), t.why)}
+	case !t.queued && t.pause.until.After(vs.now):
+		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", t.pause.until.Sub(vs.now).Round(time.Millisecond), t.pause.why)}
 	}
 	return vs.waitReason(t)
 }
