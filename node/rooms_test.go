@@ -25,7 +25,7 @@ var rooms = map[string]string{
 		command reserve drain gate offers start
 		core restore parts execute loop worker`,
 	"scheduler": `
-		scheduler timer event turn avoid queue search task waitlist
+		scheduler timer event turn avoid phase queue search task waitlist
 		entries history hosts assigned contact pending placement attempts offers dispatches plan reports
 		explain views renew requests deaths records core sessions owner look step
 		mailbox replies calls watch needs reader execute loop list verbs`,

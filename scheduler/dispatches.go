@@ -108,7 +108,12 @@ func (ds *dispatches) spread(f *dispatch) {
 }
 
 func (ds *dispatches) assign(f *dispatch, w *worker) {
-	f.proposed, f.target = true, w.Peer
+	if f.winner != nil {
+		f.move(ds.turn, confirming)
+	} else {
+		f.move(ds.turn, proposing)
+	}
+	f.target = w.Peer
 	f.task.proposed = f.n
 	ds.propose(job.AssignRecord{
 		Attempt: job.Attempt{Job: f.task.e.job.ID, Task: f.task.index, N: f.n},
@@ -161,6 +166,7 @@ func (ds *dispatches) takeBack(t *task) {
 	t.dispatch = nil
 	ds.pending.queued.remove(t)
 	ds.releaseAll(f)
+	f.move(ds.turn, abandoned)
 }
 
 // over ends a flight whose Start was not sent. An attempt that is already in
@@ -173,7 +179,9 @@ func (ds *dispatches) over(f *dispatch) {
 	t.dispatch = nil
 	ds.pending.queued.remove(t)
 	ds.entries.changed(t.e)
-	if f.assigned {
+	inJournal := f.phase == recorded
+	f.move(ds.turn, abandoned)
+	if inJournal {
 		ds.attempts.giveUp(t, job.ProofDeclined, "the host did not take it")
 		return
 	}
@@ -197,9 +205,10 @@ func (ds *dispatches) notAssigned(a job.Attempt) {
 	switch {
 	case f == nil:
 		ds.pending.requeue(t)
-	case f.winner != nil: // the host holds it for a while yet: its turn is not given up for one refusal
+	case f.phase == confirming: // the host holds it for a while yet: its turn is not given up for one refusal
+		f.move(ds.turn, held)
 		ds.after(retryWait, func() {
-			if t.dispatch == f && f.winner != nil && t.proposed == 0 && !f.assigned {
+			if t.dispatch == f && f.phase == held {
 				ds.assign(f, f.winner.worker)
 			}
 		})
@@ -239,8 +248,14 @@ func (ds *dispatches) commit(w *worker, m lease.Commit) {
 	ds.pending.queued.remove(f.task)
 	ds.stop(o.timer)
 	o.timer = ds.after(commitLimit, func() { ds.abandon(f) }) // the host holds it no longer
-	if !f.proposed {
+	switch f.phase {
+	case offering:
+		f.move(ds.turn, held)
 		ds.assign(f, w)
+	case proposing:
+		f.move(ds.turn, confirming)
+	case recorded: // the Start can be sent
+	case held, confirming, started, abandoned: // it had a winner before
 	}
 	ds.start(f)
 }
@@ -257,7 +272,7 @@ func (ds *dispatches) sessionless(o *offer) {
 		w.Leaseless()
 	}
 	ds.after(sessionWait, func() { ds.hosts.trusted(w) })
-	if !f.proposed && len(f.offers) > 1 {
+	if f.phase == offering && len(f.offers) > 1 {
 		ds.offerGone(o, avoidance{})
 		return
 	}
@@ -300,7 +315,7 @@ func (ds *dispatches) leased(w *worker) {
 // unless the attempt has been given up (R7).
 func (ds *dispatches) start(f *dispatch) {
 	t := f.task
-	if f.winner == nil || !f.assigned || t.dispatch != f || t.givenUp == f.n {
+	if f.winner == nil || f.phase != recorded || t.dispatch != f || t.givenUp == f.n {
 		return
 	}
 	o, j := f.winner, t.e.job
@@ -309,6 +324,7 @@ func (ds *dispatches) start(f *dispatch) {
 		return
 	}
 	t.dispatch = nil
+	f.move(ds.turn, started)
 	ds.offers.drop(o)
 	t.started, t.reported, t.declines = f.n, true, 0
 	ds.attempts.saw(t, job.Reserved)

@@ -157,6 +157,7 @@ const (
 	MessageDefect
 	NodeDead // by the word of the user in Detail
 	RowDefect
+	IllegalMove // of a dispatch
 )
 
 // Listed is a job of a listing.

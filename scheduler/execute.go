@@ -194,6 +194,8 @@ func (x *executor) logNotice(t Notice) {
 		x.log.Warn("node declared dead: what was assigned to it is given up", "peer", t.Peer, "node", t.Node, "user", t.Detail)
 	case RowDefect:
 		x.log.Error("rows of a job cannot be written", "job", t.Attempt.Job, "error", t.Detail)
+	case IllegalMove:
+		x.log.Error("defect: illegal move of a dispatch", "peer", t.Peer, "attempt", t.Attempt, "move", t.Detail)
 	case NewerOwner:
 		x.log.Error("a newer owner of these jobs exists", "peer", t.Peer, "epoch", t.Detail)
 	}

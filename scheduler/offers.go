@@ -62,7 +62,7 @@ func (os *offers) drop(o *offer) {
 	f := o.dispatch
 	f.offers = slices.DeleteFunc(f.offers, func(x *offer) bool { return x == o })
 	if f.winner == o {
-		f.winner = nil
+		f.lose(os.turn)
 	}
 	os.hosts.probed(o)
 	if o.claim.State != fleet.Held {

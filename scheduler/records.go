@@ -164,7 +164,7 @@ func (rc *records) appliedAssign(e *entry, r job.AssignRecord, epoch job.Epoch, 
 	case !mine:
 		rc.attempts.giveUp(t, job.ProofDeclined, "the offer was dropped before its record was committed")
 	default:
-		f.assigned = true
+		f.move(rc.turn, recorded)
 		rc.dispatches.start(f)
 	}
 }

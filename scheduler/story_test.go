@@ -191,6 +191,9 @@ func (s *story) show(fx Effects) {
 		}
 	}
 	for _, t := range fx.Notices {
+		if t.Kind == IllegalMove {
+			s.t.Errorf("illegal move of %s: %s", t.Attempt, t.Detail)
+		}
 		if t.Kind == TaskWrittenOff || t.Kind == NewerOwner || t.Kind == MessageDefect || t.Kind == NodeDead {
 			s.printf("told: %s %s %s", [...]string{"started", "ended", "written off", "found", "lost", "gone", "newer owner", "defect", "declared dead by"}[t.Kind], t.Node, t.Detail)
 		}

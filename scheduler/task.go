@@ -161,16 +161,38 @@ type resume struct{ parked, queued *fleet.Rank }
 // dispatch is one attempt on its way to a host: one offer to a host with room, or several that queue at full hosts. Of
 // these the first to be committed wins.
 type dispatch struct {
-	task     *task
-	n        int // attempt number
-	since    time.Time
-	offers   []*offer
-	proposed bool     // its Assign has been proposed, to target
-	assigned bool     // and is in the journal
-	target   job.Peer // the host that is to have it
-	winner   *offer   // has committed
-	devices  []string
-	session  lease.Session
+	task    *task
+	n       int // attempt number
+	since   time.Time
+	offers  []*offer
+	phase   phase
+	target  job.Peer // the host that is to have it
+	winner  *offer   // has committed
+	devices []string
+	session lease.Session
+}
+
+// move changes the phase. A move that is not in the table is a defect, of which a notice tells.
+func (f *dispatch) move(t *turn, to phase) {
+	if !slices.Contains(moves[f.phase], to) {
+		t.notify(Notice{
+			Kind: IllegalMove, Attempt: job.Attempt{Job: f.task.e.job.ID, Task: f.task.index, N: f.n}, Peer: f.target,
+			Detail: f.phase.String() + " to " + to.String(),
+		})
+	}
+	f.phase = to
+}
+
+// lose notes that the host which has committed holds the task no longer.
+func (f *dispatch) lose(t *turn) {
+	f.winner = nil
+	switch f.phase {
+	case held:
+		f.move(t, offering)
+	case confirming:
+		f.move(t, proposing)
+	case offering, proposing, recorded, started, abandoned:
+	}
 }
 
 // offer is one offer that was sent and is neither declined, nor taken back, nor started.

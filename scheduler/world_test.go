@@ -319,6 +319,11 @@ func (w *world) step(events ...Event) {
 }
 
 func (w *world) do(fx Effects) {
+	for _, n := range fx.Notices {
+		if n.Kind == IllegalMove {
+			w.t.Fatalf("illegal move of %s: %s", n.Attempt, n.Detail)
+		}
+	}
 	if !w.core.lead {
 		w.checkIdle(fx)
 	}
