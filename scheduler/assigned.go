@@ -14,7 +14,7 @@ type assigned struct {
 	byNode map[job.Peer]map[*task]bool
 }
 
-// tasksAt are the tasks assigned to a host, in a fixed order.
+// at returns the tasks assigned to a host, in a fixed order.
 func (as *assigned) at(p job.Peer) []*task {
 	out := make([]*task, 0, len(as.byNode[p]))
 	for t := range as.byNode[p] {

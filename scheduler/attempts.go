@@ -103,7 +103,7 @@ func (at *attempts) saw(t *task, s job.State) {
 	t.report = nil
 }
 
-// cancelAttempt tells the worker, once a session.
+// cancel tells the worker, once a session.
 func (at *attempts) cancel(t *task) {
 	w := at.reached(t)
 	if w == nil || t.cancelSent {

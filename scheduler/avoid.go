@@ -42,7 +42,7 @@ func doubled(first time.Duration, times int, most time.Duration) time.Duration {
 	return min(first<<min(max(times-1, 0), 10), most)
 }
 
-// avoid has the task avoid the host. It replaces what the task held against the host before.
+// add has the task avoid the host. It replaces what the task held against the host before.
 func (as *avoidances) add(now time.Time, a avoidance) {
 	if a.peer == "" {
 		return
@@ -54,7 +54,7 @@ func (as *avoidances) add(now time.Time, a avoidance) {
 	*as = append(*as, a)
 }
 
-// avoided is why the task avoids the host now, if it does.
+// at is why the task avoids the host now, if it does.
 func (as avoidances) at(now time.Time, p job.Peer) (avoidance, bool) {
 	for _, a := range as {
 		if a.peer == p && a.until.After(now) {
@@ -64,7 +64,7 @@ func (as avoidances) at(now time.Time, p job.Peer) (avoidance, bool) {
 	return avoidance{}, false
 }
 
-// avoidsAll says whether the task avoids as many hosts as it may, and until when.
+// full says whether the task avoids as many hosts as it may, and until when.
 func (as avoidances) full(now time.Time) (until time.Time, all bool) {
 	if len(as) < maxAvoid {
 		return time.Time{}, false

@@ -111,7 +111,7 @@ func (ct *contact) useful(p job.Peer) bool {
 	return w != nil && !w.Claims.None()
 }
 
-// lostTouch notes the end of a session: one that is still wanted is waited for
+// down notes the end of a session: one that is still wanted is waited for
 // anew.
 func (ct *contact) down(p job.Peer) {
 	if w := ct.wanted[p]; w != nil {

@@ -40,7 +40,7 @@ func (dd *deaths) mayBeDead(p job.Peer) (attempts int, err error) {
 	return len(dd.assigned.byNode[p]), nil
 }
 
-// declareDead proposes the end of every attempt that is assigned to the host.
+// declare proposes the end of every attempt that is assigned to the host.
 // It answers when the journal has them all.
 func (dd *deaths) declare(a DeclareDead) {
 	if _, err := dd.mayBeDead(a.Peer); err != nil {
@@ -72,7 +72,7 @@ func (dd *deaths) declare(a DeclareDead) {
 	dd.byHost[a.Peer] = d
 }
 
-// leftNode notes that a task is not assigned to its host any more. The last to
+// left notes that a task is not assigned to its host any more. The last to
 // leave a host that was declared dead answers those who declared it.
 func (dd *deaths) left(t *task) {
 	d := dd.byHost[t.node]

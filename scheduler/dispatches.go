@@ -82,7 +82,7 @@ func (ds *dispatches) offer(f *dispatch, w *worker, state fleet.ClaimState, chos
 	ds.entries.changed(t.e)
 }
 
-// renewOffer sends a queued offer again before it runs out, so that it keeps its place in the host's queue, and what
+// renew sends a queued offer again before it runs out, so that it keeps its place in the host's queue, and what
 // the host keeps for it.
 func (ds *dispatches) renew(o *offer) {
 	o.timer = ds.after(renewEvery, func() {
@@ -134,7 +134,7 @@ func (ds *dispatches) avoidHard(o *offer) avoidance {
 	return avoidance{peer: o.worker.Peer, until: ds.now.Add(backoff(o.dispatch.task.declines)), hard: true}
 }
 
-// offerGone ends an offer that will not be committed, and the flight if it was its last.
+// offerGone ends an offer that will not be committed, and the dispatch if it was its last.
 func (ds *dispatches) offerGone(o *offer, a avoidance) {
 	ds.offers.drop(o)
 	o.dispatch.task.avoid.add(ds.now, a)
@@ -143,7 +143,7 @@ func (ds *dispatches) offerGone(o *offer, a avoidance) {
 	}
 }
 
-// abort takes a flight back: its Start was not sent.
+// abandon takes a dispatch back whose Start was not sent.
 func (ds *dispatches) abandon(f *dispatch) {
 	ds.releaseAll(f)
 	ds.over(f)
@@ -156,8 +156,8 @@ func (ds *dispatches) releaseAll(f *dispatch) {
 	}
 }
 
-// ground forgets the task's flight, if any, and takes its offers back; what
-// becomes of the task is the caller's to say.
+// takeBack forgets the dispatch of the task, if there is one, and takes its offers back. The caller says what becomes of
+// the task.
 func (ds *dispatches) takeBack(t *task) {
 	f := t.dispatch
 	if f == nil {
@@ -169,7 +169,7 @@ func (ds *dispatches) takeBack(t *task) {
 	f.move(ds.turn, abandoned)
 }
 
-// over ends a flight whose Start was not sent. An attempt that is already in
+// over ends a dispatch whose Start was not sent. An attempt that is already in
 // the journal is given up; one on its way there is when it arrives.
 func (ds *dispatches) over(f *dispatch) {
 	t := f.task
@@ -188,7 +188,7 @@ func (ds *dispatches) over(f *dispatch) {
 	ds.pending.requeue(t)
 }
 
-// notAssigned ends the flight whose Assign the journal did not take.
+// notAssigned handles an Assign that the journal did not take.
 func (ds *dispatches) notAssigned(a job.Attempt) {
 	e := ds.entries.byID[a.Job]
 	if e == nil || !e.job.Has(a.Task) {
@@ -297,7 +297,7 @@ func (ds *dispatches) sessionless(o *offer) {
 	})
 }
 
-// leased asks again what waited for a lease at the host.
+// leased offers the host again what waited there for its lease.
 func (ds *dispatches) leased(w *worker) {
 	ds.hosts.trusted(w)
 	waiting := w.waiting

@@ -78,7 +78,7 @@ func (es *entries) wrote(at time.Time) {
 	}
 }
 
-// addEntry makes the soft half of a job, and of its tasks that have not ended.
+// add makes the soft half of a job, and of its tasks that have not ended.
 func (es *entries) add(j *jobs.Job) *entry {
 	e := &entry{job: j, priority: j.Spec.Priority, born: es.bornAt(j.Submitted)}
 	for i := range j.Len() {

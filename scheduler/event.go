@@ -1,6 +1,6 @@
 package scheduler
 
-// What a Core is told, and what it wants done.
+// Events go into a Core, and effects come out of it.
 
 import (
 	"time"
@@ -12,7 +12,7 @@ import (
 // Token pairs a request with its reply.
 type Token uint64
 
-// Event is anything that a Core can be told.
+// Event is anything that a Core can learn.
 type Event interface{ event() }
 
 // The events.
@@ -142,7 +142,7 @@ type Notice struct {
 	Detail  string
 }
 
-// Kind is what is told.
+// Kind is what a notice is about.
 type Kind int
 
 // The kinds.

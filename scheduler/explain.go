@@ -19,7 +19,7 @@ type explainer struct {
 	policy policy.Policy
 }
 
-// explain says clause by clause which known hosts meet a request, and who of
+// of says clause by clause which known hosts meet a request, and who of
 // them would take it now.
 func (ex *explainer) of(s job.Spec, clauses []fleet.Clause) lease.Explanation {
 	hosts := ex.hosts.fleet.Sorted()

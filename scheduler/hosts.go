@@ -38,11 +38,11 @@ func (hs *hosts) askAgain(w *worker, when time.Time) {
 	})
 }
 
-// missesMost is how often in a row a host may decline for lack of what it had told to be free: other schedulers may
+// missesMost is how often in a row a host may decline for lack of what it had reported as free: other schedulers may
 // have been faster. After that it gets a pause.
 const missesMost = 16
 
-// missed notes that a host declined for lack of what it had told to be free, or that it did not let an offer queue.
+// missed notes that a host declined for lack of what it had reported as free, or that it did not let an offer queue.
 // The host then gets a growing pause: at once if it lets nothing queue, else after missesMost times.
 func (hs *hosts) missed(w *worker, o *offer) {
 	times := w.Missed(&o.claim)
@@ -64,7 +64,7 @@ func (hs *hosts) nameOf(p job.Peer) string {
 	return p.Short()
 }
 
-// setWaitingForLease says which flights wait until the host has a lease.
+// setWaitingForLease says which dispatches wait until the host has a lease.
 func (hs *hosts) setWaitingForLease(w *worker, waiting []*dispatch) {
 	w.waiting = waiting
 	w.SetUnleased(len(waiting))

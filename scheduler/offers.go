@@ -28,7 +28,7 @@ func (os *offers) draw() uint64 {
 	}
 }
 
-// offersAt are the offers in flight to the host, oldest first.
+// to returns the offers under way to the host, oldest first.
 func (os *offers) to(w *worker) []*offer {
 	ids := w.Claims.IDs()
 	out := make([]*offer, len(ids))
@@ -54,7 +54,7 @@ func (os *offers) release(o *offer) {
 	}
 }
 
-// drop forgets an offer, but not its flight.
+// drop forgets an offer, but not its dispatch.
 func (os *offers) drop(o *offer) {
 	os.stop(o.timer)
 	delete(os.byID, o.id)

@@ -25,7 +25,7 @@ type pending struct {
 	queued waitlist  // tasks whose offers queue at full hosts
 }
 
-// shapeHeap holds groups with waiting tasks, the one with the first task first.
+// shapeHeap holds the shapes with waiting tasks, the one with the first task first.
 type shapeHeap struct{ shapes []*shape }
 
 func (h *shapeHeap) Len() int { return len(h.shapes) }
@@ -63,7 +63,7 @@ func (h *shapeHeap) put(g *shape) {
 	}
 }
 
-// remove takes a group out, if it is in.
+// remove takes a shape out, if it is in.
 func (h *shapeHeap) remove(g *shape) {
 	if g.ready {
 		heap.Remove(h, g.at)
@@ -71,7 +71,7 @@ func (h *shapeHeap) remove(g *shape) {
 	}
 }
 
-// first is the group with the first task; nil if there is none.
+// first is the shape with the first task; nil if there is none.
 func (h *shapeHeap) first() *shape {
 	if len(h.shapes) == 0 {
 		return nil
@@ -83,7 +83,7 @@ func shapeKey(user, pool string, r job.Resources) string {
 	return fmt.Sprintf("%q %d %d %s", user, r.CPUs, r.Memory, pool)
 }
 
-// joinGroup finds the group of the task's request, or founds it.
+// join returns the shape of the task's request. It makes the shape if the task is the first.
 func (p *pending) join(t *task) *shape {
 	if t.shape != nil {
 		return t.shape
@@ -130,7 +130,7 @@ func (p *pending) leave(t *task) {
 	}
 }
 
-// requeue puts a task that may be placed into its line, or has it come back
+// requeue puts a task that may be placed into the queue of its shape, or has it come back
 // when its pause is over.
 func (p *pending) requeue(t *task) {
 	if !p.lead || t.queued || t.dispatch != nil || t.proposed != 0 || t.durable().State != job.Pending {
@@ -156,7 +156,7 @@ func (p *pending) requeue(t *task) {
 	}
 }
 
-// dequeue takes a task out of its line.
+// dequeue takes a task out of the queue of its shape.
 func (p *pending) dequeue(t *task) {
 	if !t.queued {
 		return
@@ -179,15 +179,15 @@ func (p *pending) dequeue(t *task) {
 	}
 }
 
-// park sets a group aside for which there is no room: it is tried again at hosts
-// that get some.
+// park sets a shape aside for which there is no room. It is tried again at hosts
+// where something is freed.
 func (p *pending) park(g *shape) {
 	p.unlist(g)
 	g.parked = g.queue.first()
 	p.parked.add(g.parked)
 }
 
-// unlist takes a group out of where it is listed.
+// unlist takes a shape out of where it is listed.
 func (p *pending) unlist(g *shape) {
 	p.ready.remove(g)
 	if g.parked != nil {

@@ -22,7 +22,7 @@ type placing int
 const (
 	placed  placing = iota // an offer is under way
 	paused                 // it is tried again after a pause
-	blocked                // no host has room for it, nor for other tasks of its group
+	blocked                // no host has room for it, nor for other tasks of its shape
 )
 
 // plan offers waiting tasks to hosts. Tasks that are new or back since the last plan may go to any host. Tasks that
@@ -57,7 +57,7 @@ func (pn *planner) plan() {
 	pn.again = (len(pn.hosts.freed) > 0 || pn.pending.ready.Len() > 0) && pn.outgoing < maxOutgoing
 }
 
-// tryFirst tries to place the first task of a group, and parks the group if that
+// tryFirst tries to place the first task of a shape, and parks the shape if that
 // finds no room.
 func (pn *planner) tryFirst(g *shape, b *budget) {
 	b.tries--

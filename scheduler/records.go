@@ -75,7 +75,7 @@ func (rc *records) apply(r job.Record, seq uint64, epoch job.Epoch) {
 	}
 }
 
-// moved brings the soft half in line after a record that changed the job.
+// moved updates the soft half of a job after a record that changed the job.
 func (rc *records) moved(e *entry) {
 	rc.entries.save(e)
 	rc.settleAll(e)
@@ -88,7 +88,7 @@ func (rc *records) movedTask(e *entry, index int) {
 	rc.history.noteEnd(e)
 }
 
-// settleAll brings the soft halves of all tasks in line that have not ended.
+// settleAll updates the soft halves of all tasks that have not ended.
 func (rc *records) settleAll(e *entry) {
 	for _, t := range slices.Clone(e.tasks) {
 		rc.settle(t)
@@ -96,7 +96,7 @@ func (rc *records) settleAll(e *entry) {
 	rc.history.noteEnd(e)
 }
 
-// settle brings a task's soft half in line with its durable one.
+// settle updates the soft half of a task to what the records say of it.
 func (rc *records) settle(t *task) {
 	d := t.durable()
 	node := d.Node
@@ -137,7 +137,7 @@ func (rc *records) settle(t *task) {
 	}
 }
 
-// appliedAssign goes on with the flight that proposed it. Without one the
+// appliedAssign goes on with the dispatch that proposed it. Without one the
 // attempt has been dropped meanwhile, and no Start was sent or ever will be. An
 // entry of another epoch starts nothing: whoever wrote it acts on it.
 func (rc *records) appliedAssign(e *entry, r job.AssignRecord, epoch job.Epoch, ok bool) {

@@ -78,7 +78,7 @@ func (rs *reports) progress(w *worker, t *task, m lease.Event) {
 	rs.attempts.hasReported(w, t)
 }
 
-// resultOf proposes an attempt's end; its event is acknowledged only when the
+// result proposes an attempt's end; its event is acknowledged only when the
 // record is applied, whatever it then changes.
 func (rs *reports) result(w *worker, t *task, m lease.Event) {
 	if rs.owe(w, m) {

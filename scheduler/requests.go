@@ -75,7 +75,7 @@ func (rq *requests) clear() {
 // keyOf joins user and idempotency key: a key is its user's own.
 func keyOf(user, key string) string { return user + "\x00" + key }
 
-// ask takes a request in, within bounds, and answers for it in the end.
+// take takes a request in, within bounds, and answers for it in the end.
 func (rq *requests) take(tok Token, do func()) {
 	if !rq.lead && rq.epoch != (job.Epoch{}) { // it has led before
 		rq.fx.Reply = append(rq.fx.Reply, Reply{Token: tok, Err: ErrNotOwner})
@@ -111,7 +111,7 @@ func (rq *requests) answer(tok Token, e *entry, err error) {
 	rq.fx.Reply = append(rq.fx.Reply, r)
 }
 
-// closeAsk ends a request's wait; false if it has ended before.
+// close ends a request's wait; false if it has ended before.
 func (rq *requests) close(tok Token) bool {
 	t, open := rq.open[tok]
 	if open {

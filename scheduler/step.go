@@ -92,7 +92,7 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 	}
 	w := c.hosts.workers[p]
 	if w == nil || !w.Up {
-		return // a message of no session: what it told will be asked for
+		return // a message of no session: the host will be asked for what it said
 	}
 	w.Heard(c.now)
 	switch m := msg.(type) {

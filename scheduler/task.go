@@ -20,10 +20,10 @@ type entry struct {
 	born     time.Time // orders jobs by age, whatever has become of the wall clock since
 	tasks    []*task   // that have not ended, by index
 	ended    time.Time // when this daemon learnt of the end
-	final    bool      // in Core.final, or was
-	saving   bool      // in Core.unsaved
-	tailed   bool      // in Core.tailed
-	showing  bool      // in fx.Changed
+	final    bool      // in history.final, or was
+	saving   bool      // in entries.unsaved
+	tailed   bool      // in history.tailed
+	showing  bool      // in Effects.Changed
 	// changedAt is the entry of the journal that its row must reflect.
 	changedAt uint64
 }
@@ -35,7 +35,7 @@ type task struct {
 	shape *shape // of equal requests; nil until it first waits
 	node  job.Peer
 
-	queued   bool // in its group's line
+	queued   bool // in the queue of its shape
 	waiting  bool // counted by its class
 	pause    pause
 	avoid    avoidances
@@ -124,11 +124,11 @@ type shape struct {
 	key   string
 	class *class
 	queue queue[*task]
-	ready bool // in Core.ready
+	ready bool // in pending.ready
 	at    int  // there
 	tasks int  // that have not ended
 
-	// parked is the task that stands for the group in pending.parked; nil if none does.
+	// parked is the task that stands for the shape in pending.parked; nil if none does.
 	parked *task
 
 	outlook   *fleet.Outlook // for people; true of the step outlookAt
@@ -150,9 +150,9 @@ type worker struct {
 	askAt       time.Time         // when a timer compares the waiting tasks with the host
 	quotaTimers map[string]*timer // by user: each opens or forgets the user's quota
 
-	freed  bool   // in Core.freedHosts
+	freed  bool   // in hosts.freed
 	again  bool   // something was freed since resume began
-	resume resume // of the first of Core.freedHosts
+	resume resume // of the first of hosts.freed
 }
 
 // resume is where a search of the waiting tasks goes on that one step did not finish.
@@ -208,7 +208,7 @@ type offer struct {
 // queued says whether the offer waits at a full host.
 func (o *offer) queued() bool { return o.claim.State == fleet.Queued }
 
-// request is what the task asks for, in the fleet's words. The task has a group.
+// request is what the task asks for, in the fleet's words. The task has a shape.
 func (t *task) request() fleet.Request { return fleet.Request{Shape: &t.shape.Shape, Rank: placeOf(t)} }
 
 // at says whether the task is offered to the host.

@@ -44,7 +44,7 @@ func (vs *views) listed(x jobs.Entry) Listed {
 // viewTasks bounds the tasks in the view of a job; the counts are of all.
 const viewTasks = 256
 
-// view is the job as it looks now.
+// of is the job as it looks now.
 func (vs *views) of(e *entry) job.Job {
 	v := e.job.View(0, viewTasks)
 	v.Owner = vs.cfg.Self
@@ -85,7 +85,7 @@ func (vs *views) stateOf(e *entry) job.State {
 	return counts.State()
 }
 
-// viewTask adds what is known beyond the journal.
+// task adds what is known beyond the journal.
 func (vs *views) task(t *task, d *job.Task) {
 	switch {
 	case d.Assigned:
@@ -102,7 +102,7 @@ func (vs *views) task(t *task, d *job.Task) {
 	}
 }
 
-// seenState is the state of an assigned task as its worker tells it; while that is silent
+// seen is the state of an assigned task as its worker tells it; while that is silent
 // nothing is known but that the attempt may be running.
 func (vs *views) seen(t *task, attempt int) (job.State, job.Reason) {
 	switch {
@@ -148,7 +148,7 @@ func (vs *views) reason(t *task) job.Reason {
 	return vs.waitReason(t)
 }
 
-// waitReason is the reason of a task that stands in line.
+// waitReason is the reason of a task that waits in its queue.
 func (vs *views) waitReason(t *task) job.Reason {
 	g := vs.pending.join(t)
 	x := vs.outlook(g)
@@ -178,7 +178,7 @@ func (vs *views) waitReason(t *task) job.Reason {
 	return job.Reason{Word: job.ReasonResources, Detail: lackText(x.Lack, x.Open)}
 }
 
-// outlookOf works the outlook out once a step, so that a listing of many tasks of
+// outlook works the outlook out once a step, so that a listing of many tasks of
 // one request costs one look at the hosts.
 func (vs *views) outlook(g *shape) *fleet.Outlook {
 	if g.outlook == nil || g.outlookAt != vs.steps {
@@ -187,7 +187,7 @@ func (vs *views) outlook(g *shape) *fleet.Outlook {
 	return g.outlook
 }
 
-// noMatch is which clauses stand against the group, worked out once for the
+// noMatch is which clauses stand against the shape, worked out once for the
 // hosts that are known.
 func (vs *views) noMatch(g *shape, t *task) string {
 	if g.noMatch == "" || g.noMatchAt != vs.hosts.profiles {
@@ -292,7 +292,7 @@ func (vs *views) named(f job.Query, limit int) []Listed {
 	return out
 }
 
-// page is Core.Page.
+// page returns the jobs that the filter chooses, newest first.
 func (vs *views) page(f job.Query) []Listed {
 	limit := pageLimit(f)
 	if len(f.IDs) > 0 {
