@@ -26,7 +26,7 @@ type deaths struct {
 // death is a host whose attempts are being given up. There is at most one for
 // each host: a second request for the same host waits with the first.
 type death struct {
-	tokens  []Token        // that wait; at most maxAsks are open
+	tokens  []Token        // that wait; at most maxRequests are open
 	waiting map[*task]bool // assigned there, and not yet given up in the journal
 	given   int            // attempts, those in waiting included
 }

@@ -25,48 +25,48 @@ type dispatches struct {
 }
 
 func (ds *dispatches) begin(t *task) *dispatch {
-	f := &dispatch{task: t, n: t.durable().Attempt + 1, since: ds.now}
-	t.dispatch = f
-	return f
+	d := &dispatch{task: t, n: t.durable().Attempt + 1, since: ds.now}
+	t.dispatch = d
+	return d
 }
 
 // direct offers the task to a host where it fits, and proposes its Assign while the offer is under way. A task that
 // was declined of late is assigned only when the host has committed, so that further declines cost the journal nothing.
 func (ds *dispatches) direct(t *task, w *worker, chosen []string) {
-	f := ds.begin(t)
-	ds.offer(f, w, fleet.Direct, chosen)
+	d := ds.begin(t)
+	ds.offer(d, w, fleet.Direct, chosen)
 	if t.declines == 0 {
-		ds.assign(f, w)
+		ds.assign(d, w)
 	}
 }
 
 // offerQueued has the task queue at full hosts.
 func (ds *dispatches) offerQueued(t *task, hosts []*worker) {
-	f := ds.begin(t)
+	d := ds.begin(t)
 	for _, w := range hosts {
-		ds.queueAtHost(f, w)
+		ds.queueAtHost(d, w)
 	}
 	ds.pending.queued.add(t)
 }
 
 // queueAtHost has the task queue at a full host, if need be in place of the last that queues there.
-func (ds *dispatches) queueAtHost(f *dispatch, w *worker) {
+func (ds *dispatches) queueAtHost(d *dispatch, w *worker) {
 	if last := w.Claims.LastQueued(); last != nil {
-		if o := ds.offers.byID[last.ID]; rank(f.task, o.dispatch.task) < 0 {
+		if o := ds.offers.byID[last.ID]; rank(d.task, o.dispatch.task) < 0 {
 			ds.offers.release(o)
 			ds.offerGone(o, avoidance{})
 		}
 	}
-	ds.offer(f, w, fleet.Queued, nil)
+	ds.offer(d, w, fleet.Queued, nil)
 }
 
 // offer sends an offer to the host, and counts what it takes there.
-func (ds *dispatches) offer(f *dispatch, w *worker, state fleet.ClaimState, chosen []string) {
-	t := f.task
-	o := &offer{id: ds.offers.draw(), dispatch: f, worker: w, leases: w.Leases}
+func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chosen []string) {
+	t := d.task
+	o := &offer{id: ds.offers.draw(), dispatch: d, worker: w, leases: w.Leases}
 	o.claim = fleet.Claim{ID: o.id, User: t.shape.User, Rank: placeOf(t), Need: t.shape.Need, Devices: chosen, State: state}
 	ds.offers.byID[o.id] = o
-	f.offers = append(f.offers, o)
+	d.offers = append(d.offers, o)
 	w.Claim(&o.claim)
 	ds.contact.used(w.Peer)
 	if state == fleet.Queued {
@@ -88,35 +88,35 @@ func (ds *dispatches) renew(o *offer) {
 	o.timer = ds.after(renewEvery, func() {
 		ds.offers.sendOffer(o, queueWait)
 		ds.renew(o)
-		if f := o.dispatch; f.offers[0] == o {
-			ds.spread(f)
+		if d := o.dispatch; d.offers[0] == o {
+			ds.spread(d)
 		}
 	})
 }
 
 // spread has a task that has waited long queue at one more host. The hosts where it queues may never get room, or may
 // never commit.
-func (ds *dispatches) spread(f *dispatch) {
-	n := len(f.offers)
-	if n >= spreadMost || ds.now.Sub(f.since) < time.Duration(n)*spreadEvery {
+func (ds *dispatches) spread(d *dispatch) {
+	n := len(d.offers)
+	if n >= spreadMost || ds.now.Sub(d.since) < time.Duration(n)*spreadEvery {
 		return
 	}
 	ds.hosts.fleet.Count(ds.now)
-	if hosts := ds.placement.queueAt(f.task); len(hosts) > 0 {
-		ds.queueAtHost(f, hosts[0])
+	if hosts := ds.placement.queueAt(d.task); len(hosts) > 0 {
+		ds.queueAtHost(d, hosts[0])
 	}
 }
 
-func (ds *dispatches) assign(f *dispatch, w *worker) {
-	if f.winner != nil {
-		f.move(ds.turn, confirming)
+func (ds *dispatches) assign(d *dispatch, w *worker) {
+	if d.winner != nil {
+		d.move(ds.turn, confirming)
 	} else {
-		f.move(ds.turn, proposing)
+		d.move(ds.turn, proposing)
 	}
-	f.target = w.Peer
-	f.task.proposed = f.n
+	d.target = w.Peer
+	d.task.proposed = d.n
 	ds.propose(job.AssignRecord{
-		Attempt: job.Attempt{Job: f.task.e.job.ID, Task: f.task.index, N: f.n},
+		Attempt: job.Attempt{Job: d.task.e.job.ID, Task: d.task.index, N: d.n},
 		Node:    w.Peer, NodeName: w.Name(), Store: w.Profile.Store,
 	})
 }
@@ -144,13 +144,13 @@ func (ds *dispatches) offerGone(o *offer, a avoidance) {
 }
 
 // abandon takes a dispatch back whose Start was not sent.
-func (ds *dispatches) abandon(f *dispatch) {
-	ds.releaseAll(f)
-	ds.over(f)
+func (ds *dispatches) abandon(d *dispatch) {
+	ds.releaseAll(d)
+	ds.over(d)
 }
 
-func (ds *dispatches) releaseAll(f *dispatch) {
-	for _, o := range slices.Clone(f.offers) {
+func (ds *dispatches) releaseAll(d *dispatch) {
+	for _, o := range slices.Clone(d.offers) {
 		ds.offers.release(o)
 		ds.offers.drop(o)
 	}
@@ -159,28 +159,28 @@ func (ds *dispatches) releaseAll(f *dispatch) {
 // takeBack forgets the dispatch of the task, if there is one, and takes its offers back. The caller says what becomes of
 // the task.
 func (ds *dispatches) takeBack(t *task) {
-	f := t.dispatch
-	if f == nil {
+	d := t.dispatch
+	if d == nil {
 		return
 	}
 	t.dispatch = nil
 	ds.pending.queued.remove(t)
-	ds.releaseAll(f)
-	f.move(ds.turn, abandoned)
+	ds.releaseAll(d)
+	d.move(ds.turn, abandoned)
 }
 
 // over ends a dispatch whose Start was not sent. An attempt that is already in
 // the journal is given up; one on its way there is when it arrives.
-func (ds *dispatches) over(f *dispatch) {
-	t := f.task
-	if t.dispatch != f {
+func (ds *dispatches) over(d *dispatch) {
+	t := d.task
+	if t.dispatch != d {
 		return
 	}
 	t.dispatch = nil
 	ds.pending.queued.remove(t)
 	ds.entries.changed(t.e)
-	inJournal := f.phase == recorded
-	f.move(ds.turn, abandoned)
+	inJournal := d.phase == recorded
+	d.move(ds.turn, abandoned)
 	if inJournal {
 		ds.attempts.giveUp(t, job.ProofDeclined, "the host did not take it")
 		return
@@ -201,19 +201,19 @@ func (ds *dispatches) notAssigned(a job.Attempt) {
 	t.proposed = 0
 	t.declines++
 	t.pause.until, t.pause.why = ds.now.Add(backoff(t.declines)), "the journal did not take the placement"
-	f := t.dispatch
+	d := t.dispatch
 	switch {
-	case f == nil:
+	case d == nil:
 		ds.pending.requeue(t)
-	case f.phase == confirming: // the host holds it for a while yet: its turn is not given up for one refusal
-		f.move(ds.turn, held)
+	case d.phase == confirming: // the host holds it for a while yet: its turn is not given up for one refusal
+		d.move(ds.turn, held)
 		ds.after(retryWait, func() {
-			if t.dispatch == f && f.phase == held {
-				ds.assign(f, f.winner.worker)
+			if t.dispatch == d && d.phase == held {
+				ds.assign(d, d.winner.worker)
 			}
 		})
 	default:
-		ds.abandon(f)
+		ds.abandon(d)
 	}
 }
 
@@ -226,44 +226,44 @@ func (ds *dispatches) commit(w *worker, m lease.Commit) {
 		ds.send(w.Peer, lease.Release{Offer: m.Offer}) // too late: another was first, or nobody waits
 		return
 	}
-	f := o.dispatch
+	d := o.dispatch
 	if m.Session == 0 {
 		ds.sessionless(o)
 		return
 	}
-	if f.winner == o {
+	if d.winner == o {
 		return
 	}
 	w.Hold(&o.claim, m.Devices)
 	ds.hosts.probed(o)
 	ds.hosts.offerToFreed(w) // another may queue there
-	f.winner, f.session, f.devices = o, m.Session, m.Devices
-	for _, other := range slices.Clone(f.offers) {
+	d.winner, d.session, d.devices = o, m.Session, m.Devices
+	for _, other := range slices.Clone(d.offers) {
 		if other != o {
 			ds.offers.release(other)
 			ds.offers.drop(other)
 		}
 	}
-	ds.pending.setWaiting(f.task, false)
-	ds.pending.queued.remove(f.task)
+	ds.pending.setWaiting(d.task, false)
+	ds.pending.queued.remove(d.task)
 	ds.stop(o.timer)
-	o.timer = ds.after(commitLimit, func() { ds.abandon(f) }) // the host holds it no longer
-	switch f.phase {
+	o.timer = ds.after(commitLimit, func() { ds.abandon(d) }) // the host holds it no longer
+	switch d.phase {
 	case offering:
-		f.move(ds.turn, held)
-		ds.assign(f, w)
+		d.move(ds.turn, held)
+		ds.assign(d, w)
 	case proposing:
-		f.move(ds.turn, confirming)
+		d.move(ds.turn, confirming)
 	case recorded: // the Start can be sent
 	case held, confirming, started, abandoned: // it had a winner before
 	}
-	ds.start(f)
+	ds.start(d)
 }
 
 // sessionless handles a commit of a host without a live lease: it could not
 // start anything. With the answer to its renewal it is asked again.
 func (ds *dispatches) sessionless(o *offer) {
-	f, w := o.dispatch, o.worker
+	d, w := o.dispatch, o.worker
 	ds.offers.release(o)
 	crossed := w.Leases > o.leases // the answer to its renewal crossed the commit on its way
 	if crossed {
@@ -272,27 +272,27 @@ func (ds *dispatches) sessionless(o *offer) {
 		w.Leaseless()
 	}
 	ds.after(sessionWait, func() { ds.hosts.trusted(w) })
-	if f.phase == offering && len(f.offers) > 1 {
+	if d.phase == offering && len(d.offers) > 1 {
 		ds.offerGone(o, avoidance{})
 		return
 	}
 	ds.offers.drop(o)
-	ds.pending.queued.remove(f.task) // it waits here now
-	ds.hosts.setWaitingForLease(w, append(w.waiting, f))
+	ds.pending.queued.remove(d.task) // it waits here now
+	ds.hosts.setWaitingForLease(w, append(w.waiting, d))
 	if crossed {
 		ds.leased(w)
 		return
 	}
 	ds.after(sessionWait, func() {
-		if i := slices.Index(w.waiting, f); i >= 0 {
+		if i := slices.Index(w.waiting, d); i >= 0 {
 			ds.hosts.setWaitingForLease(w, slices.Delete(w.waiting, i, i+1))
-			if f.task.dispatch != f {
+			if d.task.dispatch != d {
 				return
 			}
-			f.task.declines++
-			f.task.pause.why = w.Name() + " has no lease"
-			f.task.avoid.add(ds.now, ds.avoidHard(o))
-			ds.over(f)
+			d.task.declines++
+			d.task.pause.why = w.Name() + " has no lease"
+			d.task.avoid.add(ds.now, ds.avoidHard(o))
+			ds.over(d)
 		}
 	})
 }
@@ -302,39 +302,39 @@ func (ds *dispatches) leased(w *worker) {
 	ds.hosts.trusted(w)
 	waiting := w.waiting
 	ds.hosts.setWaitingForLease(w, nil)
-	for _, f := range waiting {
-		if f.task.dispatch == f {
-			r := f.task.request()
+	for _, d := range waiting {
+		if d.task.dispatch == d {
+			r := d.task.request()
 			chosen, _ := w.Devices.Fit(r.Need, w.LeftFor(&r.Rank))
-			ds.offer(f, w, fleet.Direct, chosen)
+			ds.offer(d, w, fleet.Direct, chosen)
 		}
 	}
 }
 
 // start sends the Start once both the commit and the journal have spoken (R1),
 // unless the attempt has been given up (R7).
-func (ds *dispatches) start(f *dispatch) {
-	t := f.task
-	if f.winner == nil || f.phase != recorded || t.dispatch != f || t.givenUp == f.n {
+func (ds *dispatches) start(d *dispatch) {
+	t := d.task
+	if d.winner == nil || d.phase != recorded || t.dispatch != d || t.givenUp == d.n {
 		return
 	}
-	o, j := f.winner, t.e.job
+	o, j := d.winner, t.e.job
 	if j.Cancelled != "" || !o.worker.Up {
-		ds.abandon(f)
+		ds.abandon(d)
 		return
 	}
 	t.dispatch = nil
-	f.move(ds.turn, started)
+	d.move(ds.turn, started)
 	ds.offers.drop(o)
-	t.started, t.reported, t.declines = f.n, true, 0
+	t.started, t.reported, t.declines = d.n, true, 0
 	ds.attempts.saw(t, job.Reserved)
-	t.process.devices = f.devices
+	t.process.devices = d.devices
 	ds.send(o.worker.Peer, lease.Start{
-		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: f.session, User: j.User, Spec: j.Spec,
+		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: d.session, User: j.User, Spec: j.Spec,
 	})
 	ds.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: ds.whyHost(t, o.worker)})
 	ds.entries.changed(t.e)
-	n := f.n
+	n := d.n
 	t.report = ds.after(reportWait, func() {
 		if t.started == n && t.seen == job.Reserved {
 			t.reported = false

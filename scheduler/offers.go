@@ -59,10 +59,10 @@ func (os *offers) drop(o *offer) {
 	os.stop(o.timer)
 	delete(os.byID, o.id)
 	o.worker.Unclaim(&o.claim)
-	f := o.dispatch
-	f.offers = slices.DeleteFunc(f.offers, func(x *offer) bool { return x == o })
-	if f.winner == o {
-		f.lose(os.turn)
+	d := o.dispatch
+	d.offers = slices.DeleteFunc(d.offers, func(x *offer) bool { return x == o })
+	if d.winner == o {
+		d.lose(os.turn)
 	}
 	os.hosts.probed(o)
 	if o.claim.State != fleet.Held {

@@ -125,7 +125,7 @@ func (rc *records) settle(t *task) {
 	if d.State == job.Pending {
 		rc.pending.requeue(t)
 	} else {
-		if f := t.dispatch; f != nil && (!d.Assigned || d.Attempt != f.n) {
+		if t.dispatch != nil && (!d.Assigned || d.Attempt != t.dispatch.n) {
 			rc.dispatches.takeBack(t) // it waits no longer
 		}
 		rc.pending.dequeue(t)
@@ -151,21 +151,21 @@ func (rc *records) appliedAssign(e *entry, r job.AssignRecord, epoch job.Epoch, 
 	if t.proposed == r.Attempt.N {
 		t.proposed = 0
 	}
-	f := t.dispatch
-	mine := f != nil && f.n == r.Attempt.N && f.target == r.Node
+	d := t.dispatch
+	mine := d != nil && d.n == r.Attempt.N && d.target == r.Node
 	switch {
 	case epoch != rc.epoch:
 		rc.dispatches.takeBack(t)
 		rc.settle(t)
 	case !ok && mine:
-		rc.dispatches.abandon(f)
+		rc.dispatches.abandon(d)
 	case !ok:
 		rc.settle(t)
 	case !mine:
 		rc.attempts.giveUp(t, job.ProofDeclined, "the offer was dropped before its record was committed")
 	default:
-		f.move(rc.turn, recorded)
-		rc.dispatches.start(f)
+		d.move(rc.turn, recorded)
+		rc.dispatches.start(d)
 	}
 }
 

@@ -81,7 +81,7 @@ func (rq *requests) take(tok Token, do func()) {
 		rq.fx.Reply = append(rq.fx.Reply, Reply{Token: tok, Err: ErrNotOwner})
 		return
 	}
-	if len(rq.open) >= maxAsks || rq.outgoing >= maxOutgoing || !rq.lead && len(rq.early) >= maxEarly {
+	if len(rq.open) >= maxRequests || rq.outgoing >= maxOutgoing || !rq.lead && len(rq.early) >= maxEarly {
 		rq.fx.Reply = append(rq.fx.Reply, Reply{Token: tok, Err: fmt.Errorf("%w: %d requests wait", ErrBusy, len(rq.open))})
 		return
 	}

@@ -117,7 +117,7 @@ const (
 	queueHosts   = 3     // that a task is queued at, at first
 	spreadMost   = 16    // hosts that a task is queued at, when it has waited long
 	maxOutgoing  = 4096  // records proposed and not yet applied
-	maxAsks      = 4096  // requests that wait for an answer
+	maxRequests  = 4096  // requests that wait for an answer
 	maxEarly     = 1024  // requests that came before this daemon led
 	maxWorkers   = 16384 // known hosts, with or without a session
 	maxFinds     = 16    // classes looked for and announced at a time

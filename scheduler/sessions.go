@@ -36,8 +36,8 @@ func (c *Core) sessionDown(p job.Peer) {
 	for _, o := range c.offers.to(w) {
 		c.dispatches.offerGone(o, avoidance{})
 	}
-	for _, f := range w.waiting {
-		c.dispatches.over(f)
+	for _, d := range w.waiting {
+		c.dispatches.over(d)
 	}
 	c.hosts.setWaitingForLease(w, nil)
 	c.hosts.forgetQuotas(w)

@@ -173,24 +173,24 @@ type dispatch struct {
 }
 
 // move changes the phase. A move that is not in the table is a defect, of which a notice tells.
-func (f *dispatch) move(t *turn, to phase) {
-	if !slices.Contains(moves[f.phase], to) {
+func (d *dispatch) move(t *turn, to phase) {
+	if !slices.Contains(moves[d.phase], to) {
 		t.notify(Notice{
-			Kind: IllegalMove, Attempt: job.Attempt{Job: f.task.e.job.ID, Task: f.task.index, N: f.n}, Peer: f.target,
-			Detail: f.phase.String() + " to " + to.String(),
+			Kind: IllegalMove, Attempt: job.Attempt{Job: d.task.e.job.ID, Task: d.task.index, N: d.n}, Peer: d.target,
+			Detail: d.phase.String() + " to " + to.String(),
 		})
 	}
-	f.phase = to
+	d.phase = to
 }
 
 // lose notes that the host which has committed holds the task no longer.
-func (f *dispatch) lose(t *turn) {
-	f.winner = nil
-	switch f.phase {
+func (d *dispatch) lose(t *turn) {
+	d.winner = nil
+	switch d.phase {
 	case held:
-		f.move(t, offering)
+		d.move(t, offering)
 	case confirming:
-		f.move(t, proposing)
+		d.move(t, proposing)
 	case offering, proposing, recorded, started, abandoned:
 	}
 }
@@ -212,6 +212,6 @@ func (o *offer) queued() bool { return o.claim.State == fleet.Queued }
 func (t *task) request() fleet.Request { return fleet.Request{Shape: &t.shape.Shape, Rank: placeOf(t)} }
 
 // at says whether the task is offered to the host.
-func (f *dispatch) at(h *fleet.Host) bool {
-	return slices.ContainsFunc(f.offers, func(o *offer) bool { return o.worker.Host == h })
+func (d *dispatch) at(h *fleet.Host) bool {
+	return slices.ContainsFunc(d.offers, func(o *offer) bool { return o.worker.Host == h })
 }

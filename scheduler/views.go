@@ -26,11 +26,11 @@ type views struct {
 }
 
 // offeredTo names the host that a task is offered to, or has committed.
-func (vs *views) offeredTo(f *dispatch) string {
-	if f.target == "" && len(f.offers) > 0 {
-		return f.offers[0].worker.Name()
+func (vs *views) offeredTo(d *dispatch) string {
+	if d.target == "" && len(d.offers) > 0 {
+		return d.offers[0].worker.Name()
 	}
-	return vs.hosts.nameOf(f.target)
+	return vs.hosts.nameOf(d.target)
 }
 
 func (vs *views) listed(x jobs.Entry) Listed {
