@@ -28,7 +28,7 @@ func (at *attempts) lostHost(t *task, p job.Peer, name string) {
 	t.avoid.add(at.now, avoidance{peer: p, until: at.now.Add(avoidFor)})
 }
 
-// reached says whether the attempt's own host has a session.
+// reached returns the attempt's own host if it has a session, and else nil.
 func (at *attempts) reached(t *task) *worker {
 	w := at.hosts.workers[t.durable().Node]
 	if w == nil || !w.Up || !t.sameStore(w) {

@@ -14,8 +14,8 @@ import (
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
-// Core is the scheduler of one daemon's jobs as a state machine: same saved
-// rows, same seed, same steps, same effects.
+// Core is the scheduler of one daemon's jobs as a state machine. The same saved rows, seed and steps give the same
+// effects.
 //
 // Each part has a state of its own, which only its functions change. A part knows those before it in this list.
 type Core struct {

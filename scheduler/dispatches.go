@@ -24,6 +24,7 @@ type dispatches struct {
 	offers    *offers
 }
 
+// begin makes a dispatch of the next attempt at the task.
 func (ds *dispatches) begin(t *task) *dispatch {
 	d := &dispatch{task: t, n: t.durable().Attempt + 1, since: ds.now}
 	t.dispatch = d
@@ -107,6 +108,7 @@ func (ds *dispatches) spread(d *dispatch) {
 	}
 }
 
+// assign proposes that the task be assigned to the host.
 func (ds *dispatches) assign(d *dispatch, w *worker) {
 	if d.winner != nil {
 		d.move(ds.turn, confirming)
@@ -149,6 +151,7 @@ func (ds *dispatches) abandon(d *dispatch) {
 	ds.over(d)
 }
 
+// releaseAll takes back all offers of a dispatch.
 func (ds *dispatches) releaseAll(d *dispatch) {
 	for _, o := range slices.Clone(d.offers) {
 		ds.offers.release(o)
@@ -217,6 +220,7 @@ func (ds *dispatches) notAssigned(a job.Attempt) {
 	}
 }
 
+// commit takes the word of a host that it keeps what an offer needs. The first host to commit gets the task.
 func (ds *dispatches) commit(w *worker, m lease.Commit) {
 	o := ds.offers.byID[m.Offer]
 	if o == nil || o.worker != w || o.dispatch.winner != nil && o.dispatch.winner != o {
@@ -347,6 +351,7 @@ func (ds *dispatches) whyHost(t *task, w *worker) string {
 	return ds.placement.policy.Why(t.e.job.Spec.Resources, policyHost(w.Host, &w.Free))
 }
 
+// decline takes the word of a host that it refuses an offer, and decides whether the task avoids the host.
 func (ds *dispatches) decline(w *worker, m lease.Decline) {
 	w.SetFree(m.Free)
 	ds.hosts.offerToFreed(w)

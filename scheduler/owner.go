@@ -3,25 +3,21 @@ package scheduler
 // Ownership begins and ends: the core acts from its Lead entry on, and no longer when another daemon owns the jobs (R10).
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/musterhq/muster/job"
 )
 
-// becomeLeader begins ownership: from here on the core acts (R10). Nothing that
-// an older owner started is started again (R8): it is asked for.
+// becomeLeader begins ownership: from here on the core acts (R10). It starts nothing that an older owner has started
+// (R8), but asks the hosts about it.
 func (c *Core) becomeLeader(epoch job.Epoch) {
 	c.lead, c.epoch, c.leadAt, c.outgoing = true, epoch, c.now, 0
 	c.forgetUnconfirmed()
 	for _, j := range c.entries.table.Jobs() {
 		c.records.adopt(c.entries.byID[j.ID])
 	}
-	peers := make([]job.Peer, 0, len(c.contact.sessions))
-	for p := range c.contact.sessions {
-		peers = append(peers, p)
-	}
-	slices.Sort(peers)
-	for _, p := range peers {
+	for _, p := range slices.Sorted(maps.Keys(c.contact.sessions)) {
 		c.send(p, c.owns())
 	}
 	c.contact.seekAll()

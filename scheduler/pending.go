@@ -112,6 +112,7 @@ func (p *pending) join(t *task) *shape {
 	return g
 }
 
+// leave takes a task that has ended out of its shape. A shape without tasks is forgotten.
 func (p *pending) leave(t *task) {
 	g := t.shape
 	if g == nil {
@@ -219,6 +220,7 @@ func (p *pending) pause(t *task, until time.Time) {
 	p.requeue(t)
 }
 
+// forgetHost forgets a known host, and what the shapes hold against it.
 func (p *pending) forgetHost(w *worker) {
 	delete(p.hosts.workers, w.Peer)
 	p.hosts.fleet.Remove(w.Host)

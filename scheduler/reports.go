@@ -55,7 +55,7 @@ func (rs *reports) current(w *worker, t *task, m lease.Event) {
 	}
 }
 
-// progress is a hint for people: it is acknowledged at once.
+// progress takes what is only shown to people. It is acknowledged at once.
 func (rs *reports) progress(w *worker, t *task, m lease.Event) {
 	rs.ackNow(w, m)
 	if m.State != job.Starting && m.State != job.Running && m.State != job.Completing {

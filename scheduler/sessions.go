@@ -9,6 +9,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
+// sessionUp tells the host which jobs this daemon owns.
 func (c *Core) sessionUp(p job.Peer) {
 	if c.contact.sessions[p] != 0 {
 		c.sessionDown(p)
@@ -20,6 +21,7 @@ func (c *Core) sessionUp(p job.Peer) {
 	}
 }
 
+// sessionDown ends the offers to the host, and watches over the tasks that may be running there.
 func (c *Core) sessionDown(p job.Peer) {
 	delete(c.contact.sessions, p)
 	c.contact.down(p)
@@ -48,6 +50,7 @@ func (c *Core) sessionDown(p job.Peer) {
 	}
 }
 
+// hello takes what the host says of itself at the start of a session.
 func (c *Core) hello(p job.Peer, m lease.Hello) {
 	w := c.hosts.workers[p]
 	if w == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// Step takes the time and what happened, in order, and returns what is to be
-// done about it. A Step with no event is a tick.
+// Step takes the time and what happened, in order, and returns what is to be done about it. A Step without events does
+// what has become due.
 func (c *Core) Step(now time.Time, events ...Event) Effects {
 	if now.After(c.now) {
 		c.now = now
