@@ -161,7 +161,8 @@ func (pl *placement) bestFit(t *task) (*worker, []string) {
 	if own := pl.hosts.workers[pl.cfg.Self]; own != nil && pl.hosts.fleet.Could(r.Shape, own.Host) {
 		consider(own.Host)
 	}
-	for h := range pl.hosts.fleet.WithRoom(r.Shape, pl.anySlot()) {
+	table := &pl.hosts.fleet
+	for h := range table.WithRoom(r.Shape, pl.anySlot()) {
 		if !h.Local {
 			consider(h)
 		}
