@@ -102,8 +102,13 @@ func (o *owner) carry(fx scheduler.Effects) {
 		o.replied(r)
 	}
 	o.w.stats.effects += len(fx.Propose) + len(fx.Send) + len(fx.Find) + len(fx.Want) + len(fx.Unwant) + len(fx.Rows) + len(fx.Gone) + len(fx.Reply)
+	for _, t := range fx.Notices {
+		if t.Kind == scheduler.IllegalMove {
+			o.w.fail("%s: illegal move of %s: %s", o.peer, t.Attempt, t.Detail)
+		}
+	}
 	if o.w.trace != nil {
-		for _, t := range fx.Told {
+		for _, t := range fx.Notices {
 			o.w.logf("%s tells: kind %d %s %s %s %s", o.peer, t.Kind, t.Attempt, t.Node, t.State, t.Detail)
 		}
 	}

@@ -64,7 +64,7 @@ func (s *stage) submit(jobs, kinds, priority int) {
 			spec := job.DefaultSpec()
 			spec.Command, spec.Priority = []string{"true"}, priority
 			spec.Resources = job.Resources{CPUs: 1, GPUs: 1, Memory: job.Size(1+i%kinds) << 20}
-			asks = append(asks, scheduler.SubmitAsk{Token: s.token, User: "ada", Spec: spec})
+			asks = append(asks, scheduler.Submit{Token: s.token, User: "ada", Spec: spec})
 		}
 		s.step(asks...)
 		s.settle()
@@ -128,11 +128,11 @@ func BenchmarkPlace(b *testing.B) {
 				s.now += time.Millisecond
 				s.token++
 				token := s.token
-				fx := s.step(scheduler.SubmitAsk{Token: token, User: "ada", Spec: spec})
+				fx := s.step(scheduler.Submit{Token: token, User: "ada", Spec: spec})
 				for _, m := range fx.Send {
 					if o, ok := m.Msg.(lease.Offer); ok {
 						s.token++
-						s.step(scheduler.CancelAsk{Token: s.token, Job: o.Attempt.Job})
+						s.step(scheduler.Cancel{Token: s.token, Job: o.Attempt.Job})
 					}
 				}
 			}

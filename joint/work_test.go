@@ -134,7 +134,7 @@ func (j *work) submit() {
 		return
 	}
 	j.owner.ask(func(tok scheduler.Token) scheduler.Event {
-		return scheduler.SubmitAsk{Token: tok, User: j.user, Key: j.key, Spec: j.spec}
+		return scheduler.Submit{Token: tok, User: j.user, Key: j.key, Spec: j.spec}
 	}, func(r scheduler.Reply) {
 		var noMatch *scheduler.NoMatchError
 		switch {
@@ -180,7 +180,7 @@ func (j *work) cancel() {
 	}
 	j.cancelled = true
 	j.owner.ask(func(tok scheduler.Token) scheduler.Event {
-		return scheduler.CancelAsk{Token: tok, Job: j.id, Reason: "not needed"}
+		return scheduler.Cancel{Token: tok, Job: j.id, Reason: "not needed"}
 	}, func(r scheduler.Reply) {
 		if r.Err != nil && !errors.Is(r.Err, scheduler.ErrNotFound) {
 			w.after(time.Second, j.cancel)
@@ -195,7 +195,7 @@ func (j *work) hold(until time.Duration) {
 	}
 	ask := func(release bool) func(scheduler.Token) scheduler.Event {
 		return func(tok scheduler.Token) scheduler.Event {
-			return scheduler.HoldAsk{Token: tok, Job: j.id, Release: release, Reason: "later"}
+			return scheduler.Hold{Token: tok, Job: j.id, Release: release, Reason: "later"}
 		}
 	}
 	var release func()

@@ -246,7 +246,7 @@ func TestDeposedOwnerStartsNothing(t *testing.T) {
 				spec := submit(1, 1).Spec
 				profile := lease.Profile{Peer: "w", Name: "w", Store: "s", CPUs: 1, Drivers: []string{lease.DriverExec}, Worker: true}
 				d.step(scheduler.SessionUp{Peer: "w"}, scheduler.FromWorker{Peer: "w", Msg: lease.Hello{Profile: profile}}) // it is full
-				d.step(scheduler.SubmitAsk{Token: 1, User: "amy", Spec: spec})
+				d.step(scheduler.Submit{Token: 1, User: "amy", Spec: spec})
 				time.Sleep(time.Second)
 				offers := sentOf[lease.Offer](d)
 				if len(offers) != 1 {
@@ -295,9 +295,9 @@ func TestRequestsOfADeposedOwnerAreAnswered(t *testing.T) {
 		held := submit(1, 1).Spec
 		held.Hold = true
 		w.set(first.id, true)
-		d.step(scheduler.SubmitAsk{Token: 1, User: "amy", Spec: held})
+		d.step(scheduler.Submit{Token: 1, User: "amy", Spec: held})
 		time.Sleep(settleTime)
-		d.step(scheduler.SubmitAsk{Token: 2, User: "amy", Spec: held})
+		d.step(scheduler.Submit{Token: 2, User: "amy", Spec: held})
 		got := d.all().replies
 		if len(got) != 2 || !errors.Is(got[0].Err, scheduler.ErrNotOwner) || !errors.Is(got[1].Err, scheduler.ErrNotOwner) {
 			t.Errorf("replies %+v", got)

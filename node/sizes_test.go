@@ -28,9 +28,6 @@ var shrinking = map[string]struct {
 }{
 	"blob.Store":              {37, 12, "packs, index and trees share one lock"},
 	"node.Node":               {37, 28, "it builds the parts and is also what the API asks"},
-	"scheduler.Core":          {210, 45, "being cut: requests, dispatch and watching become types"},
-	"scheduler.Loop":          {40, 12, "one method for each request, beside those that turn the loop"},
-	"scheduler.task":          {3, 25, "being cut with Core: its flags are phases of an offer and of an attempt"},
 	"worker/files.Driver":     {29, 8, "fetching, unpacking and keeping files share the list of tasks"},
 	"worker/supervisor.state": {28, 12, "it starts the runners, follows tasks across them, and answers the daemon"},
 }

@@ -40,9 +40,9 @@ func TestArchivedJobsAnswer(t *testing.T) {
 		if err := h.loop.Ping(t.Context()); err != nil { // a step, which hears of the last rows
 			t.Fatal(err)
 		}
-		err := h.loop.look(t.Context(), func(c *Core) {
-			if len(c.jobs) != 2 || c.table.Len() != 8 {
-				t.Errorf("%d jobs are whole and %d listed, want 2 and 8", len(c.jobs), c.table.Len())
+		err := h.loop.calls.look(t.Context(), func(c *Core) {
+			if len(c.entries.byID) != 2 || c.entries.table.Len() != 8 {
+				t.Errorf("%d jobs are whole and %d listed, want 2 and 8", len(c.entries.byID), c.entries.table.Len())
 			}
 		})
 		if err != nil {
@@ -189,8 +189,8 @@ func TestArchiveRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := NewCore(cfg, saved, storyStart.Add(time.Hour))
-	if len(c.jobs) != 20 || c.table.Len() != 1000 || len(c.ended) != 990 {
-		t.Errorf("%d whole, %d listed, %d ended; want 20, 1000 and 990", len(c.jobs), c.table.Len(), len(c.ended))
+	if len(c.entries.byID) != 20 || c.entries.table.Len() != 1000 || len(c.history.ended) != 990 {
+		t.Errorf("%d whole, %d listed, %d ended; want 20, 1000 and 990", len(c.entries.byID), c.entries.table.Len(), len(c.history.ended))
 	}
 	for i, id := range want {
 		x, there := c.Find(id)
@@ -198,14 +198,14 @@ func TestArchiveRestored(t *testing.T) {
 			t.Fatalf("job %d is %+v, %v", i, x, there)
 		}
 	}
-	if !slices.IsSortedFunc(c.ended, func(a, b ending) int { return cmp.Compare(a.at, b.at) }) {
+	if !slices.IsSortedFunc(c.history.ended, func(a, b ending) int { return cmp.Compare(a.at, b.at) }) {
 		t.Error("ended jobs are not in the order of their ends")
 	}
 	for i, id := range want {
 		c.Step(c.now, Committed{job.Committed{Index: uint64(i + 1), Records: []job.Record{job.PurgeRecord{Job: id}}}})
 	}
-	if left := c.table.Len(); left != 10 || len(c.table.ArchivedStates())+len(c.ended) != 0 {
-		t.Errorf("after a purge of all %d are listed: %v", left, c.table.ArchivedStates())
+	if left := c.entries.table.Len(); left != 10 || len(c.entries.table.ArchivedStates())+len(c.history.ended) != 0 {
+		t.Errorf("after a purge of all %d are listed: %v", left, c.entries.table.ArchivedStates())
 	}
 }
 
@@ -241,7 +241,7 @@ func TestArchivedJobsAreLetGo(t *testing.T) {
 		id := job.NewID(7, uint64(i+1))
 		w.now = w.now.Add(time.Millisecond)
 		w.deliver(job.Committed{Records: []job.Record{job.SubmitRecord{Job: id, User: "amy", Spec: job.DefaultSpec(), At: w.now}}})
-		runtime.AddCleanup(w.core.jobs[id], func(int) {
+		runtime.AddCleanup(w.core.entries.byID[id], func(int) {
 			if gone.Add(1) == n {
 				close(all)
 			}
@@ -256,7 +256,7 @@ func TestArchivedJobsAreLetGo(t *testing.T) {
 	case <-time.After(10 * time.Second):
 	}
 	if left := n - gone.Load(); left > 0 {
-		t.Errorf("%d of %d archived jobs are still in memory; %d are whole", left, n, len(w.core.jobs))
+		t.Errorf("%d of %d archived jobs are still in memory; %d are whole", left, n, len(w.core.entries.byID))
 	}
 	runtime.KeepAlive(w)
 }

@@ -106,7 +106,7 @@ func BenchmarkJob(b *testing.B) {
 	x := newBench(b, 1, 32)
 	for b.Loop() {
 		x.tok++
-		x.step(SubmitAsk{Token: x.tok, Spec: benchSpec(0)})
+		x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
 		for len(x.sent) > 0 {
 			x.serve()
 		}
@@ -128,15 +128,15 @@ func BenchmarkJobBehind100k(b *testing.B) {
 					s.Resources.Memory = job.Size(i)
 				}
 				x.tok++
-				x.step(SubmitAsk{Token: x.tok, Spec: s})
+				x.step(Submit{Token: x.tok, Spec: s})
 			}
-			for _, id := range slices.Sorted(maps.Keys(x.core.jobs)) {
+			for _, id := range slices.Sorted(maps.Keys(x.core.entries.byID)) {
 				x.tok++
-				x.step(HoldAsk{Token: x.tok, Job: id, Release: true})
+				x.step(Hold{Token: x.tok, Job: id, Release: true})
 			}
 			for b.Loop() {
 				x.tok++
-				x.step(SubmitAsk{Token: x.tok, Spec: benchSpec(0)})
+				x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
 				for len(x.sent) > 0 {
 					x.serve()
 				}
@@ -152,7 +152,7 @@ func BenchmarkBurst(b *testing.B) {
 		x := newBench(b, 8, 4)
 		for range 2000 {
 			x.tok++
-			x.step(SubmitAsk{Token: x.tok, Spec: benchSpec(0)})
+			x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
 		}
 		for len(x.sent) > 0 {
 			x.serve()
@@ -191,12 +191,12 @@ func BenchmarkPlace10k(b *testing.B) {
 	s.Resources.GPUs, s.Resources.GPUModel = 2, "H100"
 	x.tok++
 	s.Hold = true
-	x.step(SubmitAsk{Token: x.tok, Spec: s})
-	t := x.core.jobs[slices.Collect(maps.Keys(x.core.jobs))[0]].tasks[0]
-	x.core.joinGroup(t)
-	x.core.fleet.Count(x.now)
+	x.step(Submit{Token: x.tok, Spec: s})
+	t := x.core.entries.byID[slices.Collect(maps.Keys(x.core.entries.byID))[0]].tasks[0]
+	x.core.pending.join(t)
+	x.core.hosts.fleet.Count(x.now)
 	for b.Loop() {
-		if w, _ := x.core.bestFit(t); w == nil {
+		if w, _ := x.core.placement.bestFit(t); w == nil {
 			b.Fatal("no host fits")
 		}
 	}
@@ -208,12 +208,12 @@ func BenchmarkPlace10kFull(b *testing.B) {
 	s := benchSpec(0)
 	s.Resources.GPUs, s.Resources.GPUModel, s.Hold = 2, "H100", true
 	x.tok++
-	x.step(SubmitAsk{Token: x.tok, Spec: s})
-	t := x.core.jobs[slices.Collect(maps.Keys(x.core.jobs))[0]].tasks[0]
-	x.core.joinGroup(t)
-	x.core.fleet.Count(x.now)
+	x.step(Submit{Token: x.tok, Spec: s})
+	t := x.core.entries.byID[slices.Collect(maps.Keys(x.core.entries.byID))[0]].tasks[0]
+	x.core.pending.join(t)
+	x.core.hosts.fleet.Count(x.now)
 	for b.Loop() {
-		if w, _ := x.core.bestFit(t); w != nil {
+		if w, _ := x.core.placement.bestFit(t); w != nil {
 			b.Fatal("a full host fits")
 		}
 	}
@@ -228,11 +228,11 @@ func BenchmarkFreed10k(b *testing.B) {
 		s.Resources.GPUs, s.Resources.GPUModel = 2, "H100"
 		s.NodeList = []string{"w1"} // where as many queue as may
 		x.tok++
-		x.step(SubmitAsk{Token: x.tok, Spec: s})
+		x.step(Submit{Token: x.tok, Spec: s})
 	}
 	x.sent = nil
-	if x.core.parked.len() < 990 {
-		b.Fatalf("%d requests are blocked", x.core.parked.len())
+	if x.core.pending.parked.len() < 990 {
+		b.Fatalf("%d requests are blocked", x.core.pending.parked.len())
 	}
 	free := lease.Free{CPUs: 64, Memory: 512e9, GPUs: []lease.FreeGPU{{UUID: "GPU-7-0", Memory: 80e9, Milli: 1000}, {UUID: "GPU-7-1", Memory: 80e9, Milli: 1000}}}
 	for i := 0; b.Loop(); i++ {
@@ -333,7 +333,7 @@ func BenchmarkFull90(b *testing.B) {
 	f := newFull(b, 90, 4)
 	submit := func(i int) {
 		f.tok++
-		f.step(SubmitAsk{Token: f.tok, Spec: benchSpec(i % 100)})
+		f.step(Submit{Token: f.tok, Spec: benchSpec(i % 100)})
 		f.deliver()
 	}
 	for i := range 4000 {

@@ -15,7 +15,7 @@ import (
 func (m *model) perish() {
 	m.store += "+"
 	for a := range m.world.ghosts {
-		if e := m.world.core.jobs[a.Job]; e != nil && e.job.Task(a.Task).Node == m.peer && e.job.Task(a.Task).Attempt == a.N {
+		if e := m.world.core.entries.byID[a.Job]; e != nil && e.job.Task(a.Task).Node == m.peer && e.job.Task(a.Task).Attempt == a.N {
 			delete(m.world.ghosts, a)
 		}
 	}
@@ -93,11 +93,11 @@ func TestDeclareDeadIsBounded(t *testing.T) {
 		s.do("dead n1")
 		s.do("wait 31s")
 	}
-	if d := s.core.deaths["n1"]; len(d.tokens) != 1 || len(s.core.asks.open) != 0 {
-		t.Errorf("%d tokens are kept, %d requests open", len(d.tokens), len(s.core.asks.open))
+	if d := s.core.deaths.byHost["n1"]; len(d.tokens) != 1 || len(s.core.requests.open) != 0 {
+		t.Errorf("%d tokens are kept, %d requests open", len(d.tokens), len(s.core.requests.open))
 	}
 	s.do("commit")
-	if len(s.core.deaths) != 0 {
-		t.Errorf("%d deaths are kept", len(s.core.deaths))
+	if len(s.core.deaths.byHost) != 0 {
+		t.Errorf("%d deaths are kept", len(s.core.deaths.byHost))
 	}
 }

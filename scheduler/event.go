@@ -1,8 +1,10 @@
 package scheduler
 
-// What a Core is told, and what it wants done.
+// Events go into a Core, and effects come out of it.
 
 import (
+	"time"
+
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -10,26 +12,26 @@ import (
 // Token pairs a request with its reply.
 type Token uint64
 
-// Event is anything that a Core can be told.
+// Event is anything that a Core can learn.
 type Event interface{ event() }
 
 // The events.
 type (
-	// SubmitAsk asks for a new job.
-	SubmitAsk struct {
+	// Submit asks for a new job.
+	Submit struct {
 		Token Token
 		User  string
 		Key   string // idempotency key, or empty
 		Spec  job.Spec
 	}
-	// CancelAsk asks that a job end.
-	CancelAsk struct {
+	// Cancel asks that a job end.
+	Cancel struct {
 		Token  Token
 		Job    job.ID
 		Reason string
 	}
-	// HoldAsk holds a waiting job back, or releases it.
-	HoldAsk struct {
+	// Hold holds a waiting job back, or releases it.
+	Hold struct {
 		Token   Token
 		Job     job.ID
 		Release bool
@@ -76,9 +78,9 @@ type (
 	Tick struct{}
 )
 
-func (SubmitAsk) event()   {}
-func (CancelAsk) event()   {}
-func (HoldAsk) event()     {}
+func (Submit) event()      {}
+func (Cancel) event()      {}
+func (Hold) event()        {}
 func (Committed) event()   {}
 func (NotProposed) event() {}
 func (SessionUp) event()   {}
@@ -104,7 +106,7 @@ type Effects struct {
 	Gone     []job.ID  // jobs whose rows are to be deleted
 	Changed  []job.ID  // jobs that look different now, for watchers
 	Reply    []Reply
-	Told     []Told
+	Notices  []Notice
 }
 
 // Outgoing is a message to a worker.
@@ -125,13 +127,13 @@ type Reply struct {
 	Job   job.Job
 	// Archived is set instead of Job if the answer is a job that is archived.
 	Archived *Listed
-	// Given is how many attempts were given up, for DeclareDeadAsk.
+	// Given is how many attempts were given up, for DeclareDead.
 	Given int
 	Err   error
 }
 
-// Told is an event of a life, for the log.
-type Told struct {
+// Notice is an event of a life, for the log.
+type Notice struct {
 	Kind    Kind
 	Attempt job.Attempt
 	Peer    job.Peer
@@ -140,7 +142,7 @@ type Told struct {
 	Detail  string
 }
 
-// Kind is what is told.
+// Kind is what a notice is about.
 type Kind int
 
 // The kinds.
@@ -155,4 +157,28 @@ const (
 	MessageDefect
 	NodeDead // by the word of the user in Detail
 	RowDefect
+	IllegalMove // of a dispatch
 )
+
+// Listed is a job of a listing.
+type Listed struct {
+	ID        job.ID
+	Submitted time.Time
+	Job       *job.Job // as it looks now; nil if it is archived: its rows tell
+	// Ended is when an archived job ended, as well as this daemon can tell.
+	Ended time.Time
+}
+
+// DeclareDead is an operator's word that a host runs nothing any more.
+type DeclareDead struct {
+	Token Token
+	Peer  job.Peer
+	By    string // the user who says so
+}
+
+func (DeclareDead) event() {}
+
+// Deposed ends the ownership that began with the Lead entry of this epoch.
+type Deposed struct{ Epoch job.Epoch }
+
+func (Deposed) event() {}

@@ -52,7 +52,7 @@ func TestRefusedEverywhere(t *testing.T) {
 		for _, word := range []string{job.ReasonQuota, "Admission"} {
 			t.Run(fmt.Sprint(hosts, word), func(t *testing.T) {
 				x := newBench(t, hosts, 32)
-				x.step(SubmitAsk{Token: 1, User: "amy", Spec: benchSpec(0)})
+				x.step(Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
 				if n := x.pass(10*time.Second, word); n < hosts/2 || n > 8*hosts {
 					t.Errorf("%d offers in 10 s", n)
 				}
@@ -69,7 +69,7 @@ func TestRefusedEverywhere(t *testing.T) {
 // pause, whatever it says, and the journal hears little of it.
 func TestHostThatHasNoRoomAfterAll(t *testing.T) {
 	x := newBench(t, 1, 32)
-	x.step(SubmitAsk{Token: 1, User: "amy", Spec: benchSpec(0)})
+	x.step(Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
 	offers := 0
 	for range 10_000 { // 10 s
 		x.now = x.now.Add(time.Millisecond)
@@ -94,7 +94,7 @@ func TestHostThatRefusedIsAskedAgain(t *testing.T) {
 	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{}})
 	for i := range fleet.MaxQueued {
 		x.tok++
-		x.step(SubmitAsk{Token: x.tok, User: "amy", Spec: benchSpec(i)})
+		x.step(Submit{Token: x.tok, User: "amy", Spec: benchSpec(i)})
 	}
 	for _, o := range x.sent {
 		if m, ok := o.Msg.(lease.Offer); ok {
@@ -122,13 +122,13 @@ func TestQuotaOfManyTasks(t *testing.T) {
 	for i := range 20_000 {
 		s := benchSpec(i % 50)
 		x.tok++
-		x.step(SubmitAsk{Token: x.tok, User: "amy", Spec: s})
+		x.step(Submit{Token: x.tok, User: "amy", Spec: s})
 		if i%1000 == 0 {
 			x.declineAll(job.ReasonQuota)
 		}
 	}
 	x.declineAll(job.ReasonQuota)
-	for _, w := range x.core.workers {
+	for _, w := range x.core.hosts.workers {
 		if n := w.Quotas.Users(); n != 1 {
 			t.Fatalf("%s remembers refusals of %d users", w.Peer, n)
 		}
@@ -164,9 +164,9 @@ func TestBurstDoesNotOverOffer(t *testing.T) {
 		s.do(fmt.Sprintf("submit j%d", i))
 	}
 	used := 0
-	for _, w := range s.core.workers {
+	for _, w := range s.core.hosts.workers {
 		claimed, queued := 0, 0
-		for _, o := range s.core.offersAt(w) {
+		for _, o := range s.core.offers.to(w) {
 			if o.queued() {
 				queued++
 			} else {
@@ -202,13 +202,13 @@ func TestSessionsAreGivenUp(t *testing.T) {
 	}
 	s := benchSpec(0)
 	s.NodeList = []string{string(peers[7])} // keeps one of them in use
-	x.step(SubmitAsk{Token: 1, Spec: s})
+	x.step(Submit{Token: 1, Spec: s})
 	x.serve()
 	x.sent = nil
 	x.now = x.now.Add(settleFor)
 	big := benchSpec(0)
 	big.Resources.CPUs = 64
-	x.core.Step(x.now, SubmitAsk{Token: 2, Spec: big})
+	x.core.Step(x.now, Submit{Token: 2, Spec: big})
 	fx := x.core.Step(x.now, Found{Class: "cpu/32", Peers: []job.Peer{"in place of the one in use", "big"}})
 	if len(fx.Want) != 2 || len(fx.Unwant) != 1 || fx.Unwant[0] != peers[0] {
 		t.Fatalf("want %v, unwant %v; %s never came", fx.Want, fx.Unwant, peers[0])
@@ -235,8 +235,8 @@ func TestSessionsAreGivenUp(t *testing.T) {
 			gone[p] = true
 		}
 	}
-	if len(gone) < maxSessions-2 || len(x.core.wanted.peers) > 2 {
-		t.Errorf("%d of %d sessions were given up, %d are wanted", len(gone), maxSessions, len(x.core.wanted.peers))
+	if len(gone) < maxSessions-2 || len(x.core.contact.wanted) > 2 {
+		t.Errorf("%d of %d sessions were given up, %d are wanted", len(gone), maxSessions, len(x.core.contact.wanted))
 	}
 }
 
@@ -254,7 +254,7 @@ func TestWallClockSetBack(t *testing.T) {
 	}
 	c := NewCore(cfg, saved, storyStart)
 	c.Step(storyStart, Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
-	c.Step(storyStart.Add(time.Minute), SubmitAsk{Token: 1, Spec: benchSpec(0)})
+	c.Step(storyStart.Add(time.Minute), Submit{Token: 1, Spec: benchSpec(0)})
 	fx := c.Step(storyStart.Add(time.Minute), SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: lease.Hello{
 		Profile: lease.Profile{Name: "w0", Store: "s", CPUs: 1, Drivers: []string{"exec"}, Worker: true},
 	}})
@@ -310,7 +310,7 @@ func TestPurgeAfterClockWasAhead(t *testing.T) {
 // A worker's clock does not decide how long its jobs are kept.
 func TestPurgeByOwnersClock(t *testing.T) {
 	x := newBench(t, 1, 4)
-	x.step(SubmitAsk{Token: 1, Spec: benchSpec(0)})
+	x.step(Submit{Token: 1, Spec: benchSpec(0)})
 	x.sentOffer(t, func(m lease.Offer) {
 		x.step(FromWorker{Peer: "w0", Msg: lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
 		x.step(FromWorker{Peer: "w0", Msg: lease.Event{

@@ -1,7 +1,6 @@
 package scheduler
 
-// The mailbox of the loop: one line for all that comes in, so that nothing
-// overtakes anything.
+// The mailbox of the loop: one queue for all that comes in, so that nothing overtakes anything.
 
 import "sync"
 

@@ -38,11 +38,11 @@ func TestHistories(t *testing.T) {
 				spec.Priority = rapid.IntRange(40, 60).Draw(t, "priority")
 				spec.Retries = rapid.IntRange(0, 1).Draw(t, "retries")
 				spec.Requeue = rapid.Bool().Draw(t, "requeue")
-				w.step(SubmitAsk{Token: w.token(), Spec: spec})
+				w.step(Submit{Token: w.token(), Spec: spec})
 			},
-			"cancel":  func(t *rapid.T) { w.step(CancelAsk{Token: w.token(), Job: w.job(t)}) },
-			"hold":    func(t *rapid.T) { w.step(HoldAsk{Token: w.token(), Job: w.job(t)}) },
-			"release": func(t *rapid.T) { w.step(HoldAsk{Token: w.token(), Job: w.job(t), Release: true}) },
+			"cancel":  func(t *rapid.T) { w.step(Cancel{Token: w.token(), Job: w.job(t)}) },
+			"hold":    func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t)}) },
+			"release": func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Release: true}) },
 			"connect": func(t *rapid.T) {
 				if m := w.model(t); !m.up {
 					m.connect()
@@ -113,7 +113,7 @@ func TestHistories(t *testing.T) {
 			"declare dead": func(t *rapid.T) { // in truth: whatever ran there is gone
 				if m := w.model(t); !m.up {
 					m.perish()
-					w.step(DeclareDeadAsk{Token: w.token(), Peer: m.peer, By: "root"})
+					w.step(DeclareDead{Token: w.token(), Peer: m.peer, By: "root"})
 				}
 			},
 			"pass":    func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond) },
@@ -183,7 +183,7 @@ func (w *world) check(t *rapid.T) {
 			}
 		}
 	}
-	for p, tasks := range w.core.byNode {
+	for p, tasks := range w.core.assigned.byNode {
 		for task := range tasks {
 			if d := task.durable(); !d.Assigned || d.Node != p {
 				t.Fatalf("%s is counted at %s but assigned %v at %s", task.attempt(), p, d.Assigned, d.Node)
@@ -211,7 +211,7 @@ func TestAnyMessage(t *testing.T) {
 		spec := job.DefaultSpec()
 		spec.Command = []string{"true"}
 		w.flush()
-		w.step(SubmitAsk{Token: w.token(), Spec: spec}, SubmitAsk{Token: w.token(), Spec: spec})
+		w.step(Submit{Token: w.token(), Spec: spec}, Submit{Token: w.token(), Spec: spec})
 		w.flush()
 		t.Repeat(map[string]func(*rapid.T){
 			"message": func(t *rapid.T) {
@@ -236,7 +236,7 @@ func TestAnyMessage(t *testing.T) {
 func anyMessage(t *rapid.T, w *world) lease.ToScheduler {
 	att := job.Attempt{Job: w.job(t), Task: rapid.IntRange(-1, 2).Draw(t, "task"), N: rapid.IntRange(0, 4).Draw(t, "attempt")}
 	offer := rapid.Uint64().Draw(t, "offer")
-	for id := range w.core.offers {
+	for id := range w.core.offers.byID {
 		if rapid.Bool().Draw(t, "real") {
 			offer = id
 		}
@@ -267,10 +267,10 @@ func anyMessage(t *rapid.T, w *world) lease.ToScheduler {
 	return lease.Stale{Group: group, Epoch: job.Epoch{Term: 99}}
 }
 
-// A line keeps its tasks in rank order under any joining and leaving.
-func TestLine(t *testing.T) {
+// A queue keeps its tasks in rank order under any joining and leaving.
+func TestQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var l line
+		l := queue[*task]{order: rank}
 		in := map[*task]bool{}
 		var all []*task
 		for i := range 40 {
@@ -292,10 +292,10 @@ func TestLine(t *testing.T) {
 				}
 			}
 			if l.len() != n {
-				t.Fatalf("%d in line, want %d", l.len(), n)
+				t.Fatalf("%d in the queue, want %d", l.len(), n)
 			}
-			for i, a := range l.tasks() {
-				if !in[a] || i > 0 && rank(l.tasks()[i-1], a) >= 0 {
+			for i, a := range l.items() {
+				if !in[a] || i > 0 && rank(l.items()[i-1], a) >= 0 {
 					t.Fatalf("place %d is out of order", i)
 				}
 			}

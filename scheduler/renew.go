@@ -1,17 +1,25 @@
 package scheduler
 
-// Renewals: a worker asks, and is answered only after a quorum round that began
-// after it asked (R3). All that ask during a round are answered by the next.
+// Renewals: a host asks for one, and it is answered after a quorum round that began later (R3). The next round answers all
+// that ask during a round.
 
 import (
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
-// renewals are the requests that wait for a round.
+// renewals are those that wait for a round.
 type renewals struct {
+	*turn
+	entries    *entries
+	assigned   *assigned
+	contact    *contact
+	attempts   *attempts
+	dispatches *dispatches
+
 	round   Token // under way, 0 if none
 	waiting []renewal
 	next    []renewal // came after the round began
@@ -29,93 +37,100 @@ type renewal struct {
 // every few seconds at most.
 const maxRenewals = 4
 
-func (c *Core) renew(w *worker, m lease.Renew) {
-	if m.Group != c.cfg.Group || !c.lead || m.Store != w.Profile.Store {
+func (rn *renewals) renew(w *worker, m lease.Renew) {
+	if m.Group != rn.cfg.Group || !rn.lead || m.Store != w.Profile.Store {
 		return
 	}
 	live := make(map[job.Attempt]bool, len(m.Live))
 	for _, a := range m.Live {
 		live[a] = true
 	}
-	for _, t := range c.tasksAt(w.Peer) {
-		if !c.sameStore(t, w) || t.flight != nil {
+	for _, t := range rn.assigned.at(w.Peer) {
+		if !t.sameStore(w) || t.dispatch != nil {
 			continue
 		}
 		if live[t.attempt()] {
-			c.adopt(w, t)
+			rn.adopt(w, t)
 		} else if t.givenUp != t.durable().Attempt && t.seen != job.Completing {
 			t.reported = false
-			c.check(t)
+			rn.attempts.check(t)
 		}
 	}
 	if w.renewing < maxRenewals {
 		w.renewing++
-		c.renewals.next = append(c.renewals.next, renewal{worker: w, session: c.sessions[w.Peer], msg: m})
+		rn.next = append(rn.next, renewal{worker: w, session: rn.contact.sessions[w.Peer], msg: m})
 	}
-	c.beginRound()
+	rn.begin()
 }
 
 // adopt takes a live attempt as its own; if nothing is known but that it lives,
 // the rest is asked for.
-func (c *Core) adopt(w *worker, t *task) {
+func (rn *renewals) adopt(w *worker, t *task) {
 	if !t.reported && t.seen == "" {
-		c.check(t) // a query; its answer tells state, devices and pid
+		rn.attempts.check(t) // a query; its answer tells state, devices and pid
 	}
-	c.hasReported(w, t)
+	rn.attempts.hasReported(w, t)
 }
 
-func (c *Core) beginRound() {
-	r := &c.renewals
-	if r.round != 0 || len(r.next) == 0 || r.retryAt.After(c.now) {
+func (rn *renewals) begin() {
+	if rn.round != 0 || len(rn.next) == 0 || rn.retryAt.After(rn.now) {
 		return
 	}
-	r.rounds++
-	r.round = r.rounds
-	r.waiting, r.next = r.next, nil
-	c.fx.Read = r.round
+	rn.rounds++
+	rn.round = rn.rounds
+	rn.waiting, rn.next = rn.next, nil
+	rn.fx.Read = rn.round
 }
 
 // readDone answers those who asked before the round began.
-func (c *Core) readDone(e ReadDone) {
-	r := &c.renewals
-	if e.Token != r.round || r.round == 0 {
+func (rn *renewals) readDone(e ReadDone) {
+	if e.Token != rn.round || rn.round == 0 {
 		return
 	}
-	r.round = 0
-	asked := r.waiting
-	r.waiting = nil
-	if e.Err != nil || e.Epoch != c.epoch || !c.lead {
-		r.next = append(asked, r.next...)
-		r.retryAt = c.now.Add(retryWait)
-		c.at(r.retryAt, c.beginRound)
+	rn.round = 0
+	asked := rn.waiting
+	rn.waiting = nil
+	if e.Err != nil || e.Epoch != rn.epoch || !rn.lead {
+		rn.next = append(asked, rn.next...)
+		rn.retryAt = rn.now.Add(retryWait)
+		rn.at(rn.retryAt, rn.begin)
 		return
 	}
 	for _, a := range asked {
 		w := a.worker
 		w.renewing--
-		if !w.Up || c.sessions[w.Peer] != a.session {
+		if !w.Up || rn.contact.sessions[w.Peer] != a.session {
 			continue // its session is gone, and it asks anew
 		}
-		c.renewed[a.msg.Store] = c.now
-		c.send(w.Peer, lease.Renewed{
-			Group: c.cfg.Group, Epoch: c.epoch, Clock: a.msg.Clock, Session: a.msg.Session, Verdicts: c.verdicts(w, a.msg.Live),
+		rn.attempts.renewed[a.msg.Store] = rn.now
+		rn.send(w.Peer, lease.Renewed{
+			Group: rn.cfg.Group, Epoch: rn.epoch, Clock: a.msg.Clock, Session: a.msg.Session, Verdicts: rn.verdicts(w, a.msg.Live),
 		})
 		w.Renewed()
-		c.leased(w)
+		rn.dispatches.leased(w)
 	}
-	c.beginRound()
+	rn.begin()
 }
 
 // verdicts keep the attempts that are assigned to this very host and store,
 // wanted, and not given up (R7).
-func (c *Core) verdicts(w *worker, live []job.Attempt) []lease.Verdict {
+func (rn *renewals) verdicts(w *worker, live []job.Attempt) []lease.Verdict {
 	out := make([]lease.Verdict, 0, len(live))
 	for _, a := range live {
 		keep := false
-		if e := c.jobs[a.Job]; e != nil && c.current(e, w, a) {
+		if e := rn.entries.byID[a.Job]; e != nil && e.current(w, a) {
 			keep = e.job.Cancelled == "" && e.task(a.Task).givenUp != a.N
 		}
 		out = append(out, lease.Verdict{Attempt: a, Keep: keep})
 	}
 	return out
+}
+
+// lostLead forgets the renewals that are not answered. Their hosts ask again.
+func (rn *renewals) lostLead() {
+	for _, a := range slices.Concat(rn.waiting, rn.next) {
+		a.worker.renewing--
+	}
+	rn.round, rn.rounds, rn.retryAt = 0, 0, time.Time{}
+	rn.waiting, rn.next = nil, nil
 }

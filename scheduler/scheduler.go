@@ -1,18 +1,16 @@
-// Package scheduler looks after the jobs that this daemon accepted: it derives
-// their tasks, finds hosts, negotiates, places, watches and recovers.
+// Package scheduler looks after the jobs that this daemon accepted: it derives their tasks, finds hosts, negotiates,
+// places, watches and recovers.
 //
-// Core is a state machine without goroutine, clock or I/O: Step takes the time
-// and what happened, and returns what is to be done. What must outlive the
-// daemon is derived from committed records alone, each compared with what it
-// finds; the rest (who has a session, what is free, which offers are under way,
-// what a worker last said of a task) is soft and comes back by asking. Loop is
-// the one goroutine around it. Of jobs that ended long ago the core keeps a card
-// each; their rows on disk tell the rest.
+// Core is a state machine without goroutine, clock or I/O. Step takes the time and what happened, and returns what is to
+// be done. What must outlive the daemon follows from committed records alone. The rest comes back by asking: who has a
+// session, what is free, which offers are under way, and what a host last said of a task. Loop is the one goroutine
+// around the core.
 //
-// What is believed of the hosts is package fleet's. Which of the hosts that would do is the best is package policy's.
+// Of a job that ended long ago the core keeps an index entry. The rows on disk have the rest of it.
 //
-// The safety rules R1 to R8 and R10 are kept here, each at the place that
-// names it.
+// Package fleet holds what is believed of the hosts. Package policy says which of the hosts that would do is the best.
+//
+// The safety rules R1 to R8 and R10 are kept here, each at the place that names it.
 package scheduler
 
 import (
@@ -28,8 +26,8 @@ var (
 	// ErrNotFound is a job that this daemon does not keep: ask the daemon that
 	// the id's group names, or give up if that is this one.
 	ErrNotFound = errors.New("scheduler: no such job")
-	// ErrConflict is a request that the job's present state rules out; repeating
-	// it is of no use.
+	// ErrConflict is a request that the job's present state rules out. Do not
+	// repeat it.
 	ErrConflict = errors.New("scheduler: conflict")
 	// ErrBusy is a bound that was reached or a commit that took too long: try
 	// again after a pause, with the same idempotency key.
@@ -117,9 +115,16 @@ const (
 	queueHosts   = 3     // that a task is queued at, at first
 	spreadMost   = 16    // hosts that a task is queued at, when it has waited long
 	maxOutgoing  = 4096  // records proposed and not yet applied
-	maxAsks      = 4096  // requests that wait for an answer
+	maxRequests  = 4096  // requests that wait for an answer
 	maxEarly     = 1024  // requests that came before this daemon led
 	maxWorkers   = 16384 // known hosts, with or without a session
 	maxFinds     = 16    // classes looked for and announced at a time
 	forgetWorker = 24 * time.Hour
 )
+
+// ErrNotOwner says that this daemon no longer owns the jobs of the group. What was asked for may have been done or not:
+// ask the daemon that owns them now.
+var ErrNotOwner = errors.New("scheduler: another daemon answers for these jobs now")
+
+// ErrStopped is a call to a scheduler that has ended; the daemon is going down.
+var ErrStopped = errors.New("scheduler: stopped")

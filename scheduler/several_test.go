@@ -35,7 +35,7 @@ func TestJobOfSeveralTasks(t *testing.T) {
 	if x.ended != n || running == 0 {
 		t.Fatalf("%d tasks ended in %d rounds, want %d", x.ended, running, n)
 	}
-	e := x.core.jobs[id]
+	e := x.core.entries.byID[id]
 	if e == nil || len(e.tasks) != 0 {
 		t.Fatalf("after its end %+v is kept", e)
 	}
@@ -51,7 +51,7 @@ func TestJobOfSeveralTasks(t *testing.T) {
 // counted looks at every task of a job as it looks now.
 func counted(c *Core, id job.ID) job.Counts {
 	var out job.Counts
-	e := c.jobs[id]
+	e := c.entries.byID[id]
 	soft := map[int]*task{}
 	for _, t := range e.tasks {
 		soft[t.index] = t
@@ -59,7 +59,7 @@ func counted(c *Core, id job.ID) job.Counts {
 	for i := range e.job.Len() {
 		d := e.job.Task(i)
 		if t := soft[i]; t != nil {
-			c.viewTask(t, &d)
+			c.views.task(t, &d)
 		}
 		out.Add(d.State, 1)
 	}

@@ -100,7 +100,7 @@ func (s *story) act(c stories.Command) {
 
 func (s *story) step(events ...Event) {
 	s.show(s.core.Step(s.now, append(events, RowsKept{s.core.Applied()})...))
-	for s.core.again {
+	for s.core.plan.again {
 		s.show(s.core.Step(s.now))
 	}
 	if s.auto && len(s.pending) > 0 {
@@ -190,7 +190,10 @@ func (s *story) show(fx Effects) {
 			s.printf("%s: %s %s", s.askers[r.Token], r.Job.ID, r.Job.State())
 		}
 	}
-	for _, t := range fx.Told {
+	for _, t := range fx.Notices {
+		if t.Kind == IllegalMove {
+			s.t.Errorf("illegal move of %s: %s", t.Attempt, t.Detail)
+		}
 		if t.Kind == TaskWrittenOff || t.Kind == NewerOwner || t.Kind == MessageDefect || t.Kind == NodeDead {
 			s.printf("told: %s %s %s", [...]string{"started", "ended", "written off", "found", "lost", "gone", "newer owner", "defect", "declared dead by"}[t.Kind], t.Node, t.Detail)
 		}

@@ -31,16 +31,16 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"free":    verbFree,
 		"submit":  verbSubmit,
 		"cancel": func(s *story, a []string, _ map[string]string) {
-			s.step(CancelAsk{Token: s.asks("cancel " + a[0]), Job: s.id(a[0]), Reason: "enough"})
+			s.step(Cancel{Token: s.asks("cancel " + a[0]), Job: s.id(a[0]), Reason: "enough"})
 		},
 		"hold": func(s *story, a []string, _ map[string]string) {
-			s.step(HoldAsk{Token: s.asks("hold " + a[0]), Job: s.id(a[0])})
+			s.step(Hold{Token: s.asks("hold " + a[0]), Job: s.id(a[0])})
 		},
 		"release": func(s *story, a []string, _ map[string]string) {
-			s.step(HoldAsk{Token: s.asks("release " + a[0]), Job: s.id(a[0]), Release: true})
+			s.step(Hold{Token: s.asks("release " + a[0]), Job: s.id(a[0]), Release: true})
 		},
 		"dead": func(s *story, a []string, _ map[string]string) {
-			s.step(DeclareDeadAsk{Token: s.asks("dead " + a[0]), Peer: job.Peer(a[0]), By: "root"})
+			s.step(DeclareDead{Token: s.asks("dead " + a[0]), Peer: job.Peer(a[0]), By: "root"})
 		},
 		"take":    verbTake,
 		"decline": verbDecline,
@@ -178,7 +178,7 @@ func verbSubmit(s *story, a []string, o map[string]string) {
 	if o["lease"] != "" {
 		spec.Lease = job.Duration(duration(o["lease"]))
 	}
-	s.step(SubmitAsk{Token: s.asks("submit " + a[0]), User: cmp.Or(o["user"], "amy"), Key: o["key"], Spec: spec})
+	s.step(Submit{Token: s.asks("submit " + a[0]), User: cmp.Or(o["user"], "amy"), Key: o["key"], Spec: spec})
 }
 
 // take WORKER JOB [session=N]: commits to the newest offer there.

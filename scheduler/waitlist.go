@@ -1,18 +1,12 @@
 package scheduler
 
-// Waitlists: tasks by rank, searched for the first that a host could have
-// without a look at each.
+// Waitlists: tasks by rank, searched for the first that a host could have without a look at each.
 
 import (
 	"slices"
 
 	"github.com/musterhq/muster/scheduler/fleet"
 )
-
-// placeOf is where the task stands among all.
-func placeOf(t *task) fleet.Rank {
-	return fleet.Rank{Priority: t.e.priority, Born: t.e.born, Job: t.e.job.ID, Task: t.index}
-}
 
 // chunkMost bounds a chunk: half of it is moved when one task comes or goes, and
 // a search that passes over it costs one comparison.
@@ -50,7 +44,7 @@ func (l *waitlist) chunkOf(p fleet.Rank) int {
 
 // add puts a task in; one that is there stays.
 func (l *waitlist) add(t *task) {
-	w := wait{placeOf(t), fleet.FootprintOf(t.group.Need), t}
+	w := wait{placeOf(t), fleet.FootprintOf(t.shape.Need), t}
 	if len(l.chunks) == 0 {
 		l.chunks = []*chunk{{waits: []wait{w}, least: w.foot}}
 		l.count = 1

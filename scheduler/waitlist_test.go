@@ -26,7 +26,7 @@ func TestWaitlist(t *testing.T) {
 					need := job.Resources{CPUs: rapid.IntRange(0, 9).Draw(t, "cpus"), GPUs: rapid.IntRange(0, 2).Draw(t, "gpus")}
 					spec := job.Spec{Priority: rapid.IntRange(0, 2).Draw(t, "priority")}
 					e := &entry{job: &jobs.Job{ID: job.ID(fmt.Sprint(n)), Spec: spec}, priority: spec.Priority, born: storyStart.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "age")))}
-					x := &task{e: e, group: &group{Shape: fleet.Shape{Need: need}}}
+					x := &task{e: e, shape: &shape{Shape: fleet.Shape{Need: need}}}
 					l.add(x)
 					l.add(x) // a second time changes nothing
 					i, _ := slices.BinarySearchFunc(all, x, rank)
@@ -61,7 +61,7 @@ func TestWaitlist(t *testing.T) {
 				var want, got []*task
 				for _, x := range all {
 					p := placeOf(x)
-					if fleet.FootprintOf(x.group.Need).Within(lim.of(&p)) && suits(x) {
+					if fleet.FootprintOf(x.shape.Need).Within(lim.of(&p)) && suits(x) {
 						want = append(want, x)
 					}
 				}

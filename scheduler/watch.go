@@ -1,12 +1,9 @@
 package scheduler
 
-// Watchers: each sees the newest state of the jobs that it asked for, however
-// slowly it reads.
+// Watchers: each sees the newest state of the jobs that it asked for, however slowly it reads.
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"sync"
 
 	"github.com/musterhq/muster/job"
@@ -37,63 +34,6 @@ type watchers struct {
 }
 
 func newWatchers() watchers { return watchers{all: map[*watcher]bool{}} }
-
-// Watch streams the jobs that the filter chooses: as they are, then as they
-// change; what was overtaken before it was read is left out. The channel is
-// closed when ctx ends, when the scheduler does, or when the reader is too far
-// behind: list and watch again.
-func (l *Loop) Watch(ctx context.Context, f job.Query) (<-chan job.Job, error) {
-	w := &watcher{filter: f, out: make(chan job.Job), latest: map[job.ID]job.Job{}, bell: make(chan struct{}, 1)}
-	archived, err := query(ctx, l, func(c *Core) (archived []Listed, err error) {
-		if len(l.watchers.all) >= maxWatchers {
-			return nil, ErrBusy
-		}
-		l.watchers.all[w] = true
-		for _, x := range slices.Backward(c.Page(f)) {
-			if x.Job != nil {
-				w.put(*x.Job)
-			} else {
-				archived = append(archived, x)
-			}
-		}
-		return archived, nil
-	})
-	if err == nil {
-		err = l.putArchived(w, archived)
-	}
-	if err != nil {
-		l.unwatch(w)
-		return nil, err
-	}
-	go func() {
-		defer close(w.out)
-		w.pump(ctx)
-		l.unwatch(w)
-	}()
-	return w.out, nil
-}
-
-// putArchived hands archived jobs to a watcher; nothing newer can come of them.
-func (l *Loop) putArchived(w *watcher, archived []Listed) error {
-	for _, x := range archived {
-		j, err := l.whole(x)
-		if errors.Is(err, ErrNotFound) {
-			continue // forgotten since
-		}
-		if err != nil {
-			return err
-		}
-		if w.filter.Match(&j) {
-			w.put(j)
-		}
-	}
-	return nil
-}
-
-// unwatch has the loop forget the watcher.
-func (l *Loop) unwatch(w *watcher) {
-	l.box.putAlways(mail{look: func(*Core) { delete(l.watchers.all, w) }})
-}
 
 // publish hands changed jobs to those who watch them.
 func (ws *watchers) publish(c *Core, ids []job.ID) {

@@ -310,7 +310,7 @@ func (w *world) depose(n int) {
 
 func (w *world) step(events ...Event) {
 	w.do(w.core.Step(w.now, append(events, RowsKept{w.applied})...))
-	for n := 0; w.core.again; n++ {
+	for n := 0; w.core.plan.again; n++ {
 		if n > 100 {
 			w.t.Fatalf("the core wants steps without end")
 		}
@@ -319,6 +319,11 @@ func (w *world) step(events ...Event) {
 }
 
 func (w *world) do(fx Effects) {
+	for _, n := range fx.Notices {
+		if n.Kind == IllegalMove {
+			w.t.Fatalf("illegal move of %s: %s", n.Attempt, n.Detail)
+		}
+	}
 	if !w.core.lead {
 		w.checkIdle(fx)
 	}
@@ -439,7 +444,7 @@ func (w *world) follow(m job.Committed) {
 	for i, r := range m.Records {
 		w.follower.Apply(r, seqOf(m.Index, i), m.Epoch)
 	}
-	for _, j := range w.core.table.Jobs() {
+	for _, j := range w.core.entries.table.Jobs() {
 		f := w.follower.Job(j.ID)
 		if f == nil {
 			w.t.Fatalf("entry %d: the follower has no %s", m.Index, j.ID)
@@ -448,8 +453,8 @@ func (w *world) follow(m job.Committed) {
 			w.t.Fatalf("entry %d: %s is\n%s\nand for the follower\n%s", m.Index, j.ID, mine, theirs)
 		}
 	}
-	if w.follower.Len() != w.core.table.Len() {
-		w.t.Fatalf("entry %d: the follower has %d jobs, the owner %d", m.Index, w.follower.Len(), w.core.table.Len())
+	if w.follower.Len() != w.core.entries.table.Len() {
+		w.t.Fatalf("entry %d: the follower has %d jobs, the owner %d", m.Index, w.follower.Len(), w.core.entries.table.Len())
 	}
 }
 

@@ -31,10 +31,10 @@ func (t *Table) AnyOpen(s *Shape) bool {
 // WithRoom are the hosts in which the shape may fit now, from the slot on and round.
 func (t *Table) WithRoom(s *Shape, from int) func(yield func(*Host) bool) {
 	return func(yield func(*Host) bool) {
-		foot := s.Foot
-		for _, part := range [][2]int{{from, len(t.left)}, {0, from}} {
+		foot, left := s.Foot, t.left
+		for _, part := range [][2]int{{from, len(left)}, {0, from}} {
 			for slot := part[0]; slot < part[1]; slot++ {
-				if !foot.Within(t.left[slot]) || !s.Pool.has.at(slot) {
+				if !foot.Within(left[slot]) || !s.Pool.has.at(slot) {
 					continue
 				}
 				if h := t.all[slot]; !s.refusedBy(h) && !yield(h) {

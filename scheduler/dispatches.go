@@ -1,0 +1,428 @@
+package scheduler
+
+// Dispatches: a task is offered to hosts, and one of them commits. The Start is sent only when the Assign of the task is in
+// the journal as well (R1).
+
+import (
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
+)
+
+// dispatches brings tasks to hosts.
+type dispatches struct {
+	*turn
+	entries   *entries
+	hosts     *hosts
+	contact   *contact
+	pending   *pending
+	placement *placement
+	attempts  *attempts
+	offers    *offers
+}
+
+// begin makes a dispatch of the next attempt at the task.
+func (ds *dispatches) begin(t *task) *dispatch {
+	d := &dispatch{task: t, n: t.durable().Attempt + 1, since: ds.now}
+	t.dispatch = d
+	return d
+}
+
+// direct offers the task to a host where it fits, and proposes its Assign while the offer is under way. A task that
+// was declined of late is assigned only when the host has committed, so that further declines cost the journal nothing.
+func (ds *dispatches) direct(t *task, w *worker, chosen []string) {
+	d := ds.begin(t)
+	ds.offer(d, w, fleet.Direct, chosen)
+	if t.declines == 0 {
+		ds.assign(d, w)
+	}
+}
+
+// offerQueued has the task queue at full hosts.
+func (ds *dispatches) offerQueued(t *task, hosts []*worker) {
+	d := ds.begin(t)
+	for _, w := range hosts {
+		ds.queueAtHost(d, w)
+	}
+	ds.pending.queued.add(t)
+}
+
+// queueAtHost has the task queue at a full host, if need be in place of the last that queues there.
+func (ds *dispatches) queueAtHost(d *dispatch, w *worker) {
+	if last := w.Claims.LastQueued(); last != nil {
+		if o := ds.offers.byID[last.ID]; rank(d.task, o.dispatch.task) < 0 {
+			ds.offers.release(o)
+			ds.offerGone(o, avoidance{})
+		}
+	}
+	ds.offer(d, w, fleet.Queued, nil)
+}
+
+// offer sends an offer to the host, and counts what it takes there.
+func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chosen []string) {
+	t := d.task
+	o := &offer{id: ds.offers.draw(), dispatch: d, worker: w, leases: w.Leases}
+	o.claim = fleet.Claim{ID: o.id, User: t.shape.User, Rank: placeOf(t), Need: t.shape.Need, Devices: chosen, State: state}
+	ds.offers.byID[o.id] = o
+	d.offers = append(d.offers, o)
+	w.Claim(&o.claim)
+	ds.contact.used(w.Peer)
+	if state == fleet.Queued {
+		ds.offers.sendOffer(o, queueWait)
+		ds.renew(o)
+		if w.Quotas.IsProbe(&o.claim) { // if the user held too much, the host would decline at once
+			ds.after(directLimit, func() { ds.hosts.probed(o) })
+		}
+	} else {
+		ds.offers.sendOffer(o, directWait)
+		o.timer = ds.after(directLimit, func() { ds.overdue(o) })
+	}
+	ds.entries.changed(t.e)
+}
+
+// renew sends a queued offer again before it runs out, so that it keeps its place in the host's queue, and what
+// the host keeps for it.
+func (ds *dispatches) renew(o *offer) {
+	o.timer = ds.after(renewEvery, func() {
+		ds.offers.sendOffer(o, queueWait)
+		ds.renew(o)
+		if d := o.dispatch; d.offers[0] == o {
+			ds.spread(d)
+		}
+	})
+}
+
+// spread has a task that has waited long queue at one more host. The hosts where it queues may never get room, or may
+// never commit.
+func (ds *dispatches) spread(d *dispatch) {
+	n := len(d.offers)
+	if n >= spreadMost || ds.now.Sub(d.since) < time.Duration(n)*spreadEvery {
+		return
+	}
+	ds.hosts.fleet.Count(ds.now)
+	if hosts := ds.placement.queueAt(d.task); len(hosts) > 0 {
+		ds.queueAtHost(d, hosts[0])
+	}
+}
+
+// assign proposes that the task be assigned to the host.
+func (ds *dispatches) assign(d *dispatch, w *worker) {
+	if d.winner != nil {
+		d.move(ds.turn, confirming)
+	} else {
+		d.move(ds.turn, proposing)
+	}
+	d.target = w.Peer
+	d.task.proposed = d.n
+	ds.propose(job.AssignRecord{
+		Attempt: job.Attempt{Job: d.task.e.job.ID, Task: d.task.index, N: d.n},
+		Node:    w.Peer, NodeName: w.Name(), Store: w.Profile.Store,
+	})
+}
+
+// overdue takes back an offer that had no answer in time. The task avoids the host for a while.
+func (ds *dispatches) overdue(o *offer) {
+	ds.offers.release(o)
+	o.dispatch.task.declines++
+	o.dispatch.task.pause.why = o.worker.Name() + " did not answer an offer"
+	ds.offerGone(o, ds.avoidHard(o))
+}
+
+// avoidHard avoids the offer's host, with growing back-off.
+func (ds *dispatches) avoidHard(o *offer) avoidance {
+	return avoidance{peer: o.worker.Peer, until: ds.now.Add(backoff(o.dispatch.task.declines)), hard: true}
+}
+
+// offerGone ends an offer that will not be committed, and the dispatch if it was its last.
+func (ds *dispatches) offerGone(o *offer, a avoidance) {
+	ds.offers.drop(o)
+	o.dispatch.task.avoid.add(ds.now, a)
+	if len(o.dispatch.offers) == 0 {
+		ds.over(o.dispatch)
+	}
+}
+
+// abandon takes a dispatch back whose Start was not sent.
+func (ds *dispatches) abandon(d *dispatch) {
+	ds.releaseAll(d)
+	ds.over(d)
+}
+
+// releaseAll takes back all offers of a dispatch.
+func (ds *dispatches) releaseAll(d *dispatch) {
+	for _, o := range slices.Clone(d.offers) {
+		ds.offers.release(o)
+		ds.offers.drop(o)
+	}
+}
+
+// takeBack forgets the dispatch of the task, if there is one, and takes its offers back. The caller says what becomes of
+// the task.
+func (ds *dispatches) takeBack(t *task) {
+	d := t.dispatch
+	if d == nil {
+		return
+	}
+	t.dispatch = nil
+	ds.pending.queued.remove(t)
+	ds.releaseAll(d)
+	d.move(ds.turn, abandoned)
+}
+
+// over ends a dispatch whose Start was not sent. An attempt that is already in
+// the journal is given up; one on its way there is when it arrives.
+func (ds *dispatches) over(d *dispatch) {
+	t := d.task
+	if t.dispatch != d {
+		return
+	}
+	t.dispatch = nil
+	ds.pending.queued.remove(t)
+	ds.entries.changed(t.e)
+	inJournal := d.phase == recorded
+	d.move(ds.turn, abandoned)
+	if inJournal {
+		ds.attempts.giveUp(t, job.ProofDeclined, "the host did not take it")
+		return
+	}
+	ds.pending.requeue(t)
+}
+
+// notAssigned handles an Assign that the journal did not take.
+func (ds *dispatches) notAssigned(a job.Attempt) {
+	e := ds.entries.byID[a.Job]
+	if e == nil || !e.job.Has(a.Task) {
+		return
+	}
+	t := e.task(a.Task)
+	if t.proposed != a.N {
+		return
+	}
+	t.proposed = 0
+	t.declines++
+	t.pause.until, t.pause.why = ds.now.Add(backoff(t.declines)), "the journal did not take the placement"
+	d := t.dispatch
+	switch {
+	case d == nil:
+		ds.pending.requeue(t)
+	case d.phase == confirming: // the host holds it for a while yet: its turn is not given up for one refusal
+		d.move(ds.turn, held)
+		ds.after(retryWait, func() {
+			if t.dispatch == d && d.phase == held {
+				ds.assign(d, d.winner.worker)
+			}
+		})
+	default:
+		ds.abandon(d)
+	}
+}
+
+// commit takes the word of a host that it keeps what an offer needs. The first host to commit gets the task.
+func (ds *dispatches) commit(w *worker, m lease.Commit) {
+	o := ds.offers.byID[m.Offer]
+	if o == nil || o.worker != w || o.dispatch.winner != nil && o.dispatch.winner != o {
+		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.current(w, m.Attempt) && e.task(m.Attempt.Task).started == m.Attempt.N {
+			return // a second word on what has been started
+		}
+		ds.send(w.Peer, lease.Release{Offer: m.Offer}) // too late: another was first, or nobody waits
+		return
+	}
+	d := o.dispatch
+	if m.Session == 0 {
+		ds.sessionless(o)
+		return
+	}
+	if d.winner == o {
+		return
+	}
+	w.Hold(&o.claim, m.Devices)
+	ds.hosts.probed(o)
+	ds.hosts.offerToFreed(w) // another may queue there
+	d.winner, d.session, d.devices = o, m.Session, m.Devices
+	for _, other := range slices.Clone(d.offers) {
+		if other != o {
+			ds.offers.release(other)
+			ds.offers.drop(other)
+		}
+	}
+	ds.pending.setWaiting(d.task, false)
+	ds.pending.queued.remove(d.task)
+	ds.stop(o.timer)
+	o.timer = ds.after(commitLimit, func() { ds.abandon(d) }) // the host holds it no longer
+	switch d.phase {
+	case offering:
+		d.move(ds.turn, held)
+		ds.assign(d, w)
+	case proposing:
+		d.move(ds.turn, confirming)
+	case recorded: // the Start can be sent
+	case held, confirming, started, abandoned: // it had a winner before
+	}
+	ds.start(d)
+}
+
+// sessionless handles a commit of a host without a live lease: it could not
+// start anything. With the answer to its renewal it is asked again.
+func (ds *dispatches) sessionless(o *offer) {
+	d, w := o.dispatch, o.worker
+	ds.offers.release(o)
+	crossed := w.Leases > o.leases // the answer to its renewal crossed the commit on its way
+	if crossed {
+		w.Leased()
+	} else {
+		w.Leaseless()
+	}
+	ds.after(sessionWait, func() { ds.hosts.trusted(w) })
+	if d.phase == offering && len(d.offers) > 1 {
+		ds.offerGone(o, avoidance{})
+		return
+	}
+	ds.offers.drop(o)
+	ds.pending.queued.remove(d.task) // it waits here now
+	ds.hosts.setWaitingForLease(w, append(w.waiting, d))
+	if crossed {
+		ds.leased(w)
+		return
+	}
+	ds.after(sessionWait, func() {
+		if i := slices.Index(w.waiting, d); i >= 0 {
+			ds.hosts.setWaitingForLease(w, slices.Delete(w.waiting, i, i+1))
+			if d.task.dispatch != d {
+				return
+			}
+			d.task.declines++
+			d.task.pause.why = w.Name() + " has no lease"
+			d.task.avoid.add(ds.now, ds.avoidHard(o))
+			ds.over(d)
+		}
+	})
+}
+
+// leased offers the host again what waited there for its lease.
+func (ds *dispatches) leased(w *worker) {
+	ds.hosts.trusted(w)
+	waiting := w.waiting
+	ds.hosts.setWaitingForLease(w, nil)
+	for _, d := range waiting {
+		if d.task.dispatch == d {
+			r := d.task.request()
+			chosen, _ := w.Devices.Fit(r.Need, w.LeftFor(&r.Rank))
+			ds.offer(d, w, fleet.Direct, chosen)
+		}
+	}
+}
+
+// start sends the Start once both the commit and the journal have spoken (R1),
+// unless the attempt has been given up (R7).
+func (ds *dispatches) start(d *dispatch) {
+	t := d.task
+	if d.winner == nil || d.phase != recorded || t.dispatch != d || t.givenUp == d.n {
+		return
+	}
+	o, j := d.winner, t.e.job
+	if j.Cancelled != "" || !o.worker.Up {
+		ds.abandon(d)
+		return
+	}
+	t.dispatch = nil
+	d.move(ds.turn, started)
+	ds.offers.drop(o)
+	t.started, t.reported, t.declines = d.n, true, 0
+	ds.attempts.saw(t, job.Reserved)
+	t.process.devices = d.devices
+	ds.send(o.worker.Peer, lease.Start{
+		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: d.session, User: j.User, Spec: j.Spec,
+	})
+	ds.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: ds.whyHost(t, o.worker)})
+	ds.entries.changed(t.e)
+	n := d.n
+	t.report = ds.after(reportWait, func() {
+		if t.started == n && t.seen == job.Reserved {
+			t.reported = false
+			ds.attempts.check(t)
+		}
+	})
+}
+
+func (ds *dispatches) whyHost(t *task, w *worker) string {
+	return ds.placement.policy.Why(t.e.job.Spec.Resources, policyHost(w.Host, &w.Free))
+}
+
+// decline takes the word of a host that it refuses an offer, and decides whether the task avoids the host.
+func (ds *dispatches) decline(w *worker, m lease.Decline) {
+	w.SetFree(m.Free)
+	ds.hosts.offerToFreed(w)
+	o := ds.offers.byID[m.Offer]
+	if o == nil || o.worker != w {
+		return
+	}
+	t := o.dispatch.task
+	if m.Never {
+		t.shape.Refuse(w.Host)
+		ds.offerGone(o, avoidance{})
+		return
+	}
+	ds.offers.drop(o)
+	a := avoidance{}
+	r := t.request()
+	_, lack := w.Devices.Fit(r.Need, w.LeftFor(&r.Rank))
+	switch {
+	case m.Reason.Word == job.ReasonQuota:
+		ds.hosts.refusedQuota(w, t.e.job.User, r.Need, m.Reason.Detail)
+		t.declines++ // so that the next one costs the journal nothing if it is refused, too
+	case lack == "" && m.Reason.Word == job.ReasonResources && !o.queued():
+		a = avoidance{peer: w.Peer, until: ds.now.Add(keptFor), kept: true}
+		ds.hosts.askAgain(w, a.until) // those for whom it is kept may be gone then, and nothing else would tell
+	case lack == "" || m.Reason.Word != job.ReasonResources:
+		t.declines++ // it is not for lack of room, as far as we can see
+		a = ds.avoidHard(o)
+		t.pause.why = w.Name() + ": " + m.Reason.String()
+	default:
+		ds.hosts.missed(w, o)
+	}
+	t.avoid.add(ds.now, a)
+	if len(o.dispatch.offers) == 0 {
+		ds.over(o.dispatch)
+	}
+}
+
+func (ds *dispatches) notSent(e NotSent) {
+	d := Notice{Kind: MessageDefect, Peer: e.To, Node: ds.hosts.nameOf(e.To), Detail: e.Err.Error()}
+	switch m := e.Msg.(type) {
+	case lease.Offer:
+		d.Attempt = m.Attempt
+		if o := ds.offers.byID[m.ID]; o != nil && o.worker.Peer == e.To {
+			t := o.dispatch.task
+			ds.unsendable(t)
+			ds.abandon(o.dispatch)
+		}
+	case lease.Start:
+		d.Attempt = m.Attempt
+		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.job.Has(m.Attempt.Task) {
+			if t := e.task(m.Attempt.Task); t.durable().Assigned && t.attempt() == m.Attempt {
+				ds.unsendable(t)
+				ds.attempts.giveUp(t, job.ProofDeclined, "its start could not be sent")
+			}
+		}
+	default: // it is said again by what needs an answer
+	}
+	ds.notify(d)
+}
+
+// unsendable has the task wait.
+func (ds *dispatches) unsendable(t *task) {
+	t.pause.until, t.pause.why = ds.now.Add(retryMost), "this daemon could not send a message about it: see its log"
+}
+
+// lostLead takes back all offers.
+func (ds *dispatches) lostLead() {
+	for _, j := range ds.entries.table.Jobs() {
+		for _, t := range slices.Clone(ds.entries.byID[j.ID].tasks) {
+			ds.takeBack(t)
+			t.proposed = 0
+		}
+	}
+}

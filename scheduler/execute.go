@@ -1,0 +1,202 @@
+package scheduler
+
+// The executor: it does what the core wants done.
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+const (
+	findTime   = 900 * time.Millisecond // a search is read as a stream for no longer: within matchWait
+	findPeers  = 64                     // hosts per search
+	maxFinding = 8                      // searches at a time
+	// proposeBatch bounds the records of one entry.
+	proposeBatch = 64
+)
+
+// executor is used by the goroutine of Loop.Run alone.
+type executor struct {
+	needs    Needs
+	log      *slog.Logger
+	box      *mailbox
+	replies  *replies
+	core     *Core
+	watchers watchers
+	finding  map[string]bool
+	unsaved  []job.Row // that no Save has taken yet
+	gone     []job.ID  // likewise
+	kept     []Event   // RowsKept of the last Save, until the core is told
+}
+
+// step has the core take the events, and does what it wants done.
+func (x *executor) step(ctx context.Context, events []Event, searches *sync.WaitGroup) {
+	fx := x.core.Step(time.Now(), append(events, x.kept...)...)
+	x.kept = x.kept[:0]
+	x.proposeAll(fx.Propose)
+	for _, o := range fx.Send {
+		switch err := x.needs.Sessions.Send(o.To, o.Msg); {
+		case err == nil:
+		case errors.Is(err, ErrUnsendable):
+			x.box.putAlways(mail{event: NotSent{To: o.To, Msg: o.Msg, Err: err}})
+		default:
+			x.log.DebugContext(ctx, "message not sent", "peer", o.To, "error", err)
+		}
+	}
+	if fx.Read != 0 {
+		x.readIndex(fx.Read)
+	}
+	for _, class := range fx.Find {
+		x.search(ctx, class, searches)
+	}
+	for _, p := range fx.Want {
+		x.needs.Sessions.Want(p)
+	}
+	for _, p := range fx.Unwant {
+		x.needs.Sessions.Unwant(p)
+	}
+	if fx.Announce {
+		x.needs.Announcer.Announce(fx.Wants)
+	}
+	x.save(fx)
+	for _, r := range fx.Reply {
+		x.replies.reply(r)
+	}
+	x.watchers.publish(x.core, fx.Changed)
+	for _, t := range fx.Notices {
+		x.logNotice(t)
+	}
+}
+
+// proposeAll proposes what ends work apart from what begins it: a journal that
+// runs out of room refuses the second and still takes the first. Neither rests
+// on the other within a step.
+func (x *executor) proposeAll(records []job.Record) {
+	if len(records) == 0 {
+		return
+	}
+	var begin, end []job.Record
+	for _, r := range records {
+		if job.BeginsWork(r) {
+			begin = append(begin, r)
+		} else {
+			end = append(end, r)
+		}
+	}
+	x.propose(end)
+	x.propose(begin)
+}
+
+func (x *executor) propose(records []job.Record) {
+	for len(records) > 0 {
+		batch := records[:min(len(records), proposeBatch)]
+		records = records[len(batch):]
+		if err := x.needs.Journal.Propose(batch...); err != nil {
+			x.log.Warn("records not proposed", "count", len(batch), "error", err)
+			x.box.putAlways(mail{event: NotProposed{Records: batch, Err: err}})
+		}
+	}
+}
+
+func (x *executor) readIndex(tok Token) {
+	x.needs.Journal.ReadIndex(func(e job.Epoch, err error) {
+		x.box.putAlways(mail{event: ReadDone{Token: tok, Epoch: e, Err: err}})
+	})
+}
+
+// save keeps the rows. The journal has all that is in them, so a failure loses nothing:
+// what was not saved goes with the next that is.
+func (x *executor) save(fx Effects) {
+	if len(fx.Rows) == 0 && len(fx.Gone) == 0 {
+		return
+	}
+	failed := len(x.unsaved) > 0
+	x.unsaved, x.gone = append(x.unsaved, fx.Rows...), append(x.gone, fx.Gone...)
+	if failed {
+		x.unsaved = newest(x.unsaved, x.gone)
+	}
+	if err := x.needs.Journal.Save(x.core.Applied(), x.unsaved, x.gone); err != nil {
+		x.log.Error("job rows not saved, they are tried again with the next", "count", len(x.unsaved), "error", err)
+		return
+	}
+	clear(x.unsaved)
+	x.unsaved, x.gone = x.unsaved[:0], nil
+	x.kept = append(x.kept[:0], RowsKept{x.core.Applied()})
+}
+
+// newest are the newest of rows, one for each part of a job that is not gone.
+func newest(rows []job.Row, gone []job.ID) []job.Row {
+	type key struct {
+		job  job.ID
+		part string
+	}
+	last := map[key]int{}
+	for i, r := range rows {
+		last[key{r.Job, r.Part}] = i
+	}
+	left := map[job.ID]bool{}
+	for _, id := range gone {
+		left[id] = true
+	}
+	out := rows[:0]
+	for i, r := range rows {
+		if last[key{r.Job, r.Part}] == i && !left[r.Job] {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// search looks for hosts of a class in a goroutine of its own; one per class.
+func (x *executor) search(ctx context.Context, class string, searches *sync.WaitGroup) {
+	if x.finding[class] || len(x.finding) >= maxFinding {
+		return
+	}
+	x.finding[class] = true
+	searches.Go(func() {
+		ctx, stop := context.WithTimeout(ctx, findTime)
+		defer stop()
+		n := 0
+		for p := range x.needs.Finder.Find(ctx, class, findPeers) {
+			if n++; n <= findPeers { // at once: silent hosts may hold up the rest
+				x.box.putAlways(mail{event: Found{Class: class, Peers: []job.Peer{p}}})
+			}
+		}
+		x.box.putAlways(mail{look: func(*Core) { delete(x.finding, class) }})
+		x.box.putAlways(mail{event: Found{Class: class, Cut: ctx.Err() != nil}})
+	})
+}
+
+// logNotice says what happened. How tasks fare is in their jobs' documents, and
+// on the log of the host that runs them.
+func (x *executor) logNotice(t Notice) {
+	switch t.Kind {
+	case TaskStarted:
+		x.log.Debug("task placed", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "why", t.Detail)
+	case TaskEnded:
+		x.log.Debug("task ended", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "state", t.State, "detail", t.Detail)
+	case TaskWrittenOff:
+		x.log.Warn("task written off", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt)
+	case WorkerFound:
+		x.log.Info("worker found", "peer", t.Peer, "node", t.Node)
+	case WorkerLost:
+		x.log.Warn("worker lost", "peer", t.Peer, "node", t.Node, "detail", t.Detail)
+	case WorkerGone:
+		x.log.Info("worker gone", "peer", t.Peer, "node", t.Node)
+	case MessageDefect:
+		x.log.Warn("a task waits since a message about it could not be sent", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "error", t.Detail)
+	case NodeDead:
+		x.log.Warn("node declared dead: what was assigned to it is given up", "peer", t.Peer, "node", t.Node, "user", t.Detail)
+	case RowDefect:
+		x.log.Error("rows of a job cannot be written", "job", t.Attempt.Job, "error", t.Detail)
+	case IllegalMove:
+		x.log.Error("defect: illegal move of a dispatch", "peer", t.Peer, "attempt", t.Attempt, "move", t.Detail)
+	case NewerOwner:
+		x.log.Error("a newer owner of these jobs exists", "peer", t.Peer, "epoch", t.Detail)
+	}
+}

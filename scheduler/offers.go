@@ -1,0 +1,75 @@
+package scheduler
+
+// Offers: what was sent to a host and is neither answered nor taken back.
+
+import (
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
+)
+
+// offers are those that were sent and are neither declined, nor taken back, nor started.
+type offers struct {
+	*turn
+	hosts *hosts
+
+	byID map[uint64]*offer
+}
+
+// draw is a number that is not in use as an offer's id.
+func (os *offers) draw() uint64 {
+	for {
+		if id := os.rng.Uint64(); id != 0 && os.byID[id] == nil {
+			return id
+		}
+	}
+}
+
+// to returns the offers under way to the host, oldest first.
+func (os *offers) to(w *worker) []*offer {
+	ids := w.Claims.IDs()
+	out := make([]*offer, len(ids))
+	for i, id := range ids {
+		out[i] = os.byID[id]
+	}
+	return out
+}
+
+func (os *offers) sendOffer(o *offer, wait time.Duration) {
+	t := o.dispatch.task
+	j := t.e.job
+	os.send(o.worker.Peer, lease.Offer{
+		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: o.dispatch.n}, Group: os.cfg.Group, Epoch: os.epoch,
+		Need: j.Spec.Resources, Priority: j.Spec.Priority, User: j.User, Wait: wait,
+		Age: os.now.Sub(t.e.born) + ageOfNew,
+	})
+}
+
+func (os *offers) release(o *offer) {
+	if o.worker.Up {
+		os.send(o.worker.Peer, lease.Release{Offer: o.id})
+	}
+}
+
+// drop forgets an offer, but not its dispatch.
+func (os *offers) drop(o *offer) {
+	os.stop(o.timer)
+	delete(os.byID, o.id)
+	o.worker.Unclaim(&o.claim)
+	d := o.dispatch
+	d.offers = slices.DeleteFunc(d.offers, func(x *offer) bool { return x == o })
+	if d.winner == o {
+		d.lose(os.turn)
+	}
+	os.hosts.probed(o)
+	if o.claim.State != fleet.Held {
+		os.hosts.offerToFreed(o.worker)
+	}
+}
+
+// ageOfNew is the age of a job that was just submitted. Of several that are submitted in one moment each is born a
+// nanosecond after the one before. So no age is negative, and no two are equal.
+const ageOfNew = time.Millisecond

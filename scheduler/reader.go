@@ -1,0 +1,75 @@
+package scheduler
+
+// The reader: it completes jobs with what only the rows on disk tell.
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
+)
+
+// reader may be used by any goroutine.
+type reader struct {
+	journal Journal
+	self    job.Peer
+}
+
+// whole is a listed job with all that its rows tell: ErrNotFound if it was forgotten
+// since it was listed.
+func (r *reader) whole(x Listed) (job.Job, error) {
+	if x.Job != nil {
+		return r.withTails(*x.Job)
+	}
+	rows, err := r.journal.Rows(x.ID, "", "")
+	if err != nil {
+		return job.Job{}, fmt.Errorf("scheduler: read job %s: %w", x.ID, err)
+	}
+	if len(rows) == 0 {
+		return job.Job{}, fmt.Errorf("%w: %s", ErrNotFound, x.ID)
+	}
+	decoded, err := jobs.Decode(rows)
+	if err != nil {
+		return job.Job{}, fmt.Errorf("scheduler: read job %s: %w", x.ID, err)
+	}
+	j := decoded.View(0, viewTasks)
+	j.Owner = r.self
+	for i := range j.Tasks {
+		if t := &j.Tasks[i]; t.Ended.IsZero() {
+			t.Ended = x.Ended
+		}
+	}
+	return j, nil
+}
+
+// withTails adds the ends of standard errors that are on disk alone.
+func (r *reader) withTails(j job.Job) (job.Job, error) {
+	if j.Counts.Total() <= 1 || len(j.Tasks) == 0 {
+		return j, nil
+	}
+	from, to := jobs.TailParts(j.Tasks[0].Index, j.Tasks[len(j.Tasks)-1].Index+1)
+	rows, err := r.journal.Rows(j.ID, from, to)
+	if err != nil {
+		return job.Job{}, fmt.Errorf("scheduler: read job %s: %w", j.ID, err)
+	}
+	jobs.AddTails(&j, rows)
+	return j, nil
+}
+
+// putArchived hands archived jobs to a watcher; nothing newer can come of them.
+func (r *reader) putArchived(w *watcher, archived []Listed) error {
+	for _, x := range archived {
+		j, err := r.whole(x)
+		if errors.Is(err, ErrNotFound) {
+			continue // forgotten since
+		}
+		if err != nil {
+			return err
+		}
+		if w.filter.Match(&j) {
+			w.put(j)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package scheduler
+
+// What hosts report of attempts, and the acknowledgements that they are owed for it.
+
+import (
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// reports takes what hosts say of attempts.
+type reports struct {
+	*turn
+	entries    *entries
+	hosts      *hosts
+	attempts   *attempts
+	dispatches *dispatches
+
+	acks map[job.Attempt]ack // events to acknowledge once their record is applied
+}
+
+// ack is an event that its worker keeps until its record is applied.
+type ack struct {
+	peer  job.Peer
+	n     uint64
+	timer *timer // to propose the record again
+}
+
+// acknowledge lets the worker forget the events that a record was made of.
+func (rs *reports) acknowledge(a job.Attempt) {
+	k, there := rs.acks[a]
+	if !there {
+		return
+	}
+	rs.stop(k.timer)
+	delete(rs.acks, a)
+	if w := rs.hosts.workers[k.peer]; w != nil && w.Up {
+		rs.send(k.peer, lease.Ack{Attempt: a, Group: rs.cfg.Group, Epoch: rs.epoch, N: k.n})
+	}
+}
+
+func (rs *reports) ackNow(w *worker, m lease.Event) {
+	rs.send(w.Peer, lease.Ack{Attempt: m.Attempt, Group: rs.cfg.Group, Epoch: rs.epoch, N: m.N})
+}
+
+func (rs *reports) current(w *worker, t *task, m lease.Event) {
+	switch {
+	case m.Refused != "":
+		rs.dispatches.takeBack(t)
+		rs.owe(w, m)
+		rs.attempts.giveUp(t, job.ProofNeverStarted, m.Refused)
+	case m.State.Ended():
+		rs.result(w, t, m)
+	default:
+		rs.progress(w, t, m)
+	}
+}
+
+// progress takes what is only shown to people. It is acknowledged at once.
+func (rs *reports) progress(w *worker, t *task, m lease.Event) {
+	rs.ackNow(w, m)
+	if m.State != job.Starting && m.State != job.Running && m.State != job.Completing {
+		return // nothing that a worker can say of a task
+	}
+	switch {
+	case !m.Began.IsZero():
+		t.process.since = m.Began
+	case m.State == job.Running && t.seen != job.Running:
+		t.process.since = rs.now // a worker of an older version
+	}
+	rs.attempts.saw(t, m.State)
+	t.process.detail = m.Detail
+	if m.PID != 0 {
+		t.process.pid, t.process.isolation = m.PID, m.Isolation
+	}
+	if len(m.Devices) > 0 {
+		t.process.devices = m.Devices
+	}
+	rs.attempts.hasReported(w, t)
+}
+
+// result proposes an attempt's end; its event is acknowledged only when the
+// record is applied, whatever it then changes.
+func (rs *reports) result(w *worker, t *task, m lease.Event) {
+	if rs.owe(w, m) {
+		return
+	}
+	exit := job.Exit{State: m.State}
+	if m.Exit != nil {
+		exit = *m.Exit
+	}
+	exit.State = m.State
+	exit.Reason, exit.Tail = lease.Clip(exit.Reason), tail(exit.Tail)
+	if t.durable().Attempt == m.Attempt.N {
+		rs.attempts.saw(t, job.Completing)
+		t.reported = true
+		rs.entries.changed(t.e)
+	}
+	hold := ""
+	if exit.State == job.NodeFail {
+		hold = rs.attempts.holdAfterLoss(t)
+	}
+	rs.proposeEnd(job.ResultRecord{Attempt: m.Attempt, Devices: m.Devices, Exit: exit, At: rs.now, Hold: hold})
+}
+
+// proposeEnd proposes an end whose event is owed an ack, until it is applied.
+func (rs *reports) proposeEnd(r job.ResultRecord) {
+	rs.propose(r)
+	k := rs.acks[r.Attempt]
+	k.timer = rs.after(reproposeGap, func() {
+		if _, waits := rs.acks[r.Attempt]; waits && rs.lead {
+			rs.proposeEnd(r)
+		}
+	})
+	rs.acks[r.Attempt] = k
+}
+
+// owe notes that an event is to be acknowledged once its record is applied, and
+// says whether one of its attempt was before.
+func (rs *reports) owe(w *worker, m lease.Event) bool {
+	k, under := rs.acks[m.Attempt]
+	k.peer, k.n = w.Peer, m.N
+	rs.acks[m.Attempt] = k
+	return under
+}
+
+func tail(s string) string {
+	if len(s) > job.TailBytes {
+		return s[len(s)-job.TailBytes:]
+	}
+	return s
+}
+
+// lostLead forgets the records that are not committed: their events are reported again to the new owner.
+func (rs *reports) lostLead() {
+	for _, k := range rs.acks {
+		rs.stop(k.timer)
+	}
+	clear(rs.acks)
+}
+
+func (rs *reports) event(w *worker, m lease.Event) {
+	if m.Group != rs.cfg.Group || !rs.lead {
+		return // before this daemon leads it cannot judge; it will ask
+	}
+	e := rs.entries.byID[m.Attempt.Job]
+	switch {
+	case e == nil || !e.job.Has(m.Attempt.Task):
+		rs.ackNow(w, m) // purged, or never ours: nobody waits for it
+	case e.current(w, m.Attempt):
+		rs.current(w, e.task(m.Attempt.Task), m)
+	case m.State == job.Succeeded && m.Exit != nil && e.job.WouldTakeLate(job.ResultRecord{Attempt: m.Attempt, Exit: *m.Exit}):
+		rs.result(w, e.task(m.Attempt.Task), m)
+	default:
+		rs.ackNow(w, m)
+	}
+}

@@ -1,0 +1,387 @@
+package scheduler
+
+// Requests of people: each is answered when its record is applied, or refused with a reason.
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
+)
+
+// changeKind is what a waiting request waits for.
+type changeKind int
+
+const (
+	toCancel changeKind = iota
+	toHold
+	toRelease
+)
+
+type changeKey struct {
+	kind changeKind
+	job  job.ID
+}
+
+// requests are those without an answer yet.
+type requests struct {
+	*turn
+	entries *entries
+	hosts   *hosts
+	search  *search
+	explain *explainer
+	views   *views
+
+	open    map[Token]*timer // and until when each waits
+	early   []func()         // that came before this daemon led
+	submits map[job.ID]*submission
+	keys    map[string]job.ID // of submissions
+	others  map[changeKey][]Token
+	matches []*match // submissions that no known host could run
+}
+
+// submission is a job whose record is proposed.
+type submission struct {
+	tokens []Token
+	spec   digest
+	key    string
+}
+
+type digest [sha256.Size]byte
+
+// match waits for hosts to come that could run the job.
+type match struct {
+	ask     Submit
+	spec    digest
+	clauses []fleet.Clause
+	until   time.Time
+	last    time.Time // it is refused then at the latest
+	more    bool      // there may be hosts that have not said what they have
+}
+
+// clear forgets all requests.
+func (rq *requests) clear() {
+	rq.open, rq.early, rq.matches = map[Token]*timer{}, nil, nil
+	rq.submits, rq.keys = map[job.ID]*submission{}, map[string]job.ID{}
+	rq.others = map[changeKey][]Token{}
+}
+
+// keyOf joins user and idempotency key: a key is its user's own.
+func keyOf(user, key string) string { return user + "\x00" + key }
+
+// take takes a request in, within bounds, and answers for it in the end.
+func (rq *requests) take(tok Token, do func()) {
+	if !rq.lead && rq.epoch != (job.Epoch{}) { // it has led before
+		rq.fx.Reply = append(rq.fx.Reply, Reply{Token: tok, Err: ErrNotOwner})
+		return
+	}
+	if len(rq.open) >= maxRequests || rq.outgoing >= maxOutgoing || !rq.lead && len(rq.early) >= maxEarly {
+		rq.fx.Reply = append(rq.fx.Reply, Reply{Token: tok, Err: fmt.Errorf("%w: %d requests wait", ErrBusy, len(rq.open))})
+		return
+	}
+	rq.open[tok] = rq.after(commitWait, func() {
+		rq.answer(tok, nil, fmt.Errorf("%w: not committed within %s; it may be yet", ErrBusy, commitWait))
+	})
+	if !rq.lead {
+		rq.early = append(rq.early, func() {
+			if rq.open[tok] != nil {
+				do()
+			}
+		})
+		return
+	}
+	do()
+}
+
+// answer replies once; what comes later for the same token is dropped.
+func (rq *requests) answer(tok Token, e *entry, err error) {
+	if !rq.close(tok) {
+		return
+	}
+	r := Reply{Token: tok, Err: err}
+	if e != nil {
+		r.Job = rq.views.of(e)
+	}
+	rq.fx.Reply = append(rq.fx.Reply, r)
+}
+
+// close ends a request's wait; false if it has ended before.
+func (rq *requests) close(tok Token) bool {
+	t, open := rq.open[tok]
+	if open {
+		rq.stop(t)
+		delete(rq.open, tok)
+	}
+	return open
+}
+
+// answerArchived replies with a job that is archived, or that there is none.
+func (rq *requests) answerArchived(tok Token, id job.ID) {
+	x, there := rq.entries.table.Archived(id)
+	if !there {
+		rq.answer(tok, nil, fmt.Errorf("%w: %s", ErrNotFound, id))
+		return
+	}
+	if rq.close(tok) {
+		l := rq.views.listed(x)
+		rq.fx.Reply = append(rq.fx.Reply, Reply{Token: tok, Archived: &l})
+	}
+}
+
+// checkSpec bounds and digests a spec; two specs are equal if these are.
+func checkSpec(s job.Spec) (digest, error) {
+	if err := s.Validate(); err != nil {
+		return digest{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	text, err := job.EncodeSpec(s)
+	if err != nil {
+		return digest{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if len(text) > job.MaxSpecBytes {
+		return digest{}, fmt.Errorf("%w: the job file has %d bytes; at most %d", ErrInvalid, len(text), job.MaxSpecBytes)
+	}
+	return sha256.Sum256(text), nil
+}
+
+func (rq *requests) submit(a Submit) {
+	sum, err := checkSpec(a.Spec)
+	if err == nil && len(a.Key) > job.MaxName {
+		err = fmt.Errorf("%w: the idempotency key has %d bytes; at most %d", ErrInvalid, len(a.Key), job.MaxName)
+	}
+	if err == nil && rq.entries.table.Len()+len(rq.submits) >= rq.cfg.MaxJobs {
+		err = fmt.Errorf("%w: %d jobs are kept", ErrBusy, rq.entries.table.Len())
+	}
+	if err != nil {
+		rq.answer(a.Token, nil, err)
+		return
+	}
+	if a.Key != "" && rq.submittedBefore(a, sum) {
+		return
+	}
+	clauses, err := fleet.ClausesOf(a.Spec)
+	switch {
+	case err != nil:
+		rq.answer(a.Token, nil, fmt.Errorf("%w: %w", ErrInvalid, err))
+	case a.Spec.Hold || rq.hosts.fleet.AnyMeets(clauses):
+		rq.proposeSubmit(a, sum)
+	default:
+		rq.awaitMatch(&match{ask: a, spec: sum, clauses: clauses, last: rq.now.Add(matchMost)})
+	}
+}
+
+// submittedBefore answers a repeated submission with the job of the first.
+func (rq *requests) submittedBefore(a Submit, sum digest) bool {
+	switch id, archived := rq.entries.table.Keyed(a.User, a.Key); {
+	case archived:
+		rq.answerArchived(a.Token, id) // the loop compares the job files
+		return true
+	case id != "":
+		e := rq.entries.byID[id]
+		if first, err := checkSpec(e.job.Spec); err == nil && first == sum {
+			rq.answer(a.Token, e, nil)
+		} else {
+			rq.answer(a.Token, nil, keyConflict(a.Key, id))
+		}
+		return true
+	}
+	if id, there := rq.keys[keyOf(a.User, a.Key)]; there {
+		s := rq.submits[id]
+		if s.spec == sum {
+			s.tokens = append(s.tokens, a.Token)
+		} else {
+			rq.answer(a.Token, nil, keyConflict(a.Key, id))
+		}
+		return true
+	}
+	return false
+}
+
+func keyConflict(key string, id job.ID) error {
+	return fmt.Errorf("%w: idempotency key %q was used for another job file, job %s", ErrConflict, key, id)
+}
+
+func (rq *requests) proposeSubmit(a Submit, sum digest) {
+	if a.Key != "" && rq.submittedBefore(a, sum) {
+		return // an equal one was proposed while this one waited for hosts
+	}
+	id := job.NewID(rq.cfg.Group, rq.rng.Uint64())
+	for rq.taken(id) {
+		id = job.NewID(rq.cfg.Group, rq.rng.Uint64())
+	}
+	s := &submission{tokens: []Token{a.Token}, spec: sum}
+	if a.Key != "" {
+		s.key = keyOf(a.User, a.Key)
+		rq.keys[s.key] = id
+	}
+	rq.submits[id] = s
+	rq.propose(job.SubmitRecord{Job: id, User: a.User, Spec: a.Spec, Key: a.Key, At: rq.now})
+}
+
+// taken says whether a job has the id.
+func (rq *requests) taken(id job.ID) bool {
+	_, kept := rq.entries.table.Entry(id)
+	return kept || rq.submits[id] != nil
+}
+
+// submitted answers all who asked for the job that is now in the journal.
+func (rq *requests) submitted(id job.ID) {
+	s := rq.submits[id]
+	if s == nil {
+		return
+	}
+	rq.drop(id, s)
+	for _, tok := range s.tokens {
+		rq.answer(tok, rq.entries.byID[id], nil)
+	}
+}
+
+func (rq *requests) drop(id job.ID, s *submission) {
+	delete(rq.submits, id)
+	if s.key != "" && rq.keys[s.key] == id {
+		delete(rq.keys, s.key)
+	}
+}
+
+// settled answers all who asked for this of the job.
+func (rq *requests) settled(kind changeKind, e *entry, err error) {
+	k := changeKey{kind, e.job.ID}
+	tokens := rq.others[k]
+	delete(rq.others, k)
+	for _, tok := range tokens {
+		rq.answer(tok, e, err)
+	}
+}
+
+// awaitMatch looks for hosts before it refuses: once more, as long as hosts turn
+// up that have not said what they have, or silent ones have cut the search short.
+func (rq *requests) awaitMatch(m *match) {
+	rq.matches = append(rq.matches, m)
+	m.more, m.until = false, rq.now.Add(matchWait)
+	rq.search.find(fleet.ClassFor(m.ask.Spec))
+	rq.search.find(lease.AnyWorker)
+	rq.at(m.until, rq.retryMatches)
+}
+
+// retryMatches proposes what can be run now and refuses what has waited enough.
+func (rq *requests) retryMatches() {
+	var rest, again []*match
+	for _, m := range rq.matches {
+		switch {
+		case rq.hosts.fleet.AnyMeets(m.clauses):
+			rq.proposeSubmit(m.ask, m.spec)
+		case !rq.now.Before(m.until) && m.more && rq.now.Before(m.last):
+			again = append(again, m)
+		case !rq.now.Before(m.until):
+			rq.answer(m.ask.Token, nil, &NoMatchError{Explanation: rq.explain.of(m.ask.Spec, m.clauses)})
+		default:
+			rest = append(rest, m)
+		}
+	}
+	rq.matches = rest
+	for _, m := range again {
+		rq.awaitMatch(m)
+	}
+}
+
+func (rq *requests) cancel(a Cancel) {
+	e := rq.entries.byID[a.Job]
+	switch {
+	case e == nil:
+		rq.answerArchived(a.Token, a.Job)
+	case e.job.Cancelled != "" || e.job.Ended():
+		rq.answer(a.Token, e, nil)
+	default:
+		rq.await(toCancel, a.Job, a.Token)
+		rq.propose(job.CancelRecord{Job: a.Job, Reason: lease.Clip(a.Reason), At: rq.now})
+	}
+}
+
+func (rq *requests) hold(a Hold) {
+	e := rq.entries.byID[a.Job]
+	kind, from, to := toHold, job.Pending, job.Held
+	if a.Release {
+		kind, from, to = toRelease, job.Held, job.Pending
+	}
+	switch {
+	case e == nil:
+		rq.answerArchived(a.Token, a.Job)
+	case e.job.State() == to:
+		rq.answer(a.Token, e, nil)
+	case e.job.State() != from:
+		rq.answer(a.Token, nil, conflict(e.job.ID, rq.views.stateOf(e), kind))
+	default:
+		rq.await(kind, a.Job, a.Token)
+		rq.propose(job.HoldRecord{Job: a.Job, Release: a.Release, Reason: lease.Clip(a.Reason)})
+	}
+}
+
+// left answers all who asked for this of a job that has left the core.
+func (rq *requests) left(kind changeKind, id job.ID) {
+	k := changeKey{kind, id}
+	tokens := rq.others[k]
+	delete(rq.others, k)
+	for _, tok := range tokens {
+		rq.answerArchived(tok, id)
+	}
+}
+
+func kindOf(r job.HoldRecord) changeKind {
+	if r.Release {
+		return toRelease
+	}
+	return toHold
+}
+
+func conflict(id job.ID, s job.State, kind changeKind) error {
+	what := "only a job that waits can be held"
+	if kind == toRelease {
+		what = "only a held job can be released"
+	}
+	return fmt.Errorf("%w: job %s is %s: %s", ErrConflict, id, s, what)
+}
+
+func (rq *requests) await(kind changeKind, id job.ID, tok Token) {
+	k := changeKey{kind, id}
+	rq.others[k] = append(rq.others[k], tok)
+}
+
+var errNotTaken = errors.New("the journal did not take it")
+
+func (rq *requests) refused(kind changeKind, id job.ID, err error) {
+	k := changeKey{kind, id}
+	tokens := rq.others[k]
+	delete(rq.others, k)
+	for _, tok := range tokens {
+		rq.answer(tok, nil, fmt.Errorf("scheduler: job %s: %w", id, err))
+	}
+}
+
+// lostLead answers all requests, and forgets them.
+func (rq *requests) lostLead() {
+	for _, tok := range slices.Sorted(maps.Keys(rq.open)) {
+		rq.answer(tok, nil, ErrNotOwner)
+	}
+	rq.clear()
+}
+
+// takeEarly takes the requests that came before this daemon led.
+func (rq *requests) takeEarly() {
+	early := rq.early
+	rq.early = nil
+	for _, take := range early {
+		take()
+	}
+}
+
+// found hears that a search has turned up hosts. There may be more that have yet to say what they have.
+func (rq *requests) found(more bool) {
+	for _, m := range rq.matches {
+		m.more = m.more || more
+	}
+}

@@ -1,0 +1,78 @@
+package scheduler
+
+// What follows for all parts when a session begins or ends.
+
+import (
+	"fmt"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// sessionUp tells the host which jobs this daemon owns.
+func (c *Core) sessionUp(p job.Peer) {
+	if c.contact.sessions[p] != 0 {
+		c.sessionDown(p)
+	}
+	c.contact.lastSession++
+	c.contact.sessions[p] = c.contact.lastSession
+	if c.lead {
+		c.send(p, c.owns())
+	}
+}
+
+// sessionDown ends the offers to the host, and watches over the tasks that may be running there.
+func (c *Core) sessionDown(p job.Peer) {
+	delete(c.contact.sessions, p)
+	c.contact.down(p)
+	w := c.hosts.workers[p]
+	if w == nil || !w.Up {
+		return
+	}
+	w.Down(c.now)
+	if len(c.assigned.byNode[p]) > 0 {
+		c.notify(Notice{Kind: WorkerLost, Peer: p, Node: w.Name(), Detail: fmt.Sprintf("%d tasks run there", len(c.assigned.byNode[p]))})
+	} else {
+		c.notify(Notice{Kind: WorkerGone, Peer: p, Node: w.Name()})
+	}
+	for _, o := range c.offers.to(w) {
+		c.dispatches.offerGone(o, avoidance{})
+	}
+	for _, d := range w.waiting {
+		c.dispatches.over(d)
+	}
+	c.hosts.setWaitingForLease(w, nil)
+	c.hosts.forgetQuotas(w)
+	for _, t := range c.assigned.at(p) {
+		t.reported, t.cancelSent = false, false
+		c.entries.changed(t.e)
+		c.attempts.watch(t, c.attempts.writeOffAt(t))
+	}
+}
+
+// hello takes what the host says of itself at the start of a session.
+func (c *Core) hello(p job.Peer, m lease.Hello) {
+	w := c.hosts.workers[p]
+	if w == nil {
+		if len(c.hosts.workers) >= maxWorkers && !c.forgetOne() {
+			return
+		}
+		w = &worker{Host: c.hosts.fleet.Add(p, p == c.cfg.Self), quotaTimers: map[string]*timer{}}
+		c.hosts.workers[p] = w
+	}
+	if !w.Up {
+		c.notify(Notice{Kind: WorkerFound, Peer: p, Node: m.Profile.Name})
+	}
+	c.hosts.fleet.Hello(w.Host, m, c.now)
+	c.hosts.profiles++
+	c.hosts.offerToFreed(w)
+	for _, t := range c.assigned.at(p) {
+		c.entries.changed(t.e)
+		if t.sameStore(w) {
+			c.attempts.watch(t, c.now.Add(reportWait))
+		} else {
+			c.attempts.watch(t, c.attempts.writeOffAt(t))
+		}
+	}
+	c.requests.retryMatches()
+}

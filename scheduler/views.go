@@ -1,0 +1,336 @@
+package scheduler
+
+// What people see: jobs as the records tell them with what their hosts report, and a reason for every task that waits.
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
+)
+
+// views shows jobs.
+type views struct {
+	*turn
+	entries  *entries
+	hosts    *hosts
+	pending  *pending
+	attempts *attempts
+	explain  *explainer
+}
+
+// offeredTo names the host that a task is offered to, or has committed.
+func (vs *views) offeredTo(d *dispatch) string {
+	if d.target == "" && len(d.offers) > 0 {
+		return d.offers[0].worker.Name()
+	}
+	return vs.hosts.nameOf(d.target)
+}
+
+func (vs *views) listed(x jobs.Entry) Listed {
+	if j := vs.entries.table.Of(x); j != nil {
+		v := vs.of(vs.entries.byID[j.ID])
+		return Listed{ID: j.ID, Submitted: x.Submitted(), Job: &v}
+	}
+	return Listed{ID: vs.entries.table.ID(x), Submitted: x.Submitted(), Ended: x.Ended()}
+}
+
+// viewTasks bounds the tasks in the view of a job; the counts are of all.
+const viewTasks = 256
+
+// of is the job as it looks now.
+func (vs *views) of(e *entry) job.Job {
+	v := e.job.View(0, viewTasks)
+	v.Owner = vs.cfg.Self
+	for i := range v.Tasks {
+		if d := &v.Tasks[i]; d.State.Ended() && d.Ended.IsZero() {
+			d.Ended = e.ended
+		}
+	}
+	for _, t := range e.tasks {
+		if t.index < len(v.Tasks) {
+			d := &v.Tasks[t.index]
+			before := d.State
+			vs.task(t, d)
+			v.Counts.Add(before, -1)
+			v.Counts.Add(d.State, 1)
+		} else if d := e.job.Brief(t.index); d.Assigned {
+			seen, _ := vs.seen(t, d.Attempt)
+			v.Counts.Add(d.State, -1)
+			v.Counts.Add(seen, 1)
+		}
+	}
+	return v
+}
+
+// stateOf is the job's state as it looks now.
+func (vs *views) stateOf(e *entry) job.State {
+	if !e.job.Active() {
+		return e.job.State()
+	}
+	counts := e.job.Counts()
+	for _, t := range e.tasks {
+		if d := t.durable(); d.Assigned {
+			seen, _ := vs.seen(t, d.Attempt)
+			counts.Add(d.State, -1)
+			counts.Add(seen, 1)
+		}
+	}
+	return counts.State()
+}
+
+// task adds what is known beyond the journal.
+func (vs *views) task(t *task, d *job.Task) {
+	switch {
+	case d.Assigned:
+		d.PID, d.Isolation, d.Devices, d.Started = t.process.pid, t.process.isolation, t.process.devices, t.process.since
+		seen, why := vs.seen(t, d.Attempt)
+		if d.State = seen; why.Word != "" {
+			d.Reason = why
+		}
+		if seen == job.Unreachable {
+			d.Reason.Detail = silence(d, t.e.job.Spec.Partition)
+		}
+	case d.State == job.Pending:
+		d.Reason = vs.reason(t)
+	}
+}
+
+// seen is the state of an assigned task as its worker tells it; while that is silent
+// nothing is known but that the attempt may be running.
+func (vs *views) seen(t *task, attempt int) (job.State, job.Reason) {
+	switch {
+	case t.dispatch != nil, t.started == 0 && t.givenUp == attempt && vs.attempts.reached(t) != nil:
+		return job.Reserved, job.Reason{}
+	case t.reported && t.seen != "":
+		if t.process.detail != "" {
+			return t.seen, job.Reason{Word: job.ReasonStaging, Detail: t.process.detail}
+		}
+		return t.seen, job.Reason{}
+	case t.reported:
+		return job.Running, job.Reason{}
+	case t.seen == job.Reserved && vs.attempts.reached(t) != nil:
+		return job.Starting, job.Reason{}
+	}
+	return job.Unreachable, job.Reason{Word: reasonSilent}
+}
+
+// reasonSilent is the word of a task whose host does not answer.
+const reasonSilent = "NodeSilent"
+
+// silence says what a task waits for whose host does not answer.
+func silence(d *job.Task, partition string) string {
+	name := cmp.Or(d.NodeName, string(d.Node))
+	if partition == partitionHold {
+		return name + " does not answer; the task waits for it (partition: hold); if that host is gone for good: muster node declare-dead " + name
+	}
+	return name + " does not answer; its lease has not run out"
+}
+
+// reason says why a pending task waits; every one has a word.
+func (vs *views) reason(t *task) job.Reason {
+	switch {
+	case !vs.lead:
+		return job.Reason{Word: job.ReasonBackoff, Detail: "its owner is reading its journal"}
+	case t.dispatch != nil && !t.waiting:
+		return job.Reason{Word: job.ReasonResources, Detail: "offered to " + vs.offeredTo(t.dispatch)}
+	case t.proposed != 0:
+		return job.Reason{Word: job.ReasonBackoff, Detail: "an attempt is being taken back"}
+	case !t.queued && t.pause.until.After(vs.now):
+		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", t.pause.until.Sub(vs.now).Round(time.Millisecond), t.pause.why)}
+	}
+	return vs.waitReason(t)
+}
+
+// waitReason is the reason of a task that waits in its queue.
+func (vs *views) waitReason(t *task) job.Reason {
+	g := vs.pending.join(t)
+	x := vs.outlook(g)
+	switch {
+	case x.Able == 0 && len(vs.hosts.workers) == 0:
+		return job.Reason{Word: job.ReasonNoPeers, Detail: "no node that runs tasks is known"}
+	case x.Able == 0:
+		return job.Reason{Word: job.ReasonNoMatch, Detail: vs.noMatch(g, t)}
+	case x.Open == 0:
+		return closedReason(x)
+	}
+	if x.Fits == 0 && x.Quota != "" {
+		return job.Reason{Word: job.ReasonQuota, Detail: lease.Clip(x.Quota)}
+	}
+	if ahead, _ := g.queue.place(t); t.queued && ahead > 0 {
+		return job.Reason{Word: job.ReasonPriority, Detail: fmt.Sprintf("behind %d that ask for the same", ahead)}
+	}
+	switch {
+	case x.Fits > 0:
+		return job.Reason{Word: job.ReasonPriority, Detail: "what is free is set aside for others"}
+	case len(x.Quarantined) > 0:
+		return job.Reason{
+			Word:   job.ReasonGPUUnhealthy,
+			Detail: lease.Clip("GPUs that it could have are set aside on " + strings.Join(x.Quarantined, ", ") + "; `muster gpus` says why"),
+		}
+	}
+	return job.Reason{Word: job.ReasonResources, Detail: lackText(x.Lack, x.Open)}
+}
+
+// outlook works the outlook out once a step, so that a listing of many tasks of
+// one request costs one look at the hosts.
+func (vs *views) outlook(g *shape) *fleet.Outlook {
+	if g.outlook == nil || g.outlookAt != vs.steps {
+		g.outlook, g.outlookAt = new(vs.hosts.fleet.Outlook(&g.Shape)), vs.steps
+	}
+	return g.outlook
+}
+
+// noMatch is which clauses stand against the shape, worked out once for the
+// hosts that are known.
+func (vs *views) noMatch(g *shape, t *task) string {
+	if g.noMatch == "" || g.noMatchAt != vs.hosts.profiles {
+		g.noMatch, g.noMatchAt = vs.explain.spec(t.e.job.Spec).Reason.Detail, vs.hosts.profiles
+	}
+	return g.noMatch
+}
+
+// closedReason is why none of the hosts that could run it takes anything.
+func closedReason(x *fleet.Outlook) job.Reason {
+	if x.Draining > 0 {
+		detail := ""
+		if x.Detail != "" {
+			detail = " (" + x.Detail + ")"
+		}
+		return job.Reason{
+			Word:   job.ReasonNodesDraining,
+			Detail: lease.Clip(fmt.Sprintf("%d of %d nodes that could run it take no tasks%s", x.Draining, x.Able, detail)),
+		}
+	}
+	return job.Reason{Word: job.ReasonNoPeers, Detail: fmt.Sprintf("none of the %d nodes that could run it answers", x.Able)}
+}
+
+// lackText is "cpus on 2 and gpus on 1 of 3 nodes".
+func lackText(lack map[string]int, open int) string {
+	var parts []string
+	for _, what := range []string{"gpus", "cpus", "memory"} {
+		if n := lack[what]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s on %d", what, n))
+		}
+	}
+	return fmt.Sprintf("not enough free %s of %d nodes that could run it", strings.Join(parts, " and "), open)
+}
+
+// whyOf explains where a job stands that looks like this.
+func (vs *views) whyOf(j job.Job) (lease.Explanation, error) {
+	x, err := vs.explain.offers(j.Spec)
+	x.Job, x.State, x.Reason = j.ID, j.State(), j.Tasks[0].Reason
+	return x, err
+}
+
+// markQuotas moves hosts that have refused the job for its user's quota out of
+// those that would take it now.
+func (vs *views) markQuotas(x *lease.Explanation, e *entry) {
+	for _, t := range e.tasks {
+		if t.shape == nil {
+			continue
+		}
+		x.Now = slices.DeleteFunc(x.Now, func(cand lease.Candidate) bool {
+			w := vs.hosts.workers[cand.Node]
+			if w == nil {
+				return false
+			}
+			why := t.shape.OverQuota(w.Host)
+			if why != "" {
+				cand.Why = "Quota: " + why
+				x.Later = append(x.Later, cand)
+			}
+			return why != ""
+		})
+	}
+}
+
+// chosen is a job if the filter chooses it, as far as can be told here.
+func (vs *views) chosen(x jobs.Entry, f *job.Query) (Listed, bool) {
+	j := vs.entries.table.Of(x)
+	switch {
+	case j == nil:
+		if f.User != "" && f.User != x.User() || len(f.States) > 0 && !slices.Contains(f.States, x.State()) {
+			return Listed{}, false
+		}
+	case f.User != "" && f.User != j.User,
+		len(f.States) > 0 && !j.Active() && !slices.Contains(f.States, j.State()):
+		return Listed{}, false // the costly part of a view would be for nothing
+	}
+	l := vs.listed(x)
+	switch {
+	case f.After.ID != "" && f.After.Compare(job.Position{Submitted: l.Submitted, ID: l.ID}) >= 0,
+		!strings.HasPrefix(string(l.ID), f.Prefix),
+		l.Job != nil && !f.Match(l.Job):
+		return Listed{}, false
+	}
+	return l, true
+}
+
+// named are the jobs that a filter names, newest first: what a client waits for
+// costs no look at all others.
+func (vs *views) named(f job.Query, limit int) []Listed {
+	var found []jobs.Entry
+	for _, id := range f.IDs {
+		if x, there := vs.entries.table.Entry(id); there && !slices.Contains(found, x) {
+			found = append(found, x)
+		}
+	}
+	slices.SortFunc(found, jobs.Entry.Compare)
+	var out []Listed
+	for _, x := range found {
+		if l, ok := vs.chosen(x, &f); ok && len(out) < limit {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// page returns the jobs that the filter chooses, newest first.
+func (vs *views) page(f job.Query) []Listed {
+	limit := pageLimit(f)
+	if len(f.IDs) > 0 {
+		return vs.named(f, limit)
+	}
+	lowest, highest, ok := job.DrawnWith(f.Prefix)
+	if !ok {
+		return nil
+	}
+	var out []Listed
+	each := func(x jobs.Entry) bool {
+		if x.Number() < lowest || x.Number() > highest {
+			return true
+		}
+		if l, ok := vs.chosen(x, &f); ok {
+			out = append(out, l)
+		}
+		return len(out) < limit
+	}
+	from := jobs.Entry{}
+	if f.After.ID != "" {
+		from = jobs.At(f.After.Submitted, f.After.ID.Drawn())
+	}
+	vs.entries.table.Scan(from, each)
+	return out
+}
+
+const (
+	// MaxList bounds the jobs of one answer.
+	MaxList = 1000
+	// leastPage is what is looked at together, where few of many are chosen.
+	leastPage = 256
+)
+
+// pageLimit is how many jobs an answer to f may hold.
+func pageLimit(f job.Query) int {
+	if f.Limit <= 0 || f.Limit > MaxList {
+		return MaxList
+	}
+	return f.Limit
+}
