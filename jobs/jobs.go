@@ -14,6 +14,8 @@
 //
 // A job that no record can change any more may be archived: the table then keeps an index
 // entry for listings, and its rows tell the rest.
+//
+// See docs/adr, ADR 77.
 package jobs
 
 import (

@@ -39,6 +39,8 @@
 //     crash leaves the cut without the rows.
 //   - The commit index is written with the next write. If a crash takes it, the group commits the same entries again, in
 //     the same order; entries that the rows reflect are known to be committed.
+//
+// See docs/adr, ADR 67.
 package journal
 
 import (

@@ -2,6 +2,7 @@ package p2p
 
 // The gate: a wrapper around each transport that passes a connection to libp2p only after both sides have shown their
 // credentials.
+// See docs/adr, ADR 7.
 
 import (
 	"context"

@@ -1,6 +1,7 @@
 package scheduler
 
 // The core: it joins the parts, hands each event to the part that it concerns, and keeps the order of effects.
+// See docs/adr, ADR 76.
 
 import (
 	"cmp"

@@ -1,6 +1,7 @@
 package scheduler
 
 // Waitlists: tasks by rank, searched for the first that a host could have without a look at each.
+// See docs/adr, ADR 59.
 
 import (
 	"slices"

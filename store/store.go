@@ -26,6 +26,8 @@
 // A database that cannot write its write-ahead log cannot go on: the process ends. To avoid that, new work (Submit,
 // Assign, reservations, starts) is refused with ErrNoRoom while the file system has less free than a reserve. The
 // reserve is left for what ends work: results, cancellations, and attempts that are given back.
+//
+// See docs/adr, ADR 66.
 package store
 
 import (

@@ -1,6 +1,7 @@
 package worker
 
 // The core: it joins the rooms, hands each event to the one that it concerns, and keeps the order of effects.
+// See docs/adr, ADR 71.
 
 import (
 	"fmt"

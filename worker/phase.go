@@ -1,6 +1,7 @@
 package worker
 
 // The phases of an attempt on this host, and the legal moves between them.
+// See docs/adr, ADR 71.
 
 import "github.com/musterhq/muster/lease"
 

@@ -2,6 +2,7 @@ package session
 
 // Which sessions are given up: those that this side opened and no longer wants, and, if there are too many, the least
 // useful ones.
+// See docs/adr, ADR 58.
 
 import (
 	"cmp"

@@ -7,4 +7,6 @@
 //
 // Nothing here knows of jobs' states, of offers under way or of the journal, and nothing here acts: times are given,
 // and what follows is the scheduler's to do. A Table and its hosts are for one goroutine.
+//
+// See docs/adr, ADR 73.
 package fleet

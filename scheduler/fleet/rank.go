@@ -1,6 +1,7 @@
 package fleet
 
 // The one order of requests.
+// See docs/adr, ADR 60.
 
 import (
 	"cmp"

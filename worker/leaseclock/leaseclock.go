@@ -5,6 +5,8 @@
 // corrected afterwards, it jumps forward against CLOCK_BOOTTIME, and the jump is the length of the pause. A wall
 // clock that a person sets forward looks the same and is treated the same. That is the safe mistake: leases only end
 // earlier.
+//
+// See docs/adr, ADR 57.
 package leaseclock
 
 import (

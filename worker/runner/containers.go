@@ -1,6 +1,7 @@
 package runner
 
 // Tasks that are containers. The loop watches them as it watches processes; Containers talks to the engine.
+// See docs/adr, ADR 25.
 
 import (
 	"context"
