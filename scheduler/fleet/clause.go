@@ -129,12 +129,26 @@ func resourceClauses(need job.Resources) []Clause {
 				return "has none"
 			}
 			if meet := meeting(p.GPUs, need); meet < n {
-				return fmt.Sprintf("has %d such of %d (%s)", meet, len(p.GPUs), p.GPUs[0].Class)
+				return hasText(p.GPUs, meet)
 			}
 			return ""
 		}})
 	}
 	return out
+}
+
+// hasText names the devices of a host that has too few that fit: "has 2 × h100-80gb, none of them fits".
+func hasText(devices []gpu.Device, fitting int) string {
+	text := fmt.Sprintf("has %d × %s", len(devices), devices[0].Class)
+	switch fitting {
+	case len(devices):
+		return text
+	case 0:
+		return text + ", none of them fits"
+	case 1:
+		return text + ", 1 of them fits"
+	}
+	return fmt.Sprintf("%s, %d of them fit", text, fitting)
 }
 
 // meeting counts the devices that the need accepts.
