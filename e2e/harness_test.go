@@ -156,6 +156,10 @@ func (d *daemon) waitLog(from int, words ...string) string {
 		}
 		select {
 		case <-grew:
+		case <-d.said:
+			if d.logged() == from+len(lines) {
+				d.t.Fatalf("%s ended without a log line with %q", d.name, words)
+			}
 		case <-late.C:
 			d.t.Fatalf("%s: no log line with %q in %s", d.name, words, patience)
 		}
@@ -455,11 +459,17 @@ func (g gate) open() {
 // chance while the daemon is away.
 const lowestPort, endOfPorts = 10_000, 32_768
 
-// freePort returns a random port that is free for TCP and UDP.
+// taken holds the ports that this run has given. Of 100 ports drawn at random two are the same in every fifth run.
+var taken sync.Map
+
+// freePort returns a random port that is free for TCP and UDP, and that no other daemon of this run has.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for range 100 {
+	for range 1000 {
 		port := lowestPort + rand.IntN(endOfPorts-lowestPort) //nolint:gosec // any will do
+		if _, used := taken.LoadOrStore(port, true); used {
+			continue
+		}
 		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 		if err != nil {
 			continue
