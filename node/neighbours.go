@@ -16,10 +16,9 @@ import (
 )
 
 const (
-	// standing is how many members a daemon keeps a session with although nothing
-	// is to be said: in a cluster of this size every job finds its worker without
-	// asking around.
-	standing = 32
+	// standing is how many members a daemon keeps a session with although nothing is to be said. As others choose it
+	// in turn, a daemon of a large cluster has about twice as many.
+	standing = 16
 	// goneFor is how long a neighbour must be out of reach, or have said goodbye,
 	// before another member takes its place: longer than a host takes to restart.
 	goneFor = 10 * time.Minute

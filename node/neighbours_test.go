@@ -87,17 +87,17 @@ func TestNeighboursThatDieMakePlace(t *testing.T) {
 		w.turn(i, true)
 	}
 	w.keeps(t, "no place", 20, standing+20)
-	for i := 40; i < 100; i++ {
+	for i := 30; i < 100; i++ {
 		w.turn(i, false)
 	}
 	w.pass(goneFor + reviewEvery)
-	w.keeps(t, "back again", 20, 40)
+	w.keeps(t, "back again", 20, 30)
 	if n := len(w.keeper.kept); n != standing {
 		t.Errorf("%d of %d places are filled", n, standing)
 	}
 	for p := range w.keeper.kept {
 		if m, _ := w.Member(p); !m.Connected {
-			t.Errorf("%s is dead and kept, with 40 that live", p)
+			t.Errorf("%s is dead and kept, with 30 that live", p)
 		}
 	}
 }
