@@ -6,6 +6,7 @@ package runner
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,9 +15,9 @@ import (
 )
 
 // owner returns the attempt that a stranger belongs to, by its environment or its session. It returns false if the
-// process has changed both.
-func (p *processes) owner(pid int) (job.Attempt, bool) {
-	if a, ok := proc.AttemptOf(pid); ok {
+// process has changed both. It waits until end for a process that executes another program.
+func (p *processes) owner(pid int, end time.Time) (job.Attempt, bool) {
+	if a, ok := proc.AttemptOf(pid, end); ok {
 		if _, known := p.tasks.all[a]; known {
 			return a, true
 		}
@@ -58,8 +59,9 @@ func (p *processes) walkMembers(t *task) []int {
 			all = append(all, proc.Descendants(pid)...)
 		}
 	}
+	end := time.Now().Add(proc.ExecTime)
 	for _, pid := range p.strangers() {
-		a, ok := p.owner(pid)
+		a, ok := p.owner(pid, end)
 		if ok && a == t.attempt || !ok && (p.unclaimed(t, pid) || !p.tasks.hasMain(t) && proc.Dying(pid)) {
 			all = append(all, proc.Descendants(pid)...)
 		}
