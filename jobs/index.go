@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store/storepb"
 )
 
 // Entry is a job's place in listings: the newest first, then by id. It points to no job:
@@ -44,7 +45,7 @@ func (e Entry) User() string { return e.user.Value() }
 func (e Entry) State() job.State { return e.state.Value() }
 
 // Ended is when an archived job ended; zero if it is not known.
-func (e Entry) Ended() time.Time { return timeOf(e.ended) }
+func (e Entry) Ended() time.Time { return storepb.Time(e.ended) }
 
 // Compare orders entries as listings do.
 func (e Entry) Compare(f Entry) int {
@@ -63,7 +64,7 @@ func entryOf(j *Job) Entry { return At(j.Submitted, j.ID.Drawn()) }
 // the caller can tell; zero if it is not known.
 func ArchivedEntry(j *Job, ended time.Time) Entry {
 	e := entryOf(j)
-	e.key, e.user, e.state, e.ended = keySum(j.User, j.Key), unique.Make(j.User), unique.Make(j.State()), nanos(ended)
+	e.key, e.user, e.state, e.ended = keySum(j.User, j.Key), unique.Make(j.User), unique.Make(j.State()), storepb.Nanos(ended)
 	return e
 }
 
