@@ -39,7 +39,7 @@ var floors = map[string][]string{
 	"worker/leaseclock":      {},
 	"worker/output":          {"job"},
 	"worker/cgroup":          {},
-	"worker/runner":          {"job", "lease", "worker/output", "worker/cgroup", "worker/leaseclock", "worker/runner/proc", "worker/runner/protocol", "worker/runner/pump", "worker/runner/scratch", "worker/runner/spawn"},
+	"worker/runner":          {"job", "lease", "timers", "worker/output", "worker/cgroup", "worker/leaseclock", "worker/runner/proc", "worker/runner/protocol", "worker/runner/pump", "worker/runner/scratch", "worker/runner/spawn"},
 	"worker/runner/proc":     {"job"},
 	"worker/runner/protocol": {"job", "worker/output", "worker/runner/proc"},
 	"worker/runner/pump":     {"worker/output"},

@@ -203,7 +203,7 @@ func (l *loop) paused(now, missed time.Duration) {
 // tick sends every signal that is due and sets the timer to the next one.
 func (l *loop) tick() {
 	now := l.now()
-	for t := l.leases.due(now); t != nil; t = l.leases.due(now) {
+	for t, due := l.leases.next.Take(now); due; t, due = l.leases.next.Take(now) {
 		if sig := t.watch.step(now); sig != 0 {
 			l.signal(t, sig, now)
 		}

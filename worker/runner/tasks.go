@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/timers"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/pump"
 	"github.com/musterhq/muster/worker/runner/spawn"
@@ -50,11 +51,10 @@ type task struct {
 	phase     phase
 	order     *spawn.Order // until its process exists
 	watch     watch
-	at        time.Duration // when its watch is due, as the schedule knows it
-	index     int           // in the schedule; -1: not in it
-	pid       int           // of its main process
-	ticks     uint64        // start of the main process, in ticks since boot
-	out       *pump.Outlet  // until its exit is written
+	due       timers.Timer[time.Duration, *task] // of its watch
+	pid       int                                // of its main process
+	ticks     uint64                             // start of the main process, in ticks since boot
+	out       *pump.Outlet                       // until its exit is written
 	began     time.Time
 	container *container // nil: the task is a process
 	record    protocol.Record
