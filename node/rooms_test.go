@@ -39,7 +39,7 @@ var cycles = map[string]struct {
 }{
 	"worker/runner":     {20, "the loop holds the state that begin, ends, execs and processes change, and calls them"},
 	"worker/supervisor": {8, "Driver holds the supervised runners, which call back into it"},
-	"jobs":              {5, "a job keeps its entry of the index up to date, and the index is made from jobs"},
+	"jobs":              {4, "a job keeps its entry of the index up to date, and the index is made from jobs"},
 	"journal":           {8, "Journal holds the queue and the Raft loop, which are methods on it"},
 }
 
