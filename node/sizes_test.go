@@ -27,7 +27,6 @@ var shrinking = map[string]struct {
 	why             string
 }{
 	"node.Node":               {37, 28, "it builds the parts and is also what the API asks"},
-	"worker/files.Driver":     {29, 8, "fetching, unpacking and keeping files share the list of tasks"},
 	"worker/supervisor.state": {28, 12, "it starts the runners, follows tasks across them, and answers the daemon"},
 }
 
