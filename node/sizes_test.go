@@ -26,7 +26,6 @@ var shrinking = map[string]struct {
 	methods, fields int
 	why             string
 }{
-	"node.Node":               {37, 28, "it builds the parts and is also what the API asks"},
 	"worker/supervisor.state": {28, 12, "it starts the runners, follows tasks across them, and answers the daemon"},
 }
 
