@@ -343,6 +343,18 @@ var (
 func stateOf(n uint8) job.State { return states[n] }
 func number(s job.State) uint8  { return numbers[s] }
 
+// Brief is what of a task the scheduler looks at most.
+type Brief struct {
+	State    job.State
+	Attempt  int // newest; 0 if none
+	Runs     int
+	Assigned bool
+	// The newest attempt's host, empty before the first.
+	Node     job.Peer
+	NodeName string
+	Store    string
+}
+
 func (ts *tasks) brief(index int) Brief {
 	c := &ts.chunks[index/chunkTasks]
 	if c.cells == nil {

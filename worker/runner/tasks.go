@@ -3,9 +3,12 @@ package runner
 // The tasks of a runner, and the phases that each goes through.
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/timers"
@@ -63,6 +66,20 @@ type task struct {
 	where     string        // the directory that it started in
 	keeps     bool          // the daemon, not the runner, removes its scratch directory
 	segment   int           // of the journal, which holds its record
+}
+
+// container is what the loop knows of a task's container.
+type container struct {
+	cancel  context.CancelFunc // ends the pull and the preparation
+	process spawn.Process      // nil: it has none yet
+}
+
+func (b *container) signal(sig unix.Signal) {
+	if b.process == nil {
+		b.cancel()
+		return
+	}
+	b.process.Signal(sig)
 }
 
 // asStarted returns the report that the task has a process.

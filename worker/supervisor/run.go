@@ -66,7 +66,8 @@ func (d *Driver) Run(ctx context.Context) error {
 		}
 	})
 	s.wg.Go(d.follows.Run)
-	s.wg.Go(func() { s.sweeps(ctx) })
+	w := &sweeper{dir: d.dir, activity: d.activity, log: d.log, unforgotten: s.unforgotten}
+	s.wg.Go(func() { w.run(ctx) })
 	if s.runners.newest, err = s.ends.newestRunner(); err != nil {
 		return err
 	}
@@ -332,4 +333,15 @@ func (s *state) missing(e *entry) {
 func (s *state) neverBegun(a job.Attempt) bool {
 	_, err := os.Lstat(s.d.dir.Task(a))
 	return errors.Is(err, os.ErrNotExist)
+}
+
+// unforgotten returns the attempts whose exits are still needed. It is called outside of Run's goroutine.
+func (s *state) unforgotten(ctx context.Context) map[job.Attempt]bool {
+	answer := make(chan map[job.Attempt]bool, 1)
+	select {
+	case s.d.do <- func() { answer <- s.ends.names() }:
+		return <-answer
+	case <-ctx.Done():
+		return nil
+	}
 }
