@@ -6,13 +6,13 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"maps"
 	"time"
 	"unique"
 
 	"github.com/tidwall/btree"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store/storepb"
 )
 
 // Entry is a job's place in listings: the newest first, then by id. It points to no job:
@@ -44,7 +44,7 @@ func (e Entry) User() string { return e.user.Value() }
 func (e Entry) State() job.State { return e.state.Value() }
 
 // Ended is when an archived job ended; zero if it is not known.
-func (e Entry) Ended() time.Time { return timeOf(e.ended) }
+func (e Entry) Ended() time.Time { return storepb.Time(e.ended) }
 
 // Compare orders entries as listings do.
 func (e Entry) Compare(f Entry) int {
@@ -63,9 +63,12 @@ func entryOf(j *Job) Entry { return At(j.Submitted, j.ID.Drawn()) }
 // the caller can tell; zero if it is not known.
 func ArchivedEntry(j *Job, ended time.Time) Entry {
 	e := entryOf(j)
-	e.key, e.user, e.state, e.ended = keySum(j.User, j.Key), unique.Make(j.User), unique.Make(j.State()), nanos(ended)
+	e.key, e.user, e.state, e.ended = keySum(j.User, j.Key), unique.Make(j.User), unique.Make(j.State()), storepb.Nanos(ended)
 	return e
 }
+
+// keyOf joins user and idempotency key: a key is its user's own.
+func keyOf(user, key string) string { return user + "\x00" + key }
 
 // keySum stands for an idempotency key of a user. That two are equal happens once in 10^9
 // daemons with 100,000 keys each; then the second is refused.
@@ -129,54 +132,3 @@ func (x *index) drop(e Entry) {
 		delete(x.keys, e.key)
 	}
 }
-
-// ID is the id of an entry's job.
-func (t *Table) ID(e Entry) job.ID { return job.NewID(t.group, e.number) }
-
-// Of is the job of an entry; nil if it is archived.
-func (t *Table) Of(e Entry) *Job {
-	if e.Archived() {
-		return nil
-	}
-	return t.jobs[e.number]
-}
-
-// Archived is the entry of a job that is archived.
-func (t *Table) Archived(id job.ID) (Entry, bool) {
-	e, there := t.index.find(id.Drawn())
-	return e, there && t.ID(e) == id
-}
-
-// Entry is that of a job, whole or archived.
-func (t *Table) Entry(id job.ID) (Entry, bool) {
-	if j := t.Job(id); j != nil {
-		return entryOf(j), true
-	}
-	return t.Archived(id)
-}
-
-// Scan calls f with the entries from a place on, in the order of listings, until f says
-// no. The zero Entry is the first place.
-func (t *Table) Scan(from Entry, f func(Entry) bool) {
-	if from == (Entry{}) {
-		t.index.entries.Scan(f)
-		return
-	}
-	t.index.entries.Ascend(from, f)
-}
-
-// ArchivedStates is how many archived jobs are in each state.
-func (t *Table) ArchivedStates() map[job.State]int { return maps.Clone(t.index.states) }
-
-// Archive keeps of a final job, whose rows are on disk, only its entry. ended is when it
-// ended, as well as the caller can tell.
-func (t *Table) Archive(j *Job, ended time.Time) {
-	t.remove(j)
-	t.index.put(ArchivedEntry(j, ended))
-}
-
-// Load takes in a job that was read from its rows.
-func (t *Table) Load(j *Job) { t.add(j) }
-
-// LoadArchived takes in the entry of a job of which only that is to be kept.
-func (t *Table) LoadArchived(e Entry) { t.index.put(e) }

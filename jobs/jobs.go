@@ -19,8 +19,6 @@
 package jobs
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -111,89 +109,6 @@ func closedAt(t *job.Task) time.Time {
 		return t.Ended
 	}
 	return t.Closed
-}
-
-// Table is the state of one group. It is used by one goroutine.
-type Table struct {
-	group job.Group
-	jobs  map[uint64]*Job // not archived, by the drawn bits of their ids
-	index index
-	keys  map[string]*Job // not archived, by user and idempotency key
-}
-
-// NewTable is the empty table of a group.
-func NewTable(group job.Group) *Table {
-	return &Table{group: group, jobs: map[uint64]*Job{}, index: newIndex(), keys: map[string]*Job{}}
-}
-
-// Job is a job that is not archived, or nil.
-func (t *Table) Job(id job.ID) *Job {
-	if j := t.jobs[id.Drawn()]; j != nil && j.ID == id {
-		return j
-	}
-	return nil
-}
-
-// Len is how many jobs there are, archived ones included.
-func (t *Table) Len() int { return t.index.entries.Len() }
-
-// Whole is how many of them are not archived.
-func (t *Table) Whole() int { return len(t.jobs) }
-
-// Jobs are all jobs that are not archived, in the order of the journal.
-func (t *Table) Jobs() []*Job {
-	out := make([]*Job, 0, len(t.jobs))
-	for _, j := range t.jobs {
-		out = append(out, j)
-	}
-	slices.SortFunc(out, func(a, b *Job) int {
-		return cmp.Or(cmp.Compare(a.Seq, b.Seq), a.Submitted.Compare(b.Submitted), cmp.Compare(a.ID, b.ID))
-	})
-	return out
-}
-
-// Keyed is the job that a user submitted under an idempotency key; archived says that
-// only its id is known. The id is empty if there is none.
-func (t *Table) Keyed(user, key string) (id job.ID, archived bool) {
-	if j := t.keys[keyOf(user, key)]; j != nil {
-		return j.ID, false
-	}
-	if number, there := t.index.keys[keySum(user, key)]; there && key != "" {
-		return job.NewID(t.group, number), true
-	}
-	return "", false
-}
-
-// keyOf joins user and idempotency key: a key is its user's own.
-func keyOf(user, key string) string { return user + "\x00" + key }
-
-// add takes in a job.
-func (t *Table) add(j *Job) {
-	t.jobs[j.ID.Drawn()] = j
-	t.index.add(j)
-	if j.Key != "" {
-		t.keys[keyOf(j.User, j.Key)] = j
-	}
-}
-
-// remove drops a job but for its index entry.
-func (t *Table) remove(j *Job) {
-	delete(t.jobs, j.ID.Drawn())
-	if j.Key != "" && t.keys[keyOf(j.User, j.Key)] == j {
-		delete(t.keys, keyOf(j.User, j.Key))
-	}
-}
-
-// Brief is what of a task the scheduler looks at most.
-type Brief struct {
-	State    job.State
-	Attempt  int // newest; 0 if none
-	Runs     int
-	Assigned bool
-	// The newest attempt's host, empty before the first.
-	Node     job.Peer
-	NodeName string
-	Store    string
 }
 
 // Brief is the task of this index in brief; it must be one of the job's.

@@ -4,9 +4,9 @@ package jobs
 
 import (
 	"slices"
-	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store/storepb"
 )
 
 // chunkTasks is how many tasks share a row on disk: with 256 of them a row stays below
@@ -183,12 +183,12 @@ func (ts *tasks) task(index int, x *cell) job.Task {
 	t := job.Task{
 		Index: index, State: stateOf(x.state), Attempt: int(x.attempt), Runs: int(x.runs),
 		Node: h.peer, NodeName: h.name, Store: h.store, Epoch: ts.epochs[x.epoch],
-		Assigned: x.flags&flagAssigned != 0, Started: timeOf(x.started), Ended: timeOf(x.ended), Closed: timeOf(x.closed),
+		Assigned: x.flags&flagAssigned != 0, Started: storepb.Time(x.started), Ended: storepb.Time(x.ended), Closed: storepb.Time(x.closed),
 	}
 	if x.flags&flagExit != 0 {
 		t.Exit = &job.Exit{
 			State: stateOf(x.exit), Code: int(x.code), Signal: int(x.signal), Started: x.flags&flagRan != 0,
-			Began: timeOf(x.began), Ended: timeOf(x.exited),
+			Began: storepb.Time(x.began), Ended: storepb.Time(x.exited),
 		}
 		if x.text > 0 {
 			t.Exit.Isolation = ts.texts[x.text-1]
@@ -210,7 +210,7 @@ func (ts *tasks) task(index int, x *cell) job.Task {
 func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
 	was := *x
 	*x = cell{
-		started: nanos(t.Started), ended: nanos(t.Ended), closed: nanos(t.Closed),
+		started: storepb.Nanos(t.Started), ended: storepb.Nanos(t.Ended), closed: storepb.Nanos(t.Closed),
 		attempt: uint32(t.Attempt), runs: uint32(t.Runs),
 		host: ts.hostOf(host{t.Node, t.NodeName, t.Store}), epoch: ts.epochOf(t.Epoch),
 		state: number(t.State), flags: x.flags & (flagNote | flagTail), note: was.note,
@@ -225,7 +225,7 @@ func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
 			x.flags |= flagRan
 		}
 		x.exit, x.code, x.signal = number(e.State), int32(e.Code), uint8(e.Signal)
-		x.began, x.exited = nanos(e.Began), nanos(e.Ended)
+		x.began, x.exited = storepb.Nanos(e.Began), storepb.Nanos(e.Ended)
 		n.exitReason, n.tail = e.Reason, e.Tail
 		if x.text = ts.textOf(e.Isolation); x.text == 0 {
 			n.isolation = e.Isolation
@@ -342,18 +342,17 @@ var (
 
 func stateOf(n uint8) job.State { return states[n] }
 func number(s job.State) uint8  { return numbers[s] }
-func nanos(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixNano()
-}
 
-func timeOf(ns int64) time.Time {
-	if ns == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, ns)
+// Brief is what of a task the scheduler looks at most.
+type Brief struct {
+	State    job.State
+	Attempt  int // newest; 0 if none
+	Runs     int
+	Assigned bool
+	// The newest attempt's host, empty before the first.
+	Node     job.Peer
+	NodeName string
+	Store    string
 }
 
 func (ts *tasks) brief(index int) Brief {

@@ -180,5 +180,5 @@ var ErrRejoin = errors.New("the daemon joined another cluster")
 
 // followMembers keeps the standing sessions.
 func (n *Node) followMembers(ctx context.Context) error {
-	return newNeighbours(n.host, n.board.wants.of(forNeighbours), n.left).run(ctx, n.host)
+	return newNeighbours(n.host, n.net.board.wants.of(forNeighbours), n.net.board.left).run(ctx, n.host)
 }

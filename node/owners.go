@@ -89,3 +89,34 @@ func (s owners) fromWorker(p job.Peer, m lease.ToScheduler) error {
 	}
 	return nil
 }
+
+// newOwners builds the owners of this daemon, and joins them to the switchboard.
+func newOwners(b base, net *overlay) (all owners, err error) {
+	if b.cfg.NoScheduler {
+		return owners{}, nil
+	}
+	group := b.store.Group()
+	// The journal delivers to the scheduler, which is built from what the journal loads.
+	o := &owner{led: make(chan struct{})}
+	if o.journal, err = journal.New(journal.DefaultConfig(), b.store, group, o, b.part("journal")); err != nil {
+		return owners{}, err
+	}
+	var saved scheduler.Saved
+	if saved.Applied, err = o.journal.Load(saved.Add); err == nil {
+		err = saved.End()
+	}
+	if err != nil {
+		return owners{}, err
+	}
+	sc := scheduler.DefaultConfig()
+	sc.Self, sc.Group, sc.Seed, sc.LossLimit = b.host.Peer(), group, draw(), b.cfg.LossLimit
+	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
+		Journal: o.journal, Sessions: toWorkers{net.board}, Finder: net.table, Announcer: announcer{net.topic},
+	}, b.part("scheduler"))
+	if err != nil {
+		return owners{}, err
+	}
+	all.add(group, o)
+	net.board.owners = all
+	return all, nil
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,15 +23,15 @@ const RunnerPrefix = "muster-runner"
 // runnerProgram is the program that a runner of this daemon is started from,
 // and the words before its flags. Where none is carried, or the data directory
 // lies where nothing may be executed, it is muster itself.
-func (n *Node) runnerProgram(dir string) (path string, words []string) {
+func runnerProgram(cfg Config, dir string, log *slog.Logger) (path string, words []string) {
 	own := []string{"runner"}
-	if len(n.cfg.RunnerProgram) == 0 {
-		return n.cfg.Program, own
+	if len(cfg.RunnerProgram) == 0 {
+		return cfg.Program, own
 	}
-	path, err := unpack(dir, n.cfg.RunnerProgram)
+	path, err := unpack(dir, cfg.RunnerProgram)
 	if err != nil {
-		n.log.Info("the runner's own program cannot be used, it takes more memory so", "error", err)
-		return n.cfg.Program, own
+		log.Info("the runner's own program cannot be used, it takes more memory so", "error", err)
+		return cfg.Program, own
 	}
 	return path, nil
 }

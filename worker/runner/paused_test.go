@@ -301,7 +301,7 @@ func TestExtendUnderWay(t *testing.T) {
 	} {
 		l := &leases{}
 		l.skew.Look(leaseclock.Reading{Boot: now, Wall: now + before + missed})
-		task := &task{watch: newWatch(&protocol.Start{Deadline: now + 60*sec, Lead: 10 * sec}, now), index: -1}
+		task := &task{watch: newWatch(&protocol.Start{Deadline: now + 60*sec, Lead: 10 * sec}, now)}
 		l.extend(task, now, protocol.Extension{Deadline: now + 300*sec, Skew: tt.skew})
 		if task.watch.deadline != tt.want {
 			t.Errorf("%s: deadline in %s, want %s", tt.name, task.watch.deadline-now, tt.want-now)
