@@ -8,6 +8,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/place"
 )
 
 // hosts are the known hosts.
@@ -55,6 +56,15 @@ func (hs *hosts) missed(w *worker, o *offer) {
 	until := hs.now.Add(backoff(times))
 	w.Pause(until)
 	hs.askAgain(w, until)
+}
+
+// anySlot draws where a search of the hosts begins: at a random slot if there are more of them than a search compares,
+// so that schedulers do not all choose the same ones.
+func (hs *hosts) anySlot() int {
+	if n := hs.fleet.Slots(); n > place.SampleSize {
+		return hs.rng.IntN(n)
+	}
+	return 0
 }
 
 func (hs *hosts) nameOf(p job.Peer) string {

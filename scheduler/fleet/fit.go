@@ -45,7 +45,7 @@ func fits(need job.Resources, free *lease.Free, devices map[string]gpu.Device) (
 // a device before they begin another; of those that are equally free, those with the least memory.
 func choose(need job.Resources, free *lease.Free, devices map[string]gpu.Device) []string {
 	milli := shareMilli(need)
-	var able []lease.FreeGPU
+	able := make([]lease.FreeGPU, 0, len(free.GPUs))
 	for _, g := range free.GPUs {
 		d, known := devices[g.UUID]
 		if known && g.Milli >= milli && g.Memory >= need.GPUMemory && lease.GPUMeets(d, need) {

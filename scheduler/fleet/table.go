@@ -19,6 +19,8 @@ type Table struct {
 	most    []Footprint // by slot: what the host could ever give
 	queue   []int       // by slot: a task of this priority or above may queue there, if it ranks before the last that does
 	vacant  []int       // slots without a host
+	byPeer  map[job.Peer]*Host
+	local   *Host // this daemon's own; nil if it is not known
 	changed *changed
 	pools   map[string]*Pool
 	kinds   map[kind]*gpu.Device // a device of each kind, for all hosts that have such
@@ -26,7 +28,9 @@ type Table struct {
 
 // NewTable is a table without hosts.
 func NewTable() Table {
-	return Table{changed: &changed{}, pools: map[string]*Pool{}, kinds: map[kind]*gpu.Device{}}
+	return Table{
+		changed: &changed{}, byPeer: map[job.Peer]*Host{}, pools: map[string]*Pool{}, kinds: map[kind]*gpu.Device{},
+	}
 }
 
 // maxKinds bounds the kinds of devices that hosts share a description of. Beyond it sharing begins anew, which costs
@@ -43,6 +47,10 @@ const (
 func (t *Table) Add(p job.Peer, local bool) *Host {
 	h := &Host{Peer: p, Local: local}
 	h.row.changed = t.changed
+	t.byPeer[p] = h
+	if local {
+		t.local = h
+	}
 	if n := len(t.vacant); n > 0 {
 		h.row.slot = t.vacant[n-1]
 		t.vacant = t.vacant[:n-1]
@@ -103,6 +111,10 @@ func (t *Table) LeavePool(p *Pool) {
 
 // Remove forgets a host of the table.
 func (t *Table) Remove(h *Host) {
+	delete(t.byPeer, h.Peer)
+	if h.Local {
+		t.local = nil
+	}
 	slot := h.row.slot
 	t.all[slot] = nil
 	t.left[slot], t.most[slot], t.queue[slot] = nothing, nothing, nobody
@@ -134,6 +146,12 @@ func (t *Table) Count(now time.Time) {
 	clear(t.changed.hosts)
 	t.changed.hosts = t.changed.hosts[:0]
 }
+
+// Host is the known host of this peer id; nil if there is none.
+func (t *Table) Host(p job.Peer) *Host { return t.byPeer[p] }
+
+// Local is this daemon's own host; nil if it is not known.
+func (t *Table) Local() *Host { return t.local }
 
 // Slots is how many slots there are, those without a host included.
 func (t *Table) Slots() int { return len(t.all) }
