@@ -21,8 +21,8 @@ type placement struct {
 // asks is what a decision may know of the task.
 func asks(t *task) place.Task { return place.Task{Request: t.request(), Avoid: t.avoid} }
 
-// decide says where the task goes. The search of the hosts begins at the slot from. The decision is valid until the next
-// question.
+// decide says where the task goes. The search of the hosts begins at the slot from. The decision is valid until the
+// next question.
 func (pl *placement) decide(t *task, from int) place.Decision {
 	x := asks(t)
 	return pl.placer.Decide(&x, from, pl.now)

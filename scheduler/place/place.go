@@ -1,9 +1,9 @@
 // Package place decides where a task goes: to a host where it fits, into the queues of full hosts, or nowhere yet.
 //
-// A decision is a value. It follows from the arguments alone: the table of hosts, the policy, what the task asks for and
-// which hosts it avoids, the time, and the slot of the table where a search begins. Nothing here sends, sets a timer,
-// draws a random number or changes a host or a task. The scheduler acts on the decision. A host only keeps what it has
-// worked out about its free resources, until they change.
+// A decision is a value. It follows from the arguments alone: the table of hosts, the policy, what the task asks for
+// and which hosts it avoids, the time, and the slot of the table where a search begins. Nothing here sends, sets a
+// timer, draws a random number or changes a host or a task. The scheduler acts on the decision. A host only keeps what
+// it has worked out about its free resources, until they change.
 //
 // Package fleet finds the hosts where a task fits; a policy chooses one of them.
 //

@@ -13,8 +13,9 @@ import (
 // queueHosts is at how many hosts a task queues at first.
 const queueHosts = 3
 
-// Queue returns the full hosts where the task is to queue: of up to SampleSize hosts those with the fewest queued tasks.
-// Hosts that the task avoids while there is another come last. The slice is valid until the next call of the Placer.
+// Queue returns the full hosts where the task is to queue: of up to SampleSize hosts those with the fewest queued
+// tasks. Hosts that the task avoids while there is another come last. The slice is valid until the next call of the
+// Placer.
 func (p *Placer) Queue(t *Task, from int, now time.Time) []*fleet.Host {
 	p.full, p.queue = p.full[:0], p.queue[:0]
 	for h := range p.fleet.WithQueue(&t.Request, from) {

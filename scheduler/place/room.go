@@ -54,7 +54,8 @@ func (p *Placer) consider(t *Task, h *fleet.Host, now time.Time) {
 	}
 }
 
-// choose has the policy choose one of the candidates, and returns the host with the policy's choice; nil if there is none.
+// choose has the policy choose one of the candidates, and returns the host with the policy's choice; nil if there is
+// none.
 func (p *Placer) choose(t *Task, from *candidates) (*fleet.Host, policy.Choice) {
 	p.chosen = p.policy.Choose(p.chosen[:0], t.Need, from.seen, 1)
 	if len(p.chosen) == 0 {

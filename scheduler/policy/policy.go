@@ -1,5 +1,5 @@
-// Package policy chooses among the hosts where a task fits. The scheduler finds those hosts. A policy only says which of
-// them it prefers, which devices the task gets there, and why.
+// Package policy chooses among the hosts where a task fits. The scheduler finds those hosts. A policy only says which
+// of them it prefers, which devices the task gets there, and why.
 //
 // To add a policy, write a type with the one method of Policy. A policy that rates each host by itself needs no more
 // than a function that returns a score: see best.

@@ -59,7 +59,7 @@ func TestSimplePrefers(t *testing.T) {
 	}
 }
 
-// Several choices come best first. They are appended, and are as many as were asked for if there are so many candidates.
+// Several choices come best first and are appended. They are as many as were asked for if there are so many candidates.
 func TestSeveralChoices(t *testing.T) {
 	var feasible []Candidate
 	for i, free := range []int{9, 3, 7, 5, 3} {
