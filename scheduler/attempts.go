@@ -10,6 +10,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/place"
 )
 
 // attempts are those that may be running on hosts.
@@ -25,7 +26,7 @@ type attempts struct {
 func (at *attempts) lostHost(t *task, p job.Peer, name string) {
 	t.pause.until = at.now.Add(at.jitter(doubled(lossFirst, len(t.e.job.Lost(t.index)), lossMost)))
 	t.pause.why = "after " + name + " was lost"
-	t.avoid.add(at.now, avoidance{peer: p, until: at.now.Add(avoidFor)})
+	t.avoid.Add(at.now, place.Avoidance{Peer: p, Until: at.now.Add(avoidFor)})
 }
 
 // reached returns the attempt's own host if it has a session, and else nil.

@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/place"
 )
 
 // bench is a core whose journal commits at once and whose worker takes all.
@@ -196,7 +197,7 @@ func BenchmarkPlace10k(b *testing.B) {
 	x.core.pending.join(t)
 	x.core.hosts.fleet.Count(x.now)
 	for b.Loop() {
-		if w, _ := x.core.placement.bestFit(t); w == nil {
+		if d := x.core.placement.decide(t, x.core.hosts.anySlot()); d.Verdict != place.Fits {
 			b.Fatal("no host fits")
 		}
 	}
@@ -213,7 +214,7 @@ func BenchmarkPlace10kFull(b *testing.B) {
 	x.core.pending.join(t)
 	x.core.hosts.fleet.Count(x.now)
 	for b.Loop() {
-		if w, _ := x.core.placement.bestFit(t); w != nil {
+		if d := x.core.placement.decide(t, x.core.hosts.anySlot()); d.Verdict == place.Fits {
 			b.Fatal("a full host fits")
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/scheduler/policy"
 	"github.com/musterhq/muster/timers"
 )
@@ -61,8 +62,8 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		turn: t, hosts: c.hosts, assigned: c.assigned, sessions: map[job.Peer]uint64{}, wanted: map[job.Peer]*want{},
 	}
 	c.pending = &pending{turn: t, hosts: c.hosts, search: c.search, shapes: map[string]*shape{}}
-	order := policy.Simple{}
-	c.placement = &placement{turn: t, hosts: c.hosts, pending: c.pending, policy: order}
+	preferred := policy.Simple{}
+	c.placement = &placement{turn: t, hosts: c.hosts, pending: c.pending, placer: place.New(&c.hosts.fleet, preferred)}
 	c.attempts = &attempts{turn: t, entries: c.entries, hosts: c.hosts, renewed: map[string]time.Time{}}
 	c.offers = &offers{turn: t, hosts: c.hosts, byID: map[uint64]*offer{}}
 	c.dispatches = &dispatches{
@@ -75,7 +76,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.reports = &reports{
 		turn: t, entries: c.entries, hosts: c.hosts, attempts: c.attempts, dispatches: c.dispatches, acks: map[job.Attempt]ack{},
 	}
-	c.explain = &explainer{hosts: c.hosts, policy: order}
+	c.explain = &explainer{hosts: c.hosts, policy: preferred}
 	c.views = &views{
 		turn: t, entries: c.entries, hosts: c.hosts, pending: c.pending, attempts: c.attempts, explain: c.explain,
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/place"
 )
 
 // dispatches brings tasks to hosts.
@@ -24,17 +25,17 @@ type dispatches struct {
 	offers    *offers
 }
 
-// begin makes a dispatch of the next attempt at the task.
-func (ds *dispatches) begin(t *task) *dispatch {
-	d := &dispatch{task: t, n: t.durable().Attempt + 1, since: ds.now}
+// begin makes a dispatch of the next attempt at the task. why is why it goes where it goes, for people.
+func (ds *dispatches) begin(t *task, why string) *dispatch {
+	d := &dispatch{task: t, n: t.durable().Attempt + 1, since: ds.now, why: why}
 	t.dispatch = d
 	return d
 }
 
 // direct offers the task to a host where it fits, and proposes its Assign while the offer is under way. A task that
 // was declined of late is assigned only when the host has committed, so that further declines cost the journal nothing.
-func (ds *dispatches) direct(t *task, w *worker, chosen []string) {
-	d := ds.begin(t)
+func (ds *dispatches) direct(t *task, w *worker, chosen []string, why string) {
+	d := ds.begin(t, why)
 	ds.offer(d, w, fleet.Direct, chosen)
 	if t.declines == 0 {
 		ds.assign(d, w)
@@ -42,10 +43,10 @@ func (ds *dispatches) direct(t *task, w *worker, chosen []string) {
 }
 
 // offerQueued has the task queue at full hosts.
-func (ds *dispatches) offerQueued(t *task, hosts []*worker) {
-	d := ds.begin(t)
-	for _, w := range hosts {
-		ds.queueAtHost(d, w)
+func (ds *dispatches) offerQueued(t *task, hosts []*fleet.Host, why string) {
+	d := ds.begin(t, why)
+	for _, h := range hosts {
+		ds.queueAtHost(d, ds.hosts.workers[h.Peer])
 	}
 	ds.pending.queued.add(t)
 }
@@ -55,7 +56,7 @@ func (ds *dispatches) queueAtHost(d *dispatch, w *worker) {
 	if last := w.Claims.LastQueued(); last != nil {
 		if o := ds.offers.byID[last.ID]; rank(d.task, o.dispatch.task) < 0 {
 			ds.offers.release(o)
-			ds.offerGone(o, avoidance{})
+			ds.offerGone(o, place.Avoidance{})
 		}
 	}
 	ds.offer(d, w, fleet.Queued, nil)
@@ -103,8 +104,8 @@ func (ds *dispatches) spread(d *dispatch) {
 		return
 	}
 	ds.hosts.fleet.Count(ds.now)
-	if hosts := ds.placement.queueAt(d.task); len(hosts) > 0 {
-		ds.queueAtHost(d, hosts[0])
+	if h := ds.placement.oneMore(d, ds.hosts.anySlot()); h != nil {
+		ds.queueAtHost(d, ds.hosts.workers[h.Peer])
 	}
 }
 
@@ -132,14 +133,14 @@ func (ds *dispatches) overdue(o *offer) {
 }
 
 // avoidHard avoids the offer's host, with growing back-off.
-func (ds *dispatches) avoidHard(o *offer) avoidance {
-	return avoidance{peer: o.worker.Peer, until: ds.now.Add(backoff(o.dispatch.task.declines)), hard: true}
+func (ds *dispatches) avoidHard(o *offer) place.Avoidance {
+	return place.Avoidance{Peer: o.worker.Peer, Until: ds.now.Add(backoff(o.dispatch.task.declines)), Hard: true}
 }
 
 // offerGone ends an offer that will not be committed, and the dispatch if it was its last.
-func (ds *dispatches) offerGone(o *offer, a avoidance) {
+func (ds *dispatches) offerGone(o *offer, a place.Avoidance) {
 	ds.offers.drop(o)
-	o.dispatch.task.avoid.add(ds.now, a)
+	o.dispatch.task.avoid.Add(ds.now, a)
 	if len(o.dispatch.offers) == 0 {
 		ds.over(o.dispatch)
 	}
@@ -277,7 +278,7 @@ func (ds *dispatches) sessionless(o *offer) {
 	}
 	ds.after(sessionWait, func() { ds.hosts.trusted(w) })
 	if d.phase == offering && len(d.offers) > 1 {
-		ds.offerGone(o, avoidance{})
+		ds.offerGone(o, place.Avoidance{})
 		return
 	}
 	ds.offers.drop(o)
@@ -295,7 +296,7 @@ func (ds *dispatches) sessionless(o *offer) {
 			}
 			d.task.declines++
 			d.task.pause.why = w.Name() + " has no lease"
-			d.task.avoid.add(ds.now, ds.avoidHard(o))
+			d.task.avoid.Add(ds.now, ds.avoidHard(o))
 			ds.over(d)
 		}
 	})
@@ -308,9 +309,7 @@ func (ds *dispatches) leased(w *worker) {
 	ds.hosts.setWaitingForLease(w, nil)
 	for _, d := range waiting {
 		if d.task.dispatch == d {
-			r := d.task.request()
-			chosen, _ := w.Devices.Fit(r.Need, w.LeftFor(&r.Rank))
-			ds.offer(d, w, fleet.Direct, chosen)
+			ds.offer(d, w, fleet.Direct, ds.placement.devicesAt(d.task, w.Host))
 		}
 	}
 }
@@ -336,7 +335,7 @@ func (ds *dispatches) start(d *dispatch) {
 	ds.send(o.worker.Peer, lease.Start{
 		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: d.session, User: j.User, Spec: j.Spec,
 	})
-	ds.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: ds.whyHost(t, o.worker)})
+	ds.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: d.why})
 	ds.entries.changed(t.e)
 	n := d.n
 	t.report = ds.after(reportWait, func() {
@@ -345,10 +344,6 @@ func (ds *dispatches) start(d *dispatch) {
 			ds.attempts.check(t)
 		}
 	})
-}
-
-func (ds *dispatches) whyHost(t *task, w *worker) string {
-	return ds.placement.policy.Why(t.e.job.Spec.Resources, policyHost(w.Host, &w.Free))
 }
 
 // decline takes the word of a host that it refuses an offer, and decides whether the task avoids the host.
@@ -362,11 +357,11 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 	t := o.dispatch.task
 	if m.Never {
 		t.shape.Refuse(w.Host)
-		ds.offerGone(o, avoidance{})
+		ds.offerGone(o, place.Avoidance{})
 		return
 	}
 	ds.offers.drop(o)
-	a := avoidance{}
+	a := place.Avoidance{}
 	r := t.request()
 	_, lack := w.Devices.Fit(r.Need, w.LeftFor(&r.Rank))
 	switch {
@@ -374,8 +369,8 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 		ds.hosts.refusedQuota(w, t.e.job.User, r.Need, m.Reason.Detail)
 		t.declines++ // so that the next one costs the journal nothing if it is refused, too
 	case lack == "" && m.Reason.Word == job.ReasonResources && !o.queued():
-		a = avoidance{peer: w.Peer, until: ds.now.Add(keptFor), kept: true}
-		ds.hosts.askAgain(w, a.until) // those for whom it is kept may be gone then, and nothing else would tell
+		a = place.Avoidance{Peer: w.Peer, Until: ds.now.Add(keptFor), Kept: true}
+		ds.hosts.askAgain(w, a.Until) // those for whom it is kept may be gone then, and nothing else would tell
 	case lack == "" || m.Reason.Word != job.ReasonResources:
 		t.declines++ // it is not for lack of room, as far as we can see
 		a = ds.avoidHard(o)
@@ -383,7 +378,7 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 	default:
 		ds.hosts.missed(w, o)
 	}
-	t.avoid.add(ds.now, a)
+	t.avoid.Add(ds.now, a)
 	if len(o.dispatch.offers) == 0 {
 		ds.over(o.dispatch)
 	}

@@ -1,10 +1,9 @@
 package scheduler
 
-// Explanations: which hosts meet a request, and which of them would take it now.
+// Explanations: which hosts meet a request, and which of them could run it now.
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/musterhq/muster/job"
@@ -19,8 +18,7 @@ type explainer struct {
 	policy policy.Policy
 }
 
-// of says clause by clause which known hosts meet a request, and who of
-// them would take it now.
+// of says clause by clause which known hosts meet a request, and which of them could run it now.
 func (ex *explainer) of(s job.Spec, clauses []fleet.Clause) lease.Explanation {
 	hosts := ex.hosts.fleet.Sorted()
 	x := lease.Explanation{Clauses: fleet.Explain(clauses, hosts), Now: []lease.Candidate{}, Later: []lease.Candidate{}}
@@ -32,51 +30,44 @@ func (ex *explainer) of(s job.Spec, clauses []fleet.Clause) lease.Explanation {
 // maxCandidates bounds the hosts that an explanation names.
 const maxCandidates = 64
 
+// addCandidates adds the hosts that meet the clauses: those where the request fits now as the policy prefers them, and
+// the others with what they lack.
 func (ex *explainer) addCandidates(x *lease.Explanation, s job.Spec, clauses []fleet.Clause, hosts []*fleet.Host) {
-	type scored struct {
-		candidate lease.Candidate
-		score     float64
-	}
-	var now []scored
+	var now []lease.Candidate
+	var feasible []policy.Candidate
 	for _, host := range hosts {
 		if !fleet.Meets(clauses, &host.Profile) {
 			continue
 		}
-		_, lack := host.Devices.Fit(s.Resources, &host.Free)
 		cand := lease.Candidate{Node: host.Peer, Name: host.Name(), Free: host.Free}
-		switch {
-		case !host.Up:
-			cand.Why = "does not answer"
-		case host.Draining:
-			cand.Why = "takes no tasks: " + host.Detail
-		case host.Devices.LacksQuarantined(s.Resources, &host.Free):
-			cand.Why = "GPUs that it could give are set aside"
-		case lack != "":
-			cand.Why = "not enough free " + lack
-		default:
-			h := policyHost(host, &host.Free)
-			cand.Why = ex.policy.Why(s.Resources, h)
-			now = append(now, scored{cand, ex.policy.Score(s.Resources, h)})
-			continue
-		}
-		if len(x.Later) < maxCandidates {
+		if cand.Why = lacks(host, s.Resources); cand.Why == "" {
+			now = append(now, cand)
+			feasible = append(feasible, policy.CandidateOf(host, &host.Free))
+		} else if len(x.Later) < maxCandidates {
 			x.Later = append(x.Later, cand)
 		}
 	}
-	slices.SortStableFunc(now, func(a, b scored) int { return -compareScores(a.score, b.score) })
-	for _, n := range now[:min(len(now), maxCandidates)] {
-		x.Now = append(x.Now, n.candidate)
+	for _, c := range ex.policy.Choose(nil, s.Resources, feasible, maxCandidates) {
+		cand := now[c.Index]
+		cand.Why = c.Why
+		x.Now = append(x.Now, cand)
 	}
 }
 
-func compareScores(a, b float64) int {
+// lacks says why the need does not fit at the host now; empty if it does.
+func lacks(host *fleet.Host, need job.Resources) string {
+	_, lack := host.Devices.Fit(need, &host.Free)
 	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
+	case !host.Up:
+		return "does not answer"
+	case host.Draining:
+		return "takes no tasks: " + host.Detail
+	case host.Devices.LacksQuarantined(need, &host.Free):
+		return "GPUs that it could give are set aside"
+	case lack != "":
+		return "not enough free " + lack
 	}
-	return 0
+	return ""
 }
 
 func explainReason(x lease.Explanation, known int) job.Reason {
@@ -97,7 +88,7 @@ func explainReason(x lease.Explanation, known int) job.Reason {
 	return job.Reason{Word: job.ReasonNoMatch, Detail: strings.Join(failing, "; ")}
 }
 
-// offers is a dry run: who would take it, and why the others would not.
+// offers is a dry run of a placement: which hosts could run a job of this spec now, and why the others could not.
 func (ex *explainer) offers(s job.Spec) (lease.Explanation, error) {
 	clauses, err := fleet.ClausesOf(s)
 	if err != nil {
@@ -106,7 +97,7 @@ func (ex *explainer) offers(s job.Spec) (lease.Explanation, error) {
 	return ex.of(s, clauses), nil
 }
 
-// spec is offers for a spec that was accepted before.
+// spec is the same for a spec that was accepted before.
 func (ex *explainer) spec(s job.Spec) lease.Explanation {
 	x, err := ex.offers(s)
 	if err != nil {

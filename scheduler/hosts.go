@@ -1,6 +1,7 @@
 package scheduler
 
-// The known hosts: what follows when something is freed there, when one declines, and when a quota may be tried again.
+// The known hosts: what follows when one gets room, when one declines an offer, and when a user's quota may be tried
+// again.
 
 import (
 	"time"
@@ -8,22 +9,23 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/place"
 )
 
-// hosts are the known hosts.
+// hosts holds the known hosts.
 type hosts struct {
 	*turn
 
 	workers  map[job.Peer]*worker
-	fleet    fleet.Table // the same, as a table to search
-	freed    []*worker   // may take more than when the waiting tasks were last compared with them
-	profiles uint64      // rises when the known hosts change
+	fleet    fleet.Table // the same hosts, for searches
+	freed    []*worker   // hosts that may take more than when the waiting tasks were last compared with them
+	profiles uint64      // rises with each Hello, and with each host that is forgotten
 }
 
-// askAgain has the waiting tasks compared with the host again at that time.
+// askAgain has the waiting tasks compared with the host again at this time.
 func (hs *hosts) askAgain(w *worker, when time.Time) {
 	if w.askAt.After(hs.now) && !when.Before(w.askAt) {
-		return // an earlier time is set; whatever must wait longer sets its own then
+		return // an earlier time is set: the tasks that have to wait longer set a later one then
 	}
 	w.askAt = when
 	hs.at(when, func() {
@@ -38,12 +40,13 @@ func (hs *hosts) askAgain(w *worker, when time.Time) {
 	})
 }
 
-// missesMost is how often in a row a host may decline for lack of what it had reported as free: other schedulers may
-// have been faster. After that it gets a pause.
+// missesMost is how often in a row a host may decline for lack of resources that it had reported as free, because other
+// schedulers may have been faster. After that nothing is offered to the host for a while.
 const missesMost = 16
 
-// missed notes that a host declined for lack of what it had reported as free, or that it did not let an offer queue.
-// The host then gets a growing pause: at once if it lets nothing queue, else after missesMost times.
+// missed notes that a host declined an offer for lack of resources that it had reported as free, or that it did not let
+// an offer queue. Then nothing is offered to the host for a growing pause: in the first case after missesMost times in
+// a row, in the second at once.
 func (hs *hosts) missed(w *worker, o *offer) {
 	times := w.Missed(&o.claim)
 	if !o.queued() {
@@ -57,6 +60,16 @@ func (hs *hosts) missed(w *worker, o *offer) {
 	hs.askAgain(w, until)
 }
 
+// anySlot draws where a search of the hosts begins: at a random slot if there are more of them than a search compares,
+// so that schedulers do not all choose the same ones.
+func (hs *hosts) anySlot() int {
+	if n := hs.fleet.Slots(); n > place.SampleSize {
+		return hs.rng.IntN(n)
+	}
+	return 0
+}
+
+// nameOf returns the name of a host for people. The host need not be known.
 func (hs *hosts) nameOf(p job.Peer) string {
 	if w := hs.workers[p]; w != nil {
 		return w.Name()
@@ -64,12 +77,13 @@ func (hs *hosts) nameOf(p job.Peer) string {
 	return p.Short()
 }
 
-// setWaitingForLease says which dispatches wait until the host has a lease.
+// setWaitingForLease sets the dispatches that wait until the host has a lease.
 func (hs *hosts) setWaitingForLease(w *worker, waiting []*dispatch) {
 	w.waiting = waiting
 	w.SetUnleased(len(waiting))
 }
 
+// availability takes in what the host says is free, unless it is older than what is known.
 func (hs *hosts) availability(w *worker, m lease.Availability) {
 	if !w.Availability(m) {
 		return
@@ -80,7 +94,7 @@ func (hs *hosts) availability(w *worker, m lease.Availability) {
 	}
 }
 
-// offerToFreed has the waiting tasks compared with a host where something was freed: it may take more than before.
+// offerToFreed has the waiting tasks compared with a host that may take more than before.
 func (hs *hosts) offerToFreed(w *worker) {
 	if w.freed {
 		w.again = true
@@ -90,7 +104,7 @@ func (hs *hosts) offerToFreed(w *worker) {
 	hs.freed = append(hs.freed, w)
 }
 
-// trusted has a host offered tasks again that had no lease.
+// trusted has tasks offered to a host again that had no lease.
 func (hs *hosts) trusted(w *worker) {
 	if w.Leased() {
 		hs.offerToFreed(w)
@@ -98,13 +112,13 @@ func (hs *hosts) trusted(w *worker) {
 }
 
 const (
-	// quotaAgain is when a host that has not said that a user holds less is asked again, then after twice as long, up
-	// to quotaAgainMost: a host of an older version does not say it.
+	// quotaAgain is after how long a host that refused a user is asked again, although it has not said that the user
+	// holds less: hosts of an older version do not say it. The wait doubles with each refusal, up to quotaAgainMost.
 	quotaAgain     = 5 * time.Minute
 	quotaAgainMost = 40 * time.Minute
 )
 
-// refusedQuota remembers that the host refused the need to the user.
+// refusedQuota notes that the host refused the need because of the user's quota.
 func (hs *hosts) refusedQuota(w *worker, user string, need job.Resources, why string) {
 	times, forgotten := w.Quotas.Refuse(user, need, why)
 	if forgotten != "" {
@@ -113,19 +127,19 @@ func (hs *hosts) refusedQuota(w *worker, user string, need job.Resources, why st
 	hs.setQuotaTimer(w, user, doubled(quotaAgain, times, quotaAgainMost), hs.reopenQuota)
 }
 
-// setQuotaTimer replaces the timer of the user's quota at the host.
+// setQuotaTimer sets the timer of the user's quota at the host, in place of the one before.
 func (hs *hosts) setQuotaTimer(w *worker, user string, d time.Duration, do func(*worker, string)) {
 	hs.stop(w.quotaTimers[user])
 	w.quotaTimers[user] = hs.after(d, func() { do(w, user) })
 }
 
-// easeQuota hears from the host that the user holds less there.
+// easeQuota notes the host's word that the user holds less there.
 func (hs *hosts) easeQuota(w *worker, user string) {
 	w.Quotas.Ease(user)
 	hs.reopenQuota(w, user)
 }
 
-// reopenQuota lets one task of the user ask the host again: the user may hold less there now.
+// reopenQuota lets one task of the user be offered to the host again. It finds out whether the quota allows more now.
 func (hs *hosts) reopenQuota(w *worker, user string) {
 	if w.Quotas.Open(user) {
 		hs.setQuotaTimer(w, user, quotaAgainMost, hs.forgetQuota)
@@ -133,7 +147,7 @@ func (hs *hosts) reopenQuota(w *worker, user string) {
 	}
 }
 
-// forgetQuota drops a refusal that nobody has asked about again.
+// forgetQuota forgets what the host refused to the user.
 func (hs *hosts) forgetQuota(w *worker, user string) {
 	hs.stop(w.quotaTimers[user])
 	delete(w.quotaTimers, user)
@@ -141,7 +155,7 @@ func (hs *hosts) forgetQuota(w *worker, user string) {
 	hs.offerToFreed(w)
 }
 
-// forgetQuotas drops all refusals of a host: its session is over.
+// forgetQuotas forgets all that the host refused, because its session is over.
 func (hs *hosts) forgetQuotas(w *worker) {
 	for _, t := range w.quotaTimers {
 		hs.stop(t)
@@ -150,7 +164,7 @@ func (hs *hosts) forgetQuotas(w *worker) {
 	w.Quotas.Clear()
 }
 
-// probed ends a probe. One that was committed lets the next task ask.
+// probed ends the probe of a quota if the offer is one. The next task of the user may be offered to the host then.
 func (hs *hosts) probed(o *offer) {
 	if o.worker.Quotas.Probed(&o.claim) {
 		hs.offerToFreed(o.worker)

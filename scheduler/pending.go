@@ -1,7 +1,7 @@
 package scheduler
 
-// Pending tasks by shape of request: if the first task of a shape finds no room, no other task of it does, so a thousand
-// waiting tasks cost one search.
+// Pending tasks, by shape. Equal requests of one user have the same shape: if its first task finds no room, the others
+// find none either. So a thousand equal tasks cost one search.
 
 import (
 	"container/heap"
@@ -13,19 +13,19 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// pending are the tasks that wait.
+// pending holds the tasks that wait for a host.
 type pending struct {
 	*turn
 	hosts  *hosts
 	search *search
 
 	shapes map[string]*shape
-	ready  shapeHeap // shapes to look at
-	parked waitlist  // the first task of each shape that found no room when it was last looked at
+	ready  shapeHeap // shapes whose first task is to be placed
+	parked waitlist  // the first task of each shape that found no room when it was last tried
 	queued waitlist  // tasks whose offers queue at full hosts
 }
 
-// shapeHeap holds the shapes with waiting tasks, the one with the first task first.
+// shapeHeap is a heap of shapes with waiting tasks, by the rank of their first task.
 type shapeHeap struct{ shapes []*shape }
 
 func (h *shapeHeap) Len() int { return len(h.shapes) }
@@ -39,14 +39,14 @@ func (h *shapeHeap) Swap(i, j int) {
 	h.shapes[i].at, h.shapes[j].at = i, j
 }
 
-// Push is for container/heap.
+// Push implements heap.Interface.
 func (h *shapeHeap) Push(x any) {
 	g, _ := x.(*shape)
 	g.at = len(h.shapes)
 	h.shapes = append(h.shapes, g)
 }
 
-// Pop is for container/heap.
+// Pop implements heap.Interface.
 func (h *shapeHeap) Pop() any {
 	last := len(h.shapes) - 1
 	g := h.shapes[last]
@@ -55,7 +55,7 @@ func (h *shapeHeap) Pop() any {
 	return g
 }
 
-// put adds a group, if it is not in.
+// put adds a shape. It does nothing if the heap holds the shape.
 func (h *shapeHeap) put(g *shape) {
 	if !g.ready {
 		g.ready = true
@@ -63,7 +63,7 @@ func (h *shapeHeap) put(g *shape) {
 	}
 }
 
-// remove takes a shape out, if it is in.
+// remove removes a shape. It does nothing if the heap does not hold the shape.
 func (h *shapeHeap) remove(g *shape) {
 	if g.ready {
 		heap.Remove(h, g.at)
@@ -71,7 +71,7 @@ func (h *shapeHeap) remove(g *shape) {
 	}
 }
 
-// first is the shape with the first task; nil if there is none.
+// first returns the shape whose first task ranks before all others; nil if the heap is empty.
 func (h *shapeHeap) first() *shape {
 	if len(h.shapes) == 0 {
 		return nil
@@ -79,11 +79,12 @@ func (h *shapeHeap) first() *shape {
 	return h.shapes[0]
 }
 
+// shapeKey names a shape: requests of one user with equal keys have the same shape.
 func shapeKey(user, pool string, r job.Resources) string {
 	return fmt.Sprintf("%q %d %d %s", user, r.CPUs, r.Memory, pool)
 }
 
-// join returns the shape of the task's request. It makes the shape if the task is the first.
+// join adds the task to the shape of its request, and returns the shape. It makes the shape if there is none.
 func (p *pending) join(t *task) *shape {
 	if t.shape != nil {
 		return t.shape
@@ -94,12 +95,12 @@ func (p *pending) join(t *task) *shape {
 	g := p.shapes[key]
 	if g == nil {
 		clauses, err := fleet.ClausesOf(s)
-		if err != nil { // a committed spec has been parsed before; one that cannot be meets no host
+		if err != nil { // the spec was parsed before it was committed; one that cannot be parsed matches no host
 			text := err.Error()
 			clauses = []fleet.Clause{{Text: "constraint", Test: func(*lease.Profile) string { return text }}}
 		}
 		need := s.Resources
-		need.GPUModel = lease.ModelName(need.GPUModel) // once, not at each comparison
+		need.GPUModel = lease.ModelName(need.GPUModel) // here, so that no comparison has to do it
 		g = &shape{key: key, queue: queue[*task]{order: rank}, Shape: fleet.Shape{
 			User: t.e.job.User, Need: need, Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses),
 		}}
@@ -112,7 +113,7 @@ func (p *pending) join(t *task) *shape {
 	return g
 }
 
-// leave takes a task that has ended out of its shape. A shape without tasks is forgotten.
+// leave removes a task that has ended from its shape, and deletes the shape if it has no other task.
 func (p *pending) leave(t *task) {
 	g := t.shape
 	if g == nil {
@@ -131,8 +132,7 @@ func (p *pending) leave(t *task) {
 	}
 }
 
-// requeue puts a task that may be placed into the queue of its shape, or has it come back
-// when its pause is over.
+// requeue puts a task that may be placed into the queue of its shape. If the task pauses, a timer does so later.
 func (p *pending) requeue(t *task) {
 	if !p.lead || t.queued || t.dispatch != nil || t.proposed != 0 || t.durable().State != job.Pending {
 		return
@@ -157,7 +157,7 @@ func (p *pending) requeue(t *task) {
 	}
 }
 
-// dequeue takes a task out of the queue of its shape.
+// dequeue removes a task from the queue of its shape.
 func (p *pending) dequeue(t *task) {
 	if !t.queued {
 		return
@@ -180,15 +180,14 @@ func (p *pending) dequeue(t *task) {
 	}
 }
 
-// park sets a shape aside for which there is no room. It is tried again at hosts
-// where something is freed.
+// park sets a shape aside that no host has room for. Its first task is tried again at hosts where resources are freed.
 func (p *pending) park(g *shape) {
 	p.unlist(g)
 	g.parked = g.queue.first()
 	p.parked.add(g.parked)
 }
 
-// unlist takes a shape out of where it is listed.
+// unlist removes a shape from the list that holds it: ready or parked.
 func (p *pending) unlist(g *shape) {
 	p.ready.remove(g)
 	if g.parked != nil {
@@ -197,7 +196,7 @@ func (p *pending) unlist(g *shape) {
 	}
 }
 
-// setWaiting counts the task for its class while no host has taken it.
+// setWaiting counts the task among the waiting tasks of its class, or takes it off that count.
 func (p *pending) setWaiting(t *task, waiting bool) {
 	if t.waiting == waiting || t.shape == nil {
 		return
@@ -213,14 +212,14 @@ func (p *pending) setWaiting(t *task, waiting bool) {
 	}
 }
 
-// pause has the task tried again at that time.
+// pause keeps the task from being placed until this time.
 func (p *pending) pause(t *task, until time.Time) {
 	p.dequeue(t)
 	t.pause.until = until
 	p.requeue(t)
 }
 
-// forgetHost forgets a known host, and what the shapes hold against it.
+// forgetHost deletes a known host, and the refusals that the shapes remember of it.
 func (p *pending) forgetHost(w *worker) {
 	delete(p.hosts.workers, w.Peer)
 	p.hosts.fleet.Remove(w.Host)

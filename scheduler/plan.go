@@ -1,8 +1,11 @@
 package scheduler
 
-// The plan of a step: which waiting tasks are looked at, and in which order.
+// The plan of a step: which waiting tasks are placed, and in which order. It acts on what placement decides.
 
-import "github.com/musterhq/muster/scheduler/fleet"
+import (
+	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/place"
+)
 
 // planner looks at the waiting tasks once a step.
 type planner struct {
@@ -16,18 +19,19 @@ type planner struct {
 	again bool // it stopped at a bound
 }
 
-// placing is what an attempt to place a task has led to.
-type placing int
+// budget bounds what one step tries. The rest is left to the next step.
+type budget struct {
+	tries int // placements
+	looks int // parked and queued tasks that are compared with a host that got room
+}
 
-const (
-	placed  placing = iota // an offer is under way
-	paused                 // it is tried again after a pause
-	blocked                // no host has room for it, nor for other tasks of its shape
-)
+func (b *budget) spent(t *turn) bool {
+	return b.tries <= 0 || b.looks <= 0 || t.outgoing >= maxOutgoing
+}
 
 // plan offers waiting tasks to hosts. Tasks that are new or back since the last plan may go to any host. Tasks that
-// found no room before may go to hosts where something was freed since. Of several that could take the same room the
-// first by rank is tried first.
+// found no room before may go to hosts where something was freed since. Of several tasks that could take the same room
+// the first by rank is tried first.
 func (pn *planner) plan() {
 	pn.again = false
 	if !pn.lead || pn.outgoing >= maxOutgoing {
@@ -57,25 +61,25 @@ func (pn *planner) plan() {
 	pn.again = (len(pn.hosts.freed) > 0 || pn.pending.ready.Len() > 0) && pn.outgoing < maxOutgoing
 }
 
-// tryFirst tries to place the first task of a shape, and parks the shape if that
-// finds no room.
+// tryFirst tries to place the first task of a shape. It parks the shape if that finds no room.
 func (pn *planner) tryFirst(g *shape, b *budget) {
 	b.tries--
-	if pn.try(g.queue.first()) == blocked {
+	if pn.try(g.queue.first()) == place.Blocked {
 		pn.pending.park(g)
 		pn.search.look(g.class, !pn.hosts.fleet.AnyOpen(&g.Shape))
 	}
 }
 
-// fill offers parked and queued tasks to a host where something was freed, by rank. It is false if the budget was
+// fill offers parked and queued tasks to a host where something was freed, by rank. It returns false if the budget was
 // spent before the last of them.
 func (pn *planner) fill(w *worker, b *budget) bool {
 	for w.Open() && !b.spent(pn.turn) {
-		parked, stopped := pn.placement.nextParked(w, b)
+		pn.hosts.fleet.Count(pn.now)
+		parked, stopped := pn.take(w, pn.placement.nextParked(w, &b.looks), &w.resume.parked)
 		if stopped {
 			return false
 		}
-		queued, stopped := pn.placement.nextQueued(w, b)
+		queued, stopped := pn.take(w, pn.placement.nextQueued(w, &b.looks), &w.resume.queued)
 		if stopped {
 			return false
 		}
@@ -104,30 +108,37 @@ func (pn *planner) fill(w *worker, b *budget) bool {
 	return !w.Open()
 }
 
-// try offers the task to a host where it fits now; if there is none, it has the task queue at full hosts.
-func (pn *planner) try(t *task) placing {
-	g := t.shape
-	if until, all := t.avoid.full(pn.now); all {
-		pn.pending.pause(t, until)
-		return paused
+// take notes what follows for the host from a search of waiting tasks: when the host is compared with them again, and
+// where the next search goes on if this one found no task.
+func (pn *planner) take(w *worker, found pick, resume **fleet.Rank) (t *task, stopped bool) {
+	if !found.again.IsZero() {
+		pn.hosts.askAgain(w, found.again)
 	}
+	if found.task == nil {
+		*resume = found.stopped
+	}
+	return found.task, found.stopped != nil
+}
+
+// try decides where the task goes, and acts on the decision.
+func (pn *planner) try(t *task) place.Verdict {
 	pn.hosts.fleet.Count(pn.now)
-	w, chosen := pn.placement.bestFit(t)
-	if w != nil {
+	d := pn.placement.decide(t, pn.hosts.anySlot())
+	for _, a := range d.Again {
+		pn.hosts.askAgain(pn.hosts.workers[a.Host.Peer], a.At)
+	}
+	switch d.Verdict {
+	case place.Fits:
 		pn.pending.dequeue(t)
 		pn.pending.setWaiting(t, false)
-		pn.dispatches.direct(t, w, chosen)
-		return placed
-	}
-	if hosts := pn.placement.queueAt(t); len(hosts) > 0 {
+		pn.dispatches.direct(t, pn.hosts.workers[d.Host.Peer], d.Devices, d.Why)
+	case place.Queues:
 		pn.pending.dequeue(t)
-		pn.dispatches.offerQueued(t, hosts)
-		pn.search.look(g.class, false)
-		return placed
+		pn.dispatches.offerQueued(t, d.Queue, d.Why)
+		pn.search.look(t.shape.class, false)
+	case place.Pauses:
+		pn.pending.pause(t, d.Until)
+	case place.Blocked:
 	}
-	if until := pn.placement.soonest(t); !until.IsZero() {
-		pn.pending.pause(t, until)
-		return paused
-	}
-	return blocked
+	return d.Verdict
 }

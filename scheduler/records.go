@@ -8,6 +8,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/place"
 )
 
 // records brings all parts in line with the records that were committed.
@@ -177,9 +178,9 @@ func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord) {
 	case job.ProofNeverStarted:
 		t.declines++
 		t.pause.why = d.NodeName + " did not start it"
-		t.avoid.add(rc.now, avoidance{peer: d.Node, until: rc.now.Add(backoff(t.declines)), hard: true})
+		t.avoid.Add(rc.now, place.Avoidance{Peer: d.Node, Until: rc.now.Add(backoff(t.declines)), Hard: true})
 	case job.ProofOperator: // who says so waits for it
-		t.avoid.add(rc.now, avoidance{peer: d.Node, until: rc.now.Add(avoidFor)})
+		t.avoid.Add(rc.now, place.Avoidance{Peer: d.Node, Until: rc.now.Add(avoidFor)})
 	case job.ProofDead, job.ProofExpired:
 		rc.attempts.lostHost(t, d.Node, d.NodeName)
 	}
@@ -199,7 +200,7 @@ func (rc *records) appliedResult(e *entry, r job.ResultRecord, before job.Task) 
 			rc.attempts.lostHost(t, before.Node, before.NodeName)
 		default:
 			t.pause.until, t.pause.why = rc.now.Add(rc.jitter(backoff(d.Runs))), "after "+describe(r.Exit)
-			t.avoid.add(rc.now, avoidance{peer: before.Node, until: rc.now.Add(avoidFor)})
+			t.avoid.Add(rc.now, place.Avoidance{Peer: before.Node, Until: rc.now.Add(avoidFor)})
 		}
 		rc.notify(Notice{Kind: TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})
 	}

@@ -111,8 +111,6 @@ const (
 
 	planLimit    = 256   // placements tried in one step; the rest in the next
 	lookLimit    = 8192  // waiting tasks compared with hosts that got room in one step; each costs some 10 ns
-	sampleSize   = 64    // candidates scored per decision
-	queueHosts   = 3     // that a task is queued at, at first
 	spreadMost   = 16    // hosts that a task is queued at, when it has waited long
 	maxOutgoing  = 4096  // records proposed and not yet applied
 	maxRequests  = 4096  // requests that wait for an answer

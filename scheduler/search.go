@@ -1,7 +1,7 @@
 package scheduler
 
-// Looking for hosts: when none of those with a session has room, others are searched for by class, with a growing pause,
-// and the need is announced.
+// The search for further hosts. If no host with a session has room, hosts are searched for by class, with growing
+// pauses between the searches, and the need is announced to the cluster.
 
 import (
 	"cmp"
@@ -11,32 +11,34 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// search looks for hosts by class, and announces what is looked for.
+// search finds hosts by class, and announces for which classes tasks wait.
 type search struct {
 	*turn
 
 	classes  map[string]*class
-	announce bool   // wants may have changed
-	wants    []Want // announced last
+	announce bool   // what is to be announced may have changed
+	wants    []Want // what was announced last
 }
 
-// class is what waiting requests ask for in the words of the DHT.
+// class is a class of hosts, as the DHT names it, and the requests that want such a host.
 type class struct {
 	name      string
-	waiting   int // tasks
-	shapes    int
-	looking   bool // something waits that no known host can take now
+	waiting   int  // tasks that no host has taken
+	shapes    int  // of tasks that have not ended
+	looking   bool // a task waits that no known host has room for
 	announced bool
-	pause     time.Duration
-	nextAt    time.Time
-	broad     bool // the next search is for any worker
+	pause     time.Duration // after the next search
+	nextAt    time.Time     // of the next search
+	broad     bool          // the next search is for workers of any class
 }
 
+// The first pause between two searches for a class, and the longest.
 const (
 	findFirst = time.Second
 	findMost  = 30 * time.Second
 )
 
+// class returns the class of this name. It makes the class if there is none.
 func (s *search) class(name string) *class {
 	k := s.classes[name]
 	if k == nil {
@@ -46,8 +48,8 @@ func (s *search) class(name string) *class {
 	return k
 }
 
-// look starts or goes on looking for hosts of the class: at once if none is
-// known, else after a pause in which one may become free.
+// look has hosts of the class searched for until no task of it waits. An urgent search begins at once, any other after
+// a pause in which a known host may become free. No search begins before the pause after the last one is over.
 func (s *search) look(k *class, urgent bool) {
 	if !k.looking {
 		k.looking = true
@@ -73,6 +75,7 @@ func (s *search) look(k *class, urgent bool) {
 	s.lookAt(k, s.now.Add(pause))
 }
 
+// lookAt sets the time of the next search.
 func (s *search) lookAt(k *class, when time.Time) {
 	k.nextAt = when
 	s.at(when, func() {
@@ -82,13 +85,14 @@ func (s *search) lookAt(k *class, when time.Time) {
 	})
 }
 
+// find begins a search, unless the step has begun as many as it may.
 func (s *search) find(name string) {
 	if len(s.fx.Find) < maxFinds && !slices.Contains(s.fx.Find, name) {
 		s.fx.Find = append(s.fx.Find, name)
 	}
 }
 
-// announceWants tells, on change, what is looked for: most waiting first.
+// announceWants announces the classes for which tasks wait, the one with the most tasks first, if they have changed.
 func (s *search) announceWants() {
 	if !s.announce {
 		return
@@ -110,7 +114,7 @@ func (s *search) announceWants() {
 	}
 }
 
-// lostLead ends all searches, and takes back what was announced.
+// lostLead ends all searches, and withdraws the announcement.
 func (s *search) lostLead() {
 	for _, k := range s.classes {
 		k.looking, k.announced = false, false

@@ -7,6 +7,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/place"
 )
 
 // sessionUp tells the host which jobs this daemon owns.
@@ -36,7 +37,7 @@ func (c *Core) sessionDown(p job.Peer) {
 		c.notify(Notice{Kind: WorkerGone, Peer: p, Node: w.Name()})
 	}
 	for _, o := range c.offers.to(w) {
-		c.dispatches.offerGone(o, avoidance{})
+		c.dispatches.offerGone(o, place.Avoidance{})
 	}
 	for _, d := range w.waiting {
 		c.dispatches.over(d)

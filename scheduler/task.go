@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/place"
 )
 
 // entry is a job and what is known of it beyond the journal.
@@ -38,7 +39,7 @@ type task struct {
 	queued   bool // in the queue of its shape
 	waiting  bool // counted by its class
 	pause    pause
-	avoid    avoidances
+	avoid    place.Avoidances
 	declines int
 
 	dispatch *dispatch // offers under way
@@ -164,6 +165,7 @@ type dispatch struct {
 	task    *task
 	n       int // attempt number
 	since   time.Time
+	why     string // the task goes there, for people
 	offers  []*offer
 	phase   phase
 	target  job.Peer // the host that is to have it

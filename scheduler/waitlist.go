@@ -1,6 +1,6 @@
 package scheduler
 
-// Waitlists: tasks by rank, searched for the first that a host could have without a look at each.
+// Waitlists: tasks by rank. A search finds the first task that a host could take without a look at every task.
 // See docs/adr, ADR 59.
 
 import (
@@ -9,22 +9,23 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// chunkMost bounds a chunk: half of it is moved when one task comes or goes, and
-// a search that passes over it costs one comparison.
+// chunkMost bounds the tasks of a chunk. To add or remove a task moves half a chunk. To skip a chunk costs a search one
+// comparison.
 const chunkMost = 128
 
-// waitlist holds tasks by rank, in chunks that know the least that any of their
-// tasks needs. The zero value is empty.
+// waitlist holds tasks by rank, in chunks. Each chunk knows the least that its tasks need. The zero value is empty.
 type waitlist struct {
 	chunks []*chunk
 	count  int
 }
 
+// chunk is a run of neighbouring tasks.
 type chunk struct {
 	waits []wait
-	least fleet.Footprint // no task of the chunk needs less of anything
+	least fleet.Footprint // of each resource, the least that a task of the chunk needs
 }
 
+// wait is a task that waits, with what a search compares.
 type wait struct {
 	place fleet.Rank
 	foot  fleet.Footprint
@@ -33,7 +34,7 @@ type wait struct {
 
 func compareWait(w wait, p fleet.Rank) int { return w.place.Compare(&p) }
 
-// chunkOf is the chunk in which the place lies or would lie.
+// chunkOf returns the index of the chunk that holds the place or would hold it.
 func (l *waitlist) chunkOf(p fleet.Rank) int {
 	i, _ := slices.BinarySearchFunc(l.chunks, p, func(c *chunk, p fleet.Rank) int {
 		return c.waits[len(c.waits)-1].place.Compare(&p)
@@ -41,7 +42,7 @@ func (l *waitlist) chunkOf(p fleet.Rank) int {
 	return min(i, len(l.chunks)-1)
 }
 
-// add puts a task in; one that is there stays.
+// add adds a task. It does nothing if the list holds the task.
 func (l *waitlist) add(t *task) {
 	w := wait{placeOf(t), fleet.FootprintOf(t.shape.Need), t}
 	if len(l.chunks) == 0 {
@@ -69,7 +70,7 @@ func (l *waitlist) add(t *task) {
 	}
 }
 
-// remove takes a task out, if it is in.
+// remove removes a task. It does nothing if the list does not hold the task.
 func (l *waitlist) remove(t *task) {
 	if l.count == 0 {
 		return
@@ -92,6 +93,7 @@ func (l *waitlist) remove(t *task) {
 	}
 }
 
+// measure works out the least that the tasks of the chunk need.
 func (c *chunk) measure() {
 	c.least = c.waits[0].foot
 	for _, w := range c.waits[1:] {
@@ -101,12 +103,13 @@ func (c *chunk) measure() {
 
 // limits are what a host has for the tasks of a waitlist.
 type limits struct {
-	left   fleet.Footprint // for tasks that would run now
-	most   fleet.Footprint // no less, for those that may also queue there:
-	queues bool            // some may,
-	before *fleet.Rank     // those that rank before this one; nil: all
+	left   fleet.Footprint // what is free, for tasks that may not queue there
+	most   fleet.Footprint // what the host has at all, for tasks that may queue there
+	queues bool            // some tasks may queue there
+	before *fleet.Rank     // only those that rank before this may queue; nil: all may
 }
 
+// of returns the limit for a task of this rank.
 func (l *limits) of(p *fleet.Rank) fleet.Footprint {
 	if l.queues && (l.before == nil || p.Compare(l.before) < 0) {
 		return l.most
@@ -114,9 +117,9 @@ func (l *limits) of(p *fleet.Rank) fleet.Footprint {
 	return l.left
 }
 
-// next is the first task beyond the place that is within the limits and that
-// suits; a nil place is before all. budget is lessened by the tasks that were
-// looked at; when it is used up, next says where it stopped.
+// next returns the first task behind the place after that is within the limits and for which suits returns true. If
+// after is nil, the search begins with the first task. next subtracts the tasks that it looked at from budget. If the
+// budget is spent before a task is found, next returns the last place that it looked at as stopped.
 func (l *waitlist) next(after *fleet.Rank, lim limits, budget *int, suits func(*task) bool) (t *task, stopped *fleet.Rank) {
 	i, at := 0, 0
 	if after != nil && len(l.chunks) > 0 {
@@ -128,7 +131,7 @@ func (l *waitlist) next(after *fleet.Rank, lim limits, budget *int, suits func(*
 	}
 	for ; i < len(l.chunks); i, at = i+1, 0 {
 		c := l.chunks[i]
-		if !c.least.Within(lim.of(&c.waits[0].place)) { // no task of the chunk ranks before
+		if !c.least.Within(lim.of(&c.waits[0].place)) { // the first task of the chunk has the widest limit
 			continue
 		}
 		for ; at < len(c.waits); at++ {

@@ -9,45 +9,46 @@ import (
 )
 
 const (
-	// maxClaims bounds the claims on one host. It is below lease.MaxOffers, so that late ones fit.
+	// maxClaims bounds the claims on one host. It is below lease.MaxOffers, so that the host can hold further offers
+	// that are about to be released.
 	maxClaims = 48
-	// MaxQueued bounds the claims that were made to queue at one full host.
+	// MaxQueued bounds the tasks that are made to queue at one full host.
 	MaxQueued = 8
 )
 
-// ClaimState is how far a claim has come.
+// ClaimState is the state of a claim.
 type ClaimState int
 
 const (
-	// Direct is a claim on what is free: its offer fitted when it was made.
+	// Direct is a claim on free resources: its offer fitted when it was made.
 	Direct ClaimState = iota
-	// Queued is a claim that waits at a host until something is free.
+	// Queued is a claim that waits at a host until resources are free.
 	Queued
-	// Held is a claim that the host has committed itself to.
+	// Held is a claim for which the host has reserved resources: it has committed.
 	Held
 )
 
 // Claim is what one offer takes of a host, or waits for there. Only Host.Hold changes its state.
 type Claim struct {
-	ID      uint64 // the offer's
+	ID      uint64 // of the offer
 	User    string
 	Rank    Rank
 	Need    job.Resources
-	Devices []string // UUIDs of those that it takes; none while it is queued
+	Devices []string // UUIDs of the devices that it takes; none while it is queued
 	State   ClaimState
 }
 
-// Claims are those on one host. Methods of the host change them.
+// Claims holds the claims on one host. Only methods of the host change it.
 type Claims struct {
 	all      []*Claim // oldest first
-	queued   int      // of them
-	unleased int      // further tasks that wait until the host has a lease; they take nothing
-	// owed is what the host committed itself to since it last said what is free. Its next word has all that in it,
-	// whether the claims are still there or not.
+	queued   int      // how many of them are queued
+	unleased int      // tasks without a claim that wait until the host has a lease
+	// owed is what the host has reserved since it last said what is free. Its next message leaves these resources out
+	// of what is free, whether the claims still exist or not.
 	owed []taken
 }
 
-// taken is a part of a host's resources.
+// taken is a part of the resources of a host.
 type taken struct {
 	need    job.Resources
 	devices []string
@@ -60,7 +61,7 @@ func (cs *Claims) add(c *Claim) {
 	}
 }
 
-// remove takes a claim out; false if it was not in.
+// remove removes a claim. It returns false if there was no such claim.
 func (cs *Claims) remove(c *Claim) bool {
 	i := slices.Index(cs.all, c)
 	if i < 0 {
@@ -73,7 +74,7 @@ func (cs *Claims) remove(c *Claim) bool {
 	return true
 }
 
-// hold notes that the host has committed itself to the claim, with these devices.
+// hold notes that the host has reserved these devices for the claim.
 func (cs *Claims) hold(c *Claim, devices []string) {
 	if c.State == Queued {
 		cs.queued--
@@ -82,7 +83,7 @@ func (cs *Claims) hold(c *Claim, devices []string) {
 	cs.owed = append(cs.owed, taken{need: c.Need, devices: devices})
 }
 
-// IDs lists the ids of the claims, oldest first.
+// IDs returns the ids of the claims, oldest first.
 func (cs *Claims) IDs() []uint64 {
 	ids := make([]uint64, len(cs.all))
 	for i, c := range cs.all {
@@ -91,11 +92,11 @@ func (cs *Claims) IDs() []uint64 {
 	return ids
 }
 
-// Queued counts the claims that queue.
+// Queued returns how many claims are queued.
 func (cs *Claims) Queued() int { return cs.queued }
 
-// LastQueued is the claim that gives way to one that ranks before it: the MaxQueued-th by rank of those that queue;
-// nil if fewer do. Those behind it stay: they were offered to the host since they fitted there.
+// LastQueued returns the queued claim that a task with a better rank may replace: the MaxQueued-th by rank. It returns
+// nil if fewer are queued. Claims behind that one stay: they were queued because they fitted at the host at the time.
 func (cs *Claims) LastQueued() *Claim {
 	if cs.queued < MaxQueued {
 		return nil
@@ -110,8 +111,8 @@ func (cs *Claims) LastQueued() *Claim {
 	return queued[MaxQueued-1]
 }
 
-// None says whether there is no claim, and nothing waits for the host's lease.
+// None says whether there is no claim and no task waits for the host's lease.
 func (cs *Claims) None() bool { return len(cs.all)+cs.unleased == 0 }
 
-// full says whether there are as many claims as may be.
+// full says whether there is no room for a further claim.
 func (cs *Claims) full() bool { return len(cs.all)+cs.unleased >= maxClaims }

@@ -1,6 +1,6 @@
 package fleet
 
-// Classes: in which class of hosts, as hosts advertise them, a request is looked for.
+// Classes: which of the classes that hosts advertise is searched for a request.
 
 import (
 	"strings"
@@ -9,8 +9,8 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// ClassFor is the class of hosts in which hosts for a job are looked for. If the job names one host, it is that of the
-// name: a search of a wider class may not find that one host among many.
+// ClassFor returns the class that is searched for hosts of a job. If the job names one host, it is the class of that
+// name: a search of a wider class may not find the one host among many.
 func ClassFor(s job.Spec) string {
 	if len(s.NodeList) == 1 && job.CheckLabel(nameLabel, s.NodeList[0]) == nil {
 		return lease.NameClass(s.NodeList[0])
@@ -18,8 +18,8 @@ func ClassFor(s job.Spec) string {
 	return lease.ClassOf(s.Resources, demanded(s.Constraint))
 }
 
-// demanded are the labels, with their values, that a host must have to meet the constraint. It is empty if the
-// constraint is more than a list of such demands.
+// demanded returns the labels, with their values, that a host must have to meet the constraint. It is empty if the
+// constraint is more than a list of labels that must all be there.
 func demanded(constraint string) map[string]string {
 	c, err := job.ParseConstraint(constraint)
 	if err != nil || strings.ContainsAny(constraint, "|!") {

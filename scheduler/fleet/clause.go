@@ -1,7 +1,7 @@
 package fleet
 
-// Clauses: what a request demands of a host, one by one. The same test decides whether a host will do, and explains
-// why it will not.
+// Clauses: what a request demands of a host, one by one. The same test decides whether a host meets a demand, and
+// explains why it does not.
 
 import (
 	"fmt"
@@ -18,19 +18,19 @@ import (
 // Clause is one demand on a host.
 type Clause struct {
 	Text string // for people: "memory: 8GiB"
-	// Test says why the host does not meet the demand; empty if it does. It looks at what the host could ever give,
-	// not at what is free.
+	// Test returns why the host does not meet the demand; empty if it does. It compares with what the host has, not
+	// with what is free.
 	Test   func(p *lease.Profile) string
-	amount bool // of CPUs or memory: compared as a footprint where that is quicker
+	amount bool // of CPUs or memory: searches compare footprints instead, which is faster
 }
 
-// nameLabel is a node's name among its labels.
+// nameLabel is the label that holds the name of a node.
 const nameLabel = "name"
 
 // minSuffix is the shortest end of a peer id that may stand for it.
 const minSuffix = 4
 
-// ClausesOf are the demands of a job. The error says what is wrong with its constraint.
+// ClausesOf returns the demands of a job. The error says what is wrong with its constraint.
 func ClausesOf(s job.Spec) ([]Clause, error) {
 	out := append([]Clause{driverClause(s)}, mountClauses(s)...)
 	out = append(out, resourceClauses(s.Resources)...)
@@ -65,7 +65,7 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 	return out, nil
 }
 
-// driverClause asks for what runs the task: a Docker engine if it has an image, else a host that starts processes.
+// driverClause demands a Docker engine if the task has an image, else a host that starts processes.
 func driverClause(s job.Spec) Clause {
 	driver := lease.DriverExec
 	if s.Image != "" {
@@ -84,7 +84,7 @@ func driverClause(s job.Spec) Clause {
 	}}
 }
 
-// mountClauses ask, for each directory that the job mounts, for a host that lets containers see it.
+// mountClauses demand a host that allows each mount of the job.
 func mountClauses(s job.Spec) []Clause {
 	var out []Clause
 	for _, text := range s.Mounts {
@@ -105,6 +105,7 @@ func mountClauses(s job.Spec) []Clause {
 	return out
 }
 
+// resourceClauses demand the CPUs, the memory and the GPUs.
 func resourceClauses(need job.Resources) []Clause {
 	var out []Clause
 	if need.CPUs > 0 {
@@ -137,7 +138,7 @@ func resourceClauses(need job.Resources) []Clause {
 	return out
 }
 
-// hasText names the devices of a host that has too few that fit: "has 2 × h100-80gb, none of them fits".
+// hasText describes the devices of a host that has too few that fit: "has 2 × h100-80gb, none of them fits".
 func hasText(devices []gpu.Device, fitting int) string {
 	text := fmt.Sprintf("has %d × %s", len(devices), devices[0].Class)
 	switch fitting {
@@ -162,7 +163,7 @@ func meeting(devices []gpu.Device, need job.Resources) int {
 	return n
 }
 
-// gpuText is "2 × h100 ≥ 80GB".
+// gpuText describes the GPUs of a need: "2 × h100 ≥ 80GB".
 func gpuText(need job.Resources) string {
 	text := fmt.Sprint(need.GPUs)
 	if need.GPUShare > 0 {
@@ -177,6 +178,7 @@ func gpuText(need job.Resources) string {
 	return text
 }
 
+// labelsOf returns the labels of a host, its name among them.
 func labelsOf(p *lease.Profile) map[string]string {
 	labels := make(map[string]string, len(p.Labels)+1)
 	maps.Copy(labels, p.Labels)
@@ -184,7 +186,8 @@ func labelsOf(p *lease.Profile) map[string]string {
 	return labels
 }
 
-// isNode says whether the name is the host's: its name, a glob that matches it, its peer id, or the end of that.
+// isNode says whether a name that a user gave is that of the host: its name, a glob that matches its name, its peer id,
+// or the end of its peer id.
 func isNode(p *lease.Profile, name string) bool {
 	if name == p.Name || name == string(p.Peer) {
 		return true

@@ -12,15 +12,17 @@ import (
 
 // Devices are those of one host, and which of them are free.
 type Devices struct {
-	// alike is a device that all of the host's are like, as far as a need can tell; nil if they differ, or if they
-	// are parts of others. Hosts with the same devices share it: a placement that looks at many hosts reads it once.
+	// alike stands for each device of the host, if no need can tell them apart. It is nil if they differ, or if they
+	// are parts of other devices. Hosts with the same devices share it, so that a placement that looks at many hosts
+	// reads less memory.
 	alike  *gpu.Device
-	listed bool // all has each device that is free
+	listed bool // each free device is one of all
 	all    []gpu.Device
-	ofFree []*gpu.Device // of each free device that of all; nil if all does not have it
+	ofFree []*gpu.Device // for each free device, the same device in all; nil if all does not have it
 	byUUID map[string]gpu.Device
 }
 
+// devicesOf returns the devices of a profile.
 func devicesOf(all []gpu.Device) Devices {
 	d := Devices{all: all, byUUID: make(map[string]gpu.Device, len(all))}
 	for _, g := range all {
@@ -35,7 +37,7 @@ func devicesOf(all []gpu.Device) Devices {
 	return d
 }
 
-// kind is all of a device that a need can tell from others.
+// kind is what a need can tell of a device.
 type kind struct {
 	model, class, parent string
 	memory               job.Size
@@ -43,7 +45,7 @@ type kind struct {
 
 func kindOf(d *gpu.Device) kind { return kind{d.Model, d.Class, d.Parent, d.Memory} }
 
-// setFree takes the host's word on which devices are free.
+// setFree takes in which devices are free.
 func (d *Devices) setFree(free []lease.FreeGPU) {
 	d.ofFree, d.listed = d.ofFree[:0], true
 	for _, g := range free {
@@ -56,16 +58,16 @@ func (d *Devices) setFree(free []lease.FreeGPU) {
 	}
 }
 
-// Alike is a device that all of the host's are like, as far as a need can tell; nil if they differ.
+// Alike returns a device that stands for each device of the host, if no need can tell them apart; nil if they differ.
 func (d *Devices) Alike() *gpu.Device { return d.alike }
 
-// Fit chooses devices with which the need can be met from what is free of the host. If it cannot be met, lack is
-// what there is too little of: "cpus", "memory" or "gpus".
+// Fit chooses devices for the need from what is free at the host. If the need does not fit, lack is the resource that
+// is short: "cpus", "memory" or "gpus".
 func (d *Devices) Fit(need job.Resources, free *lease.Free) (chosen []string, lack string) {
 	return fits(need, free, d.byUUID)
 }
 
-// Suffices says whether Fit finds devices, without choosing them. The devices of free are those that the host told
+// Suffices says whether the need fits, without choosing devices. The devices of free must be those that the host listed
 // last, in the same order.
 func (d *Devices) Suffices(need job.Resources, free *lease.Free) bool {
 	if free.CPUs < need.CPUs || free.Memory < need.Memory {
@@ -92,10 +94,10 @@ func (d *Devices) Suffices(need job.Resources, free *lease.Free) bool {
 	return false
 }
 
-// enough says whether the need accepts n of the free devices. It takes milli thousandths of each.
+// enough says whether n of the free devices meet the need. The need takes milli thousandths of each.
 func (d *Devices) enough(need job.Resources, milli, n int, free []lease.FreeGPU) bool {
-	var like *gpu.Device // the device that was looked at last, and what came of it
-	meets := false
+	var like *gpu.Device // the device that was compared last
+	meets := false       // whether it met the need
 	for i := range free {
 		g, x := &free[i], d.ofFree[i]
 		if x == nil || g.Milli < milli || g.Memory < need.GPUMemory {
@@ -113,8 +115,8 @@ func (d *Devices) enough(need job.Resources, milli, n int, free []lease.FreeGPU)
 	return false
 }
 
-// sound says whether the devices could meet the need without those in quarantine. Nothing is kept for a claim that
-// waits for a repair.
+// sound says whether the devices without those in quarantine could meet the need. If they could not, the need waits for
+// a repair, and nothing is kept free for it.
 func (d *Devices) sound(need job.Resources, quarantine []string) bool {
 	n := gpusOf(need)
 	if n == 0 || len(quarantine) == 0 {
@@ -125,8 +127,7 @@ func (d *Devices) sound(need job.Resources, quarantine []string) bool {
 	}), need) >= n
 }
 
-// LacksQuarantined says whether the need does not fit what is free, and would if the host gave the devices in
-// quarantine away, too.
+// LacksQuarantined says whether the need does not fit now, but would if the devices in quarantine were free as well.
 func (d *Devices) LacksQuarantined(need job.Resources, free *lease.Free) bool {
 	if len(free.Quarantined) == 0 {
 		return false

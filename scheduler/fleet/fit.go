@@ -1,6 +1,6 @@
 package fleet
 
-// Fits: whether a need can be met from what is free, with which devices, and what is left then.
+// Fits: whether a need fits into what is free, with which devices, and what is left then.
 
 import (
 	"slices"
@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// gpusOf is how many devices the need takes, whole or in part.
+// gpusOf returns how many devices the need takes, whole or in part.
 func gpusOf(need job.Resources) int {
 	if need.GPUShare > 0 {
 		return 1
@@ -18,11 +18,10 @@ func gpusOf(need job.Resources) int {
 	return need.GPUs
 }
 
-// wholeMilli is a device of which nothing is promised, in thousandths.
+// wholeMilli is a wholly free device, in thousandths.
 const wholeMilli = 1000
 
-// fits chooses devices with which the need can be met from what is free. If it cannot be met, it says what there is
-// too little of.
+// fits chooses devices for the need from what is free. If the need does not fit, it returns the resource that is short.
 func fits(need job.Resources, free *lease.Free, devices map[string]gpu.Device) ([]string, string) {
 	switch {
 	case free.CPUs < need.CPUs:
@@ -41,11 +40,11 @@ func fits(need job.Resources, free *lease.Free, devices map[string]gpu.Device) (
 	return chosen[:n], ""
 }
 
-// choose lists the free devices that the need accepts. Those of which most is promised come first, so that shares fill
-// a device before they begin another; of those that are equally free, those with the least memory.
+// choose returns the free devices that meet the need. The least free come first, so that shares of a GPU fill one
+// device before they take another. Of equally free devices those with the least memory come first.
 func choose(need job.Resources, free *lease.Free, devices map[string]gpu.Device) []string {
 	milli := shareMilli(need)
-	var able []lease.FreeGPU
+	able := make([]lease.FreeGPU, 0, len(free.GPUs))
 	for _, g := range free.GPUs {
 		d, known := devices[g.UUID]
 		if known && g.Milli >= milli && g.Memory >= need.GPUMemory && lease.GPUMeets(d, need) {
@@ -72,7 +71,7 @@ func choose(need job.Resources, free *lease.Free, devices map[string]gpu.Device)
 	return out
 }
 
-// shareMilli is how much of each device the need takes.
+// shareMilli returns how many thousandths of each device the need takes.
 func shareMilli(need job.Resources) int {
 	if need.GPUShare > 0 {
 		return max(int(need.GPUShare*wholeMilli), 1)
@@ -80,7 +79,7 @@ func shareMilli(need job.Resources) int {
 	return wholeMilli
 }
 
-// take subtracts the need from what is free; where there is less than the need, nothing is left.
+// take subtracts the need from what is free, but not below zero.
 func take(need job.Resources, free *lease.Free, chosen []string) {
 	free.CPUs = max(free.CPUs-need.CPUs, 0)
 	free.Memory = max(free.Memory-need.Memory, 0)

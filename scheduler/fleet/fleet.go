@@ -1,12 +1,12 @@
-// Package fleet is what one scheduler believes of the hosts: what each has, what is free there, what the scheduler's
-// own offers take of that, and which hosts a request could go to.
+// Package fleet is what one scheduler knows of the hosts: what each host has, what is free there, what the scheduler's
+// own offers take of that, and which hosts could run a request.
 //
-// Host is one host: its word, and the claims that offers have on it. Table holds the hosts so that a search over ten
-// thousand of them costs microseconds. Request is what a search looks for. All of it is soft: it is forgotten with
-// the daemon, and a host's next word may correct it.
+// A Host is one host: what it said last, and the claims of offers on it. A Table holds all hosts, so that a search of
+// ten thousand hosts takes microseconds. A Request is what a search is for. All of it is lost when the daemon ends, and
+// the next message of a host may correct it.
 //
-// Nothing here knows of jobs' states, of offers under way or of the journal, and nothing here acts: times are given,
-// and what follows is the scheduler's to do. A Table and its hosts are for one goroutine.
+// The package knows nothing of the states of jobs, of offers or of the journal. It does not act: callers pass in the
+// time, and the scheduler does what follows. A Table and its hosts are for one goroutine.
 //
 // See docs/adr, ADR 73.
 package fleet

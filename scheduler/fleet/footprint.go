@@ -1,24 +1,24 @@
 package fleet
 
-// Footprints: the part of a request and of a host that can be compared in a few instructions. Most hosts are ruled
-// out by it, without a closer look.
+// Footprints: three numbers of a request and of a host that are compared in a few instructions. They rule out most
+// hosts, so that a search takes a closer look at few.
 
 import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
-// Footprint counts what a request needs, or what a host has.
+// Footprint is what a request needs, or what a host has.
 type Footprint struct {
 	CPUs   int
-	GPUs   int      // devices: of a request those that it touches, of a host those of which something is left
+	GPUs   int      // devices that a request takes, whole or in part, or that a host has, whole or in part
 	Memory job.Size // of the host, not of its devices
 }
 
-// nothing is the footprint of a host that takes no task at all.
+// nothing is the footprint of a host that takes no task.
 var nothing = Footprint{CPUs: -1, GPUs: -1, Memory: -1}
 
-// FootprintOf counts what the need takes.
+// FootprintOf returns the footprint of a need.
 func FootprintOf(need job.Resources) Footprint {
 	return Footprint{CPUs: need.CPUs, GPUs: gpusOf(need), Memory: need.Memory}
 }
@@ -37,12 +37,13 @@ func footprintOfProfile(p *lease.Profile) Footprint {
 	return Footprint{CPUs: p.CPUs, GPUs: len(p.GPUs), Memory: p.Memory}
 }
 
-// Within says whether a request of this footprint may fit what is left. If not, it does not fit.
+// Within says whether a request of this footprint may fit into what is left. If it returns false, the request does not
+// fit; if true, it may still not fit.
 func (f Footprint) Within(left Footprint) bool {
 	return f.CPUs <= left.CPUs && f.GPUs <= left.GPUs && f.Memory <= left.Memory
 }
 
-// Least is the smaller of the two in each respect.
+// Least returns the smaller of each of the three numbers.
 func (f Footprint) Least(g Footprint) Footprint {
 	return Footprint{CPUs: min(f.CPUs, g.CPUs), GPUs: min(f.GPUs, g.GPUs), Memory: min(f.Memory, g.Memory)}
 }

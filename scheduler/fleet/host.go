@@ -1,6 +1,6 @@
 package fleet
 
-// One host: what it says of itself, and when this scheduler leaves it alone.
+// One host: what it said last, and when nothing is offered to it.
 
 import (
 	"time"
@@ -9,11 +9,11 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// Host is one host as this scheduler knows it. Its exported fields are to be read; methods change them.
+// Host is one host as this scheduler knows it. Other packages read its exported fields and change them by methods only.
 type Host struct {
-	// What a placement reads stands first, so that it is in the same few cache lines.
+	// The fields that a placement reads come first, so that they share few cache lines.
 	Local   bool // this daemon's own host
-	Up      bool // has a session and said Hello in it
+	Up      bool // has a session and has said Hello in it
 	Quotas  Quotas
 	left    left
 	Claims  Claims
@@ -21,38 +21,38 @@ type Host struct {
 
 	Peer     job.Peer
 	Profile  lease.Profile
-	Free     lease.Free // as it said last
+	Free     lease.Free // as the host said last
 	Draining bool
 	Detail   string    // why it is draining, for people
-	Seen     time.Time // last heard of
-	Leases   uint64    // renewals of its leases that were answered
+	Seen     time.Time // when a message of the host came last
+	Leases   uint64    // counts the answered renewals of its leases
 
-	seq    uint64 // of its last Availability in this session
-	hellos uint64
+	seq    uint64 // of the last Availability in this session
+	hellos uint64 // counts the sessions
 	pauses pauses
 	row    row
 }
 
-// pauses say when a host is offered nothing, though it is open.
+// pauses hold when nothing is offered to a host although it is open.
 type pauses struct {
-	misses    int       // claims in a row that it declined for lack of the room that it had told
-	refusals  int       // claims in a row that it did not let queue
-	leaseless bool      // it committed itself without a live lease: it is offered nothing before it has one
-	until     time.Time // it is offered nothing before
+	misses    int       // direct claims in a row that the host declined for lack of room that it had reported
+	refusals  int       // claims in a row that the host did not let queue
+	leaseless bool      // the host committed without a live lease: nothing is offered to it before it has one
+	until     time.Time // nothing is offered to it before
 }
 
-// row is the host's place in its table.
+// row is the place of the host in its table.
 type row struct {
 	slot    int
-	changed *changed // of the table; nil once the host was forgotten
+	changed *changed // of the table; nil once the host is forgotten
 	listed  bool     // in changed
-	lastOut *Claim   // the claim that gives way to one that ranks before it; nil if there is a place
+	lastOut *Claim   // the queued claim that a task with a better rank may replace; nil if the queue has a place
 }
 
-// changed lists the hosts whose row in the table is to be counted again.
+// changed lists the hosts whose rows in the table are out of date.
 type changed struct{ hosts []*Host }
 
-// Name is what people call the host: its peer id, shortened, if it has told no name.
+// Name returns the name of the host for people: a short form of its peer id if it has none.
 func (h *Host) Name() string {
 	if h.Profile.Name != "" {
 		return h.Profile.Name
@@ -60,10 +60,10 @@ func (h *Host) Name() string {
 	return h.Peer.Short()
 }
 
-// Open says whether the host takes new tasks, as far as it has told.
+// Open says whether the host takes new tasks, by what it said last.
 func (h *Host) Open() bool { return h.Up && !h.Draining && h.Profile.Worker }
 
-// hello begins a session.
+// hello takes in the message that begins a session.
 func (h *Host) hello(m lease.Hello, now time.Time) {
 	m.Profile.Peer = h.Peer
 	h.Profile, h.Up, h.Draining, h.Detail, h.seq, h.Seen = m.Profile, true, false, "", 0, now
@@ -72,7 +72,7 @@ func (h *Host) hello(m lease.Hello, now time.Time) {
 	h.SetFree(m.Free)
 }
 
-// Availability takes the host's word; false if a newer one has come before.
+// Availability takes in what is free. It returns false if a newer message has come before.
 func (h *Host) Availability(m lease.Availability) bool {
 	if m.Seq != 0 && m.Seq <= h.seq {
 		return false
@@ -82,23 +82,24 @@ func (h *Host) Availability(m lease.Availability) bool {
 	return true
 }
 
-// Heard notes that the host said something.
+// Heard notes that a message of the host came.
 func (h *Host) Heard(now time.Time) { h.Seen = now }
 
-// Down ends the session: nothing is free there.
+// Down ends the session. Nothing counts as free there any more.
 func (h *Host) Down(now time.Time) {
 	h.Up, h.Seen = false, now
 	h.SetFree(lease.Free{})
 }
 
-// SetFree takes the host's word on what is free. All that it committed itself to is in it.
+// SetFree takes in what is free. What the host has reserved is not part of it.
 func (h *Host) SetFree(f lease.Free) {
 	h.Free, h.Claims.owed = f, nil
 	h.Devices.setFree(f.GPUs)
 	h.Touch()
 }
 
-// Touch has the host's row in the table counted again: something that it rests on has changed, if only the time.
+// Touch marks the row of the host in the table as out of date. It is called when anything that the row depends on has
+// changed, and when a pause is over.
 func (h *Host) Touch() {
 	h.left.forget()
 	if h.row.changed != nil && !h.row.listed {
@@ -107,44 +108,44 @@ func (h *Host) Touch() {
 	}
 }
 
-// Left is what is left of the host's word after all claims but the queued ones. It is valid until the host changes.
+// Left returns what is free less all claims but the queued ones. It is valid until the host changes.
 func (h *Host) Left() *lease.Free { return h.left.count(&h.Free, &h.Claims) }
 
-// LeftFor is what is left for a request of the rank: less the queued claims that come before it, too. It is valid
+// LeftFor returns what is free for a request of this rank: Left less the queued claims that rank before it. It is valid
 // until the host changes.
 func (h *Host) LeftFor(r *Rank) *lease.Free {
 	return h.left.countFor(r, &h.Free, &h.Claims, &h.Devices)
 }
 
-// Claim adds a claim, which is direct or queued.
+// Claim adds a direct or queued claim.
 func (h *Host) Claim(c *Claim) {
 	h.Claims.add(c)
 	h.Quotas.ask(c)
 	h.Touch()
 }
 
-// Unclaim takes a claim away. What the host has committed itself to stays taken until it next says what is free.
+// Unclaim removes a claim. What the host has reserved for it counts as taken until the host next says what is free.
 func (h *Host) Unclaim(c *Claim) {
 	if h.Claims.remove(c) {
 		h.Touch()
 	}
 }
 
-// Hold turns a claim into one that the host has committed itself to, with these devices.
+// Hold notes that the host has reserved these devices for the claim: it has committed.
 func (h *Host) Hold(c *Claim, devices []string) {
 	h.Claims.hold(c, devices)
 	h.pauses.misses, h.pauses.refusals = 0, 0
 	h.Touch()
 }
 
-// SetUnleased says how many tasks wait, besides the claims, until the host has a lease.
+// SetUnleased sets how many tasks without a claim wait until the host has a lease.
 func (h *Host) SetUnleased(n int) {
 	h.Claims.unleased = n
 	h.Touch()
 }
 
-// Missed notes that the host had no room for a claim where it had told some, or that it did not let the claim queue.
-// It returns how often that happened in a row.
+// Missed notes that the host declined a direct claim for lack of room that it had reported, or that it did not let a
+// claim queue. It returns how often in a row that has happened.
 func (h *Host) Missed(c *Claim) (times int) {
 	if c.State == Queued {
 		h.pauses.refusals++
@@ -154,22 +155,22 @@ func (h *Host) Missed(c *Claim) (times int) {
 	return h.pauses.misses
 }
 
-// Pause has nothing offered to the host before then.
+// Pause has nothing offered to the host before this time.
 func (h *Host) Pause(until time.Time) {
 	h.pauses.until = until
 	h.Touch()
 }
 
-// PausedUntil is when the host may be offered something again; a time in the past if it may be now.
+// PausedUntil returns when the host may be offered something again. The time is in the past if it may be now.
 func (h *Host) PausedUntil() time.Time { return h.pauses.until }
 
-// Leaseless has nothing offered to the host before Leased: it committed itself without a live lease.
+// Leaseless has nothing offered to the host before Leased, because it committed without a live lease.
 func (h *Host) Leaseless() {
 	h.pauses.leaseless = true
 	h.Touch()
 }
 
-// Leased has the host offered tasks again; false if they were offered all along.
+// Leased ends what Leaseless began. It returns false if there is nothing to end.
 func (h *Host) Leased() bool {
 	was := h.pauses.leaseless
 	if was {
@@ -179,5 +180,5 @@ func (h *Host) Leased() bool {
 	return was
 }
 
-// Renewed notes that a renewal of the host's lease was answered.
+// Renewed counts an answered renewal of the host's lease.
 func (h *Host) Renewed() { h.Leases++ }

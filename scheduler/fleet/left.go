@@ -1,6 +1,6 @@
 package fleet
 
-// What is left of a host: its word, less the claims on it.
+// What is left of a host: what is free by its last message, less the claims on it.
 
 import (
 	"slices"
@@ -8,19 +8,19 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// left is worked out when it is asked for, and kept until it is forgotten.
+// left is worked out on demand, and kept until the host changes.
 type left struct {
-	known  bool       // room is
-	queues bool       // behind and last are
-	room   lease.Free // less all claims but the queued ones
-	behind lease.Free // less the queued ones, too
-	last   *Rank      // of the last queued claim; nil if none queues
+	known  bool       // room is worked out
+	queues bool       // behind and last are worked out
+	room   lease.Free // what is free less all claims but the queued ones
+	behind lease.Free // room less the queued claims
+	last   *Rank      // of the last queued claim; nil if none is queued
 }
 
-// forget has all worked out again. The memory for the devices is used again.
+// forget has everything worked out again on demand.
 func (l *left) forget() { l.known, l.queues = false, false }
 
-// count takes all claims but the queued ones from what the host told.
+// count subtracts all claims but the queued ones from what the host said.
 func (l *left) count(told *lease.Free, cs *Claims) *lease.Free {
 	if l.known {
 		return &l.room
@@ -39,7 +39,7 @@ func (l *left) count(told *lease.Free, cs *Claims) *lease.Free {
 	return &l.room
 }
 
-// countFor takes the queued claims that come before the rank as well.
+// countFor also subtracts the queued claims that rank before r.
 func (l *left) countFor(r *Rank, told *lease.Free, cs *Claims, d *Devices) *lease.Free {
 	room := l.count(told, cs)
 	if cs.queued == 0 {
@@ -56,8 +56,8 @@ func (l *left) countFor(r *Rank, told *lease.Free, cs *Claims, d *Devices) *leas
 	return &free
 }
 
-// lessQueued is what is left when all that queue before the rank have what they need, or as much of it as there is;
-// for nil, all that queue. last is the last of them.
+// lessQueued returns what is left of room once the queued claims that rank before this rank have what they need, or as
+// much of it as there is. If before is nil, all queued claims count. last is the rank of the last of them.
 func lessQueued(room *lease.Free, cs *Claims, d *Devices, before *Rank) (free lease.Free, last *Rank) {
 	free = *room
 	free.GPUs = slices.Clone(room.GPUs)

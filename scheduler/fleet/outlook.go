@@ -1,6 +1,6 @@
 package fleet
 
-// How a request stands with the known hosts, for people.
+// For people: how many of the known hosts could run a request, and what the others lack.
 
 import (
 	"slices"
@@ -8,22 +8,22 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// Outlook is how a shape stands with the known hosts.
+// Outlook counts the known hosts by what they have for a shape.
 type Outlook struct {
-	Able        int            // hosts that could ever run it
-	Open        int            // of them take tasks
-	Fits        int            // of those have what it needs free
-	Quota       string         // what one of these says of its user's quota
-	Quarantined []string       // open hosts that lack just what they have in quarantine; at most maxQuarantined
-	Lack        map[string]int // open hosts by what they lack: "cpus", "memory" or "gpus"
-	Draining    int            // of Able
-	Detail      string         // why one of the draining takes nothing
+	Able        int            // hosts that could ever run the shape
+	Open        int            // of Able: those that take tasks
+	Fits        int            // of Open: those where it fits now, and the quota allows it
+	Quota       string         // why the quota does not allow it at a host where it fits
+	Quarantined []string       // of Open: names of those that lack only devices in quarantine; at most maxQuarantined
+	Lack        map[string]int // of Open: how many lack "cpus", "memory" or "gpus"
+	Draining    int            // of Able: those that have a session and take no tasks
+	Detail      string         // why one of the draining hosts takes no tasks
 }
 
-// maxQuarantined bounds the hosts that an outlook names.
+// maxQuarantined bounds the names in an Outlook.
 const maxQuarantined = 32
 
-// Outlook looks at all known hosts.
+// Outlook compares the shape with all known hosts.
 func (t *Table) Outlook(s *Shape) Outlook {
 	x := Outlook{Lack: map[string]int{}}
 	for h := range t.Candidates(s) {
@@ -41,6 +41,7 @@ func (t *Table) Outlook(s *Shape) Outlook {
 	return x
 }
 
+// add counts an open host.
 func (x *Outlook) add(h *Host, s *Shape) {
 	x.Open++
 	switch {
@@ -67,7 +68,7 @@ func (t *Table) AnyMeets(clauses []Clause) bool {
 	return slices.ContainsFunc(t.all, func(h *Host) bool { return h != nil && Meets(clauses, &h.Profile) })
 }
 
-// Explain says clause by clause which of the hosts meet it, and why the others do not.
+// Explain says for each clause how many of the hosts meet it, and why the others do not.
 func Explain(clauses []Clause, hosts []*Host) []lease.Clause {
 	out := make([]lease.Clause, 0, len(clauses))
 	for _, c := range clauses {

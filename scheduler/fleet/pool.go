@@ -1,6 +1,6 @@
 package fleet
 
-// Pools: which hosts could ever run a request, found out once for all requests that demand the same.
+// Pools: which hosts could ever run a request, worked out once for all requests with the same demands.
 
 import (
 	"fmt"
@@ -9,28 +9,27 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Pool is the set of the hosts that meet a request's clauses, but for its numbers of CPUs and bytes of memory.
+// Pool is the set of hosts that meet the clauses of a request, except those on the amount of CPUs and memory.
 type Pool struct {
 	key     string
 	clauses []Clause
-	has     bitset // slots
-	shapes  int    // that look for hosts in it
+	has     bitset // the slots of these hosts
+	shapes  int    // that use the pool
 }
 
-// PoolKey names the clauses of a request, but for its numbers of CPUs and bytes of memory. Each part is quoted, so
-// that no two requests run together.
+// PoolKey names the pool of a request. Each part is quoted, so that different requests have different keys.
 func PoolKey(s job.Spec) string {
 	r := s.Resources
 	return fmt.Sprintf("%d %g %q %d %q %q %q %t %q",
 		r.GPUs, r.GPUShare, r.GPUModel, r.GPUMemory, s.Constraint, s.NodeList, s.Exclude, s.Image != "", s.Mounts)
 }
 
-// withoutAmounts leaves out what a footprint compares.
+// withoutAmounts leaves out the clauses that a footprint compares.
 func withoutAmounts(clauses []Clause) []Clause {
 	return slices.DeleteFunc(slices.Clone(clauses), func(c Clause) bool { return c.amount })
 }
 
-// bitset is a set of small numbers.
+// bitset is a set of small non-negative numbers.
 type bitset []uint64
 
 func (b bitset) at(i int) bool { return i>>6 < len(b) && b[i>>6]&(1<<(i&63)) != 0 }

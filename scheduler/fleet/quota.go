@@ -1,7 +1,7 @@
 package fleet
 
-// Quotas: that a user may not hold more at a host is a fact about the two. It is kept at the host, so that all tasks
-// of the user know it and one of them asks for all.
+// Quotas: what a host has refused to a user because of what the user's tasks hold there. It is kept with the host, so
+// that all tasks of the user know it, and one of them asks again for all.
 
 import (
 	"slices"
@@ -12,36 +12,37 @@ import (
 const (
 	// quotaMost bounds the needs that are remembered as refused for one user at one host.
 	quotaMost = 8
-	// maxQuotas bounds the users of whom a host's refusals are remembered.
+	// maxQuotas bounds the users whose refusals are remembered for one host.
 	maxQuotas = 1024
 )
 
-// Quotas are what one host has refused to users for the sum of what each holds there.
+// Quotas holds what one host has refused to users because of their quotas.
 type Quotas struct {
 	users map[string]*quota
-	seq   uint64 // rises with each refusal and with each quota that is opened
+	seq   uint64 // counts the refusals and the quotas that were opened
 }
 
 type quota struct {
-	refused []job.Resources // the user gets none of these, nor more
-	probe   uint64          // the claim that finds out whether the user gets them now; 0: none
-	open    bool            // the user may hold less there by now: a probe may go
-	why     string          // the host's own word, for people
+	refused []job.Resources // the host refused each of these needs, and would refuse larger ones
+	probe   uint64          // the id of the claim that finds out whether the host still refuses; 0: none
+	open    bool            // a probe may be sent: the user may hold less there now
+	why     string          // the reason that the host gave, for people
 	asked   int             // refusals since the host last said that the user holds less
-	seq     uint64          // of Quotas when it was last refused or opened
+	seq     uint64          // Quotas.seq when the quota was last refused or opened
 }
 
-// covers says whether the host refused this need, or one that is no larger.
+// covers says whether the host refused this need, or one that is not larger.
 func (q *quota) covers(need job.Resources) bool {
 	return slices.ContainsFunc(q.refused, func(r job.Resources) bool {
 		return r.CPUs <= need.CPUs && r.Memory <= need.Memory && milliOf(r) <= milliOf(need)
 	})
 }
 
-// milliOf is how many thousandths of devices the need holds.
+// milliOf returns how many thousandths of devices the need takes in all.
 func milliOf(need job.Resources) int { return gpusOf(need) * shareMilli(need) }
 
-// over is why the host would refuse the user's need; empty if it is not known to, or if a task may find out.
+// over returns why the host would refuse the need to the user. It is empty if the host is not known to refuse it, or if
+// a task may find out.
 func (qs *Quotas) over(user string, need job.Resources) string {
 	q := qs.users[user]
 	if q == nil || !q.covers(need) || q.open && q.probe == 0 {
@@ -50,8 +51,9 @@ func (qs *Quotas) over(user string, need job.Resources) string {
 	return q.why
 }
 
-// Refuse remembers that the host refused the need to the user. times is how often it did since it last said that the
-// user holds less. At the bound of users the one who was refused longest ago is forgotten; it is empty otherwise.
+// Refuse notes that the host refused the need to the user. times is how often it did so since it last said that the
+// user holds less. At the bound of users the one who was refused longest ago is forgotten, and is returned as
+// forgotten.
 func (qs *Quotas) Refuse(user string, need job.Resources, why string) (times int, forgotten string) {
 	q := qs.users[user]
 	if q == nil {
@@ -76,7 +78,7 @@ func (qs *Quotas) Refuse(user string, need job.Resources, why string) (times int
 	return q.asked, forgotten
 }
 
-// refuse adds a need. Those that are no smaller go: they are refused with it.
+// refuse adds a need to those that are refused. Needs that are not smaller are dropped: they are refused with it.
 func (q *quota) refuse(need job.Resources) {
 	if q.covers(need) {
 		return
@@ -92,6 +94,7 @@ func (q *quota) refuse(need job.Resources) {
 	q.refused = append(q.refused, need)
 }
 
+// smaller returns a need that is not larger than either.
 func smaller(a, b job.Resources) job.Resources {
 	if milliOf(b) < milliOf(a) {
 		a.GPUs, a.GPUShare = b.GPUs, b.GPUShare
@@ -100,6 +103,7 @@ func smaller(a, b job.Resources) job.Resources {
 	return a
 }
 
+// oldest returns the user whose quota was refused or opened longest ago.
 func (qs *Quotas) oldest() string {
 	oldest := ""
 	for user, q := range qs.users {
@@ -110,14 +114,14 @@ func (qs *Quotas) oldest() string {
 	return oldest
 }
 
-// Ease notes the host's word that the user holds less there. The refusals are counted anew.
+// Ease notes the host's word that the user holds less there. It resets the count of refusals.
 func (qs *Quotas) Ease(user string) {
 	if q := qs.users[user]; q != nil {
 		q.asked = 0
 	}
 }
 
-// Open lets one claim of the user ask the host again. It is false if the host has refused nothing.
+// Open lets one claim of the user be a probe. It returns false if the host has refused the user nothing.
 func (qs *Quotas) Open(user string) bool {
 	q := qs.users[user]
 	if q == nil {
@@ -129,29 +133,29 @@ func (qs *Quotas) Open(user string) bool {
 	return true
 }
 
-// Forget drops what was refused to the user.
+// Forget forgets what was refused to the user.
 func (qs *Quotas) Forget(user string) { delete(qs.users, user) }
 
-// Clear drops all refusals of the host.
+// Clear forgets all refusals of the host.
 func (qs *Quotas) Clear() { clear(qs.users) }
 
-// Users counts those to whom something is refused.
+// Users returns to how many users something is refused.
 func (qs *Quotas) Users() int { return len(qs.users) }
 
-// ask notes that the claim finds out for its user's other tasks whether the user may hold more there.
+// ask makes the claim the probe of its user's quota, if one may be sent.
 func (qs *Quotas) ask(c *Claim) {
 	if q := qs.users[c.User]; q != nil && q.open && q.covers(c.Need) {
 		q.probe = c.ID
 	}
 }
 
-// IsProbe says whether the claim finds out for its user's other tasks whether the user may hold more there.
+// IsProbe says whether the claim is a probe: it finds out whether the host still refuses.
 func (qs *Quotas) IsProbe(c *Claim) bool {
 	q := qs.users[c.User]
 	return q != nil && q.probe == c.ID
 }
 
-// Probed ends the probe if the claim is one: the next task may ask. It says whether the claim was one.
+// Probed ends the probe if the claim is one, so that the next claim may be one. It returns whether the claim was one.
 func (qs *Quotas) Probed(c *Claim) bool {
 	if !qs.IsProbe(c) {
 		return false

@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Rank is where a task stands among all: priority, then age, then name. No two tasks share one.
+// Rank orders tasks: by priority, then age, then job id and index. No two tasks have the same rank.
 type Rank struct {
 	Priority int // the highest first
 	Born     time.Time
@@ -18,7 +18,7 @@ type Rank struct {
 	Task     int // its index in the job
 }
 
-// Compare is less than 0 if r comes before q, and 0 only for the same task.
+// Compare returns a number below 0 if r comes before q, and 0 only for the same task.
 func (r *Rank) Compare(q *Rank) int {
 	return cmp.Or(cmp.Compare(q.Priority, r.Priority), r.Born.Compare(q.Born),
 		cmp.Compare(r.Job, q.Job), cmp.Compare(r.Task, q.Task))

@@ -1,13 +1,13 @@
 package fleet
 
-// Searches of the table: the hosts that could run a request, that have room for it now, or a place in their queue.
+// Searches of the table: hosts that could ever run a request, that have room for it now, or where it may queue.
 
-// Could says whether the host could ever run the shape, as far as it is known.
+// Could says whether the host could ever run the shape, by what is known of it.
 func (t *Table) Could(s *Shape, h *Host) bool {
 	return s.Pool.has.at(h.row.slot) && s.Foot.Within(t.most[h.row.slot]) && !s.refusedBy(h)
 }
 
-// Candidates are the known hosts that could ever run the shape.
+// Candidates iterates over the known hosts that could ever run the shape.
 func (t *Table) Candidates(s *Shape) func(yield func(*Host) bool) {
 	return func(yield func(*Host) bool) {
 		for _, h := range t.all {
@@ -18,7 +18,7 @@ func (t *Table) Candidates(s *Shape) func(yield func(*Host) bool) {
 	}
 }
 
-// AnyOpen says whether one of the hosts that could run the shape takes tasks at all.
+// AnyOpen says whether any host that could run the shape takes tasks.
 func (t *Table) AnyOpen(s *Shape) bool {
 	for h := range t.Candidates(s) {
 		if h.Open() {
@@ -28,7 +28,8 @@ func (t *Table) AnyOpen(s *Shape) bool {
 	return false
 }
 
-// WithRoom are the hosts in which the shape may fit now, from the slot on and round.
+// WithRoom iterates over the hosts where the shape may fit now. It begins at the slot from, and wraps around at the
+// last.
 func (t *Table) WithRoom(s *Shape, from int) func(yield func(*Host) bool) {
 	return func(yield func(*Host) bool) {
 		foot, left := s.Foot, t.left
@@ -45,11 +46,11 @@ func (t *Table) WithRoom(s *Shape, from int) func(yield func(*Host) bool) {
 	}
 }
 
-// queueLooks bounds the full hosts that are looked at for a place to queue. Where so many have none, the task waits
-// until one has.
+// queueLooks bounds the full hosts that one search looks at for a place in their queues. If none of them has one, the
+// task is parked until a host gets room or a place.
 const queueLooks = 256
 
-// WithQueue are the hosts at which the request may queue, from the slot on and round.
+// WithQueue iterates over hosts where the request may queue. It begins at the slot from, and wraps around at the last.
 func (t *Table) WithQueue(r *Request, from int) func(yield func(*Host) bool) {
 	return func(yield func(*Host) bool) {
 		looks := 0
@@ -70,7 +71,7 @@ func (t *Table) WithQueue(r *Request, from int) func(yield func(*Host) bool) {
 	}
 }
 
-// MayQueue says whether a task of the rank may queue at the host, if need be in place of the last that does.
+// MayQueue says whether a task of this rank may queue at the host, if need be in place of the last one that does.
 func (t *Table) MayQueue(h *Host, r *Rank) bool {
 	switch queue := t.queue[h.row.slot]; {
 	case queue == anybody:

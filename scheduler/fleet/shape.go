@@ -1,28 +1,28 @@
 package fleet
 
-// Requests as hosts see them.
+// Requests: what a task asks for.
 
 import (
 	"github.com/musterhq/muster/job"
 )
 
-// Shape is what a user asks for, in whichever of the user's jobs. Tasks of one Shape have the same candidates.
+// Shape is what a user asks for. All tasks of the user that ask for the same have one Shape, whatever their jobs.
 type Shape struct {
 	User string
-	Need job.Resources // with GPUModel as lease.ModelName gives it
+	Need job.Resources // its GPUModel is as lease.ModelName returns it
 	Foot Footprint     // of Need
-	Pool *Pool         // the hosts that meet the rest
-	// never holds the hosts that said that they can never run it, and by which of their Hellos.
+	Pool *Pool         // the hosts that meet the other clauses
+	// never holds the hosts that said that they can never run the shape, each with its Host.hellos at that time.
 	never map[job.Peer]uint64
 }
 
-// Request is a Shape that one task asks for.
+// Request is what one task asks for.
 type Request struct {
 	*Shape
 	Rank Rank
 }
 
-// Refuse notes the host's word that it can never run the shape. It holds until the host says Hello again.
+// Refuse notes the host's word that it can never run the shape. The word counts until the host says Hello again.
 func (s *Shape) Refuse(h *Host) {
 	if s.never == nil {
 		s.never = map[job.Peer]uint64{}
@@ -30,13 +30,13 @@ func (s *Shape) Refuse(h *Host) {
 	s.never[h.Peer] = h.hellos
 }
 
-// Forget drops what is remembered of a host that is not known any more.
+// Forget forgets the word of a host that is not known any more.
 func (s *Shape) Forget(h *Host) { delete(s.never, h.Peer) }
 
 func (s *Shape) refusedBy(h *Host) bool { return len(s.never) > 0 && s.never[h.Peer] == h.hellos }
 
-// OverQuota is why the host would refuse the shape for what its user holds there. It is empty if the host is not
-// known to, or if a task may find out.
+// OverQuota returns why the host would refuse the shape because of the user's quota. It is empty if the host is not
+// known to refuse it, or if a task may find out.
 func (s *Shape) OverQuota(h *Host) string {
 	if h.Quotas.Users() == 0 {
 		return ""
@@ -44,7 +44,7 @@ func (s *Shape) OverQuota(h *Host) string {
 	return h.Quotas.over(s.User, s.Need)
 }
 
-// FitsNow says whether the host could meet the request now.
+// FitsNow says whether the request fits at the host now.
 func (r *Request) FitsNow(h *Host) bool {
 	return !h.Claims.full() && h.Devices.Suffices(r.Need, h.LeftFor(&r.Rank))
 }

@@ -1,6 +1,6 @@
 package fleet
 
-// The table of known hosts: what a search compares first lies together.
+// The table of known hosts. What a search compares first is in slices of its own, so that it reads little memory.
 
 import (
 	"slices"
@@ -15,34 +15,42 @@ import (
 // Table is the known hosts. A host keeps its slot for as long as it is known.
 type Table struct {
 	all     []*Host     // by slot; nil where a host was forgotten
-	left    []Footprint // by slot: what is neither held nor promised; nothing if no offer may go there
-	most    []Footprint // by slot: what the host could ever give
-	queue   []int       // by slot: a task of this priority or above may queue there, if it ranks before the last that does
+	left    []Footprint // by slot: what is free less the claims that are not queued; nothing if no offer may go there
+	most    []Footprint // by slot: what the host has
+	queue   []int       // by slot: the least priority that may queue there, if the task ranks before the last that does
 	vacant  []int       // slots without a host
+	byPeer  map[job.Peer]*Host
+	local   *Host // this daemon's own; nil if it is not known
 	changed *changed
 	pools   map[string]*Pool
-	kinds   map[kind]*gpu.Device // a device of each kind, for all hosts that have such
+	kinds   map[kind]*gpu.Device // a device of each kind, shared by the hosts with such devices
 }
 
-// NewTable is a table without hosts.
+// NewTable returns a table without hosts.
 func NewTable() Table {
-	return Table{changed: &changed{}, pools: map[string]*Pool{}, kinds: map[kind]*gpu.Device{}}
+	return Table{
+		changed: &changed{}, byPeer: map[job.Peer]*Host{}, pools: map[string]*Pool{}, kinds: map[kind]*gpu.Device{},
+	}
 }
 
-// maxKinds bounds the kinds of devices that hosts share a description of. Beyond it sharing begins anew, which costs
-// time alone.
+// maxKinds bounds the kinds that are remembered. Beyond it all are forgotten: hosts then share devices only with those
+// that come later, which makes searches slower.
 const maxKinds = 256
 
-// nobody is above every priority, anybody below.
+// Table.queue is nobody where no task may queue, and anybody where any task may.
 const (
 	nobody  = job.MaxPriority + 1
 	anybody = -1
 )
 
-// Add gives a host a slot; local is this daemon's own. No host of the peer is in the table.
+// Add adds a host; local says that it is this daemon's own. The table must have no host of this peer id.
 func (t *Table) Add(p job.Peer, local bool) *Host {
 	h := &Host{Peer: p, Local: local}
 	h.row.changed = t.changed
+	t.byPeer[p] = h
+	if local {
+		t.local = h
+	}
 	if n := len(t.vacant); n > 0 {
 		h.row.slot = t.vacant[n-1]
 		t.vacant = t.vacant[:n-1]
@@ -57,7 +65,7 @@ func (t *Table) Add(p job.Peer, local bool) *Host {
 	return h
 }
 
-// Hello begins a session of a host of the table: it says what it has and what is free.
+// Hello takes in the message that begins a session of a host: what the host has and what is free there.
 func (t *Table) Hello(h *Host, m lease.Hello, now time.Time) {
 	h.hello(m, now)
 	if d := h.Devices.alike; d != nil {
@@ -77,8 +85,8 @@ func (t *Table) Hello(h *Host, m lease.Hello, now time.Time) {
 	}
 }
 
-// JoinPool is the pool of the clauses, made if there is none; its name is the PoolKey of their request. Each call is
-// to be followed by a LeavePool in the end.
+// JoinPool returns the pool of the clauses, whose key is the PoolKey of their request. It makes the pool if there is
+// none. Each call must be followed by one of LeavePool in the end.
 func (t *Table) JoinPool(key string, clauses []Clause) *Pool {
 	p := t.pools[key]
 	if p == nil {
@@ -94,15 +102,19 @@ func (t *Table) JoinPool(key string, clauses []Clause) *Pool {
 	return p
 }
 
-// LeavePool forgets a pool that no shape looks for hosts in any more.
+// LeavePool deletes the pool once no shape uses it.
 func (t *Table) LeavePool(p *Pool) {
 	if p.shapes--; p.shapes == 0 {
 		delete(t.pools, p.key)
 	}
 }
 
-// Remove forgets a host of the table.
+// Remove removes a host.
 func (t *Table) Remove(h *Host) {
+	delete(t.byPeer, h.Peer)
+	if h.Local {
+		t.local = nil
+	}
 	slot := h.row.slot
 	t.all[slot] = nil
 	t.left[slot], t.most[slot], t.queue[slot] = nothing, nothing, nobody
@@ -113,12 +125,12 @@ func (t *Table) Remove(h *Host) {
 	h.row.changed = nil
 }
 
-// Count brings the rows of the hosts that changed up to date. Searches go by what was counted last.
+// Count brings the rows of the hosts that changed up to date. Searches see the rows as they were counted last.
 func (t *Table) Count(now time.Time) {
 	for _, h := range t.changed.hosts {
 		h.row.listed = false
 		if h.row.changed == nil {
-			continue // forgotten
+			continue // the host was removed
 		}
 		slot := h.row.slot
 		t.left[slot], t.queue[slot] = nothing, nobody
@@ -135,16 +147,23 @@ func (t *Table) Count(now time.Time) {
 	t.changed.hosts = t.changed.hosts[:0]
 }
 
-// Slots is how many slots there are, those without a host included.
+// Host returns the known host of this peer id; nil if there is none.
+func (t *Table) Host(p job.Peer) *Host { return t.byPeer[p] }
+
+// Local returns this daemon's own host; nil if it is not known.
+func (t *Table) Local() *Host { return t.local }
+
+// Slots returns the number of slots, with and without a host.
 func (t *Table) Slots() int { return len(t.all) }
 
-// Left is what no claim takes of the host as it was counted last; below any request if no offer may go there.
+// Left returns what is left of the host, as it was counted last. No request is within it if no offer may go there.
 func (t *Table) Left(h *Host) Footprint { return t.left[h.row.slot] }
 
-// Most is what the host could ever give.
+// Most returns what the host has.
 func (t *Table) Most(h *Host) Footprint { return t.most[h.row.slot] }
 
-// Queue says whether some tasks may queue at the host, and before which rank they must be; nil if any may.
+// Queue says whether some tasks may queue at the host, and before which rank they must be. A nil rank means that any
+// may.
 func (t *Table) Queue(h *Host) (some bool, before *Rank) {
 	if t.queue[h.row.slot] == nobody {
 		return false, nil
@@ -155,8 +174,8 @@ func (t *Table) Queue(h *Host) (some bool, before *Rank) {
 	return true, &h.row.lastOut.Rank
 }
 
-// LongestAway is the host without a session that was last heard of before all others; nil if there is none. Those
-// that are busy stay.
+// LongestAway returns the host that has been without a session and without a message for longest. It leaves out busy
+// hosts, and returns nil if there is no other.
 func (t *Table) LongestAway(busy func(job.Peer) bool) *Host {
 	var oldest *Host
 	for _, h := range t.all {
@@ -170,7 +189,7 @@ func (t *Table) LongestAway(busy func(job.Peer) bool) *Host {
 	return oldest
 }
 
-// AwaySince are the hosts without a session that were last heard of at the time or before.
+// AwaySince returns the hosts without a session whose last message came at this time or before.
 func (t *Table) AwaySince(at time.Time) []*Host {
 	var out []*Host
 	for _, h := range t.all {
@@ -181,7 +200,7 @@ func (t *Table) AwaySince(at time.Time) []*Host {
 	return out
 }
 
-// Sorted are the known hosts by name, then by peer.
+// Sorted returns the known hosts by name, then by peer id.
 func (t *Table) Sorted() []*Host {
 	out := make([]*Host, 0, len(t.all)-len(t.vacant))
 	for _, h := range t.all {

@@ -1,24 +1,32 @@
 package policy
 
 import (
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-func host(name string, cpus, free int, local bool, memories ...job.Size) Host {
-	h := Host{
-		Peer: job.Peer("p-" + name), Name: name, Local: local,
-		Profile: &lease.Profile{CPUs: cpus, Memory: 64e9},
+// candidate is a host that has so many CPUs, of which some are free, and free devices of these sizes.
+func candidate(name string, cpus, free int, local bool, memories ...job.Size) Candidate {
+	m := lease.Hello{
+		Profile: lease.Profile{Name: name, CPUs: cpus, Memory: 64e9},
 		Free:    lease.Free{CPUs: free, Memory: 64e9},
 	}
-	for _, m := range memories {
-		h.Profile.GPUs = append(h.Profile.GPUs, gpu.Device{UUID: name, Memory: m, Class: "x"})
-		h.Free.GPUs = append(h.Free.GPUs, lease.FreeGPU{UUID: name, Memory: m, Milli: 1000})
+	for i, memory := range memories {
+		uuid := fmt.Sprint(name, i)
+		m.Profile.GPUs = append(m.Profile.GPUs, gpu.Device{UUID: uuid, Memory: memory, Class: "x"})
+		m.Free.GPUs = append(m.Free.GPUs, lease.FreeGPU{UUID: uuid, Memory: memory, Milli: 1000})
 	}
-	return h
+	t := fleet.NewTable()
+	h := t.Add(job.Peer("p-"+name), local)
+	t.Hello(h, m, time.Time{})
+	return CandidateOf(h, &h.Free)
 }
 
 func TestSimplePrefers(t *testing.T) {
@@ -26,24 +34,48 @@ func TestSimplePrefers(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		need          job.Resources
-		better, worse Host
+		better, worse Candidate
+		why           string
 	}{
-		{"this host to a fuller one", cpu, host("z", 64, 64, true), host("a", 64, 2, false)},
-		{"this host with GPUs to one without", cpu, host("z", 64, 64, true, 80e9), host("a", 64, 2, false)},
-		{"the fuller host", cpu, host("z", 64, 4, false), host("a", 64, 60, false)},
-		{"no GPUs for a task without", cpu, host("z", 64, 60, false), host("a", 64, 2, false, 80e9)},
-		{"the smaller device", job.Resources{GPUs: 1}, host("z", 8, 8, false, 16e9), host("a", 8, 8, false, 80e9)},
-		{"fewer devices left", job.Resources{GPUs: 1}, host("z", 8, 8, false, 80e9), host("a", 8, 8, false, 80e9, 80e9)},
-		{"the name in a tie", cpu, host("a", 8, 8, false), host("b", 8, 8, false)},
+		{"this host to a fuller one", cpu, candidate("z", 64, 64, true), candidate("a", 64, 2, false), "this host"},
+		{"this host with GPUs to one without", cpu, candidate("z", 64, 64, true, 80e9), candidate("a", 64, 2, false), "this host"},
+		{"the fuller host", cpu, candidate("z", 64, 4, false), candidate("a", 64, 60, false), "least waste: leaves 2 of 64 CPUs"},
+		{"no GPUs for a task without", cpu, candidate("z", 64, 60, false), candidate("a", 64, 2, false, 80e9), "least waste: leaves 58 of 64 CPUs"},
+		{"the smaller device", job.Resources{GPUs: 1}, candidate("z", 8, 8, false, 16e9), candidate("a", 8, 8, false, 80e9), "least waste: leaves 0 of 1 GPUs"},
+		{"fewer devices left", job.Resources{GPUs: 1}, candidate("z", 8, 8, false, 80e9), candidate("a", 8, 8, false, 80e9, 80e9), "least waste: leaves 0 of 1 GPUs"},
+		{"the name in a tie", cpu, candidate("a", 8, 8, false), candidate("b", 8, 8, false), "least waste: leaves 6 of 8 CPUs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := Simple{}
-			if Compare(c.better, c.worse, p.Score(c.need, c.better), p.Score(c.need, c.worse)) >= 0 {
-				t.Errorf("%s scores %v, %s %v", c.better.Name, p.Score(c.need, c.better), c.worse.Name, p.Score(c.need, c.worse))
-			}
-			if p.Why(c.need, c.better) == "" {
-				t.Error("no reason")
+			for i, feasible := range [][]Candidate{{c.better, c.worse}, {c.worse, c.better}} {
+				got := Simple{}.Choose(nil, c.need, feasible, 1)
+				if len(got) != 1 || got[0].Index != i {
+					t.Fatalf("of %s and %s it chooses %+v", feasible[0].Name, feasible[1].Name, got)
+				}
+				if got[0].Why != c.why || len(got[0].Devices) != c.need.GPUs {
+					t.Errorf("reason %q, want %q; devices %v", got[0].Why, c.why, got[0].Devices)
+				}
 			}
 		})
+	}
+}
+
+// Several choices come best first and are appended. They are as many as were asked for if there are so many candidates.
+func TestSeveralChoices(t *testing.T) {
+	var feasible []Candidate
+	for i, free := range []int{9, 3, 7, 5, 3} {
+		feasible = append(feasible, candidate(fmt.Sprint("n", i), 9, free, false))
+	}
+	for n, want := range [][]int{{}, {1}, {1, 4}, {1, 4, 3}, {1, 4, 3, 2}, {1, 4, 3, 2, 0}, {1, 4, 3, 2, 0}} {
+		chosen := Simple{}.Choose([]Choice{{Index: 42}}, job.Resources{CPUs: 1}, feasible, n)
+		var got []int
+		for _, c := range chosen[1:] {
+			got = append(got, c.Index)
+		}
+		if chosen[0].Index != 42 || !slices.Equal(got, want) {
+			t.Errorf("%d choices: %v, want %v", n, got, want)
+		}
+	}
+	if got := (Simple{}).Choose(nil, job.Resources{}, nil, 1); len(got) != 0 {
+		t.Errorf("of no candidates it chooses %v", got)
 	}
 }

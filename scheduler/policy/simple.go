@@ -1,6 +1,6 @@
 package policy
 
-// The policy "simple": this host first, then where the least is wasted.
+// The policy "simple": this host first, then the host where the least is wasted.
 
 import (
 	"fmt"
@@ -9,70 +9,81 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// Simple takes the scheduler's own host if the task fits there, else the host
-// that is left with the least: a task without GPUs stays away from GPUs, a
-// small device is used before a large one, a nearly full host before an empty.
+// Simple prefers the scheduler's own host, and then the host that has the least left after the task: a task without
+// GPUs avoids hosts with GPUs, a small device is used before a large one, and a nearly full host before an empty one.
 type Simple struct{}
 
 // localBonus is more than any waste: the sum of the weights below is 111.
 const localBonus = 1000
 
-// The weights of what a placement wastes, from worst to least.
+// The weights of what a placement wastes.
 const (
-	wasteGPUHost   = 100 // a GPU host spent on a task without GPUs
-	wasteGPUMemory = 50  // device memory beyond what was asked
+	wasteGPUHost   = 100 // a host with GPUs for a task without
+	wasteGPUMemory = 50  // device memory beyond the request
 	wasteGPUs      = 50  // whole devices left over
 	wasteCPUs      = 8
 	wasteMemory    = 3
 )
 
-// Score is the negative of what would be wasted.
-func (Simple) Score(need job.Resources, h Host) float64 {
+// Choose prefers the candidates with the highest score. At each it takes the devices that fleet.Devices.Fit chooses.
+func (Simple) Choose(chosen []Choice, need job.Resources, feasible []Candidate, n int) []Choice {
+	begin := len(chosen)
+	chosen = best(chosen, feasible, n, func(c *Candidate) float64 { return score(need, c) })
+	for i := begin; i < len(chosen); i++ {
+		c := &feasible[chosen[i].Index]
+		chosen[i].Devices, _ = c.Devices.Fit(need, c.Free)
+		chosen[i].Why = why(need, c)
+	}
+	return chosen
+}
+
+// score is the negative of what would be wasted.
+func score(need job.Resources, c *Candidate) float64 {
 	score := 0.0
-	if h.Local {
+	if c.Local {
 		score = localBonus
 	}
-	return score - waste(need, h)
+	return score - waste(need, c)
 }
 
-// Why names the local host, or what is left.
-func (Simple) Why(need job.Resources, h Host) string {
-	if h.Local {
+// why names the local host, or what is left.
+func why(need job.Resources, c *Candidate) string {
+	switch {
+	case c.Local:
 		return "this host"
+	case need.GPUs > 0:
+		return fmt.Sprintf("least waste: leaves %d of %d GPUs", wholeGPUs(c.Free)-need.GPUs, len(c.Profile.GPUs))
 	}
-	if need.GPUs > 0 {
-		return fmt.Sprintf("least waste: leaves %d of %d GPUs", wholeGPUs(h.Free)-need.GPUs, len(h.Profile.GPUs))
-	}
-	return fmt.Sprintf("least waste: leaves %d of %d CPUs", h.Free.CPUs-need.CPUs, h.Profile.CPUs)
+	return fmt.Sprintf("least waste: leaves %d of %d CPUs", c.Free.CPUs-need.CPUs, c.Profile.CPUs)
 }
 
-func waste(need job.Resources, h Host) float64 {
-	w := wasteCPUs*ratio(h.Free.CPUs-need.CPUs, h.Profile.CPUs) +
-		wasteMemory*ratio(h.Free.Memory-need.Memory, h.Profile.Memory)
+func waste(need job.Resources, c *Candidate) float64 {
+	w := wasteCPUs*ratio(c.Free.CPUs-need.CPUs, c.Profile.CPUs) +
+		wasteMemory*ratio(c.Free.Memory-need.Memory, c.Profile.Memory)
 	if need.GPUs == 0 && need.GPUShare == 0 {
-		if len(h.Profile.GPUs) > 0 {
+		if len(c.Profile.GPUs) > 0 {
 			w += wasteGPUHost
 		}
 		return w
 	}
-	w += wasteGPUs * ratio(wholeGPUs(h.Free)-need.GPUs, job.MaxGPUs)
-	return w + wasteGPUMemory*ratio(smallestFit(need, h), largest)
+	w += wasteGPUs * ratio(wholeGPUs(c.Free)-need.GPUs, job.MaxGPUs)
+	return w + wasteGPUMemory*ratio(smallestFit(need, c), largest)
 }
 
 // largest is above the memory of any device, so that ratios stay below one.
 const largest = job.Size(1 << 40)
 
-// smallestFit is the memory of the smallest device that the need accepts.
-func smallestFit(need job.Resources, h Host) job.Size {
+// smallestFit is the memory of the smallest device that meets the need.
+func smallestFit(need job.Resources, c *Candidate) job.Size {
 	least := largest
-	if d := h.Alike; d != nil {
+	if d := c.Devices.Alike(); d != nil {
 		if d.Memory < least && lease.GPUMeets(*d, need) {
 			least = d.Memory
 		}
 		return least
 	}
-	for i := range h.Profile.GPUs {
-		d := &h.Profile.GPUs[i]
+	for i := range c.Profile.GPUs {
+		d := &c.Profile.GPUs[i]
 		if d.Memory < least && lease.GPUMeets(*d, need) {
 			least = d.Memory
 		}
@@ -80,11 +91,11 @@ func smallestFit(need job.Resources, h Host) job.Size {
 	return least
 }
 
-// wholeGPUs counts the devices of which nothing is promised.
-func wholeGPUs(f lease.Free) int {
+// wholeGPUs counts the devices that are wholly free.
+func wholeGPUs(f *lease.Free) int {
 	n := 0
-	for _, g := range f.GPUs {
-		if g.Milli >= 1000 {
+	for i := range f.GPUs {
+		if f.GPUs[i].Milli >= 1000 {
 			n++
 		}
 	}

@@ -1,0 +1,39 @@
+package place
+
+// Hosts that got room: whether a waiting task could go to one of them, without a search of all hosts.
+
+import (
+	"time"
+
+	"github.com/musterhq/muster/scheduler/fleet"
+)
+
+// MayTake says whether a task that fitted nowhere before would find room at the host now, or a place in its queue. If
+// the task avoids the host, again is when the two are to be compared again; it is zero otherwise.
+func (p *Placer) MayTake(t *Task, h *fleet.Host, now time.Time) (may bool, again time.Time) {
+	if !p.fleet.Could(t.Shape, h) || t.OverQuota(h) != "" {
+		return false, time.Time{}
+	}
+	a, avoided := t.Avoid.at(now, h.Peer)
+	switch {
+	case avoided && a.Hard:
+		return false, a.Until
+	case p.fleet.MayQueue(h, &t.Rank):
+		return true, time.Time{}
+	case avoided && a.Kept:
+		return false, time.Time{}
+	}
+	return t.Foot.Within(p.fleet.Left(h)) && t.FitsNow(h), time.Time{}
+}
+
+// MayTakeQueued says whether a task that queues at other hosts fits at this one now. If it would but for being avoided,
+// again is when the two are to be compared again; it is zero otherwise.
+func (p *Placer) MayTakeQueued(t *Task, h *fleet.Host, now time.Time) (may bool, again time.Time) {
+	if !p.fleet.Could(t.Shape, h) || t.OverQuota(h) != "" || !t.FitsNow(h) {
+		return false, time.Time{}
+	}
+	if a, avoided := t.Avoid.at(now, h.Peer); avoided && !a.Kept {
+		return false, a.Until
+	}
+	return true, time.Time{}
+}

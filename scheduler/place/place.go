@@ -1,0 +1,70 @@
+// Package place decides where a task goes: to a host where it fits, into the queues of full hosts, or nowhere yet.
+//
+// A decision is a value. It follows from the arguments alone: the table of hosts, the policy, what the task asks for
+// and which hosts it avoids, the time, and the slot of the table where a search begins. Nothing here sends, sets a
+// timer, draws a random number or changes a host or a task. The scheduler acts on the decision. A host only keeps what
+// it has worked out about its free resources, until they change.
+//
+// Package fleet finds the hosts where a task fits; a policy chooses one of them.
+//
+// See docs/adr, ADR 78.
+package place
+
+import (
+	"time"
+
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/policy"
+)
+
+// SampleSize is how many hosts with room a policy gets to choose from, and at how many full hosts the queues are
+// compared. A search of more hosts should begin at a random slot, so that schedulers do not all choose the same ones.
+const SampleSize = 64
+
+// Task is what a decision may know of a task.
+type Task struct {
+	fleet.Request
+	Avoid Avoidances
+	At    []*fleet.Host // to which it is offered now
+}
+
+// Again is a host that waiting tasks are compared with again at a time.
+type Again struct {
+	Host *fleet.Host
+	At   time.Time
+}
+
+// Placer decides where tasks go. It keeps nothing from one decision to the next but memory that it uses again. It is
+// for one goroutine.
+type Placer struct {
+	fleet  *fleet.Table
+	policy policy.Policy
+
+	fits, shunned candidates
+	chosen        []policy.Choice
+	full          []fullHost
+	queue         []*fleet.Host
+	again         []Again
+}
+
+// New returns a Placer for these hosts.
+func New(t *fleet.Table, p policy.Policy) *Placer { return &Placer{fleet: t, policy: p} }
+
+// candidates are hosts, and the same as the policy sees them.
+type candidates struct {
+	hosts []*fleet.Host
+	seen  []policy.Candidate
+}
+
+func (cs *candidates) clear() { cs.hosts, cs.seen = cs.hosts[:0], cs.seen[:0] }
+
+func (cs *candidates) add(h *fleet.Host, free *lease.Free) {
+	cs.hosts, cs.seen = append(cs.hosts, h), append(cs.seen, policy.CandidateOf(h, free))
+}
+
+// fullHost is a host where a task may queue.
+type fullHost struct {
+	*fleet.Host
+	shunned bool // the task avoids it while there is another
+}
