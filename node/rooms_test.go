@@ -14,10 +14,10 @@ import (
 var rooms = map[string]string{
 	"worker": `
 		clock timer driver bounds phase
-		eased quota breaker quarantine event config turn
+		refusals quota breaker quarantine event config turn
 		fault environment capacity account device mps pause health
 		attempt exit ledger session report queue arbitration renew attempts
-		command reserve drain gate offers start
+		command reserve drain availability offers start
 		core restore parts execute loop worker`,
 	"scheduler": `
 		scheduler event turn avoid phase queue search task waitlist

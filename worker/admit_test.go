@@ -233,9 +233,9 @@ func TestLogLinesAreEffects(t *testing.T) {
 		t.Fatalf("no line %q in %+v", msg, h.done.Log)
 		return worker.Line{}
 	}
-	line("devices of a running attempt cannot be accounted for")
+	line("devices of a running attempt cannot be held")
 	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Xid: 79}})
-	if l := line("device set aside"); l.Level != slog.LevelError || len(l.Attrs) != 2 || l.Attrs[0].String() != "device=GPU-b" {
+	if l := line("device put into quarantine"); l.Level != slog.LevelError || len(l.Attrs) != 2 || l.Attrs[0].String() != "device=GPU-b" {
 		t.Fatalf("line = %+v", l)
 	}
 	if h.round(); len(h.done.Log) > 0 {

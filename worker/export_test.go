@@ -19,7 +19,7 @@ const (
 func Refusals(c *Core) int {
 	r := &c.account.quotas.refusals
 	n := r.list.Len()
-	for _, users := range r.eased {
+	for _, users := range r.pending {
 		n += len(users)
 	}
 	return n

@@ -18,7 +18,7 @@ func TestOfferThatCouldNeverFit(t *testing.T) {
 		need job.Resources
 		word string
 	}{
-		"cpus":   {job.Resources{CPUs: 9}, "cpus: 9 wanted, this host gives 8"},
+		"cpus":   {job.Resources{CPUs: 9}, "cpus: 9 wanted, this host has 8"},
 		"memory": {job.Resources{Memory: 65 << 30}, "memory: 65GiB wanted"},
 		"gpus":   {gpus(3), "gpus: "},
 		"model":  {job.Resources{GPUs: 1, GPUModel: "a100"}, "gpus: "},

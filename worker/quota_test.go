@@ -46,11 +46,11 @@ func TestLimitsOfAUser(t *testing.T) {
 		fits, over   job.Resources
 		word         string
 	}{
-		"tasks":  {"tasks", "1", cpu, cpu, "holds 1 of the 1 tasks"},
-		"cpus":   {"cpus", "3", job.Resources{CPUs: 2}, job.Resources{CPUs: 2}, "holds 2 of the 3 cpus"},
-		"memory": {"memory", "3GiB", job.Resources{Memory: 2 << 30}, job.Resources{Memory: 2 << 30}, "holds 2GiB of the 3GiB memory"},
-		"gpus":   {"gpus", "1", gpus(1), gpus(1), "holds 1 of the 1 gpus"},
-		"shares": {"gpus", "1", job.Resources{CPUs: 1, GPUShare: .75}, job.Resources{CPUs: 1, GPUShare: .5}, "holds 0.75 of the 1 gpus"},
+		"tasks":  {"tasks", "1", cpu, cpu, "holds 1 of at most 1 tasks"},
+		"cpus":   {"cpus", "3", job.Resources{CPUs: 2}, job.Resources{CPUs: 2}, "holds 2 of at most 3 cpus"},
+		"memory": {"memory", "3GiB", job.Resources{Memory: 2 << 30}, job.Resources{Memory: 2 << 30}, "holds 2GiB of at most 3GiB memory"},
+		"gpus":   {"gpus", "1", gpus(1), gpus(1), "holds 1 of at most 1 gpus"},
+		"shares": {"gpus", "1", job.Resources{CPUs: 1, GPUShare: .75}, job.Resources{CPUs: 1, GPUShare: .5}, "holds 0.75 of at most 1 gpus"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := limited(t, map[string]string{"per_user." + c.limit: c.value})
@@ -98,15 +98,15 @@ func TestNothingIsKeptForAUserAtHisLimit(t *testing.T) {
 
 func TestLimitsOfOneUser(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.gpus": "0", "per_user.tasks": "2", "users.ada.gpus": "1", "users.a.b.tasks": "0"})
-	r.wantQuota("bea", gpus(1), "holds 0 of the 0 gpus")
+	r.wantQuota("bea", gpus(1), "holds 0 of at most 0 gpus")
 	if _, ok := r.taken("ada", gpus(1)); !ok {
 		t.Fatal("not taken by whom more is allowed")
 	}
 	if _, ok := r.taken("ada", cpu); !ok {
 		t.Fatal("two tasks are allowed")
 	}
-	r.wantQuota("ada", cpu, "holds 2 of the 2 tasks")
-	r.wantQuota("a.b", cpu, "holds 0 of the 0 tasks")
+	r.wantQuota("ada", cpu, "holds 2 of at most 2 tasks")
+	r.wantQuota("a.b", cpu, "holds 0 of at most 0 tasks")
 	// More from now on.
 	r.round(worker.LimitsChanged{Limits: limits(t, nil)})
 	if _, ok := r.taken("ada", cpu); !ok {
@@ -120,7 +120,7 @@ func TestQuotaAfterARestart(t *testing.T) {
 	a, _ := r.taken("ada", cpu)
 	r.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
 	r.s = r.meet(amy, 1)
-	r.wantQuota("ada", cpu, "holds 1 of the 1 tasks")
+	r.wantQuota("ada", cpu, "holds 1 of at most 1 tasks")
 	r.round(exited(a, 0))
 	r.n++
 	r.says(amy, offer(r.n, attempt(r.n, 1), cpu))

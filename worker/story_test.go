@@ -21,7 +21,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-var update = flag.Bool("update", false, "write what the stories say now")
+var update = flag.Bool("update", false, "write the present outcomes into the stories")
 
 func TestStories(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -171,7 +171,7 @@ func (s *story) turned(w worker.Writes, e worker.Effects) {
 		s.printf("forget %s", s.names(e.Forget))
 	}
 	if e.Keep != nil {
-		s.printf("keep what is set aside")
+		s.printf("save the quarantine")
 	}
 	if e.Poll && !s.polled {
 		s.polled = true
