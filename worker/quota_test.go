@@ -1,6 +1,6 @@
 package worker_test
 
-// Quotas: what one user may hold, told when it is too much, and given back.
+// Quotas: what a user may hold, the reason of a refusal, and what ends a refusal.
 
 import (
 	"strings"
@@ -21,7 +21,7 @@ func limits(t *testing.T, settings map[string]string) worker.Limits {
 	return l
 }
 
-// limited is a host of two GPUs under these limits.
+// limited returns a host with two GPUs and these limits.
 func limited(t *testing.T, settings map[string]string) *tries {
 	cfg := config(2)
 	cfg.Limits = limits(t, settings)
@@ -64,18 +64,18 @@ func TestLimitsOfAUser(t *testing.T) {
 			}
 			r.round(exited(a, 0))
 			if _, ok := r.taken("ada", c.over); !ok {
-				t.Fatal("what was held was not given back")
+				t.Fatal("the end of a task did not lower the usage")
 			}
 		})
 	}
 }
 
-// A user who has just got what he may hold waits no longer for more: what was kept for
-// his older offer goes to the next at once.
-func TestNothingIsKeptForAUserAtHisLimit(t *testing.T) {
+// When a user reaches the limit, the user's other offers are declined, and what was held back for them is free for the
+// next offer at once.
+func TestNothingIsHeldBackForAUserAtTheLimit(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.tasks": "1"})
 	if _, ok := r.taken("cyd", gpus(1)); !ok {
-		t.Fatal("an empty host took nothing")
+		t.Fatal("an empty host accepted nothing")
 	}
 	waits := func(id uint64, user string, need job.Resources, age time.Duration) lease.Offer {
 		m := offer(id, attempt(id, 1), need)
@@ -84,12 +84,12 @@ func TestNothingIsKeptForAUserAtHisLimit(t *testing.T) {
 	}
 	r.says(amy, waits(10, "ada", gpus(2), time.Hour), waits(11, "bea", gpus(1), time.Minute))
 	if got := got[lease.Commit](r.host, amy); len(got) != 0 {
-		t.Fatalf("took %+v, where two GPUs are kept for the first", got)
+		t.Fatalf("committed %+v, but two GPUs are held back for the first offer", got)
 	}
 	r.says(amy, waits(12, "ada", cpu, time.Second))
 	commits := got[lease.Commit](r.host, amy)
 	if len(commits) != 2 || commits[0].Offer != 12 || commits[1].Offer != 11 {
-		t.Fatalf("took %+v, want what ada asked for last and what bea waits for", commits)
+		t.Fatalf("committed %+v, want ada's last offer and bea's", commits)
 	}
 	if d := one[lease.Decline](r.host, amy); d.Offer != 10 || d.Reason.Word != job.ReasonQuota {
 		t.Errorf("declined %+v, want offer 10 for the quota", d)
@@ -100,21 +100,20 @@ func TestLimitsOfOneUser(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.gpus": "0", "per_user.tasks": "2", "users.ada.gpus": "1", "users.a.b.tasks": "0"})
 	r.wantQuota("bea", gpus(1), "holds 0 of at most 0 gpus")
 	if _, ok := r.taken("ada", gpus(1)); !ok {
-		t.Fatal("not taken by whom more is allowed")
+		t.Fatal("a user with a higher limit was refused")
 	}
 	if _, ok := r.taken("ada", cpu); !ok {
 		t.Fatal("two tasks are allowed")
 	}
 	r.wantQuota("ada", cpu, "holds 2 of at most 2 tasks")
 	r.wantQuota("a.b", cpu, "holds 0 of at most 0 tasks")
-	// More from now on.
 	r.round(worker.LimitsChanged{Limits: limits(t, nil)})
 	if _, ok := r.taken("ada", cpu); !ok {
-		t.Fatal("a limit that is gone holds")
+		t.Fatal("refused after the limit was removed")
 	}
 }
 
-// What a user holds outlives the daemon; what was only reserved does not.
+// A restart of the daemon keeps the usage of running tasks and drops reservations.
 func TestQuotaAfterARestart(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.tasks": "1"})
 	a, _ := r.taken("ada", cpu)
@@ -127,7 +126,7 @@ func TestQuotaAfterARestart(t *testing.T) {
 	one[lease.Commit](r.host, amy)
 	r.pass(11 * time.Second) // nobody starts it
 	if _, ok := r.taken("ada", cpu); !ok {
-		t.Fatal("a reservation that lapsed counts")
+		t.Fatal("a lapsed reservation counts")
 	}
 }
 
@@ -148,7 +147,7 @@ func TestParseLimits(t *testing.T) {
 		"per_user.memory": "8", "per_user.cpus": "1.5", "all.gpus": "1", "": "",
 	} {
 		if err := worker.CheckLimit(name, value); err == nil {
-			t.Errorf("%s=%s is taken", name, value)
+			t.Errorf("%s=%s is accepted", name, value)
 		}
 	}
 }
