@@ -1,6 +1,6 @@
 package node
 
-// The bounds of a type: what it knows fits into one head.
+// Bounds for the methods and fields of a type, so that each type stays easy to understand.
 
 import (
 	"go/types"
@@ -12,17 +12,17 @@ const (
 	maxFields  = 20
 )
 
-// lists are the types that are a list by nature, each with the reason. They may grow.
-var lists = map[string]string{
+// unbounded lists the types that may grow, because they are lists by nature. Each has the reason.
+var unbounded = map[string]string{
 	"api.Client":                   "one method for each endpoint",
 	"job.Spec":                     "one field for each thing that a user can ask for",
-	"lease.Record":                 "a row of the ledger: what has to survive a restart, field by field",
+	"lease.Record":                 "a row of the ledger: one field for each value that must survive a restart",
 	"node.Config":                  "one field for each setting of the daemon",
-	"worker/runner/protocol.Start": "a message: all that the runner has to know of a task",
+	"worker/runner/protocol.Start": "a message: everything that the runner must know about a task",
 }
 
-// shrinking are types that are too large, each with its present size and the reason. The numbers only fall.
-var shrinking = map[string]struct {
+// tooLarge lists the types that are still too large, each with its size and the reason. The numbers may only be lowered.
+var tooLarge = map[string]struct {
 	methods, fields int
 	why             string
 }{
@@ -58,24 +58,24 @@ func TestSizes(t *testing.T) {
 			}
 			full := dir + "." + name
 			large[full] = true
-			limit := shrinking[full]
+			limit := tooLarge[full]
 			switch {
-			case lists[full] != "":
+			case unbounded[full] != "":
 			case methods > max(limit.methods, maxMethods) || fields > max(limit.fields, maxFields):
-				t.Errorf("%s has %d methods and %d fields: that is more than one thing to know", full, methods, fields)
+				t.Errorf("%s has %d methods and %d fields: split it", full, methods, fields)
 			case methods < limit.methods || fields < limit.fields:
-				t.Errorf("%s has %d methods and %d fields: lower the list's %d and %d", full, methods, fields, limit.methods, limit.fields)
+				t.Errorf("%s has %d methods and %d fields: lower the %d and %d in the list", full, methods, fields, limit.methods, limit.fields)
 			}
 		}
 	}
-	for full := range lists {
+	for full := range unbounded {
 		if !large[full] {
-			t.Errorf("%s is not large: take it off the list", full)
+			t.Errorf("%s is not large: remove it from the list", full)
 		}
 	}
-	for full := range shrinking {
+	for full := range tooLarge {
 		if !large[full] {
-			t.Errorf("%s is no longer large: take it off the list", full)
+			t.Errorf("%s is no longer too large: remove it from the list", full)
 		}
 	}
 }
