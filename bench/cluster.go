@@ -1,6 +1,6 @@
 package main
 
-// Daemons on loopback, and what they are measured with: single jobs, many at once, and no jobs.
+// Daemons on loopback, measured with single jobs, with many jobs at once, and with none.
 
 import (
 	"bufio"
@@ -27,12 +27,12 @@ type cluster struct {
 
 const (
 	devNodes  = 3
-	inFlight  = 32 // jobs, where many run at once
+	inFlight  = 32 // jobs at once
 	startJobs = 300
 	rateJobs  = 1500
 )
 
-// onCluster starts daemons that each give away a number of CPUs, 0 for those of the machine, and measures them.
+// onCluster starts daemons and measures them. Each daemon offers the number of CPUs; 0 means those of the machine.
 func onCluster(nodes, cpus int, measure func(*cluster, context.Context, *report) error) func(context.Context, string, *report) error {
 	return func(ctx context.Context, program string, r *report) error {
 		cmd := exec.CommandContext(ctx, program, "dev", "--nodes", fmt.Sprint(nodes), "--gpus", "none", "--cpus", fmt.Sprint(cpus))

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The table of docs/benchmarks.md has the names, words and aims of the table of benchmarks.
-func TestDocumentIsInStep(t *testing.T) {
+// TestDocumentIsUpToDate checks that the table in docs/benchmarks.md has the names, descriptions and aims of table.go.
+func TestDocumentIsUpToDate(t *testing.T) {
 	text, err := os.ReadFile("../docs/benchmarks.md")
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +24,7 @@ func TestDocumentIsInStep(t *testing.T) {
 	}
 }
 
-// What was measured replaces its row, and a row that was never there is added at its place.
+// TestDocumentReplacesRows checks that a measured figure replaces its row. A row that is missing is added in its place.
 func TestDocumentReplacesRows(t *testing.T) {
 	r := newReport("a machine")
 	r.Date = time.Date(2026, 11, 22, 5, 0, 0, 0, time.UTC)
@@ -48,7 +48,7 @@ func TestDocumentReplacesRows(t *testing.T) {
 		t.Errorf("got %v\n%s\nwant\n%s", err, got, want)
 	}
 	if _, err := document(header+"| other | | | | | |\n", r); err == nil || !strings.Contains(err.Error(), `"other"`) {
-		t.Errorf("a row that nothing measures: %v", err)
+		t.Errorf("a row that no benchmark measures: %v", err)
 	}
 
 	encoded, err := json.Marshal(r)
@@ -61,12 +61,13 @@ func TestDocumentReplacesRows(t *testing.T) {
 	}
 }
 
-// Each figure belongs to one benchmark, and each Go benchmark's output is read as it is printed.
+// TestTable checks that each figure is complete and belongs to one benchmark, and that the output of Go benchmarks can
+// be read.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range figures() {
 		if seen[f.Name] || f.Name == "" || f.What == "" || f.Unit == "" {
-			t.Errorf("figure %+v is not whole, or not the only one of its name", f)
+			t.Errorf("figure %+v is incomplete, or its name is used twice", f)
 		}
 		seen[f.Name] = true
 	}

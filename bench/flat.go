@@ -11,8 +11,8 @@ import (
 const (
 	flatFirst = 1_000
 	flatLast  = 10_000
-	// settle is longer than the two minutes after which the runtime collects
-	// garbage in a process that allocates nothing, and gives the memory back.
+	// settle is longer than two minutes. After that time, the Go runtime collects garbage even in a process that
+	// allocates nothing, and returns the memory.
 	settle = 150 * time.Second
 )
 

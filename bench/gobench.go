@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// reading is where in the output of `go test -bench` a value of a figure stands.
+// reading says where to find a value of a figure in the output of `go test -bench`.
 type reading struct {
 	figure, label string
 	raw           bool

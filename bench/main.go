@@ -1,5 +1,6 @@
-// Command bench measures the built program on this machine: three daemons on loopback, and the benchmarks of the
-// packages that bear the load. Where it can, it measures in the same run what the machine does at best without muster.
+// Command bench measures the built program on this machine: three daemons on loopback, and the Go benchmarks of the
+// packages that do most of the work. Where it can, it measures in the same run what the machine does at best without
+// muster.
 //
 // table.go lists the benchmarks. The figures are printed as a table for people, or with -json as one object:
 //
@@ -103,7 +104,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return errors.Join(failed, err)
 }
 
-// measure runs the benchmarks and says on standard error which one is under way.
+// measure runs the benchmarks and says on standard error which one is running.
 func measure(ctx context.Context, o options, r *report) error {
 	var errs []error
 	for _, b := range table {

@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// heldTasks live at once while the runner is measured.
+// heldTasks is the number of tasks that run at once while the runner is measured.
 const heldTasks = 100
 
 // runner measures the memory of one runner that holds tasks.
@@ -37,7 +37,7 @@ func (c *cluster) runner(ctx context.Context, r *report) error {
 	}
 	runners := all.only("runner")
 	if len(runners) == 0 {
-		return errors.New("no runner lives")
+		return errors.New("no runner is running")
 	}
 	r.value("runner-memory", "", float64(runners[0].rss)/1e6)
 	return nil

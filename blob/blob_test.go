@@ -68,7 +68,7 @@ func (d *direct) PutTree(_ context.Context, _ Hash, text []byte) error {
 	return err
 }
 
-var errBroken = errors.New("the wire broke")
+var errBroken = errors.New("the connection broke")
 
 // holder is a Holder that is a store in the same process.
 type holder struct{ s *Store }
@@ -113,7 +113,7 @@ func send(t *testing.T, s *Store, dir string, paths ...string) (Hash, Progress) 
 	return h, p
 }
 
-// tree writes a small project: a large file, a script, an empty file, a link.
+// project writes a small project: a large file, a script, an empty file, a link.
 func project(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -134,7 +134,7 @@ func project(t *testing.T) string {
 	return dir
 }
 
-func TestThereAndBack(t *testing.T) {
+func TestSendFetchUnpack(t *testing.T) {
 	dir := project(t)
 	here, there := newStore(t, Config{}), newStore(t, Config{})
 	h, p := send(t, here, dir, ".")
@@ -184,14 +184,14 @@ func TestThereAndBack(t *testing.T) {
 	if err != nil || len(seen) != 7 {
 		t.Errorf("%d entries, %v", len(seen), err)
 	}
-	// The copy is private: what a task does to it, no other sees.
+	// The copy is private: a task that changes it does not change the store.
 	write(t, filepath.Join(out, "train.py"), []byte("spoilt"), 0o755)
 	if _, came, err := fetcher.Fetch(t.Context(), h, nil); err != nil || came != 0 {
 		t.Errorf("a task changed the store: %v", err)
 	}
 }
 
-func TestFetchOfWhatIsNowhere(t *testing.T) {
+func TestFetchOfMissingTree(t *testing.T) {
 	_, _, err := NewFetcher(newStore(t, Config{})).Fetch(t.Context(), Sum([]byte("x")), []Holder{holder{newStore(t, Config{})}})
 	if !errors.Is(err, ErrMissing) {
 		t.Errorf("%v", err)
@@ -236,7 +236,7 @@ func TestDamagedChunkIsSentAgain(t *testing.T) {
 	send(t, s, dir, ".")
 	ref := Ref{Hash: Sum([]byte("content")), Size: 7}
 	pack := s.packs.index[ref.Hash].pack
-	pack.written = pack.written.Add(-trustFor) // what is read comes from the disk, for all we know
+	pack.written = pack.written.Add(-trustFor) // so long ago that reads may come from the disk
 	spoil(t, s.packs.path(pack.name), 1, '0')
 	if _, err := s.Append(nil, ref); !errors.Is(err, ErrMissing) {
 		t.Errorf("damaged: %v", err)
@@ -244,7 +244,7 @@ func TestDamagedChunkIsSentAgain(t *testing.T) {
 	if _, p := send(t, s, dir, "."); p.Sent != 7 {
 		t.Errorf("sent %d bytes", p.Sent)
 	}
-	// The damaged one is still on the disk; it is not what a restart finds.
+	// The damaged chunk is still on the disk, but a restart finds the other copy.
 	if data, err := NewStore(s.cfg, s.log).Append([]byte("the "), ref); string(data) != "the content" || err != nil {
 		t.Errorf("%q, %v", data, err)
 	}
@@ -281,9 +281,9 @@ func TestScan(t *testing.T) {
 		want  string
 	}{
 		{"the directory", dir, []string{"."}, ".musterignore a a/.musterignore a/b a/b/c.txt a/keep.o"},
-		{"a path below keeps its place", dir, []string{"a/b"}, "a a/b a/b/c.txt a/b/d.o"},
-		{"and from below", filepath.Join(dir, "a"), []string{"b/c.txt", "."}, ".musterignore b b/c.txt b/d.o build build/x keep.o"},
-		{"elsewhere by its name", dir, []string{filepath.Join(other, "far"), "log"}, "far far/y log"},
+		{"a path below keeps its parent directories", dir, []string{"a/b"}, "a a/b a/b/c.txt a/b/d.o"},
+		{"from a directory below", filepath.Join(dir, "a"), []string{"b/c.txt", "."}, ".musterignore b b/c.txt b/d.o build build/x keep.o"},
+		{"a path outside is named by its last element", dir, []string{filepath.Join(other, "far"), "log"}, "far far/y log"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			all, err := Scan(c.dir, c.paths, 1<<20)
@@ -300,7 +300,7 @@ func TestScan(t *testing.T) {
 		})
 	}
 	if _, err := Scan(dir, []string{"."}, 20); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "--upload-limit") {
-		t.Errorf("over the bound: %v", err)
+		t.Errorf("more than the bound: %v", err)
 	}
 	if _, err := Scan(dir, []string{"nothing"}, 20); err == nil || !strings.Contains(err.Error(), "nothing") {
 		t.Errorf("no such file: %v", err)
@@ -382,7 +382,7 @@ func age(t *testing.T, s *Store, by time.Duration) {
 	}
 }
 
-func TestRoomIsMadeFromWhatNobodyNeeds(t *testing.T) {
+func TestPruneMakesRoom(t *testing.T) {
 	var live Hash
 	s := newStore(t, Config{Most: 4 << 20, Live: func() (map[Hash]bool, error) { return map[Hash]bool{live: true}, nil }})
 	upload := func(seed int) (Hash, error) {
@@ -411,7 +411,7 @@ func TestRoomIsMadeFromWhatNobodyNeeds(t *testing.T) {
 	age(t, s, 2*minAge)
 	s.pruned = time.Time{}
 	if _, err := upload(3); err != nil {
-		t.Errorf("with old trees to drop: %v", err)
+		t.Errorf("with an old tree to prune: %v", err)
 	}
 	if _, err := s.TreeText(needed); err != nil {
 		t.Errorf("the live tree: %v", err)
@@ -431,7 +431,7 @@ func TestRoomIsMadeFromWhatNobodyNeeds(t *testing.T) {
 }
 
 func TestUnpackStaysInside(t *testing.T) {
-	// What ParseTree lets through cannot escape; what is forced past it neither.
+	// ParseTree would refuse these trees. Unpack refuses them, too.
 	s := newStore(t, Config{})
 	r := put(t, s, []byte("evil"))[0]
 	outside := t.TempDir()
@@ -451,7 +451,7 @@ func TestUnpackStaysInside(t *testing.T) {
 	}
 }
 
-func TestUnpackGivesToOwner(t *testing.T) {
+func TestUnpackSetsOwner(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can give files away")
 	}
@@ -476,7 +476,7 @@ func TestUnpackGivesToOwner(t *testing.T) {
 	}
 }
 
-// put keeps chunks in one pack.
+// put stores chunks in one pack.
 func put(t testing.TB, s *Store, chunks ...[]byte) []Ref {
 	t.Helper()
 	p := s.Putter(false)
@@ -509,8 +509,8 @@ func BenchmarkCut(b *testing.B) {
 	}
 }
 
-// A link to a directory of the archive makes what is below it look deeper than
-// it is.
+// TestUnarchiveLinkBelowLink unpacks a link whose path goes through another link. The path looks deeper than it is, so
+// a link upwards in it leads outside.
 func TestUnarchiveLinkBelowLink(t *testing.T) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

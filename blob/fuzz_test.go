@@ -14,8 +14,8 @@ func ids(info fs.FileInfo) (int, int) {
 	return int(st.Uid), int(st.Gid)
 }
 
-// FuzzTree: whatever is accepted is a tree in which no path and no link leads
-// outside, and survives its own encoding.
+// FuzzTree checks that no path and no link of an accepted tree leads outside, and that the tree can be encoded and
+// parsed again.
 func FuzzTree(f *testing.F) {
 	f.Add([]byte(`{"entries":[{"path":"a","kind":"dir","mode":493},{"path":"a/l","kind":"link","target":"../b"},{"path":"b","kind":"file","mode":420}]}`))
 	f.Add([]byte(`{"entries":[{"path":"../x","kind":"dir"}]}`))
@@ -52,11 +52,11 @@ func FuzzChunks(f *testing.F) {
 				break
 			}
 			if len(data) > len(b) {
-				t.Fatal("more than there was")
+				t.Fatal("a chunk is longer than the input")
 			}
 		}
 		if refs, err := ParseRefs(b); err == nil && !bytes.Equal(EncodeRefs(refs), b) {
-			t.Fatal("names of chunks do not survive")
+			t.Fatal("refs differ after they were encoded again")
 		}
 	})
 }

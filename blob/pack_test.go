@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// onWire is chunks as they travel.
+// onWire encodes chunks as they are sent over the network.
 func onWire(chunks ...[]byte) []byte {
 	var b []byte
 	for _, c := range chunks {
@@ -29,13 +29,13 @@ func packsOf(t *testing.T, s *Store) []string {
 	return packs
 }
 
-func TestPackTakesManyChunks(t *testing.T) {
+func TestManyChunksShareFewPacks(t *testing.T) {
 	s := newStore(t, Config{})
 	var chunks [][]byte
 	for i := range 2*MaxAsk + 1 {
 		chunks = append(chunks, random(i, 20))
 	}
-	chunks = append(chunks, chunks[0]) // one twice
+	chunks = append(chunks, chunks[0]) // the first chunk again
 	if err := s.PutAll(bytes.NewReader(onWire(chunks...)), "ann"); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestPackTakesManyChunks(t *testing.T) {
 	}
 }
 
-func TestPutAllKeepsWhatArrived(t *testing.T) {
+func TestPutAllKeepsCompleteChunks(t *testing.T) {
 	a, b := random(1, 100), random(2, 100)
 	whole := onWire(a, b)
 	for _, cut := range []int{104, 106, 108, 207} {
@@ -78,19 +78,19 @@ func TestPutAllKeepsWhatArrived(t *testing.T) {
 	}
 }
 
-// broken is a wire that breaks.
+// broken is a connection that breaks at once.
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errBroken }
 
 func TestBrokenPackIsDropped(t *testing.T) {
 	for name, spoilt := range map[string]func([]byte) []byte{
-		"empty":         func([]byte) []byte { return nil },
-		"cut":           func(b []byte) []byte { return b[:len(b)-50] },
-		"zeros":         func(b []byte) []byte { return make([]byte, len(b)) },
-		"one too many":  func(b []byte) []byte { b[len(b)-1]++; return b },
-		"a huge number": func(b []byte) []byte { copy(b[len(b)-4:], "\xff\xff\xff\xff"); return b },
-		"something more": func(b []byte) []byte {
+		"empty":      func([]byte) []byte { return nil },
+		"cut":        func(b []byte) []byte { return b[:len(b)-50] },
+		"zeros":      func(b []byte) []byte { return make([]byte, len(b)) },
+		"count + 1":  func(b []byte) []byte { b[len(b)-1]++; return b },
+		"huge count": func(b []byte) []byte { copy(b[len(b)-4:], "\xff\xff\xff\xff"); return b },
+		"extra bytes": func(b []byte) []byte {
 			return slices.Concat([]byte("x"), b)
 		},
 	} {
@@ -117,7 +117,7 @@ func TestBrokenPackIsDropped(t *testing.T) {
 	}
 }
 
-func TestPackThatIsGone(t *testing.T) {
+func TestChunksOfRemovedPackAreMissing(t *testing.T) {
 	s := newStore(t, Config{})
 	refs := put(t, s, random(1, 100), random(2, 100))
 	if err := os.Remove(packsOf(t, s)[0]); err != nil {
@@ -134,7 +134,7 @@ func TestPackThatIsGone(t *testing.T) {
 	}
 }
 
-func TestSweepMovesWhatIsKept(t *testing.T) {
+func TestPruneMovesKeptChunksOutOfHalfEmptyPacks(t *testing.T) {
 	s := newStore(t, Config{})
 	mostly, half, none := [][]byte{random(1, 9000), random(2, 10)}, [][]byte{random(3, 5000), random(4, 5000)}, [][]byte{random(5, 100)}
 	kept := map[Hash]bool{}
@@ -146,7 +146,7 @@ func TestSweepMovesWhatIsKept(t *testing.T) {
 	}
 	now := time.Now()
 	if err := s.pruneChunks(kept, now); err != nil || len(packsOf(t, s)) != 3 {
-		t.Fatalf("what is young: %d packs, %v", len(packsOf(t, s)), err)
+		t.Fatalf("while the packs are young: %d packs, %v", len(packsOf(t, s)), err)
 	}
 	age(t, s, 2*minAge)
 	if err := s.pruneChunks(kept, now); err != nil {
@@ -159,7 +159,7 @@ func TestSweepMovesWhatIsKept(t *testing.T) {
 			t.Errorf("missing %v, %v", missing, err)
 		}
 		if got, err := s.Append(nil, Ref{Sum(half[0]), 5000}); err != nil || !bytes.Equal(got, half[0]) {
-			t.Errorf("moved: %v", err)
+			t.Errorf("the chunk that was moved: %v", err)
 		}
 	}
 	a, err := s.Size()
@@ -169,7 +169,8 @@ func TestSweepMovesWhatIsKept(t *testing.T) {
 	}
 }
 
-// A tree is synced with the packs of all its chunks, whoever brought them.
+// TestTreeIsSyncedWithItsChunks checks that a tree is synced together with the packs of all its chunks, whoever
+// uploaded them.
 func TestTreeIsSyncedWithItsChunks(t *testing.T) {
 	s := newStore(t, Config{})
 	one, two := put(t, s, random(1, 5000))[0], put(t, s, random(2, 5000))[0]
@@ -189,7 +190,7 @@ func TestTreeIsSyncedWithItsChunks(t *testing.T) {
 		t.Errorf("after PutTree with sync %d packs are to be synced, want only that of a chunk of no tree", len(left))
 	}
 
-	// What an earlier process wrote may not be on the disk.
+	// The writes of an earlier process may not have reached the disk.
 	again := NewStore(s.cfg, s.log)
 	if _, err := again.Missing(nil); err != nil || len(again.packs.unsynced([]Ref{one})) != 1 {
 		t.Errorf("the next process does not sync what it finds: %v", err)

@@ -71,7 +71,7 @@ func (q *quota) fits(user userID, n int64) error {
 	case now+n > q.most:
 		return fmt.Errorf("blob: %w: it has %d of at most %d bytes, all of live jobs or less than an hour old", ErrFull, now, q.most)
 	case user != "" && own+n > shareOfFree*(q.most-now-n):
-		return fmt.Errorf("blob: %w: %d of its %d bytes are uploads of this user, the %d that are free are left for others; an hour after the jobs that need them have ended there is room",
+		return fmt.Errorf("blob: %w: this user's uploads take %d of its %d bytes, and the %d free bytes are kept for other users; space is freed an hour after the jobs that need the uploads have ended",
 			ErrFull, own, q.most, q.most-now)
 	}
 	q.countLocked(user, n)

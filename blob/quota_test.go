@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// fill brings chunks of a user until the store refuses one, and gives their
-// bytes.
+// fill uploads chunks as a user until the store refuses one. It returns the number of bytes that were accepted.
 func fill(t *testing.T, s *Store, user string, seed int) int {
 	t.Helper()
 	const chunk = 100 << 10
@@ -24,7 +23,7 @@ func fill(t *testing.T, s *Store, user string, seed int) int {
 	return 0
 }
 
-func TestNobodyFillsTheStoreForOthers(t *testing.T) {
+func TestOneUserCannotFillStore(t *testing.T) {
 	const most = 9 << 20
 	s := newStore(t, Config{Most: most})
 	ann := fill(t, s, "ann", 0)
@@ -39,7 +38,7 @@ func TestNobodyFillsTheStoreForOthers(t *testing.T) {
 		t.Error("then nothing is left for carl")
 	}
 
-	// What is whose outlasts the daemon.
+	// The owners of uploads are known after a restart.
 	again := NewStore(s.cfg, s.log)
 	size, err := again.Size()
 	if before, _ := s.Size(); err != nil || size != before {
@@ -56,8 +55,8 @@ func TestNobodyFillsTheStoreForOthers(t *testing.T) {
 	}
 }
 
-// The list of a tree's files is bytes on the disk as well.
-func TestListsCount(t *testing.T) {
+// TestTreesCount checks that the lists of the files of trees count against the quota, like chunks.
+func TestTreesCount(t *testing.T) {
 	s := newStore(t, Config{Most: 1 << 20})
 	var err error
 	for n := range 1000 {
@@ -74,6 +73,6 @@ func TestListsCount(t *testing.T) {
 		}
 	}
 	if !errors.Is(err, ErrFull) {
-		t.Errorf("lists without end: %v", err)
+		t.Errorf("1,000 trees: %v, want ErrFull", err)
 	}
 }

@@ -129,7 +129,7 @@ func (t *Table) Advertise(classes []string) {
 func (t *Table) Run(ctx context.Context) error {
 	defer func() {
 		if err := t.kad.Close(); err != nil {
-			t.log.WarnContext(ctx, "table left uncleanly", "error", err)
+			t.log.WarnContext(ctx, "error while leaving the DHT", "error", err)
 		}
 	}()
 	met, err := t.host.EventBus().Subscribe(new(event.EvtPeerIdentificationCompleted), eventbus.BufSize(256))

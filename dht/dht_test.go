@@ -23,7 +23,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// fabric is a simulated network of tables whose hosts can fall silent.
+// fabric is a simulated network of tables. Its hosts can be made silent.
 type fabric struct {
 	hosts  []host.Host
 	tables []*Table
@@ -136,11 +136,12 @@ func (f *fabric) ids(from, to int) []job.Peer {
 }
 
 func settle(d time.Duration) {
-	<-time.NewTimer(d).C // virtual: the clock of the bubble jumps
+	<-time.NewTimer(d).C // the bubble's fake clock jumps, so this takes no time
 	synctest.Wait()
 }
 
-// One, two and three hosts: the next host finds a record that was written while the first was alone.
+// TestSmallClusters has one, two and three hosts. A later host finds a record that was written while the first was
+// alone.
 func TestSmallClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, 3)
@@ -163,14 +164,14 @@ func TestSmallClusters(t *testing.T) {
 			t.Errorf("host 0 found %v, want hosts 1 and 2", got)
 		}
 		if got := find(t, f.tables[0], "cpu/64", 0); len(got) != 0 {
-			t.Errorf("a class that nobody meets has %v", got)
+			t.Errorf("for a class of no host found %v", got)
 		}
 	})
 }
 
-// A lookup finds all matching hosts. It still finds the live ones when 30 % have fallen silent, within the second
-// that a lookup lasts. Package node tests the same with 200 whole daemons.
-func TestFindsAllAndOutlivesSilence(t *testing.T) {
+// TestFindsAllDespiteSilentHosts checks that a lookup finds all matching hosts. When 30 % are silent, it still finds
+// the others within its second. Package node tests the same with 200 complete daemons.
+func TestFindsAllDespiteSilentHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, 60)
 		f.join(t)
@@ -201,7 +202,7 @@ func TestFindsAllAndOutlivesSilence(t *testing.T) {
 	})
 }
 
-// A record that is not written again expires.
+// TestRecordsExpire checks that a record that is not written again expires.
 func TestRecordsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, 4)
@@ -214,7 +215,7 @@ func TestRecordsExpire(t *testing.T) {
 		f.tables[3].Advertise(nil)
 		settle(DefaultConfig().Validity + time.Second)
 		if got := find(t, f.tables[1], "mem/256", 0); len(got) != 0 {
-			t.Errorf("after its validity the record still names %v", got)
+			t.Errorf("after the validity of the record found %v", got)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func TestPerUserLimit(t *testing.T) {
 	cat.untilState(first, "RUNNING")
 	second := cat.ok("submit", "-G", "1", "--", "true")
 	cat.until(second, "PENDING for the quota", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "Quota" })
-	want := "user " + me.Username + " holds 2 of the 2 gpus"
+	want := "user " + me.Username + " holds 2 of at most 2 gpus"
 	if out := cat.ok("why", second); !strings.Contains(out, want) {
 		t.Errorf("why:\n%s", out)
 	}

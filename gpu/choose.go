@@ -37,22 +37,22 @@ const (
 // learnLinks computes the distances between all devices, by slot.
 func (p *Pool) learnLinks() {
 	n := len(p.slots)
-	p.ways, p.near = make([][]int, n), make([][]int, n)
+	p.distances, p.near = make([][]int, n), make([][]int, n)
 	for i, s := range p.slots {
-		p.ways[i], p.near[i] = make([]int, n), make([]int, n)
+		p.distances[i], p.near[i] = make([]int, n), make([]int, n)
 		for j := range n {
-			p.ways[i][j] = way(s, p.slots[j], Link{})
+			p.distances[i][j] = linkDistance(s, p.slots[j], Link{})
 		}
 		for _, l := range s.Links {
 			if j, known := p.index[l.To]; known {
-				p.ways[i][j], p.near[i][j] = way(s, p.slots[j], l), nearness[l.Kind]
+				p.distances[i][j], p.near[i][j] = linkDistance(s, p.slots[j], l), nearness[l.Kind]
 			}
 		}
 	}
 }
 
-// way returns the distance between two devices with this link.
-func way(a, b *slot, l Link) int {
+// linkDistance returns the distance between two devices with this link.
+func linkDistance(a, b *slot, l Link) int {
 	d, known := distance[l.Kind]
 	if !known {
 		d = distanceUnknown
@@ -67,10 +67,10 @@ func way(a, b *slot, l Link) int {
 	return w
 }
 
-// Choose chooses free devices for a need. Several devices are the best-linked free set: one NVLink island if
-// possible, else the nearest by PCIe. A single device is the least useful one that fits: the smallest, then the one
-// whose neighbours are taken. A share goes to a device that is already shared, where it leaves the least. The choice
-// is deterministic.
+// Choose chooses free devices for a need. For several devices it chooses the best-linked free set: one NVLink island if
+// possible, else the nearest by PCIe. For a single device it chooses the least useful one that fits: the smallest, then
+// the one whose neighbours are taken. For a share it chooses the device with the least left over, so one that is
+// already shared if possible. The choice is deterministic.
 func (p *Pool) Choose(need job.Resources) ([]string, bool) {
 	var chosen []int
 	switch milli := Milli(need); {
@@ -116,9 +116,9 @@ func (p *Pool) wholeFor(free []int, need job.Resources) []int {
 	return fit
 }
 
-// company returns, by slot, the value of the links from each free device to the other free ones: what later tasks
-// lose if it is taken.
-func (p *Pool) company(free []int) []int {
+// linkValues returns, by slot, the value of the links from each free device to the other free ones. Later tasks lose
+// this value if the device is taken.
+func (p *Pool) linkValues(free []int) []int {
 	worth := make([]int, len(p.slots))
 	for _, i := range free {
 		for _, j := range free {
@@ -132,7 +132,7 @@ func (p *Pool) company(free []int) []int {
 
 func (p *Pool) chooseOne(need job.Resources) []int {
 	free := p.whole()
-	fit, worth := p.wholeFor(free, need), p.company(free)
+	fit, worth := p.wholeFor(free, need), p.linkValues(free)
 	if len(fit) == 0 {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (p *Pool) chooseOne(need job.Resources) []int {
 }
 
 func (p *Pool) chooseShare(need job.Resources, milli int) []int {
-	worth := p.company(p.whole())
+	worth := p.linkValues(p.whole())
 	best, bestRank := -1, shareRank{}
 	for i, s := range p.slots {
 		left, memory := s.left()

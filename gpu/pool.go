@@ -27,11 +27,11 @@ const ForeignLimit = job.Size(64 << 20)
 
 // Pool records who holds the devices of one host. It is not safe for concurrent use.
 type Pool struct {
-	slots []*slot
-	index map[string]int // UUID to slot
-	holds map[string]hold
-	ways  [][]int // distance between two slots, for sets
-	near  [][]int // value of the link between two slots
+	slots     []*slot
+	index     map[string]int // UUID to slot
+	holds     map[string]hold
+	distances [][]int // distance between two slots, for sets
+	near      [][]int // value of the link between two slots
 }
 
 // slot is the record of one device.

@@ -12,7 +12,7 @@ import (
 
 const gib = job.Size(1) << 30
 
-// host returns n devices of one model; kind gives the link of each pair.
+// host returns n devices of one model; kind returns the link of each pair.
 func host(prefix, model string, memory job.Size, n int, kind func(i, j int) LinkKind) []Device {
 	all := make([]Device, n)
 	name := func(i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
@@ -109,23 +109,23 @@ func TestChooseBestLinked(t *testing.T) {
 		{"dgx, all", dgx(), "", gpus(8), "h-0 h-1 h-2 h-3 h-4 h-5 h-6 h-7"},
 		{"dgx, one is held", dgx(), "h-3", gpus(8), ""},
 		{"dgx a100, around the held", a100, "a-0 a-2", gpus(3), "a-1 a-3 a-4"},
-		{"islands: fill the broken one", host("h", "H100", 80*gib, 8, twoIslands), "h-4 h-5", gpus(2), "h-6 h-7"},
-		{"islands: a single one breaks no island", host("h", "H100", 80*gib, 8, twoIslands), "h-5", gpus(1), "h-4"},
+		{"islands: use up the one that is partly taken", host("h", "H100", 80*gib, 8, twoIslands), "h-4 h-5", gpus(2), "h-6 h-7"},
+		{"islands: a single one leaves a free island whole", host("h", "H100", 80*gib, 8, twoIslands), "h-5", gpus(1), "h-4"},
 		{"islands: four need a whole one", host("h", "H100", 80*gib, 8, twoIslands), "h-2", gpus(4), "h-4 h-5 h-6 h-7"},
-		{"islands: two do not straddle", host("h", "H100", 80*gib, 8, twoIslands), "h-0 h-1 h-2 h-4 h-5", gpus(2), "h-6 h-7"},
+		{"islands: two are on the same one", host("h", "H100", 80*gib, 8, twoIslands), "h-0 h-1 h-2 h-4 h-5", gpus(2), "h-6 h-7"},
 		{"cube: four in a ring", host("v", "Tesla V100-SXM2-16GB", 16*gib, 8, v100), "v-1", gpus(4), "v-4 v-5 v-6 v-7"},
 		{"four cards: a pair on one switch", host("t", "Tesla T4", 15*gib, 4, oneSocket), "t-1", gpus(2), "t-2 t-3"},
 		{"four cards: a single one whose neighbour is taken", host("t", "Tesla T4", 15*gib, 4, oneSocket), "t-2", gpus(1), "t-3"},
 		{"four cards: three", host("t", "Tesla T4", 15*gib, 4, oneSocket), "t-0", gpus(3), "t-1 t-2 t-3"},
 		{"two sockets: four on one", host("l", "NVIDIA L40S", 45*gib, 8, twoSockets), "l-0", gpus(4), "l-4 l-5 l-6 l-7"},
 		{"two sockets: two on one switch", host("l", "NVIDIA L40S", 45*gib, 8, twoSockets), "l-0 l-3 l-4 l-6", gpus(2), "l-1 l-2"},
-		{"two sockets: a pair beside a broken one", host("l", "NVIDIA L40S", 45*gib, 8, twoSockets), "l-0", gpus(2), "l-2 l-3"},
+		{"two sockets: a free pair, not half of another", host("l", "NVIDIA L40S", 45*gib, 8, twoSockets), "l-0", gpus(2), "l-2 l-3"},
 		{"mixed: a single one is the small", mixed, "", gpus(1), "t-0"},
 		{"mixed: a single one of enough memory", mixed, "", job.Resources{GPUs: 1, GPUMemory: 40 * gib}, "h-0"},
 		{"mixed: by model", mixed, "", job.Resources{GPUs: 2, GPUModel: "T4"}, "t-0 t-1"},
 		{"mixed: two are of one kind", mixed, "h-0 h-1 h-2", gpus(2), "t-0 t-1"},
 		{"mixed: too many of a model", mixed, "", job.Resources{GPUs: 3, GPUModel: "T4"}, ""},
-		{"one long way spoils a set", host("h", "H100", 80*gib, 6, chainOrBridge), "", gpus(3), "h-3 h-4 h-5"},
+		{"the longest distance of a set decides", host("h", "H100", 80*gib, 6, chainOrBridge), "", gpus(3), "h-3 h-4 h-5"},
 		{"unlinked: two are of one kind", unlinked, "", gpus(2), "b-0 b-1"},
 		{"none asked", dgx(), "", job.Resources{CPUs: 4}, ""},
 	} {
@@ -173,11 +173,11 @@ func TestShares(t *testing.T) {
 		}
 	}
 	take("a", share(0.5, 0), "t-0")        // the smallest
-	take("b", share(0.25, 0), "t-0")       // shared already
-	take("c", share(0.5, 0), "t-1")        // no room beside a and b
-	take("d", share(0.1, 10*gib), "h-0")   // memory
-	take("e", share(0.1, 60*gib), "h-0")   // beside d
-	take("f", share(0.25, 1*gib), "t-0")   // fills it
+	take("b", share(0.25, 0), "t-0")       // already shared
+	take("c", share(0.5, 0), "t-1")        // does not fit beside a and b
+	take("d", share(0.1, 10*gib), "h-0")   // needs the memory
+	take("e", share(0.1, 60*gib), "h-0")   // fits beside d
+	take("f", share(0.25, 1*gib), "t-0")   // takes the rest of it
 	take("g", share(0.1, 20*gib), "h-1")   // d and e leave 10 GiB
 	take("h", share(0.5, 100*gib), "")     // no such device
 	take("i", gpus(1), "")                 // all are shared
@@ -193,7 +193,7 @@ func TestShares(t *testing.T) {
 
 func TestForeignMemoryIsTaken(t *testing.T) {
 	p := mustPool(t, dgx())
-	p.Foreign("h-0", 10*mib) // a screen
+	p.Foreign("h-0", 10*mib) // as much as a screen needs
 	p.Foreign("h-1", 20*gib)
 	if got, _ := p.Choose(gpus(8)); got != nil {
 		t.Errorf("chose %v though a program uses one", got)
@@ -202,18 +202,18 @@ func TestForeignMemoryIsTaken(t *testing.T) {
 		t.Errorf("chose %v", got)
 	}
 	if got, _ := p.Choose(job.Resources{GPUShare: 0.5}); !slices.Equal(got, []string{"h-1"}) {
-		t.Errorf("a share went to %v, not to what is in use anyway", got)
+		t.Errorf("a share went to %v, not to the device that is partly in use", got)
 	}
 	if f := p.Free(); len(f) != 8 || f[1].Milli >= Whole || f[1].Memory != 81559*mib-20*gib || f[0].Milli != Whole {
 		t.Errorf("free: %v", f)
 	}
 	p.Foreign("h-1", 0)
 	if _, ok := p.Choose(gpus(8)); !ok {
-		t.Error("the program is gone, the device is not back")
+		t.Error("the program has ended, but the device cannot be chosen")
 	}
 }
 
-func TestSetAsideAndCouldEver(t *testing.T) {
+func TestQuarantineAndCouldEver(t *testing.T) {
 	p := mustPool(t, dgx())
 	p.Quarantine("h-2", "Xid 79")
 	if _, ok := p.Choose(gpus(8)); ok {
@@ -223,7 +223,7 @@ func TestSetAsideAndCouldEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ok, why := p.CouldEver(gpus(8)); !ok {
-		t.Errorf("could never: %s", why)
+		t.Errorf("CouldEver of a device in quarantine: %s", why)
 	}
 	if ok, why := p.CouldEver(job.Resources{GPUs: 9}); ok || why != "8 of 8 GPUs fit, 9 wanted" {
 		t.Errorf("%v: %s", ok, why)
@@ -237,7 +237,7 @@ func TestSetAsideAndCouldEver(t *testing.T) {
 	p.EndQuarantine("h-2")
 	p.Release("a")
 	if _, ok := p.Choose(gpus(8)); !ok {
-		t.Error("not restored")
+		t.Error("cannot be chosen after its quarantine")
 	}
 }
 
@@ -251,14 +251,14 @@ func TestMIGInstances(t *testing.T) {
 		t.Errorf("chose %v", got)
 	}
 	if ok, why := p.CouldEver(gpus(2)); ok || !strings.Contains(why, "MIG") {
-		t.Errorf("a program sees two instances: %v %s", ok, why)
+		t.Errorf("one task gets two instances: %v %s", ok, why)
 	}
 	if ok, _ := p.CouldEver(job.Resources{GPUs: 1, GPUModel: "H100"}); ok {
-		t.Error("a slice is not an H100")
+		t.Error("an instance counts as a whole H100")
 	}
 	p.Quarantine("GPU-x", "Xid 79")
 	if p.Quarantined("MIG-2") == "" || len(p.Free()) != 0 {
-		t.Error("the instances of a broken GPU are given away")
+		t.Error("an instance of a GPU in quarantine was chosen")
 	}
 }
 
@@ -287,24 +287,25 @@ func TestHoldIsAllOrNone(t *testing.T) {
 		}
 	}
 	if err := p.Hold("b", []string{"h-1"}, 0, 0); err == nil {
-		t.Error("held nothing of a device")
+		t.Error("a hold of zero thousandths was accepted")
 	}
 	if err := p.Adopt("b", []string{"h-0"}, Whole, 0); !errors.Is(err, ErrTaken) {
-		t.Errorf("adopted what is taken: %v", err)
+		t.Errorf("adopted a device that is taken: %v", err)
 	}
 	if !slices.Equal(p.Free(), before) {
-		t.Error("a refused Hold changed the account")
+		t.Error("a refused Hold changed the pool")
 	}
 	if _, err := NewPool(append(dgx(), dgx()[0])); err == nil {
-		t.Error("took a device twice")
+		t.Error("a device was held twice")
 	}
 }
 
-// After a restart, a task may hold a device that the driver does not list yet.
-func TestAdoptedDeviceIsNotGivenAway(t *testing.T) {
+// TestAdoptedDeviceIsNotChosen has a task that still holds a device after a restart, while the driver does not list the
+// device yet.
+func TestAdoptedDeviceIsNotChosen(t *testing.T) {
 	p := mustPool(t, nil)
 	if err := p.Hold("a", []string{"h-0"}, Whole, 0); !errors.Is(err, ErrNoDevice) {
-		t.Fatalf("held what is not there: %v", err)
+		t.Fatalf("hold of a device that is not listed: %v", err)
 	}
 	if err := p.Adopt("a", []string{"h-0"}, Whole, 0); err != nil {
 		t.Fatal(err)
@@ -316,9 +317,9 @@ func TestAdoptedDeviceIsNotGivenAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, ok := p.Choose(gpus(8)); ok {
-		t.Fatal("gave away what a task holds")
+		t.Fatal("chose a device that a task holds")
 	}
-	if err := p.Update(dgx()[4:]); err != nil { // h-0 falls off the bus
+	if err := p.Update(dgx()[4:]); err != nil { // h-0 is no longer listed
 		t.Fatal(err)
 	}
 	if got := p.Of("a"); !slices.Equal(got, []string{"h-0"}) || len(p.Devices()) != 4 {
@@ -327,14 +328,14 @@ func TestAdoptedDeviceIsNotGivenAway(t *testing.T) {
 	p.Release("a")
 	p.Release("a")
 	if len(p.Free()) != 4 || len(p.Holders("h-0")) != 0 {
-		t.Error("a device that is gone is still in the account")
+		t.Error("a device that is gone is still in the pool")
 	}
 	if got, ok := p.Choose(gpus(4)); !ok || !slices.Equal(got, []string{"h-4", "h-5", "h-6", "h-7"}) {
 		t.Errorf("chose %v", got)
 	}
 }
 
-// The greedy search is compared with the exact one, on hosts for which both are possible.
+// TestGreedyFindsIslands compares the greedy search with the exact one, on hosts for which both are possible.
 func TestGreedyFindsIslands(t *testing.T) {
 	for name, kind := range map[string]func(int, int) LinkKind{"all": allNVLink, "islands": twoIslands, "sockets": twoSockets} {
 		p := mustPool(t, host("h", "H100", 80*gib, 8, kind))
@@ -343,9 +344,9 @@ func TestGreedyFindsIslands(t *testing.T) {
 		}
 		for n := 2; n <= 6; n++ {
 			free := p.whole()
-			exact := search{p: p, fit: free, n: n, worth: p.company(free)}
+			exact := search{p: p, fit: free, n: n, worth: p.linkValues(free)}
 			exact.exact(set{}, 0)
-			greedy := search{p: p, fit: free, n: n, worth: p.company(free)}
+			greedy := search{p: p, fit: free, n: n, worth: p.linkValues(free)}
 			greedy.greedy()
 			if greedy.best.worst != exact.best.worst {
 				t.Errorf("%s, %d devices: greedy %v (%d), exact %v (%d)", name, n, greedy.best.slots, greedy.best.worst, exact.best.slots, exact.best.worst)

@@ -13,8 +13,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// No device has two whole holders, the shares of a device add up to at most one device, Release returns exactly what
-// was held, and nothing that is held or in quarantine is chosen.
+// TestPoolProperties checks four rules. No device has two whole holders. The shares of a device add up to at most one
+// device. Release frees exactly what was held. Nothing that is held or in quarantine is chosen.
 func TestPoolProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kinds := []func(int, int) LinkKind{allNVLink, twoIslands, oneSocket, twoSockets}
@@ -22,7 +22,7 @@ func TestPoolProperties(t *testing.T) {
 		devices = append(devices, host("t", "Tesla T4", 15*gib, rapid.IntRange(0, 2).Draw(t, "m"), oneSocket)...)
 		p := mustPool(t, devices)
 		uuid := rapid.SampledFrom(devices)
-		held, aside := map[string]bool{}, map[string]bool{}
+		held, quarantined := map[string]bool{}, map[string]bool{}
 		serial := 0
 		t.Repeat(map[string]func(*rapid.T){
 			"hold": func(t *rapid.T) {
@@ -30,16 +30,16 @@ func TestPoolProperties(t *testing.T) {
 				got, ok := p.Choose(need)
 				again, _ := p.Choose(need)
 				if !slices.Equal(got, again) {
-					t.Fatalf("the same account chose %v, then %v", got, again)
+					t.Fatalf("the same pool chose %v, then %v", got, again)
 				}
 				if !ok {
 					return
 				}
-				checkChoice(t, p, need, got, aside)
+				checkChoice(t, p, need, got, quarantined)
 				serial++
 				key := fmt.Sprint(serial)
 				if err := p.Hold(key, got, Milli(need), need.GPUMemory); err != nil {
-					t.Fatalf("chose what cannot be held: %v", err)
+					t.Fatalf("chose devices that cannot be held: %v", err)
 				}
 				held[key] = true
 			},
@@ -52,8 +52,8 @@ func TestPoolProperties(t *testing.T) {
 					}
 				}
 			},
-			"aside":   func(t *rapid.T) { u := uuid.Draw(t, "u").UUID; p.Quarantine(u, "sick"); aside[u] = true },
-			"restore": func(t *rapid.T) { u := uuid.Draw(t, "u").UUID; p.EndQuarantine(u); delete(aside, u) },
+			"quarantine": func(t *rapid.T) { u := uuid.Draw(t, "u").UUID; p.Quarantine(u, "faulty"); quarantined[u] = true },
+			"restore":    func(t *rapid.T) { u := uuid.Draw(t, "u").UUID; p.EndQuarantine(u); delete(quarantined, u) },
 			"foreign": func(t *rapid.T) {
 				p.Foreign(uuid.Draw(t, "u").UUID, job.Size(rapid.Int64Range(0, int64(20*gib)).Draw(t, "bytes")))
 			},
@@ -62,7 +62,7 @@ func TestPoolProperties(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			"": func(t *rapid.T) { checkAccount(t, p, devices) },
+			"": func(t *rapid.T) { checkPool(t, p, devices) },
 		})
 		for key := range held {
 			p.Release(key)
@@ -95,23 +95,23 @@ func drawNeed(t *rapid.T) job.Resources {
 	return need
 }
 
-func checkChoice(t *rapid.T, p *Pool, need job.Resources, got []string, aside map[string]bool) {
+func checkChoice(t *rapid.T, p *Pool, need job.Resources, got []string, quarantined map[string]bool) {
 	if len(got) != Count(need) {
 		t.Fatalf("%d devices for %+v", len(got), need)
 	}
 	for _, u := range got {
 		s := p.slots[p.index[u]]
 		milli, memory := s.left()
-		if aside[u] || milli < Milli(need) || memory < Memory(need, s.Memory) || !Fits(s.Device, need) || need.GPUs > 0 && s.holders > 0 {
+		if quarantined[u] || milli < Milli(need) || memory < Memory(need, s.Memory) || !Fits(s.Device, need) || need.GPUs > 0 && s.holders > 0 {
 			t.Fatalf("chose %s for %+v: %d, %s left, held by %v", u, need, milli, memory, p.Holders(u))
 		}
 	}
 	if ok, why := p.CouldEver(need); !ok {
-		t.Fatalf("chose what could never be: %s", why)
+		t.Fatalf("chose devices for a need that CouldEver refuses: %s", why)
 	}
 }
 
-func checkAccount(t *rapid.T, p *Pool, devices []Device) {
+func checkPool(t *rapid.T, p *Pool, devices []Device) {
 	for _, d := range devices {
 		milli, memory, whole := 0, job.Size(0), 0
 		for _, h := range p.Holders(d.UUID) {
@@ -123,7 +123,7 @@ func checkAccount(t *rapid.T, p *Pool, devices []Device) {
 		}
 		s := p.slots[p.index[d.UUID]]
 		if whole > 1 || milli > Whole || memory > d.Memory || milli != s.milli || memory != s.memory {
-			t.Fatalf("%s: %d whole holders, %d thousandths, %s; the account says %d, %s", d.UUID, whole, milli, memory, s.milli, s.memory)
+			t.Fatalf("%s: %d whole holders, %d thousandths, %s; the pool says %d, %s", d.UUID, whole, milli, memory, s.milli, s.memory)
 		}
 	}
 }

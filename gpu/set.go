@@ -34,7 +34,7 @@ type search struct {
 
 func chooseSet(p *Pool, need job.Resources) []int {
 	free := p.whole()
-	s := search{p: p, fit: p.wholeFor(free, need), n: need.GPUs, worth: p.company(free)}
+	s := search{p: p, fit: p.wholeFor(free, need), n: need.GPUs, worth: p.linkValues(free)}
 	switch {
 	case len(s.fit) < s.n:
 		return nil
@@ -61,16 +61,16 @@ func sets(n, k int) int {
 }
 
 // with returns the set with one more device. It shares memory with the old set, so the old set must not be grown in
-// another way at the same time.
+// a different way at the same time.
 func (s *search) with(a set, slot int) set {
 	b := a
 	b.slots = append(a.slots, slot)
 	b.memory += s.p.slots[slot].Memory
 	b.loss += s.worth[slot]
 	for _, other := range a.slots {
-		way := s.p.ways[other][slot]
-		b.worst = max(b.worst, way)
-		b.sum += way
+		d := s.p.distances[other][slot]
+		b.worst = max(b.worst, d)
+		b.sum += d
 		b.loss -= 2 * s.p.near[other][slot]
 	}
 	return b
@@ -118,9 +118,9 @@ func (s *search) grow(seed int) set {
 			if in[i] {
 				continue
 			}
-			way := s.p.ways[last][i]
-			worst[i] = max(worst[i], way)
-			sum[i] += way
+			d := s.p.distances[last][i]
+			worst[i] = max(worst[i], d)
+			sum[i] += d
 			if next < 0 || cmp.Or(cmp.Compare(worst[i], worst[next]), cmp.Compare(sum[i], sum[next]),
 				cmp.Compare(s.p.slots[i].Memory, s.p.slots[next].Memory), cmp.Compare(s.worth[i], s.worth[next])) < 0 {
 				next = i

@@ -20,7 +20,7 @@ func callFor(class string) gossip.Announcement {
 	return gossip.Announcement{Wants: []gossip.Want{{Class: class, Count: 1}}, Sessions: sessionsAsked}
 }
 
-func TestCallerIsKeptWhileItCalls(t *testing.T) {
+func TestSessionIsKeptWhileSchedulerCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFakeKeeper(10)
 		c := testCallers(k)
@@ -39,12 +39,12 @@ func TestCallerIsKeptWhileItCalls(t *testing.T) {
 		if !k.has("s") {
 			t.Error("given up too early")
 		}
-		for range 10 { // what this host cannot give holds nothing
+		for range 10 { // calls for hosts of another kind do not keep the session
 			c.hear("s", callFor("gpu/model/none"))
 			pass(10 * time.Second)
 		}
 		if k.has("s") {
-			t.Error("kept though it calls no more")
+			t.Error("kept though it no longer calls")
 		}
 		c.hear("s", callFor(class))
 		pass(time.Second)
@@ -72,7 +72,7 @@ func TestCallersAreBounded(t *testing.T) {
 	now = now.Add(time.Second)
 	c.keep("late", now)
 	if k.kept["late"] || len(k.kept) != maxCallers {
-		t.Error("one that still calls lost its place")
+		t.Error("a scheduler that still calls lost its session to another")
 	}
 	now = now.Add(callMissed)
 	c.again(name(0), now)
@@ -84,7 +84,7 @@ func TestCallersAreBounded(t *testing.T) {
 	}
 	for i := range 12 {
 		if got, want := k.kept[name(i)], i == 0 || i > 10; got != want {
-			t.Errorf("%s kept: %v, want %v: the one heard longest ago goes first", name(i), got, want)
+			t.Errorf("%s kept: %v, want %v: the one whose last call is oldest is dropped first", name(i), got, want)
 		}
 	}
 	if len(k.odd) > 0 {

@@ -1,8 +1,7 @@
 package node
 
-// Whole clusters on a simulated network: gated hosts, DHT, gossip, sessions,
-// schedulers and workers as a daemon joins them, on a virtual clock. Only the
-// disk and the processes are stand-ins.
+// Whole clusters on a simulated network with a fake clock: gated hosts, DHT, gossip, sessions, schedulers and workers,
+// connected as in a daemon. Only the disk and the processes are fakes.
 
 import (
 	"context"
@@ -31,25 +30,25 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// virtual is one daemon of a simulated cluster.
-type virtual struct {
+// simDaemon is one daemon of a simulated cluster.
+type simDaemon struct {
 	host  *p2p.Host
 	table *dht.Table
 	board *switchboard
 	sched *scheduler.Loop
 	work  *worker.Loop
-	found finder // what the scheduler asks
+	found finder // the scheduler's source of hosts
 }
 
-// shape says how a simulated cluster differs from a plain one.
-type shape struct {
+// options configure a simulated cluster.
+type options struct {
 	gpus      func(i int) string // spec of host i's simulated GPUs, or empty
-	noGossip  bool               // nothing is announced or heard
+	noGossip  bool               // no announcement is sent or received
 	noDHT     bool               // every query finds nothing
 	neighbour int                // standing sessions that each daemon wants with the first members it meets
 }
 
-// memoryJournal commits at once: a stand-in for the disk.
+// memoryJournal is a journal without a disk. It commits at once.
 type memoryJournal struct {
 	mu      sync.Mutex
 	index   uint64
@@ -89,17 +88,17 @@ func (m *memoryJournal) Rows(id job.ID, from, to string) ([]job.Row, error) {
 	return m.rows.Rows(id, from, to), nil
 }
 
-// memoryLedger keeps nothing.
+// memoryLedger is a ledger that stores nothing.
 type memoryLedger struct{}
 
 func (memoryLedger) Save([]lease.Record, []job.Attempt, []lease.GroupEpoch, bool) error { return nil }
 
 func (memoryLedger) Load() ([]lease.Record, []lease.GroupEpoch, error) { return nil, nil, nil }
 
-// instant is a driver whose tasks succeed after a second.
-type instant struct{ tell func(worker.DriverEvent) }
+// fakeDriver is a driver whose tasks succeed after a second.
+type fakeDriver struct{ tell func(worker.DriverEvent) }
 
-func (d *instant) Start(t worker.Task) error {
+func (d *fakeDriver) Start(t worker.Task) error {
 	time.AfterFunc(time.Millisecond, func() {
 		d.tell(worker.DriverEvent{Attempt: t.Attempt, Kind: worker.DriverStarted, PID: 1})
 		time.AfterFunc(time.Second, func() {
@@ -109,13 +108,13 @@ func (d *instant) Start(t worker.Task) error {
 	})
 	return nil
 }
-func (d *instant) Stop(job.Attempt, time.Duration, string) error       { return nil }
-func (d *instant) Signal(job.Attempt, int) error                       { return nil }
-func (d *instant) Extend(map[job.Attempt]worker.BootTime) error        { return nil }
-func (d *instant) Forget(job.Attempt) error                            { return nil }
-func (d *instant) Adopt(context.Context) ([]worker.DriverEvent, error) { return nil, nil }
+func (d *fakeDriver) Stop(job.Attempt, time.Duration, string) error       { return nil }
+func (d *fakeDriver) Signal(job.Attempt, int) error                       { return nil }
+func (d *fakeDriver) Extend(map[job.Attempt]worker.BootTime) error        { return nil }
+func (d *fakeDriver) Forget(job.Attempt) error                            { return nil }
+func (d *fakeDriver) Adopt(context.Context) ([]worker.DriverEvent, error) { return nil, nil }
 
-// empty finds and keeps nothing.
+// empty is a DHT, a gossip topic and a store that find and store nothing.
 type empty struct{}
 
 func (empty) Find(context.Context, string, int) <-chan job.Peer {
@@ -127,12 +126,11 @@ func (empty) Announce([]scheduler.Want)              {}
 func (empty) Put(string, []byte) error               { return nil }
 func (empty) Scan(string) (map[string][]byte, error) { return nil, nil }
 
-// start joins the parts of host i as Node does, and runs them until the test
-// ends.
-func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
+// start connects the parts of host i as Node does, and runs them until the test ends.
+func start(t *testing.T, nw *p2ptest.Net, i int, s options) *simDaemon {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	v := &virtual{host: nw.Hosts[i]}
+	v := &simDaemon{host: nw.Hosts[i]}
 	must := func(err error) {
 		if err != nil {
 			t.Fatal(err)
@@ -178,7 +176,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 		announce = announcer{topic}
 		parts = append(parts, part{"callers", called.run}, part{"gossip", topic.Run})
 	}
-	driver := &instant{tell: func(e worker.DriverEvent) { v.work.Driven(e) }}
+	driver := &fakeDriver{tell: func(e worker.DriverEvent) { v.work.Driven(e) }}
 	wc := worker.DefaultConfig()
 	wc.Profile, wc.Boot, wc.Seed = profile, "boot", uint64(i+1)
 	v.work, err = worker.New(wc, worker.Parts{
@@ -214,11 +212,11 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	return v
 }
 
-// cluster starts n daemons; each knows host 0 and whom it meets through it.
-func cluster(t *testing.T, n int, s shape) (*p2ptest.Net, []*virtual) {
+// cluster starts n daemons. Each is connected to host 0, and finds the others through it.
+func cluster(t *testing.T, n int, s options) (*p2ptest.Net, []*simDaemon) {
 	t.Helper()
 	nw := p2ptest.New(t, n, p2ptest.Options{})
-	var all []*virtual
+	var all []*simDaemon
 	for i := range n {
 		all = append(all, start(t, nw, i, s))
 	}
@@ -234,7 +232,7 @@ func cluster(t *testing.T, n int, s shape) (*p2ptest.Net, []*virtual) {
 }
 
 func pass(d time.Duration) {
-	<-time.NewTimer(d).C // virtual
+	<-time.NewTimer(d).C // fake time
 	synctest.Wait()
 }
 
@@ -245,9 +243,8 @@ func gpuJob(model string, n int) job.Spec {
 	return s
 }
 
-// runs submits at v and returns how long the job took to its end, and where it
-// ran.
-func runs(t *testing.T, v *virtual, spec job.Spec, within time.Duration) (time.Duration, string) {
+// runs submits a job to v. It returns how long the job took to its end, and where it ran.
+func runs(t *testing.T, v *simDaemon, spec job.Spec, within time.Duration) (time.Duration, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
@@ -279,10 +276,10 @@ func onLast(n int, spec string) func(int) string {
 	}
 }
 
-// With all gossip dropped, the DHT leads to the workers.
+// TestJobsFindWorkersWithoutGossip checks that the DHT is enough to find the workers.
 func TestJobsFindWorkersWithoutGossip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, all := cluster(t, 10, shape{gpus: onLast(8, "sim:4xH100-80GB"), noGossip: true})
+		_, all := cluster(t, 10, options{gpus: onLast(8, "sim:4xH100-80GB"), noGossip: true})
 		pass(10 * time.Second)
 		took, where := runs(t, all[3], gpuJob("h100", 2), time.Minute)
 		if where != "host8" && where != "host9" {
@@ -292,13 +289,13 @@ func TestJobsFindWorkersWithoutGossip(t *testing.T) {
 	})
 }
 
-// With an empty DHT, gossip brings the workers.
+// TestJobsFindWorkersWithEmptyDHT checks that gossip is enough to find the workers.
 func TestJobsFindWorkersWithEmptyDHT(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, all := cluster(t, 20, shape{gpus: onLast(18, "sim:4xH100-80GB"), noDHT: true})
+		_, all := cluster(t, 20, options{gpus: onLast(18, "sim:4xH100-80GB"), noDHT: true})
 		pass(10 * time.Second)
 		spec := gpuJob("h100", 2)
-		spec.Hold = true // nothing that could run it is known yet: hand it in on hold and let it go
+		spec.Hold = true // no fitting host is known yet, so the job is submitted on hold and then released
 		j, err := all[3].sched.Submit(t.Context(), scheduler.SubmitRequest{User: "u", Spec: spec})
 		if err != nil {
 			t.Fatal(err)
@@ -316,11 +313,11 @@ func TestJobsFindWorkersWithEmptyDHT(t *testing.T) {
 	})
 }
 
-// 20 daemons lose a tenth of their packets, are cut in two and healed: jobs on
-// each side go on, and none runs twice.
+// TestLossAndPartition has 20 daemons that lose a tenth of their packets. Then a partition separates them, and ends.
+// Jobs on each side run during the partition.
 func TestLossAndPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nw, all := cluster(t, 20, shape{gpus: func(i int) string {
+		nw, all := cluster(t, 20, options{gpus: func(i int) string {
 			if i%10 == 5 {
 				return "sim:4xH100-80GB"
 			}
@@ -348,16 +345,16 @@ func TestLossAndPartition(t *testing.T) {
 // no host knows all others and a query takes several hops. Time and memory grow with its square.
 var daemons = flag.Int("node.daemons", 100, "daemons in TestManyDaemons")
 
-// Many daemons without gossip: a class query finds all that match, a job finds its worker, and with 30 % of the hosts
-// gone silent it still does, in under ten seconds.
+// TestManyDaemons has many daemons without gossip. A query for a class finds all hosts of that class, and a job finds
+// its worker in under ten seconds. A job still does so when 30 % of the hosts are silent.
 func TestManyDaemons(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute of processor time")
 	}
 	n := *daemons
-	first := n - n/5 // of those with a GPU
+	first := n - n/5 // the first host with a GPU
 	synctest.Test(t, func(t *testing.T) {
-		nw, all := cluster(t, n, shape{gpus: onLast(first, "sim:1xH100-80GB"), noGossip: true})
+		nw, all := cluster(t, n, options{gpus: onLast(first, "sim:1xH100-80GB"), noGossip: true})
 		pass(20 * time.Second)
 		class := lease.ClassOf(job.Resources{GPUs: 1, GPUModel: "h100"}, nil)
 		var found []job.Peer
@@ -366,7 +363,7 @@ func TestManyDaemons(t *testing.T) {
 		}
 		for i := first; i < n; i++ {
 			if !slices.Contains(found, nw.Peer(i)) {
-				t.Errorf("the class %s does not lead to host %d", class, i)
+				t.Errorf("the query for class %s did not find host %d", class, i)
 			}
 		}
 		took, where := runs(t, all[11], gpuJob("h100", 1), 10*time.Second)
@@ -378,7 +375,7 @@ func TestManyDaemons(t *testing.T) {
 		}
 		pass(time.Second)
 		took, where = runs(t, all[14], gpuJob("h100", 1), 10*time.Second)
-		t.Logf("with 30 %% gone silent: found and run on %s in %s", where, took)
+		t.Logf("with 30 %% silent hosts: found and run on %s in %s", where, took)
 	})
 }
 

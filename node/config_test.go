@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestSocketOfAnotherUserIsPassedBy(t *testing.T) {
+func TestFindSocketSkipsSocketOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	own, host, none := filepath.Join(dir, "own"), filepath.Join(dir, "host"), filepath.Join(dir, "none")

@@ -11,12 +11,11 @@ import (
 	"github.com/musterhq/muster/scheduler"
 )
 
-// A host that is cut off is refused while its session lasts; then what is
-// assigned to it is given up. When it comes back after all, the success of the
-// attempt that it was given first counts.
+// TestDeclareDeadOfAHostThatComesBack declares a host dead that is cut off. While its session lasts, that is refused.
+// Afterwards its tasks are given up. When the host comes back after all, the success of its first attempt counts.
 func TestDeclareDeadOfAHostThatComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nw, all := cluster(t, 2, shape{gpus: onLast(1, "sim:4xH100-80GB"), neighbour: 1})
+		nw, all := cluster(t, 2, options{gpus: onLast(1, "sim:4xH100-80GB"), neighbour: 1})
 		pass(10 * time.Second)
 		owner := jobsBackend{all[0].board.owners}
 		spec := gpuJob("h100", 1)
@@ -55,7 +54,7 @@ func TestDeclareDeadOfAHostThatComesBack(t *testing.T) {
 	})
 }
 
-// A daemon that takes no jobs has nothing to give up.
+// TestDeclareDeadWithoutScheduler checks that a daemon without a scheduler has no tasks to give up.
 func TestDeclareDeadWithoutScheduler(t *testing.T) {
 	for _, do := range []func() (int, error){
 		func() (int, error) { return jobsBackend{}.MayBeDead(t.Context(), "p") },

@@ -1,13 +1,13 @@
 package node
 
-// Which owner a group belongs to.
+// The owner of a group.
 
 import "testing"
 
 func TestOwnersByGroup(t *testing.T) {
 	var s owners
 	if s.of(1) != nil {
-		t.Error("a daemon without the role owns a group")
+		t.Error("a daemon that owns no group has an owner")
 	}
 	first, second := &owner{}, &owner{}
 	s.add(1, first)
@@ -16,6 +16,6 @@ func TestOwnersByGroup(t *testing.T) {
 		t.Errorf("owners %+v", s)
 	}
 	if s.of(3) != first {
-		t.Error("a group that is not here has another owner than home")
+		t.Error("a group that this daemon does not own is not answered by its home group's owner")
 	}
 }

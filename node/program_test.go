@@ -13,14 +13,14 @@ func TestUnpackedProgramIsReplacedByAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(first, []byte("torn"), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(first, []byte("incomplete"), 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
 	if again, err := unpack(dir, []byte("#!/bin/sh\nexit 3\n")); err != nil || again != first {
 		t.Fatalf("%s, %v; want %s", again, err, first)
 	}
 	if text, err := os.ReadFile(first); err != nil || string(text) != "#!/bin/sh\nexit 3\n" {
-		t.Errorf("a torn program was left: %q, %v", text, err)
+		t.Errorf("an incomplete program was left: %q, %v", text, err)
 	}
 	second, err := unpack(dir, []byte("#!/bin/sh\nexit 4\n"))
 	if err != nil || second == first {

@@ -1,7 +1,6 @@
 package node
 
-// The plan of the house inside its packages: the files of a package have an order, and lower ones know nothing of
-// higher ones.
+// The layers inside a package: its files have an order, and no file depends on a later one.
 
 import (
 	"maps"
@@ -10,14 +9,14 @@ import (
 	"testing"
 )
 
-// rooms are the files of a package from the ground up: a file uses only what it defines itself or what stands before it.
-var rooms = map[string]string{
+// fileOrder lists the files of some packages in order. A file uses only what it or an earlier file declares.
+var fileOrder = map[string]string{
 	"worker": `
 		clock timer driver bounds phase
-		eased quota breaker quarantine event config turn
+		refusals quota breaker quarantine event config turn
 		fault environment capacity account device mps pause health
 		attempt exit ledger session report queue arbitration renew attempts
-		command reserve drain gate offers start
+		command reserve drain availability offers start
 		core restore parts execute loop worker`,
 	"scheduler": `
 		scheduler event turn avoid phase queue search task waitlist
@@ -26,25 +25,26 @@ var rooms = map[string]string{
 		mailbox replies calls watch needs reader execute loop list verbs`,
 }
 
-// roomy are the packages whose files may be in any order, so long as there is one: their arrows make no cycle.
-var roomy = []string{
+// acyclic lists the packages whose files may have any order. There is such an order if their dependencies form no
+// cycle.
+var acyclic = []string{
 	"scheduler/fleet", "scheduler/place", "scheduler/policy", "worker/runner", "worker/supervisor", "jobs", "journal",
 }
 
-// cycles are the packages of roomy that have cycles still: how many arrows from file to file are part of one, and why.
-// A number only falls, and a package without cycles leaves the list.
+// cycles lists the packages of acyclic that still have cycles. It says how many dependencies between files are part of
+// a cycle, and why. The number may only be lowered. A package without cycles must be removed from the list.
 var cycles = map[string]struct {
-	arrows int
-	why    string
+	dependencies int
+	why          string
 }{
 	"worker/runner":     {5, "the loop holds the state that begin and ends change, and calls them"},
 	"worker/supervisor": {5, "Driver holds the supervised runners, which call back into it"},
 	"journal":           {5, "Journal holds the queue and the Raft loop, which are methods on it"},
 }
 
-func TestRooms(t *testing.T) {
+func TestLayoutInsidePackages(t *testing.T) {
 	s := loadTree(t)
-	for dir, order := range rooms {
+	for dir, order := range fileOrder {
 		c, err := s.check(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -55,12 +55,12 @@ func TestRooms(t *testing.T) {
 		}
 		for _, name := range c.files {
 			if place[name] == 0 {
-				t.Errorf("%s/%s has no place in the plan", dir, name)
+				t.Errorf("%s/%s is missing in the order of the files", dir, name)
 			}
 		}
-		for a, name := range s.arrows(c) {
-			if place[a.from] < place[a.to] {
-				t.Errorf("%s: %s uses %s of %s: that arrow runs up", dir, a.from, name, a.to)
+		for d, name := range s.dependencies(c) {
+			if place[d.from] < place[d.to] {
+				t.Errorf("%s: %s uses %s of %s, which comes later in the order", dir, d.from, name, d.to)
 			}
 		}
 	}
@@ -68,36 +68,36 @@ func TestRooms(t *testing.T) {
 
 func TestNoCyclesOfFiles(t *testing.T) {
 	s := loadTree(t)
-	for _, dir := range roomy {
+	for _, dir := range acyclic {
 		c, err := s.check(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := s.arrows(c)
+		all := s.dependencies(c)
 		bad := inCycles(slices.Collect(maps.Keys(all)))
-		want := cycles[dir].arrows
+		want := cycles[dir].dependencies
 		switch {
 		case len(bad) > want:
-			for _, a := range bad {
-				t.Logf("%s: %s uses %s of %s", dir, a.from, all[a], a.to)
+			for _, d := range bad {
+				t.Logf("%s: %s uses %s of %s", dir, d.from, all[d], d.to)
 			}
-			t.Errorf("%s: %d arrows from file to file are part of a cycle, %d are allowed", dir, len(bad), want)
+			t.Errorf("%s: %d dependencies between files are part of a cycle, at most %d are allowed", dir, len(bad), want)
 		case len(bad) < want:
-			t.Errorf("%s: %d arrows from file to file are part of a cycle: lower the list's %d", dir, len(bad), want)
+			t.Errorf("%s: only %d dependencies between files are part of a cycle: lower the %d in the list", dir, len(bad), want)
 		}
 	}
 	for dir, c := range cycles {
-		if c.arrows == 0 || !slices.Contains(roomy, dir) {
-			t.Errorf("%s does not belong in the list of cycles", dir)
+		if c.dependencies == 0 || !slices.Contains(acyclic, dir) {
+			t.Errorf("remove %s from the list of cycles", dir)
 		}
 	}
 }
 
-// inCycles keeps the arrows whose end leads back to their start, in order.
-func inCycles(all []arrow) []arrow {
+// inCycles returns the dependencies that are part of a cycle, sorted.
+func inCycles(all []dependency) []dependency {
 	next := map[string][]string{}
-	for _, a := range all {
-		next[a.from] = append(next[a.from], a.to)
+	for _, d := range all {
+		next[d.from] = append(next[d.from], d.to)
 	}
 	reach := map[string]map[string]bool{} // the files that can be reached from a file
 	for from := range next {
@@ -113,14 +113,14 @@ func inCycles(all []arrow) []arrow {
 		}
 		reach[from] = seen
 	}
-	bad := slices.DeleteFunc(all, func(a arrow) bool { return !reach[a.to][a.from] })
-	slices.SortFunc(bad, func(a, b arrow) int { return strings.Compare(a.from+" "+a.to, b.from+" "+b.to) })
+	bad := slices.DeleteFunc(all, func(d dependency) bool { return !reach[d.to][d.from] })
+	slices.SortFunc(bad, func(a, b dependency) int { return strings.Compare(a.from+" "+a.to, b.from+" "+b.to) })
 	return bad
 }
 
 func TestCycleIsFound(t *testing.T) {
-	got := inCycles([]arrow{{"a", "b"}, {"b", "c"}, {"c", "b"}, {"c", "d"}, {"e", "a"}})
-	if want := []arrow{{"b", "c"}, {"c", "b"}}; !slices.Equal(got, want) {
+	got := inCycles([]dependency{{"a", "b"}, {"b", "c"}, {"c", "b"}, {"c", "d"}, {"e", "a"}})
+	if want := []dependency{{"b", "c"}, {"c", "b"}}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -1,6 +1,6 @@
 package node
 
-// The bounds of a type: what it knows fits into one head.
+// Bounds for the methods and fields of a type, so that each type stays easy to understand.
 
 import (
 	"go/types"
@@ -12,13 +12,13 @@ const (
 	maxFields  = 20
 )
 
-// lists are the types that are a list by nature, each with the reason. They may grow.
-var lists = map[string]string{
+// unbounded lists the types that may grow, because they are lists by nature. Each has the reason.
+var unbounded = map[string]string{
 	"api.Client":                   "one method for each endpoint",
 	"job.Spec":                     "one field for each thing that a user can ask for",
-	"lease.Record":                 "a row of the ledger: what has to survive a restart, field by field",
+	"lease.Record":                 "a row of the ledger: one field for each value that must survive a restart",
 	"node.Config":                  "one field for each setting of the daemon",
-	"worker/runner/protocol.Start": "a message: all that the runner has to know of a task",
+	"worker/runner/protocol.Start": "a message: everything that the runner must know about a task",
 }
 
 func TestSizes(t *testing.T) {
@@ -47,14 +47,14 @@ func TestSizes(t *testing.T) {
 			}
 			full := dir + "." + name
 			large[full] = true
-			if lists[full] == "" {
-				t.Errorf("%s has %d methods and %d fields: that is more than one thing to know", full, methods, fields)
+			if unbounded[full] == "" {
+				t.Errorf("%s has %d methods and %d fields: split it", full, methods, fields)
 			}
 		}
 	}
-	for full := range lists {
+	for full := range unbounded {
 		if !large[full] {
-			t.Errorf("%s is not large: take it off the list", full)
+			t.Errorf("%s is not large: remove it from the list", full)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/musterhq/muster/p2p/session"
 )
 
-// boards are two daemons with nothing but sessions, and the log of both.
+// boards returns two daemons that have only sessions, and the log of both.
 func boards(t *testing.T) (*switchboard, *switchboard, *logtest.Buffer) {
 	nw := p2ptest.New(t, 2, p2ptest.Options{})
 	nw.Connect(1, 0)
@@ -68,9 +68,9 @@ func count(t *testing.T, d *defects) (total float64) {
 	return total
 }
 
-// A message that the wire refuses is a defect of this daemon: its sender hears
-// of it, and a person does.
-func TestRefusedMessageIsLoud(t *testing.T) {
+// TestInvalidMessageIsReported checks that a message that cannot be sent because it is invalid is a defect of this
+// daemon. Its sender gets an error, and the log has one.
+func TestInvalidMessageIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, text := boards(t)
 		toWorkers{a}.Want(b.self)
@@ -78,7 +78,7 @@ func TestRefusedMessageIsLoud(t *testing.T) {
 		id := job.NewID(7, 1)
 		old := lease.Offer{ID: 1, Attempt: job.Attempt{Job: id, N: 1}, Group: 7, Age: -time.Second} // a clock that was set back
 		if err := (toWorkers{a}).Send(b.self, old); !errors.Is(err, session.ErrInvalid) {
-			t.Errorf("the scheduler hears %v", err)
+			t.Errorf("the scheduler gets %v", err)
 		}
 		if got := text.Lines("level=ERROR"); len(got) != 1 || !strings.Contains(got[0], "a defect of this daemon") || !strings.Contains(got[0], "message=Offer") ||
 			!strings.Contains(got[0], string(id)) || !strings.Contains(got[0], "peer="+string(b.self)) {
@@ -88,7 +88,7 @@ func TestRefusedMessageIsLoud(t *testing.T) {
 			_ = toWorkers{a}.Send(b.self, old)
 		}
 		if err := (toSchedulers{a}).Send(b.self, lease.Stale{Owner: "no peer!"}); !errors.Is(err, session.ErrInvalid) {
-			t.Errorf("the worker hears %v", err)
+			t.Errorf("the worker gets %v", err)
 		}
 		if got := text.Lines("level=ERROR"); len(got) != 2 || !strings.Contains(got[1], "message=Stale") {
 			t.Errorf("logged %q", got)
@@ -102,7 +102,7 @@ func TestRefusedMessageIsLoud(t *testing.T) {
 			t.Errorf("%g counted, want 1003", n)
 		}
 		if b.sessions.Peers() == nil {
-			t.Error("the peer lost its session over a message that it never saw")
+			t.Error("the session ended because of a message that was never sent")
 		}
 		before := len(text.Lines("level=ERROR"))
 		if err := (toWorkers{a}).Send("nobody", old); !errors.Is(err, session.ErrNoSession) || len(text.Lines("level=ERROR")) != before {
@@ -111,8 +111,8 @@ func TestRefusedMessageIsLoud(t *testing.T) {
 	})
 }
 
-// Both parts of a daemon want the session; it goes with the last want.
-func TestBoardGivesSessionsUp(t *testing.T) {
+// TestSessionIsGivenUpWithLastWant has both parts of a daemon want a session. It is given up when neither wants it.
+func TestSessionIsGivenUpWithLastWant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _ := boards(t)
 		toWorkers{a}.Want(b.self)
@@ -130,7 +130,7 @@ func TestBoardGivesSessionsUp(t *testing.T) {
 			t.Error("kept though nobody wants it")
 		}
 		if _, left := b.left.when(a.self); left {
-			t.Error("taken for a daemon that stopped")
+			t.Error("the other side counts as stopped")
 		}
 	})
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// fakeKeeper is a session.Manager without sessions.
+// fakeKeeper stands for a session.Manager, but has no sessions.
 type fakeKeeper struct {
 	mu   sync.Mutex
 	kept map[job.Peer]bool
 	most int
-	odd  []string // calls that a manager should not see
+	odd  []string // calls that a manager should not get
 }
 
 func newFakeKeeper(most int) *fakeKeeper { return &fakeKeeper{kept: map[job.Peer]bool{}, most: most} }
 
-// has asks while parts run.
+// has reports whether the session is kept. It may be called while other goroutines change that.
 func (k *fakeKeeper) has(p job.Peer) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -52,7 +52,7 @@ func (k *fakeKeeper) Unwant(p job.Peer) {
 	delete(k.kept, p)
 }
 
-// testWants are the wants of a daemon named self.
+// testWants returns the wants of a daemon named self.
 func testWants(k *fakeKeeper) *wants { return newWants("self", k, slog.New(slog.DiscardHandler)) }
 
 func TestWantsOfSeveral(t *testing.T) {
@@ -79,9 +79,9 @@ func TestWantsOfSeveral(t *testing.T) {
 	}
 }
 
-// Whatever the parts want and in what order, each session that one of them
-// wants is kept as far as there is room, and no other is.
-func TestWantsHold(t *testing.T) {
+// TestWantedSessionsAreKept checks that a session is kept if a part of the daemon wants it and there is room. No other
+// session is kept. That holds for wants in any order.
+func TestWantedSessionsAreKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 4
 		k := newFakeKeeper(most)
@@ -108,7 +108,7 @@ func TestWantsHold(t *testing.T) {
 				t.Fatalf("%d kept of %d wanted, room for %d", len(k.kept), len(want), most)
 			}
 			if len(w.waiting) != len(want)-len(k.kept) || len(w.by) != len(want) {
-				t.Fatalf("%d wait, %d are noted, %d wanted", len(w.waiting), len(w.by), len(want))
+				t.Fatalf("%d wait, %d are recorded, %d wanted", len(w.waiting), len(w.by), len(want))
 			}
 		}
 		if len(k.odd) > 0 {
@@ -117,7 +117,7 @@ func TestWantsHold(t *testing.T) {
 	})
 }
 
-func TestTooManyWantsAreTold(t *testing.T) {
+func TestTooManyWantsAreLogged(t *testing.T) {
 	var text bytes.Buffer
 	w := newWants("self", newFakeKeeper(1), slog.New(slog.NewTextHandler(&text, nil)))
 	w.of(forWorker).Want("a")

@@ -39,7 +39,7 @@ func TestAdvertised(t *testing.T) {
 	}
 }
 
-func TestFoyerIsBounded(t *testing.T) {
+func TestStrangersAreBounded(t *testing.T) {
 	f := &strangers{from: map[string]int{}, limit: 3, each: 2}
 	for i, c := range []struct {
 		ip   string
@@ -51,7 +51,7 @@ func TestFoyerIsBounded(t *testing.T) {
 	}
 	f.leave("a")
 	if !f.enter("b") || f.enter("c") {
-		t.Error("a place that was left is not one place")
+		t.Error("one place was given up: want that exactly one stranger may enter")
 	}
 	for _, ip := range []string{"a", "b", "b"} {
 		f.leave(ip)

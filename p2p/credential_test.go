@@ -67,7 +67,7 @@ func generations(t testing.TB, cluster ed25519.PrivateKey, n int) []actor {
 	return list
 }
 
-func TestCredentialSurvivesItsWireForm(t *testing.T) {
+func TestCredentialRoundTrip(t *testing.T) {
 	cluster := key(t)
 	for i, a := range generations(t, cluster, MaxChain) {
 		b := a.cred.encode()
@@ -79,7 +79,7 @@ func TestCredentialSurvivesItsWireForm(t *testing.T) {
 			t.Errorf("generation %d: %+v", i, c)
 		}
 		if !bytes.Equal(c.encode(), b) {
-			t.Errorf("generation %d changed on the way", i)
+			t.Errorf("generation %d changed when it was encoded and parsed", i)
 		}
 		if len(b) > maxCredential/2 {
 			t.Errorf("generation %d has %d bytes; the bound of %d is near", i, len(b), maxCredential)
@@ -87,7 +87,7 @@ func TestCredentialSurvivesItsWireForm(t *testing.T) {
 	}
 }
 
-func TestIssueRefusesWhatTheIssuerCannotGive(t *testing.T) {
+func TestIssueNeedsAuthority(t *testing.T) {
 	cluster := key(t)
 	line := generations(t, cluster, MaxChain)
 	to := newActor(t)
@@ -112,7 +112,7 @@ func TestIssueRefusesWhatTheIssuerCannotGive(t *testing.T) {
 	}
 }
 
-// TestForgeriesDoNotParse signs credentials that an honest daemon would not sign.
+// TestForgeriesDoNotParse parses credentials that an honest daemon would not sign.
 func TestForgeriesDoNotParse(t *testing.T) {
 	cluster := key(t)
 	line := generations(t, cluster, 3)
@@ -191,7 +191,7 @@ func bare(t testing.TB) (*Host, ed25519.PrivateKey) {
 	return h, cluster
 }
 
-func TestGateChecksTheHolderTheTimeAndTheCluster(t *testing.T) {
+func TestGateChecksHolderExpiryAndCluster(t *testing.T) {
 	h, cluster := bare(t)
 	a := generations(t, cluster, 2)[1]
 	old := newActor(t)
@@ -232,10 +232,10 @@ func TestRevocationsAreVerified(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := line[1].authority(cluster).revoke(line[0].id, "coup", now); err == nil {
-		t.Error("a daemon revoked the one that it owes its credential to")
+		t.Error("a daemon revoked the issuer of its own credential")
 	}
 	if _, err := line[0].authority(cluster).revoke(victim.id, strings.Repeat("x", maxReason+1), now); err == nil {
-		t.Error("a reason too long was signed")
+		t.Error("a reason that is too long was signed")
 	}
 	alien := generations(t, key(t), 1)[0]
 	bad := map[string]*wirepb.Revocation{}
@@ -244,7 +244,7 @@ func TestRevocationsAreVerified(t *testing.T) {
 	bad["changed"] = tampered
 	unsigned := proto.Clone(byMember.wire).(*wirepb.Revocation)
 	unsigned.Issuer = nil
-	bad["said to be by the cluster key"] = unsigned
+	bad["without an issuer"] = unsigned
 	foreign := proto.Clone(byMember.wire).(*wirepb.Revocation)
 	foreign.Issuer = alien.cred.toWire()
 	bad["by another cluster"] = foreign
@@ -255,7 +255,7 @@ func TestRevocationsAreVerified(t *testing.T) {
 		}
 	}
 	if h.revoked.has(victim.id) {
-		t.Error("a message with one bad entry was taken in part")
+		t.Error("a message with one bad entry was accepted in part")
 	}
 	before := h.revoked.digest()
 	fresh, err := h.revoked.merge([]*wirepb.Revocation{byMember.wire, byMember.wire})
@@ -266,13 +266,13 @@ func TestRevocationsAreVerified(t *testing.T) {
 		t.Errorf("known already: %d new, %v", len(again), err)
 	}
 
-	// The signer is revoked. What it revokes later does not count, and neither does a new credential that hangs on
-	// it, but a peer that is a member already stays one.
+	// The signer is revoked. Revocations and credentials that it signs later do not count. A peer that is a member
+	// already stays one.
 	out, err := root(cluster).revoke(line[1].id, "traitor", now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.book.admitted(line[2].cred, "old hand", now)
+	h.book.admitted(line[2].cred, "member", now)
 	if err := h.revoked.add(out); err != nil {
 		t.Fatal(err)
 	}
@@ -286,16 +286,16 @@ func TestRevocationsAreVerified(t *testing.T) {
 	if _, err := h.admission.check(line[2].id, line[2].cred.toWire(), now); err != nil {
 		t.Errorf("a member from before: %v", err)
 	}
-	puppet := newActor(t)
-	if puppet.cred, err = line[1].authority(cluster).issue(puppet.id, AllRoles, now.Add(time.Hour)); err != nil {
+	issued := newActor(t)
+	if issued.cred, err = line[1].authority(cluster).issue(issued.id, AllRoles, now.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.admission.check(puppet.id, puppet.cred.toWire(), now); !errors.Is(err, ErrRevoked) {
-		t.Errorf("a puppet: %v", err)
+	if _, err := h.admission.check(issued.id, issued.cred.toWire(), now); !errors.Is(err, ErrRevoked) {
+		t.Errorf("a new credential of a revoked signer: %v", err)
 	}
 }
 
-func TestRolesInWords(t *testing.T) {
+func TestRolesAsText(t *testing.T) {
 	for _, c := range []struct {
 		names []string
 		want  Roles
@@ -304,8 +304,8 @@ func TestRolesInWords(t *testing.T) {
 			t.Errorf("ParseRoles(%v) = %s, %v", c.names, got, err)
 		}
 	}
-	if _, err := ParseRoles([]string{"king"}); err == nil {
-		t.Error("king is a role")
+	if _, err := ParseRoles([]string{"admin"}); err == nil {
+		t.Error("parsed a role that does not exist")
 	}
 	b, err := json.Marshal(Member{Roles: RoleWorker | RoleInviter})
 	if err != nil || !bytes.Contains(b, []byte(`"roles":["worker","inviter"]`)) {

@@ -29,8 +29,8 @@ func MadeUpToken(t *testing.T, real string) string {
 	return tok.String()
 }
 
-// Puppet returns a credential for a new key, signed by h as an inviter.
-func Puppet(t *testing.T, h *Host) *Credential {
+// IssueTo returns a credential for a new key, signed by h as an inviter.
+func IssueTo(t *testing.T, h *Host) *Credential {
 	t.Helper()
 	pub, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -93,7 +93,7 @@ func open(t *testing.T, c host.Host, p peer.ID, id protocol.ID) (network.Stream,
 	return s, nil
 }
 
-func TestStrangerIsServedHelloAndJoinOnlyAndThenCutOff(t *testing.T) {
+func TestStrangerGetsOnlyHelloAndJoin(t *testing.T) {
 	for kind, listen := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -177,7 +177,7 @@ func wantCut(t *testing.T, c host.Host, id peer.ID, begin time.Time) {
 	}
 }
 
-func TestManyStreamsEndAStrangerEarly(t *testing.T) {
+func TestStrangerWithManyStreamsIsCutOff(t *testing.T) {
 	h := start(t, config(kinds["tcp"]))
 	c, id := stranger(t, h)
 	tries := 0
@@ -191,8 +191,9 @@ func TestManyStreamsEndAStrangerEarly(t *testing.T) {
 	}
 }
 
-// TestWayIn goes all the way over real sockets: found, invite, join, hello; then every protocol is served.
-func TestWayIn(t *testing.T) {
+// TestJoinOverRealSockets founds a cluster, invites a daemon and joins it, over real sockets. After that, every
+// protocol is served.
+func TestJoinOverRealSockets(t *testing.T) {
 	for kind, listen := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -100,7 +100,7 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-func TestTableIsWhole(t *testing.T) {
+func TestProtocolTableIsComplete(t *testing.T) {
 	ids := map[protocol.ID]bool{}
 	for _, p := range p2p.Protocols() {
 		if ids[p.ID] || p.What == "" || p.MaxMessage == 0 || (p.Access != p2p.Anyone && p.Access != p2p.Members) {

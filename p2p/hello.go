@@ -35,26 +35,26 @@ var errHello = errors.New("malformed hello")
 
 // admission decides which peers are admitted, and says hello for this daemon.
 type admission struct {
-	own     *ownMembership
-	roster  *roster
-	revoked *revocations
-	book    *book
-	noise   *buckets     // bounds the log lines about refused peers
-	behind  chan peer.ID // members whose list of revocations differs from ours
-	log     *slog.Logger
+	own         *ownMembership
+	roster      *roster
+	revoked     *revocations
+	book        *book
+	refusalLogs *buckets     // bounds the log lines about refused peers
+	behind      chan peer.ID // members whose list of revocations differs from ours
+	log         *slog.Logger
 }
 
 const (
 	// behindQueue bounds the members that wait for our revocations. If the queue is full, the next hello of the
 	// member compares again.
-	behindQueue = 256
-	noiseEvery  = time.Minute
-	noiseBurst  = 5
+	behindQueue     = 256
+	refusalLogEvery = time.Minute
+	refusalLogBurst = 5
 )
 
 func newAdmission(own *ownMembership, r *roster, out *revocations, b *book, log *slog.Logger) *admission {
 	return &admission{
-		own: own, roster: r, revoked: out, book: b, noise: newBuckets(noiseEvery, noiseBurst),
+		own: own, roster: r, revoked: out, book: b, refusalLogs: newBuckets(refusalLogEvery, refusalLogBurst),
 		behind: make(chan peer.ID, behindQueue), log: log,
 	}
 }
@@ -165,7 +165,7 @@ func (a *admission) answerHello(p peer.ID, from ma.Multiaddr, s io.ReadWriter) (
 	}
 	cred, err := a.check(p, m.GetCredential(), time.Now())
 	if err != nil {
-		if a.noise.allow(ipOf(from), time.Now()) {
+		if a.refusalLogs.allow(ipOf(from), time.Now()) {
 			a.log.Warn("peer refused", "peer", p, "addr", from, "name", m.GetName(), "error", err)
 		}
 		return false, writeMsg(s, &wirepb.HelloReply{Code: uint32(codeOf(err))})
@@ -189,7 +189,7 @@ func (a *admission) admit(c *Credential, name string, digest []byte) {
 }
 
 // compare has our revocations sent to a member that knows others than we do.
-func (a *admission) compare(g guestInfo) {
+func (a *admission) compare(g peerInfo) {
 	if bytes.Equal(g.digest, a.revoked.digest()) {
 		return
 	}

@@ -91,14 +91,14 @@ func TestTokens(t *testing.T) {
 			}
 		}
 		refuse("not a token", guest, boot, "muster1-hello", p2p.ErrBadToken)
-		refuse("one letter wrong", guest, boot, flip(good.Token), p2p.ErrBadToken)
+		refuse("one character wrong", guest, boot, flip(good.Token), p2p.ErrBadToken)
 		refuse("no address", guest, []string{"/ip4/1.2.3.4/tcp/1"}, good.Token, errAny)
 		if len(seen.Lines("join refused")) != 0 {
-			t.Error("the issuer was asked about something that is no token")
+			t.Error("the issuer was asked about a text that is not a token")
 		}
 
 		madeUp := p2p.MadeUpToken(t, good.Token)
-		refuse("made up", guest, boot, madeUp, p2p.ErrTokenUnknown)
+		refuse("wrong secret", guest, boot, madeUp, p2p.ErrTokenUnknown)
 		if len(seen.Lines("level=WARN", "join refused", "not issued by this daemon")) != 1 {
 			t.Error("want one warning about the made-up token")
 		}
@@ -204,7 +204,7 @@ func TestTokenOutlivesARestart(t *testing.T) {
 		nw.Stop(0)
 		nw.Start(0)
 		if nw.Hosts[0].Cluster() != cluster {
-			t.Fatal("the founder forgot its cluster")
+			t.Fatal("the founder has lost its cluster")
 		}
 		if err := nw.Hosts[2].Join(t.Context(), inv.Bootstrap, inv.Token); err != nil {
 			t.Fatal(err)
@@ -233,7 +233,7 @@ func TestStartWithToken(t *testing.T) {
 				c.Token, c.Bootstrap = p2p.MadeUpToken(t, inv.Token), inv.Bootstrap
 			}
 		}})
-		// Daemons that founded nothing yet: their directories are new.
+		// These daemons belong to no cluster yet, because their directories are new.
 		nw.Stop(1)
 		nw.Stop(2)
 		nw.Forget(1)
@@ -289,13 +289,13 @@ func TestBootstrapOfAnotherClusterIsRefused(t *testing.T) {
 	})
 }
 
-func TestRevokedPeerIsPutOutEverywhere(t *testing.T) {
+func TestRevokedPeerIsRefusedEverywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 5, p2ptest.Options{Dirs: true})
 		for i := range 4 {
-			nw.Connect(i, i+1) // in a line, so that the news must be passed on
+			nw.Connect(i, i+1) // in a line, so that the revocation must be passed on
 		}
-		nw.Stop(4) // one host misses it
+		nw.Stop(4) // one host misses the revocation
 		bad := nw.Peer(1)
 		if err := nw.Hosts[0].Revoke(bad, "key stolen"); err != nil {
 			t.Fatal(err)
@@ -308,7 +308,7 @@ func TestRevokedPeerIsPutOutEverywhere(t *testing.T) {
 			t.Error("still connected to a revoked peer")
 		}
 		nw.Connect(0, 2)
-		until(t, 5*time.Second, "all but the absent one heard", func() bool { return !known(nw.Hosts[2], bad) && !known(nw.Hosts[3], bad) })
+		until(t, 5*time.Second, "all but the stopped host know the revocation", func() bool { return !known(nw.Hosts[2], bad) && !known(nw.Hosts[3], bad) })
 		if err := nw.Hosts[1].ConnectAddr(t.Context(), nw.Addr(3)); !errors.Is(err, p2p.ErrRevoked) {
 			t.Errorf("the revoked peer dials: %v, want %v", err, p2p.ErrRevoked)
 		}
@@ -316,7 +316,7 @@ func TestRevokedPeerIsPutOutEverywhere(t *testing.T) {
 			t.Errorf("dialling the revoked peer: %v, want %v", err, p2p.ErrRevoked)
 		}
 		nw.Start(4)
-		until(t, 20*time.Second, "the absent one catches up", func() bool { return connected(nw.Hosts[4]) > 0 && !known(nw.Hosts[4], bad) })
+		until(t, 20*time.Second, "the host that was stopped knows the revocation", func() bool { return connected(nw.Hosts[4]) > 0 && !known(nw.Hosts[4], bad) })
 
 		nw.Stop(3)
 		nw.Start(3) // the list is on disk
@@ -324,14 +324,14 @@ func TestRevokedPeerIsPutOutEverywhere(t *testing.T) {
 			t.Errorf("after a restart: %v", err)
 		}
 		// Its signatures no longer count, although its own credential has not expired.
-		puppet := p2p.Puppet(t, nw.Hosts[1])
-		if err := nw.Hosts[2].Check(puppet); !errors.Is(err, p2p.ErrRevoked) {
+		issued := p2p.IssueTo(t, nw.Hosts[1])
+		if err := nw.Hosts[2].Check(issued); !errors.Is(err, p2p.ErrRevoked) {
 			t.Errorf("a peer signed by the revoked one: %v", err)
 		}
 	})
 }
 
-// A revoked peer cannot join again, even with a new token.
+// TestRevokedPeerCannotJoinAgain checks that a revoked peer cannot join again, even with a token.
 func TestRevokedPeerCannotJoinAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 2, p2ptest.Options{Strangers: 2, Dirs: true})
@@ -356,7 +356,7 @@ func known(h *p2p.Host, p job.Peer) bool {
 	return ok
 }
 
-func TestRevokedInSilenceIsCutOffAtTheHandshake(t *testing.T) {
+func TestRevokedPeerRarelyReachesHello(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen, log := logger()
 		nw := p2ptest.New(t, 2, p2ptest.Options{Log: log})
@@ -377,8 +377,9 @@ func TestRevokedInSilenceIsCutOffAtTheHandshake(t *testing.T) {
 	})
 }
 
-// Credentials are renewed for longer than their lifetime, even after the founder is gone for good.
-func TestCredentialsRenewThemselves(t *testing.T) {
+// TestCredentialsAreRenewed checks that credentials are renewed again and again, even after the founder is gone for
+// good.
+func TestCredentialsAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const life = 2 * time.Minute
 		nw := p2ptest.New(t, 4, p2ptest.Options{Strangers: 4, Dirs: true, Config: func(_ int, c *p2p.Config) { c.CredentialLife = life }})
@@ -408,7 +409,7 @@ func TestCredentialsRenewThemselves(t *testing.T) {
 			t.Errorf("the worker has %s until %s", c.Roles, c.NotAfter)
 		}
 		if connected(nw.Hosts[3]) == 0 {
-			t.Error("the worker was put out")
+			t.Error("the worker is no longer connected")
 		}
 		// Another generation can still join.
 		if _, err := nw.Hosts[2].Invite(time.Hour, 1, p2p.AllRoles); err != nil {
@@ -451,7 +452,7 @@ func TestExpiredCredentialIsRefused(t *testing.T) {
 	})
 }
 
-// TestChainIsBounded: the fourth generation is a member but cannot invite.
+// TestChainIsBounded checks that a member of the fourth generation cannot invite.
 func TestChainIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := p2p.MaxChain + 2
@@ -469,13 +470,14 @@ func TestChainIsBounded(t *testing.T) {
 			t.Errorf("the last of the chain invites: %v", err)
 		}
 		if err := nw.Hosts[n-2].ConnectAddr(t.Context(), nw.Addr(0)); err != nil {
-			t.Errorf("but it is a member: %v", err)
+			t.Errorf("the last of the chain, which is a member, connects: %v", err)
 		}
 	})
 }
 
-// The cluster finds itself without its bootstrap host within 5 s of a restart.
-func TestClusterFindsItselfWithoutItsBootstrapHost(t *testing.T) {
+// TestRestartWithoutBootstrapHost checks that a restarted host finds the cluster within 5 s, though the bootstrap host
+// is gone.
+func TestRestartWithoutBootstrapHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 4, p2ptest.Options{Strangers: 3, Dirs: true})
 		for i := 1; i < 4; i++ {
@@ -514,8 +516,8 @@ func TestBootstrapIsDialledForEver(t *testing.T) {
 	})
 }
 
-// Twenty hosts with packet loss and a partition find each other again, and a revocation that was made on one side of
-// the partition reaches the other.
+// TestTwentyHosts checks that twenty hosts find each other again after packet loss and a partition. A revocation that
+// was made on one side of the partition reaches the other.
 func TestTwentyHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, half = 20, 10
@@ -526,7 +528,7 @@ func TestTwentyHosts(t *testing.T) {
 		}
 		pass(5 * time.Second)
 		nw.Partition(half)
-		until(t, 2*time.Minute, "the halves part", func() bool {
+		until(t, 2*time.Minute, "the two sides are disconnected", func() bool {
 			return !isConnected(nw.Hosts[0], nw.Peer(n-1)) && !isConnected(nw.Hosts[n-1], nw.Peer(0))
 		})
 		bad := nw.Peer(3)
@@ -535,10 +537,10 @@ func TestTwentyHosts(t *testing.T) {
 		}
 		pass(time.Minute)
 		if !known(nw.Hosts[n-1], bad) && known(nw.Hosts[half], bad) {
-			t.Log("host 3 was never known on the far side") // it need not be known there
+			t.Log("host 3 was never known on the other side") // it need not be known there
 		}
 		nw.Cut(nil)
-		until(t, 3*time.Minute, "all heard of the revocation and are connected", func() bool {
+		until(t, 3*time.Minute, "all know the revocation and are connected", func() bool {
 			for i, h := range nw.Hosts {
 				if i != 3 && (known(h, bad) || connected(h) < 2 || h.Check(p2p.Shown(nw.Hosts[3])) == nil) {
 					return false

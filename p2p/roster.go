@@ -46,8 +46,8 @@ type Event struct {
 // to pass a connection to the swarm.
 const lingering = time.Minute
 
-// guest is an admitted peer.
-type guest struct {
+// admittedPeer is the roster's entry of a peer.
+type admittedPeer struct {
 	cred   *Credential
 	name   string
 	digest []byte // of the revocations that it knows
@@ -58,23 +58,23 @@ type guest struct {
 
 // roster is the set of admitted peers. Nothing that blocks runs under its lock.
 type roster struct {
-	mu     sync.Mutex
-	guests map[peer.ID]*guest         // guarded by mu
-	subs   map[*Subscription]struct{} // guarded by mu
+	mu    sync.Mutex
+	peers map[peer.ID]*admittedPeer  // guarded by mu
+	subs  map[*Subscription]struct{} // guarded by mu
 }
 
 func newRoster() *roster {
-	return &roster{guests: map[peer.ID]*guest{}, subs: map[*Subscription]struct{}{}}
+	return &roster{peers: map[peer.ID]*admittedPeer{}, subs: map[*Subscription]struct{}{}}
 }
 
 // admit adds a peer that has shown a valid credential, or updates the credential.
 func (r *roster) admit(c *Credential, name string, digest []byte, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g := r.guests[c.id]
+	g := r.peers[c.id]
 	if g == nil {
-		g = &guest{idle: now, rates: map[protocol.ID]*rate.Limiter{}}
-		r.guests[c.id] = g
+		g = &admittedPeer{idle: now, rates: map[protocol.ID]*rate.Limiter{}}
+		r.peers[c.id] = g
 	}
 	if g.cred == nil || !c.NotAfter.Before(g.cred.NotAfter) {
 		g.cred = c
@@ -86,7 +86,7 @@ func (r *roster) admit(c *Credential, name string, digest []byte, now time.Time)
 func (r *roster) connected(id peer.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g := r.guests[id]
+	g := r.peers[id]
 	if g == nil {
 		return
 	}
@@ -99,7 +99,7 @@ func (r *roster) connected(id peer.ID) {
 func (r *roster) disconnected(id peer.ID, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g := r.guests[id]
+	g := r.peers[id]
 	if g == nil || g.conns == 0 {
 		return
 	}
@@ -113,10 +113,10 @@ func (r *roster) disconnected(id peer.ID, now time.Time) {
 func (r *roster) sweep(now time.Time) (expired []peer.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for id, g := range r.guests {
+	for id, g := range r.peers {
 		switch {
 		case g.conns == 0 && now.Sub(g.idle) > lingering:
-			delete(r.guests, id)
+			delete(r.peers, id)
 		case !now.Before(g.cred.NotAfter):
 			expired = append(expired, id)
 		}
@@ -124,8 +124,8 @@ func (r *roster) sweep(now time.Time) (expired []peer.ID) {
 	return expired
 }
 
-// guestInfo is a copy of the roster's entry of a peer.
-type guestInfo struct {
+// peerInfo is a copy of an admittedPeer.
+type peerInfo struct {
 	id        peer.ID
 	cred      *Credential
 	name      string
@@ -133,35 +133,35 @@ type guestInfo struct {
 	connected bool
 }
 
-func (g *guest) info(id peer.ID) guestInfo {
-	return guestInfo{id: id, cred: g.cred, name: g.name, digest: g.digest, connected: g.conns > 0}
+func (g *admittedPeer) info(id peer.ID) peerInfo {
+	return peerInfo{id: id, cred: g.cred, name: g.name, digest: g.digest, connected: g.conns > 0}
 }
 
-func (r *roster) get(id peer.ID) (guestInfo, bool) {
+func (r *roster) get(id peer.ID) (peerInfo, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g := r.guests[id]
+	g := r.peers[id]
 	if g == nil {
-		return guestInfo{}, false
+		return peerInfo{}, false
 	}
 	return g.info(id), true
 }
 
 // present returns the connected members, sorted by ID.
-func (r *roster) present() []guestInfo {
+func (r *roster) present() []peerInfo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.presentLocked()
 }
 
-func (r *roster) presentLocked() []guestInfo {
-	var list []guestInfo
-	for id, g := range r.guests {
+func (r *roster) presentLocked() []peerInfo {
+	var list []peerInfo
+	for id, g := range r.peers {
 		if g.conns > 0 {
 			list = append(list, g.info(id))
 		}
 	}
-	slices.SortFunc(list, func(a, b guestInfo) int {
+	slices.SortFunc(list, func(a, b peerInfo) int {
 		if a.id < b.id {
 			return -1
 		}
@@ -175,7 +175,7 @@ func (r *roster) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 0
-	for _, g := range r.guests {
+	for _, g := range r.peers {
 		if g.conns > 0 {
 			n++
 		}
@@ -187,7 +187,7 @@ func (r *roster) count() int {
 func (r *roster) allow(id peer.ID, p Protocol, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g := r.guests[id]
+	g := r.peers[id]
 	if g == nil {
 		return false
 	}
@@ -199,13 +199,13 @@ func (r *roster) allow(id peer.ID, p Protocol, now time.Time) bool {
 	return l.AllowN(now, 1)
 }
 
-// clear removes all peers, because the cluster has changed.
+// clear removes the peers without a connection, and tells the subscribers that the cluster has changed.
 func (r *roster) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for id, g := range r.guests {
+	for id, g := range r.peers {
 		if g.conns == 0 {
-			delete(r.guests, id)
+			delete(r.peers, id)
 		}
 	}
 	r.tellLocked(Event{Kind: ClusterChanged})

@@ -35,7 +35,7 @@ func (s secret) hash() [sha256.Size]byte {
 func newSecret() (secret, error) {
 	var s secret
 	if _, err := rand.Read(s[:]); err != nil {
-		return s, fmt.Errorf("p2p: draw a secret: %w", err)
+		return s, fmt.Errorf("p2p: generate a secret: %w", err)
 	}
 	return s, nil
 }

@@ -22,7 +22,7 @@ func TestTokenText(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
-	// Every single wrong character is detected locally.
+	// A single wrong character is detected without asking the issuer.
 	text := want.String()
 	for i := len(tokenPrefix); i < len(text); i++ {
 		b := []byte(text)
@@ -30,7 +30,7 @@ func TestTokenText(t *testing.T) {
 			b[i] = 'b'
 		}
 		if _, err := parseToken(string(b)); !errors.Is(err, ErrBadToken) {
-			t.Fatalf("letter %d changed: %v", i, err)
+			t.Fatalf("character %d changed: %v", i, err)
 		}
 	}
 }
@@ -50,9 +50,9 @@ func FuzzParseToken(f *testing.F) {
 	})
 }
 
-// TestInvitesGiveNoMoreThanTheyHold uses a token in any order, with restarts in between: at most `uses` peers are
-// admitted. Each of them may repeat its request, and nobody is admitted after the token has expired.
-func TestInvitesGiveNoMoreThanTheyHold(t *testing.T) {
+// TestInviteAdmitsNoMoreThanItsUses uses a token in random order, with restarts in between. At most as many peers are
+// admitted as the token has uses. Each of them may repeat its request. Nobody is admitted after the token has expired.
+func TestInviteAdmitsNoMoreThanItsUses(t *testing.T) {
 	dir := disk{t.TempDir()}
 	rapid.Check(t, func(rt *rapid.T) {
 		v := &invites{disk: dir}
@@ -134,7 +134,7 @@ func TestInvitesOfAnotherClusterAreVoid(t *testing.T) {
 	}
 }
 
-func TestErrorsTravelAsNumbers(t *testing.T) {
+func TestErrorCodes(t *testing.T) {
 	seen := map[code]bool{codeOK: true}
 	for _, c := range codes {
 		if seen[c.code] {
@@ -145,8 +145,8 @@ func TestErrorsTravelAsNumbers(t *testing.T) {
 			t.Errorf("%v came back as %v", c.err, back)
 		}
 	}
-	if codeOf(nil).toError() != nil || codeOf(errors.New("disk on fire")) != codeInternal || !isRefusal(code(9999).toError()) {
-		t.Error("the rest")
+	if codeOf(nil).toError() != nil || codeOf(errors.New("disk full")) != codeInternal || !isRefusal(code(9999).toError()) {
+		t.Error("no error, an error without a code, or a code without an error")
 	}
 }
 

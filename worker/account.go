@@ -1,6 +1,6 @@
 package worker
 
-// The account: who holds what of this host, and what is left of it.
+// The account: what attempts and users hold of this host, and what is free.
 
 import (
 	"fmt"
@@ -11,13 +11,13 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// account is what the host has, and what attempts and users hold of it.
+// account records what the host has, and what attempts and users hold of it.
 type account struct {
 	turn     *turn
 	capacity capacity
 	quotas   quotas
-	holders  map[string]int // attempts that hold a device, by its UUID
-	left     lease.Free     // what is free, unless stale
+	holders  map[string]int // number of attempts that hold a device, by its UUID
+	left     lease.Free     // what is free; valid unless stale
 	stale    bool
 }
 
@@ -28,24 +28,24 @@ func newAccount(cfg *Config, t *turn) (*account, error) {
 	return a, err
 }
 
-// setProfile takes what the host could ever give from now on, or says what is wrong with it.
+// setProfile replaces what the host has in all. It returns an error if the profile is not valid.
 func (a *account) setProfile(p lease.Profile) error {
 	if err := a.capacity.setProfile(p); err != nil {
 		return err
 	}
-	a.touch()
+	a.freeChanged()
 	a.turn.arbitrate = true
 	return nil
 }
 
-// setLimits takes how much each user may hold from now on.
+// setLimits replaces the limits of users.
 func (a *account) setLimits(l Limits) {
 	a.quotas.limits = l
-	a.quotas.refusals.easeAll()
+	a.quotas.refusals.notifyAll()
 	a.turn.reopen()
 }
 
-// hold takes resources for the attempt of an offer: all of them, or none and false.
+// hold allocates the resources of an offer to its attempt. It allocates all of them, or none and returns false.
 func (a *account) hold(m *lease.Offer, devices []string) bool {
 	if err := a.capacity.hold(m.Attempt, m.Need, devices); err != nil {
 		a.turn.log(slog.LevelError, "chosen devices cannot be held", slog.String("attempt", m.Attempt.String()), slog.Any("error", err))
@@ -55,16 +55,16 @@ func (a *account) hold(m *lease.Offer, devices []string) bool {
 	return true
 }
 
-// adopt takes what an earlier life of the daemon had given to an attempt. An error says that its devices are not what
-// they were; the rest is counted all the same.
+// adopt records what an earlier run of the daemon had allocated to an attempt. It returns an error if the devices have
+// changed since; CPUs, memory and the user's usage are recorded even then.
 func (a *account) adopt(rec lease.Record) error {
 	err := a.capacity.adopt(rec)
 	a.count(rec.User, rec.Need, rec.Devices, 1)
 	return err
 }
 
-// give takes back what an attempt holds.
-func (a *account) give(rec *lease.Record) {
+// release frees what an attempt holds.
+func (a *account) release(rec *lease.Record) {
 	a.capacity.release(rec.Attempt, rec.Need, rec.Devices)
 	a.count(rec.User, rec.Need, rec.Devices, -1)
 	a.turn.arbitrate = true
@@ -77,13 +77,13 @@ func (a *account) count(user string, need job.Resources, devices []string, sign 
 			delete(a.holders, d)
 		}
 	}
-	a.touch()
+	a.freeChanged()
 }
 
-// touch says that what is free has changed.
-func (a *account) touch() { a.stale, a.turn.announce = true, true }
+// freeChanged marks that what is free has changed.
+func (a *account) freeChanged() { a.stale, a.turn.announce = true, true }
 
-// free is what is left.
+// free returns what is free.
 func (a *account) free() lease.Free {
 	if a.stale {
 		a.left, a.stale = a.capacity.free(), false
@@ -91,13 +91,13 @@ func (a *account) free() lease.Free {
 	return a.left
 }
 
-// missing says for people why a need does not fit now.
+// missing returns why a need does not fit now, for people.
 func (a *account) missing(need job.Resources) string {
 	if why := a.capacity.short(need); why != "" {
 		return why
 	}
 	if gpu.Count(need) > 0 {
-		return fmt.Sprintf("gpus: %d wanted, not free or kept for offers that came before", gpu.Count(need))
+		return fmt.Sprintf("gpus: %d wanted, not free or held back for offers that go first", gpu.Count(need))
 	}
-	return "kept for offers that came before"
+	return "held back for offers that go first"
 }

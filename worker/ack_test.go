@@ -1,6 +1,6 @@
 package worker_test
 
-// Acknowledgements: they erase results, so only the owner's word counts.
+// Acknowledgements: they delete results, so only those of the owner count.
 
 import (
 	"slices"
@@ -20,7 +20,7 @@ func TestAckOfTheOwnerAlone(t *testing.T) {
 	}{
 		"the owner's":             {amy, lease.Ack{Attempt: a, Group: group, Epoch: epoch(3), N: 4}, true},
 		"an older daemon's":       {amy, lease.Ack{Attempt: a, N: 4}, true},
-		"of another member":       {bob, lease.Ack{Attempt: a, Group: group, Epoch: epoch(3), N: 4}, false},
+		"another member's":        {bob, lease.Ack{Attempt: a, Group: group, Epoch: epoch(3), N: 4}, false},
 		"of another, no group":    {bob, lease.Ack{Attempt: a, N: 4}, false},
 		"of another, newer epoch": {bob, lease.Ack{Attempt: a, Group: group, Epoch: epoch(4), N: 4}, false},
 		"of another group":        {amy, lease.Ack{Attempt: a, Group: 8, Epoch: epoch(3), N: 4}, false},
@@ -51,10 +51,10 @@ func TestAckOfTheOwnerAlone(t *testing.T) {
 	}
 }
 
-// A worker that was started anew knows the owner from its records; one whose
-// owner is not known yet believes nobody.
+// After a restart the worker knows the owner from its records. While it does not know the owner, no acknowledgement
+// counts.
 func TestAckAfterARestart(t *testing.T) {
-	for name, term := range map[string]uint64{"the same owner": 1, "elected anew": 2} {
+	for name, term := range map[string]uint64{"the same owner": 1, "elected again": 2} {
 		t.Run(name, func(t *testing.T) {
 			a := attempt(1, 1)
 			h := newHost(t, config(1))
@@ -66,12 +66,12 @@ func TestAckAfterARestart(t *testing.T) {
 			h.round(worker.Up{Peer: bob}, worker.Up{Peer: amy})
 			h.says(bob, lease.Ack{Attempt: a, N: 4})
 			if _, kept := h.records[a]; !kept {
-				t.Fatal("a stranger's word counted")
+				t.Fatal("the acknowledgement of another member counted")
 			}
 			h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(term)}}}, lease.Ack{Attempt: a, Group: group, Epoch: epoch(term), N: 4})
 			h.says(amy, lease.Ack{Attempt: a, Group: group, Epoch: epoch(term), N: 4})
 			if _, kept := h.records[a]; kept {
-				t.Fatal("kept after the owner's word")
+				t.Fatal("kept after the owner's acknowledgement")
 			}
 		})
 	}

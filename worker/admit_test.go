@@ -1,6 +1,6 @@
 package worker_test
 
-// Admission: what may happen between a Start and the word of the host's policy.
+// Admission: what may happen between a Start and the answer of the host's policy.
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// asking is a host whose policy has been asked about an attempt and is silent.
+// asking returns a host that has asked its policy about an attempt and has no answer yet.
 func asking(t *testing.T) (*host, lease.Start) {
 	t.Helper()
 	h := newHost(t, config(1))
@@ -27,7 +27,7 @@ func asking(t *testing.T) (*host, lease.Start) {
 	one[lease.Commit](h, amy)
 	h.mute = true
 	if e := h.says(amy, m); len(e.Start) > 0 || len(h.states(amy)) > 0 {
-		t.Fatalf("started without the policy's word: %+v", e)
+		t.Fatalf("started without the policy's answer: %+v", e)
 	}
 	if len(h.asked) != 1 || h.asked[0].Attempt != m.Attempt || h.asked[0].User != "ada" || !slices.Equal(h.asked[0].Spec.Command, m.Spec.Command) {
 		t.Fatalf("asked %+v", h.asked)
@@ -71,12 +71,12 @@ func TestR9StartAgainBeforeItIsAdmitted(t *testing.T) {
 	}
 }
 
-// The reservation ends with the policy's word, not with its own time.
-func TestReservationOutlivesTheAsking(t *testing.T) {
+// The reservation ends with the policy's answer and not with its own timer.
+func TestReservationDoesNotLapseWhileThePolicyIsAsked(t *testing.T) {
 	h, m := asking(t)
 	h.pass(3 * lease.ReserveFor)
 	if len(h.core.View().Free.GPUs) != 0 {
-		t.Fatal("its devices were given back")
+		t.Fatal("its devices were released")
 	}
 	h.says(amy, offer(2, attempt(2, 1), gpus(1)))
 	one[lease.Decline](h, amy)
@@ -110,7 +110,7 @@ func TestR2NewOwnerBeforeItIsAdmitted(t *testing.T) {
 	}
 }
 
-// An owner that was elected anew repeats its Start under the new epoch.
+// An owner that was elected again repeats its Start under the new epoch.
 func TestStartUnderANewerEpochBeforeItIsAdmitted(t *testing.T) {
 	h, m := asking(t)
 	m.Epoch = epoch(2)
@@ -135,7 +135,7 @@ func TestCommandsBeforeItIsAdmitted(t *testing.T) {
 			h.wantRefused(m.Attempt, c.word)
 		})
 	}
-	t.Run("query", func(t *testing.T) { // what comes of its start answers it
+	t.Run("query", func(t *testing.T) { // the events of the start are the answer
 		h, m := asking(t)
 		h.says(amy, lease.Query{Attempt: a, Group: group, Epoch: epoch(1), Store: store})
 		if e := h.admits(m.Attempt); len(e.Start) != 1 {
@@ -143,7 +143,7 @@ func TestCommandsBeforeItIsAdmitted(t *testing.T) {
 		}
 		h.wantStates(amy, job.Starting)
 	})
-	t.Run("release", func(t *testing.T) { // a Start takes more than its offer
+	t.Run("release", func(t *testing.T) { // after a Start the offer cannot be released
 		h, m := asking(t)
 		h.says(amy, lease.Release{Offer: 1})
 		if e := h.admits(m.Attempt); len(e.Start) != 1 {
@@ -167,9 +167,9 @@ func TestCommandsBeforeItIsAdmitted(t *testing.T) {
 	})
 }
 
-// A reservation that lapsed and came back for its Start is not committed again,
-// and leaves a tombstone if the disk fails meanwhile.
-func TestLapsedReservationIsAskedAbout(t *testing.T) {
+// If a Start comes after the lapse, the new reservation is not committed. If the disk fails meanwhile, the attempt gets
+// a tombstone.
+func TestPolicyIsAskedForALapsedReservation(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		h := newHost(t, config(1))
 		s := h.meet(amy, 1)
@@ -193,7 +193,7 @@ func TestLapsedReservationIsAskedAbout(t *testing.T) {
 	}
 }
 
-// The loop asks in the same round, and waits for no timer.
+// The loop asks in the same round, without waiting for a timer.
 func TestLoopAsksThePolicy(t *testing.T) {
 	with(t, func(t *testing.T, s *site) {
 		session := s.meet()
@@ -213,8 +213,7 @@ func TestLoopAsksThePolicy(t *testing.T) {
 	})
 }
 
-// Lines that come up while the ledger is read, or in a step, are told with the
-// next effects.
+// Log lines of loading the ledger, or of a step, are in the next effects.
 func TestLogLinesAreEffects(t *testing.T) {
 	h := newHost(t, config(2))
 	s := h.meet(amy, 1)
@@ -233,12 +232,12 @@ func TestLogLinesAreEffects(t *testing.T) {
 		t.Fatalf("no line %q in %+v", msg, h.done.Log)
 		return worker.Line{}
 	}
-	line("devices of a running attempt cannot be accounted for")
+	line("devices of a running attempt cannot be held")
 	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Xid: 79}})
-	if l := line("device set aside"); l.Level != slog.LevelError || len(l.Attrs) != 2 || l.Attrs[0].String() != "device=GPU-b" {
+	if l := line("device put into quarantine"); l.Level != slog.LevelError || len(l.Attrs) != 2 || l.Attrs[0].String() != "device=GPU-b" {
 		t.Fatalf("line = %+v", l)
 	}
 	if h.round(); len(h.done.Log) > 0 {
-		t.Fatalf("told twice: %+v", h.done.Log)
+		t.Fatalf("logged twice: %+v", h.done.Log)
 	}
 }

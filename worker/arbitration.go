@@ -1,20 +1,20 @@
 package worker
 
-// Arbitration: which of the offers that wait get what is free.
+// Arbitration: which of the queued offers get what is free.
 
 import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 )
 
-// arbitration is one pass over the offers, by rank. It changes nothing but the account: what it grants is held for good,
-// and what it holds back for offers that wait is given back when the pass ends. So offers that come later get only what
-// is left beyond that, and cannot starve those before them.
+// arbitration is one pass over the offers in the order of their rank. It changes only the account. An offer that fits
+// gets a reservation, which stays. For an offer that does not fit, what is free of its need is held back until the end
+// of the pass. So an offer gets only what no offer before it needs, and cannot starve those.
 type arbitration struct {
 	account *account
 	held    heldBack
-	misfits map[job.Resources]struct{} // needs that found no devices: what is left only shrinks
-	late    bool                       // something is held back for offers whose wait is over
+	misfits map[job.Resources]struct{} // needs for which no devices were found; later in the pass even less is free
+	late    bool                       // something is held back for an offer whose wait is over
 	filled  bool                       // a user with a limit got a reservation
 }
 
@@ -26,28 +26,27 @@ func newArbitration(a *account, devices []gpu.Device) *arbitration {
 	return r
 }
 
-// verdict is what becomes of an offer.
+// verdict is what happens to an offer.
 type verdict int
 
 const (
-	verdictWait    verdict = iota // it waits on
-	verdictReserve                // it gets the devices
+	verdictWait    verdict = iota // it stays in the queue
+	verdictReserve                // it gets a reservation
 	verdictDecline
-	verdictQuota // it is declined for the quota of its user
-	verdictStale // its owner is not the newest any more
+	verdictQuota // it is declined because of its user's quota
+	verdictStale // its job group has a newer owner
 )
 
-// decision is a verdict, with the devices that are held for a reservation or the reason of a refusal.
+// decision is a verdict with the reserved devices or the reason of a decline.
 type decision struct {
 	verdict verdict
 	devices []string
 	why     job.Reason
 }
 
-// decide decides one offer; here says that its attempt is on this host already.
+// decide decides one offer. The argument here says that this host already has the offer's attempt.
 //
-// Something is held back also for an offer whose wait is over: its scheduler may be about to offer it again, in the same
-// place.
+// Resources are held back even for an offer whose wait is over, because its scheduler may be about to renew it.
 func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	m := &o.msg
 	if m.Epoch.Less(o.group.epoch) {
@@ -68,18 +67,18 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	d := decision{}
 	if now.Boot >= o.until {
 		d = decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: r.account.missing(m.Need)}}
-		if !waited { // it was to be answered at once, or comes too late
+		if !waited { // its scheduler wanted an answer at once, or the offer arrived too late
 			return d
 		}
 		r.late = true
 	}
-	if r.account.capacity.gpus.Sound(m.Need) { // else it waits for a repair or for others, and nothing is held back for it
+	if r.account.capacity.gpus.Sound(m.Need) { // otherwise even a host without tasks would have too few usable devices
 		r.account.capacity.holdBack(&r.held, m.Need)
 	}
 	return d
 }
 
-// fits looks for devices that are free.
+// fits reports whether a need fits now, and returns the devices for it.
 func (r *arbitration) fits(need job.Resources) ([]string, bool) {
 	if !r.account.capacity.enough(need) {
 		return nil, false
@@ -97,5 +96,5 @@ func (r *arbitration) fits(need job.Resources) ([]string, bool) {
 	return devices, ok
 }
 
-// end gives back what was held back.
+// end frees what was held back.
 func (r *arbitration) end() { r.account.capacity.giveBack(&r.held) }

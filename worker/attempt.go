@@ -1,7 +1,7 @@
 package worker
 
-// What this host knows about an offer, the attempt at a task that comes of it, and the journal group that both belong to.
-// Rooms in other files change them.
+// What this host knows about an offer, about the attempt that it leads to, and about the journal group of both. The
+// parts in other files change them.
 
 import (
 	"cmp"
@@ -14,50 +14,50 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// attempt is what a worker knows about one try at one task.
+// attempt is what a worker knows about one attempt at one task.
 type attempt struct {
 	rec      lease.Record
 	phase    phase
 	group    *group
-	offer    *offer          // that its reservation answered; nil after a restart
+	offer    *offer          // the offer that led to it; nil after a restart
 	dirty    bool            // rec is newer than on disk
-	saved    bool            // some rec is, or may be, on disk
-	lapse    *timer          // that ends the reservation
-	start    *lease.Start    // that made it asked
-	known    bool            // to the driver: it was asked for the process, maybe in an earlier life of the daemon
-	began    BootTime        // when its process was asked for, then when that began; 0 after a restart
+	saved    bool            // a version of rec is on disk, or may be
+	lapse    *timer          // ends the reservation
+	start    *lease.Start    // the Start that waits in phase asked
+	known    bool            // the driver was asked to start it, maybe by an earlier run of the daemon
+	began    BootTime        // when the driver was asked to start it, then when its process began; 0 after a restart
 	told     uint64          // number of the newest event that was sent in this session
-	deadline BootTime        // the driver ends it then; 0: none, or not known after a restart
-	stop     *stopping       // nil: it may go on
+	deadline BootTime        // when the driver ends it; 0: never, or not known after a restart
+	stop     *stopping       // nil: it was not told to end
 	detail   string          // what it waits for before it starts, for people
-	waits    map[string]bool // devices whose memory is not back
+	waits    map[string]bool // devices whose memory is not free again
 }
 
-// stopping says that an attempt is to end, and why.
+// stopping says that an attempt was told to end, and why.
 type stopping struct {
 	grace  time.Duration
 	reason string
-	retry  *timer // of a Stop that the driver did not take
+	retry  *timer // repeats a Stop that the driver could not take
 }
 
-// runs says whether the attempt has a process, or is about to.
+// runs reports whether the attempt has a process or is about to get one.
 func (a *attempt) runs() bool { return a.phase == starting || a.phase == launched }
 
-// ended says whether nothing can happen to the attempt any more but that its owner acknowledges it.
+// ended reports whether all that is missing is the owner's acknowledgement.
 func (a *attempt) ended() bool { return a.phase == done || a.phase == refused }
 
-// fast says whether an attempt that ends now began a moment ago. About one that began in an earlier life of the daemon
-// nothing is known, and nothing is held against anybody.
+// fast reports whether the attempt began within fastFailure. For an attempt that an earlier run of the daemon started
+// this is not known, and the result is false.
 func (a *attempt) fast(now Moment) bool { return a.began != 0 && now.Boot.Sub(a.began) < fastFailure }
 
-// lasting says whether a restart must not find an older record than this one: its process is to be started now, or never
-// was and never will be.
+// lasting reports whether the record must survive a power cut. That is so before its process is started, and if no
+// process was started and none will be.
 func (a *attempt) lasting() bool {
 	return a.phase == starting || a.phase == refused ||
-		a.phase == done && !a.rec.Exit.Started // the driver may never have heard of it
+		a.phase == done && !a.rec.Exit.Started // the driver may not know the attempt
 }
 
-// move changes the phase. A move that is not in the table is a defect, which is logged.
+// move changes the phase. A move that is not in the table is a bug, and is logged.
 func (a *attempt) move(t *turn, to phase) {
 	if !slices.Contains(moves[a.phase], to) {
 		t.log(slog.LevelError, "defect: illegal move of an attempt", slog.String("attempt", a.rec.Attempt.String()),
@@ -66,20 +66,20 @@ func (a *attempt) move(t *turn, to phase) {
 	a.phase, a.rec.Phase = to, to.onDisk()
 }
 
-// offerKey names an offer among those of all schedulers.
+// offerKey identifies an offer among those of all schedulers.
 type offerKey struct {
 	peer job.Peer
 	id   uint64
 }
 
-// offerState is where an offer is.
+// offerState is the state of an offer.
 type offerState int
 
 const (
-	offerQueued   offerState = iota // it waits
-	offerReserved                   // an attempt holds what it asks for
+	offerQueued   offerState = iota // it waits in the queue
+	offerReserved                   // an attempt holds its resources
 	offerLapsed                     // its reservation has lapsed
-	offerGone                       // it was answered or taken back
+	offerGone                       // it was answered or withdrawn
 )
 
 // offer is an offer of a scheduler.
@@ -87,14 +87,14 @@ type offer struct {
 	key       offerKey
 	msg       lease.Offer
 	group     *group
-	submitted BootTime // when its job was submitted, as its age said on arrival
+	submitted BootTime // when its job was submitted, from the job's age when the offer arrived
 	until     BootTime // how long it may wait
-	timer     *timer   // ends the wait, once that has begun
+	timer     *timer   // fires at until; nil: it has not had to wait yet
 	state     offerState
 }
 
-// rank is the one order of offers, the same on all hosts but for how long each offer travelled: priority, then the age
-// of the job, then names.
+// rank orders offers by priority, then by the age of the job, then by name. The order is the same on all hosts, except
+// that the time for which an offer travelled is missing from the age.
 func rank(a, b *offer) int {
 	if n := cmp.Or(cmp.Compare(b.msg.Priority, a.msg.Priority), cmp.Compare(a.submitted, b.submitted)); n != 0 {
 		return n
@@ -107,38 +107,38 @@ func rank(a, b *offer) int {
 
 // group is what a worker knows about one journal group.
 type group struct {
-	id      job.Group
-	epoch   lease.Epoch // the newest seen
-	unsaved bool        // epoch is newer than on disk
-	owner   job.Peer    // under that epoch; empty after a restart without attempts of it
-	hint    job.Peer    // the owner under an older epoch, from a restart
-	sought  job.Peer    // with whom a session is wanted for it
-	greeted bool        // events and a renewal were sent in this session of the owner
+	id         job.Group
+	epoch      lease.Epoch // the newest seen
+	unsaved    bool        // epoch is newer than on disk
+	owner      job.Peer    // the owner under epoch; empty after a restart if no attempt has that epoch
+	lastOwner  job.Peer    // the newest owner that an attempt on disk names
+	wantedPeer job.Peer    // the peer with which a session is wanted for this group
+	resynced   bool        // resync was done in the present session with the owner
 
 	session session
-	late    []*attempt // asked; they wait for a renewal
+	late    []*attempt // attempts in phase asked that wait for a renewal
 	next    BootTime   // when the next Renew is due
-	timer   *timer     // for next
+	timer   *timer     // fires at next
 
 	running map[job.Attempt]*attempt // started and not ended
-	kept    map[job.Attempt]*attempt // all that have events to tell
+	kept    map[job.Attempt]*attempt // attempts whose end is not acknowledged
 }
 
 func newGroup(id job.Group) *group {
 	return &group{id: id, running: map[job.Attempt]*attempt{}, kept: map[job.Attempt]*attempt{}}
 }
 
-// session is the lease between this host and a group: live until anchor + SessionLease.
+// session is the lease between this host and a group. It is live until anchor + SessionLease.
 type session struct {
 	id          lease.Session
 	live        bool
 	anchor      BootTime   // clock of the newest Renew that was answered
-	outstanding []BootTime // clocks of Renews of this session, not answered
-	asked       BootTime   // the newest of them
+	outstanding []BootTime // clocks of the unanswered Renews of this session
+	asked       BootTime   // clock of the newest Renew
 }
 
-// holds says whether the lease with the group is live, and ends it for good if it has run out: no timer is trusted with
-// that (R5).
+// holds reports whether the lease with the group is live. If the lease has run out, holds ends it for good. Every use of
+// the lease calls holds, because a timer might fire too late (R5).
 func (g *group) holds(now Moment) bool {
 	s := &g.session
 	if s.live && now.Boot >= s.anchor.Add(SessionLease) {
@@ -147,8 +147,8 @@ func (g *group) holds(now Moment) bool {
 	return s.live
 }
 
-// answered takes the answer to the Renew with that clock, and says whether it counts: it belongs to the session that is
-// current now and to a request that is still open. Deadlines are anchored at the request (R3).
+// answered records the answer to the Renew with that clock. It returns false if the answer does not count, because it
+// belongs to another session or to no unanswered Renew. Deadlines count from the time of the request (R3).
 func (g *group) answered(now Moment, id lease.Session, clock BootTime) bool {
 	g.holds(now)
 	s := &g.session
@@ -160,7 +160,7 @@ func (g *group) answered(now Moment, id lease.Session, clock BootTime) bool {
 	return true
 }
 
-// inOrder are attempts by name.
+// inOrder returns attempts sorted by name.
 func inOrder(attempts map[job.Attempt]*attempt) []*attempt {
 	return slices.SortedFunc(maps.Values(attempts), func(a, b *attempt) int { return compareAttempts(a.rec.Attempt, b.rec.Attempt) })
 }

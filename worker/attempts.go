@@ -1,6 +1,6 @@
 package worker
 
-// The life of attempts: from a reservation to the end that the owner acknowledges.
+// Attempts, from the reservation to the end that the owner has acknowledged.
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// attempts are all attempts that are reserved here, run, or are not yet acknowledged.
+// attempts holds the attempts that are reserved, run, or are not acknowledged yet.
 type attempts struct {
 	cfg      *Config
 	turn     *turn
@@ -25,11 +25,11 @@ type attempts struct {
 	reports  *reports
 	queue    *queue
 	by       map[job.Attempt]*attempt
-	awaiting map[job.Attempt]*attempt // until the memory of their devices is back
-	polling  bool                     // a timer asks for a device status
+	awaiting map[job.Attempt]*attempt // the attempts that wait until the memory of their devices is free again
+	polling  bool                     // a timer for the next poll is set
 }
 
-// reserve begins the life of an attempt, with the devices that are held for it.
+// reserve creates the attempt of an offer, with the devices that are held for it.
 func (s *attempts) reserve(o *offer, devices []string) *attempt {
 	m := &o.msg
 	a := &attempt{group: o.group, offer: o, rec: lease.Record{
@@ -41,13 +41,13 @@ func (s *attempts) reserve(o *offer, devices []string) *attempt {
 	return a
 }
 
-// tombstone writes down that an attempt was never started here and never will be; the owner is told once that is on disk
+// tombstone records that an attempt was not started here and never will be. The owner is told once the record is on disk
 // (R6).
 func (s *attempts) tombstone(g *group, id job.Attempt, why string) {
 	a := s.by[id]
 	if a == nil {
 		if len(s.by) >= 2*MaxRecords {
-			s.turn.log(slog.LevelWarn, "no room to refuse an attempt", slog.String("attempt", id.String()))
+			s.turn.log(slog.LevelWarn, "refusal of an attempt not recorded: too many attempts", slog.String("attempt", id.String()))
 			return
 		}
 		a = &attempt{group: g, phase: refused, rec: lease.Record{
@@ -61,10 +61,10 @@ func (s *attempts) tombstone(g *group, id job.Attempt, why string) {
 	s.refuse(a, why)
 }
 
-// refuse makes a tombstone of an attempt that has not begun.
+// refuse turns an attempt that has not started into a tombstone.
 func (s *attempts) refuse(a *attempt, why string) {
 	if a.phase != refused {
-		s.account.give(&a.rec)
+		s.account.release(&a.rec)
 		s.queue.forget(a.offer)
 		a.move(s.turn, refused)
 	}
@@ -73,12 +73,12 @@ func (s *attempts) refuse(a *attempt, why string) {
 	a.rec.Reason, a.rec.EventN = lease.Clip(why), 1
 	a.rec.Devices, a.rec.Milli, a.rec.Spec, a.rec.Need = nil, 0, job.Spec{}, job.Resources{}
 	a.group.kept[a.rec.Attempt] = a
-	s.sessions.follow(a.group)
+	s.sessions.update(a.group)
 	s.ledger.put(a)
 	s.turn.log(slog.LevelInfo, "attempt refused", slog.String("attempt", a.rec.Attempt.String()), slog.String("reason", why))
 }
 
-// launch asks the driver for the process; the record of the start is on disk.
+// launch asks the driver to start the attempt. The record of the start is on disk.
 func (s *attempts) launch(now Moment, a *attempt) {
 	a.move(s.turn, launched)
 	a.known, a.began = true, now.Boot
@@ -92,7 +92,7 @@ func (s *attempts) launch(now Moment, a *attempt) {
 		slog.String("attempt", a.rec.Attempt.String()), slog.String("user", a.rec.User), slog.Any("devices", a.rec.Devices))
 }
 
-// simulated says whether any of the devices has no hardware behind it.
+// simulated reports whether any of the devices is simulated.
 func (s *attempts) simulated(uuids []string) bool {
 	return slices.ContainsFunc(s.cfg.Profile.GPUs, func(d gpu.Device) bool { return d.Simulated && slices.Contains(uuids, d.UUID) })
 }
@@ -101,14 +101,15 @@ func hostfile(cfg *Config, rec *lease.Record) string {
 	return fmt.Sprintf("%s slots=%d\n", cfg.IP, max(1, gpu.Count(rec.Need)))
 }
 
-// end asks the driver to end an attempt that was started. Ending is always safe, so it waits for nothing to be on disk.
+// end asks the driver to stop an attempt that was started. It does not wait for the disk, because stopping a task is
+// safe at any time.
 func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason string) {
 	if !a.runs() {
 		return
 	}
 	reason = lease.Clip(cmp.Or(reason, "cancelled"))
 	if a.phase == starting {
-		s.finish(now, a, job.Exit{State: endMeant(&a.rec), Reason: reason})
+		s.finish(now, a, job.Exit{State: stoppedState(&a.rec), Reason: reason})
 		return
 	}
 	if a.stop == nil {
@@ -120,13 +121,13 @@ func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason strin
 	s.turn.stop(a.rec.Attempt, grace, a.stop.reason)
 }
 
-// preempt ends an attempt for no fault of its own. An attempt that was told to end before keeps the reason for that.
+// preempt ends an attempt so that it can run elsewhere. An attempt that was told to end before keeps its first reason.
 func (s *attempts) preempt(now Moment, a *attempt, why string) {
 	a.rec.Preempted = a.rec.Preempted || a.rec.Reason == ""
 	s.end(now, a, a.rec.Spec.GraceOr(), why)
 }
 
-// stopFailed asks the driver again a moment later.
+// stopFailed repeats a Stop that the driver could not take, after retryStop.
 func (s *attempts) stopFailed(now Moment, id job.Attempt) {
 	a := s.by[id]
 	if a == nil || a.stop == nil {
@@ -140,7 +141,7 @@ func (s *attempts) stopFailed(now Moment, id job.Attempt) {
 	})
 }
 
-// reported takes what the driver says of a task.
+// reported handles an event of the driver.
 func (s *attempts) reported(now Moment, e DriverEvent) {
 	a := s.by[e.Attempt]
 	if a == nil || !a.runs() && a.phase != completing {
@@ -167,7 +168,7 @@ func (s *attempts) reported(now Moment, e DriverEvent) {
 		if a.rec.Exit == nil {
 			e.Exit.Started = false
 			exit := exitOf(now, a, e.Exit)
-			s.health.judge(now, &a.rec, a.fast(now), exit)
+			s.health.attribute(now, &a.rec, a.fast(now), exit)
 			s.finish(now, a, exit)
 		}
 	case DriverLost:
@@ -175,11 +176,12 @@ func (s *attempts) reported(now Moment, e DriverEvent) {
 	}
 }
 
-// stray takes what the driver says of a task that should not be there: it is ended, as nobody would answer for it.
+// stray handles an event about a task that should not run here. It stops such a task, because no owner would learn of
+// its end.
 func (s *attempts) stray(a *attempt, e DriverEvent) {
 	switch e.Kind {
 	case DriverStarting, DriverStarted:
-		s.turn.log(slog.LevelWarn, "task runs that the ledger does not hold", slog.String("attempt", e.Attempt.String()))
+		s.turn.log(slog.LevelWarn, "running task is not in the ledger, stopping it", slog.String("attempt", e.Attempt.String()))
 		s.turn.stop(e.Attempt, job.DefaultGrace, "not in the ledger")
 	case DriverExited, DriverFailed, DriverLost:
 		if a == nil {
@@ -188,7 +190,8 @@ func (s *attempts) stray(a *attempt, e DriverEvent) {
 	}
 }
 
-// adopted ends a restart: what the ledger calls running and the driver does not know has ended, nobody knows how.
+// adopted completes a restart. If an attempt runs according to the ledger but the driver does not know it, it has ended,
+// and its exit is lost.
 func (s *attempts) adopted(now Moment, found []DriverEvent) {
 	known := make(map[job.Attempt]bool, len(found))
 	for _, e := range found {
@@ -208,13 +211,13 @@ func (s *attempts) adopted(now Moment, found []DriverEvent) {
 	}
 }
 
-// complete notes that the processes of an attempt are gone. Its devices are not free before their memory is back.
+// complete records that an attempt has no process left. Its devices become free once their memory is.
 func (s *attempts) complete(now Moment, a *attempt, exit job.Exit) {
 	if a.rec.Exit != nil {
 		return
 	}
 	exit = exitOf(now, a, exit)
-	s.health.judge(now, &a.rec, a.fast(now), exit)
+	s.health.attribute(now, &a.rec, a.fast(now), exit)
 	a.rec.Exit = &exit
 	a.rec.EventN++
 	a.move(s.turn, completing)
@@ -222,7 +225,7 @@ func (s *attempts) complete(now Moment, a *attempt, exit job.Exit) {
 	s.await(now, a)
 }
 
-// await finishes a completing attempt as soon as the memory of its devices is back.
+// await finishes a completing attempt as soon as the memory of its devices is free again.
 func (s *attempts) await(now Moment, a *attempt) {
 	waits := s.health.devices.toWaitFor(a.rec.Devices)
 	if len(waits) == 0 || !a.rec.Exit.Started {
@@ -243,7 +246,8 @@ func (s *attempts) await(now Moment, a *attempt) {
 	})
 }
 
-// returned finishes the attempts that waited for these devices; each is true if its memory is back.
+// returned finishes attempts whose devices all have their memory free again. The map says for each device whether it
+// has.
 func (s *attempts) returned(now Moment, back map[string]bool) {
 	for _, a := range inOrder(s.awaiting) {
 		for uuid := range a.waits {
@@ -257,7 +261,7 @@ func (s *attempts) returned(now Moment, back map[string]bool) {
 	}
 }
 
-// poll asks for a device status now, and again as long as an attempt waits for one.
+// poll requests a device status now, and again as long as an attempt waits for one.
 func (s *attempts) poll(now Moment) {
 	s.turn.out.Poll = true
 	if s.polling {
@@ -272,7 +276,7 @@ func (s *attempts) poll(now Moment) {
 	})
 }
 
-// finish ends an attempt: its resources are free, and its end is told.
+// finish ends an attempt: it frees the resources, and reports the end to the owner.
 func (s *attempts) finish(now Moment, a *attempt, exit job.Exit) {
 	if a.rec.Exit == nil {
 		exit = exitOf(now, a, exit)
@@ -282,26 +286,26 @@ func (s *attempts) finish(now Moment, a *attempt, exit job.Exit) {
 	delete(s.awaiting, a.rec.Attempt)
 	a.rec.EventN = uint64(len(states(&a.rec)))
 	a.move(s.turn, done)
-	a.rec.Spec = job.Spec{Name: a.rec.Spec.Name} // the rest is of no use any more, and may be large
+	a.rec.Spec = job.Spec{Name: a.rec.Spec.Name} // the rest is not needed any more, and may be large
 	delete(a.group.running, a.rec.Attempt)
-	s.account.give(&a.rec)
+	s.account.release(&a.rec)
 	s.ledger.put(a)
 	s.turn.log(slog.LevelDebug, "attempt ended", slog.String("attempt", a.rec.Attempt.String()), slog.String("state", string(a.rec.Exit.State)),
 		slog.Int("code", a.rec.Exit.Code), slog.String("reason", a.rec.Exit.Reason))
 }
 
-// drop forgets an attempt, on disk too.
+// drop removes an attempt, also from the disk.
 func (s *attempts) drop(a *attempt) {
 	delete(s.by, a.rec.Attempt)
 	delete(a.group.running, a.rec.Attempt)
 	delete(a.group.kept, a.rec.Attempt)
-	s.sessions.follow(a.group)
+	s.sessions.update(a.group)
 	s.ledger.drop(a)
 }
 
-// restore takes up one record of the ledger.
+// restore loads one record of the ledger.
 func (s *attempts) restore(g *group, rec lease.Record) {
-	if rec.Phase == lease.PhaseReserved { // nobody can start it any more: sessions are new
+	if rec.Phase == lease.PhaseReserved { // no Start can arrive for it: after a restart all leases are new
 		s.ledger.gone[rec.Attempt] = struct{}{}
 		return
 	}
@@ -309,7 +313,7 @@ func (s *attempts) restore(g *group, rec lease.Record) {
 	if !a.ended() {
 		g.running[rec.Attempt] = a
 		if err := s.account.adopt(rec); err != nil {
-			s.turn.log(slog.LevelError, "devices of a running attempt cannot be accounted for",
+			s.turn.log(slog.LevelError, "devices of a running attempt cannot be held",
 				slog.String("attempt", rec.Attempt.String()), slog.Any("error", err))
 		}
 	}

@@ -1,6 +1,6 @@
 package worker_test
 
-// What a task costs its worker.
+// The cost of a task for its worker.
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// BenchmarkTask is the life of one task, beside others that run and wait.
+// BenchmarkTask measures one task from offer to acknowledgement, while others run and wait.
 func BenchmarkTask(b *testing.B) {
 	h := newHost(b, config(4))
 	s := h.meet(amy, 1)

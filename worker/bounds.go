@@ -1,6 +1,6 @@
 package worker
 
-// The bounds and times of a worker, and why they are what they are.
+// The bounds and times of a worker, with their reasons.
 
 import (
 	"time"
@@ -10,58 +10,58 @@ import (
 )
 
 const (
-	// SessionLease is how long a session lives, counted from the newest Renew that was answered. For that long a Commit
-	// may be turned into a task.
+	// SessionLease is how long a session lives, counted from the newest Renew that was answered. A Start is accepted only
+	// within that time.
 	SessionLease = job.DefaultLease
 
-	// MaxRecords bounds the attempts that a worker remembers: those that run, and those whose end is not acknowledged.
-	// Above it no new work is taken.
+	// MaxRecords bounds the attempts that run or whose end is not acknowledged. Above it the worker declines all offers.
 	MaxRecords = lease.MaxLive
-	// maxQueued bounds the offers of all schedulers that wait here: each change of what is free looks at all of them.
-	// Above it schedulers with few offers displace those with most, see makeRoom.
+	// maxQueued bounds the queued offers of all schedulers, because each arbitration goes through all of them. If the
+	// queue is full, an offer of the scheduler with most offers may be dropped; see makeRoom.
 	maxQueued = 4096
-	// maxAge bounds the age of a job in an offer: no job waits for longer, and a wrong age could overflow the clock.
+	// maxAge bounds the age of a job in an offer, because a wrong age could overflow the clock. No job waits for longer.
 	maxAge = 365 * 24 * time.Hour
-	// maxGroups bounds the journal groups that are remembered; each costs a few hundred bytes and a renewal every 30 s.
+	// maxGroups bounds the known journal groups. Each costs a few hundred bytes and a renewal every 30 s.
 	maxGroups = 16384
-	// maxOutstanding bounds the unanswered renewals of one group: more than are requested within a session's life at the
-	// usual pace.
+	// maxOutstanding bounds the unanswered renewals of one group. It is more than are usually requested while a session
+	// lives.
 	maxOutstanding = 16
-	// maxLines bounds the log lines of one turn: an event makes one at most, but a restart reads a whole ledger. The last
-	// line says how many were left out.
+	// maxLines bounds the log lines of one turn. An event causes at most one line, but a restart loads a whole ledger.
+	// The last line says how many were left out.
 	maxLines = 4096
-	// maxRefusals bounds the pairs of a user and a scheduler that was refused for the user's quota: some 200 bytes each. A
-	// scheduler that is forgotten makes its offer again after a while by itself.
+	// maxRefusals bounds the recorded pairs of a scheduler and a user whose quota was reached. Each takes some 200 bytes.
+	// A scheduler whose pair was dropped offers again after a while on its own.
 	maxRefusals = 8192
-	// maxSignals bounds the signals that wait for an epoch to be on disk.
+	// maxSignals bounds the signals that wait until an epoch is on disk.
 	maxSignals = 1024
 
-	// retryRenew is how soon a renewal is requested again while no lease is live.
+	// retryRenew is the interval between renewals while no lease is live.
 	retryRenew = 5 * time.Second
-	// freshEnough is the age of a renewal above which a Commit requests another, so that a task with a short lease starts
-	// with most of it left.
+	// freshEnough is the age of a renewal above which a Commit requests another. So a task with a short lease starts with
+	// most of its lease left.
 	freshEnough = 10 * time.Second
-	// minStart is the least that a lease must have left for a task to start: with less it would get its TERM at once.
+	// minStart is how much of its lease a task must have left to start. With less it would soon get TERM.
 	minStart = FenceLead + 5*time.Second
-	// lateRenewal is how long resources are held back for an offer whose wait has ended, as its scheduler may be about to
-	// renew it: more than a round trip.
+	// lateRenewal is how long resources are held back for an offer whose wait has ended, because its scheduler may be
+	// about to renew it. It is more than a round trip.
 	lateRenewal = 500 * time.Millisecond
-	// maxDrain bounds how far off the deadline of a drain may be: a farther one could overflow the clock.
+	// maxDrain bounds the time to the deadline of a drain, because a longer one could overflow the clock.
 	maxDrain = 100 * 365 * 24 * time.Hour
-	// leaseWait is how long a Start waits for the answer to a renewal. If it takes longer, the session is about to break.
+	// leaseWait is how long a Start waits for the answer to a renewal. An answer that takes longer means that the session
+	// is about to break.
 	leaseWait = 5 * time.Second
-	// lapsedFor is how long a lapsed reservation is remembered: a Start that is late by less may find its place again.
+	// lapsedFor is how long a lapsed reservation is remembered. A Start that comes within that time may still succeed.
 	lapsedFor = time.Minute
-	// announceEvery is the least time between two Availability messages, so that thousands of short tasks are not
-	// thousands of messages to each scheduler.
+	// announceEvery is the minimum interval between two Availability messages, so that thousands of short tasks do not
+	// cause thousands of messages to each scheduler.
 	announceEvery = 100 * time.Millisecond
-	// retrySave is how soon a failing disk is tried again.
+	// retrySave is the pause before the ledger is written again after an error.
 	retrySave = time.Second
-	// retryStop is how soon a Stop that the driver did not take is tried again.
+	// retryStop is the pause before a Stop that the driver could not take is repeated.
 	retryStop = time.Second
-	// backWithin bounds the wait for a device's memory after its task ended. The kernel frees it in well under a second,
-	// that of large contexts in a few seconds.
+	// backWithin bounds the wait until a device's memory is free after its task has ended. The kernel usually needs well
+	// under a second, and a few seconds for large contexts.
 	backWithin = 30 * time.Second
-	// pollAgain is how often the device status is requested meanwhile.
+	// pollAgain is the interval between polls of the device status during that wait.
 	pollAgain = 500 * time.Millisecond
 )

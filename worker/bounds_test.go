@@ -1,6 +1,6 @@
 package worker_test
 
-// What a core remembers after much work: nothing that grows.
+// The memory of a core does not grow with the work that it has done.
 
 import (
 	"fmt"
@@ -13,9 +13,8 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// After 20,000 short tasks of 50 users and of several schedulers, with
-// sessions that break, refusals, cancels, lapses and renewals among them, a
-// core keeps what it kept after the first of them.
+// A core keeps no more after 20,000 short tasks than after the first thousand. The tasks are of 50 users and of several
+// schedulers, with broken sessions, refusals, cancels, lapses and renewals.
 func TestNothingGrows(t *testing.T) {
 	cfg := config(2)
 	cfg.Limits = limits(t, map[string]string{"per_user.tasks": "2"})
@@ -51,7 +50,7 @@ func TestNothingGrows(t *testing.T) {
 			h.says(p, s, s)
 			h.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: 9})
 			over := m
-			for k := range uint64(3) { // one more than he may hold
+			for k := range uint64(3) { // one more than the user may hold
 				over.ID, over.Attempt.N = 1_000_000+3*n+k, int(k)+2
 				over.Need = cpu
 				h.says(p, over)
@@ -94,13 +93,13 @@ func TestNothingGrows(t *testing.T) {
 	}
 	for what, size := range early {
 		if size > 64 {
-			t.Errorf("%s holds %d when all is over", what, size)
+			t.Errorf("%s holds %d after all tasks have ended", what, size)
 		}
 	}
 }
 
-// Events that come in swarms set no timer each.
-func TestSwarmsSetNoTimers(t *testing.T) {
+// Events that are repeated many times do not set a timer each.
+func TestRepeatedEventsDoNotAddTimers(t *testing.T) {
 	for name, swarm := range map[string]func(h *host){
 		"faults": func(h *host) { h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: 79}}) },
 		"new epochs": func(h *host) {

@@ -1,7 +1,7 @@
 package worker
 
-// Breaker: a host or a GPU on which different jobs fail one after the other is given no task for a while, so that it does
-// not consume the whole queue.
+// Breaker: if different jobs fail in a row on a host or a GPU, it gets no tasks for a while. Otherwise a broken host
+// would make every queued task fail.
 
 import (
 	"fmt"
@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// fastFailure bounds how long a task ran whose failure counts. It is time enough to import a large framework and to
-	// open the GPU; a task that fails later did not meet a broken host.
+	// fastFailure is the longest run time with which a failed task counts. It is enough to import a large framework and to
+	// open the GPU. A task that fails later did not fail because of a broken host.
 	fastFailure = 30 * time.Second
-	// breakerJobs is how many different jobs have to fail one after the other, with none that succeeds between.
-	// breakerPerUser is how many of one user's jobs count, so that one user's bad commands do not close a host to others.
+	// breakerJobs is how many different jobs have to fail in a row, without a success between them. breakerPerUser is how
+	// many jobs of one user count, so that one user's bad commands do not pause a host for others.
 	breakerJobs    = 5
 	breakerPerUser = 3
-	// breakerOurs is how many jobs the host may fail to start by its own fault, whoever owns them.
+	// breakerOurs is how many jobs the host may fail to start, whichever users they belong to.
 	breakerOurs = 3
-	// breakerFirst is the first pause; each further pause is twice as long, up to breakerMost, until a task succeeds.
+	// breakerFirst is the first pause. Each further pause is twice as long, up to breakerMost, until a task succeeds.
 	breakerFirst = 30 * time.Second
 	breakerMost  = 30 * time.Minute
-	// exitOurs is the exit code of a task that the host failed to start.
+	// exitOurs is the exit code of a task that the host could not start.
 	exitOurs = job.ExitMuster
 )
 
-// failure is one job that failed within fastFailure, or could not be started.
+// failure is a job that failed within fastFailure or could not be started.
 type failure struct {
 	job  job.ID
 	user string
@@ -35,13 +35,13 @@ type failure struct {
 	on   []string // UUIDs of its devices
 }
 
-// breaker counts the failures on a host or a GPU since a task last succeeded there.
+// breaker counts the failures on a host or a GPU since the last success there.
 type breaker struct {
 	failures []failure
 	trips    int
 }
 
-// note counts a failure, and returns why the breaker trips; empty if it does not.
+// note counts a failure. It returns why the breaker trips, or "" if it does not.
 func (b *breaker) note(f failure) (why string) {
 	ours, ofUser := 0, 0
 	for _, other := range b.failures {
@@ -71,26 +71,26 @@ func (b *breaker) note(f failure) (why string) {
 	return ""
 }
 
-// forget forgets the failures and pauses; it says whether the disk knows of some.
+// forget resets the breaker. It returns whether that changes what is saved on disk.
 func (b *breaker) forget() (kept bool) {
 	kept = b.trips > 0
 	*b = breaker{}
 	return kept
 }
 
-// trip begins a pause.
+// trip counts a pause and returns its length.
 func (b *breaker) trip() time.Duration {
 	b.failures = nil
 	b.trips++
 	return pauseAfter(b.trips - 1)
 }
 
-// pauseAfter is the pause that comes after so many others.
+// pauseAfter returns the length of the pause that follows this many others.
 func pauseAfter(trips int) time.Duration {
 	return min(breakerFirst<<min(max(trips, 0), 16), breakerMost)
 }
 
-// when is a moment in UTC, as people on other hosts read it, too.
-func when(now Moment, after time.Duration) string {
-	return "at " + now.Wall.Add(after).UTC().Format(time.RFC3339)
+// pausedUntil describes the end of a pause, for people. It uses UTC, because people on other hosts read it too.
+func pausedUntil(now Moment, pause time.Duration) string {
+	return "paused until " + now.Wall.Add(pause).UTC().Format(time.RFC3339)
 }

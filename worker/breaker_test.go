@@ -1,7 +1,6 @@
 package worker_test
 
-// The breaker: what takes a host or a GPU out, what does not, and what brings
-// it back.
+// The breaker: what pauses a host or a GPU, what does not, and what ends the pause.
 
 import (
 	"fmt"
@@ -14,7 +13,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// tries runs tasks one after the other on one host.
+// tries is a host that runs tasks one after the other.
 type tries struct {
 	*host
 	s lease.Session
@@ -26,7 +25,7 @@ func newTries(t *testing.T, gpus int) *tries {
 	return &tries{host: h, s: h.meet(amy, 1)}
 }
 
-// taken offers a task of the user and says whether the host starts it.
+// taken offers a task of the user, and returns whether the host starts it.
 func (r *tries) taken(user string, need job.Resources) (job.Attempt, bool) {
 	r.t.Helper()
 	r.n++
@@ -44,7 +43,7 @@ func (r *tries) taken(user string, need job.Resources) (job.Attempt, bool) {
 	return o.Attempt, true
 }
 
-// ends runs a task of the user to this end, after so long.
+// ends runs a task of the user that exits with the code after some time.
 func (r *tries) ends(user string, need job.Resources, code int, after time.Duration) {
 	r.t.Helper()
 	a, ok := r.taken(user, need)
@@ -64,16 +63,16 @@ func (r *tries) fails(user string, need job.Resources) {
 	r.ends(user, need, 1, time.Millisecond)
 }
 
-// closed says why nothing is taken, empty if something is.
+// closed returns why the host accepts no tasks, or "" if it accepts them.
 func (r *tries) closed() string { return r.core.View().Closed.Detail }
 
-func TestBreakerTakesTheHostOut(t *testing.T) {
+func TestBreakerPausesTheHost(t *testing.T) {
 	r := newTries(t, 0)
 	for _, user := range []string{"ada", "bea", "ada", "cyd"} {
 		r.fails(user, cpu)
 	}
 	if why := r.closed(); why != "" {
-		t.Fatalf("out after four: %s", why)
+		t.Fatalf("paused after four failures: %s", why)
 	}
 	got[lease.Availability](r.host, amy)
 	r.jump(time.Second)
@@ -87,13 +86,13 @@ func TestBreakerTakesTheHostOut(t *testing.T) {
 		t.Fatalf("schedulers were told %+v", told)
 	}
 	if _, ok := r.taken("bob", cpu); ok {
-		t.Fatal("a broken host takes a task")
+		t.Fatal("a paused host accepts a task")
 	}
 	r.pass(29 * time.Second)
 	if why := r.closed(); why != "" {
-		t.Fatalf("still out after the pause: %s", why)
+		t.Fatalf("still paused: %s", why)
 	}
-	// Broken as before: the next pause is longer.
+	// The tasks fail again, so the next pause is longer.
 	for _, user := range []string{"ada", "bea", "ada", "cyd", "ada"} {
 		r.fails(user, cpu)
 	}
@@ -103,22 +102,22 @@ func TestBreakerTakesTheHostOut(t *testing.T) {
 	}
 	r.pass(2 * time.Second)
 	if why := r.closed(); why != "" {
-		t.Fatalf("still out: %s", why)
+		t.Fatalf("still paused after the second pause: %s", why)
 	}
 }
 
-func TestBreakerLetsOneUserFail(t *testing.T) {
+func TestFailuresOfOneUserDoNotPauseTheHost(t *testing.T) {
 	r := newTries(t, 0)
 	for range 50 {
 		r.fails("ada", cpu)
 	}
 	r.fails("bea", cpu)
 	if why := r.closed(); why != "" {
-		t.Fatalf("one user's bad commands took the host out: %s", why)
+		t.Fatalf("one user's bad commands paused the host: %s", why)
 	}
 }
 
-func TestBreakerForgivesASuccess(t *testing.T) {
+func TestSuccessResetsTheBreaker(t *testing.T) {
 	r := newTries(t, 0)
 	for i := range 20 {
 		r.fails(fmt.Sprint("user", i), cpu)
@@ -127,28 +126,28 @@ func TestBreakerForgivesASuccess(t *testing.T) {
 		}
 	}
 	if why := r.closed(); why != "" {
-		t.Fatalf("out though tasks succeed: %s", why)
+		t.Fatalf("paused though tasks succeed: %s", why)
 	}
 }
 
-func TestBreakerLeavesSlowFailuresAlone(t *testing.T) {
+func TestBreakerIgnoresSlowFailures(t *testing.T) {
 	r := newTries(t, 0)
 	for i := range 20 {
 		r.ends(fmt.Sprint("user", i), cpu, 1, 30*time.Second)
 		r.answer(amy, 1)
 	}
 	if why := r.closed(); why != "" {
-		t.Fatalf("out after slow failures: %s", why)
+		t.Fatalf("paused after slow failures: %s", why)
 	}
 }
 
-// What the host could not even start is its own fault, whoever asked for it.
-func TestBreakerCountsWhatTheHostCouldNotStart(t *testing.T) {
+// A task that the host could not start counts against the host, whichever user it belongs to.
+func TestBreakerCountsTasksThatTheHostCouldNotStart(t *testing.T) {
 	r := newTries(t, 0)
 	for range 3 {
 		a, ok := r.taken("ada", cpu)
 		if !ok {
-			t.Fatalf("out too early: %s", r.closed())
+			t.Fatalf("paused too early: %s", r.closed())
 		}
 		r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 125, Reason: "make scratch directory"}})
 	}
@@ -157,42 +156,42 @@ func TestBreakerCountsWhatTheHostCouldNotStart(t *testing.T) {
 	}
 	r.round(worker.Drain{}) // resume
 	if _, ok := r.taken("ada", cpu); !ok {
-		t.Fatal("resume did not bring the host back")
+		t.Fatal("resume did not end the pause")
 	}
 }
 
-// A command that does not exist is its user's affair.
-func TestBreakerIgnoresCommandsThatAreNotThere(t *testing.T) {
+// A command that does not exist does not count against the host.
+func TestBreakerIgnoresMissingCommands(t *testing.T) {
 	r := newTries(t, 0)
 	for range 10 {
 		a, ok := r.taken("ada", cpu)
 		if !ok {
-			t.Fatalf("out: %s", r.closed())
+			t.Fatalf("paused: %s", r.closed())
 		}
 		r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 127}})
 	}
 }
 
-// What fails on one GPU takes that GPU out, not the host.
-func TestBreakerTakesOneGPUOut(t *testing.T) {
+// If tasks fail on one GPU, that GPU is paused, and not the host.
+func TestBreakerPausesOneGPU(t *testing.T) {
 	r := newTries(t, 2)
 	for _, user := range []string{"ada", "bea", "ada", "cyd", "ada"} {
 		r.fails(user, gpus(1)) // always the same: the first free one
 	}
 	v := r.core.View()
 	if v.Closed.Word != "" || len(v.Quarantined) != 1 || !strings.Contains(v.Quarantined["GPU-a"], "5 different jobs failed in a row") {
-		t.Fatalf("closed %v, aside %v", v.Closed, v.Quarantined)
+		t.Fatalf("closed %v, in quarantine %v", v.Closed, v.Quarantined)
 	}
 	a, ok := r.taken("bob", gpus(1))
 	if !ok {
-		t.Fatal("the other GPU is not given away")
+		t.Fatal("the other GPU is not allocated")
 	}
 	r.round(exited(a, 0))
 	if _, ok := r.taken("bob", gpus(2)); ok {
-		t.Fatal("the broken GPU is given away")
+		t.Fatal("the paused GPU is allocated")
 	}
 	r.pass(31 * time.Second)
 	if v := r.core.View(); len(v.Quarantined) != 0 {
-		t.Fatalf("aside after the pause: %v", v.Quarantined)
+		t.Fatalf("in quarantine after the pause: %v", v.Quarantined)
 	}
 }

@@ -1,6 +1,6 @@
 package worker
 
-// What this host has, and what of it is taken.
+// What this host has, and how much of it is in use.
 
 import (
 	"cmp"
@@ -13,15 +13,15 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// capacity counts the resources of one host. If a new profile gives less than attempts hold, nothing is free until enough
-// of them have ended.
+// capacity counts the resources of one host. If a new profile has less than attempts hold, nothing is free until enough
+// attempts have ended.
 type capacity struct {
 	cpus       int
 	memory     job.Size
 	usedCPUs   int
 	usedMemory job.Size
 	gpus       *gpu.Pool
-	ghosts     int // holds of the arbitration that is going on, for offers that wait
+	heldGPUs   int // number of devices that the current arbitration holds back
 }
 
 func newCapacity(p lease.Profile) (capacity, error) {
@@ -40,13 +40,13 @@ func (r *capacity) setProfile(p lease.Profile) error {
 	return nil
 }
 
-// never returns why the host could not meet the need even when idle; empty if it could.
+// never returns why the host cannot meet the need even when idle, or "" if it can.
 func (r *capacity) never(need job.Resources) string {
 	switch {
 	case need.CPUs > r.cpus:
-		return fmt.Sprintf("cpus: %d wanted, this host gives %d", need.CPUs, r.cpus)
+		return fmt.Sprintf("cpus: %d wanted, this host has %d", need.CPUs, r.cpus)
 	case need.Memory > r.memory:
-		return fmt.Sprintf("memory: %s wanted, this host gives %s", need.Memory, r.memory)
+		return fmt.Sprintf("memory: %s wanted, this host has %s", need.Memory, r.memory)
 	case gpu.Count(need) > 0:
 		if ok, why := r.gpus.CouldEver(need); !ok {
 			return "gpus: " + why
@@ -55,7 +55,7 @@ func (r *capacity) never(need job.Resources) string {
 	return ""
 }
 
-// short returns which of CPUs and memory is missing right now, for people; empty if neither is.
+// short returns which of CPUs and memory does not suffice now, for people, or "" if both do.
 func (r *capacity) short(need job.Resources) string {
 	switch {
 	case need.CPUs > max(0, r.cpus-r.usedCPUs):
@@ -66,12 +66,12 @@ func (r *capacity) short(need job.Resources) string {
 	return ""
 }
 
-// enough says whether CPUs and memory suffice right now.
+// enough reports whether CPUs and memory suffice now.
 func (r *capacity) enough(need job.Resources) bool {
 	return need.CPUs <= max(0, r.cpus-r.usedCPUs) && need.Memory <= max(0, r.memory-r.usedMemory)
 }
 
-// choose finds devices for a need that fits now.
+// choose returns devices for a need, or false if it does not fit now.
 func (r *capacity) choose(need job.Resources) ([]string, bool) {
 	if !r.enough(need) {
 		return nil, false
@@ -82,7 +82,7 @@ func (r *capacity) choose(need job.Resources) ([]string, bool) {
 	return r.gpus.Choose(need)
 }
 
-// hold takes what choose has found: all of it, or none and an error.
+// hold allocates what choose has found: all of it, or nothing and an error.
 func (r *capacity) hold(a job.Attempt, need job.Resources, devices []string) error {
 	if len(devices) > 0 {
 		if err := r.gpus.Hold(a.String(), devices, gpu.Milli(need), need.GPUMemory); err != nil {
@@ -94,7 +94,7 @@ func (r *capacity) hold(a job.Attempt, need job.Resources, devices []string) err
 	return nil
 }
 
-// adopt takes what an earlier life of the daemon had given to an attempt.
+// adopt records what an earlier run of the daemon had allocated to an attempt.
 func (r *capacity) adopt(rec lease.Record) error {
 	r.usedCPUs += rec.Need.CPUs
 	r.usedMemory += rec.Need.Memory
@@ -124,16 +124,16 @@ func (r *capacity) free() lease.Free {
 	return f
 }
 
-// heldBack is what an arbitration holds for offers that wait: taken from the account while later offers are looked at,
-// and given back at its end.
+// heldBack is what an arbitration holds back for offers that do not fit. It is not free for later offers until the
+// arbitration ends.
 type heldBack struct {
 	cpus    int
 	memory  job.Size
-	noGPUs  bool // nothing of any device is left
+	noGPUs  bool // no part of any device is free
 	devices map[string]gpu.Device
 }
 
-// holdBack takes what is free of what a waiting need asks for.
+// holdBack holds back as much of a need as is free.
 func (r *capacity) holdBack(h *heldBack, need job.Resources) {
 	cpus := min(need.CPUs, max(0, r.cpus-r.usedCPUs))
 	memory := min(need.Memory, max(0, r.memory-r.usedMemory))
@@ -151,20 +151,20 @@ func (r *capacity) holdBack(h *heldBack, need job.Resources) {
 	milli := gpu.Milli(need)
 	for _, f := range free[:min(len(free), gpu.Count(need))] {
 		memory := min(f.Memory, max(1, gpu.Memory(need, h.devices[f.UUID].Memory)))
-		if r.gpus.Hold(ghost(r.ghosts), []string{f.UUID}, min(milli, f.Milli), memory) == nil {
-			r.ghosts++
+		if r.gpus.Hold(holdKey(r.heldGPUs), []string{f.UUID}, min(milli, f.Milli), memory) == nil {
+			r.heldGPUs++
 		}
 	}
 }
 
-// giveBack undoes all that holdBack took.
+// giveBack frees what holdBack has held back.
 func (r *capacity) giveBack(h *heldBack) {
 	r.usedCPUs -= h.cpus
 	r.usedMemory -= h.memory
-	for ; r.ghosts > 0; r.ghosts-- {
-		r.gpus.Release(ghost(r.ghosts - 1))
+	for ; r.heldGPUs > 0; r.heldGPUs-- {
+		r.gpus.Release(holdKey(r.heldGPUs - 1))
 	}
 }
 
-// ghost is a key that no attempt has.
-func ghost(n int) string { return "waits/" + strconv.Itoa(n) }
+// holdKey returns a key that no attempt has.
+func holdKey(n int) string { return "waits/" + strconv.Itoa(n) }

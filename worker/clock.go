@@ -1,6 +1,6 @@
 package worker
 
-// The clocks of a worker: leases are measured by the lease clock, people read the wall clock.
+// The clocks of a worker: the lease clock for decisions, and the wall clock for people.
 
 import (
 	"time"
@@ -8,34 +8,31 @@ import (
 	"github.com/musterhq/muster/worker/leaseclock"
 )
 
-// BootTime is a reading of the lease clock: the time since this host booted,
-// suspended time included, and also the time for which it was paused from
-// outside, as far as its wall clock has told (package leaseclock). It means
-// nothing on another host or to another process; OnHost turns it into a reading
-// of CLOCK_BOOTTIME, which all processes of the host share.
+// BootTime is a reading of the lease clock. It is the time since this host booted, including the time for which the
+// host was suspended, or was paused by a hypervisor (see package leaseclock). A reading is valid only in this process.
+// OnHost converts it to CLOCK_BOOTTIME, which all processes of the host share.
 type BootTime time.Duration
 
-// Add is the reading d later.
+// Add returns the reading after d.
 func (t BootTime) Add(d time.Duration) BootTime { return t + BootTime(d) }
 
-// Sub is the time from u to t.
+// Sub returns the time from u to t.
 func (t BootTime) Sub(u BootTime) time.Duration { return time.Duration(t - u) }
 
-// OnHost returns the moment as CLOCK_BOOTTIME shows it, and the skew (wall clock less CLOCK_BOOTTIME) under which that is
-// right. A process that has seen a later pause of this host has to subtract it.
+// OnHost converts t to a reading of CLOCK_BOOTTIME. It also returns the skew, the wall clock minus CLOCK_BOOTTIME, for
+// which the result is right. A process that has seen a later pause of this host has to subtract that pause.
 func (t BootTime) OnHost() (boot, skew time.Duration) { return clock.OnHost(time.Duration(t)) }
 
-// clock is the lease clock of this process: a host has one time.
+// clock is the lease clock of this process.
 var clock = leaseclock.New(leaseclock.Reader())
 
-// Now reads the lease clock. It panics where the system has no CLOCK_BOOTTIME:
-// without one no lease can be kept.
+// Now reads the lease clock. It panics if the system has no CLOCK_BOOTTIME, because no lease can be kept then.
 func Now() BootTime { return BootTime(clock.Now()) }
 
-// Missed is the sum of all pauses of this host that Now has seen.
+// Missed returns the sum of all pauses of this host that Now has seen.
 func Missed() time.Duration { return clock.Missed() }
 
-// Moment is when an event is seen: Boot decides, Wall is for people to read.
+// Moment is the time at which an event is handled. Decisions use Boot; Wall is for people.
 type Moment struct {
 	Boot BootTime
 	Wall time.Time
@@ -44,7 +41,7 @@ type Moment struct {
 // ReadClocks reads the lease clock and the wall clock of this host.
 func ReadClocks() Moment { return Moment{Boot: Now(), Wall: time.Now()} }
 
-// setSince returns by how much the wall clock was set forward between two moments of one boot.
+// setSince returns by how much the wall clock was set forward between two moments of the same boot.
 func (m Moment) setSince(before Moment) time.Duration {
 	return m.Wall.Sub(before.Wall) - m.Boot.Sub(before.Boot)
 }

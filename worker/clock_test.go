@@ -1,6 +1,6 @@
 package worker_test
 
-// The lease clock under a core: a pause of the host is time that passed.
+// A core with the lease clock: a pause of the host counts as time that has passed.
 
 import (
 	"testing"
@@ -11,8 +11,7 @@ import (
 	"github.com/musterhq/muster/worker/leaseclock"
 )
 
-// TestR5HostWasPaused holds back a Start and the answer to a renewal until the
-// host, whose CLOCK_BOOTTIME stood still meanwhile, goes on.
+// A Start and the answer to a renewal arrive after a pause of the host, during which CLOCK_BOOTTIME stood still.
 func TestR5HostWasPaused(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -45,17 +44,17 @@ func TestR5HostWasPaused(t *testing.T) {
 
 			e := h.says(amy, answerTo(all[len(all)-1], 1, true))
 			if (len(e.Extend) == 1) != tt.counts {
-				t.Errorf("the answer of before extended %v", e.Extend)
+				t.Errorf("an answer from before the pause extended %v", e.Extend)
 			}
 			e = h.says(amy, start(2, late, s, cpu))
 			if (len(e.Start) == 1) != tt.counts {
-				t.Errorf("the Start of before started %d tasks", len(e.Start))
+				t.Errorf("a Start from before the pause started %d tasks", len(e.Start))
 			}
 		})
 	}
 }
 
-// TestOnHost: what leaves this process is a reading of the host's own clock.
+// OnHost returns a reading of the host's own clock.
 func TestOnHost(t *testing.T) {
 	t.Parallel()
 	read := leaseclock.Reader()

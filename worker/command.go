@@ -1,6 +1,6 @@
 package worker
 
-// Commands about attempts that are here: what an owner asks about one, and how it ends one.
+// Commands of owners about attempts on this host: Query, Signal, Cancel, Ack and the verdicts of a renewal.
 
 import (
 	"log/slog"
@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// commands carries out the owners' commands about attempts, but for Start.
+// commands carries out the commands of owners about attempts, except Start.
 type commands struct {
 	cfg      *Config
 	turn     *turn
@@ -18,10 +18,10 @@ type commands struct {
 	attempts *attempts
 }
 
-// query answers what became of an attempt. Only the store that an attempt was given to can say that it was never started
-// (R6).
+// query reports the state of an attempt. Only the store to which an attempt was assigned may answer that it was never
+// started (R6).
 func (c *commands) query(now Moment, from job.Peer, m lease.Query) {
-	g, ok := c.leases.command(now, from, m.Group, m.Epoch)
+	g, ok := c.leases.checkEpoch(now, from, m.Group, m.Epoch)
 	if !ok {
 		return
 	}
@@ -31,23 +31,23 @@ func (c *commands) query(now Moment, from job.Peer, m lease.Query) {
 		c.reports.retell(a)
 	case m.Store != c.cfg.Profile.Store:
 		c.turn.log(slog.LevelWarn, "asked about an attempt of another store", slog.String("attempt", m.Attempt.String()), slog.String("store", m.Store))
-	case a != nil && a.phase == asked: // the host's policy answers for it in a moment
+	case a != nil && a.phase == asked: // it starts or is refused soon
 	default:
 		c.attempts.tombstone(g, m.Attempt, "never started")
 	}
 }
 
 func (c *commands) signal(now Moment, from job.Peer, m lease.Signal) {
-	g, ok := c.leases.command(now, from, m.Group, m.Epoch)
+	g, ok := c.leases.checkEpoch(now, from, m.Group, m.Epoch)
 	if a := c.attempts.by[m.Attempt]; ok && a != nil && a.runs() {
 		c.leases.signal(g, a, m.Number)
 	}
 }
 
-// cancel ends an attempt. An unknown attempt is not answered: it takes a Query with the right store to prove that it
-// never started.
+// cancel ends an attempt. It does not answer for an unknown attempt, because a Cancel does not name the store. Only a
+// Query can prove that an attempt was never started.
 func (c *commands) cancel(now Moment, from job.Peer, m lease.Cancel) {
-	g, ok := c.leases.command(now, from, m.Group, m.Epoch)
+	g, ok := c.leases.checkEpoch(now, from, m.Group, m.Epoch)
 	a := c.attempts.by[m.Attempt]
 	if !ok || a == nil {
 		return
@@ -62,8 +62,8 @@ func (c *commands) cancel(now Moment, from job.Peer, m lease.Cancel) {
 	}
 }
 
-// ack drops an attempt whose end is known to its owner. It erases a result, so only the owner's word counts. An older
-// daemon names neither group nor epoch.
+// ack drops an attempt when its owner has acknowledged the end. This deletes a result, so only the owner may do it. An
+// older daemon names neither group nor epoch.
 func (c *commands) ack(from job.Peer, m lease.Ack) {
 	a := c.attempts.by[m.Attempt]
 	if a == nil {
@@ -76,7 +76,7 @@ func (c *commands) ack(from job.Peer, m lease.Ack) {
 		c.leases.stale(from, g)
 		return
 	case from != g.owner:
-		c.turn.log(slog.LevelWarn, "acknowledged by another than the owner", slog.String("attempt", m.Attempt.String()), slog.String("peer", string(from)))
+		c.turn.log(slog.LevelWarn, "acknowledgement of another peer than the owner ignored", slog.String("attempt", m.Attempt.String()), slog.String("peer", string(from)))
 		return
 	}
 	a.rec.AckedN = max(a.rec.AckedN, min(m.N, a.told))
@@ -88,7 +88,7 @@ func (c *commands) ack(from job.Peer, m lease.Ack) {
 	}
 }
 
-// verdicts keeps or ends each attempt that an owner was asked about.
+// verdicts extends or ends the attempts that were named in a Renew, as the owner has decided.
 func (c *commands) verdicts(now Moment, g *group, m lease.Renewed) {
 	for _, v := range m.Verdicts {
 		a := g.running[v.Attempt]

@@ -1,6 +1,6 @@
 package worker
 
-// The configuration of a worker, given once at its start.
+// The configuration of a worker.
 
 import (
 	"errors"
@@ -11,27 +11,26 @@ import (
 
 // Config is what a worker knows before the first event.
 type Config struct {
-	Profile lease.Profile // what this host could ever give
-	Boot    string        // this incarnation of the host: another after a reboot
+	Profile lease.Profile // what this host has for tasks in all
+	Boot    string        // this boot of the host; it changes with each reboot
 	Seed    uint64        // of session ids and of the jitter of renewals
-	// Draining is the drain that was set in an earlier life of the daemon.
+	// Draining is the drain that was set in an earlier run of the daemon.
 	Draining Drain
-	// Quarantine is what that life kept for this one.
+	// Quarantine is what an earlier run of the daemon has saved.
 	Quarantine Quarantine
 	Limits     Limits
-	// Inherit is what a task sees of the daemon's own environment; only PATH,
-	// HOME, USER and LANG are looked at.
+	// Inherit is the part of the daemon's environment that tasks inherit. Only PATH, HOME, USER and LANG are used.
 	Inherit map[string]string
-	// IP is the address that a task of one host finds itself under.
+	// IP is the address of this host as its tasks see it.
 	IP string
 }
 
-// DefaultConfig is a worker without a host yet.
+// DefaultConfig returns a configuration without the host.
 func DefaultConfig() Config {
 	return Config{IP: "127.0.0.1"}
 }
 
-// Validate says what is missing.
+// Validate returns an error if the configuration is not valid.
 func (c Config) Validate() error {
 	switch {
 	case c.Profile.Peer == "":
@@ -39,7 +38,7 @@ func (c Config) Validate() error {
 	case c.Profile.Store == "":
 		return errors.New("worker: config: profile without a store id")
 	case c.Boot == "":
-		return errors.New("worker: config: no incarnation of the host")
+		return errors.New("worker: config: no boot id")
 	case c.Profile.CPUs < 0 || c.Profile.Memory < 0 || len(c.Profile.GPUs) > lease.MaxGPUs:
 		return fmt.Errorf("worker: config: a profile of %d cpus, %s of memory and %d gpus",
 			c.Profile.CPUs, c.Profile.Memory, len(c.Profile.GPUs))

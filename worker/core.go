@@ -1,6 +1,6 @@
 package worker
 
-// The core: it joins the rooms, hands each event to the one that it concerns, and keeps the order of effects.
+// The core: it joins the parts of the worker, passes each event to the part that handles it, and orders the effects.
 // See docs/adr, ADR 71.
 
 import (
@@ -12,22 +12,22 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// Core decides what this host gives away and to whom. It is driven in turns of two calls:
+// Core decides which tasks get the resources of this host. A turn consists of two calls:
 //
-//	Step(now, events...) Writes   takes all events that are there, and returns what must be on disk;
-//	Saved(now, err) Effects       takes the outcome of that write, and returns what is to be done.
+//	Step(now, events...) Writes   handles all waiting events, and returns what must be written to disk;
+//	Saved(now, err) Effects       takes the result of that write, and returns what to do now.
 //
-// A turn has two calls because of R3: the ledger is on disk before anything is sent or started that depends on it,
-// and the core does no I/O. Each Step is followed by one Saved, also when there is nothing to write.
+// A turn needs two calls because the ledger must be on disk before anything that depends on it is sent or started (W2,
+// W3, R2, R6), and because the core does no I/O. Saved is called once after each Step, even if there is nothing to write.
 //
-// A Core is used by one goroutine; the same calls with the same arguments give the same answers.
+// A Core is used by one goroutine. It is deterministic: the same calls return the same results.
 //
-// Each room has a state of its own, which only its functions change. A room knows those before it in this list.
+// Each part has its own state, which only its functions change. A part uses only the parts before it in this list.
 type Core struct {
 	cfg          *Config
 	turn         *turn
-	account      *account // with the quotas
-	health       *health  // with the devices and the breakers
+	account      *account // including the quotas
+	health       *health  // including the devices and the breakers
 	ledger       *ledger
 	sessions     *sessions
 	reports      *reports
@@ -36,19 +36,19 @@ type Core struct {
 	attempts     *attempts
 	commands     *commands
 	reservations *reservations
-	drain        *drainage
-	gate         *gate
+	drain        *drainState
+	availability *availability
 	offers       *offers
 	starts       *starts
 }
 
-// NewCore returns a worker that holds nothing and knows nobody. An error says what is wrong with the config.
+// NewCore returns a worker without attempts and sessions. It returns an error if the config is not valid.
 func NewCore(cfg Config) (*Core, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	c := &Core{
-		cfg: &cfg, turn: &turn{timers: newAlarms()}, ledger: &ledger{gone: map[job.Attempt]struct{}{}}, sessions: newSessions(cfg.Profile.Peer),
+		cfg: &cfg, turn: &turn{timers: newTimerHeap()}, ledger: &ledger{gone: map[job.Attempt]struct{}{}}, sessions: newSessions(cfg.Profile.Peer),
 	}
 	var err error
 	if c.account, err = newAccount(c.cfg, c.turn); err != nil {
@@ -59,7 +59,7 @@ func NewCore(cfg Config) (*Core, error) {
 	c.queue = newQueue(c.turn)
 	c.leases = &leases{
 		cfg: c.cfg, turn: c.turn, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
-		chance: rand.New(rand.NewPCG(cfg.Seed, 0x6d7573746572)), groups: map[job.Group]*group{},
+		random: rand.New(rand.NewPCG(cfg.Seed, 0x6d7573746572)), groups: map[job.Group]*group{},
 	}
 	c.attempts = &attempts{
 		cfg: c.cfg, turn: c.turn, account: c.account, health: c.health, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
@@ -69,23 +69,23 @@ func NewCore(cfg Config) (*Core, error) {
 	c.reservations = &reservations{
 		turn: c.turn, account: c.account, reports: c.reports, queue: c.queue, leases: c.leases, attempts: c.attempts,
 	}
-	c.drain = &drainage{turn: c.turn, health: c.health, attempts: c.attempts, now: cfg.Draining}
-	c.gate = &gate{
+	c.drain = &drainState{turn: c.turn, health: c.health, attempts: c.attempts, now: cfg.Draining}
+	c.availability = &availability{
 		cfg: c.cfg, account: c.account, health: c.health, ledger: c.ledger, attempts: c.attempts, drain: c.drain, reports: c.reports,
 	}
 	c.offers = &offers{
 		cfg: c.cfg, turn: c.turn, account: c.account, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases,
-		attempts: c.attempts, reservations: c.reservations, gate: c.gate,
+		attempts: c.attempts, reservations: c.reservations, availability: c.availability,
 	}
 	c.starts = &starts{
 		cfg: c.cfg, turn: c.turn, ledger: c.ledger, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases,
-		attempts: c.attempts, reservations: c.reservations, drain: c.drain, gate: c.gate,
+		attempts: c.attempts, reservations: c.reservations, drain: c.drain, availability: c.availability,
 	}
 	return c, nil
 }
 
-// Step begins a turn: it takes the events in order, ends the waits that are over, decides on the offers, and returns
-// what must be on disk before anything is done about it. Without events it does what Wake asked for.
+// Step begins a turn. It handles the events in order, fires the timers that are due, decides on the offers, and returns
+// what must be written to disk. A turn without events is for the timers; see Wake.
 func (c *Core) Step(now Moment, events ...Event) Writes {
 	for _, ev := range events {
 		c.take(now, ev)
@@ -101,7 +101,7 @@ func (c *Core) Step(now Moment, events ...Event) Writes {
 	return c.ledger.writes(now)
 }
 
-// take hands an event to the room that it concerns.
+// take passes an event to the part that handles it.
 func (c *Core) take(now Moment, ev Event) {
 	switch e := ev.(type) {
 	case Up:
@@ -113,7 +113,7 @@ func (c *Core) take(now Moment, ev Event) {
 	case DriverEvent:
 		c.attempts.reported(now, e)
 	case Adopted:
-		c.health.takeUp(now)
+		c.health.load(now)
 		c.attempts.adopted(now, e.Found)
 		c.drain.arm(now)
 	case Admitted:
@@ -126,7 +126,7 @@ func (c *Core) take(now Moment, ev Event) {
 	case DeviceFault:
 		c.health.devices.reported(now, e.Fault, c.cfg.Profile.GPUs)
 	case DeviceRestored:
-		c.health.devices.restore(e.UUID)
+		c.health.devices.reset(e.UUID)
 	case ProfileChanged:
 		c.profileChanged(e.Profile)
 	case Drain:
@@ -166,8 +166,8 @@ func (c *Core) message(now Moment, from job.Peer, msg lease.ToWorker) {
 	}
 }
 
-// Saved ends a turn: err is what became of the Writes that Step returned, nil if there was nothing to write. It returns
-// what is to be done now. After an error nothing is done that had to be on disk first.
+// Saved ends a turn and returns what to do now. The error is that of writing what Step returned; it is nil if there was
+// nothing to write. After an error, Saved returns nothing that depends on the write.
 func (c *Core) Saved(now Moment, err error) Effects {
 	failed := c.ledger.failed
 	switch b := c.ledger.saved(now, err); {
@@ -188,7 +188,7 @@ func (c *Core) Saved(now Moment, err error) Effects {
 	c.leases.send()
 	c.reports.sendDeclines(c.account)
 	if refusals := &c.account.quotas.refusals; c.reports.due(now, refusals) {
-		c.reports.announce(now, c.sessions.peers, c.gate.news(), refusals)
+		c.reports.announce(now, c.sessions.peers, c.availability.message(), refusals)
 	}
 	out := c.turn.end()
 	out.Want, out.Unwant = c.sessions.take()
@@ -199,7 +199,7 @@ func (c *Core) Saved(now Moment, err error) Effects {
 	return out
 }
 
-// saved does what waited for the batch to be on disk.
+// saved does what had to wait until the batch was on disk.
 func (c *Core) saved(now Moment, b batch) {
 	for _, a := range b.attempts {
 		switch a.phase {
@@ -216,7 +216,8 @@ func (c *Core) saved(now Moment, b batch) {
 	c.leases.saved()
 }
 
-// notSaved keeps all that has to be written, and takes back what nobody has been told yet: reservations and starts.
+// notSaved handles a failed write. It undoes the reservations and starts that were not announced yet. Everything else
+// in the batch is written again later.
 func (c *Core) notSaved(b batch, err error) {
 	c.turn.arbitrate = true
 	c.turn.timers.set(c.ledger.retry, func(Moment) {})
@@ -235,16 +236,16 @@ func (c *Core) notSaved(b batch, err error) {
 	}
 }
 
-// Wake returns when the core wants a turn even if nothing happens until then; false if never.
+// Wake returns when the next timer is due; false if there is none. The core then needs a turn even without events.
 func (c *Core) Wake() (BootTime, bool) { return c.turn.timers.next() }
 
-// up opens a session: who this is, then whatever the peer has not acknowledged, then what asks for renewal.
+// up handles a new session. It sends Hello, then the events that the peer has not acknowledged, then requests renewals.
 func (c *Core) up(now Moment, p job.Peer) {
 	c.down(p)
 	c.sessions.open(p)
-	c.gate.hello(p)
+	c.availability.sendHello(p)
 	for _, g := range c.leases.of(p) {
-		c.leases.greet(now, g)
+		c.leases.resync(now, g)
 	}
 }
 
@@ -253,10 +254,10 @@ func (c *Core) down(p job.Peer) {
 		return
 	}
 	for _, g := range c.leases.of(p) {
-		g.greeted = false
+		g.resynced = false
 	}
 	c.account.quotas.refusals.forget(p)
-	c.queue.leave(p)
+	c.queue.dropPeer(p)
 }
 
 func (c *Core) profileChanged(p lease.Profile) {
@@ -265,12 +266,12 @@ func (c *Core) profileChanged(p lease.Profile) {
 		return
 	}
 	c.cfg.Profile = p
-	c.health.devices.learn(p.GPUs)
+	c.health.devices.update(p.GPUs)
 	c.offers.declineImpossible()
 	for _, to := range c.sessions.peers {
-		c.gate.hello(to)
+		c.availability.sendHello(to)
 	}
 }
 
-// Profile is what this host could ever give.
+// Profile returns what this host has for tasks in all.
 func (c *Core) Profile() lease.Profile { return c.cfg.Profile }

@@ -1,6 +1,6 @@
 package worker_test
 
-// A host under test: a core, a disk that can fail, and a clock by hand.
+// A host for tests: a core, a disk that can fail, and a clock that the test moves.
 
 import (
 	"encoding/json"
@@ -32,7 +32,7 @@ func attempt(number uint64, n int) job.Attempt {
 
 func epoch(term uint64) lease.Epoch { return lease.Epoch{Generation: 1, Term: term} }
 
-// tb is what a test of this file may do: both testing.T and rapid.T can.
+// tb is the part of testing.T that rapid.T has too.
 type tb interface {
 	Helper()
 	Fatal(args ...any)
@@ -45,18 +45,18 @@ type host struct {
 	cfg  worker.Config
 	now  worker.Moment
 
-	records map[job.Attempt]lease.Record // written
-	synced  map[job.Attempt]lease.Record // what a power cut leaves of them
-	wrote   worker.Writes                // in the last round
+	records map[job.Attempt]lease.Record // on disk
+	synced  map[job.Attempt]lease.Record // the part that survives a power cut
+	wrote   worker.Writes                // what the last turn wrote
 	epochs  map[job.Group]lease.Epoch
 	failing bool
-	refuses string             // why the host's policy refuses all; empty: it refuses nothing
+	refuses string             // why the host's policy refuses all tasks; empty: it refuses none
 	mute    bool               // the policy does not answer
-	asked   []worker.Admission // without an answer
+	asked   []worker.Admission // questions to the policy without an answer
 
 	done worker.Effects                      // of the last round
-	sent map[job.Peer][]lease.ToScheduler    // since the last look
-	show func(worker.Writes, worker.Effects) // each turn, if set
+	sent map[job.Peer][]lease.ToScheduler    // messages that got has not returned yet
+	show func(worker.Writes, worker.Effects) // called for each turn, if set
 }
 
 func config(gpus int) worker.Config {
@@ -84,8 +84,7 @@ func newHost(t tb, cfg worker.Config) *host {
 	return h
 }
 
-// boot starts a new life of the daemon on the same disk; what the driver still
-// knows is given.
+// boot restarts the daemon on the same disk. The driver reports the given events.
 func (h *host) boot(found ...worker.DriverEvent) {
 	h.t.Helper()
 	core, err := worker.NewCore(h.cfg)
@@ -106,8 +105,7 @@ func (h *host) boot(found ...worker.DriverEvent) {
 	h.round(worker.Adopted{Found: found})
 }
 
-// round is what a loop does about these events: a round, and another if the
-// host's policy was asked.
+// round does what a loop does with events: a turn, and another for the answer if the host's policy was asked.
 func (h *host) round(events ...worker.Event) worker.Effects {
 	h.t.Helper()
 	done := h.turn(events...)
@@ -127,7 +125,7 @@ func (h *host) round(events ...worker.Event) worker.Effects {
 	return done
 }
 
-// join adds the effects of a later round, as far as tests look at them together.
+// join adds the effects of a later turn, as far as tests check them together.
 func join(to *worker.Effects, more worker.Effects) {
 	to.Log = append(to.Log, more.Log...)
 	to.Start = append(to.Start, more.Start...)
@@ -148,7 +146,7 @@ func join(to *worker.Effects, more worker.Effects) {
 	}
 }
 
-// turn is one round of the core.
+// turn does one turn of the core.
 func (h *host) turn(events ...worker.Event) worker.Effects {
 	h.t.Helper()
 	w := h.core.Step(h.now, events...)
@@ -192,7 +190,7 @@ func (h *host) turn(events ...worker.Event) worker.Effects {
 	return h.done
 }
 
-// keep has the next boot find what is set aside, as the disk does.
+// keep saves the quarantine for the next boot.
 func (h *host) keep(now worker.Quarantine) {
 	h.t.Helper()
 	text, err := json.Marshal(now)
@@ -213,7 +211,7 @@ func (h *host) says(from job.Peer, msgs ...lease.ToWorker) worker.Effects {
 	return h.round(events...)
 }
 
-// pass lets time go by, with a round whenever the core wants one.
+// pass lets time pass, with a round whenever a timer of the core is due.
 func (h *host) pass(d time.Duration) {
 	end := h.now.Boot.Add(d)
 	for {
@@ -227,14 +225,13 @@ func (h *host) pass(d time.Duration) {
 	h.jump(end.Sub(h.now.Boot))
 }
 
-// jump moves the clock; nobody looks meanwhile, as when the daemon is stopped.
+// jump moves the clock without any round, as if the daemon were stopped meanwhile.
 func (h *host) jump(d time.Duration) {
 	h.now.Boot = h.now.Boot.Add(d)
 	h.now.Wall = h.now.Wall.Add(d)
 }
 
-// got takes the messages of one type that were sent to a peer since it was last
-// asked for.
+// got returns the messages of one type that were sent to a peer since the last call for this type.
 func got[T lease.ToScheduler](h *host, p job.Peer) []T {
 	var out []T
 	h.sent[p] = slices.DeleteFunc(h.sent[p], func(m lease.ToScheduler) bool {
@@ -247,7 +244,7 @@ func got[T lease.ToScheduler](h *host, p job.Peer) []T {
 	return out
 }
 
-// one is got for exactly one message.
+// one is got if there must be exactly one message.
 func one[T lease.ToScheduler](h *host, p job.Peer) T {
 	h.t.Helper()
 	all := got[T](h, p)
@@ -266,7 +263,7 @@ func (h *host) meet(p job.Peer, term uint64) lease.Session {
 	return h.answer(p, term)
 }
 
-// answer answers the newest renewal and keeps all that lives.
+// answer answers the newest Renew and keeps all attempts.
 func (h *host) answer(p job.Peer, term uint64) lease.Session {
 	h.t.Helper()
 	all := got[lease.Renew](h, p)

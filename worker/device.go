@@ -1,7 +1,7 @@
 package worker
 
-// GPUs as they are: which of them are in quarantine, which programs besides ours use them, and whether a task's memory
-// is back after its end.
+// The state of the GPUs: which are in quarantine, which are used by programs that muster did not start, and whether the
+// memory of an ended task is free again.
 
 import (
 	"fmt"
@@ -18,15 +18,15 @@ import (
 // device is what a worker knows about one GPU beyond who holds it.
 type device struct {
 	gpu.Device
-	quarantine  map[trouble]string // why nobody gets it; empty: it is sound
-	foreign     map[int]bool       // processes that were there without any task
-	idle        job.Size           // memory used without any task or process; -1 unknown
+	quarantine  map[cause]string // why no task gets it; empty: it is not in quarantine
+	foreign     map[int]bool     // PIDs on it when no task held it
+	idle        job.Size         // memory in use when neither a task nor a process used it; -1: unknown
 	breaker     breaker
-	brokenUntil BootTime // of troubleBreaker
+	brokenUntil BootTime // the end of the quarantine for causeBreaker
 	faults      faults
 }
 
-// unlisted is what a device may use for itself before memory that belongs to no listed process counts as taken.
+// unlisted is how much memory a device itself may use. If more is in use without a listed process, it counts as taken.
 const unlisted = job.Size(1 << 30)
 
 // devices are the GPUs of this host.
@@ -34,11 +34,11 @@ type devices struct {
 	turn    *turn
 	account *account
 	by      map[string]*device // by UUID
-	mps     string             // where NVIDIA's multi-process service listens; empty: it does not run
+	mps     string             // pipe directory of NVIDIA's multi-process service; empty: it does not run
 }
 
-// learn takes up the devices of a profile; those that are gone are forgotten once nobody holds them.
-func (ds *devices) learn(list []gpu.Device) {
+// update replaces the list of devices by that of a profile. A device that is gone is dropped unless a task holds it.
+func (ds *devices) update(list []gpu.Device) {
 	listed := map[string]bool{}
 	for _, g := range list {
 		listed[g.UUID] = true
@@ -46,56 +46,57 @@ func (ds *devices) learn(list []gpu.Device) {
 			d.Device = g
 			continue
 		}
-		ds.by[g.UUID] = &device{Device: g, quarantine: map[trouble]string{}, idle: -1, faults: faults{ecc: -1}}
+		ds.by[g.UUID] = &device{Device: g, quarantine: map[cause]string{}, idle: -1, faults: faults{ecc: -1}}
 	}
 	maps.DeleteFunc(ds.by, func(uuid string, _ *device) bool { return !listed[uuid] && ds.account.holders[uuid] == 0 })
 }
 
-// put puts a device into quarantine.
-func (ds *devices) put(d *device, t trouble, why string) {
-	if d.quarantine[t] == why {
+// put puts a device into quarantine for a cause.
+func (ds *devices) put(d *device, c cause, why string) {
+	if d.quarantine[c] == why {
 		return
 	}
-	d.quarantine[t] = why
+	d.quarantine[c] = why
 	ds.turn.keep = true
 	ds.account.capacity.gpus.Quarantine(d.UUID, why)
-	ds.turn.log(slog.LevelError, "device set aside", slog.String("device", d.UUID), slog.String("reason", why))
-	ds.account.touch()
+	ds.turn.log(slog.LevelError, "device put into quarantine", slog.String("device", d.UUID), slog.String("reason", why))
+	ds.account.freeChanged()
 }
 
-// clear ends one trouble of a device; it is given away again when none is left.
-func (ds *devices) clear(d *device, t trouble) {
-	if _, ok := d.quarantine[t]; !ok {
+// clear removes one cause of a device's quarantine. The quarantine ends when no cause is left.
+func (ds *devices) clear(d *device, c cause) {
+	if _, ok := d.quarantine[c]; !ok {
 		return
 	}
-	delete(d.quarantine, t)
+	delete(d.quarantine, c)
 	ds.turn.keep = true
-	for _, left := range troubles {
+	for _, left := range causes {
 		if why, ok := d.quarantine[left]; ok {
 			ds.account.capacity.gpus.Quarantine(d.UUID, why)
 			return
 		}
 	}
 	ds.account.capacity.gpus.EndQuarantine(d.UUID)
-	ds.turn.log(slog.LevelInfo, "device is given away again", slog.String("device", d.UUID))
-	ds.account.touch()
+	ds.turn.log(slog.LevelInfo, "quarantine of device has ended", slog.String("device", d.UUID))
+	ds.account.freeChanged()
 	ds.turn.arbitrate = true
 }
 
-// restore ends all troubles of a device, and forgets what was counted against it: a person has looked at it.
-func (ds *devices) restore(uuid string) {
+// reset ends the quarantine of a device and resets its counters, because a person has checked the device.
+func (ds *devices) reset(uuid string) {
 	d := ds.by[uuid]
 	if d == nil {
 		return
 	}
 	d.breaker, d.faults = breaker{}, faults{ecc: d.faults.ecc, probes: d.faults.probes}
 	ds.turn.keep = true
-	for _, t := range troubles {
-		ds.clear(d, t)
+	for _, c := range causes {
+		ds.clear(d, c)
 	}
 }
 
-// status takes what the drivers say of the devices now. It returns whether nothing is left of tasks that ended, by UUID.
+// status handles the present status of the devices. It returns, by UUID, whether ended tasks have left nothing on a
+// device.
 func (ds *devices) status(now Moment, list []gpu.Status) map[string]bool {
 	back := map[string]bool{}
 	for _, s := range list {
@@ -105,9 +106,9 @@ func (ds *devices) status(now Moment, list []gpu.Status) map[string]bool {
 		}
 		switch s.Health {
 		case gpu.Unhealthy:
-			ds.put(d, troubleHealth, lease.Clip("unhealthy: "+s.Detail))
+			ds.put(d, causeHealth, lease.Clip("unhealthy: "+s.Detail))
 		case gpu.Healthy:
-			ds.clear(d, troubleHealth)
+			ds.clear(d, causeHealth)
 		case gpu.Unknown:
 		}
 		ds.probe(now, d, s)
@@ -116,20 +117,20 @@ func (ds *devices) status(now Moment, list []gpu.Status) map[string]bool {
 	return back
 }
 
-// use notes what programs of others use of a device, and says whether nothing is left on it of a task that ended. While
-// no task holds it, whatever is on it is of others.
+// use records how much of a device is used by programs that muster did not start: all that is in use while no task holds
+// the device. It returns whether ended tasks have left nothing on the device.
 func (ds *devices) use(d *device, s gpu.Status) (back bool) {
 	back = true
 	for _, p := range s.Processes {
 		back = back && d.foreign[p.PID]
 	}
-	if len(s.Processes) == 0 && d.idle >= 0 && ds.mps == "" { // a server of MPS keeps what it has
+	if len(s.Processes) == 0 && d.idle >= 0 && ds.mps == "" { // a server of MPS keeps its memory
 		back = s.MemoryUsed <= d.idle+gpu.ForeignLimit
 	}
-	_, stuck := d.quarantine[troubleMemory]
+	_, stuck := d.quarantine[causeMemory]
 	switch {
 	case stuck && back:
-		ds.clear(d, troubleMemory)
+		ds.clear(d, causeMemory)
 	case ds.account.holders[d.UUID] > 0 || stuck:
 		return back
 	}
@@ -149,13 +150,13 @@ func (ds *devices) use(d *device, s gpu.Status) (back bool) {
 		}
 	}
 	ds.account.capacity.gpus.Foreign(d.UUID, used)
-	ds.account.touch()
+	ds.account.freeChanged()
 	ds.turn.arbitrate = true
 	return back
 }
 
-// toWaitFor returns which of the devices have to give back the memory of a task that ends. Only real devices count that
-// no other task shares: its memory could not be told from theirs.
+// toWaitFor returns the devices whose memory must be free again before a task that held them has ended. It leaves out
+// simulated devices, and devices that other tasks share, because nobody could tell whose memory is in use there.
 func (ds *devices) toWaitFor(uuids []string) map[string]bool {
 	waits := map[string]bool{}
 	for _, uuid := range uuids {
@@ -166,15 +167,15 @@ func (ds *devices) toWaitFor(uuids []string) map[string]bool {
 	return waits
 }
 
-// notBack puts a device into quarantine whose memory an attempt did not give back.
+// notBack puts a device into quarantine because the memory of an ended attempt is not free.
 func (ds *devices) notBack(uuid string, a job.Attempt) {
 	if d := ds.by[uuid]; d != nil {
-		ds.put(d, troubleMemory, "memory was not given back by "+a.String())
+		ds.put(d, causeMemory, "memory of "+a.String()+" is not free after its end")
 	}
 }
 
-// reported takes an error that a device reported. Whatever the error is, the driver is asked at once for a status: its
-// own word counts more than any list of numbers.
+// reported handles an error that a device reported. It always requests a status from the driver, because that says more
+// than the number of the error.
 func (ds *devices) reported(now Moment, f gpu.Fault, listed []gpu.Device) {
 	ds.turn.out.Poll = true
 	text, bad := deviceFaults[f.Xid]
@@ -185,7 +186,7 @@ func (ds *devices) reported(now Moment, f gpu.Fault, listed []gpu.Device) {
 		ds.turn.log(slog.LevelWarn, "a device reported an error", slog.String("device", f.UUID), slog.Uint64("xid", f.Xid))
 		return
 	case f.UUID == "":
-		ds.turn.log(slog.LevelError, "a device reported a fault, the driver does not say which", slog.Uint64("xid", f.Xid))
+		ds.turn.log(slog.LevelError, "fault of a device that the driver does not name", slog.Uint64("xid", f.Xid))
 		return
 	}
 	for _, g := range listed {
@@ -195,59 +196,58 @@ func (ds *devices) reported(now Moment, f gpu.Fault, listed []gpu.Device) {
 	}
 }
 
-// fault puts a device into quarantine until a probe finds it sound. A fault often comes with many reports: they count as
+// fault puts a device into quarantine until a probe finds it healthy. One fault may cause many reports, which count as
 // one.
 func (ds *devices) fault(now Moment, d *device, why string) {
-	_, already := d.quarantine[troubleFault]
+	_, already := d.quarantine[causeFault]
 	d.faults.add(now, already)
 	if !already {
-		ds.put(d, troubleFault, why)
+		ds.put(d, causeFault, why)
 	}
-	if now.Boot.Sub(d.faults.kept) >= vouchedPause { // not every report is a write
+	if now.Boot.Sub(d.faults.kept) >= noRecoveryPause { // most reports cause no write
 		d.faults.kept, ds.turn.keep = now.Boot, true
 	}
 	ds.armProbe(d)
 }
 
-// armProbe has the driver asked for a status when the device may be found sound.
+// armProbe sets timers that request a status when the quarantine may end.
 func (ds *devices) armProbe(d *device) {
-	ask := func(Moment) { ds.turn.out.Poll = ds.turn.out.Poll || d.quarantine[troubleFault] != "" }
-	for i, at := range []BootTime{d.faults.last.Add(vouchedPause), d.faults.probe} {
+	ask := func(Moment) { ds.turn.out.Poll = ds.turn.out.Poll || d.quarantine[causeFault] != "" }
+	for i, at := range []BootTime{d.faults.last.Add(noRecoveryPause), d.faults.probe} {
 		ds.turn.timers.stop(d.faults.probes[i])
 		d.faults.probes[i] = ds.turn.timers.set(at, ask)
 	}
 }
 
-// probe looks at the newest status of a device for memory errors that no Xid told of. If it is in quarantine for a fault,
-// probe looks whether it is sound again: its driver answers, finds it healthy and asks for nothing to be done, no task is
-// on it, and it has rested.
+// probe checks the newest status of a device. New memory errors are a fault even if no Xid error reported them. The
+// quarantine for a fault ends if no task holds the device, the driver reports it as healthy, and the pause is over.
 func (ds *devices) probe(now Moment, d *device, s gpu.Status) {
 	if errors := d.faults.newErrors(s); errors > 0 {
 		ds.fault(now, d, fmt.Sprintf("%d uncorrectable memory errors", errors))
 	}
-	_, faulty := d.quarantine[troubleFault]
-	if faulty && ds.account.holders[d.UUID] == 0 && s.Health == gpu.Healthy && d.faults.rested(now, s) {
-		ds.clear(d, troubleFault)
+	_, faulty := d.quarantine[causeFault]
+	if faulty && ds.account.holders[d.UUID] == 0 && s.Health == gpu.Healthy && d.faults.pauseOver(now, s) {
+		ds.clear(d, causeFault)
 	}
 }
 
-// fail notes the failure of a job on a device, and says whether the device is paused for it.
+// fail counts the failure of a job on a device, and reports whether it pauses the device.
 func (ds *devices) fail(now Moment, d *device, f failure) (tripped bool) {
 	why := d.breaker.note(f)
 	if why == "" {
 		return false
 	}
 	pause := d.breaker.trip()
-	ds.pause(now, d, lease.Clip(why+"; tried again "+when(now, pause)), pause)
+	ds.pause(now, d, lease.Clip(why+"; "+pausedUntil(now, pause)), pause)
 	return true
 }
 
 func (ds *devices) pause(now Moment, d *device, why string, pause time.Duration) {
 	d.brokenUntil = now.Boot.Add(pause)
-	ds.put(d, troubleBreaker, why)
+	ds.put(d, causeBreaker, why)
 	ds.turn.timers.set(d.brokenUntil, func(Moment) {
 		if ds.by[d.UUID] == d {
-			ds.clear(d, troubleBreaker)
+			ds.clear(d, causeBreaker)
 		}
 	})
 }

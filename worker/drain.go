@@ -1,6 +1,7 @@
 package worker
 
-// Drain: nothing new is taken. What runs goes on, to the deadline if there is one, and is run elsewhere then.
+// Drain: the host accepts no new tasks. Running tasks go on. At the deadline, if there is one, they are stopped and run
+// elsewhere.
 
 import (
 	"cmp"
@@ -10,8 +11,8 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// drainage is the drain of this host.
-type drainage struct {
+// drainState is the drain of this host.
+type drainState struct {
 	turn     *turn
 	health   *health
 	attempts *attempts
@@ -19,21 +20,21 @@ type drainage struct {
 	deadline *timer
 }
 
-// set begins, changes or ends a drain. Its end also gives the host and all its devices another chance: a person has
-// looked at them.
-func (d *drainage) set(now Moment, to Drain) {
+// set begins, changes or ends a drain. The end of a drain also resets the health of the host and its devices, because a
+// person has checked them.
+func (d *drainState) set(now Moment, to Drain) {
 	d.now = to
 	d.now.Reason = lease.Clip(to.Reason)
 	d.turn.reopen()
 	d.arm(now)
 	if !to.On {
-		d.health.restore()
+		d.health.reset()
 	}
 }
 
-// arm sets the timer for the deadline. A person gave it by the wall clock; from when it is heard, at first and once after
-// a restart, the lease clock counts.
-func (d *drainage) arm(now Moment) {
+// arm sets the timer for the deadline. A person gave the deadline on the wall clock. It is converted to the lease clock
+// when the drain is set, and again after a restart.
+func (d *drainState) arm(now Moment) {
 	d.turn.timers.stop(d.deadline)
 	d.deadline = nil
 	if !d.now.On || d.now.Deadline.IsZero() {
@@ -45,8 +46,8 @@ func (d *drainage) arm(now Moment) {
 	})
 }
 
-// evict ends all that runs; its owners may run it elsewhere.
-func (d *drainage) evict(now Moment, why string) {
+// evict preempts all running tasks. Their owners may run them elsewhere.
+func (d *drainState) evict(now Moment, why string) {
 	for _, a := range inOrder(d.attempts.by) {
 		if a.runs() {
 			d.attempts.preempt(now, a, why)
@@ -54,11 +55,11 @@ func (d *drainage) evict(now Moment, why string) {
 	}
 }
 
-// String is why a draining host takes nothing, for people.
+// String returns why the host drains, for people.
 func (d Drain) String() string {
 	text := cmp.Or(d.Reason, "no reason given")
 	if !d.Deadline.IsZero() {
-		text += fmt.Sprintf("; what still runs at %s is ended and run elsewhere", d.Deadline.UTC().Format(time.RFC3339))
+		text += fmt.Sprintf("; tasks that still run at %s are stopped and run elsewhere", d.Deadline.UTC().Format(time.RFC3339))
 	}
 	return lease.Clip(text)
 }

@@ -1,6 +1,6 @@
 package worker_test
 
-// Drains: no new work, a deadline, and what outlives the daemon.
+// Drains: no new tasks, a deadline, and restarts of the daemon.
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// termed is how a task ends that dies of its TERM.
+// termed returns the end of a task that TERM has ended.
 func termed(a job.Attempt, h *host) worker.DriverEvent {
 	return worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15, Ended: h.now.Wall}}
 }
@@ -42,27 +42,27 @@ func TestDrainDeadlinePreempts(t *testing.T) {
 		t.Fatalf("stops = %+v", stops)
 	}
 	end := termed(a, h)
-	end.Exit.State = job.Cancelled // as the runner sees it
+	end.Exit.State = job.Cancelled // as the runner reports it
 	h.round(end)
 	if e := lastEvent(h, amy); e.State != job.Preempted || e.Exit.Reason != "node drained: new fans" {
 		t.Fatalf("end = %+v, exit %+v", e, e.Exit)
 	}
 }
 
-func TestDrainOutlivesTheDaemon(t *testing.T) {
+func TestDrainSurvivesARestart(t *testing.T) {
 	cfg := config(1)
 	h := newHost(t, cfg)
 	s := h.meet(amy, 1)
 	a := attempt(1, 1)
 	h.run(amy, 1, a, s, gpus(1))
-	// The daemon is down while the deadline passes.
+	// The deadline passes while the daemon is down.
 	h.cfg.Draining = worker.Drain{On: true, Deadline: h.now.Wall.Add(time.Minute)}
 	h.jump(time.Hour)
 	h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
 	if len(h.done.Stop) != 1 || h.done.Stop[0].Attempt != a {
 		t.Fatalf("stops = %+v", h.done.Stop)
 	}
-	// It is down again before the task is gone.
+	// The daemon is restarted again before the task has ended.
 	h.boot(termed(a, h))
 	h.meet(amy, 1)
 	if e := lastEvent(h, amy); e.State != job.Preempted {
@@ -78,7 +78,7 @@ func TestDrainOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
-func TestDrainRefusesWhatWasOnlyReserved(t *testing.T) {
+func TestDrainRefusesReservedAttempts(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), gpus(1)))
@@ -106,7 +106,7 @@ func TestResumeBeforeTheDeadline(t *testing.T) {
 	}
 }
 
-// Who was cancelled before the deadline was cancelled, not preempted.
+// A task that was cancelled before the deadline is CANCELLED, not PREEMPTED.
 func TestCancelledBeforeTheDeadline(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)

@@ -1,6 +1,6 @@
 package worker
 
-// Drivers run tasks: what the worker requests of them, and what they report.
+// The interface of the drivers that run tasks.
 
 import (
 	"context"
@@ -9,80 +9,78 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Driver starts and ends tasks. No method waits for a task: what becomes of it
-// arrives as DriverEvents, which must be delivered by another goroutine than
-// the one that called.
+// Driver starts and ends tasks. No method waits for a task. What happens to a task is reported as DriverEvents, which
+// must be delivered by another goroutine than the one that called.
 //
-// Leases travel as deadlines of the lease clock (BootTime) and not as time left,
-// so that a message that lay somewhere while this process was stopped cannot
-// lengthen one (R3). The driver ends a task at its deadline by itself, TERM FenceLead
-// before and KILL at it, whether or not the daemon lives.
+// Leases are passed as deadlines on the lease clock (BootTime) and not as remaining time. So a message that was delayed
+// while this process stood still cannot make a lease longer (R3). The driver ends a task at its deadline on its own,
+// even if the daemon is dead: it sends TERM at FenceLead before the deadline, and KILL at the deadline.
 type Driver interface {
-	// Start begins a task. An error says that it was not and will not be begun;
-	// otherwise DriverStarted or DriverFailed follows. A task whose deadline has
-	// passed is not begun.
+	// Start starts a task. After an error the task was not started and will not be. Otherwise DriverStarted or
+	// DriverFailed follows. A task whose deadline has passed is not started.
 	Start(t Task) error
-	// Stop ends all processes of an attempt: TERM, and KILL after grace. Asking
-	// again is harmless; the shorter grace counts.
+	// Stop ends all processes of an attempt: TERM, and KILL after grace. It may be called again; the shorter grace
+	// counts.
 	Stop(a job.Attempt, grace time.Duration, reason string) error
 	// Signal sends a signal to all processes of an attempt.
 	Signal(a job.Attempt, number int) error
-	// Extend moves deadlines. One that has passed stays so, and none is ever
-	// moved back.
+	// Extend moves deadlines later. A deadline that has passed does not move, and no deadline ever moves earlier.
 	Extend(deadlines map[job.Attempt]BootTime) error
-	// Forget drops what is kept of an attempt that ended, except its output.
+	// Forget deletes what the driver keeps of an attempt that ended, except its output.
 	Forget(a job.Attempt) error
 }
 
-// Adopter finds what an earlier life of the daemon left running.
+// Adopter finds the tasks of an earlier run of the daemon.
 type Adopter interface {
-	// Adopt reports every attempt that still runs (DriverStarted), is
-	// about to (DriverStarting), or whose end is on disk and was not forgotten
-	// (DriverExited, DriverFailed); one that was forgotten lately may be
-	// among them. What it does not name has no process any more.
+	// Adopt reports every attempt that runs (DriverStarted), that is being started (DriverStarting), or whose end is on
+	// disk and was not forgotten (DriverExited, DriverFailed). Attempts that were forgotten lately may be among them.
+	// Any other attempt has no process.
 	Adopt(ctx context.Context) ([]DriverEvent, error)
 }
 
 // FenceLead is how long before its deadline a task gets TERM.
 const FenceLead = 10 * time.Second
 
-// Task is one attempt as a driver has to run it.
+// Task is one attempt, as a driver runs it.
 type Task struct {
 	Attempt job.Attempt
-	Spec    job.Spec // Resources are what was reserved for it
-	User    string   // who submitted it, by name
+	Spec    job.Spec // its Resources are what was reserved
+	User    string   // name of the user who submitted it
 	Devices []string // GPU UUIDs
-	// Simulated says that there is no hardware behind Devices.
+	// Simulated says that the Devices are simulated.
 	Simulated bool
-	// Env is the whole environment, sorted, but for what only the driver knows:
-	// it adds MUSTER_SCRATCH and MUSTER_HOSTFILE, and sets HOME and USER anew
-	// when it runs the task as another user.
+	// Env is the environment, sorted. The driver adds MUSTER_SCRATCH and MUSTER_HOSTFILE. If it runs the task as another
+	// user, it also sets HOME and USER.
 	Env      []string
-	Hostfile string // what the file that MUSTER_HOSTFILE names holds
-	// Files, if set, is a directory on the file system of the tasks with what the
-	// job brings, owned by the task's user: the driver moves it to where the
-	// task's scratch directory is to be.
+	Hostfile string // content of the file that MUSTER_HOSTFILE names
+	// Files, if set, is a directory with the uploaded files, owned by the task's user and on the same file system as the
+	// scratch directories. The driver moves it to the place of the task's scratch directory.
 	Files string
-	// Deadline ends the task unless Extend moves it; not looked at with Hold.
+	// Deadline is when the task ends unless Extend moves it. It has no meaning with Hold.
 	Deadline  BootTime
-	Hold      bool          // the task outlives any loss of contact
+	Hold      bool          // the task has no lease, and survives any loss of contact
 	TimeLimit time.Duration // from the start of its process; 0: none
 	Grace     time.Duration // between TERM and KILL at the time limit
 	Warning   job.Warning   // before the time limit
 }
 
-// DriverKind says what a DriverEvent tells.
+// DriverKind is the kind of a DriverEvent.
 type DriverKind string
 
 // The kinds of driver events.
 const (
-	// DriverStarting says that it has neither begun nor failed to: from Adopt, or
-	// with a Detail of what it waits for. Another event follows.
+	// DriverStarting says that the attempt is being started: either Adopt found it so, or Detail says what it waits for.
+	// Another event follows.
 	DriverStarting DriverKind = "starting"
-	DriverStarted  DriverKind = "started" // its process exists
-	DriverExited   DriverKind = "exited"  // it ended, and no process of it is left
-	DriverFailed   DriverKind = "failed"  // no process of it ever ran: Exit has code 127 or 126, or 125 where the host is to blame, and Started false
-	DriverLost     DriverKind = "lost"    // no process of it is left, and how it ended is not known
+	// DriverStarted says that the process of the attempt exists.
+	DriverStarted DriverKind = "started"
+	// DriverExited says that the attempt has ended and has no process left.
+	DriverExited DriverKind = "exited"
+	// DriverFailed says that the attempt could not be started. Exit has Started false, and code 127 or 126, or 125 if the
+	// host is the cause.
+	DriverFailed DriverKind = "failed"
+	// DriverLost says that the attempt has no process left, and that its exit is not known.
+	DriverLost DriverKind = "lost"
 )
 
 // DriverEvent is what happened to an attempt.
@@ -90,9 +88,9 @@ type DriverEvent struct {
 	Attempt job.Attempt
 	Kind    DriverKind
 	PID     int // with DriverStarted
-	// Isolation says for people what holds its processes, with DriverStarted.
+	// Isolation says how its processes are isolated, for people; with DriverStarted.
 	Isolation string
-	Began     time.Time // with DriverStarted: the host's wall clock, for people; zero if it is not known
+	Began     time.Time // with DriverStarted: when it began on the host's wall clock, for people; zero: not known
 	Detail    string    // with DriverStarting: what it waits for, for people
-	Exit      job.Exit  // with DriverExited and DriverFailed; with DriverLost its Reason may tell more
+	Exit      job.Exit  // with DriverExited and DriverFailed; with DriverLost only Reason may be set
 }

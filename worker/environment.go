@@ -1,6 +1,6 @@
 package worker
 
-// The environment variables of a task. Of the daemon's own it gets only a few.
+// The environment variables of a task.
 
 import (
 	"maps"
@@ -12,12 +12,12 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// inherited are the only variables that a task sees of the daemon's own.
+// inherited are the only variables that a task inherits from the daemon.
 var inherited = []string{"HOME", "LANG", "PATH", "USER"}
 
-// Environment returns the environment of an attempt as sorted NAME=VALUE words, without the variables that only a driver
-// knows. What a user sets overrides what is inherited. Muster's own variables override both, as devices and fencing depend
-// on them.
+// Environment returns the environment of an attempt as sorted NAME=VALUE words, without the variables that the driver
+// adds. The user's variables override inherited ones. Muster's own variables override both, because devices and fencing
+// depend on them.
 func Environment(cfg Config, rec lease.Record) []string {
 	env := map[string]string{}
 	for _, name := range inherited {

@@ -1,6 +1,6 @@
 package worker_test
 
-// What a task finds in its environment.
+// The environment of a task.
 
 import (
 	"slices"

@@ -1,6 +1,6 @@
 package worker
 
-// Events, which a Core takes, and effects, which it returns.
+// The events that a Core handles, and the effects that it returns.
 
 import (
 	"log/slog"
@@ -21,14 +21,13 @@ type (
 	// Down says that the session to a scheduler has ended.
 	Down struct{ Peer job.Peer }
 
-	// Message is what a scheduler sent.
+	// Message is a message of a scheduler.
 	Message struct {
 		From job.Peer
 		Msg  lease.ToWorker
 	}
 
-	// Adopted ends a restart with what the driver still knows. An attempt that the ledger calls started and that is not
-	// among these has no process.
+	// Adopted completes a restart with the attempts that the driver knows. Any other attempt in the ledger has no process.
 	Adopted struct{ Found []DriverEvent }
 
 	// Admitted answers an Admission.
@@ -40,26 +39,25 @@ type (
 	// StopFailed says that the driver could not take a Stop.
 	StopFailed struct{ Attempt job.Attempt }
 
-	// DeviceStatus is how the GPUs of this host are now, and where NVIDIA's
-	// multi-process service listens, if it runs.
+	// DeviceStatus is the present status of the GPUs of this host.
 	DeviceStatus struct {
 		Devices []gpu.Status
-		MPS     string // directory of its pipes
+		MPS     string // pipe directory of NVIDIA's multi-process service; empty: it does not run
 	}
 
 	// DeviceFault is an error that a GPU reported.
 	DeviceFault struct{ Fault gpu.Fault }
 
-	// DeviceRestored says that a person has found a GPU fit again.
+	// DeviceRestored says that a person has ended the quarantine of a GPU.
 	DeviceRestored struct{ UUID string }
 
-	// ProfileChanged says what this host could ever give from now on.
+	// ProfileChanged replaces the profile of this host.
 	ProfileChanged struct{ Profile lease.Profile }
 
-	// LimitsChanged says how much each user may hold from now on.
+	// LimitsChanged replaces the limits of users.
 	LimitsChanged struct{ Limits Limits }
 
-	// Drain has the host take no new tasks, or take tasks again. What runs goes on, until the deadline if there is one.
+	// Drain begins or ends a drain of the host. Running tasks go on, until the deadline if there is one.
 	Drain struct {
 		On       bool
 		Reason   string
@@ -81,20 +79,20 @@ func (LimitsChanged) workerEvent()  {}
 func (Drain) workerEvent()          {}
 func (DriverEvent) workerEvent()    {}
 
-// Writes is what must be written before the effects of a turn.
+// Writes is what must be written to disk before the effects of a turn.
 type Writes struct {
 	Put    []lease.Record
 	Gone   []job.Attempt
 	Epochs []lease.GroupEpoch
-	// Sync says that this, and with it all that was written before, must survive a power cut: it has an epoch, a start or
-	// a refusal. What comes after a start is known to the driver, too, until it is told to forget.
+	// Sync says that this and everything written before must survive a power cut, because it contains an epoch, a start
+	// or a refusal. Later changes of a started attempt need no sync: the driver has them too, until it is told to forget.
 	Sync bool
 }
 
-// Empty says that nothing has to be written.
+// Empty reports whether there is nothing to write.
 func (w Writes) Empty() bool { return len(w.Put)+len(w.Gone)+len(w.Epochs) == 0 }
 
-// Effects is what a turn decided, to be carried out in the order of the fields.
+// Effects is what to do after a turn, in the order of executor.carryOut.
 type Effects struct {
 	Log    []Line
 	Start  []Task
@@ -102,27 +100,28 @@ type Effects struct {
 	Signal []SignalTo
 	Extend map[job.Attempt]BootTime
 	Forget []job.Attempt
-	// Keep is the quarantine, if that has changed.
+	// Keep is the quarantine to save; nil: it has not changed.
 	Keep *Quarantine
-	// Want and Unwant are the owners of attempts with whom a session is needed, and is needed no longer.
+	// Want are owners of attempts with which a session is needed from now on; Unwant are those with which none is needed
+	// any more.
 	Want   []job.Peer
 	Unwant []job.Peer
 	Send   []Outgoing
 	// Poll requests a DeviceStatus soon.
 	Poll bool
-	// Admit asks the host's policy. Each Admission is answered with an Admitted event; until then the attempt is neither
-	// started nor refused.
+	// Admit are questions to the host's policy. Each is answered with an Admitted event. Until then the attempt is
+	// neither started nor refused.
 	Admit []Admission
 }
 
 // Line is one line for the log.
 type Line struct {
 	Level slog.Level
-	Msg   string // fixed for each kind of line
+	Msg   string // a constant
 	Attrs []slog.Attr
 }
 
-// Admission asks whether this user may run this here.
+// Admission asks whether the user may run this task here.
 type Admission struct {
 	Attempt job.Attempt
 	User    string

@@ -1,6 +1,6 @@
 package worker
 
-// How the effects of a turn are carried out.
+// Carrying out the effects of a turn.
 
 import (
 	"cmp"
@@ -15,21 +15,21 @@ import (
 type executor struct {
 	parts Parts
 	log   *slog.Logger
-	keep  *Quarantine // not on disk yet
-	next  []Event     // that carrying out effects brought; the next turn takes them
+	keep  *Quarantine // the quarantine that is not on disk yet; nil: none
+	next  []Event     // results of the effects, for the next turn
 }
 
-// carryOut does what a turn has decided, in the order of the fields of Effects. What it learns is for the next turn.
+// carryOut carries out the effects of a turn. The results are events for the next turn.
 func (x *executor) carryOut(ctx context.Context, e Effects) {
-	x.say(ctx, e.Log)
-	x.drive(e)
+	x.writeLog(ctx, e.Log)
+	x.callDriver(e)
 	x.keepQuarantine(e.Keep)
 	x.send(e)
 	x.admit(e.Admit)
 }
 
-// say writes the lines to the log.
-func (x *executor) say(ctx context.Context, lines []Line) {
+// writeLog writes the lines to the log.
+func (x *executor) writeLog(ctx context.Context, lines []Line) {
 	for _, s := range lines {
 		x.log.LogAttrs(ctx, s.Level, s.Msg, s.Attrs...) //nolint:sloglint // the core fixes the message
 	}
@@ -48,7 +48,7 @@ func (x *executor) admit(asked []Admission) {
 	}
 }
 
-// keepQuarantine writes the quarantine; if the disk does not take it, it is tried again with the next turn.
+// keepQuarantine saves the quarantine. After an error it tries again with the next turn.
 func (x *executor) keepQuarantine(now *Quarantine) {
 	if now != nil {
 		x.keep = now
@@ -61,12 +61,12 @@ func (x *executor) keepQuarantine(now *Quarantine) {
 	case err == nil:
 		x.keep = nil
 	case now != nil:
-		x.log.Error("what is set aside cannot be written; a restarted daemon would not know", "error", err)
+		x.log.Error("quarantine cannot be written: a restart would lose it", "error", err)
 	}
 }
 
-// drive carries out what concerns the driver.
-func (x *executor) drive(e Effects) {
+// callDriver carries out the effects for the driver.
+func (x *executor) callDriver(e Effects) {
 	for _, t := range e.Start {
 		if err := x.parts.Driver.Start(t); err != nil {
 			x.log.Error("task cannot be started", "attempt", t.Attempt.String(), "error", err)

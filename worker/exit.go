@@ -1,6 +1,6 @@
 package worker
 
-// How an attempt ended, as its user should read it.
+// How an attempt ended, as its user sees it.
 
 import (
 	"golang.org/x/sys/unix"
@@ -9,28 +9,30 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// exitOf attributes the exit to whoever ended the attempt: one that we were told to end did not fail.
+// exitOf completes the exit of an attempt. An attempt that was stopped on request is CANCELLED or PREEMPTED, and has not
+// failed.
 func exitOf(now Moment, a *attempt, exit job.Exit) job.Exit {
 	if !exit.State.Ended() {
 		exit.State = job.Failed
 	}
-	wanted := wanted(&a.rec, exit)
+	requested := stoppedOnRequest(&a.rec, exit)
 	if exit.Ended.IsZero() {
 		exit.Ended = now.Wall
 	}
 	if exit.Began.IsZero() && exit.Started {
 		exit.Began = a.rec.Started
 	}
-	if wanted {
-		exit.State = endMeant(&a.rec)
+	if requested {
+		exit.State = stoppedState(&a.rec)
 		exit.Reason = a.rec.Reason
 	}
 	return exit
 }
 
-// wanted says whether an attempt ended because it was told to. A driver that knows says Cancelled; no clock is asked, as
-// it may have been set meanwhile. Of a driver that does not know, the signal tells, or that it has no time of the end.
-func wanted(rec *lease.Record, exit job.Exit) bool {
+// stoppedOnRequest reports whether an attempt ended because it was told to. A driver that knows this reports Cancelled.
+// Otherwise the request counts if TERM or KILL ended the task, or if the driver reports no time of the end. Times are not
+// compared, because the wall clock may have been set meanwhile.
+func stoppedOnRequest(rec *lease.Record, exit job.Exit) bool {
 	if rec.Reason == "" || exit.State == job.Cancelled {
 		return rec.Reason != ""
 	}
@@ -38,15 +40,15 @@ func wanted(rec *lease.Record, exit job.Exit) bool {
 	return unsaid && (exit.State == job.Failed || exit.State == job.Succeeded)
 }
 
-// endMeant is the state of an attempt that was told to end.
-func endMeant(rec *lease.Record) job.State {
+// stoppedState returns the final state of an attempt that was stopped on request.
+func stoppedState(rec *lease.Record) job.State {
 	if rec.Preempted {
 		return job.Preempted
 	}
 	return job.Cancelled
 }
 
-// lost is the end of an attempt of which nobody knows how it ended.
+// lost returns the exit of an attempt whose real exit is not known.
 func lost(reason string) job.Exit {
 	if reason == "" {
 		reason = "runner died"

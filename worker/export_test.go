@@ -6,27 +6,27 @@ import (
 	"strings"
 )
 
-// Doors for tests.
+// Access to internals for tests.
 
-// Bounds that tests fill.
+// Bounds that tests reach.
 const (
 	MaxQueued   = maxQueued
 	MaxAge      = maxAge
 	MaxRefusals = maxRefusals
 )
 
-// Refusals counts what a core keeps of refusals for quota, told or not.
+// Refusals returns how many refusals for quota a core keeps, including those that it has to tell a scheduler of.
 func Refusals(c *Core) int {
 	r := &c.account.quotas.refusals
 	n := r.list.Len()
-	for _, users := range r.eased {
+	for _, users := range r.pending {
 		n += len(users)
 	}
 	return n
 }
 
-// Sizes are the lengths of all lists and maps within a core, by where they lie;
-// those of one place in many elements are added up.
+// Sizes returns the lengths of all slices and maps in a core, by the path of their fields. Lengths with the same path
+// are added up.
 func Sizes(c *Core) map[string]int {
 	out := map[string]int{}
 	seen := map[uintptr]bool{}

@@ -1,6 +1,6 @@
 package worker
 
-// Faults: the errors that a GPU reports, which of them put it into quarantine, and how long it then has to rest.
+// Faults: the errors that a GPU reports, which of them put it into quarantine, and how long the quarantine lasts.
 
 import (
 	"math"
@@ -11,41 +11,40 @@ import (
 
 // faults are the errors that a GPU has reported.
 type faults struct {
-	count  int       // times it was put into quarantine for a fault
-	last   BootTime  // when it last reported one
-	probe  BootTime  // when it may be found sound again
+	count  int       // how often it was put into quarantine for a fault
+	last   BootTime  // when it last reported a fault
+	probe  BootTime  // when the quarantine may end
 	kept   BootTime  // when last and probe were last written
-	probes [2]*timer // that ask the driver for a status
-	ecc    int64     // uncorrectable memory errors, as last read; -1: never
+	probes [2]*timer // request a status from the driver
+	ecc    int64     // uncorrectable memory errors when they were last read; -1: never read
 }
 
 const (
-	// faultPause is how long a GPU rests after a fault before it may be found sound; it doubles with each further fault,
-	// up to faultMost.
+	// faultPause is the minimum length of a quarantine for a fault. It doubles with each further fault, up to faultMost.
 	faultPause = time.Minute
 	faultMost  = time.Hour
-	// vouchedPause is the pause after a first fault if the driver says that no recovery is needed.
-	vouchedPause = 10 * time.Second
-	// faultForgotten is how long a GPU must be well for its faults to be forgotten.
+	// noRecoveryPause replaces faultPause after a first fault if the driver says that no recovery is needed.
+	noRecoveryPause = 10 * time.Second
+	// faultForgotten is how long a GPU must be without faults for earlier ones to be forgotten.
 	faultForgotten = 24 * time.Hour
 )
 
-// deviceFaults are the Xid errors after which a GPU is not to be trusted.
+// deviceFaults are the Xid errors that put a GPU into quarantine.
 var deviceFaults = map[uint64]string{
 	48: "double-bit memory error", 63: "memory row or page retired", 64: "memory row or page could not be retired",
 	74: "NVLink error", 79: "fallen off the bus", 94: "contained memory error", 95: "uncontained memory error",
 	119: "firmware does not answer", 120: "firmware error",
 }
 
-// programFaults are the Xid errors that a program causes: they say nothing about the GPU.
+// programFaults are the Xid errors that a program causes. They say nothing about the GPU.
 var programFaults = []uint64{13, 31, 43, 45, 68, 109}
 
-// pause is how long the device has to rest after its newest fault.
+// pause returns the minimum length of the quarantine after the newest fault.
 func (f *faults) pause() time.Duration {
 	return min(faultPause<<min(max(f.count-1, 0), 16), faultMost)
 }
 
-// add counts a fault, unless the device is in quarantine for one already.
+// add records a fault. It counts the fault unless the device is already in quarantine for one.
 func (f *faults) add(now Moment, already bool) {
 	if !already {
 		if f.count > 0 && now.Boot.Sub(f.last) >= faultForgotten {
@@ -57,10 +56,11 @@ func (f *faults) add(now Moment, already bool) {
 	f.probe = now.Boot.Add(f.pause())
 }
 
-// rested says whether the device may be found sound. A first fault needs little rest if the driver vouches for the device.
-func (f *faults) rested(now Moment, s gpu.Status) bool {
-	vouched := s.Recovery == gpu.RecoveryNone && f.count == 1 && now.Boot.Sub(f.last) >= vouchedPause
-	return vouched || now.Boot >= f.probe
+// pauseOver reports whether the quarantine may end. After a first fault the pause is shorter if the driver says that no
+// recovery is needed.
+func (f *faults) pauseOver(now Moment, s gpu.Status) bool {
+	early := s.Recovery == gpu.RecoveryNone && f.count == 1 && now.Boot.Sub(f.last) >= noRecoveryPause
+	return early || now.Boot >= f.probe
 }
 
 // newErrors returns the uncorrectable memory errors since the last status.
@@ -73,7 +73,7 @@ func (f *faults) newErrors(s gpu.Status) int64 {
 	return max(0, f.ecc-before)
 }
 
-// restore takes up what an earlier life of the daemon knew.
+// restore loads what an earlier run of the daemon has saved.
 func (f *faults) restore(now Moment, was QuarantinedDevice) {
 	if was.Faults == 0 {
 		return

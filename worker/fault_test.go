@@ -1,6 +1,6 @@
 package worker_test
 
-// Faults of GPUs: which take a GPU out, and the probe that brings it back.
+// Faults of GPUs: which of them put a GPU into quarantine, and the probe that ends the quarantine.
 
 import (
 	"strings"
@@ -13,14 +13,14 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-func aside(h *host) string { return h.core.View().Quarantined["GPU-a"] }
+func quarantine(h *host) string { return h.core.View().Quarantined["GPU-a"] }
 
 func xid(n uint64) worker.DeviceFault {
 	return worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: n}}
 }
 
-// looked is a status of both GPUs, the first of them as given.
-func looked(s gpu.Status) worker.DeviceStatus {
+// statusOf returns a status of both GPUs, with s for the first.
+func statusOf(s gpu.Status) worker.DeviceStatus {
 	s.UUID = "GPU-a"
 	return worker.DeviceStatus{Devices: []gpu.Status{s, {UUID: "GPU-b", Health: gpu.Healthy}}}
 }
@@ -31,8 +31,8 @@ func TestXidPolicy(t *testing.T) {
 		if e := h.round(xid(n)); !e.Poll {
 			t.Errorf("xid %d: the driver is not asked", n)
 		}
-		if why := aside(h); why != "" {
-			t.Errorf("xid %d sets a GPU aside: %s", n, why)
+		if why := quarantine(h); why != "" {
+			t.Errorf("xid %d puts a GPU into quarantine: %s", n, why)
 		}
 	}
 	for _, n := range []uint64{48, 63, 64, 74, 79, 94, 95, 119, 120} {
@@ -40,90 +40,90 @@ func TestXidPolicy(t *testing.T) {
 		if e := h.round(xid(n)); !e.Poll {
 			t.Errorf("xid %d: the driver is not asked", n)
 		}
-		if why := aside(h); !strings.HasPrefix(why, "xid ") {
-			t.Errorf("xid %d does not set the GPU aside: %q", n, why)
+		if why := quarantine(h); !strings.HasPrefix(why, "xid ") {
+			t.Errorf("xid %d does not put the GPU into quarantine: %q", n, why)
 		}
 	}
 }
 
-// The driver's own word counts though the number says nothing.
-func TestRecoveryThatTheDriverAsksFor(t *testing.T) {
+// What the driver says counts, even if the number of the error does not.
+func TestRequestedRecoveryIsAQuarantine(t *testing.T) {
 	h, _ := real(t)
 	h.round(xid(31))
-	h.round(looked(gpu.Status{Health: gpu.Unhealthy, Detail: "its driver asks for a recovery: reset the GPU", Recovery: gpu.RecoveryReset}))
-	if why := aside(h); !strings.Contains(why, "reset the GPU") {
-		t.Fatalf("aside = %q", why)
+	h.round(statusOf(gpu.Status{Health: gpu.Unhealthy, Detail: "its driver asks for a recovery: reset the GPU", Recovery: gpu.RecoveryReset}))
+	if why := quarantine(h); !strings.Contains(why, "reset the GPU") {
+		t.Fatalf("quarantine = %q", why)
 	}
-	h.round(looked(gpu.Status{Health: gpu.Healthy, Recovery: gpu.RecoveryNone}))
-	if why := aside(h); why != "" {
-		t.Fatalf("still aside: %q", why)
+	h.round(statusOf(gpu.Status{Health: gpu.Healthy, Recovery: gpu.RecoveryNone}))
+	if why := quarantine(h); why != "" {
+		t.Fatalf("still in quarantine: %q", why)
 	}
 }
 
-func TestFaultIsClearedByAProbe(t *testing.T) {
-	healthy := looked(gpu.Status{Health: gpu.Healthy})
+func TestProbeEndsTheQuarantine(t *testing.T) {
+	healthy := statusOf(gpu.Status{Health: gpu.Healthy})
 	h, _ := real(t)
 	h.round(xid(79))
 	for name, s := range map[string]gpu.Status{
 		"too early": {Health: gpu.Healthy}, "unhealthy": {Health: gpu.Unhealthy, Detail: "lost"}, "no answer": {Health: gpu.Unknown},
 	} {
-		h.round(looked(s))
-		if aside(h) == "" {
-			t.Fatalf("given away: %s", name)
+		h.round(statusOf(s))
+		if quarantine(h) == "" {
+			t.Fatalf("out of quarantine: %s", name)
 		}
 	}
 	h.pass(time.Minute)
-	h.round(looked(gpu.Status{Health: gpu.Unknown}))
-	if aside(h) == "" {
-		t.Fatal("given away though the driver does not answer")
+	h.round(statusOf(gpu.Status{Health: gpu.Unknown}))
+	if quarantine(h) == "" {
+		t.Fatal("out of quarantine though the driver does not answer")
 	}
 	h.round(healthy)
-	if why := aside(h); why != "" {
-		t.Fatalf("sound and rested, and still aside: %q", why)
+	if why := quarantine(h); why != "" {
+		t.Fatalf("healthy after the pause, and still in quarantine: %q", why)
 	}
-	// The second fault rests for twice as long, a swarm of reports counts once.
+	// The pause after the second fault is twice as long. Many reports of one fault count once.
 	for range 10 {
 		h.round(xid(79))
 	}
 	h.pass(119 * time.Second)
 	h.round(healthy)
-	if aside(h) == "" {
+	if quarantine(h) == "" {
 		t.Fatal("the second pause is no longer than the first")
 	}
 	h.pass(2 * time.Second)
 	h.round(healthy)
-	if why := aside(h); why != "" {
-		t.Fatalf("still aside: %q", why)
+	if why := quarantine(h); why != "" {
+		t.Fatalf("still in quarantine: %q", why)
 	}
-	// After a day without any it is as new.
+	// After a day without faults the earlier ones are forgotten.
 	h.pass(25 * time.Hour)
 	h.round(xid(74))
 	h.pass(61 * time.Second)
 	h.round(healthy)
-	if why := aside(h); why != "" {
-		t.Fatalf("a fault of yesterday counts: %q", why)
+	if why := quarantine(h); why != "" {
+		t.Fatalf("an old fault counts: %q", why)
 	}
 }
 
-// The first fault is over sooner where the driver vouches for the GPU.
-func TestDriverVouches(t *testing.T) {
-	vouched := looked(gpu.Status{Health: gpu.Healthy, Recovery: gpu.RecoveryNone})
+// The pause after a first fault is shorter if the driver says that no recovery is needed.
+func TestPauseIsShorterIfNoRecoveryIsNeeded(t *testing.T) {
+	noRecovery := statusOf(gpu.Status{Health: gpu.Healthy, Recovery: gpu.RecoveryNone})
 	h, _ := real(t)
 	h.round(xid(94))
 	h.pass(11 * time.Second)
-	h.round(vouched)
-	if why := aside(h); why != "" {
-		t.Fatalf("aside = %q", why)
+	h.round(noRecovery)
+	if why := quarantine(h); why != "" {
+		t.Fatalf("quarantine = %q", why)
 	}
 	h.round(xid(94))
 	h.pass(30 * time.Second)
-	h.round(vouched)
-	if aside(h) == "" {
-		t.Fatal("vouched for a second time")
+	h.round(noRecovery)
+	if quarantine(h) == "" {
+		t.Fatal("the pause after the second fault was shorter, too")
 	}
 }
 
-// A GPU is not probed while a task is on it, and the task goes on.
+// A quarantine does not end while a task holds the GPU, and the task goes on.
 func TestFaultWhileATaskRuns(t *testing.T) {
 	h, s := real(t)
 	a := attempt(1, 1)
@@ -131,46 +131,46 @@ func TestFaultWhileATaskRuns(t *testing.T) {
 	h.round(xid(94))
 	for range 4 {
 		h.pass(time.Minute)
-		h.round(looked(gpu.Status{Health: gpu.Healthy, Recovery: gpu.RecoveryNone}))
+		h.round(statusOf(gpu.Status{Health: gpu.Healthy, Recovery: gpu.RecoveryNone}))
 		h.answer(amy, 1)
 	}
-	if aside(h) == "" {
-		t.Fatal("cleared under a task")
+	if quarantine(h) == "" {
+		t.Fatal("the quarantine ended while a task held the GPU")
 	}
 	if v := h.core.View(); v.Running != 1 {
 		t.Fatalf("the task was ended: %+v", v)
 	}
 	h.round(exited(a, 0))
-	h.round(looked(gpu.Status{Health: gpu.Healthy}))
-	h.round(looked(gpu.Status{Health: gpu.Healthy}))
-	if why := aside(h); why != "" {
-		t.Fatalf("aside = %q", why)
+	h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
+	h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
+	if why := quarantine(h); why != "" {
+		t.Fatalf("quarantine = %q", why)
 	}
 	h.wantStates(amy, job.Starting, job.Running, job.Completing, job.Succeeded)
 }
 
-// Memory errors that no Xid told of.
-func TestMemoryErrorsRise(t *testing.T) {
+// New memory errors are a fault, even without an Xid error.
+func TestNewMemoryErrorsAreAFault(t *testing.T) {
 	h := newHost(t, config(2))
-	h.round(looked(gpu.Status{Health: gpu.Healthy, ECC: 7}))
-	h.round(looked(gpu.Status{Health: gpu.Healthy, ECC: 7}))
-	if why := aside(h); why != "" {
-		t.Fatalf("old errors set the GPU aside: %q", why)
+	h.round(statusOf(gpu.Status{Health: gpu.Healthy, ECC: 7}))
+	h.round(statusOf(gpu.Status{Health: gpu.Healthy, ECC: 7}))
+	if why := quarantine(h); why != "" {
+		t.Fatalf("old errors put the GPU into quarantine: %q", why)
 	}
-	h.round(looked(gpu.Status{Health: gpu.Healthy, ECC: 9}))
-	if why := aside(h); why != "2 uncorrectable memory errors" {
-		t.Fatalf("aside = %q", why)
+	h.round(statusOf(gpu.Status{Health: gpu.Healthy, ECC: 9}))
+	if why := quarantine(h); why != "2 uncorrectable memory errors" {
+		t.Fatalf("quarantine = %q", why)
 	}
-	h.round(looked(gpu.Status{Health: gpu.Healthy})) // the driver was loaded anew
+	h.round(statusOf(gpu.Status{Health: gpu.Healthy})) // the driver was loaded again
 	h.pass(time.Minute)
-	h.round(looked(gpu.Status{Health: gpu.Healthy}))
-	if why := aside(h); why != "" {
-		t.Fatalf("aside = %q", why)
+	h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
+	if why := quarantine(h); why != "" {
+		t.Fatalf("quarantine = %q", why)
 	}
 }
 
-// A need that waits for a repair keeps nothing from others.
-func TestNothingIsKeptForWhatWaitsForARepair(t *testing.T) {
+// Nothing is held back for an offer that cannot fit before a GPU is repaired.
+func TestNothingIsHeldBackForAnOfferThatNeedsARepair(t *testing.T) {
 	h, _ := real(t)
 	h.round(xid(79))
 	waits := offer(1, attempt(1, 1), gpus(2))
@@ -182,7 +182,7 @@ func TestNothingIsKeptForWhatWaitsForARepair(t *testing.T) {
 	}
 }
 
-// A fault of a card that is split is a fault of all its instances.
+// A fault of a GPU that is split counts for all its MIG instances.
 func TestFaultOfASplitCard(t *testing.T) {
 	cfg := config(3)
 	cfg.Profile.GPUs[0].Parent, cfg.Profile.GPUs[1].Parent = "GPU-card", "GPU-card"

@@ -1,6 +1,6 @@
 package worker
 
-// Health: which failures are blamed on the host and which on its GPUs, and what of that outlives the daemon.
+// Health: which failures count against the host and which against its GPUs, and what of that is saved on disk.
 
 import (
 	"maps"
@@ -10,37 +10,37 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// health is what speaks against the host and its devices.
+// health records the failures of the host and its devices.
 type health struct {
-	turn    *turn
-	boot    string // this incarnation of the host
-	host    hostBreaker
-	devices devices
-	before  Quarantine // what an earlier life of the daemon has left
-	began   Moment     // when before was read
+	turn     *turn
+	boot     string // this boot of the host
+	host     hostBreaker
+	devices  devices
+	saved    Quarantine // what an earlier run of the daemon has saved
+	loadedAt Moment     // when saved was loaded
 }
 
 func newHealth(cfg *Config, t *turn, a *account) *health {
 	h := &health{
-		turn: t, boot: cfg.Boot, host: hostBreaker{turn: t}, before: cfg.Quarantine,
+		turn: t, boot: cfg.Boot, host: hostBreaker{turn: t}, saved: cfg.Quarantine,
 		devices: devices{turn: t, account: a, by: map[string]*device{}},
 	}
-	h.devices.learn(cfg.Profile.GPUs)
+	h.devices.update(cfg.Profile.GPUs)
 	return h
 }
 
-// judge takes how an attempt ended; fast says that it began a moment ago. What is blamed on a GPU is not blamed on the
-// host.
-func (h *health) judge(now Moment, rec *lease.Record, fast bool, exit job.Exit) {
+// attribute records the exit of an attempt; fast says that it began within fastFailure. A failure counts against the
+// devices of the attempt and against the host. Failures that pause a device do not count against the host.
+func (h *health) attribute(now Moment, rec *lease.Record, fast bool, exit job.Exit) {
 	if exit.State == job.Succeeded {
-		h.forgive(rec.Devices)
+		h.clearFailures(rec.Devices)
 		return
 	}
 	if exit.State != job.Failed || exit.Started && !fast {
 		return
 	}
 	f := failure{job: rec.Attempt.Job, user: rec.User, ours: !exit.Started && exit.Code == exitOurs, on: rec.Devices}
-	blamed := false
+	paused := false
 	for _, uuid := range rec.Devices {
 		d := h.devices.by[uuid]
 		if d == nil || f.ours {
@@ -48,16 +48,16 @@ func (h *health) judge(now Moment, rec *lease.Record, fast bool, exit job.Exit) 
 		}
 		if h.devices.fail(now, d, f) {
 			h.host.failures = slices.DeleteFunc(h.host.failures, func(f failure) bool { return slices.Contains(f.on, uuid) })
-			blamed = true
+			paused = true
 		}
 	}
-	if !blamed {
+	if !paused {
 		h.host.fail(now, f)
 	}
 }
 
-// forgive forgets the failures of the host and of these devices: a task has succeeded.
-func (h *health) forgive(devices []string) {
+// clearFailures forgets the failures of the host and of some devices.
+func (h *health) clearFailures(devices []string) {
 	kept := h.host.forget()
 	for _, uuid := range devices {
 		if d := h.devices.by[uuid]; d != nil {
@@ -67,23 +67,23 @@ func (h *health) forgive(devices []string) {
 	h.turn.keep = h.turn.keep || kept
 }
 
-// restore gives the host and all its devices another chance: a person has looked at them.
-func (h *health) restore() {
-	h.forgive(nil)
+// reset ends the pause of the host and the quarantine of all devices, because a person has checked them.
+func (h *health) reset() {
+	h.clearFailures(nil)
 	h.host.resume()
 	for _, uuid := range slices.Sorted(maps.Keys(h.devices.by)) {
-		h.devices.restore(uuid)
+		h.devices.reset(uuid)
 	}
 }
 
-// record is what the next life of the daemon has to know.
+// record returns what is saved for the next run of the daemon.
 func (h *health) record(now Moment) Quarantine {
 	out := Quarantine{Boot: h.boot, At: now.Boot, Wall: now.Wall, Host: Pause{Trips: h.host.trips}, Devices: map[string]QuarantinedDevice{}}
 	if h.host.why != "" {
 		out.Host.Why, out.Host.Until = h.host.why, wall(now, h.host.until)
 	}
-	for uuid, was := range h.before.Devices { // a GPU that its driver does not list may come back
-		was = was.set(now.setSince(h.began))
+	for uuid, was := range h.saved.Devices { // the driver may list a missing GPU again later
+		was = was.set(now.setSince(h.loadedAt))
 		if h.devices.by[uuid] == nil && now.Wall.Sub(was.Last) < faultForgotten {
 			out.Devices[uuid] = was
 		}
@@ -96,10 +96,10 @@ func (h *health) record(now Moment) Quarantine {
 		if k.Faults > 0 {
 			k.Last, k.Probe = wall(now, d.faults.last), wall(now, d.faults.probe)
 		}
-		if d.quarantine[troubleBreaker] != "" {
+		if d.quarantine[causeBreaker] != "" {
 			k.Breaker.Until = wall(now, d.brokenUntil)
 		}
-		if d.quarantine[troubleMemory] != "" {
+		if d.quarantine[causeMemory] != "" {
 			k.Foreign, k.Idle = slices.Sorted(maps.Keys(d.foreign)), int64(d.idle)
 		}
 		out.Devices[uuid] = k
@@ -107,35 +107,35 @@ func (h *health) record(now Moment) Quarantine {
 	return out
 }
 
-// takeUp goes on with what an earlier life of the daemon has left.
-func (h *health) takeUp(now Moment) {
-	h.before.read(now, h.boot)
-	h.began = now
-	was := h.before
+// load restores what an earlier run of the daemon has saved.
+func (h *health) load(now Moment) {
+	h.saved.read(now, h.boot)
+	h.loadedAt = now
+	was := h.saved
 	h.host.trips = was.Host.Trips
 	if left := was.Host.left(now); left > 0 {
 		h.host.pause(now, was.Host.Why, left)
 	}
 	for _, uuid := range slices.Sorted(maps.Keys(was.Devices)) {
 		if d := h.devices.by[uuid]; d != nil {
-			h.takeUpDevice(now, d, was.Devices[uuid], was.Boot == h.boot)
+			h.loadDevice(now, d, was.Devices[uuid], was.Boot == h.boot)
 		}
 	}
 }
 
-func (h *health) takeUpDevice(now Moment, d *device, was QuarantinedDevice, sameBoot bool) {
+func (h *health) loadDevice(now Moment, d *device, was QuarantinedDevice, sameBoot bool) {
 	d.breaker.trips = was.Breaker.Trips
 	d.faults.restore(now, was)
-	for _, t := range slices.Backward(troubles) {
+	for _, t := range slices.Backward(causes) {
 		why, there := was.Why[t]
 		if !there {
 			continue
 		}
 		switch t {
-		case troubleFault:
+		case causeFault:
 			h.devices.put(d, t, why)
 			h.devices.armProbe(d)
-		case troubleMemory:
+		case causeMemory:
 			if !sameBoot { // no process outlives a reboot
 				continue
 			}
@@ -144,17 +144,17 @@ func (h *health) takeUpDevice(now Moment, d *device, was QuarantinedDevice, same
 				d.foreign[pid] = true
 			}
 			h.devices.put(d, t, why)
-		case troubleBreaker:
+		case causeBreaker:
 			if left := was.Breaker.left(now); left > 0 {
 				h.devices.pause(now, d, why, left)
 			}
-		case troubleHealth:
+		case causeHealth:
 			h.devices.put(d, t, why)
 		}
 	}
 }
 
-// quarantined is why devices are given to nobody, by UUID.
+// quarantined returns why devices are in quarantine, by UUID.
 func (h *health) quarantined() map[string]string {
 	out := map[string]string{}
 	for uuid := range h.devices.by {

@@ -1,6 +1,6 @@
 package worker
 
-// What has to be written into the ledger, and what is being written.
+// The ledger: the changes that must be written to it, and those that are being written.
 
 import (
 	"slices"
@@ -9,17 +9,17 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// ledger is what changed and is not on disk.
+// ledger holds the changes that are not on disk.
 type ledger struct {
-	dirty  []*attempt
-	gone   map[job.Attempt]struct{}
-	epochs []*group
+	dirty  []*attempt               // records to write
+	gone   map[job.Attempt]struct{} // records to delete
+	epochs []*group                 // groups whose epoch has to be written
 	batch  batch
-	failed error // of the last save; nil while the disk works
-	retry  BootTime
+	failed error    // of the last save; nil if it succeeded
+	retry  BootTime // no save before this time, if the last one failed
 }
 
-// batch is what is being saved between Step and Saved.
+// batch is what is being written between Step and Saved.
 type batch struct {
 	attempts []*attempt
 	gone     []job.Attempt
@@ -27,7 +27,7 @@ type batch struct {
 	open     bool
 }
 
-// put has the record of an attempt written.
+// put marks the record of an attempt to be written.
 func (l *ledger) put(a *attempt) {
 	delete(l.gone, a.rec.Attempt)
 	if !a.dirty {
@@ -36,7 +36,7 @@ func (l *ledger) put(a *attempt) {
 	}
 }
 
-// drop has the record of an attempt erased, if there is one.
+// drop marks the record of an attempt to be deleted, if there may be one on disk.
 func (l *ledger) drop(a *attempt) {
 	a.dirty = false
 	if a.saved {
@@ -44,7 +44,7 @@ func (l *ledger) drop(a *attempt) {
 	}
 }
 
-// epoch has the newer epoch of a group written.
+// epoch marks the epoch of a group to be written.
 func (l *ledger) epoch(g *group) {
 	if !g.unsaved {
 		g.unsaved = true
@@ -52,13 +52,13 @@ func (l *ledger) epoch(g *group) {
 	}
 }
 
-// changed returns the attempts whose records have to be written.
+// changed returns the attempts whose records must be written.
 func (l *ledger) changed() []*attempt {
 	l.dirty = slices.DeleteFunc(l.dirty, func(a *attempt) bool { return !a.dirty })
 	return l.dirty
 }
 
-// writes returns what has to be written now; nothing while a failing disk is left alone. What it returns is the batch.
+// writes returns what must be written now, and makes it the batch. After a failed save it returns nothing until retry.
 func (l *ledger) writes(now Moment) Writes {
 	if l.failed != nil && now.Boot < l.retry || len(l.dirty)+len(l.gone)+len(l.epochs) == 0 {
 		return Writes{}
@@ -81,8 +81,8 @@ func (l *ledger) writes(now Moment) Writes {
 	return w
 }
 
-// saved takes the outcome of the write, and returns the batch. After an error its epochs have to be written again, and
-// its records may be on disk for all we know.
+// saved records the result of a save and returns the batch. After an error the batch may be on disk or not. The epochs
+// and deletions are then written again; the caller decides about the records.
 func (l *ledger) saved(now Moment, err error) batch {
 	b := l.batch
 	l.batch = batch{}

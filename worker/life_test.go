@@ -1,6 +1,6 @@
 package worker_test
 
-// The life of an attempt: events, ends, cancels, a failing disk, restarts.
+// Attempts: events, ends, cancels, a failing disk, restarts.
 
 import (
 	"slices"
@@ -86,7 +86,7 @@ func TestCancel(t *testing.T) {
 		h.round(worker.StopFailed{Attempt: a})
 		h.jump(time.Second)
 		if e = h.round(); len(e.Stop) != 1 {
-			t.Fatal("a stop that did not arrive is not tried again")
+			t.Fatal("a Stop that failed is not repeated")
 		}
 		h.round(exited(a, 143))
 		all := got[lease.Event](h, amy)
@@ -125,7 +125,7 @@ func TestCancel(t *testing.T) {
 		h.meet(amy, 1)
 		h.says(amy, cancel)
 		if len(got[lease.Event](h, amy))+len(h.records) > 0 {
-			t.Fatal("something was said about an unknown attempt")
+			t.Fatal("a cancel of an unknown attempt was answered")
 		}
 	})
 	t.Run("ended before it was told to", func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestFailingDisk(t *testing.T) {
 	urgent.Priority = 60
 	e := h.says(amy, start(2, attempt(2, 1), s, cpu), urgent)
 	if len(e.Start) > 0 || len(got[lease.Commit](h, amy))+len(h.states(amy)) > 0 {
-		t.Fatal("something was done that is not on disk")
+		t.Fatal("acted before the write to disk")
 	}
 	h.pass(1100 * time.Millisecond)
 	h.says(amy, offer(5, attempt(5, 1), cpu))
@@ -199,7 +199,7 @@ func TestFailingDisk(t *testing.T) {
 	if len(declined) != 3 || !declined[3] || !declined[4] || !declined[5] {
 		t.Fatalf("declined %v, want 3, 4 and 5", declined)
 	}
-	// What runs goes on: its lease is renewed, and it may end.
+	// The running task goes on: its lease is renewed, and it may end.
 	h.pass(lease.RenewEvery)
 	rs := got[lease.Renew](h, amy)
 	if e = h.says(amy, answerTo(rs[len(rs)-1], 1, true)); len(e.Extend) != 1 {
@@ -219,8 +219,7 @@ func TestFailingDisk(t *testing.T) {
 	one[lease.Commit](h, amy)
 }
 
-// The owner is told when the process began, also by a worker that has restarted
-// since.
+// The owner is told when the process began, even if the worker has restarted since.
 func TestEventsTellWhenTheProcessBegan(t *testing.T) {
 	a := attempt(1, 1)
 	began := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
@@ -242,9 +241,9 @@ func TestEventsTellWhenTheProcessBegan(t *testing.T) {
 	h.boot(found)
 	h.meet(amy, 1)
 	check()
-	h.run(amy, 2, attempt(2, 1), h.meet(amy, 1), gpus(1)) // of a driver that does not know
+	h.run(amy, 2, attempt(2, 1), h.meet(amy, 1), gpus(1)) // the driver does not report the time
 	if h.records[attempt(2, 1)].Started.IsZero() {
-		t.Error("when it began is not known at all")
+		t.Error("the record has no time")
 	}
 }
 
@@ -276,10 +275,10 @@ func TestRestart(t *testing.T) {
 				t.Fatalf("free %+v, want %d devices", v.Free, free)
 			}
 			if r := h.records[attempt(2, 1)]; r.Phase != "" {
-				t.Fatalf("a reservation outlived the restart: %+v", r)
+				t.Fatalf("a reservation survived the restart: %+v", r)
 			}
 			if s2 := h.meet(amy, 1); s2 == s {
-				t.Fatal("the session of the earlier life")
+				t.Fatal("the session of before the restart")
 			}
 			all := got[lease.Event](h, amy)
 			var st []job.State
@@ -296,13 +295,13 @@ func TestRestart(t *testing.T) {
 				t.Fatalf("exit = %+v", x)
 			}
 			if e := h.says(amy, start(2, attempt(2, 1), s, gpus(1))); len(e.Start) > 0 {
-				t.Fatal("a start of the earlier life fired")
+				t.Fatal("a Start from before the restart started a task")
 			}
 		})
 	}
 }
 
-func TestStrayTaskIsEnded(t *testing.T) {
+func TestUnknownTaskIsStopped(t *testing.T) {
 	h := newHost(t, config(0))
 	h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42}, exited(attempt(2, 1), 0))
 	if len(h.done.Stop) != 1 || len(h.done.Forget) != 1 {
@@ -310,7 +309,7 @@ func TestStrayTaskIsEnded(t *testing.T) {
 	}
 }
 
-// real is a host whose devices are hardware.
+// real returns a host whose devices are not simulated.
 func real(t *testing.T) (*host, lease.Session) {
 	cfg := config(2)
 	for i := range cfg.Profile.GPUs {
@@ -328,14 +327,14 @@ func status(a, b []gpu.Process) worker.DeviceStatus {
 	}}
 }
 
-func TestDevicesAreFreeWhenTheirMemoryIsBack(t *testing.T) {
+func TestDevicesAreFreeOnceTheirMemoryIs(t *testing.T) {
 	h, s := real(t)
 	ours := []gpu.Process{{PID: 43, Memory: 1 << 30}}
 	h.run(amy, 1, attempt(1, 1), s, gpus(2))
 	h.round(status(ours, ours))
 	h.states(amy)
 	if e := h.round(exited(attempt(1, 1), 0)); !e.Poll {
-		t.Fatal("nobody is asked for the devices' status")
+		t.Fatal("no device status was requested")
 	}
 	h.round(status(nil, ours))
 	h.wantStates(amy, job.Completing)
@@ -349,7 +348,7 @@ func TestDevicesAreFreeWhenTheirMemoryIsBack(t *testing.T) {
 	}
 }
 
-func TestDeviceThatDoesNotComeBackIsSetAside(t *testing.T) {
+func TestDeviceWhoseMemoryStaysInUseIsQuarantined(t *testing.T) {
 	h, s := real(t)
 	ours := []gpu.Process{{PID: 43, Memory: 1 << 30}}
 	task := h.run(amy, 1, attempt(1, 1), s, gpus(1))
@@ -361,7 +360,7 @@ func TestDeviceThatDoesNotComeBackIsSetAside(t *testing.T) {
 	h.round(status(a, b))
 	h.pass(time.Minute)
 	if st := h.states(amy); st[len(st)-1] != job.Succeeded {
-		t.Fatalf("told %v, want the end all the same", st)
+		t.Fatalf("told %v, want the end", st)
 	}
 	v := h.core.View()
 	if len(v.Free.GPUs) != 1 || v.Quarantined[task.Devices[0]] == "" {
@@ -369,11 +368,11 @@ func TestDeviceThatDoesNotComeBackIsSetAside(t *testing.T) {
 	}
 	h.round(status(a, b))
 	if len(h.core.View().Free.GPUs) != 1 {
-		t.Fatal("given away while memory is in use")
+		t.Fatal("free while memory is in use")
 	}
 	h.round(status(nil, nil))
 	if v = h.core.View(); len(v.Free.GPUs) != 2 || len(v.Quarantined) != 0 {
-		t.Fatalf("not back: %+v", v)
+		t.Fatalf("not free after its memory was: %+v", v)
 	}
 }
 
@@ -396,7 +395,7 @@ func TestFaultsAndHealth(t *testing.T) {
 		h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: xid}})
 	}
 	if free() != 2 {
-		t.Fatal("a program's own error takes a device out")
+		t.Fatal("an error of a program puts a device into quarantine")
 	}
 	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: 79}})
 	bad := status(nil, nil)
@@ -408,7 +407,7 @@ func TestFaultsAndHealth(t *testing.T) {
 	}
 	h.round(worker.DeviceRestored{UUID: "GPU-a"})
 	if free() != 2 {
-		t.Fatal("not restored")
+		t.Fatal("still in quarantine")
 	}
 }
 
@@ -429,9 +428,8 @@ func TestProfileChange(t *testing.T) {
 	}
 }
 
-// TestWaits tells the owner what a container waits for, and nothing of it once
-// it runs.
-func TestWaits(t *testing.T) {
+// The owner is told what a container waits for, until it runs.
+func TestOwnerIsToldWhatAnAttemptWaitsFor(t *testing.T) {
 	h := newHost(t, config(2))
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), gpus(0)))
@@ -453,12 +451,12 @@ func TestWaits(t *testing.T) {
 	}
 	h.round(pull)
 	if all := got[lease.Event](h, amy); len(all) != 0 {
-		t.Errorf("told of a running task: %+v", all)
+		t.Errorf("told what a running task waits for: %+v", all)
 	}
 }
 
-// TestNoEngine refuses a Start that was on its way while the engine went.
-func TestNoEngine(t *testing.T) {
+// A Start is refused if the container engine has gone since the Commit.
+func TestStartWithoutEngineIsRefused(t *testing.T) {
 	h := newHost(t, config(2))
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), gpus(0)))

@@ -1,7 +1,7 @@
 package worker
 
-// The one goroutine around a Core: it takes all events that wait, saves what they change in one write, and then carries
-// out the effects.
+// The goroutine around a Core. It gives all waiting events to the Core, saves what they change in one write, and then
+// carries out the effects.
 
 import (
 	"context"
@@ -15,23 +15,23 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// ErrStopped says that the worker has ended. Do not ask again.
+// ErrStopped says that the worker has ended. Later calls return it too.
 var ErrStopped = errors.New("worker has stopped")
 
 const (
-	// maxWaiting bounds the events that wait for the loop; beyond it a call that delivers one waits.
+	// maxWaiting bounds the events that wait for the loop. If there are that many, a call that delivers another waits.
 	maxWaiting = 4096
 	// maxTurn bounds the events that share one save.
 	maxTurn = 4096
 )
 
-// Loop runs a Core: by itself in Run, or a turn at a time by a composition that has a clock of its own.
+// Loop runs a Core. Either Run calls each turn, or a caller with its own clock calls Begin and Turn.
 type Loop struct {
 	core  *Core
 	parts Parts
 	log   *slog.Logger
 	exec  executor
-	// missed is the part of Missed that was logged.
+	// missed is the value of Missed that was last logged.
 	missed time.Duration
 	in     chan input
 	// adopted is closed when Begin has ended.
@@ -39,13 +39,13 @@ type Loop struct {
 	done    chan struct{}
 }
 
-// input is an event, or a question that the core answers after the events before it.
+// input is an event, or a function to call with the core after the events before it.
 type input struct {
 	event Event
 	ask   func(*Core)
 }
 
-// New returns a worker that does nothing before Begin or Run.
+// New returns a worker. It does nothing before Begin or Run.
 func New(cfg Config, parts Parts, log *slog.Logger) (*Loop, error) {
 	core, err := NewCore(cfg)
 	if err != nil {
@@ -60,7 +60,8 @@ func New(cfg Config, parts Parts, log *slog.Logger) (*Loop, error) {
 	}, nil
 }
 
-// Run begins, and works until ctx ends. It returns nil then, or why it could not begin. Tasks live on.
+// Run runs the worker until ctx ends, and then returns nil. It returns the error of Begin, if any. Tasks go on after Run
+// has returned.
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.done)
 	if err := l.Begin(ctx); err != nil {
@@ -81,8 +82,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// Begin restores the ledger and adopts the tasks that still run, once and before any Turn. An error says which of the
-// two failed.
+// Begin loads the ledger and adopts the tasks that still run. It is called once, before any Turn.
 func (l *Loop) Begin(ctx context.Context) error {
 	records, epochs, err := l.parts.Ledger.Load()
 	if err != nil {
@@ -98,8 +98,8 @@ func (l *Loop) Begin(ctx context.Context) error {
 	return nil
 }
 
-// Turn takes the events in order, saves what they change and carries out what follows. When it returns, everything is
-// done that can be done now. It must not be called while Run runs, nor by two goroutines at once. ctx is for the log.
+// Turn handles the events in order, saves what they change and carries out the effects. When it returns, there is nothing
+// left to do now. It must not be called during Run, nor by two goroutines at once. ctx is for the log.
 func (l *Loop) Turn(ctx context.Context, events ...Event) {
 	events = append(l.exec.next, events...)
 	l.exec.next = nil
@@ -117,10 +117,10 @@ func (l *Loop) Turn(ctx context.Context, events ...Event) {
 	}
 }
 
-// Wake returns when the next Turn is due even if no event comes; false if none is.
+// Wake returns when the next Turn is due without events; false if none is.
 func (l *Loop) Wake() (BootTime, bool) { return l.core.Wake() }
 
-// arm sets the timer to the next turn that is due without an event.
+// arm sets the timer to the next turn that is due without events.
 func (l *Loop) arm(timer *time.Timer) {
 	at, ok := l.Wake()
 	if !ok {
@@ -134,12 +134,12 @@ func (l *Loop) now() Moment {
 	m := l.parts.Clocks()
 	if d := Missed() - l.missed; d > 0 {
 		l.missed += d
-		l.log.Warn("this host was paused, or its wall clock was set forward: all leases are so much older", "by", d.Round(time.Millisecond).String())
+		l.log.Warn("this host was paused, or its wall clock was set forward: all leases end earlier by that time", "by", d.Round(time.Millisecond).String())
 	}
 	return m
 }
 
-// take carries out one turn for an input and those that wait behind it, and then answers the questions among them.
+// take does one turn with an input and all inputs that wait, and then calls the functions among them.
 func (l *Loop) take(ctx context.Context, first input) {
 	var events []Event
 	var asks []func(*Core)
@@ -162,13 +162,13 @@ func (l *Loop) take(ctx context.Context, first input) {
 	l.Turn(ctx, events...)
 	for _, ask := range asks {
 		ask(l.core)
-		if len(l.exec.next) > 0 { // it brought an event
+		if len(l.exec.next) > 0 { // the function has added an event
 			l.Turn(ctx)
 		}
 	}
 }
 
-// deliver hands an event to the loop. It waits while the loop is behind, and does nothing once that has ended.
+// deliver passes an event to the loop. It waits while the loop is behind, and does nothing once the loop has ended.
 func (l *Loop) deliver(ev Event) {
 	select {
 	case l.in <- input{event: ev}:
@@ -179,25 +179,25 @@ func (l *Loop) deliver(ev Event) {
 // Up says that a session to a scheduler has opened.
 func (l *Loop) Up(p job.Peer) { l.deliver(Up{Peer: p}) }
 
-// Down says that it has ended.
+// Down says that the session to a scheduler has ended.
 func (l *Loop) Down(p job.Peer) { l.deliver(Down{Peer: p}) }
 
-// Deliver takes a message of a scheduler. It waits while the loop is behind, so Sender.Send must not call it.
+// Deliver delivers a message of a scheduler. It waits while the loop is behind, so Sender.Send must not call it.
 func (l *Loop) Deliver(from job.Peer, m lease.ToWorker) { l.deliver(Message{From: from, Msg: m}) }
 
-// Driven takes an event of the driver.
+// Driven delivers an event of the driver.
 func (l *Loop) Driven(e DriverEvent) { l.deliver(e) }
 
-// Devices takes the status of all GPUs, and where MPS listens, if it runs.
+// Devices delivers the status of all GPUs, and the pipe directory of MPS, or "" if MPS does not run.
 func (l *Loop) Devices(s []gpu.Status, mps string) { l.deliver(DeviceStatus{Devices: s, MPS: mps}) }
 
-// Fault takes an error that a GPU reported.
+// Fault delivers an error that a GPU reported.
 func (l *Loop) Fault(f gpu.Fault) { l.deliver(DeviceFault{Fault: f}) }
 
 // RestoreDevice ends the quarantine of a GPU.
 func (l *Loop) RestoreDevice(uuid string) { l.deliver(DeviceRestored{UUID: uuid}) }
 
-// ChangeProfile changes what the host could ever give. Each caller changes the fields that it knows about.
+// ChangeProfile changes the profile of the host. Each caller changes only the fields that it is responsible for.
 func (l *Loop) ChangeProfile(change func(*lease.Profile)) {
 	select {
 	case l.in <- input{ask: func(c *Core) {
@@ -209,10 +209,10 @@ func (l *Loop) ChangeProfile(change func(*lease.Profile)) {
 	}
 }
 
-// SetLimits takes how much each user may hold from now on.
+// SetLimits replaces the limits of users.
 func (l *Loop) SetLimits(to Limits) { l.deliver(LimitsChanged{Limits: to}) }
 
-// Drain has the host take no new tasks, or take tasks again.
+// Drain begins, changes or ends a drain.
 func (l *Loop) Drain(d Drain) { l.deliver(d) }
 
 // Attempts returns the records of all attempts that are reserved, run, or are not yet acknowledged. The error is
@@ -225,7 +225,7 @@ func (l *Loop) Attempts(ctx context.Context) ([]lease.Record, error) {
 	return <-answer, nil
 }
 
-// View shows the worker as it is now. The error is ErrStopped or that of ctx.
+// View returns the present state of the worker. The error is ErrStopped or that of ctx.
 func (l *Loop) View(ctx context.Context) (View, error) {
 	answer := make(chan View, 1)
 	if err := l.ask(ctx, func(c *Core) { answer <- c.View() }); err != nil {
@@ -234,9 +234,9 @@ func (l *Loop) View(ctx context.Context) (View, error) {
 	return <-answer, nil
 }
 
-// Ping returns nil when the loop answers, or the error of ctx if it does not in time. While the loop still adopts the
-// tasks of an earlier daemon, Ping returns nil at once: that may take long if the processes of a dead runner cannot be
-// killed, and is no fault of the loop.
+// Ping returns nil when the loop answers, or the error of ctx if it does not answer in time. While the loop still adopts
+// the tasks of an earlier daemon, Ping returns nil at once. Adopting may take long if the processes of a dead runner
+// cannot be killed, but then the loop does not hang.
 func (l *Loop) Ping(ctx context.Context) error {
 	select {
 	case <-l.adopted:
@@ -246,7 +246,7 @@ func (l *Loop) Ping(ctx context.Context) error {
 	}
 }
 
-// ask runs f in the loop's goroutine, after the events that were delivered before, and returns when it has.
+// ask runs f in the loop's goroutine after all events that were delivered before, and returns when f has.
 func (l *Loop) ask(ctx context.Context, f func(*Core)) error {
 	answered := make(chan struct{})
 	select {

@@ -1,6 +1,6 @@
 package worker_test
 
-// The loop: one save for many events, nothing done before it, and its life.
+// The loop: it saves many events at once, carries out effects only after the save, and begins and ends.
 
 import (
 	"context"
@@ -17,17 +17,17 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// site is all that a loop stands on, in memory.
+// site implements all the parts of a loop, in memory.
 type site struct {
 	t     *testing.T
 	loop  *worker.Loop
 	began time.Time
 
 	mu      sync.Mutex
-	slow    time.Duration                // a save takes so long; guarded by mu, as all below
-	failing error                        //
-	refuse  error                        // of Driver.Start
-	policy  error                        // of Admit
+	slow    time.Duration                // how long a save takes; guarded by mu, as all fields below
+	failing error                        // returned by Save and Load
+	refuse  error                        // returned by Start and Adopt
+	policy  error                        // returned by Admit
 	records map[job.Attempt]lease.Record // on disk
 	saves   int
 	sent    []lease.ToScheduler
@@ -68,7 +68,7 @@ func (s *site) Send(_ job.Peer, m lease.ToScheduler) error {
 	switch m := m.(type) {
 	case lease.Commit:
 		if s.records[m.Attempt].Phase != lease.PhaseReserved {
-			s.t.Errorf("commit of %s sent before its record was on disk", m.Attempt)
+			s.t.Errorf("Commit of %s sent before its record was on disk", m.Attempt)
 		}
 	case lease.Event:
 		if s.records[m.Attempt].EventN < m.N {
@@ -91,7 +91,7 @@ func (s *site) Start(t worker.Task) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.records[t.Attempt].Phase != lease.PhaseStarted {
-		s.t.Errorf("%s begun before its record was on disk", t.Attempt)
+		s.t.Errorf("%s started before its record was on disk", t.Attempt)
 	}
 	return s.refuse
 }
@@ -140,10 +140,10 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// pause lets the bubble's time go by.
+// pause lets fake time pass.
 func pause(d time.Duration) { <-time.NewTimer(d).C }
 
-// with runs f beside the loop, in a bubble of its own time.
+// with runs f while the loop runs, on a fake clock.
 func with(t *testing.T, f func(t *testing.T, s *site)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -173,7 +173,7 @@ func (s *site) meet() lease.Session {
 	return all[0].Session
 }
 
-// take takes the messages of one type that were sent so far.
+// take returns the messages of one type that were sent so far, and drops all others.
 func take[T lease.ToScheduler](s *site) []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,13 +214,13 @@ func TestLoopSharesOneSaveAmongManyEvents(t *testing.T) {
 	})
 }
 
-func TestLoopLifeOfATask(t *testing.T) {
+func TestLoopRunsATask(t *testing.T) {
 	with(t, func(t *testing.T, s *site) {
 		session := s.meet()
 		a := attempt(1, 1)
 		s.set(func() { s.slow = time.Millisecond })
 		s.loop.Deliver(amy, offer(9, attempt(9, 1), cpu))
-		synctest.Wait() // the loop is at the disk: what comes now shares a round
+		synctest.Wait() // the loop is saving, so the next events share a turn
 		s.loop.Deliver(amy, offer(1, a, cpu))
 		s.loop.Deliver(amy, start(1, a, session, cpu))
 		pause(10 * time.Millisecond)
@@ -228,7 +228,7 @@ func TestLoopLifeOfATask(t *testing.T) {
 		s.loop.Deliver(amy, lease.Release{Offer: 9})
 		synctest.Wait()
 		if ev := take[lease.Event](s); len(ev) != 1 || ev[0].Refused == "" {
-			t.Fatalf("a start that came before its commit: %+v", ev)
+			t.Fatalf("a Start that came before its Commit: %+v", ev)
 		}
 		a = attempt(2, 1)
 		s.loop.Deliver(amy, offer(2, a, cpu))
@@ -260,7 +260,7 @@ func TestLoopLifeOfATask(t *testing.T) {
 		s.set(func() {
 			// The tombstone of the first attempt is not acknowledged.
 			if have := strings.Join(s.wants, " "); have != "want amy" {
-				t.Errorf("sought %q", have)
+				t.Errorf("wanted sessions: %q", have)
 			}
 			if have := strings.ReplaceAll(strings.Join(s.calls, " "), a.String(), "X"); have != want {
 				t.Errorf("driver was asked %q, want %q", have, want)
@@ -269,7 +269,7 @@ func TestLoopLifeOfATask(t *testing.T) {
 	})
 }
 
-func TestLoopTellsOfATaskThatTheDriverRefuses(t *testing.T) {
+func TestLoopReportsATaskThatTheDriverRefuses(t *testing.T) {
 	with(t, func(t *testing.T, s *site) {
 		session := s.meet()
 		s.set(func() { s.refuse = errors.New("runner is gone") })
@@ -328,7 +328,7 @@ func TestLoopEnds(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Errorf("Run = %v", err)
 		}
-		for range 5000 { // more than may wait
+		for range 5000 { // more events than may wait
 			s.loop.Down(amy)
 		}
 		if _, err := s.loop.Attempts(t.Context()); !errors.Is(err, worker.ErrStopped) {
@@ -355,7 +355,7 @@ func TestLoopSaysWhyItCannotBegin(t *testing.T) {
 	})
 }
 
-// A composition with a clock of its own drives the loop a turn at a time, without Run.
+// A caller with its own clock calls each turn itself, without Run.
 func TestLoopIsDrivenByTurns(t *testing.T) {
 	s := newSite(t)
 	now := worker.Moment{Boot: worker.BootTime(time.Hour), Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}

@@ -1,7 +1,7 @@
 package worker
 
-// MPS: NVIDIA's multi-process service limits a task to its share of a GPU. On hosts where it does not run, nothing enforces
-// a share.
+// NVIDIA's multi-process service (MPS) limits a task to its share of a GPU. On a host where MPS does not run, shares are
+// not enforced.
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ import (
 
 const mebibyte = 1 << 20
 
-// shareLimits returns the environment with which MPS limits a task to its share of a device: percent of its processors,
-// and MiB of its memory. The task sees its one device as number 0. pipe is the directory of the MPS pipes.
+// shareLimits returns the environment with which MPS limits a task to its share of a device: percent of the processors,
+// and MiB of the memory. The task sees its only device as number 0. pipe is the pipe directory of MPS.
 func shareLimits(rec lease.Record, d gpu.Device, pipe string) map[string]string {
 	return map[string]string{
 		"CUDA_MPS_PIPE_DIRECTORY":           pipe,
@@ -37,7 +37,7 @@ func (ds *devices) environment(cfg Config, rec lease.Record) []string {
 		return env
 	}
 	more := shareLimits(rec, d.Device, ds.mps)
-	env = slices.DeleteFunc(env, func(word string) bool { // what the user set does not lift the limits
+	env = slices.DeleteFunc(env, func(word string) bool { // the user's variables must not change the limits
 		name, _, _ := strings.Cut(word, "=")
 		_, ours := more[name]
 		return ours

@@ -8,7 +8,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Where MPS runs it is told the share; nowhere else is anything of it set.
+// The variables of MPS are set if MPS runs and the task has a share, and not otherwise.
 func TestSharesUnderMPS(t *testing.T) {
 	share := job.Resources{CPUs: 1, GPUShare: .25, GPUMemory: 10 << 30}
 	mps := func(env []string) []string {
@@ -28,7 +28,7 @@ func TestSharesUnderMPS(t *testing.T) {
 	if got := mps(task.Env); !slices.Equal(got, want) || !slices.IsSorted(task.Env) {
 		t.Errorf("a share under MPS: %v, want %v", got, want)
 	}
-	// Without a size of its own, as much of the memory as of the rest.
+	// If the task names no memory size, its share of the memory is that of the GPU.
 	task = h.run(amy, 3, attempt(3, 1), s, job.Resources{CPUs: 1, GPUShare: .5})
 	if got := mps(task.Env); len(got) != 3 || got[1] != "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=38146M" {
 		t.Errorf("half a GPU: %v", got)

@@ -1,6 +1,6 @@
 package worker_test
 
-// Offers: answers, ranks, waits and reservations.
+// Offers: answers, rank, waiting and reservations.
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ func TestOfferThatCouldNeverFit(t *testing.T) {
 		need job.Resources
 		word string
 	}{
-		"cpus":   {job.Resources{CPUs: 9}, "cpus: 9 wanted, this host gives 8"},
+		"cpus":   {job.Resources{CPUs: 9}, "cpus: 9 wanted, this host has 8"},
 		"memory": {job.Resources{Memory: 65 << 30}, "memory: 65GiB wanted"},
 		"gpus":   {gpus(3), "gpus: "},
 		"model":  {job.Resources{GPUs: 1, GPUModel: "a100"}, "gpus: "},
@@ -65,7 +65,7 @@ func TestOffersOfOneRoundAreRanked(t *testing.T) {
 	}
 }
 
-func TestQueuedOfferSetsAsideWhatItNeeds(t *testing.T) {
+func TestResourcesAreHeldBackForAQueuedOffer(t *testing.T) {
 	h := newHost(t, config(4))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, gpus(2))
@@ -76,18 +76,18 @@ func TestQueuedOfferSetsAsideWhatItNeeds(t *testing.T) {
 	if d := one[lease.Decline](h, amy); d.Offer != 3 {
 		t.Fatalf("decline = %+v", d)
 	}
-	h.says(amy, offer(4, attempt(4, 1), cpu)) // leaves what the big one needs
+	h.says(amy, offer(4, attempt(4, 1), cpu)) // needs nothing that is held back
 	if c := one[lease.Commit](h, amy); c.Offer != 4 {
 		t.Fatalf("commit = %+v", c)
 	}
 	over := offer(5, attempt(5, 1), gpus(1))
-	over.Priority = 51 // may pass
+	over.Priority = 51 // goes first
 	h.says(amy, over)
 	if c := one[lease.Commit](h, amy); c.Offer != 5 {
 		t.Fatalf("commit = %+v", c)
 	}
 	h.says(amy, lease.Release{Offer: 5})
-	h.round(exited(attempt(1, 1), 0)) // late binding: in the same step
+	h.round(exited(attempt(1, 1), 0)) // the queued offer gets the devices in the same step
 	if c := one[lease.Commit](h, amy); c.Offer != 2 || len(c.Devices) != 4 {
 		t.Fatalf("commit = %+v", c)
 	}
@@ -127,11 +127,11 @@ func TestOffersOfOneSchedulerAreBounded(t *testing.T) {
 	}
 	h.round(worker.Down{Peer: amy})
 	if v := h.core.View(); v.Queued != 0 {
-		t.Fatalf("%d wait for a scheduler that is gone", v.Queued)
+		t.Fatalf("%d offers of a scheduler that is gone are queued", v.Queued)
 	}
 }
 
-func TestLapsedReservationMayComeBack(t *testing.T) {
+func TestLateStartAfterALapse(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		t.Run(fmt.Sprint("taken=", taken), func(t *testing.T) {
 			h := newHost(t, config(1))
@@ -182,7 +182,7 @@ func TestStartGetsNoMoreThanWasReserved(t *testing.T) {
 	}
 }
 
-func TestDrainingDeclinesAndWhatRunsGoesOn(t *testing.T) {
+func TestDrainingHostDeclinesAndItsTasksGoOn(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, gpus(1))
@@ -199,14 +199,14 @@ func TestDrainingDeclinesAndWhatRunsGoesOn(t *testing.T) {
 		t.Fatalf("availability = %+v", a)
 	}
 	if v := h.core.View(); v.Running != 1 {
-		t.Fatal("what ran does not run")
+		t.Fatal("the running task does not run any more")
 	}
 	h.round(worker.Drain{})
 	h.says(amy, offer(3, attempt(3, 1), cpu))
 	one[lease.Commit](h, amy)
 }
 
-func TestNoWorkerDeclinesForEver(t *testing.T) {
+func TestHostThatIsNoWorkerDeclinesForGood(t *testing.T) {
 	cfg := config(0)
 	cfg.Profile.Worker = false
 	h := newHost(t, cfg)
@@ -217,7 +217,7 @@ func TestNoWorkerDeclinesForEver(t *testing.T) {
 	}
 }
 
-func TestAdmissionIsAskedAtStart(t *testing.T) {
+func TestPolicyIsAskedAtStart(t *testing.T) {
 	h := newHost(t, config(0))
 	h.refuses = "ada is not known here"
 	s := h.meet(amy, 1)
@@ -255,14 +255,14 @@ func TestAvailabilityIsToldOnChangeAndNotTooOften(t *testing.T) {
 		h.says(amy, offer(i+1, attempt(i+1, 1), cpu))
 	}
 	if a := one[lease.Availability](h, amy); a.Free.CPUs != 7 {
-		t.Fatalf("first word = %+v", a)
+		t.Fatalf("first Availability = %+v", a)
 	}
 	h.pass(200 * time.Millisecond)
 	if a := one[lease.Availability](h, amy); a.Free.CPUs != 3 {
-		t.Fatalf("second word = %+v", a)
+		t.Fatalf("second Availability = %+v", a)
 	}
 	h.pass(5 * time.Second)
 	if a := got[lease.Availability](h, amy); len(a) > 0 {
-		t.Fatalf("told without a change: %+v", a)
+		t.Fatalf("sent without a change: %+v", a)
 	}
 }

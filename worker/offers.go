@@ -1,6 +1,6 @@
 package worker
 
-// Offers: how they come in, and what the arbitration's decisions do to them.
+// Offers: receiving them, and carrying out what the arbitration decides about them.
 
 import (
 	"fmt"
@@ -20,12 +20,12 @@ type offers struct {
 	leases       *leases
 	attempts     *attempts
 	reservations *reservations
-	gate         *gate
+	availability *availability
 }
 
-// offer takes an offer in, renews it, or declines what could never be.
+// offer handles an offer: it queues a new one, renews a queued one, and declines one that this host can never accept.
 func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
-	g, ok := f.leases.command(now, from, m.Group, m.Epoch)
+	g, ok := f.leases.checkEpoch(now, from, m.Group, m.Epoch)
 	if !ok {
 		return
 	}
@@ -40,12 +40,12 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 				f.reservations.commit(now, a)
 			}
 			return
-		case offerLapsed: // it is made anew
+		case offerLapsed: // it counts as a new offer
 			f.queue.forget(o)
 		case offerGone:
 		}
 	}
-	if why := f.gate.closed(); why.Word != "" {
+	if why := f.availability.closed(); why.Word != "" {
 		f.reports.decline(from, m, why, !f.cfg.Profile.Worker)
 		return
 	}
@@ -54,15 +54,15 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 		return
 	}
 	if !f.makeRoom(from) {
-		detail := fmt.Sprintf("%d offers of this scheduler wait here, %d of all", f.queue.perPeer[from], f.queue.waiting)
+		detail := fmt.Sprintf("%d offers of this scheduler are queued here, %d in all", f.queue.perPeer[from], f.queue.waiting)
 		f.reports.decline(from, m, job.Reason{Word: job.ReasonResources, Detail: detail}, false)
 		return
 	}
 	f.queue.add(now, key, m, g)
 }
 
-// makeRoom says whether one more offer of a scheduler may wait here. If the queue is full, another scheduler's offer may
-// have to go.
+// makeRoom reports whether one more offer of a scheduler may be queued. If the queue is full, it may decline an offer of
+// another scheduler for that.
 func (f *offers) makeRoom(from job.Peer) bool {
 	if f.queue.perPeer[from] >= lease.MaxOffers {
 		return false
@@ -74,12 +74,12 @@ func (f *offers) makeRoom(from job.Peer) bool {
 	if o == nil {
 		return false
 	}
-	detail := fmt.Sprintf("%d offers wait here, most of them from this scheduler: the last gave way to another's", maxQueued)
+	detail := fmt.Sprintf("%d offers are queued here, most of them of this scheduler: its last one made room for another scheduler", maxQueued)
 	f.reports.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: detail}, false)
 	return true
 }
 
-// arbitrate gives what is free to the offers by rank, if offers or what is free have changed.
+// arbitrate runs an arbitration if offers or what is free have changed.
 func (f *offers) arbitrate(now Moment) {
 	if !f.turn.arbitrate {
 		return
@@ -94,7 +94,8 @@ func (f *offers) arbitrate(now Moment) {
 		}
 		r.end()
 		f.queue.sweep()
-		// A user who has just reached a limit waits no longer: nothing is held back for that user's other offers.
+		// A reservation may have brought a user to a limit. Another pass then declines that user's other offers, so that
+		// nothing is held back for them.
 		late, again = late || r.late, r.filled
 	}
 	f.turn.arbitrate = false
@@ -103,9 +104,9 @@ func (f *offers) arbitrate(now Moment) {
 	}
 }
 
-// decide has one offer decided, and answers it unless it waits on.
+// decide decides one offer, and answers it unless it stays in the queue.
 func (f *offers) decide(now Moment, r *arbitration, o *offer) {
-	if why := f.gate.closed(); why.Word != "" {
+	if why := f.availability.closed(); why.Word != "" {
 		f.decline(o, why, !f.cfg.Profile.Worker)
 		return
 	}
@@ -135,7 +136,7 @@ func (f *offers) decline(o *offer, why job.Reason, never bool) {
 	f.reports.decline(o.key.peer, o.msg, why, never)
 }
 
-// declineImpossible answers the offers that wait for what this host no longer has.
+// declineImpossible declines the queued offers that need what this host no longer has.
 func (f *offers) declineImpossible() {
 	for _, o := range f.queue.ranked {
 		if o.state != offerQueued {

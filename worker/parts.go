@@ -1,32 +1,32 @@
 package worker
 
-// What a Loop stands on: the disk, the sessions, the driver and the clocks of this host.
+// The interfaces that a Loop needs: disk, sessions, driver and clocks.
 
 import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
-// Ledger is the disk of a worker.
+// Ledger keeps the state of a worker on disk.
 type Ledger interface {
-	// Save writes all or nothing: it puts and deletes records, and puts epochs. With sync it returns when that, and all
-	// that was saved before, would survive a power cut. After an error all of it may be on disk, or nothing.
+	// Save puts records, deletes records and puts epochs, all in one atomic write. With sync it returns when this and
+	// everything saved before would survive a power cut. After an error either all of it or nothing may be on disk.
 	Save(put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch, sync bool) error
-	// Load reads what was saved.
+	// Load returns what was saved.
 	Load() ([]lease.Record, []lease.GroupEpoch, error)
 }
 
-// Sender carries messages to schedulers. It never waits. An error says that there is no session; what matters is sent
-// again when there is one.
+// Sender sends messages to schedulers. It never waits. An error says that there is no session. The worker sends whatever
+// matters again in the next session.
 type Sender interface {
 	Send(to job.Peer, m lease.ToScheduler) error
-	// Want has a session opened to the scheduler and kept.
+	// Want requests that a session to the scheduler is opened and kept.
 	Want(p job.Peer)
-	// Unwant takes a Want back: the session is closed unless another part of the daemon needs it.
+	// Unwant withdraws a Want. The session is then closed unless another part of the daemon needs it.
 	Unwant(p job.Peer)
 }
 
-// Parts is what a Loop stands on.
+// Parts is what a Loop needs.
 type Parts struct {
 	Ledger  Ledger
 	Sender  Sender
@@ -34,12 +34,12 @@ type Parts struct {
 	Adopter Adopter
 	// Poll requests a DeviceStatus soon. It must not wait. May be nil.
 	Poll func()
-	// Keep writes the quarantine for the next life of the daemon. It is called rarely, and the loop waits for it. May be
+	// Keep saves the quarantine for the next run of the daemon. It is called rarely, and the loop waits for it. May be
 	// nil.
 	Keep func(Quarantine) error
-	// Admit is the host's own policy. It returns nil, or why this user's task is refused; the loop waits for it. May be
-	// nil: all tasks are admitted.
+	// Admit is the host's policy. It returns nil, or why this user's task is refused. The loop waits for it. Nil admits
+	// all tasks.
 	Admit func(user string, spec job.Spec) error
-	// Clocks is ReadClocks, or in tests and simulations other clocks.
+	// Clocks is ReadClocks; tests use other clocks.
 	Clocks func() Moment
 }

@@ -1,6 +1,6 @@
 package worker
 
-// The pause of the host: it takes no task for a while after jobs failed on it one after the other.
+// The pause of the host: it accepts no tasks for a while after several jobs have failed on it in a row.
 
 import (
 	"log/slog"
@@ -9,27 +9,27 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// hostBreaker is the breaker of the host itself.
+// hostBreaker is the breaker of the host.
 type hostBreaker struct {
 	breaker
 	turn  *turn
-	why   string   // the host takes nothing for a while; empty: it takes tasks
-	until BootTime // of why
+	why   string   // why the host is paused; empty: it is not
+	until BootTime // when the pause ends
 }
 
-// fail notes a failure, and pauses the host if it is one too many.
+// fail counts a failure, and pauses the host if the breaker trips.
 func (h *hostBreaker) fail(now Moment, f failure) {
 	if why := h.note(f); why != "" {
 		pause := h.trip()
-		h.pause(now, lease.Clip("set aside: "+why+"; tried again "+when(now, pause)), pause)
+		h.pause(now, lease.Clip(why+"; "+pausedUntil(now, pause)), pause)
 	}
 }
 
-// pause has the host take nothing for so long.
+// pause begins a pause of the host.
 func (h *hostBreaker) pause(now Moment, why string, pause time.Duration) {
 	until := now.Boot.Add(pause)
 	h.why, h.until = why, until
-	h.turn.log(slog.LevelError, "host set aside", slog.String("reason", why), slog.Duration("pause", pause))
+	h.turn.log(slog.LevelError, "host paused: it accepts no tasks", slog.String("reason", why), slog.Duration("pause", pause))
 	h.turn.keep = true
 	h.turn.reopen()
 	h.turn.timers.set(until, func(Moment) {
@@ -45,7 +45,7 @@ func (h *hostBreaker) resume() {
 		return
 	}
 	h.why, h.until = "", 0
-	h.turn.log(slog.LevelInfo, "host takes tasks again")
+	h.turn.log(slog.LevelInfo, "host accepts tasks again")
 	h.turn.keep = true
 	h.turn.reopen()
 }

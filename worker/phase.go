@@ -5,27 +5,27 @@ package worker
 
 import "github.com/musterhq/muster/lease"
 
-// phase is how far an attempt has come here. On disk several phases are one lease.Phase, as a restart ends all that was
-// on its way.
+// phase is how far an attempt has come on this host. Several phases have the same lease.Phase on disk, because a restart
+// treats them alike.
 type phase int
 
 const (
-	reserving  phase = iota // its reservation is on its way to the disk: no Commit was sent
-	reserved                // its Commit was sent: it lapses unless a Start comes
+	reserving  phase = iota // its reservation is being written to disk; no Commit was sent
+	reserved                // its Commit was sent; it lapses unless a Start comes
 	asked                   // its Start waits for a renewal of the lease, then for the host's policy
-	starting                // the record of its start is on its way to the disk
-	launched                // the driver was asked for its process
-	completing              // its processes are gone, the memory of its devices is not back yet
-	done                    // it ended
-	refused                 // it was never started here, and never will be
+	starting                // the record of its start is being written to disk
+	launched                // the driver was asked to start it
+	completing              // its processes are gone, but the memory of its devices is not free yet
+	done                    // it has ended
+	refused                 // it was not started here, and never will be
 )
 
-// moves are the legal moves. A reservation that lapses or is released is forgotten from where it is.
+// moves are the legal moves. If a reservation lapses or is released, its attempt is dropped, which is not a move.
 var moves = map[phase][]phase{
-	reserving:  {reserved, asked, refused}, // asked at once: a Start has come for a reservation that had lapsed
+	reserving:  {reserved, asked, refused}, // asked: a Start came for a reservation that had lapsed
 	reserved:   {asked, refused},
 	asked:      {starting, refused},
-	starting:   {launched, done, refused}, // done: it was cancelled before
+	starting:   {launched, done, refused}, // done: it was cancelled
 	launched:   {completing, done},        // done: the driver could not start it
 	completing: {done},
 	done:       {},
@@ -36,7 +36,7 @@ func (p phase) String() string {
 	return [...]string{"reserving", "reserved", "asked", "starting", "launched", "completing", "done", "refused"}[p]
 }
 
-// onDisk is what a record says of the phase.
+// onDisk returns the phase as it is on disk.
 func (p phase) onDisk() lease.Phase {
 	switch p {
 	case reserving, reserved, asked:
@@ -50,7 +50,7 @@ func (p phase) onDisk() lease.Phase {
 	return lease.PhaseRefused
 }
 
-// phaseOf is the phase that a restarted worker finds an attempt in, from a record that is not of a reservation.
+// phaseOf returns the phase of an attempt after a restart. The record must not be that of a reservation.
 func phaseOf(rec lease.Record) phase {
 	switch {
 	case rec.Phase == lease.PhaseStarted && rec.Exit != nil:

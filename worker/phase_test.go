@@ -6,7 +6,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// Every phase has its legal moves, and none leads from what is over back into a life. On disk a move never goes back.
+// Every phase has legal moves, except the last ones. No move goes back on disk.
 func TestPhases(t *testing.T) {
 	order := map[lease.Phase]int{lease.PhaseReserved: 0, lease.PhaseStarted: 1, lease.PhaseDone: 2, lease.PhaseRefused: 2}
 	for p := reserving; p <= refused; p++ {

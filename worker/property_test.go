@@ -1,7 +1,7 @@
 package worker_test
 
-// Whatever happens in whatever order, the host gives nothing away twice, every
-// offer is answered once, and events have no gaps.
+// Properties that hold for any order of events: the host allocates nothing twice, every offer is answered once, and
+// the numbers of events have no gaps.
 
 import (
 	"fmt"
@@ -18,23 +18,23 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// walk is a host to which random things happen, and what is known of them.
+// walk is a host that gets random events, with what the test knows about it.
 type walk struct {
 	*host
 	t *rapid.T
 
-	renewals map[job.Peer]lease.Renew // asked for
-	answered worker.BootTime          // clock of the newest renewal that was answered
+	renewals map[job.Peer]lease.Renew // unanswered
+	answered worker.BootTime          // clock of the newest Renew that was answered
 	term     uint64
 	owner    job.Peer
 	nextID   uint64
 	jobs     uint64
 
-	open    map[string]lease.Offer // without an answer
+	open    map[string]lease.Offer // unanswered
 	commits []lease.Commit
 	offers  map[uint64]lease.Offer
-	runs    map[job.Attempt]worker.Task        // in the driver: started and not over
-	ends    map[job.Attempt]worker.DriverEvent // in the driver: over and not forgotten
+	runs    map[job.Attempt]worker.Task        // in the driver: started and not ended
+	ends    map[job.Attempt]worker.DriverEvent // in the driver: ended and not forgotten
 	began   map[job.Attempt]bool
 	dead    map[job.Attempt]bool   // refused for good
 	over    map[job.Attempt]bool   // acknowledged to the end
@@ -56,7 +56,7 @@ func newWalk(t *rapid.T) *walk {
 
 func key(p job.Peer, id uint64) string { return fmt.Sprint(p, "/", id) }
 
-// after looks at all that a round has done.
+// after checks what a round has done.
 func (w *walk) after() {
 	for p, msgs := range w.sent {
 		for _, m := range msgs {
@@ -69,21 +69,21 @@ func (w *walk) after() {
 	}
 	for a, until := range w.done.Extend {
 		if until > w.answered.Add(job.DefaultLease) {
-			w.t.Fatalf("%s may live until %v, renewal was answered for %v", a, until, w.answered)
+			w.t.Fatalf("%s is extended until %v, the last answered Renew has clock %v", a, until, w.answered)
 		}
 	}
 	for _, s := range w.done.Start {
 		if w.began[s.Attempt] {
-			w.t.Fatalf("%s was begun twice", s.Attempt)
+			w.t.Fatalf("%s was started twice", s.Attempt)
 		}
 		if w.dead[s.Attempt] {
-			w.t.Fatalf("%s was begun though it was refused for good", s.Attempt)
+			w.t.Fatalf("%s was started though it was refused for good", s.Attempt)
 		}
 		if r := w.synced[s.Attempt]; r.Phase != lease.PhaseStarted {
-			w.t.Fatalf("%s was begun, its record says %q after a power cut", s.Attempt, r.Phase)
+			w.t.Fatalf("%s was started, but after a power cut its record would say %q", s.Attempt, r.Phase)
 		}
 		if w.now.Boot >= w.answered.Add(worker.SessionLease) || s.Deadline > w.answered.Add(job.DefaultLease) {
-			w.t.Fatalf("%s was begun at %v until %v, renewal was answered for %v", s.Attempt, w.now.Boot, s.Deadline, w.answered)
+			w.t.Fatalf("%s was started at %v until %v, the last answered Renew has clock %v", s.Attempt, w.now.Boot, s.Deadline, w.answered)
 		}
 		w.began[s.Attempt] = true
 		w.runs[s.Attempt] = s
@@ -102,13 +102,13 @@ func (w *walk) heard(p job.Peer, m lease.ToScheduler) {
 	case lease.Commit:
 		answer(m.Offer)
 		if r := w.records[m.Attempt]; r.Phase != lease.PhaseReserved {
-			w.t.Fatalf("commit of %s, its record says %q", m.Attempt, r.Phase)
+			w.t.Fatalf("Commit of %s, but its record says %q", m.Attempt, r.Phase)
 		}
 		w.commits = append(w.commits, m)
 	case lease.Decline:
 		answer(m.Offer)
 	case lease.Stale:
-		for k, o := range w.open { // names no offer: answers all older ones
+		for k, o := range w.open { // a Stale answers all offers of older epochs
 			if o.Epoch.Less(m.Epoch) {
 				delete(w.open, k)
 			}
@@ -123,11 +123,11 @@ func (w *walk) heard(p job.Peer, m lease.ToScheduler) {
 		w.last[m.Attempt] = max(w.last[m.Attempt], m.N)
 		if m.Refused != "" {
 			if r := w.synced[m.Attempt]; r.Phase != lease.PhaseRefused {
-				w.t.Fatalf("%s was refused, its record says %q after a power cut", m.Attempt, r.Phase)
+				w.t.Fatalf("%s was refused, but after a power cut its record would say %q", m.Attempt, r.Phase)
 			}
 			w.dead[m.Attempt] = true
 			if w.began[m.Attempt] && !w.over[m.Attempt] {
-				w.t.Fatalf("%s was refused though it was begun", m.Attempt)
+				w.t.Fatalf("%s was refused though it was started", m.Attempt)
 			}
 		}
 		if (m.Exit != nil) != (m.State.Ended() && m.Refused == "") {
@@ -161,7 +161,7 @@ func (w *walk) balance() {
 	}
 	for d, m := range milli {
 		if m > gpu.Whole || held[d] > 80e9 {
-			w.t.Fatalf("%s is given away %d thousandths and %s", d, m, held[d])
+			w.t.Fatalf("of %s %d thousandths and %s are held", d, m, held[d])
 		}
 	}
 	for _, f := range v.Free.GPUs {
@@ -169,13 +169,13 @@ func (w *walk) balance() {
 			w.t.Fatalf("%s: %d free, %d held", f.UUID, f.Milli, milli[f.UUID])
 		}
 	}
-	// What the driver runs holds what it was started with.
+	// The tasks in the driver do not use more than there is.
 	used := map[string]int{}
 	for a, task := range w.runs {
 		for _, d := range task.Devices {
 			used[d] += gpu.Milli(task.Spec.Resources)
 			if used[d] > gpu.Whole {
-				w.t.Fatalf("%s is used by too many, %s among them", d, a)
+				w.t.Fatalf("too many tasks use %s, among them %s", d, a)
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func (w *walk) tell(events ...worker.Event) {
 	w.after()
 }
 
-// ended lets the driver tell an end, which it keeps until it is to forget it.
+// ended lets the driver report an end. The driver keeps it until Forget.
 func (w *walk) ended(e worker.DriverEvent) {
 	delete(w.runs, e.Attempt)
 	w.ends[e.Attempt] = e
@@ -202,7 +202,7 @@ func (w *walk) connect() {
 	)
 }
 
-// policy gives the answers that the host's policy owes.
+// policy delivers the missing answers of the host's policy.
 func (w *walk) policy() {
 	var answers []worker.Event
 	for _, a := range w.asked {
@@ -247,7 +247,7 @@ func (w *walk) startOf(c lease.Commit) lease.Start {
 	}
 }
 
-// actions are all that may happen.
+// actions returns everything that may happen.
 func (w *walk) actions() map[string]func(*rapid.T) {
 	from := func(m lease.ToWorker) worker.Event { return worker.Message{From: w.owner, Msg: m} }
 	someCommit := func() (lease.Commit, bool) {
@@ -386,11 +386,11 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 	}
 }
 
-func TestNothingIsGivenAwayTwice(t *testing.T) {
+func TestNothingIsAllocatedTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWalk(t)
 		t.Repeat(w.actions())
-		// In the end every offer has its answer, and every end is told.
+		// In the end every offer is answered, and every end is reported.
 		w.failing, w.mute = false, false
 		w.policy()
 		for range 200 {
@@ -398,7 +398,7 @@ func TestNothingIsGivenAwayTwice(t *testing.T) {
 			w.tell()
 		}
 		if len(w.open) > 0 {
-			t.Fatalf("never answered: %+v", w.open)
+			t.Fatalf("not answered: %+v", w.open)
 		}
 		for _, r := range w.core.Attempts() {
 			if r.Phase != lease.PhaseReserved && w.last[r.Attempt] < r.EventN {
@@ -407,7 +407,7 @@ func TestNothingIsGivenAwayTwice(t *testing.T) {
 		}
 		for a := range w.runs {
 			if w.records[a].Phase != lease.PhaseStarted {
-				t.Fatalf("%s runs, its record says %q", a, w.records[a].Phase)
+				t.Fatalf("%s runs, but its record says %q", a, w.records[a].Phase)
 			}
 		}
 	})

@@ -1,61 +1,61 @@
 package worker
 
-// Quarantine: what is given to nobody until it is found sound. It is kept on disk, so that a GPU that has failed is not
-// given away again because the daemon was restarted.
+// Quarantine: GPUs that no task gets for now. The quarantine is saved on disk, so that a restart of the daemon does not
+// end it.
 
 import (
 	"maps"
 	"time"
 )
 
-// trouble is why a device is in quarantine. On disk it has the same name.
-type trouble string
+// cause is why a device is in quarantine. The names are also those on disk.
+type cause string
 
 const (
-	troubleHealth  trouble = "health"  // until its driver calls it healthy
-	troubleMemory  trouble = "memory"  // until a task's memory is back
-	troubleFault   trouble = "fault"   // until a probe finds it sound
-	troubleBreaker trouble = "breaker" // for a while after failures of different jobs
+	causeHealth  cause = "health"  // the driver reports it as unhealthy
+	causeMemory  cause = "memory"  // the memory of an ended task is not free
+	causeFault   cause = "fault"   // it reported a fault; a probe ends this
+	causeBreaker cause = "breaker" // different jobs failed on it; this ends after a pause
 )
 
-// troubles are all of them, those that tell most first.
-var troubles = []trouble{troubleFault, troubleHealth, troubleMemory, troubleBreaker}
+// causes lists all causes, the most informative first.
+var causes = []cause{causeFault, causeHealth, causeMemory, causeBreaker}
 
-// Quarantine is which GPUs a worker gives to nobody, and the failures that it counts against the host and its GPUs, for
-// the next life of the daemon. Moments are of the host's wall clock, which goes on during a reboot. At and Wall are both
-// clocks at the moment of writing: within one boot they show by how much the wall clock was set since.
+// Quarantine is what is saved for the next run of the daemon: the GPUs in quarantine, and the failures that count against
+// the host and its GPUs. Times are on the host's wall clock, because that goes on during a reboot. At and Wall are both
+// clocks at the time of writing. Within one boot they show by how much the wall clock was set since.
 type Quarantine struct {
-	Boot    string                       `json:"boot"`          // incarnation of the host
-	At      BootTime                     `json:"at,omitempty"`  // when it was written
-	Wall    time.Time                    `json:"wall,omitzero"` // likewise
+	Boot    string                       `json:"boot"`          // boot of the host
+	At      BootTime                     `json:"at,omitempty"`  // the lease clock when this was written
+	Wall    time.Time                    `json:"wall,omitzero"` // the wall clock when this was written
 	Host    Pause                        `json:"host,omitzero"`
 	Devices map[string]QuarantinedDevice `json:"devices,omitempty"` // by UUID
 }
 
 // QuarantinedDevice is the state of one GPU.
 type QuarantinedDevice struct {
-	Why     map[trouble]string `json:"why,omitempty"`
-	Faults  int                `json:"faults,omitempty"`
-	Last    time.Time          `json:"last,omitzero"`  // of its faults
-	Probe   time.Time          `json:"probe,omitzero"` // when it may be found sound again
-	Breaker Pause              `json:"breaker,omitzero"`
-	// Foreign are the processes that were on it without any task, Idle the bytes that it used without any process (-1:
-	// unknown). What is on it beyond that was left by a task.
+	Why     map[cause]string `json:"why,omitempty"`
+	Faults  int              `json:"faults,omitempty"`
+	Last    time.Time        `json:"last,omitzero"`  // the newest fault
+	Probe   time.Time        `json:"probe,omitzero"` // when the quarantine for a fault may end
+	Breaker Pause            `json:"breaker,omitzero"`
+	// Foreign are the processes that were on it while no task held it. Idle is how many bytes were in use without any
+	// process (-1: unknown). What is in use beyond that was left by a task.
 	Foreign []int `json:"foreign,omitempty"`
 	Idle    int64 `json:"idle,omitempty"`
 }
 
-// Pause is a breaker that has tripped.
+// Pause is the state of a breaker.
 type Pause struct {
-	Trips int       `json:"trips"`          // since a task last succeeded
-	Until time.Time `json:"until,omitzero"` // when it is tried again; zero: it is
-	Why   string    `json:"why,omitempty"`  // of Until
+	Trips int       `json:"trips"`          // pauses since the last success
+	Until time.Time `json:"until,omitzero"` // when the present pause ends; zero: there is none
+	Why   string    `json:"why,omitempty"`  // reason of the present pause
 }
 
-// read corrects the moments by how much the wall clock was set since they were written.
+// read corrects the times by how much the wall clock was set since they were written.
 func (q *Quarantine) read(now Moment, boot string) {
 	if q.Boot != boot || q.Wall.IsZero() {
-		return // written in another boot, or by an older daemon: only the wall clock is left
+		return // written in another boot, or by an older daemon: the change of the wall clock is not known
 	}
 	d := now.setSince(Moment{Boot: q.At, Wall: q.Wall})
 	q.Host, q.Devices = q.Host.set(d), maps.Clone(q.Devices)
@@ -64,7 +64,7 @@ func (q *Quarantine) read(now Moment, boot string) {
 	}
 }
 
-// set returns the same after the wall clock was set forward by d.
+// set returns the state with all times corrected for a wall clock that was set forward by d.
 func (a QuarantinedDevice) set(d time.Duration) QuarantinedDevice {
 	if !a.Last.IsZero() {
 		a.Last = a.Last.Add(d)
@@ -83,7 +83,8 @@ func (p Pause) set(d time.Duration) Pause {
 	return p
 }
 
-// left is how much of the pause is to come: never more than its whole length, even if the clock was set back.
+// left returns how much of the pause is left. It is never more than the length of the pause, even if the clock was set
+// back.
 func (p Pause) left(now Moment) time.Duration {
 	if p.Until.IsZero() {
 		return 0
@@ -91,5 +92,5 @@ func (p Pause) left(now Moment) time.Duration {
 	return min(p.Until.Sub(now.Wall), pauseAfter(p.Trips-1))
 }
 
-// wall is a moment of this boot by the wall clock.
+// wall converts a time of this boot to the wall clock.
 func wall(now Moment, at BootTime) time.Time { return now.Wall.Add(at.Sub(now.Boot)).UTC() }

@@ -1,6 +1,6 @@
 package worker_test
 
-// What is set aside outlives the daemon.
+// The quarantine survives restarts of the daemon.
 
 import (
 	"strings"
@@ -11,81 +11,81 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-func TestFaultOutlivesTheDaemon(t *testing.T) {
-	healthy := looked(gpu.Status{Health: gpu.Healthy})
+func TestFaultSurvivesARestart(t *testing.T) {
+	healthy := statusOf(gpu.Status{Health: gpu.Healthy})
 	h, _ := real(t)
 	h.round(xid(79))
 	h.pass(20 * time.Second)
 	h.boot()
 	h.round(healthy)
-	if why := aside(h); why != "xid 79 (fallen off the bus)" {
-		t.Fatalf("after a restart: aside = %q", why)
+	if why := quarantine(h); why != "xid 79 (fallen off the bus)" {
+		t.Fatalf("after a restart: quarantine = %q", why)
 	}
 	if free := h.core.View().Free.GPUs; len(free) != 1 || free[0].UUID != "GPU-b" {
 		t.Fatalf("free = %+v", free)
 	}
-	// It rests for no longer than without the restart, and a reboot is one.
+	// Neither a restart nor a reboot makes the quarantine longer.
 	h.cfg.Boot = "boot-2"
 	h.now.Boot = 0
 	h.boot()
 	h.pass(39 * time.Second)
 	h.round(healthy)
-	if aside(h) == "" {
-		t.Fatal("given away before it has rested")
+	if quarantine(h) == "" {
+		t.Fatal("allocated before the end of the quarantine")
 	}
 	h.pass(2 * time.Second)
 	h.round(healthy)
-	if why := aside(h); why != "" {
-		t.Fatalf("sound and rested, and still aside: %q", why)
+	if why := quarantine(h); why != "" {
+		t.Fatalf("healthy after the pause, and still in quarantine: %q", why)
 	}
-	// The next life does not find it set aside, and counts the fault.
+	// After another restart the GPU is not in quarantine, but the fault still counts.
 	h.boot()
-	if why := aside(h); why != "" {
-		t.Fatalf("aside again: %q", why)
+	if why := quarantine(h); why != "" {
+		t.Fatalf("in quarantine again: %q", why)
 	}
 	h.round(xid(79))
 	h.pass(119 * time.Second)
 	h.round(healthy)
-	if aside(h) == "" {
+	if quarantine(h) == "" {
 		t.Fatal("the fault before the restart is forgotten")
 	}
 	h.round(worker.DeviceRestored{UUID: "GPU-a"})
 	h.boot()
-	if why := aside(h); why != "" {
-		t.Fatalf("a person gave it back: %q", why)
+	if why := quarantine(h); why != "" {
+		t.Fatalf("in quarantine though a person ended it: %q", why)
 	}
 }
 
-// Until its driver has been asked again, a GPU is as its driver said last.
-func TestHealthOutlivesTheDaemon(t *testing.T) {
+// After a restart a GPU keeps its last known health until the driver reports another.
+func TestHealthSurvivesARestart(t *testing.T) {
 	h, _ := real(t)
-	h.round(looked(gpu.Status{Health: gpu.Unhealthy, Detail: "row remap pending"}))
+	h.round(statusOf(gpu.Status{Health: gpu.Unhealthy, Detail: "row remap pending"}))
 	h.boot()
-	if why := aside(h); !strings.Contains(why, "row remap pending") {
-		t.Fatalf("aside = %q", why)
+	if why := quarantine(h); !strings.Contains(why, "row remap pending") {
+		t.Fatalf("quarantine = %q", why)
 	}
-	h.round(looked(gpu.Status{Health: gpu.Healthy}))
-	if why := aside(h); why != "" {
-		t.Fatalf("aside = %q", why)
+	h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
+	if why := quarantine(h); why != "" {
+		t.Fatalf("quarantine = %q", why)
 	}
 }
 
-// A GPU that its driver lists no more is set aside when it does again.
-func TestFaultOfAGPUThatIsGoneForAWhile(t *testing.T) {
+// A GPU that the driver does not list for a while is still in quarantine when it is listed again.
+func TestFaultOfAMissingGPU(t *testing.T) {
 	h, _ := real(t)
 	h.round(xid(79))
 	all := h.cfg.Profile.GPUs
 	h.cfg.Profile.GPUs = all[1:]
 	h.boot()
-	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Xid: 74}}) // is written
+	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Xid: 74}}) // causes a write
 	h.cfg.Profile.GPUs = all
 	h.boot()
 	if v := h.core.View(); len(v.Quarantined) != 2 {
-		t.Fatalf("aside = %v", v.Quarantined)
+		t.Fatalf("quarantine = %v", v.Quarantined)
 	}
 }
 
-func TestMemoryThatIsNotBackOutlivesTheDaemon(t *testing.T) {
+func TestUnfreedMemorySurvivesARestart(t *testing.T) {
 	h, s := real(t)
 	screen := gpu.Process{PID: 7, Memory: 1 << 20}
 	stays := []gpu.Process{screen, {PID: 43, Memory: 1 << 30}}
@@ -101,11 +101,11 @@ func TestMemoryThatIsNotBackOutlivesTheDaemon(t *testing.T) {
 	}
 	h.round(status([]gpu.Process{screen}, []gpu.Process{screen}))
 	if v := h.core.View(); len(v.Quarantined) != 0 || len(v.Free.GPUs) != 2 {
-		t.Fatalf("not back: %+v", v)
+		t.Fatalf("not free after its memory was: %+v", v)
 	}
 }
 
-func TestBreakerOutlivesTheDaemon(t *testing.T) {
+func TestBreakerSurvivesARestart(t *testing.T) {
 	r := newTries(t, 0)
 	trip := func() {
 		t.Helper()
@@ -113,7 +113,7 @@ func TestBreakerOutlivesTheDaemon(t *testing.T) {
 			r.fails(user, cpu)
 		}
 		if r.closed() == "" {
-			t.Fatal("not set aside")
+			t.Fatal("not paused")
 		}
 	}
 	again := func() {
@@ -127,13 +127,13 @@ func TestBreakerOutlivesTheDaemon(t *testing.T) {
 		t.Fatalf("after a restart: %q, before: %q", why, said)
 	}
 	if _, ok := r.taken("dot", cpu); ok {
-		t.Fatal("a broken host takes a task")
+		t.Fatal("a paused host accepts a task")
 	}
 	r.pass(31 * time.Second)
 	if why := r.closed(); why != "" {
 		t.Fatalf("the pause does not end: %s", why)
 	}
-	// The second pause is twice as long, though the daemon was restarted again.
+	// The second pause is twice as long, even after another restart.
 	again()
 	trip()
 	again()
@@ -144,12 +144,12 @@ func TestBreakerOutlivesTheDaemon(t *testing.T) {
 	r.round(worker.Drain{})
 	again()
 	if why := r.closed(); why != "" {
-		t.Fatalf("a person resumed it: %s", why)
+		t.Fatalf("paused though a person resumed the host: %s", why)
 	}
 }
 
-// A clock that was set back while the daemon was down keeps no host out.
-func TestPauseAndTheClock(t *testing.T) {
+// If the wall clock is set back while the daemon is down, the pause of the host still ends in time.
+func TestPauseEndsThoughTheClockWasSetBack(t *testing.T) {
 	r := newTries(t, 0)
 	for _, user := range []string{"ada", "bea", "ada", "cyd", "ada"} {
 		r.fails(user, cpu)
@@ -158,13 +158,12 @@ func TestPauseAndTheClock(t *testing.T) {
 	r.boot()
 	r.pass(31 * time.Second)
 	if why := r.closed(); why != "" {
-		t.Fatalf("still out: %s", why)
+		t.Fatalf("still paused: %s", why)
 	}
 }
 
-// Only what has changed is written: not for each task, nor for each report of
-// a swarm.
-func TestWhatIsSetAsideIsWrittenRarely(t *testing.T) {
+// The quarantine is written when it has changed, and not for each task or each report of a fault.
+func TestQuarantineIsWrittenRarely(t *testing.T) {
 	h, s := real(t)
 	h.run(amy, 1, attempt(1, 1), s, gpus(1))
 	if h.done.Keep != nil {
@@ -181,6 +180,6 @@ func TestWhatIsSetAsideIsWrittenRarely(t *testing.T) {
 		h.pass(50 * time.Millisecond)
 	}
 	if n != 1 {
-		t.Fatalf("written %d times for one swarm", n)
+		t.Fatalf("written %d times for one fault", n)
 	}
 }

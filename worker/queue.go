@@ -1,6 +1,6 @@
 package worker
 
-// The queue of offers: their one order, how they are renewed, and its bounds.
+// The queue of offers: its order, renewals, and its bounds.
 
 import (
 	"slices"
@@ -13,11 +13,11 @@ import (
 // queue holds the offers of all schedulers.
 type queue struct {
 	turn    *turn
-	offers  map[offerKey]*offer    // queued, reserved or lapsed
-	ranked  []*offer               // by rank; those that wait no longer stay until the next sweep
-	waiting int                    // queued offers
-	perPeer map[job.Peer]int       // of them, by scheduler
-	lapsed  map[job.Attempt]*offer // a late Start may find its place again
+	offers  map[offerKey]*offer    // offers that are queued, reserved or lapsed
+	ranked  []*offer               // queued offers by rank; removed ones stay until the next sweep
+	waiting int                    // number of queued offers
+	perPeer map[job.Peer]int       // number of queued offers by scheduler
+	lapsed  map[job.Attempt]*offer // offers whose reservation has lapsed, for a Start that comes late
 }
 
 func newQueue(t *turn) *queue {
@@ -40,13 +40,13 @@ func (q *queue) add(now Moment, key offerKey, m lease.Offer, g *group) {
 
 func waitOf(m lease.Offer) time.Duration { return min(max(m.Wait, 0), lease.MaxOfferWait) }
 
-// renew lets an offer wait on in its place. Its scheduler says the same again; a message that says something else renews
-// nothing.
+// renew lets a queued offer wait longer, in the same place. The scheduler sends the same offer again for that. A message
+// with another content is ignored.
 func (q *queue) renew(now Moment, o *offer, m lease.Offer) {
 	if m.Need != o.msg.Need || m.Attempt != o.msg.Attempt || m.User != o.msg.User || m.Priority != o.msg.Priority {
 		return
 	}
-	o.msg.Epoch = m.Epoch // its owner may have been elected anew
+	o.msg.Epoch = m.Epoch // the owner may have been elected again meanwhile
 	until := now.Boot.Add(waitOf(m))
 	if until <= o.until {
 		return
@@ -58,12 +58,12 @@ func (q *queue) renew(now Moment, o *offer, m lease.Offer) {
 	}
 }
 
-// endWait has an arbitration look at an offer when its wait is over.
+// endWait sets a timer that causes an arbitration when the wait of an offer is over.
 func (q *queue) endWait(o *offer) {
 	o.timer = q.turn.timers.set(o.until, func(Moment) { q.turn.arbitrate = q.turn.arbitrate || o.state == offerQueued })
 }
 
-// remove ends the wait of an offer; the next sweep takes it off the order.
+// remove removes an offer from the queue. The next sweep removes it from ranked.
 func (q *queue) remove(o *offer) {
 	if o.state != offerQueued {
 		return
@@ -78,13 +78,13 @@ func (q *queue) remove(o *offer) {
 	q.turn.arbitrate = true
 }
 
-// sweep takes the offers off the order that wait no longer.
+// sweep removes from ranked the offers that are not queued any more.
 func (q *queue) sweep() {
 	q.ranked = slices.DeleteFunc(q.ranked, func(o *offer) bool { return o.state != offerQueued })
 }
 
-// leave takes back the offers of a scheduler whose session has ended.
-func (q *queue) leave(p job.Peer) {
+// dropPeer removes the offers of a scheduler whose session has ended.
+func (q *queue) dropPeer(p job.Peer) {
 	if q.perPeer[p] == 0 {
 		return
 	}
@@ -95,8 +95,8 @@ func (q *queue) leave(p job.Peer) {
 	}
 }
 
-// makeRoom takes the last offer out of the scheduler that has most, so that a full queue keeps nobody out who has fewer.
-// It returns nil if this scheduler has most itself.
+// makeRoom removes and returns the last offer of the scheduler that has the most. So a scheduler with few offers always
+// finds room. It returns nil if no other scheduler has more offers than this one would have.
 func (q *queue) makeRoom(from job.Peer) *offer {
 	most := 0
 	for _, n := range q.perPeer {
@@ -114,14 +114,14 @@ func (q *queue) makeRoom(from job.Peer) *offer {
 	return nil
 }
 
-// reserve says that an attempt holds what an offer asks for.
+// reserve records that an attempt holds what an offer asks for.
 func (q *queue) reserve(o *offer) {
 	q.remove(o)
 	o.state = offerReserved
 	q.offers[o.key] = o
 }
 
-// lapse remembers for a while an offer whose reservation has lapsed.
+// lapse keeps an offer whose reservation has lapsed for a while.
 func (q *queue) lapse(now Moment, o *offer) {
 	if len(q.lapsed) >= MaxRecords {
 		return
@@ -132,7 +132,7 @@ func (q *queue) lapse(now Moment, o *offer) {
 	q.turn.timers.set(now.Boot.Add(lapsedFor), func(Moment) { q.forget(o) })
 }
 
-// forget forgets an offer that holds a reservation, or held one.
+// forget drops an offer that has a reservation or had one.
 func (q *queue) forget(o *offer) {
 	if q.offers[o.key] == o {
 		delete(q.offers, o.key)

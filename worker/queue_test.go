@@ -1,6 +1,6 @@
 package worker_test
 
-// The queue of offers: one order on all hosts, and nobody starves in it.
+// The queue of offers: its order is the same on all hosts, and no offer starves.
 
 import (
 	"fmt"
@@ -17,14 +17,14 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// theirs is an offer of the scheduler that owns the group.
+// theirs returns an offer of the scheduler that owns the group.
 func theirs(g job.Group, id, number uint64, need job.Resources) lease.Offer {
 	m := offer(id, job.Attempt{Job: job.NewID(g, number), N: 1}, need)
 	m.Group, m.Wait = g, lease.MaxOfferWait
 	return m
 }
 
-// owner is a scheduler with a group of its own.
+// owner makes a scheduler the owner of a group.
 func (h *host) owner(p job.Peer, g job.Group) {
 	h.t.Helper()
 	h.round(worker.Up{Peer: p})
@@ -32,14 +32,14 @@ func (h *host) owner(p job.Peer, g job.Group) {
 	h.renew(p)
 }
 
-// renew answers all that a scheduler was asked for.
+// renew answers all Renews that were sent to a scheduler.
 func (h *host) renew(p job.Peer) {
 	for _, r := range got[lease.Renew](h, p) {
 		h.says(p, answerTo(r, 1, true))
 	}
 }
 
-// busy has one task hold all GPUs of the host.
+// busy returns a host with one task that holds all GPUs.
 func busy(t tb, n int) (*host, job.Attempt) {
 	h := newHost(t, config(n))
 	s := h.meet(amy, 1)
@@ -48,9 +48,9 @@ func busy(t tb, n int) (*host, job.Attempt) {
 	return h, a
 }
 
-// Two GPUs, tasks of 100 s, one freed every 50 s: a job for both that waits in
-// front of a stream of smaller ones starts when both are free.
-func TestBigOfferInFrontOfAStreamStarts(t *testing.T) {
+// Each of two GPUs runs a task of 100 s, so that one of them becomes free every 50 s. A job for both GPUs starts as soon
+// as both are free, although smaller jobs keep coming after it.
+func TestLargeOfferStartsBeforeLaterSmallOnes(t *testing.T) {
 	const others = job.Group(8)
 	h := newHost(t, config(2))
 	h.owner(amy, group)
@@ -118,14 +118,13 @@ func TestBigOfferInFrontOfAStreamStarts(t *testing.T) {
 	t.Fatalf("never started; %d later ones did", overtook)
 }
 
-// Whatever the order in which the offers of several schedulers arrive, two
-// hosts give what is free to the same ones first.
+// Two hosts serve the offers of several schedulers in the same order, whatever the order of arrival.
 func TestAllHostsRankOffersEqually(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type asked struct {
 			from job.Peer
 			m    lease.Offer
-			at   time.Duration // submitted so long before the first of them arrives
+			at   time.Duration // age of the job when the first offer arrives
 		}
 		var all []asked
 		for i := range rapid.IntRange(2, 12).Draw(t, "offers") {
@@ -182,8 +181,7 @@ func TestOlderOfferGoesFirst(t *testing.T) {
 	}
 }
 
-// An age that cannot be is bounded: it neither overflows nor hides the rest of
-// the order.
+// An impossible age is limited. It does not overflow, and it goes before no offer with a possible age.
 func TestAgeIsBounded(t *testing.T) {
 	for _, age := range []time.Duration{math.MaxInt64, math.MinInt64, -1} {
 		h, a := busy(t, 1)
@@ -221,7 +219,7 @@ func TestRenewedOfferKeepsItsPlace(t *testing.T) {
 	if c := one[lease.Commit](h, amy); c.Offer != 2 {
 		t.Fatalf("commit = %+v", c)
 	}
-	h.says(amy, first) // crossed the commit: which is said again
+	h.says(amy, first) // was sent before the Commit arrived; the Commit is repeated
 	if c := one[lease.Commit](h, amy); c.Offer != 2 {
 		t.Fatalf("commit = %+v", c)
 	}
@@ -231,8 +229,8 @@ func TestRenewedOfferKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// A renewal that says something else is none; the first word stays.
-func TestRenewalOfAnotherNeedIsNone(t *testing.T) {
+// An offer with the same id and another content does not renew the first one.
+func TestRenewalWithOtherContentIsIgnored(t *testing.T) {
 	for name, change := range map[string]func(*lease.Offer){
 		"need":     func(m *lease.Offer) { m.Need = gpus(2) },
 		"attempt":  func(m *lease.Offer) { m.Attempt = attempt(9, 1) },
@@ -256,7 +254,7 @@ func TestRenewalOfAnotherNeedIsNone(t *testing.T) {
 	}
 }
 
-// An owner that was elected anew renews what it offered before.
+// An owner that was elected again renews its offers.
 func TestRenewalUnderANewerEpoch(t *testing.T) {
 	h, a := busy(t, 1)
 	m := offer(2, attempt(2, 1), gpus(1))
@@ -270,8 +268,8 @@ func TestRenewalUnderANewerEpoch(t *testing.T) {
 	}
 }
 
-// What is free of an offer whose wait ends is kept in that arbitration: its
-// renewal may be on its way. The next in line gets it a moment later.
+// When the wait of an offer ends, its resources are held back for a moment, because its renewal may be on the way. Then
+// the next offer gets them.
 func TestOfferWhoseWaitEndsIsNotOvertakenAtOnce(t *testing.T) {
 	h := newHost(t, config(2))
 	s := h.meet(amy, 1)
@@ -297,8 +295,8 @@ func TestOfferWhoseWaitEndsIsNotOvertakenAtOnce(t *testing.T) {
 	}
 }
 
-// An offer that may not wait keeps nothing from others.
-func TestOfferWithoutAWaitSetsNothingAside(t *testing.T) {
+// Nothing is held back for an offer that must be answered at once.
+func TestNothingIsHeldBackForAnOfferWithoutAWait(t *testing.T) {
 	h := newHost(t, config(2))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, gpus(1))
@@ -310,9 +308,8 @@ func TestOfferWithoutAWaitSetsNothingAside(t *testing.T) {
 	}
 }
 
-// A session that breaks takes its offers along; when it is back they have their
-// places, as their age says.
-func TestOfferOfASessionThatBroke(t *testing.T) {
+// When a session breaks, its offers are dropped. After a reconnection they get their former places by their age.
+func TestOffersAfterABrokenSession(t *testing.T) {
 	h, a := busy(t, 1)
 	h.owner(bob, 8)
 	m := offer(2, attempt(2, 1), gpus(1))
@@ -331,9 +328,8 @@ func TestOfferOfASessionThatBroke(t *testing.T) {
 	}
 }
 
-// Nothing is kept for an offer that muster cannot serve, whoever of its own
-// tasks end: a program of somebody else has the GPU.
-func TestNothingIsKeptBesideForeignPrograms(t *testing.T) {
+// Nothing is held back for an offer while a program that muster did not start uses a GPU that it needs.
+func TestNothingIsHeldBackForAnOfferBlockedByForeignPrograms(t *testing.T) {
 	h, _ := real(t)
 	h.round(status([]gpu.Process{{PID: 9, Memory: 40e9}}, nil))
 	big := offer(1, attempt(1, 1), gpus(2))
@@ -350,7 +346,7 @@ func TestNothingIsKeptBesideForeignPrograms(t *testing.T) {
 	}
 }
 
-// A host that shrinks says so to those who wait for what it had.
+// If a host loses resources, the queued offers that can no longer fit are declined.
 func TestQueuedOfferThatCanNoLongerFit(t *testing.T) {
 	h, _ := busy(t, 2)
 	big, small := offer(2, attempt(2, 1), gpus(2)), offer(3, attempt(3, 1), gpus(1))
@@ -365,8 +361,7 @@ func TestQueuedOfferThatCanNoLongerFit(t *testing.T) {
 	}
 }
 
-// Schedulers that fill the queue do not keep a further one out: the last in line
-// of the one with most makes room.
+// If the queue is full, the last offer of the scheduler with most offers makes room for another scheduler.
 func TestFullQueueIsShared(t *testing.T) {
 	h, _ := busy(t, 1)
 	n := uint64(1)
@@ -390,7 +385,7 @@ func TestFullQueueIsShared(t *testing.T) {
 	h.owner(bob, 8)
 	h.says(bob, theirs(8, 1, 1, gpus(1)))
 	if d := got[lease.Decline](h, bob); len(d) > 0 {
-		t.Fatalf("kept out: %+v", d)
+		t.Fatalf("declined: %+v", d)
 	}
 	evicted := 0
 	for i := range many {
@@ -399,7 +394,7 @@ func TestFullQueueIsShared(t *testing.T) {
 	if v := h.core.View(); evicted != 1 || v.Queued != worker.MaxQueued {
 		t.Fatalf("%d evicted, %d wait", evicted, v.Queued)
 	}
-	// With as many as the others there is no more room to make.
+	// A scheduler with as many offers as the others gets no more room.
 	for i := range uint64(lease.MaxOffers) {
 		h.says(bob, theirs(8, 2+i, 2+i, gpus(1)))
 	}

@@ -1,6 +1,6 @@
 package worker
 
-// Quotas: how much of this host one user may hold at a time.
+// Quotas: how much of this host a user may hold at a time.
 
 import (
 	"errors"
@@ -14,19 +14,19 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// Limits bounds what each user may hold on this host at a time. The zero value bounds nothing.
+// Limits bounds what each user may hold on this host at a time. The zero value sets no bounds.
 type Limits struct {
 	PerUser Limit
-	Users   map[string]Limit // overrides PerUser, quantity by quantity
+	Users   map[string]Limit // by user; each quantity here overrides that of PerUser
 }
 
-// Limit bounds some quantities; those that it does not name are not bounded.
+// Limit bounds some quantities. A quantity that is not in the map is not bounded.
 type Limit map[Quantity]int64
 
-// Quantity is what can be bounded.
+// Quantity is something that can be bounded.
 type Quantity string
 
-// The quantities: memory is in bytes, a share of a GPU counts as a part of one.
+// The quantities. Memory is in bytes. A share of a GPU counts as that part of a GPU.
 const (
 	LimitCPUs   Quantity = "cpus"
 	LimitGPUs   Quantity = "gpus"
@@ -34,7 +34,7 @@ const (
 	LimitTasks  Quantity = "tasks"
 )
 
-// quantities in the order in which they are looked at.
+// quantities lists the quantities in the order in which they are checked.
 var quantities = []Quantity{LimitTasks, LimitGPUs, LimitCPUs, LimitMemory}
 
 const (
@@ -43,8 +43,7 @@ const (
 	limitUsage = "want per_user.WHAT or users.NAME.WHAT, where WHAT is cpus, gpus, memory or tasks"
 )
 
-// ParseLimits reads limits as a config file has them: per_user.gpus = 4,
-// users.ada.memory = 64GiB.
+// ParseLimits parses limits as they are in a configuration file: per_user.gpus = 4, users.ada.memory = 64GiB.
 func ParseLimits(settings map[string]string) (Limits, error) {
 	l := Limits{PerUser: Limit{}, Users: map[string]Limit{}}
 	for name, text := range settings {
@@ -64,7 +63,7 @@ func ParseLimits(settings map[string]string) (Limits, error) {
 	return l, nil
 }
 
-// CheckLimit says what is wrong with one of them.
+// CheckLimit returns an error if a limit is not valid.
 func CheckLimit(name, text string) error {
 	_, _, _, err := parseLimit(name, text)
 	return err
@@ -86,7 +85,7 @@ func parseLimit(name, text string) (user string, q Quantity, value int64, err er
 	case LimitMemory:
 		size, err := job.ParseSize(text)
 		if err == nil && size < 0 {
-			err = errors.New("not below 0")
+			err = errors.New("want 0 or more")
 		}
 		if err != nil {
 			return "", "", 0, fmt.Errorf("%s: %w", name, err)
@@ -95,7 +94,7 @@ func parseLimit(name, text string) (user string, q Quantity, value int64, err er
 	case LimitCPUs, LimitGPUs, LimitTasks:
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || n < 0 {
-			return "", "", 0, fmt.Errorf("%s: %.40q: want a number from 0", name, text)
+			return "", "", 0, fmt.Errorf("%s: %.40q: want a number of 0 or more", name, text)
 		}
 		return user, q, n, nil
 	}
@@ -130,7 +129,7 @@ func (u *usage) add(need job.Resources, sign int) {
 	u.memory += job.Size(sign) * need.Memory
 }
 
-// quotas is what users hold here, what they may hold, and who was refused for it.
+// quotas records what users hold here, what they may hold, and whose offers were declined for that.
 type quotas struct {
 	limits   Limits
 	usage    map[string]usage // by user
@@ -141,10 +140,10 @@ func newQuotas(l Limits) quotas {
 	return quotas{limits: l, usage: map[string]usage{}, refusals: newRefusals()}
 }
 
-// use counts what a user takes, or with sign -1 gives back.
+// use adds a need to the usage of a user, or with sign -1 subtracts it.
 func (q *quotas) use(user string, need job.Resources, sign int) {
 	if sign < 0 {
-		q.refusals.ease(user)
+		q.refusals.notify(user)
 	}
 	u := q.usage[user]
 	u.add(need, sign)
@@ -155,10 +154,10 @@ func (q *quotas) use(user string, need job.Resources, sign int) {
 	q.usage[user] = u
 }
 
-// bounded says whether any limit holds for the user.
+// bounded reports whether the user has any limit.
 func (q *quotas) bounded(user string) bool { return len(q.limits.of(user)) > 0 }
 
-// over returns which limit the user would pass with this need, for people; empty if none.
+// over returns which limit the user would exceed with this need, for people, or "" if none.
 func (q *quotas) over(user string, need job.Resources) string {
 	limit := q.limits.of(user)
 	if len(limit) == 0 {
@@ -184,7 +183,7 @@ func (q *quotas) over(user string, need job.Resources) string {
 			over, holds, bound = int64(with.memory) > most, has.memory.String(), job.Size(most).String()
 		}
 		if over {
-			return lease.Clip(fmt.Sprintf("user %s holds %s of the %s %s that one may hold here", user, holds, bound, what))
+			return lease.Clip(fmt.Sprintf("user %s holds %s of at most %s %s on this host", user, holds, bound, what))
 		}
 	}
 	return ""

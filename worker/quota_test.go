@@ -1,6 +1,6 @@
 package worker_test
 
-// Quotas: what one user may hold, told when it is too much, and given back.
+// Quotas: what a user may hold, the reason of a refusal, and what ends a refusal.
 
 import (
 	"strings"
@@ -21,7 +21,7 @@ func limits(t *testing.T, settings map[string]string) worker.Limits {
 	return l
 }
 
-// limited is a host of two GPUs under these limits.
+// limited returns a host with two GPUs and these limits.
 func limited(t *testing.T, settings map[string]string) *tries {
 	cfg := config(2)
 	cfg.Limits = limits(t, settings)
@@ -46,11 +46,11 @@ func TestLimitsOfAUser(t *testing.T) {
 		fits, over   job.Resources
 		word         string
 	}{
-		"tasks":  {"tasks", "1", cpu, cpu, "holds 1 of the 1 tasks"},
-		"cpus":   {"cpus", "3", job.Resources{CPUs: 2}, job.Resources{CPUs: 2}, "holds 2 of the 3 cpus"},
-		"memory": {"memory", "3GiB", job.Resources{Memory: 2 << 30}, job.Resources{Memory: 2 << 30}, "holds 2GiB of the 3GiB memory"},
-		"gpus":   {"gpus", "1", gpus(1), gpus(1), "holds 1 of the 1 gpus"},
-		"shares": {"gpus", "1", job.Resources{CPUs: 1, GPUShare: .75}, job.Resources{CPUs: 1, GPUShare: .5}, "holds 0.75 of the 1 gpus"},
+		"tasks":  {"tasks", "1", cpu, cpu, "holds 1 of at most 1 tasks"},
+		"cpus":   {"cpus", "3", job.Resources{CPUs: 2}, job.Resources{CPUs: 2}, "holds 2 of at most 3 cpus"},
+		"memory": {"memory", "3GiB", job.Resources{Memory: 2 << 30}, job.Resources{Memory: 2 << 30}, "holds 2GiB of at most 3GiB memory"},
+		"gpus":   {"gpus", "1", gpus(1), gpus(1), "holds 1 of at most 1 gpus"},
+		"shares": {"gpus", "1", job.Resources{CPUs: 1, GPUShare: .75}, job.Resources{CPUs: 1, GPUShare: .5}, "holds 0.75 of at most 1 gpus"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := limited(t, map[string]string{"per_user." + c.limit: c.value})
@@ -64,18 +64,18 @@ func TestLimitsOfAUser(t *testing.T) {
 			}
 			r.round(exited(a, 0))
 			if _, ok := r.taken("ada", c.over); !ok {
-				t.Fatal("what was held was not given back")
+				t.Fatal("the end of a task did not lower the usage")
 			}
 		})
 	}
 }
 
-// A user who has just got what he may hold waits no longer for more: what was kept for
-// his older offer goes to the next at once.
-func TestNothingIsKeptForAUserAtHisLimit(t *testing.T) {
+// When a user reaches the limit, the user's other offers are declined, and what was held back for them is free for the
+// next offer at once.
+func TestNothingIsHeldBackForAUserAtTheLimit(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.tasks": "1"})
 	if _, ok := r.taken("cyd", gpus(1)); !ok {
-		t.Fatal("an empty host took nothing")
+		t.Fatal("an empty host accepted nothing")
 	}
 	waits := func(id uint64, user string, need job.Resources, age time.Duration) lease.Offer {
 		m := offer(id, attempt(id, 1), need)
@@ -84,12 +84,12 @@ func TestNothingIsKeptForAUserAtHisLimit(t *testing.T) {
 	}
 	r.says(amy, waits(10, "ada", gpus(2), time.Hour), waits(11, "bea", gpus(1), time.Minute))
 	if got := got[lease.Commit](r.host, amy); len(got) != 0 {
-		t.Fatalf("took %+v, where two GPUs are kept for the first", got)
+		t.Fatalf("committed %+v, but two GPUs are held back for the first offer", got)
 	}
 	r.says(amy, waits(12, "ada", cpu, time.Second))
 	commits := got[lease.Commit](r.host, amy)
 	if len(commits) != 2 || commits[0].Offer != 12 || commits[1].Offer != 11 {
-		t.Fatalf("took %+v, want what ada asked for last and what bea waits for", commits)
+		t.Fatalf("committed %+v, want ada's last offer and bea's", commits)
 	}
 	if d := one[lease.Decline](r.host, amy); d.Offer != 10 || d.Reason.Word != job.ReasonQuota {
 		t.Errorf("declined %+v, want offer 10 for the quota", d)
@@ -98,36 +98,35 @@ func TestNothingIsKeptForAUserAtHisLimit(t *testing.T) {
 
 func TestLimitsOfOneUser(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.gpus": "0", "per_user.tasks": "2", "users.ada.gpus": "1", "users.a.b.tasks": "0"})
-	r.wantQuota("bea", gpus(1), "holds 0 of the 0 gpus")
+	r.wantQuota("bea", gpus(1), "holds 0 of at most 0 gpus")
 	if _, ok := r.taken("ada", gpus(1)); !ok {
-		t.Fatal("not taken by whom more is allowed")
+		t.Fatal("a user with a higher limit was refused")
 	}
 	if _, ok := r.taken("ada", cpu); !ok {
 		t.Fatal("two tasks are allowed")
 	}
-	r.wantQuota("ada", cpu, "holds 2 of the 2 tasks")
-	r.wantQuota("a.b", cpu, "holds 0 of the 0 tasks")
-	// More from now on.
+	r.wantQuota("ada", cpu, "holds 2 of at most 2 tasks")
+	r.wantQuota("a.b", cpu, "holds 0 of at most 0 tasks")
 	r.round(worker.LimitsChanged{Limits: limits(t, nil)})
 	if _, ok := r.taken("ada", cpu); !ok {
-		t.Fatal("a limit that is gone holds")
+		t.Fatal("refused after the limit was removed")
 	}
 }
 
-// What a user holds outlives the daemon; what was only reserved does not.
+// A restart of the daemon keeps the usage of running tasks and drops reservations.
 func TestQuotaAfterARestart(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.tasks": "1"})
 	a, _ := r.taken("ada", cpu)
 	r.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
 	r.s = r.meet(amy, 1)
-	r.wantQuota("ada", cpu, "holds 1 of the 1 tasks")
+	r.wantQuota("ada", cpu, "holds 1 of at most 1 tasks")
 	r.round(exited(a, 0))
 	r.n++
 	r.says(amy, offer(r.n, attempt(r.n, 1), cpu))
 	one[lease.Commit](r.host, amy)
 	r.pass(11 * time.Second) // nobody starts it
 	if _, ok := r.taken("ada", cpu); !ok {
-		t.Fatal("a reservation that lapsed counts")
+		t.Fatal("a lapsed reservation counts")
 	}
 }
 
@@ -148,7 +147,7 @@ func TestParseLimits(t *testing.T) {
 		"per_user.memory": "8", "per_user.cpus": "1.5", "all.gpus": "1", "": "",
 	} {
 		if err := worker.CheckLimit(name, value); err == nil {
-			t.Errorf("%s=%s is taken", name, value)
+			t.Errorf("%s=%s is accepted", name, value)
 		}
 	}
 }

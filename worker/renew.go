@@ -1,6 +1,6 @@
 package worker
 
-// Leases: the newest owner of each journal group (R2), and the renewal of the lease with it (R3, R5).
+// Leases: the newest owner of each journal group (R2), and the renewal of the lease with that owner (R3, R5).
 
 import (
 	"cmp"
@@ -13,28 +13,28 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// leases are the journal groups that have tasks here or offered some.
+// leases holds the journal groups that have tasks here or have offered some.
 type leases struct {
 	cfg      *Config
 	turn     *turn
 	ledger   *ledger
 	sessions *sessions
 	reports  *reports
-	chance   *rand.Rand
+	random   *rand.Rand
 	groups   map[job.Group]*group
 
-	renewals []lease.Renew            // sent after the events of this turn
-	signals  []SignalTo               // wait until a newer epoch is on disk
-	extends  map[job.Attempt]BootTime // likewise
+	renewals []lease.Renew            // to send at the end of this turn
+	signals  []SignalTo               // to send when a newer epoch is on disk
+	extends  map[job.Attempt]BootTime // to carry out when a newer epoch is on disk
 }
 
-// command admits a command under an epoch, or answers it with Stale (R2). A newer epoch is written down; what follows
-// from it waits for that.
-func (l *leases) command(now Moment, from job.Peer, id job.Group, epoch lease.Epoch) (*group, bool) {
+// checkEpoch returns the group of a command. If the epoch of the command is old, it answers with Stale and returns false
+// (R2). A newer epoch is written to disk, and the effects of the command wait for that.
+func (l *leases) checkEpoch(now Moment, from job.Peer, id job.Group, epoch lease.Epoch) (*group, bool) {
 	g := l.groups[id]
 	if g == nil {
 		if len(l.groups) >= maxGroups {
-			l.turn.log(slog.LevelWarn, "command of a group beyond the bound", slog.String("group", id.String()), slog.String("peer", string(from)))
+			l.turn.log(slog.LevelWarn, "command ignored: too many journal groups", slog.String("group", id.String()), slog.String("peer", string(from)))
 			return nil, false
 		}
 		g = newGroup(id)
@@ -48,36 +48,36 @@ func (l *leases) command(now Moment, from job.Peer, id job.Group, epoch lease.Ep
 		g.epoch = epoch
 		l.sessions.own(g, from)
 		l.ledger.epoch(g)
-		l.greet(now, g)
+		l.resync(now, g)
 	case g.owner == "":
 		l.sessions.own(g, from)
-		l.greet(now, g)
+		l.resync(now, g)
 	}
 	return g, true
 }
 
-// stale answers a command under an older epoch.
+// stale answers a command with an old epoch.
 func (l *leases) stale(to job.Peer, g *group) {
 	l.turn.send(to, lease.Stale{Group: g.id, Epoch: g.epoch, Owner: g.owner})
 }
 
-// owns takes which groups a scheduler owns.
+// owns handles an Owns: the groups that a scheduler owns.
 func (l *leases) owns(now Moment, from job.Peer, m lease.Owns) {
 	for _, ge := range m.Groups {
-		g, ok := l.command(now, from, ge.Group, ge.Epoch)
+		g, ok := l.checkEpoch(now, from, ge.Group, ge.Epoch)
 		if !ok {
 			continue
 		}
-		if g.owner != from { // an epoch has one owner: the one that came first
+		if g.owner != from { // an epoch has one owner, the first that used it here
 			l.turn.log(slog.LevelWarn, "another member claims the epoch of a group's owner",
 				slog.String("group", ge.Group.String()), slog.String("peer", string(from)))
 			continue
 		}
-		l.greet(now, g)
+		l.resync(now, g)
 	}
 }
 
-// of are the groups that a peer is known to own, in order.
+// of returns the groups that a peer owns, sorted.
 func (l *leases) of(p job.Peer) []*group {
 	var out []*group
 	for _, g := range l.groups {
@@ -89,12 +89,12 @@ func (l *leases) of(p job.Peer) []*group {
 	return out
 }
 
-// greet tells the owner of a group, once in a session, what it has not acknowledged, and asks for renewal.
-func (l *leases) greet(now Moment, g *group) {
-	if g.greeted || !l.sessions.connected(g.owner) {
+// resync sends the owner of a group all events that it has not acknowledged, and a Renew. It does so once per session.
+func (l *leases) resync(now Moment, g *group) {
+	if g.resynced || !l.sessions.connected(g.owner) {
 		return
 	}
-	g.greeted = true
+	g.resynced = true
 	for _, a := range inOrder(g.kept) {
 		a.told = a.rec.AckedN
 		l.reports.tell(a)
@@ -102,16 +102,16 @@ func (l *leases) greet(now Moment, g *group) {
 	l.renew(now, g)
 }
 
-// renew asks the owner of a group to extend the lease. Without a live lease the session is drawn anew, so that no answer
-// to an earlier request and no Start of an earlier session can count (R5).
+// renew asks the owner of a group to extend the lease. If no lease is live, it uses a new session id. So neither an
+// answer to an earlier request nor a Start of an earlier session can count (R5).
 func (l *leases) renew(now Moment, g *group) {
 	if !l.sessions.connected(g.owner) {
-		return // greet asks as soon as it is
+		return // resync asks once there is a session
 	}
 	s := &g.session
-	pause := l.pace(g)
+	pause := l.renewInterval(g)
 	if !g.holds(now) {
-		s.id = l.draw(s.id)
+		s.id = l.newSession(s.id)
 		s.outstanding = s.outstanding[:0]
 		pause = min(pause, retryRenew)
 	}
@@ -133,27 +133,27 @@ func (l *leases) renew(now Moment, g *group) {
 	l.renewIn(now, g, pause)
 }
 
-// renewIn sets when the next renewal is asked for, a little earlier by chance so that the groups do not all ask at once;
-// it replaces what was set before.
+// renewIn sets when to ask for the next renewal, in place of what was set before. It subtracts up to a tenth at random,
+// so that not all groups ask at once.
 func (l *leases) renewIn(now Moment, g *group, after time.Duration) {
-	after = time.Duration(float64(after) * (1 - l.chance.Float64()/10))
+	after = time.Duration(float64(after) * (1 - l.random.Float64()/10))
 	g.next = now.Boot.Add(after)
 	l.turn.timers.stop(g.timer)
 	g.timer = l.turn.timers.set(g.next, func(now Moment) { l.renew(now, g) })
 }
 
-// draw gives a session that is neither zero nor the one before.
-func (l *leases) draw(before lease.Session) lease.Session {
+// newSession returns a random session id that is neither zero nor the given one.
+func (l *leases) newSession(before lease.Session) lease.Session {
 	for {
-		if s := lease.Session(l.chance.Uint64()); s != 0 && s != before {
+		if s := lease.Session(l.random.Uint64()); s != 0 && s != before {
 			return s
 		}
 	}
 }
 
-// renewed takes the owner's answer. It returns the group, or nil if the answer does not count.
+// renewed handles the owner's answer to a Renew. It returns the group, or nil if the answer does not count.
 func (l *leases) renewed(now Moment, from job.Peer, m lease.Renewed) *group {
-	g, ok := l.command(now, from, m.Group, m.Epoch)
+	g, ok := l.checkEpoch(now, from, m.Group, m.Epoch)
 	if !ok {
 		return nil
 	}
@@ -165,14 +165,14 @@ func (l *leases) renewed(now Moment, from job.Peer, m lease.Renewed) *group {
 	s := &g.session
 	if !s.live {
 		s.live, s.anchor = true, clock
-		l.renewIn(now, g, l.pace(g))
+		l.renewIn(now, g, l.renewInterval(g))
 	}
 	s.anchor = max(s.anchor, clock)
 	return g
 }
 
-// pace is how often a live lease of the group is renewed.
-func (l *leases) pace(g *group) time.Duration {
+// renewInterval returns how often a live lease of the group is renewed.
+func (l *leases) renewInterval(g *group) time.Duration {
 	pause := lease.RenewEvery
 	for _, a := range g.running {
 		if !a.rec.Hold {
@@ -182,8 +182,8 @@ func (l *leases) pace(g *group) time.Duration {
 	return pause
 }
 
-// begin gives a started attempt its deadline. That counts from a renewal that may be old: the next is asked for well
-// before the task would get its TERM, so that an answer may be lost.
+// begin sets the deadline of an attempt that starts. The deadline counts from the last renewal, which may be some time
+// ago. So begin makes the next renewal early enough that one answer may be lost before the task gets TERM.
 func (l *leases) begin(now Moment, g *group, a *attempt) {
 	if a.rec.Hold {
 		return
@@ -195,7 +195,7 @@ func (l *leases) begin(now Moment, g *group, a *attempt) {
 	}
 }
 
-// keep moves the deadline of an attempt whose own lease has not run out; clock is of the Renew that was answered.
+// keep extends the deadline of an attempt, unless its lease has run out. The clock is that of the answered Renew.
 func (l *leases) keep(now Moment, g *group, a *attempt, clock BootTime) {
 	until := clock.Add(a.rec.Lease)
 	lapsed := a.deadline != 0 && now.Boot >= a.deadline
@@ -204,7 +204,7 @@ func (l *leases) keep(now Moment, g *group, a *attempt, clock BootTime) {
 	}
 	a.deadline = until
 	switch {
-	case a.phase == starting: // its Start will carry the deadline
+	case a.phase == starting: // the driver gets the deadline with the start
 	case g.unsaved:
 		if l.extends == nil {
 			l.extends = map[job.Attempt]BootTime{}
@@ -215,7 +215,7 @@ func (l *leases) keep(now Moment, g *group, a *attempt, clock BootTime) {
 	}
 }
 
-// signal has a running attempt signalled, once the epoch of the command is on disk.
+// signal sends a signal to a running attempt once the epoch of the command is on disk.
 func (l *leases) signal(g *group, a *attempt, number int) {
 	s := SignalTo{Attempt: a.rec.Attempt, Number: number}
 	switch {
@@ -226,7 +226,7 @@ func (l *leases) signal(g *group, a *attempt, number int) {
 	}
 }
 
-// saved does what waited for newer epochs to be on disk.
+// saved does what had to wait until newer epochs were on disk.
 func (l *leases) saved() {
 	l.turn.out.Signal = append(l.turn.out.Signal, l.signals...)
 	for a, t := range l.extends {

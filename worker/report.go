@@ -7,23 +7,23 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// reports sends what schedulers have to know.
+// reports sends events, declines and availability to schedulers.
 type reports struct {
 	turn     *turn
 	declines []decline
-	seq      uint64 // of the newest news of what is free
-	sent     BootTime
-	waiting  bool // for the timer that sends the next
+	seq      uint64   // number of the newest Availability
+	sent     BootTime // when it was sent
+	waiting  bool     // a timer is set, and none is sent before it fires
 }
 
-// decline is a Decline on its way.
+// decline is a Decline that is not sent yet.
 type decline struct {
 	to  job.Peer
 	msg lease.Decline
 }
 
-// states are the states that an attempt has passed through, one per event; the number of an event is its place, counted
-// from 1. They follow from the record alone, so a restarted worker numbers them the same.
+// states returns the states that an attempt has passed through, one for each event. The number of an event is its index
+// in this list plus 1. The list depends only on the record, so a restarted worker uses the same numbers.
 func states(rec *lease.Record) []job.State {
 	all := make([]job.State, 1, 4)
 	all[0] = job.Starting
@@ -42,7 +42,7 @@ func states(rec *lease.Record) []job.State {
 // tell sends the owner the events that are on disk and were not sent in this session.
 func (r *reports) tell(a *attempt) {
 	g := a.group
-	if a.dirty || !g.greeted || a.told >= a.rec.EventN {
+	if a.dirty || !g.resynced || a.told >= a.rec.EventN {
 		return
 	}
 	base := lease.Event{Attempt: a.rec.Attempt, Group: a.rec.Group, Devices: a.rec.Devices}
@@ -75,23 +75,23 @@ func (r *reports) retell(a *attempt) {
 	r.tell(a)
 }
 
-// detail tells the owner what keeps an attempt from starting. It is the first event again with a sentence in it, which
-// is not kept on disk: the next sentence is newer.
+// detail tells the owner what an attempt waits for before it starts. It repeats the first event with a new detail. The
+// detail is not saved on disk, because it is soon out of date.
 func (r *reports) detail(a *attempt, text string) {
 	if text == "" || a.rec.PID > 0 || a.rec.Exit != nil {
 		return
 	}
 	a.detail = lease.Clip(text)
-	if !a.group.greeted || a.told == 0 {
-		return // the first event will have it
+	if !a.group.resynced || a.told == 0 {
+		return // the first event will contain it
 	}
 	r.turn.send(a.group.owner, lease.Event{
 		Attempt: a.rec.Attempt, Group: a.rec.Group, N: 1, State: job.Starting, Devices: a.rec.Devices, Detail: a.detail,
 	})
 }
 
-// decline refuses an offer, with never for good. It is sent when the offers of this turn are decided, so that what it
-// says about free resources is true.
+// decline declines an offer; with never, for good. The message is sent once all offers of this turn are decided, so that
+// it says correctly what is free.
 func (r *reports) decline(to job.Peer, m lease.Offer, why job.Reason, never bool) {
 	r.declines = append(r.declines, decline{to: to, msg: lease.Decline{
 		Offer: m.ID, Attempt: m.Attempt, Reason: why, Never: never,
@@ -106,9 +106,9 @@ func (r *reports) sendDeclines(a *account) {
 	r.declines = r.declines[:0]
 }
 
-// due says whether schedulers have to be told now what is free. If they were told a moment ago, it sets a timer.
+// due reports whether to send an Availability now. If one was sent less than announceEvery ago, it sets a timer instead.
 func (r *reports) due(now Moment, q *refusals) bool {
-	if r.waiting || !r.turn.announce && len(q.eased) == 0 {
+	if r.waiting || !r.turn.announce && len(q.pending) == 0 {
 		return false
 	}
 	if at := r.sent.Add(announceEvery); r.seq > 0 && now.Boot < at {
@@ -118,8 +118,8 @@ func (r *reports) due(now Moment, q *refusals) bool {
 	return true
 }
 
-// announce tells every scheduler what is free, if that has changed. Those that were refused for a user's quota hear in
-// the same message that the user may hold more.
+// announce sends an Availability to every scheduler if what is free has changed. The message also tells a refused
+// scheduler which users may hold more.
 func (r *reports) announce(now Moment, to []job.Peer, msg lease.Availability, q *refusals) {
 	all := r.turn.announce
 	r.turn.announce = false
@@ -129,7 +129,7 @@ func (r *reports) announce(now Moment, to []job.Peer, msg lease.Availability, q 
 			r.turn.send(p, msg)
 		}
 	}
-	if len(q.eased) > 0 { // more than one message holds
+	if len(q.pending) > 0 { // one message was not enough
 		r.again(now.Boot.Add(announceEvery))
 	}
 }

@@ -1,13 +1,13 @@
 package worker
 
-// Reservations: from the Commit to the Start, or to the lapse.
+// Reservations, from the Commit until they start or lapse.
 
 import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
-// reservations are the attempts that hold what an offer asks for, and are not started.
+// reservations handles the attempts that hold resources but are not started.
 type reservations struct {
 	turn     *turn
 	account  *account
@@ -17,14 +17,15 @@ type reservations struct {
 	attempts *attempts
 }
 
-// reserve turns an offer into a reservation, with the devices that are held for it. The Commit is sent once its record
-// is on disk.
+// reserve makes a reservation for an offer, with the devices that are held for it. The Commit is sent once the record of
+// the reservation is on disk (W2).
 func (r *reservations) reserve(o *offer, devices []string) *attempt {
 	r.queue.reserve(o)
 	return r.attempts.reserve(o, devices)
 }
 
-// commit answers an offer whose reservation is on disk. From the first time on, the reservation lapses.
+// commit sends the Commit for an offer whose reservation is on disk. The first Commit sets the timer with which the
+// reservation lapses.
 func (r *reservations) commit(now Moment, a *attempt) {
 	o, g := a.offer, a.group
 	var id lease.Session
@@ -49,8 +50,8 @@ func (r *reservations) commit(now Moment, a *attempt) {
 	})
 }
 
-// again finds the place of a reservation that has lapsed, if it is still free, or says why there is none. An attempt that
-// was never committed in this life of the daemon has no place.
+// again reserves resources for a Start whose reservation has lapsed. If it cannot, it returns why. It does so only if
+// this run of the daemon has sent a Commit for the attempt.
 func (r *reservations) again(from job.Peer, m lease.Start, closed job.Reason) (*attempt, string) {
 	o := r.queue.lapsed[m.Attempt]
 	if o == nil || o.key != (offerKey{from, m.Offer}) {
@@ -70,15 +71,15 @@ func (r *reservations) again(from job.Peer, m lease.Start, closed job.Reason) (*
 	return r.reserve(o, devices), ""
 }
 
-// undo gives back what a reservation holds, and forgets it.
+// undo frees what a reservation holds, and drops its attempt.
 func (r *reservations) undo(a *attempt) {
-	r.account.give(&a.rec)
+	r.account.release(&a.rec)
 	r.turn.timers.stop(a.lapse)
 	r.queue.forget(a.offer)
 	r.attempts.drop(a)
 }
 
-// release takes back an offer, wherever it has come to.
+// release handles a Release: it withdraws an offer, whatever its state.
 func (r *reservations) release(from job.Peer, m lease.Release) {
 	o := r.queue.offers[offerKey{from, m.Offer}]
 	if o == nil {

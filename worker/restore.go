@@ -1,13 +1,13 @@
 package worker
 
-// Restart and views: what the ledger on disk says, and what people see of a worker.
+// Loading the ledger after a restart, and the views of a worker for people.
 
 import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
-// Restore takes up what an earlier life of the daemon has written. It comes before the first event; Adopted follows.
+// Restore loads what an earlier run of the daemon has written. It is called before the first event, which is Adopted.
 func (c *Core) Restore(records []lease.Record, epochs []lease.GroupEpoch) {
 	groups := c.leases.groups
 	for _, e := range epochs {
@@ -22,24 +22,24 @@ func (c *Core) Restore(records []lease.Record, epochs []lease.GroupEpoch) {
 			g = newGroup(rec.Group)
 			groups[rec.Group] = g
 		}
-		if g.epoch.Less(rec.Epoch) { // a lost write cannot lower what was acted on
+		if g.epoch.Less(rec.Epoch) { // the worker has acted under this epoch, even if the epoch itself is not on disk
 			g.epoch, g.owner = rec.Epoch, ""
 		}
 		if rec.Epoch == g.epoch && g.owner == "" {
 			g.owner = rec.Owner
 		}
-		if g.hint == "" || newest[g].Less(rec.Epoch) { // most likely the same daemon, started anew
-			g.hint, newest[g] = rec.Owner, rec.Epoch
+		if g.lastOwner == "" || newest[g].Less(rec.Epoch) { // the present owner is most likely the same daemon
+			g.lastOwner, newest[g] = rec.Owner, rec.Epoch
 		}
 		c.attempts.restore(g, rec)
 	}
 	for _, g := range groups {
-		c.sessions.follow(g)
+		c.sessions.update(g)
 	}
-	c.account.touch()
+	c.account.freeChanged()
 }
 
-// Attempts are the records of all attempts that are reserved, run, or are not yet acknowledged.
+// Attempts returns the records of all attempts that are reserved, run, or are not acknowledged yet.
 func (c *Core) Attempts() []lease.Record {
 	var out []lease.Record
 	for _, a := range inOrder(c.attempts.by) {
@@ -48,22 +48,22 @@ func (c *Core) Attempts() []lease.Record {
 	return out
 }
 
-// View is a worker at one moment, for people.
+// View is the state of a worker at one moment, for people.
 type View struct {
 	Profile     lease.Profile
 	Free        lease.Free
 	Draining    Drain
-	Closed      job.Reason          // why nothing is given away, if so
-	Queued      int                 // offers that wait
-	Running     int                 // attempts
-	Holders     map[string][]string // GPU UUID to attempts
-	Quarantined map[string]string   // GPU UUID to why it is given to nobody
+	Closed      job.Reason          // why the host accepts no tasks, if so
+	Queued      int                 // queued offers
+	Running     int                 // running attempts
+	Holders     map[string][]string // attempts by the UUID of a GPU that they hold
+	Quarantined map[string]string   // why GPUs are in quarantine, by UUID
 }
 
-// View shows the worker as it is now.
+// View returns the present state of the worker.
 func (c *Core) View() View {
 	v := View{
-		Profile: c.cfg.Profile, Free: c.account.free(), Draining: c.drain.now, Closed: c.gate.closed(),
+		Profile: c.cfg.Profile, Free: c.account.free(), Draining: c.drain.now, Closed: c.availability.closed(),
 		Queued: c.queue.waiting, Holders: map[string][]string{}, Quarantined: c.health.quarantined(),
 	}
 	for _, a := range inOrder(c.attempts.by) {

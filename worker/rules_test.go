@@ -1,6 +1,6 @@
 package worker_test
 
-// The rules of durability as far as a worker keeps them, by number.
+// The safety rules of docs/protocol.md, as far as a worker has to keep them.
 
 import (
 	"slices"
@@ -12,8 +12,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// R1 is the owner's, but a worker starts nothing by itself: a commit alone never
-// becomes a task.
+// R1 is a rule for the owner. The worker's part is that it starts nothing without a Start.
 func TestR1CommitAloneStartsNothing(t *testing.T) {
 	h := newHost(t, config(0))
 	h.meet(amy, 1)
@@ -58,7 +57,7 @@ func TestR2OlderEpochIsStale(t *testing.T) {
 				t.Fatalf("stale = %+v, want epoch 1.5 of bob", stale)
 			}
 			if len(e.Start)+len(e.Stop)+len(e.Signal)+len(e.Extend) > 0 || len(h.records) != before {
-				t.Fatalf("acted on an old owner's word: %+v", e)
+				t.Fatalf("obeyed an old owner: %+v", e)
 			}
 		})
 	}
@@ -86,14 +85,14 @@ func TestR2EpochIsOnDiskBeforeAnythingIsDone(t *testing.T) {
 	if h.epochs[group] != epoch(5) || len(e.Extend) != 1 {
 		t.Fatalf("after the disk is back: epoch %v, extended %v", h.epochs[group], e.Extend)
 	}
-	// A restart remembers it.
+	// The epoch survives a restart.
 	h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42})
 	h.round(worker.Up{Peer: amy})
 	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
 	one[lease.Stale](h, amy)
 }
 
-func TestR3DeadlineIsAnchoredAtTheAsking(t *testing.T) {
+func TestR3DeadlineCountsFromTheRequest(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	task := h.run(amy, 1, attempt(1, 1), s, cpu)
@@ -105,12 +104,12 @@ func TestR3DeadlineIsAnchoredAtTheAsking(t *testing.T) {
 	if !slices.Equal(r.Live, []job.Attempt{attempt(1, 1)}) || r.Session != s || r.Store != store {
 		t.Fatalf("renew = %+v", r)
 	}
-	h.jump(20 * time.Second) // the owner takes its time
+	h.jump(20 * time.Second) // the answer is slow
 	e := h.says(amy, answerTo(r, 1, true))
 	if want := worker.BootTime(r.Clock).Add(job.DefaultLease); e.Extend[attempt(1, 1)] != want {
 		t.Fatalf("extended to %v, want %v", e.Extend, want)
 	}
-	// The same answer again is of no request that is open.
+	// The same answer again does not count.
 	h.jump(time.Second)
 	if e = h.says(amy, answerTo(r, 1, true)); len(e.Extend) > 0 {
 		t.Fatal("an answer counted twice")
@@ -130,8 +129,8 @@ func TestR3StartCarriesTheDeadlineOfTheLastRenewal(t *testing.T) {
 	}
 }
 
-// R4 is the owner's: it counts on no deadline lying further off than a lease
-// after the last renewal that it answered. So no lapsed one is ever moved.
+// R4 is a rule for the owner. It needs that no deadline is later than a lease after the last answered Renew. So a
+// deadline that has passed is never moved.
 func TestR4LapsedAttemptIsNotExtended(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
@@ -172,7 +171,7 @@ func TestR6TombstoneIsOnDiskBeforeTheAnswer(t *testing.T) {
 	if h.records[attempt(1, 1)].Phase != lease.PhaseRefused {
 		t.Fatal("no tombstone")
 	}
-	// It is never started after that, in this life or another.
+	// It is never started after that, not even after a restart.
 	h.says(amy, offer(1, attempt(1, 1), cpu))
 	one[lease.Decline](h, amy)
 	h.says(amy, start(1, attempt(1, 1), s, cpu))
@@ -190,7 +189,7 @@ func TestR6TombstoneIsOnDiskBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-func TestR6ReservedIsRefusedWhenAskedFor(t *testing.T) {
+func TestR6QueryRefusesAReservedAttempt(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), cpu))
@@ -199,9 +198,9 @@ func TestR6ReservedIsRefusedWhenAskedFor(t *testing.T) {
 		t.Fatal("not refused")
 	}
 	h.says(amy, lease.Ack{Attempt: attempt(1, 1), N: 1})
-	e := h.says(amy, start(1, attempt(1, 1), s, cpu)) // it lay in another stream
+	e := h.says(amy, start(1, attempt(1, 1), s, cpu)) // it arrives late
 	if len(e.Start) > 0 {
-		t.Fatal("started after it was proved that it never would be")
+		t.Fatal("started though the worker answered that it never would be")
 	}
 }
 
@@ -210,12 +209,12 @@ func TestR6AnotherStoreProvesNothing(t *testing.T) {
 	h.meet(amy, 1)
 	h.says(amy, lease.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(1), Store: "wiped"})
 	if ev := got[lease.Event](h, amy); len(ev)+len(h.records) > 0 {
-		t.Fatalf("spoke for another store: %+v", ev)
+		t.Fatalf("answered for another store: %+v", ev)
 	}
 }
 
-// R7 and R8 are the owner's: whatever it sends all the same finds the tombstone
-// or the record. An acknowledged attempt is not begun again either.
+// R7 and R8 are rules for the owner. If it breaks them, the worker still finds the tombstone or the record. An
+// acknowledged attempt is not started again either.
 func TestR7AcknowledgedAttemptIsNotBegunAgain(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
@@ -226,7 +225,7 @@ func TestR7AcknowledgedAttemptIsNotBegunAgain(t *testing.T) {
 		t.Fatalf("acknowledged, but kept: %v, forgotten %v", h.records, e.Forget)
 	}
 	if e = h.says(amy, start(1, attempt(1, 1), s, cpu)); len(e.Start) > 0 {
-		t.Fatal("begun again")
+		t.Fatal("started again")
 	}
 }
 
@@ -265,13 +264,13 @@ func TestR9StartIsIdempotent(t *testing.T) {
 	}
 	h.round(exited(a, 3))
 	got[lease.Event](h, amy)
-	h.jump(worker.SessionLease + time.Second) // even without a lease: it is known
+	h.jump(worker.SessionLease + time.Second) // a known attempt is answered even without a lease
 	if st := again(); !slices.Equal(st, []job.State{job.Failed}) {
 		t.Fatalf("answered %v, want FAILED", st)
 	}
 }
 
-func TestR3LateAnswerAnchorsTheSessionAtTheAsking(t *testing.T) {
+func TestR3SessionCountsFromTheRequest(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	h.pass(lease.RenewEvery)
@@ -286,11 +285,11 @@ func TestR3LateAnswerAnchorsTheSessionAtTheAsking(t *testing.T) {
 	if want := worker.BootTime(r.Clock).Add(job.DefaultLease); len(e.Start) != 1 || e.Start[0].Deadline != want {
 		t.Fatalf("start = %+v, want deadline %v", e.Start, want)
 	}
-	// A doubled answer says nothing any more, not even no.
+	// A duplicate answer does not count, not even if it refuses to keep the attempt.
 	if e = h.says(amy, answerTo(lease.Renew{
 		Group: group, Clock: r.Clock, Session: s, Live: []job.Attempt{attempt(1, 1)},
 	}, 1, false)); len(e.Stop) > 0 {
-		t.Fatal("a doubled answer counted")
+		t.Fatal("a duplicate answer counted")
 	}
 }
 
@@ -308,7 +307,7 @@ func TestStartOfAnotherOfferIsRefused(t *testing.T) {
 	}
 }
 
-// A task is not begun to be ended at once: R4 leaves no room to be generous.
+// A task whose lease would end soon is not started. R4 does not allow to let it run on.
 func TestR4StartNeedsEnoughOfTheLease(t *testing.T) {
 	for age, starts := range map[time.Duration]bool{5 * time.Second: true, 20 * time.Second: false} {
 		h := newHost(t, config(0))
@@ -326,8 +325,7 @@ func TestR4StartNeedsEnoughOfTheLease(t *testing.T) {
 	}
 }
 
-// TestWhatIsSynced holds the ledger to one wait for the disk in the life of a
-// task: before its process.
+// For a task the ledger is synced once, before the process is started.
 func TestWhatIsSynced(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
@@ -351,15 +349,15 @@ func TestWhatIsSynced(t *testing.T) {
 	h.says(amy, offer(2, two, cpu))
 	h.says(amy, start(2, two, s, cpu))
 	h.round(worker.DriverEvent{Attempt: two, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 126}})
-	wrote("end without a beginning, which only the loop may know", true)
+	wrote("end of an attempt that was never started, which the driver may not know", true)
 	h.says(amy, lease.Query{Attempt: attempt(3, 1), Group: group, Epoch: epoch(1), Store: store})
 	wrote("refusal", true)
 	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}})
 	wrote("epoch", true)
 }
 
-// A lease of 30 s that is nearly over when its task is to start: the renewal that
-// the commit has asked for is waited for, and the task is not refused.
+// A lease of 30 s is nearly over when its task is to start. The task waits for the answer to the Renew that the Commit
+// has caused, and is not refused.
 func TestStartWaitsForTheRenewalOfItsCommit(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
@@ -373,14 +371,14 @@ func TestStartWaitsForTheRenewalOfItsCommit(t *testing.T) {
 		t.Fatalf("started or refused before the answer: %+v", e)
 	}
 	if e := h.says(amy, m); len(e.Start) > 0 || len(got[lease.Event](h, amy)) > 0 {
-		t.Fatalf("the start said again: %+v", e)
+		t.Fatalf("started or refused after a second Start: %+v", e)
 	}
 	e := h.says(amy, answerTo(r, 1, true))
 	if len(e.Start) != 1 || e.Start[0].Deadline != worker.BootTime(r.Clock).Add(job.MinLease) {
 		t.Fatalf("start = %+v, want a deadline of %v", e.Start, worker.BootTime(r.Clock).Add(job.MinLease))
 	}
 
-	// Without an answer it is refused in the end, and nothing is held for it.
+	// If no answer comes, the attempt is refused in the end.
 	h = newHost(t, config(0))
 	s = h.meet(amy, 1)
 	h.jump(25 * time.Second)

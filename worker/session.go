@@ -1,7 +1,7 @@
 package worker
 
-// Sessions: with which schedulers there is one, and with whom one is wanted. Without a session the leases of an owner's
-// attempts run out.
+// Sessions: with which schedulers there is a session, and with which one is wanted. Without a session to their owner,
+// the leases of attempts run out.
 
 import (
 	"cmp"
@@ -11,26 +11,27 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// sessions are those that are open, and those that are wanted: with each owner of attempts that have something to tell.
+// sessions records the open sessions, and those that are wanted: one with each owner of an attempt that is not
+// acknowledged.
 type sessions struct {
-	self   job.Peer
-	peers  []job.Peer            // sorted
-	groups map[job.Peer]int      // groups with something to tell, by owner
-	wanted map[job.Peer]struct{} // as the last effects left it
-	moved  map[job.Peer]struct{} // whose count of groups came from or to nothing since
+	self    job.Peer
+	peers   []job.Peer            // peers with an open session, sorted
+	groups  map[job.Peer]int      // number of groups with unacknowledged attempts, by owner
+	wanted  map[job.Peer]struct{} // peers with a wanted session, as take last returned
+	changed map[job.Peer]struct{} // peers whose number in groups has become 0 or 1 since
 }
 
 func newSessions(self job.Peer) *sessions {
-	return &sessions{self: self, groups: map[job.Peer]int{}, wanted: map[job.Peer]struct{}{}, moved: map[job.Peer]struct{}{}}
+	return &sessions{self: self, groups: map[job.Peer]int{}, wanted: map[job.Peer]struct{}{}, changed: map[job.Peer]struct{}{}}
 }
 
-// open notes a session.
+// open records a session.
 func (s *sessions) open(p job.Peer) {
 	i, _ := slices.BinarySearch(s.peers, p)
 	s.peers = slices.Insert(s.peers, i, p)
 }
 
-// close forgets a session, and says whether there was one.
+// close drops a session, and reports whether there was one.
 func (s *sessions) close(p job.Peer) bool {
 	i, ok := slices.BinarySearch(s.peers, p)
 	if ok {
@@ -46,42 +47,43 @@ func (s *sessions) connected(p job.Peer) bool {
 
 // own makes a peer the owner of a group.
 func (s *sessions) own(g *group, p job.Peer) {
-	g.owner, g.greeted = p, false
-	s.follow(g)
+	g.owner, g.resynced = p, false
+	s.update(g)
 }
 
-// follow sees whether a session is wanted for a group: what it has to tell has changed, or its owner.
-func (s *sessions) follow(g *group) {
+// update recomputes with which peer a session is wanted for a group. It is called when the owner or the attempts of the
+// group have changed.
+func (s *sessions) update(g *group) {
 	var who job.Peer
 	if len(g.kept) > 0 {
-		who = cmp.Or(g.owner, g.hint)
+		who = cmp.Or(g.owner, g.lastOwner)
 	}
 	if who == s.self {
 		who = "" // the scheduler of this host needs no session
 	}
-	if who == g.sought {
+	if who == g.wantedPeer {
 		return
 	}
-	if g.sought != "" {
-		if s.groups[g.sought]--; s.groups[g.sought] == 0 {
-			delete(s.groups, g.sought)
-			s.moved[g.sought] = struct{}{}
+	if g.wantedPeer != "" {
+		if s.groups[g.wantedPeer]--; s.groups[g.wantedPeer] == 0 {
+			delete(s.groups, g.wantedPeer)
+			s.changed[g.wantedPeer] = struct{}{}
 		}
 	}
 	if who != "" {
 		if s.groups[who]++; s.groups[who] == 1 {
-			s.moved[who] = struct{}{}
+			s.changed[who] = struct{}{}
 		}
 	}
-	g.sought = who
+	g.wantedPeer = who
 }
 
-// take returns with whom a session is wanted, and is wanted no longer, since it was last called.
+// take returns the peers with which a session has become wanted, or unwanted, since the last call.
 func (s *sessions) take() (want, unwant []job.Peer) {
-	if len(s.moved) == 0 {
+	if len(s.changed) == 0 {
 		return nil, nil
 	}
-	for _, p := range slices.Sorted(maps.Keys(s.moved)) {
+	for _, p := range slices.Sorted(maps.Keys(s.changed)) {
 		_, wanted := s.wanted[p]
 		switch needed := s.groups[p] > 0; {
 		case needed && !wanted:
@@ -92,6 +94,6 @@ func (s *sessions) take() (want, unwant []job.Peer) {
 			unwant = append(unwant, p)
 		}
 	}
-	clear(s.moved)
+	clear(s.changed)
 	return want, unwant
 }

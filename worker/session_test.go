@@ -1,6 +1,6 @@
 package worker_test
 
-// R5: a Start or a renewal that was delayed by minutes counts for nothing.
+// R5: a Start or an answer to a Renew that was delayed by minutes does not count.
 
 import (
 	"slices"
@@ -22,7 +22,7 @@ func TestR5SessionIsFreshWhenNoLeaseIsLive(t *testing.T) {
 	if first.Session == second.Session || first.Session == 0 || second.Session == 0 {
 		t.Fatalf("sessions %v and %v of two requests without a lease", first.Session, second.Session)
 	}
-	// The late answer to the first makes no lease.
+	// A late answer to the first request does not begin a lease.
 	h.says(amy, answerTo(first, 1, true))
 	h.says(amy, offer(1, attempt(1, 1), cpu))
 	if c := one[lease.Commit](h, amy); c.Session != 0 {
@@ -39,8 +39,8 @@ func TestR5SessionIsFreshWhenNoLeaseIsLive(t *testing.T) {
 	}
 }
 
-// The daemon is stopped (SIGSTOP) for longer than a lease: all that lay in its
-// queues meanwhile must count for nothing, though no timer has fired.
+// The daemon is stopped (SIGSTOP) for longer than a lease. Messages that waited in its queues must not count, although
+// no timer has fired.
 func TestR5LapseIsSeenBeforeStartAndRenewed(t *testing.T) {
 	for _, first := range []string{"start", "renewed"} {
 		t.Run(first, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestR5LapseIsSeenBeforeStartAndRenewed(t *testing.T) {
 			}
 			e := h.says(amy, msgs...)
 			if len(e.Start) > 0 {
-				t.Fatal("a delayed start fired")
+				t.Fatal("a delayed Start started a task")
 			}
 			if ev := one[lease.Event](h, amy); ev.Refused == "" {
 				t.Fatalf("event %+v, want a refusal", ev)
@@ -88,7 +88,7 @@ func TestR5StartOfAnotherSessionIsRefused(t *testing.T) {
 	}
 }
 
-// A task that outlives its session by far gives no cover to a late start.
+// A running task with a longer lease does not make a late Start valid.
 func TestR5LongLeaseDoesNotKeepASession(t *testing.T) {
 	for name, long := range map[string]func(*job.Spec){
 		"lease of a day": func(s *job.Spec) { s.Lease = job.Duration(24 * time.Hour) },
@@ -102,7 +102,7 @@ func TestR5LongLeaseDoesNotKeepASession(t *testing.T) {
 			m := start(1, attempt(1, 1), s, cpu)
 			long(&m.Spec)
 			if e := h.says(amy, m); len(e.Start) > 0 {
-				t.Fatal("a start of a lapsed session fired")
+				t.Fatal("a Start of a lapsed session started a task")
 			}
 			if one[lease.Event](h, amy).Refused == "" {
 				t.Fatal("not refused")
@@ -141,7 +141,7 @@ func TestR5RenewedOfAnotherSessionIsNoLease(t *testing.T) {
 	}
 }
 
-// The disk comes back after the lease is over: what waited for it is not begun.
+// The disk works again only after the lease is over. The task that waited for it is not started.
 func TestR5LapseWhileTheDiskFails(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
@@ -150,11 +150,11 @@ func TestR5LapseWhileTheDiskFails(t *testing.T) {
 	h.says(amy, offer(2, attempt(2, 1), cpu))
 	m := start(1, attempt(1, 1), s, cpu)
 	m.Spec.Partition = "hold"
-	h.says(amy, m) // not tried again yet
+	h.says(amy, m) // the write is not repeated yet
 	h.failing = false
 	h.jump(worker.SessionLease)
 	if e := h.round(); len(e.Start) > 0 {
-		t.Fatal("begun without a lease")
+		t.Fatal("started without a lease")
 	}
 	if one[lease.Event](h, amy).Refused == "" {
 		t.Fatal("not refused")

@@ -1,6 +1,6 @@
 package worker
 
-// Start: how a reservation becomes an attempt, in two steps with the word of the host's policy between them.
+// Start: how a reserved attempt is started, in two steps. Between them the host's policy decides.
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// starts carries out the Starts of owners.
+// starts handles the Starts of owners.
 type starts struct {
 	cfg          *Config
 	turn         *turn
@@ -20,16 +20,16 @@ type starts struct {
 	leases       *leases
 	attempts     *attempts
 	reservations *reservations
-	drain        *drainage
-	gate         *gate
+	drain        *drainState
+	availability *availability
 }
 
 const tooLateWhy = "too little of the lease is left"
 
-// start turns a reservation into an attempt once the host's policy has admitted it. A known attempt is answered with its
-// state (R9); one that may not start leaves a tombstone.
+// start handles a Start: it asks the host's policy about the attempt. For an attempt that was started before, it reports
+// the state (R9). An attempt that may not start gets a tombstone.
 func (s *starts) start(now Moment, from job.Peer, m lease.Start) {
-	g, ok := s.leases.command(now, from, m.Group, m.Epoch)
+	g, ok := s.leases.checkEpoch(now, from, m.Group, m.Epoch)
 	if !ok {
 		return
 	}
@@ -40,25 +40,25 @@ func (s *starts) start(now Moment, from job.Peer, m lease.Start) {
 	}
 	why := s.mayStart(now, g, m)
 	if why == "" && a == nil {
-		a, why = s.reservations.again(from, m, s.gate.closed())
+		a, why = s.reservations.again(from, m, s.availability.closed())
 	}
 	switch {
 	case why != "":
 	case a.offer.key != (offerKey{from, m.Offer}):
-		why = "the start names another offer than was committed"
-	case a.rec.User != m.User: // the quota of the first was looked at, not the other's
-		why = "the start names another user than was committed"
+		why = "the start names another offer than the committed one"
+	case a.rec.User != m.User: // the quota of the offer's user was checked
+		why = "the start names another user than the committed offer"
 	}
 	switch {
 	case why != "":
 		s.attempts.tombstone(g, m.Attempt, why)
-	case a.phase == asked: // the policy has its spec; only what is newer counts
+	case a.phase == asked: // the policy is being asked already
 		a.start.Epoch, a.start.Session = m.Epoch, m.Session
 	default:
 		m.Spec.Resources = a.rec.Need
 		a.start = &m
 		a.move(s.turn, asked)
-		// From here on the answer alone ends the reservation.
+		// From here on only the answer of the policy ends the reservation.
 		s.queue.forget(a.offer)
 		s.turn.timers.stop(a.lapse)
 		if tooLate(now, g, m) {
@@ -73,13 +73,12 @@ func (s *starts) askPolicy(a *attempt) {
 	s.turn.out.Admit = append(s.turn.out.Admit, Admission{Attempt: a.rec.Attempt, User: a.rec.User, Spec: a.start.Spec})
 }
 
-// tooLate says that too little of the lease is left: the task would get its TERM at once.
+// tooLate reports whether so little of the lease is left that the task would soon get TERM.
 func tooLate(now Moment, g *group, m lease.Start) bool {
 	return m.Spec.Partition != "hold" && g.session.anchor.Add(m.Spec.LeaseOr()).Sub(now.Boot) < minStart
 }
 
-// awaitLease has a start wait for the answer to a renewal: the one that its Commit asked for is still on its way, or none
-// was asked for since the lease was young.
+// awaitLease lets a Start wait for the answer to a Renew. The Commit may have sent one; otherwise awaitLease does.
 func (s *starts) awaitLease(now Moment, a *attempt) {
 	g := a.group
 	g.late = append(g.late, a)
@@ -96,7 +95,7 @@ func (s *starts) awaitLease(now Moment, a *attempt) {
 	})
 }
 
-// resume goes on with the starts that waited for a renewal.
+// resume continues the Starts that waited for a renewal.
 func (s *starts) resume(now Moment, g *group) {
 	g.late = slices.DeleteFunc(g.late, func(a *attempt) bool {
 		switch {
@@ -110,8 +109,8 @@ func (s *starts) resume(now Moment, g *group) {
 	})
 }
 
-// admitted starts an attempt, or leaves its tombstone. Time has passed since its Start was looked at: the lease and the
-// owner are looked at again (R2, R5).
+// admitted starts an attempt that the policy has admitted, or gives it a tombstone. Time has passed since the Start
+// arrived, so it checks the lease and the owner again (R2, R5).
 func (s *starts) admitted(now Moment, e Admitted) {
 	a := s.attempts.by[e.Attempt]
 	if a == nil || a.phase != asked {
@@ -126,7 +125,7 @@ func (s *starts) admitted(now Moment, e Admitted) {
 	case e.Refused != "":
 		why = "not admitted: " + e.Refused
 	case m.Epoch.Less(g.epoch):
-		why = "the owner of its job was followed by another before it started"
+		why = "its job got a new owner before it started"
 	}
 	if why != "" {
 		s.attempts.tombstone(g, m.Attempt, why)
@@ -138,12 +137,12 @@ func (s *starts) admitted(now Moment, e Admitted) {
 	a.rec.Lease, a.rec.Hold = m.Spec.LeaseOr(), m.Spec.Partition == "hold"
 	a.rec.EventN, a.rec.Recorded = 1, now.Wall
 	g.running[m.Attempt], g.kept[m.Attempt] = a, a
-	s.sessions.follow(g)
+	s.sessions.update(g)
 	s.ledger.put(a)
 	s.leases.begin(now, g, a)
 }
 
-// mayStart says why a Start is not obeyed; empty if it is. Whether the lease still lives is looked at here and now (R5).
+// mayStart returns why a Start is refused, or "" if it is not. It checks that the lease is live now (R5).
 func (s *starts) mayStart(now Moment, g *group, m lease.Start) string {
 	switch {
 	case s.drain.now.On:

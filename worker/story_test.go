@@ -1,7 +1,7 @@
 package worker_test
 
-// The stories in testdata, in the language of package stories: the host that they are told of, and what its turns show.
-// -update writes the outcomes.
+// The stories in testdata, in the language of package stories: a host, and the text that shows its turns. The flag
+// -update writes the present outcomes into the files.
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-var update = flag.Bool("update", false, "write what the stories say now")
+var update = flag.Bool("update", false, "write the present outcomes into the stories")
 
 func TestStories(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -41,19 +41,19 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// story is a host, and names for what it and its schedulers draw.
+// story is a host with names for its attempts, offers and sessions.
 type story struct {
 	*host
 	t        *testing.T
 	out      strings.Builder
-	polled   bool // the command has shown it once
+	polled   bool // the present command has shown a poll
 	began    worker.Moment
 	jobs     map[string]job.Attempt // the newest attempt of each
 	ids      map[job.ID]string
 	offers   map[string]uint64                  // the newest, by "peer job"
 	renewals map[job.Peer]lease.Renew           // the newest
-	sessions []lease.Session                    // in the order in which they were drawn
-	running  map[job.Attempt]worker.DriverEvent // in the driver
+	sessions []lease.Session                    // in the order in which they were made
+	running  map[job.Attempt]worker.DriverEvent // tasks in the driver
 }
 
 func newStory(t *testing.T) *story {
@@ -80,7 +80,7 @@ func (s *story) do(c stories.Command) string {
 
 func (s *story) printf(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
 
-// attempt is the newest attempt of a job; n=2 makes it the second.
+// attempt returns the newest attempt of a job; n=2 makes it the second.
 func (s *story) attempt(c stories.Command, name string) job.Attempt {
 	a, ok := s.jobs[name]
 	if !ok {
@@ -107,7 +107,7 @@ func (s *story) names(attempts []job.Attempt) string {
 	return strings.Join(out, ",")
 }
 
-// session names a session by its place among all that were drawn: s1 is the first.
+// session names a session by its number: s1 is the first.
 func (s *story) session(id lease.Session) string {
 	if id == 0 {
 		return "none"
@@ -120,7 +120,7 @@ func (s *story) session(id lease.Session) string {
 	return fmt.Sprintf("s%d", i+1)
 }
 
-// since is a moment of the lease clock, as time since the story began.
+// since converts a reading of the lease clock to the time since the story began.
 func (s *story) since(at worker.BootTime) time.Duration {
 	return at.Sub(s.began.Boot).Round(time.Millisecond)
 }
@@ -132,7 +132,7 @@ func on(devices []string) string {
 	return " on " + strings.Join(devices, ",")
 }
 
-// turned writes what a turn has written and wants done.
+// turned writes the writes and the effects of a turn.
 func (s *story) turned(w worker.Writes, e worker.Effects) {
 	if !w.Empty() {
 		s.printf("%s", s.writesText(w))
@@ -171,7 +171,7 @@ func (s *story) turned(w worker.Writes, e worker.Effects) {
 		s.printf("forget %s", s.names(e.Forget))
 	}
 	if e.Keep != nil {
-		s.printf("keep what is set aside")
+		s.printf("save the quarantine")
 	}
 	if e.Poll && !s.polled {
 		s.polled = true
@@ -203,7 +203,7 @@ func (s *story) writesText(w worker.Writes) string {
 	return verb + " " + strings.Join(out, " ")
 }
 
-// text has jobs by their names.
+// text replaces job ids by the names of the jobs.
 func (s *story) text(text string) string {
 	for id, name := range s.ids {
 		text = strings.ReplaceAll(text, string(id), name)

@@ -1,6 +1,6 @@
 package worker
 
-// Timers: one heap for all waits of a Core.
+// The timers of a Core, in one heap.
 
 import (
 	"cmp"
@@ -8,31 +8,33 @@ import (
 	"github.com/musterhq/muster/timers"
 )
 
-// timer is one wait. Its reason may be gone when it fires, so the function that it calls checks before it acts. Where
-// that would be the usual case, the timer is stopped instead.
+// timer calls a function when it fires. By then there may be nothing to do any more, so the function checks that first.
+// A timer that would usually fire in vain is stopped instead.
 type timer = timers.Timer[BootTime, func(now Moment)]
 
-// alarms are the timers that are set.
-type alarms struct {
+// timerHeap holds the timers that are set.
+type timerHeap struct {
 	heap *timers.Heap[BootTime, func(now Moment)]
 }
 
-func newAlarms() alarms { return alarms{timers.New[BootTime, func(now Moment)](cmp.Compare[BootTime])} }
+func newTimerHeap() timerHeap {
+	return timerHeap{timers.New[BootTime, func(now Moment)](cmp.Compare[BootTime])}
+}
 
-func (a alarms) set(at BootTime, do func(now Moment)) *timer {
+func (a timerHeap) set(at BootTime, do func(now Moment)) *timer {
 	t := &timer{Value: do}
 	a.heap.Set(t, at)
 	return t
 }
 
-// stop disarms a timer, if there is one that has not fired.
-func (a alarms) stop(t *timer) { a.heap.Stop(t) }
+// stop stops a timer. It does nothing if the timer is nil or has fired.
+func (a timerHeap) stop(t *timer) { a.heap.Stop(t) }
 
-// next is when a timer fires next; false if none is set.
-func (a alarms) next() (BootTime, bool) { return a.heap.Next() }
+// next returns when the next timer fires; false if none is set.
+func (a timerHeap) next() (BootTime, bool) { return a.heap.Next() }
 
-// fire runs all that is due.
-func (a alarms) fire(now Moment) {
+// fire calls the functions of all timers that are due.
+func (a timerHeap) fire(now Moment) {
 	for do, due := a.heap.Take(now.Boot); due; do, due = a.heap.Take(now.Boot) {
 		do(now)
 	}

@@ -1,6 +1,6 @@
 package worker
 
-// What a turn has come to so far: the effects that it will return, and what is left to do before it ends.
+// The state of a turn: the effects so far, and what is left to do before the turn ends.
 
 import (
 	"log/slog"
@@ -10,18 +10,18 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// turn is what all rooms of a Core share: where they put effects, the timers, and what has to be looked at.
+// turn is what all parts of a Core share: the timers, the effects, and what is left to do.
 type turn struct {
-	timers  alarms
-	out     Effects // nothing of it waits for the disk
-	dropped int     // log lines beyond the bound
+	timers  timerHeap
+	out     Effects // effects that need not wait for the disk
+	dropped int     // number of log lines above maxLines
 
 	arbitrate bool // offers or what is free have changed since the last arbitration
-	announce  bool // what is free, or why nothing is, has changed since schedulers were told
-	keep      bool // what is in quarantine has changed, and the disk does not know
+	announce  bool // what is free, or why nothing is, has changed since the last Availability
+	keep      bool // the quarantine has changed and must be saved
 }
 
-// log has a line written to the log.
+// log adds a line to the log.
 func (t *turn) log(level slog.Level, msg string, attrs ...slog.Attr) {
 	if len(t.out.Log) >= maxLines {
 		t.dropped++
@@ -45,10 +45,10 @@ func (t *turn) extend(a job.Attempt, until BootTime) {
 	t.out.Extend[a] = until
 }
 
-// reopen says that the host may take tasks again, or takes none any more: offers are looked at and schedulers told.
+// reopen is called when the host begins or ceases to accept tasks. An arbitration and an Availability follow.
 func (t *turn) reopen() { t.arbitrate, t.announce = true, true }
 
-// end returns the effects, and begins the next turn.
+// end returns the effects and clears them for the next turn.
 func (t *turn) end() Effects {
 	if t.dropped > 0 {
 		t.out.Log = append(t.out.Log, Line{slog.LevelWarn, "log lines left out", []slog.Attr{slog.Int("lines", t.dropped)}})

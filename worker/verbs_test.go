@@ -1,6 +1,7 @@
 package worker_test
 
-// The verbs of the stories. PEER is a scheduler, JOB a name that a story gives to a task; n=2 is its second attempt.
+// The verbs of the stories. PEER is a scheduler. JOB is a name that a story gives to a task; n=2 means its second
+// attempt.
 
 import (
 	"cmp"
@@ -49,7 +50,7 @@ var storyVerbs = map[string]func(*story, stories.Command){
 	"show":    verbShow,
 }
 
-// option is an option of a command as text.
+// option returns an option of a command as text.
 func option(c stories.Command, name, otherwise string) string {
 	return cmp.Or(c.Options[name], otherwise)
 }
@@ -58,7 +59,7 @@ func (s *story) from(c stories.Command, m lease.ToWorker) { s.says(job.Peer(c.Ar
 
 func term(c stories.Command) lease.Epoch { return epoch(uint64(c.Options.Number("term", 1))) }
 
-// host [gpus=N] [cpus=N] [mem=SIZE] [real=1]: a new host; its devices have no hardware behind them unless real.
+// host [gpus=N] [cpus=N] [mem=SIZE] [real=1]: a new host; its devices are simulated unless real.
 func verbHost(s *story, c stories.Command) {
 	cfg := config(c.Options.Number("gpus", 0))
 	cfg.Profile.CPUs, cfg.Profile.Memory = c.Options.Number("cpus", 8), c.Options.Size("mem", 64<<30)
@@ -74,7 +75,7 @@ func verbOwns(s *story, c stories.Command) {
 	s.from(c, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: term(c)}}})
 }
 
-// renewed PEER [term=N] [drop=JOB,...]: answers the newest renewal, and wants all attempts but those.
+// renewed PEER [term=N] [drop=JOB,...]: answers the newest Renew, and keeps all attempts but those of drop.
 func verbRenewed(s *story, c stories.Command) {
 	r := s.renewals[job.Peer(c.Arg(0))]
 	m := lease.Renewed{Group: r.Group, Epoch: term(c), Clock: r.Clock, Session: r.Session}
@@ -92,7 +93,7 @@ func need(c stories.Command) job.Resources {
 }
 
 // offer PEER JOB [cpus=N] [mem=SIZE] [gpus=N] [wait=D] [priority=N] [age=D] [user=NAME] [term=N] [again=1]: again is the
-// same offer once more.
+// same offer again.
 func verbOffer(s *story, c stories.Command) {
 	key := c.Arg(0) + " " + c.Arg(1)
 	if c.Options["again"] == "" {
@@ -119,7 +120,7 @@ func verbStart(s *story, c stories.Command) {
 	s.from(c, m)
 }
 
-// take PEER JOB ...: offer, start, and a process that runs.
+// take PEER JOB ...: an offer, a Start, and a running process.
 func verbTake(s *story, c stories.Command) {
 	verbOffer(s, c)
 	verbStart(s, c)
@@ -136,7 +137,7 @@ func verbCancel(s *story, c stories.Command) {
 	})
 }
 
-// ack PEER JOB N: the owner has all events up to that number.
+// ack PEER JOB N: the owner acknowledges the events up to that number.
 func verbAck(s *story, c stories.Command) {
 	n := c.Options.Number("upto", 4)
 	s.from(c, lease.Ack{Attempt: s.attempt(c, c.Arg(1)), Group: group, Epoch: term(c), N: uint64(n)})
@@ -172,7 +173,7 @@ func (s *story) wait(c stories.Command) {
 	s.pass(d)
 }
 
-// drain [REASON] [for=D]: with for, what runs is ended after so long.
+// drain [REASON] [for=D]: with for, running tasks are stopped after that time.
 func verbDrain(s *story, c stories.Command) {
 	d := worker.Drain{On: true, Reason: c.Arg(0)}
 	if after := c.Options.Duration("for", 0); after > 0 {
@@ -181,7 +182,7 @@ func verbDrain(s *story, c stories.Command) {
 	s.round(d)
 }
 
-// limits NAME=N ...: as in the config file, with ":" for the "=" within names.
+// limits NAME=N ...: as in the configuration file, with ":" in place of "=" in names.
 func verbLimits(s *story, c stories.Command) {
 	l, err := worker.ParseLimits(c.Options)
 	if err != nil {
@@ -195,7 +196,7 @@ func verbFault(s *story, c stories.Command) {
 	s.round(worker.DeviceFault{Fault: gpu.Fault{UUID: c.Arg(0), Xid: uint64(c.Options.Number("xid", 79))}})
 }
 
-// status UUID [healthy=no] [mem=SIZE] [pid=N]: what the device's driver says now.
+// status UUID [healthy=no] [mem=SIZE] [pid=N]: what the driver reports of the device now.
 func verbStatus(s *story, c stories.Command) {
 	st := gpu.Status{UUID: c.Arg(0), Health: gpu.Healthy, MemoryUsed: c.Options.Size("mem", 0)}
 	if c.Options["healthy"] == "no" {
@@ -207,7 +208,7 @@ func verbStatus(s *story, c stories.Command) {
 	s.round(worker.DeviceStatus{Devices: []gpu.Status{st}})
 }
 
-// restart [JOB...] [boot=NAME]: a new life of the daemon, to which the driver reports those jobs as it last did.
+// restart [JOB...] [boot=NAME]: restarts the daemon. The driver reports the jobs as it last did.
 func verbRestart(s *story, c stories.Command) {
 	var found []worker.DriverEvent
 	for _, name := range c.Args {

@@ -1,6 +1,6 @@
 package worker_test
 
-// The wall clock may be set at any time: nothing is decided by it.
+// The wall clock may be set at any time, so no decision depends on it.
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// set moves the wall clock alone.
+// set moves only the wall clock.
 func (h *host) set(d time.Duration) { h.now.Wall = h.now.Wall.Add(d) }
 
 // clocks runs a test with the clock set back and forward.
@@ -32,7 +32,7 @@ func TestEndAfterAStopWhenTheClockIsSet(t *testing.T) {
 			job.Preempted: func(h *host, _ job.Attempt) { h.round(worker.Drain{On: true, Deadline: h.now.Wall}) },
 		}
 		for want, stop := range ways {
-			for _, says := range []job.State{job.Cancelled, job.Failed} { // by its own word, or as a signal's
+			for _, says := range []job.State{job.Cancelled, job.Failed} { // the driver knows of the Stop, or reports only the signal
 				h := newHost(t, config(1))
 				s := h.meet(amy, 1)
 				a := attempt(1, 1)
@@ -51,7 +51,7 @@ func TestEndAfterAStopWhenTheClockIsSet(t *testing.T) {
 	})
 }
 
-// A task that ended by itself before its Stop arrived did so at any hour.
+// A task that ended on its own before the Stop arrived is not CANCELLED, whatever the clock says.
 func TestEndBeforeAStopWhenTheClockIsSet(t *testing.T) {
 	clocks(t, func(t *testing.T, by time.Duration) {
 		for code, want := range map[int]job.State{0: job.Succeeded, 3: job.Failed} {
@@ -91,7 +91,7 @@ func TestSlowFailuresAreSlowWhenTheClockIsSet(t *testing.T) {
 				r.round(worker.Up{Peer: amy})
 				r.renew(amy)
 			}
-			if out := r.closed() != ""; out != (took < 30*time.Second) {
+			if paused := r.closed() != ""; paused != (took < 30*time.Second) {
 				t.Errorf("failed after %v each: closed %q", took, r.closed())
 			}
 		}
@@ -121,7 +121,7 @@ func TestDrainDeadlineWhenTheClockIsSet(t *testing.T) {
 	})
 }
 
-// A drain that is changed has one deadline: the last.
+// If a drain is changed, only the last deadline counts.
 func TestDrainHasOneDeadline(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
@@ -139,11 +139,10 @@ func TestDrainHasOneDeadline(t *testing.T) {
 	}
 }
 
-// What is set aside rests for its time over a restart of the daemon, whatever
-// the clock says.
-func TestRestOfAGPUWhenTheClockIsSet(t *testing.T) {
+// A quarantine lasts as long as without a restart of the daemon, even if the wall clock is set meanwhile.
+func TestQuarantineOfAGPUWhenTheClockIsSet(t *testing.T) {
 	clocks(t, func(t *testing.T, by time.Duration) {
-		healthy := looked(gpu.Status{Health: gpu.Healthy})
+		healthy := statusOf(gpu.Status{Health: gpu.Healthy})
 		h, _ := real(t)
 		h.round(xid(79))
 		h.pass(20 * time.Second)
@@ -151,13 +150,13 @@ func TestRestOfAGPUWhenTheClockIsSet(t *testing.T) {
 		h.boot()
 		h.pass(39 * time.Second)
 		h.round(healthy)
-		if aside(h) == "" {
-			t.Fatal("given away before it has rested")
+		if quarantine(h) == "" {
+			t.Fatal("allocated before the end of the quarantine")
 		}
 		h.pass(2 * time.Second)
 		h.round(healthy)
-		if why := aside(h); why != "" {
-			t.Fatalf("rested, and still aside: %q", why)
+		if why := quarantine(h); why != "" {
+			t.Fatalf("still in quarantine: %q", why)
 		}
 	})
 }
@@ -184,8 +183,8 @@ func TestPauseOfAHostWhenTheClockIsSet(t *testing.T) {
 	})
 }
 
-// A GPU that its driver does not list is remembered for its time, too.
-func TestRestOfAGPUThatIsAwayWhenTheClockIsSet(t *testing.T) {
+// The same holds for a GPU that the driver does not list for a while.
+func TestQuarantineOfAMissingGPUWhenTheClockIsSet(t *testing.T) {
 	clocks(t, func(t *testing.T, by time.Duration) {
 		h, _ := real(t)
 		h.round(xid(79))
@@ -194,19 +193,19 @@ func TestRestOfAGPUThatIsAwayWhenTheClockIsSet(t *testing.T) {
 		h.boot()
 		h.set(by)
 		h.pass(10 * time.Second)
-		h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Xid: 74}}) // is written
+		h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Xid: 74}}) // causes a write
 		h.set(by)
 		h.cfg.Profile.GPUs = all
 		h.boot()
 		h.pass(49 * time.Second)
-		h.round(looked(gpu.Status{Health: gpu.Healthy}))
-		if aside(h) == "" {
-			t.Fatal("given away before it has rested")
+		h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
+		if quarantine(h) == "" {
+			t.Fatal("allocated before the end of the quarantine")
 		}
 		h.pass(2 * time.Second)
-		h.round(looked(gpu.Status{Health: gpu.Healthy}))
-		if why := aside(h); why != "" {
-			t.Fatalf("rested, and still aside: %q", why)
+		h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
+		if why := quarantine(h); why != "" {
+			t.Fatalf("still in quarantine: %q", why)
 		}
 	})
 }

@@ -1,11 +1,12 @@
-// Package worker gives the GPUs, CPUs and memory of this host to tasks. Nothing else gives them: what other hosts believe
-// to be free is a hint.
+// Package worker allocates the GPUs, CPUs and memory of this host to tasks. No other part of the cluster allocates them:
+// what other hosts believe to be free is only a hint.
 //
-// Core is a state machine without goroutine, clock or I/O. Its Loop feeds it events, saves in one write per turn what Core
-// wants on disk, and only then sends and starts what Core decided. Drivers run the tasks, in processes that outlive the
-// daemon.
+// Core is a state machine without goroutines, clocks or I/O. Loop feeds it events. In each turn, Loop first saves what
+// Core wants on disk, in one write. Then it sends the messages and starts the tasks that Core decided on. Drivers run the
+// tasks in processes that outlive the daemon.
 //
-// The files are in layers, and none uses what a higher one defines (node/rooms_test.go has the order): words and bounds;
-// what the host has and who holds it (capacity, quota, account, device, health); what is known of offers, attempts and
-// groups; the rooms that change them; the core, which joins the rooms; the loop.
+// The files have an order, and no file uses what a later one defines; a test checks this (node/rooms_test.go). From the
+// bottom up they are: types and bounds; the resources of the host and who holds them (capacity, quota, account, device,
+// health); the state of offers, attempts and groups; the parts that change this state; the core, which joins the parts;
+// the loop.
 package worker

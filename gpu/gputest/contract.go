@@ -12,8 +12,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// patience bounds the wait for a channel to close.
-const patience = 30 * time.Second
+// closeTimeout bounds the wait for a channel to close.
+const closeTimeout = 30 * time.Second
 
 // TestDriver checks a driver against the contract, and closes it.
 func TestDriver(t *testing.T, d gpu.Driver) {
@@ -72,7 +72,7 @@ func checkLinks(t *testing.T, devices []gpu.Device) {
 	}
 	for ends, l := range links {
 		if back, ok := links[[2]string{ends[1], ends[0]}]; !ok || back.Kind != l.Kind || back.NVLinks != l.NVLinks {
-			t.Errorf("%s to %s is %s, the way back %s", ends[0], ends[1], l.Kind, back.Kind)
+			t.Errorf("%s to %s is %s, the other way round %s", ends[0], ends[1], l.Kind, back.Kind)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func checkStatuses(t *testing.T, d gpu.Driver, devices []gpu.Device) {
 		case gpu.Healthy:
 		case gpu.Unhealthy, gpu.Unknown:
 			if s.Detail == "" {
-				t.Errorf("%s is %s, and no word why", s.UUID, s.Health)
+				t.Errorf("%s is %s, without a detail", s.UUID, s.Health)
 			}
 		default:
 			t.Errorf("%s: health %q", s.UUID, s.Health)
@@ -129,7 +129,7 @@ func checkFaults(t *testing.T, d gpu.Driver) {
 		t.Fatalf("Faults: %v", err)
 	}
 	stop()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	for {
 		select {

@@ -12,7 +12,7 @@ func TestContract(t *testing.T) {
 	TestDriver(t, New())
 }
 
-func TestDriverDoesAsTold(t *testing.T) {
+func TestDriverReportsWhatTestSets(t *testing.T) {
 	d := New(Devices(2, "GPU", "Tesla T4", 15<<30)...)
 	d.SetStatus(gpu.Status{UUID: "GPU-1", Health: gpu.Unhealthy, Detail: "Xid 79"})
 	s, err := d.Status(t.Context())

@@ -49,8 +49,8 @@ const (
 	// minPause and maxPause bound the pause before the next child is started. The pause doubles with each failure.
 	minPause = time.Second
 	maxPause = time.Minute
-	// calmAfter is the lifetime after which a child's failure does not double the pause.
-	calmAfter = 2 * time.Minute
+	// stableAfter is the lifetime after which a child's failure does not double the pause.
+	stableAfter = 2 * time.Minute
 	// idlePoll bounds how often this package polls.
 	idlePoll = 10 * time.Second
 	// closeWait bounds the wait for a killed child. A child in an uninterruptible call of the kernel driver ends only
@@ -58,8 +58,8 @@ const (
 	closeWait = 2 * time.Second
 )
 
-// errUndead means that a killed child has not ended.
-var errUndead = errors.New("the agent was killed and has not ended: the kernel's driver hangs")
+// errNotEnded means that a killed child has not ended.
+var errNotEnded = errors.New("the agent was killed and has not ended: the kernel's driver hangs")
 
 // errNone means that this host has no NVIDIA GPU.
 var errNone = errors.New("no NVIDIA GPU")
@@ -269,7 +269,7 @@ func (d *Driver) launch() error {
 		case <-d.reaped:
 			d.reaped = nil
 		default: // it hangs in the kernel, and so would the next child
-			return errUndead
+			return errNotEnded
 		}
 	}
 	c, err := d.start()
@@ -287,7 +287,7 @@ func (d *Driver) believeNone(why string) error {
 	d.noneTo = time.Now().Add(noneFor)
 	if why != d.none {
 		d.none = why
-		d.log.Info("no NVIDIA driver: this host has no GPUs to give", "why", why)
+		d.log.Info("no NVIDIA driver: this host offers no GPUs", "why", why)
 	}
 	return fmt.Errorf("%w: %s", errNone, why)
 }
@@ -320,7 +320,7 @@ func (d *Driver) drop() *child {
 
 // fail requires the turn. It records the failure of a child that lived for this long.
 func (d *Driver) fail(err error, lived time.Duration) {
-	if lived >= calmAfter {
+	if lived >= stableAfter {
 		d.pause = 0
 	}
 	d.pause = min(max(2*d.pause, minPause), maxPause)

@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/gpu/gputest"
 )
 
-func TestDriverKeepsTheContract(t *testing.T) {
+func TestDriverFulfilsContract(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{}
 		p.scripts = []func(life){p.healthy}
@@ -33,7 +33,7 @@ func TestDriverKeepsTheContract(t *testing.T) {
 	})
 }
 
-func TestNoDriverIsOneLine(t *testing.T) {
+func TestNoDriverIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{}
 		p.scripts = []func(life){p.none, p.none, p.healthy}
@@ -92,7 +92,7 @@ func TestHungChildIsKilledAndRestarted(t *testing.T) {
 	})
 }
 
-func TestCrashingChildIsStartedEverMoreRarely(t *testing.T) {
+func TestPauseGrowsWhileChildCrashes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{}
 		p.scripts = []func(life){p.crash}
@@ -119,9 +119,9 @@ func TestCrashingChildIsStartedEverMoreRarely(t *testing.T) {
 	})
 }
 
-func TestUndeadChildIsNotJoinedByAnother(t *testing.T) {
+func TestNoNewChildBeforeKilledOneHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &play{undead: make(chan struct{})}
+		p := &play{mayEnd: make(chan struct{})}
 		p.scripts = []func(life){p.hung, p.healthy}
 		d, _ := stage(t, p)
 		mustList(t, d, 2)
@@ -131,7 +131,7 @@ func TestUndeadChildIsNotJoinedByAnother(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 		}
-		close(p.undead)
+		close(p.mayEnd)
 		synctest.Wait()
 		if got := health(t, d); got != "healthy healthy" || p.starts != 2 {
 			t.Errorf("%s, %d children", got, p.starts)
@@ -139,7 +139,7 @@ func TestUndeadChildIsNotJoinedByAnother(t *testing.T) {
 	})
 }
 
-func TestCallerWhoGivesUpHarmsNobody(t *testing.T) {
+func TestCallerThatGivesUpIsNotChildsFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{}
 		p.scripts = []func(life){func(l life) {
@@ -165,7 +165,7 @@ func TestCallerWhoGivesUpHarmsNobody(t *testing.T) {
 	})
 }
 
-// A reply to a caller that gave up is not given to the next caller.
+// TestLateAnswerIsDropped checks that a reply to a caller that gave up does not go to the next caller.
 func TestLateAnswerIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{}
@@ -192,8 +192,9 @@ func TestLateAnswerIsDropped(t *testing.T) {
 	})
 }
 
-// Callers that all give up early must not keep a hung child alive.
-func TestImpatientCallersStillFindAHungChild(t *testing.T) {
+// TestHungChildIsKilledThoughCallersGiveUp checks that a hung child is killed even if every caller gives up before the
+// timeout.
+func TestHungChildIsKilledThoughCallersGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{}
 		p.scripts = []func(life){p.hung}
@@ -205,7 +206,7 @@ func TestImpatientCallersStillFindAHungChild(t *testing.T) {
 			stop()
 		}
 		if d.agent != nil {
-			t.Error("the hung child lives")
+			t.Error("the hung child is still running")
 		}
 	})
 }
@@ -221,7 +222,7 @@ func TestSlowStart(t *testing.T) {
 			t.Errorf("List: %v", err)
 		}
 		mustList(t, d, 2)
-		time.Sleep(time.Hour) // far past the time in which it had to start
+		time.Sleep(time.Hour) // much longer than the start timeout
 		mustList(t, d, 2)
 		if p.starts != 1 || lines(log) != 0 {
 			t.Errorf("%d children, log: %s", p.starts, log)
@@ -238,7 +239,7 @@ func TestSlowStart(t *testing.T) {
 	})
 }
 
-func TestDriverThatGoesAwayIsAnError(t *testing.T) {
+func TestDriverThatDisappearsIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{}
 		p.scripts = []func(life){func(l life) {
@@ -248,7 +249,7 @@ func TestDriverThatGoesAwayIsAnError(t *testing.T) {
 		d, _ := stage(t, p)
 		mustList(t, d, 2)
 		time.Sleep(time.Minute)
-		_, _ = d.List(t.Context()) // finds the child gone
+		_, _ = d.List(t.Context()) // finds that the child has ended
 		time.Sleep(time.Minute)
 		if devices, err := d.List(t.Context()); !errors.Is(err, errNone) {
 			t.Errorf("List: %v, %v", devices, err)
@@ -291,7 +292,7 @@ func TestCloseEndsAHungCall(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	if _, err := New(DefaultConfig(), slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("took a configuration without a command")
+		t.Error("accepted a configuration without a command")
 	}
 	cfg := DefaultConfig()
 	cfg.Command = []string{"/nonexistent/muster"}
@@ -305,6 +306,6 @@ func TestConfig(t *testing.T) {
 	}
 	cfg.Timeout = 0
 	if cfg.Validate() == nil {
-		t.Error("took a timeout of 0")
+		t.Error("accepted a timeout of 0")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 )
 
-// maxFaults bounds the unread faults of a subscriber. A GPU that falls off the bus reports a handful.
+// maxFaults bounds the unread faults of a subscriber. A GPU that the host loses reports only a few.
 const maxFaults = 256
 
 // faults delivers each fault to all subscribers.

@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 )
 
-func TestFaultsSurviveAChild(t *testing.T) {
+func TestFaultsContinueWithNextChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{}
 		xid := func(n uint64) func(life) {
@@ -48,7 +48,7 @@ func TestFaultsSurviveAChild(t *testing.T) {
 	})
 }
 
-func TestFaultsNobodyReadsAreDropped(t *testing.T) {
+func TestUnreadFaultsAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{}
 		p.scripts = []func(life){func(l life) {
@@ -97,7 +97,7 @@ func TestWrongAnswers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, _ := stage(t, &play{scripts: []func(life){func(l life) { script(t, l) }}})
 				if devices, err := d.List(t.Context()); err == nil {
-					t.Errorf("took %v", devices)
+					t.Errorf("accepted %v", devices)
 				}
 			})
 		})
@@ -123,7 +123,7 @@ func TestNotesAreLoggedOnce(t *testing.T) {
 	})
 }
 
-// Whatever a child writes, the daemon goes on reading or ends the child.
+// FuzzRead checks that the daemon ends a child whose output it can no longer read, whatever the child writes.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("{\"hello\":{}}\n{\"reply\":{\"id\":1,\"devices\":[{\"uuid\":\"GPU-0\"}]}}\n{\"fault\":{\"xid\":79}}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {

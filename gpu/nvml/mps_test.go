@@ -36,7 +36,7 @@ func TestMPS(t *testing.T) {
 	}
 }
 
-func TestMPSServerIsNoProgram(t *testing.T) {
+func TestMPSServerIsNotListed(t *testing.T) {
 	const comm = "/proc/self/comm"
 	was, err := os.ReadFile(comm)
 	if err != nil {

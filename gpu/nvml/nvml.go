@@ -1,8 +1,8 @@
 // Package nvml reports NVIDIA GPUs through NVIDIA's management library.
 //
-// The library is called only in a child process (Serve): a sick GPU can hang a process that calls it, and a symbol
-// that the installed library lacks ends the process. In the daemon, Driver starts the child, sets a deadline for each
-// answer, kills a child that does not answer, and starts another one after a pause.
+// The library is called only in a child process (Serve). A faulty GPU can hang a process that calls the library, and a
+// symbol that the installed library lacks ends the process. In the daemon, Driver starts the child, sets a deadline for
+// each answer, kills a child that does not answer, and starts another one after a pause.
 //
 // The two exchange JSON objects, one per line. The child first sends hello, which says why there is no driver if
 // there is none. Then each request {id, op} gets one reply {id, …}. Faults are sent between replies as they happen.

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		if err := Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
-	case "hang": // like a call into a hung driver: notices neither requests nor the end of its input
+	case "hang": // like a call into a hung driver, it notices neither requests nor the end of its input
 		fmt.Fprintln(os.Stderr, os.Getpid())
 		fmt.Println(`{"hello":{}}`)
 		pause()
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		}
 		a := startAgent(c, func(gpu.Fault) {})
 		<-a.ready
-		for !strings.Contains(c.last(), ":") { // its pid is on the way
+		for !strings.Contains(c.last(), ":") { // its PID has not arrived yet
 			runtime.Gosched()
 		}
 		fmt.Println(c.last())
@@ -80,7 +80,7 @@ func testAgent(t *testing.T, kind string, timeout time.Duration) (*Driver, *byte
 	return d, log
 }
 
-// On a machine with a GPU this checks the real driver against the contract.
+// TestHardware checks the real driver against the contract, on a machine with a GPU.
 func TestHardware(t *testing.T) {
 	d, log := testAgent(t, "serve", 30*time.Second)
 	devices, err := d.List(t.Context())
@@ -104,7 +104,7 @@ func TestHardware(t *testing.T) {
 	t.Logf("%s", shown)
 	for i := range devices {
 		if devices[i].Compute == "" || devices[i].Driver == "" || devices[i].PCI == "" || statuses[i].Temperature == 0 {
-			t.Errorf("%+v, %+v: real hardware tells more", devices[i], statuses[i])
+			t.Errorf("%+v, %+v: fields are missing that real hardware reports", devices[i], statuses[i])
 		}
 	}
 	gputest.TestDriver(t, d)
@@ -118,14 +118,14 @@ func TestRealChildThatHangs(t *testing.T) {
 	select {
 	case <-d.reaped:
 	case <-time.NewTimer(30 * time.Second).C:
-		t.Fatal("the child lives")
+		t.Fatal("the child is still running")
 	}
 	if strings.Count(log.String(), "\n") != 1 {
 		t.Errorf("log: %s", log)
 	}
 }
 
-// A child ends as it does when the library lacks a symbol.
+// TestRealChildThatDies has a child that ends as if the library lacked a symbol.
 func TestRealChildThatDies(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Command = []string{"/bin/sh", "-c", `echo '{"hello":{}}'; read request; echo symbol lookup error: undefined symbol: nvmlFoo >&2; exit 127`}
@@ -146,7 +146,7 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	}
 	fmt.Fprintln(tl, "the last words")
 	if s := tl.String(); !strings.HasSuffix(s, "the last words") || len(s) > tailBytes+20 {
-		t.Errorf("kept %d letters: %s", len(s), s)
+		t.Errorf("kept %d bytes: %s", len(s), s)
 	}
 }
 

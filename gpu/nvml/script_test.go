@@ -59,7 +59,7 @@ type play struct {
 	t       *testing.T
 	scripts []func(life)
 	starts  int
-	undead  chan struct{} // a killed child ends when this is closed
+	mayEnd  chan struct{} // a killed child ends when this is closed
 }
 
 func (p *play) start() (*child, error) {
@@ -87,8 +87,8 @@ func (p *play) start() (*child, error) {
 		defer close(done)
 		script(life{requests: requests, killed: killed, out: out})
 		kill()
-		if p.undead != nil {
-			<-p.undead
+		if p.mayEnd != nil {
+			<-p.mayEnd
 		}
 	}()
 	return &child{in: stdin, out: stdout, kill: kill, done: done, last: func() string { return "exit status 127: last words" }}, nil

@@ -67,8 +67,9 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// A very old library, or hardware that supports nothing, still lists devices.
-func TestCollectFromLittle(t *testing.T) {
+// TestCollectWithoutOptionalFeatures checks that devices are listed with a very old library, or with hardware that
+// supports nothing.
+func TestCollectWithoutOptionalFeatures(t *testing.T) {
 	m := newMachine()
 	m.lack("*")
 	for _, d := range m.devices {
@@ -104,7 +105,7 @@ func TestNUMA(t *testing.T) {
 	m := newMachine()
 	m.devices[0].GetMemoryAffinityFunc = func(int, nvml.AffinityScope) ([]uint, nvml.Return) { return []uint{6}, nvml.SUCCESS }
 	if got := m.collector().numa(m.devices[0]); got != -1 {
-		t.Errorf("near two nodes, but of %d", got)
+		t.Errorf("a card near two nodes: NUMA node %d", got)
 	}
 }
 
@@ -124,7 +125,8 @@ func TestPCIeTopology(t *testing.T) {
 	}
 }
 
-// Bridges join pairs of cards. The library does not always report the kind of the other end.
+// TestDirectNVLinks has pairs of cards that NVLink bridges join. The library does not always report the kind of the
+// other end.
 func TestDirectNVLinks(t *testing.T) {
 	m := newMachine()
 	for _, d := range m.devices {
@@ -173,7 +175,7 @@ func TestMIG(t *testing.T) {
 	}
 	m.devices[1].GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 1, true, false, nvml.SUCCESS }
 	if _, statuses = mustCollect(t, m.collector()); statuses[1].Health != gpu.Unhealthy || statuses[2].Health != gpu.Unhealthy || statuses[0].Health != gpu.Healthy {
-		t.Errorf("instances of a sick card: %+v", statuses[:3])
+		t.Errorf("instances of an unhealthy card: %+v", statuses[:3])
 	}
 }
 
@@ -219,9 +221,9 @@ func TestHealth(t *testing.T) {
 		"reboot": {func(m *machine) {
 			m.recovers(0, nvml.SUCCESS, uint32(nvml.GPU_RECOVERY_ACTION_NODE_REBOOT))
 		}, gpu.Unhealthy, "asks for a recovery: reboot the host"},
-		"recovery that is newer than we are": {func(m *machine) { m.recovers(0, nvml.SUCCESS, 99) }, gpu.Unhealthy, "nvidia-smi"},
-		"vouched for":                        {func(m *machine) { m.recovers(0, nvml.SUCCESS, 0) }, gpu.Healthy, ""},
-		"recovery not known":                 {func(m *machine) { m.recovers(0, nvml.ERROR_NOT_SUPPORTED, 1) }, gpu.Healthy, ""},
+		"recovery of a newer driver": {func(m *machine) { m.recovers(0, nvml.SUCCESS, 99) }, gpu.Unhealthy, "nvidia-smi"},
+		"no recovery needed":         {func(m *machine) { m.recovers(0, nvml.SUCCESS, 0) }, gpu.Healthy, ""},
+		"recovery not known":         {func(m *machine) { m.recovers(0, nvml.ERROR_NOT_SUPPORTED, 1) }, gpu.Healthy, ""},
 		"ecc alone": {func(m *machine) {
 			m.devices[0].GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) { return 2, nvml.SUCCESS }
 		}, gpu.Healthy, ""},
@@ -240,7 +242,7 @@ func TestHealth(t *testing.T) {
 		if s := statuses[0]; s.Health != c.want || !strings.Contains(s.Detail, c.word) || (s.Detail == "") != (c.want == gpu.Healthy) {
 			t.Errorf("%s: %s, %q", name, s.Health, s.Detail)
 		}
-		if s := statuses[0]; (s.Recovery == gpu.RecoveryNone) != (name == "vouched for") {
+		if s := statuses[0]; (s.Recovery == gpu.RecoveryNone) != (name == "no recovery needed") {
 			t.Errorf("%s: recovery %q", name, s.Recovery)
 		}
 		if name == "ecc alone" && statuses[0].ECC != 2 {
@@ -284,7 +286,7 @@ func TestDeviceThatCannotBeListed(t *testing.T) {
 	}
 }
 
-func TestHelloSaysWhatIsMissing(t *testing.T) {
+func TestHelloNamesCause(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*machine)
 		want  string
@@ -306,7 +308,7 @@ func TestHelloSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestMockKeepsTheContract(t *testing.T) {
+func TestMockFulfilsContract(t *testing.T) {
 	for name, arrange := range map[string]func(*machine){
 		"dgx": func(*machine) {},
 		"mig": func(m *machine) {
@@ -329,7 +331,7 @@ func TestMockKeepsTheContract(t *testing.T) {
 	}
 }
 
-func TestXidsArrive(t *testing.T) {
+func TestXidsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
 		d, _ := stage(t, m.agent(t))
@@ -369,8 +371,8 @@ func TestHungCall(t *testing.T) {
 	})
 }
 
-// An invalid request ends the child, and nothing else.
-func TestServeRefusesNonsense(t *testing.T) {
+// TestInvalidRequestEndsServe checks that a line that is not a request ends the child. An unknown operation does not.
+func TestInvalidRequestEndsServe(t *testing.T) {
 	for text, word := range map[string]string{
 		"nonsense\n":                              "nvml: request",
 		strings.Repeat("x", 2*maxRequest):         "read requests",

@@ -18,16 +18,16 @@ import (
 // faultsOption precedes the script's name in a spec.
 const faultsOption = "?faults="
 
-// Faults reports the Xid errors of the script, if there is one, until ctx ends.
-// A line of it begins with the number of a device:
+// Faults reports the Xid errors of the script, if there is one, until ctx ends. A line of the script begins with the
+// number of a device:
 //
-//	0 xid 79                 it reports the error
-//	0 unhealthy TEXT         its status is so from now on
-//	0 healthy                and so again
-//	0 ecc 3                  it has suffered so many memory errors in all
-//	0 foreign 10GiB          a program that is not muster's uses so much
+//	0 xid 79                 device 0 reports this error
+//	0 unhealthy TEXT         it is unhealthy from now on
+//	0 healthy                it is healthy from now on
+//	0 ecc 3                  it has had 3 memory errors in all
+//	0 foreign 10GiB          a program that muster did not start uses 10 GiB of it
 //
-// What is none of these is passed over.
+// Other lines are ignored.
 func (d *Driver) Faults(ctx context.Context) (<-chan gpu.Fault, error) {
 	if err := d.state(ctx); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (d *Driver) Faults(ctx context.Context) (<-chan gpu.Fault, error) {
 		context.AfterFunc(ctx, func() { close(faults) })
 		return faults, nil
 	}
-	f, err := os.OpenFile(d.script, os.O_RDWR, 0) // of a pipe that stays open when its writers go
+	f, err := os.OpenFile(d.script, os.O_RDWR, 0) // O_RDWR: a pipe then stays open when its writers close it
 	if err != nil {
 		return nil, fmt.Errorf("simgpu: fault script: %w", err)
 	}

@@ -77,7 +77,7 @@ func TestParse(t *testing.T) {
 func TestUUIDsStay(t *testing.T) {
 	a, again, other := list(t, "sim:2xH100", "amy"), list(t, "sim:2xH100", "amy"), list(t, "sim:2xH100", "bob")
 	if a[0].UUID != again[0].UUID || a[1].UUID != again[1].UUID {
-		t.Error("another UUID after a restart")
+		t.Error("the UUID differs after a restart")
 	}
 	if a[0].UUID == other[0].UUID || a[0].UUID == a[1].UUID {
 		t.Error("two devices have one UUID")
@@ -119,7 +119,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestFaultsOfAScript(t *testing.T) {
+func TestFaultScript(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "faults")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)

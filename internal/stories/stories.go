@@ -8,8 +8,8 @@
 //	----
 //	amy <- commit a on g0
 //
-// A command is a verb, arguments, and options with "=". Which verbs there are, and what an outcome looks like, is the
-// business of each test. Only tests use this package.
+// A command is a verb, arguments, and options with "=". Each test defines its verbs and the form of its outcomes. Only
+// tests use this package.
 package stories
 
 import (
@@ -29,11 +29,11 @@ type Command struct {
 	Options Options
 }
 
-// Options are the words of a command that have a "=", by what stands before it.
+// Options are the words of a command that have a "=". The key is the part before the "=".
 type Options map[string]string
 
-// Check tells the story of a file with tell, and returns an error with the new text if it differs from the file. With
-// update it writes the new text into the file instead.
+// Check runs the story of a file with tell. If the text that tell returns differs from the file, Check returns an error
+// with the new text. With update it writes the new text into the file instead.
 func Check(file string, update bool, tell func(text string) string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -44,7 +44,7 @@ func Check(file string, update bool, tell func(text string) string) error {
 	case got == string(text):
 		return nil
 	case !update:
-		return fmt.Errorf("stories: %s goes differently now; with -update:\n%s", file, got)
+		return fmt.Errorf("stories: the outcome of %s has changed; -update would write:\n%s", file, got)
 	}
 	if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 		return fmt.Errorf("stories: %w", err)
@@ -88,7 +88,7 @@ func Parse(line string) Command {
 	return c
 }
 
-// Arg is the argument with that index, or empty.
+// Arg returns the argument with that index, or "" if there is none.
 func (c Command) Arg(i int) string {
 	if i < len(c.Args) {
 		return c.Args[i]
@@ -96,18 +96,18 @@ func (c Command) Arg(i int) string {
 	return ""
 }
 
-// Number is the option as a number, or otherwise if it is not there. It panics if the option is no number, as do the
-// methods below: the story is wrong then.
+// Number returns the option as a number, or the value of otherwise if the option is absent. If the option is not a
+// number, the story is wrong and Number panics. The methods below do the same.
 func (o Options) Number(name string, otherwise int) int {
 	return option(o, name, otherwise, strconv.Atoi)
 }
 
-// Duration is the option as a duration, or otherwise.
+// Duration returns the option as a duration, or the value of otherwise.
 func (o Options) Duration(name string, otherwise time.Duration) time.Duration {
 	return option(o, name, otherwise, time.ParseDuration)
 }
 
-// Size is the option in bytes, or otherwise.
+// Size returns the option in bytes, or the value of otherwise.
 func (o Options) Size(name string, otherwise job.Size) job.Size {
 	return option(o, name, otherwise, job.ParseSize)
 }

@@ -70,8 +70,7 @@ func (c Config) Validate() error {
 	case c.Cluster == "":
 		return errors.New("gossip: no cluster")
 	case c.Least <= 0 || c.Every < c.Least || c.TTL < c.Every || c.TTL > maxTTL:
-		return fmt.Errorf("gossip: at least %s, every %s, wants hold %s: each is to be above the one before, the last at most %s",
-			c.Least, c.Every, c.TTL, maxTTL)
+		return fmt.Errorf("gossip: want 0 < Least (%s) ≤ Every (%s) ≤ TTL (%s) ≤ %s", c.Least, c.Every, c.TTL, maxTTL)
 	}
 	return nil
 }

@@ -120,7 +120,8 @@ func connect(t *testing.T, a, b *node) {
 	}
 }
 
-// A ring with some chords: most hosts receive the announcement indirectly.
+// TestAnnouncementReachesTwentyHosts connects the hosts in a ring with a few additional connections. So most hosts
+// receive the announcement indirectly.
 func TestAnnouncementReachesTwentyHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := cluster(t, 20, nil)
@@ -138,7 +139,7 @@ func TestAnnouncementReachesTwentyHosts(t *testing.T) {
 			}
 		}
 		if n := nodes[0].count(); n != 0 {
-			t.Errorf("the author was told %d of its own", n)
+			t.Errorf("the author received %d of its own announcements", n)
 		}
 		pass(time.Minute)
 		if n := nodes[9].count(); n < 6 || n > 7 {
@@ -167,13 +168,14 @@ func TestManyChangesAreOneAnnouncement(t *testing.T) {
 			t.Errorf("%d announcements of changes over 5 s", n)
 		}
 		if got := nodes[1].last().Wants; len(got) != 1 || got[0].Count != 500 {
-			t.Errorf("the newest was not said: %v", got)
+			t.Errorf("the newest change was not announced: %v", got)
 		}
 	})
 }
 
-// A host that comes later receives the announcement of work that waited before.
-func TestLateComerHears(t *testing.T) {
+// TestLaterHostReceivesAnnouncement checks that a host that connects later receives the announcement of work that was
+// waiting before.
+func TestLaterHostReceivesAnnouncement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := cluster(t, 3, nil)
 		nodes[0].Announce([]Want{{Class: "cpu/1", Count: 1}}, 1)
@@ -189,7 +191,7 @@ func TestLateComerHears(t *testing.T) {
 	})
 }
 
-func TestHubReachesAllWithLoss(t *testing.T) {
+func TestAnnouncementReachesAllDespiteLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var packets atomic.Int64
 		nodes := cluster(t, 20, func(net.Addr, net.Addr) bool { return packets.Add(1)%50 == 0 })
@@ -251,7 +253,7 @@ func TestFromWire(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := fromWire(self, b); err == nil {
-			t.Errorf("%s was taken: %+v", name, got)
+			t.Errorf("%s was accepted: %+v", name, got)
 		}
 	}
 	b, err := proto.Marshal(good())
@@ -263,7 +265,7 @@ func TestFromWire(t *testing.T) {
 	}
 }
 
-// The validator is called as GossipSub calls it.
+// TestValidate calls the validator as GossipSub does.
 func TestValidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		author, stranger := test.RandPeerIDFatal(t), test.RandPeerIDFatal(t)
@@ -303,7 +305,7 @@ func TestValidate(t *testing.T) {
 		}
 		pass(remember)
 		if say(author, author, 1) != pubsub.ValidationAccept {
-			t.Error("an author whose clock was set back is never heard again")
+			t.Error("announcements of an author whose clock was set back are refused for ever")
 		}
 	})
 }
@@ -339,7 +341,8 @@ func FuzzFromWire(f *testing.F) {
 	})
 }
 
-// For any numbers, about as many workers answer as were requested, spread over time.
+// TestAnswer checks that about as many workers answer as were requested, whatever the numbers are, and that their
+// answers are spread over time.
 func TestAnswer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		asked, matching := rapid.IntRange(1, MaxSessions).Draw(t, "asked"), rapid.IntRange(1, 5000).Draw(t, "matching")
@@ -357,10 +360,10 @@ func TestAnswer(t *testing.T) {
 		}
 		got, want := float64(came)/rounds, float64(min(asked, matching))
 		if got < 0.7*want || got > 2.5*want+3 {
-			t.Fatalf("%.1f of %d came where %d were asked", got, matching, asked)
+			t.Fatalf("%.1f of %d workers answered, want %d", got, matching, asked)
 		}
 	})
 	if _, open := Answer(0, 10, rand.New(rand.NewPCG(1, 2))); open {
-		t.Error("came though nobody asked")
+		t.Error("a worker answered though none was requested")
 	}
 }

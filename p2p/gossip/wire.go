@@ -28,7 +28,7 @@ const (
 
 var (
 	errSize   = fmt.Errorf("gossip: longer than %d bytes", MaxMessage)
-	errForged = errors.New("gossip: not its author's own")
+	errForged = errors.New("gossip: names a peer that is not its author")
 	errBounds = errors.New("gossip: out of bounds")
 )
 

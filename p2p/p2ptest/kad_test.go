@@ -11,8 +11,8 @@ import (
 	"github.com/libp2p/go-libp2p/core/protocol"
 )
 
-// TestTheGateIsInvisibleToMembers runs the DHT and gossip on gated hosts as on plain ones.
-func TestTheGateIsInvisibleToMembers(t *testing.T) {
+// TestProtocolsWorkBehindGate checks that the DHT and gossip work on gated hosts as on plain ones.
+func TestProtocolsWorkBehindGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 5
 		nw := New(t, n, Options{})

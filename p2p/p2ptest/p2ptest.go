@@ -229,7 +229,7 @@ func (nw *Net) Blackhole(i int, on bool) {
 	nw.holes[i] = on
 }
 
-// Cut loses the packets for which f returns true; nil ends this. f is called under a lock for every packet.
+// Cut drops the packets for which f returns true; nil ends this. f is called under a lock for every packet.
 func (nw *Net) Cut(f func(from, to int) bool) {
 	nw.mu.Lock()
 	defer nw.mu.Unlock()

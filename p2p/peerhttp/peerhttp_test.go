@@ -43,7 +43,7 @@ func (c *counted) NewStream(ctx context.Context, p peer.ID, ids ...protocol.ID) 
 	return c.Host.NewStream(ctx, p, ids...)
 }
 
-// pair is a daemon that sends requests and one that serves them.
+// pair is two daemons: one sends requests, the other serves them.
 type pair struct {
 	asks, serves host.Host
 	counted      *counted
@@ -152,7 +152,7 @@ func TestRequestNamesItsPeer(t *testing.T) {
 	})
 }
 
-// follow is a response that goes on until the client leaves.
+// follow returns a handler whose response continues until the client disconnects.
 func follow(left chan<- error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for n := 0; ; n++ {
@@ -193,7 +193,7 @@ func testFollow(t *testing.T, p *pair, left <-chan error, most time.Duration) {
 	cancel()
 	start := time.Now()
 	if err := <-left; !errors.Is(err, context.Canceled) || time.Since(start) > most {
-		t.Errorf("the server noticed after %s that the client left: %v", time.Since(start), err)
+		t.Errorf("the server noticed after %s that the client had disconnected: %v", time.Since(start), err)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestStreamingResponse(t *testing.T) {
 	})
 }
 
-// The same over TCP, where yamux instead of QUIC carries the streams.
+// TestStreamingResponseOverTCP does the same over TCP, where yamux instead of QUIC carries the streams.
 func TestStreamingResponseOverTCP(t *testing.T) {
 	var hosts []host.Host
 	for range 2 {
@@ -240,7 +240,7 @@ func TestStreamsOfAPeerAreBounded(t *testing.T) {
 		}
 		first, second, third := ask(), ask(), ask()
 		if _, err := third.Read(make([]byte, 1)); err == nil {
-			t.Error("a third stream of a peer that may have two was served")
+			t.Error("served a third stream of a peer that may have two")
 		}
 		close(release)
 		for _, c := range []net.Conn{first, second} {
@@ -256,7 +256,8 @@ func TestStreamsOfAPeerAreBounded(t *testing.T) {
 	})
 }
 
-// The number of concurrent requests to one peer is bounded; further ones wait.
+// TestRequestsWaitForAStream checks that the number of concurrent requests to one peer is bounded, and that further
+// requests wait.
 func TestRequestsWaitForAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()
@@ -294,10 +295,10 @@ func TestSilentPeerEndsInTime(t *testing.T) {
 		p.dead.Store(true)
 		start := time.Now()
 		if _, err := get(t, p, "/"); err == nil {
-			t.Error("answered by nobody")
+			t.Error("got an answer from a silent peer")
 		}
 		if took := time.Since(start); took > cfg.HeaderTimeout+cfg.DialTimeout {
-			t.Errorf("given up after %s", took)
+			t.Errorf("ended after %s", took)
 		}
 	})
 }
@@ -308,7 +309,7 @@ func TestBadPeerInURL(t *testing.T) {
 		res, err := p.client.Get("http://localhost/")
 		if err == nil {
 			res.Body.Close()
-			t.Error("localhost is no peer")
+			t.Error("sent a request to localhost, which is not a peer ID")
 		}
 	})
 }
@@ -339,6 +340,6 @@ func TestPeerFromElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p, ok := PeerFrom(r); ok || p != "" {
-		t.Errorf("a request by another way is of %q", p)
+		t.Errorf("a request from the local socket has the peer %q", p)
 	}
 }

@@ -167,12 +167,12 @@ func TestLargestMessagesFit(t *testing.T) {
 		}
 		back, err := fromWire(got)
 		if err != nil || !reflect.DeepEqual(back, msg) {
-			t.Errorf("%T arrives as another: %v", msg, err)
+			t.Errorf("%T was changed by encoding and decoding: %v", msg, err)
 		}
 	}
 }
 
-// A host whose devices have more links than a Hello can hold is announced without links.
+// TestTooManyLinks checks that a host is announced without links if its devices have more links than a Hello can hold.
 func TestTooManyLinks(t *testing.T) {
 	h := lease.Hello{Profile: lease.Profile{Peer: "p", Worker: true}}
 	for i := range 100 {
@@ -185,7 +185,7 @@ func TestTooManyLinks(t *testing.T) {
 		h.Profile.GPUs = append(h.Profile.GPUs, d)
 	}
 	if check(h) == nil {
-		t.Error("taken from a peer with all its links")
+		t.Error("a Hello with all links was accepted")
 	}
 	f, err := toWire(h)
 	if err != nil {
@@ -203,7 +203,7 @@ func TestTooManyLinks(t *testing.T) {
 	}
 }
 
-// A job file that is one byte too long is refused by both the sender and the receiver.
+// TestSpecBeyondItsBound checks that both the sender and the receiver refuse a job file that is one byte too long.
 func TestSpecBeyondItsBound(t *testing.T) {
 	a := largestAttempt(0)
 	m := lease.Start{Attempt: a, Group: largestGroup, Spec: largestSpec(t, job.MaxSpecBytes+1)}
@@ -226,7 +226,7 @@ func TestSpecBeyondItsBound(t *testing.T) {
 	}
 }
 
-// The largest messages cross a session between two hosts, and the session stays up.
+// TestLargestMessagesCross sends the largest messages over a session between two hosts. The session stays up.
 func TestLargestMessagesCross(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -248,7 +248,7 @@ func TestLargestMessagesCross(t *testing.T) {
 			select {
 			case m := <-got:
 				if !reflect.DeepEqual(m, msg) {
-					t.Errorf("%T arrived as another", msg)
+					t.Errorf("%T arrived changed", msg)
 				}
 			default:
 				t.Errorf("%T did not arrive: %v", msg, a.lastErr())

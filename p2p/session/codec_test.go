@@ -52,7 +52,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// This test lists all messages, so that a new message cannot be left out of the codec.
+// TestEveryMessageHasAGenerator lists all messages, so that a new message cannot be left out of the codec.
 func TestEveryMessageHasAGenerator(t *testing.T) {
 	want := []string{
 		"Ack", "Availability", "Cancel", "Commit", "Decline", "Event", "Hello", "Offer", "Owns", "Query", "Release", "Renew",
@@ -64,11 +64,11 @@ func TestEveryMessageHasAGenerator(t *testing.T) {
 	}
 	for _, name := range want {
 		if !seen[name] {
-			t.Errorf("no %s was drawn", name)
+			t.Errorf("no %s was generated", name)
 		}
 	}
 	if len(seen) != len(want) {
-		t.Errorf("drawn are %v", seen)
+		t.Errorf("generated: %v", seen)
 	}
 }
 
@@ -139,12 +139,12 @@ func TestOutOfBounds(t *testing.T) {
 		"drivers":   host(func(p *lease.Profile) { p.Drivers = []string{"exec driver"} }),
 	} {
 		if got, err := carry(msg); err == nil {
-			t.Errorf("%s was carried: %#v", name, got)
+			t.Errorf("%s was encoded and decoded: %#v", name, got)
 		}
 	}
 }
 
-// Text for people that is not printable or too long is cleaned, not refused.
+// TestSentences checks that text for people that is not printable or too long is cleaned, not refused.
 func TestSentences(t *testing.T) {
 	a := testOffer(1).Attempt
 	for in, want := range map[string]string{
@@ -176,7 +176,7 @@ func FuzzReadFrame(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Whatever was accepted can be sent on unchanged.
+		// A message that was accepted can be sent again unchanged.
 		again, err := carry(msg)
 		if err != nil {
 			t.Fatalf("%#v was read but cannot be sent: %v", msg, err)

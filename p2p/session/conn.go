@@ -276,7 +276,7 @@ func (c *conn) watch() {
 			c.cut(fmt.Errorf("%w: nothing received for %s", ErrSilent, silence))
 			continue
 		case idle > 0 && c.pings.unanswered(now) > stuckAfter*c.cfg.Silence:
-			// The peer sends, but does not get around to reading.
+			// The peer sends, but reads too slowly or not at all.
 			c.cut(fmt.Errorf("%w: a ping was not answered", ErrBusy))
 			continue
 		}

@@ -26,11 +26,12 @@ type loop struct {
 	agenda  *timers.Heap[time.Time, *link] // when to look at each link again
 	mine    count                          // streams that this daemon has opened
 	timer   *time.Timer
-	busy    int       // goroutines that have yet to post their result
-	leaving int       // sessions that were given up and are not over yet
-	crowded time.Time // until then no session is given up to make room for a stranger
-	side    sync.WaitGroup
-	ends    bool // stopping: no more sessions
+	busy    int // goroutines that have yet to post their result
+	leaving int // sessions that were given up and are not over yet
+	// displaceFrom is the earliest time at which the next session may be given up to make room for a stranger.
+	displaceFrom time.Time
+	side         sync.WaitGroup
+	ends         bool // stopping: no more sessions
 }
 
 // link is the state of one peer.
@@ -77,7 +78,7 @@ func (l *loop) wanted() {
 		}
 		l.settle(k)
 	}
-	if n := l.crowd(); n > 0 {
+	if n := l.excess(); n > 0 {
 		l.makeRoom(n, 0)
 	}
 }
@@ -154,7 +155,7 @@ func (l *loop) ban(k *link) { k.banned = time.Now().Add(l.cfg.BackoffMax) }
 // arrived handles a stream that a peer has opened.
 func (l *loop) arrived(ctx context.Context, s network.Stream) {
 	k := l.link(job.Peer(s.Conn().RemotePeer().String()))
-	if l.ends || !k.wanted && l.crowd() > greetRoom || k.greeting >= maxGreeting || time.Now().Before(k.banned) {
+	if l.ends || !k.wanted && l.excess() > greetRoom || k.greeting >= maxGreeting || time.Now().Before(k.banned) {
 		l.log.DebugContext(ctx, "session refused", "peer", string(k.peer), "peers", len(l.links), "banned", time.Now().Before(k.banned))
 		_ = s.Reset()
 		l.settle(k)

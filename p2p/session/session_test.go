@@ -50,7 +50,7 @@ func TestSessionComesUpAndKeepsOrder(t *testing.T) {
 			t.Errorf("peers %+v", infos)
 		}
 		if err := a.Send(b.id(), lease.Ack{Attempt: job.Attempt{Job: "nonsense"}}); !errors.Is(err, ErrInvalid) {
-			t.Errorf("Send of what is out of bounds: %v", err)
+			t.Errorf("Send of a message that is out of bounds: %v", err)
 		}
 		pass(time.Hour)
 		if !a.isUp(b.id()) || a.ups != 1 || b.ups != 1 {
@@ -85,7 +85,7 @@ func TestBothOpenAtOnce(t *testing.T) {
 	})
 }
 
-func TestSilenceAndHealing(t *testing.T) {
+func TestSessionReturnsAfterSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
@@ -189,7 +189,7 @@ func TestSessionWithoutUseRests(t *testing.T) {
 	})
 }
 
-func TestWhoDoesNotReadIsCut(t *testing.T) {
+func TestPeerThatDoesNotReadIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
@@ -223,7 +223,8 @@ func TestWhoDoesNotReadIsCut(t *testing.T) {
 	})
 }
 
-// A peer reads nothing but keeps sending. Little traffic never fills its queue; only the unanswered Ping reveals it.
+// TestUnansweredPing has a peer that reads nothing but keeps sending. The little traffic to it never fills its queue,
+// so only the unanswered Ping shows that it does not read.
 func TestUnansweredPing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -296,7 +297,8 @@ func TestGoodbye(t *testing.T) {
 	})
 }
 
-// Every malformed frame ends the session. Its sender is refused for a while, then accepted again.
+// TestMalformedFrameCuts checks that a malformed frame ends the session. Its sender is refused for a while, then
+// accepted again.
 func TestMalformedFrameCuts(t *testing.T) {
 	for name, bytes := range map[string][]byte{
 		"too long":        {0xff, 0xff, 0xff, 0x7f},
@@ -335,13 +337,13 @@ func TestMalformedFrameCuts(t *testing.T) {
 					_, err = say(t.Context(), s, count{incarnation: 1, n: 2})
 				}
 				if err == nil {
-					t.Error("taken again at once")
+					t.Error("accepted again at once")
 				}
 				b.start(t)
 				b.Want(a.id())
 				pass(30 * time.Second)
 				if !a.isUp(b.id()) {
-					t.Error("not taken again after a while")
+					t.Error("not accepted again after a while")
 				}
 				a.kept(t)
 			})
@@ -375,12 +377,13 @@ func TestGreetingTimesOut(t *testing.T) {
 		b.Want(a.id())
 		pass(time.Second)
 		if !a.isUp(b.id()) {
-			t.Error("the stuck greetings block a good one")
+			t.Error("streams without an Open keep a valid one out")
 		}
 	})
 }
 
-// Twenty hosts all want each other, with packet loss, then with a partition, then with a healthy network.
+// TestTwentyHostsLossAndPartition has twenty hosts that all want each other: with packet loss, then with a partition,
+// then with a healthy network.
 func TestTwentyHostsLossAndPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hosts = 20
@@ -460,8 +463,8 @@ func frameOf(t *testing.T, msg any) []byte {
 	return b
 }
 
-// In whatever order packets arrive, two hosts that open at once end up with one session, and open no second one
-// later.
+// TestBothOpenAtOnceInAnyOrder checks that two hosts that open at the same time end up with one session, in whatever
+// order packets arrive. They open no second session later.
 func TestBothOpenAtOnceInAnyOrder(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {

@@ -70,7 +70,8 @@ func TestOverTCP(t *testing.T) {
 	b.kept(t)
 }
 
-// The window of the stream fills long before the queue does: the write blocks, and its deadline ends the session.
+// TestStalledReaderOverTCP fills the window of the stream, which is full long before the queue. The write then blocks,
+// and its deadline ends the session.
 func TestStalledReaderOverTCP(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.PingEvery, cfg.Silence = 100*time.Millisecond, 500*time.Millisecond
@@ -82,7 +83,7 @@ func TestStalledReaderOverTCP(t *testing.T) {
 	for i := range uint64(20_000) { // 2 MiB, a quarter of the queue
 		err := a.Send(b.id(), testOffer(i))
 		if errors.Is(err, ErrNoSession) {
-			break // cut already: the machine is slow
+			break // on a slow machine the session has already ended
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -94,8 +95,8 @@ func TestStalledReaderOverTCP(t *testing.T) {
 	}
 }
 
-// A session that ends cleanly is not the same as a connection that ends, also over TCP: a killed daemon has not given
-// the session up.
+// TestGivenUpOverTCP checks that a session that was given up differs from a connection that broke, over TCP as well. A
+// killed daemon has not given its session up.
 func TestGivenUpOverTCP(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.IdleAfter = time.Millisecond

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// sparedFor is how long a session that its peer opened must have been idle before a stranger may take its place.
-	// The displaced peer dials again, so this bounds how often each place changes hands.
-	sparedFor = 5 * time.Minute
-	// crowdedFor is the minimum time between two displacements. A displaced peer returns and would displace the next
-	// one, and so on; this breaks the chain. It also bounds how often all links are scanned.
-	crowdedFor = 10 * time.Second
+	// displaceIdle is how long a session that its peer opened must have been idle before a stranger may displace it.
+	// The displaced peer dials again, so this bounds how often sessions are displaced.
+	displaceIdle = 5 * time.Minute
+	// displaceEvery is the minimum time between two displacements. Without it, each displaced peer would return and
+	// displace the next one at once. It also bounds how often all links are scanned.
+	displaceEvery = 10 * time.Second
 	// greetRoom bounds the peers beyond Config.MaxPeers that may send Open before the manager knows whether there is
 	// room.
 	greetRoom = 256
@@ -94,8 +94,8 @@ func (l *loop) giveUp(k *link) {
 	l.settle(k)
 }
 
-// crowd returns the number of links above Config.MaxPeers.
-func (l *loop) crowd() int { return len(l.links) - l.leaving - l.cfg.MaxPeers }
+// excess returns the number of links above Config.MaxPeers.
+func (l *loop) excess() int { return len(l.links) - l.leaving - l.cfg.MaxPeers }
 
 // makeRoom gives up the least useful unwanted sessions: those that this side opened first, and the longest idle
 // first. It gives up at most n, each idle for at least the given time, and returns how many it gave up.
@@ -127,11 +127,11 @@ func (l *loop) makeRoom(n int, idle time.Duration) int {
 // admit reports whether a peer that has sent Open gets a session. A wanted peer always does.
 func (l *loop) admit(k *link, now time.Time) bool {
 	switch {
-	case k.wanted, k.cur != nil, l.crowd() <= 0:
+	case k.wanted, k.cur != nil, l.excess() <= 0:
 		return true
-	case now.Before(l.crowded):
+	case now.Before(l.displaceFrom):
 		return false
 	}
-	l.crowded = now.Add(crowdedFor)
-	return l.makeRoom(1, sparedFor) > 0
+	l.displaceFrom = now.Add(displaceEvery)
+	return l.makeRoom(1, displaceIdle) > 0
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// A session that nobody wants any more ends on both sides without a goodbye, a silence or an error, and the
-// connection stays.
+// TestUnwantedSessionIsGivenUp checks that a session that nobody wants any more ends on both sides, without a goodbye,
+// a silence or an error. The connection stays.
 func TestUnwantedSessionIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -28,7 +28,7 @@ func TestUnwantedSessionIsGivenUp(t *testing.T) {
 		a.Unwant(b.id())
 		pass(59 * time.Second)
 		if !a.isUp(b.id()) {
-			t.Fatal("given up at once: a want that comes back would dial anew")
+			t.Fatal("given up at once, so that a peer that is wanted again must be dialled again")
 		}
 		pass(2 * time.Second)
 		for _, n := range c.nodes {
@@ -56,7 +56,7 @@ func TestUnwantedSessionIsGivenUp(t *testing.T) {
 	})
 }
 
-// A peer that is wanted again in time keeps its session.
+// TestWantedAgainInTime checks that a peer that is wanted again in time keeps its session.
 func TestWantedAgainInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -73,8 +73,9 @@ func TestWantedAgainInTime(t *testing.T) {
 	})
 }
 
-// If only the side that accepted the session wants it, that side opens its own, and the other side leaves it alone.
-func TestWhoWantsItBecomesTheOpener(t *testing.T) {
+// TestSideThatWantsSessionOpensIt checks the case that only the side that accepted the session wants it. That side
+// opens its own session, and the other side does not give that one up.
+func TestSideThatWantsSessionOpensIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
 		for i, a := range c.nodes {
@@ -98,7 +99,7 @@ func TestWhoWantsItBecomesTheOpener(t *testing.T) {
 	})
 }
 
-// A session that the other side opened is not given up by this side.
+// TestAcceptedSessionStays checks that a daemon does not give up a session that the other side opened.
 func TestAcceptedSessionStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -114,7 +115,8 @@ func TestAcceptedSessionStays(t *testing.T) {
 	})
 }
 
-// A session in use stays. What a worker sends to everybody does not count as use.
+// TestSessionInUseStays checks that a session in use stays. Messages that a worker sends to everybody do not count as
+// use.
 func TestSessionInUseStays(t *testing.T) {
 	const tick = 50 * time.Second
 	for name, x := range map[string]struct {
@@ -152,14 +154,15 @@ func TestSessionInUseStays(t *testing.T) {
 				}
 				pass(2 * time.Minute)
 				if a.isUp(b.id()) {
-					t.Error("still up when it was used no more")
+					t.Error("still up though it is no longer used")
 				}
 			})
 		})
 	}
 }
 
-// A peer of any version reads all that was sent, then the end of the stream between two frames.
+// TestGivenUpReadsAsTheEndOfTheStream checks what a peer of any version reads from a session that is given up:
+// everything that was sent, then the end of the stream between two frames.
 func TestGivenUpReadsAsTheEndOfTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 2)
@@ -234,9 +237,9 @@ func bounded(t *testing.T, hosts, wanted, peers int) (*cluster, *node) {
 	return c, a
 }
 
-// Strangers that fill and use all places never keep out a peer that this daemon wants, whichever side dials. None of
-// the strangers loses its place to another.
-func TestWantedAreNeverKeptOut(t *testing.T) {
+// TestWantedPeerAlwaysGetsSession has strangers that take and use all places. A peer that this daemon wants gets a
+// session nevertheless, whichever side dials. No stranger displaces another.
+func TestWantedPeerAlwaysGetsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const peers = 5
 		c, a := bounded(t, 12, 4, peers)
@@ -267,7 +270,7 @@ func TestWantedAreNeverKeptOut(t *testing.T) {
 		pass(time.Minute)
 		for i, n := range c.nodes[9:] {
 			if !a.isUp(n.id()) {
-				t.Errorf("wanted host %d is kept out", i)
+				t.Errorf("wanted host %d has no session", i)
 			}
 		}
 		if n := len(a.Peers()); n != peers {
@@ -277,8 +280,9 @@ func TestWantedAreNeverKeptOut(t *testing.T) {
 	})
 }
 
-// The longest idle session makes room for a new one after a while, and places do not change hands faster than that.
-func TestIdleStrangersTakeTurns(t *testing.T) {
+// TestLongestIdleSessionIsDisplaced checks that the session that has been idle longest makes room for a new one after a
+// while. Sessions are not displaced more often than that.
+func TestLongestIdleSessionIsDisplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a := bounded(t, 5, 1, 3)
 		for i := 1; i <= 3; i++ {
@@ -289,19 +293,19 @@ func TestIdleStrangersTakeTurns(t *testing.T) {
 		late.Want(a.id())
 		pass(time.Minute)
 		if late.isUp(a.id()) {
-			t.Fatal("a session of a minute was given up for a new one")
+			t.Fatal("a session that was idle for only a minute was given up for a new one")
 		}
-		pass(sparedFor)
+		pass(displaceIdle)
 		if !late.isUp(a.id()) || len(a.Peers()) != 3 {
-			t.Errorf("no place for one that came: %v", a.seen)
+			t.Errorf("the new peer got no session: %v", a.seen)
 		}
 		down := slices.IndexFunc(a.seen, func(s string) bool { return strings.HasPrefix(s, "down") })
 		if down < 0 || a.seen[down] != "down "+c.nodes[1].id().Short() {
-			t.Errorf("not the longest idle lost its place: %v", a.seen)
+			t.Errorf("the session that ended was not the longest idle one: %v", a.seen)
 		}
 		before := a.ups
 		pass(time.Hour)
-		if most := int(time.Hour/sparedFor)*3 + 3; a.ups-before > most || len(a.Peers()) != 3 {
+		if most := int(time.Hour/displaceIdle)*3 + 3; a.ups-before > most || len(a.Peers()) != 3 {
 			t.Errorf("%d sessions came up in an hour for 3 places, at most %d; %d now", a.ups-before, most, len(a.Peers()))
 		}
 		a.kept(t)
@@ -317,11 +321,11 @@ func TestTooManyWanted(t *testing.T) {
 			}
 		}
 		if !a.Want(c.nodes[1].id()) {
-			t.Error("what is wanted already is refused")
+			t.Error("a peer that is already wanted is refused")
 		}
 		a.Unwant(c.nodes[1].id())
 		if !a.Want(c.nodes[3].id()) {
-			t.Error("refused though there is place again")
+			t.Error("refused though there is room again")
 		}
 		pass(5 * time.Minute)
 		if a.isUp(c.nodes[1].id()) || !a.isUp(c.nodes[2].id()) || !a.isUp(c.nodes[3].id()) {

@@ -1,4 +1,3 @@
-// Package wirepb holds the protobuf messages of muster's protocols, for
-// transport only: each is checked and turned into the words of the other
-// packages where it arrives.
+// Package wirepb holds the protobuf messages of muster's protocols. They are used for transport only: the receiver
+// checks each message and converts it to the types of the other packages.
 package wirepb

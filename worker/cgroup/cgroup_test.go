@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// start tries whether a process can be started in a group, as the runner does.
+// start checks that a process can be started in a group, as the runner does.
 func start(fd int) error {
 	_, err := syscall.ForkExec("/proc/self/none", []string{"none"}, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}})
 	if errors.Is(err, unix.ENOENT) {

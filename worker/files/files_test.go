@@ -24,7 +24,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// inner is a driver that notes what it is asked.
+// inner is a driver that records the requests it gets.
 type inner struct {
 	mu      sync.Mutex
 	started []worker.Task // guarded by mu
@@ -51,7 +51,7 @@ func (d *inner) Extend(map[job.Attempt]worker.BootTime) error        { return ni
 func (d *inner) Forget(job.Attempt) error                            { return nil }
 func (d *inner) Adopt(context.Context) ([]worker.DriverEvent, error) { return d.found, nil }
 
-// away is a holder that does not answer until it is let.
+// away is a holder that does not answer until there is closed.
 type away struct {
 	blob.Holder
 
@@ -131,7 +131,7 @@ func (r *rig) run() {
 	r.stop = func() { cancel(); <-done }
 }
 
-// upload makes a tree that somebody else holds.
+// upload makes a tree that another node holds.
 func (r *rig) upload(files map[string]string) (string, *blob.Store) {
 	r.t.Helper()
 	s := blob.NewStore(blob.Config{Dir: r.t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))
@@ -166,13 +166,13 @@ func (r *rig) task(n int, spec job.Spec) worker.Task {
 	}
 }
 
-// next is the next event but for those that tell what a task waits for.
+// next returns the next event that does not only report what a task waits for.
 func (r *rig) next() worker.DriverEvent {
 	r.t.Helper()
 	return r.event(func(e worker.DriverEvent) bool { return e.Detail == "" })
 }
 
-// event is the next event of a kind; those before it are dropped.
+// event returns the next event that fits. It drops those before it.
 func (r *rig) event(is func(worker.DriverEvent) bool) worker.DriverEvent {
 	r.t.Helper()
 	late := time.NewTimer(20 * time.Second)
@@ -190,7 +190,7 @@ func (r *rig) event(is func(worker.DriverEvent) bool) worker.DriverEvent {
 	}
 }
 
-// begun waits until the inner driver has been given the attempt.
+// begun waits until the inner driver has been asked to start the attempt, and returns the task that it was given.
 func (r *rig) begun(a job.Attempt) worker.Task {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
@@ -207,7 +207,7 @@ func (r *rig) begun(a job.Attempt) worker.Task {
 	return worker.Task{}
 }
 
-// scratch gives a started task its directory, as the inner driver would.
+// scratch makes the directory of a started task, as the inner driver would.
 func (r *rig) scratch(t worker.Task, files map[string]string) string {
 	r.t.Helper()
 	dir := r.cfg.scratch(t.Attempt)
@@ -261,7 +261,7 @@ func pack(t *testing.T, p Place, base bool, globs ...string) (string, error) {
 	}
 }
 
-func TestWithoutFilesNothingIsDone(t *testing.T) {
+func TestTaskWithoutFilesLeavesDiskAlone(t *testing.T) {
 	r := newRig(t)
 	k := r.task(1, job.Spec{})
 	if err := r.d.Start(k); err != nil {
@@ -271,11 +271,11 @@ func TestWithoutFilesNothingIsDone(t *testing.T) {
 	r.d.Driven(exited(k.Attempt))
 	r.next()
 	if _, err := os.Stat(r.cfg.staging()); err == nil {
-		t.Error("the disk was touched")
+		t.Error("the staging directory was made")
 	}
 }
 
-func TestFilesAreThereAtTheStart(t *testing.T) {
+func TestFilesAreThereAtStart(t *testing.T) {
 	r := newRig(t)
 	tree, _ := r.upload(map[string]string{"a": "1", "b": "2"})
 	k := r.task(1, job.Spec{Tree: tree})
@@ -294,7 +294,7 @@ func TestFilesAreThereAtTheStart(t *testing.T) {
 	}
 }
 
-func TestHolderIsAwaited(t *testing.T) {
+func TestTaskWaitsForHolder(t *testing.T) {
 	r := newRig(t)
 	tree, s := r.upload(map[string]string{"a": "1"})
 	h := away{holder{s}, make(chan struct{}), make(chan struct{}, 1)}
@@ -312,10 +312,10 @@ func TestHolderIsAwaited(t *testing.T) {
 	r.begun(k.Attempt)
 }
 
-// slow is a holder that gives its first chunk and waits before the next.
+// slow is a holder that sends its first chunk and then waits until goOn is closed.
 type slow struct {
 	holder
-	on chan struct{}
+	goOn chan struct{}
 }
 
 func (h slow) Chunks(ctx context.Context, refs []blob.Ref, take func([]byte) error) error {
@@ -323,14 +323,14 @@ func (h slow) Chunks(ctx context.Context, refs []blob.Ref, take func([]byte) err
 		return err
 	}
 	select {
-	case <-h.on:
+	case <-h.goOn:
 	case <-ctx.Done():
 	}
 	return h.holder.Chunks(ctx, refs[1:], take)
 }
 
-// Two tasks that wait for the same tree are both told how far it has come.
-func TestProgressIsTold(t *testing.T) {
+// TestProgressIsReported checks that the progress of a transfer is reported for both tasks that wait for its tree.
+func TestProgressIsReported(t *testing.T) {
 	r := newRig(t)
 	tree, s := r.upload(map[string]string{"a": strings.Repeat("a", 200_000), "b": strings.Repeat("b", 200_000), "c": strings.Repeat("c", 100_000)})
 	h := slow{holder{s}, make(chan struct{})}
@@ -352,13 +352,13 @@ func TestProgressIsTold(t *testing.T) {
 			delete(waiting, e.Attempt)
 		}
 	}
-	close(h.on)
+	close(h.goOn)
 	for _, a := range tasks {
 		r.begun(a)
 	}
 }
 
-func TestEndsBeforeItBegins(t *testing.T) {
+func TestTaskEndsWhileFilesAreFetched(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spec  func(*rig, *worker.Task)
@@ -404,7 +404,7 @@ func TestEndsBeforeItBegins(t *testing.T) {
 	}
 }
 
-func TestNextDaemonGoesOn(t *testing.T) {
+func TestNextDaemonContinues(t *testing.T) {
 	r := newRig(t)
 	tree, s := r.upload(map[string]string{"a": "1"})
 	h := away{holder{s}, make(chan struct{}), make(chan struct{}, 1)}
@@ -425,7 +425,7 @@ func TestNextDaemonGoesOn(t *testing.T) {
 	if got.Env[0] != "A=b" || got.Deadline != k.Deadline {
 		t.Errorf("it became %+v", got)
 	}
-	// And a third one keeps what the task leaves, though it ended in between.
+	// A third daemon keeps the task's files, though the task ended before that daemon started.
 	r.scratch(got, map[string]string{"out": "x"})
 	r.stop()
 	r.inner.found = []worker.DriverEvent{exited(k.Attempt)}
@@ -501,9 +501,9 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// A daemon that is killed between the move and the note of it finds that all is
-// moved: nothing is missing then.
-func TestKeepAgain(t *testing.T) {
+// TestKeepAfterKill kills a daemon after it has moved the files of a task and before it has recorded that. The next
+// daemon finds the files in their new place, and reports none of them as missing.
+func TestKeepAfterKill(t *testing.T) {
 	r := newRig(t)
 	k := r.task(1, job.Spec{Download: []string{"ckpt", "ckpt/*", "none"}})
 	if err := r.d.Start(k); err != nil {
@@ -528,8 +528,8 @@ func TestKeepAgain(t *testing.T) {
 	}
 }
 
-// A chunk can be named any number of times: what a tree becomes on the disk is
-// bounded before it is written.
+// TestTreeIsBounded checks that the size of a tree is bounded before it is written to disk. A small tree can be large
+// on disk, because it can name the same chunk any number of times.
 func TestTreeIsBounded(t *testing.T) {
 	r := newRig(t)
 	r.cfg.Most = 64 << 10
@@ -579,7 +579,7 @@ func TestReadAsTheUser(t *testing.T) {
 	}
 	r := newRig(t)
 	dir := t.TempDir()
-	for at := dir; at != os.TempDir(); at = filepath.Dir(at) { // others may pass
+	for at := dir; at != os.TempDir(); at = filepath.Dir(at) { // others may enter
 		if err := os.Chmod(at, 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -14,8 +14,9 @@ import (
 	"testing/fstest"
 )
 
-// A directory, or directories in each other, of more files than fit in memory
-// are refused; as many files beside each other are not.
+// TestListingIsBounded checks that the directories that are listed at the same time may not have too many files
+// together. Those are a directory and the directories that it is in. The same number of files in directories that are
+// listed one after the other is allowed.
 func TestListingIsBounded(t *testing.T) {
 	walk := func(tree fstest.MapFS) (n int, err error) {
 		err = fs.WalkDir(&listing{FS: tree}, ".", func(_ string, _ fs.DirEntry, err error) error {
@@ -57,7 +58,7 @@ func TestMatchIsBounded(t *testing.T) {
 	}
 }
 
-// What several globs mean is packed once.
+// TestPackOnce checks that a file that several globs match is packed once.
 func TestPackOnce(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a/b/one", "a/two", "three"} {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestCopiesLieApart(t *testing.T) {
+func TestCopiesAreSpreadOverDisk(t *testing.T) {
 	c := Config{Dir: t.TempDir()}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(c.Dir, &fs); err != nil || fs.Type != unix.EXT4_SUPER_MAGIC {

@@ -1,6 +1,6 @@
 package leaseclock
 
-// Jumps, drift and what is in between; no clock is read or set.
+// Jumps, drift and the cases between. Only TestReadHost reads a clock, and no test sets one.
 
 import (
 	"math"
@@ -17,15 +17,15 @@ const (
 	wallAtBoot = 1_700_000_000 * sec
 )
 
-// host is both clocks of a host that a test lets pass.
+// host has the two clocks of a host. They advance only when the test says so.
 type host struct{ boot, skew time.Duration }
 
 func newHost() *host { return &host{boot: 24 * time.Hour, skew: wallAtBoot} }
 
 func (h *host) read() Reading { return Reading{Boot: h.boot, Wall: h.boot + h.skew} }
 
-// pass lets time pass in steps while the wall clock gains a share of it, and
-// gives the jumps that a watch tells.
+// pass advances the clocks in steps, while the wall clock gains a share of each step. It returns the jumps that the
+// watch reports.
 func (h *host) pass(w *Watch, d, step time.Duration, gain float64) (jumps []time.Duration) {
 	for end := h.boot + d; h.boot < end; {
 		h.boot += step
@@ -87,7 +87,7 @@ func TestWatch(t *testing.T) {
 			t.Parallel()
 			h, w := newHost(), &Watch{}
 			if j := w.Look(h.read()); j != 0 {
-				t.Fatalf("the first look told of a jump of %s", j)
+				t.Fatalf("the first look reported a jump of %s", j)
 			}
 			got := tt.do(h, w)
 			if len(got) != len(tt.want) {
@@ -102,7 +102,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestSince compares a deadline's skew with the reference.
+// TestSince compares the skew of a deadline with the reference.
 func TestSince(t *testing.T) {
 	t.Parallel()
 	w := &Watch{}
@@ -121,8 +121,8 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// TestClock: a pause is time that passed, and a deadline of before it is that
-// much earlier on the host's own clock.
+// TestClock checks that a pause counts as time that passed. A deadline from before the pause is earlier on the host's
+// own clock by the length of the pause.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	h := newHost()
@@ -159,7 +159,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestClockNeverGoesBack has people set the wall clock as they like.
+// TestClockNeverGoesBack sets the wall clock to random times.
 func TestClockNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -178,7 +178,7 @@ func TestClockNeverGoesBack(t *testing.T) {
 	})
 }
 
-// TestRead is interrupted between the two clocks.
+// TestReader interrupts a reading between the two clocks.
 func TestReader(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// model is what a log must give back: every byte ever written, by stream.
+// model holds what a log must return: every byte that was ever written, by stream.
 type model struct{ both, out, errs []byte }
 
 func (m *model) add(s Stream, p []byte) {
@@ -38,8 +38,7 @@ func (m *model) of(s Stream) []byte {
 	return m.errs
 }
 
-// check reads one stream from an offset and holds each byte against the model;
-// it gives where the cuts were.
+// check reads one stream from an offset, compares each byte with the model, and returns the cuts.
 func (m *model) check(t *testing.T, dir string, s Stream, offset int64) (cuts []CutError) {
 	t.Helper()
 	r, err := Open(dir, s, offset)
@@ -87,7 +86,7 @@ func diskUse(t *testing.T, dir string) (n int64) {
 	return n
 }
 
-// TestLog writes random lines to both streams, far over the bound, and reads from everywhere.
+// TestLog writes random bytes to both streams, up to far over the bound, and reads from random offsets.
 func TestLog(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -137,7 +136,7 @@ func TestHeadAndTailStay(t *testing.T) {
 	}
 }
 
-// TestReadWhileCut has readers behind a writer that cuts under them.
+// TestReadWhileCut reads a log while its writer cuts it.
 func TestReadWhileCut(t *testing.T) {
 	dir := t.TempDir()
 	var m model
@@ -227,7 +226,7 @@ func TestFollowWaits(t *testing.T) {
 	w.Write(Stderr, []byte("skip"))
 	for _, want := range []string{"one", "two"} {
 		written := make(chan struct{})
-		time.AfterFunc(5*time.Millisecond, func() { // the read waits by then, or else it need not
+		time.AfterFunc(5*time.Millisecond, func() { // usually the read waits by then
 			defer close(written)
 			w.Write(Stdout, []byte("not this"))
 			w.Write(Stderr, []byte(want))
@@ -259,16 +258,16 @@ func TestTail(t *testing.T) {
 		t.Errorf("tail of nothing: %q", got)
 	}
 	var want string
-	say := func(s string) {
+	write := func(s string) {
 		w.Write(Stderr, []byte(s))
 		want += s
 		want = want[max(0, len(want)-job.TailBytes):]
 	}
-	say("first words\n")
-	for i := range 400 { // each cut many times over
+	write("first words\n")
+	for i := range 400 { // enough to cut each stream many times
 		w.Write(Stdout, bytes.Repeat([]byte{'x'}, MinBound/16))
 		if i%16 == 0 {
-			say(fmt.Sprintf("trouble %d\n", i) + strings.Repeat("y", i*2))
+			write(fmt.Sprintf("error %d\n", i) + strings.Repeat("y", i*2))
 		}
 		if got := w.Tail(); got != want {
 			t.Fatalf("after %d: tail of %d bytes %.40q, want %d %.40q", i, len(got), got, len(want), want)
@@ -280,9 +279,9 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestNothingCostsNothing: a task that writes nothing leaves no file, and one
-// that writes to one stream leaves one.
-func TestNothingCostsNothing(t *testing.T) {
+// TestFilesOnlyForWhatIsWritten checks that a task that writes nothing leaves no file, and that a task that writes to
+// one stream leaves one file.
+func TestFilesOnlyForWhatIsWritten(t *testing.T) {
 	for _, tt := range []struct {
 		streams []Stream
 		files   string
@@ -314,7 +313,7 @@ func TestNothingCostsNothing(t *testing.T) {
 	}
 }
 
-// TestFull writes where there is no room for a while: what was lost is said.
+// TestFull checks that the log says how much was lost while it could not be written.
 func TestFull(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
 	w := NewWriter(dir, MinBound)

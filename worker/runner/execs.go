@@ -89,13 +89,13 @@ func (e *execs) begin(x *execution) {
 	t := e.tasks.find(x.Attempt)
 	switch {
 	case t != nil && t.container != nil:
-		x.reports <- protocol.ExecReport{Code: spawn.CodeOurs, Error: "the task is a container, and commands in it are its engine's"}
+		x.reports <- protocol.ExecReport{Code: spawn.CodeOurs, Error: "the task is a container: its container engine runs commands in it"}
 	case t == nil || t.phase != running:
-		x.reports <- protocol.ExecReport{Code: spawn.CodeOurs, Error: "the task does not run"}
+		x.reports <- protocol.ExecReport{Code: spawn.CodeOurs, Error: "the task is not running"}
 	case len(e.running)+e.starting >= maxExecs:
-		x.reports <- protocol.ExecReport{Code: spawn.CodeOurs, Error: "as many commands run as its node takes at once"}
+		x.reports <- protocol.ExecReport{Code: spawn.CodeOurs, Error: fmt.Sprintf("its node already runs %d commands in tasks, which is the limit", maxExecs)}
 	case e.perUser[t.who.UID] >= protocol.MaxUserExecs:
-		x.reports <- protocol.ExecReport{Code: spawn.CodeOurs, Error: fmt.Sprintf("user %s has %d commands open on its node, as many as one may have", spawn.UserName(t.who), protocol.MaxUserExecs)}
+		x.reports <- protocol.ExecReport{Code: spawn.CodeOurs, Error: fmt.Sprintf("user %s has %d commands open on its node, which is the limit for a user", spawn.UserName(t.who), protocol.MaxUserExecs)}
 	default:
 		x.task = t
 		x.PID, x.Task, x.Who, x.Where = t.pid, t.name, t.who, t.where

@@ -20,7 +20,7 @@ func TestFlagsAreParsedAgain(t *testing.T) {
 	}
 	for _, bad := range [][]string{{"--generation", "x"}, {"--unknown"}, {"--dir", "x", "word"}} {
 		if _, err := Parse(bad); err == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 }

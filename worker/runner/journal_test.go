@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// deadTask is a task whose end has still to be saved.
+// deadTask returns a task whose end is not saved yet.
 func deadTask(n int) *task {
 	a := job.Attempt{Job: job.NewID(7, 9), Task: n, N: 1}
 	t := &task{attempt: a, name: a.String()}
@@ -86,9 +86,9 @@ func TestJournalKeepsAll(t *testing.T) {
 	}
 }
 
-// TestJournalOfAnotherLife has a runner of a generation that was there before:
-// it leaves what it finds as it is.
-func TestJournalOfAnotherLife(t *testing.T) {
+// TestJournalOfSameGeneration opens the journal of a generation that already has segments. The segments that it finds
+// stay unchanged.
+func TestJournalOfSameGeneration(t *testing.T) {
 	t.Parallel()
 	dir := protocol.Dir(t.TempDir())
 	for n := range 3 {
@@ -97,7 +97,7 @@ func TestJournalOfAnotherLife(t *testing.T) {
 			t.Fatal(err)
 		}
 		if j.at.Number != n+1 {
-			t.Errorf("life %d writes segment %d", n, j.at.Number)
+			t.Errorf("runner %d writes segment %d", n, j.at.Number)
 		}
 	}
 	if all := saved(t, dir); len(all) != 3 {
@@ -124,7 +124,7 @@ func TestJournalCutOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			if all := saved(t, dir); len(all) != 1 {
-				t.Errorf("%d ends, want the whole one", len(all))
+				t.Errorf("%d ends, want only the complete one", len(all))
 			}
 			if _, err := dir.FindEnd(deadTask(5).attempt); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("end that was cut off: %v", err)
@@ -133,14 +133,14 @@ func TestJournalCutOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := dir.Ends(); err == nil && name != "long" {
-				t.Error("a broken line in the middle is not told")
+				t.Error("a broken line in the middle is not an error")
 			}
 		})
 	}
 }
 
-// TestJournalAfterFault fails one write: nothing of it is told, and the next
-// goes to a file of its own.
+// TestJournalAfterFault fails one write. The end that was not saved is not read back, and the next write goes to a new
+// file.
 func TestJournalAfterFault(t *testing.T) {
 	t.Parallel()
 	dir := protocol.Dir(t.TempDir())

@@ -12,8 +12,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// TestLogIsBounded has a process of its own write its log, as turning it over
-// changes standard error.
+// TestLogIsBounded writes the log in a separate process, because rotating the log changes standard error.
 func TestLogIsBounded(t *testing.T) {
 	const variable, most = "MUSTER_TEST_LOG", 1000
 	if path := os.Getenv(variable); path != "" {
@@ -55,8 +54,8 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// Standard error that is not the runner's log is nobody's to turn over.
-func TestForeignLogIsLeftAlone(t *testing.T) {
+// TestForeignLogIsNotRotated checks that standard error is not rotated when it is not the runner's log.
+func TestForeignLogIsNotRotated(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -80,7 +79,7 @@ func TestClearLogs(t *testing.T) {
 		write(dir.Log(n + 1))
 	}
 	write(protocol.OlderLog(dir.Log(1)))
-	write(dir.Lock(2)) // it lives
+	write(dir.Lock(2)) // this runner is still running
 	write(filepath.Join(string(dir), "runner-x.log"))
 	if err := dir.ClearLogs(); err != nil {
 		t.Fatal(err)

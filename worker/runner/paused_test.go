@@ -1,8 +1,7 @@
 package runner
 
-// A host that was paused, from the requests of a daemon to the ends of tasks. The
-// test binary is the runner, too; its wall clock gains what the test writes into
-// a file.
+// A paused host, from the requests of a daemon to the ends of tasks. The test binary also acts as the runner. The
+// runner's wall clock is ahead by what the test writes into a file.
 
 import (
 	"bufio"
@@ -37,14 +36,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The two ways to learn that the wall clock was set.
+// The two ways in which the runner learns that the wall clock was set.
 const (
-	notified = "is told"
-	looks  = "looks by itself"
+	notified = "notified"
+	polls    = "polls"
 )
 
-// beRunner is a runner whose wall clock is that of the host plus what gained
-// says. Where it is told of a change, that is by SIGUSR1.
+// beRunner acts as a runner whose wall clock is the host's plus gained. In mode notified, SIGUSR1 announces a change.
 func beRunner(dir, mode string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	read := leaseclock.Reader()
@@ -76,7 +74,7 @@ func beRunner(dir, mode string) int {
 	return 0
 }
 
-// gained is by how much the wall clock of a runner was set forward.
+// gained returns by how much the wall clock of a runner was set forward.
 func gained(dir string) time.Duration {
 	b, err := os.ReadFile(filepath.Join(dir, "gained"))
 	if err != nil {
@@ -86,8 +84,8 @@ func gained(dir string) time.Duration {
 	return time.Duration(n)
 }
 
-// someContainers runs containers of two kinds: some wait for their image for ever, others
-// run until they are killed.
+// someContainers runs two kinds of containers: those that wait for their image for ever, and those that run until
+// they are killed.
 type someContainers struct{}
 
 func (someContainers) Run(ctx context.Context, b spawn.Container) job.Exit {
@@ -114,7 +112,7 @@ func (p someProcess) Signal(sig unix.Signal) {
 
 func (p someProcess) Members() []int { return nil }
 
-// daemon is the other side of a runner's connection.
+// daemon is the daemon's side of a connection to a runner.
 type daemon struct {
 	t    *testing.T
 	dir  string
@@ -141,7 +139,7 @@ func newDaemon(t *testing.T, mode string) *daemon {
 	d.pid = cmd.Process.Pid
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
-	t.Cleanup(func() { // the test's context has ended, and the runner its tasks
+	t.Cleanup(func() { // by then the test's context has ended, so the runner has ended its tasks
 		if err := <-exited; err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("runner: %v", err)
 		}
@@ -159,7 +157,7 @@ func newDaemon(t *testing.T, mode string) *daemon {
 	}
 	d.r = bufio.NewReader(d.conn)
 	if m := d.next(); m.Welcome == nil {
-		t.Fatalf("first word %+v", m)
+		t.Fatalf("first message %+v, want a welcome", m)
 	}
 	return d
 }
@@ -184,8 +182,8 @@ func (d *daemon) ask(m protocol.Request) {
 	}
 }
 
-// paused has the runner's wall clock gain, as if its host had stood still.
-func (d *daemon) paused(by time.Duration) {
+// pause sets the runner's wall clock forward, as if its host had been paused.
+func (d *daemon) pause(by time.Duration) {
 	d.t.Helper()
 	path := filepath.Join(d.dir, "gained")
 	if err := os.WriteFile(path+".new", []byte(strconv.FormatInt(int64(by), 10)), 0o600); err != nil {
@@ -203,7 +201,7 @@ func (d *daemon) paused(by time.Duration) {
 
 func nameOf(n int) string { return job.Attempt{Job: job.NewID(7, 9), Task: n, N: 1}.String() }
 
-// start is a task under a lease; none is on hold.
+// start returns the request to start a task under a lease. A task without a lease is on hold.
 func (d *daemon) start(n int, lease time.Duration) *protocol.Start {
 	s := &protocol.Start{
 		Attempt: nameOf(n), Command: []string{"sleep", "1000"}, User: "root", Env: []string{"PATH=" + os.Getenv("PATH")},
@@ -215,7 +213,7 @@ func (d *daemon) start(n int, lease time.Duration) *protocol.Start {
 	return s
 }
 
-// ends waits until attempts have ended and gives how; others must not end.
+// ends waits until the given attempts have ended and returns their exits. No other attempt may end.
 func (d *daemon) ends(want ...int) map[int]job.Exit {
 	d.t.Helper()
 	left, got := map[string]int{}, map[int]job.Exit{}
@@ -237,8 +235,7 @@ func (d *daemon) ends(want ...int) map[int]job.Exit {
 	return got
 }
 
-// TestPausedHost: what ran out while the host stood still is ended at once, and
-// nothing else is.
+// TestPausedHost checks that a task whose lease ran out during the pause is ended at once, and that no other task is.
 func TestPausedHost(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{notified, polls} {
@@ -267,9 +264,9 @@ func TestPausedHost(t *testing.T) {
 					t.Errorf("attempt %d: %+v", n, e)
 				}
 			}
-			d.ask(protocol.Request{Start: tardy}) // asked for before the pause
+			d.ask(protocol.Request{Start: tardy}) // made before the pause, sent after it
 			if e := d.ends(late)[late]; e.State != job.NodeFail || e.Started || !strings.Contains(e.Reason, "paused for 2m0s") {
-				t.Errorf("a start that the pause overtook: %+v", e)
+				t.Errorf("a start that was requested before the pause: %+v", e)
 			}
 			for _, n := range []int{long, hold} {
 				d.ask(protocol.Request{Stop: &protocol.Stop{Attempt: nameOf(n), Reason: "enough"}})
@@ -281,9 +278,9 @@ func TestPausedHost(t *testing.T) {
 	}
 }
 
-// TestExtendUnderWay has a pause overtake what a daemon has reckoned before it:
-// the runner takes the pause off.
-func TestExtendUnderWay(t *testing.T) {
+// TestExtensionFromBeforePause sends extensions whose deadline the daemon computed before or after a pause. The runner
+// subtracts the pause if the deadline was computed before it.
+func TestExtensionFromBeforePause(t *testing.T) {
 	t.Parallel()
 	const now, before, missed = 1000 * sec, 5000 * sec, 120 * sec
 	for _, tt := range []struct {
@@ -291,13 +288,13 @@ func TestExtendUnderWay(t *testing.T) {
 		skew time.Duration
 		want time.Duration
 	}{
-		{"reckoned after the pause", before + missed, now + 300*sec},
-		{"reckoned before it", before, now + 180*sec},
-		{"by a daemon that does not say", 0, now + 300*sec},
-		{"under a skew within the bound", before + missed - 4900*time.Millisecond, now + 300*sec},
-		{"under a skew out of it", before + missed - 5100*time.Millisecond, now + 294900*time.Millisecond},
-		{"before the wall clock was set back", before + time.Hour, now + 300*sec},
-		{"under a skew that no host has", math.MinInt64, now + 60*sec},
+		{"computed after the pause", before + missed, now + 300*sec},
+		{"computed before the pause", before, now + 180*sec},
+		{"without a skew", 0, now + 300*sec},
+		{"skew within the bound", before + missed - 4900*time.Millisecond, now + 300*sec},
+		{"skew beyond the bound", before + missed - 5100*time.Millisecond, now + 294900*time.Millisecond},
+		{"computed before the wall clock was set back", before + time.Hour, now + 300*sec},
+		{"skew that no host has", math.MinInt64, now + 60*sec},
 	} {
 		l := &leases{}
 		l.skew.Look(leaseclock.Reading{Boot: now, Wall: now + before + missed})
@@ -309,8 +306,7 @@ func TestExtendUnderWay(t *testing.T) {
 	}
 }
 
-// TestWallClockSet is told of each time that a timer was cancelled, and of no
-// other end of its wait.
+// TestWallClockSet checks that each cancelled timer is reported, and that no other end of the wait is.
 func TestWallClockSet(t *testing.T) {
 	t.Parallel()
 	set, waits := make(chan struct{}, 1), make(chan error)
@@ -326,9 +322,9 @@ func TestWallClockSet(t *testing.T) {
 	waits <- os.ErrClosed
 	<-done
 	if len(set) != 0 {
-		t.Error("told of a clock that was not set")
+		t.Error("reported a clock that was not set")
 	}
 	if _, err := wallClockSet(); err != nil {
-		t.Logf("this host does not tell: %v", err)
+		t.Logf("this host does not report it: %v", err)
 	}
 }

@@ -10,48 +10,48 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// lives are the phases that a task may go through, one life a line.
-var lives = []string{
+// sequences lists the legal sequences of phases, one a line.
+var sequences = []string{
 	"queued spawning running ended gone",           // it ran, and left nothing
 	"queued spawning running lingering ended gone", // it left processes, which were killed
 	"queued spawning ended gone",                   // its program does not exist, or its start hung
-	"queued spawning gone",                         // an earlier runner had it
-	"queued ended gone",                            // it was stopped before a spawner took its order
+	"queued spawning gone",                         // an earlier runner has it
+	"queued ended gone",                            // it was stopped before a spawner took it from the queue
 	"preparing running ended gone",                 // a container
-	"preparing ended gone",                         // its image does not exist, or it was stopped before
-	"preparing gone",                               // an earlier runner had it
+	"preparing ended gone",                         // its image does not exist, or it was stopped before it started
+	"preparing gone",                               // an earlier runner has it
 }
 
-// TestPhases: the lives above are legal, and every move is part of one of them.
+// TestPhases checks that the sequences above are legal, and that every legal move is part of one of them.
 func TestPhases(t *testing.T) {
 	t.Parallel()
 	used := map[[2]phase]bool{}
-	for _, life := range lives {
+	for _, sequence := range sequences {
 		var log bytes.Buffer
 		ts := newTasks(slog.New(slog.NewTextHandler(&log, nil)))
 		a := job.Attempt{Job: job.NewID(7, 9), N: 1}
 		k := &task{attempt: a, name: a.String(), pid: 42}
-		for name := range strings.FieldsSeq(life) {
+		for name := range strings.FieldsSeq(sequence) {
 			to := phase(slices.Index(phaseNames[:], name))
 			used[[2]phase{k.phase, to}] = true
 			if !ts.move(k, to) {
-				t.Errorf("%s: cannot become %s: %s", life, name, log.String())
+				t.Errorf("%s: cannot become %s: %s", sequence, name, log.String())
 			}
 		}
 		if len(ts.all)+len(ts.left)+ts.starting() != 0 {
-			t.Errorf("%s: something is kept: %+v", life, ts)
+			t.Errorf("%s: not all is forgotten: %+v", sequence, ts)
 		}
 	}
 	for from, all := range nextPhases {
 		for _, to := range all {
 			if !used[[2]phase{from, to}] {
-				t.Errorf("no life moves from %s to %s", from, to)
+				t.Errorf("no sequence moves from %s to %s", from, to)
 			}
 		}
 	}
 }
 
-// TestIllegalMove: a move that is not in the table changes nothing and is logged.
+// TestIllegalMove checks that a move that is not in the table changes nothing and is logged.
 func TestIllegalMove(t *testing.T) {
 	t.Parallel()
 	for from := range phase(len(phaseNames)) {

@@ -1,6 +1,7 @@
 package runner
 
-// The watch under every order of requests: one TERM, a KILL in time, no way back.
+// The watch under requests in every order: it sends at most one TERM, and the KILL in time. An end that has begun is
+// never taken back.
 
 import (
 	"fmt"
@@ -17,8 +18,7 @@ import (
 
 const sec = time.Second
 
-// play steps a watch at each of its own moments up to an end and lists what it
-// gave, by the moment.
+// play steps a watch at each time that the watch asks for, up to an end. It returns the signals by their time.
 func play(w *watch, from, to time.Duration) map[time.Duration]unix.Signal {
 	got := map[time.Duration]unix.Signal{}
 	for now := from; ; {
@@ -140,7 +140,7 @@ func TestWatch(t *testing.T) {
 			t.Parallel()
 			w := newWatch(&tt.start, 100*sec)
 			if w.next() != 0 || w.step(100*sec) != 0 {
-				t.Fatal("a watch without a process wants something")
+				t.Fatal("a watch without a process asks for a step or sends a signal")
 			}
 			w.started(100 * sec)
 			tt.do(&w)
@@ -160,8 +160,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchKills draws orders of requests. R4 stands on it: whatever was asked,
-// a task without hold is killed at the last deadline that was given in time.
+// TestWatchKills makes random requests in random order. It checks what R4 needs: whatever was requested, a task that
+// is not on hold is killed by the last deadline that arrived in time.
 func TestWatchKills(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -199,17 +199,16 @@ func TestWatchKills(t *testing.T) {
 				t.Fatalf("at %s, after the deadline %s: not killed", now, deadline)
 			}
 			if at := w.next(); !killed && (at == 0 || at > max(1, deadline)) {
-				t.Fatalf("next look at %s, after the deadline %s", at, deadline)
+				t.Fatalf("next step at %s, after the deadline %s", at, deadline)
 			}
 		}
 		if terms > 1 {
-			t.Fatalf("%d TERM", terms)
+			t.Fatalf("%d TERMs, want at most one", terms)
 		}
 	})
 }
 
-// TestWatchPaused has the host stand still at 150 s, half a minute into a lease
-// or two.
+// TestWatchPaused pauses the host at 150 s, once or twice, while a lease runs.
 func TestWatchPaused(t *testing.T) {
 	t.Parallel()
 	term, kill := unix.SIGTERM, unix.SIGKILL
@@ -229,18 +228,18 @@ func TestWatchPaused(t *testing.T) {
 		want   map[time.Duration]unix.Signal
 		detail string
 	}{
-		{"what has run out gets no TERM", lease, missed(260 * sec), map[time.Duration]unix.Signal{150 * sec: kill}, "4m20s"},
-		{"to the second", lease, missed(250 * sec), map[time.Duration]unix.Signal{150 * sec: kill}, "4m10s"},
-		{"longer than the host is up", lease, missed(time.Hour), map[time.Duration]unix.Signal{150 * sec: kill}, "1h0m0s"},
-		{"no more TERM than is left", lease, missed(247 * sec), map[time.Duration]unix.Signal{150 * sec: term, 153 * sec: kill}, "4m7s"},
-		{"what is left is left", lease, missed(100 * sec), map[time.Duration]unix.Signal{290 * sec: term, 300 * sec: kill}, ""},
+		{"no TERM once the lease ran out", lease, missed(260 * sec), map[time.Duration]unix.Signal{150 * sec: kill}, "4m20s"},
+		{"lease ends exactly with the pause", lease, missed(250 * sec), map[time.Duration]unix.Signal{150 * sec: kill}, "4m10s"},
+		{"pause longer than the uptime", lease, missed(time.Hour), map[time.Duration]unix.Signal{150 * sec: kill}, "1h0m0s"},
+		{"less time after TERM than usual", lease, missed(247 * sec), map[time.Duration]unix.Signal{150 * sec: term, 153 * sec: kill}, "4m7s"},
+		{"lease outlasts the pause", lease, missed(100 * sec), map[time.Duration]unix.Signal{290 * sec: term, 300 * sec: kill}, ""},
 		{"two pauses", lease, missed(150*sec, 110*sec), map[time.Duration]unix.Signal{150 * sec: kill}, "4m20s"},
 		{"a task on hold has no lease", protocol.Start{Hold: true}, missed(time.Hour), nil, ""},
 		{"renewed after the pause", lease, func(w *watch) {
 			w.missed(150*sec, 200*sec)
 			w.extend(150*sec, 450*sec)
 		}, map[time.Duration]unix.Signal{440 * sec: term, 450 * sec: kill}, ""},
-		{"no answer revives a lease that ran out", lease, func(w *watch) {
+		{"a lease that ran out cannot be extended", lease, func(w *watch) {
 			w.missed(150*sec, 260*sec)
 			w.extend(150*sec, 450*sec)
 		}, map[time.Duration]unix.Signal{150 * sec: kill}, "4m20s"},
@@ -252,17 +251,17 @@ func TestWatchPaused(t *testing.T) {
 		}, map[time.Duration]unix.Signal{150 * sec: kill}, ""},
 		{"it ran out before the pause", protocol.Start{Deadline: 140 * sec, Lead: 10 * sec}, missed(time.Hour), map[time.Duration]unix.Signal{150 * sec: kill}, ""},
 		{
-			"a time limit is not of the lease",
+			"a pause does not shorten a time limit",
 			protocol.Start{Hold: true, Limit: 100 * sec, Grace: 5 * sec},
 			missed(time.Hour),
 			map[time.Duration]unix.Signal{200 * sec: term, 205 * sec: kill},
 			"time limit of 1m40s reached",
 		},
-		{"nor is a grace", protocol.Start{Hold: true}, func(w *watch) {
+		{"a pause does not shorten a grace period", protocol.Start{Hold: true}, func(w *watch) {
 			w.end(140*sec, 60*sec, causeStop, "enough")
 			w.missed(150*sec, time.Hour)
 		}, map[time.Duration]unix.Signal{150 * sec: term, 200 * sec: kill}, "enough"},
-		{"a grace does not outlast the lease", lease, func(w *watch) {
+		{"a grace period does not outlast the lease", lease, func(w *watch) {
 			w.end(140*sec, time.Hour, causeStop, "enough")
 			w.missed(150*sec, 200*sec)
 		}, map[time.Duration]unix.Signal{150 * sec: term, 200 * sec: kill}, "enough"},
@@ -274,7 +273,7 @@ func TestWatchPaused(t *testing.T) {
 				w := newWatch(&tt.start, 100*sec)
 				if w.started(100 * sec); container && tt.start.Limit == 0 {
 					w = newWatch(&tt.start, 100*sec)
-					w.stage = watching // as while its image is pulled
+					w.stage = watching // its image is still pulled
 				}
 				tt.do(&w)
 				if got := play(&w, 150*sec, 10_000*sec); !maps.Equal(got, tt.want) {
@@ -305,11 +304,11 @@ func TestWatchKillsAgain(t *testing.T) {
 			t.Fatalf("at %s: no KILL for what is left", now)
 		}
 		if w.next() <= now {
-			t.Fatalf("at %s: no pause before the next KILL", now)
+			t.Fatalf("at %s: no wait before the next KILL", now)
 		}
 		kills++
 	}
 	if kills < 8 || kills > 20 {
-		t.Errorf("%d KILLs in 9 s, want one a second after a quick start", kills)
+		t.Errorf("%d KILLs in 9 s, want a few at once and then one a second", kills)
 	}
 }

@@ -1,6 +1,6 @@
 package supervisor
 
-// What becomes of tasks when the daemon or their runner is killed.
+// What happens to tasks when the daemon or their runner is killed.
 
 import (
 	"bufio"
@@ -22,8 +22,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// killDaemon lets another process be the daemon, which starts the script, and
-// kills it as soon as the task runs. It gives the task's pid.
+// killDaemon starts a daemon in a process of its own, which starts the script. It kills the daemon as soon as the task
+// runs, and returns the task's pid.
 func killDaemon(t *testing.T, mode, dir, script string) int {
 	t.Helper()
 	self, err := os.Executable()
@@ -54,8 +54,8 @@ func killDaemon(t *testing.T, mode, dir, script string) int {
 	return pid
 }
 
-// adoptedEnd is the end of the one attempt that was adopted. Its file may be
-// there a moment before it is synced and so before it has ended for the runner.
+// adoptedEnd returns the exit of the only adopted attempt. The exit may be in the journal before it is synced; then the
+// runner still reports the attempt as running, and the exit follows as an event.
 func (r *rig) adoptedEnd() job.Exit {
 	r.t.Helper()
 	if len(r.found) != 1 {
@@ -81,11 +81,11 @@ func TestAdoptRunning(t *testing.T) {
 		want := worker.DriverEvent{Attempt: r.attempt(1), Kind: worker.DriverStarted, PID: pid}
 		if len(r.found) == 1 {
 			if r.found[0].Isolation == "" {
-				t.Error("what holds the task is not known any more")
+				t.Error("the isolation of the task is not known any more")
 			}
 			want.Isolation, want.Began = r.found[0].Isolation, r.found[0].Began
 			if want.Began.IsZero() || !want.Began.Before(before) {
-				t.Errorf("its process began at %s, and that was known before %s", want.Began, before)
+				t.Errorf("its process began at %s, want a time before %s", want.Began, before)
 			}
 		}
 		if len(r.found) != 1 || r.found[0] != want {
@@ -115,7 +115,7 @@ func TestAdoptEnded(t *testing.T) {
 		_, err := protocol.Dir(dir).FindEnd(attemptIn(dir, 1))
 		return err == nil
 	})
-	for range 2 { // until it is forgotten
+	for range 2 { // an exit that was not forgotten is reported each time
 		r := newRig(t, "groups", dir, "1")
 		if e := r.adoptedEnd(); e.Code != 9 {
 			t.Fatalf("%+v", e)
@@ -144,9 +144,8 @@ func TestAdoptEnded(t *testing.T) {
 	}
 }
 
-// TestTimeLimitOutlivesDaemon has no daemon when the limit and then the end of
-// the grace come: the runner escalates alone.
-func TestTimeLimitOutlivesDaemon(t *testing.T) {
+// No daemon runs when the time limit, and then the grace, is over. The runner sends TERM and KILL on its own.
+func TestTimeLimitIsEnforcedWithoutADaemon(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
@@ -193,9 +192,9 @@ func TestRunnerKilled(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		if alive(main) || alive(hidden) {
-			t.Errorf("lost, but alive: main process %t, hidden %t", alive(main), alive(hidden))
+			t.Errorf("reported as lost, but alive: main process %t, hidden process %t", alive(main), alive(hidden))
 		}
-		if e := r.run(r.task(1, "true")); e.State != job.Succeeded { // under the next runner
+		if e := r.run(r.task(1, "true")); e.State != job.Succeeded { // the next runner runs it
 			t.Errorf("%+v", e)
 		}
 	})
@@ -214,20 +213,19 @@ func TestBothKilled(t *testing.T) {
 			t.Errorf("adopted %+v", r.found)
 		}
 		if alive(main) || alive(hidden) {
-			t.Errorf("adopted, but alive: main process %t, hidden %t", alive(main), alive(hidden))
+			t.Errorf("not adopted, but alive: main process %t, hidden process %t", alive(main), alive(hidden))
 		}
 	})
 }
 
-// TestStartsSurviveRunner kills runners while tasks are being given to them:
-// each task is told once how it ended, and none ran twice.
-func TestStartsSurviveRunner(t *testing.T) {
+// A runner is killed while it gets tasks. The end of each task is reported once, and no task runs twice.
+func TestStartsSurviveTheRunner(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
 	log := filepath.Join(dir, "log")
 	const n = 60
-	if e := r.run(r.task(n, "true")); e.State != job.Succeeded { // a runner lives
+	if e := r.run(r.task(n, "true")); e.State != job.Succeeded { // then a runner runs
 		t.Fatalf("%+v", e)
 	}
 	for i := range n {
@@ -257,7 +255,7 @@ func TestStartsSurviveRunner(t *testing.T) {
 	}
 	for a, kind := range ends {
 		if kind == worker.DriverExited && ran[strconv.Itoa(a.Task)] == 0 {
-			t.Errorf("%s is said to have ended but never ran", a)
+			t.Errorf("%s is reported as exited but never ran", a)
 		}
 	}
 }

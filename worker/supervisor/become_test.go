@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/worker/output"
 )
 
-// nobodys is a directory of the user nobody, whom a rig runs tasks for.
+// nobodys returns a rig and a directory of the user nobody, for whom it runs tasks.
 func nobodys(t *testing.T) (*rig, string) {
 	t.Helper()
 	r := rigForOthers(t)
@@ -30,9 +30,9 @@ func nobodys(t *testing.T) (*rig, string) {
 	return r, own
 }
 
-// A program of a user's own runs as any other: its words, its environment, its
-// limits and its exit code.
-func TestProgramsOfUsers(t *testing.T) {
+// A program that its user can change gets the same arguments, environment and limits as any other, and its exit code is
+// reported.
+func TestProgramsThatUsersCanChange(t *testing.T) {
 	t.Parallel()
 	r, own := nobodys(t)
 	sh, err := os.ReadFile("/bin/sh")
@@ -43,11 +43,11 @@ func TestProgramsOfUsers(t *testing.T) {
 		"shell": string(sh), "script": "#!/bin/sh\necho $0 $*; exit 5\n", "bare": "echo bare $*; exit 6\n",
 		"lost": "#!/no/such/interpreter\n",
 	} {
-		if err := os.WriteFile(filepath.Join(own, name), []byte(text), 0o755); err != nil { //nolint:gosec // it is to be executed
+		if err := os.WriteFile(filepath.Join(own, name), []byte(text), 0o755); err != nil { //nolint:gosec // users execute it
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(own, "roots"), []byte("#!/bin/sh\n"), 0o744); err != nil { //nolint:gosec // by root alone
+	if err := os.WriteFile(filepath.Join(own, "roots"), []byte("#!/bin/sh\n"), 0o744); err != nil { //nolint:gosec // only root executes it
 		t.Fatal(err)
 	}
 	at := func(name string) string { return filepath.Join(own, name) }
@@ -84,8 +84,7 @@ func TestProgramsOfUsers(t *testing.T) {
 	}
 }
 
-// A user whose own file system answers all that is asked before a program is
-// executed, and nothing then, holds up his task alone.
+// A user's file system answers until a program is executed, and then hangs. Only the user's task hangs.
 func TestProgramThatHangsWhenExecuted(t *testing.T) {
 	t.Parallel()
 	r, own := nobodys(t)
@@ -93,7 +92,7 @@ func TestProgramThatHangsWhenExecuted(t *testing.T) {
 	hung := r.task(1, program)
 	hung.User = "nobody"
 	r.start(hung)
-	for i := range 8 { // more than there are starters
+	for i := range 8 { // more than there are spawners
 		k := r.task(10+i, "true")
 		r.start(k)
 	}
@@ -108,13 +107,13 @@ func TestProgramThatHangsWhenExecuted(t *testing.T) {
 			t.Fatalf("event %+v", e)
 		}
 	}
-	abort() // what waits for an answer of FUSE cannot even be killed
+	abort() // a process that waits for an answer of FUSE cannot be killed
 	if e := r.expect(worker.DriverExited).Exit; e.Code != 126 || !strings.HasPrefix(e.Tail, "muster: cannot execute "+program) {
 		t.Errorf("%+v", e)
 	}
 }
 
-// What a server of FUSE is asked, from linux/fuse.h.
+// The requests to a FUSE server, from linux/fuse.h.
 const (
 	fuseLookup  = 1
 	fuseForget  = 2
@@ -128,8 +127,8 @@ const (
 	fuseForgets = 42
 )
 
-// fuseProgram is a program on a file system that lets it be opened once, by who
-// looks at it, and then answers nobody.
+// fuseProgram returns the path of a program on a FUSE file system. The file system serves the first open, which is the
+// check before the start, and answers nothing after that.
 func fuseProgram(t *testing.T, dir string) (path string, abort func()) {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -145,18 +144,17 @@ func fuseProgram(t *testing.T, dir string) (path string, abort func()) {
 		defer close(served)
 		serveProgram(fd)
 	}()
-	abort = func() { _ = unix.Unmount(dir, unix.MNT_FORCE) } // all that waits fails; it may be in use
+	abort = func() { _ = unix.Unmount(dir, unix.MNT_FORCE) } // pending requests fail; an error means that it is in use
 	t.Cleanup(func() {
 		abort()
-		_ = unix.Unmount(dir, unix.MNT_DETACH) // if it was
+		_ = unix.Unmount(dir, unix.MNT_DETACH) // if it was in use
 		<-served
 		_ = unix.Close(fd)
 	})
 	return filepath.Join(dir, "program"), abort
 }
 
-// serveProgram answers for a directory with one file, until that is opened a
-// second time.
+// serveProgram serves a directory with one file, until the file is opened a second time.
 func serveProgram(fd int) {
 	const text = "#!/bin/sh\nexit 0\n"
 	opens, hangs := 0, false
@@ -213,7 +211,7 @@ func serveProgram(fd int) {
 func pack(all ...any) []byte {
 	var b bytes.Buffer
 	for _, x := range all {
-		_ = binary.Write(&b, binary.NativeEndian, x) // into memory
+		_ = binary.Write(&b, binary.NativeEndian, x) // writing to memory does not fail
 	}
 	return b.Bytes()
 }

@@ -1,6 +1,6 @@
 package supervisor
 
-// What a task costs, beside a bare fork, exec and wait.
+// The cost of a task, compared with a bare fork, exec and wait.
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 
 const inFlight = 32
 
-// cpuOf is the processor time that a process and those that it waited for took.
+// cpuOf returns the CPU time of this process or of the children that it has reaped.
 func cpuOf(b *testing.B, who int) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(who, &u); err != nil {
@@ -30,7 +30,7 @@ func cpuOf(b *testing.B, who int) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// cpuTree is that of this process, of a runner, and of all that they waited for.
+// cpuTree returns the CPU time of this process, of the runner, and of the runner's reaped children.
 func cpuTree(b *testing.B, dir string) time.Duration {
 	info, err := protocol.Dir(dir).ReadInfo(1)
 	if err != nil {
@@ -88,7 +88,7 @@ func BenchmarkTasks(b *testing.B) {
 			dir := testDir(b)
 			r := newRig(b, mode, dir, "1")
 			r.start(r.task(0, "/bin/true"))
-			for r.next().Kind != worker.DriverExited { // the runner is up then
+			for r.next().Kind != worker.DriverExited { // then the runner runs
 			}
 			begun := cpuTree(b, dir)
 			slots := make(chan struct{}, inFlight)

@@ -1,6 +1,6 @@
 package supervisor
 
-// Files that a user names for the output of his task.
+// Files that a user names for the output of a task.
 
 import (
 	"fmt"
@@ -77,8 +77,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestCopyAsUser writes where only the task's user may, and not where only root
-// may.
+// A copy is written with the rights of the task's user, and not with those of root.
 func TestCopyAsUser(t *testing.T) {
 	t.Parallel()
 	r := rigForOthers(t)
@@ -111,7 +110,7 @@ func TestCopyAsUser(t *testing.T) {
 	}
 	k = r.shell(2, fmt.Sprintf("touch %s/as-root", other))
 	k.User = "root"
-	if e := r.run(k); e.Code != 0 { // the threads are root's again
+	if e := r.run(k); e.Code != 0 { // the threads have the rights of root again
 		t.Errorf("%+v", e)
 	}
 }

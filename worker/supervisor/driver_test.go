@@ -1,7 +1,6 @@
 package supervisor
 
-// Real tasks under real runners: what they get, what they give, how they end
-// by themselves.
+// Real tasks and real runners: environment, output and exit codes.
 
 import (
 	"context"
@@ -34,14 +33,14 @@ func TestExits(t *testing.T) {
 			{"kill -USR1 $$", job.Exit{State: job.Failed, Code: 138, Signal: 10, Reason: "ended by signal 10 (SIGUSR1)"}},
 			{"#!/bin/sh -e\nfalse\n", job.Exit{State: job.Failed, Code: 1}},
 			{"echo x >/dev/stderr", job.Exit{State: job.Succeeded, Tail: "x\n"}},
-			{"cat", job.Exit{State: job.Succeeded}}, // nothing on its standard input
+			{"cat", job.Exit{State: job.Succeeded}}, // its standard input is empty
 		} {
 			got := r.run(r.shell(i, tt.script))
 			if got.Began.IsZero() || got.Ended.Before(got.Began) || !got.Started {
 				t.Errorf("%q: times of %+v", tt.script, got)
 			}
 			if got.Isolation == "" || mode == "nogroups" && got.Isolation != "process group" {
-				t.Errorf("%q: held by %q", tt.script, got.Isolation)
+				t.Errorf("%q: isolation %q", tt.script, got.Isolation)
 			}
 			got.Began, got.Ended, got.Started, got.Isolation = time.Time{}, time.Time{}, false, ""
 			if got != tt.want {
@@ -111,7 +110,7 @@ func TestWorkdirAndPath(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
-	// No #! line: a shell reads it, as a shell would have it.
+	// A script without a #! line is run by a shell.
 	if err := os.WriteFile(filepath.Join(dir, "tool"), []byte("echo \"$0 $1\"; pwd\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +145,7 @@ func TestHundredTasks(t *testing.T) {
 		if err := syscall.Mkfifo(gate, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		w, err := os.OpenFile(gate, os.O_RDWR, 0) // so that no reader waits to open it
+		w, err := os.OpenFile(gate, os.O_RDWR, 0) // opened for writing too, so that no reader waits in open
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +164,7 @@ func TestHundredTasks(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("%s: %s with %d tasks", mode, memoryOf(t, info.PID), n)
-		if err := w.Close(); err != nil { // every reader sees the end
+		if err := w.Close(); err != nil { // every reader reads the end of the file
 			t.Fatal(err)
 		}
 		for range n {
@@ -200,7 +199,7 @@ func TestFollow(t *testing.T) {
 	if err := syscall.Mkfifo(gate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k := r.task(0, "/bin/sh", "-c", fmt.Sprintf("exec 3<>%s; echo one; read x <&3; echo two; read x <&3; echo three", gate)) // opened once: no reader takes the end of one writer for that of the next
+	k := r.task(0, "/bin/sh", "-c", fmt.Sprintf("exec 3<>%s; echo one; read x <&3; echo two; read x <&3; echo three", gate)) // opened once, so that read does not see the end of an earlier writer
 	r.start(k)
 	follow, err := r.d.Follow(t.Context(), k.Attempt, output.Stdout, 1, true)
 	if err != nil {
@@ -238,7 +237,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("read %q, %v", b, err)
 	}
 	if _, err := r.d.Follow(t.Context(), r.attempt(9), output.Stdout, 0, true); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("output of nothing: %v", err)
+		t.Errorf("output of an unknown attempt: %v", err)
 	}
 }
 
@@ -248,18 +247,18 @@ func TestHas(t *testing.T) {
 	k := r.task(0, "true")
 	has, next := r.d.Has(k.Attempt)
 	if has {
-		t.Error("it has what it was not asked for")
+		t.Error("Has is true before the start")
 	}
 	r.start(k)
 	select {
 	case <-next:
 	default:
-		t.Error("a start was not told")
+		t.Error("next was not closed by a start")
 	}
 	r.expect(worker.DriverStarted)
 	r.expect(worker.DriverExited)
 	if has, _ := r.d.Has(k.Attempt); has {
-		t.Error("it has what has ended")
+		t.Error("Has is true after the end")
 	}
 }
 
@@ -288,8 +287,7 @@ func TestFollowEndsWithContext(t *testing.T) {
 	}
 }
 
-// TestOrder fills one stream faster than it is read before a word on the other:
-// the word does not overtake it.
+// A task writes more to stdout than can be read at once, and then a word to stderr. The word stays behind the stdout.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")

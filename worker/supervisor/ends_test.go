@@ -1,6 +1,6 @@
 package supervisor
 
-// Every way for a task to be ended, and that nothing of it is left then.
+// Every way to end a task. No process of it is left afterwards.
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/worker/output"
 )
 
-// deaf is a task that ignores TERM and says so once it does.
+// deaf is a script that ignores TERM. It prints ready once it does.
 const deaf = "trap '' TERM; echo ready; while :; do sleep 1000; done"
 
 // ready waits for the first line of a task's output.
@@ -58,7 +58,7 @@ func TestStop(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		if alive(pid) {
-			t.Errorf("process %d lives", pid)
+			t.Errorf("process %d is alive", pid)
 		}
 	})
 }
@@ -68,7 +68,7 @@ func TestTimeLimit(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
 		var late time.Duration
-		for i := range 5 { // a busy machine may be late by itself
+		for i := range 5 { // on a busy machine a single task may end late
 			k := r.task(i, "sleep", "1000")
 			k.TimeLimit = 400 * time.Millisecond
 			e := r.run(k)
@@ -95,7 +95,7 @@ func TestLeaseRunsOut(t *testing.T) {
 		k.Deadline = worker.Now().Add(time.Second)
 		r.start(k)
 		extended := k.Deadline.Add(700 * time.Millisecond)
-		if err := r.d.Extend(map[job.Attempt]worker.BootTime{k.Attempt: extended}); err != nil { // on the heels of the start: it must arrive before the first deadline
+		if err := r.d.Extend(map[job.Attempt]worker.BootTime{k.Attempt: extended}); err != nil { // right after the start, because it must arrive before the first deadline
 			t.Fatal(err)
 		}
 		r.expect(worker.DriverStarted)
@@ -115,8 +115,8 @@ func TestLeaseRunsOut(t *testing.T) {
 	})
 }
 
-// TestLeftovers ends tasks that leave processes behind, hidden as well as can
-// be: in a session of their own, without a parent, and without an environment.
+// Processes that tasks leave behind are killed, even if they are in a session of their own, without a parent, and
+// without an environment.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, hide string }{
@@ -136,7 +136,7 @@ func TestLeftovers(t *testing.T) {
 					t.Errorf("%+v", e)
 				}
 				if pid := pidIn(t, at); alive(pid) {
-					t.Errorf("process %d outlived a task that ended", pid)
+					t.Errorf("process %d is alive after the end of its task", pid)
 				}
 
 				if err := os.Remove(at); err != nil {
@@ -153,7 +153,7 @@ func TestLeftovers(t *testing.T) {
 					t.Errorf("%+v", e)
 				}
 				if alive(pid) {
-					t.Errorf("process %d outlived a task that was stopped", pid)
+					t.Errorf("process %d is alive after its task was stopped", pid)
 				}
 			})
 		})
@@ -180,7 +180,7 @@ func TestSignalReachesAll(t *testing.T) {
 		}
 		b, err := os.ReadFile(got)
 		if text := string(b); err != nil || !strings.Contains(text, "inner") || !strings.Contains(text, "outer") {
-			t.Errorf("signals reached %q, %v", text, err)
+			t.Errorf("the signal reached only %q, %v", text, err)
 		}
 	})
 }

@@ -53,7 +53,7 @@ func TestExec(t *testing.T) {
 		}
 		r.expect(worker.DriverExited)
 		if alive(hidden) {
-			t.Error("what the command left outlives the task")
+			t.Error("a process that the command left is alive after the end of the task")
 		}
 		if _, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"true"}}, 0); err == nil {
 			t.Error("a command ran in a task that has ended")

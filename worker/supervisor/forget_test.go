@@ -10,8 +10,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// TestForgetDeletesSegments forgets ends of a living and of a dead runner: a
-// file goes with its last end, unless it may still be written to.
+// A segment is deleted when its last exit is forgotten, unless its runner may still write to it.
 func TestForgetDeletesSegments(t *testing.T) {
 	t.Parallel()
 	dir := protocol.Dir(t.TempDir())
@@ -42,13 +41,13 @@ func TestForgetDeletesSegments(t *testing.T) {
 			t.Errorf("segments %v, %v; want %s", segments, err, want)
 		}
 	}
-	left("[{1 1} {2 1} {2 2}]") // the empty one of the dead runner is gone
+	left("[{1 1} {2 1} {2 2}]") // the empty segment of the dead runner is deleted
 	e.forget(attempt(1))
 	e.forget(attempt(1))
 	left("[{1 1} {2 1} {2 2}]")
 	e.forget(attempt(2))
 	e.forget(attempt(4))
-	left("[{2 1} {2 2}]") // {2 2} may still be written to
+	left("[{2 1} {2 2}]") // the runner may still write to {2 2}
 	write(2, 3, 5)
 	e.add(attempt(5), protocol.Segment{Runner: 2, Number: 3})
 	left("[{2 1} {2 3}]")

@@ -14,8 +14,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// hungDir is a directory that answers nobody until answer is called: a file
-// system of FUSE that has no server.
+// hungDir returns a directory in which every access hangs until answer is called: a FUSE file system without a server.
 func hungDir(t *testing.T) (dir string, answer func()) {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -32,7 +31,7 @@ func hungDir(t *testing.T) (dir string, answer func()) {
 	answer = func() {
 		if !closed {
 			closed = true
-			_ = unix.Close(fd) // all that waits fails
+			_ = unix.Close(fd) // pending requests fail
 		}
 	}
 	t.Cleanup(func() {
@@ -44,7 +43,7 @@ func hungDir(t *testing.T) (dir string, answer func()) {
 	return dir, answer
 }
 
-// hangs are tasks that hang at their start, each in another way.
+// hangs returns tasks that hang at their start, each at another step.
 func hangs(r *rig, dir string) []worker.Task {
 	all := make([]worker.Task, 4)
 	for i := range all {
@@ -64,8 +63,8 @@ func sum(counts map[string]int) (n int) {
 	return n
 }
 
-// TestHungStartsHoldUpNobody has more starts hang than there are starters.
-func TestHungStartsHoldUpNobody(t *testing.T) {
+// More starts hang than there are spawners. Other tasks start all the same.
+func TestHungStartsDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		dir, answer := hungDir(t)
@@ -95,7 +94,7 @@ func TestHungStartsHoldUpNobody(t *testing.T) {
 				ended = e.Kind == worker.DriverExited && e.Exit.State == job.Succeeded
 			case e.Kind == worker.DriverStarting && strings.Contains(e.Detail, "which does not answer"):
 				delete(waiting, e.Attempt)
-				if e.Attempt == r.attempt(1) { // who is cancelled has ended
+				if e.Attempt == r.attempt(1) { // a cancelled attempt ends at once
 					if err := r.d.Stop(e.Attempt, time.Minute, "enough"); err != nil {
 						t.Fatal(err)
 					}
@@ -109,10 +108,9 @@ func TestHungStartsHoldUpNobody(t *testing.T) {
 			}
 		}
 		if !cancelled {
-			t.Error("who was cancelled has not ended before the others")
+			t.Error("the cancelled attempt has not ended before the others")
 		}
-		// One more of the user is not even tried; all others fail when they have
-		// waited for long enough.
+		// Another start of the same user is refused. The others fail after answerIn.
 		k := r.task(9, "true")
 		k.Spec.Workdir = dir
 		r.start(k)
@@ -135,7 +133,7 @@ func TestHungStartsHoldUpNobody(t *testing.T) {
 				t.Errorf("%d starts waited for %s, want %d: %v", reasons[what], what, n, reasons)
 			}
 		}
-		// What answers too late starts nothing, and the user may go on.
+		// An answer that comes too late starts nothing. Then the user's next tasks start again.
 		answer()
 		tries := 0
 		await(t, "starts of the user", func() bool {
@@ -150,8 +148,8 @@ func TestHungStartsHoldUpNobody(t *testing.T) {
 	})
 }
 
-// TestHungCommandBesideATask has a command hang beside a task.
-func TestHungCommandBesideATask(t *testing.T) {
+// A command that hangs in a task does not delay another command.
+func TestHungCommandDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	dir, _ := hungDir(t)
 	r := newRig(t, "groups", testDir(t), "1")
@@ -176,7 +174,7 @@ func TestHungCommandBesideATask(t *testing.T) {
 	}
 }
 
-// TestCommandsOfAUserAreBounded opens as many as one may have, and one more.
+// A user cannot have more than MaxUserExecs commands open.
 func TestCommandsOfAUserAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
@@ -199,7 +197,7 @@ func TestCommandsOfAUserAreBounded(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	all[0].Close()
-	await(t, "a place", func() bool {
+	await(t, "room for another command", func() bool {
 		s, err := open("true")
 		if err == nil {
 			s.Close()
@@ -208,7 +206,7 @@ func TestCommandsOfAUserAreBounded(t *testing.T) {
 	})
 }
 
-// A pipe that nobody reads is no place for output, and says so at once.
+// A task whose output file is a pipe without a reader fails at once.
 func TestOutputToAPipe(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "nogroups", testDir(t), "1")

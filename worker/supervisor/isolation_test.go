@@ -1,7 +1,6 @@
 package supervisor
 
-// What keeps one task from hurting the others: memory, processes, CPU time,
-// devices, its directory.
+// Limits that protect tasks from each other: memory, processes, CPU time, devices, scratch directories.
 
 import (
 	"fmt"
@@ -21,7 +20,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// needs skips a test where the runner's groups do not bound something.
+// needs skips the test if the runner's control groups do not have a controller.
 func (r *rig) needs(controller string) {
 	r.t.Helper()
 	e := r.run(r.task(1000, "true"))
@@ -32,7 +31,7 @@ func (r *rig) needs(controller string) {
 
 const mib = job.Size(1) << 20
 
-// hog takes memory until it is stopped.
+// hog is a script that uses 300 MiB of memory.
 const hog = "x=$(head -c 314572800 /dev/zero | tr '\\0' x); echo ${#x}"
 
 func TestMemoryHog(t *testing.T) {
@@ -43,7 +42,7 @@ func TestMemoryHog(t *testing.T) {
 		neighbour := r.task(0, "sleep", "1000")
 		r.start(neighbour)
 		r.expect(worker.DriverStarted)
-		for i := range 2 { // each has a count of its own
+		for i := range 2 { // each task has its own count of OOM kills
 			k := r.shell(1+i, hog)
 			k.Spec.Resources.Memory = 32 * mib
 			if e := r.run(k); e.State != job.OutOfMemory || e.Reason != "the kernel ended it for lack of memory" {
@@ -59,20 +58,19 @@ func TestMemoryHog(t *testing.T) {
 			t.Fatal(err)
 		}
 		if e := r.expect(worker.DriverExited).Exit; e.State != job.Cancelled || e.Signal != int(unix.SIGTERM) {
-			t.Errorf("the neighbour: %+v", e)
+			t.Errorf("the other task: %+v", e)
 		}
 	})
 }
 
-// TestForkBomb bounds the processes of a task, and ends them though they fork
-// as fast as they can.
+// The number of processes of a task is limited. The task can be ended even while it forks as fast as it can.
 func TestForkBomb(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
 		dir := testDir(t)
 		r := newRig(t, mode, dir, "1")
 		if mode == "nogroups" && os.Geteuid() == 0 {
-			t.Skip("nothing bounds root's processes without control groups; see TestForkBombOfUser")
+			t.Skip("without control groups the processes of root are not limited; see TestForkBombOfUser")
 		}
 		if mode != "nogroups" {
 			r.needs("pids")
@@ -84,7 +82,7 @@ func TestForkBomb(t *testing.T) {
 func TestForkBombOfUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("TestForkBomb is of this user")
+		t.Skip("TestForkBomb runs as this user")
 	}
 	dir := testDir(t)
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
@@ -93,17 +91,17 @@ func TestForkBombOfUser(t *testing.T) {
 	newRig(t, "nogroups", dir, "1").bomb("nobody")
 }
 
-// bomb starts a fork bomb, waits until it is at its bound, and ends it.
+// bomb starts a fork bomb, waits until it has reached its limit, and ends it.
 func (r *rig) bomb(user string) {
 	r.t.Helper()
 	const most = 60
 	r.d.cfg.Limits.PIDs = most
-	many := r.shell(1, "(for i in $(seq 200); do sleep 1000 & done) 2>/dev/null; : >$MUSTER_SCRATCH/counted; exec sleep 1000") // before what would not end by itself
+	many := r.shell(1, "(for i in $(seq 200); do sleep 1000 & done) 2>/dev/null; : >$MUSTER_SCRATCH/counted; exec sleep 1000") // a task that forks a fixed number of times, before the fork bomb
 	many.User = user
 	r.start(many)
 	r.expect(worker.DriverStarted)
 	counted := filepath.Join(protocol.Dir(r.dir).Scratch(many.Attempt), "counted")
-	await(r.t, "all to be begun", func() bool { _, err := os.Stat(counted); return err == nil })
+	await(r.t, "all forks", func() bool { _, err := os.Stat(counted); return err == nil })
 	n := len(marked(many.Attempt))
 	if err := r.d.Stop(many.Attempt, 0, "enough"); err != nil {
 		r.t.Fatal(err)
@@ -116,9 +114,9 @@ func (r *rig) bomb(user string) {
 	r.start(k)
 	r.expect(worker.DriverStarted)
 	full := filepath.Join(protocol.Dir(r.dir).Scratch(k.Attempt), "bound")
-	await(r.t, "the bomb to be at its bound", func() bool {
+	await(r.t, "the fork bomb to reach its limit", func() bool {
 		b, err := os.ReadFile(full)
-		return err == nil && len(b) > 0 // the shell says that it cannot fork
+		return err == nil && len(b) > 0 // the shell's message that it cannot fork
 	})
 	if n := len(marked(k.Attempt)); n == 0 || n > most {
 		r.t.Errorf("%d processes, at most %d are allowed", n, most)
@@ -153,10 +151,10 @@ func marked(a job.Attempt) []int {
 	return all
 }
 
-// TestCPUShare has one task with many busy processes and one with a single one;
-// each asked for half of one CPU, on which all of them run.
+// A task with seven busy processes and a task with one have the same CPU request and run on the same CPU. Each gets
+// half of it.
 func TestCPUShare(t *testing.T) {
-	eachMode := func(f func(mode string)) { // not at once: they would share with each other
+	eachMode := func(f func(mode string)) { // not in parallel, because they would share the CPU
 		for _, mode := range modes[:2] {
 			f(mode)
 		}
@@ -172,7 +170,7 @@ func TestCPUShare(t *testing.T) {
 			}
 			a, b := r.attempt(0), r.attempt(1)
 			await(t, "all to be busy", func() bool { return len(marked(b)) == 8 && cpuTime(t, a) > 50*time.Millisecond })
-			one, many := -cpuTime(t, a), -cpuTime(t, b) // from here on: what begins and ends earlier than the other has no part in it
+			one, many := -cpuTime(t, a), -cpuTime(t, b) // the time before is not measured, because one task started earlier
 			time.Sleep(time.Second)
 			one, many = one+cpuTime(t, a), many+cpuTime(t, b)
 			for _, x := range []job.Attempt{a, b} {
@@ -183,13 +181,13 @@ func TestCPUShare(t *testing.T) {
 			}
 			t.Logf("one process got %s, seven got %s", one, many)
 			if share := float64(one) / float64(one+many); share < 0.4 || share > 0.6 {
-				t.Errorf("a task with half of the CPU got %.2f of it beside one with seven processes", share)
+				t.Errorf("the task with one process got %.2f of the CPU, want half", share)
 			}
 		})
 	})
 }
 
-// cpuTime is what the living processes of an attempt have taken.
+// cpuTime returns the CPU time of the living processes of an attempt.
 func cpuTime(t *testing.T, a job.Attempt) (sum time.Duration) {
 	t.Helper()
 	for _, pid := range marked(a) {
@@ -211,17 +209,16 @@ func TestDevices(t *testing.T) {
 		t.Skip("only root makes device nodes")
 	}
 	if nodes, err := filepath.Glob("/dev/nvidia*"); err != nil || len(nodes) > 0 {
-		t.Skipf("this host has %v: its own nodes are not to be played with", nodes)
+		t.Skipf("this host has real device files: %v", nodes)
 	}
 	for i, name := range []string{"nvidia0", "nvidia1", "nvidiactl"} {
 		path := filepath.Join("/dev", name)
 		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(195, []uint32{0, 1, 255}[i]))); err != nil {
-			t.Skipf("no stand-in can be made: %v", err)
+			t.Skipf("no device file can be made: %v", err)
 		}
 		t.Cleanup(func() { _ = os.Remove(path) })
 	}
-	// Without a driver the kernel says ENXIO where opening is allowed, and EPERM
-	// where it is not.
+	// Without a driver, open fails with ENXIO if it is allowed, and with EPERM if it is not.
 	const look = `for d in 0 1 ctl; do cat /dev/nvidia$d 2>&1 | grep -q 'not permitted' && echo $d closed || echo $d open; done`
 	for _, mode := range modes[:2] {
 		t.Run(mode, func(t *testing.T) {
@@ -306,8 +303,8 @@ func TestWorkdir(t *testing.T) {
 	}
 }
 
-// TestWarning sends a signal before the time limit to those who handle it: not
-// to the shell around them, which would die of it.
+// The signal before the time limit goes only to the processes that handle it. The shell around them does not get it,
+// because it would die of it.
 func TestWarning(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {
@@ -323,7 +320,7 @@ func TestWarning(t *testing.T) {
 			t.Errorf("warned after %s", at)
 		}
 
-		deaf := r.task(1, "sleep", "1000") // who does not handle it has asked for it all the same
+		deaf := r.task(1, "sleep", "1000") // if no process handles the signal, all get it
 		deaf.TimeLimit, deaf.Warning = time.Minute, k.Warning
 		if e := r.run(deaf); e.Signal != int(unix.SIGUSR1) || e.State != job.Failed {
 			t.Errorf("%+v", e)

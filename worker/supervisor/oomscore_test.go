@@ -12,8 +12,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// TestRunnerIsKilledLast looks at who the kernel would end for lack of memory:
-// a task and all that it forks, before their runner.
+// The OOM scores make the kernel kill a task, or a process that the task has forked, before the runner.
 func TestRunnerIsKilledLast(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "echo -999 >/proc/self/oom_score_adj").CombinedOutput(); err != nil {
@@ -30,7 +29,7 @@ func TestRunnerIsKilledLast(t *testing.T) {
 			t.Fatalf("%+v", e)
 		}
 		if out, want := r.output(k.Attempt, output.Stdout), strings.Repeat(string(own), 2); out != want {
-			t.Errorf("task has %q, want %q", out, want)
+			t.Errorf("scores of the task and its child: %q, want %q", out, want)
 		}
 	}
 	info, err := protocol.Dir(r.dir).ReadInfo(1)
@@ -39,6 +38,6 @@ func TestRunnerIsKilledLast(t *testing.T) {
 	}
 	score, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", info.PID))
 	if err != nil || strings.TrimSpace(string(score)) != "-999" {
-		t.Errorf("runner has %q, %v", score, err)
+		t.Errorf("score of the runner: %q, %v", score, err)
 	}
 }

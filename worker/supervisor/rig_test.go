@@ -1,7 +1,6 @@
 package supervisor
 
-// What the tests stand on: this test binary, which is also the runner and at
-// times the daemon, and a driver at work.
+// What the tests of this package use: a driver, and the test binary, which is also the runner and sometimes the daemon.
 
 import (
 	"context"
@@ -28,7 +27,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// The test binary plays two other parts, told by its first argument.
+// The first argument of the test binary makes it a runner or a daemon.
 const (
 	asRunner = "as-runner"
 	asDaemon = "as-daemon"
@@ -81,11 +80,10 @@ func beRunner(args []string) int {
 	return 0
 }
 
-// answerIn is how long files may take that a task's user named.
+// answerIn is runner.Config.Answer of the runners in the tests.
 const answerIn = 5 * time.Second
 
-// beDaemon runs one driver, starts the script that it is given, says its pid
-// and waits to be killed.
+// beDaemon runs a driver, starts the given script, prints its pid and waits to be killed.
 func beDaemon(args []string) int {
 	mode, dir, script := args[0], args[1], args[2]
 	started := make(chan int, 1)
@@ -121,9 +119,8 @@ func config(mode, dir, version string) Config {
 	return Config{Dir: dir, Binary: self, Args: args, Version: version, OutputLimit: DefaultOutputLimit}
 }
 
-// modes are the ways to hold the processes of a task together: whatever the host
-// has, version 1 of control groups alone, and none. Where the host permits no
-// control groups all are the last.
+// modes are the ways to isolate the processes of a task: with all control groups that the host has, with those of
+// version 1 only, and without control groups. On a host that permits no control groups all modes are the same.
 var modes = []string{"groups", "nounified", "nogroups"}
 
 func eachMode(t *testing.T, f func(t *testing.T, mode string)) {
@@ -135,18 +132,18 @@ func eachMode(t *testing.T, f func(t *testing.T, mode string)) {
 	}
 }
 
-// rig is a driver at work and all that it has told.
+// rig is a running driver and its events.
 type rig struct {
 	t      testing.TB
 	d      *Driver
 	dir    string
 	mode   string
 	events chan worker.DriverEvent
-	found  []worker.DriverEvent // by Adopt
+	found  []worker.DriverEvent // what Adopt returned
 	stop   func()
 }
 
-// testDir is short, and gone at the end with every runner in it.
+// testDir returns a directory that is removed at the end of the test. Its runners are ended before.
 func testDir(t testing.TB) string {
 	dir := t.TempDir()
 	t.Cleanup(func() { endRunners(t, dir) })
@@ -178,11 +175,10 @@ func endRunners(t testing.TB, dir string) {
 	}
 }
 
-// nobody is that user's id and group, on every host.
+// nobody is the id of the user nobody and of its group.
 const nobody = 65534
 
-// rigForOthers runs tasks for other users, who may pass to what lies in its
-// directory.
+// rigForOthers returns a rig that can run tasks of other users. They can reach the files in its directory.
 func rigForOthers(t *testing.T) *rig {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -220,7 +216,7 @@ func newRig(t testing.TB, mode, dir, version string) *rig {
 	if r.found, err = d.Adopt(ctx); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "a runner", func() bool { // none is to appear while the test clears up
+	await(t, "a runner", func() bool { // no runner must start later, while the test cleans up
 		answer := make(chan bool, 1)
 		if err := d.inbox.put(func(s *state) { answer <- s.runners.current(processes) != 0 }); err != nil {
 			t.Fatal(err)
@@ -239,7 +235,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 
 const patience = 20 * time.Second
 
-// next is the next event.
+// next returns the next event.
 func (r *rig) next() worker.DriverEvent {
 	r.t.Helper()
 	select {
@@ -267,7 +263,7 @@ func (r *rig) start(task worker.Task) {
 	}
 }
 
-// run starts a task and gives how it ended.
+// run starts a task and returns its exit.
 func (r *rig) run(task worker.Task) job.Exit {
 	r.t.Helper()
 	r.start(task)
@@ -284,8 +280,7 @@ func (r *rig) output(a job.Attempt, s output.Stream) string {
 	return string(b)
 }
 
-// attemptIn names attempts that no other test has: marks of processes are
-// looked for on the whole host.
+// attemptIn returns an attempt that no other test has, because tests look for its processes on the whole host.
 func attemptIn(dir string, n int) job.Attempt {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, dir)
@@ -317,20 +312,20 @@ func (r *rig) task(n int, command ...string) worker.Task { return taskIn(r.dir, 
 
 func (r *rig) shell(n int, script string) worker.Task { return shellIn(r.dir, n, script) }
 
-// await looks until something is so: for what gives no event, such as the end
-// of a process that is not ours.
-func await(t testing.TB, what string, so func() bool) {
+// await polls until a condition holds. It is for conditions without an event, such as the end of a process that is not
+// our child.
+func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(patience); !so(); <-tick.C {
+	for end := time.Now().Add(patience); !holds(); <-tick.C {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain for: %s", what)
+			t.Fatalf("after %s still waiting for: %s", patience, what)
 		}
 	}
 }
 
-// alive says whether a process exists and is no zombie.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -341,7 +336,7 @@ func alive(pid int) bool {
 	return state != "Z" && state != "X"
 }
 
-// pidIn waits for a pid that a task writes into a file.
+// pidIn waits until a task has written a pid into a file, and returns it.
 func pidIn(t testing.TB, path string) int {
 	t.Helper()
 	pid := 0

@@ -1,6 +1,6 @@
 package supervisor
 
-// What a runner lets others do: users, and those that connect to it.
+// What a runner allows: to the users of its tasks, and to processes that connect to it.
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ func TestUsers(t *testing.T) {
 		t.Skip(err)
 	}
 	dir := testDir(t)
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // it has to be passable, as a data directory
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // users must be able to pass through it
 		t.Fatal(err)
 	}
 	r := newRig(t, "noroot", dir, "1")
@@ -72,7 +72,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// dial connects to the first runner of a directory and reads its welcome.
+// dial connects to the first runner of a directory and reads its Welcome.
 func dial(t *testing.T, dir string) (net.Conn, protocol.Welcome) {
 	t.Helper()
 	conn, err := protocol.Dial(protocol.Dir(dir).Socket(1))
@@ -82,7 +82,7 @@ func dial(t *testing.T, dir string) (net.Conn, protocol.Welcome) {
 	t.Cleanup(func() { _ = conn.Close() })
 	m, err := protocol.ReadReport(conn)
 	if err != nil || m.Welcome == nil {
-		t.Fatalf("first word %+v, %v", m, err)
+		t.Fatalf("first report %+v, %v", m, err)
 	}
 	return conn, *m.Welcome
 }
@@ -101,10 +101,10 @@ func TestNewerConnectionReplaces(t *testing.T) {
 		t.Errorf("welcome %+v", w)
 	}
 	if _, err := first.Read(make([]byte, 1)); err == nil {
-		t.Error("the older connection goes on")
+		t.Error("the older connection is still open")
 	}
 
-	// A start that arrives again starts nothing.
+	// A repeated Start starts nothing.
 	frame, err := protocol.Frame(protocol.Request{Start: &protocol.Start{Attempt: k.Attempt.String(), Command: []string{"true"}, User: "root", Hold: true, OutputLimit: DefaultOutputLimit}})
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestNewerConnectionReplaces(t *testing.T) {
 		t.Errorf("report %+v, %v", m, err)
 	}
 
-	// Nonsense ends the connection, and nothing else.
+	// An invalid request ends the connection, and nothing else.
 	for _, bytes := range [][]byte{{0xff, 0xff, 0xff, 0xff}, {0, 0, 0, 2, '{', '}'}, {0, 0, 0, 1, '['}} {
 		conn, _ := dial(t, dir)
 		if _, err := conn.Write(bytes); err != nil {
@@ -131,9 +131,8 @@ func TestNewerConnectionReplaces(t *testing.T) {
 	}
 }
 
-// TestOldAttempt gives a runner attempts that an earlier one has had: it starts
-// nothing, whether their end is known or not.
-func TestOldAttempt(t *testing.T) {
+// A runner does not start an attempt that an earlier runner has had, whether its exit is known or not.
+func TestAttemptOfAnEarlierRunnerIsNotStarted(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
@@ -190,22 +189,21 @@ func TestRunnerToldToEnd(t *testing.T) {
 	}
 }
 
-// TestPoison gives the driver what a runner would hang up on: it must not be sent.
-func TestPoison(t *testing.T) {
+// The driver does not send a request that a runner would refuse, because the runner would end the connection.
+func TestInvalidTaskIsNotSent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "groups", testDir(t), "1")
 	k := r.task(0, "true", "a\x00b")
 	if err := r.d.Start(k); err == nil {
-		t.Error("a word with a zero byte was taken")
+		t.Error("an argument with a zero byte was accepted")
 	}
 	if e := r.run(r.task(1, "true")); e.State != job.Succeeded {
 		t.Errorf("%+v", e)
 	}
 }
 
-// TestBinaryOfAnotherVersion has a new version lie at the path of the binary:
-// its runner is used, not replaced for ever.
-func TestBinaryOfAnotherVersion(t *testing.T) {
+// The binary on disk has another version than the daemon. Its runner is used, and not replaced again and again.
+func TestRunnerOfAnUpgradedBinaryIsUsed(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)
 	r := newRig(t, "version=7", dir, "1")
@@ -221,8 +219,7 @@ func TestBinaryOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestOutOfMemory puts a runner under a memory limit of the version 1 hierarchy
-// and lets a task go over it.
+// The runner itself is in a control group of version 1 with a memory limit, and a task exceeds that limit.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	group := fmt.Sprintf("/sys/fs/cgroup/memory/muster-test-%d", os.Getpid())
@@ -232,7 +229,7 @@ func TestOutOfMemory(t *testing.T) {
 	t.Cleanup(func() { _ = os.Remove(group) })
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
-	r.run(r.task(0, "true")) // there is a runner
+	r.run(r.task(0, "true")) // then a runner runs
 	info, err := protocol.Dir(dir).ReadInfo(1)
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +255,7 @@ func TestSweepIsDueSoonerOnADiskThatIsNearlyFull(t *testing.T) {
 		due   bool
 	}{{sweepShort, 50, false}, {sweepShort, 49, true}, {sweepEvery, 900, true}, {sweepEvery - 1, 900, false}} {
 		if got := sweepDue(c.since, unix.Statfs_t{Blocks: 1000, Bavail: c.free}); got != c.due {
-			t.Errorf("%s after the last with %d of 1000 blocks free: due %v", c.since, c.free, got)
+			t.Errorf("%s after the last sweep, with %d of 1000 blocks free: due %v", c.since, c.free, got)
 		}
 	}
 }
@@ -295,7 +292,7 @@ func TestSweep(t *testing.T) {
 			kept = append(kept, i)
 		}
 	}
-	if len(kept) != 3 || kept[0] != 1 { // 0 is old, 1 young, 2 not forgotten, 3 runs
+	if len(kept) != 3 || kept[0] != 1 { // 0 is old, 1 is young, 2 is not forgotten, 3 runs
 		t.Errorf("kept %v, want 1, 2 and 3", kept)
 	}
 }

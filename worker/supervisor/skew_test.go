@@ -14,9 +14,9 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// TestDeadlinesSayTheirSkew looks at what a runner is told: each deadline comes
-// with the skew under which it is right, so that a pause may come in between.
-func TestDeadlinesSayTheirSkew(t *testing.T) {
+// Each deadline is sent to the runner with the skew for which it is right, so that the runner notices a pause in
+// between.
+func TestDeadlinesAreSentWithTheirSkew(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	d, err := New(config("groups", dir, "1"), nil, slog.New(slog.DiscardHandler))
@@ -43,7 +43,7 @@ func TestDeadlinesSayTheirSkew(t *testing.T) {
 	for _, f := range d.inbox.take() {
 		f(s)
 	}
-	s.again(k, s.entries[leased.Attempt]) // as on a new connection
+	s.again(k, s.entries[leased.Attempt]) // as after a reconnection
 
 	host := leaseclock.Reader()()
 	left := func(boot time.Duration) time.Duration { return (boot - host.Boot).Round(10 * time.Second) }
@@ -70,7 +70,7 @@ func TestDeadlinesSayTheirSkew(t *testing.T) {
 			t.Errorf("skew of %s is off by %s", frame[4:], off)
 		}
 	}
-	want := []time.Duration{time.Minute, time.Minute, 2 * time.Minute, 2 * time.Minute} // Start and what follows it; Extend; again
+	want := []time.Duration{time.Minute, time.Minute, 2 * time.Minute, 2 * time.Minute} // Start and the extension after it; Extend; again
 	if !slices.Equal(got, want) {
 		t.Errorf("deadlines in %v, want %v", got, want)
 	}

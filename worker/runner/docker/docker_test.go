@@ -1,7 +1,7 @@
 package docker
 
-// Tests that need no engine: the requests to it, how its messages are understood, and
-// what a dead runner's notes say. e2e has the rest, on a real one.
+// Tests that need no engine: the requests to it, the meaning of its messages, and the notes of a dead runner. The
+// tests with a real engine are in e2e.
 
 import (
 	"context"
@@ -122,7 +122,7 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// TestPins has a user put something else in the place of what was looked at.
+// TestPins checks that a container sees the directory that was checked, though its user then replaces it.
 func TestPins(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to mount")
@@ -172,7 +172,7 @@ func TestPins(t *testing.T) {
 			t.Errorf("%s shows %q, %v", path, text, err)
 		}
 	}
-	// What was moved out before the look is not shown.
+	// What was moved out before the check is not shown.
 	if _, _, err := p.show(b, facts{}); err == nil || !strings.Contains(err.Error(), "not allowed") {
 		t.Errorf("%v", err)
 	}
@@ -182,7 +182,7 @@ func TestPins(t *testing.T) {
 	if left, err := os.ReadDir(string(dir)); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	// A runner that dies meanwhile leaves what its daemon takes away.
+	// The cleanup above removes the mounts that a dead runner leaves.
 	b.Allowed = []string{root}
 	if _, _, err := p.show(b, facts{}); err != nil {
 		t.Error(err)
@@ -255,9 +255,8 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestEndOrphans has a dead runner's notes name a process that lives, one whose
-// number is another's by now, and one of an earlier boot: without any engine
-// the first is ended and the others are let be.
+// TestEndOrphans has a dead runner's notes name a process that is still running, one whose PID belongs to another
+// process by now, and one of an earlier boot. No engine is there. Only the first process is ended.
 func TestEndOrphans(t *testing.T) {
 	orphan, other := exec.CommandContext(t.Context(), "sleep", "1000"), exec.CommandContext(t.Context(), "sleep", "1000")
 	dir := t.TempDir()
@@ -283,7 +282,7 @@ func TestEndOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-died
-	if err := other.Process.Kill(); err != nil { // it is there to be killed
+	if err := other.Process.Kill(); err != nil { // it is still running
 		t.Error(err)
 	}
 	_ = other.Wait()
@@ -294,7 +293,7 @@ func TestEndOrphans(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := EndOrphans(ctx, dir, 2); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a container that may run and no engine: %v, want to wait", err)
+		t.Errorf("with a container that may run and no engine: %v, want it to wait until its context ends", err)
 	}
 }
 

@@ -302,8 +302,6 @@ func endedBy(s *container.State, moment time.Time) bool {
 	return err == nil && ended.Before(moment)
 }
 
-// errAway says that an engine has not come back, and errForgotten that it did
-// without the container.
 var (
 	// errAway says that an engine has not come back; errForgotten says that it came back without the container.
 	errAway      = errors.New("its Docker engine went away, and the container has ended since")

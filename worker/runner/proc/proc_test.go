@@ -10,8 +10,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/proc"
 )
 
-// A process that has just been started has the environment that it was given, also while
-// the kernel still loads its program.
+// TestEnvironOfANewProcess checks that a process that has just been started shows the environment that it was given,
+// even while the kernel still loads its program.
 func TestEnvironOfANewProcess(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -68,7 +68,7 @@ func TestAttemptOfANewProcess(t *testing.T) {
 	}
 }
 
-// A process that has emptied its environment has none, and is not waited for.
+// TestEnvironThatIsEmpty checks that a process may have an empty environment. Environ does not wait for one.
 func TestEnvironThatIsEmpty(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {

@@ -1,6 +1,6 @@
 package protocol
 
-// Frames survive any bytes, and nothing out of range gets past them.
+// Frames carry any bytes, and no value that is out of range is sent or read.
 
 import (
 	"bytes"
@@ -103,7 +103,7 @@ func TestRequestRefused(t *testing.T) {
 	}
 }
 
-// A job file of any legal size can be started, whatever letters it is made of.
+// TestLargestStartFits checks that a script of the largest legal size can be sent, whatever characters it has.
 func TestLargestStartFits(t *testing.T) {
 	for name, letter := range map[string]string{"plain": "x", "markup": "<", "control": "\x01", "not text": "\xff", "line ends": "\u2028"} {
 		spec := job.DefaultSpec()
@@ -140,11 +140,11 @@ func TestFrameBounds(t *testing.T) {
 	if _, err := ReadRequest(bytes.NewReader(long)); err == nil {
 		t.Error("a frame over the bound was read")
 	}
-	// A length is a promise, not a reason to take memory.
-	promise := binary.BigEndian.AppendUint32(nil, maxFrame)
+	// A frame that only announces a large length takes no memory for it.
+	announced := binary.BigEndian.AppendUint32(nil, maxFrame)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := ReadRequest(bytes.NewReader(promise)); err == nil {
+	if _, err := ReadRequest(bytes.NewReader(announced)); err == nil {
 		t.Error("an empty frame was read")
 	}
 	runtime.ReadMemStats(&after)
@@ -189,12 +189,12 @@ func FuzzReadReport(f *testing.F) {
 	f.Add(frame)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if m, err := ReadReport(bytes.NewReader(b)); err == nil && m.Validate() != nil {
-			t.Fatalf("%+v got past the door", m)
+			t.Fatalf("%+v is not valid, but was read", m)
 		}
 	})
 }
 
-// olderRequest is a request as daemons and runners had it that knew no skew.
+// olderRequest is a request of versions before the skew was added.
 type olderRequest struct {
 	Start *struct {
 		Attempt  string        `json:"attempt"`
@@ -208,8 +208,7 @@ type olderRequest struct {
 
 func (olderRequest) Validate() error { return nil }
 
-// TestSkewAndOlderVersions reads frames of this version as an older one does, and
-// the other way round.
+// TestSkewAndOlderVersions reads frames of this version as an older version does, and the other way round.
 func TestSkewAndOlderVersions(t *testing.T) {
 	t.Parallel()
 	extend, err := Frame(Request{Extend: []Extension{{Attempt: attempt, Deadline: 7, Skew: -3}}})
@@ -232,6 +231,6 @@ func TestSkewAndOlderVersions(t *testing.T) {
 	older := `{"extend":[{"attempt":"` + attempt + `","deadline":7}]}`
 	m, err := ReadRequest(strings.NewReader("\x00\x00\x00" + string(rune(len(older))) + older))
 	if err != nil || len(m.Extend) != 1 || m.Extend[0] != (Extension{Attempt: attempt, Deadline: 7}) {
-		t.Errorf("of an older daemon: %+v, %v", m, err)
+		t.Errorf("from an older daemon: %+v, %v", m, err)
 	}
 }

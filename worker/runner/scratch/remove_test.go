@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dig makes a directory so many levels deep, with a file in each hundredth.
+// dig makes directories nested that many levels deep, with a file in every hundredth.
 func dig(t *testing.T, dir string, levels int) {
 	t.Helper()
 	at, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -38,8 +38,7 @@ func dig(t *testing.T, dir string, levels int) {
 	unix.Close(at)
 }
 
-// TestRemoveDeep holds the process to few descriptors: those of a runner are
-// for all of its tasks.
+// TestRemoveDeep allows the process few file descriptors, because a runner shares its own between all of its tasks.
 func TestRemoveDeep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "scratch")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -74,10 +73,10 @@ func TestRemoveDeep(t *testing.T) {
 		t.Errorf("the directory is still there: %v", err)
 	}
 	if _, err := os.Lstat(outside); err != nil {
-		t.Errorf("what a link leads to: %v", err)
+		t.Errorf("the target of a link is gone: %v", err)
 	}
 	if err := Remove(dir); err != nil {
-		t.Errorf("again: %v", err)
+		t.Errorf("a second removal: %v", err)
 	}
 }
 
@@ -107,8 +106,7 @@ func TestRemoveWideAndClosed(t *testing.T) {
 	}
 }
 
-// TestRemoveMounted: what is mounted in a directory, by the task's user say, is
-// not the task's to lose.
+// TestRemoveMounted checks that files on a file system that is mounted in the scratch directory are not deleted.
 func TestRemoveMounted(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: mounts")
@@ -131,13 +129,13 @@ func TestRemoveMounted(t *testing.T) {
 		t.Fatal("a mount point was removed")
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "file")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("what is beside the mount: %v", err)
+		t.Errorf("a file beside the mount is still there: %v", err)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "busy", "kept")); err != nil {
-		t.Errorf("what is mounted: %v", err)
+		t.Errorf("a mounted file is gone: %v", err)
 	}
 	if size, _ := sizeOf(dir); size > 64<<10 {
-		t.Errorf("what is mounted counts: %s", size)
+		t.Errorf("mounted files count: %s", size)
 	}
 }
 
@@ -164,7 +162,7 @@ func TestSizeOfDeep(t *testing.T) {
 	if _, deep := sizeOf(dir); !deep {
 		t.Errorf("%d levels are not deep", 3*maxDepth)
 	}
-	if err := Remove(dir); err != nil { // t.TempDir could not
+	if err := Remove(dir); err != nil { // the cleanup of t.TempDir cannot remove it
 		t.Fatal(err)
 	}
 }

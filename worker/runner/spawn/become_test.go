@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Only what root alone can change is executed by the runner's own fork.
+// TestTrusted checks that only a program that root alone can change is executed by the runner's own fork.
 func TestTrusted(t *testing.T) {
 	var disk unix.Statfs_t
 	if err := unix.Statfs("/bin/true", &disk); err != nil || !localDisks[int64(disk.Type)] { //nolint:unconvert // an int32 on some machines
@@ -16,7 +16,7 @@ func TestTrusted(t *testing.T) {
 	} else if !trusted("/bin/true") || !trusted("/usr/../bin/./true") {
 		t.Error("a program of the system is not trusted")
 	}
-	dir := t.TempDir() // below a directory that all may write to
+	dir := t.TempDir() // below a directory that everybody may write to
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink("/bin/true", link); err != nil {
 		t.Fatal(err)

@@ -8,11 +8,11 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// TestExecLooksAsTheUser: a command beside a task says no more about the host's
-// files than the task itself could find out.
-func TestExecLooksAsTheUser(t *testing.T) {
+// TestExecSearchesAsTheUser checks that the errors of a command in a task disclose nothing about files that the
+// task's user cannot see.
+func TestExecSearchesAsTheUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: looks with the eyes of another user")
+		t.Skip("needs root: acts as another user")
 	}
 	who, err := AccountOf("nobody", false)
 	if err != nil {
@@ -26,7 +26,7 @@ func TestExecLooksAsTheUser(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "there"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"there", "not-there"} { // the directory is root's alone
+	for _, name := range []string{"there", "not-there"} { // only root may enter the directory
 		x := &ExecOrder{Exec: protocol.Exec{Command: []string{filepath.Join(dir, name)}}, PID: os.Getpid(), Who: who, Where: "/"}
 		r := new(Spawner).exec(x, false)
 		if want := "permission denied: " + x.Command[0]; r.Err == nil || r.Err.Error() != want {

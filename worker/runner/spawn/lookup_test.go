@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// As shells have it: what a directory of PATH hides is not there, a path that
-// is given and hidden is "permission denied".
+// TestHiddenDirectoryInPath checks the exit codes, which are those of shells. A program in a directory of PATH that the
+// user may not enter is not found. An absolute path into such a directory is "permission denied".
 func TestHiddenDirectoryInPath(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() == 0 { // who may look into any directory
+	if os.Getuid() == 0 { // root may enter any directory, so the test runs again as nobody
 		program, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestSources: a directory that a user cannot reach on the host is not shown to
-// his container, though what is in it is open to all.
+// TestSources checks that a directory that a user cannot reach on the host is not mounted into that user's container,
+// even if the directory itself is readable for everybody.
 func TestSources(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: looks with the eyes of another user")
+		t.Skip("needs root: acts as another user")
 	}
 	who, err := AccountOf("nobody", false)
 	if err != nil {

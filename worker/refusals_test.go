@@ -1,6 +1,6 @@
 package worker_test
 
-// Quotas that ease: who was refused is told, once, and nobody else.
+// A scheduler that was refused for a user's quota is told once when the user may hold more. No other scheduler is told.
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// told are the users that a scheduler was told of since it was last asked.
+// told returns the users of whom a scheduler was told since the last call.
 func (h *host) told(p job.Peer) []string {
 	var out []string
 	for _, a := range got[lease.Availability](h, p) {
@@ -29,7 +29,7 @@ func (h *host) wantTold(p job.Peer, users ...string) {
 	}
 }
 
-// over is a host where ada holds all she may, and amy was refused for it.
+// over returns a host where ada has reached her quota, and amy was refused for that.
 func over(t *testing.T) (*tries, job.Attempt) {
 	r := limited(t, map[string]string{"per_user.tasks": "1"})
 	r.round(worker.Up{Peer: bob})
@@ -43,17 +43,17 @@ func over(t *testing.T) (*tries, job.Attempt) {
 	return r, a
 }
 
-func TestQuotaThatEasesIsTold(t *testing.T) {
-	for name, ease := range map[string]func(r *tries, a job.Attempt){
+func TestRefusedSchedulerIsToldWhenTheUserMayHoldMore(t *testing.T) {
+	for name, change := range map[string]func(r *tries, a job.Attempt){
 		"a task ends":   func(r *tries, a job.Attempt) { r.round(exited(a, 0)) },
 		"limits change": func(r *tries, _ job.Attempt) { r.round(worker.LimitsChanged{Limits: limits(t, nil)}) },
-		"one user's own": func(r *tries, _ job.Attempt) {
+		"one user's limit changes": func(r *tries, _ job.Attempt) {
 			r.round(worker.LimitsChanged{Limits: limits(t, map[string]string{"users.ada.tasks": "2"})})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, a := over(t)
-			ease(r, a)
+			change(r, a)
 			r.wantTold(amy, "ada")
 			r.wantTold(bob)
 			if b, ok := r.taken("ada", cpu); ok { // once
@@ -66,7 +66,7 @@ func TestQuotaThatEasesIsTold(t *testing.T) {
 	}
 }
 
-func TestReservationThatEasesAQuotaIsTold(t *testing.T) {
+func TestEndOfAReservationIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		says lease.ToWorker
 		pass time.Duration
@@ -92,8 +92,7 @@ func TestReservationThatEasesAQuotaIsTold(t *testing.T) {
 	}
 }
 
-// Those who are refused at the same time are each told, and the pace of
-// availabilities holds.
+// Each scheduler that was refused is told, within the bound on Availability messages.
 func TestEveryRefusedSchedulerIsTold(t *testing.T) {
 	r, a := over(t)
 	r.owner(bob, 8)
@@ -107,11 +106,11 @@ func TestEveryRefusedSchedulerIsTold(t *testing.T) {
 	r.pass(time.Second)
 	o := offer(51, attempt(51, 1), cpu)
 	o.User = "bea"
-	r.says(amy, o) // is a word on what is free
+	r.says(amy, o) // changes what is free
 	r.wantTold(amy)
 	r.round(exited(a, 0))
 	if n := r.told(amy); len(n) != 0 {
-		t.Fatalf("told of %v within the pace", n)
+		t.Fatalf("told of %v too soon after the last Availability", n)
 	}
 	r.pass(100 * time.Millisecond)
 	r.wantTold(amy, "ada")
@@ -129,7 +128,7 @@ func TestRefusalsAreForgottenWithTheSession(t *testing.T) {
 	}
 }
 
-// More users than one message holds are told of in the next.
+// If there are more users than fit into one message, the rest follows in the next.
 func TestManyUsersAreToldInTurn(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.tasks": "0"})
 	const users = 2*lease.MaxUnderQuota + 10
@@ -161,7 +160,7 @@ func TestManyUsersAreToldInTurn(t *testing.T) {
 	}
 }
 
-// The oldest refusals are forgotten when there are too many.
+// If there are too many refusals, the oldest are dropped.
 func TestRefusalsAreBounded(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.tasks": "0"})
 	for i := range uint64(worker.MaxRefusals + 10) {
@@ -185,7 +184,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	}
 }
 
-// Who is refused again and again is kept once.
+// A refusal that is repeated is kept once.
 func TestRefusedAgainIsKeptOnce(t *testing.T) {
 	r, _ := over(t)
 	for i := range uint64(3 * worker.MaxRefusals) {

@@ -1,6 +1,6 @@
 package worker_test
 
-// Owners that a worker seeks: those of the attempts that it has to tell of.
+// Sessions that a worker wants: one with each owner of an attempt that is not acknowledged.
 
 import (
 	"slices"
@@ -12,44 +12,44 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// sought follows whom a host wants.
-func (h *host) wantSought(want, unwant []job.Peer) {
+// wantSessions checks with which peers the last round has made a session wanted or unwanted.
+func (h *host) wantSessions(want, unwant []job.Peer) {
 	h.t.Helper()
 	if !slices.Equal(h.done.Want, want) || !slices.Equal(h.done.Unwant, unwant) {
 		h.t.Fatalf("wants %v, wants no more %v; want %v and %v", h.done.Want, h.done.Unwant, want, unwant)
 	}
 }
 
-func TestOwnerIsSoughtWhileItsAttemptLives(t *testing.T) {
+func TestSessionIsWantedWhileAnAttemptLives(t *testing.T) {
 	a, b := attempt(1, 1), attempt(2, 1)
 	h := newHost(t, config(2))
 	s := h.meet(amy, 1)
-	h.wantSought(nil, nil)
+	h.wantSessions(nil, nil)
 	h.says(amy, offer(1, a, gpus(1)), offer(2, b, gpus(1)))
-	h.wantSought(nil, nil) // nothing is owed to it yet
+	h.wantSessions(nil, nil) // there are no events yet
 	h.says(amy, start(1, a, s, gpus(1)))
-	h.wantSought([]job.Peer{amy}, nil)
+	h.wantSessions([]job.Peer{amy}, nil)
 	h.says(amy, start(2, b, s, gpus(1)))
-	h.wantSought(nil, nil)
+	h.wantSessions(nil, nil)
 	h.round(worker.Down{Peer: amy})
-	h.wantSought(nil, nil)
+	h.wantSessions(nil, nil)
 	h.round(worker.Up{Peer: amy})
 	h.round(exited(a, 0), exited(b, 0))
 	h.says(amy, lease.Ack{Attempt: a, N: 4})
-	h.wantSought(nil, nil)
+	h.wantSessions(nil, nil)
 	h.says(amy, lease.Ack{Attempt: b, N: 4})
 	if len(h.records) > 0 {
 		t.Fatalf("kept %+v", h.records)
 	}
-	h.wantSought(nil, []job.Peer{amy})
-	// A tombstone is told of, too.
+	h.wantSessions(nil, []job.Peer{amy})
+	// A tombstone must be reported, too.
 	h.says(amy, lease.Query{Attempt: attempt(3, 1), Group: group, Epoch: epoch(1), Store: store})
-	h.wantSought([]job.Peer{amy}, nil)
+	h.wantSessions([]job.Peer{amy}, nil)
 	h.says(amy, lease.Ack{Attempt: attempt(3, 1), N: 1}, lease.Query{Attempt: attempt(4, 1), Group: group, Epoch: epoch(1), Store: store})
-	h.wantSought(nil, nil) // one comes as the other goes
+	h.wantSessions(nil, nil) // the next tombstone comes in the same round
 }
 
-func TestRestartedWorkerSeeksOwners(t *testing.T) {
+func TestRestartedWorkerWantsSessionsWithOwners(t *testing.T) {
 	for name, term := range map[string]uint64{"the same epoch": 1, "a newer epoch on disk than in the records": 2} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, config(2))
@@ -61,25 +61,25 @@ func TestRestartedWorkerSeeksOwners(t *testing.T) {
 			h.says(bob, m)
 			c := one[lease.Commit](h, bob)
 			h.says(bob, lease.Start{Offer: 1, Attempt: m.Attempt, Group: 8, Epoch: epoch(1), Session: c.Session, User: "ada", Spec: spec(gpus(1))})
-			h.round(exited(m.Attempt, 0)) // ended, and not acknowledged
+			h.round(exited(m.Attempt, 0)) // it has ended and is not acknowledged
 			if term > 1 {
-				h.meet(amy, term) // it was started anew
+				h.meet(amy, term) // amy was restarted
 			}
 			h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42}, exited(m.Attempt, 0))
-			h.wantSought([]job.Peer{amy, bob}, nil)
+			h.wantSessions([]job.Peer{amy, bob}, nil)
 			h.pass(time.Minute)
 			h.round()
-			h.wantSought(nil, nil)
+			h.wantSessions(nil, nil)
 			h.round(worker.Up{Peer: bob})
 			h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: 8, Epoch: epoch(1)}}})
 			h.says(bob, lease.Ack{Attempt: m.Attempt, Group: 8, Epoch: epoch(1), N: 3})
-			h.wantSought(nil, []job.Peer{bob})
+			h.wantSessions(nil, []job.Peer{bob})
 		})
 	}
 }
 
-// The lease outlives the restart of the worker if its owner is found in time.
-func TestRestartedWorkerIsRenewed(t *testing.T) {
+// A lease survives the restart of the worker if there is a session with the owner in time.
+func TestRestartedWorkerRenewsItsLeases(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
 	a := attempt(1, 1)
@@ -97,19 +97,18 @@ func TestRestartedWorkerIsRenewed(t *testing.T) {
 	}
 }
 
-func TestWantMovesWithTheOwner(t *testing.T) {
+func TestWantFollowsTheOwner(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, gpus(1))
 	h.round(worker.Up{Peer: bob})
 	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}})
-	h.wantSought([]job.Peer{bob}, []job.Peer{amy})
+	h.wantSessions([]job.Peer{bob}, []job.Peer{amy})
 	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
-	h.wantSought(nil, nil)
+	h.wantSessions(nil, nil)
 }
 
-// Another member that claims the owner's epoch for itself is not followed, and
-// its acknowledgement counts for nothing.
+// Another member that claims the owner's epoch does not become the owner, and its acknowledgement does not count.
 func TestOwnerIsNotDisplacedUnderItsEpoch(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
@@ -117,23 +116,23 @@ func TestOwnerIsNotDisplacedUnderItsEpoch(t *testing.T) {
 	h.run(amy, 1, a, s, gpus(1))
 	h.round(exited(a, 0), worker.Up{Peer: bob})
 	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
-	h.wantSought(nil, nil)
+	h.wantSessions(nil, nil)
 	if n := len(got[lease.Event](h, bob)) + len(got[lease.Renew](h, bob)); n > 0 {
-		t.Fatalf("it was told %d things", n)
+		t.Fatalf("it was sent %d messages", n)
 	}
 	h.says(bob, lease.Ack{Attempt: a, Group: group, Epoch: epoch(1), N: 4})
 	if _, kept := h.records[a]; !kept {
-		t.Fatal("its word counted")
+		t.Fatal("its acknowledgement counted")
 	}
 }
 
-// The scheduler of this host is always there.
-func TestOwnerOnThisHostIsNotSought(t *testing.T) {
+// The scheduler of this host needs no session.
+func TestNoSessionIsWantedWithThisHost(t *testing.T) {
 	h := newHost(t, config(1))
 	me := h.cfg.Profile.Peer
 	s := h.meet(me, 1)
 	h.run(me, 1, attempt(1, 1), s, gpus(1))
-	h.wantSought(nil, nil)
+	h.wantSessions(nil, nil)
 	h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42})
-	h.wantSought(nil, nil)
+	h.wantSessions(nil, nil)
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// TestDeadRunnersLeaveLittle kills runner after runner: their hostfiles go with
-// them, and of their logs the last few are left.
-func TestDeadRunnersLeaveLittle(t *testing.T) {
+// The hostfiles of dead runners are removed, and so are their logs, except the newest few.
+func TestFilesOfDeadRunnersAreRemoved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "nogroups", testDir(t), "1")
 	dir := protocol.Dir(r.dir)

@@ -1,6 +1,6 @@
 package worker
 
-// The gate: whether the host takes work at all, and what it says about that.
+// Availability: whether the host accepts tasks at all, and what it tells the schedulers about that.
 
 import (
 	"fmt"
@@ -9,19 +9,19 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// gate looks at everything that can keep the whole host from taking work.
-type gate struct {
+// availability knows everything that can keep the whole host from accepting tasks.
+type availability struct {
 	cfg      *Config
 	account  *account
 	health   *health
 	ledger   *ledger
 	attempts *attempts
-	drain    *drainage
+	drain    *drainState
 	reports  *reports
 }
 
-// closed is why nothing is given away at all; an empty word if something is.
-func (g *gate) closed() job.Reason {
+// closed returns why the host accepts no tasks. Its Word is empty if the host accepts tasks.
+func (g *availability) closed() job.Reason {
 	switch {
 	case !g.cfg.Profile.Worker:
 		return job.Reason{Word: job.ReasonNoMatch, Detail: "this host runs no tasks"}
@@ -32,13 +32,13 @@ func (g *gate) closed() job.Reason {
 	case g.ledger.failed != nil:
 		return job.Reason{Word: job.ReasonResources, Detail: lease.Clip("ledger: " + g.ledger.failed.Error())}
 	case len(g.attempts.by) >= MaxRecords:
-		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("%d attempts are kept, most of them not acknowledged", len(g.attempts.by))}
+		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("%d attempts are not acknowledged or still run", len(g.attempts.by))}
 	}
 	return job.Reason{}
 }
 
-// news is what is free now, or why nothing is, with the next number.
-func (g *gate) news() lease.Availability {
+// message returns the next Availability: what is free, and why the host drains, if it does.
+func (g *availability) message() lease.Availability {
 	g.reports.seq++
 	why := g.closed()
 	return lease.Availability{
@@ -46,10 +46,11 @@ func (g *gate) news() lease.Availability {
 	}
 }
 
-// hello says who this is and what it has, and if need be why none of it is given away: a Hello alone means that it is.
-func (g *gate) hello(to job.Peer) {
+// sendHello sends the profile and what is free. To the scheduler a Hello means that the host accepts tasks, so
+// an Availability follows if the host drains.
+func (g *availability) sendHello(to job.Peer) {
 	g.reports.turn.send(to, lease.Hello{Profile: g.cfg.Profile, Free: g.account.free()})
 	if g.closed().Word == job.ReasonNodesDraining {
-		g.reports.turn.send(to, g.news())
+		g.reports.turn.send(to, g.message())
 	}
 }
