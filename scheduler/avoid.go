@@ -1,6 +1,6 @@
 package scheduler
 
-// Avoidance: hosts that a task is not offered to for a while, with a growing pause.
+// Avoidance: hosts that a task is not offered to for a while, with growing back-off.
 
 import (
 	"slices"
@@ -9,12 +9,13 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// avoidance is a host that a task avoids for a while: if hard, in any case, else only while there is another host.
+// avoidance is a host that a task avoids for a while. If it is not hard, the task avoids the host only while it can go
+// to another one.
 type avoidance struct {
 	peer  job.Peer
 	until time.Time
 	hard  bool
-	// kept says that what is free there is kept for tasks of other schedulers. The task may queue behind them.
+	// kept says that the host keeps what is free for tasks of other schedulers. The task may queue behind them.
 	kept bool
 }
 
@@ -22,10 +23,10 @@ type avoidance struct {
 type avoidances []avoidance
 
 const (
-	avoidFor = 30 * time.Second // the host on which a task has just failed
-	keptFor  = 30 * time.Second // a host that keeps what is free for others
-	// maxAvoid bounds the hosts that one task avoids. A task that avoids so many is offered to none before the first
-	// pause is over.
+	avoidFor = 30 * time.Second // after a task has failed on the host
+	keptFor  = 30 * time.Second // after the host has kept what is free for others
+	// maxAvoid bounds the hosts that one task avoids. A task that avoids so many is not offered to any host until the
+	// first of them is free again.
 	maxAvoid   = 64
 	retryFirst = time.Second
 	retryMost  = time.Minute
@@ -34,15 +35,15 @@ const (
 	lossMost  = 90 * time.Second
 )
 
-// backoff doubles from retryFirst with each time, up to retryMost.
+// backoff is retryFirst at first and doubles each time, up to retryMost.
 func backoff(times int) time.Duration { return doubled(retryFirst, times, retryMost) }
 
-// doubled is first, then twice as much with each further time, up to most.
+// doubled is first at first and doubles each time, up to most.
 func doubled(first time.Duration, times int, most time.Duration) time.Duration {
 	return min(first<<min(max(times-1, 0), 10), most)
 }
 
-// add has the task avoid the host. It replaces what the task held against the host before.
+// add makes the task avoid a host. It replaces an earlier avoidance of the same host.
 func (as *avoidances) add(now time.Time, a avoidance) {
 	if a.peer == "" {
 		return
@@ -54,7 +55,7 @@ func (as *avoidances) add(now time.Time, a avoidance) {
 	*as = append(*as, a)
 }
 
-// at is why the task avoids the host now, if it does.
+// at returns the avoidance of the host, if the task avoids it now.
 func (as avoidances) at(now time.Time, p job.Peer) (avoidance, bool) {
 	for _, a := range as {
 		if a.peer == p && a.until.After(now) {
@@ -64,7 +65,7 @@ func (as avoidances) at(now time.Time, p job.Peer) (avoidance, bool) {
 	return avoidance{}, false
 }
 
-// full says whether the task avoids as many hosts as it may, and until when.
+// full reports whether the task avoids as many hosts as it may, and until when.
 func (as avoidances) full(now time.Time) (until time.Time, all bool) {
 	if len(as) < maxAvoid {
 		return time.Time{}, false
