@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// An archived job answers as a whole one does.
+// Every request about an archived job has the same answer as before it was archived.
 func TestArchivedJobsAnswer(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.connect("here")
@@ -37,7 +37,7 @@ func TestArchivedJobsAnswer(t *testing.T) {
 			time.Sleep(2 * h.host.runs)
 			synctest.Wait()
 		}
-		if err := h.loop.Ping(t.Context()); err != nil { // a step, which hears of the last rows
+		if err := h.loop.Ping(t.Context()); err != nil { // this step has RowsKept for the last rows
 			t.Fatal(err)
 		}
 		err := h.loop.calls.look(t.Context(), func(c *Core) {
@@ -53,7 +53,7 @@ func TestArchivedJobsAnswer(t *testing.T) {
 	})
 }
 
-// checkOld asks all that can be asked of an archived job.
+// checkOld makes every request that there is about an archived job.
 func (h house) checkOld(t *testing.T, r SubmitRequest, id job.ID) {
 	t.Helper()
 	ctx := t.Context()
@@ -154,7 +154,7 @@ func idsOf(jobs []job.Job) []job.ID {
 	return ids
 }
 
-// add has the rows of an older version tell of a job.
+// add adds a job as rows of an older version.
 func add(t testing.TB, saved *Saved, j job.Job) {
 	t.Helper()
 	for _, r := range jobstest.RowsOf(j) {
@@ -164,8 +164,7 @@ func add(t testing.TB, saved *Saved, j job.Job) {
 	}
 }
 
-// Rows that are not saved keep their jobs whole, and a core that begins from
-// rows has the same cards as one that archived them itself.
+// A core that begins with rows keeps an index entry of each final job, and the other jobs in memory.
 func TestArchiveRestored(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "here", 7, 1
@@ -209,7 +208,7 @@ func TestArchiveRestored(t *testing.T) {
 	}
 }
 
-// What runs shows when its process began, whenever it was adopted.
+// A running task shows when its process began, also after a new session and a new life of the daemon.
 func TestStartedAtAfterAdoption(t *testing.T) {
 	s := newStory(t, 0)
 	for _, line := range []string{"lead", "worker n1", "submit a", "take n1 a"} {
@@ -230,7 +229,7 @@ func TestStartedAtAfterAdoption(t *testing.T) {
 	}
 }
 
-// An archived job leaves nothing behind that keeps it in memory.
+// Nothing keeps an archived job in memory.
 func TestArchivedJobsAreLetGo(t *testing.T) {
 	w := newStory(t, 0)
 	w.do("lead")

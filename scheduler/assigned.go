@@ -1,6 +1,6 @@
 package scheduler
 
-// Which tasks are assigned to which host.
+// The index of tasks by the host that they are assigned to.
 
 import (
 	"cmp"
@@ -9,12 +9,35 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// assigned is which tasks are assigned to each host.
+// assigned is the index of assigned tasks by host.
 type assigned struct {
 	byNode map[job.Peer]map[*task]bool
 }
 
-// at returns the tasks assigned to a host, in a fixed order.
+// put notes that the task is assigned to the host. It returns false if that was known.
+func (as *assigned) put(t *task, p job.Peer) bool {
+	if t.node == p {
+		return false
+	}
+	as.remove(t)
+	t.node = p
+	if as.byNode[p] == nil {
+		as.byNode[p] = map[*task]bool{}
+	}
+	as.byNode[p][t] = true
+	return true
+}
+
+// remove notes that the task is not assigned.
+func (as *assigned) remove(t *task) {
+	delete(as.byNode[t.node], t)
+	if len(as.byNode[t.node]) == 0 {
+		delete(as.byNode, t.node)
+	}
+	t.node = ""
+}
+
+// at returns the tasks that are assigned to a host, by job id and index.
 func (as *assigned) at(p job.Peer) []*task {
 	out := make([]*task, 0, len(as.byNode[p]))
 	for t := range as.byNode[p] {
@@ -26,5 +49,5 @@ func (as *assigned) at(p job.Peer) []*task {
 	return out
 }
 
-// busy says whether a task is assigned to the host.
+// busy reports whether any task is assigned to the host.
 func (as *assigned) busy(p job.Peer) bool { return len(as.byNode[p]) > 0 }

@@ -1,6 +1,6 @@
 package scheduler
 
-// Attempts that are assigned to hosts: when their hosts are asked about them, and when they are given up.
+// Attempts that are assigned to hosts: when a host is asked about an attempt, and when an attempt is given up.
 
 import (
 	"fmt"
@@ -13,23 +13,24 @@ import (
 	"github.com/musterhq/muster/scheduler/place"
 )
 
-// attempts are those that may be running on hosts.
+// attempts watches the attempts that may be running on hosts.
 type attempts struct {
 	*turn
 	entries *entries
 	hosts   *hosts
+	contact *contact
 
-	renewed map[string]time.Time // by store: when a renewal was last answered (R4)
+	renewed map[string]time.Time // by store: when a renewal of the host was last answered (R4)
 }
 
-// lostHost has a task wait whose host was lost, longer with every host.
+// lostHost makes a task wait that has lost its host, and avoid that host. The pause doubles with each lost host.
 func (at *attempts) lostHost(t *task, p job.Peer, name string) {
 	t.pause.until = at.now.Add(at.jitter(doubled(lossFirst, len(t.e.job.Lost(t.index)), lossMost)))
 	t.pause.why = "after " + name + " was lost"
 	t.avoid.Add(at.now, place.Avoidance{Peer: p, Until: at.now.Add(avoidFor)})
 }
 
-// reached returns the attempt's own host if it has a session, and else nil.
+// reached returns the host of the attempt if there is a session with it and it has the same data directory, else nil.
 func (at *attempts) reached(t *task) *worker {
 	w := at.hosts.workers[t.durable().Node]
 	if w == nil || !w.Up || !t.sameStore(w) {
@@ -38,14 +39,17 @@ func (at *attempts) reached(t *task) *worker {
 	return w
 }
 
-// giveUp proposes that the attempt be ended, and from here on never starts or
-// keeps it (R7): it only proposes again until a record settles it.
+// giveUp gives the attempt up and proposes its Unassign. The attempt is never started or kept again (R7).
 func (at *attempts) giveUp(t *task, proof job.Proof, detail string) {
 	a := t.attempt()
-	if t.givenUp == a.N {
+	switch {
+	case t.phase.over():
 		return
+	case t.phase == unknown:
+		t.move(at.turn, dropped)
+	default:
+		t.move(at.turn, givenUp)
 	}
-	t.givenUp = a.N
 	at.entries.changed(t.e)
 	hold := ""
 	switch proof {
@@ -56,7 +60,7 @@ func (at *attempts) giveUp(t *task, proof job.Proof, detail string) {
 	at.repropose(t, a.N, job.UnassignRecord{Attempt: a, Proof: proof, Detail: lease.Clip(detail), At: at.now, Hold: hold})
 }
 
-// repropose proposes a record about an attempt until the attempt is settled.
+// repropose proposes a record about an attempt again and again, until the attempt is no longer assigned.
 func (at *attempts) repropose(t *task, n int, r job.Record) {
 	if at.lead {
 		at.propose(r)
@@ -68,17 +72,49 @@ func (at *attempts) repropose(t *task, n int, r job.Record) {
 	})
 }
 
-// hasReported notes that the attempt is known to be with its worker.
-func (at *attempts) hasReported(w *worker, t *task) {
-	t.reported = true
+// alive notes that the host has reported the attempt in this session. The host is told if the job is cancelled.
+func (at *attempts) alive(t *task) {
+	t.heard = at.sessionOf(t)
 	at.entries.changed(t.e)
-	if t.e.job.Cancelled != "" && !t.cancelSent && w.Up {
+	if t.e.job.Cancelled != "" {
 		at.cancel(t)
 	}
 }
 
-// holdAfterLoss is why the task is not to be run again by itself if its host is
-// lost now, too: it may be what takes them down. Empty if it may run again.
+// sessionOf is the number of the session with the host of the attempt; 0 if there is none.
+func (at *attempts) sessionOf(t *task) uint64 { return at.contact.sessions[t.durable().Node] }
+
+// heard reports whether the host has reported the attempt in this session.
+func (at *attempts) heard(t *task) bool { return t.heard != 0 && t.heard == at.sessionOf(t) }
+
+// started reports whether a Start of the attempt was sent in this ownership.
+func (at *attempts) started(t *task) bool {
+	return t.phase.started() && t.e.job.Task(t.index).Epoch == at.epoch
+}
+
+// assigned notes that the task is assigned in the journal. Without a dispatch this daemon knows nothing more.
+func (at *attempts) assigned(t *task) {
+	if t.phase == idle || t.phase == withdrawn {
+		t.move(at.turn, unknown)
+	}
+}
+
+// left notes that the task is not assigned in the journal, and forgets what was known of an attempt.
+func (at *attempts) left(t *task) {
+	if t.phase.watched() || t.phase.over() {
+		t.move(at.turn, idle)
+	}
+	t.heard, t.seen, t.process = 0, "", process{}
+	at.stopReport(t)
+}
+
+func (at *attempts) stopReport(t *task) {
+	at.stop(t.report)
+	t.report = nil
+}
+
+// holdAfterLoss returns why the task is to be held if its host is lost now: it has lost too many hosts and may be the
+// cause. It is empty if the task may run again.
 func (at *attempts) holdAfterLoss(t *task) string {
 	d := t.durable()
 	hosts := []job.Peer{d.Node}
@@ -97,26 +133,32 @@ func (at *attempts) holdAfterLoss(t *task) string {
 	return lease.Clip(fmt.Sprintf("%d hosts were lost while they ran it (%s); `muster release` runs it again", len(hosts), strings.Join(names, ", ")))
 }
 
-// saw notes the state that an attempt was heard or guessed to be in.
+// saw notes the state that the host has reported of the attempt.
 func (at *attempts) saw(t *task, s job.State) {
 	t.seen = s
-	at.stop(t.report)
-	t.report = nil
+	at.stopReport(t)
+	to := running
+	if s == job.Completing {
+		to = completing
+	}
+	if t.phase.watched() && t.phase != to {
+		t.move(at.turn, to)
+	}
 }
 
-// cancel tells the worker, once a session.
+// cancel tells the host to cancel the attempt, once in a session.
 func (at *attempts) cancel(t *task) {
 	w := at.reached(t)
-	if w == nil || t.cancelSent {
+	if w == nil || t.cancelled == at.sessionOf(t) {
 		return
 	}
-	t.cancelSent = true
+	t.cancelled = at.sessionOf(t)
 	at.send(w.Peer, lease.Cancel{
 		Attempt: t.attempt(), Group: at.cfg.Group, Epoch: at.epoch, Grace: t.e.job.Spec.GraceOr(), Reason: t.e.job.Cancelled,
 	})
 }
 
-// watch sees to it that the attempt is looked at again, at the latest then.
+// watch plans a check of the attempt, unless an earlier one is planned.
 func (at *attempts) watch(t *task, when time.Time) {
 	if !t.checkAt.IsZero() && !when.Before(t.checkAt) {
 		return
@@ -130,15 +172,15 @@ func (at *attempts) watch(t *task, when time.Time) {
 	})
 }
 
-// check asks for an attempt of which nothing has been heard, or writes it off
-// once its lease has run out for certain.
+// check asks the host about an attempt that it has not reported in this session (R8). If there is no session, check
+// gives the attempt up once its lease has run out for certain (R4).
 func (at *attempts) check(t *task) {
 	d := t.durable()
-	if !at.lead || !d.Assigned || t.dispatch != nil || t.givenUp == d.Attempt || at.entries.byID[t.e.job.ID] != t.e {
+	if !at.lead || !d.Assigned || !t.phase.watched() || at.entries.byID[t.e.job.ID] != t.e {
 		return
 	}
 	if w := at.reached(t); w != nil {
-		if t.reported {
+		if at.heard(t) {
 			return
 		}
 		at.send(w.Peer, lease.Query{Attempt: t.attempt(), Group: at.cfg.Group, Epoch: at.epoch, Store: d.Store})
@@ -146,7 +188,7 @@ func (at *attempts) check(t *task) {
 		return
 	}
 	if t.e.job.Spec.Partition == partitionHold {
-		return // it may run on for ever; only its worker or a person ends it
+		return // only its host or an operator ends it
 	}
 	due := at.writeOffAt(t)
 	if at.now.Before(due) {
@@ -157,11 +199,11 @@ func (at *attempts) check(t *task) {
 	at.giveUp(t, job.ProofExpired, fmt.Sprintf("%s was silent until the lease had run out", d.NodeName))
 }
 
-// partitionHold is what a job says that is never ended for lost contact.
+// partitionHold is the option of a job whose tasks are never given up because their host is silent.
 const partitionHold = "hold"
 
-// writeOffAt is when the attempt has ended for certain (R4): the last lease that
-// it can have been given is 1.03 times over, by our clock, and a margin.
+// writeOffAt is when the attempt has ended for certain (R4): 1.03 leases and a margin after the last moment at which
+// its lease can have been renewed.
 func (at *attempts) writeOffAt(t *task) time.Time {
 	last := at.leadAt
 	if r := at.renewed[t.durable().Store]; r.After(last) {

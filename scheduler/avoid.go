@@ -5,8 +5,8 @@ package scheduler
 import "time"
 
 const (
-	avoidFor = 30 * time.Second // the host where a task has just failed
-	keptFor  = 30 * time.Second // a host that keeps what is free for others
+	avoidFor = 30 * time.Second // after a task has failed on the host
+	keptFor  = 30 * time.Second // after the host has kept what is free for others
 
 	retryFirst = time.Second
 	retryMost  = time.Minute
@@ -16,10 +16,10 @@ const (
 	lossMost  = 90 * time.Second
 )
 
-// backoff doubles from retryFirst with each time, up to retryMost.
+// backoff is retryFirst at first and doubles each time, up to retryMost.
 func backoff(times int) time.Duration { return doubled(retryFirst, times, retryMost) }
 
-// doubled is first, then twice as much with each further time, up to most.
+// doubled is first at first and doubles each time, up to most.
 func doubled(first time.Duration, times int, most time.Duration) time.Duration {
 	return min(first<<min(max(times-1, 0), 10), most)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/scheduler/place"
 )
 
-// bench is a core whose journal commits at once and whose worker takes all.
+// bench is a core with a journal that commits at once and hosts that commit to every offer.
 type bench struct {
 	core  *Core
 	now   time.Time
@@ -21,11 +21,11 @@ type bench struct {
 	tok   Token
 	ended int
 	sent  []Outgoing
-	keep  bool      // rows are kept
-	rows  []job.Row // if so
+	keep  bool      // keep the rows
+	rows  []job.Row // that were kept
 }
 
-// benchMemory is what each host has of it, in bytes: it never is what is short.
+// benchMemory is the memory of each host in bytes. It is always enough.
 const benchMemory = 64e9
 
 func newBench(b testing.TB, workers, cpus int) *bench {
@@ -58,8 +58,8 @@ func (x *bench) step(events ...Event) {
 	}
 }
 
-// took keeps what a step sent. No request of a benchmark may be refused: it would
-// measure the refusal.
+// took keeps the messages of a step. A request that is refused is an error, because the benchmark would measure the
+// refusal.
 func (x *bench) took(fx Effects) {
 	x.sent = append(x.sent, fx.Send...)
 	if x.keep {
@@ -72,7 +72,7 @@ func (x *bench) took(fx Effects) {
 	}
 }
 
-// serve answers what was sent as a worker would that is done at once.
+// serve answers the messages as a host whose tasks end at once.
 func (x *bench) serve() {
 	sent := x.sent
 	x.sent = nil
@@ -102,7 +102,7 @@ func benchSpec(i int) job.Spec {
 	return s
 }
 
-// One job from submission to its end, with nothing else about.
+// One job from its submission to its end, with no other jobs.
 func BenchmarkJob(b *testing.B) {
 	x := newBench(b, 1, 32)
 	for b.Loop() {
@@ -115,15 +115,15 @@ func BenchmarkJob(b *testing.B) {
 	b.ReportMetric(float64(x.ended)/float64(b.N), "ended/op")
 }
 
-// One job from submission to its end on a host that others of its kind fill,
-// with 100,000 tasks waiting: all alike, or each its own request.
+// One job from its submission to its end on a full host, while 100,000 tasks wait: all with the same request, or each
+// with another.
 func BenchmarkJobBehind100k(b *testing.B) {
 	for name, distinct := range map[string]bool{"alike": false, "distinct": true} {
 		b.Run(name, func(b *testing.B) {
 			x := newBench(b, 8, 32)
 			for i := range 100_000 {
 				s := benchSpec(0)
-				s.Resources.CPUs = 33 // nobody has so many: accepted on hold, then let go
+				s.Resources.CPUs = 33 // no host has so many: the job is submitted with hold, then released
 				s.Hold = true
 				if distinct {
 					s.Resources.Memory = job.Size(i)
@@ -164,8 +164,7 @@ func BenchmarkBurst(b *testing.B) {
 	}
 }
 
-// big is a core that knows many hosts of 8 GPUs, all of them full but for the
-// first so many.
+// big is a core that knows many hosts with 8 GPUs. Only the first roomy hosts have free GPUs.
 func big(b *testing.B, hosts, roomy int) *bench {
 	x := newBench(b, 0, 0)
 	for i := range hosts {
@@ -185,7 +184,7 @@ func big(b *testing.B, hosts, roomy int) *bench {
 	return x
 }
 
-// One placement at 10,000 hosts that all have room: 64 of them are scored.
+// One placement with 10,000 hosts that all have room: 64 of them are scored.
 func BenchmarkPlace10k(b *testing.B) {
 	x := big(b, 10_000, 10_000)
 	s := benchSpec(0)
@@ -203,7 +202,7 @@ func BenchmarkPlace10k(b *testing.B) {
 	}
 }
 
-// Likewise where none has room: all are passed over.
+// One placement with 10,000 hosts of which none has room.
 func BenchmarkPlace10kFull(b *testing.B) {
 	x := big(b, 10_000, 0)
 	s := benchSpec(0)
@@ -220,14 +219,14 @@ func BenchmarkPlace10kFull(b *testing.B) {
 	}
 }
 
-// One step at 10,000 hosts and 1,000 blocked requests, each another, when one
-// host gets room for none of them, and when it says that it has none.
+// One step with 10,000 hosts and 1,000 different requests that wait: one host reports room for none of them, then no
+// room.
 func BenchmarkFreed10k(b *testing.B) {
 	x := big(b, 10_000, 0)
 	for i := range 1000 {
 		s := benchSpec(i)
 		s.Resources.GPUs, s.Resources.GPUModel = 2, "H100"
-		s.NodeList = []string{"w1"} // where as many queue as may
+		s.NodeList = []string{"w1"} // its queue is full
 		x.tok++
 		x.step(Submit{Token: x.tok, Spec: s})
 	}
@@ -245,7 +244,7 @@ func BenchmarkFreed10k(b *testing.B) {
 	}
 }
 
-// site is a host of the full cluster: what it runs, and what queues there.
+// site is a host of the full cluster: the tasks that it runs, and the offers that queue there.
 type site struct {
 	peer   job.Peer
 	free   int
@@ -253,7 +252,7 @@ type site struct {
 	queued []lease.Offer
 }
 
-// full is a cluster of hosts that commit what fits and keep the rest.
+// full is a cluster of hosts that commit to the offers that fit and let the others queue.
 type full struct {
 	*bench
 	sites map[job.Peer]*site
@@ -270,7 +269,7 @@ func newFull(b *testing.B, hosts, cpus int) *full {
 	return f
 }
 
-// deliver hands out what was sent until nothing more comes.
+// deliver delivers messages to the hosts until there are no more.
 func (f *full) deliver() {
 	for len(f.sent) > 0 {
 		sent := f.sent
@@ -302,7 +301,7 @@ func (f *full) commit(s *site) {
 	}
 }
 
-// finish ends one task that runs somewhere.
+// finish ends one running task.
 func (f *full) finish(b *testing.B) {
 	for range f.order {
 		s := f.order[f.next%len(f.order)]
@@ -328,8 +327,7 @@ func (f *full) finish(b *testing.B) {
 	b.Fatal("no host runs anything")
 }
 
-// One job from submission to its end in a cluster of 90 hosts that 4,000 others,
-// each another request, keep full.
+// One job from its submission to its end in a cluster of 90 hosts that 4,000 other jobs keep full.
 func BenchmarkFull90(b *testing.B) {
 	f := newFull(b, 90, 4)
 	submit := func(i int) {

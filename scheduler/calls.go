@@ -1,13 +1,13 @@
 package scheduler
 
-// Calls: they bring requests and looks to the loop, and the answers back.
+// Calls: how other goroutines send requests to the loop, run functions on its core, and get the answers.
 
 import (
 	"context"
 	"fmt"
 )
 
-// calls may be used by any goroutine.
+// calls sends calls to the loop. Any goroutine may use it.
 type calls struct {
 	box     *mailbox
 	replies *replies
@@ -31,7 +31,7 @@ func (cs *calls) ask(ctx context.Context, event func(Token) Event) (Reply, error
 	}
 }
 
-// look runs f on the core, after all that came in before, and waits for it.
+// look runs f on the core, after everything that came in before, and waits for it.
 func (cs *calls) look(ctx context.Context, f func(*Core)) error {
 	seen := make(chan struct{})
 	if !cs.box.call(mail{look: func(c *Core) { f(c); close(seen) }}) {
@@ -47,7 +47,7 @@ func (cs *calls) look(ctx context.Context, f func(*Core)) error {
 	}
 }
 
-// refusal is why the mailbox took nothing.
+// refusal is why the mailbox took no call.
 func (cs *calls) refusal() error {
 	select {
 	case <-cs.done:
@@ -57,8 +57,8 @@ func (cs *calls) refusal() error {
 	}
 }
 
-// query runs f on the core and brings its answer. The answer travels through a
-// channel of its own: one that nobody waits for any more touches nothing.
+// query runs f on the core and returns its answer. The answer goes through a channel, so that f writes to no variable
+// of a caller that has stopped waiting.
 func query[T any](ctx context.Context, cs *calls, f func(*Core) (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -77,7 +77,7 @@ func query[T any](ctx context.Context, cs *calls, f func(*Core) (T, error)) (T, 
 	return a.value, a.err
 }
 
-// end refuses all further calls, and those that wait.
+// end refuses all further calls and those that wait.
 func (cs *calls) end() {
 	cs.box.close()
 	close(cs.done)

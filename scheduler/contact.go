@@ -1,7 +1,8 @@
 package scheduler
 
-// Sessions: which hosts have one, and with which hosts this scheduler asks for one. It asks for those that a search found,
-// and for every host that may be running a task of its own. Sessions of no use are given up.
+// Sessions: with which hosts there is one, and with which hosts this scheduler wants one. It wants sessions with hosts
+// that a search has found, and with every host that may be running one of its tasks. It gives up sessions that nobody
+// uses.
 
 import (
 	"cmp"
@@ -12,38 +13,40 @@ import (
 )
 
 const (
-	// maxSessions bounds the sessions that are wanted with hosts that run nothing of
-	// ours; each costs some 60 KB on either side.
+	// maxSessions bounds the sessions that are wanted with hosts that run none of our tasks. Each costs some 60 KB on
+	// either side.
 	maxSessions = 512
-	// wantFor is how long a session is asked for in vain: a dial may take 20 s, and
-	// a host that was restarted comes back within seconds.
+	// wantFor is how long a session is wanted that does not come. A dial may take 20 s, and a host that restarts is
+	// back within seconds.
 	wantFor = time.Minute
-	// idleFor is how long a session without use is kept: work often comes in waves.
+	// idleFor is how long an unused session is kept. Jobs often come in waves.
 	idleFor = 10 * time.Minute
-	// settleFor is how long a found host has to say what it has, before another may
-	// take its place.
-	settleFor   = 10 * time.Second
+	// settleFor is how long a host that was found has for its Hello. Until then its session is not given up for
+	// another.
+	settleFor = 10 * time.Second
+	// giveUpEvery is how often unused sessions are looked for.
 	giveUpEvery = time.Minute
 )
 
-// contact is with whom this scheduler has sessions, and those that it asked for and has not given up.
+// contact knows which sessions there are and which are wanted.
 type contact struct {
 	*turn
 	hosts    *hosts
 	assigned *assigned
 
-	sessions    map[job.Peer]uint64 // and which of this daemon's life each is
-	lastSession uint64
+	sessions    map[job.Peer]uint64 // the number of each session; the first of this life of the daemon is 1
+	lastSession uint64              // the highest number so far
 	wanted      map[job.Peer]*want
 }
 
+// want is a session that this scheduler wants.
 type want struct {
-	since time.Time // it was asked for, or the session ended
-	used  time.Time // an offer went to the host, or a task ended there
+	since time.Time // when it was asked for, or when it ended
+	used  time.Time // when an offer was last sent to the host, or when a task last needed the session
 }
 
-// seek asks for a session with a host that may be running a task of ours: without
-// one its lease runs out. There is no bound but that of the tasks.
+// seek wants a session with a host that may be running one of our tasks: without a session its lease runs out. The
+// number of tasks is the only bound.
 func (ct *contact) seek(p job.Peer) {
 	if !ct.lead || p == "" || p == ct.cfg.Self {
 		return
@@ -56,7 +59,7 @@ func (ct *contact) seek(p job.Peer) {
 	ct.fx.Want = append(ct.fx.Want, p)
 }
 
-// seekAll asks for sessions with all hosts that may be running tasks of ours.
+// seekAll wants sessions with all hosts that may be running our tasks.
 func (ct *contact) seekAll() {
 	peers := make([]job.Peer, 0, len(ct.assigned.byNode))
 	for p := range ct.assigned.byNode {
@@ -70,8 +73,8 @@ func (ct *contact) seekAll() {
 	}
 }
 
-// wantFound asks for a session with a host that a search turned up, if need be in
-// place of the least useful one. It says whether the host's Hello is yet to come.
+// wantFound wants a session with a host that a search has found. If there are too many it gives up the least useful
+// one. It reports whether the Hello of the host is yet to come.
 func (ct *contact) wantFound(p job.Peer) bool {
 	if p == ct.cfg.Self || ct.sessions[p] != 0 {
 		return false
@@ -87,7 +90,7 @@ func (ct *contact) wantFound(p job.Peer) bool {
 	return true
 }
 
-// wantedIdle counts the wanted sessions with hosts that run nothing of ours.
+// wantedIdle counts the wanted sessions with hosts that run none of our tasks.
 func (ct *contact) wantedIdle() int {
 	n := len(ct.wanted)
 	if n < maxSessions {
@@ -101,8 +104,7 @@ func (ct *contact) wantedIdle() int {
 	return n
 }
 
-// useful says whether the session carries something: an attempt, an offer, a
-// commit.
+// useful reports whether a task is assigned to the host, or an offer is open there.
 func (ct *contact) useful(p job.Peer) bool {
 	if len(ct.assigned.byNode[p]) > 0 {
 		return true
@@ -111,8 +113,7 @@ func (ct *contact) useful(p job.Peer) bool {
 	return w != nil && !w.Claims.None()
 }
 
-// down notes the end of a session: one that is still wanted is waited for
-// anew.
+// down notes the end of a session. If the session is still wanted, the wait for it begins again.
 func (ct *contact) down(p job.Peer) {
 	if w := ct.wanted[p]; w != nil {
 		w.since = ct.now
@@ -122,21 +123,21 @@ func (ct *contact) down(p job.Peer) {
 	}
 }
 
-// used notes that a session is of use.
+// used notes that a session is used now.
 func (ct *contact) used(p job.Peer) {
 	if w := ct.wanted[p]; w != nil {
 		w.used = ct.now
 	}
 }
 
-// unwant says that a session is not wanted any more.
+// unwant gives up a session.
 func (ct *contact) unwant(p job.Peer) {
 	delete(ct.wanted, p)
 	ct.fx.Unwant = append(ct.fx.Unwant, p)
 }
 
-// giveUpOne gives up the least useful session: first one that never came, then the
-// one that was used longest ago. What was asked for a moment ago stays.
+// giveUpOne gives up the least useful session: first one that has not come, then the one that was used longest ago. A
+// session that was asked for or used a moment ago stays. It reports whether it gave one up.
 func (ct *contact) giveUpOne() bool {
 	var worst job.Peer
 	for p, w := range ct.wanted {
@@ -154,7 +155,7 @@ func (ct *contact) giveUpOne() bool {
 	return true
 }
 
-// lessUseful orders wanted sessions, the least useful first.
+// lessUseful orders wanted sessions. The least useful is the first.
 func (ct *contact) lessUseful(p, q job.Peer) int {
 	if a, b := ct.sessions[p] != 0, ct.sessions[q] != 0; a != b {
 		if b {
@@ -165,8 +166,7 @@ func (ct *contact) lessUseful(p, q job.Peer) int {
 	return cmp.Or(ct.wanted[p].used.Compare(ct.wanted[q].used), cmp.Compare(p, q))
 }
 
-// giveUpIdle gives up what never came and what was not used for long; the timer
-// renews itself.
+// giveUpIdle gives up the sessions that do not come and those that were not used for long. It arms its own timer again.
 func (ct *contact) giveUpIdle() {
 	var gone []job.Peer
 	for p, w := range ct.wanted {
@@ -182,8 +182,8 @@ func (ct *contact) giveUpIdle() {
 	ct.after(giveUpEvery, ct.giveUpIdle)
 }
 
-// found asks for sessions with hosts that a search turned up. What they can do is learnt from their Hello. It says
-// whether some of them have yet to say it.
+// found wants sessions with hosts that a search has found. A Hello then tells what the host has. It reports whether any
+// Hello is yet to come.
 func (ct *contact) found(peers []job.Peer) (more bool) {
 	for _, p := range peers {
 		more = ct.wantFound(p) || more

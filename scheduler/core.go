@@ -1,6 +1,6 @@
 package scheduler
 
-// The core: it joins the parts, hands each event to the part that it concerns, and keeps the order of effects.
+// The core joins the parts.
 // See docs/adr, ADR 76.
 
 import (
@@ -20,7 +20,8 @@ import (
 // Core is the scheduler of one daemon's jobs as a state machine. The same saved rows, seed and steps give the same
 // effects.
 //
-// Each part has a state of its own, which only its functions change. A part knows those before it in this list.
+// Each part has its own state, and only its functions change that state. A part uses only the parts before it in this
+// list.
 type Core struct {
 	*turn
 	search     *search
@@ -44,7 +45,7 @@ type Core struct {
 	records    *records
 }
 
-// NewCore restores the saved jobs. The configuration is valid.
+// NewCore makes a core of the saved jobs. The configuration must be valid.
 func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	t := &turn{
 		cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Group))), now: now,
@@ -64,7 +65,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.pending = &pending{turn: t, hosts: c.hosts, search: c.search, shapes: map[string]*shape{}}
 	preferred := policy.Simple{}
 	c.placement = &placement{turn: t, hosts: c.hosts, pending: c.pending, placer: place.New(&c.hosts.fleet, preferred)}
-	c.attempts = &attempts{turn: t, entries: c.entries, hosts: c.hosts, renewed: map[string]time.Time{}}
+	c.attempts = &attempts{turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, renewed: map[string]time.Time{}}
 	c.offers = &offers{turn: t, hosts: c.hosts, byID: map[uint64]*offer{}}
 	c.dispatches = &dispatches{
 		turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, pending: c.pending, placement: c.placement,
@@ -103,7 +104,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	return c
 }
 
-// restore brings back the jobs of an earlier life, the oldest first.
+// restore loads the jobs of an earlier life of the daemon, the oldest first.
 func (c *Core) restore(saved Saved) {
 	for _, x := range saved.final {
 		ended := x.Ended()
@@ -126,7 +127,7 @@ func (c *Core) restore(saved Saved) {
 	})
 }
 
-// forgetOne forgets the host that has been away longest; false if there is none that may be forgotten.
+// forgetOne forgets the host whose session ended longest ago. It returns false if no host may be forgotten.
 func (c *Core) forgetOne() bool {
 	oldest := c.hosts.fleet.LongestAway(c.assigned.busy)
 	if oldest != nil {
@@ -135,7 +136,7 @@ func (c *Core) forgetOne() bool {
 	return oldest != nil
 }
 
-// forgetWorkers drops hosts that have been away for long; the timer renews itself.
+// forgetWorkers forgets the hosts that have had no session for long. It arms its own timer again.
 func (c *Core) forgetWorkers() {
 	for _, h := range c.hosts.fleet.AwaySince(c.now.Add(-forgetWorker)) {
 		if !c.assigned.busy(h.Peer) {

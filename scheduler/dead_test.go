@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// perish ends the host and all that it keeps, at once and without a word.
+// perish ends the host with all its tasks and its data directory. It sends no message.
 func (m *model) perish() {
 	m.store += "+"
 	for a := range m.world.ghosts {
@@ -23,8 +23,8 @@ func (m *model) perish() {
 	m.reserved, m.queued = map[uint64]lease.Offer{}, nil
 }
 
-// A host that is declared dead gives back all that it had, in one answer, when
-// the journal has it; one that answers is refused.
+// If a host is declared dead, all its attempts are given up, and the request is answered when the journal has that. A
+// host that answers cannot be declared dead.
 func TestDeclareDead(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.runs = 24 * time.Hour
@@ -82,8 +82,7 @@ func TestDeclareDead(t *testing.T) {
 	})
 }
 
-// Whoever declares again and again while the journal takes nothing leaves
-// nothing behind.
+// Requests that are repeated while the journal takes nothing do not pile up.
 func TestDeclareDeadIsBounded(t *testing.T) {
 	s := newStory(t, DefaultConfig().KeepWhole)
 	for _, line := range []string{"lead", "worker n1", "submit a partition=hold", "take n1 a", "down n1", "journal slow"} {

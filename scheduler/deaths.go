@@ -1,7 +1,7 @@
 package scheduler
 
-// Hosts that are gone for good: an operator swears that nothing runs there any more, and every attempt that this scheduler
-// has there is given up.
+// Hosts that an operator declares dead: the operator guarantees that nothing runs there any more, and every attempt
+// that is assigned to such a host is given up.
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// deaths are the hosts that were declared dead and whose attempts are being given up.
+// deaths handles the hosts that are declared dead.
 type deaths struct {
 	*turn
 	hosts      *hosts
@@ -23,16 +23,16 @@ type deaths struct {
 	byHost map[job.Peer]*death
 }
 
-// death is a host whose attempts are being given up. There is at most one for
-// each host: a second request for the same host waits with the first.
+// death is a host whose attempts are being given up. There is at most one for each host. A second request for the same
+// host waits with the first.
 type death struct {
-	tokens  []Token        // that wait; at most maxRequests are open
-	waiting map[*task]bool // assigned there, and not yet given up in the journal
-	given   int            // attempts, those in waiting included
+	tokens  []Token        // of the requests that wait; at most maxRequests are open
+	waiting map[*task]bool // tasks whose Unassign is not in the journal yet
+	given   int            // how many attempts are given up, with those of waiting
 }
 
-// mayBeDead refuses a host that answers this scheduler, and counts the attempts
-// that it would give up on any other.
+// mayBeDead returns how many attempts are given up if the host is declared dead. It is an error if the host answers
+// this scheduler.
 func (dd *deaths) mayBeDead(p job.Peer) (attempts int, err error) {
 	if w := dd.hosts.workers[p]; w != nil && w.Up {
 		return 0, fmt.Errorf("%w: node %s answers: drain it instead", ErrConflict, w.Name())
@@ -40,8 +40,8 @@ func (dd *deaths) mayBeDead(p job.Peer) (attempts int, err error) {
 	return len(dd.assigned.byNode[p]), nil
 }
 
-// declare proposes the end of every attempt that is assigned to the host.
-// It answers when the journal has them all.
+// declare gives up every attempt that is assigned to the host. The request is answered when the journal has all of the
+// Unassigns.
 func (dd *deaths) declare(a DeclareDead) {
 	if _, err := dd.mayBeDead(a.Peer); err != nil {
 		dd.requests.answer(a.Token, nil, err)
@@ -63,7 +63,7 @@ func (dd *deaths) declare(a DeclareDead) {
 		dd.notify(Notice{Kind: TaskWrittenOff, Attempt: t.attempt(), Peer: at.Node, Node: at.NodeName})
 		dd.attempts.giveUp(t, job.ProofOperator, fmt.Sprintf("%s was declared dead by %s", at.NodeName, a.By))
 	}
-	over := func(t Token) bool { return dd.requests.open[t] == nil } // their askers were told ErrBusy
+	over := func(t Token) bool { return dd.requests.open[t] == nil } // answered with ErrBusy
 	d.tokens = append(slices.DeleteFunc(d.tokens, over), a.Token)
 	if len(d.waiting) == 0 {
 		dd.answer(d)
@@ -72,8 +72,8 @@ func (dd *deaths) declare(a DeclareDead) {
 	dd.byHost[a.Peer] = d
 }
 
-// left notes that a task is not assigned to its host any more. The last to
-// leave a host that was declared dead answers those who declared it.
+// left notes that a task is no longer assigned to its host. When the last task has left a host that was declared dead,
+// the requests are answered.
 func (dd *deaths) left(t *task) {
 	d := dd.byHost[t.node]
 	if d == nil || !d.waiting[t] {
@@ -94,5 +94,5 @@ func (dd *deaths) answer(d *death) {
 	}
 }
 
-// lostLead forgets who waits. Those who asked are answered with all other requests.
+// lostLead forgets the hosts. The open requests are answered together with all others.
 func (dd *deaths) lostLead() { clear(dd.byHost) }

@@ -1,7 +1,7 @@
 package scheduler
 
-// Dispatches: a task is offered to hosts, and one of them commits. The Start is sent only when the Assign of the task is in
-// the journal as well (R1).
+// Dispatches: a task is offered to hosts, and one of them commits. The Start is sent once the Assign is in the journal
+// too (R1).
 
 import (
 	"slices"
@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/scheduler/place"
 )
 
-// dispatches brings tasks to hosts.
+// dispatches offers tasks to hosts and starts them there.
 type dispatches struct {
 	*turn
 	entries   *entries
@@ -25,10 +25,11 @@ type dispatches struct {
 	offers    *offers
 }
 
-// begin makes a dispatch of the next attempt at the task. why is why it goes where it goes, for people.
+// begin makes a dispatch for the next attempt of the task. why tells people why the task goes there.
 func (ds *dispatches) begin(t *task, why string) *dispatch {
 	d := &dispatch{task: t, n: t.durable().Attempt + 1, since: ds.now, why: why}
 	t.dispatch = d
+	t.move(ds.turn, offering)
 	return d
 }
 
@@ -42,7 +43,7 @@ func (ds *dispatches) direct(t *task, w *worker, chosen []string, why string) {
 	}
 }
 
-// offerQueued has the task queue at full hosts.
+// offerQueued lets the task queue at full hosts.
 func (ds *dispatches) offerQueued(t *task, hosts []*fleet.Host, why string) {
 	d := ds.begin(t, why)
 	for _, h := range hosts {
@@ -51,7 +52,8 @@ func (ds *dispatches) offerQueued(t *task, hosts []*fleet.Host, why string) {
 	ds.pending.queued.add(t)
 }
 
-// queueAtHost has the task queue at a full host, if need be in place of the last that queues there.
+// queueAtHost lets the task queue at a full host. If the queue is full, the task takes the place of the last in it,
+// provided it comes before that by rank.
 func (ds *dispatches) queueAtHost(d *dispatch, w *worker) {
 	if last := w.Claims.LastQueued(); last != nil {
 		if o := ds.offers.byID[last.ID]; rank(d.task, o.dispatch.task) < 0 {
@@ -84,8 +86,8 @@ func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chos
 	ds.entries.changed(t.e)
 }
 
-// renew sends a queued offer again before it runs out, so that it keeps its place in the host's queue, and what
-// the host keeps for it.
+// renew sends a queued offer again before it runs out. So the offer keeps its place in the host's queue, and the host
+// keeps what it has set aside for it.
 func (ds *dispatches) renew(o *offer) {
 	o.timer = ds.after(renewEvery, func() {
 		ds.offers.sendOffer(o, queueWait)
@@ -96,8 +98,8 @@ func (ds *dispatches) renew(o *offer) {
 	})
 }
 
-// spread has a task that has waited long queue at one more host. The hosts where it queues may never get room, or may
-// never commit.
+// spread lets a task that has waited long queue at one more host. The hosts where it queues may never get room or never
+// commit.
 func (ds *dispatches) spread(d *dispatch) {
 	n := len(d.offers)
 	if n >= spreadMost || ds.now.Sub(d.since) < time.Duration(n)*spreadEvery {
@@ -109,22 +111,21 @@ func (ds *dispatches) spread(d *dispatch) {
 	}
 }
 
-// assign proposes that the task be assigned to the host.
+// assign proposes the Assign of the task to the host.
 func (ds *dispatches) assign(d *dispatch, w *worker) {
 	if d.winner != nil {
-		d.move(ds.turn, confirming)
+		d.task.move(ds.turn, confirming)
 	} else {
-		d.move(ds.turn, proposing)
+		d.task.move(ds.turn, proposing)
 	}
 	d.target = w.Peer
-	d.task.proposed = d.n
 	ds.propose(job.AssignRecord{
 		Attempt: job.Attempt{Job: d.task.e.job.ID, Task: d.task.index, N: d.n},
 		Node:    w.Peer, NodeName: w.Name(), Store: w.Profile.Store,
 	})
 }
 
-// overdue takes back an offer that had no answer in time. The task avoids the host for a while.
+// overdue takes back an offer that was not answered in time. The task avoids the host for a while.
 func (ds *dispatches) overdue(o *offer) {
 	ds.offers.release(o)
 	o.dispatch.task.declines++
@@ -132,12 +133,12 @@ func (ds *dispatches) overdue(o *offer) {
 	ds.offerGone(o, ds.avoidHard(o))
 }
 
-// avoidHard avoids the offer's host, with growing back-off.
+// avoidHard is an avoidance of the offer's host, with growing back-off.
 func (ds *dispatches) avoidHard(o *offer) place.Avoidance {
 	return place.Avoidance{Peer: o.worker.Peer, Until: ds.now.Add(backoff(o.dispatch.task.declines)), Hard: true}
 }
 
-// offerGone ends an offer that will not be committed, and the dispatch if it was its last.
+// offerGone ends an offer that its host will not commit to, and the dispatch if that was its last offer.
 func (ds *dispatches) offerGone(o *offer, a place.Avoidance) {
 	ds.offers.drop(o)
 	o.dispatch.task.avoid.Add(ds.now, a)
@@ -146,7 +147,7 @@ func (ds *dispatches) offerGone(o *offer, a place.Avoidance) {
 	}
 }
 
-// abandon takes a dispatch back whose Start was not sent.
+// abandon takes back all offers of a dispatch whose Start was not sent, and ends it.
 func (ds *dispatches) abandon(d *dispatch) {
 	ds.releaseAll(d)
 	ds.over(d)
@@ -160,59 +161,55 @@ func (ds *dispatches) releaseAll(d *dispatch) {
 	}
 }
 
-// takeBack forgets the dispatch of the task, if there is one, and takes its offers back. The caller says what becomes of
-// the task.
+// takeBack takes back all offers of the task's dispatch, if there is one, and ends it. The caller decides what becomes
+// of the task.
 func (ds *dispatches) takeBack(t *task) {
 	d := t.dispatch
 	if d == nil {
 		return
 	}
-	t.dispatch = nil
+	t.endDispatch(ds.turn)
 	ds.pending.queued.remove(t)
 	ds.releaseAll(d)
-	d.move(ds.turn, abandoned)
 }
 
-// over ends a dispatch whose Start was not sent. An attempt that is already in
-// the journal is given up; one on its way there is when it arrives.
+// over ends a dispatch whose Start was not sent. If the attempt is assigned already, it is given up. If its Assign is
+// under way, it is given up when the Assign is committed. Else the task waits again.
 func (ds *dispatches) over(d *dispatch) {
 	t := d.task
 	if t.dispatch != d {
 		return
 	}
-	t.dispatch = nil
+	t.endDispatch(ds.turn)
 	ds.pending.queued.remove(t)
 	ds.entries.changed(t.e)
-	inJournal := d.phase == recorded
-	d.move(ds.turn, abandoned)
-	if inJournal {
+	if t.phase == unknown {
 		ds.attempts.giveUp(t, job.ProofDeclined, "the host did not take it")
 		return
 	}
 	ds.pending.requeue(t)
 }
 
-// notAssigned handles an Assign that the journal did not take.
+// notAssigned handles an Assign that the journal has refused.
 func (ds *dispatches) notAssigned(a job.Attempt) {
 	e := ds.entries.byID[a.Job]
 	if e == nil || !e.job.Has(a.Task) {
 		return
 	}
 	t := e.task(a.Task)
-	if t.proposed != a.N {
+	if !t.proposes(a.N) {
 		return
 	}
-	t.proposed = 0
+	t.unpropose(ds.turn)
 	t.declines++
 	t.pause.until, t.pause.why = ds.now.Add(backoff(t.declines)), "the journal did not take the placement"
 	d := t.dispatch
 	switch {
 	case d == nil:
 		ds.pending.requeue(t)
-	case d.phase == confirming: // the host holds it for a while yet: its turn is not given up for one refusal
-		d.move(ds.turn, held)
+	case t.phase == held: // the host keeps the reservation for a while, so the Assign is proposed once more
 		ds.after(retryWait, func() {
-			if t.dispatch == d && d.phase == held {
+			if t.dispatch == d && t.phase == held {
 				ds.assign(d, d.winner.worker)
 			}
 		})
@@ -221,14 +218,14 @@ func (ds *dispatches) notAssigned(a job.Attempt) {
 	}
 }
 
-// commit takes the word of a host that it keeps what an offer needs. The first host to commit gets the task.
+// commit handles a Commit: the host has reserved what the offer needs. The first host to commit gets the task.
 func (ds *dispatches) commit(w *worker, m lease.Commit) {
 	o := ds.offers.byID[m.Offer]
 	if o == nil || o.worker != w || o.dispatch.winner != nil && o.dispatch.winner != o {
-		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.current(w, m.Attempt) && e.task(m.Attempt.Task).started == m.Attempt.N {
-			return // a second word on what has been started
+		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.current(w, m.Attempt) && ds.attempts.started(e.task(m.Attempt.Task)) {
+			return // a second Commit for an attempt that was started
 		}
-		ds.send(w.Peer, lease.Release{Offer: m.Offer}) // too late: another was first, or nobody waits
+		ds.send(w.Peer, lease.Release{Offer: m.Offer}) // another host was first, or the dispatch is over
 		return
 	}
 	d := o.dispatch
@@ -241,7 +238,7 @@ func (ds *dispatches) commit(w *worker, m lease.Commit) {
 	}
 	w.Hold(&o.claim, m.Devices)
 	ds.hosts.probed(o)
-	ds.hosts.offerToFreed(w) // another may queue there
+	ds.hosts.offerToFreed(w) // another task may queue there
 	d.winner, d.session, d.devices = o, m.Session, m.Devices
 	for _, other := range slices.Clone(d.offers) {
 		if other != o {
@@ -252,37 +249,35 @@ func (ds *dispatches) commit(w *worker, m lease.Commit) {
 	ds.pending.setWaiting(d.task, false)
 	ds.pending.queued.remove(d.task)
 	ds.stop(o.timer)
-	o.timer = ds.after(commitLimit, func() { ds.abandon(d) }) // the host holds it no longer
-	switch d.phase {
-	case offering:
-		d.move(ds.turn, held)
+	o.timer = ds.after(commitLimit, func() { ds.abandon(d) }) // then the reservation lapses
+	switch t := d.task; {
+	case t.phase == offering:
+		t.move(ds.turn, held)
 		ds.assign(d, w)
-	case proposing:
-		d.move(ds.turn, confirming)
-	case recorded: // the Start can be sent
-	case held, confirming, started, abandoned: // it had a winner before
+	case t.phase == proposing:
+		t.move(ds.turn, confirming)
 	}
 	ds.start(d)
 }
 
-// sessionless handles a commit of a host without a live lease: it could not
-// start anything. With the answer to its renewal it is asked again.
+// sessionless handles a Commit of a host without a live lease: the host could not start the task. The task is offered
+// to it again when its renewal is answered.
 func (ds *dispatches) sessionless(o *offer) {
 	d, w := o.dispatch, o.worker
 	ds.offers.release(o)
-	crossed := w.Leases > o.leases // the answer to its renewal crossed the commit on its way
+	crossed := w.Leases > o.leases // the answer to its renewal was sent meanwhile and crossed the Commit
 	if crossed {
 		w.Leased()
 	} else {
 		w.Leaseless()
 	}
 	ds.after(sessionWait, func() { ds.hosts.trusted(w) })
-	if d.phase == offering && len(d.offers) > 1 {
+	if d.task.phase == offering && len(d.offers) > 1 {
 		ds.offerGone(o, place.Avoidance{})
 		return
 	}
 	ds.offers.drop(o)
-	ds.pending.queued.remove(d.task) // it waits here now
+	ds.pending.queued.remove(d.task) // it waits for the lease of this host now
 	ds.hosts.setWaitingForLease(w, append(w.waiting, d))
 	if crossed {
 		ds.leased(w)
@@ -314,11 +309,11 @@ func (ds *dispatches) leased(w *worker) {
 	}
 }
 
-// start sends the Start once both the commit and the journal have spoken (R1),
-// unless the attempt has been given up (R7).
+// start sends the Start, provided a host has committed and the Assign is in the journal (R1). An attempt that was given
+// up has no dispatch any more, so it is never started (R7).
 func (ds *dispatches) start(d *dispatch) {
 	t := d.task
-	if d.winner == nil || d.phase != recorded || t.dispatch != d || t.givenUp == d.n {
+	if d.winner == nil || t.phase != recorded || t.dispatch != d {
 		return
 	}
 	o, j := d.winner, t.e.job
@@ -327,26 +322,22 @@ func (ds *dispatches) start(d *dispatch) {
 		return
 	}
 	t.dispatch = nil
-	d.move(ds.turn, started)
+	t.move(ds.turn, startSent)
 	ds.offers.drop(o)
-	t.started, t.reported, t.declines = d.n, true, 0
-	ds.attempts.saw(t, job.Reserved)
+	t.heard, t.seen, t.declines = ds.attempts.sessionOf(t), job.Reserved, 0
 	t.process.devices = d.devices
 	ds.send(o.worker.Peer, lease.Start{
 		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: d.session, User: j.User, Spec: j.Spec,
 	})
 	ds.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: d.why})
 	ds.entries.changed(t.e)
-	n := d.n
 	t.report = ds.after(reportWait, func() {
-		if t.started == n && t.seen == job.Reserved {
-			t.reported = false
-			ds.attempts.check(t)
-		}
+		t.heard = 0
+		ds.attempts.check(t)
 	})
 }
 
-// decline takes the word of a host that it refuses an offer, and decides whether the task avoids the host.
+// decline handles a Decline: the host refuses an offer. It decides whether the task avoids the host.
 func (ds *dispatches) decline(w *worker, m lease.Decline) {
 	w.SetFree(m.Free)
 	ds.hosts.offerToFreed(w)
@@ -367,12 +358,12 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 	switch {
 	case m.Reason.Word == job.ReasonQuota:
 		ds.hosts.refusedQuota(w, t.e.job.User, r.Need, m.Reason.Detail)
-		t.declines++ // so that the next one costs the journal nothing if it is refused, too
+		t.declines++ // so that the next Assign is proposed only after a Commit
 	case lack == "" && m.Reason.Word == job.ReasonResources && !o.queued():
 		a = place.Avoidance{Peer: w.Peer, Until: ds.now.Add(keptFor), Kept: true}
-		ds.hosts.askAgain(w, a.Until) // those for whom it is kept may be gone then, and nothing else would tell
+		ds.hosts.askAgain(w, a.Until) // the other tasks may be gone by then, and the host does not tell
 	case lack == "" || m.Reason.Word != job.ReasonResources:
-		t.declines++ // it is not for lack of room, as far as we can see
+		t.declines++ // as far as this daemon knows there was room
 		a = ds.avoidHard(o)
 		t.pause.why = w.Name() + ": " + m.Reason.String()
 	default:
@@ -384,6 +375,8 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 	}
 }
 
+// notSent handles a message that could not be sent because it is out of bounds. The task waits, and a notice reports
+// the defect.
 func (ds *dispatches) notSent(e NotSent) {
 	d := Notice{Kind: MessageDefect, Peer: e.To, Node: ds.hosts.nameOf(e.To), Detail: e.Err.Error()}
 	switch m := e.Msg.(type) {
@@ -402,12 +395,12 @@ func (ds *dispatches) notSent(e NotSent) {
 				ds.attempts.giveUp(t, job.ProofDeclined, "its start could not be sent")
 			}
 		}
-	default: // it is said again by what needs an answer
+	default: // a timer sends it again if it is needed
 	}
 	ds.notify(d)
 }
 
-// unsendable has the task wait.
+// unsendable makes the task wait.
 func (ds *dispatches) unsendable(t *task) {
 	t.pause.until, t.pause.why = ds.now.Add(retryMost), "this daemon could not send a message about it: see its log"
 }
@@ -417,7 +410,7 @@ func (ds *dispatches) lostLead() {
 	for _, j := range ds.entries.table.Jobs() {
 		for _, t := range slices.Clone(ds.entries.byID[j.ID].tasks) {
 			ds.takeBack(t)
-			t.proposed = 0
+			t.unpropose(ds.turn)
 		}
 	}
 }

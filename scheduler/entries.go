@@ -1,6 +1,6 @@
 package scheduler
 
-// The jobs that are kept whole: what the records tell of them, and their rows that are not saved yet.
+// The jobs that are kept in memory: their durable state, and which of their rows are not saved yet.
 
 import (
 	"time"
@@ -9,21 +9,21 @@ import (
 	"github.com/musterhq/muster/jobs"
 )
 
-// entries are the jobs that are kept whole.
+// entries keeps the jobs that are not archived.
 type entries struct {
 	*turn
 
-	table   *jobs.Table // durable: a function of the committed records
-	applied uint64      // the last entry of the journal that the table has taken
+	table   *jobs.Table // durable: it follows from the committed records alone
+	applied uint64      // index of the last journal entry that the table has applied
 	byID    map[job.ID]*entry
-	unsaved []*entry // whose rows this step has changed
+	unsaved []*entry // the jobs whose rows this step has changed
 
-	started  time.Time // the first step's time: with it the wall clock of this life is steady
-	youngest time.Time // since when the newest job waits
-	newest   time.Time // that a row or a record tells, by the wall clock of whoever wrote it
+	started  time.Time // when this life of the daemon began; steady counts from it
+	youngest time.Time // when the newest job was born
+	newest   time.Time // the latest time in a row or a record, by the wall clock of the daemon that wrote it
 }
 
-// changed marks a job for watchers.
+// changed notes that a job looks different now, for watchers.
 func (es *entries) changed(e *entry) {
 	if !e.showing {
 		e.showing = true
@@ -31,7 +31,7 @@ func (es *entries) changed(e *entry) {
 	}
 }
 
-// save has the rows that a record changed saved with this step.
+// save notes that a record has changed rows of the job. They are saved with this step.
 func (es *entries) save(e *entry) {
 	e.changedAt = es.applied
 	if !e.saving {
@@ -41,9 +41,9 @@ func (es *entries) save(e *entry) {
 	es.changed(e)
 }
 
-// bornAt is when a job of this submission was born, in terms of this life's clock:
-// now, if it is new, and else as long ago as the wall clocks of both lives tell.
-// Jobs are added in their order, and none is younger than one that came later.
+// bornAt is when a job that was submitted at that time was born, by the clock of this life of the daemon. A new job is
+// born now. For a job of an earlier life it is as long ago as the wall clocks of both lives tell. Jobs are added in the
+// order of their submission, and each is born after the one before.
 func (es *entries) bornAt(submitted time.Time) time.Time {
 	es.wrote(submitted)
 	born := es.now
@@ -57,12 +57,12 @@ func (es *entries) bornAt(submitted time.Time) time.Time {
 	return born
 }
 
-// setBackMost is how far the wall clock may lie behind what the journal tells for
-// the journal to be believed: beyond, it was the older clock that was wrong.
+// setBackMost is how far the wall clock may be behind the times in the journal. If it is further behind, the older
+// clock was wrong, not this one.
 const setBackMost = 24 * time.Hour
 
-// wall is the wall clock, or what the journal tells if that is later: the clock was
-// set back since, and no job is younger for it.
+// wall is the time of the wall clock, or the latest time in the journal if that is later: then the clock was set back,
+// and jobs must not seem younger because of that.
 func (es *entries) wall() time.Time {
 	now := es.now.Round(0)
 	if es.newest.After(now) && es.newest.Sub(now) < setBackMost {
@@ -71,14 +71,14 @@ func (es *entries) wall() time.Time {
 	return now
 }
 
-// wrote notes a time that an earlier life wrote down.
+// wrote notes a time that an earlier life of the daemon wrote into a row or a record.
 func (es *entries) wrote(at time.Time) {
 	if at.After(es.newest) {
 		es.newest = at.Round(0)
 	}
 }
 
-// add makes the soft half of a job, and of its tasks that have not ended.
+// add makes the soft state of a job, and of its tasks that have not ended.
 func (es *entries) add(j *jobs.Job) *entry {
 	e := &entry{job: j, priority: j.Spec.Priority, born: es.bornAt(j.Submitted)}
 	for i := range j.Len() {
@@ -90,6 +90,6 @@ func (es *entries) add(j *jobs.Job) *entry {
 	return e
 }
 
-// steady is the wall clock at this daemon's start and the time since: one that
-// nobody sets.
+// steady is the wall-clock time at the start of this daemon, plus the time since by the monotonic clock. Nobody can set
+// it.
 func (es *entries) steady() time.Time { return es.started.Add(es.now.Sub(es.started)) }

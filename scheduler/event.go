@@ -1,6 +1,6 @@
 package scheduler
 
-// Events go into a Core, and effects come out of it.
+// The events that a Core takes, and the effects that it returns.
 
 import (
 	"time"
@@ -12,7 +12,7 @@ import (
 // Token pairs a request with its reply.
 type Token uint64
 
-// Event is anything that a Core can learn.
+// Event is anything that can happen to a Core.
 type Event interface{ event() }
 
 // The events.
@@ -39,34 +39,34 @@ type (
 	}
 	// Committed is an entry of the journal.
 	Committed struct{ job.Committed }
-	// NotProposed gives back records that the journal did not take, or that
-	// may be lost since it leads no more.
+	// NotProposed gives back records that the journal did not take, or that may be lost because this daemon no longer
+	// leads.
 	NotProposed struct {
 		Records []job.Record
 		Err     error
 	}
-	// SessionUp is a session with a daemon, worker or not.
+	// SessionUp is a new session with a daemon, whether it runs tasks or not.
 	SessionUp struct{ Peer job.Peer }
-	// SessionDown is its end.
+	// SessionDown is the end of a session.
 	SessionDown struct{ Peer job.Peer }
-	// FromWorker is a message of a worker.
+	// FromWorker is a message from a host.
 	FromWorker struct {
 		Peer job.Peer
 		Msg  lease.ToScheduler
 	}
-	// NotSent gives back a message that no session would carry.
+	// NotSent gives back a message that is out of bounds, so that no session would carry it.
 	NotSent struct {
 		To  job.Peer
 		Msg lease.ToWorker
 		Err error
 	}
-	// Found ends a search for hosts of a class.
+	// Found brings hosts of a class that a search has found, and tells its end.
 	Found struct {
 		Class string
 		Peers []job.Peer
-		Cut   bool // the search ended before its time: there may be more
+		Cut   bool // the search ran out of time: there may be more hosts
 	}
-	// ReadDone ends a quorum round that Effects.Read began.
+	// ReadDone is the end of a quorum round that Effects.Read began.
 	ReadDone struct {
 		Token Token
 		Epoch job.Epoch
@@ -74,7 +74,7 @@ type (
 	}
 	// RowsKept says that the rows on disk reflect the entries up to this one.
 	RowsKept struct{ Applied uint64 }
-	// Tick says nothing but the time.
+	// Tick has no meaning but that time has passed.
 	Tick struct{}
 )
 
@@ -92,24 +92,24 @@ func (ReadDone) event()    {}
 func (RowsKept) event()    {}
 func (Tick) event()        {}
 
-// Effects is what a step wants done, in this order.
+// Effects are what is to be done after a step, in this order.
 type Effects struct {
 	Propose  []job.Record
-	Send     []Outgoing // per worker in order
-	Read     Token      // not zero: begin a quorum round
-	Find     []string   // classes to look for
+	Send     []Outgoing // in order for each host
+	Read     Token      // if not 0, begin a quorum round
+	Find     []string   // classes of hosts to search for
 	Want     []job.Peer // sessions to open and keep
 	Unwant   []job.Peer // sessions that need not be kept any more
 	Announce bool       // Wants has changed
 	Wants    []Want
-	Rows     []job.Row // to save, after the entry Core.Applied
+	Rows     []job.Row // to save; they reflect the entries up to Core.Applied
 	Gone     []job.ID  // jobs whose rows are to be deleted
 	Changed  []job.ID  // jobs that look different now, for watchers
 	Reply    []Reply
 	Notices  []Notice
 }
 
-// Outgoing is a message to a worker.
+// Outgoing is a message to a host.
 type Outgoing struct {
 	To  job.Peer
 	Msg lease.ToWorker
@@ -125,14 +125,14 @@ type Want struct {
 type Reply struct {
 	Token Token
 	Job   job.Job
-	// Archived is set instead of Job if the answer is a job that is archived.
+	// Archived is set instead of Job if the job is archived.
 	Archived *Listed
-	// Given is how many attempts were given up, for DeclareDead.
+	// Given is how many attempts were given up after DeclareDead.
 	Given int
 	Err   error
 }
 
-// Notice is an event of a life, for the log.
+// Notice is a line for the log.
 type Notice struct {
 	Kind    Kind
 	Attempt job.Attempt
@@ -151,34 +151,34 @@ const (
 	TaskEnded
 	TaskWrittenOff
 	WorkerFound
-	WorkerLost // while tasks of ours may run there
-	WorkerGone
+	WorkerLost // its session ended while our tasks may run there
+	WorkerGone // its session ended and none of our tasks run there
 	NewerOwner
 	MessageDefect
-	NodeDead // by the word of the user in Detail
+	NodeDead // declared dead by the user in Detail
 	RowDefect
-	IllegalMove // of a dispatch
+	IllegalMove // of an attempt, from one phase to another
 )
 
 // Listed is a job of a listing.
 type Listed struct {
 	ID        job.ID
 	Submitted time.Time
-	Job       *job.Job // as it looks now; nil if it is archived: its rows tell
-	// Ended is when an archived job ended, as well as this daemon can tell.
+	Job       *job.Job // as it looks now; nil if it is archived and only the rows on disk have it
+	// Ended is when an archived job ended, as far as this daemon knows.
 	Ended time.Time
 }
 
-// DeclareDead is an operator's word that a host runs nothing any more.
+// DeclareDead is the guarantee of an operator that nothing runs on a host any more.
 type DeclareDead struct {
 	Token Token
 	Peer  job.Peer
-	By    string // the user who says so
+	By    string // the user who gives it
 }
 
 func (DeclareDead) event() {}
 
-// Deposed ends the ownership that began with the Lead entry of this epoch.
+// Deposed is the end of the ownership that began with the Lead entry of this epoch.
 type Deposed struct{ Epoch job.Epoch }
 
 func (Deposed) event() {}

@@ -1,6 +1,6 @@
 package scheduler
 
-// The executor: it does what the core wants done.
+// The executor carries out the effects of the core.
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	findTime   = 900 * time.Millisecond // a search is read as a stream for no longer: within matchWait
-	findPeers  = 64                     // hosts per search
-	maxFinding = 8                      // searches at a time
+	findTime   = 900 * time.Millisecond // bounds a search; less than matchWait
+	findPeers  = 64                     // bounds the hosts of a search
+	maxFinding = 8                      // bounds the searches at a time
 	// proposeBatch bounds the records of one entry.
 	proposeBatch = 64
 )
 
-// executor is used by the goroutine of Loop.Run alone.
+// executor carries out effects. Only the goroutine of Loop.Run uses it.
 type executor struct {
 	needs    Needs
 	log      *slog.Logger
@@ -29,12 +29,12 @@ type executor struct {
 	core     *Core
 	watchers watchers
 	finding  map[string]bool
-	unsaved  []job.Row // that no Save has taken yet
-	gone     []job.ID  // likewise
-	kept     []Event   // RowsKept of the last Save, until the core is told
+	unsaved  []job.Row // rows that no Save has taken yet
+	gone     []job.ID  // jobs whose rows no Save has deleted yet
+	kept     []Event   // RowsKept of the last Save, for the next step
 }
 
-// step has the core take the events, and does what it wants done.
+// step gives the events to the core and carries out the effects.
 func (x *executor) step(ctx context.Context, events []Event, searches *sync.WaitGroup) {
 	fx := x.core.Step(time.Now(), append(events, x.kept...)...)
 	x.kept = x.kept[:0]
@@ -73,9 +73,8 @@ func (x *executor) step(ctx context.Context, events []Event, searches *sync.Wait
 	}
 }
 
-// proposeAll proposes what ends work apart from what begins it: a journal that
-// runs out of room refuses the second and still takes the first. Neither rests
-// on the other within a step.
+// proposeAll proposes records that end work apart from those that begin work. A journal that runs out of disk space
+// refuses only those that begin work. Within a step no record depends on another.
 func (x *executor) proposeAll(records []job.Record) {
 	if len(records) == 0 {
 		return
@@ -109,8 +108,8 @@ func (x *executor) readIndex(tok Token) {
 	})
 }
 
-// save keeps the rows. The journal has all that is in them, so a failure loses nothing:
-// what was not saved goes with the next that is.
+// save saves the rows. If that fails, nothing is lost: the journal has everything that is in them, and they are saved
+// again with the next.
 func (x *executor) save(fx Effects) {
 	if len(fx.Rows) == 0 && len(fx.Gone) == 0 {
 		return
@@ -129,7 +128,7 @@ func (x *executor) save(fx Effects) {
 	x.kept = append(x.kept[:0], RowsKept{x.core.Applied()})
 }
 
-// newest are the newest of rows, one for each part of a job that is not gone.
+// newest returns the newest row of each part of each job that is not gone.
 func newest(rows []job.Row, gone []job.ID) []job.Row {
 	type key struct {
 		job  job.ID
@@ -152,7 +151,7 @@ func newest(rows []job.Row, gone []job.ID) []job.Row {
 	return out
 }
 
-// search looks for hosts of a class in a goroutine of its own; one per class.
+// search looks for hosts of a class in a goroutine of its own. There is one search for a class at a time.
 func (x *executor) search(ctx context.Context, class string, searches *sync.WaitGroup) {
 	if x.finding[class] || len(x.finding) >= maxFinding {
 		return
@@ -163,7 +162,7 @@ func (x *executor) search(ctx context.Context, class string, searches *sync.Wait
 		defer stop()
 		n := 0
 		for p := range x.needs.Finder.Find(ctx, class, findPeers) {
-			if n++; n <= findPeers { // at once: silent hosts may hold up the rest
+			if n++; n <= findPeers { // one by one, because silent hosts may delay the rest
 				x.box.putAlways(mail{event: Found{Class: class, Peers: []job.Peer{p}}})
 			}
 		}
@@ -172,8 +171,8 @@ func (x *executor) search(ctx context.Context, class string, searches *sync.Wait
 	})
 }
 
-// logNotice says what happened. How tasks fare is in their jobs' documents, and
-// on the log of the host that runs them.
+// logNotice writes a notice into the log. Starts and ends of tasks are at level debug, because jobs show them and the
+// log of the host has them.
 func (x *executor) logNotice(t Notice) {
 	switch t.Kind {
 	case TaskStarted:
@@ -195,7 +194,7 @@ func (x *executor) logNotice(t Notice) {
 	case RowDefect:
 		x.log.Error("rows of a job cannot be written", "job", t.Attempt.Job, "error", t.Detail)
 	case IllegalMove:
-		x.log.Error("defect: illegal move of a dispatch", "peer", t.Peer, "attempt", t.Attempt, "move", t.Detail)
+		x.log.Error("defect: illegal move of an attempt", "peer", t.Peer, "attempt", t.Attempt, "move", t.Detail)
 	case NewerOwner:
 		x.log.Error("a newer owner of these jobs exists", "peer", t.Peer, "epoch", t.Detail)
 	}

@@ -1,7 +1,6 @@
 package scheduler
 
-// What a scheduler believes of many hosts: nothing of it grows without end, and
-// nobody is asked without pause.
+// Many hosts: nothing that the scheduler knows of them grows without bound, and no host gets offers without a pause.
 
 import (
 	"fmt"
@@ -13,8 +12,7 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// declineAll answers every offer with this reason until nothing more comes, and
-// says how many there were.
+// declineAll declines every offer with this reason until there are no more. It returns how many there were.
 func (x *bench) declineAll(word string) (offers int) {
 	for len(x.sent) > 0 {
 		sent := x.sent
@@ -31,7 +29,7 @@ func (x *bench) declineAll(word string) (offers int) {
 	return offers
 }
 
-// pass lets time go by in steps as the core wants them, with every offer declined.
+// pass lets time go by and does every step that is due. Every offer is declined.
 func (x *bench) pass(d time.Duration, word string) (offers int) {
 	for end := x.now.Add(d); x.now.Before(end); {
 		offers += x.declineAll(word)
@@ -45,8 +43,8 @@ func (x *bench) pass(d time.Duration, word string) (offers int) {
 	return offers
 }
 
-// One task of a user whom every host refuses is offered once to each, and then
-// after a pause that grows; before, 17 hosts were asked without any.
+// A task that every host refuses is offered to each host once, and again after a growing pause. In earlier versions 17
+// hosts got offers without any pause.
 func TestRefusedEverywhere(t *testing.T) {
 	for _, hosts := range []int{16, 17, 100} {
 		for _, word := range []string{job.ReasonQuota, "Admission"} {
@@ -65,8 +63,7 @@ func TestRefusedEverywhere(t *testing.T) {
 	}
 }
 
-// A host that tells room and then declines for lack of it is not asked without a
-// pause, whatever it says, and the journal hears little of it.
+// A host that reports room and declines for lack of room gets the next offers only after a pause.
 func TestHostThatHasNoRoomAfterAll(t *testing.T) {
 	x := newBench(t, 1, 32)
 	x.step(Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
@@ -87,8 +84,8 @@ func TestHostThatHasNoRoomAfterAll(t *testing.T) {
 	}
 }
 
-// A host that refuses what queues there, since its disk is full, say, is asked again
-// after the last of its pauses, though nothing is heard of it.
+// A host that lets nothing queue, for instance because its disk is full, gets an offer again after its pause, also if
+// it sends nothing meanwhile.
 func TestHostThatRefusedIsAskedAgain(t *testing.T) {
 	x := newBench(t, 1, 1)
 	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{}})
@@ -115,8 +112,8 @@ func TestHostThatRefusedIsAskedAgain(t *testing.T) {
 	t.Errorf("nothing was offered for %s", 2*retryMost)
 }
 
-// 20,000 tasks of a user over his quota cost one offer for each time that he holds
-// less, and a few words at the host.
+// 20,000 tasks of a user who is over the quota cost one offer each time that the user holds less, and a few bytes for
+// each host.
 func TestQuotaOfManyTasks(t *testing.T) {
 	x := newBench(t, 15, 32)
 	for i := range 20_000 {
@@ -152,8 +149,7 @@ func TestQuotaOfManyTasks(t *testing.T) {
 	}
 }
 
-// A burst over many hosts: nobody is offered at once more than it has free, and
-// everybody has something to do.
+// With many jobs and many hosts no host is offered more at once than it has free, and every host is used.
 func TestBurstDoesNotOverOffer(t *testing.T) {
 	s := newStory(t, 0)
 	s.do("lead")
@@ -183,8 +179,8 @@ func TestBurstDoesNotOverOffer(t *testing.T) {
 	}
 }
 
-// At the bound of sessions a host that a search has named takes the place of the
-// least useful one: a job that only it can run is accepted.
+// When there are as many sessions as may be, a host that a search has found takes the place of the least useful one. So
+// a job that only that host can run is accepted.
 func TestSessionsAreGivenUp(t *testing.T) {
 	x := newBench(t, 0, 0)
 	var peers []job.Peer
@@ -201,7 +197,7 @@ func TestSessionsAreGivenUp(t *testing.T) {
 		meet(p, 4)
 	}
 	s := benchSpec(0)
-	s.NodeList = []string{string(peers[7])} // keeps one of them in use
+	s.NodeList = []string{string(peers[7])} // so that one session is in use
 	x.step(Submit{Token: 1, Spec: s})
 	x.serve()
 	x.sent = nil
@@ -226,7 +222,7 @@ func TestSessionsAreGivenUp(t *testing.T) {
 	if len(fx.Propose) != 1 {
 		t.Fatalf("the job was not accepted: %+v", fx)
 	}
-	// Over an hour without use all others are given up, too.
+	// All other sessions are given up when they were not used for an hour.
 	x.now = x.now.Add(idleFor)
 	gone := map[job.Peer]bool{}
 	for range 120 {
@@ -240,13 +236,12 @@ func TestSessionsAreGivenUp(t *testing.T) {
 	}
 }
 
-// The wall clock is set back an hour while jobs wait: their order stays, and no age
-// is negative; an end in the future does not keep older ones from being forgotten.
+// If the wall clock is set back by an hour while jobs wait, their order stays and no age is negative.
 func TestWallClockSetBack(t *testing.T) {
 	x := newBench(t, 1, 1)
 	cfg := x.core.cfg
 	var saved Saved
-	for i, at := range []time.Duration{-2 * time.Hour, -time.Hour, time.Hour} { // the last by a clock that was ahead
+	for i, at := range []time.Duration{-2 * time.Hour, -time.Hour, time.Hour} { // the last one by a clock that was ahead
 		add(t, &saved, job.Job{ID: job.NewID(cfg.Group, uint64(i+1)), Spec: benchSpec(0), Submitted: storyStart.Add(at), Tasks: []job.Task{{State: job.Pending}}})
 	}
 	if err := saved.End(); err != nil {
@@ -272,8 +267,8 @@ func TestWallClockSetBack(t *testing.T) {
 	}
 }
 
-// A job whose end lies years ahead, by a clock that was set back since, is kept as
-// long as any other, and keeps none from being forgotten.
+// A job whose end is years ahead, because the clock was set back since, is kept as long as any other job and does not
+// keep other jobs from being purged.
 func TestPurgeAfterClockWasAhead(t *testing.T) {
 	cfg := newBench(t, 0, 0).core.cfg
 	var saved Saved
@@ -307,7 +302,7 @@ func TestPurgeAfterClockWasAhead(t *testing.T) {
 	}
 }
 
-// A worker's clock does not decide how long its jobs are kept.
+// The clock of a host does not decide how long its jobs are kept.
 func TestPurgeByOwnersClock(t *testing.T) {
 	x := newBench(t, 1, 4)
 	x.step(Submit{Token: 1, Spec: benchSpec(0)})
@@ -328,7 +323,7 @@ func TestPurgeByOwnersClock(t *testing.T) {
 	}
 }
 
-// sentOffer hands on the one offer that was sent.
+// sentOffer calls do with the first offer that was sent.
 func (x *bench) sentOffer(t *testing.T, do func(lease.Offer)) {
 	t.Helper()
 	sent := x.sent

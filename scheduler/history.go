@@ -1,6 +1,6 @@
 package scheduler
 
-// Jobs that ended: when they are archived, and when they are forgotten.
+// Jobs that have ended: when they are archived, and when they are purged.
 
 import (
 	"slices"
@@ -10,19 +10,19 @@ import (
 	"github.com/musterhq/muster/jobs"
 )
 
-// history is what has ended: final jobs leave memory, and old ones are forgotten.
+// history archives final jobs, so that they leave memory, and purges old ones.
 type history struct {
 	*turn
 	entries *entries
 
-	rows    uint64          // entries of the journal up to this one are in the rows on disk
-	tailed  []*entry        // whose tails may leave memory once their rows are on disk
-	final   []*entry        // jobs to archive, oldest end first
-	ended   []ending        // jobs that ended, oldest first
-	purging map[uint64]bool // numbers of those whose Purge is under way
+	rows    uint64          // index of the last journal entry that the rows on disk reflect
+	tailed  []*entry        // jobs whose tails of standard error leave memory once their rows are on disk
+	final   []*entry        // jobs to archive, the oldest end first
+	ended   []ending        // jobs that have ended, the oldest end first
+	purging map[uint64]bool // the drawn numbers of jobs whose Purge is under way
 }
 
-// takeRows hands out the rows of the jobs that this step has changed.
+// takeRows adds the changed rows of this step to the effects.
 func (h *history) takeRows() {
 	for _, e := range h.entries.unsaved {
 		e.saving = false
@@ -43,14 +43,13 @@ func (h *history) takeRows() {
 	h.entries.unsaved = h.entries.unsaved[:0]
 }
 
-// noteEnd has the job forgotten in its turn once it has ended, and archived once
-// nothing can change it.
+// noteEnd notes when a job has ended, so that it is purged in time, and when it is final, so that it is archived.
 func (h *history) noteEnd(e *entry) {
 	if e.ended.IsZero() && e.job.Ended() {
 		e.ended = h.now
 		at := h.entries.steady()
 		if closed := h.endOf(e); !h.lead && closed.Before(at) {
-			at = closed // as an earlier life recorded it
+			at = closed // the time that an earlier life of the daemon recorded
 		}
 		h.ended = append(h.ended, ending{e.job.ID.Drawn(), at.UnixNano()})
 		h.purgeSurplus()
@@ -61,18 +60,17 @@ func (h *history) noteEnd(e *entry) {
 	}
 }
 
-// Saved is what the rows of an earlier life tell. The rows of a job come together, its
-// header first.
+// Saved has the jobs that an earlier life of the daemon has saved as rows.
 type Saved struct {
 	Applied uint64 // index of the last entry that the rows reflect
 
 	rows  []job.Row    // of the job that is being read
-	whole []*jobs.Job  // that are not final
-	final []jobs.Entry // of those that are
+	whole []*jobs.Job  // jobs that are not final
+	final []jobs.Entry // index entries of final jobs
 }
 
-// Add takes the next row, in the order of the store. An error names a row that cannot be
-// read: the data directory is damaged.
+// Add takes the next row. The rows of a job come together, its header first. An error says that a row cannot be read,
+// so the data directory is damaged.
 func (s *Saved) Add(r job.Row) error {
 	if len(s.rows) > 0 && s.rows[0].Job != r.Job {
 		if err := s.flush(); err != nil {
@@ -83,7 +81,7 @@ func (s *Saved) Add(r job.Row) error {
 	return nil
 }
 
-// End says that there are no more rows.
+// End takes note that there are no more rows.
 func (s *Saved) End() error { return s.flush() }
 
 func (s *Saved) flush() error {
@@ -103,8 +101,8 @@ func (s *Saved) flush() error {
 	return nil
 }
 
-// retire archives the final jobs beyond those that are kept whole. One whose rows are
-// not on disk yet waits, and so do those after it.
+// retire archives the final jobs beyond Config.KeepWhole. A job whose rows are not on disk yet is not archived, and no
+// job after it.
 func (h *history) retire() {
 	for len(h.final) > h.cfg.KeepWhole {
 		e := h.final[0]
@@ -120,7 +118,7 @@ func (h *history) retire() {
 	}
 }
 
-// rowsKept notes how far the rows on disk reflect the journal.
+// rowsKept notes up to which entry of the journal the rows on disk reflect it.
 func (h *history) rowsKept(applied uint64) {
 	h.rows = max(h.rows, applied)
 	rest := h.tailed[:0]
@@ -136,20 +134,19 @@ func (h *history) rowsKept(applied uint64) {
 	h.tailed = rest
 }
 
-// ending is the end of a job, by the drawn bits of its id.
+// ending is the end of a job.
 type ending struct {
-	number uint64
-	at     int64 // ns since 1970, by this daemon's clock
+	number uint64 // the drawn number in the job's id
+	at     int64  // ns since 1970, by the clock of this daemon
 }
 
 const (
 	purgeEvery = time.Hour
-	purgeBatch = 256 // proposed at a time
+	purgeBatch = 256 // the most that are proposed at a time
 )
 
-// purgeOld proposes to forget what ended too long ago; the timer renews itself.
-// An end that lies in the future, as a wall clock that was set back leaves it,
-// counts from now.
+// purgeOld proposes to purge the jobs that ended longer ago than Config.KeepFor. It arms its own timer again. An end in
+// the future counts as now: the wall clock was set back.
 func (h *history) purgeOld() {
 	now, n := h.entries.steady().UnixNano(), 0
 	for i := range h.ended {
@@ -166,7 +163,7 @@ func (h *history) purgeOld() {
 	h.after(pause, h.purgeOld)
 }
 
-// purgeSurplus proposes to forget the oldest beyond the number that is kept.
+// purgeSurplus proposes to purge the oldest ended jobs beyond Config.KeepEnded.
 func (h *history) purgeSurplus() {
 	surplus := len(h.ended) - h.cfg.KeepEnded
 	for i := 0; i < min(surplus, purgeBatch); i++ {
@@ -183,20 +180,20 @@ func (h *history) purge(x ending) bool {
 	return true
 }
 
-// purged forgets what is known of a job beyond the journal, which has forgotten it.
+// purged deletes the soft state of a job after its Purge was committed.
 func (h *history) purged(id job.ID) {
 	delete(h.entries.byID, id)
 	number := id.Drawn()
 	delete(h.purging, number)
 	if i := slices.IndexFunc(h.ended, func(x ending) bool { return x.number == number }); i == 0 {
-		h.ended = h.ended[1:] // as nearly always
+		h.ended = h.ended[1:] // the usual case
 	} else if i > 0 {
 		h.ended = slices.Delete(h.ended, i, i+1)
 	}
 	h.fx.Gone = append(h.fx.Gone, id)
 }
 
-// endOf is when the job ended, as well as this daemon can tell.
+// endOf is when the job ended, as far as this daemon knows.
 func (h *history) endOf(e *entry) time.Time {
 	if at := e.job.ClosedAt(); !at.IsZero() {
 		return at

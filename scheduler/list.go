@@ -1,6 +1,6 @@
 package scheduler
 
-// Jobs as the loop gives them: whole ones from the core, archived ones from the rows on disk.
+// Listing and watching jobs: jobs in memory come from the core, archived jobs from the rows on disk.
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Jobs are the jobs that the filter chooses, newest first.
+// Jobs returns the jobs that the filter chooses, newest first.
 func (l *Loop) Jobs(ctx context.Context, f job.Query) ([]job.Job, error) {
 	limit := pageLimit(f)
 	var out []job.Job
@@ -23,7 +23,7 @@ func (l *Loop) Jobs(ctx context.Context, f job.Query) ([]job.Job, error) {
 		for _, x := range page {
 			j, err := l.reader.whole(x)
 			if errors.Is(err, ErrNotFound) {
-				continue // forgotten since
+				continue // purged meanwhile
 			}
 			if err != nil {
 				return nil, err
@@ -40,15 +40,14 @@ func (l *Loop) Jobs(ctx context.Context, f job.Query) ([]job.Job, error) {
 	}
 }
 
-// Counts is how many jobs are in each state.
+// Counts returns how many jobs are in each state.
 func (l *Loop) Counts(ctx context.Context) (map[job.State]int, error) {
 	return query(ctx, l.calls, func(c *Core) (map[job.State]int, error) { return c.Counts(), nil })
 }
 
-// Watch streams the jobs that the filter chooses: as they are, then as they
-// change; what was overtaken before it was read is left out. The channel is
-// closed when ctx ends, when the scheduler does, or when the reader is too far
-// behind: list and watch again.
+// Watch sends the jobs that the filter chooses: first as they are, then every change. Of several changes that were not
+// read yet only the newest is sent. The channel is closed when ctx ends, when the scheduler ends, or when the reader is
+// too far behind: then list and watch again.
 func (l *Loop) Watch(ctx context.Context, f job.Query) (<-chan job.Job, error) {
 	watchers := &l.execute.watchers // only the loop touches them
 	w := &watcher{filter: f, out: make(chan job.Job), latest: map[job.ID]job.Job{}, bell: make(chan struct{}, 1)}

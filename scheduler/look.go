@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// Find is a job that is kept here, whole or archived.
+// Find returns a job, archived or not.
 func (c *Core) Find(id job.ID) (Listed, bool) {
 	x, there := c.entries.table.Entry(id)
 	if !there {
@@ -19,7 +19,7 @@ func (c *Core) Find(id job.ID) (Listed, bool) {
 	return c.views.listed(x), true
 }
 
-// Job is the job as it looks now, unless it is archived.
+// Job returns the job as it looks now, unless it is archived.
 func (c *Core) Job(id job.ID) (job.Job, bool) {
 	e := c.entries.byID[id]
 	if e == nil {
@@ -28,7 +28,7 @@ func (c *Core) Job(id job.ID) (job.Job, bool) {
 	return c.views.of(e), true
 }
 
-// Durable is the job as the records alone tell it, unless it is archived.
+// Durable returns the durable state of the job, unless it is archived.
 func (c *Core) Durable(id job.ID) (job.Job, bool) {
 	j := c.entries.table.Job(id)
 	if j == nil {
@@ -37,7 +37,7 @@ func (c *Core) Durable(id job.ID) (job.Job, bool) {
 	return j.View(0, viewTasks), true
 }
 
-// Why explains where a job stands.
+// Why explains the state of a job.
 func (c *Core) Why(id job.ID) (lease.Explanation, error) {
 	e := c.entries.byID[id]
 	if e == nil {
@@ -48,21 +48,21 @@ func (c *Core) Why(id job.ID) (lease.Explanation, error) {
 	return x, err
 }
 
-// Offers is a dry run: who would take it, and why the others would not.
+// Offers says which hosts would take a job with this spec, and why the others would not.
 func (c *Core) Offers(s job.Spec) (lease.Explanation, error) { return c.explain.offers(s) }
 
 // Node is a host as this scheduler knows it.
 type Node struct {
 	Profile  lease.Profile
 	Free     lease.Free
-	Up       bool // has a session
+	Up       bool // there is a session with it
 	Draining bool
-	Detail   string    // why it takes nothing
-	Seen     time.Time // last heard of
+	Detail   string    // why it takes no tasks
+	Seen     time.Time // when it was last heard
 	Tasks    []job.Attempt
 }
 
-// Nodes are the known hosts by name.
+// Nodes returns the known hosts by name.
 func (c *Core) Nodes() []Node {
 	var out []Node
 	for _, h := range c.hosts.fleet.Sorted() {
@@ -75,11 +75,11 @@ func (c *Core) Nodes() []Node {
 	return out
 }
 
-// Page are the jobs that the filter chooses, newest first. Of an archived job
-// the name is not known here: such a one may not match after all.
+// Page returns the jobs that the filter chooses, newest first. The name of an archived job is not in memory, so the
+// caller has to compare it.
 func (c *Core) Page(f job.Query) []Listed { return c.views.page(f) }
 
-// Counts is how many jobs are in each state.
+// Counts returns how many jobs are in each state.
 func (c *Core) Counts() map[job.State]int {
 	counts := c.entries.table.ArchivedStates()
 	for _, e := range c.entries.byID {

@@ -1,6 +1,6 @@
 package scheduler
 
-// The loop: the one goroutine that feeds the core and carries out what it wants.
+// The loop: the one goroutine that gives events to the core and carries out the effects.
 
 import (
 	"context"
@@ -13,16 +13,14 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// Loop runs a Core. Its methods may be called from any goroutine, also before
-// Run; they answer once it runs.
+// Loop runs a Core. Any goroutine may call its methods, also before Run: they answer once it runs.
 type Loop struct {
 	calls   *calls
 	reader  *reader
 	execute *executor
 }
 
-// New makes a scheduler of the jobs in saved. The caller has the journal replay
-// what came after them into Deliver.
+// New makes a scheduler of the jobs in saved. The journal must then deliver the entries after Saved.Applied.
 func New(cfg Config, saved Saved, needs Needs, log *slog.Logger) (*Loop, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -41,7 +39,7 @@ func New(cfg Config, saved Saved, needs Needs, log *slog.Logger) (*Loop, error) 
 	}, nil
 }
 
-// Run drives the core until ctx ends and every search has ended too.
+// Run runs the core until ctx ends. It returns when every search has ended too.
 func (l *Loop) Run(ctx context.Context) error {
 	var searches sync.WaitGroup
 	defer searches.Wait()
@@ -67,7 +65,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// arm sets the timer to when the core next wants a step.
+// arm sets the timer to the time of the next step that is due.
 func (l *Loop) arm(timer *time.Timer) {
 	wake := l.execute.core.Wake()
 	if wake.IsZero() {
@@ -77,8 +75,8 @@ func (l *Loop) arm(timer *time.Timer) {
 	timer.Reset(max(time.Until(wake), 0))
 }
 
-// round steps through all mail and carries out what comes of it at once, so
-// that what was asked together is committed together.
+// round gives all mail to the core. All events up to a look are one step, so that records which they lead to are
+// proposed together.
 func (l *Loop) round(ctx context.Context, mails []mail, searches *sync.WaitGroup) {
 	events := make([]Event, 0, len(mails))
 	for _, m := range mails {
@@ -86,26 +84,26 @@ func (l *Loop) round(ctx context.Context, mails []mail, searches *sync.WaitGroup
 			events = append(events, m.event)
 			continue
 		}
-		l.execute.step(ctx, events, searches) // a look sees all that came before it
+		l.execute.step(ctx, events, searches) // a look sees everything that came before it
 		events = events[:0]
 		m.look(l.execute.core)
 	}
 	l.execute.step(ctx, events, searches)
 }
 
-// Deliver hands in a committed entry, in order; the journal calls it.
+// Deliver takes a committed entry, in order. The journal calls it.
 func (l *Loop) Deliver(e job.Committed) {
 	l.calls.box.putEntry(mail{event: Committed{e}})
 }
 
-// SessionUp tells of a new session.
+// SessionUp tells the scheduler of a new session.
 func (l *Loop) SessionUp(p job.Peer) { l.calls.box.putAlways(mail{event: SessionUp{Peer: p}}) }
 
-// SessionDown tells of a session's end.
+// SessionDown tells the scheduler that a session has ended.
 func (l *Loop) SessionDown(p job.Peer) { l.calls.box.putAlways(mail{event: SessionDown{Peer: p}}) }
 
-// FromWorker hands in a worker's message, in order, and does not wait. ErrBusy
-// says that it was dropped: cut the session, so that its worker begins anew.
+// FromWorker takes a message of a host, in order, and does not wait. ErrBusy says that the message was dropped. Then
+// cut the session, so that the host begins again with a new one.
 func (l *Loop) FromWorker(p job.Peer, m lease.ToScheduler) error {
 	if !l.calls.box.put(mail{event: FromWorker{Peer: p, Msg: m}}) {
 		return ErrBusy

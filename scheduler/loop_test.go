@@ -16,16 +16,16 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// fakeJournal commits what is proposed, in a goroutine of its own.
+// fakeJournal commits records in a goroutine of its own.
 type fakeJournal struct {
 	deliver func(job.Committed)
-	queue   chan []job.Record // bounded, as a real one is
+	queue   chan []job.Record // bounded, as in the journal
 	delay   time.Duration
 
 	mu      sync.Mutex
 	applied uint64          // guarded by mu
 	rows    jobstest.Disk   // guarded by mu
-	full    error           // refuses all; guarded by mu
+	full    error           // Propose returns it; guarded by mu
 	entries []job.Committed // guarded by mu
 }
 
@@ -40,7 +40,7 @@ func (j *fakeJournal) Propose(records ...job.Record) error {
 	err := j.full
 	j.mu.Unlock()
 	if err != nil && slices.ContainsFunc(records, job.BeginsWork) {
-		return err // what ends work may use the reserve
+		return err // records that end work may use the last of the disk space
 	}
 	select {
 	case j.queue <- slices.Clone(records):
@@ -82,7 +82,7 @@ func (j *fakeJournal) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case records := <-j.queue:
-			time.Sleep(j.delay) // one sync for all that has come, in the bubble's clock
+			time.Sleep(j.delay) // one sync for all records that wait; the clock is that of the bubble
 			for more := true; more; {
 				j.commit(job.Committed{Records: records})
 				select {
@@ -103,7 +103,7 @@ func (j *fakeJournal) commit(m job.Committed) {
 	j.deliver(m)
 }
 
-// fakeHost is every worker: it takes what is offered and is done after a while.
+// fakeHost stands for all hosts: it commits to every offer, and its tasks end after a while.
 type fakeHost struct {
 	loop *Loop
 	runs time.Duration
@@ -171,14 +171,14 @@ type fakeAnnouncer struct{}
 
 func (fakeAnnouncer) Announce([]Want) {}
 
-// house is a running loop with its neighbours.
+// house is a running loop with fake neighbours.
 type house struct {
 	loop    *Loop
 	journal *fakeJournal
 	host    *fakeHost
 }
 
-// inHouse runs f beside a running loop, in a bubble.
+// inHouse runs f with a running loop in a bubble of synctest.
 func inHouse(t *testing.T, finds []job.Peer, f func(t *testing.T, h house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -277,8 +277,7 @@ func TestLoopStartsWithinMilliseconds(t *testing.T) {
 	})
 }
 
-// A host that was found and never says what it has is waited for, but not for
-// ever.
+// A submission waits for a host that was found and sends no Hello, but not forever.
 func TestLoopFindsHosts(t *testing.T) {
 	inHouse(t, []job.Peer{"far", "here"}, func(t *testing.T, h house) {
 		began := time.Now()
@@ -331,8 +330,7 @@ func TestLoopPassesOnWhatTheJournalSays(t *testing.T) {
 	})
 }
 
-// A full disk: what runs is ended in the journal, what waits stays, and goes on
-// when there is room again.
+// While the disk is full, ends are committed and waiting jobs stay. When there is room again, the waiting jobs run.
 func TestLoopOnAFullDisk(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.connect("here")
@@ -366,7 +364,7 @@ func TestLoopOnAFullDisk(t *testing.T) {
 	})
 }
 
-// Rows that could not be saved are saved with the next that can.
+// Rows that could not be saved are saved with the next rows.
 func TestLoopSavesLater(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.connect("here")
@@ -390,7 +388,7 @@ func TestLoopSavesLater(t *testing.T) {
 	})
 }
 
-// A slow watcher sees the newest state, and one that is done costs nothing.
+// A slow watcher gets the newest state. A watcher that has ended is forgotten.
 func TestWatchKeepsTheNewest(t *testing.T) {
 	inHouse(t, nil, func(t *testing.T, h house) {
 		h.host.connect("here")
@@ -421,7 +419,7 @@ func TestWatchKeepsTheNewest(t *testing.T) {
 	})
 }
 
-// Too many messages are refused, not kept: whoever sends them is cut off.
+// Too many messages are refused with ErrBusy.
 func TestMailboxIsBounded(t *testing.T) {
 	b := newMailbox()
 	for i := range maxMail {
@@ -441,7 +439,7 @@ func TestMailboxIsBounded(t *testing.T) {
 	}
 }
 
-// A replay waits for the loop, and goes on when it has read or is gone.
+// A replay waits for the loop. It goes on when the loop has taken the mail or has ended.
 func TestReplayWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newMailbox()

@@ -1,37 +1,34 @@
 package scheduler
 
-// The mailbox of the loop: one queue for all that comes in, so that nothing overtakes anything.
+// The mailbox of the loop: one queue for everything that comes in, so that all is handled in order.
 
 import "sync"
 
-// The bounds of what waits to be looked at. Each kind has its own, so that no
-// one can crowd the others out.
+// The bounds of what waits. Each kind has its own bound, so that no kind can crowd out the others.
 const (
-	maxMail = 16384 // messages of workers, sessions and searches: beyond, a sender is cut off
-	maxCall = 4096  // requests of people: beyond, they are told to come again
-	// maxEntries bounds the committed entries that wait. It is above
-	// maxOutgoing plus one plan's proposals: once the core proposes, what is
-	// under way fits, and a journal never waits here for the loop while the
-	// loop waits for the journal. Only a replay, during which nothing is
-	// proposed, can fill it.
+	maxMail = 16384 // messages of hosts; beyond that the session of the sender is cut
+	maxCall = 4096  // requests and looks; beyond that they get ErrBusy
+	// maxEntries bounds the committed entries that wait. It is more than maxOutgoing plus the proposals of one plan, so
+	// all entries that the core has proposed fit. So the journal never waits here for the loop while the loop waits for
+	// the journal. Only a replay can fill it, and nothing is proposed during a replay.
 	maxEntries = 2 * (maxOutgoing + planLimit)
 )
 
-// mail is an event for the core, or a look at it.
+// mail is an event for the core, or a function to run on it.
 type mail struct {
 	event Event
 	look  func(*Core)
 }
 
-// mailbox is a leaf: its lock is held for an append or a swap, never for more.
+// mailbox is the queue. Its lock is held only to append or to swap.
 type mailbox struct {
 	mu      sync.Mutex
 	mails   []mail // guarded by mu
 	entries int    // committed entries among them; guarded by mu
-	calls   int    // requests among them; guarded by mu
+	calls   int    // requests and looks among them; guarded by mu
 	closed  bool   // guarded by mu
 	room    sync.Cond
-	bell    chan struct{} // holds one ring
+	bell    chan struct{} // holds one token while there may be mail
 }
 
 func newMailbox() *mailbox {
@@ -47,7 +44,7 @@ func (b *mailbox) ring() {
 	}
 }
 
-// put adds a message; false if there are too many, or nobody reads any more.
+// put adds a message. It returns false if too many wait, or if the mailbox is closed.
 func (b *mailbox) put(m mail) bool {
 	b.mu.Lock()
 	ok := !b.closed && len(b.mails)-b.entries-b.calls < maxMail
@@ -61,7 +58,7 @@ func (b *mailbox) put(m mail) bool {
 	return ok
 }
 
-// call adds a request.
+// call adds a request or a look, as put does.
 func (b *mailbox) call(m mail) bool {
 	b.mu.Lock()
 	ok := !b.closed && b.calls < maxCall
@@ -76,7 +73,7 @@ func (b *mailbox) call(m mail) bool {
 	return ok
 }
 
-// putEntry adds a committed entry, and waits for room in a replay.
+// putEntry adds a committed entry. In a replay it waits for room.
 func (b *mailbox) putEntry(m mail) {
 	b.mu.Lock()
 	for !b.closed && b.entries >= maxEntries {
@@ -90,7 +87,7 @@ func (b *mailbox) putEntry(m mail) {
 	b.ring()
 }
 
-// putAlways adds what is bounded elsewhere: answers to what the loop asked.
+// putAlways adds mail that is bounded elsewhere, such as answers to questions of the loop.
 func (b *mailbox) putAlways(m mail) {
 	b.mu.Lock()
 	if !b.closed {
@@ -100,7 +97,7 @@ func (b *mailbox) putAlways(m mail) {
 	b.ring()
 }
 
-// take empties the mailbox; spare is an old one to fill next.
+// take empties the mailbox and returns the mail. spare is a slice to fill next.
 func (b *mailbox) take(spare []mail) []mail {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,7 +107,7 @@ func (b *mailbox) take(spare []mail) []mail {
 	return all
 }
 
-// close drops what is there and what comes.
+// close drops the mail that waits, and all that comes later.
 func (b *mailbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

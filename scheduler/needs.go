@@ -1,6 +1,6 @@
 package scheduler
 
-// What a Loop stands on: the journal, the sessions, and the search for hosts.
+// What a Loop needs of the rest of the daemon: the journal, the sessions and the search for hosts.
 
 import (
 	"context"
@@ -11,48 +11,45 @@ import (
 
 // Journal keeps the records of this daemon's jobs.
 type Journal interface {
-	// Propose queues records to be committed together or not at all, and
-	// returns at once; each comes back through Loop.Deliver if it is committed,
-	// and else through Loop.NotProposed.
-	// An error says that none of them was queued. It must not wait for Deliver.
+	// Propose queues records and returns at once. The records are committed together or not at all. A record that is
+	// committed comes back through Loop.Deliver, any other through Loop.NotProposed. An error says that none was
+	// queued. Propose must not wait for Deliver.
 	Propose(records ...job.Record) error
-	// ReadIndex begins a quorum round and calls done when it is over, with the
-	// epoch in which this daemon still leads.
+	// ReadIndex begins a quorum round. When the round is over it calls done with the epoch in which this daemon still
+	// leads.
 	ReadIndex(done func(job.Epoch, error))
-	// Save writes rows as they are after the entry applied, and deletes those of jobs
-	// that are gone. It may be lost with a crash: the journal then replays what came
-	// after the last rows that were kept.
+	// Save writes rows as they are after the entry applied, and deletes the rows of jobs that are gone. A crash may
+	// lose the write. Then the journal delivers the entries after the last write again.
 	Save(applied uint64, rows []job.Row, gone []job.ID) error
-	// Rows reads the rows of a job from one part to before another, in order; to is
-	// empty for the end. Any goroutine may ask.
+	// Rows returns the rows of a job from part from to before part to, in order. An empty to means the end. Any
+	// goroutine may call it.
 	Rows(id job.ID, from, to string) ([]job.Row, error)
 }
 
-// Sessions carries messages to workers.
+// Sessions carries messages to hosts.
 type Sessions interface {
-	// Send queues a message, in order, and returns at once. ErrUnsendable says that
-	// the message is out of its bounds; any other error that there is no session,
-	// and a SessionDown follows or has come.
+	// Send queues a message, in order, and returns at once. ErrUnsendable says that the message is out of bounds. Any
+	// other error says that there is no session: a SessionDown follows or has come.
 	Send(to job.Peer, m lease.ToWorker) error
-	// Want has a session opened to the peer and kept.
+	// Want opens a session with the peer and keeps it.
 	Want(p job.Peer)
-	// Unwant takes a Want back: the session is closed unless somebody else needs it.
+	// Unwant takes a Want back. The session is closed unless another part of the daemon wants it.
 	Unwant(p job.Peer)
 }
 
 // Finder looks for hosts of a class, as lease.ClassOf names them.
 type Finder interface {
-	// Find streams at most n hosts until ctx ends; the channel is then closed.
+	// Find sends at most n hosts until ctx ends. Then it closes the channel.
 	Find(ctx context.Context, class string, n int) <-chan job.Peer
 }
 
-// Announcer tells others what this scheduler looks for; they may come.
+// Announcer announces what this scheduler looks for. Hosts that have it may open a session.
 type Announcer interface {
-	// Announce replaces what was announced before; nothing is wanted if empty.
+	// Announce replaces the last announcement. Empty means that nothing is wanted.
 	Announce(wants []Want)
 }
 
-// Needs are the neighbours of a Loop.
+// Needs are the parts of the daemon that a Loop uses.
 type Needs struct {
 	Journal   Journal
 	Sessions  Sessions

@@ -1,6 +1,6 @@
 package scheduler
 
-// Offers: what was sent to a host and is neither answered nor taken back.
+// Offers: each is sent to one host, which commits to it or declines it.
 
 import (
 	"slices"
@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// offers are those that were sent and are neither declined, nor taken back, nor started.
+// offers keeps the offers that were sent, until they are declined or taken back or their task is started.
 type offers struct {
 	*turn
 	hosts *hosts
@@ -19,7 +19,7 @@ type offers struct {
 	byID map[uint64]*offer
 }
 
-// draw is a number that is not in use as an offer's id.
+// draw draws an id for a new offer.
 func (os *offers) draw() uint64 {
 	for {
 		if id := os.rng.Uint64(); id != 0 && os.byID[id] == nil {
@@ -28,7 +28,7 @@ func (os *offers) draw() uint64 {
 	}
 }
 
-// to returns the offers under way to the host, oldest first.
+// to returns the offers to the host, the oldest first.
 func (os *offers) to(w *worker) []*offer {
 	ids := w.Claims.IDs()
 	out := make([]*offer, len(ids))
@@ -54,7 +54,7 @@ func (os *offers) release(o *offer) {
 	}
 }
 
-// drop forgets an offer, but not its dispatch.
+// drop deletes an offer. Its dispatch stays.
 func (os *offers) drop(o *offer) {
 	os.stop(o.timer)
 	delete(os.byID, o.id)
@@ -70,6 +70,6 @@ func (os *offers) drop(o *offer) {
 	}
 }
 
-// ageOfNew is the age of a job that was just submitted. Of several that are submitted in one moment each is born a
-// nanosecond after the one before. So no age is negative, and no two are equal.
+// ageOfNew is the age of a job at its submission. If several jobs are submitted at the same moment, each is born a
+// nanosecond after the one before. So no age is negative, and no two ages are equal.
 const ageOfNew = time.Millisecond

@@ -1,6 +1,6 @@
 package scheduler
 
-// Ownership begins and ends: the core acts from its Lead entry on, and no longer when another daemon owns the jobs (R10).
+// How ownership begins and ends: the core acts from its Lead entry on, until it is deposed (R10).
 
 import (
 	"maps"
@@ -9,8 +9,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// becomeLeader begins ownership: from here on the core acts (R10). It starts nothing that an older owner has started
-// (R8), but asks the hosts about it.
+// becomeLeader begins the ownership (R10). Attempts of an earlier owner are not started; the hosts are asked about them
+// (R8).
 func (c *Core) becomeLeader(epoch job.Epoch) {
 	c.lead, c.epoch, c.leadAt, c.outgoing = true, epoch, c.now, 0
 	c.forgetUnconfirmed()
@@ -24,15 +24,15 @@ func (c *Core) becomeLeader(epoch job.Epoch) {
 	c.requests.takeEarly()
 }
 
-// forgetUnconfirmed drops what waits for the journal or for a quorum round under an epoch that is over.
+// forgetUnconfirmed drops whatever waits for the journal or for a quorum round of an epoch that is over.
 func (c *Core) forgetUnconfirmed() {
 	c.reports.lostLead()
 	c.renewals.lostLead()
 	c.history.lostLead()
 }
 
-// deposed takes back all offers, answers all requests, and forgets what only an owner does. The jobs stay: entries that
-// the new owner writes keep them up to date.
+// deposed ends the ownership: it takes back all offers, answers all requests, and drops what only an owner needs. The
+// jobs stay, and the entries of the new owner keep them up to date.
 func (c *Core) deposed(epoch job.Epoch) {
 	if !c.lead || epoch != c.epoch {
 		return

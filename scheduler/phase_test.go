@@ -1,28 +1,99 @@
 package scheduler
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
-	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/internal/stories"
 )
 
-// Every phase has its legal moves. One that is over has none, and from every other a dispatch can be abandoned.
+// Every phase can be reached from idle, has legal moves, and leads back to idle. No move leads back to the Start of an
+// attempt, and none out of given up but to idle (R7).
 func TestPhases(t *testing.T) {
-	for p := offering; p <= abandoned; p++ {
-		to, listed := moves[p]
-		if over := p == started || p == abandoned; !listed || over != (len(to) == 0) {
-			t.Errorf("moves of %s: %v", p, to)
-		} else if !over && to[len(to)-1] != abandoned {
-			t.Errorf("%s cannot be abandoned", p)
+	for p := idle; p <= givenUp; p++ {
+		for q := idle; q <= givenUp; q++ {
+			if !reaches(p, q) {
+				t.Errorf("%s never becomes %s", p, q)
+			}
+		}
+		switch {
+		case p.canMove(p):
+			t.Errorf("%s moves to itself", p)
+		case p.canMove(startSent) != (p == recorded), p.canMove(recorded) && !p.proposed(): // R1
+			t.Errorf("moves of %s: %v", p, moves[p])
+		case p.over() && (len(moves[p]) != 1 || !p.canMove(idle)): // R7
+			t.Errorf("%s is over and moves to %v", p, moves[p])
 		}
 	}
 }
 
-func TestIllegalMoveIsTold(t *testing.T) {
-	var tn turn
-	d := &dispatch{task: &task{e: &entry{job: &jobs.Job{}}}, phase: abandoned}
-	d.move(&tn, started)
-	if n := tn.fx.Notices; len(n) != 1 || n[0].Kind != IllegalMove || d.phase != started {
-		t.Fatalf("notices %v, phase %s", n, d.phase)
+// reaches says whether one or more legal moves lead from one phase to the other.
+func reaches(from, to phase) bool {
+	seen := map[phase]bool{}
+	for todo := []phase{from}; len(todo) > 0; todo = todo[1:] {
+		for _, p := range moves[todo[0]] {
+			if !seen[p] {
+				seen[p] = true
+				todo = append(todo, p)
+			}
+		}
+	}
+	return seen[to]
+}
+
+// A move that is not in the table is made and reported.
+func TestIllegalMoveIsReported(t *testing.T) {
+	s := newStory(t, 0)
+	var told []Notice
+	s.illegal = func(n Notice) { told = append(told, n) }
+	for _, line := range []string{"lead", "worker n1", "submit a", "take n1 a"} {
+		s.do(line)
+	}
+	x := s.core.entries.byID[s.id("a")].tasks[0]
+	x.move(s.core.turn, offering)
+	s.step()
+	if len(told) != 1 || told[0].Attempt != x.attempt() || told[0].Peer != "n1" || told[0].Detail != "start sent to offering" {
+		t.Errorf("notices: %+v", told)
+	}
+	if x.phase != offering {
+		t.Errorf("the phase is %s", x.phase)
+	}
+}
+
+// Without legal moves every move is reported as a defect. So the stories show which moves occur: those of the table,
+// and no others.
+func TestEveryMoveOccurs(t *testing.T) {
+	table := moves
+	moves = nil
+	defer func() { moves = table }()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	occurs := map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newStory(t, 0)
+		s.illegal = func(n Notice) { occurs[n.Detail] = true }
+		stories.Tell(string(text), func(c stories.Command) string {
+			s.act(c)
+			return ""
+		})
+	}
+	for p, to := range table {
+		for _, q := range to {
+			if move := p.String() + " to " + q.String(); !occurs[move] {
+				t.Errorf("no story has the move %s", move)
+			} else {
+				delete(occurs, move)
+			}
+		}
+	}
+	for move := range occurs {
+		t.Errorf("a story has the move %s, which is not in the table", move)
 	}
 }

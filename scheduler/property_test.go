@@ -1,6 +1,6 @@
 package scheduler
 
-// The safety rules as properties of every history that the generator finds.
+// The safety rules as properties of random histories.
 
 import (
 	"encoding/json"
@@ -17,12 +17,11 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// A task runs under at most one live attempt; no Start without its committed
-// Assign or after an Unassign was proposed; every waiting task has a reason;
-// what was accepted is kept; the journal alone gives the same jobs; and when
-// all is well again, everything ends. World checks the first two as it goes.
+// A task never runs as two attempts at once. No Start is sent without a committed Assign, or after an Unassign was
+// proposed. Every waiting task has a reason. Accepted jobs are kept. The journal alone gives the same jobs. When
+// nothing fails any more, every job ends. The first two are checked by world.
 func TestHistories(t *testing.T) {
-	if f := flag.Lookup("rapid.steps"); f.Value.String() == f.DefValue { // a life of a task alone takes ten
+	if f := flag.Lookup("rapid.steps"); f.Value.String() == f.DefValue { // one task alone takes ten steps to its end
 		if err := f.Value.Set("120"); err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +97,7 @@ func TestHistories(t *testing.T) {
 					}
 				}
 			},
-			"wipe": func(t *rapid.T) { // a new disk under live tasks: they run on until the lease ends
+			"wipe": func(t *rapid.T) { // an empty data directory while tasks run: they run on until the lease ends
 				m := w.model(t)
 				m.lapse()
 				m.cut()
@@ -110,7 +109,7 @@ func TestHistories(t *testing.T) {
 				}
 				m.tries, m.live, m.session, m.until = map[job.Attempt]*modelTry{}, false, 0, time.Time{}
 			},
-			"declare dead": func(t *rapid.T) { // in truth: whatever ran there is gone
+			"declare dead": func(t *rapid.T) { // and nothing runs there any more
 				if m := w.model(t); !m.up {
 					m.perish()
 					w.step(DeclareDead{Token: w.token(), Peer: m.peer, By: "root"})
@@ -183,12 +182,26 @@ func (w *world) check(t *rapid.T) {
 			}
 		}
 	}
+	for _, e := range w.core.entries.byID {
+		for _, x := range e.tasks {
+			checkPhase(t, x)
+		}
+	}
 	for p, tasks := range w.core.assigned.byNode {
 		for task := range tasks {
 			if d := task.durable(); !d.Assigned || d.Node != p {
 				t.Fatalf("%s is counted at %s but assigned %v at %s", task.attempt(), p, d.Assigned, d.Node)
 			}
 		}
+	}
+}
+
+// checkPhase compares the phase of a task with its dispatch and with the journal.
+func checkPhase(t *rapid.T, x *task) {
+	dispatched := x.phase >= offering && x.phase <= recorded
+	assigned := x.phase == recorded || x.phase >= unknown
+	if dispatched != (x.dispatch != nil) || assigned != x.durable().Assigned {
+		t.Fatalf("%s is %s, has a dispatch: %v, is assigned: %v", x.attempt(), x.phase, x.dispatch != nil, x.durable().Assigned)
 	}
 }
 
@@ -200,7 +213,7 @@ func text(t *rapid.T, j job.Job) string {
 	return string(b)
 }
 
-// No message, however wrong, makes the core panic or speak of what is not so.
+// No message makes the core panic, however wrong it is, and every waiting task has a reason.
 func TestAnyMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
@@ -267,7 +280,7 @@ func anyMessage(t *rapid.T, w *world) lease.ToScheduler {
 	return lease.Stale{Group: group, Epoch: job.Epoch{Term: 99}}
 }
 
-// A queue keeps its tasks in rank order under any joining and leaving.
+// A queue keeps its tasks in the order of their ranks, whatever is added and removed.
 func TestQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := queue[*task]{order: rank}
@@ -303,8 +316,7 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// checkPages holds listings, in pages of any size and from any place, against
-// all that is kept.
+// checkPages compares listings, in pages of any size, with the jobs in the journal.
 func (w *world) checkPages(t *rapid.T) {
 	f := job.Query{Limit: rapid.IntRange(1, 4).Draw(t, "limit")}
 	if rapid.Bool().Draw(t, "by state") {

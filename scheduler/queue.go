@@ -1,14 +1,14 @@
 package scheduler
 
-// Queues: what waits in order.
+// A sorted queue.
 
 import "slices"
 
-// queue is a sorted queue. What joins or leaves near either end, as nearly all
-// do, moves only what stands between it and that end.
+// queue is a sorted queue. An element that is added or removed moves only the elements between it and the nearer end.
+// That end is mostly near.
 type queue[T any] struct {
 	order func(a, b T) int
-	all   []T // the places before head are free
+	all   []T // the elements from head on; those before are free
 	head  int
 }
 
@@ -18,7 +18,7 @@ func (q *queue[T]) len() int { return len(q.all) - q.head }
 
 func (q *queue[T]) first() T { return q.all[q.head] }
 
-// place is where the task stands or would stand, from 0.
+// place is the index at which the element is or would be, and whether it is there.
 func (q *queue[T]) place(t T) (int, bool) {
 	return slices.BinarySearchFunc(q.items(), t, q.order)
 }

@@ -1,6 +1,6 @@
 package scheduler
 
-// The reader: it completes jobs with what only the rows on disk tell.
+// The reader completes jobs with what only the rows on disk have.
 
 import (
 	"errors"
@@ -10,14 +10,13 @@ import (
 	"github.com/musterhq/muster/jobs"
 )
 
-// reader may be used by any goroutine.
+// reader reads the rows of jobs. Any goroutine may use it.
 type reader struct {
 	journal Journal
 	self    job.Peer
 }
 
-// whole is a listed job with all that its rows tell: ErrNotFound if it was forgotten
-// since it was listed.
+// whole returns a listed job with what only its rows have. It is ErrNotFound if the job was purged after it was listed.
 func (r *reader) whole(x Listed) (job.Job, error) {
 	if x.Job != nil {
 		return r.withTails(*x.Job)
@@ -43,7 +42,7 @@ func (r *reader) whole(x Listed) (job.Job, error) {
 	return j, nil
 }
 
-// withTails adds the ends of standard errors that are on disk alone.
+// withTails adds the tails of standard error, which are only on disk.
 func (r *reader) withTails(j job.Job) (job.Job, error) {
 	if j.Counts.Total() <= 1 || len(j.Tasks) == 0 {
 		return j, nil
@@ -57,12 +56,12 @@ func (r *reader) withTails(j job.Job) (job.Job, error) {
 	return j, nil
 }
 
-// putArchived hands archived jobs to a watcher; nothing newer can come of them.
+// putArchived gives archived jobs to a watcher. They do not change any more.
 func (r *reader) putArchived(w *watcher, archived []Listed) error {
 	for _, x := range archived {
 		j, err := r.whole(x)
 		if errors.Is(err, ErrNotFound) {
-			continue // forgotten since
+			continue // purged meanwhile
 		}
 		if err != nil {
 			return err

@@ -1,6 +1,6 @@
 package scheduler
 
-// What committed records set off: the jobs change, and what waited for the record goes on.
+// What happens when a record is committed: the jobs change, and whatever waited for the record goes on.
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/scheduler/place"
 )
 
-// records brings all parts in line with the records that were committed.
+// records applies committed records to all parts.
 type records struct {
 	*turn
 	entries    *entries
@@ -26,11 +26,11 @@ type records struct {
 	deaths     *deaths
 }
 
-// seqOf is the place of a record in the journal: an entry has fewer than 4,096.
+// seqOf numbers the records of the journal in order. An entry has fewer than 4,096 records.
 func seqOf(index uint64, record int) uint64 { return index<<12 | uint64(record) }
 
-// apply changes the jobs as one record says, if it still may, and goes on with what
-// waited for the record.
+// apply applies one record: it changes the jobs if the record is still valid, and then whatever waited for the record
+// goes on.
 func (rc *records) apply(r job.Record, seq uint64, epoch job.Epoch) {
 	x := rc.entries.table.Apply(r, seq, epoch)
 	var e *entry
@@ -76,20 +76,20 @@ func (rc *records) apply(r job.Record, seq uint64, epoch job.Epoch) {
 	}
 }
 
-// moved updates the soft half of a job after a record that changed the job.
+// moved updates the soft state of a job after a record that changed the whole job.
 func (rc *records) moved(e *entry) {
 	rc.entries.save(e)
 	rc.settleAll(e)
 }
 
-// movedTask does so after a record that changed one task.
+// movedTask updates the soft state of a job after a record that changed one task.
 func (rc *records) movedTask(e *entry, index int) {
 	rc.entries.save(e)
 	rc.settle(e.task(index))
 	rc.history.noteEnd(e)
 }
 
-// settleAll updates the soft halves of all tasks that have not ended.
+// settleAll updates the soft state of all tasks that have not ended.
 func (rc *records) settleAll(e *entry) {
 	for _, t := range slices.Clone(e.tasks) {
 		rc.settle(t)
@@ -97,40 +97,29 @@ func (rc *records) settleAll(e *entry) {
 	rc.history.noteEnd(e)
 }
 
-// settle updates the soft half of a task to what the records say of it.
+// settle updates the soft state of a task to its durable state.
 func (rc *records) settle(t *task) {
 	d := t.durable()
-	node := d.Node
-	if !d.Assigned {
-		node = ""
+	if d.Assigned {
+		if rc.assigned.put(t, d.Node) && rc.contact.sessions[d.Node] == 0 {
+			rc.contact.seek(d.Node)
+		}
+	} else {
 		rc.deaths.left(t)
-		t.started, t.reported, t.cancelSent = 0, false, false
-		rc.attempts.saw(t, "")
-		t.process = process{}
-	}
-	if t.node != node {
-		delete(rc.assigned.byNode[t.node], t)
-		if len(rc.assigned.byNode[t.node]) == 0 {
-			delete(rc.assigned.byNode, t.node)
-		}
-		if t.node = node; node != "" {
-			if rc.assigned.byNode[node] == nil {
-				rc.assigned.byNode[node] = map[*task]bool{}
-			}
-			rc.assigned.byNode[node][t] = true
-			if rc.contact.sessions[node] == 0 {
-				rc.contact.seek(node)
-			}
-		}
+		rc.attempts.left(t)
+		rc.assigned.remove(t)
 	}
 	if d.State == job.Pending {
 		rc.pending.requeue(t)
 	} else {
-		if t.dispatch != nil && (!d.Assigned || d.Attempt != t.dispatch.n) {
-			rc.dispatches.takeBack(t) // it waits no longer
+		if x := t.dispatch; x != nil && (!d.Assigned || d.Attempt != x.n || d.Node != x.target) {
+			rc.dispatches.takeBack(t) // the task waits no longer
 		}
 		rc.pending.dequeue(t)
 		rc.pending.setWaiting(t, false)
+	}
+	if d.Assigned {
+		rc.attempts.assigned(t)
 	}
 	if d.State.Ended() {
 		rc.pending.leave(t)
@@ -138,9 +127,8 @@ func (rc *records) settle(t *task) {
 	}
 }
 
-// appliedAssign goes on with the dispatch that proposed it. Without one the
-// attempt has been dropped meanwhile, and no Start was sent or ever will be. An
-// entry of another epoch starts nothing: whoever wrote it acts on it.
+// appliedAssign goes on with the dispatch that proposed the Assign. If that dispatch is over, the attempt is given up:
+// no Start was sent. An Assign of another epoch starts nothing (R10).
 func (rc *records) appliedAssign(e *entry, r job.AssignRecord, epoch job.Epoch, ok bool) {
 	if ok {
 		rc.movedTask(e, r.Attempt.Task)
@@ -149,24 +137,24 @@ func (rc *records) appliedAssign(e *entry, r job.AssignRecord, epoch job.Epoch, 
 		return
 	}
 	t := e.task(r.Attempt.Task)
-	if t.proposed == r.Attempt.N {
-		t.proposed = 0
-	}
 	d := t.dispatch
 	mine := d != nil && d.n == r.Attempt.N && d.target == r.Node
+	if !ok && t.proposes(r.Attempt.N) {
+		t.unpropose(rc.turn)
+	}
 	switch {
 	case epoch != rc.epoch:
 		rc.dispatches.takeBack(t)
 		rc.settle(t)
-	case !ok && mine:
-		rc.dispatches.abandon(d)
-	case !ok:
-		rc.settle(t)
-	case !mine:
-		rc.attempts.giveUp(t, job.ProofDeclined, "the offer was dropped before its record was committed")
-	default:
-		d.move(rc.turn, recorded)
+	case ok && mine:
+		t.move(rc.turn, recorded)
 		rc.dispatches.start(d)
+	case ok:
+		rc.attempts.giveUp(t, job.ProofDeclined, "the offer was dropped before its record was committed")
+	case mine:
+		rc.dispatches.abandon(d)
+	default:
+		rc.settle(t)
 	}
 }
 
@@ -179,7 +167,7 @@ func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord) {
 		t.declines++
 		t.pause.why = d.NodeName + " did not start it"
 		t.avoid.Add(rc.now, place.Avoidance{Peer: d.Node, Until: rc.now.Add(backoff(t.declines)), Hard: true})
-	case job.ProofOperator: // who says so waits for it
+	case job.ProofOperator: // an operator has declared the host dead: no pause
 		t.avoid.Add(rc.now, place.Avoidance{Peer: d.Node, Until: rc.now.Add(avoidFor)})
 	case job.ProofDead, job.ProofExpired:
 		rc.attempts.lostHost(t, d.Node, d.NodeName)
@@ -207,7 +195,7 @@ func (rc *records) appliedResult(e *entry, r job.ResultRecord, before job.Task) 
 	rc.movedTask(e, r.Attempt.Task)
 }
 
-// surplus ends a newer attempt of a task that an older one has finished.
+// surplus ends the newest attempt of a task, because an older attempt has turned out to have succeeded.
 func (rc *records) surplus(t *task, before job.Task) {
 	if t.dispatch != nil {
 		rc.dispatches.takeBack(t)
@@ -255,7 +243,7 @@ func (rc *records) appliedHold(e *entry, r job.HoldRecord, ok bool) {
 	}
 }
 
-// describe is how an attempt ended, in a few words.
+// describe tells in a few words how an attempt ended.
 func describe(x job.Exit) string {
 	switch {
 	case x.Reason != "":
@@ -266,11 +254,13 @@ func describe(x job.Exit) string {
 	return fmt.Sprintf("exit code %d", x.Code)
 }
 
-// adopt begins anew with a job that an older owner looked after.
+// adopt prepares a job for a new ownership: the hosts are asked about its attempts (R8).
 func (rc *records) adopt(e *entry) {
 	for _, t := range slices.Clone(e.tasks) {
 		rc.dispatches.takeBack(t)
-		t.proposed, t.started, t.reported = 0, 0, false
+		t.unpropose(rc.turn)
+		rc.attempts.stopReport(t)
+		t.heard = 0
 		rc.settle(t)
 		if t.durable().Assigned {
 			rc.attempts.watch(t, rc.now.Add(reportWait))

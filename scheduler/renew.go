@@ -1,7 +1,7 @@
 package scheduler
 
-// Renewals: a host asks for one, and it is answered after a quorum round that began later (R3). The next round answers all
-// that ask during a round.
+// Renewals of leases: a host asks for one, and the answer follows a quorum round that began after the request (R3).
+// Requests that come during a round are answered after the next one.
 
 import (
 	"slices"
@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// renewals are those that wait for a round.
+// renewals answers the requests for renewal.
 type renewals struct {
 	*turn
 	entries    *entries
@@ -20,21 +20,20 @@ type renewals struct {
 	attempts   *attempts
 	dispatches *dispatches
 
-	round   Token // under way, 0 if none
-	waiting []renewal
-	next    []renewal // came after the round began
-	retryAt time.Time
-	rounds  Token
+	round   Token     // the round under way; 0 if there is none
+	waiting []renewal // for the round under way
+	next    []renewal // for the next round
+	retryAt time.Time // no round begins before, because the last one failed
+	rounds  Token     // how many rounds have begun
 }
 
 type renewal struct {
 	worker  *worker
-	session uint64 // in which it was asked
+	session uint64 // in which the host asked
 	msg     lease.Renew
 }
 
-// maxRenewals bounds the renewals of one host that wait for a round; one asks
-// every few seconds at most.
+// maxRenewals bounds the renewals of one host that wait for a round. A host asks once in a few seconds at most.
 const maxRenewals = 4
 
 func (rn *renewals) renew(w *worker, m lease.Renew) {
@@ -49,10 +48,12 @@ func (rn *renewals) renew(w *worker, m lease.Renew) {
 		if !t.sameStore(w) || t.dispatch != nil {
 			continue
 		}
-		if live[t.attempt()] {
-			rn.adopt(w, t)
-		} else if t.givenUp != t.durable().Attempt && t.seen != job.Completing {
-			t.reported = false
+		switch {
+		case live[t.attempt()]:
+			rn.adopt(t)
+		case t.phase.over(), t.phase == completing:
+		default:
+			t.heard = 0
 			rn.attempts.check(t)
 		}
 	}
@@ -63,13 +64,12 @@ func (rn *renewals) renew(w *worker, m lease.Renew) {
 	rn.begin()
 }
 
-// adopt takes a live attempt as its own; if nothing is known but that it lives,
-// the rest is asked for.
-func (rn *renewals) adopt(w *worker, t *task) {
-	if !t.reported && t.seen == "" {
-		rn.attempts.check(t) // a query; its answer tells state, devices and pid
+// adopt notes that an attempt is alive. If nothing more is known of it, the host is asked.
+func (rn *renewals) adopt(t *task) {
+	if t.phase == unknown && !rn.attempts.heard(t) {
+		rn.attempts.check(t) // the answer has the state, the devices and the PID
 	}
-	rn.attempts.hasReported(w, t)
+	rn.attempts.alive(t)
 }
 
 func (rn *renewals) begin() {
@@ -82,7 +82,7 @@ func (rn *renewals) begin() {
 	rn.fx.Read = rn.round
 }
 
-// readDone answers those who asked before the round began.
+// readDone answers the hosts that had asked when the round began.
 func (rn *renewals) readDone(e ReadDone) {
 	if e.Token != rn.round || rn.round == 0 {
 		return
@@ -100,7 +100,7 @@ func (rn *renewals) readDone(e ReadDone) {
 		w := a.worker
 		w.renewing--
 		if !w.Up || rn.contact.sessions[w.Peer] != a.session {
-			continue // its session is gone, and it asks anew
+			continue // the session has ended; the host asks again in the next one
 		}
 		rn.attempts.renewed[a.msg.Store] = rn.now
 		rn.send(w.Peer, lease.Renewed{
@@ -112,21 +112,21 @@ func (rn *renewals) readDone(e ReadDone) {
 	rn.begin()
 }
 
-// verdicts keep the attempts that are assigned to this very host and store,
-// wanted, and not given up (R7).
+// verdicts says which attempts the host keeps: those that are assigned to this host with this data directory, whose job
+// is not cancelled, and that are not given up (R7).
 func (rn *renewals) verdicts(w *worker, live []job.Attempt) []lease.Verdict {
 	out := make([]lease.Verdict, 0, len(live))
 	for _, a := range live {
 		keep := false
 		if e := rn.entries.byID[a.Job]; e != nil && e.current(w, a) {
-			keep = e.job.Cancelled == "" && e.task(a.Task).givenUp != a.N
+			keep = e.job.Cancelled == "" && !e.task(a.Task).phase.over()
 		}
 		out = append(out, lease.Verdict{Attempt: a, Keep: keep})
 	}
 	return out
 }
 
-// lostLead forgets the renewals that are not answered. Their hosts ask again.
+// lostLead forgets the renewals that are not answered. The hosts ask again.
 func (rn *renewals) lostLead() {
 	for _, a := range slices.Concat(rn.waiting, rn.next) {
 		a.worker.renewing--

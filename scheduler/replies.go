@@ -1,10 +1,10 @@
 package scheduler
 
-// Replies: they find those who wait for them.
+// Replies: how a reply finds the caller that waits for it.
 
 import "sync"
 
-// replies pairs tokens with those who wait. A leaf with a lock.
+// replies pairs tokens with the callers that wait.
 type replies struct {
 	mu   sync.Mutex
 	last Token                // guarded by mu

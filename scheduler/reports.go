@@ -1,13 +1,13 @@
 package scheduler
 
-// What hosts report of attempts, and the acknowledgements that they are owed for it.
+// What hosts report of attempts, and when their reports are acknowledged.
 
 import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
-// reports takes what hosts say of attempts.
+// reports handles the events of attempts.
 type reports struct {
 	*turn
 	entries    *entries
@@ -15,17 +15,17 @@ type reports struct {
 	attempts   *attempts
 	dispatches *dispatches
 
-	acks map[job.Attempt]ack // events to acknowledge once their record is applied
+	acks map[job.Attempt]ack // events that are acknowledged once their record is applied
 }
 
-// ack is an event that its worker keeps until its record is applied.
+// ack is an event that is not acknowledged yet. The host keeps it until then.
 type ack struct {
 	peer  job.Peer
 	n     uint64
-	timer *timer // to propose the record again
+	timer *timer // proposes the record again
 }
 
-// acknowledge lets the worker forget the events that a record was made of.
+// acknowledge acknowledges the events of an attempt after their record was applied.
 func (rs *reports) acknowledge(a job.Attempt) {
 	k, there := rs.acks[a]
 	if !there {
@@ -55,17 +55,17 @@ func (rs *reports) current(w *worker, t *task, m lease.Event) {
 	}
 }
 
-// progress takes what is only shown to people. It is acknowledged at once.
+// progress handles an event that is not the end. It is acknowledged at once, because no record depends on it.
 func (rs *reports) progress(w *worker, t *task, m lease.Event) {
 	rs.ackNow(w, m)
 	if m.State != job.Starting && m.State != job.Running && m.State != job.Completing {
-		return // nothing that a worker can say of a task
+		return // not a state that a host reports
 	}
 	switch {
 	case !m.Began.IsZero():
 		t.process.since = m.Began
 	case m.State == job.Running && t.seen != job.Running:
-		t.process.since = rs.now // a worker of an older version
+		t.process.since = rs.now // the host has an older version
 	}
 	rs.attempts.saw(t, m.State)
 	t.process.detail = m.Detail
@@ -75,11 +75,11 @@ func (rs *reports) progress(w *worker, t *task, m lease.Event) {
 	if len(m.Devices) > 0 {
 		t.process.devices = m.Devices
 	}
-	rs.attempts.hasReported(w, t)
+	rs.attempts.alive(t)
 }
 
-// result proposes an attempt's end; its event is acknowledged only when the
-// record is applied, whatever it then changes.
+// result proposes the end of an attempt. The event is acknowledged when the record is applied, also if the record
+// changes nothing.
 func (rs *reports) result(w *worker, t *task, m lease.Event) {
 	if rs.owe(w, m) {
 		return
@@ -92,7 +92,7 @@ func (rs *reports) result(w *worker, t *task, m lease.Event) {
 	exit.Reason, exit.Tail = lease.Clip(exit.Reason), tail(exit.Tail)
 	if t.durable().Attempt == m.Attempt.N {
 		rs.attempts.saw(t, job.Completing)
-		t.reported = true
+		t.heard = rs.attempts.sessionOf(t)
 		rs.entries.changed(t.e)
 	}
 	hold := ""
@@ -102,7 +102,7 @@ func (rs *reports) result(w *worker, t *task, m lease.Event) {
 	rs.proposeEnd(job.ResultRecord{Attempt: m.Attempt, Devices: m.Devices, Exit: exit, At: rs.now, Hold: hold})
 }
 
-// proposeEnd proposes an end whose event is owed an ack, until it is applied.
+// proposeEnd proposes the end of an attempt again and again, until its event is acknowledged.
 func (rs *reports) proposeEnd(r job.ResultRecord) {
 	rs.propose(r)
 	k := rs.acks[r.Attempt]
@@ -114,8 +114,8 @@ func (rs *reports) proposeEnd(r job.ResultRecord) {
 	rs.acks[r.Attempt] = k
 }
 
-// owe notes that an event is to be acknowledged once its record is applied, and
-// says whether one of its attempt was before.
+// owe notes that an event is to be acknowledged once its record is applied. It reports whether an event of the same
+// attempt was waiting for that already.
 func (rs *reports) owe(w *worker, m lease.Event) bool {
 	k, under := rs.acks[m.Attempt]
 	k.peer, k.n = w.Peer, m.N
@@ -130,7 +130,7 @@ func tail(s string) string {
 	return s
 }
 
-// lostLead forgets the records that are not committed: their events are reported again to the new owner.
+// lostLead forgets the events that are not acknowledged. The hosts report them again to the new owner.
 func (rs *reports) lostLead() {
 	for _, k := range rs.acks {
 		rs.stop(k.timer)
@@ -140,12 +140,12 @@ func (rs *reports) lostLead() {
 
 func (rs *reports) event(w *worker, m lease.Event) {
 	if m.Group != rs.cfg.Group || !rs.lead {
-		return // before this daemon leads it cannot judge; it will ask
+		return // this daemon asks the hosts when it becomes the owner
 	}
 	e := rs.entries.byID[m.Attempt.Job]
 	switch {
 	case e == nil || !e.job.Has(m.Attempt.Task):
-		rs.ackNow(w, m) // purged, or never ours: nobody waits for it
+		rs.ackNow(w, m) // the job was purged, or never was ours
 	case e.current(w, m.Attempt):
 		rs.current(w, e.task(m.Attempt.Task), m)
 	case m.State == job.Succeeded && m.Exit != nil && e.job.WouldTakeLate(job.ResultRecord{Attempt: m.Attempt, Exit: *m.Exit}):

@@ -1,6 +1,6 @@
 package scheduler
 
-// Requests of people: each is answered when its record is applied, or refused with a reason.
+// Requests of users: each is answered when its record is applied, or refused with a reason.
 
 import (
 	"crypto/sha256"
@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// changeKind is what a waiting request waits for.
+// changeKind is the kind of change that a request waits for.
 type changeKind int
 
 const (
@@ -29,7 +29,7 @@ type changeKey struct {
 	job  job.ID
 }
 
-// requests are those without an answer yet.
+// requests keeps the requests that are not answered yet.
 type requests struct {
 	*turn
 	entries *entries
@@ -38,15 +38,15 @@ type requests struct {
 	explain *explainer
 	views   *views
 
-	open    map[Token]*timer // and until when each waits
-	early   []func()         // that came before this daemon led
-	submits map[job.ID]*submission
-	keys    map[string]job.ID // of submissions
-	others  map[changeKey][]Token
-	matches []*match // submissions that no known host could run
+	open    map[Token]*timer       // by token: the timer that ends the wait
+	early   []func()               // requests that came before this daemon led
+	submits map[job.ID]*submission // submissions whose record is proposed
+	keys    map[string]job.ID      // jobs of submits by idempotency key
+	others  map[changeKey][]Token  // requests for other changes
+	matches []*match               // submissions that no known host could run
 }
 
-// submission is a job whose record is proposed.
+// submission is a job whose Submit record is proposed.
 type submission struct {
 	tokens []Token
 	spec   digest
@@ -55,14 +55,14 @@ type submission struct {
 
 type digest [sha256.Size]byte
 
-// match waits for hosts to come that could run the job.
+// match is a submission that waits until a host is found that could run it.
 type match struct {
 	ask     Submit
 	spec    digest
 	clauses []fleet.Clause
-	until   time.Time
-	last    time.Time // it is refused then at the latest
-	more    bool      // there may be hosts that have not said what they have
+	until   time.Time // when it is decided, or searched for once more
+	last    time.Time // when it is refused at the latest
+	more    bool      // there may be hosts whose profile is not known yet
 }
 
 // clear forgets all requests.
@@ -72,12 +72,13 @@ func (rq *requests) clear() {
 	rq.others = map[changeKey][]Token{}
 }
 
-// keyOf joins user and idempotency key: a key is its user's own.
+// keyOf joins the user and the idempotency key, because each user has keys of their own.
 func keyOf(user, key string) string { return user + "\x00" + key }
 
-// take takes a request in, within bounds, and answers for it in the end.
+// take accepts a request, or refuses it if too many wait. An accepted request is answered after commitWait at the
+// latest.
 func (rq *requests) take(tok Token, do func()) {
-	if !rq.lead && rq.epoch != (job.Epoch{}) { // it has led before
+	if !rq.lead && rq.epoch != (job.Epoch{}) { // this daemon has led and does no longer
 		rq.fx.Reply = append(rq.fx.Reply, Reply{Token: tok, Err: ErrNotOwner})
 		return
 	}
@@ -99,7 +100,7 @@ func (rq *requests) take(tok Token, do func()) {
 	do()
 }
 
-// answer replies once; what comes later for the same token is dropped.
+// answer replies to a request once. Later answers to the same token are dropped.
 func (rq *requests) answer(tok Token, e *entry, err error) {
 	if !rq.close(tok) {
 		return
@@ -111,7 +112,7 @@ func (rq *requests) answer(tok Token, e *entry, err error) {
 	rq.fx.Reply = append(rq.fx.Reply, r)
 }
 
-// close ends a request's wait; false if it has ended before.
+// close ends the wait of a request. It returns false if the wait was over.
 func (rq *requests) close(tok Token) bool {
 	t, open := rq.open[tok]
 	if open {
@@ -121,7 +122,7 @@ func (rq *requests) close(tok Token) bool {
 	return open
 }
 
-// answerArchived replies with a job that is archived, or that there is none.
+// answerArchived replies with an archived job, or with ErrNotFound.
 func (rq *requests) answerArchived(tok Token, id job.ID) {
 	x, there := rq.entries.table.Archived(id)
 	if !there {
@@ -134,7 +135,7 @@ func (rq *requests) answerArchived(tok Token, id job.ID) {
 	}
 }
 
-// checkSpec bounds and digests a spec; two specs are equal if these are.
+// checkSpec checks a spec and returns its digest. Two specs are equal if their digests are.
 func checkSpec(s job.Spec) (digest, error) {
 	if err := s.Validate(); err != nil {
 		return digest{}, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -175,11 +176,11 @@ func (rq *requests) submit(a Submit) {
 	}
 }
 
-// submittedBefore answers a repeated submission with the job of the first.
+// submittedBefore answers a submission whose idempotency key was used before. It returns false if the key is new.
 func (rq *requests) submittedBefore(a Submit, sum digest) bool {
 	switch id, archived := rq.entries.table.Keyed(a.User, a.Key); {
 	case archived:
-		rq.answerArchived(a.Token, id) // the loop compares the job files
+		rq.answerArchived(a.Token, id) // Loop.Submit compares the job files
 		return true
 	case id != "":
 		e := rq.entries.byID[id]
@@ -208,7 +209,7 @@ func keyConflict(key string, id job.ID) error {
 
 func (rq *requests) proposeSubmit(a Submit, sum digest) {
 	if a.Key != "" && rq.submittedBefore(a, sum) {
-		return // an equal one was proposed while this one waited for hosts
+		return // a submission with the same key was proposed while this one waited for hosts
 	}
 	id := job.NewID(rq.cfg.Group, rq.rng.Uint64())
 	for rq.taken(id) {
@@ -223,13 +224,13 @@ func (rq *requests) proposeSubmit(a Submit, sum digest) {
 	rq.propose(job.SubmitRecord{Job: id, User: a.User, Spec: a.Spec, Key: a.Key, At: rq.now})
 }
 
-// taken says whether a job has the id.
+// taken reports whether a job has the id.
 func (rq *requests) taken(id job.ID) bool {
 	_, kept := rq.entries.table.Entry(id)
 	return kept || rq.submits[id] != nil
 }
 
-// submitted answers all who asked for the job that is now in the journal.
+// submitted answers the requests for a job that is now in the journal.
 func (rq *requests) submitted(id job.ID) {
 	s := rq.submits[id]
 	if s == nil {
@@ -241,6 +242,7 @@ func (rq *requests) submitted(id job.ID) {
 	}
 }
 
+// drop forgets a submission.
 func (rq *requests) drop(id job.ID, s *submission) {
 	delete(rq.submits, id)
 	if s.key != "" && rq.keys[s.key] == id {
@@ -248,7 +250,7 @@ func (rq *requests) drop(id job.ID, s *submission) {
 	}
 }
 
-// settled answers all who asked for this of the job.
+// settled answers the requests for this change of the job.
 func (rq *requests) settled(kind changeKind, e *entry, err error) {
 	k := changeKey{kind, e.job.ID}
 	tokens := rq.others[k]
@@ -258,8 +260,7 @@ func (rq *requests) settled(kind changeKind, e *entry, err error) {
 	}
 }
 
-// awaitMatch looks for hosts before it refuses: once more, as long as hosts turn
-// up that have not said what they have, or silent ones have cut the search short.
+// awaitMatch searches for hosts before the submission is refused.
 func (rq *requests) awaitMatch(m *match) {
 	rq.matches = append(rq.matches, m)
 	m.more, m.until = false, rq.now.Add(matchWait)
@@ -268,7 +269,8 @@ func (rq *requests) awaitMatch(m *match) {
 	rq.at(m.until, rq.retryMatches)
 }
 
-// retryMatches proposes what can be run now and refuses what has waited enough.
+// retryMatches proposes the submissions that a known host could run now. Those that have waited long enough are
+// refused, or searched for once more if there may be more hosts.
 func (rq *requests) retryMatches() {
 	var rest, again []*match
 	for _, m := range rq.matches {
@@ -321,7 +323,7 @@ func (rq *requests) hold(a Hold) {
 	}
 }
 
-// left answers all who asked for this of a job that has left the core.
+// left answers the requests for this change of a job that is archived or purged.
 func (rq *requests) left(kind changeKind, id job.ID) {
 	k := changeKey{kind, id}
 	tokens := rq.others[k]
@@ -331,6 +333,7 @@ func (rq *requests) left(kind changeKind, id job.ID) {
 	}
 }
 
+// kindOf is the kind of change that the record makes.
 func kindOf(r job.HoldRecord) changeKind {
 	if r.Release {
 		return toRelease
@@ -353,6 +356,7 @@ func (rq *requests) await(kind changeKind, id job.ID, tok Token) {
 
 var errNotTaken = errors.New("the journal did not take it")
 
+// refused answers the requests for a change whose record the journal has refused.
 func (rq *requests) refused(kind changeKind, id job.ID, err error) {
 	k := changeKey{kind, id}
 	tokens := rq.others[k]
@@ -362,7 +366,7 @@ func (rq *requests) refused(kind changeKind, id job.ID, err error) {
 	}
 }
 
-// lostLead answers all requests, and forgets them.
+// lostLead answers all requests with ErrNotOwner.
 func (rq *requests) lostLead() {
 	for _, tok := range slices.Sorted(maps.Keys(rq.open)) {
 		rq.answer(tok, nil, ErrNotOwner)
@@ -370,7 +374,7 @@ func (rq *requests) lostLead() {
 	rq.clear()
 }
 
-// takeEarly takes the requests that came before this daemon led.
+// takeEarly handles the requests that came before this daemon led.
 func (rq *requests) takeEarly() {
 	early := rq.early
 	rq.early = nil
@@ -379,7 +383,7 @@ func (rq *requests) takeEarly() {
 	}
 }
 
-// found hears that a search has turned up hosts. There may be more that have yet to say what they have.
+// found notes the result of a search: more says that there may be hosts whose profile is not known yet.
 func (rq *requests) found(more bool) {
 	for _, m := range rq.matches {
 		m.more = m.more || more

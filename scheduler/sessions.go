@@ -1,6 +1,6 @@
 package scheduler
 
-// What follows for all parts when a session begins or ends.
+// What all parts do when a session begins or ends.
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/scheduler/place"
 )
 
-// sessionUp tells the host which jobs this daemon owns.
+// sessionUp notes a new session and tells the host which journal group this daemon owns.
 func (c *Core) sessionUp(p job.Peer) {
 	if c.contact.sessions[p] != 0 {
 		c.sessionDown(p)
@@ -22,7 +22,7 @@ func (c *Core) sessionUp(p job.Peer) {
 	}
 }
 
-// sessionDown ends the offers to the host, and watches over the tasks that may be running there.
+// sessionDown ends the offers to the host, and plans a check of the attempts that may be running there.
 func (c *Core) sessionDown(p job.Peer) {
 	delete(c.contact.sessions, p)
 	c.contact.down(p)
@@ -45,13 +45,12 @@ func (c *Core) sessionDown(p job.Peer) {
 	c.hosts.setWaitingForLease(w, nil)
 	c.hosts.forgetQuotas(w)
 	for _, t := range c.assigned.at(p) {
-		t.reported, t.cancelSent = false, false
 		c.entries.changed(t.e)
 		c.attempts.watch(t, c.attempts.writeOffAt(t))
 	}
 }
 
-// hello takes what the host says of itself at the start of a session.
+// hello handles the first message of a host in a session: its profile, and what is free.
 func (c *Core) hello(p job.Peer, m lease.Hello) {
 	w := c.hosts.workers[p]
 	if w == nil {

@@ -1,6 +1,6 @@
 package scheduler
 
-// Jobs of several tasks, as a journal may bring them.
+// Jobs of several tasks, which only the journal can bring so far.
 
 import (
 	"testing"
@@ -9,8 +9,7 @@ import (
 	"github.com/musterhq/muster/jobs/jobstest"
 )
 
-// Each task of a job of several runs once; what is known of one that has ended is on disk
-// and in its job's columns alone.
+// Each task of a job of several tasks runs once, and no soft state is kept of a task that has ended.
 func TestJobOfSeveralTasks(t *testing.T) {
 	x, disk := newBench(t, 3, 4), jobstest.Disk{}
 	x.keep = true
@@ -48,7 +47,7 @@ func TestJobOfSeveralTasks(t *testing.T) {
 	}
 }
 
-// counted looks at every task of a job as it looks now.
+// counted counts the states of the tasks of a job one by one.
 func counted(c *Core, id job.ID) job.Counts {
 	var out job.Counts
 	e := c.entries.byID[id]

@@ -1,6 +1,7 @@
 package scheduler
 
-// A step: each event goes to the part that it concerns, then all parts finish what the events have begun.
+// A step of the core: each event goes to the part that it concerns. Then the waiting tasks are placed, and the effects
+// are collected.
 
 import (
 	"fmt"
@@ -10,8 +11,8 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// Step takes the time and what happened, in order, and returns what is to be done about it. A Step without events does
-// what has become due.
+// Step takes the time and the events that have happened, in order, and returns what is to be done. A Step without
+// events does what is due.
 func (c *Core) Step(now time.Time, events ...Event) Effects {
 	if now.After(c.now) {
 		c.now = now
@@ -35,7 +36,7 @@ func (c *Core) Step(now time.Time, events ...Event) Effects {
 	return fx
 }
 
-// Wake is when the next Step is due if nothing happens before; zero for never.
+// Wake is when the next Step is due if nothing happens before. It is zero if no Step is due.
 func (c *Core) Wake() time.Time {
 	if c.plan.again {
 		return c.now
@@ -90,7 +91,7 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 	}
 	w := c.hosts.workers[p]
 	if w == nil || !w.Up {
-		return // a message of no session: the host will be asked for what it said
+		return // the session has ended; what the message says is asked for in the next session
 	}
 	w.Heard(c.now)
 	switch m := msg.(type) {
@@ -111,7 +112,7 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 	}
 }
 
-// notProposed undoes what rests on a record that will not come.
+// notProposed undoes what waits for a record that the journal did not take.
 func (c *Core) notProposed(r job.Record, err error) {
 	if err == nil {
 		err = errNotTaken
@@ -133,7 +134,7 @@ func (c *Core) notProposed(r job.Record, err error) {
 		c.requests.refused(kindOf(r), r.Job, err)
 	case job.PurgeRecord:
 		delete(c.history.purging, r.Job.Drawn())
-	case job.UnassignRecord, job.ResultRecord: // their timers propose them again
+	case job.UnassignRecord, job.ResultRecord: // timers propose them again
 	}
 }
 

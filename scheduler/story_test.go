@@ -1,7 +1,7 @@
 package scheduler
 
-// The stories in testdata, in the language of package stories: what the verbs act on, and what their outcome looks like.
-// -update writes the outcomes.
+// The stories in testdata, in the language of package stories: the state that the verbs act on, and the text of the
+// outcomes. -update writes the outcomes into the files.
 
 import (
 	"flag"
@@ -40,7 +40,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// tell runs a story with a core that keeps so many ended jobs whole.
+// tell runs a story with a core that keeps keepWhole ended jobs in memory.
 func tell(t *testing.T, text string, keepWhole int) string {
 	s := newStory(t, keepWhole)
 	return stories.Tell(text, func(c stories.Command) string {
@@ -52,7 +52,7 @@ func tell(t *testing.T, text string, keepWhole int) string {
 
 var storyStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// story is a core, its journal, and names for what it draws.
+// story is a core, its journal, and names for the ids that it draws.
 type story struct {
 	t       *testing.T
 	out     strings.Builder
@@ -61,19 +61,20 @@ type story struct {
 	core    *Core
 	log     []job.Committed
 	pending []job.Record // proposed, not committed
-	auto    bool         // commit at once
+	auto    bool         // records are committed at once
 	term    uint64
 	read    Token
 	tokens  Token
 	askers  map[Token]string
 	jobs    map[string]job.ID
-	ids     []string               // pairs for a replacer: drawn ids and their names
+	ids     []string               // for a strings.Replacer: the drawn ids and their names
 	latest  map[string]lease.Offer // by "worker job"
 	offers  map[uint64]int
 	seqs    map[string]uint64
 	events  map[job.Attempt]uint64
 	stores  map[string]string
 	rows    jobstest.Disk
+	illegal func(Notice) // called with each illegal move
 }
 
 func newStory(t *testing.T, keepWhole int) *story {
@@ -82,12 +83,13 @@ func newStory(t *testing.T, keepWhole int) *story {
 		latest: map[string]lease.Offer{}, offers: map[uint64]int{}, seqs: map[string]uint64{}, events: map[job.Attempt]uint64{},
 		stores: map[string]string{}, rows: jobstest.Disk{},
 	}
+	s.illegal = func(n Notice) { t.Errorf("illegal move of %s: %s", n.Attempt, n.Detail) }
 	s.cfg.Self, s.cfg.Group, s.cfg.Seed, s.cfg.KeepWhole = "here", 7, 1, keepWhole
 	s.core = NewCore(s.cfg, Saved{}, s.now)
 	return s
 }
 
-// do carries out one line.
+// do runs one line of a story.
 func (s *story) do(line string) { s.act(stories.Parse(line)) }
 
 func (s *story) act(c stories.Command) {
@@ -108,7 +110,7 @@ func (s *story) step(events ...Event) {
 	}
 }
 
-// commit puts the first n proposed records into the journal.
+// commit commits the first n proposed records.
 func (s *story) commit(n int) {
 	records := s.pending[:n]
 	s.pending = s.pending[n:]
@@ -121,7 +123,7 @@ func (s *story) deliver(m job.Committed) {
 	s.step(Committed{m})
 }
 
-// wait lets time pass, with a step whenever the core wants one.
+// wait lets time pass and does every step that is due.
 func (s *story) wait(d time.Duration) {
 	end := s.now.Add(d)
 	for {
@@ -142,7 +144,7 @@ func (s *story) printf(format string, args ...any) {
 	fmt.Fprintln(&s.out, strings.NewReplacer(s.ids...).Replace(fmt.Sprintf(format, args...)))
 }
 
-// show writes what a step wants done.
+// show writes the effects of a step.
 func (s *story) show(fx Effects) {
 	s.rows.Save(fx.Rows, fx.Gone)
 	for _, r := range fx.Propose {
@@ -155,7 +157,7 @@ func (s *story) show(fx Effects) {
 	s.pending = append(s.pending, fx.Propose...)
 	for _, o := range fx.Send {
 		if m, ok := o.Msg.(lease.Offer); ok {
-			if s.offers[m.ID] == 0 { // else it is renewed
+			if s.offers[m.ID] == 0 { // else the offer is renewed
 				s.offers[m.ID] = len(s.offers) + 1
 			}
 			s.latest[string(o.To)+" "+string(m.Attempt.Job)] = m
@@ -192,7 +194,7 @@ func (s *story) show(fx Effects) {
 	}
 	for _, t := range fx.Notices {
 		if t.Kind == IllegalMove {
-			s.t.Errorf("illegal move of %s: %s", t.Attempt, t.Detail)
+			s.illegal(t)
 		}
 		if t.Kind == TaskWrittenOff || t.Kind == NewerOwner || t.Kind == MessageDefect || t.Kind == NodeDead {
 			s.printf("told: %s %s %s", [...]string{"started", "ended", "written off", "found", "lost", "gone", "newer owner", "defect", "declared dead by"}[t.Kind], t.Node, t.Detail)

@@ -1,6 +1,7 @@
 package scheduler
 
-// What is known of a job, a task, a host, an offer and a dispatch beyond the journal. The parts in other files change them.
+// The soft state: what is known of jobs, tasks, hosts, offers and dispatches beyond the journal. A restart loses it.
+// The parts in other files change it.
 
 import (
 	"cmp"
@@ -14,66 +15,65 @@ import (
 	"github.com/musterhq/muster/scheduler/place"
 )
 
-// entry is a job and what is known of it beyond the journal.
+// entry is a job with its soft state.
 type entry struct {
 	job      *jobs.Job // durable
 	priority int       // of the job
-	born     time.Time // orders jobs by age, whatever has become of the wall clock since
-	tasks    []*task   // that have not ended, by index
+	born     time.Time // orders jobs by age; a change of the wall clock does not change it
+	tasks    []*task   // those that have not ended, by index
 	ended    time.Time // when this daemon learnt of the end
-	final    bool      // in history.final, or was
-	saving   bool      // in entries.unsaved
-	tailed   bool      // in history.tailed
-	showing  bool      // in Effects.Changed
-	// changedAt is the entry of the journal that its row must reflect.
+	final    bool      // it is in history.final, or was
+	saving   bool      // it is in entries.unsaved
+	tailed   bool      // it is in history.tailed
+	showing  bool      // it is in Effects.Changed
+	// changedAt is the index of the journal entry that its rows must reflect.
 	changedAt uint64
 }
 
-// task is the soft half of a task.
+// task is the soft state of a task.
 type task struct {
 	e     *entry
 	index int
-	shape *shape // of equal requests; nil until it first waits
-	node  job.Peer
+	shape *shape   // the shape of its request; nil until it waits for the first time
+	node  job.Peer // the host that it is assigned to; empty if none
 
-	queued   bool // in the queue of its shape
-	waiting  bool // counted by its class
+	queued   bool // it is in the queue of its shape
+	waiting  bool // its class counts it
 	pause    pause
 	avoid    place.Avoidances
-	declines int
+	declines int // by hosts or the journal, since the last Start
 
-	dispatch *dispatch // offers under way
-	proposed int       // attempt whose Assign is under way, 0 if none
-	givenUp  int       // attempt whose Unassign was proposed: never started or kept again (R7)
-	started  int       // attempt whose Start was sent
+	phase     phase     // of the newest attempt
+	dispatch  *dispatch // of that attempt, while the phase has one
+	heard     uint64    // the session in which the host last reported the attempt; 0 if it must report it again
+	cancelled uint64    // the session in which the host was told to cancel the attempt
+	report    *timer    // armed with the Start, until the host reports a state
+	checkAt   time.Time // when the attempt is checked next; zero if no check is planned
 
-	reported   bool // the worker has spoken of the attempt in this session
-	cancelSent bool // in this session
-	seen       job.State
-	report     *timer // armed while nothing was heard of the attempt since its Start
-	process    process
-	checkAt    time.Time
+	// Only shown to people: the state that the host last reported, and the process.
+	seen    job.State
+	process process
 }
 
 // pause keeps a task from being placed for a while.
 type pause struct {
 	until time.Time
-	armed time.Time // a timer is set for this until
-	why   string    // for people
+	armed time.Time // the value of until that a timer is set for
+	why   string    // shown to people
 }
 
-// process is what the host tells of the task's process, for people.
+// process is what the host reports of the task's process. It is only shown to people.
 type process struct {
-	detail    string // what the task waits for while STARTING
+	detail    string // what the task waits for while it is STARTING
 	pid       int
 	isolation string
 	devices   []string
-	since     time.Time // it began
+	since     time.Time // when the process began
 }
 
 func (t *task) durable() jobs.Brief { return t.e.job.Brief(t.index) }
 
-// task is the soft half of one of the job's tasks.
+// task returns the soft state of a task, and makes it if there is none.
 func (e *entry) task(index int) *task {
 	i, there := slices.BinarySearchFunc(e.tasks, index, func(t *task, index int) int { return cmp.Compare(t.index, index) })
 	if !there {
@@ -82,26 +82,64 @@ func (e *entry) task(index int) *task {
 	return e.tasks[i]
 }
 
-// drop forgets the soft half of a task that has ended.
+// drop deletes the soft state of a task that has ended.
 func (e *entry) drop(t *task) {
 	if i := slices.Index(e.tasks, t); i >= 0 {
 		e.tasks = slices.Delete(e.tasks, i, i+1)
 	}
 }
 
-// attempt names the task's newest attempt.
+// attempt names the newest attempt that the journal has.
 func (t *task) attempt() job.Attempt {
 	return job.Attempt{Job: t.e.job.ID, Task: t.index, N: t.durable().Attempt}
 }
 
-// sameStore says whether the host still has the data directory that was given
-// the task's attempt: only that one may speak of it (R6).
+// move changes the phase. A move that is not in the table is a defect, and a notice reports it.
+func (t *task) move(tn *turn, to phase) {
+	if !t.phase.canMove(to) {
+		tn.notify(Notice{
+			Kind: IllegalMove, Attempt: t.attempt(), Peer: t.node, Detail: t.phase.String() + " to " + to.String(),
+		})
+	}
+	t.phase = to
+}
+
+// proposes reports whether the Assign of attempt n is under way.
+func (t *task) proposes(n int) bool { return t.phase.proposed() && n == t.durable().Attempt+1 }
+
+// unpropose notes that the Assign is no longer under way: the journal refused it, or this daemon stopped being the
+// owner.
+func (t *task) unpropose(tn *turn) {
+	switch {
+	case t.phase == proposing:
+		t.move(tn, offering)
+	case t.phase == confirming:
+		t.move(tn, held)
+	case t.phase == withdrawn:
+		t.move(tn, idle)
+	}
+}
+
+// endDispatch ends the dispatch of an attempt whose Start was not sent.
+func (t *task) endDispatch(tn *turn) {
+	t.dispatch = nil
+	switch {
+	case t.phase == recorded:
+		t.move(tn, unknown)
+	case t.phase.proposed():
+		t.move(tn, withdrawn)
+	default:
+		t.move(tn, idle)
+	}
+}
+
+// sameStore reports whether the host still has the data directory that the attempt was assigned to. Only that data
+// directory may answer for the attempt (R6).
 func (t *task) sameStore(w *worker) bool {
 	return w.Profile.Store == t.durable().Store
 }
 
-// current says whether the attempt is the one that the host was given and that
-// may be running.
+// current reports whether this is the attempt that is assigned to the host and may be running there.
 func (e *entry) current(w *worker, a job.Attempt) bool {
 	if !e.job.Has(a.Task) {
 		return false
@@ -110,7 +148,7 @@ func (e *entry) current(w *worker, a job.Attempt) bool {
 	return d.Assigned && d.Attempt == a.N && d.Node == w.Peer && d.Store == w.Profile.Store
 }
 
-// rank orders tasks: priority, then age, then name. No two tasks are equal.
+// rank orders tasks by priority, then by age, then by job id and index. No two tasks are equal.
 func rank(a, b *task) int {
 	x, y := a.e, b.e
 	if n := cmp.Or(cmp.Compare(y.priority, x.priority), x.born.Compare(y.born)); n != 0 {
@@ -119,101 +157,91 @@ func rank(a, b *task) int {
 	return cmp.Or(cmp.Compare(x.job.ID, y.job.ID), cmp.Compare(a.index, b.index))
 }
 
-// shape is a request of one user, and the user's tasks that wait with this very request.
+// shape is one kind of request of one user, and the tasks of that user that wait with exactly this request.
 type shape struct {
 	fleet.Shape
 	key   string
 	class *class
 	queue queue[*task]
-	ready bool // in pending.ready
-	at    int  // there
-	tasks int  // that have not ended
+	ready bool // it is in pending.ready
+	at    int  // its place in pending.ready
+	tasks int  // how many tasks have this shape and have not ended
 
 	// parked is the task that stands for the shape in pending.parked; nil if none does.
 	parked *task
 
-	outlook   *fleet.Outlook // for people; true of the step outlookAt
+	// Only shown to people.
+	outlook   *fleet.Outlook // as it was in the step outlookAt
 	outlookAt uint64
-	noMatch   string // why nobody can, for people
+	noMatch   string // why no host can run it, by the profiles of noMatchAt
 	noMatchAt uint64
 }
 
-// placeOf is where the task stands among all.
+// placeOf is the rank of the task, in the terms of package fleet.
 func placeOf(t *task) fleet.Rank {
 	return fleet.Rank{Priority: t.e.priority, Born: t.e.born, Job: t.e.job.ID, Task: t.index}
 }
 
-// worker is a known host, and what of this scheduler's work waits for it.
+// worker is a known host, and what waits there for it.
 type worker struct {
 	*fleet.Host
-	renewing    int               // its renewals that wait for a round
-	waiting     []*dispatch       // committed there once, and waiting until the host has a lease
+	renewing    int               // how many of its renewals wait for a quorum round
+	waiting     []*dispatch       // that the host committed to without a lease; they wait until it has one
 	askAt       time.Time         // when a timer compares the waiting tasks with the host
-	quotaTimers map[string]*timer // by user: each opens or forgets the user's quota
+	quotaTimers map[string]*timer // by user; each opens or forgets the quota of the user
 
-	freed  bool   // in hosts.freed
-	again  bool   // something was freed since resume began
-	resume resume // of the first of hosts.freed
+	freed  bool   // it is in hosts.freed
+	again  bool   // something was freed after resume began
+	resume resume // for the first of hosts.freed
 }
 
-// resume is where a search of the waiting tasks goes on that one step did not finish.
+// resume is where a search of the waiting tasks goes on in the next step.
 type resume struct{ parked, queued *fleet.Rank }
 
-// dispatch is one attempt on its way to a host: one offer to a host with room, or several that queue at full hosts. Of
-// these the first to be committed wins.
+// dispatch is one attempt on its way to a host. It has one offer to a host with room, or several offers that queue at
+// full hosts. The first host to commit gets the task.
 type dispatch struct {
 	task    *task
-	n       int // attempt number
+	n       int // number of the attempt
 	since   time.Time
 	why     string // the task goes there, for people
 	offers  []*offer
-	phase   phase
-	target  job.Peer // the host that is to have it
-	winner  *offer   // has committed
+	target  job.Peer // the host in the newest Assign; empty before one was proposed
+	winner  *offer   // the offer that its host has committed to
 	devices []string
 	session lease.Session
 }
 
-// move changes the phase. A move that is not in the table is a defect, of which a notice tells.
-func (d *dispatch) move(t *turn, to phase) {
-	if !slices.Contains(moves[d.phase], to) {
-		t.notify(Notice{
-			Kind: IllegalMove, Attempt: job.Attempt{Job: d.task.e.job.ID, Task: d.task.index, N: d.n}, Peer: d.target,
-			Detail: d.phase.String() + " to " + to.String(),
-		})
-	}
-	d.phase = to
-}
-
-// lose notes that the host which has committed holds the task no longer.
-func (d *dispatch) lose(t *turn) {
+// lose notes that the host which had committed holds the task no longer.
+func (d *dispatch) lose(tn *turn) {
 	d.winner = nil
-	switch d.phase {
-	case held:
-		d.move(t, offering)
-	case confirming:
-		d.move(t, proposing)
-	case offering, proposing, recorded, started, abandoned:
+	t := d.task
+	switch {
+	case t.dispatch != d: // the dispatch is over
+	case t.phase == held:
+		t.move(tn, offering)
+	case t.phase == confirming:
+		t.move(tn, proposing)
 	}
 }
 
-// offer is one offer that was sent and is neither declined, nor taken back, nor started.
+// offer is an offer that was sent. It goes when it is declined or taken back, or when the task is started.
 type offer struct {
 	id       uint64
 	dispatch *dispatch
 	worker   *worker
-	leases   uint64      // answered renewals of the host when the offer was sent
-	claim    fleet.Claim // on the host; its id is the offer's
-	timer    *timer      // for its answer, then for its Assign
+	leases   uint64      // how many renewals of the host had been answered when the offer was sent
+	claim    fleet.Claim // on the host, with the id of the offer
+	timer    *timer      // for the answer of the host, then for the Assign
 }
 
-// queued says whether the offer waits at a full host.
+// queued reports whether the offer queues at a full host.
 func (o *offer) queued() bool { return o.claim.State == fleet.Queued }
 
-// request is what the task asks for, in the fleet's words. The task has a shape.
+// request is what the task asks for, in the terms of package fleet. The task has a shape.
 func (t *task) request() fleet.Request { return fleet.Request{Shape: &t.shape.Shape, Rank: placeOf(t)} }
 
-// at says whether the task is offered to the host.
+// at reports whether the task is offered to the host.
 func (d *dispatch) at(h *fleet.Host) bool {
 	return slices.ContainsFunc(d.offers, func(o *offer) bool { return o.worker.Host == h })
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A job that has ended leaves no timer behind.
+// A job that has ended has no timer any more.
 func TestTimersEndWithTheirJob(t *testing.T) {
 	s := newStory(t, 0)
 	s.do("lead")

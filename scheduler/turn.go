@@ -1,6 +1,6 @@
 package scheduler
 
-// What a step has come to so far: the effects that it will return, and what all parts of a Core share.
+// What all parts of a Core share: the time, the timers, the effects of this step, and whether this daemon is the owner.
 
 import (
 	"math/rand/v2"
@@ -11,27 +11,27 @@ import (
 	"github.com/musterhq/muster/timers"
 )
 
-// turn is the part of a Core that all others share.
+// turn is what all parts of a Core share.
 type turn struct {
 	cfg    Config
 	rng    *rand.Rand
 	now    time.Time
 	fx     Effects
-	steps  uint64 // taken
+	steps  uint64 // how many steps were taken
 	timers *timers.Heap[time.Time, func()]
 
-	// Ownership (R10): nothing is done before lead.
+	// The core acts only while it leads (R10).
 	lead     bool
-	epoch    job.Epoch
-	leadAt   time.Time
-	outgoing int // records proposed and not yet applied
+	epoch    job.Epoch // of the newest ownership
+	leadAt   time.Time // when that began
+	outgoing int       // how many records are proposed and not yet applied
 }
 
-// timer is something to do at a moment, unless it is stopped before.
+// timer is something to do at a time, unless it is stopped before.
 type timer = timers.Timer[time.Time, func()]
 
-// at arms a timer. One whose end nearly always comes before its time is stopped then. For others do finds out whether it
-// is still wanted.
+// at arms a timer that calls do at that time. Timers that are seldom needed in the end are stopped. For all others do
+// itself finds out whether it is still needed.
 func (tn *turn) at(when time.Time, do func()) *timer {
 	t := &timer{Value: do}
 	tn.timers.Set(t, when)
@@ -40,7 +40,7 @@ func (tn *turn) at(when time.Time, do func()) *timer {
 
 func (tn *turn) after(d time.Duration, do func()) *timer { return tn.at(tn.now.Add(d), do) }
 
-// stop disarms a timer, if there is one that has not fired.
+// stop disarms a timer. The timer may be nil or may have fired.
 func (tn *turn) stop(t *timer) { tn.timers.Stop(t) }
 
 func (tn *turn) runTimers() {
@@ -60,7 +60,7 @@ func (t *turn) propose(r job.Record) {
 
 func (tn *turn) notify(t Notice) { tn.fx.Notices = append(tn.fx.Notices, t) }
 
-// jitter is d, give or take a quarter.
+// jitter is d, more or less by up to a quarter.
 func (t *turn) jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(t.rng.Int64N(int64(d)/2+1))
 }

@@ -1,6 +1,6 @@
 package scheduler
 
-// What neighbours ask of the loop, from any goroutine.
+// The methods of the loop for the rest of the daemon. Any goroutine may call them.
 
 import (
 	"context"
@@ -11,26 +11,24 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// MayBeDead counts the attempts that DeclareDead would give up. It is
-// ErrConflict if the host answers this scheduler.
+// MayBeDead returns how many attempts DeclareDead would give up. It is ErrConflict if the host answers this scheduler.
 func (l *Loop) MayBeDead(ctx context.Context, p job.Peer) (attempts int, err error) {
 	return query(ctx, l.calls, func(c *Core) (int, error) { return c.deaths.mayBeDead(p) })
 }
 
-// DeclareDead gives up every attempt of this scheduler that is assigned to the
-// host, on the word of the user by that nothing runs there any more. It returns
-// how many they are once that is committed. A host that answers is ErrConflict;
-// one that is not known here has no attempts. ErrBusy says that the journal
-// took too long: they may be given up yet, and it may be declared again.
+// DeclareDead gives up every attempt of this scheduler that is assigned to the host, because the user by guarantees
+// that nothing runs there any more. It returns how many there were, once that is committed. ErrConflict says that the
+// host answers. A host that this scheduler does not know has no attempts. ErrBusy says that the journal took too long:
+// the attempts may still be given up, and DeclareDead may be called again.
 func (l *Loop) DeclareDead(ctx context.Context, p job.Peer, by string) (given int, err error) {
 	r, err := l.calls.ask(ctx, func(t Token) Event { return DeclareDead{Token: t, Peer: p, By: by} })
 	return r.Given, err
 }
 
-// Deposed tells of the end of ownership, in order with Deliver.
+// Deposed tells the scheduler that its ownership has ended, in order with Deliver.
 func (l *Loop) Deposed(epoch job.Epoch) { l.calls.box.putAlways(mail{event: Deposed{epoch}}) }
 
-// NotProposed gives back records that the journal took and did not commit, in order with Deliver.
+// NotProposed gives back records that the journal accepted and did not commit, in order with Deliver.
 func (l *Loop) NotProposed(records []job.Record, err error) {
 	l.calls.box.putAlways(mail{event: NotProposed{Records: records, Err: err}})
 }
@@ -42,7 +40,7 @@ type SubmitRequest struct {
 	Spec job.Spec
 }
 
-// change asks for a change of a job; archived says that it ended long ago.
+// change requests a change of a job. archived says that the job is archived, so nothing was changed.
 func (l *Loop) change(ctx context.Context, event func(Token) Event) (j job.Job, archived bool, err error) {
 	r, err := l.calls.ask(ctx, event)
 	if err != nil || r.Archived == nil {
@@ -52,8 +50,8 @@ func (l *Loop) change(ctx context.Context, event func(Token) Event) (j job.Job, 
 	return j, true, err
 }
 
-// Submit accepts a job and returns once its record is committed: from then on
-// it outlives this daemon. A *NoMatchError says that nothing could ever run it.
+// Submit accepts a job and returns once its record is committed. From then on the job outlives this daemon. A
+// *NoMatchError says that no host could ever run it.
 func (l *Loop) Submit(ctx context.Context, r SubmitRequest) (job.Job, error) {
 	j, archived, err := l.change(ctx, func(t Token) Event { return Submit{Token: t, User: r.User, Key: r.Key, Spec: r.Spec} })
 	switch {
@@ -65,8 +63,8 @@ func (l *Loop) Submit(ctx context.Context, r SubmitRequest) (job.Job, error) {
 	return j, err
 }
 
-// sameJob is the job of an earlier request under the same key, if that was for
-// the same job file.
+// sameJob returns the job of an earlier request with the same idempotency key. It is ErrConflict if the job file was
+// another.
 func sameJob(j job.Job, r SubmitRequest) (job.Job, error) {
 	first, err := checkSpec(j.Spec)
 	again, err1 := checkSpec(r.Spec)
@@ -76,7 +74,7 @@ func sameJob(j job.Job, r SubmitRequest) (job.Job, error) {
 	return j, nil
 }
 
-// Cancel ends a job; the answer shows it as it is once that is committed.
+// Cancel ends a job. It returns the job once the Cancel is committed.
 func (l *Loop) Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error) {
 	j, _, err := l.change(ctx, func(t Token) Event { return Cancel{Token: t, Job: id, Reason: reason} })
 	return j, err
@@ -87,7 +85,7 @@ func (l *Loop) Hold(ctx context.Context, id job.ID, reason string) (job.Job, err
 	return l.hold(ctx, toHold, id, reason)
 }
 
-// Release lets a held job go on.
+// Release lets a held job be placed again.
 func (l *Loop) Release(ctx context.Context, id job.ID, reason string) (job.Job, error) {
 	return l.hold(ctx, toRelease, id, reason)
 }
@@ -102,10 +100,10 @@ func (l *Loop) hold(ctx context.Context, kind changeKind, id job.ID, reason stri
 	return j, err
 }
 
-// Ping returns nil once the loop has come by, or why it did not before ctx ended.
+// Ping returns nil once the loop has answered, or an error if ctx ends before that.
 func (l *Loop) Ping(ctx context.Context) error { return l.calls.look(ctx, func(*Core) {}) }
 
-// Job is one job as it looks now, or ErrNotFound.
+// Job returns one job as it looks now, or ErrNotFound.
 func (l *Loop) Job(ctx context.Context, id job.ID) (job.Job, error) {
 	x, err := query(ctx, l.calls, func(c *Core) (Listed, error) {
 		x, there := c.Find(id)
@@ -120,25 +118,25 @@ func (l *Loop) Job(ctx context.Context, id job.ID) (job.Job, error) {
 	return l.reader.whole(x)
 }
 
-// Why explains where a job stands.
+// Why explains the state of a job.
 func (l *Loop) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
 	x, err := query(ctx, l.calls, func(c *Core) (lease.Explanation, error) { return c.Why(id) })
 	if !errors.Is(err, ErrNotFound) {
 		return x, err
 	}
-	j, err := l.Job(ctx, id) // archived, or really not known
+	j, err := l.Job(ctx, id) // it may be archived
 	if err != nil {
 		return x, err
 	}
 	return query(ctx, l.calls, func(c *Core) (lease.Explanation, error) { return c.views.whyOf(j) })
 }
 
-// Offers is a dry run of a spec.
+// Offers says which hosts would take a job with this spec, without submitting it.
 func (l *Loop) Offers(ctx context.Context, s job.Spec) (lease.Explanation, error) {
 	return query(ctx, l.calls, func(c *Core) (lease.Explanation, error) { return c.Offers(s) })
 }
 
-// Nodes are the hosts that this scheduler knows.
+// Nodes returns the hosts that this scheduler knows.
 func (l *Loop) Nodes(ctx context.Context) ([]Node, error) {
 	return query(ctx, l.calls, func(c *Core) ([]Node, error) { return c.Nodes(), nil })
 }

@@ -12,34 +12,35 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/stories"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
-type storyVerb = func(s *story, args []string, opts map[string]string)
+type storyVerb = func(s *story, args []string, opts stories.Options)
 
 var storyVerbs map[string]storyVerb
 
 func init() { //nolint:gochecknoinits // the verbs refer to each other's table through the story
 	storyVerbs = map[string]storyVerb{
 		"journal": verbJournal,
-		"commit":  func(s *story, a []string, _ map[string]string) { s.commit(number(a[0], len(s.pending))) },
+		"commit":  verbCommit,
 		"lose":    verbLose,
 		"lead":    verbLead,
 		"worker":  verbWorker,
-		"down":    func(s *story, a []string, _ map[string]string) { s.step(SessionDown{Peer: job.Peer(a[0])}) },
+		"down":    func(s *story, a []string, _ stories.Options) { s.step(SessionDown{Peer: job.Peer(a[0])}) },
 		"free":    verbFree,
 		"submit":  verbSubmit,
-		"cancel": func(s *story, a []string, _ map[string]string) {
+		"cancel": func(s *story, a []string, _ stories.Options) {
 			s.step(Cancel{Token: s.asks("cancel " + a[0]), Job: s.id(a[0]), Reason: "enough"})
 		},
-		"hold": func(s *story, a []string, _ map[string]string) {
+		"hold": func(s *story, a []string, _ stories.Options) {
 			s.step(Hold{Token: s.asks("hold " + a[0]), Job: s.id(a[0])})
 		},
-		"release": func(s *story, a []string, _ map[string]string) {
+		"release": func(s *story, a []string, _ stories.Options) {
 			s.step(Hold{Token: s.asks("release " + a[0]), Job: s.id(a[0]), Release: true})
 		},
-		"dead": func(s *story, a []string, _ map[string]string) {
+		"dead": func(s *story, a []string, _ stories.Options) {
 			s.step(DeclareDead{Token: s.asks("dead " + a[0]), Peer: job.Peer(a[0]), By: "root"})
 		},
 		"take":    verbTake,
@@ -47,42 +48,16 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"event":   verbEvent,
 		"renew":   verbRenew,
 		"read":    verbRead,
-		"found": func(s *story, a []string, _ map[string]string) {
+		"found": func(s *story, a []string, _ stories.Options) {
 			s.step(Found{Class: a[0], Peers: []job.Peer{job.Peer(a[1])}})
 		},
 		"unsent":  verbUnsent,
-		"wait":    func(s *story, a []string, _ map[string]string) { s.wait(duration(a[0])) },
+		"wait":    verbWait,
 		"show":    verbShow,
 		"why":     verbWhy,
 		"restart": verbRestart,
 		"finish":  verbFinish,
 	}
-}
-
-func number(text string, otherwise int) int {
-	if n, err := strconv.Atoi(text); err == nil {
-		return n
-	}
-	return otherwise
-}
-
-func duration(text string) time.Duration {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		panic(err)
-	}
-	return d
-}
-
-func size(text string) job.Size {
-	if text == "" {
-		return 0
-	}
-	n, err := job.ParseSize(text)
-	if err != nil {
-		panic(err)
-	}
-	return n
 }
 
 func (s *story) id(name string) job.ID {
@@ -102,31 +77,49 @@ func (s *story) from(peer string, m lease.ToScheduler) {
 	s.step(FromWorker{Peer: job.Peer(peer), Msg: m})
 }
 
-// journal auto: proposals are committed at once; journal slow: by "commit N".
-func verbJournal(s *story, a []string, _ map[string]string) { s.auto = a[0] == "auto" }
+// journal auto: records are committed at once. journal slow: records are committed by "commit N".
+func verbJournal(s *story, a []string, _ stories.Options) { s.auto = a[0] == "auto" }
 
-// lose: the journal did not take what was proposed.
-func verbLose(s *story, _ []string, _ map[string]string) {
+// commit [N]: the first N proposed records are committed, or all of them.
+func verbCommit(s *story, a []string, _ stories.Options) {
+	n, err := strconv.Atoi(a[0])
+	if err != nil {
+		n = len(s.pending)
+	}
+	s.commit(n)
+}
+
+// wait TIME: time passes.
+func verbWait(s *story, a []string, _ stories.Options) {
+	d, err := time.ParseDuration(a[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.wait(d)
+}
+
+// lose: the journal refuses all proposed records.
+func verbLose(s *story, _ []string, _ stories.Options) {
 	lost := s.pending
 	s.pending = nil
 	s.step(NotProposed{Records: lost, Err: errors.New("disk full")})
 }
 
-func verbLead(s *story, _ []string, _ map[string]string) {
+func verbLead(s *story, _ []string, _ stories.Options) {
 	s.term++
 	s.deliver(job.Committed{Lead: true})
 }
 
-func resources(o map[string]string) job.Resources {
+func resources(o stories.Options) job.Resources {
 	return job.Resources{
-		CPUs: number(o["cpus"], 1), Memory: size(o["mem"]), GPUs: number(o["gpus"], 0), GPUModel: o["model"], GPUMemory: size(o["gpumem"]),
+		CPUs: o.Number("cpus", 1), Memory: o.Size("mem", 0), GPUs: o.Number("gpus", 0), GPUModel: o["model"], GPUMemory: o.Size("gpumem", 0),
 	}
 }
 
 // worker NAME cpus=4 mem=8GiB gpus=2 model=h100-80gb store=S rack=r1: a session and its Hello.
-func verbWorker(s *story, a []string, o map[string]string) {
+func verbWorker(s *story, a []string, o stories.Options) {
 	p := lease.Profile{
-		Name: a[0], CPUs: number(o["cpus"], 4), Memory: size(o["mem"]), Store: a[0] + "-disk", Drivers: []string{"exec"}, Worker: true,
+		Name: a[0], CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0), Store: a[0] + "-disk", Drivers: []string{"exec"}, Worker: true,
 	}
 	if o["store"] != "" {
 		p.Store = o["store"]
@@ -135,27 +128,27 @@ func verbWorker(s *story, a []string, o map[string]string) {
 		p.Labels = map[string]string{"rack": o["rack"]}
 	}
 	free := lease.Free{CPUs: p.CPUs, Memory: p.Memory}
-	for i := range number(o["gpus"], 0) {
+	for i := range o.Number("gpus", 0) {
 		d := gpu.Device{UUID: fmt.Sprintf("%s-gpu%d", a[0], i), Class: o["model"], Memory: 80e9}
 		p.GPUs = append(p.GPUs, d)
 		free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000})
 	}
-	free.CPUs = number(o["free"], free.CPUs)
+	free.CPUs = o.Number("free", free.CPUs)
 	s.stores[a[0]] = p.Store
-	if o["again"] == "" { // else in the same session
+	if o["again"] == "" { // else the session stays the same
 		s.step(SessionUp{Peer: job.Peer(a[0])})
 	}
 	s.from(a[0], lease.Hello{Profile: p, Free: free})
 }
 
 // free NAME cpus=2 gpus=1 [aside=1] [draining=1] [under=amy,bob]: Availability.
-func verbFree(s *story, a []string, o map[string]string) {
+func verbFree(s *story, a []string, o stories.Options) {
 	s.seqs[a[0]]++
-	free := lease.Free{CPUs: number(o["cpus"], 4), Memory: size(o["mem"])}
-	for i := range number(o["gpus"], 0) {
+	free := lease.Free{CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0)}
+	for i := range o.Number("gpus", 0) {
 		free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: fmt.Sprintf("%s-gpu%d", a[0], i), Memory: 80e9, Milli: 1000})
 	}
-	for i := range number(o["aside"], 0) {
+	for i := range o.Number("aside", 0) {
 		free.Quarantined = append(free.Quarantined, fmt.Sprintf("%s-gpu%d", a[0], len(free.GPUs)+i))
 	}
 	var under []string
@@ -165,30 +158,28 @@ func verbFree(s *story, a []string, o map[string]string) {
 	s.from(a[0], lease.Availability{Free: free, Draining: o["draining"] != "", Detail: o["draining"], UnderQuota: under})
 }
 
-func verbSubmit(s *story, a []string, o map[string]string) {
-	s.now = s.now.Add(time.Millisecond) // no two jobs are of one age
+func verbSubmit(s *story, a []string, o stories.Options) {
+	s.now = s.now.Add(time.Millisecond) // so that no two jobs have the same age
 	spec := job.DefaultSpec()
 	spec.Name, spec.Command, spec.Resources = a[0], []string{"true"}, resources(o)
-	spec.Priority, spec.Retries = number(o["priority"], 50), number(o["retries"], 0)
+	spec.Priority, spec.Retries = o.Number("priority", 50), o.Number("retries", 0)
 	spec.Hold, spec.Requeue, spec.Partition = o["hold"] != "", o["requeue"] != "no", o["partition"]
 	spec.Constraint = strings.ReplaceAll(o["constraint"], ":", "=")
 	if o["node"] != "" {
 		spec.NodeList = strings.Split(o["node"], ",")
 	}
-	if o["lease"] != "" {
-		spec.Lease = job.Duration(duration(o["lease"]))
-	}
+	spec.Lease = job.Duration(o.Duration("lease", time.Duration(spec.Lease)))
 	s.step(Submit{Token: s.asks("submit " + a[0]), User: cmp.Or(o["user"], "amy"), Key: o["key"], Spec: spec})
 }
 
-// take WORKER JOB [session=N]: commits to the newest offer there.
-func verbTake(s *story, a []string, o map[string]string) {
+// take WORKER JOB [session=N]: the host commits to its newest offer of the job.
+func verbTake(s *story, a []string, o stories.Options) {
 	m := s.offer(a)
-	s.from(a[0], lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: m.Group, Session: lease.Session(number(o["session"], 5))})
+	s.from(a[0], lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: m.Group, Session: lease.Session(o.Number("session", 5))})
 }
 
-// unsent WORKER JOB: the newest offer there is out of its bounds.
-func verbUnsent(s *story, a []string, _ map[string]string) {
+// unsent WORKER JOB: the newest offer of the job could not be sent, because it is out of bounds.
+func verbUnsent(s *story, a []string, _ stories.Options) {
 	s.step(NotSent{To: job.Peer(a[0]), Msg: s.offer(a), Err: fmt.Errorf("%w: a number is out of range", ErrUnsendable)})
 }
 
@@ -200,22 +191,22 @@ func (s *story) offer(a []string) lease.Offer {
 	return m
 }
 
-func verbDecline(s *story, a []string, o map[string]string) {
+func verbDecline(s *story, a []string, o stories.Options) {
 	m := s.offer(a)
 	word := o["reason"]
 	if word == "" {
 		word = job.ReasonResources
 	}
 	s.from(a[0], lease.Decline{
-		Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word}, Free: lease.Free{CPUs: number(o["free"], 0)}, Never: o["never"] != "",
+		Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word}, Free: lease.Free{CPUs: o.Number("free", 0)}, Never: o["never"] != "",
 	})
 }
 
 // event WORKER JOB RUNNING|SUCCEEDED|FAILED|refused [n=ATTEMPT] [code=1] [ran=10s].
-func verbEvent(s *story, a []string, o map[string]string) {
+func verbEvent(s *story, a []string, o stories.Options) {
 	att := job.Attempt{Job: s.id(a[1]), N: 1}
 	if j, ok := s.core.Job(att.Job); ok {
-		att.N = number(o["n"], j.Tasks[0].Attempt)
+		att.N = o.Number("n", j.Tasks[0].Attempt)
 	}
 	s.events[att]++
 	m := lease.Event{Attempt: att, Group: s.cfg.Group, N: s.events[att], State: job.State(a[2])}
@@ -223,11 +214,8 @@ func verbEvent(s *story, a []string, o map[string]string) {
 		m.State, m.Refused = "", "not known here"
 	}
 	if m.State.Ended() {
-		ran := time.Minute
-		if o["ran"] != "" {
-			ran = duration(o["ran"])
-		}
-		m.Exit = &job.Exit{State: m.State, Code: number(o["code"], 0), Started: true, Began: s.now.Add(-ran), Ended: s.now}
+		began := s.now.Add(-o.Duration("ran", time.Minute))
+		m.Exit = &job.Exit{State: m.State, Code: o.Number("code", 0), Started: true, Began: began, Ended: s.now}
 	}
 	if m.State == job.Running {
 		m.PID = 4711
@@ -235,18 +223,18 @@ func verbEvent(s *story, a []string, o map[string]string) {
 	s.from(a[0], m)
 }
 
-// renew WORKER [clock=N] JOB...: with these jobs' newest attempts alive.
-func verbRenew(s *story, a []string, o map[string]string) {
-	m := lease.Renew{Group: s.cfg.Group, Store: s.stores[a[0]], Clock: int64(number(o["clock"], 1)), Session: 5}
+// renew WORKER [clock=N] JOB...: the newest attempts of these jobs are alive.
+func verbRenew(s *story, a []string, o stories.Options) {
+	m := lease.Renew{Group: s.cfg.Group, Store: s.stores[a[0]], Clock: int64(o.Number("clock", 1)), Session: 5}
 	for _, name := range a[1:] {
 		if j, ok := s.core.Job(s.id(name)); ok && name != "" {
-			m.Live = append(m.Live, job.Attempt{Job: j.ID, N: number(o["n"], j.Tasks[0].Attempt)})
+			m.Live = append(m.Live, job.Attempt{Job: j.ID, N: o.Number("n", j.Tasks[0].Attempt)})
 		}
 	}
 	s.from(a[0], m)
 }
 
-func verbRead(s *story, a []string, _ map[string]string) {
+func verbRead(s *story, a []string, _ stories.Options) {
 	e := ReadDone{Token: s.read, Epoch: job.Epoch{Generation: 1, Term: s.term}}
 	if a[0] == "fails" {
 		e.Err = errors.New("no quorum")
@@ -254,13 +242,13 @@ func verbRead(s *story, a []string, _ map[string]string) {
 	s.step(e)
 }
 
-// finish WORKER JOB: takes the newest offer, runs it and ends it well.
-func verbFinish(s *story, a []string, o map[string]string) {
+// finish WORKER JOB: the host commits to its newest offer of the job, and the task succeeds.
+func verbFinish(s *story, a []string, o stories.Options) {
 	verbTake(s, a, o)
 	verbEvent(s, []string{a[0], a[1], "SUCCEEDED"}, o)
 }
 
-func verbShow(s *story, a []string, _ map[string]string) {
+func verbShow(s *story, a []string, _ stories.Options) {
 	for _, name := range a {
 		if name == "" {
 			continue
@@ -289,7 +277,7 @@ func verbShow(s *story, a []string, _ map[string]string) {
 	}
 }
 
-func verbWhy(s *story, a []string, _ map[string]string) {
+func verbWhy(s *story, a []string, _ stories.Options) {
 	x, err := s.core.Why(s.id(a[0]))
 	if err != nil {
 		s.printf("%v", err)
@@ -307,8 +295,8 @@ func verbWhy(s *story, a []string, _ map[string]string) {
 	}
 }
 
-// restart [rows]: a new core from the journal, or from rows and nothing else.
-func verbRestart(s *story, a []string, _ map[string]string) {
+// restart [rows]: a new core begins with the whole journal, or with the saved rows.
+func verbRestart(s *story, a []string, _ stories.Options) {
 	s.pending = nil
 	saved := Saved{}
 	if a[0] == "rows" {

@@ -1,6 +1,6 @@
 package scheduler
 
-// What people see: jobs as the records tell them with what their hosts report, and a reason for every task that waits.
+// The views of jobs for people: the durable state, what hosts report, and for each waiting task the reason.
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// views shows jobs.
+// views makes the views of jobs.
 type views struct {
 	*turn
 	entries  *entries
@@ -25,7 +25,7 @@ type views struct {
 	explain  *explainer
 }
 
-// offeredTo names the host that a task is offered to, or has committed.
+// offeredTo is the name of the host that the task is assigned or offered to.
 func (vs *views) offeredTo(d *dispatch) string {
 	if d.target == "" && len(d.offers) > 0 {
 		return d.offers[0].worker.Name()
@@ -33,6 +33,7 @@ func (vs *views) offeredTo(d *dispatch) string {
 	return vs.hosts.nameOf(d.target)
 }
 
+// listed is the job as a listing has it.
 func (vs *views) listed(x jobs.Entry) Listed {
 	if j := vs.entries.table.Of(x); j != nil {
 		v := vs.of(vs.entries.byID[j.ID])
@@ -41,10 +42,10 @@ func (vs *views) listed(x jobs.Entry) Listed {
 	return Listed{ID: vs.entries.table.ID(x), Submitted: x.Submitted(), Ended: x.Ended()}
 }
 
-// viewTasks bounds the tasks in the view of a job; the counts are of all.
+// viewTasks bounds the tasks in the view of a job. The counts are those of all tasks.
 const viewTasks = 256
 
-// of is the job as it looks now.
+// of is the view of a job.
 func (vs *views) of(e *entry) job.Job {
 	v := e.job.View(0, viewTasks)
 	v.Owner = vs.cfg.Self
@@ -61,7 +62,7 @@ func (vs *views) of(e *entry) job.Job {
 			v.Counts.Add(before, -1)
 			v.Counts.Add(d.State, 1)
 		} else if d := e.job.Brief(t.index); d.Assigned {
-			seen, _ := vs.seen(t, d.Attempt)
+			seen, _ := vs.seen(t)
 			v.Counts.Add(d.State, -1)
 			v.Counts.Add(seen, 1)
 		}
@@ -69,7 +70,7 @@ func (vs *views) of(e *entry) job.Job {
 	return v
 }
 
-// stateOf is the job's state as it looks now.
+// stateOf is the state that the view of the job has.
 func (vs *views) stateOf(e *entry) job.State {
 	if !e.job.Active() {
 		return e.job.State()
@@ -77,7 +78,7 @@ func (vs *views) stateOf(e *entry) job.State {
 	counts := e.job.Counts()
 	for _, t := range e.tasks {
 		if d := t.durable(); d.Assigned {
-			seen, _ := vs.seen(t, d.Attempt)
+			seen, _ := vs.seen(t)
 			counts.Add(d.State, -1)
 			counts.Add(seen, 1)
 		}
@@ -85,12 +86,12 @@ func (vs *views) stateOf(e *entry) job.State {
 	return counts.State()
 }
 
-// task adds what is known beyond the journal.
+// task adds the soft state of a task to its view.
 func (vs *views) task(t *task, d *job.Task) {
 	switch {
 	case d.Assigned:
 		d.PID, d.Isolation, d.Devices, d.Started = t.process.pid, t.process.isolation, t.process.devices, t.process.since
-		seen, why := vs.seen(t, d.Attempt)
+		seen, why := vs.seen(t)
 		if d.State = seen; why.Word != "" {
 			d.Reason = why
 		}
@@ -102,18 +103,17 @@ func (vs *views) task(t *task, d *job.Task) {
 	}
 }
 
-// seen is the state of an assigned task as its worker tells it; while that is silent
-// nothing is known but that the attempt may be running.
-func (vs *views) seen(t *task, attempt int) (job.State, job.Reason) {
+// seen is the state of an assigned task as its host has reported it. While the host is silent the task is UNREACHABLE.
+func (vs *views) seen(t *task) (job.State, job.Reason) {
 	switch {
-	case t.dispatch != nil, t.started == 0 && t.givenUp == attempt && vs.attempts.reached(t) != nil:
+	case t.dispatch != nil, t.phase.over() && !vs.attempts.started(t) && vs.attempts.reached(t) != nil:
 		return job.Reserved, job.Reason{}
-	case t.reported && t.seen != "":
+	case vs.attempts.heard(t) && t.seen != "":
 		if t.process.detail != "" {
 			return t.seen, job.Reason{Word: job.ReasonStaging, Detail: t.process.detail}
 		}
 		return t.seen, job.Reason{}
-	case t.reported:
+	case vs.attempts.heard(t):
 		return job.Running, job.Reason{}
 	case t.seen == job.Reserved && vs.attempts.reached(t) != nil:
 		return job.Starting, job.Reason{}
@@ -124,7 +124,7 @@ func (vs *views) seen(t *task, attempt int) (job.State, job.Reason) {
 // reasonSilent is the word of a task whose host does not answer.
 const reasonSilent = "NodeSilent"
 
-// silence says what a task waits for whose host does not answer.
+// silence is the reason of a task whose host does not answer.
 func silence(d *job.Task, partition string) string {
 	name := cmp.Or(d.NodeName, string(d.Node))
 	if partition == partitionHold {
@@ -133,14 +133,14 @@ func silence(d *job.Task, partition string) string {
 	return name + " does not answer; its lease has not run out"
 }
 
-// reason says why a pending task waits; every one has a word.
+// reason is why a PENDING task waits. Its word is never empty.
 func (vs *views) reason(t *task) job.Reason {
 	switch {
 	case !vs.lead:
 		return job.Reason{Word: job.ReasonBackoff, Detail: "its owner is reading its journal"}
 	case t.dispatch != nil && !t.waiting:
 		return job.Reason{Word: job.ReasonResources, Detail: "offered to " + vs.offeredTo(t.dispatch)}
-	case t.proposed != 0:
+	case t.phase.proposed():
 		return job.Reason{Word: job.ReasonBackoff, Detail: "an attempt is being taken back"}
 	case !t.queued && t.pause.until.After(vs.now):
 		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", t.pause.until.Sub(vs.now).Round(time.Millisecond), t.pause.why)}
@@ -148,7 +148,7 @@ func (vs *views) reason(t *task) job.Reason {
 	return vs.waitReason(t)
 }
 
-// waitReason is the reason of a task that waits in its queue.
+// waitReason is the reason of a task that waits in the queue of its shape.
 func (vs *views) waitReason(t *task) job.Reason {
 	g := vs.pending.join(t)
 	x := vs.outlook(g)
@@ -178,8 +178,8 @@ func (vs *views) waitReason(t *task) job.Reason {
 	return job.Reason{Word: job.ReasonResources, Detail: lackText(x.Lack, x.Open)}
 }
 
-// outlook works the outlook out once a step, so that a listing of many tasks of
-// one request costs one look at the hosts.
+// outlook returns the outlook of a shape. It is computed once in a step, so that a listing of many tasks of one shape
+// costs one look at the hosts.
 func (vs *views) outlook(g *shape) *fleet.Outlook {
 	if g.outlook == nil || g.outlookAt != vs.steps {
 		g.outlook, g.outlookAt = new(vs.hosts.fleet.Outlook(&g.Shape)), vs.steps
@@ -187,8 +187,7 @@ func (vs *views) outlook(g *shape) *fleet.Outlook {
 	return g.outlook
 }
 
-// noMatch is which clauses stand against the shape, worked out once for the
-// hosts that are known.
+// noMatch is why no known host can run the shape. It is computed again only when the known hosts change.
 func (vs *views) noMatch(g *shape, t *task) string {
 	if g.noMatch == "" || g.noMatchAt != vs.hosts.profiles {
 		g.noMatch, g.noMatchAt = vs.explain.spec(t.e.job.Spec).Reason.Detail, vs.hosts.profiles
@@ -196,7 +195,7 @@ func (vs *views) noMatch(g *shape, t *task) string {
 	return g.noMatch
 }
 
-// closedReason is why none of the hosts that could run it takes anything.
+// closedReason is the reason if none of the hosts that could run the task takes tasks now.
 func closedReason(x *fleet.Outlook) job.Reason {
 	if x.Draining > 0 {
 		detail := ""
@@ -211,7 +210,8 @@ func closedReason(x *fleet.Outlook) job.Reason {
 	return job.Reason{Word: job.ReasonNoPeers, Detail: fmt.Sprintf("none of the %d nodes that could run it answers", x.Able)}
 }
 
-// lackText is "cpus on 2 and gpus on 1 of 3 nodes".
+// lackText says what is missing on how many hosts, as "not enough free gpus on 1 and cpus on 2 of 3 nodes that could
+// run it".
 func lackText(lack map[string]int, open int) string {
 	var parts []string
 	for _, what := range []string{"gpus", "cpus", "memory"} {
@@ -222,15 +222,14 @@ func lackText(lack map[string]int, open int) string {
 	return fmt.Sprintf("not enough free %s of %d nodes that could run it", strings.Join(parts, " and "), open)
 }
 
-// whyOf explains where a job stands that looks like this.
+// whyOf explains the state of a job with this view.
 func (vs *views) whyOf(j job.Job) (lease.Explanation, error) {
 	x, err := vs.explain.offers(j.Spec)
 	x.Job, x.State, x.Reason = j.ID, j.State(), j.Tasks[0].Reason
 	return x, err
 }
 
-// markQuotas moves hosts that have refused the job for its user's quota out of
-// those that would take it now.
+// markQuotas moves hosts from Now to Later that have refused the job because of its user's quota.
 func (vs *views) markQuotas(x *lease.Explanation, e *entry) {
 	for _, t := range e.tasks {
 		if t.shape == nil {
@@ -251,7 +250,7 @@ func (vs *views) markQuotas(x *lease.Explanation, e *entry) {
 	}
 }
 
-// chosen is a job if the filter chooses it, as far as can be told here.
+// chosen returns the listed job if the filter chooses it. Of an archived job only the index entry is compared.
 func (vs *views) chosen(x jobs.Entry, f *job.Query) (Listed, bool) {
 	j := vs.entries.table.Of(x)
 	switch {
@@ -261,7 +260,7 @@ func (vs *views) chosen(x jobs.Entry, f *job.Query) (Listed, bool) {
 		}
 	case f.User != "" && f.User != j.User,
 		len(f.States) > 0 && !j.Active() && !slices.Contains(f.States, j.State()):
-		return Listed{}, false // the costly part of a view would be for nothing
+		return Listed{}, false // before the view is made, which costs more
 	}
 	l := vs.listed(x)
 	switch {
@@ -273,8 +272,7 @@ func (vs *views) chosen(x jobs.Entry, f *job.Query) (Listed, bool) {
 	return l, true
 }
 
-// named are the jobs that a filter names, newest first: what a client waits for
-// costs no look at all others.
+// named returns the jobs whose ids the filter names, newest first. It does not look at all other jobs.
 func (vs *views) named(f job.Query, limit int) []Listed {
 	var found []jobs.Entry
 	for _, id := range f.IDs {
@@ -321,13 +319,13 @@ func (vs *views) page(f job.Query) []Listed {
 }
 
 const (
-	// MaxList bounds the jobs of one answer.
+	// MaxList bounds the jobs in one answer.
 	MaxList = 1000
-	// leastPage is what is looked at together, where few of many are chosen.
+	// leastPage is the smallest page that Loop.Jobs asks for, since its own filter may drop some.
 	leastPage = 256
 )
 
-// pageLimit is how many jobs an answer to f may hold.
+// pageLimit is how many jobs an answer to the query may have.
 func pageLimit(f job.Query) int {
 	if f.Limit <= 0 || f.Limit > MaxList {
 		return MaxList

@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// A waitlist finds what a look at every task would find, in the same order.
+// A waitlist finds the same tasks as a loop over all tasks, in the same order.
 func TestWaitlist(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l waitlist
@@ -28,7 +28,7 @@ func TestWaitlist(t *testing.T) {
 					e := &entry{job: &jobs.Job{ID: job.ID(fmt.Sprint(n)), Spec: spec}, priority: spec.Priority, born: storyStart.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "age")))}
 					x := &task{e: e, shape: &shape{Shape: fleet.Shape{Need: need}}}
 					l.add(x)
-					l.add(x) // a second time changes nothing
+					l.add(x) // adding a task twice changes nothing
 					i, _ := slices.BinarySearchFunc(all, x, rank)
 					all = slices.Insert(all, i, x)
 				}

@@ -1,6 +1,6 @@
 package scheduler
 
-// Watchers: each sees the newest state of the jobs that it asked for, however slowly it reads.
+// Watchers: each gets the newest state of the jobs that its filter chooses, even if it reads slowly.
 
 import (
 	"context"
@@ -10,32 +10,32 @@ import (
 )
 
 const (
-	maxWatchers = 1024 // at a time: one per waiting client
-	// maxBehind bounds the jobs that a watcher has yet to read; beyond, it is
-	// closed, and its reader lists anew.
+	maxWatchers = 1024 // one for each waiting client
+	// maxBehind bounds the jobs that a watcher has not read yet. Beyond that the watcher is closed, and its reader
+	// lists again.
 	maxBehind = 8192
 )
 
-// watcher keeps, for each job, only what was not yet read.
+// watcher keeps the newest unread state of each job.
 type watcher struct {
 	filter job.Query
 	out    chan job.Job
 
 	mu     sync.Mutex
 	latest map[job.ID]job.Job // guarded by mu
-	order  []job.ID           // of latest, oldest change first; guarded by mu
-	over   bool               // nothing more comes; guarded by mu
-	bell   chan struct{}      // holds one ring
+	order  []job.ID           // of latest, the oldest change first; guarded by mu
+	over   bool               // nothing is added any more; guarded by mu
+	bell   chan struct{}      // holds one token while there may be something to read
 }
 
-// watchers are the open ones; the loop's goroutine owns the set.
+// watchers is the set of open watchers. Only the goroutine of the loop uses it.
 type watchers struct {
 	all map[*watcher]bool
 }
 
 func newWatchers() watchers { return watchers{all: map[*watcher]bool{}} }
 
-// publish hands changed jobs to those who watch them.
+// publish gives changed jobs to the watchers whose filter chooses them.
 func (ws *watchers) publish(c *Core, ids []job.ID) {
 	if len(ws.all) == 0 {
 		return
@@ -53,7 +53,7 @@ func (ws *watchers) publish(c *Core, ids []job.ID) {
 	}
 }
 
-// watches is matches without the state: a watcher wants to see a job leave it.
+// watches is Match without the states, because a watcher wants to see when a job leaves a state.
 func watches(f *job.Query, j *job.Job) bool {
 	g := *f
 	g.States = nil
@@ -99,7 +99,7 @@ func (w *watcher) ring() {
 	}
 }
 
-// next takes the oldest unread job.
+// next removes and returns the oldest unread job.
 func (w *watcher) next() (j job.Job, there, over bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,7 +113,7 @@ func (w *watcher) next() (j job.Job, there, over bool) {
 	return j, true, false
 }
 
-// pump brings unread jobs to the reader until nothing more comes.
+// pump sends unread jobs to the reader until the watcher or ctx ends.
 func (w *watcher) pump(ctx context.Context) {
 	for {
 		j, there, over := w.next()

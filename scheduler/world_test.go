@@ -1,7 +1,7 @@
 package scheduler
 
-// A world for the properties: workers by the rules, sessions that break, a
-// journal that loses what was not committed, an owner that dies.
+// A world for the property tests: hosts that follow the rules, sessions that break, a journal that loses records before
+// they are committed, and an owner that restarts.
 
 import (
 	"cmp"
@@ -19,24 +19,23 @@ import (
 
 const worldLease = job.MinLease
 
-// modelTry is an attempt on a model worker.
+// modelTry is an attempt on a model host.
 type modelTry struct {
 	need  int
-	event lease.Event // the newest, sent again until acknowledged
+	event lease.Event // the newest event; it is sent again until it is acknowledged
 	acked bool
 	runs  bool
 }
 
-// model is a worker by the rules: it starts only under a live lease of the
-// session named (R5), ends everything when the lease does, leaves tombstones
-// (R6), repeats itself (R9).
+// model is a host that follows the rules. It starts a task only under a live lease of the session that the Start names
+// (R5), ends all tasks when the lease ends, keeps tombstones (R6), and answers for a known attempt with its state (R9).
 type model struct {
 	world    *world
 	peer     job.Peer
 	store    string
 	up       bool
 	cpus     int
-	session  lease.Session // of the lease, or of the one asked for
+	session  lease.Session // of the lease, or of the renewal under way
 	live     bool          // the lease has been granted
 	until    time.Time
 	sessions lease.Session
@@ -68,7 +67,7 @@ func (m *model) free() int {
 
 func (m *model) sayFree() { m.say(lease.Availability{Free: lease.Free{CPUs: m.free()}}) }
 
-// lapse ends everything once the lease is over; called before anything is looked at.
+// lapse ends all tasks once the lease is over. It must be called before anything else.
 func (m *model) lapse() {
 	if !m.live || m.world.now.Before(m.until) {
 		return
@@ -105,7 +104,7 @@ func (m *model) end(a job.Attempt, s job.State) {
 	m.sayFree()
 }
 
-// fill commits queued offers as far as there is room.
+// fill commits to queued offers as long as there is room.
 func (m *model) fill() {
 	rest := m.queued
 	m.queued = nil
@@ -128,7 +127,7 @@ func (m *model) hold(o lease.Offer) {
 }
 
 func (m *model) ask() {
-	if !m.live { // R5: a fresh session with every request while no lease is live
+	if !m.live { // R5: a new session with each request while no lease is live
 		m.sessions++
 		m.session = m.sessions
 	}
@@ -164,7 +163,7 @@ func (m *model) cut() {
 	}
 }
 
-// hear takes one message of the owner.
+// hear handles one message of the owner.
 func (m *model) hear(x lease.ToWorker) {
 	m.lapse()
 	switch x := x.(type) {
@@ -189,7 +188,7 @@ func (m *model) hear(x lease.ToWorker) {
 	case lease.Start:
 		m.start(x)
 	case lease.Query:
-		m.answer(x.Attempt) // whatever the store: that is the owner's to know
+		m.answer(x.Attempt) // for any store: the owner decides whether the answer counts
 	case lease.Cancel:
 		if t := m.tries[x.Attempt]; t != nil && t.runs {
 			m.end(x.Attempt, job.Cancelled)
@@ -217,7 +216,7 @@ func (m *model) start(x lease.Start) {
 	m.answer(x.Attempt)
 }
 
-// answer repeats what is known of an attempt, and makes a tombstone of one that is not.
+// answer reports the state of an attempt. An unknown attempt becomes a tombstone.
 func (m *model) answer(a job.Attempt) {
 	t := m.tries[a]
 	if t == nil {
@@ -244,7 +243,7 @@ func (m *model) renewed(x lease.Renewed) {
 	}
 }
 
-// world is an owner, its journal and its workers.
+// world is an owner, its journal and its hosts.
 type world struct {
 	t        *rapid.T
 	now      time.Time
@@ -257,17 +256,17 @@ type world struct {
 	models   []*model
 	ids      []job.ID
 	tokens   Token
-	open     map[Token]bool // requests without an answer in this life of the owner
+	open     map[Token]bool // requests that are not answered in this life of the owner
 	kept     map[job.ID]bool
-	ghosts   map[job.Attempt]time.Time // run without their worker's knowledge, until then
-	liars    bool                      // workers' messages are made up
+	ghosts   map[job.Attempt]time.Time // attempts that run until then, unknown to their host
+	liars    bool                      // messages of hosts are random
 	ran      map[job.Attempt]bool
 	follower *jobs.Table
 	rows     jobstest.Disk
-	unsaved  []job.Row // that the disk has not taken
-	gone     []job.ID  // likewise
-	stalled  bool      // it takes nothing
-	applied  uint64    // that they reflect
+	unsaved  []job.Row // rows that are not on disk yet
+	gone     []job.ID  // jobs whose rows are still on disk
+	stalled  bool      // the disk takes nothing
+	applied  uint64    // the entry that the rows on disk reflect
 }
 
 func newWorld(t *rapid.T) *world {
@@ -291,7 +290,7 @@ func (w *world) elect() {
 	w.commit(job.Committed{Lead: true})
 }
 
-// depose ends the ownership. Of the records under way the first n are committed all the same.
+// depose ends the ownership. Of the records under way the first n are committed later.
 func (w *world) depose(n int) {
 	pending := w.pending
 	w.pending = nil
@@ -353,7 +352,7 @@ func (w *world) do(fx Effects) {
 	w.save(fx)
 }
 
-// save keeps rows, of which the core hears with its next step.
+// save saves rows. The next step gets RowsKept.
 func (w *world) save(fx Effects) {
 	w.unsaved = append(w.unsaved, fx.Rows...)
 	for _, id := range fx.Gone {
@@ -367,7 +366,7 @@ func (w *world) save(fx Effects) {
 	w.unsaved, w.gone, w.applied = nil, nil, w.core.Applied()
 }
 
-// whole is a listed job, for which an archived one must have its row.
+// whole returns a listed job. An archived job must have its row.
 func (w *world) whole(x Listed) job.Job {
 	if x.Job != nil {
 		return *x.Job
@@ -379,7 +378,7 @@ func (w *world) whole(x Listed) job.Job {
 	return j
 }
 
-// purge has a job forgotten, if it ended.
+// purge commits a Purge of a job.
 func (w *world) purge(id job.ID) {
 	w.commit(job.Committed{Records: []job.Record{job.PurgeRecord{Job: id}}})
 }
@@ -396,7 +395,7 @@ func (w *world) commit(m job.Committed) {
 	w.follow(m)
 }
 
-// checkIdle checks that a core which does not own the jobs does nothing but give offers back.
+// checkIdle checks that a core which is not the owner only takes back offers.
 func (w *world) checkIdle(fx Effects) {
 	if len(fx.Propose) > 0 || fx.Read != 0 || len(fx.Find) > 0 || len(fx.Wants) > 0 {
 		w.t.Fatalf("it does not lead and wants %+v", fx)
@@ -408,7 +407,7 @@ func (w *world) checkIdle(fx Effects) {
 	}
 }
 
-// checkStart holds a Start against the journal alone: R1 and R7.
+// checkStart compares a Start with the journal: R1 and R7.
 func (w *world) checkStart(to job.Peer, s lease.Start) {
 	jobs := replay(w.log)
 	j := jobs[s.Attempt.Job]
@@ -426,7 +425,7 @@ func (w *world) checkStart(to job.Peer, s lease.Start) {
 	}
 }
 
-// load takes all rows of a disk.
+// load loads all rows of a disk.
 func (s *Saved) load(t interface{ Fatal(...any) }, d jobstest.Disk) {
 	for _, r := range d.All() {
 		if err := s.Add(r); err != nil {
@@ -438,8 +437,7 @@ func (s *Saved) load(t interface{ Fatal(...any) }, d jobstest.Disk) {
 	}
 }
 
-// follow has a table that owns nothing apply what the journal has taken, and holds it
-// against the owner's.
+// follow applies the records to the table of a follower too, and compares it with the table of the owner.
 func (w *world) follow(m job.Committed) {
 	for i, r := range m.Records {
 		w.follower.Apply(r, seqOf(m.Index, i), m.Epoch)
@@ -458,7 +456,7 @@ func (w *world) follow(m job.Committed) {
 	}
 }
 
-// replay is the jobs of a journal, as a table comes to them that was not there.
+// replay returns the jobs that the journal alone gives.
 func replay(log []job.Committed) map[job.ID]*job.Job {
 	table := jobs.NewTable(7)
 	for _, m := range log {
@@ -473,8 +471,8 @@ func replay(log []job.Committed) map[job.ID]*job.Job {
 	return out
 }
 
-// started checks, as a process begins, that no other of its task can be alive,
-// and that this attempt never ran before.
+// started checks, when a process begins, that no other attempt of its task can be running, and that this attempt never
+// ran before.
 func (w *world) started(by *model, a job.Attempt) {
 	if w.ran[a] {
 		w.t.Fatalf("%s was started twice", a)
@@ -498,7 +496,7 @@ func (w *world) started(by *model, a job.Attempt) {
 	}
 }
 
-// pass lets time go by, with a step whenever the core wants one; workers renew.
+// pass lets time go by and does every step that is due.
 func (w *world) pass(d time.Duration) {
 	end := w.now.Add(d)
 	for {
@@ -518,8 +516,7 @@ func (w *world) pass(d time.Duration) {
 	w.step()
 }
 
-// restart has a new owner begin, from the rows on disk and what the journal has
-// beyond them, or from the journal alone.
+// restart begins a new life of the owner, with the rows on disk and the entries after them, or with the journal alone.
 func (w *world) restart(rows bool) {
 	for _, m := range w.models {
 		m.cut()
@@ -541,7 +538,7 @@ func (w *world) restart(rows bool) {
 	w.elect()
 }
 
-// settle heals everything and lets it run until nothing more happens.
+// settle lets nothing fail any more, until nothing more happens.
 func (w *world) settle() {
 	if !w.core.lead {
 		w.elect()
@@ -567,7 +564,7 @@ func (w *world) settle() {
 	}
 }
 
-// flush delivers and commits until all is still.
+// flush delivers messages and commits records until there are no more.
 func (w *world) flush() {
 	for busy := true; busy; {
 		busy = false
