@@ -156,7 +156,7 @@ func (x *execRoutes) run(ctx context.Context, cancel func(), conn *websocket.Con
 		err = json.Unmarshal(text, &req)
 	}
 	if err == nil && (len(req.Command) == 0 || len(req.Command) > job.MaxArgs) {
-		err = bad("a command of 1 to %d words", job.MaxArgs)
+		err = bad("want a command of 1 to %d words", job.MaxArgs)
 	}
 	if err != nil {
 		return failed(err)
@@ -167,7 +167,7 @@ func (x *execRoutes) run(ctx context.Context, cancel func(), conn *websocket.Con
 	}
 	defer session.Close()
 	defer context.AfterFunc(ctx, session.Close)()
-	x.log.InfoContext(ctx, "command runs in attempt", "attempt", a.String(), "command", req.Command[0], "tty", req.TTY)
+	x.log.InfoContext(ctx, "command started in attempt", "attempt", a.String(), "command", req.Command[0], "tty", req.TTY)
 	go func() {
 		defer cancel() // the client is gone
 		feed(ctx, conn, session)

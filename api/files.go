@@ -39,8 +39,8 @@ const (
 type filesInput struct {
 	ID   string   `path:"id" maxLength:"64"`
 	Task int      `path:"t" minimum:"0" maximum:"999999"`
-	Path []string `query:"path,explode" maxItems:"256" doc:"paths or globs below the task's directory; none: what the job asked to download"`
-	Base bool     `query:"base" doc:"each match at the root of the archive, under its own name"`
+	Path []string `query:"path,explode" maxItems:"256" doc:"Paths or globs below the task's directory. Default: the globs that the job asked to download."`
+	Base bool     `query:"base" doc:"Put each match at the root of the archive, under its own name."`
 }
 
 type attemptFilesInput struct {
@@ -89,7 +89,7 @@ func (f *fileRoutes) task(ctx context.Context, in *filesInput) (*huma.StreamResp
 
 func checkGlobs(globs []string) error {
 	if len(globs) == 0 {
-		return bad("files: name some; the job asked to keep none")
+		return bad("files: name the files to read; the job asked to keep none")
 	}
 	for _, g := range globs {
 		if err := job.CheckGlob(g); err != nil {
@@ -191,7 +191,7 @@ func (c *Client) Files(ctx context.Context, r FilesRequest, unpack func(io.Reade
 		err = io.ErrUnexpectedEOF
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return &unreachable{text: fmt.Sprintf("the files of job %s from %s broke off: copy them again", r.Job, c.where), cause: err}
+		return &unreachable{text: fmt.Sprintf("the files of job %s from %s are not complete: copy them again", r.Job, c.where), cause: err}
 	}
 	return err
 }

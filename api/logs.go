@@ -21,11 +21,11 @@ import (
 type logInput struct {
 	ID      string `path:"id" maxLength:"64"`
 	Task    int    `path:"t" minimum:"0" maximum:"999999"`
-	Stream  string `query:"stream" enum:"both,stdout,stderr" default:"both" doc:"both is stdout and stderr in the order in which they came"`
-	Follow  bool   `query:"follow" doc:"until the attempt has ended; waits for a task that has not started"`
-	Offset  int64  `query:"offset" doc:"of the first byte wanted, counted within the stream; below 0 from the end"`
-	Marks   bool   `query:"marks" default:"true" doc:"a line of text where output was removed to keep the log within its bound; without, the body ends there"`
-	Attempt int    `query:"attempt" minimum:"0" doc:"that offset counts in; if a newer one has started, its log from the start"`
+	Stream  string `query:"stream" enum:"both,stdout,stderr" default:"both" doc:"both means stdout and stderr in the order in which they were written."`
+	Follow  bool   `query:"follow" doc:"Send new output until the attempt has ended. Wait if the task has not started."`
+	Offset  int64  `query:"offset" doc:"Offset in the stream of the first byte to send. A negative offset counts from the end."`
+	Marks   bool   `query:"marks" default:"true" doc:"Output may have been removed to keep the log within its size limit. true: send a line of text in its place. false: end the body there."`
+	Attempt int    `query:"attempt" minimum:"0" doc:"The attempt to which offset applies. If a newer attempt has started, its log is sent from the start."`
 }
 
 type attemptInput struct {
@@ -115,7 +115,7 @@ func (l *logRoutes) started(ctx context.Context, in *logInput) (job.Task, error)
 			return t, err
 		}
 	}
-	return t, fmt.Errorf("output of job %s: %w: the wait for its start was cut short", in.ID, ErrUnavailable)
+	return t, fmt.Errorf("output of job %s: %w: the daemon stopped waiting for the start of the task", in.ID, ErrUnavailable)
 }
 
 func taskOf(j job.Job, index int) (job.Task, error) {

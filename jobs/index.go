@@ -1,6 +1,6 @@
 package jobs
 
-// The index of all jobs, whole and archived ones, in the order of listings.
+// The index of all jobs, archived or not, in the order of listings.
 
 import (
 	"cmp"
@@ -15,60 +15,59 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Entry is a job's place in listings: the newest first, then by id. It points to no job:
-// a tree may keep copies of entries behind those that it shows.
+// Entry is the index entry of a job. Entries are ordered as listings are: newest first, then by ID. An entry has no
+// pointer to its job, because the tree may keep stale copies of entries, which would keep the job in memory.
 type Entry struct {
 	submitted int64  // ns since 1970
-	number    uint64 // the drawn bits of its id
+	number    uint64 // the random bits of the job's ID
 
-	// Of an archived job alone; state is zero for one that is whole.
-	ended int64  // ns since 1970, 0 if it is not known
+	// Only set for an archived job; state is zero for a job that is not archived.
+	ended int64  // ns since 1970, 0 if unknown
 	key   uint64 // keySum; 0 for a job without a key
 	user  unique.Handle[string]
 	state unique.Handle[job.State]
 }
 
-// Number is the drawn bits of the job's id.
+// Number returns the random bits of the job's ID; see job.ID.Drawn.
 func (e Entry) Number() uint64 { return e.number }
 
-// Submitted is when the job was submitted.
+// Submitted returns when the job was submitted.
 func (e Entry) Submitted() time.Time { return time.Unix(0, e.submitted) }
 
-// Archived says whether the rest of the job is on disk alone.
+// Archived reports whether the job is archived: only this entry of it is in memory.
 func (e Entry) Archived() bool { return e.state != (unique.Handle[job.State]{}) }
 
-// User is who submitted an archived job.
+// User returns the user of an archived job.
 func (e Entry) User() string { return e.user.Value() }
 
-// State is how an archived job ended.
+// State returns the final state of an archived job.
 func (e Entry) State() job.State { return e.state.Value() }
 
-// Ended is when an archived job ended; zero if it is not known.
+// Ended returns when an archived job ended, or zero if that is unknown.
 func (e Entry) Ended() time.Time { return timeOf(e.ended) }
 
-// Compare orders entries as listings do.
+// Compare is negative if e is listed before f, and positive if it is listed after f.
 func (e Entry) Compare(f Entry) int {
 	return cmp.Or(cmp.Compare(f.submitted, e.submitted), cmp.Compare(e.number, f.number))
 }
 
-// At is the place in listings of a job of this submission and id.
+// At returns an entry that has the place in listings of a job with this time of submission and number.
 func At(submitted time.Time, number uint64) Entry {
 	return Entry{submitted: submitted.UnixNano(), number: number}
 }
 
-// entryOf is the entry of a whole job.
+// entryOf returns the entry of a job that is not archived.
 func entryOf(j *Job) Entry { return At(j.Submitted, j.ID.Drawn()) }
 
-// ArchivedEntry is the entry of a job that is archived. ended is when it ended, as well as
-// the caller can tell; zero if it is not known.
+// ArchivedEntry returns the entry of an archived job. ended is when it ended; zero if the caller does not know.
 func ArchivedEntry(j *Job, ended time.Time) Entry {
 	e := entryOf(j)
 	e.key, e.user, e.state, e.ended = keySum(j.User, j.Key), unique.Make(j.User), unique.Make(j.State()), nanos(ended)
 	return e
 }
 
-// keySum stands for an idempotency key of a user. That two are equal happens once in 10^9
-// daemons with 100,000 keys each; then the second is refused.
+// keySum returns a hash of a user's idempotency key. Two keys have the same hash on one of 10^9 daemons with 100,000 keys
+// each. The second key is then refused.
 func keySum(user, key string) uint64 {
 	if key == "" {
 		return 0
@@ -77,51 +76,50 @@ func keySum(user, key string) uint64 {
 	return max(1, binary.BigEndian.Uint64(sum[:]))
 }
 
-// index is the entries of all jobs, and what is asked of the archived ones.
+// index holds the entries of all jobs, and maps for look-ups of archived jobs.
 type index struct {
-	entries *btree.BTreeG[Entry]
-	places  map[uint64]int64  // archived: number to submitted
-	keys    map[uint64]uint64 // archived: keySum to number
-	states  map[job.State]int // archived jobs in each
+	entries   *btree.BTreeG[Entry]
+	submitted map[uint64]int64  // of archived jobs, by number
+	keys      map[uint64]uint64 // number of archived jobs, by keySum
+	states    map[job.State]int // number of archived jobs in each state
 }
 
-// indexDegree makes the nodes of the tree larger than 32 KiB, which the runtime keeps in
-// pages of their own: small ones that live for days would each hold a page that is
-// otherwise garbage by the next collection.
+// indexDegree makes the nodes of the tree larger than 32 KiB, so that the Go runtime allocates pages for each node alone.
+// A smaller node shares its page with short-lived objects. As nodes live for days, such a page would not become free.
 const indexDegree = 512
 
 func newIndex() index {
 	return index{
-		entries: btree.NewBTreeGOptions(func(a, b Entry) bool { return a.Compare(b) < 0 }, btree.Options{NoLocks: true, Degree: indexDegree}),
-		places:  map[uint64]int64{}, keys: map[uint64]uint64{}, states: map[job.State]int{},
+		entries:   btree.NewBTreeGOptions(func(a, b Entry) bool { return a.Compare(b) < 0 }, btree.Options{NoLocks: true, Degree: indexDegree}),
+		submitted: map[uint64]int64{}, keys: map[uint64]uint64{}, states: map[job.State]int{},
 	}
 }
 
 func (x *index) add(j *Job) { x.entries.Set(entryOf(j)) }
 
-// put takes in an archived job, in place of its entry as a whole one.
+// put adds the entry of an archived job. It replaces the entry that the job had before.
 func (x *index) put(e Entry) {
 	x.entries.Set(e)
-	x.places[e.number] = e.submitted
+	x.submitted[e.number] = e.submitted
 	x.states[e.State()]++
 	if e.key != 0 {
 		x.keys[e.key] = e.number
 	}
 }
 
-// find is the entry of an archived job.
+// find returns the entry of an archived job.
 func (x *index) find(number uint64) (Entry, bool) {
-	at, there := x.places[number]
+	at, there := x.submitted[number]
 	if !there {
 		return Entry{}, false
 	}
 	return x.entries.Get(Entry{submitted: at, number: number})
 }
 
-// drop forgets an archived job.
+// drop removes the entry of an archived job.
 func (x *index) drop(e Entry) {
 	x.entries.Delete(e)
-	delete(x.places, e.number)
+	delete(x.submitted, e.number)
 	if x.states[e.State()]--; x.states[e.State()] == 0 {
 		delete(x.states, e.State())
 	}
@@ -130,10 +128,10 @@ func (x *index) drop(e Entry) {
 	}
 }
 
-// ID is the id of an entry's job.
+// ID returns the ID of an entry's job.
 func (t *Table) ID(e Entry) job.ID { return job.NewID(t.group, e.number) }
 
-// Of is the job of an entry; nil if it is archived.
+// Of returns the job of an entry, or nil if it is archived.
 func (t *Table) Of(e Entry) *Job {
 	if e.Archived() {
 		return nil
@@ -141,13 +139,13 @@ func (t *Table) Of(e Entry) *Job {
 	return t.jobs[e.number]
 }
 
-// Archived is the entry of a job that is archived.
+// Archived returns the entry of a job if it is archived.
 func (t *Table) Archived(id job.ID) (Entry, bool) {
 	e, there := t.index.find(id.Drawn())
 	return e, there && t.ID(e) == id
 }
 
-// Entry is that of a job, whole or archived.
+// Entry returns the entry of a job, archived or not.
 func (t *Table) Entry(id job.ID) (Entry, bool) {
 	if j := t.Job(id); j != nil {
 		return entryOf(j), true
@@ -155,8 +153,8 @@ func (t *Table) Entry(id job.ID) (Entry, bool) {
 	return t.Archived(id)
 }
 
-// Scan calls f with the entries from a place on, in the order of listings, until f says
-// no. The zero Entry is the first place.
+// Scan calls f with each entry in the order of listings, beginning at from, until f returns false. The zero Entry means
+// the beginning.
 func (t *Table) Scan(from Entry, f func(Entry) bool) {
 	if from == (Entry{}) {
 		t.index.entries.Scan(f)
@@ -165,18 +163,18 @@ func (t *Table) Scan(from Entry, f func(Entry) bool) {
 	t.index.entries.Ascend(from, f)
 }
 
-// ArchivedStates is how many archived jobs are in each state.
+// ArchivedStates returns the number of archived jobs in each state.
 func (t *Table) ArchivedStates() map[job.State]int { return maps.Clone(t.index.states) }
 
-// Archive keeps of a final job, whose rows are on disk, only its entry. ended is when it
-// ended, as well as the caller can tell.
+// Archive removes a job from memory, except for its entry. The job must be final and its rows on disk. ended is when it
+// ended; zero if the caller does not know.
 func (t *Table) Archive(j *Job, ended time.Time) {
 	t.remove(j)
 	t.index.put(ArchivedEntry(j, ended))
 }
 
-// Load takes in a job that was read from its rows.
+// Load adds a job that was decoded from its rows.
 func (t *Table) Load(j *Job) { t.add(j) }
 
-// LoadArchived takes in the entry of a job of which only that is to be kept.
+// LoadArchived adds the entry of an archived job.
 func (t *Table) LoadArchived(e Entry) { t.index.put(e) }

@@ -1,19 +1,18 @@
-// Package jobs is the durable state of one journal group's jobs: what the group's
-// committed records have led to.
+// Package jobs holds the durable state of the jobs of one journal group: the result of the group's committed records.
 //
-// Table.Apply takes the records in the order of the journal. It is pure: no clock, no
-// chance, no I/O. A record is compared with the state that it finds and changes nothing
-// where that has moved on, so every replay of the same records ends in the same table,
-// on the daemon that owns the jobs and on any that only follows.
+// Table.Apply applies the records in the order of the journal. It uses no clock, no random numbers and no I/O. A record
+// that does not fit the present state of its job changes nothing. So the same records always lead to the same table, on
+// the daemon that owns the jobs and on each daemon that follows.
 //
-// A Job is a header and its tasks. The tasks lie in chunks of 256; a chunk that no record
-// has touched is one value for all of them, and the number of tasks in each state is kept
-// as it changes. So one record costs the same for a job of one task and of a million. On
-// disk a job is a row for its header, one for each touched chunk, and one for each task
-// that has a text of its own.
+// A Job has a header and tasks. The tasks are in chunks of 256. As long as no record is about a task of a chunk, all its
+// tasks are the same and are stored as one value. The number of tasks in each state is updated with each change. So one
+// record costs the same for a job of one task and for a job of a million tasks.
 //
-// A job that no record can change any more may be archived: the table then keeps an index
-// entry for listings, and its rows tell the rest.
+// On disk a job has one row for its header, one for each chunk with changes, one for each host, and up to two for each
+// task that has texts of its own.
+//
+// A job that no record can change any more may be archived. The table then keeps only an index entry of it, for
+// listings; the rest is in its rows on disk.
 //
 // See docs/adr, ADR 77.
 package jobs
@@ -26,15 +25,15 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Job is one job as the records tell it. Its fields are set by the Submit record, but for
-// Cancelled; only Table.Apply changes a job.
+// Job is the state of one job after the records that were applied. Only Table.Apply changes it. The Submit record sets
+// all exported fields but Cancelled.
 type Job struct {
 	ID        job.ID
 	User      string
 	Spec      job.Spec
 	Submitted time.Time // by the clock of the daemon that accepted it
 	Key       string    // idempotency key, or empty
-	Seq       uint64    // place of the Submit record in the journal; 0 in rows of older versions
+	Seq       uint64    // number of the Submit record in the journal; 0 in rows of older versions
 	Cancelled string    // reason given with cancel, or empty
 
 	tasks  tasks
@@ -42,38 +41,38 @@ type Job struct {
 	dirty  dirty
 }
 
-// Len is the number of tasks.
+// Len returns the number of tasks.
 func (j *Job) Len() int { return j.tasks.n }
 
-// Has says whether the job has a task of this index.
+// Has reports whether the job has a task with this index.
 func (j *Job) Has(index int) bool { return index >= 0 && index < j.tasks.n }
 
-// Task is the task of this index, which must be one of the job's.
+// Task returns the task with this index, which must exist.
 func (j *Job) Task(index int) job.Task { return j.tasks.get(index) }
 
-// Counts is how many tasks are in each state.
+// Counts returns the number of tasks in each state.
 func (j *Job) Counts() job.Counts { return j.tasks.counts }
 
-// State is that of the job as a whole.
+// State returns the state of the job as a whole.
 func (j *Job) State() job.State { return j.tasks.counts.State() }
 
-// Ended says whether all tasks have ended, so that nothing more happens by itself.
+// Ended reports whether all tasks have ended.
 func (j *Job) Ended() bool { return j.tasks.counts.Ended() == j.tasks.n }
 
-// Final says whether no record can change the job any more: it has ended, and no attempt
-// that was given up may yet turn out to have succeeded.
+// Final reports whether no record can change the job any more: it has ended, and a late success of an attempt that was
+// given up would not count.
 func (j *Job) Final() bool {
 	return j.Ended() && (j.tasks.counts.Of(job.NodeFail) == 0 || j.Cancelled != "")
 }
 
-// ClosedAt is when the last end of a task was recorded, by the owner's clock; zero if
-// none was. For rows of older versions it is when the task ended, by its host's clock.
+// ClosedAt returns when the last end of a task was recorded, by the owner's clock, or zero if no task has ended. For rows
+// of older versions it is when the task ended, by the clock of its host.
 func (j *Job) ClosedAt() time.Time { return j.closed }
 
-// Active says whether an attempt of the job may be running.
+// Active reports whether an attempt of the job may be running.
 func (j *Job) Active() bool { return j.tasks.assigned > 0 }
 
-// View is the job with the tasks from index first on, at most n of them.
+// View returns a copy of the job with at most n of its tasks, from index first on.
 func (j *Job) View(first, n int) job.Job {
 	v := job.Job{
 		ID: j.ID, User: j.User, Spec: j.Spec, Submitted: j.Submitted, Key: j.Key, Cancelled: j.Cancelled, Seq: j.Seq,
@@ -95,14 +94,14 @@ func (j *Job) set(index int, t job.Task) {
 	j.close(&t)
 }
 
-// close notes the end of a task, if it has ended.
+// close updates the time of the last end, if the task has ended.
 func (j *Job) close(t *job.Task) {
 	if at := closedAt(t); at.After(j.closed) {
 		j.closed = at
 	}
 }
 
-// closedAt is when the task's end was recorded, zero if it has not ended.
+// closedAt returns when the task's end was recorded, or zero if it has not ended.
 func closedAt(t *job.Task) time.Time {
 	switch {
 	case !t.State.Ended():
@@ -113,20 +112,20 @@ func closedAt(t *job.Task) time.Time {
 	return t.Closed
 }
 
-// Table is the state of one group. It is used by one goroutine.
+// Table holds the jobs of one group. It is not safe for concurrent use.
 type Table struct {
 	group job.Group
-	jobs  map[uint64]*Job // not archived, by the drawn bits of their ids
+	jobs  map[uint64]*Job // not archived, by the random bits of their IDs
 	index index
 	keys  map[string]*Job // not archived, by user and idempotency key
 }
 
-// NewTable is the empty table of a group.
+// NewTable returns the empty table of a group.
 func NewTable(group job.Group) *Table {
 	return &Table{group: group, jobs: map[uint64]*Job{}, index: newIndex(), keys: map[string]*Job{}}
 }
 
-// Job is a job that is not archived, or nil.
+// Job returns a job, or nil if there is none or it is archived.
 func (t *Table) Job(id job.ID) *Job {
 	if j := t.jobs[id.Drawn()]; j != nil && j.ID == id {
 		return j
@@ -134,13 +133,13 @@ func (t *Table) Job(id job.ID) *Job {
 	return nil
 }
 
-// Len is how many jobs there are, archived ones included.
+// Len returns the number of jobs, including archived ones.
 func (t *Table) Len() int { return t.index.entries.Len() }
 
-// Whole is how many of them are not archived.
+// Whole returns the number of jobs that are not archived.
 func (t *Table) Whole() int { return len(t.jobs) }
 
-// Jobs are all jobs that are not archived, in the order of the journal.
+// Jobs returns all jobs that are not archived, in the order of the journal.
 func (t *Table) Jobs() []*Job {
 	out := make([]*Job, 0, len(t.jobs))
 	for _, j := range t.jobs {
@@ -152,8 +151,8 @@ func (t *Table) Jobs() []*Job {
 	return out
 }
 
-// Keyed is the job that a user submitted under an idempotency key; archived says that
-// only its id is known. The id is empty if there is none.
+// Keyed returns the ID of the job that a user submitted with an idempotency key, and whether it is archived. The ID is
+// empty if there is none.
 func (t *Table) Keyed(user, key string) (id job.ID, archived bool) {
 	if j := t.keys[keyOf(user, key)]; j != nil {
 		return j.ID, false
@@ -164,10 +163,10 @@ func (t *Table) Keyed(user, key string) (id job.ID, archived bool) {
 	return "", false
 }
 
-// keyOf joins user and idempotency key: a key is its user's own.
+// keyOf joins user and idempotency key. Different users may use the same key.
 func keyOf(user, key string) string { return user + "\x00" + key }
 
-// add takes in a job.
+// add adds a job to the table and to the index.
 func (t *Table) add(j *Job) {
 	t.jobs[j.ID.Drawn()] = j
 	t.index.add(j)
@@ -176,7 +175,7 @@ func (t *Table) add(j *Job) {
 	}
 }
 
-// remove drops a job but for its index entry.
+// remove removes a job from the table. Its index entry stays.
 func (t *Table) remove(j *Job) {
 	delete(t.jobs, j.ID.Drawn())
 	if j.Key != "" && t.keys[keyOf(j.User, j.Key)] == j {
@@ -184,20 +183,20 @@ func (t *Table) remove(j *Job) {
 	}
 }
 
-// Brief is what of a task the scheduler looks at most.
+// Brief holds the fields of a task that the scheduler reads most often.
 type Brief struct {
 	State    job.State
-	Attempt  int // newest; 0 if none
+	Attempt  int // number of the newest attempt; 0 if none
 	Runs     int
 	Assigned bool
-	// The newest attempt's host, empty before the first.
+	// The host of the newest attempt; empty before the first.
 	Node     job.Peer
 	NodeName string
 	Store    string
 }
 
-// Brief is the task of this index in brief; it must be one of the job's.
+// Brief returns the main fields of the task with this index, which must exist.
 func (j *Job) Brief(index int) Brief { return j.tasks.brief(index) }
 
-// Lost are the hosts that were lost while they ran the task, the newest last.
+// Lost returns the hosts that were lost while they ran the task, newest last.
 func (j *Job) Lost(index int) []job.Peer { return j.tasks.lost(index) }

@@ -1,6 +1,6 @@
 package node
 
-// What the API asks of this daemon's parts.
+// The interfaces that the API needs, implemented by the parts of this daemon.
 
 import (
 	"context"
@@ -26,7 +26,7 @@ import (
 	"github.com/musterhq/muster/worker/supervisor"
 )
 
-// The joints of the house.
+// The compiler checks that the interfaces of package api are implemented.
 var (
 	_ api.Jobs       = jobsBackend{}
 	_ api.Deaths     = jobsBackend{}
@@ -39,8 +39,8 @@ var (
 	_ api.Self       = (*Node)(nil)
 )
 
-// answers pairs the errors of our parts with those that the API knows.
-var answers = []struct{ ours, theirs error }{
+// apiErrors pairs the errors of this daemon's parts with those of package api.
+var apiErrors = []struct{ ours, theirs error }{
 	{scheduler.ErrNotFound, api.ErrNotFound},
 	{scheduler.ErrConflict, api.ErrConflict},
 	{scheduler.ErrInvalid, api.ErrBad},
@@ -64,56 +64,57 @@ var answers = []struct{ ours, theirs error }{
 	{p2p.ErrWrongCluster, api.ErrDenied},
 }
 
-// answered is an error of ours under the API's name for it; its text stays ours.
-type answered struct{ theirs, ours error }
+// apiError is an error of one of our parts that errors.Is also finds as an error of package api. It has the text of
+// our error.
+type apiError struct{ theirs, ours error }
 
-func (e answered) Error() string {
+func (e apiError) Error() string {
 	text := e.ours.Error()
-	for _, part := range []string{"scheduler: ", "p2p: ", "store: ", "journal: ", "node: "} { // a user has no use for whose it is
+	for _, part := range []string{"scheduler: ", "p2p: ", "store: ", "journal: ", "node: "} { // users do not know packages
 		text = strings.TrimPrefix(text, part)
 	}
 	return text
 }
 
-func (e answered) Unwrap() []error { return []error{e.theirs, e.ours} }
+func (e apiError) Unwrap() []error { return []error{e.theirs, e.ours} }
 
-// answerOf translates an error for the API.
-func answerOf(err error) error {
+// apiErrorOf translates an error of our parts into one of package api.
+func apiErrorOf(err error) error {
 	if none, ok := errors.AsType[*scheduler.NoMatchError](err); ok {
 		return &api.NoMatchError{Explanation: none.Explanation}
 	}
-	for _, a := range answers {
+	for _, a := range apiErrors {
 		if errors.Is(err, a.ours) {
-			return answered{theirs: a.theirs, ours: err}
+			return apiError{theirs: a.theirs, ours: err}
 		}
 	}
 	return err
 }
 
-// jobsBackend is the schedulers as the API wants them. What is about one job
-// goes to the owner of its group, all else to that of new jobs; there is none
-// where this daemon takes no jobs.
+// jobsBackend gives the API access to the schedulers of this daemon. A request about one job goes to the owner of the
+// job's group. All other requests go to the owner that accepts new jobs (home), which is nil if this daemon accepts no
+// jobs.
 type jobsBackend struct{ owners }
 
 // Submit accepts a job.
 func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, error) {
 	if b.home == nil {
-		return job.Job{}, answerOf(errNoSuchRole)
+		return job.Job{}, apiErrorOf(errNoSuchRole)
 	}
 	j, err := b.home.Submit(ctx, scheduler.SubmitRequest{User: s.User, Key: s.Key, Spec: s.Spec})
-	return j, answerOf(err)
+	return j, apiErrorOf(err)
 }
 
-// Get is one job.
+// Get returns one job.
 func (b jobsBackend) Get(ctx context.Context, id job.ID) (job.Job, error) {
 	if b.home == nil {
 		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
 	j, err := b.of(id.Group()).Job(ctx, id)
-	return j, answerOf(err)
+	return j, apiErrorOf(err)
 }
 
-// List is what q picks, page by page of the scheduler's own.
+// List returns the jobs that q selects. It reads them from the scheduler in pages.
 func (b jobsBackend) List(ctx context.Context, q job.Query) ([]job.Job, error) {
 	if b.home == nil {
 		return nil, nil
@@ -123,7 +124,7 @@ func (b jobsBackend) List(ctx context.Context, q job.Query) ([]job.Job, error) {
 	for {
 		page, err := b.home.Jobs(ctx, f)
 		if err != nil {
-			return nil, answerOf(err)
+			return nil, apiErrorOf(err)
 		}
 		more := len(page) >= scheduler.MaxList
 		if more {
@@ -137,16 +138,16 @@ func (b jobsBackend) List(ctx context.Context, q job.Query) ([]job.Job, error) {
 	}
 }
 
-// Cancel ends a job.
+// Cancel cancels a job.
 func (b jobsBackend) Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error) {
 	if b.home == nil {
 		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
 	j, err := b.of(id.Group()).Cancel(ctx, id, reason)
-	return j, answerOf(err)
+	return j, apiErrorOf(err)
 }
 
-// Hold keeps a job back, or lets it go.
+// Hold holds a job, or releases it.
 func (b jobsBackend) Hold(ctx context.Context, id job.ID, release bool, reason string) (j job.Job, err error) {
 	switch {
 	case b.home == nil:
@@ -156,46 +157,46 @@ func (b jobsBackend) Hold(ctx context.Context, id job.ID, release bool, reason s
 	default:
 		j, err = b.of(id.Group()).Hold(ctx, id, reason)
 	}
-	return j, answerOf(err)
+	return j, apiErrorOf(err)
 }
 
-// MayBeDead counts what this daemon's jobs have on a host that does not answer.
+// MayBeDead counts the tasks of this daemon's jobs on a host that does not answer.
 func (b jobsBackend) MayBeDead(ctx context.Context, node job.Peer) (tasks int, err error) {
 	if b.home == nil {
 		return 0, nil
 	}
 	tasks, err = b.home.MayBeDead(ctx, node)
-	return tasks, answerOf(err)
+	return tasks, apiErrorOf(err)
 }
 
-// DeclareDead gives that up.
+// DeclareDead gives up the tasks of this daemon's jobs on a host.
 func (b jobsBackend) DeclareDead(ctx context.Context, node job.Peer, by string) (tasks int, err error) {
 	if b.home == nil {
 		return 0, nil
 	}
 	tasks, err = b.home.DeclareDead(ctx, node, by)
-	return tasks, answerOf(err)
+	return tasks, apiErrorOf(err)
 }
 
-// Why explains a job.
+// Why explains the state of a job.
 func (b jobsBackend) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
 	if b.home == nil {
 		return lease.Explanation{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
 	x, err := b.of(id.Group()).Why(ctx, id)
-	return x, answerOf(err)
+	return x, apiErrorOf(err)
 }
 
-// Offers is a dry run.
+// Offers says which hosts would take a job, without submitting it.
 func (b jobsBackend) Offers(ctx context.Context, s api.Submission) (lease.Explanation, error) {
 	if b.home == nil {
-		return lease.Explanation{}, answerOf(errNoSuchRole)
+		return lease.Explanation{}, apiErrorOf(errNoSuchRole)
 	}
 	x, err := b.home.Offers(ctx, s.Spec)
-	return x, answerOf(err)
+	return x, apiErrorOf(err)
 }
 
-// Watch tells of changes.
+// Watch reports changes of jobs.
 func (b jobsBackend) Watch(ctx context.Context, ids []job.ID, ended bool) (<-chan job.Job, error) {
 	if b.home == nil {
 		none := make(chan job.Job)
@@ -203,26 +204,26 @@ func (b jobsBackend) Watch(ctx context.Context, ids []job.ID, ended bool) (<-cha
 		return none, nil
 	}
 	c, err := b.home.Watch(ctx, job.Query{IDs: ids, Ended: ended})
-	return c, answerOf(err)
+	return c, apiErrorOf(err)
 }
 
-// Counts is how many jobs are in each state.
+// Counts returns the number of jobs in each state.
 func (b jobsBackend) Counts(ctx context.Context) (map[job.State]int, error) {
 	if b.home == nil {
 		return map[job.State]int{}, nil
 	}
 	counts, err := b.home.Counts(ctx)
-	return counts, answerOf(err)
+	return counts, apiErrorOf(err)
 }
 
-// logsBackend is the output of this host's attempts.
+// logsBackend gives the API access to the output of this host's attempts.
 type logsBackend struct {
 	driver *supervisor.Driver
 	files  *files.Driver
 	work   *worker.Loop
 }
 
-// Open reads a stream of an attempt.
+// Open opens a stream of an attempt.
 func (b logsBackend) Open(ctx context.Context, a job.Attempt, stream string, offset int64, follow bool) (io.ReadCloser, int64, error) {
 	if b.driver == nil {
 		return nil, 0, fmt.Errorf("attempt %s: %w", a, api.ErrNotFound)
@@ -241,42 +242,40 @@ func (b logsBackend) Open(ctx context.Context, a job.Attempt, stream string, off
 	return logBody{body}, body.Offset(), nil
 }
 
-// awaitStart waits until an attempt that this host has taken on is handed to
-// its driver: who asks for its output may be faster than the word to start it,
-// or than its files.
+// awaitStart waits until an attempt in the ledger is handed to its driver. A request for its output may arrive before
+// the Start message, or while the files of the job are still on their way.
 func (b logsBackend) awaitStart(ctx context.Context, a job.Attempt) {
-	look := time.NewTicker(lookAgain)
+	look := time.NewTicker(ledgerPoll)
 	defer look.Stop()
 	for ctx.Err() == nil {
 		has, next := b.driver.Has(a)
-		if has || !b.taken(ctx, a) {
+		if has || !b.holds(ctx, a) {
 			return
 		}
 		b.files.Await(ctx, a)
 		select {
 		case <-next:
-		case <-look.C: // it may have been taken back
+		case <-look.C: // the offer may have been withdrawn
 		case <-ctx.Done():
 		}
 	}
 }
 
-// lookAgain is how soon the ledger is asked again for an attempt that has not
-// been handed to its driver.
-const lookAgain = time.Second
+// ledgerPoll is how often awaitStart reads the ledger.
+const ledgerPoll = time.Second
 
-// taken says whether the ledger holds an attempt that may still begin, or runs.
-func (b logsBackend) taken(ctx context.Context, a job.Attempt) bool {
+// holds reports whether the attempt is in the ledger and may still start, or runs.
+func (b logsBackend) holds(ctx context.Context, a job.Attempt) bool {
 	records, err := b.work.Attempts(ctx)
 	return err == nil && slices.ContainsFunc(records, func(r lease.Record) bool {
 		return r.Attempt == a && r.Exit == nil && (r.Phase == lease.PhaseReserved || r.Phase == lease.PhaseStarted)
 	})
 }
 
-// logBody is a log as the API reads it.
+// logBody translates the errors of a log for the API.
 type logBody struct{ *output.Follower }
 
-// Read tells of cuts in the API's words.
+// Read returns an api.GapError where output was removed.
 func (b logBody) Read(p []byte) (int, error) {
 	n, err := b.Follower.Read(p)
 	if cut, ok := errors.AsType[*output.CutError](err); ok {
@@ -285,12 +284,12 @@ func (b logBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Node tells of this host.
+// Node describes this host.
 func (n *Node) Node(ctx context.Context) (api.NodeInfo, error) {
 	info := api.NodeInfo{State: api.NodeReady, Addrs: n.host.Addrs(), Status: n.gpus.latest(), Holders: map[string][]job.ID{}}
 	v, err := n.work.View(ctx)
 	if err != nil {
-		return info, answerOf(err)
+		return info, apiErrorOf(err)
 	}
 	info.Profile, info.Free, info.Running, info.Quarantined, info.Drain = v.Profile, v.Free, v.Running, v.Quarantined, n.drains.get()
 	if v.Profile.Worker && v.Closed.Word != "" {
@@ -307,7 +306,7 @@ func (n *Node) Node(ctx context.Context) (api.NodeInfo, error) {
 }
 
 const (
-	lostAfter = time.Minute // a member without a connection for so long is lost
+	lostAfter = time.Minute // a member that was not connected for this time is shown as lost
 )
 
 // Members lists the cluster as this daemon knows it.
@@ -316,7 +315,7 @@ func (n *Node) Members(ctx context.Context) ([]api.Member, error) {
 	if home := n.owners.home; home != nil {
 		nodes, err := home.Nodes(ctx)
 		if err != nil {
-			return nil, answerOf(err)
+			return nil, apiErrorOf(err)
 		}
 		for _, w := range nodes {
 			profiles[w.Profile.Peer] = w.Profile
@@ -328,7 +327,7 @@ func (n *Node) Members(ctx context.Context) ([]api.Member, error) {
 	}}
 	for _, m := range n.host.Members() {
 		state, detail := api.NodeReady, ""
-		at, left := n.left.when(m.Peer)
+		at, left := n.departed.when(m.Peer)
 		switch {
 		case left:
 			state, detail = api.NodeLost, "its daemon was stopped at "+at.UTC().Format(time.RFC3339)+"; its tasks run on"
@@ -345,7 +344,7 @@ func (n *Node) Members(ctx context.Context) ([]api.Member, error) {
 	return members, nil
 }
 
-// Invite makes a token.
+// Invite makes a token with which hosts can join.
 func (n *Node) Invite(_ context.Context, ttl time.Duration, uses int, roles []string) (api.Invitation, error) {
 	parsed := p2p.AllRoles
 	if len(roles) > 0 {
@@ -356,37 +355,36 @@ func (n *Node) Invite(_ context.Context, ttl time.Duration, uses int, roles []st
 	}
 	inv, err := n.host.Invite(ttl, uses, parsed)
 	if err != nil {
-		return api.Invitation{}, answerOf(err)
+		return api.Invitation{}, apiErrorOf(err)
 	}
 	return api.Invitation{
 		Bootstrap: inv.Bootstrap, Token: inv.Token, Cluster: inv.Cluster, ExpiresAt: inv.ExpiresAt.UTC(), Uses: uses, Roles: parsed.Names(),
 	}, nil
 }
 
-// Join makes this daemon a member of another cluster; its parts are then built
-// anew.
+// Join makes this daemon a member of another cluster. Run then returns ErrRejoin.
 func (n *Node) Join(ctx context.Context, bootstrap []string, token string) (string, error) {
 	if err := n.host.Join(ctx, bootstrap, token); err != nil {
-		return "", answerOf(err)
+		return "", apiErrorOf(err)
 	}
 	return n.host.Cluster(), nil
 }
 
-// Revoke shuts a member out.
+// Revoke permanently revokes a member.
 func (n *Node) Revoke(_ context.Context, p job.Peer, reason string) error {
-	return answerOf(n.host.Revoke(p, reason))
+	return apiErrorOf(n.host.Revoke(p, reason))
 }
 
-// Owner is the daemon that answers for a group.
+// Owner returns the daemon that owns a group's jobs; self is true if it is this one.
 func (n *Node) Owner(ctx context.Context, g job.Group) (job.Peer, bool, error) {
 	p, self, err := n.groups.Owner(ctx, g)
-	return p, self, answerOf(err)
+	return p, self, apiErrorOf(err)
 }
 
-// Copies is how many daemons keep the journal of a group: this one alone.
+// Copies returns the number of daemons that keep the journal of a group. In this version it is only the owner.
 func (n *Node) Copies(job.Group) int { return 1 }
 
-// Daemon is how this daemon was told to run.
+// Daemon describes this daemon and its settings.
 func (n *Node) Daemon(context.Context) (api.Daemon, error) {
 	d := api.Daemon{
 		Version: n.cfg.Version, ID: n.host.Peer(), Name: n.cfg.Name, Cluster: n.host.Cluster(), DataDir: n.cfg.DataDir,
@@ -395,7 +393,7 @@ func (n *Node) Daemon(context.Context) (api.Daemon, error) {
 	return d, nil
 }
 
-// Ready is nil once work can be taken.
+// Ready returns nil once the daemon accepts work.
 func (n *Node) Ready(context.Context) error {
 	select {
 	case <-n.ready:

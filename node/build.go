@@ -1,6 +1,6 @@
 package node
 
-// How the parts are built and joined.
+// Building the parts of the daemon and connecting them.
 
 import (
 	"context"
@@ -40,11 +40,11 @@ import (
 
 // Node is one daemon, built and ready to run.
 type Node struct {
-	cfg     Config
-	log     *slog.Logger
-	started time.Time
-	ready   chan struct{} // closed when work can be taken
-	metAny  chan struct{} // holds a token once a session came up
+	cfg        Config
+	log        *slog.Logger
+	started    time.Time
+	ready      chan struct{} // closed when the daemon accepts work
+	anySession chan struct{} // holds a token once a session has been opened
 
 	store    *store.Store
 	host     *p2p.Host
@@ -53,34 +53,33 @@ type Node struct {
 	callers  *callers
 	sessions *session.Manager
 	gpus     *devices
-	profile  lease.Profile // as it was built; see now
-	now      live
+	profile  lease.Profile // at the start of the daemon
+	now      live          // the present settings and profile
 	engine   *engine
-	boot     string // incarnation of the host
+	boot     string // ID of this boot of the host
 	driver   *supervisor.Driver
 	blobs    *blob.Store
-	files    *files.Driver // around driver
+	files    *files.Driver // brings the files of jobs, then calls driver
 	work     *worker.Loop
 	drains   *drains
 	owners   owners
-	board    *switchboard
-	left     *departed
+	router   *router
+	departed *departed
 	groups   *directory
 	server   *api.Server
 	toPeers  *http.Transport // requests to other daemons
-	fatal    chan error      // the store can go on no longer
+	fatal    chan error      // why the store cannot go on
 }
 
-// New opens what is on disk, joins or founds the cluster, and joins the parts;
-// Run starts them. It may take as long as the host that invited this one cannot
-// be reached, or until ctx ends.
+// New opens the store, joins or founds the cluster, and builds the parts and connects them. Run starts them. If a
+// daemon has to join, New waits until a member can be reached, or until ctx ends.
 func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	n := &Node{
 		cfg: cfg, log: log, started: time.Now(), ready: make(chan struct{}),
-		metAny: make(chan struct{}, 1), fatal: make(chan error, 1), left: newDeparted(),
+		anySession: make(chan struct{}, 1), fatal: make(chan error, 1), departed: newDeparted(),
 	}
 	defer func() {
 		if err != nil {
@@ -95,12 +94,12 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 	return n, nil
 }
 
-// part is the logger of one part.
+// part returns the logger of one part.
 func (n *Node) part(name string) *slog.Logger { return n.log.With("part", name) }
 
 func (n *Node) openDisk(context.Context) (err error) {
-	// A root daemon's tasks run as other users, who must be able to pass through
-	// to their own directories; everything else in it is closed to them.
+	// A daemon of root runs tasks as other users. They must be able to enter the data directory to reach their own
+	// directories. They have no access to anything else in it.
 	mode := os.FileMode(0o700)
 	if os.Getuid() == 0 {
 		mode = 0o711
@@ -133,7 +132,7 @@ func (n *Node) enterCluster(ctx context.Context) (err error) {
 	return n.host.Enter(ctx)
 }
 
-// examineHost learns what this host could ever give.
+// examineHost finds out what this host has when it is idle.
 func (n *Node) examineHost(ctx context.Context) error {
 	facts, err := machine.Read(ctx, n.cfg.DataDir)
 	if err != nil {
@@ -167,9 +166,9 @@ func (n *Node) buildWorker(context.Context) (err error) {
 	dc.Args = append(dc.Args, flags.Flags()...)
 	dc.Engine = protocol.Container{Host: n.cfg.DockerHost, Allowed: n.cfg.DockerMounts, As: n.cfg.DockerUser}
 	dc.EndContainers = docker.EndOrphans
-	inside := runner.Config{AllowRoot: n.cfg.AllowRoot, Scope: flags.Scope, NoGroups: true, Ulimits: n.cfg.Ulimits} // the engine makes the groups
+	inside := runner.Config{AllowRoot: n.cfg.AllowRoot, Scope: flags.Scope, NoGroups: true, Ulimits: n.cfg.Ulimits} // the engine makes the cgroups
 	dc.ContainerBinary, dc.ContainerArgs = n.cfg.Program, append([]string{"container-runner"}, inside.Flags()...)
-	dc.Limits = n.bounds()
+	dc.Limits = n.taskLimits()
 	tell := func(e worker.DriverEvent) { n.files.Driven(e) } // set below, before the driver runs
 	if n.driver, err = supervisor.New(dc, tell, n.part("exec")); err != nil {
 		return err
@@ -178,7 +177,7 @@ func (n *Node) buildWorker(context.Context) (err error) {
 		return err
 	}
 	wc := worker.DefaultConfig()
-	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = given(n.profile), n.boot, draw(), environment()
+	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = offered(n.profile), n.boot, draw(), environment()
 	if wc.Limits, err = worker.ParseLimits(n.cfg.Limits); err != nil {
 		return err
 	}
@@ -186,24 +185,24 @@ func (n *Node) buildWorker(context.Context) (err error) {
 	if wc.Draining, err = n.drains.load(); err != nil {
 		return err
 	}
-	if wc.Quarantine, err = loadAside(n.store); err != nil {
+	if wc.Quarantine, err = loadQuarantine(n.store); err != nil {
 		return err
 	}
 	n.work, err = worker.New(wc, worker.Parts{
-		Ledger: n.store.Ledger(), Sender: toSchedulers{n.board}, Driver: n.files, Adopter: n.files, Poll: n.gpus.ask, Clocks: worker.ReadClocks,
-		Keep: func(a worker.Quarantine) error { return keepAside(n.store, a) },
+		Ledger: n.store.Ledger(), Sender: toSchedulers{n.router}, Driver: n.files, Adopter: n.files, Poll: n.gpus.ask, Clocks: worker.ReadClocks,
+		Keep: func(q worker.Quarantine) error { return saveQuarantine(n.store, q) },
 	}, n.part("worker"))
-	n.board.work = n.work
+	n.router.work = n.work
 	return err
 }
 
-// serviceOfSystemd says that this process is the main one of a service.
+// serviceOfSystemd reports whether this process is the main process of a systemd service.
 func serviceOfSystemd() bool {
 	return os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid())
 }
 
-// bounds are those of every task here.
-func (n *Node) bounds() supervisor.Limits {
+// taskLimits returns the limits of every task on this host.
+func (n *Node) taskLimits() supervisor.Limits {
 	b := supervisor.Limits{
 		CPUQuota: n.cfg.CPUQuota, PIDs: n.cfg.TaskPIDs, Scratch: n.scratch(), GPUs: map[string]string{},
 	}
@@ -215,7 +214,7 @@ func (n *Node) bounds() supervisor.Limits {
 	return b
 }
 
-// environment is what tasks inherit of the daemon's own.
+// environment returns the environment variables of the daemon that tasks inherit.
 func environment() map[string]string {
 	env := map[string]string{}
 	for _, k := range []string{"PATH", "HOME", "USER", "LANG"} {
@@ -226,10 +225,10 @@ func environment() map[string]string {
 	return env
 }
 
-// draw is a random number that is not 0.
+// draw returns a random number that is not 0.
 func draw() uint64 {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails: it ends the program rather than return less
+	_, _ = rand.Read(b[:]) // never fails: it ends the program if it has no random bytes
 	return max(1, binary.LittleEndian.Uint64(b[:]))
 }
 
@@ -238,7 +237,8 @@ func (n *Node) buildScheduler(context.Context) (err error) {
 		return nil
 	}
 	group := n.store.Group()
-	// The journal delivers to the scheduler, which is built from what the journal loads.
+	// The journal needs the owner to deliver to. The scheduler in it needs the rows that the journal loads, so it is
+	// set afterwards.
 	o := &owner{led: make(chan struct{})}
 	if o.journal, err = journal.New(journal.DefaultConfig(), n.store, group, o, n.part("journal")); err != nil {
 		return err
@@ -253,15 +253,15 @@ func (n *Node) buildScheduler(context.Context) (err error) {
 	sc := scheduler.DefaultConfig()
 	sc.Self, sc.Group, sc.Seed, sc.LossLimit = n.host.Peer(), group, draw(), n.cfg.LossLimit
 	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
-		Journal: o.journal, Sessions: toWorkers{n.board}, Finder: n.table, Announcer: announcer{n.topic},
+		Journal: o.journal, Sessions: toWorkers{n.router}, Finder: n.table, Announcer: announcer{n.topic},
 	}, n.part("scheduler"))
 	n.owners.add(group, o)
-	n.board.owners = n.owners
+	n.router.owners = n.owners
 	return err
 }
 
 func (n *Node) buildAPI(context.Context) (err error) {
-	if err := os.MkdirAll(filepath.Dir(n.cfg.Socket), 0o755); err != nil { //nolint:gosec // others may ask; the socket says who
+	if err := os.MkdirAll(filepath.Dir(n.cfg.Socket), 0o755); err != nil { //nolint:gosec // all users may connect; the socket tells which user it is
 		return fmt.Errorf("socket: %w", err)
 	}
 	host := guarded{n.host.Libp2p(), n.host}
@@ -270,17 +270,17 @@ func (n *Node) buildAPI(context.Context) (err error) {
 		return err
 	}
 	asking := peerhttp.DefaultConfig()
-	asking.HeaderTimeout = job.MaxLease // a followed log says nothing until its task starts; a silent peer's connection is cut by its session
+	asking.HeaderTimeout = job.MaxLease // a followed log sends nothing until its task starts; the session detects a silent peer
 	if n.toPeers, err = peerhttp.NewTransport(asking, host); err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(n.board.defects.counter); err != nil {
+	if err := registry.Register(n.router.defects.counter); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
 	ac := api.DefaultConfig()
 	ac.Self, ac.Version, ac.Socket, ac.HTTP, ac.TokenFile = n.host.Peer(), n.cfg.Version, n.cfg.Socket, n.cfg.HTTP, n.cfg.HTTPToken
-	n.server, err = api.New(ac, api.Needs{ //nolint:contextcheck // its requests bring contexts of their own
+	n.server, err = api.New(ac, api.Needs{ //nolint:contextcheck // each request has a context of its own
 		Jobs: jobsBackend{n.owners}, Deaths: jobsBackend{n.owners}, Explain: jobsBackend{n.owners}, Watch: jobsBackend{n.owners}, Node: n, Logs: logsBackend{n.driver, n.files, n.work},
 		Peers: n, Directory: n, Self: n, Uploads: n.blobs, Files: filesBackend{n.files, n.work}, Exec: execBackend{n.driver, n.work, n.cfg.AllowRoot, n.cfg.DockerHost, &openExecs{of: map[string]int{}}},
 		Transport: n.toPeers, PeerListener: listener, Registry: registry,
@@ -288,8 +288,8 @@ func (n *Node) buildAPI(context.Context) (err error) {
 	return err
 }
 
-// Run runs the daemon until ctx ends. Tasks live on. ErrRejoin asks for a new
-// Node on the same configuration.
+// Run runs the daemon until ctx ends. Tasks go on. After ErrRejoin the caller builds a new Node with the same
+// configuration.
 func (n *Node) Run(ctx context.Context) error {
 	parts := []part{
 		{"host", n.host.Run},
@@ -315,14 +315,13 @@ func (n *Node) Run(ctx context.Context) error {
 	return errors.Join(err, n.close())
 }
 
-// knownPeersWait is how long a daemon that knows others waits for one before it
-// says that it is ready: alone is a legal way to be.
+// knownPeersWait is how long a daemon that knows other members waits for a session with one of them. Then it reports
+// itself as ready without them.
 const knownPeersWait = 3 * time.Second
 
-// start brings the daemon from running to ready, then watches for the end of
-// its disk.
+// start reports the daemon as ready once it accepts work. Then it waits for an error of the store.
 func (n *Node) start(ctx context.Context) error {
-	n.board.local()
+	n.router.openLocal()
 	n.advertise(n.profile)
 	if home := n.owners.home; home != nil {
 		select {
@@ -342,7 +341,7 @@ func (n *Node) start(ctx context.Context) error {
 		late := time.NewTimer(knownPeersWait)
 		defer late.Stop()
 		select {
-		case <-n.metAny:
+		case <-n.anySession:
 		case <-late.C:
 			n.log.WarnContext(ctx, "no other daemon answers yet; going on alone and trying again")
 		case <-ctx.Done():
@@ -362,7 +361,7 @@ func (n *Node) start(ctx context.Context) error {
 	}
 }
 
-// close lets go of what New opened.
+// close closes what New opened.
 func (n *Node) close() error {
 	var errs []error
 	if n.host != nil {

@@ -1,8 +1,7 @@
 package node
 
-// Whole clusters on a simulated network: gated hosts, DHT, gossip, sessions,
-// schedulers and workers as a daemon joins them, on a virtual clock. Only the
-// disk and the processes are stand-ins.
+// Clusters on a simulated network and a virtual clock. Hosts, DHT, gossip, sessions, schedulers and workers are the real
+// ones, connected as in a daemon. Only the disk and the processes are fakes.
 
 import (
 	"context"
@@ -33,23 +32,23 @@ import (
 
 // virtual is one daemon of a simulated cluster.
 type virtual struct {
-	host  *p2p.Host
-	table *dht.Table
-	board *switchboard
-	sched *scheduler.Loop
-	work  *worker.Loop
-	found finder // what the scheduler asks
+	host   *p2p.Host
+	table  *dht.Table
+	router *router
+	sched  *scheduler.Loop
+	work   *worker.Loop
+	found  finder // the scheduler's finder
 }
 
-// shape says how a simulated cluster differs from a plain one.
+// shape is the configuration of a simulated cluster.
 type shape struct {
 	gpus      func(i int) string // spec of host i's simulated GPUs, or empty
-	noGossip  bool               // nothing is announced or heard
+	noGossip  bool               // no announcements
 	noDHT     bool               // every query finds nothing
-	neighbour int                // standing sessions that each daemon wants with the first members it meets
+	neighbour int                // neighbours of each daemon: the first members that it meets
 }
 
-// memoryJournal commits at once: a stand-in for the disk.
+// memoryJournal is a fake journal that commits at once.
 type memoryJournal struct {
 	mu      sync.Mutex
 	index   uint64
@@ -127,8 +126,7 @@ func (empty) Announce([]scheduler.Want)              {}
 func (empty) Put(string, []byte) error               { return nil }
 func (empty) Scan(string) (map[string][]byte, error) { return nil, nil }
 
-// start joins the parts of host i as Node does, and runs them until the test
-// ends.
+// start connects the parts of host i as Node does, and runs them until the test ends.
 func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -160,17 +158,17 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	group := job.Group(i + 1)
 	groups, err := newDirectory(v.host.Peer(), group, empty{}, v.found, log)
 	must(err)
-	v.board = &switchboard{
-		self: v.host.Peer(), groups: groups, cut: func(p peer.ID) error { return v.host.Libp2p().Network().ClosePeer(p) },
-		met: func(job.Peer) {}, left: newDeparted(), defects: newDefects(log), log: log,
+	v.router = &router{
+		self: v.host.Peer(), groups: groups, closeConn: func(p peer.ID) error { return v.host.Libp2p().Network().ClosePeer(p) },
+		onSession: func(job.Peer) {}, departed: newDeparted(), defects: newDefects(log), log: log,
 	}
-	v.board.sessions, err = session.New(session.DefaultConfig(), guarded{v.host.Libp2p(), v.host}, v.board, log)
+	v.router.sessions, err = session.New(session.DefaultConfig(), guarded{v.host.Libp2p(), v.host}, v.router, log)
 	must(err)
-	v.board.wants = newWants(v.host.Peer(), v.board.sessions, log)
-	parts := []part{{"dht", v.table.Run}, {"sessions", v.board.sessions.Run}}
+	v.router.wants = newWants(v.host.Peer(), v.router.sessions, log)
+	parts := []part{{"dht", v.table.Run}, {"sessions", v.router.sessions.Run}}
 	var announce scheduler.Announcer = empty{}
 	if !s.noGossip {
-		called := newCallers(profile, v.board.wants.of(forCallers), func() int { return len(v.host.Members()) })
+		called := newCallers(profile, v.router.wants.of(forCallers), func() int { return len(v.host.Members()) })
 		gc := gossip.DefaultConfig()
 		gc.Cluster = v.host.Cluster()
 		topic, err := gossip.New(gc, v.host.Libp2p(), func(job.Peer) bool { return true }, called.hear, log)
@@ -182,22 +180,22 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	wc := worker.DefaultConfig()
 	wc.Profile, wc.Boot, wc.Seed = profile, "boot", uint64(i+1)
 	v.work, err = worker.New(wc, worker.Parts{
-		Ledger: memoryLedger{}, Sender: toSchedulers{v.board}, Driver: driver, Adopter: driver,
+		Ledger: memoryLedger{}, Sender: toSchedulers{v.router}, Driver: driver, Adopter: driver,
 		Clocks: func() worker.Moment {
 			now := time.Now()
 			return worker.Moment{Boot: worker.BootTime(now.UnixNano()), Wall: now}
 		},
 	}, log)
 	must(err)
-	v.board.work = v.work
+	v.router.work = v.work
 	sc := scheduler.DefaultConfig()
 	sc.Self, sc.Group, sc.Seed = v.host.Peer(), group, uint64(i+1)
 	journal := &memoryJournal{rows: jobstest.Disk{}, deliver: func(c job.Committed) { v.sched.Deliver(c) }}
 	v.sched, err = scheduler.New(sc, scheduler.Saved{}, scheduler.Needs{
-		Journal: journal, Sessions: toWorkers{v.board}, Finder: v.found, Announcer: announce,
+		Journal: journal, Sessions: toWorkers{v.router}, Finder: v.found, Announcer: announce,
 	}, log)
 	must(err)
-	v.board.owners.add(group, &owner{Loop: v.sched})
+	v.router.owners.add(group, &owner{Loop: v.sched})
 	parts = append(parts, part{"worker", v.work.Run}, part{"scheduler", v.sched.Run})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -209,12 +207,12 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 		}
 	})
 	journal.lead()
-	v.board.local()
+	v.router.openLocal()
 	v.table.Advertise(append([]string{groupClass(group)}, lease.Classes(profile)...))
 	return v
 }
 
-// cluster starts n daemons; each knows host 0 and whom it meets through it.
+// cluster starts n daemons. Each knows host 0, and learns of other hosts through it.
 func cluster(t *testing.T, n int, s shape) (*p2ptest.Net, []*virtual) {
 	t.Helper()
 	nw := p2ptest.New(t, n, p2ptest.Options{})
@@ -227,14 +225,14 @@ func cluster(t *testing.T, n int, s shape) (*p2ptest.Net, []*virtual) {
 	}
 	for i, v := range all {
 		for k := 1; k <= s.neighbour; k++ {
-			v.board.wants.want(nw.Peer((i+k)%n), forNeighbours)
+			v.router.wants.want(nw.Peer((i+k)%n), forNeighbours)
 		}
 	}
 	return nw, all
 }
 
 func pass(d time.Duration) {
-	<-time.NewTimer(d).C // virtual
+	<-time.NewTimer(d).C // on the virtual clock
 	synctest.Wait()
 }
 
@@ -245,8 +243,7 @@ func gpuJob(model string, n int) job.Spec {
 	return s
 }
 
-// runs submits at v and returns how long the job took to its end, and where it
-// ran.
+// runs submits a job at v and returns how long it took to its end, and where it ran.
 func runs(t *testing.T, v *virtual, spec job.Spec, within time.Duration) (time.Duration, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -279,7 +276,7 @@ func onLast(n int, spec string) func(int) string {
 	}
 }
 
-// With all gossip dropped, the DHT leads to the workers.
+// Without gossip a scheduler finds workers through the DHT.
 func TestJobsFindWorkersWithoutGossip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := cluster(t, 10, shape{gpus: onLast(8, "sim:4xH100-80GB"), noGossip: true})
@@ -292,13 +289,13 @@ func TestJobsFindWorkersWithoutGossip(t *testing.T) {
 	})
 }
 
-// With an empty DHT, gossip brings the workers.
+// With an empty DHT a scheduler finds workers through gossip.
 func TestJobsFindWorkersWithEmptyDHT(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := cluster(t, 20, shape{gpus: onLast(18, "sim:4xH100-80GB"), noDHT: true})
 		pass(10 * time.Second)
 		spec := gpuJob("h100", 2)
-		spec.Hold = true // nothing that could run it is known yet: hand it in on hold and let it go
+		spec.Hold = true // no host that could run it is known yet, so a submission without hold would be refused
 		j, err := all[3].sched.Submit(t.Context(), scheduler.SubmitRequest{User: "u", Spec: spec})
 		if err != nil {
 			t.Fatal(err)
@@ -316,8 +313,8 @@ func TestJobsFindWorkersWithEmptyDHT(t *testing.T) {
 	})
 }
 
-// 20 daemons lose a tenth of their packets, are cut in two and healed: jobs on
-// each side go on, and none runs twice.
+// 20 daemons lose a tenth of their packets, then are partitioned into two halves, then connected again. Jobs run on each
+// side.
 func TestLossAndPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw, all := cluster(t, 20, shape{gpus: func(i int) string {
@@ -348,14 +345,14 @@ func TestLossAndPartition(t *testing.T) {
 // no host knows all others and a query takes several hops. Time and memory grow with its square.
 var daemons = flag.Int("node.daemons", 100, "daemons in TestManyDaemons")
 
-// Many daemons without gossip: a class query finds all that match, a job finds its worker, and with 30 % of the hosts
-// gone silent it still does, in under ten seconds.
+// Many daemons without gossip. A query for a class finds all hosts that have it, and a job finds a worker in under ten
+// seconds, even when 30 % of the hosts are silent.
 func TestManyDaemons(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute of processor time")
 	}
 	n := *daemons
-	first := n - n/5 // of those with a GPU
+	first := n - n/5 // the hosts from this one on have a GPU
 	synctest.Test(t, func(t *testing.T) {
 		nw, all := cluster(t, n, shape{gpus: onLast(first, "sim:1xH100-80GB"), noGossip: true})
 		pass(20 * time.Second)
@@ -366,7 +363,7 @@ func TestManyDaemons(t *testing.T) {
 		}
 		for i := first; i < n; i++ {
 			if !slices.Contains(found, nw.Peer(i)) {
-				t.Errorf("the class %s does not lead to host %d", class, i)
+				t.Errorf("a query for class %s does not find host %d", class, i)
 			}
 		}
 		took, where := runs(t, all[11], gpuJob("h100", 1), 10*time.Second)

@@ -1,6 +1,6 @@
 package node
 
-// Drain: what a person has said about this host outlives the daemon.
+// The drain of this host. It outlives the daemon.
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// drainKey is where the drain lies in the store.
+// drainKey is the key of the drain in the store.
 const drainKey = "worker/drain"
 
-// drains keeps the drain on disk and hands it to the worker, in this order.
+// drains writes the drain to disk, then passes it to the worker.
 type drains struct {
 	disk interface {
 		Put(key string, val []byte) error
@@ -27,7 +27,7 @@ type drains struct {
 	now *api.Drain // guarded by mu; nil: in service
 }
 
-// load reads what an earlier life was told.
+// load reads the drain from disk.
 func (d *drains) load() (worker.Drain, error) {
 	text, err := d.disk.Get(drainKey)
 	if err != nil || text == nil {
@@ -65,7 +65,7 @@ func (d *drains) set(to *api.Drain, work *worker.Loop) error {
 	}
 	text, err := json.Marshal(to)
 	if err != nil {
-		return fmt.Errorf("node: keep the drain of this host: %w", err)
+		return fmt.Errorf("node: save the drain of this host: %w", err)
 	}
 	if err := d.disk.Put(drainKey, text); err != nil {
 		return err
@@ -84,17 +84,17 @@ func (d *drains) get() *api.Drain {
 // Drain takes this host out of service.
 func (n *Node) Drain(ctx context.Context, d api.Drain) error {
 	if err := n.drains.set(&d, n.work); err != nil {
-		return answerOf(err)
+		return apiErrorOf(err)
 	}
-	n.log.InfoContext(ctx, "host is drained", "reason", d.Reason, "user", d.By, "deadline", d.Deadline)
+	n.log.InfoContext(ctx, "host is draining", "reason", d.Reason, "user", d.By, "deadline", d.Deadline)
 	return nil
 }
 
-// Resume puts it back.
+// Resume puts this host back into service.
 func (n *Node) Resume(ctx context.Context) error {
 	if err := n.drains.set(nil, n.work); err != nil {
-		return answerOf(err)
+		return apiErrorOf(err)
 	}
-	n.log.InfoContext(ctx, "host is in service")
+	n.log.InfoContext(ctx, "host is back in service")
 	return nil
 }

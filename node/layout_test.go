@@ -1,6 +1,6 @@
 package node
 
-// The plan of the house as a test: what each package may stand on.
+// The layout of the packages: which packages each one may import.
 
 import (
 	"go/parser"
@@ -15,9 +15,9 @@ import (
 
 const module = "github.com/musterhq/muster/"
 
-// floors lists each package and the packages of this module that it may import.
-// A new arrow is a change here, seen in review.
-var floors = map[string][]string{
+// allowedImports lists each package with the packages of this module that it may import. A new import has to be added
+// here, where a reviewer sees it.
+var allowedImports = map[string][]string{
 	"job":                    {},
 	"job/jobfile":            {"job"},
 	"gpu":                    {"job"},
@@ -70,7 +70,7 @@ var floors = map[string][]string{
 	"cmd/muster":        {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "node", "blob"},
 }
 
-// places that stand outside the house: they drive the built program.
+// outside lists directories that this test ignores: they run the built program.
 var outside = []string{"e2e", "bench"}
 
 func TestLayout(t *testing.T) {
@@ -79,9 +79,9 @@ func TestLayout(t *testing.T) {
 		if slices.ContainsFunc(outside, func(o string) bool { return dir == o || strings.HasPrefix(dir, o+"/") }) {
 			continue
 		}
-		allowed, known := floors[dir]
+		allowed, known := allowedImports[dir]
 		if !known {
-			t.Errorf("package %s has no place in the plan", dir)
+			t.Errorf("package %s is not in allowedImports", dir)
 		}
 		seen[dir] = true
 		documented := false
@@ -94,13 +94,13 @@ func TestLayout(t *testing.T) {
 			for _, imp := range f.Imports {
 				path := strings.Trim(imp.Path.Value, `"`)
 				if own, ours := strings.CutPrefix(path, module); ours && !slices.Contains(allowed, own) {
-					t.Errorf("%s/%s imports %s: that arrow is not in the plan", dir, file, own)
+					t.Errorf("%s/%s imports %s, which allowedImports does not allow", dir, file, own)
 				}
 				if dir == "job" && strings.Contains(path, ".") {
-					t.Errorf("job/%s imports %s: job stands on the standard library alone", file, path)
+					t.Errorf("job/%s imports %s: job may import only the standard library", file, path)
 				}
 				if foreign := strings.Contains(path, "libp2p/"); foreign && slices.Contains([]string{"scheduler", "worker", "store", "api"}, dir) {
-					t.Errorf("%s/%s imports %s: only p2p, dht and node know libp2p", dir, file, path)
+					t.Errorf("%s/%s imports %s: only p2p, dht and node may import libp2p", dir, file, path)
 				}
 			}
 		}
@@ -108,9 +108,9 @@ func TestLayout(t *testing.T) {
 			t.Errorf("package %s has no package comment", dir)
 		}
 	}
-	for dir := range floors {
+	for dir := range allowedImports {
 		if !seen[dir] {
-			t.Errorf("the plan names %s, which does not exist", dir)
+			t.Errorf("allowedImports has %s, which does not exist", dir)
 		}
 	}
 }

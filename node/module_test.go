@@ -1,6 +1,6 @@
 package node
 
-// The module as the tests of its plan see it: parsed and type-checked from source.
+// The source of the module, parsed and type-checked for the layout tests.
 
 import (
 	"errors"
@@ -17,16 +17,16 @@ import (
 	"testing"
 )
 
-// checked is one package of the module, without its tests.
+// checked is one type-checked package of the module, without its tests.
 type checked struct {
 	files     []string        // the names of its files
-	generated map[string]bool // those that a program wrote
+	generated map[string]bool // the generated ones among them
 	types     *types.Package
 	info      types.Info
 }
 
-// sourceTree type-checks the packages of the module. Packages of other modules stay unknown, because the plan is about
-// ours, and `go list` would be blind to changes that the test cache has to see.
+// sourceTree type-checks the packages of the module. It does not load packages of other modules, because the layout is
+// only about ours. It does not use `go list`, because the test cache would not notice the files that `go list` reads.
 type sourceTree struct {
 	set      *token.FileSet
 	standard types.Importer
@@ -34,14 +34,14 @@ type sourceTree struct {
 	known    map[string]*checked // by directory
 }
 
-// tree is the module, checked once for all tests of this package.
+// tree returns the module, which is checked once for all tests of this package.
 var tree = sync.OnceValue(func() *sourceTree {
 	set := token.NewFileSet()
-	build.Default.CgoEnabled = false // the standard library's Go files say enough
+	build.Default.CgoEnabled = false // the Go files of the standard library are enough
 	return &sourceTree{set: set, standard: importer.ForCompiler(set, "source", nil), known: map[string]*checked{}}
 })
 
-// loadTree gives the module with its list of files.
+// loadTree returns the module with its list of files.
 func loadTree(t *testing.T) *sourceTree {
 	s := tree()
 	if s.sources == nil {
@@ -50,7 +50,7 @@ func loadTree(t *testing.T) *sourceTree {
 	return s
 }
 
-// Import is for the type checker.
+// Import implements types.Importer.
 func (s *sourceTree) Import(path string) (*types.Package, error) {
 	if dir, ours := strings.CutPrefix(path, module); ours {
 		c, err := s.check(dir)
@@ -87,14 +87,14 @@ func (s *sourceTree) check(dir string) (*checked, error) {
 	return c, nil
 }
 
-// file names the file of a position.
+// file returns the name of the file of a position.
 func (s *sourceTree) file(pos token.Pos) string { return filepath.Base(s.set.Position(pos).Filename) }
 
-// arrow says that a file uses what another file of its package declares.
+// arrow means that file from uses a declaration of file to, in the same package.
 type arrow struct{ from, to string }
 
-// arrows lists the files of a package that use each other, each pair with one name that is used. A method and a field
-// belong to the file that declares them.
+// arrows returns the arrows of a package, each with one name that is used. A method or field belongs to the file that
+// declares it.
 func (s *sourceTree) arrows(c *checked) map[arrow]string {
 	found := map[arrow]string{}
 	for id, obj := range c.info.Uses {

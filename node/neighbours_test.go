@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/p2p"
 )
 
-// town is the members of a cluster, the latest seen first, and a clock.
+// town holds the neighbours of a daemon, a fake list of members (the most recently seen first) and a clock.
 type town struct {
 	*neighbours
 	keeper *fakeKeeper
@@ -48,7 +48,7 @@ func (w *town) turn(i int, up bool) {
 	w.changed(p2p.Event{Kind: kind, Peer: resident(i)}, w.now)
 }
 
-// pass lets time go by, with the reviews in it.
+// pass moves the clock on and makes the reviews that are due.
 func (w *town) pass(d time.Duration) {
 	for end := w.now.Add(d); w.now.Before(end); {
 		w.now = w.now.Add(reviewEvery)
@@ -63,7 +63,7 @@ func (w *town) keeps(t *testing.T, what string, from, to int) {
 			t.Errorf("%s: %s is not kept", what, resident(i))
 		}
 	}
-	if len(w.keeper.kept) > standing || len(w.keeper.kept) != len(w.kept) {
+	if len(w.keeper.kept) > maxNeighbours || len(w.keeper.kept) != len(w.kept) {
 		t.Errorf("%s: %d sessions, %d neighbours", what, len(w.keeper.kept), len(w.kept))
 	}
 	if len(w.keeper.odd) > 0 {
@@ -71,65 +71,65 @@ func (w *town) keeps(t *testing.T, what string, from, to int) {
 	}
 }
 
-func TestNeighboursThatDieMakePlace(t *testing.T) {
+func TestGoneNeighboursAreReplaced(t *testing.T) {
 	w := newTown(100)
 	w.review(w.now)
-	w.keeps(t, "at first", 0, standing)
+	w.keeps(t, "at first", 0, maxNeighbours)
 	for i := range 20 {
 		w.turn(i, false)
 	}
 	w.pass(goneFor - reviewEvery)
-	w.keeps(t, "a restart", 0, standing)
+	w.keeps(t, "a restart", 0, maxNeighbours)
 	w.pass(2 * reviewEvery)
-	w.keeps(t, "the dead are gone", 20, standing+20)
-	// They come back, and take the places of the next who die.
+	w.keeps(t, "the gone are replaced", 20, maxNeighbours+20)
+	// They come back, and replace the next neighbours that are gone.
 	for i := range 20 {
 		w.turn(i, true)
 	}
-	w.keeps(t, "no place", 20, standing+20)
+	w.keeps(t, "no place", 20, maxNeighbours+20)
 	for i := 40; i < 100; i++ {
 		w.turn(i, false)
 	}
 	w.pass(goneFor + reviewEvery)
 	w.keeps(t, "back again", 20, 40)
-	if n := len(w.keeper.kept); n != standing {
-		t.Errorf("%d of %d places are filled", n, standing)
+	if n := len(w.keeper.kept); n != maxNeighbours {
+		t.Errorf("%d neighbours, want %d", n, maxNeighbours)
 	}
 	for p := range w.keeper.kept {
 		if m, _ := w.Member(p); !m.Connected {
-			t.Errorf("%s is dead and kept, with 40 that live", p)
+			t.Errorf("%s is gone and kept, although 40 members are connected", p)
 		}
 	}
 }
 
-// Without anybody else, the dead are dialled on: it may be us who was cut off.
+// If no member is connected, this daemon may be the one that is cut off. It goes on dialling its neighbours.
 func TestNeighboursStayIfAllAreGone(t *testing.T) {
-	w := newTown(standing + 10)
+	w := newTown(maxNeighbours + 10)
 	w.review(w.now)
 	for i := range w.all {
 		w.turn(i, false)
 	}
 	w.pass(24 * time.Hour)
-	w.keeps(t, "cut off", 0, standing)
-	w.turn(standing+5, true)
-	w.keeps(t, "one is back", standing+5, standing+6)
-	if n := len(w.keeper.kept); n != standing {
+	w.keeps(t, "cut off", 0, maxNeighbours)
+	w.turn(maxNeighbours+5, true)
+	w.keeps(t, "one is back", maxNeighbours+5, maxNeighbours+6)
+	if n := len(w.keeper.kept); n != maxNeighbours {
 		t.Errorf("%d are dialled", n)
 	}
 }
 
-func TestStoppedNeighbourMakesPlace(t *testing.T) {
-	w := newTown(standing + 1)
+func TestStoppedNeighbourIsReplaced(t *testing.T) {
+	w := newTown(maxNeighbours + 1)
 	w.review(w.now)
-	w.left.gone(resident(3)) // said goodbye; its connection may stay for a while
+	w.departed.gone(resident(3)) // said goodbye; its connection may stay for a while
 	w.pass(goneFor + 2*reviewEvery)
-	w.keeps(t, "stopped", standing, standing+1)
+	w.keeps(t, "stopped", maxNeighbours, maxNeighbours+1)
 	if w.keeper.kept[resident(3)] {
 		t.Error("the stopped one is kept")
 	}
 }
 
-func TestRevokedNeighbourIsLetGo(t *testing.T) {
+func TestRevokedNeighbourIsDropped(t *testing.T) {
 	w := newTown(5)
 	w.review(w.now)
 	w.all = w.all[1:]
@@ -140,15 +140,15 @@ func TestRevokedNeighbourIsLetGo(t *testing.T) {
 	w.keeps(t, "the others", 1, 5)
 }
 
-// A daemon that starts knows members from its disk, none of them connected.
-func TestNeighboursOfTheBook(t *testing.T) {
+// A daemon that starts knows members from its disk. Most of them are not connected yet.
+func TestNeighboursAtStart(t *testing.T) {
 	w := newTown(100)
 	for i := range w.all {
 		w.all[i].Connected = i >= 90
 	}
 	w.review(w.now)
 	w.keeps(t, "those that are there", 90, 100)
-	w.keeps(t, "those seen last", 0, standing-10)
+	w.keeps(t, "those seen last", 0, maxNeighbours-10)
 	w.pass(time.Hour)
 	w.keeps(t, "no better ones", 90, 100)
 	for i := 40; i < 90; i++ {
@@ -156,7 +156,7 @@ func TestNeighboursOfTheBook(t *testing.T) {
 	}
 	for p := range w.keeper.kept {
 		if m, _ := w.Member(p); !m.Connected {
-			t.Errorf("%s is dead and kept", p)
+			t.Errorf("%s is gone and kept", p)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 package node
 
-// What runs on the host: table, sessions, topic.
+// The parts that use the libp2p host: the DHT, the sessions and the gossip topic.
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/p2p/session"
 )
 
-// buildNetwork builds what runs on the host: table, topic, sessions.
+// buildNetwork builds the DHT, the sessions and the gossip topic.
 func (n *Node) buildNetwork(context.Context) (err error) {
 	cluster := n.host.Cluster()
 	tc := dht.DefaultConfig()
@@ -24,26 +24,26 @@ func (n *Node) buildNetwork(context.Context) (err error) {
 	if n.groups, err = newDirectory(n.host.Peer(), n.store.Group(), n.store, n.table, n.part("node")); err != nil {
 		return err
 	}
-	n.board = &switchboard{
-		self: n.host.Peer(), groups: n.groups, cut: func(p peer.ID) error { return n.host.Libp2p().Network().ClosePeer(p) },
-		met: n.met, left: n.left, defects: newDefects(n.part("node")), log: n.part("node"),
+	n.router = &router{
+		self: n.host.Peer(), groups: n.groups, closeConn: func(p peer.ID) error { return n.host.Libp2p().Network().ClosePeer(p) },
+		onSession: n.sessionOpened, departed: n.departed, defects: newDefects(n.part("node")), log: n.part("node"),
 	}
-	if n.sessions, err = session.New(session.DefaultConfig(), guarded{n.host.Libp2p(), n.host}, n.board, n.part("session")); err != nil {
+	if n.sessions, err = session.New(session.DefaultConfig(), guarded{n.host.Libp2p(), n.host}, n.router, n.part("session")); err != nil {
 		return err
 	}
-	n.board.sessions, n.board.wants = n.sessions, newWants(n.host.Peer(), n.sessions, n.part("node"))
+	n.router.sessions, n.router.wants = n.sessions, newWants(n.host.Peer(), n.sessions, n.part("node"))
 	gc := gossip.DefaultConfig()
 	gc.Cluster = cluster
-	n.callers = newCallers(n.profile, n.board.wants.of(forCallers), func() int { return len(n.host.Members()) })
+	n.callers = newCallers(n.profile, n.router.wants.of(forCallers), func() int { return len(n.host.Members()) })
 	isMember := func(p job.Peer) bool { _, ok := n.host.Member(p); return ok }
 	n.topic, err = gossip.New(gc, n.host.Libp2p(), isMember, n.callers.hear, n.part("gossip"))
 	return err
 }
 
-// met notes that a session came up.
-func (n *Node) met(job.Peer) {
+// sessionOpened records that a session has been opened.
+func (n *Node) sessionOpened(job.Peer) {
 	select {
-	case n.metAny <- struct{}{}:
+	case n.anySession <- struct{}{}:
 	default:
 	}
 }

@@ -1,6 +1,6 @@
 package node
 
-// The owners of this daemon: for each group of jobs that it keeps, a journal and a scheduler.
+// The owners of this daemon: a journal and a scheduler for each journal group that it keeps.
 
 import (
 	"github.com/musterhq/muster/job"
@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/scheduler"
 )
 
-// owner acts on the journal of one group. It owns the group's jobs while that journal leads.
+// owner is the scheduler and the journal of one group. It owns the group's jobs while its journal is the leader.
 type owner struct {
 	*scheduler.Loop
 	journal *journal.Journal
@@ -25,15 +25,15 @@ func (o *owner) Deliver(c job.Committed) {
 		select {
 		case <-o.led:
 		default:
-			close(o.led) // only the journal's goroutine comes here
+			close(o.led) // only the journal's goroutine calls Deliver
 		}
 	}
 }
 
-// owners are set before the parts of the daemon run and do not change then. The zero value is that of a daemon without the
-// scheduler role.
+// owners holds the owners by group. It is filled before the parts of the daemon run, and does not change afterwards. The
+// zero value is that of a daemon without the scheduler role.
 type owners struct {
-	home *owner // of the group that takes new jobs here; nil without the role
+	home *owner // owner of the group for new jobs; nil without the scheduler role
 	by   map[job.Group]*owner
 }
 
@@ -45,7 +45,7 @@ func (s *owners) add(g job.Group, o *owner) {
 	s.by[g] = o
 }
 
-// of is the owner of a group, home if this daemon does not have the group, or nil without the role.
+// of returns the owner of a group: home if this daemon does not have the group, nil without the scheduler role.
 func (s owners) of(g job.Group) *owner {
 	if o := s.by[g]; o != nil {
 		return o
@@ -67,8 +67,8 @@ func (s owners) sessionDown(p job.Peer) {
 	}
 }
 
-// fromWorker hands a worker's message to the owner of the group that it is about, or to all if it is about the worker. An
-// error says that one of them dropped it.
+// fromWorker passes a worker's message to the owner of the group that it is about. A message about the worker itself
+// goes to all owners. It returns an error if an owner dropped the message.
 func (s owners) fromWorker(p job.Peer, m lease.ToScheduler) error {
 	switch m := m.(type) {
 	case lease.Commit:

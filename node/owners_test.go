@@ -1,6 +1,6 @@
 package node
 
-// Which owner a group belongs to.
+// The owner of a group.
 
 import "testing"
 

@@ -1,6 +1,6 @@
 package node
 
-// What a running daemon can be told anew, and whether it is well.
+// Reloading settings of a running daemon, and its health.
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// live is what a daemon has been told last. A leaf container.
+// live holds the present settings and profile. It is safe for concurrent use.
 type live struct {
 	mu   sync.Mutex
 	cfg  Config        // guarded by mu
@@ -35,7 +35,7 @@ func (l *live) config() Config {
 
 func (l *live) profile() lease.Profile { return l.change(func(*lease.Profile) {}) }
 
-// change gives the profile as it is after it.
+// change changes the profile and returns the result.
 func (l *live) change(change func(*lease.Profile)) lease.Profile {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,9 +43,8 @@ func (l *live) change(change func(*lease.Profile)) lease.Profile {
 	return l.host
 }
 
-// Reload takes new values of the settings that can change while the daemon
-// runs, and reads the token file again; cfg differs in no other setting. What
-// cannot be taken stays as it was and is named in the error.
+// Reload applies new values of the settings that can change while the daemon runs, and reads the token file again. cfg
+// must not differ in any other setting. A value that cannot be applied is named in the error, and the old one stays.
 func (n *Node) Reload(cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -69,7 +68,7 @@ func (n *Node) Reload(cfg Config) error {
 	return errors.Join(errToken, errBootstrap, errLimits)
 }
 
-// become changes what this host could ever give, and tells all who go by it.
+// become changes the profile of this host in all parts that use it.
 func (n *Node) become(change func(*lease.Profile)) {
 	host := n.now.change(change)
 	n.work.ChangeProfile(change)
@@ -77,30 +76,29 @@ func (n *Node) become(change func(*lease.Profile)) {
 	n.advertise(host)
 }
 
-// given is what a worker may give of what its host has.
-func given(host lease.Profile) lease.Profile {
+// offered returns the resources that the worker offers: those of the host, or none if it runs no tasks.
+func offered(host lease.Profile) lease.Profile {
 	if !host.Worker {
 		host.CPUs, host.Memory, host.GPUs = 0, 0, nil
 	}
 	return host
 }
 
-// advertise tells the table what this host could ever run.
+// advertise advertises this host's resource classes, and the group that it owns, in the DHT.
 func (n *Node) advertise(host lease.Profile) {
 	n.table.Advertise(append([]string{groupClass(n.store.Group())}, lease.Classes(host)...))
 }
 
-// Started is closed once work can be taken.
+// Started returns a channel that is closed once the daemon accepts work.
 func (n *Node) Started() <-chan struct{} { return n.ready }
 
-// pinger is a loop of the daemon that says whether it still turns.
+// pinger is a loop of the daemon. Ping returns once the loop has handled it.
 type pinger interface {
 	Ping(ctx context.Context) error
 }
 
-// Health is nil if every loop of the daemon has come by before ctx ended; else
-// it names those that have not. A loop that waits for a disk or for a lock does
-// not come by.
+// Health returns nil if every loop of the daemon answers before ctx ends. Otherwise the error names those that do not,
+// for instance because they wait for a disk or a lock.
 func (n *Node) Health(ctx context.Context) error {
 	parts := map[string]pinger{"worker": n.work, "driver": n.driver}
 	if home := n.owners.home; home != nil {
@@ -123,7 +121,7 @@ func (n *Node) Health(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Summary says in a line what the daemon does now.
+// Summary describes in one line what the daemon does now.
 func (n *Node) Summary(ctx context.Context) (string, error) {
 	v, err := n.work.View(ctx)
 	if err != nil {

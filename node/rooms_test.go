@@ -1,7 +1,6 @@
 package node
 
-// The plan of the house inside its packages: the files of a package have an order, and lower ones know nothing of
-// higher ones.
+// The layout inside large packages: their files have an order, and a file uses only files before it.
 
 import (
 	"maps"
@@ -10,8 +9,8 @@ import (
 	"testing"
 )
 
-// rooms are the files of a package from the ground up: a file uses only what it defines itself or what stands before it.
-var rooms = map[string]string{
+// fileOrder lists the files of some packages. A file may use only its own declarations and those of files before it.
+var fileOrder = map[string]string{
 	"worker": `
 		clock timer driver bounds phase
 		eased quota breaker quarantine event config turn
@@ -26,13 +25,13 @@ var rooms = map[string]string{
 		mailbox replies calls watch needs reader execute loop list verbs`,
 }
 
-// roomy are the packages whose files may be in any order, so long as there is one: their arrows make no cycle.
-var roomy = []string{
+// anyOrder lists the packages whose files may have any order, but must not use each other in a cycle.
+var anyOrder = []string{
 	"scheduler/fleet", "scheduler/policy", "worker/runner", "worker/supervisor", "jobs", "journal",
 }
 
-// cycles are the packages of roomy that have cycles still: how many arrows from file to file are part of one, and why.
-// A number only falls, and a package without cycles leaves the list.
+// cycles lists the packages of anyOrder that still have cycles. arrows is the number of pairs of files in a cycle, of
+// which the first uses the second. It must never grow. A package without cycles is removed from the list.
 var cycles = map[string]struct {
 	arrows int
 	why    string
@@ -45,7 +44,7 @@ var cycles = map[string]struct {
 
 func TestRooms(t *testing.T) {
 	s := loadTree(t)
-	for dir, order := range rooms {
+	for dir, order := range fileOrder {
 		c, err := s.check(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -56,12 +55,12 @@ func TestRooms(t *testing.T) {
 		}
 		for _, name := range c.files {
 			if place[name] == 0 {
-				t.Errorf("%s/%s has no place in the plan", dir, name)
+				t.Errorf("%s/%s is not in fileOrder", dir, name)
 			}
 		}
 		for a, name := range s.arrows(c) {
 			if place[a.from] < place[a.to] {
-				t.Errorf("%s: %s uses %s of %s: that arrow runs up", dir, a.from, name, a.to)
+				t.Errorf("%s: %s uses %s of %s, which comes later in fileOrder", dir, a.from, name, a.to)
 			}
 		}
 	}
@@ -69,7 +68,7 @@ func TestRooms(t *testing.T) {
 
 func TestNoCyclesOfFiles(t *testing.T) {
 	s := loadTree(t)
-	for _, dir := range roomy {
+	for _, dir := range anyOrder {
 		c, err := s.check(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -88,13 +87,13 @@ func TestNoCyclesOfFiles(t *testing.T) {
 		}
 	}
 	for dir, c := range cycles {
-		if c.arrows == 0 || !slices.Contains(roomy, dir) {
-			t.Errorf("%s does not belong in the list of cycles", dir)
+		if c.arrows == 0 || !slices.Contains(anyOrder, dir) {
+			t.Errorf("%s must be removed from the list of cycles", dir)
 		}
 	}
 }
 
-// inCycles keeps the arrows whose end leads back to their start, in order.
+// inCycles returns the arrows that are part of a cycle, in order.
 func inCycles(all []arrow) []arrow {
 	next := map[string][]string{}
 	for _, a := range all {

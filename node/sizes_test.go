@@ -1,6 +1,6 @@
 package node
 
-// The bounds of a type: what it knows fits into one head.
+// Bounds on the size of types, so that each can be understood as a whole.
 
 import (
 	"go/types"
@@ -12,7 +12,7 @@ const (
 	maxFields  = 20
 )
 
-// lists are the types that are a list by nature, each with the reason. They may grow.
+// lists holds types that may be larger because they are lists by nature, each with the reason. They may grow.
 var lists = map[string]string{
 	"api.Client":                   "one method for each endpoint",
 	"job.Spec":                     "one field for each thing that a user can ask for",
@@ -21,7 +21,7 @@ var lists = map[string]string{
 	"worker/runner/protocol.Start": "a message: all that the runner has to know of a task",
 }
 
-// shrinking are types that are too large, each with its present size and the reason. The numbers only fall.
+// shrinking holds types that are too large, each with its present size and the reason. The numbers must never grow.
 var shrinking = map[string]struct {
 	methods, fields int
 	why             string
@@ -62,20 +62,20 @@ func TestSizes(t *testing.T) {
 			switch {
 			case lists[full] != "":
 			case methods > max(limit.methods, maxMethods) || fields > max(limit.fields, maxFields):
-				t.Errorf("%s has %d methods and %d fields: that is more than one thing to know", full, methods, fields)
+				t.Errorf("%s has %d methods and %d fields: it is too large, so split it", full, methods, fields)
 			case methods < limit.methods || fields < limit.fields:
-				t.Errorf("%s has %d methods and %d fields: lower the list's %d and %d", full, methods, fields, limit.methods, limit.fields)
+				t.Errorf("%s has %d methods and %d fields: lower the %d and %d in shrinking", full, methods, fields, limit.methods, limit.fields)
 			}
 		}
 	}
 	for full := range lists {
 		if !large[full] {
-			t.Errorf("%s is not large: take it off the list", full)
+			t.Errorf("%s is not large: remove it from lists", full)
 		}
 	}
 	for full := range shrinking {
 		if !large[full] {
-			t.Errorf("%s is no longer large: take it off the list", full)
+			t.Errorf("%s is no longer large: remove it from shrinking", full)
 		}
 	}
 }

@@ -18,12 +18,12 @@ type fakeKeeper struct {
 	mu   sync.Mutex
 	kept map[job.Peer]bool
 	most int
-	odd  []string // calls that a manager should not see
+	odd  []string // calls that a manager must not get
 }
 
 func newFakeKeeper(most int) *fakeKeeper { return &fakeKeeper{kept: map[job.Peer]bool{}, most: most} }
 
-// has asks while parts run.
+// has reports whether a session is kept; it is safe while parts run.
 func (k *fakeKeeper) has(p job.Peer) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -65,11 +65,11 @@ func TestWantsOfSeveral(t *testing.T) {
 	sched.Unwant("a")
 	sched.Unwant("a")
 	if !k.kept["a"] {
-		t.Fatal("given up though the worker wants it")
+		t.Fatal("given up although the worker wants it")
 	}
 	work.Unwant("a")
 	if k.kept["a"] {
-		t.Fatal("kept though nobody wants it")
+		t.Fatal("kept although nobody wants it")
 	}
 	work.Want("self")
 	work.Unwant("self")
@@ -79,9 +79,8 @@ func TestWantsOfSeveral(t *testing.T) {
 	}
 }
 
-// Whatever the parts want and in what order, each session that one of them
-// wants is kept as far as there is room, and no other is.
-func TestWantsHold(t *testing.T) {
+// For any order of wants, the wanted sessions are kept, up to the keeper's maximum, and no others.
+func TestWantsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 4
 		k := newFakeKeeper(most)
@@ -117,7 +116,7 @@ func TestWantsHold(t *testing.T) {
 	})
 }
 
-func TestTooManyWantsAreTold(t *testing.T) {
+func TestTooManyWantsAreLogged(t *testing.T) {
 	var text bytes.Buffer
 	w := newWants("self", newFakeKeeper(1), slog.New(slog.NewTextHandler(&text, nil)))
 	w.of(forWorker).Want("a")

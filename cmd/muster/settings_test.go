@@ -120,7 +120,7 @@ func TestBadSettings(t *testing.T) {
 		"bootstrap: /ip4/::1\n":               ":1): \"/ip4/::1\": want a multiaddr with /p2p/ID",
 		"\ngpus: two\n":                       ":2): \"two\": want auto",
 		"gpus: sim:8\n":                       ":1): ",
-		"no-worker: 1\n\nno-scheduler: 1\n":   ":1): not both",
+		"no-worker: 1\n\nno-scheduler: 1\n":   ":1): set only one",
 		"log-level: loud\n":                   ":1): \"loud\": want debug",
 		"log-format: xml\n":                   ":1): \"xml\": want text or json",
 		"name: a b\n":                         "name (from ",
@@ -128,7 +128,7 @@ func TestBadSettings(t *testing.T) {
 		"token: t\n":                          "--bootstrap",
 		"name: *nowhere\n":                    ":1: ",
 		"\ndocker-user: root\n":               ":2): user \"root\": want UID",
-		"docker-mount: [data]\n":              ":1): \"data\": want a whole path",
+		"docker-mount: [data]\n":              ":1): \"data\": want an absolute path",
 		"docker-host: somewhere\n":            ":1): \"somewhere\": want an address",
 	} {
 		r := program(t.Context(), "", "config", "validate", "--config", configFile(t, text))

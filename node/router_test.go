@@ -19,16 +19,16 @@ import (
 	"github.com/musterhq/muster/p2p/session"
 )
 
-// boards are two daemons with nothing but sessions, and the log of both.
-func boards(t *testing.T) (*switchboard, *switchboard, *logtest.Buffer) {
+// twoRouters returns the routers of two daemons that have only sessions, and the log of both.
+func twoRouters(t *testing.T) (*router, *router, *logtest.Buffer) {
 	nw := p2ptest.New(t, 2, p2ptest.Options{})
 	nw.Connect(1, 0)
 	text := &logtest.Buffer{}
 	log := slog.New(slog.NewTextHandler(text, nil))
-	var both []*switchboard
+	var both []*router
 	for _, h := range nw.Hosts {
-		b := &switchboard{
-			self: h.Peer(), cut: func(peer.ID) error { return nil }, met: func(job.Peer) {}, left: newDeparted(),
+		b := &router{
+			self: h.Peer(), closeConn: func(peer.ID) error { return nil }, onSession: func(job.Peer) {}, departed: newDeparted(),
 			defects: newDefects(log), log: log,
 		}
 		var err error
@@ -68,11 +68,10 @@ func count(t *testing.T, d *defects) (total float64) {
 	return total
 }
 
-// A message that the wire refuses is a defect of this daemon: its sender hears
-// of it, and a person does.
-func TestRefusedMessageIsLoud(t *testing.T) {
+// A message that is out of bounds is a defect of this daemon: the sender gets an error, and the log says so.
+func TestRefusedMessageIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, text := boards(t)
+		a, b, text := twoRouters(t)
 		toWorkers{a}.Want(b.self)
 		pass(time.Second)
 		id := job.NewID(7, 1)
@@ -84,7 +83,7 @@ func TestRefusedMessageIsLoud(t *testing.T) {
 			!strings.Contains(got[0], string(id)) || !strings.Contains(got[0], "peer="+string(b.self)) {
 			t.Fatalf("logged %q", got)
 		}
-		for range 1000 { // the same defect again does not fill the log
+		for range 1000 { // the same defect is not logged again
 			_ = toWorkers{a}.Send(b.self, old)
 		}
 		if err := (toSchedulers{a}).Send(b.self, lease.Stale{Owner: "no peer!"}); !errors.Is(err, session.ErrInvalid) {
@@ -111,10 +110,10 @@ func TestRefusedMessageIsLoud(t *testing.T) {
 	})
 }
 
-// Both parts of a daemon want the session; it goes with the last want.
-func TestBoardGivesSessionsUp(t *testing.T) {
+// Two parts of a daemon want a session; it is given up after the second Unwant.
+func TestRouterGivesSessionsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, _ := boards(t)
+		a, b, _ := twoRouters(t)
 		toWorkers{a}.Want(b.self)
 		toSchedulers{a}.Want(b.self)
 		toSchedulers{a}.Want(a.self)
@@ -122,14 +121,14 @@ func TestBoardGivesSessionsUp(t *testing.T) {
 		toWorkers{a}.Unwant(b.self)
 		pass(time.Hour)
 		if len(a.sessions.Peers()) != 1 {
-			t.Error("given up though the worker wants it")
+			t.Error("given up although the worker wants it")
 		}
 		toSchedulers{a}.Unwant(b.self)
 		pass(time.Hour)
 		if len(a.sessions.Peers()) != 0 {
-			t.Error("kept though nobody wants it")
+			t.Error("kept although nobody wants it")
 		}
-		if _, left := b.left.when(a.self); left {
+		if _, left := b.departed.when(a.self); left {
 			t.Error("taken for a daemon that stopped")
 		}
 	})
