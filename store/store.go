@@ -117,7 +117,7 @@ type Store struct {
 	own   keyCount
 	fatal *fatality
 
-	complained atomic.Pointer[time.Time] // when background last logged an error
+	lastLogged atomic.Pointer[time.Time] // when background last logged an error
 }
 
 // Open opens the database of a data directory, and makes it if there is none. The error is ErrInUse if another
@@ -187,8 +187,8 @@ func (s *Store) open(dir string, fs vfs.FS, lock *pebble.Lock) (*pebble.DB, erro
 }
 
 const (
-	// complainEvery is the shortest pause between two log lines about the same error.
-	complainEvery = 10 * time.Second
+	// logEvery is the shortest pause between two log lines about the same error.
+	logEvery = 10 * time.Second
 	// backgroundPause delays the next try of a failed flush or compaction. Pebble itself does not pause, and a disk stays
 	// full for longer than a write takes.
 	backgroundPause = 100 * time.Millisecond
@@ -197,8 +197,8 @@ const (
 // background logs that Pebble could not flush or compact. Pebble calls it before it tries again, and waits for it.
 func (s *Store) background(err error) {
 	now := time.Now()
-	if last := s.complained.Load(); last == nil || now.Sub(*last) >= complainEvery {
-		s.complained.Store(&now)
+	if last := s.lastLogged.Load(); last == nil || now.Sub(*last) >= logEvery {
+		s.lastLogged.Store(&now)
 		s.log.Error("database could not flush or compact, trying again", "error", err.Error()) // only the text: the error itself would print a stack trace
 	}
 	time.Sleep(backgroundPause)
@@ -220,7 +220,7 @@ func (s *Store) identify() error {
 	}
 	if id == nil {
 		id = make([]byte, idBytes)
-		_, _ = rand.Read(id) // never fails: it ends the program rather than return less
+		_, _ = rand.Read(id) // never fails: it ends the program if it has no random bytes
 		if err := s.WriteSync(func(b Batch) error { return b.Set(keyStore, id) }); err != nil {
 			return fmt.Errorf("store: write the store's id: %w", err)
 		}

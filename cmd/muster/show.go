@@ -29,7 +29,7 @@ func (v jobVerbs) showCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if j, err = client.Job(c.Context, j.ID); err != nil { // listings leave the spec out
+			if j, err = client.Job(c.Context, j.ID); err != nil { // listings do not have the spec
 				return err
 			}
 			if c.Bool("json") {
