@@ -25,7 +25,7 @@ type Death struct {
 	DryRun     bool       `json:"dry_run"`
 	Tasks      int        `json:"tasks" doc:"Number of tasks that were given up. In a dry run: that would be given up."`
 	Daemons    int        `json:"daemons" doc:"Number of daemons that own these tasks."`
-	LastSeenAt *time.Time `json:"last_seen_at" doc:"When the daemon that was asked last heard of the node; null: never."`
+	LastSeenAt *time.Time `json:"last_seen_at" doc:"When the daemon that was asked last saw the node; null: never."`
 	Detail     string     `json:"detail,omitempty" doc:"What is known about the end of the node, for people."`
 	Partial    []string   `json:"partial" nullable:"false" doc:"Names of daemons that did not answer. Their jobs may have tasks on the node: declare it dead again when they are back."`
 }

@@ -150,9 +150,9 @@ func (c Config) Validate() error {
 	case c.LossLimit < 1 || c.LossLimit > job.MaxLost:
 		return badSetting("loss-limit", "want a number from 1 to %d", job.MaxLost)
 	case c.TaskPIDs < 0 || c.Scratch < 0:
-		return fmt.Errorf("task-pids, scratch-quota: not below 0")
+		return fmt.Errorf("task-pids, scratch-quota: must be at least 0")
 	case c.CPUs < 0 || c.Memory < 0:
-		return badSetting("cpus memory", "not below 0")
+		return badSetting("cpus memory", "must be at least 0")
 	case c.OutputLimit < output.MinBound:
 		return badSetting("output-limit", "%s: at least %s", c.OutputLimit, job.Size(output.MinBound))
 	case c.NoWorker && c.NoScheduler:

@@ -87,7 +87,7 @@ func (c Config) Validate() error {
 	case c.Dir == "":
 		return errors.New("store: no data directory")
 	case c.Reserve < 0:
-		return fmt.Errorf("store: reserve %s: not below 0", job.Size(c.Reserve))
+		return fmt.Errorf("store: reserve %s: must be at least 0", job.Size(c.Reserve))
 	}
 	return nil
 }

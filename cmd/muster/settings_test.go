@@ -34,7 +34,7 @@ func TestReloadsAreDocumented(t *testing.T) {
 			live = append(live, "`"+s.name+"`")
 		}
 	}
-	if want := strings.Join(live, ", ") + " and what the HTTP token file holds change at once"; !strings.Contains(string(text), want) {
+	if want := strings.Join(live, ", ") + " and the content of the HTTP token file change at once"; !strings.Contains(string(text), want) {
 		t.Errorf("docs/operations.md does not say: %s", want)
 	}
 }
@@ -113,7 +113,7 @@ func TestBadSettings(t *testing.T) {
 		"\nmemory: 8\n":                       ":2): size \"8\"",
 		"no-worker: maybe\n":                  ":1): \"maybe\": want true or false",
 		"label: [rack]\n":                     ":1): \"rack\": want K=V",
-		"cpus: -1\n":                          ":1): -1: not below 0",
+		"cpus: -1\n":                          ":1): -1: must be at least 0",
 		"name: [a, b]\n":                      ":1: name: want one value, not a list",
 		"z: 1\na: 2\n":                        ":1: no such setting: \"z\"",
 		"listen: [here]\n":                    ":1): \"here\": want a multiaddr",

@@ -99,7 +99,7 @@ func taskRows(w io.Writer, state job.State, t api.Task) {
 	}
 	row(w, fmt.Sprintf("task %d", t.Task), where)
 	if t.Isolation != "" {
-		row(w, "", "held by "+t.Isolation)
+		row(w, "", "confined by "+t.Isolation)
 	}
 	for _, g := range t.GPUs {
 		row(w, "", "gpu "+g)

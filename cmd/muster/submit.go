@@ -204,7 +204,7 @@ func explain(out io.Writer, x api.Explanation) error {
 		row(w, "job", string(x.Job))
 		row(w, "state", string(x.State))
 		if x.State.Ended() || x.State == job.Running || x.State == job.Completing {
-			row(w, "reason", "it waits for nothing any more; more: muster show "+string(x.Job))
+			row(w, "reason", "it no longer waits; see: muster show "+string(x.Job))
 			return w.Flush()
 		}
 	}
