@@ -74,10 +74,10 @@ func (f *fileRoutes) task(ctx context.Context, in *filesInput) (*huma.StreamResp
 	}
 	a := job.Attempt{Job: j.ID, Task: t.Index, N: t.Attempt}
 	if t.Node == f.self {
-		return f.send(a, in.Path, in.Base), nil //nolint:contextcheck // the same, as huma hands it over
+		return f.send(a, in.Path, in.Base), nil //nolint:contextcheck // huma passes the same context
 	}
 	q := url.Values{"path": in.Path, "base": {strconv.FormatBool(in.Base)}}
-	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, as huma hands it over
+	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // huma passes the same context
 		r, w := humago.Unwrap(hctx)
 		r = r.Clone(hctx.Context())
 		r.URL.RawQuery = q.Encode()
@@ -111,7 +111,7 @@ func (f *fileRoutes) attempt(_ context.Context, in *attemptFilesInput) (*huma.St
 	if err := checkGlobs(in.Path); err != nil {
 		return nil, err
 	}
-	return f.send(a, in.Path, in.Base), nil //nolint:contextcheck // the same, as huma hands it over
+	return f.send(a, in.Path, in.Base), nil //nolint:contextcheck // huma passes the same context
 }
 
 // send sends an archive. The trailer at its end confirms that it is complete.

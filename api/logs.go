@@ -68,7 +68,7 @@ func (l *logRoutes) task(ctx context.Context, in *logInput) (*huma.StreamRespons
 		q.Set("follow", "true")
 		p.limit = 0 // no limit: the task may have to wait for its start
 	}
-	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, as huma hands it over
+	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // huma passes the same context
 		r, w := humago.Unwrap(hctx)
 		r = r.Clone(hctx.Context())
 		r.URL.RawQuery = q.Encode()
@@ -92,7 +92,8 @@ func hasRun(t job.Task) bool {
 	return false
 }
 
-// started returns the task once it has output or never will have. Without follow this must be so already.
+// started returns the task once it has output, or once it is certain that it never will. Without follow it does not wait,
+// but returns ErrConflict.
 func (l *logRoutes) started(ctx context.Context, in *logInput) (job.Task, error) {
 	id := job.ID(in.ID)
 	j, err := l.jobs.Get(ctx, id)
@@ -160,7 +161,7 @@ const logChunk = 256 << 10
 type logHead struct {
 	attempt job.Attempt
 	start   int64
-	marks   bool
+	marks   bool   // send a line of text where output was removed
 	before  string // text to send before the log
 }
 

@@ -8,7 +8,7 @@
 //	r/GROUP/a          index of the last journal entry that the rows of the group reflect
 //	r/GROUP/...        everything else under r/GROUP/ is the log of the group: see package journal
 //	s/GROUP/j/JOB      row of a job: the job and its tasks
-//	w/a/ATTEMPT        what the worker knows of an attempt
+//	w/a/ATTEMPT        the worker's record of an attempt
 //	w/e/GROUP          newest epoch that the worker has seen of a group (R2)
 //	n/KEY              keys of the daemon itself
 //
