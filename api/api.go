@@ -4,10 +4,10 @@
 // One handler serves three kinds of listener. The kind determines who makes the request:
 //
 //   - The unix socket: the kernel reports the uid of the caller.
-//   - TCP: on loopback anybody may make requests; on other addresses they need a bearer token. All of them have the same
-//     user.
-//   - libp2p streams from other daemons of the cluster, which are authenticated. The server trusts the header Muster-User
-//     that they set. It answers such a request from its own data and never forwards it again.
+//   - TCP: on loopback anybody may make requests; on other addresses they need a bearer token. All of them have the
+//     same user.
+//   - libp2p streams from other daemons of the cluster, which are authenticated. The server trusts the header
+//     Muster-User that they set. It answers such a request from its own data and never forwards it again.
 //
 // A request about one job is forwarded to the daemon that owns the job. A listing is requested from every member at
 // once and merged; "partial" names the members that did not answer in time. A log is streamed from the host where the

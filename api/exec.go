@@ -143,8 +143,8 @@ func (x *execRoutes) serve(a job.Attempt) *huma.StreamResponse {
 	}}
 }
 
-// run reads the client's request, runs the command and copies its streams. It returns when the command has ended. If the
-// client disconnects, it ends the command and calls cancel, which ends ctx.
+// run reads the client's request, runs the command and copies its streams. It returns when the command has ended. If
+// the client disconnects, it ends the command and calls cancel, which ends ctx.
 func (x *execRoutes) run(ctx context.Context, cancel func(), conn *websocket.Conn, a job.Attempt) execOver {
 	failed := func(err error) execOver {
 		if e, ok := errors.AsType[*ExecError](err); ok {

@@ -92,8 +92,8 @@ func hasRun(t job.Task) bool {
 	return false
 }
 
-// started returns the task once it has output, or once it is certain that it never will. Without follow it does not wait,
-// but returns ErrConflict.
+// started returns the task once it has output, or once it is certain that it never will. Without follow it does not
+// wait, but returns ErrConflict.
 func (l *logRoutes) started(ctx context.Context, in *logInput) (job.Task, error) {
 	id := job.ID(in.ID)
 	j, err := l.jobs.Get(ctx, id)

@@ -13,8 +13,8 @@ import (
 	"github.com/musterhq/muster/jobs/jobspb"
 )
 
-// Decode decodes a job from all its rows, in the order of their parts. It also decodes rows of older versions, which had
-// no chunks.
+// Decode decodes a job from all its rows, in the order of their parts. It also decodes rows of older versions, which
+// had no chunks.
 func Decode(rows []job.Row) (*Job, error) {
 	if len(rows) == 0 || rows[0].Part != "" {
 		return nil, fmt.Errorf("jobs: %w: no header", errBadRow)

@@ -66,8 +66,8 @@ func ArchivedEntry(j *Job, ended time.Time) Entry {
 	return e
 }
 
-// keySum returns a hash of a user's idempotency key. Two keys have the same hash on one of 10^9 daemons with 100,000 keys
-// each. The second key is then refused.
+// keySum returns a hash of a user's idempotency key. Two keys have the same hash on one of 10^9 daemons with 100,000
+// keys each. The second key is then refused.
 func keySum(user, key string) uint64 {
 	if key == "" {
 		return 0
@@ -84,8 +84,9 @@ type index struct {
 	states    map[job.State]int // number of archived jobs in each state
 }
 
-// indexDegree makes the nodes of the tree larger than 32 KiB, so that the Go runtime allocates pages for each node alone.
-// A smaller node shares its page with short-lived objects. As nodes live for days, such a page would not become free.
+// indexDegree makes the nodes of the tree larger than 32 KiB, so that the Go runtime allocates pages for each node
+// alone. A smaller node shares its page with short-lived objects. As nodes live for days, such a page would not become
+// free.
 const indexDegree = 512
 
 func newIndex() index {

@@ -4,9 +4,9 @@
 // that does not fit the present state of its job changes nothing. So the same records always lead to the same table, on
 // the daemon that owns the jobs and on each daemon that follows.
 //
-// A Job has a header and tasks. The tasks are in chunks of 256. As long as no record is about a task of a chunk, all its
-// tasks are the same and are stored as one value. The number of tasks in each state is updated with each change. So one
-// record costs the same for a job of one task and for a job of a million tasks.
+// A Job has a header and tasks. The tasks are in chunks of 256. As long as no record is about a task of a chunk, all
+// its tasks are the same and are stored as one value. The number of tasks in each state is updated with each change. So
+// one record costs the same for a job of one task and for a job of a million tasks.
 //
 // On disk a job has one row for its header, one for each chunk with changes, one for each host, and up to two for each
 // task that has texts of its own.
@@ -65,8 +65,8 @@ func (j *Job) Final() bool {
 	return j.Ended() && (j.tasks.counts.Of(job.NodeFail) == 0 || j.Cancelled != "")
 }
 
-// ClosedAt returns when the last end of a task was recorded, by the owner's clock, or zero if no task has ended. For rows
-// of older versions it is when the task ended, by the clock of its host.
+// ClosedAt returns when the last end of a task was recorded, by the owner's clock, or zero if no task has ended. For
+// rows of older versions it is when the task ended, by the clock of its host.
 func (j *Job) ClosedAt() time.Time { return j.closed }
 
 // Active reports whether an attempt of the job may be running.

@@ -20,8 +20,8 @@ var start = time.Unix(1_700_000_000, 123)
 
 func id(n int) job.ID { return job.NewID(group, uint64(n+1)) }
 
-// anyRecord draws a record about one of three jobs: with one task, with two, and with several chunks of tasks. Its times
-// have no monotonic part, like times that are read from disk.
+// anyRecord draws a record about one of three jobs: with one task, with two, and with several chunks of tasks. Its
+// times have no monotonic part, like times that are read from disk.
 func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 	n := rapid.IntRange(0, 2).Draw(t, "job")
 	at := start.Add(time.Duration(rapid.IntRange(0, 1e6).Draw(t, "at")) * time.Millisecond)
@@ -80,8 +80,8 @@ func load(t interface{ Fatal(...any) }, d jobstest.Disk) *jobs.Table {
 	return table
 }
 
-// After every record, two tables that apply the same records have the same jobs, and so has a table that is decoded from
-// the rows.
+// After every record, two tables that apply the same records have the same jobs, and so has a table that is decoded
+// from the rows.
 func TestRecordsAndRowsAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		owner, follower, rows := jobs.NewTable(group), jobs.NewTable(group), jobstest.Disk{}
@@ -208,8 +208,8 @@ func TestOneRecordSavesLittle(t *testing.T) {
 	}
 }
 
-// DropTails frees the tails of a job of several tasks, and AddTails restores them from disk. The tail of an older attempt
-// is not restored if a newer attempt has ended without one.
+// DropTails frees the tails of a job of several tasks, and AddTails restores them from disk. The tail of an older
+// attempt is not restored if a newer attempt has ended without one.
 func TestTailsLeaveMemory(t *testing.T) {
 	table, d := jobs.NewTable(group), jobstest.Disk{}
 	table.Apply(job.SubmitRecord{Job: id(0), Spec: job.Spec{Retries: 1}, At: start, Tasks: 2}, 1, job.Epoch{})

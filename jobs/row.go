@@ -199,7 +199,8 @@ func baseOf(cells []cell) (base int64) {
 	return base
 }
 
-// setTimes writes the times of a cell. If same is true, it leaves out the times of the exit, which are those of the task.
+// setTimes writes the times of a cell. If same is true, it leaves out the times of the exit, which are those of the
+// task.
 func (w *chunkWriter) setTimes(i int, x *cell, same bool) {
 	columns := timeColumns(w.m)
 	for c, at := range x.times() {

@@ -30,8 +30,8 @@ func (j *Job) DropTails() {
 	j.dirty.taken = kept
 }
 
-// TailParts returns the range of the parts that hold the tails of the tasks from index first to before last. The part to
-// is not in the range.
+// TailParts returns the range of the parts that hold the tails of the tasks from index first to before last. The part
+// to is not in the range.
 func TailParts(first, last int) (from, to string) {
 	return part(partTail, uint32(first)), part(partTail, uint32(last))
 }

@@ -239,8 +239,8 @@ func (x *cell) sameExit(y *cell) bool {
 	return x.exit == y.exit && x.code == y.code && x.signal == y.signal && x.began == y.began && x.exited == y.exited
 }
 
-// setNote sets the note of a cell, and marks the changed parts as dirty. replaced is true if the cell has a new exit, so
-// that the tail on disk is no longer valid.
+// setNote sets the note of a cell, and marks the changed parts as dirty. replaced is true if the cell has a new exit,
+// so that the tail on disk is no longer valid.
 func (ts *tasks) setNote(x *cell, n *note, index int, replaced bool, d *dirty) {
 	old := x.note
 	if old == nil {

@@ -253,8 +253,8 @@ func TestDeposedOwnerStartsNothing(t *testing.T) {
 					t.Fatalf("sent %+v", d.all().sent)
 				}
 
-				// The owner is cut off, and another voter leads. Then the host commits. An owner that does not know that it is
-				// deposed proposes an Assign.
+				// The owner is cut off, and another voter leads. Then the host commits. An owner that does not know
+				// that it is deposed proposes an Assign.
 				w.set(first.id, true)
 				time.Sleep(settleTime)
 				second, _ := owner(voters)

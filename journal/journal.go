@@ -12,11 +12,11 @@
 // Each record that Propose accepts has one of four ends:
 //
 //   - It is committed: Deliver gets it.
-//   - It is refused with ErrNotOwner: another daemon leads. It is not committed, nor passed on to that daemon, because a
-//     record depends on what its proposer knew, and only the leader's knowledge is up to date.
+//   - It is refused with ErrNotOwner: another daemon leads. It is not committed, nor passed on to that daemon, because
+//     a record depends on what its proposer knew, and only the leader's knowledge is up to date.
 //   - Raft drops it with ErrDropped, for instance while leadership is handed over. It is not committed.
-//   - This daemon stops leading before the record is committed: ErrUncertain. The new leader may still have the entry and
-//     commit it; then Deliver gets it later, under the old epoch. Otherwise it is lost.
+//   - This daemon stops leading before the record is committed: ErrUncertain. The new leader may still have the entry
+//     and commit it; then Deliver gets it later, under the old epoch. Otherwise it is lost.
 //
 // If Run ends first, the record has no end: after a restart it is either delivered or lost.
 //
@@ -32,13 +32,13 @@
 //
 //   - An entry is synced before it counts as committed, so before it is delivered. What was delivered once is delivered
 //     again after any crash.
-//   - Rows are written with the index that they reflect, in one batch, unsynced. If a crash loses that batch, the entries
-//     after the older index are delivered again, so nothing is lost. If the batch survives, the entries up to its index
-//     are not delivered again, so nothing is applied twice.
+//   - Rows are written with the index that they reflect, in one batch, unsynced. If a crash loses that batch, the
+//     entries after the older index are delivered again, so nothing is lost. If the batch survives, the entries up to
+//     its index are not delivered again, so nothing is applied twice.
 //   - The log is cut only up to an index that was saved. The cut comes after the rows in the write-ahead log of the
 //     database. So a crash that keeps the cut keeps the rows.
-//   - The commit index is written with the next write. If a crash loses it, the group commits the same entries again, in
-//     the same order. Entries that the rows reflect are known to be committed.
+//   - The commit index is written with the next write. If a crash loses it, the group commits the same entries again,
+//     in the same order. Entries that the rows reflect are known to be committed.
 //
 // See docs/adr, ADR 67.
 package journal
@@ -65,13 +65,13 @@ var (
 	ErrNotOwner = errors.New("another daemon owns the group")
 	// ErrDropped means that Raft dropped the records. Propose them again after a pause.
 	ErrDropped = errors.New("the journal could not take the records now")
-	// ErrUncertain means that this daemon stopped leading before the records were committed. They may still be committed,
-	// or be lost. Ask the new owner what became of them.
+	// ErrUncertain means that this daemon stopped leading before the records were committed. They may still be
+	// committed, or be lost. Ask the new owner what became of them.
 	ErrUncertain = errors.New("this daemon no longer owns the group, and its last records may be lost")
 )
 
-// Owner is the part of a daemon that acts on the journal of a group. Its methods are called from the goroutine of Run, in
-// order, and must not wait for the journal.
+// Owner is the part of a daemon that acts on the journal of a group. Its methods are called from the goroutine of Run,
+// in order, and must not wait for the journal.
 type Owner interface {
 	// Deliver hands over a committed entry. No other entry is committed until it returns.
 	Deliver(c job.Committed)
@@ -90,8 +90,8 @@ type Transport interface {
 
 // Config bounds the log of a journal.
 type Config struct {
-	// MaxLogBytes and MaxLogEntries: a log beyond either is cut up to the last saved index. A longer log lets voters that
-	// fell behind catch up from it; a shorter one takes less disk.
+	// MaxLogBytes and MaxLogEntries: a log beyond either is cut up to the last saved index. A longer log lets voters
+	// that fell behind catch up from it; a shorter one takes less disk.
 	MaxLogBytes   int64
 	MaxLogEntries int64
 	// Transport reaches the other voters; nil for a group of one.
@@ -194,9 +194,10 @@ func New(cfg Config, disk *store.Store, group job.Group, owner Owner, log *slog.
 	return j, nil
 }
 
-// Propose queues records to be committed and returns at once. The records of one call are written together or not at all.
-// They are in one entry if they fit. The package comment says what becomes of them. After an error none was queued. The
-// errors are store.ErrFull, store.ErrTooLarge, store.ErrClosed, and for a Submit or an Assign store.ErrNoRoom.
+// Propose queues records to be committed and returns at once. The records of one call are written together or not at
+// all. They are in one entry if they fit. The package comment says what becomes of them. After an error none was
+// queued. The errors are store.ErrFull, store.ErrTooLarge, store.ErrClosed, and for a Submit or an Assign
+// store.ErrNoRoom.
 func (j *Journal) Propose(records ...job.Record) error {
 	if slices.ContainsFunc(records, job.BeginsWork) {
 		if err := j.store.CheckSpace(); err != nil {
@@ -221,8 +222,8 @@ func (j *Journal) Propose(records ...job.Record) error {
 
 // ReadIndex asks whether this daemon still owns the group, by a quorum round that begins after the call. done gets the
 // epoch once everything committed before the call is delivered and this daemon's own term has begun. Otherwise it gets
-// ErrNotOwner, or store.ErrClosed when Run ends. done is called from the goroutine of Run, or at once with store.ErrFull
-// or store.ErrClosed if the question cannot be queued.
+// ErrNotOwner, or store.ErrClosed when Run ends. done is called from the goroutine of Run, or at once with
+// store.ErrFull or store.ErrClosed if the question cannot be queued.
 func (j *Journal) ReadIndex(done func(job.Epoch, error)) {
 	if err := j.queue.putRead(done); err != nil {
 		done(job.Epoch{}, fmt.Errorf("journal: read index: %w", err))
@@ -257,8 +258,8 @@ func (j *Journal) Step(m *raftpb.Message) error {
 }
 
 // Save writes rows as they are after the entry applied, and deletes all rows of the jobs in gone. It does not wait for
-// the disk: after a crash the rows may be older, and Run then delivers the entries after them again. It refuses an index
-// that was not delivered yet, or one older than the last saved.
+// the disk: after a crash the rows may be older, and Run then delivers the entries after them again. It refuses an
+// index that was not delivered yet, or one older than the last saved.
 func (j *Journal) Save(applied uint64, rows []job.Row, gone []job.ID) error {
 	if saved, delivered := j.saved.Load(), j.delivered.Load(); applied < saved || applied > delivered {
 		return fmt.Errorf("journal: save the rows of group %s: they are of entry %d, which is not from %d to %d",
@@ -273,8 +274,8 @@ func (j *Journal) Save(applied uint64, rows []job.Row, gone []job.ID) error {
 	return nil
 }
 
-// Load calls each with every saved row; the rows of a job come together. It returns the index that the rows reflect. Run
-// delivers the entries after that index. Call Load before Run.
+// Load calls each with every saved row; the rows of a job come together. It returns the index that the rows reflect.
+// Run delivers the entries after that index. Call Load before Run.
 func (j *Journal) Load(each func(job.Row) error) (applied uint64, err error) {
 	if err := j.rows.Load(each); err != nil {
 		return 0, fmt.Errorf("journal: load the rows of group %s: %w", j.group, err)
@@ -282,7 +283,8 @@ func (j *Journal) Load(each func(job.Row) error) (applied uint64, err error) {
 	return j.saved.Load(), nil
 }
 
-// Rows returns the rows of one job as they were last saved, from part from to before part to. An empty to means the end.
+// Rows returns the rows of one job as they were last saved, from part from to before part to. An empty to means the
+// end.
 func (j *Journal) Rows(id job.ID, from, to string) ([]job.Row, error) { return j.rows.Of(id, from, to) }
 
 // Run delivers the entries after the saved rows, and then commits until ctx ends. An error says that the journal cannot

@@ -15,8 +15,8 @@ import (
 const (
 	// maxRecordBytes bounds a record: twice the largest job file, and room for the other fields.
 	maxRecordBytes = 2*job.MaxSpecBytes + 64<<10
-	// maxQueueRecords bounds the records that wait. It is a few seconds' work for the fastest disk, so that ErrFull means
-	// real overload.
+	// maxQueueRecords bounds the records that wait. It is a few seconds' work for the fastest disk, so that ErrFull
+	// means real overload.
 	maxQueueRecords = 16384
 	// maxQueueBytes bounds their memory, and so one write: all that waits is written together. MaxRecords jobs with the
 	// largest job files fit, because otherwise a call with so many would be refused for ever.

@@ -31,8 +31,8 @@ func (k groupKeys) entries() []byte       { return []byte(k + "l/") }
 func (k groupKeys) entry(i uint64) []byte { return binary.BigEndian.AppendUint64(k.entries(), i) }
 
 const (
-	// A new log begins after an entry that does not exist. So Raft cannot bring a voter that joins later up to date from
-	// the log alone; it needs the rows too.
+	// A new log begins after an entry that does not exist. So Raft cannot bring a voter that joins later up to date
+	// from the log alone; it needs the rows too.
 	firstIndex, firstTerm = 1, 1
 	// firstGeneration is the generation of a group's founder.
 	firstGeneration = 1
@@ -43,7 +43,8 @@ var (
 	errMissing = errors.New("not found")
 )
 
-// raftLog is the log that Raft reads and the journal writes. All fields but large are used by the goroutine of Run alone.
+// raftLog is the log that Raft reads and the journal writes. All fields but large are used by the goroutine of Run
+// alone.
 type raftLog struct {
 	store *store.Store
 	keys  groupKeys
@@ -285,8 +286,8 @@ func (l *raftLog) LastIndex() (uint64, error) { return l.last, nil }
 // FirstIndex returns the index of the oldest kept entry.
 func (l *raftLog) FirstIndex() (uint64, error) { return l.cut + 1, nil }
 
-// Snapshot is called when a voter needs entries that were deleted. It returns an error, because rows are not sent through
-// Raft.
+// Snapshot is called when a voter needs entries that were deleted. It returns an error, because rows are not sent
+// through Raft.
 func (l *raftLog) Snapshot() (*raftpb.Snapshot, error) {
 	return nil, raft.ErrSnapshotTemporarilyUnavailable
 }

@@ -44,8 +44,8 @@ func (j *Journal) work(ctx context.Context) error {
 	return nil
 }
 
-// feed hands messages, records and reads to Raft. Records and reads wait until this daemon's own term has begun (R10), and
-// are refused if it does not lead.
+// feed hands messages, records and reads to Raft. Records and reads wait until this daemon's own term has begun (R10),
+// and are refused if it does not lead.
 func (j *Journal) feed() error {
 	j.queue.answerPings()
 	for _, m := range j.queue.takeMessages() {

@@ -116,8 +116,8 @@ func TestThreeVoters(t *testing.T) {
 			}
 		}
 
-		// The owner is cut off. It gets no quorum for a read, and learns that it no longer owns the group. What it proposes
-		// is never committed.
+		// The owner is cut off. It gets no quorum for a read, and learns that it no longer owns the group. What it
+		// proposes is never committed.
 		w.set(first.id, true)
 		if err := first.Propose(submit(1, 2)); err != nil {
 			t.Fatal(err)

@@ -58,7 +58,8 @@ const (
 	// callHolds is how long a session is kept after the caller's last announcement. A scheduler announces every ten
 	// seconds while work waits. Tasks that it has started here keep the session without this.
 	callHolds = 5 * time.Minute
-	// maxCallers bounds the callers: four times sessionsAsked. A new caller replaces the one that announced longest ago.
+	// maxCallers bounds the callers: four times sessionsAsked. A new caller replaces the one that announced longest
+	// ago.
 	maxCallers = 256
 	// callMissed is how long a caller must be silent before another may replace it: three announcements. Without this
 	// bound, callers that all announce would replace each other again and again.

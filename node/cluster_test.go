@@ -1,7 +1,7 @@
 package node
 
-// Clusters on a simulated network and a virtual clock. Hosts, DHT, gossip, sessions, schedulers and workers are the real
-// ones, connected as in a daemon. Only the disk and the processes are fakes.
+// Clusters on a simulated network and a virtual clock. Hosts, DHT, gossip, sessions, schedulers and workers are the
+// real ones, connected as in a daemon. Only the disk and the processes are fakes.
 
 import (
 	"context"
@@ -313,8 +313,8 @@ func TestJobsFindWorkersWithEmptyDHT(t *testing.T) {
 	})
 }
 
-// 20 daemons lose a tenth of their packets, then are partitioned into two halves, then connected again. Jobs run on each
-// side.
+// 20 daemons lose a tenth of their packets, then are partitioned into two halves, then connected again. Jobs run on
+// each side.
 func TestLossAndPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw, all := cluster(t, 20, shape{gpus: func(i int) string {

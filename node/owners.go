@@ -30,8 +30,8 @@ func (o *owner) Deliver(c job.Committed) {
 	}
 }
 
-// owners holds the owners by group. It is filled before the parts of the daemon run, and does not change afterwards. The
-// zero value is that of a daemon without the scheduler role.
+// owners holds the owners by group. It is filled before the parts of the daemon run, and does not change afterwards.
+// The zero value is that of a daemon without the scheduler role.
 type owners struct {
 	home *owner // owner of the group for new jobs; nil without the scheduler role
 	by   map[job.Group]*owner

@@ -114,8 +114,8 @@ func (r *router) send(to job.Peer, msg any) error {
 	return err
 }
 
-// reopenLocal closes the local session and opens it again. Both sides handle that like the end of a session between hosts, so
-// messages that were lost meanwhile need no other handling.
+// reopenLocal closes the local session and opens it again. Both sides handle that like the end of a session between
+// hosts, so messages that were lost meanwhile need no other handling.
 func (r *router) reopenLocal(why error) {
 	if !r.reopening.CompareAndSwap(false, true) {
 		return

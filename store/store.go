@@ -52,7 +52,8 @@ import (
 )
 
 var (
-	// ErrInUse says that another process uses the data directory. Give the daemon another directory, or end that process.
+	// ErrInUse says that another process uses the data directory. Give the daemon another directory, or end that
+	// process.
 	ErrInUse = errors.New("the data directory is in use by another daemon")
 	// ErrNoRoom says that the disk is nearly full. Only new work is refused. Try again when space is free.
 	ErrNoRoom = errors.New("the disk of the data directory is nearly full")
@@ -148,8 +149,8 @@ func Open(cfg Config, log *slog.Logger) (*Store, error) {
 	return s, nil
 }
 
-// makeDir makes a directory so that it survives a power cut: it syncs each directory above it, because any of them may be
-// new. A directory that may not be read was not made by us and is skipped.
+// makeDir makes a directory so that it survives a power cut: it syncs each directory above it, because any of them may
+// be new. A directory that may not be read was not made by us and is skipped.
 func makeDir(fs vfs.FS, dir string) error {
 	if err := fs.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -189,8 +190,8 @@ func (s *Store) open(dir string, fs vfs.FS, lock *pebble.Lock) (*pebble.DB, erro
 const (
 	// logEvery is the shortest pause between two log lines about the same error.
 	logEvery = 10 * time.Second
-	// backgroundPause delays the next try of a failed flush or compaction. Pebble itself does not pause, and a disk stays
-	// full for longer than a write takes.
+	// backgroundPause delays the next try of a failed flush or compaction. Pebble itself does not pause, and a disk
+	// stays full for longer than a write takes.
 	backgroundPause = 100 * time.Millisecond
 )
 

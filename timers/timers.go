@@ -25,8 +25,8 @@ func New[T, V any](compare func(a, b T) int) *Heap[T, V] {
 	return &Heap[T, V]{compare: compare}
 }
 
-// Set sets a timer. If it is set already, Set moves it to the new moment. If the moment is the same, the timer keeps its
-// place in the order.
+// Set sets a timer. If it is set already, Set moves it to the new moment. If the moment is the same, the timer keeps
+// its place in the order.
 func (h *Heap[T, V]) Set(t *Timer[T, V], at T) {
 	if t.place == 0 {
 		h.all = append(h.all, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/musterhq/muster/timers"
 )
 
-// Take returns the timers that are due, the earliest first, and those of the same moment in the order in which they were
-// set. Timers may be moved and stopped before.
+// Take returns the timers that are due, the earliest first, and those of the same moment in the order in which they
+// were set. Timers may be moved and stopped before.
 func TestHeap(t *testing.T) {
 	type set struct{ at, turn int }
 	rapid.Check(t, func(t *rapid.T) {

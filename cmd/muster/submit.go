@@ -74,8 +74,8 @@ func (v submitVerbs) submit(c *cli.Context) error {
 	return nil
 }
 
-// refused returns the error of a refused submission. If nothing in the cluster could ever run the job, the error has its
-// own exit code, and a reason for each requirement that a node does not meet.
+// refused returns the error of a refused submission. If nothing in the cluster could ever run the job, the error has
+// its own exit code, and a reason for each requirement that a node does not meet.
 func refused(err error) error {
 	var p *api.Problem
 	if !errors.As(err, &p) || !errors.Is(err, api.ErrNoMatch) || p.Explanation == nil {

@@ -1,5 +1,5 @@
-// Package storetest holds helpers for the tests of stores and journals: disks in memory that can crash, and generators of
-// random values that are stored on disk.
+// Package storetest holds helpers for the tests of stores and journals: disks in memory that can crash, and generators
+// of random values that are stored on disk.
 package storetest
 
 // Disks in memory, and their state after a power cut.
