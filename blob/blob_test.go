@@ -235,9 +235,9 @@ func TestDamagedChunkIsSentAgain(t *testing.T) {
 	s := newStore(t, Config{})
 	send(t, s, dir, ".")
 	ref := Ref{Hash: Sum([]byte("content")), Size: 7}
-	pack := s.index[ref.Hash].pack
+	pack := s.packs.index[ref.Hash].pack
 	pack.written = pack.written.Add(-trustFor) // what is read comes from the disk, for all we know
-	spoil(t, s.pack(pack.name), 1, '0')
+	spoil(t, s.packs.path(pack.name), 1, '0')
 	if _, err := s.Append(nil, ref); !errors.Is(err, ErrMissing) {
 		t.Errorf("damaged: %v", err)
 	}
@@ -377,7 +377,7 @@ func age(t *testing.T, s *Store, by time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range s.packs {
+	for _, p := range s.packs.all {
 		p.used, p.written = p.used.Add(-by), p.written.Add(-by)
 	}
 }

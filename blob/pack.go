@@ -30,7 +30,7 @@ const (
 	countBytes = 4
 )
 
-// pack is one file of chunks. Its fields are guarded by the store's mu.
+// pack is one file of chunks. Its fields are guarded by the mu of packs.
 type pack struct {
 	name string
 	user userID // who uploaded it
@@ -76,7 +76,7 @@ func (p *Putter) Put(data []byte) (Ref, error) {
 	if err := p.store.open(); err != nil {
 		return r, err
 	}
-	if p.seen[r.Hash] || p.store.has(r) {
+	if p.seen[r.Hash] || p.store.packs.has(r) {
 		return r, nil
 	}
 	if len(p.refs) == MaxAsk || p.bytes > maxPack {
@@ -110,7 +110,7 @@ func (p *Putter) rewrite(r Ref, data []byte) error {
 		}
 	}
 	p.reserved += int64(len(data)) + refBytes
-	p.store.count(p.user, int64(len(data))+refBytes)
+	p.store.quota.count(p.user, int64(len(data))+refBytes)
 	return p.write(r, data)
 }
 
@@ -147,15 +147,15 @@ func (p *Putter) Close() error {
 	}
 	name := filepath.Base(p.file.Name())
 	if err = errors.Join(err, p.file.Close()); err == nil {
-		err = os.Rename(p.file.Name(), p.store.pack(name))
+		err = os.Rename(p.file.Name(), p.store.packs.path(name))
 	}
 	if err != nil {
 		return fmt.Errorf("blob: keep chunks: %w", err)
 	}
 	now := time.Now()
 	size := p.bytes + int64(len(tail))
-	p.store.count(p.user, size-p.reserved)
-	p.store.addPack(&pack{name: name, user: p.user, refs: p.refs, size: size, used: now, written: now})
+	p.store.quota.count(p.user, size-p.reserved)
+	p.store.packs.add(&pack{name: name, user: p.user, refs: p.refs, size: size, used: now, written: now})
 	p.file, p.reserved = nil, 0
 	return nil
 }
@@ -166,7 +166,7 @@ func (p *Putter) Discard() {
 		_ = p.file.Close()           // it is dropped
 		_ = os.Remove(p.file.Name()) // otherwise open removes it after a restart
 	}
-	p.store.count(p.user, -p.reserved)
+	p.store.quota.count(p.user, -p.reserved)
 	p.file, p.out, p.refs, p.bytes, p.reserved = nil, nil, nil, 0, 0
 	clear(p.seen)
 }

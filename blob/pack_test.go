@@ -97,7 +97,7 @@ func TestBrokenPackIsDropped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStore(t, Config{})
 			fine, bad := put(t, s, random(1, 100))[0], put(t, s, random(2, 100), random(3, 100))
-			path := s.pack(s.index[bad[0].Hash].pack.name)
+			path := s.packs.path(s.packs.index[bad[0].Hash].pack.name)
 			text, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
@@ -179,22 +179,22 @@ func TestTreeIsSyncedWithItsChunks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.storeTree(Sum(text), tree, text, ""); err != nil || len(s.unsynced([]Ref{one, two, other})) != 3 {
-		t.Fatalf("PutTree without sync = %v, %d packs to sync, want 3", err, len(s.unsynced([]Ref{one, two, other})))
+	if _, err := s.storeTree(Sum(text), tree, text, ""); err != nil || len(s.packs.unsynced([]Ref{one, two, other})) != 3 {
+		t.Fatalf("PutTree without sync = %v, %d packs to sync, want 3", err, len(s.packs.unsynced([]Ref{one, two, other})))
 	}
 	if _, _, err := s.PutTree(text, "ann"); err != nil {
 		t.Fatal(err)
 	}
-	if left := s.unsynced([]Ref{one, two, other}); len(left) != 1 || left[0].refs[0] != other {
+	if left := s.packs.unsynced([]Ref{one, two, other}); len(left) != 1 || left[0].refs[0] != other {
 		t.Errorf("after PutTree with sync %d packs are to be synced, want only that of a chunk of no tree", len(left))
 	}
 
 	// What an earlier process wrote may not be on the disk.
 	again := NewStore(s.cfg, s.log)
-	if _, err := again.Missing(nil); err != nil || len(again.unsynced([]Ref{one})) != 1 {
+	if _, err := again.Missing(nil); err != nil || len(again.packs.unsynced([]Ref{one})) != 1 {
 		t.Errorf("the next process does not sync what it finds: %v", err)
 	}
-	if err := os.Remove(again.pack(again.unsynced([]Ref{two})[0].name)); err != nil {
+	if err := os.Remove(again.packs.path(again.packs.unsynced([]Ref{two})[0].name)); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := again.PutTree(text, "ann"); !errors.Is(err, ErrMissing) {

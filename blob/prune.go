@@ -3,23 +3,14 @@ package blob
 // Pruning: removing trees that nobody needs, the least recently used first, and the chunks that no tree uses.
 
 import (
-	"cmp"
 	"errors"
-	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 )
 
 // unusedShare decides about repacking: a pack is repacked once more than 1/unusedShare of it is unused.
 const unusedShare = 8
-
-type keptTree struct {
-	hash Hash
-	used time.Time
-	size int64 // of its encoding
-}
 
 func (s *Store) prune(now time.Time) error {
 	live := map[Hash]bool{}
@@ -29,7 +20,7 @@ func (s *Store) prune(now time.Time) error {
 			return err
 		}
 	}
-	trees, err := s.listTrees()
+	trees, err := s.trees.list()
 	if err != nil {
 		return err
 	}
@@ -43,16 +34,16 @@ func (s *Store) prune(now time.Time) error {
 		}
 		return b.used.Compare(a.used)
 	})
-	kept := keeping{chunks: map[Hash]bool{}, most: s.pruneTarget()}
+	kept := keeping{chunks: map[Hash]bool{}, most: s.quota.pruneTarget()}
 	for _, t := range trees {
 		stays := live[t.hash] || now.Sub(t.used) <= minAge
-		if tree, err := s.readTree(t.hash); err == nil && kept.add(tree, stays) {
+		if tree, err := s.trees.read(t.hash); err == nil && kept.add(tree, stays) {
 			continue
 		}
-		if err := os.Remove(s.tree(t.hash)); err != nil {
+		if err := os.Remove(s.trees.path(t.hash)); err != nil {
 			return err
 		}
-		s.removeTree(t.hash)
+		s.trees.remove(t.hash)
 	}
 	return s.pruneChunks(kept.chunks, now)
 }
@@ -83,32 +74,19 @@ func (k *keeping) add(t Tree, stays bool) bool {
 	return true
 }
 
-// readTree reads a tree without marking it as used.
-func (s *Store) readTree(h Hash) (Tree, error) {
-	text, err := os.ReadFile(s.tree(h))
-	if err != nil {
-		return Tree{}, err
-	}
-	return ParseTree(text)
-}
-
 // pruneChunks removes packs that were not used lately. Chunks in them that are kept are repacked.
 func (s *Store) pruneChunks(kept map[Hash]bool, now time.Time) error {
-	s.mu.Lock()
-	old := slices.DeleteFunc(slices.Collect(maps.Values(s.packs)), func(p *pack) bool { return now.Sub(p.used) <= minAge })
-	s.mu.Unlock()
 	var repacked []*pack
 	var chunks []Ref
-	slices.SortFunc(old, func(a, b *pack) int { return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.name, b.name)) })
 	to := s.Putter(false)
 	defer to.Discard()
-	for _, p := range old {
-		used, unused := s.usedChunks(p, kept)
+	for _, p := range s.packs.old(now) {
+		used, unused := s.packs.used(p, kept)
 		switch {
 		case unused <= p.size/unusedShare:
 			continue
 		case len(used) == 0:
-			s.dropOld(p, now)
+			s.packs.dropOld(p, now)
 			continue
 		}
 		if err := to.setUser(p.user); err != nil {
@@ -124,38 +102,15 @@ func (s *Store) pruneChunks(kept map[Hash]bool, now time.Time) error {
 	}
 	err := to.Close()
 	if err == nil {
-		err = s.syncPacks(s.unsynced(chunks)) // before the other copy is removed
+		err = s.packs.sync(s.packs.unsynced(chunks)) // before the other copy is removed
 	}
 	if err != nil {
 		return err
 	}
 	for _, p := range repacked {
-		s.dropOld(p, now)
+		s.packs.dropOld(p, now)
 	}
 	return nil
-}
-
-// usedChunks lists the chunks of a pack that are kept. Unused is the number of bytes of its other chunks.
-func (s *Store) usedChunks(p *pack, kept map[Hash]bool) (used []Ref, unused int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range p.refs {
-		if kept[r.Hash] && s.index[r.Hash].pack == p {
-			used = append(used, r)
-		} else {
-			unused += int64(r.Size)
-		}
-	}
-	return used, unused
-}
-
-// dropOld removes a pack, unless it was used meanwhile.
-func (s *Store) dropOld(p *pack, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now.Sub(p.used) > minAge {
-		s.dropLocked(p)
-	}
 }
 
 // repack writes chunks of the store to another pack.
@@ -176,22 +131,4 @@ func (s *Store) repack(refs []Ref, to *Putter) error {
 		}
 	}
 	return nil
-}
-
-func (s *Store) listTrees() ([]keptTree, error) {
-	entries, err := os.ReadDir(filepath.Join(s.cfg.Dir, "trees"))
-	if err != nil {
-		return nil, err
-	}
-	var all []keptTree
-	for _, e := range entries {
-		h, err := ParseHash(e.Name())
-		if err != nil {
-			continue
-		}
-		if info, err := e.Info(); err == nil {
-			all = append(all, keptTree{h, info.ModTime(), info.Size()})
-		}
-	}
-	return all, nil
 }

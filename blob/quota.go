@@ -5,6 +5,7 @@ package blob
 import (
 	"encoding/hex"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -28,46 +29,65 @@ func idOf(user string) userID {
 	return userID(hex.EncodeToString(h[:letters]))
 }
 
-// count adds n bytes to the usage of a user and of the store.
-func (s *Store) count(user userID, n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.countLocked(user, n)
+// quota counts the bytes of a store, and bounds each user's share of them.
+type quota struct {
+	most int64 // set before the first use
+
+	mu    sync.Mutex
+	size  int64            // guarded by mu; bytes of all packs and trees, written or reserved
+	usage map[userID]int64 // guarded by mu; bytes by the user who uploaded them
 }
 
-func (s *Store) countLocked(user userID, n int64) {
-	s.size.Add(n)
+// total returns how many bytes the packs and trees take.
+func (q *quota) total() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.size
+}
+
+// count adds n bytes to the usage of a user and of the store.
+func (q *quota) count(user userID, n int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.countLocked(user, n)
+}
+
+func (q *quota) countLocked(user userID, n int64) {
+	q.size += n
 	if user == "" {
 		return
 	}
-	if s.usage[user] += n; s.usage[user] == 0 {
-		delete(s.usage, user)
+	if q.usage[user] += n; q.usage[user] == 0 {
+		delete(q.usage, user)
 	}
-}
-
-// reserve counts n bytes that are about to be written. It prunes the store if there is no space for them.
-func (s *Store) reserve(user userID, n int64) error {
-	if s.fits(user, n) == nil {
-		return nil
-	}
-	s.freeSpace()
-	return s.fits(user, n)
 }
 
 // fits counts n bytes, or returns the reason why there is no space for them.
-func (s *Store) fits(user userID, n int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, own := s.size.Load(), s.usage[user]
+func (q *quota) fits(user userID, n int64) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now, own := q.size, q.usage[user]
 	switch {
-	case now+n > s.cfg.Most:
-		return fmt.Errorf("blob: %w: it has %d of at most %d bytes, all of live jobs or less than an hour old", ErrFull, now, s.cfg.Most)
-	case user != "" && own+n > shareOfFree*(s.cfg.Most-now-n):
+	case now+n > q.most:
+		return fmt.Errorf("blob: %w: it has %d of at most %d bytes, all of live jobs or less than an hour old", ErrFull, now, q.most)
+	case user != "" && own+n > shareOfFree*(q.most-now-n):
 		return fmt.Errorf("blob: %w: %d of its %d bytes are uploads of this user, the %d that are free are left for others; an hour after the jobs that need them have ended there is room",
-			ErrFull, own, s.cfg.Most, s.cfg.Most-now)
+			ErrFull, own, q.most, q.most-now)
 	}
-	s.countLocked(user, n)
+	q.countLocked(user, n)
 	return nil
+}
+
+// pruneTarget is how many bytes pruning leaves, unless more must be kept.
+func (q *quota) pruneTarget() int64 { return q.most / 5 * 4 }
+
+// reserve counts n bytes that are about to be written. It prunes the store if there is no space for them.
+func (s *Store) reserve(user userID, n int64) error {
+	if s.quota.fits(user, n) == nil {
+		return nil
+	}
+	s.freeSpace()
+	return s.quota.fits(user, n)
 }
 
 // freeSpace prunes the store down to target bytes if it can.
@@ -81,10 +101,7 @@ func (s *Store) freeSpace() {
 	if err := s.prune(now); err != nil {
 		s.log.Warn("uploads not pruned", "error", err)
 	}
-	if s.size.Load() > s.pruneTarget() {
+	if s.quota.total() > s.quota.pruneTarget() {
 		s.pruned = now
 	}
 }
-
-// pruneTarget is how many bytes pruning leaves, unless more must be kept.
-func (s *Store) pruneTarget() int64 { return s.cfg.Most / 5 * 4 }

@@ -48,11 +48,11 @@ func TestNobodyFillsTheStoreForOthers(t *testing.T) {
 	if more := fill(t, again, "ann", 3000); more != 0 {
 		t.Errorf("after a restart ann may have %d bytes more", more)
 	}
-	for _, p := range again.packs {
-		again.drop(p)
+	for _, p := range again.packs.all {
+		again.packs.drop(p)
 	}
-	if len(again.usage) != 0 || again.size.Load() != 0 {
-		t.Errorf("an empty store holds %d bytes, of %v", again.size.Load(), again.usage)
+	if len(again.quota.usage) != 0 || again.quota.total() != 0 {
+		t.Errorf("an empty store holds %d bytes, of %v", again.quota.total(), again.quota.usage)
 	}
 }
 

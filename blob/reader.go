@@ -43,23 +43,20 @@ func (r *Reader) Append(buf []byte, c Ref) ([]byte, error) {
 		return nil, err
 	}
 	for {
-		s.mu.Lock()
-		there := s.index[c.Hash]
-		trusted := there.pack != nil && time.Since(there.pack.written) < trustFor
-		s.mu.Unlock()
+		there, trusted := s.packs.find(c.Hash)
 		if there.pack == nil || there.size != c.Size {
 			return nil, fmt.Errorf("blob: chunk %s: %w", c.Hash, ErrMissing)
 		}
 		all, err := r.appendAt(buf, there)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, io.EOF):
-			s.drop(there.pack) // does nothing if pruning has removed the pack
+			s.packs.drop(there.pack) // does nothing if pruning has removed the pack
 		case err != nil:
 			return nil, fmt.Errorf("blob: chunk: %w", err)
 		case trusted || Sum(all[len(buf):]) == c.Hash:
 			return all, nil
 		default:
-			s.damaged(c.Hash, there)
+			s.packs.damaged(c.Hash, there)
 		}
 	}
 }
@@ -67,7 +64,7 @@ func (r *Reader) Append(buf []byte, c Ref) ([]byte, error) {
 func (r *Reader) appendAt(buf []byte, there indexEntry) ([]byte, error) {
 	if r.pack != there.pack {
 		r.Close()
-		f, err := os.Open(r.store.pack(there.pack.name))
+		f, err := os.Open(r.store.packs.path(there.pack.name))
 		if err != nil {
 			return nil, err
 		}
@@ -77,14 +74,4 @@ func (r *Reader) appendAt(buf []byte, there indexEntry) ([]byte, error) {
 	buf = slices.Grow(buf, n)[:len(buf)+n]
 	_, err := r.file.ReadAt(buf[len(buf)-n:], int64(there.at))
 	return buf, err
-}
-
-// damaged removes a chunk from the index. Pruning frees its disk space.
-func (s *Store) damaged(h Hash, there indexEntry) {
-	s.log.Warn("chunk of an upload is damaged, removed", "hash", h.String())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.index[h] == there {
-		delete(s.index, h)
-	}
 }

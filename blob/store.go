@@ -5,12 +5,10 @@ package blob
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,57 +43,42 @@ type Config struct {
 // When the store is full, it is pruned: the least recently used trees are removed, and chunks that no tree uses. Its
 // methods are safe for concurrent use.
 type Store struct {
-	cfg  Config
-	log  *slog.Logger
-	size atomic.Int64 // bytes of all packs and trees, written or reserved; changed under mu
+	cfg   Config
+	log   *slog.Logger
+	quota *quota
+	packs *packs
+	trees *trees
 
 	opening sync.Once
 	opened  error
 
 	pruning sync.Mutex
 	pruned  time.Time // guarded by pruning; when it was last pruned without freeing enough
-
-	mu    sync.Mutex
-	packs map[string]*pack    // guarded by mu; by name
-	usage map[userID]int64    // guarded by mu; bytes by the user who uploaded them
-	trees map[Hash]treeInfo   // guarded by mu
-	index map[Hash]indexEntry // guarded by mu; of chunks
-}
-
-// indexEntry says where a chunk lies.
-type indexEntry struct {
-	pack *pack
-	at   uint32 // offset in the pack
-	size uint32
-}
-
-// treeInfo is what is known of a tree without reading it.
-type treeInfo struct {
-	user userID // empty if an earlier process wrote it
-	size int64
 }
 
 // NewStore makes a store. It does not touch the disk before its first use.
 func NewStore(cfg Config, log *slog.Logger) *Store {
-	return &Store{cfg: cfg, log: log, packs: map[string]*pack{}, usage: map[userID]int64{}, trees: map[Hash]treeInfo{}, index: map[Hash]indexEntry{}}
+	q := &quota{most: cfg.Most, usage: map[userID]int64{}}
+	return &Store{
+		cfg: cfg, log: log, quota: q,
+		packs: &packs{dir: filepath.Join(cfg.Dir, "packs"), quota: q, log: log, all: map[string]*pack{}, index: map[Hash]indexEntry{}},
+		trees: &trees{dir: filepath.Join(cfg.Dir, "trees"), quota: q, known: map[Hash]treeInfo{}},
+	}
 }
-
-func (s *Store) pack(name string) string { return filepath.Join(s.cfg.Dir, "packs", name) }
-
-func (s *Store) tree(h Hash) string { return filepath.Join(s.cfg.Dir, "trees", h.String()) }
 
 // open makes the directories and reads the index.
 func (s *Store) open() error {
 	s.opening.Do(func() {
 		s.opened = errors.Join(
 			os.RemoveAll(filepath.Join(s.cfg.Dir, "tmp")), os.MkdirAll(filepath.Join(s.cfg.Dir, "tmp"), 0o700),
-			os.MkdirAll(filepath.Join(s.cfg.Dir, "packs"), 0o700), os.MkdirAll(filepath.Join(s.cfg.Dir, "trees"), 0o700))
+			os.MkdirAll(s.packs.dir, 0o700), os.MkdirAll(s.trees.dir, 0o700))
 		if s.opened == nil && s.cfg.Most == 0 {
 			var disk unix.Statfs_t
 			s.opened = unix.Statfs(s.cfg.Dir, &disk)
 			s.cfg.Most = int64(disk.Blocks) * disk.Bsize / keepShare //nolint:gosec // no disk has 2^63 blocks
 		}
 		if s.opened == nil {
+			s.quota.most = s.cfg.Most
 			s.opened = s.load()
 		}
 	})
@@ -107,7 +90,7 @@ func (s *Store) open() error {
 
 // load reads the index of every pack. It removes a pack that a power cut has left broken.
 func (s *Store) load() error {
-	entries, err := os.ReadDir(filepath.Join(s.cfg.Dir, "packs"))
+	entries, err := os.ReadDir(s.packs.dir)
 	if err != nil {
 		return err
 	}
@@ -115,65 +98,23 @@ func (s *Store) load() error {
 		if !isPack(e.Name()) {
 			continue
 		}
-		p, err := readPack(s.pack(e.Name()))
+		p, err := readPack(s.packs.path(e.Name()))
 		if err != nil {
 			s.log.Warn("pack of uploads is broken, removed", "pack", e.Name(), "error", err)
-			if err := os.Remove(s.pack(e.Name())); err != nil {
+			if err := os.Remove(s.packs.path(e.Name())); err != nil {
 				return err
 			}
 			continue
 		}
-		s.count(p.user, p.size)
-		s.addPack(p)
+		s.quota.count(p.user, p.size)
+		s.packs.add(p)
 	}
-	trees, err := s.listTrees()
-	for _, t := range trees {
-		s.addTree(t.hash, treeInfo{size: t.size})
-		s.count("", t.size)
+	all, err := s.trees.list()
+	for _, t := range all {
+		s.trees.add(t.hash, treeInfo{size: t.size})
+		s.quota.count("", t.size)
 	}
 	return err
-}
-
-// addTree adds a tree to those that the store knows; removeTree removes it.
-func (s *Store) addTree(h Hash, l treeInfo) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.trees[h] = l
-}
-
-func (s *Store) removeTree(h Hash) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.trees[h]
-	delete(s.trees, h)
-	s.countLocked(l.user, -l.size)
-}
-
-// addPack adds a pack and its chunks to the index.
-func (s *Store) addPack(p *pack) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.packs[p.name] = p
-	at := uint32(0)
-	for _, r := range p.refs {
-		s.index[r.Hash] = indexEntry{p, at, r.Size}
-		at += r.Size
-	}
-}
-
-// has reports whether a chunk is in the store, and marks its pack as used.
-func (s *Store) has(r Ref) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	there := s.index[r.Hash]
-	if there.pack == nil || there.size != r.Size {
-		return false
-	}
-	if now := time.Now(); now.Sub(there.pack.used) > touchAfter {
-		there.pack.used = now
-		_ = os.Chtimes(s.pack(there.pack.name), now, now) // an error only lets it be pruned sooner
-	}
-	return true
 }
 
 // Missing returns those of refs that are not in the store, in their order.
@@ -183,18 +124,11 @@ func (s *Store) Missing(refs []Ref) ([]Ref, error) {
 	}
 	var missing []Ref
 	for _, r := range refs {
-		if !s.has(r) {
+		if !s.packs.has(r) {
 			missing = append(missing, r)
 		}
 	}
 	return missing, nil
-}
-
-// touch marks a tree as used.
-func touch(path string, info fs.FileInfo, now time.Time) {
-	if now.Sub(info.ModTime()) > touchAfter {
-		_ = os.Chtimes(path, now, now) // an error only lets it be pruned sooner
-	}
 }
 
 // write writes a file and moves it to its place when it is complete.
@@ -211,29 +145,6 @@ func (s *Store) write(path string, data []byte) error {
 		_ = os.Remove(f.Name()) // it is incomplete
 	}
 	return err
-}
-
-// drop removes a pack, unless it was removed already.
-func (s *Store) drop(p *pack) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dropLocked(p)
-}
-
-func (s *Store) dropLocked(p *pack) {
-	if s.packs[p.name] != p {
-		return
-	}
-	delete(s.packs, p.name)
-	for _, r := range p.refs {
-		if s.index[r.Hash].pack == p {
-			delete(s.index, r.Hash)
-		}
-	}
-	s.countLocked(p.user, -p.size)
-	if err := os.Remove(s.pack(p.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.log.Warn("pack of uploads not removed", "pack", p.name, "error", err)
-	}
 }
 
 // PutTree stores a tree of a user whose chunks are all in the store. If some are not, it returns those and
@@ -260,7 +171,7 @@ func (s *Store) storeTree(h Hash, t Tree, text []byte, user userID) ([]Ref, erro
 	if len(missing) > 0 {
 		return missing, fmt.Errorf("blob: tree %s: %d of its chunks: %w", h, len(missing), ErrMissing)
 	}
-	path := s.tree(h)
+	path := s.trees.path(h)
 	if info, err := os.Lstat(path); err == nil {
 		touch(path, info, time.Now())
 		return nil, nil
@@ -270,36 +181,18 @@ func (s *Store) storeTree(h Hash, t Tree, text []byte, user userID) ([]Ref, erro
 		return nil, err
 	}
 	if err := s.write(path, text); err != nil {
-		s.count(user, -n)
+		s.quota.count(user, -n)
 		return nil, fmt.Errorf("blob: keep tree: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if before, twice := s.trees[h]; twice { // another call has stored it meanwhile
-		s.countLocked(before.user, -before.size)
-	}
-	s.trees[h] = treeInfo{user, n}
+	s.trees.add(h, treeInfo{user, n})
 	return nil, nil
 }
 
 // TreeText returns a tree's encoding, or ErrMissing.
-func (s *Store) TreeText(h Hash) ([]byte, error) {
-	path := s.tree(h)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) || (err == nil && Sum(text) != h) {
-		return nil, fmt.Errorf("blob: tree %s: %w", h, ErrMissing)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("blob: tree: %w", err)
-	}
-	if info, err := os.Lstat(path); err == nil {
-		touch(path, info, time.Now())
-	}
-	return text, nil
-}
+func (s *Store) TreeText(h Hash) ([]byte, error) { return s.trees.text(h) }
 
 // Size returns how many bytes the chunks and trees take.
 func (s *Store) Size() (int64, error) {
 	err := s.open()
-	return s.size.Load(), err
+	return s.quota.total(), err
 }

@@ -4,13 +4,13 @@ package jobs
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs/jobspb"
+	"github.com/musterhq/muster/store/storepb"
 )
 
 // Decode decodes a job from all its rows, in the order of their parts. It also decodes rows of older versions, which
@@ -48,10 +48,9 @@ func decodeHeader(data []byte) (*Job, error) {
 		return nil, err
 	}
 	j := &Job{
-		ID: id, User: m.GetUser(), Submitted: timeOf(m.GetSubmitted()), Key: m.GetKey(), Cancelled: m.GetCancelled(), Seq: m.GetSeq(),
+		ID: id, User: m.GetUser(), Submitted: storepb.Time(m.GetSubmitted()), Key: m.GetKey(), Cancelled: m.GetCancelled(), Seq: m.GetSeq(),
 	}
-	// A field that is missing in a job file on disk is zero, even if it has another default.
-	if err := json.Unmarshal(m.GetSpec(), &j.Spec); err != nil {
+	if j.Spec, err = storepb.DecodeSpec(m.GetSpec()); err != nil {
 		return nil, fmt.Errorf("job file: %w", err)
 	}
 	old := m.GetTasks()
@@ -193,7 +192,7 @@ func (r *chunkReader) read(ts *tasks) ([]cell, error) {
 	}
 	epochs, texts := []uint32{0}, []uint16{0}
 	for _, e := range m.GetEpochs() {
-		epochs = append(epochs, ts.epochOf(epochOf(e)))
+		epochs = append(epochs, ts.epochOf(e.Value()))
 	}
 	for _, t := range m.GetTexts() {
 		texts = append(texts, ts.textOf(t))
@@ -265,23 +264,16 @@ func taskOf(m *jobspb.Task) (job.Task, error) {
 		Index: int(m.GetIndex()), State: job.State(m.GetState()),
 		Reason:  job.Reason{Word: m.GetReasonWord(), Detail: m.GetReasonDetail()},
 		Attempt: int(m.GetAttempt()), Node: job.Peer(m.GetNode()), NodeName: m.GetNodeName(), Store: m.GetStore(),
-		Epoch: epochOf(m.GetEpoch()), Devices: m.GetDevices(), Assigned: m.GetAssigned(), Runs: int(m.GetRuns()),
-		Started: timeOf(m.GetStarted()), Ended: timeOf(m.GetEnded()), Closed: timeOf(m.GetClosed()), Lost: peers(m.GetLost()),
+		Epoch: m.GetEpoch().Value(), Devices: m.GetDevices(), Assigned: m.GetAssigned(), Runs: int(m.GetRuns()),
+		Started: storepb.Time(m.GetStarted()), Ended: storepb.Time(m.GetEnded()), Closed: storepb.Time(m.GetClosed()), Lost: peers(m.GetLost()),
 	}
 	if e := m.GetExit(); e != nil {
 		if _, known := numbers[job.State(e.GetState())]; !known {
 			return job.Task{}, fmt.Errorf("%w: no state %.40q", errBadRow, e.GetState())
 		}
-		t.Exit = &job.Exit{
-			State: job.State(e.GetState()), Code: int(e.GetCode()), Signal: int(e.GetSignal()), Reason: e.GetReason(),
-			Started: e.GetStarted(), Began: timeOf(e.GetBegan()), Ended: timeOf(e.GetEnded()), Tail: e.GetTail(), Isolation: e.GetIsolation(),
-		}
+		t.Exit = e.Value()
 	}
 	return t, nil
-}
-
-func epochOf(m *jobspb.Epoch) job.Epoch {
-	return job.Epoch{Generation: m.GetGeneration(), Term: m.GetTerm()}
 }
 
 func peers(list []string) []job.Peer {

@@ -6,13 +6,13 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"maps"
 	"time"
 	"unique"
 
 	"github.com/tidwall/btree"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store/storepb"
 )
 
 // Entry is the index entry of a job. Entries are ordered as listings are: newest first, then by ID. An entry has no
@@ -44,7 +44,7 @@ func (e Entry) User() string { return e.user.Value() }
 func (e Entry) State() job.State { return e.state.Value() }
 
 // Ended returns when an archived job ended, or zero if that is unknown.
-func (e Entry) Ended() time.Time { return timeOf(e.ended) }
+func (e Entry) Ended() time.Time { return storepb.Time(e.ended) }
 
 // Compare is negative if e is listed before f, and positive if it is listed after f.
 func (e Entry) Compare(f Entry) int {
@@ -62,9 +62,12 @@ func entryOf(j *Job) Entry { return At(j.Submitted, j.ID.Drawn()) }
 // ArchivedEntry returns the entry of an archived job. ended is when it ended; zero if the caller does not know.
 func ArchivedEntry(j *Job, ended time.Time) Entry {
 	e := entryOf(j)
-	e.key, e.user, e.state, e.ended = keySum(j.User, j.Key), unique.Make(j.User), unique.Make(j.State()), nanos(ended)
+	e.key, e.user, e.state, e.ended = keySum(j.User, j.Key), unique.Make(j.User), unique.Make(j.State()), storepb.Nanos(ended)
 	return e
 }
+
+// keyOf joins user and idempotency key. Different users may use the same key.
+func keyOf(user, key string) string { return user + "\x00" + key }
 
 // keySum returns a hash of a user's idempotency key. Two keys have the same hash on one of 10^9 daemons with 100,000
 // keys each. The second key is then refused.
@@ -128,54 +131,3 @@ func (x *index) drop(e Entry) {
 		delete(x.keys, e.key)
 	}
 }
-
-// ID returns the ID of an entry's job.
-func (t *Table) ID(e Entry) job.ID { return job.NewID(t.group, e.number) }
-
-// Of returns the job of an entry, or nil if it is archived.
-func (t *Table) Of(e Entry) *Job {
-	if e.Archived() {
-		return nil
-	}
-	return t.jobs[e.number]
-}
-
-// Archived returns the entry of a job if it is archived.
-func (t *Table) Archived(id job.ID) (Entry, bool) {
-	e, there := t.index.find(id.Drawn())
-	return e, there && t.ID(e) == id
-}
-
-// Entry returns the entry of a job, archived or not.
-func (t *Table) Entry(id job.ID) (Entry, bool) {
-	if j := t.Job(id); j != nil {
-		return entryOf(j), true
-	}
-	return t.Archived(id)
-}
-
-// Scan calls f with each entry in the order of listings, beginning at from, until f returns false. The zero Entry means
-// the beginning.
-func (t *Table) Scan(from Entry, f func(Entry) bool) {
-	if from == (Entry{}) {
-		t.index.entries.Scan(f)
-		return
-	}
-	t.index.entries.Ascend(from, f)
-}
-
-// ArchivedStates returns the number of archived jobs in each state.
-func (t *Table) ArchivedStates() map[job.State]int { return maps.Clone(t.index.states) }
-
-// Archive removes a job from memory, except for its entry. The job must be final and its rows on disk. ended is when it
-// ended; zero if the caller does not know.
-func (t *Table) Archive(j *Job, ended time.Time) {
-	t.remove(j)
-	t.index.put(ArchivedEntry(j, ended))
-}
-
-// Load adds a job that was decoded from its rows.
-func (t *Table) Load(j *Job) { t.add(j) }
-
-// LoadArchived adds the entry of an archived job.
-func (t *Table) LoadArchived(e Entry) { t.index.put(e) }

@@ -18,8 +18,6 @@
 package jobs
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -110,89 +108,6 @@ func closedAt(t *job.Task) time.Time {
 		return t.Ended
 	}
 	return t.Closed
-}
-
-// Table holds the jobs of one group. It is not safe for concurrent use.
-type Table struct {
-	group job.Group
-	jobs  map[uint64]*Job // not archived, by the random bits of their IDs
-	index index
-	keys  map[string]*Job // not archived, by user and idempotency key
-}
-
-// NewTable returns the empty table of a group.
-func NewTable(group job.Group) *Table {
-	return &Table{group: group, jobs: map[uint64]*Job{}, index: newIndex(), keys: map[string]*Job{}}
-}
-
-// Job returns a job, or nil if there is none or it is archived.
-func (t *Table) Job(id job.ID) *Job {
-	if j := t.jobs[id.Drawn()]; j != nil && j.ID == id {
-		return j
-	}
-	return nil
-}
-
-// Len returns the number of jobs, including archived ones.
-func (t *Table) Len() int { return t.index.entries.Len() }
-
-// Whole returns the number of jobs that are not archived.
-func (t *Table) Whole() int { return len(t.jobs) }
-
-// Jobs returns all jobs that are not archived, in the order of the journal.
-func (t *Table) Jobs() []*Job {
-	out := make([]*Job, 0, len(t.jobs))
-	for _, j := range t.jobs {
-		out = append(out, j)
-	}
-	slices.SortFunc(out, func(a, b *Job) int {
-		return cmp.Or(cmp.Compare(a.Seq, b.Seq), a.Submitted.Compare(b.Submitted), cmp.Compare(a.ID, b.ID))
-	})
-	return out
-}
-
-// Keyed returns the ID of the job that a user submitted with an idempotency key, and whether it is archived. The ID is
-// empty if there is none.
-func (t *Table) Keyed(user, key string) (id job.ID, archived bool) {
-	if j := t.keys[keyOf(user, key)]; j != nil {
-		return j.ID, false
-	}
-	if number, there := t.index.keys[keySum(user, key)]; there && key != "" {
-		return job.NewID(t.group, number), true
-	}
-	return "", false
-}
-
-// keyOf joins user and idempotency key. Different users may use the same key.
-func keyOf(user, key string) string { return user + "\x00" + key }
-
-// add adds a job to the table and to the index.
-func (t *Table) add(j *Job) {
-	t.jobs[j.ID.Drawn()] = j
-	t.index.add(j)
-	if j.Key != "" {
-		t.keys[keyOf(j.User, j.Key)] = j
-	}
-}
-
-// remove removes a job from the table. Its index entry stays.
-func (t *Table) remove(j *Job) {
-	delete(t.jobs, j.ID.Drawn())
-	if j.Key != "" && t.keys[keyOf(j.User, j.Key)] == j {
-		delete(t.keys, keyOf(j.User, j.Key))
-	}
-}
-
-// Brief holds the fields of a task that the scheduler reads most often.
-type Brief struct {
-	State    job.State
-	Attempt  int // number of the newest attempt; 0 if none
-	Runs     int
-	Assigned bool
-	// The host of the newest attempt; empty before the first.
-	Node     job.Peer
-	NodeName string
-	Store    string
 }
 
 // Brief returns the main fields of the task with this index, which must exist.

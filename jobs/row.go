@@ -12,6 +12,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs/jobspb"
+	"github.com/musterhq/muster/store/storepb"
 )
 
 // The first byte of the name of a part. The name of the header is empty. Four bytes follow: the index of the host or of
@@ -98,7 +99,7 @@ func (j *Job) headerRow() ([]byte, error) {
 		return nil, err
 	}
 	return proto.Marshal(&jobspb.Header{
-		Id: string(j.ID), User: j.User, Spec: spec, Submitted: nanos(j.Submitted), Key: j.Key, Cancelled: j.Cancelled,
+		Id: string(j.ID), User: j.User, Spec: spec, Submitted: storepb.Nanos(j.Submitted), Key: j.Key, Cancelled: j.Cancelled,
 		Seq: j.Seq, Count: int64(j.tasks.n), First: taskPB(&j.tasks.first),
 	})
 }
@@ -178,8 +179,7 @@ func (w *chunkWriter) write(cells []cell) {
 		m.States = append(m.States, string(stateOf(s)))
 	}
 	for _, e := range epochs.list[1:] {
-		x := w.ts.epochs[e]
-		m.Epochs = append(m.Epochs, &jobspb.Epoch{Generation: x.Generation, Term: x.Term})
+		m.Epochs = append(m.Epochs, storepb.FromEpoch(w.ts.epochs[e]))
 	}
 	for _, at := range texts.list[1:] {
 		m.Texts = append(m.Texts, w.ts.texts[at-1])
@@ -261,7 +261,7 @@ func (p *numbering[T]) of(v T) uint32 {
 // taskPB encodes a task that has no attempts.
 func taskPB(t *job.Task) *jobspb.Task {
 	return &jobspb.Task{
-		State: string(t.State), ReasonWord: t.Reason.Word, ReasonDetail: t.Reason.Detail, Ended: nanos(t.Ended), Closed: nanos(t.Closed),
+		State: string(t.State), ReasonWord: t.Reason.Word, ReasonDetail: t.Reason.Detail, Ended: storepb.Nanos(t.Ended), Closed: storepb.Nanos(t.Closed),
 	}
 }
 

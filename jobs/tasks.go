@@ -4,9 +4,9 @@ package jobs
 
 import (
 	"slices"
-	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store/storepb"
 )
 
 // chunkTasks is the number of tasks in a chunk. One record changes one chunk, whose row of 256 tasks is below 10 KB.
@@ -182,12 +182,12 @@ func (ts *tasks) task(index int, x *cell) job.Task {
 	t := job.Task{
 		Index: index, State: stateOf(x.state), Attempt: int(x.attempt), Runs: int(x.runs),
 		Node: h.peer, NodeName: h.name, Store: h.store, Epoch: ts.epochs[x.epoch],
-		Assigned: x.flags&flagAssigned != 0, Started: timeOf(x.started), Ended: timeOf(x.ended), Closed: timeOf(x.closed),
+		Assigned: x.flags&flagAssigned != 0, Started: storepb.Time(x.started), Ended: storepb.Time(x.ended), Closed: storepb.Time(x.closed),
 	}
 	if x.flags&flagExit != 0 {
 		t.Exit = &job.Exit{
 			State: stateOf(x.exit), Code: int(x.code), Signal: int(x.signal), Started: x.flags&flagRan != 0,
-			Began: timeOf(x.began), Ended: timeOf(x.exited),
+			Began: storepb.Time(x.began), Ended: storepb.Time(x.exited),
 		}
 		if x.text > 0 {
 			t.Exit.Isolation = ts.texts[x.text-1]
@@ -209,7 +209,7 @@ func (ts *tasks) task(index int, x *cell) job.Task {
 func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
 	was := *x
 	*x = cell{
-		started: nanos(t.Started), ended: nanos(t.Ended), closed: nanos(t.Closed),
+		started: storepb.Nanos(t.Started), ended: storepb.Nanos(t.Ended), closed: storepb.Nanos(t.Closed),
 		attempt: uint32(t.Attempt), runs: uint32(t.Runs),
 		host: ts.hostOf(host{t.Node, t.NodeName, t.Store}), epoch: ts.epochOf(t.Epoch),
 		state: number(t.State), flags: x.flags & (flagNote | flagTail), note: was.note,
@@ -224,7 +224,7 @@ func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
 			x.flags |= flagRan
 		}
 		x.exit, x.code, x.signal = number(e.State), int32(e.Code), uint8(e.Signal)
-		x.began, x.exited = nanos(e.Began), nanos(e.Ended)
+		x.began, x.exited = storepb.Nanos(e.Began), storepb.Nanos(e.Ended)
 		n.exitReason, n.tail = e.Reason, e.Tail
 		if x.text = ts.textOf(e.Isolation); x.text == 0 {
 			n.isolation = e.Isolation
@@ -344,18 +344,17 @@ var (
 
 func stateOf(n uint8) job.State { return states[n] }
 func number(s job.State) uint8  { return numbers[s] }
-func nanos(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixNano()
-}
 
-func timeOf(ns int64) time.Time {
-	if ns == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, ns)
+// Brief holds the fields of a task that the scheduler reads most often.
+type Brief struct {
+	State    job.State
+	Attempt  int // number of the newest attempt; 0 if none
+	Runs     int
+	Assigned bool
+	// The host of the newest attempt; empty before the first.
+	Node     job.Peer
+	NodeName string
+	Store    string
 }
 
 func (ts *tasks) brief(index int) Brief {

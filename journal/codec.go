@@ -18,6 +18,9 @@ import (
 
 var errBadRecord = errors.New("not a valid record")
 
+// maxRecordBytes bounds a record: twice the largest job file, and room for the other fields.
+const maxRecordBytes = 2*job.MaxSpecBytes + 64<<10
+
 // The fields of journalpb.Entry. An entry is put together by hand, because its records are encoded when they are
 // proposed, long before the entry is made.
 const (

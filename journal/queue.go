@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// maxRecordBytes bounds a record: twice the largest job file, and room for the other fields.
-	maxRecordBytes = 2*job.MaxSpecBytes + 64<<10
 	// maxQueueRecords bounds the records that wait. It is a few seconds' work for the fastest disk, so that ErrFull
 	// means real overload.
 	maxQueueRecords = 16384

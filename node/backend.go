@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -33,10 +32,10 @@ var (
 	_ api.Explain    = jobsBackend{}
 	_ api.Watch      = jobsBackend{}
 	_ api.Logs       = logsBackend{}
-	_ api.NodeSource = (*Node)(nil)
-	_ api.Peers      = (*Node)(nil)
-	_ api.Directory  = (*Node)(nil)
-	_ api.Self       = (*Node)(nil)
+	_ api.NodeSource = nodeBackend{}
+	_ api.Peers      = peersBackend{}
+	_ api.Directory  = directoryBackend{}
+	_ api.Self       = selfBackend{}
 )
 
 // apiErrors pairs the errors of this daemon's parts with those of package api.
@@ -282,128 +281,4 @@ func (b logBody) Read(p []byte) (int, error) {
 		err = &api.GapError{Next: cut.To}
 	}
 	return n, err
-}
-
-// Node describes this host.
-func (n *Node) Node(ctx context.Context) (api.NodeInfo, error) {
-	info := api.NodeInfo{State: api.NodeReady, Addrs: n.host.Addrs(), Status: n.gpus.latest(), Holders: map[string][]job.ID{}}
-	v, err := n.work.View(ctx)
-	if err != nil {
-		return info, apiErrorOf(err)
-	}
-	info.Profile, info.Free, info.Running, info.Quarantined, info.Drain = v.Profile, v.Free, v.Running, v.Quarantined, n.drains.get()
-	if v.Profile.Worker && v.Closed.Word != "" {
-		info.State, info.Detail = api.NodeDraining, v.Closed.Detail
-	}
-	for uuid, attempts := range v.Holders {
-		for _, text := range attempts {
-			if a, err := job.ParseAttempt(text); err == nil {
-				info.Holders[uuid] = append(info.Holders[uuid], a.Job)
-			}
-		}
-	}
-	return info, nil
-}
-
-const (
-	lostAfter = time.Minute // a member that was not connected for this time is shown as lost
-)
-
-// Members lists the cluster as this daemon knows it.
-func (n *Node) Members(ctx context.Context) ([]api.Member, error) {
-	profiles := map[job.Peer]lease.Profile{}
-	if home := n.owners.home; home != nil {
-		nodes, err := home.Nodes(ctx)
-		if err != nil {
-			return nil, apiErrorOf(err)
-		}
-		for _, w := range nodes {
-			profiles[w.Profile.Peer] = w.Profile
-		}
-	}
-	members := []api.Member{{
-		Peer: n.host.Peer(), Name: n.cfg.Name, State: api.NodeReady, Self: true, Roles: n.host.Credential().Roles.Names(),
-		Addrs: n.host.Addrs(), LastSeen: time.Now(), Profile: n.now.profile(),
-	}}
-	for _, m := range n.host.Members() {
-		state, detail := api.NodeReady, ""
-		at, left := n.departed.when(m.Peer)
-		switch {
-		case left:
-			state, detail = api.NodeLost, "its daemon was stopped at "+at.UTC().Format(time.RFC3339)+"; its tasks run on"
-		case m.Connected:
-		case time.Since(m.LastSeen) < lostAfter:
-			state = api.NodeSuspect
-		default:
-			state = api.NodeLost
-		}
-		members = append(members, api.Member{
-			Peer: m.Peer, Name: m.Name, State: state, Roles: m.Roles.Names(), Addrs: m.Addrs, LastSeen: m.LastSeen, Detail: detail, Profile: profiles[m.Peer],
-		})
-	}
-	return members, nil
-}
-
-// Invite makes a token with which hosts can join.
-func (n *Node) Invite(_ context.Context, ttl time.Duration, uses int, roles []string) (api.Invitation, error) {
-	parsed := p2p.AllRoles
-	if len(roles) > 0 {
-		var err error
-		if parsed, err = p2p.ParseRoles(roles); err != nil {
-			return api.Invitation{}, fmt.Errorf("%w: %w", api.ErrBad, err)
-		}
-	}
-	inv, err := n.host.Invite(ttl, uses, parsed)
-	if err != nil {
-		return api.Invitation{}, apiErrorOf(err)
-	}
-	return api.Invitation{
-		Bootstrap: inv.Bootstrap, Token: inv.Token, Cluster: inv.Cluster, ExpiresAt: inv.ExpiresAt.UTC(), Uses: uses, Roles: parsed.Names(),
-	}, nil
-}
-
-// Join makes this daemon a member of another cluster. Run then returns ErrRejoin.
-func (n *Node) Join(ctx context.Context, bootstrap []string, token string) (string, error) {
-	if err := n.host.Join(ctx, bootstrap, token); err != nil {
-		return "", apiErrorOf(err)
-	}
-	return n.host.Cluster(), nil
-}
-
-// Revoke permanently revokes a member.
-func (n *Node) Revoke(_ context.Context, p job.Peer, reason string) error {
-	return apiErrorOf(n.host.Revoke(p, reason))
-}
-
-// Owner returns the daemon that owns a group's jobs; self is true if it is this one.
-func (n *Node) Owner(ctx context.Context, g job.Group) (job.Peer, bool, error) {
-	p, self, err := n.groups.Owner(ctx, g)
-	return p, self, apiErrorOf(err)
-}
-
-// Copies returns the number of daemons that keep the journal of a group. In this version it is only the owner.
-func (n *Node) Copies(job.Group) int { return 1 }
-
-// Daemon describes this daemon and its settings.
-func (n *Node) Daemon(context.Context) (api.Daemon, error) {
-	d := api.Daemon{
-		Version: n.cfg.Version, ID: n.host.Peer(), Name: n.cfg.Name, Cluster: n.host.Cluster(), DataDir: n.cfg.DataDir,
-		PID: os.Getpid(), StartedAt: n.started.UTC(), Addrs: n.host.Addrs(), Config: n.now.config().Settings,
-	}
-	return d, nil
-}
-
-// Ready returns nil once the daemon accepts work.
-func (n *Node) Ready(context.Context) error {
-	select {
-	case <-n.ready:
-		return nil
-	default:
-		return fmt.Errorf("%w: the daemon is starting", api.ErrUnavailable)
-	}
-}
-
-// Facts examines the host.
-func (n *Node) Facts(ctx context.Context) ([]api.Fact, error) {
-	return Doctor(ctx, n.now.config(), n.gpus.all), nil
 }

@@ -3,7 +3,6 @@ package node
 // The drain of this host. It outlives the daemon.
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -79,22 +78,4 @@ func (d *drains) get() *api.Drain {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.now
-}
-
-// Drain takes this host out of service.
-func (n *Node) Drain(ctx context.Context, d api.Drain) error {
-	if err := n.drains.set(&d, n.work); err != nil {
-		return apiErrorOf(err)
-	}
-	n.log.InfoContext(ctx, "host is draining", "reason", d.Reason, "user", d.By, "deadline", d.Deadline)
-	return nil
-}
-
-// Resume puts this host back into service.
-func (n *Node) Resume(ctx context.Context) error {
-	if err := n.drains.set(nil, n.work); err != nil {
-		return apiErrorOf(err)
-	}
-	n.log.InfoContext(ctx, "host is back in service")
-	return nil
 }

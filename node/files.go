@@ -3,19 +3,18 @@ package node
 // The files of jobs: the store of uploads, the daemons that have them, and reading the files of tasks.
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"time"
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/files"
 )
@@ -31,26 +30,8 @@ const liveWait = 5 * time.Second
 // maxHolders bounds the daemons besides the owner that are asked for a job's files.
 const maxHolders = 8
 
-// buildFiles builds the store of uploads, and the driver that brings files before the supervisor's driver starts a
-// task.
-func (n *Node) buildFiles() error {
-	dir, err := filepath.Abs(n.cfg.DataDir)
-	if err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
-	n.blobs = blob.NewStore(blob.Config{Dir: filepath.Join(dir, "blobs"), Live: n.liveTrees}, n.part("blob"))
-	n.files = files.New(files.Config{Dir: filepath.Join(dir, "run"), Boot: n.boot, AllowRoot: n.cfg.AllowRoot, Most: n.scratch(), Inside: n.cfg.DockerUser}, files.Needs{
-		Driver: n.driver, Adopter: n.driver, Fetcher: blob.NewFetcher(n.blobs), Store: n.blobs, Holders: n.holders,
-		Tell: func(e worker.DriverEvent) { n.work.Driven(e) }, // set before the driver runs
-	}, n.part("files"))
-	return nil
-}
-
-// scratch returns the quota of a task's scratch directory.
-func (n *Node) scratch() job.Size { return cmp.Or(n.cfg.Scratch, n.profile.Disk/2) }
-
 // liveTrees returns the trees that a job or a task of this daemon needs.
-func (n *Node) liveTrees() (map[blob.Hash]bool, error) {
+func liveTrees(work *worker.Loop, from jobsBackend) (map[blob.Hash]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), liveWait) //nolint:forbidigo // the store calls it without a context
 	defer cancel()
 	live := map[blob.Hash]bool{}
@@ -59,7 +40,7 @@ func (n *Node) liveTrees() (map[blob.Hash]bool, error) {
 			live[h] = true
 		}
 	}
-	records, err := n.work.Attempts(ctx)
+	records, err := work.Attempts(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("files in use: %w", err)
 	}
@@ -72,7 +53,7 @@ func (n *Node) liveTrees() (map[blob.Hash]bool, error) {
 			states = append(states, s)
 		}
 	}
-	jobs, err := jobsBackend{n.owners}.List(ctx, job.Query{States: states})
+	jobs, err := from.List(ctx, job.Query{States: states})
 	if err != nil {
 		return nil, fmt.Errorf("files in use: %w", err)
 	}
@@ -82,20 +63,27 @@ func (n *Node) liveTrees() (map[blob.Hash]bool, error) {
 	return live, nil
 }
 
-// holders returns the daemons that may have a job's files: its owner, then connected members. This daemon does not know
+// holders finds the daemons that may have a job's files.
+type holders struct {
+	host      *p2p.Host
+	groups    *directory
+	transport http.RoundTripper
+}
+
+// of returns the daemons that may have a job's files: its owner, then connected members. This daemon does not know
 // which members ran tasks of the job.
-func (n *Node) holders(ctx context.Context, id job.ID) []blob.Holder {
-	client := &http.Client{Transport: n.toPeers}
+func (h holders) of(ctx context.Context, id job.ID) []blob.Holder {
+	client := &http.Client{Transport: h.transport}
 	var all []blob.Holder
-	owner, self, err := n.groups.Owner(ctx, id.Group())
+	owner, self, err := h.groups.Owner(ctx, id.Group())
 	switch {
 	case err != nil:
 		all = append(all, noHolder{err})
 	case !self:
-		m, _ := n.host.Member(owner)
+		m, _ := h.host.Member(owner)
 		all = append(all, api.Holder{HTTP: client, Peer: owner, Name: m.Name})
 	}
-	for _, m := range n.host.Members() {
+	for _, m := range h.host.Members() {
 		if m.Connected && m.Peer != owner && len(all) <= maxHolders {
 			all = append(all, api.Holder{HTTP: client, Peer: m.Peer, Name: m.Name})
 		}

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxNeighbours bounds the neighbours. In a cluster of up to this size a job finds a worker without a search in the
-	// DHT.
-	maxNeighbours = 32
+	// maxNeighbours bounds the neighbours that a daemon chooses. Other daemons choose it too, so a daemon of a large
+	// cluster has about twice as many sessions with neighbours.
+	maxNeighbours = 16
 	// goneFor is how long a neighbour must be gone before another member replaces it. It is longer than a host takes to
 	// restart.
 	goneFor = 10 * time.Minute
@@ -175,5 +175,5 @@ var ErrRejoin = errors.New("the daemon joined another cluster")
 
 // followMembers runs the neighbours.
 func (n *Node) followMembers(ctx context.Context) error {
-	return newNeighbours(n.host, n.router.wants.of(forNeighbours), n.departed).run(ctx, n.host)
+	return newNeighbours(n.host, n.net.router.wants.of(forNeighbours), n.net.router.departed).run(ctx, n.host)
 }

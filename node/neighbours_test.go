@@ -87,17 +87,17 @@ func TestGoneNeighboursAreReplaced(t *testing.T) {
 		w.turn(i, true)
 	}
 	w.keeps(t, "no place", 20, maxNeighbours+20)
-	for i := 40; i < 100; i++ {
+	for i := 30; i < 100; i++ {
 		w.turn(i, false)
 	}
 	w.pass(goneFor + reviewEvery)
-	w.keeps(t, "back again", 20, 40)
+	w.keeps(t, "back again", 20, 30)
 	if n := len(w.keeper.kept); n != maxNeighbours {
 		t.Errorf("%d neighbours, want %d", n, maxNeighbours)
 	}
 	for p := range w.keeper.kept {
 		if m, _ := w.Member(p); !m.Connected {
-			t.Errorf("%s is gone and kept, although 40 members are connected", p)
+			t.Errorf("%s is gone and kept, although 30 members are connected", p)
 		}
 	}
 }

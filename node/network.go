@@ -3,47 +3,68 @@ package node
 // The parts that use the libp2p host: the DHT, the sessions and the gossip topic.
 
 import (
-	"context"
+	"net/http"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/musterhq/muster/dht"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p/gossip"
+	"github.com/musterhq/muster/p2p/peerhttp"
 	"github.com/musterhq/muster/p2p/session"
 )
 
-// buildNetwork builds the DHT, the sessions and the gossip topic.
-func (n *Node) buildNetwork(context.Context) (err error) {
-	cluster := n.host.Cluster()
-	tc := dht.DefaultConfig()
-	tc.Cluster = cluster
-	if n.table, err = dht.New(tc, n.host.Libp2p(), n.part("dht")); err != nil {
-		return err
-	}
-	if n.groups, err = newDirectory(n.host.Peer(), n.store.Group(), n.store, n.table, n.part("node")); err != nil {
-		return err
-	}
-	n.router = &router{
-		self: n.host.Peer(), groups: n.groups, closeConn: func(p peer.ID) error { return n.host.Libp2p().Network().ClosePeer(p) },
-		onSession: n.sessionOpened, departed: n.departed, defects: newDefects(n.part("node")), log: n.part("node"),
-	}
-	if n.sessions, err = session.New(session.DefaultConfig(), guarded{n.host.Libp2p(), n.host}, n.router, n.part("session")); err != nil {
-		return err
-	}
-	n.router.sessions, n.router.wants = n.sessions, newWants(n.host.Peer(), n.sessions, n.part("node"))
-	gc := gossip.DefaultConfig()
-	gc.Cluster = cluster
-	n.callers = newCallers(n.profile, n.router.wants.of(forCallers), func() int { return len(n.host.Members()) })
-	isMember := func(p job.Peer) bool { _, ok := n.host.Member(p); return ok }
-	n.topic, err = gossip.New(gc, n.host.Libp2p(), isMember, n.callers.hear, n.part("gossip"))
-	return err
+// overlay holds the parts that connect this daemon with others.
+type overlay struct {
+	table   *dht.Table
+	topic   *gossip.Topic
+	callers *callers
+	router  *router
+	toPeers *http.Transport // requests to other daemons
 }
 
-// sessionOpened records that a session has been opened.
-func (n *Node) sessionOpened(job.Peer) {
-	select {
-	case n.anySession <- struct{}{}:
-	default:
+// newOverlay builds the DHT, the sessions and the gossip topic. It calls onSession when a session has been opened.
+func newOverlay(b base, profile lease.Profile, onSession func(job.Peer)) (_ *overlay, err error) {
+	n := &overlay{}
+	cluster := b.host.Cluster()
+	tc := dht.DefaultConfig()
+	tc.Cluster = cluster
+	if n.table, err = dht.New(tc, b.host.Libp2p(), b.part("dht")); err != nil {
+		return nil, err
 	}
+	groups, err := newDirectory(b.host.Peer(), b.store.Group(), b.store, n.table, b.part("node"))
+	if err != nil {
+		return nil, err
+	}
+	n.router = &router{
+		self: b.host.Peer(), groups: groups, closeConn: func(p peer.ID) error { return b.host.Libp2p().Network().ClosePeer(p) },
+		onSession: onSession, departed: newDeparted(), defects: newDefects(b.part("node")), log: b.part("node"),
+	}
+	if n.router.sessions, err = session.New(session.DefaultConfig(), guarded{b.host.Libp2p(), b.host}, n.router, b.part("session")); err != nil {
+		return nil, err
+	}
+	n.router.wants = newWants(b.host.Peer(), n.router.sessions, b.part("node"))
+	gc := gossip.DefaultConfig()
+	gc.Cluster = cluster
+	n.callers = newCallers(profile, n.router.wants.of(forCallers), func() int { return len(b.host.Members()) })
+	isMember := func(p job.Peer) bool { _, ok := b.host.Member(p); return ok }
+	if n.topic, err = gossip.New(gc, b.host.Libp2p(), isMember, n.callers.hear, b.part("gossip")); err != nil {
+		return nil, err
+	}
+	asking := peerhttp.DefaultConfig()
+	asking.HeaderTimeout = job.MaxLease // a followed log sends nothing until its task starts; the session detects a silent peer
+	n.toPeers, err = peerhttp.NewTransport(asking, guarded{b.host.Libp2p(), b.host})
+	return n, err
+}
+
+// become uses a changed profile of this host for announcements and in the DHT.
+func (n *overlay) become(host lease.Profile) {
+	n.callers.become(host)
+	n.advertise(host)
+}
+
+// advertise advertises this host's resource classes, and the group that it owns, in the DHT.
+func (n *overlay) advertise(host lease.Profile) {
+	n.table.Advertise(append([]string{groupClass(n.router.groups.own)}, lease.Classes(host)...))
 }

@@ -89,3 +89,35 @@ func (s owners) fromWorker(p job.Peer, m lease.ToScheduler) error {
 	}
 	return nil
 }
+
+// newOwners builds the owners of this daemon, and sets them in the router.
+func newOwners(b base, net *overlay) (all owners, err error) {
+	if b.cfg.NoScheduler {
+		return owners{}, nil
+	}
+	group := b.store.Group()
+	// The journal needs the owner to deliver to. The scheduler in it needs the rows that the journal loads, so it is
+	// set afterwards.
+	o := &owner{led: make(chan struct{})}
+	if o.journal, err = journal.New(journal.DefaultConfig(), b.store, group, o, b.part("journal")); err != nil {
+		return owners{}, err
+	}
+	var saved scheduler.Saved
+	if saved.Applied, err = o.journal.Load(saved.Add); err == nil {
+		err = saved.End()
+	}
+	if err != nil {
+		return owners{}, err
+	}
+	sc := scheduler.DefaultConfig()
+	sc.Self, sc.Group, sc.Seed, sc.LossLimit = b.host.Peer(), group, draw(), b.cfg.LossLimit
+	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
+		Journal: o.journal, Sessions: toWorkers{net.router}, Finder: net.table, Announcer: announcer{net.topic},
+	}, b.part("scheduler"))
+	if err != nil {
+		return owners{}, err
+	}
+	all.add(group, o)
+	net.router.owners = all
+	return all, nil
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,15 +22,15 @@ const RunnerPrefix = "muster-runner"
 
 // runnerProgram returns the program with which this daemon starts runners, and the arguments before its flags. It is
 // muster itself if no program is embedded, or if programs in the data directory cannot be executed.
-func (n *Node) runnerProgram(dir string) (path string, words []string) {
+func runnerProgram(cfg Config, dir string, log *slog.Logger) (path string, words []string) {
 	own := []string{"runner"}
-	if len(n.cfg.RunnerProgram) == 0 {
-		return n.cfg.Program, own
+	if len(cfg.RunnerProgram) == 0 {
+		return cfg.Program, own
 	}
-	path, err := unpack(dir, n.cfg.RunnerProgram)
+	path, err := unpack(dir, cfg.RunnerProgram)
 	if err != nil {
-		n.log.Info("the separate program of the runner cannot be used; the runner needs more memory without it", "error", err)
-		return n.cfg.Program, own
+		log.Info("the separate program of the runner cannot be used; the runner needs more memory without it", "error", err)
+		return cfg.Program, own
 	}
 	return path, nil
 }

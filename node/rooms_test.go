@@ -36,10 +36,9 @@ var cycles = map[string]struct {
 	arrows int
 	why    string
 }{
-	"worker/runner":     {20, "the loop holds the state that begin, ends, execs and processes change, and calls them"},
-	"worker/supervisor": {8, "Driver holds the supervised runners, which call back into it"},
-	"jobs":              {5, "a job keeps its entry of the index up to date, and the index is made from jobs"},
-	"journal":           {8, "Journal holds the queue and the Raft loop, which are methods on it"},
+	"worker/runner":     {5, "the loop holds the state that begin and ends change, and calls them"},
+	"worker/supervisor": {5, "Driver holds the supervised runners, which call back into it"},
+	"journal":           {5, "Journal holds the queue and the Raft loop, which are methods on it"},
 }
 
 func TestRooms(t *testing.T) {

@@ -231,8 +231,8 @@ func BenchmarkFreed10k(b *testing.B) {
 		x.step(Submit{Token: x.tok, Spec: s})
 	}
 	x.sent = nil
-	if x.core.pending.parked.len() < 990 {
-		b.Fatalf("%d requests are blocked", x.core.pending.parked.len())
+	if x.core.pending.parked.count < 990 {
+		b.Fatalf("%d requests are blocked", x.core.pending.parked.count)
 	}
 	free := lease.Free{CPUs: 64, Memory: 512e9, GPUs: []lease.FreeGPU{{UUID: "GPU-7-0", Memory: 80e9, Milli: 1000}, {UUID: "GPU-7-1", Memory: 80e9, Milli: 1000}}}
 	for i := 0; b.Loop(); i++ {

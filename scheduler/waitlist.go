@@ -33,8 +33,6 @@ type wait struct {
 
 func compareWait(w wait, p fleet.Rank) int { return w.place.Compare(&p) }
 
-func (l *waitlist) len() int { return l.count }
-
 // chunkOf is the chunk in which the place lies or would lie.
 func (l *waitlist) chunkOf(p fleet.Rank) int {
 	i, _ := slices.BinarySearchFunc(l.chunks, p, func(c *chunk, p fleet.Rank) int {

@@ -45,8 +45,8 @@ func TestWaitlist(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				if l.len() != len(all) {
-					t.Fatalf("%d tasks, want %d", l.len(), len(all))
+				if l.count != len(all) {
+					t.Fatalf("%d tasks, want %d", l.count, len(all))
 				}
 				lim := limits{
 					left:   fleet.Footprint{CPUs: rapid.IntRange(-1, 9).Draw(t, "left"), GPUs: rapid.IntRange(0, 2).Draw(t, "left gpus")},

@@ -62,8 +62,7 @@ func fill(b Batch, put []lease.Record, gone []job.Attempt, epochs []lease.GroupE
 		}
 	}
 	for _, e := range epochs {
-		m := &storepb.Epoch{Generation: e.Epoch.Generation, Term: e.Epoch.Term}
-		if err := b.SetMessage(epochKey(e.Group), m); err != nil {
+		if err := b.SetMessage(epochKey(e.Group), storepb.FromEpoch(e.Epoch)); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@
 package jobspb
 
 import (
+	storepb "github.com/musterhq/muster/store/storepb"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -155,13 +156,13 @@ type Task struct {
 	Node          string                 `protobuf:"bytes,6,opt,name=node" json:"node,omitempty"`
 	NodeName      string                 `protobuf:"bytes,7,opt,name=node_name,json=nodeName" json:"node_name,omitempty"`
 	Store         string                 `protobuf:"bytes,8,opt,name=store" json:"store,omitempty"`
-	Epoch         *Epoch                 `protobuf:"bytes,9,opt,name=epoch" json:"epoch,omitempty"`
+	Epoch         *storepb.Epoch         `protobuf:"bytes,9,opt,name=epoch" json:"epoch,omitempty"`
 	Devices       []string               `protobuf:"bytes,10,rep,name=devices" json:"devices,omitempty"`
 	Assigned      bool                   `protobuf:"varint,12,opt,name=assigned" json:"assigned,omitempty"`
 	Runs          int64                  `protobuf:"varint,13,opt,name=runs" json:"runs,omitempty"`
 	Started       int64                  `protobuf:"varint,14,opt,name=started" json:"started,omitempty"`
 	Ended         int64                  `protobuf:"varint,15,opt,name=ended" json:"ended,omitempty"`
-	Exit          *Exit                  `protobuf:"bytes,16,opt,name=exit" json:"exit,omitempty"`
+	Exit          *storepb.Exit          `protobuf:"bytes,16,opt,name=exit" json:"exit,omitempty"`
 	Lost          []string               `protobuf:"bytes,17,rep,name=lost" json:"lost,omitempty"`      // hosts
 	Closed        int64                  `protobuf:"varint,18,opt,name=closed" json:"closed,omitempty"` // by the owner's clock
 	unknownFields protoimpl.UnknownFields
@@ -254,7 +255,7 @@ func (x *Task) GetStore() string {
 	return ""
 }
 
-func (x *Task) GetEpoch() *Epoch {
+func (x *Task) GetEpoch() *storepb.Epoch {
 	if x != nil {
 		return x.Epoch
 	}
@@ -296,7 +297,7 @@ func (x *Task) GetEnded() int64 {
 	return 0
 }
 
-func (x *Task) GetExit() *Exit {
+func (x *Task) GetExit() *storepb.Exit {
 	if x != nil {
 		return x.Exit
 	}
@@ -317,166 +318,6 @@ func (x *Task) GetClosed() int64 {
 	return 0
 }
 
-type Epoch struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Generation    uint64                 `protobuf:"varint,1,opt,name=generation" json:"generation,omitempty"`
-	Term          uint64                 `protobuf:"varint,2,opt,name=term" json:"term,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Epoch) Reset() {
-	*x = Epoch{}
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Epoch) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Epoch) ProtoMessage() {}
-
-func (x *Epoch) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Epoch.ProtoReflect.Descriptor instead.
-func (*Epoch) Descriptor() ([]byte, []int) {
-	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *Epoch) GetGeneration() uint64 {
-	if x != nil {
-		return x.Generation
-	}
-	return 0
-}
-
-func (x *Epoch) GetTerm() uint64 {
-	if x != nil {
-		return x.Term
-	}
-	return 0
-}
-
-type Exit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	State         string                 `protobuf:"bytes,1,opt,name=state" json:"state,omitempty"`
-	Code          int64                  `protobuf:"varint,2,opt,name=code" json:"code,omitempty"`
-	Signal        int64                  `protobuf:"varint,3,opt,name=signal" json:"signal,omitempty"`
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason" json:"reason,omitempty"`
-	Started       bool                   `protobuf:"varint,5,opt,name=started" json:"started,omitempty"`
-	Began         int64                  `protobuf:"varint,6,opt,name=began" json:"began,omitempty"`
-	Ended         int64                  `protobuf:"varint,7,opt,name=ended" json:"ended,omitempty"`
-	Tail          string                 `protobuf:"bytes,8,opt,name=tail" json:"tail,omitempty"`
-	Isolation     string                 `protobuf:"bytes,9,opt,name=isolation" json:"isolation,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Exit) Reset() {
-	*x = Exit{}
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Exit) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Exit) ProtoMessage() {}
-
-func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Exit.ProtoReflect.Descriptor instead.
-func (*Exit) Descriptor() ([]byte, []int) {
-	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *Exit) GetState() string {
-	if x != nil {
-		return x.State
-	}
-	return ""
-}
-
-func (x *Exit) GetCode() int64 {
-	if x != nil {
-		return x.Code
-	}
-	return 0
-}
-
-func (x *Exit) GetSignal() int64 {
-	if x != nil {
-		return x.Signal
-	}
-	return 0
-}
-
-func (x *Exit) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *Exit) GetStarted() bool {
-	if x != nil {
-		return x.Started
-	}
-	return false
-}
-
-func (x *Exit) GetBegan() int64 {
-	if x != nil {
-		return x.Began
-	}
-	return 0
-}
-
-func (x *Exit) GetEnded() int64 {
-	if x != nil {
-		return x.Ended
-	}
-	return 0
-}
-
-func (x *Exit) GetTail() string {
-	if x != nil {
-		return x.Tail
-	}
-	return ""
-}
-
-func (x *Exit) GetIsolation() string {
-	if x != nil {
-		return x.Isolation
-	}
-	return ""
-}
-
 // Chunk holds the tasks of one chunk. They are either all alike, or stored in columns with one value for each task. A
 // column whose values are all zero is left out.
 type Chunk struct {
@@ -484,7 +325,7 @@ type Chunk struct {
 	Alike         *Task                  `protobuf:"bytes,1,opt,name=alike" json:"alike,omitempty"`
 	Base          int64                  `protobuf:"varint,2,opt,name=base" json:"base,omitempty"`    // the columns hold times as offsets from it, 0 for none
 	States        []string               `protobuf:"bytes,3,rep,name=states" json:"states,omitempty"` // the columns refer to them by index, from 0
-	Epochs        []*Epoch               `protobuf:"bytes,5,rep,name=epochs" json:"epochs,omitempty"`
+	Epochs        []*storepb.Epoch       `protobuf:"bytes,5,rep,name=epochs" json:"epochs,omitempty"`
 	Texts         []string               `protobuf:"bytes,6,rep,name=texts" json:"texts,omitempty"`
 	State         []byte                 `protobuf:"bytes,10,opt,name=state" json:"state,omitempty"`
 	Flags         []byte                 `protobuf:"bytes,11,opt,name=flags" json:"flags,omitempty"` // 1: assigned, 2: has an exit, 4: a process ran in that attempt, 8: the exit's times are those of the task
@@ -507,7 +348,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[4]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -519,7 +360,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[4]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -532,7 +373,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{4}
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Chunk) GetAlike() *Task {
@@ -556,7 +397,7 @@ func (x *Chunk) GetStates() []string {
 	return nil
 }
 
-func (x *Chunk) GetEpochs() []*Epoch {
+func (x *Chunk) GetEpochs() []*storepb.Epoch {
 	if x != nil {
 		return x.Epochs
 	}
@@ -686,7 +527,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[5]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -698,7 +539,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[5]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -711,7 +552,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{5}
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Host) GetPeer() string {
@@ -750,7 +591,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[6]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +603,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[6]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +616,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{6}
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Note) GetReasonWord() string {
@@ -824,7 +665,7 @@ var File_jobs_jobspb_jobs_proto protoreflect.FileDescriptor
 
 const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\n" +
-	"\x16jobs/jobspb/jobs.proto\x12\vmuster.jobs\"\x88\x02\n" +
+	"\x16jobs/jobspb/jobs.proto\x12\vmuster.jobs\x1a\x19store/storepb/store.proto\"\x88\x02\n" +
 	"\x06Header\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -836,7 +677,7 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\x03seq\x18\t \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05count\x18\n" +
 	" \x01(\x03R\x05count\x12'\n" +
-	"\x05first\x18\v \x01(\v2\x11.muster.jobs.TaskR\x05first\"\xd0\x03\n" +
+	"\x05first\x18\v \x01(\v2\x11.muster.jobs.TaskR\x05first\"\xd2\x03\n" +
 	"\x04Task\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1f\n" +
@@ -846,37 +687,22 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\aattempt\x18\x05 \x01(\x03R\aattempt\x12\x12\n" +
 	"\x04node\x18\x06 \x01(\tR\x04node\x12\x1b\n" +
 	"\tnode_name\x18\a \x01(\tR\bnodeName\x12\x14\n" +
-	"\x05store\x18\b \x01(\tR\x05store\x12(\n" +
-	"\x05epoch\x18\t \x01(\v2\x12.muster.jobs.EpochR\x05epoch\x12\x18\n" +
+	"\x05store\x18\b \x01(\tR\x05store\x12)\n" +
+	"\x05epoch\x18\t \x01(\v2\x13.muster.store.EpochR\x05epoch\x12\x18\n" +
 	"\adevices\x18\n" +
 	" \x03(\tR\adevices\x12\x1a\n" +
 	"\bassigned\x18\f \x01(\bR\bassigned\x12\x12\n" +
 	"\x04runs\x18\r \x01(\x03R\x04runs\x12\x18\n" +
 	"\astarted\x18\x0e \x01(\x03R\astarted\x12\x14\n" +
-	"\x05ended\x18\x0f \x01(\x03R\x05ended\x12%\n" +
-	"\x04exit\x18\x10 \x01(\v2\x11.muster.jobs.ExitR\x04exit\x12\x12\n" +
+	"\x05ended\x18\x0f \x01(\x03R\x05ended\x12&\n" +
+	"\x04exit\x18\x10 \x01(\v2\x12.muster.store.ExitR\x04exit\x12\x12\n" +
 	"\x04lost\x18\x11 \x03(\tR\x04lost\x12\x16\n" +
-	"\x06closed\x18\x12 \x01(\x03R\x06closed\";\n" +
-	"\x05Epoch\x12\x1e\n" +
-	"\n" +
-	"generation\x18\x01 \x01(\x04R\n" +
-	"generation\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xd8\x01\n" +
-	"\x04Exit\x12\x14\n" +
-	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
-	"\x04code\x18\x02 \x01(\x03R\x04code\x12\x16\n" +
-	"\x06signal\x18\x03 \x01(\x03R\x06signal\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
-	"\astarted\x18\x05 \x01(\bR\astarted\x12\x14\n" +
-	"\x05began\x18\x06 \x01(\x03R\x05began\x12\x14\n" +
-	"\x05ended\x18\a \x01(\x03R\x05ended\x12\x12\n" +
-	"\x04tail\x18\b \x01(\tR\x04tail\x12\x1c\n" +
-	"\tisolation\x18\t \x01(\tR\tisolation\"\xec\x03\n" +
+	"\x06closed\x18\x12 \x01(\x03R\x06closed\"\xed\x03\n" +
 	"\x05Chunk\x12'\n" +
 	"\x05alike\x18\x01 \x01(\v2\x11.muster.jobs.TaskR\x05alike\x12\x12\n" +
 	"\x04base\x18\x02 \x01(\x03R\x04base\x12\x16\n" +
-	"\x06states\x18\x03 \x03(\tR\x06states\x12*\n" +
-	"\x06epochs\x18\x05 \x03(\v2\x12.muster.jobs.EpochR\x06epochs\x12\x14\n" +
+	"\x06states\x18\x03 \x03(\tR\x06states\x12+\n" +
+	"\x06epochs\x18\x05 \x03(\v2\x13.muster.store.EpochR\x06epochs\x12\x14\n" +
 	"\x05texts\x18\x06 \x03(\tR\x05texts\x12\x14\n" +
 	"\x05state\x18\n" +
 	" \x01(\fR\x05state\x12\x14\n" +
@@ -920,23 +746,23 @@ func file_jobs_jobspb_jobs_proto_rawDescGZIP() []byte {
 	return file_jobs_jobspb_jobs_proto_rawDescData
 }
 
-var file_jobs_jobspb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_jobs_jobspb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_jobs_jobspb_jobs_proto_goTypes = []any{
-	(*Header)(nil), // 0: muster.jobs.Header
-	(*Task)(nil),   // 1: muster.jobs.Task
-	(*Epoch)(nil),  // 2: muster.jobs.Epoch
-	(*Exit)(nil),   // 3: muster.jobs.Exit
-	(*Chunk)(nil),  // 4: muster.jobs.Chunk
-	(*Host)(nil),   // 5: muster.jobs.Host
-	(*Note)(nil),   // 6: muster.jobs.Note
+	(*Header)(nil),        // 0: muster.jobs.Header
+	(*Task)(nil),          // 1: muster.jobs.Task
+	(*Chunk)(nil),         // 2: muster.jobs.Chunk
+	(*Host)(nil),          // 3: muster.jobs.Host
+	(*Note)(nil),          // 4: muster.jobs.Note
+	(*storepb.Epoch)(nil), // 5: muster.store.Epoch
+	(*storepb.Exit)(nil),  // 6: muster.store.Exit
 }
 var file_jobs_jobspb_jobs_proto_depIdxs = []int32{
 	1, // 0: muster.jobs.Header.tasks:type_name -> muster.jobs.Task
 	1, // 1: muster.jobs.Header.first:type_name -> muster.jobs.Task
-	2, // 2: muster.jobs.Task.epoch:type_name -> muster.jobs.Epoch
-	3, // 3: muster.jobs.Task.exit:type_name -> muster.jobs.Exit
+	5, // 2: muster.jobs.Task.epoch:type_name -> muster.store.Epoch
+	6, // 3: muster.jobs.Task.exit:type_name -> muster.store.Exit
 	1, // 4: muster.jobs.Chunk.alike:type_name -> muster.jobs.Task
-	2, // 5: muster.jobs.Chunk.epochs:type_name -> muster.jobs.Epoch
+	5, // 5: muster.jobs.Chunk.epochs:type_name -> muster.store.Epoch
 	6, // [6:6] is the sub-list for method output_type
 	6, // [6:6] is the sub-list for method input_type
 	6, // [6:6] is the sub-list for extension type_name
@@ -955,7 +781,7 @@ func file_jobs_jobspb_jobs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jobs_jobspb_jobs_proto_rawDesc), len(file_jobs_jobspb_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

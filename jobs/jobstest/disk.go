@@ -5,13 +5,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/jobs/jobspb"
+	"github.com/musterhq/muster/store/storepb"
 )
 
 // Disk holds the rows of jobs, by job and part. It is not safe for concurrent use.
@@ -71,13 +71,13 @@ func RowsOf(j job.Job) []job.Row {
 		panic(err)
 	}
 	m := &jobspb.Header{
-		Id: string(j.ID), User: j.User, Spec: spec, Submitted: nanos(j.Submitted), Key: j.Key, Cancelled: j.Cancelled, Seq: j.Seq,
+		Id: string(j.ID), User: j.User, Spec: spec, Submitted: storepb.Nanos(j.Submitted), Key: j.Key, Cancelled: j.Cancelled, Seq: j.Seq,
 	}
 	for _, t := range j.Tasks {
 		m.Tasks = append(m.Tasks, &jobspb.Task{
 			Index: int64(t.Index), State: string(t.State), ReasonWord: t.Reason.Word, ReasonDetail: t.Reason.Detail,
 			Attempt: int64(t.Attempt), Node: string(t.Node), NodeName: t.NodeName, Store: t.Store, Devices: t.Devices,
-			Assigned: t.Assigned, Runs: int64(t.Runs), Started: nanos(t.Started), Ended: nanos(t.Ended), Closed: nanos(t.Closed),
+			Assigned: t.Assigned, Runs: int64(t.Runs), Started: storepb.Nanos(t.Started), Ended: storepb.Nanos(t.Ended), Closed: storepb.Nanos(t.Closed),
 		})
 	}
 	data, err := proto.Marshal(m)
@@ -85,11 +85,4 @@ func RowsOf(j job.Job) []job.Row {
 		panic(err)
 	}
 	return []job.Row{{Job: j.ID, Data: data}}
-}
-
-func nanos(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixNano()
 }

@@ -33,10 +33,12 @@ type conn struct {
 	lastSent atomic.Int64 // nanoseconds after since: when bytes were last sent
 	lastUsed atomic.Int64 // nanoseconds after since: when the watcher last saw that the session was in use
 	used     atomic.Bool  // a message has shown a use of the session since lastUsed
+	resting  atomic.Bool  // nobody uses the session, so the watcher looks at it rarely
 	leaving  atomic.Bool  // a Goodbye is in the queue
 	given    atomic.Bool  // this side has given the session up
 	pings    pings
 
+	woken   chan struct{} // a resting session is used again
 	cutOnce sync.Once
 	cause   error         // set before done is closed
 	done    chan struct{} // closed when the session is over
@@ -56,7 +58,7 @@ type count struct{ incarnation, n uint64 }
 func newConn(cfg Config, peer job.Peer, o open, opened bool) *conn {
 	return &conn{
 		peer: peer, cfg: cfg, stream: o.stream, source: o.source, frames: o.frames, out: newOutbox(), opened: opened,
-		since: time.Now(), done: make(chan struct{}),
+		since: time.Now(), woken: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
 
@@ -75,8 +77,20 @@ func (c *conn) giveUp() {
 
 // use records that the session is in use. It only sets a flag; the watcher reads the clock.
 func (c *conn) use() {
-	if !c.used.Load() {
-		c.used.Store(true)
+	if c.used.Load() {
+		return
+	}
+	c.used.Store(true)
+	if c.resting.Load() {
+		c.wake()
+	}
+}
+
+// wake has the watcher look at the session now.
+func (c *conn) wake() {
+	select {
+	case c.woken <- struct{}{}:
+	default:
 	}
 }
 
@@ -229,12 +243,14 @@ func (c *conn) writeAll(b []byte) error {
 func (c *conn) watch() {
 	timer := time.NewTimer(0) // the first Ping goes out at once, to measure the round trip
 	defer timer.Stop()
+	brisk := c.since // when the session last came into use after a rest
 	for {
 		select {
 		case <-c.done:
 			_ = c.stream.Reset() // also ends a blocked read or write
 			return
 		case <-timer.C:
+		case <-c.woken:
 		}
 		now := time.Now()
 		if c.used.Load() {
@@ -242,29 +258,46 @@ func (c *conn) watch() {
 			c.lastUsed.Store(int64(now.Sub(c.since)))
 			c.used.Store(false)
 		}
-		idle := c.source.idle(now)
+		every, silence := c.cfg.PingEvery, c.cfg.Silence
+		rests := now.Sub(c.lastUse()) >= c.cfg.IdleAfter
+		if rests {
+			every, silence = c.cfg.RestEvery, c.cfg.RestSilence
+		} else if c.resting.Load() {
+			brisk = now
+		}
+		c.resting.Store(rests)
+		if rests && c.used.Load() {
+			c.wake() // it was used before resting was set
+		}
+		// The silence during a rest does not count against a session that is used again.
+		idle := min(c.source.idle(now), now.Sub(brisk))
 		switch {
-		case idle >= c.cfg.Silence:
-			c.cut(fmt.Errorf("%w: nothing received for %s", ErrSilent, c.cfg.Silence))
+		case idle >= silence:
+			c.cut(fmt.Errorf("%w: nothing received for %s", ErrSilent, silence))
 			continue
 		case idle > 0 && c.pings.unanswered(now) > stuckAfter*c.cfg.Silence:
 			// The peer sends, but does not get around to reading.
 			c.cut(fmt.Errorf("%w: a ping was not answered", ErrBusy))
 			continue
 		}
-		timer.Reset(min(c.ping(now), c.cfg.Silence-idle))
+		timer.Reset(min(c.ping(now, every), silence-idle))
 	}
 }
 
-// ping sends a Ping if one is due, and returns the time until the next.
-func (c *conn) ping(now time.Time) time.Duration {
+// ping sends a Ping if one is due, and returns the time until the next. A Ping is due if nothing was sent, or nothing
+// received, for the given time: the peer may ping less often, but it answers. The side that accepted the session waits
+// a little longer, so that one Ping and one Pong do for both.
+func (c *conn) ping(now time.Time, every time.Duration) time.Duration {
+	if !c.opened {
+		every += every / 4
+	}
 	sent := now.Sub(c.since) - time.Duration(c.lastSent.Load())
-	quiet := min(sent, c.pings.sinceLast(now, c.since))
-	if quiet < c.cfg.PingEvery && !c.pings.due(now) {
-		return c.cfg.PingEvery - quiet
+	quiet := min(max(sent, c.source.idle(now)), c.pings.sinceLast(now, c.since))
+	if quiet < every && !c.pings.due(now) {
+		return every - quiet
 	}
 	_ = c.send(&wirepb.Frame{Body: &wirepb.Frame_Ping{Ping: &wirepb.Ping{Number: c.pings.next(now)}}})
-	return c.cfg.PingEvery
+	return every
 }
 
 // source is the stream as the frame reader sees it. It records how long a read has waited, and limits reads to

@@ -112,6 +112,14 @@ func (n *node) startWith(t *testing.T, cfg Config) {
 	n.stop = func() { cancel(); <-done }
 }
 
+// pingsTo returns how many pings the session with the peer has sent.
+func (n *node) pingsTo(p job.Peer) uint64 {
+	c := n.table.get(p)
+	c.pings.mu.Lock()
+	defer c.pings.mu.Unlock()
+	return c.pings.last
+}
+
 func (n *node) id() job.Peer { return job.Peer(n.host.ID().String()) }
 
 // recorder is a Handler that records its calls and checks the guarantees of the interface.
@@ -221,6 +229,10 @@ func (r *recorder) kept(t *testing.T) {
 	for _, b := range r.broken {
 		t.Error(b)
 	}
+}
+
+func testRenew(live ...job.Attempt) lease.Renew {
+	return lease.Renew{Group: 7, Store: "store", Clock: 1, Session: 1, Live: live}
 }
 
 func testOffer(n uint64) lease.Offer {

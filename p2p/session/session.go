@@ -15,16 +15,19 @@
 // opened before the present session was agreed is out of date. A later one means that the peer has lost the session,
 // and replaces it.
 //
-// A side that has sent nothing for two seconds sends a Ping; the other answers with a Pong of the same number. If
-// nothing arrives for six seconds, the session ends and the connection is closed, so that other protocols stop using
-// it too. A full queue, a stream that accepts no bytes and a Ping without an answer also end the session: a peer that
-// does not read is cut off. A daemon that stops sends Goodbye as its last message.
+// A side that has sent or received nothing for two seconds sends a Ping; the other answers with a Pong of the same
+// number. If nothing arrives for six seconds, the session ends and the connection is closed, so that other protocols
+// stop using it too. A session that was not used for a minute rests: the times are then ten and thirty seconds. Each
+// side applies its own times, and the first use ends the rest with a Ping.
+//
+// A full queue, a stream that accepts no bytes and a Ping without an answer also end the session: a peer that does not
+// read is cut off. A daemon that stops sends Goodbye as its last message.
 //
 // The opener gives up a session that it no longer wants and that nobody uses. It ends its half of the stream between
 // two frames, and the other side ends its own half once it has read that. This is no Goodbye, because the daemon goes
 // on, and no silence, because the connection stays. If the other side still wants a session, it opens one and becomes
 // the opener. The side that accepted a session gives it up only to make room, in the same way. Ping, Pong and what a
-// daemon sends to everybody (Owns, Hello, Availability) do not count as use.
+// daemon sends to everybody (Owns, Hello, Availability, renewals of no attempt) do not count as use.
 //
 // Every message is checked once, on arrival (fromWire), and trusted from then on. A message that is out of bounds or
 // unknown ends the session with a reset, and its sender is refused for [Config.BackoffMax]. So a change that an old
@@ -68,8 +71,8 @@ const (
 	// writeChunk is the number of bytes written under one deadline. A link that cannot carry them within
 	// Config.Silence is too slow for a session.
 	writeChunk = 128 << 10
-	// pingAgain is how often the round trip is measured on a busy session.
-	pingAgain = 10 * time.Second
+	// pingAgain is how often a side measures the round trip if it has no other reason for a Ping.
+	pingAgain = 30 * time.Second
 	// stableAfter is the age from which a session counts as stable, which resets the back-off.
 	stableAfter = 10 * time.Second
 	// stuckAfter, times Config.Silence, is the longest time that a Ping may stay unanswered while other frames
@@ -104,12 +107,14 @@ var (
 
 // Config holds the times and bounds of all sessions.
 type Config struct {
-	PingEvery   time.Duration // time without sending after which a Ping is sent
+	PingEvery   time.Duration // time without sending or receiving after which a Ping is sent
 	Silence     time.Duration // time without receiving after which the session is cut
+	RestEvery   time.Duration // PingEvery of a session without use for IdleAfter
+	RestSilence time.Duration // Silence of such a session
 	DialTimeout time.Duration // of one dial, with a handshake on a busy host
 	BackoffMin  time.Duration // upper bound of the delay before the first redial
 	BackoffMax  time.Duration // upper bound of the delay before later redials
-	IdleAfter   time.Duration // time without use after which an unwanted session is given up
+	IdleAfter   time.Duration // time without use after which an unwanted session is given up, and a wanted one rests
 	MaxWanted   int           // sessions that this daemon opens and keeps
 	MaxPeers    int           // all sessions, with those that other daemons opened
 }
@@ -119,8 +124,9 @@ type Config struct {
 // the number of connections at which the p2p host begins to close some.
 func DefaultConfig() Config {
 	return Config{
-		PingEvery: 2 * time.Second, Silence: 6 * time.Second, DialTimeout: 20 * time.Second,
-		BackoffMin: 200 * time.Millisecond, BackoffMax: 10 * time.Second,
+		PingEvery: 2 * time.Second, Silence: 6 * time.Second, RestEvery: 10 * time.Second, RestSilence: 30 * time.Second,
+		DialTimeout: 20 * time.Second,
+		BackoffMin:  200 * time.Millisecond, BackoffMax: 10 * time.Second,
 		IdleAfter: time.Minute, MaxWanted: 4096, MaxPeers: 6144,
 	}
 }
@@ -130,6 +136,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.PingEvery <= 0 || c.Silence < 2*c.PingEvery:
 		return fmt.Errorf("session: silence %s is below two pings of %s", c.Silence, c.PingEvery)
+	case c.RestEvery < c.PingEvery || c.RestSilence < max(c.Silence, 2*c.RestEvery):
+		return fmt.Errorf("session: at rest, silence %s and pings every %s", c.RestSilence, c.RestEvery)
 	case c.DialTimeout <= 0 || c.BackoffMin <= 0 || c.BackoffMax < c.BackoffMin:
 		return fmt.Errorf("session: dial timeout %s, back-off %s to %s", c.DialTimeout, c.BackoffMin, c.BackoffMax)
 	case c.IdleAfter <= 0:

@@ -91,7 +91,7 @@ func TestSilenceAndHealing(t *testing.T) {
 		a, b := c.nodes[0], c.nodes[1]
 		a.Want(b.id())
 		b.Want(a.id())
-		pass(time.Minute)
+		pass(30 * time.Second)
 		cut := func(int, int) time.Duration { return never }
 		c.slow.Store(&cut)
 		pass(3900 * time.Millisecond) // something was read at most 2 s before
@@ -115,6 +115,77 @@ func TestSilenceAndHealing(t *testing.T) {
 		}
 		a.kept(t)
 		b.kept(t)
+	})
+}
+
+// A session that nobody uses costs few pings, and a silent peer is noticed late. The first use ends the rest: from then
+// on the peer has to answer as fast as on any session.
+func TestSessionWithoutUseRests(t *testing.T) {
+	cfg := DefaultConfig()
+	silent := func(int, int) time.Duration { return never }
+	rested := func(t *testing.T) (c *cluster, a, b *node) {
+		c = newCluster(t, 2)
+		a, b = c.nodes[0], c.nodes[1]
+		a.Want(b.id())
+		b.Want(a.id())
+		pass(10 * time.Minute)
+		return c, a, b
+	}
+	t.Run("few pings", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			_, a, b := rested(t)
+			before := a.pingsTo(b.id()) + b.pingsTo(a.id())
+			for range 10 { // what a worker without tasks sends is no use
+				if err := a.Send(b.id(), testRenew()); err != nil {
+					t.Fatal(err)
+				}
+				pass(cfg.RestEvery)
+			}
+			if n := a.pingsTo(b.id()) + b.pingsTo(a.id()) - before; n < 10 || n > 15 {
+				t.Errorf("%d pings in %s; one side pings, and the other measures the round trip at times", n, 10*cfg.RestEvery)
+			}
+		})
+	})
+	t.Run("silence", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c, a, b := rested(t)
+			c.slow.Store(&silent)
+			pass(cfg.RestSilence - cfg.RestEvery - 3*time.Second)
+			if !a.isUp(b.id()) || !b.isUp(a.id()) {
+				t.Error("down too soon")
+			}
+			pass(cfg.RestEvery + 4*time.Second)
+			for _, n := range c.nodes {
+				if err := n.lastErr(); !errors.Is(err, ErrSilent) {
+					t.Errorf("after %s of silence: %v", cfg.RestSilence, err)
+				}
+			}
+		})
+	})
+	t.Run("used", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			_, a, b := rested(t)
+			if err := a.Send(b.id(), testOffer(1)); err != nil {
+				t.Fatal(err)
+			}
+			pass(time.Hour)
+			a.kept(t)
+			b.kept(t)
+		})
+	})
+	t.Run("used in silence", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c, a, b := rested(t)
+			c.slow.Store(&silent)
+			pass(time.Second)
+			if err := a.Send(b.id(), testOffer(1)); err != nil {
+				t.Fatal(err)
+			}
+			pass(cfg.Silence + 100*time.Millisecond)
+			if err := a.lastErr(); !errors.Is(err, ErrSilent) {
+				t.Errorf("%s after an offer without an answer: %v", cfg.Silence, err)
+			}
+		})
 	})
 }
 

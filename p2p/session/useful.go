@@ -25,11 +25,15 @@ const (
 )
 
 // inUse reports whether a message shows that somebody needs the session. Messages to everybody do not: a busy host
-// reports its free resources many times a minute.
+// reports its free resources many times a minute, and renews its lease with every scheduler that it has a session with.
 func inUse(msg any) bool {
-	switch msg.(type) {
+	switch m := msg.(type) {
 	case lease.Hello, lease.Availability, lease.Owns:
 		return false
+	case lease.Renew:
+		return len(m.Live) > 0
+	case lease.Renewed:
+		return len(m.Verdicts) > 0
 	}
 	return true
 }

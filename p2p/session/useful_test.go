@@ -122,11 +122,13 @@ func TestSessionInUseStays(t *testing.T) {
 		back  bool // sent by the peer
 		stays bool
 	}{
-		"our offers":           {testOffer(1), false, true},
-		"the peer's offers":    {testOffer(1), true, true},
-		"our availability":     {lease.Availability{}, false, false},
-		"peer's availability":  {lease.Availability{}, true, false},
-		"the groups of a peer": {lease.Owns{}, true, false},
+		"our offers":                   {testOffer(1), false, true},
+		"the peer's offers":            {testOffer(1), true, true},
+		"our availability":             {lease.Availability{}, false, false},
+		"peer's availability":          {lease.Availability{}, true, false},
+		"the groups of a peer":         {lease.Owns{}, true, false},
+		"a renewal without an attempt": {testRenew(), true, false},
+		"a renewal of an attempt":      {testRenew(testOffer(1).Attempt), true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -4,7 +4,6 @@ package files
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/runner/protocol"
@@ -24,12 +21,13 @@ import (
 
 // Driver wraps a worker.Driver and Adopter. A task without files is passed on directly. Make one with New.
 type Driver struct {
-	cfg   Config
-	needs Needs
-	log   *slog.Logger
-	ctx   chan context.Context // holds Run's context once it runs
-	slots chan struct{}        // a semaphore: one token for each task whose files are being unpacked
-	wg    sync.WaitGroup
+	cfg      Config
+	needs    Needs
+	log      *slog.Logger
+	keeper   keeper
+	unpacker unpacker
+	ctx      chan context.Context // holds Run's context once it runs
+	wg       sync.WaitGroup
 
 	mu    sync.Mutex
 	tasks map[job.Attempt]*task // guarded by mu; tasks with files, until their exit was reported
@@ -54,14 +52,11 @@ func (t *task) finish(why error) {
 	}
 }
 
-// unpacking bounds how many tasks' files are unpacked at the same time, to spare the disk.
-const unpacking = 2
-
 // New makes a driver. It reports nothing before Run.
 func New(cfg Config, needs Needs, log *slog.Logger) *Driver {
 	return &Driver{
-		cfg: cfg, needs: needs, log: log, ctx: make(chan context.Context, 1), slots: make(chan struct{}, unpacking),
-		tasks: map[job.Attempt]*task{},
+		cfg: cfg, needs: needs, log: log, keeper: keeper{cfg, log}, unpacker: newUnpacker(cfg, needs.Store),
+		ctx: make(chan context.Context, 1), tasks: map[job.Attempt]*task{},
 	}
 }
 
@@ -88,7 +83,7 @@ func (d *Driver) Start(t worker.Task) error {
 	if !hasFiles(t) {
 		return d.needs.Driver.Start(t)
 	}
-	if err := d.save(t); err != nil {
+	if err := d.cfg.save(t); err != nil {
 		return err
 	}
 	if t.Spec.Tree == "" {
@@ -98,27 +93,6 @@ func (d *Driver) Start(t worker.Task) error {
 		return d.needs.Driver.Start(t)
 	}
 	d.begin(t)
-	return nil
-}
-
-// saved is the content of an attempt's record.
-type saved struct {
-	Boot string      `json:"boot"`
-	Task worker.Task `json:"task"`
-}
-
-// save writes an attempt's record. It is not synced, because after a power cut the attempt is lost anyway.
-func (d *Driver) save(t worker.Task) error {
-	if err := makeStaging(d.cfg); err != nil {
-		return err
-	}
-	b, err := json.Marshal(saved{d.cfg.Boot, t})
-	if err == nil {
-		err = os.WriteFile(d.cfg.record(t.Attempt), b, 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("files: write record of %s: %w", t.Attempt, err)
-	}
 	return nil
 }
 
@@ -189,7 +163,7 @@ func (d *Driver) Driven(e worker.DriverEvent) {
 		return
 	}
 	d.wg.Go(func() {
-		d.keep(t.Task, e)
+		d.keeper.keep(t.Task, e)
 		d.forget(e.Attempt)
 		d.needs.Tell(e)
 	})
@@ -234,7 +208,7 @@ func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
 		if err != nil || !isRecord {
 			continue
 		}
-		s, err := d.load(a)
+		s, err := d.cfg.load(a)
 		e, there := known[a]
 		switch {
 		case err != nil:
@@ -245,7 +219,7 @@ func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
 			d.tasks[a] = &task{Task: s.Task}
 			d.mu.Unlock()
 		case there || s.Boot != d.cfg.Boot || d.begun(a):
-			d.keep(s.Task, e)
+			d.keeper.keep(s.Task, e)
 			d.forget(a)
 		case s.Task.Spec.Tree == "":
 			d.forget(a) // the earlier daemon died before it started the task
@@ -261,28 +235,4 @@ func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
 func (d *Driver) begun(a job.Attempt) bool {
 	_, err := os.Lstat(protocol.Dir(d.cfg.Dir).Task(a))
 	return err == nil
-}
-
-func (d *Driver) load(a job.Attempt) (saved, error) {
-	var s saved
-	b, err := os.ReadFile(d.cfg.record(a))
-	if err == nil {
-		err = json.Unmarshal(b, &s)
-	}
-	if err == nil && s.Task.Attempt != a {
-		err = errors.New("it names another attempt")
-	}
-	if err != nil {
-		return s, fmt.Errorf("files: read record of %s: %w", a, err)
-	}
-	return s, nil
-}
-
-// writeJSON writes a file atomically.
-func writeJSON(path string, v any) error {
-	b, err := json.Marshal(v)
-	if err == nil {
-		err = renameio.WriteFile(path, b, 0o600)
-	}
-	return err
 }

@@ -510,7 +510,7 @@ func TestKeepAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.scratch(r.begun(k.Attempt), map[string]string{"ckpt/a": "1"})
-	r.d.keep(k, exited(k.Attempt))
+	r.d.keeper.keep(k, exited(k.Attempt))
 	if err := os.Remove(r.cfg.about(k.Attempt)); err != nil {
 		t.Fatal(err)
 	}

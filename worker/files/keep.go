@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
@@ -28,39 +30,45 @@ type about struct {
 	Problem string   `json:"problem,omitempty"` // why some files could not be kept
 }
 
+// keeper keeps files of tasks that have ended.
+type keeper struct {
+	cfg Config
+	log *slog.Logger
+}
+
 // keep moves the files that the job's globs match out of the scratch directory, which is removed, to a directory that
 // is kept as long as the task's output. A move is a rename and costs nothing, whatever the size. If the task has a
 // working directory of its own, the files stay there.
-func (d *Driver) keep(t worker.Task, e worker.DriverEvent) {
+func (k keeper) keep(t worker.Task, e worker.DriverEvent) {
 	a := t.Attempt
 	if len(t.Spec.Download) == 0 || e.Kind == worker.DriverFailed {
 		return
 	}
-	if _, err := os.Lstat(d.cfg.about(a)); err == nil {
+	if _, err := os.Lstat(k.cfg.about(a)); err == nil {
 		return // an earlier daemon has done this
 	}
 	say := about{User: t.User, Container: t.Spec.Image != "", Workdir: workdir(t.Spec)}
 	if say.Workdir == "" {
 		var err error
-		if say.Kept, say.Missing, err = d.move(a, t.Spec.Download); err != nil {
+		if say.Kept, say.Missing, err = k.move(a, t.Spec.Download); err != nil {
 			say.Problem = err.Error()
-			d.log.Warn("files of attempt not kept", "attempt", a.String(), "error", err)
+			k.log.Warn("files of attempt not kept", "attempt", a.String(), "error", err)
 		}
 	}
-	if err := writeJSON(d.cfg.about(a), say); err != nil {
-		d.log.Warn("description of kept files not written", "attempt", a.String(), "error", err)
+	if err := writeJSON(k.cfg.about(a), say); err != nil {
+		k.log.Warn("description of kept files not written", "attempt", a.String(), "error", err)
 	}
 }
 
 // move moves what globs match. It returns the number of matches, the globs without a match, and the errors of those
 // that failed; an error does not stop the rest. No process of the task is left.
-func (d *Driver) move(a job.Attempt, globs []string) (int, []string, error) {
-	from, err := os.OpenRoot(d.cfg.scratch(a))
+func (k keeper) move(a job.Attempt, globs []string) (int, []string, error) {
+	from, err := os.OpenRoot(k.cfg.scratch(a))
 	if err != nil {
 		return 0, nil, fmt.Errorf("files: %w", err)
 	}
 	defer from.Close() //nolint:errcheck // a directory
-	dir := d.cfg.kept(a)
+	dir := k.cfg.kept(a)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // its user reads it
 		return 0, nil, fmt.Errorf("files: %w", err)
 	}
@@ -133,6 +141,15 @@ func moveAll(from, to *os.Root) error {
 		errs = append(errs, moveOne(from, to, e.Name()))
 	}
 	return errors.Join(errs...)
+}
+
+// writeJSON writes a file atomically.
+func writeJSON(path string, v any) error {
+	b, err := json.Marshal(v)
+	if err == nil {
+		err = renameio.WriteFile(path, b, 0o600)
+	}
+	return err
 }
 
 func (c Config) readAbout(a job.Attempt) (about, error) {

@@ -33,17 +33,17 @@ type Place struct {
 // Living returns the place of a running attempt: its working directory on this host, or its scratch directory if it
 // has no other.
 func (d *Driver) Living(a job.Attempt, user string, spec job.Spec) (Place, error) {
-	return d.place(a, about{User: user, Container: spec.Image != "", Workdir: workdir(spec)})
+	return d.cfg.place(a, about{User: user, Container: spec.Image != "", Workdir: workdir(spec)})
 }
 
-func (d *Driver) place(a job.Attempt, say about) (Place, error) {
-	account, err := d.cfg.account(say.User, say.Container)
+func (c Config) place(a job.Attempt, say about) (Place, error) {
+	account, err := c.account(say.User, say.Container)
 	if err != nil {
 		return Place{}, err
 	}
 	p := Place{dir: say.Workdir, account: account, Missing: say.Missing, Problem: say.Problem}
 	if p.dir == "" {
-		p.dir = d.cfg.scratch(a)
+		p.dir = c.scratch(a)
 	}
 	return p, nil
 }
@@ -54,7 +54,7 @@ func (d *Driver) Ended(a job.Attempt) (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
-	p, err := d.place(a, say)
+	p, err := d.cfg.place(a, say)
 	if say.Workdir == "" {
 		p.dir = d.cfg.kept(a)
 	}

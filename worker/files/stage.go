@@ -6,11 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/job"
@@ -27,8 +24,6 @@ const (
 	hostFailed = job.ExitMuster
 	// maxReason bounds the reason in an exit, in bytes, because it is sent between hosts.
 	maxReason = 1024
-	// entryBytes is the disk space that a file or directory takes in addition to its content: one block.
-	entryBytes = 4 << 10
 )
 
 // stopped is an error that carries the exit of an attempt.
@@ -134,7 +129,7 @@ func (d *Driver) stage(ctx context.Context, t *task) error {
 		d.waitsFor(t, fetching)
 		tree, came, err := d.needs.Fetcher.Fetch(ctx, h, d.needs.Holders(ctx, t.Attempt.Job))
 		if err == nil {
-			if err = d.unpack(ctx, t, tree, owner); err == nil {
+			if err = d.unpacker.unpack(ctx, tree, d.cfg.staged(t.Attempt), owner, func(text func() string) { d.waitsFor(t, text) }); err == nil {
 				d.log.InfoContext(ctx, "files of attempt are here", "attempt", t.Attempt.String(), "files", len(tree.Entries), "bytes", tree.Size(), "fetched", came, "took", time.Since(began))
 				return nil
 			}
@@ -166,43 +161,6 @@ func wait(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-t.C:
 	}
-}
-
-// unpack makes the directory that becomes the task's scratch directory.
-func (d *Driver) unpack(ctx context.Context, t *task, tree blob.Tree, owner *blob.Owner) error {
-	d.waitsFor(t, fixedText("waiting until the files of other tasks are unpacked"))
-	select {
-	case d.slots <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-d.slots }()
-	if err := d.checkSpace(tree); err != nil {
-		return err
-	}
-	d.waitsFor(t, fixedText("unpacking its files: %s", megabytes(tree.Size())))
-	dir := d.cfg.staged(t.Attempt)
-	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
-		return fmt.Errorf("files: %w", err)
-	}
-	return d.needs.Store.Unpack(ctx, tree, dir, owner)
-}
-
-// checkSpace returns an error if the files of a tree exceed the limit or do not fit on the disk. It is called before
-// the first file is written, because other tasks share the disk.
-func (d *Driver) checkSpace(tree blob.Tree) error {
-	size := job.Size(tree.Size()) + job.Size(len(tree.Entries))*entryBytes
-	if d.cfg.Most > 0 && size > d.cfg.Most {
-		return fmt.Errorf("%w: they take %s of a scratch quota of %s", blob.ErrTooLarge, size, d.cfg.Most)
-	}
-	var disk unix.Statfs_t
-	if err := unix.Statfs(d.cfg.staging(), &disk); err != nil {
-		return fmt.Errorf("files: free space: %w", err)
-	}
-	if room := job.Size(disk.Bavail) * job.Size(disk.Bsize) / 10 * 9; size > room { //nolint:gosec // no disk has 2^63 bytes
-		return fmt.Errorf("they take %s, and this node has room for %s: %w", size, room, unix.ENOSPC)
-	}
-	return nil
 }
 
 // passOn starts the task with the wrapped driver.

@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/spawn"
@@ -25,20 +23,6 @@ type Containers interface {
 	// container has a process; until then the end of ctx ends the container. The exit's Started says whether a
 	// process ever ran.
 	Run(ctx context.Context, b spawn.Container) job.Exit
-}
-
-// container is what the loop knows of a task's container.
-type container struct {
-	cancel  context.CancelFunc // ends the pull and the preparation
-	process spawn.Process      // nil: it has none yet
-}
-
-func (b *container) signal(sig unix.Signal) {
-	if b.process == nil {
-		b.cancel()
-		return
-	}
-	b.process.Signal(sig)
 }
 
 // containerStarter starts the containers of a runner, and the guard that ends them if the runner dies.

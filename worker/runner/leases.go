@@ -3,7 +3,7 @@ package runner
 // The lease clock of the loop, and the schedule that says which task's watch is due next.
 
 import (
-	"container/heap"
+	"cmp"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/timers"
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
@@ -20,12 +21,12 @@ type leases struct {
 	host  hostClock
 	skew  leaseclock.Watch
 	timer *timer
-	next  schedule
+	next  *timers.Heap[time.Duration, *task] // when each watch is due
 	log   *slog.Logger
 }
 
 func newLeases(host hostClock, t *timer, log *slog.Logger) *leases {
-	c := &leases{host: host, timer: t, log: log}
+	c := &leases{host: host, timer: t, next: timers.New[time.Duration, *task](cmp.Compare[time.Duration]), log: log}
 	c.skew.Look(host.read())
 	return c
 }
@@ -58,31 +59,19 @@ func (c *leases) extend(t *task, now time.Duration, e protocol.Extension) {
 
 // look updates a task's place in the schedule.
 func (c *leases) look(t *task) {
-	t.at = t.watch.next()
-	switch {
-	case t.at == 0 && t.index >= 0:
-		heap.Remove(&c.next, t.index)
-	case t.at != 0 && t.index >= 0:
-		heap.Fix(&c.next, t.index)
-	case t.at != 0:
-		heap.Push(&c.next, t)
+	if at := t.watch.next(); at != 0 {
+		c.next.Set(&t.due, at)
+	} else {
+		c.next.Stop(&t.due)
 	}
-}
-
-// due returns the task whose watch is due first, or nil if none is due now.
-func (c *leases) due(now time.Duration) *task {
-	if len(c.next) == 0 || c.next[0].at > now {
-		return nil
-	}
-	return c.next[0]
 }
 
 // arm sets the timer to when the next watch is due.
 func (c *leases) arm(now time.Duration) {
-	if len(c.next) == 0 {
+	at, ok := c.next.Next()
+	if !ok {
 		return
 	}
-	at := c.next[0].at
 	if c.host.every != 0 {
 		at = min(at, now+c.host.every)
 	}
@@ -103,32 +92,6 @@ func (t *timer) fired(ticked chan<- struct{}) {
 		default:
 		}
 	}
-}
-
-// schedule is a heap of tasks, ordered by when their watch is due.
-type schedule []*task
-
-// Len and the methods below implement heap.Interface.
-func (c schedule) Len() int           { return len(c) }
-func (c schedule) Less(i, j int) bool { return c[i].at < c[j].at }
-func (c schedule) Swap(i, j int) {
-	c[i], c[j] = c[j], c[i]
-	c[i].index, c[j].index = i, j
-}
-
-func (c *schedule) Push(x any) {
-	t := x.(*task)
-	t.index = len(*c)
-	*c = append(*c, t)
-}
-
-func (c *schedule) Pop() any {
-	old := *c
-	t := old[len(old)-1]
-	old[len(old)-1] = nil
-	*c = old[:len(old)-1]
-	t.index = -1
-	return t
 }
 
 // timer is a timerfd on CLOCK_BOOTTIME. Timers of the Go runtime stand still while the host sleeps.

@@ -51,7 +51,9 @@ func newLoop(cfg Config, info protocol.Info, s *spawn.Spawner, ends *journal, ti
 	l.execs = &execs{
 		do: l.do, tasks: l.tasks, spawner: s, early: l.early, answer: cfg.Answer, running: map[int]*execution{}, perUser: map[int]int{},
 	}
-	l.procs = &processes{group: s.Group, tasks: l.tasks, execs: l.execs, containers: l.containers, oomKills: cgroup.OOMKills()}
+	l.procs = &processes{
+		group: s.Group, walk: &walker{tasks: l.tasks, execs: l.execs, containers: l.containers}, tasks: l.tasks, oomKills: cgroup.OOMKills(),
+	}
 	l.recorder = newRecorder(l.dir, ends, log)
 	l.measurer = &measurer{dir: l.dir, wake: make(chan struct{}, 1)}
 	return l
@@ -125,6 +127,9 @@ func (l *loop) run(ctx context.Context, deaths <-chan os.Signal, ticked <-chan s
 	}
 	l.daemon.unlink()
 }
+
+// shutdownGrace is the time between TERM and KILL for tasks when the runner shuts down.
+const shutdownGrace = 5 * time.Second
 
 // shutdown ends all tasks, because the runner itself was told to end.
 func (l *loop) shutdown() {
@@ -203,7 +208,7 @@ func (l *loop) paused(now, missed time.Duration) {
 // tick sends every signal that is due and sets the timer to the next one.
 func (l *loop) tick() {
 	now := l.now()
-	for t := l.leases.due(now); t != nil; t = l.leases.due(now) {
+	for t, due := l.leases.next.Take(now); due; t, due = l.leases.next.Take(now) {
 		if sig := t.watch.step(now); sig != 0 {
 			l.signal(t, sig, now)
 		}

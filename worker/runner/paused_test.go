@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 
 // The two ways to learn that the wall clock was set.
 const (
-	isTold = "is told"
+	notified = "is told"
 	looks  = "looks by itself"
 )
 
@@ -53,7 +53,7 @@ func beRunner(dir, mode string) int {
 		r.Wall += gained(dir)
 		return r
 	}}
-	if mode == isTold {
+	if mode == notified {
 		set, signals := make(chan struct{}), make(chan os.Signal, 1)
 		signal.Notify(signals, unix.SIGUSR1)
 		go func() {
@@ -194,19 +194,19 @@ func (d *daemon) paused(by time.Duration) {
 	if err := os.Rename(path+".new", path); err != nil {
 		d.t.Fatal(err)
 	}
-	if d.mode == isTold {
+	if d.mode == notified {
 		if err := unix.Kill(d.pid, unix.SIGUSR1); err != nil {
 			d.t.Fatal(err)
 		}
 	}
 }
 
-func named(n int) string { return job.Attempt{Job: job.NewID(7, 9), Task: n, N: 1}.String() }
+func nameOf(n int) string { return job.Attempt{Job: job.NewID(7, 9), Task: n, N: 1}.String() }
 
 // start is a task under a lease; none is on hold.
 func (d *daemon) start(n int, lease time.Duration) *protocol.Start {
 	s := &protocol.Start{
-		Attempt: named(n), Command: []string{"sleep", "1000"}, User: "root", Env: []string{"PATH=" + os.Getenv("PATH")},
+		Attempt: nameOf(n), Command: []string{"sleep", "1000"}, User: "root", Env: []string{"PATH=" + os.Getenv("PATH")},
 		Lead: 10 * sec, Grace: sec, OutputLimit: 1 << 20, Hold: lease == 0,
 	}
 	if now := d.read(); lease != 0 {
@@ -220,7 +220,7 @@ func (d *daemon) ends(want ...int) map[int]job.Exit {
 	d.t.Helper()
 	left, got := map[string]int{}, map[int]job.Exit{}
 	for _, n := range want {
-		left[named(n)] = n
+		left[nameOf(n)] = n
 	}
 	for len(left) > 0 {
 		m := d.next()
@@ -241,7 +241,7 @@ func (d *daemon) ends(want ...int) map[int]job.Exit {
 // nothing else is.
 func TestPausedHost(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{isTold, looks} {
+	for _, mode := range []string{notified, polls} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			d := newDaemon(t, mode)
@@ -260,7 +260,7 @@ func TestPausedHost(t *testing.T) {
 					begun++
 				}
 			}
-			d.paused(120 * sec)
+			d.pause(120 * sec)
 			const why = "lease ran out: this host was paused for 2m0s, or its wall clock was set forward"
 			for n, e := range d.ends(short, pulls, runs) {
 				if e.State != job.NodeFail || e.Reason != why || e.Started != (n != pulls) {
@@ -272,7 +272,7 @@ func TestPausedHost(t *testing.T) {
 				t.Errorf("a start that the pause overtook: %+v", e)
 			}
 			for _, n := range []int{long, hold} {
-				d.ask(protocol.Request{Stop: &protocol.Stop{Attempt: named(n), Reason: "enough"}})
+				d.ask(protocol.Request{Stop: &protocol.Stop{Attempt: nameOf(n), Reason: "enough"}})
 				if e := d.ends(n)[n]; e.State != job.Cancelled {
 					t.Errorf("attempt %d did not outlive the pause: %+v", n, e)
 				}
@@ -301,7 +301,7 @@ func TestExtendUnderWay(t *testing.T) {
 	} {
 		l := &leases{}
 		l.skew.Look(leaseclock.Reading{Boot: now, Wall: now + before + missed})
-		task := &task{watch: newWatch(&protocol.Start{Deadline: now + 60*sec, Lead: 10 * sec}, now), index: -1}
+		task := &task{watch: newWatch(&protocol.Start{Deadline: now + 60*sec, Lead: 10 * sec}, now)}
 		l.extend(task, now, protocol.Extension{Deadline: now + 300*sec, Skew: tt.skew})
 		if task.watch.deadline != tt.want {
 			t.Errorf("%s: deadline in %s, want %s", tt.name, task.watch.deadline-now, tt.want-now)

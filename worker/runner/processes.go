@@ -12,11 +12,10 @@ import (
 
 // processes finds and signals the processes of tasks.
 type processes struct {
-	group      *cgroup.Tree // nil: no control groups
-	tasks      *tasks
-	execs      *execs
-	containers *containerStarter
-	oomKills   int64 // OOM kills of the runner's own control group that are attributed to a task
+	group    *cgroup.Tree // nil: no control groups
+	walk     *walker
+	tasks    *tasks
+	oomKills int64 // OOM kills of the runner's own control group that are attributed to a task
 }
 
 // warn sends a signal to those processes of a task that handle it. If none does, all get it. A shell that does not
@@ -46,7 +45,7 @@ func (p *processes) members(t *task) []int {
 	if p.group != nil {
 		return p.group.Members(t.name)
 	}
-	return p.walkMembers(t)
+	return p.walk.members(t)
 }
 
 // signal signals all processes of a task.
@@ -60,10 +59,10 @@ func (p *processes) signal(t *task, sig unix.Signal) {
 		return
 	}
 	if sig == unix.SIGKILL {
-		p.walkKill(t)
+		p.walk.kill(t)
 		return
 	}
-	p.walkSignal(t, sig)
+	p.walk.signal(t, sig)
 }
 
 // empty reports whether a task whose main process has ended has no process left.
@@ -71,7 +70,7 @@ func (p *processes) empty(t *task) bool {
 	if p.group != nil {
 		return p.group.Empty(t.name)
 	}
-	return len(p.walkMembers(t)) == 0
+	return len(p.walk.members(t)) == 0
 }
 
 // forget removes the control group of a task that has no process.
@@ -87,7 +86,7 @@ func (p *processes) killStrangers() {
 	if p.group != nil || len(p.tasks.mains) > 0 || p.tasks.starting() > 0 {
 		return
 	}
-	for _, pid := range p.strangers() {
+	for _, pid := range p.walk.strangers() {
 		if start := proc.StartTicks(pid); start != 0 {
 			proc.SignalProcess(pid, start, unix.SIGKILL)
 		}

@@ -3,11 +3,15 @@ package runner
 // The tasks of a runner, and the phases that each goes through.
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/timers"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/pump"
 	"github.com/musterhq/muster/worker/runner/spawn"
@@ -50,11 +54,10 @@ type task struct {
 	phase     phase
 	order     *spawn.Order // until its process exists
 	watch     watch
-	at        time.Duration // when its watch is due, as the schedule knows it
-	index     int           // in the schedule; -1: not in it
-	pid       int           // of its main process
-	ticks     uint64        // start of the main process, in ticks since boot
-	out       *pump.Outlet  // until its exit is written
+	due       timers.Timer[time.Duration, *task] // of its watch
+	pid       int                                // of its main process
+	ticks     uint64                             // start of the main process, in ticks since boot
+	out       *pump.Outlet                       // until its exit is written
 	began     time.Time
 	container *container // nil: the task is a process
 	record    protocol.Record
@@ -63,6 +66,20 @@ type task struct {
 	where     string        // the directory that it started in
 	keeps     bool          // the daemon, not the runner, removes its scratch directory
 	segment   int           // of the journal, which holds its record
+}
+
+// container is what the loop knows of a task's container.
+type container struct {
+	cancel  context.CancelFunc // ends the pull and the preparation
+	process spawn.Process      // nil: it has none yet
+}
+
+func (b *container) signal(sig unix.Signal) {
+	if b.process == nil {
+		b.cancel()
+		return
+	}
+	b.process.Signal(sig)
 }
 
 // asStarted returns the report that the task has a process.

@@ -6,6 +6,7 @@ package runner
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -13,19 +14,26 @@ import (
 	"github.com/musterhq/muster/worker/runner/proc"
 )
 
+// walker finds and signals the processes of tasks by their parents.
+type walker struct {
+	tasks      *tasks
+	execs      *execs
+	containers *containerStarter
+}
+
 // owner returns the attempt that a stranger belongs to, by its environment or its session. It returns false if the
-// process has changed both.
-func (p *processes) owner(pid int) (job.Attempt, bool) {
-	if a, ok := proc.AttemptOf(pid); ok {
-		if _, known := p.tasks.all[a]; known {
+// process has changed both. It waits until end for a process that executes another program.
+func (w *walker) owner(pid int, end time.Time) (job.Attempt, bool) {
+	if a, ok := proc.AttemptOf(pid, end); ok {
+		if _, known := w.tasks.all[a]; known {
 			return a, true
 		}
 	}
 	if sid, err := unix.Getsid(pid); err == nil {
-		if t := p.tasks.mains[sid]; t != nil {
+		if t := w.tasks.mains[sid]; t != nil {
 			return t.attempt, true
 		}
-		for a, t := range p.tasks.all {
+		for a, t := range w.tasks.all {
 			if t.pid == sid {
 				return a, true
 			}
@@ -37,30 +45,31 @@ func (p *processes) owner(pid int) (job.Attempt, bool) {
 // strangers lists the runner's children that lost their parents. The kernel attaches them to the first live thread of
 // the subreaper, which is the runner's main thread. The spawners' threads have only the main processes that they
 // forked. So the short list of the main thread is enough.
-func (p *processes) strangers() []int {
+func (w *walker) strangers() []int {
 	var all []int
 	for _, pid := range proc.ChildrenOf(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid())) {
-		if p.tasks.mains[pid] == nil && pid != p.containers.guard && !proc.Ended(pid) {
+		if w.tasks.mains[pid] == nil && pid != w.containers.guard && !proc.Ended(pid) {
 			all = append(all, pid)
 		}
 	}
 	return all
 }
 
-// walkMembers lists the processes of a task, beginning with its main process if that lives.
-func (p *processes) walkMembers(t *task) []int {
+// members lists the processes of a task, beginning with its main process if that lives.
+func (w *walker) members(t *task) []int {
 	var all []int
-	if p.tasks.hasMain(t) {
+	if w.tasks.hasMain(t) {
 		all = proc.Descendants(t.pid)
 	}
-	for pid, x := range p.execs.running {
+	for pid, x := range w.execs.running {
 		if x.task == t {
 			all = append(all, proc.Descendants(pid)...)
 		}
 	}
-	for _, pid := range p.strangers() {
-		a, ok := p.owner(pid)
-		if ok && a == t.attempt || !ok && (p.unclaimed(t, pid) || !p.tasks.hasMain(t) && proc.Dying(pid)) {
+	end := time.Now().Add(proc.ExecTime)
+	for _, pid := range w.strangers() {
+		a, ok := w.owner(pid, end)
+		if ok && a == t.attempt || !ok && (w.unclaimed(t, pid) || !w.tasks.hasMain(t) && proc.Dying(pid)) {
 			all = append(all, proc.Descendants(pid)...)
 		}
 	}
@@ -69,29 +78,29 @@ func (p *processes) walkMembers(t *task) []int {
 
 // unclaimed reports whether a stranger without an owner is attributed to t: the main process of t has ended, and no
 // running task is old enough to have started the stranger.
-func (p *processes) unclaimed(t *task, pid int) bool {
-	if p.tasks.hasMain(t) {
+func (w *walker) unclaimed(t *task, pid int) bool {
+	if w.tasks.hasMain(t) {
 		return false
 	}
 	since := proc.StartTicks(pid)
-	for _, other := range p.tasks.mains {
+	for _, other := range w.tasks.mains {
 		if other.ticks <= since && other != t {
 			return false
 		}
 	}
-	return p.tasks.starting() == 0 // a task that is being started may have forked the stranger
+	return w.tasks.starting() == 0 // a task that is being started may have forked the stranger
 }
 
 // maxStops bounds the rounds in which the processes of a task are stopped.
 const maxStops = 50
 
-// walkKill kills every process of a task. It first stops them, until it finds no new one. Otherwise a task that forks
+// kill kills every process of a task. It first stops them, until it finds no new one. Otherwise a task that forks
 // faster than it is killed would never end.
-func (p *processes) walkKill(t *task) {
+func (w *walker) kill(t *task) {
 	stopped := map[int]bool{}
 	for range maxStops {
 		before := len(stopped)
-		for _, pid := range p.walkMembers(t) {
+		for _, pid := range w.members(t) {
 			if start := proc.StartTicks(pid); start != 0 && !stopped[pid] {
 				stopped[pid] = true
 				proc.SignalProcess(pid, start, unix.SIGSTOP)
@@ -101,14 +110,14 @@ func (p *processes) walkKill(t *task) {
 			break
 		}
 	}
-	p.walkSignal(t, unix.SIGKILL)
+	w.signal(t, unix.SIGKILL)
 }
 
-// walkSignal signals every process of a task: first its process group at once, then the processes outside of the
+// signal signals every process of a task: first its process group at once, then the processes outside of the
 // group.
-func (p *processes) walkSignal(t *task, sig unix.Signal) {
-	all := p.walkMembers(t)
-	main := p.tasks.hasMain(t) // not reaped, so its pid was not reused
+func (w *walker) signal(t *task, sig unix.Signal) {
+	all := w.members(t)
+	main := w.tasks.hasMain(t) // not reaped, so its pid was not reused
 	if main {
 		_ = unix.Kill(-t.pid, sig) // the group exists: it has at least the zombie
 	}

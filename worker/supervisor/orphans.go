@@ -73,12 +73,13 @@ func killOrphans(d protocol.Dir, info protocol.Info, found map[int]uint64) bool 
 
 // addOrphans adds the processes of suspects to found.
 func addOrphans(suspects map[job.Attempt]bool, leaders sessions, found map[int]uint64) {
+	end := time.Now().Add(proc.ExecTime)
 	for _, pid := range proc.AllPIDs() {
 		start := proc.StartTicks(pid)
 		if start == 0 || pid == os.Getpid() {
 			continue
 		}
-		a, marked := proc.AttemptOf(pid)
+		a, marked := proc.AttemptOf(pid, end)
 		sid, err := unix.Getsid(pid)
 		if marked && suspects[a] || err == nil && leaders.hold(sid, start) {
 			found[pid] = start

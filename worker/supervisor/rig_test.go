@@ -222,7 +222,7 @@ func newRig(t testing.TB, mode, dir, version string) *rig {
 	}
 	await(t, "a runner", func() bool { // none is to appear while the test clears up
 		answer := make(chan bool, 1)
-		if err := d.inbox.put(func(s *state) { answer <- s.current(processes) != 0 }); err != nil {
+		if err := d.inbox.put(func(s *state) { answer <- s.runners.current(processes) != 0 }); err != nil {
 			t.Fatal(err)
 		}
 		return <-answer

@@ -5,7 +5,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"sync"
 	"time"
@@ -15,16 +14,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-const (
-	// maxQueue bounds the requests that a runner has not read. A runner that falls further behind is disconnected,
-	// and gets everything again when it reconnects.
-	maxQueue = 8192
-	// respawnFirst and respawnMost bound the pause before another runner is started after one that died at once.
-	respawnFirst = 100 * time.Millisecond
-	respawnMost  = 5 * time.Second
-	// extendBatch bounds the deadlines in one frame.
-	extendBatch = 4096
-)
+// extendBatch bounds the deadlines in one frame.
+const extendBatch = 4096
 
 // entry is an attempt whose exit is not known yet.
 type entry struct {
@@ -39,39 +30,13 @@ type entry struct {
 	stop      *protocol.Stop  // the last one requested
 }
 
-// role is what a runner runs: processes or containers. Containers have a runner of their own, which is a larger
-// program, because it contains the Docker client.
-type role bool
-
-const (
-	processes  role = false
-	containers role = true
-)
-
-// link is one runner as this daemon knows it.
-type link struct {
-	role    role
-	conn    net.Conn // nil: not connected
-	queue   chan []byte
-	settled bool // Adopt need not wait for it: it was reached, or is new
-	// welcomed says that it was reached once. Then version is known.
-	welcomed  bool
-	version   string
-	isolation string // how its tasks are isolated, for people
-	own       bool   // this daemon started it; it may have another version if the binary was upgraded
-}
-
 // state is what Run's goroutine owns.
 type state struct {
 	d        *Driver
-	launch   func(n int, r role, pause time.Duration) // starts a runner in the background
 	wg       sync.WaitGroup
 	entries  map[job.Attempt]*entry
 	ends     *ends
-	links    map[int]*link
-	spawning map[role]int // generation that is being started; 0: none
-	newest   int          // highest generation that ever existed
-	failures map[role]int // consecutive runners that died before they could be reached
+	runners  *runners
 	adopters []chan adopted
 	adopted  bool // Adopt has answered, so events are passed on
 	out      []worker.DriverEvent
@@ -82,10 +47,11 @@ func (d *Driver) Run(ctx context.Context) error {
 	if err := d.dir.Make(); err != nil {
 		return err
 	}
-	s := &state{d: d, entries: map[job.Attempt]*entry{}, links: map[int]*link{}, spawning: map[role]int{}, failures: map[role]int{}}
-	s.ends = newEnds(d.dir, func(generation int) bool { return s.links[generation] != nil }, d.log)
+	s := &state{d: d, entries: map[job.Attempt]*entry{}, runners: newRunners(d.cfg.Version, d.log)}
+	s.ends = newEnds(d.dir, func(generation int) bool { return s.runners.links[generation] != nil }, d.log)
 	d.clearLogs(ctx)
-	s.launch = func(n int, r role, pause time.Duration) { s.wg.Go(func() { s.live(ctx, n, r, pause) }) }
+	s.runners.run = s.wg.Go
+	s.runners.launch = func(n int, r role, pause time.Duration) { s.wg.Go(func() { s.live(ctx, n, r, pause) }) }
 	generations, err := d.dir.Generations()
 	if err != nil {
 		return err
@@ -100,13 +66,14 @@ func (d *Driver) Run(ctx context.Context) error {
 		}
 	})
 	s.wg.Go(d.follows.Run)
-	s.wg.Go(func() { s.sweeps(ctx) })
-	if s.newest, err = s.ends.newestRunner(); err != nil {
+	w := &sweeper{dir: d.dir, activity: d.activity, log: d.log, unforgotten: s.unforgotten}
+	s.wg.Go(func() { w.run(ctx) })
+	if s.runners.newest, err = s.ends.newestRunner(); err != nil {
 		return err
 	}
 	for _, n := range generations {
-		s.newest = max(s.newest, n)
-		s.links[n] = &link{}
+		s.runners.newest = max(s.runners.newest, n)
+		s.runners.links[n] = &link{}
 		k := &keeper{s: s, d: d, n: n}
 		s.wg.Go(func() { k.run(ctx) })
 	}
@@ -152,7 +119,7 @@ func (s *state) drop() {
 		s.wg.Wait()
 		close(done)
 	}()
-	for _, k := range s.links {
+	for _, k := range s.runners.links {
 		k.cut()
 	}
 	for {
@@ -164,23 +131,14 @@ func (s *state) drop() {
 	}
 }
 
-func (k *link) cut() {
-	if k.conn != nil {
-		close(k.queue)
-		k.conn = nil
-	}
-}
-
 // advance does what has become possible: it starts the runners that are needed and answers Adopt.
 func (s *state) advance() {
-	for _, k := range s.links {
-		if !k.settled {
-			return
-		}
+	if !s.runners.settled() {
+		return
 	}
 	for _, r := range []role{processes, containers} {
-		if s.current(r) == 0 && s.spawning[r] == 0 && (r == processes || s.wanted(r)) {
-			s.spawn(r)
+		if s.runners.current(r) == 0 && s.runners.spawning[r] == 0 && (r == processes || s.wanted(r)) {
+			s.runners.spawn(r)
 		}
 	}
 	for _, answer := range s.adopters {
@@ -226,17 +184,6 @@ func (s *state) wanted(r role) bool {
 	return false
 }
 
-// current returns the runner for new tasks, or 0: the newest one that has this daemon's version or was started by it.
-func (s *state) current(r role) int {
-	best := 0
-	for n, k := range s.links {
-		if k.welcomed && k.role == r && (k.own || k.version == s.d.cfg.Version) {
-			best = max(best, n)
-		}
-	}
-	return best
-}
-
 func (s *state) begin(e *entry) {
 	if old := s.entries[e.attempt]; old != nil {
 		if old.pid != 0 {
@@ -250,22 +197,22 @@ func (s *state) begin(e *entry) {
 
 // dispatch sends an attempt to the current runner. Without one it waits for the next Welcome.
 func (s *state) dispatch(e *entry) {
-	e.runner = s.current(e.role)
-	k := s.links[e.runner]
+	e.runner = s.runners.current(e.role)
+	k := s.runners.links[e.runner]
 	if k == nil || k.conn == nil {
 		return // it is sent after the next Welcome
 	}
-	s.send(k, e.start)
+	s.runners.send(k, e.start)
 	s.again(k, e)
 }
 
 // again sends a runner the requests about an attempt that followed its Start.
 func (s *state) again(k *link, e *entry) {
 	if e.deadline != 0 {
-		s.request(k, protocol.Request{Extend: []protocol.Extension{e.extension()}})
+		s.runners.request(k, protocol.Request{Extend: []protocol.Extension{e.extension()}})
 	}
 	if e.stop != nil {
-		s.request(k, protocol.Request{Stop: e.stop})
+		s.runners.request(k, protocol.Request{Stop: e.stop})
 	}
 }
 
@@ -283,12 +230,12 @@ func (s *state) stop(a job.Attempt, m protocol.Stop) {
 	if e.stop == nil || m.Grace < e.stop.Grace {
 		e.stop = &m
 	}
-	s.request(s.links[e.runner], protocol.Request{Stop: &m})
+	s.runners.request(s.runners.links[e.runner], protocol.Request{Stop: &m})
 }
 
 func (s *state) signal(a job.Attempt, m protocol.Signal) {
 	if e := s.entries[a]; e != nil {
-		s.request(s.links[e.runner], protocol.Request{Signal: &m})
+		s.runners.request(s.runners.links[e.runner], protocol.Request{Signal: &m})
 	}
 }
 
@@ -302,38 +249,15 @@ func (s *state) extend(deadlines map[job.Attempt]worker.BootTime) {
 		e.deadline = at
 		batch := append(frames[e.runner], e.extension())
 		if len(batch) == extendBatch {
-			s.request(s.links[e.runner], protocol.Request{Extend: batch})
+			s.runners.request(s.runners.links[e.runner], protocol.Request{Extend: batch})
 			batch = nil
 		}
 		frames[e.runner] = batch
 	}
 	for n, batch := range frames {
 		if len(batch) > 0 {
-			s.request(s.links[n], protocol.Request{Extend: batch})
+			s.runners.request(s.runners.links[n], protocol.Request{Extend: batch})
 		}
-	}
-}
-
-// request sends a request if the runner is connected. Requests that still matter are sent again after its next
-// Welcome.
-func (s *state) request(k *link, m protocol.Request) {
-	if k == nil || k.conn == nil {
-		return
-	}
-	frame, err := protocol.Frame(m)
-	if err != nil {
-		s.d.log.Error("request not sent to runner", "error", err)
-		return
-	}
-	s.send(k, frame)
-}
-
-func (s *state) send(k *link, frame []byte) {
-	select {
-	case k.queue <- frame:
-	default:
-		s.d.log.Warn("runner does not read, connection cut")
-		k.cut()
 	}
 }
 
@@ -358,7 +282,7 @@ func (s *state) started(n int, m protocol.Started) {
 	e.runner, e.start = n, nil
 	s.d.activity.run(a)
 	if e.pid == 0 {
-		e.pid, e.isolation, e.began = m.PID, s.links[n].isolation, m.Began
+		e.pid, e.isolation, e.began = m.PID, s.runners.links[n].isolation, m.Began
 		s.report(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: m.PID, Isolation: e.isolation, Began: e.began})
 	}
 }
@@ -409,4 +333,15 @@ func (s *state) missing(e *entry) {
 func (s *state) neverBegun(a job.Attempt) bool {
 	_, err := os.Lstat(s.d.dir.Task(a))
 	return errors.Is(err, os.ErrNotExist)
+}
+
+// unforgotten returns the attempts whose exits are still needed. It is called outside of Run's goroutine.
+func (s *state) unforgotten(ctx context.Context) map[job.Attempt]bool {
+	answer := make(chan map[job.Attempt]bool, 1)
+	select {
+	case s.d.do <- func() { answer <- s.ends.names() }:
+		return <-answer
+	case <-ctx.Done():
+		return nil
+	}
 }

@@ -286,7 +286,7 @@ func TestSweep(t *testing.T) {
 	if err := r.d.inbox.put(func(s *state) { unforgotten <- s.ends.names() }); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.d.sweep(now.Add(keepFor+time.Hour), <-unforgotten); err != nil {
+	if err := (&sweeper{dir: r.d.dir, activity: r.d.activity, log: r.d.log}).sweep(now.Add(keepFor+time.Hour), <-unforgotten); err != nil {
 		t.Fatal(err)
 	}
 	var kept []int

@@ -27,7 +27,8 @@ func TestDeadlinesSayTheirSkew(t *testing.T) {
 	defer conn.Close()
 	defer other.Close()
 	k := &link{conn: conn, queue: make(chan []byte, 10), settled: true, welcomed: true, own: true}
-	s := &state{d: d, entries: map[job.Attempt]*entry{}, links: map[int]*link{1: k}}
+	s := &state{d: d, entries: map[job.Attempt]*entry{}, runners: newRunners("", d.log)}
+	s.runners.links[1] = k
 
 	leased, held := taskIn(dir, 1, "true"), taskIn(dir, 2, "true")
 	leased.Hold, leased.Deadline = false, worker.Now().Add(time.Minute)

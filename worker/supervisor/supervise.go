@@ -107,7 +107,7 @@ func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
 	_ = conn.SetReadDeadline(time.Time{}) // as above
 	k.d.do <- func() { k.s.welcomed(k.n, conn, *m.Welcome) }
 	err = k.listen(r)
-	k.d.do <- func() { k.s.disconnected(k.n, conn) }
+	k.d.do <- func() { k.s.runners.disconnected(k.n, conn) }
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -199,19 +199,6 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// spawn starts a runner of this version, after a pause if earlier ones died at once.
-func (s *state) spawn(r role) {
-	s.newest++
-	n := s.newest
-	s.spawning[r] = n
-	s.links[n] = &link{role: r, settled: true, own: true}
-	pause := time.Duration(0)
-	if failures := s.failures[r]; failures > 0 {
-		pause = min(respawnFirst<<min(failures-1, 10), respawnMost)
-	}
-	s.launch(n, r, pause)
-}
-
 // live starts runner n and keeps connected to it until the runner is dead or ctx ends.
 func (s *state) live(ctx context.Context, n int, r role, pause time.Duration) {
 	wait(ctx, pause)
@@ -264,15 +251,7 @@ func runnerEnv() []string {
 
 // welcomed records that a runner is connected, and compares the attempts that it has with those that are known here.
 func (s *state) welcomed(n int, conn net.Conn, w protocol.Welcome) {
-	k := s.links[n]
-	k.cut()
-	k.conn, k.queue = conn, make(chan []byte, maxQueue)
-	k.settled, k.welcomed, k.version, k.isolation = true, true, w.Info.Version, w.Info.Isolation
-	queue := k.queue
-	s.wg.Go(func() { write(conn, queue) })
-	if k.role = role(w.Info.Containers); s.spawning[k.role] == n {
-		s.spawning[k.role], s.failures[k.role] = 0, 0
-	}
+	k := s.runners.welcomed(n, conn, w.Info)
 	has := map[job.Attempt]bool{}
 	for _, m := range w.Running {
 		s.started(n, m)
@@ -289,7 +268,7 @@ func (s *state) welcomed(n int, conn net.Conn, w protocol.Welcome) {
 			s.again(k, s.entries[a])
 		}
 	}
-	cur := s.current(k.role)
+	cur := s.runners.current(k.role)
 	for a, e := range s.entries {
 		switch {
 		case e.runner == n && !has[a]:
@@ -298,11 +277,7 @@ func (s *state) welcomed(n int, conn net.Conn, w protocol.Welcome) {
 			s.dispatch(e)
 		}
 	}
-	for m, other := range s.links {
-		if cur != 0 && m != cur && other.role == k.role {
-			s.request(other, protocol.Request{Drain: true})
-		}
-	}
+	s.runners.drainOthers(cur, k.role)
 	s.d.log.Info("runner connected", "generation", n, "pid", w.Info.PID, "version", w.Info.Version, "tasks", len(has))
 }
 
@@ -317,13 +292,6 @@ func (s *state) starting(n int, name string) {
 		s.d.activity.begin(a)
 	}
 	s.entries[a].runner = n
-}
-
-// disconnected records that a connection broke.
-func (s *state) disconnected(n int, conn net.Conn) {
-	if k := s.links[n]; k != nil && k.conn == conn {
-		k.cut()
-	}
 }
 
 // reported handles a report of a runner.
@@ -345,16 +313,7 @@ func (s *state) reported(n int, m protocol.Report) {
 
 // gone records that a runner is dead and that nothing of its tasks is left.
 func (s *state) gone(n int) {
-	if k := s.links[n]; k != nil {
-		k.cut()
-	}
-	delete(s.links, n)
-	for _, r := range []role{processes, containers} {
-		if s.spawning[r] == n {
-			s.spawning[r] = 0
-			s.failures[r]++
-		}
-	}
+	s.runners.gone(n)
 	for _, e := range s.entries {
 		if e.runner == n {
 			s.missing(e)
@@ -362,22 +321,4 @@ func (s *state) gone(n int) {
 	}
 	s.ends.closed(n)
 	s.d.log.Info("runner is gone", "generation", n)
-}
-
-// write sends queued requests until the queue is closed, several in one system call if they are waiting.
-func write(conn net.Conn, queue <-chan []byte) {
-	defer conn.Close() // the reader sees the broken connection
-	w := bufio.NewWriter(conn)
-	for frame := range queue {
-		_, err := w.Write(frame)
-		if err == nil && len(queue) == 0 {
-			err = w.Flush()
-		}
-		if err != nil {
-			_ = conn.Close()  // the reader sees that and has the queue closed
-			for range queue { // until then
-			}
-			return
-		}
-	}
 }

@@ -5,6 +5,7 @@ package supervisor
 import (
 	"context"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/scratch"
 )
 
@@ -30,7 +32,16 @@ const (
 	keepMost = 100_000
 )
 
-func (s *state) sweeps(ctx context.Context) {
+// sweeper deletes the directories of attempts.
+type sweeper struct {
+	dir      protocol.Dir
+	activity *activity
+	log      *slog.Logger
+	// unforgotten returns the attempts whose exits are still needed.
+	unforgotten func(ctx context.Context) map[job.Attempt]bool
+}
+
+func (s *sweeper) run(ctx context.Context) {
 	t := time.NewTicker(sweepShort)
 	defer t.Stop()
 	for last := time.Now(); ; {
@@ -39,12 +50,12 @@ func (s *state) sweeps(ctx context.Context) {
 			return
 		case now := <-t.C:
 			var disk unix.Statfs_t
-			if err := unix.Statfs(s.d.dir.Tasks(), &disk); err == nil && !sweepDue(now.Sub(last), disk) {
+			if err := unix.Statfs(s.dir.Tasks(), &disk); err == nil && !sweepDue(now.Sub(last), disk) {
 				continue
 			}
 			last = now
-			if err := s.d.sweep(now, s.unforgotten(ctx)); err != nil {
-				s.d.log.WarnContext(ctx, "old output not cleared", "error", err)
+			if err := s.sweep(now, s.unforgotten(ctx)); err != nil {
+				s.log.WarnContext(ctx, "old output not cleared", "error", err)
 			}
 		}
 	}
@@ -55,17 +66,6 @@ func sweepDue(since time.Duration, disk unix.Statfs_t) bool {
 	return since >= sweepEvery || disk.Bavail < disk.Blocks/shortShare
 }
 
-// unforgotten returns the attempts whose exits are still needed. It is called outside of Run's goroutine.
-func (s *state) unforgotten(ctx context.Context) map[job.Attempt]bool {
-	answer := make(chan map[job.Attempt]bool, 1)
-	select {
-	case s.d.do <- func() { answer <- s.ends.names() }:
-		return <-answer
-	case <-ctx.Done():
-		return nil
-	}
-}
-
 // kept is the directory of an attempt that has ended.
 type kept struct {
 	path  string
@@ -74,14 +74,14 @@ type kept struct {
 }
 
 // sweep removes directories of forgotten attempts, oldest first, until the rest is within the bounds.
-func (d *Driver) sweep(now time.Time, unforgotten map[job.Attempt]bool) error {
-	all, total, err := d.kept(unforgotten)
+func (s *sweeper) sweep(now time.Time, unforgotten map[job.Attempt]bool) error {
+	all, total, err := s.kept(unforgotten)
 	if err != nil {
 		return err
 	}
 	var disk unix.Statfs_t
-	if err := unix.Statfs(d.dir.Tasks(), &disk); err != nil {
-		return &fs.PathError{Op: "statfs", Path: d.dir.Tasks(), Err: err}
+	if err := unix.Statfs(s.dir.Tasks(), &disk); err != nil {
+		return &fs.PathError{Op: "statfs", Path: s.dir.Tasks(), Err: err}
 	}
 	most := int64(disk.Blocks) * disk.Bsize / keepShare //nolint:gosec // no disk has 2^63 blocks
 	left := len(all)
@@ -90,7 +90,7 @@ func (d *Driver) sweep(now time.Time, unforgotten map[job.Attempt]bool) error {
 			return nil
 		}
 		if err := scratch.Remove(k.path); err != nil {
-			d.log.Warn("output not removed", "path", k.path, "error", err)
+			s.log.Warn("output not removed", "path", k.path, "error", err)
 			continue
 		}
 		total -= k.size
@@ -100,22 +100,22 @@ func (d *Driver) sweep(now time.Time, unforgotten map[job.Attempt]bool) error {
 }
 
 // kept lists the directories that may be removed, oldest first, and the sum of their sizes in bytes.
-func (d *Driver) kept(unforgotten map[job.Attempt]bool) ([]kept, int64, error) {
-	attempts, err := d.dir.Attempts()
+func (s *sweeper) kept(unforgotten map[job.Attempt]bool) ([]kept, int64, error) {
+	attempts, err := s.dir.Attempts()
 	if err != nil {
 		return nil, 0, err
 	}
 	var all []kept
 	var total int64
 	for _, a := range attempts {
-		if unforgotten[a] || d.activity.of(a) != nil {
+		if unforgotten[a] || s.activity.of(a) != nil {
 			continue
 		}
-		info, err := os.Lstat(d.dir.Task(a)) // its last change is not later than the end of the attempt
+		info, err := os.Lstat(s.dir.Task(a)) // its last change is not later than the end of the attempt
 		if err != nil {
 			continue
 		}
-		k := kept{path: d.dir.Task(a), since: info.ModTime(), size: size(d.dir.Task(a))}
+		k := kept{path: s.dir.Task(a), since: info.ModTime(), size: size(s.dir.Task(a))}
 		total += k.size
 		all = append(all, k)
 	}

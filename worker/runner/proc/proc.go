@@ -118,15 +118,16 @@ func Dying(pid int) bool {
 	return len(f) > vsize && f[vsize] == "0"
 }
 
-// AttemptOf reads from a process's environment for which attempt it was started.
-func AttemptOf(pid int) (job.Attempt, bool) {
-	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
+// AttemptOf reads from a process's environment for which attempt it was started. Like Environ it waits for a process
+// that executes another program, but only until end. So a caller that looks at many processes waits ExecTime at most.
+func AttemptOf(pid int, end time.Time) (job.Attempt, bool) {
+	env, err := environ(pid, end)
 	if err != nil {
 		return job.Attempt{}, false
 	}
 	var a job.Attempt
-	for word := range bytes.SplitSeq(b, []byte{0}) {
-		name, value, _ := strings.Cut(string(word), "=")
+	for _, word := range env {
+		name, value, _ := strings.Cut(word, "=")
 		switch name {
 		case "MUSTER_JOB_ID":
 			a.Job = job.ID(value)
@@ -178,9 +179,11 @@ func AllPIDs() []int {
 }
 
 // Environ returns the environment that a process was started with. While the kernel executes another program in the
-// process, its environment is empty for a moment: Environ waits for that, at most execTime.
-func Environ(pid int) ([]string, error) {
-	for end := time.Now().Add(execTime); ; time.Sleep(time.Millisecond) {
+// process, its environment is empty for a moment: Environ waits for that, at most ExecTime.
+func Environ(pid int) ([]string, error) { return environ(pid, time.Now().Add(ExecTime)) }
+
+func environ(pid int, end time.Time) ([]string, error) {
+	for ; ; time.Sleep(time.Millisecond) {
 		b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/environ", maxEnviron)
 		switch {
 		case err == nil && len(b) > 0:
@@ -196,8 +199,8 @@ func Environ(pid int) ([]string, error) {
 	}
 }
 
-// execTime is more than an execve takes on a busy host.
-const execTime = time.Second
+// ExecTime is more than an execve takes on a busy host.
+const ExecTime = time.Second
 
 // emptyEnviron reports whether a process was started with an empty environment.
 func emptyEnviron(pid int) bool {

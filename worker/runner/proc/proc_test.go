@@ -4,7 +4,9 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/runner/proc"
 )
 
@@ -29,6 +31,36 @@ func TestEnvironOfANewProcess(t *testing.T) {
 		_, _ = p.Wait()
 		if _, err := proc.Environ(p.Pid); err == nil {
 			t.Error("a process that is gone has an environment")
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// A process that has just been started belongs to the attempt that its environment names, also while the kernel still
+// loads its program.
+func TestAttemptOfANewProcess(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	want := job.Attempt{Job: job.NewID(1, 2), Task: 3, N: 4}
+	env := []string{"MUSTER_JOB_ID=" + string(want.Job), "MUSTER_TASK=3", "MUSTER_ATTEMPT=4"}
+	for range 500 {
+		p, err := os.StartProcess("/bin/sleep", []string{"sleep", "10"}, &os.ProcAttr{Env: env, Files: []*os.File{null, null, null}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := time.Now().Add(proc.ExecTime)
+		if a, ok := proc.AttemptOf(p.Pid, end); !ok || a != want {
+			t.Errorf("the attempt is %v, %v", a, ok)
+		}
+		_ = p.Kill()
+		_, _ = p.Wait()
+		if a, ok := proc.AttemptOf(p.Pid, end); ok {
+			t.Errorf("a process that is gone belongs to %v", a)
 		}
 		if t.Failed() {
 			return

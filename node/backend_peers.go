@@ -1,0 +1,105 @@
+package node
+
+// The interfaces of package api for the cluster: its members, and the owners of groups.
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p"
+)
+
+// peersBackend gives the API access to the cluster.
+type peersBackend struct {
+	host     *p2p.Host
+	name     string
+	now      *live
+	home     *owner // nil without the scheduler role
+	departed *departed
+}
+
+const (
+	lostAfter = time.Minute // a member that was not connected for this time is shown as lost
+)
+
+// Members lists the cluster as this daemon knows it.
+func (b peersBackend) Members(ctx context.Context) ([]api.Member, error) {
+	profiles := map[job.Peer]lease.Profile{}
+	if home := b.home; home != nil {
+		nodes, err := home.Nodes(ctx)
+		if err != nil {
+			return nil, apiErrorOf(err)
+		}
+		for _, w := range nodes {
+			profiles[w.Profile.Peer] = w.Profile
+		}
+	}
+	members := []api.Member{{
+		Peer: b.host.Peer(), Name: b.name, State: api.NodeReady, Self: true, Roles: b.host.Credential().Roles.Names(),
+		Addrs: b.host.Addrs(), LastSeen: time.Now(), Profile: b.now.profile(),
+	}}
+	for _, m := range b.host.Members() {
+		state, detail := api.NodeReady, ""
+		at, left := b.departed.when(m.Peer)
+		switch {
+		case left:
+			state, detail = api.NodeLost, "its daemon was stopped at "+at.UTC().Format(time.RFC3339)+"; its tasks run on"
+		case m.Connected:
+		case time.Since(m.LastSeen) < lostAfter:
+			state = api.NodeSuspect
+		default:
+			state = api.NodeLost
+		}
+		members = append(members, api.Member{
+			Peer: m.Peer, Name: m.Name, State: state, Roles: m.Roles.Names(), Addrs: m.Addrs, LastSeen: m.LastSeen, Detail: detail, Profile: profiles[m.Peer],
+		})
+	}
+	return members, nil
+}
+
+// Invite makes a token with which hosts can join.
+func (b peersBackend) Invite(_ context.Context, ttl time.Duration, uses int, roles []string) (api.Invitation, error) {
+	parsed := p2p.AllRoles
+	if len(roles) > 0 {
+		var err error
+		if parsed, err = p2p.ParseRoles(roles); err != nil {
+			return api.Invitation{}, fmt.Errorf("%w: %w", api.ErrBad, err)
+		}
+	}
+	inv, err := b.host.Invite(ttl, uses, parsed)
+	if err != nil {
+		return api.Invitation{}, apiErrorOf(err)
+	}
+	return api.Invitation{
+		Bootstrap: inv.Bootstrap, Token: inv.Token, Cluster: inv.Cluster, ExpiresAt: inv.ExpiresAt.UTC(), Uses: uses, Roles: parsed.Names(),
+	}, nil
+}
+
+// Join makes this daemon a member of another cluster. Run then returns ErrRejoin.
+func (b peersBackend) Join(ctx context.Context, bootstrap []string, token string) (string, error) {
+	if err := b.host.Join(ctx, bootstrap, token); err != nil {
+		return "", apiErrorOf(err)
+	}
+	return b.host.Cluster(), nil
+}
+
+// Revoke permanently revokes a member.
+func (b peersBackend) Revoke(_ context.Context, p job.Peer, reason string) error {
+	return apiErrorOf(b.host.Revoke(p, reason))
+}
+
+// directoryBackend gives the API access to the directory.
+type directoryBackend struct{ *directory }
+
+// Owner returns the daemon that owns a group's jobs; self is true if it is this one.
+func (b directoryBackend) Owner(ctx context.Context, g job.Group) (job.Peer, bool, error) {
+	p, self, err := b.directory.Owner(ctx, g)
+	return p, self, apiErrorOf(err)
+}
+
+// Copies returns the number of daemons that keep the journal of a group. In this version it is only the owner.
+func (b directoryBackend) Copies(job.Group) int { return 1 }

@@ -1,0 +1,37 @@
+package node
+
+// The interface of package api that describes this daemon.
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/p2p"
+)
+
+// selfBackend gives the API access to this daemon.
+type selfBackend struct {
+	*startup
+	cfg   Config // at the start of the daemon
+	host  *p2p.Host
+	now   *live
+	gpus  []gpu.Device
+	began time.Time
+}
+
+// Daemon describes this daemon and its settings.
+func (b selfBackend) Daemon(context.Context) (api.Daemon, error) {
+	d := api.Daemon{
+		Version: b.cfg.Version, ID: b.host.Peer(), Name: b.cfg.Name, Cluster: b.host.Cluster(), DataDir: b.cfg.DataDir,
+		PID: os.Getpid(), StartedAt: b.began.UTC(), Addrs: b.host.Addrs(), Config: b.now.config().Settings,
+	}
+	return d, nil
+}
+
+// Facts examines the host.
+func (b selfBackend) Facts(ctx context.Context) ([]api.Fact, error) {
+	return Doctor(ctx, b.now.config(), b.gpus), nil
+}

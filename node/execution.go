@@ -1,0 +1,110 @@
+package node
+
+// The parts that run tasks: the runners, the files of tasks, and the worker that decides on offers.
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/files"
+	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/docker"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/supervisor"
+)
+
+// execution runs tasks on this host.
+type execution struct {
+	driver *supervisor.Driver
+	blobs  *blob.Store
+	files  *files.Driver // brings the files of jobs, then calls driver
+	work   *worker.Loop
+	drains *drains
+}
+
+// newExecution builds the parts that run tasks. The owners of the router must be set already.
+func newExecution(b base, hw *hardware, r *router, from holders) (*execution, error) {
+	x := &execution{drains: &drains{disk: b.store}}
+	tell := func(e worker.DriverEvent) { x.files.Driven(e) } // set below, before the driver runs
+	var err error
+	if x.driver, err = newRunners(b, hw, tell); err != nil {
+		return nil, err
+	}
+	if err := x.buildFiles(b, hw, jobsBackend{r.owners}, from); err != nil {
+		return nil, err
+	}
+	if x.work, err = x.newWorker(b, hw, r); err != nil {
+		return nil, err
+	}
+	r.work = x.work
+	return x, nil
+}
+
+// newRunners builds the driver that runs tasks.
+func newRunners(b base, hw *hardware, tell func(worker.DriverEvent)) (*supervisor.Driver, error) {
+	dc := supervisor.Config{Dir: filepath.Join(b.cfg.DataDir, "run"), Version: b.cfg.Version, Node: b.cfg.Name, OutputLimit: b.cfg.OutputLimit}
+	dc.Binary, dc.Args = runnerProgram(b.cfg, dc.Dir, b.log)
+	flags := runner.Config{AllowRoot: b.cfg.AllowRoot, Scope: serviceOfSystemd(), NoGroups: b.cfg.CgroupsOff, Ulimits: b.cfg.Ulimits}
+	dc.Args = append(dc.Args, flags.Flags()...)
+	dc.Engine = protocol.Container{Host: b.cfg.DockerHost, Allowed: b.cfg.DockerMounts, As: b.cfg.DockerUser}
+	dc.EndContainers = docker.EndOrphans
+	inside := runner.Config{AllowRoot: b.cfg.AllowRoot, Scope: flags.Scope, NoGroups: true, Ulimits: b.cfg.Ulimits} // the engine makes the cgroups
+	dc.ContainerBinary, dc.ContainerArgs = b.cfg.Program, append([]string{"container-runner"}, inside.Flags()...)
+	dc.Limits = hw.taskLimits(b.cfg)
+	return supervisor.New(dc, tell, b.part("exec"))
+}
+
+// serviceOfSystemd reports whether this process is the main process of a systemd service.
+func serviceOfSystemd() bool {
+	return os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid())
+}
+
+// buildFiles builds the store of uploads, and the driver that brings files before the supervisor's driver starts a
+// task.
+func (x *execution) buildFiles(b base, hw *hardware, jobs jobsBackend, from holders) error {
+	dir, err := filepath.Abs(b.cfg.DataDir)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	live := func() (map[blob.Hash]bool, error) { return liveTrees(x.work, jobs) }
+	x.blobs = blob.NewStore(blob.Config{Dir: filepath.Join(dir, "blobs"), Live: live}, b.part("blob"))
+	x.files = files.New(files.Config{Dir: filepath.Join(dir, "run"), Boot: hw.boot, AllowRoot: b.cfg.AllowRoot, Most: hw.scratch(b.cfg), Inside: b.cfg.DockerUser}, files.Needs{
+		Driver: x.driver, Adopter: x.driver, Fetcher: blob.NewFetcher(x.blobs), Store: x.blobs, Holders: from.of,
+		Tell: func(e worker.DriverEvent) { x.work.Driven(e) }, // set before the driver runs
+	}, b.part("files"))
+	return nil
+}
+
+// newWorker builds the worker.
+func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, err error) {
+	wc := worker.DefaultConfig()
+	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = offered(hw.profile), hw.boot, draw(), environment()
+	if wc.Limits, err = worker.ParseLimits(b.cfg.Limits); err != nil {
+		return nil, err
+	}
+	if wc.Draining, err = x.drains.load(); err != nil {
+		return nil, err
+	}
+	if wc.Quarantine, err = loadQuarantine(b.store); err != nil {
+		return nil, err
+	}
+	return worker.New(wc, worker.Parts{
+		Ledger: b.store.Ledger(), Sender: toSchedulers{r}, Driver: x.files, Adopter: x.files, Poll: hw.gpus.ask, Clocks: worker.ReadClocks,
+		Keep: func(q worker.Quarantine) error { return saveQuarantine(b.store, q) },
+	}, b.part("worker"))
+}
+
+// environment returns the environment variables of the daemon that tasks inherit.
+func environment() map[string]string {
+	env := map[string]string{}
+	for _, k := range []string{"PATH", "HOME", "USER", "LANG"} {
+		if v, ok := os.LookupEnv(k); ok {
+			env[k] = v
+		}
+	}
+	return env
+}

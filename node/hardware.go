@@ -1,0 +1,62 @@
+package node
+
+// What this host has.
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/machine"
+	"github.com/musterhq/muster/worker/supervisor"
+)
+
+// hardware holds what this host had when the daemon started.
+type hardware struct {
+	gpus    *devices
+	engine  *engine
+	profile lease.Profile // at the start of the daemon; live holds the present one
+	boot    string        // ID of this boot of the host
+}
+
+// examineHost finds out what this host has when it is idle.
+func examineHost(ctx context.Context, b base) (*hardware, error) {
+	facts, err := machine.Read(ctx, b.cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	h := &hardware{boot: facts.Incarnation}
+	if h.gpus, err = newDevices(ctx, b.cfg, b.part("gpu")); err != nil {
+		return nil, err
+	}
+	h.profile = lease.Profile{
+		Peer: b.host.Peer(), Name: b.cfg.Name, Version: b.cfg.Version, Store: b.store.ID(), Labels: b.cfg.Labels,
+		CPUs: facts.CPUs, Memory: facts.Memory, Disk: facts.Disk, GPUs: h.gpus.all, Drivers: []string{lease.DriverExec}, Worker: !b.cfg.NoWorker,
+	}
+	if b.cfg.CPUs > 0 {
+		h.profile.CPUs = b.cfg.CPUs
+	}
+	if b.cfg.Memory > 0 {
+		h.profile.Memory = b.cfg.Memory
+	}
+	h.engine = &engine{host: b.cfg.DockerHost, mounts: b.cfg.DockerMounts, log: b.part("docker")}
+	h.engine.first(ctx, &h.profile)
+	return h, nil
+}
+
+// taskLimits returns the limits of every task on this host.
+func (h *hardware) taskLimits(cfg Config) supervisor.Limits {
+	b := supervisor.Limits{
+		CPUQuota: cfg.CPUQuota, PIDs: cfg.TaskPIDs, Scratch: h.scratch(cfg), GPUs: map[string]string{},
+	}
+	for _, g := range h.profile.GPUs {
+		if !g.Simulated {
+			b.GPUs[g.UUID] = g.Node
+		}
+	}
+	return b
+}
+
+// scratch returns the quota of a task's scratch directory.
+func (h *hardware) scratch(cfg Config) job.Size { return cmp.Or(cfg.Scratch, h.profile.Disk/2) }
