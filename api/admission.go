@@ -12,35 +12,35 @@ import (
 
 // admission bounds the concurrent requests of each kind of listener.
 type admission struct {
-	gates   map[origin]*gate
-	closing chan struct{} // closed when streams must end
-	metrics *metrics
+	limiters map[origin]*limiter
+	closing  chan struct{} // closed when all streams must end
+	metrics  *metrics
 }
 
 func newAdmission(m *metrics) *admission {
-	gates := map[origin]*gate{fromSocket: newGate(), fromTCP: newGate(), fromPeer: newGate()}
-	return &admission{gates: gates, closing: make(chan struct{}), metrics: m}
+	limiters := map[origin]*limiter{fromSocket: newLimiter(), fromTCP: newLimiter(), fromPeer: newLimiter()}
+	return &admission{limiters: limiters, closing: make(chan struct{}), metrics: m}
 }
 
-// gate bounds the concurrent requests of one kind of listener.
-type gate struct{ requests, streams chan struct{} }
+// limiter bounds the concurrent requests of one kind of listener.
+type limiter struct{ requests, streams chan struct{} }
 
-func newGate() *gate {
-	return &gate{make(chan struct{}, maxRequests), make(chan struct{}, maxStreams)}
+func newLimiter() *limiter {
+	return &limiter{make(chan struct{}, maxRequests), make(chan struct{}, maxStreams)}
 }
 
 // admit lets a request through if the route is open to its listener and there is room.
-func (a *admission) admit(w way) func(huma.Context, func(huma.Context)) {
+func (a *admission) admit(w rules) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, out := humago.Unwrap(ctx)
 		asks := requesterOf(r.Context())
 		if (asks.from == fromPeer && !w.peers) || (asks.from != fromPeer && w.only) {
-			refuse(out, problemOfStatus(http.StatusNotFound, r.Method+" "+r.URL.Path+": no such path and method here"))
+			refuse(out, problemOfStatus(http.StatusNotFound, r.Method+" "+r.URL.Path+": there is no such route"))
 			return
 		}
-		room := a.gates[asks.from].requests
+		room := a.limiters[asks.from].requests
 		if w.stream {
-			room = a.gates[asks.from].streams
+			room = a.limiters[asks.from].streams
 		}
 		select {
 		case room <- struct{}{}:

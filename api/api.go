@@ -1,13 +1,13 @@
 // Package api is the HTTP interface of a daemon, with JSON documents: the server, and the Go client that the verbs of
 // the command line use.
 //
-// One handler serves three kinds of listener. The kind tells who makes the request:
+// One handler serves three kinds of listener. The kind determines who makes the request:
 //
-//   - the unix socket: the kernel tells the uid of the caller;
-//   - TCP: loopback only, or anywhere with a bearer token;
-//   - libp2p streams from other daemons of the cluster, which are authenticated:
-//     the server trusts the header Muster-User that they set. It answers such a
-//     request from its own data and never forwards it again.
+//   - The unix socket: the kernel reports the uid of the caller.
+//   - TCP: on loopback anybody may make requests; on other addresses they need a bearer token. All of them have the
+//     same user.
+//   - libp2p streams from other daemons of the cluster, which are authenticated. The server trusts the header
+//     Muster-User that they set. It answers such a request from its own data and never forwards it again.
 //
 // A request about one job is forwarded to the daemon that owns the job. A listing is requested from every member at
 // once and merged; "partial" names the members that did not answer in time. A log is streamed from the host where the

@@ -24,7 +24,7 @@ import (
 const (
 	dialTimeout    = 5 * time.Second  // enough for a daemon on the other side of the world
 	requestTimeout = 45 * time.Second // longer than a daemon takes to give up on committing a job
-	maxAnswer      = 64 << 20         // bounds the memory that an answer takes in a client: a page of the largest jobs
+	maxAnswer      = 64 << 20         // bytes of an answer: a page of the largest jobs
 	maxProblem     = 1 << 20          // a problem document with its explanation
 	maxSocketPath  = 107              // the limit of the kernel
 )
@@ -38,12 +38,12 @@ type ClientConfig struct {
 
 // Client talks to one daemon. It is safe for concurrent use.
 type Client struct {
-	http  *http.Client
-	base  string
-	where string // for errors
-	token string
-	local bool
-	met   atomic.Bool // a daemon has answered
+	http     *http.Client
+	base     string
+	where    string // for errors
+	token    string
+	local    bool
+	answered atomic.Bool // the daemon has answered a request
 }
 
 // NewClient returns a client. It does not connect before the first request.
@@ -95,7 +95,7 @@ func (c *Client) noAnswer(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	var timeout net.Error
-	text := fmt.Sprintf("the daemon on %s broke off: %s", c.where, cause(err))
+	text := fmt.Sprintf("the connection to the daemon on %s broke: %s", c.where, cause(err))
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		text = fmt.Sprintf("cannot use %s: permission denied; it belongs to another user's daemon", c.where)
@@ -104,7 +104,7 @@ func (c *Client) noAnswer(ctx context.Context, err error) error {
 	case isDial(err):
 		text = fmt.Sprintf("no daemon answers at %s (%s): start one there with `muster daemon --http ADDR`", c.where, cause(err))
 	case errors.As(err, &timeout) && timeout.Timeout():
-		text = fmt.Sprintf("the daemon on %s gave no answer in time: see its log", c.where)
+		text = fmt.Sprintf("the daemon on %s did not answer in time: see its log", c.where)
 	}
 	return &unreachable{text: text, cause: err}
 }
@@ -147,7 +147,7 @@ func (c *Client) open(ctx context.Context, method, path string, query url.Values
 		return nil, c.noAnswer(ctx, err)
 	}
 	if resp.StatusCode/100 == 2 {
-		c.met.Store(true)
+		c.answered.Store(true)
 		return resp, nil
 	}
 	defer resp.Body.Close()
@@ -201,7 +201,7 @@ func (c *Client) callWith(ctx context.Context, method, path string, query url.Va
 		return c.noAnswer(ctx, err)
 	}
 	if len(text) > maxAnswer {
-		return fmt.Errorf("%s %s: the answer is larger than %d bytes: %w; ask for less with a limit", method, path, maxAnswer, ErrTooLarge)
+		return fmt.Errorf("%s %s: the answer is larger than %d bytes: %w; request less with a limit", method, path, maxAnswer, ErrTooLarge)
 	}
 	if out == nil {
 		return nil

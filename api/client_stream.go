@@ -78,7 +78,7 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, err
 // opening at once. If so, the daemon was there a moment ago.
 func (c *Client) mayBeOpen(f EventFilter, err error) bool {
 	_, gone := errors.AsType[*unreachable](err)
-	return gone && f.Ended && c.met.Load()
+	return gone && f.Ended && c.answered.Load()
 }
 
 // mayReturn reports whether a retry can help.
@@ -127,7 +127,7 @@ func (c *Client) eventsOnce(ctx context.Context, f EventFilter, yield func(Event
 	if err == nil {
 		err = io.ErrUnexpectedEOF
 	}
-	return true, got, &unreachable{text: fmt.Sprintf("the stream of events from %s broke off: %s", c.where, cause(err)), cause: err}
+	return true, got, &unreachable{text: fmt.Sprintf("the stream of events from %s broke: %s", c.where, cause(err)), cause: err}
 }
 
 func texts(ids []job.ID) []string {
@@ -320,7 +320,7 @@ func (c *Client) logOnce(ctx context.Context, r LogRequest, end *LogEnd, w io.Wr
 		if err == nil {
 			err = io.ErrUnexpectedEOF
 		}
-		return n, &unreachable{text: fmt.Sprintf("the log of job %s from %s broke off at byte %d: %s", r.Job, c.where, end.Next, cause(err)), cause: err}
+		return n, &unreachable{text: fmt.Sprintf("the log of job %s from %s broke at byte %d: %s", r.Job, c.where, end.Next, cause(err)), cause: err}
 	}
 	next, err := strconv.ParseInt(resp.Trailer.Get(headerNext), 10, 64)
 	if err != nil || next <= end.Next {

@@ -68,7 +68,7 @@ func (c *Client) uploadOnce(ctx context.Context, method, path string, body []byt
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return nil, &unreachable{text: fmt.Sprintf("the upload to %s broke off: %s", c.where, cause(err)), cause: err}
+		return nil, &unreachable{text: fmt.Sprintf("the upload to %s broke: %s", c.where, cause(err)), cause: err}
 	}
 	return text, nil
 }

@@ -17,7 +17,7 @@ type (
 	joinInput    struct{ Body JoinRequest }
 	joinOutput   struct{ Body Joined }
 	daemonInput  struct {
-		Facts bool `query:"facts" doc:"examine the host too; takes some seconds"`
+		Facts bool `query:"facts" doc:"Also examine the host, which takes some seconds."`
 	}
 	daemonOutput struct{ Body Daemon }
 	healthOutput struct{ Body Health }

@@ -303,7 +303,7 @@ func TestDoorOfDaemons(t *testing.T) {
 		amy.put(amy.newJob(1))
 		l, err := client.Jobs(t.Context(), JobFilter{})
 		if err != nil || len(l.Items) != 1 || len(l.Partial) != 0 {
-			t.Errorf("a daemon asked is to answer for itself: %+v, %v", l, err)
+			t.Errorf("a daemon must answer another one only about itself: %+v, %v", l, err)
 		}
 	})
 }

@@ -23,21 +23,21 @@ type Death struct {
 	ID         job.Peer   `json:"id"`
 	Name       string     `json:"name"`
 	DryRun     bool       `json:"dry_run"`
-	Tasks      int        `json:"tasks" doc:"given up; in a dry run: that would be"`
-	Daemons    int        `json:"daemons" doc:"whose jobs these tasks are of"`
-	LastSeenAt *time.Time `json:"last_seen_at" doc:"when the daemon that was asked last heard of the node; null: never"`
-	Detail     string     `json:"detail,omitempty" doc:"what is known of its end"`
-	Partial    []string   `json:"partial" nullable:"false" doc:"daemons that did not answer and may have tasks there: declare it again when they are back"`
+	Tasks      int        `json:"tasks" doc:"Number of tasks that were given up. In a dry run: that would be given up."`
+	Daemons    int        `json:"daemons" doc:"Number of daemons that own these tasks."`
+	LastSeenAt *time.Time `json:"last_seen_at" doc:"When the daemon that was asked last saw the node; null: never."`
+	Detail     string     `json:"detail,omitempty" doc:"What is known about the end of the node, for people."`
+	Partial    []string   `json:"partial" nullable:"false" doc:"Names of daemons that did not answer. Their jobs may have tasks on the node: declare it dead again when they are back."`
 }
 
-// DeclareDeadRequest says that a node runs nothing any more.
+// DeclareDeadRequest states that a node runs nothing any more.
 type DeclareDeadRequest struct {
-	DryRun bool `json:"dry_run,omitempty" doc:"change nothing; say whether the node may be declared dead, and what would be given up"`
+	DryRun bool `json:"dry_run,omitempty" doc:"Change nothing. Report whether the node may be declared dead, and how many tasks would be given up."`
 }
 
 type (
 	deathInput struct {
-		ID   string              `path:"id" maxLength:"128" doc:"id, a part of it that no other has, or name"`
+		ID   string              `path:"id" maxLength:"128" doc:"The node's id, a unique part of it, or its name."`
 		Body *DeclareDeadRequest `required:"false"`
 	}
 	deathOutput struct{ Body Death }
@@ -57,7 +57,7 @@ const (
 
 // errAnswers says that a node is not dead, because it answers the named daemon.
 func errAnswers(node, whom string) error {
-	return fmt.Errorf("node %s: %w: it answers %s, so it is not dead: drain it instead", node, ErrConflict, whom)
+	return fmt.Errorf("node %s: %w: it answers %s, so it is not dead; drain it instead", node, ErrConflict, whom)
 }
 
 // deathRoutes declares nodes dead.
@@ -109,7 +109,7 @@ func (d *deathRoutes) perhapsDead(ctx context.Context, text string) (Member, err
 	case errors.Is(err, ErrNotFound) && len(text) == peerIDLength && strings.HasPrefix(text, peerIDBegin):
 		return Member{Peer: job.Peer(text), State: NodeLost}, nil
 	case errors.Is(err, ErrNotFound):
-		return m, &notFoundError{"node", text, "`muster nodes` lists them; one that was revoked or forgotten goes by its whole id, node_id in `muster show --json`"}
+		return m, &notFoundError{"node", text, "`muster nodes` lists them; for a node that was revoked or forgotten give its whole id, node_id in `muster show --json`"}
 	case err == nil && m.Self:
 		return m, errAnswers(m.label(), "you")
 	}
@@ -175,7 +175,7 @@ func (d *deathRoutes) actDead(ctx context.Context, m Member, checked []answer[in
 	acted := d.askOwners(ctx, m.Peer, owners, false, deathAct)
 	for _, a := range acted {
 		if a.err != nil {
-			d.log.WarnContext(ctx, "an owner gave nothing up of a node declared dead", "owner", a.member.label(), "node", m.label(), "error", a.err)
+			d.log.WarnContext(ctx, "an owner could not give up its tasks on a node declared dead", "owner", a.member.label(), "node", m.label(), "error", a.err)
 		}
 	}
 	if err := refusal(m, acted); err != nil {

@@ -13,8 +13,8 @@ import (
 type Listing[T any] struct {
 	Schema  string   `json:"schema"`
 	Items   []T      `json:"items" nullable:"false"`
-	Partial []string `json:"partial" nullable:"false" doc:"names of the nodes that did not answer"`
-	Next    string   `json:"next,omitempty" doc:"cursor of the next page; empty at the end"`
+	Partial []string `json:"partial" nullable:"false" doc:"Names of the nodes that did not answer."`
+	Next    string   `json:"next,omitempty" doc:"Cursor of the next page; empty on the last page."`
 }
 
 // Job is the document of a job.
@@ -24,26 +24,26 @@ type Job struct {
 	Name         string     `json:"name"`
 	User         string     `json:"user"`
 	State        job.State  `json:"state"`
-	Reason       string     `json:"reason" doc:"a stable word while the job waits; how it came to its end afterwards"`
+	Reason       string     `json:"reason" doc:"While the job waits: a stable word for the reason. After its end: why it ended."`
 	ReasonDetail string     `json:"reason_detail,omitempty"`
-	ExitCode     *int       `json:"exit_code" doc:"the highest of its tasks; null until a process has ended"`
+	ExitCode     *int       `json:"exit_code" doc:"The highest exit code of its tasks; null until a process has ended."`
 	Priority     int        `json:"priority"`
 	Nodes        int        `json:"nodes"`
 	Array        string     `json:"array"`
 	SubmittedAt  time.Time  `json:"submitted_at"`
 	StartedAt    *time.Time `json:"started_at"`
 	EndedAt      *time.Time `json:"ended_at"`
-	Owner        job.Peer   `json:"owner" doc:"id of the daemon that answers for the job"`
-	Copies       int        `json:"copies" doc:"daemons that keep the job's record"`
-	TimeLimit    float64    `json:"time_limit" doc:"seconds; 0: none"`
-	Resources    TaskNeed   `json:"resources" doc:"of each task"`
+	Owner        job.Peer   `json:"owner" doc:"Id of the daemon that owns the job."`
+	Copies       int        `json:"copies" doc:"Number of daemons that keep the job's record."`
+	TimeLimit    float64    `json:"time_limit" doc:"In seconds; 0: none."`
+	Resources    TaskNeed   `json:"resources" doc:"What each task requests."`
 	Tasks        []Task     `json:"tasks" nullable:"false"`
 	// Spec is the job file with its units, nil in listings and events. Only the job's user and operators see the
 	// values of its env.
-	Spec *job.Spec `json:"spec,omitempty" doc:"the job file, with its units; not in listings"`
+	Spec *job.Spec `json:"spec,omitempty" doc:"The job file. Its values have units. Not in listings."`
 }
 
-// TaskNeed is what each task of a job holds while it runs.
+// TaskNeed holds the resources that each task of a job requests and holds while it runs.
 type TaskNeed struct {
 	CPUs      int     `json:"cpus"`
 	Memory    int64   `json:"memory"`
@@ -63,13 +63,13 @@ type Task struct {
 	ReasonDetail string     `json:"reason_detail,omitempty"`
 	NodeID       job.Peer   `json:"node_id"`
 	Node         string     `json:"node"`
-	Attempt      int        `json:"attempt" doc:"of the newest attempt, 0 before the first"`
-	Runs         int        `json:"runs" doc:"attempts that really started"`
+	Attempt      int        `json:"attempt" doc:"Number of the newest attempt; 0 before the first."`
+	Runs         int        `json:"runs" doc:"Number of attempts in which a process ran."`
 	PID          int        `json:"pid"`
-	Isolation    string     `json:"isolation,omitempty" doc:"what holds its processes, such as cgroup v2 (cpu, memory, pids, devices) or process group"`
+	Isolation    string     `json:"isolation,omitempty" doc:"What confines its processes, such as cgroup v2 (cpu, memory, pids, devices) or process group."`
 	ExitCode     *int       `json:"exit_code"`
-	Signal       int        `json:"signal" doc:"that ended the process, or 0"`
-	GPUs         []string   `json:"gpus" nullable:"false" doc:"UUIDs"`
+	Signal       int        `json:"signal" doc:"The signal that ended the process, or 0."`
+	GPUs         []string   `json:"gpus" nullable:"false" doc:"UUIDs of its GPUs."`
 	StartedAt    *time.Time `json:"started_at"`
 	EndedAt      *time.Time `json:"ended_at"`
 	StderrTail   string     `json:"stderr_tail,omitempty"`
@@ -154,7 +154,7 @@ func (j Job) withoutSecrets() Job {
 	}
 	spec := *j.Spec
 	if spec.Tree != "" {
-		spec.Tree = hidden // whoever knows the tree's hash can fetch it
+		spec.Tree = hidden // anybody who knows the tree's hash can fetch it
 	}
 	spec.Env = make(map[string]string, len(j.Spec.Env))
 	for k := range j.Spec.Env {

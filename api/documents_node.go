@@ -28,22 +28,22 @@ type Node struct {
 	ID      job.Peer          `json:"id"`
 	Name    string            `json:"name"`
 	State   NodeState         `json:"state" enum:"ready,draining,suspect,lost"`
-	Detail  string            `json:"detail,omitempty" doc:"why it gives nothing away"`
+	Detail  string            `json:"detail,omitempty" doc:"Why it takes no tasks, for people."`
 	Labels  map[string]string `json:"labels" nullable:"false"`
 	Addrs   []string          `json:"addrs" nullable:"false"`
 	Version string            `json:"version"`
-	Worker  bool              `json:"worker" doc:"it runs tasks"`
+	Worker  bool              `json:"worker" doc:"Whether it runs tasks."`
 	Drivers []string          `json:"drivers" nullable:"false"`
 	CPUs    int               `json:"cpus"`
 	Memory  int64             `json:"memory"`
 	Disk    int64             `json:"disk"`
 	Free    NodeFree          `json:"free"`
-	Running int               `json:"running" doc:"tasks that run here"`
-	Drain   *Drain            `json:"drain,omitempty" doc:"a person has taken it out of service"`
+	Running int               `json:"running" doc:"Number of tasks that run there."`
+	Drain   *Drain            `json:"drain,omitempty" doc:"Set if a person has taken the node out of service."`
 	GPUs    []GPU             `json:"gpus" nullable:"false"`
 }
 
-// NodeFree is what is free on a node; gpus counts wholly free devices.
+// NodeFree holds the free resources of a node. GPUs counts only wholly free devices.
 type NodeFree struct {
 	CPUs   int   `json:"cpus"`
 	Memory int64 `json:"memory"`
@@ -61,15 +61,15 @@ type GPU struct {
 	Class       string     `json:"class"`
 	Memory      int64      `json:"memory"`
 	MemoryUsed  int64      `json:"memory_used"`
-	Utilization int        `json:"utilization" doc:"percent; -1 unknown"`
-	Temperature int        `json:"temperature" doc:"°C; 0 unknown"`
-	Power       float64    `json:"power" doc:"watts; 0 unknown"`
+	Utilization int        `json:"utilization" doc:"In percent; -1: unknown."`
+	Temperature int        `json:"temperature" doc:"In °C; 0: unknown."`
+	Power       float64    `json:"power" doc:"In watts; 0: unknown."`
 	Health      gpu.Health `json:"health"`
-	Detail      string     `json:"detail,omitempty" doc:"why it is not healthy"`
+	Detail      string     `json:"detail,omitempty" doc:"Why it is not healthy, or in quarantine."`
 	Simulated   bool       `json:"simulated"`
-	Free        float64    `json:"free" doc:"share of the device that is not promised, 0 to 1"`
-	Job         job.ID     `json:"job" doc:"that holds it; empty if none does"`
-	Jobs        []job.ID   `json:"jobs" nullable:"false" doc:"all that hold a share"`
+	Free        float64    `json:"free" doc:"Share of the device that no task has reserved, from 0 to 1."`
+	Job         job.ID     `json:"job" doc:"The job that holds the device; empty if none does."`
+	Jobs        []job.ID   `json:"jobs" nullable:"false" doc:"All jobs that hold the device or a share of it."`
 	Links       []gpu.Link `json:"links,omitempty"`
 }
 
@@ -88,7 +88,7 @@ type Peer struct {
 // Invitation is what a host needs to join.
 type Invitation struct {
 	Schema    string    `json:"schema"`
-	Bootstrap []string  `json:"bootstrap" nullable:"false" doc:"multiaddrs"`
+	Bootstrap []string  `json:"bootstrap" nullable:"false" doc:"Multiaddrs of the daemon that invites."`
 	Token     string    `json:"token"`
 	Cluster   string    `json:"cluster"`
 	ExpiresAt time.Time `json:"expires_at"`
@@ -110,8 +110,8 @@ type Explanation struct {
 	Reason       string         `json:"reason"`
 	ReasonDetail string         `json:"reason_detail,omitempty"`
 	Clauses      []lease.Clause `json:"clauses" nullable:"false"`
-	Now          []Candidate    `json:"now" nullable:"false" doc:"would take it now, best first"`
-	Later        []Candidate    `json:"later" nullable:"false" doc:"could take it when they have room"`
+	Now          []Candidate    `json:"now" nullable:"false" doc:"Nodes that would take the request now, best first."`
+	Later        []Candidate    `json:"later" nullable:"false" doc:"Nodes that could take the request once enough is free."`
 }
 
 // Candidate is a node that meets every clause.
@@ -130,7 +130,7 @@ type Stats struct {
 	CPUs    Amount            `json:"cpus"`
 	Memory  Amount            `json:"memory"`
 	GPUs    Amount            `json:"gpus"`
-	Models  map[string]Amount `json:"models" nullable:"false" doc:"GPUs by class"`
+	Models  map[string]Amount `json:"models" nullable:"false" doc:"Numbers of GPUs by class."`
 	Partial []string          `json:"partial" nullable:"false"`
 }
 
@@ -152,14 +152,14 @@ type Daemon struct {
 	StartedAt time.Time `json:"started_at"`
 	Addrs     []string  `json:"addrs" nullable:"false"`
 	Config    []Setting `json:"config" nullable:"false"`
-	Facts     []Fact    `json:"facts,omitempty" doc:"what doctor found; only with facts=true"`
+	Facts     []Fact    `json:"facts,omitempty" doc:"The findings of muster doctor; only with facts=true."`
 }
 
 // Setting is one setting and where it comes from.
 type Setting struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`
-	Origin string `json:"origin" doc:"flag, environment, FILE:LINE or default"`
+	Origin string `json:"origin" doc:"One of: flag, environment, FILE:LINE, default."`
 }
 
 // Fact is one finding of doctor.
@@ -167,7 +167,7 @@ type Fact struct {
 	Name   string    `json:"name"`
 	State  FactState `json:"state" enum:"ok,warn,fail,skip"`
 	Detail string    `json:"detail"`
-	Advice string    `json:"advice,omitempty" doc:"what to do about it"`
+	Advice string    `json:"advice,omitempty" doc:"What to do about it."`
 }
 
 // FactState is the severity of a finding.
@@ -204,7 +204,7 @@ type Event struct {
 	Kind   EventKind `json:"kind" enum:"open,job,silent,gone"`
 	At     time.Time `json:"at"`
 	Job    *Job      `json:"job,omitempty"`
-	ID     job.ID    `json:"id,omitempty" doc:"of the job"`
+	ID     job.ID    `json:"id,omitempty" doc:"Id of the job."`
 	NodeID job.Peer  `json:"node_id,omitempty"`
 	Detail string    `json:"detail,omitempty"`
 }
@@ -246,7 +246,7 @@ func NodeDocument(n NodeInfo) Node {
 	return d
 }
 
-func gpuDocument(p lease.Profile, dev gpu.Device, status map[string]gpu.Status, milli int, holders []job.ID, aside string) GPU {
+func gpuDocument(p lease.Profile, dev gpu.Device, status map[string]gpu.Status, milli int, holders []job.ID, quarantine string) GPU {
 	s, known := status[dev.UUID]
 	if !known {
 		s = gpu.Status{Utilization: -1, Health: gpu.Unknown}
@@ -257,8 +257,8 @@ func gpuDocument(p lease.Profile, dev gpu.Device, status map[string]gpu.Status, 
 		Power: float64(s.PowerMilli) / 1000, Health: s.Health, Detail: s.Detail, Simulated: dev.Simulated,
 		Free: float64(milli) / wholeGPU, Jobs: append([]job.ID{}, holders...), Links: dev.Links,
 	}
-	if aside != "" {
-		d.Health, d.Detail = gpu.Unhealthy, aside
+	if quarantine != "" {
+		d.Health, d.Detail = gpu.Unhealthy, quarantine
 	}
 	if len(holders) > 0 {
 		d.Job = holders[0]

@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
+// fields returns the JSON fields of v, and fails the test if one of the names is missing.
 func fields(t *testing.T, v any, names string) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -77,18 +78,18 @@ func TestExit(t *testing.T) {
 		code int
 		end  bool
 	}{
-		"runs":          {base, 0, false},
+		"still running": {base, 0, false},
 		"succeeded":     {of(job.Exit{State: job.Succeeded}), 0, true},
 		"own code":      {of(job.Exit{State: job.Failed, Code: 7}), 7, true},
 		"no such file":  {of(job.Exit{State: job.Failed, Code: 127}), 127, true},
 		"signal":        {of(job.Exit{State: job.Failed, Code: 128 + 9, Signal: 9}), 137, true},
 		"time limit":    {of(job.Exit{State: job.Timeout, Code: 128 + 15, Signal: 15}), 124, true},
 		"memory":        {of(job.Exit{State: job.OutOfMemory, Code: 137, Signal: 9}), 137, true},
-		"our own":       {of(job.Exit{State: job.Failed, Code: 0}), 125, true},
+		"failed with 0": {of(job.Exit{State: job.Failed, Code: 0}), 125, true},
 		"cancelled":     {of(job.Exit{State: job.Cancelled, Code: 143, Signal: 15}), 143, true},
 		"never started": {never, 125, true},
 		"node lost":     {of(job.Exit{State: job.NodeFail}), 125, true},
-		"highest":       {several, 3, true},
+		"several tasks": {several, 3, true},
 	} {
 		code, end := JobDocument(c.j, 1).Exit()
 		if code != c.code || end != c.end {
@@ -97,7 +98,8 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// For a job that has ended the reason is the sentence; for a waiting job it is the stable word.
+// In the document of a job that has ended, the field reason holds the sentence. For a waiting job it holds the stable
+// word.
 func TestReasonOfAnEnd(t *testing.T) {
 	j := job.Job{Tasks: []job.Task{{State: job.Failed, Reason: job.Reason{Word: "Exit", Detail: "no such program: xyz"}}}}
 	if d := JobDocument(j, 1); d.Reason != "no such program: xyz" {

@@ -15,19 +15,19 @@ import (
 // Drain says that a person has taken a node out of service.
 type Drain struct {
 	Reason   string     `json:"reason"`
-	By       string     `json:"by" doc:"the user who did"`
+	By       string     `json:"by" doc:"The user who drained the node."`
 	Since    time.Time  `json:"since"`
-	Deadline *time.Time `json:"deadline" doc:"what still runs then is ended and run elsewhere; null: it runs on"`
+	Deadline *time.Time `json:"deadline" doc:"Tasks that still run at this time are ended and run again elsewhere. null: they run on."`
 }
 
 // DrainRequest takes a node out of service.
 type DrainRequest struct {
 	Reason   string   `json:"reason,omitempty" maxLength:"1024"`
-	Deadline *float64 `json:"deadline,omitempty" minimum:"0" maximum:"31622400" doc:"seconds after which what still runs is ended and run elsewhere; without it, it runs on"`
+	Deadline *float64 `json:"deadline,omitempty" minimum:"0" maximum:"31622400" doc:"In seconds. Tasks that still run after this time are ended and run again elsewhere. Without a deadline they run on."`
 }
 
 type drainInput struct {
-	ID   string        `path:"id" maxLength:"128" doc:"id, a part of it that no other has, or name"`
+	ID   string        `path:"id" maxLength:"128" doc:"The node's id, a unique part of it, or its name."`
 	Body *DrainRequest `required:"false"`
 }
 
@@ -78,7 +78,7 @@ func (rt *router) toNode(ctx huma.Context, next func(huma.Context)) {
 	case m.Self:
 		next(ctx)
 	case requesterOf(ctx.Context()).from == fromPeer:
-		refuse(out, &notFoundError{"node", ctx.Param("id"), "this is the daemon of another node"})
+		refuse(out, &notFoundError{"node", ctx.Param("id"), "the request reached the daemon of another node"})
 	default:
 		rt.forward(out, r.WithContext(ctx.Context()), toDaemon(m, r), answerLimit{limit: forwardChange, whole: true})
 	}

@@ -26,15 +26,15 @@ const (
 	signOfLife = 10 * time.Second
 	// a stream of ends confirms its opening after this time, unless it is complete by then.
 	openWithin  = 50 * time.Millisecond
-	memberCheck = 5 * time.Second // for members that are new or back
-	maxMembers  = 512             // followed by one stream
-	peerTries   = 5               // consecutive failures after which a member is left to memberCheck
+	memberCheck = 5 * time.Second // interval between two checks for members that are new or back
+	maxMembers  = 512             // members that one stream follows
+	peerTries   = 5               // consecutive failures after which a stream waits for the next memberCheck
 	eventQueue  = 64              // events between their sources and the writer
 )
 
 type eventsInput struct {
-	Job   []string `query:"job" maxItems:"1000" doc:"ids, by comma; none: all jobs of the cluster"`
-	Ended bool     `query:"ended" doc:"only how each of these jobs ended, and then no more"`
+	Job   []string `query:"job" maxItems:"1000" doc:"Ids of jobs, separated by commas. Default: all jobs of the cluster."`
+	Ended bool     `query:"ended" doc:"Send only the end of each of these jobs, then close the stream."`
 }
 
 func (in eventsInput) query() url.Values {
@@ -262,7 +262,7 @@ func (f *follower) here(ctx context.Context, ids []job.ID, left awaited) {
 	}
 	changes, err := f.watch.Watch(ctx, ids, f.ended)
 	if err != nil {
-		f.log.WarnContext(ctx, "changes of jobs cannot be watched", "error", err)
+		f.log.WarnContext(ctx, "cannot watch the changes of jobs", "error", err)
 		f.stop()
 		return
 	}

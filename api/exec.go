@@ -71,6 +71,7 @@ type execSize struct {
 	Cols uint16 `json:"cols"`
 }
 
+// execOver is the result of a command.
 type execOver struct {
 	Code  int    `json:"code"`
 	Error string `json:"error,omitempty"`
@@ -105,9 +106,9 @@ func (x *execRoutes) task(ctx context.Context, in *execInput) (*huma.StreamRespo
 	}
 	a := job.Attempt{Job: j.ID, Task: t.Index, N: t.Attempt}
 	if t.Node == x.self {
-		return x.serve(a), nil //nolint:contextcheck // the same, as huma hands it over
+		return x.serve(a), nil //nolint:contextcheck // huma passes the same context
 	}
-	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, as huma hands it over
+	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // huma passes the same context
 		r, w := humago.Unwrap(hctx)
 		x.forward(w, r.WithContext(hctx.Context()), destination{
 			peer: t.Node, path: "/peer/v1/attempts/" + a.String() + "/exec", who: "node " + t.NodeName + ", which runs job " + in.ID + ",",
@@ -121,7 +122,7 @@ func (x *execRoutes) attempt(_ context.Context, in *attemptExecInput) (*huma.Str
 	if err != nil {
 		return nil, bad("%w", err)
 	}
-	return x.serve(a), nil //nolint:contextcheck // the same, as huma hands it over
+	return x.serve(a), nil //nolint:contextcheck // huma passes the same context
 }
 
 func (x *execRoutes) serve(a job.Attempt) *huma.StreamResponse {
@@ -129,7 +130,7 @@ func (x *execRoutes) serve(a job.Attempt) *huma.StreamResponse {
 		r, w := humago.Unwrap(hctx)
 		conn, err := websocket.Accept(w, r, nil)
 		if err != nil {
-			return // it has written the error
+			return // Accept has sent the error
 		}
 		defer conn.CloseNow() //nolint:errcheck // after a close it does nothing
 		conn.SetReadLimit(maxExecInput)
@@ -137,12 +138,13 @@ func (x *execRoutes) serve(a job.Attempt) *huma.StreamResponse {
 		defer cancel()
 		over := x.run(ctx, cancel, conn, a)
 		if text, err := json.Marshal(over); err == nil && conn.Write(ctx, websocket.MessageBinary, append([]byte{execEnd}, text...)) == nil {
-			_ = conn.Close(websocket.StatusNormalClosure, "") // a client that does not answer has the execEnd already
+			_ = conn.Close(websocket.StatusNormalClosure, "") // an error does not matter: the client has the execEnd
 		}
 	}}
 }
 
-// run runs the command that the client names and copies its streams until it has ended or the client is gone.
+// run reads the client's request, runs the command and copies its streams. It returns when the command has ended. If
+// the client disconnects, it ends the command and calls cancel, which ends ctx.
 func (x *execRoutes) run(ctx context.Context, cancel func(), conn *websocket.Conn, a job.Attempt) execOver {
 	failed := func(err error) execOver {
 		if e, ok := errors.AsType[*ExecError](err); ok {
@@ -156,7 +158,7 @@ func (x *execRoutes) run(ctx context.Context, cancel func(), conn *websocket.Con
 		err = json.Unmarshal(text, &req)
 	}
 	if err == nil && (len(req.Command) == 0 || len(req.Command) > job.MaxArgs) {
-		err = bad("a command of 1 to %d words", job.MaxArgs)
+		err = bad("want a command of 1 to %d words", job.MaxArgs)
 	}
 	if err != nil {
 		return failed(err)
@@ -167,7 +169,7 @@ func (x *execRoutes) run(ctx context.Context, cancel func(), conn *websocket.Con
 	}
 	defer session.Close()
 	defer context.AfterFunc(ctx, session.Close)()
-	x.log.InfoContext(ctx, "command runs in attempt", "attempt", a.String(), "command", req.Command[0], "tty", req.TTY)
+	x.log.InfoContext(ctx, "command started in attempt", "attempt", a.String(), "command", req.Command[0], "tty", req.TTY)
 	go func() {
 		defer cancel() // the client is gone
 		feed(ctx, conn, session)

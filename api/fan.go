@@ -12,8 +12,8 @@ import (
 
 // Bounds of asking all members.
 const (
-	fanWait  = time.Second // for one member; people wait for listings
-	fanWidth = 32          // members asked at once
+	fanWait  = time.Second // for the answer of one member, because people wait for listings
+	fanWidth = 32          // members that are asked at once
 	fanTotal = 5 * time.Second
 )
 

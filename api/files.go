@@ -39,8 +39,8 @@ const (
 type filesInput struct {
 	ID   string   `path:"id" maxLength:"64"`
 	Task int      `path:"t" minimum:"0" maximum:"999999"`
-	Path []string `query:"path,explode" maxItems:"256" doc:"paths or globs below the task's directory; none: what the job asked to download"`
-	Base bool     `query:"base" doc:"each match at the root of the archive, under its own name"`
+	Path []string `query:"path,explode" maxItems:"256" doc:"Paths or globs below the task's directory. Default: the globs that the job asked to download."`
+	Base bool     `query:"base" doc:"Put each match at the root of the archive, under its own name."`
 }
 
 type attemptFilesInput struct {
@@ -74,10 +74,10 @@ func (f *fileRoutes) task(ctx context.Context, in *filesInput) (*huma.StreamResp
 	}
 	a := job.Attempt{Job: j.ID, Task: t.Index, N: t.Attempt}
 	if t.Node == f.self {
-		return f.send(a, in.Path, in.Base), nil //nolint:contextcheck // the same, as huma hands it over
+		return f.send(a, in.Path, in.Base), nil //nolint:contextcheck // huma passes the same context
 	}
 	q := url.Values{"path": in.Path, "base": {strconv.FormatBool(in.Base)}}
-	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, as huma hands it over
+	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // huma passes the same context
 		r, w := humago.Unwrap(hctx)
 		r = r.Clone(hctx.Context())
 		r.URL.RawQuery = q.Encode()
@@ -89,7 +89,7 @@ func (f *fileRoutes) task(ctx context.Context, in *filesInput) (*huma.StreamResp
 
 func checkGlobs(globs []string) error {
 	if len(globs) == 0 {
-		return bad("files: name some; the job asked to keep none")
+		return bad("files: name the files to read; the job asked to keep none")
 	}
 	for _, g := range globs {
 		if err := job.CheckGlob(g); err != nil {
@@ -111,7 +111,7 @@ func (f *fileRoutes) attempt(_ context.Context, in *attemptFilesInput) (*huma.St
 	if err := checkGlobs(in.Path); err != nil {
 		return nil, err
 	}
-	return f.send(a, in.Path, in.Base), nil //nolint:contextcheck // the same, as huma hands it over
+	return f.send(a, in.Path, in.Base), nil //nolint:contextcheck // huma passes the same context
 }
 
 // send sends an archive. The trailer at its end confirms that it is complete.
@@ -191,7 +191,7 @@ func (c *Client) Files(ctx context.Context, r FilesRequest, unpack func(io.Reade
 		err = io.ErrUnexpectedEOF
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return &unreachable{text: fmt.Sprintf("the files of job %s from %s broke off: copy them again", r.Job, c.where), cause: err}
+		return &unreachable{text: fmt.Sprintf("the files of job %s from %s are not complete: copy them again", r.Job, c.where), cause: err}
 	}
 	return err
 }

@@ -95,7 +95,7 @@ func (w *response) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	// A listener without deadlines has other means: a member that is silent is cut off.
+	// Not every listener supports deadlines. A silent member is disconnected by its session.
 	_ = w.control.SetWriteDeadline(time.Now().Add(writeWait))
 	return w.ResponseWriter.Write(b)
 }

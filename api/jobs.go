@@ -36,7 +36,7 @@ type jobInput struct {
 }
 
 type submitInput struct {
-	Key     string `header:"Idempotency-Key" maxLength:"128" doc:"a second request of the same user under this key gets the first's job"`
+	Key     string `header:"Idempotency-Key" maxLength:"128" doc:"A second request of the same user with the same key returns the job of the first request."`
 	RawBody []byte `contentType:"application/json"`
 }
 
@@ -109,9 +109,9 @@ func specProblem(err error) error {
 		field := strings.Trim(name, `"`)
 		flaw = Flaw{Location: "body." + field, Message: "unknown field " + quote(field)}
 	} else if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		flaw = Flaw{Location: "body." + wrong.Field, Message: fmt.Sprintf("%s: a JSON %s does not fit here", wrong.Field, wrong.Value)}
+		flaw = Flaw{Location: "body." + wrong.Field, Message: fmt.Sprintf("%s: wrong type: a JSON %s", wrong.Field, wrong.Value)}
 		if wrong.Type == reflect.TypeFor[job.Size]() || wrong.Type == reflect.TypeFor[job.Duration]() {
-			flaw.Message = fmt.Sprintf("%s: a JSON %s does not fit here; want text with a unit, such as \"8GiB\" or \"90m\"", wrong.Field, wrong.Value)
+			flaw.Message = fmt.Sprintf("%s: wrong type: a JSON %s; want text with a unit, such as \"8GiB\" or \"90m\"", wrong.Field, wrong.Value)
 		}
 	}
 	p.Errors = []Flaw{flaw}
@@ -233,14 +233,14 @@ func (r *jobRoutes) requeue(_ context.Context, in *changeInput) (*jobOutput, err
 }
 
 type listInput struct {
-	State  []string `query:"state" maxItems:"32" doc:"states or their short codes"`
+	State  []string `query:"state" maxItems:"32" doc:"States, or their short codes such as PD."`
 	User   string   `query:"user" maxLength:"64"`
-	Mine   bool     `query:"mine" doc:"the caller's own"`
-	Name   string   `query:"name" maxLength:"256" doc:"a glob such as train-*"`
-	Prefix string   `query:"prefix" maxLength:"64" doc:"of the id"`
-	Last   bool     `query:"last" doc:"the newest job of user, or of the caller"`
-	Limit  int      `query:"limit" minimum:"0" maximum:"1000" doc:"0: 200"`
-	Cursor string   `query:"cursor" maxLength:"128" doc:"next of the page before"`
+	Mine   bool     `query:"mine" doc:"Only jobs of the caller."`
+	Name   string   `query:"name" maxLength:"256" doc:"A glob such as train-*."`
+	Prefix string   `query:"prefix" maxLength:"64" doc:"A prefix of the id."`
+	Last   bool     `query:"last" doc:"Only the newest job of user, or of the caller if user is empty."`
+	Limit  int      `query:"limit" minimum:"0" maximum:"1000" doc:"Jobs in a page; 0 means 200."`
+	Cursor string   `query:"cursor" maxLength:"128" doc:"The field next of the previous page."`
 }
 
 type jobsOutput struct{ Body Listing[Job] }
@@ -325,7 +325,7 @@ func parseCursor(text string) (job.Position, error) {
 	ns, err1 := strconv.ParseInt(at, 10, 64)
 	whole, err2 := job.ParseID(id)
 	if err := errors.Join(err1, err2); err != nil {
-		return job.Position{}, bad("cursor %s: use the next of a listing", quote(text))
+		return job.Position{}, bad("cursor %s: want the field next of a listing", quote(text))
 	}
 	return job.Position{Submitted: time.Unix(0, ns), ID: whole}, nil
 }

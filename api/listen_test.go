@@ -157,7 +157,7 @@ func TestToken(t *testing.T) {
 			t.Errorf("token %q: %v, want %v", token, err, want)
 		}
 	}
-	for _, text := range []string{"", "short", "two words of enough letters"} {
+	for _, text := range []string{"", "short", "two words that are long enough"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

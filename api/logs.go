@@ -21,11 +21,11 @@ import (
 type logInput struct {
 	ID      string `path:"id" maxLength:"64"`
 	Task    int    `path:"t" minimum:"0" maximum:"999999"`
-	Stream  string `query:"stream" enum:"both,stdout,stderr" default:"both" doc:"both is stdout and stderr in the order in which they came"`
-	Follow  bool   `query:"follow" doc:"until the attempt has ended; waits for a task that has not started"`
-	Offset  int64  `query:"offset" doc:"of the first byte wanted, counted within the stream; below 0 from the end"`
-	Marks   bool   `query:"marks" default:"true" doc:"a line of text where output was removed to keep the log within its bound; without, the body ends there"`
-	Attempt int    `query:"attempt" minimum:"0" doc:"that offset counts in; if a newer one has started, its log from the start"`
+	Stream  string `query:"stream" enum:"both,stdout,stderr" default:"both" doc:"both means stdout and stderr in the order in which they were written."`
+	Follow  bool   `query:"follow" doc:"Send new output until the attempt has ended. Wait if the task has not started."`
+	Offset  int64  `query:"offset" doc:"Offset in the stream of the first byte to send. A negative offset counts from the end."`
+	Marks   bool   `query:"marks" default:"true" doc:"Output may have been removed to keep the log within its size limit. true: send a line of text in its place. false: end the body there."`
+	Attempt int    `query:"attempt" minimum:"0" doc:"The attempt to which offset applies. If a newer attempt has started, its log is sent from the start."`
 }
 
 type attemptInput struct {
@@ -68,7 +68,7 @@ func (l *logRoutes) task(ctx context.Context, in *logInput) (*huma.StreamRespons
 		q.Set("follow", "true")
 		p.limit = 0 // no limit: the task may have to wait for its start
 	}
-	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same, as huma hands it over
+	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // huma passes the same context
 		r, w := humago.Unwrap(hctx)
 		r = r.Clone(hctx.Context())
 		r.URL.RawQuery = q.Encode()
@@ -92,7 +92,8 @@ func hasRun(t job.Task) bool {
 	return false
 }
 
-// started returns the task once it has output or never will have. Without follow this must be so already.
+// started returns the task once it has output, or once it is certain that it never will. Without follow it does not
+// wait, but returns ErrConflict.
 func (l *logRoutes) started(ctx context.Context, in *logInput) (job.Task, error) {
 	id := job.ID(in.ID)
 	j, err := l.jobs.Get(ctx, id)
@@ -115,7 +116,7 @@ func (l *logRoutes) started(ctx context.Context, in *logInput) (job.Task, error)
 			return t, err
 		}
 	}
-	return t, fmt.Errorf("output of job %s: %w: the wait for its start was cut short", in.ID, ErrUnavailable)
+	return t, fmt.Errorf("output of job %s: %w: the daemon stopped waiting for the start of the task", in.ID, ErrUnavailable)
 }
 
 func taskOf(j job.Job, index int) (job.Task, error) {
@@ -160,7 +161,7 @@ const logChunk = 256 << 10
 type logHead struct {
 	attempt job.Attempt
 	start   int64
-	marks   bool
+	marks   bool   // send a line of text where output was removed
 	before  string // text to send before the log
 }
 

@@ -29,8 +29,8 @@ func newMetrics(reg *prometheus.Registry) (*metrics, error) {
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "muster_api_request_seconds", Help: "Time to the end of the answer, by route.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
 		}, []string{"route"}),
-		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_api_streams", Help: "Streams of logs and events that are open."}),
-		silent:  prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_api_silent_total", Help: "Times that a member did not answer a listing."}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_api_streams", Help: "Open streams of logs and events."}),
+		silent:  prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_api_silent_total", Help: "Listings that a member did not answer, counted for each member."}),
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.streams, m.silent} {

@@ -21,10 +21,10 @@ type (
 	gpusOutput  struct{ Body Listing[GPU] }
 	statsOutput struct{ Body Stats }
 	nodeInput   struct {
-		ID string `path:"id" maxLength:"128" doc:"id or name"`
+		ID string `path:"id" maxLength:"128" doc:"The node's id or name."`
 	}
 	gpusInput struct {
-		Free bool `query:"free" doc:"only those of which all is free"`
+		Free bool `query:"free" doc:"Only GPUs that are wholly free."`
 	}
 )
 
@@ -116,7 +116,7 @@ func (r *nodeRoutes) get(ctx context.Context, in *nodeInput) (*nodeOutput, error
 		return &nodeOutput{NodeDocument(info)}, nil
 	}
 	if requesterOf(ctx).from == fromPeer {
-		return nil, &notFoundError{"node", in.ID, "the daemon that was asked is another"}
+		return nil, &notFoundError{"node", in.ID, "the request reached the daemon of another node"}
 	}
 	n := silentNode(m)
 	if m.State != NodeLost {

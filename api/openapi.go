@@ -20,7 +20,7 @@ import (
 // tarOf returns an operation that answers with an archive.
 func tarOf(op huma.Operation) huma.Operation {
 	op.Responses = map[string]*huma.Response{"200": {
-		Description: "An archive in the format of tar. The trailer " + headerEnd + " says that nothing is missing.",
+		Description: "A tar archive. The trailer " + headerEnd + " confirms that the archive is complete.",
 		Content:     map[string]*huma.MediaType{contentTar: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}},
 	}}
 	return op
@@ -31,11 +31,11 @@ func bytesOf(op huma.Operation) huma.Operation {
 		return &huma.Param{Description: doc, Schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64"}}
 	}
 	op.Responses = map[string]*huma.Response{"200": {
-		Description: "Bytes as the task wrote them. The trailer " + headerEnd + " says that nothing is missing, and the offset after the last byte; with marks=false the trailer " + headerNext + " says where the log goes on after a gap.",
+		Description: "The output as the task wrote it. The trailer " + headerEnd + " confirms that the body is complete, and holds the offset after the last byte. With marks=false the trailer " + headerNext + " holds the offset at which the log goes on after a gap.",
 		Content:     map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}},
 		Headers: map[string]*huma.Param{
-			headerAttempt: header("the attempt whose output it is"),
-			headerOffset:  header("where in the output the first byte stands"),
+			headerAttempt: header("Number of the attempt whose output this is."),
+			headerOffset:  header("Offset in the output of the first byte of the body."),
 		},
 	}}
 	return op
@@ -43,7 +43,7 @@ func bytesOf(op huma.Operation) huma.Operation {
 
 func eventsOf(op huma.Operation) huma.Operation {
 	op.Responses = map[string]*huma.Response{"200": {
-		Description: "Events, each the data of a server-sent event named after its kind: first open, then for jobs that were named each as it stands, then each change.",
+		Description: "Server-sent events. The name of each is its kind, its data a document. First comes open, then the present state of each job that the request names, then each change.",
 		Content:     map[string]*huma.MediaType{"text/event-stream": {}},
 	}}
 	return op
@@ -89,7 +89,7 @@ func docsPage(doc *huma.OpenAPI) []byte {
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}code,pre{font:14px/1.4 ui-monospace,monospace}
 pre{background:#8882;padding:.6rem;overflow:auto}summary{cursor:pointer}td,th{text-align:left;padding:.1rem .8rem .1rem 0;vertical-align:top}:root{color-scheme:light dark}</style></head><body>
 `)
-	fmt.Fprintf(&b, "<h1>muster HTTP API</h1><p>%s</p><p>The same as a document for programs: <a href=\"/openapi.json\">/openapi.json</a> (version %s).</p>\n", html.EscapeString(doc.Info.Description), html.EscapeString(doc.Info.Version))
+	fmt.Fprintf(&b, "<h1>muster HTTP API</h1><p>%s</p><p>The same in a format for programs: <a href=\"/openapi.json\">/openapi.json</a> (version %s).</p>\n", html.EscapeString(doc.Info.Description), html.EscapeString(doc.Info.Version))
 	for _, path := range sortedKeys(doc.Paths) {
 		item := doc.Paths[path]
 		for _, op := range []*huma.Operation{item.Get, item.Post} {

@@ -37,11 +37,11 @@ func page(t *testing.T, s *Server, path string) string {
 	return w.Body.String()
 }
 
-// The document is compared with a file, so that every change of the API shows in review.
+// The routes are compared with a file, so that a reviewer sees every change of them.
 func TestOpenAPI(t *testing.T) {
 	text := page(t, bareServer(t), "/openapi.json")
 	if again := page(t, bareServer(t), "/openapi.json"); again != text {
-		t.Error("two servers give two documents")
+		t.Error("the document is not always the same")
 	}
 	var doc struct {
 		OpenAPI string `json:"openapi"`
@@ -87,7 +87,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 	want, err := os.ReadFile(golden)
 	if err != nil || got != string(want) {
-		t.Errorf("routes changed (%v); go test ./api -run OpenAPI -update writes them anew:\n%s", err, got)
+		t.Errorf("routes changed (%v); `go test ./api -run OpenAPI -update` writes the file:\n%s", err, got)
 	}
 	for _, ref := range regexp.MustCompile(`"\$ref":"#/components/schemas/([^"]+)"`).FindAllStringSubmatch(text, -1) {
 		if _, ok := doc.Components.Schemas[ref[1]]; !ok {
@@ -100,7 +100,7 @@ func TestOpenAPI(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "/peer/v1") || strings.Contains(text, "ErrorModel") {
-		t.Error("the document shows what is not for clients")
+		t.Error("the document shows routes that are not for clients")
 	}
 }
 

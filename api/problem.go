@@ -17,7 +17,7 @@ var (
 	// ErrNotFound is a job, node, attempt or path that does not exist. Check the name.
 	ErrNotFound = errors.New("not found")
 	// ErrBad is an invalid request. Correct it.
-	ErrBad = errors.New("wrong request")
+	ErrBad = errors.New("invalid request")
 	// ErrTooLarge is a request that exceeds a bound. Put large data in files.
 	ErrTooLarge = errors.New("too large")
 	// ErrNoMatch is a job that nothing in the cluster could ever run. Ask for less, or submit it on hold. See
@@ -77,13 +77,13 @@ const (
 
 // Problem is an RFC 9457 problem document. In the client it is the error, and errors.Is finds the error of its code.
 type Problem struct { //nolint:errname // a document first, and by its name in the standard
-	Type        string       `json:"type" doc:"urn:muster:problem: and the code"`
+	Type        string       `json:"type" doc:"urn:muster:problem: followed by the code."`
 	Title       string       `json:"title"`
 	Status      int          `json:"status"`
 	Detail      string       `json:"detail"`
-	Code        string       `json:"code" doc:"stable: not-found, no-match, not-yet, too-large, bad-request, conflict, unauthorized, denied, unavailable or internal"`
+	Code        string       `json:"code" doc:"A stable word: not-found, no-match, not-yet, too-large, bad-request, conflict, unauthorized, denied, unavailable or internal."`
 	Errors      []Flaw       `json:"errors,omitempty"`
-	Explanation *Explanation `json:"explanation,omitempty" doc:"with no-match: which clauses stand against the job"`
+	Explanation *Explanation `json:"explanation,omitempty" doc:"With no-match: which requirements of the job no node meets."`
 }
 
 // Flaw is one error in a request, and where it is.

@@ -27,13 +27,13 @@ type changeRequest struct {
 
 // InviteRequest asks for an invitation; zero values mean the daemon's defaults.
 type InviteRequest struct {
-	TTL   float64  `json:"ttl,omitempty" minimum:"0" maximum:"31622400" doc:"seconds; 0: one hour"`
-	Uses  int      `json:"uses,omitempty" minimum:"0" maximum:"1000" doc:"0: one"`
-	Roles []string `json:"roles,omitempty" maxItems:"8" maxLength:"32" doc:"none: all"`
+	TTL   float64  `json:"ttl,omitempty" minimum:"0" maximum:"31622400" doc:"How long the token is valid, in seconds; 0 means one hour."`
+	Uses  int      `json:"uses,omitempty" minimum:"0" maximum:"1000" doc:"How many hosts may use the token; 0 means one."`
+	Roles []string `json:"roles,omitempty" maxItems:"8" maxLength:"32" doc:"Roles of these hosts: worker, scheduler, inviter. Default: all."`
 }
 
 // JoinRequest asks the daemon to join a cluster.
 type JoinRequest struct {
-	Bootstrap []string `json:"bootstrap" minItems:"1" maxItems:"16" maxLength:"512" doc:"multiaddrs with /p2p/ID"`
+	Bootstrap []string `json:"bootstrap" minItems:"1" maxItems:"16" maxLength:"512" doc:"Multiaddrs of members, each with /p2p/ID."`
 	Token     string   `json:"token" minLength:"1" maxLength:"4096"`
 }

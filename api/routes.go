@@ -15,13 +15,13 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// way says who may use a route and which daemon answers.
-type way struct {
-	peers  bool // other daemons may use it
+// rules says who may use a route and which daemon answers.
+type rules struct {
+	peers  bool // other daemons may use it too
 	only   bool // only other daemons may use it
-	owner  bool // about the job {id}: answered by the daemon that owns it
-	node   bool // about the node {id}: answered by the node's own daemon
-	stream bool // long-lived
+	owner  bool // it is about the job {id}, and the daemon that owns the job answers
+	node   bool // it is about the node {id}, and the node's own daemon answers
+	stream bool // it is long-lived
 }
 
 // router connects each route with its checks and its handler.
@@ -35,14 +35,14 @@ type router struct {
 }
 
 // newRouter returns the mux of all routes.
-func newRouter(cfg Config, needs Needs, d *daemons, gate *admission, log *slog.Logger) *http.ServeMux {
+func newRouter(cfg Config, needs Needs, d *daemons, limits *admission, log *slog.Logger) *http.ServeMux {
 	config := huma.DefaultConfig("muster", cfg.Version)
-	config.Info.Description = "A peer-to-peer scheduler of GPU jobs. Any daemon of a cluster answers for all of it."
+	config.Info.Description = "A peer-to-peer scheduler of GPU jobs. Each daemon of a cluster answers requests about the whole cluster."
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
 	config.Transformers = []huma.Transformer{toProblem}
 	config.RejectUnknownQueryParameters = true
 	mux := http.NewServeMux()
-	rt := &router{daemons: d, directory: needs.Directory, admission: gate, mux: mux, api: humago.New(mux, config)}
+	rt := &router{daemons: d, directory: needs.Directory, admission: limits, mux: mux, api: humago.New(mux, config)}
 	rt.jobs(needs, log)
 	rt.cluster(needs, log)
 
@@ -52,7 +52,7 @@ func newRouter(cfg Config, needs Needs, d *daemons, gate *admission, log *slog.L
 		mux.Handle("GET /metrics", promhttp.HandlerFor(needs.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, problemOfStatus(http.StatusNotFound, r.Method+" "+r.URL.Path+": no such path and method; /docs lists them"))
+		refuse(w, problemOfStatus(http.StatusNotFound, r.Method+" "+r.URL.Path+": there is no such route; /docs lists them"))
 	})
 	return mux
 }
@@ -66,30 +66,30 @@ func (rt *router) jobs(needs Needs, log *slog.Logger) {
 	files := &fileRoutes{daemons: rt.daemons, jobAccess: access, files: needs.Files}
 	exec := &execRoutes{daemons: rt.daemons, jobAccess: access, exec: needs.Exec, log: log}
 
-	add(rt, jobFile(post("submit-job", "/v1/jobs", "Submit a job: a job file as JSON", http.StatusCreated)), way{}, jobs.submit)
-	add(rt, get("list-jobs", "/v1/jobs", "List jobs, newest first"), way{peers: true}, jobs.list)
-	add(rt, get("get-job", "/v1/jobs/{id}", "One job"), way{peers: true, owner: true}, jobs.get)
-	add(rt, get("why-job", "/v1/jobs/{id}/why", "Why a job is in its state"), way{peers: true, owner: true}, jobs.why)
-	add(rt, post("cancel-job", "/v1/jobs/{id}/cancel", "Cancel a job", http.StatusOK), way{peers: true, owner: true}, jobs.cancel)
-	add(rt, post("hold-job", "/v1/jobs/{id}/hold", "Hold a waiting job", http.StatusOK), way{peers: true, owner: true}, jobs.hold)
-	add(rt, post("release-job", "/v1/jobs/{id}/release", "Release a held job", http.StatusOK), way{peers: true, owner: true}, jobs.release)
-	add(rt, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again: not yet in this version", http.StatusOK), way{peers: true, owner: true}, jobs.requeue)
-	add(rt, jobFile(post("offers", "/v1/offers", "Which nodes would take a job: a dry run", http.StatusOK)), way{}, jobs.offers)
+	add(rt, jobFile(post("submit-job", "/v1/jobs", "Submit a job, as a job file in JSON", http.StatusCreated)), rules{}, jobs.submit)
+	add(rt, get("list-jobs", "/v1/jobs", "List jobs, newest first"), rules{peers: true}, jobs.list)
+	add(rt, get("get-job", "/v1/jobs/{id}", "Get one job"), rules{peers: true, owner: true}, jobs.get)
+	add(rt, get("why-job", "/v1/jobs/{id}/why", "Explain the state of a job"), rules{peers: true, owner: true}, jobs.why)
+	add(rt, post("cancel-job", "/v1/jobs/{id}/cancel", "Cancel a job", http.StatusOK), rules{peers: true, owner: true}, jobs.cancel)
+	add(rt, post("hold-job", "/v1/jobs/{id}/hold", "Hold a waiting job", http.StatusOK), rules{peers: true, owner: true}, jobs.hold)
+	add(rt, post("release-job", "/v1/jobs/{id}/release", "Release a held job", http.StatusOK), rules{peers: true, owner: true}, jobs.release)
+	add(rt, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again (not yet in this version)", http.StatusOK), rules{peers: true, owner: true}, jobs.requeue)
+	add(rt, jobFile(post("offers", "/v1/offers", "List the nodes that would take a job, without submitting it", http.StatusOK)), rules{}, jobs.offers)
 
-	ofTask, ofAttempt := way{peers: true, owner: true, stream: true}, way{peers: true, only: true, stream: true}
-	add(rt, bytesOf(get("get-log", "/v1/jobs/{id}/tasks/{t}/logs", "The output of a task")), ofTask, logs.task)
-	add(rt, hiddenOp(get("get-attempt-log", "/peer/v1/attempts/{attempt}/logs", "The output of an attempt of this host")), ofAttempt, logs.attempt)
-	add(rt, tarOf(get("get-files", "/v1/jobs/{id}/tasks/{t}/files", "Files of a task, as tar")), ofTask, files.task)
-	add(rt, hiddenOp(get("get-attempt-files", "/peer/v1/attempts/{attempt}/files", "Files of an attempt of this host, as tar")), ofAttempt, files.attempt)
-	add(rt, get("exec", "/v1/jobs/{id}/tasks/{t}/exec", "Run a command in a running task: a WebSocket"), ofTask, exec.task)
+	ofTask, ofAttempt := rules{peers: true, owner: true, stream: true}, rules{peers: true, only: true, stream: true}
+	add(rt, bytesOf(get("get-log", "/v1/jobs/{id}/tasks/{t}/logs", "Read the output of a task")), ofTask, logs.task)
+	add(rt, hiddenOp(get("get-attempt-log", "/peer/v1/attempts/{attempt}/logs", "Read the output of an attempt of this host")), ofAttempt, logs.attempt)
+	add(rt, tarOf(get("get-files", "/v1/jobs/{id}/tasks/{t}/files", "Read files of a task, as a tar archive")), ofTask, files.task)
+	add(rt, hiddenOp(get("get-attempt-files", "/peer/v1/attempts/{attempt}/files", "Read files of an attempt of this host, as a tar archive")), ofAttempt, files.attempt)
+	add(rt, get("exec", "/v1/jobs/{id}/tasks/{t}/exec", "Run a command in a running task, over a WebSocket"), ofTask, exec.task)
 	add(rt, hiddenOp(get("exec-attempt", "/peer/v1/attempts/{attempt}/exec", "Run a command in an attempt of this host")), ofAttempt, exec.attempt)
 
-	put := huma.Operation{OperationID: "put-tree", Method: http.MethodPut, Path: pathTrees + "{hash}", Summary: "Keep a tree whose chunks are all here", DefaultStatus: http.StatusNoContent}
-	add(rt, bodyOf(post("missing-chunks", pathMissing, "Which of some chunks this daemon does not have", http.StatusOK), "names of chunks: hash and length, 36 bytes each"), way{stream: true}, uploads.missingChunks)
-	add(rt, bodyOf(post("put-chunks", pathChunks, "Keep some chunks", http.StatusNoContent), "chunks, each after its length in four bytes"), way{stream: true}, uploads.putChunks)
-	add(rt, bodyOf(put, "the list of the tree's files"), way{stream: true}, uploads.putTree)
-	add(rt, hiddenOp(get("get-tree", pathPeerTrees+"{hash}", "The list of a tree's files")), ofAttempt, uploads.getTree)
-	add(rt, hiddenOp(post("get-chunks", pathPeerChunks, "Some chunks of this daemon", http.StatusOK)), ofAttempt, uploads.getChunks)
+	put := huma.Operation{OperationID: "put-tree", Method: http.MethodPut, Path: pathTrees + "{hash}", Summary: "Store a tree, after all its chunks", DefaultStatus: http.StatusNoContent}
+	add(rt, bodyOf(post("missing-chunks", pathMissing, "Find out which chunks this daemon does not have", http.StatusOK), "Names of chunks: hash and length, 36 bytes each."), rules{stream: true}, uploads.missingChunks)
+	add(rt, bodyOf(post("put-chunks", pathChunks, "Store chunks", http.StatusNoContent), "Chunks, each preceded by its length in four bytes."), rules{stream: true}, uploads.putChunks)
+	add(rt, bodyOf(put, "The list of the tree's files."), rules{stream: true}, uploads.putTree)
+	add(rt, hiddenOp(get("get-tree", pathPeerTrees+"{hash}", "Get the list of a tree's files")), ofAttempt, uploads.getTree)
+	add(rt, hiddenOp(post("get-chunks", pathPeerChunks, "Get chunks from this daemon", http.StatusOK)), ofAttempt, uploads.getChunks)
 }
 
 // cluster adds the routes of nodes, members, events and this daemon.
@@ -100,22 +100,22 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	events := &eventRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, directory: needs.Directory, log: log}
 	daemon := &daemonRoutes{needs.Self}
 
-	add(rt, get("list-nodes", "/v1/nodes", "List nodes"), way{peers: true}, nodes.list)
-	add(rt, get("get-node", "/v1/nodes/{id}", "One node, by id or name"), way{peers: true}, nodes.get)
-	add(rt, post("drain-node", "/v1/nodes/{id}/drain", "Drain a node: start nothing new there", http.StatusOK), way{peers: true, node: true}, nodes.drain)
-	add(rt, post("resume-node", "/v1/nodes/{id}/resume", "End a drain, and the quarantine of the node's GPUs", http.StatusOK), way{peers: true, node: true}, nodes.resume)
-	add(rt, post("declare-node-dead", "/v1/nodes/{id}/declare-dead", "Write off the tasks of a node that will not come back", http.StatusOK), way{peers: true}, deaths.declare)
-	add(rt, get("list-gpus", "/v1/gpus", "List GPUs"), way{}, nodes.listGPUs)
-	add(rt, get("get-stats", "/v1/stats", "Totals of the cluster: nodes, jobs, CPUs, memory and GPUs"), way{peers: true}, nodes.stats)
-	add(rt, eventsOf(get("get-events", "/v1/events", "Changes as they happen, as server-sent events")), way{peers: true, stream: true}, events.stream)
+	add(rt, get("list-nodes", "/v1/nodes", "List nodes"), rules{peers: true}, nodes.list)
+	add(rt, get("get-node", "/v1/nodes/{id}", "Get one node, by id or name"), rules{peers: true}, nodes.get)
+	add(rt, post("drain-node", "/v1/nodes/{id}/drain", "Drain a node: start nothing new there", http.StatusOK), rules{peers: true, node: true}, nodes.drain)
+	add(rt, post("resume-node", "/v1/nodes/{id}/resume", "End a drain, and the quarantine of the node's GPUs", http.StatusOK), rules{peers: true, node: true}, nodes.resume)
+	add(rt, post("declare-node-dead", "/v1/nodes/{id}/declare-dead", "Declare a node dead: give up its tasks", http.StatusOK), rules{peers: true}, deaths.declare)
+	add(rt, get("list-gpus", "/v1/gpus", "List GPUs"), rules{}, nodes.listGPUs)
+	add(rt, get("get-stats", "/v1/stats", "Get totals of the cluster: nodes, jobs, CPUs, memory and GPUs"), rules{peers: true}, nodes.stats)
+	add(rt, eventsOf(get("get-events", "/v1/events", "Follow changes of jobs, as server-sent events")), rules{peers: true, stream: true}, events.stream)
 
-	add(rt, get("list-peers", "/v1/peers", "The members that this daemon knows"), way{}, members.list)
-	add(rt, post("revoke-peer", "/v1/peers/{id}/revoke", "Permanently revoke a member", http.StatusOK), way{}, members.revoke)
-	add(rt, post("invite", "/v1/invitations", "Make a token with which hosts can join", http.StatusCreated), way{}, members.invite)
-	add(rt, post("join", "/v1/join", "Join a cluster", http.StatusOK), way{}, members.join)
-	add(rt, get("get-daemon", "/v1/daemon", "This daemon, its settings and their origin"), way{}, daemon.get)
-	add(rt, get("health", "/health", "The daemon answers"), way{}, daemon.health)
-	add(rt, get("ready", "/ready", "The daemon takes work"), way{}, daemon.ready)
+	add(rt, get("list-peers", "/v1/peers", "List the members that this daemon knows"), rules{}, members.list)
+	add(rt, post("revoke-peer", "/v1/peers/{id}/revoke", "Permanently revoke a member", http.StatusOK), rules{}, members.revoke)
+	add(rt, post("invite", "/v1/invitations", "Make a token with which hosts can join", http.StatusCreated), rules{}, members.invite)
+	add(rt, post("join", "/v1/join", "Join a cluster", http.StatusOK), rules{}, members.join)
+	add(rt, get("get-daemon", "/v1/daemon", "Get this daemon's identity, and its settings with their origin"), rules{}, daemon.get)
+	add(rt, get("health", "/health", "Check that the daemon answers"), rules{}, daemon.health)
+	add(rt, get("ready", "/ready", "Check that the daemon accepts work"), rules{}, daemon.ready)
 }
 
 func get(id, path, summary string) huma.Operation {
@@ -141,13 +141,13 @@ func hiddenOp(op huma.Operation) huma.Operation {
 	return op
 }
 
-// add registers a route with the checks that its way requires.
-func add[I, O any](rt *router, op huma.Operation, w way, handle func(context.Context, *I) (*O, error)) {
+// add registers a route with the checks that its rules require.
+func add[I, O any](rt *router, op huma.Operation, w rules, handle func(context.Context, *I) (*O, error)) {
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}
 	}
 	op.Responses["default"] = &huma.Response{
-		Description: "A problem",
+		Description: "An error, as a problem document.",
 		Content:     map[string]*huma.MediaType{contentProb: {Schema: rt.api.OpenAPI().Components.Schemas.Schema(problemSchema, true, "Problem")}},
 	}
 	op.Middlewares = huma.Middlewares{rt.admission.admit(w)}
@@ -167,7 +167,7 @@ func add[I, O any](rt *router, op huma.Operation, w way, handle func(context.Con
 }
 
 // toOwner forwards a request about a job to the daemon that owns it.
-func (rt *router) toOwner(w way) func(huma.Context, func(huma.Context)) {
+func (rt *router) toOwner(w rules) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, out := humago.Unwrap(ctx)
 		id, err := job.ParseID(ctx.Param("id"))

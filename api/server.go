@@ -69,7 +69,7 @@ const (
 	bodyTimed     = job.MaxSpecBytes
 	defaultBody   = job.MaxSpecBytes + 1 // bytes of most bodies: a job file
 	idleTimeout   = 2 * time.Minute
-	writeWait     = 30 * time.Second // time after which a client that does not read is cut off
+	writeWait     = 30 * time.Second // after this time without a read the client is disconnected
 	stopWait      = 2 * time.Second  // for open requests when the daemon stops
 	maxRequests   = 256              // concurrent requests on one kind of listener
 	maxStreams    = 256              // concurrent streams of logs and events on one kind of listener
@@ -77,7 +77,7 @@ const (
 	maxTokenFile  = 4 << 10
 )
 
-// Server answers for this daemon and, through it, for the whole cluster.
+// Server serves the API of this daemon. It forwards requests, so that it answers about the whole cluster.
 type Server struct {
 	cfg          Config
 	auth         *authenticator
@@ -104,11 +104,11 @@ func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	gates := newAdmission(m)
+	limits := newAdmission(m)
 	d := newDaemons(cfg.Self, needs.Peers, needs.Transport, m, log)
 	return &Server{
-		cfg: cfg, auth: auth, daemons: d, routes: newRouter(cfg, needs, d, gates, log), metrics: m, log: log,
-		peerListener: needs.PeerListener, admission: gates, ready: make(chan struct{}),
+		cfg: cfg, auth: auth, daemons: d, routes: newRouter(cfg, needs, d, limits, log), metrics: m, log: log,
+		peerListener: needs.PeerListener, admission: limits, ready: make(chan struct{}),
 	}, nil
 }
 

@@ -254,11 +254,11 @@ func TestReadyAndMetrics(t *testing.T) {
 	})
 }
 
-// A full gate refuses requests instead of queueing them, and opens again.
+// A server with too many requests refuses others instead of queueing them, until one has ended.
 func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
-		room := amy.server.admission.gates[fromTCP].requests
+		room := amy.server.admission.limiters[fromTCP].requests
 		for range maxRequests {
 			room <- struct{}{}
 		}

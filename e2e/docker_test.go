@@ -281,7 +281,7 @@ func dockerEnvironment(t *testing.T, x dockerTest) {
 	if doc.ExitCode == nil || *doc.ExitCode != 5 || x.d.ok("logs", id) != "an argument" {
 		t.Errorf("%+v, %q", doc, x.d.ok("logs", id))
 	}
-	if out := x.d.ok("show", id); !strings.Contains(out, "held by container") {
+	if out := x.d.ok("show", id); !strings.Contains(out, "confined by container") {
 		t.Errorf("show does not say what held it: %s", out)
 	}
 	x.e.untilGone(id)

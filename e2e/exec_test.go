@@ -168,7 +168,7 @@ func TestCommandsOfAUserAreBounded(t *testing.T) {
 			t.Fatalf("%q, %v", line, err)
 		}
 	}
-	amy.fails(125, []string{"32 commands open in tasks on this node, as many as one may have"}, "exec", id, "--", "true")
+	amy.fails(125, []string{"32 commands open in tasks on this node, the maximum"}, "exec", id, "--", "true")
 	g.open()
 	amy.untilState(id, "SUCCEEDED")
 	id = amy.ok(append([]string{"submit", "--"}, g.script("true")...)...)

@@ -162,7 +162,7 @@ func TestServiceUnderSystemd(t *testing.T) {
 	id := m.ok("muster", "submit", "--", "sh", "-c", "while [ ! -e /go ]; do sleep 0.1; done; exit 7")
 	state := func() string { return m.ok("muster", "show", id, "--json") }
 	m.eventually("the task runs", func() bool { return strings.Contains(state(), `"state": "RUNNING"`) })
-	if doctor := m.ok("muster", "doctor"); !strings.Contains(doctor, "this daemon is its main process, tells /run/systemd/notify how it is, watchdog 3s") {
+	if doctor := m.ok("muster", "doctor"); !strings.Contains(doctor, "this daemon is its main process, reports its state to /run/systemd/notify, watchdog 3s") {
 		t.Errorf("doctor: %s", doctor)
 	}
 

@@ -47,8 +47,8 @@ func (c *Counts) Ended() int {
 	return n
 }
 
-// telling lists the states by priority: a job shows the first of these states that one of its tasks is in.
-var telling = []State{
+// byPriority lists the states in order of priority. The state of a job is the first of them that one of its tasks has.
+var byPriority = []State{
 	Running, Completing, Starting, Reserved, Unreachable, Pending, Held,
 	NodeFail, OutOfMemory, Timeout, Failed, Preempted, Cancelled, Succeeded,
 }
@@ -56,7 +56,7 @@ var telling = []State{
 // State returns the state of a job with these task counts: that of an active task if there is one, else of a waiting
 // one, else the worst final state. A job without tasks is PENDING.
 func (c *Counts) State() State {
-	for _, s := range telling {
+	for _, s := range byPriority {
 		if c.Of(s) > 0 {
 			return s
 		}

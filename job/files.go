@@ -15,7 +15,7 @@ const (
 	MaxUploads   = 256 // paths
 	MaxDownloads = 256 // globs
 	maxGlob      = 4096
-	treeLetters  = 64
+	treeDigits   = 64
 )
 
 func checkFiles(s Spec) error {
@@ -24,8 +24,8 @@ func checkFiles(s Spec) error {
 		return fmt.Errorf("upload: %d paths; at most %d", len(s.Upload), MaxUploads)
 	case len(s.Download) > MaxDownloads:
 		return fmt.Errorf("download: %d globs; at most %d", len(s.Download), MaxDownloads)
-	case s.Tree != "" && (len(s.Tree) != treeLetters || strings.Trim(s.Tree, "0123456789abcdef") != ""):
-		return fmt.Errorf("tree %.80q: want %d hexadecimal digits", s.Tree, treeLetters)
+	case s.Tree != "" && (len(s.Tree) != treeDigits || strings.Trim(s.Tree, "0123456789abcdef") != ""):
+		return fmt.Errorf("tree %.80q: want %d hexadecimal digits", s.Tree, treeDigits)
 	case s.Tree != "" && len(s.Upload) > 0:
 		return errors.New("tree: give paths to upload or an uploaded tree, not both")
 	}

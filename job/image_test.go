@@ -30,10 +30,10 @@ func TestImage(t *testing.T) {
 	}
 	s.Mounts, s.Workdir, s.Download = nil, "/srv", []string{"a"}
 	if err := s.Validate(); err != nil {
-		t.Errorf("a process with a directory of its own that leaves files: %v", err)
+		t.Errorf("download of a process with a workdir: %v", err)
 	}
 	if s.Image = "busybox"; s.Validate() == nil {
-		t.Error("files of a container's own directory are to be kept")
+		t.Error("download of a container with a workdir was accepted")
 	}
 }
 
@@ -66,6 +66,6 @@ func TestMountBelow(t *testing.T) {
 		}
 	}
 	if !(Mount{Source: "/etc"}).Below([]string{"/"}) || (Mount{Source: "/etc"}).Below(nil) {
-		t.Error("below the root is all, below nothing is nothing")
+		t.Error("every path is below the root, and none is below an empty list")
 	}
 }

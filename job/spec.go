@@ -184,11 +184,11 @@ func checkResources(s Spec) error {
 	case r.CPUs < 0 || r.CPUs > MaxCPUs:
 		return fmt.Errorf("resources.cpus %d: want 0 to %d", r.CPUs, MaxCPUs)
 	case r.Memory < 0:
-		return fmt.Errorf("resources.memory %s: not below 0", r.Memory)
+		return fmt.Errorf("resources.memory %s: must be at least 0", r.Memory)
 	case r.GPUs < 0 || r.GPUs > MaxGPUs:
 		return fmt.Errorf("resources.gpus %d: want 0 to %d", r.GPUs, MaxGPUs)
 	case r.GPUMemory < 0:
-		return fmt.Errorf("resources.gpu_memory %s: not below 0", r.GPUMemory)
+		return fmt.Errorf("resources.gpu_memory %s: must be at least 0", r.GPUMemory)
 	case !(r.GPUShare >= 0 && r.GPUShare < 1):
 		return fmt.Errorf("resources.gpu_share %v: want at least 0 and below 1; use gpus for whole devices", r.GPUShare)
 	case r.GPUShare > 0 && r.GPUs > 0:

@@ -1,6 +1,6 @@
 package jobs
 
-// What each record does to a job.
+// Applying records: how each one changes a job.
 
 import (
 	"slices"
@@ -9,15 +9,15 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Change is what a record has changed.
+// Change is the result of applying a record.
 type Change struct {
-	Job    *Job     // that the record is about; nil if the table does not have it, or has archived it
+	Job    *Job     // the job of the record; nil if it is not in the table, or is archived
 	Moved  bool     // the record changed the job
 	Task   int      // index of the task, for a record about an attempt
-	Before job.Task // that task as it was
+	Before job.Task // that task before the change
 }
 
-// The words of reasons that records give.
+// The words of the reasons that records set.
 const (
 	ReasonHeld      = "Held"
 	ReasonCancelled = "Cancelled"
@@ -25,8 +25,8 @@ const (
 	ReasonExit      = "Exit"
 )
 
-// Apply changes the table as the record says, if it still may. seq is the record's place
-// in the journal and rises with each; epoch is that of the owner who wrote it.
+// Apply applies a record to the table. A record that does not fit the state of its job changes nothing. seq is the
+// record's number in the journal, in rising order. epoch is that of the owner who wrote the record.
 func (t *Table) Apply(r job.Record, seq uint64, epoch job.Epoch) Change {
 	switch r := r.(type) {
 	case job.SubmitRecord:
@@ -48,7 +48,7 @@ func (t *Table) Apply(r job.Record, seq uint64, epoch job.Epoch) Change {
 	}
 }
 
-// submit creates a job if its id is new.
+// submit creates a job if its ID is new.
 func (t *Table) submit(r job.SubmitRecord, seq uint64) Change {
 	if j := t.Job(r.Job); j != nil {
 		return Change{Job: j}
@@ -80,13 +80,13 @@ func (t *Table) attempt(a job.Attempt, apply func(*Job, *job.Task) bool) Change 
 	return c
 }
 
-// whole applies a record about a job.
+// whole applies a record about a job as a whole.
 func (t *Table) whole(id job.ID, apply func(*Job) bool) Change {
 	j := t.Job(id)
 	return Change{Job: j, Moved: j != nil && apply(j)}
 }
 
-// purge forgets a job that has ended.
+// purge removes a job that has ended.
 func (t *Table) purge(id job.ID) Change {
 	if j := t.Job(id); j != nil {
 		if !j.Ended() {
@@ -104,7 +104,7 @@ func (t *Table) purge(id job.ID) Change {
 	return Change{Moved: true}
 }
 
-// move changes the state by the table of legal moves, or says that it cannot.
+// move changes the state of a task. It returns false if the move is not legal.
 func move(t *job.Task, to job.State, why job.Reason) bool {
 	moved, err := t.Move(to)
 	if err != nil {
@@ -153,8 +153,8 @@ func unassign(j *Job, t *job.Task, r job.UnassignRecord) bool {
 	return true
 }
 
-// afterLoss is what becomes of a task whose host was lost: it runs again, unless its
-// owner holds it or its user wants no second run.
+// afterLoss returns the next state of a task whose host was lost. The task runs again, unless the owner holds it (hold
+// says why) or the job has no-requeue.
 func afterLoss(j *Job, hold, detail string) (job.State, job.Reason) {
 	switch {
 	case !j.Spec.Requeue:
@@ -165,14 +165,14 @@ func afterLoss(j *Job, hold, detail string) (job.State, job.Reason) {
 	return job.Pending, job.Reason{}
 }
 
-// addLost remembers a lost host in a new list: views share the old one.
+// addLost returns a new list with one more lost host. Views share the old list, so it must not change.
 func addLost(lost []job.Peer, p job.Peer) []job.Peer {
 	lost = append(slices.Clone(lost), p)
 	return lost[max(0, len(lost)-job.MaxLost):]
 }
 
-// closeTask notes when the owner recorded a task's end. A task whose host did not tell
-// when it ended has ended then.
+// closeTask records when the owner recorded the end of a task. If its host did not report when it ended, that is also
+// the time of its end.
 func closeTask(t *job.Task, at time.Time) {
 	if !t.State.Ended() {
 		return
@@ -194,7 +194,7 @@ func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 	to, why := exit.State, exitReason(exit)
 	again := false
 	switch exit.State {
-	case job.NodeFail: // not the task's own doing: no retry is spent
+	case job.NodeFail: // not the fault of the task: it costs no retry
 		to, why = afterLoss(j, r.Hold, why.Detail)
 	case job.Preempted:
 		again = j.Spec.Requeue
@@ -222,8 +222,8 @@ func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 	return true
 }
 
-// lateResult takes the success of an attempt that had been given up: the work is done,
-// whatever was planned instead.
+// lateResult applies the success of an attempt that had been given up. The task has then succeeded, even if another
+// attempt was planned or has begun.
 func lateResult(j *Job, t *job.Task, r job.ResultRecord) bool {
 	if r.Attempt.N > t.Attempt || r.Exit.State != job.Succeeded || !r.Exit.Started || j.Cancelled != "" {
 		return false
@@ -241,7 +241,7 @@ func lateResult(j *Job, t *job.Task, r job.ResultRecord) bool {
 	return true
 }
 
-// WouldTakeLate says whether the record would end a task whose attempt had been given up.
+// WouldTakeLate reports whether the record would end a task although its attempt had been given up.
 func (j *Job) WouldTakeLate(r job.ResultRecord) bool {
 	if !j.Has(r.Attempt.Task) {
 		return false
@@ -250,7 +250,7 @@ func (j *Job) WouldTakeLate(r job.ResultRecord) bool {
 	return (!t.Assigned || t.Attempt != r.Attempt.N) && lateResult(j, &t, r)
 }
 
-// exitReason is empty for a plain exit: its code says all.
+// exitReason returns the reason of an exit. It is empty for a plain exit, whose code says everything.
 func exitReason(x job.Exit) job.Reason {
 	if x.Reason == "" {
 		return job.Reason{}
@@ -290,7 +290,7 @@ func hold(j *Job, r job.HoldRecord) bool {
 	before := j.tasks.counts.Of(from)
 	j.each([]job.State{from}, func(t *job.Task) {
 		if move(t, to, why) && r.Release {
-			t.Lost = nil // whoever releases it wants it to run
+			t.Lost = nil // a release starts the count of lost hosts again
 		}
 	})
 	return j.tasks.counts.Of(from) != before

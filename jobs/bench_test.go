@@ -21,7 +21,7 @@ func bigJob(tb testing.TB) (*jobs.Table, *jobs.Job) {
 	return table, table.Job(id(0))
 }
 
-// run takes one task through its Assign and its Result.
+// run applies an Assign and a Result of one task.
 func run(tb testing.TB, table *jobs.Table, task, n int) {
 	a := job.Attempt{Job: id(0), Task: task, N: n}
 	at := start.Add(time.Duration(task) * time.Millisecond)
@@ -42,19 +42,19 @@ var hosts = func() (out []string) {
 	return out
 }()
 
-// One record of a job of 100,000 tasks.
+// BenchmarkApply applies one record about a job of 100,000 tasks.
 func BenchmarkApply(b *testing.B) {
 	table, _ := bigJob(b)
 	b.ReportAllocs()
 	n := 0
-	for b.Loop() { // two records
+	for b.Loop() { // two records each time
 		run(b, table, (n*7919)%many, n/many+1)
 		n++
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*n), "ns/record")
 }
 
-// The rows of one record of a job of 100,000 tasks that have all run.
+// BenchmarkRows takes the rows after one record about a job of 100,000 tasks that have all run.
 func BenchmarkRows(b *testing.B) {
 	table, j := bigJob(b)
 	for i := range many {
@@ -79,7 +79,7 @@ func BenchmarkRows(b *testing.B) {
 	b.ReportMetric(float64(bytes)/float64(n), "B/save")
 }
 
-// The memory of a job of 100,000 tasks, untouched and when all have run.
+// BenchmarkMemory measures the memory of a job of 100,000 tasks, when all wait and when all have run.
 func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
 		before := heap()
@@ -106,7 +106,7 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// What holds and cancels a million tasks costs a look at their chunks.
+// BenchmarkHoldReleaseMillion holds and releases a job of a million waiting tasks, which changes each chunk once.
 func BenchmarkHoldReleaseMillion(b *testing.B) {
 	table := jobs.NewTable(group)
 	table.Apply(job.SubmitRecord{Job: id(0), Spec: job.DefaultSpec(), Tasks: job.MaxTasks}, 1, job.Epoch{})
@@ -116,8 +116,7 @@ func BenchmarkHoldReleaseMillion(b *testing.B) {
 	}
 }
 
-// The records of a job of one task, from its Submit to its Purge, and its rows after
-// each of them.
+// BenchmarkOneTask applies all records of a job of one task, from Submit to Purge, and takes the rows after each.
 func BenchmarkOneTask(b *testing.B) {
 	table := jobs.NewTable(group)
 	s := job.DefaultSpec()

@@ -1,6 +1,6 @@
 package jobs
 
-// Reading a job back from its rows. What does not fit together is an error: the rows come from a disk.
+// Decoding a job from its rows. Rows that do not fit together are an error, because a disk may be damaged.
 
 import (
 	"encoding/binary"
@@ -13,8 +13,8 @@ import (
 	"github.com/musterhq/muster/store/storepb"
 )
 
-// Decode puts a job together from all its rows, in the order of their parts. It reads
-// rows of versions before chunks as well.
+// Decode decodes a job from all its rows, in the order of their parts. It also decodes rows of older versions, which
+// had no chunks.
 func Decode(rows []job.Row) (*Job, error) {
 	if len(rows) == 0 || rows[0].Part != "" {
 		return nil, fmt.Errorf("jobs: %w: no header", errBadRow)
@@ -31,7 +31,7 @@ func Decode(rows []job.Row) (*Job, error) {
 			return nil, fmt.Errorf("jobs: part %q of %s: %w", r.Part, r.Job, err)
 		}
 	}
-	if !j.dirty.header { // else it is of a version before chunks, and is written anew as a whole when it changes
+	if !j.dirty.header { // rows without chunks stay dirty, so that the next change writes all rows in the new format
 		j.tasks.clean(&j.dirty)
 	}
 	j.recount()
@@ -126,7 +126,7 @@ func (j *Job) decodePart(r job.Row) error {
 	return nil
 }
 
-// recount counts the tasks anew, and finds when the last of them was closed.
+// recount counts the tasks again, and finds when the last end of a task was recorded.
 func (j *Job) recount() {
 	j.tasks.counts, j.tasks.assigned = job.Counts{}, 0
 	for k := range j.tasks.chunks {
@@ -174,8 +174,8 @@ type chunkReader struct {
 	n int
 }
 
-// read checks that each column has a value for each task, or none, and that what the
-// columns name is there.
+// read decodes the cells. It checks that each column is empty or has a value for each task, and that all references in
+// the columns are valid.
 func (r *chunkReader) read(ts *tasks) ([]cell, error) {
 	m := r.m
 	for _, n := range []int{
@@ -212,12 +212,12 @@ func (r *chunkReader) read(ts *tasks) ([]cell, error) {
 			x.exit, ok = pick(states, int(at(m.Exit, i)), ok)
 		}
 		if !ok {
-			return nil, fmt.Errorf("%w: task %d names what is not there", errBadRow, i)
+			return nil, fmt.Errorf("%w: task %d has an invalid reference", errBadRow, i)
 		}
 		x.code, x.signal = at(m.Code, i), at(m.Signal, i)
 		for c, to := range x.times() {
-			if beyond := at(*columns[c], i); beyond != 0 {
-				*to = m.Base + int64(beyond)
+			if offset := at(*columns[c], i); offset != 0 {
+				*to = m.Base + int64(offset)
 			}
 		}
 		if at(m.Flags, i)&flagSame != 0 {
@@ -227,6 +227,7 @@ func (r *chunkReader) read(ts *tasks) ([]cell, error) {
 	return cells, nil
 }
 
+// at returns the value of task i in a column; in an empty column every value is zero.
 func at[T any](column []T, i int) (v T) {
 	if i < len(column) {
 		v = column[i]
@@ -234,7 +235,8 @@ func at[T any](column []T, i int) (v T) {
 	return v
 }
 
-func pick[T any](list []T, i int, ok bool) (v T, still bool) {
+// pick returns list[i]. It returns false if ok is false or i is out of range.
+func pick[T any](list []T, i int, ok bool) (v T, valid bool) {
 	if !ok || i >= len(list) {
 		return v, false
 	}
@@ -253,7 +255,7 @@ func numbersOf(names []string) ([]uint8, error) {
 	return out, nil
 }
 
-// taskOf reads a task in full.
+// taskOf decodes a task that is not in columns.
 func taskOf(m *jobspb.Task) (job.Task, error) {
 	if _, known := numbers[job.State(m.GetState())]; !known {
 		return job.Task{}, fmt.Errorf("%w: no state %.40q", errBadRow, m.GetState())

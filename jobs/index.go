@@ -1,6 +1,6 @@
 package jobs
 
-// The index of all jobs, whole and archived ones, in the order of listings.
+// The index of all jobs, archived or not, in the order of listings.
 
 import (
 	"cmp"
@@ -15,63 +15,62 @@ import (
 	"github.com/musterhq/muster/store/storepb"
 )
 
-// Entry is a job's place in listings: the newest first, then by id. It points to no job:
-// a tree may keep copies of entries behind those that it shows.
+// Entry is the index entry of a job. Entries are ordered as listings are: newest first, then by ID. An entry has no
+// pointer to its job, because the tree may keep stale copies of entries, which would keep the job in memory.
 type Entry struct {
 	submitted int64  // ns since 1970
-	number    uint64 // the drawn bits of its id
+	number    uint64 // the random bits of the job's ID
 
-	// Of an archived job alone; state is zero for one that is whole.
-	ended int64  // ns since 1970, 0 if it is not known
+	// Only set for an archived job; state is zero for a job that is not archived.
+	ended int64  // ns since 1970, 0 if unknown
 	key   uint64 // keySum; 0 for a job without a key
 	user  unique.Handle[string]
 	state unique.Handle[job.State]
 }
 
-// Number is the drawn bits of the job's id.
+// Number returns the random bits of the job's ID; see job.ID.Drawn.
 func (e Entry) Number() uint64 { return e.number }
 
-// Submitted is when the job was submitted.
+// Submitted returns when the job was submitted.
 func (e Entry) Submitted() time.Time { return time.Unix(0, e.submitted) }
 
-// Archived says whether the rest of the job is on disk alone.
+// Archived reports whether the job is archived: only this entry of it is in memory.
 func (e Entry) Archived() bool { return e.state != (unique.Handle[job.State]{}) }
 
-// User is who submitted an archived job.
+// User returns the user of an archived job.
 func (e Entry) User() string { return e.user.Value() }
 
-// State is how an archived job ended.
+// State returns the final state of an archived job.
 func (e Entry) State() job.State { return e.state.Value() }
 
-// Ended is when an archived job ended; zero if it is not known.
+// Ended returns when an archived job ended, or zero if that is unknown.
 func (e Entry) Ended() time.Time { return storepb.Time(e.ended) }
 
-// Compare orders entries as listings do.
+// Compare is negative if e is listed before f, and positive if it is listed after f.
 func (e Entry) Compare(f Entry) int {
 	return cmp.Or(cmp.Compare(f.submitted, e.submitted), cmp.Compare(e.number, f.number))
 }
 
-// At is the place in listings of a job of this submission and id.
+// At returns an entry that has the place in listings of a job with this time of submission and number.
 func At(submitted time.Time, number uint64) Entry {
 	return Entry{submitted: submitted.UnixNano(), number: number}
 }
 
-// entryOf is the entry of a whole job.
+// entryOf returns the entry of a job that is not archived.
 func entryOf(j *Job) Entry { return At(j.Submitted, j.ID.Drawn()) }
 
-// ArchivedEntry is the entry of a job that is archived. ended is when it ended, as well as
-// the caller can tell; zero if it is not known.
+// ArchivedEntry returns the entry of an archived job. ended is when it ended; zero if the caller does not know.
 func ArchivedEntry(j *Job, ended time.Time) Entry {
 	e := entryOf(j)
 	e.key, e.user, e.state, e.ended = keySum(j.User, j.Key), unique.Make(j.User), unique.Make(j.State()), storepb.Nanos(ended)
 	return e
 }
 
-// keyOf joins user and idempotency key: a key is its user's own.
+// keyOf joins user and idempotency key. Different users may use the same key.
 func keyOf(user, key string) string { return user + "\x00" + key }
 
-// keySum stands for an idempotency key of a user. That two are equal happens once in 10^9
-// daemons with 100,000 keys each; then the second is refused.
+// keySum returns a hash of a user's idempotency key. Two keys have the same hash on one of 10^9 daemons with 100,000
+// keys each. The second key is then refused.
 func keySum(user, key string) uint64 {
 	if key == "" {
 		return 0
@@ -80,51 +79,51 @@ func keySum(user, key string) uint64 {
 	return max(1, binary.BigEndian.Uint64(sum[:]))
 }
 
-// index is the entries of all jobs, and what is asked of the archived ones.
+// index holds the entries of all jobs, and maps for look-ups of archived jobs.
 type index struct {
-	entries *btree.BTreeG[Entry]
-	places  map[uint64]int64  // archived: number to submitted
-	keys    map[uint64]uint64 // archived: keySum to number
-	states  map[job.State]int // archived jobs in each
+	entries   *btree.BTreeG[Entry]
+	submitted map[uint64]int64  // of archived jobs, by number
+	keys      map[uint64]uint64 // number of archived jobs, by keySum
+	states    map[job.State]int // number of archived jobs in each state
 }
 
-// indexDegree makes the nodes of the tree larger than 32 KiB, which the runtime keeps in
-// pages of their own: small ones that live for days would each hold a page that is
-// otherwise garbage by the next collection.
+// indexDegree makes the nodes of the tree larger than 32 KiB, so that the Go runtime allocates pages for each node
+// alone. A smaller node shares its page with short-lived objects. As nodes live for days, such a page would not become
+// free.
 const indexDegree = 512
 
 func newIndex() index {
 	return index{
-		entries: btree.NewBTreeGOptions(func(a, b Entry) bool { return a.Compare(b) < 0 }, btree.Options{NoLocks: true, Degree: indexDegree}),
-		places:  map[uint64]int64{}, keys: map[uint64]uint64{}, states: map[job.State]int{},
+		entries:   btree.NewBTreeGOptions(func(a, b Entry) bool { return a.Compare(b) < 0 }, btree.Options{NoLocks: true, Degree: indexDegree}),
+		submitted: map[uint64]int64{}, keys: map[uint64]uint64{}, states: map[job.State]int{},
 	}
 }
 
 func (x *index) add(j *Job) { x.entries.Set(entryOf(j)) }
 
-// put takes in an archived job, in place of its entry as a whole one.
+// put adds the entry of an archived job. It replaces the entry that the job had before.
 func (x *index) put(e Entry) {
 	x.entries.Set(e)
-	x.places[e.number] = e.submitted
+	x.submitted[e.number] = e.submitted
 	x.states[e.State()]++
 	if e.key != 0 {
 		x.keys[e.key] = e.number
 	}
 }
 
-// find is the entry of an archived job.
+// find returns the entry of an archived job.
 func (x *index) find(number uint64) (Entry, bool) {
-	at, there := x.places[number]
+	at, there := x.submitted[number]
 	if !there {
 		return Entry{}, false
 	}
 	return x.entries.Get(Entry{submitted: at, number: number})
 }
 
-// drop forgets an archived job.
+// drop removes the entry of an archived job.
 func (x *index) drop(e Entry) {
 	x.entries.Delete(e)
-	delete(x.places, e.number)
+	delete(x.submitted, e.number)
 	if x.states[e.State()]--; x.states[e.State()] == 0 {
 		delete(x.states, e.State())
 	}

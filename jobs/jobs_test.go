@@ -20,8 +20,8 @@ var start = time.Unix(1_700_000_000, 123)
 
 func id(n int) job.ID { return job.NewID(group, uint64(n+1)) }
 
-// anyRecord draws a record about one of three jobs: of one task, of two, and of a few
-// chunks. Times are read from disk, so they have no monotonic part.
+// anyRecord draws a record about one of three jobs: with one task, with two, and with several chunks of tasks. Its
+// times have no monotonic part, like times that are read from disk.
 func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 	n := rapid.IntRange(0, 2).Draw(t, "job")
 	at := start.Add(time.Duration(rapid.IntRange(0, 1e6).Draw(t, "at")) * time.Millisecond)
@@ -67,7 +67,7 @@ func views(table *jobs.Table) (out []job.Job) {
 	return out
 }
 
-// load is a table of the jobs that rows tell of.
+// load returns a table with all jobs whose rows are on the disk.
 func load(t interface{ Fatal(...any) }, d jobstest.Disk) *jobs.Table {
 	table := jobs.NewTable(group)
 	for id := range d {
@@ -80,9 +80,9 @@ func load(t interface{ Fatal(...any) }, d jobstest.Disk) *jobs.Table {
 	return table
 }
 
-// The jobs that a table comes to are those of any other that applies the same records,
-// and those that are read from its rows, after every record.
-func TestRecordsAndRowsTellTheSame(t *testing.T) {
+// After every record, two tables that apply the same records have the same jobs, and so has a table that is decoded
+// from the rows.
+func TestRecordsAndRowsAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		owner, follower, rows := jobs.NewTable(group), jobs.NewTable(group), jobstest.Disk{}
 		for seq := range uint64(rapid.IntRange(1, 60).Draw(t, "records")) {
@@ -90,11 +90,11 @@ func TestRecordsAndRowsTellTheSame(t *testing.T) {
 			before := views(owner)
 			c := owner.Apply(r, seq+1, epoch)
 			if d := follower.Apply(r, seq+1, epoch); d.Moved != c.Moved {
-				t.Fatalf("%#v moved the one and not the other", r)
+				t.Fatalf("%#v changed one of the tables, but not the other", r)
 			}
 			now := views(owner)
 			if !c.Moved && !reflect.DeepEqual(before, now) {
-				t.Fatalf("%#v changed %+v to %+v and says that it did not", r, before, now)
+				t.Fatalf("%#v changed %+v to %+v, but Moved is false", r, before, now)
 			}
 			if !reflect.DeepEqual(views(follower), now) {
 				t.Fatalf("after %#v the follower has\n%+v, the owner\n%+v", r, views(follower), now)
@@ -111,7 +111,7 @@ func TestRecordsAndRowsTellTheSame(t *testing.T) {
 				}
 				rows.Save(taken, nil)
 				if again, _ := j.TakeRows(); len(again) != 0 {
-					t.Fatalf("taken twice: %d rows", len(again))
+					t.Fatalf("a second TakeRows returns %d rows", len(again))
 				}
 			}
 			for j := range rows {
@@ -120,7 +120,7 @@ func TestRecordsAndRowsTellTheSame(t *testing.T) {
 				}
 			}
 			if loaded := views(load(t, rows)); !reflect.DeepEqual(loaded, now) {
-				t.Fatalf("after %#v the rows tell\n%+v, the table\n%+v", r, loaded, now)
+				t.Fatalf("after %#v the rows have\n%+v, the table\n%+v", r, loaded, now)
 			}
 		}
 	})
@@ -136,8 +136,7 @@ func ExampleTable() {
 	// Output: RESERVED 3 n1
 }
 
-// FuzzDecode: rows that can be read tell of a job whose every task can be looked at, and
-// which can be written and read again.
+// FuzzDecode checks that Decode never panics, and that all tasks of a job that it returns can be read.
 func FuzzDecode(f *testing.F) {
 	table := jobs.NewTable(group)
 	spec := job.DefaultSpec()
@@ -175,8 +174,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// One record of a job of a million tasks changes the rows of one task and of its chunk,
-// however many tasks have run.
+// One record about a job of a million tasks changes only the rows of one task and of its chunk.
 func TestOneRecordSavesLittle(t *testing.T) {
 	table := jobs.NewTable(group)
 	s := job.DefaultSpec()
@@ -184,7 +182,7 @@ func TestOneRecordSavesLittle(t *testing.T) {
 	table.Apply(job.SubmitRecord{Job: id(0), User: "amy", Spec: s, At: start, Tasks: job.MaxTasks}, 1, job.Epoch{})
 	j := table.Job(id(0))
 	for _, task := range []int{0, 1, 300, 999_999, 999_998, 999_997} {
-		for i := range 256 { // its neighbours, on many hosts
+		for i := range 256 { // the other tasks of its chunk, on many hosts
 			a := job.Attempt{Job: id(0), Task: task/256*256 + i, N: 1}
 			if j.Has(a.Task) {
 				table.Apply(job.AssignRecord{Attempt: a, Node: job.Peer(fmt.Sprint("host", i)), NodeName: "n", Store: "s"}, 2, job.Epoch{Term: 1})
@@ -210,8 +208,8 @@ func TestOneRecordSavesLittle(t *testing.T) {
 	}
 }
 
-// The tails of a job of several tasks leave memory once they are on disk, and come back
-// from there, also where another attempt has ended since without one.
+// DropTails frees the tails of a job of several tasks, and AddTails restores them from disk. The tail of an older
+// attempt is not restored if a newer attempt has ended without one.
 func TestTailsLeaveMemory(t *testing.T) {
 	table, d := jobs.NewTable(group), jobstest.Disk{}
 	table.Apply(job.SubmitRecord{Job: id(0), Spec: job.Spec{Retries: 1}, At: start, Tasks: 2}, 1, job.Epoch{})

@@ -1,6 +1,6 @@
 package jobs
 
-// The rows of a job: what is on disk of it, in parts that are saved when they change.
+// Encoding a job as rows. Each row is a part of the job, and is saved when that part has changed.
 
 import (
 	"encoding/binary"
@@ -15,8 +15,8 @@ import (
 	"github.com/musterhq/muster/store/storepb"
 )
 
-// The parts of a job. The header's is empty. A host, a chunk, a note and a tail are
-// followed by the place of the host or the chunk, or the index of the task, as four bytes.
+// The first byte of the name of a part. The name of the header is empty. Four bytes follow: the index of the host or of
+// the chunk; for a note and a tail the index of the task.
 const (
 	partHost  = 'h'
 	partChunk = 't'
@@ -30,8 +30,8 @@ func part(kind byte, n uint32) string {
 	return string(binary.BigEndian.AppendUint32([]byte{kind}, n))
 }
 
-// TakeRows are the rows of what has changed since they were taken last, as they are now.
-// An error says that a part cannot be encoded; the job stays as it is.
+// TakeRows returns the rows of all parts that have changed since the last call. It returns an error if a part cannot be
+// encoded; the parts then still count as changed.
 func (j *Job) TakeRows() ([]job.Row, error) {
 	d := &j.dirty
 	rows := make([]job.Row, 0, 1+len(d.chunks)+len(d.notes)+len(d.tails))
@@ -74,7 +74,7 @@ func (j *Job) TakeRows() ([]job.Row, error) {
 	return rows, nil
 }
 
-// clean forgets what was dirty.
+// clean marks all parts as saved.
 func (ts *tasks) clean(d *dirty) {
 	for _, k := range d.chunks {
 		ts.chunks[k].dirty = false
@@ -88,7 +88,7 @@ func (ts *tasks) clean(d *dirty) {
 	*d = dirty{hosts: len(ts.hosts), chunks: d.chunks[:0], notes: d.notes[:0], tails: d.tails[:0], taken: d.taken}
 }
 
-// cell is that of a task whose chunk is not alike.
+// cell returns the cell of a task. Its chunk must have cells.
 func (ts *tasks) cell(index uint32) *cell {
 	return &ts.chunks[index/chunkTasks].cells[index%chunkTasks]
 }
@@ -125,7 +125,7 @@ func notePB(n *note) ([]byte, error) {
 	return proto.Marshal(m)
 }
 
-// chunkPB is a chunk in columns.
+// chunkPB encodes a chunk in columns.
 func (ts *tasks) chunkPB(k int) *jobspb.Chunk {
 	c := &ts.chunks[k]
 	if c.cells == nil {
@@ -146,7 +146,7 @@ type chunkWriter struct {
 func (w *chunkWriter) write(cells []cell) {
 	m := w.m
 	m.Base = baseOf(cells)
-	states, epochs, texts := places[uint8]{}, places[uint32]{}, places[uint16]{}
+	states, epochs, texts := numbering[uint8]{}, numbering[uint32]{}, numbering[uint16]{}
 	epochs.of(0)
 	texts.of(0)
 	for i := range cells {
@@ -186,7 +186,8 @@ func (w *chunkWriter) write(cells []cell) {
 	}
 }
 
-// baseOf is 1 ns before the first time of all cells, so that 0 means no time; 0 if there is none.
+// baseOf returns the time from which the offsets in a chunk count: 1 ns before the first time of all cells, so that the
+// offset 0 can mean "no time". It is 0 if the cells have no times.
 func baseOf(cells []cell) (base int64) {
 	for i := range cells {
 		for _, at := range cells[i].times() {
@@ -198,7 +199,8 @@ func baseOf(cells []cell) (base int64) {
 	return base
 }
 
-// setTimes writes the times of a cell, without those of its exit if they are the same as those of the task.
+// setTimes writes the times of a cell. If same is true, it leaves out the times of the exit, which are those of the
+// task.
 func (w *chunkWriter) setTimes(i int, x *cell, same bool) {
 	columns := timeColumns(w.m)
 	for c, at := range x.times() {
@@ -212,12 +214,12 @@ func (w *chunkWriter) setTimes(i int, x *cell, same bool) {
 	}
 }
 
-// times are the times of a cell, in the order of the columns.
+// times returns pointers to the times of a cell, in the order of timeColumns.
 func (x *cell) times() [5]*int64 {
 	return [5]*int64{&x.started, &x.ended, &x.closed, &x.began, &x.exited}
 }
 
-// firstExitTime is the place of the first time of an exit among them.
+// firstExitTime is the index in times from which on they are times of the exit.
 const firstExitTime = 3
 
 func timeColumns(m *jobspb.Chunk) [5]*[]uint64 {
@@ -244,10 +246,10 @@ func (w *chunkWriter) set32(column *[]uint32, i int, v uint32) {
 	(*column)[i] = v
 }
 
-// places numbers the values that occur in the order in which they come.
-type places[T comparable] struct{ list []T }
+// numbering numbers the distinct values that it is given, from 0.
+type numbering[T comparable] struct{ list []T }
 
-func (p *places[T]) of(v T) uint32 {
+func (p *numbering[T]) of(v T) uint32 {
 	i := slices.Index(p.list, v)
 	if i < 0 {
 		p.list = append(p.list, v)
@@ -256,7 +258,7 @@ func (p *places[T]) of(v T) uint32 {
 	return uint32(i)
 }
 
-// taskPB is a task that no attempt was made of.
+// taskPB encodes a task that has no attempts.
 func taskPB(t *job.Task) *jobspb.Task {
 	return &jobspb.Task{
 		State: string(t.State), ReasonWord: t.Reason.Word, ReasonDetail: t.Reason.Detail, Ended: storepb.Nanos(t.Ended), Closed: storepb.Nanos(t.Closed),

@@ -1,6 +1,6 @@
 package jobs
 
-// The table: the jobs of a group, whole and archived ones.
+// The table: the jobs of a group, archived or not.
 
 import (
 	"cmp"
@@ -11,20 +11,20 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Table is the state of one group. It is used by one goroutine.
+// Table holds the jobs of one group. It is not safe for concurrent use.
 type Table struct {
 	group job.Group
-	jobs  map[uint64]*Job // not archived, by the drawn bits of their ids
+	jobs  map[uint64]*Job // not archived, by the random bits of their IDs
 	index index
 	keys  map[string]*Job // not archived, by user and idempotency key
 }
 
-// NewTable is the empty table of a group.
+// NewTable returns the empty table of a group.
 func NewTable(group job.Group) *Table {
 	return &Table{group: group, jobs: map[uint64]*Job{}, index: newIndex(), keys: map[string]*Job{}}
 }
 
-// Job is a job that is not archived, or nil.
+// Job returns a job, or nil if there is none or it is archived.
 func (t *Table) Job(id job.ID) *Job {
 	if j := t.jobs[id.Drawn()]; j != nil && j.ID == id {
 		return j
@@ -32,13 +32,13 @@ func (t *Table) Job(id job.ID) *Job {
 	return nil
 }
 
-// Len is how many jobs there are, archived ones included.
+// Len returns the number of jobs, including archived ones.
 func (t *Table) Len() int { return t.index.entries.Len() }
 
-// Whole is how many of them are not archived.
+// Whole returns the number of jobs that are not archived.
 func (t *Table) Whole() int { return len(t.jobs) }
 
-// Jobs are all jobs that are not archived, in the order of the journal.
+// Jobs returns all jobs that are not archived, in the order of the journal.
 func (t *Table) Jobs() []*Job {
 	out := make([]*Job, 0, len(t.jobs))
 	for _, j := range t.jobs {
@@ -50,8 +50,8 @@ func (t *Table) Jobs() []*Job {
 	return out
 }
 
-// Keyed is the job that a user submitted under an idempotency key; archived says that
-// only its id is known. The id is empty if there is none.
+// Keyed returns the ID of the job that a user submitted with an idempotency key, and whether it is archived. The ID is
+// empty if there is none.
 func (t *Table) Keyed(user, key string) (id job.ID, archived bool) {
 	if j := t.keys[keyOf(user, key)]; j != nil {
 		return j.ID, false
@@ -62,7 +62,7 @@ func (t *Table) Keyed(user, key string) (id job.ID, archived bool) {
 	return "", false
 }
 
-// add takes in a job.
+// add adds a job to the table and to the index.
 func (t *Table) add(j *Job) {
 	t.jobs[j.ID.Drawn()] = j
 	t.index.add(j)
@@ -71,7 +71,7 @@ func (t *Table) add(j *Job) {
 	}
 }
 
-// remove drops a job but for its index entry.
+// remove removes a job from the table. Its index entry stays.
 func (t *Table) remove(j *Job) {
 	delete(t.jobs, j.ID.Drawn())
 	if j.Key != "" && t.keys[keyOf(j.User, j.Key)] == j {
@@ -79,10 +79,10 @@ func (t *Table) remove(j *Job) {
 	}
 }
 
-// ID is the id of an entry's job.
+// ID returns the ID of an entry's job.
 func (t *Table) ID(e Entry) job.ID { return job.NewID(t.group, e.number) }
 
-// Of is the job of an entry; nil if it is archived.
+// Of returns the job of an entry, or nil if it is archived.
 func (t *Table) Of(e Entry) *Job {
 	if e.Archived() {
 		return nil
@@ -90,13 +90,13 @@ func (t *Table) Of(e Entry) *Job {
 	return t.jobs[e.number]
 }
 
-// Archived is the entry of a job that is archived.
+// Archived returns the entry of a job if it is archived.
 func (t *Table) Archived(id job.ID) (Entry, bool) {
 	e, there := t.index.find(id.Drawn())
 	return e, there && t.ID(e) == id
 }
 
-// Entry is that of a job, whole or archived.
+// Entry returns the entry of a job, archived or not.
 func (t *Table) Entry(id job.ID) (Entry, bool) {
 	if j := t.Job(id); j != nil {
 		return entryOf(j), true
@@ -104,8 +104,8 @@ func (t *Table) Entry(id job.ID) (Entry, bool) {
 	return t.Archived(id)
 }
 
-// Scan calls f with the entries from a place on, in the order of listings, until f says
-// no. The zero Entry is the first place.
+// Scan calls f with each entry in the order of listings, beginning at from, until f returns false. The zero Entry means
+// the beginning.
 func (t *Table) Scan(from Entry, f func(Entry) bool) {
 	if from == (Entry{}) {
 		t.index.entries.Scan(f)
@@ -114,18 +114,18 @@ func (t *Table) Scan(from Entry, f func(Entry) bool) {
 	t.index.entries.Ascend(from, f)
 }
 
-// ArchivedStates is how many archived jobs are in each state.
+// ArchivedStates returns the number of archived jobs in each state.
 func (t *Table) ArchivedStates() map[job.State]int { return maps.Clone(t.index.states) }
 
-// Archive keeps of a final job, whose rows are on disk, only its entry. ended is when it
-// ended, as well as the caller can tell.
+// Archive removes a job from memory, except for its entry. The job must be final and its rows on disk. ended is when it
+// ended; zero if the caller does not know.
 func (t *Table) Archive(j *Job, ended time.Time) {
 	t.remove(j)
 	t.index.put(ArchivedEntry(j, ended))
 }
 
-// Load takes in a job that was read from its rows.
+// Load adds a job that was decoded from its rows.
 func (t *Table) Load(j *Job) { t.add(j) }
 
-// LoadArchived takes in the entry of a job of which only that is to be kept.
+// LoadArchived adds the entry of an archived job.
 func (t *Table) LoadArchived(e Entry) { t.index.put(e) }

@@ -1,6 +1,6 @@
 package jobs
 
-// The ends of tasks' standard errors: of a job of many tasks they are on disk alone.
+// The tails of the tasks' standard error. For a job of several tasks they are kept only on disk.
 
 import (
 	"encoding/binary"
@@ -8,8 +8,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// DropTails frees the memory of the tails that TakeRows has given, which must be on disk.
-// The tails of a job of one task stay: whoever waits for it reads them at once.
+// DropTails frees the memory of the tails that TakeRows has returned. They must be on disk by now. The tail of a job of
+// one task stays in memory, because a client that waits for the job reads it at once.
 func (j *Job) DropTails() {
 	if j.tasks.n == 1 {
 		return
@@ -17,7 +17,7 @@ func (j *Job) DropTails() {
 	kept := j.dirty.taken[:0]
 	for _, i := range j.dirty.taken {
 		x := j.tasks.cell(i)
-		if x.flags&flagTail != 0 { // it has another since
+		if x.flags&flagTail != 0 { // it has a newer tail, which is not saved yet
 			kept = append(kept, i)
 		} else if x.note != nil {
 			n := *x.note
@@ -30,13 +30,13 @@ func (j *Job) DropTails() {
 	j.dirty.taken = kept
 }
 
-// TailParts are the parts, from the first to before the last, of the tails of the tasks
-// from index first to before last.
+// TailParts returns the range of the parts that hold the tails of the tasks from index first to before last. The part
+// to is not in the range.
 func TailParts(first, last int) (from, to string) {
 	return part(partTail, uint32(first)), part(partTail, uint32(last))
 }
 
-// AddTails puts tails from disk into a view whose job has dropped them.
+// AddTails sets the tails in a view from their rows on disk, if the job has dropped them.
 func AddTails(v *job.Job, rows []job.Row) {
 	tails := map[int]string{}
 	for _, r := range rows {

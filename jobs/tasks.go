@@ -1,6 +1,6 @@
 package jobs
 
-// The tasks of a job: chunks of cells, and how many tasks are in each state.
+// The tasks of a job in memory: chunks of cells, and the number of tasks in each state.
 
 import (
 	"slices"
@@ -9,36 +9,35 @@ import (
 	"github.com/musterhq/muster/store/storepb"
 )
 
-// chunkTasks is how many tasks share a row on disk: with 256 of them a row stays below
-// 10 KB, which is what one record then costs to save.
+// chunkTasks is the number of tasks in a chunk. One record changes one chunk, whose row of 256 tasks is below 10 KB.
 const chunkTasks = 256
 
-// tasks are those of one job.
+// tasks holds the tasks of one job.
 type tasks struct {
 	n      int
-	first  job.Task // as each was born
+	first  job.Task // each task at the submission
 	chunks []chunk
 	counts job.Counts
-	// assigned is how many tasks have an attempt that may be running.
+	// assigned is the number of tasks with an attempt that may be running.
 	assigned int
 
-	// What many tasks have in common is kept once and named by its place here.
+	// Values that many tasks have in common. Cells refer to them by their index.
 	hosts  []host
 	epochs []job.Epoch
-	texts  []string // what held the processes of attempts that ended
+	texts  []string // the isolation of attempts that ended
 
-	hostAt map[host]uint32 // places in hosts, once there are many
+	hostAt map[host]uint32 // index in hosts; nil while there are few
 }
 
-// chunk is chunkTasks tasks, fewer in the last. Until a record touches one of them they
-// are all alike.
+// chunk holds chunkTasks tasks, or fewer in the last chunk. As long as no record is about one of them, they are all
+// alike.
 type chunk struct {
-	alike *job.Task // their one value, while cells is nil; shared by chunks
+	alike *job.Task // the value of all tasks while cells is nil; several chunks share it
 	cells []cell
-	dirty bool // in dirty.chunks
+	dirty bool // it is in dirty.chunks
 }
 
-// host is where attempts ran. Place 0 of the list stands for none.
+// host is a host on which attempts ran. Index 0 of the list means no host.
 type host struct {
 	peer  job.Peer
 	name  string
@@ -48,13 +47,13 @@ type host struct {
 // cell is one task in 80 bytes. Times are ns since 1970, 0 for none.
 type cell struct {
 	started, ended, closed int64
-	began, exited          int64 // of the exit, by the host's clock
+	began, exited          int64 // Began and Ended of the exit, by the host's clock
 	note                   *note
 	attempt, runs          uint32
 	host, epoch            uint32
 	code                   int32
-	text                   uint16 // the exit's isolation
-	state, exit            uint8  // numbers of states
+	text                   uint16 // isolation of the exit: index in texts plus 1, or 0
+	state, exit            uint8  // numbers of states; see stateOf
 	signal                 uint8
 	flags                  uint8
 }
@@ -63,34 +62,34 @@ type cell struct {
 const (
 	flagAssigned uint8 = 1 << iota
 	flagExit           // it has an exit
-	flagRan            // in which a process ran
-	flagSame           // at the times of the task; only on disk
-	flagNote           // in dirty.notes
-	flagTail           // in dirty.tails
+	flagRan            // a process ran in the attempt of the exit
+	flagSame           // the times of the exit are those of the task; only on disk
+	flagNote           // it is in dirty.notes
+	flagTail           // it is in dirty.tails
 )
 
-// note is what only some tasks have. A note is never changed, but for its tail.
+// note holds the fields that only some tasks have. Only its tail ever changes.
 type note struct {
 	reason     job.Reason
 	exitReason string
 	devices    []string
 	lost       []job.Peer
 	tail       string // the end of the standard error
-	isolation  string // where the list of texts is full
+	isolation  string // set if the list of texts is full
 }
 
 func (n *note) empty() bool {
 	return n.reason == (job.Reason{}) && n.exitReason == "" && n.isolation == "" && n.tail == "" && len(n.devices) == 0 && len(n.lost) == 0
 }
 
-// dirty is what of a job has changed since its rows were last taken.
+// dirty lists the parts of a job that have changed since TakeRows was last called.
 type dirty struct {
 	header bool
-	hosts  int      // from this place on
-	chunks []uint32 // places of chunks
+	hosts  int      // hosts from this index on
+	chunks []uint32 // indexes of chunks
 	notes  []uint32 // indexes of tasks
-	tails  []uint32
-	taken  []uint32 // tails that rows were taken of
+	tails  []uint32 // indexes of tasks
+	taken  []uint32 // indexes of tasks whose tails TakeRows has returned, for DropTails
 }
 
 func newTasks(n int, first job.Task) tasks {
@@ -102,7 +101,7 @@ func newTasks(n int, first job.Task) tasks {
 	return ts
 }
 
-// size is how many tasks a chunk has.
+// size returns the number of tasks in a chunk.
 func (ts *tasks) size(chunk int) int { return min(chunkTasks, ts.n-chunk*chunkTasks) }
 
 func (ts *tasks) get(index int) job.Task {
@@ -119,7 +118,7 @@ func (ts *tasks) set(index int, t job.Task, d *dirty) {
 	k := index / chunkTasks
 	c := &ts.chunks[k]
 	if c.cells == nil {
-		ts.spell(k, d)
+		ts.expand(k, d)
 	}
 	x := &c.cells[index%chunkTasks]
 	ts.counts.Add(stateOf(x.state), -1)
@@ -136,8 +135,8 @@ func count(is bool) int {
 	return 0
 }
 
-// spell gives the tasks of a chunk, until now all alike, a cell each.
-func (ts *tasks) spell(k int, d *dirty) {
+// expand makes a cell for each task of a chunk whose tasks are all alike.
+func (ts *tasks) expand(k int, d *dirty) {
 	c := &ts.chunks[k]
 	c.cells = make([]cell, ts.size(k))
 	for i := range c.cells {
@@ -146,9 +145,9 @@ func (ts *tasks) spell(k int, d *dirty) {
 	c.alike = nil
 }
 
-// each changes the tasks in one of the states. Chunks that are alike stay so.
+// each changes the tasks that are in one of the states. The tasks of a chunk without cells are changed as one value.
 func (ts *tasks) each(states []job.State, d *dirty, change func(*job.Task)) {
-	shared := map[*job.Task]*job.Task{} // of chunks that were alike, before and after
+	shared := map[*job.Task]*job.Task{} // the new value for each old value of chunks without cells
 	for k := range ts.chunks {
 		c := &ts.chunks[k]
 		if c.cells != nil {
@@ -177,7 +176,7 @@ func (ts *tasks) each(states []job.State, d *dirty, change func(*job.Task)) {
 	}
 }
 
-// task is what a cell says.
+// task returns the task that a cell holds.
 func (ts *tasks) task(index int, x *cell) job.Task {
 	h := &ts.hosts[x.host]
 	t := job.Task{
@@ -206,7 +205,7 @@ func (ts *tasks) task(index int, x *cell) job.Task {
 	return t
 }
 
-// fill writes a task into its cell.
+// fill writes a task to its cell.
 func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
 	was := *x
 	*x = cell{
@@ -235,13 +234,13 @@ func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
 	ts.setNote(x, &n, index, replaced, d)
 }
 
-// sameExit says whether two cells tell of the same exit.
+// sameExit reports whether two cells have the same exit.
 func (x *cell) sameExit(y *cell) bool {
 	return x.exit == y.exit && x.code == y.code && x.signal == y.signal && x.began == y.began && x.exited == y.exited
 }
 
-// setNote gives the cell its note, and marks what of it is to be saved. replaced says
-// that the tail on disk is of an exit that another has replaced.
+// setNote sets the note of a cell, and marks the changed parts as dirty. replaced is true if the cell has a new exit,
+// so that the tail on disk is no longer valid.
 func (ts *tasks) setNote(x *cell, n *note, index int, replaced bool, d *dirty) {
 	old := x.note
 	if old == nil {
@@ -251,7 +250,7 @@ func (ts *tasks) setNote(x *cell, n *note, index int, replaced bool, d *dirty) {
 		x.flags |= flagTail
 		d.tails = append(d.tails, uint32(index))
 	}
-	if !n.sameBut(old) && x.flags&flagNote == 0 {
+	if !n.sameExceptTail(old) && x.flags&flagNote == 0 {
 		x.flags |= flagNote
 		d.notes = append(d.notes, uint32(index))
 	}
@@ -260,15 +259,16 @@ func (ts *tasks) setNote(x *cell, n *note, index int, replaced bool, d *dirty) {
 	}
 }
 
-// sameBut says whether two notes are the same but for their tails.
-func (n *note) sameBut(o *note) bool {
+// sameExceptTail reports whether two notes are the same, except for their tails.
+func (n *note) sameExceptTail(o *note) bool {
 	return n.reason == o.reason && n.exitReason == o.exitReason && n.isolation == o.isolation &&
 		slices.Equal(n.devices, o.devices) && slices.Equal(n.lost, o.lost)
 }
 
-// manyHosts is when a map finds hosts faster than a look at the list.
+// manyHosts is the number of hosts from which on a map is faster than searching the list.
 const manyHosts = 16
 
+// hostOf returns the index of a host in hosts, and adds it if it is new.
 func (ts *tasks) hostOf(h host) uint32 {
 	if h == (host{}) {
 		return 0
@@ -293,8 +293,9 @@ func (ts *tasks) hostOf(h host) uint32 {
 	return at
 }
 
+// epochOf returns the index of an epoch in epochs, and adds it if it is new.
 func (ts *tasks) epochOf(e job.Epoch) uint32 {
-	for i, x := range slices.Backward(ts.epochs) { // nearly always the last
+	for i, x := range slices.Backward(ts.epochs) { // it is nearly always the last
 		if x == e {
 			return uint32(i)
 		}
@@ -303,10 +304,11 @@ func (ts *tasks) epochOf(e job.Epoch) uint32 {
 	return uint32(len(ts.epochs) - 1)
 }
 
-// maxTexts bounds the list of texts that is looked through.
+// maxTexts bounds the list of texts, because textOf searches it.
 const maxTexts = 64
 
-// textOf is the place of a text, from 1; 0 if it is empty or the list is full.
+// textOf returns the index of a text in texts plus 1, and adds the text if it is new. It returns 0 if the text is empty
+// or the list is full.
 func (ts *tasks) textOf(s string) uint16 {
 	if s == "" {
 		return 0
@@ -328,7 +330,7 @@ func (d *dirty) chunk(c *chunk, k int) {
 	}
 }
 
-// states are numbered in the order of a task's life.
+// States are numbered in the order of job.States.
 var (
 	states  = job.States()
 	numbers = func() map[job.State]uint8 {
@@ -343,13 +345,13 @@ var (
 func stateOf(n uint8) job.State { return states[n] }
 func number(s job.State) uint8  { return numbers[s] }
 
-// Brief is what of a task the scheduler looks at most.
+// Brief holds the fields of a task that the scheduler reads most often.
 type Brief struct {
 	State    job.State
-	Attempt  int // newest; 0 if none
+	Attempt  int // number of the newest attempt; 0 if none
 	Runs     int
 	Assigned bool
-	// The newest attempt's host, empty before the first.
+	// The host of the newest attempt; empty before the first.
 	Node     job.Peer
 	NodeName string
 	Store    string

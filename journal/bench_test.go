@@ -1,6 +1,6 @@
 package journal
 
-// Commits of the journal beside what the disk can do at all.
+// The rate of commits of the journal, compared with the limit of the disk.
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/store"
 )
 
-// BenchmarkRaw is the limit: 256 bytes appended and synced, one after the other.
+// BenchmarkRaw measures the limit of the disk: 256 bytes are appended and synced, one after the other.
 func BenchmarkRaw(b *testing.B) {
 	f, err := os.Create(filepath.Join(b.TempDir(), "raw"))
 	if err != nil {
@@ -46,8 +46,7 @@ func (l commits) Deliver(c job.Committed) {
 func (commits) NotProposed([]job.Record, error) {}
 func (commits) Deposed(job.Epoch)               {}
 
-// BenchmarkCommit is a record from Propose to deliver, with so many under way
-// at all times.
+// BenchmarkCommit measures the time of a record from Propose to Deliver, with a constant number of records in flight.
 func BenchmarkCommit(b *testing.B) {
 	for _, inflight := range []int{1, 32, 128, 1024} {
 		b.Run(fmt.Sprintf("inflight=%d", inflight), func(b *testing.B) {
@@ -89,7 +88,7 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// BenchmarkSave is one row written without a sync, as after each commit.
+// BenchmarkSave writes one row without a sync, as the scheduler does after each commit.
 func BenchmarkSave(b *testing.B) {
 	cfg := store.DefaultConfig()
 	cfg.Dir = b.TempDir()

@@ -28,7 +28,7 @@ const (
 	fieldRecords    protowire.Number = 2
 )
 
-// appendRecord appends a record as it lies in an entry, with its field tag and length.
+// appendRecord appends a record in the encoding of an entry: its field tag, its length, the record.
 func appendRecord(b []byte, r job.Record) ([]byte, error) {
 	m, err := recordPB(r)
 	if err != nil {
@@ -107,7 +107,7 @@ func recordPB(r job.Record) (*journalpb.Record, error) {
 	}
 }
 
-// recordOf is the record of the message, or an error if there can be no such record.
+// recordOf decodes a record. It returns an error if the record is not valid.
 //
 //nolint:ireturn // a record is one of a sealed set of types
 func recordOf(m *journalpb.Record) (job.Record, error) {

@@ -1,6 +1,6 @@
 package journal
 
-// What is written is what is read, for every kind of record and any bytes.
+// Encoding and decoding return the same record, for every kind of record and any text.
 
 import (
 	"errors"
@@ -64,7 +64,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzDecodeEntry: what can be read can be written again, and read as the same.
+// FuzzDecodeEntry checks that each record that can be decoded can be encoded again, and stays the same.
 func FuzzDecodeEntry(f *testing.F) {
 	g := job.Group(1)
 	data := appendGeneration(nil, 1)

@@ -1,7 +1,7 @@
 package journal
 
-// Whatever is delivered once is delivered again after any crash, in the same
-// order; what is saved is not; nothing is ever half there.
+// After any crash the journal delivers each entry again that it delivered before, in the same order, except for those
+// that the saved rows reflect. No call of Propose is ever committed in part.
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ import (
 	"github.com/musterhq/muster/store/storetest"
 )
 
-// history is all that the lives of one store have shown.
+// history holds everything that was seen in the lives of one store.
 type history struct {
 	fs      *vfs.MemFS
 	entries map[uint64]job.Committed
@@ -29,6 +29,7 @@ type history struct {
 	size    map[string]int // records of each call of Propose
 }
 
+// life is the time from a start of the journal to its end or a power cut.
 type life struct {
 	*ran
 	s    *store.Store
@@ -70,13 +71,13 @@ func (h *history) begin(t *testing.T) (*life, error) {
 	return l, nil
 }
 
-// check compares what a life delivered with what lives before it did.
+// check compares the entries that a life delivered with those of the lives before it.
 func (h *history) check(got []job.Committed, applied uint64) error {
 	for i, c := range got {
 		if c.Index != applied+1+uint64(i) {
 			return fmt.Errorf("entry %d comes after %d", c.Index, applied+uint64(i))
 		}
-		c.Lead = false // of the life that first showed it
+		c.Lead = false // only true in the life in which the entry was proposed
 		if old, ok := h.entries[c.Index]; ok && !reflect.DeepEqual(old, c) {
 			return fmt.Errorf("entry %d was %+v and is %+v", c.Index, old, c)
 		}
@@ -119,7 +120,7 @@ func (h *history) save(l *life) error {
 	return l.Save(at, rows, nil)
 }
 
-// end stops a life, with a power cut first or without.
+// end stops a life, with or without a power cut.
 func (h *history) end(t *testing.T, l *life, cut bool, seed uint64, applied uint64) error {
 	before := l.delivered()
 	if cut {

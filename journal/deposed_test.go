@@ -1,6 +1,6 @@
 package journal
 
-// What becomes of proposals, and of an owner, when another voter takes over the group.
+// Proposals and owners when another voter takes over the group.
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ import (
 // settleTime is enough for an election, or for a voter to catch up.
 const settleTime = 20 * time.Second
 
-// heard is what an owner was told besides deliveries.
+// heard holds the calls that an owner got, except for deliveries.
 func (r *ran) heard() (refused []refusal, deposed []job.Epoch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +48,7 @@ func propose(t *testing.T, j interface{ Propose(...job.Record) error }, r job.Re
 	}
 }
 
-// elected is the owner of three voters, and one of the other two.
+// elected returns the voter that leads, of three, and one of the other two.
 func elected(t *testing.T, w *wires) (voters [3]*ran, first, other *ran, epoch job.Epoch) {
 	t.Helper()
 	voters = three(t, w)
@@ -159,17 +159,17 @@ func TestDeposedOwnerIsTold(t *testing.T) {
 	}
 }
 
-// driven is a scheduler's core on the journal of a voter.
+// driven is a scheduler's core that uses the journal of a voter.
 type driven struct {
 	journal *Journal
-	unaware bool // does not hear of the end of its ownership
+	unaware bool // it is not told that its ownership has ended
 
 	mu   sync.Mutex
 	core *scheduler.Core // guarded by mu
 	done acts            // guarded by mu
 }
 
-// acts is all that a core wanted done.
+// acts holds the effects that a core has returned.
 type acts struct {
 	proposed []job.Record
 	sent     []lease.ToWorker
@@ -220,7 +220,7 @@ func sentOf[M lease.ToWorker](d *driven) (found []M) {
 	return found
 }
 
-// drive puts a core on a voter: it learns what was delivered so far.
+// drive connects a core with a voter, and gives it the entries that were delivered so far.
 func drive(v *ran, unaware bool) *driven {
 	cfg := scheduler.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = "owner", 1, 1
@@ -234,8 +234,8 @@ func drive(v *ran, unaware bool) *driven {
 	return d
 }
 
-// A deposed owner that acts on an Assign which another owner wrote would start a task that the other may have given up
-// and started elsewhere.
+// A deposed owner must not act on an Assign record of a new owner. The new owner may have given up that attempt and
+// started the task elsewhere.
 func TestDeposedOwnerStartsNothing(t *testing.T) {
 	for name, unaware := range map[string]bool{"it was told": false, "it does not know yet": true} {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +253,8 @@ func TestDeposedOwnerStartsNothing(t *testing.T) {
 					t.Fatalf("sent %+v", d.all().sent)
 				}
 
-				// It is cut off and another voter leads. Then the host commits, and an owner that does not know proposes.
+				// The owner is cut off, and another voter leads. Then the host commits. An owner that does not know
+				// that it is deposed proposes an Assign.
 				w.set(first.id, true)
 				time.Sleep(settleTime)
 				second, _ := owner(voters)

@@ -1,6 +1,6 @@
 package journal
 
-// A data directory that an older release wrote can be read.
+// The journal reads a data directory of an older release.
 
 import (
 	"encoding/hex"
@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/store/storetest"
 )
 
-// old makes the directory of testdata/directory.txt.
+// old creates the data directory that testdata/directory.txt describes.
 func old(t *testing.T) *store.Store {
 	t.Helper()
 	text, err := os.ReadFile("testdata/directory.txt")
@@ -100,7 +100,7 @@ func TestOldDirectoryIsRead(t *testing.T) {
 			t.Fatalf("Load = %+v, %d, %v", rows, applied, err)
 		}
 		if j, err := jobs.Decode(rows); err != nil || !reflect.DeepEqual(j.View(0, 1), row) {
-			t.Errorf("the rows tell\n%+v, %v\nwant\n%+v", j.View(0, 1), err, row)
+			t.Errorf("the rows hold\n%+v, %v\nwant\n%+v", j.View(0, 1), err, row)
 		}
 		go func() { r.end <- r.Run(t.Context()) }()
 		synctest.Wait()

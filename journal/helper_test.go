@@ -1,6 +1,6 @@
 package journal
 
-// What the tests share: stores on disks in memory, and journals whose owner records its calls.
+// Helpers for the tests: stores on disks in memory, and journals whose owner records its calls.
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func closeStore(t testing.TB, s *store.Store) {
 	}
 }
 
-// ran is a journal that runs, and an owner that records its calls.
+// ran is a running journal with an owner that records its calls.
 type ran struct {
 	*Journal
 	stop context.CancelFunc
@@ -88,7 +88,7 @@ func (r *ran) delivered() []job.Committed {
 	return append([]job.Committed{}, r.got...)
 }
 
-// ids are the jobs of the Submit records that were delivered, in order.
+// ids returns the jobs of the Submit records that were delivered, in order.
 func (r *ran) ids() (ids []job.ID) {
 	for _, c := range r.delivered() {
 		for _, rec := range c.Records {

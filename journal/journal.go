@@ -12,11 +12,11 @@
 // Each record that Propose accepts has one of four ends:
 //
 //   - It is committed: Deliver gets it.
-//   - It is refused with ErrNotOwner: another daemon leads. It is not passed on to that daemon, because a record rests on
-//     what its proposer knew, and only the leader may act on it. It is not committed.
+//   - It is refused with ErrNotOwner: another daemon leads. It is not committed, nor passed on to that daemon, because
+//     a record depends on what its proposer knew, and only the leader's knowledge is up to date.
 //   - Raft drops it with ErrDropped, for instance while leadership is handed over. It is not committed.
-//   - This daemon stops leading before the record is committed: ErrUncertain. The new leader may still have the entry and
-//     commit it; then Deliver gets it later, under the old epoch. Otherwise it is lost.
+//   - This daemon stops leading before the record is committed: ErrUncertain. The new leader may still have the entry
+//     and commit it; then Deliver gets it later, under the old epoch. Otherwise it is lost.
 //
 // If Run ends first, the record has no end: after a restart it is either delivered or lost.
 //
@@ -32,13 +32,13 @@
 //
 //   - An entry is synced before it counts as committed, so before it is delivered. What was delivered once is delivered
 //     again after any crash.
-//   - Rows are written with the index that they reflect, in one batch, unsynced. If a crash takes that batch, the entries
-//     after the older index are delivered again: nothing is lost. If the batch survives, the entries up to its index are
-//     not delivered again: nothing is doubled.
-//   - The log is cut only up to an index that was saved, by a batch that follows the rows in the write-ahead log. So no
-//     crash leaves the cut without the rows.
-//   - The commit index is written with the next write. If a crash takes it, the group commits the same entries again, in
-//     the same order; entries that the rows reflect are known to be committed.
+//   - Rows are written with the index that they reflect, in one batch, unsynced. If a crash loses that batch, the
+//     entries after the older index are delivered again, so nothing is lost. If the batch survives, the entries up to
+//     its index are not delivered again, so nothing is applied twice.
+//   - The log is cut only up to an index that was saved. The cut comes after the rows in the write-ahead log of the
+//     database. So a crash that keeps the cut keeps the rows.
+//   - The commit index is written with the next write. If a crash loses it, the group commits the same entries again,
+//     in the same order. Entries that the rows reflect are known to be committed.
 //
 // See docs/adr, ADR 67.
 package journal
@@ -61,17 +61,17 @@ import (
 )
 
 var (
-	// ErrNotOwner says that this daemon does not lead the group. Ask the one that does.
-	ErrNotOwner = errors.New("another daemon answers for the group")
-	// ErrDropped says that Raft did not take the records just now. Propose them again after a pause.
-	ErrDropped = errors.New("the journal took no records just now")
-	// ErrUncertain says that this daemon stopped leading before the records were committed. They may be committed yet, or
-	// be lost. Ask the new owner what became of them.
-	ErrUncertain = errors.New("this daemon no longer answers for the group, and what it last wrote may be lost")
+	// ErrNotOwner means that this daemon does not lead the group. Ask the daemon that does.
+	ErrNotOwner = errors.New("another daemon owns the group")
+	// ErrDropped means that Raft dropped the records. Propose them again after a pause.
+	ErrDropped = errors.New("the journal could not take the records now")
+	// ErrUncertain means that this daemon stopped leading before the records were committed. They may still be
+	// committed, or be lost. Ask the new owner what became of them.
+	ErrUncertain = errors.New("this daemon no longer owns the group, and its last records may be lost")
 )
 
-// Owner is the part of a daemon that acts on the journal of a group. Its methods are called from the goroutine of Run, in
-// order, and must not wait for the journal.
+// Owner is the part of a daemon that acts on the journal of a group. Its methods are called from the goroutine of Run,
+// in order, and must not wait for the journal.
 type Owner interface {
 	// Deliver hands over a committed entry. No other entry is committed until it returns.
 	Deliver(c job.Committed)
@@ -90,8 +90,8 @@ type Transport interface {
 
 // Config bounds the log of a journal.
 type Config struct {
-	// MaxLogBytes and MaxLogEntries: a log beyond either is cut up to the last saved index. A longer log lets voters that
-	// fell behind catch up from it; a shorter one takes less disk.
+	// MaxLogBytes and MaxLogEntries: a log beyond either is cut up to the last saved index. A longer log lets voters
+	// that fell behind catch up from it; a shorter one takes less disk.
 	MaxLogBytes   int64
 	MaxLogEntries int64
 	// Transport reaches the other voters; nil for a group of one.
@@ -116,7 +116,7 @@ const (
 	MaxRecords = 64
 	// maxEntryBytes is the size beyond which no further record is added to an entry.
 	maxEntryBytes = 1 << 20
-	// maxReadyBytes bounds what is delivered between two looks at the queue, and the memory of a replay.
+	// maxReadyBytes bounds the entries that are delivered before the queue is read again, and the memory of a replay.
 	maxReadyBytes = 4 << 20
 
 	// The times of a group with several voters; a lone voter needs no clock.
@@ -159,8 +159,8 @@ type answer struct {
 	reads []readDone
 }
 
-// voterOf is the store's number among the voters of a Raft group. The top bit is clear and the lowest set, because Raft
-// reserves 0 and the highest numbers.
+// voterOf returns the number of this store as a voter of a Raft group. The top bit is clear and the lowest is set,
+// because Raft reserves 0 and the highest numbers.
 func voterOf(disk *store.Store) uint64 { return disk.Derive("voter", 0)>>1 | 1 }
 
 // New opens the journal of a group. It founds the group, with this store as its only voter, if the store does not have
@@ -177,7 +177,7 @@ func New(cfg Config, disk *store.Store, group job.Group, owner Owner, log *slog.
 	j.entries = &raftLog{store: disk, keys: keysOf(group), maxEntries: cfg.MaxLogEntries, maxBytes: cfg.MaxLogBytes}
 	known, err := j.entries.exists()
 	if err == nil && !known {
-		err = found(disk, group, []uint64{j.id})
+		err = foundGroup(disk, group, []uint64{j.id})
 	}
 	var applied uint64
 	if err == nil {
@@ -194,10 +194,10 @@ func New(cfg Config, disk *store.Store, group job.Group, owner Owner, log *slog.
 	return j, nil
 }
 
-// Propose queues records to be committed and returns at once. The records of one call are written together or not at all.
-// They lie in one entry, unless they are more than fit. The package comment says what becomes of them. An error says that
-// none was queued: store.ErrFull, store.ErrTooLarge, store.ErrClosed, or store.ErrNoRoom if a Submit or an Assign is among
-// them.
+// Propose queues records to be committed and returns at once. The records of one call are written together or not at
+// all. They are in one entry if they fit. The package comment says what becomes of them. After an error none was
+// queued. The errors are store.ErrFull, store.ErrTooLarge, store.ErrClosed, and for a Submit or an Assign
+// store.ErrNoRoom.
 func (j *Journal) Propose(records ...job.Record) error {
 	if slices.ContainsFunc(records, job.BeginsWork) {
 		if err := j.store.CheckSpace(); err != nil {
@@ -222,24 +222,24 @@ func (j *Journal) Propose(records ...job.Record) error {
 
 // ReadIndex asks whether this daemon still owns the group, by a quorum round that begins after the call. done gets the
 // epoch once everything committed before the call is delivered and this daemon's own term has begun. Otherwise it gets
-// ErrNotOwner, or store.ErrClosed when Run ends. done is called from the goroutine of Run, or at once with store.ErrFull
-// or store.ErrClosed if the question cannot be queued.
+// ErrNotOwner, or store.ErrClosed when Run ends. done is called from the goroutine of Run, or at once with
+// store.ErrFull or store.ErrClosed if the question cannot be queued.
 func (j *Journal) ReadIndex(done func(job.Epoch, error)) {
 	if err := j.queue.putRead(done); err != nil {
 		done(job.Epoch{}, fmt.Errorf("journal: read index: %w", err))
 		return
 	}
-	j.queue.ring()
+	j.queue.notify()
 }
 
-// Ping returns nil once the goroutine of Run has come by, with or without a leader of the group. It returns an error if
-// ctx ends before that.
+// Ping returns nil once the goroutine of Run has answered, even if the group has no leader. It returns an error if ctx
+// ends before that.
 func (j *Journal) Ping(ctx context.Context) error {
 	seen := make(chan struct{})
 	if err := j.queue.putPing(seen); err != nil {
 		return fmt.Errorf("journal: ping: %w", err)
 	}
-	j.queue.ring()
+	j.queue.notify()
 	select {
 	case <-seen:
 		return nil
@@ -253,13 +253,13 @@ func (j *Journal) Step(m *raftpb.Message) error {
 	if err := j.queue.putMessage(m); err != nil {
 		return fmt.Errorf("journal: message of voter %x: %w", m.GetFrom(), err)
 	}
-	j.queue.ring()
+	j.queue.notify()
 	return nil
 }
 
 // Save writes rows as they are after the entry applied, and deletes all rows of the jobs in gone. It does not wait for
-// the disk: after a crash the rows may be older, and Run then delivers the entries after them again. It refuses an index
-// that was not delivered yet, or one older than the last saved.
+// the disk: after a crash the rows may be older, and Run then delivers the entries after them again. It refuses an
+// index that was not delivered yet, or one older than the last saved.
 func (j *Journal) Save(applied uint64, rows []job.Row, gone []job.ID) error {
 	if saved, delivered := j.saved.Load(), j.delivered.Load(); applied < saved || applied > delivered {
 		return fmt.Errorf("journal: save the rows of group %s: they are of entry %d, which is not from %d to %d",
@@ -269,13 +269,13 @@ func (j *Journal) Save(applied uint64, rows []job.Row, gone []job.ID) error {
 		return fmt.Errorf("journal: save the rows of group %s at %d: %w", j.group, applied, err)
 	}
 	if j.saved.Swap(applied) < applied && j.entries.large.Load() {
-		j.queue.ring() // the log can be cut
+		j.queue.notify() // the log can be cut
 	}
 	return nil
 }
 
-// Load calls each with every saved row; the rows of a job come together. It returns the index that the rows reflect. Run
-// delivers the entries after that index. Call Load before Run.
+// Load calls each with every saved row; the rows of a job come together. It returns the index that the rows reflect.
+// Run delivers the entries after that index. Call Load before Run.
 func (j *Journal) Load(each func(job.Row) error) (applied uint64, err error) {
 	if err := j.rows.Load(each); err != nil {
 		return 0, fmt.Errorf("journal: load the rows of group %s: %w", j.group, err)
@@ -283,7 +283,8 @@ func (j *Journal) Load(each func(job.Row) error) (applied uint64, err error) {
 	return j.saved.Load(), nil
 }
 
-// Rows returns the rows of one job as they were last saved, from part from to before part to. An empty to means the end.
+// Rows returns the rows of one job as they were last saved, from part from to before part to. An empty to means the
+// end.
 func (j *Journal) Rows(id job.ID, from, to string) ([]job.Row, error) { return j.rows.Of(id, from, to) }
 
 // Run delivers the entries after the saved rows, and then commits until ctx ends. An error says that the journal cannot
@@ -306,14 +307,14 @@ func (j *Journal) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-j.queue.bell:
+		case <-j.queue.wake:
 		case <-tick:
 			j.node.Tick()
 		}
 	}
 }
 
-// alone says whether this store is the group's only voter.
+// alone reports whether this store is the group's only voter.
 func (j *Journal) alone() bool {
 	return len(j.entries.conf.GetVoters()) == 1 && j.entries.conf.GetVoters()[0] == j.id
 }

@@ -24,7 +24,7 @@ func TestLeadComesFirst(t *testing.T) {
 		if r.Journal, err = New(DefaultConfig(), s, s.Group(), r, quiet); err != nil {
 			t.Fatal(err)
 		}
-		// Both wait for the journal to run.
+		// Both wait until the journal runs.
 		if err := r.Propose(submit(s.Group(), 1), cancel(s.Group(), 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +180,7 @@ func TestWaitingRecordsShareEntries(t *testing.T) {
 	})
 }
 
-// Jobs with the largest job files may come as many at once as an entry holds.
+// One call of Propose takes MaxRecords jobs with the largest job files.
 func TestProposeTakesTheLargestSubmits(t *testing.T) {
 	s := open(t, storetest.Disk())
 	defer closeStore(t, s)
@@ -342,7 +342,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// What cannot be read is reported, and not passed over.
+// Entries that cannot be decoded are an error; they are not skipped.
 func TestDamageIsReported(t *testing.T) {
 	s := open(t, storetest.Disk())
 	defer closeStore(t, s)

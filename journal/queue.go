@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxQueueRecords bounds the records that wait. It is a few seconds' work for the fastest disk, so that ErrFull means
-	// real overload.
+	// maxQueueRecords bounds the records that wait. It is a few seconds' work for the fastest disk, so that ErrFull
+	// means real overload.
 	maxQueueRecords = 16384
 	// maxQueueBytes bounds their memory, and so one write: all that waits is written together. MaxRecords jobs with the
 	// largest job files fit, because otherwise a call with so many would be refused for ever.
@@ -35,7 +35,7 @@ type batch struct {
 	ends []int // where in buf each record ends
 }
 
-// spareBytes bounds the memory that an empty batch keeps, so that one burst does not hold memory for ever.
+// spareBytes bounds the memory that an empty batch keeps, so that memory is freed after a burst.
 const spareBytes = 1 << 20
 
 func (b *batch) reset() {
@@ -50,7 +50,7 @@ type readDone = func(job.Epoch, error)
 
 // queue is filled from any goroutine and emptied by that of Run. Nothing blocks while its lock is held.
 type queue struct {
-	bell chan struct{} // holds one token while there may be something to do
+	wake chan struct{} // holds one token while there may be something to do
 
 	mu      sync.Mutex
 	closed  bool              // guarded by mu
@@ -60,11 +60,12 @@ type queue struct {
 	pings   []chan struct{}   // guarded by mu
 }
 
-func newQueue() *queue { return &queue{bell: make(chan struct{}, 1)} }
+func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-func (q *queue) ring() {
+// notify wakes the goroutine of Run.
+func (q *queue) notify() {
 	select {
-	case q.bell <- struct{}{}:
+	case q.wake <- struct{}{}:
 	default: // the last token was not taken yet
 	}
 }
@@ -74,7 +75,7 @@ func (q *queue) put(b *batch) error {
 	if err := q.add(b); err != nil {
 		return err
 	}
-	q.ring()
+	q.notify()
 	return nil
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/store"
 )
 
-// groupKeys makes the keys of one group; the value is their prefix.
+// groupKeys makes the keys of one group. Its value is their prefix.
 type groupKeys string
 
 func keysOf(g job.Group) groupKeys { return groupKeys("r/" + g.String() + "/") }
@@ -31,19 +31,20 @@ func (k groupKeys) entries() []byte       { return []byte(k + "l/") }
 func (k groupKeys) entry(i uint64) []byte { return binary.BigEndian.AppendUint64(k.entries(), i) }
 
 const (
-	// A new log begins after an entry that was never written. So a voter that joins later with an empty log needs the rows
-	// and not only the log.
+	// A new log begins after an entry that does not exist. So Raft cannot bring a voter that joins later up to date
+	// from the log alone; it needs the rows too.
 	firstIndex, firstTerm = 1, 1
 	// firstGeneration is the generation of a group's founder.
 	firstGeneration = 1
 )
 
 var (
-	errHole    = errors.New("entries are missing from the log")
+	errGap     = errors.New("entries are missing from the log")
 	errMissing = errors.New("not found")
 )
 
-// raftLog is the log that Raft reads and the journal writes. All fields but large are used by the goroutine of Run alone.
+// raftLog is the log that Raft reads and the journal writes. All fields but large are used by the goroutine of Run
+// alone.
 type raftLog struct {
 	store *store.Store
 	keys  groupKeys
@@ -55,7 +56,7 @@ type raftLog struct {
 	cutTerm    uint64
 	last       uint64 // index of the newest entry, or cut
 	bytes      int64  // of the entries kept
-	// tail is the newest entries, with all that are written but not delivered. So an entry that was just written is not
+	// tail holds the newest entries, among them all that are written but not delivered, so that a new entry need not be
 	// read from disk.
 	tail []*raftpb.Entry
 
@@ -63,8 +64,8 @@ type raftLog struct {
 	large                atomic.Bool // the log is beyond its bounds
 }
 
-// found writes the beginning of a new group.
-func found(disk *store.Store, g job.Group, voters []uint64) error {
+// foundGroup writes the initial state of a new group.
+func foundGroup(disk *store.Store, g job.Group, voters []uint64) error {
 	keys := keysOf(g)
 	hard := &raftpb.HardState{Term: new(uint64(firstTerm)), Commit: new(uint64(firstIndex))}
 	return disk.WriteSync(func(b store.Batch) error {
@@ -78,7 +79,7 @@ func found(disk *store.Store, g job.Group, voters []uint64) error {
 	})
 }
 
-// exists says whether the store has the group.
+// exists reports whether the store has the group.
 func (l *raftLog) exists() (bool, error) {
 	v, err := l.store.Read(l.keys.hard())
 	return v != nil, err
@@ -97,39 +98,39 @@ func (l *raftLog) load(applied uint64) (err error) {
 	if err := l.measure(); err != nil {
 		return err
 	}
-	// What the rows reflect was committed, even if a crash took the commit index.
+	// Entries that the rows reflect were committed, even if a crash lost the commit index.
 	if applied > l.hard.GetCommit() {
 		l.hard.Commit = new(applied)
 	}
 	if applied < l.cut || l.hard.GetCommit() > l.last {
 		return fmt.Errorf("%w: rows at %d, committed %d, entries %d to %d",
-			errHole, applied, l.hard.GetCommit(), l.cut+1, l.last)
+			errGap, applied, l.hard.GetCommit(), l.cut+1, l.last)
 	}
 	return nil
 }
 
-// measure counts the kept entries and their bytes. It is errHole if one is missing.
+// measure counts the kept entries and their bytes. It returns errGap if one is missing.
 func (l *raftLog) measure() error {
 	prefix := l.keys.entries()
 	l.last, l.bytes = l.cut, 0
 	err := l.store.ReadPrefix(prefix, func(k, v []byte) error {
 		if len(k) != len(prefix)+8 || binary.BigEndian.Uint64(k[len(prefix):]) != l.last+1 {
-			return errHole
+			return errGap
 		}
 		l.last++
 		l.bytes += int64(len(v))
 		return nil
 	})
-	l.weigh()
+	l.checkSize()
 	return err
 }
 
-// weigh compares the log with its bounds.
-func (l *raftLog) weigh() {
+// checkSize compares the log with its bounds.
+func (l *raftLog) checkSize() {
 	l.large.Store(l.bytes > l.maxBytes || int64(l.last-l.cut) > l.maxEntries)
 }
 
-// read reads a message; it is errMissing if there is none.
+// read reads a message. It returns errMissing if there is none.
 func (l *raftLog) read(key []byte, into proto.Message) error {
 	v, err := l.store.Read(key)
 	if err == nil && v == nil {
@@ -144,7 +145,7 @@ func (l *raftLog) read(key []byte, into proto.Message) error {
 	return nil
 }
 
-// append writes the entries and the state of a Ready, synced. A commit index alone is not written: it goes with the next
+// append writes the entries and the state of a Ready, synced. A new commit index alone is not written until the next
 // write.
 func (l *raftLog) append(rd *raft.Ready) error {
 	if !raft.IsEmptyHardState(rd.HardState) {
@@ -180,7 +181,7 @@ func (l *raftLog) append(rd *raft.Ready) error {
 	}
 	l.tail = append(l.tail, rd.Entries...)
 	l.bytes, l.last = bytes, rd.Entries[len(rd.Entries)-1].GetIndex()
-	l.weigh()
+	l.checkSize()
 	return nil
 }
 
@@ -193,8 +194,8 @@ func (l *raftLog) forget(delivered uint64) {
 	l.tail = slices.Delete(l.tail, 0, n)
 }
 
-// cutTo deletes the entries up to an index that the rows on disk reflect. It is not synced: if a crash takes the write, the
-// entries are back.
+// cutTo deletes the entries up to an index that the rows on disk reflect. It is not synced: if a crash loses the write,
+// the entries are still there.
 func (l *raftLog) cutTo(index uint64) error {
 	term, err := l.Term(index)
 	if err != nil {
@@ -213,12 +214,12 @@ func (l *raftLog) cutTo(index uint64) error {
 	return l.measure()
 }
 
-// InitialState and the methods below are raft.Storage.
+// InitialState and the methods below implement raft.Storage.
 func (l *raftLog) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 	return l.hard, l.conf, nil
 }
 
-// Entries reads the entries from lo to before hi: at least one, and then at most maxSize bytes in total.
+// Entries returns the entries from lo to before hi: at least one, and no more than maxSize bytes if there are several.
 func (l *raftLog) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	switch {
 	case lo <= l.cut:
@@ -259,7 +260,7 @@ func (l *raftLog) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	return found, nil
 }
 
-// Term is the term of a kept entry, or of the last entry before those.
+// Term returns the term of a kept entry, or of the last entry before those.
 func (l *raftLog) Term(i uint64) (uint64, error) {
 	switch {
 	case i == l.cut:
@@ -279,13 +280,14 @@ func (l *raftLog) Term(i uint64) (uint64, error) {
 	return e.GetTerm(), nil
 }
 
-// LastIndex is the index of the newest entry.
+// LastIndex returns the index of the newest entry.
 func (l *raftLog) LastIndex() (uint64, error) { return l.last, nil }
 
-// FirstIndex is the index of the oldest entry that is kept.
+// FirstIndex returns the index of the oldest kept entry.
 func (l *raftLog) FirstIndex() (uint64, error) { return l.cut + 1, nil }
 
-// Snapshot is asked for when a voter needs entries that are cut off. Rows are not sent through Raft.
+// Snapshot is called when a voter needs entries that were deleted. It returns an error, because rows are not sent
+// through Raft.
 func (l *raftLog) Snapshot() (*raftpb.Snapshot, error) {
 	return nil, raft.ErrSnapshotTemporarilyUnavailable
 }

@@ -44,8 +44,8 @@ func (j *Journal) work(ctx context.Context) error {
 	return nil
 }
 
-// feed hands messages, records and reads to Raft. Records and reads wait until this daemon's own term has begun (R10), and
-// are refused if it does not lead.
+// feed hands messages, records and reads to Raft. Records and reads wait until this daemon's own term has begun (R10),
+// and are refused if it does not lead.
 func (j *Journal) feed() error {
 	j.queue.answerPings()
 	for _, m := range j.queue.takeMessages() {
@@ -206,7 +206,7 @@ func (j *Journal) apply(e *raftpb.Entry) error {
 	j.delivered.Store(e.GetIndex())
 	j.owner.Deliver(c)
 	if c.Lead {
-		j.queue.ring() // for what waited for it
+		j.queue.notify() // records and reads may have waited for it
 		j.log.Info("journal leads", "group", j.group.String(), "epoch", c.Epoch.String(), "index", c.Index)
 	}
 	return nil
@@ -246,8 +246,8 @@ func refuse(reads []readDone, err error) {
 	}
 }
 
-// cut shortens a log that is beyond its bounds. It waits until at least half of the log can go, because the rest has to be
-// counted again.
+// cut deletes old entries if the log is beyond its bounds. It waits until at least half of the log can be deleted,
+// because the rest has to be counted again.
 func (j *Journal) cut() error {
 	saved := j.saved.Load()
 	if !j.entries.large.Load() || saved <= j.entries.cut || saved-j.entries.cut < (j.entries.last-j.entries.cut)/2 {

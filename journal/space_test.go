@@ -1,6 +1,6 @@
 package journal
 
-// A disk that fills: what is refused, what is not, and how the process ends.
+// A disk that fills up: which records are refused, and how the process ends.
 
 import (
 	"bytes"
@@ -88,8 +88,7 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 
 const childVar = "MUSTER_STORE_TEST_CHILD"
 
-// TestFullDiskEndsTheProcess runs this test again as a process of its own, on
-// the real file system, and fills its disk.
+// TestFullDiskEndsTheProcess runs this test again in another process, on the real file system, and fills the disk.
 func TestFullDiskEndsTheProcess(t *testing.T) {
 	if how := os.Getenv(childVar); how != "" {
 		full(t, how)

@@ -1,6 +1,6 @@
 package journal
 
-// The same journal with three voters: nothing in it counts on being alone.
+// The journal with three voters.
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 	"github.com/musterhq/muster/store/storetest"
 )
 
-// wires join voters. A cut voter neither sends nor receives; a deaf one does not receive.
+// wires connects voters. A cut voter neither sends nor receives. A deaf voter does not receive.
 type wires struct {
 	mu   sync.Mutex
 	end  map[uint64]*Journal // guarded by mu
@@ -63,7 +63,7 @@ func three(t *testing.T, w *wires) (voters [3]*ran) {
 	}
 	g := stores[0].Group()
 	for i, s := range stores {
-		if err := found(s, g, ids); err != nil {
+		if err := foundGroup(s, g, ids); err != nil {
 			t.Fatal(err)
 		}
 		cfg := DefaultConfig()
@@ -81,7 +81,7 @@ func three(t *testing.T, w *wires) (voters [3]*ran) {
 	return voters
 }
 
-// owner is the voter that led last, and how many times anyone has.
+// owner returns the voter that led last, and the number of Lead entries.
 func owner(voters [3]*ran) (who *ran, epoch job.Epoch) {
 	for _, v := range voters {
 		for _, c := range v.delivered() {
@@ -116,8 +116,8 @@ func TestThreeVoters(t *testing.T) {
 			}
 		}
 
-		// The owner is alone: it gets no quorum for a read, and learns that it is
-		// owner no more; what it proposes is never committed.
+		// The owner is cut off. It gets no quorum for a read, and learns that it no longer owns the group. What it
+		// proposes is never committed.
 		w.set(first.id, true)
 		if err := first.Propose(submit(1, 2)); err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func read(r *ran, most time.Duration) (job.Epoch, error) {
 	}
 }
 
-// plain is what was delivered, without who led.
+// plain returns the delivered entries without their Lead marks.
 func plain(got []job.Committed) []job.Committed {
 	for i := range got {
 		got[i].Lead = false

@@ -43,7 +43,8 @@ type Free struct {
 	CPUs   int       `json:"cpus"`
 	Memory job.Size  `json:"memory"`
 	GPUs   []FreeGPU `json:"gpus,omitempty"`
-	// Quarantined holds the UUIDs of unhealthy devices that nobody holds. They are given to nobody.
+	// Quarantined holds the UUIDs of the devices in quarantine that no task holds. No task gets them. Its JSON name is
+	// from older versions.
 	Quarantined []string `json:"aside,omitempty"`
 }
 

@@ -1,6 +1,6 @@
 package node
 
-// What the API asks of this daemon's parts.
+// The interfaces that the API needs, implemented by the parts of this daemon.
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 	"github.com/musterhq/muster/worker/supervisor"
 )
 
-// The joints of the house.
+// The compiler checks that the interfaces of package api are implemented.
 var (
 	_ api.Jobs       = jobsBackend{}
 	_ api.Deaths     = jobsBackend{}
@@ -38,8 +38,8 @@ var (
 	_ api.Self       = selfBackend{}
 )
 
-// answers pairs the errors of our parts with those that the API knows.
-var answers = []struct{ ours, theirs error }{
+// apiErrors pairs the errors of this daemon's parts with those of package api.
+var apiErrors = []struct{ ours, theirs error }{
 	{scheduler.ErrNotFound, api.ErrNotFound},
 	{scheduler.ErrConflict, api.ErrConflict},
 	{scheduler.ErrInvalid, api.ErrBad},
@@ -63,56 +63,57 @@ var answers = []struct{ ours, theirs error }{
 	{p2p.ErrWrongCluster, api.ErrDenied},
 }
 
-// answered is an error of ours under the API's name for it; its text stays ours.
-type answered struct{ theirs, ours error }
+// apiError is an error of one of our parts that errors.Is also finds as an error of package api. It has the text of
+// our error.
+type apiError struct{ theirs, ours error }
 
-func (e answered) Error() string {
+func (e apiError) Error() string {
 	text := e.ours.Error()
-	for _, part := range []string{"scheduler: ", "p2p: ", "store: ", "journal: ", "node: "} { // a user has no use for whose it is
+	for _, part := range []string{"scheduler: ", "p2p: ", "store: ", "journal: ", "node: "} { // users do not know packages
 		text = strings.TrimPrefix(text, part)
 	}
 	return text
 }
 
-func (e answered) Unwrap() []error { return []error{e.theirs, e.ours} }
+func (e apiError) Unwrap() []error { return []error{e.theirs, e.ours} }
 
-// answerOf translates an error for the API.
-func answerOf(err error) error {
+// apiErrorOf translates an error of our parts into one of package api.
+func apiErrorOf(err error) error {
 	if none, ok := errors.AsType[*scheduler.NoMatchError](err); ok {
 		return &api.NoMatchError{Explanation: none.Explanation}
 	}
-	for _, a := range answers {
+	for _, a := range apiErrors {
 		if errors.Is(err, a.ours) {
-			return answered{theirs: a.theirs, ours: err}
+			return apiError{theirs: a.theirs, ours: err}
 		}
 	}
 	return err
 }
 
-// jobsBackend is the schedulers as the API wants them. What is about one job
-// goes to the owner of its group, all else to that of new jobs; there is none
-// where this daemon takes no jobs.
+// jobsBackend gives the API access to the schedulers of this daemon. A request about one job goes to the owner of the
+// job's group. All other requests go to the owner that accepts new jobs (home), which is nil if this daemon accepts no
+// jobs.
 type jobsBackend struct{ owners }
 
 // Submit accepts a job.
 func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, error) {
 	if b.home == nil {
-		return job.Job{}, answerOf(errNoSuchRole)
+		return job.Job{}, apiErrorOf(errNoSuchRole)
 	}
 	j, err := b.home.Submit(ctx, scheduler.SubmitRequest{User: s.User, Key: s.Key, Spec: s.Spec})
-	return j, answerOf(err)
+	return j, apiErrorOf(err)
 }
 
-// Get is one job.
+// Get returns one job.
 func (b jobsBackend) Get(ctx context.Context, id job.ID) (job.Job, error) {
 	if b.home == nil {
 		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
 	j, err := b.of(id.Group()).Job(ctx, id)
-	return j, answerOf(err)
+	return j, apiErrorOf(err)
 }
 
-// List is what q picks, page by page of the scheduler's own.
+// List returns the jobs that q selects. It reads them from the scheduler in pages.
 func (b jobsBackend) List(ctx context.Context, q job.Query) ([]job.Job, error) {
 	if b.home == nil {
 		return nil, nil
@@ -122,7 +123,7 @@ func (b jobsBackend) List(ctx context.Context, q job.Query) ([]job.Job, error) {
 	for {
 		page, err := b.home.Jobs(ctx, f)
 		if err != nil {
-			return nil, answerOf(err)
+			return nil, apiErrorOf(err)
 		}
 		more := len(page) >= scheduler.MaxList
 		if more {
@@ -136,16 +137,16 @@ func (b jobsBackend) List(ctx context.Context, q job.Query) ([]job.Job, error) {
 	}
 }
 
-// Cancel ends a job.
+// Cancel cancels a job.
 func (b jobsBackend) Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error) {
 	if b.home == nil {
 		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
 	j, err := b.of(id.Group()).Cancel(ctx, id, reason)
-	return j, answerOf(err)
+	return j, apiErrorOf(err)
 }
 
-// Hold keeps a job back, or lets it go.
+// Hold holds a job, or releases it.
 func (b jobsBackend) Hold(ctx context.Context, id job.ID, release bool, reason string) (j job.Job, err error) {
 	switch {
 	case b.home == nil:
@@ -155,46 +156,46 @@ func (b jobsBackend) Hold(ctx context.Context, id job.ID, release bool, reason s
 	default:
 		j, err = b.of(id.Group()).Hold(ctx, id, reason)
 	}
-	return j, answerOf(err)
+	return j, apiErrorOf(err)
 }
 
-// MayBeDead counts what this daemon's jobs have on a host that does not answer.
+// MayBeDead counts the tasks of this daemon's jobs on a host that does not answer.
 func (b jobsBackend) MayBeDead(ctx context.Context, node job.Peer) (tasks int, err error) {
 	if b.home == nil {
 		return 0, nil
 	}
 	tasks, err = b.home.MayBeDead(ctx, node)
-	return tasks, answerOf(err)
+	return tasks, apiErrorOf(err)
 }
 
-// DeclareDead gives that up.
+// DeclareDead gives up the tasks of this daemon's jobs on a host.
 func (b jobsBackend) DeclareDead(ctx context.Context, node job.Peer, by string) (tasks int, err error) {
 	if b.home == nil {
 		return 0, nil
 	}
 	tasks, err = b.home.DeclareDead(ctx, node, by)
-	return tasks, answerOf(err)
+	return tasks, apiErrorOf(err)
 }
 
-// Why explains a job.
+// Why explains the state of a job.
 func (b jobsBackend) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
 	if b.home == nil {
 		return lease.Explanation{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
 	x, err := b.of(id.Group()).Why(ctx, id)
-	return x, answerOf(err)
+	return x, apiErrorOf(err)
 }
 
-// Offers is a dry run.
+// Offers says which hosts would take a job, without submitting it.
 func (b jobsBackend) Offers(ctx context.Context, s api.Submission) (lease.Explanation, error) {
 	if b.home == nil {
-		return lease.Explanation{}, answerOf(errNoSuchRole)
+		return lease.Explanation{}, apiErrorOf(errNoSuchRole)
 	}
 	x, err := b.home.Offers(ctx, s.Spec)
-	return x, answerOf(err)
+	return x, apiErrorOf(err)
 }
 
-// Watch tells of changes.
+// Watch reports changes of jobs.
 func (b jobsBackend) Watch(ctx context.Context, ids []job.ID, ended bool) (<-chan job.Job, error) {
 	if b.home == nil {
 		none := make(chan job.Job)
@@ -202,26 +203,26 @@ func (b jobsBackend) Watch(ctx context.Context, ids []job.ID, ended bool) (<-cha
 		return none, nil
 	}
 	c, err := b.home.Watch(ctx, job.Query{IDs: ids, Ended: ended})
-	return c, answerOf(err)
+	return c, apiErrorOf(err)
 }
 
-// Counts is how many jobs are in each state.
+// Counts returns the number of jobs in each state.
 func (b jobsBackend) Counts(ctx context.Context) (map[job.State]int, error) {
 	if b.home == nil {
 		return map[job.State]int{}, nil
 	}
 	counts, err := b.home.Counts(ctx)
-	return counts, answerOf(err)
+	return counts, apiErrorOf(err)
 }
 
-// logsBackend is the output of this host's attempts.
+// logsBackend gives the API access to the output of this host's attempts.
 type logsBackend struct {
 	driver *supervisor.Driver
 	files  *files.Driver
 	work   *worker.Loop
 }
 
-// Open reads a stream of an attempt.
+// Open opens a stream of an attempt.
 func (b logsBackend) Open(ctx context.Context, a job.Attempt, stream string, offset int64, follow bool) (io.ReadCloser, int64, error) {
 	if b.driver == nil {
 		return nil, 0, fmt.Errorf("attempt %s: %w", a, api.ErrNotFound)
@@ -240,42 +241,40 @@ func (b logsBackend) Open(ctx context.Context, a job.Attempt, stream string, off
 	return logBody{body}, body.Offset(), nil
 }
 
-// awaitStart waits until an attempt that this host has taken on is handed to
-// its driver: who asks for its output may be faster than the word to start it,
-// or than its files.
+// awaitStart waits until an attempt in the ledger is handed to its driver. A request for its output may arrive before
+// the Start message, or while the files of the job are still on their way.
 func (b logsBackend) awaitStart(ctx context.Context, a job.Attempt) {
-	look := time.NewTicker(lookAgain)
+	look := time.NewTicker(ledgerPoll)
 	defer look.Stop()
 	for ctx.Err() == nil {
 		has, next := b.driver.Has(a)
-		if has || !b.taken(ctx, a) {
+		if has || !b.holds(ctx, a) {
 			return
 		}
 		b.files.Await(ctx, a)
 		select {
 		case <-next:
-		case <-look.C: // it may have been taken back
+		case <-look.C: // the offer may have been withdrawn
 		case <-ctx.Done():
 		}
 	}
 }
 
-// lookAgain is how soon the ledger is asked again for an attempt that has not
-// been handed to its driver.
-const lookAgain = time.Second
+// ledgerPoll is how often awaitStart reads the ledger.
+const ledgerPoll = time.Second
 
-// taken says whether the ledger holds an attempt that may still begin, or runs.
-func (b logsBackend) taken(ctx context.Context, a job.Attempt) bool {
+// holds reports whether the attempt is in the ledger and may still start, or runs.
+func (b logsBackend) holds(ctx context.Context, a job.Attempt) bool {
 	records, err := b.work.Attempts(ctx)
 	return err == nil && slices.ContainsFunc(records, func(r lease.Record) bool {
 		return r.Attempt == a && r.Exit == nil && (r.Phase == lease.PhaseReserved || r.Phase == lease.PhaseStarted)
 	})
 }
 
-// logBody is a log as the API reads it.
+// logBody translates the errors of a log for the API.
 type logBody struct{ *output.Follower }
 
-// Read tells of cuts in the API's words.
+// Read returns an api.GapError where output was removed.
 func (b logBody) Read(p []byte) (int, error) {
 	n, err := b.Follower.Read(p)
 	if cut, ok := errors.AsType[*output.CutError](err); ok {

@@ -1,6 +1,6 @@
 package node
 
-// What the API asks of this host.
+// The interface of package api that describes and drains this host.
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// nodeBackend is this host as the API wants it.
+// nodeBackend gives the API access to this host.
 type nodeBackend struct {
 	host   *p2p.Host
 	gpus   *devices
@@ -21,12 +21,12 @@ type nodeBackend struct {
 	log    *slog.Logger
 }
 
-// Node tells of this host.
+// Node describes this host.
 func (b nodeBackend) Node(ctx context.Context) (api.NodeInfo, error) {
 	info := api.NodeInfo{State: api.NodeReady, Addrs: b.host.Addrs(), Status: b.gpus.latest(), Holders: map[string][]job.ID{}}
 	v, err := b.work.View(ctx)
 	if err != nil {
-		return info, answerOf(err)
+		return info, apiErrorOf(err)
 	}
 	info.Profile, info.Free, info.Running, info.Quarantined, info.Drain = v.Profile, v.Free, v.Running, v.Quarantined, b.drains.get()
 	if v.Profile.Worker && v.Closed.Word != "" {
@@ -45,17 +45,17 @@ func (b nodeBackend) Node(ctx context.Context) (api.NodeInfo, error) {
 // Drain takes this host out of service.
 func (b nodeBackend) Drain(ctx context.Context, d api.Drain) error {
 	if err := b.drains.set(&d, b.work); err != nil {
-		return answerOf(err)
+		return apiErrorOf(err)
 	}
-	b.log.InfoContext(ctx, "host is drained", "reason", d.Reason, "user", d.By, "deadline", d.Deadline)
+	b.log.InfoContext(ctx, "host is draining", "reason", d.Reason, "user", d.By, "deadline", d.Deadline)
 	return nil
 }
 
-// Resume puts it back.
+// Resume puts this host back into service.
 func (b nodeBackend) Resume(ctx context.Context) error {
 	if err := b.drains.set(nil, b.work); err != nil {
-		return answerOf(err)
+		return apiErrorOf(err)
 	}
-	b.log.InfoContext(ctx, "host is in service")
+	b.log.InfoContext(ctx, "host is back in service")
 	return nil
 }

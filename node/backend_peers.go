@@ -1,6 +1,6 @@
 package node
 
-// What the API asks of the cluster: its members, and who answers for which jobs.
+// The interfaces of package api for the cluster: its members, and the owners of groups.
 
 import (
 	"context"
@@ -13,17 +13,17 @@ import (
 	"github.com/musterhq/muster/p2p"
 )
 
-// peersBackend is the cluster as the API wants it.
+// peersBackend gives the API access to the cluster.
 type peersBackend struct {
-	host *p2p.Host
-	name string
-	now  *live
-	home *owner // nil without the scheduler role
-	left *departed
+	host     *p2p.Host
+	name     string
+	now      *live
+	home     *owner // nil without the scheduler role
+	departed *departed
 }
 
 const (
-	lostAfter = time.Minute // a member without a connection for so long is lost
+	lostAfter = time.Minute // a member that was not connected for this time is shown as lost
 )
 
 // Members lists the cluster as this daemon knows it.
@@ -32,7 +32,7 @@ func (b peersBackend) Members(ctx context.Context) ([]api.Member, error) {
 	if home := b.home; home != nil {
 		nodes, err := home.Nodes(ctx)
 		if err != nil {
-			return nil, answerOf(err)
+			return nil, apiErrorOf(err)
 		}
 		for _, w := range nodes {
 			profiles[w.Profile.Peer] = w.Profile
@@ -44,7 +44,7 @@ func (b peersBackend) Members(ctx context.Context) ([]api.Member, error) {
 	}}
 	for _, m := range b.host.Members() {
 		state, detail := api.NodeReady, ""
-		at, left := b.left.when(m.Peer)
+		at, left := b.departed.when(m.Peer)
 		switch {
 		case left:
 			state, detail = api.NodeLost, "its daemon was stopped at "+at.UTC().Format(time.RFC3339)+"; its tasks run on"
@@ -61,7 +61,7 @@ func (b peersBackend) Members(ctx context.Context) ([]api.Member, error) {
 	return members, nil
 }
 
-// Invite makes a token.
+// Invite makes a token with which hosts can join.
 func (b peersBackend) Invite(_ context.Context, ttl time.Duration, uses int, roles []string) (api.Invitation, error) {
 	parsed := p2p.AllRoles
 	if len(roles) > 0 {
@@ -72,35 +72,34 @@ func (b peersBackend) Invite(_ context.Context, ttl time.Duration, uses int, rol
 	}
 	inv, err := b.host.Invite(ttl, uses, parsed)
 	if err != nil {
-		return api.Invitation{}, answerOf(err)
+		return api.Invitation{}, apiErrorOf(err)
 	}
 	return api.Invitation{
 		Bootstrap: inv.Bootstrap, Token: inv.Token, Cluster: inv.Cluster, ExpiresAt: inv.ExpiresAt.UTC(), Uses: uses, Roles: parsed.Names(),
 	}, nil
 }
 
-// Join makes this daemon a member of another cluster; its parts are then built
-// anew.
+// Join makes this daemon a member of another cluster. Run then returns ErrRejoin.
 func (b peersBackend) Join(ctx context.Context, bootstrap []string, token string) (string, error) {
 	if err := b.host.Join(ctx, bootstrap, token); err != nil {
-		return "", answerOf(err)
+		return "", apiErrorOf(err)
 	}
 	return b.host.Cluster(), nil
 }
 
-// Revoke shuts a member out.
+// Revoke permanently revokes a member.
 func (b peersBackend) Revoke(_ context.Context, p job.Peer, reason string) error {
-	return answerOf(b.host.Revoke(p, reason))
+	return apiErrorOf(b.host.Revoke(p, reason))
 }
 
-// directoryBackend is the directory as the API wants it.
+// directoryBackend gives the API access to the directory.
 type directoryBackend struct{ *directory }
 
-// Owner is the daemon that answers for a group.
+// Owner returns the daemon that owns a group's jobs; self is true if it is this one.
 func (b directoryBackend) Owner(ctx context.Context, g job.Group) (job.Peer, bool, error) {
 	p, self, err := b.directory.Owner(ctx, g)
-	return p, self, answerOf(err)
+	return p, self, apiErrorOf(err)
 }
 
-// Copies is how many daemons keep the journal of a group: this one alone.
+// Copies returns the number of daemons that keep the journal of a group. In this version it is only the owner.
 func (b directoryBackend) Copies(job.Group) int { return 1 }

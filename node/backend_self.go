@@ -1,6 +1,6 @@
 package node
 
-// What the API asks of this daemon.
+// The interface of package api that describes this daemon.
 
 import (
 	"context"
@@ -12,17 +12,17 @@ import (
 	"github.com/musterhq/muster/p2p"
 )
 
-// selfBackend is this daemon as the API wants it.
+// selfBackend gives the API access to this daemon.
 type selfBackend struct {
 	*startup
-	cfg   Config // as it was at the start
+	cfg   Config // at the start of the daemon
 	host  *p2p.Host
 	now   *live
 	gpus  []gpu.Device
 	began time.Time
 }
 
-// Daemon is how this daemon was told to run.
+// Daemon describes this daemon and its settings.
 func (b selfBackend) Daemon(context.Context) (api.Daemon, error) {
 	d := api.Daemon{
 		Version: b.cfg.Version, ID: b.host.Peer(), Name: b.cfg.Name, Cluster: b.host.Cluster(), DataDir: b.cfg.DataDir,

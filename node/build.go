@@ -1,6 +1,6 @@
 package node
 
-// How the parts are built and joined.
+// Building the parts of the daemon and connecting them.
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 	"github.com/musterhq/muster/store"
 )
 
-// base is what the parts of a daemon are built on.
+// base holds what the parts of a daemon are built from.
 type base struct {
 	cfg   Config
 	log   *slog.Logger
@@ -29,7 +29,7 @@ type base struct {
 	host  *p2p.Host
 }
 
-// part is the logger of one part.
+// part returns the logger of one part.
 func (b *base) part(name string) *slog.Logger { return b.log.With("part", name) }
 
 // Node is one daemon, built and ready to run.
@@ -46,9 +46,8 @@ type Node struct {
 	startup *startup
 }
 
-// New opens what is on disk, joins or founds the cluster, and joins the parts;
-// Run starts them. It may take as long as the host that invited this one cannot
-// be reached, or until ctx ends.
+// New opens the store, joins or founds the cluster, and builds the parts and connects them. Run starts them. If a
+// daemon has to join, New waits until a member can be reached, or until ctx ends.
 func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -69,18 +68,18 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 	if n.hw, err = examineHost(ctx, b); err != nil {
 		return nil, err
 	}
-	if n.net, err = newOverlay(b, n.hw.profile, s.met); err != nil {
+	if n.net, err = newOverlay(b, n.hw.profile, s.sessionOpened); err != nil {
 		return nil, err
 	}
 	if n.owners, err = newOwners(b, n.net); err != nil {
 		return nil, err
 	}
-	from := holders{b.host, n.net.board.groups, n.net.toPeers}
-	if n.exec, err = newExecution(b, n.hw, n.net.board, from); err != nil { //nolint:contextcheck // liveTrees has a context of its own
+	from := holders{b.host, n.net.router.groups, n.net.toPeers}
+	if n.exec, err = newExecution(b, n.hw, n.net.router, from); err != nil { //nolint:contextcheck // liveTrees has a context of its own
 		return nil, err
 	}
 	n.now = newLive(cfg, n.hw.profile)
-	if n.server, err = n.newServer(); err != nil { //nolint:contextcheck // its requests bring contexts of their own
+	if n.server, err = n.newServer(); err != nil { //nolint:contextcheck // each request has a context of its own
 		return nil, err
 	}
 	n.changes = &changes{now: n.now, host: b.host, net: n.net, work: n.exec.work, server: n.server}
@@ -88,8 +87,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 }
 
 func (b *base) openDisk(failed func(error)) (err error) {
-	// A root daemon's tasks run as other users, who must be able to pass through
-	// to their own directories; everything else in it is closed to them.
+	// A daemon of root runs tasks as other users. They must be able to enter the data directory to reach their own
+	// directories. They have no access to anything else in it.
 	mode := os.FileMode(0o700)
 	if os.Getuid() == 0 {
 		mode = 0o711
@@ -117,16 +116,16 @@ func (b *base) enterCluster(ctx context.Context) (err error) {
 	return b.host.Enter(ctx)
 }
 
-// draw is a random number that is not 0.
+// draw returns a random number that is not 0.
 func draw() uint64 {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails: it ends the program rather than return less
+	_, _ = rand.Read(b[:]) // never fails: it ends the program if it has no random bytes
 	return max(1, binary.LittleEndian.Uint64(b[:]))
 }
 
 // newServer builds the server of the API.
 func (n *Node) newServer() (*api.Server, error) {
-	if err := os.MkdirAll(filepath.Dir(n.cfg.Socket), 0o755); err != nil { //nolint:gosec // others may ask; the socket says who
+	if err := os.MkdirAll(filepath.Dir(n.cfg.Socket), 0o755); err != nil { //nolint:gosec // all users may connect; the socket tells which user it is
 		return nil, fmt.Errorf("socket: %w", err)
 	}
 	listener, err := peerhttp.Listen(peerhttp.DefaultConfig(), guarded{n.host.Libp2p(), n.host}, n.part("http"))
@@ -134,7 +133,7 @@ func (n *Node) newServer() (*api.Server, error) {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(n.net.board.defects.counter); err != nil {
+	if err := registry.Register(n.net.router.defects.counter); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	ac := api.DefaultConfig()
@@ -144,8 +143,8 @@ func (n *Node) newServer() (*api.Server, error) {
 		Jobs: jobs, Deaths: jobs, Explain: jobs, Watch: jobs,
 		Node:      nodeBackend{n.host, n.hw.gpus, x.work, x.drains, n.log},
 		Logs:      logsBackend{x.driver, x.files, x.work},
-		Peers:     peersBackend{n.host, n.cfg.Name, n.now, n.owners.home, n.net.board.left},
-		Directory: directoryBackend{n.net.board.groups},
+		Peers:     peersBackend{n.host, n.cfg.Name, n.now, n.owners.home, n.net.router.departed},
+		Directory: directoryBackend{n.net.router.groups},
 		Self:      selfBackend{n.startup, n.cfg, n.host, n.now, n.hw.gpus.all, n.began},
 		Uploads:   x.blobs, Files: filesBackend{x.files, x.work},
 		Exec:      execBackend{x.driver, x.work, n.cfg.AllowRoot, n.cfg.DockerHost, &openExecs{of: map[string]int{}}},
@@ -153,8 +152,8 @@ func (n *Node) newServer() (*api.Server, error) {
 	}, n.part("api"))
 }
 
-// Run runs the daemon until ctx ends. Tasks live on. ErrRejoin asks for a new
-// Node on the same configuration.
+// Run runs the daemon until ctx ends. Tasks go on. After ErrRejoin the caller builds a new Node with the same
+// configuration.
 func (n *Node) Run(ctx context.Context) error {
 	parts := []part{
 		{"host", n.host.Run},
@@ -170,7 +169,7 @@ func (n *Node) Run(ctx context.Context) error {
 		parts = append(parts, part{"scheduler", o.Run}, part{"journal", o.journal.Run})
 	}
 	parts = append(parts,
-		part{"sessions", n.net.board.sessions.Run},
+		part{"sessions", n.net.router.sessions.Run},
 		part{"callers", n.net.callers.run},
 		part{"neighbours", n.followMembers},
 		part{"api", n.server.Run},
@@ -180,12 +179,11 @@ func (n *Node) Run(ctx context.Context) error {
 	return errors.Join(err, n.close())
 }
 
-// Reload takes new values of the settings that can change while the daemon
-// runs, and reads the token file again; cfg differs in no other setting. What
-// cannot be taken stays as it was and is named in the error.
+// Reload applies new values of the settings that can change while the daemon runs, and reads the token file again. cfg
+// must not differ in any other setting. A value that cannot be applied is named in the error, and the old one stays.
 func (n *Node) Reload(cfg Config) error { return n.changes.reload(cfg) }
 
-// close lets go of what New opened.
+// close closes what New opened.
 func (b *base) close() error {
 	var errs []error
 	if b.host != nil {

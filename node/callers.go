@@ -1,6 +1,6 @@
 package node
 
-// Who is told when work waits, and who comes.
+// Announcements of waiting work: this daemon's own, and sessions to the schedulers that announce.
 
 import (
 	"context"
@@ -16,12 +16,12 @@ import (
 	"github.com/musterhq/muster/scheduler"
 )
 
-// announcer is the scheduler's voice on the topic.
+// announcer publishes the scheduler's announcements on the gossip topic.
 type announcer struct{ topic *gossip.Topic }
 
 var _ scheduler.Announcer = announcer{}
 
-// Announce says what this scheduler looks for.
+// Announce publishes the resource classes that this scheduler needs.
 func (a announcer) Announce(wants []scheduler.Want) {
 	out := make([]gossip.Want, 0, len(wants))
 	for _, w := range wants {
@@ -30,41 +30,39 @@ func (a announcer) Announce(wants []scheduler.Want) {
 	a.topic.Announce(out, sessionsAsked)
 }
 
-// sessionsAsked is how many workers an announcement asks to come: as many as a
-// scheduler weighs for one decision.
+// sessionsAsked is how many workers an announcement asks to open a session: as many as a scheduler compares for one
+// placement.
 const sessionsAsked = 64
 
-// callers answers schedulers that look for what this host has: it opens a
-// session to some of them, after a pause, so that not all hosts come at once,
-// and keeps it as long as they look.
+// callers keeps sessions with callers: schedulers that announced a resource class of this host. Each session is opened
+// after a random pause, so that not all hosts open theirs at once. It is kept as long as the scheduler announces.
 type callers struct {
-	classes atomic.Pointer[[]string] // none if this host runs no tasks
+	classes atomic.Pointer[[]string] // of this host; empty if it runs no tasks
 	wants   seeker
 	members func() int
 	heard   chan call
 
 	mu   sync.Mutex
-	kept map[job.Peer]time.Time // guarded by mu; when each was last heard. At most maxCallers
+	kept map[job.Peer]time.Time // guarded by mu: when each caller last announced; at most maxCallers
 }
 
+// call is one announcement that this host can serve.
 type call struct {
 	from  job.Peer
-	asked int
+	asked int // how many workers should open a session
 }
 
 const (
-	// maxCalls bounds the announcements that wait; more come again in ten seconds.
+	// maxCalls bounds the announcements that wait. Others are dropped; schedulers announce again after ten seconds.
 	maxCalls = 256
-	// callHolds is how long a scheduler's call is answered: it announces every ten
-	// seconds while work waits, and work that it places meanwhile keeps the
-	// session by itself.
+	// callHolds is how long a session is kept after the caller's last announcement. A scheduler announces every ten
+	// seconds while work waits. Tasks that it has started here keep the session without this.
 	callHolds = 5 * time.Minute
-	// maxCallers bounds the schedulers that are kept: four times as many as a
-	// scheduler asks workers to come. The one heard longest ago goes first.
+	// maxCallers bounds the callers: four times sessionsAsked. A new caller replaces the one that announced longest
+	// ago.
 	maxCallers = 256
-	// callMissed is how long a scheduler must not have been heard before another
-	// takes its place: three announcements. All who call now would take turns
-	// otherwise.
+	// callMissed is how long a caller must be silent before another may replace it: three announcements. Without this
+	// bound, callers that all announce would replace each other again and again.
 	callMissed = 30 * time.Second
 )
 
@@ -74,7 +72,7 @@ func newCallers(profile lease.Profile, w seeker, members func() int) *callers {
 	return c
 }
 
-// become takes what the host could now ever give.
+// become sets the new profile of this host.
 func (c *callers) become(profile lease.Profile) {
 	var classes []string
 	if profile.Worker {
@@ -83,7 +81,7 @@ func (c *callers) become(profile lease.Profile) {
 	c.classes.Store(&classes)
 }
 
-// hear takes an announcement; it does not wait.
+// hear handles an announcement. It does not block.
 func (c *callers) hear(from job.Peer, a gossip.Announcement) {
 	classes := *c.classes.Load()
 	if !slices.ContainsFunc(a.Wants, func(w gossip.Want) bool { return slices.Contains(classes, w.Class) }) {
@@ -98,7 +96,7 @@ func (c *callers) hear(from job.Peer, a gossip.Announcement) {
 	}
 }
 
-// again notes that a scheduler which is kept was heard; false if it is not kept.
+// again records that a caller has announced again. It returns false if the scheduler is not a caller.
 func (c *callers) again(from job.Peer, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,8 +107,8 @@ func (c *callers) again(from job.Peer, now time.Time) bool {
 	return kept
 }
 
-// keep wants a session with a scheduler that was heard, if there is place. The
-// wants are told under the lock, so that what they hear is in order.
+// keep makes a scheduler a caller, unless there are maxCallers. It calls Want while it holds the lock, so that Want and
+// Unwant are called in the right order.
 func (c *callers) keep(from job.Peer, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,8 +137,7 @@ func (c *callers) dropLocked(p job.Peer) {
 	c.wants.Unwant(p)
 }
 
-// expire gives up those that were not heard for long, and says how long it is
-// until the next may be.
+// expire removes the callers that have not announced for callHolds. It returns when to call it again.
 func (c *callers) expire(now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,9 +152,9 @@ func (c *callers) expire(now time.Time) time.Duration {
 	return next
 }
 
-// run opens the sessions, each in its time, and gives them up.
+// run opens the sessions after their pauses, and gives up those that have expired.
 func (c *callers) run(ctx context.Context) error {
-	r := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // chance, not secrecy
+	r := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // it need not be secret
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	expiry := time.NewTimer(callHolds)

@@ -20,7 +20,7 @@ func callFor(class string) gossip.Announcement {
 	return gossip.Announcement{Wants: []gossip.Want{{Class: class, Count: 1}}, Sessions: sessionsAsked}
 }
 
-func TestSessionIsKeptWhileSchedulerCalls(t *testing.T) {
+func TestCallerIsKeptWhileItCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newFakeKeeper(10)
 		c := testCallers(k)
@@ -32,24 +32,24 @@ func TestSessionIsKeptWhileSchedulerCalls(t *testing.T) {
 			c.hear("s", callFor(class))
 			pass(10 * time.Second)
 			if !k.has("s") {
-				t.Fatal("a scheduler that calls is not kept")
+				t.Fatal("a scheduler that announces is not kept")
 			}
 		}
 		pass(callHolds - 20*time.Second)
 		if !k.has("s") {
 			t.Error("given up too early")
 		}
-		for range 10 { // calls for hosts of another kind do not keep the session
+		for range 10 { // a class that this host does not have keeps no session
 			c.hear("s", callFor("gpu/model/none"))
 			pass(10 * time.Second)
 		}
 		if k.has("s") {
-			t.Error("kept though it no longer calls")
+			t.Error("kept although it no longer announces")
 		}
 		c.hear("s", callFor(class))
 		pass(time.Second)
 		if !k.has("s") {
-			t.Error("a new call is not answered")
+			t.Error("a new announcement opens no session")
 		}
 		stop()
 		if err := <-done; err != nil || len(c.kept) != 1 {
@@ -72,7 +72,7 @@ func TestCallersAreBounded(t *testing.T) {
 	now = now.Add(time.Second)
 	c.keep("late", now)
 	if k.kept["late"] || len(k.kept) != maxCallers {
-		t.Error("a scheduler that still calls lost its session to another")
+		t.Error("a caller that still announces was replaced")
 	}
 	now = now.Add(callMissed)
 	c.again(name(0), now)
@@ -84,7 +84,7 @@ func TestCallersAreBounded(t *testing.T) {
 	}
 	for i := range 12 {
 		if got, want := k.kept[name(i)], i == 0 || i > 10; got != want {
-			t.Errorf("%s kept: %v, want %v: the one whose last call is oldest is dropped first", name(i), got, want)
+			t.Errorf("%s kept: %v, want %v: the caller that announced longest ago is replaced first", name(i), got, want)
 		}
 	}
 	if len(k.odd) > 0 {

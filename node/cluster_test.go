@@ -1,7 +1,7 @@
 package node
 
-// Whole clusters on a simulated network with a fake clock: gated hosts, DHT, gossip, sessions, schedulers and workers,
-// connected as in a daemon. Only the disk and the processes are fakes.
+// Clusters on a simulated network and a virtual clock. Hosts, DHT, gossip, sessions, schedulers and workers are the
+// real ones, connected as in a daemon. Only the disk and the processes are fakes.
 
 import (
 	"context"
@@ -30,25 +30,25 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// simDaemon is one daemon of a simulated cluster.
-type simDaemon struct {
-	host  *p2p.Host
-	table *dht.Table
-	board *switchboard
-	sched *scheduler.Loop
-	work  *worker.Loop
-	found finder // the scheduler's source of hosts
+// virtual is one daemon of a simulated cluster.
+type virtual struct {
+	host   *p2p.Host
+	table  *dht.Table
+	router *router
+	sched  *scheduler.Loop
+	work   *worker.Loop
+	found  finder // the scheduler's finder
 }
 
-// options configure a simulated cluster.
-type options struct {
+// shape is the configuration of a simulated cluster.
+type shape struct {
 	gpus      func(i int) string // spec of host i's simulated GPUs, or empty
-	noGossip  bool               // no announcement is sent or received
+	noGossip  bool               // no announcements
 	noDHT     bool               // every query finds nothing
-	neighbour int                // standing sessions that each daemon wants with the first members it meets
+	neighbour int                // neighbours of each daemon: the first members that it meets
 }
 
-// memoryJournal is a journal without a disk. It commits at once.
+// memoryJournal is a fake journal that commits at once.
 type memoryJournal struct {
 	mu      sync.Mutex
 	index   uint64
@@ -88,17 +88,17 @@ func (m *memoryJournal) Rows(id job.ID, from, to string) ([]job.Row, error) {
 	return m.rows.Rows(id, from, to), nil
 }
 
-// memoryLedger is a ledger that stores nothing.
+// memoryLedger keeps nothing.
 type memoryLedger struct{}
 
 func (memoryLedger) Save([]lease.Record, []job.Attempt, []lease.GroupEpoch, bool) error { return nil }
 
 func (memoryLedger) Load() ([]lease.Record, []lease.GroupEpoch, error) { return nil, nil, nil }
 
-// fakeDriver is a driver whose tasks succeed after a second.
-type fakeDriver struct{ tell func(worker.DriverEvent) }
+// instant is a driver whose tasks succeed after a second.
+type instant struct{ tell func(worker.DriverEvent) }
 
-func (d *fakeDriver) Start(t worker.Task) error {
+func (d *instant) Start(t worker.Task) error {
 	time.AfterFunc(time.Millisecond, func() {
 		d.tell(worker.DriverEvent{Attempt: t.Attempt, Kind: worker.DriverStarted, PID: 1})
 		time.AfterFunc(time.Second, func() {
@@ -108,13 +108,13 @@ func (d *fakeDriver) Start(t worker.Task) error {
 	})
 	return nil
 }
-func (d *fakeDriver) Stop(job.Attempt, time.Duration, string) error       { return nil }
-func (d *fakeDriver) Signal(job.Attempt, int) error                       { return nil }
-func (d *fakeDriver) Extend(map[job.Attempt]worker.BootTime) error        { return nil }
-func (d *fakeDriver) Forget(job.Attempt) error                            { return nil }
-func (d *fakeDriver) Adopt(context.Context) ([]worker.DriverEvent, error) { return nil, nil }
+func (d *instant) Stop(job.Attempt, time.Duration, string) error       { return nil }
+func (d *instant) Signal(job.Attempt, int) error                       { return nil }
+func (d *instant) Extend(map[job.Attempt]worker.BootTime) error        { return nil }
+func (d *instant) Forget(job.Attempt) error                            { return nil }
+func (d *instant) Adopt(context.Context) ([]worker.DriverEvent, error) { return nil, nil }
 
-// empty is a DHT, a gossip topic and a store that find and store nothing.
+// empty finds and keeps nothing.
 type empty struct{}
 
 func (empty) Find(context.Context, string, int) <-chan job.Peer {
@@ -127,10 +127,10 @@ func (empty) Put(string, []byte) error               { return nil }
 func (empty) Scan(string) (map[string][]byte, error) { return nil, nil }
 
 // start connects the parts of host i as Node does, and runs them until the test ends.
-func start(t *testing.T, nw *p2ptest.Net, i int, s options) *simDaemon {
+func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	v := &simDaemon{host: nw.Hosts[i]}
+	v := &virtual{host: nw.Hosts[i]}
 	must := func(err error) {
 		if err != nil {
 			t.Fatal(err)
@@ -158,17 +158,17 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s options) *simDaemon {
 	group := job.Group(i + 1)
 	groups, err := newDirectory(v.host.Peer(), group, empty{}, v.found, log)
 	must(err)
-	v.board = &switchboard{
-		self: v.host.Peer(), groups: groups, cut: func(p peer.ID) error { return v.host.Libp2p().Network().ClosePeer(p) },
-		met: func(job.Peer) {}, left: newDeparted(), defects: newDefects(log), log: log,
+	v.router = &router{
+		self: v.host.Peer(), groups: groups, closeConn: func(p peer.ID) error { return v.host.Libp2p().Network().ClosePeer(p) },
+		onSession: func(job.Peer) {}, departed: newDeparted(), defects: newDefects(log), log: log,
 	}
-	v.board.sessions, err = session.New(session.DefaultConfig(), guarded{v.host.Libp2p(), v.host}, v.board, log)
+	v.router.sessions, err = session.New(session.DefaultConfig(), guarded{v.host.Libp2p(), v.host}, v.router, log)
 	must(err)
-	v.board.wants = newWants(v.host.Peer(), v.board.sessions, log)
-	parts := []part{{"dht", v.table.Run}, {"sessions", v.board.sessions.Run}}
+	v.router.wants = newWants(v.host.Peer(), v.router.sessions, log)
+	parts := []part{{"dht", v.table.Run}, {"sessions", v.router.sessions.Run}}
 	var announce scheduler.Announcer = empty{}
 	if !s.noGossip {
-		called := newCallers(profile, v.board.wants.of(forCallers), func() int { return len(v.host.Members()) })
+		called := newCallers(profile, v.router.wants.of(forCallers), func() int { return len(v.host.Members()) })
 		gc := gossip.DefaultConfig()
 		gc.Cluster = v.host.Cluster()
 		topic, err := gossip.New(gc, v.host.Libp2p(), func(job.Peer) bool { return true }, called.hear, log)
@@ -176,26 +176,26 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s options) *simDaemon {
 		announce = announcer{topic}
 		parts = append(parts, part{"callers", called.run}, part{"gossip", topic.Run})
 	}
-	driver := &fakeDriver{tell: func(e worker.DriverEvent) { v.work.Driven(e) }}
+	driver := &instant{tell: func(e worker.DriverEvent) { v.work.Driven(e) }}
 	wc := worker.DefaultConfig()
 	wc.Profile, wc.Boot, wc.Seed = profile, "boot", uint64(i+1)
 	v.work, err = worker.New(wc, worker.Parts{
-		Ledger: memoryLedger{}, Sender: toSchedulers{v.board}, Driver: driver, Adopter: driver,
+		Ledger: memoryLedger{}, Sender: toSchedulers{v.router}, Driver: driver, Adopter: driver,
 		Clocks: func() worker.Moment {
 			now := time.Now()
 			return worker.Moment{Boot: worker.BootTime(now.UnixNano()), Wall: now}
 		},
 	}, log)
 	must(err)
-	v.board.work = v.work
+	v.router.work = v.work
 	sc := scheduler.DefaultConfig()
 	sc.Self, sc.Group, sc.Seed = v.host.Peer(), group, uint64(i+1)
 	journal := &memoryJournal{rows: jobstest.Disk{}, deliver: func(c job.Committed) { v.sched.Deliver(c) }}
 	v.sched, err = scheduler.New(sc, scheduler.Saved{}, scheduler.Needs{
-		Journal: journal, Sessions: toWorkers{v.board}, Finder: v.found, Announcer: announce,
+		Journal: journal, Sessions: toWorkers{v.router}, Finder: v.found, Announcer: announce,
 	}, log)
 	must(err)
-	v.board.owners.add(group, &owner{Loop: v.sched})
+	v.router.owners.add(group, &owner{Loop: v.sched})
 	parts = append(parts, part{"worker", v.work.Run}, part{"scheduler", v.sched.Run})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -207,16 +207,16 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s options) *simDaemon {
 		}
 	})
 	journal.lead()
-	v.board.local()
+	v.router.openLocal()
 	v.table.Advertise(append([]string{groupClass(group)}, lease.Classes(profile)...))
 	return v
 }
 
-// cluster starts n daemons. Each is connected to host 0, and finds the others through it.
-func cluster(t *testing.T, n int, s options) (*p2ptest.Net, []*simDaemon) {
+// cluster starts n daemons. Each knows host 0, and learns of other hosts through it.
+func cluster(t *testing.T, n int, s shape) (*p2ptest.Net, []*virtual) {
 	t.Helper()
 	nw := p2ptest.New(t, n, p2ptest.Options{})
-	var all []*simDaemon
+	var all []*virtual
 	for i := range n {
 		all = append(all, start(t, nw, i, s))
 	}
@@ -225,14 +225,14 @@ func cluster(t *testing.T, n int, s options) (*p2ptest.Net, []*simDaemon) {
 	}
 	for i, v := range all {
 		for k := 1; k <= s.neighbour; k++ {
-			v.board.wants.want(nw.Peer((i+k)%n), forNeighbours)
+			v.router.wants.want(nw.Peer((i+k)%n), forNeighbours)
 		}
 	}
 	return nw, all
 }
 
 func pass(d time.Duration) {
-	<-time.NewTimer(d).C // fake time
+	<-time.NewTimer(d).C // on the virtual clock
 	synctest.Wait()
 }
 
@@ -243,8 +243,8 @@ func gpuJob(model string, n int) job.Spec {
 	return s
 }
 
-// runs submits a job to v. It returns how long the job took to its end, and where it ran.
-func runs(t *testing.T, v *simDaemon, spec job.Spec, within time.Duration) (time.Duration, string) {
+// runs submits a job at v and returns how long it took to its end, and where it ran.
+func runs(t *testing.T, v *virtual, spec job.Spec, within time.Duration) (time.Duration, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
@@ -276,10 +276,10 @@ func onLast(n int, spec string) func(int) string {
 	}
 }
 
-// TestJobsFindWorkersWithoutGossip checks that the DHT is enough to find the workers.
+// Without gossip a scheduler finds workers through the DHT.
 func TestJobsFindWorkersWithoutGossip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, all := cluster(t, 10, options{gpus: onLast(8, "sim:4xH100-80GB"), noGossip: true})
+		_, all := cluster(t, 10, shape{gpus: onLast(8, "sim:4xH100-80GB"), noGossip: true})
 		pass(10 * time.Second)
 		took, where := runs(t, all[3], gpuJob("h100", 2), time.Minute)
 		if where != "host8" && where != "host9" {
@@ -289,13 +289,13 @@ func TestJobsFindWorkersWithoutGossip(t *testing.T) {
 	})
 }
 
-// TestJobsFindWorkersWithEmptyDHT checks that gossip is enough to find the workers.
+// With an empty DHT a scheduler finds workers through gossip.
 func TestJobsFindWorkersWithEmptyDHT(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, all := cluster(t, 20, options{gpus: onLast(18, "sim:4xH100-80GB"), noDHT: true})
+		_, all := cluster(t, 20, shape{gpus: onLast(18, "sim:4xH100-80GB"), noDHT: true})
 		pass(10 * time.Second)
 		spec := gpuJob("h100", 2)
-		spec.Hold = true // no fitting host is known yet, so the job is submitted on hold and then released
+		spec.Hold = true // no host that could run it is known yet, so a submission without hold would be refused
 		j, err := all[3].sched.Submit(t.Context(), scheduler.SubmitRequest{User: "u", Spec: spec})
 		if err != nil {
 			t.Fatal(err)
@@ -313,11 +313,11 @@ func TestJobsFindWorkersWithEmptyDHT(t *testing.T) {
 	})
 }
 
-// TestLossAndPartition has 20 daemons that lose a tenth of their packets. Then a partition separates them, and ends.
-// Jobs on each side run during the partition.
+// 20 daemons lose a tenth of their packets, then are partitioned into two halves, then connected again. Jobs run on
+// each side.
 func TestLossAndPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nw, all := cluster(t, 20, options{gpus: func(i int) string {
+		nw, all := cluster(t, 20, shape{gpus: func(i int) string {
 			if i%10 == 5 {
 				return "sim:4xH100-80GB"
 			}
@@ -345,16 +345,16 @@ func TestLossAndPartition(t *testing.T) {
 // no host knows all others and a query takes several hops. Time and memory grow with its square.
 var daemons = flag.Int("node.daemons", 100, "daemons in TestManyDaemons")
 
-// TestManyDaemons has many daemons without gossip. A query for a class finds all hosts of that class, and a job finds
-// its worker in under ten seconds. A job still does so when 30 % of the hosts are silent.
+// Many daemons without gossip. A query for a class finds all hosts that have it, and a job finds a worker in under ten
+// seconds, even when 30 % of the hosts are silent.
 func TestManyDaemons(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute of processor time")
 	}
 	n := *daemons
-	first := n - n/5 // the first host with a GPU
+	first := n - n/5 // the hosts from this one on have a GPU
 	synctest.Test(t, func(t *testing.T) {
-		nw, all := cluster(t, n, options{gpus: onLast(first, "sim:1xH100-80GB"), noGossip: true})
+		nw, all := cluster(t, n, shape{gpus: onLast(first, "sim:1xH100-80GB"), noGossip: true})
 		pass(20 * time.Second)
 		class := lease.ClassOf(job.Resources{GPUs: 1, GPUModel: "h100"}, nil)
 		var found []job.Peer
@@ -363,7 +363,7 @@ func TestManyDaemons(t *testing.T) {
 		}
 		for i := first; i < n; i++ {
 			if !slices.Contains(found, nw.Peer(i)) {
-				t.Errorf("the query for class %s did not find host %d", class, i)
+				t.Errorf("a query for class %s does not find host %d", class, i)
 			}
 		}
 		took, where := runs(t, all[11], gpuJob("h100", 1), 10*time.Second)
@@ -375,7 +375,7 @@ func TestManyDaemons(t *testing.T) {
 		}
 		pass(time.Second)
 		took, where = runs(t, all[14], gpuJob("h100", 1), 10*time.Second)
-		t.Logf("with 30 %% silent hosts: found and run on %s in %s", where, took)
+		t.Logf("with 30 %% gone silent: found and run on %s in %s", where, took)
 	})
 }
 

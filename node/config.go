@@ -1,6 +1,6 @@
 package node
 
-// What a daemon is told before it starts.
+// The configuration of a daemon.
 
 import (
 	"fmt"
@@ -20,40 +20,40 @@ import (
 	"github.com/musterhq/muster/worker/supervisor"
 )
 
-// Config is the daemon's configuration, whatever its origin.
+// Config is the configuration of a daemon. Package main collects it from flags, environment and config file.
 type Config struct {
 	DataDir               string
 	Socket                string
-	Listen                []string // multiaddrs; none: TCP and QUIC on the default port of all addresses
+	Listen                []string // multiaddrs; empty: TCP and QUIC on the default port of all addresses
 	Bootstrap             []string // multiaddrs with /p2p/ID
 	Token                 string
 	HTTP                  string // host:port, or empty
-	HTTPToken             string // file with the bearer token for HTTP, or empty: loopback only
+	HTTPToken             string // file with the bearer token for HTTP; empty: HTTP must be on loopback
 	Name                  string
 	Labels                map[string]string
 	GPUs                  string            // auto, none, indexes, or sim:…
 	CPUs                  int               // 0: what the machine has
 	Memory                job.Size          // 0: what the machine has
 	Limits                map[string]string // what each user may hold here, as worker.ParseLimits reads it
-	OutputLimit           job.Size          // of the output of one task, on disk
+	OutputLimit           job.Size          // bytes of one task's output that are kept on disk
 	NoWorker, NoScheduler bool
 	AllowRoot             bool     // run tasks of root as root
-	CgroupsOff            bool     // hold no task by control groups
+	CgroupsOff            bool     // do not use cgroups
 	CPUQuota              bool     // a task gets no more CPU time than it asked for, even if nobody else wants it
-	LossLimit             int      // a task that has lost so many different hosts is held
-	TaskPIDs              int      // processes and threads of one task
+	LossLimit             int      // a task is held after it has lost this number of different hosts
+	TaskPIDs              int      // processes and threads that one task may have; 0: any number
 	Scratch               job.Size // of one task's scratch directory; 0: half of the file system
 	Ulimits               []string // NAME=SOFT[:HARD] of each process of a task
-	DockerHost            string   // where an engine listens; "none": run no containers
-	DockerMounts          []string // directories that containers may be shown
-	DockerUser            string   // UID[:GID] inside of containers; empty: who submitted the task
+	DockerHost            string   // URL of the Docker engine; "none": run no containers
+	DockerMounts          []string // directories that containers may mount
+	DockerUser            string   // UID[:GID] inside containers; empty: the user who submitted the task
 	Program               string   // path of the binary, for the NVML agent and a runner without RunnerProgram
-	RunnerProgram         []byte   // the runner as a program of its own; may be empty
+	RunnerProgram         []byte   // the separate program of the runner; may be empty
 	Version               string
-	Settings              []api.Setting // each as it is written, and where it comes from
+	Settings              []api.Setting // text and origin of each setting
 }
 
-// DefaultConfig is the configuration before anybody has said anything.
+// DefaultConfig returns the configuration of a daemon without any settings.
 func DefaultConfig() Config {
 	name, err := os.Hostname()
 	if err != nil {
@@ -67,17 +67,16 @@ func DefaultConfig() Config {
 	}
 }
 
-// hostSocket is where the daemon of the host listens, which serves all its users.
+// hostSocket is the socket of the daemon that serves all users of the host.
 const hostSocket = "/run/muster/muster.sock"
 
-// FindSocket is where a daemon listens that this user can ask: his own, or else
-// that of the host.
+// FindSocket returns the socket of the user's own daemon if there is one, else that of the host's daemon.
 func FindSocket() string {
 	return findSocket(DefaultSocket(), hostSocket, os.Getuid())
 }
 
-// findSocket passes by a socket of another user where this one's is expected:
-// anyone may put one there if that is below a directory for all.
+// findSocket ignores a socket at the path own that belongs to another user: the path may be in /tmp, where anybody can
+// create files.
 func findSocket(own, host string, uid int) string {
 	info, err := os.Stat(own)
 	if err == nil {
@@ -92,7 +91,7 @@ func findSocket(own, host string, uid int) string {
 	return own
 }
 
-// DefaultSocket is where the daemon of this user listens.
+// DefaultSocket returns the path of the socket of this user's daemon.
 func DefaultSocket() string {
 	if os.Getuid() == 0 {
 		return hostSocket
@@ -114,15 +113,14 @@ func defaultDataDir() string {
 }
 
 const (
-	maxSocketPath = 104 // what the kernel takes
+	maxSocketPath = 104 // bytes; Linux allows 107
 	maxNameBytes  = 64
-	// defaultTaskPIDs is more threads than the loaders of eight GPUs have, and
-	// far fewer than a host may have.
+	// defaultTaskPIDs is more than the data loaders of eight GPUs need, and far less than the limit of a host.
 	defaultTaskPIDs = 16384
 	stopGrace       = 5 * time.Second // for each part
 )
 
-// SettingError says what is wrong with the settings that it names.
+// SettingError is an invalid value of a setting, or values of several settings that do not fit together.
 type SettingError struct {
 	Settings []string
 	Err      error
@@ -135,31 +133,30 @@ func badSetting(names, format string, args ...any) error {
 	return &SettingError{strings.Fields(names), fmt.Errorf(format, args...)}
 }
 
-// CheckLimit says what is wrong with one of Config.Limits.
+// CheckLimit returns an error if an entry of Config.Limits is not valid.
 func CheckLimit(name, text string) error { return worker.CheckLimit(name, text) }
 
-// Validate says what is wrong, and with which setting: its errors are
-// SettingErrors.
+// Validate returns an error for the first invalid value. Most of these errors are SettingErrors.
 func (c Config) Validate() error {
 	switch {
 	case c.DataDir == "":
 		return badSetting("data-dir", "give a directory")
 	case c.Socket == "" || len(c.Socket) > maxSocketPath:
-		return badSetting("socket", "%.200q: want a path of at most %d letters", c.Socket, maxSocketPath)
+		return badSetting("socket", "%.200q: want a path of at most %d bytes", c.Socket, maxSocketPath)
 	case c.Name == "" || len(c.Name) > maxNameBytes || job.CheckLabel("name", c.Name) != nil:
-		return badSetting("name", "%.80q: want at most %d letters, digits and ._-", c.Name, maxNameBytes)
+		return badSetting("name", "%.80q: want 1 to %d characters: letters, digits and ._-", c.Name, maxNameBytes)
 	case c.Token != "" && len(c.Bootstrap) == 0:
 		return badSetting("token", "a token needs --bootstrap with the address that came with it")
 	case c.LossLimit < 1 || c.LossLimit > job.MaxLost:
 		return badSetting("loss-limit", "want a number from 1 to %d", job.MaxLost)
 	case c.TaskPIDs < 0 || c.Scratch < 0:
-		return fmt.Errorf("task-pids, scratch-quota: not below 0")
+		return fmt.Errorf("task-pids, scratch-quota: must be at least 0")
 	case c.CPUs < 0 || c.Memory < 0:
-		return badSetting("cpus memory", "not below 0")
+		return badSetting("cpus memory", "must be at least 0")
 	case c.OutputLimit < output.MinBound:
 		return badSetting("output-limit", "%s: at least %s", c.OutputLimit, job.Size(output.MinBound))
 	case c.NoWorker && c.NoScheduler:
-		return badSetting("no-worker no-scheduler", "not both, nothing would be left to do")
+		return badSetting("no-worker no-scheduler", "set only one of them; a daemon with both does nothing")
 	}
 	if err := c.checkDocker(); err != nil {
 		return err

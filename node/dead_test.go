@@ -11,13 +11,13 @@ import (
 	"github.com/musterhq/muster/scheduler"
 )
 
-// TestDeclareDeadOfAHostThatComesBack declares a host dead that is cut off. While its session lasts, that is refused.
-// Afterwards its tasks are given up. When the host comes back after all, the success of its first attempt counts.
+// DeclareDead refuses a host as long as its session lasts; afterwards it gives up the tasks there. When the host comes
+// back, the success of the attempt that was given up counts.
 func TestDeclareDeadOfAHostThatComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nw, all := cluster(t, 2, options{gpus: onLast(1, "sim:4xH100-80GB"), neighbour: 1})
+		nw, all := cluster(t, 2, shape{gpus: onLast(1, "sim:4xH100-80GB"), neighbour: 1})
 		pass(10 * time.Second)
-		owner := jobsBackend{all[0].board.owners}
+		owner := jobsBackend{all[0].router.owners}
 		spec := gpuJob("h100", 1)
 		spec.Partition = "hold"
 		j, err := all[0].sched.Submit(t.Context(), scheduler.SubmitRequest{User: "u", Spec: spec})
@@ -54,7 +54,7 @@ func TestDeclareDeadOfAHostThatComesBack(t *testing.T) {
 	})
 }
 
-// TestDeclareDeadWithoutScheduler checks that a daemon without a scheduler has no tasks to give up.
+// A daemon that accepts no jobs has no tasks to give up.
 func TestDeclareDeadWithoutScheduler(t *testing.T) {
 	for _, do := range []func() (int, error){
 		func() (int, error) { return jobsBackend{}.MayBeDead(t.Context(), "p") },

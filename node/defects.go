@@ -1,7 +1,7 @@
 package node
 
-// Messages that the wire refuses: each is a defect of this daemon, and is told
-// as one. Its peer, who never sees the message, is not to blame.
+// Messages that are out of the protocol's bounds and so are not sent. Each is a defect of this daemon, not of its peer,
+// and is counted and logged.
 
 import (
 	"fmt"
@@ -16,38 +16,37 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// defectsEvery is how often one kind of message is told: the defect that made
-// one makes thousands.
+// defectsEvery is the least time between two log lines about the same kind of message, because one defect may make
+// thousands of them.
 const defectsEvery = time.Minute
 
-// defects is a leaf with a lock; there are as many kinds as package lease has
-// messages.
+// defects counts and logs refused messages. It is safe for concurrent use.
 type defects struct {
 	log     *slog.Logger
 	counter *prometheus.CounterVec
 
 	mu    sync.Mutex
-	kinds map[string]*defect // guarded by mu
+	kinds map[string]*defect // guarded by mu; by type of message in package lease
 }
 
 type defect struct {
-	untold int // since it was told last
-	told   time.Time
+	unlogged int       // messages since the last log line
+	logged   time.Time // time of the last log line
 }
 
 func newDefects(log *slog.Logger) *defects {
 	return &defects{log: log, kinds: map[string]*defect{}, counter: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "muster_messages_refused_total", Help: "Messages of this daemon that were out of the protocol's bounds and not sent: each is a defect of it.",
+		Name: "muster_messages_refused_total", Help: "Messages of this daemon that were not sent because they were out of the protocol's bounds. Each is a defect of this daemon.",
 	}, []string{"message"})}
 }
 
-// refused takes a message that was not sent and why. The first of its kind in a
-// minute is logged, with how many there were since the one before.
+// refused records a message that was not sent, and why. It logs the first of each kind in a minute, with their number
+// since the last line.
 func (d *defects) refused(to job.Peer, msg any, why error) {
 	kind := strings.TrimPrefix(fmt.Sprintf("%T", msg), "lease.")
 	d.counter.WithLabelValues(kind).Inc()
-	since, tell := d.count(kind, time.Now())
-	if !tell {
+	since, due := d.count(kind, time.Now())
+	if !due {
 		return
 	}
 	args := []any{"message", kind, "peer", string(to), "count", since, "error", why}
@@ -57,7 +56,8 @@ func (d *defects) refused(to job.Peer, msg any, why error) {
 	d.log.Error("message not sent, it is out of bounds: a defect of this daemon", args...)
 }
 
-func (d *defects) count(kind string, now time.Time) (since int, tell bool) {
+// count counts a message. If it has to be logged, since is the number of messages since the last log line.
+func (d *defects) count(kind string, now time.Time) (since int, due bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	k := d.kinds[kind]
@@ -65,16 +65,16 @@ func (d *defects) count(kind string, now time.Time) (since int, tell bool) {
 		k = &defect{}
 		d.kinds[kind] = k
 	}
-	k.untold++
-	if !k.told.IsZero() && now.Sub(k.told) < defectsEvery {
+	k.unlogged++
+	if !k.logged.IsZero() && now.Sub(k.logged) < defectsEvery {
 		return 0, false
 	}
-	since = k.untold
-	k.untold, k.told = 0, now
+	since = k.unlogged
+	k.unlogged, k.logged = 0, now
 	return since, true
 }
 
-// attemptOf is the attempt that a message is about, if it is about one.
+// attemptOf returns the attempt that a message is about, if there is one.
 func attemptOf(msg any) (job.Attempt, bool) {
 	switch m := msg.(type) {
 	case lease.Offer:

@@ -1,7 +1,6 @@
 package node
 
-// Who has said goodbye: a daemon that was stopped is gone at once, and nobody
-// has to suspect it first.
+// Members whose daemons were stopped. Such a daemon says goodbye, so it is shown as lost at once.
 
 import (
 	"sync"
@@ -10,8 +9,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// departed are the members whose daemons have stopped by themselves and are not
-// back. A leaf with a lock; it holds members only, which are bounded.
+// departed holds the members that said goodbye and are not back. It is safe for concurrent use.
 type departed struct {
 	mu    sync.Mutex
 	since map[job.Peer]time.Time // guarded by mu
@@ -31,7 +29,7 @@ func (d *departed) back(p job.Peer) {
 	delete(d.since, p)
 }
 
-// when is when the member said goodbye; false if it did not, or is back.
+// when returns the time when the member said goodbye, or false if it did not or is back.
 func (d *departed) when(p job.Peer) (time.Time, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,6 +1,6 @@
 package node
 
-// The GPUs of this host: which driver reports them, and the loop that asks it.
+// The GPUs of this host: their driver, and the loop that reads their status.
 
 import (
 	"context"
@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	listTimeout   = 90 * time.Second // without persistence mode a driver wakes each GPU, which takes seconds
+	listTimeout   = 90 * time.Second // without persistence mode the driver initializes each GPU first, which takes seconds
 	statusEvery   = 10 * time.Second
 	statusTimeout = 10 * time.Second
 )
 
-// noGPUs is the driver of a host that gives none away.
+// noGPUs is the driver of a host that offers no GPUs.
 type noGPUs struct{}
 
 func (noGPUs) List(context.Context) ([]gpu.Device, error)   { return nil, nil }
@@ -36,8 +36,7 @@ func (noGPUs) Faults(ctx context.Context) (<-chan gpu.Fault, error) {
 }
 func (noGPUs) Close() error { return nil }
 
-// parseGPUs reads the setting gpus: simulated devices, or the indexes that are
-// given away (nil: all).
+// parseGPUs parses the setting gpus. It returns simulated devices, or the indexes of the GPUs to offer (nil: all).
 func parseGPUs(text, name string) (sim *simgpu.Driver, only []int, err error) {
 	switch {
 	case text == "auto" || text == "none":
@@ -56,10 +55,9 @@ func parseGPUs(text, name string) (sim *simgpu.Driver, only []int, err error) {
 	return nil, only, nil
 }
 
-// gpuDriver is the driver that the setting gpus asks for, and the indexes that
-// it allows (nil: all).
+// gpuDriver returns the driver that the setting gpus selects, and the indexes of the GPUs to offer (nil: all).
 //
-//nolint:ireturn // which driver it is, is the point
+//nolint:ireturn // it is one of several drivers
 func gpuDriver(cfg Config, log *slog.Logger) (gpu.Driver, []int, error) {
 	sim, only, err := parseGPUs(cfg.GPUs, cfg.Name)
 	switch {
@@ -80,19 +78,18 @@ func gpuDriver(cfg Config, log *slog.Logger) (gpu.Driver, []int, error) {
 	return d, only, nil
 }
 
-// devices watches the GPUs. A leaf container for their newest status.
+// devices reads the status of the GPUs and keeps the newest one.
 type devices struct {
 	driver gpu.Driver
 	all    []gpu.Device
-	poll   chan struct{} // ask now
+	poll   chan struct{} // holds a token if run must read the status now
 	log    *slog.Logger
 
 	mu     sync.Mutex
 	status []gpu.Status // guarded by mu
 }
 
-// newDevices lists the GPUs once. A driver that fails leaves the host without
-// GPUs, and says so: a daemon starts all the same.
+// newDevices lists the GPUs once. If the driver fails, it logs the error, and the daemon starts without GPUs.
 func newDevices(ctx context.Context, cfg Config, log *slog.Logger) (*devices, error) {
 	driver, only, err := gpuDriver(cfg, log)
 	if err != nil {
@@ -103,7 +100,7 @@ func newDevices(ctx context.Context, cfg Config, log *slog.Logger) (*devices, er
 	defer cancel()
 	all, err := driver.List(ctx)
 	if err != nil {
-		log.ErrorContext(ctx, "GPUs cannot be listed; this host gives none away until the daemon is started again", "error", err)
+		log.ErrorContext(ctx, "GPUs cannot be listed; this host offers none until the daemon is restarted", "error", err)
 	}
 	for _, dev := range all {
 		if only == nil || slices.Contains(only, dev.Index) {
@@ -116,14 +113,14 @@ func newDevices(ctx context.Context, cfg Config, log *slog.Logger) (*devices, er
 	return d, nil
 }
 
-// latest is the newest status of all GPUs.
+// latest returns the newest status of all GPUs.
 func (d *devices) latest() []gpu.Status {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.status
 }
 
-// ask has Run look at the devices soon.
+// ask makes run read the status soon. It does not wait.
 func (d *devices) ask() {
 	select {
 	case d.poll <- struct{}{}:
@@ -131,8 +128,7 @@ func (d *devices) ask() {
 	}
 }
 
-// run brings status and faults to the worker until ctx ends, then closes the
-// driver. A host without GPUs asks nothing.
+// run passes status and faults of the GPUs to the worker until ctx ends. Then it closes the driver.
 func (d *devices) run(ctx context.Context, w *worker.Loop) error {
 	defer func() {
 		if err := d.driver.Close(); err != nil {

@@ -1,6 +1,6 @@
 package node
 
-// The directory: which daemon answers for which journal group.
+// The directory: which daemon owns which journal group.
 
 import (
 	"context"
@@ -13,30 +13,29 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// groupKV is where the directory outlives a restart.
+// groupKV stores the directory on disk.
 type groupKV interface {
 	Put(key string, val []byte) error
 	Scan(prefix string) (map[string][]byte, error)
 }
 
-// finder asks the DHT.
+// finder looks up peers in the DHT.
 type finder interface {
 	Find(ctx context.Context, class string, most int) <-chan job.Peer
 }
 
-// errNoOwner is a group that nobody answers for, as far as can be found out.
-// Try again when the daemon that accepted the job is back.
-var errNoOwner = errors.New("no daemon is known to answer for them; `muster peers` lists the members")
+// errNoOwner is a group whose owner cannot be found. Try again when the daemon that accepted the job is back.
+var errNoOwner = errors.New("the daemon that owns them cannot be found; `muster peers` lists the members")
 
 const (
 	groupPrefix = "group/"
-	maxGroups   = 1 << 16 // far more daemons than a cluster has, over its whole life
+	maxGroups   = 1 << 16 // far more daemons than a cluster ever has
 )
 
 // groupClass is the DHT class under which the owner of a group can be found.
 func groupClass(g job.Group) string { return "group/" + g.String() }
 
-// directory is a leaf container: the groups that this daemon has heard of.
+// directory holds the owners of the groups that this daemon knows. It is safe for concurrent use.
 type directory struct {
 	self job.Peer
 	own  job.Group
@@ -62,8 +61,7 @@ func newDirectory(self job.Peer, own job.Group, kv groupKV, dht finder, log *slo
 	return d, nil
 }
 
-// learn notes that a peer says it answers for a group. A session's peer is
-// known by its key, so only the latest claim counts.
+// learn records that a peer claims to own a group. The newest claim counts.
 func (d *directory) learn(g job.Group, p job.Peer) {
 	d.mu.Lock()
 	known := d.owner[g] == p || g == d.own || len(d.owner) >= maxGroups
@@ -79,8 +77,7 @@ func (d *directory) learn(g job.Group, p job.Peer) {
 	}
 }
 
-// Owner is the daemon that answers for the group; self is true if it is this
-// one.
+// Owner returns the daemon that owns a group; self is true if it is this one.
 func (d *directory) Owner(ctx context.Context, g job.Group) (p job.Peer, self bool, err error) {
 	if g == d.own {
 		return d.self, true, nil

@@ -1,7 +1,6 @@
 package node
 
-// The container engine of this host: whether there is one, which the profile
-// says, and which may change at any time.
+// The container engine of this host. The profile of the host says whether there is one. That may change at any time.
 
 import (
 	"context"
@@ -19,22 +18,22 @@ import (
 )
 
 const (
-	noEngine = "none" // the setting docker-host of a host that runs no containers
+	noEngine = "none" // value of the setting docker-host on a host that runs no containers
 	// engineWait bounds the wait for an engine's answer.
 	engineWait = 3 * time.Second
-	// engineAgain is how soon an engine that does not answer is asked again.
+	// engineAgain is the pause before an engine that does not answer is probed again.
 	engineAgain = 5 * time.Second
 )
 
-// engine watches the engine.
+// engine watches whether the container engine answers.
 type engine struct {
 	host   string
 	mounts []string
 	log    *slog.Logger
-	up     bool // as it was told last
+	up     bool // it answered the last probe
 }
 
-// first adds to the profile what is true at the start.
+// first probes the engine for the first time and sets the profile.
 func (e *engine) first(ctx context.Context, p *lease.Profile) {
 	version, err := e.probe(ctx)
 	e.up = err == nil
@@ -46,14 +45,14 @@ func (e *engine) first(ctx context.Context, p *lease.Profile) {
 
 func (e *engine) probe(ctx context.Context) (string, error) {
 	if e.host == noEngine {
-		return "", fmt.Errorf("docker: not wanted")
+		return "", fmt.Errorf("docker: disabled")
 	}
 	ctx, cancel := context.WithTimeout(ctx, engineWait)
 	defer cancel()
 	return docker.Probe(ctx, e.host)
 }
 
-// describe says in a profile whether there is an engine.
+// describe sets the fields of the profile that depend on the engine.
 func (e *engine) describe(p *lease.Profile) {
 	p.Drivers, p.Mounts = slices.DeleteFunc(slices.Clone(p.Drivers), func(d string) bool { return d == lease.DriverDocker }), nil
 	if e.up {
@@ -61,7 +60,7 @@ func (e *engine) describe(p *lease.Profile) {
 	}
 }
 
-// run tells when the engine comes and goes, until ctx ends.
+// run updates the profile when the engine starts or stops to answer, until ctx ends.
 func (e *engine) run(ctx context.Context, become func(func(*lease.Profile))) error {
 	if e.host == noEngine {
 		<-ctx.Done()
@@ -72,10 +71,10 @@ func (e *engine) run(ctx context.Context, become func(func(*lease.Profile))) err
 		if up := err == nil; up != e.up && ctx.Err() == nil {
 			e.up = up
 			become(e.describe)
-			e.log.InfoContext(ctx, "container engine came or went", "host", e.host, "up", up, "version", version)
+			e.log.InfoContext(ctx, "container engine changed state", "host", e.host, "up", up, "version", version)
 		}
 		if err == nil && docker.AwaitLoss(ctx, e.host) == nil {
-			continue // it answered until now
+			continue // it went away just now: probe it at once
 		}
 		again := time.NewTimer(engineAgain)
 		select {
@@ -87,10 +86,10 @@ func (e *engine) run(ctx context.Context, become func(func(*lease.Profile))) err
 	return nil
 }
 
-// CheckMount says what is wrong with a directory of docker-mount.
+// CheckMount returns an error if a directory of the setting docker-mount is not valid.
 func CheckMount(dir string) error {
 	if !strings.HasPrefix(dir, "/") || path.Clean(dir) != dir || strings.ContainsAny(dir, ":\n") {
-		return fmt.Errorf("%.200q: want a whole path from the root with neither . nor .. in it", dir)
+		return fmt.Errorf("%.200q: want an absolute path without ., .. or : in it", dir)
 	}
 	return nil
 }
@@ -122,16 +121,16 @@ func dockerFact(ctx context.Context, cfg Config) api.Fact {
 	version, err := e.probe(ctx)
 	switch {
 	case cfg.DockerHost == noEngine:
-		return api.Fact{Name: "docker", State: api.FactSkip, Detail: "not wanted (docker-host: none)"}
+		return api.Fact{Name: "docker", State: api.FactSkip, Detail: "disabled (docker-host: none)"}
 	case err != nil:
 		return api.Fact{
 			Name: "docker", State: api.FactSkip, Detail: "no Docker engine: " + strings.TrimPrefix(err.Error(), "docker: "),
-			Advice: "for jobs with --image start Docker, or say with --docker-host where it listens",
+			Advice: "to run jobs with --image, start Docker, or give its address with --docker-host",
 		}
 	}
 	f := api.Fact{Name: "docker", State: api.FactOK, Detail: fmt.Sprintf("engine %s at %s", version, cfg.DockerHost)}
 	if len(cfg.DockerMounts) > 0 {
-		f.Detail += ", containers may see " + strings.Join(cfg.DockerMounts, ", ")
+		f.Detail += ", containers may mount " + strings.Join(cfg.DockerMounts, ", ")
 	}
 	return f
 }

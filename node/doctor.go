@@ -1,7 +1,6 @@
 package node
 
-// Doctor: what on this host could keep muster from working, and what to do
-// about it.
+// Doctor: problems of this host that could keep muster from working, and what to do about them.
 
 import (
 	"context"
@@ -29,10 +28,10 @@ const (
 	wantFiles   = 65536           // descriptors: two for each of some thousands of connections, and the tasks' output
 	wantDisk    = 1 << 30         // for the journal and the output of tasks
 	dialWait    = 3 * time.Second // for a bootstrap address
-	maxClockPPM = 10_000          // leases count on clock rates within 1 %
+	maxClockPPM = 10_000          // leases need clock rates that are correct within 1 %
 )
 
-// Doctor examines the host. Devices are those that the driver lists.
+// Doctor examines the host, whose GPUs are devices.
 func Doctor(ctx context.Context, cfg Config, devices []gpu.Device) []api.Fact {
 	facts := []api.Fact{gpuFact(cfg, devices), isolationFact(cfg), scratchFact(cfg), serviceFact(), dockerFact(ctx, cfg)}
 	facts = append(facts, portFacts(ctx, cfg)...)
@@ -40,13 +39,13 @@ func Doctor(ctx context.Context, cfg Config, devices []gpu.Device) []api.Fact {
 	return append(facts, fileFact(), diskFact(ctx, cfg), clockFact())
 }
 
-// DoctorAlone is Doctor without a daemon: it asks the driver itself.
+// DoctorAlone is Doctor for a host without a daemon. It lists the GPUs itself.
 func DoctorAlone(ctx context.Context, cfg Config) ([]api.Fact, error) {
 	d, err := newDevices(ctx, cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
-	defer d.driver.Close() //nolint:errcheck // nothing is lost with it
+	defer d.driver.Close() //nolint:errcheck // the process ends soon
 	return Doctor(ctx, cfg, d.all), nil
 }
 
@@ -54,7 +53,7 @@ func gpuFact(cfg Config, devices []gpu.Device) api.Fact {
 	f := api.Fact{Name: "gpus", State: api.FactOK}
 	switch {
 	case cfg.GPUs == "none":
-		f.State, f.Detail = api.FactSkip, "not wanted (gpus: none)"
+		f.State, f.Detail = api.FactSkip, "disabled (gpus: none)"
 	case len(devices) == 0:
 		f.State, f.Detail = api.FactWarn, "no GPU found"
 		f.Advice = "on a host with NVIDIA GPUs install the driver, so that nvidia-smi lists them"
@@ -66,8 +65,7 @@ func gpuFact(cfg Config, devices []gpu.Device) api.Fact {
 	return f
 }
 
-// portFacts tries to listen where the daemon would; a daemon that runs already
-// has the port.
+// portFacts tries to listen on the addresses of the daemon. An address that a running daemon uses is fine.
 func portFacts(ctx context.Context, cfg Config) []api.Fact {
 	var facts []api.Fact
 	listen := cfg.Listen
@@ -77,7 +75,7 @@ func portFacts(ctx context.Context, cfg Config) []api.Fact {
 	for _, text := range listen {
 		f := api.Fact{Name: "port", State: api.FactOK, Detail: text + " is free"}
 		if strings.Contains(text+"/", "/0/") {
-			continue // any port that is free
+			continue // port 0 means any free port
 		}
 		err := tryListen(ctx, text)
 		switch {
@@ -85,9 +83,9 @@ func portFacts(ctx context.Context, cfg Config) []api.Fact {
 		case errors.Is(err, unix.EADDRINUSE):
 			f.State, f.Detail = api.FactOK, text+" is in use"
 			if !answersOn(ctx, cfg.Socket) {
-				f.State, f.Advice = api.FactFail, "no daemon of ours runs here: choose another port with --listen, or stop the program that has it"
+				f.State, f.Advice = api.FactFail, "another program uses it: stop that program, or choose another port with --listen"
 			} else {
-				f.Detail += " by the daemon that runs"
+				f.Detail += " by the running daemon"
 			}
 		case errors.Is(err, unix.EADDRNOTAVAIL), errors.Is(err, unix.EAFNOSUPPORT):
 			f.State, f.Detail = api.FactSkip, text+": no such address on this host"
@@ -133,8 +131,8 @@ func answersOn(ctx context.Context, socket string) bool {
 	return err == nil
 }
 
-// bootstrapFacts opens a plain TCP connection to each bootstrap address; QUIC
-// answers nobody who does not speak it.
+// bootstrapFacts opens a TCP connection to each bootstrap address. It skips QUIC addresses, which do not answer a plain
+// UDP packet.
 func bootstrapFacts(ctx context.Context, cfg Config) []api.Fact {
 	var facts []api.Fact
 	for _, text := range cfg.Bootstrap {
@@ -143,7 +141,7 @@ func bootstrapFacts(ctx context.Context, cfg Config) []api.Fact {
 		if err == nil {
 			addr, _ = ma.SplitFunc(addr, func(c ma.Component) bool { return c.Protocol().Code == ma.P_P2P })
 			if _, quic := addr.ValueForProtocol(ma.P_QUIC_V1); quic == nil {
-				f.State, f.Detail = api.FactSkip, text+": QUIC is tried by the daemon only"
+				f.State, f.Detail = api.FactSkip, text+": only the daemon can check a QUIC address"
 				facts = append(facts, f)
 				continue
 			}
@@ -155,7 +153,7 @@ func bootstrapFacts(ctx context.Context, cfg Config) []api.Fact {
 		}
 		if err != nil {
 			f.State, f.Detail = api.FactFail, fmt.Sprintf("%s: %v", text, err)
-			f.Advice = "start the daemon there, open the port, or take another address from `muster invite`"
+			f.Advice = "start the daemon there, open the port in the firewall, or use another address that `muster invite` prints"
 		}
 		facts = append(facts, f)
 	}
@@ -192,15 +190,15 @@ func diskFact(ctx context.Context, cfg Config) api.Fact {
 	}
 	f.Detail = fmt.Sprintf("%s free for %s", approx(free), cfg.DataDir)
 	if free < wantDisk {
-		f.State, f.Advice = api.FactWarn, "make room, or give --data-dir on a larger disk"
+		f.State, f.Advice = api.FactWarn, "free some space, or move --data-dir to a larger disk"
 	}
 	return f
 }
 
 func approx(n job.Size) string { return fmt.Sprintf("%.1fGiB", float64(n)/(1<<30)) }
 
-// clockFact reads by how much the kernel bends the clock: leases count on rates
-// that agree within a hundredth.
+// clockFact reads by how much the kernel corrects the rate of the clock. The rates of all hosts must agree within 1 %,
+// because leases depend on it.
 func clockFact() api.Fact {
 	f := api.Fact{Name: "clock", State: api.FactOK}
 	var tx unix.Timex
@@ -216,7 +214,7 @@ func clockFact() api.Fact {
 		f.Advice = "run chrony or systemd-timesyncd; times in listings come from this clock"
 	}
 	if ppm > maxClockPPM || ppm < -maxClockPPM {
-		f.State, f.Advice = api.FactFail, "this clock runs too fast or too slow for leases: replace its source"
+		f.State, f.Advice = api.FactFail, "this clock is too fast or too slow for leases: use another clock source"
 	}
 	return f
 }

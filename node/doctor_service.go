@@ -1,6 +1,6 @@
 package node
 
-// Doctor's look at the service manager.
+// Doctor: the check of the systemd service.
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 
 const unitName = "muster.service"
 
-// unitDirs is where systemd looks for the unit of this user, in its order.
+// unitDirs returns the directories where systemd looks for units of this user, in its order.
 func unitDirs() []string {
 	kind, dirs := "system", []string{}
 	if os.Getuid() != 0 {
@@ -30,12 +30,11 @@ func unitDirs() []string {
 	return dirs
 }
 
-// serviceFact says whether systemd would keep a daemon of this user running,
-// and whether it started this process.
+// serviceFact checks whether the unit is installed, and whether systemd started this process from it.
 func serviceFact() api.Fact {
 	f := api.Fact{Name: "service", State: api.FactOK}
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
-		f.State, f.Detail = api.FactSkip, "systemd does not run this host"
+		f.State, f.Detail = api.FactSkip, "this host does not run systemd"
 		return f
 	}
 	dirs := unitDirs()
@@ -45,17 +44,17 @@ func serviceFact() api.Fact {
 	})
 	if i < 0 {
 		f.State, f.Detail = api.FactWarn, unitName+" is not installed"
-		f.Advice = "`make install` puts it into place; then `systemctl enable --now muster`, so that the daemon comes back after a crash and a reboot"
+		f.Advice = "run `make install`, then `systemctl enable --now muster`: systemd then restarts the daemon after a crash or a reboot"
 		return f
 	}
 	f.Detail = filepath.Join(dirs[i], unitName)
 	if !serviceOfSystemd() {
-		f.Detail += "; the process that looked was not started by it"
+		f.Detail += "; it did not start the process that makes this check"
 		return f
 	}
 	f.Detail += "; this daemon is its main process"
 	if socket := os.Getenv("NOTIFY_SOCKET"); socket != "" {
-		f.Detail += ", tells " + socket + " how it is"
+		f.Detail += ", reports its state to " + socket
 	} else {
 		f.State, f.Detail = api.FactWarn, f.Detail+", but no notify socket was given"
 		f.Advice = "set Type=notify in the unit: without it systemd does not know when the daemon is ready"

@@ -1,6 +1,6 @@
 package node
 
-// Drain: what a person has said about this host outlives the daemon.
+// The drain of this host. It outlives the daemon.
 
 import (
 	"encoding/json"
@@ -11,10 +11,10 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// drainKey is where the drain lies in the store.
+// drainKey is the key of the drain in the store.
 const drainKey = "worker/drain"
 
-// drains keeps the drain on disk and hands it to the worker, in this order.
+// drains writes the drain to disk, then passes it to the worker.
 type drains struct {
 	disk interface {
 		Put(key string, val []byte) error
@@ -26,7 +26,7 @@ type drains struct {
 	now *api.Drain // guarded by mu; nil: in service
 }
 
-// load reads what an earlier life was told.
+// load reads the drain from disk.
 func (d *drains) load() (worker.Drain, error) {
 	text, err := d.disk.Get(drainKey)
 	if err != nil || text == nil {
@@ -64,7 +64,7 @@ func (d *drains) set(to *api.Drain, work *worker.Loop) error {
 	}
 	text, err := json.Marshal(to)
 	if err != nil {
-		return fmt.Errorf("node: keep the drain of this host: %w", err)
+		return fmt.Errorf("node: save the drain of this host: %w", err)
 	}
 	if err := d.disk.Put(drainKey, text); err != nil {
 		return err

@@ -1,6 +1,6 @@
 package node
 
-// Commands in this host's tasks.
+// Commands of muster exec in this host's tasks.
 
 import (
 	"context"
@@ -28,19 +28,18 @@ type execBackend struct {
 	open      *openExecs
 }
 
-// openExecs counts the commands that run beside tasks here, by the tasks' users.
+// openExecs counts the commands that are open in tasks here, by the user of the task.
 type openExecs struct {
 	mu sync.Mutex
 	of map[string]int // guarded by mu
 }
 
-// take counts one more of a user, until done is called, or says that he has too
-// many.
+// take counts one more command of a user, until done is called. It returns an error if the user has too many.
 func (o *openExecs) take(user string) (done func(), err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.of[user] >= protocol.MaxUserExecs {
-		return nil, fmt.Errorf("%w: user %s has %d commands open in tasks on this node, as many as one may have; end one of them", api.ErrConflict, user, o.of[user])
+		return nil, fmt.Errorf("%w: user %s has %d commands open in tasks on this node, the maximum; end one of them", api.ErrConflict, user, o.of[user])
 	}
 	o.of[user]++
 	return sync.OnceFunc(func() {
@@ -80,21 +79,21 @@ func (b execBackend) Exec(ctx context.Context, a job.Attempt, r api.ExecRequest)
 	return s, nil
 }
 
-// record is what the ledger says of an attempt that is here.
+// record returns the ledger's record of an attempt.
 func (b execBackend) record(ctx context.Context, a job.Attempt) (lease.Record, error) {
 	records, err := b.work.Attempts(ctx)
 	if err != nil {
-		return lease.Record{}, answerOf(err)
+		return lease.Record{}, apiErrorOf(err)
 	}
 	for _, r := range records {
 		if r.Attempt == a {
 			return r, nil
 		}
 	}
-	return lease.Record{}, fmt.Errorf("attempt %s: %w: it does not run here", a, api.ErrConflict)
+	return lease.Record{}, fmt.Errorf("attempt %s: %w: it is not running here", a, api.ErrConflict)
 }
 
-func besideOf(r api.ExecRequest) protocol.Command {
+func commandOf(r api.ExecRequest) protocol.Command {
 	return protocol.Command{Command: r.Command, TTY: r.TTY, Term: r.Term, Rows: r.Rows, Cols: r.Cols}
 }
 
@@ -103,7 +102,7 @@ func (b execBackend) inProcess(ctx context.Context, a job.Attempt, r api.ExecReq
 	if err != nil {
 		return api.ExecSession{}, err
 	}
-	s, err := b.driver.Exec(ctx, a, besideOf(r), account.UID)
+	s, err := b.driver.Exec(ctx, a, commandOf(r), account.UID)
 	if code := supervisor.CodeOf(err); code != 0 {
 		return api.ExecSession{}, &api.ExecError{Code: code, Reason: errors.Unwrap(err).Error()}
 	}
@@ -118,11 +117,11 @@ func (b execBackend) inProcess(ctx context.Context, a job.Attempt, r api.ExecReq
 }
 
 func (b execBackend) inContainer(ctx context.Context, a job.Attempt, r api.ExecRequest) (api.ExecSession, error) {
-	s, err := docker.Exec(ctx, b.engine, a, besideOf(r))
+	s, err := docker.Exec(ctx, b.engine, a, commandOf(r))
 	if err != nil {
 		return api.ExecSession{}, err
 	}
-	on := context.WithoutCancel(ctx) // its end is asked for when ctx is over, too
+	on := context.WithoutCancel(ctx) // the command is ended and waited for even after ctx has ended
 	wait := func() (int, error) {
 		code, err := s.Wait(on)
 		if refused, ok := errors.AsType[*docker.RefusalError](err); ok {

@@ -1,6 +1,6 @@
 package node
 
-// The part that runs tasks: the runners, the files of tasks, and the worker that decides on offers.
+// The parts that run tasks: the runners, the files of tasks, and the worker that decides on offers.
 
 import (
 	"fmt"
@@ -21,26 +21,26 @@ import (
 type execution struct {
 	driver *supervisor.Driver
 	blobs  *blob.Store
-	files  *files.Driver // around driver
+	files  *files.Driver // brings the files of jobs, then calls driver
 	work   *worker.Loop
 	drains *drains
 }
 
-// newExecution builds the parts that run tasks. The board has its owners already.
-func newExecution(b base, hw *hardware, board *switchboard, from holders) (*execution, error) {
+// newExecution builds the parts that run tasks. The owners of the router must be set already.
+func newExecution(b base, hw *hardware, r *router, from holders) (*execution, error) {
 	x := &execution{drains: &drains{disk: b.store}}
 	tell := func(e worker.DriverEvent) { x.files.Driven(e) } // set below, before the driver runs
 	var err error
 	if x.driver, err = newRunners(b, hw, tell); err != nil {
 		return nil, err
 	}
-	if err := x.buildFiles(b, hw, jobsBackend{board.owners}, from); err != nil {
+	if err := x.buildFiles(b, hw, jobsBackend{r.owners}, from); err != nil {
 		return nil, err
 	}
-	if x.work, err = x.newWorker(b, hw, board); err != nil {
+	if x.work, err = x.newWorker(b, hw, r); err != nil {
 		return nil, err
 	}
-	board.work = x.work
+	r.work = x.work
 	return x, nil
 }
 
@@ -52,19 +52,19 @@ func newRunners(b base, hw *hardware, tell func(worker.DriverEvent)) (*superviso
 	dc.Args = append(dc.Args, flags.Flags()...)
 	dc.Engine = protocol.Container{Host: b.cfg.DockerHost, Allowed: b.cfg.DockerMounts, As: b.cfg.DockerUser}
 	dc.EndContainers = docker.EndOrphans
-	inside := runner.Config{AllowRoot: b.cfg.AllowRoot, Scope: flags.Scope, NoGroups: true, Ulimits: b.cfg.Ulimits} // the engine makes the groups
+	inside := runner.Config{AllowRoot: b.cfg.AllowRoot, Scope: flags.Scope, NoGroups: true, Ulimits: b.cfg.Ulimits} // the engine makes the cgroups
 	dc.ContainerBinary, dc.ContainerArgs = b.cfg.Program, append([]string{"container-runner"}, inside.Flags()...)
-	dc.Limits = hw.bounds(b.cfg)
+	dc.Limits = hw.taskLimits(b.cfg)
 	return supervisor.New(dc, tell, b.part("exec"))
 }
 
-// serviceOfSystemd says that this process is the main one of a service.
+// serviceOfSystemd reports whether this process is the main process of a systemd service.
 func serviceOfSystemd() bool {
 	return os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid())
 }
 
-// buildFiles builds the store of uploads and the driver around the one that
-// runs tasks.
+// buildFiles builds the store of uploads, and the driver that brings files before the supervisor's driver starts a
+// task.
 func (x *execution) buildFiles(b base, hw *hardware, jobs jobsBackend, from holders) error {
 	dir, err := filepath.Abs(b.cfg.DataDir)
 	if err != nil {
@@ -80,25 +80,25 @@ func (x *execution) buildFiles(b base, hw *hardware, jobs jobsBackend, from hold
 }
 
 // newWorker builds the worker.
-func (x *execution) newWorker(b base, hw *hardware, board *switchboard) (_ *worker.Loop, err error) {
+func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, err error) {
 	wc := worker.DefaultConfig()
-	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = given(hw.profile), hw.boot, draw(), environment()
+	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = offered(hw.profile), hw.boot, draw(), environment()
 	if wc.Limits, err = worker.ParseLimits(b.cfg.Limits); err != nil {
 		return nil, err
 	}
 	if wc.Draining, err = x.drains.load(); err != nil {
 		return nil, err
 	}
-	if wc.Quarantine, err = loadAside(b.store); err != nil {
+	if wc.Quarantine, err = loadQuarantine(b.store); err != nil {
 		return nil, err
 	}
 	return worker.New(wc, worker.Parts{
-		Ledger: b.store.Ledger(), Sender: toSchedulers{board}, Driver: x.files, Adopter: x.files, Poll: hw.gpus.ask, Clocks: worker.ReadClocks,
-		Keep: func(a worker.Quarantine) error { return keepAside(b.store, a) },
+		Ledger: b.store.Ledger(), Sender: toSchedulers{r}, Driver: x.files, Adopter: x.files, Poll: hw.gpus.ask, Clocks: worker.ReadClocks,
+		Keep: func(q worker.Quarantine) error { return saveQuarantine(b.store, q) },
 	}, b.part("worker"))
 }
 
-// environment is what tasks inherit of the daemon's own.
+// environment returns the environment variables of the daemon that tasks inherit.
 func environment() map[string]string {
 	env := map[string]string{}
 	for _, k := range []string{"PATH", "HOME", "USER", "LANG"} {

@@ -1,7 +1,6 @@
 package node
 
-// The files of jobs: where uploads are kept, who has them, and what of a task's
-// files can be read.
+// The files of jobs: the store of uploads, the daemons that have them, and reading the files of tasks.
 
 import (
 	"context"
@@ -25,17 +24,15 @@ var (
 	_ api.Files   = filesBackend{}
 )
 
-// liveWait bounds the questions to the worker and the scheduler about what is
-// in use.
+// liveWait bounds how long the worker and the scheduler may take to name the trees in use.
 const liveWait = 5 * time.Second
 
-// maxHolders bounds the daemons besides the owner that are asked for a job's
-// files.
+// maxHolders bounds the daemons besides the owner that are asked for a job's files.
 const maxHolders = 8
 
-// liveTrees are those that a job or a task of this daemon has need of.
+// liveTrees returns the trees that a job or a task of this daemon needs.
 func liveTrees(work *worker.Loop, from jobsBackend) (map[blob.Hash]bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), liveWait) //nolint:forbidigo // it is asked for whoever needs room, and outlives none of them
+	ctx, cancel := context.WithTimeout(context.Background(), liveWait) //nolint:forbidigo // the store calls it without a context
 	defer cancel()
 	live := map[blob.Hash]bool{}
 	note := func(s job.Spec) {
@@ -73,8 +70,8 @@ type holders struct {
 	transport http.RoundTripper
 }
 
-// of are the daemons that may have a job's files: its owner, then others
-// that run or ran tasks of it, of which we know no more than that they are here.
+// of returns the daemons that may have a job's files: its owner, then connected members. This daemon does not know
+// which members ran tasks of the job.
 func (h holders) of(ctx context.Context, id job.ID) []blob.Holder {
 	client := &http.Client{Transport: h.transport}
 	var all []blob.Holder
@@ -94,19 +91,19 @@ func (h holders) of(ctx context.Context, id job.ID) []blob.Holder {
 	return all
 }
 
-// noHolder stands for one that cannot be asked now.
+// noHolder stands for an owner that cannot be asked now.
 type noHolder struct{ err error }
 
-// String is of blob.Holder.
+// String returns a name for errors; see blob.Holder.
 func (noHolder) String() string { return "its owner" }
 
-// Tree is of blob.Holder.
+// Tree returns the error; see blob.Holder.
 func (h noHolder) Tree(context.Context, blob.Hash) ([]byte, error) { return nil, h.err }
 
-// Chunks is of blob.Holder.
+// Chunks returns the error; see blob.Holder.
 func (h noHolder) Chunks(context.Context, []blob.Ref, func([]byte) error) error { return h.err }
 
-// filesBackend is the files of this host's tasks as the API wants them.
+// filesBackend gives the API access to the files of this host's tasks.
 type filesBackend struct {
 	files *files.Driver
 	work  *worker.Loop
@@ -130,11 +127,11 @@ func (b filesBackend) Pack(ctx context.Context, a job.Attempt, globs []string, b
 	return err
 }
 
-// place finds where the files of an attempt are.
+// place returns where the files of an attempt are.
 func (b filesBackend) place(ctx context.Context, a job.Attempt) (files.Place, error) {
 	records, err := b.work.Attempts(ctx)
 	if err != nil {
-		return files.Place{}, answerOf(err)
+		return files.Place{}, apiErrorOf(err)
 	}
 	for _, r := range records {
 		if r.Attempt == a && r.Phase == lease.PhaseStarted && r.Exit == nil {

@@ -12,15 +12,15 @@ import (
 	"github.com/musterhq/muster/worker/supervisor"
 )
 
-// hardware is what this host has, as it was when the daemon started.
+// hardware holds what this host had when the daemon started.
 type hardware struct {
 	gpus    *devices
 	engine  *engine
-	profile lease.Profile // live has it as it is now
-	boot    string        // incarnation of the host
+	profile lease.Profile // at the start of the daemon; live holds the present one
+	boot    string        // ID of this boot of the host
 }
 
-// examineHost learns what this host could ever give.
+// examineHost finds out what this host has when it is idle.
 func examineHost(ctx context.Context, b base) (*hardware, error) {
 	facts, err := machine.Read(ctx, b.cfg.DataDir)
 	if err != nil {
@@ -45,8 +45,8 @@ func examineHost(ctx context.Context, b base) (*hardware, error) {
 	return h, nil
 }
 
-// bounds are those of every task here.
-func (h *hardware) bounds(cfg Config) supervisor.Limits {
+// taskLimits returns the limits of every task on this host.
+func (h *hardware) taskLimits(cfg Config) supervisor.Limits {
 	b := supervisor.Limits{
 		CPUQuota: cfg.CPUQuota, PIDs: cfg.TaskPIDs, Scratch: h.scratch(cfg), GPUs: map[string]string{},
 	}
@@ -58,5 +58,5 @@ func (h *hardware) bounds(cfg Config) supervisor.Limits {
 	return b
 }
 
-// scratch is the quota of a task's scratch directory.
+// scratch returns the quota of a task's scratch directory.
 func (h *hardware) scratch(cfg Config) job.Size { return cmp.Or(cfg.Scratch, h.profile.Disk/2) }

@@ -1,6 +1,6 @@
 package node
 
-// Whether a running daemon is well.
+// The health of a running daemon.
 
 import (
 	"context"
@@ -8,14 +8,13 @@ import (
 	"fmt"
 )
 
-// pinger is a loop of the daemon that says whether it still turns.
+// pinger is a loop of the daemon. Ping returns once the loop has handled it.
 type pinger interface {
 	Ping(ctx context.Context) error
 }
 
-// Health is nil if every loop of the daemon has come by before ctx ended; else
-// it names those that have not. A loop that waits for a disk or for a lock does
-// not come by.
+// Health returns nil if every loop of the daemon answers before ctx ends. Otherwise the error names those that do not,
+// for instance because they wait for a disk or a lock.
 func (n *Node) Health(ctx context.Context) error {
 	parts := map[string]pinger{"worker": n.exec.work, "driver": n.exec.driver}
 	if home := n.owners.home; home != nil {
@@ -38,7 +37,7 @@ func (n *Node) Health(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Summary says in a line what the daemon does now.
+// Summary describes in one line what the daemon does now.
 func (n *Node) Summary(ctx context.Context) (string, error) {
 	v, err := n.exec.work.View(ctx)
 	if err != nil {

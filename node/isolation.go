@@ -1,6 +1,6 @@
 package node
 
-// Doctor's look at what keeps one task from hurting the others.
+// Doctor: the checks of the isolation between tasks.
 
 import (
 	"fmt"
@@ -14,12 +14,12 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// isolationFact asks the runner that lives, or tries what one would have.
+// isolationFact reads the isolation of the running runner. Without a runner it tries which isolation one would have.
 func isolationFact(cfg Config) api.Fact {
 	f := api.Fact{Name: "isolation", State: api.FactOK, Detail: runnerIsolation(cfg)}
 	if f.Detail == "" {
 		held, err := spawn.Isolation(cfg.CgroupsOff)
-		if f.Detail = held + ", as tried from here"; err != nil {
+		if f.Detail = held + ", as this process found"; err != nil {
 			f.Detail += fmt.Sprintf(" (%v)", err)
 		}
 	}
@@ -32,18 +32,18 @@ func isolationFact(cfg Config) api.Fact {
 	switch {
 	case len(missing) == 0:
 	case cfg.CgroupsOff:
-		f.State, f.Advice = api.FactWarn, "control groups are off by the setting cgroups-off"
+		f.State, f.Advice = api.FactWarn, "cgroups are disabled by the setting cgroups-off"
 	case os.Geteuid() != 0:
 		f.State = api.FactWarn
-		f.Advice = "run the daemon as root or as a systemd service; until then tasks are not bounded in " + strings.Join(missing, ", ") + ", but for ulimits"
+		f.Advice = "run the daemon as root or as a systemd service; until then tasks are not limited in " + strings.Join(missing, ", ") + ", except by ulimits"
 	default:
 		f.State = api.FactWarn
-		f.Advice = "tasks are not bounded in " + strings.Join(missing, ", ") + ": run the daemon as a systemd service, or in a control group of its own with these controllers"
+		f.Advice = "tasks are not limited in " + strings.Join(missing, ", ") + ": run the daemon as a systemd service, or in a cgroup of its own with these controllers"
 	}
 	return f
 }
 
-// runnerIsolation is what the newest runner says of itself; empty if none lives.
+// runnerIsolation returns the isolation of the newest running runner, or "" if none runs.
 func runnerIsolation(cfg Config) string {
 	dir := protocol.Dir(filepath.Join(cfg.DataDir, "run"))
 	all, err := dir.Generations()
@@ -53,7 +53,7 @@ func runnerIsolation(cfg Config) string {
 	for _, n := range slices.Backward(all) {
 		lock, err := dir.TryLock(n)
 		if lock != nil {
-			_ = lock.Close() // it is dead
+			_ = lock.Close() // the lock was free: this runner has ended
 			continue
 		}
 		if info, errRead := dir.ReadInfo(n); err == nil && errRead == nil {
@@ -68,5 +68,5 @@ func scratchFact(cfg Config) api.Fact {
 	if cfg.Scratch > 0 {
 		quota = cfg.Scratch.String()
 	}
-	return api.Fact{Name: "scratch", State: api.FactOK, Detail: quota + " for each task: measured while it runs, and a task that is over it is ended"}
+	return api.Fact{Name: "scratch", State: api.FactOK, Detail: quota + " for each task; a running task that exceeds it is ended"}
 }

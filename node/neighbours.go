@@ -1,6 +1,6 @@
 package node
 
-// Which members a daemon keeps a session with although nothing is to be said.
+// The neighbours: members with which a daemon always keeps a session, even without work.
 
 import (
 	"context"
@@ -16,37 +16,35 @@ import (
 )
 
 const (
-	// standing is how many members a daemon keeps a session with although nothing is to be said. As others choose it
-	// in turn, a daemon of a large cluster has about twice as many.
-	standing = 16
-	// goneFor is how long a neighbour must be out of reach, or have said goodbye,
-	// before another member takes its place: longer than a host takes to restart.
+	// maxNeighbours bounds the neighbours that a daemon chooses. Other daemons choose it too, so a daemon of a large
+	// cluster has about twice as many sessions with neighbours.
+	maxNeighbours = 16
+	// goneFor is how long a neighbour must be gone before another member replaces it. It is longer than a host takes to
+	// restart.
 	goneFor = 10 * time.Minute
-	// reviewEvery is how often the neighbours are looked at although no member
-	// came or went.
+	// reviewEvery is how often all neighbours are checked, besides at each event of a member.
 	reviewEvery = time.Minute
 )
 
-// roster is what is known of the members.
-type roster interface {
+// memberList is the part of p2p.Host that lists the members.
+type memberList interface {
 	Members() []p2p.Member
 	Member(p job.Peer) (p2p.Member, bool)
 }
 
-// neighbours wants sessions with members as they appear. Its run's goroutine
-// owns it.
+// neighbours keeps sessions with some members. Only the goroutine of run uses it.
 type neighbours struct {
-	members roster
-	wants   seeker
-	left    *departed
-	kept    map[job.Peer]time.Time // since when each is gone; the zero time: it is not. At most standing
+	members  memberList
+	wants    seeker
+	departed *departed
+	kept     map[job.Peer]time.Time // since when each is gone; zero if it is not gone. At most maxNeighbours
 }
 
-func newNeighbours(members roster, wants seeker, left *departed) *neighbours {
-	return &neighbours{members: members, wants: wants, left: left, kept: map[job.Peer]time.Time{}}
+func newNeighbours(members memberList, wants seeker, gone *departed) *neighbours {
+	return &neighbours{members: members, wants: wants, departed: gone, kept: map[job.Peer]time.Time{}}
 }
 
-// run follows the members that come and go.
+// run follows the events of the members until ctx ends.
 func (n *neighbours) run(ctx context.Context, h *p2p.Host) error {
 	sub := h.Subscribe()
 	defer sub.Close()
@@ -61,7 +59,7 @@ func (n *neighbours) run(ctx context.Context, h *p2p.Host) error {
 			switch {
 			case ctx.Err() != nil:
 				return nil
-			case err != nil: // it is time for a review
+			case err != nil: // the time for the next review
 			case e.Kind == p2p.ClusterChanged:
 				return ErrRejoin
 			default:
@@ -71,10 +69,10 @@ func (n *neighbours) run(ctx context.Context, h *p2p.Host) error {
 	}
 }
 
-// changed takes a member that came or went.
+// changed handles an event of a member.
 func (n *neighbours) changed(e p2p.Event, now time.Time) {
 	if e.Kind == p2p.MemberUp {
-		n.left.back(e.Peer)
+		n.departed.back(e.Peer)
 	}
 	if _, ok := n.kept[e.Peer]; ok {
 		n.look(e.Peer, now)
@@ -85,11 +83,11 @@ func (n *neighbours) changed(e p2p.Event, now time.Time) {
 	}
 }
 
-// look notes whether a neighbour is gone. One that is no member any more is let
-// go at once: it was revoked.
+// look records since when a neighbour is gone: not connected, or stopped after a goodbye. A neighbour that is no longer
+// a member was revoked, and is dropped at once.
 func (n *neighbours) look(p job.Peer, now time.Time) {
 	m, known := n.members.Member(p)
-	_, stopped := n.left.when(p)
+	_, stopped := n.departed.when(p)
 	switch {
 	case !known:
 		n.drop(p)
@@ -100,10 +98,9 @@ func (n *neighbours) look(p job.Peer, now time.Time) {
 	}
 }
 
-// keep makes a member a neighbour if there is a place for it, and says whether
-// there was.
+// keep makes a member a neighbour. It returns false if there are maxNeighbours and none of them can be replaced.
 func (n *neighbours) keep(p job.Peer, now time.Time) bool {
-	if len(n.kept) >= standing {
+	if len(n.kept) >= maxNeighbours {
 		gone, ok := n.longestGone(now)
 		if !ok {
 			return false
@@ -115,8 +112,8 @@ func (n *neighbours) keep(p job.Peer, now time.Time) bool {
 	return true
 }
 
-// longestGone is the neighbour whose place another may take. Without another
-// it stays: it is dialled until it is back.
+// longestGone returns the neighbour to replace: of those that are gone for goneFor, the one that is gone longest. If no
+// other member is there, it is not replaced, and this daemon goes on dialling it.
 func (n *neighbours) longestGone(now time.Time) (longest job.Peer, ok bool) {
 	for p, since := range n.kept {
 		if since.IsZero() || now.Sub(since) < goneFor {
@@ -134,22 +131,22 @@ func (n *neighbours) drop(p job.Peer) {
 	n.wants.Unwant(p)
 }
 
-// review looks at all neighbours, and fills their places: with the members that
-// are there, then with those that were seen last.
+// review checks all neighbours, and adds new ones up to maxNeighbours: first members that are connected, then those
+// that were seen last.
 func (n *neighbours) review(now time.Time) {
 	for p := range n.kept {
 		n.look(p, now)
 	}
-	if _, gone := n.longestGone(now); len(n.kept) >= standing && !gone {
+	if _, gone := n.longestGone(now); len(n.kept) >= maxNeighbours && !gone {
 		return
 	}
-	members := n.members.Members() // those that were seen last first
+	members := n.members.Members() // the most recently seen first
 	for _, connected := range []bool{true, false} {
 		for _, m := range members {
 			_, kept := n.kept[m.Peer]
-			_, stopped := n.left.when(m.Peer)
+			_, stopped := n.departed.when(m.Peer)
 			there := m.Connected && !stopped
-			if kept || there != connected || !there && len(n.kept) >= standing {
+			if kept || there != connected || !there && len(n.kept) >= maxNeighbours {
 				continue
 			}
 			if !n.keep(m.Peer, now) {
@@ -160,25 +157,23 @@ func (n *neighbours) review(now time.Time) {
 	}
 }
 
-// guarded is the host on which our own protocols are served: each behind its
-// row of the table.
+// guarded is a libp2p host that serves our own protocols within the bounds of p2p's table of protocols.
 type guarded struct {
 	host.Host
 	table *p2p.Host
 }
 
-// SetStreamHandler serves a protocol of the table.
+// SetStreamHandler serves a protocol that is in the table.
 func (g guarded) SetStreamHandler(id protocol.ID, serve network.StreamHandler) {
 	if err := g.table.Handle(id, serve); err != nil {
-		panic(err) // a protocol of ours without a row: found by the first test that starts a node
+		panic(err) // the table has no such protocol; the first test that starts a node finds this
 	}
 }
 
-// ErrRejoin ends a node because its daemon has joined another cluster: build
-// it anew.
+// ErrRejoin ends a node because its daemon has joined another cluster. Build a new one.
 var ErrRejoin = errors.New("the daemon joined another cluster")
 
-// followMembers keeps the standing sessions.
+// followMembers runs the neighbours.
 func (n *Node) followMembers(ctx context.Context) error {
-	return newNeighbours(n.host, n.net.board.wants.of(forNeighbours), n.net.board.left).run(ctx, n.host)
+	return newNeighbours(n.host, n.net.router.wants.of(forNeighbours), n.net.router.departed).run(ctx, n.host)
 }

@@ -1,6 +1,6 @@
 package node
 
-// What runs on the host: table, sessions, topic.
+// The parts that use the libp2p host: the DHT, the sessions and the gossip topic.
 
 import (
 	"net/http"
@@ -15,17 +15,17 @@ import (
 	"github.com/musterhq/muster/p2p/session"
 )
 
-// overlay is what joins this daemon to others.
+// overlay holds the parts that connect this daemon with others.
 type overlay struct {
 	table   *dht.Table
 	topic   *gossip.Topic
 	callers *callers
-	board   *switchboard
+	router  *router
 	toPeers *http.Transport // requests to other daemons
 }
 
-// newOverlay builds what runs on the host: table, topic, sessions. It calls met when a session comes up.
-func newOverlay(b base, profile lease.Profile, met func(job.Peer)) (_ *overlay, err error) {
+// newOverlay builds the DHT, the sessions and the gossip topic. It calls onSession when a session has been opened.
+func newOverlay(b base, profile lease.Profile, onSession func(job.Peer)) (_ *overlay, err error) {
 	n := &overlay{}
 	cluster := b.host.Cluster()
 	tc := dht.DefaultConfig()
@@ -37,34 +37,34 @@ func newOverlay(b base, profile lease.Profile, met func(job.Peer)) (_ *overlay, 
 	if err != nil {
 		return nil, err
 	}
-	n.board = &switchboard{
-		self: b.host.Peer(), groups: groups, cut: func(p peer.ID) error { return b.host.Libp2p().Network().ClosePeer(p) },
-		met: met, left: newDeparted(), defects: newDefects(b.part("node")), log: b.part("node"),
+	n.router = &router{
+		self: b.host.Peer(), groups: groups, closeConn: func(p peer.ID) error { return b.host.Libp2p().Network().ClosePeer(p) },
+		onSession: onSession, departed: newDeparted(), defects: newDefects(b.part("node")), log: b.part("node"),
 	}
-	if n.board.sessions, err = session.New(session.DefaultConfig(), guarded{b.host.Libp2p(), b.host}, n.board, b.part("session")); err != nil {
+	if n.router.sessions, err = session.New(session.DefaultConfig(), guarded{b.host.Libp2p(), b.host}, n.router, b.part("session")); err != nil {
 		return nil, err
 	}
-	n.board.wants = newWants(b.host.Peer(), n.board.sessions, b.part("node"))
+	n.router.wants = newWants(b.host.Peer(), n.router.sessions, b.part("node"))
 	gc := gossip.DefaultConfig()
 	gc.Cluster = cluster
-	n.callers = newCallers(profile, n.board.wants.of(forCallers), func() int { return len(b.host.Members()) })
+	n.callers = newCallers(profile, n.router.wants.of(forCallers), func() int { return len(b.host.Members()) })
 	isMember := func(p job.Peer) bool { _, ok := b.host.Member(p); return ok }
 	if n.topic, err = gossip.New(gc, b.host.Libp2p(), isMember, n.callers.hear, b.part("gossip")); err != nil {
 		return nil, err
 	}
 	asking := peerhttp.DefaultConfig()
-	asking.HeaderTimeout = job.MaxLease // a followed log says nothing until its task starts; a silent peer's connection is cut by its session
+	asking.HeaderTimeout = job.MaxLease // a followed log sends nothing until its task starts; the session detects a silent peer
 	n.toPeers, err = peerhttp.NewTransport(asking, guarded{b.host.Libp2p(), b.host})
 	return n, err
 }
 
-// become tells others what this host could now ever give.
+// become uses a changed profile of this host for announcements and in the DHT.
 func (n *overlay) become(host lease.Profile) {
 	n.callers.become(host)
 	n.advertise(host)
 }
 
-// advertise tells the table what this host could ever run.
+// advertise advertises this host's resource classes, and the group that it owns, in the DHT.
 func (n *overlay) advertise(host lease.Profile) {
-	n.table.Advertise(append([]string{groupClass(n.board.groups.own)}, lease.Classes(host)...))
+	n.table.Advertise(append([]string{groupClass(n.router.groups.own)}, lease.Classes(host)...))
 }

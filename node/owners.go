@@ -1,6 +1,6 @@
 package node
 
-// The owners of this daemon: for each group of jobs that it keeps, a journal and a scheduler.
+// The owners of this daemon: a journal and a scheduler for each journal group that it keeps.
 
 import (
 	"github.com/musterhq/muster/job"
@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/scheduler"
 )
 
-// owner acts on the journal of one group. It owns the group's jobs while that journal leads.
+// owner is the scheduler and the journal of one group. It owns the group's jobs while its journal is the leader.
 type owner struct {
 	*scheduler.Loop
 	journal *journal.Journal
@@ -25,15 +25,15 @@ func (o *owner) Deliver(c job.Committed) {
 		select {
 		case <-o.led:
 		default:
-			close(o.led) // only the journal's goroutine comes here
+			close(o.led) // only the journal's goroutine calls Deliver
 		}
 	}
 }
 
-// owners are set before the parts of the daemon run and do not change then. The zero value is that of a daemon without the
-// scheduler role.
+// owners holds the owners by group. It is filled before the parts of the daemon run, and does not change afterwards.
+// The zero value is that of a daemon without the scheduler role.
 type owners struct {
-	home *owner // of the group that takes new jobs here; nil without the role
+	home *owner // owner of the group for new jobs; nil without the scheduler role
 	by   map[job.Group]*owner
 }
 
@@ -45,7 +45,7 @@ func (s *owners) add(g job.Group, o *owner) {
 	s.by[g] = o
 }
 
-// of is the owner of a group, home if this daemon does not have the group, or nil without the role.
+// of returns the owner of a group: home if this daemon does not have the group, nil without the scheduler role.
 func (s owners) of(g job.Group) *owner {
 	if o := s.by[g]; o != nil {
 		return o
@@ -67,8 +67,8 @@ func (s owners) sessionDown(p job.Peer) {
 	}
 }
 
-// fromWorker hands a worker's message to the owner of the group that it is about, or to all if it is about the worker. An
-// error says that one of them dropped it.
+// fromWorker passes a worker's message to the owner of the group that it is about. A message about the worker itself
+// goes to all owners. It returns an error if an owner dropped the message.
 func (s owners) fromWorker(p job.Peer, m lease.ToScheduler) error {
 	switch m := m.(type) {
 	case lease.Commit:
@@ -90,13 +90,14 @@ func (s owners) fromWorker(p job.Peer, m lease.ToScheduler) error {
 	return nil
 }
 
-// newOwners builds the owners of this daemon, and joins them to the switchboard.
+// newOwners builds the owners of this daemon, and sets them in the router.
 func newOwners(b base, net *overlay) (all owners, err error) {
 	if b.cfg.NoScheduler {
 		return owners{}, nil
 	}
 	group := b.store.Group()
-	// The journal delivers to the scheduler, which is built from what the journal loads.
+	// The journal needs the owner to deliver to. The scheduler in it needs the rows that the journal loads, so it is
+	// set afterwards.
 	o := &owner{led: make(chan struct{})}
 	if o.journal, err = journal.New(journal.DefaultConfig(), b.store, group, o, b.part("journal")); err != nil {
 		return owners{}, err
@@ -111,12 +112,12 @@ func newOwners(b base, net *overlay) (all owners, err error) {
 	sc := scheduler.DefaultConfig()
 	sc.Self, sc.Group, sc.Seed, sc.LossLimit = b.host.Peer(), group, draw(), b.cfg.LossLimit
 	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
-		Journal: o.journal, Sessions: toWorkers{net.board}, Finder: net.table, Announcer: announcer{net.topic},
+		Journal: o.journal, Sessions: toWorkers{net.router}, Finder: net.table, Announcer: announcer{net.topic},
 	}, b.part("scheduler"))
 	if err != nil {
 		return owners{}, err
 	}
 	all.add(group, o)
-	net.board.owners = all
+	net.router.owners = all
 	return all, nil
 }

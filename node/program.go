@@ -1,6 +1,6 @@
 package node
 
-// The program of the runner: a small one that muster carries within itself.
+// The program of the runner: a small separate program that is embedded in muster.
 
 import (
 	"crypto/sha256"
@@ -17,12 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RunnerPrefix begins the name of the runner's program.
+// RunnerPrefix is the beginning of the file name of the runner's program.
 const RunnerPrefix = "muster-runner"
 
-// runnerProgram is the program that a runner of this daemon is started from,
-// and the words before its flags. Where none is carried, or the data directory
-// lies where nothing may be executed, it is muster itself.
+// runnerProgram returns the program with which this daemon starts runners, and the arguments before its flags. It is
+// muster itself if no program is embedded, or if programs in the data directory cannot be executed.
 func runnerProgram(cfg Config, dir string, log *slog.Logger) (path string, words []string) {
 	own := []string{"runner"}
 	if len(cfg.RunnerProgram) == 0 {
@@ -30,26 +29,25 @@ func runnerProgram(cfg Config, dir string, log *slog.Logger) (path string, words
 	}
 	path, err := unpack(dir, cfg.RunnerProgram)
 	if err != nil {
-		log.Info("the runner's own program cannot be used, it takes more memory so", "error", err)
+		log.Info("the separate program of the runner cannot be used; the runner needs more memory without it", "error", err)
 		return cfg.Program, own
 	}
 	return path, nil
 }
 
-// unpack writes a program to dir under a name that tells its content, so that
-// two versions of muster never share one, and removes others: runners that were
-// started from them keep them open.
+// unpack writes a program to dir. Its name contains a hash of its content, so that two versions of muster never use the
+// same file. It removes the programs of other versions; runners that were started from them go on.
 func unpack(dir string, program []byte) (string, error) {
 	sum := sha256.Sum256(program)
 	path, err := filepath.Abs(filepath.Join(dir, RunnerPrefix+"-"+hex.EncodeToString(sum[:6])))
 	if err != nil {
 		return "", fmt.Errorf("runner program: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o711); err != nil { //nolint:gosec // users whose tasks root runs pass through it
+	if err := os.MkdirAll(dir, 0o711); err != nil { //nolint:gosec // users whose tasks root runs must be able to enter it
 		return "", fmt.Errorf("runner program: %w", err)
 	}
 	if old, err := os.ReadFile(path); err != nil || sha256.Sum256(old) != sum {
-		// Users execute it as well, on the way to programs of their own.
+		// Users execute it too: as muster-become it starts their programs.
 		if err := renameio.WriteFile(path, program, 0o755, renameio.WithTempDir(dir)); err != nil {
 			return "", fmt.Errorf("runner program: %w", err)
 		}

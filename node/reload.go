@@ -1,6 +1,6 @@
 package node
 
-// What a running daemon can be told anew.
+// Reloading settings of a running daemon.
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// live is what a daemon has been told last. A leaf container.
+// live holds the present settings and profile. It is safe for concurrent use.
 type live struct {
 	mu   sync.Mutex
 	cfg  Config        // guarded by mu
@@ -37,7 +37,7 @@ func (l *live) config() Config {
 
 func (l *live) profile() lease.Profile { return l.change(func(*lease.Profile) {}) }
 
-// change gives the profile as it is after it.
+// change changes the profile and returns the result.
 func (l *live) change(change func(*lease.Profile)) lease.Profile {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,7 @@ func (l *live) change(change func(*lease.Profile)) lease.Profile {
 	return l.host
 }
 
-// changes brings new settings and a changed profile to the parts of a running daemon.
+// changes applies new settings and a changed profile to the parts of a running daemon.
 type changes struct {
 	now    *live
 	host   *p2p.Host
@@ -54,9 +54,8 @@ type changes struct {
 	server *api.Server
 }
 
-// reload takes new values of the settings that can change while the daemon
-// runs, and reads the token file again; cfg differs in no other setting. What
-// cannot be taken stays as it was and is named in the error.
+// reload applies new values of the settings that can change while the daemon runs, and reads the token file again. cfg
+// must not differ in any other setting. A value that cannot be applied is named in the error, and the old one stays.
 func (c *changes) reload(cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -80,15 +79,15 @@ func (c *changes) reload(cfg Config) error {
 	return errors.Join(errToken, errBootstrap, errLimits)
 }
 
-// become changes what this host could ever give, and tells all who go by it.
+// become changes the profile of this host in all parts that use it.
 func (c *changes) become(change func(*lease.Profile)) {
 	host := c.now.change(change)
 	c.work.ChangeProfile(change)
 	c.net.become(host)
 }
 
-// given is what a worker may give of what its host has.
-func given(host lease.Profile) lease.Profile {
+// offered returns the resources that the worker offers: those of the host, or none if it runs no tasks.
+func offered(host lease.Profile) lease.Profile {
 	if !host.Worker {
 		host.CPUs, host.Memory, host.GPUs = 0, 0, nil
 	}

@@ -11,16 +11,15 @@ import (
 	"time"
 )
 
-// part is something that runs as long as its context.
+// part is a part of the daemon. run returns after its context has ended.
 type part struct {
 	name string
 	run  func(context.Context) error
 }
 
-// runAll starts the parts in order and, when ctx ends or one of them returns,
-// stops them in reverse: each is given grace before it is named as the one
-// that does not stop. It returns the error of the part that ended first, if it
-// ended by itself.
+// runAll starts the parts in order. When ctx ends or a part returns, it stops them in reverse order, one after the
+// other. It waits for each at most for grace, and logs the name of a part that has not stopped by then. If a part
+// returned before ctx ended, runAll returns its error.
 func runAll(ctx context.Context, grace time.Duration, log *slog.Logger, parts []part) error {
 	type ended struct {
 		name string
@@ -33,7 +32,7 @@ func runAll(ctx context.Context, grace time.Duration, log *slog.Logger, parts []
 		done   chan struct{}
 	}
 	var up []running
-	base := context.WithoutCancel(ctx) // a part ends when its turn comes, not before
+	base := context.WithoutCancel(ctx) // the end of ctx must not stop all parts at once
 	for _, p := range parts {
 		partCtx, cancel := context.WithCancel(base)
 		r := running{p.name, cancel, make(chan struct{})}
@@ -55,7 +54,7 @@ func runAll(ctx context.Context, grace time.Duration, log *slog.Logger, parts []
 		select {
 		case <-r.done:
 		case <-late.C:
-			log.WarnContext(ctx, "part does not stop", "name", r.name, "grace", grace)
+			log.WarnContext(ctx, "part did not stop in time", "name", r.name, "grace", grace)
 		}
 		late.Stop()
 	}

@@ -1,6 +1,6 @@
 package node
 
-// From built to ready.
+// The start of the daemon, until it accepts work.
 
 import (
 	"context"
@@ -11,18 +11,18 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// startup is what a daemon waits for before it takes work.
+// startup holds what a daemon waits for before it accepts work, and the error that ends it.
 type startup struct {
-	ready  chan struct{} // closed when work can be taken
-	metAny chan struct{} // holds a token once a session came up
-	fatal  chan error    // the store can go on no longer
+	ready      chan struct{} // closed when the daemon accepts work
+	anySession chan struct{} // holds a token once a session has been opened
+	fatal      chan error    // why the store cannot go on
 }
 
 func newStartup() *startup {
-	return &startup{ready: make(chan struct{}), metAny: make(chan struct{}, 1), fatal: make(chan error, 1)}
+	return &startup{ready: make(chan struct{}), anySession: make(chan struct{}, 1), fatal: make(chan error, 1)}
 }
 
-// failed notes that the store can go on no longer.
+// failed records why the store cannot go on.
 func (s *startup) failed(err error) {
 	select {
 	case s.fatal <- err:
@@ -30,15 +30,15 @@ func (s *startup) failed(err error) {
 	}
 }
 
-// met notes that a session came up.
-func (s *startup) met(job.Peer) {
+// sessionOpened records that a session has been opened.
+func (s *startup) sessionOpened(job.Peer) {
 	select {
-	case s.metAny <- struct{}{}:
+	case s.anySession <- struct{}{}:
 	default:
 	}
 }
 
-// Ready is nil once work can be taken.
+// Ready returns nil once the daemon accepts work.
 func (s *startup) Ready(context.Context) error {
 	select {
 	case <-s.ready:
@@ -48,17 +48,16 @@ func (s *startup) Ready(context.Context) error {
 	}
 }
 
-// Started is closed once work can be taken.
+// Started returns a channel that is closed once the daemon accepts work.
 func (n *Node) Started() <-chan struct{} { return n.startup.ready }
 
-// knownPeersWait is how long a daemon that knows others waits for one before it
-// says that it is ready: alone is a legal way to be.
+// knownPeersWait is how long a daemon that knows other members waits for a session with one of them. Then it reports
+// itself as ready without them.
 const knownPeersWait = 3 * time.Second
 
-// start brings the daemon from running to ready, then watches for the end of
-// its disk.
+// start reports the daemon as ready once it accepts work. Then it waits for an error of the store.
 func (n *Node) start(ctx context.Context) error {
-	n.net.board.local()
+	n.net.router.openLocal()
 	n.net.advertise(n.hw.profile)
 	if home := n.owners.home; home != nil {
 		select {
@@ -78,7 +77,7 @@ func (n *Node) start(ctx context.Context) error {
 		late := time.NewTimer(knownPeersWait)
 		defer late.Stop()
 		select {
-		case <-n.startup.metAny:
+		case <-n.startup.anySession:
 		case <-late.C:
 			n.log.WarnContext(ctx, "no other daemon answers yet; going on alone and trying again")
 		case <-ctx.Done():

@@ -1,7 +1,7 @@
 package node
 
-// Who wants which session: several parts of a daemon may want one with the same
-// peer, and it is kept as long as one of them does.
+// The sessions that parts of this daemon want. Several parts may want a session with the same peer; it is kept as long
+// as one of them does.
 
 import (
 	"log/slog"
@@ -18,11 +18,11 @@ type reason uint8
 const (
 	forScheduler  reason = 1 << iota // a host that could take or has taken a task
 	forWorker                        // the owner of a live attempt
-	forNeighbours                    // a standing session
-	forCallers                       // a scheduler that looks for what this host has
+	forNeighbours                    // a neighbour
+	forCallers                       // a scheduler that announced a resource class of this host
 )
 
-// keeper opens sessions and gives them up.
+// keeper opens and closes sessions. Want returns false if too many sessions are kept.
 type keeper interface {
 	Want(p job.Peer) bool
 	Unwant(p job.Peer)
@@ -30,24 +30,23 @@ type keeper interface {
 
 var _ keeper = (*session.Manager)(nil)
 
-// wants is a leaf with a lock. Each part bounds the peers that it wants. The
-// keeper is called under the lock, so that a want and an unwant of two parts
-// cannot overtake each other; it does not block.
+// wants holds the peers that parts want sessions with. It is safe for concurrent use. Each part bounds its own peers.
+// The keeper does not block and is called while the lock is held, so that it gets the calls of all parts in order.
 type wants struct {
 	self   job.Peer
 	keeper keeper
 	log    *slog.Logger
 
 	mu      sync.Mutex
-	by      map[job.Peer]reason // guarded by mu; all reasons of a peer
-	waiting []job.Peer          // guarded by mu; the keeper had no room for them, the longest wait first
+	by      map[job.Peer]reason // guarded by mu: all reasons to want each peer
+	waiting []job.Peer          // guarded by mu: peers that the keeper has refused, the longest wait first
 }
 
 func newWants(self job.Peer, k keeper, log *slog.Logger) *wants {
 	return &wants{self: self, keeper: k, log: log, by: map[job.Peer]reason{}}
 }
 
-// seeker is how one part sees all of it.
+// seeker is the view of one part on wants.
 type seeker struct {
 	*wants
 	why reason
@@ -55,10 +54,10 @@ type seeker struct {
 
 func (w *wants) of(why reason) seeker { return seeker{w, why} }
 
-// Want keeps a session to the peer. To want it twice is to want it once.
+// Want keeps a session with the peer. A second call has no effect.
 func (s seeker) Want(p job.Peer) { s.want(p, s.why) }
 
-// Unwant takes a Want back.
+// Unwant ends the Want of this part.
 func (s seeker) Unwant(p job.Peer) { s.unwant(p, s.why) }
 
 func (w *wants) want(p job.Peer, why reason) {

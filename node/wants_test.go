@@ -13,17 +13,17 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// fakeKeeper stands for a session.Manager, but has no sessions.
+// fakeKeeper is a session.Manager without sessions.
 type fakeKeeper struct {
 	mu   sync.Mutex
 	kept map[job.Peer]bool
 	most int
-	odd  []string // calls that a manager should not get
+	odd  []string // calls that a manager must not get
 }
 
 func newFakeKeeper(most int) *fakeKeeper { return &fakeKeeper{kept: map[job.Peer]bool{}, most: most} }
 
-// has reports whether the session is kept. It may be called while other goroutines change that.
+// has reports whether a session is kept; it is safe while parts run.
 func (k *fakeKeeper) has(p job.Peer) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -52,7 +52,7 @@ func (k *fakeKeeper) Unwant(p job.Peer) {
 	delete(k.kept, p)
 }
 
-// testWants returns the wants of a daemon named self.
+// testWants are the wants of a daemon named self.
 func testWants(k *fakeKeeper) *wants { return newWants("self", k, slog.New(slog.DiscardHandler)) }
 
 func TestWantsOfSeveral(t *testing.T) {
@@ -65,11 +65,11 @@ func TestWantsOfSeveral(t *testing.T) {
 	sched.Unwant("a")
 	sched.Unwant("a")
 	if !k.kept["a"] {
-		t.Fatal("given up though the worker wants it")
+		t.Fatal("given up although the worker wants it")
 	}
 	work.Unwant("a")
 	if k.kept["a"] {
-		t.Fatal("kept though nobody wants it")
+		t.Fatal("kept although nobody wants it")
 	}
 	work.Want("self")
 	work.Unwant("self")
@@ -79,9 +79,8 @@ func TestWantsOfSeveral(t *testing.T) {
 	}
 }
 
-// TestWantedSessionsAreKept checks that a session is kept if a part of the daemon wants it and there is room. No other
-// session is kept. That holds for wants in any order.
-func TestWantedSessionsAreKept(t *testing.T) {
+// For any order of wants, the wanted sessions are kept, up to the keeper's maximum, and no others.
+func TestWantsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const most = 4
 		k := newFakeKeeper(most)
@@ -108,7 +107,7 @@ func TestWantedSessionsAreKept(t *testing.T) {
 				t.Fatalf("%d kept of %d wanted, room for %d", len(k.kept), len(want), most)
 			}
 			if len(w.waiting) != len(want)-len(k.kept) || len(w.by) != len(want) {
-				t.Fatalf("%d wait, %d are recorded, %d wanted", len(w.waiting), len(w.by), len(want))
+				t.Fatalf("%d wait, %d are noted, %d wanted", len(w.waiting), len(w.by), len(want))
 			}
 		}
 		if len(k.odd) > 0 {

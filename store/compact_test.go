@@ -1,6 +1,6 @@
 package store
 
-// Compactions come one at a time, and none that is due is forgotten.
+// Compactions run one at a time, and none is forgotten.
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ func TestCompactionsKeepUp(t *testing.T) {
 			t.Errorf("%d compactions, %d run", m.Compact.Count, m.Compact.NumInProgress)
 		}
 		if l0 := m.Levels[0].Sublevels; l0 > 4 {
-			t.Errorf("%d layers wait for a compaction that nobody does", l0)
+			t.Errorf("%d layers wait for a compaction that never starts", l0)
 		}
 		if size := m.DiskSpaceUsage(); size > 64<<20 {
 			t.Errorf("20 MiB of rows take %d MiB", size>>20)
@@ -42,7 +42,7 @@ func TestCompactionsKeepUp(t *testing.T) {
 	})
 }
 
-// fakeDB has so many compactions waiting and notes those that were granted.
+// fakeDB has a number of waiting compactions, and counts those that were granted.
 type fakeDB struct {
 	waiting, granted int
 	asked            func()
@@ -79,7 +79,7 @@ func TestOneCompactionAtATime(t *testing.T) {
 	if ok, _ := c.TrySchedule(); ok || db.granted != 1 {
 		t.Fatal("the one that waited was not started")
 	}
-	// One that comes while the database says that none waits is asked again.
+	// A compaction becomes due while the database reports that none waits. The database is asked again.
 	db.asked = func() {
 		db.asked = nil
 		db.waiting++

@@ -1,6 +1,6 @@
 package store
 
-// What is written is what is read: records of the ledger, and any bytes.
+// Encoding and decoding return the same record of the ledger, for any text.
 
 import (
 	"reflect"
@@ -51,7 +51,7 @@ func TestHeldRoundTrip(t *testing.T) {
 	})
 }
 
-// A need of no CPU is not the default of one.
+// A job file on disk that needs 0 CPUs is decoded as 0 CPUs, not as the default of one.
 func TestSpecKeepsItsZeroes(t *testing.T) {
 	b, err := job.EncodeSpec(job.Spec{})
 	if err != nil {

@@ -1,6 +1,6 @@
 package store
 
-// What the tests share: stores on disks in memory.
+// Helpers for the tests: stores on disks in memory.
 
 import (
 	"log/slog"

@@ -1,6 +1,6 @@
 package store
 
-// The worker's ledger: what it knows of every attempt that was given to this host.
+// The worker's ledger: one record for each attempt that was assigned to this host.
 
 import (
 	"errors"

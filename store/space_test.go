@@ -1,6 +1,6 @@
 package store
 
-// The reserve of a file system, and a disk that is full for a while.
+// The reserve of free space, and a disk that is full for some time.
 
 import (
 	"bytes"
@@ -30,8 +30,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// A database that cannot write its tables must neither spin nor flood the log.
-func TestFullDiskIsTriedInPeace(t *testing.T) {
+// A database that cannot write its tables retries slowly, and does not fill the log.
+func TestFullDiskIsRetriedSlowly(t *testing.T) {
 	var on atomic.Bool
 	var tries atomic.Int32
 	cfg := DefaultConfig()

@@ -8,7 +8,7 @@
 //	r/GROUP/a          index of the last journal entry that the rows of the group reflect
 //	r/GROUP/...        everything else under r/GROUP/ is the log of the group: see package journal
 //	s/GROUP/j/JOB      row of a job: the job and its tasks
-//	w/a/ATTEMPT        what the worker knows of an attempt
+//	w/a/ATTEMPT        the worker's record of an attempt
 //	w/e/GROUP          newest epoch that the worker has seen of a group (R2)
 //	n/KEY              keys of the daemon itself
 //
@@ -52,7 +52,8 @@ import (
 )
 
 var (
-	// ErrInUse says that another process uses the data directory. Give the daemon another directory, or end that process.
+	// ErrInUse says that another process uses the data directory. Give the daemon another directory, or end that
+	// process.
 	ErrInUse = errors.New("the data directory is in use by another daemon")
 	// ErrNoRoom says that the disk is nearly full. Only new work is refused. Try again when space is free.
 	ErrNoRoom = errors.New("the disk of the data directory is nearly full")
@@ -87,7 +88,7 @@ func (c Config) Validate() error {
 	case c.Dir == "":
 		return errors.New("store: no data directory")
 	case c.Reserve < 0:
-		return fmt.Errorf("store: reserve %s: not below 0", job.Size(c.Reserve))
+		return fmt.Errorf("store: reserve %s: must be at least 0", job.Size(c.Reserve))
 	}
 	return nil
 }
@@ -117,7 +118,7 @@ type Store struct {
 	own   keyCount
 	fatal *fatality
 
-	complained atomic.Pointer[time.Time] // when background last logged an error
+	lastLogged atomic.Pointer[time.Time] // when background last logged an error
 }
 
 // Open opens the database of a data directory, and makes it if there is none. The error is ErrInUse if another
@@ -148,8 +149,8 @@ func Open(cfg Config, log *slog.Logger) (*Store, error) {
 	return s, nil
 }
 
-// makeDir makes a directory so that it survives a power cut: it syncs each directory above it, because any of them may be
-// new. A directory that may not be read was not made by us and is skipped.
+// makeDir makes a directory so that it survives a power cut: it syncs each directory above it, because any of them may
+// be new. A directory that may not be read was not made by us and is skipped.
 func makeDir(fs vfs.FS, dir string) error {
 	if err := fs.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -187,18 +188,18 @@ func (s *Store) open(dir string, fs vfs.FS, lock *pebble.Lock) (*pebble.DB, erro
 }
 
 const (
-	// complainEvery is the shortest pause between two log lines about the same error.
-	complainEvery = 10 * time.Second
-	// backgroundPause delays the next try of a failed flush or compaction. Pebble itself does not pause, and a disk stays
-	// full for longer than a write takes.
+	// logEvery is the shortest pause between two log lines about the same error.
+	logEvery = 10 * time.Second
+	// backgroundPause delays the next try of a failed flush or compaction. Pebble itself does not pause, and a disk
+	// stays full for longer than a write takes.
 	backgroundPause = 100 * time.Millisecond
 )
 
 // background logs that Pebble could not flush or compact. Pebble calls it before it tries again, and waits for it.
 func (s *Store) background(err error) {
 	now := time.Now()
-	if last := s.complained.Load(); last == nil || now.Sub(*last) >= complainEvery {
-		s.complained.Store(&now)
+	if last := s.lastLogged.Load(); last == nil || now.Sub(*last) >= logEvery {
+		s.lastLogged.Store(&now)
 		s.log.Error("database could not flush or compact, trying again", "error", err.Error()) // only the text: the error itself would print a stack trace
 	}
 	time.Sleep(backgroundPause)
@@ -220,7 +221,7 @@ func (s *Store) identify() error {
 	}
 	if id == nil {
 		id = make([]byte, idBytes)
-		_, _ = rand.Read(id) // never fails: it ends the program rather than return less
+		_, _ = rand.Read(id) // never fails: it ends the program if it has no random bytes
 		if err := s.WriteSync(func(b Batch) error { return b.Set(keyStore, id) }); err != nil {
 			return fmt.Errorf("store: write the store's id: %w", err)
 		}

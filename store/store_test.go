@@ -1,6 +1,6 @@
 package store
 
-// The store itself: its name, its lock, its keys, its ledger.
+// The store: its ID, its lock, its keys, its ledger.
 
 import (
 	"errors"
@@ -116,7 +116,7 @@ func TestUseAfterCloseIsAnError(t *testing.T) {
 	}
 }
 
-// The ledger is what was last saved, after any power cut.
+// After any power cut the ledger holds what was last saved.
 func TestLedgerSurvives(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		fs := storetest.Disk()
@@ -173,7 +173,7 @@ func sameLedger(l *Ledger, want map[job.Attempt]lease.Record, epochs map[job.Gro
 	return nil
 }
 
-// What cannot be read is reported with its key, and not passed over.
+// Values that cannot be decoded are an error with their key; they are not skipped.
 func TestDamageIsReported(t *testing.T) {
 	s := open(t, storetest.Disk())
 	defer closeStore(t, s)

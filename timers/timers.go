@@ -1,10 +1,10 @@
-// Package timers keeps timers in a heap: the earliest comes first, and those of one moment come in the order in which
-// they were set. It has no clock and calls nobody back: its user asks what is due.
+// Package timers keeps timers in a heap. The earliest comes first; timers of the same moment come in the order in which
+// they were set. The package has no clock and makes no callbacks: its user asks which timers are due.
 //
 // It does without container/heap: through that interface, Set and Stop were slower.
 package timers
 
-// Timer carries a value that is due at a moment. It belongs to one Heap at a time; the zero Timer is not set.
+// Timer holds a value that is due at a moment. It can be set in one Heap at a time. The zero Timer is not set.
 type Timer[T, V any] struct {
 	Value V
 	at    T
@@ -25,8 +25,8 @@ func New[T, V any](compare func(a, b T) int) *Heap[T, V] {
 	return &Heap[T, V]{compare: compare}
 }
 
-// Set sets a timer, or moves one that is set to another moment. A timer that is set to the same moment already keeps
-// its turn.
+// Set sets a timer. If it is set already, Set moves it to the new moment. If the moment is the same, the timer keeps
+// its place in the order.
 func (h *Heap[T, V]) Set(t *Timer[T, V], at T) {
 	if t.place == 0 {
 		h.all = append(h.all, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/musterhq/muster/timers"
 )
 
-// The heap hands out what is due, the earliest first and equal moments in the order of setting, whatever was moved or
-// stopped before.
+// Take returns the timers that are due, the earliest first, and those of the same moment in the order in which they
+// were set. Timers may be moved and stopped before.
 func TestHeap(t *testing.T) {
 	type set struct{ at, turn int }
 	rapid.Check(t, func(t *rapid.T) {

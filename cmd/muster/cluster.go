@@ -15,7 +15,7 @@ import (
 
 func (v clusterVerbs) inviteCommand() *cli.Command {
 	return &cli.Command{
-		Name: "invite", Usage: "print the command that lets another host in",
+		Name: "invite", Usage: "print the command with which another host joins the cluster",
 		Flags: clientFlags(
 			&cli.StringFlag{Name: "ttl", Usage: "how long the token is valid: `D`", Value: "1h"},
 			&cli.IntFlag{Name: "uses", Usage: "how many hosts may use the token: `N`", Value: 1},

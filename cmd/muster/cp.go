@@ -21,7 +21,7 @@ import (
 func (v taskVerbs) cpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "cp", Usage: "copy files of a task here", ArgsUsage: "ID[.T]:PATH DIR",
-		Description: "PATH is a path or glob below the task's directory; without one, everything is copied. While the task runs, its files are copied as they are. After its end only files that match the job's --download are left.",
+		Description: "PATH is a path or glob below the task's directory; without one, everything is copied. While the task runs, the present files are copied. After its end only files that match the job's --download are available.",
 		Flags:       clientFlags(),
 		Action:      v.cp,
 	}
@@ -77,8 +77,9 @@ func copyFiles(ctx context.Context, client *api.Client, r api.FilesRequest, dir 
 	return client.Files(ctx, r, func(archive io.Reader) error { return blob.Unarchive(archive, dir) })
 }
 
-// download copies the files that the job asked to keep to the current directory; with several tasks, each task to a
-// directory of its own. An error of the job itself takes precedence over one of the copying.
+// download copies the files that the job asked to keep to the current directory. The files of several tasks go to one
+// directory for each task. end is the error with which the job ended. It takes precedence over an error of the copying,
+// which is then only printed.
 func (f follower) download(ctx context.Context, id job.ID, spec job.Spec, end error) error {
 	if len(spec.Download) == 0 || ctx.Err() != nil {
 		return end
@@ -91,7 +92,7 @@ func (f follower) download(ctx context.Context, id job.ID, spec job.Spec, end er
 			dir = filepath.Join(dir, strconv.Itoa(t.Task))
 		}
 		if t.StartedAt == nil {
-			continue // it never had any files
+			continue // it never started, so it has no files
 		}
 		errs = append(errs, copyFiles(ctx, f.client, api.FilesRequest{Job: id, Task: t.Task}, dir))
 	}

@@ -20,7 +20,7 @@ import (
 func (v hostVerbs) daemonCommand() *cli.Command {
 	return &cli.Command{
 		Name: "daemon", Usage: "run the daemon; each host of a cluster runs one",
-		Flags:  append(settingFlags(), &cli.BoolFlag{Name: "gate", Hidden: true}),
+		Flags:  append(settingFlags(), &cli.BoolFlag{Name: "gate", Hidden: true}), // gate: serve as a relay for members; not yet supported
 		Action: v.daemon,
 	}
 }
@@ -45,7 +45,7 @@ func (v hostVerbs) daemon(c *cli.Context) error {
 	return s.run(c.Context)
 }
 
-// logHandler formats the log as configured. It drops libp2p's own lines below errors.
+// logHandler formats the log as configured. Of libp2p's own lines it logs only errors.
 func logHandler(w io.Writer, format string, level slog.Leveler) slog.Handler {
 	ours, theirs := &slog.HandlerOptions{Level: level}, &slog.HandlerOptions{Level: slog.LevelError}
 	if format == "json" {
@@ -59,8 +59,8 @@ func logHandler(w io.Writer, format string, level slog.Leveler) slog.Handler {
 // errRunner means that the runner has failed and has printed why.
 var errRunner = errors.New("runner: failed")
 
-// runnerCommand is the runner, which runs a host's tasks. Daemons start it if the separate small program
-// (runnerProgram) is not included.
+// runnerCommand is the runner of a host's tasks. Daemons start it if the separate program of the runner (runnerProgram)
+// is not embedded or cannot be executed.
 func (v hostVerbs) runnerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "runner", Hidden: true, SkipFlagParsing: true,
@@ -73,11 +73,10 @@ func (v hostVerbs) runnerCommand() *cli.Command {
 	}
 }
 
-// guardFlag starts the container runner as the guard of another: see docs/adr/025.
+// guardFlag starts the program as the guard of a container runner: see docs/adr/025.
 const guardFlag = "--guard"
 
-// containerRunnerCommand is the process that watches over a host's containers. Daemons start it, and it starts its
-// own guard.
+// containerRunnerCommand is the runner of a host's containers. Daemons start it, and it starts its own guard.
 func (v hostVerbs) containerRunnerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "container-runner", Hidden: true, SkipFlagParsing: true,

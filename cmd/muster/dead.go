@@ -78,17 +78,17 @@ func countTasks(n int) string { return fmt.Sprintf("%d %s", n, plural(n, "task",
 
 // deathQuestion says what is known of the node and what would happen.
 func deathQuestion(d api.Death, now time.Time) string {
-	heard := "was never heard of here"
+	seen := "was never seen by this daemon"
 	if d.LastSeenAt != nil {
-		heard = "was last heard of " + max(now.Sub(*d.LastSeenAt), 0).Round(time.Second).String() + " ago"
+		seen = "was last seen " + max(now.Sub(*d.LastSeenAt), 0).Round(time.Second).String() + " ago"
 	}
 	if d.Detail != "" {
-		heard += " (" + d.Detail + ")"
+		seen += " (" + d.Detail + ")"
 	}
 	if len(d.Partial) > 0 {
-		heard += "; " + strings.Join(d.Partial, ", ") + plural(len(d.Partial), " does", " do") + " not answer"
+		seen += "; " + strings.Join(d.Partial, ", ") + plural(len(d.Partial), " does", " do") + " not answer"
 	}
-	return printable(fmt.Sprintf("%s %s. %s would be given up; tasks that still run there would run twice. Declare it dead? [y/N] ", d.Name, heard, countTasks(d.Tasks)))
+	return printable(fmt.Sprintf("%s %s. %s would be given up; tasks that still run there would run twice. Declare it dead? [y/N] ", d.Name, seen, countTasks(d.Tasks)))
 }
 
 // confirm asks the question and reports whether the answer is yes.

@@ -107,7 +107,7 @@ func TestDeclareDeadAsks(t *testing.T) {
 		if got := <-code; got != c.code || d.asked.Load() != c.asked || d.acted.Load() != c.acted {
 			t.Errorf("%q %v: exit %d, asked %d and acted %d times; want %+v", c.types, c.flags, got, d.asked.Load(), d.acted.Load(), c)
 		}
-		if c.asked > 0 && (!strings.HasPrefix(shown, "n1 was last heard of ") ||
+		if c.asked > 0 && (!strings.HasPrefix(shown, "n1 was last seen ") ||
 			!strings.HasSuffix(shown, " ago. 2 tasks would be given up; tasks that still run there would run twice. Declare it dead? [y/N]")) {
 			t.Errorf("it asked %q", shown)
 		}

@@ -25,7 +25,7 @@ var flagsElsewhere = map[string]string{
 // noVerb returns the error for a word that is not a verb.
 func noVerb(path []string) error {
 	if ours, ok := verbsElsewhere[path[0]]; ok {
-		return usagef("no such verb: %q; here it is `muster %s`", path[0], ours)
+		return usagef("no such verb: %q; use `muster %s`", path[0], ours)
 	}
 	return usagef("no such verb: %.60q; `muster --help` lists them", strings.Join(path, " "))
 }
@@ -36,7 +36,7 @@ func noFlag(path string, flags []cli.Flag, word string) error {
 	hint := ""
 	if ours, ok := flagsElsewhere[nameOf(word)]; ok {
 		if _, has := known(flags, ours); has {
-			hint = "here it is " + dashed(ours) + "; "
+			hint = "use " + dashed(ours) + "; "
 		}
 	}
 	return usagef("no such flag: %.60s; %s`%s --help` lists them", printable(word), hint, path)

@@ -203,7 +203,7 @@ func (v jobVerbs) wait(c *cli.Context) error {
 }
 
 func (v jobVerbs) cancelCommand() *cli.Command {
-	return v.changeCommand("cancel", "end jobs", (*api.Client).Cancel,
+	return v.changeCommand("cancel", "cancel jobs", (*api.Client).Cancel,
 		[]string{"kill", "stop"}, &cli.StringFlag{Name: "reason", Usage: "the reason, which muster show prints: `TEXT`"})
 }
 

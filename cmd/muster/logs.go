@@ -32,9 +32,9 @@ func (v taskVerbs) logs(c *cli.Context) error {
 	case c.Bool("all"):
 		return usagef("--all: %w", job.ErrNotYet)
 	case c.Int("lines") < 0:
-		return usagef("--lines %d: not below 0", c.Int("lines"))
+		return usagef("--lines %d: must be at least 0", c.Int("lines"))
 	case c.Int("task") < 0:
-		return usagef("--task %d: not below 0", c.Int("task"))
+		return usagef("--task %d: must be at least 0", c.Int("task"))
 	}
 	client, err := clientOf(c)
 	if err != nil {

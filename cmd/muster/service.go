@@ -76,7 +76,7 @@ func (s *service) run(ctx context.Context) error {
 		err := s.runNode(ctx, cfg)
 		switch {
 		case errors.Is(err, node.ErrRejoin):
-			s.log.InfoContext(ctx, "starting anew in the cluster that was joined")
+			s.log.InfoContext(ctx, "restarting in the joined cluster")
 			cfg.Token, cfg.Bootstrap = "", nil // both are in the data directory by now
 		case err != nil && ctx.Err() == nil:
 			return fmt.Errorf("daemon: %w", err)
@@ -111,7 +111,7 @@ func (s *service) runNode(ctx context.Context, cfg node.Config) error {
 	return err
 }
 
-// takes records that a node accepts work.
+// takes records that a node accepts work now.
 func (s *service) takes(ctx context.Context, n running) {
 	status := s.status(ctx, n)
 	s.mu.Lock()
@@ -123,7 +123,7 @@ func (s *service) takes(ctx context.Context, n running) {
 // tell sends lines to the service manager, if one started this daemon.
 func (s *service) tell(lines ...string) {
 	if _, err := daemon.SdNotify(false, strings.Join(lines, "\n")); err != nil {
-		s.log.Warn("service manager not told", "lines", lines, "error", err)
+		s.log.Warn("cannot notify the service manager", "lines", lines, "error", err)
 	}
 }
 
@@ -139,7 +139,7 @@ func (s *service) status(ctx context.Context, n running) string {
 func (s *service) beats(ctx context.Context) {
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		s.log.WarnContext(ctx, "watchdog not understood", "error", err)
+		s.log.WarnContext(ctx, "cannot read the watchdog's timeout", "error", err)
 	}
 	every := beatEvery
 	switch {
@@ -172,10 +172,10 @@ func (s *service) beat(ctx context.Context) {
 	case n == nil && time.Since(absent) < rebuildMost:
 		s.tell(daemon.SdNotifyWatchdog)
 	case n == nil:
-		s.log.ErrorContext(ctx, "the daemon does not come back; the watchdog is not told that it is well", "since", absent)
+		s.log.ErrorContext(ctx, "the daemon does not become ready; the watchdog is not notified", "since", absent)
 	default:
 		if err := n.Health(ctx); err != nil {
-			s.log.ErrorContext(ctx, "a part of the daemon does not answer; the watchdog is not told that it is well", "error", err)
+			s.log.ErrorContext(ctx, "a part of the daemon does not answer; the watchdog is not notified", "error", err)
 			return
 		}
 		s.tell(daemon.SdNotifyWatchdog, s.status(ctx, n))
@@ -212,7 +212,7 @@ func (s *service) reload(ctx context.Context) {
 	}
 	merged, taken := s.merge(next)
 	if err := s.node.Reload(merged.Config); err != nil {
-		s.log.ErrorContext(ctx, "not all settings could be taken", "error", err)
+		s.log.ErrorContext(ctx, "some settings could not be applied", "error", err)
 	}
 	s.level.Set(merged.level())
 	s.cfg = merged

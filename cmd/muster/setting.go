@@ -77,7 +77,7 @@ func toggle(name, usage string, in func(*daemonConfig) *bool) setting {
 func count(name, usage string, in func(*daemonConfig) *int) setting {
 	return of(name, usage, in, func(v string) (n int, err error) {
 		if err = number(v, &n); err == nil && n < 0 {
-			err = fmt.Errorf("%d: not below 0", n)
+			err = fmt.Errorf("%d: must be at least 0", n)
 		}
 		return n, err
 	}, strconv.Itoa)

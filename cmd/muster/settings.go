@@ -36,11 +36,11 @@ type daemonConfig struct {
 func settings() []setting {
 	return []setting{
 		text("data-dir", "`DIR` with the daemon's key, its journal and the output of tasks", func(c *daemonConfig) *string { return &c.DataDir }),
-		text("socket", "`PATH` where the daemon listens for the verbs", func(c *daemonConfig) *string { return &c.Socket }),
-		texts("listen", "`MULTIADDR` where other daemons reach it", func(c *daemonConfig) *[]string { return &c.Listen }, checkListen),
+		text("socket", "`PATH` of the socket on which the daemon serves the verbs", func(c *daemonConfig) *string { return &c.Socket }),
+		texts("listen", "`MULTIADDR` on which the daemon listens for other daemons", func(c *daemonConfig) *[]string { return &c.Listen }, checkListen),
 		texts("bootstrap", "`MULTIADDR` of a daemon of the cluster to join", func(c *daemonConfig) *[]string { return &c.Bootstrap }, checkBootstrap).reloads(),
-		text("token", "`TOKEN` that muster invite printed; needed once", func(c *daemonConfig) *string { return &c.Token }),
-		text("http", "`HOST:PORT` where the API is served too", func(c *daemonConfig) *string { return &c.HTTP }),
+		text("token", "`TOKEN` that muster invite printed; needed only to join", func(c *daemonConfig) *string { return &c.Token }),
+		text("http", "also serve the API on `HOST:PORT`", func(c *daemonConfig) *string { return &c.HTTP }),
 		text("http-token", "`FILE` with the token for HTTP; without one HTTP must be on loopback", func(c *daemonConfig) *string { return &c.HTTPToken }),
 		text("name", "`NAME` of this node", func(c *daemonConfig) *string { return &c.Name }),
 		pairs("label", "label `K=V` of this node, for constraints", func(c *daemonConfig) *map[string]string { return &c.Labels }, job.CheckLabel).reloads(),
@@ -48,7 +48,7 @@ func settings() []setting {
 		count("cpus", "`N` CPUs to offer; 0: all", func(c *daemonConfig) *int { return &c.CPUs }),
 		sized("memory", "`SIZE` of the memory to offer; 0B: all", func(c *daemonConfig) *job.Size { return &c.Memory }),
 		pairs(limitsSetting, "limit `K=V` on what each user may hold here: per_user.gpus=4, users.ada.memory=64GiB; also cpus and tasks", func(c *daemonConfig) *map[string]string { return &c.Limits }, node.CheckLimit).reloads(),
-		sized("output-limit", "`SIZE` on disk of one task's output; of longer output the first and the last part are kept", func(c *daemonConfig) *job.Size { return &c.OutputLimit }),
+		sized("output-limit", "keep at most `SIZE` of one task's output on disk: the beginning and the end of longer output", func(c *daemonConfig) *job.Size { return &c.OutputLimit }),
 		toggle("no-worker", "run no tasks here", func(c *daemonConfig) *bool { return &c.NoWorker }),
 		toggle("no-scheduler", "accept no jobs here", func(c *daemonConfig) *bool { return &c.NoScheduler }),
 		toggle("allow-root", "run root's tasks, as root", func(c *daemonConfig) *bool { return &c.AllowRoot }),
@@ -57,7 +57,7 @@ func settings() []setting {
 		count("loss-limit", "hold a task, instead of running it again, after it has lost `N` different hosts", func(c *daemonConfig) *int { return &c.LossLimit }),
 		count("task-pids", "`N` processes and threads that one task may have; 0: any number", func(c *daemonConfig) *int { return &c.TaskPIDs }),
 		sized("scratch-quota", "`SIZE` of a task's scratch directory; 0B: half of the file system", func(c *daemonConfig) *job.Size { return &c.Scratch }),
-		texts("ulimit", "limit `NAME=SOFT[:HARD]` of each process of a task: as core fsize memlock nofile nproc stack", func(c *daemonConfig) *[]string { return &c.Ulimits }, checkUlimit),
+		texts("ulimit", "limit `NAME=SOFT[:HARD]` of each process of a task; NAME is one of as, core, fsize, memlock, nofile, nproc, stack", func(c *daemonConfig) *[]string { return &c.Ulimits }, checkUlimit),
 		text("docker-host", "`URL` of the Docker engine for containers, or none", func(c *daemonConfig) *string { return &c.DockerHost }),
 		texts("docker-mount", "`DIR` that containers may mount, with everything below it", func(c *daemonConfig) *[]string { return &c.DockerMounts }, node.CheckMount),
 		text("docker-user", "`UID[:GID]` inside containers; default: the user who submitted the task", func(c *daemonConfig) *string { return &c.DockerUser }),
@@ -89,7 +89,7 @@ func checkBootstrap(text string) error {
 func (c daemonConfig) level() slog.Level {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(c.LogLevel)); err != nil {
-		return slog.LevelInfo // the setting takes no other words
+		return slog.LevelInfo // the setting has no other values
 	}
 	return l
 }

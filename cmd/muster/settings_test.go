@@ -34,7 +34,7 @@ func TestReloadsAreDocumented(t *testing.T) {
 			live = append(live, "`"+s.name+"`")
 		}
 	}
-	if want := strings.Join(live, ", ") + " and what the HTTP token file holds change at once"; !strings.Contains(string(text), want) {
+	if want := strings.Join(live, ", ") + " and the content of the HTTP token file change at once"; !strings.Contains(string(text), want) {
 		t.Errorf("docs/operations.md does not say: %s", want)
 	}
 }
@@ -113,14 +113,14 @@ func TestBadSettings(t *testing.T) {
 		"\nmemory: 8\n":                       ":2): size \"8\"",
 		"no-worker: maybe\n":                  ":1): \"maybe\": want true or false",
 		"label: [rack]\n":                     ":1): \"rack\": want K=V",
-		"cpus: -1\n":                          ":1): -1: not below 0",
+		"cpus: -1\n":                          ":1): -1: must be at least 0",
 		"name: [a, b]\n":                      ":1: name: want one value, not a list",
 		"z: 1\na: 2\n":                        ":1: no such setting: \"z\"",
 		"listen: [here]\n":                    ":1): \"here\": want a multiaddr",
 		"bootstrap: /ip4/::1\n":               ":1): \"/ip4/::1\": want a multiaddr with /p2p/ID",
 		"\ngpus: two\n":                       ":2): \"two\": want auto",
 		"gpus: sim:8\n":                       ":1): ",
-		"no-worker: 1\n\nno-scheduler: 1\n":   ":1): not both",
+		"no-worker: 1\n\nno-scheduler: 1\n":   ":1): set only one",
 		"log-level: loud\n":                   ":1): \"loud\": want debug",
 		"log-format: xml\n":                   ":1): \"xml\": want text or json",
 		"name: a b\n":                         "name (from ",
@@ -128,7 +128,7 @@ func TestBadSettings(t *testing.T) {
 		"token: t\n":                          "--bootstrap",
 		"name: *nowhere\n":                    ":1: ",
 		"\ndocker-user: root\n":               ":2): user \"root\": want UID",
-		"docker-mount: [data]\n":              ":1): \"data\": want a whole path",
+		"docker-mount: [data]\n":              ":1): \"data\": want an absolute path",
 		"docker-host: somewhere\n":            ":1): \"somewhere\": want an address",
 	} {
 		r := program(t.Context(), "", "config", "validate", "--config", configFile(t, text))

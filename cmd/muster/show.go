@@ -29,7 +29,7 @@ func (v jobVerbs) showCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if j, err = client.Job(c.Context, j.ID); err != nil { // listings leave the spec out
+			if j, err = client.Job(c.Context, j.ID); err != nil { // listings do not have the spec
 				return err
 			}
 			if c.Bool("json") {
@@ -99,7 +99,7 @@ func taskRows(w io.Writer, state job.State, t api.Task) {
 	}
 	row(w, fmt.Sprintf("task %d", t.Task), where)
 	if t.Isolation != "" {
-		row(w, "", "held by "+t.Isolation)
+		row(w, "", "confined by "+t.Isolation)
 	}
 	for _, g := range t.GPUs {
 		row(w, "", "gpu "+g)

@@ -44,7 +44,7 @@ var slurm = []slurmOption{
 }
 
 // errUnknownSlurm is an option of sbatch without a meaning here. Print a warning and go on.
-var errUnknownSlurm = errors.New("means nothing here and is left out")
+var errUnknownSlurm = errors.New("has no meaning here and is ignored")
 
 // slurmDirective applies the first option of words.
 func slurmDirective(words []string, s *job.Spec) (rest []string, err error) {
@@ -87,7 +87,7 @@ func slurmOne(_ *job.Spec, v string) error {
 func slurmGres(s *job.Spec, v string) error {
 	kind, count, some := strings.Cut(v, ":")
 	if kind != "gpu" {
-		return fmt.Errorf("%.40q: only gpu means something here", v)
+		return fmt.Errorf("%.40q: only gpu is supported", v)
 	}
 	if !some {
 		count = "1"

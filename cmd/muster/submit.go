@@ -74,7 +74,8 @@ func (v submitVerbs) submit(c *cli.Context) error {
 	return nil
 }
 
-// refused gives its own exit code, and a reason for each unmet clause, to a job that nothing could ever run.
+// refused returns the error of a refused submission. If nothing in the cluster could ever run the job, the error has
+// its own exit code, and a reason for each requirement that a node does not meet.
 func refused(err error) error {
 	var p *api.Problem
 	if !errors.As(err, &p) || !errors.Is(err, api.ErrNoMatch) || p.Explanation == nil {
@@ -106,7 +107,7 @@ func (v submitVerbs) runCommand() *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "submit, follow the output, exit with the job's code; Ctrl-C detaches", ArgsUsage: "[--] COMMAND... | SCRIPT | -", Args: true,
 		Flags: clientFlags(append(jobFlags(), dryRunFlag(), keyFlag(),
-			&cli.BoolFlag{Name: "wait", Aliases: []string{"W"}, Hidden: true}, // run always waits
+			&cli.BoolFlag{Name: "wait", Aliases: []string{"W"}, Hidden: true}, // run always waits and follows
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Hidden: true})...),
 		Action: v.run,
 	}
@@ -136,7 +137,7 @@ func (v submitVerbs) run(c *cli.Context) error {
 	return f.download(c.Context, j.ID, spec, f.follow(c.Context, j.ID, v.out))
 }
 
-// ours gives an error of muster itself the exit code 125, which jobs rarely use.
+// ours sets the exit code of an error of muster itself to 125, so that it is not taken for the exit code of the job.
 func ours(err error) error {
 	var exit exitError
 	var usage usageError
@@ -204,7 +205,7 @@ func explain(out io.Writer, x api.Explanation) error {
 		row(w, "job", string(x.Job))
 		row(w, "state", string(x.State))
 		if x.State.Ended() || x.State == job.Running || x.State == job.Completing {
-			row(w, "reason", "it waits for nothing any more; more: muster show "+string(x.Job))
+			row(w, "reason", "it no longer waits; see: muster show "+string(x.Job))
 			return w.Flush()
 		}
 	}

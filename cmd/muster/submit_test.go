@@ -123,7 +123,7 @@ func TestDirectives(t *testing.T) {
 	if got := last(); r.code != 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("exit %d\n got %+v\nwant %+v", r.code, got, want)
 	}
-	if want := "muster: -:8: warning: #SBATCH --partition gpu: means nothing here and is left out\nmuster: -:9: warning: #SBATCH -o out.log: means nothing here and is left out\n"; r.err != want {
+	if want := "muster: -:8: warning: #SBATCH --partition gpu: has no meaning here and is ignored\nmuster: -:9: warning: #SBATCH -o out.log: has no meaning here and is ignored\n"; r.err != want {
 		t.Errorf("warnings %q, want %q", r.err, want)
 	}
 	for line, want := range map[string]string{
@@ -138,7 +138,7 @@ func TestDirectives(t *testing.T) {
 		"#SBATCH --time=1:2:3:4": "want minutes",
 		"#SBATCH --gres=fpga:1":  "only gpu",
 		"#SBATCH --mem=x":        "want a number and a unit",
-		"#SBATCH -=":             "warning: #SBATCH -=: means nothing",
+		"#SBATCH -=":             "warning: #SBATCH -=: has no meaning",
 	} {
 		r := f.musterIn(t.Context(), head+line+"\n", "submit", "-")
 		if bad := !strings.HasPrefix(want, "warning"); (r.code == 2) != bad || !strings.Contains(r.err, want) || strings.Count(r.err, "\n") != 1 {

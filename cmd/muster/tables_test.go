@@ -230,7 +230,7 @@ func TestWhyOfOneThatHasEnded(t *testing.T) {
 		"GET /v1/jobs/" + idA + "/why": answer(http.StatusOK, `{"job":"`+idA+`","state":"SUCCEEDED","reason":"",
 			"clauses":[{"clause":"gpus: 2","meets":1,"of":2}],"now":[{"node":"n1","why":"this host"}],"later":[]}`),
 	})
-	want := "job     " + idA + "\nstate   SUCCEEDED\nreason  it waits for nothing any more; more: muster show " + idA + "\n"
+	want := "job     " + idA + "\nstate   SUCCEEDED\nreason  it no longer waits; see: muster show " + idA + "\n"
 	if r := f.muster("why", idA); r.code != 0 || r.stdout != want {
 		t.Errorf("exit %d, %q; want %q", r.code, r.stdout, want)
 	}

@@ -1,2 +1,2 @@
-// Package jobspb is the rows of jobs as protobuf: what of a job is kept on disk.
+// Package jobspb holds the protobuf messages of the rows in which jobs are stored on disk.
 package jobspb

@@ -4,13 +4,12 @@
 // 	protoc        (unknown)
 // source: jobs/jobspb/jobs.proto
 
-// What is kept on disk of the jobs of a journal group: for each job a header, the hosts
-// that its attempts ran on, a chunk for each 256 tasks that a record has touched, and for
-// each task with a text of its own a note. A field number never changes its meaning; a reader skips the
-// fields that it does not know.
+// The rows of jobs on disk. Each job has a header, a row for each host on which its attempts ran, a chunk for each 256
+// tasks that have changed since the submission, and a note for each task with texts of its own. A field number never
+// changes its meaning; a reader skips the fields that it does not know.
 //
-// Free text comes from users' processes and need not be UTF-8, so nothing checks that
-// it is. All times are ns since 1970, 0 for none.
+// Free text comes from users' processes and need not be UTF-8, so UTF-8 is not checked. All times are ns since 1970, 0
+// for none.
 
 package jobspb
 
@@ -38,10 +37,10 @@ type Header struct {
 	Submitted     int64                  `protobuf:"varint,5,opt,name=submitted" json:"submitted,omitempty"`
 	Key           string                 `protobuf:"bytes,6,opt,name=key" json:"key,omitempty"`
 	Cancelled     string                 `protobuf:"bytes,7,opt,name=cancelled" json:"cancelled,omitempty"`
-	Tasks         []*Task                `protobuf:"bytes,8,rep,name=tasks" json:"tasks,omitempty"`   // in rows of versions before chunks: all of them
-	Seq           uint64                 `protobuf:"varint,9,opt,name=seq" json:"seq,omitempty"`      // place in the journal
-	Count         int64                  `protobuf:"varint,10,opt,name=count" json:"count,omitempty"` // of the tasks
-	First         *Task                  `protobuf:"bytes,11,opt,name=first" json:"first,omitempty"`  // as all tasks are that no record has touched
+	Tasks         []*Task                `protobuf:"bytes,8,rep,name=tasks" json:"tasks,omitempty"`   // all tasks, in rows of older versions, which had no chunks
+	Seq           uint64                 `protobuf:"varint,9,opt,name=seq" json:"seq,omitempty"`      // number of the Submit record in the journal
+	Count         int64                  `protobuf:"varint,10,opt,name=count" json:"count,omitempty"` // number of tasks
+	First         *Task                  `protobuf:"bytes,11,opt,name=first" json:"first,omitempty"`  // each task at the submission
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -146,7 +145,7 @@ func (x *Header) GetFirst() *Task {
 	return nil
 }
 
-// Task is one task in full.
+// Task is one task with all its fields.
 type Task struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         int64                  `protobuf:"varint,1,opt,name=index" json:"index,omitempty"`
@@ -319,30 +318,30 @@ func (x *Task) GetClosed() int64 {
 	return 0
 }
 
-// Chunk is the tasks of one chunk: all alike, or in columns, a value for each task in
-// each. A column of which all values are zero is left out.
+// Chunk holds the tasks of one chunk. They are either all alike, or stored in columns with one value for each task. A
+// column whose values are all zero is left out.
 type Chunk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Alike         *Task                  `protobuf:"bytes,1,opt,name=alike" json:"alike,omitempty"`
-	Base          int64                  `protobuf:"varint,2,opt,name=base" json:"base,omitempty"`    // times are told as what they lie beyond it, 0 for none
-	States        []string               `protobuf:"bytes,3,rep,name=states" json:"states,omitempty"` // those that the columns name by their places, from 0
+	Base          int64                  `protobuf:"varint,2,opt,name=base" json:"base,omitempty"`    // the columns hold times as offsets from it, 0 for none
+	States        []string               `protobuf:"bytes,3,rep,name=states" json:"states,omitempty"` // the columns refer to them by index, from 0
 	Epochs        []*storepb.Epoch       `protobuf:"bytes,5,rep,name=epochs" json:"epochs,omitempty"`
 	Texts         []string               `protobuf:"bytes,6,rep,name=texts" json:"texts,omitempty"`
 	State         []byte                 `protobuf:"bytes,10,opt,name=state" json:"state,omitempty"`
-	Flags         []byte                 `protobuf:"bytes,11,opt,name=flags" json:"flags,omitempty"` // 1: assigned, 2: has an exit, 4: in which a process ran, 8: at the times of the task
+	Flags         []byte                 `protobuf:"bytes,11,opt,name=flags" json:"flags,omitempty"` // 1: assigned, 2: has an exit, 4: a process ran in that attempt, 8: the exit's times are those of the task
 	Attempt       []uint32               `protobuf:"varint,12,rep,packed,name=attempt" json:"attempt,omitempty"`
 	Runs          []uint32               `protobuf:"varint,13,rep,packed,name=runs" json:"runs,omitempty"`
-	Host          []uint32               `protobuf:"varint,14,rep,packed,name=host" json:"host,omitempty"` // place of its row, 0 for none
+	Host          []uint32               `protobuf:"varint,14,rep,packed,name=host" json:"host,omitempty"` // index of the host's row, 0 for none
 	Epoch         []uint32               `protobuf:"varint,15,rep,packed,name=epoch" json:"epoch,omitempty"`
 	Started       []uint64               `protobuf:"varint,16,rep,packed,name=started" json:"started,omitempty"`
 	Ended         []uint64               `protobuf:"varint,17,rep,packed,name=ended" json:"ended,omitempty"`
 	Closed        []uint64               `protobuf:"varint,18,rep,packed,name=closed" json:"closed,omitempty"`
-	Exit          []byte                 `protobuf:"bytes,19,opt,name=exit" json:"exit,omitempty"` // its state
+	Exit          []byte                 `protobuf:"bytes,19,opt,name=exit" json:"exit,omitempty"` // state of the exit
 	Code          []int32                `protobuf:"zigzag32,20,rep,packed,name=code" json:"code,omitempty"`
 	Signal        []byte                 `protobuf:"bytes,21,opt,name=signal" json:"signal,omitempty"`
 	Began         []uint64               `protobuf:"varint,22,rep,packed,name=began" json:"began,omitempty"`
 	Exited        []uint64               `protobuf:"varint,23,rep,packed,name=exited" json:"exited,omitempty"`
-	Text          []uint32               `protobuf:"varint,24,rep,packed,name=text" json:"text,omitempty"` // from 1, 0 for none
+	Text          []uint32               `protobuf:"varint,24,rep,packed,name=text" json:"text,omitempty"` // index in texts plus 1, 0 for none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -577,7 +576,7 @@ func (x *Host) GetStore() string {
 	return ""
 }
 
-// Note is what only some tasks have.
+// Note holds the fields that only some tasks have.
 type Note struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ReasonWord    string                 `protobuf:"bytes,1,opt,name=reason_word,json=reasonWord" json:"reason_word,omitempty"`

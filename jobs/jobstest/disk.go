@@ -1,4 +1,4 @@
-// Package jobstest keeps the rows of jobs in memory, for tests.
+// Package jobstest stores the rows of jobs in memory, for tests.
 package jobstest
 
 import (
@@ -14,10 +14,10 @@ import (
 	"github.com/musterhq/muster/store/storepb"
 )
 
-// Disk is the rows of jobs, as a store keeps them. It has no lock.
+// Disk holds the rows of jobs, by job and part. It is not safe for concurrent use.
 type Disk map[job.ID]map[string][]byte
 
-// Save writes rows and deletes those of jobs that are gone.
+// Save writes rows, and deletes all rows of the jobs in gone.
 func (d Disk) Save(rows []job.Row, gone []job.ID) {
 	for _, r := range rows {
 		if d[r.Job] == nil {
@@ -34,8 +34,7 @@ func (d Disk) Save(rows []job.Row, gone []job.ID) {
 	}
 }
 
-// Rows are those of a job from one part to before another, in order; to is empty for the
-// end.
+// Rows returns the rows of a job from part from to before part to, in order. An empty to means the end.
 func (d Disk) Rows(id job.ID, from, to string) (rows []job.Row) {
 	for _, part := range slices.Sorted(maps.Keys(d[id])) {
 		if part >= from && (to == "" || part < to) {
@@ -45,7 +44,7 @@ func (d Disk) Rows(id job.ID, from, to string) (rows []job.Row) {
 	return rows
 }
 
-// All are all rows in the order in which a store gives them back.
+// All returns all rows, in the order in which a store loads them.
 func (d Disk) All() (rows []job.Row) {
 	for _, id := range slices.SortedFunc(maps.Keys(d), func(a, b job.ID) int { return strings.Compare(string(a), string(b)) }) {
 		rows = append(rows, d.Rows(id, "", "")...)
@@ -53,8 +52,7 @@ func (d Disk) All() (rows []job.Row) {
 	return rows
 }
 
-// Job is the job that its rows tell, and whether there is one. Rows that cannot be read
-// end the program.
+// Job decodes a job from its rows, and reports whether there is one. It panics if they cannot be decoded.
 func (d Disk) Job(id job.ID) (job.Job, bool) {
 	if d[id] == nil {
 		return job.Job{}, false
@@ -66,8 +64,7 @@ func (d Disk) Job(id job.ID) (job.Job, bool) {
 	return j.View(0, j.Len()), true
 }
 
-// RowsOf are rows that tell of a job, as versions before chunks wrote them: its header
-// holds its tasks.
+// RowsOf encodes a job in the format of older versions, in which the header holds the tasks.
 func RowsOf(j job.Job) []job.Row {
 	spec, err := job.EncodeSpec(j.Spec)
 	if err != nil {

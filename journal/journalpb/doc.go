@@ -1,2 +1,2 @@
-// Package journalpb holds the messages of a journal's log, as protoc makes them from journal.proto.
+// Package journalpb holds the protobuf messages of a journal's log, generated from journal.proto.
 package journalpb

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: journal/journalpb/journal.proto
 
-// What a journal keeps in its Raft log. A field number never changes its meaning; a reader skips the fields that it
+// The entries of a journal's Raft log. A field number never changes its meaning; a reader skips the fields that it
 // does not know.
 //
 // Free text comes from users' processes (the tail of a standard error, an argument of a program). It need not be UTF-8,
@@ -28,10 +28,10 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Entry is what one entry of the journal carries.
+// Entry is the content of one entry of the journal.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// generation of the owner that wrote it.
+	// generation of the owner that wrote the entry
 	Generation    uint64    `protobuf:"varint,1,opt,name=generation" json:"generation,omitempty"`
 	Records       []*Record `protobuf:"bytes,2,rep,name=records" json:"records,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -82,7 +82,7 @@ func (x *Entry) GetRecords() []*Record {
 	return nil
 }
 
-// Record is one committed fact of a job's life.
+// Record is one event of a job; see job.Record.
 type Record struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -252,7 +252,7 @@ type Submit struct {
 	Spec          []byte                 `protobuf:"bytes,3,opt,name=spec" json:"spec,omitempty"` // the job file in JSON
 	Key           string                 `protobuf:"bytes,4,opt,name=key" json:"key,omitempty"`
 	At            int64                  `protobuf:"varint,5,opt,name=at" json:"at,omitempty"`       // all times: ns since 1970, 0 for none
-	Tasks         int64                  `protobuf:"varint,6,opt,name=tasks" json:"tasks,omitempty"` // how many, 0 for one
+	Tasks         int64                  `protobuf:"varint,6,opt,name=tasks" json:"tasks,omitempty"` // number of tasks, 0 for one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

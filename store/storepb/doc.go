@@ -1,3 +1,3 @@
-// Package storepb holds the messages that package store keeps on disk, as protoc makes them from store.proto, and turns
-// those that rows and logs share into the values of package job and back.
+// Package storepb holds the protobuf messages of package store, generated from store.proto. It also converts some of
+// them, which package journal uses too, to and from the types of package job.
 package storepb

@@ -4,11 +4,11 @@
 // 	protoc        (unknown)
 // source: store/storepb/store.proto
 
-// What muster's store keeps on disk. A field number never changes its meaning;
-// a reader skips the fields that it does not know.
+// The rows of the ledger on disk, and messages that other rows and logs share. A field number never changes its
+// meaning; a reader skips the fields that it does not know.
 //
-// Free text comes from users' processes (the tail of a standard error, a
-// program's argument) and need not be UTF-8, so nothing checks that it is.
+// Free text comes from users' processes (the tail of a standard error, an argument of a program). It need not be UTF-8,
+// so UTF-8 is not checked.
 
 package storepb
 
@@ -248,7 +248,7 @@ func (x *Exit) GetIsolation() string {
 	return ""
 }
 
-// Held is a row of a worker's ledger.
+// Held is one record of the worker's ledger; see lease.Record.
 type Held struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       *Attempt               `protobuf:"bytes,1,opt,name=attempt" json:"attempt,omitempty"`

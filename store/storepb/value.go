@@ -1,6 +1,6 @@
 package storepb
 
-// Attempts, epochs, exits, job files and times as they lie on disk, and back.
+// Encoding and decoding attempts, epochs, exits, job files and times.
 
 import (
 	"encoding/json"
@@ -9,12 +9,12 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// FromAttempt is the message of an attempt.
+// FromAttempt returns the message of an attempt.
 func FromAttempt(a job.Attempt) *Attempt {
 	return &Attempt{Job: string(a.Job), Task: int64(a.Task), N: int64(a.N)}
 }
 
-// Value is the attempt of the message, or an error if there can be no such attempt.
+// Value returns the attempt of the message, or an error if it is not valid.
 func (x *Attempt) Value() (job.Attempt, error) {
 	a := job.Attempt{Job: job.ID(x.GetJob()), Task: int(x.GetTask()), N: int(x.GetN())}
 	if err := a.Valid(); err != nil {
@@ -23,7 +23,7 @@ func (x *Attempt) Value() (job.Attempt, error) {
 	return a, nil
 }
 
-// FromEpoch is the message of an epoch, or nil for the zero epoch.
+// FromEpoch returns the message of an epoch, or nil for the zero epoch.
 func FromEpoch(e job.Epoch) *Epoch {
 	if e == (job.Epoch{}) {
 		return nil
@@ -31,12 +31,12 @@ func FromEpoch(e job.Epoch) *Epoch {
 	return &Epoch{Generation: e.Generation, Term: e.Term}
 }
 
-// Value is the epoch of the message; nil is the zero epoch.
+// Value returns the epoch of the message. For nil it returns the zero epoch.
 func (x *Epoch) Value() job.Epoch {
 	return job.Epoch{Generation: x.GetGeneration(), Term: x.GetTerm()}
 }
 
-// FromExit is the message of an exit, or nil for none.
+// FromExit returns the message of an exit, or nil for nil.
 func FromExit(e *job.Exit) *Exit {
 	if e == nil {
 		return nil
@@ -47,7 +47,7 @@ func FromExit(e *job.Exit) *Exit {
 	}
 }
 
-// Value is the exit of the message; nil is none.
+// Value returns the exit of the message, or nil for nil.
 func (x *Exit) Value() *job.Exit {
 	if x == nil {
 		return nil
@@ -59,14 +59,14 @@ func (x *Exit) Value() *job.Exit {
 	}
 }
 
-// DecodeSpec reads what job.EncodeSpec wrote. EncodeSpec leaves out every field that is zero. So a missing field is
-// zero here, even where the default of a new job file is not.
+// DecodeSpec decodes the result of job.EncodeSpec. A missing field is zero, even if a new job file has another default,
+// because EncodeSpec leaves out fields that are zero.
 func DecodeSpec(b []byte) (s job.Spec, err error) {
 	err = json.Unmarshal(b, &s)
 	return s, err
 }
 
-// Nanos is a time on disk: ns since 1970, 0 for the zero time.
+// Nanos encodes a time as ns since 1970, and the zero time as 0.
 func Nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -74,7 +74,7 @@ func Nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// Time is the time of ns since 1970; 0 is the zero time.
+// Time decodes the result of Nanos.
 func Time(ns int64) time.Time {
 	if ns == 0 {
 		return time.Time{}

@@ -1,6 +1,6 @@
 package storetest
 
-// Random values of everything that is kept on disk.
+// Generators of random values that are stored on disk.
 
 import (
 	"time"
@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/store/storepb"
 )
 
-// Text is what processes print. Not all of it is UTF-8.
+// Text draws output of processes. Not all of it is UTF-8.
 var Text = rapid.Custom(func(t *rapid.T) string {
 	if rapid.Bool().Draw(t, "binary") {
 		return string(rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "bytes"))
@@ -19,17 +19,17 @@ var Text = rapid.Custom(func(t *rapid.T) string {
 	return rapid.String().Draw(t, "text")
 })
 
-// Time is any time that the disk can hold, or the zero time.
+// Time draws a time that can be stored, or the zero time.
 var Time = rapid.Custom(func(t *rapid.T) time.Time {
 	return storepb.Time(rapid.Int64Range(0, 1<<62).Draw(t, "ns"))
 })
 
-// ID is the id of any job.
+// ID draws a job ID.
 var ID = rapid.Custom(func(t *rapid.T) job.ID {
 	return job.NewID(job.Group(rapid.Uint64().Draw(t, "group")), rapid.Uint64().Draw(t, "drawn"))
 })
 
-// Attempt is any attempt that there can be.
+// Attempt draws a valid attempt.
 var Attempt = rapid.Custom(func(t *rapid.T) job.Attempt {
 	return job.Attempt{
 		Job: ID.Draw(t, "job"), Task: rapid.IntRange(0, job.MaxTasks-1).Draw(t, "task"),
@@ -37,17 +37,17 @@ var Attempt = rapid.Custom(func(t *rapid.T) job.Attempt {
 	}
 })
 
-// Epoch is any epoch.
+// Epoch draws an epoch.
 var Epoch = rapid.Custom(func(t *rapid.T) job.Epoch {
 	return job.Epoch{Generation: rapid.Uint64().Draw(t, "generation"), Term: rapid.Uint64().Draw(t, "term")}
 })
 
-// Words are strings; nil and never an empty slice if there are none.
+// Words draws a list of strings. It is nil, never an empty slice, if there are none.
 var Words = rapid.Custom(func(t *rapid.T) []string {
 	return append([]string(nil), rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "words")...)
 })
 
-// Resources is what any task may ask for.
+// Resources draws the resources of a task.
 var Resources = rapid.Custom(func(t *rapid.T) job.Resources {
 	return job.Resources{
 		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: job.Size(rapid.Int64Range(0, 1<<50).Draw(t, "memory")),
@@ -56,7 +56,7 @@ var Resources = rapid.Custom(func(t *rapid.T) job.Resources {
 	}
 })
 
-// Spec is any job file, valid or not.
+// Spec draws a job file, which may not be valid.
 var Spec = rapid.Custom(func(t *rapid.T) job.Spec {
 	s := job.Spec{
 		Name: rapid.String().Draw(t, "name"), Command: Words.Draw(t, "command"), Script: rapid.String().Draw(t, "script"),
@@ -70,7 +70,7 @@ var Spec = rapid.Custom(func(t *rapid.T) job.Spec {
 	return s
 })
 
-// Exit is any end of an attempt.
+// Exit draws the exit of an attempt.
 var Exit = rapid.Custom(func(t *rapid.T) job.Exit {
 	return job.Exit{
 		State: rapid.SampledFrom([]job.State{job.Succeeded, job.Failed, job.Timeout}).Draw(t, "state"),

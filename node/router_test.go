@@ -19,16 +19,16 @@ import (
 	"github.com/musterhq/muster/p2p/session"
 )
 
-// boards returns two daemons that have only sessions, and the log of both.
-func boards(t *testing.T) (*switchboard, *switchboard, *logtest.Buffer) {
+// twoRouters returns the routers of two daemons that have only sessions, and the log of both.
+func twoRouters(t *testing.T) (*router, *router, *logtest.Buffer) {
 	nw := p2ptest.New(t, 2, p2ptest.Options{})
 	nw.Connect(1, 0)
 	text := &logtest.Buffer{}
 	log := slog.New(slog.NewTextHandler(text, nil))
-	var both []*switchboard
+	var both []*router
 	for _, h := range nw.Hosts {
-		b := &switchboard{
-			self: h.Peer(), cut: func(peer.ID) error { return nil }, met: func(job.Peer) {}, left: newDeparted(),
+		b := &router{
+			self: h.Peer(), closeConn: func(peer.ID) error { return nil }, onSession: func(job.Peer) {}, departed: newDeparted(),
 			defects: newDefects(log), log: log,
 		}
 		var err error
@@ -68,27 +68,26 @@ func count(t *testing.T, d *defects) (total float64) {
 	return total
 }
 
-// TestInvalidMessageIsReported checks that a message that cannot be sent because it is invalid is a defect of this
-// daemon. Its sender gets an error, and the log has one.
-func TestInvalidMessageIsReported(t *testing.T) {
+// A message that is out of bounds is a defect of this daemon: the sender gets an error, and the log says so.
+func TestRefusedMessageIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, text := boards(t)
+		a, b, text := twoRouters(t)
 		toWorkers{a}.Want(b.self)
 		pass(time.Second)
 		id := job.NewID(7, 1)
 		old := lease.Offer{ID: 1, Attempt: job.Attempt{Job: id, N: 1}, Group: 7, Age: -time.Second} // a clock that was set back
 		if err := (toWorkers{a}).Send(b.self, old); !errors.Is(err, session.ErrInvalid) {
-			t.Errorf("the scheduler gets %v", err)
+			t.Errorf("the scheduler hears %v", err)
 		}
 		if got := text.Lines("level=ERROR"); len(got) != 1 || !strings.Contains(got[0], "a defect of this daemon") || !strings.Contains(got[0], "message=Offer") ||
 			!strings.Contains(got[0], string(id)) || !strings.Contains(got[0], "peer="+string(b.self)) {
 			t.Fatalf("logged %q", got)
 		}
-		for range 1000 { // the same defect again does not fill the log
+		for range 1000 { // the same defect is not logged again
 			_ = toWorkers{a}.Send(b.self, old)
 		}
 		if err := (toSchedulers{a}).Send(b.self, lease.Stale{Owner: "no peer!"}); !errors.Is(err, session.ErrInvalid) {
-			t.Errorf("the worker gets %v", err)
+			t.Errorf("the worker hears %v", err)
 		}
 		if got := text.Lines("level=ERROR"); len(got) != 2 || !strings.Contains(got[1], "message=Stale") {
 			t.Errorf("logged %q", got)
@@ -102,7 +101,7 @@ func TestInvalidMessageIsReported(t *testing.T) {
 			t.Errorf("%g counted, want 1003", n)
 		}
 		if b.sessions.Peers() == nil {
-			t.Error("the session ended because of a message that was never sent")
+			t.Error("the peer lost its session over a message that it never saw")
 		}
 		before := len(text.Lines("level=ERROR"))
 		if err := (toWorkers{a}).Send("nobody", old); !errors.Is(err, session.ErrNoSession) || len(text.Lines("level=ERROR")) != before {
@@ -111,10 +110,10 @@ func TestInvalidMessageIsReported(t *testing.T) {
 	})
 }
 
-// TestSessionIsGivenUpWithLastWant has both parts of a daemon want a session. It is given up when neither wants it.
-func TestSessionIsGivenUpWithLastWant(t *testing.T) {
+// Two parts of a daemon want a session; it is given up after the second Unwant.
+func TestRouterGivesSessionsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, _ := boards(t)
+		a, b, _ := twoRouters(t)
 		toWorkers{a}.Want(b.self)
 		toSchedulers{a}.Want(b.self)
 		toSchedulers{a}.Want(a.self)
@@ -122,15 +121,15 @@ func TestSessionIsGivenUpWithLastWant(t *testing.T) {
 		toWorkers{a}.Unwant(b.self)
 		pass(time.Hour)
 		if len(a.sessions.Peers()) != 1 {
-			t.Error("given up though the worker wants it")
+			t.Error("given up although the worker wants it")
 		}
 		toSchedulers{a}.Unwant(b.self)
 		pass(time.Hour)
 		if len(a.sessions.Peers()) != 0 {
-			t.Error("kept though nobody wants it")
+			t.Error("kept although nobody wants it")
 		}
-		if _, left := b.left.when(a.self); left {
-			t.Error("the other side counts as stopped")
+		if _, left := b.departed.when(a.self); left {
+			t.Error("taken for a daemon that stopped")
 		}
 	})
 }
