@@ -1,4 +1,4 @@
-# Everything that a person or the gate does with muster. `make help` lists it.
+# The commands of developers and of CI. `make help` lists them.
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
@@ -8,7 +8,7 @@ FUZZTIME ?= 60s
 PREFIX   ?= /usr/local
 UNITDIR  ?= $(PREFIX)/lib/systemd/system
 
-# go-nvml calls functions that NVIDIA has marked as old.
+# go-nvml calls functions that NVIDIA has marked as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 # The program and its tests are compiled with the same flags, so that each dependency is compiled once.
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
@@ -16,11 +16,11 @@ export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
 .DEFAULT_GOAL := build
 .PHONY: build install uninstall check unit test e2e demo bench race fuzz soak generate fmt lint help
 
-build: ## the program, as bin/muster
+build: ## build the program, bin/muster
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
 	$(GO) build -tags embedrunner -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
 
-install: ## the program and its systemd unit, below DESTDIR and PREFIX; a running daemon keeps the old program until it is restarted
+install: ## install the program and its systemd unit below DESTDIR and PREFIX; a running daemon must be restarted
 	@test -x bin/muster || { echo "no program: run make build first" >&2; exit 1; }
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(UNITDIR)'
 	install -m 0755 bin/muster '$(DESTDIR)$(PREFIX)/bin/.muster.new'
@@ -28,51 +28,51 @@ install: ## the program and its systemd unit, below DESTDIR and PREFIX; a runnin
 	sed 's#@BINDIR@#$(PREFIX)/bin#' packaging/muster.service.in > '$(DESTDIR)$(UNITDIR)/muster.service'
 	chmod 0644 '$(DESTDIR)$(UNITDIR)/muster.service'
 
-uninstall: ## what install put into place; the data directory and the configuration stay
+uninstall: ## remove what install has installed; the data directory and the configuration stay
 	rm -f '$(DESTDIR)$(PREFIX)/bin/muster' '$(DESTDIR)$(UNITDIR)/muster.service'
 
-check: build ## build, format, lint with vet, layout, unit and simulated-network tests
+check: build ## build, check the format, lint, and run the tests of the packages
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); \
 	  if [ -n "$$out" ]; then echo "not formatted (make fmt):"; echo "$$out"; exit 1; fi
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/muster
 	$(GO) mod tidy -diff
 	$(MAKE) -j2 unit lint
 
-unit: ## the tests of the packages, simulated networks among them
+unit: ## run the tests of the packages, including simulated networks
 	$(GO) test -timeout 30m ./...
 
-e2e: build ## real daemons on loopback
+e2e: build ## run the tests with real daemons on loopback
 	$(GO) test -count=1 -tags e2e -timeout 20m ./e2e/...
 
-test: check e2e ## everything that the gate asks for
+test: check e2e ## run everything that CI requires
 
-demo: build ## three daemons on this machine, one job: muster compiles itself
+demo: build ## start three daemons on this machine, and compile muster as a job
 	scripts/demo.sh
 
-bench: build ## the figures of docs/benchmarks.md
+bench: build ## measure the figures of docs/benchmarks.md
 	$(GO) run ./bench
 
-race: ## the tests under the race detector, shuffled
+race: ## run the tests of the packages with the race detector, in random order
 	$(GO) test -race -short -shuffle=on -count=3 -timeout 60m ./...
 
-fuzz: ## a minute for every decoder of bytes from outside
+fuzz: ## fuzz each decoder of external data for a minute
 	@set -e; for pkg in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz' || true); do \
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; done; done
 
-soak: ## 20,000 random worlds of real schedulers and workers on a virtual clock; it prints the seeds that failed; a network of 200 daemons
+soak: ## run 20,000 random simulations of schedulers and workers, which print the seeds that failed, and a network of 200 daemons
 	$(GO) test -count=1 -timeout 6h ./joint -run '^TestJoint$$' -joint.seeds=20000
 	$(GO) test -count=1 -timeout 1h ./node -run '^TestManyDaemons$$' -node.daemons=200
 
-generate: ## the protobuf code
+generate: ## generate the protobuf code
 	$(TOOL) buf generate
 
 fmt: ## format all code
 	$(TOOL) gofumpt -w $$(git ls-files '*.go' | grep -v '\.pb\.go$$')
 
-# At the lowest priority: beside the tests it takes only the time in which they wait.
-lint: ## the linters alone, vet among them
+# The lowest priority, so that it slows the tests down as little as possible.
+lint: ## run only the linters, including vet
 	nice -n 19 $(TOOL) golangci-lint run
 
-help: ## this list
+help: ## print this list
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12

@@ -185,7 +185,7 @@ func TestSendFetchUnpack(t *testing.T) {
 		t.Errorf("%d entries, %v", len(seen), err)
 	}
 	// The copy is private: a task that changes it does not change the store.
-	write(t, filepath.Join(out, "train.py"), []byte("spoilt"), 0o755)
+	write(t, filepath.Join(out, "train.py"), []byte("corrupted"), 0o755)
 	if _, came, err := fetcher.Fetch(t.Context(), h, nil); err != nil || came != 0 {
 		t.Errorf("a task changed the store: %v", err)
 	}
@@ -237,7 +237,7 @@ func TestDamagedChunkIsSentAgain(t *testing.T) {
 	ref := Ref{Hash: Sum([]byte("content")), Size: 7}
 	pack := s.packs.index[ref.Hash].pack
 	pack.written = pack.written.Add(-trustFor) // so long ago that reads may come from the disk
-	spoil(t, s.packs.path(pack.name), 1, '0')
+	corrupt(t, s.packs.path(pack.name), 1, '0')
 	if _, err := s.Append(nil, ref); !errors.Is(err, ErrMissing) {
 		t.Errorf("damaged: %v", err)
 	}
@@ -250,8 +250,8 @@ func TestDamagedChunkIsSentAgain(t *testing.T) {
 	}
 }
 
-// spoil writes one byte of a file.
-func spoil(t *testing.T, path string, at int64, b byte) {
+// corrupt writes one byte of a file.
+func corrupt(t *testing.T, path string, at int64, b byte) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

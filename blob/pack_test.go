@@ -84,7 +84,7 @@ type broken struct{}
 func (broken) Read([]byte) (int, error) { return 0, errBroken }
 
 func TestBrokenPackIsDropped(t *testing.T) {
-	for name, spoilt := range map[string]func([]byte) []byte{
+	for name, corrupted := range map[string]func([]byte) []byte{
 		"empty":      func([]byte) []byte { return nil },
 		"cut":        func(b []byte) []byte { return b[:len(b)-50] },
 		"zeros":      func(b []byte) []byte { return make([]byte, len(b)) },
@@ -102,7 +102,7 @@ func TestBrokenPackIsDropped(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(path, spoilt(text), 0o600); err != nil {
+			if err := os.WriteFile(path, corrupted(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			again := NewStore(s.cfg, s.log)

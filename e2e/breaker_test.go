@@ -42,7 +42,7 @@ func (d *daemon) submitAs(uid uint32, args ...string) {
 	}
 }
 
-func TestBreakerTripsAndHeals(t *testing.T) {
+func TestHostIsPausedAfterFailuresOfManyUsers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to submit as several users")
 	}
@@ -51,12 +51,12 @@ func TestBreakerTripsAndHeals(t *testing.T) {
 		amy.submitAs(0, "--", "false")
 	}
 	if n := amy.node("amy"); n.State != "ready" {
-		t.Fatalf("one user took the host out: %+v", n)
+		t.Fatalf("the failures of a single user paused the host: %+v", n)
 	}
 	for _, uid := range []uint32{1, 2} { // daemon and bin are users of every Linux
 		amy.submitAs(uid, "--", "false")
 	}
-	n := amy.untilNode("amy", "set aside", func(n api.Node) bool { return n.State == "draining" })
+	n := amy.untilNode("amy", "paused", func(n api.Node) bool { return n.State == "draining" })
 	if !strings.Contains(n.Detail, "5 different jobs failed in a row") || n.Drain != nil {
 		t.Errorf("node: %+v", n)
 	}

@@ -60,7 +60,7 @@ sleep 0.%02d; exit %d`, c.dir, n, n, n, chance.IntN(40), j.code)
 			return id
 		}
 		if time.Now().After(late) {
-			c.t.Errorf("job %d is not taken: %s", n, r.stderr)
+			c.t.Errorf("job %d is not accepted: %s", n, r.stderr)
 			return ""
 		}
 	}
@@ -115,7 +115,7 @@ func TestKilledAtRandom(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("MUSTER_CHAOS")); err == nil {
 		kills = n
 	}
-	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
+	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number is fine
 	t.Logf("seed %d", seed)
 	amy := newDaemon(t, "amy", "--no-worker").start()
 	cat := newDaemon(t, "cat", "--gpus", "sim:8xH100-80GB").start(amy.invite().flags()...)
@@ -125,7 +125,7 @@ func TestKilledAtRandom(t *testing.T) {
 	var load sync.WaitGroup
 	for i := range 6 {
 		load.Go(func() {
-			chance := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // to be repeated
+			chance := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // repeatable, not secret
 			for n := i; ; n += 6 {
 				select {
 				case <-stop:
@@ -138,7 +138,7 @@ func TestKilledAtRandom(t *testing.T) {
 			}
 		})
 	}
-	c.killAll(kills, rand.New(rand.NewPCG(seed, 99)), amy, cat) //nolint:gosec // to be repeated
+	c.killAll(kills, rand.New(rand.NewPCG(seed, 99)), amy, cat) //nolint:gosec // repeatable, not secret
 	close(stop)
 	load.Wait()
 	c.settle(cat)
@@ -169,7 +169,7 @@ func (c *chaos) settle(worker *daemon) {
 	c.t.Helper()
 	lost, again := 0, 0
 	for id, j := range c.jobs {
-		doc := c.owner.until(id, "at its end", func(d api.Job) bool { return d.Ended() })
+		doc := c.owner.until(id, "ended", func(d api.Job) bool { return d.Ended() })
 		switch {
 		case doc.State == "NODE_FAIL" && !j.requeue:
 			lost++
@@ -179,9 +179,9 @@ func (c *chaos) settle(worker *daemon) {
 			again++
 		}
 	}
-	c.t.Logf("%d jobs; runners took %d with them, %d more were run again", len(c.jobs), lost, again)
+	c.t.Logf("%d jobs; %d were lost with their runner, %d more were run again", len(c.jobs), lost, again)
 	if len(c.jobs) == 0 || lost+again == 0 {
-		c.t.Error("no runner died with a task: the test has not met its case")
+		c.t.Error("no runner was killed while it had a task, so nothing was tested")
 	}
 	if text, err := os.ReadFile(filepath.Join(c.dir, "wrong")); err == nil {
 		c.t.Errorf("%s", text)
@@ -192,7 +192,7 @@ func (c *chaos) settle(worker *daemon) {
 		c.t.Errorf("processes of ended jobs: %v", left)
 	}
 	if n := len(worker.runners()); n != 1 {
-		c.t.Errorf("%d runners live", n)
+		c.t.Errorf("%d runners are running, want one", n)
 	}
 }
 

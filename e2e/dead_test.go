@@ -56,9 +56,9 @@ func TestHostGoneForGood(t *testing.T) {
 		amy.untilState(string(j.ID), "UNREACHABLE")
 	}
 	amy.ok("cancel", gone)
-	wayOut := "if that host is gone for good: muster node declare-dead cat"
+	hint := "if that host is gone for good: muster node declare-dead cat"
 	for _, out := range []string{amy.ok("show", gone), ben.ok("why", again)} {
-		if !strings.Contains(out, "UNREACHABLE") || !strings.Contains(out, wayOut) {
+		if !strings.Contains(out, "UNREACHABLE") || !strings.Contains(out, hint) {
 			t.Errorf("it does not say how to end it:\n%s", out)
 		}
 	}
@@ -68,7 +68,7 @@ func TestHostGoneForGood(t *testing.T) {
 		t.Fatalf("declare-dead: exit %d, %q %q", r.code, r.stdout, r.stderr)
 	}
 	if doc := ben.show(gone); doc.State != "CANCELLED" {
-		t.Errorf("the cancelled one is %s", doc.State)
+		t.Errorf("the cancelled job is %s", doc.State)
 	}
 	for _, d := range []*daemon{ben, amy} {
 		d.waitLog(0, "node declared dead", "node=cat", "user=")
@@ -78,7 +78,7 @@ func TestHostGoneForGood(t *testing.T) {
 		t.Errorf("runs on %s as attempt %d", doc.Tasks[0].Node, doc.Tasks[0].Attempt)
 	}
 	if r := amy.muster("node", "declare-dead", "cat"); r.code != 0 || r.stderr != "cat declared dead: it had no tasks\n" {
-		t.Errorf("again: exit %d, %q", r.code, r.stderr)
+		t.Errorf("declared dead again: exit %d, %q", r.code, r.stderr)
 	}
 	cat.start() // it was repaired and is a node like any other
 	amy.untilNodes(3)
@@ -89,8 +89,8 @@ func TestHostGoneForGood(t *testing.T) {
 	}
 }
 
-// The operator was wrong: the runner lived on. Its tasks are ended as soon as its daemon is back, and the new
-// attempts go on.
+// TestDeclaredDeadByMistake declares a host dead whose runner is still running. Its tasks are ended as soon as its
+// daemon is back. The new attempts continue.
 func TestDeclaredDeadByMistake(t *testing.T) {
 	g := newGate(t)
 	amy, ben, cat, held := heldOnCat(t, g)
@@ -102,7 +102,7 @@ func TestDeclaredDeadByMistake(t *testing.T) {
 	running := func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 && j.Tasks[0].Attempt == 2 }
 	doc := amy.until(id, "RUNNING again", running)
 	if doc.Tasks[0].Node != "ben" || !alive(pid) {
-		t.Fatalf("runs on %s; the first process lives: %v", doc.Tasks[0].Node, alive(pid))
+		t.Fatalf("runs on %s; the first process is still running: %v", doc.Tasks[0].Node, alive(pid))
 	}
 	cat.start()
 	untilGone(t, pid)

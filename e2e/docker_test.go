@@ -282,7 +282,7 @@ func dockerEnvironment(t *testing.T, x dockerTest) {
 		t.Errorf("%+v, %q", doc, x.d.ok("logs", id))
 	}
 	if out := x.d.ok("show", id); !strings.Contains(out, "confined by container") {
-		t.Errorf("show does not say what held it: %s", out)
+		t.Errorf("show does not say how it was confined: %s", out)
 	}
 	x.e.untilGone(id)
 	file := filepath.Join(t.TempDir(), "script")
@@ -306,7 +306,7 @@ func dockerFiles(t *testing.T, x dockerTest) {
 		t.Fatalf("%+v", r)
 	}
 	x.d.untilState(id, "RUNNING")
-	x.d.until(id, "that far", func(api.Job) bool { return strings.Contains(x.d.muster("logs", id).stdout, "ready") })
+	x.d.until(id, "at the gate", func(api.Job) bool { return strings.Contains(x.d.muster("logs", id).stdout, "ready") })
 	check := func(name, want string) {
 		t.Helper()
 		if text, err := os.ReadFile(filepath.Join(here, name)); err != nil || string(text) != want {
@@ -323,7 +323,7 @@ func dockerFiles(t *testing.T, x dockerTest) {
 	check("a", "one\n")
 	check("deep/b", "brought\nmore\n")
 	if _, err := os.Lstat(filepath.Join(here, "evil")); err == nil {
-		t.Error("a link out of the task's directory came back")
+		t.Error("a link that leads out of the task's directory was downloaded")
 	}
 	if left, err := filepath.Glob(filepath.Join(x.d.dir, "data/run/tasks", id+"*", "scratch")); err != nil || len(left) != 0 {
 		t.Errorf("its scratch directory is left: %v, %v", left, err)
@@ -356,7 +356,7 @@ func dockerExec(t *testing.T, x dockerTest) {
 		t.Errorf("%d bytes of 3,000,000", len(big.stdout))
 	}
 	dockerTerminal(t, x, id)
-	// A client that leaves takes its command along; a container that ends takes the remaining commands along.
+	// A command ends when its client ends. The remaining commands end with the container.
 	for _, gone := range []string{"client", "task"} {
 		mark := "9" + strings.Repeat("0", len(gone)) // seconds of sleep, which also identify the process
 		client := exec.Command(binary(t), "exec", id, "--", "sh", "-c", "sleep "+mark+"; true")
@@ -364,13 +364,13 @@ func dockerExec(t *testing.T, x dockerTest) {
 		if err := client.Start(); err != nil {
 			t.Fatal(err)
 		}
-		lives := func() bool {
+		running := func() bool {
 			return strings.Contains(x.e.docker("top", "muster-"+id+".0.1", "-o", "pid,args"), "sleep "+mark)
 		}
-		eventually(t, "the command runs", lives)
+		eventually(t, "the command runs", running)
 		if gone == "client" {
 			_ = client.Process.Kill()
-			eventually(t, "the command ends with the client", func() bool { return !lives() })
+			eventually(t, "the command ends with the client", func() bool { return !running() })
 		} else {
 			g.open()
 			x.d.untilState(id, "SUCCEEDED")
@@ -564,7 +564,7 @@ func dockerPull(t *testing.T, x dockerTest) {
 	})
 	pulling := time.Now()
 	if n := reg.asked.Load(); n <= 2 {
-		t.Errorf("the layers come, but the manifest was asked for %d times", n)
+		t.Errorf("the layers are pulled, but the manifest was requested only %d times", n)
 	}
 	gone := x.d.ok("submit", "--image", at+"/absent:1", "--", "true")
 	doc := x.d.untilState(gone, "FAILED")
@@ -590,7 +590,7 @@ func dockerDaemonKilled(t *testing.T, x dockerTest) {
 	before := x.d.untilState(id, "RUNNING")
 	x.d.kill()
 	if !alive(before.Tasks[0].PID) {
-		t.Fatal("the container died with the daemon")
+		t.Fatal("the container ended with the daemon")
 	}
 	x.d.start()
 	after := x.d.untilState(id, "RUNNING")
@@ -624,7 +624,7 @@ func dockerRunnerKilled(t *testing.T, x dockerTest) {
 		killRunnerOnly(t, x.d)
 		for end := time.Now().Add(patience); alive(pid); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("the container outlives its runner (daemon killed, too: %t)", both)
+				t.Fatalf("the container is still running after its runner was killed (daemon killed, too: %t)", both)
 			}
 		}
 		if both {
@@ -685,24 +685,24 @@ func dockerEngineRestarted(t *testing.T, x dockerTest) {
 // dockerEngineStopped stops the engine, which ends its containers. That does not count as a failure of the tasks,
 // whatever they do on SIGTERM.
 func dockerEngineStopped(t *testing.T, x dockerTest) {
-	deaf := x.d.ok(x.in("submit", "sleep 1000", "--no-requeue")...)
-	hears := x.d.ok(x.in("submit", "trap 'exit 3' TERM; while :; do sleep 0.05; done", "--no-requeue")...)
-	x.d.untilState(deaf, "RUNNING")
-	x.d.untilState(hears, "RUNNING")
+	ignores := x.d.ok(x.in("submit", "sleep 1000", "--no-requeue")...)
+	exits := x.d.ok(x.in("submit", "trap 'exit 3' TERM; while :; do sleep 0.05; done", "--no-requeue")...)
+	x.d.untilState(ignores, "RUNNING")
+	x.d.untilState(exits, "RUNNING")
 	if err := syscall.Kill(x.e.cmd.Process.Pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	_ = x.e.cmd.Wait() // it was told to end
+	_ = x.e.cmd.Wait() // its exit code does not matter
 	if !x.e.start() {
 		t.Fatalf("the engine does not start again:\n%s", x.e.log())
 	}
-	for _, id := range []string{deaf, hears} {
+	for _, id := range []string{ignores, exits} {
 		if doc := x.d.untilState(id, "NODE_FAIL"); !strings.Contains(doc.Tasks[0].Reason, "engine was stopped") {
 			t.Errorf("%+v", doc.Tasks[0])
 		}
 	}
-	x.e.untilGone(deaf)
-	x.e.untilGone(hears)
+	x.e.untilGone(ignores)
+	x.e.untilGone(exits)
 }
 
 // untilOffers waits until a dry run prints a word.
@@ -713,11 +713,11 @@ func (x dockerTest) untilOffers(t *testing.T, word string) {
 			return
 		}
 	}
-	t.Fatalf("offers never say %q", word)
+	t.Fatalf("muster offers never printed %q", word)
 }
 
-// dockerEngineAway lets containers run on without their engine. One ends meanwhile by its time limit; the other goes
-// on when the engine is back.
+// dockerEngineAway lets containers continue without their engine. One of them reaches its time limit meanwhile. The
+// other is still watched when the engine is back.
 func dockerEngineAway(t *testing.T, x dockerTest) {
 	x.e.kill()
 	x.untilOffers(t, "no Docker engine") // otherwise the output for the previous state would match
@@ -733,7 +733,7 @@ func dockerEngineAway(t *testing.T, x dockerTest) {
 	x.e.kill()
 	for end := time.Now().Add(patience); alive(pid); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("without its engine a container outlives its time limit")
+			t.Fatal("without its engine, a container ran longer than its time limit")
 		}
 	}
 	if !x.e.start("--live-restore") {

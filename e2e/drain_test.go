@@ -2,7 +2,7 @@
 
 package e2e
 
-// Hosts are taken out of service and put back; their tasks are not lost.
+// Hosts are drained and resumed, and their tasks are not lost.
 
 import (
 	"encoding/json"
@@ -52,14 +52,14 @@ func (d *daemon) stop() {
 	select {
 	case <-d.done:
 	case <-time.After(patience):
-		d.t.Fatalf("%s does not stop", d.name)
+		d.t.Fatalf("%s did not stop", d.name)
 	}
 }
 
-func TestDrainMovesWhatRuns(t *testing.T) {
+func TestDrainMovesRunningTasks(t *testing.T) {
 	amy, ben := pair(t)
 	dir := t.TempDir()
-	// The first attempt runs until it is told to end; the second ends by itself.
+	// The first attempt runs until it is stopped. The second ends by itself.
 	script := fmt.Sprintf(`echo here >> %s/$MUSTER_ATTEMPT; [ $MUSTER_ATTEMPT = 2 ] && exit 0; sleep 600`, dir)
 	moved := amy.ok("submit", "-c", "4", "--", "sh", "-c", script)
 	doc := amy.untilState(moved, "RUNNING")
@@ -102,7 +102,7 @@ func TestDrainMovesWhatRuns(t *testing.T) {
 	}
 }
 
-func TestDrainOfOneThatIsNotToRunAgain(t *testing.T) {
+func TestDrainEndsTaskThatMayNotRunAgain(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
 	id := amy.ok("submit", "--no-requeue", "--", "sleep", "600")
 	amy.untilState(id, "RUNNING")
@@ -113,7 +113,7 @@ func TestDrainOfOneThatIsNotToRunAgain(t *testing.T) {
 	}
 }
 
-func TestDrainSurvivesTheDaemon(t *testing.T) {
+func TestDrainSurvivesRestart(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
 	g := newGate(t)
 	id := amy.ok(append([]string{"submit", "--"}, g.script("exit 3")...)...)
@@ -143,7 +143,8 @@ func TestDrainSurvivesTheDaemon(t *testing.T) {
 	}
 }
 
-// A daemon that is told to stop says goodbye and leaves its tasks running. The next daemon adopts them.
+// TestStoppedDaemonSaysGoodbye checks that a daemon that is stopped says goodbye and leaves its tasks running. The next
+// daemon adopts them.
 func TestStoppedDaemonSaysGoodbye(t *testing.T) {
 	amy, ben := pair(t)
 	g := newGate(t)
@@ -160,7 +161,7 @@ func TestStoppedDaemonSaysGoodbye(t *testing.T) {
 	})
 	amy.untilState(id, "UNREACHABLE")
 	if took := time.Since(start); took > time.Second {
-		t.Errorf("gone after %s", took)
+		t.Errorf("known as stopped only after %s", took)
 	}
 	if !alive(pid) {
 		t.Fatalf("process %d ended with its daemon", pid)

@@ -42,7 +42,7 @@ func TestExec(t *testing.T) {
 	if big := ben.muster("exec", id, "--", "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"); len(big.stdout) != 3_000_000 {
 		t.Errorf("%d bytes of 3,000,000", len(big.stdout))
 	}
-	// A client that leaves takes its command along; a task that ends takes the remaining commands along.
+	// A command ends when its client ends. The remaining commands end with the task.
 	for _, gone := range []string{"client", "task"} {
 		at := filepath.Join(t.TempDir(), "pid")
 		client := exec.Command(binary(t), "exec", id, "--", "sh", "-c", "echo $$ > "+at+"; sleep 1000; true")
@@ -66,7 +66,7 @@ func TestExec(t *testing.T) {
 	}
 	amy.untilState(id, "SUCCEEDED")
 	if alive(doc.Tasks[0].PID) {
-		t.Error("the task lives on")
+		t.Error("the task is still running")
 	}
 	ben.fails(125, []string{"SUCCEEDED", "not running"}, "exec", id, "--", "true")
 }
@@ -77,7 +77,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	defer tick.Stop()
 	for late := time.Now().Add(patience); !is(); <-tick.C {
 		if time.Now().After(late) {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("after %s still not true: %s", patience, what)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestExecTerminal(t *testing.T) {
 	g.open()
 }
 
-// A user cannot take the whole capacity of a host for commands.
+// TestCommandsOfAUserAreBounded checks that one user cannot take a host's whole capacity for commands.
 func TestCommandsOfAUserAreBounded(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "2").start()
 	g := newGate(t)

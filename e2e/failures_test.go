@@ -2,7 +2,7 @@
 
 package e2e
 
-// Daemons die; jobs survive.
+// Daemons are killed, and no job is lost.
 
 import (
 	"os"
@@ -28,7 +28,7 @@ func TestBootstrapDaemonGoneForGood(t *testing.T) {
 	}
 	ben.kill()
 	start := time.Now()
-	ben.start() // without an invitation, and its bootstrap host is gone
+	ben.start() // without an invitation, while its bootstrap host is gone
 	ben.untilNodes(2)
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("back after %s", took)
@@ -53,7 +53,7 @@ func TestWorkerDaemonKilledWhileTaskRuns(t *testing.T) {
 	cat.kill()
 	amy.untilState(id, "UNREACHABLE")
 	if !alive(pid) {
-		t.Fatalf("process %d died with its daemon", pid)
+		t.Fatalf("process %d ended with its daemon", pid)
 	}
 	cat.start()
 	after := amy.until(id, "RUNNING with a pid", func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 })
@@ -119,7 +119,7 @@ func TestSubmittersDaemonKilled(t *testing.T) {
 	g2.open()
 	untilGone(t, doc2.Tasks[0].PID)
 	if !alive(doc.Tasks[0].PID) {
-		t.Fatal("a task died with the daemon that accepted it")
+		t.Fatal("a task ended with the daemon that accepted it")
 	}
 	amy.start()
 	known := func(j api.Job) bool { return j.State == "RUNNING" && j.Tasks[0].PID > 0 }
@@ -140,7 +140,7 @@ func TestSubmittersDaemonKilled(t *testing.T) {
 	}
 }
 
-func TestAloneAndRestarted(t *testing.T) {
+func TestSingleDaemonRestarts(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "sim:2xH100-80GB").start()
 	id := amy.ok("submit", "-G", "1", "--", "echo", "alone")
 	amy.untilState(id, "SUCCEEDED")
@@ -154,8 +154,8 @@ func TestAloneAndRestarted(t *testing.T) {
 	}
 }
 
-// The data directory is on a file system of a few megabytes. While it is full, work is refused with that reason, and
-// nothing is lost.
+// TestFullDisk fills the small file system of the data directory. While it is full, jobs are refused with that reason,
+// and nothing is lost.
 func TestFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting a small file system needs root")

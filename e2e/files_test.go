@@ -53,7 +53,7 @@ func (d *daemon) in(dir string, args ...string) result {
 	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	_ = cmd.Run() // the exit code tells of an error
+	_ = cmd.Run() // the exit code shows an error
 	return result{stdout: out.String(), stderr: errs.String(), code: cmd.ProcessState.ExitCode()}
 }
 
@@ -128,7 +128,7 @@ func TestUpload(t *testing.T) {
 			}
 		}
 	}
-	// Each task has its own copy: a task does not see what another has damaged.
+	// Each task has its own copy: a task does not see the changes of another.
 	amy.in(dir, "run", "--upload", ".", "-w", "cat", "--", "sh", "-c", "for f in d0/*; do echo spoilt >$f; done")
 	if r := amy.in(dir, "run", "--upload", ".", "-w", "cat", "--", "sh", "-c", count); !strings.Contains(r.stdout, string(want)) {
 		t.Errorf("another task's changes are seen: %q", r.stdout)
@@ -148,9 +148,9 @@ func TestStagingIsShown(t *testing.T) {
 	if err != nil || len(packs) != 1 {
 		t.Fatal(packs, err)
 	}
-	// opening a pipe blocks until somebody writes
-	aside, pipe := filepath.Join(amy.dir, "aside"), filepath.Join(amy.dir, "pipe")
-	if err := errors.Join(os.Rename(packs[0], aside), syscall.Mkfifo(pipe, 0o600), os.Link(pipe, packs[0])); err != nil {
+	// Opening a pipe for reading blocks until somebody opens it for writing.
+	saved, pipe := filepath.Join(amy.dir, "saved"), filepath.Join(amy.dir, "pipe")
+	if err := errors.Join(os.Rename(packs[0], saved), syscall.Mkfifo(pipe, 0o600), os.Link(pipe, packs[0])); err != nil {
 		t.Fatal(err)
 	}
 	amy.ok("release", id)
@@ -164,16 +164,16 @@ func TestStagingIsShown(t *testing.T) {
 			args = args[:1]
 		}
 		if text := ben.ok(args...); !strings.Contains(text, state) || !strings.Contains(text, "Staging") {
-			t.Errorf("%s does not tell of it:\n%s", verb, text)
+			t.Errorf("%s does not show the state and the reason:\n%s", verb, text)
 		}
 	}
 	if text := ben.ok("why", id); !strings.Contains(text, " of 1.2 MB from amy") {
-		t.Errorf("no word of what is on its way:\n%s", text)
+		t.Errorf("why does not show the progress:\n%s", text)
 	}
-	if err := os.Rename(aside, packs[0]); err != nil {
+	if err := os.Rename(saved, packs[0]); err != nil {
 		t.Fatal(err)
 	}
-	// what is read from it is not a valid chunk, so the chunk is requested again
+	// The pipe is empty, which is not a valid chunk, so the chunk is requested again.
 	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0)
 	if err != nil || writer.Close() != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestDownload(t *testing.T) {
 	check(filepath.Join(here, "ckpt/a"), "1\n")
 	check(filepath.Join(here, "ckpt/deep/b"), "2\n")
 	if _, err := os.Lstat(filepath.Join(here, "ckpt/evil")); err == nil {
-		t.Error("a link out of the task's directory came back")
+		t.Error("a link that leads out of the task's directory was downloaded")
 	}
 	ben.ok("cp", "last:ckpt/*", dir)
 	check(filepath.Join(dir, "a"), "1\n")
@@ -239,7 +239,7 @@ func TestDownload(t *testing.T) {
 	g := newGate(t)
 	id := amy.ok("submit", "-w", "cat", "--", "sh", "-c", "echo now > now; "+g.script("true")[2])
 	amy.untilState(id, "RUNNING")
-	amy.until(id, "that far", func(api.Job) bool { return strings.Contains(cat.muster("logs", id).stdout, "before") })
+	amy.until(id, "at the gate", func(api.Job) bool { return strings.Contains(cat.muster("logs", id).stdout, "before") })
 	ben.ok("cp", id+":now", dir)
 	check(filepath.Join(dir, "now"), "now\n")
 	g.open()
@@ -247,7 +247,8 @@ func TestDownload(t *testing.T) {
 	ben.fails(1, []string{"no files are kept"}, "cp", id+":now", dir)
 }
 
-// TestUploadSurvivesKills kills each of the three processes that an upload needs. What has arrived is not sent again.
+// TestUploadSurvivesKills kills each of the three processes that an upload needs. Chunks that have arrived are not sent
+// again.
 func TestUploadSurvivesKills(t *testing.T) {
 	amy, _, cat := three(t)
 	dir := project(t, 300, 200_000)

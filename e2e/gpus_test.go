@@ -31,24 +31,24 @@ func faulty(t *testing.T) (*daemon, *os.File) {
 	return d, script
 }
 
-func sound(n api.Node) bool {
+func allHealthy(n api.Node) bool {
 	return n.GPUs[0].Health == "healthy" && n.GPUs[1].Health == "healthy"
 }
 
-func TestFaultSetsAGPUAside(t *testing.T) {
+func TestFaultPutsGPUIntoQuarantine(t *testing.T) {
 	cat, script := faulty(t)
 	g := newGate(t)
 	runs := cat.ok(append([]string{"submit", "-G", "2", "--"}, g.script("exit 0")...)...)
 	cat.untilState(runs, "RUNNING")
 	fmt.Fprint(script, "0 xid 31\n0 xid 79\n") // the first is an error of a program
-	n := cat.untilNode("cat", "with a GPU aside", func(n api.Node) bool { return !sound(n) })
+	n := cat.untilNode("cat", "with a GPU in quarantine", func(n api.Node) bool { return !allHealthy(n) })
 	if n.GPUs[0].Detail != "xid 79 (fallen off the bus)" || n.GPUs[1].Health != "healthy" || n.State != "ready" {
 		t.Errorf("node: %+v", n)
 	}
 	if out := cat.ok("gpus"); !strings.Contains(out, "unhealthy: xid 79 (fallen off the bus)") {
 		t.Errorf("gpus:\n%s", out)
 	}
-	g.open() // the running task goes on
+	g.open() // the running task continues
 	cat.untilState(runs, "SUCCEEDED")
 	waits := cat.ok("submit", "-G", "2", "--", "true")
 	cat.until(waits, "PENDING for the GPU", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "GPUUnhealthy" })
@@ -58,35 +58,35 @@ func TestFaultSetsAGPUAside(t *testing.T) {
 	}
 	// The driver reports no problem, so a probe ends the quarantine.
 	cat.untilState(waits, "SUCCEEDED")
-	if n := cat.node("cat"); !sound(n) {
+	if n := cat.node("cat"); !allHealthy(n) {
 		t.Errorf("after the probe: %+v", n)
 	}
 	// A GPU that needs a reset according to its driver stays in quarantine until a person ends it.
 	fmt.Fprint(script, "1 unhealthy row remap pending\n1 xid 31\n")
-	n = cat.untilNode("cat", "with a GPU aside", func(n api.Node) bool { return !sound(n) })
+	n = cat.untilNode("cat", "with a GPU in quarantine", func(n api.Node) bool { return !allHealthy(n) })
 	if !strings.Contains(n.GPUs[1].Detail, "row remap pending") {
 		t.Errorf("node: %+v", n)
 	}
 	fmt.Fprint(script, "1 healthy\n1 xid 31\n")
-	cat.untilNode("cat", "sound", sound)
+	cat.untilNode("cat", "healthy", allHealthy)
 }
 
-// A daemon that died remembers which GPU was in quarantine.
-func TestFaultOutlivesTheDaemon(t *testing.T) {
+// TestQuarantineSurvivesRestart checks that a daemon that was killed still knows which GPU was in quarantine.
+func TestQuarantineSurvivesRestart(t *testing.T) {
 	cat, script := faulty(t)
 	fmt.Fprint(script, "0 xid 79\n")
-	cat.untilNode("cat", "with a GPU aside", func(n api.Node) bool { return !sound(n) })
+	cat.untilNode("cat", "with a GPU in quarantine", func(n api.Node) bool { return !allHealthy(n) })
 	cat.kill()
 	cat.start()
 	if n := cat.node("cat"); n.GPUs[0].Detail != "xid 79 (fallen off the bus)" || n.GPUs[1].Health != "healthy" {
 		t.Errorf("after a restart: %+v", n)
 	}
 	cat.ok("node", "resume", "cat")
-	cat.untilNode("cat", "sound", sound)
+	cat.untilNode("cat", "healthy", allHealthy)
 	cat.kill()
 	cat.start()
-	if n := cat.node("cat"); !sound(n) {
-		t.Errorf("resumed, and set aside again: %+v", n)
+	if n := cat.node("cat"); !allHealthy(n) {
+		t.Errorf("in quarantine again after resume and restart: %+v", n)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestForeignMemoryCountsAsTaken(t *testing.T) {
 	}
 }
 
-// Shares of one GPU are admitted up to its memory and its thousandths, and not beyond.
+// TestSharesOfOneGPU checks that shares of one GPU run together up to its memory and its thousandths, and not beyond.
 func TestSharesOfOneGPU(t *testing.T) {
 	cat := newDaemon(t, "cat", "--gpus", "sim:1xH100-80GB", "--cpus", "8").start()
 	share := func(share, memory string) (string, gate) {

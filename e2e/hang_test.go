@@ -36,7 +36,7 @@ func hungDir(t *testing.T) string {
 	return dir
 }
 
-func TestHungDirectoryHoldsUpOneTask(t *testing.T) {
+func TestHungDirectoryBlocksOnlyItsTasks(t *testing.T) {
 	dir := hungDir(t)
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "16").start()
 	var hung []string

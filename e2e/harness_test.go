@@ -62,14 +62,14 @@ func binary(t *testing.T) string {
 func atFullSize(t *testing.T) {
 	t.Helper()
 	if os.Getenv("MUSTER_E2E_FULL") == "" {
-		t.Skip("takes minutes; MUSTER_E2E_FULL=1 asks for it")
+		t.Skip("takes minutes; set MUSTER_E2E_FULL=1 to run it")
 	}
 }
 
 // newDaemon prepares a daemon on loopback; nothing runs yet.
 func newDaemon(t *testing.T, name string, args ...string) *daemon {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "muster-e2e-") //nolint:usetesting // short: a socket's path has 107 letters
+	dir, err := os.MkdirTemp("", "muster-e2e-") //nolint:usetesting // short: a socket's path has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,13 +273,13 @@ func (d *daemon) show(id string) api.Job {
 	return doc
 }
 
-// until polls until the job is as wanted.
+// until polls a job until as returns true for it.
 func (d *daemon) until(id, what string, as func(api.Job) bool) api.Job {
 	d.t.Helper()
 	return until(d, "job "+id, what, func() api.Job { return d.show(id) }, as)
 }
 
-// until polls a hundred times a second until a value that a daemon shows is as wanted.
+// until polls a value that a daemon shows, a hundred times a second, until as returns true for it.
 func until[T any](d *daemon, of, what string, look func() T, as func(T) bool) T {
 	d.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -444,7 +444,7 @@ func (g gate) script(rest string) []string {
 	return []string{"sh", "-c", fmt.Sprintf("echo before $$; read line < %s; %s", g.path, rest)}
 }
 
-// open lets the task that waits at the gate go on.
+// open lets the task that waits at the gate continue.
 func (g gate) open() {
 	g.t.Helper()
 	f, err := os.OpenFile(g.path, os.O_WRONLY, 0)
@@ -459,14 +459,14 @@ func (g gate) open() {
 // chance while the daemon is away.
 const lowestPort, endOfPorts = 10_000, 32_768
 
-// taken holds the ports that this run has given. Of 100 ports drawn at random two are the same in every fifth run.
+// taken holds the ports that this run has used. Among 100 random ports, two are the same in every fifth run.
 var taken sync.Map
 
 // freePort returns a random port that is free for TCP and UDP, and that no other daemon of this run has.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 1000 {
-		port := lowestPort + rand.IntN(endOfPorts-lowestPort) //nolint:gosec // any will do
+		port := lowestPort + rand.IntN(endOfPorts-lowestPort) //nolint:gosec // any port is fine
 		if _, used := taken.LoadOrStore(port, true); used {
 			continue
 		}

@@ -89,7 +89,7 @@ func TestScriptAndJobFile(t *testing.T) {
 	}
 }
 
-func TestPortThatIsTaken(t *testing.T) {
+func TestPortInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -33,14 +33,14 @@ func TestIsolation(t *testing.T) {
 func bounded(t *testing.T, d *daemon) {
 	id := d.ok("submit", "--", "true")
 	d.untilState(id, "SUCCEEDED")
-	held := d.show(id).Tasks[0].Isolation
-	if held == "" || !strings.Contains(d.ok("show", id), held) || !strings.Contains(d.ok("doctor"), held) {
-		t.Errorf("show and doctor do not say what held the task: %q", held)
+	isolation := d.show(id).Tasks[0].Isolation
+	if isolation == "" || !strings.Contains(d.ok("show", id), isolation) || !strings.Contains(d.ok("doctor"), isolation) {
+		t.Errorf("show and doctor do not say how the task was confined: %q", isolation)
 	}
-	t.Log("held by " + held)
+	t.Log("confined by " + isolation)
 	unbounded := func(what string) bool {
-		if !strings.Contains(held, what) {
-			t.Logf("%s does not bound %s", held, what)
+		if !strings.Contains(isolation, what) {
+			t.Logf("%s does not bound %s", isolation, what)
 			return true
 		}
 		return false
@@ -49,7 +49,7 @@ func bounded(t *testing.T, d *daemon) {
 	if !unbounded("memory") {
 		hog := d.ok("submit", "--mem", "32MiB", "--", "sh", "-c", `x=$(head -c 314572800 /dev/zero | tr '\0' x); echo ${#x}`)
 		if doc := d.untilState(hog, "OUT_OF_MEMORY"); *doc.ExitCode != 137 {
-			t.Errorf("the hog: %+v", doc)
+			t.Errorf("a task over its memory limit: %+v", doc)
 		}
 	}
 
@@ -69,10 +69,10 @@ func bounded(t *testing.T, d *daemon) {
 	id = d.ok("submit", "-t", "2s", "--grace", "300ms", "--signal", "USR1@1700ms", "--", "sh", "-c", `trap 'echo warned' USR1; trap '' TERM; while :; do sleep 0.05; done`)
 	task := d.untilState(id, "TIMEOUT").Tasks[0]
 	if took := task.EndedAt.Sub(*task.StartedAt); took < 2300*time.Millisecond || took > 4*time.Second {
-		t.Errorf("deaf to TERM, it ended after %s", took)
+		t.Errorf("a task that ignores TERM ended after %s", took)
 	}
 	if out := d.ok("logs", id); out != "warned" {
-		t.Errorf("the signal before its limit: %q", out)
+		t.Errorf("output of a task that was warned before its limit: %q", out)
 	}
 	d.fails(2, []string{"signal", "time limit"}, "submit", "--signal", "USR1@5s", "--", "true")
 
@@ -84,7 +84,7 @@ func bounded(t *testing.T, d *daemon) {
 	left := d.ok("submit", "--", "sh", "-c", `(env -i setsid sleep 7654 &) ; sleep 0.2`)
 	d.untilState(left, "SUCCEEDED")
 	if pids := running("sleep\x007654\x00"); len(pids) > 0 {
-		t.Errorf("left behind: %v", pids)
+		t.Errorf("processes of the task are left: %v", pids)
 	}
 }
 

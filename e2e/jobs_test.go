@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-func TestGPUJobGoesToTheGPUs(t *testing.T) {
+func TestGPUJobRunsOnHostWithGPUs(t *testing.T) {
 	amy, ben, cat := three(t)
 
 	id := amy.ok("submit", "-J", "train", "-G", "H100:2", "--", "sh", "-c", `echo "on $CUDA_VISIBLE_DEVICES"; echo done >&2`)
@@ -31,11 +31,11 @@ func TestGPUJobGoesToTheGPUs(t *testing.T) {
 		t.Errorf("stderr: %q", got)
 	}
 	if gpus := amy.ok("gpus"); strings.Count(gpus, "Simulated") != 8 {
-		t.Errorf("not each of the eight GPUs is called simulated:\n%s", gpus)
+		t.Errorf("not each of the eight GPUs is marked as simulated:\n%s", gpus)
 	}
 	for _, uuid := range task.GPUs {
 		if !strings.Contains(strings.ToLower(uuid), "sim") {
-			t.Errorf("simulated GPU %s is not called so", uuid)
+			t.Errorf("the UUID %s does not show that the GPU is simulated", uuid)
 		}
 	}
 	for _, word := range []string{"cat", "SUCCEEDED", "train", task.GPUs[0], "simulated"} {
@@ -45,7 +45,7 @@ func TestGPUJobGoesToTheGPUs(t *testing.T) {
 	}
 }
 
-func TestRunHasTheJobsOwnCode(t *testing.T) {
+func TestRunExitsWithCodeOfJob(t *testing.T) {
 	amy, _, _ := three(t)
 	if r := amy.muster("run", "--", "sh", "-c", "echo out; echo err >&2; exit 7"); r.code != 7 || r.stdout != "out\n" || !strings.Contains(r.stderr, "err") {
 		t.Errorf("exit %d, stdout %q, stderr %q", r.code, r.stdout, r.stderr)
@@ -93,7 +93,7 @@ func TestCancelFromAnotherDaemon(t *testing.T) {
 	ben.ok("cancel", id, "--reason", "not needed")
 	doc := cat.untilState(id, "CANCELLED")
 	if alive(doc.Tasks[0].PID) {
-		t.Errorf("process %d lives on", doc.Tasks[0].PID)
+		t.Errorf("process %d is still running", doc.Tasks[0].PID)
 	}
 	waiting := amy.ok(append([]string{"submit", "-G", "8", "--"}, g.script("true")...)...)
 	amy.untilState(waiting, "RUNNING")
@@ -127,7 +127,7 @@ func TestImpossibleRequest(t *testing.T) {
 	}
 }
 
-func TestWaitEndsWithTheCode(t *testing.T) {
+func TestWaitExitsWithCodeOfJob(t *testing.T) {
 	amy, ben, _ := three(t)
 	id := amy.ok("submit", "--", "sh", "-c", "exit 3")
 	if r := ben.muster("wait", id); r.code != 3 {

@@ -15,7 +15,7 @@ import (
 )
 
 // jobFileOf writes a job file of size bytes. The job runs on one node and exits with 7. The file has all fields that
-// muster would add, so that it does not grow on the way.
+// muster would add, so that it does not grow later.
 func jobFileOf(t *testing.T, size int, node string) string {
 	t.Helper()
 	spec := job.DefaultSpec()
@@ -71,6 +71,6 @@ func TestJobFileBeyondTheBound(t *testing.T) {
 	}
 	refused(script)
 	if n := amy.show(amy.ok("submit", "--", "true")); n.ID == "" {
-		t.Error("the daemon takes nothing any more")
+		t.Error("the daemon accepts no job any more")
 	}
 }

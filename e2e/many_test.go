@@ -2,8 +2,8 @@
 
 package e2e
 
-// Many hosts with a task each, more than the sessions that a daemon keeps by default. No death of a daemon loses a
-// task.
+// Many hosts with a task each. There are more hosts than a daemon keeps sessions with by default. No task is lost when
+// a daemon is killed.
 
 import (
 	"context"
@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// shortLease is the shortest lease of a job. A task is ended if its host has no contact with its owner for so
-	// long.
+	// shortLease is the shortest lease of a job. A task is ended if its host has had no contact with its owner for that
+	// time.
 	shortLease = job.MinLease
 	// startup bounds the start of many daemons on a small machine.
 	startup = 5 * time.Minute
@@ -221,42 +221,42 @@ func (c *crowd) end() {
 	}
 }
 
-// inTouch waits until the owner is in contact with all tasks.
-func (c *crowd) inTouch() {
+// untilContact waits until the owner is in contact with all tasks.
+func (c *crowd) untilContact() {
 	c.t.Helper()
 	untilRight(c.t, 2*shortLease, c.wrong)
 }
 
-// Neither an owner nor a host that restarts loses contact, although there are more hosts than a daemon keeps sessions
-// with by default.
-func TestManyHostsOutliveTheirDaemons(t *testing.T) {
+// TestManyHostsKeepContactAfterRestarts checks that neither an owner nor a host that restarts loses contact, although
+// there are more hosts than a daemon keeps sessions with by default.
+func TestManyHostsKeepContactAfterRestarts(t *testing.T) {
 	c := newCrowd(t, 40)
 	c.load()
 	c.ownerDies()
-	c.inTouch()
+	c.untilContact()
 	some := c.hosts[len(c.hosts)-8:]
 	for _, h := range some {
 		h.kill()
 	}
 	startAll(some)
-	c.inTouch()
+	c.untilContact()
 	c.end()
 }
 
-// The same with a hundred daemons. Each of them dies in turn, and the test lasts longer than a lease without
-// renewals.
+// TestHundredDaemons does the same with a hundred daemons. Each of them is killed in turn. The test takes longer than a
+// lease without renewals.
 func TestHundredDaemons(t *testing.T) {
 	atFullSize(t)
 	c := newCrowd(t, 99)
 	c.load()
 	c.ownerDies()
-	c.inTouch()
+	c.untilContact()
 	staysRight(t, shortLease+15*time.Second, c.wrong)
 	for _, h := range c.hosts {
 		h.kill()
 		h.start()
 	}
-	c.inTouch()
+	c.untilContact()
 	staysRight(t, shortLease+15*time.Second, c.wrong)
 	c.end()
 }

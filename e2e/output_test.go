@@ -50,9 +50,9 @@ func (r *reader) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestFollowThroughDeaths follows, at ben, a job that amy owns and cat runs, while each of them is killed and
+// TestFollowThroughRestarts follows, at ben, a job that amy owns and cat runs, while each of them is killed and
 // restarted in turn.
-func TestFollowThroughDeaths(t *testing.T) {
+func TestFollowThroughRestarts(t *testing.T) {
 	amy, ben, cat := three(t)
 	const parts, each = 24, 120_000
 	want := numbers(parts * each)
@@ -144,7 +144,7 @@ func TestOutputOfAllKinds(t *testing.T) {
 	so := ""
 	for i := range 6 { // each line is in the log before the next is written
 		so += fmt.Sprintf("%s %d\n", []string{"out", "err"}[i%2], i/2+1)
-		amy.until(id, "heard", func(api.Job) bool { return amy.muster("logs", id).stdout == so })
+		amy.until(id, "in the log", func(api.Job) bool { return amy.muster("logs", id).stdout == so })
 		gates[i%2].open()
 	}
 	amy.untilState(id, "SUCCEEDED")
@@ -163,10 +163,10 @@ func TestOutputOfAllKinds(t *testing.T) {
 	}
 	silent := strings.TrimSpace(amy.ok("submit", "-W", "--", "true"))
 	if got := amy.ok("logs", silent); got != "" {
-		t.Errorf("logs of nothing: %q", got)
+		t.Errorf("logs of a job without output: %q", got)
 	}
 	long := amy.ok("submit", "-W", "--", "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x")
 	if got := amy.ok("logs", long); got != strings.Repeat("x", 3_000_000) {
-		t.Errorf("a line of 3 MB came as %d bytes", len(got))
+		t.Errorf("a line of 3 MB has %d bytes in the log", len(got))
 	}
 }

@@ -2,7 +2,7 @@
 
 package e2e
 
-// A task that kills its host each time does not get one host after the other for ever.
+// A task that kills its host each time is held after a few hosts.
 
 import (
 	"fmt"
@@ -47,7 +47,7 @@ func poisoned(dir string, hosts []*daemon) []string {
 
 func TestPoisonTaskIsHeld(t *testing.T) {
 	const (
-		hostsLost = 3 // after the loss of so many hosts the task is held
+		hostsLost = 3 // the task is held after it has lost this number of hosts
 		mostRuns  = 6 // while another host is away, the same host may be used again
 	)
 	owner := newDaemon(t, "owner", "--no-worker").start()
@@ -76,13 +76,13 @@ func TestPoisonTaskIsHeld(t *testing.T) {
 	reason := owner.show(id).ReasonDetail
 	for _, h := range hosts {
 		if !slices.Contains(runs, h.name) || !strings.Contains(reason, h.name) {
-			t.Errorf("held after %v, for %q: want %d different hosts named", runs, reason, hostsLost)
+			t.Errorf("held after %v with the reason %q: want that both name %d different hosts", runs, reason, hostsLost)
 		}
 	}
 	if out := owner.ok("why", id); !strings.Contains(out, reason) {
 		t.Errorf("why does not say %q:\n%s", reason, out)
 	}
-	untilRight(t, patience, func() string { // no host is excluded because of it
+	untilRight(t, patience, func() string { // no host is drained because of it
 		revive(hosts)
 		for _, h := range hosts {
 			if n := owner.node(h.name); n.State != "ready" {
@@ -95,7 +95,7 @@ func TestPoisonTaskIsHeld(t *testing.T) {
 		owner.untilState(owner.ok("submit", "-w", h.name, "--", "true"), "SUCCEEDED")
 	}
 	if again := poisoned(dir, hosts); len(again) != len(runs) {
-		t.Errorf("held, and ran again: %v", again)
+		t.Errorf("ran again though it is held: %v", again)
 	}
 
 	// A person releases the task, and earlier losses no longer count.
@@ -103,7 +103,7 @@ func TestPoisonTaskIsHeld(t *testing.T) {
 	untilRight(t, 4*patience, func() string {
 		revive(hosts)
 		if now := poisoned(dir, hosts); len(now) == len(runs) {
-			return fmt.Sprintf("released, and it does not run: %+v", owner.show(id))
+			return fmt.Sprintf("released, but it does not run: %+v", owner.show(id))
 		}
 		return ""
 	})

@@ -36,7 +36,7 @@ func TestPerUserLimit(t *testing.T) {
 	if out := cat.ok("why", second); !strings.Contains(out, want) {
 		t.Errorf("why:\n%s", out)
 	}
-	free := cat.ok("submit", "--", "true") // needs only what is not used up
+	free := cat.ok("submit", "--", "true") // needs no GPU, and the user may run another task
 	cat.untilState(free, "SUCCEEDED")
 	g.open()
 	cat.untilState(second, "SUCCEEDED")
@@ -55,8 +55,8 @@ func oneTaskEach(t *testing.T) string {
 	return file
 }
 
-// overQuota waits until the jobs wait for their user's quota, and watches them for a while: a job that is offered
-// again and again would show as being on its way to a host.
+// overQuota waits until the jobs wait for their user's quota, and watches them for a while. A job that is offered again
+// and again would have another state or reason for a moment.
 func (d *daemon) overQuota(ids ...string) {
 	d.t.Helper()
 	look := func() string {
@@ -71,8 +71,9 @@ func (d *daemon) overQuota(ids ...string) {
 	staysRight(d.t, 4*time.Second, look)
 }
 
-// A job that waits for its user's quota starts as soon as the host has room for it.
-func TestQuotaPassesOn(t *testing.T) {
+// TestJobStartsWhenQuotaAllows checks that a job that waits for its user's quota starts as soon as another job of the
+// user ends.
+func TestJobStartsWhenQuotaAllows(t *testing.T) {
 	amy := newDaemon(t, "amy", "--no-worker").start()
 	newDaemon(t, "cat", "--config", oneTaskEach(t), "--gpus", "none", "--cpus", "8").start(amy.invite().flags()...)
 	amy.untilNodes(2)
@@ -99,7 +100,8 @@ func TestQuotaPassesOn(t *testing.T) {
 	}
 }
 
-// A task that many hosts refuse for its user's quota is not offered to them again and again.
+// TestQuotaOnManyHosts checks that a task that many hosts refuse for its user's quota is not offered to them again and
+// again.
 func TestQuotaOnManyHosts(t *testing.T) {
 	c := newCrowd(t, 20, "--config", oneTaskEach(t))
 	c.load()

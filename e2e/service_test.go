@@ -68,7 +68,7 @@ func (d *daemon) signal(sig os.Signal) {
 	}
 }
 
-func TestServiceManagerIsTold(t *testing.T) {
+func TestServiceNotifications(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none")
 	amy.write("label: {rack: r1}\n")
 	amy.args = append(amy.args, "--config", filepath.Join(amy.dir, "config.yaml"))
@@ -138,7 +138,7 @@ func TestUpgradeKeepsTasks(t *testing.T) {
 	g2.open()
 	untilGone(t, short.Tasks[0].PID)
 	if !alive(before.Tasks[0].PID) {
-		t.Fatal("a task died with the daemon that was stopped")
+		t.Fatal("a task ended with the daemon that was stopped")
 	}
 	from := cat.logged()
 	cat.start()

@@ -25,7 +25,7 @@ func (d *daemon) exits(words ...string) {
 	select {
 	case <-d.done:
 	case <-time.NewTimer(patience).C:
-		d.t.Fatalf("%s still runs; its log:\n%s", d.name, d.log())
+		d.t.Fatalf("%s is still running; its log:\n%s", d.name, d.log())
 	}
 	<-d.said
 	if code := d.cmd.ProcessState.ExitCode(); code == 0 || !containsAll(d.log(), words) {
@@ -72,7 +72,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// Addresses without a token, and the credential of another cluster, do not let a daemon in.
+// TestNoInvitation checks that a daemon cannot join with addresses but no token, or with the credential of another
+// cluster.
 func TestNoInvitation(t *testing.T) {
 	for _, transport := range []string{"tcp", "quic"} {
 		t.Run(transport, func(t *testing.T) {
@@ -117,7 +118,8 @@ func TestRevokedPeer(t *testing.T) {
 	}
 }
 
-// A libp2p program without a credential can open only hello and join, and is disconnected after five seconds.
+// TestRawClient checks that a libp2p program without a credential can open only hello and join, and is disconnected
+// after five seconds.
 func TestRawClient(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	inv := amy.invite()
@@ -171,7 +173,7 @@ func TestRawClient(t *testing.T) {
 func opens(ctx context.Context, t *testing.T, n network.Network, to peer.AddrInfo, id protocol.ID) bool {
 	t.Helper()
 	n.Peerstore().AddAddrs(to.ID, to.Addrs, time.Hour)
-	// a new connection for each protocol, so that the five seconds are enough
+	// Each protocol gets a new connection, so that the five seconds are enough.
 	if err := n.ClosePeer(to.ID); err != nil {
 		t.Fatal(err)
 	}

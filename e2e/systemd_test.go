@@ -54,7 +54,7 @@ func bootSystemd(t *testing.T) machine {
 	if err := os.WriteFile(filepath.Join(m.root, "etc/machine-id"), []byte("0123456789abcdef0123456789abcdef\n"), 0o444); err != nil {
 		t.Fatal(err)
 	}
-	// these are of this machine
+	// The container must not see the files of a muster on this machine.
 	for _, own := range []string{"etc/muster", "var/lib/muster", "etc/systemd/system/muster.service.d"} {
 		if err := os.RemoveAll(filepath.Join(m.root, own)); err != nil {
 			t.Fatal(err)
@@ -139,7 +139,7 @@ func (m machine) eventually(what string, is func() bool) {
 		select {
 		case <-tick.C:
 		case <-late.C:
-			m.t.Fatalf("after %s it is not so: %s", patience, what)
+			m.t.Fatalf("after %s still not true: %s", patience, what)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func TestServiceUnderSystemd(t *testing.T) {
 	m.ok("systemctl", "reload", "muster")
 	m.eventually("the label has changed", func() bool { return strings.Contains(m.ok("muster", "nodes"), "rack=r2") })
 	if log := m.journal(); !strings.Contains(log, "needs a restart\" setting=cpus") {
-		t.Errorf("nothing said about cpus:\n%s", log)
+		t.Errorf("the log does not say that cpus needs a restart:\n%s", log)
 	}
 
 	m.ok("systemctl", "restart", "muster")
@@ -181,7 +181,7 @@ func TestServiceUnderSystemd(t *testing.T) {
 	m.eventually("the watchdog has ended a daemon that hangs", func() bool { return strings.Contains(m.ok("systemctl", "show", "-p", "NRestarts", "muster"), "=2") })
 	m.eventually("it is ready again", func() bool { return m.command("systemctl", "is-active", "--quiet", "muster").Run() == nil })
 	if log := m.journal(); strings.Contains(log, "left-over process") {
-		t.Errorf("the runner was in the way:\n%s", log)
+		t.Errorf("systemd found the runner in the service's cgroup:\n%s", log)
 	}
 
 	m.ok("touch", "/go")
@@ -190,7 +190,7 @@ func TestServiceUnderSystemd(t *testing.T) {
 		t.Errorf("wait: %v, want exit code 7\n%s", err, state())
 	}
 	if doc := state(); !strings.Contains(doc, `"attempt": 1`) {
-		t.Errorf("it did not run once: %s", doc)
+		t.Errorf("it did not run exactly once: %s", doc)
 	}
 	m.ok("systemctl", "stop", "muster")
 }

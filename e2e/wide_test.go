@@ -2,7 +2,7 @@
 
 package e2e
 
-// A job for several GPUs gets its turn among jobs for one GPU.
+// A job for several GPUs starts though jobs for one GPU compete with it.
 
 import (
 	"fmt"
@@ -15,35 +15,35 @@ import (
 // offerRounds is longer than an offer stays queued at a host before its scheduler must renew it.
 const offerRounds = 34 * time.Second
 
-// ones are jobs for one GPU each, with which two schedulers compete.
-type ones struct {
+// smallJobs are jobs for one GPU each, submitted at two daemons in turn.
+type smallJobs struct {
 	at   []*daemon
-	jobs []oneJob
+	jobs []smallJob
 }
 
-type oneJob struct {
+type smallJob struct {
 	at *daemon
 	id string
 }
 
-// submit submits one more, at the next of the daemons.
-func (o *ones) submit(command ...string) {
+// submit submits one more job, at the next of the daemons.
+func (o *smallJobs) submit(command ...string) {
 	at := o.at[len(o.jobs)%len(o.at)]
-	o.jobs = append(o.jobs, oneJob{at, at.ok(append([]string{"submit", "-c", "0", "-G", "1", "--"}, command...)...)})
+	o.jobs = append(o.jobs, smallJob{at, at.ok(append([]string{"submit", "-c", "0", "-G", "1", "--"}, command...)...)})
 }
 
-// started returns those that no longer wait.
-func (o *ones) started() string {
+// started describes a job that no longer waits; empty if all wait.
+func (o *smallJobs) started() string {
 	for i, j := range o.jobs {
 		if doc := j.at.show(j.id); doc.State != "PENDING" {
-			return fmt.Sprintf("job %d of those that came later, handed in at %s, is %s", i+1, j.at.name, doc.State)
+			return fmt.Sprintf("small job %d, submitted at %s, is %s", i+1, j.at.name, doc.State)
 		}
 	}
 	return ""
 }
 
-// waiting returns the number of those that wait.
-func (o *ones) waiting() int {
+// waiting returns the number of jobs that wait.
+func (o *smallJobs) waiting() int {
 	n := 0
 	for _, j := range o.jobs {
 		if j.at.show(j.id).State == "PENDING" {
@@ -66,14 +66,14 @@ func twoGPUs(t *testing.T) (amy, ben *daemon) {
 	return amy, ben
 }
 
-// pending waits until the job waits for resources: it is in the queue then.
+// pending waits until the job waits for resources. Then it is in the queue.
 func (d *daemon) pending(id string) {
 	d.t.Helper()
-	d.until(id, "PENDING for room", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "Resources" })
+	d.until(id, "PENDING for resources", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "Resources" })
 }
 
-// The GPU that became free first is kept for the first job in the queue while the other GPU is taken, even when the
-// job's offer must be renewed.
+// TestJobForTwoGPUsKeepsItsPlace checks that the GPU that becomes free first is kept for the first job in the queue
+// until the other GPU is free as well. That holds even if the job's offer must be renewed.
 func TestJobForTwoGPUsKeepsItsPlace(t *testing.T) {
 	amy, ben := twoGPUs(t)
 	var holders [2]string
@@ -85,7 +85,7 @@ func TestJobForTwoGPUsKeepsItsPlace(t *testing.T) {
 	}
 	wide := amy.ok("submit", "-c", "0", "-G", "2", "--", "true")
 	amy.pending(wide)
-	later := ones{at: []*daemon{ben, amy}}
+	later := smallJobs{at: []*daemon{ben, amy}}
 	for range 4 {
 		later.submit("true")
 	}
@@ -100,12 +100,12 @@ func TestJobForTwoGPUsKeepsItsPlace(t *testing.T) {
 	for i, j := range later.jobs {
 		doc := j.at.untilState(j.id, "SUCCEEDED")
 		if doc.Tasks[0].StartedAt.Before(*first) {
-			t.Errorf("job %d of those that came later started %s before", i+1, first.Sub(*doc.Tasks[0].StartedAt))
+			t.Errorf("small job %d started %s before the job for two GPUs", i+1, first.Sub(*doc.Tasks[0].StartedAt))
 		}
 	}
 }
 
-// The same among jobs of 36 s each that never leave both GPUs free by themselves.
+// TestJobForTwoGPUsInAStream does the same with small jobs of 36 s each, which alone would never leave both GPUs free.
 func TestJobForTwoGPUsInAStream(t *testing.T) {
 	atFullSize(t)
 	amy, ben := twoGPUs(t)
@@ -115,7 +115,7 @@ func TestJobForTwoGPUsInAStream(t *testing.T) {
 	}
 	wide := ben.ok("submit", "-c", "0", "-G", "2", "--", "sleep", "1")
 	ben.pending(wide)
-	stream := ones{at: []*daemon{amy, ben}}
+	stream := smallJobs{at: []*daemon{amy, ben}}
 	start := time.Now()
 	untilRight(t, 4*time.Minute, func() string {
 		if ben.show(wide).State != "PENDING" {
@@ -124,7 +124,7 @@ func TestJobForTwoGPUsInAStream(t *testing.T) {
 		for n := stream.waiting(); n < 3; n++ {
 			stream.submit("sleep", "36")
 		}
-		return fmt.Sprintf("it waits, and %d of those that came later have started", len(stream.jobs)-stream.waiting())
+		return fmt.Sprintf("it waits, and %d small jobs have started", len(stream.jobs)-stream.waiting())
 	})
 	t.Logf("started after %s", time.Since(start).Round(time.Second))
 	first := ben.untilState(wide, "SUCCEEDED").Tasks[0].StartedAt
@@ -136,7 +136,7 @@ func TestJobForTwoGPUsInAStream(t *testing.T) {
 			return ""
 		})
 		if at := j.at.show(j.id).Tasks[0].StartedAt; at.Before(*first) {
-			t.Errorf("job %d of those that came later started %s before", i+1, first.Sub(*at))
+			t.Errorf("small job %d started %s before the job for two GPUs", i+1, first.Sub(*at))
 		}
 	}
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # The demo: three real daemons on this machine, one of them with simulated GPUs.
-# The cluster compiles muster itself on the node that the job must go to, while
-# we follow its output from another one.
+# A job compiles muster on the only node that fits. Its output is followed from
+# another node.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 src=$PWD
-export CGO_CFLAGS=${CGO_CFLAGS:--O2 -g -Wno-deprecated-declarations} # as make has it, so that what make compiled is not compiled again
+export CGO_CFLAGS=${CGO_CFLAGS:--O2 -g -Wno-deprecated-declarations} # the same as in the Makefile, so that Go's build cache can be used
 muster=$PWD/bin/muster
 dir=$(mktemp -d "${TMPDIR:-/tmp}/muster-demo.XXXXXX")
 pids=()
@@ -20,11 +20,11 @@ trap cleanup EXIT
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
-# daemon NAME ARGS...: starts one and waits until it answers.
+# daemon NAME ARGS...: starts a daemon and waits until it is ready.
 daemon() {
   local name=$1
   shift
-  : >"$dir/$name.log" # looked into below, perhaps before the daemon has opened it
+  : >"$dir/$name.log" # grep below may read it before the daemon has created it
   "$muster" daemon --name "$name" --data-dir "$dir/$name" --socket "$dir/$name.sock" \
     --listen /ip4/127.0.0.1/tcp/0 --listen /ip4/127.0.0.1/udp/0/quic-v1 --allow-root "$@" 2>>"$dir/$name.log" &
   pids+=($!)
@@ -34,7 +34,7 @@ daemon() {
   done
 }
 
-at() { # at NAME VERB...: a verb at one of the daemons
+at() { # at NAME VERB...: runs a verb at one of the daemons
   local name=$1
   shift
   MUSTER_SOCKET="$dir/$name.sock" "$muster" "$@"
@@ -59,10 +59,10 @@ job=$(at amy submit -J build -G H100:2 -C builder=yes -t 10m -D "$src" \
   sh -c 'echo "building on $(hostname) with GPUs $CUDA_VISIBLE_DEVICES"; go build -v -trimpath -o "$MUSTER_SCRATCH/muster" ./cmd/muster 2>&1 | tail -n 3; "$MUSTER_SCRATCH/muster" version')
 echo "job $job"
 
-say "At ben: follow it."
+say "At ben: follow the job's output."
 at ben logs -f "$job"
 at ben wait "$job"
 
-say "At cat: where and how long."
+say "At cat: show where it ran and for how long."
 at cat show "$job"
 say "Done in ${SECONDS} s; cleaning up."

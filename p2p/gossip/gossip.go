@@ -96,7 +96,7 @@ type Topic struct {
 	member  func(job.Peer) bool
 	receive func(job.Peer, Announcement)
 	log     *slog.Logger
-	heard   *heard
+	authors *authors
 	changed chan struct{} // holds a token while changed wants are to be announced
 
 	mu       sync.Mutex
@@ -111,7 +111,7 @@ func New(cfg Config, h host.Host, member func(job.Peer) bool, receive func(from 
 		return nil, err
 	}
 	return &Topic{
-		cfg: cfg, host: h, member: member, receive: receive, log: log, heard: newHeard(), changed: make(chan struct{}, 1),
+		cfg: cfg, host: h, member: member, receive: receive, log: log, authors: newAuthors(), changed: make(chan struct{}, 1),
 	}, nil
 }
 

@@ -135,7 +135,7 @@ func TestAnnouncementReachesTwentyHosts(t *testing.T) {
 		pass(time.Second)
 		for i, n := range nodes[1:] {
 			if got := n.last(); !reflect.DeepEqual(got.Wants, want) || got.Sessions != 8 || got.TTL != 30*time.Second {
-				t.Errorf("host %d heard %+v", i+1, got)
+				t.Errorf("host %d received %+v", i+1, got)
 			}
 		}
 		if n := nodes[0].count(); n != 0 {
@@ -184,7 +184,7 @@ func TestLaterHostReceivesAnnouncement(t *testing.T) {
 			connect(t, nodes[0], late)
 			pass(2 * time.Second)
 			if late.count() == 0 {
-				t.Error("not heard within 2 s of connecting")
+				t.Error("not received within 2 s of connecting")
 			}
 			pass(time.Minute)
 		}
@@ -203,7 +203,7 @@ func TestAnnouncementReachesAllDespiteLoss(t *testing.T) {
 		pass(3 * time.Second)
 		for i, n := range nodes[1:] {
 			if n.count() == 0 {
-				t.Errorf("host %d heard nothing", i+1)
+				t.Errorf("host %d received nothing", i+1)
 			}
 		}
 	})

@@ -85,15 +85,15 @@ func (t *Topic) validate(ctx context.Context, from peer.ID, msg *pubsub.Message)
 		return pubsub.ValidationReject
 	}
 	author := job.Peer(msg.GetFrom().String())
-	if msg.GetFrom() != t.host.ID() && (!t.member(author) || !t.heard.news(author, a.Seq, time.Now())) {
+	if msg.GetFrom() != t.host.ID() && (!t.member(author) || !t.authors.accept(author, a.Seq, time.Now())) {
 		return pubsub.ValidationIgnore
 	}
 	msg.ValidatorData = a
 	return pubsub.ValidationAccept
 }
 
-// heard remembers the newest number of each author.
-type heard struct {
+// authors remembers the newest number of each author.
+type authors struct {
 	mu   sync.Mutex
 	last map[job.Peer]*author // guarded by mu
 }
@@ -104,11 +104,11 @@ type author struct {
 	limit *rate.Limiter
 }
 
-func newHeard() *heard { return &heard{last: map[job.Peer]*author{}} }
+func newAuthors() *authors { return &authors{last: map[job.Peer]*author{}} }
 
-// news reports whether the number is higher than all earlier ones of this author, and the author's rate is within
+// accept reports whether the number is higher than all earlier ones of this author, and the author's rate is within
 // bounds.
-func (h *heard) news(p job.Peer, seq uint64, now time.Time) bool {
+func (h *authors) accept(p job.Peer, seq uint64, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.last[p]
@@ -130,7 +130,7 @@ func (h *heard) news(p job.Peer, seq uint64, now time.Time) bool {
 }
 
 // forgetLocked makes room if needed.
-func (h *heard) forgetLocked(now time.Time) {
+func (h *authors) forgetLocked(now time.Time) {
 	if len(h.last) < maxAuthors {
 		return
 	}

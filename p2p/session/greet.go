@@ -77,14 +77,14 @@ func say(ctx context.Context, s network.Stream, mine count) (*open, error) {
 
 // greet waits for the Open on a stream that the peer has opened.
 func (l *loop) greet(ctx context.Context, k *link, s network.Stream) {
-	o, err := hear(ctx, s)
+	o, err := readOpen(ctx, s)
 	if err != nil {
 		_ = s.Reset()
 	}
 	l.post(func() { l.greeted(k, o, err) })
 }
 
-func hear(ctx context.Context, s network.Stream) (*open, error) {
+func readOpen(ctx context.Context, s network.Stream) (*open, error) {
 	defer context.AfterFunc(ctx, func() { _ = s.Reset() })()
 	if err := s.SetDeadline(time.Now().Add(greetTimeout)); err != nil {
 		return nil, err

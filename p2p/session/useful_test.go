@@ -170,7 +170,7 @@ func TestGivenUpReadsAsTheEndOfTheStream(t *testing.T) {
 		b.stop() // the test itself acts as b
 		opened := make(chan *open, 1)
 		b.host.SetStreamHandler(ID, func(s network.Stream) {
-			o, err := hear(t.Context(), s)
+			o, err := readOpen(t.Context(), s)
 			if err != nil {
 				t.Error(err)
 				return

@@ -17,7 +17,7 @@ import (
 )
 
 // ErrNotRunning says that the attempt has no process now.
-var ErrNotRunning = errors.New("the task does not run")
+var ErrNotRunning = errors.New("the task is not running")
 
 // Session is a running command. With a terminal Stderr is nil. Close kills the command if it still runs.
 type Session struct {

@@ -23,7 +23,7 @@ import (
 )
 
 // ErrNotRunning says that no container of the attempt runs now.
-var ErrNotRunning = errors.New("the container does not run")
+var ErrNotRunning = errors.New("the container is not running")
 
 const (
 	// maxRefusal bounds the engine's message about a command that it cannot execute, in bytes.

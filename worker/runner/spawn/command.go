@@ -47,7 +47,7 @@ func (s *Spawner) RunExec(x *ExecOrder, done func(Result), over <-chan struct{})
 func (s *Spawner) exec(x *ExecOrder, moves bool) Result {
 	env, err := proc.Environ(x.PID)
 	if err != nil {
-		return Result{Err: Refuse(CodeOurs, "the task does not run")}
+		return Result{Err: Refuse(CodeOurs, "the task is not running")}
 	}
 	if x.TTY && x.Term != "" {
 		env = setVariable(env, "TERM", x.Term)
@@ -76,7 +76,7 @@ func (s *Spawner) exec(x *ExecOrder, moves bool) Result {
 	l.attr.Sys.Setctty = x.TTY // of descriptor 0
 	if s.Group != nil {
 		if l.group, err = s.Group.Join(x.Task); err != nil {
-			return Result{Err: Refuse(CodeOurs, "the task does not run: %v", err)}
+			return Result{Err: Refuse(CodeOurs, "the task is not running: %v", err)}
 		}
 		defer l.group.Close()
 		l.attr.Sys.UseCgroupFD, l.attr.Sys.CgroupFD = l.group.FD >= 0, l.group.FD
