@@ -250,11 +250,10 @@ func (ds *dispatches) commit(w *worker, m lease.Commit) {
 	ds.pending.queued.remove(d.task)
 	ds.stop(o.timer)
 	o.timer = ds.after(commitLimit, func() { ds.abandon(d) }) // then the reservation lapses
-	switch t := d.task; {
-	case t.phase == offering:
+	if t := d.task; t.phase == offering {
 		t.move(ds.turn, held)
 		ds.assign(d, w)
-	case t.phase == proposing:
+	} else if t.phase == proposing {
 		t.move(ds.turn, confirming)
 	}
 	ds.start(d)

@@ -57,6 +57,10 @@ var moves = map[phase][]phase{
 	givenUp:    {idle},
 }
 
+// unproposed has the phases in which an Assign is under way, each with the phase that follows if the journal refuses
+// it.
+var unproposed = map[phase]phase{proposing: offering, confirming: held, withdrawn: idle}
+
 func (p phase) String() string {
 	return [...]string{
 		"idle", "offering", "proposing", "held", "confirming", "recorded", "withdrawn",
@@ -68,7 +72,10 @@ func (p phase) String() string {
 func (p phase) canMove(to phase) bool { return slices.Contains(moves[p], to) }
 
 // proposed reports whether an Assign of the attempt is under way.
-func (p phase) proposed() bool { return p == proposing || p == confirming || p == withdrawn }
+func (p phase) proposed() bool {
+	_, under := unproposed[p]
+	return under
+}
 
 // watched reports whether the attempt may be running and is not given up.
 func (p phase) watched() bool { return p >= unknown && p <= completing }

@@ -110,13 +110,8 @@ func (t *task) proposes(n int) bool { return t.phase.proposed() && n == t.durabl
 // unpropose notes that the Assign is no longer under way: the journal refused it, or this daemon stopped being the
 // owner.
 func (t *task) unpropose(tn *turn) {
-	switch {
-	case t.phase == proposing:
-		t.move(tn, offering)
-	case t.phase == confirming:
-		t.move(tn, held)
-	case t.phase == withdrawn:
-		t.move(tn, idle)
+	if to, proposed := unproposed[t.phase]; proposed {
+		t.move(tn, to)
 	}
 }
 
