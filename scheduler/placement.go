@@ -53,41 +53,44 @@ type pick struct {
 	again   time.Time   // when the host is to be compared with the waiting tasks again; zero: not for these tasks
 }
 
+// askAgain notes that the host is to be compared with a task again at this time; zero: it is not.
+func (p *pick) askAgain(at time.Time) {
+	if p.again.IsZero() || !at.IsZero() && at.Before(p.again) {
+		p.again = at
+	}
+}
+
 // nextParked finds the first parked task, beyond those that were looked at before, that fits at the host now or may
-// queue there. looks is lessened by the tasks that it looked at.
+// queue there. It subtracts the tasks that it looked at from looks.
 func (pl *placement) nextParked(w *worker, looks *int) pick {
 	lim := limits{left: pl.hosts.fleet.Left(w.Host), most: pl.hosts.fleet.Most(w.Host)}
 	lim.queues, lim.before = pl.hosts.fleet.Queue(w.Host)
-	return firstPick(&pl.pending.parked, w.resume.parked, lim, looks, func(t *task) (bool, time.Time) {
-		if !pl.hosts.fleet.Could(&t.shape.Shape, w.Host) { // rules out most of them before more memory is read
-			return false, time.Time{}
+	var found pick
+	found.task, found.stopped = pl.pending.parked.next(w.resume.parked, lim, looks, func(t *task) bool {
+		if !pl.hosts.fleet.Could(&t.shape.Shape, w.Host) { // rules out most tasks before more of them is read
+			return false
 		}
 		x := asks(t)
-		return pl.placer.MayTake(&x, w.Host, pl.now)
+		may, again := pl.placer.MayTake(&x, w.Host, pl.now)
+		found.askAgain(again)
+		return may
 	})
+	return found
 }
 
 // nextQueued finds the first task, beyond those that were looked at before, that queues at other hosts and fits at this
-// one now. looks is lessened by the tasks that it looked at.
+// one now. It subtracts the tasks that it looked at from looks.
 func (pl *placement) nextQueued(w *worker, looks *int) pick {
 	lim := limits{left: pl.hosts.fleet.Left(w.Host)}
-	return firstPick(&pl.pending.queued, w.resume.queued, lim, looks, func(t *task) (bool, time.Time) {
+	var found pick
+	found.task, found.stopped = pl.pending.queued.next(w.resume.queued, lim, looks, func(t *task) bool {
 		if len(t.dispatch.offers) >= spreadMost || t.dispatch.at(w.Host) {
-			return false, time.Time{}
+			return false
 		}
 		x := asks(t)
-		return pl.placer.MayTakeQueued(&x, w.Host, pl.now)
-	})
-}
-
-// firstPick finds the first task of the waitlist that the host may take.
-func firstPick(l *waitlist, after *fleet.Rank, lim limits, looks *int, may func(*task) (bool, time.Time)) (found pick) {
-	found.task, found.stopped = l.next(after, lim, looks, func(t *task) bool {
-		ok, again := may(t)
-		if found.again.IsZero() || !again.IsZero() && again.Before(found.again) {
-			found.again = again
-		}
-		return ok
+		may, again := pl.placer.MayTakeQueued(&x, w.Host, pl.now)
+		found.askAgain(again)
+		return may
 	})
 	return found
 }
