@@ -105,6 +105,9 @@ func (rc *records) settle(t *task) {
 			rc.contact.seek(d.Node)
 		}
 	} else {
+		if x := t.dispatch; x != nil && x.n <= d.Attempt {
+			rc.dispatches.takeBack(t) // the host has reported the end of an attempt that it was not told to start
+		}
 		rc.deaths.left(t)
 		rc.attempts.left(t)
 		rc.assigned.remove(t)
