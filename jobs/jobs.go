@@ -67,6 +67,9 @@ func (j *Job) Final() bool {
 // rows of older versions it is when the task ended, by the clock of its host.
 func (j *Job) ClosedAt() time.Time { return j.closed }
 
+// Assigned returns the number of tasks that are assigned to a host.
+func (j *Job) Assigned() int { return j.tasks.assigned }
+
 // Active reports whether an attempt of the job may be running.
 func (j *Job) Active() bool { return j.tasks.assigned > 0 }
 

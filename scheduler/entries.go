@@ -78,11 +78,12 @@ func (es *entries) wrote(at time.Time) {
 	}
 }
 
-// add makes the soft state of a job, and of its tasks that have not ended.
+// add makes the soft state of a job, and of its tasks that are assigned. Tasks that wait get theirs from
+// pending.follow.
 func (es *entries) add(j *jobs.Job) *entry {
 	e := &entry{job: j, priority: j.Spec.Priority, born: es.bornAt(j.Submitted)}
-	for i := range j.Len() {
-		if !j.Brief(i).State.Ended() {
+	for i := 0; len(e.tasks) < j.Assigned(); i++ {
+		if j.Brief(i).Assigned {
 			e.tasks = append(e.tasks, &task{e: e, index: i})
 		}
 	}

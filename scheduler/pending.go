@@ -157,21 +157,50 @@ func (p *pending) requeue(t *task) {
 	}
 }
 
-// dequeue removes a task from the queue of its shape.
+// maxPaused bounds the tasks of a job that have soft state and are not assigned: those that are offered and those that
+// pause. Beyond it no further task of the job is queued.
+const maxPaused = 4096
+
+// follow queues the next task of a job if none of those before it waits in the queue. So a job of a million tasks has
+// soft state only for the tasks that are active or pause, and for one that waits. The tasks of a job have one shape: if
+// the first that waits fits no host, none does.
+func (p *pending) follow(e *entry) {
+	if !p.lead || e.front != nil && e.front.queued || len(e.tasks) >= e.job.Assigned()+maxPaused {
+		return
+	}
+	for e.next < e.job.Len() {
+		index := e.next
+		e.next++
+		if _, soft := e.find(index); soft || e.job.Brief(index).State != job.Pending {
+			continue
+		}
+		e.front = e.task(index)
+		p.requeue(e.front)
+		return
+	}
+}
+
+// followAll does so from the first task on: a record has released tasks that were held.
+func (p *pending) followAll(e *entry) {
+	e.next = 0
+	p.follow(e)
+}
+
+// dequeue removes a task from the queue of its shape. The next task of its job follows.
 func (p *pending) dequeue(t *task) {
 	if !t.queued {
 		return
 	}
 	t.queued = false
 	g := t.shape
-	if g.queue.first() != t {
-		g.queue.remove(t)
-		return
+	first, ready := g.queue.first() == t, g.ready
+	if first {
+		p.unlist(g)
 	}
-	ready := g.ready
-	p.unlist(g)
 	g.queue.remove(t)
+	p.follow(t.e)
 	switch {
+	case !first:
 	case g.queue.len() == 0:
 	case ready:
 		p.ready.put(g)

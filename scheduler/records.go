@@ -86,14 +86,16 @@ func (rc *records) moved(e *entry) {
 func (rc *records) movedTask(e *entry, index int) {
 	rc.entries.save(e)
 	rc.settle(e.task(index))
+	rc.pending.follow(e)
 	rc.history.noteEnd(e)
 }
 
-// settleAll updates the soft state of all tasks that have not ended.
+// settleAll updates the soft state of all tasks that have one.
 func (rc *records) settleAll(e *entry) {
 	for _, t := range slices.Clone(e.tasks) {
 		rc.settle(t)
 	}
+	rc.pending.followAll(e)
 	rc.history.noteEnd(e)
 }
 
@@ -269,4 +271,5 @@ func (rc *records) adopt(e *entry) {
 			rc.attempts.watch(t, rc.now.Add(reportWait))
 		}
 	}
+	rc.pending.followAll(e)
 }

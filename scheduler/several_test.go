@@ -64,3 +64,76 @@ func counted(c *Core, id job.ID) job.Counts {
 	}
 	return out
 }
+
+// submitMany has the journal bring a job of n tasks.
+func (x *bench) submitMany(n int, held bool) *entry {
+	id, spec := job.NewID(7, 99), benchSpec(0)
+	spec.Hold = held
+	x.index++
+	x.step(Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{
+		job.SubmitRecord{Job: id, User: "amy", Spec: spec, At: x.now, Tasks: n},
+	}}})
+	return x.core.entries.byID[id]
+}
+
+// Soft state is kept only of the tasks that are active and of the next one, also after a release and a change of the
+// owner.
+func TestSoftStateOfActiveTasks(t *testing.T) {
+	x := newBench(t, 3, 4)
+	e := x.submitMany(1_000_000, true)
+	const soft = 256 // more than may be offered to three hosts, queued offers among them
+	few := func(when string) {
+		t.Helper()
+		if n := len(e.tasks); n > e.job.Assigned()+soft {
+			t.Fatalf("%s: soft state of %d tasks, %d are assigned", when, n, e.job.Assigned())
+		}
+		if c := x.core.views.of(e).Counts; c.Total() != 1_000_000 {
+			t.Fatalf("%s: counts %v", when, c)
+		}
+	}
+	few("held")
+	x.step(Hold{Token: 1, Job: e.job.ID, Release: true})
+	few("released")
+	for range 20 {
+		x.serve()
+	}
+	few("running")
+	ran := x.ended
+	if ran == 0 {
+		t.Fatal("no task has run")
+	}
+	x.step(Deposed{Epoch: job.Epoch{Term: 1}})
+	few("deposed")
+	x.sent = nil
+	x.step(Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Lead: true}})
+	few("owner again")
+	for _, d := range x.core.views.of(e).Tasks {
+		if d.State == job.Pending && d.Reason.Word == "" {
+			t.Fatalf("task %d waits without a reason", d.Index)
+		}
+	}
+	x.step(Cancel{Token: 3, Job: e.job.ID})
+	few("cancelled")
+	if c := e.job.Counts(); c.Of(job.Cancelled) < 1_000_000-ran-soft {
+		t.Errorf("counts %v", c)
+	}
+}
+
+// No task of a job is passed over, although its owner changes while some run. These stay assigned here: nobody answers
+// when the new owner asks for them.
+func TestNoTaskIsPassedOver(t *testing.T) {
+	x := newBench(t, 3, 4)
+	const n = 3000
+	e := x.submitMany(n, false)
+	for round := 0; len(x.sent) > 0; round++ {
+		if round == 5 {
+			x.step(Deposed{Epoch: job.Epoch{Term: 1}})
+			x.step(Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Lead: true}})
+		}
+		x.serve()
+	}
+	c := e.job.Counts()
+	if c.Of(job.Pending) != 0 || c.Of(job.Succeeded) != x.ended || x.ended+e.job.Assigned() != n {
+		t.Errorf("%d have ended, %d are assigned: %v", x.ended, e.job.Assigned(), c)
+	}
+}

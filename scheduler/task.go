@@ -20,7 +20,9 @@ type entry struct {
 	job      *jobs.Job // durable
 	priority int       // of the job
 	born     time.Time // orders jobs by age; a change of the wall clock does not change it
-	tasks    []*task   // those that have not ended, by index
+	tasks    []*task   // by index: those that are assigned, offered, paused or queued
+	front    *task     // the last one that pending.follow put into the queue
+	next     int       // pending.follow goes on here
 	ended    time.Time // when this daemon learnt of the end
 	final    bool      // it is in history.final, or was
 	saving   bool      // it is in entries.unsaved
@@ -75,7 +77,7 @@ func (t *task) durable() jobs.Brief { return t.e.job.Brief(t.index) }
 
 // task returns the soft state of a task, and makes it if there is none.
 func (e *entry) task(index int) *task {
-	i, there := slices.BinarySearchFunc(e.tasks, index, func(t *task, index int) int { return cmp.Compare(t.index, index) })
+	i, there := e.find(index)
 	if !there {
 		e.tasks = slices.Insert(e.tasks, i, &task{e: e, index: index})
 	}
@@ -84,9 +86,14 @@ func (e *entry) task(index int) *task {
 
 // drop deletes the soft state of a task that has ended.
 func (e *entry) drop(t *task) {
-	if i := slices.Index(e.tasks, t); i >= 0 {
+	if i, there := e.find(t.index); there {
 		e.tasks = slices.Delete(e.tasks, i, i+1)
 	}
+}
+
+// find returns the place of a task in tasks, and whether it is there.
+func (e *entry) find(index int) (int, bool) {
+	return slices.BinarySearchFunc(e.tasks, index, func(t *task, index int) int { return cmp.Compare(t.index, index) })
 }
 
 // attempt names the newest attempt that the journal has.

@@ -54,8 +54,10 @@ func (vs *views) of(e *entry) job.Job {
 			d.Ended = e.ended
 		}
 	}
+	shown := make([]bool, len(v.Tasks))
 	for _, t := range e.tasks {
 		if t.index < len(v.Tasks) {
+			shown[t.index] = true
 			d := &v.Tasks[t.index]
 			before := d.State
 			vs.task(t, d)
@@ -67,8 +69,27 @@ func (vs *views) of(e *entry) job.Job {
 			v.Counts.Add(seen, 1)
 		}
 	}
+	for i, has := range shown {
+		if d := &v.Tasks[i]; !has && d.State == job.Pending {
+			d.Reason = vs.following(e)
+		}
+	}
 	return v
 }
+
+// following is why a task waits that has no soft state: it follows others of its job.
+func (vs *views) following(e *entry) job.Reason {
+	switch {
+	case !vs.lead:
+		return reasonReading
+	case e.front != nil && e.front.queued:
+		return vs.waitReason(e.front)
+	}
+	return job.Reason{Word: job.ReasonPriority, Detail: "behind earlier tasks of its job"}
+}
+
+// reasonReading is the reason of a task whose owner does not act yet.
+var reasonReading = job.Reason{Word: job.ReasonBackoff, Detail: "its owner is reading its journal"}
 
 // stateOf is the state that the view of the job has.
 func (vs *views) stateOf(e *entry) job.State {
@@ -137,7 +158,7 @@ func silence(d *job.Task, partition string) string {
 func (vs *views) reason(t *task) job.Reason {
 	switch {
 	case !vs.lead:
-		return job.Reason{Word: job.ReasonBackoff, Detail: "its owner is reading its journal"}
+		return reasonReading
 	case t.dispatch != nil && !t.waiting:
 		return job.Reason{Word: job.ReasonResources, Detail: "offered to " + vs.offeredTo(t.dispatch)}
 	case t.phase.proposed():
