@@ -3,6 +3,8 @@ package node
 // The owners of this daemon: a journal and a scheduler for each journal group that it keeps.
 
 import (
+	"time"
+
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/journal"
 	"github.com/musterhq/muster/lease"
@@ -29,6 +31,10 @@ func (o *owner) Deliver(c job.Committed) {
 		}
 	}
 }
+
+// saveEvery is how long the rows of changed jobs wait to be saved together. A restart applies the entries of the journal
+// that they do not reflect.
+const saveEvery = 100 * time.Millisecond
 
 // owners holds the owners by group. It is filled before the parts of the daemon run, and does not change afterwards.
 // The zero value is that of a daemon without the scheduler role.
@@ -110,7 +116,7 @@ func newOwners(b base, net *overlay) (all owners, err error) {
 		return owners{}, err
 	}
 	sc := scheduler.DefaultConfig()
-	sc.Self, sc.Group, sc.Seed, sc.LossLimit = b.host.Peer(), group, draw(), b.cfg.LossLimit
+	sc.Self, sc.Group, sc.Seed, sc.LossLimit, sc.SaveEvery = b.host.Peer(), group, draw(), b.cfg.LossLimit, saveEvery
 	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
 		Journal: o.journal, Sessions: toWorkers{net.router}, Finder: net.table, Announcer: announcer{net.topic},
 	}, b.part("scheduler"))

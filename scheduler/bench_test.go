@@ -34,17 +34,22 @@ func newBench(b testing.TB, workers, cpus int) *bench {
 	x := &bench{core: NewCore(cfg, Saved{}, storyStart), now: storyStart}
 	x.step(Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
 	x.index = 1
-	for i := range workers {
+	x.addHosts(workers, cpus)
+	if b, ok := b.(*testing.B); ok {
+		b.ReportAllocs()
+	}
+	return x
+}
+
+// addHosts begins a session with each of n hosts.
+func (x *bench) addHosts(n, cpus int) {
+	for i := range n {
 		p := job.Peer(fmt.Sprintf("w%d", i))
 		x.step(SessionUp{Peer: p}, FromWorker{Peer: p, Msg: lease.Hello{
 			Profile: lease.Profile{Name: string(p), Store: "s", CPUs: cpus, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
 			Free:    lease.Free{CPUs: cpus, Memory: benchMemory},
 		}})
 	}
-	if b, ok := b.(*testing.B); ok {
-		b.ReportAllocs()
-	}
-	return x
 }
 
 func (x *bench) step(events ...Event) {

@@ -15,6 +15,8 @@ type history struct {
 	*turn
 	entries *entries
 
+	saves   *timer          // when the changed rows are due; nil if none have changed
+	due     bool            // they are due
 	rows    uint64          // index of the last journal entry that the rows on disk reflect
 	tailed  []*entry        // jobs whose tails of standard error leave memory once their rows are on disk
 	final   []*entry        // jobs to archive, the oldest end first
@@ -22,8 +24,30 @@ type history struct {
 	purging map[uint64]bool // the drawn numbers of jobs whose Purge is under way
 }
 
-// takeRows adds the changed rows of this step to the effects.
+// maxUnsaved is how many changed jobs may wait to be saved, so that no step saves many more.
+const maxUnsaved = 1024
+
+// saveDue reports whether the changed rows are to be saved now. Most jobs change several times within
+// Config.SaveEvery, and the journal has the changes meanwhile. Jobs that are deleted are saved at once with all others,
+// because a save says which entries of the journal all rows reflect.
+func (h *history) saveDue() bool {
+	switch {
+	case h.cfg.SaveEvery == 0, h.due, len(h.fx.Gone) > 0, len(h.entries.unsaved) >= maxUnsaved:
+		h.due = false
+		h.stop(h.saves)
+		h.saves = nil
+		return true
+	case h.saves == nil && len(h.entries.unsaved) > 0:
+		h.saves = h.after(h.cfg.SaveEvery, func() { h.due = true })
+	}
+	return false
+}
+
+// takeRows adds the changed rows to the effects when they are due.
 func (h *history) takeRows() {
+	if !h.saveDue() {
+		return
+	}
 	for _, e := range h.entries.unsaved {
 		e.saving = false
 		if h.entries.byID[e.job.ID] != e {

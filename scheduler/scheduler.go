@@ -61,6 +61,8 @@ type Config struct {
 	KeepFor   time.Duration // an ended job is kept no longer
 	LossLimit int           // a task that has lost so many hosts is held; at most job.MaxLost
 	KeepWhole int           // ended jobs kept in memory, the newest; of the others there is a row
+	// SaveEvery is how long changed rows wait to be saved together; with zero each step saves its own.
+	SaveEvery time.Duration
 }
 
 // DefaultConfig has the bounds; who the daemon is must be filled in.

@@ -1,0 +1,57 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs/jobstest"
+)
+
+// Rows that change within a short time are saved together, and a save never says more than the rows have.
+func TestRowsAreSavedTogether(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Self, cfg.Group, cfg.Seed, cfg.SaveEvery = "w0", 7, 1, 100*time.Millisecond
+	x := &bench{core: NewCore(cfg, Saved{}, storyStart), now: storyStart, keep: true}
+	x.step(Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
+	x.index = 1
+	x.addHosts(1, 4)
+	const n = 20
+	for range n {
+		x.tok++
+		x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
+		for len(x.sent) > 0 {
+			x.serve()
+		}
+	}
+	if x.ended != n || len(x.rows) > 0 {
+		t.Fatalf("%d jobs have ended, %d rows are saved at once", x.ended, len(x.rows))
+	}
+	x.now = x.now.Add(cfg.SaveEvery)
+	x.step(Tick{})
+	disk := jobstest.Disk{}
+	disk.Save(x.rows, nil)
+	for _, j := range x.core.entries.table.Jobs() {
+		kept, there := disk.Job(j.ID)
+		if !there || kept.State() != job.Succeeded {
+			t.Errorf("%s: its rows tell %v", j.ID, kept.Counts)
+		}
+	}
+	if headers := len(x.core.entries.table.Jobs()); headers != n {
+		t.Errorf("%d jobs", headers)
+	}
+	x.rows = nil
+	x.step(Tick{})
+	if len(x.rows) > 0 {
+		t.Errorf("%d rows are saved again", len(x.rows))
+	}
+	// A job that is deleted takes all changed rows with it.
+	x.tok++
+	x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
+	x.index++
+	first := x.core.entries.table.Jobs()[0].ID
+	x.step(Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{job.PurgeRecord{Job: first}}}})
+	if len(x.rows) == 0 {
+		t.Error("a deletion is saved without the rows that changed before it")
+	}
+}
