@@ -14,7 +14,7 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall check unit test e2e demo bench race fuzz soak generate fmt lint help
+.PHONY: build install uninstall check unit test e2e demo bench benchmarks race fuzz soak generate fmt lint help
 
 build: ## build the program, bin/muster
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
@@ -37,6 +37,7 @@ check: build ## build, check the format, lint, and run the tests of the packages
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/muster
 	$(GO) mod tidy -diff
 	$(MAKE) -j2 unit lint
+	$(MAKE) benchmarks
 
 unit: ## run the tests of the packages, including simulated networks
 	$(GO) test -timeout 30m ./...
@@ -51,6 +52,10 @@ demo: build ## start three daemons on this machine, and compile muster as a job
 
 bench: build ## measure the figures of docs/benchmarks.md
 	$(GO) run ./bench
+
+benchmarks: ## run each benchmark of the packages once, to see that it works
+	@out=$$($(GO) test -run '^$$' -bench . -benchtime 1x \
+	  $$(git grep -l '^func Benchmark' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|') 2>&1) || { echo "$$out"; exit 1; }
 
 race: ## run the tests of the packages with the race detector, in random order
 	$(GO) test -race -short -shuffle=on -count=3 -timeout 60m ./...

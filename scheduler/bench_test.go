@@ -30,7 +30,7 @@ const benchMemory = 64e9
 
 func newBench(b testing.TB, workers, cpus int) *bench {
 	cfg := DefaultConfig()
-	cfg.Self, cfg.Group, cfg.Seed = "w0", 7, 1
+	cfg.Self, cfg.Group, cfg.Seed, cfg.SaveEvery = "w0", 7, 1, 100*time.Millisecond
 	x := &bench{core: NewCore(cfg, Saved{}, storyStart), now: storyStart}
 	x.step(Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
 	x.index = 1
@@ -189,17 +189,22 @@ func big(b *testing.B, hosts, roomy int) *bench {
 	return x
 }
 
+// toPlace submits a task for two GPUs that is held, so that only the benchmark places it.
+func (x *bench) toPlace() *task {
+	s := benchSpec(0)
+	s.Resources.GPUs, s.Resources.GPUModel, s.Hold = 2, "H100", true
+	x.tok++
+	x.step(Submit{Token: x.tok, Spec: s})
+	t := x.core.entries.byID[x.core.entries.table.Jobs()[0].ID].task(0)
+	x.core.pending.join(t)
+	x.core.hosts.fleet.Count(x.now)
+	return t
+}
+
 // One placement with 10,000 hosts that all have room: 64 of them are scored.
 func BenchmarkPlace10k(b *testing.B) {
 	x := big(b, 10_000, 10_000)
-	s := benchSpec(0)
-	s.Resources.GPUs, s.Resources.GPUModel = 2, "H100"
-	x.tok++
-	s.Hold = true
-	x.step(Submit{Token: x.tok, Spec: s})
-	t := x.core.entries.byID[slices.Collect(maps.Keys(x.core.entries.byID))[0]].tasks[0]
-	x.core.pending.join(t)
-	x.core.hosts.fleet.Count(x.now)
+	t := x.toPlace()
 	for b.Loop() {
 		if d := x.core.placement.decide(t, x.core.hosts.anySlot()); d.Verdict != place.Fits {
 			b.Fatal("no host fits")
@@ -210,13 +215,7 @@ func BenchmarkPlace10k(b *testing.B) {
 // One placement with 10,000 hosts of which none has room.
 func BenchmarkPlace10kFull(b *testing.B) {
 	x := big(b, 10_000, 0)
-	s := benchSpec(0)
-	s.Resources.GPUs, s.Resources.GPUModel, s.Hold = 2, "H100", true
-	x.tok++
-	x.step(Submit{Token: x.tok, Spec: s})
-	t := x.core.entries.byID[slices.Collect(maps.Keys(x.core.entries.byID))[0]].tasks[0]
-	x.core.pending.join(t)
-	x.core.hosts.fleet.Count(x.now)
+	t := x.toPlace()
 	for b.Loop() {
 		if d := x.core.placement.decide(t, x.core.hosts.anySlot()); d.Verdict == place.Fits {
 			b.Fatal("a full host fits")
