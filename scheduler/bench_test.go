@@ -30,7 +30,7 @@ const benchMemory = 64e9
 
 func newBench(b testing.TB, workers, cpus int) *bench {
 	cfg := DefaultConfig()
-	cfg.Self, cfg.Group, cfg.Seed, cfg.SaveEvery = "w0", 7, 1, 100*time.Millisecond
+	cfg.Self, cfg.Group, cfg.Seed = "w0", 7, 1
 	x := &bench{core: NewCore(cfg, Saved{}, storyStart), now: storyStart}
 	x.step(Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
 	x.index = 1
@@ -110,6 +110,7 @@ func benchSpec(i int) job.Spec {
 // One job from its submission to its end, with no other jobs.
 func BenchmarkJob(b *testing.B) {
 	x := newBench(b, 1, 32)
+	x.core.cfg.SaveEvery = 100 * time.Millisecond // as in the daemon
 	for b.Loop() {
 		x.tok++
 		x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
@@ -334,6 +335,7 @@ func (f *full) finish(b *testing.B) {
 // One job from its submission to its end in a cluster of 90 hosts that 4,000 other jobs keep full.
 func BenchmarkFull90(b *testing.B) {
 	f := newFull(b, 90, 4)
+	f.core.cfg.SaveEvery = 100 * time.Millisecond // as in the daemon
 	submit := func(i int) {
 		f.tok++
 		f.step(Submit{Token: f.tok, Spec: benchSpec(i % 100)})
