@@ -14,6 +14,7 @@ func (UnassignRecord) record() {}
 func (ResultRecord) record()   {}
 func (CancelRecord) record()   {}
 func (HoldRecord) record()     {}
+func (RequeueRecord) record()  {}
 func (PurgeRecord) record()    {}
 
 // BeginsWork reports whether the record starts new work. A full disk refuses such records; all other records end work
@@ -79,18 +80,29 @@ type ResultRecord struct {
 	Hold    string    // as in UnassignRecord
 }
 
-// CancelRecord asks for the end of a job. Its tasks end one by one, as workers confirm.
+// CancelRecord asks for the end of tasks. They end one by one, as workers confirm.
 type CancelRecord struct {
 	Job    ID
+	Tasks  []Range // empty: all
 	Reason string
 	At     time.Time
 }
 
-// HoldRecord holds a pending job, or releases it.
+// HoldRecord holds pending tasks, or releases held ones.
 type HoldRecord struct {
 	Job     ID
+	Tasks   []Range // empty: all
 	Release bool
 	Reason  string
+}
+
+// RequeueRecord has tasks run again: those that have ended, and those that run, which end first.
+type RequeueRecord struct {
+	Job    ID
+	Tasks  []Range // empty: all
+	Failed bool    // only tasks that have ended, and not with SUCCEEDED
+	Reason string
+	At     time.Time
 }
 
 // PurgeRecord deletes a job that has ended.

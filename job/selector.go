@@ -20,7 +20,8 @@ type Selector struct {
 // Range is the tasks First to Last, inclusive.
 type Range struct{ First, Last int }
 
-const maxRanges = 1000 // bounds the memory that one selector can take in a daemon
+// MaxRanges bounds the ranges of one selector and of one record.
+const MaxRanges = 1000
 
 // ParseSelector parses all, last, an ID or a prefix of one, ID.3, or ID.0-9,12.
 func ParseSelector(text string) (Selector, error) {
@@ -41,8 +42,8 @@ func ParseSelector(text string) (Selector, error) {
 		return s, nil
 	}
 	parts := strings.Split(tasks, ",")
-	if len(parts) > maxRanges {
-		return Selector{}, fmt.Errorf("tasks of %.30q: %d ranges; at most %d", text, len(parts), maxRanges)
+	if len(parts) > MaxRanges {
+		return Selector{}, fmt.Errorf("tasks of %.30q: %d ranges; at most %d", text, len(parts), MaxRanges)
 	}
 	for _, part := range parts {
 		r, err := parseRange(part)
@@ -61,7 +62,7 @@ func parseRange(part string) (Range, error) {
 	}
 	first, err1 := strconv.ParseUint(from, 10, 31)
 	last, err2 := strconv.ParseUint(to, 10, 31)
-	if err1 != nil || err2 != nil || last < first || last >= MaxTasks {
+	if err1 != nil || err2 != nil || last < first {
 		return Range{}, fmt.Errorf("%.20q: want a task number or a range such as 0-9", part)
 	}
 	return Range{First: int(first), Last: int(last)}, nil

@@ -30,24 +30,36 @@ type Spec struct {
 	Workdir   string    `json:"workdir,omitempty"`
 	Resources Resources `json:"resources"`
 	Nodes     int       `json:"nodes,omitempty"`
-	Array     string    `json:"array,omitempty"`
-	TimeLimit Duration  `json:"time_limit,omitempty"` // 0: none
+	// a gang: how many processes its program starts on each node, for host files; 0: one
+	TasksPerNode int `json:"ntasks_per_node,omitempty"`
+	// the other members of a gang go on if one of them fails
+	KeepOnBadExit bool   `json:"keep_on_bad_exit,omitempty"`
+	Array         string `json:"array,omitempty"` // see ParseArray
+	// one task for each line, which is its MUSTER_ENTRY
+	EachLine  []string   `json:"each_line,omitempty"`
+	TimeLimit Duration   `json:"time_limit,omitempty"` // 0: none
+	Begin     *time.Time `json:"begin,omitempty"`      // not before
 	// between SIGTERM and SIGKILL; 0: the worker's default
 	Grace       Duration `json:"grace,omitempty"`
 	Priority    int      `json:"priority"` // 0 to 100
 	Preemptible bool     `json:"preemptible,omitempty"`
-	Retries     int      `json:"retries,omitempty"` // further runs after a failed one
-	Requeue     bool     `json:"requeue"`           // run again if the worker is lost
+	Retries     int      `json:"retries,omitempty"`  // further runs after a failed one
+	RetryOn     []int    `json:"retry_on,omitempty"` // only after these exit codes; empty: after any
+	Requeue     bool     `json:"requeue"`            // run again if the worker is lost
 	// what a task does that is cut off from its owner: "fence" (default) or "hold"
 	Partition string `json:"partition,omitempty"`
 	// how long a task runs on without contact with its owner; 0: the default
 	Lease      Duration `json:"lease,omitempty"`
 	Dependency []string `json:"dependency,omitempty"`
-	Constraint string   `json:"constraint,omitempty"`
-	Prefer     string   `json:"prefer,omitempty"`
-	NodeList   []string `json:"nodelist,omitempty"`
-	Exclude    []string `json:"exclude,omitempty"`
-	Policy     string   `json:"policy,omitempty"`
+	// a job whose dependencies can never be met is cancelled
+	KillOnInvalidDep bool     `json:"kill_on_invalid_dep,omitempty"`
+	Exclusive        bool     `json:"exclusive,omitempty"` // each task has its host for itself
+	Project          string   `json:"project,omitempty"`   // whose usage this is, besides the user's
+	Constraint       string   `json:"constraint,omitempty"`
+	Prefer           string   `json:"prefer,omitempty"`
+	NodeList         []string `json:"nodelist,omitempty"`
+	Exclude          []string `json:"exclude,omitempty"`
+	Policy           string   `json:"policy,omitempty"`
 	// paths on the submitting host; the client uploads them and sets Tree instead
 	Upload []string `json:"upload,omitempty"`
 	// hash of the uploaded files, which become each task's working directory: 64 hexadecimal digits
@@ -209,6 +221,14 @@ func checkLater(s Spec) error {
 	}{
 		{"nodes", s.Nodes > 1},
 		{"array", s.Array != ""},
+		{"each_line", len(s.EachLine) > 0},
+		{"ntasks_per_node", s.TasksPerNode > 1},
+		{"keep_on_bad_exit", s.KeepOnBadExit},
+		{"begin", s.Begin != nil},
+		{"retry_on", len(s.RetryOn) > 0},
+		{"kill_on_invalid_dep", s.KillOnInvalidDep},
+		{"exclusive", s.Exclusive},
+		{"project", s.Project != ""},
 		{"preemptible", s.Preemptible},
 		{"dependency", len(s.Dependency) > 0},
 		{"prefer", s.Prefer != ""},

@@ -36,7 +36,8 @@ var ErrBadMove = errors.New("no legal move")
 // ends are the final states.
 var ends = []State{Succeeded, Failed, Cancelled, Timeout, OutOfMemory, NodeFail, Preempted}
 
-// next is the table of legal moves. A move back to Pending means another attempt. A move from Pending to a final
+// next is the table of legal moves. A move back to Pending means another attempt; a final state is left only by a
+// requeue, a retry, or a person. A move from Pending to a final
 // state is a result that arrives after its attempt had been given up.
 var next = map[State][]State{
 	Pending:     append([]State{Held, Reserved}, ends...),
@@ -46,9 +47,9 @@ var next = map[State][]State{
 	Running:     append([]State{Pending, Held, Completing, Unreachable}, ends...),
 	Unreachable: append([]State{Pending, Held, Starting, Running, Completing}, ends...),
 	Completing:  append([]State{Pending, Held, Unreachable}, ends...),
-	Succeeded:   {},
+	Succeeded:   {Pending, Held},
 	Failed:      {Pending, Held},
-	Cancelled:   {},
+	Cancelled:   {Pending, Held},
 	Timeout:     {Pending, Held},
 	OutOfMemory: {Pending, Held},
 	NodeFail:    {Pending, Held, Succeeded},

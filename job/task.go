@@ -46,16 +46,31 @@ type Task struct {
 	Isolation string
 	// Assigned is true if the attempt may be running: its Assign is committed, and no Result or Unassign is.
 	Assigned bool
-	Runs     int // attempts in which a process ran; bounds retries
-	Started  time.Time
-	Ended    time.Time
-	Exit     *Exit // of the newest attempt that ended
+	Runs     int // attempts in which a process ran, since a person last requeued it; bounds retries
+	// Settled is the number of the attempt that was the newest when a person last requeued the task. No result of it or
+	// of an earlier one counts any more.
+	Settled int
+	Started time.Time
+	Ended   time.Time
+	Exit    *Exit // of the newest attempt that ended
 	// Lost lists the hosts that were lost while they ran the task, newest last, since a person last released it. At
 	// most MaxLost.
 	Lost []Peer
 	// Closed is when the owner recorded the end, by its own clock.
 	Closed time.Time
+	// Ending is what a person has asked for while the attempt runs; Reason has the words.
+	Ending Ending
 }
+
+// Ending is what becomes of a task whose attempt was told to end.
+type Ending uint8
+
+// The endings.
+const (
+	NotEnding     Ending = iota
+	EndsCancelled        // it ends as CANCELLED
+	EndsRequeued         // it runs again
+)
 
 // MaxLost bounds the lost hosts that a task remembers.
 const MaxLost = 16

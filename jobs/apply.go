@@ -3,6 +3,7 @@ package jobs
 // Applying records: how each one changes a job.
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -20,6 +21,7 @@ type Change struct {
 // The words of the reasons that records set.
 const (
 	ReasonHeld      = "Held"
+	ReasonRequeued  = "Requeued"
 	ReasonCancelled = "Cancelled"
 	ReasonLost      = "NodeLost"
 	ReasonExit      = "Exit"
@@ -41,6 +43,8 @@ func (t *Table) Apply(r job.Record, seq uint64, epoch job.Epoch) Change {
 		return t.whole(r.Job, func(j *Job) bool { return cancel(j, r) })
 	case job.HoldRecord:
 		return t.whole(r.Job, func(j *Job) bool { return hold(j, r) })
+	case job.RequeueRecord:
+		return t.whole(r.Job, func(j *Job) bool { return requeue(j, r) })
 	case job.PurgeRecord:
 		return t.purge(r.Job)
 	default:
@@ -116,7 +120,7 @@ func move(t *job.Task, to job.State, why job.Reason) bool {
 }
 
 func assign(j *Job, t *job.Task, r job.AssignRecord, epoch job.Epoch) bool {
-	if t.State != job.Pending || t.Assigned || r.Attempt.N != t.Attempt+1 || j.Cancelled != "" {
+	if t.State != job.Pending || t.Assigned || r.Attempt.N != t.Attempt+1 {
 		return false
 	}
 	if !move(t, job.Reserved, job.Reason{}) {
@@ -139,17 +143,22 @@ func unassign(j *Job, t *job.Task, r job.UnassignRecord) bool {
 		lost = true
 		to, why = afterLoss(j, r.Hold, r.Detail)
 	}
-	if j.Cancelled != "" {
-		to, why = job.Cancelled, job.Reason{Word: ReasonCancelled, Detail: j.Cancelled}
+	ending := j.ending(t)
+	if ending != job.NotEnding {
+		to, why = endAs(j, t, ending)
 	}
 	if !move(t, to, why) {
 		return false
 	}
+	t.Ending = job.NotEnding
 	if lost {
 		t.Lost = addLost(t.Lost, t.Node)
 	}
 	t.Assigned = false
 	closeTask(t, r.At)
+	if ending == job.EndsRequeued {
+		runAgain(t)
+	}
 	return true
 }
 
@@ -204,28 +213,33 @@ func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 	case job.Succeeded, job.Cancelled, job.Pending, job.Held, job.Reserved, job.Starting, job.Running, job.Unreachable, job.Completing:
 		t.Runs++
 	}
-	if j.Cancelled != "" {
-		to, why, again = job.Cancelled, job.Reason{Word: ReasonCancelled, Detail: j.Cancelled}, false
-	}
 	if again {
 		to = job.Pending
+	}
+	ending := j.ending(t)
+	if ending != job.NotEnding {
+		to, why = endAs(j, t, ending)
 	}
 	if !move(t, to, why) {
 		return false
 	}
+	t.Ending = job.NotEnding
 	if exit.State == job.NodeFail {
 		t.Lost = addLost(t.Lost, t.Node)
 	}
 	setExit(t, exit, r.Devices)
 	t.Assigned = false
 	closeTask(t, r.At)
+	if ending == job.EndsRequeued {
+		runAgain(t)
+	}
 	return true
 }
 
 // lateResult applies the success of an attempt that had been given up. The task has then succeeded, even if another
 // attempt was planned or has begun.
 func lateResult(j *Job, t *job.Task, r job.ResultRecord) bool {
-	if r.Attempt.N > t.Attempt || r.Exit.State != job.Succeeded || !r.Exit.Started || j.Cancelled != "" {
+	if r.Attempt.N > t.Attempt || r.Attempt.N <= t.Settled || r.Exit.State != job.Succeeded || !r.Exit.Started || j.ending(t) != job.NotEnding {
 		return false
 	}
 	if t.State.Ended() && t.State != job.NodeFail {
@@ -264,22 +278,92 @@ func setExit(t *job.Task, exit job.Exit, devices []string) {
 	t.Started, t.Ended = exit.Began, exit.Ended
 }
 
+// ending returns what becomes of a task whose attempt ends now, if a person has asked for that.
+func (j *Job) ending(t *job.Task) job.Ending {
+	if j.Cancelled != "" {
+		return job.EndsCancelled
+	}
+	return t.Ending
+}
+
+// endAs returns the next state of a task whose attempt was told to end.
+func endAs(j *Job, t *job.Task, ending job.Ending) (job.State, job.Reason) {
+	if ending == job.EndsRequeued {
+		return job.Pending, job.Reason{}
+	}
+	if j.Cancelled != "" {
+		return job.Cancelled, job.Reason{Word: ReasonCancelled, Detail: j.Cancelled}
+	}
+	return job.Cancelled, t.Reason
+}
+
+// The states of tasks that wait, and of tasks that are assigned.
+var (
+	waiting = []job.State{job.Pending, job.Held}
+	active  = []job.State{job.Reserved, job.Starting, job.Running, job.Unreachable, job.Completing}
+	ended   = []job.State{job.Succeeded, job.Failed, job.Cancelled, job.Timeout, job.OutOfMemory, job.NodeFail, job.Preempted}
+	failed  = []job.State{job.Failed, job.Cancelled, job.Timeout, job.OutOfMemory, job.NodeFail, job.Preempted}
+)
+
 func cancel(j *Job, r job.CancelRecord) bool {
 	if j.Cancelled != "" || j.Ended() {
 		return false
 	}
-	j.Cancelled = r.Reason
-	if j.Cancelled == "" {
-		j.Cancelled = "cancelled"
+	text := cmp.Or(r.Reason, "cancelled")
+	why := job.Reason{Word: ReasonCancelled, Detail: text}
+	moved := false
+	if len(r.Tasks) == 0 {
+		j.Cancelled, j.dirty.header, moved = text, true, true
+	} else {
+		j.each(r.Tasks, active, func(t *job.Task) {
+			if t.Ending != job.EndsCancelled {
+				t.Ending, t.Reason, moved = job.EndsCancelled, why, true
+			}
+		})
 	}
-	j.dirty.header = true
-	j.each([]job.State{job.Pending, job.Held}, func(t *job.Task) {
-		if move(t, job.Cancelled, job.Reason{Word: ReasonCancelled, Detail: j.Cancelled}) {
-			t.Ended = r.At
+	j.each(r.Tasks, waiting, func(t *job.Task) {
+		if move(t, job.Cancelled, why) {
+			t.Ended, moved = r.At, true
 			closeTask(t, r.At)
 		}
 	})
-	return true
+	return moved
+}
+
+// requeue has tasks run again. Those that are active are told to end first, unless only failed ones were asked for.
+func requeue(j *Job, r job.RequeueRecord) bool {
+	moved := false
+	if j.Cancelled != "" { // of the others, those that are active still end as CANCELLED
+		why := job.Reason{Word: ReasonCancelled, Detail: j.Cancelled}
+		j.each(nil, active, func(t *job.Task) { t.Ending, t.Reason = job.EndsCancelled, why })
+		j.Cancelled, j.dirty.header, moved = "", true, true
+	}
+	from := ended
+	if r.Failed {
+		from = failed
+	} else {
+		j.each(r.Tasks, active, func(t *job.Task) {
+			if t.Ending != job.EndsRequeued {
+				t.Ending, t.Reason, moved = job.EndsRequeued, job.Reason{Word: ReasonRequeued, Detail: r.Reason}, true
+			}
+		})
+	}
+	j.each(r.Tasks, from, func(t *job.Task) {
+		if move(t, job.Pending, job.Reason{}) {
+			moved = true
+			runAgain(t)
+		}
+	})
+	if moved {
+		j.closed = time.Time{}
+	}
+	return moved
+}
+
+// runAgain prepares a task that has ended for another run: it counts its retries and its lost hosts from now.
+func runAgain(t *job.Task) {
+	t.Settled, t.Runs, t.Lost = t.Attempt, 0, nil
+	t.Started, t.Ended, t.Closed = time.Time{}, time.Time{}, time.Time{}
 }
 
 func hold(j *Job, r job.HoldRecord) bool {
@@ -288,7 +372,7 @@ func hold(j *Job, r job.HoldRecord) bool {
 		from, to, why = job.Held, job.Pending, job.Reason{}
 	}
 	before := j.tasks.counts.Of(from)
-	j.each([]job.State{from}, func(t *job.Task) {
+	j.each(r.Tasks, []job.State{from}, func(t *job.Task) {
 		if move(t, to, why) && r.Release {
 			t.Lost = nil // a release starts the count of lost hosts again
 		}
@@ -296,9 +380,9 @@ func hold(j *Job, r job.HoldRecord) bool {
 	return j.tasks.counts.Of(from) != before
 }
 
-// each changes all tasks in one of the states.
-func (j *Job) each(states []job.State, change func(*job.Task)) {
-	j.tasks.each(states, &j.dirty, func(t *job.Task) {
+// each changes the tasks of the ranges that are in one of the states. No ranges means all tasks.
+func (j *Job) each(ranges []job.Range, states []job.State, change func(*job.Task)) {
+	j.tasks.each(ranges, states, &j.dirty, func(t *job.Task) {
 		change(t)
 		j.close(t)
 	})

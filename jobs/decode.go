@@ -180,7 +180,7 @@ func (r *chunkReader) read(ts *tasks) ([]cell, error) {
 	m := r.m
 	for _, n := range []int{
 		len(m.State), len(m.Flags), len(m.Attempt), len(m.Runs), len(m.Host), len(m.Epoch), len(m.Exit), len(m.Code), len(m.Signal),
-		len(m.Text), len(m.Started), len(m.Ended), len(m.Closed), len(m.Began), len(m.Exited),
+		len(m.Text), len(m.Settled), len(m.Started), len(m.Ended), len(m.Closed), len(m.Began), len(m.Exited),
 	} {
 		if n != 0 && n != r.n {
 			return nil, fmt.Errorf("%w: a column of %d for %d tasks", errBadRow, n, r.n)
@@ -202,8 +202,9 @@ func (r *chunkReader) read(ts *tasks) ([]cell, error) {
 		x := &cells[i]
 		ok := true
 		x.state, ok = pick(states, int(at(m.State, i)), ok)
-		x.flags = at(m.Flags, i) & (flagAssigned | flagExit | flagRan)
+		x.flags = at(m.Flags, i) & (flagAssigned | flagExit | flagRan | flagCancel | flagRequeue)
 		x.attempt, x.runs = at(m.Attempt, i), at(m.Runs, i)
+		x.settled = at(m.Settled, i)
 		x.host = at(m.Host, i)
 		ok = ok && int(x.host) < len(ts.hosts)
 		x.epoch, ok = pick(epochs, int(at(m.Epoch, i)), ok)

@@ -113,6 +113,14 @@ func closedAt(t *job.Task) time.Time {
 	return t.Closed
 }
 
+// Ending returns what becomes of a task when its attempt ends, if a person has asked for that.
+func (j *Job) Ending(index int) job.Ending {
+	if j.Cancelled != "" {
+		return job.EndsCancelled
+	}
+	return j.tasks.brief(index).Ending
+}
+
 // Brief returns the main fields of the task with this index, which must exist.
 func (j *Job) Brief(index int) Brief { return j.tasks.brief(index) }
 

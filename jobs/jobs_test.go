@@ -31,7 +31,8 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 	}
 	text := rapid.SampledFrom([]string{"", "why", strings.Repeat("long ", 100)})
 	hold := rapid.SampledFrom([]string{"", "", "three hosts were lost"}).Draw(t, "hold")
-	switch rapid.IntRange(0, 9).Draw(t, "kind") {
+	ranges := rapid.SampledFrom([][]job.Range{nil, nil, {{First: 0, Last: 0}}, {{First: 1, Last: 300}}, {{First: 256, Last: 256}, {First: 599, Last: 9999}}}).Draw(t, "ranges")
+	switch rapid.IntRange(0, 10).Draw(t, "kind") {
 	case 0:
 		s := job.DefaultSpec()
 		s.Command, s.Retries = []string{"/bin/true"}, rapid.IntRange(0, 2).Draw(t, "retries")
@@ -52,9 +53,11 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 		devices := rapid.SampledFrom([][]string{nil, {"GPU-1"}, {"GPU-1", "GPU-2"}}).Draw(t, "devices")
 		return job.ResultRecord{Attempt: a, Devices: devices, Exit: exit, At: at, Hold: hold}
 	case 7:
-		return job.CancelRecord{Job: id(n), Reason: text.Draw(t, "reason"), At: at}
+		return job.CancelRecord{Job: id(n), Tasks: ranges, Reason: text.Draw(t, "reason"), At: at}
 	case 8:
-		return job.HoldRecord{Job: id(n), Release: rapid.Bool().Draw(t, "release"), Reason: text.Draw(t, "reason")}
+		return job.HoldRecord{Job: id(n), Tasks: ranges, Release: rapid.Bool().Draw(t, "release"), Reason: text.Draw(t, "reason")}
+	case 9:
+		return job.RequeueRecord{Job: id(n), Tasks: ranges, Failed: rapid.Bool().Draw(t, "failed"), Reason: text.Draw(t, "reason"), At: at}
 	default:
 		return job.PurgeRecord{Job: id(n)}
 	}
@@ -236,4 +239,81 @@ func TestTailsLeaveMemory(t *testing.T) {
 	}
 	end(1, "boom")
 	end(2, "")
+}
+
+// apply applies records to a new table with one job of n tasks, and returns the job.
+func apply(t *testing.T, n int, records ...job.Record) *jobs.Job {
+	t.Helper()
+	table := jobs.NewTable(group)
+	table.Apply(job.SubmitRecord{Job: id(0), Spec: job.DefaultSpec(), Tasks: n}, 1, job.Epoch{})
+	for i, r := range records {
+		if c := table.Apply(r, uint64(i+2), job.Epoch{Term: 1}); !c.Moved {
+			t.Fatalf("record %d, %#v, changes nothing", i, r)
+		}
+	}
+	return table.Job(id(0))
+}
+
+func attempt(task, n int) job.Attempt { return job.Attempt{Job: id(0), Task: task, N: n} }
+
+func ended(task, n int, s job.State) job.ResultRecord {
+	return job.ResultRecord{Attempt: attempt(task, n), Exit: job.Exit{State: s, Started: true}, At: start}
+}
+
+// A cancel of some tasks ends those that wait at once, and those that run when their hosts confirm it. The others go on.
+func TestCancelOfSomeTasks(t *testing.T) {
+	some := []job.Range{{First: 1, Last: 300}}
+	j := apply(t, 600, job.AssignRecord{Attempt: attempt(0, 1)}, job.AssignRecord{Attempt: attempt(5, 1)}, job.CancelRecord{Job: id(0), Tasks: some, Reason: "enough", At: start})
+	if c := j.Counts(); c.Of(job.Cancelled) != 299 || c.Of(job.Reserved) != 2 || c.Of(job.Pending) != 299 {
+		t.Errorf("counts %v", c)
+	}
+	if j.Ending(0) != job.NotEnding || j.Ending(5) != job.EndsCancelled || j.Task(5).Reason.Detail != "enough" {
+		t.Errorf("task 0 ends: %d, task 5: %d, %s", j.Ending(0), j.Ending(5), j.Task(5).Reason)
+	}
+	j = apply(t, 600, job.AssignRecord{Attempt: attempt(5, 1)}, job.CancelRecord{Job: id(0), Tasks: some, Reason: "enough", At: start}, ended(5, 1, job.Failed))
+	if x := j.Task(5); x.State != job.Cancelled || x.Reason.Detail != "enough" || j.Ending(5) != job.NotEnding {
+		t.Errorf("task 5 is %s, %s", x.State, x.Reason)
+	}
+}
+
+// A requeue runs again what has ended; what runs is told to end and runs again then. A result that is repeated after
+// that does not count.
+func TestRequeue(t *testing.T) {
+	all := job.RequeueRecord{Job: id(0), Reason: "again", At: start}
+	j := apply(t, 3, job.AssignRecord{Attempt: attempt(0, 1)}, ended(0, 1, job.Succeeded), job.AssignRecord{Attempt: attempt(1, 1)}, all)
+	if x := j.Task(0); x.State != job.Pending || x.Settled != 1 || x.Runs != 0 {
+		t.Errorf("task 0: %+v", x)
+	}
+	if j.WouldTakeLate(ended(0, 1, job.Succeeded)) {
+		t.Error("the result of before counts again")
+	}
+	if j.Ending(1) != job.EndsRequeued || j.Task(2).State != job.Pending {
+		t.Errorf("task 1 ends: %d", j.Ending(1))
+	}
+	j = apply(t, 3, job.AssignRecord{Attempt: attempt(1, 1)}, all, ended(1, 1, job.Cancelled), job.AssignRecord{Attempt: attempt(1, 2)})
+	if x := j.Task(1); x.State != job.Reserved || x.Attempt != 2 {
+		t.Errorf("task 1: %+v", x)
+	}
+}
+
+func TestRequeueOfFailedTasks(t *testing.T) {
+	failed := job.RequeueRecord{Job: id(0), Failed: true, At: start}
+	j := apply(t, 4, job.AssignRecord{Attempt: attempt(0, 1)}, ended(0, 1, job.Succeeded), job.AssignRecord{Attempt: attempt(1, 1)},
+		ended(1, 1, job.Failed), job.AssignRecord{Attempt: attempt(2, 1)}, failed)
+	for i, want := range []job.State{job.Succeeded, job.Pending, job.Reserved, job.Pending} {
+		if x := j.Task(i); x.State != want || x.Ending != job.NotEnding {
+			t.Errorf("task %d is %s", i, x.State)
+		}
+	}
+}
+
+// A cancelled job can be requeued in part: the tasks that still run end as cancelled, unless they are requeued.
+func TestRequeueAfterCancel(t *testing.T) {
+	j := apply(t, 3, job.AssignRecord{Attempt: attempt(0, 1)}, job.AssignRecord{Attempt: attempt(1, 1)}, job.CancelRecord{Job: id(0), Reason: "stop", At: start},
+		job.RequeueRecord{Job: id(0), Tasks: []job.Range{{First: 1, Last: 2}}, At: start}, ended(0, 1, job.Cancelled), ended(1, 1, job.Cancelled))
+	for i, want := range []job.State{job.Cancelled, job.Pending, job.Pending} {
+		if x := j.Task(i); x.State != want {
+			t.Errorf("task %d is %s, %s", i, x.State, x.Reason)
+		}
+	}
 }

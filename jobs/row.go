@@ -152,7 +152,7 @@ func (w *chunkWriter) write(cells []cell) {
 	for i := range cells {
 		x := &cells[i]
 		w.set8(&m.State, i, uint8(states.of(x.state)))
-		flags := x.flags & (flagAssigned | flagExit | flagRan)
+		flags := x.flags & (flagAssigned | flagExit | flagRan | flagCancel | flagRequeue)
 		same := x.flags&flagExit != 0 && x.began == x.started && x.exited == x.ended
 		if same {
 			flags |= flagSame
@@ -160,6 +160,7 @@ func (w *chunkWriter) write(cells []cell) {
 		w.set8(&m.Flags, i, flags)
 		w.set32(&m.Attempt, i, x.attempt)
 		w.set32(&m.Runs, i, x.runs)
+		w.set32(&m.Settled, i, x.settled)
 		w.set32(&m.Host, i, x.host)
 		w.set32(&m.Epoch, i, epochs.of(x.epoch))
 		if x.flags&flagExit != 0 {

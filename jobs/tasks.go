@@ -51,6 +51,7 @@ type cell struct {
 	note                   *note
 	attempt, runs          uint32
 	host, epoch            uint32
+	settled                uint32
 	code                   int32
 	text                   uint16 // isolation of the exit: index in texts plus 1, or 0
 	state, exit            uint8  // numbers of states; see stateOf
@@ -66,6 +67,8 @@ const (
 	flagSame           // the times of the exit are those of the task; only on disk
 	flagNote           // it is in dirty.notes
 	flagTail           // it is in dirty.tails
+	flagCancel         // it was told to end, and ends as CANCELLED
+	flagRequeue        // it was told to end, and runs again
 )
 
 // note holds the fields that only some tasks have. Only its tail ever changes.
@@ -145,15 +148,30 @@ func (ts *tasks) expand(k int, d *dirty) {
 	c.alike = nil
 }
 
-// each changes the tasks that are in one of the states. The tasks of a chunk without cells are changed as one value.
-func (ts *tasks) each(states []job.State, d *dirty, change func(*job.Task)) {
+// each changes the tasks of the ranges that are in one of the states. No ranges means all tasks. The tasks of a chunk
+// without cells are changed as one value.
+func (ts *tasks) each(ranges []job.Range, states []job.State, d *dirty, change func(*job.Task)) {
+	if len(ranges) == 0 {
+		ranges = []job.Range{{First: 0, Last: ts.n - 1}}
+	}
 	shared := map[*job.Task]*job.Task{} // the new value for each old value of chunks without cells
-	for k := range ts.chunks {
+	for _, r := range ranges {
+		ts.eachOf(job.Range{First: max(0, r.First), Last: min(r.Last, ts.n-1)}, states, d, shared, change)
+	}
+}
+
+func (ts *tasks) eachOf(r job.Range, states []job.State, d *dirty, shared map[*job.Task]*job.Task, change func(*job.Task)) {
+	for first := r.First; first <= r.Last; first = (first/chunkTasks + 1) * chunkTasks {
+		k := first / chunkTasks
 		c := &ts.chunks[k]
+		last := min(r.Last, k*chunkTasks+ts.size(k)-1)
+		if c.cells == nil && last-first+1 < ts.size(k) && slices.Contains(states, c.alike.State) {
+			ts.expand(k, d)
+		}
 		if c.cells != nil {
-			for i := range c.cells {
-				if index := k*chunkTasks + i; slices.Contains(states, stateOf(c.cells[i].state)) {
-					t := ts.task(index, &c.cells[i])
+			for index := first; index <= last; index++ {
+				if x := &c.cells[index%chunkTasks]; slices.Contains(states, stateOf(x.state)) {
+					t := ts.task(index, x)
 					change(&t)
 					ts.set(index, t, d)
 				}
@@ -181,8 +199,8 @@ func (ts *tasks) task(index int, x *cell) job.Task {
 	h := &ts.hosts[x.host]
 	t := job.Task{
 		Index: index, State: stateOf(x.state), Attempt: int(x.attempt), Runs: int(x.runs),
-		Node: h.peer, NodeName: h.name, Store: h.store, Epoch: ts.epochs[x.epoch],
-		Assigned: x.flags&flagAssigned != 0, Started: storepb.Time(x.started), Ended: storepb.Time(x.ended), Closed: storepb.Time(x.closed),
+		Node: h.peer, NodeName: h.name, Store: h.store, Epoch: ts.epochs[x.epoch], Settled: int(x.settled),
+		Assigned: x.flags&flagAssigned != 0, Ending: endingOf(x.flags), Started: storepb.Time(x.started), Ended: storepb.Time(x.ended), Closed: storepb.Time(x.closed),
 	}
 	if x.flags&flagExit != 0 {
 		t.Exit = &job.Exit{
@@ -205,17 +223,34 @@ func (ts *tasks) task(index int, x *cell) job.Task {
 	return t
 }
 
+func endingOf(flags uint8) job.Ending {
+	switch {
+	case flags&flagCancel != 0:
+		return job.EndsCancelled
+	case flags&flagRequeue != 0:
+		return job.EndsRequeued
+	}
+	return job.NotEnding
+}
+
 // fill writes a task to its cell.
 func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
 	was := *x
 	*x = cell{
 		started: storepb.Nanos(t.Started), ended: storepb.Nanos(t.Ended), closed: storepb.Nanos(t.Closed),
 		attempt: uint32(t.Attempt), runs: uint32(t.Runs),
-		host: ts.hostOf(host{t.Node, t.NodeName, t.Store}), epoch: ts.epochOf(t.Epoch),
+		host: ts.hostOf(host{t.Node, t.NodeName, t.Store}), epoch: ts.epochOf(t.Epoch), settled: uint32(t.Settled),
 		state: number(t.State), flags: x.flags & (flagNote | flagTail), note: was.note,
 	}
 	if t.Assigned {
 		x.flags |= flagAssigned
+	}
+	switch t.Ending {
+	case job.NotEnding:
+	case job.EndsCancelled:
+		x.flags |= flagCancel
+	case job.EndsRequeued:
+		x.flags |= flagRequeue
 	}
 	n := note{reason: t.Reason, devices: t.Devices, lost: t.Lost}
 	if e := t.Exit; e != nil {
@@ -351,6 +386,7 @@ type Brief struct {
 	Attempt  int // number of the newest attempt; 0 if none
 	Runs     int
 	Assigned bool
+	Ending   job.Ending
 	// The host of the newest attempt; empty before the first.
 	Node     job.Peer
 	NodeName string
@@ -365,7 +401,7 @@ func (ts *tasks) brief(index int) Brief {
 	x := &c.cells[index%chunkTasks]
 	h := &ts.hosts[x.host]
 	return Brief{
-		State: stateOf(x.state), Attempt: int(x.attempt), Runs: int(x.runs), Assigned: x.flags&flagAssigned != 0,
+		State: stateOf(x.state), Attempt: int(x.attempt), Runs: int(x.runs), Assigned: x.flags&flagAssigned != 0, Ending: endingOf(x.flags),
 		Node: h.peer, NodeName: h.name, Store: h.store,
 	}
 }

@@ -94,11 +94,15 @@ func recordPB(r job.Record) (*journalpb.Record, error) {
 		}}}, nil
 	case job.CancelRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Cancel{Cancel: &journalpb.Cancel{
-			Job: string(r.Job), Reason: r.Reason, At: storepb.Nanos(r.At),
+			Job: string(r.Job), Tasks: rangesPB(r.Tasks), Reason: r.Reason, At: storepb.Nanos(r.At),
 		}}}, nil
 	case job.HoldRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Hold{Hold: &journalpb.Hold{
-			Job: string(r.Job), Release: r.Release, Reason: r.Reason,
+			Job: string(r.Job), Tasks: rangesPB(r.Tasks), Release: r.Release, Reason: r.Reason,
+		}}}, nil
+	case job.RequeueRecord:
+		return &journalpb.Record{Kind: &journalpb.Record_Requeue{Requeue: &journalpb.Requeue{
+			Job: string(r.Job), Tasks: rangesPB(r.Tasks), Failed: r.Failed, Reason: r.Reason, At: storepb.Nanos(r.At),
 		}}}, nil
 	case job.PurgeRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Purge{Purge: &journalpb.Purge{Job: string(r.Job)}}}, nil
@@ -134,17 +138,48 @@ func recordOf(m *journalpb.Record) (job.Record, error) {
 		e.Attempt, err = k.Result.GetAttempt().Value()
 		return e, err
 	case *journalpb.Record_Cancel:
-		id, err := job.ParseID(k.Cancel.GetJob())
-		return job.CancelRecord{Job: id, Reason: k.Cancel.GetReason(), At: storepb.Time(k.Cancel.GetAt())}, err
+		id, tasks, err := tasksOf(k.Cancel.GetJob(), k.Cancel.GetTasks())
+		return job.CancelRecord{Job: id, Tasks: tasks, Reason: k.Cancel.GetReason(), At: storepb.Time(k.Cancel.GetAt())}, err
 	case *journalpb.Record_Hold:
-		id, err := job.ParseID(k.Hold.GetJob())
-		return job.HoldRecord{Job: id, Release: k.Hold.GetRelease(), Reason: k.Hold.GetReason()}, err
+		id, tasks, err := tasksOf(k.Hold.GetJob(), k.Hold.GetTasks())
+		return job.HoldRecord{Job: id, Tasks: tasks, Release: k.Hold.GetRelease(), Reason: k.Hold.GetReason()}, err
+	case *journalpb.Record_Requeue:
+		q := k.Requeue
+		id, tasks, err := tasksOf(q.GetJob(), q.GetTasks())
+		return job.RequeueRecord{Job: id, Tasks: tasks, Failed: q.GetFailed(), Reason: q.GetReason(), At: storepb.Time(q.GetAt())}, err
 	case *journalpb.Record_Purge:
 		id, err := job.ParseID(k.Purge.GetJob())
 		return job.PurgeRecord{Job: id}, err
 	default:
 		return nil, fmt.Errorf("%w: of a kind that this version does not know", errBadRecord)
 	}
+}
+
+func rangesPB(ranges []job.Range) []*journalpb.Range {
+	var out []*journalpb.Range
+	for _, r := range ranges {
+		out = append(out, &journalpb.Range{First: uint32(r.First), Last: uint32(r.Last)})
+	}
+	return out
+}
+
+// tasksOf decodes the job of a record and the ranges of its tasks.
+func tasksOf(text string, ranges []*journalpb.Range) (job.ID, []job.Range, error) {
+	id, err := job.ParseID(text)
+	if err != nil {
+		return "", nil, err
+	}
+	if len(ranges) > job.MaxRanges {
+		return "", nil, fmt.Errorf("%w: %d ranges of tasks of %s", errBadRecord, len(ranges), id)
+	}
+	var tasks []job.Range
+	for _, r := range ranges {
+		if r.GetFirst() > r.GetLast() || r.GetLast() >= job.MaxTasks {
+			return "", nil, fmt.Errorf("%w: tasks %d to %d of %s", errBadRecord, r.GetFirst(), r.GetLast(), id)
+		}
+		tasks = append(tasks, job.Range{First: int(r.GetFirst()), Last: int(r.GetLast())})
+	}
+	return id, tasks, nil
 }
 
 func submitOf(m *journalpb.Submit) (job.SubmitRecord, error) {

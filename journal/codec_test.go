@@ -10,12 +10,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/journal/journalpb"
 	"github.com/musterhq/muster/store"
 	"github.com/musterhq/muster/store/storetest"
 )
 
 var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
-	switch rapid.IntRange(0, 6).Draw(t, "kind") {
+	switch rapid.IntRange(0, 7).Draw(t, "kind") {
 	case 0:
 		r = job.SubmitRecord{
 			Job: storetest.ID.Draw(t, "job"), User: storetest.Text.Draw(t, "user"), Spec: storetest.Spec.Draw(t, "spec"),
@@ -38,14 +39,47 @@ var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
 			At: storetest.Time.Draw(t, "at"), Hold: storetest.Text.Draw(t, "hold"),
 		}
 	case 4:
-		r = job.CancelRecord{Job: storetest.ID.Draw(t, "job"), Reason: storetest.Text.Draw(t, "reason"), At: storetest.Time.Draw(t, "at")}
+		r = job.CancelRecord{Job: storetest.ID.Draw(t, "job"), Tasks: anyRanges.Draw(t, "tasks"), Reason: storetest.Text.Draw(t, "reason"), At: storetest.Time.Draw(t, "at")}
 	case 5:
-		r = job.HoldRecord{Job: storetest.ID.Draw(t, "job"), Release: rapid.Bool().Draw(t, "release"), Reason: storetest.Text.Draw(t, "reason")}
+		r = job.HoldRecord{
+			Job: storetest.ID.Draw(t, "job"), Tasks: anyRanges.Draw(t, "tasks"), Release: rapid.Bool().Draw(t, "release"),
+			Reason: storetest.Text.Draw(t, "reason"),
+		}
 	case 6:
 		r = job.PurgeRecord{Job: storetest.ID.Draw(t, "job")}
+	case 7:
+		r = job.RequeueRecord{
+			Job: storetest.ID.Draw(t, "job"), Tasks: anyRanges.Draw(t, "tasks"), Failed: rapid.Bool().Draw(t, "failed"),
+			Reason: storetest.Text.Draw(t, "reason"), At: storetest.Time.Draw(t, "at"),
+		}
 	}
 	return r
 })
+
+var anyRanges = rapid.Custom(func(t *rapid.T) (ranges []job.Range) {
+	for range rapid.IntRange(0, 3).Draw(t, "ranges") {
+		first := rapid.IntRange(0, job.MaxTasks-1).Draw(t, "first")
+		ranges = append(ranges, job.Range{First: first, Last: rapid.IntRange(first, job.MaxTasks-1).Draw(t, "last")})
+	}
+	return ranges
+})
+
+// A record with ranges that no owner writes is an error.
+func TestBadRanges(t *testing.T) {
+	id := string(job.NewID(1, 1))
+	many := make([]*journalpb.Range, job.MaxRanges+1)
+	for _, ranges := range [][]*journalpb.Range{{{First: 2, Last: 1}}, {{First: 0, Last: job.MaxTasks}}, many} {
+		for _, m := range []*journalpb.Record{
+			{Kind: &journalpb.Record_Cancel{Cancel: &journalpb.Cancel{Job: id, Tasks: ranges}}},
+			{Kind: &journalpb.Record_Hold{Hold: &journalpb.Hold{Job: id, Tasks: ranges}}},
+			{Kind: &journalpb.Record_Requeue{Requeue: &journalpb.Requeue{Job: id, Tasks: ranges}}},
+		} {
+			if r, err := recordOf(m); err == nil {
+				t.Errorf("%d ranges are taken: %+v", len(ranges), r)
+			}
+		}
+	}
+}
 
 func TestRecordsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -72,11 +72,11 @@ func (at *attempts) repropose(t *task, n int, r job.Record) {
 	})
 }
 
-// alive notes that the host has reported the attempt in this session. The host is told if the job is cancelled.
+// alive notes that the host has reported the attempt in this session. The host is told if the attempt is to end.
 func (at *attempts) alive(t *task) {
 	t.heard = at.sessionOf(t)
 	at.entries.changed(t.e)
-	if t.e.job.Cancelled != "" {
+	if t.e.job.Ending(t.index) != job.NotEnding {
 		at.cancel(t)
 	}
 }
@@ -146,15 +146,19 @@ func (at *attempts) saw(t *task, s job.State) {
 	}
 }
 
-// cancel tells the host to cancel the attempt, once in a session.
+// cancel tells the host to end the attempt, once in a session.
 func (at *attempts) cancel(t *task) {
 	w := at.reached(t)
 	if w == nil || t.cancelled == at.sessionOf(t) {
 		return
 	}
 	t.cancelled = at.sessionOf(t)
+	why := t.e.job.Cancelled
+	if why == "" {
+		why = t.e.job.Task(t.index).Reason.Detail
+	}
 	at.send(w.Peer, lease.Cancel{
-		Attempt: t.attempt(), Group: at.cfg.Group, Epoch: at.epoch, Grace: t.e.job.Spec.GraceOr(), Reason: t.e.job.Cancelled,
+		Attempt: t.attempt(), Group: at.cfg.Group, Epoch: at.epoch, Grace: t.e.job.Spec.GraceOr(), Reason: why,
 	})
 }
 

@@ -316,7 +316,7 @@ func (ds *dispatches) start(d *dispatch) {
 		return
 	}
 	o, j := d.winner, t.e.job
-	if j.Cancelled != "" || !o.worker.Up {
+	if j.Ending(t.index) != job.NotEnding || !o.worker.Up {
 		ds.abandon(d)
 		return
 	}

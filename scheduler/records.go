@@ -220,10 +220,17 @@ func (rc *records) appliedCancel(e *entry, ok bool) {
 	if !ok || !rc.lead {
 		return
 	}
+	rc.endActive(e)
+}
+
+// endActive ends the attempts of a job that were told to end.
+func (rc *records) endActive(e *entry) {
 	for _, t := range slices.Clone(e.tasks) {
-		if t.dispatch != nil {
+		switch {
+		case e.job.Ending(t.index) == job.NotEnding:
+		case t.dispatch != nil:
 			rc.dispatches.abandon(t.dispatch)
-		} else if t.durable().Assigned {
+		case t.durable().Assigned:
 			rc.attempts.cancel(t)
 		}
 	}

@@ -112,14 +112,14 @@ func (rn *renewals) readDone(e ReadDone) {
 	rn.begin()
 }
 
-// verdicts says which attempts the host keeps: those that are assigned to this host with this data directory, whose job
-// is not cancelled, and that are not given up (R7).
+// verdicts says which attempts the host keeps: those that are assigned to this host with this data directory, that
+// were not told to end, and that are not given up (R7).
 func (rn *renewals) verdicts(w *worker, live []job.Attempt) []lease.Verdict {
 	out := make([]lease.Verdict, 0, len(live))
 	for _, a := range live {
 		keep := false
 		if e := rn.entries.byID[a.Job]; e != nil && e.current(w, a) {
-			keep = e.job.Cancelled == "" && !e.task(a.Task).phase.over()
+			keep = e.job.Ending(a.Task) == job.NotEnding && !e.task(a.Task).phase.over()
 		}
 		out = append(out, lease.Verdict{Attempt: a, Keep: keep})
 	}

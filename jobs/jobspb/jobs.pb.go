@@ -321,27 +321,29 @@ func (x *Task) GetClosed() int64 {
 // Chunk holds the tasks of one chunk. They are either all alike, or stored in columns with one value for each task. A
 // column whose values are all zero is left out.
 type Chunk struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Alike         *Task                  `protobuf:"bytes,1,opt,name=alike" json:"alike,omitempty"`
-	Base          int64                  `protobuf:"varint,2,opt,name=base" json:"base,omitempty"`    // the columns hold times as offsets from it, 0 for none
-	States        []string               `protobuf:"bytes,3,rep,name=states" json:"states,omitempty"` // the columns refer to them by index, from 0
-	Epochs        []*storepb.Epoch       `protobuf:"bytes,5,rep,name=epochs" json:"epochs,omitempty"`
-	Texts         []string               `protobuf:"bytes,6,rep,name=texts" json:"texts,omitempty"`
-	State         []byte                 `protobuf:"bytes,10,opt,name=state" json:"state,omitempty"`
-	Flags         []byte                 `protobuf:"bytes,11,opt,name=flags" json:"flags,omitempty"` // 1: assigned, 2: has an exit, 4: a process ran in that attempt, 8: the exit's times are those of the task
-	Attempt       []uint32               `protobuf:"varint,12,rep,packed,name=attempt" json:"attempt,omitempty"`
-	Runs          []uint32               `protobuf:"varint,13,rep,packed,name=runs" json:"runs,omitempty"`
-	Host          []uint32               `protobuf:"varint,14,rep,packed,name=host" json:"host,omitempty"` // index of the host's row, 0 for none
-	Epoch         []uint32               `protobuf:"varint,15,rep,packed,name=epoch" json:"epoch,omitempty"`
-	Started       []uint64               `protobuf:"varint,16,rep,packed,name=started" json:"started,omitempty"`
-	Ended         []uint64               `protobuf:"varint,17,rep,packed,name=ended" json:"ended,omitempty"`
-	Closed        []uint64               `protobuf:"varint,18,rep,packed,name=closed" json:"closed,omitempty"`
-	Exit          []byte                 `protobuf:"bytes,19,opt,name=exit" json:"exit,omitempty"` // state of the exit
-	Code          []int32                `protobuf:"zigzag32,20,rep,packed,name=code" json:"code,omitempty"`
-	Signal        []byte                 `protobuf:"bytes,21,opt,name=signal" json:"signal,omitempty"`
-	Began         []uint64               `protobuf:"varint,22,rep,packed,name=began" json:"began,omitempty"`
-	Exited        []uint64               `protobuf:"varint,23,rep,packed,name=exited" json:"exited,omitempty"`
-	Text          []uint32               `protobuf:"varint,24,rep,packed,name=text" json:"text,omitempty"` // index in texts plus 1, 0 for none
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Alike  *Task                  `protobuf:"bytes,1,opt,name=alike" json:"alike,omitempty"`
+	Base   int64                  `protobuf:"varint,2,opt,name=base" json:"base,omitempty"`    // the columns hold times as offsets from it, 0 for none
+	States []string               `protobuf:"bytes,3,rep,name=states" json:"states,omitempty"` // the columns refer to them by index, from 0
+	Epochs []*storepb.Epoch       `protobuf:"bytes,5,rep,name=epochs" json:"epochs,omitempty"`
+	Texts  []string               `protobuf:"bytes,6,rep,name=texts" json:"texts,omitempty"`
+	State  []byte                 `protobuf:"bytes,10,opt,name=state" json:"state,omitempty"`
+	Flags  []byte                 `protobuf:"bytes,11,opt,name=flags" json:"flags,omitempty"` // 1: assigned, 2: has an exit, 4: a process ran in that attempt, 8: the exit's times are those of the task,
+	// 64: told to end, and cancelled, 128: told to end, and requeued
+	Attempt       []uint32 `protobuf:"varint,12,rep,packed,name=attempt" json:"attempt,omitempty"`
+	Runs          []uint32 `protobuf:"varint,13,rep,packed,name=runs" json:"runs,omitempty"`
+	Host          []uint32 `protobuf:"varint,14,rep,packed,name=host" json:"host,omitempty"` // index of the host's row, 0 for none
+	Epoch         []uint32 `protobuf:"varint,15,rep,packed,name=epoch" json:"epoch,omitempty"`
+	Started       []uint64 `protobuf:"varint,16,rep,packed,name=started" json:"started,omitempty"`
+	Ended         []uint64 `protobuf:"varint,17,rep,packed,name=ended" json:"ended,omitempty"`
+	Closed        []uint64 `protobuf:"varint,18,rep,packed,name=closed" json:"closed,omitempty"`
+	Exit          []byte   `protobuf:"bytes,19,opt,name=exit" json:"exit,omitempty"` // state of the exit
+	Code          []int32  `protobuf:"zigzag32,20,rep,packed,name=code" json:"code,omitempty"`
+	Signal        []byte   `protobuf:"bytes,21,opt,name=signal" json:"signal,omitempty"`
+	Began         []uint64 `protobuf:"varint,22,rep,packed,name=began" json:"began,omitempty"`
+	Exited        []uint64 `protobuf:"varint,23,rep,packed,name=exited" json:"exited,omitempty"`
+	Settled       []uint32 `protobuf:"varint,25,rep,packed,name=settled" json:"settled,omitempty"`
+	Text          []uint32 `protobuf:"varint,24,rep,packed,name=text" json:"text,omitempty"` // index in texts plus 1, 0 for none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -505,6 +507,13 @@ func (x *Chunk) GetBegan() []uint64 {
 func (x *Chunk) GetExited() []uint64 {
 	if x != nil {
 		return x.Exited
+	}
+	return nil
+}
+
+func (x *Chunk) GetSettled() []uint32 {
+	if x != nil {
+		return x.Settled
 	}
 	return nil
 }
@@ -697,7 +706,7 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\x05ended\x18\x0f \x01(\x03R\x05ended\x12&\n" +
 	"\x04exit\x18\x10 \x01(\v2\x12.muster.store.ExitR\x04exit\x12\x12\n" +
 	"\x04lost\x18\x11 \x03(\tR\x04lost\x12\x16\n" +
-	"\x06closed\x18\x12 \x01(\x03R\x06closed\"\xed\x03\n" +
+	"\x06closed\x18\x12 \x01(\x03R\x06closed\"\x87\x04\n" +
 	"\x05Chunk\x12'\n" +
 	"\x05alike\x18\x01 \x01(\v2\x11.muster.jobs.TaskR\x05alike\x12\x12\n" +
 	"\x04base\x18\x02 \x01(\x03R\x04base\x12\x16\n" +
@@ -718,7 +727,8 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\x04code\x18\x14 \x03(\x11R\x04code\x12\x16\n" +
 	"\x06signal\x18\x15 \x01(\fR\x06signal\x12\x14\n" +
 	"\x05began\x18\x16 \x03(\x04R\x05began\x12\x16\n" +
-	"\x06exited\x18\x17 \x03(\x04R\x06exited\x12\x12\n" +
+	"\x06exited\x18\x17 \x03(\x04R\x06exited\x12\x18\n" +
+	"\asettled\x18\x19 \x03(\rR\asettled\x12\x12\n" +
 	"\x04text\x18\x18 \x03(\rR\x04text\"D\n" +
 	"\x04Host\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x12\n" +

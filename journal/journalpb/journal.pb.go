@@ -94,6 +94,7 @@ type Record struct {
 	//	*Record_Cancel
 	//	*Record_Hold
 	//	*Record_Purge
+	//	*Record_Requeue
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -199,6 +200,15 @@ func (x *Record) GetPurge() *Purge {
 	return nil
 }
 
+func (x *Record) GetRequeue() *Requeue {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Requeue); ok {
+			return x.Requeue
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -231,6 +241,10 @@ type Record_Purge struct {
 	Purge *Purge `protobuf:"bytes,7,opt,name=purge,oneof"`
 }
 
+type Record_Requeue struct {
+	Requeue *Requeue `protobuf:"bytes,8,opt,name=requeue,oneof"`
+}
+
 func (*Record_Submit) isRecord_Kind() {}
 
 func (*Record_Assign) isRecord_Kind() {}
@@ -244,6 +258,8 @@ func (*Record_Cancel) isRecord_Kind() {}
 func (*Record_Hold) isRecord_Kind() {}
 
 func (*Record_Purge) isRecord_Kind() {}
+
+func (*Record_Requeue) isRecord_Kind() {}
 
 type Submit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -554,6 +570,7 @@ type Cancel struct {
 	Job           string                 `protobuf:"bytes,1,opt,name=job" json:"job,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason" json:"reason,omitempty"`
 	At            int64                  `protobuf:"varint,3,opt,name=at" json:"at,omitempty"`
+	Tasks         []*Range               `protobuf:"bytes,4,rep,name=tasks" json:"tasks,omitempty"` // none: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -609,11 +626,19 @@ func (x *Cancel) GetAt() int64 {
 	return 0
 }
 
+func (x *Cancel) GetTasks() []*Range {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
 type Hold struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job" json:"job,omitempty"`
 	Release       bool                   `protobuf:"varint,2,opt,name=release" json:"release,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason" json:"reason,omitempty"`
+	Tasks         []*Range               `protobuf:"bytes,4,rep,name=tasks" json:"tasks,omitempty"` // none: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -669,6 +694,142 @@ func (x *Hold) GetReason() string {
 	return ""
 }
 
+func (x *Hold) GetTasks() []*Range {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+type Requeue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job" json:"job,omitempty"`
+	Tasks         []*Range               `protobuf:"bytes,2,rep,name=tasks" json:"tasks,omitempty"` // none: all
+	Failed        bool                   `protobuf:"varint,3,opt,name=failed" json:"failed,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason" json:"reason,omitempty"`
+	At            int64                  `protobuf:"varint,5,opt,name=at" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Requeue) Reset() {
+	*x = Requeue{}
+	mi := &file_journal_journalpb_journal_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Requeue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Requeue) ProtoMessage() {}
+
+func (x *Requeue) ProtoReflect() protoreflect.Message {
+	mi := &file_journal_journalpb_journal_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Requeue.ProtoReflect.Descriptor instead.
+func (*Requeue) Descriptor() ([]byte, []int) {
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Requeue) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Requeue) GetTasks() []*Range {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *Requeue) GetFailed() bool {
+	if x != nil {
+		return x.Failed
+	}
+	return false
+}
+
+func (x *Requeue) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Requeue) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+// Range is the tasks first to last of a job.
+type Range struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         uint32                 `protobuf:"varint,1,opt,name=first" json:"first,omitempty"`
+	Last          uint32                 `protobuf:"varint,2,opt,name=last" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Range) Reset() {
+	*x = Range{}
+	mi := &file_journal_journalpb_journal_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Range) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Range) ProtoMessage() {}
+
+func (x *Range) ProtoReflect() protoreflect.Message {
+	mi := &file_journal_journalpb_journal_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Range.ProtoReflect.Descriptor instead.
+func (*Range) Descriptor() ([]byte, []int) {
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Range) GetFirst() uint32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Range) GetLast() uint32 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
 type Purge struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job" json:"job,omitempty"`
@@ -678,7 +839,7 @@ type Purge struct {
 
 func (x *Purge) Reset() {
 	*x = Purge{}
-	mi := &file_journal_journalpb_journal_proto_msgTypes[8]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -690,7 +851,7 @@ func (x *Purge) String() string {
 func (*Purge) ProtoMessage() {}
 
 func (x *Purge) ProtoReflect() protoreflect.Message {
-	mi := &file_journal_journalpb_journal_proto_msgTypes[8]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +864,7 @@ func (x *Purge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Purge.ProtoReflect.Descriptor instead.
 func (*Purge) Descriptor() ([]byte, []int) {
-	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{8}
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Purge) GetJob() string {
@@ -724,7 +885,7 @@ type Bounds struct {
 
 func (x *Bounds) Reset() {
 	*x = Bounds{}
-	mi := &file_journal_journalpb_journal_proto_msgTypes[9]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -736,7 +897,7 @@ func (x *Bounds) String() string {
 func (*Bounds) ProtoMessage() {}
 
 func (x *Bounds) ProtoReflect() protoreflect.Message {
-	mi := &file_journal_journalpb_journal_proto_msgTypes[9]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -749,7 +910,7 @@ func (x *Bounds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bounds.ProtoReflect.Descriptor instead.
 func (*Bounds) Descriptor() ([]byte, []int) {
-	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{9}
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Bounds) GetIndex() uint64 {
@@ -775,7 +936,7 @@ const file_journal_journalpb_journal_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x120\n" +
-	"\arecords\x18\x02 \x03(\v2\x16.muster.journal.RecordR\arecords\"\xeb\x02\n" +
+	"\arecords\x18\x02 \x03(\v2\x16.muster.journal.RecordR\arecords\"\xa0\x03\n" +
 	"\x06Record\x120\n" +
 	"\x06submit\x18\x01 \x01(\v2\x16.muster.journal.SubmitH\x00R\x06submit\x120\n" +
 	"\x06assign\x18\x02 \x01(\v2\x16.muster.journal.AssignH\x00R\x06assign\x126\n" +
@@ -783,7 +944,8 @@ const file_journal_journalpb_journal_proto_rawDesc = "" +
 	"\x06result\x18\x04 \x01(\v2\x16.muster.journal.ResultH\x00R\x06result\x120\n" +
 	"\x06cancel\x18\x05 \x01(\v2\x16.muster.journal.CancelH\x00R\x06cancel\x12*\n" +
 	"\x04hold\x18\x06 \x01(\v2\x14.muster.journal.HoldH\x00R\x04hold\x12-\n" +
-	"\x05purge\x18\a \x01(\v2\x15.muster.journal.PurgeH\x00R\x05purgeB\x06\n" +
+	"\x05purge\x18\a \x01(\v2\x15.muster.journal.PurgeH\x00R\x05purge\x123\n" +
+	"\arequeue\x18\b \x01(\v2\x17.muster.journal.RequeueH\x00R\arequeueB\x06\n" +
 	"\x04kind\"z\n" +
 	"\x06Submit\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
@@ -808,15 +970,26 @@ const file_journal_journalpb_journal_proto_rawDesc = "" +
 	"\adevices\x18\x02 \x03(\tR\adevices\x12&\n" +
 	"\x04exit\x18\x03 \x01(\v2\x12.muster.store.ExitR\x04exit\x12\x0e\n" +
 	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x12\n" +
-	"\x04hold\x18\x05 \x01(\tR\x04hold\"B\n" +
+	"\x04hold\x18\x05 \x01(\tR\x04hold\"o\n" +
 	"\x06Cancel\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02at\x18\x03 \x01(\x03R\x02at\"J\n" +
+	"\x02at\x18\x03 \x01(\x03R\x02at\x12+\n" +
+	"\x05tasks\x18\x04 \x03(\v2\x15.muster.journal.RangeR\x05tasks\"w\n" +
 	"\x04Hold\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
 	"\arelease\x18\x02 \x01(\bR\arelease\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x19\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12+\n" +
+	"\x05tasks\x18\x04 \x03(\v2\x15.muster.journal.RangeR\x05tasks\"\x88\x01\n" +
+	"\aRequeue\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12+\n" +
+	"\x05tasks\x18\x02 \x03(\v2\x15.muster.journal.RangeR\x05tasks\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\bR\x06failed\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02at\x18\x05 \x01(\x03R\x02at\"1\n" +
+	"\x05Range\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\rR\x04last\"\x19\n" +
 	"\x05Purge\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\"2\n" +
 	"\x06Bounds\x12\x14\n" +
@@ -835,7 +1008,7 @@ func file_journal_journalpb_journal_proto_rawDescGZIP() []byte {
 	return file_journal_journalpb_journal_proto_rawDescData
 }
 
-var file_journal_journalpb_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_journal_journalpb_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_journal_journalpb_journal_proto_goTypes = []any{
 	(*Entry)(nil),           // 0: muster.journal.Entry
 	(*Record)(nil),          // 1: muster.journal.Record
@@ -845,10 +1018,12 @@ var file_journal_journalpb_journal_proto_goTypes = []any{
 	(*Result)(nil),          // 5: muster.journal.Result
 	(*Cancel)(nil),          // 6: muster.journal.Cancel
 	(*Hold)(nil),            // 7: muster.journal.Hold
-	(*Purge)(nil),           // 8: muster.journal.Purge
-	(*Bounds)(nil),          // 9: muster.journal.Bounds
-	(*storepb.Attempt)(nil), // 10: muster.store.Attempt
-	(*storepb.Exit)(nil),    // 11: muster.store.Exit
+	(*Requeue)(nil),         // 8: muster.journal.Requeue
+	(*Range)(nil),           // 9: muster.journal.Range
+	(*Purge)(nil),           // 10: muster.journal.Purge
+	(*Bounds)(nil),          // 11: muster.journal.Bounds
+	(*storepb.Attempt)(nil), // 12: muster.store.Attempt
+	(*storepb.Exit)(nil),    // 13: muster.store.Exit
 }
 var file_journal_journalpb_journal_proto_depIdxs = []int32{
 	1,  // 0: muster.journal.Entry.records:type_name -> muster.journal.Record
@@ -858,16 +1033,20 @@ var file_journal_journalpb_journal_proto_depIdxs = []int32{
 	5,  // 4: muster.journal.Record.result:type_name -> muster.journal.Result
 	6,  // 5: muster.journal.Record.cancel:type_name -> muster.journal.Cancel
 	7,  // 6: muster.journal.Record.hold:type_name -> muster.journal.Hold
-	8,  // 7: muster.journal.Record.purge:type_name -> muster.journal.Purge
-	10, // 8: muster.journal.Assign.attempt:type_name -> muster.store.Attempt
-	10, // 9: muster.journal.Unassign.attempt:type_name -> muster.store.Attempt
-	10, // 10: muster.journal.Result.attempt:type_name -> muster.store.Attempt
-	11, // 11: muster.journal.Result.exit:type_name -> muster.store.Exit
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	10, // 7: muster.journal.Record.purge:type_name -> muster.journal.Purge
+	8,  // 8: muster.journal.Record.requeue:type_name -> muster.journal.Requeue
+	12, // 9: muster.journal.Assign.attempt:type_name -> muster.store.Attempt
+	12, // 10: muster.journal.Unassign.attempt:type_name -> muster.store.Attempt
+	12, // 11: muster.journal.Result.attempt:type_name -> muster.store.Attempt
+	13, // 12: muster.journal.Result.exit:type_name -> muster.store.Exit
+	9,  // 13: muster.journal.Cancel.tasks:type_name -> muster.journal.Range
+	9,  // 14: muster.journal.Hold.tasks:type_name -> muster.journal.Range
+	9,  // 15: muster.journal.Requeue.tasks:type_name -> muster.journal.Range
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_journal_journalpb_journal_proto_init() }
@@ -883,6 +1062,7 @@ func file_journal_journalpb_journal_proto_init() {
 		(*Record_Cancel)(nil),
 		(*Record_Hold)(nil),
 		(*Record_Purge)(nil),
+		(*Record_Requeue)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -890,7 +1070,7 @@ func file_journal_journalpb_journal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journal_journalpb_journal_proto_rawDesc), len(file_journal_journalpb_journal_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

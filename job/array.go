@@ -1,0 +1,238 @@
+package job
+
+// Arrays: the indices of a job's elements, and how the tasks of a job are numbered.
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MaxIndex is the largest index of an array.
+const MaxIndex = 1<<31 - 1
+
+// Array is the parsed array of a job: the indices of its elements in rising order, and how many may be active at once.
+type Array struct {
+	runs   []run
+	n      int
+	AtOnce int // 0: no limit
+}
+
+// run is a part of an array whose indices have the same distance.
+type run struct{ first, step, n, before int } // before: elements of the runs before it
+
+func (r run) last() int { return r.first + (r.n-1)*r.step }
+
+// ParseArray parses an array as Slurm writes it: indices and ranges, with a step after a colon and the limit of active
+// elements after a percent sign, such as 0-99%8, 1,3,5 or 0-30:10. An index that is named twice counts once.
+func ParseArray(text string) (Array, error) {
+	fail := func(err error) (Array, error) {
+		return Array{}, fmt.Errorf("array %.60q: %w; write it like 0-99%%8, 1,3,5 or 0-30:10", text, err)
+	}
+	parts, limit, limited := strings.Cut(text, "%")
+	a := Array{}
+	if limited {
+		n, err := strconv.ParseUint(limit, 10, 31)
+		if err != nil || n == 0 {
+			return fail(fmt.Errorf("%.20q is not a number of tasks above 0", limit))
+		}
+		a.AtOnce = int(n)
+	}
+	if parts == "" && limited {
+		return a, nil // a limit alone, for each_line
+	}
+	runs, err := parseRuns(parts)
+	if err != nil {
+		return fail(err)
+	}
+	if a.runs, err = merge(runs); err != nil {
+		return fail(err)
+	}
+	for i := range a.runs {
+		a.runs[i].before = a.n
+		a.n += a.runs[i].n
+	}
+	return a, nil
+}
+
+// arrayOf is the array with the indices 0 to n-1.
+func arrayOf(n int) Array { return Array{runs: []run{{first: 0, step: 1, n: n}}, n: n} }
+
+var errTooLong = fmt.Errorf("more than %d elements", MaxTasks)
+
+func parseRuns(text string) ([]run, error) {
+	var runs []run
+	total := 0
+	for part := range strings.SplitSeq(text, ",") {
+		r, err := parseRun(part)
+		if err != nil {
+			return nil, err
+		}
+		if total += r.n; total > 2*MaxTasks { // merging may leave fewer
+			return nil, errTooLong
+		}
+		runs = append(runs, r)
+	}
+	return runs, nil
+}
+
+func parseRun(part string) (run, error) {
+	span, by, stepped := strings.Cut(part, ":")
+	from, to, two := strings.Cut(span, "-")
+	if !two {
+		to = from
+	}
+	first, err1 := strconv.ParseUint(from, 10, 31)
+	last, err2 := strconv.ParseUint(to, 10, 31)
+	step, err3 := uint64(1), error(nil)
+	if stepped {
+		step, err3 = strconv.ParseUint(by, 10, 31)
+	}
+	if err := errors.Join(err1, err2, err3); err != nil || last < first || step == 0 || stepped && !two {
+		return run{}, fmt.Errorf("%.20q is not an index, a range or a range with a step", part)
+	}
+	n := (last-first)/step + 1
+	if n > MaxTasks {
+		return run{}, errTooLong
+	}
+	return run{first: int(first), step: int(step), n: int(n)}, nil
+}
+
+// merge returns runs in rising order that share no index.
+func merge(runs []run) ([]run, error) {
+	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.first, b.first) })
+	apart := true
+	for i := 1; i < len(runs); i++ {
+		apart = apart && runs[i-1].last() < runs[i].first
+	}
+	if !apart {
+		var all []int
+		for _, r := range runs {
+			for i := range r.n {
+				all = append(all, r.first+i*r.step)
+			}
+		}
+		slices.Sort(all)
+		runs = runsOf(slices.Compact(all))
+	}
+	n := 0
+	for _, r := range runs {
+		n += r.n
+	}
+	if n > MaxTasks {
+		return nil, errTooLong
+	}
+	return runs, nil
+}
+
+// runsOf returns the runs of indices in rising order.
+func runsOf(all []int) []run {
+	var runs []run
+	for _, x := range all {
+		if n := len(runs); n > 0 {
+			switch r := &runs[n-1]; {
+			case r.n == 1:
+				r.step, r.n = x-r.first, 2
+				continue
+			case x == r.last()+r.step:
+				r.n++
+				continue
+			}
+		}
+		runs = append(runs, run{first: x, step: 1, n: 1})
+	}
+	return runs
+}
+
+// Len returns the number of elements.
+func (a Array) Len() int { return a.n }
+
+// Index returns the index of the element at a position, from 0 on.
+func (a Array) Index(position int) int {
+	i, found := slices.BinarySearchFunc(a.runs, position, func(r run, p int) int { return cmp.Compare(r.before, p) })
+	if !found {
+		i--
+	}
+	r := a.runs[i]
+	return r.first + (position-r.before)*r.step
+}
+
+// at returns the position of the first element whose index is at least this one; Len if there is none.
+func (a Array) at(index int) int {
+	i, _ := slices.BinarySearchFunc(a.runs, index, func(r run, x int) int { return cmp.Compare(r.last(), x) })
+	if i == len(a.runs) {
+		return a.n
+	}
+	r := a.runs[i]
+	return r.before + max(0, index-r.first+r.step-1)/r.step
+}
+
+// Layout is how the tasks of a job are numbered. Inside muster tasks are numbered from 0 without gaps; people use the
+// index in the array.
+type Layout struct {
+	array   Array
+	isArray bool
+}
+
+// Layout returns the numbering of the job's tasks.
+func (s *Spec) Layout() (Layout, error) {
+	a := arrayOf(max(1, len(s.EachLine)))
+	if s.Array != "" {
+		parsed, err := ParseArray(s.Array)
+		switch {
+		case err != nil:
+			return Layout{}, err
+		case len(s.EachLine) > 0 && parsed.n > 0:
+			return Layout{}, errors.New("array: with each_line give only a limit, such as %8: each line is a task")
+		case len(s.EachLine) == 0 && parsed.n == 0:
+			return Layout{}, fmt.Errorf("array %.60q: names no index", s.Array)
+		case parsed.n == 0:
+			a.AtOnce = parsed.AtOnce
+		default:
+			a = parsed
+		}
+	}
+	return Layout{array: a, isArray: s.Array != "" || len(s.EachLine) > 0}, nil
+}
+
+// IsArray reports whether the job is an array, even if it has one element.
+func (l Layout) IsArray() bool { return l.isArray }
+
+// Tasks returns the number of tasks.
+func (l Layout) Tasks() int { return l.array.n }
+
+// AtOnce returns how many tasks may be active at once; 0: all.
+func (l Layout) AtOnce() int { return l.array.AtOnce }
+
+// Number returns the number that people use for a task: its index in the array.
+func (l Layout) Number(task int) int { return l.array.Index(task) }
+
+// Select returns the tasks whose numbers are in the ranges, as ranges of tasks in rising order that do not meet. It is
+// empty if the job has none of them.
+func (l Layout) Select(numbers []Range) []Range {
+	var out []Range
+	for _, r := range numbers {
+		first, after := l.array.at(r.First), l.array.at(r.Last+1)
+		if first < after {
+			out = append(out, Range{first, after - 1})
+		}
+	}
+	return joined(out)
+}
+
+// joined sorts ranges and joins those that meet.
+func joined(ranges []Range) []Range {
+	slices.SortFunc(ranges, func(a, b Range) int { return cmp.Compare(a.First, b.First) })
+	var out []Range
+	for _, r := range ranges {
+		if n := len(out); n > 0 && r.First <= out[n-1].Last+1 {
+			out[n-1].Last = max(out[n-1].Last, r.Last)
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}

@@ -1,0 +1,103 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func indices(l Layout) []int {
+	var out []int
+	for i := range l.Tasks() {
+		out = append(out, l.Number(i))
+	}
+	return out
+}
+
+func TestArray(t *testing.T) {
+	for text, want := range map[string][]int{
+		"0-4": {0, 1, 2, 3, 4}, "7": {7}, "1,3,5": {1, 3, 5}, "5,1,3": {1, 3, 5}, "0-30:10": {0, 10, 20, 30},
+		"0-31:10": {0, 10, 20, 30}, "3,3,3": {3}, "0-3,2-5": {0, 1, 2, 3, 4, 5}, "0-10:5,1-11:5": {0, 1, 5, 6, 10, 11},
+		"10,11,20,30,40,41": {10, 11, 20, 30, 40, 41}, "2147483647": {MaxIndex}, "0-4%2": {0, 1, 2, 3, 4},
+	} {
+		l, err := (&Spec{Array: text}).Layout()
+		if err != nil || !slices.Equal(indices(l), want) || !l.IsArray() {
+			t.Errorf("%s has the indices %v, %v; want %v", text, indices(l), err, want)
+		}
+		for i, n := range want {
+			if got := l.Select([]Range{{n, n}}); !slices.Equal(got, []Range{{i, i}}) {
+				t.Errorf("%s: number %d selects %v", text, n, got)
+			}
+		}
+	}
+	if l, err := (&Spec{Array: "0-999999%64"}).Layout(); err != nil || l.Tasks() != MaxTasks || l.AtOnce() != 64 {
+		t.Errorf("a million tasks: %d, %d at once, %v", l.Tasks(), l.AtOnce(), err)
+	}
+	for _, bad := range []string{
+		"%", "%0", "%x", "0-", "-1", "5-1", "1:2", "0-9:0", "a", "0,,1", "0-1000000", "0-2147483648", "%8", "0-4%-1",
+		"0-999999,1000000-1999999", "0-999999,1000000-1999999,2000000-2999999", strings.Repeat("0-999999,", 1000) + "1",
+	} {
+		if l, err := (&Spec{Array: bad}).Layout(); err == nil {
+			t.Errorf("%.20q is taken as %d tasks", bad, l.Tasks())
+		}
+	}
+}
+
+func TestLayoutOfLines(t *testing.T) {
+	l, err := (&Spec{EachLine: []string{"a", "b", "c"}, Array: "%2"}).Layout()
+	if err != nil || l.Tasks() != 3 || l.AtOnce() != 2 || !l.IsArray() {
+		t.Errorf("three lines, two at once: %d tasks, %d at once, %v", l.Tasks(), l.AtOnce(), err)
+	}
+	if _, err := (&Spec{EachLine: []string{"a"}, Array: "0-3"}).Layout(); err == nil {
+		t.Error("lines and indices are taken together")
+	}
+	if l, err := (&Spec{}).Layout(); err != nil || l.Tasks() != 1 || l.IsArray() || l.Number(0) != 0 {
+		t.Errorf("a job without an array: %+v, %v", l, err)
+	}
+}
+
+func TestLayoutSelect(t *testing.T) {
+	l, err := (&Spec{Array: "10-90:10,200-299"}).Layout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for numbers, want := range map[string][]Range{
+		"0-9":                 nil,
+		"0-10":                {{0, 0}},
+		"15-25":               {{1, 1}},
+		"91-199":              nil,
+		"90-200":              {{8, 9}},
+		"0-1000000":           {{0, 108}},
+		"299,10,20,200":       {{0, 1}, {9, 9}, {108, 108}},
+		"200-220,210-5000000": {{9, 108}},
+	} {
+		s, err := ParseSelector("7f." + numbers)
+		if got := l.Select(s.Tasks); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s selects %v, %v; want %v", numbers, got, err, want)
+		}
+	}
+}
+
+func FuzzArray(f *testing.F) {
+	for _, seed := range []string{"0-99%8", "1,3,5", "0-30:10,5-60:7", "4-4", "%3"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		a, err := ParseArray(text)
+		if err != nil || a.Len() > 10_000 {
+			return
+		}
+		before := -1
+		for i := range a.Len() {
+			x := a.Index(i)
+			if x <= before || x > MaxIndex || a.at(x) != i {
+				t.Fatalf("%q: element %d has index %d after %d; found at %d", text, i, x, before, a.at(x))
+			}
+			before = x
+		}
+		if a.at(before+1) != a.Len() {
+			t.Fatal(fmt.Sprint(text, ": an index beyond the last is found"))
+		}
+	})
+}
