@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // MaxIndex is the largest index of an array.
@@ -179,6 +180,9 @@ type Layout struct {
 
 // Layout returns the numbering of the job's tasks.
 func (s *Spec) Layout() (Layout, error) {
+	if len(s.EachLine) > MaxTasks {
+		return Layout{}, fmt.Errorf("each_line: %w", errTooLong)
+	}
 	a := arrayOf(max(1, len(s.EachLine)))
 	if s.Array != "" {
 		parsed, err := ParseArray(s.Array)
@@ -196,6 +200,17 @@ func (s *Spec) Layout() (Layout, error) {
 		}
 	}
 	return Layout{array: a, isArray: s.Array != "" || len(s.EachLine) > 0}, nil
+}
+
+// checkArray bounds the lines like the other texts of a job; together they are bounded by the size of a job file.
+func checkArray(s Spec) error {
+	for i, line := range s.EachLine {
+		if strings.ContainsRune(line, 0) || !utf8.ValidString(line) {
+			return fmt.Errorf("each_line: line %d is not text without zero bytes", i+1)
+		}
+	}
+	_, err := s.Layout()
+	return err
 }
 
 // IsArray reports whether the job is an array, even if it has one element.

@@ -113,7 +113,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate returns an error that names the first field that is not valid, or ErrNotYet with the field's name.
 func (s Spec) Validate() error {
-	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkFiles, checkOutput, checkLater} {
+	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkArray, checkFiles, checkOutput, checkLater} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -220,8 +220,6 @@ func checkLater(s Spec) error {
 		set   bool
 	}{
 		{"nodes", s.Nodes > 1},
-		{"array", s.Array != ""},
-		{"each_line", len(s.EachLine) > 0},
 		{"ntasks_per_node", s.TasksPerNode > 1},
 		{"keep_on_bad_exit", s.KeepOnBadExit},
 		{"begin", s.Begin != nil},

@@ -51,6 +51,20 @@ func (j *Job) Task(index int) job.Task { return j.tasks.get(index) }
 // Counts returns the number of tasks in each state.
 func (j *Job) Counts() job.Counts { return j.tasks.counts }
 
+// CountsIn returns the number of tasks of the ranges in each state. No ranges means all tasks.
+func (j *Job) CountsIn(ranges []job.Range) job.Counts {
+	if len(ranges) == 0 {
+		return j.tasks.counts
+	}
+	var c job.Counts
+	for _, r := range ranges {
+		for i := max(0, r.First); i <= min(r.Last, j.tasks.n-1); i++ {
+			c.Add(j.tasks.brief(i).State, 1)
+		}
+	}
+	return c
+}
+
 // State returns the state of the job as a whole.
 func (j *Job) State() job.State { return j.tasks.counts.State() }
 

@@ -320,7 +320,7 @@ func (ds *dispatches) start(d *dispatch) {
 		ds.abandon(d)
 		return
 	}
-	t.dispatch = nil
+	t.dispatch, t.going = nil, false
 	t.move(ds.turn, startSent)
 	ds.offers.drop(o)
 	t.heard, t.seen, t.declines = ds.attempts.sessionOf(t), job.Reserved, 0

@@ -82,7 +82,10 @@ func (es *entries) wrote(at time.Time) {
 // pending.follow.
 func (es *entries) add(j *jobs.Job) *entry {
 	e := &entry{job: j, priority: j.Spec.Priority, born: es.bornAt(j.Submitted)}
-	for i := 0; len(e.tasks) < j.Assigned(); i++ {
+	if l, err := j.Spec.Layout(); err == nil { // else the job was accepted by a daemon that knows more than this one
+		e.atOnce = l.AtOnce()
+	}
+	for i := 0; len(e.tasks) < j.Assigned() && i < j.Len(); i++ {
 		if j.Brief(i).Assigned {
 			e.tasks = append(e.tasks, &task{e: e, index: i})
 		}

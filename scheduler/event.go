@@ -24,16 +24,18 @@ type (
 		Key   string // idempotency key, or empty
 		Spec  job.Spec
 	}
-	// Cancel asks that a job end.
+	// Cancel asks that tasks end.
 	Cancel struct {
 		Token  Token
 		Job    job.ID
+		Tasks  []job.Range // empty: all
 		Reason string
 	}
-	// Hold holds a waiting job back, or releases it.
+	// Hold holds waiting tasks back, or releases them.
 	Hold struct {
 		Token   Token
 		Job     job.ID
+		Tasks   []job.Range // empty: all
 		Release bool
 		Reason  string
 	}

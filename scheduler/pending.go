@@ -4,8 +4,10 @@ package scheduler
 // find none either. So a thousand equal tasks cost one search.
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -145,6 +147,11 @@ func (p *pending) requeue(t *task) {
 		}
 		return
 	}
+	if why, _ := p.bar(t.e, t.index); why.Word != "" {
+		p.setBarred(t)
+		return
+	}
+	p.unbar(t)
 	p.setWaiting(t, true)
 	t.queued = true
 	first := g.queue.len() == 0 || rank(t, g.queue.first()) < 0
@@ -168,16 +175,75 @@ func (p *pending) follow(e *entry) {
 	if !p.lead || e.front != nil && e.front.queued || len(e.tasks) >= e.job.Assigned()+maxPaused {
 		return
 	}
+	if len(e.barred) > 0 {
+		if t := e.barred[0]; p.mayGo(e, t.index) {
+			e.front = t
+			p.requeue(t)
+			return
+		}
+	}
 	for e.next < e.job.Len() {
 		index := e.next
-		e.next++
 		if _, soft := e.find(index); soft || e.job.Brief(index).State != job.Pending {
+			e.next++
 			continue
 		}
+		if !p.mayGo(e, index) {
+			return
+		}
+		e.next++
 		e.front = e.task(index)
 		p.requeue(e.front)
 		return
 	}
+}
+
+// bar returns why a task may not be placed now, whatever room there is. The word is empty if it may be. all says that
+// the same holds for each task of the job.
+func (p *pending) bar(e *entry, _ int) (why job.Reason, all bool) {
+	if e.atOnce > 0 && e.active >= e.atOnce {
+		return job.Reason{Word: job.ReasonArrayThrottle, Detail: fmt.Sprintf("%d of its tasks are active, and at most %d may be", e.active, e.atOnce)}, true
+	}
+	return job.Reason{}, true
+}
+
+// mayGo reports whether the task may be placed, if there is room.
+func (p *pending) mayGo(e *entry, index int) bool {
+	why, _ := p.bar(e, index)
+	return why.Word == ""
+}
+
+// setBarred notes that a task with soft state waits for more than room. pending.follow queues it later.
+func (p *pending) setBarred(t *task) {
+	if !t.barred {
+		t.barred = true
+		at, _ := slices.BinarySearchFunc(t.e.barred, t, byIndex)
+		t.e.barred = slices.Insert(t.e.barred, at, t)
+	}
+}
+
+func (p *pending) unbar(t *task) {
+	if t.barred {
+		t.barred = false
+		at, _ := slices.BinarySearchFunc(t.e.barred, t, byIndex)
+		t.e.barred = slices.Delete(t.e.barred, at, at+1)
+	}
+}
+
+func byIndex(a, b *task) int { return cmp.Compare(a.index, b.index) }
+
+// holdBack takes the task out of the queue until pending.follow queues it again.
+func (p *pending) holdBack(t *task) {
+	p.dequeue(t)
+	p.setWaiting(t, false)
+	p.setBarred(t)
+}
+
+// dispatched takes the task out of the queue because it is about to be offered.
+func (p *pending) dispatched(t *task) {
+	t.going = true
+	t.count()
+	p.dequeue(t)
 }
 
 // followAll does so from the first task on: a record has released tasks that were held.
@@ -225,16 +291,22 @@ func (p *pending) unlist(g *shape) {
 	}
 }
 
-// setWaiting counts the task among the waiting tasks of its class, or takes it off that count.
+// setWaiting counts the task among the waiting tasks of its class, or takes it off that count. The task that waits for
+// all further tasks of its job counts as many as may go with it.
 func (p *pending) setWaiting(t *task, waiting bool) {
-	if t.waiting == waiting || t.shape == nil {
+	if t.waiting > 0 == waiting || t.shape == nil {
 		return
 	}
-	t.waiting = waiting
 	k := t.shape.class
+	k.waiting -= t.waiting
+	t.waiting = 0
 	if waiting {
-		k.waiting++
-	} else if k.waiting--; k.waiting == 0 {
+		t.waiting = 1
+		if t == t.e.front {
+			t.waiting = max(1, t.e.pendingTasks())
+		}
+		k.waiting += t.waiting
+	} else if k.waiting == 0 {
 		k.looking = false
 		p.search.announce = p.search.announce || k.announced
 		k.announced = false

@@ -102,6 +102,7 @@ func (rc *records) settleAll(e *entry) {
 // settle updates the soft state of a task to its durable state.
 func (rc *records) settle(t *task) {
 	d := t.durable()
+	t.count()
 	if d.Assigned {
 		if rc.assigned.put(t, d.Node) && rc.contact.sessions[d.Node] == 0 {
 			rc.contact.seek(d.Node)
@@ -125,6 +126,9 @@ func (rc *records) settle(t *task) {
 	}
 	if d.Assigned {
 		rc.attempts.assigned(t)
+	}
+	if d.State != job.Pending {
+		rc.pending.unbar(t)
 	}
 	if d.State.Ended() {
 		rc.pending.leave(t)
@@ -242,7 +246,13 @@ func (rc *records) appliedHold(e *entry, r job.HoldRecord, ok bool) {
 	if ok {
 		rc.moved(e)
 	} else {
-		err = conflict(e.job.ID, e.job.State(), kind)
+		to, counts := job.Held, e.job.CountsIn(r.Tasks)
+		if r.Release {
+			to = job.Pending
+		}
+		if counts.Of(to) == 0 { // else an earlier record has done it
+			err = conflict(e.job.ID, e.job.State(), kind)
+		}
 	}
 	rc.requests.settled(kind, e, err)
 	if !ok || r.Release {

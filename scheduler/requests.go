@@ -221,7 +221,8 @@ func (rq *requests) proposeSubmit(a Submit, sum digest) {
 		rq.keys[s.key] = id
 	}
 	rq.submits[id] = s
-	rq.propose(job.SubmitRecord{Job: id, User: a.User, Spec: a.Spec, Key: a.Key, At: rq.now})
+	l, _ := a.Spec.Layout() // checkSpec has found it valid
+	rq.propose(job.SubmitRecord{Job: id, User: a.User, Spec: a.Spec, Key: a.Key, At: rq.now, Tasks: l.Tasks()})
 }
 
 // taken reports whether a job has the id.
@@ -250,14 +251,25 @@ func (rq *requests) drop(id job.ID, s *submission) {
 	}
 }
 
-// settled answers the requests for this change of the job.
+// settled answers the request whose record was applied: of those for this kind of change of the job the oldest.
 func (rq *requests) settled(kind changeKind, e *entry, err error) {
-	k := changeKey{kind, e.job.ID}
-	tokens := rq.others[k]
-	delete(rq.others, k)
-	for _, tok := range tokens {
+	if tok, there := rq.oldest(kind, e.job.ID); there {
 		rq.answer(tok, e, err)
 	}
+}
+
+// oldest removes and returns the oldest request for this kind of change of the job. The journal takes or refuses their
+// records in the order of the requests.
+func (rq *requests) oldest(kind changeKind, id job.ID) (tok Token, there bool) {
+	k := changeKey{kind, id}
+	tokens := rq.others[k]
+	if len(tokens) == 0 {
+		return 0, false
+	}
+	if rq.others[k] = tokens[1:]; len(tokens) == 1 {
+		delete(rq.others, k)
+	}
+	return tokens[0], true
 }
 
 // awaitMatch searches for hosts before the submission is refused.
@@ -300,7 +312,7 @@ func (rq *requests) cancel(a Cancel) {
 		rq.answer(a.Token, e, nil)
 	default:
 		rq.await(toCancel, a.Job, a.Token)
-		rq.propose(job.CancelRecord{Job: a.Job, Reason: lease.Clip(a.Reason), At: rq.now})
+		rq.propose(job.CancelRecord{Job: a.Job, Tasks: a.Tasks, Reason: lease.Clip(a.Reason), At: rq.now})
 	}
 }
 
@@ -310,25 +322,26 @@ func (rq *requests) hold(a Hold) {
 	if a.Release {
 		kind, from, to = toRelease, job.Held, job.Pending
 	}
+	var counts job.Counts
+	if e != nil {
+		counts = e.job.CountsIn(a.Tasks)
+	}
 	switch {
 	case e == nil:
 		rq.answerArchived(a.Token, a.Job)
-	case e.job.State() == to:
+	case counts.Of(from) == 0 && counts.Of(to) > 0:
 		rq.answer(a.Token, e, nil)
-	case e.job.State() != from:
+	case counts.Of(from) == 0:
 		rq.answer(a.Token, nil, conflict(e.job.ID, rq.views.stateOf(e), kind))
 	default:
 		rq.await(kind, a.Job, a.Token)
-		rq.propose(job.HoldRecord{Job: a.Job, Release: a.Release, Reason: lease.Clip(a.Reason)})
+		rq.propose(job.HoldRecord{Job: a.Job, Tasks: a.Tasks, Release: a.Release, Reason: lease.Clip(a.Reason)})
 	}
 }
 
-// left answers the requests for this change of a job that is archived or purged.
+// left answers the request whose record came when the job was archived or purged.
 func (rq *requests) left(kind changeKind, id job.ID) {
-	k := changeKey{kind, id}
-	tokens := rq.others[k]
-	delete(rq.others, k)
-	for _, tok := range tokens {
+	if tok, there := rq.oldest(kind, id); there {
 		rq.answerArchived(tok, id)
 	}
 }
@@ -342,9 +355,9 @@ func kindOf(r job.HoldRecord) changeKind {
 }
 
 func conflict(id job.ID, s job.State, kind changeKind) error {
-	what := "only a job that waits can be held"
+	what := "only tasks that wait can be held"
 	if kind == toRelease {
-		what = "only a held job can be released"
+		what = "only held tasks can be released"
 	}
 	return fmt.Errorf("%w: job %s is %s: %s", ErrConflict, id, s, what)
 }
@@ -356,12 +369,9 @@ func (rq *requests) await(kind changeKind, id job.ID, tok Token) {
 
 var errNotTaken = errors.New("the journal did not take it")
 
-// refused answers the requests for a change whose record the journal has refused.
+// refused answers the request whose record the journal has refused.
 func (rq *requests) refused(kind changeKind, id job.ID, err error) {
-	k := changeKey{kind, id}
-	tokens := rq.others[k]
-	delete(rq.others, k)
-	for _, tok := range tokens {
+	if tok, there := rq.oldest(kind, id); there {
 		rq.answer(tok, nil, fmt.Errorf("scheduler: job %s: %w", id, err))
 	}
 }

@@ -23,6 +23,9 @@ type entry struct {
 	tasks    []*task   // by index: those that are assigned, offered, paused or queued
 	front    *task     // the last one that pending.follow put into the queue
 	next     int       // pending.follow goes on here
+	barred   []*task   // tasks with soft state that may not be placed for now, by index; see pending.bar
+	atOnce   int       // how many of its tasks may be active at once; 0: all
+	active   int       // tasks that are offered or assigned
 	ended    time.Time // when this daemon learnt of the end
 	final    bool      // it is in history.final, or was
 	saving   bool      // it is in entries.unsaved
@@ -40,7 +43,10 @@ type task struct {
 	node  job.Peer // the host that it is assigned to; empty if none
 
 	queued   bool // it is in the queue of its shape
-	waiting  bool // its class counts it
+	waiting  int  // as how many tasks its class counts it; 0: it does not
+	barred   bool // it is in entry.barred
+	going    bool // it is offered, or about to be
+	active   bool // entry.active counts it
 	pause    pause
 	avoid    place.Avoidances
 	declines int // by hosts or the journal, since the last Start
@@ -91,6 +97,28 @@ func (e *entry) drop(t *task) {
 	}
 }
 
+// pendingTasks returns how many tasks of the job wait and may be active together.
+func (e *entry) pendingTasks() int {
+	counts := e.job.Counts()
+	n := counts.Of(job.Pending)
+	if e.atOnce > 0 {
+		n = min(n, e.atOnce-e.active)
+	}
+	return n
+}
+
+// count updates entry.active.
+func (t *task) count() {
+	active := t.going || t.durable().Assigned
+	switch {
+	case active && !t.active:
+		t.e.active++
+	case !active && t.active:
+		t.e.active--
+	}
+	t.active = active
+}
+
 // find returns the place of a task in tasks, and whether it is there.
 func (e *entry) find(index int) (int, bool) {
 	return slices.BinarySearchFunc(e.tasks, index, func(t *task, index int) int { return cmp.Compare(t.index, index) })
@@ -124,7 +152,8 @@ func (t *task) unpropose(tn *turn) {
 
 // endDispatch ends the dispatch of an attempt whose Start was not sent.
 func (t *task) endDispatch(tn *turn) {
-	t.dispatch = nil
+	t.dispatch, t.going = nil, false
+	t.count()
 	switch {
 	case t.phase == recorded:
 		t.move(tn, unknown)

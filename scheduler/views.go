@@ -71,17 +71,19 @@ func (vs *views) of(e *entry) job.Job {
 	}
 	for i, has := range shown {
 		if d := &v.Tasks[i]; !has && d.State == job.Pending {
-			d.Reason = vs.following(e)
+			d.Reason = vs.following(e, i)
 		}
 	}
 	return v
 }
 
 // following is why a task waits that has no soft state: it follows others of its job.
-func (vs *views) following(e *entry) job.Reason {
-	switch {
+func (vs *views) following(e *entry, index int) job.Reason {
+	switch why, _ := vs.pending.bar(e, index); {
 	case !vs.lead:
 		return reasonReading
+	case why.Word != "":
+		return why
 	case e.front != nil && e.front.queued:
 		return vs.waitReason(e.front)
 	}
@@ -159,10 +161,13 @@ func (vs *views) reason(t *task) job.Reason {
 	switch {
 	case !vs.lead:
 		return reasonReading
-	case t.dispatch != nil && !t.waiting:
+	case t.dispatch != nil && t.waiting == 0:
 		return job.Reason{Word: job.ReasonResources, Detail: "offered to " + vs.offeredTo(t.dispatch)}
 	case t.phase.proposed():
 		return job.Reason{Word: job.ReasonBackoff, Detail: "an attempt is being taken back"}
+	case t.barred:
+		why, _ := vs.pending.bar(t.e, t.index)
+		return why
 	case !t.queued && t.pause.until.After(vs.now):
 		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", t.pause.until.Sub(vs.now).Round(time.Millisecond), t.pause.why)}
 	}
