@@ -70,9 +70,10 @@ type Spec struct {
 	Output string `json:"output,omitempty"`
 	Error  string `json:"error,omitempty"`
 	// and when to send it before the time limit: "USR1@120s"
-	Signal             string `json:"signal,omitempty"`
-	Hold               bool   `json:"hold,omitempty"`
-	CheckpointExitCode int    `json:"checkpoint_exit_code,omitempty"`
+	Signal string `json:"signal,omitempty"`
+	Hold   bool   `json:"hold,omitempty"`
+	// a task that exits with this code has saved its state and runs again; 0: none
+	CheckpointExitCode int `json:"checkpoint_exit_code,omitempty"`
 }
 
 // Resources is what one task holds while it runs.
@@ -113,7 +114,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate returns an error that names the first field that is not valid, or ErrNotYet with the field's name.
 func (s Spec) Validate() error {
-	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkArray, checkFiles, checkOutput, checkLater} {
+	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkRetries, checkArray, checkFiles, checkOutput, checkLater} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -223,14 +224,12 @@ func checkLater(s Spec) error {
 		{"ntasks_per_node", s.TasksPerNode > 1},
 		{"keep_on_bad_exit", s.KeepOnBadExit},
 		{"begin", s.Begin != nil},
-		{"retry_on", len(s.RetryOn) > 0},
 		{"kill_on_invalid_dep", s.KillOnInvalidDep},
 		{"exclusive", s.Exclusive},
 		{"project", s.Project != ""},
 		{"preemptible", s.Preemptible},
 		{"dependency", len(s.Dependency) > 0},
 		{"prefer", s.Prefer != ""},
-		{"checkpoint_exit_code", s.CheckpointExitCode != 0},
 	} {
 		if later.set {
 			return fmt.Errorf("%s: %w", later.field, ErrNotYet)

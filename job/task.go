@@ -46,13 +46,19 @@ type Task struct {
 	Isolation string
 	// Assigned is true if the attempt may be running: its Assign is committed, and no Result or Unassign is.
 	Assigned bool
-	Runs     int // attempts in which a process ran, since a person last requeued it; bounds retries
+	// Runs counts the attempts in which a process ran, since a person last requeued the task; it bounds retries. Attempts
+	// that ended with the checkpoint exit code do not count.
+	Runs int
 	// Settled is the number of the attempt that was the newest when a person last requeued the task. No result of it or
 	// of an earlier one counts any more.
 	Settled int
 	Started time.Time
 	Ended   time.Time
-	Exit    *Exit // of the newest attempt that ended
+	Exit    *Exit // of the newest attempt, once it has ended
+	// Earlier has the outcomes of attempts before the newest, oldest first, and Older counts those that are not kept. Most
+	// views leave both out.
+	Earlier []Outcome
+	Older   int
 	// Lost lists the hosts that were lost while they ran the task, newest last, since a person last released it. At
 	// most MaxLost.
 	Lost []Peer

@@ -126,6 +126,7 @@ func assign(j *Job, t *job.Task, r job.AssignRecord, epoch job.Epoch) bool {
 	if !move(t, job.Reserved, job.Reason{}) {
 		return false
 	}
+	j.keepNewest(t)
 	t.Attempt, t.Assigned = r.Attempt.N, true
 	t.Node, t.NodeName, t.Store, t.Epoch = r.Node, r.NodeName, r.Store, epoch
 	t.Devices, t.Started, t.Ended = nil, time.Time{}, time.Time{}
@@ -153,6 +154,7 @@ func unassign(j *Job, t *job.Task, r job.UnassignRecord) bool {
 	t.Ending = job.NotEnding
 	if lost {
 		t.Lost = addLost(t.Lost, t.Node)
+		j.keepLost(t, r)
 	}
 	t.Assigned = false
 	closeTask(t, r.At)
@@ -194,11 +196,20 @@ func closeTask(t *job.Task, at time.Time) {
 
 func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 	if !t.Assigned || t.Attempt != r.Attempt.N {
-		return lateResult(j, t, r)
+		before := *t
+		if !lateResult(j, t, r) {
+			return false
+		}
+		j.keepLate(before, r)
+		return true
 	}
 	exit := r.Exit
 	if !exit.State.Ended() {
 		exit.State = job.Failed
+	}
+	saved, lost := j.Spec.Saved(exit), exit.State == job.NodeFail
+	if saved { // it has not failed
+		exit.State, exit.Reason = job.Preempted, "it saved its state"
 	}
 	to, why := exit.State, exitReason(exit)
 	again := false
@@ -206,9 +217,9 @@ func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 	case job.NodeFail: // not the fault of the task: it costs no retry
 		to, why = afterLoss(j, r.Hold, why.Detail)
 	case job.Preempted:
-		again = j.Spec.Requeue
+		again = saved || j.Spec.Requeue
 	case job.Failed, job.Timeout, job.OutOfMemory:
-		again = t.Runs < j.Spec.Retries
+		again = t.Runs < j.Spec.Retries && j.Spec.RetriesAfter(exit)
 		t.Runs++
 	case job.Succeeded, job.Cancelled, job.Pending, job.Held, job.Reserved, job.Starting, job.Running, job.Unreachable, job.Completing:
 		t.Runs++
@@ -219,12 +230,13 @@ func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 	ending := j.ending(t)
 	if ending != job.NotEnding {
 		to, why = endAs(j, t, ending)
+		exit.State = job.Cancelled
 	}
 	if !move(t, to, why) {
 		return false
 	}
 	t.Ending = job.NotEnding
-	if exit.State == job.NodeFail {
+	if lost {
 		t.Lost = addLost(t.Lost, t.Node)
 	}
 	setExit(t, exit, r.Devices)

@@ -100,6 +100,9 @@ func (j *Job) decodePart(r job.Row) error {
 		}
 		return j.tasks.decodeChunk(n, r.Data)
 	}
+	if r.Part[0] == partOutcomes && n < j.tasks.n {
+		return j.tasks.decodeOutcomes(n, r.Data)
+	}
 	if n >= j.tasks.n || j.tasks.chunks[n/chunkTasks].cells == nil {
 		return fmt.Errorf("%w: no such task", errBadRow)
 	}

@@ -37,6 +37,8 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 		s := job.DefaultSpec()
 		s.Command, s.Retries = []string{"/bin/true"}, rapid.IntRange(0, 2).Draw(t, "retries")
 		s.Hold, s.Requeue = rapid.Bool().Draw(t, "held"), rapid.Bool().Draw(t, "requeue")
+		s.RetryOn = rapid.SampledFrom([][]int{nil, {1, 137}}).Draw(t, "retry on")
+		s.CheckpointExitCode = rapid.SampledFrom([]int{0, 85}).Draw(t, "checkpoint")
 		return job.SubmitRecord{Job: id(n), User: "amy", Spec: s, Key: rapid.SampledFrom([]string{"", "k"}).Draw(t, "key"), At: at, Tasks: []int{0, 2, 600}[n]}
 	case 1, 2, 3:
 		host := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "host")
@@ -47,7 +49,7 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 	case 5, 6:
 		exit := job.Exit{
 			State: rapid.SampledFrom([]job.State{job.Succeeded, job.Failed, job.NodeFail, job.Preempted, job.Timeout}).Draw(t, "state"),
-			Code:  rapid.IntRange(-1, 255).Draw(t, "code"), Signal: rapid.IntRange(0, 64).Draw(t, "signal"), Reason: text.Draw(t, "reason"),
+			Code:  rapid.SampledFrom([]int{-1, 0, 1, 85, 255}).Draw(t, "code"), Signal: rapid.SampledFrom([]int{0, 0, 9, 64}).Draw(t, "signal"), Reason: text.Draw(t, "reason"),
 			Started: rapid.Bool().Draw(t, "ran"), Began: at.Add(-time.Second), Ended: at, Tail: text.Draw(t, "tail"), Isolation: text.Draw(t, "isolation"),
 		}
 		devices := rapid.SampledFrom([][]string{nil, {"GPU-1"}, {"GPU-1", "GPU-2"}}).Draw(t, "devices")
@@ -65,7 +67,9 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 
 func views(table *jobs.Table) (out []job.Job) {
 	for _, j := range table.Jobs() {
-		out = append(out, j.View(0, j.Len()))
+		v := j.View(0, j.Len())
+		j.AddOutcomes(&v)
+		out = append(out, v)
 	}
 	return out
 }
@@ -106,6 +110,7 @@ func TestRecordsAndRowsAgree(t *testing.T) {
 				if v.Counts != job.CountsOf(v.Tasks) {
 					t.Fatalf("counts %v of %v", v.Counts, v.Tasks)
 				}
+				checkOutcomes(t, &v)
 			}
 			for _, j := range owner.Jobs() {
 				taken, err := j.TakeRows()
@@ -129,6 +134,23 @@ func TestRecordsAndRowsAgree(t *testing.T) {
 	})
 }
 
+// checkOutcomes checks that the outcomes of a job's tasks are in the order of their attempts, have final states and
+// include the newest attempt if it runs or has ended the task.
+func checkOutcomes(t *rapid.T, v *job.Job) {
+	for _, x := range v.Tasks {
+		all, last := x.Outcomes(), 0
+		for i, o := range all {
+			if o.N <= last || o.N > x.Attempt || o.Exit.State == "" || o.Exit.State.Ended() == (x.Assigned && i == len(all)-1) {
+				t.Fatalf("the outcomes of %+v are %+v", x, all)
+			}
+			last = o.N
+		}
+		if len(x.Earlier) > job.MaxOutcomes || x.Exit != nil && x.State.Ended() && last != x.Attempt {
+			t.Fatalf("the outcomes of %+v are %+v", x, all)
+		}
+	}
+}
+
 func ExampleTable() {
 	table := jobs.NewTable(group)
 	s := job.DefaultSpec()
@@ -149,6 +171,8 @@ func FuzzDecode(f *testing.F) {
 		job.SubmitRecord{Job: id(0), User: "amy", Spec: spec, At: start, Tasks: 300},
 		job.AssignRecord{Attempt: a, Node: "n", NodeName: "n1", Store: "s"},
 		job.ResultRecord{Attempt: a, Devices: []string{"g"}, Exit: exit, At: start},
+		job.RequeueRecord{Job: id(0)},
+		job.AssignRecord{Attempt: job.Attempt{Job: id(0), Task: 1, N: 2}, Node: "n", NodeName: "n1", Store: "s"},
 	} {
 		table.Apply(r, uint64(seq), job.Epoch{Term: 1})
 	}
@@ -171,7 +195,9 @@ func FuzzDecode(f *testing.F) {
 		if j.Len() > 1000 {
 			return
 		}
-		if v := j.View(0, j.Len()); v.Counts != job.CountsOf(v.Tasks) {
+		v := j.View(0, j.Len())
+		j.AddOutcomes(&v)
+		if v.Counts != job.CountsOf(v.Tasks) {
 			t.Fatalf("counts %v of %v", v.Counts, v.Tasks)
 		}
 	})

@@ -16,12 +16,13 @@ import (
 )
 
 // The first byte of the name of a part. The name of the header is empty. Four bytes follow: the index of the host or of
-// the chunk; for a note and a tail the index of the task.
+// the chunk; for outcomes, a note and a tail the index of the task. Tails are last, so that a reader can leave them out.
 const (
-	partHost  = 'h'
-	partChunk = 't'
-	partNote  = 'u'
-	partTail  = 'v'
+	partHost     = 'h'
+	partOutcomes = 'o'
+	partChunk    = 't'
+	partNote     = 'u'
+	partTail     = 'v'
 )
 
 var errBadRow = errors.New("not a row of a job")
@@ -64,6 +65,13 @@ func (j *Job) TakeRows() ([]job.Row, error) {
 		}
 		rows = append(rows, job.Row{Job: j.ID, Part: part(partNote, i), Data: data})
 	}
+	for _, i := range d.outcomes {
+		data, err := j.tasks.outcomes[i].encode()
+		if err != nil {
+			return nil, fmt.Errorf("jobs: outcomes of %s.%d: %w", j.ID, i, err)
+		}
+		rows = append(rows, job.Row{Job: j.ID, Part: part(partOutcomes, i), Data: data})
+	}
 	for _, i := range d.tails {
 		rows = append(rows, job.Row{Job: j.ID, Part: part(partTail, i), Data: tailOf(j.tasks.cell(i).note)})
 	}
@@ -85,7 +93,12 @@ func (ts *tasks) clean(d *dirty) {
 	for _, i := range d.tails {
 		ts.cell(i).flags &^= flagTail
 	}
-	*d = dirty{hosts: len(ts.hosts), chunks: d.chunks[:0], notes: d.notes[:0], tails: d.tails[:0], taken: d.taken}
+	for _, i := range d.outcomes {
+		ts.outcomes[i].dirty = false
+	}
+	*d = dirty{
+		hosts: len(ts.hosts), chunks: d.chunks[:0], notes: d.notes[:0], tails: d.tails[:0], taken: d.taken, outcomes: d.outcomes[:0],
+	}
 }
 
 // cell returns the cell of a task. Its chunk must have cells.

@@ -27,6 +27,8 @@ type tasks struct {
 	texts  []string // the isolation of attempts that ended
 
 	hostAt map[host]uint32 // index in hosts; nil while there are few
+
+	outcomes map[uint32]*outcomes // of earlier attempts, by task; nil while no task has any
 }
 
 // chunk holds chunkTasks tasks, or fewer in the last chunk. As long as no record is about one of them, they are all
@@ -93,6 +95,8 @@ type dirty struct {
 	notes  []uint32 // indexes of tasks
 	tails  []uint32 // indexes of tasks
 	taken  []uint32 // indexes of tasks whose tails TakeRows has returned, for DropTails
+	// outcomes has the indexes of tasks with new outcomes of earlier attempts.
+	outcomes []uint32
 }
 
 func newTasks(n int, first job.Task) tasks {

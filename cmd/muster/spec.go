@@ -43,6 +43,8 @@ var specFlags = []specFlag{
 	{names: []string{"time", "t"}, usage: "time limit: `D` such as 90m", set: func(s *job.Spec, v string) error { return s.TimeLimit.UnmarshalText([]byte(v)) }},
 	{names: []string{"priority"}, usage: "`N` from 0 to 100, default 50", set: func(s *job.Spec, v string) error { return number(v, &s.Priority) }},
 	{names: []string{"retries"}, usage: "run a failed task again, up to `N` times", set: func(s *job.Spec, v string) error { return number(v, &s.Retries) }},
+	{names: []string{"retry-on"}, usage: "retry only after these exit codes: `CODE,...` such as 75,137", set: setRetryOn},
+	{names: []string{"checkpoint-exit-code"}, usage: "a task that exits with `N` has saved its state; it runs again, without a retry", set: setCheckpoint},
 	{names: []string{"requeue"}, usage: "run again after the node was lost, the default", set: func(s *job.Spec, _ string) error { s.Requeue = true; return nil }},
 	{names: []string{"no-requeue"}, usage: "do not run again after the node was lost", set: func(s *job.Spec, _ string) error { s.Requeue = false; return nil }},
 	{names: []string{"grace"}, usage: "time between TERM and KILL: `D` such as 30s, default 10s", set: func(s *job.Spec, v string) error { return s.Grace.UnmarshalText([]byte(v)) }},
@@ -68,7 +70,6 @@ var specFlags = []specFlag{
 	{names: []string{"each-line"}, usage: "`VALUE`"},
 	{names: []string{"dependency", "d"}, usage: "`VALUE`"},
 	{names: []string{"preemptible"}},
-	{names: []string{"checkpoint-exit-code"}, usage: "`VALUE`"},
 	{names: []string{"prefer"}, usage: "`VALUE`"},
 }
 
@@ -283,6 +284,30 @@ func setGPUs(s *job.Spec, v string) error {
 		return fmt.Errorf("%.40q: want N or MODEL:N", v)
 	}
 	return nil
+}
+
+func setRetryOn(s *job.Spec, v string) error {
+	s.RetryOn = nil
+	for _, word := range list(v) {
+		var code int
+		if err := number(word, &code); err != nil {
+			return err
+		}
+		s.RetryOn = append(s.RetryOn, code)
+	}
+	if len(s.RetryOn) == 0 {
+		return fmt.Errorf("%.40q: want exit codes such as 75,137", v)
+	}
+	return nil
+}
+
+// setCheckpoint refuses 0, which is the code of a success.
+func setCheckpoint(s *job.Spec, v string) error {
+	err := number(v, &s.CheckpointExitCode)
+	if err == nil && s.CheckpointExitCode == 0 {
+		err = errors.New("0 is the exit code of a success")
+	}
+	return err
 }
 
 // setImage refuses an empty name: it is most likely an unset shell variable.

@@ -96,6 +96,9 @@ func TestSubmit(t *testing.T) {
 			s.Resources.Memory, s.Resources.GPUShare, s.Resources.GPUMemory = 8<<30, 0.5, 80e9
 			s.Priority, s.Retries, s.Grace = 60, 2, job.Duration(time.Minute)
 		}},
+		{[]string{"--retries", "3", "--retry-on", "75, 137", "--checkpoint-exit-code", "85", "x"}, "", func(s *job.Spec) {
+			s.Command, s.Name, s.Retries, s.RetryOn, s.CheckpointExitCode = []string{"x"}, "x", 3, []int{75, 137}, 85
+		}},
 	} {
 		want := job.DefaultSpec()
 		c.build(&want)

@@ -5,8 +5,8 @@
 // source: jobs/jobspb/jobs.proto
 
 // The rows of jobs on disk. Each job has a header, a row for each host on which its attempts ran, a chunk for each 256
-// tasks that have changed since the submission, and a note for each task with texts of its own. A field number never
-// changes its meaning; a reader skips the fields that it does not know.
+// tasks that have changed since the submission, a note for each task with texts of its own, and the outcomes of each
+// task with several attempts. A field number never changes its meaning; a reader skips the fields that it does not know.
 //
 // Free text comes from users' processes and need not be UTF-8, so UTF-8 is not checked. All times are ns since 1970, 0
 // for none.
@@ -670,6 +670,119 @@ func (x *Note) GetIsolation() string {
 	return ""
 }
 
+// Outcomes holds how the earlier attempts of one task went, the oldest first.
+type Outcomes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	List          []*Outcome             `protobuf:"bytes,1,rep,name=list" json:"list,omitempty"`
+	Older         uint32                 `protobuf:"varint,2,opt,name=older" json:"older,omitempty"` // number of attempts before those
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outcomes) Reset() {
+	*x = Outcomes{}
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outcomes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outcomes) ProtoMessage() {}
+
+func (x *Outcomes) ProtoReflect() protoreflect.Message {
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outcomes.ProtoReflect.Descriptor instead.
+func (*Outcomes) Descriptor() ([]byte, []int) {
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Outcomes) GetList() []*Outcome {
+	if x != nil {
+		return x.List
+	}
+	return nil
+}
+
+func (x *Outcomes) GetOlder() uint32 {
+	if x != nil {
+		return x.Older
+	}
+	return 0
+}
+
+type Outcome struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	N             uint32                 `protobuf:"varint,1,opt,name=n" json:"n,omitempty"`       // number of the attempt
+	Host          uint32                 `protobuf:"varint,2,opt,name=host" json:"host,omitempty"` // index of the host's row
+	Exit          *storepb.Exit          `protobuf:"bytes,3,opt,name=exit" json:"exit,omitempty"`  // without tail and isolation
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outcome) Reset() {
+	*x = Outcome{}
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outcome) ProtoMessage() {}
+
+func (x *Outcome) ProtoReflect() protoreflect.Message {
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
+func (*Outcome) Descriptor() ([]byte, []int) {
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Outcome) GetN() uint32 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *Outcome) GetHost() uint32 {
+	if x != nil {
+		return x.Host
+	}
+	return 0
+}
+
+func (x *Outcome) GetExit() *storepb.Exit {
+	if x != nil {
+		return x.Exit
+	}
+	return nil
+}
+
 var File_jobs_jobspb_jobs_proto protoreflect.FileDescriptor
 
 const file_jobs_jobspb_jobs_proto_rawDesc = "" +
@@ -742,7 +855,14 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"exitReason\x12\x18\n" +
 	"\adevices\x18\x04 \x03(\tR\adevices\x12\x12\n" +
 	"\x04lost\x18\x05 \x03(\tR\x04lost\x12\x1c\n" +
-	"\tisolation\x18\x06 \x01(\tR\tisolationB/Z&github.com/musterhq/muster/jobs/jobspb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
+	"\tisolation\x18\x06 \x01(\tR\tisolation\"J\n" +
+	"\bOutcomes\x12(\n" +
+	"\x04list\x18\x01 \x03(\v2\x14.muster.jobs.OutcomeR\x04list\x12\x14\n" +
+	"\x05older\x18\x02 \x01(\rR\x05older\"S\n" +
+	"\aOutcome\x12\f\n" +
+	"\x01n\x18\x01 \x01(\rR\x01n\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\rR\x04host\x12&\n" +
+	"\x04exit\x18\x03 \x01(\v2\x12.muster.store.ExitR\x04exitB/Z&github.com/musterhq/muster/jobs/jobspb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
 
 var (
 	file_jobs_jobspb_jobs_proto_rawDescOnce sync.Once
@@ -756,28 +876,32 @@ func file_jobs_jobspb_jobs_proto_rawDescGZIP() []byte {
 	return file_jobs_jobspb_jobs_proto_rawDescData
 }
 
-var file_jobs_jobspb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_jobs_jobspb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_jobs_jobspb_jobs_proto_goTypes = []any{
 	(*Header)(nil),        // 0: muster.jobs.Header
 	(*Task)(nil),          // 1: muster.jobs.Task
 	(*Chunk)(nil),         // 2: muster.jobs.Chunk
 	(*Host)(nil),          // 3: muster.jobs.Host
 	(*Note)(nil),          // 4: muster.jobs.Note
-	(*storepb.Epoch)(nil), // 5: muster.store.Epoch
-	(*storepb.Exit)(nil),  // 6: muster.store.Exit
+	(*Outcomes)(nil),      // 5: muster.jobs.Outcomes
+	(*Outcome)(nil),       // 6: muster.jobs.Outcome
+	(*storepb.Epoch)(nil), // 7: muster.store.Epoch
+	(*storepb.Exit)(nil),  // 8: muster.store.Exit
 }
 var file_jobs_jobspb_jobs_proto_depIdxs = []int32{
 	1, // 0: muster.jobs.Header.tasks:type_name -> muster.jobs.Task
 	1, // 1: muster.jobs.Header.first:type_name -> muster.jobs.Task
-	5, // 2: muster.jobs.Task.epoch:type_name -> muster.store.Epoch
-	6, // 3: muster.jobs.Task.exit:type_name -> muster.store.Exit
+	7, // 2: muster.jobs.Task.epoch:type_name -> muster.store.Epoch
+	8, // 3: muster.jobs.Task.exit:type_name -> muster.store.Exit
 	1, // 4: muster.jobs.Chunk.alike:type_name -> muster.jobs.Task
-	5, // 5: muster.jobs.Chunk.epochs:type_name -> muster.store.Epoch
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	7, // 5: muster.jobs.Chunk.epochs:type_name -> muster.store.Epoch
+	6, // 6: muster.jobs.Outcomes.list:type_name -> muster.jobs.Outcome
+	8, // 7: muster.jobs.Outcome.exit:type_name -> muster.store.Exit
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_jobs_jobspb_jobs_proto_init() }
@@ -791,7 +915,7 @@ func file_jobs_jobspb_jobs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jobs_jobspb_jobs_proto_rawDesc), len(file_jobs_jobspb_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
