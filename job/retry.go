@@ -64,27 +64,36 @@ type Outcome struct {
 	Exit Exit
 }
 
-// MaxOutcomes bounds the earlier attempts whose outcomes a task keeps.
+// MaxOutcomes bounds the earlier attempts of a task whose outcomes are kept.
 const MaxOutcomes = 16
 
-// Outcomes returns how the task's attempts went, the newest last. Attempts that no host started are left out. Earlier
-// must be filled in.
-func (t *Task) Outcomes() []Outcome {
+// Earlier has the outcomes of a task's attempts before the newest.
+type Earlier struct {
+	Outcomes []Outcome // the oldest first
+	Older    int       // attempts before those, whose outcomes are not kept
+}
+
+// Outcomes returns how the attempts of a task of the job went, the newest last. Attempts that no host started are left
+// out. Earlier must be filled in.
+func (j *Job) Outcomes(t *Task) []Outcome { return WithNewest(j.Earlier[t.Index].Outcomes, t) }
+
+// WithNewest adds the outcome of a task's newest attempt to those before it.
+func WithNewest(earlier []Outcome, t *Task) []Outcome {
 	last := 0
-	if n := len(t.Earlier); n > 0 {
-		last = t.Earlier[n-1].N
+	if n := len(earlier); n > 0 {
+		last = earlier[n-1].N
 	}
 	newest := Outcome{N: t.Attempt, Node: t.Node, NodeName: t.NodeName}
 	switch {
 	case t.Attempt <= last:
-		return t.Earlier
+		return earlier
 	case t.Assigned:
 		newest.Exit = Exit{State: t.State, Began: t.Started}
 	case t.Exit != nil:
 		newest.Exit = *t.Exit
 		newest.Exit.Tail, newest.Exit.Isolation = "", ""
 	default:
-		return t.Earlier
+		return earlier
 	}
-	return append(slices.Clip(t.Earlier), newest)
+	return append(slices.Clip(earlier), newest)
 }

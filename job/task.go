@@ -55,10 +55,6 @@ type Task struct {
 	Started time.Time
 	Ended   time.Time
 	Exit    *Exit // of the newest attempt, once it has ended
-	// Earlier has the outcomes of attempts before the newest, oldest first, and Older counts those that are not kept. Most
-	// views leave both out.
-	Earlier []Outcome
-	Older   int
 	// Lost lists the hosts that were lost while they ran the task, newest last, since a person last released it. At
 	// most MaxLost.
 	Lost []Peer
@@ -104,6 +100,8 @@ type Job struct {
 	Seq    uint64
 	Counts Counts // of all tasks
 	Tasks  []Task // all tasks, or one page of them if there are many
+	// Earlier has the earlier attempts of the tasks in Tasks, by index, if they had any. Most views leave it out.
+	Earlier map[int]Earlier
 }
 
 // State returns the job's state; see Counts.State.

@@ -126,7 +126,7 @@ func assign(j *Job, t *job.Task, r job.AssignRecord, epoch job.Epoch) bool {
 	if !move(t, job.Reserved, job.Reason{}) {
 		return false
 	}
-	j.keepNewest(t)
+	j.tasks.keepNewest(t)
 	t.Attempt, t.Assigned = r.Attempt.N, true
 	t.Node, t.NodeName, t.Store, t.Epoch = r.Node, r.NodeName, r.Store, epoch
 	t.Devices, t.Started, t.Ended = nil, time.Time{}, time.Time{}
@@ -154,7 +154,7 @@ func unassign(j *Job, t *job.Task, r job.UnassignRecord) bool {
 	t.Ending = job.NotEnding
 	if lost {
 		t.Lost = addLost(t.Lost, t.Node)
-		j.keepLost(t, r)
+		j.tasks.keepLost(t, r)
 	}
 	t.Assigned = false
 	closeTask(t, r.At)
@@ -200,7 +200,7 @@ func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 		if !lateResult(j, t, r) {
 			return false
 		}
-		j.keepLate(before, r)
+		j.tasks.keepLate(before, r)
 		return true
 	}
 	exit := r.Exit

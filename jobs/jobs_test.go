@@ -68,7 +68,7 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 func views(table *jobs.Table) (out []job.Job) {
 	for _, j := range table.Jobs() {
 		v := j.View(0, j.Len())
-		j.AddOutcomes(&v)
+		jobs.AddEarlier(&v, j)
 		out = append(out, v)
 	}
 	return out
@@ -138,14 +138,14 @@ func TestRecordsAndRowsAgree(t *testing.T) {
 // include the newest attempt if it runs or has ended the task.
 func checkOutcomes(t *rapid.T, v *job.Job) {
 	for _, x := range v.Tasks {
-		all, last := x.Outcomes(), 0
+		all, last := v.Outcomes(&x), 0
 		for i, o := range all {
 			if o.N <= last || o.N > x.Attempt || o.Exit.State == "" || o.Exit.State.Ended() == (x.Assigned && i == len(all)-1) {
 				t.Fatalf("the outcomes of %+v are %+v", x, all)
 			}
 			last = o.N
 		}
-		if len(x.Earlier) > job.MaxOutcomes || x.Exit != nil && x.State.Ended() && last != x.Attempt {
+		if len(v.Earlier[x.Index].Outcomes) > job.MaxOutcomes || x.Exit != nil && x.State.Ended() && last != x.Attempt {
 			t.Fatalf("the outcomes of %+v are %+v", x, all)
 		}
 	}
@@ -196,7 +196,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		v := j.View(0, j.Len())
-		j.AddOutcomes(&v)
+		jobs.AddEarlier(&v, j)
 		if v.Counts != job.CountsOf(v.Tasks) {
 			t.Fatalf("counts %v of %v", v.Counts, v.Tasks)
 		}

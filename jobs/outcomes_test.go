@@ -70,7 +70,7 @@ func TestCheckpointsCostNoRetry(t *testing.T) {
 			t.Fatalf("after checkpoint %d it is %s", n, s)
 		}
 	}
-	if x := j.Outcomes(0); len(x) != job.MaxOutcomes+1 || x[16].Exit.State != job.Preempted || x[16].Exit.Reason != "it saved its state" || x[16].N != 100 {
+	if x := jobs.Outcomes(j, 0); len(x) != job.MaxOutcomes+1 || x[16].Exit.State != job.Preempted || x[16].Exit.Reason != "it saved its state" || x[16].N != 100 {
 		t.Errorf("outcomes %+v", x)
 	}
 	if s := run(101, 1); s != job.Pending {
@@ -87,7 +87,7 @@ func TestCheckpointsCostNoRetry(t *testing.T) {
 // brief returns the outcomes of a task in a few words.
 func brief(j *jobs.Job, index int) string {
 	var words []string
-	for _, o := range j.Outcomes(index) {
+	for _, o := range jobs.Outcomes(j, index) {
 		words = append(words, fmt.Sprintf("%d %s %s", o.N, o.NodeName, o.Exit.State))
 	}
 	return strings.Join(words, ", ")
@@ -159,10 +159,9 @@ func TestOutcomesAreBounded(t *testing.T) {
 			table.Apply(job.ResultRecord{Attempt: a, Exit: exit, At: start}, 3, job.Epoch{})
 		}
 		v := j.View(tt.tasks-1, 1)
-		j.AddOutcomes(&v)
-		x := v.Tasks[0]
-		if len(x.Earlier) != tt.kept || x.Older+tt.kept != tt.attempts-1 {
-			t.Errorf("%+v: %d are kept, %d are not", tt, len(x.Earlier), x.Older)
+		jobs.AddEarlier(&v, j)
+		if x := v.Earlier[tt.tasks-1]; len(x.Outcomes) != tt.kept || x.Older+tt.kept != tt.attempts-1 {
+			t.Errorf("%+v: %d are kept, %d are not", tt, len(x.Outcomes), x.Older)
 		}
 		rows, err := j.TakeRows()
 		if err != nil {
@@ -183,7 +182,7 @@ func TestOutcomesAreBounded(t *testing.T) {
 		d := jobstest.Disk{}
 		d.Save(rows, nil)
 		again, err := jobs.Decode(d.Rows(id(0), "", ""))
-		if err != nil || !reflect.DeepEqual(again.Outcomes(tt.tasks-1), j.Outcomes(tt.tasks-1)) {
+		if err != nil || !reflect.DeepEqual(jobs.Outcomes(again, tt.tasks-1), jobs.Outcomes(j, tt.tasks-1)) {
 			t.Errorf("%+v: from the rows %v, %+v", tt, err, again)
 		}
 	}

@@ -65,8 +65,8 @@ func (j *Job) TakeRows() ([]job.Row, error) {
 		}
 		rows = append(rows, job.Row{Job: j.ID, Part: part(partNote, i), Data: data})
 	}
-	for _, i := range d.outcomes {
-		data, err := j.tasks.outcomes[i].encode()
+	for _, i := range j.tasks.history.dirty {
+		data, err := j.tasks.history.of[i].encode()
 		if err != nil {
 			return nil, fmt.Errorf("jobs: outcomes of %s.%d: %w", j.ID, i, err)
 		}
@@ -93,12 +93,8 @@ func (ts *tasks) clean(d *dirty) {
 	for _, i := range d.tails {
 		ts.cell(i).flags &^= flagTail
 	}
-	for _, i := range d.outcomes {
-		ts.outcomes[i].dirty = false
-	}
-	*d = dirty{
-		hosts: len(ts.hosts), chunks: d.chunks[:0], notes: d.notes[:0], tails: d.tails[:0], taken: d.taken, outcomes: d.outcomes[:0],
-	}
+	ts.history.clean()
+	*d = dirty{hosts: len(ts.hosts), chunks: d.chunks[:0], notes: d.notes[:0], tails: d.tails[:0], taken: d.taken}
 }
 
 // cell returns the cell of a task. Its chunk must have cells.

@@ -28,7 +28,7 @@ type tasks struct {
 
 	hostAt map[host]uint32 // index in hosts; nil while there are few
 
-	outcomes map[uint32]*outcomes // of earlier attempts, by task; nil while no task has any
+	history history
 }
 
 // chunk holds chunkTasks tasks, or fewer in the last chunk. As long as no record is about one of them, they are all
@@ -95,12 +95,10 @@ type dirty struct {
 	notes  []uint32 // indexes of tasks
 	tails  []uint32 // indexes of tasks
 	taken  []uint32 // indexes of tasks whose tails TakeRows has returned, for DropTails
-	// outcomes has the indexes of tasks with new outcomes of earlier attempts.
-	outcomes []uint32
 }
 
 func newTasks(n int, first job.Task) tasks {
-	ts := tasks{n: n, first: first, chunks: make([]chunk, (n+chunkTasks-1)/chunkTasks), hosts: make([]host, 1, 2), epochs: make([]job.Epoch, 1, 2)}
+	ts := tasks{n: n, first: first, chunks: make([]chunk, (n+chunkTasks-1)/chunkTasks), hosts: make([]host, 1, 2), epochs: make([]job.Epoch, 1, 2), history: newHistory(n)}
 	for i := range ts.chunks {
 		ts.chunks[i].alike = &first
 	}
@@ -368,21 +366,6 @@ func (d *dirty) chunk(c *chunk, k int) {
 		d.chunks = append(d.chunks, uint32(k))
 	}
 }
-
-// States are numbered in the order of job.States.
-var (
-	states  = job.States()
-	numbers = func() map[job.State]uint8 {
-		m := map[job.State]uint8{}
-		for i, s := range states {
-			m[s] = uint8(i)
-		}
-		return m
-	}()
-)
-
-func stateOf(n uint8) job.State { return states[n] }
-func number(s job.State) uint8  { return numbers[s] }
 
 // Brief holds the fields of a task that the scheduler reads most often.
 type Brief struct {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/scheduler/place"
 )
 
 // attempts watches the attempts that may be running on hosts.
@@ -21,13 +20,6 @@ type attempts struct {
 	contact *contact
 
 	renewed map[string]time.Time // by store: when a renewal of the host was last answered (R4)
-}
-
-// lostHost makes a task wait that has lost its host, and avoid that host. The pause doubles with each lost host.
-func (at *attempts) lostHost(t *task, p job.Peer, name string) {
-	t.pause.until = at.now.Add(at.jitter(doubled(lossFirst, len(t.e.job.Lost(t.index)), lossMost)))
-	t.pause.why = "after " + name + " was lost"
-	t.avoid.Add(at.now, place.Avoidance{Peer: p, Until: at.now.Add(avoidFor)})
 }
 
 // reached returns the host of the attempt if there is a session with it and it has the same data directory, else nil.

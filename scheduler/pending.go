@@ -188,13 +188,16 @@ func (p *pending) follow(e *entry) {
 			e.next++
 			continue
 		}
-		if !p.mayGo(e, index) {
+		if !p.mayGo(e, index) || len(e.tasks) >= e.job.Assigned()+maxPaused {
 			return
 		}
 		e.next++
 		e.front = e.task(index)
+		e.front.backOff(p.turn) // it may have failed under an earlier owner
 		p.requeue(e.front)
-		return
+		if e.front.queued {
+			return
+		}
 	}
 }
 

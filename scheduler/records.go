@@ -3,7 +3,6 @@ package scheduler
 // What happens when a record is committed: the jobs change, and whatever waited for the record goes on.
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/musterhq/muster/job"
@@ -179,7 +178,7 @@ func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord) {
 	case job.ProofOperator: // an operator has declared the host dead: no pause
 		t.avoid.Add(rc.now, place.Avoidance{Peer: d.Node, Until: rc.now.Add(avoidFor)})
 	case job.ProofDead, job.ProofExpired:
-		rc.attempts.lostHost(t, d.Node, d.NodeName)
+		t.backOff(rc.turn)
 	}
 	rc.movedTask(e, r.Attempt.Task)
 }
@@ -191,14 +190,7 @@ func (rc *records) appliedResult(e *entry, r job.ResultRecord, before job.Task) 
 		if before.Assigned && before.Attempt != r.Attempt.N {
 			rc.surplus(t, before)
 		}
-		switch {
-		case d.State != job.Pending || r.Exit.State == job.Preempted:
-		case r.Exit.State == job.NodeFail:
-			rc.attempts.lostHost(t, before.Node, before.NodeName)
-		default:
-			t.pause.until, t.pause.why = rc.now.Add(rc.jitter(backoff(d.Runs))), "after "+describe(r.Exit)
-			t.avoid.Add(rc.now, place.Avoidance{Peer: before.Node, Until: rc.now.Add(avoidFor)})
-		}
+		t.backOff(rc.turn)
 		rc.notify(Notice{Kind: TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})
 	}
 	rc.movedTask(e, r.Attempt.Task)
@@ -265,17 +257,6 @@ func (rc *records) appliedHold(e *entry, r job.HoldRecord, ok bool) {
 	}
 }
 
-// describe tells in a few words how an attempt ended.
-func describe(x job.Exit) string {
-	switch {
-	case x.Reason != "":
-		return x.Reason
-	case x.Signal != 0:
-		return fmt.Sprintf("signal %d", x.Signal)
-	}
-	return fmt.Sprintf("exit code %d", x.Code)
-}
-
 // adopt prepares a job for a new ownership: the hosts are asked about its attempts (R8).
 func (rc *records) adopt(e *entry) {
 	for _, t := range slices.Clone(e.tasks) {
@@ -283,6 +264,9 @@ func (rc *records) adopt(e *entry) {
 		t.unpropose(rc.turn)
 		rc.attempts.stopReport(t)
 		t.heard = 0
+		if !t.queued && !t.pause.until.After(rc.now) {
+			t.backOff(rc.turn)
+		}
 		rc.settle(t)
 		if t.durable().Assigned {
 			rc.attempts.watch(t, rc.now.Add(reportWait))

@@ -165,6 +165,14 @@ func verbSubmit(s *story, a []string, o stories.Options) {
 	spec.Priority, spec.Retries = o.Number("priority", 50), o.Number("retries", 0)
 	spec.Hold, spec.Requeue, spec.Partition = o["hold"] != "", o["requeue"] != "no", o["partition"]
 	spec.Constraint = strings.ReplaceAll(o["constraint"], ":", "=")
+	for _, code := range strings.FieldsFunc(o["on"], func(r rune) bool { return r == ',' }) {
+		n, err := strconv.Atoi(code)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		spec.RetryOn = append(spec.RetryOn, n)
+	}
+	spec.CheckpointExitCode = o.Number("checkpoint", 0)
 	if o["node"] != "" {
 		spec.NodeList = strings.Split(o["node"], ",")
 	}

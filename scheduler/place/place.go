@@ -42,6 +42,7 @@ type Placer struct {
 	policy policy.Policy
 
 	fits, shunned candidates
+	shunnedUntil  time.Time // when the task ceases to avoid the host in shunned
 	chosen        []policy.Choice
 	full          []fullHost
 	queue         []*fleet.Host

@@ -9,8 +9,8 @@ import (
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
-// feasible returns hosts where the task fits now: this daemon's own, and others until there are SampleSize. Hosts that
-// the task avoids while there is another are returned only if there is no other.
+// feasible returns hosts where the task fits now: this daemon's own, and others until there are SampleSize. If there
+// are only hosts that the task avoids while there is another, it returns the one that the task ceases to avoid first.
 func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 	p.fits.clear()
 	p.shunned.clear()
@@ -37,20 +37,25 @@ func (p *Placer) consider(t *Task, h *fleet.Host, now time.Time) {
 	if !t.Foot.Within(p.fleet.Left(h)) {
 		return
 	}
-	to := &p.fits
-	if a, avoided := t.Avoid.at(now, h.Peer); avoided {
-		switch {
-		case a.Hard:
-			p.again = append(p.again, Again{h, a.Until})
-			return
-		case a.Kept:
-			return
-		}
-		to = &p.shunned
+	a, avoided := t.Avoid.at(now, h.Peer)
+	switch {
+	case avoided && a.Hard:
+		p.again = append(p.again, Again{h, a.Until})
+		return
+	case avoided && a.Kept:
+		return
 	}
 	free := h.LeftFor(&t.Rank)
-	if t.OverQuota(h) == "" && h.Devices.Suffices(t.Need, free) {
-		to.add(h, free)
+	if t.OverQuota(h) != "" || !h.Devices.Suffices(t.Need, free) {
+		return
+	}
+	switch {
+	case !avoided:
+		p.fits.add(h, free)
+	case len(p.shunned.hosts) == 0 || a.Until.Before(p.shunnedUntil):
+		p.shunned.clear()
+		p.shunned.add(h, free)
+		p.shunnedUntil = a.Until
 	}
 }
 
