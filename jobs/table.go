@@ -124,6 +124,14 @@ func (t *Table) Archive(j *Job, ended time.Time) {
 	t.index.put(ArchivedEntry(j, ended))
 }
 
+// Unarchive puts an archived job back into memory. j was decoded from its rows.
+func (t *Table) Unarchive(j *Job) {
+	if x, there := t.Archived(j.ID); there {
+		t.index.drop(x)
+		t.add(j)
+	}
+}
+
 // Load adds a job that was decoded from its rows.
 func (t *Table) Load(j *Job) { t.add(j) }
 

@@ -39,6 +39,20 @@ type (
 		Release bool
 		Reason  string
 	}
+	// Requeue asks that tasks run again: those that have ended, and those that run, which end first.
+	Requeue struct {
+		Token  Token
+		Job    job.ID
+		Tasks  []job.Range // empty: all
+		Failed bool        // only tasks that have ended, and not with SUCCEEDED
+		Reason string
+	}
+	// Unarchived brings the rows of an archived job, before the Committed entry that changes the job; see AddRows. Of
+	// the tails it needs only that of task 0.
+	Unarchived struct {
+		Job  job.ID
+		Rows []job.Row
+	}
 	// Committed is an entry of the journal.
 	Committed struct{ job.Committed }
 	// NotProposed gives back records that the journal did not take, or that may be lost because this daemon no longer
@@ -83,6 +97,8 @@ type (
 func (Submit) event()      {}
 func (Cancel) event()      {}
 func (Hold) event()        {}
+func (Requeue) event()     {}
+func (Unarchived) event()  {}
 func (Committed) event()   {}
 func (NotProposed) event() {}
 func (SessionUp) event()   {}
@@ -160,6 +176,7 @@ const (
 	NodeDead // declared dead by the user in Detail
 	RowDefect
 	IllegalMove // of an attempt, from one phase to another
+	RowsDamaged // of an archived job that a record would change; nothing was changed
 )
 
 // Listed is a job of a listing.

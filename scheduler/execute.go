@@ -34,8 +34,13 @@ type executor struct {
 	kept     []Event   // RowsKept of the last Save, for the next step
 }
 
-// step gives the events to the core and carries out the effects.
-func (x *executor) step(ctx context.Context, events []Event, searches *sync.WaitGroup) {
+// step gives the events to the core and carries out the effects. An error says that rows could not be read. It ends the
+// loop, because without these rows the jobs would not follow from the journal any more.
+func (x *executor) step(ctx context.Context, events []Event, searches *sync.WaitGroup) error {
+	events, err := AddRows(x.core, events, func(id job.ID) ([]job.Row, error) { return rowsOf(x.needs.Journal, id) })
+	if err != nil {
+		return err
+	}
 	fx := x.core.Step(time.Now(), append(events, x.kept...)...)
 	x.kept = x.kept[:0]
 	x.proposeAll(fx.Propose)
@@ -71,6 +76,7 @@ func (x *executor) step(ctx context.Context, events []Event, searches *sync.Wait
 	for _, t := range fx.Notices {
 		x.logNotice(t)
 	}
+	return nil
 }
 
 // proposeAll proposes records that end work apart from those that begin work. A journal that runs out of disk space
@@ -193,6 +199,8 @@ func (x *executor) logNotice(t Notice) {
 		x.log.Warn("node declared dead: what was assigned to it is given up", "peer", t.Peer, "node", t.Node, "user", t.Detail)
 	case RowDefect:
 		x.log.Error("rows of a job cannot be written", "job", t.Attempt.Job, "error", t.Detail)
+	case RowsDamaged:
+		x.log.Error("a job was not requeued: its rows are missing or damaged", "job", t.Attempt.Job, "error", t.Detail)
 	case IllegalMove:
 		x.log.Error("defect: illegal move of an attempt", "peer", t.Peer, "attempt", t.Attempt, "move", t.Detail)
 	case NewerOwner:

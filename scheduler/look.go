@@ -7,16 +7,30 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 )
 
-// Find returns a job, archived or not.
+// Find returns a job, archived or not, with the earlier attempts of its tasks.
 func (c *Core) Find(id job.ID) (Listed, bool) {
 	x, there := c.entries.table.Entry(id)
 	if !there {
 		return Listed{}, false
 	}
-	return c.views.listed(x), true
+	l := c.views.listed(x)
+	if l.Job != nil {
+		jobs.AddEarlier(l.Job, c.entries.table.Of(x))
+	}
+	return l, true
+}
+
+// listed is Find with an error.
+func (c *Core) listed(id job.ID) (Listed, error) {
+	x, there := c.Find(id)
+	if !there {
+		return x, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	return x, nil
 }
 
 // Job returns the job as it looks now, unless it is archived.

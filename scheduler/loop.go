@@ -39,7 +39,8 @@ func New(cfg Config, saved Saved, needs Needs, log *slog.Logger) (*Loop, error) 
 	}, nil
 }
 
-// Run runs the core until ctx ends. It returns when every search has ended too.
+// Run runs the core until ctx ends, or until rows that an entry of the journal needs cannot be read. It returns when
+// every search has ended too.
 func (l *Loop) Run(ctx context.Context) error {
 	var searches sync.WaitGroup
 	defer searches.Wait()
@@ -58,7 +59,9 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		mails := l.calls.box.take(spare)
-		l.round(ctx, mails, &searches)
+		if err := l.round(ctx, mails, &searches); err != nil {
+			return err
+		}
 		clear(mails)
 		spare = mails
 		l.arm(timer)
@@ -77,18 +80,20 @@ func (l *Loop) arm(timer *time.Timer) {
 
 // round gives all mail to the core. All events up to a look are one step, so that records which they lead to are
 // proposed together.
-func (l *Loop) round(ctx context.Context, mails []mail, searches *sync.WaitGroup) {
+func (l *Loop) round(ctx context.Context, mails []mail, searches *sync.WaitGroup) error {
 	events := make([]Event, 0, len(mails))
 	for _, m := range mails {
 		if m.event != nil {
 			events = append(events, m.event)
 			continue
 		}
-		l.execute.step(ctx, events, searches) // a look sees everything that came before it
+		if err := l.execute.step(ctx, events, searches); err != nil { // a look sees everything that came before it
+			return err
+		}
 		events = events[:0]
 		m.look(l.execute.core)
 	}
-	l.execute.step(ctx, events, searches)
+	return l.execute.step(ctx, events, searches)
 }
 
 // Deliver takes a committed entry, in order. The journal calls it.

@@ -26,6 +26,7 @@ type fakeJournal struct {
 	applied uint64          // guarded by mu
 	rows    jobstest.Disk   // guarded by mu
 	full    error           // Propose returns it; guarded by mu
+	broken  error           // Rows returns it; guarded by mu
 	entries []job.Committed // guarded by mu
 }
 
@@ -66,7 +67,14 @@ func (j *fakeJournal) Save(applied uint64, rows []job.Row, gone []job.ID) error 
 func (j *fakeJournal) Rows(id job.ID, from, to string) ([]job.Row, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.rows.Rows(id, from, to), nil
+	return j.rows.Rows(id, from, to), j.broken
+}
+
+// breaks makes the disk unreadable, or readable again.
+func (j *fakeJournal) breaks(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.broken = err
 }
 
 func (j *fakeJournal) fill(err error) {
@@ -181,6 +189,12 @@ type house struct {
 // inHouse runs f with a running loop in a bubble of synctest.
 func inHouse(t *testing.T, finds []job.Peer, f func(t *testing.T, h house)) {
 	t.Helper()
+	inHouseUntil(t, finds, nil, f)
+}
+
+// inHouseUntil is inHouse with a loop that ends with an error.
+func inHouseUntil(t *testing.T, finds []job.Peer, end error, f func(t *testing.T, h house)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := house{journal: newFakeJournal(), host: &fakeHost{runs: time.Second}}
 		cfg := DefaultConfig()
@@ -194,8 +208,8 @@ func inHouse(t *testing.T, finds []job.Peer, f func(t *testing.T, h house)) {
 		var all sync.WaitGroup
 		all.Go(func() { h.journal.run(ctx) })
 		all.Go(func() {
-			if err := loop.Run(ctx); err != nil {
-				t.Errorf("Run = %v", err)
+			if err := loop.Run(ctx); !errors.Is(err, end) {
+				t.Errorf("Run = %v, want %v", err, end)
 			}
 		})
 		f(t, h)

@@ -37,10 +37,14 @@ func TestHistories(t *testing.T) {
 				spec.Priority = rapid.IntRange(40, 60).Draw(t, "priority")
 				spec.Retries = rapid.IntRange(0, 1).Draw(t, "retries")
 				spec.Requeue = rapid.Bool().Draw(t, "requeue")
+				spec.CheckpointExitCode = rapid.SampledFrom([]int{0, 85}).Draw(t, "checkpoint")
 				w.step(Submit{Token: w.token(), Spec: spec})
 			},
-			"cancel":  func(t *rapid.T) { w.step(Cancel{Token: w.token(), Job: w.job(t)}) },
-			"hold":    func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t)}) },
+			"cancel": func(t *rapid.T) { w.step(Cancel{Token: w.token(), Job: w.job(t)}) },
+			"hold":   func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t)}) },
+			"requeue": func(t *rapid.T) {
+				w.step(Requeue{Token: w.token(), Job: w.job(t), Failed: rapid.Bool().Draw(t, "failed"), Reason: "again"})
+			},
 			"release": func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Release: true}) },
 			"connect": func(t *rapid.T) {
 				if m := w.model(t); !m.up {
@@ -93,6 +97,7 @@ func TestHistories(t *testing.T) {
 				for _, a := range m.attempts() {
 					if m.tries[a].runs {
 						m.end(a, rapid.SampledFrom([]job.State{job.Succeeded, job.Failed}).Draw(t, "state"))
+						m.tries[a].event.Exit.Code = rapid.SampledFrom([]int{0, 85}).Draw(t, "code")
 						return
 					}
 				}

@@ -16,28 +16,50 @@ type reader struct {
 	self    job.Peer
 }
 
+// rowsOf returns the rows of a job, without the tails of further tasks, which may be large together.
+func rowsOf(from Journal, id job.ID) ([]job.Row, error) {
+	_, to := jobs.TailParts(0, 1)
+	return from.Rows(id, "", to)
+}
+
+// errReopened says that a job which was listed as archived has been requeued since.
+var errReopened = errors.New("scheduler: the job is not archived any more")
+
 // whole returns a listed job with what only its rows have. It is ErrNotFound if the job was purged after it was listed.
 func (r *reader) whole(x Listed) (job.Job, error) {
 	if x.Job != nil {
 		return r.withTails(*x.Job)
 	}
-	rows, err := r.journal.Rows(x.ID, "", "")
+	decoded, err := r.decode(x.ID)
 	if err != nil {
-		return job.Job{}, fmt.Errorf("scheduler: read job %s: %w", x.ID, err)
+		return job.Job{}, err
 	}
-	if len(rows) == 0 {
-		return job.Job{}, fmt.Errorf("%w: %s", ErrNotFound, x.ID)
-	}
-	decoded, err := jobs.Decode(rows)
-	if err != nil {
-		return job.Job{}, fmt.Errorf("scheduler: read job %s: %w", x.ID, err)
+	if !decoded.Final() {
+		return job.Job{}, errReopened
 	}
 	j := decoded.View(0, viewTasks)
+	jobs.AddEarlier(&j, decoded)
 	j.Owner = r.self
 	for i := range j.Tasks {
 		if t := &j.Tasks[i]; t.Ended.IsZero() {
 			t.Ended = x.Ended
 		}
+	}
+	return r.withTails(j)
+}
+
+// decode decodes a job from its rows, or returns ErrNotFound.
+func (r *reader) decode(id job.ID) (*jobs.Job, error) {
+	rows, err := rowsOf(r.journal, id)
+	if err == nil && len(rows) == 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	var j *jobs.Job
+	if err == nil {
+		j, err = jobs.Decode(rows)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("scheduler: read job %s: %w", id, err)
 	}
 	return j, nil
 }
@@ -56,18 +78,18 @@ func (r *reader) withTails(j job.Job) (job.Job, error) {
 	return j, nil
 }
 
-// putArchived gives archived jobs to a watcher. They do not change any more.
+// putArchived gives archived jobs to a watcher. One that has been requeued since has reached the watcher already.
 func (r *reader) putArchived(w *watcher, archived []Listed) error {
 	for _, x := range archived {
 		j, err := r.whole(x)
-		if errors.Is(err, ErrNotFound) {
-			continue // purged meanwhile
+		if errors.Is(err, ErrNotFound) || errors.Is(err, errReopened) {
+			continue // purged or requeued meanwhile
 		}
 		if err != nil {
 			return err
 		}
 		if w.filter.Match(&j) {
-			w.put(j)
+			w.putOld(j)
 		}
 	}
 	return nil

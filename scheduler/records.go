@@ -68,9 +68,17 @@ func (rc *records) apply(r job.Record, seq uint64, epoch job.Epoch) {
 			return
 		}
 		rc.appliedHold(e, r, x.Moved)
+	case job.RequeueRecord:
+		if e == nil {
+			rc.requests.notRequeued(r.Job)
+			return
+		}
+		rc.appliedRequeue(e, r, x.Moved)
 	case job.PurgeRecord:
 		if x.Moved {
 			rc.history.purged(r.Job)
+		} else {
+			delete(rc.history.purging, r.Job.Drawn()) // it was requeued before
 		}
 	}
 }
@@ -217,6 +225,20 @@ func (rc *records) appliedCancel(e *entry, ok bool) {
 		return
 	}
 	rc.endActive(e)
+}
+
+func (rc *records) appliedRequeue(e *entry, r job.RequeueRecord, ok bool) {
+	var err error
+	if ok {
+		rc.history.reopened(e)
+		rc.moved(e)
+	} else {
+		_, err = nothingToRequeue(e.job.ID, e.job.CountsIn(r.Tasks), r.Failed)
+	}
+	rc.requests.settled(toRequeue, e, err)
+	if ok && rc.lead {
+		rc.endActive(e)
+	}
 }
 
 // endActive ends the attempts of a job that were told to end.

@@ -22,6 +22,7 @@ const (
 	toCancel changeKind = iota
 	toHold
 	toRelease
+	toRequeue
 )
 
 type changeKey struct {
@@ -337,6 +338,59 @@ func (rq *requests) hold(a Hold) {
 		rq.await(kind, a.Job, a.Token)
 		rq.propose(job.HoldRecord{Job: a.Job, Tasks: a.Tasks, Release: a.Release, Reason: lease.Clip(a.Reason)})
 	}
+}
+
+func (rq *requests) requeue(a Requeue) {
+	e := rq.entries.byID[a.Job]
+	if e == nil {
+		switch x, archived := rq.entries.table.Archived(a.Job); {
+		case !archived:
+			rq.answerArchived(a.Token, a.Job)
+			return
+		case a.Failed && x.State() == job.Succeeded:
+			rq.answer(a.Token, nil, noneFailed(a.Job))
+			return
+		}
+	} else if none, err := nothingToRequeue(e.job.ID, e.job.CountsIn(a.Tasks), a.Failed); none {
+		rq.answer(a.Token, e, err)
+		return
+	}
+	rq.await(toRequeue, a.Job, a.Token)
+	rq.propose(job.RequeueRecord{Job: a.Job, Tasks: a.Tasks, Failed: a.Failed, Reason: lease.Clip(a.Reason), At: rq.now})
+}
+
+// nothingToRequeue reports whether none of the tasks counted would run again because of a requeue. It is no error if
+// they are about to run anyway.
+func nothingToRequeue(id job.ID, counts job.Counts, failed bool) (none bool, err error) {
+	ended, held := counts.Ended(), counts.Of(job.Held)
+	switch {
+	case counts.Total() == 0:
+		return true, fmt.Errorf("%w: job %s has no such task", ErrConflict, id)
+	case failed && ended == counts.Of(job.Succeeded):
+		return true, noneFailed(id)
+	case !failed && held == counts.Total():
+		return true, fmt.Errorf("%w: job %s is held; `muster release %s` lets it run", ErrConflict, id, id)
+	}
+	return !failed && counts.Of(job.Pending)+held == counts.Total(), nil
+}
+
+func noneFailed(id job.ID) error {
+	return fmt.Errorf("%w: job %s: none of its tasks has failed", ErrConflict, id)
+}
+
+// notRequeued answers the request whose record found the job purged, or archived with rows that cannot be read.
+func (rq *requests) notRequeued(id job.ID) {
+	tok, there := rq.oldest(toRequeue, id)
+	if _, archived := rq.entries.table.Archived(id); there && archived {
+		rq.answer(tok, nil, unreadable(id, "are missing or damaged"))
+	} else if there {
+		rq.answerArchived(tok, id)
+	}
+}
+
+// unreadable refuses to requeue an archived job.
+func unreadable(id job.ID, why string) error {
+	return fmt.Errorf("%w: job %s cannot run again, because its rows on disk %s; submit it again", ErrConflict, id, why)
 }
 
 // left answers the request whose record came when the job was archived or purged.

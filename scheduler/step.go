@@ -5,6 +5,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -56,6 +57,10 @@ func (c *Core) handle(e Event) {
 		c.requests.take(e.Token, func() { c.requests.cancel(e) })
 	case Hold:
 		c.requests.take(e.Token, func() { c.requests.hold(e) })
+	case Requeue:
+		c.requests.take(e.Token, func() { c.requests.requeue(e) })
+	case Unarchived:
+		c.history.unarchive(e)
 	case DeclareDead:
 		c.requests.take(e.Token, func() { c.deaths.declare(e) })
 	case Committed:
@@ -132,6 +137,8 @@ func (c *Core) notProposed(r job.Record, err error) {
 		c.requests.refused(toCancel, r.Job, err)
 	case job.HoldRecord:
 		c.requests.refused(kindOf(r), r.Job, err)
+	case job.RequeueRecord:
+		c.requests.refused(toRequeue, r.Job, err)
 	case job.PurgeRecord:
 		delete(c.history.purging, r.Job.Drawn())
 	case job.UnassignRecord, job.ResultRecord: // timers propose them again
@@ -151,4 +158,47 @@ func (c *Core) committed(m job.Committed) {
 	if m.Lead {
 		c.becomeLeader(m.Epoch)
 	}
+}
+
+// AddRows adds an Unarchived event before each Committed event that may change archived jobs. read returns the rows of
+// a job. Whoever gives Committed events to the core must call it with the events of each step.
+func AddRows(c *Core, events []Event, read func(job.ID) ([]job.Row, error)) ([]Event, error) {
+	var out []Event
+	for i, e := range events {
+		if m, ok := e.(Committed); ok {
+			for _, id := range c.needsRows(m.Committed) {
+				rows, err := read(id)
+				if err != nil {
+					return nil, fmt.Errorf("scheduler: read job %s: %w", id, err)
+				}
+				if out == nil {
+					out = slices.Clone(events[:i])
+				}
+				out = append(out, Unarchived{Job: id, Rows: rows})
+			}
+		}
+		if out != nil {
+			out = append(out, e)
+		}
+	}
+	if out == nil {
+		return events, nil
+	}
+	return out, nil
+}
+
+// needsRows returns the archived jobs that an entry may change. The rows of an archived job do not change, so a replay
+// finds the same.
+func (c *Core) needsRows(m job.Committed) (ids []job.ID) {
+	if m.Index <= c.entries.applied {
+		return nil
+	}
+	for _, r := range m.Records {
+		if r, ok := r.(job.RequeueRecord); ok {
+			if _, archived := c.entries.table.Archived(r.Job); archived && !slices.Contains(ids, r.Job) {
+				ids = append(ids, r.Job)
+			}
+		}
+	}
+	return ids
 }

@@ -120,7 +120,16 @@ func (s *story) commit(n int) {
 func (s *story) deliver(m job.Committed) {
 	m.Index, m.Epoch = uint64(len(s.log)+1), job.Epoch{Generation: 1, Term: s.term}
 	s.log = append(s.log, m)
-	s.step(Committed{m})
+	s.step(s.withRows(m)...)
+}
+
+// withRows returns an entry with the rows that the core needs before it.
+func (s *story) withRows(m job.Committed) []Event {
+	events, err := AddRows(s.core, []Event{Committed{m}}, func(id job.ID) ([]job.Row, error) { return s.rows.Rows(id, "", ""), nil })
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return events
 }
 
 // wait lets time pass and does every step that is due.
@@ -196,6 +205,9 @@ func (s *story) show(fx Effects) {
 		if t.Kind == IllegalMove {
 			s.illegal(t)
 		}
+		if t.Kind == RowsDamaged {
+			s.printf("told: rows of %s: %s", t.Attempt.Job, t.Detail)
+		}
 		if t.Kind == TaskWrittenOff || t.Kind == NewerOwner || t.Kind == MessageDefect || t.Kind == NodeDead {
 			s.printf("told: %s %s %s", [...]string{"started", "ended", "written off", "found", "lost", "gone", "newer owner", "defect", "declared dead by"}[t.Kind], t.Node, t.Detail)
 		}
@@ -219,6 +231,8 @@ func recordText(r job.Record) string {
 		return "cancel " + string(r.Job)
 	case job.HoldRecord:
 		return fmt.Sprintf("hold %s release=%v", r.Job, r.Release)
+	case job.RequeueRecord:
+		return fmt.Sprintf("requeue %s failed=%v", r.Job, r.Failed)
 	case job.PurgeRecord:
 		return "purge " + string(r.Job)
 	}

@@ -46,7 +46,7 @@ func (l *Loop) change(ctx context.Context, event func(Token) Event) (j job.Job, 
 	if err != nil || r.Archived == nil {
 		return r.Job, false, err
 	}
-	j, err = l.reader.whole(*r.Archived)
+	j, err = l.whole(ctx, *r.Archived)
 	return j, true, err
 }
 
@@ -100,22 +100,38 @@ func (l *Loop) hold(ctx context.Context, kind changeKind, id job.ID, reason stri
 	return j, err
 }
 
+// Requeue has tasks of a job run again: those that have ended, and those that run, which end first. No ranges means all
+// tasks; failed means only those that have ended, and not with SUCCEEDED. It returns the job once the Requeue is
+// committed. ErrConflict says that there is nothing to run again, or that it is not possible any more.
+func (l *Loop) Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed bool, reason string) (job.Job, error) {
+	x, err := query(ctx, l.calls, func(c *Core) (Listed, error) { return c.listed(id) })
+	if err != nil {
+		return job.Job{}, err
+	}
+	if x.Job == nil { // its rows are needed once the record is committed; it is too late for an error then
+		switch _, err := l.reader.decode(id); {
+		case errors.Is(err, ErrNotFound):
+			return job.Job{}, unreadable(id, "are missing")
+		case err != nil:
+			return job.Job{}, unreadable(id, "cannot be read: "+err.Error())
+		}
+	}
+	j, _, err := l.change(ctx, func(t Token) Event {
+		return Requeue{Token: t, Job: id, Tasks: tasks, Failed: failed, Reason: reason}
+	})
+	return j, err
+}
+
 // Ping returns nil once the loop has answered, or an error if ctx ends before that.
 func (l *Loop) Ping(ctx context.Context) error { return l.calls.look(ctx, func(*Core) {}) }
 
 // Job returns one job as it looks now, or ErrNotFound.
 func (l *Loop) Job(ctx context.Context, id job.ID) (job.Job, error) {
-	x, err := query(ctx, l.calls, func(c *Core) (Listed, error) {
-		x, there := c.Find(id)
-		if !there {
-			return x, fmt.Errorf("%w: %s", ErrNotFound, id)
-		}
-		return x, nil
-	})
+	x, err := query(ctx, l.calls, func(c *Core) (Listed, error) { return c.listed(id) })
 	if err != nil {
 		return job.Job{}, err
 	}
-	return l.reader.whole(x)
+	return l.whole(ctx, x)
 }
 
 // Why explains the state of a job.

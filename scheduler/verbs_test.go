@@ -14,6 +14,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/stories"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs/jobstest"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -43,6 +44,8 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"dead": func(s *story, a []string, _ stories.Options) {
 			s.step(DeclareDead{Token: s.asks("dead " + a[0]), Peer: job.Peer(a[0]), By: "root"})
 		},
+		"requeue": verbRequeue,
+		"damage":  verbDamage,
 		"take":    verbTake,
 		"decline": verbDecline,
 		"event":   verbEvent,
@@ -256,6 +259,23 @@ func verbFinish(s *story, a []string, o stories.Options) {
 	verbEvent(s, []string{a[0], a[1], "SUCCEEDED"}, o)
 }
 
+// requeue JOB [failed=1] [reason=...].
+func verbRequeue(s *story, a []string, o stories.Options) {
+	s.step(Requeue{Token: s.asks("requeue " + a[0]), Job: s.id(a[0]), Failed: o["failed"] != "", Reason: o["reason"]})
+}
+
+// damage JOB PART: the rows of the job are damaged: its header is cut short, or all rows are lost.
+func verbDamage(s *story, a []string, _ stories.Options) {
+	switch id := s.id(a[0]); a[1] {
+	case "header":
+		s.rows[id][""] = s.rows[id][""][:10]
+	case "all":
+		delete(s.rows, id)
+	default:
+		s.t.Fatalf("damage %s", a[1])
+	}
+}
+
 func verbShow(s *story, a []string, _ stories.Options) {
 	for _, name := range a {
 		if name == "" {
@@ -310,10 +330,13 @@ func verbRestart(s *story, a []string, _ stories.Options) {
 	if a[0] == "rows" {
 		saved.Applied = s.core.Applied()
 		saved.load(s.t, s.rows)
+	} else {
+		s.rows = jobstest.Disk{}
 	}
 	s.cfg.Seed++
 	s.core = NewCore(s.cfg, saved, s.now)
 	for _, m := range slices.Clone(s.log) {
-		s.show(s.core.Step(s.now, Committed{job.Committed{Index: m.Index, Epoch: m.Epoch, Records: m.Records}}))
+		m.Lead = false
+		s.show(s.core.Step(s.now, append(s.withRows(m), RowsKept{s.core.Applied()})...))
 	}
 }

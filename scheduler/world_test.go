@@ -319,8 +319,8 @@ func (w *world) step(events ...Event) {
 
 func (w *world) do(fx Effects) {
 	for _, n := range fx.Notices {
-		if n.Kind == IllegalMove {
-			w.t.Fatalf("illegal move of %s: %s", n.Attempt, n.Detail)
+		if n.Kind == IllegalMove || n.Kind == RowsDamaged {
+			w.t.Fatalf("%v of %s: %s", n.Kind, n.Attempt, n.Detail)
 		}
 	}
 	if !w.core.lead {
@@ -391,8 +391,17 @@ func (w *world) commit(m job.Committed) {
 			w.ids = append(w.ids, r.Job)
 		}
 	}
-	w.step(Committed{m})
+	w.apply(m)
 	w.follow(m)
+}
+
+// apply gives an entry to the core, with the rows that it needs before it.
+func (w *world) apply(m job.Committed) {
+	events, err := AddRows(w.core, []Event{Committed{m}}, func(id job.ID) ([]job.Row, error) { return w.rows.Rows(id, "", ""), nil })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.step(events...)
 }
 
 // checkIdle checks that a core which is not the owner only takes back offers.
@@ -533,7 +542,7 @@ func (w *world) restart(rows bool) {
 	w.core = NewCore(w.cfg, saved, w.now)
 	for _, m := range w.log {
 		m.Lead = false
-		w.step(Committed{m})
+		w.apply(m)
 	}
 	w.elect()
 }
