@@ -95,8 +95,8 @@ type Job struct {
 	Submitted time.Time
 	Key       string // idempotency key, or empty
 	Cancelled string // the reason given with cancel, or empty
-	// Seq orders the jobs of a group as its journal accepted them, independent of wall clocks. It is 0 in rows of
-	// older versions.
+	// Seq orders the jobs of a group as its journal accepted them, or their last requeue after the end, independent of
+	// wall clocks. It is 0 in rows of older versions.
 	Seq    uint64
 	Counts Counts // of all tasks
 	Tasks  []Task // all tasks, or one page of them if there are many

@@ -44,7 +44,7 @@ func (t *Table) Apply(r job.Record, seq uint64, epoch job.Epoch) Change {
 	case job.HoldRecord:
 		return t.whole(r.Job, func(j *Job) bool { return hold(j, r) })
 	case job.RequeueRecord:
-		return t.whole(r.Job, func(j *Job) bool { return requeue(j, r) })
+		return t.whole(r.Job, func(j *Job) bool { return requeue(j, r, seq) })
 	case job.PurgeRecord:
 		return t.purge(r.Job)
 	default:
@@ -64,7 +64,7 @@ func (t *Table) submit(r job.SubmitRecord, seq uint64) Change {
 	if r.Spec.Hold {
 		first.State, first.Reason = job.Held, job.Reason{Word: ReasonHeld, Detail: "submitted with hold"}
 	}
-	j := &Job{ID: r.Job, User: r.User, Spec: r.Spec, Submitted: r.At, Key: r.Key, Seq: seq, tasks: newTasks(max(r.Tasks, 1), first)}
+	j := &Job{ID: r.Job, User: r.User, Spec: r.Spec, Submitted: r.At, Queued: r.At, Key: r.Key, Seq: seq, tasks: newTasks(max(r.Tasks, 1), first)}
 	j.dirty.header, j.dirty.hosts = true, 1
 	t.add(j)
 	return Change{Job: j, Moved: true}
@@ -343,8 +343,9 @@ func cancel(j *Job, r job.CancelRecord) bool {
 }
 
 // requeue has tasks run again. Those that are active are told to end first, unless only failed ones were asked for.
-func requeue(j *Job, r job.RequeueRecord) bool {
-	moved := false
+// A job that has ended ages anew.
+func requeue(j *Job, r job.RequeueRecord, seq uint64) bool {
+	moved, over := false, j.Ended()
 	if j.Cancelled != "" { // of the others, those that are active still end as CANCELLED
 		why := job.Reason{Word: ReasonCancelled, Detail: j.Cancelled}
 		j.each(nil, active, func(t *job.Task) { t.Ending, t.Reason = job.EndsCancelled, why })
@@ -368,6 +369,9 @@ func requeue(j *Job, r job.RequeueRecord) bool {
 	})
 	if moved {
 		j.closed = time.Time{}
+	}
+	if moved && over {
+		j.Queued, j.Seq, j.dirty.header = r.At, seq, true
 	}
 	return moved
 }

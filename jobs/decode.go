@@ -50,6 +50,9 @@ func decodeHeader(data []byte) (*Job, error) {
 	j := &Job{
 		ID: id, User: m.GetUser(), Submitted: storepb.Time(m.GetSubmitted()), Key: m.GetKey(), Cancelled: m.GetCancelled(), Seq: m.GetSeq(),
 	}
+	if j.Queued = storepb.Time(m.GetQueued()); j.Queued.IsZero() {
+		j.Queued = j.Submitted // in rows of older versions
+	}
 	if j.Spec, err = storepb.DecodeSpec(m.GetSpec()); err != nil {
 		return nil, fmt.Errorf("job file: %w", err)
 	}

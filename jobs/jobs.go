@@ -23,16 +23,18 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Job is the state of one job after the records that were applied. Only Table.Apply changes it. The Submit record sets
-// all exported fields but Cancelled.
+// Job is the state of one job after the records that were applied. Only Table.Apply changes it.
 type Job struct {
 	ID        job.ID
 	User      string
 	Spec      job.Spec
 	Submitted time.Time // by the clock of the daemon that accepted it
 	Key       string    // idempotency key, or empty
-	Seq       uint64    // number of the Submit record in the journal; 0 in rows of older versions
 	Cancelled string    // reason given with cancel, or empty
+	// Queued is when it was submitted, or requeued after its end, and Seq is the number of that record in the journal. Seq
+	// is 0 in rows of older versions.
+	Queued time.Time
+	Seq    uint64
 
 	tasks  tasks
 	closed time.Time // when the last end of a task was recorded

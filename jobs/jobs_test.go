@@ -322,6 +322,34 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
+// A job that is requeued after its end ages anew, also as its rows tell. One that runs keeps its age.
+func TestRequeueAgesAnew(t *testing.T) {
+	at := start.Add(time.Hour)
+	again := job.RequeueRecord{Job: id(0), At: at}
+	for _, over := range []bool{false, true} {
+		records := []job.Record{job.AssignRecord{Attempt: attempt(0, 1)}, again}
+		if over {
+			records = []job.Record{job.AssignRecord{Attempt: attempt(0, 1)}, ended(0, 1, job.Failed), again}
+		}
+		j := apply(t, 1, records...)
+		rows, err := j.TakeRows()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := jobstest.Disk{}
+		d.Save(rows, nil)
+		read, err := jobs.Decode(d.Rows(id(0), "", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range []*jobs.Job{j, read} {
+			if j.Queued.Equal(at) != over || (j.Seq == uint64(len(records)+1)) != over {
+				t.Errorf("ended %v: queued at %s, by record %d", over, j.Queued, j.Seq)
+			}
+		}
+	}
+}
+
 func TestRequeueOfFailedTasks(t *testing.T) {
 	failed := job.RequeueRecord{Job: id(0), Failed: true, At: start}
 	j := apply(t, 4, job.AssignRecord{Attempt: attempt(0, 1)}, ended(0, 1, job.Succeeded), job.AssignRecord{Attempt: attempt(1, 1)},

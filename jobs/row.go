@@ -109,7 +109,7 @@ func (j *Job) headerRow() ([]byte, error) {
 	}
 	return proto.Marshal(&jobspb.Header{
 		Id: string(j.ID), User: j.User, Spec: spec, Submitted: storepb.Nanos(j.Submitted), Key: j.Key, Cancelled: j.Cancelled,
-		Seq: j.Seq, Count: int64(j.tasks.n), First: taskPB(&j.tasks.first),
+		Queued: storepb.Nanos(j.Queued), Seq: j.Seq, Count: int64(j.tasks.n), First: taskPB(&j.tasks.first),
 	})
 }
 

@@ -125,8 +125,11 @@ func (p *proc) finish() {
 		return
 	}
 	state, code := job.Succeeded, 0
-	if p.nth <= p.j.fails {
+	switch {
+	case p.nth <= p.j.fails:
 		state, code = job.Failed, 1
+	case p.nth <= p.j.fails+p.j.saves:
+		state, code = job.Failed, p.j.spec.CheckpointExitCode
 	}
 	if p.j.poison && p.h.w.poison {
 		h := p.h

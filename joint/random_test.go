@@ -153,6 +153,13 @@ func (w *world) decorate(r *rand.Rand, m *mood, j *work) {
 	if r.IntN(12) == 0 {
 		w.at(between(r, 0, time.Hour), j.cancel)
 	}
+	if r.IntN(12) == 0 {
+		j.spec.CheckpointExitCode, j.saves = 85, 1+r.IntN(5)
+		j.runs = min(j.runs, time.Minute)
+	}
+	for range r.IntN(12) / 10 * (1 + r.IntN(3)) {
+		w.at(between(r, 0, time.Hour), j.requeue)
+	}
 	if r.IntN(20) == 0 {
 		at := between(r, 0, 40*time.Minute)
 		until := at + between(r, 0, 15*time.Minute)

@@ -264,7 +264,7 @@ type stats struct {
 	steps, rounds, messages, effects int
 	offers, finds, fenced, ended     int
 	mostOffers                       int
-	jobs, starts                     int
+	jobs, starts, requeued           int
 	waited                           time.Duration  // by all jobs together
 	waits                            map[int]*waits // by GPUs asked for
 }
@@ -317,6 +317,7 @@ func (t *total) add(seed uint64, s *stats, failed bool) {
 	t.sum.ended += s.ended
 	t.sum.jobs += s.jobs
 	t.sum.starts += s.starts
+	t.sum.requeued += s.requeued
 	t.sum.waited += s.waited
 	t.sum.mostOffers = max(t.sum.mostOffers, s.mostOffers)
 	if s.jobs > 0 {
@@ -353,7 +354,7 @@ func (s *stats) String() string {
 		fmt.Fprintf(&out, "%6d %8d %12s %12s %12s %22s\n", n, x.jobs, round(x.all[len(x.all)/2]), round(x.all[len(x.all)*99/100]), round(x.longest), round(x.fit))
 	}
 	jobs := float64(max(s.jobs, 1))
-	fmt.Fprintf(&out, "%d jobs started in %d attempts, %d ended; a job: %.1f steps of a scheduler, %.1f rounds of a worker, %.1f messages, %.1f effects, %.1f offers; at most %d offers of a task to a host in a minute; %d searches, %d tasks fenced",
-		s.jobs, s.starts, s.ended, float64(s.steps)/jobs, float64(s.rounds)/jobs, float64(s.messages)/jobs, float64(s.effects)/jobs, float64(s.offers)/jobs, s.mostOffers, s.finds, s.fenced)
+	fmt.Fprintf(&out, "%d jobs started in %d attempts, %d ended, %d requeued; a job: %.1f steps of a scheduler, %.1f rounds of a worker, %.1f messages, %.1f effects, %.1f offers; at most %d offers of a task to a host in a minute; %d searches, %d tasks fenced",
+		s.jobs, s.starts, s.ended, s.requeued, float64(s.steps)/jobs, float64(s.rounds)/jobs, float64(s.messages)/jobs, float64(s.effects)/jobs, float64(s.offers)/jobs, s.mostOffers, s.finds, s.fenced)
 	return out.String()
 }

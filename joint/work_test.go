@@ -27,6 +27,7 @@ type work struct {
 
 	runs      time.Duration // how long its task runs
 	fails     int           // first runs that fail
+	saves     int           // of the further ones, those that only save their state
 	poison    bool          // its task takes the host down
 	poisonFor time.Duration // for so long
 	label     [2]string     // that its host must have, if any
@@ -46,8 +47,8 @@ type work struct {
 	reason   job.Reason
 	attempt  int
 	assigned bool
-	onHold   bool // by a record, so that no Assign counts
 	node     job.Peer
+	requeued int // number of the attempt that was the newest at the last requeue
 	starts   int
 	startAt  time.Duration // of the first attempt
 	endAt    time.Duration
@@ -184,6 +185,22 @@ func (j *work) cancel() {
 	}, func(r scheduler.Reply) {
 		if r.Err != nil && !errors.Is(r.Err, scheduler.ErrNotFound) {
 			w.after(time.Second, j.cancel)
+		}
+	})
+}
+
+// requeue has the job run again, whether it runs, has ended or has left its owner's memory.
+func (j *work) requeue() {
+	w := j.w
+	if !j.accepted {
+		w.after(5*time.Second, j.requeue)
+		return
+	}
+	j.owner.ask(func(tok scheduler.Token) scheduler.Event {
+		return scheduler.Requeue{Token: tok, Job: j.id, Reason: "again"}
+	}, func(r scheduler.Reply) {
+		if r.Err != nil && !errors.Is(r.Err, scheduler.ErrNotFound) && !errors.Is(r.Err, scheduler.ErrConflict) {
+			w.after(time.Second, j.requeue)
 		}
 	})
 }

@@ -115,7 +115,7 @@ func (c *Core) restore(saved Saved) {
 		c.history.ended = append(c.history.ended, ending{x.Number(), ended.UnixNano()})
 	}
 	for _, j := range saved.whole {
-		c.entries.wrote(j.Submitted)
+		c.entries.wrote(j.Queued)
 		c.entries.wrote(j.ClosedAt())
 		c.entries.table.Load(j)
 	}

@@ -41,14 +41,14 @@ func (es *entries) save(e *entry) {
 	es.changed(e)
 }
 
-// bornAt is when a job that was submitted at that time was born, by the clock of this life of the daemon. A new job is
-// born now. For a job of an earlier life it is as long ago as the wall clocks of both lives tell. Jobs are added in the
-// order of their submission, and each is born after the one before.
-func (es *entries) bornAt(submitted time.Time) time.Time {
-	es.wrote(submitted)
+// bornAt is when a job that was queued at that time was born, by the clock of this life of the daemon. A new job is born
+// now. For a job of an earlier life it is as long ago as the wall clocks of both lives tell. Jobs are added in the order
+// of jobs.Job.Seq, and each is born after the one before.
+func (es *entries) bornAt(queued time.Time) time.Time {
+	es.wrote(queued)
 	born := es.now
 	if !es.lead {
-		born = es.now.Add(-max(0, es.wall().Sub(submitted)))
+		born = es.now.Add(-max(0, es.wall().Sub(queued)))
 	}
 	if !born.After(es.youngest) {
 		born = es.youngest.Add(1)
@@ -81,7 +81,7 @@ func (es *entries) wrote(at time.Time) {
 // add makes the soft state of a job, and of its tasks that are assigned. Tasks that wait get theirs from
 // pending.follow.
 func (es *entries) add(j *jobs.Job) *entry {
-	e := &entry{job: j, priority: j.Spec.Priority, born: es.bornAt(j.Submitted)}
+	e := &entry{job: j, priority: j.Spec.Priority, born: es.bornAt(j.Queued)}
 	if l, err := j.Spec.Layout(); err == nil { // else the job was accepted by a daemon that knows more than this one
 		e.atOnce = l.AtOnce()
 	}

@@ -111,10 +111,10 @@ func (h *history) unarchive(u Unarchived) {
 
 var errOtherJob = errors.New("they do not fit the index entry of the job")
 
-// reopened forgets that a job has ended, after a requeue.
+// reopened forgets that a job has ended, after a requeue. The job ages anew.
 func (h *history) reopened(e *entry) {
 	if !e.ended.IsZero() && !e.job.Ended() {
-		e.ended = time.Time{}
+		e.ended, e.born = time.Time{}, h.entries.bornAt(e.job.Queued)
 		h.forgetEnd(e.job.ID)
 	}
 	if e.final && !e.job.Final() {

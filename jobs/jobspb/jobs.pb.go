@@ -37,10 +37,11 @@ type Header struct {
 	Submitted     int64                  `protobuf:"varint,5,opt,name=submitted" json:"submitted,omitempty"`
 	Key           string                 `protobuf:"bytes,6,opt,name=key" json:"key,omitempty"`
 	Cancelled     string                 `protobuf:"bytes,7,opt,name=cancelled" json:"cancelled,omitempty"`
-	Tasks         []*Task                `protobuf:"bytes,8,rep,name=tasks" json:"tasks,omitempty"`   // all tasks, in rows of older versions, which had no chunks
-	Seq           uint64                 `protobuf:"varint,9,opt,name=seq" json:"seq,omitempty"`      // number of the Submit record in the journal
-	Count         int64                  `protobuf:"varint,10,opt,name=count" json:"count,omitempty"` // number of tasks
-	First         *Task                  `protobuf:"bytes,11,opt,name=first" json:"first,omitempty"`  // each task at the submission
+	Tasks         []*Task                `protobuf:"bytes,8,rep,name=tasks" json:"tasks,omitempty"`     // all tasks, in rows of older versions, which had no chunks
+	Seq           uint64                 `protobuf:"varint,9,opt,name=seq" json:"seq,omitempty"`        // number of the record in the journal that submitted it, or requeued it after its end
+	Count         int64                  `protobuf:"varint,10,opt,name=count" json:"count,omitempty"`   // number of tasks
+	First         *Task                  `protobuf:"bytes,11,opt,name=first" json:"first,omitempty"`    // each task at the submission
+	Queued        int64                  `protobuf:"varint,12,opt,name=queued" json:"queued,omitempty"` // time of the record that seq names
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -143,6 +144,13 @@ func (x *Header) GetFirst() *Task {
 		return x.First
 	}
 	return nil
+}
+
+func (x *Header) GetQueued() int64 {
+	if x != nil {
+		return x.Queued
+	}
+	return 0
 }
 
 // Task is one task with all its fields.
@@ -787,7 +795,7 @@ var File_jobs_jobspb_jobs_proto protoreflect.FileDescriptor
 
 const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\n" +
-	"\x16jobs/jobspb/jobs.proto\x12\vmuster.jobs\x1a\x19store/storepb/store.proto\"\x88\x02\n" +
+	"\x16jobs/jobspb/jobs.proto\x12\vmuster.jobs\x1a\x19store/storepb/store.proto\"\xa0\x02\n" +
 	"\x06Header\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -799,7 +807,8 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\x03seq\x18\t \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05count\x18\n" +
 	" \x01(\x03R\x05count\x12'\n" +
-	"\x05first\x18\v \x01(\v2\x11.muster.jobs.TaskR\x05first\"\xd2\x03\n" +
+	"\x05first\x18\v \x01(\v2\x11.muster.jobs.TaskR\x05first\x12\x16\n" +
+	"\x06queued\x18\f \x01(\x03R\x06queued\"\xd2\x03\n" +
 	"\x04Task\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1f\n" +
