@@ -128,7 +128,7 @@ func (j *Job) decodePart(r job.Row) error {
 
 // recount counts the tasks again, and finds when the last end of a task was recorded.
 func (j *Job) recount() {
-	j.tasks.counts, j.tasks.assigned = job.Counts{}, 0
+	j.tasks.counts, j.tasks.assigned, j.tasks.ends = job.Counts{}, 0, nil
 	for k := range j.tasks.chunks {
 		c := &j.tasks.chunks[k]
 		if c.cells == nil {
@@ -140,6 +140,7 @@ func (j *Job) recount() {
 			t := j.tasks.task(k*chunkTasks+i, &c.cells[i])
 			j.tasks.counts.Add(t.State, 1)
 			j.tasks.assigned += count(t.Assigned)
+			j.tasks.countEnd(&t, 1)
 			j.close(&t)
 		}
 	}

@@ -65,6 +65,9 @@ func (j *Job) CountsIn(ranges []job.Range) job.Counts {
 	return c
 }
 
+// Ends sums up how the tasks have ended.
+func (j *Job) Ends() job.Ends { return j.tasks.sum() }
+
 // State returns the state of the job as a whole.
 func (j *Job) State() job.State { return j.tasks.counts.State() }
 
@@ -91,7 +94,7 @@ func (j *Job) Active() bool { return j.tasks.assigned > 0 }
 func (j *Job) View(first, n int) job.Job {
 	v := job.Job{
 		ID: j.ID, User: j.User, Spec: j.Spec, Submitted: j.Submitted, Key: j.Key, Cancelled: j.Cancelled, Seq: j.Seq,
-		Counts: j.tasks.counts,
+		Counts: j.tasks.counts, Ends: j.tasks.sum(),
 	}
 	last := min(j.tasks.n, first+n)
 	if first < last {

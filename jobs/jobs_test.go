@@ -233,7 +233,7 @@ func TestTailsLeaveMemory(t *testing.T) {
 		}
 		v := j.View(0, 2)
 		from, to := jobs.TailParts(0, 2)
-		if jobs.AddTails(&v, d.Rows(id(0), from, to)); v.Tasks[1].Exit.Tail != tail {
+		if jobs.AddTails(v.Tasks, d.Rows(id(0), from, to)); v.Tasks[1].Exit.Tail != tail {
 			t.Errorf("attempt %d: the disk has the tail %q, want %q", n, v.Tasks[1].Exit.Tail, tail)
 		}
 	}

@@ -4,6 +4,7 @@ package jobs
 
 import (
 	"slices"
+	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/store/storepb"
@@ -20,6 +21,10 @@ type tasks struct {
 	counts job.Counts
 	// assigned is the number of tasks with an attempt that may be running.
 	assigned int
+	ends     map[end]int // number of ended tasks with each end
+	began    time.Time   // of the first process
+	last     time.Time   // when the last process ended
+	stale    bool        // an end was taken back: began and last must be found again
 
 	// Values that many tasks have in common. Cells refer to them by their index.
 	hosts  []host
@@ -127,8 +132,77 @@ func (ts *tasks) set(index int, t job.Task, d *dirty) {
 	ts.counts.Add(stateOf(x.state), -1)
 	ts.counts.Add(t.State, 1)
 	ts.assigned += count(t.Assigned) - count(x.flags&flagAssigned != 0)
+	if stateOf(x.state).Ended() {
+		before := ts.task(index, x)
+		ts.countEnd(&before, -1)
+		ts.stale = true
+	}
+	ts.countEnd(&t, 1)
 	ts.fill(x, &t, index, d)
 	d.chunk(c, k)
+}
+
+// end is what counts of a task's end for its job.
+type end struct{ code, status int }
+
+// countEnd counts the end of a task n times more. It does nothing if the task has not ended.
+func (ts *tasks) countEnd(t *job.Task, n int) {
+	if ts.n == 1 || !t.State.Ended() || t.Exit == nil {
+		return // a single task is looked at when its end is asked for
+	}
+	e := end{code: t.Exit.Code, status: t.Status()}
+	if ts.ends == nil {
+		ts.ends = map[end]int{}
+	}
+	if ts.ends[e] += n; ts.ends[e] == 0 {
+		delete(ts.ends, e)
+	}
+	if n > 0 {
+		ts.span(t)
+	}
+}
+
+// span extends began and last by a task that has ended.
+func (ts *tasks) span(t *job.Task) {
+	if !t.Started.IsZero() && (ts.began.IsZero() || t.Started.Before(ts.began)) {
+		ts.began = t.Started
+	}
+	if t.Ended.After(ts.last) {
+		ts.last = t.Ended
+	}
+}
+
+// respan finds began and last again.
+func (ts *tasks) respan() {
+	ts.began, ts.last, ts.stale = time.Time{}, time.Time{}, false
+	for k := range ts.chunks {
+		for i := range ts.chunks[k].cells {
+			x := &ts.chunks[k].cells[i]
+			if stateOf(x.state).Ended() && x.flags&flagExit != 0 {
+				ts.span(&job.Task{Started: storepb.Time(x.started), Ended: storepb.Time(x.ended)})
+			}
+		}
+	}
+}
+
+// sum sums up the ends.
+func (ts *tasks) sum() job.Ends {
+	if ts.n == 1 {
+		return job.EndsOf([]job.Task{ts.get(0)})
+	}
+	if ts.stale {
+		ts.respan()
+	}
+	out := job.Ends{Began: ts.began, Last: ts.last}
+	counted := 0
+	for e, n := range ts.ends {
+		out.Exited, out.Code, out.Status = true, max(out.Code, e.code), max(out.Status, e.status)
+		counted += n
+	}
+	if ts.counts.Ended() > counted { // the others have ended without a process, for example when they were cancelled
+		out.Status = max(out.Status, job.ExitMuster)
+	}
+	return out
 }
 
 func count(is bool) int {

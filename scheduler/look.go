@@ -28,6 +28,15 @@ func (c *Core) Job(id job.ID) (job.Job, bool) {
 	return c.views.of(e), true
 }
 
+// Tasks returns the tasks of a job that the query selects. It is ErrNotFound if the job is not here or is archived.
+func (c *Core) Tasks(id job.ID, q job.TaskQuery) ([]job.Task, error) {
+	e := c.entries.byID[id]
+	if e == nil {
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	return c.views.tasks(e, q), nil
+}
+
 // Durable returns the durable state of the job, unless it is archived.
 func (c *Core) Durable(id job.ID) (job.Job, bool) {
 	j := c.entries.table.Job(id)
