@@ -31,20 +31,28 @@ type allLogs struct {
 	follow bool
 }
 
-// copy copies the output of the tasks to out. Without follow, tasks without output are left out.
+// copy copies the output of the tasks to out. Without follow, the tasks come in the order of their numbers, and those
+// without output are left out.
 func (l allLogs) copy(ctx context.Context, mu *sync.Mutex, out io.Writer) error {
 	var copies sync.WaitGroup
 	var errs errorList
 	free := make(chan struct{}, maxCopied)
+	before := make(chan struct{}) // closed when the task before has been copied
+	close(before)
 	for t, err := range l.client.AllTasks(ctx, l.job, api.TaskFilter{Tasks: l.tasks}) {
 		if err != nil {
 			errs.add(err)
 			break
 		}
 		free <- struct{}{}
+		turn, done := before, make(chan struct{})
+		before = done
+		if l.follow {
+			turn = nil
+		}
 		copies.Go(func() {
-			defer func() { <-free }()
-			w := &prefixWriter{mu: mu, w: out, prefix: fmt.Sprintf("%d| ", t.Task)}
+			defer func() { close(done); <-free }()
+			w := &prefixWriter{mu: mu, w: out, prefix: fmt.Sprintf("%d| ", t.Task), turn: turn}
 			_, err := l.client.Logs(ctx, api.LogRequest{Job: l.job, Task: t.Task, Stream: l.stream, Follow: l.follow}, w)
 			if errors.Is(err, api.ErrConflict) && !l.follow {
 				err = nil // it has no output yet
@@ -89,7 +97,8 @@ type prefixWriter struct {
 	mu     *sync.Mutex
 	w      io.Writer
 	prefix string
-	rest   []byte // the beginning of a line
+	rest   []byte          // the beginning of a line
+	turn   <-chan struct{} // nothing is written before it is closed; nil: no wait
 }
 
 // Write implements io.Writer.
@@ -122,6 +131,9 @@ func (p *prefixWriter) flush() error {
 func (p *prefixWriter) write(b []byte) error {
 	if len(b) == 0 {
 		return nil
+	}
+	if p.turn != nil {
+		<-p.turn
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
