@@ -74,12 +74,17 @@ func names(jobs []Job) string {
 }
 
 func hasTasks(j Job, sel job.Selector, text string) error {
-	for _, t := range j.Tasks {
-		if sel.Has(t.Task) {
-			return nil
-		}
+	if len(sel.Tasks) == 0 {
+		return nil
 	}
-	return fmt.Errorf("job %q: task %w; the job has %d", text, ErrNotFound, len(j.Tasks))
+	l, err := j.Layout()
+	if err == nil && len(l.Select(sel.Tasks)) == 0 {
+		err = noTask(j.ID, job.RangesText(sel.Tasks), l)
+	}
+	if err != nil {
+		return fmt.Errorf("job %q: %w", text, err)
+	}
+	return nil
 }
 
 func (c *Client) unended(ctx context.Context) ([]Job, error) {

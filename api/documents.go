@@ -3,6 +3,7 @@ package api
 // The documents of jobs and tasks.
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -37,7 +38,11 @@ type Job struct {
 	Copies       int        `json:"copies" doc:"Number of daemons that keep the job's record."`
 	TimeLimit    float64    `json:"time_limit" doc:"In seconds; 0: none."`
 	Resources    TaskNeed   `json:"resources" doc:"What each task requests."`
-	Tasks        []Task     `json:"tasks" nullable:"false"`
+	// ExitStatus is nil until the job has ended.
+	ExitStatus *int              `json:"exit_status" doc:"Exit code of run and wait for it: the highest of its tasks; 124 for the time limit, 125 if no process ran to its own end."`
+	TaskCount  int               `json:"task_count"`
+	Counts     map[job.State]int `json:"counts" nullable:"false" doc:"Number of its tasks in each state."`
+	Tasks      []Task            `json:"tasks" nullable:"false" doc:"The first tasks; /v1/jobs/{id}/tasks lists all. Empty in listings and events for a job of many tasks."`
 	// Spec is the job file with its units, nil in listings and events. Only the job's user and operators see the
 	// values of its env.
 	Spec *job.Spec `json:"spec,omitempty" doc:"The job file. Its values have units. Not in listings."`
@@ -57,7 +62,7 @@ type TaskNeed struct {
 type Task struct {
 	Schema       string     `json:"schema"`
 	Job          job.ID     `json:"job"`
-	Task         int        `json:"task"`
+	Task         int        `json:"task" doc:"Number of the task: its index in the array."`
 	State        job.State  `json:"state"`
 	Reason       string     `json:"reason"`
 	ReasonDetail string     `json:"reason_detail,omitempty"`
@@ -78,38 +83,62 @@ type Task struct {
 // Ended reports whether the state of the job is final.
 func (j Job) Ended() bool { return j.State.Ended() }
 
+// Layout returns the numbering of the tasks.
+func (j Job) Layout() (job.Layout, error) { return layoutOf(j.Array, j.TaskCount) }
+
+// layoutOf returns the numbering of the tasks of a job with this array. An array that names no index is one of lines.
+func layoutOf(array string, tasks int) (job.Layout, error) {
+	a, err := job.ParseArray(array)
+	if array == "" || err == nil && a.Len() == 0 {
+		return job.LayoutOf(array, tasks)
+	}
+	return job.LayoutOf(array, 0)
+}
+
 // JobDocument returns the document of j. Copies is the number of daemons that store the job's record.
 func JobDocument(j job.Job, copies int) Job {
 	d := Job{
 		Schema: SchemaJob, ID: j.ID, Name: j.Spec.Name, User: j.User, State: j.State(), Priority: j.Spec.Priority,
 		Nodes: max(j.Spec.Nodes, 1), Array: j.Spec.Array, SubmittedAt: j.Submitted.UTC(), Owner: j.Owner, Copies: copies,
 		TimeLimit: j.Spec.TimeLimit.D().Seconds(), Resources: needDocument(j.Spec.Resources), Spec: &j.Spec, Tasks: make([]Task, 0, len(j.Tasks)),
+		Counts: map[job.State]int{}, TaskCount: j.Counts.Total(), StartedAt: at(j.Ends.Began),
 	}
+	if d.Array == "" && len(j.Spec.EachLine) > 0 {
+		d.Array = fmt.Sprintf("0-%d", len(j.Spec.EachLine)-1)
+	}
+	for _, s := range job.States() {
+		if n := j.Counts.Of(s); n > 0 {
+			d.Counts[s] = n
+		}
+	}
+	if j.Ends.Exited {
+		d.ExitCode = &j.Ends.Code
+	}
+	layout, _ := j.Spec.Layout() // the spec is valid
 	for _, t := range j.Tasks {
-		task := taskDocument(j.ID, t)
+		task := taskDocument(j.ID, layout, t)
 		d.Tasks = append(d.Tasks, task)
 		if d.Reason == "" && t.State == d.State {
 			d.Reason, d.ReasonDetail = task.Reason, task.ReasonDetail
 		}
-		if task.ExitCode != nil && (d.ExitCode == nil || *task.ExitCode > *d.ExitCode) {
-			d.ExitCode = task.ExitCode
-		}
 		if task.StartedAt != nil && (d.StartedAt == nil || task.StartedAt.Before(*d.StartedAt)) {
 			d.StartedAt = task.StartedAt
 		}
-		if task.EndedAt != nil && (d.EndedAt == nil || task.EndedAt.After(*d.EndedAt)) {
-			d.EndedAt = task.EndedAt
-		}
 	}
-	if !d.State.Ended() {
-		d.EndedAt = nil
+	if d.State.Ended() {
+		d.ExitStatus, d.EndedAt = &j.Ends.Status, at(j.Ends.Last)
+		for _, t := range d.Tasks { // a task that ended without a process
+			if t.EndedAt != nil && (d.EndedAt == nil || t.EndedAt.After(*d.EndedAt)) {
+				d.EndedAt = t.EndedAt
+			}
+		}
 	}
 	return d
 }
 
-func taskDocument(id job.ID, t job.Task) Task {
+func taskDocument(id job.ID, l job.Layout, t job.Task) Task {
 	d := Task{
-		Schema: SchemaTask, Job: id, Task: t.Index, State: t.State, NodeID: t.Node, Node: t.NodeName, Attempt: t.Attempt,
+		Schema: SchemaTask, Job: id, Task: l.Number(t.Index), State: t.State, NodeID: t.Node, Node: t.NodeName, Attempt: t.Attempt,
 		Runs: t.Runs, PID: t.PID, Isolation: t.Isolation, GPUs: append([]string{}, t.Devices...), StartedAt: at(t.Started), EndedAt: at(t.Ended),
 	}
 	d.Reason, d.ReasonDetail = reason(t.State, t.Reason)
@@ -164,9 +193,16 @@ func (j Job) withoutSecrets() Job {
 	return j
 }
 
+// briefTasks is the largest number of tasks that listings and events have of a job.
+const briefTasks = 8
+
 // brief returns the document for listings and events, without fields that may be large.
 func (j Job) brief() Job {
 	j.Spec = nil
+	if j.TaskCount > briefTasks {
+		j.Tasks = []Task{}
+		return j
+	}
 	j.Tasks = slices.Clone(j.Tasks)
 	for i := range j.Tasks {
 		j.Tasks[i].StderrTail = ""

@@ -204,7 +204,14 @@ func (d *daemon) clientOf(t *testing.T) *Client {
 }
 
 // put stores the present state of a job and notifies the watchers.
+// whole adds to a job what follows from its tasks.
+func whole(j job.Job) job.Job {
+	j.Counts, j.Ends = job.CountsOf(j.Tasks), job.EndsOf(j.Tasks)
+	return j
+}
+
 func (d *daemon) put(j job.Job) job.Job {
+	j = whole(j)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.jobs[j.ID] = j
@@ -302,7 +309,25 @@ func (d *daemon) note(format string, args ...any) {
 	d.asked = append(d.asked, fmt.Sprintf(format, args...))
 }
 
-func (d *daemon) Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error) {
+func (d *daemon) Tasks(ctx context.Context, id job.ID, q job.TaskQuery) (out []job.Task, err error) {
+	j, err := d.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	q.Each(len(j.Tasks), func(i int) bool {
+		if len(q.States) == 0 || slices.Contains(q.States, j.Tasks[i].State) {
+			out = append(out, j.Tasks[i])
+		}
+		return len(out) < q.Limit
+	})
+	return out, nil
+}
+
+func (d *daemon) Cancel(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error) {
+	if len(tasks) > 0 {
+		d.note("cancel %s.%s: %s", id, job.RangesText(tasks), reason)
+		return d.Get(ctx, id)
+	}
 	d.note("cancel %s: %s", id, reason)
 	j, err := d.Get(ctx, id)
 	if err != nil {
@@ -312,7 +337,7 @@ func (d *daemon) Cancel(ctx context.Context, id job.ID, reason string) (job.Job,
 	return d.put(ended(j, job.Exit{State: job.Cancelled, Reason: reason})), nil
 }
 
-func (d *daemon) Hold(ctx context.Context, id job.ID, release bool, reason string) (job.Job, error) {
+func (d *daemon) Hold(ctx context.Context, id job.ID, _ []job.Range, release bool, reason string) (job.Job, error) {
 	d.note("hold %s %v: %s", id, release, reason)
 	j, err := d.Get(ctx, id)
 	if err == nil && j.State() != job.Pending && !release {

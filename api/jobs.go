@@ -172,6 +172,40 @@ func (in *changeInput) reason() string {
 	return in.Body.Reason
 }
 
+// tasks returns the tasks that the request is about; none means all.
+func (in *changeInput) tasks(j job.Job) ([]job.Range, error) {
+	if in.Body == nil || in.Body.Tasks == "" {
+		return nil, nil
+	}
+	return tasksNamed(j, in.Body.Tasks)
+}
+
+// tasksNamed returns the tasks of a job that people name by these numbers.
+func tasksNamed(j job.Job, numbers string) ([]job.Range, error) {
+	ranges, err := job.ParseRanges(numbers)
+	if err != nil {
+		return nil, bad("tasks %.100q: %w", numbers, err)
+	}
+	l, err := j.Spec.Layout()
+	if err != nil {
+		return nil, err
+	}
+	tasks := l.Select(ranges)
+	if len(tasks) == 0 {
+		return nil, noTask(j.ID, numbers, l)
+	}
+	return tasks, nil
+}
+
+// noTask is the error about a number that no task has.
+func noTask(id job.ID, numbers string, l job.Layout) error {
+	has := "the job has one task, 0"
+	if n := l.Tasks(); l.IsArray() {
+		has = fmt.Sprintf("the job has %d tasks, from %d to %d", n, l.Number(0), l.Number(n-1))
+	}
+	return &notFoundError{"task", string(id) + "." + numbers, has}
+}
+
 // jobAccess finds jobs that the requester may change.
 type jobAccess struct{ jobs Jobs }
 
@@ -193,15 +227,43 @@ func (o jobAccess) myTask(ctx context.Context, id string, index int, verb string
 	if err != nil {
 		return j, job.Task{}, err
 	}
-	t, err := taskOf(j, index)
+	t, err := taskOf(ctx, o.jobs, j, index)
 	return j, t, err
 }
 
+// taskOf returns the task of a job that people call by this number.
+func taskOf(ctx context.Context, jobs Jobs, j job.Job, number int) (job.Task, error) {
+	l, err := j.Spec.Layout()
+	if err != nil {
+		return job.Task{}, err
+	}
+	at := l.Select([]job.Range{{First: number, Last: number}})
+	if len(at) == 0 {
+		return job.Task{}, noTask(j.ID, strconv.Itoa(number), l)
+	}
+	if i := at[0].First; i < len(j.Tasks) && j.Tasks[i].Index == i {
+		return j.Tasks[i], nil
+	}
+	tasks, err := jobs.Tasks(ctx, j.ID, job.TaskQuery{Ranges: at, After: -1, Limit: 1})
+	if err != nil {
+		return job.Task{}, err
+	}
+	if len(tasks) == 0 {
+		return job.Task{}, noTask(j.ID, strconv.Itoa(number), l)
+	}
+	return tasks[0], nil
+}
+
 func (r *jobRoutes) cancel(ctx context.Context, in *changeInput) (*jobOutput, error) {
-	if _, err := r.mine(ctx, in.ID, "cancel"); err != nil {
+	own, err := r.mine(ctx, in.ID, "cancel")
+	if err != nil {
 		return nil, err
 	}
-	j, err := r.jobs.Cancel(ctx, job.ID(in.ID), in.reason())
+	tasks, err := in.tasks(own)
+	if err != nil {
+		return nil, err
+	}
+	j, err := r.jobs.Cancel(ctx, job.ID(in.ID), tasks, in.reason())
 	if err != nil {
 		return nil, about(in.ID, err)
 	}
@@ -218,10 +280,15 @@ func (r *jobRoutes) release(ctx context.Context, in *changeInput) (*jobOutput, e
 
 func (r *jobRoutes) setHold(ctx context.Context, in *changeInput, release bool) (*jobOutput, error) {
 	verb := map[bool]string{false: "hold", true: "release"}[release]
-	if _, err := r.mine(ctx, in.ID, verb); err != nil {
+	own, err := r.mine(ctx, in.ID, verb)
+	if err != nil {
 		return nil, err
 	}
-	j, err := r.jobs.Hold(ctx, job.ID(in.ID), release, in.reason())
+	tasks, err := in.tasks(own)
+	if err != nil {
+		return nil, err
+	}
+	j, err := r.jobs.Hold(ctx, job.ID(in.ID), tasks, release, in.reason())
 	if err != nil {
 		return nil, about(in.ID, err)
 	}

@@ -20,7 +20,7 @@ import (
 
 type logInput struct {
 	ID      string `path:"id" maxLength:"64"`
-	Task    int    `path:"t" minimum:"0" maximum:"999999"`
+	Task    int    `path:"t" minimum:"0" maximum:"2147483647"`
 	Stream  string `query:"stream" enum:"both,stdout,stderr" default:"both" doc:"both means stdout and stderr in the order in which they were written."`
 	Follow  bool   `query:"follow" doc:"Send new output until the attempt has ended. Wait if the task has not started."`
 	Offset  int64  `query:"offset" doc:"Offset in the stream of the first byte to send. A negative offset counts from the end."`
@@ -51,7 +51,7 @@ func (l *logRoutes) task(ctx context.Context, in *logInput) (*huma.StreamRespons
 	if err != nil {
 		return nil, err
 	}
-	a := job.Attempt{Job: job.ID(in.ID), Task: in.Task, N: t.Attempt}
+	a := job.Attempt{Job: job.ID(in.ID), Task: t.Index, N: t.Attempt}
 	offset := in.Offset
 	if in.Attempt > 0 && in.Attempt != t.Attempt {
 		offset = 0
@@ -100,7 +100,7 @@ func (l *logRoutes) started(ctx context.Context, in *logInput) (job.Task, error)
 	if err != nil {
 		return job.Task{}, about(in.ID, err)
 	}
-	t, err := taskOf(j, in.Task)
+	t, err := taskOf(ctx, l.jobs, j, in.Task)
 	if err != nil || settled(t, in.Attempt) {
 		return t, err
 	}
@@ -112,20 +112,11 @@ func (l *logRoutes) started(ctx context.Context, in *logInput) (job.Task, error)
 		return t, err
 	}
 	for j := range changes {
-		if t, err = taskOf(j, in.Task); err != nil || settled(t, in.Attempt) {
+		if t, err = taskOf(ctx, l.jobs, j, in.Task); err != nil || settled(t, in.Attempt) {
 			return t, err
 		}
 	}
 	return t, fmt.Errorf("output of job %s: %w: the daemon stopped waiting for the start of the task", in.ID, ErrUnavailable)
-}
-
-func taskOf(j job.Job, index int) (job.Task, error) {
-	for _, t := range j.Tasks {
-		if t.Index == index {
-			return t, nil
-		}
-	}
-	return job.Task{}, &notFoundError{"task", string(j.ID) + "." + strconv.Itoa(index), fmt.Sprintf("the job has %d", len(j.Tasks))}
 }
 
 // settled reports whether the requested log, or a newer one, exists or never will.

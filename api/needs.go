@@ -28,10 +28,12 @@ type Jobs interface {
 	Get(ctx context.Context, id job.ID) (job.Job, error)
 	// List returns the jobs that q selects.
 	List(ctx context.Context, q job.Query) ([]job.Job, error)
-	// Cancel cancels a job; a job that has ended is not changed.
-	Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error)
-	// Hold holds or releases a waiting job; ErrConflict for a job in any other state.
-	Hold(ctx context.Context, id job.ID, release bool, reason string) (job.Job, error)
+	// Tasks returns the tasks of a job that q selects, or ErrNotFound.
+	Tasks(ctx context.Context, id job.ID, q job.TaskQuery) ([]job.Task, error)
+	// Cancel cancels tasks of a job; no ranges means all. Tasks that have ended are not changed.
+	Cancel(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error)
+	// Hold holds or releases waiting tasks of a job; no ranges means all. It returns ErrConflict if none of them waits.
+	Hold(ctx context.Context, id job.ID, tasks []job.Range, release bool, reason string) (job.Job, error)
 }
 
 // Deaths gives up the tasks of this daemon's jobs on a host that is gone for good.

@@ -69,6 +69,7 @@ func (rt *router) jobs(needs Needs, log *slog.Logger) {
 	add(rt, jobFile(post("submit-job", "/v1/jobs", "Submit a job, as a job file in JSON", http.StatusCreated)), rules{}, jobs.submit)
 	add(rt, get("list-jobs", "/v1/jobs", "List jobs, newest first"), rules{peers: true}, jobs.list)
 	add(rt, get("get-job", "/v1/jobs/{id}", "Get one job"), rules{peers: true, owner: true}, jobs.get)
+	add(rt, get("list-tasks", "/v1/jobs/{id}/tasks", "List the tasks of a job, by number"), rules{peers: true, owner: true}, jobs.tasks)
 	add(rt, get("why-job", "/v1/jobs/{id}/why", "Explain the state of a job"), rules{peers: true, owner: true}, jobs.why)
 	add(rt, post("cancel-job", "/v1/jobs/{id}/cancel", "Cancel a job", http.StatusOK), rules{peers: true, owner: true}, jobs.cancel)
 	add(rt, post("hold-job", "/v1/jobs/{id}/hold", "Hold a waiting job", http.StatusOK), rules{peers: true, owner: true}, jobs.hold)

@@ -166,10 +166,10 @@ func TestErrorsAreTyped(t *testing.T) {
 			"no group":        {first(amy.client.Job(ctx, job.NewID(77, 1))), ErrNotFound},
 			"no id":           {first(amy.client.Job(ctx, "xyz")), ErrNotFound},
 			"no node":         {first(amy.client.Node(ctx, "zoe")), ErrNotFound},
-			"running on hold": {first(amy.client.Hold(ctx, mine.ID, "")), ErrConflict},
-			"requeue":         {first(amy.client.Requeue(ctx, mine.ID)), ErrNotYet},
-			"another's":       {first(amy.client.Cancel(ctx, foreign.ID, "")), ErrDenied},
-			"another's, afar": {first(ben.client.Cancel(ctx, foreign.ID, "")), ErrDenied},
+			"running on hold": {first(amy.client.Hold(ctx, mine.ID, Change{})), ErrConflict},
+			"requeue":         {first(amy.client.Requeue(ctx, mine.ID, Change{})), ErrNotYet},
+			"another's":       {first(amy.client.Cancel(ctx, foreign.ID, Change{})), ErrDenied},
+			"another's, afar": {first(ben.client.Cancel(ctx, foreign.ID, Change{})), ErrDenied},
 			"invite":          {first(amy.client.Invite(ctx, InviteRequest{})), ErrDenied},
 			"join":            {first(amy.client.Join(ctx, []string{"/ip4/1.2.3.4"}, "t")), ErrDenied},
 			"revoke":          {amy.client.Revoke(ctx, ben.peer, ""), ErrDenied},
@@ -181,7 +181,7 @@ func TestErrorsAreTyped(t *testing.T) {
 			"bad glob":        {first(amy.client.Jobs(ctx, JobFilter{Name: "[a"})), ErrBad},
 			"bad cursor":      {first(amy.client.Jobs(ctx, JobFilter{Cursor: "x"})), ErrBad},
 			"bad limit":       {first(amy.client.Jobs(ctx, JobFilter{Limit: 5000})), ErrBad},
-			"long reason":     {first(amy.client.Cancel(ctx, mine.ID, strings.Repeat("x", maxReason+1))), ErrBad},
+			"long reason":     {first(amy.client.Cancel(ctx, mine.ID, Change{Reason: strings.Repeat("x", maxReason+1)})), ErrBad},
 		} {
 			if !errors.Is(c.got, c.want) || strings.Contains(c.got.Error(), "\n") {
 				t.Errorf("%s: %v, want %v", name, c.got, c.want)

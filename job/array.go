@@ -179,27 +179,30 @@ type Layout struct {
 }
 
 // Layout returns the numbering of the job's tasks.
-func (s *Spec) Layout() (Layout, error) {
-	if len(s.EachLine) > MaxTasks {
+func (s *Spec) Layout() (Layout, error) { return LayoutOf(s.Array, len(s.EachLine)) }
+
+// LayoutOf returns the numbering of the tasks of a job with this array and so many lines.
+func LayoutOf(array string, lines int) (Layout, error) {
+	if lines > MaxTasks {
 		return Layout{}, fmt.Errorf("each_line: %w", errTooLong)
 	}
-	a := arrayOf(max(1, len(s.EachLine)))
-	if s.Array != "" {
-		parsed, err := ParseArray(s.Array)
+	a := arrayOf(max(1, lines))
+	if array != "" {
+		parsed, err := ParseArray(array)
 		switch {
 		case err != nil:
 			return Layout{}, err
-		case len(s.EachLine) > 0 && parsed.n > 0:
+		case lines > 0 && parsed.n > 0:
 			return Layout{}, errors.New("array: with each_line give only a limit, such as %8: each line is a task")
-		case len(s.EachLine) == 0 && parsed.n == 0:
-			return Layout{}, fmt.Errorf("array %.60q: names no index", s.Array)
+		case lines == 0 && parsed.n == 0:
+			return Layout{}, fmt.Errorf("array %.60q: names no index", array)
 		case parsed.n == 0:
 			a.AtOnce = parsed.AtOnce
 		default:
 			a = parsed
 		}
 	}
-	return Layout{array: a, isArray: s.Array != "" || len(s.EachLine) > 0}, nil
+	return Layout{array: a, isArray: array != "" || lines > 0}, nil
 }
 
 // checkArray bounds the lines like the other texts of a job; together they are bounded by the size of a job file.

@@ -224,6 +224,8 @@ func TestValidate(t *testing.T) {
 		"share of one device": func(s *Spec) { s.Resources.GPUShare, s.Resources.GPUs = 0.5, 1 },
 		"gpus is 0":           func(s *Spec) { s.Resources.GPUModel = "H100" },
 		"constraint":          func(s *Spec) { s.Constraint = "a&" },
+		"array":               func(s *Spec) { s.Array = "3-1" },
+		"each_line":           func(s *Spec) { s.EachLine = []string{"a\x00"} },
 		"not yet":             func(s *Spec) { s.Prefer = "rack=r1" },
 		"nodes: not yet":      func(s *Spec) { s.Nodes = 2 },
 	} {
@@ -234,9 +236,9 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	s := good
-	s.Array = "0-9"
+	s.Nodes = 2
 	if err := s.Validate(); !errors.Is(err, ErrNotYet) {
-		t.Errorf("array: %v, want ErrNotYet", err)
+		t.Errorf("nodes: %v, want ErrNotYet", err)
 	}
 }
 

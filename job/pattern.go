@@ -14,10 +14,11 @@ const maxPattern = 4096
 
 // Names holds the values that the placeholders of a pattern stand for in one task.
 type Names struct {
-	Attempt Attempt
-	Job     string // its name
-	Node    string
-	User    string
+	ID   ID
+	Task int    // the number by which people call the task
+	Job  string // its name
+	Node string
+	User string
 }
 
 // Expand replaces %j and %A with the job's ID, %t and %a with the task's number, %x with the job's name, %n and %N
@@ -25,7 +26,7 @@ type Names struct {
 // adds a directory.
 func (n Names) Expand(pattern string) string {
 	plain := strings.NewReplacer("/", "_")
-	id, task := string(n.Attempt.Job), strconv.Itoa(n.Attempt.Task)
+	id, task := string(n.ID), strconv.Itoa(n.Task)
 	node, user := plain.Replace(n.Node), plain.Replace(n.User)
 	return strings.NewReplacer("%%", "%", "%j", id, "%A", id, "%t", task, "%a", task,
 		"%x", plain.Replace(n.Job), "%n", node, "%N", node, "%u", user).Replace(pattern)

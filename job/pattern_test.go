@@ -7,7 +7,7 @@ import (
 )
 
 func TestPatterns(t *testing.T) {
-	n := Names{Attempt: Attempt{Job: "k3v9x0q2mz-0000000000000", Task: 7, N: 2}, Job: "../x", Node: "amy", User: "ada"}
+	n := Names{ID: "k3v9x0q2mz-0000000000000", Task: 7, Job: "../x", Node: "amy", User: "ada"}
 	for pattern, want := range map[string]string{
 		"plain":             "plain",
 		"/logs/%u/%j_%t.%n": "/logs/ada/k3v9x0q2mz-0000000000000_7.amy",

@@ -22,6 +22,30 @@ type Query struct {
 	Limit  int      // 0: the daemon that answers chooses
 }
 
+// TaskQuery selects tasks of a job, in the order of their indexes.
+type TaskQuery struct {
+	Ranges []Range // of indexes, as Layout.Select returns them; empty: all
+	States []State // empty: any
+	After  int     // only tasks with a higher index; -1: all
+	Limit  int
+}
+
+// Each calls visit with the index of each task of a job of n tasks that the ranges and After select, until visit
+// returns false.
+func (q *TaskQuery) Each(n int, visit func(index int) bool) {
+	ranges := q.Ranges
+	if len(ranges) == 0 {
+		ranges = []Range{{First: 0, Last: n - 1}}
+	}
+	for _, r := range ranges {
+		for i := max(r.First, q.After+1, 0); i <= min(r.Last, n-1); i++ {
+			if !visit(i) {
+				return
+			}
+		}
+	}
+}
+
 // Match reports whether the query selects the job, whatever the limit.
 func (q Query) Match(j *Job) bool {
 	switch {

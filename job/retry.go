@@ -69,19 +69,18 @@ const MaxOutcomes = 16
 
 // Earlier has the outcomes of a task's attempts before the newest.
 type Earlier struct {
-	Outcomes []Outcome // the oldest first
+	Outcomes []Outcome // at least one, the oldest first
 	Older    int       // attempts before those, whose outcomes are not kept
 }
 
-// Outcomes returns how the attempts of a task of the job went, the newest last. Attempts that no host started are left
-// out. Earlier must be filled in.
-func (j *Job) Outcomes(t *Task) []Outcome { return WithNewest(j.Earlier[t.Index].Outcomes, t) }
-
-// WithNewest adds the outcome of a task's newest attempt to those before it.
-func WithNewest(earlier []Outcome, t *Task) []Outcome {
+// Outcomes returns how the attempts of the task went, the newest last. Attempts that no host started are left out.
+// Earlier must be filled in.
+func (t *Task) Outcomes() []Outcome {
+	var earlier []Outcome
 	last := 0
-	if n := len(earlier); n > 0 {
-		last = earlier[n-1].N
+	if t.Earlier != nil {
+		earlier = t.Earlier.Outcomes
+		last = earlier[len(earlier)-1].N
 	}
 	newest := Outcome{N: t.Attempt, Node: t.Node, NodeName: t.NodeName}
 	switch {

@@ -79,7 +79,8 @@ func (t *Table) attempt(a job.Attempt, apply func(*Job, *job.Task) bool) Change 
 	c := Change{Job: j, Task: a.Task, Before: j.Task(a.Task)}
 	after := c.Before
 	if c.Moved = apply(j, &after); c.Moved {
-		j.set(a.Task, after)
+		j.tasks.set(a.Task, after, &j.dirty)
+		j.close(&after)
 	}
 	return c
 }
@@ -126,7 +127,7 @@ func assign(j *Job, t *job.Task, r job.AssignRecord, epoch job.Epoch) bool {
 	if !move(t, job.Reserved, job.Reason{}) {
 		return false
 	}
-	j.tasks.keepNewest(t)
+	j.tasks.history.keepNewest(t)
 	t.Attempt, t.Assigned = r.Attempt.N, true
 	t.Node, t.NodeName, t.Store, t.Epoch = r.Node, r.NodeName, r.Store, epoch
 	t.Devices, t.Started, t.Ended = nil, time.Time{}, time.Time{}
@@ -154,7 +155,7 @@ func unassign(j *Job, t *job.Task, r job.UnassignRecord) bool {
 	t.Ending = job.NotEnding
 	if lost {
 		t.Lost = addLost(t.Lost, t.Node)
-		j.tasks.keepLost(t, r)
+		j.tasks.history.keepLost(t, r)
 	}
 	t.Assigned = false
 	closeTask(t, r.At)
@@ -200,7 +201,7 @@ func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 		if !lateResult(j, t, r) {
 			return false
 		}
-		j.tasks.keepLate(before, r)
+		j.tasks.history.keepLate(before, r)
 		return true
 	}
 	exit := r.Exit

@@ -93,7 +93,7 @@ func (j *Job) decodePart(r job.Row) error {
 		if err := proto.Unmarshal(r.Data, &m); err != nil {
 			return err
 		}
-		if at := j.tasks.hostOf(host{job.Peer(m.GetPeer()), m.GetName(), m.GetStore()}); int(at) != n {
+		if at := j.tasks.hosts.of(host{job.Peer(m.GetPeer()), m.GetName(), m.GetStore()}); int(at) != n {
 			return fmt.Errorf("%w: host %d in place of %d", errBadRow, at, n)
 		}
 		return nil
@@ -104,7 +104,7 @@ func (j *Job) decodePart(r job.Row) error {
 		return j.tasks.decodeChunk(n, r.Data)
 	}
 	if r.Part[0] == partOutcomes && n < j.tasks.n {
-		return j.tasks.decodeOutcomes(n, r.Data)
+		return j.tasks.history.decode(n, r.Data)
 	}
 	if n >= j.tasks.n || j.tasks.chunks[n/chunkTasks].cells == nil {
 		return fmt.Errorf("%w: no such task", errBadRow)
@@ -134,7 +134,7 @@ func (j *Job) decodePart(r job.Row) error {
 
 // recount counts the tasks again, and finds when the last end of a task was recorded.
 func (j *Job) recount() {
-	j.tasks.counts, j.tasks.assigned = job.Counts{}, 0
+	j.tasks.counts, j.tasks.assigned, j.tasks.ends = job.Counts{}, 0, nil
 	for k := range j.tasks.chunks {
 		c := &j.tasks.chunks[k]
 		if c.cells == nil {
@@ -146,6 +146,7 @@ func (j *Job) recount() {
 			t := j.tasks.task(k*chunkTasks+i, &c.cells[i])
 			j.tasks.counts.Add(t.State, 1)
 			j.tasks.assigned += count(t.Assigned)
+			j.tasks.countEnd(&t, 1)
 			j.close(&t)
 		}
 	}
@@ -212,7 +213,7 @@ func (r *chunkReader) read(ts *tasks) ([]cell, error) {
 		x.attempt, x.runs = at(m.Attempt, i), at(m.Runs, i)
 		x.settled = at(m.Settled, i)
 		x.host = at(m.Host, i)
-		ok = ok && int(x.host) < len(ts.hosts)
+		ok = ok && int(x.host) < len(ts.hosts.list)
 		x.epoch, ok = pick(epochs, int(at(m.Epoch, i)), ok)
 		x.text, ok = pick(texts, int(at(m.Text, i)), ok)
 		if x.flags&flagExit != 0 {

@@ -4,6 +4,7 @@ package jobs
 // attempt has nothing here. See docs/adr, ADR 84.
 
 import (
+	"fmt"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -42,12 +43,14 @@ type outcome struct {
 type history struct {
 	of   map[uint32]*outcomes // by task; nil while no task has any
 	each int                  // how many each task keeps
+	// hosts numbers the hosts of the job.
+	hosts *hosts
 	// dirty has the indexes of tasks whose outcomes have changed since TakeRows was last called.
 	dirty []uint32
 }
 
-func newHistory(tasks int) history {
-	return history{each: max(1, min(job.MaxOutcomes, maxJobOutcomes/tasks))}
+func newHistory(tasks int, hosts *hosts) history {
+	return history{hosts: hosts, each: max(1, min(job.MaxOutcomes, maxJobOutcomes/tasks))}
 }
 
 func (h *history) put(index int, o *outcomes) {
@@ -80,8 +83,8 @@ func (h *history) newest(index int) int {
 	return 0
 }
 
-// keep adds an outcome of a task. If there are too many, it drops the oldest.
-func (h *history) keep(index int, x outcome) {
+// add adds an outcome of a task. If there are too many, it drops the oldest.
+func (h *history) add(index int, x outcome) {
 	o := h.of[uint32(index)]
 	if o == nil {
 		o = &outcomes{}
@@ -133,4 +136,79 @@ func (o *outcomes) encode() ([]byte, error) {
 		m.List = append(m.List, &jobspb.Outcome{N: x.n, Host: x.host, Exit: storepb.FromExit(new(x.exit()))})
 	}
 	return proto.Marshal(m)
+}
+
+// keep keeps the outcome of an attempt on the host that the task has.
+func (h *history) keep(t *job.Task, n int, x job.Exit) {
+	o := outcome{n: uint32(n), host: h.hosts.of(host{t.Node, t.NodeName, t.Store})}
+	o.set(x)
+	h.add(t.Index, o)
+}
+
+// keepNewest keeps the outcome of the newest attempt, which another one is about to replace in the task.
+func (h *history) keepNewest(t *job.Task) {
+	if t.Exit != nil && t.Attempt > h.newest(t.Index) {
+		h.keep(t, t.Attempt, *t.Exit)
+	}
+	t.Exit = nil
+}
+
+// keepLost keeps the outcome of the newest attempt, whose host was lost.
+func (h *history) keepLost(t *job.Task, r job.UnassignRecord) {
+	h.keep(t, t.Attempt, job.Exit{State: job.NodeFail, Reason: r.Detail, Ended: r.At})
+}
+
+// keepLate keeps what a late success has changed. before is the task before it.
+func (h *history) keepLate(before job.Task, r job.ResultRecord) {
+	newest := before.Attempt
+	if newest > r.Attempt.N {
+		h.keepNewest(&before)
+		if newest > h.newest(before.Index) { // it was planned, or has begun
+			h.keep(&before, newest, job.Exit{State: job.Cancelled, Reason: "an earlier attempt succeeded", Ended: r.At})
+		}
+	}
+	h.replace(before.Index, r.Attempt.N, r.Exit)
+}
+
+func (h *history) earlier(index int) *job.Earlier {
+	o := h.of[uint32(index)]
+	if o == nil {
+		return nil
+	}
+	e := &job.Earlier{Older: int(o.older), Outcomes: make([]job.Outcome, len(o.list))}
+	for i := range o.list {
+		x := &o.list[i]
+		host := &h.hosts.list[x.host]
+		e.Outcomes[i] = job.Outcome{N: int(x.n), Node: host.peer, NodeName: host.name, Exit: x.exit()}
+	}
+	return e
+}
+
+// decode decodes the outcomes of one task.
+func (h *history) decode(index int, data []byte) error {
+	var m jobspb.Outcomes
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return err
+	}
+	o := &outcomes{older: m.GetOlder()}
+	if n := len(m.GetList()); n == 0 || n > job.MaxOutcomes {
+		return fmt.Errorf("%w: %d outcomes", errBadRow, n)
+	}
+	last := uint32(0)
+	for _, x := range m.GetList() {
+		e := x.GetExit().Value()
+		if x.GetN() <= last || int(x.GetHost()) >= len(h.hosts.list) || e == nil || e.Signal != int(uint8(e.Signal)) ||
+			e.Code != int(int32(e.Code)) || len(e.Reason) > maxOutcomeReason {
+			return fmt.Errorf("%w: outcome of attempt %d", errBadRow, x.GetN())
+		}
+		if _, known := numbers[e.State]; !known {
+			return fmt.Errorf("%w: no state %.40q", errBadRow, e.State)
+		}
+		last = x.GetN()
+		y := outcome{n: last, host: x.GetHost()}
+		y.set(*e)
+		o.list = append(o.list, y)
+	}
+	h.put(index, o)
+	return nil
 }

@@ -67,6 +67,9 @@ func (j *Job) CountsIn(ranges []job.Range) job.Counts {
 	return c
 }
 
+// Ends sums up how the tasks have ended.
+func (j *Job) Ends() job.Ends { return j.tasks.sum() }
+
 // State returns the state of the job as a whole.
 func (j *Job) State() job.State { return j.tasks.counts.State() }
 
@@ -93,7 +96,7 @@ func (j *Job) Active() bool { return j.tasks.assigned > 0 }
 func (j *Job) View(first, n int) job.Job {
 	v := job.Job{
 		ID: j.ID, User: j.User, Spec: j.Spec, Submitted: j.Submitted, Key: j.Key, Cancelled: j.Cancelled, Seq: j.Seq,
-		Counts: j.tasks.counts,
+		Counts: j.tasks.counts, Ends: j.tasks.sum(),
 	}
 	last := min(j.tasks.n, first+n)
 	if first < last {
@@ -103,12 +106,6 @@ func (j *Job) View(first, n int) job.Job {
 		v.Tasks = append(v.Tasks, j.tasks.get(i))
 	}
 	return v
-}
-
-// set stores a task that has changed.
-func (j *Job) set(index int, t job.Task) {
-	j.tasks.set(index, t, &j.dirty)
-	j.close(&t)
 }
 
 // close updates the time of the last end, if the task has ended.
@@ -142,3 +139,17 @@ func (j *Job) Brief(index int) Brief { return j.tasks.brief(index) }
 
 // Lost returns the hosts that were lost while they ran the task, newest last.
 func (j *Job) Lost(index int) []job.Peer { return j.tasks.lost(index) }
+
+// AddEarlier adds the earlier attempts to views of tasks of the job.
+func AddEarlier(views []job.Task, j *Job) {
+	for i := range views {
+		views[i].Earlier = j.tasks.history.earlier(views[i].Index)
+	}
+}
+
+// Outcomes returns how the attempts of a task went, the newest last.
+func Outcomes(j *Job, index int) []job.Outcome {
+	t := j.Task(index)
+	t.Earlier = j.tasks.history.earlier(index)
+	return t.Outcomes()
+}

@@ -68,7 +68,7 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 func views(table *jobs.Table) (out []job.Job) {
 	for _, j := range table.Jobs() {
 		v := j.View(0, j.Len())
-		jobs.AddEarlier(&v, j)
+		jobs.AddEarlier(v.Tasks, j)
 		out = append(out, v)
 	}
 	return out
@@ -138,14 +138,14 @@ func TestRecordsAndRowsAgree(t *testing.T) {
 // include the newest attempt if it runs or has ended the task.
 func checkOutcomes(t *rapid.T, v *job.Job) {
 	for _, x := range v.Tasks {
-		all, last := v.Outcomes(&x), 0
+		all, last := x.Outcomes(), 0
 		for i, o := range all {
 			if o.N <= last || o.N > x.Attempt || o.Exit.State == "" || o.Exit.State.Ended() == (x.Assigned && i == len(all)-1) {
 				t.Fatalf("the outcomes of %+v are %+v", x, all)
 			}
 			last = o.N
 		}
-		if len(v.Earlier[x.Index].Outcomes) > job.MaxOutcomes || x.Exit != nil && x.State.Ended() && last != x.Attempt {
+		if x.Earlier != nil && len(x.Earlier.Outcomes) > job.MaxOutcomes || x.Exit != nil && x.State.Ended() && last != x.Attempt {
 			t.Fatalf("the outcomes of %+v are %+v", x, all)
 		}
 	}
@@ -196,7 +196,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		v := j.View(0, j.Len())
-		jobs.AddEarlier(&v, j)
+		jobs.AddEarlier(v.Tasks, j)
 		if v.Counts != job.CountsOf(v.Tasks) {
 			t.Fatalf("counts %v of %v", v.Counts, v.Tasks)
 		}
@@ -259,7 +259,7 @@ func TestTailsLeaveMemory(t *testing.T) {
 		}
 		v := j.View(0, 2)
 		from, to := jobs.TailParts(0, 2)
-		if jobs.AddTails(&v, d.Rows(id(0), from, to)); v.Tasks[1].Exit.Tail != tail {
+		if jobs.AddTails(v.Tasks, d.Rows(id(0), from, to)); v.Tasks[1].Exit.Tail != tail {
 			t.Errorf("attempt %d: the disk has the tail %q, want %q", n, v.Tasks[1].Exit.Tail, tail)
 		}
 	}

@@ -3,8 +3,6 @@ package jobs
 // Encoding a job as rows. Each row is a part of the job, and is saved when that part has changed.
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -14,22 +12,6 @@ import (
 	"github.com/musterhq/muster/jobs/jobspb"
 	"github.com/musterhq/muster/store/storepb"
 )
-
-// The first byte of the name of a part. The name of the header is empty. Four bytes follow: the index of the host or of
-// the chunk; for outcomes, a note and a tail the index of the task. Tails are last, so that a reader can leave them out.
-const (
-	partHost     = 'h'
-	partOutcomes = 'o'
-	partChunk    = 't'
-	partNote     = 'u'
-	partTail     = 'v'
-)
-
-var errBadRow = errors.New("not a row of a job")
-
-func part(kind byte, n uint32) string {
-	return string(binary.BigEndian.AppendUint32([]byte{kind}, n))
-}
 
 // TakeRows returns the rows of all parts that have changed since the last call. It returns an error if a part cannot be
 // encoded; the parts then still count as changed.
@@ -43,8 +25,8 @@ func (j *Job) TakeRows() ([]job.Row, error) {
 		}
 		rows = append(rows, job.Row{Job: j.ID, Data: data})
 	}
-	for ; d.hosts < len(j.tasks.hosts); d.hosts++ {
-		h := j.tasks.hosts[d.hosts]
+	for ; d.hosts < len(j.tasks.hosts.list); d.hosts++ {
+		h := j.tasks.hosts.list[d.hosts]
 		data, err := proto.Marshal(&jobspb.Host{Peer: string(h.peer), Name: h.name, Store: h.store})
 		if err != nil {
 			return nil, fmt.Errorf("jobs: host %d of %s: %w", d.hosts, j.ID, err)
@@ -94,7 +76,7 @@ func (ts *tasks) clean(d *dirty) {
 		ts.cell(i).flags &^= flagTail
 	}
 	ts.history.clean()
-	*d = dirty{hosts: len(ts.hosts), chunks: d.chunks[:0], notes: d.notes[:0], tails: d.tails[:0], taken: d.taken}
+	*d = dirty{hosts: len(ts.hosts.list), chunks: d.chunks[:0], notes: d.notes[:0], tails: d.tails[:0], taken: d.taken}
 }
 
 // cell returns the cell of a task. Its chunk must have cells.

@@ -55,6 +55,13 @@ type FreeGPU struct {
 	Milli  int      `json:"milli"` // thousandths of the device that are not reserved
 }
 
+// Element is what distinguishes a task from the others of its job.
+type Element struct {
+	Array bool   // the job is an array
+	Index int    // in the array: the number by which people call the task
+	Entry string // its line of each_line
+}
+
 // Epoch is the owner's epoch in its journal group.
 type Epoch = job.Epoch
 
@@ -97,7 +104,8 @@ type (
 		Epoch   Epoch
 		Session Session
 		User    string
-		Spec    job.Spec
+		File    *job.File // of the job's tasks: job.Spec.TaskFile
+		Element Element
 	}
 
 	// Query asks for the state of an attempt. The worker records an unknown attempt as refused for good (R6).

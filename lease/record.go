@@ -32,8 +32,9 @@ type Record struct {
 	User    string
 	Need    job.Resources
 	Devices []string
-	Milli   int // of each device; 1000 for whole devices
-	Spec    job.Spec
+	Milli   int       // of each device; 1000 for whole devices
+	File    *job.File // nil before the start and after the end
+	Element Element
 	Lease   time.Duration
 	Hold    bool   // the job has partition: hold; the attempt is never ended for lost contact
 	Boot    string // boot ID of the host that started it

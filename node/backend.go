@@ -137,24 +137,33 @@ func (b jobsBackend) List(ctx context.Context, q job.Query) ([]job.Job, error) {
 	}
 }
 
-// Cancel cancels a job.
-func (b jobsBackend) Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error) {
+// Tasks returns the tasks of a job that q selects.
+func (b jobsBackend) Tasks(ctx context.Context, id job.ID, q job.TaskQuery) ([]job.Task, error) {
+	if b.home == nil {
+		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	tasks, err := b.of(id.Group()).Tasks(ctx, id, q)
+	return tasks, apiErrorOf(err)
+}
+
+// Cancel cancels tasks of a job.
+func (b jobsBackend) Cancel(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error) {
 	if b.home == nil {
 		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
-	j, err := b.of(id.Group()).Cancel(ctx, id, reason)
+	j, err := b.of(id.Group()).Cancel(ctx, id, tasks, reason)
 	return j, apiErrorOf(err)
 }
 
-// Hold holds a job, or releases it.
-func (b jobsBackend) Hold(ctx context.Context, id job.ID, release bool, reason string) (j job.Job, err error) {
+// Hold holds tasks of a job, or releases them.
+func (b jobsBackend) Hold(ctx context.Context, id job.ID, tasks []job.Range, release bool, reason string) (j job.Job, err error) {
 	switch {
 	case b.home == nil:
 		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	case release:
-		j, err = b.of(id.Group()).Release(ctx, id, reason)
+		j, err = b.of(id.Group()).Release(ctx, id, tasks, reason)
 	default:
-		j, err = b.of(id.Group()).Hold(ctx, id, reason)
+		j, err = b.of(id.Group()).Hold(ctx, id, tasks, reason)
 	}
 	return j, apiErrorOf(err)
 }

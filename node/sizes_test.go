@@ -16,6 +16,8 @@ const (
 var unbounded = map[string]string{
 	"api.Client":                   "one method for each endpoint",
 	"job.Spec":                     "one field for each thing that a user can ask for",
+	"api.Job":                      "a document: one field for each thing that people see of a job",
+	"job.Task":                     "one field for each thing that people see of a task",
 	"lease.Record":                 "a row of the ledger: one field for each value that must survive a restart",
 	"node.Config":                  "one field for each setting of the daemon",
 	"worker/runner/protocol.Start": "a message: everything that the runner must know about a task",

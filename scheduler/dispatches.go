@@ -326,7 +326,8 @@ func (ds *dispatches) start(d *dispatch) {
 	t.heard, t.seen, t.declines = ds.attempts.sessionOf(t), job.Reserved, 0
 	t.process.devices = d.devices
 	ds.send(o.worker.Peer, lease.Start{
-		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: d.session, User: j.User, Spec: j.Spec,
+		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: d.session, User: j.User,
+		File: t.e.taskFile(), Element: t.e.element(t.index),
 	})
 	ds.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: d.why})
 	ds.entries.changed(t.e)

@@ -83,7 +83,7 @@ func (es *entries) wrote(at time.Time) {
 func (es *entries) add(j *jobs.Job) *entry {
 	e := &entry{job: j, priority: j.Spec.Priority, born: es.bornAt(j.Queued)}
 	if l, err := j.Spec.Layout(); err == nil { // else the job was accepted by a daemon that knows more than this one
-		e.atOnce = l.AtOnce()
+		e.layout, e.atOnce = l, l.AtOnce()
 	}
 	for i := 0; len(e.tasks) < j.Assigned() && i < j.Len(); i++ {
 		if j.Brief(i).Assigned {

@@ -34,6 +34,34 @@ type executor struct {
 	kept     []Event   // RowsKept of the last Save, for the next step
 }
 
+// arm sets the timer to the time of the next step that is due.
+func (x *executor) arm(timer *time.Timer) {
+	wake := x.core.Wake()
+	if wake.IsZero() {
+		timer.Stop()
+		return
+	}
+	timer.Reset(max(time.Until(wake), 0))
+}
+
+// round gives all mail to the core. All events up to a look are one step, so that records which they lead to are
+// proposed together.
+func (x *executor) round(ctx context.Context, mails []mail, searches *sync.WaitGroup) error {
+	events := make([]Event, 0, len(mails))
+	for _, m := range mails {
+		if m.event != nil {
+			events = append(events, m.event)
+			continue
+		}
+		if err := x.step(ctx, events, searches); err != nil { // a look sees everything that came before it
+			return err
+		}
+		events = events[:0]
+		m.look(x.core)
+	}
+	return x.step(ctx, events, searches)
+}
+
 // step gives the events to the core and carries out the effects. An error says that rows could not be read. It ends the
 // loop, because without these rows the jobs would not follow from the journal any more.
 func (x *executor) step(ctx context.Context, events []Event, searches *sync.WaitGroup) error {

@@ -21,7 +21,7 @@ func (l *Loop) Jobs(ctx context.Context, f job.Query) ([]job.Job, error) {
 			return nil, err
 		}
 		for _, x := range page {
-			j, err := l.whole(ctx, x)
+			j, err := l.reader.latest(ctx, x)
 			if errors.Is(err, ErrNotFound) {
 				continue // purged meanwhile
 			}
@@ -37,23 +37,6 @@ func (l *Loop) Jobs(ctx context.Context, f job.Query) ([]job.Job, error) {
 		}
 		last := page[len(page)-1]
 		f.After = job.Position{Submitted: last.Submitted, ID: last.ID}
-	}
-}
-
-// readTries bounds how often a job is looked up again that was requeued, and has ended, between the look and the read.
-const readTries = 3
-
-// whole returns a listed job with what only its rows have.
-func (l *Loop) whole(ctx context.Context, x Listed) (job.Job, error) {
-	for try := 1; ; try++ {
-		j, err := l.reader.whole(x)
-		if !errors.Is(err, errReopened) || try == readTries {
-			return j, err
-		}
-		id := x.ID
-		if x, err = query(ctx, l.calls, func(c *Core) (Listed, error) { return c.listed(id) }); err != nil {
-			return job.Job{}, err
-		}
 	}
 }
 

@@ -19,13 +19,13 @@ func (c *Core) Find(id job.ID) (Listed, bool) {
 	}
 	l := c.views.listed(x)
 	if l.Job != nil {
-		jobs.AddEarlier(l.Job, c.entries.table.Of(x))
+		jobs.AddEarlier(l.Job.Tasks, c.entries.table.Of(x))
 	}
 	return l, true
 }
 
-// listed is Find with an error.
-func (c *Core) listed(id job.ID) (Listed, error) {
+// listed returns a job as Core.Find does, or ErrNotFound.
+func listed(c *Core, id job.ID) (Listed, error) {
 	x, there := c.Find(id)
 	if !there {
 		return x, fmt.Errorf("%w: %s", ErrNotFound, id)
@@ -40,6 +40,17 @@ func (c *Core) Job(id job.ID) (job.Job, bool) {
 		return job.Job{}, false
 	}
 	return c.views.of(e), true
+}
+
+// Tasks returns the tasks of a job that the query selects. It is ErrNotFound if the job is not here or is archived.
+func (c *Core) Tasks(id job.ID, q job.TaskQuery) ([]job.Task, error) {
+	e := c.entries.byID[id]
+	if e == nil {
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	tasks := c.views.tasks(e, q)
+	jobs.AddEarlier(tasks, e.job)
+	return tasks, nil
 }
 
 // Durable returns the durable state of the job, unless it is archived.

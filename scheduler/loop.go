@@ -29,9 +29,10 @@ func New(cfg Config, saved Saved, needs Needs, log *slog.Logger) (*Loop, error) 
 		return nil, errors.New("scheduler: a neighbour is missing")
 	}
 	box, replies := newMailbox(), newReplies()
+	cs := &calls{box: box, replies: replies, done: make(chan struct{})}
 	return &Loop{
-		calls:  &calls{box: box, replies: replies, done: make(chan struct{})},
-		reader: &reader{journal: needs.Journal, self: cfg.Self},
+		calls:  cs,
+		reader: &reader{calls: cs, journal: needs.Journal, self: cfg.Self},
 		execute: &executor{
 			needs: needs, log: log, box: box, replies: replies, watchers: newWatchers(), finding: map[string]bool{},
 			core: NewCore(cfg, saved, time.Now()),
@@ -59,41 +60,13 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		mails := l.calls.box.take(spare)
-		if err := l.round(ctx, mails, &searches); err != nil {
+		if err := l.execute.round(ctx, mails, &searches); err != nil {
 			return err
 		}
 		clear(mails)
 		spare = mails
-		l.arm(timer)
+		l.execute.arm(timer)
 	}
-}
-
-// arm sets the timer to the time of the next step that is due.
-func (l *Loop) arm(timer *time.Timer) {
-	wake := l.execute.core.Wake()
-	if wake.IsZero() {
-		timer.Stop()
-		return
-	}
-	timer.Reset(max(time.Until(wake), 0))
-}
-
-// round gives all mail to the core. All events up to a look are one step, so that records which they lead to are
-// proposed together.
-func (l *Loop) round(ctx context.Context, mails []mail, searches *sync.WaitGroup) error {
-	events := make([]Event, 0, len(mails))
-	for _, m := range mails {
-		if m.event != nil {
-			events = append(events, m.event)
-			continue
-		}
-		if err := l.execute.step(ctx, events, searches); err != nil { // a look sees everything that came before it
-			return err
-		}
-		events = events[:0]
-		m.look(l.execute.core)
-	}
-	return l.execute.step(ctx, events, searches)
 }
 
 // Deliver takes a committed entry, in order. The journal calls it.

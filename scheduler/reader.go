@@ -3,8 +3,10 @@ package scheduler
 // The reader completes jobs with what only the rows on disk have.
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs"
@@ -12,6 +14,7 @@ import (
 
 // reader reads the rows of jobs. Any goroutine may use it.
 type reader struct {
+	calls   *calls
 	journal Journal
 	self    job.Peer
 }
@@ -38,7 +41,7 @@ func (r *reader) whole(x Listed) (job.Job, error) {
 		return job.Job{}, errReopened
 	}
 	j := decoded.View(0, viewTasks)
-	jobs.AddEarlier(&j, decoded)
+	jobs.AddEarlier(j.Tasks, decoded)
 	j.Owner = r.self
 	for i := range j.Tasks {
 		if t := &j.Tasks[i]; t.Ended.IsZero() {
@@ -46,6 +49,23 @@ func (r *reader) whole(x Listed) (job.Job, error) {
 		}
 	}
 	return r.withTails(j)
+}
+
+// readTries bounds how often a job is looked up again that was requeued, and has ended, between the look and the read.
+const readTries = 3
+
+// latest is whole for a job that may have been requeued since it was listed.
+func (r *reader) latest(ctx context.Context, x Listed) (job.Job, error) {
+	for try := 1; ; try++ {
+		j, err := r.whole(x)
+		if !errors.Is(err, errReopened) || try == readTries {
+			return j, err
+		}
+		id := x.ID
+		if x, err = query(ctx, r.calls, func(c *Core) (Listed, error) { return listed(c, id) }); err != nil {
+			return job.Job{}, err
+		}
+	}
 }
 
 // decode decodes a job from its rows, or returns ErrNotFound.
@@ -64,19 +84,55 @@ func (r *reader) decode(id job.ID) (*jobs.Job, error) {
 	return j, nil
 }
 
+// tasks returns the tasks of an archived job that the query selects.
+func (r *reader) tasks(id job.ID, q job.TaskQuery) ([]job.Task, error) {
+	j, err := r.decode(id)
+	if err != nil {
+		return nil, err
+	}
+	if !j.Final() {
+		return nil, errReopened
+	}
+	var out []job.Task
+	q.Each(j.Len(), func(index int) bool {
+		if len(q.States) == 0 || slices.Contains(q.States, j.Brief(index).State) {
+			out = append(out, j.Task(index))
+		}
+		return len(out) < q.Limit
+	})
+	jobs.AddEarlier(out, j)
+	return out, r.addTails(id, out)
+}
+
 // withTails adds the tails of standard error, which are only on disk.
 func (r *reader) withTails(j job.Job) (job.Job, error) {
 	if j.Counts.Total() <= 1 || len(j.Tasks) == 0 {
 		return j, nil
 	}
-	from, to := jobs.TailParts(j.Tasks[0].Index, j.Tasks[len(j.Tasks)-1].Index+1)
-	rows, err := r.journal.Rows(j.ID, from, to)
-	if err != nil {
-		return job.Job{}, fmt.Errorf("scheduler: read job %s: %w", j.ID, err)
-	}
-	jobs.AddTails(&j, rows)
-	return j, nil
+	return j, r.addTails(j.ID, j.Tasks)
 }
+
+// addTails does so for some tasks of a job, in the order of their indexes. Tasks that are far apart are read one by one,
+// because the tails between them may be many.
+func (r *reader) addTails(id job.ID, tasks []job.Task) error {
+	for len(tasks) > 0 {
+		n := 1
+		for n < len(tasks) && tasks[n].Index-tasks[n-1].Index <= nearTasks {
+			n++
+		}
+		from, to := jobs.TailParts(tasks[0].Index, tasks[n-1].Index+1)
+		rows, err := r.journal.Rows(id, from, to)
+		if err != nil {
+			return fmt.Errorf("scheduler: read job %s: %w", id, err)
+		}
+		jobs.AddTails(tasks[:n], rows)
+		tasks = tasks[n:]
+	}
+	return nil
+}
+
+// nearTasks is how far apart tasks may be whose tails are read together.
+const nearTasks = 8
 
 // putArchived gives archived jobs to a watcher. One that has been requeued since has reached the watcher already.
 func (r *reader) putArchived(w *watcher, archived []Listed) error {

@@ -100,7 +100,7 @@ func TestRequeueOfArchivedJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		j, err = h.loop.Job(ctx, ids[0])
-		if err != nil || j.State() != job.Succeeded || len(j.Outcomes(&j.Tasks[0])) != 2 {
+		if err != nil || j.State() != job.Succeeded || len(j.Tasks[0].Outcomes()) != 2 {
 			t.Errorf("Job = %+v, %v", j, err)
 		}
 	})

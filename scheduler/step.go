@@ -166,7 +166,7 @@ func AddRows(c *Core, events []Event, read func(job.ID) ([]job.Row, error)) ([]E
 	var out []Event
 	for i, e := range events {
 		if m, ok := e.(Committed); ok {
-			for _, id := range c.needsRows(m.Committed) {
+			for _, id := range needsRows(c, m.Committed) {
 				rows, err := read(id)
 				if err != nil {
 					return nil, fmt.Errorf("scheduler: read job %s: %w", id, err)
@@ -189,7 +189,7 @@ func AddRows(c *Core, events []Event, read func(job.ID) ([]job.Row, error)) ([]E
 
 // needsRows returns the archived jobs that an entry may change. The rows of an archived job do not change, so a replay
 // finds the same.
-func (c *Core) needsRows(m job.Committed) (ids []job.ID) {
+func needsRows(c *Core, m job.Committed) (ids []job.ID) {
 	if m.Index <= c.entries.applied {
 		return nil
 	}

@@ -17,20 +17,22 @@ import (
 
 // entry is a job with its soft state.
 type entry struct {
-	job      *jobs.Job // durable
-	priority int       // of the job
-	born     time.Time // orders jobs by age; a change of the wall clock does not change it
-	tasks    []*task   // by index: those that are assigned, offered, paused or queued
-	front    *task     // the last one that pending.follow put into the queue
-	next     int       // pending.follow goes on here
-	barred   []*task   // tasks with soft state that may not be placed for now, by index; see pending.bar
-	atOnce   int       // how many of its tasks may be active at once; 0: all
-	active   int       // tasks that are offered or assigned
-	ended    time.Time // when this daemon learnt of the end
-	final    bool      // it is in history.final, or was
-	saving   bool      // it is in entries.unsaved
-	tailed   bool      // it is in history.tailed
-	showing  bool      // it is in Effects.Changed
+	job      *jobs.Job  // durable
+	priority int        // of the job
+	born     time.Time  // orders jobs by age; a change of the wall clock does not change it
+	tasks    []*task    // by index: those that are assigned, offered, paused or queued
+	front    *task      // the last one that pending.follow put into the queue
+	next     int        // pending.follow goes on here
+	barred   []*task    // tasks with soft state that may not be placed for now, by index; see pending.bar
+	file     *job.File  // of its tasks, once one was started; not kept for a job of one task
+	layout   job.Layout // of its tasks
+	atOnce   int        // how many of its tasks may be active at once; 0: all
+	active   int        // tasks that are offered or assigned
+	ended    time.Time  // when this daemon learnt of the end
+	final    bool       // it is in history.final, or was
+	saving   bool       // it is in entries.unsaved
+	tailed   bool       // it is in history.tailed
+	showing  bool       // it is in Effects.Changed
 	// changedAt is the index of the journal entry that its rows must reflect.
 	changedAt uint64
 }
@@ -95,6 +97,34 @@ func (e *entry) drop(t *task) {
 	if i, there := e.find(t.index); there {
 		e.tasks = slices.Delete(e.tasks, i, i+1)
 	}
+}
+
+// taskFile returns the job file that the hosts of the tasks get. It is nil if the spec cannot be encoded, and no session
+// carries that: the spec was encoded when the job was submitted.
+func (e *entry) taskFile() *job.File {
+	if e.file != nil {
+		return e.file
+	}
+	f, err := e.job.Spec.TaskFile()
+	if err != nil {
+		return nil
+	}
+	if e.job.Len() > 1 {
+		e.file = f
+	}
+	return f
+}
+
+// element is what distinguishes the task from the others of its job.
+func (e *entry) element(index int) lease.Element {
+	if !e.layout.IsArray() {
+		return lease.Element{}
+	}
+	x := lease.Element{Array: true, Index: e.layout.Number(index)}
+	if lines := e.job.Spec.EachLine; index < len(lines) {
+		x.Entry = lines[index]
+	}
+	return x
 }
 
 // pendingTasks returns how many tasks of the job wait and may be active together.

@@ -46,7 +46,7 @@ func (l *Loop) change(ctx context.Context, event func(Token) Event) (j job.Job, 
 	if err != nil || r.Archived == nil {
 		return r.Job, false, err
 	}
-	j, err = l.whole(ctx, *r.Archived)
+	j, err = l.reader.latest(ctx, *r.Archived)
 	return j, true, err
 }
 
@@ -74,25 +74,25 @@ func sameJob(j job.Job, r SubmitRequest) (job.Job, error) {
 	return j, nil
 }
 
-// Cancel ends a job. It returns the job once the Cancel is committed.
-func (l *Loop) Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error) {
-	j, _, err := l.change(ctx, func(t Token) Event { return Cancel{Token: t, Job: id, Reason: reason} })
+// Cancel ends tasks of a job; no ranges means all. It returns the job once the Cancel is committed.
+func (l *Loop) Cancel(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error) {
+	j, _, err := l.change(ctx, func(t Token) Event { return Cancel{Token: t, Job: id, Tasks: tasks, Reason: reason} })
 	return j, err
 }
 
-// Hold keeps a waiting job from being placed.
-func (l *Loop) Hold(ctx context.Context, id job.ID, reason string) (job.Job, error) {
-	return l.hold(ctx, toHold, id, reason)
+// Hold keeps waiting tasks of a job from being placed; no ranges means all.
+func (l *Loop) Hold(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error) {
+	return l.hold(ctx, toHold, id, tasks, reason)
 }
 
-// Release lets a held job be placed again.
-func (l *Loop) Release(ctx context.Context, id job.ID, reason string) (job.Job, error) {
-	return l.hold(ctx, toRelease, id, reason)
+// Release lets held tasks of a job be placed again; no ranges means all.
+func (l *Loop) Release(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error) {
+	return l.hold(ctx, toRelease, id, tasks, reason)
 }
 
-func (l *Loop) hold(ctx context.Context, kind changeKind, id job.ID, reason string) (job.Job, error) {
+func (l *Loop) hold(ctx context.Context, kind changeKind, id job.ID, tasks []job.Range, reason string) (job.Job, error) {
 	j, archived, err := l.change(ctx, func(t Token) Event {
-		return Hold{Token: t, Job: id, Release: kind == toRelease, Reason: reason}
+		return Hold{Token: t, Job: id, Tasks: tasks, Release: kind == toRelease, Reason: reason}
 	})
 	if archived && err == nil {
 		return job.Job{}, conflict(j.ID, j.State(), kind)
@@ -104,7 +104,7 @@ func (l *Loop) hold(ctx context.Context, kind changeKind, id job.ID, reason stri
 // tasks; failed means only those that have ended, and not with SUCCEEDED. It returns the job once the Requeue is
 // committed. ErrConflict says that there is nothing to run again, or that it is not possible any more.
 func (l *Loop) Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed bool, reason string) (job.Job, error) {
-	x, err := query(ctx, l.calls, func(c *Core) (Listed, error) { return c.listed(id) })
+	x, err := query(ctx, l.calls, func(c *Core) (Listed, error) { return listed(c, id) })
 	if err != nil {
 		return job.Job{}, err
 	}
@@ -127,11 +127,27 @@ func (l *Loop) Ping(ctx context.Context) error { return l.calls.look(ctx, func(*
 
 // Job returns one job as it looks now, or ErrNotFound.
 func (l *Loop) Job(ctx context.Context, id job.ID) (job.Job, error) {
-	x, err := query(ctx, l.calls, func(c *Core) (Listed, error) { return c.listed(id) })
+	x, err := query(ctx, l.calls, func(c *Core) (Listed, error) { return listed(c, id) })
 	if err != nil {
 		return job.Job{}, err
 	}
-	return l.whole(ctx, x)
+	return l.reader.latest(ctx, x)
+}
+
+// Tasks returns the tasks of a job that the query selects, or ErrNotFound.
+func (l *Loop) Tasks(ctx context.Context, id job.ID, q job.TaskQuery) ([]job.Task, error) {
+	for try := 1; ; try++ {
+		tasks, err := query(ctx, l.calls, func(c *Core) ([]job.Task, error) { return c.Tasks(id, q) })
+		if err == nil {
+			return tasks, l.reader.addTails(id, tasks)
+		}
+		if errors.Is(err, ErrNotFound) { // it may be archived
+			tasks, err = l.reader.tasks(id, q)
+		}
+		if !errors.Is(err, errReopened) || try == readTries {
+			return tasks, err
+		}
+	}
 }
 
 // Why explains the state of a job.

@@ -47,34 +47,49 @@ const viewTasks = 256
 
 // of is the view of a job.
 func (vs *views) of(e *entry) job.Job {
-	v := e.job.View(0, viewTasks)
+	v := e.job.View(0, 0)
 	v.Owner = vs.cfg.Self
-	for i := range v.Tasks {
-		if d := &v.Tasks[i]; d.State.Ended() && d.Ended.IsZero() {
-			d.Ended = e.ended
-		}
-	}
-	shown := make([]bool, len(v.Tasks))
 	for _, t := range e.tasks {
-		if t.index < len(v.Tasks) {
-			shown[t.index] = true
-			d := &v.Tasks[t.index]
-			before := d.State
-			vs.task(t, d)
-			v.Counts.Add(before, -1)
-			v.Counts.Add(d.State, 1)
-		} else if d := e.job.Brief(t.index); d.Assigned {
+		if d := t.durable(); d.Assigned {
 			seen, _ := vs.seen(t)
 			v.Counts.Add(d.State, -1)
 			v.Counts.Add(seen, 1)
 		}
 	}
-	for i, has := range shown {
-		if d := &v.Tasks[i]; !has && d.State == job.Pending {
-			d.Reason = vs.following(e, i)
-		}
+	v.Tasks = make([]job.Task, min(e.job.Len(), viewTasks))
+	for i := range v.Tasks {
+		v.Tasks[i] = vs.at(e, i)
 	}
 	return v
+}
+
+// at is the view of one task.
+func (vs *views) at(e *entry, index int) job.Task {
+	d := e.job.Task(index)
+	if d.State.Ended() && d.Ended.IsZero() {
+		d.Ended = e.ended
+	}
+	if i, soft := e.find(index); soft {
+		vs.task(e.tasks[i], &d)
+	} else if d.State == job.Pending {
+		d.Reason = vs.following(e, index)
+	}
+	return d
+}
+
+// tasks are the views of the tasks that the query selects.
+func (vs *views) tasks(e *entry, q job.TaskQuery) (out []job.Task) {
+	q.Each(e.job.Len(), func(index int) bool {
+		d := e.job.Brief(index)
+		if i, soft := e.find(index); soft && d.Assigned {
+			d.State, _ = vs.seen(e.tasks[i])
+		}
+		if len(q.States) == 0 || slices.Contains(q.States, d.State) {
+			out = append(out, vs.at(e, index))
+		}
+		return len(out) < q.Limit
+	})
+	return out
 }
 
 // following is why a task waits that has no soft state: it follows others of its job.

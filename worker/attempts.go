@@ -71,7 +71,7 @@ func (s *attempts) refuse(a *attempt, why string) {
 	delete(a.group.running, a.rec.Attempt)
 	a.start = nil
 	a.rec.Reason, a.rec.EventN = lease.Clip(why), 1
-	a.rec.Devices, a.rec.Milli, a.rec.Spec, a.rec.Need = nil, 0, job.Spec{}, job.Resources{}
+	a.rec.Devices, a.rec.Milli, a.rec.File, a.rec.Need = nil, 0, nil, job.Resources{}
 	a.group.kept[a.rec.Attempt] = a
 	s.sessions.update(a.group)
 	s.ledger.put(a)
@@ -82,11 +82,13 @@ func (s *attempts) refuse(a *attempt, why string) {
 func (s *attempts) launch(now Moment, a *attempt) {
 	a.move(s.turn, launched)
 	a.known, a.began = true, now.Boot
+	spec := a.rec.File.Spec()
+	spec.Resources = a.rec.Need
 	s.turn.out.Start = append(s.turn.out.Start, Task{
-		Attempt: a.rec.Attempt, Spec: a.rec.Spec, User: a.rec.User, Devices: a.rec.Devices, Simulated: s.simulated(a.rec.Devices),
+		Attempt: a.rec.Attempt, Spec: spec, Number: number(&a.rec), User: a.rec.User, Devices: a.rec.Devices, Simulated: s.simulated(a.rec.Devices),
 		Env: s.health.devices.environment(*s.cfg, a.rec), Hostfile: hostfile(s.cfg, &a.rec),
 		Deadline: a.deadline, Hold: a.rec.Hold,
-		TimeLimit: a.rec.Spec.TimeLimit.D(), Grace: a.rec.Spec.GraceOr(), Warning: a.rec.Spec.Warning(),
+		TimeLimit: spec.TimeLimit.D(), Grace: spec.GraceOr(), Warning: spec.Warning(),
 	})
 	s.turn.log(slog.LevelDebug, "attempt starts",
 		slog.String("attempt", a.rec.Attempt.String()), slog.String("user", a.rec.User), slog.Any("devices", a.rec.Devices))
@@ -124,7 +126,7 @@ func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason strin
 // preempt ends an attempt so that it can run elsewhere. An attempt that was told to end before keeps its first reason.
 func (s *attempts) preempt(now Moment, a *attempt, why string) {
 	a.rec.Preempted = a.rec.Preempted || a.rec.Reason == ""
-	s.end(now, a, a.rec.Spec.GraceOr(), why)
+	s.end(now, a, a.rec.File.Spec().GraceOr(), why)
 }
 
 // stopFailed repeats a Stop that the driver could not take, after retryStop.
@@ -286,7 +288,7 @@ func (s *attempts) finish(now Moment, a *attempt, exit job.Exit) {
 	delete(s.awaiting, a.rec.Attempt)
 	a.rec.EventN = uint64(len(states(&a.rec)))
 	a.move(s.turn, done)
-	a.rec.Spec = job.Spec{Name: a.rec.Spec.Name} // the rest is not needed any more, and may be large
+	a.rec.File = nil // it is not needed any more
 	delete(a.group.running, a.rec.Attempt)
 	s.account.release(&a.rec)
 	s.ledger.put(a)

@@ -38,7 +38,7 @@ func (r *tries) taken(user string, need job.Resources) (job.Attempt, bool) {
 		return o.Attempt, false
 	}
 	m := start(r.n, o.Attempt, r.s, need)
-	m.User, m.Spec.CheckpointExitCode = user, r.checkpoint
+	m.User, m.File = user, edited(m.File, func(s *job.Spec) { s.CheckpointExitCode = r.checkpoint })
 	if e := r.says(amy, m); len(e.Start) != 1 {
 		r.t.Fatalf("started %+v", e.Start)
 	}

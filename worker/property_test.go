@@ -243,7 +243,7 @@ func (w *walk) newOffer() lease.Offer {
 func (w *walk) startOf(c lease.Commit) lease.Start {
 	return lease.Start{
 		Offer: c.Offer, Attempt: c.Attempt, Group: group, Epoch: epoch(w.term), Session: c.Session,
-		User: "ada", Spec: spec(w.offers[c.Offer].Need),
+		User: "ada", File: file(spec(w.offers[c.Offer].Need)),
 	}
 }
 

@@ -113,9 +113,9 @@ func verbStart(s *story, c stories.Command) {
 	}
 	m := start(s.offers[c.Arg(0)+" "+c.Arg(1)], s.attempt(c, c.Arg(1)), session, need(c))
 	m.Epoch, m.User = term(c), option(c, "user", "ada")
-	m.Spec.Lease = job.Duration(c.Options.Duration("lease", 0))
+	m.File = edited(m.File, func(s *job.Spec) { s.Lease = job.Duration(c.Options.Duration("lease", 0)) })
 	if c.Options["hold"] != "" {
-		m.Spec.Partition = "hold"
+		m.File = edited(m.File, func(s *job.Spec) { s.Partition = "hold" })
 	}
 	s.from(c, m)
 }

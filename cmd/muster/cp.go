@@ -67,7 +67,7 @@ func taskNamed(ctx context.Context, client *api.Client, verb, name string) (api.
 	switch {
 	case len(sel.Tasks) == 1 && sel.Tasks[0].First == sel.Tasks[0].Last:
 		return j, sel.Tasks[0].First, nil
-	case len(sel.Tasks) > 0 || len(j.Tasks) > 1:
+	case len(sel.Tasks) > 0 || j.TaskCount > 1:
 		return j, 0, usagef("%s: %.60q: name one task, such as %s.0", verb, name, j.ID)
 	}
 	return j, 0, nil
@@ -86,9 +86,13 @@ func (f follower) download(ctx context.Context, id job.ID, spec job.Spec, end er
 	}
 	j, err := f.client.Job(ctx, id)
 	var errs []error
-	for _, t := range j.Tasks {
+	for t, failed := range f.client.AllTasks(ctx, id, api.TaskFilter{}) {
+		if failed != nil {
+			errs = append(errs, failed)
+			break
+		}
 		dir := "."
-		if len(j.Tasks) > 1 {
+		if j.TaskCount > 1 {
 			dir = filepath.Join(dir, strconv.Itoa(t.Task))
 		}
 		if t.StartedAt == nil {

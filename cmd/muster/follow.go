@@ -23,10 +23,11 @@ type follower struct {
 }
 
 // follow copies both streams of a job until it ends, and exits with its code.
-func (f follower) follow(ctx context.Context, id job.ID, out io.Writer) error {
+func (f follower) follow(ctx context.Context, j api.Job, out io.Writer) error {
+	id := j.ID
 	stop := f.tellWait(ctx, id)
 	defer stop()
-	err := f.copyOutput(ctx, id, out)
+	err := f.copyOutput(ctx, id, j.Array != "", out)
 	if ctx.Err() != nil {
 		return exitError{exitCtrlC, fmt.Errorf("detached, the job goes on; to follow it again: muster logs -f %s", id)}
 	}
@@ -41,8 +42,11 @@ func (f follower) follow(ctx context.Context, id job.ID, out io.Writer) error {
 
 // copyOutput follows a job. It copies each stream to its own destination, or both in the order of writing if the
 // destination is the same.
-func (f follower) copyOutput(ctx context.Context, id job.ID, out io.Writer) error {
+func (f follower) copyOutput(ctx context.Context, id job.ID, array bool, out io.Writer) error {
 	var mu sync.Mutex
+	if array {
+		return f.copyAll(ctx, id, &mu, out)
+	}
 	defer f.tellStart(ctx, id, &mu)()
 	if sameFile(out, f.err) {
 		_, err := f.client.Logs(ctx, api.LogRequest{Job: id, Follow: true}, lockedWriter{&mu, out})
@@ -53,6 +57,25 @@ func (f follower) copyOutput(ctx context.Context, id job.ID, out io.Writer) erro
 	for i, to := range []io.Writer{out, f.err} {
 		copies.Go(func() {
 			_, errs[i] = f.client.Logs(ctx, api.LogRequest{Job: id, Stream: []string{"stdout", "stderr"}[i], Follow: true}, lockedWriter{&mu, to})
+		})
+	}
+	copies.Wait()
+	return errors.Join(errs...)
+}
+
+// copyAll follows all tasks of an array.
+func (f follower) copyAll(ctx context.Context, id job.ID, mu *sync.Mutex, out io.Writer) error {
+	all := allLogs{client: f.client, job: id, follow: true}
+	if sameFile(out, f.err) {
+		return all.copy(ctx, mu, out)
+	}
+	var copies sync.WaitGroup
+	errs := make([]error, 2)
+	for i, to := range []io.Writer{out, f.err} {
+		copies.Go(func() {
+			one := all
+			one.stream = []string{"stdout", "stderr"}[i]
+			errs[i] = one.copy(ctx, mu, to)
 		})
 	}
 	copies.Wait()

@@ -32,6 +32,21 @@ func (v jobVerbs) showCommand() *cli.Command {
 			if j, err = client.Job(c.Context, j.ID); err != nil { // listings do not have the spec
 				return err
 			}
+			filter, err := shownTasks(c.Args().First(), j)
+			if err != nil {
+				return err
+			}
+			if filter != nil {
+				j.Tasks = []api.Task{}
+				for t, err := range client.AllTasks(c.Context, j.ID, *filter) {
+					if err != nil {
+						return asUsage(err)
+					}
+					if j.Tasks = append(j.Tasks, t); filter.Limit > 0 && len(j.Tasks) == filter.Limit {
+						break
+					}
+				}
+			}
 			if c.Bool("json") {
 				return v.printJSON(j)
 			}
@@ -39,6 +54,27 @@ func (v jobVerbs) showCommand() *cli.Command {
 		},
 	}
 }
+
+// maxShown is how many tasks show prints of a large array: those that failed.
+const maxShown = 20
+
+// shownTasks returns which tasks are shown: those that the argument names, or of a large array the first that failed.
+// It returns nil for those in the document of the job.
+func shownTasks(arg string, j api.Job) (*api.TaskFilter, error) {
+	sel, err := job.ParseSelector(arg)
+	switch {
+	case err != nil:
+		return nil, usageError{err}
+	case len(sel.Tasks) > 0:
+		return &api.TaskFilter{Tasks: sel.Tasks}, nil
+	case j.TaskCount <= maxShown:
+		return nil, nil
+	}
+	return &api.TaskFilter{States: failures, Limit: maxShown}, nil
+}
+
+// failures are the states in which a task has failed.
+var failures = []job.State{job.Failed, job.Timeout, job.OutOfMemory, job.NodeFail}
 
 // oneJob returns the single job that a verb's argument names.
 func oneJob(c *cli.Context, client *api.Client) (api.Job, error) {
@@ -83,12 +119,52 @@ func showJob(out io.Writer, j api.Job) error {
 	row(w, "ended", clock(j.EndedAt))
 	row(w, "elapsed", elapsed(j.StartedAt, j.EndedAt))
 	row(w, "owner", fmt.Sprintf("%s, kept in %d %s", j.Owner, j.Copies, plural(j.Copies, "copy", "copies")))
+	if j.TaskCount > 1 {
+		arrayRows(w, j)
+		return w.Flush()
+	}
 	for _, t := range j.Tasks {
 		if t.Attempt > 0 {
 			taskRows(w, j.State, t)
 		}
 	}
 	return w.Flush()
+}
+
+// arrayRows writes how many tasks are in each state, and a line for each of the document's tasks.
+func arrayRows(w io.Writer, j api.Job) {
+	parts := []string{}
+	for _, s := range job.States() {
+		if n := j.Counts[s]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	row(w, "array", fmt.Sprintf("%s: %s", j.Array, progress(j)))
+	row(w, "tasks", strings.Join(parts, ", "))
+	for _, t := range j.Tasks {
+		row(w, fmt.Sprintf("task %d", t.Task), taskLine(t))
+	}
+	if len(j.Tasks) < j.TaskCount {
+		l, err := j.Layout()
+		if err == nil {
+			row(w, "", fmt.Sprintf("other tasks: muster show %s.%d-%d", j.ID, l.Number(0), l.Number(min(99, j.TaskCount-1))))
+		}
+	}
+}
+
+// taskLine tells the state of a task in one line.
+func taskLine(t api.Task) string {
+	text := string(t.State)
+	if t.Reason != "" {
+		text += " (" + withDetail(t.Reason, t.ReasonDetail) + ")"
+	}
+	if t.ExitCode != nil && t.State != job.Succeeded {
+		text += fmt.Sprintf(", exit code %d", *t.ExitCode)
+	}
+	if t.Attempt > 0 {
+		text += fmt.Sprintf(", attempt %d on %s, %s", t.Attempt, dash(t.Node), elapsed(t.StartedAt, t.EndedAt))
+	}
+	return text
 }
 
 // taskRows writes where a task of a job in that state runs or ran, and its resources.

@@ -39,8 +39,8 @@ var slurm = []slurmOption{
 	{names: []string{"ntasks", "n"}, set: slurmOne},
 	{names: []string{"ntasks-per-node"}, set: slurmOne},
 	{names: []string{"signal"}, set: slurmSignal},
-	{names: []string{"array", "a"}, set: slurmLater}, // if these were ignored, the job would do something else
-	{names: []string{"dependency", "d"}, set: slurmLater},
+	{names: []string{"array", "a"}, set: func(s *job.Spec, v string) error { s.Array = v; return nil }},
+	{names: []string{"dependency", "d"}, set: slurmLater}, // if it were ignored, the job would do something else
 }
 
 // errUnknownSlurm is an option of sbatch without a meaning here. Print a warning and go on.

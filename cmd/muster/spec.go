@@ -26,7 +26,9 @@ type specFlag struct {
 	names []string                      // without dashes; the long name first
 	usage string                        // with the value's name in back quotes; a switch has none
 	many  bool                          // values add up; otherwise the last one counts
-	set   func(*job.Spec, string) error // applies one value; nil: not supported by this version
+	set   func(*job.Spec, string) error // applies one value; nil: see read
+	// read applies a value that may name standard input; nil without set: the flag is not supported by this version
+	read func(context.Context, specReader, *job.Spec, string) error
 }
 
 // toggle reports whether the flag takes no value.
@@ -63,11 +65,11 @@ var specFlags = []specFlag{
 	{names: []string{"download"}, usage: "keep files that match `GLOB` when the task ends; run, submit -W and submit -f also copy them here", many: true, set: func(s *job.Spec, v string) error { s.Download = append(s.Download, v); return nil }},
 	{names: []string{"image"}, usage: "container image `REF` that the task runs in, such as registry/name:tag", set: setImage},
 	{names: []string{"mount"}, usage: "mount a directory of the node: `SRC:DST[:ro]`", many: true, set: func(s *job.Spec, v string) error { s.Mounts = append(s.Mounts, v); return nil }},
+	{names: []string{"array", "a"}, usage: "an array of tasks: `INDICES` such as 0-99%8, 1,3,5 or 0-30:10; %8: at most 8 at once", set: func(s *job.Spec, v string) error { s.Array = v; return nil }},
+	{names: []string{"each-line"}, usage: "one task for each line of `FILE`, which is its MUSTER_ENTRY; - for standard input", read: readEachLine},
 	{names: []string{"hold"}, usage: "accept the job, but start it only after muster release", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
 	{names: []string{"nodes", "N"}, usage: "`VALUE`"},
 	{names: []string{"gpus-per-node"}, usage: "`VALUE`"},
-	{names: []string{"array", "a"}, usage: "`VALUE`"},
-	{names: []string{"each-line"}, usage: "`VALUE`"},
 	{names: []string{"dependency", "d"}, usage: "`VALUE`"},
 	{names: []string{"preemptible"}},
 	{names: []string{"prefer"}, usage: "`VALUE`"},
@@ -77,7 +79,7 @@ var specFlags = []specFlag{
 func jobFlags() []cli.Flag {
 	flags := []cli.Flag{&cli.StringFlag{Name: "file", Aliases: []string{"F"}, Usage: "job `FILE`, YAML or JSON; - for standard input"}}
 	for _, f := range specFlags {
-		switch name, short, hidden := f.names[0], f.names[1:], f.set == nil; {
+		switch name, short, hidden := f.names[0], f.names[1:], f.set == nil && f.read == nil; {
 		case f.toggle():
 			flags = append(flags, &cli.BoolFlag{Name: name, Aliases: short, Usage: f.usage, Hidden: hidden, DisableDefaultText: true})
 		case f.many:
@@ -90,7 +92,7 @@ func jobFlags() []cli.Flag {
 }
 
 // applyFlags applies the flags of the command line to the spec.
-func applyFlags(c *cli.Context, s *job.Spec) error {
+func (r specReader) applyFlags(c *cli.Context, s *job.Spec) error {
 	for _, f := range specFlags {
 		name := f.names[0]
 		if !c.IsSet(name) {
@@ -98,7 +100,7 @@ func applyFlags(c *cli.Context, s *job.Spec) error {
 		}
 		values := []string{c.String(name)}
 		switch {
-		case f.set == nil:
+		case f.set == nil && f.read == nil:
 			return usagef("--%s: %w", name, job.ErrNotYet)
 		case f.toggle() && !c.Bool(name):
 			continue // --hold=false
@@ -106,7 +108,11 @@ func applyFlags(c *cli.Context, s *job.Spec) error {
 			values = c.StringSlice(name)
 		}
 		for _, v := range values {
-			if err := f.set(s, v); err != nil {
+			set := f.set
+			if set == nil {
+				set = func(s *job.Spec, v string) error { return f.read(c.Context, r, s, v) }
+			}
+			if err := set(s, v); err != nil {
 				return usagef("--%s: %w", name, err)
 			}
 		}
@@ -124,15 +130,15 @@ func (r specReader) specOf(c *cli.Context) (job.Spec, error) {
 	if err != nil {
 		return spec, err
 	}
-	if err = finishSpec(c, &spec); err == nil {
+	if err = r.finishSpec(c, &spec); err == nil {
 		r.warnNotSent(spec)
 	}
 	return spec, err
 }
 
 // finishSpec applies the flags to the spec and validates it.
-func finishSpec(c *cli.Context, spec *job.Spec) error {
-	if err := applyFlags(c, spec); err != nil {
+func (r specReader) finishSpec(c *cli.Context, spec *job.Spec) error {
+	if err := r.applyFlags(c, spec); err != nil {
 		return err
 	}
 	if _, err := uploadLimit(c); err != nil {
@@ -334,6 +340,29 @@ func setWorkdir(s *job.Spec, v string) (err error) {
 		s.Workdir, err = filepath.Abs(v)
 	}
 	return err
+}
+
+// readEachLine takes the lines of a file or of standard input.
+func readEachLine(ctx context.Context, r specReader, s *job.Spec, path string) (err error) {
+	var text []byte
+	if path == "-" {
+		text, err = r.readInput(ctx)
+	} else {
+		text, err = readFile(path)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	case len(text) > job.MaxSpecBytes:
+		return fmt.Errorf("%s: %w; let the tasks read the file themselves, with --array and MUSTER_ARRAY_INDEX", path, jobfile.ErrTooLarge)
+	case len(text) == 0:
+		return fmt.Errorf("%s: it is empty", path)
+	}
+	s.EachLine = strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	for i, line := range s.EachLine {
+		s.EachLine[i] = strings.TrimSuffix(line, "\r")
+	}
+	return nil
 }
 
 func list(v string) []string {

@@ -66,7 +66,7 @@ func (v submitVerbs) submit(c *cli.Context) error {
 		return fmt.Errorf("job %s is accepted, but: %w", j.ID, err)
 	case c.Bool("follow"):
 		f := follower{v.streams, client}
-		return f.download(c.Context, j.ID, spec, f.follow(c.Context, j.ID, v.err))
+		return f.download(c.Context, j.ID, spec, f.follow(c.Context, j, v.err))
 	case c.Bool("wait"):
 		f := follower{v.streams, client}
 		return f.download(c.Context, j.ID, spec, f.waitFor(c.Context, []job.ID{j.ID}))
@@ -134,7 +134,7 @@ func (v submitVerbs) run(c *cli.Context) error {
 		return ours(refused(err))
 	}
 	f := follower{v.streams, client}
-	return f.download(c.Context, j.ID, spec, f.follow(c.Context, j.ID, v.out))
+	return f.download(c.Context, j.ID, spec, f.follow(c.Context, j, v.out))
 }
 
 // ours sets the exit code of an error of muster itself to 125, so that it is not taken for the exit code of the job.
@@ -174,7 +174,7 @@ func (r specReader) offerSpec(c *cli.Context) (job.Spec, error) {
 	}
 	spec := job.DefaultSpec()
 	spec.Command = []string{"true"}
-	err := finishSpec(c, &spec)
+	err := r.finishSpec(c, &spec)
 	return spec, err
 }
 

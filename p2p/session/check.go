@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
@@ -39,6 +41,7 @@ var (
 	errTail  = fmt.Errorf("the tail of the output is longer than %d bytes", job.TailBytes)
 	errSame  = errors.New("two devices have the same ID")
 	errKind  = errors.New("unknown kind of link")
+	errEntry = errors.New("the line of a task is too long, or not text")
 	errShare = errors.New("a share must be at least 0 and below 1, and excludes whole devices")
 )
 
@@ -120,8 +123,18 @@ func checkStart(m lease.Start) error {
 	if len(m.User) > job.MaxName || !printable(m.User) {
 		return errName
 	}
-	if err := m.Spec.Validate(); err != nil {
+	if m.File == nil {
+		return errNoFile
+	}
+	if err := m.File.Validate(); err != nil {
 		return err
+	}
+	e := m.Element
+	if e.Index < 0 || e.Index > job.MaxIndex || !e.Array && e != (lease.Element{}) {
+		return errRange
+	}
+	if len(e.Entry) > job.MaxSpecBytes || !utf8.ValidString(e.Entry) || strings.ContainsRune(e.Entry, 0) {
+		return errEntry
 	}
 	return checkAttempt(m.Attempt, m.Group)
 }

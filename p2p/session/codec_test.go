@@ -36,7 +36,7 @@ func parse(b []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fromWire(f)
+	return fromWire(f, &files[*job.File]{})
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -76,6 +76,7 @@ func TestOutOfBounds(t *testing.T) {
 	o := testOffer(1)
 	a, g := o.Attempt, o.Group
 	end := time.Unix(1, 0)
+	good := fileOf(job.Spec{Command: []string{"x"}})
 	with := func(change func(*lease.Offer)) lease.Offer {
 		o := o
 		change(&o)
@@ -105,9 +106,13 @@ func TestOutOfBounds(t *testing.T) {
 		"signal 0":         lease.Signal{Attempt: a, Group: g},
 		"grace":            lease.Cancel{Attempt: a, Group: g, Grace: maxGrace + 1},
 		"groups":           lease.Owns{Groups: make([]lease.GroupEpoch, maxGroups+1)},
-		"no command":       lease.Start{Attempt: a, Group: g},
-		"huge command":     lease.Start{Attempt: a, Group: g, Spec: job.Spec{Command: []string{strings.Repeat("x", MaxFrame)}}},
-		"not yet":          lease.Start{Attempt: a, Group: g, Spec: job.Spec{Command: []string{"x"}, Prefer: "rack=r1"}},
+		"no command":       lease.Start{Attempt: a, Group: g, File: fileOf(job.Spec{})},
+		"no file":          lease.Start{Attempt: a, Group: g},
+		"index":            lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Array: true, Index: -1}},
+		"no array":         lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Index: 1}},
+		"entry":            lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Array: true, Entry: "a\x00"}},
+		"huge command":     lease.Start{Attempt: a, Group: g, File: fileOf(job.Spec{Command: []string{strings.Repeat("x", job.MaxSpecBytes-100)}}), Element: lease.Element{Array: true, Entry: strings.Repeat("x", job.MaxSpecBytes)}},
+		"not yet":          lease.Start{Attempt: a, Group: g, File: fileOf(job.Spec{Command: []string{"x"}, Prefer: "rack=r1"})},
 		"device":           lease.Commit{Attempt: a, Group: g, Devices: []string{"GPU-1,GPU-2"}},
 		"devices":          lease.Commit{Attempt: a, Group: g, Devices: slices.Repeat([]string{"G"}, lease.MaxGPUs+1)},
 		"no reason":        lease.Decline{Attempt: a},

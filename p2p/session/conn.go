@@ -37,6 +37,7 @@ type conn struct {
 	leaving  atomic.Bool  // a Goodbye is in the queue
 	given    atomic.Bool  // this side has given the session up
 	pings    pings
+	files    files[*job.File] // that the peer has sent; only the reader uses it
 
 	woken   chan struct{} // a resting session is used again
 	cutOnce sync.Once
@@ -177,7 +178,7 @@ func (c *conn) readError(err error) error {
 }
 
 func (c *conn) deliver(f *wirepb.Frame, h Handler) error {
-	msg, err := fromWire(f)
+	msg, err := fromWire(f, &c.files)
 	if err != nil {
 		return err
 	}

@@ -22,9 +22,10 @@ var (
 	errUnknown  = errors.New("unknown kind of message")
 )
 
-// fromWire decodes and checks the message of a frame. It returns a lease.ToWorker or a lease.ToScheduler.
-func fromWire(f *wirepb.Frame) (any, error) {
-	d := &decoder{}
+// fromWire decodes and checks the message of a frame. It returns a lease.ToWorker or a lease.ToScheduler. The files are
+// those that the session has carried before.
+func fromWire(f *wirepb.Frame, known *files[*job.File]) (any, error) {
+	d := &decoder{files: known}
 	msg := d.toWorker(f)
 	if msg == nil {
 		msg = d.toScheduler(f)
@@ -42,7 +43,10 @@ func fromWire(f *wirepb.Frame) (any, error) {
 }
 
 // decoder keeps the first error in a message.
-type decoder struct{ err error }
+type decoder struct {
+	files *files[*job.File]
+	err   error
+}
 
 func (d *decoder) fail(err error) {
 	if d.err == nil {
@@ -65,7 +69,8 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 		m := b.Start
 		return lease.Start{
 			Offer: m.GetOffer(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
-			Session: lease.Session(m.GetSession()), User: m.GetUser(), Spec: d.spec(m.GetSpec()),
+			Session: lease.Session(m.GetSession()), User: m.GetUser(), File: d.file(m),
+			Element: lease.Element{Array: m.GetArray(), Index: int(m.GetIndex()), Entry: m.GetEntry()},
 		}
 	case *wirepb.Frame_Query:
 		m := b.Query
@@ -161,6 +166,35 @@ func (d *decoder) sentence(s string) string {
 		d.fail(errSentence)
 	}
 	return s
+}
+
+// file returns the job file of a Start.
+func (d *decoder) file(m *wirepb.Start) *job.File {
+	if len(m.GetSpec()) == 0 {
+		sum := m.GetFile()
+		if len(sum) == len(job.Digest{}) {
+			if f := d.files.known[job.Digest(sum)]; f != nil {
+				return f
+			}
+		}
+		d.fail(errNoFile)
+		return nil
+	}
+	s := d.spec(m.GetSpec())
+	if d.err != nil {
+		return nil
+	}
+	f, err := job.FileOf(s, bytes.Clone(m.GetSpec()))
+	if err != nil {
+		d.fail(err)
+		return nil
+	}
+	if _, known := d.files.known[f.Digest()]; known {
+		d.fail(errFileAgain)
+		return nil
+	}
+	d.files.add(f.Digest(), len(f.Text()), f)
+	return f
 }
 
 // spec decodes a job file strictly. A field that the JSON leaves out gets its default, but for the number of CPUs:

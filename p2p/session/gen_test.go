@@ -150,8 +150,23 @@ func drawStart(t *rapid.T) any {
 	}
 	return lease.Start{
 		Offer: rapid.Uint64().Draw(t, "offer"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"),
-		Session: anySession.Draw(t, "session"), User: anyName.Draw(t, "user"), Spec: s,
+		Session: anySession.Draw(t, "session"), User: anyName.Draw(t, "user"), File: fileOf(s), Element: drawElement(t),
 	}
+}
+
+func fileOf(s job.Spec) *job.File {
+	f, err := job.NewFile(s)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+func drawElement(t *rapid.T) lease.Element {
+	if !rapid.Bool().Draw(t, "array") {
+		return lease.Element{}
+	}
+	return lease.Element{Array: true, Index: rapid.IntRange(0, job.MaxIndex).Draw(t, "index"), Entry: anyText.Draw(t, "entry")}
 }
 
 func drawCommit(t *rapid.T) any {

@@ -30,7 +30,7 @@ func toWire(msg any) (*wirepb.Frame, error) {
 	var f *wirepb.Frame
 	switch m := msg.(type) {
 	case lease.Start:
-		return startFrame(m)
+		f = startFrame(m)
 	case lease.ToWorker:
 		f = toWorkerFrame(m)
 	case lease.ToScheduler:
@@ -85,18 +85,13 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 	return nil
 }
 
-func startFrame(m lease.Start) (*wirepb.Frame, error) {
-	spec, err := job.EncodeSpec(m.Spec)
-	if err == nil {
-		err = checkSpecSize(spec)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: start: %w", ErrInvalid, err)
-	}
+func startFrame(m lease.Start) *wirepb.Frame {
+	sum := m.File.Digest()
 	return &wirepb.Frame{Body: &wirepb.Frame_Start{Start: &wirepb.Start{
 		Offer: m.Offer, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch),
-		Session: uint64(m.Session), User: m.User, Spec: spec,
-	}}}, nil
+		Session: uint64(m.Session), User: m.User, Spec: m.File.Text(), File: sum[:],
+		Array: m.Element.Array, Index: int64(m.Element.Index), Entry: m.Element.Entry,
+	}}}
 }
 
 func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {

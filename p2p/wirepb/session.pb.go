@@ -1118,7 +1118,11 @@ type Start struct {
 	Epoch         *EpochRef              `protobuf:"bytes,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Session       uint64                 `protobuf:"fixed64,5,opt,name=session,proto3" json:"session,omitempty"`
 	User          string                 `protobuf:"bytes,6,opt,name=user,proto3" json:"user,omitempty"`
-	Spec          []byte                 `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"` // the job file as JSON
+	Spec          []byte                 `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"`     // the job file as JSON; empty if an earlier Start of the session had the same
+	File          []byte                 `protobuf:"bytes,8,opt,name=file,proto3" json:"file,omitempty"`     // SHA-256 of the job file
+	Array         bool                   `protobuf:"varint,9,opt,name=array,proto3" json:"array,omitempty"`  // the job is an array
+	Index         int64                  `protobuf:"varint,10,opt,name=index,proto3" json:"index,omitempty"` // of the task in the array
+	Entry         string                 `protobuf:"bytes,11,opt,name=entry,proto3" json:"entry,omitempty"`  // its line of each_line
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1200,6 +1204,34 @@ func (x *Start) GetSpec() []byte {
 		return x.Spec
 	}
 	return nil
+}
+
+func (x *Start) GetFile() []byte {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+func (x *Start) GetArray() bool {
+	if x != nil {
+		return x.Array
+	}
+	return false
+}
+
+func (x *Start) GetIndex() int64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Start) GetEntry() string {
+	if x != nil {
+		return x.Entry
+	}
+	return ""
 }
 
 // Query asks for the state of an attempt.
@@ -2815,7 +2847,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x06age_ns\x18\n" +
 	" \x01(\x03R\x05ageNs\"\x1f\n" +
 	"\aRelease\x12\x14\n" +
-	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\xd9\x01\n" +
+	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\xaf\x02\n" +
 	"\x05Start\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -2823,7 +2855,12 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\x12\x18\n" +
 	"\asession\x18\x05 \x01(\x06R\asession\x12\x12\n" +
 	"\x04user\x18\x06 \x01(\tR\x04user\x12\x12\n" +
-	"\x04spec\x18\a \x01(\fR\x04spec\"\x97\x01\n" +
+	"\x04spec\x18\a \x01(\fR\x04spec\x12\x12\n" +
+	"\x04file\x18\b \x01(\fR\x04file\x12\x14\n" +
+	"\x05array\x18\t \x01(\bR\x05array\x12\x14\n" +
+	"\x05index\x18\n" +
+	" \x01(\x03R\x05index\x12\x14\n" +
+	"\x05entry\x18\v \x01(\tR\x05entry\"\x97\x01\n" +
 	"\x05Query\x123\n" +
 	"\aattempt\x18\x01 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12-\n" +

@@ -275,6 +275,10 @@ type Held struct {
 	Recorded      int64                  `protobuf:"varint,22,opt,name=recorded" json:"recorded,omitempty"`
 	Preempted     bool                   `protobuf:"varint,23,opt,name=preempted" json:"preempted,omitempty"`
 	Isolation     string                 `protobuf:"bytes,24,opt,name=isolation" json:"isolation,omitempty"`
+	File          []byte                 `protobuf:"bytes,25,opt,name=file" json:"file,omitempty"` // SHA-256 of the job file, which has a row of its own; spec is then empty
+	Array         bool                   `protobuf:"varint,26,opt,name=array" json:"array,omitempty"`
+	Index         int64                  `protobuf:"varint,27,opt,name=index" json:"index,omitempty"` // of the task in the array
+	Entry         string                 `protobuf:"bytes,28,opt,name=entry" json:"entry,omitempty"`  // its line of each_line
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -477,6 +481,34 @@ func (x *Held) GetIsolation() string {
 	return ""
 }
 
+func (x *Held) GetFile() []byte {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+func (x *Held) GetArray() bool {
+	if x != nil {
+		return x.Array
+	}
+	return false
+}
+
+func (x *Held) GetIndex() int64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Held) GetEntry() string {
+	if x != nil {
+		return x.Entry
+	}
+	return ""
+}
+
 type Need struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cpus          int64                  `protobuf:"varint,1,opt,name=cpus" json:"cpus,omitempty"`
@@ -584,7 +616,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05began\x18\x06 \x01(\x03R\x05began\x12\x14\n" +
 	"\x05ended\x18\a \x01(\x03R\x05ended\x12\x12\n" +
 	"\x04tail\x18\b \x01(\tR\x04tail\x12\x1c\n" +
-	"\tisolation\x18\t \x01(\tR\tisolation\"\x88\x05\n" +
+	"\tisolation\x18\t \x01(\tR\tisolation\"\xde\x05\n" +
 	"\x04Held\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12)\n" +
@@ -610,7 +642,11 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06reason\x18\x15 \x01(\tR\x06reason\x12\x1a\n" +
 	"\brecorded\x18\x16 \x01(\x03R\brecorded\x12\x1c\n" +
 	"\tpreempted\x18\x17 \x01(\bR\tpreempted\x12\x1c\n" +
-	"\tisolation\x18\x18 \x01(\tR\tisolation\"\x9f\x01\n" +
+	"\tisolation\x18\x18 \x01(\tR\tisolation\x12\x12\n" +
+	"\x04file\x18\x19 \x01(\fR\x04file\x12\x14\n" +
+	"\x05array\x18\x1a \x01(\bR\x05array\x12\x14\n" +
+	"\x05index\x18\x1b \x01(\x03R\x05index\x12\x14\n" +
+	"\x05entry\x18\x1c \x01(\tR\x05entry\"\x9f\x01\n" +
 	"\x04Need\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x12\n" +

@@ -159,8 +159,12 @@ func TestOutcomesAreBounded(t *testing.T) {
 			table.Apply(job.ResultRecord{Attempt: a, Exit: exit, At: start}, 3, job.Epoch{})
 		}
 		v := j.View(tt.tasks-1, 1)
-		jobs.AddEarlier(&v, j)
-		if x := v.Earlier[tt.tasks-1]; len(x.Outcomes) != tt.kept || x.Older+tt.kept != tt.attempts-1 {
+		jobs.AddEarlier(v.Tasks, j)
+		x := job.Earlier{}
+		if v.Tasks[0].Earlier != nil {
+			x = *v.Tasks[0].Earlier
+		}
+		if len(x.Outcomes) != tt.kept || x.Older+tt.kept != tt.attempts-1 {
 			t.Errorf("%+v: %d are kept, %d are not", tt, len(x.Outcomes), x.Older)
 		}
 		rows, err := j.TakeRows()
