@@ -178,6 +178,8 @@ func (vs *views) reason(t *task) job.Reason {
 		return reasonReading
 	case t.dispatch != nil && t.waiting == 0:
 		return job.Reason{Word: job.ReasonResources, Detail: "offered to " + vs.offeredTo(t.dispatch)}
+	case t.dispatch != nil && t.dispatch.preempt != nil:
+		return job.Reason{Word: job.ReasonResources, Detail: "waits on " + t.dispatch.preempt.Name() + " for the end of tasks that are preempted for it"}
 	case t.phase.proposed():
 		return job.Reason{Word: job.ReasonBackoff, Detail: "an attempt is being taken back"}
 	case t.barred:

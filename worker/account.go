@@ -17,12 +17,13 @@ type account struct {
 	capacity capacity
 	quotas   quotas
 	holders  map[string]int // number of attempts that hold a device, by its UUID
+	yields   map[int]yields // what preemptible tasks hold, by priority
 	left     lease.Free     // what is free; valid unless stale
 	stale    bool
 }
 
 func newAccount(cfg *Config, t *turn) (*account, error) {
-	a := &account{turn: t, quotas: newQuotas(cfg.Limits), holders: map[string]int{}, stale: true}
+	a := &account{turn: t, quotas: newQuotas(cfg.Limits), holders: map[string]int{}, yields: map[int]yields{}, stale: true}
 	var err error
 	a.capacity, err = newCapacity(cfg.Profile)
 	return a, err
@@ -87,6 +88,7 @@ func (a *account) freeChanged() { a.stale, a.turn.announce = true, true }
 func (a *account) free() lease.Free {
 	if a.stale {
 		a.left, a.stale = a.capacity.free(), false
+		a.left.Preemptible = a.preemptible()
 	}
 	return a.left
 }
