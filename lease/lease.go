@@ -67,10 +67,10 @@ type FreeGPU struct {
 
 // Element is what distinguishes a task from the others of its job.
 type Element struct {
-	Preempted bool // an earlier attempt was preempted
-	Array bool   // the job is an array
-	Index int    // in the array: the number by which people call the task
-	Entry string // its line of each_line
+	Preempted bool   // an earlier attempt was preempted
+	Array     bool   // the job is an array
+	Index     int    // in the array: the number by which people call the task
+	Entry     string // its line of each_line
 }
 
 // Epoch is the owner's epoch in its journal group.

@@ -39,7 +39,7 @@ func (p *preemption) victims(o *offer) (victims []*attempt, enough bool) {
 		return nil, false
 	}
 	victims = able
-	for i := len(victims) - 1; i >= 0; i-- { // the best are spared first
+	for i := range slices.Backward(able) { // the best are spared first
 		if rest := slices.Delete(slices.Clone(victims), i, i+1); p.suffice(o, rest) {
 			victims = rest
 		}
@@ -114,34 +114,4 @@ func (p *preemption) preempt(now Moment, o *offer) string {
 		p.attempts.preempt(now, a, lease.Clip(fmt.Sprintf("preempted by job %s of %s, priority %d", o.msg.Attempt.Job, o.msg.User, o.msg.Priority)))
 	}
 	return ""
-}
-
-// yields is what the preemptible tasks of one priority hold.
-type yields struct {
-	tasks int
-	lease.Preemptible
-}
-
-// yield counts a preemptible task that starts or, with sign -1, ends.
-func (a *account) yield(priority int, rec *lease.Record, sign int) {
-	y := a.yields[priority]
-	y.tasks += sign
-	y.Priority = priority
-	y.CPUs += sign * rec.Need.CPUs
-	y.Memory += job.Size(sign) * rec.Need.Memory
-	y.GPUs += sign * len(rec.Devices)
-	a.yields[priority] = y
-	if y.tasks == 0 {
-		delete(a.yields, priority)
-	}
-	a.freeChanged()
-}
-
-// preemptible returns what preemptible tasks hold, the least priority first.
-func (a *account) preemptible() (out []lease.Preemptible) {
-	for _, y := range a.yields {
-		out = append(out, y.Preemptible)
-	}
-	slices.SortFunc(out, func(a, b lease.Preemptible) int { return cmp.Compare(a.Priority, b.Priority) })
-	return out
 }
