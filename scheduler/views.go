@@ -272,6 +272,30 @@ func (vs *views) whyOf(j job.Job) (lease.Explanation, error) {
 	return x, err
 }
 
+// ahead returns how many waiting tasks of this owner rank before the first waiting task of a job.
+func (vs *views) ahead(e *entry) (n int) {
+	first := e.front
+	if first == nil || first.durable().State != job.Pending {
+		return 0
+	}
+	for _, g := range vs.pending.shapes {
+		at, _ := g.queue.place(first)
+		for _, t := range g.queue.items()[:at] {
+			if n++; t == t.e.front {
+				n += max(0, t.e.pendingTasks()-1)
+			}
+		}
+	}
+	for _, c := range vs.pending.queued.chunks {
+		for i := range c.waits {
+			if w := &c.waits[i]; w.task != first && rank(w.task, first) < 0 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // markQuotas moves hosts from Now to Later that have refused the job because of its user's quota.
 func (vs *views) markQuotas(x *lease.Explanation, e *entry) {
 	for _, t := range e.tasks {
