@@ -112,6 +112,17 @@ type Explanation struct {
 	Clauses      []lease.Clause `json:"clauses" nullable:"false"`
 	Now          []Candidate    `json:"now" nullable:"false" doc:"Nodes that would take the request now, best first."`
 	Later        []Candidate    `json:"later" nullable:"false" doc:"Nodes that could take the request once enough is free."`
+	Nearest      *Nearest       `json:"nearest,omitempty" doc:"If no node would take the request now: with how much less of one resource one would."`
+	Ahead        int            `json:"ahead" doc:"Waiting tasks of the same owner that go first."`
+}
+
+// Nearest says with how much of one resource a request would fit, if the rest of it stayed as it is. A resource of which
+// less alone would not help is left out.
+type Nearest struct {
+	Ever   bool  `json:"ever" doc:"No node could ever run the request; these amounts are of nodes without tasks."`
+	CPUs   int   `json:"cpus,omitempty"`
+	Memory int64 `json:"memory,omitempty"`
+	GPUs   int   `json:"gpus,omitempty"`
 }
 
 // Candidate is a node that meets every clause.
@@ -280,10 +291,14 @@ func freeDocument(f lease.Free) NodeFree {
 
 // ExplanationDocument returns the document of an explanation.
 func ExplanationDocument(e lease.Explanation) Explanation {
-	return Explanation{
+	d := Explanation{
 		Schema: SchemaExplanation, Job: e.Job, State: e.State, Reason: e.Reason.Word, ReasonDetail: e.Reason.Detail,
-		Clauses: append([]lease.Clause{}, e.Clauses...), Now: candidates(e.Now), Later: candidates(e.Later),
+		Clauses: append([]lease.Clause{}, e.Clauses...), Now: candidates(e.Now), Later: candidates(e.Later), Ahead: e.Ahead,
 	}
+	if n := e.Nearest; n != (lease.Nearest{}) {
+		d.Nearest = &Nearest{Ever: n.Ever, CPUs: n.CPUs, Memory: int64(n.Memory), GPUs: n.GPUs}
+	}
+	return d
 }
 
 func candidates(list []lease.Candidate) []Candidate {

@@ -227,7 +227,6 @@ func checkLater(s Spec) error {
 		{"kill_on_invalid_dep", s.KillOnInvalidDep},
 		{"exclusive", s.Exclusive},
 		{"project", s.Project != ""},
-		{"preemptible", s.Preemptible},
 		{"dependency", len(s.Dependency) > 0},
 		{"prefer", s.Prefer != ""},
 	} {

@@ -218,3 +218,29 @@ func TestDamagedOutcomes(t *testing.T) {
 		}
 	}
 }
+
+// A task that saved its state and asks to run again was not preempted.
+func TestPreempted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		exit job.Exit
+		want bool
+	}{
+		"preempted":                           {job.Exit{State: job.Preempted, Code: 143, Signal: 15, Started: true}, true},
+		"it saved its state":                  {job.Exit{State: job.Failed, Code: 85, Started: true}, false},
+		"it saved its state when told to end": {job.Exit{State: job.Preempted, Code: 85, Started: true}, false},
+		"it failed":                           {job.Exit{State: job.Failed, Code: 1, Started: true}, false},
+	} {
+		table, j := retried(1, func(s *job.Spec) { s.CheckpointExitCode, s.Retries = 85, 2 })
+		for i, r := range []job.Record{
+			job.AssignRecord{Attempt: attempt(0, 1)}, job.ResultRecord{Attempt: attempt(0, 1), Exit: tt.exit, At: start}, job.AssignRecord{Attempt: attempt(0, 2)},
+		} {
+			if got := jobs.Preempted(j, 0); i == 0 && got || i == 2 && got != tt.want {
+				t.Errorf("%s: before record %d: %v", name, i, got)
+			}
+			table.Apply(r, uint64(i+2), job.Epoch{Term: 1})
+		}
+		if got := jobs.Preempted(j, 0); got != tt.want {
+			t.Errorf("%s: preempted is %v", name, got)
+		}
+	}
+}

@@ -46,6 +46,16 @@ type Free struct {
 	// Quarantined holds the UUIDs of the devices in quarantine that no task holds. No task gets them. Its JSON name is
 	// from older versions.
 	Quarantined []string `json:"aside,omitempty"`
+	// Preemptible is what preemptible tasks hold, by priority, the least first. A task of a higher priority can have it.
+	Preemptible []Preemptible `json:"preemptible,omitempty"`
+}
+
+// Preemptible is what the preemptible tasks of one priority hold on a host.
+type Preemptible struct {
+	Priority int      `json:"priority"`
+	CPUs     int      `json:"cpus"`
+	Memory   job.Size `json:"memory"`
+	GPUs     int      `json:"gpus"` // devices, whole or in part
 }
 
 // FreeGPU is the free part of one device.
@@ -57,9 +67,10 @@ type FreeGPU struct {
 
 // Element is what distinguishes a task from the others of its job.
 type Element struct {
-	Array bool   // the job is an array
-	Index int    // in the array: the number by which people call the task
-	Entry string // its line of each_line
+	Preempted bool   // an earlier attempt was preempted
+	Array     bool   // the job is an array
+	Index     int    // in the array: the number by which people call the task
+	Entry     string // its line of each_line
 }
 
 // Epoch is the owner's epoch in its journal group.
@@ -91,6 +102,7 @@ type (
 		Token    string        // the user's own credential, checked by the worker; empty over the host's local socket
 		Wait     time.Duration // how long the worker may queue the offer until resources are free; 0: answer at once
 		Age      time.Duration // since the job was submitted
+		Preempt  bool          // if it does not fit, preemptible tasks of a lower priority are ended for it, or it is declined
 	}
 
 	// Release withdraws an offer, or a commit that has not been started.

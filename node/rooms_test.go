@@ -16,7 +16,7 @@ var fileOrder = map[string]string{
 		refusals quota breaker quarantine event config turn
 		fault environment capacity account device mps pause health
 		attempt exit ledger session report queue arbitration renew attempts
-		command reserve drain availability offers start
+		command reserve preempt drain availability offers start
 		core restore parts execute loop worker`,
 	"scheduler": `
 		scheduler event turn avoid phase queue search task retry waitlist

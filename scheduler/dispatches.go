@@ -43,9 +43,10 @@ func (ds *dispatches) direct(t *task, w *worker, chosen []string, why string) {
 	}
 }
 
-// offerQueued lets the task queue at full hosts.
-func (ds *dispatches) offerQueued(t *task, hosts []*fleet.Host, why string) {
+// offerQueued lets the task queue at full hosts. At one of them preemptible tasks are to make room; nil: at none.
+func (ds *dispatches) offerQueued(t *task, hosts []*fleet.Host, preempt *fleet.Host, why string) {
 	d := ds.begin(t, why)
+	d.preempt = preempt
 	for _, h := range hosts {
 		ds.queueAtHost(d, ds.hosts.workers[h.Peer])
 	}
@@ -94,6 +95,7 @@ func (ds *dispatches) renew(o *offer) {
 		ds.renew(o)
 		if d := o.dispatch; d.offers[0] == o {
 			ds.spread(d)
+			ds.preempt(d)
 		}
 	})
 }
@@ -351,6 +353,7 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 		ds.offerGone(o, place.Avoidance{})
 		return
 	}
+	preempts := o.dispatch.preempt == w.Host
 	ds.offers.drop(o)
 	a := place.Avoidance{}
 	r := t.request()
@@ -369,9 +372,38 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 	default:
 		ds.hosts.missed(w, o)
 	}
+	if preempts { // the host knows better what the end of its tasks would free
+		a = place.Avoidance{Peer: w.Peer, Until: ds.now.Add(keptFor), Hard: true}
+	}
 	t.avoid.Add(ds.now, a)
+	if preempts {
+		ds.preempt(o.dispatch)
+	}
 	if len(o.dispatch.offers) == 0 {
 		ds.over(o.dispatch)
+	}
+}
+
+// preempt has preemptible tasks make room for a queued task at one host, unless they do already or no host has such
+// tasks.
+func (ds *dispatches) preempt(d *dispatch) {
+	if d.preempt != nil || d.winner != nil {
+		return
+	}
+	ds.hosts.fleet.Count(ds.now)
+	h := ds.placement.preempt(d.task, ds.hosts.anySlot())
+	if h == nil {
+		return
+	}
+	d.preempt = h
+	for _, o := range d.offers {
+		if o.worker.Host == h {
+			ds.offers.sendOffer(o, queueWait)
+			return
+		}
+	}
+	if len(d.offers) < spreadMost {
+		ds.queueAtHost(d, ds.hosts.workers[h.Peer])
 	}
 }
 

@@ -23,6 +23,11 @@ func (ex *explainer) of(s job.Spec, clauses []fleet.Clause) lease.Explanation {
 	hosts := ex.hosts.fleet.Sorted()
 	x := lease.Explanation{Clauses: fleet.Explain(clauses, hosts), Now: []lease.Candidate{}, Later: []lease.Candidate{}}
 	ex.addCandidates(&x, s, clauses, hosts)
+	if len(x.Now) == 0 {
+		idle := len(x.Later) == 0
+		x.Nearest = fleet.Nearest(clauses, s.Resources, hosts, idle)
+		x.Nearest.Ever = idle && x.Nearest != (lease.Nearest{})
+	}
 	x.Reason = explainReason(x, len(hosts))
 	return x
 }

@@ -69,6 +69,7 @@ func (c *Core) Why(id job.ID) (lease.Explanation, error) {
 		return lease.Explanation{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	x, err := c.views.whyOf(c.views.of(e))
+	x.Ahead = c.views.ahead(e)
 	c.views.markQuotas(&x, e)
 	return x, err
 }

@@ -138,7 +138,7 @@ func (pn *planner) try(t *task) place.Verdict {
 		pn.dispatches.direct(t, pn.hosts.workers[d.Host.Peer], d.Devices, d.Why)
 	case place.Queues:
 		pn.pending.dispatched(t)
-		pn.dispatches.offerQueued(t, d.Queue, d.Why)
+		pn.dispatches.offerQueued(t, d.Queue, d.Preempt, d.Why)
 		pn.search.look(t.shape.class, false)
 	case place.Pauses:
 		pn.pending.pause(t, d.Until)

@@ -244,11 +244,15 @@ func (s *story) messageText(m lease.ToWorker) string {
 	case lease.Owns:
 		return "owns " + m.Groups[0].Epoch.String()
 	case lease.Offer:
-		return fmt.Sprintf("offer #%d %s wait=%s", s.offers[m.ID], m.Attempt, m.Wait)
+		text := fmt.Sprintf("offer #%d %s wait=%s", s.offers[m.ID], m.Attempt, m.Wait)
+		if m.Preempt {
+			text += " preempt"
+		}
+		return text
 	case lease.Release:
 		return fmt.Sprintf("release #%d", s.offers[m.Offer])
 	case lease.Start:
-		return fmt.Sprintf("start #%d %s session=%d", s.offers[m.Offer], m.Attempt, m.Session)
+		return fmt.Sprintf("start #%d %s session=%d", s.offers[m.Offer], m.Attempt, m.Session) + map[bool]string{true: " preempted before"}[m.Element.Preempted]
 	case lease.Query:
 		return fmt.Sprintf("query %s store=%s", m.Attempt, m.Store)
 	case lease.Cancel:

@@ -117,10 +117,11 @@ func (e *entry) taskFile() *job.File {
 
 // element is what distinguishes the task from the others of its job.
 func (e *entry) element(index int) lease.Element {
+	x := lease.Element{Preempted: jobs.Preempted(e.job, index)}
 	if !e.layout.IsArray() {
-		return lease.Element{}
+		return x
 	}
-	x := lease.Element{Array: true, Index: e.layout.Number(index)}
+	x.Array, x.Index = true, e.layout.Number(index)
 	if lines := e.job.Spec.EachLine; index < len(lines) {
 		x.Entry = lines[index]
 	}
@@ -267,8 +268,9 @@ type dispatch struct {
 	since   time.Time
 	why     string // the task goes there, for people
 	offers  []*offer
-	target  job.Peer // the host in the newest Assign; empty before one was proposed
-	winner  *offer   // the offer that its host has committed to
+	target  job.Peer    // the host in the newest Assign; empty before one was proposed
+	winner  *offer      // the offer that its host has committed to
+	preempt *fleet.Host // where preemptible tasks are to make room; nil: nowhere
 	devices []string
 	session lease.Session
 }

@@ -144,7 +144,7 @@ func verbWorker(s *story, a []string, o stories.Options) {
 	s.from(a[0], lease.Hello{Profile: p, Free: free})
 }
 
-// free NAME cpus=2 gpus=1 [aside=1] [draining=1] [under=amy,bob]: Availability.
+// free NAME cpus=2 gpus=1 [yields=PRIORITY:CPUS,...] [aside=1] [draining=1] [under=amy,bob]: Availability.
 func verbFree(s *story, a []string, o stories.Options) {
 	s.seqs[a[0]]++
 	free := lease.Free{CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0)}
@@ -153,6 +153,13 @@ func verbFree(s *story, a []string, o stories.Options) {
 	}
 	for i := range o.Number("aside", 0) {
 		free.Quarantined = append(free.Quarantined, fmt.Sprintf("%s-gpu%d", a[0], len(free.GPUs)+i))
+	}
+	for y := range strings.SplitSeq(o["yields"], ",") {
+		p, n, _ := strings.Cut(y, ":")
+		priority, _ := strconv.Atoi(p)
+		if cpus, err := strconv.Atoi(n); err == nil {
+			free.Preemptible = append(free.Preemptible, lease.Preemptible{Priority: priority, CPUs: cpus})
+		}
 	}
 	var under []string
 	if o["under"] != "" {

@@ -178,6 +178,8 @@ func (vs *views) reason(t *task) job.Reason {
 		return reasonReading
 	case t.dispatch != nil && t.waiting == 0:
 		return job.Reason{Word: job.ReasonResources, Detail: "offered to " + vs.offeredTo(t.dispatch)}
+	case t.dispatch != nil && t.dispatch.preempt != nil:
+		return job.Reason{Word: job.ReasonResources, Detail: "waits on " + t.dispatch.preempt.Name() + " for the end of tasks that are preempted for it"}
 	case t.phase.proposed():
 		return job.Reason{Word: job.ReasonBackoff, Detail: "an attempt is being taken back"}
 	case t.barred:
@@ -268,6 +270,30 @@ func (vs *views) whyOf(j job.Job) (lease.Explanation, error) {
 	x, err := vs.explain.offers(j.Spec)
 	x.Job, x.State, x.Reason = j.ID, j.State(), j.Tasks[0].Reason
 	return x, err
+}
+
+// ahead returns how many waiting tasks of this owner rank before the first waiting task of a job.
+func (vs *views) ahead(e *entry) (n int) {
+	first := e.front
+	if first == nil || first.durable().State != job.Pending {
+		return 0
+	}
+	for _, g := range vs.pending.shapes {
+		at, _ := g.queue.place(first)
+		for _, t := range g.queue.items()[:at] {
+			if n++; t == t.e.front {
+				n += max(0, t.e.pendingTasks()-1)
+			}
+		}
+	}
+	for _, c := range vs.pending.queued.chunks {
+		for i := range c.waits {
+			if w := &c.waits[i]; w.task != first && rank(w.task, first) < 0 {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // markQuotas moves hosts from Now to Later that have refused the job because of its user's quota.

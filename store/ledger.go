@@ -164,7 +164,7 @@ func heldPB(r *lease.Record) *storepb.Held {
 		Devices: r.Devices, Milli: int64(r.Milli), Lease: int64(r.Lease), Hold: r.Hold, Boot: r.Boot,
 		Pid: int64(r.PID), Started: storepb.Nanos(r.Started), Exit: storepb.FromExit(r.Exit), EventN: r.EventN, AckedN: r.AckedN,
 		Reason: r.Reason, Recorded: storepb.Nanos(r.Recorded), Preempted: r.Preempted, Isolation: r.Isolation,
-		Array: r.Element.Array, Index: int64(r.Element.Index), Entry: r.Element.Entry,
+		Array: r.Element.Array, Index: int64(r.Element.Index), Entry: r.Element.Entry, PreemptedBefore: r.Element.Preempted,
 	}
 	if r.File != nil {
 		sum := r.File.Digest()
@@ -198,6 +198,6 @@ func decodeHeld(b []byte, files map[job.Digest]*job.File) (lease.Record, error) 
 		Devices: m.GetDevices(), Milli: int(m.GetMilli()), File: file, Lease: time.Duration(m.GetLease()), Hold: m.GetHold(),
 		Boot: m.GetBoot(), PID: int(m.GetPid()), Started: storepb.Time(m.GetStarted()), Exit: m.GetExit().Value(),
 		EventN: m.GetEventN(), AckedN: m.GetAckedN(), Reason: m.GetReason(), Recorded: storepb.Time(m.GetRecorded()), Preempted: m.GetPreempted(), Isolation: m.GetIsolation(),
-		Element: lease.Element{Array: m.GetArray(), Index: int(m.GetIndex()), Entry: m.GetEntry()},
+		Element: lease.Element{Array: m.GetArray(), Index: int(m.GetIndex()), Entry: m.GetEntry(), Preempted: m.GetPreemptedBefore()},
 	}, nil
 }

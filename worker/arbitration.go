@@ -12,14 +12,15 @@ import (
 // of the pass. So an offer gets only what no offer before it needs, and cannot starve those.
 type arbitration struct {
 	account *account
+	preempt func(*offer) string // makes room for an offer, or says why it cannot
 	held    heldBack
 	misfits map[job.Resources]struct{} // needs for which no devices were found; later in the pass even less is free
 	late    bool                       // something is held back for an offer whose wait is over
 	filled  bool                       // a user with a limit got a reservation
 }
 
-func newArbitration(a *account, devices []gpu.Device) *arbitration {
-	r := &arbitration{account: a, misfits: map[job.Resources]struct{}{}, held: heldBack{devices: make(map[string]gpu.Device, len(devices))}}
+func newArbitration(a *account, devices []gpu.Device, preempt func(*offer) string) *arbitration {
+	r := &arbitration{account: a, preempt: preempt, misfits: map[job.Resources]struct{}{}, held: heldBack{devices: make(map[string]gpu.Device, len(devices))}}
 	for _, d := range devices {
 		r.held.devices[d.UUID] = d
 	}
@@ -63,6 +64,12 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	if fit && r.account.hold(m, devices) {
 		r.filled = r.filled || r.account.quotas.bounded(m.User)
 		return decision{verdict: verdictReserve, devices: devices}
+	}
+	if m.Preempt && !o.preempted && !fit {
+		if why := r.preempt(o); why != "" {
+			return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: why}}
+		}
+		o.preempted = true
 	}
 	d := decision{}
 	if now.Boot >= o.until {

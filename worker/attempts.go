@@ -123,6 +123,19 @@ func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason strin
 	s.turn.stop(a.rec.Attempt, grace, a.stop.reason)
 }
 
+// setPreemptible notes whether the attempt may be preempted now, by the spec of its job.
+func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
+	if a.preemptible == spec.Preemptible {
+		return
+	}
+	if a.preemptible {
+		s.account.yield(a.priority, &a.rec, -1)
+	} else {
+		s.account.yield(spec.Priority, &a.rec, 1)
+	}
+	a.preemptible, a.priority = spec.Preemptible, spec.Priority
+}
+
 // preempt ends an attempt so that it can run elsewhere. An attempt that was told to end before keeps its first reason.
 func (s *attempts) preempt(now Moment, a *attempt, why string) {
 	a.rec.Preempted = a.rec.Preempted || a.rec.Reason == ""
@@ -290,6 +303,7 @@ func (s *attempts) finish(now Moment, a *attempt, exit job.Exit) {
 	a.move(s.turn, done)
 	a.rec.File = nil // it is not needed any more
 	delete(a.group.running, a.rec.Attempt)
+	s.setPreemptible(a, job.Spec{})
 	s.account.release(&a.rec)
 	s.ledger.put(a)
 	s.turn.log(slog.LevelDebug, "attempt ended", slog.String("attempt", a.rec.Attempt.String()), slog.String("state", string(a.rec.Exit.State)),
@@ -317,6 +331,9 @@ func (s *attempts) restore(g *group, rec lease.Record) {
 		if err := s.account.adopt(rec); err != nil {
 			s.turn.log(slog.LevelError, "devices of a running attempt cannot be held",
 				slog.String("attempt", rec.Attempt.String()), slog.Any("error", err))
+		}
+		if a.runs() {
+			s.setPreemptible(a, rec.File.Spec())
 		}
 	}
 	g.kept[rec.Attempt] = a

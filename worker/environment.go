@@ -56,6 +56,9 @@ func Environment(cfg Config, rec lease.Record) []string {
 	if rec.Element.Array {
 		env["MUSTER_ARRAY_INDEX"], env["MUSTER_ENTRY"] = strconv.Itoa(rec.Element.Index), rec.Element.Entry
 	}
+	if rec.Element.Preempted {
+		env["MUSTER_PREEMPTED"] = "1"
+	}
 	out := make([]string, 0, len(env))
 	for k, v := range env {
 		out = append(out, k+"="+v)

@@ -139,6 +139,7 @@ func (s *starts) admitted(now Moment, e Admitted) {
 	a.rec.EventN, a.rec.Recorded = 1, now.Wall
 	g.running[m.Attempt], g.kept[m.Attempt] = a, a
 	s.sessions.update(g)
+	s.attempts.setPreemptible(a, spec)
 	s.ledger.put(a)
 	s.leases.begin(now, g, a)
 }

@@ -91,7 +91,6 @@ func TestBadCommandLines(t *testing.T) {
 		{"submit -a 9-0 true", 2, "array \"9-0\""},
 		{"submit --prefer rack=r1 true", 2, "--prefer: not yet in this version"},
 		{"submit -N2 true", 2, "--nodes: not yet in this version"},
-		{"submit --preemptible true", 2, "--preemptible: not yet in this version"},
 		{"requeue last --failed", 2, "muster requeue: not yet in this version"},
 		{"exec x", 2, "want ID[.T] -- COMMAND"},
 		{"exec x -- ", 2, "the program's name is empty"},

@@ -47,6 +47,7 @@ var specFlags = []specFlag{
 	{names: []string{"retries"}, usage: "run a failed task again, up to `N` times", set: func(s *job.Spec, v string) error { return number(v, &s.Retries) }},
 	{names: []string{"retry-on"}, usage: "retry only after these exit codes: `CODE,...` such as 75,137", set: setRetryOn},
 	{names: []string{"checkpoint-exit-code"}, usage: "a task that exits with `N` has saved its state; it runs again, without a retry", set: setCheckpoint},
+	{names: []string{"preemptible"}, usage: "tasks of a higher priority may end it; it then runs again, unless --no-requeue", set: func(s *job.Spec, _ string) error { s.Preemptible = true; return nil }},
 	{names: []string{"requeue"}, usage: "run again after the node was lost, the default", set: func(s *job.Spec, _ string) error { s.Requeue = true; return nil }},
 	{names: []string{"no-requeue"}, usage: "do not run again after the node was lost", set: func(s *job.Spec, _ string) error { s.Requeue = false; return nil }},
 	{names: []string{"grace"}, usage: "time between TERM and KILL: `D` such as 30s, default 10s", set: func(s *job.Spec, v string) error { return s.Grace.UnmarshalText([]byte(v)) }},
@@ -71,7 +72,6 @@ var specFlags = []specFlag{
 	{names: []string{"nodes", "N"}, usage: "`VALUE`"},
 	{names: []string{"gpus-per-node"}, usage: "`VALUE`"},
 	{names: []string{"dependency", "d"}, usage: "`VALUE`"},
-	{names: []string{"preemptible"}},
 	{names: []string{"prefer"}, usage: "`VALUE`"},
 }
 

@@ -99,8 +99,36 @@ func refused(err error) error {
 			b.WriteString(")")
 		}
 	}
+	if text := nearestFit(p.Explanation.Nearest); text != "" {
+		b.WriteString("; " + text)
+	}
 	b.WriteString("; ask for less, or submit it with --hold")
 	return exitError{exitNever, errors.New(b.String())}
+}
+
+// nearestFit tells with how much less of one resource a request would fit; empty if that is not known.
+func nearestFit(n *api.Nearest) string {
+	if n == nil {
+		return ""
+	}
+	var parts []string
+	if n.GPUs > 0 {
+		parts = append(parts, fmt.Sprintf("%d %s", n.GPUs, plural(n.GPUs, "gpu", "gpus")))
+	}
+	if n.CPUs > 0 {
+		parts = append(parts, fmt.Sprintf("%d %s", n.CPUs, plural(n.CPUs, "cpu", "cpus")))
+	}
+	if n.Memory > 0 {
+		parts = append(parts, size(n.Memory)+" of memory")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	verb := "would start now with "
+	if n.Ever {
+		verb = "could run with "
+	}
+	return verb + strings.Join(parts, ", or with ")
 }
 
 func (v submitVerbs) runCommand() *cli.Command {
@@ -212,6 +240,9 @@ func explain(out io.Writer, x api.Explanation) error {
 	if x.Reason != "" {
 		row(w, "reason", withDetail(x.Reason, x.ReasonDetail))
 	}
+	if x.Ahead > 0 {
+		row(w, "ahead", fmt.Sprintf("%d waiting %s of its owner", x.Ahead, plural(x.Ahead, "task", "tasks")))
+	}
 	for _, clause := range x.Clauses {
 		row(w, clause.Clause, fmt.Sprintf("met by %d of %d nodes", clause.Meets, clause.Of))
 		for _, f := range clause.Fails {
@@ -223,6 +254,9 @@ func explain(out io.Writer, x api.Explanation) error {
 	}
 	for _, n := range x.Later {
 		row(w, "later", n.Node+": "+n.Why)
+	}
+	if text := nearestFit(x.Nearest); text != "" {
+		row(w, "nearest", text)
 	}
 	if len(x.Now) == 0 && x.Job == "" {
 		row(w, "now", "no node")

@@ -130,7 +130,7 @@ func checkStart(m lease.Start) error {
 		return err
 	}
 	e := m.Element
-	if e.Index < 0 || e.Index > job.MaxIndex || !e.Array && e != (lease.Element{}) {
+	if e.Index < 0 || e.Index > job.MaxIndex || !e.Array && (e.Index != 0 || e.Entry != "") {
 		return errRange
 	}
 	if len(e.Entry) > job.MaxSpecBytes || !utf8.ValidString(e.Entry) || strings.ContainsRune(e.Entry, 0) {
@@ -320,8 +320,18 @@ func checkFree(f lease.Free) error {
 			return err
 		}
 	}
+	before := -1
+	for _, y := range f.Preemptible { // in rising order, so there are at most as many as priorities
+		if y.Priority <= before || y.Priority > job.MaxPriority || y.CPUs < 0 || y.CPUs > maxHeld || y.Memory < 0 || y.GPUs < 0 || y.GPUs > maxHeld {
+			return errRange
+		}
+		before = y.Priority
+	}
 	return checkDevices(f.Quarantined)
 }
+
+// maxHeld bounds the CPUs and devices of many tasks together. Shares of a device count once for each task.
+const maxHeld = 1 << 30
 
 func checkDevices(uuids []string) error {
 	if err := within(len(uuids), lease.MaxGPUs); err != nil {

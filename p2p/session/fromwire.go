@@ -61,7 +61,7 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 		return lease.Offer{
 			ID: m.GetId(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
 			Need: need(m.GetNeed()), Priority: int(m.GetPriority()), User: m.GetUser(), Token: m.GetToken(),
-			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()),
+			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()), Preempt: m.GetPreempt(),
 		}
 	case *wirepb.Frame_Release:
 		return lease.Release{Offer: b.Release.GetOffer()}
@@ -70,7 +70,7 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 		return lease.Start{
 			Offer: m.GetOffer(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
 			Session: lease.Session(m.GetSession()), User: m.GetUser(), File: d.file(m),
-			Element: lease.Element{Array: m.GetArray(), Index: int(m.GetIndex()), Entry: m.GetEntry()},
+			Element: lease.Element{Array: m.GetArray(), Index: int(m.GetIndex()), Entry: m.GetEntry(), Preempted: m.GetPreempted()},
 		}
 	case *wirepb.Frame_Query:
 		m := b.Query
@@ -254,6 +254,11 @@ func freeOf(f *wirepb.Free) lease.Free {
 	out := lease.Free{CPUs: int(f.GetCpus()), Memory: job.Size(f.GetMemory()), GPUs: some[lease.FreeGPU](len(f.GetGpus())), Quarantined: f.GetAside()}
 	for i, g := range f.GetGpus() {
 		out.GPUs[i] = lease.FreeGPU{UUID: g.GetUuid(), Memory: job.Size(g.GetMemory()), Milli: int(g.GetMilli())}
+	}
+	for _, y := range f.GetPreemptible() {
+		out.Preemptible = append(out.Preemptible, lease.Preemptible{
+			Priority: int(y.GetPriority()), CPUs: int(y.GetCpus()), Memory: job.Size(y.GetMemory()), GPUs: int(y.GetGpus()),
+		})
 	}
 	return out
 }

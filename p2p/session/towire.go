@@ -47,7 +47,7 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 	case lease.Offer:
 		return &wirepb.Frame{Body: &wirepb.Frame_Offer{Offer: &wirepb.Offer{
 			Id: m.ID, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Need: resources(m.Need),
-			Priority: int64(m.Priority), User: m.User, Token: m.Token, WaitNs: int64(m.Wait), AgeNs: int64(m.Age),
+			Priority: int64(m.Priority), User: m.User, Token: m.Token, WaitNs: int64(m.Wait), AgeNs: int64(m.Age), Preempt: m.Preempt,
 		}}}
 	case lease.Release:
 		return &wirepb.Frame{Body: &wirepb.Frame_Release{Release: &wirepb.Release{Offer: m.Offer}}}
@@ -90,7 +90,7 @@ func startFrame(m lease.Start) *wirepb.Frame {
 	return &wirepb.Frame{Body: &wirepb.Frame_Start{Start: &wirepb.Start{
 		Offer: m.Offer, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch),
 		Session: uint64(m.Session), User: m.User, Spec: m.File.Text(), File: sum[:],
-		Array: m.Element.Array, Index: int64(m.Element.Index), Entry: m.Element.Entry,
+		Array: m.Element.Array, Index: int64(m.Element.Index), Entry: m.Element.Entry, Preempted: m.Element.Preempted,
 	}}}
 }
 
@@ -153,7 +153,13 @@ func free(f lease.Free) *wirepb.Free {
 	for i, g := range f.GPUs {
 		gpus[i] = &wirepb.FreeGPU{Uuid: g.UUID, Memory: int64(g.Memory), Milli: int64(g.Milli)}
 	}
-	return &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Quarantined}
+	out := &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Quarantined}
+	for _, y := range f.Preemptible {
+		out.Preemptible = append(out.Preemptible, &wirepb.Preemptible{
+			Priority: int64(y.Priority), Cpus: int64(y.CPUs), Memory: int64(y.Memory), Gpus: int64(y.GPUs),
+		})
+	}
+	return out
 }
 
 func profile(p lease.Profile) *wirepb.Profile {

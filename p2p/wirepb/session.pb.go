@@ -960,6 +960,7 @@ type Offer struct {
 	Token         string                 `protobuf:"bytes,8,opt,name=token,proto3" json:"token,omitempty"`
 	WaitNs        int64                  `protobuf:"varint,9,opt,name=wait_ns,json=waitNs,proto3" json:"wait_ns,omitempty"`
 	AgeNs         int64                  `protobuf:"varint,10,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
+	Preempt       bool                   `protobuf:"varint,11,opt,name=preempt,proto3" json:"preempt,omitempty"` // if it does not fit, tasks may be preempted for it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1064,6 +1065,13 @@ func (x *Offer) GetAgeNs() int64 {
 	return 0
 }
 
+func (x *Offer) GetPreempt() bool {
+	if x != nil {
+		return x.Preempt
+	}
+	return false
+}
+
 // Release takes back an offer or an undispatched commit.
 type Release struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1118,11 +1126,12 @@ type Start struct {
 	Epoch         *EpochRef              `protobuf:"bytes,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Session       uint64                 `protobuf:"fixed64,5,opt,name=session,proto3" json:"session,omitempty"`
 	User          string                 `protobuf:"bytes,6,opt,name=user,proto3" json:"user,omitempty"`
-	Spec          []byte                 `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"`     // the job file as JSON; empty if an earlier Start of the session had the same
-	File          []byte                 `protobuf:"bytes,8,opt,name=file,proto3" json:"file,omitempty"`     // SHA-256 of the job file
-	Array         bool                   `protobuf:"varint,9,opt,name=array,proto3" json:"array,omitempty"`  // the job is an array
-	Index         int64                  `protobuf:"varint,10,opt,name=index,proto3" json:"index,omitempty"` // of the task in the array
-	Entry         string                 `protobuf:"bytes,11,opt,name=entry,proto3" json:"entry,omitempty"`  // its line of each_line
+	Spec          []byte                 `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"`             // the job file as JSON; empty if an earlier Start of the session had the same
+	File          []byte                 `protobuf:"bytes,8,opt,name=file,proto3" json:"file,omitempty"`             // SHA-256 of the job file
+	Array         bool                   `protobuf:"varint,9,opt,name=array,proto3" json:"array,omitempty"`          // the job is an array
+	Index         int64                  `protobuf:"varint,10,opt,name=index,proto3" json:"index,omitempty"`         // of the task in the array
+	Entry         string                 `protobuf:"bytes,11,opt,name=entry,proto3" json:"entry,omitempty"`          // its line of each_line
+	Preempted     bool                   `protobuf:"varint,12,opt,name=preempted,proto3" json:"preempted,omitempty"` // an earlier attempt was preempted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1232,6 +1241,13 @@ func (x *Start) GetEntry() string {
 		return x.Entry
 	}
 	return ""
+}
+
+func (x *Start) GetPreempted() bool {
+	if x != nil {
+		return x.Preempted
+	}
+	return false
 }
 
 // Query asks for the state of an attempt.
@@ -2036,6 +2052,7 @@ type Free struct {
 	Memory        int64                  `protobuf:"varint,2,opt,name=memory,proto3" json:"memory,omitempty"`
 	Gpus          []*FreeGPU             `protobuf:"bytes,3,rep,name=gpus,proto3" json:"gpus,omitempty"`
 	Aside         []string               `protobuf:"bytes,4,rep,name=aside,proto3" json:"aside,omitempty"`
+	Preemptible   []*Preemptible         `protobuf:"bytes,5,rep,name=preemptible,proto3" json:"preemptible,omitempty"` // the least priority first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2098,6 +2115,82 @@ func (x *Free) GetAside() []string {
 	return nil
 }
 
+func (x *Free) GetPreemptible() []*Preemptible {
+	if x != nil {
+		return x.Preemptible
+	}
+	return nil
+}
+
+// Preemptible is what the preemptible tasks of one priority hold.
+type Preemptible struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Priority      int64                  `protobuf:"varint,1,opt,name=priority,proto3" json:"priority,omitempty"`
+	Cpus          int64                  `protobuf:"varint,2,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	Memory        int64                  `protobuf:"varint,3,opt,name=memory,proto3" json:"memory,omitempty"`
+	Gpus          int64                  `protobuf:"varint,4,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Preemptible) Reset() {
+	*x = Preemptible{}
+	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Preemptible) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Preemptible) ProtoMessage() {}
+
+func (x *Preemptible) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Preemptible.ProtoReflect.Descriptor instead.
+func (*Preemptible) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Preemptible) GetPriority() int64 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *Preemptible) GetCpus() int64 {
+	if x != nil {
+		return x.Cpus
+	}
+	return 0
+}
+
+func (x *Preemptible) GetMemory() int64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *Preemptible) GetGpus() int64 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
 // FreeGPU is what is left of one device.
 type FreeGPU struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2110,7 +2203,7 @@ type FreeGPU struct {
 
 func (x *FreeGPU) Reset() {
 	*x = FreeGPU{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2122,7 +2215,7 @@ func (x *FreeGPU) String() string {
 func (*FreeGPU) ProtoMessage() {}
 
 func (x *FreeGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2135,7 +2228,7 @@ func (x *FreeGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreeGPU.ProtoReflect.Descriptor instead.
 func (*FreeGPU) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{25}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FreeGPU) GetUuid() string {
@@ -2173,7 +2266,7 @@ type Availability struct {
 
 func (x *Availability) Reset() {
 	*x = Availability{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2278,7 @@ func (x *Availability) String() string {
 func (*Availability) ProtoMessage() {}
 
 func (x *Availability) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2291,7 @@ func (x *Availability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Availability.ProtoReflect.Descriptor instead.
 func (*Availability) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{26}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Availability) GetSeq() uint64 {
@@ -2250,7 +2343,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2262,7 +2355,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2275,7 +2368,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{27}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Commit) GetOffer() uint64 {
@@ -2328,7 +2421,7 @@ type Decline struct {
 
 func (x *Decline) Reset() {
 	*x = Decline{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2340,7 +2433,7 @@ func (x *Decline) String() string {
 func (*Decline) ProtoMessage() {}
 
 func (x *Decline) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2353,7 +2446,7 @@ func (x *Decline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decline.ProtoReflect.Descriptor instead.
 func (*Decline) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{28}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Decline) GetOffer() uint64 {
@@ -2418,7 +2511,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2523,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2536,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{29}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Event) GetAttempt() *AttemptRef {
@@ -2541,7 +2634,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +2646,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,7 +2659,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{30}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Exit) GetState() string {
@@ -2646,7 +2739,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2658,7 +2751,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2671,7 +2764,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Renew) GetGroup() uint64 {
@@ -2721,7 +2814,7 @@ type Stale struct {
 
 func (x *Stale) Reset() {
 	*x = Stale{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2733,7 +2826,7 @@ func (x *Stale) String() string {
 func (*Stale) ProtoMessage() {}
 
 func (x *Stale) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2746,7 +2839,7 @@ func (x *Stale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stale.ProtoReflect.Descriptor instead.
 func (*Stale) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Stale) GetGroup() uint64 {
@@ -2833,7 +2926,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\n" +
 	"GroupEpoch\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12-\n" +
-	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xb5\x02\n" +
+	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xcf\x02\n" +
 	"\x05Offer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -2845,9 +2938,10 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x05token\x18\b \x01(\tR\x05token\x12\x17\n" +
 	"\await_ns\x18\t \x01(\x03R\x06waitNs\x12\x15\n" +
 	"\x06age_ns\x18\n" +
-	" \x01(\x03R\x05ageNs\"\x1f\n" +
+	" \x01(\x03R\x05ageNs\x12\x18\n" +
+	"\apreempt\x18\v \x01(\bR\apreempt\"\x1f\n" +
 	"\aRelease\x12\x14\n" +
-	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\xaf\x02\n" +
+	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\xcd\x02\n" +
 	"\x05Start\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -2860,7 +2954,8 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x05array\x18\t \x01(\bR\x05array\x12\x14\n" +
 	"\x05index\x18\n" +
 	" \x01(\x03R\x05index\x12\x14\n" +
-	"\x05entry\x18\v \x01(\tR\x05entry\"\x97\x01\n" +
+	"\x05entry\x18\v \x01(\tR\x05entry\x12\x1c\n" +
+	"\tpreempted\x18\f \x01(\bR\tpreempted\"\x97\x01\n" +
 	"\x05Query\x123\n" +
 	"\aattempt\x18\x01 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12-\n" +
@@ -2929,12 +3024,18 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"DeviceLink\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
-	"\anvlinks\x18\x03 \x01(\x03R\anvlinks\"t\n" +
+	"\anvlinks\x18\x03 \x01(\x03R\anvlinks\"\xb2\x01\n" +
 	"\x04Free\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12*\n" +
 	"\x04gpus\x18\x03 \x03(\v2\x16.muster.p2p.v1.FreeGPUR\x04gpus\x12\x14\n" +
-	"\x05aside\x18\x04 \x03(\tR\x05aside\"K\n" +
+	"\x05aside\x18\x04 \x03(\tR\x05aside\x12<\n" +
+	"\vpreemptible\x18\x05 \x03(\v2\x1a.muster.p2p.v1.PreemptibleR\vpreemptible\"i\n" +
+	"\vPreemptible\x12\x1a\n" +
+	"\bpriority\x18\x01 \x01(\x03R\bpriority\x12\x12\n" +
+	"\x04cpus\x18\x02 \x01(\x03R\x04cpus\x12\x16\n" +
+	"\x06memory\x18\x03 \x01(\x03R\x06memory\x12\x12\n" +
+	"\x04gpus\x18\x04 \x01(\x03R\x04gpus\"K\n" +
 	"\aFreeGPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x14\n" +
@@ -3005,7 +3106,7 @@ func file_p2p_wirepb_session_proto_rawDescGZIP() []byte {
 	return file_p2p_wirepb_session_proto_rawDescData
 }
 
-var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Frame)(nil),        // 0: muster.p2p.v1.Frame
 	(*Open)(nil),         // 1: muster.p2p.v1.Open
@@ -3032,26 +3133,27 @@ var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Device)(nil),       // 22: muster.p2p.v1.Device
 	(*DeviceLink)(nil),   // 23: muster.p2p.v1.DeviceLink
 	(*Free)(nil),         // 24: muster.p2p.v1.Free
-	(*FreeGPU)(nil),      // 25: muster.p2p.v1.FreeGPU
-	(*Availability)(nil), // 26: muster.p2p.v1.Availability
-	(*Commit)(nil),       // 27: muster.p2p.v1.Commit
-	(*Decline)(nil),      // 28: muster.p2p.v1.Decline
-	(*Event)(nil),        // 29: muster.p2p.v1.Event
-	(*Exit)(nil),         // 30: muster.p2p.v1.Exit
-	(*Renew)(nil),        // 31: muster.p2p.v1.Renew
-	(*Stale)(nil),        // 32: muster.p2p.v1.Stale
-	nil,                  // 33: muster.p2p.v1.Profile.LabelsEntry
+	(*Preemptible)(nil),  // 25: muster.p2p.v1.Preemptible
+	(*FreeGPU)(nil),      // 26: muster.p2p.v1.FreeGPU
+	(*Availability)(nil), // 27: muster.p2p.v1.Availability
+	(*Commit)(nil),       // 28: muster.p2p.v1.Commit
+	(*Decline)(nil),      // 29: muster.p2p.v1.Decline
+	(*Event)(nil),        // 30: muster.p2p.v1.Event
+	(*Exit)(nil),         // 31: muster.p2p.v1.Exit
+	(*Renew)(nil),        // 32: muster.p2p.v1.Renew
+	(*Stale)(nil),        // 33: muster.p2p.v1.Stale
+	nil,                  // 34: muster.p2p.v1.Profile.LabelsEntry
 }
 var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	11, // 0: muster.p2p.v1.Frame.offer:type_name -> muster.p2p.v1.Offer
-	27, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
-	28, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
+	28, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
+	29, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
 	13, // 3: muster.p2p.v1.Frame.start:type_name -> muster.p2p.v1.Start
-	29, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
+	30, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
 	17, // 5: muster.p2p.v1.Frame.ack:type_name -> muster.p2p.v1.Ack
-	26, // 6: muster.p2p.v1.Frame.availability:type_name -> muster.p2p.v1.Availability
+	27, // 6: muster.p2p.v1.Frame.availability:type_name -> muster.p2p.v1.Availability
 	12, // 7: muster.p2p.v1.Frame.release:type_name -> muster.p2p.v1.Release
-	31, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
+	32, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
 	18, // 9: muster.p2p.v1.Frame.renewed:type_name -> muster.p2p.v1.Renewed
 	3,  // 10: muster.p2p.v1.Frame.ping:type_name -> muster.p2p.v1.Ping
 	4,  // 11: muster.p2p.v1.Frame.pong:type_name -> muster.p2p.v1.Pong
@@ -3063,7 +3165,7 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	15, // 17: muster.p2p.v1.Frame.signal:type_name -> muster.p2p.v1.Signal
 	16, // 18: muster.p2p.v1.Frame.cancel:type_name -> muster.p2p.v1.Cancel
 	20, // 19: muster.p2p.v1.Frame.hello:type_name -> muster.p2p.v1.WorkerHello
-	32, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
+	33, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
 	10, // 21: muster.p2p.v1.Owns.groups:type_name -> muster.p2p.v1.GroupEpoch
 	7,  // 22: muster.p2p.v1.GroupEpoch.epoch:type_name -> muster.p2p.v1.EpochRef
 	6,  // 23: muster.p2p.v1.Offer.attempt:type_name -> muster.p2p.v1.AttemptRef
@@ -3084,23 +3186,24 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	6,  // 38: muster.p2p.v1.Verdict.attempt:type_name -> muster.p2p.v1.AttemptRef
 	21, // 39: muster.p2p.v1.WorkerHello.profile:type_name -> muster.p2p.v1.Profile
 	24, // 40: muster.p2p.v1.WorkerHello.free:type_name -> muster.p2p.v1.Free
-	33, // 41: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
+	34, // 41: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
 	22, // 42: muster.p2p.v1.Profile.gpus:type_name -> muster.p2p.v1.Device
 	23, // 43: muster.p2p.v1.Device.links:type_name -> muster.p2p.v1.DeviceLink
-	25, // 44: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
-	24, // 45: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
-	6,  // 46: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
-	6,  // 47: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
-	24, // 48: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
-	6,  // 49: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
-	30, // 50: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
-	6,  // 51: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 52: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
-	53, // [53:53] is the sub-list for method output_type
-	53, // [53:53] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	26, // 44: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
+	25, // 45: muster.p2p.v1.Free.preemptible:type_name -> muster.p2p.v1.Preemptible
+	24, // 46: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
+	6,  // 47: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
+	6,  // 48: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
+	24, // 49: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
+	6,  // 50: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
+	31, // 51: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
+	6,  // 52: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
+	7,  // 53: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
+	54, // [54:54] is the sub-list for method output_type
+	54, // [54:54] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_session_proto_init() }
@@ -3137,7 +3240,7 @@ func file_p2p_wirepb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_p2p_wirepb_session_proto_rawDesc), len(file_p2p_wirepb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

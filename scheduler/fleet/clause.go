@@ -22,6 +22,7 @@ type Clause struct {
 	// with what is free.
 	Test   func(p *lease.Profile) string
 	amount bool // of CPUs or memory: searches compare footprints instead, which is faster
+	gpus   bool // it is about the number of GPUs
 }
 
 // nameLabel is the label that holds the name of a node.
@@ -125,7 +126,7 @@ func resourceClauses(need job.Resources) []Clause {
 		}})
 	}
 	if n := gpusOf(need); n > 0 {
-		out = append(out, Clause{Text: "gpus: " + gpuText(need), Test: func(p *lease.Profile) string {
+		out = append(out, Clause{gpus: true, Text: "gpus: " + gpuText(need), Test: func(p *lease.Profile) string {
 			if len(p.GPUs) == 0 {
 				return "has none"
 			}

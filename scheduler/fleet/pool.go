@@ -29,6 +29,11 @@ func withoutAmounts(clauses []Clause) []Clause {
 	return slices.DeleteFunc(slices.Clone(clauses), func(c Clause) bool { return c.amount })
 }
 
+// withoutCounts leaves out all clauses about how much of a resource there is.
+func withoutCounts(clauses []Clause) []Clause {
+	return slices.DeleteFunc(slices.Clone(clauses), func(c Clause) bool { return c.amount || c.gpus })
+}
+
 // bitset is a set of small non-negative numbers.
 type bitset []uint64
 
