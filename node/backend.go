@@ -251,8 +251,8 @@ func (b logsBackend) Open(ctx context.Context, a job.Attempt, stream string, off
 		body, err = b.driver.Follow(ctx, a, output.Stream(stream), offset, follow)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, fmt.Errorf("%w here: it was never started, or its output is gone, which is kept for %s and for less if the disk is short",
-			api.ErrNotFound, job.Duration(supervisor.KeepFor))
+		return nil, 0, fmt.Errorf("%w: its node has never started it, or its output is gone: it is kept for %d days, or less if the disk is short",
+			api.ErrNotFound, supervisor.KeepFor/(24*time.Hour))
 	}
 	if err != nil {
 		return nil, 0, err
