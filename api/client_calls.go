@@ -147,6 +147,7 @@ func (c *Client) AllTasks(ctx context.Context, id job.ID, f TaskFilter) iter.Seq
 // Change is what a request to change a job says.
 type Change struct {
 	Tasks  []job.Range // numbers of tasks; empty: all
+	Failed bool        // for Requeue: only tasks that have ended, and not with SUCCEEDED
 	Reason string
 }
 
@@ -167,11 +168,16 @@ func (c *Client) Release(ctx context.Context, id job.ID, x Change) (Job, error) 
 
 // Requeue runs tasks of a job again.
 func (c *Client) Requeue(ctx context.Context, id job.ID, x Change) (Job, error) {
-	return c.change(ctx, id, "requeue", x)
+	text := changeRequest{Tasks: job.RangesText(x.Tasks), Reason: x.Reason}
+	return c.post(ctx, id, "requeue", requeueRequest{changeRequest: text, Failed: x.Failed})
 }
 
-func (c *Client) change(ctx context.Context, id job.ID, verb string, x Change) (j Job, err error) {
-	err = c.call(ctx, http.MethodPost, jobPath(id, "/", verb), nil, changeRequest{Tasks: job.RangesText(x.Tasks), Reason: x.Reason}, &j)
+func (c *Client) change(ctx context.Context, id job.ID, verb string, x Change) (Job, error) {
+	return c.post(ctx, id, verb, changeRequest{Tasks: job.RangesText(x.Tasks), Reason: x.Reason})
+}
+
+func (c *Client) post(ctx context.Context, id job.ID, verb string, in any) (j Job, err error) {
+	err = c.call(ctx, http.MethodPost, jobPath(id, "/", verb), nil, in, &j)
 	return j, err
 }
 

@@ -69,7 +69,7 @@ type Task struct {
 	NodeID       job.Peer   `json:"node_id"`
 	Node         string     `json:"node"`
 	Attempt      int        `json:"attempt" doc:"Number of the newest attempt; 0 before the first."`
-	Runs         int        `json:"runs" doc:"Number of attempts in which a process ran."`
+	Runs         int        `json:"runs" doc:"Number of attempts that count for retries: a process ran, and did not end with the checkpoint exit code."`
 	PID          int        `json:"pid"`
 	Isolation    string     `json:"isolation,omitempty" doc:"What confines its processes, such as cgroup v2 (cpu, memory, pids, devices) or process group."`
 	ExitCode     *int       `json:"exit_code"`
@@ -78,6 +78,21 @@ type Task struct {
 	StartedAt    *time.Time `json:"started_at"`
 	EndedAt      *time.Time `json:"ended_at"`
 	StderrTail   string     `json:"stderr_tail,omitempty"`
+	Attempts     []Attempt  `json:"attempts,omitempty" doc:"How its last attempts went, the newest last, without those that no node started. Not in listings and events of jobs."`
+	Older        int        `json:"older_attempts,omitempty" doc:"Number of attempts before those."`
+}
+
+// Attempt is the document of an attempt of a task.
+type Attempt struct {
+	Attempt   int        `json:"attempt" doc:"Number of the attempt."`
+	State     job.State  `json:"state" doc:"How it ended, or its present state. PREEMPTED also if it saved its state and ended with the checkpoint exit code."`
+	Reason    string     `json:"reason,omitempty"`
+	NodeID    job.Peer   `json:"node_id"`
+	Node      string     `json:"node"`
+	ExitCode  *int       `json:"exit_code" doc:"Null while it runs, and if it is not known."`
+	Signal    int        `json:"signal" doc:"The signal that ended the process, or 0."`
+	StartedAt *time.Time `json:"started_at"`
+	EndedAt   *time.Time `json:"ended_at"`
 }
 
 // Ended reports whether the state of the job is final.
@@ -146,6 +161,24 @@ func taskDocument(id job.ID, l job.Layout, t job.Task) Task {
 		code := t.Exit.Code
 		d.ExitCode, d.Signal, d.StderrTail, d.Isolation = &code, t.Exit.Signal, t.Exit.Tail, t.Exit.Isolation
 	}
+	for _, o := range t.Outcomes() {
+		d.Attempts = append(d.Attempts, attemptDocument(o))
+	}
+	if t.Earlier != nil {
+		d.Older = t.Earlier.Older
+	}
+	return d
+}
+
+func attemptDocument(o job.Outcome) Attempt {
+	x := o.Exit
+	d := Attempt{
+		Attempt: o.N, State: x.State, Reason: x.Reason, NodeID: o.Node, Node: o.NodeName, Signal: x.Signal,
+		StartedAt: at(x.Began), EndedAt: at(x.Ended),
+	}
+	if x.State.Ended() && (x.State != job.NodeFail || x.Code != 0) {
+		d.ExitCode = &x.Code
+	}
 	return d
 }
 
@@ -205,7 +238,7 @@ func (j Job) brief() Job {
 	}
 	j.Tasks = slices.Clone(j.Tasks)
 	for i := range j.Tasks {
-		j.Tasks[i].StderrTail = ""
+		j.Tasks[i].StderrTail, j.Tasks[i].Attempts, j.Tasks[i].Older = "", nil, 0
 	}
 	return j
 }

@@ -242,7 +242,19 @@ func (d *daemon) newJob(n uint64) job.Job {
 // running returns j as running on the daemon where.
 func running(j job.Job, where *daemon) job.Job {
 	t := j.Tasks[0]
+	if t.Exit != nil {
+		t.Earlier = &job.Earlier{Outcomes: t.Outcomes()}
+	}
 	t.State, t.Reason, t.Attempt, t.Node, t.NodeName, t.Started = job.Running, job.Reason{}, t.Attempt+1, where.peer, where.name, j.Submitted.Add(time.Second)
+	t.Assigned, t.Exit, t.Ended = true, nil, time.Time{}
+	j.Tasks = []job.Task{t}
+	return j
+}
+
+// waiting returns j as requeued.
+func waiting(j job.Job) job.Job {
+	t := j.Tasks[0]
+	t.State, t.Reason, t.Started, t.Ended = job.Pending, job.Reason{Word: job.ReasonResources}, time.Time{}, time.Time{}
 	j.Tasks = []job.Task{t}
 	return j
 }
@@ -252,6 +264,7 @@ func ended(j job.Job, e job.Exit) job.Job {
 	t := j.Tasks[0]
 	t.State, t.Exit, t.Ended, t.Reason = e.State, &e, j.Submitted.Add(2*time.Second), job.Reason{Word: "Exit", Detail: e.Reason}
 	t.Runs++
+	t.Assigned = false
 	j.Tasks = []job.Task{t}
 	return j
 }
@@ -344,6 +357,18 @@ func (d *daemon) Hold(ctx context.Context, id job.ID, _ []job.Range, release boo
 		err = fmt.Errorf("hold job %s: %w: it is %s", id, ErrConflict, j.State())
 	}
 	return j, err
+}
+
+func (d *daemon) Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed bool, reason string) (job.Job, error) {
+	d.note("requeue %s.%s %v: %s", id, job.RangesText(tasks), failed, reason)
+	j, err := d.Get(ctx, id)
+	if err == nil && !j.State().Ended() {
+		err = fmt.Errorf("requeue job %s: %w: it is %s", id, ErrConflict, j.State())
+	}
+	if err != nil {
+		return j, err
+	}
+	return d.put(waiting(j)), nil
 }
 
 func (d *daemon) MayBeDead(_ context.Context, node job.Peer) (int, error) {

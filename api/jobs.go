@@ -295,8 +295,32 @@ func (r *jobRoutes) setHold(ctx context.Context, in *changeInput, release bool) 
 	return r.answer(ctx, j), nil
 }
 
-func (r *jobRoutes) requeue(_ context.Context, in *changeInput) (*jobOutput, error) {
-	return nil, fmt.Errorf("requeue job %s: %w; submit it again", in.ID, ErrNotYet)
+type requeueInput struct {
+	ID   string          `path:"id" maxLength:"64"`
+	Body *requeueRequest `required:"false"`
+}
+
+func (r *jobRoutes) requeue(ctx context.Context, in *requeueInput) (*jobOutput, error) {
+	own, err := r.mine(ctx, in.ID, "requeue")
+	if err != nil {
+		return nil, err
+	}
+	change, failed := changeInput{ID: in.ID}, false
+	if in.Body != nil {
+		change.Body, failed = &in.Body.changeRequest, in.Body.Failed
+	}
+	tasks, err := change.tasks(own)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.hasTree(own.Spec.Tree); err != nil { // they are not kept for a job that has ended
+		return nil, fmt.Errorf("requeue job %s: %w: the files that were uploaded with it are gone (tree %.16s…); submit it again", in.ID, ErrConflict, own.Spec.Tree)
+	}
+	j, err := r.jobs.Requeue(ctx, job.ID(in.ID), tasks, failed, change.reason())
+	if err != nil {
+		return nil, about(in.ID, err)
+	}
+	return r.answer(ctx, j), nil
 }
 
 type listInput struct {

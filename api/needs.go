@@ -34,6 +34,9 @@ type Jobs interface {
 	Cancel(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error)
 	// Hold holds or releases waiting tasks of a job; no ranges means all. It returns ErrConflict if none of them waits.
 	Hold(ctx context.Context, id job.ID, tasks []job.Range, release bool, reason string) (job.Job, error)
+	// Requeue has tasks of a job run again; no ranges means all. Tasks that run end first. With failed it means only
+	// tasks that have ended, and not with SUCCEEDED. It returns ErrConflict if none of them can run again.
+	Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed bool, reason string) (job.Job, error)
 }
 
 // Deaths gives up the tasks of this daemon's jobs on a host that is gone for good.

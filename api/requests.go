@@ -20,10 +20,17 @@ const (
 	maxKey    = 128  // characters of an idempotency key
 )
 
-// changeRequest is the body of cancel, hold, release, requeue and similar requests.
+// changeRequest is the body of cancel, hold, release and similar requests.
 type changeRequest struct {
 	Tasks  string `json:"tasks,omitempty" maxLength:"16384" doc:"Only these tasks of the job, such as 3 or 0-9,12; empty means all."`
 	Reason string `json:"reason,omitempty" maxLength:"1024"`
+}
+
+// requeueRequest is the body of requeue.
+type requeueRequest struct {
+	changeRequest
+
+	Failed bool `json:"failed,omitempty" doc:"Only tasks that have ended, and not with SUCCEEDED."`
 }
 
 // InviteRequest asks for an invitation; zero values mean the daemon's defaults.

@@ -74,7 +74,7 @@ func (rt *router) jobs(needs Needs, log *slog.Logger) {
 	add(rt, post("cancel-job", "/v1/jobs/{id}/cancel", "Cancel a job", http.StatusOK), rules{peers: true, owner: true}, jobs.cancel)
 	add(rt, post("hold-job", "/v1/jobs/{id}/hold", "Hold a waiting job", http.StatusOK), rules{peers: true, owner: true}, jobs.hold)
 	add(rt, post("release-job", "/v1/jobs/{id}/release", "Release a held job", http.StatusOK), rules{peers: true, owner: true}, jobs.release)
-	add(rt, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again (not yet in this version)", http.StatusOK), rules{peers: true, owner: true}, jobs.requeue)
+	add(rt, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again, or some of its tasks", http.StatusOK), rules{peers: true, owner: true}, jobs.requeue)
 	add(rt, jobFile(post("offers", "/v1/offers", "List the nodes that would take a job, without submitting it", http.StatusOK)), rules{}, jobs.offers)
 
 	ofTask, ofAttempt := rules{peers: true, owner: true, stream: true}, rules{peers: true, only: true, stream: true}

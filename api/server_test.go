@@ -167,7 +167,7 @@ func TestErrorsAreTyped(t *testing.T) {
 			"no id":           {first(amy.client.Job(ctx, "xyz")), ErrNotFound},
 			"no node":         {first(amy.client.Node(ctx, "zoe")), ErrNotFound},
 			"running on hold": {first(amy.client.Hold(ctx, mine.ID, Change{})), ErrConflict},
-			"requeue":         {first(amy.client.Requeue(ctx, mine.ID, Change{})), ErrNotYet},
+			"another's again": {first(amy.client.Requeue(ctx, foreign.ID, Change{})), ErrDenied},
 			"another's":       {first(amy.client.Cancel(ctx, foreign.ID, Change{})), ErrDenied},
 			"another's, afar": {first(ben.client.Cancel(ctx, foreign.ID, Change{})), ErrDenied},
 			"invite":          {first(amy.client.Invite(ctx, InviteRequest{})), ErrDenied},

@@ -21,7 +21,7 @@ func (PurgeRecord) record()    {}
 // or return it.
 func BeginsWork(r Record) bool {
 	switch r.(type) {
-	case SubmitRecord, AssignRecord:
+	case SubmitRecord, AssignRecord, RequeueRecord:
 		return true
 	default:
 		return false

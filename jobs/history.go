@@ -215,8 +215,8 @@ func (h *history) decode(index int, data []byte) error {
 			e.Code != int(int32(e.Code)) || len(e.Reason) > maxOutcomeReason {
 			return fmt.Errorf("%w: outcome of attempt %d", errBadRow, x.GetN())
 		}
-		if _, known := numbers[e.State]; !known {
-			return fmt.Errorf("%w: no state %.40q", errBadRow, e.State)
+		if !e.State.Ended() {
+			return fmt.Errorf("%w: an attempt that ended as %.40q", errBadRow, e.State)
 		}
 		last = x.GetN()
 		y := outcome{n: last, host: x.GetHost()}

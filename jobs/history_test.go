@@ -210,6 +210,7 @@ func TestDamagedOutcomes(t *testing.T) {
 	const part = "o\x00\x00\x00\x00"
 	for name, data := range map[string]string{
 		"empty": "", "not protobuf": "\xff", "attempt 0": "\x0a\x06\x1a\x04\x0a\x02PD", "no exit": "\x0a\x02\x08\x01",
+		"not an end":   "\x0a\x0d\x08\x01\x1a\x09\x0a\x07RUNNING",
 		"no such host": "\x0a\x0c\x08\x01\x10\x09\x1a\x06\x0a\x04GONE", "no such state": "\x0a\x0a\x08\x01\x1a\x06\x0a\x04GONE",
 	} {
 		d[id(0)][part] = []byte(data)

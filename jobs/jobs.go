@@ -8,8 +8,8 @@
 // its tasks are the same and are stored as one value. The number of tasks in each state is updated with each change. So
 // one record costs the same for a job of one task and for a job of a million tasks.
 //
-// On disk a job has one row for its header, one for each chunk with changes, one for each host, and up to two for each
-// task that has texts of its own.
+// On disk a job has one row for its header, one for each chunk with changes, one for each host, up to two for each task
+// that has texts of its own, and one for each task that had several attempts.
 //
 // A job that no record can change any more may be archived. The table then keeps only an index entry of it, for
 // listings; the rest is in its rows on disk.

@@ -184,11 +184,11 @@ func FuzzDecode(f *testing.F) {
 		f.Add(rows[0].Data, r.Part, r.Data)
 	}
 	f.Fuzz(func(t *testing.T, header []byte, part string, data []byte) {
-		rows := []job.Row{{Job: id(0), Data: header}}
+		all := []job.Row{{Job: id(0), Data: header}, rows[1]} // outcomes and chunks refer to the host
 		if part != "" {
-			rows = append(rows, job.Row{Job: id(0), Part: part, Data: data})
+			all = append(all, job.Row{Job: id(0), Part: part, Data: data})
 		}
-		j, err := jobs.Decode(rows)
+		j, err := jobs.Decode(all)
 		if err != nil {
 			return
 		}

@@ -168,6 +168,15 @@ func (b jobsBackend) Hold(ctx context.Context, id job.ID, tasks []job.Range, rel
 	return j, apiErrorOf(err)
 }
 
+// Requeue has tasks of a job run again.
+func (b jobsBackend) Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed bool, reason string) (job.Job, error) {
+	if b.home == nil {
+		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	j, err := b.of(id.Group()).Requeue(ctx, id, tasks, failed, reason)
+	return j, apiErrorOf(err)
+}
+
 // MayBeDead counts the tasks of this daemon's jobs on a host that does not answer.
 func (b jobsBackend) MayBeDead(ctx context.Context, node job.Peer) (tasks int, err error) {
 	if b.home == nil {
@@ -242,7 +251,8 @@ func (b logsBackend) Open(ctx context.Context, a job.Attempt, stream string, off
 		body, err = b.driver.Follow(ctx, a, output.Stream(stream), offset, follow)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, fmt.Errorf("output of attempt %s: %w", a, api.ErrNotFound)
+		return nil, 0, fmt.Errorf("%w: its node has never started it, or its output is gone: it is kept for %d days, or less if the disk is short",
+			api.ErrNotFound, supervisor.KeepFor/(24*time.Hour))
 	}
 	if err != nil {
 		return nil, 0, err

@@ -91,7 +91,9 @@ func TestBadCommandLines(t *testing.T) {
 		{"submit -a 9-0 true", 2, "array \"9-0\""},
 		{"submit --prefer rack=r1 true", 2, "--prefer: not yet in this version"},
 		{"submit -N2 true", 2, "--nodes: not yet in this version"},
-		{"requeue last --failed", 2, "muster requeue: not yet in this version"},
+		{"requeue", 2, "a job id, last or all"},
+		{"logs x --attempt 0", 2, "--attempt 0: attempts are numbered from 1"},
+		{"logs x --all --attempt 1", 2, "--attempt: name one task, such as ID.3"},
 		{"exec x", 2, "want ID[.T] -- COMMAND"},
 		{"exec x -- ", 2, "the program's name is empty"},
 		{"exec --socket /nowhere/s x -- true", 125, "no daemon answers"},
@@ -99,7 +101,6 @@ func TestBadCommandLines(t *testing.T) {
 		{"node show ", 2, "node \"\": want its name or id"},
 		{"node drain ..", 2, "node \"..\": want its name or id"},
 		{"jobs --socket /" + strings.Repeat("s", 107), 2, "at most 107 bytes"},
-		{"requeue x y", 2, "not yet in this version"},
 		{"top --help", 2, "not yet in this version"},
 		{"events -f", 2, "not yet in this version"},
 		{"simulate", 2, "not yet in this version"},
@@ -217,7 +218,8 @@ func TestComplete(t *testing.T) {
 		{"submit prog --gp", ""},
 		{"submit -- --gp", ""},
 		{"nope x", ""},
-		{"requ", ""},
+		{"requ", "requeue"},
+		{"simul", ""},
 	} {
 		r := program(t.Context(), "", append(strings.Split(c.line, " "), askCompletion)...)
 		if got := strings.Join(strings.Fields(r.stdout), " "); r.code != 0 || got != c.want {

@@ -264,6 +264,12 @@ func (v jobVerbs) releaseCommand() *cli.Command {
 	return v.changeCommand("release", "release held jobs or tasks", (*api.Client).Release, nil)
 }
 
+func (v jobVerbs) requeueCommand() *cli.Command {
+	return v.changeCommand("requeue", "run jobs or tasks again; those that run end first", (*api.Client).Requeue, nil,
+		&cli.BoolFlag{Name: "failed", Usage: "only tasks that have ended without success", DisableDefaultText: true},
+		&cli.StringFlag{Name: "reason", Usage: "the reason, for whoever follows a task that ends for it: `TEXT`"})
+}
+
 // changeCommand returns a verb that changes each job that it names.
 func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, context.Context, job.ID, api.Change) (api.Job, error), aliases []string, more ...cli.Flag) *cli.Command {
 	return &cli.Command{
@@ -280,7 +286,7 @@ func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, con
 			}
 			var failed []error
 			for _, j := range jobs {
-				if _, err := change(client, c.Context, j.ID, api.Change{Tasks: j.tasks, Reason: c.String("reason")}); err != nil {
+				if _, err := change(client, c.Context, j.ID, api.Change{Tasks: j.tasks, Failed: c.Bool("failed"), Reason: c.String("reason")}); err != nil {
 					failed = append(failed, fmt.Errorf("%s %s: %w", verb, j.ID, err))
 				}
 			}

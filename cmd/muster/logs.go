@@ -23,6 +23,7 @@ func (v taskVerbs) logsCommand() *cli.Command {
 			&cli.BoolFlag{Name: "stdout", Usage: "only the standard output", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "stderr", Usage: "only the standard error", DisableDefaultText: true},
 			&cli.IntFlag{Name: "task", Usage: "the task: `T`"},
+			&cli.IntFlag{Name: "attempt", Usage: "the output of attempt `N`; default: the newest"},
 			&cli.BoolFlag{Name: "all", Usage: "the output of all tasks; each line begins with the number of its task, such as 3|", DisableDefaultText: true}),
 		Action: v.logs,
 	}
@@ -32,6 +33,10 @@ func (v taskVerbs) logs(c *cli.Context) error {
 	switch {
 	case c.Bool("all") && (c.IsSet("lines") || c.IsSet("task")):
 		return usagef("--all: goes neither with --lines nor with --task; name tasks like ID.0-9")
+	case c.Bool("all") && c.IsSet("attempt"):
+		return usagef("--attempt: name one task, such as ID.3")
+	case c.IsSet("attempt") && c.Int("attempt") < 1:
+		return usagef("--attempt %d: attempts are numbered from 1", c.Int("attempt"))
 	case c.Int("lines") < 0:
 		return usagef("--lines %d: must be at least 0", c.Int("lines"))
 	case c.Int("task") < 0:
@@ -49,8 +54,7 @@ func (v taskVerbs) logs(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	r := api.LogRequest{Job: j.ID, Task: task, Follow: c.Bool("follow")}
-	r.Stream = streamOf(c)
+	r := api.LogRequest{Job: j.ID, Task: task, Stream: streamOf(c), Attempt: c.Int("attempt"), Exact: c.IsSet("attempt"), Follow: c.Bool("follow")}
 	if c.IsSet("lines") {
 		if err := v.lastLines(c.Context, client, &r, c.Int("lines")); err != nil || !r.Follow {
 			return asUsage(err)

@@ -121,14 +121,16 @@ func showJob(out io.Writer, j api.Job) error {
 	row(w, "owner", fmt.Sprintf("%s, kept in %d %s", j.Owner, j.Copies, plural(j.Copies, "copy", "copies")))
 	if j.TaskCount > 1 {
 		arrayRows(w, j)
-		return w.Flush()
 	}
 	for _, t := range j.Tasks {
-		if t.Attempt > 0 {
+		if j.TaskCount <= 1 && t.Attempt > 0 {
 			taskRows(w, j.State, t)
 		}
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return attemptTable(out, j.Tasks)
 }
 
 // arrayRows writes how many tasks are in each state, and a line for each of the document's tasks.

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/musterhq/muster/api"
 )
 
 const gpuDoc = `{"schema":"muster.gpu/v1","node":"n1","uuid":"GPU-1","index":0,"model":"H100","class":"h100-80gb","memory":85899345920,"memory_used":1073741824,
@@ -102,6 +104,43 @@ n1    1  H100 (simulated)  80GiB   -     -     failed: fell off·the bus  -     
 	r := f.muster("gpus", "--jsonl")
 	if lines := strings.Split(strings.TrimSpace(r.stdout), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[1], `{"schema":"muster.gpu/v1"`) {
 		t.Errorf("gpus --jsonl: %q", r.stdout)
+	}
+}
+
+// show lists the attempts of a task that had several.
+func TestAttemptTable(t *testing.T) {
+	attempts := `,"attempt":20,"older_attempts":17,"attempts":[
+		{"attempt":18,"state":"FAILED","node":"n1","exit_code":75,"started_at":"2026-01-02T03:00:00Z","ended_at":"2026-01-02T03:00:05Z"},
+		{"attempt":19,"state":"NODE_FAIL","reason":"n\u001b2 was silent","node":"n2","exit_code":null,"started_at":null,"ended_at":"2026-01-02T03:02:00Z"},
+		{"attempt":20,"state":"FAILED","node":"n1","exit_code":137,"signal":9,"started_at":"2026-01-02T03:03:00Z","ended_at":"2026-01-02T03:03:01Z"}]`
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs":        answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[`+jobDoc(idA, "FAILED", attempts)+`]}`),
+		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobDoc(idA, "FAILED", attempts)),
+	})
+	const want = `
+TASK  ATTEMPT  NODE  STATE      EXIT      TIME  ENDED                REASON
+0     ...                                                            17 older attempts
+0     18       n1    FAILED     75        5s    2026-01-02 03:00:05  -
+0     19       n2    NODE_FAIL  -         -     2026-01-02 03:02:00  n·2 was silent
+0     20       n1    FAILED     signal 9  1s    2026-01-02 03:03:01  -
+`
+	if r := f.muster("show", idA); r.code != 0 || !strings.HasSuffix(r.stdout, want) {
+		t.Errorf("exit %d, %s\nwant at the end%s", r.code, r.stdout, want)
+	}
+}
+
+// A task with hundreds of attempts, among hundreds of tasks, does not fill the screen.
+func TestAttemptTableIsBounded(t *testing.T) {
+	var tasks []api.Task
+	for i := range 100 {
+		tasks = append(tasks, api.Task{Task: i, Attempts: make([]api.Attempt, 17)})
+	}
+	var out strings.Builder
+	if err := attemptTable(&out, tasks); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(out.String(), "\n"); lines != 1+3*17+1 || !strings.HasSuffix(out.String(), "97 more tasks had several attempts; name tasks to see theirs, such as ID.3\n") {
+		t.Errorf("%d lines:\n%s", lines, out.String())
 	}
 }
 
