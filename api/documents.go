@@ -114,7 +114,11 @@ func JobDocument(j job.Job, copies int) Job {
 	if j.Ends.Exited {
 		d.ExitCode = &j.Ends.Code
 	}
-	layout, _ := j.Spec.Layout() // the spec is valid
+	d.Reason, d.ReasonDetail = reason(d.State, j.Reason)
+	var layout job.Layout
+	if len(j.Tasks) > 0 {
+		layout, _ = j.Spec.Layout() // the spec is valid
+	}
 	for _, t := range j.Tasks {
 		task := taskDocument(j.ID, layout, t)
 		d.Tasks = append(d.Tasks, task)

@@ -16,7 +16,11 @@ func (c *Core) Find(id job.ID) (Listed, bool) {
 	if !there {
 		return Listed{}, false
 	}
-	return c.views.listed(x), true
+	l := c.views.listed(x)
+	if l.Job != nil {
+		l.Job = new(c.views.of(c.entries.byID[id]))
+	}
+	return l, true
 }
 
 // Job returns the job as it looks now, unless it is archived.

@@ -5,7 +5,6 @@ package scheduler
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs"
@@ -28,6 +27,9 @@ func (r *reader) whole(x Listed) (job.Job, error) {
 	}
 	j := decoded.View(0, viewTasks)
 	j.Owner = r.self
+	if i, there := decoded.First(j.State()); there {
+		j.Reason = decoded.Task(i).Reason
+	}
 	for i := range j.Tasks {
 		if t := &j.Tasks[i]; t.Ended.IsZero() {
 			t.Ended = x.Ended
@@ -59,10 +61,8 @@ func (r *reader) tasks(id job.ID, q job.TaskQuery) ([]job.Task, error) {
 		return nil, err
 	}
 	var out []job.Task
-	q.Each(j.Len(), func(index int) bool {
-		if len(q.States) == 0 || slices.Contains(q.States, j.Brief(index).State) {
-			out = append(out, j.Task(index))
-		}
+	j.Each(q.Rest(j.Len()), q.States, func(index int) bool {
+		out = append(out, j.Task(index))
 		return len(out) < q.Limit
 	})
 	return out, nil

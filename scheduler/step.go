@@ -131,7 +131,7 @@ func (c *Core) notProposed(r job.Record, err error) {
 	case job.CancelRecord:
 		c.requests.refused(toCancel, r.Job, err)
 	case job.HoldRecord:
-		c.requests.refused(kindOf(r), r.Job, err)
+		c.requests.refused(holdKind(r.Release), r.Job, err)
 	case job.PurgeRecord:
 		delete(c.history.purging, r.Job.Drawn())
 	case job.UnassignRecord, job.ResultRecord: // timers propose them again
