@@ -107,7 +107,7 @@ func (rq *requests) answer(tok Token, e *entry, err error) {
 	}
 	r := Reply{Token: tok, Err: err}
 	if e != nil {
-		r.Job = rq.views.of(e)
+		r.Job = rq.views.brief(e)
 	}
 	rq.fx.Reply = append(rq.fx.Reply, r)
 }

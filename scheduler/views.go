@@ -44,13 +44,13 @@ func (vs *views) listed(x jobs.Entry) Listed {
 const (
 	viewTasks   = 256 // bounds the tasks in the view of a job; the counts are those of all tasks
 	reasonTasks = 64  // active tasks that are asked for the reason of their job
-	briefTasks  = 8   // a job of more tasks has none of them in listings and in the changes for watchers
+	briefTasks  = 8   // a job of more tasks has none of them in listings, in answers to requests and for watchers
 )
 
 // of is the view of a job, with its first tasks.
 func (vs *views) of(e *entry) job.Job { return vs.with(e, min(e.job.Len(), viewTasks)) }
 
-// brief is the view of a job for listings and watchers. It costs the same whatever the number of tasks.
+// brief is the view of a job for listings, answers and watchers. It costs the same whatever the number of tasks.
 func (vs *views) brief(e *entry) job.Job {
 	if e.job.Len() > briefTasks {
 		return vs.with(e, 0)
