@@ -42,7 +42,7 @@ type Job struct {
 	ExitStatus *int              `json:"exit_status" doc:"Exit code of run and wait for it: the highest of its tasks; 124 for the time limit, 125 if no process ran to its own end."`
 	TaskCount  int               `json:"task_count"`
 	Counts     map[job.State]int `json:"counts" nullable:"false" doc:"Number of its tasks in each state."`
-	Tasks      []Task            `json:"tasks" nullable:"false" doc:"The first tasks; /v1/jobs/{id}/tasks lists all. Empty in listings and events for a job of many tasks."`
+	Tasks      []Task            `json:"tasks" nullable:"false" doc:"The first tasks; /v1/jobs/{id}/tasks lists all. Of a job of many tasks only GET /v1/jobs/{id} has some."`
 	// Spec is the job file with its units, nil in listings and events. Only the job's user and operators see the
 	// values of its env.
 	Spec *job.Spec `json:"spec,omitempty" doc:"The job file. Its values have units. Not in listings."`
@@ -129,7 +129,11 @@ func JobDocument(j job.Job, copies int) Job {
 	if j.Ends.Exited {
 		d.ExitCode = &j.Ends.Code
 	}
-	layout, _ := j.Spec.Layout() // the spec is valid
+	d.Reason, d.ReasonDetail = reason(d.State, j.Reason)
+	var layout job.Layout
+	if len(j.Tasks) > 0 {
+		layout, _ = j.Spec.Layout() // the spec is valid
+	}
 	for _, t := range j.Tasks {
 		task := taskDocument(j.ID, layout, t)
 		d.Tasks = append(d.Tasks, task)

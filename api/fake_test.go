@@ -327,12 +327,13 @@ func (d *daemon) Tasks(ctx context.Context, id job.ID, q job.TaskQuery) (out []j
 	if err != nil {
 		return nil, err
 	}
-	q.Each(len(j.Tasks), func(i int) bool {
-		if len(q.States) == 0 || slices.Contains(q.States, j.Tasks[i].State) {
-			out = append(out, j.Tasks[i])
+	for _, r := range q.Rest(len(j.Tasks)) {
+		for i := r.First; i <= min(r.Last, len(j.Tasks)-1) && len(out) < q.Limit; i++ {
+			if len(q.States) == 0 || slices.Contains(q.States, j.Tasks[i].State) {
+				out = append(out, j.Tasks[i])
+			}
 		}
-		return len(out) < q.Limit
-	})
+	}
 	return out, nil
 }
 

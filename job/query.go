@@ -30,20 +30,17 @@ type TaskQuery struct {
 	Limit  int
 }
 
-// Each calls visit with the index of each task of a job of n tasks that the ranges and After select, until visit
-// returns false.
-func (q *TaskQuery) Each(n int, visit func(index int) bool) {
+// Rest returns the ranges of a job of n tasks that follow After. They may be empty, with First above Last.
+func (q *TaskQuery) Rest(n int) []Range {
 	ranges := q.Ranges
 	if len(ranges) == 0 {
 		ranges = []Range{{First: 0, Last: n - 1}}
 	}
+	rest := make([]Range, 0, len(ranges))
 	for _, r := range ranges {
-		for i := max(r.First, q.After+1, 0); i <= min(r.Last, n-1); i++ {
-			if !visit(i) {
-				return
-			}
-		}
+		rest = append(rest, Range{First: max(r.First, q.After+1), Last: r.Last})
 	}
+	return rest
 }
 
 // Match reports whether the query selects the job, whatever the limit.

@@ -117,7 +117,8 @@ type Job struct {
 	Seq    uint64
 	Counts Counts // of all tasks
 	Ends   Ends   // of all tasks
-	Tasks  []Task // all tasks, or one page of them if there are many
+	Reason Reason // why the job as a whole waits, or how it ended; that of the first task in the job's state
+	Tasks  []Task // all tasks, one page of them if there are many, or none
 }
 
 // Ends sums up how the tasks of a job have ended.

@@ -27,14 +27,14 @@ func Decode(rows []job.Row) (*Job, error) {
 		if r.Job != j.ID {
 			return nil, fmt.Errorf("jobs: %w: of %s among those of %s", errBadRow, r.Job, j.ID)
 		}
-		if err := j.decodePart(r); err != nil {
+		if err := decodePart(j, r); err != nil {
 			return nil, fmt.Errorf("jobs: part %q of %s: %w", r.Part, r.Job, err)
 		}
 	}
 	if !j.dirty.header { // rows without chunks stay dirty, so that the next change writes all rows in the new format
 		j.tasks.clean(&j.dirty)
 	}
-	j.recount()
+	recount(j)
 	return j, nil
 }
 
@@ -82,7 +82,7 @@ func decodeHeader(data []byte) (*Job, error) {
 	return j, nil
 }
 
-func (j *Job) decodePart(r job.Row) error {
+func decodePart(j *Job, r job.Row) error {
 	if len(r.Part) != 5 {
 		return errBadRow
 	}
@@ -133,18 +133,21 @@ func (j *Job) decodePart(r job.Row) error {
 }
 
 // recount counts the tasks again, and finds when the last end of a task was recorded.
-func (j *Job) recount() {
+func recount(j *Job) {
 	j.tasks.counts, j.tasks.assigned, j.tasks.ends = job.Counts{}, 0, nil
 	for k := range j.tasks.chunks {
 		c := &j.tasks.chunks[k]
+		c.pending = 0
 		if c.cells == nil {
 			j.tasks.counts.Add(c.alike.State, j.tasks.size(k))
+			c.count(c.alike.State, j.tasks.size(k))
 			j.close(c.alike)
 			continue
 		}
 		for i := range c.cells {
 			t := j.tasks.task(k*chunkTasks+i, &c.cells[i])
 			j.tasks.counts.Add(t.State, 1)
+			c.count(t.State, 1)
 			j.tasks.assigned += count(t.Assigned)
 			j.tasks.countEnd(&t, 1)
 			j.close(&t)

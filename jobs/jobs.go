@@ -53,23 +53,6 @@ func (j *Job) Task(index int) job.Task { return j.tasks.get(index) }
 // Counts returns the number of tasks in each state.
 func (j *Job) Counts() job.Counts { return j.tasks.counts }
 
-// CountsIn returns the number of tasks of the ranges in each state. No ranges means all tasks.
-func (j *Job) CountsIn(ranges []job.Range) job.Counts {
-	if len(ranges) == 0 {
-		return j.tasks.counts
-	}
-	var c job.Counts
-	for _, r := range ranges {
-		for i := max(0, r.First); i <= min(r.Last, j.tasks.n-1); i++ {
-			c.Add(j.tasks.brief(i).State, 1)
-		}
-	}
-	return c
-}
-
-// Ends sums up how the tasks have ended.
-func (j *Job) Ends() job.Ends { return j.tasks.sum() }
-
 // State returns the state of the job as a whole.
 func (j *Job) State() job.State { return j.tasks.counts.State() }
 
@@ -88,9 +71,6 @@ func (j *Job) ClosedAt() time.Time { return j.closed }
 
 // Assigned returns the number of tasks that are assigned to a host.
 func (j *Job) Assigned() int { return j.tasks.assigned }
-
-// Active reports whether an attempt of the job may be running.
-func (j *Job) Active() bool { return j.tasks.assigned > 0 }
 
 // View returns a copy of the job with at most n of its tasks, from index first on.
 func (j *Job) View(first, n int) job.Job {

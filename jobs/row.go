@@ -19,7 +19,7 @@ func (j *Job) TakeRows() ([]job.Row, error) {
 	d := &j.dirty
 	rows := make([]job.Row, 0, 1+len(d.chunks)+len(d.notes)+len(d.tails))
 	if d.header {
-		data, err := j.headerRow()
+		data, err := headerRow(j)
 		if err != nil {
 			return nil, fmt.Errorf("jobs: header of %s: %w", j.ID, err)
 		}
@@ -84,7 +84,7 @@ func (ts *tasks) cell(index uint32) *cell {
 	return &ts.chunks[index/chunkTasks].cells[index%chunkTasks]
 }
 
-func (j *Job) headerRow() ([]byte, error) {
+func headerRow(j *Job) ([]byte, error) {
 	spec, err := job.EncodeSpec(j.Spec)
 	if err != nil {
 		return nil, err

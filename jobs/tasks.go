@@ -37,9 +37,10 @@ type tasks struct {
 // chunk holds chunkTasks tasks, or fewer in the last chunk. As long as no record is about one of them, they are all
 // alike.
 type chunk struct {
-	alike *job.Task // the value of all tasks while cells is nil; several chunks share it
-	cells []cell
-	dirty bool // it is in dirty.chunks
+	alike   *job.Task // the value of all tasks while cells is nil; several chunks share it
+	cells   []cell
+	pending uint16 // number of pending tasks
+	dirty   bool   // it is in dirty.chunks
 }
 
 // cell is one task in 80 bytes. Times are ns since 1970, 0 for none.
@@ -96,11 +97,19 @@ type dirty struct {
 func newTasks(n int, first job.Task) tasks {
 	ts := tasks{n: n, first: first, chunks: make([]chunk, (n+chunkTasks-1)/chunkTasks), hosts: newHosts(), epochs: make([]job.Epoch, 1, 2)}
 	ts.history = newHistory(n, ts.hosts)
-	for i := range ts.chunks {
-		ts.chunks[i].alike = &first
+	for k := range ts.chunks {
+		ts.chunks[k].alike = &first
+		ts.chunks[k].count(first.State, ts.size(k))
 	}
 	ts.counts.Add(first.State, n)
 	return ts
+}
+
+// count counts n more tasks of the chunk in a state; n may be negative.
+func (c *chunk) count(s job.State, n int) {
+	if s == job.Pending {
+		c.pending = uint16(int(c.pending) + n)
+	}
 }
 
 // size returns the number of tasks in a chunk.
@@ -123,8 +132,7 @@ func (ts *tasks) set(index int, t job.Task, d *dirty) {
 		ts.expand(k, d)
 	}
 	x := &c.cells[index%chunkTasks]
-	ts.counts.Add(stateOf(x.state), -1)
-	ts.counts.Add(t.State, 1)
+	ts.move(c, stateOf(x.state), t.State, 1)
 	ts.assigned += count(t.Assigned) - count(x.flags&flagAssigned != 0)
 	if stateOf(x.state).Ended() {
 		before := ts.task(index, x)
@@ -134,6 +142,14 @@ func (ts *tasks) set(index int, t job.Task, d *dirty) {
 	ts.countEnd(&t, 1)
 	ts.fill(x, &t, index, d)
 	d.chunk(c, k)
+}
+
+// move counts n tasks of a chunk in another state.
+func (ts *tasks) move(c *chunk, from, to job.State, n int) {
+	ts.counts.Add(from, -n)
+	ts.counts.Add(to, n)
+	c.count(from, -n)
+	c.count(to, n)
 }
 
 // end is what counts of a task's end for its job.
@@ -256,8 +272,7 @@ func (ts *tasks) eachOf(r job.Range, states []job.State, d *dirty, shared map[*j
 			shared[before] = &t
 		}
 		c.alike = shared[before]
-		ts.counts.Add(before.State, -ts.size(k))
-		ts.counts.Add(c.alike.State, ts.size(k))
+		ts.move(c, before.State, c.alike.State, ts.size(k))
 		d.chunk(c, k)
 	}
 }

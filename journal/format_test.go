@@ -75,7 +75,7 @@ func TestOldDirectoryIsRead(t *testing.T) {
 				Exit: &exit, Lost: []job.Peer{"p9"}, Closed: at(7),
 			}},
 		}
-		row.Counts = job.CountsOf(row.Tasks)
+		row.Counts, row.Ends = job.CountsOf(row.Tasks), job.EndsOf(row.Tasks)
 		file, err := job.NewFile(spec)
 		if err != nil {
 			t.Fatal(err)

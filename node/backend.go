@@ -156,15 +156,11 @@ func (b jobsBackend) Cancel(ctx context.Context, id job.ID, tasks []job.Range, r
 }
 
 // Hold holds tasks of a job, or releases them.
-func (b jobsBackend) Hold(ctx context.Context, id job.ID, tasks []job.Range, release bool, reason string) (j job.Job, err error) {
-	switch {
-	case b.home == nil:
+func (b jobsBackend) Hold(ctx context.Context, id job.ID, tasks []job.Range, release bool, reason string) (job.Job, error) {
+	if b.home == nil {
 		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
-	case release:
-		j, err = b.of(id.Group()).Release(ctx, id, tasks, reason)
-	default:
-		j, err = b.of(id.Group()).Hold(ctx, id, tasks, reason)
 	}
+	j, err := b.of(id.Group()).Hold(ctx, id, tasks, release, reason)
 	return j, apiErrorOf(err)
 }
 

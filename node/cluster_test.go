@@ -300,7 +300,7 @@ func TestJobsFindWorkersWithEmptyDHT(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := all[3].sched.Release(t.Context(), j.ID, nil, ""); err != nil {
+		if _, err := all[3].sched.Hold(t.Context(), j.ID, nil, true, ""); err != nil {
 			t.Fatal(err)
 		}
 		pass(15 * time.Second)

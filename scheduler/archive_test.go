@@ -71,10 +71,10 @@ func (h house) checkOld(t *testing.T, r SubmitRequest, id job.ID) {
 	if j, err := h.loop.Cancel(ctx, id, nil, "late"); err != nil || j.State() != job.Succeeded {
 		t.Errorf("Cancel = %s, %v", j.State(), err)
 	}
-	if _, err := h.loop.Hold(ctx, id, nil, ""); !errors.Is(err, ErrConflict) {
+	if _, err := h.loop.Hold(ctx, id, nil, false, ""); !errors.Is(err, ErrConflict) {
 		t.Errorf("Hold = %v", err)
 	}
-	if _, err := h.loop.Release(ctx, id, nil, ""); !errors.Is(err, ErrConflict) {
+	if _, err := h.loop.Hold(ctx, id, nil, true, ""); !errors.Is(err, ErrConflict) {
 		t.Errorf("Release = %v", err)
 	}
 	if x, err := h.loop.Why(ctx, id); err != nil || x.Job != id || x.State != job.Succeeded {

@@ -42,7 +42,7 @@ func (at *attempts) giveUp(t *task, proof job.Proof, detail string) {
 	default:
 		t.move(at.turn, givenUp)
 	}
-	at.entries.changed(t.e)
+	at.entries.changed(t)
 	hold := ""
 	switch proof {
 	case job.ProofDead, job.ProofExpired, job.ProofOperator:
@@ -66,8 +66,8 @@ func (at *attempts) repropose(t *task, n int, r job.Record) {
 
 // alive notes that the host has reported the attempt in this session. The host is told if the attempt is to end.
 func (at *attempts) alive(t *task) {
-	t.heard = at.sessionOf(t)
-	at.entries.changed(t.e)
+	t.hear(at.sessionOf(t))
+	at.entries.changed(t)
 	if t.e.job.Ending(t.index) != job.NotEnding {
 		at.cancel(t)
 	}
@@ -96,7 +96,8 @@ func (at *attempts) left(t *task) {
 	if t.phase.watched() || t.phase.over() {
 		t.move(at.turn, idle)
 	}
-	t.heard, t.seen, t.process = 0, "", process{}
+	t.process = process{}
+	t.hear(0)
 	at.stopReport(t)
 }
 
@@ -127,7 +128,7 @@ func (at *attempts) holdAfterLoss(t *task) string {
 
 // saw notes the state that the host has reported of the attempt.
 func (at *attempts) saw(t *task, s job.State) {
-	t.seen = s
+	t.see(s)
 	at.stopReport(t)
 	to := running
 	if s == job.Completing {

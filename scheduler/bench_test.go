@@ -20,6 +20,7 @@ type bench struct {
 	index uint64
 	tok   Token
 	ended int
+	fails bool // the first attempt of each task fails
 	sent  []Outgoing
 	keep  bool      // keep the rows
 	rows  []job.Row // that were kept
@@ -88,7 +89,9 @@ func (x *bench) serve() {
 		case lease.Start:
 			for n, s := range []job.State{job.Starting, job.Running, job.Completing, job.Succeeded} {
 				e := lease.Event{Attempt: m.Attempt, Group: 7, N: uint64(n), State: s}
-				if s == job.Succeeded {
+				if s == job.Succeeded && x.fails && m.Attempt.N == 1 {
+					e.State, e.Exit = job.Failed, &job.Exit{State: job.Failed, Code: 1, Started: true, Ended: x.now}
+				} else if s == job.Succeeded {
 					e.Exit = &job.Exit{State: s, Started: true, Ended: x.now}
 					x.ended++
 				}

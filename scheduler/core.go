@@ -120,7 +120,7 @@ func (c *Core) restore(saved Saved) {
 		c.entries.table.Load(j)
 	}
 	for _, j := range c.entries.table.Jobs() {
-		c.records.settleAll(c.entries.add(j))
+		c.records.settleAll(c.entries.add(j), nil)
 	}
 	slices.SortFunc(c.history.ended, func(a, b ending) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.number, b.number))

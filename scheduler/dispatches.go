@@ -84,7 +84,7 @@ func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chos
 		ds.offers.sendOffer(o, directWait)
 		o.timer = ds.after(directLimit, func() { ds.overdue(o) })
 	}
-	ds.entries.changed(t.e)
+	ds.entries.changed(t)
 }
 
 // renew sends a queued offer again before it runs out. So the offer keeps its place in the host's queue, and the host
@@ -184,7 +184,7 @@ func (ds *dispatches) over(d *dispatch) {
 	}
 	t.endDispatch(ds.turn)
 	ds.pending.queued.remove(t)
-	ds.entries.changed(t.e)
+	ds.entries.changed(t)
 	if t.phase == unknown {
 		ds.attempts.giveUp(t, job.ProofDeclined, "the host did not take it")
 		return
@@ -195,13 +195,14 @@ func (ds *dispatches) over(d *dispatch) {
 // notAssigned handles an Assign that the journal has refused.
 func (ds *dispatches) notAssigned(a job.Attempt) {
 	e := ds.entries.byID[a.Job]
-	if e == nil || !e.job.Has(a.Task) {
+	if e == nil {
 		return
 	}
-	t := e.task(a.Task)
-	if !t.proposes(a.N) {
+	i, soft := e.find(a.Task)
+	if !soft || !e.tasks[i].proposes(a.N) {
 		return
 	}
+	t := e.tasks[i]
 	t.unpropose(ds.turn)
 	t.declines++
 	t.pause.until, t.pause.why = ds.now.Add(backoff(t.declines)), "the journal did not take the placement"
@@ -325,16 +326,18 @@ func (ds *dispatches) start(d *dispatch) {
 	t.dispatch, t.going = nil, false
 	t.move(ds.turn, startSent)
 	ds.offers.drop(o)
-	t.heard, t.seen, t.declines = ds.attempts.sessionOf(t), job.Reserved, 0
+	t.declines = 0
+	t.hear(ds.attempts.sessionOf(t))
+	t.see(job.Reserved)
 	t.process.devices = d.devices
 	ds.send(o.worker.Peer, lease.Start{
 		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: d.session, User: j.User,
 		File: t.e.taskFile(), Element: t.e.element(t.index),
 	})
 	ds.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: d.why})
-	ds.entries.changed(t.e)
+	ds.entries.changed(t)
 	t.report = ds.after(reportWait, func() {
-		t.heard = 0
+		t.hear(0)
 		ds.attempts.check(t)
 	})
 }

@@ -23,8 +23,14 @@ type entries struct {
 	newest   time.Time // the latest time in a row or a record, by the wall clock of the daemon that wrote it
 }
 
-// changed notes that a job looks different now, for watchers.
-func (es *entries) changed(e *entry) {
+// changed notes that a task looks different now, for watchers.
+func (es *entries) changed(t *task) {
+	t.touch()
+	es.showing(t.e)
+}
+
+// showing notes that a job looks different now, for watchers.
+func (es *entries) showing(e *entry) {
 	if !e.showing {
 		e.showing = true
 		es.fx.Changed = append(es.fx.Changed, e.job.ID)
@@ -38,7 +44,7 @@ func (es *entries) save(e *entry) {
 		e.saving = true
 		es.unsaved = append(es.unsaved, e)
 	}
-	es.changed(e)
+	es.showing(e)
 }
 
 // bornAt is when a job that was queued at that time was born, by the clock of this life of the daemon. A new job is born

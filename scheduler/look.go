@@ -19,6 +19,7 @@ func (c *Core) Find(id job.ID) (Listed, bool) {
 	}
 	l := c.views.listed(x)
 	if l.Job != nil {
+		l.Job = new(c.views.of(c.entries.byID[id]))
 		jobs.AddEarlier(l.Job.Tasks, c.entries.table.Of(x))
 	}
 	return l, true

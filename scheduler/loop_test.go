@@ -321,7 +321,7 @@ func TestLoopPassesOnWhatTheJournalSays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.loop.Hold(t.Context(), job.NewID(7, 1), nil, ""); !errors.Is(err, ErrNotFound) {
+		if _, err := h.loop.Hold(t.Context(), job.NewID(7, 1), nil, false, ""); !errors.Is(err, ErrNotFound) {
 			t.Errorf("Hold of nothing = %v", err)
 		}
 		if _, err := h.loop.Job(t.Context(), job.NewID(7, 1)); !errors.Is(err, ErrNotFound) {
@@ -361,7 +361,7 @@ func TestLoopOnAFullDisk(t *testing.T) {
 		}
 		time.Sleep(980 * time.Millisecond)
 		h.journal.fill(errDiskFull)
-		if _, err := h.loop.Release(t.Context(), held.ID, nil, ""); err != nil {
+		if _, err := h.loop.Hold(t.Context(), held.ID, nil, true, ""); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)

@@ -136,7 +136,7 @@ func (p *pending) leave(t *task) {
 
 // requeue puts a task that may be placed into the queue of its shape. If the task pauses, a timer does so later.
 func (p *pending) requeue(t *task) {
-	if !p.lead || t.queued || t.phase != idle || t.durable().State != job.Pending {
+	if !p.lead || t.gone || t.queued || t.phase != idle || t.durable().State != job.Pending {
 		return
 	}
 	g := p.join(t)
@@ -145,6 +145,8 @@ func (p *pending) requeue(t *task) {
 			t.pause.armed = when
 			p.at(when, func() { p.requeue(t) })
 		}
+		p.unbar(t)
+		p.follow(t.e) // another task may go meanwhile
 		return
 	}
 	if why, _ := p.bar(t.e, t.index); why.Word != "" {
@@ -172,7 +174,7 @@ const maxPaused = 4096
 // soft state only for the tasks that are active or pause, and for one that waits. The tasks of a job have one shape: if
 // the first that waits fits no host, none does. See docs/adr, ADR 81.
 func (p *pending) follow(e *entry) {
-	if !p.lead || e.front != nil && e.front.queued || len(e.tasks) >= e.job.Assigned()+maxPaused {
+	if !p.lead || e.front != nil && e.front.queued {
 		return
 	}
 	if len(e.barred) > 0 {
@@ -182,16 +184,15 @@ func (p *pending) follow(e *entry) {
 			return
 		}
 	}
-	for e.next < e.job.Len() {
-		index := e.next
-		if _, soft := e.find(index); soft || e.job.Brief(index).State != job.Pending {
-			e.next++
-			continue
-		}
-		if !p.mayGo(e, index) || len(e.tasks) >= e.job.Assigned()+maxPaused {
+	for len(e.tasks) < e.job.Assigned()+maxPaused {
+		index := e.job.NextPending(e.next)
+		if e.next = index; index == e.job.Len() || !p.mayGo(e, index) {
 			return
 		}
 		e.next++
+		if _, soft := e.find(index); soft {
+			continue
+		}
 		e.front = e.task(index)
 		e.front.backOff(p.turn) // it may have failed under an earlier owner
 		p.requeue(e.front)
@@ -205,7 +206,7 @@ func (p *pending) follow(e *entry) {
 // the same holds for each task of the job.
 func (p *pending) bar(e *entry, _ int) (why job.Reason, all bool) {
 	if e.atOnce > 0 && e.active >= e.atOnce {
-		return job.Reason{Word: job.ReasonArrayThrottle, Detail: fmt.Sprintf("%d of its tasks are active, and at most %d may be", e.active, e.atOnce)}, true
+		return job.Reason{Word: job.ReasonArrayThrottle, Detail: fmt.Sprintf("at most %d of its tasks may be active", e.atOnce)}, true
 	}
 	return job.Reason{}, true
 }

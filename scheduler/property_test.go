@@ -18,8 +18,9 @@ import (
 )
 
 // A task never runs as two attempts at once. No Start is sent without a committed Assign, or after an Unassign was
-// proposed. Every waiting task has a reason. Accepted jobs are kept. The journal alone gives the same jobs. When
-// nothing fails any more, every job ends. The first two are checked by world.
+// proposed. Never more tasks of an array are active than its limit says. Every waiting task has a reason. A job is shown
+// with the counts of its tasks. Accepted jobs are kept. The journal alone gives the same jobs. When nothing fails any
+// more, every job ends. The first two are checked by world.
 func TestHistories(t *testing.T) {
 	if f := flag.Lookup("rapid.steps"); f.Value.String() == f.DefValue { // one task alone takes ten steps to its end
 		if err := f.Value.Set("120"); err != nil {
@@ -38,14 +39,15 @@ func TestHistories(t *testing.T) {
 				spec.Retries = rapid.IntRange(0, 1).Draw(t, "retries")
 				spec.Requeue = rapid.Bool().Draw(t, "requeue")
 				spec.CheckpointExitCode = rapid.SampledFrom([]int{0, 85}).Draw(t, "checkpoint")
+				spec.Array = rapid.SampledFrom([]string{"", "", "0-4", "0-4%1", "2-8:2%2"}).Draw(t, "array")
 				w.step(Submit{Token: w.token(), Spec: spec})
 			},
-			"cancel": func(t *rapid.T) { w.step(Cancel{Token: w.token(), Job: w.job(t)}) },
-			"hold":   func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t)}) },
+			"cancel": func(t *rapid.T) { w.step(Cancel{Token: w.token(), Job: w.job(t), Tasks: someTasks(t)}) },
+			"hold":   func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Tasks: someTasks(t)}) },
 			"requeue": func(t *rapid.T) {
-				w.step(Requeue{Token: w.token(), Job: w.job(t), Failed: rapid.Bool().Draw(t, "failed"), Reason: "again"})
+				w.step(Requeue{Token: w.token(), Job: w.job(t), Tasks: someTasks(t), Failed: rapid.Bool().Draw(t, "failed"), Reason: "again"})
 			},
-			"release": func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Release: true}) },
+			"release": func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Tasks: someTasks(t), Release: true}) },
 			"connect": func(t *rapid.T) {
 				if m := w.model(t); !m.up {
 					m.connect()
@@ -149,6 +151,11 @@ func TestHistories(t *testing.T) {
 	})
 }
 
+// someTasks draws ranges of tasks; none means all.
+func someTasks(t *rapid.T) []job.Range {
+	return rapid.SampledFrom([][]job.Range{nil, {{First: 0, Last: 0}}, {{First: 1, Last: 2}}, {{First: 0, Last: 1}, {First: 3, Last: 4}}}).Draw(t, "tasks")
+}
+
 func (w *world) token() Token {
 	w.tokens++
 	w.open[w.tokens] = true
@@ -190,6 +197,12 @@ func (w *world) check(t *rapid.T) {
 	for _, e := range w.core.entries.byID {
 		for _, x := range e.tasks {
 			checkPhase(t, x)
+		}
+		if e.atOnce > 0 && e.job.Assigned() > e.atOnce {
+			t.Fatalf("%d tasks of %s are active, and at most %d may be", e.job.Assigned(), e.job.ID, e.atOnce)
+		}
+		if got, want := w.core.views.counts(e), counted(w.core, e.job.ID); got != want {
+			t.Fatalf("%s is shown with the counts %v, and its tasks with %v", e.job.ID, got, want)
 		}
 	}
 	for p, tasks := range w.core.assigned.byNode {

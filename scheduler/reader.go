@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs"
@@ -43,6 +42,9 @@ func (r *reader) whole(x Listed) (job.Job, error) {
 	j := decoded.View(0, viewTasks)
 	jobs.AddEarlier(j.Tasks, decoded)
 	j.Owner = r.self
+	if i, there := decoded.First(j.State()); there {
+		j.Reason = decoded.Task(i).Reason
+	}
 	for i := range j.Tasks {
 		if t := &j.Tasks[i]; t.Ended.IsZero() {
 			t.Ended = x.Ended
@@ -94,10 +96,8 @@ func (r *reader) tasks(id job.ID, q job.TaskQuery) ([]job.Task, error) {
 		return nil, errReopened
 	}
 	var out []job.Task
-	q.Each(j.Len(), func(index int) bool {
-		if len(q.States) == 0 || slices.Contains(q.States, j.Brief(index).State) {
-			out = append(out, j.Task(index))
-		}
+	j.Each(q.Rest(j.Len()), q.States, func(index int) bool {
+		out = append(out, j.Task(index))
 		return len(out) < q.Limit
 	})
 	jobs.AddEarlier(out, j)

@@ -39,7 +39,7 @@ func (rc *records) apply(r job.Record, seq uint64, epoch job.Epoch) {
 	switch r := r.(type) {
 	case job.SubmitRecord:
 		if x.Moved {
-			rc.moved(rc.entries.add(x.Job))
+			rc.moved(rc.entries.add(x.Job), nil)
 		}
 		rc.requests.submitted(r.Job)
 	case job.AssignRecord:
@@ -61,10 +61,10 @@ func (rc *records) apply(r job.Record, seq uint64, epoch job.Epoch) {
 			rc.requests.left(toCancel, r.Job)
 			return
 		}
-		rc.appliedCancel(e, x.Moved)
+		rc.appliedCancel(e, r, x.Moved)
 	case job.HoldRecord:
 		if e == nil {
-			rc.requests.left(kindOf(r), r.Job)
+			rc.requests.left(holdKind(r.Release), r.Job)
 			return
 		}
 		rc.appliedHold(e, r, x.Moved)
@@ -83,10 +83,10 @@ func (rc *records) apply(r job.Record, seq uint64, epoch job.Epoch) {
 	}
 }
 
-// moved updates the soft state of a job after a record that changed the whole job.
-func (rc *records) moved(e *entry) {
+// moved updates the soft state of a job after a record that changed tasks of these ranges; none means all.
+func (rc *records) moved(e *entry, ranges []job.Range) {
 	rc.entries.save(e)
-	rc.settleAll(e)
+	rc.settleAll(e, ranges)
 }
 
 // movedTask updates the soft state of a job after a record that changed one task.
@@ -97,9 +97,9 @@ func (rc *records) movedTask(e *entry, index int) {
 	rc.history.noteEnd(e)
 }
 
-// settleAll updates the soft state of all tasks that have one.
-func (rc *records) settleAll(e *entry) {
-	for _, t := range slices.Clone(e.tasks) {
+// settleAll updates the soft state of the tasks of these ranges that have one; no ranges means all.
+func (rc *records) settleAll(e *entry, ranges []job.Range) {
+	for _, t := range e.in(ranges) {
 		rc.settle(t)
 	}
 	rc.pending.followAll(e)
@@ -110,6 +110,7 @@ func (rc *records) settleAll(e *entry) {
 func (rc *records) settle(t *task) {
 	d := t.durable()
 	t.count()
+	t.touch()
 	if d.Assigned {
 		if rc.assigned.put(t, d.Node) && rc.contact.sessions[d.Node] == 0 {
 			rc.contact.seek(d.Node)
@@ -118,6 +119,7 @@ func (rc *records) settle(t *task) {
 		if x := t.dispatch; x != nil && x.n <= d.Attempt {
 			rc.dispatches.takeBack(t) // the host has reported the end of an attempt that it was not told to start
 		}
+		t.show("")
 		rc.deaths.left(t)
 		rc.attempts.left(t)
 		rc.assigned.remove(t)
@@ -216,34 +218,34 @@ func (rc *records) surplus(t *task, before job.Task) {
 	})
 }
 
-func (rc *records) appliedCancel(e *entry, ok bool) {
+func (rc *records) appliedCancel(e *entry, r job.CancelRecord, ok bool) {
 	if ok {
-		rc.moved(e)
+		rc.moved(e, r.Tasks)
 	}
 	rc.requests.settled(toCancel, e, nil)
 	if !ok || !rc.lead {
 		return
 	}
-	rc.endActive(e)
+	rc.endActive(e, r.Tasks)
 }
 
 func (rc *records) appliedRequeue(e *entry, r job.RequeueRecord, ok bool) {
 	var err error
 	if ok {
 		rc.history.reopened(e)
-		rc.moved(e)
+		rc.moved(e, r.Tasks)
 	} else {
 		_, err = nothingToRequeue(e.job.ID, e.job.CountsIn(r.Tasks), r.Failed)
 	}
 	rc.requests.settled(toRequeue, e, err)
 	if ok && rc.lead {
-		rc.endActive(e)
+		rc.endActive(e, r.Tasks)
 	}
 }
 
-// endActive ends the attempts of a job that were told to end.
-func (rc *records) endActive(e *entry) {
-	for _, t := range slices.Clone(e.tasks) {
+// endActive ends the attempts of the tasks of these ranges that were told to end; no ranges means all.
+func (rc *records) endActive(e *entry, ranges []job.Range) {
+	for _, t := range e.in(ranges) {
 		switch {
 		case e.job.Ending(t.index) == job.NotEnding:
 		case t.dispatch != nil:
@@ -255,28 +257,20 @@ func (rc *records) endActive(e *entry) {
 }
 
 func (rc *records) appliedHold(e *entry, r job.HoldRecord, ok bool) {
-	kind := kindOf(r)
+	kind := holdKind(r.Release)
 	var err error
 	if ok {
-		rc.moved(e)
+		rc.moved(e, r.Tasks)
 	} else {
 		to, counts := job.Held, e.job.CountsIn(r.Tasks)
 		if r.Release {
 			to = job.Pending
 		}
 		if counts.Of(to) == 0 { // else an earlier record has done it
-			err = conflict(e.job.ID, e.job.State(), kind)
+			err = rc.requests.conflict(e, r.Tasks, kind)
 		}
 	}
 	rc.requests.settled(kind, e, err)
-	if !ok || r.Release {
-		return
-	}
-	for _, t := range slices.Clone(e.tasks) {
-		if t.dispatch != nil {
-			rc.dispatches.abandon(t.dispatch)
-		}
-	}
 }
 
 // adopt prepares a job for a new ownership: the hosts are asked about its attempts (R8).
@@ -285,7 +279,7 @@ func (rc *records) adopt(e *entry) {
 		rc.dispatches.takeBack(t)
 		t.unpropose(rc.turn)
 		rc.attempts.stopReport(t)
-		t.heard = 0
+		t.hear(0)
 		if !t.queued && !t.pause.until.After(rc.now) {
 			t.backOff(rc.turn)
 		}

@@ -108,7 +108,7 @@ func (rq *requests) answer(tok Token, e *entry, err error) {
 	}
 	r := Reply{Token: tok, Err: err}
 	if e != nil {
-		r.Job = rq.views.of(e)
+		r.Job = rq.views.brief(e)
 	}
 	rq.fx.Reply = append(rq.fx.Reply, r)
 }
@@ -212,8 +212,12 @@ func (rq *requests) proposeSubmit(a Submit, sum digest) {
 	if a.Key != "" && rq.submittedBefore(a, sum) {
 		return // a submission with the same key was proposed while this one waited for hosts
 	}
+	taken := func(id job.ID) bool {
+		_, kept := rq.entries.table.Entry(id)
+		return kept || rq.submits[id] != nil
+	}
 	id := job.NewID(rq.cfg.Group, rq.rng.Uint64())
-	for rq.taken(id) {
+	for taken(id) {
 		id = job.NewID(rq.cfg.Group, rq.rng.Uint64())
 	}
 	s := &submission{tokens: []Token{a.Token}, spec: sum}
@@ -224,12 +228,6 @@ func (rq *requests) proposeSubmit(a Submit, sum digest) {
 	rq.submits[id] = s
 	l, _ := a.Spec.Layout() // checkSpec has found it valid
 	rq.propose(job.SubmitRecord{Job: id, User: a.User, Spec: a.Spec, Key: a.Key, At: rq.now, Tasks: l.Tasks()})
-}
-
-// taken reports whether a job has the id.
-func (rq *requests) taken(id job.ID) bool {
-	_, kept := rq.entries.table.Entry(id)
-	return kept || rq.submits[id] != nil
 }
 
 // submitted answers the requests for a job that is now in the journal.
@@ -306,10 +304,14 @@ func (rq *requests) retryMatches() {
 
 func (rq *requests) cancel(a Cancel) {
 	e := rq.entries.byID[a.Job]
+	var counts job.Counts
+	if e != nil {
+		counts = e.job.CountsIn(a.Tasks)
+	}
 	switch {
 	case e == nil:
 		rq.answerArchived(a.Token, a.Job)
-	case e.job.Cancelled != "" || e.job.Ended():
+	case e.job.Cancelled != "" || counts.Ended() == counts.Total():
 		rq.answer(a.Token, e, nil)
 	default:
 		rq.await(toCancel, a.Job, a.Token)
@@ -319,9 +321,9 @@ func (rq *requests) cancel(a Cancel) {
 
 func (rq *requests) hold(a Hold) {
 	e := rq.entries.byID[a.Job]
-	kind, from, to := toHold, job.Pending, job.Held
+	kind, from, to := holdKind(a.Release), job.Pending, job.Held
 	if a.Release {
-		kind, from, to = toRelease, job.Held, job.Pending
+		from, to = to, from
 	}
 	var counts job.Counts
 	if e != nil {
@@ -333,7 +335,7 @@ func (rq *requests) hold(a Hold) {
 	case counts.Of(from) == 0 && counts.Of(to) > 0:
 		rq.answer(a.Token, e, nil)
 	case counts.Of(from) == 0:
-		rq.answer(a.Token, nil, conflict(e.job.ID, rq.views.stateOf(e), kind))
+		rq.answer(a.Token, nil, rq.conflict(e, a.Tasks, kind))
 	default:
 		rq.await(kind, a.Job, a.Token)
 		rq.propose(job.HoldRecord{Job: a.Job, Tasks: a.Tasks, Release: a.Release, Reason: lease.Clip(a.Reason)})
@@ -400,20 +402,27 @@ func (rq *requests) left(kind changeKind, id job.ID) {
 	}
 }
 
-// kindOf is the kind of change that the record makes.
-func kindOf(r job.HoldRecord) changeKind {
-	if r.Release {
+func holdKind(release bool) changeKind {
+	if release {
 		return toRelease
 	}
 	return toHold
 }
 
-func conflict(id job.ID, s job.State, kind changeKind) error {
+// conflict is the error about tasks of a job that can be neither held nor released.
+func (rq *requests) conflict(e *entry, ranges []job.Range, kind changeKind) error {
+	if len(ranges) == 0 {
+		return conflict("job "+string(e.job.ID)+" is", rq.views.stateOf(e), kind)
+	}
+	return conflict("these tasks of job "+string(e.job.ID)+" are", rq.views.stateIn(e, ranges), kind)
+}
+
+func conflict(who string, s job.State, kind changeKind) error {
 	what := "only tasks that wait can be held"
 	if kind == toRelease {
 		what = "only held tasks can be released"
 	}
-	return fmt.Errorf("%w: job %s is %s: %s", ErrConflict, id, s, what)
+	return fmt.Errorf("%w: %s %s: %s", ErrConflict, who, s, what)
 }
 
 func (rq *requests) await(kind changeKind, id job.ID, tok Token) {

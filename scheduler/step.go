@@ -136,7 +136,7 @@ func (c *Core) notProposed(r job.Record, err error) {
 	case job.CancelRecord:
 		c.requests.refused(toCancel, r.Job, err)
 	case job.HoldRecord:
-		c.requests.refused(kindOf(r), r.Job, err)
+		c.requests.refused(holdKind(r.Release), r.Job, err)
 	case job.RequeueRecord:
 		c.requests.refused(toRequeue, r.Job, err)
 	case job.PurgeRecord:

@@ -67,8 +67,9 @@ type story struct {
 	tokens  Token
 	askers  map[Token]string
 	jobs    map[string]job.ID
-	ids     []string               // for a strings.Replacer: the drawn ids and their names
-	latest  map[string]lease.Offer // by "worker job"
+	ids     []string // for a strings.Replacer: the drawn ids and their names
+	layouts map[string]job.Layout
+	latest  map[string]lease.Offer // by "worker task"
 	offers  map[uint64]int
 	seqs    map[string]uint64
 	events  map[job.Attempt]uint64
@@ -80,7 +81,7 @@ type story struct {
 func newStory(t *testing.T, keepWhole int) *story {
 	s := &story{
 		t: t, cfg: DefaultConfig(), now: storyStart, auto: true, askers: map[Token]string{}, jobs: map[string]job.ID{},
-		latest: map[string]lease.Offer{}, offers: map[uint64]int{}, seqs: map[string]uint64{}, events: map[job.Attempt]uint64{},
+		layouts: map[string]job.Layout{}, latest: map[string]lease.Offer{}, offers: map[uint64]int{}, seqs: map[string]uint64{}, events: map[job.Attempt]uint64{},
 		stores: map[string]string{}, rows: jobstest.Disk{},
 	}
 	s.illegal = func(n Notice) { t.Errorf("illegal move of %s: %s", n.Attempt, n.Detail) }
@@ -169,7 +170,8 @@ func (s *story) show(fx Effects) {
 			if s.offers[m.ID] == 0 { // else the offer is renewed
 				s.offers[m.ID] = len(s.offers) + 1
 			}
-			s.latest[string(o.To)+" "+string(m.Attempt.Job)] = m
+			of := job.Attempt{Job: m.Attempt.Job, Task: m.Attempt.Task}
+			s.latest[string(o.To)+" "+of.String()] = m
 		}
 		s.printf("%s <- %s", o.To, s.messageText(o.Msg))
 	}
@@ -217,6 +219,13 @@ func (s *story) show(fx Effects) {
 	}
 }
 
+func tasksText(ranges []job.Range) string {
+	if len(ranges) == 0 {
+		return ""
+	}
+	return "." + job.RangesText(ranges)
+}
+
 func recordText(r job.Record) string {
 	switch r := r.(type) {
 	case job.SubmitRecord:
@@ -228,11 +237,11 @@ func recordText(r job.Record) string {
 	case job.ResultRecord:
 		return fmt.Sprintf("result %s %s", r.Attempt, r.Exit.State)
 	case job.CancelRecord:
-		return "cancel " + string(r.Job)
+		return "cancel " + string(r.Job) + tasksText(r.Tasks)
 	case job.HoldRecord:
-		return fmt.Sprintf("hold %s release=%v", r.Job, r.Release)
+		return fmt.Sprintf("hold %s%s release=%v", r.Job, tasksText(r.Tasks), r.Release)
 	case job.RequeueRecord:
-		return fmt.Sprintf("requeue %s failed=%v", r.Job, r.Failed)
+		return fmt.Sprintf("requeue %s%s failed=%v", r.Job, tasksText(r.Tasks), r.Failed)
 	case job.PurgeRecord:
 		return "purge " + string(r.Job)
 	}

@@ -27,12 +27,17 @@ type entry struct {
 	file     *job.File  // of its tasks, once one was started; not kept for a job of one task
 	layout   job.Layout // of its tasks
 	atOnce   int        // how many of its tasks may be active at once; 0: all
-	active   int        // tasks that are offered or assigned
+	active   int        // tasks that are offered or assigned, or may be; see task.count
 	ended    time.Time  // when this daemon learnt of the end
 	final    bool       // it is in history.final, or was
 	saving   bool       // it is in entries.unsaved
 	tailed   bool       // it is in history.tailed
 	showing  bool       // it is in Effects.Changed
+	began    time.Time  // of the first process that a host has reported in this life of the daemon
+	// shown corrects the counts of the job: its assigned tasks count in the states that their hosts have reported.
+	// touched are tasks for which it may have changed; see views.counts.
+	shown   job.Counts
+	touched []*task
 	// changedAt is the index of the journal entry that its rows must reflect.
 	changedAt uint64
 }
@@ -60,9 +65,16 @@ type task struct {
 	report    *timer    // armed with the Start, until the host reports a state
 	checkAt   time.Time // when the attempt is checked next; zero if no check is planned
 
-	// Only shown to people: the state that the host last reported, and the process.
-	seen    job.State
+	// Only shown to people.
 	process process
+	tally   tally
+	gone    bool // the task has ended; if it is requeued, another object stands for it
+}
+
+// tally is how entry.shown counts the task.
+type tally struct {
+	state job.State // the state in which it counts; empty: it is not assigned
+	due   bool      // it is in entry.touched
 }
 
 // pause keeps a task from being placed for a while.
@@ -74,7 +86,8 @@ type pause struct {
 
 // process is what the host reports of the task's process. It is only shown to people.
 type process struct {
-	detail    string // what the task waits for while it is STARTING
+	state     job.State // that the host last reported
+	detail    string    // what the task waits for while it is STARTING
 	pid       int
 	isolation string
 	devices   []string
@@ -92,11 +105,57 @@ func (e *entry) task(index int) *task {
 	return e.tasks[i]
 }
 
+// touch notes that the task may have to be shown in another state.
+func (t *task) touch() {
+	if t.tally.due || t.gone {
+		return
+	}
+	t.tally.due = true
+	e := t.e
+	if len(e.touched) > 2*len(e.tasks)+64 { // nobody looks at the job
+		e.touched = slices.DeleteFunc(e.touched, func(t *task) bool {
+			i, there := e.find(t.index)
+			return !there || e.tasks[i] != t
+		})
+	}
+	e.touched = append(e.touched, t)
+}
+
+// show counts an assigned task in the state in which it is shown; empty: it is not assigned.
+func (t *task) show(s job.State) {
+	if s == t.tally.state {
+		return
+	}
+	if t.tally.state != "" {
+		t.e.shown.Add(t.tally.state, -1)
+		t.e.shown.Add(job.Reserved, 1)
+	}
+	if s != "" {
+		t.e.shown.Add(job.Reserved, -1) // that is the state of assigned tasks in the journal
+		t.e.shown.Add(s, 1)
+	}
+	t.tally.state = s
+}
+
+// hear notes the session in which the host has reported the attempt; 0: it must report it again.
+func (t *task) hear(session uint64) {
+	t.heard = session
+	t.touch()
+}
+
+// see notes the state that the host has reported.
+func (t *task) see(s job.State) {
+	t.process.state = s
+	t.touch()
+}
+
 // drop deletes the soft state of a task that has ended.
 func (e *entry) drop(t *task) {
 	if i, there := e.find(t.index); there {
 		e.tasks = slices.Delete(e.tasks, i, i+1)
 	}
+	t.show("")
+	t.gone = true
 }
 
 // taskFile returns the job file that the hosts of the tasks get. It is nil if the spec cannot be encoded, and no session
@@ -138,9 +197,11 @@ func (e *entry) pendingTasks() int {
 	return n
 }
 
-// count updates entry.active.
+// count updates entry.active. A task counts from the moment at which it is offered until the journal says that it is not
+// assigned: an Assign under way may still be committed, even if its offer was taken back.
 func (t *task) count() {
-	active := t.going || t.durable().Assigned
+	d := t.durable()
+	active := t.going || d.Assigned || t.phase == withdrawn && d.State == job.Pending
 	switch {
 	case active && !t.active:
 		t.e.active++
@@ -153,6 +214,20 @@ func (t *task) count() {
 // find returns the place of a task in tasks, and whether it is there.
 func (e *entry) find(index int) (int, bool) {
 	return slices.BinarySearchFunc(e.tasks, index, func(t *task, index int) int { return cmp.Compare(t.index, index) })
+}
+
+// in returns the tasks of these ranges that have soft state; no ranges means all.
+func (e *entry) in(ranges []job.Range) []*task {
+	if len(ranges) == 0 {
+		return slices.Clone(e.tasks)
+	}
+	var out []*task
+	for _, r := range ranges {
+		first, _ := e.find(r.First)
+		end, _ := e.find(r.Last + 1)
+		out = append(out, e.tasks[first:end]...)
+	}
+	return out
 }
 
 // attempt names the newest attempt that the journal has.
@@ -168,6 +243,7 @@ func (t *task) move(tn *turn, to phase) {
 		})
 	}
 	t.phase = to
+	t.touch()
 }
 
 // proposes reports whether the Assign of attempt n is under way.
@@ -178,13 +254,13 @@ func (t *task) proposes(n int) bool { return t.phase.proposed() && n == t.durabl
 func (t *task) unpropose(tn *turn) {
 	if to, proposed := unproposed[t.phase]; proposed {
 		t.move(tn, to)
+		t.count()
 	}
 }
 
 // endDispatch ends the dispatch of an attempt whose Start was not sent.
 func (t *task) endDispatch(tn *turn) {
 	t.dispatch, t.going = nil, false
-	t.count()
 	switch {
 	case t.phase == recorded:
 		t.move(tn, unknown)
@@ -193,6 +269,7 @@ func (t *task) endDispatch(tn *turn) {
 	default:
 		t.move(tn, idle)
 	}
+	t.count()
 }
 
 // sameStore reports whether the host still has the data directory that the attempt was assigned to. Only that data

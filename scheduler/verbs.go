@@ -80,22 +80,13 @@ func (l *Loop) Cancel(ctx context.Context, id job.ID, tasks []job.Range, reason 
 	return j, err
 }
 
-// Hold keeps waiting tasks of a job from being placed; no ranges means all.
-func (l *Loop) Hold(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error) {
-	return l.hold(ctx, toHold, id, tasks, reason)
-}
-
-// Release lets held tasks of a job be placed again; no ranges means all.
-func (l *Loop) Release(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error) {
-	return l.hold(ctx, toRelease, id, tasks, reason)
-}
-
-func (l *Loop) hold(ctx context.Context, kind changeKind, id job.ID, tasks []job.Range, reason string) (job.Job, error) {
+// Hold keeps waiting tasks of a job from being placed, or releases those that are held; no ranges means all.
+func (l *Loop) Hold(ctx context.Context, id job.ID, tasks []job.Range, release bool, reason string) (job.Job, error) {
 	j, archived, err := l.change(ctx, func(t Token) Event {
-		return Hold{Token: t, Job: id, Tasks: tasks, Release: kind == toRelease, Reason: reason}
+		return Hold{Token: t, Job: id, Tasks: tasks, Release: release, Reason: reason}
 	})
 	if archived && err == nil {
-		return job.Job{}, conflict(j.ID, j.State(), kind)
+		return job.Job{}, conflict("job "+string(j.ID)+" is", j.State(), holdKind(release))
 	}
 	return j, err
 }

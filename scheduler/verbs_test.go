@@ -33,13 +33,16 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"free":    verbFree,
 		"submit":  verbSubmit,
 		"cancel": func(s *story, a []string, _ stories.Options) {
-			s.step(Cancel{Token: s.asks("cancel " + a[0]), Job: s.id(a[0]), Reason: "enough"})
+			id, tasks := s.tasks(a[0])
+			s.step(Cancel{Token: s.asks("cancel " + a[0]), Job: id, Tasks: tasks, Reason: "enough"})
 		},
 		"hold": func(s *story, a []string, _ stories.Options) {
-			s.step(Hold{Token: s.asks("hold " + a[0]), Job: s.id(a[0])})
+			id, tasks := s.tasks(a[0])
+			s.step(Hold{Token: s.asks("hold " + a[0]), Job: id, Tasks: tasks})
 		},
 		"release": func(s *story, a []string, _ stories.Options) {
-			s.step(Hold{Token: s.asks("release " + a[0]), Job: s.id(a[0]), Release: true})
+			id, tasks := s.tasks(a[0])
+			s.step(Hold{Token: s.asks("release " + a[0]), Job: id, Tasks: tasks, Release: true})
 		},
 		"dead": func(s *story, a []string, _ stories.Options) {
 			s.step(DeclareDead{Token: s.asks("dead " + a[0]), Peer: job.Peer(a[0]), By: "root"})
@@ -68,6 +71,28 @@ func (s *story) id(name string) job.ID {
 		return id
 	}
 	return job.NewID(s.cfg.Group, 1)
+}
+
+// tasks returns the job and the tasks that a name such as a or a.0-2,5 means.
+func (s *story) tasks(name string) (job.ID, []job.Range) {
+	name, numbers, some := strings.Cut(name, ".")
+	if !some {
+		return s.id(name), nil
+	}
+	ranges, err := job.ParseRanges(numbers)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.id(name), s.layouts[name].Select(ranges)
+}
+
+// task returns the task that a name such as a or a.5 means.
+func (s *story) task(name string) job.Attempt {
+	id, tasks := s.tasks(name)
+	if len(tasks) == 0 {
+		return job.Attempt{Job: id}
+	}
+	return job.Attempt{Job: id, Task: tasks[0].First}
 }
 
 func (s *story) asks(what string) Token {
@@ -186,11 +211,15 @@ func verbSubmit(s *story, a []string, o stories.Options) {
 	if o["node"] != "" {
 		spec.NodeList = strings.Split(o["node"], ",")
 	}
-	spec.Lease = job.Duration(o.Duration("lease", time.Duration(spec.Lease)))
+	spec.Lease, spec.Array = job.Duration(o.Duration("lease", time.Duration(spec.Lease))), o["array"]
+	var err error
+	if s.layouts[a[0]], err = spec.Layout(); err != nil {
+		s.t.Fatal(err)
+	}
 	s.step(Submit{Token: s.asks("submit " + a[0]), User: cmp.Or(o["user"], "amy"), Key: o["key"], Spec: spec})
 }
 
-// take WORKER JOB [session=N]: the host commits to its newest offer of the job.
+// take WORKER JOB[.TASK] [session=N]: the host commits to its newest offer of the task.
 func verbTake(s *story, a []string, o stories.Options) {
 	m := s.offer(a)
 	s.from(a[0], lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: m.Group, Session: lease.Session(o.Number("session", 5))})
@@ -202,7 +231,8 @@ func verbUnsent(s *story, a []string, _ stories.Options) {
 }
 
 func (s *story) offer(a []string) lease.Offer {
-	m, ok := s.latest[a[0]+" "+string(s.id(a[1]))]
+	of := s.task(a[1])
+	m, ok := s.latest[a[0]+" "+of.String()]
 	if !ok {
 		s.t.Fatalf("%s has no offer of %s", a[0], a[1])
 	}
@@ -220,11 +250,12 @@ func verbDecline(s *story, a []string, o stories.Options) {
 	})
 }
 
-// event WORKER JOB RUNNING|SUCCEEDED|FAILED|refused [n=ATTEMPT] [code=1] [ran=10s].
+// event WORKER JOB[.TASK] RUNNING|SUCCEEDED|FAILED|refused [n=ATTEMPT] [code=1] [ran=10s].
 func verbEvent(s *story, a []string, o stories.Options) {
-	att := job.Attempt{Job: s.id(a[1]), N: 1}
+	att := s.task(a[1])
+	att.N = 1
 	if j, ok := s.core.Job(att.Job); ok {
-		att.N = o.Number("n", j.Tasks[0].Attempt)
+		att.N = o.Number("n", j.Tasks[att.Task].Attempt)
 	}
 	s.events[att]++
 	m := lease.Event{Attempt: att, Group: s.cfg.Group, N: s.events[att], State: job.State(a[2])}
@@ -245,8 +276,10 @@ func verbEvent(s *story, a []string, o stories.Options) {
 func verbRenew(s *story, a []string, o stories.Options) {
 	m := lease.Renew{Group: s.cfg.Group, Store: s.stores[a[0]], Clock: int64(o.Number("clock", 1)), Session: 5}
 	for _, name := range a[1:] {
-		if j, ok := s.core.Job(s.id(name)); ok && name != "" {
-			m.Live = append(m.Live, job.Attempt{Job: j.ID, N: o.Number("n", j.Tasks[0].Attempt)})
+		att := s.task(name)
+		if j, ok := s.core.Job(att.Job); ok && name != "" {
+			att.N = o.Number("n", j.Tasks[att.Task].Attempt)
+			m.Live = append(m.Live, att)
 		}
 	}
 	s.from(a[0], m)
@@ -283,12 +316,14 @@ func verbDamage(s *story, a []string, _ stories.Options) {
 	}
 }
 
+// show JOB|JOB.TASKS...: the job of one task, how many tasks of an array are in each state, or some of these tasks.
 func verbShow(s *story, a []string, _ stories.Options) {
 	for _, name := range a {
 		if name == "" {
 			continue
 		}
-		x, ok := s.core.Find(s.id(name))
+		id, tasks := s.tasks(name)
+		x, ok := s.core.Find(id)
 		if !ok {
 			s.printf("%s: no such job", name)
 			continue
@@ -297,8 +332,37 @@ func verbShow(s *story, a []string, _ stories.Options) {
 		if x.Job != nil {
 			j = *x.Job
 		}
-		t := j.Tasks[0]
-		text := fmt.Sprintf("%s: %s attempt=%d runs=%d", name, t.State, t.Attempt, t.Runs)
+		if layout := s.layouts[name]; layout.IsArray() {
+			s.printf("%s: %s %s", name, j.State(), countsText(j.Counts))
+			continue
+		}
+		name, _, _ = strings.Cut(name, ".")
+		s.showTasks(name, j, tasks)
+	}
+}
+
+func countsText(c job.Counts) string {
+	var parts []string
+	for _, state := range job.States() {
+		if n := c.Of(state); n > 0 {
+			parts = append(parts, fmt.Sprintf("%s=%d", state, n))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// showTasks shows tasks of a job; no ranges means its only task.
+func (s *story) showTasks(name string, j job.Job, ranges []job.Range) {
+	for i, t := range j.Tasks {
+		if len(ranges) > 0 && !slices.ContainsFunc(ranges, func(r job.Range) bool { return i >= r.First && i <= r.Last }) {
+			continue
+		}
+		who := name
+		if len(ranges) > 0 {
+			layout := s.layouts[name]
+			who += fmt.Sprintf(".%d", layout.Number(i))
+		}
+		text := fmt.Sprintf("%s: %s attempt=%d runs=%d", who, t.State, t.Attempt, t.Runs)
 		if t.NodeName != "" {
 			text += " node=" + t.NodeName
 		}

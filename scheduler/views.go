@@ -36,31 +36,84 @@ func (vs *views) offeredTo(d *dispatch) string {
 // listed is the job as a listing has it.
 func (vs *views) listed(x jobs.Entry) Listed {
 	if j := vs.entries.table.Of(x); j != nil {
-		v := vs.of(vs.entries.byID[j.ID])
-		return Listed{ID: j.ID, Submitted: x.Submitted(), Job: &v}
+		return Listed{ID: j.ID, Submitted: x.Submitted(), Job: new(vs.brief(vs.entries.byID[j.ID]))}
 	}
 	return Listed{ID: vs.entries.table.ID(x), Submitted: x.Submitted(), Ended: x.Ended()}
 }
 
-// viewTasks bounds the tasks in the view of a job. The counts are those of all tasks.
-const viewTasks = 256
+const (
+	viewTasks   = 256 // bounds the tasks in the view of a job; the counts are those of all tasks
+	reasonTasks = 64  // active tasks that are asked for the reason of their job
+	briefTasks  = 8   // a job of more tasks has none of them in listings, in answers to requests and for watchers
+)
 
-// of is the view of a job.
-func (vs *views) of(e *entry) job.Job {
-	v := e.job.View(0, 0)
-	v.Owner = vs.cfg.Self
-	for _, t := range e.tasks {
-		if d := t.durable(); d.Assigned {
-			seen, _ := vs.seen(t)
-			v.Counts.Add(d.State, -1)
-			v.Counts.Add(seen, 1)
-		}
+// of is the view of a job, with its first tasks.
+func (vs *views) of(e *entry) job.Job { return vs.with(e, min(e.job.Len(), viewTasks)) }
+
+// brief is the view of a job for listings, answers and watchers. It costs the same whatever the number of tasks.
+func (vs *views) brief(e *entry) job.Job {
+	if e.job.Len() > briefTasks {
+		return vs.with(e, 0)
 	}
-	v.Tasks = make([]job.Task, min(e.job.Len(), viewTasks))
+	return vs.with(e, e.job.Len())
+}
+
+// with is the view of a job with its first n tasks.
+func (vs *views) with(e *entry, n int) job.Job {
+	v := e.job.View(0, 0)
+	v.Owner, v.Counts = vs.cfg.Self, vs.counts(e)
+	if v.Ends.Began.IsZero() || e.began.Before(v.Ends.Began) && !e.began.IsZero() {
+		v.Ends.Began = e.began
+	}
+	v.Reason = vs.reasonOf(e, v.Counts.State())
+	v.Tasks = make([]job.Task, n)
 	for i := range v.Tasks {
 		v.Tasks[i] = vs.at(e, i)
 	}
 	return v
+}
+
+// counts returns the number of tasks in each state, as the hosts have reported them. Only the tasks that were touched
+// since the last call are looked at.
+func (vs *views) counts(e *entry) job.Counts {
+	for _, t := range e.touched {
+		t.tally.due = false
+		if t.gone {
+			continue
+		}
+		s := job.State("")
+		if d := t.durable(); d.Assigned && d.State == job.Reserved {
+			s, _ = vs.seen(t)
+		}
+		t.show(s)
+	}
+	clear(e.touched)
+	e.touched = e.touched[:0]
+	c := e.job.Counts()
+	for i, n := range e.shown {
+		c[i] += n
+	}
+	return c
+}
+
+// reasonOf is the reason of a job in this state: that of its first task in the state. Of an active job only a few tasks
+// are looked at.
+func (vs *views) reasonOf(e *entry, s job.State) job.Reason {
+	switch {
+	case s.Active():
+		for _, t := range e.tasks[:min(len(e.tasks), reasonTasks)] {
+			if t.tally.state == s {
+				return vs.at(e, t.index).Reason
+			}
+		}
+	case s == job.Pending:
+		return vs.at(e, e.job.NextPending(0)).Reason
+	default:
+		if i, there := e.job.First(s); there {
+			return vs.at(e, i).Reason
+		}
+	}
+	return job.Reason{}
 }
 
 // at is the view of one task.
@@ -79,20 +132,23 @@ func (vs *views) at(e *entry, index int) job.Task {
 
 // tasks are the views of the tasks that the query selects.
 func (vs *views) tasks(e *entry, q job.TaskQuery) (out []job.Task) {
-	q.Each(e.job.Len(), func(index int) bool {
-		d := e.job.Brief(index)
-		if i, soft := e.find(index); soft && d.Assigned {
-			d.State, _ = vs.seen(e.tasks[i])
+	states := q.States
+	if slices.ContainsFunc(states, job.State.Active) {
+		states = append(slices.Clone(states), job.Reserved) // the state of all assigned tasks in the journal
+	}
+	e.job.Each(q.Rest(e.job.Len()), states, func(index int) bool {
+		if i, soft := e.find(index); soft && len(states) > 0 && e.job.Brief(index).Assigned {
+			if seen, _ := vs.seen(e.tasks[i]); !slices.Contains(q.States, seen) {
+				return true
+			}
 		}
-		if len(q.States) == 0 || slices.Contains(q.States, d.State) {
-			out = append(out, vs.at(e, index))
-		}
+		out = append(out, vs.at(e, index))
 		return len(out) < q.Limit
 	})
 	return out
 }
 
-// following is why a task waits that has no soft state: it follows others of its job.
+// following is why a task waits that is not in the queue: it follows others of its job.
 func (vs *views) following(e *entry, index int) job.Reason {
 	switch why, _ := vs.pending.bar(e, index); {
 	case !vs.lead:
@@ -110,15 +166,18 @@ var reasonReading = job.Reason{Word: job.ReasonBackoff, Detail: "its owner is re
 
 // stateOf is the state that the view of the job has.
 func (vs *views) stateOf(e *entry) job.State {
-	if !e.job.Active() {
-		return e.job.State()
-	}
-	counts := e.job.Counts()
-	for _, t := range e.tasks {
-		if d := t.durable(); d.Assigned {
-			seen, _ := vs.seen(t)
-			counts.Add(d.State, -1)
-			counts.Add(seen, 1)
+	counts := vs.counts(e)
+	return counts.State()
+}
+
+// stateIn is the same for the tasks of these ranges.
+func (vs *views) stateIn(e *entry, ranges []job.Range) job.State {
+	vs.counts(e)
+	counts := e.job.CountsIn(ranges)
+	for _, t := range e.in(ranges) {
+		if t.tally.state != "" {
+			counts.Add(job.Reserved, -1)
+			counts.Add(t.tally.state, 1)
 		}
 	}
 	return counts.State()
@@ -146,14 +205,14 @@ func (vs *views) seen(t *task) (job.State, job.Reason) {
 	switch {
 	case t.dispatch != nil, t.phase.over() && !vs.attempts.started(t) && vs.attempts.reached(t) != nil:
 		return job.Reserved, job.Reason{}
-	case vs.attempts.heard(t) && t.seen != "":
+	case vs.attempts.heard(t) && t.process.state != "":
 		if t.process.detail != "" {
-			return t.seen, job.Reason{Word: job.ReasonStaging, Detail: t.process.detail}
+			return t.process.state, job.Reason{Word: job.ReasonStaging, Detail: t.process.detail}
 		}
-		return t.seen, job.Reason{}
+		return t.process.state, job.Reason{}
 	case vs.attempts.heard(t):
 		return job.Running, job.Reason{}
-	case t.seen == job.Reserved && vs.attempts.reached(t) != nil:
+	case t.process.state == job.Reserved && vs.attempts.reached(t) != nil:
 		return job.Starting, job.Reason{}
 	}
 	return job.Unreachable, job.Reason{Word: reasonSilent}
@@ -183,8 +242,7 @@ func (vs *views) reason(t *task) job.Reason {
 	case t.phase.proposed():
 		return job.Reason{Word: job.ReasonBackoff, Detail: "an attempt is being taken back"}
 	case t.barred:
-		why, _ := vs.pending.bar(t.e, t.index)
-		return why
+		return vs.following(t.e, t.index)
 	case !t.queued && t.pause.until.After(vs.now):
 		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", t.pause.until.Sub(vs.now).Round(time.Millisecond), t.pause.why)}
 	}
@@ -268,7 +326,7 @@ func lackText(lack map[string]int, open int) string {
 // whyOf explains the state of a job with this view.
 func (vs *views) whyOf(j job.Job) (lease.Explanation, error) {
 	x, err := vs.explain.offers(j.Spec)
-	x.Job, x.State, x.Reason = j.ID, j.State(), j.Tasks[0].Reason
+	x.Job, x.State, x.Reason = j.ID, j.State(), j.Reason
 	return x, err
 }
 
@@ -298,23 +356,22 @@ func (vs *views) ahead(e *entry) (n int) {
 
 // markQuotas moves hosts from Now to Later that have refused the job because of its user's quota.
 func (vs *views) markQuotas(x *lease.Explanation, e *entry) {
-	for _, t := range e.tasks {
-		if t.shape == nil {
-			continue
-		}
-		x.Now = slices.DeleteFunc(x.Now, func(cand lease.Candidate) bool {
-			w := vs.hosts.workers[cand.Node]
-			if w == nil {
-				return false
-			}
-			why := t.shape.OverQuota(w.Host)
-			if why != "" {
-				cand.Why = "Quota: " + why
-				x.Later = append(x.Later, cand)
-			}
-			return why != ""
-		})
+	i := slices.IndexFunc(e.tasks, func(t *task) bool { return t.shape != nil })
+	if i < 0 {
+		return
 	}
+	x.Now = slices.DeleteFunc(x.Now, func(cand lease.Candidate) bool {
+		w := vs.hosts.workers[cand.Node]
+		if w == nil {
+			return false
+		}
+		why := e.tasks[i].shape.OverQuota(w.Host) // all tasks of a job have one shape
+		if why != "" {
+			cand.Why = "Quota: " + why
+			x.Later = append(x.Later, cand)
+		}
+		return why != ""
+	})
 }
 
 // chosen returns the listed job if the filter chooses it. Of an archived job only the index entry is compared.
@@ -326,7 +383,7 @@ func (vs *views) chosen(x jobs.Entry, f *job.Query) (Listed, bool) {
 			return Listed{}, false
 		}
 	case f.User != "" && f.User != j.User,
-		len(f.States) > 0 && !j.Active() && !slices.Contains(f.States, j.State()):
+		len(f.States) > 0 && j.Assigned() == 0 && !slices.Contains(f.States, j.State()):
 		return Listed{}, false // before the view is made, which costs more
 	}
 	l := vs.listed(x)

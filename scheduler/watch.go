@@ -41,10 +41,11 @@ func (ws *watchers) publish(c *Core, ids []job.ID) {
 		return
 	}
 	for _, id := range ids {
-		j, ok := c.Job(id)
-		if !ok {
+		e := c.entries.byID[id]
+		if e == nil {
 			continue
 		}
+		j := c.views.brief(e)
 		for w := range ws.all {
 			if watches(&w.filter, &j) {
 				w.put(j)

@@ -86,7 +86,7 @@ func (m *model) attempts() []job.Attempt {
 		out = append(out, a)
 	}
 	slices.SortFunc(out, func(a, b job.Attempt) int {
-		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.N, b.N))
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Task, b.Task), cmp.Compare(a.N, b.N))
 	})
 	return out
 }

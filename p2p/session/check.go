@@ -133,7 +133,7 @@ func checkStart(m lease.Start) error {
 	if e.Index < 0 || e.Index > job.MaxIndex || !e.Array && (e.Index != 0 || e.Entry != "") {
 		return errRange
 	}
-	if len(e.Entry) > job.MaxSpecBytes || !utf8.ValidString(e.Entry) || strings.ContainsRune(e.Entry, 0) {
+	if len(e.Entry) > job.MaxEntry || !utf8.ValidString(e.Entry) || strings.ContainsRune(e.Entry, 0) {
 		return errEntry
 	}
 	return checkAttempt(m.Attempt, m.Group)
