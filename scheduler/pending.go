@@ -136,7 +136,7 @@ func (p *pending) leave(t *task) {
 
 // requeue puts a task that may be placed into the queue of its shape. If the task pauses, a timer does so later.
 func (p *pending) requeue(t *task) {
-	if !p.lead || t.gone || t.queued || t.phase != idle || t.durable().State != job.Pending {
+	if !p.lead || t.tally.gone || t.queued || t.phase != idle || t.durable().State != job.Pending {
 		return
 	}
 	g := p.join(t)

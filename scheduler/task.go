@@ -68,11 +68,11 @@ type task struct {
 	// Only shown to people.
 	process process
 	tally   tally
-	gone    bool // the task has ended; if it is requeued, another object stands for it
 }
 
 // tally is how entry.shown counts the task.
 type tally struct {
+	gone  bool      // the task has ended; if it is requeued, another object stands for it
 	state job.State // the state in which it counts; empty: it is not assigned
 	due   bool      // it is in entry.touched
 }
@@ -107,7 +107,7 @@ func (e *entry) task(index int) *task {
 
 // touch notes that the task may have to be shown in another state.
 func (t *task) touch() {
-	if t.tally.due || t.gone {
+	if t.tally.due || t.tally.gone {
 		return
 	}
 	t.tally.due = true
@@ -155,7 +155,7 @@ func (e *entry) drop(t *task) {
 		e.tasks = slices.Delete(e.tasks, i, i+1)
 	}
 	t.show("")
-	t.gone = true
+	t.tally.gone = true
 }
 
 // taskFile returns the job file that the hosts of the tasks get. It is nil if the spec cannot be encoded, and no session

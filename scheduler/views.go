@@ -78,7 +78,7 @@ func (vs *views) with(e *entry, n int) job.Job {
 func (vs *views) counts(e *entry) job.Counts {
 	for _, t := range e.touched {
 		t.tally.due = false
-		if t.gone {
+		if t.tally.gone {
 			continue
 		}
 		s := job.State("")
