@@ -82,8 +82,8 @@ func (h *shapeHeap) first() *shape {
 }
 
 // shapeKey names a shape: requests of one user with equal keys have the same shape.
-func shapeKey(user, pool string, r job.Resources) string {
-	return fmt.Sprintf("%q %d %d %s", user, r.CPUs, r.Memory, pool)
+func shapeKey(user, pool string, need job.Resources) string {
+	return fmt.Sprintf("%q %d %d %t %s", user, need.CPUs, need.Memory, need.Exclusive, pool)
 }
 
 // join adds the task to the shape of its request, and returns the shape. It makes the shape if there is none.
@@ -92,21 +92,21 @@ func (p *pending) join(t *task) *shape {
 		return t.shape
 	}
 	s := t.e.job.Spec
-	inPool := fleet.PoolKey(s)
-	key := shapeKey(t.e.job.User, inPool, s.Resources)
+	inPool, need := fleet.PoolKey(s), s.Need()
+	key := shapeKey(t.e.job.User, inPool, need)
 	g := p.shapes[key]
 	if g == nil {
 		clauses, err := fleet.ClausesOf(s)
 		if err != nil { // the spec was parsed before it was committed; one that cannot be parsed matches no host
 			text := err.Error()
-			clauses = []fleet.Clause{{Text: "constraint", Test: func(*lease.Profile) string { return text }}}
+			clauses = []fleet.Clause{{Text: "constraint", Test: func(*fleet.Host) string { return text }}}
 		}
-		need := s.Resources
+		prefers, _ := job.ParsePrefer(s.Prefer)        // likewise; what cannot be parsed is not preferred
 		need.GPUModel = lease.ModelName(need.GPUModel) // here, so that no comparison has to do it
 		g = &shape{key: key, queue: queue[*task]{order: rank}, Shape: fleet.Shape{
-			User: t.e.job.User, Need: need, Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses),
+			User: t.e.job.User, Need: need, Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...),
 		}}
-		g.class = p.search.class(fleet.ClassFor(s))
+		g.class = p.search.class(fleet.ClassesFor(s))
 		g.class.shapes++
 		p.shapes[key] = g
 	}
@@ -130,7 +130,7 @@ func (p *pending) leave(t *task) {
 	delete(p.shapes, g.key)
 	p.hosts.fleet.LeavePool(g.Pool)
 	if g.class.shapes--; g.class.shapes == 0 {
-		delete(p.search.classes, g.class.name)
+		delete(p.search.classes, g.class.key)
 	}
 }
 

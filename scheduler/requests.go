@@ -276,7 +276,9 @@ func (rq *requests) oldest(kind changeKind, id job.ID) (tok Token, there bool) {
 func (rq *requests) awaitMatch(m *match) {
 	rq.matches = append(rq.matches, m)
 	m.more, m.until = false, rq.now.Add(matchWait)
-	rq.search.find(fleet.ClassFor(m.ask.Spec))
+	for _, class := range fleet.ClassesFor(m.ask.Spec) {
+		rq.search.find(class)
+	}
 	rq.search.find(lease.AnyWorker)
 	rq.at(m.until, rq.retryMatches)
 }

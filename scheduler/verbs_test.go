@@ -133,7 +133,7 @@ func verbWorker(s *story, a []string, o stories.Options) {
 		p.GPUs = append(p.GPUs, d)
 		free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000})
 	}
-	free.CPUs = o.Number("free", free.CPUs)
+	free.CPUs, free.Tasks = o.Number("free", free.CPUs), o.Number("tasks", 0)
 	s.stores[a[0]] = p.Store
 	if o["again"] == "" { // else the session stays the same
 		s.step(SessionUp{Peer: job.Peer(a[0])})
@@ -141,10 +141,12 @@ func verbWorker(s *story, a []string, o stories.Options) {
 	s.from(a[0], lease.Hello{Profile: p, Free: free})
 }
 
-// free NAME cpus=2 gpus=1 [aside=1] [draining=1] [under=amy,bob]: Availability.
+// free NAME cpus=2 gpus=1 [tasks=1] [alone=1] [aside=1] [draining=1] [under=amy,bob]: Availability.
 func verbFree(s *story, a []string, o stories.Options) {
 	s.seqs[a[0]]++
-	free := lease.Free{CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0)}
+	free := lease.Free{
+		CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0), Tasks: o.Number("tasks", 0), Exclusive: o["alone"] != "",
+	}
 	for i := range o.Number("gpus", 0) {
 		free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: fmt.Sprintf("%s-gpu%d", a[0], i), Memory: 80e9, Milli: 1000})
 	}
@@ -169,6 +171,11 @@ func verbSubmit(s *story, a []string, o stories.Options) {
 		spec.NodeList = strings.Split(o["node"], ",")
 	}
 	spec.Lease = job.Duration(o.Duration("lease", time.Duration(spec.Lease)))
+	spec.Prefer, spec.Exclusive, spec.Array = o["prefer"], o["exclusive"] != "", o["array"]
+	if o["begin"] != "" {
+		at := s.now.Add(o.Duration("begin", 0))
+		spec.Begin = &at
+	}
 	s.step(Submit{Token: s.asks("submit " + a[0]), User: cmp.Or(o["user"], "amy"), Key: o["key"], Spec: spec})
 }
 

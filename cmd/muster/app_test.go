@@ -83,7 +83,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"submit {big.sh}", 2, "larger than 512KiB"},
 		{"submit -", 2, "it is empty"},
 		{"submit -a 0-9 true", 2, "--array: not yet in this version"},
-		{"submit --prefer rack=r1 true", 2, "--prefer: not yet in this version"},
+		{"submit --nodes 2 true", 2, "--nodes: not yet in this version"},
 		{"submit -N2 true", 2, "--nodes: not yet in this version"},
 		{"submit --preemptible true", 2, "--preemptible: not yet in this version"},
 		{"requeue last --failed", 2, "muster requeue: not yet in this version"},

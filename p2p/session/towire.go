@@ -149,7 +149,7 @@ func epochRef(e lease.Epoch) *wirepb.EpochRef {
 func resources(r job.Resources) *wirepb.Resources {
 	return &wirepb.Resources{
 		Cpus: int64(r.CPUs), Memory: int64(r.Memory), Gpus: int64(r.GPUs), GpuModel: r.GPUModel,
-		GpuMemory: int64(r.GPUMemory), GpuShare: r.GPUShare,
+		GpuMemory: int64(r.GPUMemory), GpuShare: r.GPUShare, Exclusive: r.Exclusive,
 	}
 }
 
@@ -158,7 +158,9 @@ func free(f lease.Free) *wirepb.Free {
 	for i, g := range f.GPUs {
 		gpus[i] = &wirepb.FreeGPU{Uuid: g.UUID, Memory: int64(g.Memory), Milli: int64(g.Milli)}
 	}
-	return &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Quarantined}
+	return &wirepb.Free{
+		Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Quarantined, Tasks: int64(f.Tasks), Exclusive: f.Exclusive,
+	}
 }
 
 func profile(p lease.Profile) *wirepb.Profile {
@@ -169,6 +171,7 @@ func profile(p lease.Profile) *wirepb.Profile {
 	return &wirepb.Profile{
 		Peer: string(p.Peer), Name: p.Name, Version: p.Version, Store: p.Store, Labels: p.Labels, Cpus: int64(p.CPUs),
 		Memory: int64(p.Memory), Disk: int64(p.Disk), Gpus: gpus, Drivers: p.Drivers, Worker: p.Worker, Mounts: p.Mounts,
+		Arch: p.Arch, Os: p.OS,
 	}
 }
 

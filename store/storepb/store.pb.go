@@ -485,6 +485,7 @@ type Need struct {
 	GpuModel      string                 `protobuf:"bytes,4,opt,name=gpu_model,json=gpuModel" json:"gpu_model,omitempty"`
 	GpuMemory     int64                  `protobuf:"varint,5,opt,name=gpu_memory,json=gpuMemory" json:"gpu_memory,omitempty"`
 	GpuShare      float64                `protobuf:"fixed64,6,opt,name=gpu_share,json=gpuShare" json:"gpu_share,omitempty"`
+	Exclusive     bool                   `protobuf:"varint,7,opt,name=exclusive" json:"exclusive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -561,6 +562,13 @@ func (x *Need) GetGpuShare() float64 {
 	return 0
 }
 
+func (x *Need) GetExclusive() bool {
+	if x != nil {
+		return x.Exclusive
+	}
+	return false
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
@@ -610,7 +618,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06reason\x18\x15 \x01(\tR\x06reason\x12\x1a\n" +
 	"\brecorded\x18\x16 \x01(\x03R\brecorded\x12\x1c\n" +
 	"\tpreempted\x18\x17 \x01(\bR\tpreempted\x12\x1c\n" +
-	"\tisolation\x18\x18 \x01(\tR\tisolation\"\x9f\x01\n" +
+	"\tisolation\x18\x18 \x01(\tR\tisolation\"\xbd\x01\n" +
 	"\x04Need\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x12\n" +
@@ -618,7 +626,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tgpu_model\x18\x04 \x01(\tR\bgpuModel\x12\x1d\n" +
 	"\n" +
 	"gpu_memory\x18\x05 \x01(\x03R\tgpuMemory\x12\x1b\n" +
-	"\tgpu_share\x18\x06 \x01(\x01R\bgpuShareB1Z(github.com/musterhq/muster/store/storepb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
+	"\tgpu_share\x18\x06 \x01(\x01R\bgpuShare\x12\x1c\n" +
+	"\texclusive\x18\a \x01(\bR\texclusiveB1Z(github.com/musterhq/muster/store/storepb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
 
 var (
 	file_store_storepb_store_proto_rawDescOnce sync.Once
