@@ -13,6 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/timers"
 )
 
 // pending holds the tasks that wait for a host.
@@ -25,6 +26,8 @@ type pending struct {
 	ready  shapeHeap // shapes whose first task is to be placed
 	parked waitlist  // the first task of each shape that found no room when it was last tried
 	queued waitlist  // tasks whose offers queue at full hosts
+	begins *timers.Heap[time.Time, *entry]
+	look   *timer // compares the first of begins with the wall clock
 }
 
 // shapeHeap is a heap of shapes with waiting tasks, by the rank of their first task.
@@ -201,6 +204,9 @@ func (p *pending) follow(e *entry) {
 // bar returns why a task may not be placed now, whatever room there is. The word is empty if it may be. all says that
 // the same holds for each task of the job.
 func (p *pending) bar(e *entry, _ int) (why job.Reason, all bool) {
+	if e.begin != nil {
+		return job.Reason{Word: job.ReasonBeginTime, Detail: "begins at " + e.job.Spec.Begin.UTC().Format(time.RFC3339)}, true
+	}
 	if e.atOnce > 0 && e.active >= e.atOnce {
 		return job.Reason{Word: job.ReasonArrayThrottle, Detail: fmt.Sprintf("%d of its tasks are active, and at most %d may be", e.active, e.atOnce)}, true
 	}
@@ -248,8 +254,45 @@ func (p *pending) dispatched(t *task) {
 
 // followAll does so from the first task on: a record has released tasks that were held.
 func (p *pending) followAll(e *entry) {
+	p.awaitBegin(e)
 	e.next = 0
 	p.follow(e)
+}
+
+// wallLook bounds the time between two looks at the wall clock while jobs wait for their begin. If the clock is set, a
+// job begins at most so much later than the clock says.
+const wallLook = 10 * time.Second
+
+// awaitBegin has a job followed when the wall clock reaches its begin. Once that was so, a clock that is set back does
+// not matter to it.
+func (p *pending) awaitBegin(e *entry) {
+	switch {
+	case e.begin == nil:
+		return
+	case e.job.Ended():
+		p.begins.Stop(e.begin)
+		e.begin = nil
+	default:
+		p.begins.Set(e.begin, e.job.Spec.Begin.Round(0)) // compared by the wall clock alone
+	}
+	p.armBegins()
+}
+
+// armBegins sets the timer for the next look at the wall clock.
+func (p *pending) armBegins() {
+	p.stop(p.look)
+	if first, some := p.begins.Next(); some {
+		p.look = p.after(min(max(first.Sub(p.now), 0), wallLook), p.begun)
+	}
+}
+
+// begun follows the jobs whose begin is reached.
+func (p *pending) begun() {
+	for e, due := p.begins.Take(p.now); due; e, due = p.begins.Take(p.now) {
+		e.begin = nil
+		p.follow(e)
+	}
+	p.armBegins()
 }
 
 // dequeue removes a task from the queue of its shape. The next task of its job follows.

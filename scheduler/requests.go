@@ -155,6 +155,9 @@ func (rq *requests) submit(a Submit) {
 	if err == nil && len(a.Key) > job.MaxName {
 		err = fmt.Errorf("%w: the idempotency key has %d bytes; at most %d", ErrInvalid, len(a.Key), job.MaxName)
 	}
+	if at := a.Spec.Begin; err == nil && at != nil && at.After(rq.now.Add(job.MaxBegin)) {
+		err = fmt.Errorf("%w: begin: %s is more than a year ahead", ErrInvalid, at.Format(time.RFC3339))
+	}
 	if err == nil && rq.entries.table.Len()+len(rq.submits) >= rq.cfg.MaxJobs {
 		err = fmt.Errorf("%w: %d jobs are kept", ErrBusy, rq.entries.table.Len())
 	}

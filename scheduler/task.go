@@ -13,6 +13,7 @@ import (
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/timers"
 )
 
 // entry is a job with its soft state.
@@ -25,6 +26,7 @@ type entry struct {
 	next     int       // pending.follow goes on here
 	barred   []*task   // tasks with soft state that may not be placed for now, by index; see pending.bar
 	atOnce   int       // how many of its tasks may be active at once; 0: all
+	begin    *begin    // set until its begin is reached
 	active   int       // tasks that are offered or assigned
 	ended    time.Time // when this daemon learnt of the end
 	final    bool      // it is in history.final, or was
@@ -34,6 +36,9 @@ type entry struct {
 	// changedAt is the index of the journal entry that its rows must reflect.
 	changedAt uint64
 }
+
+// begin is the begin of a job, by the wall clock. Nothing of the job is placed before.
+type begin = timers.Timer[time.Time, *entry]
 
 // task is the soft state of a task.
 type task struct {
