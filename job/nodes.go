@@ -23,7 +23,7 @@ type Nodes struct {
 // Bounds of a node list.
 const (
 	maxNodes       = 1024 // entries
-	maxPatterns    = 64   // of them with special characters: each is compared with every node
+	maxPatterns    = 32   // of them with special characters: each is compared with every node
 	maxNodeRanges  = 64   // in one list of numbers
 	maxNodeDigits  = 9    // of a number
 	minPeerSuffix  = 4    // characters of the end of a peer ID that may stand for it

@@ -19,7 +19,8 @@ type Clause struct {
 	// Test returns why the host does not meet the demand; empty if it does. It compares with what the host has, not
 	// with what is free.
 	Test   func(h *Host) string
-	amount bool // of CPUs or memory: searches compare footprints instead, which is faster
+	met    func(h *Host) bool // says whether Test returns nothing, without the words; nil: there is no faster way
+	amount bool               // of CPUs or memory: searches compare footprints instead, which is faster
 }
 
 // ClausesOf returns the demands of a job. The error says what is wrong with its constraint or its lists of nodes.
@@ -31,8 +32,9 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 		return nil, err
 	}
 	for _, term := range c.Terms() {
-		out = append(out, Clause{Text: "constraint " + term.Text, Test: func(h *Host) string {
-			if term.Met(&h.facts) {
+		met := func(h *Host) bool { return term.Met(&h.facts) }
+		out = append(out, Clause{Text: "constraint " + term.Text, met: met, Test: func(h *Host) string {
+			if met(h) {
 				return ""
 			}
 			return lease.Clip(term.Has(&h.facts))
@@ -165,5 +167,11 @@ func gpuText(need job.Resources) string {
 
 // Meets says whether the host meets every clause.
 func Meets(clauses []Clause, h *Host) bool {
-	return !slices.ContainsFunc(clauses, func(c Clause) bool { return c.Test(h) != "" })
+	for i := range clauses {
+		c := &clauses[i]
+		if c.met != nil && !c.met(h) || c.met == nil && c.Test(h) != "" {
+			return false
+		}
+	}
+	return true
 }
