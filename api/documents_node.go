@@ -30,6 +30,8 @@ type Node struct {
 	State   NodeState         `json:"state" enum:"ready,draining,suspect,lost"`
 	Detail  string            `json:"detail,omitempty" doc:"Why it takes no tasks, for people."`
 	Labels  map[string]string `json:"labels" nullable:"false"`
+	Arch    string            `json:"arch,omitempty" doc:"As Go names it: amd64, arm64."`
+	OS      string            `json:"os,omitempty"`
 	Addrs   []string          `json:"addrs" nullable:"false"`
 	Version string            `json:"version"`
 	Worker  bool              `json:"worker" doc:"Whether it runs tasks."`
@@ -59,6 +61,8 @@ type GPU struct {
 	Index       int        `json:"index"`
 	Model       string     `json:"model"`
 	Class       string     `json:"class"`
+	Compute     string     `json:"compute_capability,omitempty"`
+	Driver      string     `json:"driver,omitempty" doc:"Version of its driver."`
 	Memory      int64      `json:"memory"`
 	MemoryUsed  int64      `json:"memory_used"`
 	Utilization int        `json:"utilization" doc:"In percent; -1: unknown."`
@@ -238,7 +242,7 @@ type NodeInfo struct {
 func NodeDocument(n NodeInfo) Node {
 	p := n.Profile
 	d := Node{
-		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, Labels: map[string]string{}, Addrs: append([]string{}, n.Addrs...),
+		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, Labels: map[string]string{}, Arch: p.Arch, OS: p.OS, Addrs: append([]string{}, n.Addrs...),
 		Version: p.Version, Worker: p.Worker, Drivers: append([]string{}, p.Drivers...), CPUs: p.CPUs, Memory: int64(p.Memory), Disk: int64(p.Disk),
 		Free: freeDocument(n.Free), Running: n.Running, Drain: n.Drain, GPUs: make([]GPU, 0, len(p.GPUs)),
 	}
@@ -264,7 +268,7 @@ func gpuDocument(p lease.Profile, dev gpu.Device, status map[string]gpu.Status, 
 	}
 	d := GPU{
 		Schema: SchemaGPU, Node: p.Name, NodeID: p.Peer, UUID: dev.UUID, Index: dev.Index, Model: dev.Model, Class: dev.Class,
-		Memory: int64(dev.Memory), MemoryUsed: int64(s.MemoryUsed), Utilization: s.Utilization, Temperature: s.Temperature,
+		Compute: dev.Compute, Driver: dev.Driver, Memory: int64(dev.Memory), MemoryUsed: int64(s.MemoryUsed), Utilization: s.Utilization, Temperature: s.Temperature,
 		Power: float64(s.PowerMilli) / 1000, Health: s.Health, Detail: s.Detail, Simulated: dev.Simulated,
 		Free: float64(milli) / wholeGPU, Jobs: append([]job.ID{}, holders...), Links: dev.Links,
 	}

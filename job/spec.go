@@ -38,7 +38,7 @@ type Spec struct {
 	// one task for each line, which is its MUSTER_ENTRY
 	EachLine  []string   `json:"each_line,omitempty"`
 	TimeLimit Duration   `json:"time_limit,omitempty"` // 0: none
-	Begin     *time.Time `json:"begin,omitempty"`      // not before
+	Begin     *time.Time `json:"begin,omitempty"`      // not before, by the wall clock
 	// between SIGTERM and SIGKILL; 0: the worker's default
 	Grace       Duration `json:"grace,omitempty"`
 	Priority    int      `json:"priority"` // 0 to 100
@@ -56,7 +56,7 @@ type Spec struct {
 	Exclusive        bool     `json:"exclusive,omitempty"` // each task has its host for itself
 	Project          string   `json:"project,omitempty"`   // whose usage this is, besides the user's
 	Constraint       string   `json:"constraint,omitempty"`
-	Prefer           string   `json:"prefer,omitempty"`
+	Prefer           string   `json:"prefer,omitempty"` // see ParsePrefer
 	NodeList         []string `json:"nodelist,omitempty"`
 	Exclude          []string `json:"exclude,omitempty"`
 	Policy           string   `json:"policy,omitempty"`
@@ -84,6 +84,14 @@ type Resources struct {
 	GPUModel  string  `json:"gpu_model,omitempty"`
 	GPUMemory Size    `json:"gpu_memory,omitempty"` // minimum for each device
 	GPUShare  float64 `json:"gpu_share,omitempty"`  // of one device, above 0 and below 1; not together with GPUs
+	Exclusive bool    `json:"-"`                    // the whole host; see Spec.Need
+}
+
+// Need is what one task needs of its host. The job file says for the whole job that its tasks are exclusive.
+func (s Spec) Need() Resources {
+	need := s.Resources
+	need.Exclusive = s.Exclusive
+	return need
 }
 
 // Bounds of a spec. Every daemon checks them on every spec that it receives.
@@ -101,6 +109,7 @@ const (
 	DefaultLease    = 300 * time.Second
 	DefaultGrace    = 10 * time.Second
 	MaxTimeLimit    = 366 * 24 * time.Hour
+	MaxBegin        = 366 * 24 * time.Hour // from the submission
 	defaultCPUs     = 1
 	defaultPriority = 50
 )
@@ -114,13 +123,29 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate returns an error that names the first field that is not valid, or ErrNotYet with the field's name.
 func (s Spec) Validate() error {
-	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkRetries, checkArray, checkFiles, checkOutput, checkLater} {
+	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkRetries, checkArray, checkFiles, checkOutput, checkHosts, checkLater} {
 		if err := check(s); err != nil {
 			return err
 		}
 	}
-	_, err := ParseConstraint(s.Constraint)
-	return err
+	return nil
+}
+
+// checkHosts checks what the job asks of its hosts.
+func checkHosts(s Spec) error {
+	if _, err := ParseConstraint(s.Constraint); err != nil {
+		return err
+	}
+	if _, err := ParsePrefer(s.Prefer); err != nil {
+		return err
+	}
+	if _, err := ParseNodes(s.NodeList); err != nil {
+		return fmt.Errorf("nodelist: %w", err)
+	}
+	if _, err := ParseNodes(s.Exclude); err != nil {
+		return fmt.Errorf("exclude: %w", err)
+	}
+	return nil
 }
 
 func checkCommand(s Spec) error {
@@ -223,12 +248,9 @@ func checkLater(s Spec) error {
 		{"nodes", s.Nodes > 1},
 		{"ntasks_per_node", s.TasksPerNode > 1},
 		{"keep_on_bad_exit", s.KeepOnBadExit},
-		{"begin", s.Begin != nil},
 		{"kill_on_invalid_dep", s.KillOnInvalidDep},
-		{"exclusive", s.Exclusive},
 		{"project", s.Project != ""},
 		{"dependency", len(s.Dependency) > 0},
-		{"prefer", s.Prefer != ""},
 	} {
 		if later.set {
 			return fmt.Errorf("%s: %w", later.field, ErrNotYet)

@@ -163,7 +163,8 @@ func (w *world) looks(id job.ID, row *job.Job) {
 }
 
 // checkProc checks what begins (P5): no attempt twice, no task twice at once, no
-// device with two holders, no more CPUs than there are.
+// device with two holders, no more CPUs than there are, none beside one that has
+// the host for itself.
 func (w *world) checkProc(p *proc) {
 	h, j := p.h, p.j
 	if j == nil {
@@ -179,12 +180,16 @@ func (w *world) checkProc(p *proc) {
 			w.fail("P5: %s starts %s while %s runs at %s", h.peer, p.attempt, other.attempt, other.h.peer)
 		}
 	}
-	if want := gpu.Count(j.spec.Resources); len(p.task.Devices) != want {
+	need := p.task.Spec.Resources
+	if want := gpu.Count(j.spec.Resources); len(p.task.Devices) != want && (!j.spec.Exclusive || len(p.task.Devices) < want) {
 		w.fail("P5: %s starts %s with %d devices, want %d", h.peer, p.attempt, len(p.task.Devices), want)
 	}
-	cpus := j.spec.Resources.CPUs
+	if j.spec.Exclusive && need.CPUs != h.cfg.Profile.CPUs {
+		w.fail("P5: %s starts %s for itself with %d CPUs", h.peer, p.attempt, need.CPUs)
+	}
+	cpus := need.CPUs
 	milli := map[string]int{}
-	share := gpu.Milli(j.spec.Resources)
+	share := gpu.Milli(need)
 	for _, d := range p.task.Devices {
 		milli[d] = share
 	}
@@ -192,10 +197,13 @@ func (w *world) checkProc(p *proc) {
 		if other.over {
 			continue
 		}
-		cpus += other.j.spec.Resources.CPUs
+		if j.spec.Exclusive || other.j.spec.Exclusive {
+			w.fail("P5: %s starts %s beside %s, and one of them is exclusive", h.peer, p.attempt, other.attempt)
+		}
+		cpus += other.task.Spec.Resources.CPUs
 		for _, d := range other.task.Devices {
 			if _, mine := milli[d]; mine {
-				milli[d] += gpu.Milli(other.j.spec.Resources)
+				milli[d] += gpu.Milli(other.task.Spec.Resources)
 			}
 		}
 	}

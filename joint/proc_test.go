@@ -283,6 +283,8 @@ func (h *host) free() lease.Free {
 	for _, r := range h.disk.records {
 		if r.Phase == lease.PhaseReserved || r.Phase == lease.PhaseStarted {
 			f.CPUs -= r.Need.CPUs
+			f.Tasks++
+			f.Exclusive = f.Exclusive || r.Need.Exclusive
 			for _, d := range r.Devices {
 				held[d] = true
 			}

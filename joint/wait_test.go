@@ -34,7 +34,7 @@ func (w *world) sample() {
 	w.waiting = w.waiting[:0]
 	for _, j := range w.works {
 		j.firstAt = 0
-		if j.id != "" && j.state == job.Pending && !j.assigned && !j.cancelled {
+		if j.id != "" && j.state == job.Pending && !j.assigned && !j.cancelled && j.mayBegin() {
 			w.waiting = append(w.waiting, j)
 		} else {
 			j.alone = 0
@@ -65,6 +65,19 @@ func (w *world) sample() {
 	for _, j := range w.waiting {
 		w.lookAlone(j)
 	}
+}
+
+// mayBegin says whether the begin of the job is reached. Its owner knows: once it is, a clock that is set back does not
+// matter.
+func (j *work) mayBegin() bool {
+	if j.spec.Begin == nil || !j.spec.Begin.After(j.owner.now()) {
+		return true
+	}
+	if !j.owner.up {
+		return false
+	}
+	x, there := j.owner.core.Job(j.id)
+	return there && x.Tasks[0].Reason.Word != job.ReasonBeginTime
 }
 
 // takes says whether the host could be expected to take work of the owner.
@@ -233,7 +246,9 @@ func (h *host) roomAt(j *work) time.Duration {
 	at := h.w.now + lease.ReserveFor // reservations lapse
 	for _, p := range procs {
 		at = max(at, p.endsAt)
-		free.CPUs += p.j.spec.Resources.CPUs
+		free.CPUs += p.task.Spec.Resources.CPUs
+		free.Tasks--
+		free.Exclusive = free.Exclusive && !p.j.spec.Exclusive
 		for _, d := range p.task.Devices {
 			if holders[d]--; holders[d] == 0 {
 				free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: d})

@@ -82,6 +82,9 @@ func (w *world) newWork(o *owner, user string, need job.Resources, runs time.Dur
 // String names the job for people.
 func (j *work) String() string {
 	text := fmt.Sprintf("job %d (%s of %s at %s: %s, priority %d", j.index, j.id, j.user, j.owner.peer, needText(j.spec.Resources), j.spec.Priority)
+	if j.spec.Exclusive {
+		text += ", exclusive"
+	}
 	if j.spec.Constraint != "" {
 		text += ", " + j.spec.Constraint
 	}
@@ -249,6 +252,9 @@ func (j *work) could(h *host) bool {
 // fits says whether the need could be met from this.
 func (j *work) fits(free *lease.Free) bool {
 	need := &j.spec.Resources
+	if free.Exclusive || j.spec.Exclusive && free.Tasks > 0 {
+		return false
+	}
 	return free.CPUs >= need.CPUs && len(free.GPUs) >= gpu.Count(*need)
 }
 
@@ -275,6 +281,9 @@ func (j *work) overQuota(h *host) bool {
 		return false
 	}
 	need := j.spec.Resources
+	if j.spec.Exclusive {
+		need.CPUs, need.GPUs, need.GPUShare = h.cfg.Profile.CPUs, len(h.cfg.Profile.GPUs), 0
+	}
 	return over(tasks, 1, "tasks") || over(cpus, int64(need.CPUs), "cpus") || over(gpus, int64(gpu.Count(need)), "gpus")
 }
 

@@ -27,7 +27,9 @@ type Profile struct {
 	Peer    job.Peer          `json:"peer"`
 	Name    string            `json:"name"`
 	Version string            `json:"version"`
-	Store   string            `json:"store"` // ID of the data directory; a wiped disk gets a new one
+	Store   string            `json:"store"`          // ID of the data directory; a wiped disk gets a new one
+	Arch    string            `json:"arch,omitempty"` // as Go names it: amd64, arm64; empty: an older daemon
+	OS      string            `json:"os,omitempty"`   // linux
 	Labels  map[string]string `json:"labels,omitempty"`
 	CPUs    int               `json:"cpus"`
 	Memory  job.Size          `json:"memory"`
@@ -43,6 +45,10 @@ type Free struct {
 	CPUs   int       `json:"cpus"`
 	Memory job.Size  `json:"memory"`
 	GPUs   []FreeGPU `json:"gpus,omitempty"`
+	// Tasks counts those that hold a part of the host. A need that is exclusive fits only where there are none.
+	Tasks int `json:"tasks,omitempty"`
+	// Exclusive is true if one of them has the host for itself. Nothing is free then.
+	Exclusive bool `json:"exclusive,omitempty"`
 	// Quarantined holds the UUIDs of the devices in quarantine that no task holds. No task gets them. Its JSON name is
 	// from older versions.
 	Quarantined []string `json:"aside,omitempty"`

@@ -356,7 +356,7 @@ func TestManyDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw, all := cluster(t, n, shape{gpus: onLast(first, "sim:1xH100-80GB"), noGossip: true})
 		pass(20 * time.Second)
-		class := lease.ClassOf(job.Resources{GPUs: 1, GPUModel: "h100"}, nil)
+		class := lease.ClassOf(job.Resources{GPUs: 1, GPUModel: "h100"})
 		var found []job.Peer
 		for p := range all[7].table.Find(t.Context(), class, 0) {
 			found = append(found, p)

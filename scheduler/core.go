@@ -62,7 +62,10 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.contact = &contact{
 		turn: t, hosts: c.hosts, assigned: c.assigned, sessions: map[job.Peer]uint64{}, wanted: map[job.Peer]*want{},
 	}
-	c.pending = &pending{turn: t, hosts: c.hosts, search: c.search, shapes: map[string]*shape{}}
+	c.pending = &pending{
+		turn: t, hosts: c.hosts, search: c.search, shapes: map[string]*shape{},
+		begins: timers.New[time.Time, *entry](time.Time.Compare),
+	}
 	preferred := policy.Simple{}
 	c.placement = &placement{turn: t, hosts: c.hosts, pending: c.pending, placer: place.New(&c.hosts.fleet, preferred)}
 	c.attempts = &attempts{turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, renewed: map[string]time.Time{}}

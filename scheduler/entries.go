@@ -96,6 +96,9 @@ func (es *entries) add(j *jobs.Job) *entry {
 			e.tasks = append(e.tasks, &task{e: e, index: i})
 		}
 	}
+	if at := j.Spec.Begin; at != nil && at.After(es.now.Round(0)) && j.Brief(0).Attempt == 0 { // a job that ran has begun
+		e.begin = &begin{Value: e}
+	}
 	es.byID[j.ID] = e
 	return e
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/timers"
 )
 
 // pending holds the tasks that wait for a host.
@@ -25,6 +26,8 @@ type pending struct {
 	ready  shapeHeap // shapes whose first task is to be placed
 	parked waitlist  // the first task of each shape that found no room when it was last tried
 	queued waitlist  // tasks whose offers queue at full hosts
+	begins *timers.Heap[time.Time, *entry]
+	look   *timer // compares the first of begins with the wall clock
 }
 
 // shapeHeap is a heap of shapes with waiting tasks, by the rank of their first task.
@@ -82,8 +85,8 @@ func (h *shapeHeap) first() *shape {
 }
 
 // shapeKey names a shape: requests of one user with equal keys have the same shape.
-func shapeKey(user, pool string, r job.Resources) string {
-	return fmt.Sprintf("%q %d %d %s", user, r.CPUs, r.Memory, pool)
+func shapeKey(user, pool string, need job.Resources) string {
+	return fmt.Sprintf("%q %d %d %t %s", user, need.CPUs, need.Memory, need.Exclusive, pool)
 }
 
 // join adds the task to the shape of its request, and returns the shape. It makes the shape if there is none.
@@ -92,21 +95,21 @@ func (p *pending) join(t *task) *shape {
 		return t.shape
 	}
 	s := t.e.job.Spec
-	inPool := fleet.PoolKey(s)
-	key := shapeKey(t.e.job.User, inPool, s.Resources)
+	inPool, need := fleet.PoolKey(s), s.Need()
+	key := shapeKey(t.e.job.User, inPool, need)
 	g := p.shapes[key]
 	if g == nil {
 		clauses, err := fleet.ClausesOf(s)
 		if err != nil { // the spec was parsed before it was committed; one that cannot be parsed matches no host
 			text := err.Error()
-			clauses = []fleet.Clause{{Text: "constraint", Test: func(*lease.Profile) string { return text }}}
+			clauses = []fleet.Clause{{Text: "constraint", Test: func(*fleet.Host) string { return text }}}
 		}
-		need := s.Resources
+		prefers, _ := job.ParsePrefer(s.Prefer)        // likewise; what cannot be parsed is not preferred
 		need.GPUModel = lease.ModelName(need.GPUModel) // here, so that no comparison has to do it
 		g = &shape{key: key, queue: queue[*task]{order: rank}, Shape: fleet.Shape{
-			User: t.e.job.User, Need: need, Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses),
+			User: t.e.job.User, Need: need, Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...),
 		}}
-		g.class = p.search.class(fleet.ClassFor(s))
+		g.class = p.search.class(fleet.ClassesFor(s))
 		g.class.shapes++
 		p.shapes[key] = g
 	}
@@ -130,7 +133,7 @@ func (p *pending) leave(t *task) {
 	delete(p.shapes, g.key)
 	p.hosts.fleet.LeavePool(g.Pool)
 	if g.class.shapes--; g.class.shapes == 0 {
-		delete(p.search.classes, g.class.name)
+		delete(p.search.classes, g.class.key)
 	}
 }
 
@@ -205,6 +208,9 @@ func (p *pending) follow(e *entry) {
 // bar returns why a task may not be placed now, whatever room there is. The word is empty if it may be. all says that
 // the same holds for each task of the job.
 func (p *pending) bar(e *entry, _ int) (why job.Reason, all bool) {
+	if e.begin != nil {
+		return job.Reason{Word: job.ReasonBeginTime, Detail: "begins at " + e.job.Spec.Begin.UTC().Format(time.RFC3339)}, true
+	}
 	if e.atOnce > 0 && e.active >= e.atOnce {
 		return job.Reason{Word: job.ReasonArrayThrottle, Detail: fmt.Sprintf("at most %d of its tasks may be active", e.atOnce)}, true
 	}
@@ -252,8 +258,45 @@ func (p *pending) dispatched(t *task) {
 
 // followAll does so from the first task on: a record has released tasks that were held.
 func (p *pending) followAll(e *entry) {
+	p.awaitBegin(e)
 	e.next = 0
 	p.follow(e)
+}
+
+// wallLook bounds the time between two looks at the wall clock while jobs wait for their begin. If the clock is set, a
+// job begins at most so much later than the clock says.
+const wallLook = 10 * time.Second
+
+// awaitBegin has a job followed when the wall clock reaches its begin. Once that was so, a clock that is set back does
+// not matter to it.
+func (p *pending) awaitBegin(e *entry) {
+	switch {
+	case e.begin == nil:
+		return
+	case e.job.Ended():
+		p.begins.Stop(e.begin)
+		e.begin = nil
+	default:
+		p.begins.Set(e.begin, e.job.Spec.Begin.Round(0)) // compared by the wall clock alone
+	}
+	p.armBegins()
+}
+
+// armBegins sets the timer for the next look at the wall clock.
+func (p *pending) armBegins() {
+	p.stop(p.look)
+	if first, some := p.begins.Next(); some {
+		p.look = p.after(min(max(first.Sub(p.now), 0), wallLook), p.begun)
+	}
+}
+
+// begun follows the jobs whose begin is reached.
+func (p *pending) begun() {
+	for e, due := p.begins.Take(p.now); due; e, due = p.begins.Take(p.now) {
+		e.begin = nil
+		p.follow(e)
+	}
+	p.armBegins()
 }
 
 // dequeue removes a task from the queue of its shape. The next task of its job follows.

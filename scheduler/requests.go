@@ -156,6 +156,9 @@ func (rq *requests) submit(a Submit) {
 	if err == nil && len(a.Key) > job.MaxName {
 		err = fmt.Errorf("%w: the idempotency key has %d bytes; at most %d", ErrInvalid, len(a.Key), job.MaxName)
 	}
+	if at := a.Spec.Begin; err == nil && at != nil && at.After(rq.now.Add(job.MaxBegin)) {
+		err = fmt.Errorf("%w: begin: %s is more than a year ahead", ErrInvalid, at.Format(time.RFC3339))
+	}
 	if err == nil && rq.entries.table.Len()+len(rq.submits) >= rq.cfg.MaxJobs {
 		err = fmt.Errorf("%w: %d jobs are kept", ErrBusy, rq.entries.table.Len())
 	}
@@ -275,7 +278,9 @@ func (rq *requests) oldest(kind changeKind, id job.ID) (tok Token, there bool) {
 func (rq *requests) awaitMatch(m *match) {
 	rq.matches = append(rq.matches, m)
 	m.more, m.until = false, rq.now.Add(matchWait)
-	rq.search.find(fleet.ClassFor(m.ask.Spec))
+	for _, class := range fleet.ClassesFor(m.ask.Spec) {
+		rq.search.find(class)
+	}
 	rq.search.find(lease.AnyWorker)
 	rq.at(m.until, rq.retryMatches)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/timers"
 )
 
 // entry is a job with its soft state.
@@ -27,6 +28,7 @@ type entry struct {
 	file     *job.File  // of its tasks, once one was started; not kept for a job of one task
 	layout   job.Layout // of its tasks
 	atOnce   int        // how many of its tasks may be active at once; 0: all
+	begin    *begin     // set until its begin is reached
 	active   int        // tasks that are offered or assigned, or may be; see task.count
 	ended    time.Time  // when this daemon learnt of the end
 	final    bool       // it is in history.final, or was
@@ -41,6 +43,9 @@ type entry struct {
 	// changedAt is the index of the journal entry that its rows must reflect.
 	changedAt uint64
 }
+
+// begin is the begin of a job, by the wall clock. Nothing of the job is placed before.
+type begin = timers.Timer[time.Time, *entry]
 
 // task is the soft state of a task.
 type task struct {

@@ -161,7 +161,7 @@ func verbWorker(s *story, a []string, o stories.Options) {
 		p.GPUs = append(p.GPUs, d)
 		free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000})
 	}
-	free.CPUs = o.Number("free", free.CPUs)
+	free.CPUs, free.Tasks = o.Number("free", free.CPUs), o.Number("tasks", 0)
 	s.stores[a[0]] = p.Store
 	if o["again"] == "" { // else the session stays the same
 		s.step(SessionUp{Peer: job.Peer(a[0])})
@@ -169,10 +169,13 @@ func verbWorker(s *story, a []string, o stories.Options) {
 	s.from(a[0], lease.Hello{Profile: p, Free: free})
 }
 
-// free NAME cpus=2 gpus=1 [yields=PRIORITY:CPUS,...] [aside=1] [draining=1] [under=amy,bob]: Availability.
+// free NAME cpus=2 gpus=1 [tasks=1] [alone=1] [yields=PRIORITY:CPUS,...] [aside=1] [draining=1] [under=amy,bob]:
+// Availability.
 func verbFree(s *story, a []string, o stories.Options) {
 	s.seqs[a[0]]++
-	free := lease.Free{CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0)}
+	free := lease.Free{
+		CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0), Tasks: o.Number("tasks", 0), Exclusive: o["alone"] != "",
+	}
 	for i := range o.Number("gpus", 0) {
 		free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: fmt.Sprintf("%s-gpu%d", a[0], i), Memory: 80e9, Milli: 1000})
 	}
@@ -212,6 +215,11 @@ func verbSubmit(s *story, a []string, o stories.Options) {
 		spec.NodeList = strings.Split(o["node"], ",")
 	}
 	spec.Lease, spec.Array = job.Duration(o.Duration("lease", time.Duration(spec.Lease))), o["array"]
+	spec.Prefer, spec.Exclusive = o["prefer"], o["exclusive"] != ""
+	if o["begin"] != "" {
+		at := s.now.Add(o.Duration("begin", 0))
+		spec.Begin = &at
+	}
 	var err error
 	if s.layouts[a[0]], err = spec.Layout(); err != nil {
 		s.t.Fatal(err)

@@ -276,7 +276,7 @@ func (vs *views) waitReason(t *task) job.Reason {
 			Detail: lease.Clip("GPUs that it could have are set aside on " + strings.Join(x.Quarantined, ", ") + "; `muster gpus` says why"),
 		}
 	}
-	return job.Reason{Word: job.ReasonResources, Detail: lackText(x.Lack, x.Open)}
+	return job.Reason{Word: job.ReasonResources, Detail: lackText(x.Lack, x.Open, g.Need.Exclusive)}
 }
 
 // outlook returns the outlook of a shape. It is computed once in a step, so that a listing of many tasks of one shape
@@ -312,15 +312,29 @@ func closedReason(x *fleet.Outlook) job.Reason {
 }
 
 // lackText says what is missing on how many hosts, as "not enough free gpus on 1 and cpus on 2 of 3 nodes that could
-// run it".
-func lackText(lack map[string]int, open int) string {
+// run it". If the task wants a host for itself, the other tasks there are in its way, and else a task that does.
+func lackText(lack map[string]int, open int, exclusive bool) string {
 	var parts []string
 	for _, what := range []string{"gpus", "cpus", "memory"} {
 		if n := lack[what]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%s on %d", what, n))
 		}
 	}
-	return fmt.Sprintf("not enough free %s of %d nodes that could run it", strings.Join(parts, " and "), open)
+	text := ""
+	if len(parts) > 0 {
+		text = "not enough free " + strings.Join(parts, " and ")
+	}
+	if n := lack["tasks"]; n > 0 {
+		if text != "" {
+			text += ", "
+		}
+		if exclusive {
+			text += fmt.Sprintf("other tasks on %d", n)
+		} else {
+			text += fmt.Sprintf("a task that has the node for itself on %d", n)
+		}
+	}
+	return fmt.Sprintf("%s of %d nodes that could run it", text, open)
 }
 
 // whyOf explains the state of a job with this view.

@@ -27,6 +27,7 @@ var anyHeld = rapid.Custom(func(t *rapid.T) lease.Record {
 		PID: rapid.Int().Draw(t, "pid"), Started: storetest.Time.Draw(t, "started"), EventN: rapid.Uint64().Draw(t, "event"),
 		AckedN: rapid.Uint64().Draw(t, "acked"), Reason: storetest.Text.Draw(t, "reason"), Recorded: storetest.Time.Draw(t, "recorded"),
 	}
+	r.Need.Exclusive = rapid.Bool().Draw(t, "exclusive")
 	if rapid.Bool().Draw(t, "exit") {
 		e := storetest.Exit.Draw(t, "exit")
 		r.Exit = &e

@@ -159,7 +159,7 @@ func heldPB(r *lease.Record) *storepb.Held {
 		Owner: string(r.Owner), Phase: string(r.Phase), Offer: r.Offer, User: r.User,
 		Need: &storepb.Need{
 			Cpus: int64(n.CPUs), Memory: int64(n.Memory), Gpus: int64(n.GPUs),
-			GpuModel: n.GPUModel, GpuMemory: int64(n.GPUMemory), GpuShare: n.GPUShare,
+			GpuModel: n.GPUModel, GpuMemory: int64(n.GPUMemory), GpuShare: n.GPUShare, Exclusive: n.Exclusive,
 		},
 		Devices: r.Devices, Milli: int64(r.Milli), Lease: int64(r.Lease), Hold: r.Hold, Boot: r.Boot,
 		Pid: int64(r.PID), Started: storepb.Nanos(r.Started), Exit: storepb.FromExit(r.Exit), EventN: r.EventN, AckedN: r.AckedN,
@@ -193,7 +193,7 @@ func decodeHeld(b []byte, files map[job.Digest]*job.File) (lease.Record, error) 
 		Owner: job.Peer(m.GetOwner()), Phase: lease.Phase(m.GetPhase()), Offer: m.GetOffer(), User: m.GetUser(),
 		Need: job.Resources{
 			CPUs: int(n.GetCpus()), Memory: job.Size(n.GetMemory()), GPUs: int(n.GetGpus()),
-			GPUModel: n.GetGpuModel(), GPUMemory: job.Size(n.GetGpuMemory()), GPUShare: n.GetGpuShare(),
+			GPUModel: n.GetGpuModel(), GPUMemory: job.Size(n.GetGpuMemory()), GPUShare: n.GetGpuShare(), Exclusive: n.GetExclusive(),
 		},
 		Devices: m.GetDevices(), Milli: int(m.GetMilli()), File: file, Lease: time.Duration(m.GetLease()), Hold: m.GetHold(),
 		Boot: m.GetBoot(), PID: int(m.GetPid()), Started: storepb.Time(m.GetStarted()), Exit: m.GetExit().Value(),

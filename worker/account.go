@@ -50,11 +50,12 @@ func (a *account) setLimits(l Limits) {
 
 // hold allocates the resources of an offer to its attempt. It allocates all of them, or none and returns false.
 func (a *account) hold(m *lease.Offer, devices []string) bool {
-	if err := a.capacity.hold(m.Attempt, m.Need, devices); err != nil {
+	need := a.capacity.allot(m.Need, devices)
+	if err := a.capacity.hold(m.Attempt, need, devices); err != nil {
 		a.turn.log(slog.LevelError, "chosen devices cannot be held", slog.String("attempt", m.Attempt.String()), slog.Any("error", err))
 		return false
 	}
-	a.count(m.User, m.Need, devices, 1)
+	a.count(m.User, need, devices, 1)
 	return true
 }
 

@@ -32,9 +32,10 @@ type attempts struct {
 // reserve creates the attempt of an offer, with the devices that are held for it.
 func (s *attempts) reserve(o *offer, devices []string) *attempt {
 	m := &o.msg
+	need := s.account.capacity.allot(m.Need, devices)
 	a := &attempt{group: o.group, offer: o, rec: lease.Record{
 		Attempt: m.Attempt, Group: m.Group, Epoch: m.Epoch, Owner: o.key.peer, Phase: lease.PhaseReserved,
-		Offer: m.ID, User: m.User, Need: m.Need, Devices: devices, Milli: gpu.Milli(m.Need), Boot: s.cfg.Boot,
+		Offer: m.ID, User: m.User, Need: need, Devices: devices, Milli: gpu.Milli(need), Boot: s.cfg.Boot,
 	}}
 	s.by[m.Attempt] = a
 	s.ledger.put(a)

@@ -89,10 +89,11 @@ func verbRenewed(s *story, c stories.Command) {
 func need(c stories.Command) job.Resources {
 	return job.Resources{
 		CPUs: c.Options.Number("cpus", 1), Memory: c.Options.Size("mem", 0), GPUs: c.Options.Number("gpus", 0), GPUMemory: c.Options.Size("gpumem", 0),
+		Exclusive: c.Options["exclusive"] != "",
 	}
 }
 
-// offer PEER JOB [cpus=N] [mem=SIZE] [gpus=N] [wait=D] [priority=N] [age=D] [user=NAME] [term=N] [again=1]: again is the
+// offer PEER JOB [cpus=N] [mem=SIZE] [gpus=N] [exclusive=1] [wait=D] [priority=N] [age=D] [user=NAME] [term=N] [again=1]: again is the
 // same offer again.
 func verbOffer(s *story, c stories.Command) {
 	key := c.Arg(0) + " " + c.Arg(1)

@@ -89,7 +89,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"submit {big.sh}", 2, "larger than 512KiB"},
 		{"submit -", 2, "it is empty"},
 		{"submit -a 9-0 true", 2, "array \"9-0\""},
-		{"submit --prefer rack=r1 true", 2, "--prefer: not yet in this version"},
+		{"submit --nodes 2 true", 2, "--nodes: not yet in this version"},
 		{"submit -N2 true", 2, "--nodes: not yet in this version"},
 		{"requeue", 2, "a job id, last or all"},
 		{"logs x --attempt 0", 2, "--attempt 0: attempts are numbered from 1"},

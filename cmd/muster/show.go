@@ -106,10 +106,20 @@ func showJob(out io.Writer, j api.Job) error {
 	}
 	if j.Spec != nil {
 		row(w, "command", commandOf(*j.Spec))
-		for _, given := range []struct{ what, value string }{{"image", j.Spec.Image}, {"workdir", j.Spec.Workdir}, {"constraint", j.Spec.Constraint}} {
+		for _, given := range []struct{ what, value string }{
+			{"image", j.Spec.Image},
+			{"workdir", j.Spec.Workdir},
+			{"constraint", j.Spec.Constraint},
+			{"prefer", j.Spec.Prefer},
+			{"nodelist", strings.Join(j.Spec.NodeList, ",")},
+			{"exclude", strings.Join(j.Spec.Exclude, ",")},
+		} {
 			if given.value != "" {
 				row(w, given.what, given.value)
 			}
+		}
+		if j.Spec.Begin != nil {
+			row(w, "begin", clock(j.Spec.Begin))
 		}
 	}
 	row(w, "asks for", needOf(j))
@@ -210,6 +220,9 @@ func needOf(j api.Job) string {
 	}
 	if r.GPUMemory > 0 {
 		parts = append(parts, size(r.GPUMemory)+" on each")
+	}
+	if j.Spec != nil && j.Spec.Exclusive {
+		parts = append(parts, "a whole node")
 	}
 	if j.TimeLimit > 0 {
 		parts = append(parts, "at most "+time.Duration(j.TimeLimit*float64(time.Second)).String())

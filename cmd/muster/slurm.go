@@ -28,9 +28,12 @@ var slurm = []slurmOption{
 	{names: []string{"gpus-per-node"}, set: setGPUs}, // a job has one node and one task
 	{names: []string{"gpus-per-task"}, set: setGPUs},
 	{names: []string{"gres"}, set: slurmGres},
-	{names: []string{"constraint", "C"}, set: func(s *job.Spec, v string) error { s.Constraint = v; return nil }},
-	{names: []string{"nodelist", "w"}, set: func(s *job.Spec, v string) error { s.NodeList = list(v); return nil }},
-	{names: []string{"exclude", "x"}, set: func(s *job.Spec, v string) error { s.Exclude = list(v); return nil }},
+	{names: []string{"constraint", "C"}, set: func(s *job.Spec, v string) error { s.Constraint = v; return slurmFeatures(v) }},
+	{names: []string{"prefer"}, set: func(s *job.Spec, v string) error { s.Prefer = v; return slurmFeatures(v) }},
+	{names: []string{"nodelist", "w"}, set: func(s *job.Spec, v string) error { s.NodeList = nodeList(v); return nil }},
+	{names: []string{"exclude", "x"}, set: func(s *job.Spec, v string) error { s.Exclude = nodeList(v); return nil }},
+	{names: []string{"exclusive"}, toggle: true, set: slurmExclusive},
+	{names: []string{"begin", "b"}, set: slurmBegin},
 	{names: []string{"chdir", "D"}, set: setWorkdir},
 	{names: []string{"requeue"}, toggle: true, set: func(s *job.Spec, _ string) error { s.Requeue = true; return nil }},
 	{names: []string{"no-requeue"}, toggle: true, set: func(s *job.Spec, _ string) error { s.Requeue = false; return nil }},
@@ -67,13 +70,35 @@ func slurmDirective(words []string, s *job.Spec) (rest []string, err error) {
 		}
 		return rest[n:], fmt.Errorf("#SBATCH %.200s: %w", strings.Join(words[:1+n], " "), errUnknownSlurm)
 	}
-	if err := o.set(s, v); err != nil {
+	switch err := o.set(s, v); {
+	case err == nil || errors.Is(err, errUnknownSlurm):
+		return rest, err
+	default:
 		return rest, fmt.Errorf("%s: %w", dashed(flag), err)
 	}
-	return rest, nil
 }
 
 func slurmLater(*job.Spec, string) error { return job.ErrNotYet }
+
+// slurmFeatures refuses the forms of sbatch that are about the several nodes of a job.
+func slurmFeatures(v string) error {
+	switch {
+	case strings.Contains(v, "["):
+		return fmt.Errorf("%.60q: [a|b], the same feature on all nodes of a job, is not supported; each task has one node: write a|b", v)
+	case strings.Contains(v, "*"):
+		return fmt.Errorf("%.60q: numbers of nodes (a*2) are not supported; each task has one node", v)
+	}
+	return nil
+}
+
+// slurmExclusive accepts --exclusive. With a value the node may be shared with some jobs, which has no meaning here.
+func slurmExclusive(s *job.Spec, v string) error {
+	if v != "" {
+		return fmt.Errorf("#SBATCH --exclusive=%.40s: %w; --exclusive alone is a whole node for each task", v, errUnknownSlurm)
+	}
+	s.Exclusive = true
+	return nil
+}
 
 // slurmOne accepts only one node or one task.
 func slurmOne(_ *job.Spec, v string) error {

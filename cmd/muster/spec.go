@@ -52,9 +52,12 @@ var specFlags = []specFlag{
 	{names: []string{"no-requeue"}, usage: "do not run again after the node was lost", set: func(s *job.Spec, _ string) error { s.Requeue = false; return nil }},
 	{names: []string{"grace"}, usage: "time between TERM and KILL: `D` such as 30s, default 10s", set: func(s *job.Spec, v string) error { return s.Grace.UnmarshalText([]byte(v)) }},
 	{names: []string{"signal"}, usage: "signal before the time limit: `[SIG@]D` such as USR1@120s", set: func(s *job.Spec, v string) error { s.Signal = v; return nil }},
-	{names: []string{"constraint", "C"}, usage: "labels of the node: `EXPR` such as 'rack=r1&nvlink'", set: func(s *job.Spec, v string) error { s.Constraint = v; return nil }},
-	{names: []string{"nodelist", "w"}, usage: "only these nodes: `NODE,...`", set: func(s *job.Spec, v string) error { s.NodeList = list(v); return nil }},
-	{names: []string{"exclude", "x"}, usage: "not these nodes: `NODE,...`", set: func(s *job.Spec, v string) error { s.Exclude = list(v); return nil }},
+	{names: []string{"constraint", "C"}, usage: "what the node must have: `EXPR` such as 'rack=r1&gpu.memory>=40GB'", set: func(s *job.Spec, v string) error { s.Constraint = v; return nil }},
+	{names: []string{"prefer"}, usage: "what the node should have: `EXPR[:WEIGHT],...` such as 'rack=r1:2,nvlink'", many: true, set: addPrefer},
+	{names: []string{"nodelist", "w"}, usage: "only these nodes: `NODE,...` such as n1,gpu*,n[4-7]", set: func(s *job.Spec, v string) error { s.NodeList = nodeList(v); return nil }},
+	{names: []string{"exclude", "x"}, usage: "not these nodes: `NODE,...`", set: func(s *job.Spec, v string) error { s.Exclude = nodeList(v); return nil }},
+	{names: []string{"exclusive"}, usage: "each task gets a whole node, with all its CPUs and GPUs", set: func(s *job.Spec, _ string) error { s.Exclusive = true; return nil }},
+	{names: []string{"begin"}, usage: "start at `T` or later, such as 16:00, tomorrow, now+1h or 2026-12-01T08:00", set: setBegin},
 	{names: []string{"policy"}, usage: "placement policy `NAME`: simple", set: func(s *job.Spec, v string) error { s.Policy = v; return nil }},
 	{names: []string{"env-file"}, usage: "`FILE` with variables of the task, one K=V a line", many: true, set: setEnvFile},
 	{names: []string{"env"}, usage: "variable of the task: `K=V`, or K alone to take it from here", many: true, set: setEnv},
@@ -72,7 +75,6 @@ var specFlags = []specFlag{
 	{names: []string{"nodes", "N"}, usage: "`VALUE`"},
 	{names: []string{"gpus-per-node"}, usage: "`VALUE`"},
 	{names: []string{"dependency", "d"}, usage: "`VALUE`"},
-	{names: []string{"prefer"}, usage: "`VALUE`"},
 }
 
 // jobFlags returns specFlags as flags of the library. Unsupported ones are hidden from help.
@@ -254,7 +256,7 @@ func defaultName(path string) string {
 
 // checkUTF8 refuses text that is not UTF-8, because JSON would change it.
 func checkUTF8(s job.Spec) error {
-	texts := append([]string{s.Script, s.Workdir, s.Constraint}, s.Command...)
+	texts := append([]string{s.Script, s.Workdir, s.Constraint, s.Prefer}, s.Command...)
 	for _, m := range []map[string]string{s.Env, s.Params} {
 		for k, v := range m {
 			texts = append(texts, k, v)
@@ -365,14 +367,39 @@ func readEachLine(ctx context.Context, r specReader, s *job.Spec, path string) (
 	return nil
 }
 
-func list(v string) []string {
+// list splits a list with commas, and leaves out empty entries.
+func list(v string) []string { return splitList(v, ",") }
+
+func splitList(v, comma string) []string {
 	var names []string
-	for n := range strings.SplitSeq(v, ",") {
+	for n := range strings.SplitSeq(v, comma) {
 		if n = strings.TrimSpace(n); n != "" {
 			names = append(names, n)
 		}
 	}
 	return names
+}
+
+// nodeList is list for nodes: a comma in brackets separates numbers, as in n[1-3,7].
+func nodeList(v string) []string {
+	open := false
+	return splitList(strings.Map(func(r rune) rune {
+		switch {
+		case r == '[' || r == ']':
+			open = r == '['
+		case r == ',' && !open:
+			return '\n'
+		}
+		return r
+	}, v), "\n")
+}
+
+func addPrefer(s *job.Spec, v string) error {
+	if s.Prefer != "" {
+		v = s.Prefer + "," + v
+	}
+	s.Prefer = v
+	return nil
 }
 
 func setEnv(s *job.Spec, v string) error {

@@ -18,7 +18,7 @@ const gpuDoc = `{"schema":"muster.gpu/v1","node":"n1","uuid":"GPU-1","index":0,"
 	{"schema":"muster.gpu/v1","node":"n1","uuid":"GPU-2","index":1,"model":"H100","class":"h100-80gb","memory":85899345920,"utilization":-1,"health":"failed","detail":"fell off\nthe bus","simulated":true,"job":""}`
 
 const nodeDoc = `{"schema":"muster.node/v1","id":"12D3KooWNode","name":"n1","state":"suspect","detail":"silent for 7s","version":"v1","worker":true,"drivers":["exec"],
-	"labels":{"zone":"b","rack":"r1"},"addrs":["/ip4/10.0.0.1/tcp/4980"],"cpus":8,"memory":68719476736,"disk":1099511627776,
+	"labels":{"zone":"b","rack":"r1"},"os":"linux","arch":"arm64","addrs":["/ip4/10.0.0.1/tcp/4980"],"cpus":8,"memory":68719476736,"disk":1099511627776,
 	"free":{"cpus":3,"memory":1073741824,"gpus":1},"gpus":[` + gpuDoc + `]}`
 
 func TestTables(t *testing.T) {
@@ -77,6 +77,7 @@ running     0
 labels      rack=r1,zone=b
 addresses   /ip4/10.0.0.1/tcp/4980
 runs tasks  true (exec)
+platform    linux/arm64
 cpus        8, 3 free
 memory      64GiB, 1GiB free
 disk        1TiB

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -46,7 +47,7 @@ func decode(text []byte) (spec job.Spec, err error) {
 		}
 	}()
 	spec = job.DefaultSpec()
-	dec := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
+	dec := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict(), yaml.CustomUnmarshaler(readTime))
 	if err := dec.Decode(&spec); err != nil {
 		return job.Spec{}, err
 	}
@@ -54,6 +55,15 @@ func decode(text []byte) (spec job.Spec, err error) {
 		return job.Spec{}, errSeveral
 	}
 	return spec, nil
+}
+
+// readTime reads a time strictly. The library takes any text, and makes it the year 1.
+func readTime(at *time.Time, text []byte) (err error) {
+	word := strings.Trim(strings.TrimSpace(string(text)), `"'`)
+	if *at, err = time.Parse(time.RFC3339, word); err != nil {
+		return fmt.Errorf("begin %.40q: want RFC 3339, such as 2026-12-01T08:00:00Z; --begin takes more", word)
+	}
+	return nil
 }
 
 // explain turns the library's error, which may span several lines, into one line that begins with the position.

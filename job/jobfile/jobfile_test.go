@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -52,6 +53,18 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+func TestBegin(t *testing.T) {
+	at := time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)
+	for _, text := range []string{"2026-12-01T08:00:00Z", "'2026-12-01T08:00:00Z'", `"2026-12-01T10:00:00+02:00"`, "2026-12-01T10:00:00+02:00"} {
+		for _, format := range []string{"command: [a]\nbegin: %s\n", "{command: [a], begin: %s}"} {
+			s, err := Parse("j", fmt.Appendf(nil, format, text))
+			if err != nil || s.Begin == nil || !s.Begin.Equal(at) {
+				t.Errorf("%s: %v, %v", text, s.Begin, err)
+			}
+		}
+	}
+}
+
 func TestByteOrderMark(t *testing.T) {
 	if s, err := Parse("j", []byte("\ufeffcommand: [a]\r\npriority: 7\r\n")); err != nil || s.Priority != 7 {
 		t.Errorf("%+v, %v", s, err)
@@ -65,6 +78,8 @@ func TestErrorsNameTheLine(t *testing.T) {
 		"command: [a]\nresources:\n  memory: 64\n": "a number needs a unit",
 		"command: [a]\ntime_limit: 90\n":           "a number needs a unit",
 		"command: [a]\npriority: high\n":           "j:2:",
+		"command: [a]\nbegin: 16:00\n":             `begin "16:00": want RFC 3339`,
+		"command: [a]\nbegin: 2026-12-01\n":        `begin "2026-12-01": want RFC 3339`,
 		"command: [a]\ncommand: [b]\n":             "j:2:",
 		"command: [a\n":                            "j:1:",
 		"":                                         "empty",

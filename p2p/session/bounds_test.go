@@ -45,7 +45,7 @@ var largestEpoch = lease.Epoch{Generation: math.MaxUint64, Term: math.MaxUint64}
 
 func largestFree() lease.Free {
 	return lease.Free{
-		CPUs: job.MaxCPUs, Memory: math.MaxInt64,
+		CPUs: job.MaxCPUs, Memory: math.MaxInt64, Tasks: lease.MaxLive, Exclusive: true,
 		GPUs: many(lease.MaxGPUs, func(i int) lease.FreeGPU {
 			return lease.FreeGPU{UUID: longestID(i), Memory: math.MaxInt64, Milli: wholeDevice}
 		}),
@@ -56,7 +56,7 @@ func largestFree() lease.Free {
 func largestProfile() lease.Profile {
 	p := lease.Profile{
 		Peer: job.Peer(longest(maxPeer)), Name: longest(job.MaxName), Version: longest(job.MaxName), Store: longestID(0), Labels: map[string]string{},
-		CPUs: job.MaxCPUs, Memory: math.MaxInt64, Disk: math.MaxInt64, Worker: true,
+		Arch: longestID(0), OS: longestID(0), CPUs: job.MaxCPUs, Memory: math.MaxInt64, Disk: math.MaxInt64, Worker: true,
 		Drivers: many(maxDrivers, longestID),
 		Mounts:  many(lease.MaxMounts, func(int) string { return "/" + longest(maxPath-1) }),
 		GPUs: many(lease.MaxGPUs, func(i int) gpu.Device {
@@ -100,7 +100,7 @@ func largestMessages(t *testing.T) []any {
 	return []any{
 		lease.Offer{
 			ID: math.MaxUint64, Attempt: a, Group: largestGroup, Epoch: largestEpoch, Priority: job.MaxPriority, User: longest(job.MaxName),
-			Need:  job.Resources{CPUs: job.MaxCPUs, Memory: math.MaxInt64, GPUs: job.MaxGPUs, GPUModel: longest(job.MaxName), GPUMemory: math.MaxInt64},
+			Need:  job.Resources{CPUs: job.MaxCPUs, Memory: math.MaxInt64, GPUs: job.MaxGPUs, GPUModel: longest(job.MaxName), GPUMemory: math.MaxInt64, Exclusive: true},
 			Token: longest(maxToken), Wait: lease.MaxOfferWait, Age: math.MaxInt64,
 		},
 		lease.Release{Offer: math.MaxUint64},

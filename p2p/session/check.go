@@ -257,7 +257,7 @@ func checkProfile(p lease.Profile) error {
 			return err
 		}
 	}
-	if err := errors.Join(checkPeer(p.Peer), optionalID(p.Store)); err != nil {
+	if err := errors.Join(checkPeer(p.Peer), optionalID(p.Store), optionalID(p.Arch), optionalID(p.OS)); err != nil {
 		return err
 	}
 	return checkGPUs(p.GPUs)
@@ -306,7 +306,7 @@ func checkLinks(links []gpu.Link) error {
 }
 
 func checkFree(f lease.Free) error {
-	if f.CPUs < 0 || f.CPUs > job.MaxCPUs || f.Memory < 0 {
+	if f.CPUs < 0 || f.CPUs > job.MaxCPUs || f.Memory < 0 || f.Tasks < 0 || f.Tasks > lease.MaxLive {
 		return errRange
 	}
 	if err := within(len(f.GPUs), lease.MaxGPUs); err != nil {

@@ -112,7 +112,7 @@ func TestOutOfBounds(t *testing.T) {
 		"no array":         lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Index: 1}},
 		"entry":            lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Array: true, Entry: "a\x00"}},
 		"huge command":     lease.Start{Attempt: a, Group: g, File: fileOf(job.Spec{Command: []string{strings.Repeat("x", job.MaxSpecBytes-100)}}), Element: lease.Element{Array: true, Entry: strings.Repeat("x", job.MaxSpecBytes)}},
-		"not yet":          lease.Start{Attempt: a, Group: g, File: fileOf(job.Spec{Command: []string{"x"}, Prefer: "rack=r1"})},
+		"not yet":          lease.Start{Attempt: a, Group: g, File: fileOf(job.Spec{Command: []string{"x"}, Nodes: 2})},
 		"device":           lease.Commit{Attempt: a, Group: g, Devices: []string{"GPU-1,GPU-2"}},
 		"devices":          lease.Commit{Attempt: a, Group: g, Devices: slices.Repeat([]string{"G"}, lease.MaxGPUs+1)},
 		"no reason":        lease.Decline{Attempt: a},
@@ -141,6 +141,10 @@ func TestOutOfBounds(t *testing.T) {
 		"GPUs":      host(func(p *lease.Profile) { p.GPUs = make([]gpu.Device, lease.MaxGPUs+1) }),
 		"mounts":    host(func(p *lease.Profile) { p.Mounts = []string{"/a\nb"} }),
 		"waits":     lease.Event{Attempt: a, Group: g, N: 1, State: job.Running, Detail: "still pulling"},
+		"arch":      host(func(p *lease.Profile) { p.Arch = strings.Repeat("x", maxID+1) }),
+		"os":        host(func(p *lease.Profile) { p.OS = "a b" }),
+		"tasks":     lease.Availability{Free: lease.Free{Tasks: lease.MaxLive + 1}},
+		"no tasks":  lease.Availability{Free: lease.Free{Tasks: -1}},
 		"drivers":   host(func(p *lease.Profile) { p.Drivers = []string{"exec driver"} }),
 	} {
 		if got, err := carry(msg); err == nil {

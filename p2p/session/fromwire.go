@@ -246,12 +246,15 @@ func epoch(e *wirepb.EpochRef) lease.Epoch {
 func need(r *wirepb.Resources) job.Resources {
 	return job.Resources{
 		CPUs: int(r.GetCpus()), Memory: job.Size(r.GetMemory()), GPUs: int(r.GetGpus()), GPUModel: r.GetGpuModel(),
-		GPUMemory: job.Size(r.GetGpuMemory()), GPUShare: r.GetGpuShare(),
+		GPUMemory: job.Size(r.GetGpuMemory()), GPUShare: r.GetGpuShare(), Exclusive: r.GetExclusive(),
 	}
 }
 
 func freeOf(f *wirepb.Free) lease.Free {
-	out := lease.Free{CPUs: int(f.GetCpus()), Memory: job.Size(f.GetMemory()), GPUs: some[lease.FreeGPU](len(f.GetGpus())), Quarantined: f.GetAside()}
+	out := lease.Free{
+		CPUs: int(f.GetCpus()), Memory: job.Size(f.GetMemory()), GPUs: some[lease.FreeGPU](len(f.GetGpus())), Quarantined: f.GetAside(),
+		Tasks: int(f.GetTasks()), Exclusive: f.GetExclusive(),
+	}
 	for i, g := range f.GetGpus() {
 		out.GPUs[i] = lease.FreeGPU{UUID: g.GetUuid(), Memory: job.Size(g.GetMemory()), Milli: int(g.GetMilli())}
 	}
@@ -268,6 +271,7 @@ func profileOf(p *wirepb.Profile) lease.Profile {
 		Peer: job.Peer(p.GetPeer()), Name: p.GetName(), Version: p.GetVersion(), Store: p.GetStore(), Labels: p.GetLabels(),
 		CPUs: int(p.GetCpus()), Memory: job.Size(p.GetMemory()), Disk: job.Size(p.GetDisk()),
 		GPUs: some[gpu.Device](len(p.GetGpus())), Drivers: p.GetDrivers(), Worker: p.GetWorker(), Mounts: p.GetMounts(),
+		Arch: p.GetArch(), OS: p.GetOs(),
 	}
 	for i, d := range p.GetGpus() {
 		out.GPUs[i] = deviceOf(d)

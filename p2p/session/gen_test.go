@@ -121,8 +121,10 @@ func drawNeed(t *rapid.T) job.Resources {
 
 func drawOffer(t *rapid.T) any {
 	a := anyAttempt.Draw(t, "attempt")
+	need := drawNeed(t)
+	need.Exclusive = rapid.Bool().Draw(t, "exclusive")
 	return lease.Offer{
-		ID: rapid.Uint64().Draw(t, "id"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Need: drawNeed(t),
+		ID: rapid.Uint64().Draw(t, "id"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Need: need,
 		Priority: rapid.IntRange(0, job.MaxPriority).Draw(t, "priority"), User: anyName.Draw(t, "user"), Token: anyWord.Draw(t, "token"),
 		Wait: drawDuration(t, lease.MaxOfferWait), Age: drawDuration(t, 1<<62),
 	}
@@ -225,6 +227,7 @@ func drawFree(t *rapid.T) lease.Free {
 		GPUs: listOf(t, rapid.Custom(func(t *rapid.T) lease.FreeGPU {
 			return lease.FreeGPU{UUID: anyWord.Draw(t, "uuid"), Memory: anySize.Draw(t, "memory"), Milli: rapid.IntRange(0, wholeDevice).Draw(t, "milli")}
 		}), 8, "gpus"),
+		Tasks: rapid.IntRange(0, lease.MaxLive).Draw(t, "tasks"), Exclusive: rapid.Bool().Draw(t, "exclusive"),
 	}
 }
 
@@ -233,6 +236,7 @@ func drawHello(t *rapid.T) any {
 		Peer: job.Peer(anyWord.Draw(t, "peer")), Name: anyName.Draw(t, "name"), Version: anyName.Draw(t, "version"), Store: anyWord.Draw(t, "store"),
 		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: anySize.Draw(t, "memory"), Disk: anySize.Draw(t, "disk"),
 		Drivers: listOf(t, anyWord, 3, "drivers"), Mounts: listOf(t, anyWord, 3, "mounts"), Worker: rapid.Bool().Draw(t, "worker"),
+		Arch: anyWord.Draw(t, "arch"), OS: anyWord.Draw(t, "os"),
 	}
 	if labels := rapid.MapOfN(anyWord, anyWord, 0, 5).Draw(t, "labels"); len(labels) > 0 {
 		p.Labels = labels

@@ -144,7 +144,7 @@ func epochRef(e lease.Epoch) *wirepb.EpochRef {
 func resources(r job.Resources) *wirepb.Resources {
 	return &wirepb.Resources{
 		Cpus: int64(r.CPUs), Memory: int64(r.Memory), Gpus: int64(r.GPUs), GpuModel: r.GPUModel,
-		GpuMemory: int64(r.GPUMemory), GpuShare: r.GPUShare,
+		GpuMemory: int64(r.GPUMemory), GpuShare: r.GPUShare, Exclusive: r.Exclusive,
 	}
 }
 
@@ -153,7 +153,7 @@ func free(f lease.Free) *wirepb.Free {
 	for i, g := range f.GPUs {
 		gpus[i] = &wirepb.FreeGPU{Uuid: g.UUID, Memory: int64(g.Memory), Milli: int64(g.Milli)}
 	}
-	out := &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Quarantined}
+	out := &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Quarantined, Tasks: int64(f.Tasks), Exclusive: f.Exclusive}
 	for _, y := range f.Preemptible {
 		out.Preemptible = append(out.Preemptible, &wirepb.Preemptible{
 			Priority: int64(y.Priority), Cpus: int64(y.CPUs), Memory: int64(y.Memory), Gpus: int64(y.GPUs),
@@ -170,6 +170,7 @@ func profile(p lease.Profile) *wirepb.Profile {
 	return &wirepb.Profile{
 		Peer: string(p.Peer), Name: p.Name, Version: p.Version, Store: p.Store, Labels: p.Labels, Cpus: int64(p.CPUs),
 		Memory: int64(p.Memory), Disk: int64(p.Disk), Gpus: gpus, Drivers: p.Drivers, Worker: p.Worker, Mounts: p.Mounts,
+		Arch: p.Arch, Os: p.OS,
 	}
 }
 

@@ -773,6 +773,7 @@ type Resources struct {
 	GpuModel      string                 `protobuf:"bytes,4,opt,name=gpu_model,json=gpuModel,proto3" json:"gpu_model,omitempty"`
 	GpuMemory     int64                  `protobuf:"varint,5,opt,name=gpu_memory,json=gpuMemory,proto3" json:"gpu_memory,omitempty"`
 	GpuShare      float64                `protobuf:"fixed64,6,opt,name=gpu_share,json=gpuShare,proto3" json:"gpu_share,omitempty"`
+	Exclusive     bool                   `protobuf:"varint,7,opt,name=exclusive,proto3" json:"exclusive,omitempty"` // the whole host
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -847,6 +848,13 @@ func (x *Resources) GetGpuShare() float64 {
 		return x.GpuShare
 	}
 	return 0
+}
+
+func (x *Resources) GetExclusive() bool {
+	if x != nil {
+		return x.Exclusive
+	}
+	return false
 }
 
 // Owns opens a session. It lists the groups whose jobs the sender owns.
@@ -1733,6 +1741,8 @@ type Profile struct {
 	Drivers       []string               `protobuf:"bytes,10,rep,name=drivers,proto3" json:"drivers,omitempty"`
 	Worker        bool                   `protobuf:"varint,11,opt,name=worker,proto3" json:"worker,omitempty"`
 	Mounts        []string               `protobuf:"bytes,12,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	Arch          string                 `protobuf:"bytes,13,opt,name=arch,proto3" json:"arch,omitempty"`
+	Os            string                 `protobuf:"bytes,14,opt,name=os,proto3" json:"os,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1849,6 +1859,20 @@ func (x *Profile) GetMounts() []string {
 		return x.Mounts
 	}
 	return nil
+}
+
+func (x *Profile) GetArch() string {
+	if x != nil {
+		return x.Arch
+	}
+	return ""
+}
+
+func (x *Profile) GetOs() string {
+	if x != nil {
+		return x.Os
+	}
+	return ""
 }
 
 // Device is one GPU.
@@ -2053,6 +2077,8 @@ type Free struct {
 	Gpus          []*FreeGPU             `protobuf:"bytes,3,rep,name=gpus,proto3" json:"gpus,omitempty"`
 	Aside         []string               `protobuf:"bytes,4,rep,name=aside,proto3" json:"aside,omitempty"`
 	Preemptible   []*Preemptible         `protobuf:"bytes,5,rep,name=preemptible,proto3" json:"preemptible,omitempty"` // the least priority first
+	Tasks         int64                  `protobuf:"varint,6,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Exclusive     bool                   `protobuf:"varint,7,opt,name=exclusive,proto3" json:"exclusive,omitempty"` // one of them has the host for itself
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2120,6 +2146,20 @@ func (x *Free) GetPreemptible() []*Preemptible {
 		return x.Preemptible
 	}
 	return nil
+}
+
+func (x *Free) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *Free) GetExclusive() bool {
+	if x != nil {
+		return x.Exclusive
+	}
+	return false
 }
 
 // Preemptible is what the preemptible tasks of one priority hold.
@@ -2912,7 +2952,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xa4\x01\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xc2\x01\n" +
 	"\tResources\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x12\n" +
@@ -2920,7 +2960,8 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\tgpu_model\x18\x04 \x01(\tR\bgpuModel\x12\x1d\n" +
 	"\n" +
 	"gpu_memory\x18\x05 \x01(\x03R\tgpuMemory\x12\x1b\n" +
-	"\tgpu_share\x18\x06 \x01(\x01R\bgpuShare\"9\n" +
+	"\tgpu_share\x18\x06 \x01(\x01R\bgpuShare\x12\x1c\n" +
+	"\texclusive\x18\a \x01(\bR\texclusive\"9\n" +
 	"\x04Owns\x121\n" +
 	"\x06groups\x18\x01 \x03(\v2\x19.muster.p2p.v1.GroupEpochR\x06groups\"Q\n" +
 	"\n" +
@@ -2988,7 +3029,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x04keep\x18\x02 \x01(\bR\x04keep\"h\n" +
 	"\vWorkerHello\x120\n" +
 	"\aprofile\x18\x01 \x01(\v2\x16.muster.p2p.v1.ProfileR\aprofile\x12'\n" +
-	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\"\x8d\x03\n" +
+	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\"\xb1\x03\n" +
 	"\aProfile\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3002,7 +3043,9 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\adrivers\x18\n" +
 	" \x03(\tR\adrivers\x12\x16\n" +
 	"\x06worker\x18\v \x01(\bR\x06worker\x12\x16\n" +
-	"\x06mounts\x18\f \x03(\tR\x06mounts\x1a9\n" +
+	"\x06mounts\x18\f \x03(\tR\x06mounts\x12\x12\n" +
+	"\x04arch\x18\r \x01(\tR\x04arch\x12\x0e\n" +
+	"\x02os\x18\x0e \x01(\tR\x02os\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb5\x02\n" +
@@ -3024,13 +3067,15 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"DeviceLink\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
-	"\anvlinks\x18\x03 \x01(\x03R\anvlinks\"\xb2\x01\n" +
+	"\anvlinks\x18\x03 \x01(\x03R\anvlinks\"\xe6\x01\n" +
 	"\x04Free\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12*\n" +
 	"\x04gpus\x18\x03 \x03(\v2\x16.muster.p2p.v1.FreeGPUR\x04gpus\x12\x14\n" +
 	"\x05aside\x18\x04 \x03(\tR\x05aside\x12<\n" +
-	"\vpreemptible\x18\x05 \x03(\v2\x1a.muster.p2p.v1.PreemptibleR\vpreemptible\"i\n" +
+	"\vpreemptible\x18\x05 \x03(\v2\x1a.muster.p2p.v1.PreemptibleR\vpreemptible\x12\x14\n" +
+	"\x05tasks\x18\x06 \x01(\x03R\x05tasks\x12\x1c\n" +
+	"\texclusive\x18\a \x01(\bR\texclusive\"i\n" +
 	"\vPreemptible\x12\x1a\n" +
 	"\bpriority\x18\x01 \x01(\x03R\bpriority\x12\x12\n" +
 	"\x04cpus\x18\x02 \x01(\x03R\x04cpus\x12\x16\n" +

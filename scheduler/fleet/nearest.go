@@ -15,7 +15,7 @@ func Nearest(clauses []Clause, need job.Resources, hosts []*Host, idle bool) (ou
 	clauses = withoutCounts(clauses)
 	need.GPUModel = lease.ModelName(need.GPUModel)
 	for _, h := range hosts {
-		if !h.Open() || !Meets(clauses, &h.Profile) {
+		if !h.Open() || !Meets(clauses, h) {
 			continue
 		}
 		free := &h.Free

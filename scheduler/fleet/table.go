@@ -83,19 +83,22 @@ func (t *Table) Hello(h *Host, m lease.Hello, now time.Time) {
 	slot := h.row.slot
 	t.most[slot] = footprintOfProfile(&h.Profile)
 	for _, p := range t.pools {
-		p.has.set(slot, Meets(p.clauses, &h.Profile))
+		p.compare(slot, h)
 	}
 }
 
-// JoinPool returns the pool of the clauses, whose key is the PoolKey of their request. It makes the pool if there is
-// none. Each call must be followed by one of LeavePool in the end.
-func (t *Table) JoinPool(key string, clauses []Clause) *Pool {
+// JoinPool returns the pool of the clauses and preferences of a request, whose key is its PoolKey. It makes the pool if
+// there is none. Each call must be followed by one of LeavePool in the end.
+func (t *Table) JoinPool(key string, clauses []Clause, prefers ...job.Preference) *Pool {
 	p := t.pools[key]
 	if p == nil {
-		p = &Pool{key: key, clauses: withoutAmounts(clauses)}
+		p = &Pool{key: key, clauses: withoutAmounts(clauses), prefers: prefers, met: make([]bitset, len(prefers))}
+		for _, x := range prefers {
+			p.most += x.Weight
+		}
 		for slot, h := range t.all {
 			if h != nil {
-				p.has.set(slot, Meets(p.clauses, &h.Profile))
+				p.compare(slot, h)
 			}
 		}
 		t.pools[key] = p

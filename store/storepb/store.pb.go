@@ -525,6 +525,7 @@ type Need struct {
 	GpuModel      string                 `protobuf:"bytes,4,opt,name=gpu_model,json=gpuModel" json:"gpu_model,omitempty"`
 	GpuMemory     int64                  `protobuf:"varint,5,opt,name=gpu_memory,json=gpuMemory" json:"gpu_memory,omitempty"`
 	GpuShare      float64                `protobuf:"fixed64,6,opt,name=gpu_share,json=gpuShare" json:"gpu_share,omitempty"`
+	Exclusive     bool                   `protobuf:"varint,7,opt,name=exclusive" json:"exclusive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -601,6 +602,13 @@ func (x *Need) GetGpuShare() float64 {
 	return 0
 }
 
+func (x *Need) GetExclusive() bool {
+	if x != nil {
+		return x.Exclusive
+	}
+	return false
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
@@ -655,7 +663,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05array\x18\x1a \x01(\bR\x05array\x12\x14\n" +
 	"\x05index\x18\x1b \x01(\x03R\x05index\x12\x14\n" +
 	"\x05entry\x18\x1c \x01(\tR\x05entry\x12)\n" +
-	"\x10preempted_before\x18\x1d \x01(\bR\x0fpreemptedBefore\"\x9f\x01\n" +
+	"\x10preempted_before\x18\x1d \x01(\bR\x0fpreemptedBefore\"\xbd\x01\n" +
 	"\x04Need\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x12\n" +
@@ -663,7 +671,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tgpu_model\x18\x04 \x01(\tR\bgpuModel\x12\x1d\n" +
 	"\n" +
 	"gpu_memory\x18\x05 \x01(\x03R\tgpuMemory\x12\x1b\n" +
-	"\tgpu_share\x18\x06 \x01(\x01R\bgpuShareB1Z(github.com/musterhq/muster/store/storepb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
+	"\tgpu_share\x18\x06 \x01(\x01R\bgpuShare\x12\x1c\n" +
+	"\texclusive\x18\a \x01(\bR\texclusiveB1Z(github.com/musterhq/muster/store/storepb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
 
 var (
 	file_store_storepb_store_proto_rawDescOnce sync.Once
