@@ -30,6 +30,11 @@ type Jobs interface {
 	List(ctx context.Context, q job.Query) ([]job.Job, error)
 	// Tasks returns the tasks of a job that q selects, or ErrNotFound.
 	Tasks(ctx context.Context, id job.ID, q job.TaskQuery) ([]job.Task, error)
+	Changes
+}
+
+// Changes are the requests of users about jobs that this daemon owns.
+type Changes interface {
 	// Cancel cancels tasks of a job; no ranges means all. Tasks that have ended are not changed.
 	Cancel(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error)
 	// Hold holds or releases waiting tasks of a job; no ranges means all. It returns ErrConflict if none of them waits.

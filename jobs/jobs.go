@@ -11,8 +11,8 @@
 // On disk a job has one row for its header, one for each chunk with changes, one for each host, up to two for each task
 // that has texts of its own, and one for each task that had several attempts.
 //
-// A job that no record can change any more may be archived. The table then keeps only an index entry of it, for
-// listings; the rest is in its rows on disk.
+// A job that only a requeue can change may be archived. The table then keeps only an index entry of it, for listings; the
+// rest is in its rows on disk. Before a requeue it must be put back.
 //
 // See docs/adr, ADR 77.
 package jobs
@@ -59,8 +59,8 @@ func (j *Job) State() job.State { return j.tasks.counts.State() }
 // Ended reports whether all tasks have ended.
 func (j *Job) Ended() bool { return j.tasks.counts.Ended() == j.tasks.n }
 
-// Final reports whether no record can change the job any more: it has ended, and a late success of an attempt that was
-// given up would not count.
+// Final reports whether no record but a requeue can change the job: it has ended, and a late success of an attempt that
+// was given up would not count.
 func (j *Job) Final() bool {
 	return j.Ended() && (j.tasks.counts.Of(job.NodeFail) == 0 || j.Cancelled != "")
 }

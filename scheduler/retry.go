@@ -1,6 +1,7 @@
 package scheduler
 
 // The wait between two attempts of a task, and the host that the task avoids then.
+// See docs/adr, ADR 84.
 
 import (
 	"cmp"

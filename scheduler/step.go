@@ -161,7 +161,7 @@ func (c *Core) committed(m job.Committed) {
 }
 
 // AddRows adds an Unarchived event before each Committed event that may change archived jobs. read returns the rows of
-// a job. Whoever gives Committed events to the core must call it with the events of each step.
+// a job. Whoever gives Committed events to the core must call it with the events of each step. See docs/adr, ADR 84.
 func AddRows(c *Core, events []Event, read func(job.ID) ([]job.Row, error)) ([]Event, error) {
 	var out []Event
 	for i, e := range events {
