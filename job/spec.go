@@ -50,7 +50,7 @@ type Spec struct {
 	Partition string `json:"partition,omitempty"`
 	// how long a task runs on without contact with its owner; 0: the default
 	Lease      Duration `json:"lease,omitempty"`
-	Dependency []string `json:"dependency,omitempty"`
+	Dependency []string `json:"dependency,omitempty"` // see ParseDependencies
 	// a job whose dependencies can never be met is cancelled
 	KillOnInvalidDep bool     `json:"kill_on_invalid_dep,omitempty"`
 	Exclusive        bool     `json:"exclusive,omitempty"` // each task has its host for itself
@@ -113,7 +113,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate returns an error that names the first field that is not valid, or ErrNotYet with the field's name.
 func (s Spec) Validate() error {
-	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkArray, checkFiles, checkOutput, checkLater} {
+	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkArray, checkFiles, checkOutput, checkDependency, checkLater} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -224,11 +224,9 @@ func checkLater(s Spec) error {
 		{"keep_on_bad_exit", s.KeepOnBadExit},
 		{"begin", s.Begin != nil},
 		{"retry_on", len(s.RetryOn) > 0},
-		{"kill_on_invalid_dep", s.KillOnInvalidDep},
 		{"exclusive", s.Exclusive},
 		{"project", s.Project != ""},
 		{"preemptible", s.Preemptible},
-		{"dependency", len(s.Dependency) > 0},
 		{"prefer", s.Prefer != ""},
 		{"checkpoint_exit_code", s.CheckpointExitCode != 0},
 	} {

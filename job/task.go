@@ -97,7 +97,9 @@ type Job struct {
 	// older versions.
 	Seq    uint64
 	Counts Counts // of all tasks
-	Tasks  []Task // all tasks, or one page of them if there are many
+	// Depends has the state of each dependency, in the order of the job file.
+	Depends []Depends
+	Tasks   []Task // all tasks, or one page of them if there are many
 }
 
 // State returns the job's state; see Counts.State.

@@ -24,7 +24,7 @@ import (
 )
 
 // Job is the state of one job after the records that were applied. Only Table.Apply changes it. The Submit record sets
-// all exported fields but Cancelled.
+// all exported fields but Cancelled and Waits.
 type Job struct {
 	ID        job.ID
 	User      string
@@ -33,6 +33,7 @@ type Job struct {
 	Key       string    // idempotency key, or empty
 	Seq       uint64    // number of the Submit record in the journal; 0 in rows of older versions
 	Cancelled string    // reason given with cancel, or empty
+	Waits     *Waits    // for other jobs; nil without dependencies
 
 	tasks  tasks
 	closed time.Time // when the last end of a task was recorded
@@ -91,7 +92,7 @@ func (j *Job) Active() bool { return j.tasks.assigned > 0 }
 func (j *Job) View(first, n int) job.Job {
 	v := job.Job{
 		ID: j.ID, User: j.User, Spec: j.Spec, Submitted: j.Submitted, Key: j.Key, Cancelled: j.Cancelled, Seq: j.Seq,
-		Counts: j.tasks.counts,
+		Counts: j.tasks.counts, Depends: j.Waits.List(),
 	}
 	last := min(j.tasks.n, first+n)
 	if first < last {
