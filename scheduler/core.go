@@ -62,7 +62,10 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.contact = &contact{
 		turn: t, hosts: c.hosts, assigned: c.assigned, sessions: map[job.Peer]uint64{}, wanted: map[job.Peer]*want{},
 	}
-	c.pending = &pending{turn: t, hosts: c.hosts, search: c.search, shapes: map[string]*shape{}}
+	c.pending = &pending{
+		turn: t, hosts: c.hosts, search: c.search, shapes: map[string]*shape{},
+		parents: &parents{turn: t, entries: c.entries, followed: map[job.ID]*parent{}, inLine: map[job.ID]bool{}, under: map[job.ID]int{}},
+	}
 	preferred := policy.Simple{}
 	c.placement = &placement{turn: t, hosts: c.hosts, pending: c.pending, placer: place.New(&c.hosts.fleet, preferred)}
 	c.attempts = &attempts{turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, renewed: map[string]time.Time{}}
@@ -114,6 +117,7 @@ func (c *Core) restore(saved Saved) {
 		c.entries.table.LoadArchived(x)
 		c.history.ended = append(c.history.ended, ending{x.Number(), ended.UnixNano()})
 	}
+	slices.SortFunc(saved.whole, func(a, b *jobs.Job) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, j := range saved.whole {
 		c.entries.wrote(j.Submitted)
 		c.entries.wrote(j.ClosedAt())

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
@@ -18,8 +19,9 @@ import (
 // pending holds the tasks that wait for a host.
 type pending struct {
 	*turn
-	hosts  *hosts
-	search *search
+	hosts   *hosts
+	search  *search
+	parents *parents
 
 	shapes map[string]*shape
 	ready  shapeHeap // shapes whose first task is to be placed
@@ -175,23 +177,26 @@ func (p *pending) follow(e *entry) {
 	if !p.lead || e.front != nil && e.front.queued || len(e.tasks) >= e.job.Assigned()+maxPaused {
 		return
 	}
-	if len(e.barred) > 0 {
-		if t := e.barred[0]; p.mayGo(e, t.index) {
+	for _, t := range e.barred {
+		why, all := p.bar(e, t.index)
+		if why.Word == "" {
 			e.front = t
 			p.requeue(t)
 			return
 		}
+		if all {
+			break
+		}
 	}
-	for e.next < e.job.Len() {
-		index := e.next
+	for index, more := e.upcoming(); more; index, more = e.upcoming() {
 		if _, soft := e.find(index); soft || e.job.Brief(index).State != job.Pending {
-			e.next++
+			e.pass(index)
 			continue
 		}
 		if !p.mayGo(e, index) {
 			return
 		}
-		e.next++
+		e.pass(index)
 		e.front = e.task(index)
 		p.requeue(e.front)
 		return
@@ -200,7 +205,10 @@ func (p *pending) follow(e *entry) {
 
 // bar returns why a task may not be placed now, whatever room there is. The word is empty if it may be. all says that
 // the same holds for each task of the job.
-func (p *pending) bar(e *entry, _ int) (why job.Reason, all bool) {
+func (p *pending) bar(e *entry, index int) (why job.Reason, all bool) {
+	if word, all := p.parents.waits(e, index); word != "" {
+		return job.Reason{Word: word}, all // views tell the rest
+	}
 	if e.atOnce > 0 && e.active >= e.atOnce {
 		return job.Reason{Word: job.ReasonArrayThrottle, Detail: fmt.Sprintf("%d of its tasks are active, and at most %d may be", e.active, e.atOnce)}, true
 	}
@@ -248,8 +256,37 @@ func (p *pending) dispatched(t *task) {
 
 // followAll does so from the first task on: a record has released tasks that were held.
 func (p *pending) followAll(e *entry) {
-	e.next = 0
+	e.next, e.parents.ready = 0, nil
+	if !p.lead {
+		return
+	}
+	if e.job.Waits.Each() {
+		e.parents.ready = &ready{}
+		p.addReady(e, job.Range{First: 0, Last: e.job.Len() - 1})
+	}
+	if p.parents.delayed(e) {
+		p.at(e.parents.until, func() { p.follow(e) })
+	}
 	p.follow(e)
+}
+
+// freed queues tasks that wait no longer for those of an array.
+func (p *pending) freed(e *entry, tasks []job.Range) {
+	if e.parents.ready == nil {
+		return
+	}
+	for _, r := range tasks {
+		p.addReady(e, r)
+	}
+	p.follow(e)
+}
+
+func (p *pending) addReady(e *entry, r job.Range) {
+	for i := r.First; i <= r.Last; i++ {
+		if e.job.Waits.Of(i) == jobs.WaitNone && e.job.Brief(i).State == job.Pending {
+			e.parents.ready.add(i)
+		}
+	}
 }
 
 // dequeue removes a task from the queue of its shape. The next task of its job follows.

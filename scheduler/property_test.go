@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,11 +38,23 @@ func TestHistories(t *testing.T) {
 				spec.Priority = rapid.IntRange(40, 60).Draw(t, "priority")
 				spec.Retries = rapid.IntRange(0, 1).Draw(t, "retries")
 				spec.Requeue = rapid.Bool().Draw(t, "requeue")
+				spec.Dependency, spec.KillOnInvalidDep = w.dependencies(t), rapid.Bool().Draw(t, "kill")
 				w.step(Submit{Token: w.token(), Spec: spec})
 			},
 			"cancel":  func(t *rapid.T) { w.step(Cancel{Token: w.token(), Job: w.job(t)}) },
 			"hold":    func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t)}) },
 			"release": func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Release: true}) },
+			"far": func(t *rapid.T) { // a job of another owner moves on, or is requeued
+				w.far[rapid.SampledFrom(farJobs).Draw(t, "far")] = rapid.SampledFrom([]job.State{job.Pending, job.Running, job.Succeeded, job.Failed, ""}).Draw(t, "state")
+			},
+			"tell": func(t *rapid.T) {
+				switch id := rapid.SampledFrom(farJobs).Draw(t, "far"); {
+				case rapid.IntRange(0, 3).Draw(t, "silent") == 0:
+					w.step(ParentsSilent{Jobs: []job.ID{id}, Detail: "its owner does not answer"})
+				default:
+					w.tell(id) // also if nobody has asked
+				}
+			},
 			"connect": func(t *rapid.T) {
 				if m := w.model(t); !m.up {
 					m.connect()
@@ -137,11 +150,52 @@ func TestHistories(t *testing.T) {
 			if !kept {
 				continue // purged
 			}
-			if j := w.whole(x); !j.State().Ended() && j.State() != job.Held {
+			if j := w.whole(x); !j.State().Ended() && j.State() != job.Held && !w.mayWait(id) {
 				t.Fatalf("all is well, yet %s is %s: %s, attempt %+v", id, j.State(), j.Tasks[0].Reason, j.Tasks[0])
 			}
 		}
 	})
+}
+
+// dependencies draws up to three dependencies on jobs of this owner, which may be purged by then, and of another one.
+func (w *world) dependencies(t *rapid.T) (list []string) {
+	separator := rapid.SampledFrom([]string{",", "?"}).Draw(t, "separator")
+	for range rapid.IntRange(0, 3).Draw(t, "dependencies") {
+		id := rapid.SampledFrom(farJobs).Draw(t, "parent")
+		if rapid.Bool().Draw(t, "own") {
+			id = w.job(t)
+		}
+		word := rapid.SampledFrom([]string{"afterok", "afternotok", "afterany", "after"}).Draw(t, "when")
+		list = append(list, word+":"+string(id))
+	}
+	if len(list) > 0 {
+		list = []string{strings.Join(list, separator)}
+	}
+	return list
+}
+
+// mayWait reports whether a job may wait although all is well: for ever, or for a job that does.
+func (w *world) mayWait(id job.ID) bool {
+	e := w.core.entries.byID[id]
+	switch e.job.Waits.Of(0) {
+	case jobs.WaitNever:
+		return true
+	case jobs.WaitNone:
+		return false
+	case jobs.WaitOn:
+	}
+	for _, d := range e.job.Waits.List() {
+		if far, other := w.far[d.Job]; d.Outcome == job.OutcomeWaiting {
+			p := w.core.entries.byID[d.Job]
+			switch {
+			case other && !far.Ended() && far != "" && (d.When != job.After || far == job.Pending):
+				return true
+			case !other && p != nil && (p.job.State() == job.Held || w.mayWait(d.Job)):
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (w *world) token() Token {

@@ -42,6 +42,19 @@ func (r *reader) whole(x Listed) (job.Job, error) {
 	return j, nil
 }
 
+// tasks returns the states of the tasks of an archived job. There are none if the job was purged meanwhile.
+func (r *reader) tasks(id job.ID) (job.TaskStates, error) {
+	rows, err := r.journal.Rows(id, "", "")
+	if err != nil || len(rows) == 0 {
+		return job.TaskStates{}, err
+	}
+	j, err := jobs.Decode(rows)
+	if err != nil {
+		return job.TaskStates{}, fmt.Errorf("scheduler: read job %s: %w", id, err)
+	}
+	return jobs.TaskStatesOf(j), nil
+}
+
 // withTails adds the tails of standard error, which are only on disk.
 func (r *reader) withTails(j job.Job) (job.Job, error) {
 	if j.Counts.Total() <= 1 || len(j.Tasks) == 0 {

@@ -177,6 +177,12 @@ func (s *story) show(fx Effects) {
 	for _, p := range fx.Unwant {
 		s.printf("unwant %s", p)
 	}
+	if len(fx.Unfollow) > 0 {
+		s.printf("unfollow %v", fx.Unfollow)
+	}
+	if len(fx.Follow) > 0 {
+		s.printf("follow %v", fx.Follow)
+	}
 	if fx.Announce {
 		s.printf("announce %v", fx.Wants)
 	}
@@ -219,10 +225,19 @@ func recordText(r job.Record) string {
 		return "cancel " + string(r.Job)
 	case job.HoldRecord:
 		return fmt.Sprintf("hold %s release=%v", r.Job, r.Release)
+	case job.ParentRecord:
+		return strings.TrimRight(fmt.Sprintf("parent %s %s started=%v %s", r.Parent, r.State, r.Started, tasksText(r.Tasks)), " ")
 	case job.PurgeRecord:
 		return "purge " + string(r.Job)
 	}
 	return "nothing"
+}
+
+func tasksText(x job.TaskStates) string {
+	if x.Len() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("succeeded=%v failed=%v open=%v", x.Succeeded, x.Failed, x.Open)
 }
 
 func (s *story) messageText(m lease.ToWorker) string {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,6 +58,12 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"why":     verbWhy,
 		"restart": verbRestart,
 		"finish":  verbFinish,
+		"other":   verbOther,
+		"parent":  verbParent,
+		"silent": func(s *story, a []string, _ stories.Options) {
+			s.step(ParentsSilent{Jobs: []job.ID{s.id(a[0])}, Detail: "its owner " + a[1] + " does not answer"})
+		},
+		"depends": verbDepends,
 	}
 }
 
@@ -165,11 +172,60 @@ func verbSubmit(s *story, a []string, o stories.Options) {
 	spec.Priority, spec.Retries = o.Number("priority", 50), o.Number("retries", 0)
 	spec.Hold, spec.Requeue, spec.Partition = o["hold"] != "", o["requeue"] != "no", o["partition"]
 	spec.Constraint = strings.ReplaceAll(o["constraint"], ":", "=")
+	spec.Array, spec.KillOnInvalidDep = o["array"], o["kill"] != ""
+	if o["dep"] != "" {
+		spec.Dependency = []string{s.named(o["dep"])}
+	}
 	if o["node"] != "" {
 		spec.NodeList = strings.Split(o["node"], ",")
 	}
 	spec.Lease = job.Duration(o.Duration("lease", time.Duration(spec.Lease)))
 	s.step(Submit{Token: s.asks("submit " + a[0]), User: cmp.Or(o["user"], "amy"), Key: o["key"], Spec: spec})
+}
+
+// named replaces the names of jobs in dependencies by their ids.
+func (s *story) named(text string) string {
+	return regexp.MustCompile(`:[a-z]+`).ReplaceAllStringFunc(text, func(name string) string { return ":" + string(s.id(name[1:])) })
+}
+
+// other NAME: a job of another owner.
+func verbOther(s *story, a []string, _ stories.Options) {
+	id := job.NewID(s.cfg.Group+1, uint64(len(s.jobs)+1))
+	s.jobs[a[0]] = id
+	s.ids = append(s.ids, string(id), a[0])
+}
+
+// parent NAME STATE|gone [started=1] [ago=5m] [ok=0-3] [failed=4-9] [open=10-11]: what the owner of a job says of it.
+func verbParent(s *story, a []string, o stories.Options) {
+	x := job.Progress{Job: s.id(a[0]), State: job.State(a[1]), Started: o["started"] != "" || job.State(a[1]).Ended(), Ago: o.Duration("ago", 0)}
+	if a[1] == "gone" {
+		x.State = ""
+	}
+	for name, list := range map[string]*[]job.Range{"ok": &x.Tasks.Succeeded, "failed": &x.Tasks.Failed, "open": &x.Tasks.Open} {
+		if o[name] != "" {
+			sel, err := job.ParseSelector("last." + o[name])
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			*list = sel.Tasks
+		}
+	}
+	s.step(ParentSeen{x})
+}
+
+// depends JOB: the state of each of its dependencies, and of its tasks.
+func verbDepends(s *story, a []string, _ stories.Options) {
+	x, _ := s.core.Find(s.id(a[0]))
+	j, _ := s.rows.Job(x.ID)
+	if x.Job != nil {
+		j = *x.Job
+	}
+	for _, d := range j.Depends {
+		s.printf("  %s %s %s %s", d, d.Outcome, d.Parent, d.Detail)
+	}
+	for _, t := range j.Tasks {
+		s.printf("  %d: %s %s", t.Index, t.State, t.Reason)
+	}
 }
 
 // take WORKER JOB [session=N]: the host commits to its newest offer of the job.
@@ -202,11 +258,11 @@ func verbDecline(s *story, a []string, o stories.Options) {
 	})
 }
 
-// event WORKER JOB RUNNING|SUCCEEDED|FAILED|refused [n=ATTEMPT] [code=1] [ran=10s].
+// event WORKER JOB RUNNING|SUCCEEDED|FAILED|refused [task=INDEX] [n=ATTEMPT] [code=1] [ran=10s].
 func verbEvent(s *story, a []string, o stories.Options) {
-	att := job.Attempt{Job: s.id(a[1]), N: 1}
+	att := job.Attempt{Job: s.id(a[1]), Task: o.Number("task", 0), N: 1}
 	if j, ok := s.core.Job(att.Job); ok {
-		att.N = o.Number("n", j.Tasks[0].Attempt)
+		att.N = o.Number("n", j.Tasks[att.Task].Attempt)
 	}
 	s.events[att]++
 	m := lease.Event{Attempt: att, Group: s.cfg.Group, N: s.events[att], State: job.State(a[2])}
