@@ -38,9 +38,21 @@ type Job struct {
 	TimeLimit    float64    `json:"time_limit" doc:"In seconds; 0: none."`
 	Resources    TaskNeed   `json:"resources" doc:"What each task requests."`
 	Tasks        []Task     `json:"tasks" nullable:"false"`
+	// Dependencies are not in listings.
+	Dependencies []Dependency `json:"dependencies,omitempty" doc:"What the job waits for of other jobs. Not in listings."`
 	// Spec is the job file with its units, nil in listings and events. Only the job's user and operators see the
 	// values of its env.
 	Spec *job.Spec `json:"spec,omitempty" doc:"The job file. Its values have units. Not in listings."`
+}
+
+// Dependency is one dependency of a job.
+type Dependency struct {
+	Condition job.Condition `json:"condition"`
+	Job       job.ID        `json:"job"`
+	Delay     float64       `json:"delay,omitempty" doc:"After the start of that job, in seconds."`
+	State     job.Outcome   `json:"state" enum:"waiting,met,never"`
+	JobState  job.State     `json:"job_state,omitempty" doc:"State of that job, as far as it is known; for a dependency that is met, the state that met it."`
+	Detail    string        `json:"detail,omitempty"`
 }
 
 // TaskNeed holds the resources that each task of a job requests and holds while it runs.
@@ -84,6 +96,11 @@ func JobDocument(j job.Job, copies int) Job {
 		Schema: SchemaJob, ID: j.ID, Name: j.Spec.Name, User: j.User, State: j.State(), Priority: j.Spec.Priority,
 		Nodes: max(j.Spec.Nodes, 1), Array: j.Spec.Array, SubmittedAt: j.Submitted.UTC(), Owner: j.Owner, Copies: copies,
 		TimeLimit: j.Spec.TimeLimit.D().Seconds(), Resources: needDocument(j.Spec.Resources), Spec: &j.Spec, Tasks: make([]Task, 0, len(j.Tasks)),
+	}
+	for _, x := range j.Depends {
+		d.Dependencies = append(d.Dependencies, Dependency{
+			Condition: x.When, Job: x.Job, Delay: x.Delay.Seconds(), State: x.Outcome, JobState: x.Parent, Detail: x.Detail,
+		})
 	}
 	for _, t := range j.Tasks {
 		task := taskDocument(j.ID, t)
@@ -166,7 +183,7 @@ func (j Job) withoutSecrets() Job {
 
 // brief returns the document for listings and events, without fields that may be large.
 func (j Job) brief() Job {
-	j.Spec = nil
+	j.Spec, j.Dependencies = nil, nil
 	j.Tasks = slices.Clone(j.Tasks)
 	for i := range j.Tasks {
 		j.Tasks[i].StderrTail = ""
