@@ -43,9 +43,21 @@ type Job struct {
 	TaskCount  int               `json:"task_count"`
 	Counts     map[job.State]int `json:"counts" nullable:"false" doc:"Number of its tasks in each state."`
 	Tasks      []Task            `json:"tasks" nullable:"false" doc:"The first tasks; /v1/jobs/{id}/tasks lists all. Of a job of many tasks only GET /v1/jobs/{id} has some."`
+	// Dependencies are not in listings.
+	Dependencies []Dependency `json:"dependencies,omitempty" doc:"What the job waits for of other jobs. Not in listings."`
 	// Spec is the job file with its units, nil in listings and events. Only the job's user and operators see the
 	// values of its env.
 	Spec *job.Spec `json:"spec,omitempty" doc:"The job file. Its values have units. Not in listings."`
+}
+
+// Dependency is one dependency of a job.
+type Dependency struct {
+	Condition job.Condition       `json:"condition"`
+	Job       job.ID              `json:"job"`
+	Delay     float64             `json:"delay,omitempty" doc:"After the start of that job, in seconds."`
+	State     job.DependencyState `json:"state" enum:"waiting,met,never"`
+	JobState  job.State           `json:"job_state,omitempty" doc:"State of that job, as far as it is known; for a dependency that is met, the state that met it."`
+	Detail    string              `json:"detail,omitempty"`
 }
 
 // TaskNeed holds the resources that each task of a job requests and holds while it runs.
@@ -133,6 +145,11 @@ func JobDocument(j job.Job, copies int) Job {
 	var layout job.Layout
 	if len(j.Tasks) > 0 {
 		layout, _ = j.Spec.Layout() // the spec is valid
+	}
+	for _, x := range j.Depends {
+		d.Dependencies = append(d.Dependencies, Dependency{
+			Condition: x.When, Job: x.Job, Delay: x.Delay.Seconds(), State: x.Outcome, JobState: x.Parent, Detail: x.Detail,
+		})
 	}
 	for _, t := range j.Tasks {
 		task := taskDocument(j.ID, layout, t)
@@ -235,7 +252,7 @@ const briefTasks = 8
 
 // brief returns the document for listings and events, without fields that may be large.
 func (j Job) brief() Job {
-	j.Spec = nil
+	j.Spec, j.Dependencies = nil, nil
 	if j.TaskCount > briefTasks {
 		j.Tasks = []Task{}
 		return j

@@ -156,7 +156,7 @@ func (d *daemon) start(t *testing.T) {
 	}}
 	var err error
 	d.server, err = New(cfg, Needs{
-		Jobs: d, Deaths: d, Explain: d, Watch: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d, Files: d, Uploads: d.uploads, Transport: transport, Registry: prometheus.NewRegistry(),
+		Jobs: d, Deaths: d, Explain: d, Watch: d, Progress: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d, Files: d, Uploads: d.uploads, Transport: transport, Registry: prometheus.NewRegistry(),
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -285,6 +285,9 @@ func (d *daemon) Submit(ctx context.Context, s Submission) (job.Job, error) {
 	}
 	if s.Key != "" && known != "" {
 		return d.Get(ctx, known)
+	}
+	if len(s.Unknown) > 0 {
+		return job.Job{}, bad("dependency on job %s: there is no such job", s.Unknown[0])
 	}
 	j := d.newJob(n)
 	j.Spec, j.User, j.Key = s.Spec, s.User, s.Key
@@ -428,6 +431,45 @@ func (d *daemon) Watch(ctx context.Context, ids []job.ID, _ bool) (<-chan job.Jo
 	})
 	return w, nil
 }
+
+// Follow tells the progress of jobs, as their first task has it, and asks for the tasks of arrays in testTasks.
+func (d *daemon) Follow(ctx context.Context, jobs []job.Follow, each func(job.Progress) error) error {
+	d.mu.Lock()
+	stuck := d.stuck
+	d.mu.Unlock()
+	if stuck != nil {
+		return stuck
+	}
+	told := map[job.ID]job.State{}
+	for {
+		for _, x := range jobs {
+			j, err := d.Get(ctx, x.Job)
+			p := job.Progress{Job: x.Job}
+			if err == nil {
+				p.State = j.State()
+				p.Started, p.Ago = p.State.Ended() || p.State == job.Running, time.Minute
+			}
+			if last, there := told[x.Job]; there && last == p.State {
+				continue
+			}
+			told[x.Job] = p.State
+			if x.Tasks {
+				p.Tasks = testTasks
+			}
+			if err := each(p); err != nil {
+				return err
+			}
+		}
+		t := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+var testTasks = job.TaskStates{Succeeded: []job.Range{{First: 0, Last: 3}, {First: 5, Last: 5}}, Failed: []job.Range{{First: 4, Last: 4}, {First: 7, Last: job.MaxIndex}}, Open: []job.Range{{First: 6, Last: 6}}}
 
 func (d *daemon) Counts(context.Context) (map[job.State]int, error) {
 	d.mu.Lock()

@@ -48,6 +48,7 @@ type jobRoutes struct {
 	explain   Explain
 	directory Directory
 	hasTree   func(tree string) error
+	follows   *followRoutes
 }
 
 func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, error) {
@@ -59,7 +60,8 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 		return nil, err
 	}
 	a := requesterOf(ctx)
-	j, err := r.jobs.Submit(ctx, Submission{Spec: spec, User: a.user, Key: in.Key})
+	unknown := r.follows.unknownParents(ctx, spec)
+	j, err := r.jobs.Submit(ctx, Submission{Spec: spec, User: a.user, Key: in.Key, Unknown: unknown})
 	if err != nil {
 		return nil, err
 	}

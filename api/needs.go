@@ -70,6 +70,14 @@ type Watch interface {
 	Counts(ctx context.Context) (map[job.State]int, error)
 }
 
+// Progress tells other daemons how far the jobs are that this daemon owns.
+type Progress interface {
+	// Follow calls each with the progress of some jobs of one group, then with each change; rapid changes may be merged.
+	// A job that there is not has no state. It returns when ctx ends, when each returns an error, or with ErrUnavailable
+	// when this daemon does not own the jobs.
+	Follow(ctx context.Context, jobs []job.Follow, each func(job.Progress) error) error
+}
+
 // NodeSource is the node on which this daemon runs.
 type NodeSource interface {
 	Node(ctx context.Context) (NodeInfo, error)
@@ -146,6 +154,7 @@ type Needs struct {
 	Deaths    Deaths
 	Explain   Explain
 	Watch     Watch
+	Progress  Progress
 	Node      NodeSource
 	Logs      Logs
 	Peers     Peers
@@ -167,6 +176,9 @@ type Submission struct {
 	Spec job.Spec
 	User string
 	Key  string // idempotency key, or empty
+	// Unknown are jobs that Spec depends on and that their owners do not have. The job is refused unless it was submitted
+	// before.
+	Unknown []job.ID
 }
 
 // Member is a daemon of the cluster as this daemon knows it.

@@ -281,6 +281,28 @@ func (l Layout) Select(numbers []Range) []Range {
 	return joined(out)
 }
 
+// Numbers appends the numbers of the tasks first to last, as ranges that do not meet, to ranges that end before them.
+func (l Layout) Numbers(ranges []Range, first, last int) []Range {
+	for first <= last {
+		i, found := slices.BinarySearchFunc(l.array.runs, first, func(r run, p int) int { return cmp.Compare(r.before, p) })
+		if !found {
+			i--
+		}
+		r := l.array.runs[i]
+		number, n := r.first+(first-r.before)*r.step, min(last-first+1, r.before+r.n-first)
+		if r.step > 1 {
+			n = 1
+		}
+		if k := len(ranges); k > 0 && ranges[k-1].Last+1 == number {
+			ranges[k-1].Last = number + n - 1
+		} else {
+			ranges = append(ranges, Range{number, number + n - 1})
+		}
+		first += n
+	}
+	return ranges
+}
+
 // joined sorts ranges and joins those that meet.
 func joined(ranges []Range) []Range {
 	slices.SortFunc(ranges, func(a, b Range) int { return cmp.Compare(a.First, b.First) })

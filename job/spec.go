@@ -50,7 +50,7 @@ type Spec struct {
 	Partition string `json:"partition,omitempty"`
 	// how long a task runs on without contact with its owner; 0: the default
 	Lease      Duration `json:"lease,omitempty"`
-	Dependency []string `json:"dependency,omitempty"`
+	Dependency []string `json:"dependency,omitempty"` // see ParseDependencies
 	// a job whose dependencies can never be met is cancelled
 	KillOnInvalidDep bool     `json:"kill_on_invalid_dep,omitempty"`
 	Exclusive        bool     `json:"exclusive,omitempty"` // each task has its host for itself
@@ -123,7 +123,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate returns an error that names the first field that is not valid, or ErrNotYet with the field's name.
 func (s Spec) Validate() error {
-	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkRetries, checkArray, checkFiles, checkOutput, checkHosts, checkLater} {
+	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkRetries, checkArray, checkFiles, checkOutput, checkHosts, checkDependency, checkLater} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -248,9 +248,7 @@ func checkLater(s Spec) error {
 		{"nodes", s.Nodes > 1},
 		{"ntasks_per_node", s.TasksPerNode > 1},
 		{"keep_on_bad_exit", s.KeepOnBadExit},
-		{"kill_on_invalid_dep", s.KillOnInvalidDep},
 		{"project", s.Project != ""},
-		{"dependency", len(s.Dependency) > 0},
 	} {
 		if later.set {
 			return fmt.Errorf("%s: %w", later.field, ErrNotYet)

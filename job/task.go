@@ -118,7 +118,9 @@ type Job struct {
 	Counts Counts // of all tasks
 	Ends   Ends   // of all tasks
 	Reason Reason // why the job as a whole waits, or how it ended; that of the first task in the job's state
-	Tasks  []Task // all tasks, one page of them if there are many, or none
+	// Depends has the state of each dependency, in the order of the job file.
+	Depends []Depends
+	Tasks   []Task // all tasks, one page of them if there are many, or none
 }
 
 // Ends sums up how the tasks of a job have ended.

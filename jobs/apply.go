@@ -16,6 +16,18 @@ type Change struct {
 	Moved  bool     // the record changed the job
 	Task   int      // index of the task, for a record about an attempt
 	Before job.Task // that task before the change
+
+	Others  []Other  // the jobs that have changed because a job did that they depend on
+	Parents []job.ID // jobs of which something else is awaited than before; see Parents.Awaited
+}
+
+// Other is a job that a record about another job has changed.
+type Other struct {
+	Job   *Job
+	All   bool        // all its tasks may have changed
+	Freed []job.Range // tasks that no longer wait for those of an array, in no order
+
+	lost, opened []job.Range
 }
 
 // The words of the reasons that records set.
@@ -27,9 +39,8 @@ const (
 	ReasonExit      = "Exit"
 )
 
-// Apply applies a record to the table. A record that does not fit the state of its job changes nothing. seq is the
-// record's number in the journal, in rising order. epoch is that of the owner who wrote the record.
-func (t *Table) Apply(r job.Record, seq uint64, epoch job.Epoch) Change {
+// apply applies a record to the job that it is about.
+func (t *Table) apply(r job.Record, seq uint64, epoch job.Epoch) Change {
 	switch r := r.(type) {
 	case job.SubmitRecord:
 		return t.submit(r, seq)
@@ -65,6 +76,7 @@ func (t *Table) submit(r job.SubmitRecord, seq uint64) Change {
 		first.State, first.Reason = job.Held, job.Reason{Word: ReasonHeld, Detail: "submitted with hold"}
 	}
 	j := &Job{ID: r.Job, User: r.User, Spec: r.Spec, Submitted: r.At, Queued: r.At, Key: r.Key, Seq: seq, tasks: newTasks(max(r.Tasks, 1), first)}
+	j.Waits = newWaits(&j.Spec)
 	j.dirty.header, j.dirty.hosts = true, 1
 	t.add(j)
 	return Change{Job: j, Moved: true}

@@ -35,6 +35,9 @@ func Decode(rows []job.Row) (*Job, error) {
 		j.tasks.clean(&j.dirty)
 	}
 	recount(j)
+	if j.Waits != nil {
+		j.Waits.recount()
+	}
 	return j, nil
 }
 
@@ -64,6 +67,7 @@ func decodeHeader(data []byte) (*Job, error) {
 	if n < 1 || n > job.MaxTasks {
 		return nil, fmt.Errorf("%w: %d tasks", errBadRow, n)
 	}
+	j.Waits = newWaits(&j.Spec)
 	first := job.Task{State: job.Pending}
 	if m.GetFirst() != nil {
 		if first, err = taskOf(m.GetFirst()); err != nil {
@@ -102,6 +106,10 @@ func decodePart(j *Job, r job.Row) error {
 			return fmt.Errorf("%w: the job has %d chunks", errBadRow, len(j.tasks.chunks))
 		}
 		return j.tasks.decodeChunk(n, r.Data)
+	case partWaits:
+		return j.Waits.decode(r.Data)
+	case partEach:
+		return j.Waits.decodeEach(n>>eachShift, n&(1<<eachShift-1), j.tasks.n, r.Data)
 	}
 	if r.Part[0] == partOutcomes && n < j.tasks.n {
 		return j.tasks.history.decode(n, r.Data)
@@ -293,4 +301,59 @@ func peers(list []string) []job.Peer {
 		out = append(out, job.Peer(s))
 	}
 	return out
+}
+
+// decode reads the outcomes.
+func (w *Waits) decode(data []byte) error {
+	var m jobspb.Waits
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return err
+	}
+	if w == nil || len(m.Outcome) != len(w.terms) || len(m.Saw) != len(w.terms) || len(m.Since) != 0 && len(m.Since) != len(w.terms) {
+		return fmt.Errorf("%w: %d outcomes of dependencies", errBadRow, len(m.Outcome))
+	}
+	states, err := numbersOf(m.GetStates())
+	if err != nil {
+		return err
+	}
+	for i := range w.terms {
+		x := &w.terms[i]
+		x.outcome, x.saw, x.since = standing(m.Outcome[i]), m.Saw[i], at(m.Since, i)
+		ok := x.outcome <= lost && (!x.is(job.AfterCorr) || x.outcome == waitingFor || x.outcome == lost)
+		if x.saw != sawNothing && x.saw != sawGone {
+			var state uint8
+			state, ok = pick(states, int(x.saw)-1, ok)
+			x.saw = state + 1
+		}
+		if x.outcome == never && (x.saw == sawNothing || x.saw == sawGone) {
+			ok = false // a state is the reason
+		}
+		if !ok {
+			return fmt.Errorf("%w: dependency %d", errBadRow, i)
+		}
+	}
+	return nil
+}
+
+// decodeEach reads one block of an aftercorr of a job of n tasks.
+func (w *Waits) decodeEach(i, block, n int, data []byte) error {
+	var m jobspb.Each
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return err
+	}
+	if w == nil || i >= len(w.each) || block > (n-1)/setBlock || max(len(m.Met), len(m.Never)) > blockWords {
+		return fmt.Errorf("%w: block %d of aftercorr %d", errBadRow, block, i)
+	}
+	e := &w.each[i]
+	e.met.putBlock(block, m.Met)
+	e.never.putBlock(block, m.Never)
+	for k, more := e.never.Next(block * setBlock); more; k, more = e.never.Next(k + 1) {
+		if e.met.Has(k) || k >= n {
+			return fmt.Errorf("%w: task %d of aftercorr %d", errBadRow, k, i)
+		}
+	}
+	if k, more := e.met.Next(n); more {
+		return fmt.Errorf("%w: task %d of aftercorr %d", errBadRow, k, i)
+	}
+	return nil
 }

@@ -35,6 +35,7 @@ type Job struct {
 	// is 0 in rows of older versions.
 	Queued time.Time
 	Seq    uint64
+	Waits  *Waits // for other jobs; nil without dependencies
 
 	tasks  tasks
 	closed time.Time // when the last end of a task was recorded
@@ -76,7 +77,7 @@ func (j *Job) Assigned() int { return j.tasks.assigned }
 func (j *Job) View(first, n int) job.Job {
 	v := job.Job{
 		ID: j.ID, User: j.User, Spec: j.Spec, Submitted: j.Submitted, Key: j.Key, Cancelled: j.Cancelled, Seq: j.Seq,
-		Counts: j.tasks.counts, Ends: j.tasks.sum(),
+		Counts: j.tasks.counts, Ends: j.tasks.sum(), Depends: j.Waits.List(),
 	}
 	last := min(j.tasks.n, first+n)
 	if first < last {

@@ -8,10 +8,13 @@ import (
 )
 
 // The first byte of the name of a part. The name of the header is empty. Four bytes follow: the index of the host or of
-// the chunk; for outcomes, a note and a tail the index of the task. Tails are last, so that a reader can leave them out.
+// the chunk; for outcomes, a note and a tail the index of the task;
+// for an aftercorr its number among those of the job, and the index of the block. Tails are last, so that a reader can leave them out.
 const (
 	partHost     = 'h'
 	partOutcomes = 'o'
+	partWaits    = 'p'
+	partEach     = 'q'
 	partChunk    = 't'
 	partNote     = 'u'
 	partTail     = 'v'

@@ -57,6 +57,10 @@ func (j *Job) TakeRows() ([]job.Row, error) {
 	for _, i := range d.tails {
 		rows = append(rows, job.Row{Job: j.ID, Part: part(partTail, i), Data: tailOf(j.tasks.cell(i).note)})
 	}
+	rows, err := j.Waits.rows(j.ID, d.waits, rows)
+	if err != nil {
+		return nil, fmt.Errorf("jobs: dependencies of %s: %w", j.ID, err)
+	}
 	if j.tasks.n > 1 {
 		d.taken = append(d.taken, d.tails...)
 	}
@@ -263,4 +267,53 @@ func texts(list []job.Peer) []string {
 		out = append(out, string(p))
 	}
 	return out
+}
+
+// eachShift separates the number of an aftercorr from the index of the block in the name of a part.
+const eachShift = 16
+
+// rows appends the rows of what has changed: the outcomes if waits is true, and blocks of the aftercorr.
+func (w *Waits) rows(id job.ID, waits bool, rows []job.Row) ([]job.Row, error) {
+	if w == nil {
+		return rows, nil
+	}
+	if waits {
+		data, err := proto.Marshal(w.pb())
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, job.Row{Job: id, Part: part(partWaits, 0), Data: data})
+	}
+	for i := range w.each {
+		e := &w.each[i]
+		for k, more := e.dirty.Next(0); more; k, more = e.dirty.Next(k + 1) {
+			data, err := proto.Marshal(&jobspb.Each{Met: e.met.block(k), Never: e.never.block(k)})
+			if err != nil {
+				return rows, err
+			}
+			rows = append(rows, job.Row{Job: id, Part: part(partEach, uint32(i<<eachShift|k)), Data: data})
+		}
+		e.dirty = Set{}
+	}
+	return rows, nil
+}
+
+func (w *Waits) pb() *jobspb.Waits {
+	m := &jobspb.Waits{Outcome: make([]byte, len(w.terms)), Saw: make([]byte, len(w.terms))}
+	seen, delays := numbering[uint8]{}, false
+	for i := range w.terms {
+		x := &w.terms[i]
+		m.Outcome[i], m.Saw[i] = byte(x.outcome), x.saw
+		if x.saw != sawNothing && x.saw != sawGone {
+			m.Saw[i] = byte(seen.of(x.saw)) + 1
+		}
+		delays = delays || x.delay > 0 && x.outcome == met
+	}
+	for _, saw := range seen.list {
+		m.States = append(m.States, string(stateOf(saw-1)))
+	}
+	for i := 0; delays && i < len(w.terms); i++ {
+		m.Since = append(m.Since, w.terms[i].since)
+	}
+	return m
 }

@@ -87,6 +87,7 @@ func (n *note) empty() bool {
 // dirty lists the parts of a job that have changed since TakeRows was last called.
 type dirty struct {
 	header bool
+	waits  bool     // the outcomes of dependencies without aftercorr
 	hosts  int      // hosts from this index on
 	chunks []uint32 // indexes of chunks
 	notes  []uint32 // indexes of tasks
@@ -275,6 +276,28 @@ func (ts *tasks) eachOf(r job.Range, states []job.State, d *dirty, shared map[*j
 		ts.move(c, before.State, c.alike.State, ts.size(k))
 		d.chunk(c, k)
 	}
+}
+
+// runs calls f with each run of tasks in the same state, in order.
+func (ts *tasks) runs(f func(first, last int, s job.State)) {
+	first, state := 0, ts.brief(0).State
+	end := func(i int, s job.State) {
+		if s != state {
+			f(first, i-1, state)
+			first, state = i, s
+		}
+	}
+	for k := range ts.chunks {
+		c := &ts.chunks[k]
+		if c.cells == nil {
+			end(k*chunkTasks, c.alike.State)
+			continue
+		}
+		for i := range c.cells {
+			end(k*chunkTasks+i, stateOf(c.cells[i].state))
+		}
+	}
+	f(first, ts.n-1, state)
 }
 
 // task returns the task that a cell holds.

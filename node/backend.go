@@ -31,6 +31,7 @@ var (
 	_ api.Deaths     = jobsBackend{}
 	_ api.Explain    = jobsBackend{}
 	_ api.Watch      = jobsBackend{}
+	_ api.Progress   = jobsBackend{}
 	_ api.Logs       = logsBackend{}
 	_ api.NodeSource = nodeBackend{}
 	_ api.Peers      = peersBackend{}
@@ -100,7 +101,7 @@ func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, err
 	if b.home == nil {
 		return job.Job{}, apiErrorOf(errNoSuchRole)
 	}
-	j, err := b.home.Submit(ctx, scheduler.SubmitRequest{User: s.User, Key: s.Key, Spec: s.Spec})
+	j, err := b.home.Submit(ctx, scheduler.SubmitRequest{User: s.User, Key: s.Key, Spec: s.Spec, Unknown: s.Unknown})
 	return j, apiErrorOf(err)
 }
 
@@ -218,6 +219,14 @@ func (b jobsBackend) Watch(ctx context.Context, ids []job.ID, ended bool) (<-cha
 	}
 	c, err := b.home.Watch(ctx, job.Query{IDs: ids, Ended: ended})
 	return c, apiErrorOf(err)
+}
+
+// Follow tells how far some jobs of one group are.
+func (b jobsBackend) Follow(ctx context.Context, jobs []job.Follow, each func(job.Progress) error) error {
+	if b.home == nil || len(jobs) == 0 {
+		return apiErrorOf(errNoSuchRole)
+	}
+	return apiErrorOf(b.of(jobs[0].Job.Group()).Follow(ctx, jobs, each))
 }
 
 // Counts returns the number of jobs in each state.

@@ -192,7 +192,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	sc.Self, sc.Group, sc.Seed = v.host.Peer(), group, uint64(i+1)
 	journal := &memoryJournal{rows: jobstest.Disk{}, deliver: func(c job.Committed) { v.sched.Deliver(c) }}
 	v.sched, err = scheduler.New(sc, scheduler.Saved{}, scheduler.Needs{
-		Journal: journal, Sessions: toWorkers{v.router}, Finder: v.found, Announcer: announce,
+		Journal: journal, Sessions: toWorkers{v.router}, Finder: v.found, Announcer: announce, Parents: newParents(),
 	}, log)
 	must(err)
 	v.router.owners.add(group, &owner{Loop: v.sched})

@@ -20,9 +20,9 @@ var fileOrder = map[string]string{
 		core restore parts execute loop worker`,
 	"scheduler": `
 		scheduler event turn avoid phase queue search task retry waitlist
-		entries history hosts assigned contact pending placement attempts offers dispatches plan reports
+		entries history hosts assigned contact parents pending placement attempts offers dispatches plan reports
 		explain views renew requests deaths records core sessions owner look step
-		mailbox replies calls watch needs reader execute loop list verbs`,
+		mailbox replies calls watch follow needs reader execute progress loop list verbs`,
 }
 
 // acyclic lists the packages whose files may have any order. There is such an order if their dependencies form no

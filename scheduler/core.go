@@ -64,7 +64,8 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	}
 	c.pending = &pending{
 		turn: t, hosts: c.hosts, search: c.search, shapes: map[string]*shape{},
-		begins: timers.New[time.Time, *entry](time.Time.Compare),
+		begins:  timers.New[time.Time, *entry](time.Time.Compare),
+		parents: &parents{turn: t, entries: c.entries, followed: map[job.ID]*parent{}, inLine: map[job.ID]bool{}, under: map[job.ID]int{}},
 	}
 	preferred := policy.Simple{}
 	c.placement = &placement{turn: t, hosts: c.hosts, pending: c.pending, placer: place.New(&c.hosts.fleet, preferred)}
@@ -117,6 +118,7 @@ func (c *Core) restore(saved Saved) {
 		c.entries.table.LoadArchived(x)
 		c.history.ended = append(c.history.ended, ending{x.Number(), ended.UnixNano()})
 	}
+	slices.SortFunc(saved.whole, func(a, b *jobs.Job) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, j := range saved.whole {
 		c.entries.wrote(j.Queued)
 		c.entries.wrote(j.ClosedAt())

@@ -22,16 +22,17 @@ const (
 
 // executor carries out effects. Only the goroutine of Loop.Run uses it.
 type executor struct {
-	needs    Needs
-	log      *slog.Logger
-	box      *mailbox
-	replies  *replies
-	core     *Core
-	watchers watchers
-	finding  map[string]bool
-	unsaved  []job.Row // rows that no Save has taken yet
-	gone     []job.ID  // jobs whose rows no Save has deleted yet
-	kept     []Event   // RowsKept of the last Save, for the next step
+	needs     Needs
+	log       *slog.Logger
+	box       *mailbox
+	replies   *replies
+	core      *Core
+	watchers  watchers
+	followers followers
+	finding   map[string]bool
+	unsaved   []job.Row // rows that no Save has taken yet
+	gone      []job.ID  // jobs whose rows no Save has deleted yet
+	kept      []Event   // RowsKept of the last Save, for the next step
 }
 
 // arm sets the timer to the time of the next step that is due.
@@ -93,6 +94,12 @@ func (x *executor) step(ctx context.Context, events []Event, searches *sync.Wait
 	for _, p := range fx.Unwant {
 		x.needs.Sessions.Unwant(p)
 	}
+	if len(fx.Unfollow) > 0 {
+		x.needs.Parents.Unfollow(fx.Unfollow)
+	}
+	if len(fx.Follow) > 0 {
+		x.needs.Parents.Follow(fx.Follow)
+	}
 	if fx.Announce {
 		x.needs.Announcer.Announce(fx.Wants)
 	}
@@ -101,6 +108,10 @@ func (x *executor) step(ctx context.Context, events []Event, searches *sync.Wait
 		x.replies.reply(r)
 	}
 	x.watchers.publish(x.core, fx.Changed)
+	x.followers.publish(fx.Changed, fx.Gone)
+	if !x.core.lead {
+		x.followers.end()
+	}
 	for _, t := range fx.Notices {
 		x.logNotice(t)
 	}

@@ -15,6 +15,8 @@ import (
 
 // Loop runs a Core. Any goroutine may call its methods, also before Run: they answer once it runs.
 type Loop struct {
+	*Dependencies
+
 	calls   *calls
 	reader  *reader
 	execute *executor
@@ -25,19 +27,21 @@ func New(cfg Config, saved Saved, needs Needs, log *slog.Logger) (*Loop, error) 
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if needs.Journal == nil || needs.Sessions == nil || needs.Finder == nil || needs.Announcer == nil {
+	if needs.Journal == nil || needs.Sessions == nil || needs.Finder == nil || needs.Announcer == nil || needs.Parents == nil {
 		return nil, errors.New("scheduler: a neighbour is missing")
 	}
 	box, replies := newMailbox(), newReplies()
 	cs := &calls{box: box, replies: replies, done: make(chan struct{})}
-	return &Loop{
+	l := &Loop{
 		calls:  cs,
 		reader: &reader{calls: cs, journal: needs.Journal, self: cfg.Self},
 		execute: &executor{
-			needs: needs, log: log, box: box, replies: replies, watchers: newWatchers(), finding: map[string]bool{},
+			needs: needs, log: log, box: box, replies: replies, watchers: newWatchers(), followers: followers{}, finding: map[string]bool{},
 			core: NewCore(cfg, saved, time.Now()),
 		},
-	}, nil
+	}
+	l.Dependencies = &Dependencies{l.calls, l.reader, &l.execute.followers}
+	return l, nil
 }
 
 // Run runs the core until ctx ends, or until rows that an entry of the journal needs cannot be read. It returns when
@@ -48,6 +52,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer l.execute.watchers.end()
+	defer l.execute.followers.end()
 	defer l.calls.end()
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -121,6 +121,12 @@ type fakeHost struct {
 	starts int        // guarded by mu
 }
 
+// fakeParents follows nothing.
+type fakeParents struct{}
+
+func (fakeParents) Follow([]job.Follow) {}
+func (fakeParents) Unfollow([]job.ID)   {}
+
 func (h *fakeHost) Unwant(job.Peer) {}
 
 func (h *fakeHost) Want(p job.Peer) {
@@ -199,7 +205,7 @@ func inHouseUntil(t *testing.T, finds []job.Peer, end error, f func(t *testing.T
 		h := house{journal: newFakeJournal(), host: &fakeHost{runs: time.Second}}
 		cfg := DefaultConfig()
 		cfg.Self, cfg.Group, cfg.Seed, cfg.KeepWhole = "here", 7, 1, 2
-		loop, err := New(cfg, Saved{}, Needs{Journal: h.journal, Sessions: h.host, Finder: fakeFinder{finds}, Announcer: fakeAnnouncer{}}, slog.New(slog.DiscardHandler))
+		loop, err := New(cfg, Saved{}, Needs{Journal: h.journal, Sessions: h.host, Finder: fakeFinder{finds}, Announcer: fakeAnnouncer{}, Parents: fakeParents{}}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

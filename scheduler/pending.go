@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/timers"
@@ -19,8 +20,9 @@ import (
 // pending holds the tasks that wait for a host.
 type pending struct {
 	*turn
-	hosts  *hosts
-	search *search
+	hosts   *hosts
+	search  *search
+	parents *parents
 
 	shapes map[string]*shape
 	ready  shapeHeap // shapes whose first task is to be placed
@@ -180,22 +182,30 @@ func (p *pending) follow(e *entry) {
 	if !p.lead || e.front != nil && e.front.queued {
 		return
 	}
-	if len(e.barred) > 0 {
-		if t := e.barred[0]; p.mayGo(e, t.index) {
+	for _, t := range e.barred {
+		why, all := p.bar(e, t.index)
+		if why.Word == "" {
 			e.front = t
 			p.requeue(t)
 			return
 		}
+		if all {
+			break
+		}
 	}
 	for len(e.tasks) < e.job.Assigned()+maxPaused {
-		index := e.job.NextPending(e.next)
-		if e.next = index; index == e.job.Len() || !p.mayGo(e, index) {
+		index, more := e.upcoming()
+		if !more {
 			return
 		}
-		e.next++
-		if _, soft := e.find(index); soft {
+		if _, soft := e.find(index); soft || e.job.Brief(index).State != job.Pending {
+			e.pass(index)
 			continue
 		}
+		if !p.mayGo(e, index) {
+			return
+		}
+		e.pass(index)
 		e.front = e.task(index)
 		e.front.backOff(p.turn) // it may have failed under an earlier owner
 		p.requeue(e.front)
@@ -207,9 +217,12 @@ func (p *pending) follow(e *entry) {
 
 // bar returns why a task may not be placed now, whatever room there is. The word is empty if it may be. all says that
 // the same holds for each task of the job.
-func (p *pending) bar(e *entry, _ int) (why job.Reason, all bool) {
+func (p *pending) bar(e *entry, index int) (why job.Reason, all bool) {
 	if e.begin != nil {
 		return job.Reason{Word: job.ReasonBeginTime, Detail: "begins at " + e.job.Spec.Begin.UTC().Format(time.RFC3339)}, true
+	}
+	if word, all := p.parents.waits(e, index); word != "" {
+		return job.Reason{Word: word}, all // views tell the rest
 	}
 	if e.atOnce > 0 && e.active >= e.atOnce {
 		return job.Reason{Word: job.ReasonArrayThrottle, Detail: fmt.Sprintf("at most %d of its tasks may be active", e.atOnce)}, true
@@ -259,7 +272,17 @@ func (p *pending) dispatched(t *task) {
 // followAll does so from the first task on: a record has released tasks that were held.
 func (p *pending) followAll(e *entry) {
 	p.awaitBegin(e)
-	e.next = 0
+	e.next, e.parents.ready = 0, nil
+	if !p.lead {
+		return
+	}
+	if e.job.Waits.Each() {
+		e.parents.ready = &ready{}
+		p.addReady(e, job.Range{First: 0, Last: e.job.Len() - 1})
+	}
+	if p.parents.delayed(e) {
+		p.at(e.parents.until, func() { p.follow(e) })
+	}
 	p.follow(e)
 }
 
@@ -297,6 +320,25 @@ func (p *pending) begun() {
 		p.follow(e)
 	}
 	p.armBegins()
+}
+
+// freed queues tasks that wait no longer for those of an array.
+func (p *pending) freed(e *entry, tasks []job.Range) {
+	if e.parents.ready == nil {
+		return
+	}
+	for _, r := range tasks {
+		p.addReady(e, r)
+	}
+	p.follow(e)
+}
+
+func (p *pending) addReady(e *entry, r job.Range) {
+	for i := r.First; i <= r.Last; i++ {
+		if e.job.Waits.Of(i) == jobs.WaitNone && e.job.Brief(i).State == job.Pending {
+			e.parents.ready.add(i)
+		}
+	}
 }
 
 // dequeue removes a task from the queue of its shape. The next task of its job follows.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,7 @@ func TestHistories(t *testing.T) {
 				spec.Requeue = rapid.Bool().Draw(t, "requeue")
 				spec.CheckpointExitCode = rapid.SampledFrom([]int{0, 85}).Draw(t, "checkpoint")
 				spec.Array = rapid.SampledFrom([]string{"", "", "0-4", "0-4%1", "2-8:2%2"}).Draw(t, "array")
+				spec.Dependency, spec.KillOnInvalidDep = w.dependencies(t), rapid.Bool().Draw(t, "kill")
 				w.step(Submit{Token: w.token(), Spec: spec})
 			},
 			"cancel": func(t *rapid.T) { w.step(Cancel{Token: w.token(), Job: w.job(t), Tasks: someTasks(t)}) },
@@ -48,6 +50,17 @@ func TestHistories(t *testing.T) {
 				w.step(Requeue{Token: w.token(), Job: w.job(t), Tasks: someTasks(t), Failed: rapid.Bool().Draw(t, "failed"), Reason: "again"})
 			},
 			"release": func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Tasks: someTasks(t), Release: true}) },
+			"far": func(t *rapid.T) { // a job of another owner moves on, or is requeued
+				w.far[rapid.SampledFrom(farJobs).Draw(t, "far")] = rapid.SampledFrom([]job.State{job.Pending, job.Running, job.Succeeded, job.Failed, ""}).Draw(t, "state")
+			},
+			"tell": func(t *rapid.T) {
+				switch id := rapid.SampledFrom(farJobs).Draw(t, "far"); {
+				case rapid.IntRange(0, 3).Draw(t, "silent") == 0:
+					w.step(ParentsSilent{Jobs: []job.ID{id}, Detail: "its owner does not answer"})
+				default:
+					w.tell(id) // also if nobody has asked
+				}
+			},
 			"connect": func(t *rapid.T) {
 				if m := w.model(t); !m.up {
 					m.connect()
@@ -144,7 +157,7 @@ func TestHistories(t *testing.T) {
 			if !kept {
 				continue // purged
 			}
-			if j := w.whole(x); !j.State().Ended() && j.State() != job.Held {
+			if j := w.whole(x); !j.State().Ended() && j.State() != job.Held && !w.mayWait(id) {
 				t.Fatalf("all is well, yet %s is %s: %s, attempt %+v", id, j.State(), j.Tasks[0].Reason, j.Tasks[0])
 			}
 		}
@@ -154,6 +167,47 @@ func TestHistories(t *testing.T) {
 // someTasks draws ranges of tasks; none means all.
 func someTasks(t *rapid.T) []job.Range {
 	return rapid.SampledFrom([][]job.Range{nil, {{First: 0, Last: 0}}, {{First: 1, Last: 2}}, {{First: 0, Last: 1}, {First: 3, Last: 4}}}).Draw(t, "tasks")
+}
+
+// dependencies draws up to three dependencies on jobs of this owner, which may be purged by then, and of another one.
+func (w *world) dependencies(t *rapid.T) (list []string) {
+	separator := rapid.SampledFrom([]string{",", "?"}).Draw(t, "separator")
+	for range rapid.IntRange(0, 3).Draw(t, "dependencies") {
+		id := rapid.SampledFrom(farJobs).Draw(t, "parent")
+		if rapid.Bool().Draw(t, "own") {
+			id = w.job(t)
+		}
+		word := rapid.SampledFrom([]string{"afterok", "afternotok", "afterany", "after"}).Draw(t, "when")
+		list = append(list, word+":"+string(id))
+	}
+	if len(list) > 0 {
+		list = []string{strings.Join(list, separator)}
+	}
+	return list
+}
+
+// mayWait reports whether a job may wait although all is well: for ever, or for a job that does.
+func (w *world) mayWait(id job.ID) bool {
+	e := w.core.entries.byID[id]
+	switch e.job.Waits.Of(0) {
+	case jobs.WaitNever:
+		return true
+	case jobs.WaitNone:
+		return false
+	case jobs.WaitOn:
+	}
+	for _, d := range e.job.Waits.List() {
+		if far, other := w.far[d.Job]; d.Outcome == job.DependencyWaiting {
+			p := w.core.entries.byID[d.Job]
+			switch {
+			case other && !far.Ended() && far != "" && (d.When != job.After || far == job.Pending):
+				return true
+			case !other && p != nil && (p.job.State() == job.Held || w.mayWait(d.Job)):
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (w *world) token() Token {

@@ -104,6 +104,19 @@ func (r *reader) tasks(id job.ID, q job.TaskQuery) ([]job.Task, error) {
 	return out, r.addTails(id, out)
 }
 
+// taskStates returns the states of the tasks of an archived job. There are none if the job was purged meanwhile.
+func (r *reader) taskStates(id job.ID) (job.TaskStates, error) {
+	rows, err := r.journal.Rows(id, "", "")
+	if err != nil || len(rows) == 0 {
+		return job.TaskStates{}, err
+	}
+	j, err := jobs.Decode(rows)
+	if err != nil {
+		return job.TaskStates{}, fmt.Errorf("scheduler: read job %s: %w", id, err)
+	}
+	return jobs.TaskStatesOf(j), nil
+}
+
 // withTails adds the tails of standard error, which are only on disk.
 func (r *reader) withTails(j job.Job) (job.Job, error) {
 	if j.Counts.Total() <= 1 || len(j.Tasks) == 0 {

@@ -81,7 +81,7 @@ func TestReasons(t *testing.T) {
 			x.step()
 			return task()
 		}},
-		job.ReasonArrayThrottle: {"1 of its tasks are active", func(t *testing.T, x *bench) job.Task {
+		job.ReasonArrayThrottle: {"at most 1 of its tasks", func(t *testing.T, x *bench) job.Task {
 			_, task := x.waits(t, func(s *job.Spec) { s.Array = "0-2%1" })
 			return task()
 		}},
@@ -99,6 +99,23 @@ func TestReasons(t *testing.T) {
 			o, _ := x.sent[len(x.sent)-1].Msg.(lease.Offer)
 			x.step(FromWorker{Peer: "w0", Msg: lease.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
 			x.step(FromWorker{Peer: "w0", Msg: lease.Event{Attempt: o.Attempt, Group: 7, N: 1, State: job.Starting, Detail: "pulling image 40%"}})
+			return task()
+		}},
+		job.ReasonBeginTime: {"begins at", func(t *testing.T, x *bench) job.Task {
+			begin := x.now.Add(time.Hour)
+			_, task := x.waits(t, func(s *job.Spec) { s.Begin = &begin })
+			return task()
+		}},
+		job.ReasonDependency: {"afterok:", func(t *testing.T, x *bench) job.Task {
+			parent, _ := x.waits(t, held)
+			_, task := x.waits(t, func(s *job.Spec) { s.Dependency = []string{"afterok:" + string(parent)} })
+			return task()
+		}},
+		job.ReasonDependencyNeverSatisfied: {"afterok:", func(t *testing.T, x *bench) job.Task {
+			parent, _ := x.waits(t, held)
+			_, task := x.waits(t, func(s *job.Spec) { s.Dependency = []string{"afterok:" + string(parent)} })
+			x.tok++
+			x.step(Cancel{Token: x.tok, Job: parent})
 			return task()
 		}},
 		job.ReasonGPUUnhealthy: {"set aside on w0", func(t *testing.T, _ *bench) job.Task {

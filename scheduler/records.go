@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/place"
 )
@@ -32,6 +33,34 @@ func seqOf(index uint64, record int) uint64 { return index<<12 | uint64(record) 
 // goes on.
 func (rc *records) apply(r job.Record, seq uint64, epoch job.Epoch) {
 	x := rc.entries.table.Apply(r, seq, epoch)
+	for _, id := range x.Parents {
+		rc.pending.parents.update(id)
+	}
+	rc.applied(r, x, epoch)
+	rc.dependents(x)
+}
+
+// dependents updates the jobs that have changed with a job that they depend on.
+func (rc *records) dependents(x jobs.Change) {
+	for _, o := range x.Others {
+		e := rc.entries.byID[o.Job.ID]
+		if e == nil {
+			continue
+		}
+		if !o.All {
+			rc.entries.save(e)
+			rc.pending.freed(e, o.Freed)
+			continue
+		}
+		rc.moved(e, nil)
+		if rc.lead {
+			rc.endActive(e, nil)
+		}
+	}
+}
+
+// applied goes on with whatever waited for a record that was applied.
+func (rc *records) applied(r job.Record, x jobs.Change, epoch job.Epoch) {
 	var e *entry
 	if x.Job != nil {
 		e = rc.entries.byID[x.Job.ID]
@@ -74,6 +103,8 @@ func (rc *records) apply(r job.Record, seq uint64, epoch job.Epoch) {
 			return
 		}
 		rc.appliedRequeue(e, r, x.Moved)
+	case job.ParentRecord:
+		rc.pending.parents.applied(r.Parent)
 	case job.PurgeRecord:
 		if x.Moved {
 			rc.history.purged(r.Job)

@@ -169,6 +169,10 @@ func (rq *requests) submit(a Submit) {
 	if a.Key != "" && rq.submittedBefore(a, sum) {
 		return
 	}
+	if err := rq.checkParents(a); err != nil {
+		rq.answer(a.Token, nil, err)
+		return
+	}
 	clauses, err := fleet.ClausesOf(a.Spec)
 	switch {
 	case err != nil:
@@ -178,6 +182,25 @@ func (rq *requests) submit(a Submit) {
 	default:
 		rq.awaitMatch(&match{ask: a, spec: sum, clauses: clauses, last: rq.now.Add(matchMost)})
 	}
+}
+
+// checkParents refuses a job that depends on jobs that there are not. A job cannot depend on itself or on one that depends
+// on it, because its id is not known before.
+func (rq *requests) checkParents(a Submit) error {
+	d, err := job.ParseDependencies(a.Spec.Dependency, false)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if n := rq.entries.table.Parents.Links(); len(d.Terms) > 0 && n+len(d.Terms) > maxLinks {
+		return fmt.Errorf("%w: %d dependencies are waited for", ErrBusy, n)
+	}
+	for _, id := range d.IDs() {
+		_, kept := rq.entries.table.Entry(id)
+		if id.Group() == rq.cfg.Group && !kept || slices.Contains(a.Unknown, id) {
+			return fmt.Errorf("%w: dependency on job %s: there is no such job", ErrInvalid, id)
+		}
+	}
+	return nil
 }
 
 // submittedBefore answers a submission whose idempotency key was used before. It returns false if the key is new.

@@ -23,10 +23,13 @@ func (c *Core) Step(now time.Time, events ...Event) Effects {
 	for _, e := range events {
 		c.handle(e)
 	}
+	c.tellStarts()
+	c.pending.parents.tell()
 	c.plan.plan()
 	c.search.announceWants()
 	c.history.retire()
 	c.history.takeRows()
+	c.views.waiting = waitText{}
 	for _, id := range c.fx.Changed {
 		if e := c.entries.byID[id]; e != nil {
 			e.showing = false
@@ -83,10 +86,29 @@ func (c *Core) handle(e Event) {
 		c.requests.found(c.contact.found(e.Peers) || e.Cut)
 	case ReadDone:
 		c.renewals.readDone(e)
+	case ParentSeen:
+		c.pending.parents.seen(e.Progress)
+	case ParentsSilent:
+		c.pending.parents.silent(e.Jobs, e.Detail)
 	case RowsKept:
 		c.history.rowsKept(e.Applied)
 	case Tick:
 	}
+}
+
+// tellStarts records which jobs have started that others wait for: no other record tells that.
+func (c *Core) tellStarts() {
+	ps := c.pending.parents
+	for _, id := range slices.Concat(ps.starts, c.fx.Changed) {
+		e := c.entries.byID[id]
+		if e == nil || ps.under[id] > 0 || !c.lead || !c.entries.table.Parents.Awaited(id).Start {
+			continue
+		}
+		if since, started := c.views.started(e); started {
+			ps.learn(job.ParentRecord{Parent: id, State: c.views.stateOf(e), Started: true, Since: since, At: c.now})
+		}
+	}
+	ps.starts = nil
 }
 
 func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
@@ -141,6 +163,8 @@ func (c *Core) notProposed(r job.Record, err error) {
 		c.requests.refused(toRequeue, r.Job, err)
 	case job.PurgeRecord:
 		delete(c.history.purging, r.Job.Drawn())
+	case job.ParentRecord:
+		c.pending.parents.refused(r.Parent)
 	case job.UnassignRecord, job.ResultRecord: // timers propose them again
 	}
 }

@@ -188,6 +188,12 @@ func (s *story) show(fx Effects) {
 	for _, p := range fx.Unwant {
 		s.printf("unwant %s", p)
 	}
+	if len(fx.Unfollow) > 0 {
+		s.printf("unfollow %v", fx.Unfollow)
+	}
+	if len(fx.Follow) > 0 {
+		s.printf("follow %v", fx.Follow)
+	}
 	if fx.Announce {
 		s.printf("announce %v", fx.Wants)
 	}
@@ -242,10 +248,19 @@ func recordText(r job.Record) string {
 		return fmt.Sprintf("hold %s%s release=%v", r.Job, tasksText(r.Tasks), r.Release)
 	case job.RequeueRecord:
 		return fmt.Sprintf("requeue %s%s failed=%v", r.Job, tasksText(r.Tasks), r.Failed)
+	case job.ParentRecord:
+		return strings.TrimRight(fmt.Sprintf("parent %s %s started=%v %s", r.Parent, r.State, r.Started, statesText(r.Tasks)), " ")
 	case job.PurgeRecord:
 		return "purge " + string(r.Job)
 	}
 	return "nothing"
+}
+
+func statesText(x job.TaskStates) string {
+	if x.Len() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("succeeded=%v failed=%v open=%v", x.Succeeded, x.Failed, x.Open)
 }
 
 func (s *story) messageText(m lease.ToWorker) string {

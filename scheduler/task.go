@@ -27,6 +27,7 @@ type entry struct {
 	barred   []*task    // tasks with soft state that may not be placed for now, by index; see pending.bar
 	file     *job.File  // of its tasks, once one was started; not kept for a job of one task
 	layout   job.Layout // of its tasks
+	parents  waiting    // for other jobs
 	atOnce   int        // how many of its tasks may be active at once; 0: all
 	begin    *begin     // set until its begin is reached
 	active   int        // tasks that are offered or assigned, or may be; see task.count
@@ -196,10 +197,51 @@ func (e *entry) element(index int) lease.Element {
 func (e *entry) pendingTasks() int {
 	counts := e.job.Counts()
 	n := counts.Of(job.Pending)
+	if e.parents.ready != nil {
+		n = min(n, e.parents.ready.Len()+1)
+	}
 	if e.atOnce > 0 {
 		n = min(n, e.atOnce-e.active)
 	}
 	return n
+}
+
+// waiting is how a job waits for others, beyond what the table of jobs tells.
+type waiting struct {
+	ready *ready    // tasks that pending.follow has not looked at yet; nil: those from entry.next on
+	due   time.Time // when the delay after the start of others is over, by the wall clock; zero without a delay
+	until time.Time // the same by the clock of this life of the daemon
+}
+
+// ready holds the tasks of a job that wait no longer for those of another array, and that pending.follow has not looked
+// at yet. Tasks become ready in any order.
+type ready struct {
+	jobs.Set
+	low int // no task before it is in the set
+}
+
+func (r *ready) add(index int) {
+	r.Add(index)
+	r.low = min(r.low, index)
+}
+
+// upcoming returns the first task that pending.follow has not looked at yet.
+func (e *entry) upcoming() (index int, more bool) {
+	if e.parents.ready == nil {
+		e.next = e.job.NextPending(e.next)
+		return e.next, e.next < e.job.Len()
+	}
+	e.parents.ready.low, more = e.parents.ready.Next(e.parents.ready.low)
+	return e.parents.ready.low, more
+}
+
+// pass notes that pending.follow has looked at a task.
+func (e *entry) pass(index int) {
+	if e.parents.ready == nil {
+		e.next = index + 1
+	} else {
+		e.parents.ready.Remove(index)
+	}
 }
 
 // count updates entry.active. A task counts from the moment at which it is offered until the journal says that it is not

@@ -38,6 +38,8 @@ type SubmitRequest struct {
 	User string
 	Key  string // idempotency key, or empty
 	Spec job.Spec
+	// Unknown are jobs that Spec depends on and that their owner does not have.
+	Unknown []job.ID
 }
 
 // change requests a change of a job. archived says that the job is archived, so nothing was changed.
@@ -53,7 +55,9 @@ func (l *Loop) change(ctx context.Context, event func(Token) Event) (j job.Job, 
 // Submit accepts a job and returns once its record is committed. From then on the job outlives this daemon. A
 // *NoMatchError says that no host could ever run it.
 func (l *Loop) Submit(ctx context.Context, r SubmitRequest) (job.Job, error) {
-	j, archived, err := l.change(ctx, func(t Token) Event { return Submit{Token: t, User: r.User, Key: r.Key, Spec: r.Spec} })
+	j, archived, err := l.change(ctx, func(t Token) Event {
+		return Submit{Token: t, User: r.User, Key: r.Key, Spec: r.Spec, Unknown: r.Unknown}
+	})
 	switch {
 	case archived && errors.Is(err, ErrNotFound):
 		return job.Job{}, fmt.Errorf("%w: the job of idempotency key %q is just being forgotten", ErrBusy, r.Key)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,6 +64,12 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"why":     verbWhy,
 		"restart": verbRestart,
 		"finish":  verbFinish,
+		"other":   verbOther,
+		"parent":  verbParent,
+		"silent": func(s *story, a []string, _ stories.Options) {
+			s.step(ParentsSilent{Jobs: []job.ID{s.id(a[0])}, Detail: "its owner " + a[1] + " does not answer"})
+		},
+		"depends": verbDepends,
 	}
 }
 
@@ -211,6 +218,10 @@ func verbSubmit(s *story, a []string, o stories.Options) {
 		spec.RetryOn = append(spec.RetryOn, n)
 	}
 	spec.CheckpointExitCode = o.Number("checkpoint", 0)
+	spec.KillOnInvalidDep = o["kill"] != ""
+	if o["dep"] != "" {
+		spec.Dependency = []string{s.named(o["dep"])}
+	}
 	if o["node"] != "" {
 		spec.NodeList = strings.Split(o["node"], ",")
 	}
@@ -225,6 +236,51 @@ func verbSubmit(s *story, a []string, o stories.Options) {
 		s.t.Fatal(err)
 	}
 	s.step(Submit{Token: s.asks("submit " + a[0]), User: cmp.Or(o["user"], "amy"), Key: o["key"], Spec: spec})
+}
+
+// named replaces the names of jobs in dependencies by their ids.
+func (s *story) named(text string) string {
+	return regexp.MustCompile(`:[a-z]+`).ReplaceAllStringFunc(text, func(name string) string { return ":" + string(s.id(name[1:])) })
+}
+
+// other NAME: a job of another owner.
+func verbOther(s *story, a []string, _ stories.Options) {
+	id := job.NewID(s.cfg.Group+1, uint64(len(s.jobs)+1))
+	s.jobs[a[0]] = id
+	s.ids = append(s.ids, string(id), a[0])
+}
+
+// parent NAME STATE|gone [started=1] [ago=5m] [ok=0-3] [failed=4-9] [open=10-11]: what the owner of a job says of it.
+func verbParent(s *story, a []string, o stories.Options) {
+	x := job.Progress{Job: s.id(a[0]), State: job.State(a[1]), Started: o["started"] != "" || job.State(a[1]).Ended(), Ago: o.Duration("ago", 0)}
+	if a[1] == "gone" {
+		x.State = ""
+	}
+	for name, list := range map[string]*[]job.Range{"ok": &x.Tasks.Succeeded, "failed": &x.Tasks.Failed, "open": &x.Tasks.Open} {
+		if o[name] != "" {
+			sel, err := job.ParseSelector("last." + o[name])
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			*list = sel.Tasks
+		}
+	}
+	s.step(ParentSeen{x})
+}
+
+// depends JOB: the state of each of its dependencies, and of its tasks.
+func verbDepends(s *story, a []string, _ stories.Options) {
+	x, _ := s.core.Find(s.id(a[0]))
+	j, _ := s.rows.Job(x.ID)
+	if x.Job != nil {
+		j = *x.Job
+	}
+	for _, d := range j.Depends {
+		s.printf("  %s %s %s %s", d, d.Outcome, d.Parent, d.Detail)
+	}
+	for _, t := range j.Tasks {
+		s.printf("  %d: %s %s", t.Index, t.State, t.Reason)
+	}
 }
 
 // take WORKER JOB[.TASK] [session=N]: the host commits to its newest offer of the task.
@@ -258,10 +314,13 @@ func verbDecline(s *story, a []string, o stories.Options) {
 	})
 }
 
-// event WORKER JOB[.TASK] RUNNING|SUCCEEDED|FAILED|refused [n=ATTEMPT] [code=1] [ran=10s].
+// event WORKER JOB[.TASK] RUNNING|SUCCEEDED|FAILED|refused [task=INDEX] [n=ATTEMPT] [code=1] [ran=10s].
 func verbEvent(s *story, a []string, o stories.Options) {
 	att := s.task(a[1])
 	att.N = 1
+	if o["task"] != "" {
+		att.Task = o.Number("task", 0)
+	}
 	if j, ok := s.core.Job(att.Job); ok {
 		att.N = o.Number("n", j.Tasks[att.Task].Attempt)
 	}

@@ -23,6 +23,14 @@ type views struct {
 	pending  *pending
 	attempts *attempts
 	explain  *explainer
+
+	waiting waitText // of the job that was asked for last since the last step
+}
+
+// waitText is what a job waits for.
+type waitText struct {
+	e    *entry
+	text string
 }
 
 // offeredTo is the name of the host that the task is assigned or offered to.
@@ -67,6 +75,9 @@ func (vs *views) with(e *entry, n int) job.Job {
 	}
 	v.Reason = vs.reasonOf(e, v.Counts.State())
 	v.Tasks = make([]job.Task, n)
+	for i := range v.Depends {
+		vs.depends(&v.Depends[i])
+	}
 	for i := range v.Tasks {
 		v.Tasks[i] = vs.at(e, i)
 	}
@@ -150,7 +161,7 @@ func (vs *views) tasks(e *entry, q job.TaskQuery) (out []job.Task) {
 
 // following is why a task waits that is not in the queue: it follows others of its job.
 func (vs *views) following(e *entry, index int) job.Reason {
-	switch why, _ := vs.pending.bar(e, index); {
+	switch why := vs.bar(e, index); {
 	case !vs.lead:
 		return reasonReading
 	case why.Word != "":
@@ -159,6 +170,135 @@ func (vs *views) following(e *entry, index int) job.Reason {
 		return vs.waitReason(e.front)
 	}
 	return job.Reason{Word: job.ReasonPriority, Detail: "behind earlier tasks of its job"}
+}
+
+// bar is why a task may not be placed now, whatever room there is.
+func (vs *views) bar(e *entry, index int) job.Reason {
+	why, _ := vs.pending.bar(e, index)
+	switch why.Word {
+	case job.ReasonDependency:
+		why.Detail = vs.dependencies(e)
+	case job.ReasonDependencyNeverSatisfied:
+		why.Detail = lease.Clip(e.job.Waits.NeverWhy(index))
+	}
+	return why
+}
+
+// dependencies tells what a job waits for of other jobs. It is worked out once for all tasks of a job.
+func (vs *views) dependencies(e *entry) string {
+	if vs.waiting.e == e {
+		return vs.waiting.text
+	}
+	var parts []string
+	n := 0
+	for _, d := range e.job.Waits.List() {
+		if d.Outcome != job.DependencyWaiting {
+			continue
+		}
+		if n++; n > namedParents {
+			continue
+		}
+		vs.depends(&d)
+		text := d.String()
+		if d.Parent != "" {
+			text += " is " + string(d.Parent)
+		}
+		if d.Detail != "" {
+			text += ", " + d.Detail
+		}
+		parts = append(parts, text)
+	}
+	if n > namedParents {
+		parts = append(parts, fmt.Sprintf("and %d more", n-namedParents))
+	}
+	text := strings.Join(parts, "; ")
+	if left := e.parents.until.Sub(vs.now); n == 0 && left > 0 {
+		text = fmt.Sprintf("%s more after the start of the jobs before it", left.Round(time.Second))
+	}
+	vs.waiting = waitText{e, lease.Clip(text)}
+	return vs.waiting.text
+}
+
+// namedParents is how many of the jobs that a job waits for its reason names.
+const namedParents = 3
+
+// depends adds what is known of the parent to a dependency that is not met.
+func (vs *views) depends(d *job.Depends) {
+	if d.Outcome == job.DependencyMet || d.Parent != "" || d.Job == "" {
+		return
+	}
+	if e := vs.entries.byID[d.Job]; e != nil {
+		d.Parent = vs.stateOf(e)
+		return
+	}
+	if x, there := vs.entries.table.Archived(d.Job); there {
+		d.Parent = x.State()
+		return
+	}
+	p := vs.pending.parents.followed[d.Job]
+	silent := "its owner is being asked"
+	switch {
+	case d.Outcome == job.DependencyNever || d.Job.Group() == vs.cfg.Group:
+		return
+	case p == nil:
+		silent = fmt.Sprintf("%d jobs of other owners are followed, and this one is in line", maxParents)
+	case p.silent != "":
+		silent = p.silent
+	case p.told:
+		d.Parent = p.seen.State
+		return
+	}
+	if d.Detail != "" {
+		d.Detail += ", "
+	}
+	d.Detail += silent
+}
+
+// started reports whether each task of the job has started or ended, and when the last of them started.
+func (vs *views) started(e *entry) (since time.Time, ok bool) {
+	counts := e.job.Counts()
+	if counts.Of(job.Pending)+counts.Of(job.Held) > 0 {
+		return since, false
+	}
+	for _, t := range e.tasks {
+		if !t.durable().Assigned {
+			continue
+		}
+		if seen, _ := vs.seen(t); seen != job.Running && seen != job.Completing {
+			return since, false
+		}
+		if t.process.since.After(since) {
+			since = t.process.since
+		}
+	}
+	if since.IsZero() {
+		since = e.job.ClosedAt()
+	}
+	return since, true
+}
+
+// progress tells how far a job is.
+func (vs *views) progress(id job.ID, tasks bool) progress {
+	x := progress{Progress: job.Progress{Job: id}}
+	var since time.Time
+	if e := vs.entries.byID[id]; e != nil {
+		x.State = vs.stateOf(e)
+		if since, x.Started = vs.started(e); tasks {
+			x.Tasks = jobs.TaskStatesOf(e.job)
+		}
+	} else if a, there := vs.entries.table.Archived(id); there {
+		x.State, x.Started, x.archived, since = a.State(), true, true, a.Ended()
+	}
+	if x.Started && !since.IsZero() {
+		x.Ago = max(0, vs.entries.wall().Sub(since))
+	}
+	return x
+}
+
+// progress is the progress of a job. The tasks of one that is archived are on disk only.
+type progress struct {
+	job.Progress
+	archived bool
 }
 
 // reasonReading is the reason of a task whose owner does not act yet.

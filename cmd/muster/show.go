@@ -124,6 +124,7 @@ func showJob(out io.Writer, j api.Job) error {
 	}
 	row(w, "asks for", needOf(j))
 	row(w, "priority", fmt.Sprint(j.Priority))
+	dependencyRows(w, j)
 	row(w, "submitted", clock(&j.SubmittedAt))
 	row(w, "started", clock(j.StartedAt))
 	row(w, "ended", clock(j.EndedAt))
@@ -177,6 +178,29 @@ func taskLine(t api.Task) string {
 		text += fmt.Sprintf(", attempt %d on %s, %s", t.Attempt, dash(t.Node), elapsed(t.StartedAt, t.EndedAt))
 	}
 	return text
+}
+
+// dependencyRows writes what a job waits for of other jobs, and how far that is.
+func dependencyRows(w io.Writer, j api.Job) {
+	what := "depends on"
+	if j.Spec != nil && len(j.Spec.Dependency) == 1 && strings.Contains(j.Spec.Dependency[0], "?") {
+		what = "depends on any"
+	}
+	for _, d := range j.Dependencies {
+		text := fmt.Sprintf("%s:%s", d.Condition, d.Job)
+		if d.Delay > 0 {
+			text += fmt.Sprintf("+%d", int(d.Delay/60))
+		}
+		text += " " + string(d.State)
+		switch more := strings.TrimPrefix(string(d.JobState)+", "+d.Detail, ", "); {
+		case d.Detail == "" && d.JobState != "":
+			text += ": " + string(d.JobState)
+		case d.Detail != "":
+			text += ": " + more
+		}
+		row(w, what, text)
+		what = ""
+	}
 }
 
 // taskRows writes where a task of a job in that state runs or ran, and its resources.
@@ -251,7 +275,15 @@ func (v jobVerbs) whyCommand() *cli.Command {
 			if c.Bool("json") {
 				return v.printJSON(x)
 			}
-			return explain(v.out, x)
+			if err := explain(v.out, x); err != nil || !strings.HasPrefix(x.Reason, job.ReasonDependency) {
+				return err
+			}
+			if j, err = client.Job(c.Context, j.ID); err != nil { // listings do not have the dependencies
+				return err
+			}
+			w := tabwriter.NewWriter(v.out, 0, 0, 2, ' ', 0)
+			dependencyRows(w, j)
+			return w.Flush()
 		},
 	}
 }

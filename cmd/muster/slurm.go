@@ -43,7 +43,8 @@ var slurm = []slurmOption{
 	{names: []string{"ntasks-per-node"}, set: slurmOne},
 	{names: []string{"signal"}, set: slurmSignal},
 	{names: []string{"array", "a"}, set: func(s *job.Spec, v string) error { s.Array = v; return nil }},
-	{names: []string{"dependency", "d"}, set: slurmLater}, // if it were ignored, the job would do something else
+	{names: []string{"dependency", "d"}, set: func(s *job.Spec, v string) error { s.Dependency = []string{v}; return nil }},
+	{names: []string{"kill-on-invalid-dep"}, set: slurmKill},
 }
 
 // errUnknownSlurm is an option of sbatch without a meaning here. Print a warning and go on.
@@ -144,6 +145,15 @@ func slurmTime(s *job.Spec, v string) error {
 		total += n * unit[len(parts)-1][i]
 	}
 	return s.TimeLimit.UnmarshalText([]byte(strconv.Itoa(total) + "s"))
+}
+
+// slurmKill accepts yes and no.
+func slurmKill(s *job.Spec, v string) error {
+	if v != "yes" && v != "no" {
+		return fmt.Errorf("%.20q: want yes or no", v)
+	}
+	s.KillOnInvalidDep = v == "yes"
+	return nil
 }
 
 // slurmSignal accepts [R:|B:]SIG[@SECONDS]; the default is a minute before the limit. R and B are ignored: the signal

@@ -72,9 +72,10 @@ var specFlags = []specFlag{
 	{names: []string{"array", "a"}, usage: "an array of tasks: `INDICES` such as 0-99%8, 1,3,5 or 0-30:10; %8: at most 8 at once", set: func(s *job.Spec, v string) error { s.Array = v; return nil }},
 	{names: []string{"each-line"}, usage: "one task for each line of `FILE`, which is its MUSTER_ENTRY; - for standard input", read: readEachLine},
 	{names: []string{"hold"}, usage: "accept the job, but start it only after muster release", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
+	{names: []string{"dependency", "d"}, usage: "start after other jobs: `LIST` such as afterok:ID,after:ID+10; , all, ? any of them", set: func(s *job.Spec, v string) error { s.Dependency = []string{v}; return nil }},
+	{names: []string{"kill-on-invalid-dep"}, usage: "cancel the job if a dependency can never be met", set: func(s *job.Spec, _ string) error { s.KillOnInvalidDep = true; return nil }},
 	{names: []string{"nodes", "N"}, usage: "`VALUE`"},
 	{names: []string{"gpus-per-node"}, usage: "`VALUE`"},
-	{names: []string{"dependency", "d"}, usage: "`VALUE`"},
 }
 
 // jobFlags returns specFlags as flags of the library. Unsupported ones are hidden from help.
@@ -125,17 +126,53 @@ func (r specReader) applyFlags(c *cli.Context, s *job.Spec) error {
 // specReader makes specs from command lines, and reads the scripts and job files that they name.
 type specReader struct{ streams }
 
-// specOf returns the spec of a command line: first the job file or script, then the directives, then the flags. It
-// writes warnings to r.err.
+// specOf returns the spec of a command line with one job.
 func (r specReader) specOf(c *cli.Context) (job.Spec, error) {
-	spec, err := r.baseSpec(c)
+	f, err := r.jobsOf(c)
+	switch {
+	case err != nil:
+		return job.Spec{}, err
+	case len(f.Jobs) > 1:
+		return job.Spec{}, usagef("%s: job file %s has %d jobs; only `muster submit` takes several", c.Command.Name, f.Name, len(f.Jobs))
+	}
+	return f.Jobs[0].Spec, nil
+}
+
+// jobsOf returns the jobs of a command line: first the job file or script, then the directives, then the flags. It
+// writes warnings to r.err.
+func (r specReader) jobsOf(c *cli.Context) (jobfile.File, error) {
+	f, err := r.baseJobs(c)
 	if err != nil {
-		return spec, err
+		return f, err
 	}
-	if err = r.finishSpec(c, &spec); err == nil {
-		r.warnNotSent(spec)
+	for _, one := range []string{"name", "dependency", "follow"} {
+		if len(f.Jobs) > 1 && c.IsSet(one) {
+			return f, usagef("--%s: job file %s has %d jobs; say it in the file", one, f.Name, len(f.Jobs))
+		}
 	}
-	return spec, err
+	for i := range f.Jobs {
+		if err := r.finishSpec(c, &f.Jobs[i].Spec); err != nil {
+			return f, err
+		}
+		r.warnNotSent(f.Jobs[i].Spec)
+	}
+	return f, nil
+}
+
+// baseJobs returns the jobs before flags.
+func (r specReader) baseJobs(c *cli.Context) (jobfile.File, error) {
+	if c.IsSet("file") {
+		args := c.Args().Slice()
+		if c.Args().First() == "--" {
+			args = args[1:]
+		}
+		if len(args) > 0 {
+			return jobfile.File{}, usagef("%s: give a job file or a command, not both", c.Command.Name)
+		}
+		return r.readJobFile(c.Context, c.String("file"))
+	}
+	spec, err := r.baseSpec(c)
+	return jobfile.File{Jobs: []jobfile.Job{{Spec: spec}}}, err
 }
 
 // finishSpec applies the flags to the spec and validates it.
@@ -146,25 +183,19 @@ func (r specReader) finishSpec(c *cli.Context, spec *job.Spec) error {
 	if _, err := uploadLimit(c); err != nil {
 		return err
 	}
-	if err := errors.Join(checkUTF8(*spec), spec.Validate()); err != nil {
+	if err := errors.Join(checkUTF8(*spec), spec.ValidateDraft()); err != nil {
 		return usagef("%s: %w", c.Command.Name, err)
 	}
 	return nil
 }
 
-// baseSpec returns the spec before flags. A single argument may name a script, unless it follows "--".
+// baseSpec returns the spec of a command or a script. A single argument may name a script, unless it follows "--".
 func (r specReader) baseSpec(c *cli.Context) (job.Spec, error) {
 	spec := job.DefaultSpec()
 	args := c.Args().Slice()
 	command := c.Args().First() == "--"
 	if command {
 		args = args[1:]
-	}
-	if c.IsSet("file") {
-		if len(args) > 0 {
-			return spec, usagef("%s: give a job file or a command, not both", c.Command.Name)
-		}
-		return r.readJobFile(c.Context, c.String("file"))
 	}
 	if len(args) == 1 && !command {
 		text, err := r.scriptText(c.Context, args[0])
@@ -186,7 +217,7 @@ func (r specReader) baseSpec(c *cli.Context) (job.Spec, error) {
 	return spec, nil
 }
 
-func (r specReader) readJobFile(ctx context.Context, path string) (job.Spec, error) {
+func (r specReader) readJobFile(ctx context.Context, path string) (jobfile.File, error) {
 	name, text, err := path, []byte(nil), error(nil)
 	if path == "-" {
 		name = "standard input"
@@ -195,13 +226,13 @@ func (r specReader) readJobFile(ctx context.Context, path string) (job.Spec, err
 		text, err = readFile(path)
 	}
 	if err != nil {
-		return job.Spec{}, fmt.Errorf("job file %s: %w", name, err)
+		return jobfile.File{}, fmt.Errorf("job file %s: %w", name, err)
 	}
-	spec, err := jobfile.Parse(name, text)
+	f, err := jobfile.Parse(name, text)
 	if err != nil {
-		return spec, usageError{err}
+		return f, usageError{err}
 	}
-	return spec, nil
+	return f, nil
 }
 
 // readFile reads a file up to one byte more than a job may have.

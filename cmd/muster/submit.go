@@ -37,7 +37,7 @@ func keyFlag() *cli.StringFlag {
 }
 
 func (v submitVerbs) submit(c *cli.Context) error {
-	spec, err := v.specs.specOf(c)
+	file, err := v.specs.jobsOf(c)
 	if err != nil {
 		return err
 	}
@@ -46,8 +46,15 @@ func (v submitVerbs) submit(c *cli.Context) error {
 		return err
 	}
 	defer client.Close()
+	if len(file.Jobs) > 1 {
+		return v.submitSeveral(c, client, file)
+	}
+	spec := file.Jobs[0].Spec
 	if c.Bool("dry-run") {
 		return v.dryRun(c, client, spec)
+	}
+	if err := resolveParents(c.Context, client, &spec); err != nil {
+		return err
 	}
 	if err := v.sendFiles(c, client, &spec); err != nil {
 		return err
@@ -154,6 +161,9 @@ func (v submitVerbs) run(c *cli.Context) error {
 	if c.Bool("dry-run") {
 		return v.dryRun(c, client, spec)
 	}
+	if err := resolveParents(c.Context, client, &spec); err != nil {
+		return ours(err)
+	}
 	if err := v.sendFiles(c, client, &spec); err != nil {
 		return ours(err)
 	}
@@ -216,7 +226,7 @@ func (v submitVerbs) dryRun(c *cli.Context, client *api.Client, spec job.Spec) e
 }
 
 func (v submitVerbs) offers(c *cli.Context, client *api.Client, spec job.Spec) (api.Explanation, error) {
-	x, err := client.Offers(c.Context, withoutUpload(spec))
+	x, err := client.Offers(c.Context, forDryRun(spec))
 	switch {
 	case err != nil:
 		return x, asUsage(err)

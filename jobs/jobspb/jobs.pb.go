@@ -791,6 +791,128 @@ func (x *Outcome) GetExit() *storepb.Exit {
 	return nil
 }
 
+// Waits is how far the dependencies of a job are, in their order in the job file. aftercorr has rows of its own.
+type Waits struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcome       []byte                 `protobuf:"bytes,1,opt,name=outcome" json:"outcome,omitempty"` // 0: waiting, 1: met, 2: never, 3: never for ever
+	Saw           []byte                 `protobuf:"bytes,2,opt,name=saw" json:"saw,omitempty"`         // final state of the parent: its index in states plus 1, 0 for none, 255 if it was deleted
+	States        []string               `protobuf:"bytes,3,rep,name=states" json:"states,omitempty"`
+	Since         []int64                `protobuf:"varint,4,rep,packed,name=since" json:"since,omitempty"` // when the parent had started; empty without delays
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Waits) Reset() {
+	*x = Waits{}
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Waits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Waits) ProtoMessage() {}
+
+func (x *Waits) ProtoReflect() protoreflect.Message {
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Waits.ProtoReflect.Descriptor instead.
+func (*Waits) Descriptor() ([]byte, []int) {
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Waits) GetOutcome() []byte {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *Waits) GetSaw() []byte {
+	if x != nil {
+		return x.Saw
+	}
+	return nil
+}
+
+func (x *Waits) GetStates() []string {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *Waits) GetSince() []int64 {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+// Each is how far an aftercorr is for a block of 4,096 tasks: a bit for each.
+type Each struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Met           []uint64               `protobuf:"fixed64,1,rep,packed,name=met" json:"met,omitempty"`
+	Never         []uint64               `protobuf:"fixed64,2,rep,packed,name=never" json:"never,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Each) Reset() {
+	*x = Each{}
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Each) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Each) ProtoMessage() {}
+
+func (x *Each) ProtoReflect() protoreflect.Message {
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Each.ProtoReflect.Descriptor instead.
+func (*Each) Descriptor() ([]byte, []int) {
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Each) GetMet() []uint64 {
+	if x != nil {
+		return x.Met
+	}
+	return nil
+}
+
+func (x *Each) GetNever() []uint64 {
+	if x != nil {
+		return x.Never
+	}
+	return nil
+}
+
 var File_jobs_jobspb_jobs_proto protoreflect.FileDescriptor
 
 const file_jobs_jobspb_jobs_proto_rawDesc = "" +
@@ -871,7 +993,15 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\aOutcome\x12\f\n" +
 	"\x01n\x18\x01 \x01(\rR\x01n\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\rR\x04host\x12&\n" +
-	"\x04exit\x18\x03 \x01(\v2\x12.muster.store.ExitR\x04exitB/Z&github.com/musterhq/muster/jobs/jobspb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
+	"\x04exit\x18\x03 \x01(\v2\x12.muster.store.ExitR\x04exit\"a\n" +
+	"\x05Waits\x12\x18\n" +
+	"\aoutcome\x18\x01 \x01(\fR\aoutcome\x12\x10\n" +
+	"\x03saw\x18\x02 \x01(\fR\x03saw\x12\x16\n" +
+	"\x06states\x18\x03 \x03(\tR\x06states\x12\x14\n" +
+	"\x05since\x18\x04 \x03(\x03R\x05since\".\n" +
+	"\x04Each\x12\x10\n" +
+	"\x03met\x18\x01 \x03(\x06R\x03met\x12\x14\n" +
+	"\x05never\x18\x02 \x03(\x06R\x05neverB/Z&github.com/musterhq/muster/jobs/jobspb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
 
 var (
 	file_jobs_jobspb_jobs_proto_rawDescOnce sync.Once
@@ -885,7 +1015,7 @@ func file_jobs_jobspb_jobs_proto_rawDescGZIP() []byte {
 	return file_jobs_jobspb_jobs_proto_rawDescData
 }
 
-var file_jobs_jobspb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_jobs_jobspb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_jobs_jobspb_jobs_proto_goTypes = []any{
 	(*Header)(nil),        // 0: muster.jobs.Header
 	(*Task)(nil),          // 1: muster.jobs.Task
@@ -894,23 +1024,25 @@ var file_jobs_jobspb_jobs_proto_goTypes = []any{
 	(*Note)(nil),          // 4: muster.jobs.Note
 	(*Outcomes)(nil),      // 5: muster.jobs.Outcomes
 	(*Outcome)(nil),       // 6: muster.jobs.Outcome
-	(*storepb.Epoch)(nil), // 7: muster.store.Epoch
-	(*storepb.Exit)(nil),  // 8: muster.store.Exit
+	(*Waits)(nil),         // 7: muster.jobs.Waits
+	(*Each)(nil),          // 8: muster.jobs.Each
+	(*storepb.Epoch)(nil), // 9: muster.store.Epoch
+	(*storepb.Exit)(nil),  // 10: muster.store.Exit
 }
 var file_jobs_jobspb_jobs_proto_depIdxs = []int32{
-	1, // 0: muster.jobs.Header.tasks:type_name -> muster.jobs.Task
-	1, // 1: muster.jobs.Header.first:type_name -> muster.jobs.Task
-	7, // 2: muster.jobs.Task.epoch:type_name -> muster.store.Epoch
-	8, // 3: muster.jobs.Task.exit:type_name -> muster.store.Exit
-	1, // 4: muster.jobs.Chunk.alike:type_name -> muster.jobs.Task
-	7, // 5: muster.jobs.Chunk.epochs:type_name -> muster.store.Epoch
-	6, // 6: muster.jobs.Outcomes.list:type_name -> muster.jobs.Outcome
-	8, // 7: muster.jobs.Outcome.exit:type_name -> muster.store.Exit
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	1,  // 0: muster.jobs.Header.tasks:type_name -> muster.jobs.Task
+	1,  // 1: muster.jobs.Header.first:type_name -> muster.jobs.Task
+	9,  // 2: muster.jobs.Task.epoch:type_name -> muster.store.Epoch
+	10, // 3: muster.jobs.Task.exit:type_name -> muster.store.Exit
+	1,  // 4: muster.jobs.Chunk.alike:type_name -> muster.jobs.Task
+	9,  // 5: muster.jobs.Chunk.epochs:type_name -> muster.store.Epoch
+	6,  // 6: muster.jobs.Outcomes.list:type_name -> muster.jobs.Outcome
+	10, // 7: muster.jobs.Outcome.exit:type_name -> muster.store.Exit
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_jobs_jobspb_jobs_proto_init() }
@@ -924,7 +1056,7 @@ func file_jobs_jobspb_jobs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jobs_jobspb_jobs_proto_rawDesc), len(file_jobs_jobspb_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
