@@ -184,20 +184,6 @@ func (h *history) earlier(index int) *job.Earlier {
 	return e
 }
 
-// Preempted reports whether the newest attempt of a task that has ended was preempted.
-func Preempted(j *Job, index int) bool {
-	exit := j.tasks.get(index).Exit
-	if exit == nil {
-		o := j.tasks.history.of[uint32(index)]
-		if o == nil {
-			return false
-		}
-		last := o.list[len(o.list)-1].exit()
-		exit = &last
-	}
-	return exit.State == job.Preempted && !j.Spec.Saved(*exit)
-}
-
 // decode decodes the outcomes of one task.
 func (h *history) decode(index int, data []byte) error {
 	var m jobspb.Outcomes

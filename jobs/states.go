@@ -18,3 +18,10 @@ var (
 
 func stateOf(n uint8) job.State { return states[n] }
 func number(s job.State) uint8  { return numbers[s] }
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}

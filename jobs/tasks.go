@@ -216,13 +216,6 @@ func (ts *tasks) sum() job.Ends {
 	return out
 }
 
-func count(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
-}
-
 // expand makes a cell for each task of a chunk whose tasks are all alike.
 func (ts *tasks) expand(k int, d *dirty) {
 	c := &ts.chunks[k]

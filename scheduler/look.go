@@ -70,7 +70,7 @@ func (c *Core) Why(id job.ID) (lease.Explanation, error) {
 		return lease.Explanation{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	x, err := c.views.whyOf(c.views.of(e))
-	x.Ahead = c.views.ahead(e)
+	x.Ahead = ahead(c.views, e)
 	c.views.markQuotas(&x, e)
 	return x, err
 }
@@ -104,7 +104,7 @@ func (c *Core) Nodes() []Node {
 
 // Page returns the jobs that the filter chooses, newest first. The name of an archived job is not in memory, so the
 // caller has to compare it.
-func (c *Core) Page(f job.Query) []Listed { return c.views.page(f) }
+func (c *Core) Page(f job.Query) []Listed { return page(c.views, f) }
 
 // Counts returns how many jobs are in each state.
 func (c *Core) Counts() map[job.State]int {

@@ -169,7 +169,7 @@ func (rq *requests) submit(a Submit) {
 	if a.Key != "" && rq.submittedBefore(a, sum) {
 		return
 	}
-	if err := rq.checkParents(a); err != nil {
+	if err := checkParents(rq, a); err != nil {
 		rq.answer(a.Token, nil, err)
 		return
 	}
@@ -186,7 +186,7 @@ func (rq *requests) submit(a Submit) {
 
 // checkParents refuses a job that depends on jobs that there are not. A job cannot depend on itself or on one that depends
 // on it, because its id is not known before.
-func (rq *requests) checkParents(a Submit) error {
+func checkParents(rq *requests, a Submit) error {
 	d, err := job.ParseDependencies(a.Spec.Dependency, false)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)

@@ -23,7 +23,7 @@ func (c *Core) Step(now time.Time, events ...Event) Effects {
 	for _, e := range events {
 		c.handle(e)
 	}
-	c.tellStarts()
+	tellStarts(c)
 	c.pending.parents.tell()
 	c.plan.plan()
 	c.search.announceWants()
@@ -97,7 +97,7 @@ func (c *Core) handle(e Event) {
 }
 
 // tellStarts records which jobs have started that others wait for: no other record tells that.
-func (c *Core) tellStarts() {
+func tellStarts(c *Core) {
 	ps := c.pending.parents
 	for _, id := range slices.Concat(ps.starts, c.fx.Changed) {
 		e := c.entries.byID[id]

@@ -32,11 +32,8 @@ type entry struct {
 	begin    *begin     // set until its begin is reached
 	active   int        // tasks that are offered or assigned, or may be; see task.count
 	ended    time.Time  // when this daemon learnt of the end
-	final    bool       // it is in history.final, or was
-	saving   bool       // it is in entries.unsaved
-	tailed   bool       // it is in history.tailed
-	showing  bool       // it is in Effects.Changed
-	began    time.Time  // of the first process that a host has reported in this life of the daemon
+	marks
+	began time.Time // of the first process that a host has reported in this life of the daemon
 	// shown corrects the counts of the job: its assigned tasks count in the states that their hosts have reported.
 	// touched are tasks for which it may have changed; see views.counts.
 	shown   job.Counts
@@ -47,6 +44,14 @@ type entry struct {
 
 // begin is the begin of a job, by the wall clock. Nothing of the job is placed before.
 type begin = timers.Timer[time.Time, *entry]
+
+// marks says in which lists a job is.
+type marks struct {
+	final   bool // it is in history.final, or was
+	saving  bool // it is in entries.unsaved
+	tailed  bool // it is in history.tailed
+	showing bool // it is in Effects.Changed
+}
 
 // task is the soft state of a task.
 type task struct {

@@ -485,7 +485,7 @@ func (vs *views) whyOf(j job.Job) (lease.Explanation, error) {
 }
 
 // ahead returns how many waiting tasks of this owner rank before the first waiting task of a job.
-func (vs *views) ahead(e *entry) (n int) {
+func ahead(vs *views, e *entry) (n int) {
 	first := e.front
 	if first == nil || first.durable().State != job.Pending {
 		return 0
@@ -529,7 +529,7 @@ func (vs *views) markQuotas(x *lease.Explanation, e *entry) {
 }
 
 // chosen returns the listed job if the filter chooses it. Of an archived job only the index entry is compared.
-func (vs *views) chosen(x jobs.Entry, f *job.Query) (Listed, bool) {
+func chosen(vs *views, x jobs.Entry, f *job.Query) (Listed, bool) {
 	j := vs.entries.table.Of(x)
 	switch {
 	case j == nil:
@@ -551,7 +551,7 @@ func (vs *views) chosen(x jobs.Entry, f *job.Query) (Listed, bool) {
 }
 
 // named returns the jobs whose ids the filter names, newest first. It does not look at all other jobs.
-func (vs *views) named(f job.Query, limit int) []Listed {
+func named(vs *views, f job.Query, limit int) []Listed {
 	var found []jobs.Entry
 	for _, id := range f.IDs {
 		if x, there := vs.entries.table.Entry(id); there && !slices.Contains(found, x) {
@@ -561,7 +561,7 @@ func (vs *views) named(f job.Query, limit int) []Listed {
 	slices.SortFunc(found, jobs.Entry.Compare)
 	var out []Listed
 	for _, x := range found {
-		if l, ok := vs.chosen(x, &f); ok && len(out) < limit {
+		if l, ok := chosen(vs, x, &f); ok && len(out) < limit {
 			out = append(out, l)
 		}
 	}
@@ -569,10 +569,10 @@ func (vs *views) named(f job.Query, limit int) []Listed {
 }
 
 // page returns the jobs that the filter chooses, newest first.
-func (vs *views) page(f job.Query) []Listed {
+func page(vs *views, f job.Query) []Listed {
 	limit := pageLimit(f)
 	if len(f.IDs) > 0 {
-		return vs.named(f, limit)
+		return named(vs, f, limit)
 	}
 	lowest, highest, ok := job.DrawnWith(f.Prefix)
 	if !ok {
@@ -583,7 +583,7 @@ func (vs *views) page(f job.Query) []Listed {
 		if x.Number() < lowest || x.Number() > highest {
 			return true
 		}
-		if l, ok := vs.chosen(x, &f); ok {
+		if l, ok := chosen(vs, x, &f); ok {
 			out = append(out, l)
 		}
 		return len(out) < limit

@@ -221,3 +221,11 @@ func (t *Table) Sorted() []*Host {
 	})
 	return out
 }
+
+// leastYield returns the least priority of the preemptible tasks of a host; nobody if it has none.
+func leastYield(f *lease.Free) int {
+	if len(f.Preemptible) == 0 {
+		return nobody
+	}
+	return f.Preemptible[0].Priority
+}

@@ -2,16 +2,6 @@ package fleet
 
 // Preemptible tasks: at which hosts they could make room for a request of a higher priority.
 
-import "github.com/musterhq/muster/lease"
-
-// leastYield returns the least priority of the preemptible tasks of a host; nobody if it has none.
-func leastYield(f *lease.Free) int {
-	if len(f.Preemptible) == 0 {
-		return nobody
-	}
-	return f.Preemptible[0].Priority
-}
-
 // WithYield iterates over the hosts where preemptible tasks have a lower priority than the request and where it may
 // queue. It begins at the slot from, and wraps around at the last.
 func (t *Table) WithYield(r *Request, from int) func(yield func(*Host) bool) {
