@@ -43,6 +43,7 @@ type Node struct {
 	Running int               `json:"running" doc:"Number of tasks that run there."`
 	Drain   *Drain            `json:"drain,omitempty" doc:"Set if a person has taken the node out of service."`
 	GPUs    []GPU             `json:"gpus" nullable:"false"`
+	Driver  string            `json:"gpu_driver,omitempty" doc:"Version of the driver of its GPUs."`
 }
 
 // NodeFree holds the free resources of a node. GPUs counts only wholly free devices.
@@ -62,7 +63,6 @@ type GPU struct {
 	Model       string     `json:"model"`
 	Class       string     `json:"class"`
 	Compute     string     `json:"compute_capability,omitempty"`
-	Driver      string     `json:"driver,omitempty" doc:"Version of its driver."`
 	Memory      int64      `json:"memory"`
 	MemoryUsed  int64      `json:"memory_used"`
 	Utilization int        `json:"utilization" doc:"In percent; -1: unknown."`
@@ -256,6 +256,7 @@ func NodeDocument(n NodeInfo) Node {
 		free[f.UUID] = f.Milli
 	}
 	for _, dev := range p.GPUs {
+		d.Driver = dev.Driver
 		d.GPUs = append(d.GPUs, gpuDocument(p, dev, status, free[dev.UUID], n.Holders[dev.UUID], n.Quarantined[dev.UUID]))
 	}
 	return d
@@ -268,7 +269,7 @@ func gpuDocument(p lease.Profile, dev gpu.Device, status map[string]gpu.Status, 
 	}
 	d := GPU{
 		Schema: SchemaGPU, Node: p.Name, NodeID: p.Peer, UUID: dev.UUID, Index: dev.Index, Model: dev.Model, Class: dev.Class,
-		Compute: dev.Compute, Driver: dev.Driver, Memory: int64(dev.Memory), MemoryUsed: int64(s.MemoryUsed), Utilization: s.Utilization, Temperature: s.Temperature,
+		Compute: dev.Compute, Memory: int64(dev.Memory), MemoryUsed: int64(s.MemoryUsed), Utilization: s.Utilization, Temperature: s.Temperature,
 		Power: float64(s.PowerMilli) / 1000, Health: s.Health, Detail: s.Detail, Simulated: dev.Simulated,
 		Free: float64(milli) / wholeGPU, Jobs: append([]job.ID{}, holders...), Links: dev.Links,
 	}
