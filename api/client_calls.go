@@ -166,7 +166,7 @@ func (c *Client) Release(ctx context.Context, id job.ID, x Change) (Job, error) 
 	return c.change(ctx, id, "release", x)
 }
 
-// Requeue runs tasks of a job again.
+// Requeue runs tasks of a job again. Those that are active end first.
 func (c *Client) Requeue(ctx context.Context, id job.ID, x Change) (Job, error) {
 	text := changeRequest{Tasks: job.RangesText(x.Tasks), Reason: x.Reason}
 	return c.post(ctx, id, "requeue", requeueRequest{changeRequest: text, Failed: x.Failed})

@@ -1,6 +1,6 @@
 package api
 
-// The exit codes of `run` and `wait`, from a job's document.
+// The exit codes of `run` and `wait`, from the document of a job or of a task.
 
 import "github.com/musterhq/muster/job"
 
@@ -15,4 +15,16 @@ func (j Job) Exit() (code int, ended bool) {
 		return job.ExitMuster, true
 	}
 	return *j.ExitStatus, true
+}
+
+// Exit returns the same for a task.
+func (t Task) Exit() (code int, ended bool) {
+	if !t.State.Ended() {
+		return 0, false
+	}
+	x := job.Task{State: t.State, Exit: &job.Exit{Signal: t.Signal}}
+	if t.ExitCode != nil {
+		x.Exit.Code = *t.ExitCode
+	}
+	return x.Status(), true
 }

@@ -354,7 +354,11 @@ func (d *daemon) Cancel(ctx context.Context, id job.ID, tasks []job.Range, reaso
 	return d.put(ended(j, job.Exit{State: job.Cancelled, Reason: reason})), nil
 }
 
-func (d *daemon) Hold(ctx context.Context, id job.ID, _ []job.Range, release bool, reason string) (job.Job, error) {
+func (d *daemon) Hold(ctx context.Context, id job.ID, tasks []job.Range, release bool, reason string) (job.Job, error) {
+	if len(tasks) > 0 {
+		d.note("hold %s.%s %v: %s", id, job.RangesText(tasks), release, reason)
+		return d.Get(ctx, id)
+	}
 	d.note("hold %s %v: %s", id, release, reason)
 	j, err := d.Get(ctx, id)
 	if err == nil && j.State() != job.Pending && !release {
@@ -364,6 +368,10 @@ func (d *daemon) Hold(ctx context.Context, id job.ID, _ []job.Range, release boo
 }
 
 func (d *daemon) Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed bool, reason string) (job.Job, error) {
+	if len(tasks) > 0 && failed {
+		d.note("requeue %s.%s failed=%v: %s", id, job.RangesText(tasks), failed, reason)
+		return d.Get(ctx, id)
+	}
 	d.note("requeue %s.%s %v: %s", id, job.RangesText(tasks), failed, reason)
 	j, err := d.Get(ctx, id)
 	if err == nil && !j.State().Ended() {

@@ -22,7 +22,7 @@ const (
 
 // changeRequest is the body of cancel, hold, release and similar requests.
 type changeRequest struct {
-	Tasks  string `json:"tasks,omitempty" maxLength:"16384" doc:"Only these tasks of the job, such as 3 or 0-9,12; empty means all."`
+	Tasks  string `json:"tasks,omitempty" maxLength:"24576" doc:"Only these tasks of the job, such as 3 or 0-9,12; empty means all."`
 	Reason string `json:"reason,omitempty" maxLength:"1024"`
 }
 

@@ -51,7 +51,13 @@ func (l allLogs) copy(ctx context.Context, mu *sync.Mutex, out io.Writer) error 
 			turn = nil
 		}
 		copies.Go(func() {
-			defer func() { close(done); <-free }()
+			defer func() {
+				if turn != nil {
+					<-turn // a task without output lets none before it be overtaken
+				}
+				close(done)
+				<-free
+			}()
 			w := &prefixWriter{mu: mu, w: out, prefix: fmt.Sprintf("%d| ", t.Task), turn: turn}
 			_, err := l.client.Logs(ctx, api.LogRequest{Job: l.job, Task: t.Task, Stream: l.stream, Follow: l.follow}, w)
 			if errors.Is(err, api.ErrConflict) && !l.follow {

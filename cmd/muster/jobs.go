@@ -218,7 +218,7 @@ func selected(c *cli.Context, client *api.Client) ([]chosen, error) {
 
 func (v jobVerbs) waitCommand() *cli.Command {
 	return &cli.Command{
-		Name: "wait", Usage: "wait for jobs to end, and exit with the highest of their codes", ArgsUsage: "SEL...",
+		Name: "wait", Usage: "wait for jobs or tasks to end, and exit with the highest of their codes", ArgsUsage: "SEL...",
 		Flags:  clientFlags(&cli.StringFlag{Name: "timeout", Usage: "give up after `D`, such as 90s; the jobs go on"}),
 		Action: v.wait,
 	}
@@ -244,11 +244,7 @@ func (v jobVerbs) wait(c *cli.Context) error {
 	if err != nil {
 		return ours(err)
 	}
-	ids := make([]job.ID, 0, len(jobs))
-	for _, j := range jobs {
-		ids = append(ids, j.ID)
-	}
-	return follower{v.streams, client}.waitFor(ctx, ids)
+	return follower{v.streams, client}.waitFor(ctx, jobs)
 }
 
 func (v jobVerbs) cancelCommand() *cli.Command {

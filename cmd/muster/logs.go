@@ -113,8 +113,8 @@ func oneTask(c *cli.Context, client *api.Client) (api.Job, int, error) {
 			return j, 0, usagef("logs: %.60q: name one task", c.Args().First())
 		}
 		task = sel.Tasks[0].First
-	} else if l, err := j.Layout(); err == nil && !c.IsSet("task") {
-		task = l.Number(0) // the only task, or the first of an array
+	} else if !c.IsSet("task") {
+		task = firstTask(j)
 	}
 	return j, task, nil
 }

@@ -96,14 +96,14 @@ func (v submitVerbs) submitSeveral(c *cli.Context, client *api.Client, file jobf
 	if err != nil || !c.Bool("wait") {
 		return err
 	}
-	var ids []job.ID
+	var all []chosen
 	for _, j := range s.accepted {
-		ids = append(ids, j.ID)
+		all = append(all, chosen{Job: j})
 	}
 	f := follower{v.streams, client}
-	err = f.waitFor(c.Context, ids)
-	for i, id := range ids {
-		err = f.download(c.Context, id, file.Jobs[i].Spec, err)
+	err = f.waitFor(c.Context, all)
+	for i, x := range all {
+		err = f.download(c.Context, x.ID, file.Jobs[i].Spec, err)
 	}
 	return err
 }

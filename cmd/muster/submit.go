@@ -76,7 +76,7 @@ func (v submitVerbs) submit(c *cli.Context) error {
 		return f.download(c.Context, j.ID, spec, f.follow(c.Context, j, v.err))
 	case c.Bool("wait"):
 		f := follower{v.streams, client}
-		return f.download(c.Context, j.ID, spec, f.waitFor(c.Context, []job.ID{j.ID}))
+		return f.download(c.Context, j.ID, spec, f.waitFor(c.Context, []chosen{{Job: j}}))
 	}
 	return nil
 }

@@ -219,8 +219,9 @@ func TestChanges(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobDoc(idA, "RUNNING", "")), "GET /v1/jobs/" + idB: answer(http.StatusOK, jobDoc(idB, "RUNNING", "")),
 		"POST /v1/jobs/{id}/cancel": change, "POST /v1/jobs/{id}/hold": change, "POST /v1/jobs/{id}/release": change,
-		"POST /v1/invitations": answer(http.StatusCreated, `{"bootstrap":["/a","/b"],"token":"T"}`),
-		"POST /v1/join":        answer(http.StatusOK, `{"cluster":"C"}`),
+		"POST /v1/jobs/{id}/requeue": change,
+		"POST /v1/invitations":       answer(http.StatusCreated, `{"bootstrap":["/a","/b"],"token":"T"}`),
+		"POST /v1/join":              answer(http.StatusOK, `{"cluster":"C"}`),
 	})
 	for _, c := range []struct {
 		line, asked, out, err string
@@ -228,6 +229,8 @@ func TestChanges(t *testing.T) {
 	}{
 		{line: "kill " + idA + " --reason enough", asked: "/v1/jobs/" + idA + `/cancel{"reason":"enough"}`},
 		{line: "hold " + idA, asked: "/v1/jobs/" + idA + "/hold{}"},
+		{line: "requeue " + idA, asked: "/v1/jobs/" + idA + "/requeue{}"},
+		{line: "requeue " + idA + ".0 --failed", asked: "/v1/jobs/" + idA + `/requeue{"tasks":"0","failed":true}`},
 		{line: "release " + idA, asked: "/v1/jobs/" + idA + "/release{}"},
 		{line: "hold " + idB + " " + idA, asked: "/v1/jobs/" + idB + "/hold{} /v1/jobs/" + idA + "/hold{}", code: 1, err: "muster: hold " + idB + ": it runs\n"},
 		{line: "invite", out: "muster daemon --bootstrap /a --bootstrap /b --token T\n"},
