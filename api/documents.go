@@ -133,11 +133,7 @@ func JobDocument(j job.Job, copies int) Job {
 	if d.Array == "" && len(j.Spec.EachLine) > 0 {
 		d.Array = fmt.Sprintf("0-%d", len(j.Spec.EachLine)-1)
 	}
-	for _, s := range job.States() {
-		if n := j.Counts.Of(s); n > 0 {
-			d.Counts[s] = n
-		}
-	}
+	addCounts(d.Counts, j.Counts)
 	if j.Ends.Exited {
 		d.ExitCode = &j.Ends.Code
 	}
@@ -146,11 +142,7 @@ func JobDocument(j job.Job, copies int) Job {
 	if len(j.Tasks) > 0 {
 		layout, _ = j.Spec.Layout() // the spec is valid
 	}
-	for _, x := range j.Depends {
-		d.Dependencies = append(d.Dependencies, Dependency{
-			Condition: x.When, Job: x.Job, Delay: x.Delay.Seconds(), State: x.Outcome, JobState: x.Parent, Detail: x.Detail,
-		})
-	}
+	d.Dependencies = dependencyDocuments(j.Depends)
 	for _, t := range j.Tasks {
 		task := taskDocument(j.ID, layout, t)
 		d.Tasks = append(d.Tasks, task)
@@ -170,6 +162,25 @@ func JobDocument(j job.Job, copies int) Job {
 		}
 	}
 	return d
+}
+
+// addCounts adds the states that tasks are in.
+func addCounts(to map[job.State]int, counts job.Counts) {
+	for _, s := range job.States() {
+		if n := counts.Of(s); n > 0 {
+			to[s] = n
+		}
+	}
+}
+
+// dependencyDocuments returns the documents of dependencies; nil if there are none.
+func dependencyDocuments(list []job.Depends) (out []Dependency) {
+	for _, x := range list {
+		out = append(out, Dependency{
+			Condition: x.When, Job: x.Job, Delay: x.Delay.Seconds(), State: x.Outcome, JobState: x.Parent, Detail: x.Detail,
+		})
+	}
+	return out
 }
 
 func taskDocument(id job.ID, l job.Layout, t job.Task) Task {

@@ -197,31 +197,51 @@ func (r *followRoutes) stream(ctx context.Context, w http.ResponseWriter, jobs [
 	})
 	alive := time.NewTicker(signOfLife)
 	defer alive.Stop()
-	flush := http.NewResponseController(w).Flush
-	begun := false
+	out := &progressStream{w: w, flush: http.NewResponseController(w).Flush}
 	for err := error(nil); err == nil; {
 		select {
 		case err = <-failed:
-			if !begun && ctx.Err() == nil {
+			if !out.begun && ctx.Err() == nil {
 				refuse(w, err)
 			}
 			return
 		case p := <-lines:
-			if !begun {
-				begun = true
-				w.Header().Set("Content-Type", "application/jsonl")
-			}
-			if err = json.NewEncoder(w).Encode(documentOfProgress(p)); err == nil && len(lines) == 0 {
-				err = flush()
-			}
+			err = out.send(p, len(lines) == 0)
 		case <-alive.C:
-			if begun {
-				if _, err = w.Write([]byte("\n")); err == nil {
-					err = flush()
-				}
-			}
+			err = out.alive()
 		}
 	}
+}
+
+// progressStream writes progress as lines of JSON.
+type progressStream struct {
+	w     http.ResponseWriter
+	flush func() error
+	begun bool
+}
+
+// send writes a line. With last no other line waits to be sent.
+func (s *progressStream) send(p job.Progress, last bool) error {
+	if !s.begun {
+		s.begun = true
+		s.w.Header().Set("Content-Type", "application/jsonl")
+	}
+	err := json.NewEncoder(s.w).Encode(documentOfProgress(p))
+	if err == nil && last {
+		err = s.flush()
+	}
+	return err
+}
+
+// alive writes an empty line, unless nothing was sent yet: the request may still be refused.
+func (s *progressStream) alive() error {
+	if !s.begun {
+		return nil
+	}
+	if _, err := s.w.Write([]byte("\n")); err != nil {
+		return err
+	}
+	return s.flush()
 }
 
 // Follow calls each with the progress of jobs of one group, then with each change, wherever their owner is. It returns

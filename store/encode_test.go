@@ -84,7 +84,7 @@ func FuzzDecodeHeld(f *testing.F) {
 			return
 		}
 		if heldPB(&r); r.Attempt.Valid() != nil {
-			t.Fatalf("read %+v: %v", r, err)
+			t.Fatalf("read %+v", r)
 		}
 	})
 }

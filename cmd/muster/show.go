@@ -3,6 +3,7 @@ package main
 // The verbs show and why: everything about one job.
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -32,20 +33,8 @@ func (v jobVerbs) showCommand() *cli.Command {
 			if j, err = client.Job(c.Context, j.ID); err != nil { // listings do not have the spec
 				return err
 			}
-			filter, err := shownTasks(c.Args().First(), j)
-			if err != nil {
+			if err := addShown(c.Context, client, &j, c.Args().First()); err != nil {
 				return err
-			}
-			if filter != nil {
-				j.Tasks = []api.Task{}
-				for t, err := range client.AllTasks(c.Context, j.ID, *filter) {
-					if err != nil {
-						return asUsage(err)
-					}
-					if j.Tasks = append(j.Tasks, t); filter.Limit > 0 && len(j.Tasks) == filter.Limit {
-						break
-					}
-				}
 			}
 			if c.Bool("json") {
 				return v.printJSON(j)
@@ -53,6 +42,24 @@ func (v jobVerbs) showCommand() *cli.Command {
 			return showJob(v.out, j)
 		},
 	}
+}
+
+// addShown puts the tasks that are shown into the document of the job.
+func addShown(ctx context.Context, client *api.Client, j *api.Job, arg string) error {
+	filter, err := shownTasks(arg, *j)
+	if err != nil || filter == nil {
+		return err
+	}
+	j.Tasks = []api.Task{}
+	for t, err := range client.AllTasks(ctx, j.ID, *filter) {
+		if err != nil {
+			return asUsage(err)
+		}
+		if j.Tasks = append(j.Tasks, t); filter.Limit > 0 && len(j.Tasks) == filter.Limit {
+			break
+		}
+	}
+	return nil
 }
 
 // maxShown is how many tasks show prints of a large array: those that failed.

@@ -79,8 +79,6 @@ func slurmDirective(words []string, s *job.Spec) (rest []string, err error) {
 	}
 }
 
-func slurmLater(*job.Spec, string) error { return job.ErrNotYet }
-
 // slurmFeatures refuses the forms of sbatch that are about the several nodes of a job.
 func slurmFeatures(v string) error {
 	switch {
