@@ -11,9 +11,6 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// maxSelected bounds the jobs that one selector matches.
-const maxSelected = 10_000
-
 // Resolve returns the jobs that a selector means, newest first, and the parsed selector with its task numbers. "all"
 // means the caller's jobs that have not ended, which may be none. Any other selector that matches nothing is
 // ErrNotFound.
@@ -94,19 +91,12 @@ func (c *Client) unended(ctx context.Context) ([]Job, error) {
 			filter.States = append(filter.States, s)
 		}
 	}
-	jobs := []Job{}
-	for {
-		l, err := c.Jobs(ctx, filter)
-		if err != nil {
-			return nil, err
-		}
-		if len(l.Partial) > 0 {
-			return nil, fmt.Errorf("all jobs: %w: %s did not answer; name the jobs instead", ErrUnavailable, strings.Join(l.Partial, ", "))
-		}
-		jobs = append(jobs, l.Items...)
-		if l.Next == "" || len(jobs) >= maxSelected {
-			return jobs, nil
-		}
-		filter.Cursor = l.Next
+	l, err := c.AllJobs(ctx, filter)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(l.Partial) > 0:
+		return nil, fmt.Errorf("all jobs: %w: %s did not answer; name the jobs instead", ErrUnavailable, strings.Join(l.Partial, ", "))
 	}
+	return l.Items, nil
 }

@@ -336,7 +336,10 @@ type listInput struct {
 	Cursor string   `query:"cursor" maxLength:"128" doc:"The field next of the previous page."`
 }
 
-type jobsOutput struct{ Body Listing[Job] }
+type jobsOutput struct {
+	Cursor string `header:"Muster-Cursor" doc:"The field next, for clients that have not decoded the listing yet."`
+	Body   Listing[Job]
+}
 
 func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error) {
 	q, err := in.query(requesterOf(ctx))
@@ -369,7 +372,7 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 	if more && len(l.Items) > 0 && !in.Last {
 		l.Next = cursor(position(l.Items[len(l.Items)-1]))
 	}
-	return &jobsOutput{l}, nil
+	return &jobsOutput{l.Next, l}, nil
 }
 
 func position(j Job) job.Position { return job.Position{Submitted: j.SubmittedAt, ID: j.ID} }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs/jobstest"
-	"github.com/musterhq/muster/lease"
 )
 
 // Each task of a job of several tasks runs once, and no soft state is kept of a task that has ended.
@@ -184,19 +183,7 @@ func TestManyActiveTasksCostNothing(t *testing.T) {
 	x := newBench(t, 100, 128)
 	x.step(Submit{Token: 1, Spec: func() job.Spec { s := benchSpec(0); s.Array = "0-9999"; return s }()})
 	e := x.core.entries.byID[x.core.entries.table.Jobs()[0].ID]
-	for len(x.sent) > 0 {
-		sent := x.sent
-		x.sent = nil
-		for _, o := range sent {
-			switch m := o.Msg.(type) {
-			case lease.Offer:
-				x.step(FromWorker{Peer: o.To, Msg: lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
-			case lease.Start:
-				x.step(FromWorker{Peer: o.To, Msg: lease.Event{Attempt: m.Attempt, Group: 7, N: 1, State: job.Running}})
-			default:
-			}
-		}
-	}
+	x.run()
 	if c := x.core.views.counts(e); c.Of(job.Running) != 10_000 {
 		t.Fatalf("counts %v", c)
 	}

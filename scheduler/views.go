@@ -73,13 +73,17 @@ func (vs *views) with(e *entry, n int) job.Job {
 	if v.Ends.Began.IsZero() || e.began.Before(v.Ends.Began) && !e.began.IsZero() {
 		v.Ends.Began = e.began
 	}
-	v.Reason = vs.reasonOf(e, v.Counts.State())
 	v.Tasks = make([]job.Task, n)
 	for i := range v.Depends {
 		vs.depends(&v.Depends[i])
 	}
 	for i := range v.Tasks {
 		v.Tasks[i] = vs.at(e, i)
+	}
+	if state := v.Counts.State(); n < e.job.Len() {
+		v.Reason = vs.reasonOf(e, state)
+	} else if i := slices.IndexFunc(v.Tasks, func(t job.Task) bool { return t.State == state }); i >= 0 {
+		v.Reason = v.Tasks[i].Reason
 	}
 	return v
 }

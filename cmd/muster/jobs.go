@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"time"
 
@@ -107,22 +106,10 @@ func ignoreEnd(ctx context.Context, err error) error {
 }
 
 func (v jobVerbs) printJobs(c *cli.Context, client *api.Client, filter api.JobFilter) error {
-	all, err := client.Jobs(c.Context, filter)
+	all, err := client.AllJobs(c.Context, filter)
 	if err != nil {
 		return asUsage(err)
 	}
-	for next := all.Next; next != ""; {
-		filter.Cursor = next
-		more, err := client.Jobs(c.Context, filter)
-		if err != nil {
-			return asUsage(err)
-		}
-		all.Items, next = append(all.Items, more.Items...), more.Next
-		all.Partial = append(all.Partial, more.Partial...)
-	}
-	all.Next = ""
-	slices.Sort(all.Partial)
-	all.Partial = slices.Compact(all.Partial)
 	return printList(v.streams, c, all, jobTable)
 }
 

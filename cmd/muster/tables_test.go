@@ -158,13 +158,22 @@ func TestJobsThatWaitAgain(t *testing.T) {
 	}
 }
 
+// Daemons of earlier versions do not send the header with the cursor.
 func TestJobsOverPages(t *testing.T) {
+	for _, header := range []string{"Muster-Cursor", "Muster-Nothing"} {
+		t.Run(header, func(t *testing.T) { testJobsOverPages(t, header) })
+	}
+}
+
+func testJobsOverPages(t *testing.T, header string) {
 	var asked []string
 	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs": func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.RawQuery)
 		doc := `{"schema":"muster.jobs/v1","partial":["n9"],"next":"two","items":[` + jobDoc(idA, "RUNNING", "") + `]}`
 		if r.URL.Query().Get("cursor") == "two" {
 			doc = `{"schema":"muster.jobs/v1","partial":["n8","n9"],"items":[` + jobDoc(idB, "RUNNING", "") + `]}`
+		} else {
+			w.Header().Set(header, "two")
 		}
 		answer(http.StatusOK, doc)(w, r)
 	}})
@@ -172,7 +181,7 @@ func TestJobsOverPages(t *testing.T) {
 	if r.code != 0 || !strings.Contains(r.stdout, idA) || !strings.Contains(r.stdout, idB) || r.err != "muster: incomplete: no answer from n8, n9\n" {
 		t.Errorf("exit %d, %q, %q", r.code, r.stdout, r.err)
 	}
-	if len(asked) != 2 || asked[0] != "name=t%2A&state=RUNNING%2CPENDING&user=amy" {
+	if len(asked) != 2 || asked[0] != "limit=1000&name=t%2A&state=RUNNING%2CPENDING&user=amy" {
 		t.Errorf("asked %q", asked)
 	}
 }
