@@ -15,7 +15,6 @@ const (
 // unbounded lists the types that may grow, because they are lists by nature. Each has the reason.
 var unbounded = map[string]string{
 	"api.Client":                   "one method for each endpoint",
-	"api.GPU":                      "a document: one field for each value that clients get",
 	"api.Job":                      "a document: one field for each value that clients get",
 	"job.Spec":                     "one field for each thing that a user can ask for",
 	"job.Task":                     "one field for each thing that people see of a task",
