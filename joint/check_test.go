@@ -67,7 +67,8 @@ func (w *world) committed(o *owner, r job.Record, seq uint64, epoch job.Epoch) {
 	case job.RequeueRecord:
 		if j := w.byID[r.Job]; j != nil && c.Moved {
 			j.requeued = j.attempt
-			if over { // it ages anew
+			if over { // it ages anew, and a cancel before its end is done
+				j.cancelled = false
 				j.acceptAt, j.bornAt, j.bornIn = w.now, w.now, o.life
 			}
 			w.stats.requeued++
