@@ -176,17 +176,16 @@ func (r *followRoutes) leave(peer string) {
 	}
 }
 
-// stream sends the progress of jobs until the client is gone or this daemon no longer owns them. An empty line is a sign
-// of life.
+// stream sends the progress of jobs until the client is gone or this daemon no longer owns them.
 func (r *followRoutes) stream(ctx context.Context, w http.ResponseWriter, jobs []job.Follow) {
 	ctx, cancel := context.WithCancel(ctx)
 	lines := make(chan job.Progress, eventQueue)
-	failed := make(chan error, 1)
+	ended := make(chan error, 1)
 	var source sync.WaitGroup
 	defer source.Wait()
 	defer cancel()
 	source.Go(func() {
-		failed <- r.progress.Follow(ctx, jobs, func(p job.Progress) error {
+		ended <- r.progress.Follow(ctx, jobs, func(p job.Progress) error {
 			select {
 			case lines <- p:
 				return nil
@@ -197,30 +196,53 @@ func (r *followRoutes) stream(ctx context.Context, w http.ResponseWriter, jobs [
 	})
 	alive := time.NewTicker(signOfLife)
 	defer alive.Stop()
-	flush := http.NewResponseController(w).Flush
-	begun := false
+	out := progressWriter{w: w}
 	for err := error(nil); err == nil; {
 		select {
-		case err = <-failed:
-			if !begun && ctx.Err() == nil {
-				refuse(w, err)
-			}
+		case why := <-ended:
+			out.end(ctx, why)
 			return
 		case p := <-lines:
-			if !begun {
-				begun = true
-				w.Header().Set("Content-Type", "application/jsonl")
-			}
-			if err = json.NewEncoder(w).Encode(documentOfProgress(p)); err == nil && len(lines) == 0 {
-				err = flush()
-			}
+			err = out.line(p, len(lines) == 0)
 		case <-alive.C:
-			if begun {
-				if _, err = w.Write([]byte("\n")); err == nil {
-					err = flush()
-				}
-			}
+			err = out.alive()
 		}
+	}
+}
+
+// progressWriter writes the lines of a stream.
+type progressWriter struct {
+	w     http.ResponseWriter
+	begun bool
+}
+
+func (o *progressWriter) line(p job.Progress, last bool) error {
+	if !o.begun {
+		o.begun = true
+		o.w.Header().Set("Content-Type", "application/jsonl")
+	}
+	err := json.NewEncoder(o.w).Encode(documentOfProgress(p))
+	if err == nil && last {
+		err = http.NewResponseController(o.w).Flush()
+	}
+	return err
+}
+
+// alive writes an empty line as a sign of life.
+func (o *progressWriter) alive() error {
+	if !o.begun {
+		return nil
+	}
+	if _, err := o.w.Write([]byte("\n")); err != nil {
+		return err
+	}
+	return http.NewResponseController(o.w).Flush()
+}
+
+// end answers with a problem if the stream has not begun.
+func (o *progressWriter) end(ctx context.Context, why error) {
+	if !o.begun && ctx.Err() == nil {
+		refuse(o.w, why)
 	}
 }
 

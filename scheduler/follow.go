@@ -22,7 +22,7 @@ type follower struct {
 	tasks map[job.ID]bool // the jobs; true if the state of each task is wanted
 
 	mu    sync.Mutex
-	fresh map[job.ID]bool // in order; guarded by mu
+	fresh map[job.ID]bool // the jobs in order; guarded by mu
 	order []job.ID        // jobs that have changed since they were taken; guarded by mu
 	over  bool            // guarded by mu
 	bell  chan struct{}   // holds one token while there may be something to take
@@ -62,18 +62,12 @@ func (f *follower) ring() {
 	}
 }
 
-// take removes and returns at most n jobs that have changed.
-func (f *follower) take(n int) (ids []job.ID, over bool) {
+// take removes and returns the jobs that have changed.
+func (f *follower) take() (ids []job.ID, over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n = min(n, len(f.order))
-	ids = f.order[:n:n]
-	if f.order = f.order[n:]; len(f.order) == 0 {
-		f.order = nil
-	}
-	for _, id := range ids {
-		delete(f.fresh, id)
-	}
+	ids, f.order = f.order, nil
+	clear(f.fresh)
 	return ids, f.over
 }
 

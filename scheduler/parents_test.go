@@ -279,9 +279,9 @@ func TestFollowersAreBounded(t *testing.T) {
 	if err := fs.add(newFollower([]job.Follow{{Job: far(3)}})); !errors.Is(err, ErrBusy) {
 		t.Errorf("one more: %v", err)
 	}
-	all[0].take(10)
+	all[0].take()
 	fs.publish([]job.ID{far(2), far(2), far(3)}, []job.ID{far(1)})
-	if ids, _ := all[0].take(10); !slices.Equal(ids, []job.ID{far(2), far(1)}) {
+	if ids, _ := all[0].take(); !slices.Equal(ids, []job.ID{far(2), far(1)}) {
 		t.Errorf("it is told of %v", ids)
 	}
 	for _, f := range all {
