@@ -15,6 +15,8 @@ const (
 	maxFollowers = 1024 // one for each daemon whose jobs depend on jobs of this one
 	// MaxFollowed bounds the jobs that one follower follows: as many as a scheduler ever asks for.
 	MaxFollowed = maxParents
+	// maxAllFollowed bounds the jobs of all followers together: some 100 MB.
+	maxAllFollowed = 1 << 20
 )
 
 // follower is one that follows some jobs.
@@ -73,18 +75,20 @@ func (f *follower) take() (ids []job.ID, over bool) {
 
 // followers is the set of followers. Only the goroutine of the loop uses it.
 type followers struct {
-	of map[job.ID][]*follower
-	n  int
+	of   map[job.ID][]*follower
+	n    int
+	jobs int // of all of them together
 }
 
 func (fs *followers) add(f *follower) error {
-	if fs.n >= maxFollowers {
+	if fs.n >= maxFollowers || fs.jobs+len(f.tasks) > maxAllFollowed {
 		return ErrBusy
 	}
 	if fs.of == nil {
 		fs.of = map[job.ID][]*follower{}
 	}
 	fs.n++
+	fs.jobs += len(f.tasks)
 	for id := range f.tasks {
 		fs.of[id] = append(fs.of[id], f)
 	}
@@ -106,6 +110,7 @@ func (fs *followers) remove(f *follower) {
 	}
 	if there {
 		fs.n--
+		fs.jobs -= len(f.tasks)
 	}
 }
 

@@ -288,7 +288,17 @@ func TestFollowersAreBounded(t *testing.T) {
 		fs.remove(f)
 		fs.remove(f)
 	}
-	if fs.n != 0 || len(fs.of) != 0 {
+	if fs.n != 0 || len(fs.of) != 0 || fs.jobs != 0 {
 		t.Errorf("%d followers of %d jobs are left", fs.n, len(fs.of))
+	}
+	many := make([]job.Follow, MaxFollowed)
+	for i := range many {
+		many[i].Job = far(i)
+	}
+	n := 0
+	for ; fs.add(newFollower(many)) == nil; n++ {
+	}
+	if n != maxAllFollowed/MaxFollowed {
+		t.Errorf("%d followers of %d jobs each are taken", n, MaxFollowed)
 	}
 }
