@@ -176,17 +176,16 @@ func (r *followRoutes) leave(peer string) {
 	}
 }
 
-// stream sends the progress of jobs until the client is gone or this daemon no longer owns them. An empty line is a sign
-// of life.
+// stream sends the progress of jobs until the client is gone or this daemon no longer owns them.
 func (r *followRoutes) stream(ctx context.Context, w http.ResponseWriter, jobs []job.Follow) {
 	ctx, cancel := context.WithCancel(ctx)
 	lines := make(chan job.Progress, eventQueue)
-	failed := make(chan error, 1)
+	ended := make(chan error, 1)
 	var source sync.WaitGroup
 	defer source.Wait()
 	defer cancel()
 	source.Go(func() {
-		failed <- r.progress.Follow(ctx, jobs, func(p job.Progress) error {
+		ended <- r.progress.Follow(ctx, jobs, func(p job.Progress) error {
 			select {
 			case lines <- p:
 				return nil
@@ -197,51 +196,54 @@ func (r *followRoutes) stream(ctx context.Context, w http.ResponseWriter, jobs [
 	})
 	alive := time.NewTicker(signOfLife)
 	defer alive.Stop()
-	out := &progressStream{w: w, flush: http.NewResponseController(w).Flush}
+	out := progressWriter{w: w}
 	for err := error(nil); err == nil; {
 		select {
-		case err = <-failed:
-			if !out.begun && ctx.Err() == nil {
-				refuse(w, err)
-			}
+		case why := <-ended:
+			out.end(ctx, why)
 			return
 		case p := <-lines:
-			err = out.send(p, len(lines) == 0)
+			err = out.line(p, len(lines) == 0)
 		case <-alive.C:
 			err = out.alive()
 		}
 	}
 }
 
-// progressStream writes progress as lines of JSON.
-type progressStream struct {
+// progressWriter writes the lines of a stream.
+type progressWriter struct {
 	w     http.ResponseWriter
-	flush func() error
 	begun bool
 }
 
-// send writes a line. With last no other line waits to be sent.
-func (s *progressStream) send(p job.Progress, last bool) error {
-	if !s.begun {
-		s.begun = true
-		s.w.Header().Set("Content-Type", "application/jsonl")
+func (o *progressWriter) line(p job.Progress, last bool) error {
+	if !o.begun {
+		o.begun = true
+		o.w.Header().Set("Content-Type", "application/jsonl")
 	}
-	err := json.NewEncoder(s.w).Encode(documentOfProgress(p))
+	err := json.NewEncoder(o.w).Encode(documentOfProgress(p))
 	if err == nil && last {
-		err = s.flush()
+		err = http.NewResponseController(o.w).Flush()
 	}
 	return err
 }
 
-// alive writes an empty line, unless nothing was sent yet: the request may still be refused.
-func (s *progressStream) alive() error {
-	if !s.begun {
+// alive writes an empty line as a sign of life.
+func (o *progressWriter) alive() error {
+	if !o.begun {
 		return nil
 	}
-	if _, err := s.w.Write([]byte("\n")); err != nil {
+	if _, err := o.w.Write([]byte("\n")); err != nil {
 		return err
 	}
-	return s.flush()
+	return http.NewResponseController(o.w).Flush()
+}
+
+// end answers with a problem if the stream has not begun.
+func (o *progressWriter) end(ctx context.Context, why error) {
+	if !o.begun && ctx.Err() == nil {
+		refuse(o.w, why)
+	}
 }
 
 // Follow calls each with the progress of jobs of one group, then with each change, wherever their owner is. It returns

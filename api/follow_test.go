@@ -70,11 +70,15 @@ func TestFollowSilentOwner(t *testing.T) {
 		jobs := []job.Follow{{Job: job.NewID(ben.group, 1)}}
 		none := func(job.Progress) bool { t.Error("it was told something"); return false }
 
+		ben.mu.Lock()
 		ben.stuck = fmt.Errorf("%w: another daemon answers for these jobs now", ErrUnavailable)
+		ben.mu.Unlock()
 		if _, err := amy.followed(t.Context(), ben.group, jobs, none); err == nil || !strings.Contains(err.Error(), "its owner ben does not answer") || !strings.Contains(err.Error(), "another daemon") {
 			t.Errorf("not the owner: %v", err)
 		}
+		ben.mu.Lock()
 		ben.forwarded = func(job.Group) (job.Peer, bool) { return amy.peer, false }
+		ben.mu.Unlock()
 		if _, err := amy.followed(t.Context(), ben.group, jobs, none); err == nil || !strings.Contains(err.Error(), "does not own them") {
 			t.Errorf("not its group: %v", err)
 		}
@@ -190,8 +194,10 @@ func TestFollowRefuses(t *testing.T) {
 			t.Errorf("after the others have ended: %v", err)
 		}
 		time.Sleep(time.Minute)
-		if len(ben.server.follows.open) != 0 {
-			t.Errorf("%d streams are counted", len(ben.server.follows.open))
+		ben.server.follows.mu.Lock()
+		defer ben.server.follows.mu.Unlock()
+		if n := len(ben.server.follows.open); n != 0 {
+			t.Errorf("%d streams are counted", n)
 		}
 	})
 }

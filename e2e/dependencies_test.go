@@ -100,7 +100,7 @@ func TestFailedParent(t *testing.T) {
 	}
 	killed := ben.ok(append([]string{"submit", "--kill-on-invalid-dep", "-d", "afterok:" + bad}, d.command("never")...)...)
 	after := amy.ok(append([]string{"submit", "-d", "afternotok:" + killed + ",afternotok:" + bad}, d.command("mourns")...)...)
-	any := ben.ok(append([]string{"submit", "-d", "afterok:" + bad + "?afterany:" + bad}, d.command("any")...)...)
+	either := ben.ok(append([]string{"submit", "-d", "afterok:" + bad + "?afterany:" + bad}, d.command("either")...)...)
 	held := amy.ok(append([]string{"submit", "--hold", "-d", "afterany:" + bad}, d.command("held")...)...)
 	g.open()
 	for id, at := range stays {
@@ -113,7 +113,7 @@ func TestFailedParent(t *testing.T) {
 		t.Errorf("the reason of the one that was cancelled: %s", doc.Reason)
 	}
 	amy.untilState(after, "SUCCEEDED")
-	amy.untilState(any, "SUCCEEDED")
+	amy.untilState(either, "SUCCEEDED")
 	amy.untilState(held, "HELD")
 	amy.ok("release", held)
 	amy.untilState(held, "SUCCEEDED")

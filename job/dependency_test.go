@@ -186,3 +186,13 @@ func TestNumbers(t *testing.T) {
 		t.Errorf("some: %v, want %v", got, want)
 	}
 }
+
+// A host needs to know nothing of other jobs, so one of an older version takes the task too.
+func TestTaskFileHasNoDependencies(t *testing.T) {
+	s := DefaultSpec()
+	s.Command, s.Dependency, s.KillOnInvalidDep = []string{"true"}, []string{ids("afterok:A")}, true
+	f, err := s.TaskFile()
+	if err != nil || strings.Contains(string(f.Text()), "dep") {
+		t.Errorf("%s, %v", f.Text(), err)
+	}
+}

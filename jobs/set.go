@@ -2,7 +2,11 @@ package jobs
 
 // Sets of tasks.
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/musterhq/muster/job"
+)
 
 // Set is a set of tasks of one job: a bit for each task. The zero value is empty.
 type Set struct {
@@ -54,6 +58,32 @@ func (s *Set) Next(from int) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+// word returns 64 tasks of the set.
+func (s *Set) word(w int) uint64 {
+	if w < len(s.words) {
+		return s.words[w]
+	}
+	return 0
+}
+
+// anyWord reports whether f is not 0 for some 64 tasks of the range. It gets the index of the word, and the bits of it
+// that are in the range.
+func anyWord(r job.Range, f func(w int, mask uint64) uint64) bool {
+	for w := r.First >> 6; w <= r.Last>>6; w++ {
+		mask := ^uint64(0)
+		if w == r.First>>6 {
+			mask &= ^uint64(0) << (r.First & 63)
+		}
+		if w == r.Last>>6 {
+			mask &= ^uint64(0) >> (63 - r.Last&63)
+		}
+		if f(w, mask) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // setBlock is the number of tasks in a block, which is the part of a set that has a row of its own: 512 bytes.

@@ -271,16 +271,21 @@ func (e *each) markOne(i int, to standing) (changed bool) {
 	return changed
 }
 
-// wouldMark reports whether mark would change anything.
+// wouldMark reports whether mark would change anything. It looks at 64 tasks at a time.
 func (e *each) wouldMark(tasks []job.Range, to standing) bool {
-	for _, r := range tasks {
-		for i := r.First; i <= r.Last; i++ {
-			if !e.met.Has(i) && (to == met || e.never.Has(i) != (to != waitingFor)) {
-				return true
+	return slices.ContainsFunc(tasks, func(r job.Range) bool {
+		return anyWord(r, func(w int, mask uint64) uint64 {
+			done, failed := e.met.word(w), e.never.word(w)
+			switch to {
+			case waitingFor:
+				return mask & failed
+			case never, lost:
+				return mask &^ (done | failed)
+			case met:
 			}
-		}
-	}
-	return false
+			return mask &^ done
+		})
+	})
 }
 
 // Each reports whether the tasks wait one by one for those of an array.

@@ -30,7 +30,7 @@ const (
 	// A stream that breaks is opened again after a pause, which doubles from retryFirst to retryMost. After a stream that
 	// lasted for steadyFor it begins with retryFirst again.
 	retryFirst = 200 * time.Millisecond
-	retryMost  = 30 * time.Second
+	retryMost  = 5 * time.Second
 	steadyFor  = 10 * time.Second
 	// seenAtOnce and seenPause bound what one owner tells the scheduler: 6,400 changes a second.
 	seenAtOnce = 64

@@ -196,7 +196,7 @@ func TestSilentOwners(t *testing.T) {
 		far.silent = errors.New("its owner far does not answer")
 		p.Follow([]job.Follow{jobOf(2, 1), jobOf(2, 2)})
 		pass(time.Hour)
-		if n := len(far.opened); n < 100 || n > 250 {
+		if n := len(far.opened); n < 600 || n > 1000 {
 			t.Errorf("it was asked %d times in an hour", n)
 		}
 		if len(far.quiet) != len(far.opened) || far.quiet[0] != "2 its owner far does not answer" || len(far.seen) != 0 {

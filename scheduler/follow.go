@@ -15,6 +15,8 @@ const (
 	maxFollowers = 1024 // one for each daemon whose jobs depend on jobs of this one
 	// MaxFollowed bounds the jobs that one follower follows: as many as a scheduler ever asks for.
 	MaxFollowed = maxParents
+	// maxAllFollowed bounds the jobs of all followers together: some 100 MB.
+	maxAllFollowed = 1 << 20
 )
 
 // follower is one that follows some jobs.
@@ -22,7 +24,7 @@ type follower struct {
 	tasks map[job.ID]bool // the jobs; true if the state of each task is wanted
 
 	mu    sync.Mutex
-	fresh map[job.ID]bool // in order; guarded by mu
+	fresh map[job.ID]bool // the jobs in order; guarded by mu
 	order []job.ID        // jobs that have changed since they were taken; guarded by mu
 	over  bool            // guarded by mu
 	bell  chan struct{}   // holds one token while there may be something to take
@@ -62,35 +64,31 @@ func (f *follower) ring() {
 	}
 }
 
-// take removes and returns at most n jobs that have changed.
-func (f *follower) take(n int) (ids []job.ID, over bool) {
+// take removes and returns the jobs that have changed.
+func (f *follower) take() (ids []job.ID, over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n = min(n, len(f.order))
-	ids = f.order[:n:n]
-	if f.order = f.order[n:]; len(f.order) == 0 {
-		f.order = nil
-	}
-	for _, id := range ids {
-		delete(f.fresh, id)
-	}
+	ids, f.order = f.order, nil
+	clear(f.fresh)
 	return ids, f.over
 }
 
 // followers is the set of followers. Only the goroutine of the loop uses it.
 type followers struct {
-	of map[job.ID][]*follower
-	n  int
+	of   map[job.ID][]*follower
+	n    int
+	jobs int // of all of them together
 }
 
 func (fs *followers) add(f *follower) error {
-	if fs.n >= maxFollowers {
+	if fs.n >= maxFollowers || fs.jobs+len(f.tasks) > maxAllFollowed {
 		return ErrBusy
 	}
 	if fs.of == nil {
 		fs.of = map[job.ID][]*follower{}
 	}
 	fs.n++
+	fs.jobs += len(f.tasks)
 	for id := range f.tasks {
 		fs.of[id] = append(fs.of[id], f)
 	}
@@ -112,6 +110,7 @@ func (fs *followers) remove(f *follower) {
 	}
 	if there {
 		fs.n--
+		fs.jobs -= len(f.tasks)
 	}
 }
 

@@ -114,3 +114,51 @@ func (c *Core) Counts() map[job.State]int {
 	}
 	return counts
 }
+
+// startedSince reports whether each task of the job has started or ended, and when the last of them started.
+func startedSince(c *Core, e *entry) (since time.Time, ok bool) {
+	counts := e.job.Counts()
+	if counts.Of(job.Pending)+counts.Of(job.Held) > 0 {
+		return since, false
+	}
+	for _, t := range e.tasks {
+		if !t.durable().Assigned {
+			continue
+		}
+		if seen, _ := c.views.seen(t); seen != job.Running && seen != job.Completing {
+			return since, false
+		}
+		if t.process.since.After(since) {
+			since = t.process.since
+		}
+	}
+	if since.IsZero() {
+		since = e.job.ClosedAt()
+	}
+	return since, true
+}
+
+// progressOf tells how far a job is.
+func progressOf(c *Core, id job.ID, tasks bool) progress {
+	x := progress{Progress: job.Progress{Job: id}}
+	var since time.Time
+	if e := c.entries.byID[id]; e != nil {
+		x.State = c.views.stateOf(e)
+		if since, x.Started = startedSince(c, e); tasks {
+			x.Tasks, x.tasks = jobs.TaskStatesOf(e.job), e.job.Len()
+		}
+	} else if a, there := c.entries.table.Archived(id); there {
+		x.State, x.Started, x.archived, since = a.State(), true, true, a.Ended()
+	}
+	if x.Started && !since.IsZero() {
+		x.Ago = max(0, c.entries.wall().Sub(since))
+	}
+	return x
+}
+
+// progress is the progress of a job. The tasks of one that is archived are on disk only.
+type progress struct {
+	job.Progress
+	archived bool
+	tasks    int // that were looked at
+}

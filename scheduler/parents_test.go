@@ -279,16 +279,26 @@ func TestFollowersAreBounded(t *testing.T) {
 	if err := fs.add(newFollower([]job.Follow{{Job: far(3)}})); !errors.Is(err, ErrBusy) {
 		t.Errorf("one more: %v", err)
 	}
-	all[0].take(10)
+	all[0].take()
 	fs.publish([]job.ID{far(2), far(2), far(3)}, []job.ID{far(1)})
-	if ids, _ := all[0].take(10); !slices.Equal(ids, []job.ID{far(2), far(1)}) {
+	if ids, _ := all[0].take(); !slices.Equal(ids, []job.ID{far(2), far(1)}) {
 		t.Errorf("it is told of %v", ids)
 	}
 	for _, f := range all {
 		fs.remove(f)
 		fs.remove(f)
 	}
-	if fs.n != 0 || len(fs.of) != 0 {
+	if fs.n != 0 || len(fs.of) != 0 || fs.jobs != 0 {
 		t.Errorf("%d followers of %d jobs are left", fs.n, len(fs.of))
+	}
+	many := make([]job.Follow, MaxFollowed)
+	for i := range many {
+		many[i].Job = far(i)
+	}
+	n := 0
+	for ; fs.add(newFollower(many)) == nil; n++ {
+	}
+	if n != maxAllFollowed/MaxFollowed {
+		t.Errorf("%d followers of %d jobs each are taken", n, MaxFollowed)
 	}
 }

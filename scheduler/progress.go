@@ -6,6 +6,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -21,10 +22,11 @@ type Dependencies struct {
 
 const (
 	followBatch = 256 // jobs that a follower asks the core for at a time
-	// followGap is the pause after each batch, in which further changes gather. A batch that tells of tasks is followed
-	// by followGap for each rangesAtOnce ranges.
+	// followGap is the pause after all changes were told, in which further changes gather. It is longer by followGap for
+	// each rangesAtOnce ranges of tasks that were told, and for each tasksAtOnce tasks that were looked at.
 	followGap    = 100 * time.Millisecond
 	rangesAtOnce = 10_000
+	tasksAtOnce  = 100_000
 )
 
 // Follow calls each with the progress of some jobs, and again with each change, until ctx ends or each returns an error.
@@ -45,9 +47,9 @@ func (l *Dependencies) Follow(ctx context.Context, all []job.Follow, each func(j
 		return err
 	}
 	defer l.calls.box.putAlways(mail{look: func(*Core) { l.followers.remove(f) }})
-	told := map[job.ID]job.Progress{}
+	t := &telling{Dependencies: l, f: f, each: each, told: map[job.ID]uint64{}, seed: maphash.MakeSeed()}
 	for {
-		ids, over := f.take(followBatch)
+		ids, over := f.take()
 		switch {
 		case over:
 			return ErrNotOwner
@@ -59,57 +61,97 @@ func (l *Dependencies) Follow(ctx context.Context, all []job.Follow, each func(j
 			}
 			continue
 		}
-		ranges, err := l.tellAll(ctx, f, ids, told, each)
-		if err != nil {
-			return err
+		t.ranges, t.tasks = 0, 0
+		for len(ids) > 0 {
+			n := t.batch(ids)
+			if err := t.tell(ctx, ids[:n]); err != nil {
+				return err
+			}
+			ids = ids[n:]
 		}
-		if err := sleep(ctx, followGap*time.Duration(1+ranges/rangesAtOnce)); err != nil {
+		if err := sleep(ctx, followGap*time.Duration(1+t.ranges/rangesAtOnce+t.tasks/tasksAtOnce)); err != nil {
 			return err
 		}
 	}
 }
 
-// tellAll tells the progress of jobs that have changed, and returns how many ranges of tasks that took.
-func (l *Dependencies) tellAll(ctx context.Context, f *follower, ids []job.ID, told map[job.ID]job.Progress, each func(job.Progress) error) (ranges int, err error) {
-	found, err := query(ctx, l.calls, func(c *Core) ([]progress, error) {
+// telling tells one follower what has changed.
+type telling struct {
+	*Dependencies
+	f    *follower
+	each func(job.Progress) error
+	told map[job.ID]uint64 // what was told last, as a hash
+	seed maphash.Seed
+
+	// Since the last pause.
+	ranges, tasks int
+}
+
+// batch is how many of the jobs are asked for together: one if the state of each task is wanted, because that is the
+// work of a whole step.
+func (t *telling) batch(ids []job.ID) int {
+	n := slices.IndexFunc(ids, func(id job.ID) bool { return t.f.tasks[id] })
+	switch n {
+	case -1:
+		n = len(ids)
+	case 0:
+		n = 1
+	}
+	return min(n, followBatch)
+}
+
+// tell tells the progress of jobs that have changed.
+func (t *telling) tell(ctx context.Context, ids []job.ID) error {
+	found, err := query(ctx, t.calls, func(c *Core) ([]progress, error) {
 		if !c.lead {
 			return nil, ErrNotOwner
 		}
 		out := make([]progress, 0, len(ids))
 		for _, id := range ids {
-			out = append(out, c.views.progress(id, f.tasks[id]))
+			out = append(out, progressOf(c, id, t.f.tasks[id]))
 		}
 		return out, nil
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for _, x := range found {
-		if x.archived && f.tasks[x.Job] {
-			if x.Tasks, err = l.reader.taskStates(x.Job); err != nil {
-				return 0, err
+		if x.archived && t.f.tasks[x.Job] {
+			if x.Tasks, err = t.reader.taskStates(x.Job); err != nil {
+				return err
 			}
 		}
-		if last, before := told[x.Job]; before && sameProgress(last, x.Progress) {
+		t.tasks += x.tasks
+		sum := t.hash(&x.Progress)
+		if last, before := t.told[x.Job]; before && last == sum {
 			continue
 		}
-		told[x.Job] = x.Progress
-		ranges += x.Tasks.Len()
+		t.told[x.Job] = sum
+		t.ranges += x.Tasks.Len()
 		for _, page := range x.Tasks.Pages() {
 			p := x.Progress
 			p.Tasks = page
-			if err := each(p); err != nil {
-				return 0, err
+			if err := t.each(p); err != nil {
+				return err
 			}
 		}
 	}
-	return ranges, nil
+	return nil
 }
 
-// sameProgress reports whether b says the same as a.
-func sameProgress(a, b job.Progress) bool {
-	return a.State == b.State && a.Started == b.Started && slices.Equal(a.Tasks.Succeeded, b.Tasks.Succeeded) &&
-		slices.Equal(a.Tasks.Failed, b.Tasks.Failed) && slices.Equal(a.Tasks.Open, b.Tasks.Open)
+// hash is a hash of all but the time.
+func (t *telling) hash(p *job.Progress) uint64 {
+	var h maphash.Hash
+	h.SetSeed(t.seed)
+	maphash.WriteComparable(&h, p.State)
+	maphash.WriteComparable(&h, p.Started)
+	for i, list := range [][]job.Range{p.Tasks.Succeeded, p.Tasks.Failed, p.Tasks.Open} {
+		maphash.WriteComparable(&h, i)
+		for _, r := range list {
+			maphash.WriteComparable(&h, r)
+		}
+	}
+	return h.Sum64()
 }
 
 // sleep waits, or returns an error if ctx ends before.

@@ -104,7 +104,7 @@ func tellStarts(c *Core) {
 		if e == nil || ps.under[id] > 0 || !c.lead || !c.entries.table.Parents.Awaited(id).Start {
 			continue
 		}
-		if since, started := c.views.started(e); started {
+		if since, started := startedSince(c, e); started {
 			ps.learn(job.ParentRecord{Parent: id, State: c.views.stateOf(e), Started: true, Since: since, At: c.now})
 		}
 	}

@@ -257,53 +257,6 @@ func (vs *views) depends(d *job.Depends) {
 	d.Detail += silent
 }
 
-// started reports whether each task of the job has started or ended, and when the last of them started.
-func (vs *views) started(e *entry) (since time.Time, ok bool) {
-	counts := e.job.Counts()
-	if counts.Of(job.Pending)+counts.Of(job.Held) > 0 {
-		return since, false
-	}
-	for _, t := range e.tasks {
-		if !t.durable().Assigned {
-			continue
-		}
-		if seen, _ := vs.seen(t); seen != job.Running && seen != job.Completing {
-			return since, false
-		}
-		if t.process.since.After(since) {
-			since = t.process.since
-		}
-	}
-	if since.IsZero() {
-		since = e.job.ClosedAt()
-	}
-	return since, true
-}
-
-// progress tells how far a job is.
-func (vs *views) progress(id job.ID, tasks bool) progress {
-	x := progress{Progress: job.Progress{Job: id}}
-	var since time.Time
-	if e := vs.entries.byID[id]; e != nil {
-		x.State = vs.stateOf(e)
-		if since, x.Started = vs.started(e); tasks {
-			x.Tasks = jobs.TaskStatesOf(e.job)
-		}
-	} else if a, there := vs.entries.table.Archived(id); there {
-		x.State, x.Started, x.archived, since = a.State(), true, true, a.Ended()
-	}
-	if x.Started && !since.IsZero() {
-		x.Ago = max(0, vs.entries.wall().Sub(since))
-	}
-	return x
-}
-
-// progress is the progress of a job. The tasks of one that is archived are on disk only.
-type progress struct {
-	job.Progress
-	archived bool
-}
-
 // reasonReading is the reason of a task whose owner does not act yet.
 var reasonReading = job.Reason{Word: job.ReasonBackoff, Detail: "its owner is reading its journal"}
 
