@@ -408,7 +408,7 @@ type oracle struct {
 }
 
 func (o *oracle) key(child *jobs.Job, d job.Dependency) string {
-	return fmt.Sprint(child.ID, child.Seq, d)
+	return fmt.Sprint(child.ID, " ", d)
 }
 
 func (o *oracle) judge(table *jobs.Table, purged map[job.ID]bool, child *jobs.Job, d job.Dependency) job.DependencyState {
