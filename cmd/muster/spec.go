@@ -139,7 +139,7 @@ func (r specReader) specOf(c *cli.Context) (job.Spec, error) {
 // jobsOf returns the jobs of a command line: first the job file or script, then the directives, then the flags. It
 // writes warnings to r.err.
 func (r specReader) jobsOf(c *cli.Context) (jobfile.File, error) {
-	f, err := r.baseJobs(c)
+	f, late, err := r.baseJobs(c)
 	if err != nil {
 		return f, err
 	}
@@ -149,7 +149,7 @@ func (r specReader) jobsOf(c *cli.Context) (jobfile.File, error) {
 		}
 	}
 	for i := range f.Jobs {
-		if err := r.finishSpec(c, &f.Jobs[i].Spec); err != nil {
+		if err := r.finishSpec(c, &f.Jobs[i].Spec, late); err != nil {
 			return f, err
 		}
 		r.warnNotSent(f.Jobs[i].Spec)
@@ -158,25 +158,34 @@ func (r specReader) jobsOf(c *cli.Context) (jobfile.File, error) {
 }
 
 // baseJobs returns the jobs before flags.
-func (r specReader) baseJobs(c *cli.Context) (jobfile.File, error) {
+func (r specReader) baseJobs(c *cli.Context) (f jobfile.File, late *slurmLate, err error) {
 	if c.IsSet("file") {
 		args := c.Args().Slice()
 		if c.Args().First() == "--" {
 			args = args[1:]
 		}
 		if len(args) > 0 {
-			return jobfile.File{}, usagef("%s: give a job file or a command, not both", c.Command.Name)
+			return f, nil, usagef("%s: give a job file or a command, not both", c.Command.Name)
 		}
-		return r.readJobFile(c.Context, c.String("file"))
+		f, err = r.readJobFile(c.Context, c.String("file"))
+		return f, nil, err
 	}
-	spec, err := r.baseSpec(c)
-	return jobfile.File{Jobs: []jobfile.Job{{Spec: spec}}}, err
+	spec, late, err := r.baseSpec(c)
+	return jobfile.File{Jobs: []jobfile.Job{{Spec: spec}}}, late, err
 }
 
-// finishSpec applies the flags to the spec and validates it.
-func (r specReader) finishSpec(c *cli.Context, spec *job.Spec) error {
+// finishSpec applies the flags to the spec, then what is left of the directives, and validates it.
+func (r specReader) finishSpec(c *cli.Context, spec *job.Spec, late *slurmLate) error {
 	if err := r.applyFlags(c, spec); err != nil {
 		return err
+	}
+	if late != nil {
+		switch err := late.finish(c.IsSet, spec); {
+		case errors.Is(err, errSlurmWarning):
+			fmt.Fprintf(r.err, "muster: warning: %s\n", printable(err.Error()))
+		case err != nil:
+			return usagef("%s: %w", c.Command.Name, err)
+		}
 	}
 	if _, err := uploadLimit(c); err != nil {
 		return err
@@ -188,8 +197,8 @@ func (r specReader) finishSpec(c *cli.Context, spec *job.Spec) error {
 }
 
 // baseSpec returns the spec of a command or a script. A single argument may name a script, unless it follows "--".
-func (r specReader) baseSpec(c *cli.Context) (job.Spec, error) {
-	spec := job.DefaultSpec()
+func (r specReader) baseSpec(c *cli.Context) (spec job.Spec, late *slurmLate, err error) {
+	spec = job.DefaultSpec()
 	args := c.Args().Slice()
 	command := c.Args().First() == "--"
 	if command {
@@ -198,12 +207,12 @@ func (r specReader) baseSpec(c *cli.Context) (job.Spec, error) {
 	if len(args) == 1 && !command {
 		text, err := r.scriptText(c.Context, args[0])
 		if err != nil {
-			return spec, err
+			return spec, nil, err
 		}
 		if text != "" {
 			spec.Script, spec.Name = text, defaultName(args[0])
-			err = r.directives(args[0], text, &spec)
-			return spec, err
+			late, err = r.directives(args[0], text, &spec)
+			return spec, late, err
 		}
 	}
 	if len(args) > 0 {
@@ -212,7 +221,7 @@ func (r specReader) baseSpec(c *cli.Context) (job.Spec, error) {
 	if len(args) == 0 && c.IsSet("image") {
 		spec.Name = defaultName(c.String("image"))
 	}
-	return spec, nil
+	return spec, nil, nil
 }
 
 func (r specReader) readJobFile(ctx context.Context, path string) (jobfile.File, error) {

@@ -212,7 +212,7 @@ func (r specReader) offerSpec(c *cli.Context) (job.Spec, error) {
 	}
 	spec := job.DefaultSpec()
 	spec.Command = []string{"true"}
-	err := r.finishSpec(c, &spec)
+	err := r.finishSpec(c, &spec, nil)
 	return spec, err
 }
 

@@ -132,7 +132,7 @@ func TestDirectives(t *testing.T) {
 	if got := last(); r.code != 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("exit %d\n got %+v\nwant %+v", r.code, got, want)
 	}
-	if want := "muster: -:8: warning: #SBATCH --partition gpu: has no meaning here and is ignored\nmuster: -:9: warning: #SBATCH -o out.log: has no meaning here and is ignored\n"; r.err != want {
+	if want := "muster: -:8: warning: #SBATCH --partition gpu: has no meaning here and is ignored; use a --constraint with labels of the nodes\nmuster: warning: #SBATCH --output: a relative path needs --chdir; it is ignored, and `muster logs` prints the output\n"; r.err != want {
 		t.Errorf("warnings %q, want %q", r.err, want)
 	}
 	for line, want := range map[string]string{
@@ -184,7 +184,10 @@ func FuzzDirectives(f *testing.F) {
 	f.Add("#SBATCH - -= --= 'a\n#MUSTER \"\" -\n")
 	f.Fuzz(func(_ *testing.T, text string) {
 		spec := job.DefaultSpec()
-		_ = specReader{streams{err: io.Discard}}.directives("script", text, &spec)
+		late, err := specReader{streams{err: io.Discard}}.directives("script", text, &spec)
+		if err == nil {
+			_ = late.finish(func(string) bool { return false }, &spec)
+		}
 	})
 }
 
