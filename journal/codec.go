@@ -171,7 +171,7 @@ func rangesPB(ranges []job.Range) []*journalpb.Range {
 	return out
 }
 
-// tasksOf decodes the job of a record and the ranges of its tasks.
+// tasksOf decodes the job of a record and the ranges of its tasks, which are in rising order and apart.
 func tasksOf(text string, ranges []*journalpb.Range) (job.ID, []job.Range, error) {
 	id, err := job.ParseID(text)
 	if err != nil {
@@ -190,10 +190,12 @@ func tasksOf(text string, ranges []*journalpb.Range) (job.ID, []job.Range, error
 // rangesOf decodes ranges of tasks, of which the last may be most.
 func rangesOf(ranges []*journalpb.Range, most uint32) ([]job.Range, error) {
 	var tasks []job.Range
+	next := uint32(0) // ranges that overlap would change the same tasks again and again
 	for _, r := range ranges {
-		if r.GetFirst() > r.GetLast() || r.GetLast() > most {
+		if r.GetFirst() < next || r.GetFirst() > r.GetLast() || r.GetLast() > most {
 			return nil, fmt.Errorf("%w: tasks %d to %d", errBadRecord, r.GetFirst(), r.GetLast())
 		}
+		next = r.GetLast() + 1
 		tasks = append(tasks, job.Range{First: int(r.GetFirst()), Last: int(r.GetLast())})
 	}
 	return tasks, nil

@@ -63,9 +63,14 @@ var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
 })
 
 var anyRanges = rapid.Custom(func(t *rapid.T) (ranges []job.Range) {
+	next := 0
 	for range rapid.IntRange(0, 3).Draw(t, "ranges") {
-		first := rapid.IntRange(0, job.MaxTasks-1).Draw(t, "first")
+		if next == job.MaxTasks {
+			break
+		}
+		first := rapid.IntRange(next, job.MaxTasks-1).Draw(t, "first")
 		ranges = append(ranges, job.Range{First: first, Last: rapid.IntRange(first, job.MaxTasks-1).Draw(t, "last")})
+		next = ranges[len(ranges)-1].Last + 1
 	}
 	return ranges
 })
@@ -74,7 +79,7 @@ var anyRanges = rapid.Custom(func(t *rapid.T) (ranges []job.Range) {
 func TestBadRanges(t *testing.T) {
 	id := string(job.NewID(1, 1))
 	many := make([]*journalpb.Range, job.MaxRanges+1)
-	for _, ranges := range [][]*journalpb.Range{{{First: 2, Last: 1}}, {{First: 0, Last: job.MaxTasks}}, many} {
+	for _, ranges := range [][]*journalpb.Range{{{First: 2, Last: 1}}, {{First: 0, Last: job.MaxTasks}}, {{First: 0, Last: 9}, {First: 9, Last: 10}}, {{First: 5, Last: 5}, {First: 1, Last: 1}}, many} {
 		for _, m := range []*journalpb.Record{
 			{Kind: &journalpb.Record_Cancel{Cancel: &journalpb.Cancel{Job: id, Tasks: ranges}}},
 			{Kind: &journalpb.Record_Hold{Hold: &journalpb.Hold{Job: id, Tasks: ranges}}},

@@ -427,6 +427,9 @@ func (ds *dispatches) notSent(e NotSent) {
 		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.job.Has(m.Attempt.Task) {
 			if t := e.task(m.Attempt.Task); t.durable().Assigned && t.attempt() == m.Attempt {
 				ds.unsendable(t)
+				if w := ds.hosts.workers[d.Peer]; w != nil && t.shape != nil {
+					t.shape.Refuse(w.Host) // that session would carry none of the others either
+				}
 				ds.attempts.giveUp(t, job.ProofDeclined, "its start could not be sent")
 			}
 		}

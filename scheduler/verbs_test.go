@@ -289,9 +289,14 @@ func verbTake(s *story, a []string, o stories.Options) {
 	s.from(a[0], lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: m.Group, Session: lease.Session(o.Number("session", 5))})
 }
 
-// unsent WORKER JOB: the newest offer of the job could not be sent, because it is out of bounds.
+// unsent WORKER JOB [start]: the newest offer of the job, or the Start after it, could not be sent, because it is out of
+// bounds.
 func verbUnsent(s *story, a []string, _ stories.Options) {
-	s.step(NotSent{To: job.Peer(a[0]), Msg: s.offer(a), Err: fmt.Errorf("%w: a number is out of range", ErrUnsendable)})
+	var m lease.ToWorker = s.offer(a)
+	if a[2] == "start" {
+		m = lease.Start{Attempt: s.offer(a).Attempt}
+	}
+	s.step(NotSent{To: job.Peer(a[0]), Msg: m, Err: fmt.Errorf("%w: a number is out of range", ErrUnsendable)})
 }
 
 func (s *story) offer(a []string) lease.Offer {

@@ -4,6 +4,7 @@ package session
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/musterhq/muster/job"
 )
@@ -17,13 +18,15 @@ const (
 var (
 	errNoFile    = errors.New("a Start without a job file, or with one that the session has not carried")
 	errFileAgain = errors.New("a Start with a job file that the session has carried already")
+	errNoArrays  = fmt.Errorf("%w: a task of an array, and the peer has an earlier version, which does not know arrays", ErrInvalid)
 )
 
 // files are the job files that were last carried in one direction, oldest first. T is what a side keeps of a file.
 type files[T any] struct {
-	known map[job.Digest]T
-	order []carried
-	bytes int
+	known   map[job.Digest]T
+	order   []carried
+	bytes   int
+	repeats bool // the peer has an earlier version, which sends a job file with each Start; none is remembered
 }
 
 // carried is one file in the order of its first Start.
@@ -34,6 +37,9 @@ type carried struct {
 
 // add remembers a file, and forgets the oldest ones beyond the bounds.
 func (fs *files[T]) add(sum job.Digest, size int, value T) {
+	if fs.repeats {
+		return
+	}
 	if fs.known == nil {
 		fs.known = map[job.Digest]T{}
 	}

@@ -19,7 +19,7 @@ type carrier struct {
 	sent int // bytes
 }
 
-func newCarrier(t *testing.T) *carrier { return &carrier{t: t, out: newOutbox()} }
+func newCarrier(t *testing.T) *carrier { return &carrier{t: t, out: newOutbox(true)} }
 
 // start carries a Start with this job file, and returns it as it arrives.
 func (c *carrier) start(f *job.File) lease.Start {
@@ -85,6 +85,25 @@ func TestBothSidesForgetFiles(t *testing.T) {
 		if len(c.in.order) > maxFiles || c.in.bytes > maxFileBytes {
 			t.Fatalf("%d files of %d bytes are kept", len(c.in.order), c.in.bytes)
 		}
+	}
+}
+
+// A peer of an earlier version sends and gets the job file with each Start, and gets no task of an array.
+func TestFilesOfAnEarlierVersion(t *testing.T) {
+	c := &carrier{t: t, out: newOutbox(false), in: files[*job.File]{repeats: true}}
+	f := named("a", 1000)
+	for i := range 100 {
+		if got := c.start(f); got.File.Digest() != f.Digest() || c.sent < (i+1)*1000 || len(c.in.known)+len(c.out.files.known) > 0 {
+			t.Fatalf("Start %d: %d bytes, %d files are remembered", i, c.sent, len(c.in.known))
+		}
+	}
+	o := testOffer(1)
+	frame, err := toWire(lease.Start{Attempt: o.Attempt, Group: o.Group, File: f, Element: lease.Element{Array: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.out.put(frame); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a task of an array: %v", err)
 	}
 }
 

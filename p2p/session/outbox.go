@@ -20,7 +20,10 @@ type outbox struct {
 	files  files[bool] // guarded by mu; the job files that were sent
 }
 
-func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+// newOutbox makes a queue to a peer. arrays says whether the peer knows arrays and digests of job files.
+func newOutbox(arrays bool) *outbox {
+	return &outbox{wake: make(chan struct{}, 1), files: files[bool]{repeats: !arrays}}
+}
 
 // put queues a frame. It returns ErrBusy if the queue is full.
 func (o *outbox) put(f *wirepb.Frame) error {
@@ -28,6 +31,9 @@ func (o *outbox) put(f *wirepb.Frame) error {
 	defer o.mu.Unlock()
 	if o.closed {
 		return ErrNoSession
+	}
+	if o.files.repeats && f.GetStart().GetArray() {
+		return errNoArrays
 	}
 	sum, size := o.shorten(f.GetStart())
 	buf, err := appendFrame(o.buf, f)

@@ -422,6 +422,7 @@ type Open struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation   uint64                 `protobuf:"fixed64,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Arrays        bool                   `protobuf:"varint,3,opt,name=arrays,proto3" json:"arrays,omitempty"` // the daemon knows arrays, and job files that are named by their digest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -470,11 +471,19 @@ func (x *Open) GetCount() uint64 {
 	return 0
 }
 
+func (x *Open) GetArrays() bool {
+	if x != nil {
+		return x.Arrays
+	}
+	return false
+}
+
 // Accept is the first frame of the other side, with that side's own count.
 type Accept struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation   uint64                 `protobuf:"fixed64,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Arrays        bool                   `protobuf:"varint,3,opt,name=arrays,proto3" json:"arrays,omitempty"` // as in Open
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -521,6 +530,13 @@ func (x *Accept) GetCount() uint64 {
 		return x.Count
 	}
 	return 0
+}
+
+func (x *Accept) GetArrays() bool {
+	if x != nil {
+		return x.Arrays
+	}
+	return false
 }
 
 // Ping asks for a Pong with the same number.
@@ -2931,13 +2947,15 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x06cancel\x18\x16 \x01(\v2\x15.muster.p2p.v1.CancelH\x00R\x06cancel\x122\n" +
 	"\x05hello\x18\x17 \x01(\v2\x1a.muster.p2p.v1.WorkerHelloH\x00R\x05hello\x12,\n" +
 	"\x05stale\x18\x18 \x01(\v2\x14.muster.p2p.v1.StaleH\x00R\x05staleB\x06\n" +
-	"\x04body\">\n" +
+	"\x04body\"V\n" +
 	"\x04Open\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x04R\x05count\"@\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x16\n" +
+	"\x06arrays\x18\x03 \x01(\bR\x06arrays\"X\n" +
 	"\x06Accept\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x04R\x05count\"\x1e\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x16\n" +
+	"\x06arrays\x18\x03 \x01(\bR\x06arrays\"\x1e\n" +
 	"\x04Ping\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\"\x1e\n" +
 	"\x04Pong\x12\x16\n" +
