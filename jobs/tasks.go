@@ -153,6 +153,9 @@ func (ts *tasks) move(c *chunk, from, to job.State, n int) {
 	c.count(to, n)
 }
 
+// maxCode is the highest exit code. A host may report others, which count as this one, so that there are few ends.
+const maxCode = 255
+
 // end is what counts of a task's end for its job.
 type end struct{ code, status int }
 
@@ -161,7 +164,7 @@ func (ts *tasks) countEnd(t *job.Task, n int) {
 	if ts.n == 1 || !t.State.Ended() || t.Exit == nil {
 		return // a single task is looked at when its end is asked for
 	}
-	e := end{code: t.Exit.Code, status: t.Status()}
+	e := end{code: min(max(t.Exit.Code, -1), maxCode), status: min(max(t.Status(), -1), maxCode)}
 	if ts.ends == nil {
 		ts.ends = map[end]int{}
 	}
