@@ -1,6 +1,7 @@
 package job
 
 // Arrays: the indices of a job's elements, and how the tasks of a job are numbered.
+// See docs/adr, ADR 87.
 
 import (
 	"cmp"

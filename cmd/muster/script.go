@@ -174,6 +174,8 @@ func ourDirective(words []string, s *job.Spec) (rest []string, err error) {
 	case err != nil:
 	case f == nil:
 		err = fmt.Errorf("no such flag: %.60s", words[0])
+	case f.read != nil:
+		err = fmt.Errorf("%.60s: only on the command line", words[0])
 	case f.set == nil:
 		err = fmt.Errorf("%.60s: %w", words[0], job.ErrNotYet)
 	default:

@@ -284,7 +284,7 @@ func slurmFeatures(v string) error {
 // slurmExclusive accepts --exclusive. With a value the node may be shared with some jobs, which has no meaning here.
 func slurmExclusive(s *job.Spec, v string) error {
 	if v != "" {
-		return fmt.Errorf("#SBATCH --exclusive=%.40s: %w; --exclusive alone is a whole node for each task", v, errUnknownSlurm)
+		return fmt.Errorf("=%.40s %w; --exclusive alone is a whole node for each task", v, errUnknownSlurm)
 	}
 	s.Exclusive = true
 	return nil

@@ -10,16 +10,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/musterhq/muster/job"
 )
 
 // slurmScript is what becomes of a script.
 type slurmScript struct {
-	args     string   // further arguments of submit
-	spec     string   // the fields that differ from those of a job without options, as JSON
-	warnings []string // a part of each warning, in order
-	refused  string   // a part of the error instead
+	args     string        // further arguments of submit
+	spec     string        // the fields that differ from those of a job without options, as JSON
+	warnings []string      // a part of each warning, in order
+	begin    time.Duration // from now
+	refused  string        // a part of the error instead
 }
 
 var slurmScripts = map[string]slurmScript{
@@ -50,9 +52,9 @@ var slurmScripts = map[string]slurmScript{
 	"gres_other.sh":  {refused: `gres_other.sh:3: --gres: "shard:2": only gpu is supported`},
 	"gang.sh":        {refused: `gang.sh:3: --nodes: "4": not yet`},
 	"mpi.sh":         {refused: `mpi.sh:2: --ntasks: "64": not yet`},
-	"dependency.sh":  {refused: "dependency.sh:3: --dependency: not yet"},
-	"begin.sh":       {refused: "begin.sh:2: --begin: not yet"},
-	"exclusive.sh":   {refused: "exclusive.sh:2: --exclusive: not yet"},
+	"dependency.sh":  {spec: `{"time_limit":"5m","dependency":["afterok:` + idA + `"]}`},
+	"begin.sh":       {spec: `{}`, begin: time.Hour},
+	"exclusive.sh":   {spec: `{"exclusive":true}`},
 	"input.sh":       {refused: "input.sh:2: --input: not yet"},
 	"signal.sh":      {spec: `{"time_limit":"12h","signal":"USR1@300s"}`, warnings: []string{"signal.sh:5: warning: #SBATCH --open-mode=append"}},
 	"signal_late.sh": {refused: "must be shorter than the time limit of 1m"},
@@ -86,12 +88,12 @@ func TestSlurmScripts(t *testing.T) {
 			t.Errorf("the table does not say what becomes of %s", path)
 		}
 	}
-	f, last := taker(t)
+	in := newIntake(t)
 	for name, want := range slurmScripts {
 		file, _, _ := strings.Cut(name, " ")
 		path := filepath.Join("testdata/slurm", file)
 		args := append([]string{"submit"}, append(strings.Fields(want.args), path)...)
-		r := f.muster(args...)
+		r := in.muster(args...)
 		if want.refused != "" {
 			if r.code != 2 || !strings.Contains(r.err, want.refused) || strings.Count(r.err, "\n") != 1 {
 				t.Errorf("%s: exit %d, %q; want it refused with %q", name, r.code, r.err, want.refused)
@@ -103,10 +105,13 @@ func TestSlurmScripts(t *testing.T) {
 			continue
 		}
 		checkWarnings(t, name, r.err, want.warnings)
-		spec := last()
+		spec := in.specs[len(in.specs)-1]
 		text, err := os.ReadFile(path)
 		if err != nil || spec.Script != string(text) {
 			t.Errorf("%s: the script is %q, %v", name, spec.Script, err)
+		}
+		if want.begin > 0 && spec.Begin != nil && time.Until(*spec.Begin).Round(time.Minute) == want.begin {
+			spec.Begin = nil
 		}
 		becomes := job.DefaultSpec()
 		becomes.Name, becomes.Script = defaultName(file), spec.Script

@@ -142,6 +142,7 @@ func TestDirectives(t *testing.T) {
 		"#MUSTER gpus":           `-:2: "gpus": want a flag`,
 		"#MUSTER --array=2-1":    "array \"2-1\"",
 		"#MUSTER --name='a":      "-:2: a ' is not closed",
+		"#MUSTER --each-line f":  "-:2: --each-line: only on the command line",
 		"#SBATCH --array=x":      "array \"x\"",
 		"#SBATCH -N 2":           `-:2: -N: "2": not yet`,
 		"#SBATCH --time=1:2:3:4": "want minutes",
@@ -236,7 +237,7 @@ func TestSlurmConstraints(t *testing.T) {
 	if got.Begin == nil || time.Until(*got.Begin) > time.Minute || time.Until(*got.Begin) < 50*time.Second {
 		t.Errorf("begin %v", got.Begin)
 	}
-	if want := "muster: -:4: warning: #SBATCH --exclusive=user: has no meaning here and is ignored; --exclusive alone is a whole node for each task\n"; r.err != want {
+	if want := "muster: -:4: warning: #SBATCH --exclusive: =user has no meaning here and is ignored; --exclusive alone is a whole node for each task\n"; r.err != want {
 		t.Errorf("stderr %q, want %q", r.err, want)
 	}
 }

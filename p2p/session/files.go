@@ -1,6 +1,7 @@
 package session
 
 // The job files that a session has carried. A Start of a later task with the same job file names only its digest.
+// See docs/adr, ADR 87.
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
 #!/bin/bash
 #SBATCH --time=5
-#SBATCH --dependency=afterok:123:456
+#SBATCH --dependency=afterok:1268
 ./merge
