@@ -109,6 +109,9 @@ type (
 		Wait     time.Duration // how long the worker may queue the offer until resources are free; 0: answer at once
 		Age      time.Duration // since the job was submitted
 		Preempt  bool          // if it does not fit, preemptible tasks of a lower priority are ended for it, or it is declined
+		// Limit is how long the task holds what it gets at most, from the start of its process; see LimitOf. 0: no limit.
+		// The Start must not name a longer one.
+		Limit time.Duration
 	}
 
 	// Release withdraws an offer, or a commit that has not been started.
@@ -182,6 +185,27 @@ type Verdict struct {
 	Keep    bool // false: end the attempt
 }
 
+// Forecast is what a worker expects of a queued offer. At most one of the durations is set; if none is, nothing is known
+// about the offer any more, or the worker keeps nothing for it.
+type Forecast struct {
+	Offer  uint64
+	Start  time.Duration // it starts within this time: by then enough tasks have ended, by their limits
+	Kept   time.Duration // nothing shows when it starts: what is free is set aside for it for so long
+	Shared time.Duration // nothing shows when it starts: for so long other tasks may have what was set aside
+}
+
+// LimitOf returns how long a task of this spec holds what it gets at most, from the start of its process: its time limit
+// and its grace. It is 0 for a task without a time limit.
+func LimitOf(s *job.Spec) time.Duration {
+	if s.TimeLimit <= 0 {
+		return 0
+	}
+	return s.TimeLimit.D() + s.GraceOr()
+}
+
+// MaxLimit bounds what LimitOf returns.
+const MaxLimit = job.MaxTimeLimit + time.Hour
+
 // Messages from a worker to a scheduler.
 type (
 	// ToScheduler is one of the messages below.
@@ -202,6 +226,8 @@ type (
 		// UnderQuota names users who may now run more here: their offers from this scheduler were declined with
 		// reason Quota, and since then they hold less or their quota grew. At most MaxUnderQuota.
 		UnderQuota []string
+		// Forecasts says what is expected of offers of this scheduler that are queued here. At most MaxForecasts.
+		Forecasts []Forecast
 	}
 
 	// Commit accepts an offer and reserves its devices for ReserveFor.
@@ -295,6 +321,11 @@ const (
 	MaxDetail = 1024
 	// MaxUnderQuota bounds the users of one Availability; more are named in the next.
 	MaxUnderQuota = 256
+	// MaxForecasts bounds the forecasts of one Availability; more are in the next. It is the number of offers that a
+	// worker keeps of one scheduler.
+	MaxForecasts = MaxOffers
+	// MaxForecast bounds the durations of a forecast.
+	MaxForecast = 10 * 366 * 24 * time.Hour
 	// MaxLive bounds the attempts of a Renew: more live tasks than a host has.
 	MaxLive = 16384
 	// MaxGPUs bounds the devices of a profile.

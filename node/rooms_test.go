@@ -15,7 +15,7 @@ var fileOrder = map[string]string{
 		clock timer driver bounds phase
 		refusals quota breaker quarantine event config turn
 		fault environment capacity account device mps pause health
-		attempt exit ledger session report queue arbitration renew attempts
+		attempt release exit ledger session forecast report queue keeps booking backfill arbitration renew attempts
 		command reserve preempt drain availability offers start
 		core restore parts execute loop worker`,
 	"scheduler": `

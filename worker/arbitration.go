@@ -5,28 +5,18 @@ package worker
 import (
 	"fmt"
 
-	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 )
 
 // arbitration is one pass over the offers in the order of their rank. It changes only the account. An offer that fits
-// gets a reservation, which stays. For an offer that does not fit, what is free of its need is held back until the end
-// of the pass. So an offer gets only what no offer before it needs, and cannot starve those.
+// gets a reservation, which stays. For an offer that does not fit, what it needs is kept; see keeps. So an offer gets only
+// what delays no offer before it, and cannot starve those.
 type arbitration struct {
 	account *account
 	preempt func(*offer) string // makes room for an offer, or says why it cannot
-	held    heldBack
-	misfits map[job.Resources]struct{} // needs for which no devices were found; later in the pass even less is free
-	late    bool                       // something is held back for an offer whose wait is over
-	filled  bool                       // a user with a limit got a reservation
-}
-
-func newArbitration(a *account, devices []gpu.Device, preempt func(*offer) string) *arbitration {
-	r := &arbitration{account: a, preempt: preempt, misfits: map[job.Resources]struct{}{}, held: heldBack{devices: make(map[string]gpu.Device, len(devices))}}
-	for _, d := range devices {
-		r.held.devices[d.UUID] = d
-	}
-	return r
+	keeps   *keeps
+	late    bool // something is kept for an offer whose wait is over
+	filled  bool // a user with a limit got a reservation
 }
 
 // verdict is what happens to an offer.
@@ -49,7 +39,7 @@ type decision struct {
 
 // decide decides one offer. The argument here says that this host already has the offer's attempt.
 //
-// Resources are held back even for an offer whose wait is over, because its scheduler may be about to renew it.
+// Resources are kept even for an offer whose wait is over, because its scheduler may be about to renew it.
 func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	m := &o.msg
 	if m.Epoch.Less(o.group.epoch) {
@@ -58,17 +48,19 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	if why := r.account.quotas.over(m.User, r.account.capacity.whole(m.Need)); why != "" {
 		return decision{verdict: verdictQuota, why: job.Reason{Word: job.ReasonQuota, Detail: why}}
 	}
-	devices, fit := r.fits(m.Need)
+	devices, fit := r.keeps.fits(o)
 	waited := o.timer != nil
 	if here && (fit || !waited) {
 		return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: "this attempt is here already"}}
 	}
 	if fit && r.account.hold(m, devices) {
 		r.filled = r.filled || r.account.quotas.bounded(m.User)
+		r.keeps.took(o)
 		return decision{verdict: verdictReserve, devices: devices}
 	}
 	if m.Preempt && !o.preempted && !fit {
-		if why := r.preempt(o); why != "" {
+		why := ""
+		if r.keeps.aside(func() { why = r.preempt(o) }); why != "" {
 			return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: why}}
 		}
 		o.preempted = true
@@ -82,36 +74,15 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 		r.late = true
 	}
 	if r.account.capacity.gpus.Sound(m.Need) { // otherwise even a host without tasks would have too few usable devices
-		r.account.capacity.holdBack(&r.held, m.Attempt, m.Need)
+		r.keeps.block(o)
 	}
 	return d
 }
 
-// fits reports whether a need fits now, and returns the devices for it.
-func (r *arbitration) fits(need job.Resources) ([]string, bool) {
-	if r.held.all != (job.Attempt{}) || need.Exclusive && r.held.some || !r.account.capacity.enough(need) {
-		return nil, false
-	}
-	if gpu.Count(need) == 0 {
-		return r.account.capacity.choose(need)
-	}
-	if _, misfit := r.misfits[need]; misfit || r.held.noGPUs {
-		return nil, false
-	}
-	devices, ok := r.account.capacity.choose(need)
-	if !ok {
-		r.misfits[need] = struct{}{}
-	}
-	return devices, ok
-}
-
 // missing returns why a need does not fit, for people.
 func (r *arbitration) missing(need job.Resources) string {
-	if r.held.all != (job.Attempt{}) && r.account.capacity.short(need) == "" {
-		return fmt.Sprintf("this host is kept for task %s, which wants it for itself", r.held.all)
+	if a := r.keeps.exclusive(); a != (job.Attempt{}) && r.account.capacity.short(need) == "" {
+		return fmt.Sprintf("this host is kept for task %s, which wants it for itself", a)
 	}
 	return r.account.missing(need)
 }
-
-// end frees what was held back.
-func (r *arbitration) end() { r.account.capacity.giveBack(&r.held) }

@@ -31,6 +31,9 @@ type attempt struct {
 	stop     *stopping    // nil: it was not told to end
 	detail   string       // what it waits for before it starts, for people
 
+	limit time.Duration // how long it may hold what it has from the start of its process; 0: no limit is known
+	frees BootTime      // when it has given that back, at the latest; 0: not known. See freedBy.
+
 	preemptible bool            // account.yield counts it
 	priority    int             // of its job, if it is preemptible
 	victimOf    *offer          // the offer that it was preempted for
@@ -96,6 +99,33 @@ type offer struct {
 	timer     *timer   // fires at until; nil: it has not had to wait yet
 	state     offerState
 	preempted bool // preemption has made room for it, or could not
+
+	booked  booking  // of the last pass
+	blocked BootTime // when it was first blocked without a booking; 0: it has not been
+	told    forecast // that its scheduler got last
+}
+
+// booking is the time and the devices for which an offer is booked; zero if it is not.
+type booking struct {
+	at      BootTime
+	devices []string
+}
+
+// forecastKind is what is known of the start of an offer.
+type forecastKind int
+
+const (
+	unforeseen forecastKind = iota // nothing
+	startsBy                       // it is booked
+	keptAside                      // what is free is set aside for it until a time
+	sharedOut                      // others may have that until a time
+)
+
+// forecast is what is known of the start of an offer.
+type forecast struct {
+	offer *offer
+	kind  forecastKind
+	at    BootTime
 }
 
 // rank orders offers by priority, then by the age of the job, then by name. The order is the same on all hosts, except

@@ -121,6 +121,7 @@ func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason strin
 		s.ledger.put(a)
 	}
 	a.stop.grace = min(a.stop.grace, grace)
+	a.ends(now, a.stop.grace)
 	s.turn.stop(a.rec.Attempt, grace, a.stop.reason)
 }
 
@@ -174,7 +175,7 @@ func (s *attempts) reported(now Moment, e DriverEvent) {
 				a.rec.Started = now.Wall
 			}
 			a.rec.EventN++
-			a.began = now.Boot
+			a.begun(now)
 			s.ledger.put(a)
 		}
 	case DriverExited:
@@ -209,6 +210,9 @@ func (s *attempts) stray(a *attempt, e DriverEvent) {
 // adopted completes a restart. If an attempt runs according to the ledger but the driver does not know it, it has ended,
 // and its exit is lost.
 func (s *attempts) adopted(now Moment, found []DriverEvent) {
+	for _, a := range s.by {
+		a.readopt(now)
+	}
 	known := make(map[job.Attempt]bool, len(found))
 	for _, e := range found {
 		known[e.Attempt] = true
@@ -249,6 +253,7 @@ func (s *attempts) await(now Moment, a *attempt) {
 		return
 	}
 	a.waits = waits
+	a.ends(now, backWithin)
 	s.awaiting[a.rec.Attempt] = a
 	s.poll(now)
 	s.turn.timers.set(now.Boot.Add(backWithin), func(now Moment) {

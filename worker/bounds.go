@@ -19,6 +19,16 @@ const (
 	// maxQueued bounds the queued offers of all schedulers, because each arbitration goes through all of them. If the
 	// queue is full, an offer of the scheduler with most offers may be dropped; see makeRoom.
 	maxQueued = 4096
+	// maxKeeps bounds the offers for which something is kept at a time, and maxNeeds the different needs that are looked at
+	// for that. Each costs a simulation of the time to come.
+	maxKeeps = 16
+	maxNeeds = 64
+	// maxTimes bounds the times at which such a simulation looks whether an offer fits. If tasks here end at more times,
+	// the offer may be booked a little later than it could be.
+	maxTimes = 32
+	// maxTries bounds the offers of one pass that are tried on devices which are kept for others. The rest of the queue is
+	// tried on what is free of that.
+	maxTries = 512
 	// maxAge bounds the age of a job in an offer, because a wrong age could overflow the clock. No job waits for longer.
 	maxAge = 365 * 24 * time.Hour
 	// maxGroups bounds the known journal groups. Each costs a few hundred bytes and a renewal every 30 s.
@@ -50,6 +60,11 @@ const (
 	// leaseWait is how long a Start waits for the answer to a renewal. An answer that takes longer means that the session
 	// is about to break.
 	leaseWait = 5 * time.Second
+	// startWithin is when the process of a task should have begun after its Commit: the Start comes within
+	// lease.ReserveFor. Releases are predicted with it. A task that waits longer, for files or an image, releases later.
+	startWithin = lease.ReserveFor
+	// overdue is when an attempt is predicted to end that should have ended already.
+	overdue = time.Second
 	// lapsedFor is how long a lapsed reservation is remembered. A Start that comes within that time may still succeed.
 	lapsedFor = time.Minute
 	// announceEvery is the minimum interval between two Availability messages, so that thousands of short tasks do not

@@ -3,10 +3,7 @@ package worker
 // What this host has, and how much of it is in use.
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"strconv"
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
@@ -21,7 +18,6 @@ type capacity struct {
 	usedCPUs   int
 	usedMemory job.Size
 	gpus       *gpu.Pool
-	heldGPUs   int         // number of devices that the current arbitration holds back
 	tasks      int         // attempts that hold resources
 	alone      job.Attempt // the one that has the whole host; zero if none
 }
@@ -177,54 +173,3 @@ func (r *capacity) free() lease.Free {
 	f.Quarantined = r.gpus.Idle()
 	return f
 }
-
-// heldBack is what an arbitration holds back for offers that do not fit. It is not free for later offers until the
-// arbitration ends.
-type heldBack struct {
-	cpus    int
-	memory  job.Size
-	noGPUs  bool // no part of any device is free
-	devices map[string]gpu.Device
-	some    bool        // something is held back
-	all     job.Attempt // everything is held back for this one; zero if for none
-}
-
-// holdBack holds back as much of a need as is free. For a need that is exclusive, that is everything.
-func (r *capacity) holdBack(h *heldBack, a job.Attempt, need job.Resources) {
-	h.some = true
-	if need.Exclusive && h.all == (job.Attempt{}) {
-		h.all = a
-	}
-	cpus := min(need.CPUs, max(0, r.cpus-r.usedCPUs))
-	memory := min(need.Memory, max(0, r.memory-r.usedMemory))
-	r.usedCPUs += cpus
-	r.usedMemory += memory
-	h.cpus += cpus
-	h.memory += memory
-	if gpu.Count(need) == 0 || h.noGPUs {
-		return
-	}
-	free := r.gpus.Free()
-	h.noGPUs = len(free) == 0
-	free = slices.DeleteFunc(free, func(f gpu.Free) bool { return !gpu.Fits(h.devices[f.UUID], need) })
-	slices.SortStableFunc(free, func(a, b gpu.Free) int { return cmp.Compare(b.Milli, a.Milli) })
-	milli := gpu.Milli(need)
-	for _, f := range free[:min(len(free), gpu.Count(need))] {
-		memory := min(f.Memory, max(1, gpu.Memory(need, h.devices[f.UUID].Memory)))
-		if r.gpus.Hold(holdKey(r.heldGPUs), []string{f.UUID}, min(milli, f.Milli), memory) == nil {
-			r.heldGPUs++
-		}
-	}
-}
-
-// giveBack frees what holdBack has held back.
-func (r *capacity) giveBack(h *heldBack) {
-	r.usedCPUs -= h.cpus
-	r.usedMemory -= h.memory
-	for ; r.heldGPUs > 0; r.heldGPUs-- {
-		r.gpus.Release(holdKey(r.heldGPUs - 1))
-	}
-}
-
-// holdKey returns a key that no attempt has.
-func holdKey(n int) string { return "waits/" + strconv.Itoa(n) }

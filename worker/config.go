@@ -5,6 +5,7 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/musterhq/muster/lease"
 )
@@ -19,15 +20,24 @@ type Config struct {
 	// Quarantine is what an earlier run of the daemon has saved.
 	Quarantine Quarantine
 	Limits     Limits
+	// SetAside is for how long free resources are first set aside for an offer if nothing shows when it fits. See turns.
+	SetAside time.Duration
 	// Inherit is the part of the daemon's environment that tasks inherit. Only PATH, HOME, USER and LANG are used.
 	Inherit map[string]string
 	// IP is the address of this host as its tasks see it.
 	IP string
 }
 
+// The values of Config.SetAside. A day at first means that devices may lie idle for days after it.
+const (
+	DefaultSetAside = 10 * time.Minute
+	MinSetAside     = time.Second
+	MaxSetAside     = 24 * time.Hour
+)
+
 // DefaultConfig returns a configuration without the host.
 func DefaultConfig() Config {
-	return Config{IP: "127.0.0.1"}
+	return Config{IP: "127.0.0.1", SetAside: DefaultSetAside}
 }
 
 // Validate returns an error if the configuration is not valid.
@@ -37,6 +47,8 @@ func (c Config) Validate() error {
 		return errors.New("worker: config: profile without a peer id")
 	case c.Profile.Store == "":
 		return errors.New("worker: config: profile without a store id")
+	case c.SetAside < MinSetAside || c.SetAside > MaxSetAside:
+		return fmt.Errorf("worker: config: set aside for %s: want %s to %s", c.SetAside, MinSetAside, MaxSetAside)
 	case c.Boot == "":
 		return errors.New("worker: config: no boot id")
 	case c.Profile.CPUs < 0 || c.Profile.Memory < 0 || len(c.Profile.GPUs) > lease.MaxGPUs:

@@ -259,6 +259,7 @@ func (c *Core) down(p job.Peer) {
 		g.resynced = false
 	}
 	c.account.quotas.refusals.forget(p)
+	c.reports.forecasts.forget(p)
 	c.queue.dropPeer(p)
 }
 

@@ -22,6 +22,7 @@ type offers struct {
 	reservations *reservations
 	preemption   *preemption
 	availability *availability
+	turns        *timer // fires when a turn of setting aside ends, or of sharing
 }
 
 // offer handles an offer: it queues a new one, renews a queued one, and declines one that this host can never accept.
@@ -85,19 +86,26 @@ func (f *offers) arbitrate(now Moment) {
 	if !f.turn.arbitrate {
 		return
 	}
-	late := false
+	late, known, next := false, []forecast(nil), never
 	for again := len(f.queue.ranked) > 0; again; {
-		r := newArbitration(f.account, f.cfg.Profile.GPUs, func(o *offer) string { return f.preemption.preempt(now, o) })
+		keeps := newKeeps(now, &f.account.capacity, f.cfg.Profile.GPUs, f.attempts.by, f.cfg.SetAside)
+		r := &arbitration{account: f.account, keeps: keeps, preempt: func(o *offer) string { return f.preemption.preempt(now, o) }}
 		for _, o := range f.queue.ranked {
 			if o.state == offerQueued {
 				f.decide(now, r, o)
 			}
 		}
-		r.end()
+		keeps.end()
+		known, next = keeps.forecasts(), keeps.next
 		f.queue.sweep()
 		// A reservation may have brought a user to a limit. Another pass then declines that user's other offers, so that
 		// nothing is held back for them.
 		late, again = late || r.late, r.filled
+	}
+	f.reports.forecasts.update(now, known)
+	f.turn.timers.stop(f.turns)
+	if next != never {
+		f.turns = f.turn.timers.set(next, func(Moment) { f.turn.arbitrate = true })
 	}
 	f.turn.arbitrate = false
 	if late {
@@ -118,7 +126,7 @@ func (f *offers) decide(now Moment, r *arbitration, o *offer) {
 			f.queue.endWait(o)
 		}
 	case verdictReserve:
-		f.reservations.reserve(o, d.devices)
+		f.reservations.reserve(o, d.devices).expect(now, o.msg.Limit)
 	case verdictDecline:
 		f.decline(o, d.why, false)
 	case verdictQuota:

@@ -43,7 +43,8 @@ func waitOf(m lease.Offer) time.Duration { return min(max(m.Wait, 0), lease.MaxO
 // renew lets a queued offer wait longer, in the same place. The scheduler sends the same offer again for that. A message
 // with another content is ignored.
 func (q *queue) renew(now Moment, o *offer, m lease.Offer) {
-	if m.Need != o.msg.Need || m.Attempt != o.msg.Attempt || m.User != o.msg.User || m.Priority != o.msg.Priority {
+	if m.Need != o.msg.Need || m.Attempt != o.msg.Attempt || m.User != o.msg.User || m.Priority != o.msg.Priority ||
+		m.Limit != o.msg.Limit {
 		return
 	}
 	o.msg.Epoch = m.Epoch // the owner may have been elected again meanwhile

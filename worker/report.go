@@ -14,6 +14,8 @@ type reports struct {
 	seq      uint64   // number of the newest Availability
 	sent     BootTime // when it was sent
 	waiting  bool     // a timer is set, and none is sent before it fires
+
+	forecasts forecasts
 }
 
 // decline is a Decline that is not sent yet.
@@ -108,7 +110,7 @@ func (r *reports) sendDeclines(a *account) {
 
 // due reports whether to send an Availability now. If one was sent less than announceEvery ago, it sets a timer instead.
 func (r *reports) due(now Moment, q *refusals) bool {
-	if r.waiting || !r.turn.announce && len(q.pending) == 0 {
+	if r.waiting || !r.turn.announce && len(q.pending)+len(r.forecasts.pending) == 0 {
 		return false
 	}
 	if at := r.sent.Add(announceEvery); r.seq > 0 && now.Boot < at {
@@ -119,13 +121,14 @@ func (r *reports) due(now Moment, q *refusals) bool {
 }
 
 // announce sends an Availability to every scheduler if what is free has changed. The message also tells a refused
-// scheduler which users may hold more.
+// scheduler which users may hold more, and each scheduler what is expected of its offers.
 func (r *reports) announce(now Moment, to []job.Peer, msg lease.Availability, q *refusals) {
 	all := r.turn.announce
 	r.turn.announce = false
 	r.sent = now.Boot
 	for _, p := range to {
-		if msg.UnderQuota = q.take(p); all || msg.UnderQuota != nil {
+		msg.UnderQuota, msg.Forecasts = q.take(p), r.forecasts.take(now, p)
+		if all || msg.UnderQuota != nil || msg.Forecasts != nil {
 			r.turn.send(p, msg)
 		}
 	}

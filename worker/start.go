@@ -4,6 +4,7 @@ package worker
 
 import (
 	"slices"
+	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -48,6 +49,8 @@ func (s *starts) start(now Moment, from job.Peer, m lease.Start) {
 		why = "the start names another offer than the committed one"
 	case a.rec.User != m.User: // the quota of the offer's user was checked
 		why = "the start names another user than the committed offer"
+	case exceeds(m, a.offer.msg.Limit): // later offers may have waited for others because of it
+		why = "the start names a longer time limit than the committed offer"
 	}
 	switch {
 	case why != "":
@@ -66,6 +69,13 @@ func (s *starts) start(now Moment, from job.Peer, m lease.Start) {
 		}
 		s.askPolicy(a)
 	}
+}
+
+// exceeds reports whether the task may run for longer than its offer said; 0: it said no limit.
+func exceeds(m lease.Start, limit time.Duration) bool {
+	spec := m.File.Spec()
+	of := lease.LimitOf(&spec)
+	return limit > 0 && (of == 0 || of > limit)
 }
 
 func (s *starts) askPolicy(a *attempt) {
@@ -137,6 +147,7 @@ func (s *starts) admitted(now Moment, e Admitted) {
 	a.rec.Epoch, a.rec.Session, a.rec.File, a.rec.Element = m.Epoch, m.Session, m.File, m.Element
 	a.rec.Lease, a.rec.Hold = spec.LeaseOr(), spec.Partition == "hold"
 	a.rec.EventN, a.rec.Recorded = 1, now.Wall
+	a.expect(now, lease.LimitOf(&spec))
 	g.running[m.Attempt], g.kept[m.Attempt] = a, a
 	s.sessions.update(g)
 	s.attempts.setPreemptible(a, spec)

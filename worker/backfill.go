@@ -1,0 +1,95 @@
+package worker
+
+// Backfill: for which offers something is kept: with a booking if there can be one, else in turns.
+// See docs/adr, ADR 91.
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+)
+
+// block keeps for an offer what it needs, if it is the first with this need.
+func (k *keeps) block(o *offer) {
+	if _, known := k.needs[o.msg.Need]; known || len(k.all) >= maxKeeps || len(k.needs) >= maxNeeds {
+		return
+	}
+	k.needs[o.msg.Need] = struct{}{}
+	if x := k.book(o); x != nil {
+		o.booked = booking{at: x.at, devices: x.devices}
+		k.add(x)
+		return
+	}
+	o.booked = booking{}
+	if o.blocked == 0 {
+		o.blocked = k.now.Boot
+	}
+	kept, until := turns(o.blocked, k.now.Boot, k.first)
+	k.next = min(k.next, until)
+	if !kept {
+		k.shared = append(k.shared, o)
+		return
+	}
+	k.add(k.setAside(o, until))
+}
+
+// turns says whether what is free is kept for an offer now that has been blocked since a time without a booking, and when
+// that changes. Each turn in which it is kept is twice as long as the one before, and as long as the one after it. So
+// nothing lies idle for more than half of the time, and in the end a turn is longer than any task takes that runs here.
+func turns(since, now BootTime, first time.Duration) (kept bool, until BootTime) {
+	for at, d := since, first; ; d *= 2 {
+		if at = at.Add(d); now < at {
+			return true, at
+		}
+		if at = at.Add(d); now < at {
+			return false, at
+		}
+	}
+}
+
+// setAside keeps for an offer as much of its need as is free now.
+func (k *keeps) setAside(o *offer, until BootTime) *keep {
+	k.hold(k.everything())
+	x := &keep{offer: o, need: k.capacity.whole(o.msg.Need), at: k.now.Boot, end: until}
+	cpus, memory := k.capacity.cpus-k.capacity.usedCPUs, k.capacity.memory-k.capacity.usedMemory
+	for _, y := range k.all {
+		if y.at <= k.now.Boot {
+			cpus -= y.need.CPUs
+			memory -= y.need.Memory
+		}
+	}
+	x.need.CPUs, x.need.Memory = min(x.need.CPUs, max(0, cpus)), min(x.need.Memory, max(0, memory))
+	x.spareCPUs, x.spareMemory = cpus-x.need.CPUs, memory-x.need.Memory
+	if gpu.Count(o.msg.Need) == 0 && !o.msg.Need.Exclusive {
+		return x
+	}
+	free := k.capacity.gpus.Free()
+	if !o.msg.Need.Exclusive {
+		free = slices.DeleteFunc(free, func(f gpu.Free) bool { return !gpu.Fits(k.devices[f.UUID], o.msg.Need) })
+		slices.SortStableFunc(free, func(a, b gpu.Free) int { return cmp.Compare(b.Milli, a.Milli) })
+		free = free[:min(len(free), gpu.Count(o.msg.Need))]
+	}
+	for _, f := range free {
+		x.devices = append(x.devices, f.UUID)
+	}
+	return x
+}
+
+// forecasts returns what is known of the start of the offers for which something is kept, or would be in their next turn.
+func (k *keeps) forecasts() []forecast {
+	out := make([]forecast, 0, len(k.all)+len(k.shared))
+	for _, x := range k.all {
+		f := forecast{offer: x.offer, kind: keptAside, at: x.end}
+		if x.booked {
+			f.kind, f.at = startsBy, x.at
+		}
+		out = append(out, f)
+	}
+	for _, o := range k.shared {
+		_, until := turns(o.blocked, k.now.Boot, k.first)
+		out = append(out, forecast{offer: o, kind: sharedOut, at: until})
+	}
+	return out
+}

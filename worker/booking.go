@@ -1,0 +1,194 @@
+package worker
+
+// Bookings: the earliest time at which an offer can be shown to fit.
+// See docs/adr, ADR 91.
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+)
+
+// book returns a keep for the earliest time at which the offer can be shown to fit; nil if there is none. Until then the
+// tasks here have ended by their limits, and what is kept for offers before this one is left to them.
+func (k *keeps) book(o *offer) *keep {
+	k.hold(0)
+	k.learnReleases()
+	s := simulation{
+		keeps: k, offer: o, need: k.capacity.whole(o.msg.Need),
+		cpus: k.capacity.cpus - k.capacity.usedCPUs, memory: k.capacity.memory - k.capacity.usedMemory, tasks: k.capacity.tasks,
+	}
+	defer s.undo()
+	for _, t := range s.times() {
+		s.advance(t)
+		if devices, ok := s.fits(t); ok {
+			cpus, memory := s.spare(t)
+			return &keep{
+				offer: o, need: s.need, at: t, end: lastsUntil(t, o.msg.Limit), booked: true, devices: devices,
+				spareCPUs: cpus - s.need.CPUs, spareMemory: memory - s.need.Memory,
+			}
+		}
+	}
+	return nil
+}
+
+// learnReleases sorts the attempts by when they release what they hold. Those for which no time is known are left out.
+func (k *keeps) learnReleases() {
+	if k.releases != nil {
+		return
+	}
+	k.releases, k.alone = make([]release, 0, len(k.running)), 0
+	for _, a := range k.running {
+		if a.ended() {
+			continue
+		}
+		at := a.freedBy(k.now)
+		if a.rec.Attempt == k.capacity.alone {
+			k.alone = at
+		}
+		if at != never {
+			k.releases = append(k.releases, release{at: at, attempt: a, need: a.rec.Need})
+		}
+	}
+	slices.SortFunc(k.releases, func(a, b release) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), compareAttempts(a.attempt.rec.Attempt, b.attempt.rec.Attempt))
+	})
+}
+
+// simulation goes through the time to come, with what would then be free.
+type simulation struct {
+	*keeps
+	offer  *offer
+	need   job.Resources
+	cpus   int
+	memory job.Size
+	tasks  int
+	next   int // in releases
+}
+
+// times returns the times at which more may be free than before, at most maxTimes and some. If there are more, only some
+// of them are looked at, the last among them.
+func (s *simulation) times() []BootTime {
+	var out []BootTime
+	for _, r := range s.releases {
+		if n := len(out); n == 0 || out[n-1] != r.at {
+			out = append(out, r.at)
+		}
+	}
+	if step := (len(out) + maxTimes - 1) / maxTimes; step > 1 {
+		some := out[:0]
+		for i := (len(out) - 1) % step; i < len(out); i += step {
+			some = append(some, out[i])
+		}
+		out = some
+	}
+	for _, x := range s.all {
+		if x.end != never {
+			out = append(out, x.end)
+		}
+	}
+	if s.offer.booked.at > s.now.Boot {
+		out = append(out, s.offer.booked.at)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// advance releases what is released by a time.
+func (s *simulation) advance(t BootTime) {
+	for ; s.next < len(s.releases) && s.releases[s.next].at <= t; s.next++ {
+		r := &s.releases[s.next]
+		s.cpus += r.need.CPUs
+		s.memory += r.need.Memory
+		s.tasks--
+		if len(r.attempt.rec.Devices) > 0 {
+			s.capacity.gpus.Release(r.attempt.rec.Attempt.String())
+		}
+	}
+}
+
+// undo takes back all releases.
+func (s *simulation) undo() {
+	for _, r := range s.releases[:s.next] {
+		if rec := &r.attempt.rec; len(rec.Devices) > 0 { // it was held a moment ago
+			_ = s.capacity.gpus.Adopt(rec.Attempt.String(), rec.Devices, gpu.Milli(rec.Need), rec.Need.GPUMemory)
+		}
+	}
+}
+
+// spare returns what is left of CPUs and memory at a time, once the keeps have theirs whose time it is.
+func (s *simulation) spare(t BootTime) (cpus int, memory job.Size) {
+	cpus, memory = s.cpus, s.memory
+	for _, x := range s.all {
+		if x.at <= t && t < x.end {
+			cpus -= x.need.CPUs
+			memory -= x.need.Memory
+		}
+	}
+	return cpus, memory
+}
+
+// fits reports whether the offer fits from a time on, for as long as its task may take. It returns the devices, which are
+// those of its last booking if possible.
+func (s *simulation) fits(t BootTime) ([]string, bool) {
+	if s.capacity.alone != (job.Attempt{}) && s.alone > t || s.need.Exclusive && s.tasks > 0 {
+		return nil, false
+	}
+	if cpus, memory := s.spare(t); s.need.CPUs > cpus && s.need.CPUs > 0 || s.need.Memory > memory && s.need.Memory > 0 {
+		return nil, false
+	}
+	until, meets := lastsUntil(t, s.offer.msg.Limit), uint64(0)
+	for i, x := range s.all {
+		if x.end <= t || x.at >= until {
+			continue
+		}
+		if x.need.Exclusive || s.need.Exclusive {
+			return nil, false
+		}
+		if x.at > t && (s.need.CPUs > max(0, x.spareCPUs) || s.need.Memory > max(0, x.spareMemory)) {
+			return nil, false
+		}
+		meets |= 1 << i
+	}
+	need := s.offer.msg.Need
+	if gpu.Count(need) == 0 && !need.Exclusive {
+		return nil, true
+	}
+	s.hold(meets)
+	defer s.hold(0)
+	return s.choose(need)
+}
+
+// choose chooses devices of those that are free in the simulation.
+func (s *simulation) choose(need job.Resources) ([]string, bool) {
+	free := s.capacity.gpus.Free()
+	able, again := 0, 0
+	for _, f := range free {
+		if f.Milli < gpu.Milli(need) || need.GPUs > 0 && f.Milli < gpu.Whole {
+			continue
+		}
+		able++
+		if slices.Contains(s.offer.booked.devices, f.UUID) && f.Milli == gpu.Whole {
+			again++
+		}
+	}
+	switch {
+	case able < gpu.Count(need):
+		return nil, false
+	case need.GPUs > 0 && !need.Exclusive && again == need.GPUs && len(s.offer.booked.devices) == again:
+		return s.offer.booked.devices, true
+	}
+	devices, ok := []string(nil), true
+	if gpu.Count(need) > 0 {
+		devices, ok = s.capacity.gpus.Choose(need)
+	}
+	if ok && need.Exclusive {
+		devices = devices[:0]
+		for _, f := range free {
+			devices = append(devices, f.UUID)
+		}
+	}
+	return devices, ok
+}

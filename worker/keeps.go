@@ -1,0 +1,211 @@
+package worker
+
+// Keeps: what is kept for offers that do not fit now, and which later offers may have it meanwhile.
+// See docs/adr, ADR 91.
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+)
+
+// keeps is what one pass over the queue keeps for offers that do not fit: for the first of each need, at most maxKeeps.
+//
+// If the tasks here show by their time limits when the offer fits, it is booked for that time, with certain devices. A
+// later offer may run before it if it ends by then, or if it leaves what the booking needs (EASY backfill). Otherwise
+// what is free is set aside for the offer, in turns: for a while nothing later gets it, then for as long anything does.
+type keeps struct {
+	now      Moment
+	capacity *capacity
+	running  map[job.Attempt]*attempt
+	first    time.Duration         // how long the first turn of an offer lasts
+	devices  map[string]gpu.Device // of this host, by UUID
+	all      []*keep               // by the rank of their offers
+	shared   []*offer              // offers for which nothing is set aside in this turn
+	needs    map[job.Resources]struct{}
+	misfits  map[attemptedFit]struct{} // no devices were found; later in the pass even less is free
+	held     uint64                    // the keeps whose devices are held in the pool; bit i is all[i]
+	noGPUs   bool                      // no part of any device is free
+	tries    int                       // how often the held devices may still be changed for an offer
+	releases []release                 // of the attempts, the first first; nil: not computed
+	alone    BootTime                  // when the attempt releases the host that has it for itself
+	next     BootTime                  // when the next turn ends; never if there is none
+}
+
+// keep is what is kept for one offer.
+type keep struct {
+	offer   *offer
+	need    job.Resources // its CPUs and memory are what is kept of them
+	at, end BootTime      // from when until when; a turn of setting aside begins now
+	booked  bool
+	devices []string
+	keys    []string // under which the pool holds the part of the devices that is free now
+	// What is left at that time of what is not kept. An offer that runs then must leave it at zero or above.
+	spareCPUs   int
+	spareMemory job.Size
+}
+
+// attemptedFit is a need, and the keeps that it had to leave alone.
+type attemptedFit struct {
+	need job.Resources
+	held uint64
+}
+
+func newKeeps(now Moment, c *capacity, devices []gpu.Device, running map[job.Attempt]*attempt, first time.Duration) *keeps {
+	k := &keeps{
+		now: now, capacity: c, running: running, first: first, tries: maxTries, next: never,
+		needs: map[job.Resources]struct{}{}, misfits: map[attemptedFit]struct{}{}, devices: make(map[string]gpu.Device, len(devices)),
+	}
+	for _, d := range devices {
+		k.devices[d.UUID] = d
+	}
+	k.noGPUs = len(c.gpus.Free()) == 0
+	return k
+}
+
+// everything means that the devices of all keeps are held.
+func (k *keeps) everything() uint64 { return 1<<len(k.all) - 1 }
+
+// fits reports whether an offer fits now and delays no offer for which something is kept. It returns the devices for it.
+func (k *keeps) fits(o *offer) ([]string, bool) {
+	need := o.msg.Need
+	if !k.capacity.enough(need) {
+		return nil, false
+	}
+	outlasted, ok := k.outlasted(o)
+	switch {
+	case !ok || need.Exclusive && outlasted != 0:
+		return nil, false
+	case gpu.Count(need) == 0 && !need.Exclusive:
+		return k.capacity.choose(need)
+	case gpu.Count(need) > 0 && k.noGPUs:
+		return nil, false
+	}
+	if k.held != outlasted && k.tries == 0 {
+		outlasted = k.everything()
+	}
+	if _, misfit := k.misfits[attemptedFit{need, outlasted}]; misfit {
+		return nil, false
+	}
+	if k.held != outlasted {
+		k.tries = max(0, k.tries-1)
+		k.hold(outlasted)
+	}
+	devices, ok := k.capacity.choose(need)
+	if !ok {
+		k.misfits[attemptedFit{need, outlasted}] = struct{}{}
+	}
+	return devices, ok
+}
+
+// outlasted returns the keeps whose time would come before the offer's task has ended. It returns false if CPUs or memory
+// would then be missing.
+func (k *keeps) outlasted(o *offer) (which uint64, ok bool) {
+	until, need := lastsUntil(k.now.Boot, o.msg.Limit), &o.msg.Need
+	for i, x := range k.all {
+		if x.at >= until {
+			continue
+		}
+		if x.need.Exclusive || need.CPUs > max(0, x.spareCPUs) || need.Memory > max(0, x.spareMemory) {
+			return 0, false
+		}
+		which |= 1 << i
+	}
+	return which, true
+}
+
+// took notes that an offer got what it needs.
+func (k *keeps) took(o *offer) {
+	until, need := lastsUntil(k.now.Boot, o.msg.Limit), k.capacity.whole(o.msg.Need)
+	for _, x := range k.all {
+		if x.at < until {
+			x.spareCPUs -= need.CPUs
+			x.spareMemory -= need.Memory
+		}
+	}
+	k.releases = nil
+}
+
+// hold has the pool hold the devices of these keeps, as far as they are free, and of no others.
+func (k *keeps) hold(which uint64) {
+	if k.held == which {
+		return
+	}
+	for i, x := range k.all {
+		switch bit := uint64(1) << i; {
+		case k.held&bit != 0 && which&bit == 0:
+			k.letGo(x)
+		case k.held&bit == 0 && which&bit != 0:
+			k.holdDevices(i, x)
+		}
+	}
+	k.held = which
+}
+
+func (k *keeps) letGo(x *keep) {
+	for _, key := range x.keys {
+		k.capacity.gpus.Release(key)
+	}
+	x.keys = x.keys[:0]
+}
+
+func (k *keeps) holdDevices(i int, x *keep) {
+	if len(x.devices) == 0 {
+		return
+	}
+	for _, f := range k.capacity.gpus.Free() {
+		n := slices.Index(x.devices, f.UUID)
+		if n < 0 {
+			continue
+		}
+		key := "kept/" + strconv.Itoa(i) + "/" + strconv.Itoa(n) // no attempt has such a name
+		milli, memory := f.Milli, f.Memory
+		if !x.need.Exclusive {
+			milli, memory = min(milli, gpu.Milli(x.need)), min(memory, max(1, gpu.Memory(x.need, k.devices[f.UUID].Memory)))
+		}
+		if k.capacity.gpus.Hold(key, []string{f.UUID}, milli, memory) == nil {
+			x.keys = append(x.keys, key)
+		}
+	}
+}
+
+// add adds a keep. What it takes of CPUs and memory is missing for those keeps whose time falls into its own.
+func (k *keeps) add(x *keep) {
+	for _, y := range k.all {
+		if x.at <= y.at && y.at < x.end {
+			y.spareCPUs -= x.need.CPUs
+			y.spareMemory -= x.need.Memory
+		}
+	}
+	k.all = append(k.all, x)
+}
+
+// exclusive returns the first attempt for which the whole host is kept; zero if there is none.
+func (k *keeps) exclusive() job.Attempt {
+	for _, x := range k.all {
+		if x.need.Exclusive {
+			return x.offer.msg.Attempt
+		}
+	}
+	return job.Attempt{}
+}
+
+// aside calls a function while nothing that is kept counts as free, as far as it is free now.
+func (k *keeps) aside(do func()) {
+	k.hold(k.everything())
+	c := k.capacity
+	cpus, memory := 0, job.Size(0)
+	for _, x := range k.all {
+		cpus += min(x.need.CPUs, max(0, c.cpus-c.usedCPUs-cpus))
+		memory += min(x.need.Memory, max(0, c.memory-c.usedMemory-memory))
+	}
+	c.usedCPUs, c.usedMemory = c.usedCPUs+cpus, c.usedMemory+memory
+	do()
+	c.usedCPUs, c.usedMemory = c.usedCPUs-cpus, c.usedMemory-memory
+}
+
+// end ends the pass.
+func (k *keeps) end() { k.hold(0) }

@@ -1,0 +1,78 @@
+package worker
+
+// Releases: until when attempts hold what they have, at the latest.
+// See docs/adr, ADR 91.
+
+import (
+	"math"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// never is later than any other time.
+const never = BootTime(math.MaxInt64)
+
+// expect notes how long the attempt may hold what it has from the start of its process; 0: no limit is known. The process
+// should begin within startWithin. What it waits for before that does not count.
+func (a *attempt) expect(now Moment, limit time.Duration) {
+	if a.limit = limit; limit > 0 {
+		a.frees = now.Boot.Add(startWithin + limit)
+	}
+}
+
+// begun notes that the process of the attempt has begun.
+func (a *attempt) begun(now Moment) {
+	if a.began = now.Boot; a.limit > 0 && a.stop == nil {
+		a.frees = now.Boot.Add(a.limit)
+	}
+}
+
+// ends notes that the attempt ends within this time, because it was told to, or because its processes are gone.
+func (a *attempt) ends(now Moment, within time.Duration) {
+	if by := now.Boot.Add(within); a.frees == 0 || by < a.frees {
+		a.frees = by
+	}
+}
+
+// readopt computes after a restart what is left of the time limit. The start of a process is known only by the wall
+// clock, which may have been set meanwhile; the driver measures the limit itself.
+func (a *attempt) readopt(now Moment) {
+	if a.rec.File == nil || a.ended() {
+		return
+	}
+	spec := a.rec.File.Spec()
+	a.expect(now, lease.LimitOf(&spec))
+	if a.limit > 0 && a.rec.PID > 0 {
+		a.frees = now.Boot.Add(a.limit - min(max(0, now.Wall.Sub(a.rec.Started)), a.limit))
+	}
+}
+
+// freedBy returns until when the attempt holds what it has, at the latest; never if that is not known. The time moves
+// while the attempt waits for its process to begin, and if it holds on for longer.
+func (a *attempt) freedBy(now Moment) BootTime {
+	if a.frees == 0 {
+		return never
+	}
+	by := a.frees
+	if a.rec.PID == 0 && a.rec.Exit == nil && a.stop == nil {
+		by = max(by, now.Boot.Add(a.limit))
+	}
+	return max(by, now.Boot.Add(overdue))
+}
+
+// lastsUntil returns until when a task holds what it gets at a time; never if it has no limit.
+func lastsUntil(at BootTime, limit time.Duration) BootTime {
+	if limit <= 0 {
+		return never
+	}
+	return at.Add(startWithin + limit)
+}
+
+// release is what an attempt gives back, and when at the latest.
+type release struct {
+	at      BootTime
+	attempt *attempt
+	need    job.Resources
+}
