@@ -32,6 +32,7 @@ type Job struct {
 	Nodes        int        `json:"nodes"`
 	Array        string     `json:"array"`
 	SubmittedAt  time.Time  `json:"submitted_at"`
+	Estimated    *time.Time `json:"estimated_start" doc:"While it waits: when its first waiting task should start at the latest; null if that is not known."`
 	StartedAt    *time.Time `json:"started_at"`
 	EndedAt      *time.Time `json:"ended_at"`
 	Owner        job.Peer   `json:"owner" doc:"Id of the daemon that owns the job."`
@@ -87,6 +88,7 @@ type Task struct {
 	ExitCode     *int       `json:"exit_code"`
 	Signal       int        `json:"signal" doc:"The signal that ended the process, or 0."`
 	GPUs         []string   `json:"gpus" nullable:"false" doc:"UUIDs of its GPUs."`
+	Estimated    *time.Time `json:"estimated_start" doc:"While it waits: when it should start at the latest; null if that is not known."`
 	StartedAt    *time.Time `json:"started_at"`
 	EndedAt      *time.Time `json:"ended_at"`
 	StderrTail   string     `json:"stderr_tail,omitempty"`
@@ -128,7 +130,7 @@ func JobDocument(j job.Job, copies int) Job {
 		Schema: SchemaJob, ID: j.ID, Name: j.Spec.Name, User: j.User, State: j.State(), Priority: j.Spec.Priority,
 		Nodes: max(j.Spec.Nodes, 1), Array: j.Spec.Array, SubmittedAt: j.Submitted.UTC(), Owner: j.Owner, Copies: copies,
 		TimeLimit: j.Spec.TimeLimit.D().Seconds(), Resources: needDocument(j.Spec.Resources), Spec: &j.Spec, Tasks: make([]Task, 0, len(j.Tasks)),
-		Counts: map[job.State]int{}, TaskCount: j.Counts.Total(), StartedAt: at(j.Ends.Began),
+		Counts: map[job.State]int{}, TaskCount: j.Counts.Total(), Estimated: at(j.Starts), StartedAt: at(j.Ends.Began),
 	}
 	if d.Array == "" && len(j.Spec.EachLine) > 0 {
 		d.Array = fmt.Sprintf("0-%d", len(j.Spec.EachLine)-1)
@@ -186,7 +188,7 @@ func dependencyDocuments(list []job.Depends) (out []Dependency) {
 func taskDocument(id job.ID, l job.Layout, t job.Task) Task {
 	d := Task{
 		Schema: SchemaTask, Job: id, Task: l.Number(t.Index), State: t.State, NodeID: t.Node, Node: t.NodeName, Attempt: t.Attempt,
-		Runs: t.Runs, PID: t.PID, Isolation: t.Isolation, GPUs: append([]string{}, t.Devices...), StartedAt: at(t.Started), EndedAt: at(t.Ended),
+		Runs: t.Runs, PID: t.PID, Isolation: t.Isolation, GPUs: append([]string{}, t.Devices...), Estimated: at(t.Starts), StartedAt: at(t.Started), EndedAt: at(t.Ended),
 	}
 	d.Reason, d.ReasonDetail = reason(t.State, t.Reason)
 	if t.Exit != nil && t.State.Ended() {

@@ -118,6 +118,7 @@ type Explanation struct {
 	Later        []Candidate    `json:"later" nullable:"false" doc:"Nodes that could take the request once enough is free."`
 	Nearest      *Nearest       `json:"nearest,omitempty" doc:"If no node would take the request now: with how much less of one resource one would."`
 	Ahead        int            `json:"ahead" doc:"Waiting tasks of the same owner that go first."`
+	Estimated    *time.Time     `json:"estimated_start" doc:"When the job's first waiting task should start at the latest; null if that is not known."`
 }
 
 // Nearest says with how much of one resource a request would fit, if the rest of it stayed as it is. A resource of which
@@ -298,7 +299,7 @@ func freeDocument(f lease.Free) NodeFree {
 func ExplanationDocument(e lease.Explanation) Explanation {
 	d := Explanation{
 		Schema: SchemaExplanation, Job: e.Job, State: e.State, Reason: e.Reason.Word, ReasonDetail: e.Reason.Detail,
-		Clauses: append([]lease.Clause{}, e.Clauses...), Now: candidates(e.Now), Later: candidates(e.Later), Ahead: e.Ahead,
+		Clauses: append([]lease.Clause{}, e.Clauses...), Now: candidates(e.Now), Later: candidates(e.Later), Ahead: e.Ahead, Estimated: at(e.Starts),
 	}
 	if n := e.Nearest; n != (lease.Nearest{}) {
 		d.Nearest = &Nearest{Ever: n.Ever, CPUs: n.CPUs, Memory: int64(n.Memory), GPUs: n.GPUs}

@@ -52,6 +52,7 @@ type Task struct {
 	// Settled is the number of the attempt that was the newest when a person last requeued the task. No result of it or
 	// of an earlier one counts any more.
 	Settled int
+	Starts  time.Time // while it waits: when it should start at the latest; zero if that is not known
 	Started time.Time
 	Ended   time.Time
 	Exit    *Exit    // of the newest attempt, once it has ended
@@ -115,9 +116,10 @@ type Job struct {
 	// Seq orders the jobs of a group as its journal accepted them, or their last requeue after the end, independent of
 	// wall clocks. It is 0 in rows of older versions.
 	Seq    uint64
-	Counts Counts // of all tasks
-	Ends   Ends   // of all tasks
-	Reason Reason // why the job as a whole waits, or how it ended; that of the first task in the job's state
+	Counts Counts    // of all tasks
+	Ends   Ends      // of all tasks
+	Starts time.Time // when the first waiting task should start at the latest; zero if that is not known
+	Reason Reason    // why the job as a whole waits, or how it ended; that of the first task in the job's state
 	// Depends has the state of each dependency, in the order of the job file.
 	Depends []Depends
 	Tasks   []Task // all tasks, one page of them if there are many, or none

@@ -80,6 +80,8 @@ type Explanation struct {
 	// Nearest is set if no host could start it now: with how much less of one resource a host could.
 	Nearest Nearest `json:"nearest"`
 	Ahead   int     `json:"ahead,omitempty"` // waiting tasks of the same owner that go first
+	// Starts is when the first waiting task of the job should start at the latest; zero if that is not known.
+	Starts time.Time `json:"starts,omitzero"`
 }
 
 // Nearest says with how much of one resource a request would fit, if the rest of it stayed as it is. Zero means that

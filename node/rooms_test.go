@@ -21,7 +21,7 @@ var fileOrder = map[string]string{
 	"scheduler": `
 		scheduler event turn avoid phase queue search task retry waitlist
 		entries history hosts assigned contact parents pending placement attempts offers dispatches plan reports
-		explain reasons views chosen renew requests deaths records core sessions owner look step
+		explain reasons estimates views chosen renew requests deaths records core sessions owner look step
 		mailbox replies calls watch follow needs reader execute progress loop list verbs`,
 }
 

@@ -124,6 +124,7 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 	switch m := msg.(type) {
 	case lease.Availability:
 		c.hosts.availability(w, m)
+		c.offers.expect(w, m.Forecasts)
 	case lease.Commit:
 		c.dispatches.commit(w, m)
 	case lease.Decline:

@@ -425,13 +425,18 @@ type offer struct {
 	leases   uint64      // how many renewals of the host had been answered when the offer was sent
 	claim    fleet.Claim // on the host, with the id of the offer
 	timer    *timer      // for the answer of the host, then for the Assign
+	expected expectation // of the host, while the offer queues there
 }
 
 // queued reports whether the offer queues at a full host.
 func (o *offer) queued() bool { return o.claim.State == fleet.Queued }
 
 // request is what the task asks for, in the terms of package fleet. The task has a shape.
-func (t *task) request() fleet.Request { return fleet.Request{Shape: &t.shape.Shape, Rank: placeOf(t)} }
+func (t *task) request() fleet.Request {
+	return fleet.Request{
+		Shape: &t.shape.Shape, Rank: placeOf(t), Limited: t.e.job.Spec.TimeLimit > 0,
+	}
+}
 
 // at reports whether the task is offered to the host.
 func (d *dispatch) at(h *fleet.Host) bool {

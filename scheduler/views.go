@@ -84,6 +84,9 @@ func (vs *views) with(e *entry, n int) job.Job {
 	} else if i := slices.IndexFunc(v.Tasks, func(t job.Task) bool { return t.State == state }); i >= 0 {
 		v.Reason = v.Tasks[i].Reason
 	}
+	if v.Counts.Of(job.Pending) > 0 {
+		v.Starts = estimateOf(vs.entries, e)
+	}
 	return v
 }
 
@@ -292,7 +295,7 @@ func (vs *views) task(t *task, d *job.Task) {
 			d.Reason.Detail = silence(d, t.e.job.Spec.Partition)
 		}
 	case d.State == job.Pending:
-		d.Reason = vs.reason(t)
+		d.Reason, d.Starts = addEstimate(vs.entries, t, vs.reason(t)), estimate(vs.entries, t)
 	}
 }
 
@@ -386,6 +389,6 @@ func (vs *views) noMatch(g *shape, t *task) string {
 // whyOf explains the state of a job with this view.
 func (vs *views) whyOf(j job.Job) (lease.Explanation, error) {
 	x, err := vs.explain.offers(j.Spec)
-	x.Job, x.State, x.Reason = j.ID, j.State(), j.Reason
+	x.Job, x.State, x.Reason, x.Starts = j.ID, j.State(), j.Reason, j.Starts
 	return x, err
 }

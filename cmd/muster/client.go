@@ -130,6 +130,14 @@ func clock(t *time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
+// latest tells until when a waiting job should start.
+func latest(t *time.Time) string {
+	if t == nil {
+		return "unknown"
+	}
+	return clock(t) + " or before"
+}
+
 // elapsed returns how long the job has run, in whole seconds from one minute on.
 func elapsed(from, to *time.Time) string {
 	if from == nil {

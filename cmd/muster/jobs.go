@@ -24,6 +24,7 @@ func (v jobVerbs) jobsCommand() *cli.Command {
 			&cli.StringFlag{Name: "state", Aliases: []string{"t"}, Usage: "only jobs in `STATES`, such as PD,R"},
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only jobs of `USER`"},
 			&cli.StringFlag{Name: "name", Usage: "only jobs whose name matches `GLOB`"},
+			&cli.BoolFlag{Name: "start", Usage: "list waiting jobs, and when each should start at the latest", DisableDefaultText: true},
 			watchFlag("on every change")),
 		Action: v.jobs,
 	}
@@ -40,6 +41,12 @@ func (v jobVerbs) jobs(c *cli.Context) error {
 			return usageError{err}
 		}
 		filter.States = append(filter.States, s)
+	}
+	if c.Bool("start") && (c.Bool("all") || len(filter.States) > 0) {
+		return usagef("--start lists waiting jobs; leave out --all and --state")
+	}
+	if c.Bool("start") {
+		filter.States = []job.State{job.Pending}
 	}
 	if len(filter.States) == 0 && !c.Bool("all") {
 		for _, s := range job.States() {
@@ -110,7 +117,18 @@ func (v jobVerbs) printJobs(c *cli.Context, client *api.Client, filter api.JobFi
 	if err != nil {
 		return asUsage(err)
 	}
+	if c.Bool("start") {
+		return printList(v.streams, c, all, startTable)
+	}
 	return printList(v.streams, c, all, jobTable)
+}
+
+// startTable lists waiting jobs with their estimated starts; - means that the start is not known, and the reason why.
+func startTable(w io.Writer, jobs []api.Job) {
+	row(w, "ID", "NAME", "USER", "ST", "START", "GPUS", "REASON")
+	for _, j := range jobs {
+		row(w, string(j.ID), dash(j.Name), j.User, j.State.Code(), clock(j.Estimated), strconv.Itoa(j.Resources.GPUs), dash(reasonOf(j)))
+	}
 }
 
 func jobTable(w io.Writer, jobs []api.Job) {

@@ -133,6 +133,9 @@ func showJob(out io.Writer, j api.Job) error {
 	row(w, "priority", fmt.Sprint(j.Priority))
 	dependencyRows(w, j)
 	row(w, "submitted", clock(&j.SubmittedAt))
+	if j.State == job.Pending {
+		row(w, "starts", latest(j.Estimated))
+	}
 	row(w, "started", clock(j.StartedAt))
 	row(w, "ended", clock(j.EndedAt))
 	row(w, "elapsed", elapsed(j.StartedAt, j.EndedAt))

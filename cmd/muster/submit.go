@@ -253,6 +253,9 @@ func explain(out io.Writer, x api.Explanation) error {
 	if x.Ahead > 0 {
 		row(w, "ahead", fmt.Sprintf("%d waiting %s of its owner", x.Ahead, plural(x.Ahead, "task", "tasks")))
 	}
+	if x.Job != "" {
+		row(w, "starts", latest(x.Estimated))
+	}
 	for _, clause := range x.Clauses {
 		row(w, clause.Clause, fmt.Sprintf("met by %d of %d nodes", clause.Meets, clause.Of))
 		for _, f := range clause.Fails {

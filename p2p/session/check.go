@@ -30,19 +30,20 @@ const (
 )
 
 var (
-	errRange = errors.New("a number is out of range")
-	errGroup = errors.New("the job does not belong to that group")
-	errMany  = errors.New("a list is too long")
-	errID    = errors.New("an id is empty, too long or has characters other than a-z A-Z 0-9 . _ - : /")
-	errPath  = errors.New("there are too many directories for containers, or one is too long or not printable")
-	errName  = errors.New("a name is too long or not printable")
-	errState = errors.New("not a state of an attempt that was started")
-	errExit  = errors.New("a final state needs an exit or the reason of a refusal; other states must not have one")
-	errTail  = fmt.Errorf("the tail of the output is longer than %d bytes", job.TailBytes)
-	errSame  = errors.New("two devices have the same ID")
-	errKind  = errors.New("unknown kind of link")
-	errEntry = errors.New("the line of a task is too long, or not text")
-	errShare = errors.New("a share must be at least 0 and below 1, and excludes whole devices")
+	errRange    = errors.New("a number is out of range")
+	errGroup    = errors.New("the job does not belong to that group")
+	errMany     = errors.New("a list is too long")
+	errID       = errors.New("an id is empty, too long or has characters other than a-z A-Z 0-9 . _ - : /")
+	errPath     = errors.New("there are too many directories for containers, or one is too long or not printable")
+	errName     = errors.New("a name is too long or not printable")
+	errState    = errors.New("not a state of an attempt that was started")
+	errExit     = errors.New("a final state needs an exit or the reason of a refusal; other states must not have one")
+	errTail     = fmt.Errorf("the tail of the output is longer than %d bytes", job.TailBytes)
+	errForecast = errors.New("a forecast says more than one thing")
+	errSame     = errors.New("two devices have the same ID")
+	errKind     = errors.New("unknown kind of link")
+	errEntry    = errors.New("the line of a task is too long, or not text")
+	errShare    = errors.New("a share must be at least 0 and below 1, and excludes whole devices")
 )
 
 // check returns an error if a message is out of bounds. It ignores a value that is not a message.
@@ -96,7 +97,8 @@ func checkToWorker(msg lease.ToWorker) error {
 
 func checkOffer(m lease.Offer) error {
 	switch {
-	case m.Priority < 0 || m.Priority > job.MaxPriority, m.Wait < 0 || m.Wait > lease.MaxOfferWait, m.Age < 0:
+	case m.Priority < 0 || m.Priority > job.MaxPriority, m.Wait < 0 || m.Wait > lease.MaxOfferWait, m.Age < 0,
+		m.Limit < 0 || m.Limit > lease.MaxLimit:
 		return errRange
 	case len(m.User) > job.MaxName || !printable(m.User), len(m.Token) > maxToken || !printable(m.Token):
 		return errName
@@ -155,7 +157,7 @@ func checkToScheduler(msg lease.ToScheduler) error {
 		}
 		return checkFree(m.Free)
 	case lease.Availability:
-		if err := checkUsers(m.UnderQuota); err != nil {
+		if err := errors.Join(checkUsers(m.UnderQuota), checkForecasts(m.Forecasts)); err != nil {
 			return err
 		}
 		return checkFree(m.Free)
@@ -197,6 +199,24 @@ func checkUsers(names []string) error {
 		}
 	}
 	return within(len(names), lease.MaxUnderQuota)
+}
+
+func checkForecasts(all []lease.Forecast) error {
+	for _, f := range all {
+		set := 0
+		for _, d := range []time.Duration{f.Start, f.Kept, f.Shared} {
+			if d < 0 || d > lease.MaxForecast {
+				return errRange
+			}
+			if d > 0 {
+				set++
+			}
+		}
+		if set > 1 {
+			return errForecast
+		}
+	}
+	return within(len(all), lease.MaxForecasts)
 }
 
 func checkEvent(m lease.Event) error {

@@ -62,6 +62,7 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 			ID: m.GetId(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
 			Need: need(m.GetNeed()), Priority: int(m.GetPriority()), User: m.GetUser(), Token: m.GetToken(),
 			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()), Preempt: m.GetPreempt(),
+			Limit: time.Duration(m.GetLimitNs()),
 		}
 	case *wirepb.Frame_Release:
 		return lease.Release{Offer: b.Release.GetOffer()}
@@ -132,7 +133,7 @@ func (d *decoder) toScheduler(f *wirepb.Frame) any {
 		m := b.Availability
 		return lease.Availability{
 			Seq: m.GetSeq(), Free: freeOf(m.GetFree()), Draining: m.GetDraining(), Detail: d.sentence(m.GetDetail()),
-			UnderQuota: m.GetUnderQuota(),
+			UnderQuota: m.GetUnderQuota(), Forecasts: forecastsOf(m.GetForecasts()),
 		}
 	case *wirepb.Frame_Renew:
 		m := b.Renew
@@ -151,6 +152,16 @@ func (d *decoder) toScheduler(f *wirepb.Frame) any {
 		return lease.Hello{Profile: profileOf(b.Hello.GetProfile()), Free: freeOf(b.Hello.GetFree())}
 	}
 	return nil
+}
+
+func forecastsOf(all []*wirepb.Forecast) []lease.Forecast {
+	out := some[lease.Forecast](len(all))
+	for i, f := range all {
+		out[i] = lease.Forecast{
+			Offer: f.GetOffer(), Start: time.Duration(f.GetStartNs()), Kept: time.Duration(f.GetKeptNs()), Shared: time.Duration(f.GetSharedNs()),
+		}
+	}
+	return out
 }
 
 // some returns nil for n = 0: package lease does not distinguish an empty list from nil.

@@ -92,7 +92,7 @@ func anyMessage() *rapid.Generator[any] {
 		draw(func(t *rapid.T) any {
 			return lease.Availability{
 				Seq: rapid.Uint64().Draw(t, "seq"), Free: drawFree(t), Draining: rapid.Bool().Draw(t, "draining"), Detail: anyText.Draw(t, "detail"),
-				UnderQuota: listOf(t, anyWord, 5, "under quota"),
+				UnderQuota: listOf(t, anyWord, 5, "under quota"), Forecasts: listOf(t, rapid.Custom(drawForecast), 5, "forecasts"),
 			}
 		}),
 		draw(func(t *rapid.T) any {
@@ -127,7 +127,22 @@ func drawOffer(t *rapid.T) any {
 		ID: rapid.Uint64().Draw(t, "id"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Need: need,
 		Priority: rapid.IntRange(0, job.MaxPriority).Draw(t, "priority"), User: anyName.Draw(t, "user"), Token: anyWord.Draw(t, "token"),
 		Wait: drawDuration(t, lease.MaxOfferWait), Age: drawDuration(t, 1<<62),
+		Limit: drawDuration(t, lease.MaxLimit),
 	}
+}
+
+func drawForecast(t *rapid.T) lease.Forecast {
+	f := lease.Forecast{Offer: rapid.Uint64().Draw(t, "offer")}
+	d := drawDuration(t, lease.MaxForecast)
+	switch rapid.IntRange(0, 3).Draw(t, "kind") {
+	case 0:
+		f.Start = d
+	case 1:
+		f.Kept = d
+	case 2:
+		f.Shared = d
+	}
+	return f
 }
 
 func drawStart(t *rapid.T) any {

@@ -48,6 +48,7 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 		return &wirepb.Frame{Body: &wirepb.Frame_Offer{Offer: &wirepb.Offer{
 			Id: m.ID, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Need: resources(m.Need),
 			Priority: int64(m.Priority), User: m.User, Token: m.Token, WaitNs: int64(m.Wait), AgeNs: int64(m.Age), Preempt: m.Preempt,
+			LimitNs: int64(m.Limit),
 		}}}
 	case lease.Release:
 		return &wirepb.Frame{Body: &wirepb.Frame_Release{Release: &wirepb.Release{Offer: m.Offer}}}
@@ -114,6 +115,7 @@ func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
 	case lease.Availability:
 		return &wirepb.Frame{Body: &wirepb.Frame_Availability{Availability: &wirepb.Availability{
 			Seq: m.Seq, Free: free(m.Free), Draining: m.Draining, Detail: sentence(m.Detail), UnderQuota: m.UnderQuota,
+			Forecasts: forecasts(m.Forecasts),
 		}}}
 	case lease.Renew:
 		live := make([]*wirepb.AttemptRef, len(m.Live))
@@ -131,6 +133,14 @@ func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
 		return &wirepb.Frame{Body: &wirepb.Frame_Hello{Hello: &wirepb.WorkerHello{Profile: profile(m.Profile), Free: free(m.Free)}}}
 	}
 	return nil
+}
+
+func forecasts(all []lease.Forecast) []*wirepb.Forecast {
+	out := make([]*wirepb.Forecast, len(all))
+	for i, f := range all {
+		out[i] = &wirepb.Forecast{Offer: f.Offer, StartNs: int64(f.Start), KeptNs: int64(f.Kept), SharedNs: int64(f.Shared)}
+	}
+	return out
 }
 
 func attemptRef(a job.Attempt) *wirepb.AttemptRef {

@@ -984,7 +984,8 @@ type Offer struct {
 	Token         string                 `protobuf:"bytes,8,opt,name=token,proto3" json:"token,omitempty"`
 	WaitNs        int64                  `protobuf:"varint,9,opt,name=wait_ns,json=waitNs,proto3" json:"wait_ns,omitempty"`
 	AgeNs         int64                  `protobuf:"varint,10,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
-	Preempt       bool                   `protobuf:"varint,11,opt,name=preempt,proto3" json:"preempt,omitempty"` // if it does not fit, tasks may be preempted for it
+	Preempt       bool                   `protobuf:"varint,11,opt,name=preempt,proto3" json:"preempt,omitempty"`                // if it does not fit, tasks may be preempted for it
+	LimitNs       int64                  `protobuf:"varint,20,opt,name=limit_ns,json=limitNs,proto3" json:"limit_ns,omitempty"` // how long the task holds what it gets at most, from the start of its process; 0: no limit is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1094,6 +1095,13 @@ func (x *Offer) GetPreempt() bool {
 		return x.Preempt
 	}
 	return false
+}
+
+func (x *Offer) GetLimitNs() int64 {
+	if x != nil {
+		return x.LimitNs
+	}
+	return 0
 }
 
 // Release takes back an offer or an undispatched commit.
@@ -2316,6 +2324,7 @@ type Availability struct {
 	Draining      bool                   `protobuf:"varint,3,opt,name=draining,proto3" json:"draining,omitempty"`
 	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	UnderQuota    []string               `protobuf:"bytes,5,rep,name=under_quota,json=underQuota,proto3" json:"under_quota,omitempty"` // users who were declined for their quota and hold less now
+	Forecasts     []*Forecast            `protobuf:"bytes,10,rep,name=forecasts,proto3" json:"forecasts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2385,6 +2394,83 @@ func (x *Availability) GetUnderQuota() []string {
 	return nil
 }
 
+func (x *Availability) GetForecasts() []*Forecast {
+	if x != nil {
+		return x.Forecasts
+	}
+	return nil
+}
+
+// Forecast is what a worker expects of a queued offer. At most one of the durations
+// is set.
+type Forecast struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Offer         uint64                 `protobuf:"varint,1,opt,name=offer,proto3" json:"offer,omitempty"`
+	StartNs       int64                  `protobuf:"varint,2,opt,name=start_ns,json=startNs,proto3" json:"start_ns,omitempty"`    // it starts within this time
+	KeptNs        int64                  `protobuf:"varint,3,opt,name=kept_ns,json=keptNs,proto3" json:"kept_ns,omitempty"`       // not known; what is free is set aside for it for so long
+	SharedNs      int64                  `protobuf:"varint,4,opt,name=shared_ns,json=sharedNs,proto3" json:"shared_ns,omitempty"` // not known; others may have that for so long
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Forecast) Reset() {
+	*x = Forecast{}
+	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Forecast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Forecast) ProtoMessage() {}
+
+func (x *Forecast) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
+func (*Forecast) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Forecast) GetOffer() uint64 {
+	if x != nil {
+		return x.Offer
+	}
+	return 0
+}
+
+func (x *Forecast) GetStartNs() int64 {
+	if x != nil {
+		return x.StartNs
+	}
+	return 0
+}
+
+func (x *Forecast) GetKeptNs() int64 {
+	if x != nil {
+		return x.KeptNs
+	}
+	return 0
+}
+
+func (x *Forecast) GetSharedNs() int64 {
+	if x != nil {
+		return x.SharedNs
+	}
+	return 0
+}
+
 // Commit reserves devices for an offer.
 type Commit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2399,7 +2485,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2497,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2510,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{28}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Commit) GetOffer() uint64 {
@@ -2477,7 +2563,7 @@ type Decline struct {
 
 func (x *Decline) Reset() {
 	*x = Decline{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2575,7 @@ func (x *Decline) String() string {
 func (*Decline) ProtoMessage() {}
 
 func (x *Decline) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2588,7 @@ func (x *Decline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decline.ProtoReflect.Descriptor instead.
 func (*Decline) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{29}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Decline) GetOffer() uint64 {
@@ -2567,7 +2653,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2579,7 +2665,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2592,7 +2678,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{30}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Event) GetAttempt() *AttemptRef {
@@ -2690,7 +2776,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2788,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2801,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Exit) GetState() string {
@@ -2795,7 +2881,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2807,7 +2893,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2820,7 +2906,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Renew) GetGroup() uint64 {
@@ -2870,7 +2956,7 @@ type Stale struct {
 
 func (x *Stale) Reset() {
 	*x = Stale{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +2968,7 @@ func (x *Stale) String() string {
 func (*Stale) ProtoMessage() {}
 
 func (x *Stale) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +2981,7 @@ func (x *Stale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stale.ProtoReflect.Descriptor instead.
 func (*Stale) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Stale) GetGroup() uint64 {
@@ -2985,7 +3071,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\n" +
 	"GroupEpoch\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12-\n" +
-	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xcf\x02\n" +
+	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xea\x02\n" +
 	"\x05Offer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -2998,7 +3084,8 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\await_ns\x18\t \x01(\x03R\x06waitNs\x12\x15\n" +
 	"\x06age_ns\x18\n" +
 	" \x01(\x03R\x05ageNs\x12\x18\n" +
-	"\apreempt\x18\v \x01(\bR\apreempt\"\x1f\n" +
+	"\apreempt\x18\v \x01(\bR\apreempt\x12\x19\n" +
+	"\blimit_ns\x18\x14 \x01(\x03R\alimitNs\"\x1f\n" +
 	"\aRelease\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\xcd\x02\n" +
 	"\x05Start\x12\x14\n" +
@@ -3102,14 +3189,21 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\aFreeGPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x14\n" +
-	"\x05milli\x18\x03 \x01(\x03R\x05milli\"\x9e\x01\n" +
+	"\x05milli\x18\x03 \x01(\x03R\x05milli\"\xd5\x01\n" +
 	"\fAvailability\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12'\n" +
 	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\x12\x1a\n" +
 	"\bdraining\x18\x03 \x01(\bR\bdraining\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x1f\n" +
 	"\vunder_quota\x18\x05 \x03(\tR\n" +
-	"underQuota\"\x9d\x01\n" +
+	"underQuota\x125\n" +
+	"\tforecasts\x18\n" +
+	" \x03(\v2\x17.muster.p2p.v1.ForecastR\tforecasts\"q\n" +
+	"\bForecast\x12\x14\n" +
+	"\x05offer\x18\x01 \x01(\x04R\x05offer\x12\x19\n" +
+	"\bstart_ns\x18\x02 \x01(\x03R\astartNs\x12\x17\n" +
+	"\akept_ns\x18\x03 \x01(\x03R\x06keptNs\x12\x1b\n" +
+	"\tshared_ns\x18\x04 \x01(\x03R\bsharedNs\"\x9d\x01\n" +
 	"\x06Commit\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -3169,7 +3263,7 @@ func file_p2p_wirepb_session_proto_rawDescGZIP() []byte {
 	return file_p2p_wirepb_session_proto_rawDescData
 }
 
-var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Frame)(nil),        // 0: muster.p2p.v1.Frame
 	(*Open)(nil),         // 1: muster.p2p.v1.Open
@@ -3199,24 +3293,25 @@ var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Preemptible)(nil),  // 25: muster.p2p.v1.Preemptible
 	(*FreeGPU)(nil),      // 26: muster.p2p.v1.FreeGPU
 	(*Availability)(nil), // 27: muster.p2p.v1.Availability
-	(*Commit)(nil),       // 28: muster.p2p.v1.Commit
-	(*Decline)(nil),      // 29: muster.p2p.v1.Decline
-	(*Event)(nil),        // 30: muster.p2p.v1.Event
-	(*Exit)(nil),         // 31: muster.p2p.v1.Exit
-	(*Renew)(nil),        // 32: muster.p2p.v1.Renew
-	(*Stale)(nil),        // 33: muster.p2p.v1.Stale
-	nil,                  // 34: muster.p2p.v1.Profile.LabelsEntry
+	(*Forecast)(nil),     // 28: muster.p2p.v1.Forecast
+	(*Commit)(nil),       // 29: muster.p2p.v1.Commit
+	(*Decline)(nil),      // 30: muster.p2p.v1.Decline
+	(*Event)(nil),        // 31: muster.p2p.v1.Event
+	(*Exit)(nil),         // 32: muster.p2p.v1.Exit
+	(*Renew)(nil),        // 33: muster.p2p.v1.Renew
+	(*Stale)(nil),        // 34: muster.p2p.v1.Stale
+	nil,                  // 35: muster.p2p.v1.Profile.LabelsEntry
 }
 var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	11, // 0: muster.p2p.v1.Frame.offer:type_name -> muster.p2p.v1.Offer
-	28, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
-	29, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
+	29, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
+	30, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
 	13, // 3: muster.p2p.v1.Frame.start:type_name -> muster.p2p.v1.Start
-	30, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
+	31, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
 	17, // 5: muster.p2p.v1.Frame.ack:type_name -> muster.p2p.v1.Ack
 	27, // 6: muster.p2p.v1.Frame.availability:type_name -> muster.p2p.v1.Availability
 	12, // 7: muster.p2p.v1.Frame.release:type_name -> muster.p2p.v1.Release
-	32, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
+	33, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
 	18, // 9: muster.p2p.v1.Frame.renewed:type_name -> muster.p2p.v1.Renewed
 	3,  // 10: muster.p2p.v1.Frame.ping:type_name -> muster.p2p.v1.Ping
 	4,  // 11: muster.p2p.v1.Frame.pong:type_name -> muster.p2p.v1.Pong
@@ -3228,7 +3323,7 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	15, // 17: muster.p2p.v1.Frame.signal:type_name -> muster.p2p.v1.Signal
 	16, // 18: muster.p2p.v1.Frame.cancel:type_name -> muster.p2p.v1.Cancel
 	20, // 19: muster.p2p.v1.Frame.hello:type_name -> muster.p2p.v1.WorkerHello
-	33, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
+	34, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
 	10, // 21: muster.p2p.v1.Owns.groups:type_name -> muster.p2p.v1.GroupEpoch
 	7,  // 22: muster.p2p.v1.GroupEpoch.epoch:type_name -> muster.p2p.v1.EpochRef
 	6,  // 23: muster.p2p.v1.Offer.attempt:type_name -> muster.p2p.v1.AttemptRef
@@ -3249,24 +3344,25 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	6,  // 38: muster.p2p.v1.Verdict.attempt:type_name -> muster.p2p.v1.AttemptRef
 	21, // 39: muster.p2p.v1.WorkerHello.profile:type_name -> muster.p2p.v1.Profile
 	24, // 40: muster.p2p.v1.WorkerHello.free:type_name -> muster.p2p.v1.Free
-	34, // 41: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
+	35, // 41: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
 	22, // 42: muster.p2p.v1.Profile.gpus:type_name -> muster.p2p.v1.Device
 	23, // 43: muster.p2p.v1.Device.links:type_name -> muster.p2p.v1.DeviceLink
 	26, // 44: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
 	25, // 45: muster.p2p.v1.Free.preemptible:type_name -> muster.p2p.v1.Preemptible
 	24, // 46: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
-	6,  // 47: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
-	6,  // 48: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
-	24, // 49: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
-	6,  // 50: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
-	31, // 51: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
-	6,  // 52: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 53: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	28, // 47: muster.p2p.v1.Availability.forecasts:type_name -> muster.p2p.v1.Forecast
+	6,  // 48: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
+	6,  // 49: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
+	24, // 50: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
+	6,  // 51: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
+	32, // 52: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
+	6,  // 53: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
+	7,  // 54: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_session_proto_init() }
@@ -3303,7 +3399,7 @@ func file_p2p_wirepb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_p2p_wirepb_session_proto_rawDesc), len(file_p2p_wirepb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

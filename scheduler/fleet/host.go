@@ -48,6 +48,7 @@ type row struct {
 	changed *changed // of the table; nil once the host is forgotten
 	listed  bool     // in changed
 	lastOut *Claim   // the queued claim that a task with a better rank may replace; nil if the queue has a place
+	fullOut []*Claim // the same for the kinds of claims of which no more may queue
 }
 
 // changed lists the hosts whose rows in the table are out of date.

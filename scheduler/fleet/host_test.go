@@ -68,25 +68,49 @@ func TestLeft(t *testing.T) {
 func TestQueueIsBounded(t *testing.T) {
 	table := NewTable()
 	h := aHost(&table, "n1", 8)
+	need := job.Resources{CPUs: 8}
 	for i := range MaxQueued {
-		if h.Claims.LastQueued() != nil {
+		if h.Claims.GivesWay(need, false) != nil {
 			t.Fatalf("a claim gives way though %d queue", i)
 		}
-		h.Claim(&Claim{ID: uint64(i), Rank: rankOf(100 - i), State: Queued})
+		h.Claim(&Claim{ID: uint64(i), Rank: rankOf(100 - i), Need: need, State: Queued})
 	}
 	table.Count(start)
-	before, behind := rankOf(99), rankOf(101)
-	if last := h.Claims.LastQueued(); last == nil || last.ID != 0 {
+	ask := func(rank int, need job.Resources, limited bool) *Request {
+		return &Request{Shape: &Shape{Need: need}, Rank: rankOf(rank), Limited: limited}
+	}
+	before, behind := ask(99, need, false), ask(101, need, false)
+	if last := h.Claims.GivesWay(need, false); last == nil || last.ID != 0 {
 		t.Errorf("the last of the queue is %+v", last)
 	}
-	if !table.MayQueue(h, &before) || table.MayQueue(h, &behind) {
+	if !table.MayQueue(h, before) || table.MayQueue(h, behind) {
 		t.Error("what ranks before the last of the queue takes its place, and nothing else")
 	}
-	for i := MaxQueued; i < maxClaims; i++ {
+	small := job.Resources{CPUs: 1}
+	for _, other := range []*Request{ask(101, need, true), ask(101, small, false)} {
+		if h.Claims.GivesWay(other.Need, other.Limited) != nil || !table.MayQueue(h, other) {
+			t.Errorf("no place for what asks for something else: %+v", other)
+		}
+	}
+	n := uint64(MaxQueued)
+	for i := 1; h.Claims.Queued() < maxQueuedAll; i++ {
+		for range MaxQueued {
+			n++
+			h.Claim(&Claim{ID: n, Rank: rankOf(100 + int(n)), Need: job.Resources{CPUs: 1, GPUs: i}, State: Queued})
+		}
+	}
+	table.Count(start)
+	if last := h.Claims.GivesWay(small, false); last == nil || last.ID != n {
+		t.Errorf("the last of all is %+v", last)
+	}
+	if !table.MayQueue(h, ask(101, small, false)) || table.MayQueue(h, ask(200, small, false)) || table.MayQueue(h, behind) {
+		t.Error("what ranks before the last of all takes its place, and nothing else")
+	}
+	for i := h.Claims.Queued(); i < maxClaims; i++ {
 		h.Claim(&Claim{ID: uint64(i)})
 	}
 	table.Count(start)
-	if table.MayQueue(h, &before) || table.Left(h) != nothing {
+	if table.MayQueue(h, before) || table.Left(h) != nothing {
 		t.Errorf("a host with %d claims takes more", maxClaims)
 	}
 }

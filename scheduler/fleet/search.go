@@ -67,7 +67,7 @@ func (t *Table) WithQueue(r *Request, from int) func(yield func(*Host) bool) {
 					continue
 				}
 				h := t.all[slot]
-				if t.MayQueue(h, &r.Rank) && t.Could(r.Shape, h) && !yield(h) {
+				if t.MayQueue(h, r) && t.Could(r.Shape, h) && !yield(h) {
 					return
 				}
 				if looks++; looks >= queueLooks {
@@ -78,13 +78,15 @@ func (t *Table) WithQueue(r *Request, from int) func(yield func(*Host) bool) {
 	}
 }
 
-// MayQueue says whether a task of this rank may queue at the host, if need be in place of the last one that does.
-func (t *Table) MayQueue(h *Host, r *Rank) bool {
-	switch queue := t.queue[h.row.slot]; {
-	case queue == anybody:
-		return true
-	case queue > r.Priority:
+// MayQueue says whether a task may queue at the host, if need be in place of the last one that does.
+func (t *Table) MayQueue(h *Host, r *Request) bool {
+	if t.queue[h.row.slot] > r.Rank.Priority || h.row.lastOut != nil && r.Rank.Compare(&h.row.lastOut.Rank) >= 0 {
 		return false
 	}
-	return r.Compare(&h.row.lastOut.Rank) < 0
+	for _, c := range h.row.fullOut {
+		if c.Limited == r.Limited && c.Need == r.Need {
+			return r.Rank.Compare(&c.Rank) < 0
+		}
+	}
+	return true
 }

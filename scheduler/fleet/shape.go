@@ -19,7 +19,8 @@ type Shape struct {
 // Request is what one task asks for.
 type Request struct {
 	*Shape
-	Rank Rank
+	Rank    Rank
+	Limited bool // the task has a time limit
 }
 
 // Refuse notes the host's word that it can never run the shape. The word counts until the host says Hello again.

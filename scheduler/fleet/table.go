@@ -144,7 +144,8 @@ func (t *Table) Count(now time.Time) {
 		}
 		t.left[slot] = footprintOfFree(h.Left())
 		t.queue[slot], t.yields[slot] = anybody, leastYield(&h.Free)
-		if h.row.lastOut = h.Claims.LastQueued(); h.row.lastOut != nil {
+		h.row.fullOut = h.Claims.fullKinds(h.row.fullOut)
+		if h.row.lastOut = h.Claims.lastOf(maxQueuedAll, func(*Claim) bool { return true }); h.row.lastOut != nil {
 			t.queue[slot] = h.row.lastOut.Rank.Priority
 		}
 	}

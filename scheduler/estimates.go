@@ -1,0 +1,109 @@
+package scheduler
+
+// Estimates: when waiting tasks should start, by what hosts expect of their offers.
+// See docs/adr, ADR 91.
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// expectation is what a host expects of an offer, and when it said so.
+type expectation struct {
+	lease.Forecast
+	heard time.Time
+}
+
+// start returns when the task of the offer starts at the latest; zero if that is not known.
+func (x *expectation) start() time.Time {
+	if x.Start <= 0 {
+		return time.Time{}
+	}
+	return x.heard.Add(x.Start)
+}
+
+// expect takes in what the host expects of offers. It may be wrong; nothing but the estimates for people follows from it.
+func (os *offers) expect(w *worker, all []lease.Forecast) {
+	for _, f := range all {
+		if o := os.byID[f.Offer]; o != nil && o.worker == w && o.queued() {
+			o.expected = expectation{f, os.now}
+		}
+	}
+}
+
+// soonest returns the offer of a waiting task that should start first, or else one of which its host has said something;
+// nil if there is none.
+func soonest(t *task) (best *offer) {
+	if t.dispatch == nil {
+		return nil
+	}
+	for _, o := range t.dispatch.offers {
+		switch at := o.expected.start(); {
+		case o.expected.heard.IsZero() || !o.queued():
+		case best == nil, !at.IsZero() && (best.expected.start().IsZero() || at.Before(best.expected.start())):
+			best = o
+		}
+	}
+	return best
+}
+
+// estimate is when a waiting task should start at the latest, by the wall clock; zero if that is not known.
+func estimate(es *entries, t *task) time.Time {
+	o := soonest(t)
+	if o == nil || o.expected.Start <= 0 {
+		return time.Time{}
+	}
+	return es.wall().Add(max(0, o.expected.start().Sub(es.now))).Round(time.Second)
+}
+
+// addEstimate adds to the reason of a waiting task what is known of its start.
+func addEstimate(es *entries, t *task, why job.Reason) job.Reason {
+	o := soonest(t)
+	if o == nil || why.Word != job.ReasonResources && why.Word != job.ReasonPriority {
+		return why
+	}
+	host, text := o.worker.Name(), ""
+	left := func(d time.Duration) time.Duration {
+		return max(0, o.expected.heard.Add(d).Sub(es.now)).Round(time.Second)
+	}
+	switch x := &o.expected; {
+	case x.Start > 0 && left(x.Start) > 0:
+		text = fmt.Sprintf("starts within %s on %s, by the time limits of the tasks there", left(x.Start), host)
+	case x.Start > 0:
+		text = fmt.Sprintf("a task on %s runs past its time limit", host)
+	case x.Kept > 0:
+		text = fmt.Sprintf("%s keeps what is free for it for %s more; its start is unknown, because tasks there have no time limit", host, left(x.Kept))
+	case x.Shared > 0:
+		text = fmt.Sprintf("%s lets others have what is free for %s more; its start is unknown, because tasks there have no time limit", host, left(x.Shared))
+	default:
+		return why
+	}
+	why.Detail = lease.Clip(cmp.Or(why.Detail, host) + "; " + text)
+	return why
+}
+
+// earliest returns the earlier of two times; a zero time stands for none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// estimatedTasks is how many tasks of a job are looked at for the estimate of its start.
+const estimatedTasks = 64
+
+// estimateOf is when the first of the waiting tasks of a job should start. Of a job of many tasks only some are looked
+// at.
+func estimateOf(es *entries, e *entry) (first time.Time) {
+	for _, t := range e.tasks[:min(len(e.tasks), estimatedTasks)] {
+		if t.dispatch != nil && !t.durable().Assigned {
+			first = earliest(first, estimate(es, t))
+		}
+	}
+	return first
+}
