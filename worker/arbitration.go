@@ -73,7 +73,7 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 		}
 		r.late = true
 	}
-	if r.account.capacity.gpus.Sound(m.Need) { // otherwise even a host without tasks would have too few usable devices
+	if r.keeps.wants(o) && r.account.capacity.gpus.Sound(m.Need) { // otherwise even a host without tasks would have too few usable devices
 		r.keeps.block(o)
 	}
 	return d

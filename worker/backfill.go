@@ -11,11 +11,17 @@ import (
 	"github.com/musterhq/muster/gpu"
 )
 
-// block keeps for an offer what it needs, if it is the first with this need.
-func (k *keeps) block(o *offer) {
-	if _, known := k.needs[o.msg.Need]; known || len(k.all) >= maxKeeps || len(k.needs) >= maxNeeds {
-		return
+// wants reports whether something would be kept for an offer: it is the first with its need, and not too many are.
+func (k *keeps) wants(o *offer) bool {
+	if len(k.all) >= maxKeeps || len(k.needs) >= maxNeeds {
+		return false
 	}
+	_, known := k.needs[o.msg.Need]
+	return !known
+}
+
+// block keeps for an offer what it needs.
+func (k *keeps) block(o *offer) {
 	k.needs[o.msg.Need] = struct{}{}
 	if x := k.book(o); x != nil {
 		o.booked = booking{at: x.at, devices: x.devices}

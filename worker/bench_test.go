@@ -45,3 +45,43 @@ func BenchmarkTask(b *testing.B) {
 		clear(h.sent)
 	}
 }
+
+// BenchmarkQueue measures one pass over 10,000 offers in the queue of a host with 1,006 tasks that have time limits. The
+// offers ask for the same few things, or each for something else.
+func BenchmarkQueue(b *testing.B) {
+	for name, need := range map[string]func(i int) job.Resources{
+		"few needs":  func(i int) job.Resources { return job.Resources{CPUs: 1, GPUs: 1 + i%8} },
+		"many needs": func(i int) job.Resources { return job.Resources{CPUs: 1, Memory: job.Size(i), GPUs: 1 + i%8} },
+	} {
+		b.Run(name, func(b *testing.B) {
+			h := newHost(b, config(8))
+			s := h.meet(amy, 1)
+			for i := range uint64(6) {
+				m := timed(i+1, job.Resources{GPUs: 1}, time.Duration(i+1)*time.Hour)
+				h.says(amy, m)
+				h.begins(m, s)
+			}
+			for i := range 1000 {
+				n := uint64(100 + i)
+				m := timed(n, job.Resources{Memory: 1 << 10}, time.Duration(i+1)*time.Minute)
+				h.says(amy, m)
+				h.begins(m, s)
+			}
+			h.core.Flood(h.now, 10_000, amy, func(i int) lease.Offer {
+				m := timed(uint64(10_000+i), need(i+1), time.Duration(i%100)*time.Hour)
+				m.Need.GPUs = max(m.Need.GPUs, 3)
+				return m
+			})
+			h.round()
+			clear(h.sent)
+			b.ReportAllocs()
+			for b.Loop() {
+				h.round(worker.LimitsChanged{}) // all offers are decided on again
+				clear(h.sent)
+			}
+			if v := h.core.View(); v.Queued != 10_000 {
+				b.Fatalf("%d queued", v.Queued)
+			}
+		})
+	}
+}

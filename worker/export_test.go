@@ -4,6 +4,10 @@ import (
 	"container/list"
 	"reflect"
 	"strings"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // Access to internals for tests.
@@ -13,7 +17,24 @@ const (
 	MaxQueued   = maxQueued
 	MaxAge      = maxAge
 	MaxRefusals = maxRefusals
+	StartWithin = startWithin
 )
+
+// Turns is when what is free is set aside for an offer.
+func Turns(since, now BootTime, first time.Duration) (kept bool, until BootTime) {
+	return turns(since, now, first)
+}
+
+// Booked returns for which time queued offers are booked.
+func Booked(c *Core) map[uint64]BootTime {
+	out := map[uint64]BootTime{}
+	for _, o := range c.queue.ranked {
+		if o.state == offerQueued && o.booked.at != 0 {
+			out[o.key.id] = o.booked.at
+		}
+	}
+	return out
+}
 
 // Refusals returns how many refusals for quota a core keeps, including those that it has to tell a scheduler of.
 func Refusals(c *Core) int {
@@ -68,5 +89,13 @@ func sizes(v reflect.Value, at string, seen map[uintptr]bool, out map[string]int
 		for i := range v.Len() {
 			sizes(v.Index(i), at+"[]", seen, out)
 		}
+	}
+}
+
+// Flood queues offers beyond the bounds of the queue.
+func (c *Core) Flood(now Moment, n int, from job.Peer, offer func(i int) lease.Offer) {
+	for i := range n {
+		m := offer(i)
+		c.queue.add(now, offerKey{from, m.ID}, m, c.leases.groups[m.Group])
 	}
 }

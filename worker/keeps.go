@@ -28,6 +28,7 @@ type keeps struct {
 	needs    map[job.Resources]struct{}
 	misfits  map[attemptedFit]struct{} // no devices were found; later in the pass even less is free
 	held     uint64                    // the keeps whose devices are held in the pool; bit i is all[i]
+	whole    map[uint64]int            // how many devices are wholly free while these keeps are held; known only for some
 	noGPUs   bool                      // no part of any device is free
 	tries    int                       // how often the held devices may still be changed for an offer
 	releases []release                 // of the attempts, the first first; nil: not computed
@@ -57,7 +58,7 @@ type attemptedFit struct {
 func newKeeps(now Moment, c *capacity, devices []gpu.Device, running map[job.Attempt]*attempt, first time.Duration) *keeps {
 	k := &keeps{
 		now: now, capacity: c, running: running, first: first, tries: maxTries, next: never,
-		needs: map[job.Resources]struct{}{}, misfits: map[attemptedFit]struct{}{}, devices: make(map[string]gpu.Device, len(devices)),
+		whole: map[uint64]int{}, needs: map[job.Resources]struct{}{}, misfits: map[attemptedFit]struct{}{}, devices: make(map[string]gpu.Device, len(devices)),
 	}
 	for _, d := range devices {
 		k.devices[d.UUID] = d
@@ -87,6 +88,9 @@ func (k *keeps) fits(o *offer) ([]string, bool) {
 	if k.held != outlasted && k.tries == 0 {
 		outlasted = k.everything()
 	}
+	if n, known := k.whole[outlasted]; known && need.GPUs > n {
+		return nil, false
+	}
 	if _, misfit := k.misfits[attemptedFit{need, outlasted}]; misfit {
 		return nil, false
 	}
@@ -94,11 +98,28 @@ func (k *keeps) fits(o *offer) ([]string, bool) {
 		k.tries = max(0, k.tries-1)
 		k.hold(outlasted)
 	}
+	if k.countWhole(); need.GPUs > k.whole[outlasted] {
+		return nil, false
+	}
 	devices, ok := k.capacity.choose(need)
 	if !ok {
 		k.misfits[attemptedFit{need, outlasted}] = struct{}{}
 	}
 	return devices, ok
+}
+
+// countWhole counts the devices that are wholly free now.
+func (k *keeps) countWhole() {
+	if _, known := k.whole[k.held]; known {
+		return
+	}
+	n := 0
+	for _, f := range k.capacity.gpus.Free() {
+		if f.Milli == gpu.Whole {
+			n++
+		}
+	}
+	k.whole[k.held] = n
 }
 
 // outlasted returns the keeps whose time would come before the offer's task has ended. It returns false if CPUs or memory
@@ -127,6 +148,7 @@ func (k *keeps) took(o *offer) {
 		}
 	}
 	k.releases = nil
+	clear(k.whole)
 }
 
 // hold has the pool hold the devices of these keeps, as far as they are free, and of no others.

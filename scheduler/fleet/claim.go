@@ -16,8 +16,8 @@ const (
 	// without a time limit apart. So jobs that wait for more than a host has free leave places for those that could run
 	// there meanwhile.
 	MaxQueued = 8
-	// maxQueuedAll bounds all tasks that are made to queue at one full host.
-	maxQueuedAll = 4 * MaxQueued
+	// MaxQueuedAll bounds all tasks that are made to queue at one full host.
+	MaxQueuedAll = 4 * MaxQueued
 )
 
 // ClaimState is the state of a claim.
@@ -109,14 +109,14 @@ type asked struct {
 func (c *Claim) asked() asked { return asked{c.Need, c.Limited} }
 
 // GivesWay returns the queued claim whose place a claim of this kind takes if it ranks before that: the MaxQueued-th of its
-// kind by rank, or the maxQueuedAll-th of all. It returns nil if there is a place. Claims behind that one stay: they were
+// kind by rank, or the MaxQueuedAll-th of all. It returns nil if there is a place. Claims behind that one stay: they were
 // queued because they fitted at the host at the time.
 func (cs *Claims) GivesWay(need job.Resources, limited bool) *Claim {
 	k := asked{need, limited}
 	if last := cs.lastOf(MaxQueued, func(c *Claim) bool { return c.asked() == k }); last != nil {
 		return last
 	}
-	return cs.lastOf(maxQueuedAll, func(*Claim) bool { return true })
+	return cs.lastOf(MaxQueuedAll, func(*Claim) bool { return true })
 }
 
 // lastOf returns the n-th by rank of the queued claims that are chosen; nil if there are fewer.
@@ -137,7 +137,7 @@ func (cs *Claims) lastOf(n int, chosen func(*Claim) bool) *Claim {
 	return queued[n-1]
 }
 
-// fullKinds returns for each kind with MaxQueued queued claims the one that gives way. They are at most maxQueuedAll /
+// fullKinds returns for each kind with MaxQueued queued claims the one that gives way. They are at most MaxQueuedAll /
 // MaxQueued and one or two.
 func (cs *Claims) fullKinds(out []*Claim) []*Claim {
 	out = out[:0]

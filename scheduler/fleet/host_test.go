@@ -93,7 +93,7 @@ func TestQueueIsBounded(t *testing.T) {
 		}
 	}
 	n := uint64(MaxQueued)
-	for i := 1; h.Claims.Queued() < maxQueuedAll; i++ {
+	for i := 1; h.Claims.Queued() < MaxQueuedAll; i++ {
 		for range MaxQueued {
 			n++
 			h.Claim(&Claim{ID: n, Rank: rankOf(100 + int(n)), Need: job.Resources{CPUs: 1, GPUs: i}, State: Queued})

@@ -145,7 +145,7 @@ func (t *Table) Count(now time.Time) {
 		t.left[slot] = footprintOfFree(h.Left())
 		t.queue[slot], t.yields[slot] = anybody, leastYield(&h.Free)
 		h.row.fullOut = h.Claims.fullKinds(h.row.fullOut)
-		if h.row.lastOut = h.Claims.lastOf(maxQueuedAll, func(*Claim) bool { return true }); h.row.lastOut != nil {
+		if h.row.lastOut = h.Claims.lastOf(MaxQueuedAll, func(*Claim) bool { return true }); h.row.lastOut != nil {
 			t.queue[slot] = h.row.lastOut.Rank.Priority
 		}
 	}

@@ -109,7 +109,7 @@ func names(hosts []*fleet.Host) string {
 
 func TestDecide(t *testing.T) {
 	full := func(name string) host { return host{name: name} }
-	shut := func(name string) host { return host{name: name, queued: fleet.MaxQueued} } // its queue has no place
+	shut := func(name string) host { return host{name: name, queued: fleet.MaxQueuedAll} } // its queue has no place
 	many := make([]Avoidance, maxAvoid)
 	for i := range many {
 		many[i] = avoid(fmt.Sprint(i), 60-i%7)
@@ -236,7 +236,7 @@ func TestHostThatGotRoom(t *testing.T) {
 	}{
 		{"room", host{free: 8}, 2, nil, "yes", "yes"},
 		{"room for less", host{free: 1}, 2, nil, "yes", "no"}, // it may queue
-		{"room for less, and no place in the queue", host{free: 1, queued: fleet.MaxQueued}, 2, nil, "no", "no"},
+		{"room for less, and no place in the queue", host{free: 1, queued: fleet.MaxQueuedAll}, 2, nil, "no", "no"},
 		{"could never", host{free: 8}, 9, nil, "no", "no"},
 		{"where it failed", host{free: 8}, 2, []Avoidance{avoid("h", 9)}, "yes", "no, again 9s"},
 		{"declined", host{free: 8}, 2, []Avoidance{hard("h", 9)}, "no, again 9s", "no, again 9s"},

@@ -1,0 +1,467 @@
+package worker_test
+
+// Backfill: later offers run before those that cannot start yet, and delay none of them.
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+const grace = time.Second
+
+// timed is an offer of a task with a time limit; 0: without one.
+func timed(id uint64, need job.Resources, limit time.Duration) lease.Offer {
+	m := offer(id, attempt(id, 1), need)
+	m.Wait, m.Age = lease.MaxOfferWait, 24*time.Hour-time.Duration(id)*time.Second
+	if limit > 0 {
+		m.Limit = limit + grace
+	}
+	return m
+}
+
+// begins starts the task of an offer that the host has committed to.
+func (h *host) begins(m lease.Offer, s lease.Session) {
+	h.t.Helper()
+	st := start(m.ID, m.Attempt, s, m.Need)
+	st.File = edited(st.File, func(spec *job.Spec) {
+		if m.Limit > 0 {
+			spec.TimeLimit, spec.Grace = job.Duration(m.Limit-grace), job.Duration(grace)
+		}
+	})
+	if e := h.says(amy, st); len(e.Start) != 1 {
+		h.t.Fatalf("%d tasks started; told %+v", len(e.Start), got[lease.Event](h, amy))
+	}
+	h.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: 42})
+}
+
+// committed returns the offers that the host has committed to since the last call.
+func (h *host) committed() (out []uint64) {
+	for _, c := range got[lease.Commit](h, amy) {
+		out = append(out, c.Offer)
+	}
+	return out
+}
+
+// forecasts returns the newest forecast of each offer.
+func (h *host) forecasts() map[uint64]lease.Forecast {
+	out := map[uint64]lease.Forecast{}
+	for _, a := range got[lease.Availability](h, amy) {
+		for _, f := range a.Forecasts {
+			out[f.Offer] = f
+		}
+	}
+	return out
+}
+
+// eight is a host with eight GPUs, of which a task with this limit holds one.
+func eight(t *testing.T, limit time.Duration) (*host, lease.Session) {
+	h := newHost(t, config(8))
+	s := h.meet(amy, 1)
+	m := timed(1, gpus(1), limit)
+	h.says(amy, m)
+	h.committed()
+	h.begins(m, s)
+	return h, s
+}
+
+func TestBackfill(t *testing.T) {
+	h, s := eight(t, time.Hour)
+	h.says(amy, timed(2, gpus(8), time.Hour), timed(3, gpus(1), 30*time.Minute), timed(4, gpus(1), 2*time.Hour), timed(5, gpus(1), 0))
+	if got := h.committed(); !slices.Equal(got, []uint64{3}) {
+		t.Fatalf("committed %v, want only what ends before the large one can start", got)
+	}
+	h.begins(timed(3, gpus(1), 30*time.Minute), s)
+	h.pass(time.Second)
+	if f := h.forecasts()[2]; f.Start < time.Hour-2*time.Second || f.Start > time.Hour+2*grace+worker.StartWithin {
+		t.Errorf("forecast %+v", f)
+	}
+	for range 60 {
+		h.pass(20 * time.Second)
+		h.renew(amy)
+		h.says(amy, timed(2, gpus(8), time.Hour), timed(4, gpus(1), 2*time.Hour), timed(5, gpus(1), 0))
+	}
+	h.round(exited(attempt(3, 1), 0)) // earlier than its limit
+	h.round(exited(attempt(1, 1), 0))
+	if got := h.committed(); !slices.Equal(got, []uint64{2}) {
+		t.Fatalf("committed %v, want the large one", got)
+	}
+}
+
+// A task that needs none of the devices and CPUs that the booking needs may run past it.
+func TestBackfillWithWhatIsLeft(t *testing.T) {
+	h, _ := eight(t, time.Hour)
+	big := timed(2, job.Resources{CPUs: 4, GPUs: 4}, time.Hour)
+	big.Need.GPUs = 8
+	h.says(amy, big)
+	h.says(amy, timed(3, job.Resources{CPUs: 4}, 0), timed(4, job.Resources{CPUs: 1}, 0))
+	if got := h.committed(); !slices.Equal(got, []uint64{3}) {
+		t.Fatalf("committed %v: of 8 CPUs 4 are booked for later and 1 is released by then", got)
+	}
+}
+
+// The bookings of two needs do not use the same devices, and a later offer delays neither.
+func TestTwoBookings(t *testing.T) {
+	h := newHost(t, config(4))
+	s := h.meet(amy, 1)
+	for id, limit := range []time.Duration{time.Hour, time.Hour, 2 * time.Hour} {
+		m := timed(uint64(id+1), gpus(1), limit)
+		h.says(amy, m)
+		h.begins(m, s)
+	}
+	h.committed()
+	// 11 gets the free one and two others in one hour; 12 gets the rest in two hours at the earliest.
+	h.says(amy, timed(11, gpus(3), 3*time.Hour), timed(12, gpus(2), time.Hour), timed(13, gpus(1), 40*time.Minute), timed(14, gpus(1), 90*time.Minute))
+	if got := h.committed(); !slices.Equal(got, []uint64{13}) {
+		t.Fatalf("committed %v", got)
+	}
+	h.pass(time.Second)
+	f := h.forecasts()
+	near := func(d, want time.Duration) bool { return d > want-time.Minute && d < want+time.Minute }
+	if !near(f[11].Start, time.Hour) || !near(f[12].Start, 4*time.Hour) {
+		t.Errorf("forecasts %+v", f)
+	}
+}
+
+// A Start may not name a longer time limit than the offer did, by which it went before others.
+func TestStartBeyondItsOffer(t *testing.T) {
+	for limit, want := range map[time.Duration]bool{0: false, 29 * time.Minute: true, 30 * time.Minute: true, 31 * time.Minute: false} {
+		h, s := eight(t, time.Hour)
+		h.says(amy, timed(2, gpus(8), time.Hour))
+		m := timed(3, gpus(1), 30*time.Minute)
+		h.says(amy, m)
+		st := start(3, m.Attempt, s, m.Need)
+		st.File = edited(st.File, func(spec *job.Spec) { spec.TimeLimit, spec.Grace = job.Duration(limit), job.Duration(grace) })
+		if e := h.says(amy, st); (len(e.Start) == 1) != want {
+			t.Errorf("limit %s: %d tasks started", limit, len(e.Start))
+		}
+		if refused := got[lease.Event](h, amy); !want && !strings.Contains(fmt.Sprint(refused), "longer time limit than") {
+			t.Errorf("limit %s: told %+v", limit, refused)
+		}
+	}
+}
+
+// A job for eight GPUs of which a task without a limit holds one does not keep the others idle for ever, and does not
+// starve when that task ends some day although later ones keep coming.
+func TestEighthGPUInForeignHands(t *testing.T) {
+	h, s := eight(t, 0)
+	big := timed(2, gpus(8), 0)
+	h.says(amy, big)
+	id, running := uint64(100), map[job.Attempt]worker.BootTime{}
+	idle, since := time.Duration(0), h.now.Boot
+	foreign := 9 * time.Hour // the other one ends then
+	var forecast lease.Forecast
+	words := map[string]bool{}
+	for h.now.Boot.Sub(since) < 4*24*time.Hour {
+		for a, at := range running {
+			if h.now.Boot >= at {
+				delete(running, a)
+				h.round(exited(a, 0))
+				h.says(amy, lease.Ack{Attempt: a, N: 4})
+			}
+		}
+		if foreign > 0 && h.now.Boot.Sub(since) >= foreign {
+			foreign = 0
+			h.round(exited(attempt(1, 1), 0))
+		}
+		commits := h.committed()
+		if slices.Contains(commits, 2) {
+			at := h.now.Boot.Sub(since)
+			t.Logf("the job for eight started after %s; seven GPUs were idle for %s of it", at, idle)
+			if idle > at*6/10 || !words["kept"] || !words["shared"] {
+				t.Errorf("idle for %s of %s; forecasts %v", idle, at, words)
+			}
+			return
+		}
+		for _, o := range commits { // others run for three hours each, without a limit
+			h.begins(timed(o, gpus(1), 0), s)
+			running[attempt(o, 1)] = h.now.Boot.Add(3 * time.Hour)
+		}
+		h.says(amy, big)
+		if h.core.View().Queued < 8 {
+			id++
+			m := timed(id, gpus(1), 0)
+			m.Age = 0
+			h.says(amy, m)
+		}
+		h.renew(amy)
+		if len(running) == 0 {
+			idle += 15 * time.Second
+		}
+		h.pass(15 * time.Second)
+		h.renew(amy)
+		if f, told := h.forecasts()[2]; told {
+			forecast = f
+			words["kept"] = words["kept"] || f.Kept > 0
+			words["shared"] = words["shared"] || f.Shared > 0
+		}
+		got[lease.Event](h, amy)
+		got[lease.Decline](h, amy)
+	}
+	t.Fatalf("never started; last forecast %+v", forecast)
+}
+
+// Turns of setting aside become longer than any task, and are never more than half of the time.
+func TestTurns(t *testing.T) {
+	const since, first = worker.BootTime(time.Hour), 10 * time.Minute
+	var kept time.Duration
+	for at := since; at < since.Add(100*time.Hour); {
+		k, until := worker.Turns(since, at, first)
+		if until <= at {
+			t.Fatalf("the turn at %v ends at %v", at, until)
+		}
+		if k {
+			kept += until.Sub(at)
+		} else if kept*2 != until.Sub(since) {
+			t.Errorf("at %v it was kept for %v of %v", until, kept, until.Sub(since))
+		}
+		at = until
+	}
+	if kept < 40*time.Hour {
+		t.Errorf("kept for %v in all", kept)
+	}
+}
+
+// trial is a host with random offers in rapid sequence. Tasks with a limit end by it, some much earlier.
+type trial struct {
+	*host
+	session lease.Session
+	rng     *rand.Rand
+	offers  map[uint64]lease.Offer
+	real    map[uint64]time.Duration // how long each task runs
+	ends    map[job.Attempt]worker.BootTime
+	renewed worker.BootTime
+	started map[uint64]worker.BootTime
+}
+
+func newTrial(t tb, seed uint64, n int) *trial {
+	x := &trial{
+		host: newHost(t, config(n)), rng: rand.New(rand.NewPCG(seed, 91)), offers: map[uint64]lease.Offer{}, real: map[uint64]time.Duration{},
+		ends: map[job.Attempt]worker.BootTime{}, started: map[uint64]worker.BootTime{},
+	}
+	x.session = x.meet(amy, 1)
+	return x
+}
+
+// step starts what was committed, and reports whether anything was.
+func (x *trial) step() (any bool) {
+	for again := true; again; {
+		again = false
+		for _, id := range x.committed() {
+			m, waits := x.offers[id]
+			if !waits { // a renewal has crossed the Commit, and was answered with another
+				continue
+			}
+			delete(x.offers, id)
+			x.begins(m, x.session)
+			x.started[id] = x.now.Boot
+			x.ends[m.Attempt] = x.now.Boot.Add(x.real[id])
+			again, any = true, true
+		}
+	}
+	return any
+}
+
+// move moves on to the next end of a task, at most by this time. It renews offers and leases on the way.
+func (x *trial) move(most time.Duration) {
+	to := x.now.Boot.Add(most)
+	for _, at := range x.ends {
+		to = min(to, max(at, x.now.Boot))
+	}
+	for x.now.Boot < to {
+		next := min(to, max(x.now.Boot, x.renewed.Add(20*time.Second)))
+		if at, ok := x.core.Wake(); ok {
+			next = min(next, max(at, x.now.Boot))
+		}
+		x.jump(next.Sub(x.now.Boot))
+		x.round()
+		if x.step() {
+			break
+		}
+		if x.now.Boot >= x.renewed.Add(20*time.Second) {
+			x.renewed = x.now.Boot
+			var again []lease.ToWorker
+			for _, m := range x.offers {
+				again = append(again, m)
+			}
+			x.says(amy, again...)
+		}
+		x.renew(amy)
+	}
+	for _, a := range sortedEnds(x.ends) {
+		if x.now.Boot >= x.ends[a] {
+			delete(x.ends, a)
+			x.round(exited(a, 0))
+			x.says(amy, lease.Ack{Attempt: a, N: 4})
+		}
+	}
+	got[lease.Event](x.host, amy)
+	got[lease.Availability](x.host, amy)
+	if d := got[lease.Decline](x.host, amy); len(d) > 0 {
+		x.t.Fatalf("declined: %+v", d[0])
+	}
+}
+
+func sortedEnds(ends map[job.Attempt]worker.BootTime) (out []job.Attempt) {
+	for a := range ends {
+		out = append(out, a)
+	}
+	slices.SortFunc(out, func(a, b job.Attempt) int { return strings.Compare(a.String(), b.String()) })
+	return out
+}
+
+// No booking is ever delayed by an offer that ranks after it. So that of the first in the queue is never delayed.
+func TestNoBookingIsDelayed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(2, 8).Draw(t, "gpus")
+		x := newTrial(t, 1, n)
+		id, booked, unlimited := uint64(0), map[uint64]worker.BootTime{}, false
+		never := func(what string, first uint64) {
+			t.Helper()
+			now := worker.Booked(x.core)
+			for o, at := range booked {
+				was, waits := now[o]
+				switch {
+				case first != 0 && o != first:
+				case x.started[o] != 0 && x.started[o] > at:
+					t.Fatalf("offer %d was booked for %v and started at %v, after %s", o, at, x.started[o], what)
+				case x.started[o] == 0 && !waits:
+					t.Fatalf("offer %d was booked for %v, now for no time, after %s", o, at, what)
+				case waits && was > at:
+					t.Fatalf("offer %d was booked for %v, now for %v, after %s", o, at, was, what)
+				case x.started[o] == 0 && x.now.Boot > at:
+					t.Fatalf("offer %d was booked for %v and still waits at %v, after %s", o, at, x.now.Boot, what)
+				}
+			}
+		}
+		for range rapid.IntRange(5, 25).Draw(t, "steps") {
+			for range rapid.IntRange(0, 3).Draw(t, "arrivals") {
+				id++
+				need := job.Resources{
+					CPUs: rapid.IntRange(0, 4).Draw(t, "cpus"), GPUs: rapid.IntRange(0, n).Draw(t, "gpus of one"),
+					Memory: job.Size(rapid.IntRange(0, 3).Draw(t, "memory")) * 20 << 30,
+				}
+				need.Exclusive = rapid.IntRange(0, 15).Draw(t, "exclusive") == 0
+				limit := time.Duration(rapid.IntRange(1, 100).Draw(t, "limit")) * time.Minute
+				m := timed(id, need, limit)
+				if rapid.IntRange(0, 9).Draw(t, "without a limit") == 0 {
+					m.Limit, unlimited = 0, true
+				}
+				x.offers[id], x.real[id] = m, limit*time.Duration(rapid.IntRange(1, 100).Draw(t, "part"))/100
+				x.round(worker.LimitsChanged{}) // a pass, as tasks have begun since the last
+				booked = worker.Booked(x.core)
+				x.says(amy, m)
+				never("the arrival of an offer", 0)
+				x.step()
+			}
+			first := uint64(0) // in the queue
+			for o := range x.offers {
+				if first == 0 || o < first {
+					first = o
+				}
+			}
+			booked = worker.Booked(x.core)
+			if first != 0 && booked[first] == 0 && !unlimited {
+				t.Fatalf("offer %d is the first in the queue and has no booking: all tasks have limits", first)
+			}
+			for range rapid.IntRange(1, 3).Draw(t, "moves") {
+				x.move(time.Duration(rapid.IntRange(1, 60).Draw(t, "minutes")) * time.Minute)
+				x.step()
+				never("some time", first)
+			}
+		}
+	})
+}
+
+// Backfill uses more of a host than the order of the queue alone. Both run the same jobs to the end.
+func TestBackfillUsesMore(t *testing.T) {
+	var spans [2]time.Duration
+	var work time.Duration
+	for seed := range uint64(20) {
+		for i, known := range []bool{true, false} {
+			x := newTrial(t, seed, 8)
+			x.cfg.SetAside = worker.MaxSetAside // without limits, what is free is kept for the first in the queue alone
+			x.boot()
+			x.session = x.meet(amy, 1)
+			var msgs []lease.ToWorker
+			for id := uint64(1); id <= lease.MaxOffers; id++ {
+				need := job.Resources{GPUs: []int{1, 1, 1, 2, 2, 4, 8}[x.rng.IntN(7)]}
+				limit := time.Duration(1+x.rng.IntN(90)) * time.Minute
+				m := timed(id, need, limit)
+				x.real[id] = limit * time.Duration(30+x.rng.IntN(71)) / 100
+				if work += x.real[id] * time.Duration(need.GPUs); !known {
+					m.Limit = 0
+				}
+				x.offers[id] = m
+				msgs = append(msgs, m)
+			}
+			zero := x.now.Boot
+			x.says(amy, msgs...)
+			for len(x.offers)+len(x.ends) > 0 {
+				x.step()
+				x.move(10 * time.Minute)
+				if x.now.Boot.Sub(zero) > 30*24*time.Hour {
+					t.Fatalf("seed %d: %d jobs wait for ever", seed, len(x.offers))
+				}
+			}
+			spans[i] += x.now.Boot.Sub(zero)
+		}
+	}
+	used := func(span time.Duration) float64 { return 100 * float64(work/2) / float64(8*span) }
+	t.Logf("%d jobs on 8 GPUs: %s and %.0f%% used with backfill, %s and %.0f%% in the order of the queue",
+		lease.MaxOffers, spans[0]/20, used(spans[0]), spans[1]/20, used(spans[1]))
+	if used(spans[0]) < used(spans[1])+5 {
+		t.Errorf("backfill gains little")
+	}
+}
+
+// The state of bookings does not grow: it goes with the offers.
+func TestBookingsDoNotGrow(t *testing.T) {
+	x := newTrial(t, 3, 8)
+	id := uint64(0)
+	var sizes map[string]int
+	for round := range 400 {
+		for range 4 {
+			id++
+			m := timed(id, gpus(1+x.rng.IntN(8)), time.Duration(x.rng.IntN(3))*time.Hour)
+			m.Age = 0
+			x.offers[id], x.real[id] = m, time.Duration(1+x.rng.IntN(60))*time.Minute
+			x.says(amy, m)
+		}
+		x.step()
+		x.move(5 * time.Minute)
+		if len(x.offers) > 30 {
+			for o := range x.offers {
+				delete(x.offers, o)
+				x.says(amy, lease.Release{Offer: o})
+			}
+			got[lease.Commit](x.host, amy)
+		}
+		x.step()
+		if round == 100 {
+			sizes = worker.Sizes(x.core)
+		}
+	}
+	for o := range x.offers {
+		x.says(amy, lease.Release{Offer: o})
+		delete(x.offers, o)
+	}
+	got[lease.Commit](x.host, amy)
+	for len(x.ends) > 0 {
+		x.move(time.Hour)
+	}
+	for at, n := range worker.Sizes(x.core) {
+		if strings.Contains(at, "forecasts") && n > 0 || n > sizes[at]+64 {
+			t.Errorf("%s: %d, and %d long before", at, n, sizes[at])
+		}
+	}
+}
