@@ -169,6 +169,8 @@ func wireRefuses(msg any) string {
 		switch {
 		case m.Age < 0:
 			return "a negative age of " + m.Age.String()
+		case m.Limit < 0 || m.Limit > lease.MaxLimit:
+			return "a limit of " + m.Limit.String()
 		case m.Wait < 0 || m.Wait > lease.MaxOfferWait:
 			return "a wait of " + m.Wait.String()
 		}
@@ -183,6 +185,14 @@ func wireRefuses(msg any) string {
 	case lease.Availability:
 		if len(m.UnderQuota) > lease.MaxUnderQuota {
 			return "too many users under quota"
+		}
+		if len(m.Forecasts) > lease.MaxForecasts {
+			return "too many forecasts"
+		}
+		for _, f := range m.Forecasts {
+			if max(f.Start, f.Kept, f.Shared) != f.Start+f.Kept+f.Shared || min(f.Start, f.Kept, f.Shared) < 0 {
+				return fmt.Sprintf("a forecast %+v", f)
+			}
 		}
 	}
 	return ""

@@ -31,6 +31,7 @@ func (w *world) offered(o *owner, h *host, m lease.Offer) {
 		return
 	}
 	w.stats.offers++
+	w.offerOf[m.ID] = j
 	j.offers++
 	j.bornAt, j.bornIn = w.now-m.Age, o.life
 	if minute := w.now / time.Minute; minute != j.minute || j.perHost == nil {

@@ -21,6 +21,8 @@
 //	P5  Nothing runs twice at once, and no device has two holders.
 //	P6  Work for an event stays flat: steps and effects of a job are counted.
 //	P7  Every accepted job ends once all is healthy, or is held with a reason.
+//	P8  Nothing is set aside for an offer for longer than it has waited, but for a configured time.
+//	P9  A start that a host has shown for the first job in line is never delayed.
 //
 // TestJoint runs many small worlds for an hour each; -joint.seeds says how many.
 // A world that failed is run again, with all that happens in it, by

@@ -235,6 +235,11 @@ func (h *host) send(to job.Peer, m lease.ToScheduler) {
 	if l == nil {
 		return
 	}
+	if a, ok := m.(lease.Availability); ok {
+		for _, f := range a.Forecasts {
+			h.w.expects(h, f)
+		}
+	}
 	l.toOwner.send(l.hUp, m)
 }
 

@@ -24,8 +24,9 @@ type mood struct {
 	stalls    float64 // of a daemon
 	badDisk   float64 // of a host
 	refusals  float64
-	mayVanish bool // a host may come back with an empty disk, or never
-	holds     bool // some jobs outlive any loss of contact
+	mayVanish bool    // a host may come back with an empty disk, or never
+	holds     bool    // some jobs outlive any loss of contact
+	limits    float64 // the part of jobs with a time limit that they keep
 }
 
 var moods = []mood{
@@ -56,6 +57,8 @@ func randomWorld(t testing.TB, seed uint64) *world {
 		opt.standing, opt.mute = 2, r.IntN(2) == 0
 	}
 	w := newWorld(t, seed, opt)
+	m.limits = max(0, r.Float64()*1.5-0.5)
+	setAside := []time.Duration{10 * time.Second, time.Minute, worker.DefaultSetAside}[r.IntN(3)]
 	for range 3 + r.IntN(10) {
 		s := hostKinds[r.IntN(len(hostKinds))]
 		s.labels = map[string]string{"rack": [...]string{"r0", "r1", "r2"}[r.IntN(3)]}
@@ -64,6 +67,7 @@ func randomWorld(t testing.TB, seed uint64) *world {
 			s.limits = worker.Limits{PerUser: worker.Limit{worker.LimitTasks: int64(1 + r.IntN(4))}}
 		}
 		h := w.addHost(s)
+		h.cfg.SetAside = setAside
 		h.wallOff = between(r, -2*time.Minute, 2*time.Minute)
 	}
 	for i := range 1 + r.IntN(3) {
@@ -136,6 +140,9 @@ func (w *world) decorate(r *rand.Rand, m *mood, j *work) {
 		j.fails = 1 + r.IntN(3)
 		j.spec.Retries = r.IntN(4)
 		j.runs = min(j.runs, time.Minute)
+	}
+	if m.limits > 0 && r.Float64() < m.limits {
+		j.spec.TimeLimit = job.Duration(min(j.runs*time.Duration(100+r.IntN(200))/100+time.Second, 24*time.Hour))
 	}
 	if r.IntN(12) == 0 {
 		j.spec.TimeLimit = job.Duration(between(r, time.Second, 10*time.Minute))

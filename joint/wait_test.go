@@ -187,6 +187,10 @@ func (w *world) lookAlone(j *work) {
 	if w.now <= j.aloneEnd+turnBound {
 		return
 	}
+	if j.sharedSince(able, j.alone) { // others may have begun there meanwhile
+		j.alone = 0
+		return
+	}
 	for _, h := range able { // some may be closed for a good reason
 		if v := h.core.View(); v.Closed.Word != "" || len(v.Quarantined) > 0 {
 			j.alone = 0

@@ -59,6 +59,8 @@ type work struct {
 	perHost   map[*host]int // offers in that minute
 	mostOffer int
 
+	outlooks map[*host]*outlook // what hosts have told of its start
+
 	fitWait  time.Duration // longest time for which it was first and fitted
 	turnAt   time.Duration // when it was last assigned
 	firstAt  int           // hosts where it is first, in one look

@@ -42,11 +42,14 @@ type world struct {
 	owners []*owner
 	links  map[[2]job.Peer]*link // owner, host
 	works  []*work
-	byID   map[job.ID]*work
-	byKey  map[string]*work
-	calm   bool // nothing breaks any more, and tasks are short
-	poison bool // poison tasks take their hosts down
-	pids   int
+	// offerOf has the job of each offer that was made. foreseen, if set, sees what hosts tell of their starts.
+	offerOf  map[uint64]*work
+	foreseen func(*work, *host, *outlook)
+	byID     map[job.ID]*work
+	byKey    map[string]*work
+	calm     bool // nothing breaks any more, and tasks are short
+	poison   bool // poison tasks take their hosts down
+	pids     int
 
 	waiting []*work // reused by each look
 	bad     []string
@@ -68,7 +71,7 @@ func newWorld(t testing.TB, seed uint64, opt options) *world {
 	}
 	return &world{
 		t: t, seed: seed, opt: opt, chance: rand.New(rand.NewPCG(seed, 0)), poison: true,
-		links: map[[2]job.Peer]*link{}, byID: map[job.ID]*work{}, byKey: map[string]*work{},
+		offerOf: map[uint64]*work{}, links: map[[2]job.Peer]*link{}, byID: map[job.ID]*work{}, byKey: map[string]*work{},
 	}
 }
 

@@ -86,6 +86,7 @@ func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, 
 	if wc.Limits, err = worker.ParseLimits(b.cfg.Limits); err != nil {
 		return nil, err
 	}
+	wc.SetAside = b.cfg.SetAside
 	if wc.Draining, err = x.drains.load(); err != nil {
 		return nil, err
 	}

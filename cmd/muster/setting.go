@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/musterhq/muster/job"
 )
@@ -86,6 +87,14 @@ func count(name, usage string, in func(*daemonConfig) *int) setting {
 // sized is a number of bytes with its unit.
 func sized(name, usage string, in func(*daemonConfig) *job.Size) setting {
 	return of(name, usage, in, func(v string) (n job.Size, err error) { return n, n.UnmarshalText([]byte(v)) }, job.Size.String)
+}
+
+// lasting is a duration with its unit.
+func lasting(name, usage string, in func(*daemonConfig) *time.Duration) setting {
+	return of(name, usage, in, func(v string) (time.Duration, error) {
+		d, err := job.ParseDuration(v)
+		return d.D(), err
+	}, func(d time.Duration) string { return job.Duration(d).String() })
 }
 
 // texts is a list of words; check, if not nil, refuses a word.

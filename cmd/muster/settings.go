@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
@@ -54,6 +55,7 @@ func settings() []setting {
 		toggle("allow-root", "run root's tasks, as root", func(c *daemonConfig) *bool { return &c.AllowRoot }),
 		toggle("cgroups-off", "do not use cgroups; track processes by parentage. CPUs, memory and devices are then not limited", func(c *daemonConfig) *bool { return &c.CgroupsOff }),
 		toggle("cpu-quota", "give no task more CPU time than it asked for, even if CPUs are idle", func(c *daemonConfig) *bool { return &c.CPUQuota }),
+		lasting("set-aside", "`D` for which free resources are first set aside for a task if no time limits show when it can start", func(c *daemonConfig) *time.Duration { return &c.SetAside }),
 		count("loss-limit", "hold a task, instead of running it again, after it has lost `N` different hosts", func(c *daemonConfig) *int { return &c.LossLimit }),
 		count("task-pids", "`N` processes and threads that one task may have; 0: any number", func(c *daemonConfig) *int { return &c.TaskPIDs }),
 		sized("scratch-quota", "`SIZE` of a task's scratch directory; 0B: half of the file system", func(c *daemonConfig) *job.Size { return &c.Scratch }),
