@@ -465,3 +465,68 @@ func TestBookingsDoNotGrow(t *testing.T) {
 		}
 	}
 }
+
+// The time until when a task holds what it has follows what happens to it, and the booking follows that.
+func TestBookingFollowsTheTasks(t *testing.T) {
+	first := attempt(1, 1)
+	for name, c := range map[string]struct {
+		happens func(h *host)
+		want    time.Duration // from then on
+	}{
+		"nothing":            {func(*host) {}, time.Hour + grace},
+		"half of it is over": {func(h *host) { h.jump(30 * time.Minute) }, 30*time.Minute + grace},
+		"it is told to end": {func(h *host) {
+			h.says(amy, lease.Cancel{Attempt: first, Group: group, Epoch: epoch(1), Grace: time.Minute})
+		}, time.Minute},
+		"it ends sooner anyway": {func(h *host) {
+			h.jump(time.Hour)
+			h.says(amy, lease.Cancel{Attempt: first, Group: group, Epoch: epoch(1), Grace: time.Minute})
+		}, grace},
+		"it runs past its limit": {func(h *host) { h.jump(2 * time.Hour) }, time.Second},
+		"a restart of the daemon": {func(h *host) {
+			h.jump(10 * time.Minute)
+			h.boot(worker.DriverEvent{Attempt: first, Kind: worker.DriverStarted, PID: 42})
+			h.meet(amy, 1)
+		}, 50*time.Minute + grace},
+		"a restart, and the clock was set": {func(h *host) {
+			h.now.Wall = h.now.Wall.Add(-24 * time.Hour)
+			h.boot(worker.DriverEvent{Attempt: first, Kind: worker.DriverStarted, PID: 42})
+			h.meet(amy, 1)
+		}, time.Hour + grace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, _ := eight(t, time.Hour)
+			c.happens(h)
+			h.says(amy, timed(2, gpus(8), time.Hour))
+			if at := worker.Booked(h.core)[2].Sub(h.now.Boot); at != c.want {
+				t.Errorf("booked in %v, want %v", at, c.want)
+			}
+		})
+	}
+	t.Run("its process has not begun", func(t *testing.T) {
+		h := newHost(t, config(8))
+		s := h.meet(amy, 1)
+		m := timed(1, gpus(1), time.Hour)
+		h.says(amy, m)
+		st := start(1, first, s, m.Need)
+		st.File = edited(st.File, func(spec *job.Spec) { spec.TimeLimit, spec.Grace = job.Duration(time.Hour), job.Duration(grace) })
+		h.says(amy, st)
+		h.jump(30 * time.Minute)
+		h.says(amy, timed(2, gpus(8), time.Hour))
+		if at := worker.Booked(h.core)[2].Sub(h.now.Boot); at != time.Hour+grace {
+			t.Errorf("booked in %v", at)
+		}
+	})
+}
+
+// An offer for which tasks are preempted is booked for the end of their grace.
+func TestBookingOfAPreemptingOffer(t *testing.T) {
+	f := newFilled(t, 2)
+	f.run(50, 2, true)
+	if ended := f.ask(90, 2); len(ended) != 1 {
+		t.Fatalf("%v end", ended)
+	}
+	if at := worker.Booked(f.core)[f.n].Sub(f.now.Boot); at != job.DefaultGrace {
+		t.Errorf("booked in %v", at)
+	}
+}

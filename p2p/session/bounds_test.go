@@ -101,7 +101,7 @@ func largestMessages(t *testing.T) []any {
 		lease.Offer{
 			ID: math.MaxUint64, Attempt: a, Group: largestGroup, Epoch: largestEpoch, Priority: job.MaxPriority, User: longest(job.MaxName),
 			Need:  job.Resources{CPUs: job.MaxCPUs, Memory: math.MaxInt64, GPUs: job.MaxGPUs, GPUModel: longest(job.MaxName), GPUMemory: math.MaxInt64, Exclusive: true},
-			Token: longest(maxToken), Wait: lease.MaxOfferWait, Age: math.MaxInt64,
+			Token: longest(maxToken), Wait: lease.MaxOfferWait, Age: math.MaxInt64, Limit: lease.MaxLimit,
 		},
 		lease.Release{Offer: math.MaxUint64},
 		lease.Start{
@@ -123,6 +123,7 @@ func largestMessages(t *testing.T) []any {
 		lease.Availability{
 			Seq: math.MaxUint64, Free: largestFree(), Draining: true, Detail: sentence,
 			UnderQuota: many(lease.MaxUnderQuota, func(int) string { return longest(job.MaxName) }),
+			Forecasts:  many(lease.MaxForecasts, func(int) lease.Forecast { return lease.Forecast{Offer: math.MaxUint64, Start: lease.MaxForecast} }),
 		},
 		lease.Commit{Offer: math.MaxUint64, Attempt: a, Group: largestGroup, Devices: many(lease.MaxGPUs, longestID), Session: math.MaxUint64},
 		lease.Decline{

@@ -96,6 +96,8 @@ func TestOutOfBounds(t *testing.T) {
 		"another's group":  with(func(o *lease.Offer) { o.Group++ }),
 		"priority":         with(func(o *lease.Offer) { o.Priority = job.MaxPriority + 1 }),
 		"wait":             with(func(o *lease.Offer) { o.Wait = lease.MaxOfferWait + 1 }),
+		"limit":            with(func(o *lease.Offer) { o.Limit = lease.MaxLimit + 1 }),
+		"negative limit":   with(func(o *lease.Offer) { o.Limit = -1 }),
 		"age":              with(func(o *lease.Offer) { o.Age = -1 }),
 		"NaN share":        with(func(o *lease.Offer) { o.Need.GPUs, o.Need.GPUShare = 0, math.NaN() }),
 		"share and GPUs":   with(func(o *lease.Offer) { o.Need.GPUShare = 0.5 }),
@@ -145,6 +147,10 @@ func TestOutOfBounds(t *testing.T) {
 		"os":        host(func(p *lease.Profile) { p.OS = "a b" }),
 		"tasks":     lease.Availability{Free: lease.Free{Tasks: lease.MaxLive + 1}},
 		"no tasks":  lease.Availability{Free: lease.Free{Tasks: -1}},
+		"forecasts": lease.Availability{Forecasts: make([]lease.Forecast, lease.MaxForecasts+1)},
+		"start":     lease.Availability{Forecasts: []lease.Forecast{{Start: -1}}},
+		"kept":      lease.Availability{Forecasts: []lease.Forecast{{Kept: lease.MaxForecast + 1}}},
+		"two":       lease.Availability{Forecasts: []lease.Forecast{{Start: 1, Shared: 1}}},
 		"drivers":   host(func(p *lease.Profile) { p.Drivers = []string{"exec driver"} }),
 	} {
 		if got, err := carry(msg); err == nil {

@@ -1,0 +1,86 @@
+package scheduler
+
+// What hosts expect of queued offers becomes the estimated start of a job, and part of its reason.
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// queued submits a job that queues at the host w0, and returns its task and its offer.
+func (x *bench) queued(t *testing.T, change func(*job.Spec)) (func() job.Task, lease.Offer) {
+	t.Helper()
+	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{}})
+	_, task := x.waits(t, change)
+	for _, m := range x.sent {
+		if o, ok := m.Msg.(lease.Offer); ok && o.Wait > 0 {
+			return task, o
+		}
+	}
+	t.Fatalf("no offer queues: %+v", x.sent)
+	return nil, lease.Offer{}
+}
+
+func TestEstimates(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		forecast lease.Forecast
+		after    time.Duration
+		start    time.Duration // from now; negative: unknown
+		text     string
+	}{
+		{"a start", lease.Forecast{Start: time.Hour}, time.Minute, 59 * time.Minute, "; starts within 59m0s on w0"},
+		{"overdue", lease.Forecast{Start: time.Minute}, time.Hour, 0, "; a task on w0 runs past its time limit"},
+		{"kept", lease.Forecast{Kept: 10 * time.Minute}, time.Minute, -1, "; w0 keeps what is free for it for 9m0s more; its start is unknown"},
+		{"shared", lease.Forecast{Shared: 10 * time.Minute}, time.Minute, -1, "; w0 lets others have what is free for 9m0s more; its start is unknown"},
+		{"nothing any more", lease.Forecast{}, time.Minute, -1, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := newBench(t, 1, 8)
+			task, o := x.queued(t, func(s *job.Spec) {
+				s.TimeLimit, s.Grace = job.Duration(30*time.Minute), job.Duration(5*time.Second)
+			})
+			if o.Limit != 30*time.Minute+5*time.Second {
+				t.Errorf("the offer says a limit of %v", o.Limit)
+			}
+			x.step(FromWorker{Peer: "w0", Msg: lease.Availability{Forecasts: []lease.Forecast{{Offer: o.ID, Start: 5 * time.Hour}, {Offer: o.ID + 1, Start: 1}}}})
+			c.forecast.Offer = o.ID
+			x.step(FromWorker{Peer: "w0", Msg: lease.Availability{Forecasts: []lease.Forecast{c.forecast}}})
+			x.now = x.now.Add(c.after)
+			x.step()
+			v, _ := x.core.Job(o.Attempt.Job)
+			got := task()
+			if c.start < 0 != got.Starts.IsZero() || c.start >= 0 && got.Starts.Sub(x.now).Abs()-c.start > time.Second || !v.Starts.Equal(got.Starts) {
+				t.Errorf("starts %v, the job %v; now it is %v", got.Starts, v.Starts, x.now)
+			}
+			if got.Reason.Word != job.ReasonResources || !strings.Contains(got.Reason.Detail, c.text) || c.text == "" && strings.Contains(got.Reason.Detail, ";") {
+				t.Errorf("reason %s, want %q", got.Reason, c.text)
+			}
+			if why, err := x.core.Why(o.Attempt.Job); err != nil || !why.Starts.Equal(got.Starts) {
+				t.Errorf("why: %v, %v", why.Starts, err)
+			}
+		})
+	}
+}
+
+// A host can speak only of offers that queue there.
+func TestForecastOfAnotherHost(t *testing.T) {
+	x := newBench(t, 2, 8)
+	x.step(FromWorker{Peer: "w1", Msg: lease.Availability{}})
+	task, o := x.queued(t, func(*job.Spec) {})
+	to := x.sent[len(x.sent)-1].To
+	for _, m := range x.sent {
+		if y, ok := m.Msg.(lease.Offer); ok && y.ID == o.ID {
+			to = m.To
+		}
+	}
+	other := map[job.Peer]job.Peer{"w0": "w1", "w1": "w0"}[to]
+	x.step(FromWorker{Peer: other, Msg: lease.Availability{Forecasts: []lease.Forecast{{Offer: o.ID, Start: time.Hour}}}})
+	if got := task(); !got.Starts.IsZero() {
+		t.Errorf("starts %v, by the word of %s about an offer to %s", got.Starts, other, to)
+	}
+}
