@@ -209,7 +209,7 @@ func TestComplete(t *testing.T) {
 		{"--socket S no", "nodes node"},
 		{"node ", "show drain resume declare-dead"},
 		{"node show --j", "--json"},
-		{"jobs --st", "--state"},
+		{"jobs --st", "--state --start"},
 		{"ps --al", "--all"},
 		{"jobs --state ", ""},
 		{"jobs --state = ", ""},

@@ -73,6 +73,7 @@ no-scheduler  false                                    default
 allow-root    true                                     flag
 cgroups-off   false                                    default
 cpu-quota     false                                    default
+set-aside     10m0s                                    default
 loss-limit    3                                        default
 task-pids     16384                                    default
 scratch-quota 0B                                       default

@@ -62,6 +62,7 @@ task 0     attempt 1 on n1 (12D3KooWNode), pid 12
 		{"why " + idA, `job      1268ezjnc8-mdxchras0wg7e
 state    PENDING
 reason   Resources: all busy
+starts   unknown
 gpus: 2  met by 1 of 2 nodes
          n2: has none
 later    n1: 2 GPUs are taken
@@ -307,5 +308,33 @@ func TestWhatAJobOfAContainerShows(t *testing.T) {
 	}
 	if r := f.muster("show", idB); !strings.Contains(r.stdout, "\nimage       busy:1\nworkdir     /work\nconstraint  rack=r1\n") {
 		t.Errorf("show: %q", r.stdout)
+	}
+}
+
+// jobs --start asks for waiting jobs alone, and prints when each should start, or why that is not known.
+func TestEstimatedStarts(t *testing.T) {
+	known := strings.Replace(jobDoc(idA, "PENDING", ""), `"reason":""`, `"reason":"Resources","estimated_start":"2026-01-02T09:00:00Z"`, 1)
+	unknown := strings.Replace(jobDoc(idB, "PENDING", ""), `"reason":""`, `"reason":"Priority","estimated_start":null`, 1)
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs": func(w http.ResponseWriter, r *http.Request) {
+			if got := r.URL.Query().Get("state"); got != "PENDING" {
+				t.Errorf("asks for state %q", got)
+			}
+			answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[`+known+`,`+unknown+`]}`)(w, r)
+		},
+		"GET /v1/jobs/" + idA: answer(http.StatusOK, known),
+	})
+	want := "ID                        NAME   USER  ST  START                GPUS  REASON\n" +
+		idA + "  train  amy   PD  2026-01-02 09:00:00  2     Resources\n" + idB + "  train  amy   PD  -                    2     Priority\n"
+	if r := f.muster("jobs", "--start"); r.code != 0 || r.stdout != want {
+		t.Errorf("exit %d, %q\n%s\nwant\n%s", r.code, r.err, r.stdout, want)
+	}
+	if r := f.muster("show", idA); !strings.Contains(r.stdout, "starts     2026-01-02 09:00:00 or before\n") {
+		t.Errorf("show: %s %s", r.stdout, r.err)
+	}
+	for _, more := range []string{"--all", "--state=R"} {
+		if r := f.muster("jobs", "--start", more); r.code != 2 || !strings.Contains(r.err, "leave out --all and --state") {
+			t.Errorf("%s: exit %d, %q", more, r.code, r.err)
+		}
 	}
 }
