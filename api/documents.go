@@ -88,7 +88,6 @@ type Task struct {
 	ExitCode     *int       `json:"exit_code"`
 	Signal       int        `json:"signal" doc:"The signal that ended the process, or 0."`
 	GPUs         []string   `json:"gpus" nullable:"false" doc:"UUIDs of its GPUs."`
-	Estimated    *time.Time `json:"estimated_start" doc:"While it waits: when it should start at the latest; null if that is not known."`
 	StartedAt    *time.Time `json:"started_at"`
 	EndedAt      *time.Time `json:"ended_at"`
 	StderrTail   string     `json:"stderr_tail,omitempty"`
@@ -188,7 +187,7 @@ func dependencyDocuments(list []job.Depends) (out []Dependency) {
 func taskDocument(id job.ID, l job.Layout, t job.Task) Task {
 	d := Task{
 		Schema: SchemaTask, Job: id, Task: l.Number(t.Index), State: t.State, NodeID: t.Node, Node: t.NodeName, Attempt: t.Attempt,
-		Runs: t.Runs, PID: t.PID, Isolation: t.Isolation, GPUs: append([]string{}, t.Devices...), Estimated: at(t.Starts), StartedAt: at(t.Started), EndedAt: at(t.Ended),
+		Runs: t.Runs, PID: t.PID, Isolation: t.Isolation, GPUs: append([]string{}, t.Devices...), StartedAt: at(t.Started), EndedAt: at(t.Ended),
 	}
 	d.Reason, d.ReasonDetail = reason(t.State, t.Reason)
 	if t.Exit != nil && t.State.Ended() {

@@ -52,7 +52,6 @@ type Task struct {
 	// Settled is the number of the attempt that was the newest when a person last requeued the task. No result of it or
 	// of an earlier one counts any more.
 	Settled int
-	Starts  time.Time // while it waits: when it should start at the latest; zero if that is not known
 	Started time.Time
 	Ended   time.Time
 	Exit    *Exit    // of the newest attempt, once it has ended

@@ -12,20 +12,6 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// expectation is what a host expects of an offer, and when it said so.
-type expectation struct {
-	lease.Forecast
-	heard time.Time
-}
-
-// start returns when the task of the offer starts at the latest; zero if that is not known.
-func (x *expectation) start() time.Time {
-	if x.Start <= 0 {
-		return time.Time{}
-	}
-	return x.heard.Add(x.Start)
-}
-
 // expect takes in what the host expects of offers. It may be wrong; nothing but the estimates for people follows from it.
 func (os *offers) expect(w *worker, all []lease.Forecast) {
 	for _, f := range all {

@@ -428,6 +428,20 @@ type offer struct {
 	expected expectation // of the host, while the offer queues there
 }
 
+// expectation is what a host expects of an offer, and when it said so.
+type expectation struct {
+	lease.Forecast
+	heard time.Time
+}
+
+// start returns when the task of the offer starts at the latest; zero if that is not known.
+func (x *expectation) start() time.Time {
+	if x.Start <= 0 {
+		return time.Time{}
+	}
+	return x.heard.Add(x.Start)
+}
+
 // queued reports whether the offer queues at a full host.
 func (o *offer) queued() bool { return o.claim.State == fleet.Queued }
 

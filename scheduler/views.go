@@ -295,7 +295,7 @@ func (vs *views) task(t *task, d *job.Task) {
 			d.Reason.Detail = silence(d, t.e.job.Spec.Partition)
 		}
 	case d.State == job.Pending:
-		d.Reason, d.Starts = addEstimate(vs.entries, t, vs.reason(t)), estimate(vs.entries, t)
+		d.Reason = addEstimate(vs.entries, t, vs.reason(t))
 	}
 }
 
