@@ -124,7 +124,7 @@ func resourceClauses(need job.Resources) []Clause {
 			return "has " + p.Memory.String()
 		}})
 	}
-	if n := gpusOf(need); n > 0 {
+	if n := gpu.Count(need); n > 0 {
 		out = append(out, Clause{Text: "gpus: " + gpuText(need), Test: func(p *lease.Profile) string {
 			if len(p.GPUs) == 0 {
 				return "has none"

@@ -4,6 +4,7 @@ package fleet
 // hosts, so that a search takes a closer look at few.
 
 import (
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -20,7 +21,7 @@ var nothing = Footprint{CPUs: -1, GPUs: -1, Memory: -1}
 
 // FootprintOf returns the footprint of a need.
 func FootprintOf(need job.Resources) Footprint {
-	return Footprint{CPUs: need.CPUs, GPUs: gpusOf(need), Memory: need.Memory}
+	return Footprint{CPUs: need.CPUs, GPUs: gpu.Count(need), Memory: need.Memory}
 }
 
 func footprintOfFree(f *lease.Free) Footprint {
