@@ -43,6 +43,7 @@ type Free struct {
 	CPUs   int       `json:"cpus"`
 	Memory job.Size  `json:"memory"`
 	GPUs   []FreeGPU `json:"gpus,omitempty"`
+	Tasks  int       `json:"tasks"` // that hold something of the host; 0 from older versions
 	// Quarantined holds the UUIDs of the devices in quarantine that no task holds. No task gets them. Its JSON name is
 	// from older versions.
 	Quarantined []string `json:"aside,omitempty"`
@@ -79,6 +80,7 @@ type (
 		Group    job.Group
 		Epoch    Epoch
 		Need     job.Resources
+		Device   string // for a share of a GPU: the UUID of the device that it should get; empty: any
 		Priority int
 		User     string
 		Token    string        // the user's own credential, checked by the worker; empty over the host's local socket

@@ -20,6 +20,7 @@ type capacity struct {
 	memory     job.Size
 	usedCPUs   int
 	usedMemory job.Size
+	tasks      int // that hold something
 	gpus       *gpu.Pool
 	heldGPUs   int // number of devices that the current arbitration holds back
 }
@@ -71,13 +72,17 @@ func (r *capacity) enough(need job.Resources) bool {
 	return need.CPUs <= max(0, r.cpus-r.usedCPUs) && need.Memory <= max(0, r.memory-r.usedMemory)
 }
 
-// choose returns devices for a need, or false if it does not fit now.
-func (r *capacity) choose(need job.Resources) ([]string, bool) {
+// choose returns devices for the need of an offer, or false if it does not fit now. A share gets the device that the
+// scheduler prefers, if that has room.
+func (r *capacity) choose(need job.Resources, preferred string) ([]string, bool) {
 	if !r.enough(need) {
 		return nil, false
 	}
 	if gpu.Count(need) == 0 {
 		return nil, true
+	}
+	if r.gpus.HasRoom(preferred, need) {
+		return []string{preferred}, true
 	}
 	return r.gpus.Choose(need)
 }
@@ -91,6 +96,7 @@ func (r *capacity) hold(a job.Attempt, need job.Resources, devices []string) err
 	}
 	r.usedCPUs += need.CPUs
 	r.usedMemory += need.Memory
+	r.tasks++
 	return nil
 }
 
@@ -98,6 +104,7 @@ func (r *capacity) hold(a job.Attempt, need job.Resources, devices []string) err
 func (r *capacity) adopt(rec lease.Record) error {
 	r.usedCPUs += rec.Need.CPUs
 	r.usedMemory += rec.Need.Memory
+	r.tasks++
 	if len(rec.Devices) == 0 {
 		return nil
 	}
@@ -113,10 +120,11 @@ func (r *capacity) release(a job.Attempt, need job.Resources, devices []string) 
 	}
 	r.usedCPUs -= need.CPUs
 	r.usedMemory -= need.Memory
+	r.tasks--
 }
 
 func (r *capacity) free() lease.Free {
-	f := lease.Free{CPUs: max(0, r.cpus-r.usedCPUs), Memory: max(0, r.memory-r.usedMemory)}
+	f := lease.Free{CPUs: max(0, r.cpus-r.usedCPUs), Memory: max(0, r.memory-r.usedMemory), Tasks: r.tasks}
 	for _, g := range r.gpus.Free() {
 		f.GPUs = append(f.GPUs, lease.FreeGPU{UUID: g.UUID, Memory: g.Memory, Milli: g.Milli})
 	}

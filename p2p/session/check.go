@@ -98,7 +98,7 @@ func checkOffer(m lease.Offer) error {
 	case len(m.User) > job.MaxName || !printable(m.User), len(m.Token) > maxToken || !printable(m.Token):
 		return errName
 	}
-	if err := checkNeed(m.Need); err != nil {
+	if err := errors.Join(checkNeed(m.Need), optionalID(m.Device)); err != nil {
 		return err
 	}
 	return checkAttempt(m.Attempt, m.Group)
@@ -293,7 +293,7 @@ func checkLinks(links []gpu.Link) error {
 }
 
 func checkFree(f lease.Free) error {
-	if f.CPUs < 0 || f.CPUs > job.MaxCPUs || f.Memory < 0 {
+	if f.CPUs < 0 || f.CPUs > job.MaxCPUs || f.Memory < 0 || f.Tasks < 0 || f.Tasks > lease.MaxLive {
 		return errRange
 	}
 	if err := within(len(f.GPUs), lease.MaxGPUs); err != nil {

@@ -89,6 +89,7 @@ func TestOutOfBounds(t *testing.T) {
 	for name, msg := range map[string]any{
 		"no message":       42,
 		"nil":              nil,
+		"bad device":       with(func(o *lease.Offer) { o.Device = "a b" }),
 		"bad id":           with(func(o *lease.Offer) { o.Attempt.Job = "x" }),
 		"attempt 0":        with(func(o *lease.Offer) { o.Attempt.N = 0 }),
 		"task -1":          with(func(o *lease.Offer) { o.Attempt.Task = -1 }),
@@ -112,6 +113,7 @@ func TestOutOfBounds(t *testing.T) {
 		"devices":          lease.Commit{Attempt: a, Group: g, Devices: slices.Repeat([]string{"G"}, lease.MaxGPUs+1)},
 		"no reason":        lease.Decline{Attempt: a},
 		"milli":            lease.Availability{Free: lease.Free{GPUs: []lease.FreeGPU{{UUID: "G", Milli: 1001}}}},
+		"tasks":            lease.Availability{Free: lease.Free{Tasks: -1}},
 		"pending event":    lease.Event{Attempt: a, Group: g, N: 1, State: job.Pending},
 		"event 0":          lease.Event{Attempt: a, Group: g, State: job.Running},
 		"end without exit": lease.Event{Attempt: a, Group: g, N: 1, State: job.Failed},

@@ -56,7 +56,7 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 		m := b.Offer
 		return lease.Offer{
 			ID: m.GetId(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
-			Need: need(m.GetNeed()), Priority: int(m.GetPriority()), User: m.GetUser(), Token: m.GetToken(),
+			Need: need(m.GetNeed()), Device: m.GetDevice(), Priority: int(m.GetPriority()), User: m.GetUser(), Token: m.GetToken(),
 			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()),
 		}
 	case *wirepb.Frame_Release:
@@ -217,7 +217,7 @@ func need(r *wirepb.Resources) job.Resources {
 }
 
 func freeOf(f *wirepb.Free) lease.Free {
-	out := lease.Free{CPUs: int(f.GetCpus()), Memory: job.Size(f.GetMemory()), GPUs: some[lease.FreeGPU](len(f.GetGpus())), Quarantined: f.GetAside()}
+	out := lease.Free{CPUs: int(f.GetCpus()), Memory: job.Size(f.GetMemory()), GPUs: some[lease.FreeGPU](len(f.GetGpus())), Quarantined: f.GetAside(), Tasks: int(f.GetTasks())}
 	for i, g := range f.GetGpus() {
 		out.GPUs[i] = lease.FreeGPU{UUID: g.GetUuid(), Memory: job.Size(g.GetMemory()), Milli: int(g.GetMilli())}
 	}

@@ -46,7 +46,7 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 	switch m := msg.(type) {
 	case lease.Offer:
 		return &wirepb.Frame{Body: &wirepb.Frame_Offer{Offer: &wirepb.Offer{
-			Id: m.ID, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Need: resources(m.Need),
+			Id: m.ID, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Need: resources(m.Need), Device: m.Device,
 			Priority: int64(m.Priority), User: m.User, Token: m.Token, WaitNs: int64(m.Wait), AgeNs: int64(m.Age),
 		}}}
 	case lease.Release:
@@ -158,7 +158,7 @@ func free(f lease.Free) *wirepb.Free {
 	for i, g := range f.GPUs {
 		gpus[i] = &wirepb.FreeGPU{Uuid: g.UUID, Memory: int64(g.Memory), Milli: int64(g.Milli)}
 	}
-	return &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Quarantined}
+	return &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Quarantined, Tasks: int64(f.Tasks)}
 }
 
 func profile(p lease.Profile) *wirepb.Profile {

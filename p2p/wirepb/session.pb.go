@@ -960,6 +960,7 @@ type Offer struct {
 	Token         string                 `protobuf:"bytes,8,opt,name=token,proto3" json:"token,omitempty"`
 	WaitNs        int64                  `protobuf:"varint,9,opt,name=wait_ns,json=waitNs,proto3" json:"wait_ns,omitempty"`
 	AgeNs         int64                  `protobuf:"varint,10,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
+	Device        string                 `protobuf:"bytes,11,opt,name=device,proto3" json:"device,omitempty"` // for a share of a GPU; empty: any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1062,6 +1063,13 @@ func (x *Offer) GetAgeNs() int64 {
 		return x.AgeNs
 	}
 	return 0
+}
+
+func (x *Offer) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
 }
 
 // Release takes back an offer or an undispatched commit.
@@ -2004,6 +2012,7 @@ type Free struct {
 	Memory        int64                  `protobuf:"varint,2,opt,name=memory,proto3" json:"memory,omitempty"`
 	Gpus          []*FreeGPU             `protobuf:"bytes,3,rep,name=gpus,proto3" json:"gpus,omitempty"`
 	Aside         []string               `protobuf:"bytes,4,rep,name=aside,proto3" json:"aside,omitempty"`
+	Tasks         int64                  `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"` // that hold something of the host
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2064,6 +2073,13 @@ func (x *Free) GetAside() []string {
 		return x.Aside
 	}
 	return nil
+}
+
+func (x *Free) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
 }
 
 // FreeGPU is what is left of one device.
@@ -2801,7 +2817,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\n" +
 	"GroupEpoch\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12-\n" +
-	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xb5\x02\n" +
+	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xcd\x02\n" +
 	"\x05Offer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -2813,7 +2829,8 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x05token\x18\b \x01(\tR\x05token\x12\x17\n" +
 	"\await_ns\x18\t \x01(\x03R\x06waitNs\x12\x15\n" +
 	"\x06age_ns\x18\n" +
-	" \x01(\x03R\x05ageNs\"\x1f\n" +
+	" \x01(\x03R\x05ageNs\x12\x16\n" +
+	"\x06device\x18\v \x01(\tR\x06device\"\x1f\n" +
 	"\aRelease\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\xd9\x01\n" +
 	"\x05Start\x12\x14\n" +
@@ -2892,12 +2909,13 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"DeviceLink\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
-	"\anvlinks\x18\x03 \x01(\x03R\anvlinks\"t\n" +
+	"\anvlinks\x18\x03 \x01(\x03R\anvlinks\"\x8a\x01\n" +
 	"\x04Free\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12*\n" +
 	"\x04gpus\x18\x03 \x03(\v2\x16.muster.p2p.v1.FreeGPUR\x04gpus\x12\x14\n" +
-	"\x05aside\x18\x04 \x03(\tR\x05aside\"K\n" +
+	"\x05aside\x18\x04 \x03(\tR\x05aside\x12\x14\n" +
+	"\x05tasks\x18\x05 \x01(\x03R\x05tasks\"K\n" +
 	"\aFreeGPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x14\n" +
