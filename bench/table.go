@@ -30,7 +30,9 @@ var table = []benchmark{
 		{Name: "rate-queued-cpu", Unit: "ms", What: "CPU of a job that may queue, over all processes"},
 	}},
 	{"core-place", goBench("./scheduler", "Place10k", "2000x",
-		reading{figure: "core-place", bench: "Place10k", metric: "ns/op"},
+		reading{figure: "core-place", label: "frag", bench: "Place10k/frag", metric: "ns/op"},
+		reading{figure: "core-place", label: "frag, a share", bench: "Place10k/frag-share", metric: "ns/op"},
+		reading{figure: "core-place", label: "simple", bench: "Place10k/simple", metric: "ns/op"},
 		reading{figure: "core-place-full", bench: "Place10kFull", metric: "ns/op"},
 	), []figure{
 		{

@@ -79,9 +79,9 @@ type Spec struct {
 // Resources is what one task holds while it runs.
 type Resources struct {
 	CPUs      int     `json:"cpus"`
-	Memory    Size    `json:"memory,omitempty"` // 0: not accounted for
-	GPUs      int     `json:"gpus,omitempty"`   // whole devices
-	GPUModel  string  `json:"gpu_model,omitempty"` // or several models: "A100|H100"
+	Memory    Size    `json:"memory,omitempty"`     // 0: not accounted for
+	GPUs      int     `json:"gpus,omitempty"`       // whole devices
+	GPUModel  string  `json:"gpu_model,omitempty"`  // or several models: "A100|H100"
 	GPUMemory Size    `json:"gpu_memory,omitempty"` // minimum for each device
 	GPUShare  float64 `json:"gpu_share,omitempty"`  // of one device, above 0 and below 1; not together with GPUs
 }

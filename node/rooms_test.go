@@ -19,7 +19,7 @@ var fileOrder = map[string]string{
 		command reserve drain availability offers start
 		core restore parts execute loop worker`,
 	"scheduler": `
-		scheduler event turn avoid phase queue search task waitlist
+		scheduler event turn avoid phase policies queue search task waitlist
 		entries history hosts assigned contact pending placement attempts offers dispatches plan reports
 		explain views renew requests deaths records core sessions owner look step
 		mailbox replies calls watch needs reader execute loop list verbs`,

@@ -14,8 +14,8 @@ import (
 
 // explainer compares requests with the known hosts.
 type explainer struct {
-	hosts  *hosts
-	policy policy.Policy
+	policies *policies
+	hosts    *hosts
 }
 
 // of says clause by clause which known hosts meet a request, and which of them could run it now.
@@ -47,7 +47,9 @@ func (ex *explainer) addCandidates(x *lease.Explanation, s job.Spec, clauses []f
 			x.Later = append(x.Later, cand)
 		}
 	}
-	for _, c := range ex.policy.Choose(nil, s.Resources, feasible, maxCandidates) {
+	ask := policy.Ask{Need: s.Resources, Typical: &ex.policies.typical}
+	ask.Need.GPUModel = lease.ModelName(ask.Need.GPUModel)
+	for _, c := range ex.policies.named[ex.policies.of(&s)].Choose(nil, ask, feasible, maxCandidates) {
 		cand := now[c.Index]
 		cand.Why = c.Why
 		x.Now = append(x.Now, cand)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/place"
 )
@@ -14,6 +15,7 @@ import (
 // records applies committed records to all parts.
 type records struct {
 	*turn
+	policies   *policies
 	entries    *entries
 	history    *history
 	assigned   *assigned
@@ -40,7 +42,7 @@ func (rc *records) apply(r job.Record, seq uint64, epoch job.Epoch) {
 	switch r := r.(type) {
 	case job.SubmitRecord:
 		if x.Moved {
-			rc.moved(rc.entries.add(x.Job))
+			rc.moved(rc.add(x.Job))
 		}
 		rc.requests.submitted(r.Job)
 	case job.AssignRecord:
@@ -74,6 +76,12 @@ func (rc *records) apply(r job.Record, seq uint64, epoch job.Epoch) {
 			rc.history.purged(r.Job)
 		}
 	}
+}
+
+// add makes the soft state of a job. Its request counts among the usual ones.
+func (rc *records) add(j *jobs.Job) *entry {
+	rc.policies.asked(&j.Spec, j.Len())
+	return rc.entries.add(j)
 }
 
 // moved updates the soft state of a job after a record that changed the whole job.

@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
-// feasible returns hosts where the task fits now: this daemon's own, and others until there are SampleSize. Hosts that
+// feasible returns hosts where the task fits now: this daemon's own, and others until there are Sample. Hosts that
 // the task avoids while there is another are returned only if there is no other.
 func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 	p.fits.clear()
@@ -22,7 +22,7 @@ func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 		if !h.Local {
 			p.consider(t, h, now)
 		}
-		if len(p.fits.hosts) > 0 && len(p.fits.hosts)+len(p.shunned.hosts) >= SampleSize {
+		if len(p.fits.hosts) > 0 && len(p.fits.hosts)+len(p.shunned.hosts) >= p.Sample {
 			break
 		}
 	}
@@ -57,7 +57,7 @@ func (p *Placer) consider(t *Task, h *fleet.Host, now time.Time) {
 // choose has the policy choose one of the candidates, and returns the host with the policy's choice; nil if there is
 // none.
 func (p *Placer) choose(t *Task, from *candidates) (*fleet.Host, policy.Choice) {
-	p.chosen = p.policy.Choose(p.chosen[:0], t.Need, from.seen, 1)
+	p.chosen = t.Policy.Choose(p.chosen[:0], policy.Ask{Need: t.Need, Typical: p.typical}, from.seen, 1)
 	if len(p.chosen) == 0 {
 		return nil, policy.Choice{}
 	}
