@@ -23,10 +23,10 @@ func newAdmission(m *metrics) *admission {
 }
 
 // limiter bounds the concurrent requests of one kind of listener.
-type limiter struct{ requests, streams chan struct{} }
+type limiter struct{ requests, streams, follows chan struct{} }
 
 func newLimiter() *limiter {
-	return &limiter{make(chan struct{}, maxRequests), make(chan struct{}, maxStreams)}
+	return &limiter{make(chan struct{}, maxRequests), make(chan struct{}, maxStreams), make(chan struct{}, maxFollowers)}
 }
 
 // admit lets a request through if the route is open to its listener and there is room.
@@ -41,6 +41,9 @@ func (a *admission) admit(w rules) func(huma.Context, func(huma.Context)) {
 		room := a.limiters[asks.from].requests
 		if w.stream {
 			room = a.limiters[asks.from].streams
+		}
+		if w.follow {
+			room = a.limiters[asks.from].follows
 		}
 		select {
 		case room <- struct{}{}:

@@ -23,6 +23,7 @@ const (
 	SchemaJob         = "muster.job/v1"
 	SchemaJobs        = "muster.jobs/v1"
 	SchemaTask        = "muster.task/v1"
+	SchemaTasks       = "muster.tasks/v1"
 	SchemaNode        = "muster.node/v1"
 	SchemaNodes       = "muster.nodes/v1"
 	SchemaGPU         = "muster.gpu/v1"

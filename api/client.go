@@ -182,8 +182,6 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 }
 
 func (c *Client) callWith(ctx context.Context, method, path string, query url.Values, header http.Header, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	var body []byte
 	if in != nil {
 		var err error
@@ -191,21 +189,33 @@ func (c *Client) callWith(ctx context.Context, method, path string, query url.Va
 			return bad("%s %s: %w", method, path, err)
 		}
 	}
+	_, text, err := c.answer(ctx, method, path, query, body, header)
+	if err != nil || out == nil {
+		return err
+	}
+	return c.decode(method, path, text, out)
+}
+
+// answer sends a request and returns the header and the text of the answer.
+func (c *Client) answer(ctx context.Context, method, path string, query url.Values, body []byte, header http.Header) (http.Header, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	resp, err := c.open(ctx, method, path, query, body, header)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
-		return c.noAnswer(ctx, err)
+		return nil, nil, c.noAnswer(ctx, err)
 	}
 	if len(text) > maxAnswer {
-		return fmt.Errorf("%s %s: the answer is larger than %d bytes: %w; request less with a limit", method, path, maxAnswer, ErrTooLarge)
+		return nil, nil, fmt.Errorf("%s %s: the answer is larger than %d bytes: %w; request less with a limit", method, path, maxAnswer, ErrTooLarge)
 	}
-	if out == nil {
-		return nil
-	}
+	return resp.Header, text, nil
+}
+
+func (c *Client) decode(method, path string, text []byte, out any) error {
 	if err := json.Unmarshal(text, out); err != nil {
 		return fmt.Errorf("%s %s: %s is not a muster daemon of this version: %w", method, path, c.where, err)
 	}

@@ -4,6 +4,7 @@ package api
 
 import (
 	"context"
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -92,28 +93,91 @@ func (c *Client) Why(ctx context.Context, id job.ID) (e Explanation, err error) 
 	return e, err
 }
 
-// Cancel cancels a job.
-func (c *Client) Cancel(ctx context.Context, id job.ID, reason string) (Job, error) {
-	return c.change(ctx, id, "cancel", reason)
+// TaskFilter selects tasks of a job; the zero value selects all.
+type TaskFilter struct {
+	States []job.State
+	Tasks  []job.Range // numbers of tasks
+	Limit  int         // 0: the daemon's default
+	Cursor string      // Next of the previous page
 }
 
-// Hold keeps a waiting job from starting.
-func (c *Client) Hold(ctx context.Context, id job.ID, reason string) (Job, error) {
-	return c.change(ctx, id, "hold", reason)
+// Tasks lists tasks of a job, by number.
+func (c *Client) Tasks(ctx context.Context, id job.ID, f TaskFilter) (l Listing[Task], err error) {
+	q := url.Values{}
+	for _, s := range f.States {
+		q.Add("state", string(s))
+	}
+	if q.Has("state") {
+		q.Set("state", strings.Join(q["state"], ","))
+	}
+	if len(f.Tasks) > 0 {
+		q.Set("tasks", job.RangesText(f.Tasks))
+	}
+	if f.Limit > 0 {
+		q.Set("limit", strconv.Itoa(f.Limit))
+	}
+	if f.Cursor != "" {
+		q.Set("cursor", f.Cursor)
+	}
+	err = c.call(ctx, http.MethodGet, jobPath(id, "/tasks"), q, nil, &l)
+	return l, err
 }
 
-// Release releases a held job.
-func (c *Client) Release(ctx context.Context, id job.ID) (Job, error) {
-	return c.change(ctx, id, "release", "")
+// AllTasks yields the tasks of a job that the filter selects, page by page.
+func (c *Client) AllTasks(ctx context.Context, id job.ID, f TaskFilter) iter.Seq2[Task, error] {
+	return func(yield func(Task, error) bool) {
+		for {
+			l, err := c.Tasks(ctx, id, f)
+			if err != nil {
+				yield(Task{}, err)
+				return
+			}
+			for _, t := range l.Items {
+				if !yield(t, nil) {
+					return
+				}
+			}
+			if f.Cursor = l.Next; f.Cursor == "" {
+				return
+			}
+		}
+	}
 }
 
-// Requeue runs an ended job again.
-func (c *Client) Requeue(ctx context.Context, id job.ID) (Job, error) {
-	return c.change(ctx, id, "requeue", "")
+// Change is what a request to change a job says.
+type Change struct {
+	Tasks  []job.Range // numbers of tasks; empty: all
+	Failed bool        // for Requeue: only tasks that have ended, and not with SUCCEEDED
+	Reason string
 }
 
-func (c *Client) change(ctx context.Context, id job.ID, verb, reason string) (j Job, err error) {
-	err = c.call(ctx, http.MethodPost, jobPath(id, "/", verb), nil, changeRequest{Reason: reason}, &j)
+// Cancel cancels tasks of a job.
+func (c *Client) Cancel(ctx context.Context, id job.ID, x Change) (Job, error) {
+	return c.change(ctx, id, "cancel", x)
+}
+
+// Hold keeps waiting tasks of a job from starting.
+func (c *Client) Hold(ctx context.Context, id job.ID, x Change) (Job, error) {
+	return c.change(ctx, id, "hold", x)
+}
+
+// Release releases held tasks of a job.
+func (c *Client) Release(ctx context.Context, id job.ID, x Change) (Job, error) {
+	return c.change(ctx, id, "release", x)
+}
+
+// Requeue runs tasks of a job again. Those that are active end first.
+func (c *Client) Requeue(ctx context.Context, id job.ID, x Change) (Job, error) {
+	text := changeRequest{Tasks: job.RangesText(x.Tasks), Reason: x.Reason}
+	return c.post(ctx, id, "requeue", requeueRequest{changeRequest: text, Failed: x.Failed})
+}
+
+func (c *Client) change(ctx context.Context, id job.ID, verb string, x Change) (Job, error) {
+	return c.post(ctx, id, verb, changeRequest{Tasks: job.RangesText(x.Tasks), Reason: x.Reason})
+}
+
+func (c *Client) post(ctx context.Context, id job.ID, verb string, in any) (j Job, err error) {
+	err = c.call(ctx, http.MethodPost, jobPath(id, "/", verb), nil, in, &j)
 	return j, err
 }
 

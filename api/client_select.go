@@ -11,9 +11,6 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// maxSelected bounds the jobs that one selector matches.
-const maxSelected = 10_000
-
 // Resolve returns the jobs that a selector means, newest first, and the parsed selector with its task numbers. "all"
 // means the caller's jobs that have not ended, which may be none. Any other selector that matches nothing is
 // ErrNotFound.
@@ -74,12 +71,17 @@ func names(jobs []Job) string {
 }
 
 func hasTasks(j Job, sel job.Selector, text string) error {
-	for _, t := range j.Tasks {
-		if sel.Has(t.Task) {
-			return nil
-		}
+	if len(sel.Tasks) == 0 {
+		return nil
 	}
-	return fmt.Errorf("job %q: task %w; the job has %d", text, ErrNotFound, len(j.Tasks))
+	l, err := j.Layout()
+	if err == nil && len(l.Select(sel.Tasks)) == 0 {
+		err = noTask(j.ID, job.RangesText(sel.Tasks), l)
+	}
+	if err != nil {
+		return fmt.Errorf("job %q: %w", text, err)
+	}
+	return nil
 }
 
 func (c *Client) unended(ctx context.Context) ([]Job, error) {
@@ -89,19 +91,12 @@ func (c *Client) unended(ctx context.Context) ([]Job, error) {
 			filter.States = append(filter.States, s)
 		}
 	}
-	jobs := []Job{}
-	for {
-		l, err := c.Jobs(ctx, filter)
-		if err != nil {
-			return nil, err
-		}
-		if len(l.Partial) > 0 {
-			return nil, fmt.Errorf("all jobs: %w: %s did not answer; name the jobs instead", ErrUnavailable, strings.Join(l.Partial, ", "))
-		}
-		jobs = append(jobs, l.Items...)
-		if l.Next == "" || len(jobs) >= maxSelected {
-			return jobs, nil
-		}
-		filter.Cursor = l.Next
+	l, err := c.AllJobs(ctx, filter)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(l.Partial) > 0:
+		return nil, fmt.Errorf("all jobs: %w: %s did not answer; name the jobs instead", ErrUnavailable, strings.Join(l.Partial, ", "))
 	}
+	return l.Items, nil
 }

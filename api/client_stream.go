@@ -159,8 +159,8 @@ func readEvents(body io.Reader, alive func(), each func(Event) bool) error {
 	return lines.Err()
 }
 
-// Wait returns when all jobs have ended, with their documents in the order of ids. It calls seen, if not nil, at each
-// change.
+// Wait returns when each job has ended once, with their documents at the end, in the order of ids. A requeue after the
+// end does not change that. It calls seen, if not nil, at each change up to the end.
 func (c *Client) Wait(ctx context.Context, ids []job.ID, seen func(Job)) ([]Job, error) {
 	last := map[job.ID]Job{}
 	all := func() []Job { // nil while one of them has not ended
@@ -182,7 +182,7 @@ func (c *Client) Wait(ctx context.Context, ids []job.ID, seen func(Job)) ([]Job,
 			return nil, err
 		case e.Kind == EventGone:
 			return nil, fmt.Errorf("job %s: %w: %s", e.ID, ErrNotFound, e.Detail)
-		case e.Kind == EventJob && e.Job != nil:
+		case e.Kind == EventJob && e.Job != nil && !last[e.Job.ID].Ended():
 			if seen != nil {
 				seen(*e.Job)
 			}
@@ -202,8 +202,9 @@ type LogRequest struct {
 	Stream string // stdout, stderr, or both in the order of writing; empty means both
 	// Attempt is the attempt to which Offset applies; 0 means the newest.
 	Attempt int
+	Exact   bool  // only the log of Attempt, even if there is a newer one
 	Offset  int64 // within the stream, from the start; if negative, from the end
-	Follow  bool  // until the task has ended, through all its attempts
+	Follow  bool  // until the task has ended, through all its attempts; if Exact, until the attempt has
 }
 
 // LogEnd is the position at which reading a log ended.
@@ -218,7 +219,7 @@ func (c *Client) Logs(ctx context.Context, r LogRequest, w io.Writer) (LogEnd, e
 	end := LogEnd{Attempt: r.Attempt, Next: r.Offset}
 	for {
 		err := c.wholeLog(ctx, r, &end, w)
-		if err != nil || !r.Follow {
+		if err != nil || !r.Follow || r.Exact {
 			return end, err
 		}
 		attempt, err := c.nextAttempt(ctx, r, end.Attempt)
@@ -294,6 +295,9 @@ func (c *Client) logOnce(ctx context.Context, r LogRequest, end *LogEnd, w io.Wr
 	}
 	if end.Attempt > 0 {
 		q.Set("attempt", strconv.Itoa(end.Attempt))
+	}
+	if r.Exact {
+		q.Set("exact", "true")
 	}
 	resp, err := c.open(ctx, http.MethodGet, jobPath(r.Job, "/tasks/", strconv.Itoa(r.Task), "/logs"), q, nil, nil)
 	if err != nil {

@@ -28,13 +28,13 @@ func TestForwardToOwner(t *testing.T) {
 		if w, err := amy.client.Why(ctx, j.ID); err != nil || w.Reason != job.ReasonResources {
 			t.Errorf("Why = %+v, %v", w, err)
 		}
-		if got, err := amy.client.Hold(ctx, j.ID, "later"); err != nil || got.ID != j.ID {
+		if got, err := amy.client.Hold(ctx, j.ID, Change{Reason: "later"}); err != nil || got.ID != j.ID {
 			t.Errorf("Hold = %v, %v", got.ID, err)
 		}
-		if got, err := amy.client.Release(ctx, j.ID); err != nil || got.ID != j.ID {
+		if got, err := amy.client.Release(ctx, j.ID, Change{}); err != nil || got.ID != j.ID {
 			t.Errorf("Release = %v, %v", got.ID, err)
 		}
-		got, err = amy.client.Cancel(ctx, j.ID, "not needed")
+		got, err = amy.client.Cancel(ctx, j.ID, Change{Reason: "not needed"})
 		if err != nil || got.State != job.Cancelled {
 			t.Errorf("Cancel = %s, %v", got.State, err)
 		}

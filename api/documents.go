@@ -3,6 +3,7 @@ package api
 // The documents of jobs and tasks.
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -37,10 +38,26 @@ type Job struct {
 	Copies       int        `json:"copies" doc:"Number of daemons that keep the job's record."`
 	TimeLimit    float64    `json:"time_limit" doc:"In seconds; 0: none."`
 	Resources    TaskNeed   `json:"resources" doc:"What each task requests."`
-	Tasks        []Task     `json:"tasks" nullable:"false"`
+	// ExitStatus is nil until the job has ended.
+	ExitStatus *int              `json:"exit_status" doc:"Exit code of run and wait for it: the highest of its tasks; 124 for the time limit, 125 if no process ran to its own end."`
+	TaskCount  int               `json:"task_count"`
+	Counts     map[job.State]int `json:"counts" nullable:"false" doc:"Number of its tasks in each state."`
+	Tasks      []Task            `json:"tasks" nullable:"false" doc:"The first tasks; /v1/jobs/{id}/tasks lists all. Of a job of many tasks only GET /v1/jobs/{id} has some."`
+	// Dependencies are not in listings.
+	Dependencies []Dependency `json:"dependencies,omitempty" doc:"What the job waits for of other jobs. Not in listings."`
 	// Spec is the job file with its units, nil in listings and events. Only the job's user and operators see the
 	// values of its env.
 	Spec *job.Spec `json:"spec,omitempty" doc:"The job file. Its values have units. Not in listings."`
+}
+
+// Dependency is one dependency of a job.
+type Dependency struct {
+	Condition job.Condition       `json:"condition"`
+	Job       job.ID              `json:"job"`
+	Delay     float64             `json:"delay,omitempty" doc:"After the start of that job, in seconds."`
+	State     job.DependencyState `json:"state" enum:"waiting,met,never"`
+	JobState  job.State           `json:"job_state,omitempty" doc:"State of that job, as far as it is known; for a dependency that is met, the state that met it."`
+	Detail    string              `json:"detail,omitempty"`
 }
 
 // TaskNeed holds the resources that each task of a job requests and holds while it runs.
@@ -57,14 +74,14 @@ type TaskNeed struct {
 type Task struct {
 	Schema       string     `json:"schema"`
 	Job          job.ID     `json:"job"`
-	Task         int        `json:"task"`
+	Task         int        `json:"task" doc:"Number of the task: its index in the array."`
 	State        job.State  `json:"state"`
 	Reason       string     `json:"reason"`
 	ReasonDetail string     `json:"reason_detail,omitempty"`
 	NodeID       job.Peer   `json:"node_id"`
 	Node         string     `json:"node"`
 	Attempt      int        `json:"attempt" doc:"Number of the newest attempt; 0 before the first."`
-	Runs         int        `json:"runs" doc:"Number of attempts in which a process ran."`
+	Runs         int        `json:"runs" doc:"Number of attempts that count for retries: a process ran, and did not end with the checkpoint exit code."`
 	PID          int        `json:"pid"`
 	Isolation    string     `json:"isolation,omitempty" doc:"What confines its processes, such as cgroup v2 (cpu, memory, pids, devices) or process group."`
 	ExitCode     *int       `json:"exit_code"`
@@ -73,10 +90,37 @@ type Task struct {
 	StartedAt    *time.Time `json:"started_at"`
 	EndedAt      *time.Time `json:"ended_at"`
 	StderrTail   string     `json:"stderr_tail,omitempty"`
+	Attempts     []Attempt  `json:"attempts,omitempty" doc:"How its last attempts went, the newest last, without those that no node started. Not in listings and events of jobs."`
+	Older        int        `json:"older_attempts,omitempty" doc:"Number of attempts before those."`
+}
+
+// Attempt is the document of an attempt of a task.
+type Attempt struct {
+	Attempt   int        `json:"attempt" doc:"Number of the attempt."`
+	State     job.State  `json:"state" doc:"How it ended, or its present state. PREEMPTED also if it saved its state and ended with the checkpoint exit code."`
+	Reason    string     `json:"reason,omitempty"`
+	NodeID    job.Peer   `json:"node_id"`
+	Node      string     `json:"node"`
+	ExitCode  *int       `json:"exit_code" doc:"Null while it runs, and if it is not known."`
+	Signal    int        `json:"signal" doc:"The signal that ended the process, or 0."`
+	StartedAt *time.Time `json:"started_at"`
+	EndedAt   *time.Time `json:"ended_at"`
 }
 
 // Ended reports whether the state of the job is final.
 func (j Job) Ended() bool { return j.State.Ended() }
+
+// Layout returns the numbering of the tasks.
+func (j Job) Layout() (job.Layout, error) { return layoutOf(j.Array, j.TaskCount) }
+
+// layoutOf returns the numbering of the tasks of a job with this array. An array that names no index is one of lines.
+func layoutOf(array string, tasks int) (job.Layout, error) {
+	a, err := job.ParseArray(array)
+	if array == "" || err == nil && a.Len() == 0 {
+		return job.LayoutOf(array, tasks)
+	}
+	return job.LayoutOf(array, 0)
+}
 
 // JobDocument returns the document of j. Copies is the number of daemons that store the job's record.
 func JobDocument(j job.Job, copies int) Job {
@@ -84,38 +128,88 @@ func JobDocument(j job.Job, copies int) Job {
 		Schema: SchemaJob, ID: j.ID, Name: j.Spec.Name, User: j.User, State: j.State(), Priority: j.Spec.Priority,
 		Nodes: max(j.Spec.Nodes, 1), Array: j.Spec.Array, SubmittedAt: j.Submitted.UTC(), Owner: j.Owner, Copies: copies,
 		TimeLimit: j.Spec.TimeLimit.D().Seconds(), Resources: needDocument(j.Spec.Resources), Spec: &j.Spec, Tasks: make([]Task, 0, len(j.Tasks)),
+		Counts: map[job.State]int{}, TaskCount: j.Counts.Total(), StartedAt: at(j.Ends.Began),
 	}
+	if d.Array == "" && len(j.Spec.EachLine) > 0 {
+		d.Array = fmt.Sprintf("0-%d", len(j.Spec.EachLine)-1)
+	}
+	addCounts(d.Counts, j.Counts)
+	if j.Ends.Exited {
+		d.ExitCode = &j.Ends.Code
+	}
+	d.Reason, d.ReasonDetail = reason(d.State, j.Reason)
+	var layout job.Layout
+	if len(j.Tasks) > 0 {
+		layout, _ = j.Spec.Layout() // the spec is valid
+	}
+	d.Dependencies = dependencyDocuments(j.Depends)
 	for _, t := range j.Tasks {
-		task := taskDocument(j.ID, t)
+		task := taskDocument(j.ID, layout, t)
 		d.Tasks = append(d.Tasks, task)
 		if d.Reason == "" && t.State == d.State {
 			d.Reason, d.ReasonDetail = task.Reason, task.ReasonDetail
 		}
-		if task.ExitCode != nil && (d.ExitCode == nil || *task.ExitCode > *d.ExitCode) {
-			d.ExitCode = task.ExitCode
-		}
 		if task.StartedAt != nil && (d.StartedAt == nil || task.StartedAt.Before(*d.StartedAt)) {
 			d.StartedAt = task.StartedAt
 		}
-		if task.EndedAt != nil && (d.EndedAt == nil || task.EndedAt.After(*d.EndedAt)) {
-			d.EndedAt = task.EndedAt
-		}
 	}
-	if !d.State.Ended() {
-		d.EndedAt = nil
+	if d.State.Ended() {
+		d.ExitStatus, d.EndedAt = &j.Ends.Status, at(j.Ends.Last)
+		for _, t := range d.Tasks { // a task that ended without a process
+			if t.EndedAt != nil && (d.EndedAt == nil || t.EndedAt.After(*d.EndedAt)) {
+				d.EndedAt = t.EndedAt
+			}
+		}
 	}
 	return d
 }
 
-func taskDocument(id job.ID, t job.Task) Task {
+// addCounts adds the states that tasks are in.
+func addCounts(to map[job.State]int, counts job.Counts) {
+	for _, s := range job.States() {
+		if n := counts.Of(s); n > 0 {
+			to[s] = n
+		}
+	}
+}
+
+// dependencyDocuments returns the documents of dependencies; nil if there are none.
+func dependencyDocuments(list []job.Depends) (out []Dependency) {
+	for _, x := range list {
+		out = append(out, Dependency{
+			Condition: x.When, Job: x.Job, Delay: x.Delay.Seconds(), State: x.Outcome, JobState: x.Parent, Detail: x.Detail,
+		})
+	}
+	return out
+}
+
+func taskDocument(id job.ID, l job.Layout, t job.Task) Task {
 	d := Task{
-		Schema: SchemaTask, Job: id, Task: t.Index, State: t.State, NodeID: t.Node, Node: t.NodeName, Attempt: t.Attempt,
+		Schema: SchemaTask, Job: id, Task: l.Number(t.Index), State: t.State, NodeID: t.Node, Node: t.NodeName, Attempt: t.Attempt,
 		Runs: t.Runs, PID: t.PID, Isolation: t.Isolation, GPUs: append([]string{}, t.Devices...), StartedAt: at(t.Started), EndedAt: at(t.Ended),
 	}
 	d.Reason, d.ReasonDetail = reason(t.State, t.Reason)
 	if t.Exit != nil && t.State.Ended() {
 		code := t.Exit.Code
 		d.ExitCode, d.Signal, d.StderrTail, d.Isolation = &code, t.Exit.Signal, t.Exit.Tail, t.Exit.Isolation
+	}
+	for _, o := range t.Outcomes() {
+		d.Attempts = append(d.Attempts, attemptDocument(o))
+	}
+	if t.Earlier != nil {
+		d.Older = t.Earlier.Older
+	}
+	return d
+}
+
+func attemptDocument(o job.Outcome) Attempt {
+	x := o.Exit
+	d := Attempt{
+		Attempt: o.N, State: x.State, Reason: x.Reason, NodeID: o.Node, Node: o.NodeName, Signal: x.Signal,
+		StartedAt: at(x.Began), EndedAt: at(x.Ended),
+	}
+	if x.State.Ended() && (x.State != job.NodeFail || x.Code != 0) {
+		d.ExitCode = &x.Code
 	}
 	return d
 }
@@ -164,12 +258,19 @@ func (j Job) withoutSecrets() Job {
 	return j
 }
 
+// briefTasks is the largest number of tasks that listings and events have of a job.
+const briefTasks = 8
+
 // brief returns the document for listings and events, without fields that may be large.
 func (j Job) brief() Job {
-	j.Spec = nil
+	j.Spec, j.Dependencies = nil, nil
+	if j.TaskCount > briefTasks {
+		j.Tasks = []Task{}
+		return j
+	}
 	j.Tasks = slices.Clone(j.Tasks)
 	for i := range j.Tasks {
-		j.Tasks[i].StderrTail = ""
+		j.Tasks[i].StderrTail, j.Tasks[i].Attempts, j.Tasks[i].Older = "", nil, 0
 	}
 	return j
 }

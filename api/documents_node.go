@@ -30,6 +30,8 @@ type Node struct {
 	State   NodeState         `json:"state" enum:"ready,draining,suspect,lost"`
 	Detail  string            `json:"detail,omitempty" doc:"Why it takes no tasks, for people."`
 	Labels  map[string]string `json:"labels" nullable:"false"`
+	Arch    string            `json:"arch,omitempty" doc:"As Go names it: amd64, arm64."`
+	OS      string            `json:"os,omitempty"`
 	Addrs   []string          `json:"addrs" nullable:"false"`
 	Version string            `json:"version"`
 	Worker  bool              `json:"worker" doc:"Whether it runs tasks."`
@@ -41,6 +43,7 @@ type Node struct {
 	Running int               `json:"running" doc:"Number of tasks that run there."`
 	Drain   *Drain            `json:"drain,omitempty" doc:"Set if a person has taken the node out of service."`
 	GPUs    []GPU             `json:"gpus" nullable:"false"`
+	Driver  string            `json:"gpu_driver,omitempty" doc:"Version of the driver of its GPUs."`
 }
 
 // NodeFree holds the free resources of a node. GPUs counts only wholly free devices.
@@ -59,6 +62,7 @@ type GPU struct {
 	Index       int        `json:"index"`
 	Model       string     `json:"model"`
 	Class       string     `json:"class"`
+	Compute     string     `json:"compute_capability,omitempty"`
 	Memory      int64      `json:"memory"`
 	MemoryUsed  int64      `json:"memory_used"`
 	Utilization int        `json:"utilization" doc:"In percent; -1: unknown."`
@@ -112,6 +116,17 @@ type Explanation struct {
 	Clauses      []lease.Clause `json:"clauses" nullable:"false"`
 	Now          []Candidate    `json:"now" nullable:"false" doc:"Nodes that would take the request now, best first."`
 	Later        []Candidate    `json:"later" nullable:"false" doc:"Nodes that could take the request once enough is free."`
+	Nearest      *Nearest       `json:"nearest,omitempty" doc:"If no node would take the request now: with how much less of one resource one would."`
+	Ahead        int            `json:"ahead" doc:"Waiting tasks of the same owner that go first."`
+}
+
+// Nearest says with how much of one resource a request would fit, if the rest of it stayed as it is. A resource of which
+// less alone would not help is left out.
+type Nearest struct {
+	Ever   bool  `json:"ever" doc:"No node could ever run the request; these amounts are of nodes without tasks."`
+	CPUs   int   `json:"cpus,omitempty"`
+	Memory int64 `json:"memory,omitempty"`
+	GPUs   int   `json:"gpus,omitempty"`
 }
 
 // Candidate is a node that meets every clause.
@@ -227,7 +242,7 @@ type NodeInfo struct {
 func NodeDocument(n NodeInfo) Node {
 	p := n.Profile
 	d := Node{
-		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, Labels: map[string]string{}, Addrs: append([]string{}, n.Addrs...),
+		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, Labels: map[string]string{}, Arch: p.Arch, OS: p.OS, Addrs: append([]string{}, n.Addrs...),
 		Version: p.Version, Worker: p.Worker, Drivers: append([]string{}, p.Drivers...), CPUs: p.CPUs, Memory: int64(p.Memory), Disk: int64(p.Disk),
 		Free: freeDocument(n.Free), Running: n.Running, Drain: n.Drain, GPUs: make([]GPU, 0, len(p.GPUs)),
 	}
@@ -241,6 +256,7 @@ func NodeDocument(n NodeInfo) Node {
 		free[f.UUID] = f.Milli
 	}
 	for _, dev := range p.GPUs {
+		d.Driver = dev.Driver
 		d.GPUs = append(d.GPUs, gpuDocument(p, dev, status, free[dev.UUID], n.Holders[dev.UUID], n.Quarantined[dev.UUID]))
 	}
 	return d
@@ -253,7 +269,7 @@ func gpuDocument(p lease.Profile, dev gpu.Device, status map[string]gpu.Status, 
 	}
 	d := GPU{
 		Schema: SchemaGPU, Node: p.Name, NodeID: p.Peer, UUID: dev.UUID, Index: dev.Index, Model: dev.Model, Class: dev.Class,
-		Memory: int64(dev.Memory), MemoryUsed: int64(s.MemoryUsed), Utilization: s.Utilization, Temperature: s.Temperature,
+		Compute: dev.Compute, Memory: int64(dev.Memory), MemoryUsed: int64(s.MemoryUsed), Utilization: s.Utilization, Temperature: s.Temperature,
 		Power: float64(s.PowerMilli) / 1000, Health: s.Health, Detail: s.Detail, Simulated: dev.Simulated,
 		Free: float64(milli) / wholeGPU, Jobs: append([]job.ID{}, holders...), Links: dev.Links,
 	}
@@ -280,10 +296,14 @@ func freeDocument(f lease.Free) NodeFree {
 
 // ExplanationDocument returns the document of an explanation.
 func ExplanationDocument(e lease.Explanation) Explanation {
-	return Explanation{
+	d := Explanation{
 		Schema: SchemaExplanation, Job: e.Job, State: e.State, Reason: e.Reason.Word, ReasonDetail: e.Reason.Detail,
-		Clauses: append([]lease.Clause{}, e.Clauses...), Now: candidates(e.Now), Later: candidates(e.Later),
+		Clauses: append([]lease.Clause{}, e.Clauses...), Now: candidates(e.Now), Later: candidates(e.Later), Ahead: e.Ahead,
 	}
+	if n := e.Nearest; n != (lease.Nearest{}) {
+		d.Nearest = &Nearest{Ever: n.Ever, CPUs: n.CPUs, Memory: int64(n.Memory), GPUs: n.GPUs}
+	}
+	return d
 }
 
 func candidates(list []lease.Candidate) []Candidate {

@@ -36,7 +36,7 @@ func TestFields(t *testing.T) {
 		Tasks: []job.Task{{State: job.Pending, Reason: job.Reason{Word: job.ReasonResources, Detail: "full"}}},
 	}
 	j.Spec.Resources.Memory, j.Spec.TimeLimit = 8<<30, job.Duration(90*time.Minute)
-	m := fields(t, JobDocument(j, 3), "schema id name user state reason exit_code priority nodes array submitted_at started_at ended_at owner tasks spec copies")
+	m := fields(t, JobDocument(whole(j), 3), "schema id name user state reason exit_code priority nodes array submitted_at started_at ended_at owner tasks spec copies task_count counts exit_status")
 	if m["submitted_at"] != "2026-01-02T02:04:05Z" || m["exit_code"] != nil || m["started_at"] != nil || m["reason"] != "Resources" || m["time_limit"] != 5400.0 ||
 		m["resources"].(map[string]any)["memory"] != float64(8<<30) || m["copies"] != 3.0 {
 		t.Errorf("job: %v", m)
@@ -91,7 +91,7 @@ func TestExit(t *testing.T) {
 		"node lost":     {of(job.Exit{State: job.NodeFail}), 125, true},
 		"several tasks": {several, 3, true},
 	} {
-		code, end := JobDocument(c.j, 1).Exit()
+		code, end := JobDocument(whole(c.j), 1).Exit()
 		if code != c.code || end != c.end {
 			t.Errorf("%s: exit %d, %v; want %d, %v", name, code, end, c.code, c.end)
 		}

@@ -79,7 +79,7 @@ type execOver struct {
 
 type execInput struct {
 	ID   string `path:"id" maxLength:"64"`
-	Task int    `path:"t" minimum:"0" maximum:"999999"`
+	Task int    `path:"t" minimum:"0" maximum:"2147483647"`
 }
 
 type attemptExecInput struct {

@@ -1,6 +1,6 @@
 package api
 
-// The exit codes of `run` and `wait`, from a job's document.
+// The exit codes of `run` and `wait`, from the document of a job or of a task.
 
 import "github.com/musterhq/muster/job"
 
@@ -11,31 +11,20 @@ func (j Job) Exit() (code int, ended bool) {
 	if !j.State.Ended() {
 		return 0, false
 	}
-	if len(j.Tasks) == 0 {
+	if j.ExitStatus == nil {
 		return job.ExitMuster, true
 	}
-	for _, t := range j.Tasks {
-		code = max(code, t.exit())
-	}
-	return code, true
+	return *j.ExitStatus, true
 }
 
-func (t Task) exit() int {
-	switch t.State {
-	case job.Succeeded:
-		return 0
-	case job.Timeout:
-		return job.ExitTimeLimit
-	case job.Failed, job.OutOfMemory, job.Cancelled, job.Preempted, job.NodeFail:
-		switch {
-		case t.Signal > 0:
-			return job.ExitSignal + t.Signal
-		case t.ExitCode != nil && *t.ExitCode != 0:
-			return *t.ExitCode
-		}
-		return job.ExitMuster
-	case job.Pending, job.Held, job.Reserved, job.Starting, job.Running, job.Unreachable, job.Completing:
-		return 0
+// Exit returns the same for a task.
+func (t Task) Exit() (code int, ended bool) {
+	if !t.State.Ended() {
+		return 0, false
 	}
-	return job.ExitMuster
+	x := job.Task{State: t.State, Exit: &job.Exit{Signal: t.Signal}}
+	if t.ExitCode != nil {
+		x.Exit.Code = *t.ExitCode
+	}
+	return x.Status(), true
 }

@@ -156,7 +156,7 @@ func (d *daemon) start(t *testing.T) {
 	}}
 	var err error
 	d.server, err = New(cfg, Needs{
-		Jobs: d, Deaths: d, Explain: d, Watch: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d, Files: d, Uploads: d.uploads, Transport: transport, Registry: prometheus.NewRegistry(),
+		Jobs: d, Deaths: d, Explain: d, Watch: d, Progress: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d, Files: d, Uploads: d.uploads, Transport: transport, Registry: prometheus.NewRegistry(),
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +204,14 @@ func (d *daemon) clientOf(t *testing.T) *Client {
 }
 
 // put stores the present state of a job and notifies the watchers.
+// whole adds to a job what follows from its tasks.
+func whole(j job.Job) job.Job {
+	j.Counts, j.Ends = job.CountsOf(j.Tasks), job.EndsOf(j.Tasks)
+	return j
+}
+
 func (d *daemon) put(j job.Job) job.Job {
+	j = whole(j)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.jobs[j.ID] = j
@@ -235,7 +242,19 @@ func (d *daemon) newJob(n uint64) job.Job {
 // running returns j as running on the daemon where.
 func running(j job.Job, where *daemon) job.Job {
 	t := j.Tasks[0]
+	if t.Exit != nil {
+		t.Earlier = &job.Earlier{Outcomes: t.Outcomes()}
+	}
 	t.State, t.Reason, t.Attempt, t.Node, t.NodeName, t.Started = job.Running, job.Reason{}, t.Attempt+1, where.peer, where.name, j.Submitted.Add(time.Second)
+	t.Assigned, t.Exit, t.Ended = true, nil, time.Time{}
+	j.Tasks = []job.Task{t}
+	return j
+}
+
+// waiting returns j as requeued.
+func waiting(j job.Job) job.Job {
+	t := j.Tasks[0]
+	t.State, t.Reason, t.Started, t.Ended = job.Pending, job.Reason{Word: job.ReasonResources}, time.Time{}, time.Time{}
 	j.Tasks = []job.Task{t}
 	return j
 }
@@ -245,6 +264,7 @@ func ended(j job.Job, e job.Exit) job.Job {
 	t := j.Tasks[0]
 	t.State, t.Exit, t.Ended, t.Reason = e.State, &e, j.Submitted.Add(2*time.Second), job.Reason{Word: "Exit", Detail: e.Reason}
 	t.Runs++
+	t.Assigned = false
 	j.Tasks = []job.Task{t}
 	return j
 }
@@ -265,6 +285,9 @@ func (d *daemon) Submit(ctx context.Context, s Submission) (job.Job, error) {
 	}
 	if s.Key != "" && known != "" {
 		return d.Get(ctx, known)
+	}
+	if len(s.Unknown) > 0 {
+		return job.Job{}, bad("dependency on job %s: there is no such job", s.Unknown[0])
 	}
 	j := d.newJob(n)
 	j.Spec, j.User, j.Key = s.Spec, s.User, s.Key
@@ -302,7 +325,26 @@ func (d *daemon) note(format string, args ...any) {
 	d.asked = append(d.asked, fmt.Sprintf(format, args...))
 }
 
-func (d *daemon) Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error) {
+func (d *daemon) Tasks(ctx context.Context, id job.ID, q job.TaskQuery) (out []job.Task, err error) {
+	j, err := d.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range q.Rest(len(j.Tasks)) {
+		for i := r.First; i <= min(r.Last, len(j.Tasks)-1) && len(out) < q.Limit; i++ {
+			if len(q.States) == 0 || slices.Contains(q.States, j.Tasks[i].State) {
+				out = append(out, j.Tasks[i])
+			}
+		}
+	}
+	return out, nil
+}
+
+func (d *daemon) Cancel(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error) {
+	if len(tasks) > 0 {
+		d.note("cancel %s.%s: %s", id, job.RangesText(tasks), reason)
+		return d.Get(ctx, id)
+	}
 	d.note("cancel %s: %s", id, reason)
 	j, err := d.Get(ctx, id)
 	if err != nil {
@@ -312,13 +354,33 @@ func (d *daemon) Cancel(ctx context.Context, id job.ID, reason string) (job.Job,
 	return d.put(ended(j, job.Exit{State: job.Cancelled, Reason: reason})), nil
 }
 
-func (d *daemon) Hold(ctx context.Context, id job.ID, release bool, reason string) (job.Job, error) {
+func (d *daemon) Hold(ctx context.Context, id job.ID, tasks []job.Range, release bool, reason string) (job.Job, error) {
+	if len(tasks) > 0 {
+		d.note("hold %s.%s %v: %s", id, job.RangesText(tasks), release, reason)
+		return d.Get(ctx, id)
+	}
 	d.note("hold %s %v: %s", id, release, reason)
 	j, err := d.Get(ctx, id)
 	if err == nil && j.State() != job.Pending && !release {
 		err = fmt.Errorf("hold job %s: %w: it is %s", id, ErrConflict, j.State())
 	}
 	return j, err
+}
+
+func (d *daemon) Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed bool, reason string) (job.Job, error) {
+	if len(tasks) > 0 && failed {
+		d.note("requeue %s.%s failed=%v: %s", id, job.RangesText(tasks), failed, reason)
+		return d.Get(ctx, id)
+	}
+	d.note("requeue %s.%s %v: %s", id, job.RangesText(tasks), failed, reason)
+	j, err := d.Get(ctx, id)
+	if err == nil && !j.State().Ended() {
+		err = fmt.Errorf("requeue job %s: %w: it is %s", id, ErrConflict, j.State())
+	}
+	if err != nil {
+		return j, err
+	}
+	return d.put(waiting(j)), nil
 }
 
 func (d *daemon) MayBeDead(_ context.Context, node job.Peer) (int, error) {
@@ -377,6 +439,45 @@ func (d *daemon) Watch(ctx context.Context, ids []job.ID, _ bool) (<-chan job.Jo
 	})
 	return w, nil
 }
+
+// Follow tells the progress of jobs, as their first task has it, and asks for the tasks of arrays in testTasks.
+func (d *daemon) Follow(ctx context.Context, jobs []job.Follow, each func(job.Progress) error) error {
+	d.mu.Lock()
+	stuck := d.stuck
+	d.mu.Unlock()
+	if stuck != nil {
+		return stuck
+	}
+	told := map[job.ID]job.State{}
+	for {
+		for _, x := range jobs {
+			j, err := d.Get(ctx, x.Job)
+			p := job.Progress{Job: x.Job}
+			if err == nil {
+				p.State = j.State()
+				p.Started, p.Ago = p.State.Ended() || p.State == job.Running, time.Minute
+			}
+			if last, there := told[x.Job]; there && last == p.State {
+				continue
+			}
+			told[x.Job] = p.State
+			if x.Tasks {
+				p.Tasks = testTasks
+			}
+			if err := each(p); err != nil {
+				return err
+			}
+		}
+		t := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+var testTasks = job.TaskStates{Succeeded: []job.Range{{First: 0, Last: 3}, {First: 5, Last: 5}}, Failed: []job.Range{{First: 4, Last: 4}, {First: 7, Last: job.MaxIndex}}, Open: []job.Range{{First: 6, Last: 6}}}
 
 func (d *daemon) Counts(context.Context) (map[job.State]int, error) {
 	d.mu.Lock()

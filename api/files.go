@@ -38,7 +38,7 @@ const (
 
 type filesInput struct {
 	ID   string   `path:"id" maxLength:"64"`
-	Task int      `path:"t" minimum:"0" maximum:"999999"`
+	Task int      `path:"t" minimum:"0" maximum:"2147483647"`
 	Path []string `query:"path,explode" maxItems:"256" doc:"Paths or globs below the task's directory. Default: the globs that the job asked to download."`
 	Base bool     `query:"base" doc:"Put each match at the root of the archive, under its own name."`
 }

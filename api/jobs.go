@@ -48,6 +48,7 @@ type jobRoutes struct {
 	explain   Explain
 	directory Directory
 	hasTree   func(tree string) error
+	follows   *followRoutes
 }
 
 func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, error) {
@@ -59,7 +60,8 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 		return nil, err
 	}
 	a := requesterOf(ctx)
-	j, err := r.jobs.Submit(ctx, Submission{Spec: spec, User: a.user, Key: in.Key})
+	unknown := r.follows.unknownParents(ctx, spec)
+	j, err := r.jobs.Submit(ctx, Submission{Spec: spec, User: a.user, Key: in.Key, Unknown: unknown})
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +174,40 @@ func (in *changeInput) reason() string {
 	return in.Body.Reason
 }
 
+// tasks returns the tasks that the request is about; none means all.
+func (in *changeInput) tasks(j job.Job) ([]job.Range, error) {
+	if in.Body == nil || in.Body.Tasks == "" {
+		return nil, nil
+	}
+	return tasksNamed(j, in.Body.Tasks)
+}
+
+// tasksNamed returns the tasks of a job that people name by these numbers.
+func tasksNamed(j job.Job, numbers string) ([]job.Range, error) {
+	ranges, err := job.ParseRanges(numbers)
+	if err != nil {
+		return nil, bad("tasks %.100q: %w", numbers, err)
+	}
+	l, err := j.Spec.Layout()
+	if err != nil {
+		return nil, err
+	}
+	tasks := l.Select(ranges)
+	if len(tasks) == 0 {
+		return nil, noTask(j.ID, numbers, l)
+	}
+	return tasks, nil
+}
+
+// noTask is the error about a number that no task has.
+func noTask(id job.ID, numbers string, l job.Layout) error {
+	has := "the job has one task, 0"
+	if n := l.Tasks(); l.IsArray() {
+		has = fmt.Sprintf("the job has %d tasks, from %d to %d", n, l.Number(0), l.Number(n-1))
+	}
+	return &notFoundError{"task", string(id) + "." + numbers, has}
+}
+
 // jobAccess finds jobs that the requester may change.
 type jobAccess struct{ jobs Jobs }
 
@@ -193,15 +229,43 @@ func (o jobAccess) myTask(ctx context.Context, id string, index int, verb string
 	if err != nil {
 		return j, job.Task{}, err
 	}
-	t, err := taskOf(j, index)
+	t, err := taskOf(ctx, o.jobs, j, index)
 	return j, t, err
 }
 
+// taskOf returns the task of a job that people call by this number.
+func taskOf(ctx context.Context, jobs Jobs, j job.Job, number int) (job.Task, error) {
+	l, err := j.Spec.Layout()
+	if err != nil {
+		return job.Task{}, err
+	}
+	at := l.Select([]job.Range{{First: number, Last: number}})
+	if len(at) == 0 {
+		return job.Task{}, noTask(j.ID, strconv.Itoa(number), l)
+	}
+	if i := at[0].First; i < len(j.Tasks) && j.Tasks[i].Index == i {
+		return j.Tasks[i], nil
+	}
+	tasks, err := jobs.Tasks(ctx, j.ID, job.TaskQuery{Ranges: at, After: -1, Limit: 1})
+	if err != nil {
+		return job.Task{}, err
+	}
+	if len(tasks) == 0 {
+		return job.Task{}, noTask(j.ID, strconv.Itoa(number), l)
+	}
+	return tasks[0], nil
+}
+
 func (r *jobRoutes) cancel(ctx context.Context, in *changeInput) (*jobOutput, error) {
-	if _, err := r.mine(ctx, in.ID, "cancel"); err != nil {
+	own, err := r.mine(ctx, in.ID, "cancel")
+	if err != nil {
 		return nil, err
 	}
-	j, err := r.jobs.Cancel(ctx, job.ID(in.ID), in.reason())
+	tasks, err := in.tasks(own)
+	if err != nil {
+		return nil, err
+	}
+	j, err := r.jobs.Cancel(ctx, job.ID(in.ID), tasks, in.reason())
 	if err != nil {
 		return nil, about(in.ID, err)
 	}
@@ -218,18 +282,47 @@ func (r *jobRoutes) release(ctx context.Context, in *changeInput) (*jobOutput, e
 
 func (r *jobRoutes) setHold(ctx context.Context, in *changeInput, release bool) (*jobOutput, error) {
 	verb := map[bool]string{false: "hold", true: "release"}[release]
-	if _, err := r.mine(ctx, in.ID, verb); err != nil {
+	own, err := r.mine(ctx, in.ID, verb)
+	if err != nil {
 		return nil, err
 	}
-	j, err := r.jobs.Hold(ctx, job.ID(in.ID), release, in.reason())
+	tasks, err := in.tasks(own)
+	if err != nil {
+		return nil, err
+	}
+	j, err := r.jobs.Hold(ctx, job.ID(in.ID), tasks, release, in.reason())
 	if err != nil {
 		return nil, about(in.ID, err)
 	}
 	return r.answer(ctx, j), nil
 }
 
-func (r *jobRoutes) requeue(_ context.Context, in *changeInput) (*jobOutput, error) {
-	return nil, fmt.Errorf("requeue job %s: %w; submit it again", in.ID, ErrNotYet)
+type requeueInput struct {
+	ID   string          `path:"id" maxLength:"64"`
+	Body *requeueRequest `required:"false"`
+}
+
+func (r *jobRoutes) requeue(ctx context.Context, in *requeueInput) (*jobOutput, error) {
+	own, err := r.mine(ctx, in.ID, "requeue")
+	if err != nil {
+		return nil, err
+	}
+	change, failed := changeInput{ID: in.ID}, false
+	if in.Body != nil {
+		change.Body, failed = &in.Body.changeRequest, in.Body.Failed
+	}
+	tasks, err := change.tasks(own)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.hasTree(own.Spec.Tree); err != nil { // they are not kept for a job that has ended
+		return nil, fmt.Errorf("requeue job %s: %w: the files that were uploaded with it are gone (tree %.16s…); submit it again", in.ID, ErrConflict, own.Spec.Tree)
+	}
+	j, err := r.jobs.Requeue(ctx, job.ID(in.ID), tasks, failed, change.reason())
+	if err != nil {
+		return nil, about(in.ID, err)
+	}
+	return r.answer(ctx, j), nil
 }
 
 type listInput struct {
@@ -243,7 +336,10 @@ type listInput struct {
 	Cursor string   `query:"cursor" maxLength:"128" doc:"The field next of the previous page."`
 }
 
-type jobsOutput struct{ Body Listing[Job] }
+type jobsOutput struct {
+	Cursor string `header:"Muster-Cursor" doc:"The field next, for clients that have not decoded the listing yet."`
+	Body   Listing[Job]
+}
 
 func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error) {
 	q, err := in.query(requesterOf(ctx))
@@ -276,7 +372,7 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 	if more && len(l.Items) > 0 && !in.Last {
 		l.Next = cursor(position(l.Items[len(l.Items)-1]))
 	}
-	return &jobsOutput{l}, nil
+	return &jobsOutput{l.Next, l}, nil
 }
 
 func position(j Job) job.Position { return job.Position{Submitted: j.SubmittedAt, ID: j.ID} }

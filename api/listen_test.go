@@ -87,7 +87,7 @@ func TestSocketTellsTheUser(t *testing.T) {
 	if err != nil || j2.User != "http" {
 		t.Errorf("by TCP: %q, %v", j2.User, err)
 	}
-	if _, err := tcp.Cancel(t.Context(), j.ID, ""); !errors.Is(err, ErrDenied) {
+	if _, err := tcp.Cancel(t.Context(), j.ID, Change{}); !errors.Is(err, ErrDenied) {
 		t.Errorf("by TCP a job of %s can be cancelled: %v", me.Username, err)
 	}
 	if _, err := tcp.Invite(t.Context(), InviteRequest{}); !errors.Is(err, ErrDenied) {

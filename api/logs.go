@@ -20,12 +20,13 @@ import (
 
 type logInput struct {
 	ID      string `path:"id" maxLength:"64"`
-	Task    int    `path:"t" minimum:"0" maximum:"999999"`
+	Task    int    `path:"t" minimum:"0" maximum:"2147483647"`
 	Stream  string `query:"stream" enum:"both,stdout,stderr" default:"both" doc:"both means stdout and stderr in the order in which they were written."`
 	Follow  bool   `query:"follow" doc:"Send new output until the attempt has ended. Wait if the task has not started."`
 	Offset  int64  `query:"offset" doc:"Offset in the stream of the first byte to send. A negative offset counts from the end."`
 	Marks   bool   `query:"marks" default:"true" doc:"Output may have been removed to keep the log within its size limit. true: send a line of text in its place. false: end the body there."`
 	Attempt int    `query:"attempt" minimum:"0" doc:"The attempt to which offset applies. If a newer attempt has started, its log is sent from the start."`
+	Exact   bool   `query:"exact" doc:"Send the log of attempt, even if a newer one has started."`
 }
 
 type attemptInput struct {
@@ -47,19 +48,19 @@ type logRoutes struct {
 
 // task serves the request as the owner of the job.
 func (l *logRoutes) task(ctx context.Context, in *logInput) (*huma.StreamResponse, error) {
-	t, err := l.started(ctx, in)
+	o, index, err := l.chosen(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	a := job.Attempt{Job: job.ID(in.ID), Task: in.Task, N: t.Attempt}
+	a := job.Attempt{Job: job.ID(in.ID), Task: index, N: o.N}
 	offset := in.Offset
-	if in.Attempt > 0 && in.Attempt != t.Attempt {
+	if in.Attempt > 0 && in.Attempt != o.N {
 		offset = 0
 	}
-	if !hasRun(t) {
+	if o.Node == "" {
 		return sendLog(logHead{attempt: a}, http.NoBody), nil
 	}
-	if t.Node == l.self {
+	if o.Node == l.self {
 		return l.open(ctx, attemptInput{Attempt: a.String(), Stream: in.Stream, Follow: in.Follow, Offset: offset, Marks: in.Marks})
 	}
 	q := url.Values{"stream": {in.Stream}, "offset": {strconv.FormatInt(offset, 10)}, "marks": {strconv.FormatBool(in.Marks)}}
@@ -73,9 +74,50 @@ func (l *logRoutes) task(ctx context.Context, in *logInput) (*huma.StreamRespons
 		r = r.Clone(hctx.Context())
 		r.URL.RawQuery = q.Encode()
 		l.forward(w, r, destination{
-			peer: t.Node, path: "/peer/v1/attempts/" + a.String() + "/logs", who: "node " + t.NodeName + ", which has the output of job " + in.ID + ",",
+			peer: o.Node, path: "/peer/v1/attempts/" + a.String() + "/logs", who: "node " + o.NodeName + ", which has the output of job " + in.ID + ",",
 		}, p)
 	}}, nil
+}
+
+// chosen returns the attempt whose log is sent, and the index of its task. The attempt has no node if it has no output.
+func (l *logRoutes) chosen(ctx context.Context, in *logInput) (job.Outcome, int, error) {
+	if in.Exact {
+		if o, index, err := l.earlier(ctx, in); err != nil || o.N > 0 {
+			return o, index, err
+		}
+	}
+	t, err := l.started(ctx, in)
+	o := job.Outcome{N: t.Attempt}
+	if hasRun(t) {
+		o.Node, o.NodeName = t.Node, t.NodeName
+	}
+	return o, t.Index, err
+}
+
+// earlier returns the requested attempt of a task, or none if it is the newest.
+func (l *logRoutes) earlier(ctx context.Context, in *logInput) (o job.Outcome, index int, err error) {
+	j, err := l.jobs.Get(ctx, job.ID(in.ID))
+	if err != nil {
+		return o, 0, about(in.ID, err)
+	}
+	t, err := taskOf(ctx, l.jobs, j, in.Task)
+	if err != nil || in.Attempt == t.Attempt {
+		return o, t.Index, err
+	}
+	none := &notFoundError{"attempt", strconv.Itoa(in.Attempt), "no node has started it"}
+	switch all := t.Outcomes(); {
+	case in.Attempt > t.Attempt:
+		none.detail = fmt.Sprintf("the newest attempt of job %s is %d", in.ID, t.Attempt)
+	case t.Earlier != nil && t.Earlier.Older > 0 && in.Attempt < all[0].N:
+		none.detail = fmt.Sprintf("it is not known any more where it ran; the oldest attempt that is known is %d", all[0].N)
+	default:
+		for _, o := range all {
+			if o.N == in.Attempt {
+				return o, t.Index, nil
+			}
+		}
+	}
+	return o, 0, none
 }
 
 // hasRun reports whether the task's newest attempt may have output.
@@ -85,7 +127,7 @@ func hasRun(t job.Task) bool {
 		return t.Node != ""
 	case job.Pending, job.Held, job.Succeeded, job.Failed, job.Cancelled, job.Timeout, job.OutOfMemory, job.NodeFail, job.Preempted:
 		// a task that waits for another attempt may have output of an earlier one
-		return t.Node != "" && (!t.Started.IsZero() || !t.Ended.IsZero())
+		return t.Node != "" && (t.Exit != nil || !t.Started.IsZero() || !t.Ended.IsZero())
 	case job.Reserved:
 		return false
 	}
@@ -100,7 +142,7 @@ func (l *logRoutes) started(ctx context.Context, in *logInput) (job.Task, error)
 	if err != nil {
 		return job.Task{}, about(in.ID, err)
 	}
-	t, err := taskOf(j, in.Task)
+	t, err := taskOf(ctx, l.jobs, j, in.Task)
 	if err != nil || settled(t, in.Attempt) {
 		return t, err
 	}
@@ -112,20 +154,11 @@ func (l *logRoutes) started(ctx context.Context, in *logInput) (job.Task, error)
 		return t, err
 	}
 	for j := range changes {
-		if t, err = taskOf(j, in.Task); err != nil || settled(t, in.Attempt) {
+		if t, err = taskOf(ctx, l.jobs, j, in.Task); err != nil || settled(t, in.Attempt) {
 			return t, err
 		}
 	}
 	return t, fmt.Errorf("output of job %s: %w: the daemon stopped waiting for the start of the task", in.ID, ErrUnavailable)
-}
-
-func taskOf(j job.Job, index int) (job.Task, error) {
-	for _, t := range j.Tasks {
-		if t.Index == index {
-			return t, nil
-		}
-	}
-	return job.Task{}, &notFoundError{"task", string(j.ID) + "." + strconv.Itoa(index), fmt.Sprintf("the job has %d", len(j.Tasks))}
 }
 
 // settled reports whether the requested log, or a newer one, exists or never will.

@@ -28,10 +28,20 @@ type Jobs interface {
 	Get(ctx context.Context, id job.ID) (job.Job, error)
 	// List returns the jobs that q selects.
 	List(ctx context.Context, q job.Query) ([]job.Job, error)
-	// Cancel cancels a job; a job that has ended is not changed.
-	Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error)
-	// Hold holds or releases a waiting job; ErrConflict for a job in any other state.
-	Hold(ctx context.Context, id job.ID, release bool, reason string) (job.Job, error)
+	// Tasks returns the tasks of a job that q selects, or ErrNotFound.
+	Tasks(ctx context.Context, id job.ID, q job.TaskQuery) ([]job.Task, error)
+	Changes
+}
+
+// Changes are the requests of users about jobs that this daemon owns.
+type Changes interface {
+	// Cancel cancels tasks of a job; no ranges means all. Tasks that have ended are not changed.
+	Cancel(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error)
+	// Hold holds or releases waiting tasks of a job; no ranges means all. It returns ErrConflict if none of them waits.
+	Hold(ctx context.Context, id job.ID, tasks []job.Range, release bool, reason string) (job.Job, error)
+	// Requeue has tasks of a job run again; no ranges means all. Tasks that run end first. With failed it means only
+	// tasks that have ended, and not with SUCCEEDED. It returns ErrConflict if none of them can run again.
+	Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed bool, reason string) (job.Job, error)
 }
 
 // Deaths gives up the tasks of this daemon's jobs on a host that is gone for good.
@@ -58,6 +68,14 @@ type Watch interface {
 	Watch(ctx context.Context, ids []job.ID, ended bool) (<-chan job.Job, error)
 	// Counts returns the number of jobs in each state.
 	Counts(ctx context.Context) (map[job.State]int, error)
+}
+
+// Progress tells other daemons how far the jobs are that this daemon owns.
+type Progress interface {
+	// Follow calls each with the progress of some jobs of one group, then with each change; rapid changes may be merged.
+	// A job that there is not has no state. It returns when ctx ends, when each returns an error, or with ErrUnavailable
+	// when this daemon does not own the jobs.
+	Follow(ctx context.Context, jobs []job.Follow, each func(job.Progress) error) error
 }
 
 // NodeSource is the node on which this daemon runs.
@@ -136,6 +154,7 @@ type Needs struct {
 	Deaths    Deaths
 	Explain   Explain
 	Watch     Watch
+	Progress  Progress
 	Node      NodeSource
 	Logs      Logs
 	Peers     Peers
@@ -157,6 +176,9 @@ type Submission struct {
 	Spec job.Spec
 	User string
 	Key  string // idempotency key, or empty
+	// Unknown are jobs that Spec depends on and that their owners do not have. The job is refused unless it was submitted
+	// before.
+	Unknown []job.ID
 }
 
 // Member is a daemon of the cluster as this daemon knows it.

@@ -7,6 +7,7 @@ const (
 	headerKey      = "Idempotency-Key"
 	headerUser     = "Muster-User"     // the user, as stated by the forwarding daemon
 	headerOperator = "Muster-Operator" // "1" if that user may change the jobs of others
+	headerCursor   = "Muster-Cursor"   // of a listing of jobs: the cursor of the next page, as in its field next
 	headerHop      = "Muster-Hop"      // set by a daemon: answer from your own data
 	headerAttempt  = "Muster-Attempt"  // number of the attempt whose log this is
 	headerOffset   = "Muster-Offset"   // offset in the log of the first byte of the body
@@ -20,9 +21,17 @@ const (
 	maxKey    = 128  // characters of an idempotency key
 )
 
-// changeRequest is the body of cancel, hold, release, requeue and similar requests.
+// changeRequest is the body of cancel, hold, release and similar requests.
 type changeRequest struct {
+	Tasks  string `json:"tasks,omitempty" maxLength:"24576" doc:"Only these tasks of the job, such as 3 or 0-9,12; empty means all."`
 	Reason string `json:"reason,omitempty" maxLength:"1024"`
+}
+
+// requeueRequest is the body of requeue.
+type requeueRequest struct {
+	changeRequest
+
+	Failed bool `json:"failed,omitempty" doc:"Only tasks that have ended, and not with SUCCEEDED."`
 }
 
 // InviteRequest asks for an invitation; zero values mean the daemon's defaults.

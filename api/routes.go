@@ -22,6 +22,7 @@ type rules struct {
 	owner  bool // it is about the job {id}, and the daemon that owns the job answers
 	node   bool // it is about the node {id}, and the node's own daemon answers
 	stream bool // it is long-lived
+	follow bool // it is the stream of a daemon that follows jobs, which has a bound of its own
 }
 
 // router connects each route with its checks and its handler.
@@ -30,19 +31,20 @@ type router struct {
 
 	directory Directory
 	admission *admission
+	follows   *followRoutes
 	mux       *http.ServeMux
 	api       huma.API
 }
 
 // newRouter returns the mux of all routes.
-func newRouter(cfg Config, needs Needs, d *daemons, limits *admission, log *slog.Logger) *http.ServeMux {
+func newRouter(cfg Config, needs Needs, d *daemons, follows *followRoutes, limits *admission, log *slog.Logger) *http.ServeMux {
 	config := huma.DefaultConfig("muster", cfg.Version)
 	config.Info.Description = "A peer-to-peer scheduler of GPU jobs. Each daemon of a cluster answers requests about the whole cluster."
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
 	config.Transformers = []huma.Transformer{toProblem}
 	config.RejectUnknownQueryParameters = true
 	mux := http.NewServeMux()
-	rt := &router{daemons: d, directory: needs.Directory, admission: limits, mux: mux, api: humago.New(mux, config)}
+	rt := &router{daemons: d, directory: needs.Directory, admission: limits, follows: follows, mux: mux, api: humago.New(mux, config)}
 	rt.jobs(needs, log)
 	rt.cluster(needs, log)
 
@@ -61,7 +63,7 @@ func newRouter(cfg Config, needs Needs, d *daemons, limits *admission, log *slog
 func (rt *router) jobs(needs Needs, log *slog.Logger) {
 	uploads := &uploadRoutes{uploads: needs.Uploads, parsing: make(chan struct{}, maxParsing)}
 	access := jobAccess{needs.Jobs}
-	jobs := &jobRoutes{daemons: rt.daemons, jobAccess: access, explain: needs.Explain, directory: needs.Directory, hasTree: uploads.hasTree}
+	jobs := &jobRoutes{daemons: rt.daemons, jobAccess: access, explain: needs.Explain, directory: needs.Directory, hasTree: uploads.hasTree, follows: rt.follows}
 	logs := &logRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, logs: needs.Logs}
 	files := &fileRoutes{daemons: rt.daemons, jobAccess: access, files: needs.Files}
 	exec := &execRoutes{daemons: rt.daemons, jobAccess: access, exec: needs.Exec, log: log}
@@ -69,12 +71,15 @@ func (rt *router) jobs(needs Needs, log *slog.Logger) {
 	add(rt, jobFile(post("submit-job", "/v1/jobs", "Submit a job, as a job file in JSON", http.StatusCreated)), rules{}, jobs.submit)
 	add(rt, get("list-jobs", "/v1/jobs", "List jobs, newest first"), rules{peers: true}, jobs.list)
 	add(rt, get("get-job", "/v1/jobs/{id}", "Get one job"), rules{peers: true, owner: true}, jobs.get)
+	add(rt, get("list-tasks", "/v1/jobs/{id}/tasks", "List the tasks of a job, by number"), rules{peers: true, owner: true}, jobs.tasks)
 	add(rt, get("why-job", "/v1/jobs/{id}/why", "Explain the state of a job"), rules{peers: true, owner: true}, jobs.why)
-	add(rt, post("cancel-job", "/v1/jobs/{id}/cancel", "Cancel a job", http.StatusOK), rules{peers: true, owner: true}, jobs.cancel)
-	add(rt, post("hold-job", "/v1/jobs/{id}/hold", "Hold a waiting job", http.StatusOK), rules{peers: true, owner: true}, jobs.hold)
-	add(rt, post("release-job", "/v1/jobs/{id}/release", "Release a held job", http.StatusOK), rules{peers: true, owner: true}, jobs.release)
-	add(rt, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again (not yet in this version)", http.StatusOK), rules{peers: true, owner: true}, jobs.requeue)
+	add(rt, post("cancel-job", "/v1/jobs/{id}/cancel", "Cancel a job, or tasks of it", http.StatusOK), rules{peers: true, owner: true}, jobs.cancel)
+	add(rt, post("hold-job", "/v1/jobs/{id}/hold", "Hold a waiting job, or tasks of it", http.StatusOK), rules{peers: true, owner: true}, jobs.hold)
+	add(rt, post("release-job", "/v1/jobs/{id}/release", "Release a held job, or tasks of it", http.StatusOK), rules{peers: true, owner: true}, jobs.release)
+	add(rt, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again, or tasks of it", http.StatusOK), rules{peers: true, owner: true}, jobs.requeue)
 	add(rt, jobFile(post("offers", "/v1/offers", "List the nodes that would take a job, without submitting it", http.StatusOK)), rules{}, jobs.offers)
+
+	add(rt, hiddenOp(post("follow-jobs", "/peer/v1/groups/{group}/progress", "Follow the progress of jobs of this daemon", http.StatusOK)), rules{peers: true, only: true, stream: true, follow: true}, rt.follows.follow)
 
 	ofTask, ofAttempt := rules{peers: true, owner: true, stream: true}, rules{peers: true, only: true, stream: true}
 	add(rt, bytesOf(get("get-log", "/v1/jobs/{id}/tasks/{t}/logs", "Read the output of a task")), ofTask, logs.task)

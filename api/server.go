@@ -82,6 +82,7 @@ type Server struct {
 	cfg          Config
 	auth         *authenticator
 	daemons      *daemons
+	follows      *followRoutes
 	routes       http.Handler
 	metrics      *metrics
 	log          *slog.Logger
@@ -106,8 +107,9 @@ func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
 	}
 	limits := newAdmission(m)
 	d := newDaemons(cfg.Self, needs.Peers, needs.Transport, m, log)
+	follows := &followRoutes{daemons: d, progress: needs.Progress, directory: needs.Directory}
 	return &Server{
-		cfg: cfg, auth: auth, daemons: d, routes: newRouter(cfg, needs, d, limits, log), metrics: m, log: log,
+		cfg: cfg, auth: auth, daemons: d, follows: follows, routes: newRouter(cfg, needs, d, follows, limits, log), metrics: m, log: log,
 		peerListener: needs.PeerListener, admission: limits, ready: make(chan struct{}),
 	}, nil
 }

@@ -21,6 +21,7 @@ import (
 
 // cluster is `muster dev` and clients of its daemons.
 type cluster struct {
+	program string
 	dir     string // of the daemons; on the command line of each and of its runner
 	clients []*api.Client
 }
@@ -32,10 +33,12 @@ const (
 	rateJobs  = 1500
 )
 
-// onCluster starts daemons and measures them. Each daemon offers the number of CPUs; 0 means those of the machine.
-func onCluster(nodes, cpus int, measure func(*cluster, context.Context, *report) error) func(context.Context, string, *report) error {
+// onCluster starts daemons and measures them. Each daemon offers the number of CPUs; 0 means those of the machine. The
+// further flags are those of muster dev.
+func onCluster(nodes, cpus int, measure func(*cluster, context.Context, *report) error, flags ...string) func(context.Context, string, *report) error {
 	return func(ctx context.Context, program string, r *report) error {
-		cmd := exec.CommandContext(ctx, program, "dev", "--nodes", fmt.Sprint(nodes), "--gpus", "none", "--cpus", fmt.Sprint(cpus))
+		args := append([]string{"dev", "--nodes", fmt.Sprint(nodes), "--gpus", "none", "--cpus", fmt.Sprint(cpus)}, flags...)
+		cmd := exec.CommandContext(ctx, program, args...)
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 		out, err := cmd.StdoutPipe()
 		if err != nil {
@@ -53,7 +56,7 @@ func onCluster(nodes, cpus int, measure func(*cluster, context.Context, *report)
 			return fmt.Errorf("muster dev did not start: %w", err)
 		}
 		go func() { _, _ = io.Copy(io.Discard, out) }()
-		c := &cluster{dir: filepath.Dir(strings.TrimSpace(strings.TrimPrefix(line, "export MUSTER_SOCKET=")))}
+		c := &cluster{program: program, dir: filepath.Dir(strings.TrimSpace(strings.TrimPrefix(line, "export MUSTER_SOCKET=")))}
 		for i := range nodes {
 			client, err := api.NewClient(api.ClientConfig{Socket: filepath.Join(c.dir, fmt.Sprintf("dev%d.sock", i+1))})
 			if err != nil {

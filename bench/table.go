@@ -29,6 +29,29 @@ var table = []benchmark{
 		{Name: "rate-queued", Unit: "a second", What: "the same where each daemon has the CPUs of the machine, so that most jobs queue on a small one"},
 		{Name: "rate-queued-cpu", Unit: "ms", What: "CPU of a job that may queue, over all processes"},
 	}},
+	{"array", inTurn(
+		onCluster(devNodes, inFlight, array("with control groups")), onCluster(devNodes, inFlight, array("without"), "--cgroups-off"),
+	), []figure{
+		{Name: "array", Unit: "a second", What: "an array of 10,000 tasks of `/bin/true`, 3 daemons with room for 96 at a time"},
+		{Name: "array-share", Unit: "% of fork-exec-wait", Aim: "≥ 33 % with control groups, ≥ 50 % without", What: "the same beside the bare loop of the same run"},
+		{Name: "array-cpu", Unit: "ms", What: "CPU of such a task, over all processes"},
+		{Name: "array-cpu-times", Unit: "times fork-exec-wait", Aim: "≤ 3.5 times", What: "the same beside the bare loop of the same run"},
+	}},
+	{"array-accept", onCluster(devNodes, inFlight, (*cluster).largeArray), []figure{
+		{Name: "array-accept", Unit: "ms", Aim: "≤ 50 ms", What: "an array of 1,000,000 tasks accepted, durable, 3 daemons"},
+	}},
+	{"queue", onCluster(1, 0, (*cluster).queue, "--gpus", "sim:1xH100-80GB"), []figure{
+		{Name: "queue-page", Unit: "ms", Aim: "≤ 30 ms", What: "the first page of a listing while 20,000 jobs wait for a GPU"},
+		{Name: "queue-list", Unit: "ms", Aim: "≤ 500 ms", What: "`muster jobs` of all of them"},
+	}},
+	{"core-memory", goBench("./scheduler", "Memory$", "3x",
+		reading{figure: "core-memory-array", label: "a million that wait", bench: "Memory", metric: "MB/million-waiting"},
+		reading{figure: "core-memory-array", label: "10,000 that run", bench: "Memory", metric: "MB/10k-running"},
+		reading{figure: "core-memory-job", bench: "Memory", metric: "B/waiting-job"},
+	), []figure{
+		{Name: "core-memory-array", Unit: "MB", Aim: "≤ 20 MB for a million that wait, ≤ 15 MB for 10,000 that run", What: "memory of the scheduler's core for tasks of an array"},
+		{Name: "core-memory-job", Unit: "bytes", Aim: "≤ 5,000 bytes", What: "the same for each of 20,000 single jobs that wait for a GPU"},
+	}},
 	{"core-place", goBench("./scheduler", "Place10k", "2000x",
 		reading{figure: "core-place", label: "frag", bench: "Place10k/frag", metric: "ns/op"},
 		reading{figure: "core-place", label: "frag, a share", bench: "Place10k/frag-share", metric: "ns/op"},

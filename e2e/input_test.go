@@ -39,7 +39,7 @@ func TestBadInput(t *testing.T) {
 		{2, []string{"printable"}, []string{"submit", "-J", "a\x1b[31mb", "--", "true"}},
 		{2, []string{"command"}, []string{"submit"}},
 		{2, []string{"not yet in this version"}, []string{"submit", "-a", "0-9", "--", "true"}},
-		{2, []string{"not yet in this version"}, []string{"submit", "--prefer", "rack=r1", "--", "true"}},
+		{2, []string{"not yet in this version"}, []string{"submit", "--nodes", "2", "--", "true"}},
 		{2, []string{"not yet in this version"}, []string{"submit", "-N", "2", "--", "true"}},
 		{1, []string{"zzzz"}, []string{"show", "zzzz"}},
 		{2, []string{"UPPER"}, []string{"show", "UPPER"}},

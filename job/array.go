@@ -1,6 +1,7 @@
 package job
 
 // Arrays: the indices of a job's elements, and how the tasks of a job are numbered.
+// See docs/adr, ADR 87.
 
 import (
 	"cmp"
@@ -9,10 +10,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
-// MaxIndex is the largest index of an array.
-const MaxIndex = 1<<31 - 1
+const (
+	// MaxIndex is the largest index of an array.
+	MaxIndex = 1<<31 - 1
+	// MaxEntry bounds a line of each_line: with its name it must fit in one environment variable, of 128 KiB on Linux.
+	MaxEntry = 128<<10 - len("MUSTER_ENTRY=") - 1
+	// maxArrayText bounds the text of an array, because it is parsed for each request about the job.
+	maxArrayText = 16 << 10
+	// maxWoven bounds the elements of ranges with steps that overlap, because they are listed one by one.
+	maxWoven = 1 << 16
+)
 
 // Array is the parsed array of a job: the indices of its elements in rising order, and how many may be active at once.
 type Array struct {
@@ -31,6 +41,9 @@ func (r run) last() int { return r.first + (r.n-1)*r.step }
 func ParseArray(text string) (Array, error) {
 	fail := func(err error) (Array, error) {
 		return Array{}, fmt.Errorf("array %.60q: %w; write it like 0-99%%8, 1,3,5 or 0-30:10", text, err)
+	}
+	if len(text) > maxArrayText {
+		return Array{}, fmt.Errorf("array: %d bytes; at most %d; put a longer list into a file for --each-line", len(text), maxArrayText)
 	}
 	parts, limit, limited := strings.Cut(text, "%")
 	a := Array{}
@@ -65,14 +78,10 @@ var errTooLong = fmt.Errorf("more than %d elements", MaxTasks)
 
 func parseRuns(text string) ([]run, error) {
 	var runs []run
-	total := 0
 	for part := range strings.SplitSeq(text, ",") {
 		r, err := parseRun(part)
 		if err != nil {
 			return nil, err
-		}
-		if total += r.n; total > 2*MaxTasks { // merging may leave fewer
-			return nil, errTooLong
 		}
 		runs = append(runs, r)
 	}
@@ -104,28 +113,53 @@ func parseRun(part string) (run, error) {
 // merge returns runs in rising order that share no index.
 func merge(runs []run) ([]run, error) {
 	slices.SortFunc(runs, func(a, b run) int { return cmp.Compare(a.first, b.first) })
-	apart := true
-	for i := 1; i < len(runs); i++ {
-		apart = apart && runs[i-1].last() < runs[i].first
-	}
-	if !apart {
-		var all []int
-		for _, r := range runs {
-			for i := range r.n {
-				all = append(all, r.first+i*r.step)
-			}
-		}
-		slices.Sort(all)
-		runs = runsOf(slices.Compact(all))
-	}
+	var out []run
 	n := 0
-	for _, r := range runs {
-		n += r.n
+	for i := 0; i < len(runs); {
+		next, last := i+1, runs[i].last()
+		for next < len(runs) && runs[next].first <= last {
+			last = max(last, runs[next].last())
+			next++
+		}
+		united, err := unite(runs[i:next], last)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range united {
+			n += r.n
+		}
+		out = append(out, united...)
+		i = next
 	}
 	if n > MaxTasks {
 		return nil, errTooLong
 	}
-	return runs, nil
+	return out, nil
+}
+
+// unite returns the same indices without those that are named twice. Each run begins before the end of those before it,
+// and last is the highest index.
+func unite(runs []run, last int) ([]run, error) {
+	if len(runs) == 1 {
+		return runs, nil
+	}
+	if !slices.ContainsFunc(runs, func(r run) bool { return r.step > 1 }) {
+		return []run{{first: runs[0].first, step: 1, n: last - runs[0].first + 1}}, nil
+	}
+	n := 0
+	for _, r := range runs {
+		if n += r.n; n > maxWoven {
+			return nil, fmt.Errorf("more than %d elements in ranges that overlap and have a step", maxWoven)
+		}
+	}
+	all := make([]int, 0, n)
+	for _, r := range runs {
+		for i := range r.n {
+			all = append(all, r.first+i*r.step)
+		}
+	}
+	slices.Sort(all)
+	return runsOf(slices.Compact(all)), nil
 }
 
 // runsOf returns the runs of indices in rising order.
@@ -178,24 +212,44 @@ type Layout struct {
 }
 
 // Layout returns the numbering of the job's tasks.
-func (s *Spec) Layout() (Layout, error) {
-	a := arrayOf(max(1, len(s.EachLine)))
-	if s.Array != "" {
-		parsed, err := ParseArray(s.Array)
+func (s *Spec) Layout() (Layout, error) { return LayoutOf(s.Array, len(s.EachLine)) }
+
+// LayoutOf returns the numbering of the tasks of a job with this array and so many lines.
+func LayoutOf(array string, lines int) (Layout, error) {
+	if lines > MaxTasks {
+		return Layout{}, fmt.Errorf("each_line: %w", errTooLong)
+	}
+	a := arrayOf(max(1, lines))
+	if array != "" {
+		parsed, err := ParseArray(array)
 		switch {
 		case err != nil:
 			return Layout{}, err
-		case len(s.EachLine) > 0 && parsed.n > 0:
+		case lines > 0 && parsed.n > 0:
 			return Layout{}, errors.New("array: with each_line give only a limit, such as %8: each line is a task")
-		case len(s.EachLine) == 0 && parsed.n == 0:
-			return Layout{}, fmt.Errorf("array %.60q: names no index", s.Array)
+		case lines == 0 && parsed.n == 0:
+			return Layout{}, fmt.Errorf("array %.60q: names no index", array)
 		case parsed.n == 0:
 			a.AtOnce = parsed.AtOnce
 		default:
 			a = parsed
 		}
 	}
-	return Layout{array: a, isArray: s.Array != "" || len(s.EachLine) > 0}, nil
+	return Layout{array: a, isArray: array != "" || lines > 0}, nil
+}
+
+// checkArray checks the lines. Together they are bounded by the size of a job file.
+func checkArray(s Spec) error {
+	for i, line := range s.EachLine {
+		if len(line) > MaxEntry {
+			return fmt.Errorf("each_line: line %d has %d bytes; at most %d", i+1, len(line), MaxEntry)
+		}
+		if strings.ContainsRune(line, 0) || !utf8.ValidString(line) {
+			return fmt.Errorf("each_line: line %d is not text without zero bytes", i+1)
+		}
+	}
+	_, err := s.Layout()
+	return err
 }
 
 // IsArray reports whether the job is an array, even if it has one element.
@@ -207,8 +261,13 @@ func (l Layout) Tasks() int { return l.array.n }
 // AtOnce returns how many tasks may be active at once; 0: all.
 func (l Layout) AtOnce() int { return l.array.AtOnce }
 
-// Number returns the number that people use for a task: its index in the array.
-func (l Layout) Number(task int) int { return l.array.Index(task) }
+// Number returns the number that people use for a task: its index in the array. A zero Layout numbers tasks from 0.
+func (l Layout) Number(task int) int {
+	if l.array.n == 0 {
+		return task
+	}
+	return l.array.Index(task)
+}
 
 // Select returns the tasks whose numbers are in the ranges, as ranges of tasks in rising order that do not meet. It is
 // empty if the job has none of them.
@@ -221,6 +280,28 @@ func (l Layout) Select(numbers []Range) []Range {
 		}
 	}
 	return joined(out)
+}
+
+// Numbers appends the numbers of the tasks first to last, as ranges that do not meet, to ranges that end before them.
+func (l Layout) Numbers(ranges []Range, first, last int) []Range {
+	for first <= last {
+		i, found := slices.BinarySearchFunc(l.array.runs, first, func(r run, p int) int { return cmp.Compare(r.before, p) })
+		if !found {
+			i--
+		}
+		r := l.array.runs[i]
+		number, n := r.first+(first-r.before)*r.step, min(last-first+1, r.before+r.n-first)
+		if r.step > 1 {
+			n = 1
+		}
+		if k := len(ranges); k > 0 && ranges[k-1].Last+1 == number {
+			ranges[k-1].Last = number + n - 1
+		} else {
+			ranges = append(ranges, Range{number, number + n - 1})
+		}
+		first += n
+	}
+	return ranges
 }
 
 // joined sorts ranges and joins those that meet.

@@ -19,6 +19,7 @@ func TestArray(t *testing.T) {
 	for text, want := range map[string][]int{
 		"0-4": {0, 1, 2, 3, 4}, "7": {7}, "1,3,5": {1, 3, 5}, "5,1,3": {1, 3, 5}, "0-30:10": {0, 10, 20, 30},
 		"0-31:10": {0, 10, 20, 30}, "3,3,3": {3}, "0-3,2-5": {0, 1, 2, 3, 4, 5}, "0-10:5,1-11:5": {0, 1, 5, 6, 10, 11},
+		"0-6:2,3-4,2": {0, 2, 3, 4, 6}, "5-6,0-9,2-20:9,30": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 20, 30},
 		"10,11,20,30,40,41": {10, 11, 20, 30, 40, 41}, "2147483647": {MaxIndex}, "0-4%2": {0, 1, 2, 3, 4},
 	} {
 		l, err := (&Spec{Array: text}).Layout()
@@ -36,10 +37,54 @@ func TestArray(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"%", "%0", "%x", "0-", "-1", "5-1", "1:2", "0-9:0", "a", "0,,1", "0-1000000", "0-2147483648", "%8", "0-4%-1",
-		"0-999999,1000000-1999999", "0-999999,1000000-1999999,2000000-2999999", strings.Repeat("0-999999,", 1000) + "1",
+		"0-999999,1000000-1999999", "0-999999,1000000-1999999,2000000-2999999", "0-999998:2,1-999999:2", strings.Repeat("1,", maxArrayText/2) + "1",
 	} {
 		if l, err := (&Spec{Array: bad}).Layout(); err == nil {
 			t.Errorf("%.20q is taken as %d tasks", bad, l.Tasks())
+		}
+	}
+}
+
+// An array of any text is parsed in a few milliseconds, because each request about the job does so.
+func BenchmarkWorstArrays(b *testing.B) {
+	var apart, woven strings.Builder
+	for i := 0; apart.Len() < maxArrayText-16; i += 2 {
+		fmt.Fprintf(&apart, "%d,", i)
+	}
+	for i := 0; woven.Len() < maxArrayText-16; i++ {
+		fmt.Fprintf(&woven, "%d-%d:33,", i, i+33*64)
+	}
+	for name, text := range map[string]string{
+		"apart": apart.String() + "0", "woven": woven.String() + "0", "same": strings.Repeat("0-999999,", maxArrayText/10) + "0",
+		"steps": fmt.Sprintf("0-%d:2,1-%d:2", maxWoven-2, maxWoven-2),
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if l, err := (&Spec{Array: text}).Layout(); err != nil && name != "woven" {
+					b.Fatal(l.Tasks(), err)
+				}
+			}
+		})
+	}
+}
+
+// A number is returned also if the array of the job cannot be parsed, because a later version has accepted it.
+func TestNumberWithoutLayout(t *testing.T) {
+	if got := (Layout{}).Number(7); got != 7 {
+		t.Errorf("task 7 has the number %d", got)
+	}
+}
+
+func TestLines(t *testing.T) {
+	for want, lines := range map[string][]string{
+		"":                        {strings.Repeat("x", MaxEntry), "", "é"},
+		"line 2 has 131059 bytes": {"", strings.Repeat("x", MaxEntry+1)},
+		"line 1 is not text":      {"a\xff"},
+		"more than 1000000":       make([]string, MaxTasks+1),
+	} {
+		err := checkArray(Spec{EachLine: lines})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%d lines: %v, want %q", len(lines), err, want)
 		}
 	}
 }

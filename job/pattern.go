@@ -14,21 +14,52 @@ const maxPattern = 4096
 
 // Names holds the values that the placeholders of a pattern stand for in one task.
 type Names struct {
-	Attempt Attempt
-	Job     string // its name
-	Node    string
-	User    string
+	ID   ID
+	Task int    // the number by which people call the task
+	Job  string // its name
+	Node string
+	User string
 }
 
 // Expand replaces %j and %A with the job's ID, %t and %a with the task's number, %x with the job's name, %n and %N
-// with the node's name, %u with the user's name, and %% with %. A slash in a name becomes _, so that a name never
-// adds a directory.
+// with the node's name, %u with the user's name, and %% with %. %4t is the number with zeros before it, four digits in
+// all. A slash in a name becomes _, so that a name never adds a directory.
 func (n Names) Expand(pattern string) string {
 	plain := strings.NewReplacer("/", "_")
-	id, task := string(n.Attempt.Job), strconv.Itoa(n.Attempt.Task)
-	node, user := plain.Replace(n.Node), plain.Replace(n.User)
-	return strings.NewReplacer("%%", "%", "%j", id, "%A", id, "%t", task, "%a", task,
-		"%x", plain.Replace(n.Job), "%n", node, "%N", node, "%u", user).Replace(pattern)
+	var out strings.Builder
+	for {
+		before, after, found := strings.Cut(pattern, "%")
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		width, kind, rest := placeholder(after)
+		switch kind {
+		case '%':
+			out.WriteByte('%')
+		case 'j', 'A':
+			out.WriteString(string(n.ID))
+		case 't', 'a':
+			fmt.Fprintf(&out, "%0*d", width, n.Task)
+		case 'x':
+			out.WriteString(plain.Replace(n.Job))
+		case 'n', 'N':
+			out.WriteString(plain.Replace(n.Node))
+		case 'u':
+			out.WriteString(plain.Replace(n.User))
+		}
+		pattern = rest
+	}
+}
+
+// placeholder splits what follows a % into its width, its letter and the rest. The letter is 0 if there is none.
+func placeholder(text string) (width int, kind byte, rest string) {
+	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
+	if digits == len(text) || digits > 2 {
+		return 0, 0, ""
+	}
+	width, _ = strconv.Atoi(text[:digits])
+	return width, text[digits], text[digits+1:]
 }
 
 // checkPattern returns an error if the pattern is not valid.
@@ -41,10 +72,11 @@ func checkPattern(pattern string) error {
 		if !found {
 			return nil
 		}
-		if after == "" || !strings.ContainsRune("%jAtaxnNu", rune(after[0])) {
-			return fmt.Errorf("%.60q: %% must be followed by one of j A t a x n N u %%", pattern)
+		width, kind, more := placeholder(after)
+		if !strings.ContainsRune("%jAtaxnNu", rune(kind)) || width > 0 && kind != 't' && kind != 'a' {
+			return fmt.Errorf("%.60q: %% must be followed by one of j A t a x n N u %%; t and a may have a width, as in %%4t", pattern)
 		}
-		rest = after[1:]
+		rest = more
 	}
 }
 

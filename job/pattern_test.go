@@ -7,12 +7,13 @@ import (
 )
 
 func TestPatterns(t *testing.T) {
-	n := Names{Attempt: Attempt{Job: "k3v9x0q2mz-0000000000000", Task: 7, N: 2}, Job: "../x", Node: "amy", User: "ada"}
+	n := Names{ID: "k3v9x0q2mz-0000000000000", Task: 7, Job: "../x", Node: "amy", User: "ada"}
 	for pattern, want := range map[string]string{
 		"plain":             "plain",
 		"/logs/%u/%j_%t.%n": "/logs/ada/k3v9x0q2mz-0000000000000_7.amy",
 		"%A_%a-%N":          "k3v9x0q2mz-0000000000000_7-amy",
 		"%x%%x":             ".._x%x",
+		"%4a_%04t_%1a_%0t":  "0007_0007_7_7",
 	} {
 		if got := n.Expand(pattern); got != want {
 			t.Errorf("%s: %q, want %q", pattern, got, want)
@@ -28,7 +29,7 @@ func TestPatterns(t *testing.T) {
 			t.Errorf("%q: %v", good.Output, err)
 		}
 	}
-	for _, bad := range []Spec{spec("/%", "", ""), spec("/%q", "", ""), spec("/a\x00", "", ""), spec("/"+strings.Repeat("a", maxPattern), "", "")} {
+	for _, bad := range []Spec{spec("/%", "", ""), spec("/%q", "", ""), spec("/%5j", "", ""), spec("/%123t", "", ""), spec("/%5", "", ""), spec("/%é", "", ""), spec("/a\x00", "", ""), spec("/"+strings.Repeat("a", maxPattern), "", "")} {
 		if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), "output") {
 			t.Errorf("%.20q: %v", bad.Output, err)
 		}

@@ -22,6 +22,27 @@ type Query struct {
 	Limit  int      // 0: the daemon that answers chooses
 }
 
+// TaskQuery selects tasks of a job, in the order of their indexes.
+type TaskQuery struct {
+	Ranges []Range // of indexes, as Layout.Select returns them; empty: all
+	States []State // empty: any
+	After  int     // only tasks with a higher index; -1: all
+	Limit  int
+}
+
+// Rest returns the ranges of a job of n tasks that follow After. They may be empty, with First above Last.
+func (q *TaskQuery) Rest(n int) []Range {
+	ranges := q.Ranges
+	if len(ranges) == 0 {
+		ranges = []Range{{First: 0, Last: n - 1}}
+	}
+	rest := make([]Range, 0, len(ranges))
+	for _, r := range ranges {
+		rest = append(rest, Range{First: max(r.First, q.After+1), Last: r.Last})
+	}
+	return rest
+}
+
 // Match reports whether the query selects the job, whatever the limit.
 func (q Query) Match(j *Job) bool {
 	switch {

@@ -15,13 +15,14 @@ func (ResultRecord) record()   {}
 func (CancelRecord) record()   {}
 func (HoldRecord) record()     {}
 func (RequeueRecord) record()  {}
+func (ParentRecord) record()   {}
 func (PurgeRecord) record()    {}
 
 // BeginsWork reports whether the record starts new work. A full disk refuses such records; all other records end work
 // or return it.
 func BeginsWork(r Record) bool {
 	switch r.(type) {
-	case SubmitRecord, AssignRecord:
+	case SubmitRecord, AssignRecord, RequeueRecord:
 		return true
 	default:
 		return false
@@ -103,6 +104,17 @@ type RequeueRecord struct {
 	Failed bool    // only tasks that have ended, and not with SUCCEEDED
 	Reason string
 	At     time.Time
+}
+
+// ParentRecord tells how far a job is that jobs of this journal depend on. It is only for what the other records of the
+// journal do not tell: the progress of a job of another journal, and when a job has started. See docs/adr, ADR 86.
+type ParentRecord struct {
+	Parent  ID
+	State   State      // empty: its owner has no such job, so it has ended and was deleted
+	Started bool       // each of its tasks has started or ended
+	Since   time.Time  // when the last of them did, by the owner's clock
+	Tasks   TaskStates // by their numbers; not all of them need be listed
+	At      time.Time
 }
 
 // PurgeRecord deletes a job that has ended.

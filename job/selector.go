@@ -41,18 +41,39 @@ func ParseSelector(text string) (Selector, error) {
 	if !some {
 		return s, nil
 	}
-	parts := strings.Split(tasks, ",")
-	if len(parts) > MaxRanges {
-		return Selector{}, fmt.Errorf("tasks of %.30q: %d ranges; at most %d", text, len(parts), MaxRanges)
+	var err error
+	if s.Tasks, err = ParseRanges(tasks); err != nil {
+		return Selector{}, fmt.Errorf("tasks of %.60q: %w", text, err)
 	}
+	return s, nil
+}
+
+// ParseRanges parses the numbers of tasks, such as 3 or 0-9,12.
+func ParseRanges(text string) ([]Range, error) {
+	parts := strings.Split(text, ",")
+	if len(parts) > MaxRanges {
+		return nil, fmt.Errorf("%d ranges; at most %d", len(parts), MaxRanges)
+	}
+	ranges := make([]Range, 0, len(parts))
 	for _, part := range parts {
 		r, err := parseRange(part)
 		if err != nil {
-			return Selector{}, fmt.Errorf("tasks of %.60q: %w", text, err)
+			return nil, err
 		}
-		s.Tasks = append(s.Tasks, r)
+		ranges = append(ranges, r)
 	}
-	return s, nil
+	return ranges, nil
+}
+
+// RangesText returns ranges as ParseRanges reads them.
+func RangesText(ranges []Range) string {
+	parts := make([]string, len(ranges))
+	for i, r := range ranges {
+		if parts[i] = strconv.Itoa(r.First); r.Last != r.First {
+			parts[i] += "-" + strconv.Itoa(r.Last)
+		}
+	}
+	return strings.Join(parts, ",")
 }
 
 func parseRange(part string) (Range, error) {

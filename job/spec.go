@@ -39,7 +39,7 @@ type Spec struct {
 	// one task for each line, which is its MUSTER_ENTRY
 	EachLine  []string   `json:"each_line,omitempty"`
 	TimeLimit Duration   `json:"time_limit,omitempty"` // 0: none
-	Begin     *time.Time `json:"begin,omitempty"`      // not before
+	Begin     *time.Time `json:"begin,omitempty"`      // not before, by the wall clock
 	// between SIGTERM and SIGKILL; 0: the worker's default
 	Grace       Duration `json:"grace,omitempty"`
 	Priority    int      `json:"priority"` // 0 to 100
@@ -51,13 +51,13 @@ type Spec struct {
 	Partition string `json:"partition,omitempty"`
 	// how long a task runs on without contact with its owner; 0: the default
 	Lease      Duration `json:"lease,omitempty"`
-	Dependency []string `json:"dependency,omitempty"`
+	Dependency []string `json:"dependency,omitempty"` // see ParseDependencies
 	// a job whose dependencies can never be met is cancelled
 	KillOnInvalidDep bool     `json:"kill_on_invalid_dep,omitempty"`
 	Exclusive        bool     `json:"exclusive,omitempty"` // each task has its host for itself
 	Project          string   `json:"project,omitempty"`   // whose usage this is, besides the user's
 	Constraint       string   `json:"constraint,omitempty"`
-	Prefer           string   `json:"prefer,omitempty"`
+	Prefer           string   `json:"prefer,omitempty"` // see ParsePrefer
 	NodeList         []string `json:"nodelist,omitempty"`
 	Exclude          []string `json:"exclude,omitempty"`
 	Policy           string   `json:"policy,omitempty"`
@@ -71,9 +71,10 @@ type Spec struct {
 	Output string `json:"output,omitempty"`
 	Error  string `json:"error,omitempty"`
 	// and when to send it before the time limit: "USR1@120s"
-	Signal             string `json:"signal,omitempty"`
-	Hold               bool   `json:"hold,omitempty"`
-	CheckpointExitCode int    `json:"checkpoint_exit_code,omitempty"`
+	Signal string `json:"signal,omitempty"`
+	Hold   bool   `json:"hold,omitempty"`
+	// a task that exits with this code has saved its state and runs again; 0: none
+	CheckpointExitCode int `json:"checkpoint_exit_code,omitempty"`
 }
 
 // Resources is what one task holds while it runs.
@@ -84,6 +85,14 @@ type Resources struct {
 	GPUModel  string  `json:"gpu_model,omitempty"`  // or several models: "A100|H100"
 	GPUMemory Size    `json:"gpu_memory,omitempty"` // minimum for each device
 	GPUShare  float64 `json:"gpu_share,omitempty"`  // of one device, above 0 and below 1; not together with GPUs
+	Exclusive bool    `json:"-"`                    // the whole host; see Spec.Need
+}
+
+// Need is what one task needs of its host. The job file says for the whole job that its tasks are exclusive.
+func (s Spec) Need() Resources {
+	need := s.Resources
+	need.Exclusive = s.Exclusive
+	return need
 }
 
 // ModelOr joins the models of Resources.GPUModel if there are several. A device of any of them will do.
@@ -104,6 +113,7 @@ const (
 	DefaultLease    = 300 * time.Second
 	DefaultGrace    = 10 * time.Second
 	MaxTimeLimit    = 366 * 24 * time.Hour
+	MaxBegin        = 366 * 24 * time.Hour // from the submission
 	defaultCPUs     = 1
 	defaultPriority = 50
 )
@@ -117,13 +127,29 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate returns an error that names the first field that is not valid, or ErrNotYet with the field's name.
 func (s Spec) Validate() error {
-	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkFiles, checkOutput, checkLater} {
+	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkRetries, checkArray, checkFiles, checkOutput, checkHosts, checkDependency, checkLater} {
 		if err := check(s); err != nil {
 			return err
 		}
 	}
-	_, err := ParseConstraint(s.Constraint)
-	return err
+	return nil
+}
+
+// checkHosts checks what the job asks of its hosts.
+func checkHosts(s Spec) error {
+	if _, err := ParseConstraint(s.Constraint); err != nil {
+		return err
+	}
+	if _, err := ParsePrefer(s.Prefer); err != nil {
+		return err
+	}
+	if _, err := ParseNodes(s.NodeList); err != nil {
+		return fmt.Errorf("nodelist: %w", err)
+	}
+	if _, err := ParseNodes(s.Exclude); err != nil {
+		return fmt.Errorf("exclude: %w", err)
+	}
+	return nil
 }
 
 func checkCommand(s Spec) error {
@@ -231,19 +257,9 @@ func checkLater(s Spec) error {
 		set   bool
 	}{
 		{"nodes", s.Nodes > 1},
-		{"array", s.Array != ""},
-		{"each_line", len(s.EachLine) > 0},
 		{"ntasks_per_node", s.TasksPerNode > 1},
 		{"keep_on_bad_exit", s.KeepOnBadExit},
-		{"begin", s.Begin != nil},
-		{"retry_on", len(s.RetryOn) > 0},
-		{"kill_on_invalid_dep", s.KillOnInvalidDep},
-		{"exclusive", s.Exclusive},
 		{"project", s.Project != ""},
-		{"preemptible", s.Preemptible},
-		{"dependency", len(s.Dependency) > 0},
-		{"prefer", s.Prefer != ""},
-		{"checkpoint_exit_code", s.CheckpointExitCode != 0},
 	} {
 		if later.set {
 			return fmt.Errorf("%s: %w", later.field, ErrNotYet)

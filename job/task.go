@@ -46,13 +46,16 @@ type Task struct {
 	Isolation string
 	// Assigned is true if the attempt may be running: its Assign is committed, and no Result or Unassign is.
 	Assigned bool
-	Runs     int // attempts in which a process ran, since a person last requeued it; bounds retries
+	// Runs counts the attempts in which a process ran, since a person last requeued the task; it bounds retries. Attempts
+	// that ended with the checkpoint exit code do not count.
+	Runs int
 	// Settled is the number of the attempt that was the newest when a person last requeued the task. No result of it or
 	// of an earlier one counts any more.
 	Settled int
 	Started time.Time
 	Ended   time.Time
-	Exit    *Exit // of the newest attempt that ended
+	Exit    *Exit    // of the newest attempt, once it has ended
+	Earlier *Earlier // attempts before the newest; nil if there are none, and in most views
 	// Lost lists the hosts that were lost while they ran the task, newest last, since a person last released it. At
 	// most MaxLost.
 	Lost []Peer
@@ -71,6 +74,22 @@ const (
 	EndsCancelled        // it ends as CANCELLED
 	EndsRequeued         // it runs again
 )
+
+// Status returns the exit code that people get for the end of the task: the code of its process; 128+N if signal N
+// ended it; 124 for the time limit; 125 if no process ran to its own end. It is 0 before the end.
+func (t *Task) Status() int {
+	switch {
+	case !t.State.Ended(), t.State == Succeeded:
+		return 0
+	case t.State == Timeout:
+		return ExitTimeLimit
+	case t.Exit != nil && t.Exit.Signal > 0:
+		return ExitSignal + t.Exit.Signal
+	case t.Exit != nil && t.Exit.Code != 0:
+		return t.Exit.Code
+	}
+	return ExitMuster
+}
 
 // MaxLost bounds the lost hosts that a task remembers.
 const MaxLost = 16
@@ -93,11 +112,46 @@ type Job struct {
 	Submitted time.Time
 	Key       string // idempotency key, or empty
 	Cancelled string // the reason given with cancel, or empty
-	// Seq orders the jobs of a group as its journal accepted them, independent of wall clocks. It is 0 in rows of
-	// older versions.
+	// Seq orders the jobs of a group as its journal accepted them, or their last requeue after the end, independent of
+	// wall clocks. It is 0 in rows of older versions.
 	Seq    uint64
 	Counts Counts // of all tasks
-	Tasks  []Task // all tasks, or one page of them if there are many
+	Ends   Ends   // of all tasks
+	Reason Reason // why the job as a whole waits, or how it ended; that of the first task in the job's state
+	// Depends has the state of each dependency, in the order of the job file.
+	Depends []Depends
+	Tasks   []Task // all tasks, one page of them if there are many, or none
+}
+
+// Ends sums up how the tasks of a job have ended.
+type Ends struct {
+	Exited bool // a process of an ended task has ended
+	Code   int  // the highest exit code of these processes
+	Status int  // the highest Status of the tasks
+	// When the first process began and the last one ended, by the clocks of their hosts; zero if unknown.
+	Began time.Time
+	Last  time.Time
+}
+
+// EndsOf sums up the ends of tasks.
+func EndsOf(tasks []Task) (out Ends) {
+	for i := range tasks {
+		t := &tasks[i]
+		if !t.State.Ended() {
+			continue
+		}
+		out.Status = max(out.Status, t.Status())
+		if t.Exit != nil {
+			out.Exited, out.Code = true, max(out.Code, t.Exit.Code)
+		}
+		if !t.Started.IsZero() && (out.Began.IsZero() || t.Started.Before(out.Began)) {
+			out.Began = t.Started
+		}
+		if t.Ended.After(out.Last) {
+			out.Last = t.Ended
+		}
+	}
+	return out
 }
 
 // State returns the job's state; see Counts.State.

@@ -19,7 +19,7 @@ type Duration time.Duration
 
 var errNoUnit = errors.New("a number needs a unit")
 
-// sizeUnits lists the units that String uses first, largest first.
+// sizeUnits lists the units. Of those of the same size String uses the first.
 var sizeUnits = []struct {
 	name  string
 	bytes int64
@@ -66,14 +66,16 @@ func ParseSize(text string) (Size, error) {
 	return 0, fmt.Errorf("size %.40q: want a number and a unit, such as 8GiB or 500MB", text)
 }
 
-// String returns the size in the largest unit that divides it evenly.
+// String returns the size in the unit that divides it evenly and gives the smallest number.
 func (s Size) String() string {
+	text, least := "0B", int64(math.MaxInt64)
 	for _, u := range sizeUnits {
-		if n := int64(s); n != 0 && n%u.bytes == 0 {
-			return strconv.FormatInt(n/u.bytes, 10) + u.name
+		if n := int64(s); n != 0 && n%u.bytes == 0 && max(n, -n)/u.bytes < least {
+			least = max(n, -n) / u.bytes
+			text = strconv.FormatInt(n/u.bytes, 10) + u.name
 		}
 	}
-	return "0B"
+	return text
 }
 
 // MarshalText returns the text that UnmarshalText parses.

@@ -16,6 +16,18 @@ type Change struct {
 	Moved  bool     // the record changed the job
 	Task   int      // index of the task, for a record about an attempt
 	Before job.Task // that task before the change
+
+	Others  []Other  // the jobs that have changed because a job did that they depend on
+	Parents []job.ID // jobs of which something else is awaited than before; see Parents.Awaited
+}
+
+// Other is a job that a record about another job has changed.
+type Other struct {
+	Job   *Job
+	All   bool        // all its tasks may have changed
+	Freed []job.Range // tasks that no longer wait for those of an array, in no order
+
+	lost, opened []job.Range
 }
 
 // The words of the reasons that records set.
@@ -27,9 +39,8 @@ const (
 	ReasonExit      = "Exit"
 )
 
-// Apply applies a record to the table. A record that does not fit the state of its job changes nothing. seq is the
-// record's number in the journal, in rising order. epoch is that of the owner who wrote the record.
-func (t *Table) Apply(r job.Record, seq uint64, epoch job.Epoch) Change {
+// apply applies a record to the job that it is about.
+func (t *Table) apply(r job.Record, seq uint64, epoch job.Epoch) Change {
 	switch r := r.(type) {
 	case job.SubmitRecord:
 		return t.submit(r, seq)
@@ -44,7 +55,7 @@ func (t *Table) Apply(r job.Record, seq uint64, epoch job.Epoch) Change {
 	case job.HoldRecord:
 		return t.whole(r.Job, func(j *Job) bool { return hold(j, r) })
 	case job.RequeueRecord:
-		return t.whole(r.Job, func(j *Job) bool { return requeue(j, r) })
+		return t.whole(r.Job, func(j *Job) bool { return requeue(j, r, seq) })
 	case job.PurgeRecord:
 		return t.purge(r.Job)
 	default:
@@ -64,7 +75,8 @@ func (t *Table) submit(r job.SubmitRecord, seq uint64) Change {
 	if r.Spec.Hold {
 		first.State, first.Reason = job.Held, job.Reason{Word: ReasonHeld, Detail: "submitted with hold"}
 	}
-	j := &Job{ID: r.Job, User: r.User, Spec: r.Spec, Submitted: r.At, Key: r.Key, Seq: seq, tasks: newTasks(max(r.Tasks, 1), first)}
+	j := &Job{ID: r.Job, User: r.User, Spec: r.Spec, Submitted: r.At, Queued: r.At, Key: r.Key, Seq: seq, tasks: newTasks(max(r.Tasks, 1), first)}
+	j.Waits = newWaits(&j.Spec)
 	j.dirty.header, j.dirty.hosts = true, 1
 	t.add(j)
 	return Change{Job: j, Moved: true}
@@ -79,7 +91,8 @@ func (t *Table) attempt(a job.Attempt, apply func(*Job, *job.Task) bool) Change 
 	c := Change{Job: j, Task: a.Task, Before: j.Task(a.Task)}
 	after := c.Before
 	if c.Moved = apply(j, &after); c.Moved {
-		j.set(a.Task, after)
+		j.tasks.set(a.Task, after, &j.dirty)
+		j.close(&after)
 	}
 	return c
 }
@@ -126,6 +139,7 @@ func assign(j *Job, t *job.Task, r job.AssignRecord, epoch job.Epoch) bool {
 	if !move(t, job.Reserved, job.Reason{}) {
 		return false
 	}
+	j.tasks.history.keepNewest(t)
 	t.Attempt, t.Assigned = r.Attempt.N, true
 	t.Node, t.NodeName, t.Store, t.Epoch = r.Node, r.NodeName, r.Store, epoch
 	t.Devices, t.Started, t.Ended = nil, time.Time{}, time.Time{}
@@ -153,6 +167,7 @@ func unassign(j *Job, t *job.Task, r job.UnassignRecord) bool {
 	t.Ending = job.NotEnding
 	if lost {
 		t.Lost = addLost(t.Lost, t.Node)
+		j.tasks.history.keepLost(t, r)
 	}
 	t.Assigned = false
 	closeTask(t, r.At)
@@ -194,11 +209,20 @@ func closeTask(t *job.Task, at time.Time) {
 
 func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 	if !t.Assigned || t.Attempt != r.Attempt.N {
-		return lateResult(j, t, r)
+		before := *t
+		if !lateResult(j, t, r) {
+			return false
+		}
+		j.tasks.history.keepLate(before, r)
+		return true
 	}
 	exit := r.Exit
 	if !exit.State.Ended() {
 		exit.State = job.Failed
+	}
+	saved, lost := j.Spec.Saved(exit), exit.State == job.NodeFail
+	if saved { // it has not failed
+		exit.State, exit.Reason = job.Preempted, "it saved its state"
 	}
 	to, why := exit.State, exitReason(exit)
 	again := false
@@ -206,9 +230,9 @@ func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 	case job.NodeFail: // not the fault of the task: it costs no retry
 		to, why = afterLoss(j, r.Hold, why.Detail)
 	case job.Preempted:
-		again = j.Spec.Requeue
+		again = saved || j.Spec.Requeue
 	case job.Failed, job.Timeout, job.OutOfMemory:
-		again = t.Runs < j.Spec.Retries
+		again = t.Runs < j.Spec.Retries && j.Spec.RetriesAfter(exit)
 		t.Runs++
 	case job.Succeeded, job.Cancelled, job.Pending, job.Held, job.Reserved, job.Starting, job.Running, job.Unreachable, job.Completing:
 		t.Runs++
@@ -219,12 +243,13 @@ func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 	ending := j.ending(t)
 	if ending != job.NotEnding {
 		to, why = endAs(j, t, ending)
+		exit.State = job.Cancelled
 	}
 	if !move(t, to, why) {
 		return false
 	}
 	t.Ending = job.NotEnding
-	if exit.State == job.NodeFail {
+	if lost {
 		t.Lost = addLost(t.Lost, t.Node)
 	}
 	setExit(t, exit, r.Devices)
@@ -331,8 +356,9 @@ func cancel(j *Job, r job.CancelRecord) bool {
 }
 
 // requeue has tasks run again. Those that are active are told to end first, unless only failed ones were asked for.
-func requeue(j *Job, r job.RequeueRecord) bool {
-	moved := false
+// A job that has ended ages anew.
+func requeue(j *Job, r job.RequeueRecord, seq uint64) bool {
+	moved, over := false, j.Ended()
 	if j.Cancelled != "" { // of the others, those that are active still end as CANCELLED
 		why := job.Reason{Word: ReasonCancelled, Detail: j.Cancelled}
 		j.each(nil, active, func(t *job.Task) { t.Ending, t.Reason = job.EndsCancelled, why })
@@ -356,6 +382,9 @@ func requeue(j *Job, r job.RequeueRecord) bool {
 	})
 	if moved {
 		j.closed = time.Time{}
+	}
+	if moved && over {
+		j.Queued, j.Seq, j.dirty.header = r.At, seq, true
 	}
 	return moved
 }

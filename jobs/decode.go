@@ -27,14 +27,17 @@ func Decode(rows []job.Row) (*Job, error) {
 		if r.Job != j.ID {
 			return nil, fmt.Errorf("jobs: %w: of %s among those of %s", errBadRow, r.Job, j.ID)
 		}
-		if err := j.decodePart(r); err != nil {
+		if err := decodePart(j, r); err != nil {
 			return nil, fmt.Errorf("jobs: part %q of %s: %w", r.Part, r.Job, err)
 		}
 	}
 	if !j.dirty.header { // rows without chunks stay dirty, so that the next change writes all rows in the new format
 		j.tasks.clean(&j.dirty)
 	}
-	j.recount()
+	recount(j)
+	if j.Waits != nil {
+		j.Waits.recount()
+	}
 	return j, nil
 }
 
@@ -50,6 +53,9 @@ func decodeHeader(data []byte) (*Job, error) {
 	j := &Job{
 		ID: id, User: m.GetUser(), Submitted: storepb.Time(m.GetSubmitted()), Key: m.GetKey(), Cancelled: m.GetCancelled(), Seq: m.GetSeq(),
 	}
+	if j.Queued = storepb.Time(m.GetQueued()); j.Queued.IsZero() {
+		j.Queued = j.Submitted // in rows of older versions
+	}
 	if j.Spec, err = storepb.DecodeSpec(m.GetSpec()); err != nil {
 		return nil, fmt.Errorf("job file: %w", err)
 	}
@@ -61,6 +67,7 @@ func decodeHeader(data []byte) (*Job, error) {
 	if n < 1 || n > job.MaxTasks {
 		return nil, fmt.Errorf("%w: %d tasks", errBadRow, n)
 	}
+	j.Waits = newWaits(&j.Spec)
 	first := job.Task{State: job.Pending}
 	if m.GetFirst() != nil {
 		if first, err = taskOf(m.GetFirst()); err != nil {
@@ -79,7 +86,7 @@ func decodeHeader(data []byte) (*Job, error) {
 	return j, nil
 }
 
-func (j *Job) decodePart(r job.Row) error {
+func decodePart(j *Job, r job.Row) error {
 	if len(r.Part) != 5 {
 		return errBadRow
 	}
@@ -90,7 +97,7 @@ func (j *Job) decodePart(r job.Row) error {
 		if err := proto.Unmarshal(r.Data, &m); err != nil {
 			return err
 		}
-		if at := j.tasks.hostOf(host{job.Peer(m.GetPeer()), m.GetName(), m.GetStore()}); int(at) != n {
+		if at := j.tasks.hosts.of(host{job.Peer(m.GetPeer()), m.GetName(), m.GetStore()}); int(at) != n {
 			return fmt.Errorf("%w: host %d in place of %d", errBadRow, at, n)
 		}
 		return nil
@@ -99,6 +106,13 @@ func (j *Job) decodePart(r job.Row) error {
 			return fmt.Errorf("%w: the job has %d chunks", errBadRow, len(j.tasks.chunks))
 		}
 		return j.tasks.decodeChunk(n, r.Data)
+	case partWaits:
+		return j.Waits.decode(r.Data)
+	case partEach:
+		return j.Waits.decodeEach(n>>eachShift, n&(1<<eachShift-1), j.tasks.n, r.Data)
+	}
+	if r.Part[0] == partOutcomes && n < j.tasks.n {
+		return j.tasks.history.decode(n, r.Data)
 	}
 	if n >= j.tasks.n || j.tasks.chunks[n/chunkTasks].cells == nil {
 		return fmt.Errorf("%w: no such task", errBadRow)
@@ -127,19 +141,23 @@ func (j *Job) decodePart(r job.Row) error {
 }
 
 // recount counts the tasks again, and finds when the last end of a task was recorded.
-func (j *Job) recount() {
-	j.tasks.counts, j.tasks.assigned = job.Counts{}, 0
+func recount(j *Job) {
+	j.tasks.counts, j.tasks.assigned, j.tasks.ends = job.Counts{}, 0, nil
 	for k := range j.tasks.chunks {
 		c := &j.tasks.chunks[k]
+		c.pending = 0
 		if c.cells == nil {
 			j.tasks.counts.Add(c.alike.State, j.tasks.size(k))
+			c.count(c.alike.State, j.tasks.size(k))
 			j.close(c.alike)
 			continue
 		}
 		for i := range c.cells {
 			t := j.tasks.task(k*chunkTasks+i, &c.cells[i])
 			j.tasks.counts.Add(t.State, 1)
+			c.count(t.State, 1)
 			j.tasks.assigned += count(t.Assigned)
+			j.tasks.countEnd(&t, 1)
 			j.close(&t)
 		}
 	}
@@ -206,7 +224,7 @@ func (r *chunkReader) read(ts *tasks) ([]cell, error) {
 		x.attempt, x.runs = at(m.Attempt, i), at(m.Runs, i)
 		x.settled = at(m.Settled, i)
 		x.host = at(m.Host, i)
-		ok = ok && int(x.host) < len(ts.hosts)
+		ok = ok && int(x.host) < len(ts.hosts.list)
 		x.epoch, ok = pick(epochs, int(at(m.Epoch, i)), ok)
 		x.text, ok = pick(texts, int(at(m.Text, i)), ok)
 		if x.flags&flagExit != 0 {
@@ -283,4 +301,59 @@ func peers(list []string) []job.Peer {
 		out = append(out, job.Peer(s))
 	}
 	return out
+}
+
+// decode reads the outcomes.
+func (w *Waits) decode(data []byte) error {
+	var m jobspb.Waits
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return err
+	}
+	if w == nil || len(m.Outcome) != len(w.terms) || len(m.Saw) != len(w.terms) || len(m.Since) != 0 && len(m.Since) != len(w.terms) {
+		return fmt.Errorf("%w: %d outcomes of dependencies", errBadRow, len(m.Outcome))
+	}
+	states, err := numbersOf(m.GetStates())
+	if err != nil {
+		return err
+	}
+	for i := range w.terms {
+		x := &w.terms[i]
+		x.outcome, x.saw, x.since = standing(m.Outcome[i]), m.Saw[i], at(m.Since, i)
+		ok := x.outcome <= lost && (!x.is(job.AfterCorr) || x.outcome == waitingFor || x.outcome == lost)
+		if x.saw != sawNothing && x.saw != sawGone {
+			var state uint8
+			state, ok = pick(states, int(x.saw)-1, ok)
+			x.saw = state + 1
+		}
+		if x.outcome == never && (x.saw == sawNothing || x.saw == sawGone) {
+			ok = false // a state is the reason
+		}
+		if !ok {
+			return fmt.Errorf("%w: dependency %d", errBadRow, i)
+		}
+	}
+	return nil
+}
+
+// decodeEach reads one block of an aftercorr of a job of n tasks.
+func (w *Waits) decodeEach(i, block, n int, data []byte) error {
+	var m jobspb.Each
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return err
+	}
+	if w == nil || i >= len(w.each) || block > (n-1)/setBlock || max(len(m.Met), len(m.Never)) > blockWords {
+		return fmt.Errorf("%w: block %d of aftercorr %d", errBadRow, block, i)
+	}
+	e := &w.each[i]
+	e.met.putBlock(block, m.Met)
+	e.never.putBlock(block, m.Never)
+	for k, more := e.never.Next(block * setBlock); more; k, more = e.never.Next(k + 1) {
+		if e.met.Has(k) || k >= n {
+			return fmt.Errorf("%w: task %d of aftercorr %d", errBadRow, k, i)
+		}
+	}
+	if k, more := e.met.Next(n); more {
+		return fmt.Errorf("%w: task %d of aftercorr %d", errBadRow, k, i)
+	}
+	return nil
 }

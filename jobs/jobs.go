@@ -8,11 +8,11 @@
 // its tasks are the same and are stored as one value. The number of tasks in each state is updated with each change. So
 // one record costs the same for a job of one task and for a job of a million tasks.
 //
-// On disk a job has one row for its header, one for each chunk with changes, one for each host, and up to two for each
-// task that has texts of its own.
+// On disk a job has one row for its header, one for each chunk with changes, one for each host, up to two for each task
+// that has texts of its own, and one for each task that had several attempts.
 //
-// A job that no record can change any more may be archived. The table then keeps only an index entry of it, for
-// listings; the rest is in its rows on disk.
+// A job that only a requeue can change may be archived. The table then keeps only an index entry of it, for listings; the
+// rest is in its rows on disk. Before a requeue it must be put back.
 //
 // See docs/adr, ADR 77.
 package jobs
@@ -23,16 +23,19 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Job is the state of one job after the records that were applied. Only Table.Apply changes it. The Submit record sets
-// all exported fields but Cancelled.
+// Job is the state of one job after the records that were applied. Only Table.Apply changes it.
 type Job struct {
 	ID        job.ID
 	User      string
 	Spec      job.Spec
 	Submitted time.Time // by the clock of the daemon that accepted it
 	Key       string    // idempotency key, or empty
-	Seq       uint64    // number of the Submit record in the journal; 0 in rows of older versions
 	Cancelled string    // reason given with cancel, or empty
+	// Queued is when it was submitted, or requeued after its end, and Seq is the number of that record in the journal. Seq
+	// is 0 in rows of older versions.
+	Queued time.Time
+	Seq    uint64
+	Waits  *Waits // for other jobs; nil without dependencies
 
 	tasks  tasks
 	closed time.Time // when the last end of a task was recorded
@@ -57,8 +60,8 @@ func (j *Job) State() job.State { return j.tasks.counts.State() }
 // Ended reports whether all tasks have ended.
 func (j *Job) Ended() bool { return j.tasks.counts.Ended() == j.tasks.n }
 
-// Final reports whether no record can change the job any more: it has ended, and a late success of an attempt that was
-// given up would not count.
+// Final reports whether no record but a requeue can change the job: it has ended, and a late success of an attempt that
+// was given up would not count.
 func (j *Job) Final() bool {
 	return j.Ended() && (j.tasks.counts.Of(job.NodeFail) == 0 || j.Cancelled != "")
 }
@@ -70,14 +73,11 @@ func (j *Job) ClosedAt() time.Time { return j.closed }
 // Assigned returns the number of tasks that are assigned to a host.
 func (j *Job) Assigned() int { return j.tasks.assigned }
 
-// Active reports whether an attempt of the job may be running.
-func (j *Job) Active() bool { return j.tasks.assigned > 0 }
-
 // View returns a copy of the job with at most n of its tasks, from index first on.
 func (j *Job) View(first, n int) job.Job {
 	v := job.Job{
 		ID: j.ID, User: j.User, Spec: j.Spec, Submitted: j.Submitted, Key: j.Key, Cancelled: j.Cancelled, Seq: j.Seq,
-		Counts: j.tasks.counts,
+		Counts: j.tasks.counts, Ends: j.tasks.sum(), Depends: j.Waits.List(),
 	}
 	last := min(j.tasks.n, first+n)
 	if first < last {
@@ -87,12 +87,6 @@ func (j *Job) View(first, n int) job.Job {
 		v.Tasks = append(v.Tasks, j.tasks.get(i))
 	}
 	return v
-}
-
-// set stores a task that has changed.
-func (j *Job) set(index int, t job.Task) {
-	j.tasks.set(index, t, &j.dirty)
-	j.close(&t)
 }
 
 // close updates the time of the last end, if the task has ended.
@@ -126,3 +120,31 @@ func (j *Job) Brief(index int) Brief { return j.tasks.brief(index) }
 
 // Lost returns the hosts that were lost while they ran the task, newest last.
 func (j *Job) Lost(index int) []job.Peer { return j.tasks.lost(index) }
+
+// AddEarlier adds the earlier attempts to views of tasks of the job.
+func AddEarlier(views []job.Task, j *Job) {
+	for i := range views {
+		views[i].Earlier = j.tasks.history.earlier(views[i].Index)
+	}
+}
+
+// Outcomes returns how the attempts of a task went, the newest last.
+func Outcomes(j *Job, index int) []job.Outcome {
+	t := j.Task(index)
+	t.Earlier = j.tasks.history.earlier(index)
+	return t.Outcomes()
+}
+
+// Preempted reports whether the newest attempt of a task that has ended was preempted.
+func Preempted(j *Job, index int) bool {
+	exit := j.tasks.get(index).Exit
+	if exit == nil {
+		o := j.tasks.history.of[uint32(index)]
+		if o == nil {
+			return false
+		}
+		last := o.list[len(o.list)-1].exit()
+		exit = &last
+	}
+	return exit.State == job.Preempted && !j.Spec.Saved(*exit)
+}

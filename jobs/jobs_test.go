@@ -37,6 +37,8 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 		s := job.DefaultSpec()
 		s.Command, s.Retries = []string{"/bin/true"}, rapid.IntRange(0, 2).Draw(t, "retries")
 		s.Hold, s.Requeue = rapid.Bool().Draw(t, "held"), rapid.Bool().Draw(t, "requeue")
+		s.RetryOn = rapid.SampledFrom([][]int{nil, {1, 137}}).Draw(t, "retry on")
+		s.CheckpointExitCode = rapid.SampledFrom([]int{0, 85}).Draw(t, "checkpoint")
 		return job.SubmitRecord{Job: id(n), User: "amy", Spec: s, Key: rapid.SampledFrom([]string{"", "k"}).Draw(t, "key"), At: at, Tasks: []int{0, 2, 600}[n]}
 	case 1, 2, 3:
 		host := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "host")
@@ -47,7 +49,7 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 	case 5, 6:
 		exit := job.Exit{
 			State: rapid.SampledFrom([]job.State{job.Succeeded, job.Failed, job.NodeFail, job.Preempted, job.Timeout}).Draw(t, "state"),
-			Code:  rapid.IntRange(-1, 255).Draw(t, "code"), Signal: rapid.IntRange(0, 64).Draw(t, "signal"), Reason: text.Draw(t, "reason"),
+			Code:  rapid.SampledFrom([]int{-1, 0, 1, 85, 255}).Draw(t, "code"), Signal: rapid.SampledFrom([]int{0, 0, 9, 64}).Draw(t, "signal"), Reason: text.Draw(t, "reason"),
 			Started: rapid.Bool().Draw(t, "ran"), Began: at.Add(-time.Second), Ended: at, Tail: text.Draw(t, "tail"), Isolation: text.Draw(t, "isolation"),
 		}
 		devices := rapid.SampledFrom([][]string{nil, {"GPU-1"}, {"GPU-1", "GPU-2"}}).Draw(t, "devices")
@@ -65,7 +67,9 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 
 func views(table *jobs.Table) (out []job.Job) {
 	for _, j := range table.Jobs() {
-		out = append(out, j.View(0, j.Len()))
+		v := j.View(0, j.Len())
+		jobs.AddEarlier(v.Tasks, j)
+		out = append(out, v)
 	}
 	return out
 }
@@ -106,6 +110,7 @@ func TestRecordsAndRowsAgree(t *testing.T) {
 				if v.Counts != job.CountsOf(v.Tasks) {
 					t.Fatalf("counts %v of %v", v.Counts, v.Tasks)
 				}
+				checkOutcomes(t, &v)
 			}
 			for _, j := range owner.Jobs() {
 				taken, err := j.TakeRows()
@@ -129,6 +134,23 @@ func TestRecordsAndRowsAgree(t *testing.T) {
 	})
 }
 
+// checkOutcomes checks that the outcomes of a job's tasks are in the order of their attempts, have final states and
+// include the newest attempt if it runs or has ended the task.
+func checkOutcomes(t *rapid.T, v *job.Job) {
+	for _, x := range v.Tasks {
+		all, last := x.Outcomes(), 0
+		for i, o := range all {
+			if o.N <= last || o.N > x.Attempt || o.Exit.State == "" || o.Exit.State.Ended() == (x.Assigned && i == len(all)-1) {
+				t.Fatalf("the outcomes of %+v are %+v", x, all)
+			}
+			last = o.N
+		}
+		if x.Earlier != nil && len(x.Earlier.Outcomes) > job.MaxOutcomes || x.Exit != nil && x.State.Ended() && last != x.Attempt {
+			t.Fatalf("the outcomes of %+v are %+v", x, all)
+		}
+	}
+}
+
 func ExampleTable() {
 	table := jobs.NewTable(group)
 	s := job.DefaultSpec()
@@ -149,6 +171,8 @@ func FuzzDecode(f *testing.F) {
 		job.SubmitRecord{Job: id(0), User: "amy", Spec: spec, At: start, Tasks: 300},
 		job.AssignRecord{Attempt: a, Node: "n", NodeName: "n1", Store: "s"},
 		job.ResultRecord{Attempt: a, Devices: []string{"g"}, Exit: exit, At: start},
+		job.RequeueRecord{Job: id(0)},
+		job.AssignRecord{Attempt: job.Attempt{Job: id(0), Task: 1, N: 2}, Node: "n", NodeName: "n1", Store: "s"},
 	} {
 		table.Apply(r, uint64(seq), job.Epoch{Term: 1})
 	}
@@ -160,18 +184,20 @@ func FuzzDecode(f *testing.F) {
 		f.Add(rows[0].Data, r.Part, r.Data)
 	}
 	f.Fuzz(func(t *testing.T, header []byte, part string, data []byte) {
-		rows := []job.Row{{Job: id(0), Data: header}}
+		all := []job.Row{{Job: id(0), Data: header}, rows[1]} // outcomes and chunks refer to the host
 		if part != "" {
-			rows = append(rows, job.Row{Job: id(0), Part: part, Data: data})
+			all = append(all, job.Row{Job: id(0), Part: part, Data: data})
 		}
-		j, err := jobs.Decode(rows)
+		j, err := jobs.Decode(all)
 		if err != nil {
 			return
 		}
 		if j.Len() > 1000 {
 			return
 		}
-		if v := j.View(0, j.Len()); v.Counts != job.CountsOf(v.Tasks) {
+		v := j.View(0, j.Len())
+		jobs.AddEarlier(v.Tasks, j)
+		if v.Counts != job.CountsOf(v.Tasks) {
 			t.Fatalf("counts %v of %v", v.Counts, v.Tasks)
 		}
 	})
@@ -233,7 +259,7 @@ func TestTailsLeaveMemory(t *testing.T) {
 		}
 		v := j.View(0, 2)
 		from, to := jobs.TailParts(0, 2)
-		if jobs.AddTails(&v, d.Rows(id(0), from, to)); v.Tasks[1].Exit.Tail != tail {
+		if jobs.AddTails(v.Tasks, d.Rows(id(0), from, to)); v.Tasks[1].Exit.Tail != tail {
 			t.Errorf("attempt %d: the disk has the tail %q, want %q", n, v.Tasks[1].Exit.Tail, tail)
 		}
 	}
@@ -296,6 +322,34 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
+// A job that is requeued after its end ages anew, also as its rows tell. One that runs keeps its age.
+func TestRequeueAgesAnew(t *testing.T) {
+	at := start.Add(time.Hour)
+	again := job.RequeueRecord{Job: id(0), At: at}
+	for _, over := range []bool{false, true} {
+		records := []job.Record{job.AssignRecord{Attempt: attempt(0, 1)}, again}
+		if over {
+			records = []job.Record{job.AssignRecord{Attempt: attempt(0, 1)}, ended(0, 1, job.Failed), again}
+		}
+		j := apply(t, 1, records...)
+		rows, err := j.TakeRows()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := jobstest.Disk{}
+		d.Save(rows, nil)
+		read, err := jobs.Decode(d.Rows(id(0), "", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range []*jobs.Job{j, read} {
+			if j.Queued.Equal(at) != over || (j.Seq == uint64(len(records)+1)) != over {
+				t.Errorf("ended %v: queued at %s, by record %d", over, j.Queued, j.Seq)
+			}
+		}
+	}
+}
+
 func TestRequeueOfFailedTasks(t *testing.T) {
 	failed := job.RequeueRecord{Job: id(0), Failed: true, At: start}
 	j := apply(t, 4, job.AssignRecord{Attempt: attempt(0, 1)}, ended(0, 1, job.Succeeded), job.AssignRecord{Attempt: attempt(1, 1)},
@@ -315,5 +369,22 @@ func TestRequeueAfterCancel(t *testing.T) {
 		if x := j.Task(i); x.State != want {
 			t.Errorf("task %d is %s, %s", i, x.State, x.Reason)
 		}
+	}
+}
+
+// A host that reports many different exit codes makes the sum of the ends no larger.
+func TestCodesOfALiar(t *testing.T) {
+	table := jobs.NewTable(group)
+	j := table.Apply(job.SubmitRecord{Job: id(0), Spec: job.DefaultSpec(), Tasks: 2000}, 1, job.Epoch{}).Job
+	for i := range 2000 {
+		a := job.Attempt{Job: id(0), Task: i, N: 1}
+		table.Apply(job.AssignRecord{Attempt: a, Node: "n"}, 2, job.Epoch{Term: 1})
+		table.Apply(job.ResultRecord{Attempt: a, Exit: job.Exit{State: job.Failed, Started: true, Code: (i - 1000) * 1_000_000, Ended: start}, At: start}, 3, job.Epoch{Term: 1})
+	}
+	if v := j.View(0, 0); v.Ends.Code != 255 || v.Ends.Status != 255 {
+		t.Errorf("ends %+v", v.Ends)
+	}
+	if n := testing.AllocsPerRun(10, func() { j.View(0, 0) }); n > 2 {
+		t.Errorf("a view takes %v allocations", n)
 	}
 }

@@ -3,8 +3,6 @@ package jobs
 // Encoding a job as rows. Each row is a part of the job, and is saved when that part has changed.
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -15,35 +13,20 @@ import (
 	"github.com/musterhq/muster/store/storepb"
 )
 
-// The first byte of the name of a part. The name of the header is empty. Four bytes follow: the index of the host or of
-// the chunk; for a note and a tail the index of the task.
-const (
-	partHost  = 'h'
-	partChunk = 't'
-	partNote  = 'u'
-	partTail  = 'v'
-)
-
-var errBadRow = errors.New("not a row of a job")
-
-func part(kind byte, n uint32) string {
-	return string(binary.BigEndian.AppendUint32([]byte{kind}, n))
-}
-
 // TakeRows returns the rows of all parts that have changed since the last call. It returns an error if a part cannot be
 // encoded; the parts then still count as changed.
 func (j *Job) TakeRows() ([]job.Row, error) {
 	d := &j.dirty
 	rows := make([]job.Row, 0, 1+len(d.chunks)+len(d.notes)+len(d.tails))
 	if d.header {
-		data, err := j.headerRow()
+		data, err := headerRow(j)
 		if err != nil {
 			return nil, fmt.Errorf("jobs: header of %s: %w", j.ID, err)
 		}
 		rows = append(rows, job.Row{Job: j.ID, Data: data})
 	}
-	for ; d.hosts < len(j.tasks.hosts); d.hosts++ {
-		h := j.tasks.hosts[d.hosts]
+	for ; d.hosts < len(j.tasks.hosts.list); d.hosts++ {
+		h := j.tasks.hosts.list[d.hosts]
 		data, err := proto.Marshal(&jobspb.Host{Peer: string(h.peer), Name: h.name, Store: h.store})
 		if err != nil {
 			return nil, fmt.Errorf("jobs: host %d of %s: %w", d.hosts, j.ID, err)
@@ -64,8 +47,19 @@ func (j *Job) TakeRows() ([]job.Row, error) {
 		}
 		rows = append(rows, job.Row{Job: j.ID, Part: part(partNote, i), Data: data})
 	}
+	for _, i := range j.tasks.history.dirty {
+		data, err := j.tasks.history.of[i].encode()
+		if err != nil {
+			return nil, fmt.Errorf("jobs: outcomes of %s.%d: %w", j.ID, i, err)
+		}
+		rows = append(rows, job.Row{Job: j.ID, Part: part(partOutcomes, i), Data: data})
+	}
 	for _, i := range d.tails {
 		rows = append(rows, job.Row{Job: j.ID, Part: part(partTail, i), Data: tailOf(j.tasks.cell(i).note)})
+	}
+	rows, err := j.Waits.rows(j.ID, d.waits, rows)
+	if err != nil {
+		return nil, fmt.Errorf("jobs: dependencies of %s: %w", j.ID, err)
 	}
 	if j.tasks.n > 1 {
 		d.taken = append(d.taken, d.tails...)
@@ -85,7 +79,8 @@ func (ts *tasks) clean(d *dirty) {
 	for _, i := range d.tails {
 		ts.cell(i).flags &^= flagTail
 	}
-	*d = dirty{hosts: len(ts.hosts), chunks: d.chunks[:0], notes: d.notes[:0], tails: d.tails[:0], taken: d.taken}
+	ts.history.clean()
+	*d = dirty{hosts: len(ts.hosts.list), chunks: d.chunks[:0], notes: d.notes[:0], tails: d.tails[:0], taken: d.taken}
 }
 
 // cell returns the cell of a task. Its chunk must have cells.
@@ -93,14 +88,14 @@ func (ts *tasks) cell(index uint32) *cell {
 	return &ts.chunks[index/chunkTasks].cells[index%chunkTasks]
 }
 
-func (j *Job) headerRow() ([]byte, error) {
+func headerRow(j *Job) ([]byte, error) {
 	spec, err := job.EncodeSpec(j.Spec)
 	if err != nil {
 		return nil, err
 	}
 	return proto.Marshal(&jobspb.Header{
 		Id: string(j.ID), User: j.User, Spec: spec, Submitted: storepb.Nanos(j.Submitted), Key: j.Key, Cancelled: j.Cancelled,
-		Seq: j.Seq, Count: int64(j.tasks.n), First: taskPB(&j.tasks.first),
+		Queued: storepb.Nanos(j.Queued), Seq: j.Seq, Count: int64(j.tasks.n), First: taskPB(&j.tasks.first),
 	})
 }
 
@@ -272,4 +267,53 @@ func texts(list []job.Peer) []string {
 		out = append(out, string(p))
 	}
 	return out
+}
+
+// eachShift separates the number of an aftercorr from the index of the block in the name of a part.
+const eachShift = 16
+
+// rows appends the rows of what has changed: the outcomes if waits is true, and blocks of the aftercorr.
+func (w *Waits) rows(id job.ID, waits bool, rows []job.Row) ([]job.Row, error) {
+	if w == nil {
+		return rows, nil
+	}
+	if waits {
+		data, err := proto.Marshal(w.pb())
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, job.Row{Job: id, Part: part(partWaits, 0), Data: data})
+	}
+	for i := range w.each {
+		e := &w.each[i]
+		for k, more := e.dirty.Next(0); more; k, more = e.dirty.Next(k + 1) {
+			data, err := proto.Marshal(&jobspb.Each{Met: e.met.block(k), Never: e.never.block(k)})
+			if err != nil {
+				return rows, err
+			}
+			rows = append(rows, job.Row{Job: id, Part: part(partEach, uint32(i<<eachShift|k)), Data: data})
+		}
+		e.dirty = Set{}
+	}
+	return rows, nil
+}
+
+func (w *Waits) pb() *jobspb.Waits {
+	m := &jobspb.Waits{Outcome: make([]byte, len(w.terms)), Saw: make([]byte, len(w.terms))}
+	seen, delays := numbering[uint8]{}, false
+	for i := range w.terms {
+		x := &w.terms[i]
+		m.Outcome[i], m.Saw[i] = byte(x.outcome), x.saw
+		if x.saw != sawNothing && x.saw != sawGone {
+			m.Saw[i] = byte(seen.of(x.saw)) + 1
+		}
+		delays = delays || x.delay > 0 && x.outcome == met
+	}
+	for _, saw := range seen.list {
+		m.States = append(m.States, string(stateOf(saw-1)))
+	}
+	for i := 0; delays && i < len(w.terms); i++ {
+		m.Since = append(m.Since, w.terms[i].since)
+	}
+	return m
 }

@@ -17,11 +17,15 @@ type Table struct {
 	jobs  map[uint64]*Job // not archived, by the random bits of their IDs
 	index index
 	keys  map[string]*Job // not archived, by user and idempotency key
+
+	Parents Parents // the jobs that others wait for
 }
 
 // NewTable returns the empty table of a group.
 func NewTable(group job.Group) *Table {
-	return &Table{group: group, jobs: map[uint64]*Job{}, index: newIndex(), keys: map[string]*Job{}}
+	t := &Table{group: group, jobs: map[uint64]*Job{}, index: newIndex(), keys: map[string]*Job{}}
+	t.Parents = Parents{group: group, table: t, of: map[job.ID]*parent{}}
+	return t
 }
 
 // Job returns a job, or nil if there is none or it is archived.
@@ -124,8 +128,19 @@ func (t *Table) Archive(j *Job, ended time.Time) {
 	t.index.put(ArchivedEntry(j, ended))
 }
 
+// Unarchive puts an archived job back into memory. j was decoded from its rows.
+func (t *Table) Unarchive(j *Job) {
+	if x, there := t.Archived(j.ID); there {
+		t.index.drop(x)
+		t.add(j)
+	}
+}
+
 // Load adds a job that was decoded from its rows.
-func (t *Table) Load(j *Job) { t.add(j) }
+func (t *Table) Load(j *Job) {
+	t.add(j)
+	t.Parents.load(j)
+}
 
 // LoadArchived adds the entry of an archived job.
 func (t *Table) LoadArchived(e Entry) { t.index.put(e) }

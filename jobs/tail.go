@@ -36,16 +36,16 @@ func TailParts(first, last int) (from, to string) {
 	return part(partTail, uint32(first)), part(partTail, uint32(last))
 }
 
-// AddTails sets the tails in a view from their rows on disk, if the job has dropped them.
-func AddTails(v *job.Job, rows []job.Row) {
+// AddTails sets the tails of tasks from their rows on disk, if the job has dropped them.
+func AddTails(tasks []job.Task, rows []job.Row) {
 	tails := map[int]string{}
 	for _, r := range rows {
 		if len(r.Part) == 5 && r.Part[0] == partTail {
 			tails[int(binary.BigEndian.Uint32([]byte(r.Part[1:])))] = string(r.Data)
 		}
 	}
-	for i := range v.Tasks {
-		if t := &v.Tasks[i]; t.Exit != nil && t.Exit.Tail == "" {
+	for i := range tasks {
+		if t := &tasks[i]; t.Exit != nil && t.Exit.Tail == "" {
 			t.Exit.Tail = tails[t.Index]
 		}
 	}

@@ -4,6 +4,7 @@ package jobs
 
 import (
 	"slices"
+	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/store/storepb"
@@ -20,28 +21,26 @@ type tasks struct {
 	counts job.Counts
 	// assigned is the number of tasks with an attempt that may be running.
 	assigned int
+	ends     map[end]int // number of ended tasks with each end
+	began    time.Time   // of the first process
+	last     time.Time   // when the last process ended
+	stale    bool        // an end was taken back: began and last must be found again
 
 	// Values that many tasks have in common. Cells refer to them by their index.
-	hosts  []host
+	hosts  *hosts
 	epochs []job.Epoch
 	texts  []string // the isolation of attempts that ended
 
-	hostAt map[host]uint32 // index in hosts; nil while there are few
+	history history
 }
 
 // chunk holds chunkTasks tasks, or fewer in the last chunk. As long as no record is about one of them, they are all
 // alike.
 type chunk struct {
-	alike *job.Task // the value of all tasks while cells is nil; several chunks share it
-	cells []cell
-	dirty bool // it is in dirty.chunks
-}
-
-// host is a host on which attempts ran. Index 0 of the list means no host.
-type host struct {
-	peer  job.Peer
-	name  string
-	store string
+	alike   *job.Task // the value of all tasks while cells is nil; several chunks share it
+	cells   []cell
+	pending uint16 // number of pending tasks
+	dirty   bool   // it is in dirty.chunks
 }
 
 // cell is one task in 80 bytes. Times are ns since 1970, 0 for none.
@@ -88,6 +87,7 @@ func (n *note) empty() bool {
 // dirty lists the parts of a job that have changed since TakeRows was last called.
 type dirty struct {
 	header bool
+	waits  bool     // the outcomes of dependencies without aftercorr
 	hosts  int      // hosts from this index on
 	chunks []uint32 // indexes of chunks
 	notes  []uint32 // indexes of tasks
@@ -96,12 +96,21 @@ type dirty struct {
 }
 
 func newTasks(n int, first job.Task) tasks {
-	ts := tasks{n: n, first: first, chunks: make([]chunk, (n+chunkTasks-1)/chunkTasks), hosts: make([]host, 1, 2), epochs: make([]job.Epoch, 1, 2)}
-	for i := range ts.chunks {
-		ts.chunks[i].alike = &first
+	ts := tasks{n: n, first: first, chunks: make([]chunk, (n+chunkTasks-1)/chunkTasks), hosts: newHosts(), epochs: make([]job.Epoch, 1, 2)}
+	ts.history = newHistory(n, ts.hosts)
+	for k := range ts.chunks {
+		ts.chunks[k].alike = &first
+		ts.chunks[k].count(first.State, ts.size(k))
 	}
 	ts.counts.Add(first.State, n)
 	return ts
+}
+
+// count counts n more tasks of the chunk in a state; n may be negative.
+func (c *chunk) count(s job.State, n int) {
+	if s == job.Pending {
+		c.pending = uint16(int(c.pending) + n)
+	}
 }
 
 // size returns the number of tasks in a chunk.
@@ -124,18 +133,90 @@ func (ts *tasks) set(index int, t job.Task, d *dirty) {
 		ts.expand(k, d)
 	}
 	x := &c.cells[index%chunkTasks]
-	ts.counts.Add(stateOf(x.state), -1)
-	ts.counts.Add(t.State, 1)
+	ts.move(c, stateOf(x.state), t.State, 1)
 	ts.assigned += count(t.Assigned) - count(x.flags&flagAssigned != 0)
+	if stateOf(x.state).Ended() {
+		before := ts.task(index, x)
+		ts.countEnd(&before, -1)
+		ts.stale = true
+	}
+	ts.countEnd(&t, 1)
 	ts.fill(x, &t, index, d)
 	d.chunk(c, k)
 }
 
-func count(is bool) int {
-	if is {
-		return 1
+// move counts n tasks of a chunk in another state.
+func (ts *tasks) move(c *chunk, from, to job.State, n int) {
+	ts.counts.Add(from, -n)
+	ts.counts.Add(to, n)
+	c.count(from, -n)
+	c.count(to, n)
+}
+
+// maxCode is the highest exit code. A host may report others, which count as this one, so that there are few ends.
+const maxCode = 255
+
+// end is what counts of a task's end for its job.
+type end struct{ code, status int }
+
+// countEnd counts the end of a task n times more. It does nothing if the task has not ended.
+func (ts *tasks) countEnd(t *job.Task, n int) {
+	if ts.n == 1 || !t.State.Ended() || t.Exit == nil {
+		return // a single task is looked at when its end is asked for
 	}
-	return 0
+	e := end{code: min(max(t.Exit.Code, -1), maxCode), status: min(max(t.Status(), -1), maxCode)}
+	if ts.ends == nil {
+		ts.ends = map[end]int{}
+	}
+	if ts.ends[e] += n; ts.ends[e] == 0 {
+		delete(ts.ends, e)
+	}
+	if n > 0 {
+		ts.span(t)
+	}
+}
+
+// span extends began and last by a task that has ended.
+func (ts *tasks) span(t *job.Task) {
+	if !t.Started.IsZero() && (ts.began.IsZero() || t.Started.Before(ts.began)) {
+		ts.began = t.Started
+	}
+	if t.Ended.After(ts.last) {
+		ts.last = t.Ended
+	}
+}
+
+// respan finds began and last again.
+func (ts *tasks) respan() {
+	ts.began, ts.last, ts.stale = time.Time{}, time.Time{}, false
+	for k := range ts.chunks {
+		for i := range ts.chunks[k].cells {
+			x := &ts.chunks[k].cells[i]
+			if stateOf(x.state).Ended() && x.flags&flagExit != 0 {
+				ts.span(&job.Task{Started: storepb.Time(x.started), Ended: storepb.Time(x.ended)})
+			}
+		}
+	}
+}
+
+// sum sums up the ends.
+func (ts *tasks) sum() job.Ends {
+	if ts.n == 1 {
+		return job.EndsOf([]job.Task{ts.get(0)})
+	}
+	if ts.stale {
+		ts.respan()
+	}
+	out := job.Ends{Began: ts.began, Last: ts.last}
+	counted := 0
+	for e, n := range ts.ends {
+		out.Exited, out.Code, out.Status = true, max(out.Code, e.code), max(out.Status, e.status)
+		counted += n
+	}
+	if ts.counts.Ended() > counted { // the others have ended without a process, for example when they were cancelled
+		out.Status = max(out.Status, job.ExitMuster)
+	}
+	return out
 }
 
 // expand makes a cell for each task of a chunk whose tasks are all alike.
@@ -188,15 +269,36 @@ func (ts *tasks) eachOf(r job.Range, states []job.State, d *dirty, shared map[*j
 			shared[before] = &t
 		}
 		c.alike = shared[before]
-		ts.counts.Add(before.State, -ts.size(k))
-		ts.counts.Add(c.alike.State, ts.size(k))
+		ts.move(c, before.State, c.alike.State, ts.size(k))
 		d.chunk(c, k)
 	}
 }
 
+// runs calls f with each run of tasks in the same state, in order.
+func (ts *tasks) runs(f func(first, last int, s job.State)) {
+	first, state := 0, ts.brief(0).State
+	end := func(i int, s job.State) {
+		if s != state {
+			f(first, i-1, state)
+			first, state = i, s
+		}
+	}
+	for k := range ts.chunks {
+		c := &ts.chunks[k]
+		if c.cells == nil {
+			end(k*chunkTasks, c.alike.State)
+			continue
+		}
+		for i := range c.cells {
+			end(k*chunkTasks+i, stateOf(c.cells[i].state))
+		}
+	}
+	f(first, ts.n-1, state)
+}
+
 // task returns the task that a cell holds.
 func (ts *tasks) task(index int, x *cell) job.Task {
-	h := &ts.hosts[x.host]
+	h := &ts.hosts.list[x.host]
 	t := job.Task{
 		Index: index, State: stateOf(x.state), Attempt: int(x.attempt), Runs: int(x.runs),
 		Node: h.peer, NodeName: h.name, Store: h.store, Epoch: ts.epochs[x.epoch], Settled: int(x.settled),
@@ -239,7 +341,7 @@ func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
 	*x = cell{
 		started: storepb.Nanos(t.Started), ended: storepb.Nanos(t.Ended), closed: storepb.Nanos(t.Closed),
 		attempt: uint32(t.Attempt), runs: uint32(t.Runs),
-		host: ts.hostOf(host{t.Node, t.NodeName, t.Store}), epoch: ts.epochOf(t.Epoch), settled: uint32(t.Settled),
+		host: ts.hosts.of(host{t.Node, t.NodeName, t.Store}), epoch: ts.epochOf(t.Epoch), settled: uint32(t.Settled),
 		state: number(t.State), flags: x.flags & (flagNote | flagTail), note: was.note,
 	}
 	if t.Assigned {
@@ -300,34 +402,6 @@ func (n *note) sameExceptTail(o *note) bool {
 		slices.Equal(n.devices, o.devices) && slices.Equal(n.lost, o.lost)
 }
 
-// manyHosts is the number of hosts from which on a map is faster than searching the list.
-const manyHosts = 16
-
-// hostOf returns the index of a host in hosts, and adds it if it is new.
-func (ts *tasks) hostOf(h host) uint32 {
-	if h == (host{}) {
-		return 0
-	}
-	if ts.hostAt == nil {
-		if i := slices.Index(ts.hosts, h); i >= 0 {
-			return uint32(i)
-		}
-	} else if i, there := ts.hostAt[h]; there {
-		return i
-	}
-	ts.hosts = append(ts.hosts, h)
-	at := uint32(len(ts.hosts) - 1)
-	if ts.hostAt != nil {
-		ts.hostAt[h] = at
-	} else if len(ts.hosts) > manyHosts {
-		ts.hostAt = make(map[host]uint32, 2*manyHosts)
-		for i, h := range ts.hosts {
-			ts.hostAt[h] = uint32(i)
-		}
-	}
-	return at
-}
-
 // epochOf returns the index of an epoch in epochs, and adds it if it is new.
 func (ts *tasks) epochOf(e job.Epoch) uint32 {
 	for i, x := range slices.Backward(ts.epochs) { // it is nearly always the last
@@ -365,21 +439,6 @@ func (d *dirty) chunk(c *chunk, k int) {
 	}
 }
 
-// States are numbered in the order of job.States.
-var (
-	states  = job.States()
-	numbers = func() map[job.State]uint8 {
-		m := map[job.State]uint8{}
-		for i, s := range states {
-			m[s] = uint8(i)
-		}
-		return m
-	}()
-)
-
-func stateOf(n uint8) job.State { return states[n] }
-func number(s job.State) uint8  { return numbers[s] }
-
 // Brief holds the fields of a task that the scheduler reads most often.
 type Brief struct {
 	State    job.State
@@ -399,7 +458,7 @@ func (ts *tasks) brief(index int) Brief {
 		return Brief{State: c.alike.State}
 	}
 	x := &c.cells[index%chunkTasks]
-	h := &ts.hosts[x.host]
+	h := &ts.hosts.list[x.host]
 	return Brief{
 		State: stateOf(x.state), Attempt: int(x.attempt), Runs: int(x.runs), Assigned: x.flags&flagAssigned != 0, Ending: endingOf(x.flags),
 		Node: h.peer, NodeName: h.name, Store: h.store,

@@ -46,20 +46,37 @@ func (w *world) offered(o *owner, h *host, m lease.Offer) {
 	}
 }
 
-// committed sees each record as it enters a journal.
-func (w *world) committed(o *owner, r job.Record) {
+// committed sees each record as it enters a journal. A table of the owner's jobs follows the journal.
+func (w *world) committed(o *owner, r job.Record, seq uint64, epoch job.Epoch) {
+	over := false
+	if r, ok := r.(job.RequeueRecord); ok {
+		if t := o.table.Job(r.Job); t != nil {
+			over = t.Ended()
+		}
+	}
+	c := o.table.Apply(r, seq, epoch)
 	switch r := r.(type) {
 	case job.SubmitRecord:
 		w.submitted(r)
 	case job.AssignRecord:
-		w.assigned(o, r)
+		w.assigned(o, r, c.Moved)
 	case job.UnassignRecord:
 		w.unassigned(r)
 	case job.ResultRecord:
 		w.result(r)
-	case job.HoldRecord:
-		if j := w.byID[r.Job]; j != nil && !j.assigned {
-			j.onHold = !r.Release
+	case job.RequeueRecord:
+		if j := w.byID[r.Job]; j != nil && c.Moved {
+			j.requeued = j.attempt
+			if over { // it ages anew, and a cancel before its end is done
+				j.cancelled = false
+				j.acceptAt, j.bornAt, j.bornIn = w.now, w.now, o.life
+			}
+			w.stats.requeued++
+		}
+	}
+	if c.Job != nil {
+		if j, d := w.byID[c.Job.ID], c.Job.Brief(0); j != nil {
+			j.assigned, j.attempt, j.node = d.Assigned, d.Attempt, d.Node
 		}
 	}
 }
@@ -78,17 +95,16 @@ func (w *world) submitted(r job.SubmitRecord) {
 }
 
 // assigned checks that nothing healthy is run again (P4).
-func (w *world) assigned(o *owner, r job.AssignRecord) {
+func (w *world) assigned(o *owner, r job.AssignRecord, moved bool) {
 	j := w.byID[r.Attempt.Job]
 	if j == nil {
 		return
 	}
-	if !j.assigned && !j.onHold && r.Attempt.N == j.attempt+1 {
-		j.assigned, j.attempt, j.node = true, r.Attempt.N, r.Node
+	if moved {
 		j.alone, j.turnAt = 0, w.now // it has had its turn, whatever comes of it
 	}
 	for _, p := range j.tries {
-		if p.attempt.N >= r.Attempt.N || p.why == byHost || p.why == byLease || p.why == byStop {
+		if p.attempt.N >= r.Attempt.N || p.attempt.N <= j.requeued || p.why == byHost || p.why == byLease || p.why == byStop {
 			continue // checked when it ended
 		}
 		if !p.over || p.exit.State == job.Succeeded {
@@ -109,9 +125,6 @@ func (w *world) unassigned(r job.UnassignRecord) {
 	if j == nil {
 		return
 	}
-	if j.attempt == r.Attempt.N {
-		j.assigned, j.onHold = false, r.Hold != ""
-	}
 	for _, p := range j.tries {
 		if p.attempt == r.Attempt && !p.over && r.Proof != job.ProofOperator {
 			w.fail("R4: %s was written off (%s, %s) while it runs at %s", r.Attempt, r.Proof, r.Detail, p.h.peer)
@@ -124,9 +137,6 @@ func (w *world) result(r job.ResultRecord) {
 	j := w.byID[r.Attempt.Job]
 	if j == nil {
 		return
-	}
-	if j.attempt == r.Attempt.N {
-		j.assigned, j.onHold = false, r.Hold != ""
 	}
 	if r.Exit.State != job.Succeeded {
 		return
@@ -154,7 +164,8 @@ func (w *world) looks(id job.ID, row *job.Job) {
 }
 
 // checkProc checks what begins (P5): no attempt twice, no task twice at once, no
-// device with two holders, no more CPUs than there are.
+// device with two holders, no more CPUs than there are, none beside one that has
+// the host for itself.
 func (w *world) checkProc(p *proc) {
 	h, j := p.h, p.j
 	if j == nil {
@@ -170,12 +181,16 @@ func (w *world) checkProc(p *proc) {
 			w.fail("P5: %s starts %s while %s runs at %s", h.peer, p.attempt, other.attempt, other.h.peer)
 		}
 	}
-	if want := gpu.Count(j.spec.Resources); len(p.task.Devices) != want {
+	need := p.task.Spec.Resources
+	if want := gpu.Count(j.spec.Resources); len(p.task.Devices) != want && (!j.spec.Exclusive || len(p.task.Devices) < want) {
 		w.fail("P5: %s starts %s with %d devices, want %d", h.peer, p.attempt, len(p.task.Devices), want)
 	}
-	cpus := j.spec.Resources.CPUs
+	if j.spec.Exclusive && need.CPUs != h.cfg.Profile.CPUs {
+		w.fail("P5: %s starts %s for itself with %d CPUs", h.peer, p.attempt, need.CPUs)
+	}
+	cpus := need.CPUs
 	milli := map[string]int{}
-	share := gpu.Milli(j.spec.Resources)
+	share := gpu.Milli(need)
 	for _, d := range p.task.Devices {
 		milli[d] = share
 	}
@@ -183,10 +198,13 @@ func (w *world) checkProc(p *proc) {
 		if other.over {
 			continue
 		}
-		cpus += other.j.spec.Resources.CPUs
+		if j.spec.Exclusive || other.j.spec.Exclusive {
+			w.fail("P5: %s starts %s beside %s, and one of them is exclusive", h.peer, p.attempt, other.attempt)
+		}
+		cpus += other.task.Spec.Resources.CPUs
 		for _, d := range other.task.Devices {
 			if _, mine := milli[d]; mine {
-				milli[d] += gpu.Milli(other.j.spec.Resources)
+				milli[d] += gpu.Milli(other.task.Spec.Resources)
 			}
 		}
 	}
@@ -213,7 +231,7 @@ func (w *world) checkFence(p *proc) {
 // checkStop checks that a healthy task is told to end for a reason (P4).
 func (w *world) checkStop(p *proc, reason string) {
 	j := p.j
-	if p.over || p.killing || j.cancelled || p.h.draining.On {
+	if p.over || p.killing || j.cancelled || p.attempt.N <= j.requeued || p.h.draining.On {
 		return
 	}
 	for _, other := range j.tries {

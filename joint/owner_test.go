@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/jobs/jobstest"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler"
@@ -53,6 +54,7 @@ type owner struct {
 	saves    int
 	flushed  uint64 // the rows that outlive a crash reflect the entries up to it
 	applied  uint64
+	table    *jobs.Table // what all committed records together lead to
 
 	finding map[string]bool
 	wants   []scheduler.Want
@@ -186,7 +188,10 @@ func (o *owner) run() {
 		return
 	}
 	o.turning = false
-	events := append(o.inbox, o.keptRows...)
+	events, err := scheduler.AddRows(o.core, append(o.inbox, o.keptRows...), func(id job.ID) ([]job.Row, error) { return o.rows.Rows(id, "", ""), nil })
+	if err != nil {
+		o.w.fail("%s: %v", o.peer, err)
+	}
 	o.inbox = o.spare[:0]
 	o.keptRows = o.keptRows[:0]
 	o.stepped = o.now()
@@ -270,8 +275,8 @@ func (o *owner) append(e job.Committed) {
 	o.index64++
 	e.Index, e.Epoch = o.index64, job.Epoch{Generation: 1, Term: o.term}
 	o.log = append(o.log, e)
-	for _, r := range e.Records {
-		o.w.committed(o, r)
+	for i, r := range e.Records {
+		o.w.committed(o, r, e.Index<<12|uint64(i), e.Epoch)
 	}
 	o.tell(scheduler.Committed{Committed: e})
 }

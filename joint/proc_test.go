@@ -125,8 +125,11 @@ func (p *proc) finish() {
 		return
 	}
 	state, code := job.Succeeded, 0
-	if p.nth <= p.j.fails {
+	switch {
+	case p.nth <= p.j.fails:
 		state, code = job.Failed, 1
+	case p.nth <= p.j.fails+p.j.saves:
+		state, code = job.Failed, p.j.spec.CheckpointExitCode
 	}
 	if p.j.poison && p.h.w.poison {
 		h := p.h
@@ -280,6 +283,8 @@ func (h *host) free() lease.Free {
 	for _, r := range h.disk.records {
 		if r.Phase == lease.PhaseReserved || r.Phase == lease.PhaseStarted {
 			f.CPUs -= r.Need.CPUs
+			f.Tasks++
+			f.Exclusive = f.Exclusive || r.Need.Exclusive
 			for _, d := range r.Devices {
 				held[d] = true
 			}

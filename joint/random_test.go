@@ -146,12 +146,30 @@ func (w *world) decorate(r *rand.Rand, m *mood, j *work) {
 	if r.IntN(20) == 0 {
 		j.spec.Requeue = false
 	}
+	if r.IntN(15) == 0 && j.spec.Resources.GPUShare == 0 {
+		j.spec.Exclusive = true
+		j.runs = min(j.runs, 5*time.Minute)
+	}
+	if r.IntN(15) == 0 {
+		at := time.Unix(firstDay, 0).Add(between(r, 0, busyFor)).UTC()
+		j.spec.Begin = &at
+	}
+	if r.IntN(8) == 0 {
+		j.spec.Prefer = [...]string{"rack=r1", "rack=r2:3,nvlink", "gpu.count>0|cpus>=32"}[r.IntN(3)]
+	}
 	if m.deaths > 0 && r.IntN(300) == 0 {
 		j.poison, j.runs = true, 2*time.Second
 		j.poisonFor = between(r, 20*time.Second, 2*time.Minute)
 	}
 	if r.IntN(12) == 0 {
 		w.at(between(r, 0, time.Hour), j.cancel)
+	}
+	if r.IntN(12) == 0 {
+		j.spec.CheckpointExitCode, j.saves = 85, 1+r.IntN(5)
+		j.runs = min(j.runs, time.Minute)
+	}
+	for range r.IntN(12) / 10 * (1 + r.IntN(3)) {
+		w.at(between(r, 0, time.Hour), j.requeue)
 	}
 	if r.IntN(20) == 0 {
 		at := between(r, 0, 40*time.Minute)

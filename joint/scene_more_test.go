@@ -78,6 +78,60 @@ func TestWallClockSetBack(t *testing.T) {
 	}
 }
 
+// TestBeginFollowsTheWallClock: a job begins when the wall clock of its owner says so, also if that is set. A clock that is
+// set back after the begin changes nothing.
+func TestBeginFollowsTheWallClock(t *testing.T) {
+	w, o := scene(t, 1, hostSpec{cpus: 4}, options{})
+	at := func(d time.Duration) *time.Time {
+		t := time.Unix(firstDay, 0).Add(d).UTC()
+		return &t
+	}
+	const late = 15 * time.Second
+	var all []*work
+	for _, begin := range []time.Duration{-time.Hour, 20 * time.Minute, time.Hour, 2 * time.Hour, 200 * time.Minute} {
+		j := w.newWork(o, "ada", cpus(1), time.Second)
+		j.spec.Begin = at(begin)
+		j.submitAt(time.Second)
+		all = append(all, j)
+	}
+	full := w.newWork(o, "ada", cpus(4), 10*time.Minute) // while it runs, the clock is set back
+	full.submitAt(115 * time.Minute)
+	w.start()
+	w.at(30*time.Minute, func() { o.wallOff = 20 * time.Minute })
+	w.at(100*time.Minute, func() { o.wallOff = 0 })
+	w.at(121*time.Minute, func() { o.wallOff = -time.Hour })
+	w.at(150*time.Minute, func() { o.restart(time.Second) })
+	w.runAll(5 * time.Hour)
+	for i, want := range []time.Duration{time.Second, 20 * time.Minute, 40 * time.Minute, 125 * time.Minute, 260 * time.Minute} {
+		if got := all[i].startAt; got < want || got > want+late {
+			t.Errorf("the job that begins at %v started at %v, want %v", all[i].spec.Begin, got, want)
+		}
+	}
+}
+
+// TestExclusiveAmongSmall: a task that wants a host for itself starts soon although small tasks of two owners come all the
+// time, and then these go on.
+func TestExclusiveAmongSmall(t *testing.T) {
+	w, o := scene(t, 2, hostSpec{gpus: "2xH100", cpus: 8}, options{})
+	other := w.addOwner(nil)
+	for i := range 720 {
+		w.newWork([]*owner{o, other}[i%2], "ada", cpus(2), 45*time.Second).submitAt(time.Second + time.Duration(i)*5*time.Second)
+	}
+	alone := w.newWork(other, "bob", cpus(1), 2*time.Minute)
+	alone.spec.Exclusive = true
+	alone.submitAt(10 * time.Minute)
+	w.start()
+	w.runAll(90 * time.Minute)
+	if wait := alone.startAt - alone.acceptAt; alone.starts != 1 || wait > 2*time.Minute {
+		t.Errorf("the exclusive task started %d times, and waited %v for tasks of 45 s", alone.starts, wait)
+	}
+	for _, j := range w.works {
+		if j.state != job.Succeeded {
+			t.Fatalf("%s is %s: %s", j, j.state, j.reason)
+		}
+	}
+}
+
 // TestFullCluster: 90 hosts, three owners, thousands of jobs of mixed sizes. The
 // longest waits are in the log.
 func TestFullCluster(t *testing.T) {

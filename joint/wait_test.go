@@ -34,7 +34,7 @@ func (w *world) sample() {
 	w.waiting = w.waiting[:0]
 	for _, j := range w.works {
 		j.firstAt = 0
-		if j.id != "" && j.state == job.Pending && !j.assigned && !j.cancelled {
+		if j.id != "" && j.state == job.Pending && !j.assigned && !j.cancelled && j.mayBegin() {
 			w.waiting = append(w.waiting, j)
 		} else {
 			j.alone = 0
@@ -65,6 +65,19 @@ func (w *world) sample() {
 	for _, j := range w.waiting {
 		w.lookAlone(j)
 	}
+}
+
+// mayBegin says whether the begin of the job is reached. Its owner knows: once it is, a clock that is set back does not
+// matter.
+func (j *work) mayBegin() bool {
+	if j.spec.Begin == nil || !j.spec.Begin.After(j.owner.now()) {
+		return true
+	}
+	if !j.owner.up {
+		return false
+	}
+	x, there := j.owner.core.Job(j.id)
+	return there && x.Tasks[0].Reason.Word != job.ReasonBeginTime
 }
 
 // takes says whether the host could be expected to take work of the owner.
@@ -233,7 +246,9 @@ func (h *host) roomAt(j *work) time.Duration {
 	at := h.w.now + lease.ReserveFor // reservations lapse
 	for _, p := range procs {
 		at = max(at, p.endsAt)
-		free.CPUs += p.j.spec.Resources.CPUs
+		free.CPUs += p.task.Spec.Resources.CPUs
+		free.Tasks--
+		free.Exclusive = free.Exclusive && !p.j.spec.Exclusive
 		for _, d := range p.task.Devices {
 			if holders[d]--; holders[d] == 0 {
 				free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: d})
@@ -264,7 +279,7 @@ type stats struct {
 	steps, rounds, messages, effects int
 	offers, finds, fenced, ended     int
 	mostOffers                       int
-	jobs, starts                     int
+	jobs, starts, requeued           int
 	waited                           time.Duration  // by all jobs together
 	waits                            map[int]*waits // by GPUs asked for
 }
@@ -317,6 +332,7 @@ func (t *total) add(seed uint64, s *stats, failed bool) {
 	t.sum.ended += s.ended
 	t.sum.jobs += s.jobs
 	t.sum.starts += s.starts
+	t.sum.requeued += s.requeued
 	t.sum.waited += s.waited
 	t.sum.mostOffers = max(t.sum.mostOffers, s.mostOffers)
 	if s.jobs > 0 {
@@ -353,7 +369,7 @@ func (s *stats) String() string {
 		fmt.Fprintf(&out, "%6d %8d %12s %12s %12s %22s\n", n, x.jobs, round(x.all[len(x.all)/2]), round(x.all[len(x.all)*99/100]), round(x.longest), round(x.fit))
 	}
 	jobs := float64(max(s.jobs, 1))
-	fmt.Fprintf(&out, "%d jobs started in %d attempts, %d ended; a job: %.1f steps of a scheduler, %.1f rounds of a worker, %.1f messages, %.1f effects, %.1f offers; at most %d offers of a task to a host in a minute; %d searches, %d tasks fenced",
-		s.jobs, s.starts, s.ended, float64(s.steps)/jobs, float64(s.rounds)/jobs, float64(s.messages)/jobs, float64(s.effects)/jobs, float64(s.offers)/jobs, s.mostOffers, s.finds, s.fenced)
+	fmt.Fprintf(&out, "%d jobs started in %d attempts, %d ended, %d requeued; a job: %.1f steps of a scheduler, %.1f rounds of a worker, %.1f messages, %.1f effects, %.1f offers; at most %d offers of a task to a host in a minute; %d searches, %d tasks fenced",
+		s.jobs, s.starts, s.ended, s.requeued, float64(s.steps)/jobs, float64(s.rounds)/jobs, float64(s.messages)/jobs, float64(s.effects)/jobs, float64(s.offers)/jobs, s.mostOffers, s.finds, s.fenced)
 	return out.String()
 }

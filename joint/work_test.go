@@ -27,6 +27,7 @@ type work struct {
 
 	runs      time.Duration // how long its task runs
 	fails     int           // first runs that fail
+	saves     int           // of the further ones, those that only save their state
 	poison    bool          // its task takes the host down
 	poisonFor time.Duration // for so long
 	label     [2]string     // that its host must have, if any
@@ -46,8 +47,8 @@ type work struct {
 	reason   job.Reason
 	attempt  int
 	assigned bool
-	onHold   bool // by a record, so that no Assign counts
 	node     job.Peer
+	requeued int // number of the attempt that was the newest at the last requeue
 	starts   int
 	startAt  time.Duration // of the first attempt
 	endAt    time.Duration
@@ -81,6 +82,9 @@ func (w *world) newWork(o *owner, user string, need job.Resources, runs time.Dur
 // String names the job for people.
 func (j *work) String() string {
 	text := fmt.Sprintf("job %d (%s of %s at %s: %s, priority %d", j.index, j.id, j.user, j.owner.peer, needText(j.spec.Resources), j.spec.Priority)
+	if j.spec.Exclusive {
+		text += ", exclusive"
+	}
 	if j.spec.Constraint != "" {
 		text += ", " + j.spec.Constraint
 	}
@@ -188,6 +192,22 @@ func (j *work) cancel() {
 	})
 }
 
+// requeue has the job run again, whether it runs, has ended or has left its owner's memory.
+func (j *work) requeue() {
+	w := j.w
+	if !j.accepted {
+		w.after(5*time.Second, j.requeue)
+		return
+	}
+	j.owner.ask(func(tok scheduler.Token) scheduler.Event {
+		return scheduler.Requeue{Token: tok, Job: j.id, Reason: "again"}
+	}, func(r scheduler.Reply) {
+		if r.Err != nil && !errors.Is(r.Err, scheduler.ErrNotFound) && !errors.Is(r.Err, scheduler.ErrConflict) {
+			w.after(time.Second, j.requeue)
+		}
+	})
+}
+
 // hold holds the job back and releases it a while later.
 func (j *work) hold(until time.Duration) {
 	if !j.accepted {
@@ -232,6 +252,9 @@ func (j *work) could(h *host) bool {
 // fits says whether the need could be met from this.
 func (j *work) fits(free *lease.Free) bool {
 	need := &j.spec.Resources
+	if free.Exclusive || j.spec.Exclusive && free.Tasks > 0 {
+		return false
+	}
 	return free.CPUs >= need.CPUs && len(free.GPUs) >= gpu.Count(*need)
 }
 
@@ -258,6 +281,9 @@ func (j *work) overQuota(h *host) bool {
 		return false
 	}
 	need := j.spec.Resources
+	if j.spec.Exclusive {
+		need.CPUs, need.GPUs, need.GPUShare = h.cfg.Profile.CPUs, len(h.cfg.Profile.GPUs), 0
+	}
 	return over(tasks, 1, "tasks") || over(cpus, int64(need.CPUs), "cpus") || over(gpus, int64(gpu.Count(need)), "gpus")
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/musterhq/muster/gpu/simgpu"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/jobs/jobstest"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
@@ -154,7 +155,7 @@ func (w *world) addOwner(local *host) *owner {
 	n := len(w.owners)
 	o := &owner{
 		w: w, index: n, peer: job.Peer(fmt.Sprintf("owner-%d", n)), group: job.Group(n + 1), local: local,
-		rows: jobstest.Disk{}, finding: map[string]bool{}, links: map[job.Peer]*link{},
+		rows: jobstest.Disk{}, table: jobs.NewTable(job.Group(n + 1)), finding: map[string]bool{}, links: map[job.Peer]*link{},
 	}
 	if local != nil {
 		o.peer, local.local = local.peer, o

@@ -6,6 +6,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -104,6 +105,11 @@ func recordPB(r job.Record) (*journalpb.Record, error) {
 		return &journalpb.Record{Kind: &journalpb.Record_Requeue{Requeue: &journalpb.Requeue{
 			Job: string(r.Job), Tasks: rangesPB(r.Tasks), Failed: r.Failed, Reason: r.Reason, At: storepb.Nanos(r.At),
 		}}}, nil
+	case job.ParentRecord:
+		return &journalpb.Record{Kind: &journalpb.Record_Parent{Parent: &journalpb.Parent{
+			Job: string(r.Parent), State: string(r.State), Started: r.Started, Since: storepb.Nanos(r.Since), Succeeded: rangesPB(r.Tasks.Succeeded),
+			Failed: rangesPB(r.Tasks.Failed), Open: rangesPB(r.Tasks.Open), At: storepb.Nanos(r.At),
+		}}}, nil
 	case job.PurgeRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Purge{Purge: &journalpb.Purge{Job: string(r.Job)}}}, nil
 	default:
@@ -147,6 +153,8 @@ func recordOf(m *journalpb.Record) (job.Record, error) {
 		q := k.Requeue
 		id, tasks, err := tasksOf(q.GetJob(), q.GetTasks())
 		return job.RequeueRecord{Job: id, Tasks: tasks, Failed: q.GetFailed(), Reason: q.GetReason(), At: storepb.Time(q.GetAt())}, err
+	case *journalpb.Record_Parent:
+		return parentOf(k.Parent)
 	case *journalpb.Record_Purge:
 		id, err := job.ParseID(k.Purge.GetJob())
 		return job.PurgeRecord{Job: id}, err
@@ -163,7 +171,7 @@ func rangesPB(ranges []job.Range) []*journalpb.Range {
 	return out
 }
 
-// tasksOf decodes the job of a record and the ranges of its tasks.
+// tasksOf decodes the job of a record and the ranges of its tasks, which are in rising order and apart.
 func tasksOf(text string, ranges []*journalpb.Range) (job.ID, []job.Range, error) {
 	id, err := job.ParseID(text)
 	if err != nil {
@@ -172,14 +180,48 @@ func tasksOf(text string, ranges []*journalpb.Range) (job.ID, []job.Range, error
 	if len(ranges) > job.MaxRanges {
 		return "", nil, fmt.Errorf("%w: %d ranges of tasks of %s", errBadRecord, len(ranges), id)
 	}
-	var tasks []job.Range
-	for _, r := range ranges {
-		if r.GetFirst() > r.GetLast() || r.GetLast() >= job.MaxTasks {
-			return "", nil, fmt.Errorf("%w: tasks %d to %d of %s", errBadRecord, r.GetFirst(), r.GetLast(), id)
-		}
-		tasks = append(tasks, job.Range{First: int(r.GetFirst()), Last: int(r.GetLast())})
+	tasks, err := rangesOf(ranges, job.MaxTasks-1)
+	if err != nil {
+		return "", nil, fmt.Errorf("%w of %s", err, id)
 	}
 	return id, tasks, nil
+}
+
+// rangesOf decodes ranges of tasks, of which the last may be most.
+func rangesOf(ranges []*journalpb.Range, most uint32) ([]job.Range, error) {
+	var tasks []job.Range
+	next := uint32(0) // ranges that overlap would change the same tasks again and again
+	for _, r := range ranges {
+		if r.GetFirst() < next || r.GetFirst() > r.GetLast() || r.GetLast() > most {
+			return nil, fmt.Errorf("%w: tasks %d to %d", errBadRecord, r.GetFirst(), r.GetLast())
+		}
+		next = r.GetLast() + 1
+		tasks = append(tasks, job.Range{First: int(r.GetFirst()), Last: int(r.GetLast())})
+	}
+	return tasks, nil
+}
+
+func parentOf(m *journalpb.Parent) (job.ParentRecord, error) {
+	r := job.ParentRecord{State: job.State(m.GetState()), Started: m.GetStarted(), Since: storepb.Time(m.GetSince()), At: storepb.Time(m.GetAt())}
+	var err error
+	if r.Parent, err = job.ParseID(m.GetJob()); err != nil {
+		return r, err
+	}
+	if r.State != "" && !slices.Contains(job.States(), r.State) {
+		return r, fmt.Errorf("%w: %s is %.40q", errBadRecord, r.Parent, r.State)
+	}
+	if n := len(m.GetSucceeded()) + len(m.GetFailed()) + len(m.GetOpen()); n > job.MaxRanges {
+		return r, fmt.Errorf("%w: %d ranges of tasks of %s", errBadRecord, n, r.Parent)
+	}
+	for _, list := range []struct {
+		from []*journalpb.Range
+		to   *[]job.Range
+	}{{m.GetSucceeded(), &r.Tasks.Succeeded}, {m.GetFailed(), &r.Tasks.Failed}, {m.GetOpen(), &r.Tasks.Open}} {
+		if *list.to, err = rangesOf(list.from, job.MaxIndex); err != nil {
+			return r, fmt.Errorf("%w of %s", err, r.Parent)
+		}
+	}
+	return r, nil
 }
 
 func submitOf(m *journalpb.Submit) (job.SubmitRecord, error) {

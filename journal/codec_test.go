@@ -16,7 +16,7 @@ import (
 )
 
 var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
-	switch rapid.IntRange(0, 7).Draw(t, "kind") {
+	switch rapid.IntRange(0, 8).Draw(t, "kind") {
 	case 0:
 		r = job.SubmitRecord{
 			Job: storetest.ID.Draw(t, "job"), User: storetest.Text.Draw(t, "user"), Spec: storetest.Spec.Draw(t, "spec"),
@@ -47,6 +47,12 @@ var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
 		}
 	case 6:
 		r = job.PurgeRecord{Job: storetest.ID.Draw(t, "job")}
+	case 8:
+		r = job.ParentRecord{
+			Parent: storetest.ID.Draw(t, "parent"), State: rapid.SampledFrom(append(job.States(), "")).Draw(t, "state"),
+			Started: rapid.Bool().Draw(t, "started"), Since: storetest.Time.Draw(t, "since"), At: storetest.Time.Draw(t, "at"),
+			Tasks: job.TaskStates{Succeeded: anyRanges.Draw(t, "succeeded"), Failed: anyRanges.Draw(t, "failed"), Open: anyRanges.Draw(t, "open")},
+		}
 	case 7:
 		r = job.RequeueRecord{
 			Job: storetest.ID.Draw(t, "job"), Tasks: anyRanges.Draw(t, "tasks"), Failed: rapid.Bool().Draw(t, "failed"),
@@ -57,9 +63,14 @@ var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
 })
 
 var anyRanges = rapid.Custom(func(t *rapid.T) (ranges []job.Range) {
+	next := 0
 	for range rapid.IntRange(0, 3).Draw(t, "ranges") {
-		first := rapid.IntRange(0, job.MaxTasks-1).Draw(t, "first")
+		if next == job.MaxTasks {
+			break
+		}
+		first := rapid.IntRange(next, job.MaxTasks-1).Draw(t, "first")
 		ranges = append(ranges, job.Range{First: first, Last: rapid.IntRange(first, job.MaxTasks-1).Draw(t, "last")})
+		next = ranges[len(ranges)-1].Last + 1
 	}
 	return ranges
 })
@@ -68,7 +79,7 @@ var anyRanges = rapid.Custom(func(t *rapid.T) (ranges []job.Range) {
 func TestBadRanges(t *testing.T) {
 	id := string(job.NewID(1, 1))
 	many := make([]*journalpb.Range, job.MaxRanges+1)
-	for _, ranges := range [][]*journalpb.Range{{{First: 2, Last: 1}}, {{First: 0, Last: job.MaxTasks}}, many} {
+	for _, ranges := range [][]*journalpb.Range{{{First: 2, Last: 1}}, {{First: 0, Last: job.MaxTasks}}, {{First: 0, Last: 9}, {First: 9, Last: 10}}, {{First: 5, Last: 5}, {First: 1, Last: 1}}, many} {
 		for _, m := range []*journalpb.Record{
 			{Kind: &journalpb.Record_Cancel{Cancel: &journalpb.Cancel{Job: id, Tasks: ranges}}},
 			{Kind: &journalpb.Record_Hold{Hold: &journalpb.Hold{Job: id, Tasks: ranges}}},
@@ -77,6 +88,24 @@ func TestBadRanges(t *testing.T) {
 			if r, err := recordOf(m); err == nil {
 				t.Errorf("%d ranges are taken: %+v", len(ranges), r)
 			}
+		}
+	}
+}
+
+// So is a parent that no owner writes.
+func TestBadParents(t *testing.T) {
+	id := string(job.NewID(1, 1))
+	many := make([]*journalpb.Range, job.MaxRanges)
+	one := []*journalpb.Range{{First: 1, Last: 1}}
+	for name, p := range map[string]*journalpb.Parent{
+		"not an id":        {Job: "x"},
+		"not a state":      {Job: id, State: "DONE"},
+		"too many ranges":  {Job: id, Failed: many, Open: one},
+		"a reversed range": {Job: id, Failed: []*journalpb.Range{{First: 2, Last: 1}}},
+		"too large":        {Job: id, Succeeded: []*journalpb.Range{{First: 0, Last: job.MaxIndex + 1}}},
+	} {
+		if r, err := recordOf(&journalpb.Record{Kind: &journalpb.Record_Parent{Parent: p}}); err == nil {
+			t.Errorf("%s is taken: %+v", name, r)
 		}
 	}
 }

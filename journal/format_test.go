@@ -75,10 +75,14 @@ func TestOldDirectoryIsRead(t *testing.T) {
 				Exit: &exit, Lost: []job.Peer{"p9"}, Closed: at(7),
 			}},
 		}
-		row.Counts = job.CountsOf(row.Tasks)
+		row.Counts, row.Ends = job.CountsOf(row.Tasks), job.EndsOf(row.Tasks)
+		file, err := job.NewFile(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
 		held := lease.Record{
 			Attempt: attempt, Group: g, Epoch: epoch, Session: 11, Owner: "p0", Phase: lease.PhaseDone, Offer: 12, User: "amy",
-			Need: spec.Resources, Devices: []string{"g0"}, Milli: 500, Spec: spec, Lease: time.Minute, Hold: true, Boot: "b", PID: 7,
+			Need: spec.Resources, Devices: []string{"g0"}, Milli: 500, File: file, Lease: time.Minute, Hold: true, Boot: "b", PID: 7,
 			Started: at(5), Exit: &exit, EventN: 3, AckedN: 2, Reason: "r", Recorded: at(8), Preempted: true, Isolation: "i",
 		}
 		want := []job.Record{ // the Submit, entry 3, is in the row
@@ -91,7 +95,6 @@ func TestOldDirectoryIsRead(t *testing.T) {
 		}
 
 		r := &ran{end: make(chan error, 1)}
-		var err error
 		if r.Journal, err = New(DefaultConfig(), s, g, r, quiet); err != nil {
 			t.Fatal(err)
 		}

@@ -75,14 +75,24 @@ func ModelName(model string) string {
 	return strings.TrimPrefix(s, "nvidia-")
 }
 
-// Classes returns the classes that a host with this profile meets, most specific first, at most MaxClasses.
+// Classes returns the classes that a host with this profile advertises, at most MaxClasses. If there are more, the last
+// labels are left out; see AllClasses.
 func Classes(p Profile) []string {
+	all := AllClasses(p)
+	return all[:min(len(all), MaxClasses)]
+}
+
+// AllClasses returns all classes that a host with this profile meets.
+func AllClasses(p Profile) []string {
 	if !p.Worker {
 		return nil
 	}
 	out := []string{AnyWorker}
 	if p.Name != "" {
 		out = append(out, NameClass(p.Name))
+	}
+	if class := ArchClass(p.Arch); class != "" {
+		out = append(out, class)
 	}
 	out = append(out, modelClasses(p.GPUs)...)
 	out = append(out, memoryClasses(p.GPUs)...)
@@ -94,11 +104,20 @@ func Classes(p Profile) []string {
 	}
 	labels := make([]string, 0, len(p.Labels))
 	for k, v := range p.Labels {
-		labels = append(labels, labelClass(k, v))
+		labels = append(labels, LabelClass(k, v))
 	}
 	slices.Sort(labels)
 	out = append(out, labels...)
-	return out[:min(len(out), MaxClasses)]
+	return slices.DeleteFunc(out, func(c string) bool { return !IsClass(c) })
+}
+
+// maxClass bounds the bytes of a class.
+const maxClass = 256
+
+// IsClass reports whether a text may be a class: it is short, and printable ASCII without spaces. Names that others have
+// chosen are part of some classes.
+func IsClass(s string) bool {
+	return s != "" && len(s) <= maxClass && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // modelClasses lists classes with a count of one first: if the list is cut, the host can still be found.
@@ -158,11 +177,23 @@ const (
 	memClass = "mem/256"
 )
 
-func labelClass(k, v string) string { return "label/" + k + "=" + v }
+// LabelClass is the class of hosts with a label of this value.
+func LabelClass(k, v string) string { return "label/" + k + "=" + v }
+
+// ArchClass is the class of hosts of an architecture. It is empty for an unknown one, and for the usual one: of all hosts
+// its class would exclude few.
+func ArchClass(arch string) string {
+	if arch == "" || arch == usualArch {
+		return ""
+	}
+	return "arch/" + arch
+}
+
+const usualArch = "amd64"
 
 // NameClass is the class of hosts with a given name, nearly always one host. Daemons of older versions do not
 // advertise it.
-func NameClass(name string) string { return labelClass("name", name) }
+func NameClass(name string) string { return LabelClass("name", name) }
 
 func countClass(class string, n int) string {
 	if n == 1 {
@@ -171,9 +202,8 @@ func countClass(class string, n int) string {
 	return fmt.Sprintf("%s/x%d", class, n)
 }
 
-// ClassOf returns the most selective single class of a request. Labels are the labels that the request requires, each
-// with its value.
-func ClassOf(need job.Resources, labels map[string]string) string {
+// ClassOf returns the most selective single class of a need.
+func ClassOf(need job.Resources) string {
 	n := need.GPUs
 	if need.GPUShare > 0 {
 		n = 1
@@ -186,12 +216,6 @@ func ClassOf(need job.Resources, labels map[string]string) string {
 		return countClass("gpu/model/"+strings.Join(parts[:min(len(parts), maxModelParts)], "-"), floor(classCounts, n))
 	case n > 0:
 		return memoryClass(need.GPUMemory, n)
-	case len(labels) > 0:
-		all := make([]string, 0, len(labels))
-		for k, v := range labels {
-			all = append(all, labelClass(k, v))
-		}
-		return slices.Min(all)
 	case need.Memory >= bigMemory*gigabyte:
 		return memClass
 	case need.CPUs >= bigCPUs:

@@ -3,6 +3,7 @@ package lease
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -21,29 +22,27 @@ func devices(n int, class string, memory job.Size) []gpu.Device {
 
 func TestClassOf(t *testing.T) {
 	for _, c := range []struct {
-		need   job.Resources
-		labels map[string]string
-		want   string
+		need job.Resources
+		want string
 	}{
-		{job.Resources{CPUs: 1}, nil, "worker"},
-		{job.Resources{CPUs: 33}, nil, "cpu/32"},
-		{job.Resources{CPUs: 1, Memory: 300e9}, nil, "mem/256"},
-		{job.Resources{CPUs: 1}, map[string]string{"rack": "r1", "zone": "z"}, "label/rack=r1"},
-		{job.Resources{GPUs: 1}, map[string]string{"rack": "r1"}, "gpu"},
-		{job.Resources{GPUs: 5}, nil, "gpu/x4"},
-		{job.Resources{GPUs: 2, GPUModel: "H100"}, nil, "gpu/model/h100/x2"},
-		{job.Resources{GPUs: 1, GPUModel: "NVIDIA H100-80GB"}, nil, "gpu/model/h100-80gb"},
-		{job.Resources{GPUs: 2, GPUModel: "H100|A100", GPUMemory: 40e9}, nil, "gpu/mem/40/x2"},
-		{job.Resources{GPUs: 2, GPUModel: "H100|A100"}, nil, "gpu/x2"},
-		{job.Resources{GPUs: 3, GPUMemory: 40e9}, nil, "gpu/mem/40/x2"},
-		{job.Resources{GPUs: 3, GPUMemory: 24e9}, nil, "gpu/mem/24"},
-		{job.Resources{GPUs: 3, GPUMemory: 79e9}, nil, "gpu/mem/40/x2"},
-		{job.Resources{GPUs: 3, GPUMemory: 81e9}, nil, "gpu/mem/80"},
-		{job.Resources{GPUShare: .5, GPUMemory: 10e9}, nil, "gpu/mem/8"},
-		{job.Resources{GPUShare: .5}, nil, "gpu"},
+		{job.Resources{CPUs: 1}, "worker"},
+		{job.Resources{CPUs: 33}, "cpu/32"},
+		{job.Resources{CPUs: 1, Memory: 300e9}, "mem/256"},
+		{job.Resources{GPUs: 1}, "gpu"},
+		{job.Resources{GPUs: 5}, "gpu/x4"},
+		{job.Resources{GPUs: 2, GPUModel: "H100"}, "gpu/model/h100/x2"},
+		{job.Resources{GPUs: 1, GPUModel: "NVIDIA H100-80GB"}, "gpu/model/h100-80gb"},
+		{job.Resources{GPUs: 2, GPUModel: "H100|A100", GPUMemory: 40e9}, "gpu/mem/40/x2"},
+		{job.Resources{GPUs: 2, GPUModel: "H100|A100"}, "gpu/x2"},
+		{job.Resources{GPUs: 3, GPUMemory: 40e9}, "gpu/mem/40/x2"},
+		{job.Resources{GPUs: 3, GPUMemory: 24e9}, "gpu/mem/24"},
+		{job.Resources{GPUs: 3, GPUMemory: 79e9}, "gpu/mem/40/x2"},
+		{job.Resources{GPUs: 3, GPUMemory: 81e9}, "gpu/mem/80"},
+		{job.Resources{GPUShare: .5, GPUMemory: 10e9}, "gpu/mem/8"},
+		{job.Resources{GPUShare: .5}, "gpu"},
 	} {
-		if got := ClassOf(c.need, c.labels); got != c.want {
-			t.Errorf("ClassOf(%+v, %v) = %s, want %s", c.need, c.labels, got, c.want)
+		if got := ClassOf(c.need); got != c.want {
+			t.Errorf("ClassOf(%+v) = %s, want %s", c.need, got, c.want)
 		}
 	}
 }
@@ -83,12 +82,13 @@ func TestHostThatFitsAdvertisesTheClass(t *testing.T) {
 				return
 			}
 		}
-		labels := p.Labels
-		if len(classes) == MaxClasses {
-			labels = nil // the newest labels may not fit below MaxClasses
-		}
-		if class := ClassOf(need, labels); !slices.Contains(classes, class) {
+		if class := ClassOf(need); !slices.Contains(classes, class) {
 			t.Fatalf("%+v fits but %s is not among %v", need, class, classes)
+		}
+		for k, v := range p.Labels { // not all fit into what is advertised
+			if all := AllClasses(p); !slices.Contains(all, LabelClass(k, v)) {
+				t.Fatalf("the label %s=%s is not among %v", k, v, all)
+			}
 		}
 	})
 }
@@ -120,7 +120,7 @@ func TestMIGInstanceMeets(t *testing.T) {
 	}
 	classes := Classes(Profile{Worker: true, GPUs: []gpu.Device{d}})
 	for _, want := range []string{"1g.10gb", "H100-80GB-MIG-1g.10gb"} {
-		if class := ClassOf(job.Resources{GPUs: 1, GPUModel: want}, nil); !slices.Contains(classes, class) {
+		if class := ClassOf(job.Resources{GPUs: 1, GPUModel: want}); !slices.Contains(classes, class) {
 			t.Errorf("%s is looked for as %s, not among %v", want, class, classes)
 		}
 	}
@@ -159,5 +159,25 @@ func TestGPUMeetsOneOfSeveralModels(t *testing.T) {
 		if got := gpu.Fits(d, job.Resources{GPUs: 1, GPUModel: c.model}); got != c.want {
 			t.Errorf("%q fits %q: %v", c.class, c.model, got)
 		}
+	}
+}
+
+// An unusual architecture is a class. A host with strange names advertises no class that others would refuse.
+func TestOddClasses(t *testing.T) {
+	p := Profile{Worker: true, Name: "n", Arch: "arm64", Labels: map[string]string{
+		strings.Repeat("k", job.MaxName): strings.Repeat("v", job.MaxName), "rack": "r1",
+	}, GPUs: []gpu.Device{{UUID: "a", Class: "h\u00e9 100"}}}
+	classes := AllClasses(p)
+	if !slices.Contains(classes, "arch/arm64") || !slices.Contains(classes, "label/rack=r1") {
+		t.Errorf("classes %v", classes)
+	}
+	for _, c := range classes {
+		if !IsClass(c) {
+			t.Errorf("class %q", c)
+		}
+	}
+	p.Arch = "amd64"
+	if slices.ContainsFunc(Classes(p), func(c string) bool { return strings.HasPrefix(c, "arch/") }) {
+		t.Errorf("the usual architecture is advertised: %v", Classes(p))
 	}
 }

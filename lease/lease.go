@@ -27,7 +27,9 @@ type Profile struct {
 	Peer    job.Peer          `json:"peer"`
 	Name    string            `json:"name"`
 	Version string            `json:"version"`
-	Store   string            `json:"store"` // ID of the data directory; a wiped disk gets a new one
+	Store   string            `json:"store"`          // ID of the data directory; a wiped disk gets a new one
+	Arch    string            `json:"arch,omitempty"` // as Go names it: amd64, arm64; empty: an older daemon
+	OS      string            `json:"os,omitempty"`   // linux
 	Labels  map[string]string `json:"labels,omitempty"`
 	CPUs    int               `json:"cpus"`
 	Memory  job.Size          `json:"memory"`
@@ -43,10 +45,23 @@ type Free struct {
 	CPUs   int       `json:"cpus"`
 	Memory job.Size  `json:"memory"`
 	GPUs   []FreeGPU `json:"gpus,omitempty"`
-	Tasks  int       `json:"tasks"` // that hold something of the host; 0 from older versions
+	// Tasks counts those that hold a part of the host. A need that is exclusive fits only where there are none.
+	Tasks int `json:"tasks,omitempty"`
+	// Exclusive is true if one of them has the host for itself. Nothing is free then.
+	Exclusive bool `json:"exclusive,omitempty"`
 	// Quarantined holds the UUIDs of the devices in quarantine that no task holds. No task gets them. Its JSON name is
 	// from older versions.
 	Quarantined []string `json:"aside,omitempty"`
+	// Preemptible is what preemptible tasks hold, by priority, the least first. A task of a higher priority can have it.
+	Preemptible []Preemptible `json:"preemptible,omitempty"`
+}
+
+// Preemptible is what the preemptible tasks of one priority hold on a host.
+type Preemptible struct {
+	Priority int      `json:"priority"`
+	CPUs     int      `json:"cpus"`
+	Memory   job.Size `json:"memory"`
+	GPUs     int      `json:"gpus"` // devices, whole or in part
 }
 
 // FreeGPU is the free part of one device.
@@ -54,6 +69,14 @@ type FreeGPU struct {
 	UUID   string   `json:"uuid"`
 	Memory job.Size `json:"memory"`
 	Milli  int      `json:"milli"` // thousandths of the device that are not reserved
+}
+
+// Element is what distinguishes a task from the others of its job.
+type Element struct {
+	Preempted bool   // an earlier attempt was preempted
+	Array     bool   // the job is an array
+	Index     int    // in the array: the number by which people call the task
+	Entry     string // its line of each_line
 }
 
 // Epoch is the owner's epoch in its journal group.
@@ -86,6 +109,7 @@ type (
 		Token    string        // the user's own credential, checked by the worker; empty over the host's local socket
 		Wait     time.Duration // how long the worker may queue the offer until resources are free; 0: answer at once
 		Age      time.Duration // since the job was submitted
+		Preempt  bool          // if it does not fit, preemptible tasks of a lower priority are ended for it, or it is declined
 	}
 
 	// Release withdraws an offer, or a commit that has not been started.
@@ -99,7 +123,8 @@ type (
 		Epoch   Epoch
 		Session Session
 		User    string
-		Spec    job.Spec
+		File    *job.File // of the job's tasks: job.Spec.TaskFile
+		Element Element
 	}
 
 	// Query asks for the state of an attempt. The worker records an unknown attempt as refused for good (R6).

@@ -32,8 +32,9 @@ type Record struct {
 	User    string
 	Need    job.Resources
 	Devices []string
-	Milli   int // of each device; 1000 for whole devices
-	Spec    job.Spec
+	Milli   int       // of each device; 1000 for whole devices
+	File    *job.File // nil before the start and after the end
+	Element Element
 	Lease   time.Duration
 	Hold    bool   // the job has partition: hold; the attempt is never ended for lost contact
 	Boot    string // boot ID of the host that started it
@@ -76,6 +77,18 @@ type Explanation struct {
 	Clauses []Clause    `json:"clauses"`
 	Now     []Candidate `json:"now"`   // would start it now, best first
 	Later   []Candidate `json:"later"` // could start it once enough is free
+	// Nearest is set if no host could start it now: with how much less of one resource a host could.
+	Nearest Nearest `json:"nearest"`
+	Ahead   int     `json:"ahead,omitempty"` // waiting tasks of the same owner that go first
+}
+
+// Nearest says with how much of one resource a request would fit, if the rest of it stayed as it is. Zero means that
+// less of this resource alone would not help.
+type Nearest struct {
+	Ever   bool     `json:"ever,omitempty"` // no host could ever run the request: these are of hosts without tasks
+	CPUs   int      `json:"cpus,omitempty"`
+	Memory job.Size `json:"memory,omitempty"`
+	GPUs   int      `json:"gpus,omitempty"`
 }
 
 // Candidate is a host that meets every clause.

@@ -31,6 +31,7 @@ var (
 	_ api.Deaths     = jobsBackend{}
 	_ api.Explain    = jobsBackend{}
 	_ api.Watch      = jobsBackend{}
+	_ api.Progress   = jobsBackend{}
 	_ api.Logs       = logsBackend{}
 	_ api.NodeSource = nodeBackend{}
 	_ api.Peers      = peersBackend{}
@@ -100,7 +101,7 @@ func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, err
 	if b.home == nil {
 		return job.Job{}, apiErrorOf(errNoSuchRole)
 	}
-	j, err := b.home.Submit(ctx, scheduler.SubmitRequest{User: s.User, Key: s.Key, Spec: s.Spec})
+	j, err := b.home.Submit(ctx, scheduler.SubmitRequest{User: s.User, Key: s.Key, Spec: s.Spec, Unknown: s.Unknown})
 	return j, apiErrorOf(err)
 }
 
@@ -137,25 +138,39 @@ func (b jobsBackend) List(ctx context.Context, q job.Query) ([]job.Job, error) {
 	}
 }
 
-// Cancel cancels a job.
-func (b jobsBackend) Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error) {
+// Tasks returns the tasks of a job that q selects.
+func (b jobsBackend) Tasks(ctx context.Context, id job.ID, q job.TaskQuery) ([]job.Task, error) {
+	if b.home == nil {
+		return nil, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	tasks, err := b.of(id.Group()).Tasks(ctx, id, q)
+	return tasks, apiErrorOf(err)
+}
+
+// Cancel cancels tasks of a job.
+func (b jobsBackend) Cancel(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error) {
 	if b.home == nil {
 		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
 	}
-	j, err := b.of(id.Group()).Cancel(ctx, id, reason)
+	j, err := b.of(id.Group()).Cancel(ctx, id, tasks, reason)
 	return j, apiErrorOf(err)
 }
 
-// Hold holds a job, or releases it.
-func (b jobsBackend) Hold(ctx context.Context, id job.ID, release bool, reason string) (j job.Job, err error) {
-	switch {
-	case b.home == nil:
+// Hold holds tasks of a job, or releases them.
+func (b jobsBackend) Hold(ctx context.Context, id job.ID, tasks []job.Range, release bool, reason string) (job.Job, error) {
+	if b.home == nil {
 		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
-	case release:
-		j, err = b.of(id.Group()).Release(ctx, id, reason)
-	default:
-		j, err = b.of(id.Group()).Hold(ctx, id, reason)
 	}
+	j, err := b.of(id.Group()).Hold(ctx, id, tasks, release, reason)
+	return j, apiErrorOf(err)
+}
+
+// Requeue has tasks of a job run again.
+func (b jobsBackend) Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed bool, reason string) (job.Job, error) {
+	if b.home == nil {
+		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	j, err := b.of(id.Group()).Requeue(ctx, id, tasks, failed, reason)
 	return j, apiErrorOf(err)
 }
 
@@ -206,6 +221,14 @@ func (b jobsBackend) Watch(ctx context.Context, ids []job.ID, ended bool) (<-cha
 	return c, apiErrorOf(err)
 }
 
+// Follow tells how far some jobs of one group are.
+func (b jobsBackend) Follow(ctx context.Context, jobs []job.Follow, each func(job.Progress) error) error {
+	if b.home == nil || len(jobs) == 0 {
+		return apiErrorOf(errNoSuchRole)
+	}
+	return apiErrorOf(b.of(jobs[0].Job.Group()).Follow(ctx, jobs, each))
+}
+
 // Counts returns the number of jobs in each state.
 func (b jobsBackend) Counts(ctx context.Context) (map[job.State]int, error) {
 	if b.home == nil {
@@ -233,7 +256,8 @@ func (b logsBackend) Open(ctx context.Context, a job.Attempt, stream string, off
 		body, err = b.driver.Follow(ctx, a, output.Stream(stream), offset, follow)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, fmt.Errorf("output of attempt %s: %w", a, api.ErrNotFound)
+		return nil, 0, fmt.Errorf("%w: its node has never started it, or its output is gone: it is kept for %d days, or less if the disk is short",
+			api.ErrNotFound, supervisor.KeepFor/(24*time.Hour))
 	}
 	if err != nil {
 		return nil, 0, err

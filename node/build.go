@@ -39,6 +39,7 @@ type Node struct {
 	hw      *hardware
 	net     *overlay
 	owners  owners
+	parents *parents
 	exec    *execution
 	now     *live
 	server  *api.Server
@@ -64,14 +65,14 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 	if err := b.enterCluster(ctx); err != nil {
 		return nil, err
 	}
-	n := &Node{base: b, began: began, startup: s}
+	n := &Node{base: b, began: began, startup: s, parents: newParents()}
 	if n.hw, err = examineHost(ctx, b); err != nil {
 		return nil, err
 	}
 	if n.net, err = newOverlay(b, n.hw.profile, s.sessionOpened); err != nil {
 		return nil, err
 	}
-	if n.owners, err = newOwners(b, n.net); err != nil {
+	if n.owners, err = newOwners(b, n.net, n.parents); err != nil {
 		return nil, err
 	}
 	from := holders{b.host, n.net.router.groups, n.net.toPeers}
@@ -82,6 +83,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 	if n.server, err = n.newServer(); err != nil { //nolint:contextcheck // each request has a context of its own
 		return nil, err
 	}
+	n.parents.source = n.server
 	n.changes = &changes{now: n.now, host: b.host, net: n.net, work: n.exec.work, server: n.server}
 	return n, nil
 }
@@ -140,7 +142,7 @@ func (n *Node) newServer() (*api.Server, error) {
 	ac.Self, ac.Version, ac.Socket, ac.HTTP, ac.TokenFile = n.host.Peer(), n.cfg.Version, n.cfg.Socket, n.cfg.HTTP, n.cfg.HTTPToken
 	x, jobs := n.exec, jobsBackend{n.owners}
 	return api.New(ac, api.Needs{
-		Jobs: jobs, Deaths: jobs, Explain: jobs, Watch: jobs,
+		Jobs: jobs, Deaths: jobs, Explain: jobs, Watch: jobs, Progress: jobs,
 		Node:      nodeBackend{n.host, n.hw.gpus, x.work, x.drains, n.log},
 		Logs:      logsBackend{x.driver, x.files, x.work},
 		Peers:     peersBackend{n.host, n.cfg.Name, n.now, n.owners.home, n.net.router.departed},
@@ -167,6 +169,9 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	for _, o := range n.owners.by {
 		parts = append(parts, part{"scheduler", o.Run}, part{"journal", o.journal.Run})
+	}
+	if n.owners.home != nil {
+		parts = append(parts, part{"parents", n.parents.run})
 	}
 	parts = append(parts,
 		part{"sessions", n.net.router.sessions.Run},

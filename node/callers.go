@@ -76,7 +76,7 @@ func newCallers(profile lease.Profile, w seeker, members func() int) *callers {
 func (c *callers) become(profile lease.Profile) {
 	var classes []string
 	if profile.Worker {
-		classes = lease.Classes(profile)
+		classes = lease.AllClasses(profile)
 	}
 	c.classes.Store(&classes)
 }

@@ -192,7 +192,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	sc.Self, sc.Group, sc.Seed = v.host.Peer(), group, uint64(i+1)
 	journal := &memoryJournal{rows: jobstest.Disk{}, deliver: func(c job.Committed) { v.sched.Deliver(c) }}
 	v.sched, err = scheduler.New(sc, scheduler.Saved{}, scheduler.Needs{
-		Journal: journal, Sessions: toWorkers{v.router}, Finder: v.found, Announcer: announce,
+		Journal: journal, Sessions: toWorkers{v.router}, Finder: v.found, Announcer: announce, Parents: newParents(),
 	}, log)
 	must(err)
 	v.router.owners.add(group, &owner{Loop: v.sched})
@@ -300,7 +300,7 @@ func TestJobsFindWorkersWithEmptyDHT(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := all[3].sched.Release(t.Context(), j.ID, ""); err != nil {
+		if _, err := all[3].sched.Hold(t.Context(), j.ID, nil, true, ""); err != nil {
 			t.Fatal(err)
 		}
 		pass(15 * time.Second)
@@ -356,7 +356,7 @@ func TestManyDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw, all := cluster(t, n, shape{gpus: onLast(first, "sim:1xH100-80GB"), noGossip: true})
 		pass(20 * time.Second)
-		class := lease.ClassOf(job.Resources{GPUs: 1, GPUModel: "h100"}, nil)
+		class := lease.ClassOf(job.Resources{GPUs: 1, GPUModel: "h100"})
 		var found []job.Peer
 		for p := range all[7].table.Find(t.Context(), class, 0) {
 			found = append(found, p)

@@ -180,7 +180,7 @@ func (c Config) Validate() error {
 		return badSetting("limits", "%w", err)
 	}
 	for k, v := range c.Labels {
-		if err := job.CheckLabel(k, v); err != nil {
+		if err := job.CheckOwnLabel(k, v); err != nil {
 			return badSetting("label", "%w", err)
 		}
 	}

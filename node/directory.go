@@ -77,6 +77,14 @@ func (d *directory) learn(g job.Group, p job.Peer) {
 	}
 }
 
+// knows reports whether Owner returns without a search.
+func (d *directory) knows(g job.Group) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, known := d.owner[g]
+	return known || g == d.own
+}
+
 // Owner returns the daemon that owns a group; self is true if it is this one.
 func (d *directory) Owner(ctx context.Context, g job.Group) (p job.Peer, self bool, err error) {
 	if g == d.own {

@@ -62,7 +62,7 @@ func (b execBackend) Exec(ctx context.Context, a job.Attempt, r api.ExecRequest)
 		return s, err
 	}
 	switch {
-	case rec.Spec.Image != "":
+	case rec.File.Spec().Image != "":
 		s, err = b.inContainer(ctx, a, r)
 	default:
 		s, err = b.inProcess(ctx, a, r, rec.User)

@@ -45,7 +45,7 @@ func liveTrees(work *worker.Loop, from jobsBackend) (map[blob.Hash]bool, error) 
 		return nil, fmt.Errorf("files in use: %w", err)
 	}
 	for _, r := range records {
-		note(r.Spec)
+		note(r.File.Spec())
 	}
 	var states []job.State
 	for _, s := range job.States() {
@@ -135,7 +135,7 @@ func (b filesBackend) place(ctx context.Context, a job.Attempt) (files.Place, er
 	}
 	for _, r := range records {
 		if r.Attempt == a && r.Phase == lease.PhaseStarted && r.Exit == nil {
-			return b.files.Living(a, r.User, r.Spec)
+			return b.files.Living(a, r.User, r.File.Spec())
 		}
 	}
 	return b.files.Ended(a)

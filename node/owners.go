@@ -97,7 +97,7 @@ func (s owners) fromWorker(p job.Peer, m lease.ToScheduler) error {
 }
 
 // newOwners builds the owners of this daemon, and sets them in the router.
-func newOwners(b base, net *overlay) (all owners, err error) {
+func newOwners(b base, net *overlay, follow *parents) (all owners, err error) {
 	if b.cfg.NoScheduler {
 		return owners{}, nil
 	}
@@ -120,10 +120,12 @@ func newOwners(b base, net *overlay) (all owners, err error) {
 	sc.Policy = b.cfg.Policy
 	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
 		Journal: o.journal, Sessions: toWorkers{net.router}, Finder: net.table, Announcer: announcer{net.topic},
+		Parents: follow,
 	}, b.part("scheduler"))
 	if err != nil {
 		return owners{}, err
 	}
+	follow.finder, follow.tell = net.router.groups, o
 	all.add(group, o)
 	net.router.owners = all
 	return all, nil

@@ -16,13 +16,13 @@ var fileOrder = map[string]string{
 		refusals quota breaker quarantine event config turn
 		fault environment capacity account device mps pause health
 		attempt exit ledger session report queue arbitration renew attempts
-		command reserve drain availability offers start
+		command reserve preempt drain availability offers start
 		core restore parts execute loop worker`,
 	"scheduler": `
-		scheduler event turn avoid phase policies queue search task waitlist
-		entries history hosts assigned contact pending placement attempts offers dispatches plan reports
-		explain views renew requests deaths records core sessions owner look step
-		mailbox replies calls watch needs reader execute loop list verbs`,
+		scheduler event turn avoid phase policies queue search task retry waitlist
+		entries history hosts assigned contact parents pending placement attempts offers dispatches plan reports
+		explain reasons views chosen renew requests deaths records core sessions owner look step
+		mailbox replies calls watch follow needs reader execute progress loop list verbs`,
 }
 
 // acyclic lists the packages whose files may have any order. There is such an order if their dependencies form no

@@ -15,7 +15,9 @@ const (
 // unbounded lists the types that may grow, because they are lists by nature. Each has the reason.
 var unbounded = map[string]string{
 	"api.Client":                   "one method for each endpoint",
+	"api.Job":                      "a document: one field for each value that clients get",
 	"job.Spec":                     "one field for each thing that a user can ask for",
+	"job.Task":                     "one field for each thing that people see of a task",
 	"lease.Record":                 "a row of the ledger: one field for each value that must survive a restart",
 	"node.Config":                  "one field for each setting of the daemon",
 	"worker/runner/protocol.Start": "a message: everything that the runner must know about a task",

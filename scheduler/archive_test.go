@@ -68,13 +68,13 @@ func (h house) checkOld(t *testing.T, r SubmitRequest, id job.ID) {
 	if _, err := h.loop.Submit(ctx, r); !errors.Is(err, ErrConflict) {
 		t.Errorf("another job file under the same key: %v", err)
 	}
-	if j, err := h.loop.Cancel(ctx, id, "late"); err != nil || j.State() != job.Succeeded {
+	if j, err := h.loop.Cancel(ctx, id, nil, "late"); err != nil || j.State() != job.Succeeded {
 		t.Errorf("Cancel = %s, %v", j.State(), err)
 	}
-	if _, err := h.loop.Hold(ctx, id, ""); !errors.Is(err, ErrConflict) {
+	if _, err := h.loop.Hold(ctx, id, nil, false, ""); !errors.Is(err, ErrConflict) {
 		t.Errorf("Hold = %v", err)
 	}
-	if _, err := h.loop.Release(ctx, id, ""); !errors.Is(err, ErrConflict) {
+	if _, err := h.loop.Hold(ctx, id, nil, true, ""); !errors.Is(err, ErrConflict) {
 		t.Errorf("Release = %v", err)
 	}
 	if x, err := h.loop.Why(ctx, id); err != nil || x.Job != id || x.State != job.Succeeded {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/scheduler/place"
 )
 
 // attempts watches the attempts that may be running on hosts.
@@ -21,13 +20,6 @@ type attempts struct {
 	contact *contact
 
 	renewed map[string]time.Time // by store: when a renewal of the host was last answered (R4)
-}
-
-// lostHost makes a task wait that has lost its host, and avoid that host. The pause doubles with each lost host.
-func (at *attempts) lostHost(t *task, p job.Peer, name string) {
-	t.pause.until = at.now.Add(at.jitter(doubled(lossFirst, len(t.e.job.Lost(t.index)), lossMost)))
-	t.pause.why = "after " + name + " was lost"
-	t.avoid.Add(at.now, place.Avoidance{Peer: p, Until: at.now.Add(avoidFor)})
 }
 
 // reached returns the host of the attempt if there is a session with it and it has the same data directory, else nil.
@@ -50,7 +42,7 @@ func (at *attempts) giveUp(t *task, proof job.Proof, detail string) {
 	default:
 		t.move(at.turn, givenUp)
 	}
-	at.entries.changed(t.e)
+	at.entries.changed(t)
 	hold := ""
 	switch proof {
 	case job.ProofDead, job.ProofExpired, job.ProofOperator:
@@ -74,8 +66,8 @@ func (at *attempts) repropose(t *task, n int, r job.Record) {
 
 // alive notes that the host has reported the attempt in this session. The host is told if the attempt is to end.
 func (at *attempts) alive(t *task) {
-	t.heard = at.sessionOf(t)
-	at.entries.changed(t.e)
+	t.hear(at.sessionOf(t))
+	at.entries.changed(t)
 	if t.e.job.Ending(t.index) != job.NotEnding {
 		at.cancel(t)
 	}
@@ -104,7 +96,8 @@ func (at *attempts) left(t *task) {
 	if t.phase.watched() || t.phase.over() {
 		t.move(at.turn, idle)
 	}
-	t.heard, t.seen, t.process = 0, "", process{}
+	t.process = process{}
+	t.hear(0)
 	at.stopReport(t)
 }
 
@@ -135,7 +128,7 @@ func (at *attempts) holdAfterLoss(t *task) string {
 
 // saw notes the state that the host has reported of the attempt.
 func (at *attempts) saw(t *task, s job.State) {
-	t.seen = s
+	t.see(s)
 	at.stopReport(t)
 	to := running
 	if s == job.Completing {

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ type bench struct {
 	index uint64
 	tok   Token
 	ended int
+	fails bool // the first attempt of each task fails
 	sent  []Outgoing
 	keep  bool      // keep the rows
 	rows  []job.Row // that were kept
@@ -88,7 +90,9 @@ func (x *bench) serve() {
 		case lease.Start:
 			for n, s := range []job.State{job.Starting, job.Running, job.Completing, job.Succeeded} {
 				e := lease.Event{Attempt: m.Attempt, Group: 7, N: uint64(n), State: s}
-				if s == job.Succeeded {
+				if s == job.Succeeded && x.fails && m.Attempt.N == 1 {
+					e.State, e.Exit = job.Failed, &job.Exit{State: job.Failed, Code: 1, Started: true, Ended: x.now}
+				} else if s == job.Succeeded {
 					e.Exit = &job.Exit{State: s, Started: true, Ended: x.now}
 					x.ended++
 				}
@@ -96,6 +100,23 @@ func (x *bench) serve() {
 			}
 			x.step(FromWorker{Peer: o.To, Msg: lease.Availability{Free: lease.Free{CPUs: 32, Memory: benchMemory}}})
 		default:
+		}
+	}
+}
+
+// run answers the messages as a host whose tasks run on.
+func (x *bench) run() {
+	for len(x.sent) > 0 {
+		sent := x.sent
+		x.sent = nil
+		for _, o := range sent {
+			switch m := o.Msg.(type) {
+			case lease.Offer:
+				x.step(FromWorker{Peer: o.To, Msg: lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
+			case lease.Start:
+				x.step(FromWorker{Peer: o.To, Msg: lease.Event{Attempt: m.Attempt, Group: 7, N: 1, State: job.Running, PID: 4711}})
+			default:
+			}
 		}
 	}
 }
@@ -382,5 +403,58 @@ func BenchmarkFull90(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		submit(i)
 		f.finish(b)
+	}
+}
+
+// inUse is the memory in use, in bytes.
+func inUse() float64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// BenchmarkMemory measures the memory of an owner: an array of a million tasks that wait, an array of 10,000 tasks that
+// run, and 20,000 jobs of one task that wait for a GPU.
+func BenchmarkMemory(b *testing.B) {
+	array := func(x *bench, text string) {
+		s := benchSpec(0)
+		s.Array = text
+		x.tok++
+		x.step(Submit{Token: x.tok, Spec: s})
+	}
+	for b.Loop() {
+		x := newBench(b, 3, 4)
+		before := inUse()
+		array(x, "0-999999")
+		b.ReportMetric((inUse()-before)/1e6, "MB/million-waiting")
+		runtime.KeepAlive(x)
+
+		x = newBench(b, 100, 128)
+		before = inUse()
+		array(x, "0-9999")
+		x.run()
+		if n := x.core.entries.table.Jobs()[0].Assigned(); n != 10_000 {
+			b.Fatalf("%d tasks run", n)
+		}
+		b.ReportMetric((inUse()-before)/1e6, "MB/10k-running")
+		runtime.KeepAlive(x)
+
+		const jobs = 20_000
+		x = big(b, 3, 0)
+		before = inUse()
+		for range jobs {
+			s := benchSpec(0)
+			s.Resources.GPUs = 1
+			x.tok++
+			x.step(Submit{Token: x.tok, Spec: s})
+			x.sent = nil
+		}
+		if n := x.core.entries.table.Len(); n != jobs {
+			b.Fatalf("%d jobs wait", n)
+		}
+		b.ReportMetric((inUse()-before)/jobs, "B/waiting-job")
+		runtime.KeepAlive(x)
 	}
 }

@@ -61,7 +61,11 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.contact = &contact{
 		turn: t, hosts: c.hosts, assigned: c.assigned, sessions: map[job.Peer]uint64{}, wanted: map[job.Peer]*want{},
 	}
-	c.pending = &pending{turn: t, hosts: c.hosts, search: c.search, shapes: map[string]*shape{}}
+	c.pending = &pending{
+		turn: t, hosts: c.hosts, search: c.search, shapes: map[string]*shape{},
+		begins:  timers.New[time.Time, *entry](time.Time.Compare),
+		parents: &parents{turn: t, entries: c.entries, followed: map[job.ID]*parent{}, inLine: map[job.ID]bool{}, under: map[job.ID]int{}},
+	}
 	ps := newPolicies(&cfg)
 	c.placement = &placement{
 		turn: t, policies: ps, hosts: c.hosts, pending: c.pending, placer: place.New(&c.hosts.fleet, &ps.typical),
@@ -115,13 +119,14 @@ func (c *Core) restore(saved Saved) {
 		c.entries.table.LoadArchived(x)
 		c.history.ended = append(c.history.ended, ending{x.Number(), ended.UnixNano()})
 	}
+	slices.SortFunc(saved.whole, func(a, b *jobs.Job) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, j := range saved.whole {
-		c.entries.wrote(j.Submitted)
+		c.entries.wrote(j.Queued)
 		c.entries.wrote(j.ClosedAt())
 		c.entries.table.Load(j)
 	}
 	for _, j := range c.entries.table.Jobs() {
-		c.records.settleAll(c.records.add(j))
+		c.records.settleAll(c.records.add(j), nil)
 	}
 	slices.SortFunc(c.history.ended, func(a, b ending) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.number, b.number))

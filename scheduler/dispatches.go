@@ -43,9 +43,10 @@ func (ds *dispatches) direct(t *task, w *worker, chosen []string, why string) {
 	}
 }
 
-// offerQueued lets the task queue at full hosts.
-func (ds *dispatches) offerQueued(t *task, hosts []*fleet.Host, why string) {
+// offerQueued lets the task queue at full hosts. At one of them preemptible tasks are to make room; nil: at none.
+func (ds *dispatches) offerQueued(t *task, hosts []*fleet.Host, preempt *fleet.Host, why string) {
 	d := ds.begin(t, why)
+	d.preempt = preempt
 	for _, h := range hosts {
 		ds.queueAtHost(d, ds.hosts.workers[h.Peer])
 	}
@@ -83,7 +84,7 @@ func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chos
 		ds.offers.sendOffer(o, directWait)
 		o.timer = ds.after(directLimit, func() { ds.overdue(o) })
 	}
-	ds.entries.changed(t.e)
+	ds.entries.changed(t)
 }
 
 // renew sends a queued offer again before it runs out. So the offer keeps its place in the host's queue, and the host
@@ -94,6 +95,7 @@ func (ds *dispatches) renew(o *offer) {
 		ds.renew(o)
 		if d := o.dispatch; d.offers[0] == o {
 			ds.spread(d)
+			ds.preempt(d)
 		}
 	})
 }
@@ -182,7 +184,7 @@ func (ds *dispatches) over(d *dispatch) {
 	}
 	t.endDispatch(ds.turn)
 	ds.pending.queued.remove(t)
-	ds.entries.changed(t.e)
+	ds.entries.changed(t)
 	if t.phase == unknown {
 		ds.attempts.giveUp(t, job.ProofDeclined, "the host did not take it")
 		return
@@ -193,13 +195,14 @@ func (ds *dispatches) over(d *dispatch) {
 // notAssigned handles an Assign that the journal has refused.
 func (ds *dispatches) notAssigned(a job.Attempt) {
 	e := ds.entries.byID[a.Job]
-	if e == nil || !e.job.Has(a.Task) {
+	if e == nil {
 		return
 	}
-	t := e.task(a.Task)
-	if !t.proposes(a.N) {
+	i, soft := e.find(a.Task)
+	if !soft || !e.tasks[i].proposes(a.N) {
 		return
 	}
+	t := e.tasks[i]
 	t.unpropose(ds.turn)
 	t.declines++
 	t.pause.until, t.pause.why = ds.now.Add(backoff(t.declines)), "the journal did not take the placement"
@@ -320,18 +323,21 @@ func (ds *dispatches) start(d *dispatch) {
 		ds.abandon(d)
 		return
 	}
-	t.dispatch = nil
+	t.dispatch, t.going = nil, false
 	t.move(ds.turn, startSent)
 	ds.offers.drop(o)
-	t.heard, t.seen, t.declines = ds.attempts.sessionOf(t), job.Reserved, 0
+	t.declines = 0
+	t.hear(ds.attempts.sessionOf(t))
+	t.see(job.Reserved)
 	t.process.devices = d.devices
 	ds.send(o.worker.Peer, lease.Start{
-		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: d.session, User: j.User, Spec: j.Spec,
+		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: d.session, User: j.User,
+		File: t.e.taskFile(), Element: t.e.element(t.index),
 	})
 	ds.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: d.why})
-	ds.entries.changed(t.e)
+	ds.entries.changed(t)
 	t.report = ds.after(reportWait, func() {
-		t.heard = 0
+		t.hear(0)
 		ds.attempts.check(t)
 	})
 }
@@ -350,6 +356,7 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 		ds.offerGone(o, place.Avoidance{})
 		return
 	}
+	preempts := o.dispatch.preempt == w.Host
 	ds.offers.drop(o)
 	a := place.Avoidance{}
 	r := t.request()
@@ -368,9 +375,38 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 	default:
 		ds.hosts.missed(w, o)
 	}
+	if preempts { // the host knows better what the end of its tasks would free
+		a = place.Avoidance{Peer: w.Peer, Until: ds.now.Add(keptFor), Hard: true}
+	}
 	t.avoid.Add(ds.now, a)
+	if preempts {
+		ds.preempt(o.dispatch)
+	}
 	if len(o.dispatch.offers) == 0 {
 		ds.over(o.dispatch)
+	}
+}
+
+// preempt has preemptible tasks make room for a queued task at one host, unless they do already or no host has such
+// tasks.
+func (ds *dispatches) preempt(d *dispatch) {
+	if d.preempt != nil || d.winner != nil {
+		return
+	}
+	ds.hosts.fleet.Count(ds.now)
+	h := ds.placement.preempt(d.task, ds.hosts.anySlot())
+	if h == nil {
+		return
+	}
+	d.preempt = h
+	for _, o := range d.offers {
+		if o.worker.Host == h {
+			ds.offers.sendOffer(o, queueWait)
+			return
+		}
+	}
+	if len(d.offers) < spreadMost {
+		ds.queueAtHost(d, ds.hosts.workers[h.Peer])
 	}
 }
 
@@ -391,6 +427,9 @@ func (ds *dispatches) notSent(e NotSent) {
 		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.job.Has(m.Attempt.Task) {
 			if t := e.task(m.Attempt.Task); t.durable().Assigned && t.attempt() == m.Attempt {
 				ds.unsendable(t)
+				if w := ds.hosts.workers[d.Peer]; w != nil && t.shape != nil {
+					t.shape.Refuse(w.Host) // that session would carry none of the others either
+				}
 				ds.attempts.giveUp(t, job.ProofDeclined, "its start could not be sent")
 			}
 		}

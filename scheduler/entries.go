@@ -23,8 +23,14 @@ type entries struct {
 	newest   time.Time // the latest time in a row or a record, by the wall clock of the daemon that wrote it
 }
 
-// changed notes that a job looks different now, for watchers.
-func (es *entries) changed(e *entry) {
+// changed notes that a task looks different now, for watchers.
+func (es *entries) changed(t *task) {
+	t.touch()
+	es.showing(t.e)
+}
+
+// showing notes that a job looks different now, for watchers.
+func (es *entries) showing(e *entry) {
 	if !e.showing {
 		e.showing = true
 		es.fx.Changed = append(es.fx.Changed, e.job.ID)
@@ -38,17 +44,17 @@ func (es *entries) save(e *entry) {
 		e.saving = true
 		es.unsaved = append(es.unsaved, e)
 	}
-	es.changed(e)
+	es.showing(e)
 }
 
-// bornAt is when a job that was submitted at that time was born, by the clock of this life of the daemon. A new job is
-// born now. For a job of an earlier life it is as long ago as the wall clocks of both lives tell. Jobs are added in the
-// order of their submission, and each is born after the one before.
-func (es *entries) bornAt(submitted time.Time) time.Time {
-	es.wrote(submitted)
+// bornAt is when a job that was queued at that time was born, by the clock of this life of the daemon. A new job is born
+// now. For a job of an earlier life it is as long ago as the wall clocks of both lives tell. Jobs are added in the order
+// of jobs.Job.Seq, and each is born after the one before.
+func (es *entries) bornAt(queued time.Time) time.Time {
+	es.wrote(queued)
 	born := es.now
 	if !es.lead {
-		born = es.now.Add(-max(0, es.wall().Sub(submitted)))
+		born = es.now.Add(-max(0, es.wall().Sub(queued)))
 	}
 	if !born.After(es.youngest) {
 		born = es.youngest.Add(1)
@@ -81,11 +87,17 @@ func (es *entries) wrote(at time.Time) {
 // add makes the soft state of a job, and of its tasks that are assigned. Tasks that wait get theirs from
 // pending.follow.
 func (es *entries) add(j *jobs.Job) *entry {
-	e := &entry{job: j, priority: j.Spec.Priority, born: es.bornAt(j.Submitted)}
-	for i := 0; len(e.tasks) < j.Assigned(); i++ {
+	e := &entry{job: j, priority: j.Spec.Priority, born: es.bornAt(j.Queued)}
+	if l, err := j.Spec.Layout(); err == nil { // else the job was accepted by a daemon that knows more than this one
+		e.layout, e.atOnce = l, l.AtOnce()
+	}
+	for i := 0; len(e.tasks) < j.Assigned() && i < j.Len(); i++ {
 		if j.Brief(i).Assigned {
 			e.tasks = append(e.tasks, &task{e: e, index: i})
 		}
+	}
+	if at := j.Spec.Begin; at != nil && at.After(es.now.Round(0)) && j.Brief(0).Attempt == 0 { // a job that ran has begun
+		e.begin = &begin{Value: e}
 	}
 	es.byID[j.ID] = e
 	return e

@@ -23,19 +23,37 @@ type (
 		User  string
 		Key   string // idempotency key, or empty
 		Spec  job.Spec
+		// Unknown are jobs that Spec depends on and that their owner does not have.
+		Unknown []job.ID
 	}
-	// Cancel asks that a job end.
+	// Cancel asks that tasks end.
 	Cancel struct {
 		Token  Token
 		Job    job.ID
+		Tasks  []job.Range // empty: all
 		Reason string
 	}
-	// Hold holds a waiting job back, or releases it.
+	// Hold holds waiting tasks back, or releases them.
 	Hold struct {
 		Token   Token
 		Job     job.ID
+		Tasks   []job.Range // empty: all
 		Release bool
 		Reason  string
+	}
+	// Requeue asks that tasks run again: those that have ended, and those that run, which end first.
+	Requeue struct {
+		Token  Token
+		Job    job.ID
+		Tasks  []job.Range // empty: all
+		Failed bool        // only tasks that have ended, and not with SUCCEEDED
+		Reason string
+	}
+	// Unarchived brings the rows of an archived job, before the Committed entry that changes the job; see AddRows. Of
+	// the tails it needs only that of task 0.
+	Unarchived struct {
+		Job  job.ID
+		Rows []job.Row
 	}
 	// Committed is an entry of the journal.
 	Committed struct{ job.Committed }
@@ -72,6 +90,13 @@ type (
 		Epoch job.Epoch
 		Err   error
 	}
+	// ParentSeen is how far a job is that Effects.Follow asked for.
+	ParentSeen struct{ job.Progress }
+	// ParentsSilent says that the owner of jobs that Effects.Follow asked for cannot be asked.
+	ParentsSilent struct {
+		Jobs   []job.ID
+		Detail string
+	}
 	// RowsKept says that the rows on disk reflect the entries up to this one.
 	RowsKept struct{ Applied uint64 }
 	// Tick has no meaning but that time has passed.
@@ -81,6 +106,8 @@ type (
 func (Submit) event()      {}
 func (Cancel) event()      {}
 func (Hold) event()        {}
+func (Requeue) event()     {}
+func (Unarchived) event()  {}
 func (Committed) event()   {}
 func (NotProposed) event() {}
 func (SessionUp) event()   {}
@@ -92,15 +119,20 @@ func (ReadDone) event()    {}
 func (RowsKept) event()    {}
 func (Tick) event()        {}
 
+func (ParentSeen) event()    {}
+func (ParentsSilent) event() {}
+
 // Effects are what is to be done after a step, in this order.
 type Effects struct {
 	Propose  []job.Record
-	Send     []Outgoing // in order for each host
-	Read     Token      // if not 0, begin a quorum round
-	Find     []string   // classes of hosts to search for
-	Want     []job.Peer // sessions to open and keep
-	Unwant   []job.Peer // sessions that need not be kept any more
-	Announce bool       // Wants has changed
+	Send     []Outgoing   // in order for each host
+	Read     Token        // if not 0, begin a quorum round
+	Find     []string     // classes of hosts to search for
+	Want     []job.Peer   // sessions to open and keep
+	Unwant   []job.Peer   // sessions that need not be kept any more
+	Follow   []job.Follow // jobs of which the progress is to be told, now and with each change
+	Unfollow []job.ID     // jobs of which it need not be told any more
+	Announce bool         // Wants has changed
 	Wants    []Want
 	Rows     []job.Row // to save; they reflect the entries up to Core.Applied
 	Gone     []job.ID  // jobs whose rows are to be deleted
@@ -158,6 +190,7 @@ const (
 	NodeDead // declared dead by the user in Detail
 	RowDefect
 	IllegalMove // of an attempt, from one phase to another
+	RowsDamaged // of an archived job that a record would change; nothing was changed
 )
 
 // Listed is a job of a listing.

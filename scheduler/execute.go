@@ -22,20 +22,54 @@ const (
 
 // executor carries out effects. Only the goroutine of Loop.Run uses it.
 type executor struct {
-	needs    Needs
-	log      *slog.Logger
-	box      *mailbox
-	replies  *replies
-	core     *Core
-	watchers watchers
-	finding  map[string]bool
-	unsaved  []job.Row // rows that no Save has taken yet
-	gone     []job.ID  // jobs whose rows no Save has deleted yet
-	kept     []Event   // RowsKept of the last Save, for the next step
+	needs     Needs
+	log       *slog.Logger
+	box       *mailbox
+	replies   *replies
+	core      *Core
+	watchers  watchers
+	followers followers
+	finding   map[string]bool
+	unsaved   []job.Row // rows that no Save has taken yet
+	gone      []job.ID  // jobs whose rows no Save has deleted yet
+	kept      []Event   // RowsKept of the last Save, for the next step
 }
 
-// step gives the events to the core and carries out the effects.
-func (x *executor) step(ctx context.Context, events []Event, searches *sync.WaitGroup) {
+// arm sets the timer to the time of the next step that is due.
+func (x *executor) arm(timer *time.Timer) {
+	wake := x.core.Wake()
+	if wake.IsZero() {
+		timer.Stop()
+		return
+	}
+	timer.Reset(max(time.Until(wake), 0))
+}
+
+// round gives all mail to the core. All events up to a look are one step, so that records which they lead to are
+// proposed together.
+func (x *executor) round(ctx context.Context, mails []mail, searches *sync.WaitGroup) error {
+	events := make([]Event, 0, len(mails))
+	for _, m := range mails {
+		if m.event != nil {
+			events = append(events, m.event)
+			continue
+		}
+		if err := x.step(ctx, events, searches); err != nil { // a look sees everything that came before it
+			return err
+		}
+		events = events[:0]
+		m.look(x.core)
+	}
+	return x.step(ctx, events, searches)
+}
+
+// step gives the events to the core and carries out the effects. An error says that rows could not be read. It ends the
+// loop, because without these rows the jobs would not follow from the journal any more.
+func (x *executor) step(ctx context.Context, events []Event, searches *sync.WaitGroup) error {
+	events, err := AddRows(x.core, events, func(id job.ID) ([]job.Row, error) { return rowsOf(x.needs.Journal, id) })
+	if err != nil {
+		return err
+	}
 	fx := x.core.Step(time.Now(), append(events, x.kept...)...)
 	x.kept = x.kept[:0]
 	x.proposeAll(fx.Propose)
@@ -60,6 +94,12 @@ func (x *executor) step(ctx context.Context, events []Event, searches *sync.Wait
 	for _, p := range fx.Unwant {
 		x.needs.Sessions.Unwant(p)
 	}
+	if len(fx.Unfollow) > 0 {
+		x.needs.Parents.Unfollow(fx.Unfollow)
+	}
+	if len(fx.Follow) > 0 {
+		x.needs.Parents.Follow(fx.Follow)
+	}
 	if fx.Announce {
 		x.needs.Announcer.Announce(fx.Wants)
 	}
@@ -68,9 +108,14 @@ func (x *executor) step(ctx context.Context, events []Event, searches *sync.Wait
 		x.replies.reply(r)
 	}
 	x.watchers.publish(x.core, fx.Changed)
+	x.followers.publish(fx.Changed, fx.Gone)
+	if !x.core.lead {
+		x.followers.end()
+	}
 	for _, t := range fx.Notices {
 		x.logNotice(t)
 	}
+	return nil
 }
 
 // proposeAll proposes records that end work apart from those that begin work. A journal that runs out of disk space
@@ -193,6 +238,8 @@ func (x *executor) logNotice(t Notice) {
 		x.log.Warn("node declared dead: what was assigned to it is given up", "peer", t.Peer, "node", t.Node, "user", t.Detail)
 	case RowDefect:
 		x.log.Error("rows of a job cannot be written", "job", t.Attempt.Job, "error", t.Detail)
+	case RowsDamaged:
+		x.log.Error("a job was not requeued: its rows are missing or damaged", "job", t.Attempt.Job, "error", t.Detail)
 	case IllegalMove:
 		x.log.Error("defect: illegal move of an attempt", "peer", t.Peer, "attempt", t.Attempt, "move", t.Detail)
 	case NewerOwner:

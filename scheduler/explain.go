@@ -4,11 +4,14 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
@@ -23,6 +26,11 @@ func (ex *explainer) of(s job.Spec, clauses []fleet.Clause) lease.Explanation {
 	hosts := ex.hosts.fleet.Sorted()
 	x := lease.Explanation{Clauses: fleet.Explain(clauses, hosts), Now: []lease.Candidate{}, Later: []lease.Candidate{}}
 	ex.addCandidates(&x, s, clauses, hosts)
+	if len(x.Now) == 0 {
+		idle := len(x.Later) == 0
+		x.Nearest = fleet.Nearest(clauses, s.Resources, hosts, idle)
+		x.Nearest.Ever = idle && x.Nearest != (lease.Nearest{})
+	}
 	x.Reason = explainReason(x, len(hosts))
 	return x
 }
@@ -30,29 +38,37 @@ func (ex *explainer) of(s job.Spec, clauses []fleet.Clause) lease.Explanation {
 // maxCandidates bounds the hosts that an explanation names.
 const maxCandidates = 64
 
-// addCandidates adds the hosts that meet the clauses: those where the request fits now as the policy prefers them, and
+// addCandidates adds the hosts that meet the clauses: those where the request fits now in the order of a placement, and
 // the others with what they lack.
 func (ex *explainer) addCandidates(x *lease.Explanation, s job.Spec, clauses []fleet.Clause, hosts []*fleet.Host) {
-	var now []lease.Candidate
-	var feasible []policy.Candidate
+	need := s.Need()
+	prefers, _ := job.ParsePrefer(s.Prefer) // it was validated
+	feasible := map[int][]*fleet.Host{}     // by weight
 	for _, host := range hosts {
-		if !fleet.Meets(clauses, &host.Profile) {
+		if !fleet.Meets(clauses, host) {
 			continue
 		}
 		cand := lease.Candidate{Node: host.Peer, Name: host.Name(), Free: host.Free}
-		if cand.Why = lacks(host, s.Resources); cand.Why == "" {
-			now = append(now, cand)
-			feasible = append(feasible, policy.CandidateOf(host, &host.Free))
+		if cand.Why = lacks(host, need); cand.Why == "" {
+			w := fleet.Weight(prefers, host)
+			feasible[w] = append(feasible[w], host)
 		} else if len(x.Later) < maxCandidates {
 			x.Later = append(x.Later, cand)
 		}
 	}
-	ask := policy.Ask{Need: s.Resources, Typical: &ex.policies.typical}
+	ask := policy.Ask{Need: need, Typical: &ex.policies.typical}
 	ask.Need.GPUModel = lease.ModelName(ask.Need.GPUModel)
-	for _, c := range ex.policies.named[ex.policies.of(&s)].Choose(nil, ask, feasible, maxCandidates) {
-		cand := now[c.Index]
-		cand.Why = c.Why
-		x.Now = append(x.Now, cand)
+	for _, w := range slices.Backward(slices.Sorted(maps.Keys(feasible))) {
+		equal := feasible[w]
+		seen := make([]policy.Candidate, len(equal))
+		for i, host := range equal {
+			seen[i] = policy.CandidateOf(host, &host.Free)
+		}
+		for _, c := range ex.policies.named[ex.policies.of(&s)].Choose(nil, ask, seen, maxCandidates-len(x.Now)) {
+			host := equal[c.Index]
+			why := place.Why(need, prefers, host, c.Why)
+			x.Now = append(x.Now, lease.Candidate{Node: host.Peer, Name: host.Name(), Why: why, Free: host.Free})
+		}
 	}
 }
 
@@ -66,6 +82,10 @@ func lacks(host *fleet.Host, need job.Resources) string {
 		return "takes no tasks: " + host.Detail
 	case host.Devices.LacksQuarantined(need, &host.Free):
 		return "GPUs that it could give are set aside"
+	case lack == "tasks" && host.Free.Exclusive:
+		return "a task has it for itself"
+	case lack == "tasks":
+		return fmt.Sprintf("other tasks are there: %d", host.Free.Tasks)
 	case lack != "":
 		return "not enough free " + lack
 	}

@@ -3,6 +3,7 @@ package scheduler
 // Jobs that have ended: when they are archived, and when they are purged.
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -81,6 +82,55 @@ func (h *history) noteEnd(e *entry) {
 	if !e.final && e.job.Final() {
 		e.final = true
 		h.final = append(h.final, e)
+	}
+}
+
+// unarchive puts an archived job back into memory, because a record is about to change it. If its rows are missing or
+// damaged, it stays archived.
+func (h *history) unarchive(u Unarchived) {
+	x, there := h.entries.table.Archived(u.Job)
+	if !there {
+		return // it was purged, or is back already
+	}
+	j, err := jobs.Decode(u.Rows)
+	if err == nil && (j.ID != u.Job || !j.Final() || j.State() != x.State() || j.User != x.User()) {
+		err = errOtherJob
+	}
+	if err != nil {
+		h.notify(Notice{Kind: RowsDamaged, Attempt: job.Attempt{Job: u.Job}, Detail: err.Error()})
+		return
+	}
+	h.entries.table.Unarchive(j)
+	e := h.entries.add(j)
+	if e.ended = x.Ended(); e.ended.IsZero() {
+		e.ended = h.now
+	}
+	e.final = true
+	h.final = append(h.final, e)
+}
+
+var errOtherJob = errors.New("they do not fit the index entry of the job")
+
+// reopened forgets that a job has ended, after a requeue. The job ages anew.
+func (h *history) reopened(e *entry) {
+	if !e.ended.IsZero() && !e.job.Ended() {
+		e.ended, e.born = time.Time{}, h.entries.bornAt(e.job.Queued)
+		h.forgetEnd(e.job.ID)
+	}
+	if e.final && !e.job.Final() {
+		e.final = false
+		h.final = slices.DeleteFunc(h.final, func(other *entry) bool { return other == e })
+	}
+}
+
+// forgetEnd forgets when a job has ended, and that its Purge is under way.
+func (h *history) forgetEnd(id job.ID) {
+	number := id.Drawn()
+	delete(h.purging, number)
+	if i := slices.IndexFunc(h.ended, func(x ending) bool { return x.number == number }); i == 0 {
+		h.ended = h.ended[1:] // the usual case
+	} else if i > 0 {
+		h.ended = slices.Delete(h.ended, i, i+1)
 	}
 }
 
@@ -207,13 +257,7 @@ func (h *history) purge(x ending) bool {
 // purged deletes the soft state of a job after its Purge was committed.
 func (h *history) purged(id job.ID) {
 	delete(h.entries.byID, id)
-	number := id.Drawn()
-	delete(h.purging, number)
-	if i := slices.IndexFunc(h.ended, func(x ending) bool { return x.number == number }); i == 0 {
-		h.ended = h.ended[1:] // the usual case
-	} else if i > 0 {
-		h.ended = slices.Delete(h.ended, i, i+1)
-	}
+	h.forgetEnd(id)
 	h.fx.Gone = append(h.fx.Gone, id)
 }
 

@@ -21,7 +21,7 @@ func (l *Loop) Jobs(ctx context.Context, f job.Query) ([]job.Job, error) {
 			return nil, err
 		}
 		for _, x := range page {
-			j, err := l.reader.whole(x)
+			j, err := l.reader.latest(ctx, x)
 			if errors.Is(err, ErrNotFound) {
 				continue // purged meanwhile
 			}

@@ -15,6 +15,8 @@ import (
 
 // Loop runs a Core. Any goroutine may call its methods, also before Run: they answer once it runs.
 type Loop struct {
+	*Dependencies
+
 	calls   *calls
 	reader  *reader
 	execute *executor
@@ -25,27 +27,32 @@ func New(cfg Config, saved Saved, needs Needs, log *slog.Logger) (*Loop, error) 
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if needs.Journal == nil || needs.Sessions == nil || needs.Finder == nil || needs.Announcer == nil {
+	if needs.Journal == nil || needs.Sessions == nil || needs.Finder == nil || needs.Announcer == nil || needs.Parents == nil {
 		return nil, errors.New("scheduler: a neighbour is missing")
 	}
 	box, replies := newMailbox(), newReplies()
-	return &Loop{
-		calls:  &calls{box: box, replies: replies, done: make(chan struct{})},
-		reader: &reader{journal: needs.Journal, self: cfg.Self},
+	cs := &calls{box: box, replies: replies, done: make(chan struct{})}
+	l := &Loop{
+		calls:  cs,
+		reader: &reader{calls: cs, journal: needs.Journal, self: cfg.Self},
 		execute: &executor{
-			needs: needs, log: log, box: box, replies: replies, watchers: newWatchers(), finding: map[string]bool{},
+			needs: needs, log: log, box: box, replies: replies, watchers: newWatchers(), followers: followers{}, finding: map[string]bool{},
 			core: NewCore(cfg, saved, time.Now()),
 		},
-	}, nil
+	}
+	l.Dependencies = &Dependencies{l.calls, l.reader, &l.execute.followers}
+	return l, nil
 }
 
-// Run runs the core until ctx ends. It returns when every search has ended too.
+// Run runs the core until ctx ends, or until rows that an entry of the journal needs cannot be read. It returns when
+// every search has ended too.
 func (l *Loop) Run(ctx context.Context) error {
 	var searches sync.WaitGroup
 	defer searches.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer l.execute.watchers.end()
+	defer l.execute.followers.end()
 	defer l.calls.end()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -58,37 +65,13 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		mails := l.calls.box.take(spare)
-		l.round(ctx, mails, &searches)
+		if err := l.execute.round(ctx, mails, &searches); err != nil {
+			return err
+		}
 		clear(mails)
 		spare = mails
-		l.arm(timer)
+		l.execute.arm(timer)
 	}
-}
-
-// arm sets the timer to the time of the next step that is due.
-func (l *Loop) arm(timer *time.Timer) {
-	wake := l.execute.core.Wake()
-	if wake.IsZero() {
-		timer.Stop()
-		return
-	}
-	timer.Reset(max(time.Until(wake), 0))
-}
-
-// round gives all mail to the core. All events up to a look are one step, so that records which they lead to are
-// proposed together.
-func (l *Loop) round(ctx context.Context, mails []mail, searches *sync.WaitGroup) {
-	events := make([]Event, 0, len(mails))
-	for _, m := range mails {
-		if m.event != nil {
-			events = append(events, m.event)
-			continue
-		}
-		l.execute.step(ctx, events, searches) // a look sees everything that came before it
-		events = events[:0]
-		m.look(l.execute.core)
-	}
-	l.execute.step(ctx, events, searches)
 }
 
 // Deliver takes a committed entry, in order. The journal calls it.

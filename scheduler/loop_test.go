@@ -26,6 +26,7 @@ type fakeJournal struct {
 	applied uint64          // guarded by mu
 	rows    jobstest.Disk   // guarded by mu
 	full    error           // Propose returns it; guarded by mu
+	broken  error           // Rows returns it; guarded by mu
 	entries []job.Committed // guarded by mu
 }
 
@@ -66,7 +67,14 @@ func (j *fakeJournal) Save(applied uint64, rows []job.Row, gone []job.ID) error 
 func (j *fakeJournal) Rows(id job.ID, from, to string) ([]job.Row, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.rows.Rows(id, from, to), nil
+	return j.rows.Rows(id, from, to), j.broken
+}
+
+// breaks makes the disk unreadable, or readable again.
+func (j *fakeJournal) breaks(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.broken = err
 }
 
 func (j *fakeJournal) fill(err error) {
@@ -112,6 +120,12 @@ type fakeHost struct {
 	wanted []job.Peer // guarded by mu
 	starts int        // guarded by mu
 }
+
+// fakeParents follows nothing.
+type fakeParents struct{}
+
+func (fakeParents) Follow([]job.Follow) {}
+func (fakeParents) Unfollow([]job.ID)   {}
 
 func (h *fakeHost) Unwant(job.Peer) {}
 
@@ -181,11 +195,17 @@ type house struct {
 // inHouse runs f with a running loop in a bubble of synctest.
 func inHouse(t *testing.T, finds []job.Peer, f func(t *testing.T, h house)) {
 	t.Helper()
+	inHouseUntil(t, finds, nil, f)
+}
+
+// inHouseUntil is inHouse with a loop that ends with an error.
+func inHouseUntil(t *testing.T, finds []job.Peer, end error, f func(t *testing.T, h house)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := house{journal: newFakeJournal(), host: &fakeHost{runs: time.Second}}
 		cfg := DefaultConfig()
 		cfg.Self, cfg.Group, cfg.Seed, cfg.KeepWhole = "here", 7, 1, 2
-		loop, err := New(cfg, Saved{}, Needs{Journal: h.journal, Sessions: h.host, Finder: fakeFinder{finds}, Announcer: fakeAnnouncer{}}, slog.New(slog.DiscardHandler))
+		loop, err := New(cfg, Saved{}, Needs{Journal: h.journal, Sessions: h.host, Finder: fakeFinder{finds}, Announcer: fakeAnnouncer{}, Parents: fakeParents{}}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,8 +214,8 @@ func inHouse(t *testing.T, finds []job.Peer, f func(t *testing.T, h house)) {
 		var all sync.WaitGroup
 		all.Go(func() { h.journal.run(ctx) })
 		all.Go(func() {
-			if err := loop.Run(ctx); err != nil {
-				t.Errorf("Run = %v", err)
+			if err := loop.Run(ctx); !errors.Is(err, end) {
+				t.Errorf("Run = %v, want %v", err, end)
 			}
 		})
 		f(t, h)
@@ -307,7 +327,7 @@ func TestLoopPassesOnWhatTheJournalSays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.loop.Hold(t.Context(), job.NewID(7, 1), ""); !errors.Is(err, ErrNotFound) {
+		if _, err := h.loop.Hold(t.Context(), job.NewID(7, 1), nil, false, ""); !errors.Is(err, ErrNotFound) {
 			t.Errorf("Hold of nothing = %v", err)
 		}
 		if _, err := h.loop.Job(t.Context(), job.NewID(7, 1)); !errors.Is(err, ErrNotFound) {
@@ -316,7 +336,7 @@ func TestLoopPassesOnWhatTheJournalSays(t *testing.T) {
 		if _, err := h.loop.Submit(t.Context(), SubmitRequest{}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("Submit of nothing = %v", err)
 		}
-		if _, err := h.loop.Cancel(t.Context(), j.ID, "enough"); err != nil {
+		if _, err := h.loop.Cancel(t.Context(), j.ID, nil, "enough"); err != nil {
 			t.Errorf("Cancel = %v", err)
 		}
 		x, err := h.loop.Why(t.Context(), j.ID)
@@ -347,7 +367,7 @@ func TestLoopOnAFullDisk(t *testing.T) {
 		}
 		time.Sleep(980 * time.Millisecond)
 		h.journal.fill(errDiskFull)
-		if _, err := h.loop.Release(t.Context(), held.ID, ""); err != nil {
+		if _, err := h.loop.Hold(t.Context(), held.ID, nil, true, ""); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)

@@ -49,10 +49,20 @@ type Announcer interface {
 	Announce(wants []Want)
 }
 
+// Parents tells how far jobs are that jobs of this scheduler depend on. Their owners say so through Loop.ParentSeen. All
+// methods return at once.
+type Parents interface {
+	// Follow asks for the progress of jobs, now and with each change. A job that is followed is asked for again.
+	Follow(jobs []job.Follow)
+	// Unfollow takes that back.
+	Unfollow(ids []job.ID)
+}
+
 // Needs are the parts of the daemon that a Loop uses.
 type Needs struct {
 	Journal   Journal
 	Sessions  Sessions
 	Finder    Finder
 	Announcer Announcer
+	Parents   Parents
 }

@@ -43,8 +43,8 @@ func (os *offers) sendOffer(o *offer, wait time.Duration) {
 	j := t.e.job
 	os.send(o.worker.Peer, lease.Offer{
 		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: o.dispatch.n}, Group: os.cfg.Group, Epoch: os.epoch,
-		Need: j.Spec.Resources, Device: o.device(), Priority: j.Spec.Priority, User: j.User, Wait: wait,
-		Age: os.now.Sub(t.e.born) + ageOfNew,
+		Need: j.Spec.Need(), Device: o.device(), Priority: j.Spec.Priority, User: j.User, Wait: wait,
+		Age: os.now.Sub(t.e.born) + ageOfNew, Preempt: o.dispatch.preempt == o.worker.Host,
 	})
 }
 
@@ -63,6 +63,9 @@ func (os *offers) drop(o *offer) {
 	d.offers = slices.DeleteFunc(d.offers, func(x *offer) bool { return x == o })
 	if d.winner == o {
 		d.lose(os.turn)
+	}
+	if d.preempt == o.worker.Host {
+		d.preempt = nil
 	}
 	os.hosts.probed(o)
 	if o.claim.State != fleet.Held {

@@ -20,6 +20,7 @@ func (c *Core) becomeLeader(epoch job.Epoch) {
 	for _, p := range slices.Sorted(maps.Keys(c.contact.sessions)) {
 		c.send(p, c.owns())
 	}
+	c.pending.parents.takeOver()
 	c.contact.seekAll()
 	c.requests.takeEarly()
 }
@@ -43,4 +44,5 @@ func (c *Core) deposed(epoch job.Epoch) {
 	c.deaths.lostLead()
 	c.requests.lostLead()
 	c.search.lostLead()
+	c.pending.parents.lostLead()
 }

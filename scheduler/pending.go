@@ -4,25 +4,32 @@ package scheduler
 // find none either. So a thousand equal tasks cost one search.
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/timers"
 )
 
 // pending holds the tasks that wait for a host.
 type pending struct {
 	*turn
-	hosts  *hosts
-	search *search
+	hosts   *hosts
+	search  *search
+	parents *parents
 
 	shapes map[string]*shape
 	ready  shapeHeap // shapes whose first task is to be placed
 	parked waitlist  // the first task of each shape that found no room when it was last tried
 	queued waitlist  // tasks whose offers queue at full hosts
+	begins *timers.Heap[time.Time, *entry]
+	look   *timer // compares the first of begins with the wall clock
 }
 
 // shapeHeap is a heap of shapes with waiting tasks, by the rank of their first task.
@@ -80,8 +87,8 @@ func (h *shapeHeap) first() *shape {
 }
 
 // shapeKey names a shape: requests of one user with equal keys have the same shape.
-func shapeKey(user, pool string, r job.Resources) string {
-	return fmt.Sprintf("%q %d %d %s", user, r.CPUs, r.Memory, pool)
+func shapeKey(user, pool string, need job.Resources) string {
+	return fmt.Sprintf("%q %d %d %t %s", user, need.CPUs, need.Memory, need.Exclusive, pool)
 }
 
 // join adds the task to the shape of its request, and returns the shape. It makes the shape if there is none.
@@ -90,21 +97,21 @@ func (p *pending) join(t *task) *shape {
 		return t.shape
 	}
 	s := t.e.job.Spec
-	inPool := fleet.PoolKey(s)
-	key := shapeKey(t.e.job.User, inPool, s.Resources)
+	inPool, need := fleet.PoolKey(s), s.Need()
+	key := shapeKey(t.e.job.User, inPool, need)
 	g := p.shapes[key]
 	if g == nil {
 		clauses, err := fleet.ClausesOf(s)
 		if err != nil { // the spec was parsed before it was committed; one that cannot be parsed matches no host
 			text := err.Error()
-			clauses = []fleet.Clause{{Text: "constraint", Test: func(*lease.Profile) string { return text }}}
+			clauses = []fleet.Clause{{Text: "constraint", Test: func(*fleet.Host) string { return text }}}
 		}
-		need := s.Resources
+		prefers, _ := job.ParsePrefer(s.Prefer)        // likewise; what cannot be parsed is not preferred
 		need.GPUModel = lease.ModelName(need.GPUModel) // here, so that no comparison has to do it
 		g = &shape{key: key, queue: queue[*task]{order: rank}, Shape: fleet.Shape{
-			User: t.e.job.User, Need: need, Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses),
+			User: t.e.job.User, Need: need, Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...),
 		}}
-		g.class = p.search.class(fleet.ClassFor(s))
+		g.class = p.search.class(fleet.ClassesFor(s))
 		g.class.shapes++
 		p.shapes[key] = g
 	}
@@ -128,13 +135,13 @@ func (p *pending) leave(t *task) {
 	delete(p.shapes, g.key)
 	p.hosts.fleet.LeavePool(g.Pool)
 	if g.class.shapes--; g.class.shapes == 0 {
-		delete(p.search.classes, g.class.name)
+		delete(p.search.classes, g.class.key)
 	}
 }
 
 // requeue puts a task that may be placed into the queue of its shape. If the task pauses, a timer does so later.
 func (p *pending) requeue(t *task) {
-	if !p.lead || t.queued || t.phase != idle || t.durable().State != job.Pending {
+	if !p.lead || t.tally.gone || t.queued || t.phase != idle || t.durable().State != job.Pending {
 		return
 	}
 	g := p.join(t)
@@ -143,8 +150,15 @@ func (p *pending) requeue(t *task) {
 			t.pause.armed = when
 			p.at(when, func() { p.requeue(t) })
 		}
+		p.unbar(t)
+		p.follow(t.e) // another task may go meanwhile
 		return
 	}
+	if why, _ := p.bar(t.e, t.index); why.Word != "" {
+		p.setBarred(t)
+		return
+	}
+	p.unbar(t)
 	p.setWaiting(t, true)
 	t.queued = true
 	first := g.queue.len() == 0 || rank(t, g.queue.first()) < 0
@@ -165,25 +179,166 @@ const maxPaused = 4096
 // soft state only for the tasks that are active or pause, and for one that waits. The tasks of a job have one shape: if
 // the first that waits fits no host, none does. See docs/adr, ADR 81.
 func (p *pending) follow(e *entry) {
-	if !p.lead || e.front != nil && e.front.queued || len(e.tasks) >= e.job.Assigned()+maxPaused {
+	if !p.lead || e.front != nil && e.front.queued {
 		return
 	}
-	for e.next < e.job.Len() {
-		index := e.next
-		e.next++
+	for _, t := range e.barred {
+		why, all := p.bar(e, t.index)
+		if why.Word == "" {
+			e.front = t
+			p.requeue(t)
+			return
+		}
+		if all {
+			break
+		}
+	}
+	for len(e.tasks) < e.job.Assigned()+maxPaused {
+		index, more := e.upcoming()
+		if !more {
+			return
+		}
 		if _, soft := e.find(index); soft || e.job.Brief(index).State != job.Pending {
+			e.pass(index)
 			continue
 		}
+		if !p.mayGo(e, index) {
+			return
+		}
+		e.pass(index)
 		e.front = e.task(index)
+		e.front.backOff(p.turn) // it may have failed under an earlier owner
 		p.requeue(e.front)
-		return
+		if e.front.queued {
+			return
+		}
 	}
+}
+
+// bar returns why a task may not be placed now, whatever room there is. The word is empty if it may be. all says that
+// the same holds for each task of the job.
+func (p *pending) bar(e *entry, index int) (why job.Reason, all bool) {
+	if e.begin != nil {
+		return job.Reason{Word: job.ReasonBeginTime, Detail: "begins at " + e.job.Spec.Begin.UTC().Format(time.RFC3339)}, true
+	}
+	if word, all := p.parents.waits(e, index); word != "" {
+		return job.Reason{Word: word}, all // views tell the rest
+	}
+	if e.atOnce > 0 && e.active >= e.atOnce {
+		return job.Reason{Word: job.ReasonArrayThrottle, Detail: fmt.Sprintf("at most %d of its tasks may be active", e.atOnce)}, true
+	}
+	return job.Reason{}, true
+}
+
+// mayGo reports whether the task may be placed, if there is room.
+func (p *pending) mayGo(e *entry, index int) bool {
+	why, _ := p.bar(e, index)
+	return why.Word == ""
+}
+
+// setBarred notes that a task with soft state waits for more than room. pending.follow queues it later.
+func (p *pending) setBarred(t *task) {
+	if !t.barred {
+		t.barred = true
+		at, _ := slices.BinarySearchFunc(t.e.barred, t, byIndex)
+		t.e.barred = slices.Insert(t.e.barred, at, t)
+	}
+}
+
+func (p *pending) unbar(t *task) {
+	if t.barred {
+		t.barred = false
+		at, _ := slices.BinarySearchFunc(t.e.barred, t, byIndex)
+		t.e.barred = slices.Delete(t.e.barred, at, at+1)
+	}
+}
+
+func byIndex(a, b *task) int { return cmp.Compare(a.index, b.index) }
+
+// holdBack takes the task out of the queue until pending.follow queues it again.
+func (p *pending) holdBack(t *task) {
+	p.dequeue(t)
+	p.setWaiting(t, false)
+	p.setBarred(t)
+}
+
+// dispatched takes the task out of the queue because it is about to be offered.
+func (p *pending) dispatched(t *task) {
+	t.going = true
+	t.count()
+	p.dequeue(t)
 }
 
 // followAll does so from the first task on: a record has released tasks that were held.
 func (p *pending) followAll(e *entry) {
-	e.next = 0
+	p.awaitBegin(e)
+	e.next, e.parents.ready = 0, nil
+	if !p.lead {
+		return
+	}
+	if e.job.Waits.Each() {
+		e.parents.ready = &ready{}
+		p.addReady(e, job.Range{First: 0, Last: e.job.Len() - 1})
+	}
+	if p.parents.delayed(e) {
+		p.at(e.parents.until, func() { p.follow(e) })
+	}
 	p.follow(e)
+}
+
+// wallLook bounds the time between two looks at the wall clock while jobs wait for their begin. If the clock is set, a
+// job begins at most so much later than the clock says.
+const wallLook = 10 * time.Second
+
+// awaitBegin has a job followed when the wall clock reaches its begin. Once that was so, a clock that is set back does
+// not matter to it.
+func (p *pending) awaitBegin(e *entry) {
+	switch {
+	case e.begin == nil:
+		return
+	case e.job.Ended():
+		p.begins.Stop(e.begin)
+		e.begin = nil
+	default:
+		p.begins.Set(e.begin, e.job.Spec.Begin.Round(0)) // compared by the wall clock alone
+	}
+	p.armBegins()
+}
+
+// armBegins sets the timer for the next look at the wall clock.
+func (p *pending) armBegins() {
+	p.stop(p.look)
+	if first, some := p.begins.Next(); some {
+		p.look = p.after(min(max(first.Sub(p.now), 0), wallLook), p.begun)
+	}
+}
+
+// begun follows the jobs whose begin is reached.
+func (p *pending) begun() {
+	for e, due := p.begins.Take(p.now); due; e, due = p.begins.Take(p.now) {
+		e.begin = nil
+		p.follow(e)
+	}
+	p.armBegins()
+}
+
+// freed queues tasks that wait no longer for those of an array.
+func (p *pending) freed(e *entry, tasks []job.Range) {
+	if e.parents.ready == nil {
+		return
+	}
+	for _, r := range tasks {
+		p.addReady(e, r)
+	}
+	p.follow(e)
+}
+
+func (p *pending) addReady(e *entry, r job.Range) {
+	for i := r.First; i <= r.Last; i++ {
+		if e.job.Waits.Of(i) == jobs.WaitNone && e.job.Brief(i).State == job.Pending {
+			e.parents.ready.add(i)
+		}
+	}
 }
 
 // dequeue removes a task from the queue of its shape. The next task of its job follows.
@@ -225,16 +380,22 @@ func (p *pending) unlist(g *shape) {
 	}
 }
 
-// setWaiting counts the task among the waiting tasks of its class, or takes it off that count.
+// setWaiting counts the task among the waiting tasks of its class, or takes it off that count. The task that waits for
+// all further tasks of its job counts as many as may go with it.
 func (p *pending) setWaiting(t *task, waiting bool) {
-	if t.waiting == waiting || t.shape == nil {
+	if t.waiting > 0 == waiting || t.shape == nil {
 		return
 	}
-	t.waiting = waiting
 	k := t.shape.class
+	k.waiting -= t.waiting
+	t.waiting = 0
 	if waiting {
-		k.waiting++
-	} else if k.waiting--; k.waiting == 0 {
+		t.waiting = 1
+		if t == t.e.front {
+			t.waiting = max(1, t.e.pendingTasks())
+		}
+		k.waiting += t.waiting
+	} else if k.waiting == 0 {
 		k.looking = false
 		p.search.announce = p.search.announce || k.announced
 		k.announced = false

@@ -43,6 +43,12 @@ func (pl *placement) oneMore(d *dispatch, from int) *fleet.Host {
 	return nil
 }
 
+// preempt is the host where preemptible tasks are to make room for the task; nil if there is none.
+func (pl *placement) preempt(t *task, from int) *fleet.Host {
+	x := pl.asks(t)
+	return pl.placer.Preempt(&x, from, pl.now)
+}
+
 // devicesAt chooses devices for a task that is offered to the host in any case; none if it does not fit there now.
 func (pl *placement) devicesAt(t *task, h *fleet.Host) []string {
 	x := pl.asks(t)

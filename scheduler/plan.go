@@ -122,6 +122,10 @@ func (pn *planner) take(w *worker, found pick, resume **fleet.Rank) (t *task, st
 
 // try decides where the task goes, and acts on the decision.
 func (pn *planner) try(t *task) place.Verdict {
+	if !pn.pending.mayGo(t.e, t.index) { // others of its job have gone since it was queued
+		pn.pending.holdBack(t)
+		return place.Pauses
+	}
 	pn.hosts.fleet.Count(pn.now)
 	d := pn.placement.decide(t, pn.hosts.anySlot())
 	for _, a := range d.Again {
@@ -129,12 +133,12 @@ func (pn *planner) try(t *task) place.Verdict {
 	}
 	switch d.Verdict {
 	case place.Fits:
-		pn.pending.dequeue(t)
+		pn.pending.dispatched(t)
 		pn.pending.setWaiting(t, false)
 		pn.dispatches.direct(t, pn.hosts.workers[d.Host.Peer], d.Devices, d.Why)
 	case place.Queues:
-		pn.pending.dequeue(t)
-		pn.dispatches.offerQueued(t, d.Queue, d.Why)
+		pn.pending.dispatched(t)
+		pn.dispatches.offerQueued(t, d.Queue, d.Preempt, d.Why)
 		pn.search.look(t.shape.class, false)
 	case place.Pauses:
 		pn.pending.pause(t, d.Until)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,8 +19,9 @@ import (
 )
 
 // A task never runs as two attempts at once. No Start is sent without a committed Assign, or after an Unassign was
-// proposed. Every waiting task has a reason. Accepted jobs are kept. The journal alone gives the same jobs. When
-// nothing fails any more, every job ends. The first two are checked by world.
+// proposed. Never more tasks of an array are active than its limit says. Every waiting task has a reason. A job is shown
+// with the counts of its tasks. Accepted jobs are kept. The journal alone gives the same jobs. When nothing fails any
+// more, every job ends. The first two are checked by world.
 func TestHistories(t *testing.T) {
 	if f := flag.Lookup("rapid.steps"); f.Value.String() == f.DefValue { // one task alone takes ten steps to its end
 		if err := f.Value.Set("120"); err != nil {
@@ -37,11 +39,28 @@ func TestHistories(t *testing.T) {
 				spec.Priority = rapid.IntRange(40, 60).Draw(t, "priority")
 				spec.Retries = rapid.IntRange(0, 1).Draw(t, "retries")
 				spec.Requeue = rapid.Bool().Draw(t, "requeue")
+				spec.CheckpointExitCode = rapid.SampledFrom([]int{0, 85}).Draw(t, "checkpoint")
+				spec.Array = rapid.SampledFrom([]string{"", "", "0-4", "0-4%1", "2-8:2%2"}).Draw(t, "array")
+				spec.Dependency, spec.KillOnInvalidDep = w.dependencies(t), rapid.Bool().Draw(t, "kill")
 				w.step(Submit{Token: w.token(), Spec: spec})
 			},
-			"cancel":  func(t *rapid.T) { w.step(Cancel{Token: w.token(), Job: w.job(t)}) },
-			"hold":    func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t)}) },
-			"release": func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Release: true}) },
+			"cancel": func(t *rapid.T) { w.step(Cancel{Token: w.token(), Job: w.job(t), Tasks: someTasks(t)}) },
+			"hold":   func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Tasks: someTasks(t)}) },
+			"requeue": func(t *rapid.T) {
+				w.step(Requeue{Token: w.token(), Job: w.job(t), Tasks: someTasks(t), Failed: rapid.Bool().Draw(t, "failed"), Reason: "again"})
+			},
+			"release": func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Tasks: someTasks(t), Release: true}) },
+			"far": func(t *rapid.T) { // a job of another owner moves on, or is requeued
+				w.far[rapid.SampledFrom(farJobs).Draw(t, "far")] = rapid.SampledFrom([]job.State{job.Pending, job.Running, job.Succeeded, job.Failed, ""}).Draw(t, "state")
+			},
+			"tell": func(t *rapid.T) {
+				switch id := rapid.SampledFrom(farJobs).Draw(t, "far"); {
+				case rapid.IntRange(0, 3).Draw(t, "silent") == 0:
+					w.step(ParentsSilent{Jobs: []job.ID{id}, Detail: "its owner does not answer"})
+				default:
+					w.tell(id) // also if nobody has asked
+				}
+			},
 			"connect": func(t *rapid.T) {
 				if m := w.model(t); !m.up {
 					m.connect()
@@ -93,6 +112,7 @@ func TestHistories(t *testing.T) {
 				for _, a := range m.attempts() {
 					if m.tries[a].runs {
 						m.end(a, rapid.SampledFrom([]job.State{job.Succeeded, job.Failed}).Draw(t, "state"))
+						m.tries[a].event.Exit.Code = rapid.SampledFrom([]int{0, 85}).Draw(t, "code")
 						return
 					}
 				}
@@ -137,11 +157,57 @@ func TestHistories(t *testing.T) {
 			if !kept {
 				continue // purged
 			}
-			if j := w.whole(x); !j.State().Ended() && j.State() != job.Held {
+			if j := w.whole(x); !j.State().Ended() && j.State() != job.Held && !w.mayWait(id) {
 				t.Fatalf("all is well, yet %s is %s: %s, attempt %+v", id, j.State(), j.Tasks[0].Reason, j.Tasks[0])
 			}
 		}
 	})
+}
+
+// someTasks draws ranges of tasks; none means all.
+func someTasks(t *rapid.T) []job.Range {
+	return rapid.SampledFrom([][]job.Range{nil, {{First: 0, Last: 0}}, {{First: 1, Last: 2}}, {{First: 0, Last: 1}, {First: 3, Last: 4}}}).Draw(t, "tasks")
+}
+
+// dependencies draws up to three dependencies on jobs of this owner, which may be purged by then, and of another one.
+func (w *world) dependencies(t *rapid.T) (list []string) {
+	separator := rapid.SampledFrom([]string{",", "?"}).Draw(t, "separator")
+	for range rapid.IntRange(0, 3).Draw(t, "dependencies") {
+		id := rapid.SampledFrom(farJobs).Draw(t, "parent")
+		if rapid.Bool().Draw(t, "own") {
+			id = w.job(t)
+		}
+		word := rapid.SampledFrom([]string{"afterok", "afternotok", "afterany", "after"}).Draw(t, "when")
+		list = append(list, word+":"+string(id))
+	}
+	if len(list) > 0 {
+		list = []string{strings.Join(list, separator)}
+	}
+	return list
+}
+
+// mayWait reports whether a job may wait although all is well: for ever, or for a job that does.
+func (w *world) mayWait(id job.ID) bool {
+	e := w.core.entries.byID[id]
+	switch e.job.Waits.Of(0) {
+	case jobs.WaitNever:
+		return true
+	case jobs.WaitNone:
+		return false
+	case jobs.WaitOn:
+	}
+	for _, d := range e.job.Waits.List() {
+		if far, other := w.far[d.Job]; d.Outcome == job.DependencyWaiting {
+			p := w.core.entries.byID[d.Job]
+			switch {
+			case other && !far.Ended() && far != "" && (d.When != job.After || far == job.Pending):
+				return true
+			case !other && p != nil && (p.job.State() == job.Held || w.mayWait(d.Job)):
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (w *world) token() Token {
@@ -185,6 +251,12 @@ func (w *world) check(t *rapid.T) {
 	for _, e := range w.core.entries.byID {
 		for _, x := range e.tasks {
 			checkPhase(t, x)
+		}
+		if e.atOnce > 0 && e.job.Assigned() > e.atOnce {
+			t.Fatalf("%d tasks of %s are active, and at most %d may be", e.job.Assigned(), e.job.ID, e.atOnce)
+		}
+		if got, want := w.core.views.counts(e), counted(w.core, e.job.ID); got != want {
+			t.Fatalf("%s is shown with the counts %v, and its tasks with %v", e.job.ID, got, want)
 		}
 	}
 	for p, tasks := range w.core.assigned.byNode {

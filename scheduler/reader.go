@@ -3,6 +3,7 @@ package scheduler
 // The reader completes jobs with what only the rows on disk have.
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -12,34 +13,108 @@ import (
 
 // reader reads the rows of jobs. Any goroutine may use it.
 type reader struct {
+	calls   *calls
 	journal Journal
 	self    job.Peer
 }
+
+// rowsOf returns the rows of a job, without the tails of further tasks, which may be large together.
+func rowsOf(from Journal, id job.ID) ([]job.Row, error) {
+	_, to := jobs.TailParts(0, 1)
+	return from.Rows(id, "", to)
+}
+
+// errReopened says that a job which was listed as archived has been requeued since.
+var errReopened = errors.New("scheduler: the job is not archived any more")
 
 // whole returns a listed job with what only its rows have. It is ErrNotFound if the job was purged after it was listed.
 func (r *reader) whole(x Listed) (job.Job, error) {
 	if x.Job != nil {
 		return r.withTails(*x.Job)
 	}
-	rows, err := r.journal.Rows(x.ID, "", "")
+	decoded, err := r.decode(x.ID)
 	if err != nil {
-		return job.Job{}, fmt.Errorf("scheduler: read job %s: %w", x.ID, err)
+		return job.Job{}, err
 	}
-	if len(rows) == 0 {
-		return job.Job{}, fmt.Errorf("%w: %s", ErrNotFound, x.ID)
-	}
-	decoded, err := jobs.Decode(rows)
-	if err != nil {
-		return job.Job{}, fmt.Errorf("scheduler: read job %s: %w", x.ID, err)
+	if !decoded.Final() {
+		return job.Job{}, errReopened
 	}
 	j := decoded.View(0, viewTasks)
+	jobs.AddEarlier(j.Tasks, decoded)
 	j.Owner = r.self
+	if i, there := decoded.First(j.State()); there {
+		j.Reason = decoded.Task(i).Reason
+	}
 	for i := range j.Tasks {
 		if t := &j.Tasks[i]; t.Ended.IsZero() {
 			t.Ended = x.Ended
 		}
 	}
+	return r.withTails(j)
+}
+
+// readTries bounds how often a job is looked up again that was requeued, and has ended, between the look and the read.
+const readTries = 3
+
+// latest is whole for a job that may have been requeued since it was listed.
+func (r *reader) latest(ctx context.Context, x Listed) (job.Job, error) {
+	for try := 1; ; try++ {
+		j, err := r.whole(x)
+		if !errors.Is(err, errReopened) || try == readTries {
+			return j, err
+		}
+		id := x.ID
+		if x, err = query(ctx, r.calls, func(c *Core) (Listed, error) { return listed(c, id) }); err != nil {
+			return job.Job{}, err
+		}
+	}
+}
+
+// decode decodes a job from its rows, or returns ErrNotFound.
+func (r *reader) decode(id job.ID) (*jobs.Job, error) {
+	rows, err := rowsOf(r.journal, id)
+	if err == nil && len(rows) == 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	var j *jobs.Job
+	if err == nil {
+		j, err = jobs.Decode(rows)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("scheduler: read job %s: %w", id, err)
+	}
 	return j, nil
+}
+
+// tasks returns the tasks of an archived job that the query selects.
+func (r *reader) tasks(id job.ID, q job.TaskQuery) ([]job.Task, error) {
+	j, err := r.decode(id)
+	if err != nil {
+		return nil, err
+	}
+	if !j.Final() {
+		return nil, errReopened
+	}
+	var out []job.Task
+	j.Each(q.Rest(j.Len()), q.States, func(index int) bool {
+		out = append(out, j.Task(index))
+		return len(out) < q.Limit
+	})
+	jobs.AddEarlier(out, j)
+	return out, r.addTails(id, out)
+}
+
+// taskStates returns the states of the tasks of an archived job. There are none if the job was purged meanwhile.
+func (r *reader) taskStates(id job.ID) (job.TaskStates, error) {
+	rows, err := r.journal.Rows(id, "", "")
+	if err != nil || len(rows) == 0 {
+		return job.TaskStates{}, err
+	}
+	j, err := jobs.Decode(rows)
+	if err != nil {
+		return job.TaskStates{}, fmt.Errorf("scheduler: read job %s: %w", id, err)
+	}
+	return jobs.TaskStatesOf(j), nil
 }
 
 // withTails adds the tails of standard error, which are only on disk.
@@ -47,27 +122,43 @@ func (r *reader) withTails(j job.Job) (job.Job, error) {
 	if j.Counts.Total() <= 1 || len(j.Tasks) == 0 {
 		return j, nil
 	}
-	from, to := jobs.TailParts(j.Tasks[0].Index, j.Tasks[len(j.Tasks)-1].Index+1)
-	rows, err := r.journal.Rows(j.ID, from, to)
-	if err != nil {
-		return job.Job{}, fmt.Errorf("scheduler: read job %s: %w", j.ID, err)
-	}
-	jobs.AddTails(&j, rows)
-	return j, nil
+	return j, r.addTails(j.ID, j.Tasks)
 }
 
-// putArchived gives archived jobs to a watcher. They do not change any more.
+// addTails does so for some tasks of a job, in the order of their indexes. Tasks that are far apart are read one by one,
+// because the tails between them may be many.
+func (r *reader) addTails(id job.ID, tasks []job.Task) error {
+	for len(tasks) > 0 {
+		n := 1
+		for n < len(tasks) && tasks[n].Index-tasks[n-1].Index <= nearTasks {
+			n++
+		}
+		from, to := jobs.TailParts(tasks[0].Index, tasks[n-1].Index+1)
+		rows, err := r.journal.Rows(id, from, to)
+		if err != nil {
+			return fmt.Errorf("scheduler: read job %s: %w", id, err)
+		}
+		jobs.AddTails(tasks[:n], rows)
+		tasks = tasks[n:]
+	}
+	return nil
+}
+
+// nearTasks is how far apart tasks may be whose tails are read together.
+const nearTasks = 8
+
+// putArchived gives archived jobs to a watcher. One that has been requeued since has reached the watcher already.
 func (r *reader) putArchived(w *watcher, archived []Listed) error {
 	for _, x := range archived {
 		j, err := r.whole(x)
-		if errors.Is(err, ErrNotFound) {
-			continue // purged meanwhile
+		if errors.Is(err, ErrNotFound) || errors.Is(err, errReopened) {
+			continue // purged or requeued meanwhile
 		}
 		if err != nil {
 			return err
 		}
 		if w.filter.Match(&j) {
-			w.put(j)
+			w.putOld(j)
 		}
 	}
 	return nil

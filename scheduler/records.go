@@ -3,7 +3,6 @@ package scheduler
 // What happens when a record is committed: the jobs change, and whatever waited for the record goes on.
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/musterhq/muster/job"
@@ -35,6 +34,34 @@ func seqOf(index uint64, record int) uint64 { return index<<12 | uint64(record) 
 // goes on.
 func (rc *records) apply(r job.Record, seq uint64, epoch job.Epoch) {
 	x := rc.entries.table.Apply(r, seq, epoch)
+	for _, id := range x.Parents {
+		rc.pending.parents.update(id)
+	}
+	rc.applied(r, x, epoch)
+	rc.dependents(x)
+}
+
+// dependents updates the jobs that have changed with a job that they depend on.
+func (rc *records) dependents(x jobs.Change) {
+	for _, o := range x.Others {
+		e := rc.entries.byID[o.Job.ID]
+		if e == nil {
+			continue
+		}
+		if !o.All {
+			rc.entries.save(e)
+			rc.pending.freed(e, o.Freed)
+			continue
+		}
+		rc.moved(e, nil)
+		if rc.lead {
+			rc.endActive(e, nil)
+		}
+	}
+}
+
+// applied goes on with whatever waited for a record that was applied.
+func (rc *records) applied(r job.Record, x jobs.Change, epoch job.Epoch) {
 	var e *entry
 	if x.Job != nil {
 		e = rc.entries.byID[x.Job.ID]
@@ -42,7 +69,7 @@ func (rc *records) apply(r job.Record, seq uint64, epoch job.Epoch) {
 	switch r := r.(type) {
 	case job.SubmitRecord:
 		if x.Moved {
-			rc.moved(rc.add(x.Job))
+			rc.moved(rc.add(x.Job), nil)
 		}
 		rc.requests.submitted(r.Job)
 	case job.AssignRecord:
@@ -64,16 +91,26 @@ func (rc *records) apply(r job.Record, seq uint64, epoch job.Epoch) {
 			rc.requests.left(toCancel, r.Job)
 			return
 		}
-		rc.appliedCancel(e, x.Moved)
+		rc.appliedCancel(e, r, x.Moved)
 	case job.HoldRecord:
 		if e == nil {
-			rc.requests.left(kindOf(r), r.Job)
+			rc.requests.left(holdKind(r.Release), r.Job)
 			return
 		}
 		rc.appliedHold(e, r, x.Moved)
+	case job.RequeueRecord:
+		if e == nil {
+			rc.requests.notRequeued(r.Job)
+			return
+		}
+		rc.appliedRequeue(e, r, x.Moved)
+	case job.ParentRecord:
+		rc.pending.parents.applied(r.Parent)
 	case job.PurgeRecord:
 		if x.Moved {
 			rc.history.purged(r.Job)
+		} else {
+			delete(rc.history.purging, r.Job.Drawn()) // it was requeued before
 		}
 	}
 }
@@ -84,10 +121,10 @@ func (rc *records) add(j *jobs.Job) *entry {
 	return rc.entries.add(j)
 }
 
-// moved updates the soft state of a job after a record that changed the whole job.
-func (rc *records) moved(e *entry) {
+// moved updates the soft state of a job after a record that changed tasks of these ranges; none means all.
+func (rc *records) moved(e *entry, ranges []job.Range) {
 	rc.entries.save(e)
-	rc.settleAll(e)
+	rc.settleAll(e, ranges)
 }
 
 // movedTask updates the soft state of a job after a record that changed one task.
@@ -98,9 +135,9 @@ func (rc *records) movedTask(e *entry, index int) {
 	rc.history.noteEnd(e)
 }
 
-// settleAll updates the soft state of all tasks that have one.
-func (rc *records) settleAll(e *entry) {
-	for _, t := range slices.Clone(e.tasks) {
+// settleAll updates the soft state of the tasks of these ranges that have one; no ranges means all.
+func (rc *records) settleAll(e *entry, ranges []job.Range) {
+	for _, t := range e.in(ranges) {
 		rc.settle(t)
 	}
 	rc.pending.followAll(e)
@@ -110,6 +147,8 @@ func (rc *records) settleAll(e *entry) {
 // settle updates the soft state of a task to its durable state.
 func (rc *records) settle(t *task) {
 	d := t.durable()
+	t.count()
+	t.touch()
 	if d.Assigned {
 		if rc.assigned.put(t, d.Node) && rc.contact.sessions[d.Node] == 0 {
 			rc.contact.seek(d.Node)
@@ -118,6 +157,7 @@ func (rc *records) settle(t *task) {
 		if x := t.dispatch; x != nil && x.n <= d.Attempt {
 			rc.dispatches.takeBack(t) // the host has reported the end of an attempt that it was not told to start
 		}
+		t.show("")
 		rc.deaths.left(t)
 		rc.attempts.left(t)
 		rc.assigned.remove(t)
@@ -133,6 +173,9 @@ func (rc *records) settle(t *task) {
 	}
 	if d.Assigned {
 		rc.attempts.assigned(t)
+	}
+	if d.State != job.Pending {
+		rc.pending.unbar(t)
 	}
 	if d.State.Ended() {
 		rc.pending.leave(t)
@@ -183,7 +226,7 @@ func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord) {
 	case job.ProofOperator: // an operator has declared the host dead: no pause
 		t.avoid.Add(rc.now, place.Avoidance{Peer: d.Node, Until: rc.now.Add(avoidFor)})
 	case job.ProofDead, job.ProofExpired:
-		rc.attempts.lostHost(t, d.Node, d.NodeName)
+		t.backOff(rc.turn)
 	}
 	rc.movedTask(e, r.Attempt.Task)
 }
@@ -195,14 +238,7 @@ func (rc *records) appliedResult(e *entry, r job.ResultRecord, before job.Task) 
 		if before.Assigned && before.Attempt != r.Attempt.N {
 			rc.surplus(t, before)
 		}
-		switch {
-		case d.State != job.Pending || r.Exit.State == job.Preempted:
-		case r.Exit.State == job.NodeFail:
-			rc.attempts.lostHost(t, before.Node, before.NodeName)
-		default:
-			t.pause.until, t.pause.why = rc.now.Add(rc.jitter(backoff(d.Runs))), "after "+describe(r.Exit)
-			t.avoid.Add(rc.now, place.Avoidance{Peer: before.Node, Until: rc.now.Add(avoidFor)})
-		}
+		t.backOff(rc.turn)
 		rc.notify(Notice{Kind: TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})
 	}
 	rc.movedTask(e, r.Attempt.Task)
@@ -220,20 +256,34 @@ func (rc *records) surplus(t *task, before job.Task) {
 	})
 }
 
-func (rc *records) appliedCancel(e *entry, ok bool) {
+func (rc *records) appliedCancel(e *entry, r job.CancelRecord, ok bool) {
 	if ok {
-		rc.moved(e)
+		rc.moved(e, r.Tasks)
 	}
 	rc.requests.settled(toCancel, e, nil)
 	if !ok || !rc.lead {
 		return
 	}
-	rc.endActive(e)
+	rc.endActive(e, r.Tasks)
 }
 
-// endActive ends the attempts of a job that were told to end.
-func (rc *records) endActive(e *entry) {
-	for _, t := range slices.Clone(e.tasks) {
+func (rc *records) appliedRequeue(e *entry, r job.RequeueRecord, ok bool) {
+	var err error
+	if ok {
+		rc.history.reopened(e)
+		rc.moved(e, r.Tasks)
+	} else {
+		_, err = nothingToRequeue(e.job.ID, e.job.CountsIn(r.Tasks), r.Failed)
+	}
+	rc.requests.settled(toRequeue, e, err)
+	if ok && rc.lead {
+		rc.endActive(e, r.Tasks)
+	}
+}
+
+// endActive ends the attempts of the tasks of these ranges that were told to end; no ranges means all.
+func (rc *records) endActive(e *entry, ranges []job.Range) {
+	for _, t := range e.in(ranges) {
 		switch {
 		case e.job.Ending(t.index) == job.NotEnding:
 		case t.dispatch != nil:
@@ -245,33 +295,20 @@ func (rc *records) endActive(e *entry) {
 }
 
 func (rc *records) appliedHold(e *entry, r job.HoldRecord, ok bool) {
-	kind := kindOf(r)
+	kind := holdKind(r.Release)
 	var err error
 	if ok {
-		rc.moved(e)
+		rc.moved(e, r.Tasks)
 	} else {
-		err = conflict(e.job.ID, e.job.State(), kind)
-	}
-	rc.requests.settled(kind, e, err)
-	if !ok || r.Release {
-		return
-	}
-	for _, t := range slices.Clone(e.tasks) {
-		if t.dispatch != nil {
-			rc.dispatches.abandon(t.dispatch)
+		to, counts := job.Held, e.job.CountsIn(r.Tasks)
+		if r.Release {
+			to = job.Pending
+		}
+		if counts.Of(to) == 0 { // else an earlier record has done it
+			err = rc.requests.conflict(e, r.Tasks, kind)
 		}
 	}
-}
-
-// describe tells in a few words how an attempt ended.
-func describe(x job.Exit) string {
-	switch {
-	case x.Reason != "":
-		return x.Reason
-	case x.Signal != 0:
-		return fmt.Sprintf("signal %d", x.Signal)
-	}
-	return fmt.Sprintf("exit code %d", x.Code)
+	rc.requests.settled(kind, e, err)
 }
 
 // adopt prepares a job for a new ownership: the hosts are asked about its attempts (R8).
@@ -280,7 +317,10 @@ func (rc *records) adopt(e *entry) {
 		rc.dispatches.takeBack(t)
 		t.unpropose(rc.turn)
 		rc.attempts.stopReport(t)
-		t.heard = 0
+		t.hear(0)
+		if !t.queued && !t.pause.until.After(rc.now) {
+			t.backOff(rc.turn)
+		}
 		rc.settle(t)
 		if t.durable().Assigned {
 			rc.attempts.watch(t, rc.now.Add(reportWait))

@@ -53,7 +53,7 @@ func (rn *renewals) renew(w *worker, m lease.Renew) {
 			rn.adopt(t)
 		case t.phase.over(), t.phase == completing:
 		default:
-			t.heard = 0
+			t.hear(0)
 			rn.attempts.check(t)
 		}
 	}

@@ -64,8 +64,11 @@ func (rs *reports) progress(w *worker, t *task, m lease.Event) {
 	switch {
 	case !m.Began.IsZero():
 		t.process.since = m.Began
-	case m.State == job.Running && t.seen != job.Running:
+	case m.State == job.Running && t.process.state != job.Running:
 		t.process.since = rs.now // the host has an older version
+	}
+	if t.e.began.IsZero() || t.process.since.Before(t.e.began) && !t.process.since.IsZero() {
+		t.e.began = t.process.since
 	}
 	rs.attempts.saw(t, m.State)
 	t.process.detail = m.Detail
@@ -92,8 +95,8 @@ func (rs *reports) result(w *worker, t *task, m lease.Event) {
 	exit.Reason, exit.Tail = lease.Clip(exit.Reason), tail(exit.Tail)
 	if t.durable().Attempt == m.Attempt.N {
 		rs.attempts.saw(t, job.Completing)
-		t.heard = rs.attempts.sessionOf(t)
-		rs.entries.changed(t.e)
+		t.hear(rs.attempts.sessionOf(t))
+		rs.entries.changed(t)
 	}
 	hold := ""
 	if exit.State == job.NodeFail {

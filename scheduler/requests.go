@@ -22,6 +22,7 @@ const (
 	toCancel changeKind = iota
 	toHold
 	toRelease
+	toRequeue
 )
 
 type changeKey struct {
@@ -107,7 +108,7 @@ func (rq *requests) answer(tok Token, e *entry, err error) {
 	}
 	r := Reply{Token: tok, Err: err}
 	if e != nil {
-		r.Job = rq.views.of(e)
+		r.Job = rq.views.brief(e)
 	}
 	rq.fx.Reply = append(rq.fx.Reply, r)
 }
@@ -158,6 +159,9 @@ func (rq *requests) submit(a Submit) {
 	if err == nil && len(a.Key) > job.MaxName {
 		err = fmt.Errorf("%w: the idempotency key has %d bytes; at most %d", ErrInvalid, len(a.Key), job.MaxName)
 	}
+	if at := a.Spec.Begin; err == nil && at != nil && at.After(rq.now.Add(job.MaxBegin)) {
+		err = fmt.Errorf("%w: begin: %s is more than a year ahead", ErrInvalid, at.Format(time.RFC3339))
+	}
 	if err == nil && rq.entries.table.Len()+len(rq.submits) >= rq.cfg.MaxJobs {
 		err = fmt.Errorf("%w: %d jobs are kept", ErrBusy, rq.entries.table.Len())
 	}
@@ -166,6 +170,10 @@ func (rq *requests) submit(a Submit) {
 		return
 	}
 	if a.Key != "" && rq.submittedBefore(a, sum) {
+		return
+	}
+	if err := checkParents(rq, a); err != nil {
+		rq.answer(a.Token, nil, err)
 		return
 	}
 	clauses, err := fleet.ClausesOf(a.Spec)
@@ -177,6 +185,25 @@ func (rq *requests) submit(a Submit) {
 	default:
 		rq.awaitMatch(&match{ask: a, spec: sum, clauses: clauses, last: rq.now.Add(matchMost)})
 	}
+}
+
+// checkParents refuses a job that depends on jobs that there are not. A job cannot depend on itself or on one that depends
+// on it, because its id is not known before.
+func checkParents(rq *requests, a Submit) error {
+	d, err := job.ParseDependencies(a.Spec.Dependency, false)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if n := rq.entries.table.Parents.Links(); len(d.Terms) > 0 && n+len(d.Terms) > maxLinks {
+		return fmt.Errorf("%w: %d dependencies are waited for", ErrBusy, n)
+	}
+	for _, id := range d.IDs() {
+		_, kept := rq.entries.table.Entry(id)
+		if id.Group() == rq.cfg.Group && !kept || slices.Contains(a.Unknown, id) {
+			return fmt.Errorf("%w: dependency on job %s: there is no such job", ErrInvalid, id)
+		}
+	}
+	return nil
 }
 
 // submittedBefore answers a submission whose idempotency key was used before. It returns false if the key is new.
@@ -214,8 +241,12 @@ func (rq *requests) proposeSubmit(a Submit, sum digest) {
 	if a.Key != "" && rq.submittedBefore(a, sum) {
 		return // a submission with the same key was proposed while this one waited for hosts
 	}
+	taken := func(id job.ID) bool {
+		_, kept := rq.entries.table.Entry(id)
+		return kept || rq.submits[id] != nil
+	}
 	id := job.NewID(rq.cfg.Group, rq.rng.Uint64())
-	for rq.taken(id) {
+	for taken(id) {
 		id = job.NewID(rq.cfg.Group, rq.rng.Uint64())
 	}
 	s := &submission{tokens: []Token{a.Token}, spec: sum}
@@ -224,13 +255,8 @@ func (rq *requests) proposeSubmit(a Submit, sum digest) {
 		rq.keys[s.key] = id
 	}
 	rq.submits[id] = s
-	rq.propose(job.SubmitRecord{Job: id, User: a.User, Spec: a.Spec, Key: a.Key, At: rq.now})
-}
-
-// taken reports whether a job has the id.
-func (rq *requests) taken(id job.ID) bool {
-	_, kept := rq.entries.table.Entry(id)
-	return kept || rq.submits[id] != nil
+	l, _ := a.Spec.Layout() // checkSpec has found it valid
+	rq.propose(job.SubmitRecord{Job: id, User: a.User, Spec: a.Spec, Key: a.Key, At: rq.now, Tasks: l.Tasks()})
 }
 
 // submitted answers the requests for a job that is now in the journal.
@@ -253,21 +279,34 @@ func (rq *requests) drop(id job.ID, s *submission) {
 	}
 }
 
-// settled answers the requests for this change of the job.
+// settled answers the request whose record was applied: of those for this kind of change of the job the oldest.
 func (rq *requests) settled(kind changeKind, e *entry, err error) {
-	k := changeKey{kind, e.job.ID}
-	tokens := rq.others[k]
-	delete(rq.others, k)
-	for _, tok := range tokens {
+	if tok, there := rq.oldest(kind, e.job.ID); there {
 		rq.answer(tok, e, err)
 	}
+}
+
+// oldest removes and returns the oldest request for this kind of change of the job. The journal takes or refuses their
+// records in the order of the requests.
+func (rq *requests) oldest(kind changeKind, id job.ID) (tok Token, there bool) {
+	k := changeKey{kind, id}
+	tokens := rq.others[k]
+	if len(tokens) == 0 {
+		return 0, false
+	}
+	if rq.others[k] = tokens[1:]; len(tokens) == 1 {
+		delete(rq.others, k)
+	}
+	return tokens[0], true
 }
 
 // awaitMatch searches for hosts before the submission is refused.
 func (rq *requests) awaitMatch(m *match) {
 	rq.matches = append(rq.matches, m)
 	m.more, m.until = false, rq.now.Add(matchWait)
-	rq.search.find(fleet.ClassFor(m.ask.Spec))
+	for _, class := range fleet.ClassesFor(m.ask.Spec) {
+		rq.search.find(class)
+	}
 	rq.search.find(lease.AnyWorker)
 	rq.at(m.until, rq.retryMatches)
 }
@@ -296,60 +335,125 @@ func (rq *requests) retryMatches() {
 
 func (rq *requests) cancel(a Cancel) {
 	e := rq.entries.byID[a.Job]
+	var counts job.Counts
+	if e != nil {
+		counts = e.job.CountsIn(a.Tasks)
+	}
 	switch {
 	case e == nil:
 		rq.answerArchived(a.Token, a.Job)
-	case e.job.Cancelled != "" || e.job.Ended():
+	case e.job.Cancelled != "" || counts.Ended() == counts.Total():
 		rq.answer(a.Token, e, nil)
 	default:
 		rq.await(toCancel, a.Job, a.Token)
-		rq.propose(job.CancelRecord{Job: a.Job, Reason: lease.Clip(a.Reason), At: rq.now})
+		rq.propose(job.CancelRecord{Job: a.Job, Tasks: a.Tasks, Reason: lease.Clip(a.Reason), At: rq.now})
 	}
 }
 
 func (rq *requests) hold(a Hold) {
 	e := rq.entries.byID[a.Job]
-	kind, from, to := toHold, job.Pending, job.Held
+	kind, from, to := holdKind(a.Release), job.Pending, job.Held
 	if a.Release {
-		kind, from, to = toRelease, job.Held, job.Pending
+		from, to = to, from
+	}
+	var counts job.Counts
+	if e != nil {
+		counts = e.job.CountsIn(a.Tasks)
 	}
 	switch {
 	case e == nil:
 		rq.answerArchived(a.Token, a.Job)
-	case e.job.State() == to:
+	case counts.Of(from) == 0 && counts.Of(to) > 0:
 		rq.answer(a.Token, e, nil)
-	case e.job.State() != from:
-		rq.answer(a.Token, nil, conflict(e.job.ID, rq.views.stateOf(e), kind))
+	case counts.Of(from) == 0:
+		rq.answer(a.Token, nil, rq.conflict(e, a.Tasks, kind))
 	default:
 		rq.await(kind, a.Job, a.Token)
-		rq.propose(job.HoldRecord{Job: a.Job, Release: a.Release, Reason: lease.Clip(a.Reason)})
+		rq.propose(job.HoldRecord{Job: a.Job, Tasks: a.Tasks, Release: a.Release, Reason: lease.Clip(a.Reason)})
 	}
 }
 
-// left answers the requests for this change of a job that is archived or purged.
-func (rq *requests) left(kind changeKind, id job.ID) {
-	k := changeKey{kind, id}
-	tokens := rq.others[k]
-	delete(rq.others, k)
-	for _, tok := range tokens {
+func (rq *requests) requeue(a Requeue) {
+	e := rq.entries.byID[a.Job]
+	if e == nil {
+		switch x, archived := rq.entries.table.Archived(a.Job); {
+		case !archived:
+			rq.answerArchived(a.Token, a.Job)
+			return
+		case a.Failed && x.State() == job.Succeeded:
+			rq.answer(a.Token, nil, noneFailed(a.Job))
+			return
+		}
+	} else if none, err := nothingToRequeue(e.job.ID, e.job.CountsIn(a.Tasks), a.Failed); none {
+		rq.answer(a.Token, e, err)
+		return
+	}
+	rq.await(toRequeue, a.Job, a.Token)
+	rq.propose(job.RequeueRecord{Job: a.Job, Tasks: a.Tasks, Failed: a.Failed, Reason: lease.Clip(a.Reason), At: rq.now})
+}
+
+// nothingToRequeue reports whether none of the tasks counted would run again because of a requeue. It is no error if
+// they are about to run anyway.
+func nothingToRequeue(id job.ID, counts job.Counts, failed bool) (none bool, err error) {
+	ended, held := counts.Ended(), counts.Of(job.Held)
+	switch {
+	case counts.Total() == 0:
+		return true, fmt.Errorf("%w: job %s has no such task", ErrConflict, id)
+	case failed && ended == counts.Of(job.Succeeded):
+		return true, noneFailed(id)
+	case !failed && held == counts.Total():
+		return true, fmt.Errorf("%w: job %s is held; `muster release %s` lets it run", ErrConflict, id, id)
+	}
+	return !failed && counts.Of(job.Pending)+held == counts.Total(), nil
+}
+
+func noneFailed(id job.ID) error {
+	return fmt.Errorf("%w: job %s: none of its tasks has failed", ErrConflict, id)
+}
+
+// notRequeued answers the request whose record found the job purged, or archived with rows that cannot be read.
+func (rq *requests) notRequeued(id job.ID) {
+	tok, there := rq.oldest(toRequeue, id)
+	if _, archived := rq.entries.table.Archived(id); there && archived {
+		rq.answer(tok, nil, unreadable(id, "are missing or damaged"))
+	} else if there {
 		rq.answerArchived(tok, id)
 	}
 }
 
-// kindOf is the kind of change that the record makes.
-func kindOf(r job.HoldRecord) changeKind {
-	if r.Release {
+// unreadable refuses to requeue an archived job.
+func unreadable(id job.ID, why string) error {
+	return fmt.Errorf("%w: job %s cannot run again, because its rows on disk %s; submit it again", ErrConflict, id, why)
+}
+
+// left answers the request whose record came when the job was archived or purged.
+func (rq *requests) left(kind changeKind, id job.ID) {
+	if tok, there := rq.oldest(kind, id); there {
+		rq.answerArchived(tok, id)
+	}
+}
+
+func holdKind(release bool) changeKind {
+	if release {
 		return toRelease
 	}
 	return toHold
 }
 
-func conflict(id job.ID, s job.State, kind changeKind) error {
-	what := "only a job that waits can be held"
-	if kind == toRelease {
-		what = "only a held job can be released"
+// conflict is the error about tasks of a job that can be neither held nor released.
+func (rq *requests) conflict(e *entry, ranges []job.Range, kind changeKind) error {
+	if len(ranges) == 0 {
+		return conflict("job "+string(e.job.ID)+" is", rq.views.stateOf(e), kind)
 	}
-	return fmt.Errorf("%w: job %s is %s: %s", ErrConflict, id, s, what)
+	return conflict("these tasks of job "+string(e.job.ID)+" are", rq.views.stateIn(e, ranges), kind)
+}
+
+func conflict(who string, s job.State, kind changeKind) error {
+	what := "only tasks that wait can be held"
+	if kind == toRelease {
+		what = "only held tasks can be released"
+	}
+	return fmt.Errorf("%w: %s %s: %s", ErrConflict, who, s, what)
 }
 
 func (rq *requests) await(kind changeKind, id job.ID, tok Token) {
@@ -359,12 +463,9 @@ func (rq *requests) await(kind changeKind, id job.ID, tok Token) {
 
 var errNotTaken = errors.New("the journal did not take it")
 
-// refused answers the requests for a change whose record the journal has refused.
+// refused answers the request whose record the journal has refused.
 func (rq *requests) refused(kind changeKind, id job.ID, err error) {
-	k := changeKey{kind, id}
-	tokens := rq.others[k]
-	delete(rq.others, k)
-	for _, tok := range tokens {
+	if tok, there := rq.oldest(kind, id); there {
 		rq.answer(tok, nil, fmt.Errorf("scheduler: job %s: %w", id, err))
 	}
 }

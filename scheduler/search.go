@@ -6,8 +6,10 @@ package scheduler
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -15,21 +17,22 @@ import (
 type search struct {
 	*turn
 
-	classes  map[string]*class
-	announce bool   // what is to be announced may have changed
-	wants    []Want // what was announced last
+	classes  map[string]*class // by key
+	announce bool              // what is to be announced may have changed
+	wants    []Want            // what was announced last
 }
 
-// class is a class of hosts, as the DHT names it, and the requests that want such a host.
+// class is one or several classes of hosts, as the DHT names them, and the requests that want a host of one of them.
 type class struct {
-	name      string
+	key       string
+	names     []string
 	waiting   int  // tasks that no host has taken
 	shapes    int  // of tasks that have not ended
 	looking   bool // a task waits that no known host has room for
 	announced bool
 	pause     time.Duration // after the next search
 	nextAt    time.Time     // of the next search
-	broad     bool          // the next search is for workers of any class
+	turn      int           // which of the names the next search is for; after the last: workers of any class
 }
 
 // The first pause between two searches for a class, and the longest.
@@ -38,12 +41,13 @@ const (
 	findMost  = 30 * time.Second
 )
 
-// class returns the class of this name. It makes the class if there is none.
-func (s *search) class(name string) *class {
-	k := s.classes[name]
+// class returns the class of these names. It makes the class if there is none.
+func (s *search) class(names []string) *class {
+	key := strings.Join(names, " ")
+	k := s.classes[key]
 	if k == nil {
-		k = &class{name: name}
-		s.classes[name] = k
+		k = &class{key: key, names: names}
+		s.classes[key] = k
 	}
 	return k
 }
@@ -54,7 +58,7 @@ func (s *search) look(k *class, urgent bool) {
 	if !k.looking {
 		k.looking = true
 		if !k.nextAt.After(s.now) {
-			k.pause, k.broad, k.nextAt = findFirst, false, s.now
+			k.pause, k.turn, k.nextAt = findFirst, 0, s.now
 			if !urgent {
 				s.lookAt(k, s.now.Add(findFirst))
 			}
@@ -63,12 +67,13 @@ func (s *search) look(k *class, urgent bool) {
 	if k.nextAt.After(s.now) {
 		return
 	}
-	if k.broad {
+	if k.turn == len(k.names) {
 		s.find(lease.AnyWorker)
+		k.turn = 0
 	} else {
-		s.find(k.name)
+		s.find(k.names[k.turn])
+		k.turn++
 	}
-	k.broad = !k.broad && k.name != lease.AnyWorker
 	k.announced, s.announce = true, true
 	pause := s.jitter(k.pause)
 	k.pause = min(2*k.pause, findMost)
@@ -98,11 +103,17 @@ func (s *search) announceWants() {
 		return
 	}
 	s.announce = false
-	var wants []Want
+	waiting := map[string]int{} // by name
 	for _, k := range s.classes {
 		if k.announced && k.waiting > 0 {
-			wants = append(wants, Want{Class: k.name, Count: k.waiting})
+			for _, name := range k.names {
+				waiting[name] += k.waiting
+			}
 		}
+	}
+	var wants []Want
+	for name, n := range waiting {
+		wants = append(wants, Want{Class: name, Count: min(n, job.MaxTasks)})
 	}
 	slices.SortFunc(wants, func(a, b Want) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Class, b.Class))

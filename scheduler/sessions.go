@@ -45,7 +45,7 @@ func (c *Core) sessionDown(p job.Peer) {
 	c.hosts.setWaitingForLease(w, nil)
 	c.hosts.forgetQuotas(w)
 	for _, t := range c.assigned.at(p) {
-		c.entries.changed(t.e)
+		c.entries.changed(t)
 		c.attempts.watch(t, c.attempts.writeOffAt(t))
 	}
 }
@@ -67,7 +67,7 @@ func (c *Core) hello(p job.Peer, m lease.Hello) {
 	c.hosts.profiles++
 	c.hosts.offerToFreed(w)
 	for _, t := range c.assigned.at(p) {
-		c.entries.changed(t.e)
+		c.entries.changed(t)
 		if t.sameStore(w) {
 			c.attempts.watch(t, c.now.Add(reportWait))
 		} else {

@@ -3,7 +3,9 @@ package scheduler
 // Jobs of several tasks, which only the journal can bring so far.
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs/jobstest"
@@ -135,5 +137,62 @@ func TestNoTaskIsPassedOver(t *testing.T) {
 	c := e.job.Counts()
 	if c.Of(job.Pending) != 0 || c.Of(job.Succeeded) != x.ended || x.ended+e.job.Assigned() != n {
 		t.Errorf("%d have ended, %d are assigned: %v", x.ended, e.job.Assigned(), c)
+	}
+}
+
+// More tasks of a throttled array pause before a retry than may have soft state. All the same they end, never more than
+// the limit are active, and the others go meanwhile.
+func TestThrottledArrayOfRetries(t *testing.T) {
+	x := newBench(t, 3, 64)
+	x.fails = true
+	const n, most = 3 * maxPaused / 2, 64
+	spec := benchSpec(0)
+	spec.Array, spec.Retries = fmt.Sprintf("0-%d%%%d", n-1, most), 1
+	x.step(Submit{Token: 1, Spec: spec})
+	e := x.core.entries.byID[x.core.entries.table.Jobs()[0].ID]
+	full := 0
+	for round := 0; !e.job.Ended(); round++ {
+		if len(x.sent) == 0 { // the rest pauses
+			x.now = x.now.Add(time.Minute)
+			x.step()
+		}
+		if e.active > most || e.job.Assigned() > most {
+			t.Fatalf("round %d: %d tasks are active, %d are assigned, at most %d may be", round, e.active, e.job.Assigned(), most)
+		}
+		if e.job.Assigned() == most {
+			full++
+		}
+		if len(e.tasks) > maxPaused+most {
+			t.Fatalf("round %d: soft state of %d tasks", round, len(e.tasks))
+		}
+		if round > 10*n {
+			t.Fatalf("%v after %d rounds; %d are active, %d wait for others", e.job.Counts(), round, e.active, len(e.barred))
+		}
+		x.serve()
+	}
+	if c := e.job.Counts(); c.Of(job.Succeeded) != n || len(e.tasks) != 0 || len(e.barred) != 0 {
+		t.Errorf("counts %v, soft state of %d tasks", c, len(e.tasks))
+	}
+	if full < n/most { // two attempts of each task, 64 at a time
+		t.Errorf("only in %d rounds were %d tasks active", full, most)
+	}
+}
+
+// The view of an array for a watcher, and a request about one task, cost the same whatever the number of active tasks.
+func TestManyActiveTasksCostNothing(t *testing.T) {
+	x := newBench(t, 100, 128)
+	x.step(Submit{Token: 1, Spec: func() job.Spec { s := benchSpec(0); s.Array = "0-9999"; return s }()})
+	e := x.core.entries.byID[x.core.entries.table.Jobs()[0].ID]
+	x.run()
+	if c := x.core.views.counts(e); c.Of(job.Running) != 10_000 {
+		t.Fatalf("counts %v", c)
+	}
+	allocs := testing.AllocsPerRun(100, func() { x.core.views.brief(e) })
+	if allocs > 4 {
+		t.Errorf("a view for a watcher takes %v allocations", allocs)
+	}
+	x.step(Cancel{Token: 2, Job: e.job.ID, Tasks: []job.Range{{First: 5000, Last: 5000}}})
+	if len(e.touched) > 1 || len(x.sent) != 1 {
+		t.Errorf("a cancel of one task touches %d tasks and sends %d messages", len(e.touched), len(x.sent))
 	}
 }

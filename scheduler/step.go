@@ -5,6 +5,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -22,10 +23,13 @@ func (c *Core) Step(now time.Time, events ...Event) Effects {
 	for _, e := range events {
 		c.handle(e)
 	}
+	tellStarts(c)
+	c.pending.parents.tell()
 	c.plan.plan()
 	c.search.announceWants()
 	c.history.retire()
 	c.history.takeRows()
+	c.views.waiting = waitText{}
 	for _, id := range c.fx.Changed {
 		if e := c.entries.byID[id]; e != nil {
 			e.showing = false
@@ -56,6 +60,10 @@ func (c *Core) handle(e Event) {
 		c.requests.take(e.Token, func() { c.requests.cancel(e) })
 	case Hold:
 		c.requests.take(e.Token, func() { c.requests.hold(e) })
+	case Requeue:
+		c.requests.take(e.Token, func() { c.requests.requeue(e) })
+	case Unarchived:
+		c.history.unarchive(e)
 	case DeclareDead:
 		c.requests.take(e.Token, func() { c.deaths.declare(e) })
 	case Committed:
@@ -78,10 +86,29 @@ func (c *Core) handle(e Event) {
 		c.requests.found(c.contact.found(e.Peers) || e.Cut)
 	case ReadDone:
 		c.renewals.readDone(e)
+	case ParentSeen:
+		c.pending.parents.seen(e.Progress)
+	case ParentsSilent:
+		c.pending.parents.silent(e.Jobs, e.Detail)
 	case RowsKept:
 		c.history.rowsKept(e.Applied)
 	case Tick:
 	}
+}
+
+// tellStarts records which jobs have started that others wait for: no other record tells that.
+func tellStarts(c *Core) {
+	ps := c.pending.parents
+	for _, id := range slices.Concat(ps.starts, c.fx.Changed) {
+		e := c.entries.byID[id]
+		if e == nil || ps.under[id] > 0 || !c.lead || !c.entries.table.Parents.Awaited(id).Start {
+			continue
+		}
+		if since, started := startedSince(c, e); started {
+			ps.learn(job.ParentRecord{Parent: id, State: c.views.stateOf(e), Started: true, Since: since, At: c.now})
+		}
+	}
+	ps.starts = nil
 }
 
 func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
@@ -131,9 +158,13 @@ func (c *Core) notProposed(r job.Record, err error) {
 	case job.CancelRecord:
 		c.requests.refused(toCancel, r.Job, err)
 	case job.HoldRecord:
-		c.requests.refused(kindOf(r), r.Job, err)
+		c.requests.refused(holdKind(r.Release), r.Job, err)
+	case job.RequeueRecord:
+		c.requests.refused(toRequeue, r.Job, err)
 	case job.PurgeRecord:
 		delete(c.history.purging, r.Job.Drawn())
+	case job.ParentRecord:
+		c.pending.parents.refused(r.Parent)
 	case job.UnassignRecord, job.ResultRecord: // timers propose them again
 	}
 }
@@ -151,4 +182,47 @@ func (c *Core) committed(m job.Committed) {
 	if m.Lead {
 		c.becomeLeader(m.Epoch)
 	}
+}
+
+// AddRows adds an Unarchived event before each Committed event that may change archived jobs. read returns the rows of
+// a job. Whoever gives Committed events to the core must call it with the events of each step. See docs/adr, ADR 84.
+func AddRows(c *Core, events []Event, read func(job.ID) ([]job.Row, error)) ([]Event, error) {
+	var out []Event
+	for i, e := range events {
+		if m, ok := e.(Committed); ok {
+			for _, id := range needsRows(c, m.Committed) {
+				rows, err := read(id)
+				if err != nil {
+					return nil, fmt.Errorf("scheduler: read job %s: %w", id, err)
+				}
+				if out == nil {
+					out = slices.Clone(events[:i])
+				}
+				out = append(out, Unarchived{Job: id, Rows: rows})
+			}
+		}
+		if out != nil {
+			out = append(out, e)
+		}
+	}
+	if out == nil {
+		return events, nil
+	}
+	return out, nil
+}
+
+// needsRows returns the archived jobs that an entry may change. The rows of an archived job do not change, so a replay
+// finds the same.
+func needsRows(c *Core, m job.Committed) (ids []job.ID) {
+	if m.Index <= c.entries.applied {
+		return nil
+	}
+	for _, r := range m.Records {
+		if r, ok := r.(job.RequeueRecord); ok {
+			if _, archived := c.entries.table.Archived(r.Job); archived && !slices.Contains(ids, r.Job) {
+				ids = append(ids, r.Job)
+			}
+		}
+	}
+	return ids
 }

@@ -67,8 +67,9 @@ type story struct {
 	tokens  Token
 	askers  map[Token]string
 	jobs    map[string]job.ID
-	ids     []string               // for a strings.Replacer: the drawn ids and their names
-	latest  map[string]lease.Offer // by "worker job"
+	ids     []string // for a strings.Replacer: the drawn ids and their names
+	layouts map[string]job.Layout
+	latest  map[string]lease.Offer // by "worker task"
 	offers  map[uint64]int
 	seqs    map[string]uint64
 	events  map[job.Attempt]uint64
@@ -80,7 +81,7 @@ type story struct {
 func newStory(t *testing.T, keepWhole int) *story {
 	s := &story{
 		t: t, cfg: DefaultConfig(), now: storyStart, auto: true, askers: map[Token]string{}, jobs: map[string]job.ID{},
-		latest: map[string]lease.Offer{}, offers: map[uint64]int{}, seqs: map[string]uint64{}, events: map[job.Attempt]uint64{},
+		layouts: map[string]job.Layout{}, latest: map[string]lease.Offer{}, offers: map[uint64]int{}, seqs: map[string]uint64{}, events: map[job.Attempt]uint64{},
 		stores: map[string]string{}, rows: jobstest.Disk{},
 	}
 	s.illegal = func(n Notice) { t.Errorf("illegal move of %s: %s", n.Attempt, n.Detail) }
@@ -120,7 +121,16 @@ func (s *story) commit(n int) {
 func (s *story) deliver(m job.Committed) {
 	m.Index, m.Epoch = uint64(len(s.log)+1), job.Epoch{Generation: 1, Term: s.term}
 	s.log = append(s.log, m)
-	s.step(Committed{m})
+	s.step(s.withRows(m)...)
+}
+
+// withRows returns an entry with the rows that the core needs before it.
+func (s *story) withRows(m job.Committed) []Event {
+	events, err := AddRows(s.core, []Event{Committed{m}}, func(id job.ID) ([]job.Row, error) { return s.rows.Rows(id, "", ""), nil })
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return events
 }
 
 // wait lets time pass and does every step that is due.
@@ -160,7 +170,8 @@ func (s *story) show(fx Effects) {
 			if s.offers[m.ID] == 0 { // else the offer is renewed
 				s.offers[m.ID] = len(s.offers) + 1
 			}
-			s.latest[string(o.To)+" "+string(m.Attempt.Job)] = m
+			of := job.Attempt{Job: m.Attempt.Job, Task: m.Attempt.Task}
+			s.latest[string(o.To)+" "+of.String()] = m
 		}
 		s.printf("%s <- %s", o.To, s.messageText(o.Msg))
 	}
@@ -176,6 +187,12 @@ func (s *story) show(fx Effects) {
 	}
 	for _, p := range fx.Unwant {
 		s.printf("unwant %s", p)
+	}
+	if len(fx.Unfollow) > 0 {
+		s.printf("unfollow %v", fx.Unfollow)
+	}
+	if len(fx.Follow) > 0 {
+		s.printf("follow %v", fx.Follow)
 	}
 	if fx.Announce {
 		s.printf("announce %v", fx.Wants)
@@ -196,6 +213,9 @@ func (s *story) show(fx Effects) {
 		if t.Kind == IllegalMove {
 			s.illegal(t)
 		}
+		if t.Kind == RowsDamaged {
+			s.printf("told: rows of %s: %s", t.Attempt.Job, t.Detail)
+		}
 		if t.Kind == TaskWrittenOff || t.Kind == NewerOwner || t.Kind == MessageDefect || t.Kind == NodeDead {
 			s.printf("told: %s %s %s", [...]string{"started", "ended", "written off", "found", "lost", "gone", "newer owner", "defect", "declared dead by"}[t.Kind], t.Node, t.Detail)
 		}
@@ -203,6 +223,13 @@ func (s *story) show(fx Effects) {
 	if len(fx.Gone) > 0 {
 		s.printf("gone %v", fx.Gone)
 	}
+}
+
+func tasksText(ranges []job.Range) string {
+	if len(ranges) == 0 {
+		return ""
+	}
+	return "." + job.RangesText(ranges)
 }
 
 func recordText(r job.Record) string {
@@ -216,13 +243,24 @@ func recordText(r job.Record) string {
 	case job.ResultRecord:
 		return fmt.Sprintf("result %s %s", r.Attempt, r.Exit.State)
 	case job.CancelRecord:
-		return "cancel " + string(r.Job)
+		return "cancel " + string(r.Job) + tasksText(r.Tasks)
 	case job.HoldRecord:
-		return fmt.Sprintf("hold %s release=%v", r.Job, r.Release)
+		return fmt.Sprintf("hold %s%s release=%v", r.Job, tasksText(r.Tasks), r.Release)
+	case job.RequeueRecord:
+		return fmt.Sprintf("requeue %s%s failed=%v", r.Job, tasksText(r.Tasks), r.Failed)
+	case job.ParentRecord:
+		return strings.TrimRight(fmt.Sprintf("parent %s %s started=%v %s", r.Parent, r.State, r.Started, statesText(r.Tasks)), " ")
 	case job.PurgeRecord:
 		return "purge " + string(r.Job)
 	}
 	return "nothing"
+}
+
+func statesText(x job.TaskStates) string {
+	if x.Len() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("succeeded=%v failed=%v open=%v", x.Succeeded, x.Failed, x.Open)
 }
 
 func (s *story) messageText(m lease.ToWorker) string {
@@ -230,11 +268,15 @@ func (s *story) messageText(m lease.ToWorker) string {
 	case lease.Owns:
 		return "owns " + m.Groups[0].Epoch.String()
 	case lease.Offer:
-		return fmt.Sprintf("offer #%d %s wait=%s", s.offers[m.ID], m.Attempt, m.Wait)
+		text := fmt.Sprintf("offer #%d %s wait=%s", s.offers[m.ID], m.Attempt, m.Wait)
+		if m.Preempt {
+			text += " preempt"
+		}
+		return text
 	case lease.Release:
 		return fmt.Sprintf("release #%d", s.offers[m.Offer])
 	case lease.Start:
-		return fmt.Sprintf("start #%d %s session=%d", s.offers[m.Offer], m.Attempt, m.Session)
+		return fmt.Sprintf("start #%d %s session=%d", s.offers[m.Offer], m.Attempt, m.Session) + map[bool]string{true: " preempted before"}[m.Element.Preempted]
 	case lease.Query:
 		return fmt.Sprintf("query %s store=%s", m.Attempt, m.Store)
 	case lease.Cancel:

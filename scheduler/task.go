@@ -13,23 +13,44 @@ import (
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/timers"
 )
 
 // entry is a job with its soft state.
 type entry struct {
-	job      *jobs.Job // durable
-	priority int       // of the job
-	born     time.Time // orders jobs by age; a change of the wall clock does not change it
-	tasks    []*task   // by index: those that are assigned, offered, paused or queued
-	front    *task     // the last one that pending.follow put into the queue
-	next     int       // pending.follow goes on here
-	ended    time.Time // when this daemon learnt of the end
-	final    bool      // it is in history.final, or was
-	saving   bool      // it is in entries.unsaved
-	tailed   bool      // it is in history.tailed
-	showing  bool      // it is in Effects.Changed
+	job      *jobs.Job  // durable
+	priority int        // of the job
+	born     time.Time  // orders jobs by age; a change of the wall clock does not change it
+	tasks    []*task    // by index: those that are assigned, offered, paused or queued
+	front    *task      // the last one that pending.follow put into the queue
+	next     int        // pending.follow goes on here
+	barred   []*task    // tasks with soft state that may not be placed for now, by index; see pending.bar
+	file     *job.File  // of its tasks, once one was started; not kept for a job of one task
+	layout   job.Layout // of its tasks
+	parents  waiting    // for other jobs
+	atOnce   int        // how many of its tasks may be active at once; 0: all
+	begin    *begin     // set until its begin is reached
+	active   int        // tasks that are offered or assigned, or may be; see task.count
+	ended    time.Time  // when this daemon learnt of the end
+	marks
+	began time.Time // of the first process that a host has reported in this life of the daemon
+	// shown corrects the counts of the job: its assigned tasks count in the states that their hosts have reported.
+	// touched are tasks for which it may have changed; see views.counts.
+	shown   job.Counts
+	touched []*task
 	// changedAt is the index of the journal entry that its rows must reflect.
 	changedAt uint64
+}
+
+// begin is the begin of a job, by the wall clock. Nothing of the job is placed before.
+type begin = timers.Timer[time.Time, *entry]
+
+// marks says in which lists a job is.
+type marks struct {
+	final   bool // it is in history.final, or was
+	saving  bool // it is in entries.unsaved
+	tailed  bool // it is in history.tailed
+	showing bool // it is in Effects.Changed
 }
 
 // task is the soft state of a task.
@@ -40,7 +61,10 @@ type task struct {
 	node  job.Peer // the host that it is assigned to; empty if none
 
 	queued   bool // it is in the queue of its shape
-	waiting  bool // its class counts it
+	waiting  int  // as how many tasks its class counts it; 0: it does not
+	barred   bool // it is in entry.barred
+	going    bool // it is offered, or about to be
+	active   bool // entry.active counts it
 	pause    pause
 	avoid    place.Avoidances
 	declines int // by hosts or the journal, since the last Start
@@ -52,9 +76,16 @@ type task struct {
 	report    *timer    // armed with the Start, until the host reports a state
 	checkAt   time.Time // when the attempt is checked next; zero if no check is planned
 
-	// Only shown to people: the state that the host last reported, and the process.
-	seen    job.State
+	// Only shown to people.
 	process process
+	tally   tally
+}
+
+// tally is how entry.shown counts the task.
+type tally struct {
+	gone  bool      // the task has ended; if it is requeued, another object stands for it
+	state job.State // the state in which it counts; empty: it is not assigned
+	due   bool      // it is in entry.touched
 }
 
 // pause keeps a task from being placed for a while.
@@ -66,7 +97,8 @@ type pause struct {
 
 // process is what the host reports of the task's process. It is only shown to people.
 type process struct {
-	detail    string // what the task waits for while it is STARTING
+	state     job.State // that the host last reported
+	detail    string    // what the task waits for while it is STARTING
 	pid       int
 	isolation string
 	devices   []string
@@ -84,16 +116,170 @@ func (e *entry) task(index int) *task {
 	return e.tasks[i]
 }
 
+// touch notes that the task may have to be shown in another state.
+func (t *task) touch() {
+	if t.tally.due || t.tally.gone {
+		return
+	}
+	t.tally.due = true
+	e := t.e
+	if len(e.touched) > 2*len(e.tasks)+64 { // nobody looks at the job
+		e.touched = slices.DeleteFunc(e.touched, func(t *task) bool {
+			i, there := e.find(t.index)
+			return !there || e.tasks[i] != t
+		})
+	}
+	e.touched = append(e.touched, t)
+}
+
+// show counts an assigned task in the state in which it is shown; empty: it is not assigned.
+func (t *task) show(s job.State) {
+	if s == t.tally.state {
+		return
+	}
+	if t.tally.state != "" {
+		t.e.shown.Add(t.tally.state, -1)
+		t.e.shown.Add(job.Reserved, 1)
+	}
+	if s != "" {
+		t.e.shown.Add(job.Reserved, -1) // that is the state of assigned tasks in the journal
+		t.e.shown.Add(s, 1)
+	}
+	t.tally.state = s
+}
+
+// hear notes the session in which the host has reported the attempt; 0: it must report it again.
+func (t *task) hear(session uint64) {
+	t.heard = session
+	t.touch()
+}
+
+// see notes the state that the host has reported.
+func (t *task) see(s job.State) {
+	t.process.state = s
+	t.touch()
+}
+
 // drop deletes the soft state of a task that has ended.
 func (e *entry) drop(t *task) {
 	if i, there := e.find(t.index); there {
 		e.tasks = slices.Delete(e.tasks, i, i+1)
 	}
+	t.show("")
+	t.tally.gone = true
+}
+
+// taskFile returns the job file that the hosts of the tasks get. It is nil if the spec cannot be encoded, and no session
+// carries that: the spec was encoded when the job was submitted.
+func (e *entry) taskFile() *job.File {
+	if e.file != nil {
+		return e.file
+	}
+	f, err := e.job.Spec.TaskFile()
+	if err != nil {
+		return nil
+	}
+	if e.job.Len() > 1 {
+		e.file = f
+	}
+	return f
+}
+
+// element is what distinguishes the task from the others of its job.
+func (e *entry) element(index int) lease.Element {
+	x := lease.Element{Preempted: jobs.Preempted(e.job, index)}
+	if !e.layout.IsArray() {
+		return x
+	}
+	x.Array, x.Index = true, e.layout.Number(index)
+	if lines := e.job.Spec.EachLine; index < len(lines) {
+		x.Entry = lines[index]
+	}
+	return x
+}
+
+// pendingTasks returns how many tasks of the job wait and may be active together.
+func (e *entry) pendingTasks() int {
+	counts := e.job.Counts()
+	n := counts.Of(job.Pending)
+	if e.parents.ready != nil {
+		n = min(n, e.parents.ready.Len()+1)
+	}
+	if e.atOnce > 0 {
+		n = min(n, e.atOnce-e.active)
+	}
+	return n
+}
+
+// waiting is how a job waits for others, beyond what the table of jobs tells.
+type waiting struct {
+	ready *ready    // tasks that pending.follow has not looked at yet; nil: those from entry.next on
+	due   time.Time // when the delay after the start of others is over, by the wall clock; zero without a delay
+	until time.Time // the same by the clock of this life of the daemon
+}
+
+// ready holds the tasks of a job that wait no longer for those of another array, and that pending.follow has not looked
+// at yet. Tasks become ready in any order.
+type ready struct {
+	jobs.Set
+	low int // no task before it is in the set
+}
+
+func (r *ready) add(index int) {
+	r.Add(index)
+	r.low = min(r.low, index)
+}
+
+// upcoming returns the first task that pending.follow has not looked at yet.
+func (e *entry) upcoming() (index int, more bool) {
+	if e.parents.ready == nil {
+		e.next = e.job.NextPending(e.next)
+		return e.next, e.next < e.job.Len()
+	}
+	e.parents.ready.low, more = e.parents.ready.Next(e.parents.ready.low)
+	return e.parents.ready.low, more
+}
+
+// pass notes that pending.follow has looked at a task.
+func (e *entry) pass(index int) {
+	if e.parents.ready == nil {
+		e.next = index + 1
+	} else {
+		e.parents.ready.Remove(index)
+	}
+}
+
+// count updates entry.active. A task counts from the moment at which it is offered until the journal says that it is not
+// assigned: an Assign under way may still be committed, even if its offer was taken back.
+func (t *task) count() {
+	d := t.durable()
+	active := t.going || d.Assigned || t.phase == withdrawn && d.State == job.Pending
+	switch {
+	case active && !t.active:
+		t.e.active++
+	case !active && t.active:
+		t.e.active--
+	}
+	t.active = active
 }
 
 // find returns the place of a task in tasks, and whether it is there.
 func (e *entry) find(index int) (int, bool) {
 	return slices.BinarySearchFunc(e.tasks, index, func(t *task, index int) int { return cmp.Compare(t.index, index) })
+}
+
+// in returns the tasks of these ranges that have soft state; no ranges means all.
+func (e *entry) in(ranges []job.Range) []*task {
+	if len(ranges) == 0 {
+		return slices.Clone(e.tasks)
+	}
+	var out []*task
+	for _, r := range ranges {
+		first, _ := e.find(r.First)
+		end, _ := e.find(r.Last + 1)
+		out = append(out, e.tasks[first:end]...)
+	}
+	return out
 }
 
 // attempt names the newest attempt that the journal has.
@@ -109,6 +295,7 @@ func (t *task) move(tn *turn, to phase) {
 		})
 	}
 	t.phase = to
+	t.touch()
 }
 
 // proposes reports whether the Assign of attempt n is under way.
@@ -119,12 +306,13 @@ func (t *task) proposes(n int) bool { return t.phase.proposed() && n == t.durabl
 func (t *task) unpropose(tn *turn) {
 	if to, proposed := unproposed[t.phase]; proposed {
 		t.move(tn, to)
+		t.count()
 	}
 }
 
 // endDispatch ends the dispatch of an attempt whose Start was not sent.
 func (t *task) endDispatch(tn *turn) {
-	t.dispatch = nil
+	t.dispatch, t.going = nil, false
 	switch {
 	case t.phase == recorded:
 		t.move(tn, unknown)
@@ -133,6 +321,7 @@ func (t *task) endDispatch(tn *turn) {
 	default:
 		t.move(tn, idle)
 	}
+	t.count()
 }
 
 // sameStore reports whether the host still has the data directory that the attempt was assigned to. Only that data
@@ -208,8 +397,9 @@ type dispatch struct {
 	since   time.Time
 	why     string // the task goes there, for people
 	offers  []*offer
-	target  job.Peer // the host in the newest Assign; empty before one was proposed
-	winner  *offer   // the offer that its host has committed to
+	target  job.Peer    // the host in the newest Assign; empty before one was proposed
+	winner  *offer      // the offer that its host has committed to
+	preempt *fleet.Host // where preemptible tasks are to make room; nil: nowhere
 	devices []string
 	session lease.Session
 }

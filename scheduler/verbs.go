@@ -38,6 +38,8 @@ type SubmitRequest struct {
 	User string
 	Key  string // idempotency key, or empty
 	Spec job.Spec
+	// Unknown are jobs that Spec depends on and that their owner does not have.
+	Unknown []job.ID
 }
 
 // change requests a change of a job. archived says that the job is archived, so nothing was changed.
@@ -46,14 +48,16 @@ func (l *Loop) change(ctx context.Context, event func(Token) Event) (j job.Job, 
 	if err != nil || r.Archived == nil {
 		return r.Job, false, err
 	}
-	j, err = l.reader.whole(*r.Archived)
+	j, err = l.reader.latest(ctx, *r.Archived)
 	return j, true, err
 }
 
 // Submit accepts a job and returns once its record is committed. From then on the job outlives this daemon. A
 // *NoMatchError says that no host could ever run it.
 func (l *Loop) Submit(ctx context.Context, r SubmitRequest) (job.Job, error) {
-	j, archived, err := l.change(ctx, func(t Token) Event { return Submit{Token: t, User: r.User, Key: r.Key, Spec: r.Spec} })
+	j, archived, err := l.change(ctx, func(t Token) Event {
+		return Submit{Token: t, User: r.User, Key: r.Key, Spec: r.Spec, Unknown: r.Unknown}
+	})
 	switch {
 	case archived && errors.Is(err, ErrNotFound):
 		return job.Job{}, fmt.Errorf("%w: the job of idempotency key %q is just being forgotten", ErrBusy, r.Key)
@@ -74,29 +78,42 @@ func sameJob(j job.Job, r SubmitRequest) (job.Job, error) {
 	return j, nil
 }
 
-// Cancel ends a job. It returns the job once the Cancel is committed.
-func (l *Loop) Cancel(ctx context.Context, id job.ID, reason string) (job.Job, error) {
-	j, _, err := l.change(ctx, func(t Token) Event { return Cancel{Token: t, Job: id, Reason: reason} })
+// Cancel ends tasks of a job; no ranges means all. It returns the job once the Cancel is committed.
+func (l *Loop) Cancel(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error) {
+	j, _, err := l.change(ctx, func(t Token) Event { return Cancel{Token: t, Job: id, Tasks: tasks, Reason: reason} })
 	return j, err
 }
 
-// Hold keeps a waiting job from being placed.
-func (l *Loop) Hold(ctx context.Context, id job.ID, reason string) (job.Job, error) {
-	return l.hold(ctx, toHold, id, reason)
-}
-
-// Release lets a held job be placed again.
-func (l *Loop) Release(ctx context.Context, id job.ID, reason string) (job.Job, error) {
-	return l.hold(ctx, toRelease, id, reason)
-}
-
-func (l *Loop) hold(ctx context.Context, kind changeKind, id job.ID, reason string) (job.Job, error) {
+// Hold keeps waiting tasks of a job from being placed, or releases those that are held; no ranges means all.
+func (l *Loop) Hold(ctx context.Context, id job.ID, tasks []job.Range, release bool, reason string) (job.Job, error) {
 	j, archived, err := l.change(ctx, func(t Token) Event {
-		return Hold{Token: t, Job: id, Release: kind == toRelease, Reason: reason}
+		return Hold{Token: t, Job: id, Tasks: tasks, Release: release, Reason: reason}
 	})
 	if archived && err == nil {
-		return job.Job{}, conflict(j.ID, j.State(), kind)
+		return job.Job{}, conflict("job "+string(j.ID)+" is", j.State(), holdKind(release))
 	}
+	return j, err
+}
+
+// Requeue has tasks of a job run again: those that have ended, and those that run, which end first. No ranges means all
+// tasks; failed means only those that have ended, and not with SUCCEEDED. It returns the job once the Requeue is
+// committed. ErrConflict says that there is nothing to run again, or that it is not possible any more.
+func (l *Loop) Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed bool, reason string) (job.Job, error) {
+	x, err := query(ctx, l.calls, func(c *Core) (Listed, error) { return listed(c, id) })
+	if err != nil {
+		return job.Job{}, err
+	}
+	if x.Job == nil { // its rows are needed once the record is committed; it is too late for an error then
+		switch _, err := l.reader.decode(id); {
+		case errors.Is(err, ErrNotFound):
+			return job.Job{}, unreadable(id, "are missing")
+		case err != nil:
+			return job.Job{}, unreadable(id, "cannot be read: "+err.Error())
+		}
+	}
+	j, _, err := l.change(ctx, func(t Token) Event {
+		return Requeue{Token: t, Job: id, Tasks: tasks, Failed: failed, Reason: reason}
+	})
 	return j, err
 }
 
@@ -105,17 +122,27 @@ func (l *Loop) Ping(ctx context.Context) error { return l.calls.look(ctx, func(*
 
 // Job returns one job as it looks now, or ErrNotFound.
 func (l *Loop) Job(ctx context.Context, id job.ID) (job.Job, error) {
-	x, err := query(ctx, l.calls, func(c *Core) (Listed, error) {
-		x, there := c.Find(id)
-		if !there {
-			return x, fmt.Errorf("%w: %s", ErrNotFound, id)
-		}
-		return x, nil
-	})
+	x, err := query(ctx, l.calls, func(c *Core) (Listed, error) { return listed(c, id) })
 	if err != nil {
 		return job.Job{}, err
 	}
-	return l.reader.whole(x)
+	return l.reader.latest(ctx, x)
+}
+
+// Tasks returns the tasks of a job that the query selects, or ErrNotFound.
+func (l *Loop) Tasks(ctx context.Context, id job.ID, q job.TaskQuery) ([]job.Task, error) {
+	for try := 1; ; try++ {
+		tasks, err := query(ctx, l.calls, func(c *Core) ([]job.Task, error) { return c.Tasks(id, q) })
+		if err == nil {
+			return tasks, l.reader.addTails(id, tasks)
+		}
+		if errors.Is(err, ErrNotFound) { // it may be archived
+			tasks, err = l.reader.tasks(id, q)
+		}
+		if !errors.Is(err, errReopened) || try == readTries {
+			return tasks, err
+		}
+	}
 }
 
 // Why explains the state of a job.

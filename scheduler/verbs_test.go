@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/internal/stories"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs/jobstest"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -32,17 +34,22 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"free":    verbFree,
 		"submit":  verbSubmit,
 		"cancel": func(s *story, a []string, _ stories.Options) {
-			s.step(Cancel{Token: s.asks("cancel " + a[0]), Job: s.id(a[0]), Reason: "enough"})
+			id, tasks := s.tasks(a[0])
+			s.step(Cancel{Token: s.asks("cancel " + a[0]), Job: id, Tasks: tasks, Reason: "enough"})
 		},
 		"hold": func(s *story, a []string, _ stories.Options) {
-			s.step(Hold{Token: s.asks("hold " + a[0]), Job: s.id(a[0])})
+			id, tasks := s.tasks(a[0])
+			s.step(Hold{Token: s.asks("hold " + a[0]), Job: id, Tasks: tasks})
 		},
 		"release": func(s *story, a []string, _ stories.Options) {
-			s.step(Hold{Token: s.asks("release " + a[0]), Job: s.id(a[0]), Release: true})
+			id, tasks := s.tasks(a[0])
+			s.step(Hold{Token: s.asks("release " + a[0]), Job: id, Tasks: tasks, Release: true})
 		},
 		"dead": func(s *story, a []string, _ stories.Options) {
 			s.step(DeclareDead{Token: s.asks("dead " + a[0]), Peer: job.Peer(a[0]), By: "root"})
 		},
+		"requeue": verbRequeue,
+		"damage":  verbDamage,
 		"take":    verbTake,
 		"decline": verbDecline,
 		"event":   verbEvent,
@@ -57,6 +64,12 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"why":     verbWhy,
 		"restart": verbRestart,
 		"finish":  verbFinish,
+		"other":   verbOther,
+		"parent":  verbParent,
+		"silent": func(s *story, a []string, _ stories.Options) {
+			s.step(ParentsSilent{Jobs: []job.ID{s.id(a[0])}, Detail: "its owner " + a[1] + " does not answer"})
+		},
+		"depends": verbDepends,
 	}
 }
 
@@ -65,6 +78,28 @@ func (s *story) id(name string) job.ID {
 		return id
 	}
 	return job.NewID(s.cfg.Group, 1)
+}
+
+// tasks returns the job and the tasks that a name such as a or a.0-2,5 means.
+func (s *story) tasks(name string) (job.ID, []job.Range) {
+	name, numbers, some := strings.Cut(name, ".")
+	if !some {
+		return s.id(name), nil
+	}
+	ranges, err := job.ParseRanges(numbers)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.id(name), s.layouts[name].Select(ranges)
+}
+
+// task returns the task that a name such as a or a.5 means.
+func (s *story) task(name string) job.Attempt {
+	id, tasks := s.tasks(name)
+	if len(tasks) == 0 {
+		return job.Attempt{Job: id}
+	}
+	return job.Attempt{Job: id, Task: tasks[0].First}
 }
 
 func (s *story) asks(what string) Token {
@@ -133,7 +168,7 @@ func verbWorker(s *story, a []string, o stories.Options) {
 		p.GPUs = append(p.GPUs, d)
 		free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000})
 	}
-	free.CPUs = o.Number("free", free.CPUs)
+	free.CPUs, free.Tasks = o.Number("free", free.CPUs), o.Number("tasks", 0)
 	s.stores[a[0]] = p.Store
 	if o["again"] == "" { // else the session stays the same
 		s.step(SessionUp{Peer: job.Peer(a[0])})
@@ -141,15 +176,25 @@ func verbWorker(s *story, a []string, o stories.Options) {
 	s.from(a[0], lease.Hello{Profile: p, Free: free})
 }
 
-// free NAME cpus=2 gpus=1 [aside=1] [draining=1] [under=amy,bob]: Availability.
+// free NAME cpus=2 gpus=1 [tasks=1] [alone=1] [yields=PRIORITY:CPUS,...] [aside=1] [draining=1] [under=amy,bob]:
+// Availability.
 func verbFree(s *story, a []string, o stories.Options) {
 	s.seqs[a[0]]++
-	free := lease.Free{CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0)}
+	free := lease.Free{
+		CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0), Tasks: o.Number("tasks", 0), Exclusive: o["alone"] != "",
+	}
 	for i := range o.Number("gpus", 0) {
 		free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: fmt.Sprintf("%s-gpu%d", a[0], i), Memory: 80e9, Milli: 1000})
 	}
 	for i := range o.Number("aside", 0) {
 		free.Quarantined = append(free.Quarantined, fmt.Sprintf("%s-gpu%d", a[0], len(free.GPUs)+i))
+	}
+	for y := range strings.SplitSeq(o["yields"], ",") {
+		p, n, _ := strings.Cut(y, ":")
+		priority, _ := strconv.Atoi(p)
+		if cpus, err := strconv.Atoi(n); err == nil {
+			free.Preemptible = append(free.Preemptible, lease.Preemptible{Priority: priority, CPUs: cpus})
+		}
 	}
 	var under []string
 	if o["under"] != "" {
@@ -165,26 +210,98 @@ func verbSubmit(s *story, a []string, o stories.Options) {
 	spec.Priority, spec.Retries = o.Number("priority", 50), o.Number("retries", 0)
 	spec.Hold, spec.Requeue, spec.Partition = o["hold"] != "", o["requeue"] != "no", o["partition"]
 	spec.Constraint = strings.ReplaceAll(o["constraint"], ":", "=")
+	for _, code := range strings.FieldsFunc(o["on"], func(r rune) bool { return r == ',' }) {
+		n, err := strconv.Atoi(code)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		spec.RetryOn = append(spec.RetryOn, n)
+	}
+	spec.CheckpointExitCode = o.Number("checkpoint", 0)
+	spec.KillOnInvalidDep = o["kill"] != ""
+	if o["dep"] != "" {
+		spec.Dependency = []string{s.named(o["dep"])}
+	}
 	if o["node"] != "" {
 		spec.NodeList = strings.Split(o["node"], ",")
 	}
-	spec.Lease = job.Duration(o.Duration("lease", time.Duration(spec.Lease)))
+	spec.Lease, spec.Array = job.Duration(o.Duration("lease", time.Duration(spec.Lease))), o["array"]
+	spec.Prefer, spec.Exclusive = o["prefer"], o["exclusive"] != ""
+	if o["begin"] != "" {
+		at := s.now.Add(o.Duration("begin", 0))
+		spec.Begin = &at
+	}
+	var err error
+	if s.layouts[a[0]], err = spec.Layout(); err != nil {
+		s.t.Fatal(err)
+	}
 	s.step(Submit{Token: s.asks("submit " + a[0]), User: cmp.Or(o["user"], "amy"), Key: o["key"], Spec: spec})
 }
 
-// take WORKER JOB [session=N]: the host commits to its newest offer of the job.
+// named replaces the names of jobs in dependencies by their ids.
+func (s *story) named(text string) string {
+	return regexp.MustCompile(`:[a-z]+`).ReplaceAllStringFunc(text, func(name string) string { return ":" + string(s.id(name[1:])) })
+}
+
+// other NAME: a job of another owner.
+func verbOther(s *story, a []string, _ stories.Options) {
+	id := job.NewID(s.cfg.Group+1, uint64(len(s.jobs)+1))
+	s.jobs[a[0]] = id
+	s.ids = append(s.ids, string(id), a[0])
+}
+
+// parent NAME STATE|gone [started=1] [ago=5m] [ok=0-3] [failed=4-9] [open=10-11]: what the owner of a job says of it.
+func verbParent(s *story, a []string, o stories.Options) {
+	x := job.Progress{Job: s.id(a[0]), State: job.State(a[1]), Started: o["started"] != "" || job.State(a[1]).Ended(), Ago: o.Duration("ago", 0)}
+	if a[1] == "gone" {
+		x.State = ""
+	}
+	for name, list := range map[string]*[]job.Range{"ok": &x.Tasks.Succeeded, "failed": &x.Tasks.Failed, "open": &x.Tasks.Open} {
+		if o[name] != "" {
+			sel, err := job.ParseSelector("last." + o[name])
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			*list = sel.Tasks
+		}
+	}
+	s.step(ParentSeen{x})
+}
+
+// depends JOB: the state of each of its dependencies, and of its tasks.
+func verbDepends(s *story, a []string, _ stories.Options) {
+	x, _ := s.core.Find(s.id(a[0]))
+	j, _ := s.rows.Job(x.ID)
+	if x.Job != nil {
+		j = *x.Job
+	}
+	for _, d := range j.Depends {
+		s.printf("  %s %s %s %s", d, d.Outcome, d.Parent, d.Detail)
+	}
+	for _, t := range j.Tasks {
+		s.printf("  %d: %s %s", t.Index, t.State, t.Reason)
+	}
+}
+
+// take WORKER JOB[.TASK] [session=N]: the host commits to its newest offer of the task.
 func verbTake(s *story, a []string, o stories.Options) {
 	m := s.offer(a)
 	s.from(a[0], lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: m.Group, Session: lease.Session(o.Number("session", 5))})
 }
 
-// unsent WORKER JOB: the newest offer of the job could not be sent, because it is out of bounds.
+// unsent WORKER JOB [start]: the newest offer of the job, or the Start after it, could not be sent, because it is out of
+// bounds.
 func verbUnsent(s *story, a []string, _ stories.Options) {
-	s.step(NotSent{To: job.Peer(a[0]), Msg: s.offer(a), Err: fmt.Errorf("%w: a number is out of range", ErrUnsendable)})
+	var m lease.ToWorker = s.offer(a)
+	if a[2] == "start" {
+		m = lease.Start{Attempt: s.offer(a).Attempt}
+	}
+	s.step(NotSent{To: job.Peer(a[0]), Msg: m, Err: fmt.Errorf("%w: a number is out of range", ErrUnsendable)})
 }
 
 func (s *story) offer(a []string) lease.Offer {
-	m, ok := s.latest[a[0]+" "+string(s.id(a[1]))]
+	of := s.task(a[1])
+	m, ok := s.latest[a[0]+" "+of.String()]
 	if !ok {
 		s.t.Fatalf("%s has no offer of %s", a[0], a[1])
 	}
@@ -202,11 +319,15 @@ func verbDecline(s *story, a []string, o stories.Options) {
 	})
 }
 
-// event WORKER JOB RUNNING|SUCCEEDED|FAILED|refused [n=ATTEMPT] [code=1] [ran=10s].
+// event WORKER JOB[.TASK] RUNNING|SUCCEEDED|FAILED|refused [task=INDEX] [n=ATTEMPT] [code=1] [ran=10s].
 func verbEvent(s *story, a []string, o stories.Options) {
-	att := job.Attempt{Job: s.id(a[1]), N: 1}
+	att := s.task(a[1])
+	att.N = 1
+	if o["task"] != "" {
+		att.Task = o.Number("task", 0)
+	}
 	if j, ok := s.core.Job(att.Job); ok {
-		att.N = o.Number("n", j.Tasks[0].Attempt)
+		att.N = o.Number("n", j.Tasks[att.Task].Attempt)
 	}
 	s.events[att]++
 	m := lease.Event{Attempt: att, Group: s.cfg.Group, N: s.events[att], State: job.State(a[2])}
@@ -227,8 +348,10 @@ func verbEvent(s *story, a []string, o stories.Options) {
 func verbRenew(s *story, a []string, o stories.Options) {
 	m := lease.Renew{Group: s.cfg.Group, Store: s.stores[a[0]], Clock: int64(o.Number("clock", 1)), Session: 5}
 	for _, name := range a[1:] {
-		if j, ok := s.core.Job(s.id(name)); ok && name != "" {
-			m.Live = append(m.Live, job.Attempt{Job: j.ID, N: o.Number("n", j.Tasks[0].Attempt)})
+		att := s.task(name)
+		if j, ok := s.core.Job(att.Job); ok && name != "" {
+			att.N = o.Number("n", j.Tasks[att.Task].Attempt)
+			m.Live = append(m.Live, att)
 		}
 	}
 	s.from(a[0], m)
@@ -248,12 +371,31 @@ func verbFinish(s *story, a []string, o stories.Options) {
 	verbEvent(s, []string{a[0], a[1], "SUCCEEDED"}, o)
 }
 
+// requeue JOB [failed=1] [reason=...].
+func verbRequeue(s *story, a []string, o stories.Options) {
+	s.step(Requeue{Token: s.asks("requeue " + a[0]), Job: s.id(a[0]), Failed: o["failed"] != "", Reason: o["reason"]})
+}
+
+// damage JOB PART: the rows of the job are damaged: its header is cut short, or all rows are lost.
+func verbDamage(s *story, a []string, _ stories.Options) {
+	switch id := s.id(a[0]); a[1] {
+	case "header":
+		s.rows[id][""] = s.rows[id][""][:10]
+	case "all":
+		delete(s.rows, id)
+	default:
+		s.t.Fatalf("damage %s", a[1])
+	}
+}
+
+// show JOB|JOB.TASKS...: the job of one task, how many tasks of an array are in each state, or some of these tasks.
 func verbShow(s *story, a []string, _ stories.Options) {
 	for _, name := range a {
 		if name == "" {
 			continue
 		}
-		x, ok := s.core.Find(s.id(name))
+		id, tasks := s.tasks(name)
+		x, ok := s.core.Find(id)
 		if !ok {
 			s.printf("%s: no such job", name)
 			continue
@@ -262,8 +404,37 @@ func verbShow(s *story, a []string, _ stories.Options) {
 		if x.Job != nil {
 			j = *x.Job
 		}
-		t := j.Tasks[0]
-		text := fmt.Sprintf("%s: %s attempt=%d runs=%d", name, t.State, t.Attempt, t.Runs)
+		if layout := s.layouts[name]; layout.IsArray() {
+			s.printf("%s: %s %s", name, j.State(), countsText(j.Counts))
+			continue
+		}
+		name, _, _ = strings.Cut(name, ".")
+		s.showTasks(name, j, tasks)
+	}
+}
+
+func countsText(c job.Counts) string {
+	var parts []string
+	for _, state := range job.States() {
+		if n := c.Of(state); n > 0 {
+			parts = append(parts, fmt.Sprintf("%s=%d", state, n))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// showTasks shows tasks of a job; no ranges means its only task.
+func (s *story) showTasks(name string, j job.Job, ranges []job.Range) {
+	for i, t := range j.Tasks {
+		if len(ranges) > 0 && !slices.ContainsFunc(ranges, func(r job.Range) bool { return i >= r.First && i <= r.Last }) {
+			continue
+		}
+		who := name
+		if len(ranges) > 0 {
+			layout := s.layouts[name]
+			who += fmt.Sprintf(".%d", layout.Number(i))
+		}
+		text := fmt.Sprintf("%s: %s attempt=%d runs=%d", who, t.State, t.Attempt, t.Runs)
 		if t.NodeName != "" {
 			text += " node=" + t.NodeName
 		}
@@ -302,10 +473,13 @@ func verbRestart(s *story, a []string, _ stories.Options) {
 	if a[0] == "rows" {
 		saved.Applied = s.core.Applied()
 		saved.load(s.t, s.rows)
+	} else {
+		s.rows = jobstest.Disk{}
 	}
 	s.cfg.Seed++
 	s.core = NewCore(s.cfg, saved, s.now)
 	for _, m := range slices.Clone(s.log) {
-		s.show(s.core.Step(s.now, Committed{job.Committed{Index: m.Index, Epoch: m.Epoch, Records: m.Records}}))
+		m.Lead = false
+		s.show(s.core.Step(s.now, append(s.withRows(m), RowsKept{s.core.Applied()})...))
 	}
 }

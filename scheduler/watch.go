@@ -41,10 +41,11 @@ func (ws *watchers) publish(c *Core, ids []job.ID) {
 		return
 	}
 	for _, id := range ids {
-		j, ok := c.Job(id)
-		if !ok {
+		e := c.entries.byID[id]
+		if e == nil {
 			continue
 		}
+		j := c.views.brief(e)
 		for w := range ws.all {
 			if watches(&w.filter, &j) {
 				w.put(j)
@@ -66,13 +67,19 @@ func (ws *watchers) end() {
 	}
 }
 
-func (w *watcher) put(j job.Job) {
+func (w *watcher) put(j job.Job) { w.set(j, true) }
+
+// putOld adds a state that was read some time ago, unless there is a newer one.
+func (w *watcher) putOld(j job.Job) { w.set(j, false) }
+
+func (w *watcher) set(j job.Job, newer bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.over {
+	_, there := w.latest[j.ID]
+	if w.over || there && !newer {
 		return
 	}
-	if _, there := w.latest[j.ID]; !there {
+	if !there {
 		if len(w.order) >= maxBehind {
 			w.over = true
 			w.latest, w.order = nil, nil

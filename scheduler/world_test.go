@@ -86,7 +86,7 @@ func (m *model) attempts() []job.Attempt {
 		out = append(out, a)
 	}
 	slices.SortFunc(out, func(a, b job.Attempt) int {
-		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.N, b.N))
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Task, b.Task), cmp.Compare(a.N, b.N))
 	})
 	return out
 }
@@ -263,16 +263,22 @@ type world struct {
 	ran      map[job.Attempt]bool
 	follower *jobs.Table
 	rows     jobstest.Disk
-	unsaved  []job.Row // rows that are not on disk yet
-	gone     []job.ID  // jobs whose rows are still on disk
-	stalled  bool      // the disk takes nothing
-	applied  uint64    // the entry that the rows on disk reflect
+	unsaved  []job.Row            // rows that are not on disk yet
+	gone     []job.ID             // jobs whose rows are still on disk
+	stalled  bool                 // the disk takes nothing
+	applied  uint64               // the entry that the rows on disk reflect
+	far      map[job.ID]job.State // jobs of another owner
+	followed map[job.ID]bool      // those of which the owner asks the progress
 }
+
+// farJobs are the jobs of another owner.
+var farJobs = []job.ID{job.NewID(8, 1), job.NewID(8, 2)}
 
 func newWorld(t *rapid.T) *world {
 	w := &world{
 		t: t, now: storyStart, cfg: DefaultConfig(), open: map[Token]bool{}, kept: map[job.ID]bool{}, ran: map[job.Attempt]bool{},
-		ghosts: map[job.Attempt]time.Time{}, rows: jobstest.Disk{}, follower: jobs.NewTable(7),
+		ghosts: map[job.Attempt]time.Time{}, rows: jobstest.Disk{}, follower: jobs.NewTable(7), followed: map[job.ID]bool{},
+		far: map[job.ID]job.State{farJobs[0]: job.Pending, farJobs[1]: job.Running},
 	}
 	w.cfg.Self, w.cfg.Group, w.cfg.Seed, w.cfg.KeepWhole = "w0", 7, 1, 1
 	for i, p := range []job.Peer{"w0", "w1", "w2"} {
@@ -319,8 +325,8 @@ func (w *world) step(events ...Event) {
 
 func (w *world) do(fx Effects) {
 	for _, n := range fx.Notices {
-		if n.Kind == IllegalMove {
-			w.t.Fatalf("illegal move of %s: %s", n.Attempt, n.Detail)
+		if n.Kind == IllegalMove || n.Kind == RowsDamaged {
+			w.t.Fatalf("%v of %s: %s", n.Kind, n.Attempt, n.Detail)
 		}
 	}
 	if !w.core.lead {
@@ -336,6 +342,12 @@ func (w *world) do(fx Effects) {
 				m.toWorker = append(m.toWorker, o.Msg)
 			}
 		}
+	}
+	for _, id := range fx.Unfollow {
+		delete(w.followed, id)
+	}
+	for _, x := range fx.Follow {
+		w.followed[x.Job] = true
 	}
 	if fx.Read != 0 {
 		w.read = fx.Read
@@ -391,13 +403,22 @@ func (w *world) commit(m job.Committed) {
 			w.ids = append(w.ids, r.Job)
 		}
 	}
-	w.step(Committed{m})
+	w.apply(m)
 	w.follow(m)
+}
+
+// apply gives an entry to the core, with the rows that it needs before it.
+func (w *world) apply(m job.Committed) {
+	events, err := AddRows(w.core, []Event{Committed{m}}, func(id job.ID) ([]job.Row, error) { return w.rows.Rows(id, "", ""), nil })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.step(events...)
 }
 
 // checkIdle checks that a core which is not the owner only takes back offers.
 func (w *world) checkIdle(fx Effects) {
-	if len(fx.Propose) > 0 || fx.Read != 0 || len(fx.Find) > 0 || len(fx.Wants) > 0 {
+	if len(fx.Propose) > 0 || fx.Read != 0 || len(fx.Find) > 0 || len(fx.Wants) > 0 || len(fx.Follow) > 0 || len(w.followed) > len(fx.Unfollow) {
 		w.t.Fatalf("it does not lead and wants %+v", fx)
 	}
 	for _, o := range fx.Send {
@@ -409,14 +430,16 @@ func (w *world) checkIdle(fx Effects) {
 
 // checkStart compares a Start with the journal: R1 and R7.
 func (w *world) checkStart(to job.Peer, s lease.Start) {
-	jobs := replay(w.log)
-	j := jobs[s.Attempt.Job]
+	j := replay(w.log)[s.Attempt.Job]
 	if j == nil {
 		w.t.Fatalf("Start of %s, whose job is not in the journal", s.Attempt)
 	}
 	d := j.Tasks[s.Attempt.Task]
 	if !d.Assigned || d.Attempt != s.Attempt.N || d.Node != to {
 		w.t.Fatalf("Start of %s at %s, but the journal has attempt %d at %s, assigned %v", s.Attempt, to, d.Attempt, d.Node, d.Assigned)
+	}
+	if e := w.core.entries.byID[s.Attempt.Job]; e.job.Waits.Of(s.Attempt.Task) != jobs.WaitNone {
+		w.t.Fatalf("Start of %s, which waits for %v", s.Attempt, e.job.Waits.List())
 	}
 	for _, r := range w.pending {
 		if r, ok := r.(job.UnassignRecord); ok && r.Attempt == s.Attempt {
@@ -522,6 +545,7 @@ func (w *world) restart(rows bool) {
 		m.cut()
 	}
 	w.pending, w.read, w.open, w.unsaved, w.gone = nil, 0, map[Token]bool{}, nil, nil
+	w.followed = map[job.ID]bool{}
 	w.cfg.Seed++
 	saved := Saved{}
 	if rows {
@@ -533,7 +557,7 @@ func (w *world) restart(rows bool) {
 	w.core = NewCore(w.cfg, saved, w.now)
 	for _, m := range w.log {
 		m.Lead = false
-		w.step(Committed{m})
+		w.apply(m)
 	}
 	w.elect()
 }
@@ -560,8 +584,18 @@ func (w *world) settle() {
 			m.ask()
 		}
 		w.flush()
+		for id := range w.followed {
+			w.tell(id)
+		}
+		w.flush()
 		w.pass(worldLease / 5)
 	}
+}
+
+// tell tells how far a job of another owner is.
+func (w *world) tell(id job.ID) {
+	s := w.far[id]
+	w.step(ParentSeen{job.Progress{Job: id, State: s, Started: s == job.Running || s.Ended()}})
 }
 
 // flush delivers messages and commits records until there are no more.

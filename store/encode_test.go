@@ -22,11 +22,12 @@ var anyHeld = rapid.Custom(func(t *rapid.T) lease.Record {
 		Session: lease.Session(rapid.Uint64().Draw(t, "session")), Owner: job.Peer(storetest.Text.Draw(t, "owner")),
 		Phase: rapid.SampledFrom([]lease.Phase{lease.PhaseReserved, lease.PhaseStarted, lease.PhaseDone, lease.PhaseRefused}).Draw(t, "phase"),
 		Offer: rapid.Uint64().Draw(t, "offer"), User: storetest.Text.Draw(t, "user"), Need: storetest.Resources.Draw(t, "need"),
-		Devices: storetest.Words.Draw(t, "devices"), Milli: rapid.IntRange(0, 1000).Draw(t, "milli"), Spec: storetest.Spec.Draw(t, "spec"),
+		Devices: storetest.Words.Draw(t, "devices"), Milli: rapid.IntRange(0, 1000).Draw(t, "milli"), File: newFile(storetest.Spec.Draw(t, "spec")),
 		Lease: time.Duration(rapid.Int64().Draw(t, "lease")), Hold: rapid.Bool().Draw(t, "hold"), Boot: storetest.Text.Draw(t, "boot"),
 		PID: rapid.Int().Draw(t, "pid"), Started: storetest.Time.Draw(t, "started"), EventN: rapid.Uint64().Draw(t, "event"),
 		AckedN: rapid.Uint64().Draw(t, "acked"), Reason: storetest.Text.Draw(t, "reason"), Recorded: storetest.Time.Draw(t, "recorded"),
 	}
+	r.Need.Exclusive = rapid.Bool().Draw(t, "exclusive")
 	if rapid.Bool().Draw(t, "exit") {
 		e := storetest.Exit.Draw(t, "exit")
 		r.Exit = &e
@@ -34,18 +35,23 @@ var anyHeld = rapid.Custom(func(t *rapid.T) lease.Record {
 	return r
 })
 
+func newFile(s job.Spec) *job.File {
+	f, err := job.NewFile(s)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
 func TestHeldRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := anyHeld.Draw(t, "record")
-		m, err := heldPB(&r)
+		b, err := proto.Marshal(heldPB(&r))
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := decodeHeld(b); err != nil || !reflect.DeepEqual(got, r) {
+		files := map[job.Digest]*job.File{r.File.Digest(): r.File}
+		if got, err := decodeHeld(b, files); err != nil || !reflect.DeepEqual(got, r) {
 			t.Fatalf("got %+v, %v\nwant %+v", got, err, r)
 		}
 	})
@@ -63,22 +69,22 @@ func TestSpecKeepsItsZeroes(t *testing.T) {
 }
 
 func FuzzDecodeHeld(f *testing.F) {
-	m, err := heldPB(&lease.Record{Attempt: job.Attempt{Job: job.NewID(1, 1), N: 1}, Phase: lease.PhaseDone})
-	if err != nil {
-		f.Fatal(err)
+	file := newFile(job.Spec{Name: "x"})
+	known := map[job.Digest]*job.File{file.Digest(): file}
+	for _, x := range []*job.File{nil, file} {
+		b, err := proto.Marshal(heldPB(&lease.Record{Attempt: job.Attempt{Job: job.NewID(1, 1), N: 1}, Phase: lease.PhaseDone, File: x}))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
 	}
-	b, err := proto.Marshal(m)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := decodeHeld(b)
+		r, err := decodeHeld(b, known)
 		if err != nil {
 			return
 		}
-		if _, err := heldPB(&r); err != nil || r.Attempt.Valid() != nil {
-			t.Fatalf("read %+v: %v", r, err)
+		if heldPB(&r); r.Attempt.Valid() != nil {
+			t.Fatalf("read %+v", r)
 		}
 	})
 }

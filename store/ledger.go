@@ -3,6 +3,7 @@ package store
 // The worker's ledger: one record for each attempt that was assigned to this host.
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -17,13 +18,23 @@ import (
 const (
 	attemptPrefix = "w/a/"
 	epochPrefix   = "w/e/"
+	filePrefix    = "w/f/"
 )
 
-// Ledger is the worker's part of a store. Its methods may be called from any goroutine.
-type Ledger struct{ store *Store }
+// Ledger is the worker's part of a store. A job file has one row, whatever the number of attempts with it. Load must be
+// called before Save, and Save by one goroutine at a time.
+type Ledger struct {
+	store *Store
+	files map[job.Digest]int         // how many records on disk have the file
+	of    map[job.Attempt]job.Digest // the file of each record that has one
+}
 
 // Ledger returns the ledger of the store.
-func (s *Store) Ledger() *Ledger { return &Ledger{store: s} }
+func (s *Store) Ledger() *Ledger {
+	return &Ledger{store: s, files: map[job.Digest]int{}, of: map[job.Attempt]job.Digest{}}
+}
+
+func fileKey(sum job.Digest) []byte { return []byte(filePrefix + hex.EncodeToString(sum[:])) }
 
 func attemptKey(a job.Attempt) []byte { return []byte(attemptPrefix + a.String()) }
 func epochKey(g job.Group) []byte     { return []byte(epochPrefix + g.String()) }
@@ -39,20 +50,18 @@ func (l *Ledger) Save(put []lease.Record, gone []job.Attempt, epochs []lease.Gro
 	if sync {
 		write = l.store.WriteSync
 	}
-	err := write(func(b Batch) error { return fill(b, put, gone, epochs) })
+	fs := l.changes(put, gone)
+	err := write(func(b Batch) error { return errors.Join(fs.fill(b), fill(b, put, gone, epochs)) })
 	if err != nil {
 		return fmt.Errorf("store: save %d records of the ledger: %w", len(put), err)
 	}
+	fs.done()
 	return nil
 }
 
 func fill(b Batch, put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch) error {
 	for i := range put {
-		m, err := heldPB(&put[i])
-		if err != nil {
-			return fmt.Errorf("attempt %s: %w", put[i].Attempt, err)
-		}
-		if err := b.SetMessage(attemptKey(put[i].Attempt), m); err != nil {
+		if err := b.SetMessage(attemptKey(put[i].Attempt), heldPB(&put[i])); err != nil {
 			return err
 		}
 	}
@@ -106,17 +115,21 @@ func (l *Ledger) begins(r *lease.Record) (bool, error) {
 	if v == nil {
 		return true, nil
 	}
-	old, err := decodeHeld(v)
-	if err != nil {
+	var old storepb.Held
+	if err := proto.Unmarshal(v, &old); err != nil {
 		return false, fmt.Errorf("store: read attempt %s: %w", r.Attempt, err)
 	}
-	return old.Phase == lease.PhaseReserved && r.Phase == lease.PhaseStarted, nil
+	return lease.Phase(old.GetPhase()) == lease.PhaseReserved && r.Phase == lease.PhaseStarted, nil
 }
 
 // Load reads all records and epochs.
 func (l *Ledger) Load() (records []lease.Record, epochs []lease.GroupEpoch, err error) {
+	files, err := l.readFiles()
+	if err != nil {
+		return nil, nil, err
+	}
 	err1 := l.store.ReadPrefix([]byte(attemptPrefix), func(_, v []byte) error {
-		r, err := decodeHeld(v)
+		r, err := decodeHeld(v, files)
 		records = append(records, r)
 		return err
 	})
@@ -135,29 +148,33 @@ func (l *Ledger) Load() (records []lease.Record, epochs []lease.GroupEpoch, err 
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, nil, fmt.Errorf("store: load the ledger: %w", err)
 	}
+	l.count(records, files)
 	return records, epochs, nil
 }
 
-func heldPB(r *lease.Record) (*storepb.Held, error) {
-	spec, err := job.EncodeSpec(r.Spec)
-	if err != nil {
-		return nil, err
-	}
+func heldPB(r *lease.Record) *storepb.Held {
 	n := r.Need
-	return &storepb.Held{
+	m := &storepb.Held{
 		Attempt: storepb.FromAttempt(r.Attempt), Group: uint64(r.Group), Epoch: storepb.FromEpoch(r.Epoch), Session: uint64(r.Session),
 		Owner: string(r.Owner), Phase: string(r.Phase), Offer: r.Offer, User: r.User,
 		Need: &storepb.Need{
 			Cpus: int64(n.CPUs), Memory: int64(n.Memory), Gpus: int64(n.GPUs),
-			GpuModel: n.GPUModel, GpuMemory: int64(n.GPUMemory), GpuShare: n.GPUShare,
+			GpuModel: n.GPUModel, GpuMemory: int64(n.GPUMemory), GpuShare: n.GPUShare, Exclusive: n.Exclusive,
 		},
-		Devices: r.Devices, Milli: int64(r.Milli), Spec: spec, Lease: int64(r.Lease), Hold: r.Hold, Boot: r.Boot,
+		Devices: r.Devices, Milli: int64(r.Milli), Lease: int64(r.Lease), Hold: r.Hold, Boot: r.Boot,
 		Pid: int64(r.PID), Started: storepb.Nanos(r.Started), Exit: storepb.FromExit(r.Exit), EventN: r.EventN, AckedN: r.AckedN,
 		Reason: r.Reason, Recorded: storepb.Nanos(r.Recorded), Preempted: r.Preempted, Isolation: r.Isolation,
-	}, nil
+		Array: r.Element.Array, Index: int64(r.Element.Index), Entry: r.Element.Entry, PreemptedBefore: r.Element.Preempted,
+	}
+	if r.File != nil {
+		sum := r.File.Digest()
+		m.File = sum[:]
+	}
+	return m
 }
 
-func decodeHeld(b []byte) (lease.Record, error) {
+// decodeHeld decodes a record. Its job file is one of files, or in the record itself if an older version wrote it.
+func decodeHeld(b []byte, files map[job.Digest]*job.File) (lease.Record, error) {
 	var m storepb.Held
 	if err := proto.Unmarshal(b, &m); err != nil {
 		return lease.Record{}, err
@@ -166,9 +183,9 @@ func decodeHeld(b []byte) (lease.Record, error) {
 	if err != nil {
 		return lease.Record{}, err
 	}
-	spec, err := storepb.DecodeSpec(m.GetSpec())
+	file, err := fileOf(&m, files)
 	if err != nil {
-		return lease.Record{}, fmt.Errorf("spec of %s: %w", attempt, err)
+		return lease.Record{}, fmt.Errorf("job file of %s: %w", attempt, err)
 	}
 	n := m.GetNeed()
 	return lease.Record{
@@ -176,10 +193,11 @@ func decodeHeld(b []byte) (lease.Record, error) {
 		Owner: job.Peer(m.GetOwner()), Phase: lease.Phase(m.GetPhase()), Offer: m.GetOffer(), User: m.GetUser(),
 		Need: job.Resources{
 			CPUs: int(n.GetCpus()), Memory: job.Size(n.GetMemory()), GPUs: int(n.GetGpus()),
-			GPUModel: n.GetGpuModel(), GPUMemory: job.Size(n.GetGpuMemory()), GPUShare: n.GetGpuShare(),
+			GPUModel: n.GetGpuModel(), GPUMemory: job.Size(n.GetGpuMemory()), GPUShare: n.GetGpuShare(), Exclusive: n.GetExclusive(),
 		},
-		Devices: m.GetDevices(), Milli: int(m.GetMilli()), Spec: spec, Lease: time.Duration(m.GetLease()), Hold: m.GetHold(),
+		Devices: m.GetDevices(), Milli: int(m.GetMilli()), File: file, Lease: time.Duration(m.GetLease()), Hold: m.GetHold(),
 		Boot: m.GetBoot(), PID: int(m.GetPid()), Started: storepb.Time(m.GetStarted()), Exit: m.GetExit().Value(),
 		EventN: m.GetEventN(), AckedN: m.GetAckedN(), Reason: m.GetReason(), Recorded: storepb.Time(m.GetRecorded()), Preempted: m.GetPreempted(), Isolation: m.GetIsolation(),
+		Element: lease.Element{Array: m.GetArray(), Index: int(m.GetIndex()), Entry: m.GetEntry(), Preempted: m.GetPreemptedBefore()},
 	}, nil
 }

@@ -3,8 +3,10 @@ package worker
 // The account: what attempts and users hold of this host, and what is free.
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
@@ -17,12 +19,13 @@ type account struct {
 	capacity capacity
 	quotas   quotas
 	holders  map[string]int // number of attempts that hold a device, by its UUID
+	yields   map[int]yields // what preemptible tasks hold, by priority
 	left     lease.Free     // what is free; valid unless stale
 	stale    bool
 }
 
 func newAccount(cfg *Config, t *turn) (*account, error) {
-	a := &account{turn: t, quotas: newQuotas(cfg.Limits), holders: map[string]int{}, stale: true}
+	a := &account{turn: t, quotas: newQuotas(cfg.Limits), holders: map[string]int{}, yields: map[int]yields{}, stale: true}
 	var err error
 	a.capacity, err = newCapacity(cfg.Profile)
 	return a, err
@@ -47,11 +50,12 @@ func (a *account) setLimits(l Limits) {
 
 // hold allocates the resources of an offer to its attempt. It allocates all of them, or none and returns false.
 func (a *account) hold(m *lease.Offer, devices []string) bool {
-	if err := a.capacity.hold(m.Attempt, m.Need, devices); err != nil {
+	need := a.capacity.allot(m.Need, devices)
+	if err := a.capacity.hold(m.Attempt, need, devices); err != nil {
 		a.turn.log(slog.LevelError, "chosen devices cannot be held", slog.String("attempt", m.Attempt.String()), slog.Any("error", err))
 		return false
 	}
-	a.count(m.User, m.Need, devices, 1)
+	a.count(m.User, need, devices, 1)
 	return true
 }
 
@@ -87,6 +91,7 @@ func (a *account) freeChanged() { a.stale, a.turn.announce = true, true }
 func (a *account) free() lease.Free {
 	if a.stale {
 		a.left, a.stale = a.capacity.free(), false
+		a.left.Preemptible = a.preemptible()
 	}
 	return a.left
 }
@@ -100,4 +105,34 @@ func (a *account) missing(need job.Resources) string {
 		return fmt.Sprintf("gpus: %d wanted, not free or held back for offers that go first", gpu.Count(need))
 	}
 	return "held back for offers that go first"
+}
+
+// yields is what the preemptible tasks of one priority hold.
+type yields struct {
+	tasks int
+	lease.Preemptible
+}
+
+// yield counts a preemptible task that starts or, with sign -1, ends.
+func (a *account) yield(priority int, rec *lease.Record, sign int) {
+	y := a.yields[priority]
+	y.tasks += sign
+	y.Priority = priority
+	y.CPUs += sign * rec.Need.CPUs
+	y.Memory += job.Size(sign) * rec.Need.Memory
+	y.GPUs += sign * len(rec.Devices)
+	a.yields[priority] = y
+	if y.tasks == 0 {
+		delete(a.yields, priority)
+	}
+	a.freeChanged()
+}
+
+// preemptible returns what preemptible tasks hold, the least priority first.
+func (a *account) preemptible() (out []lease.Preemptible) {
+	for _, y := range a.yields {
+		out = append(out, y.Preemptible)
+	}
+	slices.SortFunc(out, func(a, b lease.Preemptible) int { return cmp.Compare(a.Priority, b.Priority) })
+	return out
 }

@@ -29,7 +29,7 @@ func asking(t *testing.T) (*host, lease.Start) {
 	if e := h.says(amy, m); len(e.Start) > 0 || len(h.states(amy)) > 0 {
 		t.Fatalf("started without the policy's answer: %+v", e)
 	}
-	if len(h.asked) != 1 || h.asked[0].Attempt != m.Attempt || h.asked[0].User != "ada" || !slices.Equal(h.asked[0].Spec.Command, m.Spec.Command) {
+	if len(h.asked) != 1 || h.asked[0].Attempt != m.Attempt || h.asked[0].User != "ada" || !slices.Equal(h.asked[0].Spec.Command, m.File.Spec().Command) {
 		t.Fatalf("asked %+v", h.asked)
 	}
 	if h.records[m.Attempt].Phase != lease.PhaseReserved {
@@ -127,7 +127,7 @@ func TestCommandsBeforeItIsAdmitted(t *testing.T) {
 		word string
 	}{
 		"cancel":          {[]lease.ToWorker{lease.Cancel{Attempt: a, Group: group, Epoch: epoch(1)}}, "cancelled"},
-		"another offer's": {[]lease.ToWorker{lease.Start{Offer: 9, Attempt: a, Group: group, Epoch: epoch(1), User: "ada", Spec: spec(gpus(1))}}, "session"},
+		"another offer's": {[]lease.ToWorker{lease.Start{Offer: 9, Attempt: a, Group: group, Epoch: epoch(1), User: "ada", File: file(spec(gpus(1)))}}, "session"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, m := asking(t)

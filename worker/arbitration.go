@@ -3,6 +3,8 @@ package worker
 // Arbitration: which of the queued offers get what is free.
 
 import (
+	"fmt"
+
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 )
@@ -12,14 +14,15 @@ import (
 // of the pass. So an offer gets only what no offer before it needs, and cannot starve those.
 type arbitration struct {
 	account *account
+	preempt func(*offer) string // makes room for an offer, or says why it cannot
 	held    heldBack
 	misfits map[job.Resources]struct{} // needs for which no devices were found; later in the pass even less is free
 	late    bool                       // something is held back for an offer whose wait is over
 	filled  bool                       // a user with a limit got a reservation
 }
 
-func newArbitration(a *account, devices []gpu.Device) *arbitration {
-	r := &arbitration{account: a, misfits: map[job.Resources]struct{}{}, held: heldBack{devices: make(map[string]gpu.Device, len(devices))}}
+func newArbitration(a *account, devices []gpu.Device, preempt func(*offer) string) *arbitration {
+	r := &arbitration{account: a, preempt: preempt, misfits: map[job.Resources]struct{}{}, held: heldBack{devices: make(map[string]gpu.Device, len(devices))}}
 	for _, d := range devices {
 		r.held.devices[d.UUID] = d
 	}
@@ -52,7 +55,7 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	if m.Epoch.Less(o.group.epoch) {
 		return decision{verdict: verdictStale}
 	}
-	if why := r.account.quotas.over(m.User, m.Need); why != "" {
+	if why := r.account.quotas.over(m.User, r.account.capacity.whole(m.Need)); why != "" {
 		return decision{verdict: verdictQuota, why: job.Reason{Word: job.ReasonQuota, Detail: why}}
 	}
 	devices, fit := r.fits(m.Need, m.Device)
@@ -64,27 +67,33 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 		r.filled = r.filled || r.account.quotas.bounded(m.User)
 		return decision{verdict: verdictReserve, devices: devices}
 	}
+	if m.Preempt && !o.preempted && !fit {
+		if why := r.preempt(o); why != "" {
+			return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: why}}
+		}
+		o.preempted = true
+	}
 	d := decision{}
 	if now.Boot >= o.until {
-		d = decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: r.account.missing(m.Need)}}
+		d = decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: r.missing(m.Need)}}
 		if !waited { // its scheduler wanted an answer at once, or the offer arrived too late
 			return d
 		}
 		r.late = true
 	}
 	if r.account.capacity.gpus.Sound(m.Need) { // otherwise even a host without tasks would have too few usable devices
-		r.account.capacity.holdBack(&r.held, m.Need)
+		r.account.capacity.holdBack(&r.held, m.Attempt, m.Need)
 	}
 	return d
 }
 
 // fits reports whether the need of an offer fits now, and returns the devices for it.
 func (r *arbitration) fits(need job.Resources, preferred string) ([]string, bool) {
-	if !r.account.capacity.enough(need) {
+	if r.held.all != (job.Attempt{}) || need.Exclusive && r.held.some || !r.account.capacity.enough(need) {
 		return nil, false
 	}
 	if gpu.Count(need) == 0 {
-		return nil, true
+		return r.account.capacity.choose(need, preferred)
 	}
 	if _, misfit := r.misfits[need]; misfit || r.held.noGPUs {
 		return nil, false
@@ -94,6 +103,14 @@ func (r *arbitration) fits(need job.Resources, preferred string) ([]string, bool
 		r.misfits[need] = struct{}{}
 	}
 	return devices, ok
+}
+
+// missing returns why a need does not fit, for people.
+func (r *arbitration) missing(need job.Resources) string {
+	if r.held.all != (job.Attempt{}) && r.account.capacity.short(need) == "" {
+		return fmt.Sprintf("this host is kept for task %s, which wants it for itself", r.held.all)
+	}
+	return r.account.missing(need)
 }
 
 // end frees what was held back.

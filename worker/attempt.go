@@ -19,18 +19,22 @@ type attempt struct {
 	rec      lease.Record
 	phase    phase
 	group    *group
-	offer    *offer          // the offer that led to it; nil after a restart
-	dirty    bool            // rec is newer than on disk
-	saved    bool            // a version of rec is on disk, or may be
-	lapse    *timer          // ends the reservation
-	start    *lease.Start    // the Start that waits in phase asked
-	known    bool            // the driver was asked to start it, maybe by an earlier run of the daemon
-	began    BootTime        // when the driver was asked to start it, then when its process began; 0 after a restart
-	told     uint64          // number of the newest event that was sent in this session
-	deadline BootTime        // when the driver ends it; 0: never, or not known after a restart
-	stop     *stopping       // nil: it was not told to end
-	detail   string          // what it waits for before it starts, for people
-	waits    map[string]bool // devices whose memory is not free again
+	offer    *offer       // the offer that led to it; nil after a restart
+	dirty    bool         // rec is newer than on disk
+	saved    bool         // a version of rec is on disk, or may be
+	lapse    *timer       // ends the reservation
+	start    *lease.Start // the Start that waits in phase asked
+	known    bool         // the driver was asked to start it, maybe by an earlier run of the daemon
+	began    BootTime     // when the driver was asked to start it, then when its process began; 0 after a restart
+	told     uint64       // number of the newest event that was sent in this session
+	deadline BootTime     // when the driver ends it; 0: never, or not known after a restart
+	stop     *stopping    // nil: it was not told to end
+	detail   string       // what it waits for before it starts, for people
+
+	preemptible bool            // account.yield counts it
+	priority    int             // of its job, if it is preemptible
+	victimOf    *offer          // the offer that it was preempted for
+	waits       map[string]bool // devices whose memory is not free again
 }
 
 // stopping says that an attempt was told to end, and why.
@@ -91,6 +95,7 @@ type offer struct {
 	until     BootTime // how long it may wait
 	timer     *timer   // fires at until; nil: it has not had to wait yet
 	state     offerState
+	preempted bool // preemption has made room for it, or could not
 }
 
 // rank orders offers by priority, then by the age of the job, then by name. The order is the same on all hosts, except

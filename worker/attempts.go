@@ -32,9 +32,10 @@ type attempts struct {
 // reserve creates the attempt of an offer, with the devices that are held for it.
 func (s *attempts) reserve(o *offer, devices []string) *attempt {
 	m := &o.msg
+	need := s.account.capacity.allot(m.Need, devices)
 	a := &attempt{group: o.group, offer: o, rec: lease.Record{
 		Attempt: m.Attempt, Group: m.Group, Epoch: m.Epoch, Owner: o.key.peer, Phase: lease.PhaseReserved,
-		Offer: m.ID, User: m.User, Need: m.Need, Devices: devices, Milli: gpu.Milli(m.Need), Boot: s.cfg.Boot,
+		Offer: m.ID, User: m.User, Need: need, Devices: devices, Milli: gpu.Milli(need), Boot: s.cfg.Boot,
 	}}
 	s.by[m.Attempt] = a
 	s.ledger.put(a)
@@ -71,7 +72,7 @@ func (s *attempts) refuse(a *attempt, why string) {
 	delete(a.group.running, a.rec.Attempt)
 	a.start = nil
 	a.rec.Reason, a.rec.EventN = lease.Clip(why), 1
-	a.rec.Devices, a.rec.Milli, a.rec.Spec, a.rec.Need = nil, 0, job.Spec{}, job.Resources{}
+	a.rec.Devices, a.rec.Milli, a.rec.File, a.rec.Need = nil, 0, nil, job.Resources{}
 	a.group.kept[a.rec.Attempt] = a
 	s.sessions.update(a.group)
 	s.ledger.put(a)
@@ -82,11 +83,13 @@ func (s *attempts) refuse(a *attempt, why string) {
 func (s *attempts) launch(now Moment, a *attempt) {
 	a.move(s.turn, launched)
 	a.known, a.began = true, now.Boot
+	spec := a.rec.File.Spec()
+	spec.Resources = a.rec.Need
 	s.turn.out.Start = append(s.turn.out.Start, Task{
-		Attempt: a.rec.Attempt, Spec: a.rec.Spec, User: a.rec.User, Devices: a.rec.Devices, Simulated: s.simulated(a.rec.Devices),
+		Attempt: a.rec.Attempt, Spec: spec, Number: number(&a.rec), User: a.rec.User, Devices: a.rec.Devices, Simulated: s.simulated(a.rec.Devices),
 		Env: s.health.devices.environment(*s.cfg, a.rec), Hostfile: hostfile(s.cfg, &a.rec),
 		Deadline: a.deadline, Hold: a.rec.Hold,
-		TimeLimit: a.rec.Spec.TimeLimit.D(), Grace: a.rec.Spec.GraceOr(), Warning: a.rec.Spec.Warning(),
+		TimeLimit: spec.TimeLimit.D(), Grace: spec.GraceOr(), Warning: spec.Warning(),
 	})
 	s.turn.log(slog.LevelDebug, "attempt starts",
 		slog.String("attempt", a.rec.Attempt.String()), slog.String("user", a.rec.User), slog.Any("devices", a.rec.Devices))
@@ -121,10 +124,23 @@ func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason strin
 	s.turn.stop(a.rec.Attempt, grace, a.stop.reason)
 }
 
+// setPreemptible notes whether the attempt may be preempted now, by the spec of its job.
+func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
+	if a.preemptible == spec.Preemptible {
+		return
+	}
+	if a.preemptible {
+		s.account.yield(a.priority, &a.rec, -1)
+	} else {
+		s.account.yield(spec.Priority, &a.rec, 1)
+	}
+	a.preemptible, a.priority = spec.Preemptible, spec.Priority
+}
+
 // preempt ends an attempt so that it can run elsewhere. An attempt that was told to end before keeps its first reason.
 func (s *attempts) preempt(now Moment, a *attempt, why string) {
 	a.rec.Preempted = a.rec.Preempted || a.rec.Reason == ""
-	s.end(now, a, a.rec.Spec.GraceOr(), why)
+	s.end(now, a, a.rec.File.Spec().GraceOr(), why)
 }
 
 // stopFailed repeats a Stop that the driver could not take, after retryStop.
@@ -286,8 +302,9 @@ func (s *attempts) finish(now Moment, a *attempt, exit job.Exit) {
 	delete(s.awaiting, a.rec.Attempt)
 	a.rec.EventN = uint64(len(states(&a.rec)))
 	a.move(s.turn, done)
-	a.rec.Spec = job.Spec{Name: a.rec.Spec.Name} // the rest is not needed any more, and may be large
+	a.rec.File = nil // it is not needed any more
 	delete(a.group.running, a.rec.Attempt)
+	s.setPreemptible(a, job.Spec{})
 	s.account.release(&a.rec)
 	s.ledger.put(a)
 	s.turn.log(slog.LevelDebug, "attempt ended", slog.String("attempt", a.rec.Attempt.String()), slog.String("state", string(a.rec.Exit.State)),
@@ -315,6 +332,9 @@ func (s *attempts) restore(g *group, rec lease.Record) {
 		if err := s.account.adopt(rec); err != nil {
 			s.turn.log(slog.LevelError, "devices of a running attempt cannot be held",
 				slog.String("attempt", rec.Attempt.String()), slog.Any("error", err))
+		}
+		if a.runs() {
+			s.setPreemptible(a, rec.File.Spec())
 		}
 	}
 	g.kept[rec.Attempt] = a

@@ -31,7 +31,7 @@ func TestNothingGrows(t *testing.T) {
 		m := theirs(g, n, n, gpus(1))
 		m.User, m.Age = fmt.Sprint("u", n%50), time.Duration(n%7)*time.Second
 		h.says(p, m, m)
-		s := lease.Start{Offer: n, Attempt: m.Attempt, Group: g, Epoch: epoch(1), User: m.User, Spec: spec(gpus(1))}
+		s := lease.Start{Offer: n, Attempt: m.Attempt, Group: g, Epoch: epoch(1), User: m.User, File: file(spec(gpus(1)))}
 		for _, c := range got[lease.Commit](h, p) {
 			s.Session = c.Session
 		}

@@ -18,6 +18,8 @@ type tries struct {
 	*host
 	s lease.Session
 	n uint64
+	// checkpoint is the checkpoint exit code of the tasks.
+	checkpoint int
 }
 
 func newTries(t *testing.T, gpus int) *tries {
@@ -36,7 +38,7 @@ func (r *tries) taken(user string, need job.Resources) (job.Attempt, bool) {
 		return o.Attempt, false
 	}
 	m := start(r.n, o.Attempt, r.s, need)
-	m.User = user
+	m.User, m.File = user, edited(m.File, func(s *job.Spec) { s.CheckpointExitCode = r.checkpoint })
 	if e := r.says(amy, m); len(e.Start) != 1 {
 		r.t.Fatalf("started %+v", e.Start)
 	}
@@ -127,6 +129,27 @@ func TestSuccessResetsTheBreaker(t *testing.T) {
 	}
 	if why := r.closed(); why != "" {
 		t.Fatalf("paused though tasks succeed: %s", why)
+	}
+}
+
+// A task that has saved its state did not fail.
+func TestBreakerIgnoresCheckpoints(t *testing.T) {
+	r := newTries(t, 0)
+	r.checkpoint = 85
+	for range 2 {
+		for _, user := range []string{"ada", "bea", "ada", "cyd"} {
+			r.fails(user, cpu)
+		}
+		r.ends("ada", cpu, 85, time.Millisecond)
+	}
+	if why := r.closed(); why != "" {
+		t.Errorf("paused: %s", why)
+	}
+	for range 6 {
+		r.ends("ada", cpu, 85, time.Millisecond)
+	}
+	if why := r.closed(); why != "" {
+		t.Errorf("paused after checkpoints alone: %s", why)
 	}
 }
 

@@ -20,9 +20,10 @@ type capacity struct {
 	memory     job.Size
 	usedCPUs   int
 	usedMemory job.Size
-	tasks      int // that hold something
 	gpus       *gpu.Pool
-	heldGPUs   int // number of devices that the current arbitration holds back
+	heldGPUs   int         // number of devices that the current arbitration holds back
+	tasks      int         // attempts that hold resources
+	alone      job.Attempt // the one that has the whole host; zero if none
 }
 
 func newCapacity(p lease.Profile) (capacity, error) {
@@ -56,9 +57,31 @@ func (r *capacity) never(need job.Resources) string {
 	return ""
 }
 
-// short returns which of CPUs and memory does not suffice now, for people, or "" if both do.
+// allot returns what an attempt holds that gets these devices. One that is exclusive holds all CPUs and devices of the
+// host; its memory is what it needs, as in Slurm.
+func (r *capacity) allot(need job.Resources, devices []string) job.Resources {
+	if !need.Exclusive {
+		return need
+	}
+	return job.Resources{CPUs: max(r.cpus, need.CPUs), Memory: need.Memory, GPUs: len(devices), Exclusive: true}
+}
+
+// whole returns what an attempt with this need would hold if all devices were free.
+func (r *capacity) whole(need job.Resources) job.Resources {
+	if need.Exclusive {
+		need.CPUs, need.GPUs, need.GPUShare = max(r.cpus, need.CPUs), len(r.gpus.Devices()), 0
+	}
+	return need
+}
+
+// short returns which of CPUs and memory does not suffice now, for people, or "" if both do. It also names the task that
+// has the host for itself.
 func (r *capacity) short(need job.Resources) string {
 	switch {
+	case r.alone != job.Attempt{}:
+		return fmt.Sprintf("task %s has this host for itself", r.alone)
+	case need.Exclusive && r.tasks > 0:
+		return fmt.Sprintf("exclusive: other tasks are here: %d", r.tasks)
 	case need.CPUs > max(0, r.cpus-r.usedCPUs):
 		return fmt.Sprintf("cpus: %d wanted, %d free", need.CPUs, max(0, r.cpus-r.usedCPUs))
 	case need.Memory > max(0, r.memory-r.usedMemory):
@@ -67,44 +90,66 @@ func (r *capacity) short(need job.Resources) string {
 	return ""
 }
 
-// enough reports whether CPUs and memory suffice now.
+// enough reports whether CPUs and memory suffice now, and whether the tasks here allow another one.
 func (r *capacity) enough(need job.Resources) bool {
+	if r.alone != (job.Attempt{}) || need.Exclusive && r.tasks > 0 {
+		return false
+	}
 	return need.CPUs <= max(0, r.cpus-r.usedCPUs) && need.Memory <= max(0, r.memory-r.usedMemory)
 }
 
 // choose returns devices for the need of an offer, or false if it does not fit now. A share gets the device that the
-// scheduler prefers, if that has room.
+// scheduler prefers, if that has room. A need that is exclusive gets all devices that are wholly free, provided that
+// those which it asks for are among them.
 func (r *capacity) choose(need job.Resources, preferred string) ([]string, bool) {
 	if !r.enough(need) {
 		return nil, false
 	}
-	if gpu.Count(need) == 0 {
-		return nil, true
+	var devices []string
+	switch {
+	case gpu.Count(need) == 0:
+	case r.gpus.HasRoom(preferred, need):
+		devices = []string{preferred}
+	default:
+		var fit bool
+		if devices, fit = r.gpus.Choose(need); !fit {
+			return nil, false
+		}
 	}
-	if r.gpus.HasRoom(preferred, need) {
-		return []string{preferred}, true
+	if need.Exclusive {
+		devices = nil
+		for _, f := range r.gpus.Free() {
+			if f.Milli == gpu.Whole {
+				devices = append(devices, f.UUID)
+			}
+		}
 	}
-	return r.gpus.Choose(need)
+	return devices, true
 }
 
-// hold allocates what choose has found: all of it, or nothing and an error.
+// hold allocates what allot has returned: all of it, or nothing and an error.
 func (r *capacity) hold(a job.Attempt, need job.Resources, devices []string) error {
 	if len(devices) > 0 {
 		if err := r.gpus.Hold(a.String(), devices, gpu.Milli(need), need.GPUMemory); err != nil {
 			return fmt.Errorf("worker: hold devices for %s: %w", a, err)
 		}
 	}
-	r.usedCPUs += need.CPUs
-	r.usedMemory += need.Memory
-	r.tasks++
+	r.take(a, need)
 	return nil
+}
+
+func (r *capacity) take(a job.Attempt, held job.Resources) {
+	r.usedCPUs += held.CPUs
+	r.usedMemory += held.Memory
+	r.tasks++
+	if held.Exclusive {
+		r.alone = a
+	}
 }
 
 // adopt records what an earlier run of the daemon had allocated to an attempt.
 func (r *capacity) adopt(rec lease.Record) error {
-	r.usedCPUs += rec.Need.CPUs
-	r.usedMemory += rec.Need.Memory
-	r.tasks++
+	r.take(rec.Attempt, rec.Need)
 	if len(rec.Devices) == 0 {
 		return nil
 	}
@@ -121,10 +166,16 @@ func (r *capacity) release(a job.Attempt, need job.Resources, devices []string) 
 	r.usedCPUs -= need.CPUs
 	r.usedMemory -= need.Memory
 	r.tasks--
+	if r.alone == a {
+		r.alone = job.Attempt{}
+	}
 }
 
 func (r *capacity) free() lease.Free {
-	f := lease.Free{CPUs: max(0, r.cpus-r.usedCPUs), Memory: max(0, r.memory-r.usedMemory), Tasks: r.tasks}
+	if r.alone != (job.Attempt{}) {
+		return lease.Free{Tasks: r.tasks, Exclusive: true, Quarantined: r.gpus.Idle()}
+	}
+	f := lease.Free{Tasks: r.tasks, CPUs: max(0, r.cpus-r.usedCPUs), Memory: max(0, r.memory-r.usedMemory)}
 	for _, g := range r.gpus.Free() {
 		f.GPUs = append(f.GPUs, lease.FreeGPU{UUID: g.UUID, Memory: g.Memory, Milli: g.Milli})
 	}
@@ -139,10 +190,16 @@ type heldBack struct {
 	memory  job.Size
 	noGPUs  bool // no part of any device is free
 	devices map[string]gpu.Device
+	some    bool        // something is held back
+	all     job.Attempt // everything is held back for this one; zero if for none
 }
 
-// holdBack holds back as much of a need as is free.
-func (r *capacity) holdBack(h *heldBack, need job.Resources) {
+// holdBack holds back as much of a need as is free. For a need that is exclusive, that is everything.
+func (r *capacity) holdBack(h *heldBack, a job.Attempt, need job.Resources) {
+	h.some = true
+	if need.Exclusive && h.all == (job.Attempt{}) {
+		h.all = a
+	}
 	cpus := min(need.CPUs, max(0, r.cpus-r.usedCPUs))
 	memory := min(need.Memory, max(0, r.memory-r.usedMemory))
 	r.usedCPUs += cpus

@@ -95,7 +95,7 @@ func (c *commands) verdicts(now Moment, g *group, m lease.Renewed) {
 		switch {
 		case a == nil:
 		case !v.Keep:
-			c.attempts.end(now, a, a.rec.Spec.GraceOr(), "not wanted by its owner any more")
+			c.attempts.end(now, a, a.rec.File.Spec().GraceOr(), "not wanted by its owner any more")
 		default:
 			c.leases.keep(now, g, a, BootTime(m.Clock))
 		}

@@ -36,6 +36,7 @@ type Core struct {
 	attempts     *attempts
 	commands     *commands
 	reservations *reservations
+	preemption   *preemption
 	drain        *drainState
 	availability *availability
 	offers       *offers
@@ -69,13 +70,14 @@ func NewCore(cfg Config) (*Core, error) {
 	c.reservations = &reservations{
 		turn: c.turn, account: c.account, reports: c.reports, queue: c.queue, leases: c.leases, attempts: c.attempts,
 	}
+	c.preemption = &preemption{account: c.account, attempts: c.attempts}
 	c.drain = &drainState{turn: c.turn, health: c.health, attempts: c.attempts, now: cfg.Draining}
 	c.availability = &availability{
 		cfg: c.cfg, account: c.account, health: c.health, ledger: c.ledger, attempts: c.attempts, drain: c.drain, reports: c.reports,
 	}
 	c.offers = &offers{
 		cfg: c.cfg, turn: c.turn, account: c.account, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases,
-		attempts: c.attempts, reservations: c.reservations, availability: c.availability,
+		attempts: c.attempts, reservations: c.reservations, preemption: c.preemption, availability: c.availability,
 	}
 	c.starts = &starts{
 		cfg: c.cfg, turn: c.turn, ledger: c.ledger, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases,

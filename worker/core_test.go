@@ -290,12 +290,28 @@ func spec(need job.Resources) job.Spec {
 	return s
 }
 
+// file returns the job file of a spec that can be encoded.
+func file(s job.Spec) *job.File {
+	f, err := s.TaskFile()
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+// edited returns the file after a change.
+func edited(f *job.File, change func(*job.Spec)) *job.File {
+	s := f.Spec()
+	change(&s)
+	return file(s)
+}
+
 func offer(id uint64, a job.Attempt, need job.Resources) lease.Offer {
 	return lease.Offer{ID: id, Attempt: a, Group: group, Epoch: epoch(1), Need: need, Priority: 50, User: "ada"}
 }
 
 func start(id uint64, a job.Attempt, s lease.Session, need job.Resources) lease.Start {
-	return lease.Start{Offer: id, Attempt: a, Group: group, Epoch: epoch(1), Session: s, User: "ada", Spec: spec(need)}
+	return lease.Start{Offer: id, Attempt: a, Group: group, Epoch: epoch(1), Session: s, User: "ada", File: file(spec(need))}
 }
 
 // run brings an attempt to RUNNING.

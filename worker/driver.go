@@ -45,6 +45,7 @@ const FenceLead = 10 * time.Second
 type Task struct {
 	Attempt job.Attempt
 	Spec    job.Spec // its Resources are what was reserved
+	Number  int      // by which people call the task
 	User    string   // name of the user who submitted it
 	Devices []string // GPU UUIDs
 	// Simulated says that the Devices are simulated.

@@ -17,9 +17,11 @@ func TestEnvironment(t *testing.T) {
 	s := h.meet(amy, 1)
 	a := attempt(1, 3)
 	m := start(1, a, s, gpus(2))
-	m.Spec.Name = "train"
-	m.Spec.Params = map[string]string{"lr": "0.1"}
-	m.Spec.Env = map[string]string{"HOME": "/home/ada", "CUDA_VISIBLE_DEVICES": "0", "MUSTER_ATTEMPT": "9"}
+	x := spec(gpus(2))
+	x.Name = "train"
+	x.Params = map[string]string{"lr": "0.1"}
+	x.Env = map[string]string{"HOME": "/home/ada", "CUDA_VISIBLE_DEVICES": "0", "MUSTER_ATTEMPT": "9"}
+	m.File = file(x)
 	h.says(amy, offer(1, a, gpus(2)))
 	e := h.says(amy, m)
 	want := []string{

@@ -32,7 +32,8 @@ func newHealth(cfg *Config, t *turn, a *account) *health {
 // attribute records the exit of an attempt; fast says that it began within fastFailure. A failure counts against the
 // devices of the attempt and against the host. Failures that pause a device do not count against the host.
 func (h *health) attribute(now Moment, rec *lease.Record, fast bool, exit job.Exit) {
-	if exit.State == job.Succeeded {
+	spec := rec.File.Spec()
+	if exit.State == job.Succeeded || spec.Saved(exit) {
 		h.clearFailures(rec.Devices)
 		return
 	}

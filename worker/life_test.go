@@ -158,7 +158,9 @@ func TestHoldHasNoDeadline(t *testing.T) {
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), cpu))
 	m := start(1, attempt(1, 1), s, cpu)
-	m.Spec.Partition = "hold"
+	x := spec(cpu)
+	x.Partition = "hold"
+	m.File = file(x)
 	e := h.says(amy, m)
 	if len(e.Start) != 1 || !e.Start[0].Hold || e.Start[0].Deadline != 0 {
 		t.Fatalf("start = %+v", e.Start)
@@ -461,7 +463,7 @@ func TestStartWithoutEngineIsRefused(t *testing.T) {
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), gpus(0)))
 	m := start(1, attempt(1, 1), s, gpus(0))
-	m.Spec.Image = "a:1"
+	m.File = edited(m.File, func(s *job.Spec) { s.Image = "a:1" })
 	h.says(amy, m)
 	if ev := one[lease.Event](h, amy); ev.Refused != "this host has no container engine now" {
 		t.Errorf("event = %+v", ev)

@@ -20,6 +20,7 @@ type offers struct {
 	leases       *leases
 	attempts     *attempts
 	reservations *reservations
+	preemption   *preemption
 	availability *availability
 }
 
@@ -86,7 +87,7 @@ func (f *offers) arbitrate(now Moment) {
 	}
 	late := false
 	for again := len(f.queue.ranked) > 0; again; {
-		r := newArbitration(f.account, f.cfg.Profile.GPUs)
+		r := newArbitration(f.account, f.cfg.Profile.GPUs, func(o *offer) string { return f.preemption.preempt(now, o) })
 		for _, o := range f.queue.ranked {
 			if o.state == offerQueued {
 				f.decide(now, r, o)

@@ -141,7 +141,7 @@ func (w *walk) heard(p job.Peer, m lease.ToScheduler) {
 
 // balance compares what is free with what is held.
 func (w *walk) balance() {
-	cpus, memory := 0, job.Size(0)
+	cpus, memory, tasks, alone := 0, job.Size(0), 0, 0
 	milli, held := map[string]int{}, map[string]job.Size{}
 	for _, r := range w.core.Attempts() {
 		if r.Phase != lease.PhaseReserved && r.Phase != lease.PhaseStarted {
@@ -149,6 +149,9 @@ func (w *walk) balance() {
 		}
 		cpus += r.Need.CPUs
 		memory += r.Need.Memory
+		if tasks++; r.Need.Exclusive {
+			alone++
+		}
 		for _, d := range r.Devices {
 			milli[d] += gpu.Milli(r.Need)
 			held[d] += gpu.Memory(r.Need, 80e9)
@@ -156,6 +159,15 @@ func (w *walk) balance() {
 	}
 	v := w.core.View()
 	p := w.cfg.Profile
+	if alone > 0 && tasks > 1 || v.Free.Tasks != tasks || v.Free.Exclusive != (alone > 0) {
+		w.t.Fatalf("%d of %d tasks want the host for themselves, %+v free", alone, tasks, v.Free)
+	}
+	if alone > 0 {
+		if v.Free.CPUs > 0 || v.Free.Memory > 0 || len(v.Free.GPUs) > 0 || cpus != p.CPUs || len(milli) != len(p.GPUs) {
+			w.t.Fatalf("a task that has the host for itself holds %d cpus and %d GPUs; %+v free", cpus, len(milli), v.Free)
+		}
+		return
+	}
 	if cpus > p.CPUs || memory > p.Memory || v.Free.CPUs != p.CPUs-cpus || v.Free.Memory != p.Memory-memory {
 		w.t.Fatalf("%d cpus and %s held, %+v free", cpus, memory, v.Free)
 	}
@@ -225,6 +237,8 @@ func (w *walk) need() job.Resources {
 		{CPUs: 1, GPUShare: 0.6, GPUMemory: 60e9},
 		{CPUs: 20},
 		{Memory: 1 << 30},
+		{CPUs: 1, Exclusive: true},
+		{CPUs: 1, GPUs: 2, Memory: 1 << 30, Exclusive: true},
 	}).Draw(w.t, "need")
 }
 
@@ -243,7 +257,7 @@ func (w *walk) newOffer() lease.Offer {
 func (w *walk) startOf(c lease.Commit) lease.Start {
 	return lease.Start{
 		Offer: c.Offer, Attempt: c.Attempt, Group: group, Epoch: epoch(w.term), Session: c.Session,
-		User: "ada", Spec: spec(w.offers[c.Offer].Need),
+		User: "ada", File: file(spec(w.offers[c.Offer].Need)),
 	}
 }
 

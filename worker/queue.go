@@ -47,6 +47,9 @@ func (q *queue) renew(now Moment, o *offer, m lease.Offer) {
 		return
 	}
 	o.msg.Epoch = m.Epoch // the owner may have been elected again meanwhile
+	if m.Preempt && !o.msg.Preempt {
+		o.msg.Preempt, q.turn.arbitrate = true, true
+	}
 	until := now.Boot.Add(waitOf(m))
 	if until <= o.until {
 		return

@@ -36,7 +36,7 @@ func TestR2OlderEpochIsStale(t *testing.T) {
 	a := attempt(1, 1)
 	commands := map[string]lease.ToWorker{
 		"offer":   lease.Offer{ID: 9, Attempt: attempt(2, 1), Group: group, Epoch: epoch(4), Need: cpu},
-		"start":   lease.Start{Offer: 1, Attempt: attempt(2, 1), Group: group, Epoch: epoch(4), Spec: spec(cpu)},
+		"start":   lease.Start{Offer: 1, Attempt: attempt(2, 1), Group: group, Epoch: epoch(4), File: file(spec(cpu))},
 		"query":   lease.Query{Attempt: attempt(3, 1), Group: group, Epoch: epoch(4), Store: store},
 		"signal":  lease.Signal{Attempt: a, Group: group, Epoch: epoch(4), Number: 10},
 		"cancel":  lease.Cancel{Attempt: a, Group: group, Epoch: epoch(4)},
@@ -138,7 +138,7 @@ func TestR4LapsedAttemptIsNotExtended(t *testing.T) {
 	sp.Lease = job.Duration(job.MinLease)
 	h.says(amy, offer(1, attempt(1, 1), cpu))
 	m := start(1, attempt(1, 1), s, cpu)
-	m.Spec = sp
+	m.File = file(sp)
 	e := h.says(amy, m)
 	if len(e.Start) != 1 {
 		t.Fatalf("not started: %+v", h.sent[amy])
@@ -315,7 +315,7 @@ func TestR4StartNeedsEnoughOfTheLease(t *testing.T) {
 		h.jump(age)
 		h.says(amy, offer(1, attempt(1, 1), cpu))
 		m := start(1, attempt(1, 1), s, cpu)
-		m.Spec.Lease = job.Duration(job.MinLease)
+		m.File = edited(m.File, func(s *job.Spec) { s.Lease = job.Duration(job.MinLease) })
 		if e := h.says(amy, m); (len(e.Start) == 1) != starts {
 			t.Fatalf("renewed %v ago: started %d", age, len(e.Start))
 		}
@@ -366,7 +366,7 @@ func TestStartWaitsForTheRenewalOfItsCommit(t *testing.T) {
 	h.says(amy, offer(1, attempt(1, 1), cpu))
 	r := one[lease.Renew](h, amy)
 	m := start(1, attempt(1, 1), s, cpu)
-	m.Spec.Lease = job.Duration(job.MinLease)
+	m.File = edited(m.File, func(s *job.Spec) { s.Lease = job.Duration(job.MinLease) })
 	if e := h.says(amy, m); len(e.Start) > 0 || len(got[lease.Event](h, amy)) > 0 {
 		t.Fatalf("started or refused before the answer: %+v", e)
 	}

@@ -100,7 +100,7 @@ func TestR5LongLeaseDoesNotKeepASession(t *testing.T) {
 			h.says(amy, offer(1, attempt(1, 1), cpu))
 			h.jump(worker.SessionLease)
 			m := start(1, attempt(1, 1), s, cpu)
-			long(&m.Spec)
+			m.File = edited(m.File, long)
 			if e := h.says(amy, m); len(e.Start) > 0 {
 				t.Fatal("a Start of a lapsed session started a task")
 			}
@@ -121,7 +121,7 @@ func TestR5SessionThatWasNeverAnsweredIsNoLease(t *testing.T) {
 	long.Partition = "hold"
 	for i, s := range []lease.Session{r.Session, 0} {
 		m := start(uint64(i+1), attempt(uint64(i+1), 1), s, cpu)
-		m.Spec = long
+		m.File = file(long)
 		if e := h.says(amy, m); len(e.Start) > 0 {
 			t.Fatalf("started under session %v without a lease", s)
 		}
@@ -149,7 +149,7 @@ func TestR5LapseWhileTheDiskFails(t *testing.T) {
 	h.failing = true
 	h.says(amy, offer(2, attempt(2, 1), cpu))
 	m := start(1, attempt(1, 1), s, cpu)
-	m.Spec.Partition = "hold"
+	m.File = edited(m.File, func(s *job.Spec) { s.Partition = "hold" })
 	h.says(amy, m) // the write is not repeated yet
 	h.failing = false
 	h.jump(worker.SessionLease)

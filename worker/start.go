@@ -55,7 +55,6 @@ func (s *starts) start(now Moment, from job.Peer, m lease.Start) {
 	case a.phase == asked: // the policy is being asked already
 		a.start.Epoch, a.start.Session = m.Epoch, m.Session
 	default:
-		m.Spec.Resources = a.rec.Need
 		a.start = &m
 		a.move(s.turn, asked)
 		// From here on only the answer of the policy ends the reservation.
@@ -70,12 +69,13 @@ func (s *starts) start(now Moment, from job.Peer, m lease.Start) {
 }
 
 func (s *starts) askPolicy(a *attempt) {
-	s.turn.out.Admit = append(s.turn.out.Admit, Admission{Attempt: a.rec.Attempt, User: a.rec.User, Spec: a.start.Spec})
+	s.turn.out.Admit = append(s.turn.out.Admit, Admission{Attempt: a.rec.Attempt, User: a.rec.User, Spec: a.start.File.Spec()})
 }
 
 // tooLate reports whether so little of the lease is left that the task would soon get TERM.
 func tooLate(now Moment, g *group, m lease.Start) bool {
-	return m.Spec.Partition != "hold" && g.session.anchor.Add(m.Spec.LeaseOr()).Sub(now.Boot) < minStart
+	spec := m.File.Spec()
+	return spec.Partition != "hold" && g.session.anchor.Add(spec.LeaseOr()).Sub(now.Boot) < minStart
 }
 
 // awaitLease lets a Start wait for the answer to a Renew. The Commit may have sent one; otherwise awaitLease does.
@@ -133,11 +133,13 @@ func (s *starts) admitted(now Moment, e Admitted) {
 	}
 	a.start = nil
 	a.move(s.turn, starting)
-	a.rec.Epoch, a.rec.Session, a.rec.Spec = m.Epoch, m.Session, m.Spec
-	a.rec.Lease, a.rec.Hold = m.Spec.LeaseOr(), m.Spec.Partition == "hold"
+	spec := m.File.Spec()
+	a.rec.Epoch, a.rec.Session, a.rec.File, a.rec.Element = m.Epoch, m.Session, m.File, m.Element
+	a.rec.Lease, a.rec.Hold = spec.LeaseOr(), spec.Partition == "hold"
 	a.rec.EventN, a.rec.Recorded = 1, now.Wall
 	g.running[m.Attempt], g.kept[m.Attempt] = a, a
 	s.sessions.update(g)
+	s.attempts.setPreemptible(a, spec)
 	s.ledger.put(a)
 	s.leases.begin(now, g, a)
 }
@@ -152,7 +154,7 @@ func (s *starts) mayStart(now Moment, g *group, m lease.Start) string {
 	case m.Session != g.session.id:
 		return "the start belongs to an earlier session"
 	}
-	if m.Spec.Image != "" && !slices.Contains(s.cfg.Profile.Drivers, lease.DriverDocker) {
+	if m.File.Spec().Image != "" && !slices.Contains(s.cfg.Profile.Drivers, lease.DriverDocker) {
 		return "this host has no container engine now"
 	}
 	return ""

@@ -89,10 +89,11 @@ func verbRenewed(s *story, c stories.Command) {
 func need(c stories.Command) job.Resources {
 	return job.Resources{
 		CPUs: c.Options.Number("cpus", 1), Memory: c.Options.Size("mem", 0), GPUs: c.Options.Number("gpus", 0), GPUMemory: c.Options.Size("gpumem", 0),
+		Exclusive: c.Options["exclusive"] != "",
 	}
 }
 
-// offer PEER JOB [cpus=N] [mem=SIZE] [gpus=N] [wait=D] [priority=N] [age=D] [user=NAME] [term=N] [again=1]: again is the
+// offer PEER JOB [cpus=N] [mem=SIZE] [gpus=N] [exclusive=1] [wait=D] [priority=N] [age=D] [user=NAME] [term=N] [again=1]: again is the
 // same offer again.
 func verbOffer(s *story, c stories.Command) {
 	key := c.Arg(0) + " " + c.Arg(1)
@@ -113,9 +114,9 @@ func verbStart(s *story, c stories.Command) {
 	}
 	m := start(s.offers[c.Arg(0)+" "+c.Arg(1)], s.attempt(c, c.Arg(1)), session, need(c))
 	m.Epoch, m.User = term(c), option(c, "user", "ada")
-	m.Spec.Lease = job.Duration(c.Options.Duration("lease", 0))
+	m.File = edited(m.File, func(s *job.Spec) { s.Lease = job.Duration(c.Options.Duration("lease", 0)) })
 	if c.Options["hold"] != "" {
-		m.Spec.Partition = "hold"
+		m.File = edited(m.File, func(s *job.Spec) { s.Partition = "hold" })
 	}
 	s.from(c, m)
 }

@@ -60,7 +60,7 @@ func TestRestartedWorkerWantsSessionsWithOwners(t *testing.T) {
 			m := theirs(8, 1, 1, gpus(1))
 			h.says(bob, m)
 			c := one[lease.Commit](h, bob)
-			h.says(bob, lease.Start{Offer: 1, Attempt: m.Attempt, Group: 8, Epoch: epoch(1), Session: c.Session, User: "ada", Spec: spec(gpus(1))})
+			h.says(bob, lease.Start{Offer: 1, Attempt: m.Attempt, Group: 8, Epoch: epoch(1), Session: c.Session, User: "ada", File: file(spec(gpus(1)))})
 			h.round(exited(m.Attempt, 0)) // it has ended and is not acknowledged
 			if term > 1 {
 				h.meet(amy, term) // amy was restarted

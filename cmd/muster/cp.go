@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -67,10 +66,19 @@ func taskNamed(ctx context.Context, client *api.Client, verb, name string) (api.
 	switch {
 	case len(sel.Tasks) == 1 && sel.Tasks[0].First == sel.Tasks[0].Last:
 		return j, sel.Tasks[0].First, nil
-	case len(sel.Tasks) > 0 || len(j.Tasks) > 1:
-		return j, 0, usagef("%s: %.60q: name one task, such as %s.0", verb, name, j.ID)
+	case len(sel.Tasks) > 0 || j.TaskCount > 1:
+		return j, 0, usagef("%s: %.60q: name one task, such as %s.%d", verb, name, j.ID, firstTask(j))
 	}
-	return j, 0, nil
+	return j, firstTask(j), nil
+}
+
+// firstTask returns the number of the first task, or of the only one.
+func firstTask(j api.Job) int {
+	l, err := j.Layout()
+	if err != nil {
+		return 0
+	}
+	return l.Number(0)
 }
 
 func copyFiles(ctx context.Context, client *api.Client, r api.FilesRequest, dir string) error {
@@ -85,18 +93,23 @@ func (f follower) download(ctx context.Context, id job.ID, spec job.Spec, end er
 		return end
 	}
 	j, err := f.client.Job(ctx, id)
-	var errs []error
-	for _, t := range j.Tasks {
+	var errs errorList
+	errs.add(err)
+	for t, failed := range f.client.AllTasks(ctx, id, api.TaskFilter{}) {
+		if failed != nil {
+			errs.add(failed)
+			break
+		}
 		dir := "."
-		if len(j.Tasks) > 1 {
+		if j.TaskCount > 1 {
 			dir = filepath.Join(dir, strconv.Itoa(t.Task))
 		}
 		if t.StartedAt == nil {
 			continue // it never started, so it has no files
 		}
-		errs = append(errs, copyFiles(ctx, f.client, api.FilesRequest{Job: id, Task: t.Task}, dir))
+		errs.add(copyFiles(ctx, f.client, api.FilesRequest{Job: id, Task: t.Task}, dir))
 	}
-	if err = errors.Join(append(errs, err)...); err == nil {
+	if err = errs.join(); err == nil {
 		return end
 	}
 	err = fmt.Errorf("download: %w", err)

@@ -37,6 +37,7 @@ func (v hostVerbs) devCommand() *cli.Command {
 			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "`N` daemons"},
 			&cli.IntFlag{Name: "cpus", Usage: "`N` CPUs of each daemon; 0: all of this machine's", DefaultText: "0"},
 			&cli.StringFlag{Name: "gpus", Value: "sim:2xH100-80GB", Usage: "`GPUS` of each daemon: none, auto or simulated"},
+			&cli.BoolFlag{Name: "cgroups-off", Usage: "as for muster daemon", DisableDefaultText: true},
 		},
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
@@ -48,7 +49,11 @@ func (v hostVerbs) devCommand() *cli.Command {
 			if n := c.Int("cpus"); n < 0 {
 				return usagef("--cpus %d: want a number of CPUs; 0 for all", n)
 			}
-			return v.dev(c.Context, c.Int("nodes"), c.Int("cpus"), c.String("gpus"))
+			args := []string{"--cpus", strconv.Itoa(c.Int("cpus")), "--gpus", c.String("gpus")}
+			if c.Bool("cgroups-off") {
+				args = append(args, "--cgroups-off")
+			}
+			return v.dev(c.Context, c.Int("nodes"), args)
 		},
 	}
 }
@@ -70,7 +75,8 @@ type devDaemon struct {
 	ended  chan struct{} // closed when the daemon has ended
 }
 
-func (v hostVerbs) dev(ctx context.Context, nodes, cpus int, gpus string) (err error) {
+// dev runs daemons with these flags until ctx ends.
+func (v hostVerbs) dev(ctx context.Context, nodes int, args []string) (err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("own program: %w", err)
@@ -84,7 +90,7 @@ func (v hostVerbs) dev(ctx context.Context, nodes, cpus int, gpus string) (err e
 	var join []string
 	for i := range nodes {
 		name := fmt.Sprintf("dev%d", i+1)
-		if err := d.start(ctx, name, cpus, gpus, join); err != nil {
+		if err := d.start(ctx, name, slices.Concat(args, join)); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -105,12 +111,12 @@ func (v hostVerbs) dev(ctx context.Context, nodes, cpus int, gpus string) (err e
 
 func (d *devCluster) socket(name string) string { return filepath.Join(d.dir, name+".sock") }
 
-// start runs one daemon and waits until it is ready.
-func (d *devCluster) start(ctx context.Context, name string, cpus int, gpus string, join []string) error {
+// start runs one daemon with further flags and waits until it is ready.
+func (d *devCluster) start(ctx context.Context, name string, more []string) error {
 	args := append([]string{
-		"daemon", "--config", os.DevNull, "--name", name, "--data-dir", filepath.Join(d.dir, name), "--socket", d.socket(name), "--cpus", strconv.Itoa(cpus), "--gpus", gpus, "--allow-root",
+		"daemon", "--config", os.DevNull, "--name", name, "--data-dir", filepath.Join(d.dir, name), "--socket", d.socket(name), "--allow-root",
 		"--listen", "/ip4/127.0.0.1/tcp/0", "--listen", "/ip4/127.0.0.1/udp/0/quic-v1",
-	}, join...)
+	}, more...)
 	cmd := exec.Command(d.program, args...) //nolint:noctx // end stops it
 	// those variables are meant for other daemons
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MUSTER_") })

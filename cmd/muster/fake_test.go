@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/job"
 )
 
 const (
@@ -112,7 +114,29 @@ func jobDoc(id, state, more string) string {
 		"submitted_at":"2026-01-02T03:04:05Z","started_at":"2026-01-02T03:04:06Z","ended_at":"2026-01-02T03:05:07Z","owner":"12D3KooWOwner","copies":1,
 		"resources":{"cpus":4,"gpus":2,"gpu_model":"H100","memory":8589934592},
 		"spec":{"command":["python","train.py"]},
-		"tasks":[{"task":0,"state":%q,"attempt":1,"node":"n1","node_id":"12D3KooWNode","gpus":["GPU-1","GPU-2"]%s}]}`, id, state, state, more)
+		"task_count":1,"counts":{%q:1},"exit_status":%s,
+		"tasks":[{"task":0,"state":%q,"attempt":1,"node":"n1","node_id":"12D3KooWNode","gpus":["GPU-1","GPU-2"]%s}]}`,
+		id, state, state, statusOf(state, more), state, more)
+}
+
+// statusOf returns the exit status of a job of one task, as a daemon sends it.
+func statusOf(state, more string) string {
+	code, signal := 0, 0
+	fmt.Sscanf(more, `,"exit_code":%d`, &code)
+	fmt.Sscanf(more, `,"signal":%d`, &signal)
+	switch {
+	case !job.State(state).Ended():
+		return "null"
+	case state == "SUCCEEDED":
+		return "0"
+	case state == "TIMEOUT":
+		return "124"
+	case signal > 0:
+		return strconv.Itoa(128 + signal)
+	case code > 0:
+		return strconv.Itoa(code)
+	}
+	return "125"
 }
 
 func jobsDoc(jobs ...string) string {

@@ -23,14 +23,15 @@ type follower struct {
 }
 
 // follow copies both streams of a job until it ends, and exits with its code.
-func (f follower) follow(ctx context.Context, id job.ID, out io.Writer) error {
+func (f follower) follow(ctx context.Context, j api.Job, out io.Writer) error {
+	id := j.ID
 	stop := f.tellWait(ctx, id)
 	defer stop()
-	err := f.copyOutput(ctx, id, out)
+	err := f.copyOutput(ctx, id, j.Array != "", out)
 	if ctx.Err() != nil {
 		return exitError{exitCtrlC, fmt.Errorf("detached, the job goes on; to follow it again: muster logs -f %s", id)}
 	}
-	if err := f.waitFor(ctx, []job.ID{id}); err != nil {
+	if err := f.waitFor(ctx, []chosen{{Job: j}}); err != nil {
 		return err
 	}
 	if err != nil {
@@ -41,8 +42,11 @@ func (f follower) follow(ctx context.Context, id job.ID, out io.Writer) error {
 
 // copyOutput follows a job. It copies each stream to its own destination, or both in the order of writing if the
 // destination is the same.
-func (f follower) copyOutput(ctx context.Context, id job.ID, out io.Writer) error {
+func (f follower) copyOutput(ctx context.Context, id job.ID, array bool, out io.Writer) error {
 	var mu sync.Mutex
+	if array {
+		return f.copyAll(ctx, id, &mu, out)
+	}
 	defer f.tellStart(ctx, id, &mu)()
 	if sameFile(out, f.err) {
 		_, err := f.client.Logs(ctx, api.LogRequest{Job: id, Follow: true}, lockedWriter{&mu, out})
@@ -53,6 +57,25 @@ func (f follower) copyOutput(ctx context.Context, id job.ID, out io.Writer) erro
 	for i, to := range []io.Writer{out, f.err} {
 		copies.Go(func() {
 			_, errs[i] = f.client.Logs(ctx, api.LogRequest{Job: id, Stream: []string{"stdout", "stderr"}[i], Follow: true}, lockedWriter{&mu, to})
+		})
+	}
+	copies.Wait()
+	return errors.Join(errs...)
+}
+
+// copyAll follows all tasks of an array.
+func (f follower) copyAll(ctx context.Context, id job.ID, mu *sync.Mutex, out io.Writer) error {
+	all := allLogs{client: f.client, job: id, follow: true}
+	if sameFile(out, f.err) {
+		return all.copy(ctx, mu, out)
+	}
+	var copies sync.WaitGroup
+	errs := make([]error, 2)
+	for i, to := range []io.Writer{out, f.err} {
+		copies.Go(func() {
+			one := all
+			one.stream = []string{"stdout", "stderr"}[i]
+			errs[i] = one.copy(ctx, mu, to)
 		})
 	}
 	copies.Wait()
@@ -128,36 +151,68 @@ func (f follower) tellStart(ctx context.Context, id job.ID, mu *sync.Mutex) (sto
 // maxWaited bounds the jobs that one stream of events may name.
 const maxWaited = 1000
 
-// waitFor waits for jobs to end, and exits with the highest of their codes.
-func (f follower) waitFor(ctx context.Context, ids []job.ID) error {
-	var jobs []api.Job
-	var err error
-	for some := range slices.Chunk(ids, maxWaited) {
-		var ended []api.Job
-		if ended, err = f.client.Wait(ctx, some, nil); err != nil {
-			break
+// waitFor waits for jobs, or tasks of them, to end, and exits with the highest of their codes.
+func (f follower) waitFor(ctx context.Context, all []chosen) error {
+	var ids []job.ID
+	for _, x := range all {
+		if len(x.tasks) == 0 {
+			ids = append(ids, x.ID)
 		}
-		jobs = append(jobs, ended...)
-	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return exitError{job.ExitMuster, errors.New("the timeout has passed; the job goes on")}
-	}
-	if ctx.Err() != nil {
-		return exitError{exitCtrlC, errors.New("no longer waiting; the job goes on")}
-	}
-	if err != nil {
-		return ours(err)
 	}
 	highest := 0
-	for _, j := range jobs {
-		code, _ := j.Exit()
+	note := func(who string, state job.State, why string, code int) {
 		highest = max(highest, code)
-		if code != 0 && j.Reason != "" {
-			fmt.Fprintf(f.err, "muster: job %s: %s: %s\n", j.ID, j.State, withDetail(j.Reason, j.ReasonDetail))
+		if code != 0 && why != "" {
+			fmt.Fprintf(f.err, "muster: %s: %s: %s\n", who, state, why)
 		}
 	}
-	if highest != 0 {
+	err := f.waitForJobs(ctx, ids, func(j api.Job) {
+		code, _ := j.Exit()
+		note("job "+string(j.ID), j.State, withDetail(j.Reason, j.ReasonDetail), code)
+	})
+	for _, x := range all {
+		if err == nil && len(x.tasks) > 0 {
+			err = f.waitForTasks(ctx, x, note)
+		}
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return exitError{job.ExitMuster, errors.New("the timeout has passed; the job goes on")}
+	case ctx.Err() != nil:
+		return exitError{exitCtrlC, errors.New("no longer waiting; the job goes on")}
+	case err != nil:
+		return ours(err)
+	case highest != 0:
 		return exitError{code: highest}
 	}
 	return nil
+}
+
+func (f follower) waitForJobs(ctx context.Context, ids []job.ID, ended func(api.Job)) error {
+	var jobs []api.Job
+	for some := range slices.Chunk(ids, maxWaited) {
+		all, err := f.client.Wait(ctx, some, nil)
+		if err != nil {
+			return err
+		}
+		jobs = append(jobs, all...)
+	}
+	for _, j := range jobs {
+		ended(j)
+	}
+	return nil
+}
+
+// waitForTasks waits for tasks of one job. It names the first that failed.
+func (f follower) waitForTasks(ctx context.Context, x chosen, note func(who string, state job.State, why string, code int)) error {
+	failed, err := f.client.WaitTasks(ctx, x.ID, x.tasks)
+	for i, t := range failed {
+		why := withDetail(t.Reason, t.ReasonDetail)
+		if i >= maxErrors {
+			why = ""
+		}
+		code, _ := t.Exit()
+		note(fmt.Sprintf("task %s.%d", x.ID, t.Task), t.State, why, code)
+	}
+	return err
 }

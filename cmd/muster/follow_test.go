@@ -4,10 +4,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -60,6 +63,99 @@ func TestWaitForSeveral(t *testing.T) {
 	}
 	if r := f.muster("wait", "zzzz"); r.code != 125 || !strings.Contains(r.err, "zzzz") {
 		t.Errorf("wait zzzz: exit %d, %q", r.code, r.err)
+	}
+}
+
+// taskDocs returns a page of tasks, each "NUMBER STATE EXITCODE".
+func taskDocs(tasks ...string) string {
+	var items []string
+	for _, text := range tasks {
+		var n, code int
+		var state string
+		fmt.Sscan(text, &n, &state, &code)
+		items = append(items, fmt.Sprintf(`{"job":%q,"task":%d,"state":%q,"exit_code":%d,"attempt":1,"reason":"it said %d"}`, idA, n, state, code, code))
+	}
+	return `{"schema":"muster.tasks/v1","partial":[],"items":[` + strings.Join(items, ",") + `]}`
+}
+
+// arrayDoc returns the document of an array, as listings have it.
+func arrayDoc(array string, tasks int, state string) string {
+	return fmt.Sprintf(`{"schema":"muster.job/v1","id":%q,"name":"train","user":"amy","state":%q,"array":%q,"task_count":%d,"counts":{},"tasks":[]}`, idA, state, array, tasks)
+}
+
+// wait ID.0-9 waits for these tasks only, and looks at them again when the job has changed.
+func TestWaitForTasks(t *testing.T) {
+	var mu sync.Mutex
+	var asked []string
+	left := 2 // looks at which a task has not ended yet
+	doc := arrayDoc("10-99", 90, "RUNNING")
+	changes := make(chan struct{}, 8)
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs/" + idA: answer(http.StatusOK, doc),
+		"GET /v1/events": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for {
+				fmt.Fprintf(w, "data: {\"kind\":\"job\",\"job\":%s}\n\n", doc)
+				w.(http.Flusher).Flush()
+				select {
+				case <-changes:
+				case <-r.Context().Done():
+					return
+				}
+			}
+		},
+		"GET /v1/jobs/{id}/tasks": func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			q := r.URL.Query()
+			asked = append(asked, q.Get("tasks")+" "+q.Get("limit"))
+			switch {
+			case strings.Contains(q.Get("state"), "FAILED"):
+				answer(http.StatusOK, taskDocs("11 FAILED 7", "30 TIMEOUT 0"))(w, r)
+			case left > 0:
+				left--
+				changes <- struct{}{}
+				answer(http.StatusOK, taskDocs("11 RUNNING 0"))(w, r)
+			default:
+				answer(http.StatusOK, taskDocs())(w, r)
+			}
+		},
+	})
+	r := f.muster("wait", idA+".10-19,30")
+	if r.code != 124 || !strings.Contains(r.err, "task "+idA+".11: FAILED: it said 7\n") || !strings.Contains(r.err, "task "+idA+".30: TIMEOUT") {
+		t.Errorf("wait: exit %d, %q", r.code, r.err)
+	}
+	if got := strings.Join(asked, "; "); got != "10-19,30 1; 10-19,30 1; 10-19,30 1; 10-19,30 1000" {
+		t.Errorf("asked %s", got)
+	}
+	if r := f.muster("wait", idA+".3"); r.code != 125 || !strings.Contains(r.err, "the job has 90 tasks, from 10 to 99") {
+		t.Errorf("wait for no task: exit %d, %q", r.code, r.err)
+	}
+}
+
+// logs --all prints the tasks in order: a task without output does not let the next one overtake those before it.
+func TestLogsOfAllTasksInOrder(t *testing.T) {
+	others := make(chan struct{})
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs/" + idA:     answer(http.StatusOK, arrayDoc("0-3", 4, "SUCCEEDED")),
+		"GET /v1/jobs/{id}/tasks": answer(http.StatusOK, taskDocs("0 SUCCEEDED 0", "1 SUCCEEDED 0", "2 SUCCEEDED 0", "3 PENDING 0")),
+		"GET /v1/jobs/{id}/tasks/{t}/logs": func(w http.ResponseWriter, r *http.Request) {
+			switch r.PathValue("t") {
+			case "0":
+				<-others
+				logOf("first\n", "", "")(w, r)
+			case "1":
+				logOf("", "", "")(w, r)
+			case "2":
+				logOf("third\nand more", "", "")(w, r)
+				time.AfterFunc(50*time.Millisecond, func() { close(others) })
+			case "3":
+				problem(http.StatusConflict, "conflict", `"detail": "it has none yet"`)(w, r)
+			}
+		},
+	})
+	if r := f.muster("logs", "--all", idA); r.code != 0 || r.stdout != "0| first\n2| third\n2| and more\n" || r.err != "" {
+		t.Errorf("logs --all: exit %d, %q, %q", r.code, r.stdout, r.err)
 	}
 }
 

@@ -13,6 +13,7 @@ var verbsElsewhere = map[string]string{
 	"sinfo": "nodes", "scontrol": "show", "sattach": "logs -f",
 	"attach": "logs -f", "log": "logs", "rm": "cancel", "create": "submit", "start": "release", "images": "submit --image",
 	"job": "jobs", "worker": "nodes", "server": "daemon", "gpu": "gpus", "status": "show", "delete": "cancel",
+	"retry": "requeue", "rerun": "requeue", "restart": "requeue",
 }
 
 var flagsElsewhere = map[string]string{

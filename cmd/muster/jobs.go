@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"time"
 
@@ -107,22 +106,10 @@ func ignoreEnd(ctx context.Context, err error) error {
 }
 
 func (v jobVerbs) printJobs(c *cli.Context, client *api.Client, filter api.JobFilter) error {
-	all, err := client.Jobs(c.Context, filter)
+	all, err := client.AllJobs(c.Context, filter)
 	if err != nil {
 		return asUsage(err)
 	}
-	for next := all.Next; next != ""; {
-		filter.Cursor = next
-		more, err := client.Jobs(c.Context, filter)
-		if err != nil {
-			return asUsage(err)
-		}
-		all.Items, next = append(all.Items, more.Items...), more.Next
-		all.Partial = append(all.Partial, more.Partial...)
-	}
-	all.Next = ""
-	slices.Sort(all.Partial)
-	all.Partial = slices.Compact(all.Partial)
 	return printList(v.streams, c, all, jobTable)
 }
 
@@ -134,7 +121,10 @@ func jobTable(w io.Writer, jobs []api.Job) {
 			node, gpus = t.Node, gpus+len(t.GPUs)
 		}
 		if gpus == 0 {
-			gpus = j.Resources.GPUs
+			gpus = j.Resources.GPUs * max(1, active(j))
+		}
+		if j.TaskCount > 1 {
+			node = ""
 		}
 		if j.State == job.Pending || j.State == job.Held {
 			node, took = "", "-" // they belong to an attempt that is over
@@ -143,33 +133,79 @@ func jobTable(w io.Writer, jobs []api.Job) {
 	}
 }
 
-// reasonOf returns the reason of a job, or the exit code with which it failed.
+// active returns the number of tasks that have resources.
+func active(j api.Job) (n int) {
+	for s, count := range j.Counts {
+		if s.Active() {
+			n += count
+		}
+	}
+	return n
+}
+
+// progress tells how far a job of several tasks has come.
+func progress(j api.Job) string {
+	ended, failed := 0, 0
+	for s, n := range j.Counts {
+		if s.Ended() {
+			ended += n
+		}
+		if s.Ended() && s != job.Succeeded && s != job.Cancelled {
+			failed += n
+		}
+	}
+	text := fmt.Sprintf("%d/%d done", ended, j.TaskCount)
+	if failed > 0 {
+		text += fmt.Sprintf(", %d failed", failed)
+	}
+	if n := j.Counts[job.Cancelled]; n > 0 {
+		text += fmt.Sprintf(", %d cancelled", n)
+	}
+	return text
+}
+
+// reasonOf returns the reason of a job, or the exit code with which it failed. For a job of several tasks it returns how
+// far it has come.
 func reasonOf(j api.Job) string {
+	if j.TaskCount > 1 {
+		if text := progress(j); j.Reason == "" || j.Ended() {
+			return text
+		}
+		return progress(j) + ", " + j.Reason
+	}
 	if j.Reason == "" && j.State == job.Failed && j.ExitCode != nil {
 		return fmt.Sprintf("exit code %d", *j.ExitCode)
 	}
 	return j.Reason
 }
 
+// chosen is a job that an argument names, and some of its tasks; none means all.
+type chosen struct {
+	api.Job
+	tasks []job.Range
+}
+
 // selected returns the jobs that the arguments of a verb name.
-func selected(c *cli.Context, client *api.Client) ([]api.Job, error) {
+func selected(c *cli.Context, client *api.Client) ([]chosen, error) {
 	if err := wantArgs(c, 1, -1, "a job id, last or all"); err != nil {
 		return nil, err
 	}
-	var all []api.Job
+	var all []chosen
 	for _, arg := range c.Args().Slice() {
-		jobs, _, err := client.Resolve(c.Context, arg)
+		jobs, sel, err := client.Resolve(c.Context, arg)
 		if err != nil {
 			return nil, asUsage(err)
 		}
-		all = append(all, jobs...)
+		for _, j := range jobs {
+			all = append(all, chosen{j, sel.Tasks})
+		}
 	}
 	return all, nil
 }
 
 func (v jobVerbs) waitCommand() *cli.Command {
 	return &cli.Command{
-		Name: "wait", Usage: "wait for jobs to end, and exit with the highest of their codes", ArgsUsage: "SEL...",
+		Name: "wait", Usage: "wait for jobs or tasks to end, and exit with the highest of their codes", ArgsUsage: "SEL...",
 		Flags:  clientFlags(&cli.StringFlag{Name: "timeout", Usage: "give up after `D`, such as 90s; the jobs go on"}),
 		Action: v.wait,
 	}
@@ -195,31 +231,30 @@ func (v jobVerbs) wait(c *cli.Context) error {
 	if err != nil {
 		return ours(err)
 	}
-	ids := make([]job.ID, 0, len(jobs))
-	for _, j := range jobs {
-		ids = append(ids, j.ID)
-	}
-	return follower{v.streams, client}.waitFor(ctx, ids)
+	return follower{v.streams, client}.waitFor(ctx, jobs)
 }
 
 func (v jobVerbs) cancelCommand() *cli.Command {
-	return v.changeCommand("cancel", "cancel jobs", (*api.Client).Cancel,
+	return v.changeCommand("cancel", "cancel jobs or tasks", (*api.Client).Cancel,
 		[]string{"kill", "stop"}, &cli.StringFlag{Name: "reason", Usage: "the reason, which muster show prints: `TEXT`"})
 }
 
 func (v jobVerbs) holdCommand() *cli.Command {
-	return v.changeCommand("hold", "keep waiting jobs from starting", (*api.Client).Hold, nil)
+	return v.changeCommand("hold", "keep waiting jobs or tasks from starting", (*api.Client).Hold, nil)
 }
 
 func (v jobVerbs) releaseCommand() *cli.Command {
-	release := func(client *api.Client, ctx context.Context, id job.ID, _ string) (api.Job, error) {
-		return client.Release(ctx, id)
-	}
-	return v.changeCommand("release", "release held jobs", release, nil)
+	return v.changeCommand("release", "release held jobs or tasks", (*api.Client).Release, nil)
+}
+
+func (v jobVerbs) requeueCommand() *cli.Command {
+	return v.changeCommand("requeue", "run jobs or tasks again; those that run end first", (*api.Client).Requeue, nil,
+		&cli.BoolFlag{Name: "failed", Usage: "only tasks that have ended without success", DisableDefaultText: true},
+		&cli.StringFlag{Name: "reason", Usage: "the reason, for whoever follows a task that ends for it: `TEXT`"})
 }
 
 // changeCommand returns a verb that changes each job that it names.
-func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, context.Context, job.ID, string) (api.Job, error), aliases []string, more ...cli.Flag) *cli.Command {
+func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, context.Context, job.ID, api.Change) (api.Job, error), aliases []string, more ...cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name: verb, Aliases: aliases, Usage: usage, ArgsUsage: "SEL...", Flags: clientFlags(more...),
 		Action: func(c *cli.Context) error {
@@ -234,7 +269,7 @@ func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, con
 			}
 			var failed []error
 			for _, j := range jobs {
-				if _, err := change(client, c.Context, j.ID, c.String("reason")); err != nil {
+				if _, err := change(client, c.Context, j.ID, api.Change{Tasks: j.tasks, Failed: c.Bool("failed"), Reason: c.String("reason")}); err != nil {
 					failed = append(failed, fmt.Errorf("%s %s: %w", verb, j.ID, err))
 				}
 			}

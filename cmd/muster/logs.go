@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 
@@ -22,15 +23,20 @@ func (v taskVerbs) logsCommand() *cli.Command {
 			&cli.BoolFlag{Name: "stdout", Usage: "only the standard output", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "stderr", Usage: "only the standard error", DisableDefaultText: true},
 			&cli.IntFlag{Name: "task", Usage: "the task: `T`"},
-			&cli.BoolFlag{Name: "all", Hidden: true}),
+			&cli.IntFlag{Name: "attempt", Usage: "the output of attempt `N`; default: the newest"},
+			&cli.BoolFlag{Name: "all", Usage: "the output of all tasks; each line begins with the number of its task, such as 3|", DisableDefaultText: true}),
 		Action: v.logs,
 	}
 }
 
 func (v taskVerbs) logs(c *cli.Context) error {
 	switch {
-	case c.Bool("all"):
-		return usagef("--all: %w", job.ErrNotYet)
+	case c.Bool("all") && (c.IsSet("lines") || c.IsSet("task")):
+		return usagef("--all: goes neither with --lines nor with --task; name tasks like ID.0-9")
+	case c.Bool("all") && c.IsSet("attempt"):
+		return usagef("--attempt: name one task, such as ID.3")
+	case c.IsSet("attempt") && c.Int("attempt") < 1:
+		return usagef("--attempt %d: attempts are numbered from 1", c.Int("attempt"))
 	case c.Int("lines") < 0:
 		return usagef("--lines %d: must be at least 0", c.Int("lines"))
 	case c.Int("task") < 0:
@@ -41,17 +47,14 @@ func (v taskVerbs) logs(c *cli.Context) error {
 		return err
 	}
 	defer client.Close()
+	if c.Bool("all") {
+		return v.allLogs(c, client)
+	}
 	j, task, err := oneTask(c, client)
 	if err != nil {
 		return err
 	}
-	r := api.LogRequest{Job: j.ID, Task: task, Follow: c.Bool("follow")}
-	switch out, errs := c.Bool("stdout"), c.Bool("stderr"); {
-	case out && !errs:
-		r.Stream = "stdout"
-	case errs && !out:
-		r.Stream = "stderr"
-	}
+	r := api.LogRequest{Job: j.ID, Task: task, Stream: streamOf(c), Attempt: c.Int("attempt"), Exact: c.IsSet("attempt"), Follow: c.Bool("follow")}
 	if c.IsSet("lines") {
 		if err := v.lastLines(c.Context, client, &r, c.Int("lines")); err != nil || !r.Follow {
 			return asUsage(err)
@@ -60,6 +63,36 @@ func (v taskVerbs) logs(c *cli.Context) error {
 	_, err = client.Logs(c.Context, r, v.out)
 	if c.Err() != nil {
 		return exitError{code: exitCtrlC} // the user has seen enough
+	}
+	return asUsage(err)
+}
+
+// streamOf returns the stream that the flags choose; empty means both.
+func streamOf(c *cli.Context) string {
+	switch out, errs := c.Bool("stdout"), c.Bool("stderr"); {
+	case out && !errs:
+		return "stdout"
+	case errs && !out:
+		return "stderr"
+	}
+	return ""
+}
+
+func (v taskVerbs) allLogs(c *cli.Context, client *api.Client) error {
+	if err := wantArgs(c, 1, 1, "one job id"); err != nil {
+		return err
+	}
+	jobs, sel, err := client.Resolve(c.Context, c.Args().First())
+	switch {
+	case err != nil:
+		return asUsage(err)
+	case len(jobs) != 1:
+		return usagef("logs: %q means %d jobs; name one", c.Args().First(), len(jobs))
+	}
+	l := allLogs{client: client, job: jobs[0].ID, tasks: sel.Tasks, stream: streamOf(c), follow: c.Bool("follow")}
+	err = l.copy(c.Context, new(sync.Mutex), v.out)
+	if c.Err() != nil {
+		return exitError{code: exitCtrlC}
 	}
 	return asUsage(err)
 }
@@ -80,6 +113,8 @@ func oneTask(c *cli.Context, client *api.Client) (api.Job, int, error) {
 			return j, 0, usagef("logs: %.60q: name one task", c.Args().First())
 		}
 		task = sel.Tasks[0].First
+	} else if !c.IsSet("task") {
+		task = firstTask(j)
 	}
 	return j, task, nil
 }

@@ -66,8 +66,14 @@ func (r specReader) warnNotSent(s job.Spec) {
 	fmt.Fprintf(r.err, "muster: warning: %s was not uploaded: only a lone script that starts with #! is. Use --upload, or --workdir if the node has it\n", printable(name))
 }
 
-// directives applies the directives in the leading comments of a script to the spec.
-func (r specReader) directives(name, text string, s *job.Spec) error {
+// directives applies the directives in the leading comments of a script to the spec. What it returns is to be finished
+// after the flags of the command line.
+func (r specReader) directives(name, text string, s *job.Spec) (*slurmLate, error) {
+	late := &slurmLate{}
+	return late, r.eachDirective(name, text, s, late)
+}
+
+func (r specReader) eachDirective(name, text string, s *job.Spec, late *slurmLate) error {
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if line != "" && !strings.HasPrefix(line, "#") {
@@ -82,12 +88,12 @@ func (r specReader) directives(name, text string, s *job.Spec) error {
 		}
 		apply := ourDirective
 		if words[0] == "#SBATCH" {
-			apply = slurmDirective
+			apply = func(words []string, s *job.Spec) ([]string, error) { return slurmDirective(words, s, late) }
 		}
 		for words = words[1:]; len(words) > 0; {
 			words, err = apply(words, s)
 			switch {
-			case errors.Is(err, errUnknownSlurm):
+			case errors.Is(err, errSlurmWarning):
 				fmt.Fprintf(r.err, "muster: %s:%d: warning: %s\n", name, i+1, printable(err.Error()))
 			case err != nil:
 				return usagef("%s:%d: %w", name, i+1, err)
@@ -168,6 +174,8 @@ func ourDirective(words []string, s *job.Spec) (rest []string, err error) {
 	case err != nil:
 	case f == nil:
 		err = fmt.Errorf("no such flag: %.60s", words[0])
+	case f.read != nil:
+		err = fmt.Errorf("%.60s: only on the command line", words[0])
 	case f.set == nil:
 		err = fmt.Errorf("%.60s: %w", words[0], job.ErrNotYet)
 	default:

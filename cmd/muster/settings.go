@@ -43,7 +43,7 @@ func settings() []setting {
 		text("http", "also serve the API on `HOST:PORT`", func(c *daemonConfig) *string { return &c.HTTP }),
 		text("http-token", "`FILE` with the token for HTTP; without one HTTP must be on loopback", func(c *daemonConfig) *string { return &c.HTTPToken }),
 		text("name", "`NAME` of this node", func(c *daemonConfig) *string { return &c.Name }),
-		pairs("label", "label `K=V` of this node, for constraints", func(c *daemonConfig) *map[string]string { return &c.Labels }, job.CheckLabel).reloads(),
+		pairs("label", "label `K=V` of this node, for constraints", func(c *daemonConfig) *map[string]string { return &c.Labels }, job.CheckOwnLabel).reloads(),
 		text("gpus", "`GPUS` to offer: auto, none, indexes such as 0,1 or simulated ones such as sim:8xH100-80GB", func(c *daemonConfig) *string { return &c.GPUs }),
 		count("cpus", "`N` CPUs to offer; 0: all", func(c *daemonConfig) *int { return &c.CPUs }),
 		sized("memory", "`SIZE` of the memory to offer; 0B: all", func(c *daemonConfig) *job.Size { return &c.Memory }),

@@ -114,6 +114,7 @@ func TestBadSettings(t *testing.T) {
 		"\nmemory: 8\n":                       ":2): size \"8\"",
 		"no-worker: maybe\n":                  ":1): \"maybe\": want true or false",
 		"label: [rack]\n":                     ":1): \"rack\": want K=V",
+		"label: {arch: x}\n":                  ":1): label \"arch=x\": each node tells its arch by itself",
 		"cpus: -1\n":                          ":1): -1: must be at least 0",
 		"name: [a, b]\n":                      ":1: name: want one value, not a list",
 		"z: 1\na: 2\n":                        ":1: no such setting: \"z\"",

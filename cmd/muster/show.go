@@ -3,6 +3,7 @@ package main
 // The verbs show and why: everything about one job.
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -32,6 +33,9 @@ func (v jobVerbs) showCommand() *cli.Command {
 			if j, err = client.Job(c.Context, j.ID); err != nil { // listings do not have the spec
 				return err
 			}
+			if err := addShown(c.Context, client, &j, c.Args().First()); err != nil {
+				return err
+			}
 			if c.Bool("json") {
 				return v.printJSON(j)
 			}
@@ -39,6 +43,45 @@ func (v jobVerbs) showCommand() *cli.Command {
 		},
 	}
 }
+
+// addShown puts the tasks that are shown into the document of the job.
+func addShown(ctx context.Context, client *api.Client, j *api.Job, arg string) error {
+	filter, err := shownTasks(arg, *j)
+	if err != nil || filter == nil {
+		return err
+	}
+	j.Tasks = []api.Task{}
+	for t, err := range client.AllTasks(ctx, j.ID, *filter) {
+		if err != nil {
+			return asUsage(err)
+		}
+		if j.Tasks = append(j.Tasks, t); filter.Limit > 0 && len(j.Tasks) == filter.Limit {
+			break
+		}
+	}
+	return nil
+}
+
+// maxShown is how many tasks show prints of a large array: those that failed.
+const maxShown = 20
+
+// shownTasks returns which tasks are shown: those that the argument names, or of a large array the first that failed.
+// It returns nil for those in the document of the job.
+func shownTasks(arg string, j api.Job) (*api.TaskFilter, error) {
+	sel, err := job.ParseSelector(arg)
+	switch {
+	case err != nil:
+		return nil, usageError{err}
+	case len(sel.Tasks) > 0:
+		return &api.TaskFilter{Tasks: sel.Tasks}, nil
+	case j.TaskCount <= maxShown:
+		return nil, nil
+	}
+	return &api.TaskFilter{States: failures, Limit: maxShown}, nil
+}
+
+// failures are the states in which a task has failed.
+var failures = []job.State{job.Failed, job.Timeout, job.OutOfMemory, job.NodeFail}
 
 // oneJob returns the single job that a verb's argument names.
 func oneJob(c *cli.Context, client *api.Client) (api.Job, error) {
@@ -70,25 +113,101 @@ func showJob(out io.Writer, j api.Job) error {
 	}
 	if j.Spec != nil {
 		row(w, "command", commandOf(*j.Spec))
-		for _, given := range []struct{ what, value string }{{"image", j.Spec.Image}, {"workdir", j.Spec.Workdir}, {"constraint", j.Spec.Constraint}} {
+		for _, given := range []struct{ what, value string }{
+			{"image", j.Spec.Image},
+			{"workdir", j.Spec.Workdir},
+			{"constraint", j.Spec.Constraint},
+			{"prefer", j.Spec.Prefer},
+			{"nodelist", strings.Join(j.Spec.NodeList, ",")},
+			{"exclude", strings.Join(j.Spec.Exclude, ",")},
+		} {
 			if given.value != "" {
 				row(w, given.what, given.value)
 			}
 		}
+		if j.Spec.Begin != nil {
+			row(w, "begin", clock(j.Spec.Begin))
+		}
 	}
 	row(w, "asks for", needOf(j))
 	row(w, "priority", fmt.Sprint(j.Priority))
+	dependencyRows(w, j)
 	row(w, "submitted", clock(&j.SubmittedAt))
 	row(w, "started", clock(j.StartedAt))
 	row(w, "ended", clock(j.EndedAt))
 	row(w, "elapsed", elapsed(j.StartedAt, j.EndedAt))
 	row(w, "owner", fmt.Sprintf("%s, kept in %d %s", j.Owner, j.Copies, plural(j.Copies, "copy", "copies")))
+	if j.TaskCount > 1 {
+		arrayRows(w, j)
+	}
 	for _, t := range j.Tasks {
-		if t.Attempt > 0 {
+		if j.TaskCount <= 1 && t.Attempt > 0 {
 			taskRows(w, j.State, t)
 		}
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return attemptTable(out, j.Tasks)
+}
+
+// arrayRows writes how many tasks are in each state, and a line for each of the document's tasks.
+func arrayRows(w io.Writer, j api.Job) {
+	parts := []string{}
+	for _, s := range job.States() {
+		if n := j.Counts[s]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	row(w, "array", fmt.Sprintf("%s: %s", j.Array, progress(j)))
+	row(w, "tasks", strings.Join(parts, ", "))
+	for _, t := range j.Tasks {
+		row(w, fmt.Sprintf("task %d", t.Task), taskLine(t))
+	}
+	if len(j.Tasks) < j.TaskCount {
+		l, err := j.Layout()
+		if err == nil {
+			row(w, "", fmt.Sprintf("other tasks: muster show %s.%d-%d", j.ID, l.Number(0), l.Number(min(99, j.TaskCount-1))))
+		}
+	}
+}
+
+// taskLine tells the state of a task in one line.
+func taskLine(t api.Task) string {
+	text := string(t.State)
+	if t.Reason != "" {
+		text += " (" + withDetail(t.Reason, t.ReasonDetail) + ")"
+	}
+	if t.ExitCode != nil && t.State != job.Succeeded {
+		text += fmt.Sprintf(", exit code %d", *t.ExitCode)
+	}
+	if t.Attempt > 0 {
+		text += fmt.Sprintf(", attempt %d on %s, %s", t.Attempt, dash(t.Node), elapsed(t.StartedAt, t.EndedAt))
+	}
+	return text
+}
+
+// dependencyRows writes what a job waits for of other jobs, and how far that is.
+func dependencyRows(w io.Writer, j api.Job) {
+	what := "depends on"
+	if j.Spec != nil && len(j.Spec.Dependency) == 1 && strings.Contains(j.Spec.Dependency[0], "?") {
+		what = "depends on any"
+	}
+	for _, d := range j.Dependencies {
+		text := fmt.Sprintf("%s:%s", d.Condition, d.Job)
+		if d.Delay > 0 {
+			text += fmt.Sprintf("+%d", int(d.Delay/60))
+		}
+		text += " " + string(d.State)
+		switch more := strings.TrimPrefix(string(d.JobState)+", "+d.Detail, ", "); {
+		case d.Detail == "" && d.JobState != "":
+			text += ": " + string(d.JobState)
+		case d.Detail != "":
+			text += ": " + more
+		}
+		row(w, what, text)
+		what = ""
+	}
 }
 
 // taskRows writes where a task of a job in that state runs or ran, and its resources.
@@ -133,6 +252,9 @@ func needOf(j api.Job) string {
 	if r.GPUMemory > 0 {
 		parts = append(parts, size(r.GPUMemory)+" on each")
 	}
+	if j.Spec != nil && j.Spec.Exclusive {
+		parts = append(parts, "a whole node")
+	}
 	if j.TimeLimit > 0 {
 		parts = append(parts, "at most "+time.Duration(j.TimeLimit*float64(time.Second)).String())
 	}
@@ -160,7 +282,15 @@ func (v jobVerbs) whyCommand() *cli.Command {
 			if c.Bool("json") {
 				return v.printJSON(x)
 			}
-			return explain(v.out, x)
+			if err := explain(v.out, x); err != nil || !strings.HasPrefix(x.Reason, job.ReasonDependency) {
+				return err
+			}
+			if j, err = client.Job(c.Context, j.ID); err != nil { // listings do not have the dependencies
+				return err
+			}
+			w := tabwriter.NewWriter(v.out, 0, 0, 2, ' ', 0)
+			dependencyRows(w, j)
+			return w.Flush()
 		},
 	}
 }

@@ -5,6 +5,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,21 +19,33 @@ type slurmOption struct {
 	names  []string
 	toggle bool // takes no value
 	set    func(*job.Spec, string) error
+	// late is called instead of set, for an option whose meaning depends on others
+	late func(*slurmLate, string) error
 }
 
 var slurm = []slurmOption{
 	{names: []string{"job-name", "J"}, set: func(s *job.Spec, v string) error { s.Name = v; return nil }},
 	{names: []string{"cpus-per-task", "c"}, set: func(s *job.Spec, v string) error { return number(v, &s.Resources.CPUs) }},
 	{names: []string{"time", "t"}, set: slurmTime},
-	{names: []string{"mem"}, set: slurmMem},
+	{names: []string{"mem"}, set: func(s *job.Spec, v string) error { return slurmMem(&s.Resources.Memory, v) }},
+	{names: []string{"mem-per-cpu"}, late: func(l *slurmLate, v string) error { return slurmMem(&l.memPerCPU, v) }},
+	{names: []string{"mem-per-gpu"}, late: func(l *slurmLate, v string) error { return slurmMem(&l.memPerGPU, v) }},
+	{names: []string{"cpus-per-gpu"}, late: func(l *slurmLate, v string) error { return number(v, &l.cpusPerGPU) }},
 	{names: []string{"gpus", "G"}, set: setGPUs},
 	{names: []string{"gpus-per-node"}, set: setGPUs}, // a job has one node and one task
 	{names: []string{"gpus-per-task"}, set: setGPUs},
 	{names: []string{"gres"}, set: slurmGres},
-	{names: []string{"constraint", "C"}, set: func(s *job.Spec, v string) error { s.Constraint = v; return nil }},
-	{names: []string{"nodelist", "w"}, set: func(s *job.Spec, v string) error { s.NodeList = list(v); return nil }},
-	{names: []string{"exclude", "x"}, set: func(s *job.Spec, v string) error { s.Exclude = list(v); return nil }},
+	{names: []string{"constraint", "C"}, set: func(s *job.Spec, v string) error { s.Constraint = v; return slurmFeatures(v) }},
+	{names: []string{"prefer"}, set: func(s *job.Spec, v string) error { s.Prefer = v; return slurmFeatures(v) }},
+	{names: []string{"nodelist", "w"}, set: func(s *job.Spec, v string) error { s.NodeList = nodeList(v); return nil }},
+	{names: []string{"exclude", "x"}, set: func(s *job.Spec, v string) error { s.Exclude = nodeList(v); return nil }},
+	{names: []string{"exclusive"}, toggle: true, set: slurmExclusive},
+	{names: []string{"begin", "b"}, set: slurmBegin},
 	{names: []string{"chdir", "D"}, set: setWorkdir},
+	{names: []string{"output", "o"}, late: func(l *slurmLate, v string) error { return slurmPattern(&l.output, v) }},
+	{names: []string{"error", "e"}, late: func(l *slurmLate, v string) error { return slurmPattern(&l.stderr, v) }},
+	{names: []string{"export"}, set: slurmExport},
+	{names: []string{"account", "A"}, set: slurmAccount},
 	{names: []string{"requeue"}, toggle: true, set: func(s *job.Spec, _ string) error { s.Requeue = true; return nil }},
 	{names: []string{"no-requeue"}, toggle: true, set: func(s *job.Spec, _ string) error { s.Requeue = false; return nil }},
 	{names: []string{"hold", "H"}, toggle: true, set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
@@ -39,15 +53,39 @@ var slurm = []slurmOption{
 	{names: []string{"ntasks", "n"}, set: slurmOne},
 	{names: []string{"ntasks-per-node"}, set: slurmOne},
 	{names: []string{"signal"}, set: slurmSignal},
-	{names: []string{"array", "a"}, set: slurmLater}, // if these were ignored, the job would do something else
-	{names: []string{"dependency", "d"}, set: slurmLater},
+	{names: []string{"array", "a"}, set: func(s *job.Spec, v string) error { s.Array = v; return nil }},
+	{names: []string{"dependency", "d"}, set: func(s *job.Spec, v string) error { s.Dependency = []string{v}; return nil }},
+	{names: []string{"kill-on-invalid-dep"}, set: slurmKill},
+	// if this were ignored, the job would do something else
+	{names: []string{"input", "i"}, set: slurmLater},
+	{names: []string{"het-job", "hetjob"}, toggle: true, set: slurmLater},
+	// a warning for all of them together
+	{names: []string{"mail-type", "mail-user"}, late: func(l *slurmLate, _ string) error { return l.mail() }},
 }
 
-// errUnknownSlurm is an option of sbatch without a meaning here. Print a warning and go on.
-var errUnknownSlurm = errors.New("has no meaning here and is ignored")
+var (
+	// errSlurmWarning is an option of sbatch that is ignored, or has another meaning here. Print a warning and go on.
+	errSlurmWarning = errors.New("warning")
+	errUnknownSlurm = slurmWarning("has no meaning here and is ignored")
+)
+
+// slurmHints says what to use instead of some options of sbatch.
+var slurmHints = map[string]string{
+	"partition": "a --constraint with labels of the nodes", "p": "a --constraint with labels of the nodes",
+	"qos": "--priority", "q": "--priority", "nice": "--priority", "priority": "#MUSTER --priority", "reservation": "--nodelist",
+	"licenses": "--constraint", "L": "--constraint", "wait": "muster submit -W", "W": "muster submit -W", "tmp": "--constraint",
+}
+
+func slurmWarning(text string) error { return warningError{text} }
+
+// warningError is an errSlurmWarning with a text of its own.
+type warningError struct{ text string }
+
+func (e warningError) Error() string        { return e.text }
+func (e warningError) Is(target error) bool { return target == errSlurmWarning }
 
 // slurmDirective applies the first option of words.
-func slurmDirective(words []string, s *job.Spec) (rest []string, err error) {
+func slurmDirective(words []string, s *job.Spec, late *slurmLate) (rest []string, err error) {
 	var o *slurmOption
 	flag, v, rest, err := option(words, func(flag string) (takes, known bool) {
 		i := slices.IndexFunc(slurm, func(o slurmOption) bool { return slices.Contains(o.names, flag) })
@@ -65,15 +103,192 @@ func slurmDirective(words []string, s *job.Spec) (rest []string, err error) {
 		if n < 0 {
 			n = len(rest)
 		}
-		return rest[n:], fmt.Errorf("#SBATCH %.200s: %w", strings.Join(words[:1+n], " "), errUnknownSlurm)
+		err := fmt.Errorf("#SBATCH %.200s: %w", strings.Join(words[:1+n], " "), errUnknownSlurm)
+		if hint := slurmHints[flag]; hint != "" {
+			err = fmt.Errorf("%w; use %s", err, hint)
+		}
+		return rest[n:], err
 	}
-	if err := o.set(s, v); err != nil {
-		return rest, fmt.Errorf("%s: %w", dashed(flag), err)
+	if o.late != nil {
+		err = o.late(late, v)
+	} else {
+		err = o.set(s, v)
 	}
-	return rest, nil
+	switch {
+	case errors.Is(err, errSlurmWarning):
+		err = fmt.Errorf("#SBATCH %s: %w", dashed(flag), err)
+	case err != nil:
+		err = fmt.Errorf("%s: %w", dashed(flag), err)
+	}
+	return rest, err
+}
+
+// slurmLate holds options of a script whose meaning depends on others, also on flags of the command line.
+type slurmLate struct {
+	memPerCPU, memPerGPU job.Size
+	cpusPerGPU           int
+	output, stderr       string
+	mailed               bool // the warning was printed
+}
+
+// finish applies the options, except for those that a flag of the command line overrides.
+func (l *slurmLate) finish(given func(flag string) bool, s *job.Spec) error {
+	if err := l.resources(given, &s.Resources); err != nil {
+		return err
+	}
+	var relative []string
+	for _, f := range []struct {
+		flag, pattern string
+		into          *string
+	}{{"output", l.output, &s.Output}, {"error", l.stderr, &s.Error}} {
+		switch {
+		case f.pattern == "" || given(f.flag) || s.Image != "":
+		case !strings.HasPrefix(f.pattern, "/") && s.Workdir == "":
+			relative = append(relative, dashed(f.flag))
+		default:
+			*f.into = ofArray(f.pattern, *s)
+		}
+	}
+	if len(relative) > 0 {
+		return slurmWarning(fmt.Sprintf("#SBATCH %s: a relative path needs --chdir; it is ignored, and `muster logs` prints the output", strings.Join(relative, " and ")))
+	}
+	return nil
+}
+
+// resources works out the CPUs and the memory.
+func (l *slurmLate) resources(given func(flag string) bool, r *job.Resources) error {
+	if l.cpusPerGPU < 0 || l.cpusPerGPU > job.MaxCPUs || r.GPUs < 0 || r.GPUs > job.MaxGPUs {
+		return fmt.Errorf("cpus-per-gpu %d, %d gpus: out of range", l.cpusPerGPU, r.GPUs)
+	}
+	if l.cpusPerGPU > 0 && !given("cpus") {
+		r.CPUs = l.cpusPerGPU * r.GPUs
+	}
+	each, n := l.memPerCPU, r.CPUs
+	if each == 0 {
+		each, n = l.memPerGPU, r.GPUs
+	}
+	switch {
+	case each == 0 || given("mem"):
+	case n < 0 || n > 0 && each > math.MaxInt64/job.Size(n):
+		return fmt.Errorf("%d times %s memory: out of range", n, each)
+	default:
+		r.Memory = each * job.Size(n)
+	}
+	return nil
+}
+
+// ofArray makes the pattern for an array: each of its tasks has a job ID of its own in Slurm, but not here.
+func ofArray(pattern string, s job.Spec) string {
+	if s.Array == "" && len(s.EachLine) == 0 {
+		return pattern
+	}
+	return strings.NewReplacer("%%", "%%", "%j", "%A_%a").Replace(pattern)
+}
+
+// slurmPattern translates a pattern for a file name. A task here is Slurm's first task on its first node.
+func slurmPattern(into *string, v string) error {
+	if v == "/dev/null" {
+		*into = ""
+		return nil
+	}
+	var out strings.Builder
+	for rest := v; ; {
+		before, after, found := strings.Cut(rest, "%")
+		out.WriteString(before)
+		if !found {
+			*into = out.String()
+			return nil
+		}
+		letters := strings.TrimLeft(after, "0123456789")
+		width := after[:len(after)-len(letters)]
+		if letters == "" {
+			return fmt.Errorf("%.60q: a %% without a letter", v)
+		}
+		switch letters[0] {
+		case 'a':
+			out.WriteString("%" + width + "a")
+		case 'j', 'A', 'x', 'u', 'N', '%':
+			out.WriteString("%" + letters[:1])
+		case 'J':
+			out.WriteString("%j")
+		case 'n', 't':
+			out.WriteString("0")
+		case 's':
+			out.WriteString("batch")
+		default:
+			return fmt.Errorf("%.60q: %%%.1s: %w", v, letters, job.ErrNotYet)
+		}
+		rest = letters[1:]
+	}
+}
+
+// mail warns of the first option about mail.
+func (l *slurmLate) mail() error {
+	if l.mailed {
+		return nil
+	}
+	l.mailed = true
+	return slurmWarning("no mail is sent; all options about mail are ignored")
+}
+
+// slurmAccount takes the account as the project, if this version has projects.
+func slurmAccount(s *job.Spec, v string) error {
+	probe := job.DefaultSpec()
+	probe.Command, probe.Project = []string{"true"}, v
+	switch err := probe.Validate(); {
+	case errors.Is(err, job.ErrNotYet):
+		return errUnknownSlurm
+	case err != nil:
+		return err
+	}
+	s.Project = v
+	return nil
+}
+
+// slurmExport accepts NONE, and variables with or without a value. Without NONE, sbatch hands on all variables.
+func slurmExport(s *job.Spec, v string) error {
+	all := false
+	for _, name := range list(v) {
+		switch name {
+		case "NONE", "NIL":
+		case "ALL":
+			all = true
+		default:
+			if _, here := os.LookupEnv(name); !here && !strings.Contains(name, "=") {
+				continue // sbatch ignores it too
+			}
+			if err := setEnv(s, name); err != nil {
+				return err
+			}
+		}
+	}
+	if all {
+		return slurmWarning("ALL: variables are not handed on; name them with --env")
+	}
+	return nil
 }
 
 func slurmLater(*job.Spec, string) error { return job.ErrNotYet }
+
+// slurmFeatures refuses the forms of sbatch that are about the several nodes of a job.
+func slurmFeatures(v string) error {
+	switch {
+	case strings.Contains(v, "["):
+		return fmt.Errorf("%.60q: [a|b], the same feature on all nodes of a job, is not supported; each task has one node: write a|b", v)
+	case strings.Contains(v, "*"):
+		return fmt.Errorf("%.60q: numbers of nodes (a*2) are not supported; each task has one node", v)
+	}
+	return nil
+}
+
+// slurmExclusive accepts --exclusive. With a value the node may be shared with some jobs, which has no meaning here.
+func slurmExclusive(s *job.Spec, v string) error {
+	if v != "" {
+		return fmt.Errorf("=%.40s %w; --exclusive alone is a whole node for each task", v, errUnknownSlurm)
+	}
+	s.Exclusive = true
+	return nil
+}
 
 // slurmOne accepts only one node or one task.
 func slurmOne(_ *job.Spec, v string) error {
@@ -95,8 +310,11 @@ func slurmGres(s *job.Spec, v string) error {
 	return setGPUs(s, count)
 }
 
-// slurmTime accepts minutes, M:S, H:M:S, D-H, D-H:M and D-H:M:S.
+// slurmTime accepts minutes, M:S, H:M:S, D-H, D-H:M and D-H:M:S. Zero and UNLIMITED are no limit.
 func slurmTime(s *job.Spec, v string) error {
+	if up := strings.ToUpper(v); up == "UNLIMITED" || up == "INFINITE" {
+		v = "0"
+	}
 	days, clock, withDays := strings.Cut(v, "-")
 	if !withDays {
 		days, clock = "0", v
@@ -121,6 +339,15 @@ func slurmTime(s *job.Spec, v string) error {
 	return s.TimeLimit.UnmarshalText([]byte(strconv.Itoa(total) + "s"))
 }
 
+// slurmKill accepts yes and no.
+func slurmKill(s *job.Spec, v string) error {
+	if v != "yes" && v != "no" {
+		return fmt.Errorf("%.20q: want yes or no", v)
+	}
+	s.KillOnInvalidDep = v == "yes"
+	return nil
+}
+
 // slurmSignal accepts [R:|B:]SIG[@SECONDS]; the default is a minute before the limit. R and B are ignored: the signal
 // goes to every process that handles it.
 func slurmSignal(s *job.Spec, v string) error {
@@ -136,9 +363,15 @@ func slurmSignal(s *job.Spec, v string) error {
 }
 
 // slurmMem accepts megabytes, or a number with K, M, G or T.
-func slurmMem(s *job.Spec, v string) error {
+func slurmMem(into *job.Size, v string) error {
 	if v != "" && strings.Trim(v, "0123456789") == "" {
 		v += "M"
 	}
-	return s.Resources.Memory.UnmarshalText([]byte(v))
+	if err := into.UnmarshalText([]byte(v)); err != nil {
+		return err
+	}
+	if *into == 0 {
+		return slurmWarning("0 does not mean all memory of the node here: the memory is not limited")
+	}
+	return nil
 }

@@ -8,18 +8,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/urfave/cli/v2"
-
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/job/jobfile"
 	"github.com/musterhq/muster/node"
+	"github.com/urfave/cli/v2"
 )
 
 // specFlag is a flag that sets a field of the job.
@@ -27,7 +25,9 @@ type specFlag struct {
 	names []string                      // without dashes; the long name first
 	usage string                        // with the value's name in back quotes; a switch has none
 	many  bool                          // values add up; otherwise the last one counts
-	set   func(*job.Spec, string) error // applies one value; nil: not supported by this version
+	set   func(*job.Spec, string) error // applies one value; nil: see read
+	// read applies a value that may name standard input; nil without set: the flag is not supported by this version
+	read func(context.Context, specReader, *job.Spec, string) error
 }
 
 // toggle reports whether the flag takes no value.
@@ -44,13 +44,19 @@ var specFlags = []specFlag{
 	{names: []string{"time", "t"}, usage: "time limit: `D` such as 90m", set: func(s *job.Spec, v string) error { return s.TimeLimit.UnmarshalText([]byte(v)) }},
 	{names: []string{"priority"}, usage: "`N` from 0 to 100, default 50", set: func(s *job.Spec, v string) error { return number(v, &s.Priority) }},
 	{names: []string{"retries"}, usage: "run a failed task again, up to `N` times", set: func(s *job.Spec, v string) error { return number(v, &s.Retries) }},
+	{names: []string{"retry-on"}, usage: "retry only after these exit codes: `CODE,...` such as 75,137", set: setRetryOn},
+	{names: []string{"checkpoint-exit-code"}, usage: "a task that exits with `N` has saved its state; it runs again, without a retry", set: setCheckpoint},
+	{names: []string{"preemptible"}, usage: "tasks of a higher priority may end it; it then runs again, unless --no-requeue", set: func(s *job.Spec, _ string) error { s.Preemptible = true; return nil }},
 	{names: []string{"requeue"}, usage: "run again after the node was lost, the default", set: func(s *job.Spec, _ string) error { s.Requeue = true; return nil }},
 	{names: []string{"no-requeue"}, usage: "do not run again after the node was lost", set: func(s *job.Spec, _ string) error { s.Requeue = false; return nil }},
 	{names: []string{"grace"}, usage: "time between TERM and KILL: `D` such as 30s, default 10s", set: func(s *job.Spec, v string) error { return s.Grace.UnmarshalText([]byte(v)) }},
 	{names: []string{"signal"}, usage: "signal before the time limit: `[SIG@]D` such as USR1@120s", set: func(s *job.Spec, v string) error { s.Signal = v; return nil }},
-	{names: []string{"constraint", "C"}, usage: "labels of the node: `EXPR` such as 'rack=r1&nvlink'", set: func(s *job.Spec, v string) error { s.Constraint = v; return nil }},
-	{names: []string{"nodelist", "w"}, usage: "only these nodes: `NODE,...`", set: func(s *job.Spec, v string) error { s.NodeList = list(v); return nil }},
-	{names: []string{"exclude", "x"}, usage: "not these nodes: `NODE,...`", set: func(s *job.Spec, v string) error { s.Exclude = list(v); return nil }},
+	{names: []string{"constraint", "C"}, usage: "what the node must have: `EXPR` such as 'rack=r1&gpu.memory>=40GB'", set: func(s *job.Spec, v string) error { s.Constraint = v; return nil }},
+	{names: []string{"prefer"}, usage: "what the node should have: `EXPR[:WEIGHT],...` such as 'rack=r1:2,nvlink'", many: true, set: addPrefer},
+	{names: []string{"nodelist", "w"}, usage: "only these nodes: `NODE,...` such as n1,gpu*,n[4-7]", set: func(s *job.Spec, v string) error { s.NodeList = nodeList(v); return nil }},
+	{names: []string{"exclude", "x"}, usage: "not these nodes: `NODE,...`", set: func(s *job.Spec, v string) error { s.Exclude = nodeList(v); return nil }},
+	{names: []string{"exclusive"}, usage: "each task gets a whole node, with all its CPUs and GPUs", set: func(s *job.Spec, _ string) error { s.Exclusive = true; return nil }},
+	{names: []string{"begin"}, usage: "start at `T` or later, such as 16:00, tomorrow, now+1h or 2026-12-01T08:00", set: setBegin},
 	{names: []string{"policy"}, usage: "placement policy `NAME`: " + strings.Join(node.Policies(), ", "), set: func(s *job.Spec, v string) error { s.Policy = v; return nil }},
 	{names: []string{"env-file"}, usage: "`FILE` with variables of the task, one K=V a line", many: true, set: setEnvFile},
 	{names: []string{"env"}, usage: "variable of the task: `K=V`, or K alone to take it from here", many: true, set: setEnv},
@@ -62,22 +68,20 @@ var specFlags = []specFlag{
 	{names: []string{"download"}, usage: "keep files that match `GLOB` when the task ends; run, submit -W and submit -f also copy them here", many: true, set: func(s *job.Spec, v string) error { s.Download = append(s.Download, v); return nil }},
 	{names: []string{"image"}, usage: "container image `REF` that the task runs in, such as registry/name:tag", set: setImage},
 	{names: []string{"mount"}, usage: "mount a directory of the node: `SRC:DST[:ro]`", many: true, set: func(s *job.Spec, v string) error { s.Mounts = append(s.Mounts, v); return nil }},
+	{names: []string{"array", "a"}, usage: "an array of tasks: `INDICES` such as 0-99%8, 1,3,5 or 0-30:10; %8: at most 8 at once", set: func(s *job.Spec, v string) error { s.Array = v; return nil }},
+	{names: []string{"each-line"}, usage: "one task for each line of `FILE`, which is its MUSTER_ENTRY; - for standard input", read: readEachLine},
 	{names: []string{"hold"}, usage: "accept the job, but start it only after muster release", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
+	{names: []string{"dependency", "d"}, usage: "start after other jobs: `LIST` such as afterok:ID,after:ID+10; , all, ? any of them", set: func(s *job.Spec, v string) error { s.Dependency = []string{v}; return nil }},
+	{names: []string{"kill-on-invalid-dep"}, usage: "cancel the job if a dependency can never be met", set: func(s *job.Spec, _ string) error { s.KillOnInvalidDep = true; return nil }},
 	{names: []string{"nodes", "N"}, usage: "`VALUE`"},
 	{names: []string{"gpus-per-node"}, usage: "`VALUE`"},
-	{names: []string{"array", "a"}, usage: "`VALUE`"},
-	{names: []string{"each-line"}, usage: "`VALUE`"},
-	{names: []string{"dependency", "d"}, usage: "`VALUE`"},
-	{names: []string{"preemptible"}},
-	{names: []string{"checkpoint-exit-code"}, usage: "`VALUE`"},
-	{names: []string{"prefer"}, usage: "`VALUE`"},
 }
 
 // jobFlags returns specFlags as flags of the library. Unsupported ones are hidden from help.
 func jobFlags() []cli.Flag {
 	flags := []cli.Flag{&cli.StringFlag{Name: "file", Aliases: []string{"F"}, Usage: "job `FILE`, YAML or JSON; - for standard input"}}
 	for _, f := range specFlags {
-		switch name, short, hidden := f.names[0], f.names[1:], f.set == nil; {
+		switch name, short, hidden := f.names[0], f.names[1:], f.set == nil && f.read == nil; {
 		case f.toggle():
 			flags = append(flags, &cli.BoolFlag{Name: name, Aliases: short, Usage: f.usage, Hidden: hidden, DisableDefaultText: true})
 		case f.many:
@@ -90,7 +94,7 @@ func jobFlags() []cli.Flag {
 }
 
 // applyFlags applies the flags of the command line to the spec.
-func applyFlags(c *cli.Context, s *job.Spec) error {
+func (r specReader) applyFlags(c *cli.Context, s *job.Spec) error {
 	for _, f := range specFlags {
 		name := f.names[0]
 		if !c.IsSet(name) {
@@ -98,7 +102,7 @@ func applyFlags(c *cli.Context, s *job.Spec) error {
 		}
 		values := []string{c.String(name)}
 		switch {
-		case f.set == nil:
+		case f.set == nil && f.read == nil:
 			return usagef("--%s: %w", name, job.ErrNotYet)
 		case f.toggle() && !c.Bool(name):
 			continue // --hold=false
@@ -106,7 +110,11 @@ func applyFlags(c *cli.Context, s *job.Spec) error {
 			values = c.StringSlice(name)
 		}
 		for _, v := range values {
-			if err := f.set(s, v); err != nil {
+			set := f.set
+			if set == nil {
+				set = func(s *job.Spec, v string) error { return f.read(c.Context, r, s, v) }
+			}
+			if err := set(s, v); err != nil {
 				return usagef("--%s: %w", name, err)
 			}
 		}
@@ -117,28 +125,73 @@ func applyFlags(c *cli.Context, s *job.Spec) error {
 // specReader makes specs from command lines, and reads the scripts and job files that they name.
 type specReader struct{ streams }
 
-// specOf returns the spec of a command line: first the job file or script, then the directives, then the flags. It
-// writes warnings to r.err.
+// specOf returns the spec of a command line with one job.
 func (r specReader) specOf(c *cli.Context) (job.Spec, error) {
-	spec, err := r.baseSpec(c)
-	if err != nil {
-		return spec, err
+	f, err := r.jobsOf(c)
+	switch {
+	case err != nil:
+		return job.Spec{}, err
+	case len(f.Jobs) > 1:
+		return job.Spec{}, usagef("%s: job file %s has %d jobs; only `muster submit` takes several", c.Command.Name, f.Name, len(f.Jobs))
 	}
-	if err = finishSpec(c, &spec); err == nil {
-		r.warnNotSent(spec)
-	}
-	return spec, err
+	return f.Jobs[0].Spec, nil
 }
 
-// finishSpec applies the flags to the spec and validates it.
-func finishSpec(c *cli.Context, spec *job.Spec) error {
-	if err := applyFlags(c, spec); err != nil {
+// jobsOf returns the jobs of a command line: first the job file or script, then the directives, then the flags. It
+// writes warnings to r.err.
+func (r specReader) jobsOf(c *cli.Context) (jobfile.File, error) {
+	f, late, err := r.baseJobs(c)
+	if err != nil {
+		return f, err
+	}
+	for _, one := range []string{"name", "dependency", "follow"} {
+		if len(f.Jobs) > 1 && c.IsSet(one) {
+			return f, usagef("--%s: job file %s has %d jobs; say it in the file", one, f.Name, len(f.Jobs))
+		}
+	}
+	for i := range f.Jobs {
+		if err := r.finishSpec(c, &f.Jobs[i].Spec, late); err != nil {
+			return f, err
+		}
+		r.warnNotSent(f.Jobs[i].Spec)
+	}
+	return f, nil
+}
+
+// baseJobs returns the jobs before flags.
+func (r specReader) baseJobs(c *cli.Context) (f jobfile.File, late *slurmLate, err error) {
+	if c.IsSet("file") {
+		args := c.Args().Slice()
+		if c.Args().First() == "--" {
+			args = args[1:]
+		}
+		if len(args) > 0 {
+			return f, nil, usagef("%s: give a job file or a command, not both", c.Command.Name)
+		}
+		f, err = r.readJobFile(c.Context, c.String("file"))
+		return f, nil, err
+	}
+	spec, late, err := r.baseSpec(c)
+	return jobfile.File{Jobs: []jobfile.Job{{Spec: spec}}}, late, err
+}
+
+// finishSpec applies the flags to the spec, then what is left of the directives, and validates it.
+func (r specReader) finishSpec(c *cli.Context, spec *job.Spec, late *slurmLate) error {
+	if err := r.applyFlags(c, spec); err != nil {
 		return err
+	}
+	if late != nil {
+		switch err := late.finish(c.IsSet, spec); {
+		case errors.Is(err, errSlurmWarning):
+			fmt.Fprintf(r.err, "muster: warning: %s\n", printable(err.Error()))
+		case err != nil:
+			return usagef("%s: %w", c.Command.Name, err)
+		}
 	}
 	if _, err := uploadLimit(c); err != nil {
 		return err
 	}
-	err := errors.Join(checkUTF8(*spec), spec.Validate())
+	err := errors.Join(checkUTF8(*spec), spec.ValidateDraft())
 	if err == nil {
 		err = node.CheckPolicy(spec.Policy)
 	}
@@ -148,29 +201,23 @@ func finishSpec(c *cli.Context, spec *job.Spec) error {
 	return nil
 }
 
-// baseSpec returns the spec before flags. A single argument may name a script, unless it follows "--".
-func (r specReader) baseSpec(c *cli.Context) (job.Spec, error) {
-	spec := job.DefaultSpec()
+// baseSpec returns the spec of a command or a script. A single argument may name a script, unless it follows "--".
+func (r specReader) baseSpec(c *cli.Context) (spec job.Spec, late *slurmLate, err error) {
+	spec = job.DefaultSpec()
 	args := c.Args().Slice()
 	command := c.Args().First() == "--"
 	if command {
 		args = args[1:]
 	}
-	if c.IsSet("file") {
-		if len(args) > 0 {
-			return spec, usagef("%s: give a job file or a command, not both", c.Command.Name)
-		}
-		return r.readJobFile(c.Context, c.String("file"))
-	}
 	if len(args) == 1 && !command {
 		text, err := r.scriptText(c.Context, args[0])
 		if err != nil {
-			return spec, err
+			return spec, nil, err
 		}
 		if text != "" {
 			spec.Script, spec.Name = text, defaultName(args[0])
-			err = r.directives(args[0], text, &spec)
-			return spec, err
+			late, err = r.directives(args[0], text, &spec)
+			return spec, late, err
 		}
 	}
 	if len(args) > 0 {
@@ -179,10 +226,10 @@ func (r specReader) baseSpec(c *cli.Context) (job.Spec, error) {
 	if len(args) == 0 && c.IsSet("image") {
 		spec.Name = defaultName(c.String("image"))
 	}
-	return spec, nil
+	return spec, nil, nil
 }
 
-func (r specReader) readJobFile(ctx context.Context, path string) (job.Spec, error) {
+func (r specReader) readJobFile(ctx context.Context, path string) (jobfile.File, error) {
 	name, text, err := path, []byte(nil), error(nil)
 	if path == "-" {
 		name = "standard input"
@@ -191,13 +238,13 @@ func (r specReader) readJobFile(ctx context.Context, path string) (job.Spec, err
 		text, err = readFile(path)
 	}
 	if err != nil {
-		return job.Spec{}, fmt.Errorf("job file %s: %w", name, err)
+		return jobfile.File{}, fmt.Errorf("job file %s: %w", name, err)
 	}
-	spec, err := jobfile.Parse(name, text)
+	f, err := jobfile.Parse(name, text)
 	if err != nil {
-		return spec, usageError{err}
+		return f, usageError{err}
 	}
-	return spec, nil
+	return f, nil
 }
 
 // readFile reads a file up to one byte more than a job may have.
@@ -252,7 +299,7 @@ func defaultName(path string) string {
 
 // checkUTF8 refuses text that is not UTF-8, because JSON would change it.
 func checkUTF8(s job.Spec) error {
-	texts := append([]string{s.Script, s.Workdir, s.Constraint}, s.Command...)
+	texts := append([]string{s.Script, s.Workdir, s.Constraint, s.Prefer}, s.Command...)
 	for _, m := range []map[string]string{s.Env, s.Params} {
 		for k, v := range m {
 			texts = append(texts, k, v)
@@ -290,6 +337,30 @@ func setGPUs(s *job.Spec, v string) error {
 	return nil
 }
 
+func setRetryOn(s *job.Spec, v string) error {
+	s.RetryOn = nil
+	for _, word := range list(v) {
+		var code int
+		if err := number(word, &code); err != nil {
+			return err
+		}
+		s.RetryOn = append(s.RetryOn, code)
+	}
+	if len(s.RetryOn) == 0 {
+		return fmt.Errorf("%.40q: want exit codes such as 75,137", v)
+	}
+	return nil
+}
+
+// setCheckpoint refuses 0, which is the code of a success.
+func setCheckpoint(s *job.Spec, v string) error {
+	err := number(v, &s.CheckpointExitCode)
+	if err == nil && s.CheckpointExitCode == 0 {
+		err = errors.New("0 is the exit code of a success")
+	}
+	return err
+}
+
 // setImage refuses an empty name: it is most likely an unset shell variable.
 func setImage(s *job.Spec, v string) error {
 	if v == "" {
@@ -314,63 +385,4 @@ func setWorkdir(s *job.Spec, v string) (err error) {
 		s.Workdir, err = filepath.Abs(v)
 	}
 	return err
-}
-
-func list(v string) []string {
-	var names []string
-	for n := range strings.SplitSeq(v, ",") {
-		if n = strings.TrimSpace(n); n != "" {
-			names = append(names, n)
-		}
-	}
-	return names
-}
-
-func setEnv(s *job.Spec, v string) error {
-	k, val, given := strings.Cut(v, "=")
-	if !given {
-		var here bool
-		if val, here = os.LookupEnv(k); !here {
-			return fmt.Errorf("%.40q is not set here", k)
-		}
-	}
-	return put(&s.Env, k, val)
-}
-
-func setParam(s *job.Spec, v string) error {
-	k, val, given := strings.Cut(v, "=")
-	if !given {
-		return fmt.Errorf("%.40q: want K=V", v)
-	}
-	return put(&s.Params, k, val)
-}
-
-func put(m *map[string]string, k, v string) error {
-	if k == "" {
-		return errors.New("a name is missing")
-	}
-	next := maps.Clone(*m)
-	if next == nil {
-		next = map[string]string{}
-	}
-	next[k] = v
-	*m = next
-	return nil
-}
-
-func setEnvFile(s *job.Spec, path string) error {
-	text, err := readFile(path)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	for i, line := range strings.Split(string(text), "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		if err := setEnv(s, line); err != nil {
-			return fmt.Errorf("%s:%d: %w", path, i+1, err)
-		}
-	}
-	return nil
 }

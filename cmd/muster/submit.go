@@ -37,7 +37,7 @@ func keyFlag() *cli.StringFlag {
 }
 
 func (v submitVerbs) submit(c *cli.Context) error {
-	spec, err := v.specs.specOf(c)
+	file, err := v.specs.jobsOf(c)
 	if err != nil {
 		return err
 	}
@@ -46,8 +46,15 @@ func (v submitVerbs) submit(c *cli.Context) error {
 		return err
 	}
 	defer client.Close()
+	if len(file.Jobs) > 1 {
+		return v.submitSeveral(c, client, file)
+	}
+	spec := file.Jobs[0].Spec
 	if c.Bool("dry-run") {
 		return v.dryRun(c, client, spec)
+	}
+	if err := resolveParents(c.Context, client, &spec); err != nil {
+		return err
 	}
 	if err := v.sendFiles(c, client, &spec); err != nil {
 		return err
@@ -66,10 +73,10 @@ func (v submitVerbs) submit(c *cli.Context) error {
 		return fmt.Errorf("job %s is accepted, but: %w", j.ID, err)
 	case c.Bool("follow"):
 		f := follower{v.streams, client}
-		return f.download(c.Context, j.ID, spec, f.follow(c.Context, j.ID, v.err))
+		return f.download(c.Context, j.ID, spec, f.follow(c.Context, j, v.err))
 	case c.Bool("wait"):
 		f := follower{v.streams, client}
-		return f.download(c.Context, j.ID, spec, f.waitFor(c.Context, []job.ID{j.ID}))
+		return f.download(c.Context, j.ID, spec, f.waitFor(c.Context, []chosen{{Job: j}}))
 	}
 	return nil
 }
@@ -99,8 +106,36 @@ func refused(err error) error {
 			b.WriteString(")")
 		}
 	}
+	if text := nearestFit(p.Explanation.Nearest); text != "" {
+		b.WriteString("; " + text)
+	}
 	b.WriteString("; ask for less, or submit it with --hold")
 	return exitError{exitNever, errors.New(b.String())}
+}
+
+// nearestFit tells with how much less of one resource a request would fit; empty if that is not known.
+func nearestFit(n *api.Nearest) string {
+	if n == nil {
+		return ""
+	}
+	var parts []string
+	if n.GPUs > 0 {
+		parts = append(parts, fmt.Sprintf("%d %s", n.GPUs, plural(n.GPUs, "gpu", "gpus")))
+	}
+	if n.CPUs > 0 {
+		parts = append(parts, fmt.Sprintf("%d %s", n.CPUs, plural(n.CPUs, "cpu", "cpus")))
+	}
+	if n.Memory > 0 {
+		parts = append(parts, size(n.Memory)+" of memory")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	verb := "would start now with "
+	if n.Ever {
+		verb = "could run with "
+	}
+	return verb + strings.Join(parts, ", or with ")
 }
 
 func (v submitVerbs) runCommand() *cli.Command {
@@ -126,6 +161,9 @@ func (v submitVerbs) run(c *cli.Context) error {
 	if c.Bool("dry-run") {
 		return v.dryRun(c, client, spec)
 	}
+	if err := resolveParents(c.Context, client, &spec); err != nil {
+		return ours(err)
+	}
 	if err := v.sendFiles(c, client, &spec); err != nil {
 		return ours(err)
 	}
@@ -134,7 +172,7 @@ func (v submitVerbs) run(c *cli.Context) error {
 		return ours(refused(err))
 	}
 	f := follower{v.streams, client}
-	return f.download(c.Context, j.ID, spec, f.follow(c.Context, j.ID, v.out))
+	return f.download(c.Context, j.ID, spec, f.follow(c.Context, j, v.out))
 }
 
 // ours sets the exit code of an error of muster itself to 125, so that it is not taken for the exit code of the job.
@@ -174,7 +212,7 @@ func (r specReader) offerSpec(c *cli.Context) (job.Spec, error) {
 	}
 	spec := job.DefaultSpec()
 	spec.Command = []string{"true"}
-	err := finishSpec(c, &spec)
+	err := r.finishSpec(c, &spec, nil)
 	return spec, err
 }
 
@@ -188,7 +226,7 @@ func (v submitVerbs) dryRun(c *cli.Context, client *api.Client, spec job.Spec) e
 }
 
 func (v submitVerbs) offers(c *cli.Context, client *api.Client, spec job.Spec) (api.Explanation, error) {
-	x, err := client.Offers(c.Context, withoutUpload(spec))
+	x, err := client.Offers(c.Context, forDryRun(spec))
 	switch {
 	case err != nil:
 		return x, asUsage(err)
@@ -212,6 +250,9 @@ func explain(out io.Writer, x api.Explanation) error {
 	if x.Reason != "" {
 		row(w, "reason", withDetail(x.Reason, x.ReasonDetail))
 	}
+	if x.Ahead > 0 {
+		row(w, "ahead", fmt.Sprintf("%d waiting %s of its owner", x.Ahead, plural(x.Ahead, "task", "tasks")))
+	}
 	for _, clause := range x.Clauses {
 		row(w, clause.Clause, fmt.Sprintf("met by %d of %d nodes", clause.Meets, clause.Of))
 		for _, f := range clause.Fails {
@@ -223,6 +264,9 @@ func explain(out io.Writer, x api.Explanation) error {
 	}
 	for _, n := range x.Later {
 		row(w, "later", n.Node+": "+n.Why)
+	}
+	if text := nearestFit(x.Nearest); text != "" {
+		row(w, "nearest", text)
 	}
 	if len(x.Now) == 0 && x.Job == "" {
 		row(w, "now", "no node")

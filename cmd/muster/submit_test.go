@@ -91,10 +91,19 @@ func TestSubmit(t *testing.T) {
 			s.NodeList, s.Exclude, s.Constraint = []string{"n1", "n2"}, []string{"n3"}, "rack=r1&nvlink"
 			s.Workdir, s.Requeue = filepath.Join(here, "sub"), false
 		}},
+		{[]string{"-w", "n[1-3,5],gpu*,r[a-c]", "-x", "n[2,3]", "--prefer", "rack=r1:5,nvlink", "--prefer=!old", "--exclusive", "--begin", "2026-12-01T08:00:00Z", "x"}, "", func(s *job.Spec) {
+			s.Command, s.Name = []string{"x"}, "x"
+			s.NodeList, s.Exclude = []string{"n[1-3,5]", "gpu*", "r[a-c]"}, []string{"n[2,3]"}
+			at := time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)
+			s.Prefer, s.Exclusive, s.Begin = "rack=r1:5,nvlink,!old", true, &at
+		}},
 		{[]string{"--mem", "8GiB", "--gpu-share", "0.5", "--gpu-mem=80GB", "--priority", "60", "--retries=2", "--grace", "1m", "--hold", "x"}, "", func(s *job.Spec) {
 			s.Command, s.Name, s.Hold = []string{"x"}, "x", true
 			s.Resources.Memory, s.Resources.GPUShare, s.Resources.GPUMemory = 8<<30, 0.5, 80e9
 			s.Priority, s.Retries, s.Grace = 60, 2, job.Duration(time.Minute)
+		}},
+		{[]string{"--retries", "3", "--retry-on", "75, 137", "--checkpoint-exit-code", "85", "x"}, "", func(s *job.Spec) {
+			s.Command, s.Name, s.Retries, s.RetryOn, s.CheckpointExitCode = []string{"x"}, "x", 3, []int{75, 137}, 85
 		}},
 	} {
 		want := job.DefaultSpec()
@@ -123,7 +132,7 @@ func TestDirectives(t *testing.T) {
 	if got := last(); r.code != 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("exit %d\n got %+v\nwant %+v", r.code, got, want)
 	}
-	if want := "muster: -:8: warning: #SBATCH --partition gpu: has no meaning here and is ignored\nmuster: -:9: warning: #SBATCH -o out.log: has no meaning here and is ignored\n"; r.err != want {
+	if want := "muster: -:8: warning: #SBATCH --partition gpu: has no meaning here and is ignored; use a --constraint with labels of the nodes\nmuster: warning: #SBATCH --output: a relative path needs --chdir; it is ignored, and `muster logs` prints the output\n"; r.err != want {
 		t.Errorf("warnings %q, want %q", r.err, want)
 	}
 	for line, want := range map[string]string{
@@ -131,13 +140,20 @@ func TestDirectives(t *testing.T) {
 		"#MUSTER --mem=8":        "-:2: --mem: size",
 		"#MUSTER --mem":          "-:2: --mem needs a value",
 		"#MUSTER gpus":           `-:2: "gpus": want a flag`,
-		"#MUSTER --array=1-2":    "-:2: --array=1-2: not yet",
+		"#MUSTER --array=2-1":    "array \"2-1\"",
 		"#MUSTER --name='a":      "-:2: a ' is not closed",
-		"#SBATCH --array=1-2":    "-:2: --array: not yet",
+		"#MUSTER --each-line f":  "-:2: --each-line: only on the command line",
+		"#SBATCH --array=x":      "array \"x\"",
 		"#SBATCH -N 2":           `-:2: -N: "2": not yet`,
 		"#SBATCH --time=1:2:3:4": "want minutes",
 		"#SBATCH --gres=fpga:1":  "only gpu",
 		"#SBATCH --mem=x":        "want a number and a unit",
+		"#SBATCH -C [a|b]":       "-:2: -C: \"[a|b]\": [a|b], the same feature on all nodes of a job, is not supported",
+		"#SBATCH -C 'a*2&b'":     "numbers of nodes (a*2) are not supported",
+		"#SBATCH --prefer=a*2":   "numbers of nodes (a*2) are not supported",
+		"#SBATCH -C a&&&b":       "constraint \"a&&&b\": at character 4",
+		"#SBATCH --begin=soon":   "-:2: --begin: \"soon\": want a time such as 16:00",
+		"#SBATCH -w n[3-1]":      "the range 3-1 ends before it begins",
 		"#SBATCH -=":             "warning: #SBATCH -=: has no meaning",
 	} {
 		r := f.musterIn(t.Context(), head+line+"\n", "submit", "-")
@@ -169,7 +185,10 @@ func FuzzDirectives(f *testing.F) {
 	f.Add("#SBATCH - -= --= 'a\n#MUSTER \"\" -\n")
 	f.Fuzz(func(_ *testing.T, text string) {
 		spec := job.DefaultSpec()
-		_ = specReader{streams{err: io.Discard}}.directives("script", text, &spec)
+		late, err := specReader{streams{err: io.Discard}}.directives("script", text, &spec)
+		if err == nil {
+			_ = late.finish(func(string) bool { return false }, &spec)
+		}
 	})
 }
 
@@ -201,5 +220,24 @@ func TestSubmitRefused(t *testing.T) {
 		if r := f.muster(verb, "x"); r.code != code || r.err != "muster: not now\n" {
 			t.Errorf("%s: exit %d, %q; want %d", verb, r.code, r.err, code)
 		}
+	}
+}
+
+// What sbatch calls constraints, in a script.
+func TestSlurmConstraints(t *testing.T) {
+	f, last := taker(t)
+	r := f.musterIn(t.Context(), "#!/bin/sh\n#SBATCH -C 'rack1&(a100|h100)' --prefer=nvlink --exclusive -w n[1-3,5],m1 -x n2\n#SBATCH -b now+60\n#SBATCH --exclusive=user\n", "submit", "-")
+	got := last()
+	want := job.DefaultSpec()
+	want.Script, want.Constraint, want.Prefer, want.Exclusive = got.Script, "rack1&(a100|h100)", "nvlink", true
+	want.NodeList, want.Exclude, want.Begin = []string{"n[1-3,5]", "m1"}, []string{"n2"}, got.Begin
+	if r.code != 0 || !reflect.DeepEqual(got, want) {
+		t.Errorf("exit %d\n got %+v\nwant %+v", r.code, got, want)
+	}
+	if got.Begin == nil || time.Until(*got.Begin) > time.Minute || time.Until(*got.Begin) < 50*time.Second {
+		t.Errorf("begin %v", got.Begin)
+	}
+	if want := "muster: -:4: warning: #SBATCH --exclusive: =user has no meaning here and is ignored; --exclusive alone is a whole node for each task\n"; r.err != want {
+		t.Errorf("stderr %q, want %q", r.err, want)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/musterhq/muster/api"
 )
 
 const gpuDoc = `{"schema":"muster.gpu/v1","node":"n1","uuid":"GPU-1","index":0,"model":"H100","class":"h100-80gb","memory":85899345920,"memory_used":1073741824,
@@ -16,7 +18,7 @@ const gpuDoc = `{"schema":"muster.gpu/v1","node":"n1","uuid":"GPU-1","index":0,"
 	{"schema":"muster.gpu/v1","node":"n1","uuid":"GPU-2","index":1,"model":"H100","class":"h100-80gb","memory":85899345920,"utilization":-1,"health":"failed","detail":"fell off\nthe bus","simulated":true,"job":""}`
 
 const nodeDoc = `{"schema":"muster.node/v1","id":"12D3KooWNode","name":"n1","state":"suspect","detail":"silent for 7s","version":"v1","worker":true,"drivers":["exec"],
-	"labels":{"zone":"b","rack":"r1"},"addrs":["/ip4/10.0.0.1/tcp/4980"],"cpus":8,"memory":68719476736,"disk":1099511627776,
+	"labels":{"zone":"b","rack":"r1"},"os":"linux","arch":"arm64","addrs":["/ip4/10.0.0.1/tcp/4980"],"cpus":8,"memory":68719476736,"disk":1099511627776,
 	"free":{"cpus":3,"memory":1073741824,"gpus":1},"gpus":[` + gpuDoc + `]}`
 
 func TestTables(t *testing.T) {
@@ -75,6 +77,7 @@ running     0
 labels      rack=r1,zone=b
 addresses   /ip4/10.0.0.1/tcp/4980
 runs tasks  true (exec)
+platform    linux/arm64
 cpus        8, 3 free
 memory      64GiB, 1GiB free
 disk        1TiB
@@ -105,6 +108,43 @@ n1    1  H100 (simulated)  80GiB   -     -     failed: fell off·the bus  -     
 	}
 }
 
+// show lists the attempts of a task that had several.
+func TestAttemptTable(t *testing.T) {
+	attempts := `,"attempt":20,"older_attempts":17,"attempts":[
+		{"attempt":18,"state":"FAILED","node":"n1","exit_code":75,"started_at":"2026-01-02T03:00:00Z","ended_at":"2026-01-02T03:00:05Z"},
+		{"attempt":19,"state":"NODE_FAIL","reason":"n\u001b2 was silent","node":"n2","exit_code":null,"started_at":null,"ended_at":"2026-01-02T03:02:00Z"},
+		{"attempt":20,"state":"FAILED","node":"n1","exit_code":137,"signal":9,"started_at":"2026-01-02T03:03:00Z","ended_at":"2026-01-02T03:03:01Z"}]`
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs":        answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[`+jobDoc(idA, "FAILED", attempts)+`]}`),
+		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobDoc(idA, "FAILED", attempts)),
+	})
+	const want = `
+TASK  ATTEMPT  NODE  STATE      EXIT      TIME  ENDED                REASON
+0     ...                                                            17 older attempts
+0     18       n1    FAILED     75        5s    2026-01-02 03:00:05  -
+0     19       n2    NODE_FAIL  -         -     2026-01-02 03:02:00  n·2 was silent
+0     20       n1    FAILED     signal 9  1s    2026-01-02 03:03:01  -
+`
+	if r := f.muster("show", idA); r.code != 0 || !strings.HasSuffix(r.stdout, want) {
+		t.Errorf("exit %d, %s\nwant at the end%s", r.code, r.stdout, want)
+	}
+}
+
+// A task with hundreds of attempts, among hundreds of tasks, does not fill the screen.
+func TestAttemptTableIsBounded(t *testing.T) {
+	var tasks []api.Task
+	for i := range 100 {
+		tasks = append(tasks, api.Task{Task: i, Attempts: make([]api.Attempt, 17)})
+	}
+	var out strings.Builder
+	if err := attemptTable(&out, tasks); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(out.String(), "\n"); lines != 1+3*17+1 || !strings.HasSuffix(out.String(), "97 more tasks had several attempts; name tasks to see theirs, such as ID.3\n") {
+		t.Errorf("%d lines:\n%s", lines, out.String())
+	}
+}
+
 // A job that waits again after an attempt shows neither node nor time.
 func TestJobsThatWaitAgain(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{
@@ -118,13 +158,22 @@ func TestJobsThatWaitAgain(t *testing.T) {
 	}
 }
 
+// Daemons of earlier versions do not send the header with the cursor.
 func TestJobsOverPages(t *testing.T) {
+	for _, header := range []string{"Muster-Cursor", "Muster-Nothing"} {
+		t.Run(header, func(t *testing.T) { testJobsOverPages(t, header) })
+	}
+}
+
+func testJobsOverPages(t *testing.T, header string) {
 	var asked []string
 	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs": func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.RawQuery)
 		doc := `{"schema":"muster.jobs/v1","partial":["n9"],"next":"two","items":[` + jobDoc(idA, "RUNNING", "") + `]}`
 		if r.URL.Query().Get("cursor") == "two" {
 			doc = `{"schema":"muster.jobs/v1","partial":["n8","n9"],"items":[` + jobDoc(idB, "RUNNING", "") + `]}`
+		} else {
+			w.Header().Set(header, "two")
 		}
 		answer(http.StatusOK, doc)(w, r)
 	}})
@@ -132,7 +181,7 @@ func TestJobsOverPages(t *testing.T) {
 	if r.code != 0 || !strings.Contains(r.stdout, idA) || !strings.Contains(r.stdout, idB) || r.err != "muster: incomplete: no answer from n8, n9\n" {
 		t.Errorf("exit %d, %q, %q", r.code, r.stdout, r.err)
 	}
-	if len(asked) != 2 || asked[0] != "name=t%2A&state=RUNNING%2CPENDING&user=amy" {
+	if len(asked) != 2 || asked[0] != "limit=1000&name=t%2A&state=RUNNING%2CPENDING&user=amy" {
 		t.Errorf("asked %q", asked)
 	}
 }
@@ -179,8 +228,9 @@ func TestChanges(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobDoc(idA, "RUNNING", "")), "GET /v1/jobs/" + idB: answer(http.StatusOK, jobDoc(idB, "RUNNING", "")),
 		"POST /v1/jobs/{id}/cancel": change, "POST /v1/jobs/{id}/hold": change, "POST /v1/jobs/{id}/release": change,
-		"POST /v1/invitations": answer(http.StatusCreated, `{"bootstrap":["/a","/b"],"token":"T"}`),
-		"POST /v1/join":        answer(http.StatusOK, `{"cluster":"C"}`),
+		"POST /v1/jobs/{id}/requeue": change,
+		"POST /v1/invitations":       answer(http.StatusCreated, `{"bootstrap":["/a","/b"],"token":"T"}`),
+		"POST /v1/join":              answer(http.StatusOK, `{"cluster":"C"}`),
 	})
 	for _, c := range []struct {
 		line, asked, out, err string
@@ -188,6 +238,8 @@ func TestChanges(t *testing.T) {
 	}{
 		{line: "kill " + idA + " --reason enough", asked: "/v1/jobs/" + idA + `/cancel{"reason":"enough"}`},
 		{line: "hold " + idA, asked: "/v1/jobs/" + idA + "/hold{}"},
+		{line: "requeue " + idA, asked: "/v1/jobs/" + idA + "/requeue{}"},
+		{line: "requeue " + idA + ".0 --failed", asked: "/v1/jobs/" + idA + `/requeue{"tasks":"0","failed":true}`},
 		{line: "release " + idA, asked: "/v1/jobs/" + idA + "/release{}"},
 		{line: "hold " + idB + " " + idA, asked: "/v1/jobs/" + idB + "/hold{} /v1/jobs/" + idA + "/hold{}", code: 1, err: "muster: hold " + idB + ": it runs\n"},
 		{line: "invite", out: "muster daemon --bootstrap /a --bootstrap /b --token T\n"},

@@ -38,9 +38,9 @@ func uploadLimit(c *cli.Context) (limit job.Size, err error) {
 	return limit, nil
 }
 
-// withoutUpload returns a spec for a dry run, for which no files are sent.
-func withoutUpload(spec job.Spec) job.Spec {
-	spec.Upload = nil
+// forDryRun returns a spec for a dry run: no files are sent, and no other jobs are waited for.
+func forDryRun(spec job.Spec) job.Spec {
+	spec.Upload, spec.Dependency = nil, nil
 	return spec
 }
 

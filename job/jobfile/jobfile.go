@@ -1,4 +1,5 @@
-// Package jobfile reads job files: one job as YAML or JSON. An unknown field is an error that names its line.
+// Package jobfile reads job files: one job as YAML or JSON, or several jobs as YAML documents that are separated by lines
+// of three dashes. An unknown field is an error that names its line.
 package jobfile
 
 import (
@@ -7,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
 
 	"github.com/musterhq/muster/job"
 )
@@ -16,44 +20,107 @@ import (
 // ErrTooLarge means that a job file is larger than job.MaxSpecBytes. Put large data in files that the job reads.
 var ErrTooLarge = fmt.Errorf("larger than %s", job.Size(job.MaxSpecBytes))
 
-// Parse reads one job from text, on top of job.DefaultSpec, and validates it. Name is what errors call the file; they
-// give the line as NAME:LINE. Text longer than job.MaxSpecBytes is ErrTooLarge.
-func Parse(name string, text []byte) (job.Spec, error) {
+// MaxJobs bounds the jobs of one file.
+const MaxJobs = 1000
+
+// Parse reads the jobs of a file, each on top of job.DefaultSpec, and validates them as drafts. Name is what errors call
+// the file; they give the line as NAME:LINE. Text longer than job.MaxSpecBytes is ErrTooLarge.
+func Parse(name string, text []byte) (File, error) {
+	f := File{Name: name}
 	if len(text) > job.MaxSpecBytes {
-		return job.Spec{}, fmt.Errorf("job file %s: %w", name, ErrTooLarge)
+		return f, fmt.Errorf("job file %s: %w", name, ErrTooLarge)
 	}
-	spec, err := decode(bytes.TrimPrefix(text, []byte("\ufeff"))) // some editors write a byte order mark
-	if errors.Is(err, errSeveral) {
-		return job.Spec{}, fmt.Errorf("job file %s: %w", name, err)
+	var err error
+	if f.Jobs, err = decode(bytes.TrimPrefix(text, []byte("\ufeff"))); err != nil { // some editors write a byte order mark
+		return f, explain(name, err)
 	}
-	if err != nil {
-		return job.Spec{}, explain(name, err)
+	for _, j := range f.Jobs {
+		at := "job file " + name
+		if len(f.Jobs) > 1 {
+			at = f.at(j.Line)
+		}
+		if err := j.Spec.ValidateDraft(); err != nil {
+			return f, fmt.Errorf("%s: %w", at, err)
+		}
 	}
-	if err := spec.Validate(); err != nil {
-		return job.Spec{}, fmt.Errorf("job file %s: %w", name, err)
+	if err := f.setDepends(); err != nil {
+		return f, err
 	}
-	return spec, nil
+	if err := f.checkNames(); err != nil {
+		return f, err
+	}
+	_, err = f.Order()
+	return f, err
 }
 
-var errSeveral = errors.New("more than one job; put each in a file of its own")
-
-// decode reads text as exactly one document. The YAML library panics on some malformed tags; decode turns a panic
-// into an error.
-func decode(text []byte) (spec job.Spec, err error) {
+// decode reads the documents of a text. The YAML library panics on some malformed tags; decode turns a panic into an
+// error.
+func decode(text []byte) (jobs []Job, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("not valid YAML: %v", r)
 		}
 	}()
-	spec = job.DefaultSpec()
-	dec := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
-	if err := dec.Decode(&spec); err != nil {
-		return job.Spec{}, err
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return nil, err
 	}
-	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return job.Spec{}, errSeveral
+	for _, doc := range file.Docs {
+		if doc.Body == nil || doc.Body.Type() == ast.NullType {
+			continue // nothing between two separators
+		}
+		if len(jobs) >= MaxJobs {
+			return nil, fmt.Errorf("more than %d jobs", MaxJobs)
+		}
+		j := Job{Spec: job.DefaultSpec()}
+		if err := yaml.NodeToValue(doc.Body, &j.Spec, yaml.Strict(), yaml.CustomUnmarshaler(readTime)); err != nil {
+			return nil, err
+		}
+		j.Line, j.lines = linesOf(doc.Body)
+		jobs = append(jobs, j)
 	}
-	return spec, nil
+	if len(jobs) == 0 {
+		return nil, io.EOF
+	}
+	return jobs, nil
+}
+
+// linesOf returns the line in which a job begins, and those of the elements of its dependency.
+func linesOf(body ast.Node) (first int, dependencies []int) {
+	first = lineOf(body)
+	fields, ok := body.(ast.MapNode)
+	if !ok {
+		return first, nil
+	}
+	for it := fields.MapRange(); it.Next(); {
+		if line := lineOf(it.Key()); line > 0 && (first == 0 || line < first) {
+			first = line
+		}
+		list, ok := it.Value().(*ast.SequenceNode)
+		if !ok || it.Key().GetToken() == nil || it.Key().GetToken().Value != "dependency" {
+			continue
+		}
+		for _, x := range list.Values {
+			dependencies = append(dependencies, lineOf(x))
+		}
+	}
+	return first, dependencies
+}
+
+func lineOf(n ast.Node) int {
+	if t := n.GetToken(); t != nil && t.Position != nil {
+		return t.Position.Line
+	}
+	return 0
+}
+
+// readTime reads a time strictly. The library takes any text, and makes it the year 1.
+func readTime(at *time.Time, text []byte) (err error) {
+	word := strings.Trim(strings.TrimSpace(string(text)), `"'`)
+	if *at, err = time.Parse(time.RFC3339, word); err != nil {
+		return fmt.Errorf("begin %.40q: want RFC 3339, such as 2026-12-01T08:00:00Z; --begin takes more", word)
+	}
+	return nil
 }
 
 // explain turns the library's error, which may span several lines, into one line that begins with the position.

@@ -2,7 +2,9 @@ package jobfile
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,8 +24,20 @@ retries: 2
 constraint: rack=r1
 `
 
+// one reads a file with one job.
+func one(name string, text []byte) (job.Spec, error) {
+	f, err := Parse(name, text)
+	if err != nil {
+		return job.Spec{}, err
+	}
+	if len(f.Jobs) != 1 {
+		return job.Spec{}, fmt.Errorf("%d jobs", len(f.Jobs))
+	}
+	return f.Jobs[0].Spec, nil
+}
+
 func TestYAMLAndJSONMeanTheSame(t *testing.T) {
-	got, err := Parse("job.yaml", []byte(example))
+	got, err := one("job.yaml", []byte(example))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,42 +51,57 @@ func TestYAMLAndJSONMeanTheSame(t *testing.T) {
 	}
 	json := `{"name":"finetune","command":["python","train.py","--lr","{lr}"],"params":{"lr":"0.001"},"env":{"NCCL_DEBUG":"INFO"},
 "resources":{"cpus":8,"memory":"64GiB","gpus":4,"gpu_model":"H100","gpu_memory":"80GB"},"time_limit":"4h","priority":60,"retries":2,"constraint":"rack=r1"}`
-	if got, err = Parse("job.json", []byte(json)); err != nil || !reflect.DeepEqual(got, want) {
+	if got, err = one("job.json", []byte(json)); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("JSON: read %+v, %v", got, err)
 	}
 }
 
 func TestDefaults(t *testing.T) {
-	s, err := Parse("j", []byte("command: [a]\nresources: {gpus: 1}\n"))
+	s, err := one("j", []byte("command: [a]\nresources: {gpus: 1}\n"))
 	if err != nil || s.Priority != 50 || !s.Requeue || s.Resources.CPUs != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if s, err = Parse("j", []byte("command: [a]\npriority: 0\nrequeue: false\n")); err != nil || s.Priority != 0 || s.Requeue {
+	if s, err = one("j", []byte("command: [a]\npriority: 0\nrequeue: false\n")); err != nil || s.Priority != 0 || s.Requeue {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
 
+func TestBegin(t *testing.T) {
+	at := time.Date(2026, 12, 1, 8, 0, 0, 0, time.UTC)
+	for _, text := range []string{"2026-12-01T08:00:00Z", "'2026-12-01T08:00:00Z'", `"2026-12-01T10:00:00+02:00"`, "2026-12-01T10:00:00+02:00"} {
+		for _, format := range []string{"command: [a]\nbegin: %s\n", "{command: [a], begin: %s}"} {
+			s, err := one("j", fmt.Appendf(nil, format, text))
+			if err != nil || s.Begin == nil || !s.Begin.Equal(at) {
+				t.Errorf("%s: %v, %v", text, s.Begin, err)
+			}
+		}
+	}
+}
+
 func TestByteOrderMark(t *testing.T) {
-	if s, err := Parse("j", []byte("\ufeffcommand: [a]\r\npriority: 7\r\n")); err != nil || s.Priority != 7 {
+	if s, err := one("j", []byte("\ufeffcommand: [a]\r\npriority: 7\r\n")); err != nil || s.Priority != 7 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
 
 func TestErrorsNameTheLine(t *testing.T) {
 	for text, want := range map[string]string{
-		"command: [a]\nfoo: 1\n":                   `j:2: unknown field "foo"`,
-		"command: [a]\nresources:\n  gpu: 1\n":     `j:3: unknown field "gpu"`,
-		"command: [a]\nresources:\n  memory: 64\n": "a number needs a unit",
-		"command: [a]\ntime_limit: 90\n":           "a number needs a unit",
-		"command: [a]\npriority: high\n":           "j:2:",
-		"command: [a]\ncommand: [b]\n":             "j:2:",
-		"command: [a\n":                            "j:1:",
-		"":                                         "empty",
-		"command: [a]\n---\ncommand: [b]\n":        "more than one job",
-		"{\"command\": [\"a\"],\n \"foo\": 1}":     `j:2: unknown field "foo"`,
-		"command: [a]\nname: \"x\\u001b[31m\"\n":   "printable",
-		"command: [a]\nnodes: 2\n":                 "not yet in this version",
-		"[1, 2]":                                   "j:1:",
+		"command: [a]\nfoo: 1\n":                    `j:2: unknown field "foo"`,
+		"command: [a]\nresources:\n  gpu: 1\n":      `j:3: unknown field "gpu"`,
+		"command: [a]\nresources:\n  memory: 64\n":  "a number needs a unit",
+		"command: [a]\ntime_limit: 90\n":            "a number needs a unit",
+		"command: [a]\npriority: high\n":            "j:2:",
+		"command: [a]\ncommand: [b]\n":              "j:2:",
+		"command: [a\n":                             "j:1:",
+		"":                                          "empty",
+		"command: [a]\n---\ncommand: [b]\nfoo: 1\n": `j:4: unknown field "foo"`,
+		"---\n---\n":                                "empty",
+		"{\"command\": [\"a\"],\n \"foo\": 1}":      `j:2: unknown field "foo"`,
+		"command: [a]\nname: \"x\\u001b[31m\"\n":    "printable",
+		"command: [a]\nnodes: 2\n":                  "not yet in this version",
+		"[1, 2]":                                    "j:1:",
+		"command: [a]\nbegin: 16:00\n":              `begin "16:00": want RFC 3339`,
+		"command: [a]\nbegin: 2026-12-01\n":         `begin "2026-12-01": want RFC 3339`,
 	} {
 		_, err := Parse("j", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
@@ -87,9 +116,110 @@ func TestErrorsNameTheLine(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(example))
 	f.Add([]byte(`{"command": ["a"], "resources": {"memory": "1GiB"}}`))
+	f.Add([]byte("name: a\ncommand: [x]\n---\nname: b\ncommand: [y]\ndependency: ['afterok:a', afterany:last]\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if s, err := Parse("j", text); err == nil && s.Validate() != nil {
-			t.Errorf("took a spec that does not validate: %+v", s)
+		file, err := Parse("j", text)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+			return
+		}
+		order, err := file.Order()
+		if err != nil || len(order) != len(file.Jobs) || len(order) == 0 {
+			t.Errorf("%d jobs, order %v, %v", len(file.Jobs), order, err)
+		}
+		for i, j := range file.Jobs {
+			if err := j.Spec.ValidateDraft(); err != nil {
+				t.Errorf("took a spec that does not validate: %v", err)
+			}
+			for k := range j.Depends.Terms {
+				_ = file.LineOf(i, k)
+			}
 		}
 	})
+}
+
+const pipeline = `# a comment
+name: report
+command: [report]
+dependency:
+  - afterany:train
+  - afterok:prepare:k3v
+---
+name: prepare
+command: [prepare]
+
+---
+name: train
+command: [train]
+array: 0-9
+dependency: ["afterok:prepare,afterany:last"]
+`
+
+func TestSeveralJobs(t *testing.T) {
+	f, err := Parse("p", []byte(pipeline))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, j := range f.Jobs {
+		names = append(names, fmt.Sprintf("%s:%d", j.Spec.Name, j.Line))
+	}
+	if got := strings.Join(names, " "); got != "report:2 prepare:8 train:12" {
+		t.Errorf("jobs %s", got)
+	}
+	order, err := f.Order()
+	if err != nil || !slices.Equal(order, []int{1, 2, 0}) {
+		t.Errorf("order %v, %v", order, err)
+	}
+	if got := f.LineOf(0, 0) + " " + f.LineOf(0, 2) + " " + f.LineOf(2, 1); got != "job file p:5 job file p:6 job file p:15" {
+		t.Errorf("lines %s", got)
+	}
+	if i, there := f.Named("train"); i != 2 || !there {
+		t.Errorf("train is %d, %v", i, there)
+	}
+	if _, there := f.Named(""); there {
+		t.Error("a job without a name was found")
+	}
+}
+
+func TestSeveralJobsAreChecked(t *testing.T) {
+	doc := func(name, dependency string) string {
+		text := "command: [x]\n"
+		if name != "" {
+			text = "name: " + name + "\n" + text
+		}
+		if dependency != "" {
+			text += "dependency: ['" + dependency + "']\n"
+		}
+		return text
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"double names":     {doc("a", "") + "---\n" + doc("a", ""), `j:4: a second job with the name "a"; the first begins in line 1`},
+		"itself":           {doc("a", "afterok:a"), `j:3: the job "a" waits for itself`},
+		"two":              {doc("a", "afterok:b") + "---\n" + doc("b", "after:a+5"), `j:7: these jobs wait for each other: "a", "b"`},
+		"a tail":           {doc("c", "afterok:a") + "---\n" + doc("a", "afterok:b") + "---\n" + doc("b", "afterok:a"), `j:11: these jobs wait for each other: "a", "b"`},
+		"a bad dependency": {doc("a", "") + "---\n" + doc("b", "singleton"), "j:4: dependency"},
+		"a bad field":      {doc("a", "") + "---\n" + doc("b", "") + "priority: 101\n", "j:4: priority 101"},
+		"too many":         {strings.Repeat("command: [x]\n---\n", MaxJobs+1), "more than 1000 jobs"},
+	} {
+		_, err := Parse("j", []byte(c.text))
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	if f, err := Parse("j", []byte(strings.Repeat(doc("", ""), 1)+"---\n"+doc("", "afterok:k3v"))); err != nil || len(f.Jobs) != 2 {
+		t.Errorf("jobs without names: %v", err)
+	}
+	if f, err := Parse("j", []byte(`{"name": "a", "command": ["x"]}`+"\n---\n"+`{"name": "b", "command": ["y"],`+"\n"+`"dependency": ["afterok:a"]}`)); err != nil || f.LineOf(1, 0) != "job file j:4" {
+		t.Errorf("JSON: %v", err)
+	}
+	chain := doc("n0", "")
+	for i := 1; i < MaxJobs; i++ {
+		chain += "---\n" + doc(fmt.Sprintf("n%d", i), fmt.Sprintf("afterok:n%d", i-1))
+	}
+	if f, err := Parse("j", []byte(chain)); err != nil || len(f.Jobs) != MaxJobs {
+		t.Errorf("a chain: %v", err)
+	}
 }

@@ -5,8 +5,8 @@
 // source: jobs/jobspb/jobs.proto
 
 // The rows of jobs on disk. Each job has a header, a row for each host on which its attempts ran, a chunk for each 256
-// tasks that have changed since the submission, and a note for each task with texts of its own. A field number never
-// changes its meaning; a reader skips the fields that it does not know.
+// tasks that have changed since the submission, a note for each task with texts of its own, and the outcomes of each
+// task with several attempts. A field number never changes its meaning; a reader skips the fields that it does not know.
 //
 // Free text comes from users' processes and need not be UTF-8, so UTF-8 is not checked. All times are ns since 1970, 0
 // for none.
@@ -37,10 +37,11 @@ type Header struct {
 	Submitted     int64                  `protobuf:"varint,5,opt,name=submitted" json:"submitted,omitempty"`
 	Key           string                 `protobuf:"bytes,6,opt,name=key" json:"key,omitempty"`
 	Cancelled     string                 `protobuf:"bytes,7,opt,name=cancelled" json:"cancelled,omitempty"`
-	Tasks         []*Task                `protobuf:"bytes,8,rep,name=tasks" json:"tasks,omitempty"`   // all tasks, in rows of older versions, which had no chunks
-	Seq           uint64                 `protobuf:"varint,9,opt,name=seq" json:"seq,omitempty"`      // number of the Submit record in the journal
-	Count         int64                  `protobuf:"varint,10,opt,name=count" json:"count,omitempty"` // number of tasks
-	First         *Task                  `protobuf:"bytes,11,opt,name=first" json:"first,omitempty"`  // each task at the submission
+	Tasks         []*Task                `protobuf:"bytes,8,rep,name=tasks" json:"tasks,omitempty"`     // all tasks, in rows of older versions, which had no chunks
+	Seq           uint64                 `protobuf:"varint,9,opt,name=seq" json:"seq,omitempty"`        // number of the record in the journal that submitted it, or requeued it after its end
+	Count         int64                  `protobuf:"varint,10,opt,name=count" json:"count,omitempty"`   // number of tasks
+	First         *Task                  `protobuf:"bytes,11,opt,name=first" json:"first,omitempty"`    // each task at the submission
+	Queued        int64                  `protobuf:"varint,12,opt,name=queued" json:"queued,omitempty"` // time of the record that seq names
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -143,6 +144,13 @@ func (x *Header) GetFirst() *Task {
 		return x.First
 	}
 	return nil
+}
+
+func (x *Header) GetQueued() int64 {
+	if x != nil {
+		return x.Queued
+	}
+	return 0
 }
 
 // Task is one task with all its fields.
@@ -670,11 +678,246 @@ func (x *Note) GetIsolation() string {
 	return ""
 }
 
+// Outcomes holds how the earlier attempts of one task went, the oldest first.
+type Outcomes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	List          []*Outcome             `protobuf:"bytes,1,rep,name=list" json:"list,omitempty"`
+	Older         uint32                 `protobuf:"varint,2,opt,name=older" json:"older,omitempty"` // number of attempts before those
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outcomes) Reset() {
+	*x = Outcomes{}
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outcomes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outcomes) ProtoMessage() {}
+
+func (x *Outcomes) ProtoReflect() protoreflect.Message {
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outcomes.ProtoReflect.Descriptor instead.
+func (*Outcomes) Descriptor() ([]byte, []int) {
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Outcomes) GetList() []*Outcome {
+	if x != nil {
+		return x.List
+	}
+	return nil
+}
+
+func (x *Outcomes) GetOlder() uint32 {
+	if x != nil {
+		return x.Older
+	}
+	return 0
+}
+
+type Outcome struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	N             uint32                 `protobuf:"varint,1,opt,name=n" json:"n,omitempty"`       // number of the attempt
+	Host          uint32                 `protobuf:"varint,2,opt,name=host" json:"host,omitempty"` // index of the host's row
+	Exit          *storepb.Exit          `protobuf:"bytes,3,opt,name=exit" json:"exit,omitempty"`  // without tail and isolation
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outcome) Reset() {
+	*x = Outcome{}
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outcome) ProtoMessage() {}
+
+func (x *Outcome) ProtoReflect() protoreflect.Message {
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
+func (*Outcome) Descriptor() ([]byte, []int) {
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Outcome) GetN() uint32 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *Outcome) GetHost() uint32 {
+	if x != nil {
+		return x.Host
+	}
+	return 0
+}
+
+func (x *Outcome) GetExit() *storepb.Exit {
+	if x != nil {
+		return x.Exit
+	}
+	return nil
+}
+
+// Waits is how far the dependencies of a job are, in their order in the job file. aftercorr has rows of its own.
+type Waits struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcome       []byte                 `protobuf:"bytes,1,opt,name=outcome" json:"outcome,omitempty"` // 0: waiting, 1: met, 2: never, 3: never for ever
+	Saw           []byte                 `protobuf:"bytes,2,opt,name=saw" json:"saw,omitempty"`         // final state of the parent: its index in states plus 1, 0 for none, 255 if it was deleted
+	States        []string               `protobuf:"bytes,3,rep,name=states" json:"states,omitempty"`
+	Since         []int64                `protobuf:"varint,4,rep,packed,name=since" json:"since,omitempty"` // when the parent had started; empty without delays
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Waits) Reset() {
+	*x = Waits{}
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Waits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Waits) ProtoMessage() {}
+
+func (x *Waits) ProtoReflect() protoreflect.Message {
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Waits.ProtoReflect.Descriptor instead.
+func (*Waits) Descriptor() ([]byte, []int) {
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Waits) GetOutcome() []byte {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *Waits) GetSaw() []byte {
+	if x != nil {
+		return x.Saw
+	}
+	return nil
+}
+
+func (x *Waits) GetStates() []string {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *Waits) GetSince() []int64 {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+// Each is how far an aftercorr is for a block of 4,096 tasks: a bit for each.
+type Each struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Met           []uint64               `protobuf:"fixed64,1,rep,packed,name=met" json:"met,omitempty"`
+	Never         []uint64               `protobuf:"fixed64,2,rep,packed,name=never" json:"never,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Each) Reset() {
+	*x = Each{}
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Each) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Each) ProtoMessage() {}
+
+func (x *Each) ProtoReflect() protoreflect.Message {
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Each.ProtoReflect.Descriptor instead.
+func (*Each) Descriptor() ([]byte, []int) {
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Each) GetMet() []uint64 {
+	if x != nil {
+		return x.Met
+	}
+	return nil
+}
+
+func (x *Each) GetNever() []uint64 {
+	if x != nil {
+		return x.Never
+	}
+	return nil
+}
+
 var File_jobs_jobspb_jobs_proto protoreflect.FileDescriptor
 
 const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\n" +
-	"\x16jobs/jobspb/jobs.proto\x12\vmuster.jobs\x1a\x19store/storepb/store.proto\"\x88\x02\n" +
+	"\x16jobs/jobspb/jobs.proto\x12\vmuster.jobs\x1a\x19store/storepb/store.proto\"\xa0\x02\n" +
 	"\x06Header\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -686,7 +929,8 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\x03seq\x18\t \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05count\x18\n" +
 	" \x01(\x03R\x05count\x12'\n" +
-	"\x05first\x18\v \x01(\v2\x11.muster.jobs.TaskR\x05first\"\xd2\x03\n" +
+	"\x05first\x18\v \x01(\v2\x11.muster.jobs.TaskR\x05first\x12\x16\n" +
+	"\x06queued\x18\f \x01(\x03R\x06queued\"\xd2\x03\n" +
 	"\x04Task\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1f\n" +
@@ -742,7 +986,22 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"exitReason\x12\x18\n" +
 	"\adevices\x18\x04 \x03(\tR\adevices\x12\x12\n" +
 	"\x04lost\x18\x05 \x03(\tR\x04lost\x12\x1c\n" +
-	"\tisolation\x18\x06 \x01(\tR\tisolationB/Z&github.com/musterhq/muster/jobs/jobspb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
+	"\tisolation\x18\x06 \x01(\tR\tisolation\"J\n" +
+	"\bOutcomes\x12(\n" +
+	"\x04list\x18\x01 \x03(\v2\x14.muster.jobs.OutcomeR\x04list\x12\x14\n" +
+	"\x05older\x18\x02 \x01(\rR\x05older\"S\n" +
+	"\aOutcome\x12\f\n" +
+	"\x01n\x18\x01 \x01(\rR\x01n\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\rR\x04host\x12&\n" +
+	"\x04exit\x18\x03 \x01(\v2\x12.muster.store.ExitR\x04exit\"a\n" +
+	"\x05Waits\x12\x18\n" +
+	"\aoutcome\x18\x01 \x01(\fR\aoutcome\x12\x10\n" +
+	"\x03saw\x18\x02 \x01(\fR\x03saw\x12\x16\n" +
+	"\x06states\x18\x03 \x03(\tR\x06states\x12\x14\n" +
+	"\x05since\x18\x04 \x03(\x03R\x05since\".\n" +
+	"\x04Each\x12\x10\n" +
+	"\x03met\x18\x01 \x03(\x06R\x03met\x12\x14\n" +
+	"\x05never\x18\x02 \x03(\x06R\x05neverB/Z&github.com/musterhq/muster/jobs/jobspb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
 
 var (
 	file_jobs_jobspb_jobs_proto_rawDescOnce sync.Once
@@ -756,28 +1015,34 @@ func file_jobs_jobspb_jobs_proto_rawDescGZIP() []byte {
 	return file_jobs_jobspb_jobs_proto_rawDescData
 }
 
-var file_jobs_jobspb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_jobs_jobspb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_jobs_jobspb_jobs_proto_goTypes = []any{
 	(*Header)(nil),        // 0: muster.jobs.Header
 	(*Task)(nil),          // 1: muster.jobs.Task
 	(*Chunk)(nil),         // 2: muster.jobs.Chunk
 	(*Host)(nil),          // 3: muster.jobs.Host
 	(*Note)(nil),          // 4: muster.jobs.Note
-	(*storepb.Epoch)(nil), // 5: muster.store.Epoch
-	(*storepb.Exit)(nil),  // 6: muster.store.Exit
+	(*Outcomes)(nil),      // 5: muster.jobs.Outcomes
+	(*Outcome)(nil),       // 6: muster.jobs.Outcome
+	(*Waits)(nil),         // 7: muster.jobs.Waits
+	(*Each)(nil),          // 8: muster.jobs.Each
+	(*storepb.Epoch)(nil), // 9: muster.store.Epoch
+	(*storepb.Exit)(nil),  // 10: muster.store.Exit
 }
 var file_jobs_jobspb_jobs_proto_depIdxs = []int32{
-	1, // 0: muster.jobs.Header.tasks:type_name -> muster.jobs.Task
-	1, // 1: muster.jobs.Header.first:type_name -> muster.jobs.Task
-	5, // 2: muster.jobs.Task.epoch:type_name -> muster.store.Epoch
-	6, // 3: muster.jobs.Task.exit:type_name -> muster.store.Exit
-	1, // 4: muster.jobs.Chunk.alike:type_name -> muster.jobs.Task
-	5, // 5: muster.jobs.Chunk.epochs:type_name -> muster.store.Epoch
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	1,  // 0: muster.jobs.Header.tasks:type_name -> muster.jobs.Task
+	1,  // 1: muster.jobs.Header.first:type_name -> muster.jobs.Task
+	9,  // 2: muster.jobs.Task.epoch:type_name -> muster.store.Epoch
+	10, // 3: muster.jobs.Task.exit:type_name -> muster.store.Exit
+	1,  // 4: muster.jobs.Chunk.alike:type_name -> muster.jobs.Task
+	9,  // 5: muster.jobs.Chunk.epochs:type_name -> muster.store.Epoch
+	6,  // 6: muster.jobs.Outcomes.list:type_name -> muster.jobs.Outcome
+	10, // 7: muster.jobs.Outcome.exit:type_name -> muster.store.Exit
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_jobs_jobspb_jobs_proto_init() }
@@ -791,7 +1056,7 @@ func file_jobs_jobspb_jobs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jobs_jobspb_jobs_proto_rawDesc), len(file_jobs_jobspb_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -95,6 +95,7 @@ type Record struct {
 	//	*Record_Hold
 	//	*Record_Purge
 	//	*Record_Requeue
+	//	*Record_Parent
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -209,6 +210,15 @@ func (x *Record) GetRequeue() *Requeue {
 	return nil
 }
 
+func (x *Record) GetParent() *Parent {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Parent); ok {
+			return x.Parent
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -245,6 +255,10 @@ type Record_Requeue struct {
 	Requeue *Requeue `protobuf:"bytes,8,opt,name=requeue,oneof"`
 }
 
+type Record_Parent struct {
+	Parent *Parent `protobuf:"bytes,9,opt,name=parent,oneof"`
+}
+
 func (*Record_Submit) isRecord_Kind() {}
 
 func (*Record_Assign) isRecord_Kind() {}
@@ -260,6 +274,8 @@ func (*Record_Hold) isRecord_Kind() {}
 func (*Record_Purge) isRecord_Kind() {}
 
 func (*Record_Requeue) isRecord_Kind() {}
+
+func (*Record_Parent) isRecord_Kind() {}
 
 type Submit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -777,6 +793,107 @@ func (x *Requeue) GetAt() int64 {
 	return 0
 }
 
+// Parent is how far a job is that jobs of this journal depend on. Its tasks are listed by their numbers.
+type Parent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job" json:"job,omitempty"`
+	State         string                 `protobuf:"bytes,2,opt,name=state" json:"state,omitempty"` // empty: its owner has no such job
+	Started       bool                   `protobuf:"varint,3,opt,name=started" json:"started,omitempty"`
+	Since         int64                  `protobuf:"varint,4,opt,name=since" json:"since,omitempty"`
+	Succeeded     []*Range               `protobuf:"bytes,5,rep,name=succeeded" json:"succeeded,omitempty"`
+	Failed        []*Range               `protobuf:"bytes,6,rep,name=failed" json:"failed,omitempty"`
+	Open          []*Range               `protobuf:"bytes,7,rep,name=open" json:"open,omitempty"`
+	At            int64                  `protobuf:"varint,8,opt,name=at" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Parent) Reset() {
+	*x = Parent{}
+	mi := &file_journal_journalpb_journal_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Parent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Parent) ProtoMessage() {}
+
+func (x *Parent) ProtoReflect() protoreflect.Message {
+	mi := &file_journal_journalpb_journal_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Parent.ProtoReflect.Descriptor instead.
+func (*Parent) Descriptor() ([]byte, []int) {
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Parent) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Parent) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Parent) GetStarted() bool {
+	if x != nil {
+		return x.Started
+	}
+	return false
+}
+
+func (x *Parent) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *Parent) GetSucceeded() []*Range {
+	if x != nil {
+		return x.Succeeded
+	}
+	return nil
+}
+
+func (x *Parent) GetFailed() []*Range {
+	if x != nil {
+		return x.Failed
+	}
+	return nil
+}
+
+func (x *Parent) GetOpen() []*Range {
+	if x != nil {
+		return x.Open
+	}
+	return nil
+}
+
+func (x *Parent) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 // Range is the tasks first to last of a job.
 type Range struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -788,7 +905,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_journal_journalpb_journal_proto_msgTypes[9]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +917,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_journal_journalpb_journal_proto_msgTypes[9]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +930,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{9}
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Range) GetFirst() uint32 {
@@ -839,7 +956,7 @@ type Purge struct {
 
 func (x *Purge) Reset() {
 	*x = Purge{}
-	mi := &file_journal_journalpb_journal_proto_msgTypes[10]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -851,7 +968,7 @@ func (x *Purge) String() string {
 func (*Purge) ProtoMessage() {}
 
 func (x *Purge) ProtoReflect() protoreflect.Message {
-	mi := &file_journal_journalpb_journal_proto_msgTypes[10]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -864,7 +981,7 @@ func (x *Purge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Purge.ProtoReflect.Descriptor instead.
 func (*Purge) Descriptor() ([]byte, []int) {
-	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{10}
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Purge) GetJob() string {
@@ -885,7 +1002,7 @@ type Bounds struct {
 
 func (x *Bounds) Reset() {
 	*x = Bounds{}
-	mi := &file_journal_journalpb_journal_proto_msgTypes[11]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +1014,7 @@ func (x *Bounds) String() string {
 func (*Bounds) ProtoMessage() {}
 
 func (x *Bounds) ProtoReflect() protoreflect.Message {
-	mi := &file_journal_journalpb_journal_proto_msgTypes[11]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +1027,7 @@ func (x *Bounds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bounds.ProtoReflect.Descriptor instead.
 func (*Bounds) Descriptor() ([]byte, []int) {
-	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{11}
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Bounds) GetIndex() uint64 {
@@ -936,7 +1053,7 @@ const file_journal_journalpb_journal_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x120\n" +
-	"\arecords\x18\x02 \x03(\v2\x16.muster.journal.RecordR\arecords\"\xa0\x03\n" +
+	"\arecords\x18\x02 \x03(\v2\x16.muster.journal.RecordR\arecords\"\xd2\x03\n" +
 	"\x06Record\x120\n" +
 	"\x06submit\x18\x01 \x01(\v2\x16.muster.journal.SubmitH\x00R\x06submit\x120\n" +
 	"\x06assign\x18\x02 \x01(\v2\x16.muster.journal.AssignH\x00R\x06assign\x126\n" +
@@ -945,7 +1062,8 @@ const file_journal_journalpb_journal_proto_rawDesc = "" +
 	"\x06cancel\x18\x05 \x01(\v2\x16.muster.journal.CancelH\x00R\x06cancel\x12*\n" +
 	"\x04hold\x18\x06 \x01(\v2\x14.muster.journal.HoldH\x00R\x04hold\x12-\n" +
 	"\x05purge\x18\a \x01(\v2\x15.muster.journal.PurgeH\x00R\x05purge\x123\n" +
-	"\arequeue\x18\b \x01(\v2\x17.muster.journal.RequeueH\x00R\arequeueB\x06\n" +
+	"\arequeue\x18\b \x01(\v2\x17.muster.journal.RequeueH\x00R\arequeue\x120\n" +
+	"\x06parent\x18\t \x01(\v2\x16.muster.journal.ParentH\x00R\x06parentB\x06\n" +
 	"\x04kind\"z\n" +
 	"\x06Submit\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
@@ -986,7 +1104,16 @@ const file_journal_journalpb_journal_proto_rawDesc = "" +
 	"\x05tasks\x18\x02 \x03(\v2\x15.muster.journal.RangeR\x05tasks\x12\x16\n" +
 	"\x06failed\x18\x03 \x01(\bR\x06failed\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02at\x18\x05 \x01(\x03R\x02at\"1\n" +
+	"\x02at\x18\x05 \x01(\x03R\x02at\"\xff\x01\n" +
+	"\x06Parent\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
+	"\astarted\x18\x03 \x01(\bR\astarted\x12\x14\n" +
+	"\x05since\x18\x04 \x01(\x03R\x05since\x123\n" +
+	"\tsucceeded\x18\x05 \x03(\v2\x15.muster.journal.RangeR\tsucceeded\x12-\n" +
+	"\x06failed\x18\x06 \x03(\v2\x15.muster.journal.RangeR\x06failed\x12)\n" +
+	"\x04open\x18\a \x03(\v2\x15.muster.journal.RangeR\x04open\x12\x0e\n" +
+	"\x02at\x18\b \x01(\x03R\x02at\"1\n" +
 	"\x05Range\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\rR\x04last\"\x19\n" +
@@ -1008,7 +1135,7 @@ func file_journal_journalpb_journal_proto_rawDescGZIP() []byte {
 	return file_journal_journalpb_journal_proto_rawDescData
 }
 
-var file_journal_journalpb_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_journal_journalpb_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_journal_journalpb_journal_proto_goTypes = []any{
 	(*Entry)(nil),           // 0: muster.journal.Entry
 	(*Record)(nil),          // 1: muster.journal.Record
@@ -1019,11 +1146,12 @@ var file_journal_journalpb_journal_proto_goTypes = []any{
 	(*Cancel)(nil),          // 6: muster.journal.Cancel
 	(*Hold)(nil),            // 7: muster.journal.Hold
 	(*Requeue)(nil),         // 8: muster.journal.Requeue
-	(*Range)(nil),           // 9: muster.journal.Range
-	(*Purge)(nil),           // 10: muster.journal.Purge
-	(*Bounds)(nil),          // 11: muster.journal.Bounds
-	(*storepb.Attempt)(nil), // 12: muster.store.Attempt
-	(*storepb.Exit)(nil),    // 13: muster.store.Exit
+	(*Parent)(nil),          // 9: muster.journal.Parent
+	(*Range)(nil),           // 10: muster.journal.Range
+	(*Purge)(nil),           // 11: muster.journal.Purge
+	(*Bounds)(nil),          // 12: muster.journal.Bounds
+	(*storepb.Attempt)(nil), // 13: muster.store.Attempt
+	(*storepb.Exit)(nil),    // 14: muster.store.Exit
 }
 var file_journal_journalpb_journal_proto_depIdxs = []int32{
 	1,  // 0: muster.journal.Entry.records:type_name -> muster.journal.Record
@@ -1033,20 +1161,24 @@ var file_journal_journalpb_journal_proto_depIdxs = []int32{
 	5,  // 4: muster.journal.Record.result:type_name -> muster.journal.Result
 	6,  // 5: muster.journal.Record.cancel:type_name -> muster.journal.Cancel
 	7,  // 6: muster.journal.Record.hold:type_name -> muster.journal.Hold
-	10, // 7: muster.journal.Record.purge:type_name -> muster.journal.Purge
+	11, // 7: muster.journal.Record.purge:type_name -> muster.journal.Purge
 	8,  // 8: muster.journal.Record.requeue:type_name -> muster.journal.Requeue
-	12, // 9: muster.journal.Assign.attempt:type_name -> muster.store.Attempt
-	12, // 10: muster.journal.Unassign.attempt:type_name -> muster.store.Attempt
-	12, // 11: muster.journal.Result.attempt:type_name -> muster.store.Attempt
-	13, // 12: muster.journal.Result.exit:type_name -> muster.store.Exit
-	9,  // 13: muster.journal.Cancel.tasks:type_name -> muster.journal.Range
-	9,  // 14: muster.journal.Hold.tasks:type_name -> muster.journal.Range
-	9,  // 15: muster.journal.Requeue.tasks:type_name -> muster.journal.Range
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	9,  // 9: muster.journal.Record.parent:type_name -> muster.journal.Parent
+	13, // 10: muster.journal.Assign.attempt:type_name -> muster.store.Attempt
+	13, // 11: muster.journal.Unassign.attempt:type_name -> muster.store.Attempt
+	13, // 12: muster.journal.Result.attempt:type_name -> muster.store.Attempt
+	14, // 13: muster.journal.Result.exit:type_name -> muster.store.Exit
+	10, // 14: muster.journal.Cancel.tasks:type_name -> muster.journal.Range
+	10, // 15: muster.journal.Hold.tasks:type_name -> muster.journal.Range
+	10, // 16: muster.journal.Requeue.tasks:type_name -> muster.journal.Range
+	10, // 17: muster.journal.Parent.succeeded:type_name -> muster.journal.Range
+	10, // 18: muster.journal.Parent.failed:type_name -> muster.journal.Range
+	10, // 19: muster.journal.Parent.open:type_name -> muster.journal.Range
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_journal_journalpb_journal_proto_init() }
@@ -1063,6 +1195,7 @@ func file_journal_journalpb_journal_proto_init() {
 		(*Record_Hold)(nil),
 		(*Record_Purge)(nil),
 		(*Record_Requeue)(nil),
+		(*Record_Parent)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1070,7 +1203,7 @@ func file_journal_journalpb_journal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journal_journalpb_journal_proto_rawDesc), len(file_journal_journalpb_journal_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -214,7 +214,7 @@ func BenchmarkCodec(b *testing.B) {
 		if buf, err = appendFrame(buf[:0], f); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := fromWire(f); err != nil {
+		if _, err := fromWire(f, nil); err != nil {
 			b.Fatal(err)
 		}
 		codecSink.Add(int64(len(buf)))

@@ -45,7 +45,7 @@ var largestEpoch = lease.Epoch{Generation: math.MaxUint64, Term: math.MaxUint64}
 
 func largestFree() lease.Free {
 	return lease.Free{
-		CPUs: job.MaxCPUs, Memory: math.MaxInt64,
+		CPUs: job.MaxCPUs, Memory: math.MaxInt64, Tasks: lease.MaxLive, Exclusive: true,
 		GPUs: many(lease.MaxGPUs, func(i int) lease.FreeGPU {
 			return lease.FreeGPU{UUID: longestID(i), Memory: math.MaxInt64, Milli: wholeDevice}
 		}),
@@ -56,7 +56,7 @@ func largestFree() lease.Free {
 func largestProfile() lease.Profile {
 	p := lease.Profile{
 		Peer: job.Peer(longest(maxPeer)), Name: longest(job.MaxName), Version: longest(job.MaxName), Store: longestID(0), Labels: map[string]string{},
-		CPUs: job.MaxCPUs, Memory: math.MaxInt64, Disk: math.MaxInt64, Worker: true,
+		Arch: longestID(0), OS: longestID(0), CPUs: job.MaxCPUs, Memory: math.MaxInt64, Disk: math.MaxInt64, Worker: true,
 		Drivers: many(maxDrivers, longestID),
 		Mounts:  many(lease.MaxMounts, func(int) string { return "/" + longest(maxPath-1) }),
 		GPUs: many(lease.MaxGPUs, func(i int) gpu.Device {
@@ -100,13 +100,13 @@ func largestMessages(t *testing.T) []any {
 	return []any{
 		lease.Offer{
 			ID: math.MaxUint64, Attempt: a, Group: largestGroup, Epoch: largestEpoch, Priority: job.MaxPriority, User: longest(job.MaxName),
-			Need:   job.Resources{CPUs: job.MaxCPUs, Memory: math.MaxInt64, GPUs: job.MaxGPUs, GPUModel: longest(job.MaxName), GPUMemory: math.MaxInt64},
+			Need:   job.Resources{CPUs: job.MaxCPUs, Memory: math.MaxInt64, GPUs: job.MaxGPUs, GPUModel: longest(job.MaxName), GPUMemory: math.MaxInt64, Exclusive: true},
 			Device: longestID(0), Token: longest(maxToken), Wait: lease.MaxOfferWait, Age: math.MaxInt64,
 		},
 		lease.Release{Offer: math.MaxUint64},
 		lease.Start{
 			Offer: math.MaxUint64, Attempt: a, Group: largestGroup, Epoch: largestEpoch, Session: math.MaxUint64, User: longest(job.MaxName),
-			Spec: largestSpec(t, job.MaxSpecBytes),
+			File: fileOf(largestSpec(t, job.MaxSpecBytes)), Element: lease.Element{Array: true, Index: job.MaxIndex, Entry: longest(1000)},
 		},
 		lease.Query{Attempt: a, Group: largestGroup, Epoch: largestEpoch, Store: longestID(0)},
 		lease.Signal{Attempt: a, Group: largestGroup, Epoch: largestEpoch, Number: maxSignal},
@@ -165,7 +165,7 @@ func TestLargestMessagesFit(t *testing.T) {
 			t.Errorf("%T: %v", msg, err)
 			continue
 		}
-		back, err := fromWire(got)
+		back, err := fromWire(got, &files[*job.File]{})
 		if err != nil || !reflect.DeepEqual(back, msg) {
 			t.Errorf("%T was changed by encoding and decoding: %v", msg, err)
 		}
@@ -191,7 +191,7 @@ func TestTooManyLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := fromWire(f)
+	back, err := fromWire(f, &files[*job.File]{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,22 +206,22 @@ func TestTooManyLinks(t *testing.T) {
 // TestSpecBeyondItsBound checks that both the sender and the receiver refuse a job file that is one byte too long.
 func TestSpecBeyondItsBound(t *testing.T) {
 	a := largestAttempt(0)
-	m := lease.Start{Attempt: a, Group: largestGroup, Spec: largestSpec(t, job.MaxSpecBytes+1)}
-	if _, err := toWire(m); !errors.Is(err, ErrInvalid) {
-		t.Errorf("sent: %v", err)
+	spec := largestSpec(t, job.MaxSpecBytes+1)
+	if _, err := job.NewFile(spec); err == nil {
+		t.Error("it is taken as a job file")
 	}
-	text, err := job.EncodeSpec(m.Spec)
+	text, err := job.EncodeSpec(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Spec = job.DefaultSpec()
-	m.Spec.Script = "x"
+	spec.Script = "x"
+	m := lease.Start{Attempt: a, Group: largestGroup, File: fileOf(spec)}
 	f, err := toWire(m)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.GetStart().Spec = text
-	if _, err := fromWire(f); !errors.Is(err, ErrInvalid) {
+	if _, err := fromWire(f, &files[*job.File]{}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("received: %v", err)
 	}
 }

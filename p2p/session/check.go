@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
@@ -39,6 +41,7 @@ var (
 	errTail  = fmt.Errorf("the tail of the output is longer than %d bytes", job.TailBytes)
 	errSame  = errors.New("two devices have the same ID")
 	errKind  = errors.New("unknown kind of link")
+	errEntry = errors.New("the line of a task is too long, or not text")
 	errShare = errors.New("a share must be at least 0 and below 1, and excludes whole devices")
 )
 
@@ -120,8 +123,18 @@ func checkStart(m lease.Start) error {
 	if len(m.User) > job.MaxName || !printable(m.User) {
 		return errName
 	}
-	if err := m.Spec.Validate(); err != nil {
+	if m.File == nil {
+		return errNoFile
+	}
+	if err := m.File.Validate(); err != nil {
 		return err
+	}
+	e := m.Element
+	if e.Index < 0 || e.Index > job.MaxIndex || !e.Array && (e.Index != 0 || e.Entry != "") {
+		return errRange
+	}
+	if len(e.Entry) > job.MaxEntry || !utf8.ValidString(e.Entry) || strings.ContainsRune(e.Entry, 0) {
+		return errEntry
 	}
 	return checkAttempt(m.Attempt, m.Group)
 }
@@ -244,7 +257,7 @@ func checkProfile(p lease.Profile) error {
 			return err
 		}
 	}
-	if err := errors.Join(checkPeer(p.Peer), optionalID(p.Store)); err != nil {
+	if err := errors.Join(checkPeer(p.Peer), optionalID(p.Store), optionalID(p.Arch), optionalID(p.OS)); err != nil {
 		return err
 	}
 	return checkGPUs(p.GPUs)
@@ -307,8 +320,18 @@ func checkFree(f lease.Free) error {
 			return err
 		}
 	}
+	before := -1
+	for _, y := range f.Preemptible { // in rising order, so there are at most as many as priorities
+		if y.Priority <= before || y.Priority > job.MaxPriority || y.CPUs < 0 || y.CPUs > maxHeld || y.Memory < 0 || y.GPUs < 0 || y.GPUs > maxHeld {
+			return errRange
+		}
+		before = y.Priority
+	}
 	return checkDevices(f.Quarantined)
 }
+
+// maxHeld bounds the CPUs and devices of many tasks together. Shares of a device count once for each task.
+const maxHeld = 1 << 30
 
 func checkDevices(uuids []string) error {
 	if err := within(len(uuids), lease.MaxGPUs); err != nil {

@@ -36,7 +36,7 @@ func parse(b []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fromWire(f)
+	return fromWire(f, &files[*job.File]{})
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -76,6 +76,7 @@ func TestOutOfBounds(t *testing.T) {
 	o := testOffer(1)
 	a, g := o.Attempt, o.Group
 	end := time.Unix(1, 0)
+	good := fileOf(job.Spec{Command: []string{"x"}})
 	with := func(change func(*lease.Offer)) lease.Offer {
 		o := o
 		change(&o)
@@ -106,14 +107,19 @@ func TestOutOfBounds(t *testing.T) {
 		"signal 0":         lease.Signal{Attempt: a, Group: g},
 		"grace":            lease.Cancel{Attempt: a, Group: g, Grace: maxGrace + 1},
 		"groups":           lease.Owns{Groups: make([]lease.GroupEpoch, maxGroups+1)},
-		"no command":       lease.Start{Attempt: a, Group: g},
-		"huge command":     lease.Start{Attempt: a, Group: g, Spec: job.Spec{Command: []string{strings.Repeat("x", MaxFrame)}}},
-		"not yet":          lease.Start{Attempt: a, Group: g, Spec: job.Spec{Command: []string{"x"}, Prefer: "rack=r1"}},
+		"no command":       lease.Start{Attempt: a, Group: g, File: fileOf(job.Spec{})},
+		"no file":          lease.Start{Attempt: a, Group: g},
+		"index":            lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Array: true, Index: -1}},
+		"no array":         lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Index: 1}},
+		"entry":            lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Array: true, Entry: "a\x00"}},
+		"huge command":     lease.Start{Attempt: a, Group: g, File: fileOf(job.Spec{Command: []string{strings.Repeat("x", job.MaxSpecBytes-100)}}), Element: lease.Element{Array: true, Entry: strings.Repeat("x", job.MaxSpecBytes)}},
+		"not yet":          lease.Start{Attempt: a, Group: g, File: fileOf(job.Spec{Command: []string{"x"}, Nodes: 2})},
 		"device":           lease.Commit{Attempt: a, Group: g, Devices: []string{"GPU-1,GPU-2"}},
 		"devices":          lease.Commit{Attempt: a, Group: g, Devices: slices.Repeat([]string{"G"}, lease.MaxGPUs+1)},
 		"no reason":        lease.Decline{Attempt: a},
 		"milli":            lease.Availability{Free: lease.Free{GPUs: []lease.FreeGPU{{UUID: "G", Milli: 1001}}}},
 		"tasks":            lease.Availability{Free: lease.Free{Tasks: -1}},
+		"too many tasks":   lease.Availability{Free: lease.Free{Tasks: lease.MaxLive + 1}},
 		"pending event":    lease.Event{Attempt: a, Group: g, N: 1, State: job.Pending},
 		"event 0":          lease.Event{Attempt: a, Group: g, State: job.Running},
 		"end without exit": lease.Event{Attempt: a, Group: g, N: 1, State: job.Failed},
@@ -138,6 +144,9 @@ func TestOutOfBounds(t *testing.T) {
 		"GPUs":      host(func(p *lease.Profile) { p.GPUs = make([]gpu.Device, lease.MaxGPUs+1) }),
 		"mounts":    host(func(p *lease.Profile) { p.Mounts = []string{"/a\nb"} }),
 		"waits":     lease.Event{Attempt: a, Group: g, N: 1, State: job.Running, Detail: "still pulling"},
+		"arch":      host(func(p *lease.Profile) { p.Arch = strings.Repeat("x", maxID+1) }),
+		"os":        host(func(p *lease.Profile) { p.OS = "a b" }),
+		"no tasks":  lease.Availability{Free: lease.Free{Tasks: -1}},
 		"drivers":   host(func(p *lease.Profile) { p.Drivers = []string{"exec driver"} }),
 	} {
 		if got, err := carry(msg); err == nil {

@@ -37,6 +37,7 @@ type conn struct {
 	leaving  atomic.Bool  // a Goodbye is in the queue
 	given    atomic.Bool  // this side has given the session up
 	pings    pings
+	files    files[*job.File] // that the peer has sent; only the reader uses it
 
 	woken   chan struct{} // a resting session is used again
 	cutOnce sync.Once
@@ -50,6 +51,7 @@ type open struct {
 	source *source
 	frames *frameReader
 	theirs count // the peer's count
+	arrays bool  // the peer knows arrays, and job files that are named by their digest
 }
 
 // count is the number of streams that a daemon has opened since its start.
@@ -57,8 +59,8 @@ type count struct{ incarnation, n uint64 }
 
 func newConn(cfg Config, peer job.Peer, o open, opened bool) *conn {
 	return &conn{
-		peer: peer, cfg: cfg, stream: o.stream, source: o.source, frames: o.frames, out: newOutbox(), opened: opened,
-		since: time.Now(), woken: make(chan struct{}, 1), done: make(chan struct{}),
+		peer: peer, cfg: cfg, stream: o.stream, source: o.source, frames: o.frames, out: newOutbox(o.arrays), opened: opened,
+		files: files[*job.File]{repeats: !o.arrays}, since: time.Now(), woken: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
 
@@ -177,7 +179,7 @@ func (c *conn) readError(err error) error {
 }
 
 func (c *conn) deliver(f *wirepb.Frame, h Handler) error {
-	msg, err := fromWire(f)
+	msg, err := fromWire(f, &c.files)
 	if err != nil {
 		return err
 	}

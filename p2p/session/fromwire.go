@@ -22,9 +22,10 @@ var (
 	errUnknown  = errors.New("unknown kind of message")
 )
 
-// fromWire decodes and checks the message of a frame. It returns a lease.ToWorker or a lease.ToScheduler.
-func fromWire(f *wirepb.Frame) (any, error) {
-	d := &decoder{}
+// fromWire decodes and checks the message of a frame. It returns a lease.ToWorker or a lease.ToScheduler. The files are
+// those that the session has carried before.
+func fromWire(f *wirepb.Frame, known *files[*job.File]) (any, error) {
+	d := &decoder{files: known}
 	msg := d.toWorker(f)
 	if msg == nil {
 		msg = d.toScheduler(f)
@@ -42,7 +43,10 @@ func fromWire(f *wirepb.Frame) (any, error) {
 }
 
 // decoder keeps the first error in a message.
-type decoder struct{ err error }
+type decoder struct {
+	files *files[*job.File]
+	err   error
+}
 
 func (d *decoder) fail(err error) {
 	if d.err == nil {
@@ -57,7 +61,7 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 		return lease.Offer{
 			ID: m.GetId(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
 			Need: need(m.GetNeed()), Device: m.GetDevice(), Priority: int(m.GetPriority()), User: m.GetUser(), Token: m.GetToken(),
-			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()),
+			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()), Preempt: m.GetPreempt(),
 		}
 	case *wirepb.Frame_Release:
 		return lease.Release{Offer: b.Release.GetOffer()}
@@ -65,7 +69,8 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 		m := b.Start
 		return lease.Start{
 			Offer: m.GetOffer(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
-			Session: lease.Session(m.GetSession()), User: m.GetUser(), Spec: d.spec(m.GetSpec()),
+			Session: lease.Session(m.GetSession()), User: m.GetUser(), File: d.file(m),
+			Element: lease.Element{Array: m.GetArray(), Index: int(m.GetIndex()), Entry: m.GetEntry(), Preempted: m.GetPreempted()},
 		}
 	case *wirepb.Frame_Query:
 		m := b.Query
@@ -163,6 +168,35 @@ func (d *decoder) sentence(s string) string {
 	return s
 }
 
+// file returns the job file of a Start.
+func (d *decoder) file(m *wirepb.Start) *job.File {
+	if len(m.GetSpec()) == 0 {
+		sum := m.GetFile()
+		if len(sum) == len(job.Digest{}) {
+			if f := d.files.known[job.Digest(sum)]; f != nil {
+				return f
+			}
+		}
+		d.fail(errNoFile)
+		return nil
+	}
+	s := d.spec(m.GetSpec())
+	if d.err != nil {
+		return nil
+	}
+	f, err := job.FileOf(s, bytes.Clone(m.GetSpec()))
+	if err != nil {
+		d.fail(err)
+		return nil
+	}
+	if _, known := d.files.known[f.Digest()]; known {
+		d.fail(errFileAgain)
+		return nil
+	}
+	d.files.add(f.Digest(), len(f.Text()), f)
+	return f
+}
+
 // spec decodes a job file strictly. A field that the JSON leaves out gets its default, but for the number of CPUs:
 // EncodeSpec leaves it out if it is 0.
 func (d *decoder) spec(b []byte) job.Spec {
@@ -212,14 +246,22 @@ func epoch(e *wirepb.EpochRef) lease.Epoch {
 func need(r *wirepb.Resources) job.Resources {
 	return job.Resources{
 		CPUs: int(r.GetCpus()), Memory: job.Size(r.GetMemory()), GPUs: int(r.GetGpus()), GPUModel: r.GetGpuModel(),
-		GPUMemory: job.Size(r.GetGpuMemory()), GPUShare: r.GetGpuShare(),
+		GPUMemory: job.Size(r.GetGpuMemory()), GPUShare: r.GetGpuShare(), Exclusive: r.GetExclusive(),
 	}
 }
 
 func freeOf(f *wirepb.Free) lease.Free {
-	out := lease.Free{CPUs: int(f.GetCpus()), Memory: job.Size(f.GetMemory()), GPUs: some[lease.FreeGPU](len(f.GetGpus())), Quarantined: f.GetAside(), Tasks: int(f.GetTasks())}
+	out := lease.Free{
+		CPUs: int(f.GetCpus()), Memory: job.Size(f.GetMemory()), GPUs: some[lease.FreeGPU](len(f.GetGpus())), Quarantined: f.GetAside(),
+		Tasks: int(f.GetTasks()), Exclusive: f.GetExclusive(),
+	}
 	for i, g := range f.GetGpus() {
 		out.GPUs[i] = lease.FreeGPU{UUID: g.GetUuid(), Memory: job.Size(g.GetMemory()), Milli: int(g.GetMilli())}
+	}
+	for _, y := range f.GetPreemptible() {
+		out.Preemptible = append(out.Preemptible, lease.Preemptible{
+			Priority: int(y.GetPriority()), CPUs: int(y.GetCpus()), Memory: job.Size(y.GetMemory()), GPUs: int(y.GetGpus()),
+		})
 	}
 	return out
 }
@@ -229,6 +271,7 @@ func profileOf(p *wirepb.Profile) lease.Profile {
 		Peer: job.Peer(p.GetPeer()), Name: p.GetName(), Version: p.GetVersion(), Store: p.GetStore(), Labels: p.GetLabels(),
 		CPUs: int(p.GetCpus()), Memory: job.Size(p.GetMemory()), Disk: job.Size(p.GetDisk()),
 		GPUs: some[gpu.Device](len(p.GetGpus())), Drivers: p.GetDrivers(), Worker: p.GetWorker(), Mounts: p.GetMounts(),
+		Arch: p.GetArch(), OS: p.GetOs(),
 	}
 	for i, d := range p.GetGpus() {
 		out.GPUs[i] = deviceOf(d)

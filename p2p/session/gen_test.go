@@ -122,8 +122,10 @@ func drawNeed(t *rapid.T) job.Resources {
 
 func drawOffer(t *rapid.T) any {
 	a := anyAttempt.Draw(t, "attempt")
+	need := drawNeed(t)
+	need.Exclusive = rapid.Bool().Draw(t, "exclusive")
 	return lease.Offer{
-		ID: rapid.Uint64().Draw(t, "id"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Need: drawNeed(t), Device: anyWord.Draw(t, "device"),
+		ID: rapid.Uint64().Draw(t, "id"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Need: need, Device: anyWord.Draw(t, "device"),
 		Priority: rapid.IntRange(0, job.MaxPriority).Draw(t, "priority"), User: anyName.Draw(t, "user"), Token: anyWord.Draw(t, "token"),
 		Wait: drawDuration(t, lease.MaxOfferWait), Age: drawDuration(t, 1<<62),
 	}
@@ -151,8 +153,23 @@ func drawStart(t *rapid.T) any {
 	}
 	return lease.Start{
 		Offer: rapid.Uint64().Draw(t, "offer"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"),
-		Session: anySession.Draw(t, "session"), User: anyName.Draw(t, "user"), Spec: s,
+		Session: anySession.Draw(t, "session"), User: anyName.Draw(t, "user"), File: fileOf(s), Element: drawElement(t),
 	}
+}
+
+func fileOf(s job.Spec) *job.File {
+	f, err := job.NewFile(s)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+func drawElement(t *rapid.T) lease.Element {
+	if !rapid.Bool().Draw(t, "array") {
+		return lease.Element{}
+	}
+	return lease.Element{Array: true, Index: rapid.IntRange(0, job.MaxIndex).Draw(t, "index"), Entry: anyText.Draw(t, "entry")}
 }
 
 func drawCommit(t *rapid.T) any {
@@ -211,7 +228,7 @@ func drawFree(t *rapid.T) lease.Free {
 		GPUs: listOf(t, rapid.Custom(func(t *rapid.T) lease.FreeGPU {
 			return lease.FreeGPU{UUID: anyWord.Draw(t, "uuid"), Memory: anySize.Draw(t, "memory"), Milli: rapid.IntRange(0, wholeDevice).Draw(t, "milli")}
 		}), 8, "gpus"),
-		Tasks: rapid.IntRange(0, lease.MaxLive).Draw(t, "tasks"),
+		Tasks: rapid.IntRange(0, lease.MaxLive).Draw(t, "tasks"), Exclusive: rapid.Bool().Draw(t, "exclusive"),
 	}
 }
 
@@ -220,6 +237,7 @@ func drawHello(t *rapid.T) any {
 		Peer: job.Peer(anyWord.Draw(t, "peer")), Name: anyName.Draw(t, "name"), Version: anyName.Draw(t, "version"), Store: anyWord.Draw(t, "store"),
 		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: anySize.Draw(t, "memory"), Disk: anySize.Draw(t, "disk"),
 		Drivers: listOf(t, anyWord, 3, "drivers"), Mounts: listOf(t, anyWord, 3, "mounts"), Worker: rapid.Bool().Draw(t, "worker"),
+		Arch: anyWord.Draw(t, "arch"), OS: anyWord.Draw(t, "os"),
 	}
 	if labels := rapid.MapOfN(anyWord, anyWord, 0, 5).Draw(t, "labels"); len(labels) > 0 {
 		p.Labels = labels

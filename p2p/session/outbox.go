@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
@@ -13,12 +14,16 @@ type outbox struct {
 	wake chan struct{} // holds one token while there may be something to take
 
 	mu     sync.Mutex
-	buf    []byte // guarded by mu; encoded frames
-	spare  []byte // guarded by mu; the buffer written last, for reuse
-	closed bool   // guarded by mu; nothing more is accepted
+	buf    []byte      // guarded by mu; encoded frames
+	spare  []byte      // guarded by mu; the buffer written last, for reuse
+	closed bool        // guarded by mu; nothing more is accepted
+	files  files[bool] // guarded by mu; the job files that were sent
 }
 
-func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+// newOutbox makes a queue to a peer. arrays says whether the peer knows arrays and digests of job files.
+func newOutbox(arrays bool) *outbox {
+	return &outbox{wake: make(chan struct{}, 1), files: files[bool]{repeats: !arrays}}
+}
 
 // put queues a frame. It returns ErrBusy if the queue is full.
 func (o *outbox) put(f *wirepb.Frame) error {
@@ -27,6 +32,10 @@ func (o *outbox) put(f *wirepb.Frame) error {
 	if o.closed {
 		return ErrNoSession
 	}
+	if o.files.repeats && f.GetStart().GetArray() {
+		return errNoArrays
+	}
+	sum, size := o.shorten(f.GetStart())
 	buf, err := appendFrame(o.buf, f)
 	if err != nil {
 		return err
@@ -34,9 +43,26 @@ func (o *outbox) put(f *wirepb.Frame) error {
 	if len(buf) > MaxQueue {
 		return fmt.Errorf("%w: %d bytes are queued for it", ErrBusy, len(o.buf))
 	}
+	if size > 0 {
+		o.files.add(sum, size, true)
+	}
 	o.buf = buf
 	o.signal()
 	return nil
+}
+
+// shorten takes the job file out of a Start if the peer has it. Otherwise it returns the digest and the size of the
+// file that is sent now. mu is held.
+func (o *outbox) shorten(m *wirepb.Start) (sum job.Digest, size int) {
+	if m == nil {
+		return sum, 0
+	}
+	sum = job.Digest(m.GetFile())
+	if o.files.known[sum] {
+		m.Spec = nil
+		return sum, 0
+	}
+	return sum, len(m.GetSpec())
 }
 
 // close accepts no more frames; queued frames are still written.

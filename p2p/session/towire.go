@@ -30,7 +30,7 @@ func toWire(msg any) (*wirepb.Frame, error) {
 	var f *wirepb.Frame
 	switch m := msg.(type) {
 	case lease.Start:
-		return startFrame(m)
+		f = startFrame(m)
 	case lease.ToWorker:
 		f = toWorkerFrame(m)
 	case lease.ToScheduler:
@@ -47,7 +47,7 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 	case lease.Offer:
 		return &wirepb.Frame{Body: &wirepb.Frame_Offer{Offer: &wirepb.Offer{
 			Id: m.ID, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Need: resources(m.Need), Device: m.Device,
-			Priority: int64(m.Priority), User: m.User, Token: m.Token, WaitNs: int64(m.Wait), AgeNs: int64(m.Age),
+			Priority: int64(m.Priority), User: m.User, Token: m.Token, WaitNs: int64(m.Wait), AgeNs: int64(m.Age), Preempt: m.Preempt,
 		}}}
 	case lease.Release:
 		return &wirepb.Frame{Body: &wirepb.Frame_Release{Release: &wirepb.Release{Offer: m.Offer}}}
@@ -85,18 +85,13 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 	return nil
 }
 
-func startFrame(m lease.Start) (*wirepb.Frame, error) {
-	spec, err := job.EncodeSpec(m.Spec)
-	if err == nil {
-		err = checkSpecSize(spec)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: start: %w", ErrInvalid, err)
-	}
+func startFrame(m lease.Start) *wirepb.Frame {
+	sum := m.File.Digest()
 	return &wirepb.Frame{Body: &wirepb.Frame_Start{Start: &wirepb.Start{
 		Offer: m.Offer, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch),
-		Session: uint64(m.Session), User: m.User, Spec: spec,
-	}}}, nil
+		Session: uint64(m.Session), User: m.User, Spec: m.File.Text(), File: sum[:],
+		Array: m.Element.Array, Index: int64(m.Element.Index), Entry: m.Element.Entry, Preempted: m.Element.Preempted,
+	}}}
 }
 
 func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
@@ -149,7 +144,7 @@ func epochRef(e lease.Epoch) *wirepb.EpochRef {
 func resources(r job.Resources) *wirepb.Resources {
 	return &wirepb.Resources{
 		Cpus: int64(r.CPUs), Memory: int64(r.Memory), Gpus: int64(r.GPUs), GpuModel: r.GPUModel,
-		GpuMemory: int64(r.GPUMemory), GpuShare: r.GPUShare,
+		GpuMemory: int64(r.GPUMemory), GpuShare: r.GPUShare, Exclusive: r.Exclusive,
 	}
 }
 
@@ -158,7 +153,13 @@ func free(f lease.Free) *wirepb.Free {
 	for i, g := range f.GPUs {
 		gpus[i] = &wirepb.FreeGPU{Uuid: g.UUID, Memory: int64(g.Memory), Milli: int64(g.Milli)}
 	}
-	return &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Quarantined, Tasks: int64(f.Tasks)}
+	out := &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Quarantined, Tasks: int64(f.Tasks), Exclusive: f.Exclusive}
+	for _, y := range f.Preemptible {
+		out.Preemptible = append(out.Preemptible, &wirepb.Preemptible{
+			Priority: int64(y.Priority), Cpus: int64(y.CPUs), Memory: int64(y.Memory), Gpus: int64(y.GPUs),
+		})
+	}
+	return out
 }
 
 func profile(p lease.Profile) *wirepb.Profile {
@@ -169,6 +170,7 @@ func profile(p lease.Profile) *wirepb.Profile {
 	return &wirepb.Profile{
 		Peer: string(p.Peer), Name: p.Name, Version: p.Version, Store: p.Store, Labels: p.Labels, Cpus: int64(p.CPUs),
 		Memory: int64(p.Memory), Disk: int64(p.Disk), Gpus: gpus, Drivers: p.Drivers, Worker: p.Worker, Mounts: p.Mounts,
+		Arch: p.Arch, Os: p.OS,
 	}
 }
 

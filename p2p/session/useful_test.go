@@ -333,3 +333,56 @@ func TestTooManyWanted(t *testing.T) {
 		}
 	})
 }
+
+// TestSessionWithAnEarlierVersion checks that a peer whose Accept does not say that it knows arrays gets the job file
+// with each Start, and that any other peer gets it once.
+func TestSessionWithAnEarlierVersion(t *testing.T) {
+	for _, knows := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, 2)
+			a, b := c.nodes[0], c.nodes[1]
+			b.stop() // the test itself acts as b
+			opened := make(chan *open, 1)
+			b.host.SetStreamHandler(ID, func(s network.Stream) {
+				o, err := readOpen(t.Context(), s)
+				if err != nil || !o.arrays {
+					t.Errorf("Open says %+v, %v", o, err)
+					return
+				}
+				accept := acceptFrame(count{1, 1})
+				accept.GetAccept().Arrays = knows
+				first, err := appendFrame(nil, accept)
+				if err == nil {
+					_, err = s.Write(first)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				opened <- o
+			})
+			a.Want(b.id())
+			pass(5 * time.Second)
+			offer, f := testOffer(1), named("a", 1000)
+			for range 2 {
+				if err := a.Send(b.id(), lease.Start{Attempt: offer.Attempt, Group: offer.Group, File: f}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o, with := <-opened, 0
+			for starts := 0; starts < 2; {
+				frame, err := o.frames.next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m := frame.GetStart(); m != nil {
+					starts++
+					with += min(1, len(m.GetSpec()))
+				}
+			}
+			if want := map[bool]int{false: 2, true: 1}[knows]; with != want {
+				t.Errorf("knows arrays %v: %d of 2 Starts have the job file, want %d", knows, with, want)
+			}
+			_ = o.stream.Reset()
+		})
+	}
+}

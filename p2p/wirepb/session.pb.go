@@ -422,6 +422,7 @@ type Open struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation   uint64                 `protobuf:"fixed64,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Arrays        bool                   `protobuf:"varint,3,opt,name=arrays,proto3" json:"arrays,omitempty"` // the daemon knows arrays, and job files that are named by their digest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -470,11 +471,19 @@ func (x *Open) GetCount() uint64 {
 	return 0
 }
 
+func (x *Open) GetArrays() bool {
+	if x != nil {
+		return x.Arrays
+	}
+	return false
+}
+
 // Accept is the first frame of the other side, with that side's own count.
 type Accept struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation   uint64                 `protobuf:"fixed64,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Arrays        bool                   `protobuf:"varint,3,opt,name=arrays,proto3" json:"arrays,omitempty"` // as in Open
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -521,6 +530,13 @@ func (x *Accept) GetCount() uint64 {
 		return x.Count
 	}
 	return 0
+}
+
+func (x *Accept) GetArrays() bool {
+	if x != nil {
+		return x.Arrays
+	}
+	return false
 }
 
 // Ping asks for a Pong with the same number.
@@ -773,6 +789,7 @@ type Resources struct {
 	GpuModel      string                 `protobuf:"bytes,4,opt,name=gpu_model,json=gpuModel,proto3" json:"gpu_model,omitempty"`
 	GpuMemory     int64                  `protobuf:"varint,5,opt,name=gpu_memory,json=gpuMemory,proto3" json:"gpu_memory,omitempty"`
 	GpuShare      float64                `protobuf:"fixed64,6,opt,name=gpu_share,json=gpuShare,proto3" json:"gpu_share,omitempty"`
+	Exclusive     bool                   `protobuf:"varint,7,opt,name=exclusive,proto3" json:"exclusive,omitempty"` // the whole host
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -847,6 +864,13 @@ func (x *Resources) GetGpuShare() float64 {
 		return x.GpuShare
 	}
 	return 0
+}
+
+func (x *Resources) GetExclusive() bool {
+	if x != nil {
+		return x.Exclusive
+	}
+	return false
 }
 
 // Owns opens a session. It lists the groups whose jobs the sender owns.
@@ -960,7 +984,8 @@ type Offer struct {
 	Token         string                 `protobuf:"bytes,8,opt,name=token,proto3" json:"token,omitempty"`
 	WaitNs        int64                  `protobuf:"varint,9,opt,name=wait_ns,json=waitNs,proto3" json:"wait_ns,omitempty"`
 	AgeNs         int64                  `protobuf:"varint,10,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
-	Device        string                 `protobuf:"bytes,11,opt,name=device,proto3" json:"device,omitempty"` // for a share of a GPU; empty: any
+	Preempt       bool                   `protobuf:"varint,11,opt,name=preempt,proto3" json:"preempt,omitempty"` // if it does not fit, tasks may be preempted for it
+	Device        string                 `protobuf:"bytes,12,opt,name=device,proto3" json:"device,omitempty"`    // for a share of a GPU; empty: any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1065,6 +1090,13 @@ func (x *Offer) GetAgeNs() int64 {
 	return 0
 }
 
+func (x *Offer) GetPreempt() bool {
+	if x != nil {
+		return x.Preempt
+	}
+	return false
+}
+
 func (x *Offer) GetDevice() string {
 	if x != nil {
 		return x.Device
@@ -1126,7 +1158,12 @@ type Start struct {
 	Epoch         *EpochRef              `protobuf:"bytes,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Session       uint64                 `protobuf:"fixed64,5,opt,name=session,proto3" json:"session,omitempty"`
 	User          string                 `protobuf:"bytes,6,opt,name=user,proto3" json:"user,omitempty"`
-	Spec          []byte                 `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"` // the job file as JSON
+	Spec          []byte                 `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"`             // the job file as JSON; empty if an earlier Start of the session had the same
+	File          []byte                 `protobuf:"bytes,8,opt,name=file,proto3" json:"file,omitempty"`             // SHA-256 of the job file
+	Array         bool                   `protobuf:"varint,9,opt,name=array,proto3" json:"array,omitempty"`          // the job is an array
+	Index         int64                  `protobuf:"varint,10,opt,name=index,proto3" json:"index,omitempty"`         // of the task in the array
+	Entry         string                 `protobuf:"bytes,11,opt,name=entry,proto3" json:"entry,omitempty"`          // its line of each_line
+	Preempted     bool                   `protobuf:"varint,12,opt,name=preempted,proto3" json:"preempted,omitempty"` // an earlier attempt was preempted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1208,6 +1245,41 @@ func (x *Start) GetSpec() []byte {
 		return x.Spec
 	}
 	return nil
+}
+
+func (x *Start) GetFile() []byte {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+func (x *Start) GetArray() bool {
+	if x != nil {
+		return x.Array
+	}
+	return false
+}
+
+func (x *Start) GetIndex() int64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Start) GetEntry() string {
+	if x != nil {
+		return x.Entry
+	}
+	return ""
+}
+
+func (x *Start) GetPreempted() bool {
+	if x != nil {
+		return x.Preempted
+	}
+	return false
 }
 
 // Query asks for the state of an attempt.
@@ -1693,6 +1765,8 @@ type Profile struct {
 	Drivers       []string               `protobuf:"bytes,10,rep,name=drivers,proto3" json:"drivers,omitempty"`
 	Worker        bool                   `protobuf:"varint,11,opt,name=worker,proto3" json:"worker,omitempty"`
 	Mounts        []string               `protobuf:"bytes,12,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	Arch          string                 `protobuf:"bytes,13,opt,name=arch,proto3" json:"arch,omitempty"`
+	Os            string                 `protobuf:"bytes,14,opt,name=os,proto3" json:"os,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1809,6 +1883,20 @@ func (x *Profile) GetMounts() []string {
 		return x.Mounts
 	}
 	return nil
+}
+
+func (x *Profile) GetArch() string {
+	if x != nil {
+		return x.Arch
+	}
+	return ""
+}
+
+func (x *Profile) GetOs() string {
+	if x != nil {
+		return x.Os
+	}
+	return ""
 }
 
 // Device is one GPU.
@@ -2012,7 +2100,9 @@ type Free struct {
 	Memory        int64                  `protobuf:"varint,2,opt,name=memory,proto3" json:"memory,omitempty"`
 	Gpus          []*FreeGPU             `protobuf:"bytes,3,rep,name=gpus,proto3" json:"gpus,omitempty"`
 	Aside         []string               `protobuf:"bytes,4,rep,name=aside,proto3" json:"aside,omitempty"`
-	Tasks         int64                  `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"` // that hold something of the host
+	Preemptible   []*Preemptible         `protobuf:"bytes,5,rep,name=preemptible,proto3" json:"preemptible,omitempty"` // the least priority first
+	Tasks         int64                  `protobuf:"varint,6,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Exclusive     bool                   `protobuf:"varint,7,opt,name=exclusive,proto3" json:"exclusive,omitempty"` // one of them has the host for itself
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2075,9 +2165,92 @@ func (x *Free) GetAside() []string {
 	return nil
 }
 
+func (x *Free) GetPreemptible() []*Preemptible {
+	if x != nil {
+		return x.Preemptible
+	}
+	return nil
+}
+
 func (x *Free) GetTasks() int64 {
 	if x != nil {
 		return x.Tasks
+	}
+	return 0
+}
+
+func (x *Free) GetExclusive() bool {
+	if x != nil {
+		return x.Exclusive
+	}
+	return false
+}
+
+// Preemptible is what the preemptible tasks of one priority hold.
+type Preemptible struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Priority      int64                  `protobuf:"varint,1,opt,name=priority,proto3" json:"priority,omitempty"`
+	Cpus          int64                  `protobuf:"varint,2,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	Memory        int64                  `protobuf:"varint,3,opt,name=memory,proto3" json:"memory,omitempty"`
+	Gpus          int64                  `protobuf:"varint,4,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Preemptible) Reset() {
+	*x = Preemptible{}
+	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Preemptible) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Preemptible) ProtoMessage() {}
+
+func (x *Preemptible) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Preemptible.ProtoReflect.Descriptor instead.
+func (*Preemptible) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Preemptible) GetPriority() int64 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *Preemptible) GetCpus() int64 {
+	if x != nil {
+		return x.Cpus
+	}
+	return 0
+}
+
+func (x *Preemptible) GetMemory() int64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *Preemptible) GetGpus() int64 {
+	if x != nil {
+		return x.Gpus
 	}
 	return 0
 }
@@ -2094,7 +2267,7 @@ type FreeGPU struct {
 
 func (x *FreeGPU) Reset() {
 	*x = FreeGPU{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2106,7 +2279,7 @@ func (x *FreeGPU) String() string {
 func (*FreeGPU) ProtoMessage() {}
 
 func (x *FreeGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2119,7 +2292,7 @@ func (x *FreeGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreeGPU.ProtoReflect.Descriptor instead.
 func (*FreeGPU) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{25}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FreeGPU) GetUuid() string {
@@ -2157,7 +2330,7 @@ type Availability struct {
 
 func (x *Availability) Reset() {
 	*x = Availability{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +2342,7 @@ func (x *Availability) String() string {
 func (*Availability) ProtoMessage() {}
 
 func (x *Availability) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2182,7 +2355,7 @@ func (x *Availability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Availability.ProtoReflect.Descriptor instead.
 func (*Availability) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{26}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Availability) GetSeq() uint64 {
@@ -2234,7 +2407,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2419,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2432,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{27}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Commit) GetOffer() uint64 {
@@ -2312,7 +2485,7 @@ type Decline struct {
 
 func (x *Decline) Reset() {
 	*x = Decline{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2324,7 +2497,7 @@ func (x *Decline) String() string {
 func (*Decline) ProtoMessage() {}
 
 func (x *Decline) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2337,7 +2510,7 @@ func (x *Decline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decline.ProtoReflect.Descriptor instead.
 func (*Decline) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{28}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Decline) GetOffer() uint64 {
@@ -2402,7 +2575,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2587,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2600,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{29}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Event) GetAttempt() *AttemptRef {
@@ -2525,7 +2698,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2710,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2723,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{30}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Exit) GetState() string {
@@ -2630,7 +2803,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2642,7 +2815,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +2828,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Renew) GetGroup() uint64 {
@@ -2705,7 +2878,7 @@ type Stale struct {
 
 func (x *Stale) Reset() {
 	*x = Stale{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2717,7 +2890,7 @@ func (x *Stale) String() string {
 func (*Stale) ProtoMessage() {}
 
 func (x *Stale) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2730,7 +2903,7 @@ func (x *Stale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stale.ProtoReflect.Descriptor instead.
 func (*Stale) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Stale) GetGroup() uint64 {
@@ -2782,13 +2955,15 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x06cancel\x18\x16 \x01(\v2\x15.muster.p2p.v1.CancelH\x00R\x06cancel\x122\n" +
 	"\x05hello\x18\x17 \x01(\v2\x1a.muster.p2p.v1.WorkerHelloH\x00R\x05hello\x12,\n" +
 	"\x05stale\x18\x18 \x01(\v2\x14.muster.p2p.v1.StaleH\x00R\x05staleB\x06\n" +
-	"\x04body\">\n" +
+	"\x04body\"V\n" +
 	"\x04Open\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x04R\x05count\"@\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x16\n" +
+	"\x06arrays\x18\x03 \x01(\bR\x06arrays\"X\n" +
 	"\x06Accept\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x04R\x05count\"\x1e\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x16\n" +
+	"\x06arrays\x18\x03 \x01(\bR\x06arrays\"\x1e\n" +
 	"\x04Ping\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\"\x1e\n" +
 	"\x04Pong\x12\x16\n" +
@@ -2803,7 +2978,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xa4\x01\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"\xc2\x01\n" +
 	"\tResources\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x12\n" +
@@ -2811,13 +2986,14 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\tgpu_model\x18\x04 \x01(\tR\bgpuModel\x12\x1d\n" +
 	"\n" +
 	"gpu_memory\x18\x05 \x01(\x03R\tgpuMemory\x12\x1b\n" +
-	"\tgpu_share\x18\x06 \x01(\x01R\bgpuShare\"9\n" +
+	"\tgpu_share\x18\x06 \x01(\x01R\bgpuShare\x12\x1c\n" +
+	"\texclusive\x18\a \x01(\bR\texclusive\"9\n" +
 	"\x04Owns\x121\n" +
 	"\x06groups\x18\x01 \x03(\v2\x19.muster.p2p.v1.GroupEpochR\x06groups\"Q\n" +
 	"\n" +
 	"GroupEpoch\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12-\n" +
-	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xcd\x02\n" +
+	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xe7\x02\n" +
 	"\x05Offer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -2829,10 +3005,11 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x05token\x18\b \x01(\tR\x05token\x12\x17\n" +
 	"\await_ns\x18\t \x01(\x03R\x06waitNs\x12\x15\n" +
 	"\x06age_ns\x18\n" +
-	" \x01(\x03R\x05ageNs\x12\x16\n" +
-	"\x06device\x18\v \x01(\tR\x06device\"\x1f\n" +
+	" \x01(\x03R\x05ageNs\x12\x18\n" +
+	"\apreempt\x18\v \x01(\bR\apreempt\x12\x16\n" +
+	"\x06device\x18\f \x01(\tR\x06device\"\x1f\n" +
 	"\aRelease\x12\x14\n" +
-	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\xd9\x01\n" +
+	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\xcd\x02\n" +
 	"\x05Start\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -2840,7 +3017,13 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\x12\x18\n" +
 	"\asession\x18\x05 \x01(\x06R\asession\x12\x12\n" +
 	"\x04user\x18\x06 \x01(\tR\x04user\x12\x12\n" +
-	"\x04spec\x18\a \x01(\fR\x04spec\"\x97\x01\n" +
+	"\x04spec\x18\a \x01(\fR\x04spec\x12\x12\n" +
+	"\x04file\x18\b \x01(\fR\x04file\x12\x14\n" +
+	"\x05array\x18\t \x01(\bR\x05array\x12\x14\n" +
+	"\x05index\x18\n" +
+	" \x01(\x03R\x05index\x12\x14\n" +
+	"\x05entry\x18\v \x01(\tR\x05entry\x12\x1c\n" +
+	"\tpreempted\x18\f \x01(\bR\tpreempted\"\x97\x01\n" +
 	"\x05Query\x123\n" +
 	"\aattempt\x18\x01 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12-\n" +
@@ -2873,7 +3056,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x04keep\x18\x02 \x01(\bR\x04keep\"h\n" +
 	"\vWorkerHello\x120\n" +
 	"\aprofile\x18\x01 \x01(\v2\x16.muster.p2p.v1.ProfileR\aprofile\x12'\n" +
-	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\"\x8d\x03\n" +
+	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\"\xb1\x03\n" +
 	"\aProfile\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -2887,7 +3070,9 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\adrivers\x18\n" +
 	" \x03(\tR\adrivers\x12\x16\n" +
 	"\x06worker\x18\v \x01(\bR\x06worker\x12\x16\n" +
-	"\x06mounts\x18\f \x03(\tR\x06mounts\x1a9\n" +
+	"\x06mounts\x18\f \x03(\tR\x06mounts\x12\x12\n" +
+	"\x04arch\x18\r \x01(\tR\x04arch\x12\x0e\n" +
+	"\x02os\x18\x0e \x01(\tR\x02os\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb5\x02\n" +
@@ -2909,13 +3094,20 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"DeviceLink\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
-	"\anvlinks\x18\x03 \x01(\x03R\anvlinks\"\x8a\x01\n" +
+	"\anvlinks\x18\x03 \x01(\x03R\anvlinks\"\xe6\x01\n" +
 	"\x04Free\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12*\n" +
 	"\x04gpus\x18\x03 \x03(\v2\x16.muster.p2p.v1.FreeGPUR\x04gpus\x12\x14\n" +
-	"\x05aside\x18\x04 \x03(\tR\x05aside\x12\x14\n" +
-	"\x05tasks\x18\x05 \x01(\x03R\x05tasks\"K\n" +
+	"\x05aside\x18\x04 \x03(\tR\x05aside\x12<\n" +
+	"\vpreemptible\x18\x05 \x03(\v2\x1a.muster.p2p.v1.PreemptibleR\vpreemptible\x12\x14\n" +
+	"\x05tasks\x18\x06 \x01(\x03R\x05tasks\x12\x1c\n" +
+	"\texclusive\x18\a \x01(\bR\texclusive\"i\n" +
+	"\vPreemptible\x12\x1a\n" +
+	"\bpriority\x18\x01 \x01(\x03R\bpriority\x12\x12\n" +
+	"\x04cpus\x18\x02 \x01(\x03R\x04cpus\x12\x16\n" +
+	"\x06memory\x18\x03 \x01(\x03R\x06memory\x12\x12\n" +
+	"\x04gpus\x18\x04 \x01(\x03R\x04gpus\"K\n" +
 	"\aFreeGPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x14\n" +
@@ -2986,7 +3178,7 @@ func file_p2p_wirepb_session_proto_rawDescGZIP() []byte {
 	return file_p2p_wirepb_session_proto_rawDescData
 }
 
-var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Frame)(nil),        // 0: muster.p2p.v1.Frame
 	(*Open)(nil),         // 1: muster.p2p.v1.Open
@@ -3013,26 +3205,27 @@ var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Device)(nil),       // 22: muster.p2p.v1.Device
 	(*DeviceLink)(nil),   // 23: muster.p2p.v1.DeviceLink
 	(*Free)(nil),         // 24: muster.p2p.v1.Free
-	(*FreeGPU)(nil),      // 25: muster.p2p.v1.FreeGPU
-	(*Availability)(nil), // 26: muster.p2p.v1.Availability
-	(*Commit)(nil),       // 27: muster.p2p.v1.Commit
-	(*Decline)(nil),      // 28: muster.p2p.v1.Decline
-	(*Event)(nil),        // 29: muster.p2p.v1.Event
-	(*Exit)(nil),         // 30: muster.p2p.v1.Exit
-	(*Renew)(nil),        // 31: muster.p2p.v1.Renew
-	(*Stale)(nil),        // 32: muster.p2p.v1.Stale
-	nil,                  // 33: muster.p2p.v1.Profile.LabelsEntry
+	(*Preemptible)(nil),  // 25: muster.p2p.v1.Preemptible
+	(*FreeGPU)(nil),      // 26: muster.p2p.v1.FreeGPU
+	(*Availability)(nil), // 27: muster.p2p.v1.Availability
+	(*Commit)(nil),       // 28: muster.p2p.v1.Commit
+	(*Decline)(nil),      // 29: muster.p2p.v1.Decline
+	(*Event)(nil),        // 30: muster.p2p.v1.Event
+	(*Exit)(nil),         // 31: muster.p2p.v1.Exit
+	(*Renew)(nil),        // 32: muster.p2p.v1.Renew
+	(*Stale)(nil),        // 33: muster.p2p.v1.Stale
+	nil,                  // 34: muster.p2p.v1.Profile.LabelsEntry
 }
 var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	11, // 0: muster.p2p.v1.Frame.offer:type_name -> muster.p2p.v1.Offer
-	27, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
-	28, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
+	28, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
+	29, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
 	13, // 3: muster.p2p.v1.Frame.start:type_name -> muster.p2p.v1.Start
-	29, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
+	30, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
 	17, // 5: muster.p2p.v1.Frame.ack:type_name -> muster.p2p.v1.Ack
-	26, // 6: muster.p2p.v1.Frame.availability:type_name -> muster.p2p.v1.Availability
+	27, // 6: muster.p2p.v1.Frame.availability:type_name -> muster.p2p.v1.Availability
 	12, // 7: muster.p2p.v1.Frame.release:type_name -> muster.p2p.v1.Release
-	31, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
+	32, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
 	18, // 9: muster.p2p.v1.Frame.renewed:type_name -> muster.p2p.v1.Renewed
 	3,  // 10: muster.p2p.v1.Frame.ping:type_name -> muster.p2p.v1.Ping
 	4,  // 11: muster.p2p.v1.Frame.pong:type_name -> muster.p2p.v1.Pong
@@ -3044,7 +3237,7 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	15, // 17: muster.p2p.v1.Frame.signal:type_name -> muster.p2p.v1.Signal
 	16, // 18: muster.p2p.v1.Frame.cancel:type_name -> muster.p2p.v1.Cancel
 	20, // 19: muster.p2p.v1.Frame.hello:type_name -> muster.p2p.v1.WorkerHello
-	32, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
+	33, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
 	10, // 21: muster.p2p.v1.Owns.groups:type_name -> muster.p2p.v1.GroupEpoch
 	7,  // 22: muster.p2p.v1.GroupEpoch.epoch:type_name -> muster.p2p.v1.EpochRef
 	6,  // 23: muster.p2p.v1.Offer.attempt:type_name -> muster.p2p.v1.AttemptRef
@@ -3065,23 +3258,24 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	6,  // 38: muster.p2p.v1.Verdict.attempt:type_name -> muster.p2p.v1.AttemptRef
 	21, // 39: muster.p2p.v1.WorkerHello.profile:type_name -> muster.p2p.v1.Profile
 	24, // 40: muster.p2p.v1.WorkerHello.free:type_name -> muster.p2p.v1.Free
-	33, // 41: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
+	34, // 41: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
 	22, // 42: muster.p2p.v1.Profile.gpus:type_name -> muster.p2p.v1.Device
 	23, // 43: muster.p2p.v1.Device.links:type_name -> muster.p2p.v1.DeviceLink
-	25, // 44: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
-	24, // 45: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
-	6,  // 46: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
-	6,  // 47: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
-	24, // 48: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
-	6,  // 49: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
-	30, // 50: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
-	6,  // 51: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 52: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
-	53, // [53:53] is the sub-list for method output_type
-	53, // [53:53] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	26, // 44: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
+	25, // 45: muster.p2p.v1.Free.preemptible:type_name -> muster.p2p.v1.Preemptible
+	24, // 46: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
+	6,  // 47: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
+	6,  // 48: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
+	24, // 49: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
+	6,  // 50: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
+	31, // 51: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
+	6,  // 52: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
+	7,  // 53: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
+	54, // [54:54] is the sub-list for method output_type
+	54, // [54:54] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_session_proto_init() }
@@ -3118,7 +3312,7 @@ func file_p2p_wirepb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_p2p_wirepb_session_proto_rawDesc), len(file_p2p_wirepb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

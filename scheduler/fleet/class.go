@@ -1,35 +1,96 @@
 package fleet
 
-// Classes: which of the classes that hosts advertise is searched for a request.
+// Classes: which of the classes that hosts advertise are searched for a request.
 
 import (
-	"strings"
-
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
-// ClassFor returns the class that is searched for hosts of a job. If the job names one host, it is the class of that
-// name: a search of a wider class may not find the one host among many.
-func ClassFor(s job.Spec) string {
-	if len(s.NodeList) == 1 && job.CheckLabel(nameLabel, s.NodeList[0]) == nil {
-		return lease.NameClass(s.NodeList[0])
-	}
-	return lease.ClassOf(s.Resources, demanded(s.Constraint))
-}
+// maxSearched bounds the classes that are searched for one request.
+const maxSearched = 4
 
-// demanded returns the labels, with their values, that a host must have to meet the constraint. It is empty if the
-// constraint is more than a list of labels that must all be there.
-func demanded(constraint string) map[string]string {
-	c, err := job.ParseConstraint(constraint)
-	if err != nil || strings.ContainsAny(constraint, "|!") {
-		return nil
+// ClassesFor returns the classes that are searched in turn for hosts of a job. A host of any of them may suit. If the
+// job names one host, it is the class of that name: a search of a wider class may not find the one host among many. Else
+// they are the classes of the labels that its constraint demands, and that of its resources: which of them is the rarest
+// is not known.
+func ClassesFor(s job.Spec) []string {
+	if len(s.NodeList) == 1 && job.CheckLabel(nameFact, s.NodeList[0]) == nil {
+		return []string{lease.NameClass(s.NodeList[0])}
 	}
-	out := map[string]string{}
+	need := s.Resources
+	c, err := job.ParseConstraint(s.Constraint)
+	if err != nil {
+		return []string{lease.AnyWorker}
+	}
+	var alone, choice []string // of terms that demand one class, and of the first that demands one of several
 	for _, term := range c.Terms() {
-		if k, v, ok := strings.Cut(term, "="); ok && k != nameLabel {
-			out[k] = v
+		any := term.AnyOf()
+		if len(any) == 1 {
+			raise(&need, any[0])
+		}
+		classes := make([]string, 0, len(any))
+		for _, x := range any {
+			if class := classOf(x); lease.IsClass(class) {
+				classes = append(classes, class)
+			}
+		}
+		switch {
+		case len(classes) == 0 || len(classes) < len(any):
+		case len(any) == 1 && any[0].Name == nameFact:
+			return classes
+		case len(any) == 1:
+			alone = append(alone, classes...)
+		case choice == nil:
+			choice = classes
 		}
 	}
+	out := alone
+	if len(out) == 0 {
+		out = choice
+	}
+	out = out[:min(len(out), maxSearched-1)]
+	if own := lease.ClassOf(need); lease.IsClass(own) && own != lease.AnyWorker && (len(out) == 0 || gpu.Count(need) > 0) {
+		out = append(out, own)
+	}
+	if len(out) == 0 {
+		return []string{lease.AnyWorker}
+	}
 	return out
+}
+
+const nameFact = "name"
+
+// classOf returns the class of the hosts that meet a comparison; empty if there is none.
+func classOf(c job.Comparison) string {
+	switch {
+	case c.Op != "=":
+	case c.Label:
+		return lease.LabelClass(c.Name, c.Value)
+	case c.Name == nameFact:
+		return lease.NameClass(c.Value)
+	case c.Name == "arch":
+		return lease.ArchClass(c.Value)
+	}
+	return ""
+}
+
+// raise has the need ask for at least what a comparison demands of each host.
+func raise(need *job.Resources, c job.Comparison) {
+	if c.Op != ">=" && c.Op != ">" && c.Op != "=" {
+		return
+	}
+	least := c.Amount[0]
+	switch c.Name {
+	case "memory":
+		need.Memory = max(need.Memory, job.Size(least))
+	case "cpus":
+		need.CPUs = max(need.CPUs, int(least))
+	case "gpu.count":
+		need.GPUs = max(need.GPUs, int(least))
+	case "gpu.memory":
+		need.GPUMemory = max(need.GPUMemory, job.Size(least))
+		need.GPUs = max(need.GPUs, 1)
+	}
 }

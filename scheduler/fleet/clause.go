@@ -5,8 +5,6 @@ package fleet
 
 import (
 	"fmt"
-	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -20,17 +18,13 @@ type Clause struct {
 	Text string // for people: "memory: 8GiB"
 	// Test returns why the host does not meet the demand; empty if it does. It compares with what the host has, not
 	// with what is free.
-	Test   func(p *lease.Profile) string
-	amount bool // of CPUs or memory: searches compare footprints instead, which is faster
+	Test   func(h *Host) string
+	met    func(h *Host) bool // says whether Test returns nothing, without the words; nil: there is no faster way
+	amount bool               // of CPUs or memory: searches compare footprints instead, which is faster
+	gpus   bool               // it is about the number of GPUs
 }
 
-// nameLabel is the label that holds the name of a node.
-const nameLabel = "name"
-
-// minSuffix is the shortest end of a peer id that may stand for it.
-const minSuffix = 4
-
-// ClausesOf returns the demands of a job. The error says what is wrong with its constraint.
+// ClausesOf returns the demands of a job. The error says what is wrong with its constraint or its lists of nodes.
 func ClausesOf(s job.Spec) ([]Clause, error) {
 	out := append([]Clause{driverClause(s)}, mountClauses(s)...)
 	out = append(out, resourceClauses(s.Resources)...)
@@ -38,28 +32,33 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(c.Terms()) > 0 {
-		out = append(out, Clause{Text: "constraint: " + s.Constraint, Test: func(p *lease.Profile) string {
-			if c.Match(labelsOf(p)) {
+	for _, term := range c.Terms() {
+		met := func(h *Host) bool { return term.Met(&h.facts) }
+		out = append(out, Clause{Text: "constraint " + term.Text, met: met, Test: func(h *Host) string {
+			if met(h) {
 				return ""
 			}
-			return "its labels do not meet it"
+			return lease.Clip(term.Has(&h.facts))
 		}})
 	}
-	if len(s.NodeList) > 0 {
-		out = append(out, Clause{Text: "nodelist: " + strings.Join(s.NodeList, ","), Test: func(p *lease.Profile) string {
-			if slices.ContainsFunc(s.NodeList, func(n string) bool { return isNode(p, n) }) {
+	for _, list := range []struct {
+		field   string
+		entries []string
+		has     bool   // whether a host must be listed
+		why     string // if it is not as it must be
+	}{{"nodelist", s.NodeList, true, "not listed"}, {"exclude", s.Exclude, false, "excluded"}} {
+		nodes, err := job.ParseNodes(list.entries)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", list.field, err)
+		}
+		if len(list.entries) == 0 {
+			continue
+		}
+		out = append(out, Clause{Text: lease.Clip(list.field + ": " + strings.Join(list.entries, ",")), Test: func(h *Host) string {
+			if nodes.Has(h.Profile.Name, h.Peer) == list.has {
 				return ""
 			}
-			return "not listed"
-		}})
-	}
-	if len(s.Exclude) > 0 {
-		out = append(out, Clause{Text: "exclude: " + strings.Join(s.Exclude, ","), Test: func(p *lease.Profile) string {
-			if slices.ContainsFunc(s.Exclude, func(n string) bool { return isNode(p, n) }) {
-				return "excluded"
-			}
-			return ""
+			return list.why
 		}})
 	}
 	return out, nil
@@ -71,16 +70,16 @@ func driverClause(s job.Spec) Clause {
 	if s.Image != "" {
 		driver = lease.DriverDocker
 	}
-	return Clause{Text: "driver: " + driver, Test: func(p *lease.Profile) string {
+	return Clause{Text: "driver: " + driver, Test: func(h *Host) string {
 		switch {
-		case !p.Worker:
+		case !h.Profile.Worker:
 			return "runs no tasks"
-		case slices.Contains(p.Drivers, driver):
+		case slices.Contains(h.Profile.Drivers, driver):
 			return ""
 		case driver == lease.DriverDocker:
 			return "no Docker engine"
 		}
-		return "has " + strings.Join(p.Drivers, ", ")
+		return "has " + strings.Join(h.Profile.Drivers, ", ")
 	}}
 }
 
@@ -92,14 +91,14 @@ func mountClauses(s job.Spec) []Clause {
 		if err != nil {
 			continue // a spec is checked before it comes here
 		}
-		out = append(out, Clause{Text: "mount: " + m.Source, Test: func(p *lease.Profile) string {
+		out = append(out, Clause{Text: "mount: " + m.Source, Test: func(h *Host) string {
 			switch {
-			case m.Below(p.Mounts):
+			case m.Below(h.Profile.Mounts):
 				return ""
-			case len(p.Mounts) == 0:
+			case len(h.Profile.Mounts) == 0:
 				return "lets containers see no directory (docker-mount)"
 			}
-			return "lets containers see " + strings.Join(p.Mounts, ", ")
+			return "lets containers see " + strings.Join(h.Profile.Mounts, ", ")
 		}})
 	}
 	return out
@@ -109,28 +108,28 @@ func mountClauses(s job.Spec) []Clause {
 func resourceClauses(need job.Resources) []Clause {
 	var out []Clause
 	if need.CPUs > 0 {
-		out = append(out, Clause{amount: true, Text: fmt.Sprintf("cpus: %d", need.CPUs), Test: func(p *lease.Profile) string {
-			if p.CPUs >= need.CPUs {
+		out = append(out, Clause{amount: true, Text: fmt.Sprintf("cpus: %d", need.CPUs), Test: func(h *Host) string {
+			if h.Profile.CPUs >= need.CPUs {
 				return ""
 			}
-			return fmt.Sprintf("has %d", p.CPUs)
+			return fmt.Sprintf("has %d", h.Profile.CPUs)
 		}})
 	}
 	if need.Memory > 0 {
-		out = append(out, Clause{amount: true, Text: "memory: " + need.Memory.String(), Test: func(p *lease.Profile) string {
-			if p.Memory >= need.Memory {
+		out = append(out, Clause{amount: true, Text: "memory: " + need.Memory.String(), Test: func(h *Host) string {
+			if h.Profile.Memory >= need.Memory {
 				return ""
 			}
-			return "has " + p.Memory.String()
+			return "has " + h.Profile.Memory.String()
 		}})
 	}
 	if n := gpu.Count(need); n > 0 {
-		out = append(out, Clause{Text: "gpus: " + gpuText(need), Test: func(p *lease.Profile) string {
-			if len(p.GPUs) == 0 {
+		out = append(out, Clause{gpus: true, Text: "gpus: " + gpuText(need), Test: func(h *Host) string {
+			if len(h.Profile.GPUs) == 0 {
 				return "has none"
 			}
-			if meet := meeting(p.GPUs, need); meet < n {
-				return hasText(p.GPUs, meet)
+			if meet := meeting(h.Profile.GPUs, need); meet < n {
+				return hasText(h.Profile.GPUs, meet)
 			}
 			return ""
 		}})
@@ -152,17 +151,6 @@ func hasText(devices []gpu.Device, fitting int) string {
 	return fmt.Sprintf("%s, %d of them fit", text, fitting)
 }
 
-// meeting counts the devices that the need accepts.
-func meeting(devices []gpu.Device, need job.Resources) int {
-	n := 0
-	for _, d := range devices {
-		if lease.GPUMeets(d, need) {
-			n++
-		}
-	}
-	return n
-}
-
 // gpuText describes the GPUs of a need: "2 × h100 ≥ 80GB".
 func gpuText(need job.Resources) string {
 	text := fmt.Sprint(need.GPUs)
@@ -178,28 +166,13 @@ func gpuText(need job.Resources) string {
 	return text
 }
 
-// labelsOf returns the labels of a host, its name among them.
-func labelsOf(p *lease.Profile) map[string]string {
-	labels := make(map[string]string, len(p.Labels)+1)
-	maps.Copy(labels, p.Labels)
-	labels[nameLabel] = p.Name
-	return labels
-}
-
-// isNode says whether a name that a user gave is that of the host: its name, a glob that matches its name, its peer id,
-// or the end of its peer id.
-func isNode(p *lease.Profile, name string) bool {
-	if name == p.Name || name == string(p.Peer) {
-		return true
-	}
-	if len(name) >= minSuffix && strings.HasSuffix(string(p.Peer), name) {
-		return true
-	}
-	ok, err := path.Match(name, p.Name)
-	return err == nil && ok
-}
-
 // Meets says whether the host meets every clause.
-func Meets(clauses []Clause, p *lease.Profile) bool {
-	return !slices.ContainsFunc(clauses, func(c Clause) bool { return c.Test(p) != "" })
+func Meets(clauses []Clause, h *Host) bool {
+	for i := range clauses {
+		c := &clauses[i]
+		if c.met != nil && !c.met(h) || c.met == nil && c.Test(h) != "" {
+			return false
+		}
+	}
+	return true
 }

@@ -1,27 +1,19 @@
 package fleet
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
-func TestIsNode(t *testing.T) {
-	p := &lease.Profile{Name: "gpu-07", Peer: "12D3KooWAbCdEf"}
-	for name, want := range map[string]bool{
-		"gpu-07": true, "gpu-*": true, "gpu-0?": true, "12D3KooWAbCdEf": true, "CdEf": true,
-		"gpu": false, "Ef": false, "cpu-*": false, "[": false, "": false,
-	} {
-		if got := isNode(p, name); got != want {
-			t.Errorf("isNode(%q) = %v, want %v", name, got, want)
-		}
-	}
-}
-
 func TestImageClauses(t *testing.T) {
-	bare := &lease.Profile{Worker: true, Drivers: []string{lease.DriverExec}}
-	engine := &lease.Profile{Worker: true, Drivers: []string{lease.DriverExec, lease.DriverDocker}, Mounts: []string{"/data"}}
+	bare := &Host{Profile: lease.Profile{Worker: true, Drivers: []string{lease.DriverExec}}}
+	engine := &Host{Profile: lease.Profile{Worker: true, Drivers: []string{lease.DriverExec, lease.DriverDocker}, Mounts: []string{"/data"}}}
 	for _, c := range []struct {
 		mounts       []string
 		bare, engine string
@@ -34,16 +26,64 @@ func TestImageClauses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for p, want := range map[*lease.Profile]string{bare: c.bare, engine: c.engine} {
+		for h, want := range map[*Host]string{bare: c.bare, engine: c.engine} {
 			got := ""
 			for _, clause := range clauses {
-				if why := clause.Test(p); why != "" && got == "" {
+				if why := clause.Test(h); why != "" && got == "" {
 					got = why
 				}
 			}
 			if got != want {
-				t.Errorf("mounts %v on %v: %q, want %q", c.mounts, p.Drivers, got, want)
+				t.Errorf("mounts %v on %v: %q, want %q", c.mounts, h.Profile.Drivers, got, want)
 			}
 		}
+	}
+}
+
+// sameDevices are n devices of one kind.
+func sameDevices(n int, class string, memory job.Size) []gpu.Device {
+	out := make([]gpu.Device, n)
+	for i := range out {
+		out[i] = gpu.Device{UUID: fmt.Sprint(class, i), Class: class, Memory: memory, Compute: "8.6", Driver: "550.54"}
+	}
+	return out
+}
+
+// Each term of a constraint is a line of its own, which says what the hosts that fail have.
+func TestConstraintClauses(t *testing.T) {
+	table := NewTable()
+	add := func(name, labels string, devices ...gpu.Device) {
+		p := lease.Profile{Name: name, CPUs: 4, Worker: true, Drivers: []string{lease.DriverExec}, Labels: map[string]string{}, GPUs: devices}
+		for l := range strings.FieldsSeq(labels) {
+			k, v, _ := strings.Cut(l, "=")
+			p.Labels[k] = v
+		}
+		table.Hello(table.Add(job.Peer("p-"+name), false), lease.Hello{Profile: p}, start)
+	}
+	add("a", "rack=r1 old=1", sameDevices(2, "a40", 48e9)...)
+	add("b", "rack=r2", sameDevices(1, "t4", 16e9)...)
+	add("c", "")
+	clauses, err := ClausesOf(job.Spec{Constraint: "rack=r1 & !old & (gpu.cc>=9.0|gpu.memory>=40GB)", NodeList: []string{"[a-b]"}, Exclude: []string{"b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range Explain(clauses, table.Sorted()) {
+		text := fmt.Sprintf("%s: %d of %d", c.Clause, c.Meets, c.Of)
+		for _, f := range c.Fails {
+			text += "; " + f.Name + ": " + f.Reason
+		}
+		got = append(got, text)
+	}
+	want := []string{
+		"driver: exec: 3 of 3",
+		"constraint rack=r1: 1 of 3; b: has rack=r2; c: is not labelled rack",
+		"constraint !old: 2 of 3; a: has old=1",
+		"constraint (gpu.cc>=9.0|gpu.memory>=40GB): 1 of 3; b: has gpu.cc=8.6, has gpu.memory=16GB; c: has no GPU",
+		"nodelist: [a-b]: 2 of 3; c: not listed",
+		"exclude: b: 2 of 3; b: excluded",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -105,7 +105,7 @@ func (d *Devices) Place(i int) (island, numa int) {
 func (d *Devices) Alike() *gpu.Device { return d.alike }
 
 // Fit chooses devices for the need from what is free at the host. If the need does not fit, lack is the resource that
-// is short: "cpus", "memory" or "gpus".
+// is short: "cpus", "memory" or "gpus". It is "tasks" if other tasks are at the host, and one of all wants to be alone.
 func (d *Devices) Fit(need job.Resources, free *lease.Free) (chosen []string, lack string) {
 	return fits(need, free, d.byUUID)
 }
@@ -113,7 +113,7 @@ func (d *Devices) Fit(need job.Resources, free *lease.Free) (chosen []string, la
 // Suffices says whether the need fits, without choosing devices. The devices of free must be those that the host listed
 // last, in the same order.
 func (d *Devices) Suffices(need job.Resources, free *lease.Free) bool {
-	if free.CPUs < need.CPUs || free.Memory < need.Memory {
+	if free.CPUs < need.CPUs || free.Memory < need.Memory || shared(need, free) {
 		return false
 	}
 	n := gpu.Count(need)

@@ -13,6 +13,8 @@ import (
 // fits chooses devices for the need from what is free. If the need does not fit, it returns the resource that is short.
 func fits(need job.Resources, free *lease.Free, devices map[string]gpu.Device) ([]string, string) {
 	switch {
+	case shared(need, free):
+		return nil, "tasks"
 	case free.CPUs < need.CPUs:
 		return nil, "cpus"
 	case free.Memory < need.Memory:
@@ -27,6 +29,12 @@ func fits(need job.Resources, free *lease.Free, devices map[string]gpu.Device) (
 		return nil, "gpus"
 	}
 	return chosen[:n], ""
+}
+
+// shared says whether the need does not fit because tasks run at the host: it wants the whole host, or one of them has
+// it.
+func shared(need job.Resources, free *lease.Free) bool {
+	return free.Exclusive || need.Exclusive && free.Tasks > 0
 }
 
 // choose returns the free devices that meet the need. The least free come first, so that shares of a GPU fill one
@@ -60,9 +68,21 @@ func choose(need job.Resources, free *lease.Free, devices map[string]gpu.Device)
 	return out
 }
 
+// meeting counts the devices that the need accepts.
+func meeting(devices []gpu.Device, need job.Resources) int {
+	n := 0
+	for _, d := range devices {
+		if lease.GPUMeets(d, need) {
+			n++
+		}
+	}
+	return n
+}
+
 // take subtracts the need of a task from what is free, but not below zero.
 func take(need job.Resources, free *lease.Free, chosen []string) {
 	free.Tasks++
+	free.Exclusive = free.Exclusive || need.Exclusive
 	free.CPUs = max(free.CPUs-need.CPUs, 0)
 	free.Memory = max(free.Memory-need.Memory, 0)
 	if len(chosen) == 0 {

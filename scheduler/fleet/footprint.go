@@ -11,21 +11,36 @@ import (
 
 // Footprint is what a request needs, or what a host has.
 type Footprint struct {
-	CPUs   int
-	GPUs   int      // devices that a request takes, whole or in part, or that a host has, whole or in part
+	CPUs int
+	// GPUs counts the devices that a request takes, whole or in part, or that a host has, whole or in part. A request
+	// for a whole host counts emptyHost more, and so does a host without tasks.
+	GPUs   int
 	Memory job.Size // of the host, not of its devices
 }
 
 // nothing is the footprint of a host that takes no task.
 var nothing = Footprint{CPUs: -1, GPUs: -1, Memory: -1}
 
+// emptyHost is more than the devices of a host.
+const emptyHost = 1 << 20
+
 // FootprintOf returns the footprint of a need.
 func FootprintOf(need job.Resources) Footprint {
-	return Footprint{CPUs: need.CPUs, GPUs: gpu.Count(need), Memory: need.Memory}
+	n := gpu.Count(need)
+	if need.Exclusive {
+		n += emptyHost
+	}
+	return Footprint{CPUs: need.CPUs, GPUs: n, Memory: need.Memory}
 }
 
 func footprintOfFree(f *lease.Free) Footprint {
 	n := 0
+	switch {
+	case f.Exclusive:
+		return nothing
+	case f.Tasks == 0:
+		n = emptyHost
+	}
 	for i := range f.GPUs {
 		if f.GPUs[i].Milli > 0 {
 			n++
@@ -35,7 +50,7 @@ func footprintOfFree(f *lease.Free) Footprint {
 }
 
 func footprintOfProfile(p *lease.Profile) Footprint {
-	return Footprint{CPUs: p.CPUs, GPUs: len(p.GPUs), Memory: p.Memory}
+	return Footprint{CPUs: p.CPUs, GPUs: emptyHost + len(p.GPUs), Memory: p.Memory}
 }
 
 // Within says whether a request of this footprint may fit into what is left. If it returns false, the request does not

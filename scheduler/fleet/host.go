@@ -27,8 +27,9 @@ type Host struct {
 	Seen     time.Time // when a message of the host came last
 	Leases   uint64    // counts the answered renewals of its leases
 
-	seq    uint64 // of the last Availability in this session
-	hellos uint64 // counts the sessions
+	facts  job.Facts // of Profile
+	seq    uint64    // of the last Availability in this session
+	hellos uint64    // counts the sessions
 	pauses pauses
 	row    row
 }
@@ -68,6 +69,7 @@ func (h *Host) hello(m lease.Hello, now time.Time) {
 	m.Profile.Peer = h.Peer
 	h.Profile, h.Up, h.Draining, h.Detail, h.seq, h.Seen = m.Profile, true, false, "", 0, now
 	h.hellos++
+	h.facts = lease.FactsOf(&h.Profile)
 	h.Devices = devicesOf(h.Profile.GPUs)
 	h.SetFree(m.Free)
 }

@@ -15,7 +15,7 @@ type Outlook struct {
 	Fits        int            // of Open: those where it fits now, and the quota allows it
 	Quota       string         // why the quota does not allow it at a host where it fits
 	Quarantined []string       // of Open: names of those that lack only devices in quarantine; at most maxQuarantined
-	Lack        map[string]int // of Open: how many lack "cpus", "memory" or "gpus"
+	Lack        map[string]int // of Open: how many lack what; see Devices.Fit
 	Draining    int            // of Able: those that have a session and take no tasks
 	Detail      string         // why one of the draining hosts takes no tasks
 }
@@ -45,6 +45,8 @@ func (t *Table) Outlook(s *Shape) Outlook {
 func (x *Outlook) add(h *Host, s *Shape) {
 	x.Open++
 	switch {
+	case shared(s.Need, &h.Free):
+		x.Lack["tasks"]++
 	case h.Free.CPUs < s.Need.CPUs:
 		x.Lack["cpus"]++
 	case h.Free.Memory < s.Need.Memory:
@@ -65,7 +67,7 @@ func (x *Outlook) add(h *Host, s *Shape) {
 
 // AnyMeets says whether a known host meets all clauses.
 func (t *Table) AnyMeets(clauses []Clause) bool {
-	return slices.ContainsFunc(t.all, func(h *Host) bool { return h != nil && Meets(clauses, &h.Profile) })
+	return slices.ContainsFunc(t.all, func(h *Host) bool { return h != nil && Meets(clauses, h) })
 }
 
 // Explain says for each clause how many of the hosts meet it, and why the others do not.
@@ -74,7 +76,7 @@ func Explain(clauses []Clause, hosts []*Host) []lease.Clause {
 	for _, c := range clauses {
 		x := lease.Clause{Clause: c.Text, Of: len(hosts)}
 		for _, h := range hosts {
-			why := c.Test(&h.Profile)
+			why := c.Test(h)
 			if why == "" {
 				x.Meets++
 			} else if len(x.Fails) < lease.MaxFails {

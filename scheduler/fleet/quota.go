@@ -35,8 +35,13 @@ type quota struct {
 // covers says whether the host refused this need, or one that is not larger.
 func (q *quota) covers(need job.Resources) bool {
 	return slices.ContainsFunc(q.refused, func(r job.Resources) bool {
-		return r.CPUs <= need.CPUs && r.Memory <= need.Memory && milliOf(r) <= milliOf(need)
+		return noLarger(r, need)
 	})
+}
+
+// noLarger says whether r takes no more of any host than need does.
+func noLarger(r, need job.Resources) bool {
+	return r.CPUs <= need.CPUs && r.Memory <= need.Memory && milliOf(r) <= milliOf(need) && (need.Exclusive || !r.Exclusive)
 }
 
 // milliOf returns how many thousandths of devices the need takes in all.
@@ -85,7 +90,7 @@ func (q *quota) refuse(need job.Resources) {
 		return
 	}
 	q.refused = slices.DeleteFunc(q.refused, func(r job.Resources) bool {
-		return need.CPUs <= r.CPUs && need.Memory <= r.Memory && milliOf(need) <= milliOf(r)
+		return noLarger(need, r)
 	})
 	if last := len(q.refused) - 1; len(q.refused) >= quotaMost {
 		// One need that is no larger than two of them stands for both.
@@ -100,7 +105,7 @@ func smaller(a, b job.Resources) job.Resources {
 	if milliOf(b) < milliOf(a) {
 		a.GPUs, a.GPUShare = b.GPUs, b.GPUShare
 	}
-	a.CPUs, a.Memory = min(a.CPUs, b.CPUs), min(a.Memory, b.Memory)
+	a.CPUs, a.Memory, a.Exclusive = min(a.CPUs, b.CPUs), min(a.Memory, b.Memory), a.Exclusive && b.Exclusive
 	return a
 }
 

@@ -7,6 +7,9 @@ func (t *Table) Could(s *Shape, h *Host) bool {
 	return s.Pool.has.at(h.row.slot) && s.Foot.Within(t.most[h.row.slot]) && !s.refusedBy(h)
 }
 
+// Weight returns how well the host meets the preferences of the shape.
+func (t *Table) Weight(s *Shape, h *Host) int { return s.Pool.weight(h.row.slot) }
+
 // Candidates iterates over the known hosts that could ever run the shape.
 func (t *Table) Candidates(s *Shape) func(yield func(*Host) bool) {
 	return func(yield func(*Host) bool) {
@@ -29,16 +32,20 @@ func (t *Table) AnyOpen(s *Shape) bool {
 }
 
 // WithRoom iterates over the hosts where the shape may fit now. It begins at the slot from, and wraps around at the
-// last.
-func (t *Table) WithRoom(s *Shape, from int) func(yield func(*Host) bool) {
-	return func(yield func(*Host) bool) {
+// last. It leaves out hosts that are preferred less than least, which the caller may raise meanwhile.
+func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(h *Host, weight int) bool) {
+	return func(yield func(*Host, int) bool) {
 		foot, left := s.Foot, t.left
 		for _, part := range [][2]int{{from, len(left)}, {0, from}} {
 			for slot := part[0]; slot < part[1]; slot++ {
 				if !foot.Within(left[slot]) || !s.Pool.has.at(slot) {
 					continue
 				}
-				if h := t.all[slot]; !s.refusedBy(h) && !yield(h) {
+				weight := s.Pool.weight(slot)
+				if weight < *least {
+					continue
+				}
+				if h := t.all[slot]; !s.refusedBy(h) && !yield(h, weight) {
 					return
 				}
 			}

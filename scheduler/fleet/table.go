@@ -18,6 +18,7 @@ type Table struct {
 	left    []Footprint // by slot: what is free less the claims that are not queued; nothing if no offer may go there
 	most    []Footprint // by slot: what the host has
 	queue   []int       // by slot: the least priority that may queue there, if the task ranks before the last that does
+	yields  []int       // by slot: the least priority of the preemptible tasks there; nobody if there are none
 	vacant  []int       // slots without a host
 	byPeer  map[job.Peer]*Host
 	local   *Host // this daemon's own; nil if it is not known
@@ -62,6 +63,7 @@ func (t *Table) Add(p job.Peer, local bool) *Host {
 	t.left = append(t.left, nothing)
 	t.most = append(t.most, nothing)
 	t.queue = append(t.queue, nobody)
+	t.yields = append(t.yields, nobody)
 	return h
 }
 
@@ -81,19 +83,22 @@ func (t *Table) Hello(h *Host, m lease.Hello, now time.Time) {
 	slot := h.row.slot
 	t.most[slot] = footprintOfProfile(&h.Profile)
 	for _, p := range t.pools {
-		p.has.set(slot, Meets(p.clauses, &h.Profile))
+		p.compare(slot, h)
 	}
 }
 
-// JoinPool returns the pool of the clauses, whose key is the PoolKey of their request. It makes the pool if there is
-// none. Each call must be followed by one of LeavePool in the end.
-func (t *Table) JoinPool(key string, clauses []Clause) *Pool {
+// JoinPool returns the pool of the clauses and preferences of a request, whose key is its PoolKey. It makes the pool if
+// there is none. Each call must be followed by one of LeavePool in the end.
+func (t *Table) JoinPool(key string, clauses []Clause, prefers ...job.Preference) *Pool {
 	p := t.pools[key]
 	if p == nil {
-		p = &Pool{key: key, clauses: withoutAmounts(clauses)}
+		p = &Pool{key: key, clauses: withoutAmounts(clauses), prefers: prefers, met: make([]bitset, len(prefers))}
+		for _, x := range prefers {
+			p.most += x.Weight
+		}
 		for slot, h := range t.all {
 			if h != nil {
-				p.has.set(slot, Meets(p.clauses, &h.Profile))
+				p.compare(slot, h)
 			}
 		}
 		t.pools[key] = p
@@ -117,7 +122,7 @@ func (t *Table) Remove(h *Host) {
 	}
 	slot := h.row.slot
 	t.all[slot] = nil
-	t.left[slot], t.most[slot], t.queue[slot] = nothing, nothing, nobody
+	t.left[slot], t.most[slot], t.queue[slot], t.yields[slot] = nothing, nothing, nobody, nobody
 	t.vacant = append(t.vacant, slot)
 	for _, p := range t.pools {
 		p.has.set(slot, false)
@@ -133,12 +138,12 @@ func (t *Table) Count(now time.Time) {
 			continue // the host was removed
 		}
 		slot := h.row.slot
-		t.left[slot], t.queue[slot] = nothing, nobody
+		t.left[slot], t.queue[slot], t.yields[slot] = nothing, nobody, nobody
 		if !h.Open() || h.Claims.full() || h.pauses.leaseless || h.pauses.until.After(now) {
 			continue
 		}
 		t.left[slot] = footprintOfFree(h.Left())
-		t.queue[slot] = anybody
+		t.queue[slot], t.yields[slot] = anybody, leastYield(&h.Free)
 		if h.row.lastOut = h.Claims.LastQueued(); h.row.lastOut != nil {
 			t.queue[slot] = h.row.lastOut.Rank.Priority
 		}
@@ -215,4 +220,12 @@ func (t *Table) Sorted() []*Host {
 		return strings.Compare(string(a.Peer), string(b.Peer))
 	})
 	return out
+}
+
+// leastYield returns the least priority of the preemptible tasks of a host; nobody if it has none.
+func leastYield(f *lease.Free) int {
+	if len(f.Preemptible) == 0 {
+		return nobody
+	}
+	return f.Preemptible[0].Priority
 }

@@ -3,6 +3,7 @@ package place
 // Decisions: what becomes of a task that is to be placed.
 
 import (
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/scheduler/fleet"
@@ -27,6 +28,7 @@ type Decision struct {
 	Host    *fleet.Host   // Fits: where
 	Devices []string      // Fits: UUIDs of those that the task gets there
 	Queue   []*fleet.Host // Queues: at which hosts
+	Preempt *fleet.Host   // Queues: of these the one where preemptible tasks are to make room; nil: none
 	Why     string        // Fits, Queues: why the task goes there, for people
 	Until   time.Time     // Pauses: when the task is placed again
 	// Again are the hosts with room that the task avoids. The task is to be compared with each of them again, whatever
@@ -53,7 +55,11 @@ func (p *Placer) Decide(t *Task, from int, now time.Time) Decision {
 		d.Verdict, d.Host, d.Devices, d.Why = Fits, host, chosen.Devices, chosen.Why
 		return d
 	}
-	if d.Queue = p.Queue(t, from, now); len(d.Queue) > 0 {
+	d.Queue = p.Queue(t, from, now)
+	if d.Preempt = p.Preempt(t, from, now); d.Preempt != nil && !slices.Contains(d.Queue, d.Preempt) {
+		d.Queue = append(d.Queue, d.Preempt)
+	}
+	if len(d.Queue) > 0 {
 		d.Verdict, d.Why = Queues, whyQueued
 		return d
 	}

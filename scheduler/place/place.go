@@ -46,6 +46,7 @@ type Placer struct {
 	typical *policy.Typical
 
 	fits, shunned candidates
+	shunnedUntil  time.Time // when the task ceases to avoid the host in shunned
 	chosen        []policy.Choice
 	full          []fullHost
 	queue         []*fleet.Host
@@ -57,15 +58,27 @@ func New(t *fleet.Table, typical *policy.Typical) *Placer {
 	return &Placer{Sample: SampleSize, fleet: t, typical: typical}
 }
 
-// candidates are hosts, and the same as the policy sees them.
+// candidates are hosts that meet the preferences of a task equally well, and the same as the policy sees them.
 type candidates struct {
-	hosts []*fleet.Host
-	seen  []policy.Candidate
+	weight int
+	hosts  []*fleet.Host
+	seen   []policy.Candidate
 }
 
-func (cs *candidates) clear() { cs.hosts, cs.seen = cs.hosts[:0], cs.seen[:0] }
+func (cs *candidates) clear() { cs.weight, cs.hosts, cs.seen = 0, cs.hosts[:0], cs.seen[:0] }
 
-func (cs *candidates) add(h *fleet.Host, free *lease.Free) {
+// wants says whether a host of this weight is to be added: it is preferred to those before, or equal to them and they
+// are fewer than the sample.
+func (cs *candidates) wants(weight, sample int) bool {
+	return weight > cs.weight || weight == cs.weight && len(cs.hosts) < sample
+}
+
+// add adds a host. Those that are preferred less are dropped.
+func (cs *candidates) add(h *fleet.Host, free *lease.Free, weight int) {
+	if weight > cs.weight {
+		cs.clear()
+		cs.weight = weight
+	}
 	cs.hosts, cs.seen = append(cs.hosts, h), append(cs.seen, policy.CandidateOf(h, free))
 }
 

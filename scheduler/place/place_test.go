@@ -136,6 +136,8 @@ func TestDecide(t *testing.T) {
 
 		{"where it failed", []host{{name: "a", free: 2}, {name: "b", free: 8}}, 2, 0, []Avoidance{avoid("a", 9)}, "fits b []: least waste: leaves 6 of 8 CPUs"},
 		{"where it failed, and no other", []host{{name: "a", free: 2}, full("b")}, 2, 0, []Avoidance{avoid("a", 9)}, "fits a []: least waste: leaves 0 of 8 CPUs"},
+		{"where it failed, and where it failed before", []host{{name: "a", free: 2}, {name: "b", free: 8}}, 2, 0, []Avoidance{avoid("b", 5), avoid("a", 9)}, "fits b []: least waste: leaves 6 of 8 CPUs"},
+		{"where it failed before, and where it failed", []host{{name: "a", free: 2}, {name: "b", free: 8}}, 2, 0, []Avoidance{avoid("b", 9), avoid("a", 5)}, "fits a []: least waste: leaves 0 of 8 CPUs"},
 		{"it failed there long ago", []host{{name: "a", free: 2}, {name: "b", free: 8}}, 2, 0, []Avoidance{avoid("a", 0)}, "fits a []: least waste: leaves 0 of 8 CPUs"},
 		{"full, where it failed last", []host{full("a"), {name: "b", queued: 1}}, 1, 0, []Avoidance{avoid("a", 9)}, "queues b a"},
 		{"a host that declined", []host{{name: "a", free: 2}, {name: "b", free: 8}}, 2, 0, []Avoidance{hard("a", 9)}, "fits b []: least waste: leaves 6 of 8 CPUs; again a 9s"},

@@ -5,25 +5,34 @@ package place
 import (
 	"time"
 
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
-// feasible returns hosts where the task fits now: this daemon's own, and others until there are Sample. Hosts that
-// the task avoids while there is another are returned only if there is no other.
+// feasible returns hosts where the task fits now: this daemon's own, and others until there are Sample. If the task
+// has preferences, they are hosts that meet these best. If there are only hosts that the task avoids while there is
+// another, it returns the one that the task ceases to avoid first.
 func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 	p.fits.clear()
 	p.shunned.clear()
 	p.again = p.again[:0]
 	if own := p.fleet.Local(); own != nil && p.fleet.Could(t.Shape, own) {
-		p.consider(t, own, now)
+		p.consider(t, own, p.fleet.Weight(t.Shape, own), now)
 	}
-	for h := range p.fleet.WithRoom(t.Shape, from) {
+	least, most := 0, t.Pool.MostWeight()
+	for h, weight := range p.fleet.WithRoom(t.Shape, from, &least) {
 		if !h.Local {
-			p.consider(t, h, now)
+			p.consider(t, h, weight, now)
 		}
-		if len(p.fits.hosts) > 0 && len(p.fits.hosts)+len(p.shunned.hosts) >= p.Sample {
+		if len(p.fits.hosts) == 0 {
+			continue
+		}
+		if p.fits.weight == most && len(p.fits.hosts)+len(p.shunned.hosts) >= p.Sample {
 			break
+		}
+		if least = p.fits.weight; !p.fits.wants(least, p.Sample) {
+			least++
 		}
 	}
 	if len(p.fits.hosts) > 0 {
@@ -32,25 +41,33 @@ func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 	return &p.shunned
 }
 
-// consider adds the host to the candidates if the task fits there now.
-func (p *Placer) consider(t *Task, h *fleet.Host, now time.Time) {
+// consider adds the host to the candidates if the task fits there now. Weight is how well it meets the preferences.
+func (p *Placer) consider(t *Task, h *fleet.Host, weight int, now time.Time) {
 	if !t.Foot.Within(p.fleet.Left(h)) {
 		return
 	}
-	to := &p.fits
-	if a, avoided := t.Avoid.at(now, h.Peer); avoided {
-		switch {
-		case a.Hard:
-			p.again = append(p.again, Again{h, a.Until})
-			return
-		case a.Kept:
-			return
-		}
-		to = &p.shunned
+	a, avoided := t.Avoid.at(now, h.Peer)
+	switch {
+	case avoided && a.Hard:
+		p.again = append(p.again, Again{h, a.Until})
+		return
+	case avoided && a.Kept:
+		return
+	}
+	if !avoided && !p.fits.wants(weight, p.Sample) {
+		return
 	}
 	free := h.LeftFor(&t.Rank)
-	if t.OverQuota(h) == "" && h.Devices.Suffices(t.Need, free) {
-		to.add(h, free)
+	if t.OverQuota(h) != "" || !h.Devices.Suffices(t.Need, free) {
+		return
+	}
+	switch {
+	case !avoided:
+		p.fits.add(h, free, weight)
+	case len(p.shunned.hosts) == 0 || a.Until.Before(p.shunnedUntil):
+		p.shunned.clear()
+		p.shunned.add(h, free, weight)
+		p.shunnedUntil = a.Until
 	}
 }
 
@@ -61,7 +78,21 @@ func (p *Placer) choose(t *Task, from *candidates) (*fleet.Host, policy.Choice) 
 	if len(p.chosen) == 0 {
 		return nil, policy.Choice{}
 	}
-	return from.hosts[p.chosen[0].Index], p.chosen[0]
+	host, choice := from.hosts[p.chosen[0].Index], p.chosen[0]
+	choice.Why = Why(t.Need, t.Pool.Prefers(), host, choice.Why)
+	return host, choice
+}
+
+// Why is the reason of a choice with what the policy does not know: that the task wants a host for itself, and what it
+// prefers.
+func Why(need job.Resources, prefers []job.Preference, h *fleet.Host, why string) string {
+	if need.Exclusive {
+		why = "no other task runs there"
+	}
+	if preferred := fleet.Preferred(prefers, h); preferred != "" {
+		return preferred + "; " + why
+	}
+	return why
 }
 
 // DevicesAt chooses devices for a task that goes to the host in any case; none if it does not fit there now.
@@ -71,7 +102,7 @@ func (p *Placer) DevicesAt(t *Task, h *fleet.Host) []string {
 		return nil
 	}
 	p.fits.clear()
-	p.fits.add(h, free)
+	p.fits.add(h, free, 0)
 	_, c := p.choose(t, &p.fits)
 	return c.Devices
 }

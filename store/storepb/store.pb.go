@@ -250,33 +250,38 @@ func (x *Exit) GetIsolation() string {
 
 // Held is one record of the worker's ledger; see lease.Record.
 type Held struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Attempt       *Attempt               `protobuf:"bytes,1,opt,name=attempt" json:"attempt,omitempty"`
-	Group         uint64                 `protobuf:"fixed64,2,opt,name=group" json:"group,omitempty"`
-	Epoch         *Epoch                 `protobuf:"bytes,3,opt,name=epoch" json:"epoch,omitempty"`
-	Session       uint64                 `protobuf:"fixed64,4,opt,name=session" json:"session,omitempty"`
-	Owner         string                 `protobuf:"bytes,5,opt,name=owner" json:"owner,omitempty"`
-	Phase         string                 `protobuf:"bytes,6,opt,name=phase" json:"phase,omitempty"`
-	Offer         uint64                 `protobuf:"fixed64,7,opt,name=offer" json:"offer,omitempty"`
-	User          string                 `protobuf:"bytes,8,opt,name=user" json:"user,omitempty"`
-	Need          *Need                  `protobuf:"bytes,9,opt,name=need" json:"need,omitempty"`
-	Devices       []string               `protobuf:"bytes,10,rep,name=devices" json:"devices,omitempty"`
-	Milli         int64                  `protobuf:"varint,11,opt,name=milli" json:"milli,omitempty"`
-	Spec          []byte                 `protobuf:"bytes,12,opt,name=spec" json:"spec,omitempty"`    // the job file in JSON
-	Lease         int64                  `protobuf:"varint,13,opt,name=lease" json:"lease,omitempty"` // ns
-	Hold          bool                   `protobuf:"varint,14,opt,name=hold" json:"hold,omitempty"`
-	Boot          string                 `protobuf:"bytes,15,opt,name=boot" json:"boot,omitempty"`
-	Pid           int64                  `protobuf:"varint,16,opt,name=pid" json:"pid,omitempty"`
-	Started       int64                  `protobuf:"varint,17,opt,name=started" json:"started,omitempty"`
-	Exit          *Exit                  `protobuf:"bytes,18,opt,name=exit" json:"exit,omitempty"`
-	EventN        uint64                 `protobuf:"varint,19,opt,name=event_n,json=eventN" json:"event_n,omitempty"`
-	AckedN        uint64                 `protobuf:"varint,20,opt,name=acked_n,json=ackedN" json:"acked_n,omitempty"`
-	Reason        string                 `protobuf:"bytes,21,opt,name=reason" json:"reason,omitempty"`
-	Recorded      int64                  `protobuf:"varint,22,opt,name=recorded" json:"recorded,omitempty"`
-	Preempted     bool                   `protobuf:"varint,23,opt,name=preempted" json:"preempted,omitempty"`
-	Isolation     string                 `protobuf:"bytes,24,opt,name=isolation" json:"isolation,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Attempt         *Attempt               `protobuf:"bytes,1,opt,name=attempt" json:"attempt,omitempty"`
+	Group           uint64                 `protobuf:"fixed64,2,opt,name=group" json:"group,omitempty"`
+	Epoch           *Epoch                 `protobuf:"bytes,3,opt,name=epoch" json:"epoch,omitempty"`
+	Session         uint64                 `protobuf:"fixed64,4,opt,name=session" json:"session,omitempty"`
+	Owner           string                 `protobuf:"bytes,5,opt,name=owner" json:"owner,omitempty"`
+	Phase           string                 `protobuf:"bytes,6,opt,name=phase" json:"phase,omitempty"`
+	Offer           uint64                 `protobuf:"fixed64,7,opt,name=offer" json:"offer,omitempty"`
+	User            string                 `protobuf:"bytes,8,opt,name=user" json:"user,omitempty"`
+	Need            *Need                  `protobuf:"bytes,9,opt,name=need" json:"need,omitempty"`
+	Devices         []string               `protobuf:"bytes,10,rep,name=devices" json:"devices,omitempty"`
+	Milli           int64                  `protobuf:"varint,11,opt,name=milli" json:"milli,omitempty"`
+	Spec            []byte                 `protobuf:"bytes,12,opt,name=spec" json:"spec,omitempty"`    // the job file in JSON
+	Lease           int64                  `protobuf:"varint,13,opt,name=lease" json:"lease,omitempty"` // ns
+	Hold            bool                   `protobuf:"varint,14,opt,name=hold" json:"hold,omitempty"`
+	Boot            string                 `protobuf:"bytes,15,opt,name=boot" json:"boot,omitempty"`
+	Pid             int64                  `protobuf:"varint,16,opt,name=pid" json:"pid,omitempty"`
+	Started         int64                  `protobuf:"varint,17,opt,name=started" json:"started,omitempty"`
+	Exit            *Exit                  `protobuf:"bytes,18,opt,name=exit" json:"exit,omitempty"`
+	EventN          uint64                 `protobuf:"varint,19,opt,name=event_n,json=eventN" json:"event_n,omitempty"`
+	AckedN          uint64                 `protobuf:"varint,20,opt,name=acked_n,json=ackedN" json:"acked_n,omitempty"`
+	Reason          string                 `protobuf:"bytes,21,opt,name=reason" json:"reason,omitempty"`
+	Recorded        int64                  `protobuf:"varint,22,opt,name=recorded" json:"recorded,omitempty"`
+	Preempted       bool                   `protobuf:"varint,23,opt,name=preempted" json:"preempted,omitempty"`
+	Isolation       string                 `protobuf:"bytes,24,opt,name=isolation" json:"isolation,omitempty"`
+	File            []byte                 `protobuf:"bytes,25,opt,name=file" json:"file,omitempty"` // SHA-256 of the job file, which has a row of its own; spec is then empty
+	Array           bool                   `protobuf:"varint,26,opt,name=array" json:"array,omitempty"`
+	Index           int64                  `protobuf:"varint,27,opt,name=index" json:"index,omitempty"` // of the task in the array
+	Entry           string                 `protobuf:"bytes,28,opt,name=entry" json:"entry,omitempty"`  // its line of each_line
+	PreemptedBefore bool                   `protobuf:"varint,29,opt,name=preempted_before,json=preemptedBefore" json:"preempted_before,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Held) Reset() {
@@ -477,6 +482,41 @@ func (x *Held) GetIsolation() string {
 	return ""
 }
 
+func (x *Held) GetFile() []byte {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+func (x *Held) GetArray() bool {
+	if x != nil {
+		return x.Array
+	}
+	return false
+}
+
+func (x *Held) GetIndex() int64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Held) GetEntry() string {
+	if x != nil {
+		return x.Entry
+	}
+	return ""
+}
+
+func (x *Held) GetPreemptedBefore() bool {
+	if x != nil {
+		return x.PreemptedBefore
+	}
+	return false
+}
+
 type Need struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cpus          int64                  `protobuf:"varint,1,opt,name=cpus" json:"cpus,omitempty"`
@@ -485,6 +525,7 @@ type Need struct {
 	GpuModel      string                 `protobuf:"bytes,4,opt,name=gpu_model,json=gpuModel" json:"gpu_model,omitempty"`
 	GpuMemory     int64                  `protobuf:"varint,5,opt,name=gpu_memory,json=gpuMemory" json:"gpu_memory,omitempty"`
 	GpuShare      float64                `protobuf:"fixed64,6,opt,name=gpu_share,json=gpuShare" json:"gpu_share,omitempty"`
+	Exclusive     bool                   `protobuf:"varint,7,opt,name=exclusive" json:"exclusive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -561,6 +602,13 @@ func (x *Need) GetGpuShare() float64 {
 	return 0
 }
 
+func (x *Need) GetExclusive() bool {
+	if x != nil {
+		return x.Exclusive
+	}
+	return false
+}
+
 var File_store_storepb_store_proto protoreflect.FileDescriptor
 
 const file_store_storepb_store_proto_rawDesc = "" +
@@ -584,7 +632,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05began\x18\x06 \x01(\x03R\x05began\x12\x14\n" +
 	"\x05ended\x18\a \x01(\x03R\x05ended\x12\x12\n" +
 	"\x04tail\x18\b \x01(\tR\x04tail\x12\x1c\n" +
-	"\tisolation\x18\t \x01(\tR\tisolation\"\x88\x05\n" +
+	"\tisolation\x18\t \x01(\tR\tisolation\"\x89\x06\n" +
 	"\x04Held\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12)\n" +
@@ -610,7 +658,12 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x06reason\x18\x15 \x01(\tR\x06reason\x12\x1a\n" +
 	"\brecorded\x18\x16 \x01(\x03R\brecorded\x12\x1c\n" +
 	"\tpreempted\x18\x17 \x01(\bR\tpreempted\x12\x1c\n" +
-	"\tisolation\x18\x18 \x01(\tR\tisolation\"\x9f\x01\n" +
+	"\tisolation\x18\x18 \x01(\tR\tisolation\x12\x12\n" +
+	"\x04file\x18\x19 \x01(\fR\x04file\x12\x14\n" +
+	"\x05array\x18\x1a \x01(\bR\x05array\x12\x14\n" +
+	"\x05index\x18\x1b \x01(\x03R\x05index\x12\x14\n" +
+	"\x05entry\x18\x1c \x01(\tR\x05entry\x12)\n" +
+	"\x10preempted_before\x18\x1d \x01(\bR\x0fpreemptedBefore\"\xbd\x01\n" +
 	"\x04Need\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x12\n" +
@@ -618,7 +671,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\tgpu_model\x18\x04 \x01(\tR\bgpuModel\x12\x1d\n" +
 	"\n" +
 	"gpu_memory\x18\x05 \x01(\x03R\tgpuMemory\x12\x1b\n" +
-	"\tgpu_share\x18\x06 \x01(\x01R\bgpuShareB1Z(github.com/musterhq/muster/store/storepb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
+	"\tgpu_share\x18\x06 \x01(\x01R\bgpuShare\x12\x1c\n" +
+	"\texclusive\x18\a \x01(\bR\texclusiveB1Z(github.com/musterhq/muster/store/storepb\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
 
 var (
 	file_store_storepb_store_proto_rawDescOnce sync.Once

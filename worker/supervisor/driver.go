@@ -108,7 +108,7 @@ func (d *Driver) Start(t worker.Task) error {
 		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Limits.of(t),
 		OutputLimit: d.cfg.OutputLimit,
 	}
-	names := job.Names{Attempt: t.Attempt, Job: t.Spec.Name, Node: d.cfg.Node, User: t.User}
+	names := job.Names{ID: t.Attempt.Job, Task: t.Number, Job: t.Spec.Name, Node: d.cfg.Node, User: t.User}
 	s.Stdout, s.Stderr = names.Expand(t.Spec.Output), names.Expand(t.Spec.Error)
 	if t.Spec.Error == "" {
 		s.Stderr = s.Stdout // one file gets both streams

@@ -275,7 +275,7 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	now := time.Now()
-	young := now.Add(keepFor)
+	young := now.Add(KeepFor)
 	if err := os.Chtimes(protocol.Dir(r.dir).Task(r.attempt(1)), young, young); err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestSweep(t *testing.T) {
 	if err := r.d.inbox.put(func(s *state) { unforgotten <- s.ends.names() }); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&sweeper{dir: r.d.dir, activity: r.d.activity, log: r.d.log}).sweep(now.Add(keepFor+time.Hour), <-unforgotten); err != nil {
+	if err := (&sweeper{dir: r.d.dir, activity: r.d.activity, log: r.d.log}).sweep(now.Add(KeepFor+time.Hour), <-unforgotten); err != nil {
 		t.Fatal(err)
 	}
 	var kept []int

@@ -24,8 +24,8 @@ const (
 	sweepEvery = time.Hour
 	sweepShort = time.Minute
 	shortShare = 20
-	// keepFor is how long output is kept after its task was forgotten.
-	keepFor = 7 * 24 * time.Hour
+	// KeepFor is how long output is kept after its task was forgotten.
+	KeepFor = 7 * 24 * time.Hour
 	// keepShare bounds the disk space of output to 1/keepShare of the file system.
 	keepShare = 10
 	// keepMost bounds the number of directories, because a restart reads all of them.
@@ -86,7 +86,7 @@ func (s *sweeper) sweep(now time.Time, unforgotten map[job.Attempt]bool) error {
 	most := int64(disk.Blocks) * disk.Bsize / keepShare //nolint:gosec // no disk has 2^63 blocks
 	left := len(all)
 	for _, k := range all {
-		if now.Sub(k.since) < keepFor && total <= most && left <= keepMost {
+		if now.Sub(k.since) < KeepFor && total <= most && left <= keepMost {
 			return nil
 		}
 		if err := scratch.Remove(k.path); err != nil {

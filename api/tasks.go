@@ -1,0 +1,66 @@
+package api
+
+// The route of the tasks of a job.
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/musterhq/muster/job"
+)
+
+type tasksInput struct {
+	ID     string   `path:"id" maxLength:"64"`
+	State  []string `query:"state" maxItems:"32" doc:"States, or their short codes such as PD."`
+	Tasks  string   `query:"tasks" maxLength:"24576" doc:"Only these tasks, such as 3 or 0-9,12."`
+	Limit  int      `query:"limit" minimum:"0" maximum:"1000" doc:"Tasks in a page; 0 means 200."`
+	Cursor string   `query:"cursor" maxLength:"16" doc:"The field next of the previous page."`
+}
+
+type tasksOutput struct{ Body Listing[Task] }
+
+func (r *jobRoutes) tasks(ctx context.Context, in *tasksInput) (*tasksOutput, error) {
+	q := job.TaskQuery{After: -1, Limit: in.Limit}
+	if q.Limit == 0 {
+		q.Limit = defaultLimit
+	}
+	for _, text := range in.State {
+		s, err := job.ParseState(text)
+		if err != nil {
+			return nil, bad("%w", err)
+		}
+		q.States = append(q.States, s)
+	}
+	if in.Cursor != "" {
+		after, err := strconv.Atoi(in.Cursor)
+		if err != nil || after < 0 || after >= job.MaxTasks {
+			return nil, bad("cursor %s: want the field next of a listing", quote(in.Cursor))
+		}
+		q.After = after
+	}
+	j, err := r.jobs.Get(ctx, job.ID(in.ID))
+	if err != nil {
+		return nil, about(in.ID, err)
+	}
+	if in.Tasks != "" {
+		if q.Ranges, err = tasksNamed(j, in.Tasks); err != nil {
+			return nil, err
+		}
+	}
+	tasks, err := r.jobs.Tasks(ctx, j.ID, q)
+	if err != nil {
+		return nil, about(in.ID, err)
+	}
+	layout, err := j.Spec.Layout()
+	if err != nil {
+		return nil, err
+	}
+	l := Listing[Task]{Schema: SchemaTasks, Items: make([]Task, 0, len(tasks)), Partial: []string{}}
+	for _, t := range tasks {
+		l.Items = append(l.Items, taskDocument(j.ID, layout, t))
+	}
+	if n := len(tasks); n == q.Limit {
+		l.Next = strconv.Itoa(tasks[n-1].Index)
+	}
+	return &tasksOutput{l}, nil
+}

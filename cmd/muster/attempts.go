@@ -1,0 +1,60 @@
+package main
+
+// The attempts of tasks that had several.
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/musterhq/muster/api"
+)
+
+// maxAttemptRows bounds the attempts that show prints for all tasks together.
+const maxAttemptRows = 64
+
+// attemptTable writes how the attempts of these tasks went, for each task that had several.
+func attemptTable(out io.Writer, tasks []api.Task) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	rows, left := 0, 0
+	for _, t := range tasks {
+		if len(t.Attempts)+t.Older < 2 {
+			continue
+		}
+		if rows+len(t.Attempts) > maxAttemptRows {
+			left++
+			continue
+		}
+		if rows == 0 {
+			row(w, "TASK", "ATTEMPT", "NODE", "STATE", "EXIT", "TIME", "ENDED", "REASON")
+		}
+		rows += len(t.Attempts)
+		attemptRows(w, t)
+	}
+	err := w.Flush()
+	if left > 0 && err == nil {
+		_, err = fmt.Fprintf(out, "%d more tasks had several attempts; name tasks to see theirs, such as ID.3\n", left)
+	}
+	return err
+}
+
+func attemptRows(w io.Writer, t api.Task) {
+	if t.Older > 0 {
+		row(w, strconv.Itoa(t.Task), "...", "", "", "", "", "", fmt.Sprintf("%d older %s", t.Older, plural(t.Older, "attempt", "attempts")))
+	}
+	for _, a := range t.Attempts {
+		code := "-"
+		switch {
+		case a.Signal > 0:
+			code = fmt.Sprintf("signal %d", a.Signal)
+		case a.ExitCode != nil:
+			code = strconv.Itoa(*a.ExitCode)
+		}
+		took := "-"
+		if a.StartedAt != nil && (a.EndedAt != nil || !a.State.Ended()) {
+			took = elapsed(a.StartedAt, a.EndedAt)
+		}
+		row(w, strconv.Itoa(t.Task), strconv.Itoa(a.Attempt), dash(a.Node), string(a.State), code, took, clock(a.EndedAt), dash(a.Reason))
+	}
+}

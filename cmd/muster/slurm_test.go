@@ -1,0 +1,154 @@
+package main
+
+// Scripts as Slurm users write them, in testdata/slurm.
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// slurmScript is what becomes of a script.
+type slurmScript struct {
+	args     string        // further arguments of submit
+	spec     string        // the fields that differ from those of a job without options, as JSON
+	warnings []string      // a part of each warning, in order
+	begin    time.Duration // from now
+	refused  string        // a part of the error instead
+}
+
+var slurmScripts = map[string]slurmScript{
+	"serial.sh": {
+		spec: `{"name":"serial","time_limit":"1h30m","resources":{"cpus":1,"memory":"4GiB"}}`,
+		warnings: []string{
+			"serial.sh:6: warning: #SBATCH --partition=short: has no meaning here and is ignored; use a --constraint",
+			"serial.sh:7: warning: #SBATCH --mail-type: no mail is sent; all options about mail are ignored",
+		},
+	},
+	"array.sh": {spec: `{"name":"sweep","array":"0-99%8","time_limit":"30m","workdir":"/data/sweep",
+		"output":"logs/%x_%A_%a.out","error":"logs/%x_%A_%a.err","resources":{"cpus":2,"memory":"4GiB"}}`},
+	"array.sh more CPUs": {args: "-c 8 -o /logs/%t", spec: `{"name":"sweep","array":"0-99%8","time_limit":"30m","workdir":"/data/sweep",
+		"output":"/logs/%t","error":"logs/%x_%A_%a.err","resources":{"cpus":8,"memory":"16GiB"}}`},
+	"array.sh other memory": {args: "--mem 1GiB --array 5", spec: `{"name":"sweep","array":"5","time_limit":"30m","workdir":"/data/sweep",
+		"output":"logs/%x_%A_%a.out","error":"logs/%x_%A_%a.err","resources":{"cpus":2,"memory":"1GiB"}}`},
+	"array_steps.sh": {spec: `{"array":"1,3,7,10-30:10","output":"/scratch/%u/slurm-%A_%a.out"}`},
+	"gpu_gres.sh": {
+		spec:     `{"time_limit":"60h","resources":{"cpus":16,"memory":"62.5GiB","gpus":2,"gpu_model":"a100"}}`,
+		warnings: []string{"-p gpu: has no meaning", "--qos=high: has no meaning here and is ignored; use --priority", "-A: has no meaning"},
+	},
+	"gpu_each.sh": {spec: `{"resources":{"cpus":24,"memory":"160GiB","gpus":4}}`},
+	"gpu_task.sh": {
+		spec:     `{"resources":{"cpus":1,"gpus":1,"gpu_model":"H100"}}`,
+		warnings: []string{"--gpu-bind=closest", "--hint=nomultithread"},
+	},
+	"gres_plain.sh":  {spec: `{"time_limit":"102h","resources":{"cpus":1,"gpus":1}}`},
+	"gres_other.sh":  {refused: `gres_other.sh:3: --gres: "shard:2": only gpu is supported`},
+	"gang.sh":        {refused: `gang.sh:3: --nodes: "4": not yet`},
+	"mpi.sh":         {refused: `mpi.sh:2: --ntasks: "64": not yet`},
+	"dependency.sh":  {spec: `{"time_limit":"5m","dependency":["afterok:` + idA + `"]}`},
+	"begin.sh":       {spec: `{}`, begin: time.Hour},
+	"exclusive.sh":   {spec: `{"exclusive":true}`},
+	"input.sh":       {refused: "input.sh:2: --input: not yet"},
+	"signal.sh":      {spec: `{"time_limit":"12h","signal":"USR1@300s"}`, warnings: []string{"signal.sh:5: warning: #SBATCH --open-mode=append"}},
+	"signal_late.sh": {refused: "must be shorter than the time limit of 1m"},
+	"relative.sh": {
+		spec:     `{"name":"rel","requeue":false}`,
+		warnings: []string{"#SBATCH --output and --error: a relative path needs --chdir; it is ignored, and `muster logs` prints the output"},
+	},
+	"relative.sh with a directory": {args: "-D /w", spec: `{"name":"rel","requeue":false,"workdir":"/w","output":"logs/%x-%j.out","error":"logs/%x-%j.err"}`},
+	"relative.sh as an array":      {args: "-D /w -a 0-3", spec: `{"name":"rel","requeue":false,"array":"0-3","workdir":"/w","output":"logs/%x-%A_%a.out","error":"logs/%x-%A_%a.err"}`},
+	"patterns.sh":                  {spec: `{"array":"1-20","workdir":"/work/ada","output":"%N/%A_%a_%4a.0.batch.log"}`},
+	"pattern_bad.sh":               {refused: `pattern_bad.sh:3: -o: "/logs/%b.out": %b: not yet`},
+	"environment.sh": {
+		spec: `{"env":{"MODEL":"small"},"constraint":"rack=r1","nodelist":["n1","n2"],"exclude":["n3"]}`,
+		warnings: []string{
+			"--export: ALL: variables are not handed on; name them with --env", "--nice=100: has no meaning here and is ignored; use --priority",
+			"--comment=weekly run", "--mem: 0 does not mean all memory of the node here",
+		},
+	},
+	"hold.sh":     {spec: `{"hold":true,"time_limit":"1h30m30s"}`},
+	"deadline.sh": {spec: `{}`, warnings: []string{"--deadline", "--reservation=course: has no meaning here and is ignored; use --nodelist", "--licenses", "--profile", "--wait: has no meaning here and is ignored; use muster submit -W"}},
+	"time_bad.sh": {refused: `time_bad.sh:3: --time: "one-hour": want minutes, H:M:S or D-H:M:S`},
+}
+
+func TestSlurmScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/slurm/*.sh")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d scripts, %v", len(files), err)
+	}
+	for _, path := range files {
+		if _, told := slurmScripts[filepath.Base(path)]; !told {
+			t.Errorf("the table does not say what becomes of %s", path)
+		}
+	}
+	in := newIntake(t)
+	for name, want := range slurmScripts {
+		file, _, _ := strings.Cut(name, " ")
+		path := filepath.Join("testdata/slurm", file)
+		args := append([]string{"submit"}, append(strings.Fields(want.args), path)...)
+		r := in.muster(args...)
+		if want.refused != "" {
+			if r.code != 2 || !strings.Contains(r.err, want.refused) || strings.Count(r.err, "\n") != 1 {
+				t.Errorf("%s: exit %d, %q; want it refused with %q", name, r.code, r.err, want.refused)
+			}
+			continue
+		}
+		if r.code != 0 {
+			t.Errorf("%s: exit %d, %q", name, r.code, r.err)
+			continue
+		}
+		checkWarnings(t, name, r.err, want.warnings)
+		spec := in.specs[len(in.specs)-1]
+		text, err := os.ReadFile(path)
+		if err != nil || spec.Script != string(text) {
+			t.Errorf("%s: the script is %q, %v", name, spec.Script, err)
+		}
+		if want.begin > 0 && spec.Begin != nil && time.Until(*spec.Begin).Round(time.Minute) == want.begin {
+			spec.Begin = nil
+		}
+		becomes := job.DefaultSpec()
+		becomes.Name, becomes.Script = defaultName(file), spec.Script
+		if err := json.Unmarshal([]byte(want.spec), &becomes); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !reflect.DeepEqual(spec, becomes) {
+			t.Errorf("%s becomes\n%+v, want\n%+v", name, spec, becomes)
+		}
+	}
+}
+
+func checkWarnings(t *testing.T, name, text string, want []string) {
+	t.Helper()
+	lines := slices.Collect(strings.Lines(text))
+	if len(lines) != len(want) {
+		t.Errorf("%s: warnings %q, want %q", name, lines, want)
+		return
+	}
+	for i, w := range want {
+		if !strings.Contains(lines[i], w) || !strings.Contains(lines[i], "warning: ") {
+			t.Errorf("%s: warning %q, want %q", name, lines[i], w)
+		}
+	}
+}
+
+// What depends on several options is refused if it cannot be computed.
+func TestSlurmProducts(t *testing.T) {
+	for _, l := range []slurmLate{
+		{memPerCPU: 1 << 60},
+		{memPerGPU: 1 << 62},
+		{cpusPerGPU: job.MaxCPUs + 1},
+		{cpusPerGPU: -1},
+	} {
+		r := job.Resources{CPUs: 100, GPUs: 8}
+		if err := l.resources(func(string) bool { return false }, &r); err == nil {
+			t.Errorf("%+v becomes %+v", l, r)
+		}
+	}
+}

@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --time=10
+#SBATCH --gres=shard:2
+true

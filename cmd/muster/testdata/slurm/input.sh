@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --input=params.txt
+./run

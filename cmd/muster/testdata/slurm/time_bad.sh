@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --job-name=t
+#SBATCH --time=one-hour
+./run

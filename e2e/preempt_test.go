@@ -1,0 +1,69 @@
+//go:build e2e
+
+package e2e
+
+// Tasks of a higher priority preempt tasks that allow it.
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/musterhq/muster/api"
+)
+
+// saver is a task that notes a TERM, saves its work for a moment and ends. When it runs again it goes on at once.
+const saver = `if [ "$MUSTER_PREEMPTED" = 1 ]; then echo goes on, attempt $MUSTER_ATTEMPT; exit 0; fi
+trap 'echo got TERM; sleep 0.3; echo saved; exit 0' TERM
+echo begins
+while :; do sleep 0.1; done`
+
+func TestPriorityPreempts(t *testing.T) {
+	amy, ben := pair(t)
+	// Both hosts are full: on each a task that may be preempted, and on one of them one that may not.
+	low := amy.ok("submit", "-c", "4", "--preemptible", "--priority", "20", "-w", "ben", "--grace", "5s", "--", "sh", "-c", saver)
+	g := newGate(t)
+	kept := amy.ok(append([]string{"submit", "-c", "4", "--priority", "10", "-w", "amy", "--"}, g.script("exit 0")...)...)
+	amy.untilState(low, "RUNNING")
+	amy.untilState(kept, "RUNNING")
+	until(amy, "output of "+low, "begun", func() string { return amy.muster("logs", low).stdout }, func(s string) bool { return strings.Contains(s, "begins") })
+
+	// Neither a task of the same priority nor one that could not have room even so preempts anything.
+	equal := amy.ok("submit", "-c", "4", "--priority", "20", "-w", "ben", "--", "true")
+	amy.fails(3, []string{"cpus"}, "submit", "-c", "5", "--priority", "90", "--", "true")
+
+	high := amy.ok("submit", "-c", "3", "--priority", "90", "--", "sh", "-c", "echo high; sleep 0.5")
+	doc := amy.untilState(high, "SUCCEEDED")
+	if doc.Tasks[0].Node != "ben" {
+		t.Errorf("the high priority ran on %s", doc.Tasks[0].Node)
+	}
+	if doc := amy.show(kept); doc.State != "RUNNING" || doc.Tasks[0].Attempt != 1 {
+		t.Errorf("the task that may not be preempted: %+v", doc)
+	}
+	end := amy.untilState(low, "SUCCEEDED")
+	if end.Tasks[0].Attempt < 2 {
+		t.Errorf("the preempted task: %+v", end.Tasks[0])
+	}
+	if out := amy.ok("logs", low); !strings.Contains(out, "goes on, attempt "+strconv.Itoa(end.Tasks[0].Attempt)) {
+		t.Errorf("its output: %q", out)
+	}
+	amy.untilState(equal, "SUCCEEDED")
+	g.open()
+	amy.untilState(kept, "SUCCEEDED")
+	if log := ben.log(); strings.Contains(log, "defect") {
+		t.Error(log)
+	}
+}
+
+// A preemptible task with --no-requeue ends as PREEMPTED, and its reason names who preempted it.
+func TestPreemptedWithoutRequeue(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "sim:2xH100-80GB", "--cpus", "4").start()
+	low := amy.ok("submit", "-G", "2", "--preemptible", "--no-requeue", "--grace", "1s", "--", "sleep", "600")
+	amy.untilState(low, "RUNNING")
+	high := amy.ok("submit", "-G", "1", "--priority", "80", "--", "true")
+	amy.untilState(high, "SUCCEEDED")
+	doc := amy.until(low, "PREEMPTED", func(j api.Job) bool { return j.State == "PREEMPTED" })
+	if !strings.Contains(doc.Reason, "preempted by job "+high) {
+		t.Errorf("reason %q", doc.Reason)
+	}
+}

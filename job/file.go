@@ -1,0 +1,65 @@
+package job
+
+// A job file as it travels: encoded once, and known by its digest.
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"sync"
+)
+
+// Digest identifies the content of a job file. Two files with the same digest are the same.
+type Digest [sha256.Size]byte
+
+// File is a job file that does not change any more. Tasks with the same file share one value.
+type File struct {
+	spec Spec
+	text []byte
+	sum  Digest
+
+	checked sync.Once
+	invalid error
+}
+
+// NewFile encodes a spec. Nothing that the spec refers to may change afterwards.
+func NewFile(s Spec) (*File, error) {
+	text, err := EncodeSpec(s)
+	if err != nil {
+		return nil, err
+	}
+	return FileOf(s, text)
+}
+
+// FileOf returns the file of a spec that was decoded from this text. A text of more than MaxSpecBytes is an error.
+func FileOf(s Spec, text []byte) (*File, error) {
+	if len(text) > MaxSpecBytes {
+		return nil, fmt.Errorf("the job file has %d bytes; at most %d", len(text), MaxSpecBytes)
+	}
+	return &File{spec: s, text: text, sum: sha256.Sum256(text)}, nil
+}
+
+// Spec returns the job. It is the zero Spec for a nil File.
+func (f *File) Spec() Spec {
+	if f == nil {
+		return Spec{}
+	}
+	return f.spec
+}
+
+// Validate is Spec.Validate. It costs nothing after the first call.
+func (f *File) Validate() error {
+	f.checked.Do(func() { f.invalid = f.spec.Validate() })
+	return f.invalid
+}
+
+// Text returns the encoded job file. It must not be changed.
+func (f *File) Text() []byte { return f.text }
+
+// Digest returns the digest of the text.
+func (f *File) Digest() Digest { return f.sum }
+
+// TaskFile returns the file that all tasks of a job have in common: the spec without what only its owner needs.
+func (s Spec) TaskFile() (*File, error) {
+	s.Array, s.EachLine, s.Dependency, s.KillOnInvalidDep, s.Begin = "", nil, nil, false, nil
+	return NewFile(s)
+}

@@ -1,0 +1,27 @@
+package jobs
+
+// The names of the parts of a job on disk.
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// The first byte of the name of a part. The name of the header is empty. Four bytes follow: the index of the host or of
+// the chunk; for outcomes, a note and a tail the index of the task;
+// for an aftercorr its number among those of the job, and the index of the block. Tails are last, so that a reader can leave them out.
+const (
+	partHost     = 'h'
+	partOutcomes = 'o'
+	partWaits    = 'p'
+	partEach     = 'q'
+	partChunk    = 't'
+	partNote     = 'u'
+	partTail     = 'v'
+)
+
+var errBadRow = errors.New("not a row of a job")
+
+func part(kind byte, n uint32) string {
+	return string(binary.BigEndian.AppendUint32([]byte{kind}, n))
+}

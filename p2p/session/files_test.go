@@ -1,0 +1,146 @@
+package session
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// carrier is one direction of a session: what the sender's outbox writes is decoded by the receiver.
+type carrier struct {
+	t    *testing.T
+	out  *outbox
+	in   files[*job.File]
+	sent int // bytes
+}
+
+func newCarrier(t *testing.T) *carrier { return &carrier{t: t, out: newOutbox(true)} }
+
+// start carries a Start with this job file, and returns it as it arrives.
+func (c *carrier) start(f *job.File) lease.Start {
+	c.t.Helper()
+	o := testOffer(1)
+	frame, err := toWire(lease.Start{Attempt: o.Attempt, Group: o.Group, File: f})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.out.put(frame); err != nil {
+		c.t.Fatal(err)
+	}
+	b, _ := c.out.take()
+	c.sent += len(b)
+	got, err := newFrameReader(bytes.NewReader(b)).next()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	msg, err := fromWire(got, &c.in)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return msg.(lease.Start)
+}
+
+func named(name string, size int) *job.File {
+	return fileOf(job.Spec{Name: name, Script: "#!/bin/sh\n" + strings.Repeat("x", size)})
+}
+
+// A job file crosses a session once, and the receiver has one value of it for all tasks.
+func TestFileCrossesOnce(t *testing.T) {
+	c := newCarrier(t)
+	f := named("a", 100_000)
+	first := c.start(f)
+	for range 1000 {
+		if again := c.start(f); again.File != first.File {
+			t.Fatal("another value")
+		}
+	}
+	if c.sent > 100_000+1001*200 {
+		t.Errorf("%d bytes were sent", c.sent)
+	}
+	if got := first.File.Spec(); got.Name != "a" || first.File.Digest() != f.Digest() {
+		t.Errorf("it arrived as %q", got.Name)
+	}
+}
+
+// Both sides forget the same files, by number and by size, so that none is missing when it is named again.
+func TestBothSidesForgetFiles(t *testing.T) {
+	c := newCarrier(t)
+	for i := range 10 * maxFiles {
+		size := 10
+		if i%50 > 40 {
+			size = job.MaxSpecBytes / 4
+		}
+		f := named(fmt.Sprint("n", i*i%(maxFiles+7)), size)
+		if got := c.start(f); got.File.Digest() != f.Digest() {
+			t.Fatalf("file %d arrived as another", i)
+		}
+		if len(c.in.order) != len(c.out.files.order) || len(c.in.known) != len(c.in.order) || c.in.bytes != c.out.files.bytes {
+			t.Fatalf("after file %d: %d and %d files are known", i, len(c.in.order), len(c.out.files.order))
+		}
+		if len(c.in.order) > maxFiles || c.in.bytes > maxFileBytes {
+			t.Fatalf("%d files of %d bytes are kept", len(c.in.order), c.in.bytes)
+		}
+	}
+}
+
+// A peer of an earlier version sends and gets the job file with each Start, and gets no task of an array.
+func TestFilesOfAnEarlierVersion(t *testing.T) {
+	c := &carrier{t: t, out: newOutbox(false), in: files[*job.File]{repeats: true}}
+	f := named("a", 1000)
+	for i := range 100 {
+		if got := c.start(f); got.File.Digest() != f.Digest() || c.sent < (i+1)*1000 || len(c.in.known)+len(c.out.files.known) > 0 {
+			t.Fatalf("Start %d: %d bytes, %d files are remembered", i, c.sent, len(c.in.known))
+		}
+	}
+	o := testOffer(1)
+	frame, err := toWire(lease.Start{Attempt: o.Attempt, Group: o.Group, File: f, Element: lease.Element{Array: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.out.put(frame); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a task of an array: %v", err)
+	}
+}
+
+// A peer that names a file which it has not sent, or sends one again, breaks the protocol.
+func TestFilesOfALiar(t *testing.T) {
+	o := testOffer(1)
+	f := named("a", 10)
+	for name, change := range map[string]func(*carrier) error{
+		"unknown": func(c *carrier) error {
+			frame, _ := toWire(lease.Start{Attempt: o.Attempt, Group: o.Group, File: f})
+			frame.GetStart().Spec = nil
+			_, err := fromWire(frame, &c.in)
+			return err
+		},
+		"short digest": func(c *carrier) error {
+			frame, _ := toWire(lease.Start{Attempt: o.Attempt, Group: o.Group, File: f})
+			frame.GetStart().Spec, frame.GetStart().File = nil, []byte{1, 2}
+			_, err := fromWire(frame, &c.in)
+			return err
+		},
+		"again": func(c *carrier) error {
+			c.start(f)
+			frame, _ := toWire(lease.Start{Attempt: o.Attempt, Group: o.Group, File: f})
+			_, err := fromWire(frame, &c.in)
+			return err
+		},
+	} {
+		if err := change(newCarrier(t)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// A digest that does not fit the file does not count: the receiver computes its own.
+	c := newCarrier(t)
+	frame, _ := toWire(lease.Start{Attempt: o.Attempt, Group: o.Group, File: f})
+	frame.GetStart().File = make([]byte, 32)
+	msg, err := fromWire(frame, &c.in)
+	if err != nil || msg.(lease.Start).File.Digest() != f.Digest() {
+		t.Errorf("a wrong digest beside the file: %v", err)
+	}
+}

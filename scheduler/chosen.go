@@ -1,0 +1,139 @@
+package scheduler
+
+// Which jobs a listing shows, and what goes before a job.
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/lease"
+)
+
+// ahead returns how many waiting tasks of this owner rank before the first waiting task of a job.
+func ahead(vs *views, e *entry) (n int) {
+	first := e.front
+	if first == nil || first.durable().State != job.Pending {
+		return 0
+	}
+	for _, g := range vs.pending.shapes {
+		at, _ := g.queue.place(first)
+		for _, t := range g.queue.items()[:at] {
+			if n++; t == t.e.front {
+				n += max(0, t.e.pendingTasks()-1)
+			}
+		}
+	}
+	for _, c := range vs.pending.queued.chunks {
+		for i := range c.waits {
+			if w := &c.waits[i]; w.task != first && rank(w.task, first) < 0 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// markQuotas moves hosts from Now to Later that have refused the job because of its user's quota.
+func (vs *views) markQuotas(x *lease.Explanation, e *entry) {
+	i := slices.IndexFunc(e.tasks, func(t *task) bool { return t.shape != nil })
+	if i < 0 {
+		return
+	}
+	x.Now = slices.DeleteFunc(x.Now, func(cand lease.Candidate) bool {
+		w := vs.hosts.workers[cand.Node]
+		if w == nil {
+			return false
+		}
+		why := e.tasks[i].shape.OverQuota(w.Host) // all tasks of a job have one shape
+		if why != "" {
+			cand.Why = "Quota: " + why
+			x.Later = append(x.Later, cand)
+		}
+		return why != ""
+	})
+}
+
+// chosen returns the listed job if the filter chooses it. Of an archived job only the index entry is compared.
+func chosen(vs *views, x jobs.Entry, f *job.Query) (Listed, bool) {
+	j := vs.entries.table.Of(x)
+	switch {
+	case j == nil:
+		if f.User != "" && f.User != x.User() || len(f.States) > 0 && !slices.Contains(f.States, x.State()) {
+			return Listed{}, false
+		}
+	case f.User != "" && f.User != j.User,
+		len(f.States) > 0 && j.Assigned() == 0 && !slices.Contains(f.States, j.State()):
+		return Listed{}, false // before the view is made, which costs more
+	}
+	l := vs.listed(x)
+	switch {
+	case f.After.ID != "" && f.After.Compare(job.Position{Submitted: l.Submitted, ID: l.ID}) >= 0,
+		!strings.HasPrefix(string(l.ID), f.Prefix),
+		l.Job != nil && !f.Match(l.Job):
+		return Listed{}, false
+	}
+	return l, true
+}
+
+// named returns the jobs whose ids the filter names, newest first. It does not look at all other jobs.
+func named(vs *views, f job.Query, limit int) []Listed {
+	var found []jobs.Entry
+	for _, id := range f.IDs {
+		if x, there := vs.entries.table.Entry(id); there && !slices.Contains(found, x) {
+			found = append(found, x)
+		}
+	}
+	slices.SortFunc(found, jobs.Entry.Compare)
+	var out []Listed
+	for _, x := range found {
+		if l, ok := chosen(vs, x, &f); ok && len(out) < limit {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// page returns the jobs that the filter chooses, newest first.
+func page(vs *views, f job.Query) []Listed {
+	limit := pageLimit(f)
+	if len(f.IDs) > 0 {
+		return named(vs, f, limit)
+	}
+	lowest, highest, ok := job.DrawnWith(f.Prefix)
+	if !ok {
+		return nil
+	}
+	var out []Listed
+	each := func(x jobs.Entry) bool {
+		if x.Number() < lowest || x.Number() > highest {
+			return true
+		}
+		if l, ok := chosen(vs, x, &f); ok {
+			out = append(out, l)
+		}
+		return len(out) < limit
+	}
+	from := jobs.Entry{}
+	if f.After.ID != "" {
+		from = jobs.At(f.After.Submitted, f.After.ID.Drawn())
+	}
+	vs.entries.table.Scan(from, each)
+	return out
+}
+
+const (
+	// MaxList bounds the jobs in one answer.
+	MaxList = 1000
+	// leastPage is the smallest page that Loop.Jobs asks for, since its own filter may drop some.
+	leastPage = 256
+)
+
+// pageLimit is how many jobs an answer to the query may have.
+func pageLimit(f job.Query) int {
+	if f.Limit <= 0 || f.Limit > MaxList {
+		return MaxList
+	}
+	return f.Limit
+}

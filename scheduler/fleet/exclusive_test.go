@@ -1,0 +1,93 @@
+package fleet
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// alone is a need for a whole host of at least one CPU.
+var alone = job.Resources{CPUs: 1, Exclusive: true}
+
+// An exclusive need fits only a host without tasks. Where an exclusive task is, nothing fits.
+func TestExclusiveFits(t *testing.T) {
+	devices := devicesOf(sameDevices(2, "h100", 80e9))
+	for _, c := range []struct {
+		free lease.Free
+		need job.Resources
+		lack string
+	}{
+		{lease.Free{CPUs: 8}, alone, ""},
+		{lease.Free{CPUs: 8, Tasks: 1}, alone, "tasks"},
+		{lease.Free{CPUs: 8, Tasks: 1}, job.Resources{CPUs: 1}, ""},
+		{lease.Free{CPUs: 8}, job.Resources{CPUs: 9, Exclusive: true}, "cpus"},
+		{lease.Free{CPUs: 8}, job.Resources{CPUs: 1, GPUs: 3, Exclusive: true}, "gpus"},
+		{lease.Free{Tasks: 1, Exclusive: true}, job.Resources{}, "tasks"},
+		{lease.Free{Tasks: 1, Exclusive: true}, alone, "tasks"},
+	} {
+		_, lack := devices.Fit(c.need, &c.free)
+		if suffices := devices.Suffices(c.need, &c.free); lack != c.lack || suffices != (lack == "") {
+			t.Errorf("%+v into %+v: lacks %q, suffices %v; want %q", c.need, c.free, lack, suffices, c.lack)
+		}
+		if lack == "" && !FootprintOf(c.need).Within(footprintOfFree(&c.free)) || lack == "tasks" && FootprintOf(c.need).Within(footprintOfFree(&c.free)) {
+			t.Errorf("the footprint of %+v is not like that of %+v", c.need, c.free)
+		}
+	}
+	p := lease.Profile{CPUs: 8}
+	if !FootprintOf(alone).Within(footprintOfProfile(&p)) {
+		t.Error("an exclusive task could never run at a host of 8 CPUs")
+	}
+}
+
+// What is left of an empty host once something was offered there: nothing for an exclusive task; and nothing for any
+// task once an exclusive one was offered. A queued claim counts for those that rank behind it.
+func TestExclusiveClaims(t *testing.T) {
+	for _, c := range []struct {
+		state ClaimState
+		need  job.Resources
+		left  string // what fits: an exclusive task, one CPU, nothing at all
+	}{
+		{Direct, job.Resources{CPUs: 1}, "false true true"},
+		{Direct, job.Resources{}, "false true true"},
+		{Direct, alone, "false false false"},
+		{Queued, alone, "false false false"},
+		{Queued, job.Resources{CPUs: 1}, "false true true"},
+	} {
+		table := NewTable()
+		h := aHost(&table, "n1", 8)
+		shape := func(need job.Resources) Request {
+			return Request{Shape: &Shape{Need: need, Foot: FootprintOf(need)}, Rank: rankOf(99)}
+		}
+		fits := func(need job.Resources) bool {
+			r := shape(need)
+			return r.FitsNow(h)
+		}
+		x := &Claim{ID: 1, Rank: rankOf(1), Need: c.need, State: c.state}
+		h.Claim(x)
+		table.Count(start)
+		if got := fmt.Sprint(fits(alone), fits(job.Resources{CPUs: 1}), fits(job.Resources{})); got != c.left {
+			t.Errorf("with a claim %d of %+v: %s, want %s", c.state, c.need, got, c.left)
+		}
+		h.Unclaim(x)
+		if table.Count(start); !fits(alone) || !FootprintOf(alone).Within(table.Left(h)) {
+			t.Errorf("an exclusive task does not fit once the claim %d is gone", c.state)
+		}
+	}
+}
+
+// A host that refuses an exclusive task for its user's quota may still take the user's small tasks.
+func TestExclusiveQuota(t *testing.T) {
+	var qs Quotas
+	qs.Refuse("amy", alone, "enough")
+	small := job.Resources{CPUs: 4}
+	if qs.over("amy", small) != "" || qs.over("amy", alone) == "" {
+		t.Errorf("after an exclusive task was refused, a small one is %q and an exclusive one %q", qs.over("amy", small), qs.over("amy", alone))
+	}
+	qs.Refuse("amy", small, "enough")
+	large := job.Resources{CPUs: 4, Exclusive: true}
+	if qs.over("amy", large) == "" {
+		t.Error("after a small task was refused, a whole host is not")
+	}
+}

@@ -1,0 +1,66 @@
+package fleet
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// near is a host of 8 CPUs, 64 GB and GPUs of a model, of which so much is free.
+func near(t *Table, name string, cpus int, memory job.Size, gpus, freeGPUs int, model string) *Host {
+	m := lease.Hello{
+		Profile: lease.Profile{Name: name, CPUs: 8, Memory: 64e9, Drivers: []string{lease.DriverExec}, Worker: true},
+		Free:    lease.Free{CPUs: cpus, Memory: memory},
+	}
+	for i := range gpus {
+		d := gpu.Device{UUID: fmt.Sprint(name, i), Model: model, Class: model, Memory: 80e9}
+		m.Profile.GPUs = append(m.Profile.GPUs, d)
+		if i < freeGPUs {
+			m.Free.GPUs = append(m.Free.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: 80e9, Milli: 1000})
+		}
+	}
+	h := t.Add(job.Peer(name), false)
+	t.Hello(h, m, time.Time{})
+	return h
+}
+
+func TestNearest(t *testing.T) {
+	table := NewTable()
+	hosts := []*Host{
+		near(&table, "a", 2, 64e9, 8, 3, "h100-80gb"),
+		near(&table, "b", 8, 16e9, 8, 8, "h100-80gb"),
+		near(&table, "c", 8, 64e9, 8, 8, "a100-80gb"),
+		near(&table, "d", 8, 64e9, 8, 1, "h100-80gb"),
+	}
+	down := near(&table, "e", 8, 64e9, 8, 8, "h100-80gb")
+	down.Down(time.Time{})
+	hosts = append(hosts, down)
+	for name, c := range map[string]struct {
+		need job.Resources
+		idle bool
+		want lease.Nearest
+	}{
+		"gpus":            {job.Resources{CPUs: 1, Memory: 32e9, GPUs: 4, GPUModel: "h100"}, false, lease.Nearest{Memory: 16e9, GPUs: 3}},
+		"cpus":            {job.Resources{CPUs: 4, GPUs: 2, GPUModel: "h100", Memory: 32e9}, false, lease.Nearest{CPUs: 2, Memory: 16e9, GPUs: 1}},
+		"one gpu or none": {job.Resources{CPUs: 1, GPUs: 1, GPUModel: "v100"}, false, lease.Nearest{}},
+		"two at once":     {job.Resources{CPUs: 9, Memory: 65e9}, false, lease.Nearest{}},
+		"ever":            {job.Resources{CPUs: 1, GPUs: 16, GPUModel: "h100"}, true, lease.Nearest{GPUs: 8}},
+		"ever, memory":    {job.Resources{CPUs: 1, Memory: 100e9}, true, lease.Nearest{Memory: 64e9}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := job.DefaultSpec()
+			s.Resources = c.need
+			clauses, err := ClausesOf(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := Nearest(clauses, c.need, hosts, c.idle); got != c.want {
+				t.Errorf("nearest %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,304 @@
+package scheduler
+
+// Jobs that depend on others: bounds, many of them, and what a bad owner can do.
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+func (x *bench) submitAfter(dependency string) job.ID {
+	s := benchSpec(0)
+	s.Dependency = []string{dependency}
+	x.index++
+	id := job.NewID(7, x.index)
+	x.step(Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{job.SubmitRecord{Job: id, User: "amy", Spec: s, At: x.now}}}})
+	return id
+}
+
+// far is a job of another owner.
+func far(n int) job.ID { return job.NewID(8, uint64(n)) }
+
+// 10,000 jobs that wait for one are all free in the step after its end, and take no soft state before. One that another
+// owner has is followed once.
+func TestManyWaitForOne(t *testing.T) {
+	for name, parent := range map[string]job.ID{"own": job.NewID(7, 1<<40), "other": far(1)} {
+		t.Run(name, func(t *testing.T) {
+			x := newBench(t, 1, 1)
+			x.index++
+			x.step(Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{
+				job.SubmitRecord{Job: job.NewID(7, 1<<40), User: "amy", Spec: benchSpec(0), At: x.now},
+			}}})
+			const n = 10_000
+			var last job.ID
+			for range n {
+				last = x.submitAfter("afterok:" + string(parent))
+			}
+			ps := x.core.pending.parents
+			if e := x.core.entries.byID[last]; len(e.tasks) > 0 || len(ps.followed) != map[bool]int{true: 1}[name == "other"] {
+				t.Fatalf("%d tasks have soft state, %d jobs are followed", len(e.tasks), len(ps.followed))
+			}
+			began := time.Now()
+			if name == "other" {
+				x.step(ParentSeen{job.Progress{Job: parent, State: job.Succeeded, Started: true}})
+			} else {
+				x.serve()
+				x.serve()
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			for _, e := range x.core.entries.byID {
+				if len(e.job.Waits.List()) > 0 && len(e.tasks) == 0 && !e.job.Ended() {
+					t.Fatalf("%s does not wait for room: %v", e.job.ID, e.job.Waits.List())
+				}
+			}
+			if x.core.entries.table.Parents.Links() != 0 || len(ps.followed) != 0 {
+				t.Errorf("%d dependencies are waited for, %d jobs are followed", x.core.entries.table.Parents.Links(), len(ps.followed))
+			}
+		})
+	}
+}
+
+// Each element of a large array follows that of another one, in whatever order these end, and no event looks at all
+// elements.
+func TestLargeArrayAfterAnother(t *testing.T) {
+	const n = 20_000
+	x := newBench(t, 1, 4)
+	s := benchSpec(0)
+	s.Array, s.Dependency = fmt.Sprintf("0-%d", n-1), []string{"aftercorr:" + string(far(1))}
+	id := job.NewID(7, 99)
+	x.index++
+	x.step(Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{
+		job.SubmitRecord{Job: id, User: "amy", Spec: s, At: x.now, Tasks: n},
+	}}})
+	e := x.core.entries.byID[id]
+	order := rand.New(rand.NewPCG(1, 2)).Perm(n)
+	began := time.Now()
+	for k := 0; k < n; k += 100 {
+		p := job.Progress{Job: far(1), State: job.Running}
+		for _, i := range order[k : k+100] {
+			p.Tasks.Succeeded = append(p.Tasks.Succeeded, job.Range{First: i, Last: i})
+		}
+		x.now = x.now.Add(time.Second)
+		x.step(ParentSeen{p})
+		for range 8 {
+			x.serve()
+		}
+		if e.parents.ready.Len() > k+100-x.ended || len(e.tasks) > 300 {
+			t.Fatalf("after %d: %d are ready, %d have ended, %d have soft state", k+100, e.parents.ready.Len(), x.ended, len(e.tasks))
+		}
+	}
+	for len(x.sent) > 0 {
+		x.serve()
+	}
+	if x.ended != n {
+		t.Errorf("%d tasks have ended, want %d: %v", x.ended, n, e.job.Counts())
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// No more than maxParents jobs are followed. The next in line is followed when another one is left.
+func TestFollowedJobsAreBounded(t *testing.T) {
+	x := newBench(t, 1, 1)
+	var ids []job.ID
+	for i := range maxParents/500 + 2 {
+		var names []string
+		for k := range 500 {
+			names = append(names, string(far(i*500+k+1)))
+		}
+		ids = append(ids, x.submitAfter("afterany:"+strings.Join(names, ":")))
+	}
+	ps := x.core.pending.parents
+	lined := (maxParents/500+2)*500 - maxParents
+	if len(ps.followed) != maxParents || len(ps.line) != lined {
+		t.Fatalf("%d jobs are followed, %d are in line", len(ps.followed), len(ps.line))
+	}
+	j, _ := x.core.Job(ids[len(ids)-1])
+	if d := j.Depends[499].Detail; !strings.Contains(d, "in line") {
+		t.Errorf("the last one: %q", d)
+	}
+	x.step(ParentSeen{job.Progress{Job: far(1), State: job.Failed, Started: true}})
+	if len(ps.followed) != maxParents || len(ps.line) != lined-1 {
+		t.Errorf("then %d jobs are followed, %d are in line", len(ps.followed), len(ps.line))
+	}
+}
+
+// An owner that changes its mind without end fills no journal.
+func TestOwnerThatChangesItsMind(t *testing.T) {
+	x := newBench(t, 1, 1)
+	x.submitAfter("afterok:" + string(far(1)))
+	before := x.index
+	const seconds = 100
+	for i := range seconds * 100 {
+		x.now = x.now.Add(10 * time.Millisecond)
+		x.step(ParentSeen{job.Progress{Job: far(1), State: []job.State{job.Failed, job.Pending}[i%2], Started: i%2 == 0}})
+	}
+	if n := int(x.index - before); n > parentBurst+seconds*11 || n < seconds {
+		t.Errorf("it caused %d records", n)
+	}
+	x.now = x.now.Add(time.Minute)
+	x.step()
+	x.step(ParentSeen{job.Progress{Job: far(1), State: job.Succeeded, Started: true}})
+	if n := x.core.entries.table.Parents.Links(); n != 0 {
+		t.Error("in the end it is not believed any more")
+	}
+}
+
+// A deposed owner follows nothing, and the next one follows what is still waited for.
+func TestParentsOfADeposedOwner(t *testing.T) {
+	x := newBench(t, 1, 1)
+	x.submitAfter("afterok:" + string(far(1)))
+	fx := x.core.Step(x.now, Deposed{Epoch: job.Epoch{Term: 1}})
+	if !slices.Equal(fx.Unfollow, []job.ID{far(1)}) {
+		t.Errorf("deposed, it leaves %v", fx.Unfollow)
+	}
+	fx = x.core.Step(x.now, ParentSeen{job.Progress{Job: far(1), State: job.Succeeded, Started: true}})
+	if len(fx.Propose)+len(fx.Follow) > 0 {
+		t.Errorf("deposed, it proposes %v and follows %v", fx.Propose, fx.Follow)
+	}
+	x.index++
+	fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 2}, Lead: true}})
+	if want := []job.Follow{{Job: far(1)}}; !slices.Equal(fx.Follow, want) {
+		t.Errorf("owner again, it follows %v", fx.Follow)
+	}
+}
+
+// A job may not depend on one that there is not. A retry with the same key is answered all the same.
+func TestUnknownParents(t *testing.T) {
+	x := newBench(t, 1, 1)
+	s := benchSpec(0)
+	s.Dependency = []string{"afterok:" + string(far(1))}
+	submit := func(tok Token, unknown ...job.ID) Reply {
+		t.Helper()
+		fx := x.core.Step(x.now, Submit{Token: tok, User: "amy", Key: "k", Spec: s, Unknown: unknown})
+		if len(fx.Propose) > 0 {
+			x.index++
+			fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
+		}
+		if len(fx.Reply) != 1 {
+			t.Fatalf("%d replies", len(fx.Reply))
+		}
+		return fx.Reply[0]
+	}
+	if r := submit(1, far(1)); !errors.Is(r.Err, ErrInvalid) || !strings.Contains(r.Err.Error(), string(far(1))) {
+		t.Errorf("unknown: %v", r.Err)
+	}
+	first := submit(2)
+	if again := submit(3, far(1)); first.Err != nil || again.Err != nil || first.Job.ID != again.Job.ID {
+		t.Errorf("accepted %s, %v; and later %s, %v", first.Job.ID, first.Err, again.Job.ID, again.Err)
+	}
+}
+
+// A follower is told each job as it is, then each change, of jobs in memory and on disk, until this daemon is no longer
+// the owner.
+func TestFollow(t *testing.T) {
+	inHouse(t, nil, func(t *testing.T, h house) {
+		h.host.connect("here")
+		var ids []job.ID
+		for _, array := range []string{"", "3-4", "", "", ""} { // of the ended ones two stay in memory
+			r := request("j")
+			r.Spec.Array = array
+			j, err := h.loop.Submit(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, j.ID)
+			time.Sleep(time.Minute)
+		}
+		running, err := h.loop.Submit(t.Context(), request("r"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		nobody := job.NewID(7, 12345)
+		var got []job.Progress
+		enough := errors.New("enough")
+		err = h.loop.Follow(t.Context(), []job.Follow{{Job: ids[1], Tasks: true}, {Job: ids[4]}, {Job: nobody}, {Job: running.ID}}, func(p job.Progress) error {
+			if got = append(got, p); p.Job == running.ID && p.State == job.Succeeded {
+				return enough
+			}
+			return nil
+		})
+		if !errors.Is(err, enough) {
+			t.Fatalf("Follow = %v after %+v", err, got)
+		}
+		if x := got[0]; x.Job != ids[1] || x.State != job.Succeeded || !x.Started || x.Ago < 3*time.Minute || !reflect.DeepEqual(x.Tasks.Succeeded, []job.Range{{First: 3, Last: 4}}) {
+			t.Errorf("an archived array: %+v", x)
+		}
+		if x := got[1]; x.Job != ids[4] || x.State != job.Succeeded || x.Tasks.Len() != 0 {
+			t.Errorf("a job: %+v", x)
+		}
+		if x := got[2]; x.Job != nobody || x.State != "" || x.Started {
+			t.Errorf("no job: %+v", x)
+		}
+		if len(got) < 5 || got[3].State.Ended() {
+			t.Errorf("a job that runs: %+v", got[3:])
+		}
+
+		over := make(chan error, 1)
+		go func() {
+			over <- h.loop.Follow(t.Context(), []job.Follow{{Job: ids[0]}}, func(job.Progress) error { return nil })
+		}()
+		synctest.Wait()
+		h.loop.Deposed(job.Epoch{Term: 1})
+		if err := <-over; !errors.Is(err, ErrNotOwner) {
+			t.Errorf("after the ownership: %v", err)
+		}
+		if err := h.loop.Follow(t.Context(), []job.Follow{{Job: ids[0]}}, nil); !errors.Is(err, ErrNotOwner) {
+			t.Errorf("without the ownership: %v", err)
+		}
+		synctest.Wait()
+		if fs := &h.loop.execute.followers; fs.n != 0 || len(fs.of) != 0 {
+			t.Errorf("%d followers are kept", fs.n)
+		}
+	})
+}
+
+// A follower that is gone is forgotten, and their number is bounded.
+func TestFollowersAreBounded(t *testing.T) {
+	var fs followers
+	var all []*follower
+	for range maxFollowers {
+		f := newFollower([]job.Follow{{Job: far(1)}, {Job: far(2), Tasks: true}})
+		if err := fs.add(f); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, f)
+	}
+	if err := fs.add(newFollower([]job.Follow{{Job: far(3)}})); !errors.Is(err, ErrBusy) {
+		t.Errorf("one more: %v", err)
+	}
+	all[0].take()
+	fs.publish([]job.ID{far(2), far(2), far(3)}, []job.ID{far(1)})
+	if ids, _ := all[0].take(); !slices.Equal(ids, []job.ID{far(2), far(1)}) {
+		t.Errorf("it is told of %v", ids)
+	}
+	for _, f := range all {
+		fs.remove(f)
+		fs.remove(f)
+	}
+	if fs.n != 0 || len(fs.of) != 0 || fs.jobs != 0 {
+		t.Errorf("%d followers of %d jobs are left", fs.n, len(fs.of))
+	}
+	many := make([]job.Follow, MaxFollowed)
+	for i := range many {
+		many[i].Job = far(i)
+	}
+	n := 0
+	for ; fs.add(newFollower(many)) == nil; n++ {
+	}
+	if n != maxAllFollowed/MaxFollowed {
+		t.Errorf("%d followers of %d jobs each are taken", n, MaxFollowed)
+	}
+}

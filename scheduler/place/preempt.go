@@ -1,0 +1,34 @@
+package place
+
+// Preemption: at which full host preemptible tasks are to make room for a task.
+// See docs/adr, ADR 88.
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/musterhq/muster/scheduler/fleet"
+)
+
+// Preempt returns the host where tasks of the least priority would make room for the task; of several the one where
+// these tasks have the fewest devices and CPUs. It is nil if there is none. The host decides which tasks end.
+func (p *Placer) Preempt(t *Task, from int, now time.Time) *fleet.Host {
+	var best *fleet.Host
+	var least int
+	var taken fleet.Footprint
+	looks := 0
+	for h := range p.fleet.WithYield(&t.Request, from) {
+		if _, avoided := t.Avoid.at(now, h.Peer); avoided || t.OverQuota(h) != "" {
+			continue
+		}
+		if priority, y, ok := h.Yield(&t.Request); ok {
+			if best == nil || cmp.Or(cmp.Compare(priority, least), cmp.Compare(y.GPUs, taken.GPUs), cmp.Compare(y.CPUs, taken.CPUs)) < 0 {
+				best, least, taken = h, priority, y
+			}
+			if looks++; looks >= SampleSize {
+				break
+			}
+		}
+	}
+	return best
+}

@@ -1,0 +1,137 @@
+package scheduler
+
+// Every word for which a task may be PENDING is told in the situation that it names.
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// waits submits a job and returns its first task as people see it.
+func (x *bench) waits(t *testing.T, change func(*job.Spec)) (job.ID, func() job.Task) {
+	t.Helper()
+	s := benchSpec(0)
+	change(&s)
+	before := map[job.ID]bool{}
+	for _, j := range x.core.entries.table.Jobs() {
+		before[j.ID] = true
+	}
+	x.tok++
+	x.step(Submit{Token: x.tok, User: "amy", Spec: s})
+	for _, j := range x.core.entries.table.Jobs() {
+		if !before[j.ID] {
+			return j.ID, func() job.Task {
+				v, _ := x.core.Job(j.ID)
+				return v.Tasks[len(v.Tasks)-1]
+			}
+		}
+	}
+	t.Fatal("the job was not accepted")
+	return "", nil
+}
+
+func TestReasons(t *testing.T) {
+	held := func(s *job.Spec) { s.Hold = true }
+	release := func(x *bench, id job.ID) { x.tok++; x.step(Hold{Token: x.tok, Job: id, Release: true}) }
+	free := func(x *bench, f lease.Availability) { x.step(FromWorker{Peer: "w0", Msg: f}) }
+	for word, c := range map[string]struct {
+		detail string // part of the detail
+		make   func(t *testing.T, x *bench) job.Task
+	}{
+		job.ReasonNoPeers: {"no node that runs tasks is known", func(t *testing.T, _ *bench) job.Task {
+			x := newBench(t, 0, 0)
+			id, task := x.waits(t, held)
+			release(x, id)
+			return task()
+		}},
+		job.ReasonNoMatch: {"cpus", func(t *testing.T, x *bench) job.Task {
+			id, task := x.waits(t, func(s *job.Spec) { s.Hold, s.Resources.CPUs = true, 99 })
+			release(x, id)
+			return task()
+		}},
+		job.ReasonResources: {"not enough free cpus on 1", func(t *testing.T, x *bench) job.Task {
+			free(x, lease.Availability{Free: lease.Free{CPUs: 1}})
+			_, task := x.waits(t, func(s *job.Spec) { s.Resources.CPUs = 4 })
+			return task()
+		}},
+		job.ReasonPriority: {"behind", func(t *testing.T, x *bench) job.Task {
+			free(x, lease.Availability{Free: lease.Free{CPUs: 0}})
+			for range 60 { // more than may queue at the host
+				x.waits(t, func(*job.Spec) {})
+			}
+			_, task := x.waits(t, func(*job.Spec) {})
+			return task()
+		}},
+		job.ReasonNodesDraining: {"w0: new fans", func(t *testing.T, x *bench) job.Task {
+			free(x, lease.Availability{Free: lease.Free{CPUs: 8}, Draining: true, Detail: "new fans"})
+			_, task := x.waits(t, func(*job.Spec) {})
+			return task()
+		}},
+		job.ReasonQuota: {"amy holds 8 CPUs", func(t *testing.T, x *bench) job.Task {
+			_, task := x.waits(t, func(*job.Spec) {})
+			o, _ := x.sent[len(x.sent)-1].Msg.(lease.Offer)
+			x.step(FromWorker{Peer: "w0", Msg: lease.Decline{
+				Offer: o.ID, Attempt: o.Attempt, Reason: job.Reason{Word: job.ReasonQuota, Detail: "amy holds 8 CPUs"}, Free: lease.Free{CPUs: 8, Memory: benchMemory},
+			}})
+			x.now = x.now.Add(time.Second)
+			x.step()
+			return task()
+		}},
+		job.ReasonArrayThrottle: {"at most 1 of its tasks", func(t *testing.T, x *bench) job.Task {
+			_, task := x.waits(t, func(s *job.Spec) { s.Array = "0-2%1" })
+			return task()
+		}},
+		job.ReasonBackoff: {"after exit code 1", func(t *testing.T, x *bench) job.Task {
+			_, task := x.waits(t, func(s *job.Spec) { s.Retries = 3 })
+			o, _ := x.sent[len(x.sent)-1].Msg.(lease.Offer)
+			x.step(FromWorker{Peer: "w0", Msg: lease.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
+			x.step(FromWorker{Peer: "w0", Msg: lease.Event{
+				Attempt: o.Attempt, Group: 7, N: 1, State: job.Failed, Exit: &job.Exit{State: job.Failed, Code: 1, Started: true, Ended: x.now},
+			}})
+			return task()
+		}},
+		job.ReasonStaging: {"pulling image 40%", func(t *testing.T, x *bench) job.Task {
+			_, task := x.waits(t, func(*job.Spec) {})
+			o, _ := x.sent[len(x.sent)-1].Msg.(lease.Offer)
+			x.step(FromWorker{Peer: "w0", Msg: lease.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
+			x.step(FromWorker{Peer: "w0", Msg: lease.Event{Attempt: o.Attempt, Group: 7, N: 1, State: job.Starting, Detail: "pulling image 40%"}})
+			return task()
+		}},
+		job.ReasonBeginTime: {"begins at", func(t *testing.T, x *bench) job.Task {
+			begin := x.now.Add(time.Hour)
+			_, task := x.waits(t, func(s *job.Spec) { s.Begin = &begin })
+			return task()
+		}},
+		job.ReasonDependency: {"afterok:", func(t *testing.T, x *bench) job.Task {
+			parent, _ := x.waits(t, held)
+			_, task := x.waits(t, func(s *job.Spec) { s.Dependency = []string{"afterok:" + string(parent)} })
+			return task()
+		}},
+		job.ReasonDependencyNeverSatisfied: {"afterok:", func(t *testing.T, x *bench) job.Task {
+			parent, _ := x.waits(t, held)
+			_, task := x.waits(t, func(s *job.Spec) { s.Dependency = []string{"afterok:" + string(parent)} })
+			x.tok++
+			x.step(Cancel{Token: x.tok, Job: parent})
+			return task()
+		}},
+		job.ReasonGPUUnhealthy: {"set aside on w0", func(t *testing.T, _ *bench) job.Task {
+			x := newBench(t, 0, 0)
+			h := gpuHost("w0", 1)
+			x.step(SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: h})
+			free(x, lease.Availability{Seq: 1, Free: lease.Free{CPUs: 8, Memory: benchMemory, Quarantined: []string{h.Profile.GPUs[0].UUID}}})
+			_, task := x.waits(t, func(s *job.Spec) { s.Resources.GPUs = 1 })
+			return task()
+		}},
+	} {
+		t.Run(word, func(t *testing.T) {
+			got := c.make(t, newBench(t, 1, 8))
+			if got.Reason.Word != word || !strings.Contains(got.Reason.Detail, c.detail) {
+				t.Errorf("%s: %s; want %s: …%s…", got.State, got.Reason, word, c.detail)
+			}
+		})
+	}
+}

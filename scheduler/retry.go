@@ -1,0 +1,72 @@
+package scheduler
+
+// The wait between two attempts of a task, and the host that the task avoids then.
+// See docs/adr, ADR 84.
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/scheduler/place"
+)
+
+// quickSave is how long an attempt has to run before it saves its state. After attempts that were shorter the pause
+// grows, because the task may do nothing else.
+const quickSave = 10 * time.Second
+
+// backOff makes a task wait, and avoid the host of its newest attempt, if that attempt failed or lost its host. It goes
+// by the durable state alone, so a new owner does the same. After a requeue by a person the task does not wait.
+func (t *task) backOff(tn *turn) {
+	if b := t.durable(); b.Attempt == 0 || b.State != job.Pending {
+		return
+	}
+	d, all := t.e.job.Task(t.index), jobs.Outcomes(t.e.job, t.index)
+	if len(all) == 0 || all[len(all)-1].N <= d.Settled {
+		return
+	}
+	last := all[len(all)-1]
+	pause, why := backoff(d.Runs), "after "+describe(last.Exit)
+	switch {
+	case t.e.job.Spec.Saved(last.Exit):
+		t.wait(tn, backoff(quickSaves(&t.e.job.Spec, all)), fmt.Sprintf("after it saved its state (exit code %d)", last.Exit.Code))
+		return
+	case last.Exit.State == job.Preempted:
+		return
+	case last.Exit.State == job.NodeFail:
+		name := cmp.Or(last.NodeName, last.Node.Short())
+		pause, why = doubled(lossFirst, len(d.Lost), lossMost), "after "+name+" was lost"
+	}
+	t.wait(tn, pause, why)
+	t.avoid.Add(tn.now, place.Avoidance{Peer: last.Node, Until: t.pause.until.Add(avoidFor)})
+}
+
+// wait makes the task wait for about that long.
+func (t *task) wait(tn *turn, d time.Duration, why string) {
+	t.pause.until, t.pause.why = tn.now.Add(tn.jitter(d)), why
+}
+
+// quickSaves returns how many attempts in a row have saved their state soon after they began, up to the newest.
+func quickSaves(s *job.Spec, all []job.Outcome) (n int) {
+	for n < len(all) {
+		x := all[len(all)-1-n].Exit
+		if !s.Saved(x) || x.Ended.Sub(x.Began) >= quickSave {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// describe tells in a few words how an attempt ended.
+func describe(x job.Exit) string {
+	switch {
+	case x.Reason != "":
+		return x.Reason
+	case x.Signal != 0:
+		return fmt.Sprintf("signal %d", x.Signal)
+	}
+	return fmt.Sprintf("exit code %d", x.Code)
+}

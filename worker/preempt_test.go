@@ -1,0 +1,240 @@
+package worker_test
+
+// Preemption: whose tasks end so that an offer of a higher priority finds room.
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// filled is a host on which tasks run.
+type filled struct {
+	*host
+	session lease.Session
+	n       uint64
+}
+
+func newFilled(t *testing.T, gpus int) *filled {
+	h := newHost(t, config(gpus))
+	return &filled{host: h, session: h.meet(amy, 1)}
+}
+
+// run starts a task that holds GPUs. Each task is a second younger than the one before.
+func (f *filled) run(priority, devices int, preemptible bool) job.Attempt {
+	f.t.Helper()
+	f.pass(time.Second)
+	f.n++
+	a := attempt(f.n, 1)
+	m := start(f.n, a, f.session, gpus(devices))
+	m.File = edited(m.File, func(s *job.Spec) { s.Priority, s.Preemptible = priority, preemptible })
+	f.says(amy, offer(f.n, a, gpus(devices)))
+	f.says(amy, m)
+	f.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: int(f.n)})
+	got[lease.Event](f.host, amy)
+	got[lease.Commit](f.host, amy)
+	return a
+}
+
+// ask offers a task that may preempt, and returns the tasks that were told to end.
+func (f *filled) ask(priority, devices int) (ended []job.Attempt) {
+	f.n++
+	m := offer(f.n, attempt(f.n, 1), gpus(devices))
+	m.Priority, m.Wait, m.Preempt = priority, time.Minute, true
+	for _, s := range f.says(amy, m).Stop {
+		ended = append(ended, s.Attempt)
+	}
+	return ended
+}
+
+func TestVictims(t *testing.T) {
+	type running struct {
+		priority, gpus int
+		kept           bool // not preemptible
+	}
+	for name, c := range map[string]struct {
+		gpus    int
+		running []running // the oldest first
+		need    int
+		want    []int // indexes of running
+	}{
+		"none is preemptible":             {2, []running{{10, 1, true}, {10, 1, true}}, 1, nil},
+		"equal priority":                  {1, []running{{90, 1, false}}, 1, nil},
+		"higher priority":                 {1, []running{{95, 1, false}}, 1, nil},
+		"the only one":                    {1, []running{{50, 1, false}}, 1, []int{0}},
+		"the least priority":              {3, []running{{20, 1, false}, {10, 1, false}, {30, 1, false}}, 1, []int{1}},
+		"of equal ones the youngest":      {3, []running{{10, 1, false}, {10, 1, false}, {10, 1, false}}, 1, []int{2}},
+		"not what may not be preempted":   {2, []running{{10, 1, true}, {80, 1, false}}, 1, []int{1}},
+		"one rather than two":             {4, []running{{10, 1, false}, {10, 1, false}, {20, 2, false}}, 2, []int{2}},
+		"no more than it takes":           {4, []running{{10, 1, false}, {10, 1, false}, {10, 1, false}, {10, 1, false}}, 2, []int{2, 3}},
+		"with what is free":               {4, []running{{10, 1, false}, {10, 1, false}}, 3, []int{1}},
+		"none if all would not be enough": {4, []running{{10, 1, false}, {10, 1, false}, {50, 2, true}}, 3, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFilled(t, c.gpus)
+			var all, want []job.Attempt
+			for _, r := range c.running {
+				all = append(all, f.run(r.priority, r.gpus, !r.kept))
+			}
+			for _, i := range c.want {
+				want = append(want, all[i])
+			}
+			ended := f.ask(90, c.need)
+			slices.SortFunc(ended, func(a, b job.Attempt) int { return strings.Compare(a.String(), b.String()) })
+			slices.SortFunc(want, func(a, b job.Attempt) int { return strings.Compare(a.String(), b.String()) })
+			if !slices.Equal(ended, want) {
+				t.Fatalf("%v end, want %v of %v", ended, want, all)
+			}
+			declined := len(got[lease.Decline](f.host, amy)) > 0
+			if declined != (len(want) == 0) {
+				t.Errorf("declined: %v", declined)
+			}
+		})
+	}
+}
+
+// The offer gets what its victim held, and the owner of the victim learns why it ended. Before that nothing else gets
+// it.
+func TestPreemptedTaskMakesRoom(t *testing.T) {
+	f := newFilled(t, 1)
+	low := f.run(50, 1, true)
+	if ended := f.ask(90, 1); len(ended) != 1 {
+		t.Fatalf("%v end", ended)
+	}
+	f.says(amy, offer(99, attempt(99, 1), gpus(1)))
+	one[lease.Decline](f.host, amy)
+	if cs := got[lease.Commit](f.host, amy); len(cs) > 0 {
+		t.Fatalf("committed before the victim has ended: %+v", cs)
+	}
+	f.round(worker.DriverEvent{Attempt: low, Kind: worker.DriverExited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15}})
+	if c := one[lease.Commit](f.host, amy); c.Offer != 2 || len(c.Devices) != 1 {
+		t.Fatalf("commit %+v", c)
+	}
+	all := got[lease.Event](f.host, amy)
+	e := all[len(all)-1]
+	if e.Attempt != low || e.State != job.Preempted || !strings.Contains(e.Exit.Reason, "preempted by job") || !strings.Contains(e.Exit.Reason, "priority 90") {
+		t.Fatalf("the victim's end %+v", e)
+	}
+}
+
+// What ends for one offer is not counted again for another.
+func TestVictimsOfTwoOffers(t *testing.T) {
+	f := newFilled(t, 2)
+	first, second := f.run(50, 1, true), f.run(50, 1, true)
+	if ended := f.ask(90, 1); !slices.Equal(ended, []job.Attempt{second}) {
+		t.Fatalf("%v end", ended)
+	}
+	if ended := f.ask(80, 1); !slices.Equal(ended, []job.Attempt{first}) {
+		t.Fatalf("for the second offer %v end", ended)
+	}
+	if ended := f.ask(80, 1); len(ended) > 0 {
+		t.Fatalf("for the third offer %v end", ended)
+	}
+}
+
+// What ends anyway is waited for; nothing is preempted for it.
+func TestNothingIsPreemptedForWhatEndsAnyway(t *testing.T) {
+	f := newFilled(t, 2)
+	kept, low := f.run(50, 1, false), f.run(50, 1, true)
+	f.says(amy, lease.Cancel{Attempt: kept, Group: group, Epoch: epoch(1), Grace: time.Minute})
+	if ended := f.ask(90, 1); len(ended) > 0 {
+		t.Fatalf("%v end, %s is not needed", ended, low)
+	}
+	if ds := got[lease.Decline](f.host, amy); len(ds) > 0 {
+		t.Fatalf("declined: %+v", ds)
+	}
+}
+
+// An offer that is queued already preempts when it is sent again with the wish.
+func TestQueuedOfferPreemptsLater(t *testing.T) {
+	f := newFilled(t, 1)
+	low := f.run(50, 1, true)
+	m := offer(7, attempt(7, 1), gpus(1))
+	m.Priority, m.Wait = 90, time.Minute
+	if e := f.says(amy, m); len(e.Stop) > 0 {
+		t.Fatal("it preempts without the wish")
+	}
+	m.Preempt = true
+	if e := f.says(amy, m); len(e.Stop) != 1 || e.Stop[0].Attempt != low {
+		t.Fatalf("stops %+v", e.Stop)
+	}
+	if e := f.says(amy, m); len(e.Stop) > 0 {
+		t.Fatalf("again: stops %+v", e.Stop)
+	}
+}
+
+// The host tells what preemptible tasks hold, by priority, also after a restart.
+func TestPreemptibleIsTold(t *testing.T) {
+	f := newFilled(t, 4)
+	f.run(30, 2, true)
+	young := f.run(10, 1, true)
+	f.run(10, 1, false)
+	want := []lease.Preemptible{{Priority: 10, CPUs: 1, GPUs: 1}, {Priority: 30, CPUs: 1, GPUs: 2}}
+	told := func() []lease.Preemptible {
+		f.pass(time.Second)
+		f.says(amy, offer(1000+f.n, attempt(500, 1), job.Resources{CPUs: 100}))
+		f.says(amy, offer(2000+f.n, attempt(501, 1), gpus(4)))
+		f.n++
+		ds := got[lease.Decline](f.host, amy)
+		return ds[len(ds)-1].Free.Preemptible
+	}
+	if got := told(); !slices.Equal(got, want) {
+		t.Errorf("told %+v, want %+v", got, want)
+	}
+	var found []worker.DriverEvent
+	for a := range f.records {
+		found = append(found, worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 5})
+	}
+	f.boot(found...)
+	f.meet(amy, 1)
+	if got := told(); !slices.Equal(got, want) {
+		t.Errorf("after a restart told %+v, want %+v", got, want)
+	}
+	f.round(worker.DriverEvent{Attempt: young, Kind: worker.DriverExited, Exit: job.Exit{State: job.Succeeded}})
+	if got := told(); !slices.Equal(got, want[1:]) {
+		t.Errorf("after the end of one told %+v", got)
+	}
+}
+
+// Of 1,000 preemptible tasks only as many end as the offer needs, those of the least priority.
+func TestManyVictims(t *testing.T) {
+	cfg := config(0)
+	cfg.Profile.CPUs = 2000
+	h := newHost(t, cfg)
+	f := &filled{host: h, session: h.meet(amy, 1)}
+	for i := range 1000 {
+		f.n++
+		a := attempt(f.n, 1)
+		m := start(f.n, a, f.session, job.Resources{CPUs: 2})
+		m.File = edited(m.File, func(s *job.Spec) { s.Priority, s.Preemptible = i%40, true })
+		f.says(amy, offer(f.n, a, job.Resources{CPUs: 2}))
+		f.says(amy, m)
+	}
+	m := offer(5000, attempt(5000, 1), job.Resources{CPUs: 100})
+	m.Priority, m.Wait, m.Preempt = 90, time.Minute, true
+	e := f.says(amy, m)
+	if len(e.Stop) != 50 {
+		t.Errorf("%d tasks end, want 50", len(e.Stop))
+	}
+	for _, s := range e.Stop {
+		if p := f.records[s.Attempt].File.Spec().Priority; p > 1 {
+			t.Fatal(fmt.Sprint("a task of priority ", p, " ends"))
+		}
+	}
+}
+
+func TestEnvironmentOfAPreemptedTask(t *testing.T) {
+	f := newFilled(t, 1)
+	m := start(1, attempt(1, 2), f.session, gpus(1))
+	m.Element.Preempted = true
+	f.says(amy, offer(1, m.Attempt, gpus(1)))
+	if e := f.says(amy, m); !slices.Contains(e.Start[0].Env, "MUSTER_PREEMPTED=1") {
+		t.Errorf("environment %v", e.Start[0].Env)
+	}
+}
