@@ -117,6 +117,8 @@ func TestOutOfBounds(t *testing.T) {
 		"device":           lease.Commit{Attempt: a, Group: g, Devices: []string{"GPU-1,GPU-2"}},
 		"devices":          lease.Commit{Attempt: a, Group: g, Devices: slices.Repeat([]string{"G"}, lease.MaxGPUs+1)},
 		"no reason":        lease.Decline{Attempt: a},
+		"a device twice":   lease.Availability{Free: lease.Free{GPUs: []lease.FreeGPU{{UUID: "G"}, {UUID: "H"}, {UUID: "G"}}}},
+		"many devices":     lease.Availability{Free: lease.Free{GPUs: slices.Repeat([]lease.FreeGPU{{UUID: "G"}}, 17)}},
 		"milli":            lease.Availability{Free: lease.Free{GPUs: []lease.FreeGPU{{UUID: "G", Milli: 1001}}}},
 		"tasks":            lease.Availability{Free: lease.Free{Tasks: -1}},
 		"too many tasks":   lease.Availability{Free: lease.Free{Tasks: lease.MaxLive + 1}},

@@ -4,11 +4,13 @@ package policy
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -207,6 +209,63 @@ func TestContract(t *testing.T) {
 				}
 				if all := told(used.Choose(nil, ask, feasible, len(feasible)), feasible); !ask.Gang && !slices.Equal(all[:len(want)], want) {
 					t.Fatalf("the best are %v, of all %v", want, all)
+				}
+			})
+		})
+	}
+}
+
+// drawNonsense draws what a host may say that lies. A session lets it through: each number is in its range.
+func drawNonsense(t *rapid.T, name string) lease.Hello {
+	number := func(what string, most int) int {
+		return rapid.SampledFrom([]int{0, 1, most / 2, most}).Draw(t, what)
+	}
+	size := func(what string) job.Size {
+		return job.Size(rapid.SampledFrom([]int64{0, 1, 80 << 30, math.MaxInt64}).Draw(t, what))
+	}
+	words := rapid.SampledFrom([]string{"", "NaN", "Inf", "-1", "h100", "t4|h100", "/", strings.Repeat("x", job.MaxName)})
+	m := lease.Hello{
+		Profile: lease.Profile{
+			Name: name, CPUs: number("cpus", job.MaxCPUs), Memory: size("memory"), Worker: true,
+			Labels: map[string]string{"rack": words.Draw(t, "rack"), "leaf": words.Draw(t, "leaf"), "cost": words.Draw(t, "cost")},
+		},
+		Free: lease.Free{CPUs: number("free cpus", job.MaxCPUs), Memory: size("free memory"), Tasks: number("tasks", lease.MaxLive)},
+	}
+	for i := range number("gpus", 40) {
+		uuid := fmt.Sprint(name, "-", i)
+		m.Profile.GPUs = append(m.Profile.GPUs, gpu.Device{
+			UUID: uuid, Class: words.Draw(t, "class"), Memory: size("device memory"), NUMA: number("numa", 1<<16-1) - 1,
+			Links: []gpu.Link{{To: uuid, Kind: gpu.LinkNVLink}, {To: "none", Kind: gpu.LinkNVLink}},
+		})
+	}
+	for i := range number("free gpus", 40) { // some of them are none of its devices
+		m.Free.GPUs = append(m.Free.GPUs, lease.FreeGPU{
+			UUID: fmt.Sprint(name, "-", i), Milli: number("milli", gpu.Whole), Memory: size("left"),
+		})
+	}
+	return m
+}
+
+// Hosts that talk nonsense neither stop a policy nor make it choose what does not fit by what they say.
+func TestNonsense(t *testing.T) {
+	for name, p := range all() {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				ask := Ask{Need: drawNeed(t), Typical: drawTypical(t), Gang: rapid.Bool().Draw(t, "gang")}
+				hosts := []lease.Hello{drawHost(t, "honest")}
+				for i := range 4 {
+					hosts = append(hosts, drawNonsense(t, fmt.Sprint("h", i)))
+				}
+				feasible := feasibleOf(ask.Need, hosts)
+				chosen := p.Choose(nil, ask, feasible, len(feasible))
+				if len(chosen) != len(feasible) {
+					t.Fatalf("%d choices of %d", len(chosen), len(feasible))
+				}
+				for i, x := range chosen {
+					if slices.ContainsFunc(chosen[:i], func(y Choice) bool { return y.Index == x.Index }) {
+						t.Fatalf("candidate %d is chosen twice", x.Index)
+					}
+					checkChoice(t, x, ask.Need, &feasible[x.Index])
 				}
 			})
 		})

@@ -177,9 +177,10 @@ func (m *meeter) device(d *gpu.Device) bool {
 	return m.meets
 }
 
+// ratio is the part of the whole, from 0 to 1. A host that claims to have more free than it has at all gains nothing.
 func ratio[N int | job.Size](part, whole N) float64 {
 	if whole <= 0 {
 		return 0
 	}
-	return float64(max(part, 0)) / float64(whole)
+	return float64(min(max(part, 0), whole)) / float64(whole)
 }

@@ -57,11 +57,7 @@ func (t *Topology) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int)
 	begin := len(chosen)
 	claim := "fullest host"
 	if ask.Gang {
-		all := make([]int, 0, len(feasible))
-		for _, x := range best(nil, feasible, len(feasible), score) {
-			all = append(all, x.Index)
-		}
-		for _, i := range together(all, n, feasible, leafOf, rackOf) {
+		for _, i := range together(byScore(feasible, score), min(n, len(feasible)), feasible) {
 			chosen = append(chosen, Choice{Index: i})
 		}
 		claim = distance(chosen[begin:], feasible)
@@ -78,6 +74,20 @@ func (t *Topology) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int)
 		}
 	}
 	return chosen
+}
+
+// byScore returns the places of all candidates, the highest score first.
+func byScore(feasible []Candidate, score func(int) float64) []int {
+	all := make([]Choice, len(feasible))
+	for i := range all {
+		all[i] = Choice{Index: i, score: score(i)}
+	}
+	slices.SortFunc(all, func(a, b Choice) int { return compare(feasible, &a, &b) })
+	out := make([]int, len(all))
+	for i := range all {
+		out[i] = all[i].Index
+	}
+	return out
 }
 
 // nearest finds the smallest NVLink island with enough free devices, else the NUMA node.
@@ -137,79 +147,105 @@ func (t *Topology) devices(need job.Resources, c *Candidate, at nearness) []stri
 	return out
 }
 
-// rackOf names the rack of a candidate. One without the label is in a rack of its own.
-func rackOf(c *Candidate) string {
-	if rack := c.Profile.Labels[rackLabel]; rack != "" {
-		return leafOf(c) + "/" + rack
-	}
-	return "host/" + string(c.Peer)
+// domain is a part of the network: a leaf switch, or a rack below it. Hosts that do not say where they are share none.
+type domain struct {
+	leaf, rack string
+	host       job.Peer // that is a domain of its own; empty if it has the labels
 }
 
-// leafOf names the leaf switch of a candidate. One without the label has a leaf that it shares with its rack alone.
-func leafOf(c *Candidate) string {
+// rackOf is the rack of a candidate. One without the label is in a rack of its own.
+func rackOf(c *Candidate) domain {
+	d := leafOf(c)
+	if d.rack = c.Profile.Labels[rackLabel]; d.rack == "" {
+		d.host = c.Peer
+	}
+	return d
+}
+
+// leafOf is the leaf switch of a candidate. One without the label has a leaf that it shares with its rack alone.
+func leafOf(c *Candidate) domain {
 	if leaf := c.Profile.Labels[leafLabel]; leaf != "" {
-		return "leaf/" + leaf
+		return domain{leaf: leaf}
 	}
 	if rack := c.Profile.Labels[rackLabel]; rack != "" {
-		return "rack/" + rack
+		return domain{rack: rack}
 	}
-	return "host/" + string(c.Peer)
+	return domain{host: c.Peer}
 }
 
-// together chooses n of all candidates, which are given best first. It takes them from the smallest domain that has n.
-// If none has, it takes all of the largest domain, and the rest in the same way. The first kind of domain is the
-// largest; each further kind divides the one before.
-func together(all []int, n int, feasible []Candidate, kinds ...func(*Candidate) string) []int {
-	if len(kinds) == 0 || n >= len(all) {
-		return all[:min(n, len(all))]
+// together chooses n of all candidates, which are given best first. It takes them from the smallest rack that has n,
+// else from the smallest leaf. If no leaf has n, it takes all of the largest ones, until another one has the rest.
+// Those of one rack follow each other.
+func together(all []int, n int, feasible []Candidate) []int {
+	out, leaves := takeLargest(split(all, feasible, leafOf), n)
+	out = slices.Concat(split(out, feasible, rackOf)...)
+	n -= len(out)
+	var racks [][]int
+	for _, leaf := range leaves {
+		racks = append(racks, split(leaf, feasible, rackOf)...)
 	}
-	for i, kind := range slices.Backward(kinds) {
-		for _, domain := range split(all, feasible, kind) {
-			if len(domain) >= n {
-				return together(domain, n, feasible, kinds[i+1:]...)
-			}
+	if rack := smallest(racks, n); rack != nil {
+		return append(out, rack[:n]...)
+	}
+	whole, racks := takeLargest(split(smallest(leaves, n), feasible, rackOf), n)
+	n -= len(whole)
+	return slices.Concat(out, whole, smallest(racks, n)[:n])
+}
+
+// takeLargest takes all of the largest domains until another one has the rest of n. It returns the others too.
+func takeLargest(domains [][]int, n int) (taken []int, others [][]int) {
+	slices.SortStableFunc(domains, func(a, b []int) int { return cmp.Compare(len(b), len(a)) })
+	for len(domains) > 0 && len(domains[0]) < n-len(taken) {
+		taken = append(taken, domains[0]...)
+		domains = domains[1:]
+	}
+	return taken, domains
+}
+
+// smallest returns the smallest domain that has n candidates, of equal ones the first; nil if none has.
+func smallest(domains [][]int, n int) []int {
+	var found []int
+	for _, d := range domains {
+		if len(d) >= n && (found == nil || len(d) < len(found)) {
+			found = d
 		}
 	}
-	largest := slices.MaxFunc(split(all, feasible, kinds[0]), bySize)
-	rest := slices.DeleteFunc(slices.Clone(all), func(i int) bool { return slices.Contains(largest, i) })
-	return append(largest, together(rest, n-len(largest), feasible, kinds...)...)
+	return found
 }
 
-// split divides candidates into domains, the smallest first; of equal ones the one with the best candidate.
-func split(all []int, feasible []Candidate, kind func(*Candidate) string) [][]int {
-	at := map[string]int{}
+// split divides candidates into domains, in the order of the first candidate of each.
+func split(all []int, feasible []Candidate, kind func(*Candidate) domain) [][]int {
+	at := make(map[domain]int, len(all))
 	var domains [][]int
 	for _, i := range all {
-		name := kind(&feasible[i])
-		k, known := at[name]
+		d := kind(&feasible[i])
+		k, known := at[d]
 		if !known {
 			k = len(domains)
-			at[name] = k
+			at[d] = k
 			domains = append(domains, nil)
 		}
 		domains[k] = append(domains[k], i)
 	}
-	slices.SortStableFunc(domains, bySize)
 	return domains
 }
 
-func bySize(a, b []int) int { return cmp.Compare(len(a), len(b)) }
-
 // distance tells people how near each other the hosts of a gang are.
 func distance(chosen []Choice, feasible []Candidate) string {
-	racks, leafs := map[string]bool{}, map[string]bool{}
+	racks, leaves := map[domain]bool{}, map[domain]bool{}
 	for _, x := range chosen {
-		if feasible[x.Index].Profile.Labels[rackLabel] == "" {
+		c := &feasible[x.Index]
+		if c.Profile.Labels[rackLabel] == "" {
 			return "fullest hosts, as not all have the label rack"
 		}
-		racks[rackOf(&feasible[x.Index])] = true
-		leafs[leafOf(&feasible[x.Index])] = true
+		racks[rackOf(c)] = true
+		leaves[leafOf(c)] = true
 	}
 	switch {
 	case len(racks) == 1:
 		return "its gang is in one rack"
-	case len(leafs) == 1:
+	case len(leaves) == 1:
 		return fmt.Sprintf("its gang is in %d racks below one leaf", len(racks))
 	}
-	return fmt.Sprintf("its gang is in %d racks below %d leaves", len(racks), len(leafs))
+	return fmt.Sprintf("its gang is in %d racks below %d leaves", len(racks), len(leaves))
 }

@@ -3,9 +3,13 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
@@ -116,6 +120,120 @@ func TestTopologyOfGangs(t *testing.T) {
 		slices.Sort(racks)
 		if got := strings.Join(racks, " "); got != c.racks {
 			t.Errorf("%d hosts are in racks %s, want %s", c.n, got, c.racks)
+		}
+	}
+}
+
+// Where the hosts of a gang are, whatever labels there are: in one rack if any rack has enough, else below one leaf in
+// as few racks as possible, else below as few leaves as possible. Those of one rack follow each other.
+func TestGangsAreNear(t *testing.T) {
+	need := job.Resources{GPUs: 1}
+	rapid.Check(t, func(t *rapid.T) {
+		var hosts []lease.Hello
+		racksOf, leafs, sizes := map[string]map[string]int{}, map[string]int{}, map[string]int{}
+		for i := range rapid.IntRange(1, 40).Draw(t, "hosts") {
+			m := hostOf(fmt.Sprint("h", i), rapid.IntRange(0, 64).Draw(t, "cpus"), "h100", 1000)
+			m.Profile.Labels = map[string]string{}
+			rack, leaf := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "rack"), rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "leaf")
+			if rack != "" {
+				m.Profile.Labels["rack"] = rack
+			}
+			if leaf != "" {
+				m.Profile.Labels["leaf"] = leaf
+			}
+			hosts = append(hosts, m)
+			l, r := whereIs(m)
+			if racksOf[l] == nil {
+				racksOf[l] = map[string]int{}
+			}
+			racksOf[l][r]++
+			leafs[l]++
+			sizes[r]++
+		}
+		feasible := remote(need, hosts...)
+		n := rapid.IntRange(1, len(feasible)).Draw(t, "n")
+		racks, leaves := map[string]int{}, map[string]int{}
+		last := ""
+		for _, x := range (&Topology{}).Choose(nil, Ask{Need: need, Gang: true}, feasible, n) {
+			l, r := whereIs(hosts[x.Index])
+			if racks[r] > 0 && last != r {
+				t.Fatalf("the hosts in rack %s do not follow each other", r)
+			}
+			racks[r]++
+			leaves[l]++
+			last = r
+		}
+		if want := fewest(leafs, n); len(leaves) != want {
+			t.Fatalf("%d hosts are below %d leaves, could be below %d", n, len(leaves), want)
+		}
+		if want := fewest(sizes, n); want == 1 && len(racks) != 1 {
+			t.Fatalf("%d hosts are in %d racks, could be in one", n, len(racks))
+		}
+		for l := range leaves {
+			if want := fewest(racksOf[l], n); len(leaves) == 1 && len(racks) != want {
+				t.Fatalf("%d hosts below one leaf are in %d racks, could be in %d", n, len(racks), want)
+			}
+		}
+	})
+}
+
+// whereIs names the leaf and the rack of a host.
+func whereIs(m lease.Hello) (leaf, rack string) {
+	leaf, rack = m.Profile.Labels["leaf"], m.Profile.Labels["rack"]
+	switch {
+	case leaf == "" && rack == "":
+		return "of " + m.Profile.Name, "of " + m.Profile.Name
+	case leaf == "":
+		return "of rack " + rack, "of rack " + rack
+	case rack == "":
+		return leaf, "of " + m.Profile.Name
+	}
+	return leaf, leaf + " " + rack
+}
+
+// fewest is how many of the domains of these sizes hold n hosts together.
+func fewest(domains map[string]int, n int) int {
+	sizes := slices.Sorted(maps.Values(domains))
+	for i, size := range slices.Backward(sizes) {
+		if n -= size; n <= 0 {
+			return len(sizes) - i
+		}
+	}
+	return len(sizes)
+}
+
+// Ten thousand hosts without labels, of which a gang gets a thousand: what the explanation of a large gang compares.
+func TestGangOfThousand(t *testing.T) {
+	need := job.Resources{CPUs: 1}
+	feasible := make([]Candidate, 10_000)
+	for i := range feasible {
+		feasible[i] = candidate(fmt.Sprintf("h%05d", i), 8, 8, false)
+	}
+	began := time.Now()
+	chosen := (&Topology{}).Choose(nil, Ask{Need: need, Gang: true}, feasible, 1000)
+	if len(chosen) != 1000 || chosen[999].Index != 999 {
+		t.Fatalf("%d choices, the last is %+v", len(chosen), chosen[len(chosen)-1])
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it takes %s", took)
+	}
+}
+
+// BenchmarkGang chooses 16 of 64 hosts in 8 racks below 2 leaves.
+func BenchmarkGang(b *testing.B) {
+	var hosts []lease.Hello
+	for i := range 64 {
+		m := linked(fmt.Sprintf("h%02d", i), 4, 4, 4)
+		m.Profile.Labels = map[string]string{"rack": fmt.Sprint("r", i%8), "leaf": fmt.Sprint("l", i%2)}
+		hosts = append(hosts, m)
+	}
+	ask := Ask{Need: job.Resources{CPUs: 1, GPUs: 2}, Gang: true}
+	feasible := remote(ask.Need, hosts...)
+	p := &Topology{}
+	var chosen []Choice
+	for b.Loop() {
+		if chosen = p.Choose(chosen[:0], ask, feasible, 16); len(chosen) != 16 {
+			b.Fatalf("%d choices", len(chosen))
 		}
 	}
 }
