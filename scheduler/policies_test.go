@@ -38,7 +38,8 @@ func TestPolicyOfJob(t *testing.T) {
 		{"frag", "spread", "empty", "emptiest host: leaves 1 of 2 GPUs"},
 		{"spread", "", "empty", "emptiest host: leaves 1 of 2 GPUs"},
 		{"pack", "", "full", "fullest host: leaves 0 of 2 GPUs"},
-		{"", "", "full", "least fragmentation: leaves 0 of 2 GPUs"},
+		{"", "", "full", "least waste: leaves 0 of 2 GPUs"},
+		{"frag", "", "full", "least fragmentation: leaves 0 of 2 GPUs"},
 		{"spread", "simple", "full", "least waste: leaves 0 of 2 GPUs"},
 	} {
 		cfg := config7()
@@ -121,7 +122,7 @@ func TestPolicyOfGangs(t *testing.T) {
 		spec job.Spec
 		want string
 	}{
-		{job.Spec{}, "frag"}, {job.Spec{Nodes: 1}, "frag"}, {job.Spec{Nodes: 2}, "topology"}, {job.Spec{Nodes: 2, Policy: "pack"}, "pack"},
+		{job.Spec{}, "simple"}, {job.Spec{Nodes: 1}, "simple"}, {job.Spec{Nodes: 2}, "topology"}, {job.Spec{Nodes: 2, Policy: "pack"}, "pack"},
 	} {
 		if got := ps.of(&c.spec); got != c.want {
 			t.Errorf("%d nodes with policy %q have %s, want %s", c.spec.Nodes, c.spec.Policy, got, c.want)
@@ -145,7 +146,9 @@ func TestUsualRequestsOfSavedJobs(t *testing.T) {
 	if err := saved.End(); err != nil {
 		t.Fatal(err)
 	}
-	y := &bench{core: NewCore(config7(), saved, x.now), now: x.now, index: 9}
+	cfg := config7()
+	cfg.Policy = "frag"
+	y := &bench{core: NewCore(cfg, saved, x.now), now: x.now, index: 9}
 	y.step(Committed{job.Committed{Index: 9, Epoch: job.Epoch{Term: 2}, Lead: true}})
 	y.step(SessionUp{Peer: "h"}, FromWorker{Peer: "h", Msg: gpuHost("h", 2)})
 	s.Hold = false

@@ -42,7 +42,7 @@ func Named() map[string]Policy {
 
 // The policies of jobs that name none. See docs/adr, ADR 83.
 const (
-	Default        = "frag"
+	Default        = "simple"
 	DefaultOfGangs = "topology"
 )
 
