@@ -4,7 +4,7 @@ package place
 // a time and never leave; each is placed at once or rejected. The figure is the part of all GPUs that is allocated when
 // the requests so far have asked for 100 % of them.
 //
-// The traces are read from the directory $MUSTER_TRACES. By default the table "default" is placed once by each policy.
+// The traces are read from the directory $MUSTER_TRACES. By default two tables are placed once by each policy.
 // All figures of docs/policies.md:
 //
 //	MUSTER_TRACES=DIR go test ./scheduler/place -run '^$' -bench Openb -benchtime 1x -timeout 6h -openb.seeds 10 \
@@ -31,7 +31,7 @@ import (
 )
 
 var (
-	openbTables = flag.String("openb.tables", "default", "place these `TABLES` of the openb traces, separated by commas")
+	openbTables = flag.String("openb.tables", "default,gpuspec20", "place these `TABLES` of the openb traces, separated by commas")
 	openbSeeds  = flag.Int("openb.seeds", 1, "place each table `N` times, with the seeds from 42 on")
 )
 
