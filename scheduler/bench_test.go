@@ -253,11 +253,15 @@ func BenchmarkPlace10k(b *testing.B) {
 	place10k := func(b *testing.B, s job.Spec) {
 		b.ReportAllocs()
 		t := x.toPlace(s)
+		cpu := startCPU(b)
+		cpu.start()
 		for b.Loop() {
 			if d := x.core.placement.decide(t, x.core.hosts.anySlot()); d.Verdict != place.Fits {
 				b.Fatal("no host fits")
 			}
 		}
+		cpu.stop()
+		b.ReportMetric(1e6*cpu.sum.Seconds()/float64(b.N), "cpu-µs/op")
 	}
 	for _, name := range Policies() {
 		s := twoGPUs()

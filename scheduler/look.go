@@ -77,7 +77,7 @@ func (c *Core) Why(id job.ID) (lease.Explanation, error) {
 
 // Offers says which hosts would take a job with this spec, and why the others would not.
 func (c *Core) Offers(s job.Spec) (lease.Explanation, error) {
-	if err := checkPolicy(s); err != nil {
+	if err := checkPolicy(s, nil); err != nil {
 		return lease.Explanation{}, err
 	}
 	return c.explain.offers(s)

@@ -1,7 +1,10 @@
 package scheduler
 
 import (
+	"runtime"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -19,12 +22,39 @@ func pendingSpec(i int, policy string) job.Spec {
 	return s
 }
 
+// cpuTime adds up the CPU time of the calling goroutine. It is what the same work takes on an idle machine.
+type cpuTime struct {
+	b     *testing.B
+	sum   time.Duration
+	began time.Duration
+}
+
+func startCPU(b *testing.B) *cpuTime {
+	runtime.LockOSThread()
+	b.Cleanup(runtime.UnlockOSThread)
+	return &cpuTime{b: b}
+}
+
+func (c *cpuTime) start() { c.began = c.now() }
+
+func (c *cpuTime) stop() { c.sum += c.now() - c.began }
+
+func (c *cpuTime) now() time.Duration {
+	const thisThread = 1
+	var u syscall.Rusage
+	if err := syscall.Getrusage(thisThread, &u); err != nil {
+		c.b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // BenchmarkPlan10k measures one plan over 10,000 hosts and 1,000 different pending requests: by each policy where all
 // hosts have room, and where none has. It takes several steps.
 func BenchmarkPlan10k(b *testing.B) {
 	plan := func(b *testing.B, roomy int, policy string) {
 		const hosts, requests = 10_000, 1000
 		b.ReportAllocs()
+		cpu := startCPU(b)
 		for b.Loop() {
 			b.StopTimer()
 			x := big(b, hosts, roomy)
@@ -40,10 +70,12 @@ func BenchmarkPlan10k(b *testing.B) {
 			x.took(x.core.Step(x.now, Committed{entry}))
 			x.core.outgoing = 0
 			b.StartTimer()
+			cpu.start()
 			x.took(x.core.Step(x.now))
 			for x.core.plan.again {
 				x.took(x.core.Step(x.now))
 			}
+			cpu.stop()
 			b.StopTimer()
 			offered := map[job.ID]bool{}
 			for _, o := range x.sent {
@@ -56,6 +88,7 @@ func BenchmarkPlan10k(b *testing.B) {
 			}
 			b.StartTimer()
 		}
+		b.ReportMetric(1000*cpu.sum.Seconds()/float64(b.N), "cpu-ms/op")
 	}
 	for _, name := range Policies() {
 		b.Run(name, func(b *testing.B) { plan(b, 10_000, name) })

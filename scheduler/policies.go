@@ -18,12 +18,12 @@ type policies struct {
 	typical policy.Typical
 }
 
-// checkPolicy refuses a job that names a policy that does not exist.
-func checkPolicy(s job.Spec) error {
-	if err := policy.Check(s.Policy); err != nil {
+// checkPolicy refuses a job that names a policy that does not exist. If the job is refused already, the reason stays.
+func checkPolicy(s job.Spec, refused error) error {
+	if err := policy.Check(s.Policy); err != nil && refused == nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return nil
+	return refused
 }
 
 func newPolicies(cfg *Config) *policies {
