@@ -129,6 +129,7 @@ type slurmLate struct {
 	cpusPerGPU           int
 	output, stderr       string
 	mailed               bool // the warning was printed
+	any                  bool // the script has such a line
 }
 
 // finish applies the options, except for those that a flag of the command line overrides.
