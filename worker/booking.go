@@ -139,18 +139,9 @@ func (s *simulation) fits(t BootTime) ([]string, bool) {
 	if cpus, memory := s.spare(t); s.need.CPUs > cpus && s.need.CPUs > 0 || s.need.Memory > memory && s.need.Memory > 0 {
 		return nil, false
 	}
-	until, meets := lastsUntil(t, s.offer.msg.Limit), uint64(0)
-	for i, x := range s.all {
-		if x.end <= t || x.at >= until {
-			continue
-		}
-		if x.need.Exclusive || s.need.Exclusive {
-			return nil, false
-		}
-		if x.at > t && (s.need.CPUs > max(0, x.spareCPUs) || s.need.Memory > max(0, x.spareMemory)) {
-			return nil, false
-		}
-		meets |= 1 << i
+	meets, ok := s.meets(t)
+	if !ok {
+		return nil, false
 	}
 	need := s.offer.msg.Need
 	if gpu.Count(need) == 0 && !need.Exclusive {
@@ -159,6 +150,23 @@ func (s *simulation) fits(t BootTime) ([]string, bool) {
 	s.hold(meets)
 	defer s.hold(0)
 	return s.choose(need)
+}
+
+// meets returns the keeps whose time overlaps with that of a task that starts then. It returns false if CPUs or memory
+// would then be missing, or if one of them has the host for itself.
+func (s *simulation) meets(t BootTime) (which uint64, ok bool) {
+	until := lastsUntil(t, s.offer.msg.Limit)
+	for i, x := range s.all {
+		if x.end <= t || x.at >= until {
+			continue
+		}
+		missing := x.at > t && (s.need.CPUs > max(0, x.spareCPUs) || s.need.Memory > max(0, x.spareMemory))
+		if missing || x.need.Exclusive || s.need.Exclusive {
+			return 0, false
+		}
+		which |= 1 << i
+	}
+	return which, true
 }
 
 // choose chooses devices of those that are free in the simulation.

@@ -81,7 +81,7 @@ func (k *keeps) fits(o *offer) ([]string, bool) {
 	case !ok || need.Exclusive && outlasted != 0:
 		return nil, false
 	case gpu.Count(need) == 0 && !need.Exclusive:
-		return k.capacity.choose(need)
+		return k.capacity.choose(need, o.msg.Device)
 	case gpu.Count(need) > 0 && k.noGPUs:
 		return nil, false
 	}
@@ -101,7 +101,7 @@ func (k *keeps) fits(o *offer) ([]string, bool) {
 	if k.countWhole(); need.GPUs > k.whole[outlasted] {
 		return nil, false
 	}
-	devices, ok := k.capacity.choose(need)
+	devices, ok := k.capacity.choose(need, o.msg.Device)
 	if !ok {
 		k.misfits[attemptedFit{need, outlasted}] = struct{}{}
 	}
