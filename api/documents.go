@@ -111,15 +111,15 @@ type Attempt struct {
 func (j Job) Ended() bool { return j.State.Ended() }
 
 // Layout returns the numbering of the tasks.
-func (j Job) Layout() (job.Layout, error) { return layoutOf(j.Array, j.TaskCount) }
+func (j Job) Layout() (job.Layout, error) { return layoutOf(j.Array, j.TaskCount, max(1, j.Nodes)) }
 
 // layoutOf returns the numbering of the tasks of a job with this array. An array that names no index is one of lines.
-func layoutOf(array string, tasks int) (job.Layout, error) {
+func layoutOf(array string, tasks, nodes int) (job.Layout, error) {
 	a, err := job.ParseArray(array)
 	if array == "" || err == nil && a.Len() == 0 {
-		return job.LayoutOf(array, tasks)
+		return job.LayoutOf(array, tasks/nodes, nodes)
 	}
-	return job.LayoutOf(array, 0)
+	return job.LayoutOf(array, 0, nodes)
 }
 
 // JobDocument returns the document of j. Copies is the number of daemons that store the job's record.

@@ -104,6 +104,7 @@ const (
 	MaxRetries      = 1000
 	MaxCPUs         = 1 << 16
 	MaxGPUs         = 1024
+	MaxNodes        = 512 // of a gang: each member is told of all others
 	MinLease        = 30 * time.Second
 	MaxLease        = 24 * time.Hour
 	DefaultLease    = 300 * time.Second
