@@ -93,6 +93,13 @@ type Member struct {
 	Address string // IP address of the host, at which the hosts of the others reach it
 }
 
+// Path is the two ends of a session that goes straight from host to host, as IP addresses. Both are empty if a relay
+// carries it, or if it is the session of a daemon with itself.
+type Path struct {
+	Local  string // of this host
+	Remote string // of the peer
+}
+
 // Epoch is the owner's epoch in its journal group.
 type Epoch = job.Epoch
 
@@ -125,6 +132,7 @@ type (
 		Preempt  bool          // if it does not fit, preemptible tasks of a lower priority are ended for it, or it is declined
 		Gang     int           // number of members of the task's gang; 0: none
 		Hold     time.Duration // how long a Commit holds the devices; 0: ReserveFor
+		Firm     bool          // of a gang: the tasks that the conditional Commit of this offer named are to be ended now
 	}
 
 	// Release withdraws an offer, or a commit that has not been started.
@@ -232,6 +240,9 @@ type (
 		// free. Both are set for members of a gang only; for the scheduler's own host there is no address.
 		Address string
 		Port    int
+		// Conditional is true if preemptible tasks still hold the devices. They are promised to the offer, and those tasks
+		// are ended when the offer comes again as Firm; a Commit without it follows when the devices are free.
+		Conditional bool
 	}
 
 	// Decline refuses an offer.

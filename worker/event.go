@@ -16,7 +16,10 @@ type Event interface{ workerEvent() }
 
 type (
 	// Up says that a session to a scheduler has opened.
-	Up struct{ Peer job.Peer }
+	Up struct {
+		Peer job.Peer
+		Path lease.Path
+	}
 
 	// Down says that the session to a scheduler has ended.
 	Down struct{ Peer job.Peer }
