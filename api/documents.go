@@ -29,7 +29,7 @@ type Job struct {
 	ReasonDetail string     `json:"reason_detail,omitempty"`
 	ExitCode     *int       `json:"exit_code" doc:"The highest exit code of its tasks; null until a process has ended."`
 	Priority     int        `json:"priority"`
-	Nodes        int        `json:"nodes"`
+	Nodes        int        `json:"nodes" doc:"The tasks of a gang, each on a node of its own; 1: no gang."`
 	Array        string     `json:"array"`
 	SubmittedAt  time.Time  `json:"submitted_at"`
 	StartedAt    *time.Time `json:"started_at"`
@@ -74,7 +74,9 @@ type TaskNeed struct {
 type Task struct {
 	Schema       string     `json:"schema"`
 	Job          job.ID     `json:"job"`
-	Task         int        `json:"task" doc:"Number of the task: its index in the array."`
+	Task         int        `json:"task" doc:"Number of the task: its index in the array, or its rank in the gang. In an array of gangs: the index times the number of nodes, plus the rank."`
+	Index        int        `json:"index" doc:"Its index in the array; 0 without one."`
+	Rank         int        `json:"rank" doc:"Its rank in the gang; 0 without one."`
 	State        job.State  `json:"state"`
 	Reason       string     `json:"reason"`
 	ReasonDetail string     `json:"reason_detail,omitempty"`
@@ -185,8 +187,11 @@ func dependencyDocuments(list []job.Depends) (out []Dependency) {
 
 func taskDocument(id job.ID, l job.Layout, t job.Task) Task {
 	d := Task{
-		Schema: SchemaTask, Job: id, Task: l.Number(t.Index), State: t.State, NodeID: t.Node, Node: t.NodeName, Attempt: t.Attempt,
+		Schema: SchemaTask, Job: id, Task: l.Number(t.Index), Rank: l.Rank(t.Index), State: t.State, NodeID: t.Node, Node: t.NodeName, Attempt: t.Attempt,
 		Runs: t.Runs, PID: t.PID, Isolation: t.Isolation, GPUs: append([]string{}, t.Devices...), StartedAt: at(t.Started), EndedAt: at(t.Ended),
+	}
+	if l.IsArray() {
+		d.Index = l.Index(t.Index)
 	}
 	d.Reason, d.ReasonDetail = reason(t.State, t.Reason)
 	if t.Exit != nil && t.State.Ended() {
