@@ -117,8 +117,7 @@ func (j Job) Layout() (job.Layout, error) { return layoutOf(j.Array, j.TaskCount
 
 // layoutOf returns the numbering of the tasks of a job with this array. An array that names no index is one of lines.
 func layoutOf(array string, tasks, nodes int) (job.Layout, error) {
-	a, err := job.ParseArray(array)
-	if array == "" || err == nil && a.Len() == 0 {
+	if a, err := job.ParseArray(array); array != "" && err == nil && a.Len() == 0 {
 		return job.LayoutOf(array, tasks/nodes, nodes)
 	}
 	return job.LayoutOf(array, 0, nodes)
@@ -155,6 +154,9 @@ func JobDocument(j job.Job, copies int) Job {
 			d.StartedAt = task.StartedAt
 		}
 	}
+	if d.Nodes > 1 && d.Array == "" {
+		d.nameCause()
+	}
 	if d.State.Ended() {
 		d.ExitStatus, d.EndedAt = &j.Ends.Status, at(j.Ends.Last)
 		for _, t := range d.Tasks { // a task that ended without a process
@@ -164,6 +166,31 @@ func JobDocument(j job.Job, copies int) Job {
 		}
 	}
 	return d
+}
+
+// nameCause names, in the reason of a gang that has failed, the first of its members that failed.
+func (j *Job) nameCause() {
+	if !j.State.Ended() || j.State == job.Succeeded || j.State == job.Cancelled {
+		return
+	}
+	i := slices.IndexFunc(j.Tasks, func(t Task) bool { return t.State == j.State })
+	if i < 0 {
+		return // listings do not have the tasks of large gangs
+	}
+	t := &j.Tasks[i]
+	how := t.Reason
+	switch {
+	case how != "":
+	case t.Signal > 0:
+		how = fmt.Sprintf("signal %d", t.Signal)
+	case t.ExitCode != nil:
+		how = fmt.Sprintf("exit code %d", *t.ExitCode)
+	default:
+		how = string(t.State)
+	}
+	if j.Reason, j.ReasonDetail = fmt.Sprintf("rank %d: %s", t.Rank, how), ""; t.Node != "" {
+		j.Reason = fmt.Sprintf("rank %d on %s: %s", t.Rank, t.Node, how)
+	}
 }
 
 // addCounts adds the states that tasks are in.
