@@ -154,9 +154,7 @@ func JobDocument(j job.Job, copies int) Job {
 			d.StartedAt = task.StartedAt
 		}
 	}
-	if d.Nodes > 1 && d.Array == "" {
-		d.nameCause()
-	}
+	d.nameCause()
 	if d.State.Ended() {
 		d.ExitStatus, d.EndedAt = &j.Ends.Status, at(j.Ends.Last)
 		for _, t := range d.Tasks { // a task that ended without a process
@@ -170,7 +168,7 @@ func JobDocument(j job.Job, copies int) Job {
 
 // nameCause names, in the reason of a gang that has failed, the first of its members that failed.
 func (j *Job) nameCause() {
-	if !j.State.Ended() || j.State == job.Succeeded || j.State == job.Cancelled {
+	if j.Nodes == 1 || j.Array != "" || !j.State.Ended() || j.State == job.Succeeded || j.State == job.Cancelled {
 		return
 	}
 	i := slices.IndexFunc(j.Tasks, func(t Task) bool { return t.State == j.State })

@@ -81,7 +81,7 @@ var specFlags = []specFlag{
 	{names: []string{"hold"}, usage: "accept the job, but start it only after muster release", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
 	{names: []string{"dependency", "d"}, usage: "start after other jobs: `LIST` such as afterok:ID,after:ID+10; , all, ? any of them", set: func(s *job.Spec, v string) error { s.Dependency = []string{v}; return nil }},
 	{names: []string{"kill-on-invalid-dep"}, usage: "cancel the job if a dependency can never be met", set: func(s *job.Spec, _ string) error { s.KillOnInvalidDep = true; return nil }},
-	{names: []string{"nodes", "N"}, usage: "a gang: `N` tasks on as many nodes, which start together and end together", set: setNodes},
+	{names: []string{"nodes", "N"}, usage: "a gang: `N` tasks on as many nodes, which start together; if one fails, all end", set: setNodes},
 	{names: []string{"ntasks-per-node"}, usage: "`N` processes that torchrun or MPI is to start on each node; default: one for each GPU, or one", set: setTasksPerNode},
 	{names: []string{"kill-on-bad-exit"}, usage: "`no`: if a task of a gang fails, the others go on; default: yes, they end", set: setKillOnBadExit},
 }
