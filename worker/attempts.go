@@ -4,7 +4,6 @@ package worker
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -100,10 +99,6 @@ func (s *attempts) launch(now Moment, a *attempt) {
 // simulated reports whether any of the devices is simulated.
 func (s *attempts) simulated(uuids []string) bool {
 	return slices.ContainsFunc(s.cfg.Profile.GPUs, func(d gpu.Device) bool { return d.Simulated && slices.Contains(uuids, d.UUID) })
-}
-
-func hostfile(cfg *Config, rec *lease.Record) string {
-	return fmt.Sprintf("%s slots=%d\n", cfg.IP, max(1, gpu.Count(rec.Need)))
 }
 
 // end asks the driver to stop an attempt that was started. It does not wait for the disk, because stopping a task is
