@@ -63,6 +63,16 @@ func (s *gangs) after(o *offer) []*offer {
 	return out
 }
 
+// firm returns the queued offers for which tasks are ended.
+func (s *gangs) firm() (out []*offer) {
+	for _, o := range s.ranked {
+		if o.firm && o.state == offerQueued {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
 // sameGang reports whether two offers are to members of one gang.
 func sameGang(a, b *offer) bool {
 	n := b.msg.Gang

@@ -95,8 +95,11 @@ func (f *offers) arbitrate(now Moment) {
 			revoke:  func(o *offer) (bool, bool) { return f.wounds.revoke(now, o) },
 			preempt: func(o *offer) string { return f.preemption.preempt(now, o) },
 		})
+		for _, o := range f.queue.gangs.firm() { // what is ended for them is for nobody else
+			f.decide(now, r, o)
+		}
 		for _, o := range f.queue.ranked {
-			if o.state == offerQueued {
+			if o.state == offerQueued && !o.firm {
 				f.decide(now, r, o)
 			}
 		}

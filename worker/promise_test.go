@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
@@ -160,5 +162,125 @@ func TestPromiseThatCannotBeMade(t *testing.T) {
 	f.says(amy, f.asks(500, 90, 2))
 	if d := one[lease.Decline](f.host, amy); !strings.Contains(d.Reason.Detail, "would make room") {
 		t.Errorf("decline %+v", d)
+	}
+}
+
+// Whatever happens before, the conditional Commits that stand can all be made firm at once: each becomes a Commit when the
+// tasks that are ended then are gone. Before Firm no task ends for a gang.
+func TestPromisesAreKept(t *testing.T) {
+	kept := 0
+	rapid.Check(t, func(t *rapid.T) {
+		h := newHost(t, config(4))
+		session := h.meet(amy, 1)
+		pick := func(name string, n int) int { return rapid.IntRange(0, n-1).Draw(t, name) }
+		n := uint64(0)
+		running := map[job.Attempt]bool{}
+		run := func() {
+			n++
+			need := rapid.SampledFrom([]job.Resources{gpus(1), gpus(2), {CPUs: 2}, {CPUs: 1, GPUShare: 0.4}}).Draw(t, "holds")
+			m := start(n, attempt(n, 1), session, need)
+			m.File = edited(m.File, func(s *job.Spec) { s.Priority, s.Preemptible = pick("priority", 4)*10, pick("preemptible", 5) > 0 })
+			h.says(amy, offer(n, m.Attempt, need))
+			if len(got[lease.Commit](h, amy)) == 0 {
+				h.says(amy, lease.Release{Offer: n})
+				return
+			}
+			h.says(amy, m)
+			h.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: int(n)})
+			running[m.Attempt] = true
+		}
+		for range 8 {
+			run()
+		}
+		asked, stands := map[uint64]lease.Offer{}, map[uint64]bool{}
+		heard := func(e worker.Effects) {
+			for _, s := range e.Stop {
+				for _, m := range asked {
+					if m.Gang > 0 && strings.Contains(s.Reason, string(m.Attempt.Job)) && !m.Firm {
+						t.Fatalf("%s ends for a gang that is not firm", s.Attempt)
+					}
+				}
+			}
+			for _, c := range got[lease.Commit](h, amy) {
+				stands[c.Offer] = c.Conditional
+			}
+			for _, d := range got[lease.Decline](h, amy) {
+				delete(stands, d.Offer)
+				delete(asked, d.Offer)
+			}
+		}
+		ends := func(a job.Attempt) {
+			delete(running, a)
+			heard(h.round(exited(a, 0)))
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"gang": func(*rapid.T) {
+				n++
+				m := member(n, 1, rapid.SampledFrom([]job.Resources{gpus(1), gpus(2), gpus(4), {CPUs: 3}, {CPUs: 6}}).Draw(t, "need"))
+				m.ID, m.Priority, m.Preempt, m.Order = n, 50+10*pick("priority", 3), pick("preempt", 4) > 0, uint64(pick("order", 9))
+				asked[n] = m
+				heard(h.says(amy, m))
+			},
+			"task": func(*rapid.T) {
+				n++
+				m := offer(n, attempt(n, 1), rapid.SampledFrom([]job.Resources{gpus(1), gpus(2), {CPUs: 4}}).Draw(t, "need"))
+				m.Priority, m.Preempt, m.Wait, m.Age = 50+10*pick("priority", 3), pick("preempt", 2) > 0, time.Minute, time.Duration(pick("age", 9))*time.Second
+				asked[n] = m
+				heard(h.says(amy, m))
+			},
+			"ends": func(*rapid.T) {
+				for _, r := range h.core.Attempts() {
+					if running[r.Attempt] && pick("this", 4) == 0 {
+						ends(r.Attempt)
+						return
+					}
+				}
+			},
+			"cancelled": func(*rapid.T) {
+				for _, r := range h.core.Attempts() {
+					if running[r.Attempt] && pick("this", 4) == 0 {
+						heard(h.says(amy, lease.Cancel{Attempt: r.Attempt, Group: group, Epoch: epoch(1), Grace: time.Minute, Reason: "enough"}))
+						return
+					}
+				}
+			},
+			"released": func(*rapid.T) {
+				id := n - uint64(pick("offer", 5))
+				delete(asked, id)
+				delete(stands, id)
+				heard(h.says(amy, lease.Release{Offer: id}))
+			},
+			"time": func(*rapid.T) {
+				h.jump(time.Duration(pick("time", 15)) * time.Second)
+				heard(h.round())
+			},
+		})
+		var firm []lease.ToWorker
+		for id := range n + 1 {
+			if stands[id] {
+				m := asked[id]
+				m.Firm = true
+				asked[id] = m
+				firm = append(firm, m)
+			}
+		}
+		heard(h.says(amy, firm...))
+		for range 20 {
+			for _, r := range h.core.Attempts() {
+				if running[r.Attempt] && r.Reason != "" {
+					ends(r.Attempt)
+				}
+			}
+		}
+		for _, m := range firm {
+			id := m.(lease.Offer).ID
+			if conditional, there := stands[id]; conditional || !there {
+				t.Fatalf("offer %d, which was promised room: conditional %v, not declined %v", id, conditional, there)
+			}
+			kept++
+		}
+	})
+	if kept < 5 {
+		t.Errorf("only %d conditional Commits were made firm", kept)
 	}
 }
