@@ -17,6 +17,11 @@ type Change struct {
 	Task   int      // index of the task, for a record about an attempt
 	Before job.Task // that task before the change
 
+	// Gang has the tasks of the gang, for a record about a gang or a member of one. Settled says that no member is assigned
+	// any more, so all of them may have changed.
+	Gang    job.Range
+	Settled bool
+
 	Others  []Other  // the jobs that have changed because a job did that they depend on
 	Parents []job.ID // jobs of which something else is awaited than before; see Parents.Awaited
 }
@@ -48,6 +53,10 @@ func (t *Table) apply(r job.Record, seq uint64, epoch job.Epoch) Change {
 		return t.attempt(r.Attempt, func(j *Job, x *job.Task) bool { return assign(j, x, r, epoch) })
 	case job.UnassignRecord:
 		return t.attempt(r.Attempt, func(j *Job, x *job.Task) bool { return unassign(j, x, r) })
+	case job.AssignGangRecord:
+		return t.assignGang(r, epoch)
+	case job.UnassignGangRecord:
+		return t.unassignGang(r)
 	case job.ResultRecord:
 		return t.attempt(r.Attempt, func(j *Job, x *job.Task) bool { return result(j, x, r) })
 	case job.CancelRecord:
@@ -76,6 +85,7 @@ func (t *Table) submit(r job.SubmitRecord, seq uint64) Change {
 		first.State, first.Reason = job.Held, job.Reason{Word: ReasonHeld, Detail: "submitted with hold"}
 	}
 	j := &Job{ID: r.Job, User: r.User, Spec: r.Spec, Submitted: r.At, Queued: r.At, Key: r.Key, Seq: seq, tasks: newTasks(max(r.Tasks, 1), first)}
+	j.gang = gangOf(&j.Spec, j.tasks.n)
 	j.Waits = newWaits(&j.Spec)
 	j.dirty.header, j.dirty.hosts = true, 1
 	t.add(j)
@@ -91,8 +101,11 @@ func (t *Table) attempt(a job.Attempt, apply func(*Job, *job.Task) bool) Change 
 	c := Change{Job: j, Task: a.Task, Before: j.Task(a.Task)}
 	after := c.Before
 	if c.Moved = apply(j, &after); c.Moved {
-		j.tasks.set(a.Task, after, &j.dirty)
-		j.close(&after)
+		j.put(after)
+		if j.gang > 0 {
+			c.Gang = j.Element(a.Task)
+			c.Settled = j.afterMember(a.Task)
+		}
 	}
 	return c
 }
@@ -133,9 +146,14 @@ func move(t *job.Task, to job.State, why job.Reason) bool {
 }
 
 func assign(j *Job, t *job.Task, r job.AssignRecord, epoch job.Epoch) bool {
-	if t.State != job.Pending || t.Assigned || r.Attempt.N != t.Attempt+1 {
+	if j.gang > 0 || t.State != job.Pending || t.Assigned || r.Attempt.N != t.Attempt+1 {
 		return false
 	}
+	return assigned(j, t, r, epoch)
+}
+
+// assigned assigns the next attempt of a pending task.
+func assigned(j *Job, t *job.Task, r job.AssignRecord, epoch job.Epoch) bool {
 	if !move(t, job.Reserved, job.Reason{}) {
 		return false
 	}
@@ -147,6 +165,9 @@ func assign(j *Job, t *job.Task, r job.AssignRecord, epoch job.Epoch) bool {
 }
 
 func unassign(j *Job, t *job.Task, r job.UnassignRecord) bool {
+	if j.gang > 0 {
+		return unassignMember(j, t, r)
+	}
 	if !t.Assigned || t.Attempt != r.Attempt.N {
 		return false
 	}
@@ -208,6 +229,9 @@ func closeTask(t *job.Task, at time.Time) {
 }
 
 func result(j *Job, t *job.Task, r job.ResultRecord) bool {
+	if j.gang > 0 {
+		return memberResult(j, t, r)
+	}
 	if !t.Assigned || t.Attempt != r.Attempt.N {
 		before := *t
 		if !lateResult(j, t, r) {
@@ -262,9 +286,9 @@ func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 }
 
 // lateResult applies the success of an attempt that had been given up. The task has then succeeded, even if another
-// attempt was planned or has begun.
+// attempt was planned or has begun. One member of a gang cannot succeed alone.
 func lateResult(j *Job, t *job.Task, r job.ResultRecord) bool {
-	if r.Attempt.N > t.Attempt || r.Attempt.N <= t.Settled || r.Exit.State != job.Succeeded || !r.Exit.Started || j.ending(t) != job.NotEnding {
+	if j.gang > 0 || r.Attempt.N > t.Attempt || r.Attempt.N <= t.Settled || r.Exit.State != job.Succeeded || !r.Exit.Started || j.ending(t) != job.NotEnding {
 		return false
 	}
 	if t.State.Ended() && t.State != job.NodeFail {
@@ -334,6 +358,7 @@ func cancel(j *Job, r job.CancelRecord) bool {
 	if j.Cancelled != "" || j.Ended() {
 		return false
 	}
+	r.Tasks = j.Widen(r.Tasks)
 	text := cmp.Or(r.Reason, "cancelled")
 	why := job.Reason{Word: ReasonCancelled, Detail: text}
 	moved := false
@@ -358,6 +383,7 @@ func cancel(j *Job, r job.CancelRecord) bool {
 // requeue has tasks run again. Those that are active are told to end first, unless only failed ones were asked for.
 // A job that has ended ages anew.
 func requeue(j *Job, r job.RequeueRecord, seq uint64) bool {
+	r.Tasks = j.Widen(r.Tasks)
 	moved, over := false, j.Ended()
 	if j.Cancelled != "" { // of the others, those that are active still end as CANCELLED
 		why := job.Reason{Word: ReasonCancelled, Detail: j.Cancelled}
@@ -374,12 +400,14 @@ func requeue(j *Job, r job.RequeueRecord, seq uint64) bool {
 			}
 		})
 	}
-	j.each(r.Tasks, from, func(t *job.Task) {
-		if move(t, job.Pending, job.Reason{}) {
-			moved = true
-			runAgain(t)
-		}
-	})
+	if rest, some := j.settled(r.Tasks); some { // members of the other gangs wait for theirs to end
+		j.each(rest, from, func(t *job.Task) {
+			if move(t, job.Pending, job.Reason{}) {
+				moved = true
+				runAgain(t)
+			}
+		})
+	}
 	if moved {
 		j.closed = time.Time{}
 	}
@@ -401,7 +429,7 @@ func hold(j *Job, r job.HoldRecord) bool {
 		from, to, why = job.Held, job.Pending, job.Reason{}
 	}
 	before := j.tasks.counts.Of(from)
-	j.each(r.Tasks, []job.State{from}, func(t *job.Task) {
+	j.each(j.Widen(r.Tasks), []job.State{from}, func(t *job.Task) {
 		if move(t, to, why) && r.Release {
 			t.Lost = nil // a release starts the count of lost hosts again
 		}
