@@ -8,7 +8,6 @@ package jobs
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,151 +21,6 @@ const (
 	// reasonTooMany is the word of a member whose host was lost, until the gang is settled and held.
 	reasonTooMany = "NodesLost"
 )
-
-// gangOf returns the size of the gangs of a job with n tasks, or 0 if it has none.
-func gangOf(s *job.Spec, n int) int {
-	if s.Nodes < 2 || n%s.Nodes != 0 {
-		return 0
-	}
-	return s.Nodes
-}
-
-// Gang returns how many tasks an element of the job has: 1, or the size of a gang.
-func (j *Job) Gang() int { return max(1, j.gang) }
-
-// Element returns the tasks of the element to which a task belongs.
-func (j *Job) Element(index int) job.Range {
-	first := index - index%j.Gang()
-	return job.Range{First: first, Last: first + j.Gang() - 1}
-}
-
-// Widen returns the elements that have tasks in the ranges, which are in rising order and apart. No ranges mean all tasks.
-func (j *Job) Widen(ranges []job.Range) []job.Range {
-	if j.gang == 0 || len(ranges) == 0 {
-		return ranges
-	}
-	var out []job.Range
-	for _, r := range ranges {
-		first, last := j.Element(max(0, r.First)).First, j.Element(max(0, r.Last)).Last
-		if n := len(out); n > 0 {
-			first = max(first, out[n-1].Last+1)
-		}
-		out = appendRange(out, first, last)
-	}
-	return out
-}
-
-// ElementAssigned reports whether a task of the element to which a task belongs is assigned.
-func (j *Job) ElementAssigned(index int) bool {
-	if j.gang == 0 {
-		return j.tasks.brief(index).Assigned
-	}
-	for r, i := j.Element(index), 0; i < j.gang; i++ {
-		if j.tasks.brief(r.First + i).Assigned {
-			return true
-		}
-	}
-	return false
-}
-
-// Unsettled reports whether a task is a member of a gang that has ended while other members are assigned.
-func (j *Job) Unsettled(index int) bool {
-	return j.gang > 0 && j.tasks.brief(index).State.Ended() && j.ElementAssigned(index)
-}
-
-// settled returns the parts of the ranges without gangs of which a member is assigned; some is false if nothing is left.
-// No ranges mean all tasks.
-func (j *Job) settled(ranges []job.Range) (rest []job.Range, some bool) {
-	if j.gang == 0 || j.tasks.assigned == 0 {
-		return ranges, true
-	}
-	if len(ranges) == 0 {
-		ranges = []job.Range{{First: 0, Last: j.tasks.n - 1}}
-	}
-	for _, r := range ranges {
-		next := r.First
-		j.Each([]job.Range{r}, active, func(i int) bool {
-			if i >= next {
-				e := j.Element(i)
-				rest = appendRange(rest, next, e.First-1)
-				next = e.Last + 1
-			}
-			return true
-		})
-		rest = appendRange(rest, next, r.Last)
-	}
-	return rest, len(rest) > 0
-}
-
-// assignGang assigns all tasks of a gang, or none.
-func (t *Table) assignGang(r job.AssignGangRecord, epoch job.Epoch) Change {
-	j, c := t.gang(r.Attempt)
-	if j == nil || j.gang == 0 || r.Attempt.Task != c.Gang.First || len(r.Members) != j.gang {
-		return c
-	}
-	for k, x := range r.Members {
-		b := j.tasks.brief(c.Gang.First + k)
-		twice := slices.ContainsFunc(r.Members[:k], func(y job.Assignee) bool { return y.Node == x.Node })
-		if b.State != job.Pending || b.Assigned || b.Attempt+1 != r.Attempt.N || twice {
-			return c
-		}
-	}
-	for k, x := range r.Members {
-		i := c.Gang.First + k
-		task := j.Task(i)
-		assigned(j, &task, job.AssignRecord{
-			Attempt: job.Attempt{Job: j.ID, Task: i, N: r.Attempt.N}, Node: x.Node, NodeName: x.NodeName, Store: x.Store,
-		}, epoch)
-		j.put(task)
-	}
-	c.Moved = true
-	return c
-}
-
-// unassignGang takes a gang back of which no member was started, or does nothing.
-func (t *Table) unassignGang(r job.UnassignGangRecord) Change {
-	j, c := t.gang(r.Attempt)
-	if j == nil || j.gang == 0 || r.Attempt.Task != c.Gang.First {
-		return c
-	}
-	for i := c.Gang.First; i <= c.Gang.Last; i++ {
-		if b := j.tasks.brief(i); !b.Assigned || b.Attempt != r.Attempt.N {
-			return c
-		}
-	}
-	for i := c.Gang.First; i <= c.Gang.Last; i++ {
-		task := j.Task(i)
-		to, why := job.Pending, job.Reason{}
-		ending := j.ending(&task)
-		if ending != job.NotEnding {
-			to, why = endAs(j, &task, ending)
-		}
-		move(&task, to, why)
-		task.Assigned, task.Ending = false, job.NotEnding
-		closeTask(&task, r.At)
-		if ending == job.EndsRequeued {
-			runAgain(&task)
-		}
-		j.put(task)
-	}
-	c.Moved, c.Settled = true, true
-	return c
-}
-
-// gang returns the job of an attempt, and a change of the gang of its task.
-func (t *Table) gang(a job.Attempt) (*Job, Change) {
-	j := t.Job(a.Job)
-	if j == nil || !j.Has(a.Task) {
-		return nil, Change{Job: j}
-	}
-	return j, Change{Job: j, Task: a.Task, Before: j.Task(a.Task), Gang: j.Element(a.Task)}
-}
-
-// put replaces a task.
-func (j *Job) put(t job.Task) {
-	j.tasks.set(t.Index, t, &j.dirty)
-	j.close(&t)
-}
 
 // unassignMember ends the attempt of one member, which its host did not start or which was lost with its host. Other
 // members may have run, so it ends like one that ran.
@@ -252,10 +106,10 @@ func lossReason(hold, detail string) job.Reason {
 
 // afterMember goes on when a member has ended: it tells the others to end, or settles the gang if this was the last. It
 // reports whether the gang is settled.
-func (j *Job) afterMember(index int) (settled bool) {
+func afterMember(j *Job, index int) (settled bool) {
 	t := j.Task(index)
-	if !j.ElementAssigned(index) {
-		j.settle(j.Element(index), &t)
+	if !ElementAssigned(j, index) {
+		settle(j, j.Element(index), &t)
 		return true
 	}
 	if t.State == job.Succeeded || t.Ending != job.NotEnding || j.Cancelled != "" || j.Spec.KeepOnBadExit || t.Exit != nil && j.Spec.Saved(*t.Exit) {
@@ -306,8 +160,8 @@ type fate struct {
 }
 
 // settle decides what becomes of a gang. last is the member that was the last to end: it has the newest word of a person.
-func (j *Job) settle(gang job.Range, last *job.Task) {
-	f := j.fateOf(gang, last)
+func settle(j *Job, gang job.Range, last *job.Task) {
+	f := fateOf(j, gang, last)
 	runs := j.tasks.brief(gang.First).Runs
 	if !f.free {
 		runs++
@@ -323,14 +177,14 @@ func (j *Job) settle(gang job.Range, last *job.Task) {
 		if t.Ending, t.Runs = job.NotEnding, runs; f.fresh {
 			runAgain(&t)
 		}
-		j.put(t)
+		put(j, t)
 	}
 	if f.to != "" {
 		j.closed = time.Time{}
 	}
 }
 
-func (j *Job) fateOf(gang job.Range, last *job.Task) fate {
+func fateOf(j *Job, gang job.Range, last *job.Task) fate {
 	switch j.ending(last) {
 	case job.EndsRequeued:
 		return fate{to: job.Pending, fresh: true}

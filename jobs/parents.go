@@ -236,7 +236,7 @@ func (p *parent) states(j *Job, task int) job.TaskStates {
 	}
 	n := p.layout.Index(task)
 	var out job.TaskStates
-	*listOf(&out, j.elementState(task)) = []job.Range{{First: n, Last: n}}
+	*listOf(&out, elementState(j, task)) = []job.Range{{First: n, Last: n}}
 	return out
 }
 
@@ -249,33 +249,6 @@ func listOf(states *job.TaskStates, s job.State) *[]job.Range {
 		return &states.Failed
 	}
 	return &states.Open
-}
-
-// elementState returns the state of the element to which a task belongs: that of the task; of a gang PENDING until it is
-// settled, and then SUCCEEDED only if all members have.
-func (j *Job) elementState(index int) job.State {
-	e := j.Element(index)
-	out := job.Succeeded
-	for i := e.First; i <= e.Last; i++ {
-		switch s := j.tasks.brief(i).State; {
-		case !s.Ended():
-			return job.Pending
-		case s != job.Succeeded:
-			out = s
-		}
-	}
-	return out
-}
-
-// elementRuns calls f with each run of tasks in the same state, in order; of gangs with the state of the element.
-func (j *Job) elementRuns(f func(first, last int, s job.State)) {
-	if j.gang == 0 {
-		j.tasks.runs(f)
-		return
-	}
-	for i := 0; i < j.tasks.n; i += j.gang {
-		f(i, i+j.gang-1, j.elementState(i))
-	}
 }
 
 // allTasks stands for all tasks of a job.
@@ -294,7 +267,7 @@ func TaskStatesOf(j *Job) job.TaskStates {
 	}
 	next := 0 // the first number that is in no list
 	var numbers []job.Range
-	j.elementRuns(func(first, last int, s job.State) {
+	elementRuns(j, func(first, last int, s job.State) {
 		to := listOf(&out, s)
 		if numbers = numbers[:0]; l.Size() > 1 {
 			numbers = append(numbers, job.Range{First: l.Index(first), Last: l.Index(first)})
