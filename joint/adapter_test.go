@@ -53,6 +53,9 @@ func (h *host) carry(fx worker.Effects) {
 	for _, a := range fx.Admit {
 		h.inbox = append(h.inbox, worker.Admitted{Attempt: a.Attempt})
 	}
+	for _, s := range fx.Ports {
+		h.inbox = append(h.inbox, worker.PortFound{Attempt: s.Attempt, Port: s.Try[0]})
+	}
 }
 
 // keep has the next life of the daemon find what is set aside, as the disk does.

@@ -131,6 +131,7 @@ type (
 		Age      time.Duration // since the job was submitted
 		Preempt  bool          // if it does not fit, preemptible tasks of a lower priority are ended for it, or it is declined
 		Gang     int           // number of members of the task's gang; 0: none
+		Order    uint64        // of a gang, the same in all its offers: of gangs of one priority the lowest goes first at every host
 		Hold     time.Duration // how long a Commit holds the devices; 0: ReserveFor
 		Firm     bool          // of a gang: the tasks that the conditional Commit of this offer named are to be ended now
 	}

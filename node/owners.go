@@ -60,9 +60,9 @@ func (s owners) of(g job.Group) *owner {
 }
 
 // sessionUp tells all owners of a session.
-func (s owners) sessionUp(p job.Peer) {
+func (s owners) sessionUp(p job.Peer, path lease.Path) {
 	for _, o := range s.by {
-		o.SessionUp(p)
+		o.SessionUp(p, path)
 	}
 }
 

@@ -15,8 +15,8 @@ var fileOrder = map[string]string{
 		clock timer driver bounds phase
 		refusals quota breaker quarantine event config turn
 		fault environment capacity account device mps pause health
-		attempt exit ledger session report queue arbitration renew attempts
-		command reserve preempt drain availability offers start
+		attempt exit ledger port session report gang queue arbitration renew attempts
+		command reserve wound preempt drain availability offers start
 		core restore parts execute loop worker`,
 	"scheduler": `
 		scheduler event turn avoid phase gang queue search task retry waitlist

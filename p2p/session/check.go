@@ -6,6 +6,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -24,9 +25,11 @@ const (
 	maxDrivers  = 16        // drivers of a worker; there are two
 	maxLinks    = 3600      // links of all devices of a host: 60 devices, each linked to each other
 	maxGrace    = time.Hour // as in a job file
-	maxPath     = 4096      // bytes of a directory's path; PATH_MAX of Linux
-	maxSignal   = 64        // the highest signal number of Linux
-	wholeDevice = 1000      // thousandths
+	maxHold     = time.Hour // of an offer to a gang's member; workers have a bound of their own
+	maxPort     = 1<<16 - 1
+	maxPath     = 4096 // bytes of a directory's path; PATH_MAX of Linux
+	maxSignal   = 64   // the highest signal number of Linux
+	wholeDevice = 1000 // thousandths
 )
 
 var (
@@ -42,6 +45,8 @@ var (
 	errSame  = errors.New("two devices have the same ID")
 	errKind  = errors.New("unknown kind of link")
 	errEntry = errors.New("the line of a task is too long, or not text")
+	errGang  = errors.New("a gang has too few or too many members, the same one twice, or another rank")
+	errAddr  = errors.New("not an IP address at which other hosts could reach one")
 	errShare = errors.New("a share must be at least 0 and below 1, and excludes whole devices")
 )
 
@@ -96,8 +101,11 @@ func checkToWorker(msg lease.ToWorker) error {
 
 func checkOffer(m lease.Offer) error {
 	switch {
-	case m.Priority < 0 || m.Priority > job.MaxPriority, m.Wait < 0 || m.Wait > lease.MaxOfferWait, m.Age < 0:
+	case m.Priority < 0 || m.Priority > job.MaxPriority, m.Wait < 0 || m.Wait > lease.MaxOfferWait, m.Age < 0,
+		m.Hold < 0 || m.Hold > maxHold:
 		return errRange
+	case m.Gang < 0 || m.Gang == 1 || m.Gang > job.MaxNodes, m.Firm && m.Gang == 0:
+		return errGang
 	case len(m.User) > job.MaxName || !printable(m.User), len(m.Token) > maxToken || !printable(m.Token):
 		return errName
 	}
@@ -136,7 +144,49 @@ func checkStart(m lease.Start) error {
 	if len(e.Entry) > job.MaxEntry || !utf8.ValidString(e.Entry) || strings.ContainsRune(e.Entry, 0) {
 		return errEntry
 	}
+	if err := checkGang(m.Gang, e.Rank); err != nil {
+		return err
+	}
 	return checkAttempt(m.Attempt, m.Group)
+}
+
+// checkGang checks the gang of a Start, and the rank of its task.
+func checkGang(g *lease.Gang, rank int) error {
+	if g == nil {
+		if rank != 0 {
+			return errGang
+		}
+		return nil
+	}
+	if len(g.Members) < 2 || len(g.Members) > job.MaxNodes || rank < 0 || rank >= len(g.Members) {
+		return errGang
+	}
+	if g.Port < 1 || g.Port > maxPort {
+		return errRange
+	}
+	seen := make(map[job.Peer]bool, len(g.Members))
+	for _, m := range g.Members {
+		if m.Node == "" || seen[m.Node] {
+			return errGang
+		}
+		seen[m.Node] = true
+		if len(m.Name) > job.MaxName || !printable(m.Name) {
+			return errName
+		}
+		if err := errors.Join(checkPeer(m.Node), checkAddress(m.Address)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkAddress accepts an IP address in its usual form. An address of one link only has no meaning at other hosts.
+func checkAddress(s string) error {
+	a, err := netip.ParseAddr(s)
+	if err != nil || a.String() != s || !reachable(a) {
+		return errAddr
+	}
+	return nil
 }
 
 // checkSpecSize bounds the encoded job file.
@@ -160,10 +210,7 @@ func checkToScheduler(msg lease.ToScheduler) error {
 		}
 		return checkFree(m.Free)
 	case lease.Commit:
-		if err := checkDevices(m.Devices); err != nil {
-			return err
-		}
-		return checkAttempt(m.Attempt, m.Group)
+		return checkCommit(m)
 	case lease.Decline:
 		if err := checkID(m.Reason.Word); err != nil {
 			return err
@@ -188,6 +235,21 @@ func checkToScheduler(msg lease.ToScheduler) error {
 		return checkPeer(m.Owner)
 	}
 	return nil
+}
+
+func checkCommit(m lease.Commit) error {
+	if m.Port < 0 || m.Port > maxPort {
+		return errRange
+	}
+	if m.Address != "" {
+		if err := checkAddress(m.Address); err != nil {
+			return err
+		}
+	}
+	if err := checkDevices(m.Devices); err != nil {
+		return err
+	}
+	return checkAttempt(m.Attempt, m.Group)
 }
 
 func checkUsers(names []string) error {
