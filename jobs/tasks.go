@@ -67,7 +67,7 @@ const (
 	flagNote           // it is in dirty.notes
 	flagTail           // it is in dirty.tails
 	flagCancel         // it was told to end, and ends as CANCELLED
-	flagRequeue        // it was told to end, and runs again
+	flagRequeue        // it was told to end, and runs again; with flagCancel: another member of its gang decides
 )
 
 // note holds the fields that only some tasks have. Only its tail ever changes.
@@ -327,6 +327,8 @@ func (ts *tasks) task(index int, x *cell) job.Task {
 
 func endingOf(flags uint8) job.Ending {
 	switch {
+	case flags&flagCancel != 0 && flags&flagRequeue != 0:
+		return job.EndsGang
 	case flags&flagCancel != 0:
 		return job.EndsCancelled
 	case flags&flagRequeue != 0:
@@ -353,6 +355,8 @@ func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
 		x.flags |= flagCancel
 	case job.EndsRequeued:
 		x.flags |= flagRequeue
+	case job.EndsGang:
+		x.flags |= flagCancel | flagRequeue
 	}
 	n := note{reason: t.Reason, devices: t.Devices, lost: t.Lost}
 	if e := t.Exit; e != nil {

@@ -19,8 +19,8 @@ var fileOrder = map[string]string{
 		command reserve wound preempt drain availability offers start
 		core restore parts execute loop worker`,
 	"scheduler": `
-		scheduler event turn avoid phase queue search task retry waitlist
-		entries history hosts assigned contact parents pending placement attempts offers dispatches plan reports
+		scheduler event turn avoid phase gang queue search task retry waitlist
+		entries history hosts assigned contact parents pending placement attempts offers dispatches gather seats gangs plan reports
 		explain reasons views chosen renew requests deaths records core sessions owner look step
 		mailbox replies calls watch follow needs reader execute progress loop list verbs`,
 }

@@ -63,6 +63,9 @@ type Config struct {
 	KeepWhole int           // ended jobs kept in memory, the newest; of the others there is a row
 	// SaveEvery is how long changed rows wait to be saved together; with zero each step saves its own.
 	SaveEvery time.Duration
+	// GangHold is how long a gang holds places at some hosts while others have none for it. Then it gives them back, and
+	// gathers again after a pause.
+	GangHold time.Duration
 }
 
 // DefaultConfig has the bounds; who the daemon is must be filled in.
@@ -72,6 +75,7 @@ func DefaultConfig() Config {
 		KeepEnded: 100_000,
 		KeepFor:   7 * 24 * time.Hour,
 		LossLimit: 3,
+		GangHold:  10 * time.Minute,
 		KeepWhole: 256, // for whoever waits for an end, or asks right after it
 	}
 }
@@ -89,6 +93,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("scheduler: config: max_jobs %d, keep_ended %d, keep_whole %d", c.MaxJobs, c.KeepEnded, c.KeepWhole)
 	case c.LossLimit < 1 || c.LossLimit > job.MaxLost:
 		return fmt.Errorf("scheduler: config: loss_limit %d is not from 1 to %d", c.LossLimit, job.MaxLost)
+	case c.GangHold < renewEvery:
+		return fmt.Errorf("scheduler: config: gang_hold %s is below %s", c.GangHold, renewEvery)
 	case c.KeepFor <= 0:
 		return fmt.Errorf("scheduler: config: keep_for %s", c.KeepFor)
 	}
