@@ -142,7 +142,7 @@ func TestGangMemberKilled(t *testing.T) {
 	if err := syscall.Kill(pids[1], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	cause := fmt.Sprintf("rank 1 on %s: signal 9", doc.Tasks[1].Node)
+	cause := fmt.Sprintf("rank 1 on %s: ended by signal 9 (SIGKILL)", doc.Tasks[1].Node)
 	r := n[2].muster("wait", id)
 	if r.code != 137 || !strings.Contains(r.stderr, cause) {
 		t.Errorf("wait: exit %d, %s; want 137 and %q", r.code, r.stderr, cause)

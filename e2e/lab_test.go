@@ -2,7 +2,7 @@
 
 package e2e
 
-// Several hosts on one machine: each has a network namespace with an address of its own, and all are on one bridge.
+// Several hosts on one machine: each has a name and an address of its own, in namespaces, and all are on one bridge.
 
 import (
 	"fmt"
@@ -24,9 +24,9 @@ var labs atomic.Int32
 // newLab makes a network of n hosts, with the addresses 10.77.0.1 and so on.
 func newLab(t *testing.T, n int) *lab {
 	t.Helper()
-	for _, need := range []string{"ip", "nsenter"} {
+	for _, need := range []string{"ip", "nsenter", "unshare", "hostname"} {
 		if _, err := exec.LookPath(need); err != nil || os.Getuid() != 0 {
-			t.Skip("network namespaces need root, and the programs ip and nsenter")
+			t.Skip("a network of hosts needs root, and the programs ip, nsenter, unshare and hostname")
 		}
 	}
 	l := &lab{t, fmt.Sprintf("muster-%d-%d", os.Getpid(), labs.Add(1))}
@@ -72,8 +72,9 @@ func (l *lab) daemons(n int, args ...string) []*daemon {
 	var all []*daemon
 	var joins []string
 	for i := range n {
-		within := []string{"nsenter", "--net=/run/netns/" + l.host(i)}
-		d := newDaemonAt(l.t, within, l.address(i), fmt.Sprintf("n%d", i+1), args...).start(joins...)
+		name := fmt.Sprintf("n%d", i+1)
+		within := []string{"nsenter", "--net=/run/netns/" + l.host(i), "unshare", "--uts", "sh", "-c", `hostname "$0" && exec "$@"`, name}
+		d := newDaemonAt(l.t, within, l.address(i), name, args...).start(joins...)
 		if all = append(all, d); i == 0 {
 			joins = d.invite("--uses", fmt.Sprint(n)).flags()
 		}

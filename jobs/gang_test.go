@@ -126,6 +126,27 @@ func TestHowGangsEnd(t *testing.T) {
 	}
 }
 
+// The end of a job is that of the members that ended by themselves.
+func TestEndsOfGangs(t *testing.T) {
+	kill := exits(1, 1, 137)
+	kill.Exit.Signal = 9
+	none := job.Ends{Status: job.ExitMuster}
+	for name, c := range map[string]struct {
+		ends []job.Record
+		want job.Ends
+	}{
+		"one fails":          {[]job.Record{exits(1, 1, 3), exits(0, 1, 143), exits(2, 1, 0)}, job.Ends{Exited: true, Code: 3, Status: 3}},
+		"one is killed":      {[]job.Record{kill, exits(0, 1, 143), exits(2, 1, 143)}, job.Ends{Exited: true, Code: 137, Status: 137}},
+		"one has no process": {[]job.Record{lost(1, 1), exits(0, 1, 143), lost(2, 1)}, none},
+		"the first counts":   {[]job.Record{exits(2, 1, 5), exits(1, 1, 143), exits(0, 1, 143)}, job.Ends{Exited: true, Code: 5, Status: 5}},
+	} {
+		g := gangs(t, func(s *job.Spec) { s.Requeue = false }).do(c.ends...)
+		if got := g.table.Job(id(0)).View(0, 0).Ends; got.Exited != c.want.Exited || got.Code != c.want.Code || got.Status != c.want.Status {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
 // A command about one rank is about the element.
 func TestCommandsWiden(t *testing.T) {
 	plain := func(*job.Spec) {}
