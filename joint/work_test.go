@@ -82,6 +82,9 @@ func (w *world) newWork(o *owner, user string, need job.Resources, runs time.Dur
 // String names the job for people.
 func (j *work) String() string {
 	text := fmt.Sprintf("job %d (%s of %s at %s: %s, priority %d", j.index, j.id, j.user, j.owner.peer, needText(j.spec.Resources), j.spec.Priority)
+	if j.spec.Nodes > 1 {
+		text += fmt.Sprintf(", %d nodes", j.spec.Nodes)
+	}
 	if j.spec.Exclusive {
 		text += ", exclusive"
 	}
