@@ -66,7 +66,6 @@ func TestConditionalCommit(t *testing.T) {
 	if e := f.says(amy, s); len(e.Start) != 1 {
 		t.Fatal("not started")
 	}
-
 }
 
 // A conditional Commit that is released, runs out or loses its session leaves the tasks alone, and others may have them.

@@ -27,9 +27,7 @@ type conn struct {
 	source *source
 	frames *frameReader
 	out    *outbox
-	opened bool
-	path   lease.Path
-	since  time.Time
+	origin
 
 	lastSent atomic.Int64 // nanoseconds after since: when bytes were last sent
 	lastUsed atomic.Int64 // nanoseconds after since: when the watcher last saw that the session was in use
@@ -44,6 +42,13 @@ type conn struct {
 	cutOnce sync.Once
 	cause   error         // set before done is closed
 	done    chan struct{} // closed when the session is over
+}
+
+// origin is how a session came about.
+type origin struct {
+	opened bool // this side opened it
+	since  time.Time
+	path   lease.Path
 }
 
 // open is a stream on which Open and Accept were exchanged.
@@ -66,8 +71,8 @@ type count struct{ incarnation, n uint64 }
 
 func newConn(cfg Config, peer job.Peer, o open, opened bool) *conn {
 	return &conn{
-		peer: peer, cfg: cfg, stream: o.stream, source: o.source, frames: o.frames, out: newOutbox(o.knows), opened: opened,
-		files: files[*job.File]{repeats: !o.knows.arrays}, path: o.path(), since: time.Now(), woken: make(chan struct{}, 1), done: make(chan struct{}),
+		peer: peer, cfg: cfg, stream: o.stream, source: o.source, frames: o.frames, out: newOutbox(o.knows),
+		origin: origin{opened: opened, since: time.Now(), path: o.path()}, files: files[*job.File]{repeats: !o.knows.arrays}, woken: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
 

@@ -55,7 +55,7 @@ func sourceOf(remote netip.Addr) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	at, _ := c.LocalAddr().(*net.UDPAddr)
 	return at.AddrPort().Addr().Unmap()
 }
