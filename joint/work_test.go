@@ -53,6 +53,7 @@ type work struct {
 	startAt  time.Duration // of the first attempt
 	endAt    time.Duration
 	tries    []*proc
+	torn     time.Duration // since when members of its gang run without the others; 0: they do not
 
 	offers    int
 	minute    time.Duration
