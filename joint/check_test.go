@@ -3,6 +3,7 @@ package joint
 // The properties that are checked as things happen.
 
 import (
+	"strings"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
@@ -245,7 +246,7 @@ func (w *world) checkFence(p *proc) {
 // checkStop checks that a healthy task is told to end for a reason (P4).
 func (w *world) checkStop(p *proc, reason string) {
 	j := p.j
-	if p.over || p.killing || j.cancelled || p.attempt.N <= j.requeued || p.h.draining.On {
+	if p.over || p.killing || j.cancelled || j.spec.Preemptible && strings.HasPrefix(reason, "preempted by") || p.attempt.N <= j.requeued || p.h.draining.On {
 		return
 	}
 	for _, other := range j.tries {

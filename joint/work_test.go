@@ -165,9 +165,12 @@ func (j *work) submit() {
 // reachableHost is a host that could run the job and that its owner could have
 // asked for a while.
 func (j *work) reachableHost() *host {
+	missing := max(1, j.spec.Nodes)
 	for _, l := range j.owner.order {
 		if j.could(l.h) && l.usable() > settleTime {
-			return l.h
+			if missing--; missing == 0 {
+				return l.h
+			}
 		}
 	}
 	return nil

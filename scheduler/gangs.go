@@ -148,7 +148,7 @@ func (gs *gangs) preempt(d *dispatch, missing int, from int) bool {
 		if !gs.makeRoom(d) {
 			return false
 		}
-		gs.offer(d, gs.hosts.workers[h.Peer], &seat{state: inQueue, preempt: true}, nil)
+		gs.offer(d, gs.hosts.workers[h.Peer], &seat{state: inQueue, waits: true, preempt: true}, nil)
 	}
 	return len(hosts) > 0
 }

@@ -42,7 +42,7 @@ func (gs *gangs) offerQueue(d *dispatch, hosts []*fleet.Host) {
 
 func (gs *gangs) queueAt(d *dispatch, w *worker) {
 	makePlace(gs.dispatches, d, w)
-	gs.offer(d, w, &seat{state: inQueue}, nil)
+	gs.offer(d, w, &seat{state: inQueue, waits: true}, nil)
 }
 
 // makeRoom takes one queued offer back if the gang has as many offers as it may have. It returns false if it has none.
@@ -63,7 +63,7 @@ func (gs *gangs) makeRoom(d *dispatch) bool {
 // offerMore offers a member to a host that got room.
 func (gs *gangs) offerMore(d *dispatch, w *worker) {
 	if gs.makeRoom(d) {
-		gs.offer(d, w, &seat{state: inQueue}, nil)
+		gs.offer(d, w, &seat{waits: true}, nil)
 	}
 }
 
@@ -78,7 +78,7 @@ func (gs *gangs) offer(d *dispatch, w *worker, s *seat, chosen []string) {
 	o := &offer{id: gs.offers.draw(), dispatch: d, worker: w, leases: w.Leases, seat: s}
 	o.claim = fleet.Claim{ID: o.id, User: t.shape.User, Rank: placeOf(t), Need: t.shape.Need, Devices: chosen, State: fleet.Direct}
 	wait := directWait
-	if s.state == inQueue {
+	if s.waits {
 		o.claim.State, wait = fleet.Queued, queueWait
 	}
 	gs.offers.byID[o.id] = o
@@ -86,7 +86,7 @@ func (gs *gangs) offer(d *dispatch, w *worker, s *seat, chosen []string) {
 	w.Claim(&o.claim)
 	gs.contact.used(w.Peer)
 	gs.offers.sendOffer(o, wait)
-	if s.state == inQueue {
+	if s.waits {
 		gs.renew(o)
 		if w.Quotas.IsProbe(&o.claim) {
 			gs.after(directLimit, func() { gs.hosts.probed(o) })
@@ -102,6 +102,10 @@ func (gs *gangs) offer(d *dispatch, w *worker, s *seat, chosen []string) {
 func (gs *gangs) renew(o *offer) {
 	gs.stop(o.timer)
 	o.timer = gs.after(renewEvery, func() {
+		if o.seat.state == asked { // the host had no room any more
+			o.seat.state = inQueue
+			gs.offers.changed(o.dispatch)
+		}
 		gs.offers.sendOffer(o, queueWait)
 		gs.renew(o)
 		if d := o.dispatch; d.offers[0] == o {
