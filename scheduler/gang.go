@@ -27,6 +27,7 @@ func (g *gang) most() int { return min(2*g.size, g.size+8) }
 type seat struct {
 	rank    int
 	state   seatState
+	waits   bool // the host may queue the offer
 	preempt bool // preemptible tasks are to make room
 	firm    bool // the host was told to end them
 	why     string

@@ -148,13 +148,7 @@ func (gs *gangs) preempt(d *dispatch, missing int, from int) bool {
 		if !gs.makeRoom(d) {
 			return false
 		}
-		before := len(d.offers)
-		gs.queueAt(d, gs.hosts.workers[h.Peer])
-		if len(d.offers) > before {
-			o := d.offers[len(d.offers)-1]
-			o.seat.preempt = true
-			gs.offers.sendOffer(o, queueWait)
-		}
+		gs.offer(d, gs.hosts.workers[h.Peer], &seat{state: inQueue, waits: true, preempt: true}, nil)
 	}
 	return len(hosts) > 0
 }

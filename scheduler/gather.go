@@ -28,7 +28,7 @@ func (gs *gangs) offerFits(d *dispatch, fits []place.Spot) {
 		if !gs.makeRoom(d) {
 			return
 		}
-		gs.offer(d, gs.hosts.workers[x.Host.Peer], asked, x.Devices, x.Why)
+		gs.offer(d, gs.hosts.workers[x.Host.Peer], &seat{why: x.Why}, x.Devices)
 	}
 }
 
@@ -42,7 +42,7 @@ func (gs *gangs) offerQueue(d *dispatch, hosts []*fleet.Host) {
 
 func (gs *gangs) queueAt(d *dispatch, w *worker) {
 	makePlace(gs.dispatches, d, w)
-	gs.offer(d, w, inQueue, nil, "")
+	gs.offer(d, w, &seat{state: inQueue, waits: true}, nil)
 }
 
 // makeRoom takes one queued offer back if the gang has as many offers as it may have. It returns false if it has none.
@@ -63,21 +63,22 @@ func (gs *gangs) makeRoom(d *dispatch) bool {
 // offerMore offers a member to a host that got room.
 func (gs *gangs) offerMore(d *dispatch, w *worker) {
 	if gs.makeRoom(d) {
-		gs.offer(d, w, inQueue, nil, "")
+		gs.offer(d, w, &seat{waits: true}, nil)
 	}
 }
 
 // offer offers the rank that needs it most to a host.
-func (gs *gangs) offer(d *dispatch, w *worker, state seatState, chosen []string, why string) {
+func (gs *gangs) offer(d *dispatch, w *worker, s *seat, chosen []string) {
 	rank, open := d.openRank()
 	if !open {
 		return
 	}
 	t := d.task
-	o := &offer{id: gs.offers.draw(), dispatch: d, worker: w, leases: w.Leases, seat: &seat{rank: rank, state: state, why: why}}
+	s.rank = rank
+	o := &offer{id: gs.offers.draw(), dispatch: d, worker: w, leases: w.Leases, seat: s}
 	o.claim = fleet.Claim{ID: o.id, User: t.shape.User, Rank: placeOf(t), Need: t.shape.Need, Devices: chosen, State: fleet.Direct}
 	wait := directWait
-	if state == inQueue {
+	if s.waits {
 		o.claim.State, wait = fleet.Queued, queueWait
 	}
 	gs.offers.byID[o.id] = o
@@ -85,7 +86,7 @@ func (gs *gangs) offer(d *dispatch, w *worker, state seatState, chosen []string,
 	w.Claim(&o.claim)
 	gs.contact.used(w.Peer)
 	gs.offers.sendOffer(o, wait)
-	if state == inQueue {
+	if s.waits {
 		gs.renew(o)
 		if w.Quotas.IsProbe(&o.claim) {
 			gs.after(directLimit, func() { gs.hosts.probed(o) })
@@ -101,6 +102,10 @@ func (gs *gangs) offer(d *dispatch, w *worker, state seatState, chosen []string,
 func (gs *gangs) renew(o *offer) {
 	gs.stop(o.timer)
 	o.timer = gs.after(renewEvery, func() {
+		if o.seat.state == asked { // the host had no room any more
+			o.seat.state = inQueue
+			gs.offers.changed(o.dispatch)
+		}
 		gs.offers.sendOffer(o, queueWait)
 		gs.renew(o)
 		if d := o.dispatch; d.offers[0] == o {

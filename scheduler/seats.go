@@ -29,7 +29,7 @@ func (gs *gangs) commit(w *worker, o *offer, m lease.Commit) {
 	if other := d.holder(s.rank); other != nil && other != o {
 		gs.offers.release(o)
 		gs.offers.drop(o)
-		gs.offer(d, w, asked, m.Devices, s.why) // of a rank that is open, if any is
+		gs.offer(d, w, &seat{why: s.why}, m.Devices) // of a rank that is open, if any is
 		return
 	}
 	before := s.state

@@ -27,7 +27,7 @@ type arbitration struct {
 // makeRoom makes room for an offer that does not fit.
 type makeRoom struct {
 	// revoke takes back the reservations of gangs that rank after it, if it then fits. enough says whether it would fit
-	// if not for the quota of its user.
+	// if not for the quota of its user. Nil: no gang has a reservation.
 	revoke  func(*offer) (done, enough bool)
 	preempt func(*offer) string // ends tasks or promises that, or says why it cannot
 }
@@ -121,7 +121,7 @@ func (r *arbitration) allowed(m *lease.Offer) (devices []string, fit bool, over 
 
 // revoke revokes reservations of gangs for an offer that does not fit, if that is enough.
 func (r *arbitration) revoke(o *offer) bool {
-	if r.blocked(o.msg.Need) {
+	if r.room.revoke == nil || r.blocked(o.msg.Need) {
 		return false
 	}
 	asked := askedRoom{o.msg.Need, o.msg.Gang > 0}

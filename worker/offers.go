@@ -91,10 +91,11 @@ func (f *offers) arbitrate(now Moment) {
 	}
 	late := false
 	for again := len(f.queue.ranked) > 0; again; {
-		r := newArbitration(f.account, f.cfg.Profile.GPUs, makeRoom{
-			revoke:  func(o *offer) (bool, bool) { return f.wounds.revoke(now, o) },
-			preempt: func(o *offer) string { return f.preemption.preempt(now, o) },
-		})
+		room := makeRoom{preempt: func(o *offer) string { return f.preemption.preempt(now, o) }}
+		if len(f.queue.gangs.held) > 0 {
+			room.revoke = func(o *offer) (bool, bool) { return f.wounds.revoke(now, o) }
+		}
+		r := newArbitration(f.account, f.cfg.Profile.GPUs, room)
 		for _, o := range f.queue.gangs.firm() { // what is ended for them is for nobody else
 			f.decide(now, r, o)
 		}
