@@ -119,9 +119,9 @@ func (r *arbitration) allowed(m *lease.Offer) (devices []string, fit bool, over 
 	return devices, fit, ""
 }
 
-// revoke revokes reservations of gangs for an offer that does not fit, if that is enough.
+// revoke revokes reservations of gangs for an offer that does not fit, if that is enough. A firm offer has what it needs.
 func (r *arbitration) revoke(o *offer) bool {
-	if r.room.revoke == nil || r.blocked(o.msg.Need) {
+	if r.room.revoke == nil || o.firm || r.blocked(o.msg.Need) {
 		return false
 	}
 	asked := askedRoom{o.msg.Need, o.msg.Gang > 0}

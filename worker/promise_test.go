@@ -153,6 +153,32 @@ func TestPromiseIsTaken(t *testing.T) {
 	}
 }
 
+// A firm offer is decided first, although another one goes first: that one may still revoke what the firm one may not.
+func TestFirmOfferIsNoObstacle(t *testing.T) {
+	f := newFilled(t, 2)
+	f.run(10, 1, true)
+	held := f.asks(700, 92, 1)
+	held.Preempt = false
+	f.says(amy, held)
+	one[lease.Commit](f.host, amy)
+	firm := f.asks(600, 90, 1)
+	f.says(amy, firm)
+	firm.Firm = true
+	if e := f.says(amy, firm); len(e.Stop) != 1 {
+		t.Fatalf("stops %+v", e.Stop)
+	}
+	one[lease.Commit](f.host, amy)
+	first := f.asks(500, 95, 1)
+	first.Preempt = false
+	f.says(amy, first)
+	if c := one[lease.Commit](f.host, amy); c.Offer != first.ID {
+		t.Errorf("commit %+v", c)
+	}
+	if d := one[lease.Decline](f.host, amy); d.Offer != held.ID {
+		t.Errorf("decline %+v", d)
+	}
+}
+
 // Without enough tasks to end, the offer of a gang is declined, and nothing is promised.
 func TestPromiseThatCannotBeMade(t *testing.T) {
 	f := newFilled(t, 2)
