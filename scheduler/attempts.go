@@ -116,7 +116,7 @@ func (at *attempts) left(t *task) {
 	if t.phase.watched() || t.phase.over() {
 		t.move(at.turn, idle)
 	}
-	t.process = process{}
+	t.process, t.cancelled = process{}, 0 // the host was told to end this attempt, not the next one
 	t.hear(0)
 	at.stopReport(t)
 }

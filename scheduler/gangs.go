@@ -73,7 +73,7 @@ func (gs *gangs) lookAt(d *dispatch) {
 	case t.phase == offering && n[seated] == g.size:
 		gs.assign(d)
 	case t.phase != offering && n[seated] < g.size: // a host has taken its place back while the record was under way
-		gs.unwind(d, "a host took back its place")
+		gs.unwind(d, "a place was lost before the record was committed")
 	case t.phase != offering:
 	case n[seated]+n[promised] == g.size:
 		gs.firm(d)

@@ -93,13 +93,19 @@ func (c Config) Validate() error {
 		return fmt.Errorf("scheduler: config: max_jobs %d, keep_ended %d, keep_whole %d", c.MaxJobs, c.KeepEnded, c.KeepWhole)
 	case c.LossLimit < 1 || c.LossLimit > job.MaxLost:
 		return fmt.Errorf("scheduler: config: loss_limit %d is not from 1 to %d", c.LossLimit, job.MaxLost)
-	case c.GangHold < renewEvery:
-		return fmt.Errorf("scheduler: config: gang_hold %s is below %s", c.GangHold, renewEvery)
+	case c.GangHold < MinGangHold || c.GangHold > MaxGangHold:
+		return fmt.Errorf("scheduler: config: gang_hold %s is not from %s to %s", c.GangHold, MinGangHold, MaxGangHold)
 	case c.KeepFor <= 0:
 		return fmt.Errorf("scheduler: config: keep_for %s", c.KeepFor)
 	}
 	return nil
 }
+
+// The bounds of Config.GangHold. Hosts hold a place for 30 minutes at most, however often they are asked to.
+const (
+	MinGangHold = 30 * time.Second
+	MaxGangHold = 25 * time.Minute
+)
 
 // The waits and bounds of a scheduler.
 const (
