@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/machine"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/files"
 	"github.com/musterhq/muster/worker/runner"
@@ -83,6 +84,7 @@ func (x *execution) buildFiles(b base, hw *hardware, jobs jobsBackend, from hold
 func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, err error) {
 	wc := worker.DefaultConfig()
 	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = offered(hw.profile), hw.boot, draw(), environment()
+	wc.FirstPort, wc.LastPort = machine.Ports()
 	if wc.Limits, err = worker.ParseLimits(b.cfg.Limits); err != nil {
 		return nil, err
 	}
@@ -94,7 +96,8 @@ func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, 
 	}
 	return worker.New(wc, worker.Parts{
 		Ledger: b.store.Ledger(), Sender: toSchedulers{r}, Driver: x.files, Adopter: x.files, Poll: hw.gpus.ask, Clocks: worker.ReadClocks,
-		Keep: func(q worker.Quarantine) error { return saveQuarantine(b.store, q) },
+		PortFree: machine.PortFree,
+		Keep:     func(q worker.Quarantine) error { return saveQuarantine(b.store, q) },
 	}, b.part("worker"))
 }
 

@@ -28,6 +28,9 @@ type Clause struct {
 func ClausesOf(s job.Spec) ([]Clause, error) {
 	out := append([]Clause{driverClause(s)}, mountClauses(s)...)
 	out = append(out, resourceClauses(s.Resources)...)
+	if s.Nodes > 1 {
+		out = append(out, addressClause)
+	}
 	c, err := job.ParseConstraint(s.Constraint)
 	if err != nil {
 		return nil, err
@@ -63,6 +66,14 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 	}
 	return out, nil
 }
+
+// addressClause demands a host that the other members of a gang reach at its own address.
+var addressClause = Clause{Text: "address: reachable", Test: func(h *Host) string {
+	if h.Local || h.Address != "" {
+		return ""
+	}
+	return "is reached through a relay only"
+}}
 
 // driverClause demands a Docker engine if the task has an image, else a host that starts processes.
 func driverClause(s job.Spec) Clause {

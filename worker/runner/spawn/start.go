@@ -175,7 +175,7 @@ func (s *Spawner) environment(o *Order, who Account, scratch string) ([]string, 
 		env = setVariable(setVariable(env, "HOME", who.home), "USER", who.name)
 	}
 	if o.Start.Hostfile != "" {
-		path, err := hostfile(s.hosts, o.Start.Hostfile)
+		path, err := s.hostfile(o, who)
 		if err != nil {
 			return nil, err
 		}
