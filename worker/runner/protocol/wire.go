@@ -74,6 +74,8 @@ type Start struct {
 	WarnBefore time.Duration `json:"warn_before,omitempty"`
 	Limits     Limits        `json:"limits"`
 	Grace      time.Duration `json:"grace"`
+	// Input is nil for a task that gets no input from a client.
+	Input *Input `json:"input,omitempty"`
 	// Container is nil for a process.
 	Container *Container `json:"container,omitempty"`
 	// OutputLimit bounds the task's log, in bytes on disk.
@@ -82,6 +84,15 @@ type Start struct {
 	// attempt truncates them, later attempts append.
 	Stdout string `json:"stdout,omitempty"`
 	Stderr string `json:"stderr,omitempty"`
+}
+
+// Input is the input of a task from a client.
+type Input struct {
+	TTY  bool   `json:"tty,omitempty"` // the task has a terminal instead of pipes
+	Rows uint16 `json:"rows,omitempty"`
+	Cols uint16 `json:"cols,omitempty"`
+	// Away is how long the client may be gone before the task ends. The time counts from the start of its process.
+	Away time.Duration `json:"away"`
 }
 
 // Limits are the limits of one task, as far as the host can enforce them; zero is no limit.
@@ -321,6 +332,8 @@ func (s Start) Validate() error {
 		return fmt.Errorf("runner: start: output limit %d: from %d", s.OutputLimit, output.MinBound)
 	case !s.Hold && s.Deadline == 0:
 		return errors.New("runner: start: neither deadline nor hold")
+	case s.Input != nil && (s.Input.Away <= 0 || s.Input.Away > MaxDuration):
+		return fmt.Errorf("runner: start: client away for %s", s.Input.Away)
 	}
 	all := [][]string{s.Command, s.Env, {s.Workdir, s.User, s.Files, s.Stdout, s.Stderr}}
 	if c := s.Container; c != nil {
