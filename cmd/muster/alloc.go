@@ -202,7 +202,9 @@ func (a *allocation) environment(ctx context.Context) ([]string, error) {
 func (a *allocation) nodes() string {
 	var names []string
 	for _, t := range a.job.Tasks {
-		names = append(names, t.Node)
+		if !slices.Contains(names, t.Node) {
+			names = append(names, t.Node)
+		}
 	}
 	return printable(strings.Join(names, ", "))
 }
