@@ -12,26 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // maxInputs bounds the connections that bring input, over all tasks of one runner. Each has a buffer.
 const maxInputs = 256
 
-// sink is where the input of a task is written: a pipe, a terminal, or the connection of a container.
-type sink interface {
-	Write(p []byte) (int, error)
-	SetWriteDeadline(t time.Time) error
-	Close() error
-	// CloseWrite lets the task read end of file.
-	CloseWrite() error
-	// Resize sets the size of the terminal.
-	Resize(rows, cols uint16) error
-}
-
 // inlet is the input of one task. Only the loop uses client; taken and over belong to the client's goroutine, and pass
 // to that of the next client when the first is done.
 type inlet struct {
-	sink     sink
+	sink     spawn.Sink
 	terminal bool
 	client   *client
 	taken    int64
@@ -236,12 +226,12 @@ func tell(conn net.Conn, m protocol.Intake) error {
 	return err
 }
 
-// newInlet returns the input of a process.
-func newInlet(f *os.File, terminal bool) *inlet {
+// inletOf returns the input of a process that is written to f, or nil if there is none.
+func inletOf(f *os.File, in *protocol.Input) *inlet {
 	if f == nil {
 		return nil
 	}
-	return &inlet{sink: fileSink{f, terminal}, terminal: terminal}
+	return &inlet{sink: fileSink{f, in.TTY}, terminal: in.TTY}
 }
 
 // fileSink is a pipe or a terminal.
