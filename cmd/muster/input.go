@@ -134,7 +134,7 @@ func (f follower) cutOff(ctx context.Context, j api.Job, why error) error {
 	if _, err := f.client.Cancel(ctx, j.ID, api.Change{Reason: "its client has ended before its input"}); err != nil && !errors.Is(err, api.ErrConflict) {
 		return exitError{code, fmt.Errorf("%s; job %s could not be cancelled: %w", text, j.ID, err)}
 	}
-	return exitError{code, fmt.Errorf("%s; job %s is cancelled, because it has not got all its input", text, j.ID)}
+	return exitError{code, fmt.Errorf("%s; job %s is cancelled, because it needs this client", text, j.ID)}
 }
 
 // open returns the input, and what to call at its end. A terminal passes every key on from the moment at which the task

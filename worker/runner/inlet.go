@@ -1,7 +1,7 @@
 package runner
 
-// The input of tasks from their clients. A task keeps its pipe or terminal when its client goes, and the next
-// connection goes on where the last one has stopped. Package protocol describes the messages.
+// The input of one task, and the connection that brings it. A task keeps its pipe or terminal when its client goes, and
+// the next connection goes on where the last one has stopped. Package protocol describes the messages.
 
 import (
 	"errors"
@@ -14,9 +14,6 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
-
-// maxInputs bounds the connections that bring input, over all tasks of one runner. Each has a buffer.
-const maxInputs = 256
 
 // inlet is the input of one task. Only the loop uses client; taken and over belong to the client's goroutine, and pass
 // to that of the next client when the first is done.
@@ -32,82 +29,7 @@ type inlet struct {
 type client struct {
 	conn *net.UnixConn
 	in   *inlet
-	task *task
 	done chan struct{} // closed when it uses the inlet no more
-}
-
-// inputs are the connections that bring input. All methods but serve run in the loop.
-type inputs struct {
-	do     chan<- func()
-	tasks  *tasks
-	leases *leases
-	open   int // connections
-}
-
-// serve handles one connection from its request to its end.
-func (in *inputs) serve(conn *net.UnixConn, m protocol.Exec) {
-	type welcome struct {
-		c      *client
-		before *client
-		refuse string
-	}
-	answer := make(chan welcome, 1)
-	in.do <- func() {
-		c, before, refuse := in.begin(conn, m.Attempt)
-		answer <- welcome{c, before, refuse}
-	}
-	w := <-answer
-	if w.c == nil {
-		_ = tell(conn, protocol.Intake{Over: true, Error: w.refuse}) // a daemon that is gone needs no answer
-		return
-	}
-	if w.before != nil {
-		<-w.before.done
-	}
-	w.c.feed(func() { in.do <- func() { in.fed(w.c) } })
-	close(w.c.done)
-	in.do <- func() { in.end(w.c) }
-}
-
-// begin makes the connection the client of the task, in place of an older one, which it stops. Or it says why not.
-func (in *inputs) begin(conn *net.UnixConn, attempt string) (c, before *client, refuse string) {
-	t := in.tasks.find(attempt)
-	switch {
-	case t == nil || t.phase != running:
-		return nil, nil, "the task is not running"
-	case t.inlet == nil:
-		return nil, nil, "the task gets no input: it was not submitted with stdin or tty"
-	case in.open >= maxInputs:
-		return nil, nil, "its node already passes input to as many tasks as it can"
-	}
-	in.open++
-	c, before = &client{conn: conn, in: t.inlet, task: t, done: make(chan struct{})}, t.inlet.client
-	if before != nil {
-		before.stop()
-	}
-	t.inlet.client = c
-	t.watch.attended()
-	in.leases.look(t)
-	return c, before, ""
-}
-
-// end forgets a connection that is over.
-func (in *inputs) end(c *client) {
-	in.open--
-	if c.in.client != c {
-		return // another has taken its place
-	}
-	c.in.client = nil
-	if c.task.phase == running {
-		c.task.watch.left(in.leases.host.read().Boot)
-		in.leases.look(c.task)
-	}
-}
-
-// fed records that the task has got its whole input.
-func (in *inputs) fed(c *client) {
-	c.task.watch.fed()
-	in.leases.look(c.task)
 }
 
 // close ends the input of a task that has ended.
