@@ -94,6 +94,8 @@ func (s *screen) hear(want string) string {
 // exits waits for the end of the command.
 func (s *screen) exits(want int) {
 	s.t.Helper()
+	late := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
+	defer late.Stop()
 	for range s.lines { // until it ends
 	}
 	if err := s.cmd.Wait(); s.cmd.ProcessState.ExitCode() != want {
@@ -254,10 +256,11 @@ func TestClientGone(t *testing.T) {
 	sink := filepath.Join(t.TempDir(), "said")
 	for _, c := range []struct {
 		sig   syscall.Signal
+		gets  string // the signal that the task waits for
+		other string // one that it ignores
 		words string
-	}{{syscall.SIGHUP, "its client has ended before its input"}, {syscall.SIGKILL, "its client was gone for 5s"}} {
-		// The trap shows that the task gets HUP, as from a terminal that was closed.
-		s := onTerminal(t, amy.client("run", "-it", "--", "sh", "-c", "trap 'echo hup >> "+sink+"; exit' HUP; echo re''ady; while :; do sleep 0.1; done"), 24, 80)
+	}{{syscall.SIGHUP, "TERM", "HUP", "its client has ended before its input"}, {syscall.SIGKILL, "HUP", "TERM", "its client was gone for 5s"}} {
+		s := onTerminal(t, amy.client("run", "-it", "--", "sh", "-c", "trap 'echo "+c.gets+" >> "+sink+"; exit' "+c.gets+"; trap '' "+c.other+"; echo re''ady; while :; do sleep 0.1; done"), 24, 80)
 		s.hear("ready")
 		id := amy.newest()
 		_ = s.cmd.Process.Signal(c.sig)
@@ -268,7 +271,7 @@ func TestClientGone(t *testing.T) {
 			t.Errorf("after %s: %q %q", c.sig, j.Reason, j.ReasonDetail)
 		}
 	}
-	if text, err := os.ReadFile(sink); string(text) != "hup\nhup\n" {
+	if text, err := os.ReadFile(sink); string(text) != "TERM\nHUP\n" {
 		t.Errorf("%q, %v", text, err)
 	}
 	// Whoever has all its input needs no client.
@@ -305,9 +308,10 @@ func TestAlloc(t *testing.T) {
 	s.hear("code=6")
 	s.say("echo piped in | " + program + " run --in $MUSTER_JOB_ID -- sed s/piped/sent/; echo")
 	s.hear("sent in")
-	s.say(program + " run --in $MUSTER_JOB_ID -it -- sh -c 'tty; stty size'")
+	s.say(program + " run --in $MUSTER_JOB_ID -it -- sh -c 'tty; stty size'; echo ba''ck")
 	s.hear("/dev/pts/")
 	s.hear("24 80")
+	s.hear("back") // what is typed before goes to the step
 	amy.fails(2, []string{"--cpus", "--in"}, "run", "--in", id, "--cpus", "2", "--", "true")
 	s.say("exit 5")
 	s.exits(5)
@@ -345,6 +349,33 @@ func TestInputWithoutMemory(t *testing.T) {
 	t.Logf("both daemons: %d MiB before, %d MiB after", before>>20, after>>20)
 	if after-before > 64<<20 {
 		t.Errorf("daemons grew by %d MiB", (after-before)>>20)
+	}
+}
+
+// dockerInput sends input to containers, through a pipe and through a terminal.
+func dockerInput(t *testing.T, x dockerTest) {
+	big := bytes.Repeat([]byte("0123456789abcdef"), 100_000)
+	if r := x.d.musterIn(bytes.NewReader(big), x.in("run", "cat")...); r.code != 0 || r.stdout != string(big) {
+		t.Errorf("exit %d, %d bytes of %d; %s", r.code, len(r.stdout), len(big), r.stderr)
+	}
+	s := onTerminal(t, x.d.client("run", "--image", busyImage, "-it", "--", "sh"), 31, 97)
+	s.say("stty size; echo kind=$TERM")
+	s.hear("31 97")
+	s.hear("kind=vt100")
+	if err := pty.Setsize(s.near, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGWINCH)
+	s.say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
+	s.hear("resized")
+	s.say("sh -c 'echo asl''eep; exec sleep 1000'")
+	s.hear("asleep")
+	s.say("\x03")
+	s.say("exit 9")
+	s.exits(9)
+	r := x.d.muster("alloc", "--image", busyImage, "--", "sh", "-c", x.d.program+" --socket "+x.d.socket+` run --in $MUSTER_JOB_ID -- sh -c 'echo in the image; exit 7'`)
+	if r.code != 7 || r.stdout != "in the image\n" {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -256,10 +256,9 @@ func (a *allocation) local(command, env []string) (code int, err error) {
 
 // step is run --in: it runs a command in each task of a job that runs, and exits with the highest code.
 func (v submitVerbs) step(c *cli.Context) error {
-	for _, name := range c.LocalFlagNames() {
-		switch name {
-		case "in", "it", "socket", "addr", "api-token":
-		default:
+	for _, f := range c.Command.Flags {
+		name := f.Names()[0]
+		if c.IsSet(name) && !slices.Contains([]string{"in", "it", "socket", "addr", "api-token"}, name) {
 			return usagef("run: %s: not together with --in; the job has its resources already", dashed(name))
 		}
 	}
