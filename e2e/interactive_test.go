@@ -325,7 +325,7 @@ func TestAlloc(t *testing.T) {
 	if r.code != 4 || !strings.Contains(r.stdout, "3| in 3\n") || !strings.Contains(r.stdout, "4| in 4\n") {
 		t.Errorf("%+v", r)
 	}
-	if j := amy.untilState(amy.newest(), "SUCCEEDED"); j.TaskCount != 2 {
+	if j := amy.doc("last"); j.State != "SUCCEEDED" || j.TaskCount != 2 {
 		t.Errorf("%+v", j)
 	}
 	// The time limit ends the job, not the shell.
