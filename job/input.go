@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Terminal is the size of a terminal, in characters.
@@ -14,9 +15,9 @@ type Terminal struct{ Rows, Cols uint16 }
 
 // MinClientTimeout and MaxClientTimeout bound how long the client of a task may be gone before the task ends.
 const (
-	MinClientTimeout     = Duration(5e9) // a daemon may need some seconds to restart
-	MaxClientTimeout     = Duration(24 * 3600e9)
-	DefaultClientTimeout = Duration(5 * 60e9)
+	MinClientTimeout     = Duration(5 * time.Second) // a daemon may need some seconds to restart
+	MaxClientTimeout     = Duration(24 * time.Hour)
+	DefaultClientTimeout = Duration(5 * time.Minute)
 )
 
 // TakesInput reports whether the job's tasks get input from a client.
