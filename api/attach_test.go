@@ -140,7 +140,7 @@ func TestInputIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.CloseNow() //nolint:errcheck // it is closed already
+		defer conn.CloseNow()
 		conn.SetReadLimit(maxExecInput)
 		for range 2 * InputWindow / execChunk {
 			if conn.Write(t.Context(), websocket.MessageBinary, make([]byte, 1+execChunk)) != nil {

@@ -131,6 +131,17 @@ type inputSender struct {
 
 func (s *inputSender) end() InputEnd { return InputEnd{Read: s.read, Whole: s.over} }
 
+// feeding is the use of one connection.
+type feeding struct {
+	*inputSender
+
+	conn     *websocket.Conn
+	attached bool  // the host has said how much the task has
+	some     bool  // the task has taken some over this connection
+	sent     int64 // offset of the next byte
+	endSent  bool
+}
+
 // run sends input over one connection. It returns nil if the task takes no more, and whether the task took any.
 func (s *inputSender) run(ctx context.Context, conn *websocket.Conn) (some bool, err error) {
 	defer conn.CloseNow() //nolint:errcheck // after a close it does nothing
@@ -139,80 +150,113 @@ func (s *inputSender) run(ctx context.Context, conn *websocket.Conn) (some bool,
 	defer cancel()
 	states, broken := make(chan attachState), make(chan error, 1)
 	go func() { broken <- readStates(on, conn, states) }()
-	var sent int64 // offset of the next byte
-	attached, endSent, last := false, false, (<-chan time.Time)(nil)
-	gone := ctx.Done()
-	for !s.over {
-		if attached {
-			if sent, endSent, err = s.send(on, conn, sent, endSent); err != nil {
-				return some, err
-			}
+	f := &feeding{inputSender: s, conn: conn}
+	for !s.over && err == nil {
+		if err = f.send(on); err != nil {
+			break
 		}
-		chunks, resized := s.chunks, s.in.Resized
-		if s.ended || len(s.buf) > InputWindow-execChunk {
-			chunks = nil
-		}
-		if !attached {
-			resized = nil
-		}
+		chunks, resized := s.wants(f.attached)
 		select {
 		case p, ok := <-chunks:
-			s.buf, s.ended, s.read = append(s.buf, p...), !ok, s.read+int64(len(p))
-			if s.ended && s.in.Size != nil {
-				err = ErrHungUp
-			}
+			err = s.add(p, ok)
 		case <-resized:
-			err = s.sendSize(on, conn)
+			err = f.sendSize(on)
 		case state := <-states:
-			some = some || attached
-			err = s.taken(state)
-			if !attached && err == nil {
-				attached, sent = true, s.base
-				err = s.sendSize(on, conn)
-			}
+			err = f.hear(on, state)
 		case err = <-broken:
-		case <-gone:
-			if !attached || s.read > 0 || s.in.Size != nil {
-				return some, ctx.Err()
-			}
-			gone, s.ended, last = nil, true, time.After(lastWord)
-		case <-last:
-			return some, ctx.Err()
-		}
-		if err != nil {
-			return some, err
+		case <-ctx.Done():
+			return f.some, f.lastWord(on, states, ctx.Err())
 		}
 	}
-	_ = conn.Close(websocket.StatusNormalClosure, "") // the exchange is complete
-	return some, nil
+	if err == nil {
+		_ = conn.Close(websocket.StatusNormalClosure, "") // the exchange is complete
+	}
+	return f.some, err
+}
+
+// wants returns the channels from which something may come now.
+func (s *inputSender) wants(attached bool) (chunks <-chan []byte, resized <-chan struct{}) {
+	if !s.ended && len(s.buf) <= InputWindow-execChunk {
+		chunks = s.chunks
+	}
+	if attached {
+		resized = s.in.Resized
+	}
+	return chunks, resized
+}
+
+// add takes what was read, or notes the end of the input.
+func (s *inputSender) add(p []byte, more bool) error {
+	s.buf, s.ended, s.read = append(s.buf, p...), !more, s.read+int64(len(p))
+	if s.ended && s.in.Size != nil {
+		return ErrHungUp
+	}
+	return nil
+}
+
+// lastWord ends the input of a task whose client ends before anything was read, and waits for the answer.
+func (f *feeding) lastWord(ctx context.Context, states <-chan attachState, why error) error {
+	if !f.attached || f.read > 0 || f.in.Size != nil {
+		return why
+	}
+	f.ended = true
+	late := time.NewTimer(lastWord)
+	defer late.Stop()
+	for err := f.send(ctx); err == nil && !f.over; {
+		select {
+		case state := <-states:
+			err = f.hear(ctx, state)
+		case <-late.C:
+			return why
+		}
+	}
+	return why
+}
+
+// hear takes what the host says.
+func (f *feeding) hear(ctx context.Context, state attachState) error {
+	f.some = f.some || f.attached
+	if err := f.taken(state); err != nil || f.attached {
+		return err
+	}
+	f.attached, f.sent = true, f.base
+	return f.sendSize(ctx)
 }
 
 // send sends what was not sent over this connection.
-func (s *inputSender) send(ctx context.Context, conn *websocket.Conn, sent int64, endSent bool) (int64, bool, error) {
-	for int(sent-s.base) < len(s.buf) {
-		p := s.buf[sent-s.base:]
+func (f *feeding) send(ctx context.Context) error {
+	if !f.attached {
+		return nil
+	}
+	for int(f.sent-f.base) < len(f.buf) {
+		p := f.buf[f.sent-f.base:]
 		p = p[:min(len(p), execChunk)]
-		if err := conn.Write(ctx, websocket.MessageBinary, append([]byte{execStdin}, p...)); err != nil {
-			return sent, endSent, &unreachable{text: "the connection that brings input broke: " + cause(err), cause: err}
+		if err := f.conn.Write(ctx, websocket.MessageBinary, append([]byte{execStdin}, p...)); err != nil {
+			return brokenInput(err)
 		}
-		sent += int64(len(p))
+		f.sent += int64(len(p))
 	}
-	if s.ended && !endSent {
-		endSent = true
-		if err := conn.Write(ctx, websocket.MessageBinary, []byte{execStdin}); err != nil {
-			return sent, endSent, &unreachable{text: "the connection that brings input broke: " + cause(err), cause: err}
-		}
+	if !f.ended || f.endSent {
+		return nil
 	}
-	return sent, endSent, nil
+	f.endSent = true
+	if err := f.conn.Write(ctx, websocket.MessageBinary, []byte{execStdin}); err != nil {
+		return brokenInput(err)
+	}
+	return nil
+}
+
+func brokenInput(err error) error {
+	return &unreachable{text: "the connection that brings input broke: " + cause(err), cause: err}
 }
 
 // sendSize sends the present size of the client's terminal.
-func (s *inputSender) sendSize(ctx context.Context, conn *websocket.Conn) error {
-	if s.in.Size == nil {
+func (f *feeding) sendSize(ctx context.Context) error {
+	if f.in.Size == nil {
 		return nil
 	}
-	rows, cols := s.in.Size()
-	return send(ctx, conn, execResize, execSize{rows, cols})
+	rows, cols := f.in.Size()
+	return send(ctx, f.conn, execResize, execSize{rows, cols})
 }
 
 // taken drops the input that the task has.
@@ -234,7 +278,7 @@ func readStates(ctx context.Context, conn *websocket.Conn, states chan<- attachS
 	for {
 		_, m, err := conn.Read(ctx)
 		if err != nil {
-			return &unreachable{text: "the connection that brings input broke: " + cause(err), cause: err}
+			return brokenInput(err)
 		}
 		var state attachState
 		switch {

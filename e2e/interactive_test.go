@@ -162,7 +162,7 @@ func TestInputSurvivesRestarts(t *testing.T) {
 	if err1 != nil || err2 != nil || cmd.Start() != nil {
 		t.Fatal(err1, err2)
 	}
-	defer cmd.Process.Kill() //nolint:errcheck // it has ended, if all is well
+	defer cmd.Process.Kill()
 	part := make([]byte, 2<<20)
 	source := rand.NewChaCha8([32]byte{2})
 	want := sha256.New()

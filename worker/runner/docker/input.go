@@ -3,7 +3,6 @@ package docker
 // The input of a container from its client.
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -13,9 +12,9 @@ import (
 // inlet is the input of a container, or its terminal. It is a spawn.Sink. After a restart of the engine its connection
 // is another.
 type inlet struct {
-	run *containerRun
-	mu  sync.Mutex
-	to  client.HijackedResponse // guarded by mu
+	resize func(rows, cols uint16) error
+	mu     sync.Mutex
+	to     client.HijackedResponse // guarded by mu
 }
 
 func (n *inlet) conn() client.HijackedResponse {
@@ -46,9 +45,4 @@ func (n *inlet) CloseWrite() error {
 func (n *inlet) Close() error { return n.SetWriteDeadline(time.Unix(1, 0)) }
 
 // Resize implements spawn.Sink.
-func (n *inlet) Resize(rows, cols uint16) error {
-	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
-	defer cancel()
-	_, err := n.run.l.ContainerResize(ctx, n.run.id, client.ContainerResizeOptions{Height: uint(rows), Width: uint(cols)})
-	return err
-}
+func (n *inlet) Resize(rows, cols uint16) error { return n.resize(rows, cols) }

@@ -221,7 +221,7 @@ func (c *containerRun) start(ctx context.Context) error {
 		return nil
 	}
 	if in := c.spec.Input; in.TTY {
-		_ = c.in.Resize(in.Rows, in.Cols) // for engines that ignore the size given with the container
+		_ = c.resize(ctx, in.Rows, in.Cols) // for engines that ignore the size given with the container
 	}
 	c.spec.Began(pid, c.run, c.in)
 	return nil
@@ -236,7 +236,8 @@ func (c *containerRun) attach(ctx context.Context) error {
 	c.out = got.HijackedResponse
 	if c.spec.Input != nil {
 		if c.in == nil {
-			c.in = &inlet{run: c}
+			on := context.WithoutCancel(ctx)
+			c.in = &inlet{resize: func(rows, cols uint16) error { return c.resize(on, rows, cols) }}
 		}
 		c.in.set(c.out)
 	}
@@ -251,6 +252,14 @@ func (c *containerRun) attach(ctx context.Context) error {
 		_, _ = stdcopy.StdCopy(c.spec.Out, c.spec.Err, from) // ContainerWait notices a broken connection
 	}()
 	return nil
+}
+
+// resize sets the size of the container's terminal.
+func (c *containerRun) resize(ctx context.Context, rows, cols uint16) error {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	_, err := c.l.ContainerResize(ctx, c.id, client.ContainerResizeOptions{Height: uint(rows), Width: uint(cols)})
+	return err
 }
 
 // undo removes a container that could not be started. If the container may be running, undo waits until it is

@@ -332,8 +332,6 @@ func (s Start) Validate() error {
 		return fmt.Errorf("runner: start: output limit %d: from %d", s.OutputLimit, output.MinBound)
 	case !s.Hold && s.Deadline == 0:
 		return errors.New("runner: start: neither deadline nor hold")
-	case s.Input != nil && (s.Input.Away <= 0 || s.Input.Away > MaxDuration):
-		return fmt.Errorf("runner: start: client away for %s", s.Input.Away)
 	}
 	all := [][]string{s.Command, s.Env, {s.Workdir, s.User, s.Files, s.Stdout, s.Stderr}}
 	if c := s.Container; c != nil {
@@ -349,7 +347,15 @@ func (s Start) Validate() error {
 			}
 		}
 	}
-	return errors.Join(attempts(s.Attempt), durations(s.Deadline, s.Lead, s.Limit, s.Grace, s.WarnBefore))
+	return errors.Join(attempts(s.Attempt), durations(s.Deadline, s.Lead, s.Limit, s.Grace, s.WarnBefore), s.Input.Validate())
+}
+
+// Validate returns an error if the input is not valid. Nil is valid.
+func (in *Input) Validate() error {
+	if in != nil && (in.Away <= 0 || in.Away > MaxDuration) {
+		return fmt.Errorf("runner: start: client away for %s", in.Away)
+	}
+	return nil
 }
 
 func attempts(names ...string) error {
