@@ -33,7 +33,7 @@ var allowedImports = map[string][]string{
 	"scheduler":              {"job", "jobs", "gpu", "lease", "scheduler/fleet", "scheduler/place", "scheduler/policy", "timers"},
 	"scheduler/fleet":        {"job", "gpu", "lease"},
 	"scheduler/place":        {"job", "lease", "scheduler/fleet", "scheduler/policy"},
-	"scheduler/policy":       {"job", "lease", "scheduler/fleet"},
+	"scheduler/policy":       {"job", "gpu", "lease", "scheduler/fleet"},
 	"internal/logtest":       {},
 	"internal/stories":       {"job"},
 	"worker":                 {"job", "gpu", "lease", "timers", "worker/leaseclock"},
