@@ -312,6 +312,9 @@ func (r *jobRoutes) requeue(ctx context.Context, in *requeueInput) (*jobOutput, 
 	if err != nil {
 		return nil, err
 	}
+	if own.Spec.TakesInput() {
+		return nil, fmt.Errorf("requeue job %s: %w: it got its input from a client, and cannot run again without it; submit it again", in.ID, ErrConflict)
+	}
 	if err := r.hasTree(own.Spec.Tree); err != nil { // they are not kept for a job that has ended
 		return nil, fmt.Errorf("requeue job %s: %w: the files that were uploaded with it are gone (tree %.16s…); submit it again", in.ID, ErrConflict, own.Spec.Tree)
 	}

@@ -73,6 +73,9 @@ type Spec struct {
 	// and when to send it before the time limit: "USR1@120s"
 	Signal string `json:"signal,omitempty"`
 	Hold   bool   `json:"hold,omitempty"`
+	// tasks get input from a client, by a pipe or by a terminal of this size, such as 24x80; see TakesInput
+	Stdin bool   `json:"stdin,omitempty"`
+	TTY   string `json:"tty,omitempty"`
 	// a task that exits with this code has saved its state and runs again; 0: none
 	CheckpointExitCode int `json:"checkpoint_exit_code,omitempty"`
 }
@@ -128,7 +131,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate returns an error that names the first field that is not valid, or ErrNotYet with the field's name.
 func (s Spec) Validate() error {
-	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkRetries, checkGang, checkArray, checkFiles, checkOutput, checkHosts, checkDependency, checkLater} {
+	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkRetries, checkGang, checkArray, checkFiles, checkOutput, checkHosts, checkDependency, checkInput, checkLater} {
 		if err := check(s); err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 const (
 	DriverExec   = "exec"   // plain processes
 	DriverDocker = "docker" // container images
+	DriverInput  = "input"  // passes input of a client to tasks; earlier versions do not
 )
 
 // Profile is what a host has when it is idle.
@@ -35,7 +36,7 @@ type Profile struct {
 	Memory  job.Size          `json:"memory"`
 	Disk    job.Size          `json:"disk"` // of the data directory's file system
 	GPUs    []gpu.Device      `json:"gpus,omitempty"`
-	Drivers []string          `json:"drivers,omitempty"` // DriverExec, DriverDocker
+	Drivers []string          `json:"drivers,omitempty"` // DriverExec, DriverDocker, DriverInput
 	Mounts  []string          `json:"mounts,omitempty"`  // directories that containers may mount, with all below them
 	Worker  bool              `json:"worker"`            // false: the host runs no tasks
 }

@@ -35,6 +35,7 @@ type Config struct {
 	CPUs                  int               // 0: what the machine has
 	Memory                job.Size          // 0: what the machine has
 	Limits                map[string]string // what each user may hold here, as worker.ParseLimits reads it
+	ClientTimeout         job.Duration      // how long the client of a task with input may be gone before the task ends
 	OutputLimit           job.Size          // bytes of one task's output that are kept on disk
 	NoWorker, NoScheduler bool
 	AllowRoot             bool         // run tasks of root as root
@@ -65,7 +66,7 @@ func DefaultConfig() Config {
 		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
 		LossLimit: scheduler.DefaultConfig().LossLimit, GangHold: job.Duration(scheduler.DefaultConfig().GangHold), Policy: scheduler.DefaultConfig().Policy, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
 		DockerHost:  docker.DefaultHost,
-		OutputLimit: supervisor.DefaultOutputLimit,
+		OutputLimit: supervisor.DefaultOutputLimit, ClientTimeout: job.DefaultClientTimeout,
 	}
 }
 
@@ -165,6 +166,8 @@ func (c Config) Validate() error {
 		return badSetting("cpus memory", "must be at least 0")
 	case c.OutputLimit < output.MinBound:
 		return badSetting("output-limit", "%s: at least %s", c.OutputLimit, job.Size(output.MinBound))
+	case c.ClientTimeout < job.MinClientTimeout || c.ClientTimeout > job.MaxClientTimeout:
+		return badSetting("client-timeout", "%s: want %s to %s", c.ClientTimeout, job.MinClientTimeout, job.MaxClientTimeout)
 	case c.NoWorker && c.NoScheduler:
 		return badSetting("no-worker no-scheduler", "set only one of them; a daemon with both does nothing")
 	}

@@ -47,7 +47,7 @@ func newExecution(b base, hw *hardware, r *router, from holders) (*execution, er
 
 // newRunners builds the driver that runs tasks.
 func newRunners(b base, hw *hardware, tell func(worker.DriverEvent)) (*supervisor.Driver, error) {
-	dc := supervisor.Config{Dir: filepath.Join(b.cfg.DataDir, "run"), Version: b.cfg.Version, Node: b.cfg.Name, OutputLimit: b.cfg.OutputLimit}
+	dc := supervisor.Config{Dir: filepath.Join(b.cfg.DataDir, "run"), Version: b.cfg.Version, Node: b.cfg.Name, OutputLimit: b.cfg.OutputLimit, ClientTimeout: b.cfg.ClientTimeout}
 	dc.Binary, dc.Args = runnerProgram(b.cfg, dc.Dir, b.log)
 	flags := runner.Config{AllowRoot: b.cfg.AllowRoot, Scope: serviceOfSystemd(), NoGroups: b.cfg.CgroupsOff, Ulimits: b.cfg.Ulimits}
 	dc.Args = append(dc.Args, flags.Flags()...)

@@ -24,10 +24,20 @@ type follower struct {
 
 // follow copies both streams of a job until it ends, and exits with its code.
 func (f follower) follow(ctx context.Context, j api.Job, out io.Writer) error {
-	id := j.ID
-	stop := f.tellWait(ctx, id)
+	err := f.copyAndTell(ctx, j, out)
+	return f.followed(ctx, j, err)
+}
+
+// copyAndTell copies both streams of a job until it ends, and tells why it has not started.
+func (f follower) copyAndTell(ctx context.Context, j api.Job, out io.Writer) error {
+	stop := f.tellWait(ctx, j.ID)
 	defer stop()
-	err := f.copyOutput(ctx, j, out)
+	return f.copyOutput(ctx, j, out)
+}
+
+// followed ends follow after the output was copied, with or without an error.
+func (f follower) followed(ctx context.Context, j api.Job, err error) error {
+	id := j.ID
 	if ctx.Err() != nil {
 		return exitError{exitCtrlC, fmt.Errorf("detached, the job goes on; to follow it again: muster logs -f %s", id)}
 	}

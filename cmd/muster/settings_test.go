@@ -68,6 +68,7 @@ cpus          2                                        FILE:5
 memory        8GiB                                     FILE:6
 limits        -                                        default
 output-limit  256MiB                                   default
+client-timeout 5m0s                                    default
 no-worker     false                                    environment
 no-scheduler  false                                    default
 allow-root    true                                     flag

@@ -21,7 +21,7 @@ const (
 	maxPeer     = 128       // bytes of a peer ID; one with an Ed25519 key has 52
 	maxToken    = 8 << 10   // bytes of a user's credential
 	maxGroups   = 1024      // groups of one owner: its own, and those that it takes over
-	maxDrivers  = 16        // drivers of a worker; there are two
+	maxDrivers  = 16        // drivers of a worker; there are three
 	maxLinks    = 3600      // links of all devices of a host: 60 devices, each linked to each other
 	maxGrace    = time.Hour // as in a job file
 	maxHold     = time.Hour // of an offer to a gang's member; workers have a bound of their own

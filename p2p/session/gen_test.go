@@ -246,11 +246,20 @@ func drawTime(t *rapid.T) time.Time {
 func drawFree(t *rapid.T) lease.Free {
 	return lease.Free{
 		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: anySize.Draw(t, "memory"),
-		GPUs: listOf(t, rapid.Custom(func(t *rapid.T) lease.FreeGPU {
+		GPUs: devicesOf(t, rapid.Custom(func(t *rapid.T) lease.FreeGPU {
 			return lease.FreeGPU{UUID: anyWord.Draw(t, "uuid"), Memory: anySize.Draw(t, "memory"), Milli: rapid.IntRange(0, wholeDevice).Draw(t, "milli")}
-		}), 8, "gpus"),
+		})),
 		Tasks: rapid.IntRange(0, lease.MaxLive).Draw(t, "tasks"), Exclusive: rapid.Bool().Draw(t, "exclusive"),
 	}
+}
+
+// devicesOf draws free devices. No two have the same ID.
+func devicesOf(t *rapid.T, g *rapid.Generator[lease.FreeGPU]) []lease.FreeGPU {
+	l := rapid.SliceOfNDistinct(g, 0, 8, func(d lease.FreeGPU) string { return d.UUID }).Draw(t, "gpus")
+	if len(l) == 0 {
+		return nil
+	}
+	return l
 }
 
 func drawHello(t *rapid.T) any {

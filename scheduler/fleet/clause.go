@@ -26,7 +26,7 @@ type Clause struct {
 
 // ClausesOf returns the demands of a job. The error says what is wrong with its constraint or its lists of nodes.
 func ClausesOf(s job.Spec) ([]Clause, error) {
-	out := append([]Clause{driverClause(s)}, mountClauses(s)...)
+	out := append(driverClauses(s), mountClauses(s)...)
 	out = append(out, resourceClauses(s.Resources)...)
 	if s.Nodes > 1 {
 		out = append(out, addressClause)
@@ -75,7 +75,21 @@ var addressClause = Clause{Text: "address: reachable", Test: func(h *Host) strin
 	return "is reached through a relay only"
 }}
 
-// driverClause demands a Docker engine if the task has an image, else a host that starts processes.
+// driverClauses demand a Docker engine if the task has an image, else a host that starts processes. If the task gets
+// input, they also demand a host that passes it on.
+func driverClauses(s job.Spec) []Clause {
+	all := []Clause{driverClause(s)}
+	if s.TakesInput() {
+		all = append(all, Clause{Text: "driver: " + lease.DriverInput, Test: func(h *Host) string {
+			if slices.Contains(h.Profile.Drivers, lease.DriverInput) {
+				return ""
+			}
+			return "has an earlier version, which passes no input to tasks"
+		}})
+	}
+	return all
+}
+
 func driverClause(s job.Spec) Clause {
 	driver := lease.DriverExec
 	if s.Image != "" {

@@ -79,8 +79,8 @@ func PoolKey(s job.Spec) string {
 	if s.Nodes > 1 {
 		gang = " gang"
 	}
-	return fmt.Sprintf("%d %g %q %d %q %q %q %t %q %q",
-		r.GPUs, r.GPUShare, r.GPUModel, r.GPUMemory, s.Constraint, s.NodeList, s.Exclude, s.Image != "", s.Mounts, s.Prefer) + gang
+	return fmt.Sprintf("%d %g %q %d %q %q %q %t %t %q %q",
+		r.GPUs, r.GPUShare, r.GPUModel, r.GPUMemory, s.Constraint, s.NodeList, s.Exclude, s.Image != "", s.TakesInput(), s.Mounts, s.Prefer) + gang
 }
 
 // withoutAmounts leaves out the clauses that a footprint compares.
