@@ -73,17 +73,9 @@ func (rc *records) applied(r job.Record, x jobs.Change, epoch job.Epoch) {
 			rc.moved(rc.add(x.Job), nil)
 		}
 		rc.requests.submitted(r.Job)
-	case job.AssignRecord:
-		if e != nil && e.job.Has(r.Attempt.Task) {
-			rc.appliedAssign(e, r, epoch, x.Moved)
-		}
-	case job.AssignGangRecord:
-		if e != nil && e.job.Has(r.Attempt.Task) {
-			rc.appliedGang(e, r, epoch, x.Moved)
-		}
-	case job.UnassignGangRecord:
-		if x.Moved {
-			rc.movedGang(e, x)
+	case job.AssignRecord, job.AssignGangRecord, job.UnassignGangRecord:
+		if e != nil {
+			rc.appliedOwn(e, r, x, epoch)
 		}
 	case job.UnassignRecord:
 		if x.Moved {
@@ -128,6 +120,24 @@ func (rc *records) applied(r job.Record, x jobs.Change, epoch job.Epoch) {
 func (rc *records) add(j *jobs.Job) *entry {
 	rc.policies.asked(&j.Spec, j.Len())
 	return rc.entries.add(j)
+}
+
+// appliedOwn goes on with a record about attempts that no host is told of.
+func (rc *records) appliedOwn(e *entry, r job.Record, x jobs.Change, epoch job.Epoch) {
+	switch r := r.(type) {
+	case job.AssignRecord:
+		if e.job.Has(r.Attempt.Task) {
+			rc.appliedAssign(e, r, epoch, x.Moved)
+		}
+	case job.AssignGangRecord:
+		if e.job.Has(r.Attempt.Task) {
+			rc.appliedGang(e, r, epoch, x.Moved)
+		}
+	case job.UnassignGangRecord:
+		if x.Moved {
+			rc.movedGang(e, x)
+		}
+	}
 }
 
 // moved updates the soft state of a job after a record that changed tasks of these ranges; none means all.
@@ -201,6 +211,10 @@ func (rc *records) settle(t *task) {
 func (rc *records) movedGang(e *entry, x jobs.Change) {
 	if lead := e.task(x.Gang.First); x.Settled && rc.lead {
 		lead.backOff(rc.turn)
+	}
+	if !x.Settled && e.job.Brief(x.Task).State == job.Succeeded { // the others go on as before
+		rc.movedTask(e, x.Task)
+		return
 	}
 	rc.settleGang(e, x.Gang)
 	if rc.lead && !x.Settled {
