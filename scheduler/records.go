@@ -195,6 +195,10 @@ func (rc *records) movedGang(e *entry, x jobs.Change) {
 	if lead := e.task(x.Gang.First); x.Settled && rc.lead {
 		lead.backOff(rc.turn)
 	}
+	if !x.Settled && e.job.Brief(x.Task).State == job.Succeeded { // the others go on as before
+		rc.movedTask(e, x.Task)
+		return
+	}
 	rc.settleGang(e, x.Gang)
 	if rc.lead && !x.Settled {
 		rc.endActive(e, []job.Range{x.Gang})

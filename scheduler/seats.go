@@ -110,9 +110,11 @@ func (gs *gangs) decline(w *worker, o *offer, m lease.Decline) {
 		t.shape.Refuse(w.Host)
 		return
 	case held:
-		d.gang.revokes++
-		a.Until = gs.now.Add(backoff(d.gang.revokes))
 		t.pause.why = w.Name() + ": " + m.Reason.String()
+		if t.phase == offering { // it waits there for the gang that got the place
+			gs.queueAt(d, w)
+		}
+		return
 	case preempts:
 		a.Until = gs.now.Add(keptFor)
 	default:
