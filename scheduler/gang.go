@@ -16,6 +16,8 @@ type gang struct {
 	due   bool      // it is in offers.due
 	since time.Time // when a host first held a place while others were missing; zero while none does
 	shown int       // how many members entry.shown counts as RESERVED
+	// revokes counts the places that hosts have taken back.
+	revokes int
 }
 
 // most bounds the offers of a gang. Hosts where a member may never get a place are among them.
