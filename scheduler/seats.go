@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -110,9 +111,17 @@ func (gs *gangs) decline(w *worker, o *offer, m lease.Decline) {
 		t.shape.Refuse(w.Host)
 		return
 	case held:
-		d.gang.revokes++
-		a.Until = gs.now.Add(backoff(d.gang.revokes))
 		t.pause.why = w.Name() + ": " + m.Reason.String()
+		d.gang.revokes++
+		if extra := d.gang.revokes - maxRevokes; extra > 0 {
+			a.Until = gs.now.Add(backoff(extra))
+			gs.lookLater(d, a.Until)
+			break
+		}
+		if t.phase == offering { // it waits there for the gang that got the place
+			gs.queueAt(d, w)
+		}
+		return
 	case preempts:
 		a.Until = gs.now.Add(keptFor)
 	default:
@@ -122,6 +131,19 @@ func (gs *gangs) decline(w *worker, o *offer, m lease.Decline) {
 	if a.Hard {
 		gs.hosts.askAgain(w, a.Until)
 	}
+}
+
+// maxRevokes is how often hosts may take places of a gang back before it avoids each that does so for a while. Else two
+// hosts that give and take could keep their owner busy.
+const maxRevokes = 32
+
+// lookLater looks at the gang again when it no longer avoids a host.
+func (gs *gangs) lookLater(d *dispatch, at time.Time) {
+	gs.after(at.Sub(gs.now), func() {
+		if d.task.dispatch == d {
+			gs.offers.changed(d)
+		}
+	})
 }
 
 // assign proposes to assign all members: each has a place.
