@@ -113,15 +113,14 @@ func (gs *gangs) decline(w *worker, o *offer, m lease.Decline) {
 	case held:
 		t.pause.why = w.Name() + ": " + m.Reason.String()
 		d.gang.revokes++
-		if extra := d.gang.revokes - maxRevokes; extra > 0 {
-			a.Until = gs.now.Add(backoff(extra))
-			gs.lookLater(d, a.Until)
-			break
+		if _, lack := w.Devices.Fit(t.shape.Need, &m.Free); lack != "" && d.gang.revokes <= maxRevokes {
+			if t.phase == offering { // it waits there for the gang that got the place
+				gs.queueAt(d, w)
+			}
+			return
 		}
-		if t.phase == offering { // it waits there for the gang that got the place
-			gs.queueAt(d, w)
-		}
-		return
+		a.Until = gs.now.Add(backoff(d.gang.revokes))
+		gs.lookLater(d, a.Until)
 	case preempts:
 		a.Until = gs.now.Add(keptFor)
 	default:
@@ -133,8 +132,8 @@ func (gs *gangs) decline(w *worker, o *offer, m lease.Decline) {
 	}
 }
 
-// maxRevokes is how often hosts may take places of a gang back before it avoids each that does so for a while. Else two
-// hosts that give and take could keep their owner busy.
+// maxRevokes is how often hosts may take places of a gang back before it avoids each that does so for a while. Else a
+// host that gives and takes could keep the owner busy.
 const maxRevokes = 32
 
 // lookLater looks at the gang again when it no longer avoids a host.
