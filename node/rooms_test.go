@@ -15,12 +15,12 @@ var fileOrder = map[string]string{
 		clock timer driver bounds phase
 		refusals quota breaker quarantine event config turn
 		fault environment capacity account device mps pause health
-		attempt release exit ledger session forecast report queue keeps booking backfill arbitration renew attempts
-		command reserve preempt drain availability offers start
+		attempt release exit ledger port session forecast report gang queue keeps booking backfill arbitration renew attempts
+		command reserve wound preempt drain availability offers start
 		core restore parts execute loop worker`,
 	"scheduler": `
-		scheduler event turn avoid phase policies queue search task retry waitlist
-		entries history hosts assigned contact parents pending placement attempts offers dispatches plan reports
+		scheduler event turn avoid phase gang policies queue search task retry waitlist
+		entries history hosts assigned contact parents pending placement attempts offers dispatches gather seats gangs plan reports
 		explain reasons estimates views chosen renew requests deaths records core sessions owner look step
 		mailbox replies calls watch follow needs reader execute progress loop list verbs`,
 }

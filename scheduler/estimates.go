@@ -6,6 +6,7 @@ package scheduler
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -27,6 +28,9 @@ func soonest(t *task) (best *offer) {
 	if t.dispatch == nil {
 		return nil
 	}
+	if t.dispatch.gang != nil {
+		return lastSeat(t.dispatch)
+	}
 	for _, o := range t.dispatch.offers {
 		switch at := o.expected.start(); {
 		case o.expected.heard.IsZero() || !o.queued():
@@ -35,6 +39,19 @@ func soonest(t *task) (best *offer) {
 		}
 	}
 	return best
+}
+
+// lastSeat returns the queued offer with which the last member of a gang should get its place, if the members that have
+// none get those that are expected first; nil if too few hosts expect a start.
+func lastSeat(d *dispatch) *offer {
+	n := d.seats()
+	lack := d.gang.size - n[promised] - n[seated]
+	starts := slices.DeleteFunc(slices.Clone(d.offers), func(o *offer) bool { return !o.queued() || o.expected.start().IsZero() })
+	if lack < 1 || len(starts) < lack {
+		return nil
+	}
+	slices.SortStableFunc(starts, func(a, b *offer) int { return a.expected.start().Compare(b.expected.start()) })
+	return starts[lack-1]
 }
 
 // estimate is when a waiting task should start at the latest, by the wall clock; zero if that is not known.
@@ -49,7 +66,7 @@ func estimate(es *entries, t *task) time.Time {
 // addEstimate adds to the reason of a waiting task what is known of its start.
 func addEstimate(es *entries, t *task, why job.Reason) job.Reason {
 	o := soonest(t)
-	if o == nil || why.Word != job.ReasonResources && why.Word != job.ReasonPriority {
+	if o == nil || !slices.Contains([]string{job.ReasonResources, job.ReasonPriority, job.ReasonGangWaiting}, why.Word) {
 		return why
 	}
 	host, text := o.worker.Name(), ""

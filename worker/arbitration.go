@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // arbitration is one pass over the offers in the order of their rank. It changes only the account. An offer that fits
@@ -13,10 +14,31 @@ import (
 // what delays no offer before it, and cannot starve those.
 type arbitration struct {
 	account *account
-	preempt func(*offer) string // makes room for an offer, or says why it cannot
 	keeps   *keeps
-	late    bool // something is kept for an offer whose wait is over
-	filled  bool // a user with a limit got a reservation
+	room    makeRoom
+	vain    map[askedRoom]struct{} // for which it would not be enough to revoke the reservations of gangs
+	late    bool                   // something is kept for an offer whose wait is over
+	filled  bool                   // a user with a limit got a reservation
+	revoked bool                   // reservations were revoked
+}
+
+// makeRoom makes room for an offer that does not fit.
+type makeRoom struct {
+	// revoke takes back the reservations of gangs that rank after it, if it then fits. enough says whether it would fit
+	// if not for the quota of its user. Nil: no gang has a reservation.
+	revoke  func(*offer) (done, enough bool)
+	preempt func(*offer) string // ends tasks or promises that, or says why it cannot
+}
+
+// askedRoom is what decides whether reservations can be revoked for an offer, except its rank. Offers that come later in
+// the pass may revoke less.
+type askedRoom struct {
+	attemptedFit
+	gang bool
+}
+
+func newArbitration(a *account, k *keeps, room makeRoom) *arbitration {
+	return &arbitration{account: a, keeps: k, room: room, vain: map[askedRoom]struct{}{}}
 }
 
 // verdict is what happens to an offer.
@@ -45,10 +67,15 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	if m.Epoch.Less(o.group.epoch) {
 		return decision{verdict: verdictStale}
 	}
-	if why := r.account.quotas.over(m.User, r.account.capacity.whole(m.Need)); why != "" {
-		return decision{verdict: verdictQuota, why: job.Reason{Word: job.ReasonQuota, Detail: why}}
+	devices, fit, over := r.allowed(o)
+	if !fit && !here {
+		if room, done := r.revoke(o); done {
+			devices, fit, over = room, true, ""
+		}
 	}
-	devices, fit := r.keeps.fits(o)
+	if over != "" {
+		return decision{verdict: verdictQuota, why: job.Reason{Word: job.ReasonQuota, Detail: over}}
+	}
 	waited := o.timer != nil
 	if here && (fit || !waited) {
 		return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: "this attempt is here already"}}
@@ -60,10 +87,9 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	}
 	if m.Preempt && !o.preempted && !fit {
 		why := ""
-		if r.keeps.aside(func() { why = r.preempt(o) }); why != "" {
-			return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: why}}
+		if r.keeps.aside(r.keeps.everything(), func() { why = r.room.preempt(o) }); why != "" {
+			return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: lease.Clip(why)}}
 		}
-		o.preempted = true
 	}
 	d := decision{}
 	if now.Boot >= o.until {
@@ -77,6 +103,42 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 		r.keeps.block(o)
 	}
 	return d
+}
+
+// allowed returns the devices for an offer if it fits now, or which quota of its user it would exceed.
+func (r *arbitration) allowed(o *offer) (devices []string, fit bool, over string) {
+	if over = r.account.quotas.over(o.msg.User, r.account.capacity.whole(o.msg.Need)); over != "" {
+		return nil, false, over
+	}
+	devices, fit = r.keeps.fits(o)
+	return devices, fit, ""
+}
+
+// revoke revokes reservations of gangs for an offer that does not fit, if it then fits beside what is kept for offers
+// before it. It returns the devices for it. A firm offer has what it needs.
+func (r *arbitration) revoke(o *offer) (devices []string, done bool) {
+	if r.room.revoke == nil || o.firm {
+		return nil, false
+	}
+	which, ok := r.keeps.revocable(o)
+	asked := askedRoom{attemptedFit{o.msg.Need, which}, o.msg.Gang > 0}
+	if _, vain := r.vain[asked]; vain || !ok {
+		return nil, false
+	}
+	enough := false
+	r.keeps.aside(which, func() {
+		if done, enough = r.room.revoke(o); done {
+			devices, _ = r.account.capacity.choose(o.msg.Need, o.msg.Device)
+		}
+	})
+	if !enough {
+		r.vain[asked] = struct{}{}
+	}
+	if done {
+		r.revoked = true
+		r.keeps.gained()
+	}
+	return devices, done
 }
 
 // missing returns why a need does not fit, for people.

@@ -36,8 +36,9 @@ type attempt struct {
 
 	preemptible bool            // account.yield counts it
 	priority    int             // of its job, if it is preemptible
-	victimOf    *offer          // the offer that it was preempted for
+	victimOf    *offer          // the offer that it was preempted for, or to which its room is promised
 	waits       map[string]bool // devices whose memory is not free again
+	port        int             // of the host, for rank 0 of a gang; 0: none
 }
 
 // stopping says that an attempt was told to end, and why.
@@ -103,6 +104,12 @@ type offer struct {
 	booked  booking  // of the last pass
 	blocked BootTime // when it was first blocked without a booking; 0: it has not been
 	told    forecast // that its scheduler got last
+
+	// Of gangs only:
+	since       BootTime   // its first Commit; 0: there was none
+	conditional bool       // that Commit was a conditional one, and the offer is still queued
+	promised    []*attempt // the tasks that the conditional Commit named
+	firm        bool       // all members have committed: the promised tasks are to be ended, and nobody revokes the reservation
 }
 
 // booking is the time and the devices for which an offer is booked; zero if it is not.
@@ -129,13 +136,13 @@ type forecast struct {
 }
 
 // rank orders offers by priority, then by the age of the job, then by name. The order is the same on all hosts, except
-// that the time for which an offer travelled is missing from the age.
+// that the time for which an offer travelled is missing from the age. For gangs it is exactly the same; see gangs.add.
 func rank(a, b *offer) int {
 	if n := cmp.Or(cmp.Compare(b.msg.Priority, a.msg.Priority), cmp.Compare(a.submitted, b.submitted)); n != 0 {
 		return n
 	}
 	return cmp.Or(
-		compareAttempts(a.msg.Attempt, b.msg.Attempt),
+		cmp.Compare(a.msg.Order, b.msg.Order), compareAttempts(a.msg.Attempt, b.msg.Attempt),
 		cmp.Compare(a.key.peer, b.key.peer), cmp.Compare(a.key.id, b.key.id),
 	)
 }

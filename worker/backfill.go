@@ -1,6 +1,7 @@
 package worker
 
-// Backfill: for which offers something is kept: with a booking if there can be one, else in turns.
+// Backfill: for which offers something is kept: with a booking if there can be one, else in turns; and for those
+// for which tasks end.
 // See docs/adr, ADR 91.
 
 import (
@@ -11,8 +12,12 @@ import (
 	"github.com/musterhq/muster/gpu"
 )
 
-// wants reports whether something would be kept for an offer: it is the first with its need, and not too many are.
+// wants reports whether something would be kept for an offer: it is the first with its need, and not too many are. What
+// tasks end for is kept in any case.
 func (k *keeps) wants(o *offer) bool {
+	if o.makesRoom() {
+		return len(k.all) < maxKeeps+maxPromised
+	}
 	if len(k.all) >= maxKeeps || len(k.needs) >= maxNeeds {
 		return false
 	}
@@ -23,6 +28,11 @@ func (k *keeps) wants(o *offer) bool {
 // block keeps for an offer what it needs.
 func (k *keeps) block(o *offer) {
 	k.needs[o.msg.Need] = struct{}{}
+	if o.conditional {
+		o.booked = booking{}
+		k.add(k.promise(o))
+		return
+	}
 	if x := k.book(o); x != nil {
 		o.booked = booking{at: x.at, devices: x.devices}
 		k.add(x)
@@ -53,6 +63,24 @@ func turns(since, now BootTime, first time.Duration) (kept bool, until BootTime)
 			return false, at
 		}
 	}
+}
+
+// makesRoom reports whether tasks end for the offer, or are promised to it.
+func (o *offer) makesRoom() bool { return o.preempted || o.conditional }
+
+// promise keeps for the offer of a conditional Commit what is free of its need, without turns and with no end: its tasks
+// may be told to end at any moment, whatever their time limits are. What they hold is kept too once they have ended.
+func (k *keeps) promise(o *offer) *keep {
+	x := k.setAside(o, never)
+	x.promised = true
+	for _, a := range o.promised {
+		for _, d := range a.rec.Devices {
+			if !slices.Contains(x.devices, d) {
+				x.devices = append(x.devices, d)
+			}
+		}
+	}
+	return x
 }
 
 // setAside keeps for an offer as much of its need as is free now.
@@ -87,11 +115,13 @@ func (k *keeps) setAside(o *offer, until BootTime) *keep {
 func (k *keeps) forecasts() []forecast {
 	out := make([]forecast, 0, len(k.all)+len(k.shared))
 	for _, x := range k.all {
-		f := forecast{offer: x.offer, kind: keptAside, at: x.end}
-		if x.booked {
-			f.kind, f.at = startsBy, x.at
+		switch {
+		case x.promised: // when it starts depends on other hosts
+		case x.booked:
+			out = append(out, forecast{offer: x.offer, kind: startsBy, at: x.at})
+		default:
+			out = append(out, forecast{offer: x.offer, kind: keptAside, at: x.end})
 		}
-		out = append(out, f)
 	}
 	for _, o := range k.shared {
 		_, until := turns(o.blocked, k.now.Boot, k.first)

@@ -23,12 +23,15 @@ const (
 	// for that. Each costs a simulation of the time to come.
 	maxKeeps = 16
 	maxNeeds = 64
+	// maxPromised bounds the further offers for which something is kept because tasks end for them, or are promised to
+	// them. The keeps of a pass are numbered by the bits of a word.
+	maxPromised = 40
 	// maxTimes bounds the times at which such a simulation looks whether an offer fits. If tasks here end at more times,
 	// the offer may be booked a little later than it could be.
 	maxTimes = 32
-	// maxTries bounds the offers of one pass that are tried on devices which are kept for others. The rest of the queue is
+	// maxSwitches bounds how often one pass tries an offer on devices which are kept for others. The rest of the queue is
 	// tried on what is free of that.
-	maxTries = 512
+	maxSwitches = 512
 	// maxAge bounds the age of a job in an offer, because a wrong age could overflow the clock. No job waits for longer.
 	maxAge = 365 * 24 * time.Hour
 	// maxGroups bounds the known journal groups. Each costs a few hundred bytes and a renewal every 30 s.
@@ -44,6 +47,16 @@ const (
 	maxRefusals = 8192
 	// maxSignals bounds the signals that wait until an epoch is on disk.
 	maxSignals = 1024
+
+	// maxHold bounds how long a member of a gang holds a reservation without another message of its scheduler.
+	maxHold = 2 * time.Minute
+	// maxGather bounds how long it holds one in all, because a scheduler might renew it for ever. It is longer than
+	// schedulers gather a gang.
+	maxGather = 30 * time.Minute
+	// maxVictims bounds the tasks, and the reservations, that are considered for one offer that needs room.
+	maxVictims = 256
+	// maxTries bounds the ports that are tried for one gang.
+	maxTries = 32
 
 	// retryRenew is the interval between renewals while no lease is live.
 	retryRenew = 5 * time.Second

@@ -12,7 +12,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// keeps is what one pass over the queue keeps for offers that do not fit: for the first of each need, at most maxKeeps.
+// keeps is what one pass over the queue keeps for offers that do not fit: for the first of each need, at most
+// maxKeeps, and for each for which tasks end.
 //
 // If the tasks here show by their time limits when the offer fits, it is booked for that time, with certain devices. A
 // later offer may run before it if it ends by then, or if it leaves what the booking needs (EASY backfill). Otherwise
@@ -38,12 +39,13 @@ type keeps struct {
 
 // keep is what is kept for one offer.
 type keep struct {
-	offer   *offer
-	need    job.Resources // its CPUs and memory are what is kept of them
-	at, end BootTime      // from when until when; a turn of setting aside begins now
-	booked  bool
-	devices []string
-	keys    []string // under which the pool holds the part of the devices that is free now
+	offer    *offer
+	need     job.Resources // its CPUs and memory are what is kept of them
+	at, end  BootTime      // from when until when; a turn of setting aside begins now
+	booked   bool
+	promised bool // tasks are promised to the offer
+	devices  []string
+	keys     []string // under which the pool holds the part of the devices that is free now
 	// What is left at that time of what is not kept. An offer that runs then must leave it at zero or above.
 	spareCPUs   int
 	spareMemory job.Size
@@ -57,7 +59,7 @@ type attemptedFit struct {
 
 func newKeeps(now Moment, c *capacity, devices []gpu.Device, running map[job.Attempt]*attempt, first time.Duration) *keeps {
 	k := &keeps{
-		now: now, capacity: c, running: running, first: first, tries: maxTries, next: never,
+		now: now, capacity: c, running: running, first: first, tries: maxSwitches, next: never,
 		whole: map[uint64]int{}, needs: map[job.Resources]struct{}{}, misfits: map[attemptedFit]struct{}{}, devices: make(map[string]gpu.Device, len(devices)),
 	}
 	for _, d := range devices {
@@ -215,12 +217,44 @@ func (k *keeps) exclusive() job.Attempt {
 	return job.Attempt{}
 }
 
-// aside calls a function while nothing that is kept counts as free, as far as it is free now.
-func (k *keeps) aside(do func()) {
-	k.hold(k.everything())
+// revocable returns the keeps that an offer must leave alone if reservations are revoked for it: those whose time would
+// come before its task has ended. It returns false if one of them, or the offer, is for the whole host.
+func (k *keeps) revocable(o *offer) (which uint64, ok bool) {
+	until := lastsUntil(k.now.Boot, o.msg.Limit)
+	for i, x := range k.all {
+		if x.at >= until {
+			continue
+		}
+		if x.need.Exclusive || o.msg.Need.Exclusive {
+			return 0, false
+		}
+		which |= 1 << i
+	}
+	if k.held != which && k.tries == 0 {
+		which = k.everything()
+	}
+	return which, true
+}
+
+// gained notes that something was given back in this pass.
+func (k *keeps) gained() {
+	k.releases, k.noGPUs = nil, false
+	clear(k.whole)
+	clear(k.misfits)
+}
+
+// aside calls a function while nothing of these keeps counts as free, as far as it is free now.
+func (k *keeps) aside(which uint64, do func()) {
+	if k.held != which {
+		k.tries = max(0, k.tries-1)
+	}
+	k.hold(which)
 	c := k.capacity
 	cpus, memory := 0, job.Size(0)
-	for _, x := range k.all {
+	for i, x := range k.all {
+		if which&(1<<i) == 0 {
+			continue
+		}
 		cpus += min(x.need.CPUs, max(0, c.cpus-c.usedCPUs-cpus))
 		memory += min(x.need.Memory, max(0, c.memory-c.usedMemory-memory))
 	}

@@ -18,10 +18,11 @@ type queue struct {
 	waiting int                    // number of queued offers
 	perPeer map[job.Peer]int       // number of queued offers by scheduler
 	lapsed  map[job.Attempt]*offer // offers whose reservation has lapsed, for a Start that comes late
+	gangs   gangs
 }
 
 func newQueue(t *turn) *queue {
-	return &queue{turn: t, offers: map[offerKey]*offer{}, perPeer: map[job.Peer]int{}, lapsed: map[job.Attempt]*offer{}}
+	return &queue{turn: t, offers: map[offerKey]*offer{}, perPeer: map[job.Peer]int{}, lapsed: map[job.Attempt]*offer{}, gangs: newGangs()}
 }
 
 // add queues an offer.
@@ -29,6 +30,9 @@ func (q *queue) add(now Moment, key offerKey, m lease.Offer, g *group) {
 	o := &offer{
 		key: key, msg: m, group: g,
 		submitted: now.Boot.Add(-min(max(m.Age, 0), maxAge)), until: now.Boot.Add(waitOf(m)),
+	}
+	if m.Gang > 0 {
+		q.gangs.add(o)
 	}
 	i, _ := slices.BinarySearchFunc(q.ranked, o, rank)
 	q.ranked = slices.Insert(q.ranked, i, o)
@@ -40,18 +44,37 @@ func (q *queue) add(now Moment, key offerKey, m lease.Offer, g *group) {
 
 func waitOf(m lease.Offer) time.Duration { return min(max(m.Wait, 0), lease.MaxOfferWait) }
 
+// same reports whether a message is an offer that came before.
+func (o *offer) same(m lease.Offer) bool {
+	return m.Need == o.msg.Need && m.Attempt == o.msg.Attempt && m.User == o.msg.User && m.Priority == o.msg.Priority &&
+		m.Gang == o.msg.Gang && m.Order == o.msg.Order && m.Limit == o.msg.Limit
+}
+
 // renew lets a queued offer wait longer, in the same place. The scheduler sends the same offer again for that. A message
 // with another content is ignored.
 func (q *queue) renew(now Moment, o *offer, m lease.Offer) {
-	if m.Need != o.msg.Need || m.Attempt != o.msg.Attempt || m.User != o.msg.User || m.Priority != o.msg.Priority ||
-		m.Limit != o.msg.Limit {
+	if !o.same(m) {
 		return
 	}
 	o.msg.Epoch = m.Epoch // the owner may have been elected again meanwhile
 	if m.Preempt && !o.msg.Preempt {
 		o.msg.Preempt, q.turn.arbitrate = true, true
 	}
-	until := now.Boot.Add(waitOf(m))
+	if m.Firm && o.conditional && !o.firm {
+		o.firm, q.turn.arbitrate = true, true
+	}
+	o.msg.Hold = m.Hold
+	q.waitUntil(o, now.Boot.Add(waitOf(m)))
+	if o.conditional {
+		q.waitUntil(o, o.heldUntil(now))
+	}
+}
+
+// waitUntil lets a queued offer wait until then, if it does not wait longer already.
+func (q *queue) waitUntil(o *offer, until BootTime) {
+	if o.conditional {
+		until = min(until, o.since.Add(maxGather))
+	}
 	if until <= o.until {
 		return
 	}
@@ -67,12 +90,16 @@ func (q *queue) endWait(o *offer) {
 	o.timer = q.turn.timers.set(o.until, func(Moment) { q.turn.arbitrate = q.turn.arbitrate || o.state == offerQueued })
 }
 
-// remove removes an offer from the queue. The next sweep removes it from ranked.
+// remove removes an offer from the queue. The next sweep removes it from ranked. What its conditional Commit promised is
+// free for others, because the offer is not queued any more.
 func (q *queue) remove(o *offer) {
 	if o.state != offerQueued {
 		return
 	}
-	o.state = offerGone
+	if o.msg.Gang > 0 {
+		q.gangs.remove(o)
+	}
+	o.state, o.conditional, o.promised = offerGone, false, nil
 	q.waiting--
 	q.turn.timers.stop(o.timer)
 	delete(q.offers, o.key)
@@ -123,6 +150,10 @@ func (q *queue) reserve(o *offer) {
 	q.remove(o)
 	o.state = offerReserved
 	q.offers[o.key] = o
+	if o.msg.Gang > 0 {
+		q.gangs.add(o)
+		q.gangs.hold(o, 1)
+	}
 }
 
 // lapse keeps an offer whose reservation has lapsed for a while.
@@ -143,6 +174,10 @@ func (q *queue) forget(o *offer) {
 	}
 	if q.lapsed[o.msg.Attempt] == o {
 		delete(q.lapsed, o.msg.Attempt)
+	}
+	if o.state == offerReserved && o.msg.Gang > 0 {
+		q.gangs.remove(o)
+		q.gangs.hold(o, -1)
 	}
 	if o.state != offerQueued {
 		o.state = offerGone

@@ -52,7 +52,7 @@ func (a *attempt) readopt(now Moment) {
 // freedBy returns until when the attempt holds what it has, at the latest; never if that is not known. The time moves
 // while the attempt waits for its process to begin, and if it holds on for longer.
 func (a *attempt) freedBy(now Moment) BootTime {
-	if a.frees == 0 {
+	if a.frees == 0 || a.gathers() {
 		return never
 	}
 	by := a.frees
@@ -60,6 +60,12 @@ func (a *attempt) freedBy(now Moment) BootTime {
 		by = max(by, now.Boot.Add(a.limit))
 	}
 	return max(by, now.Boot.Add(overdue))
+}
+
+// gathers reports whether the attempt is a place of a gang that is not started yet. Nobody knows when it will be: the
+// gang may hold its places until other hosts have room.
+func (a *attempt) gathers() bool {
+	return (a.phase == reserving || a.phase == reserved) && a.offer.msg.Gang > 0
 }
 
 // lastsUntil returns until when a task holds what it gets at a time; never if it has no limit.

@@ -3,6 +3,7 @@ package worker
 // Start: how a reserved attempt is started, in two steps. Between them the host's policy decides.
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -51,6 +52,8 @@ func (s *starts) start(now Moment, from job.Peer, m lease.Start) {
 		why = "the start names another user than the committed offer"
 	case exceeds(m, a.offer.msg.Limit): // later offers may have waited for others because of it
 		why = "the start names a longer time limit than the committed offer"
+	default:
+		why = s.otherGang(a, m)
 	}
 	switch {
 	case why != "":
@@ -76,6 +79,22 @@ func exceeds(m lease.Start, limit time.Duration) bool {
 	spec := m.File.Spec()
 	of := lease.LimitOf(&spec)
 	return limit > 0 && (of == 0 || of > limit)
+}
+
+// otherGang returns why the gang of a Start is not that of the committed offer, or "" if it is.
+func (s *starts) otherGang(a *attempt, m lease.Start) string {
+	n, rank := a.offer.msg.Gang, m.Element.Rank
+	switch {
+	case m.Gang == nil && n == 0:
+		return ""
+	case m.Gang == nil || len(m.Gang.Members) != n:
+		return fmt.Sprintf("the start is not for a gang of %d, as the committed offer was", n)
+	case rank != m.Attempt.Task%n || m.Gang.Members[rank].Node != s.cfg.Profile.Peer:
+		return fmt.Sprintf("the start names another host as rank %d of the gang", m.Attempt.Task%n)
+	case rank == 0 && m.Gang.Port != a.port:
+		return fmt.Sprintf("the start names port %d, and %d is kept for the gang", m.Gang.Port, a.port)
+	}
+	return ""
 }
 
 func (s *starts) askPolicy(a *attempt) {
@@ -145,6 +164,7 @@ func (s *starts) admitted(now Moment, e Admitted) {
 	a.move(s.turn, starting)
 	spec := m.File.Spec()
 	a.rec.Epoch, a.rec.Session, a.rec.File, a.rec.Element = m.Epoch, m.Session, m.File, m.Element
+	a.rec.Gang = m.Gang
 	a.rec.Lease, a.rec.Hold = spec.LeaseOr(), spec.Partition == "hold"
 	a.rec.EventN, a.rec.Recorded = 1, now.Wall
 	a.expect(now, lease.LimitOf(&spec))

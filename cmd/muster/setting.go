@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/musterhq/muster/job"
 )
@@ -89,12 +88,9 @@ func sized(name, usage string, in func(*daemonConfig) *job.Size) setting {
 	return of(name, usage, in, func(v string) (n job.Size, err error) { return n, n.UnmarshalText([]byte(v)) }, job.Size.String)
 }
 
-// lasting is a duration with its unit.
-func lasting(name, usage string, in func(*daemonConfig) *time.Duration) setting {
-	return of(name, usage, in, func(v string) (time.Duration, error) {
-		d, err := job.ParseDuration(v)
-		return d.D(), err
-	}, func(d time.Duration) string { return job.Duration(d).String() })
+// lasting is a time.
+func lasting(name, usage string, in func(*daemonConfig) *job.Duration) setting {
+	return of(name, usage, in, func(v string) (d job.Duration, err error) { return d, d.UnmarshalText([]byte(v)) }, job.Duration.String)
 }
 
 // texts is a list of words; check, if not nil, refuses a word.

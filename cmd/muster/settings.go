@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
@@ -50,14 +49,16 @@ func settings() []setting {
 		sized("memory", "`SIZE` of the memory to offer; 0B: all", func(c *daemonConfig) *job.Size { return &c.Memory }),
 		pairs(limitsSetting, "limit `K=V` on what each user may hold here: per_user.gpus=4, users.ada.memory=64GiB; also cpus and tasks", func(c *daemonConfig) *map[string]string { return &c.Limits }, node.CheckLimit).reloads(),
 		sized("output-limit", "keep at most `SIZE` of one task's output on disk: the beginning and the end of longer output", func(c *daemonConfig) *job.Size { return &c.OutputLimit }),
+		lasting("client-timeout", "end a task with input or a terminal after its client was gone for `D`", func(c *daemonConfig) *job.Duration { return &c.ClientTimeout }),
 		toggle("no-worker", "run no tasks here", func(c *daemonConfig) *bool { return &c.NoWorker }),
 		toggle("no-scheduler", "accept no jobs here", func(c *daemonConfig) *bool { return &c.NoScheduler }),
 		toggle("allow-root", "run root's tasks, as root", func(c *daemonConfig) *bool { return &c.AllowRoot }),
 		toggle("cgroups-off", "do not use cgroups; track processes by parentage. CPUs, memory and devices are then not limited", func(c *daemonConfig) *bool { return &c.CgroupsOff }),
 		toggle("cpu-quota", "give no task more CPU time than it asked for, even if CPUs are idle", func(c *daemonConfig) *bool { return &c.CPUQuota }),
-		lasting("set-aside", "`D` for which free resources are first set aside for a task if no time limits show when it can start", func(c *daemonConfig) *time.Duration { return &c.SetAside }),
+		lasting("set-aside", "`TIME` for which free resources are first set aside for a task if no time limits show when it can start", func(c *daemonConfig) *job.Duration { return &c.SetAside }),
 		count("loss-limit", "hold a task, instead of running it again, after it has lost `N` different hosts", func(c *daemonConfig) *int { return &c.LossLimit }),
 		choice("policy", "placement policy `NAME` of jobs that name none: "+strings.Join(node.Policies(), ", "), func(c *daemonConfig) *string { return &c.Policy }, node.Policies()...),
+		lasting("gang-hold", "let a gang hold places at some nodes for `TIME` while others have none for it; then it gives them back for a while", func(c *daemonConfig) *job.Duration { return &c.GangHold }),
 		count("task-pids", "`N` processes and threads that one task may have; 0: any number", func(c *daemonConfig) *int { return &c.TaskPIDs }),
 		sized("scratch-quota", "`SIZE` of a task's scratch directory; 0B: half of the file system", func(c *daemonConfig) *job.Size { return &c.Scratch }),
 		texts("ulimit", "limit `NAME=SOFT[:HARD]` of each process of a task; NAME is one of as, core, fsize, memlock, nofile, nproc, stack", func(c *daemonConfig) *[]string { return &c.Ulimits }, checkUlimit),
