@@ -170,7 +170,9 @@ func FuzzDecodeEntry(f *testing.F) {
 	data := appendGeneration(nil, 1)
 	a := job.Attempt{Job: job.NewID(g, 4), Task: 2, N: 1}
 	for _, r := range []job.Record{
-		submit(g, 1), cancel(g, 2), job.PurgeRecord{Job: job.NewID(g, 3)},
+		submit(g, 1),
+		cancel(g, 2),
+		job.PurgeRecord{Job: job.NewID(g, 3)},
 		job.AssignGangRecord{Attempt: a, Members: []job.Assignee{{Node: "a", NodeName: "n1", Store: "s"}, {Node: "b"}}},
 		job.UnassignGangRecord{Attempt: a, Proof: job.ProofDeclined, Detail: "full"},
 	} {

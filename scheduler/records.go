@@ -72,17 +72,9 @@ func (rc *records) applied(r job.Record, x jobs.Change, epoch job.Epoch) {
 			rc.moved(rc.entries.add(x.Job), nil)
 		}
 		rc.requests.submitted(r.Job)
-	case job.AssignRecord:
-		if e != nil && e.job.Has(r.Attempt.Task) {
-			rc.appliedAssign(e, r, epoch, x.Moved)
-		}
-	case job.AssignGangRecord:
-		if e != nil && e.job.Has(r.Attempt.Task) {
-			rc.appliedGang(e, r, epoch, x.Moved)
-		}
-	case job.UnassignGangRecord:
-		if x.Moved {
-			rc.movedGang(e, x)
+	case job.AssignRecord, job.AssignGangRecord, job.UnassignGangRecord:
+		if e != nil {
+			rc.appliedOwn(e, r, x, epoch)
 		}
 	case job.UnassignRecord:
 		if x.Moved {
@@ -119,6 +111,24 @@ func (rc *records) applied(r job.Record, x jobs.Change, epoch job.Epoch) {
 			rc.history.purged(r.Job)
 		} else {
 			delete(rc.history.purging, r.Job.Drawn()) // it was requeued before
+		}
+	}
+}
+
+// appliedOwn goes on with a record about attempts that no host is told of.
+func (rc *records) appliedOwn(e *entry, r job.Record, x jobs.Change, epoch job.Epoch) {
+	switch r := r.(type) {
+	case job.AssignRecord:
+		if e.job.Has(r.Attempt.Task) {
+			rc.appliedAssign(e, r, epoch, x.Moved)
+		}
+	case job.AssignGangRecord:
+		if e.job.Has(r.Attempt.Task) {
+			rc.appliedGang(e, r, epoch, x.Moved)
+		}
+	case job.UnassignGangRecord:
+		if x.Moved {
+			rc.movedGang(e, x)
 		}
 	}
 }

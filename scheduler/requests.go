@@ -334,10 +334,7 @@ func (rq *requests) retryMatches() {
 func (rq *requests) cancel(a Cancel) {
 	e := rq.entries.byID[a.Job]
 	var counts job.Counts
-	if e != nil {
-		a.Tasks = jobs.Widen(e.job, a.Tasks)
-		counts = e.job.CountsIn(a.Tasks)
-	}
+	a.Tasks, counts = widened(e, a.Tasks)
 	switch {
 	case e == nil:
 		rq.answerArchived(a.Token, a.Job)
@@ -356,10 +353,7 @@ func (rq *requests) hold(a Hold) {
 		from, to = to, from
 	}
 	var counts job.Counts
-	if e != nil {
-		a.Tasks = jobs.Widen(e.job, a.Tasks)
-		counts = e.job.CountsIn(a.Tasks)
-	}
+	a.Tasks, counts = widened(e, a.Tasks)
 	switch {
 	case e == nil:
 		rq.answerArchived(a.Token, a.Job)

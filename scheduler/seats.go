@@ -157,11 +157,11 @@ func (gs *gangs) assign(d *dispatch) {
 	gs.pending.setWaiting(t, false)
 	gs.pending.queued.remove(t)
 	t.move(gs.turn, held)
-	gs.proposeAll(d)
+	gs.proposeGang(d)
 }
 
-// proposeAll proposes the record of a gang of which each member has a place.
-func (gs *gangs) proposeAll(d *dispatch) {
+// proposeGang proposes the record of a gang of which each member has a place.
+func (gs *gangs) proposeGang(d *dispatch) {
 	t := d.task
 	t.move(gs.turn, confirming)
 	r := job.AssignGangRecord{Attempt: job.Attempt{Job: t.e.job.ID, Task: t.index, N: d.n}, Members: d.assignees()}
@@ -199,7 +199,7 @@ func (gs *gangs) notAssigned(a job.Attempt) {
 	}
 	gs.after(retryWait, func() {
 		if t.dispatch == d && t.phase == held {
-			gs.proposeAll(d)
+			gs.proposeGang(d)
 		}
 	})
 }

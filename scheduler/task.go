@@ -529,3 +529,13 @@ func (d *dispatch) wantsMore() bool {
 func (d *dispatch) at(h *fleet.Host) bool {
 	return slices.ContainsFunc(d.offers, func(o *offer) bool { return o.worker.Host == h })
 }
+
+// widened returns the elements that have tasks in the ranges, and how many of their tasks are in each state. The job may be
+// nil.
+func widened(e *entry, ranges []job.Range) ([]job.Range, job.Counts) {
+	if e == nil {
+		return ranges, job.Counts{}
+	}
+	ranges = jobs.Widen(e.job, ranges)
+	return ranges, e.job.CountsIn(ranges)
+}
