@@ -78,13 +78,19 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, pending: c.pending, placement: c.placement,
 		attempts: c.attempts, offers: c.offers,
 	}
-	gathering := &gangs{
-		turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, pending: c.pending, placement: c.placement,
-		attempts: c.attempts, offers: c.offers, dispatches: c.dispatches,
+	places := &seats{
+		turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, offers: c.offers, dispatches: c.dispatches,
+	}
+	starts := &gangStarts{
+		turn: t, entries: c.entries, contact: c.contact, pending: c.pending, attempts: c.attempts, offers: c.offers,
+		dispatches: c.dispatches,
 	}
 	c.plan = &planner{
 		turn: t, hosts: c.hosts, search: c.search, pending: c.pending, placement: c.placement, dispatches: c.dispatches,
-		gangs: gathering,
+		gangs: &gangs{
+			turn: t, entries: c.entries, hosts: c.hosts, pending: c.pending, placement: c.placement, offers: c.offers,
+			dispatches: c.dispatches, seats: places, starts: starts,
+		},
 	}
 	c.reports = &reports{
 		turn: t, entries: c.entries, hosts: c.hosts, attempts: c.attempts, dispatches: c.dispatches, acks: map[job.Attempt]ack{},
@@ -106,7 +112,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	}
 	c.records = &records{
 		turn: t, policies: ps, entries: c.entries, history: c.history, assigned: c.assigned, contact: c.contact, pending: c.pending,
-		attempts: c.attempts, dispatches: c.dispatches, gangs: gathering, reports: c.reports, requests: c.requests, deaths: c.deaths,
+		attempts: c.attempts, dispatches: c.dispatches, gangStarts: starts, reports: c.reports, requests: c.requests, deaths: c.deaths,
 	}
 	c.restore(saved)
 	c.after(forgetWorker/4, c.forgetWorkers)
