@@ -123,7 +123,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate returns an error that names the first field that is not valid, or ErrNotYet with the field's name.
 func (s Spec) Validate() error {
-	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkRetries, checkArray, checkFiles, checkOutput, checkHosts, checkDependency, checkLater} {
+	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkRetries, checkArray, checkFiles, checkOutput, checkHosts, checkDependency, checkProject, checkLater} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -248,7 +248,6 @@ func checkLater(s Spec) error {
 		{"nodes", s.Nodes > 1},
 		{"ntasks_per_node", s.TasksPerNode > 1},
 		{"keep_on_bad_exit", s.KeepOnBadExit},
-		{"project", s.Project != ""},
 	} {
 		if later.set {
 			return fmt.Errorf("%s: %w", later.field, ErrNotYet)

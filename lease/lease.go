@@ -14,6 +14,7 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/share"
 )
 
 // The drivers that a host can have.
@@ -108,6 +109,7 @@ type (
 		Token    string        // the user's own credential, checked by the worker; empty over the host's local socket
 		Wait     time.Duration // how long the worker may queue the offer until resources are free; 0: answer at once
 		Age      time.Duration // since the job was submitted
+		Project  string        // whose usage this is, besides the user's; empty: none
 		Preempt  bool          // if it does not fit, preemptible tasks of a lower priority are ended for it, or it is declined
 	}
 
@@ -170,6 +172,11 @@ type (
 	}
 )
 
+// Usage is what accounts have used on a host: at most MaxUsage, those that have used most. The host has decayed it.
+type Usage struct {
+	Entries []share.Entry
+}
+
 // GroupEpoch is a group and the epoch of its owner.
 type GroupEpoch struct {
 	Group job.Group
@@ -202,6 +209,8 @@ type (
 		// UnderQuota names users who may now run more here: their offers from this scheduler were declined with
 		// reason Quota, and since then they hold less or their quota grew. At most MaxUnderQuota.
 		UnderQuota []string
+		// Usage is what accounts have used here; nil: this message does not tell.
+		Usage *Usage
 	}
 
 	// Commit accepts an offer and reserves its devices for ReserveFor.
@@ -295,6 +304,10 @@ const (
 	MaxDetail = 1024
 	// MaxUnderQuota bounds the users of one Availability; more are named in the next.
 	MaxUnderQuota = 256
+	// MaxUsage bounds the accounts of one Availability.
+	MaxUsage = 256
+	// MaxUsed bounds what one of them has used, in seconds.
+	MaxUsed = 1e15
 	// MaxLive bounds the attempts of a Renew: more live tasks than a host has.
 	MaxLive = 16384
 	// MaxGPUs bounds the devices of a profile.

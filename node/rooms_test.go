@@ -13,7 +13,7 @@ import (
 var fileOrder = map[string]string{
 	"worker": `
 		clock timer driver bounds phase
-		refusals quota breaker quarantine event config turn
+		refusals quota breaker quarantine usage event config turn share
 		fault environment capacity account device mps pause health
 		attempt exit ledger session report queue arbitration renew attempts
 		command reserve preempt drain availability offers start

@@ -14,15 +14,17 @@ import (
 // of the pass. So an offer gets only what no offer before it needs, and cannot starve those.
 type arbitration struct {
 	account *account
+	queue   *queue
 	preempt func(*offer) string // makes room for an offer, or says why it cannot
 	held    heldBack
 	misfits map[job.Resources]struct{} // needs for which no devices were found; later in the pass even less is free
 	late    bool                       // something is held back for an offer whose wait is over
+	level   int                        // the priority of the last offer that something was held back for; -1: none yet
 	filled  bool                       // a user with a limit got a reservation
 }
 
-func newArbitration(a *account, devices []gpu.Device, preempt func(*offer) string) *arbitration {
-	r := &arbitration{account: a, preempt: preempt, misfits: map[job.Resources]struct{}{}, held: heldBack{devices: make(map[string]gpu.Device, len(devices))}}
+func newArbitration(a *account, q *queue, devices []gpu.Device, preempt func(*offer) string) *arbitration {
+	r := &arbitration{account: a, queue: q, level: -1, preempt: preempt, misfits: map[job.Resources]struct{}{}, held: heldBack{devices: make(map[string]gpu.Device, len(devices))}}
 	for _, d := range devices {
 		r.held.devices[d.UUID] = d
 	}
@@ -83,6 +85,12 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	}
 	if r.account.capacity.gpus.Sound(m.Need) { // otherwise even a host without tasks would have too few usable devices
 		r.account.capacity.holdBack(&r.held, m.Attempt, m.Need)
+		if r.level != m.Priority {
+			r.level = m.Priority
+			r.queue.firstWaits(o)
+		}
+	} else {
+		r.queue.loseTurn(o)
 	}
 	return d
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
 )
 
 // attempt is what a worker knows about one attempt at one task.
@@ -76,6 +77,11 @@ type offerKey struct {
 	id   uint64
 }
 
+// account returns whose usage the offer's task would be.
+func (o *offer) account() share.Account {
+	return share.Account{User: o.msg.User, Project: o.msg.Project}
+}
+
 // offerState is the state of an offer.
 type offerState int
 
@@ -95,13 +101,25 @@ type offer struct {
 	until     BootTime // how long it may wait
 	timer     *timer   // fires at until; nil: it has not had to wait yet
 	state     offerState
+	standing  share.Standing
+	// turn is set once it was the first of its priority and had to wait. It then stays the first, whatever others use.
+	turn      bool
 	preempted bool // preemption has made room for it, or could not
 }
 
-// rank orders offers by priority, then by the age of the job, then by name. The order is the same on all hosts, except
-// that the time for which an offer travelled is missing from the age.
+// rank orders offers by priority, then by what their users and projects have used of this host, then by the age of the
+// job, then by name. An offer that has its turn goes before the others of its priority.
 func rank(a, b *offer) int {
-	if n := cmp.Or(cmp.Compare(b.msg.Priority, a.msg.Priority), cmp.Compare(a.submitted, b.submitted)); n != 0 {
+	if n := cmp.Compare(b.msg.Priority, a.msg.Priority); n != 0 {
+		return n
+	}
+	if a.turn != b.turn {
+		if a.turn {
+			return -1
+		}
+		return 1
+	}
+	if n := cmp.Or(a.standing.Compare(b.standing), cmp.Compare(a.submitted, b.submitted)); n != 0 {
 		return n
 	}
 	return cmp.Or(

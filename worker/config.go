@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
 )
 
 // Config is what a worker knows before the first event.
@@ -19,6 +20,9 @@ type Config struct {
 	// Quarantine is what an earlier run of the daemon has saved.
 	Quarantine Quarantine
 	Limits     Limits
+	// Shares are the weights of users and projects. The zero value counts no usage.
+	Shares share.Weights
+	Usage  Usage // what an earlier run of the daemon has saved
 	// Inherit is the part of the daemon's environment that tasks inherit. Only PATH, HOME, USER and LANG are used.
 	Inherit map[string]string
 	// IP is the address of this host as its tasks see it.

@@ -87,7 +87,8 @@ func (f *offers) arbitrate(now Moment) {
 	}
 	late := false
 	for again := len(f.queue.ranked) > 0; again; {
-		r := newArbitration(f.account, f.cfg.Profile.GPUs, func(o *offer) string { return f.preemption.preempt(now, o) })
+		f.queue.order()
+		r := newArbitration(f.account, f.queue, f.cfg.Profile.GPUs, func(o *offer) string { return f.preemption.preempt(now, o) })
 		for _, o := range f.queue.ranked {
 			if o.state == offerQueued {
 				f.decide(now, r, o)

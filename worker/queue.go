@@ -12,16 +12,18 @@ import (
 
 // queue holds the offers of all schedulers.
 type queue struct {
-	turn    *turn
-	offers  map[offerKey]*offer    // offers that are queued, reserved or lapsed
-	ranked  []*offer               // queued offers by rank; removed ones stay until the next sweep
-	waiting int                    // number of queued offers
-	perPeer map[job.Peer]int       // number of queued offers by scheduler
-	lapsed  map[job.Attempt]*offer // offers whose reservation has lapsed, for a Start that comes late
+	turn     *turn
+	meter    *meter
+	offers   map[offerKey]*offer    // offers that are queued, reserved or lapsed
+	ranked   []*offer               // queued offers by rank; removed ones stay until the next sweep
+	waiting  int                    // number of queued offers
+	unsorted bool                   // ranked is to be sorted
+	perPeer  map[job.Peer]int       // number of queued offers by scheduler
+	lapsed   map[job.Attempt]*offer // offers whose reservation has lapsed, for a Start that comes late
 }
 
-func newQueue(t *turn) *queue {
-	return &queue{turn: t, offers: map[offerKey]*offer{}, perPeer: map[job.Peer]int{}, lapsed: map[job.Attempt]*offer{}}
+func newQueue(t *turn, m *meter) *queue {
+	return &queue{turn: t, meter: m, offers: map[offerKey]*offer{}, perPeer: map[job.Peer]int{}, lapsed: map[job.Attempt]*offer{}}
 }
 
 // add queues an offer.
@@ -30,6 +32,7 @@ func (q *queue) add(now Moment, key offerKey, m lease.Offer, g *group) {
 		key: key, msg: m, group: g,
 		submitted: now.Boot.Add(-min(max(m.Age, 0), maxAge)), until: now.Boot.Add(waitOf(m)),
 	}
+	o.standing = q.meter.standing(o.account())
 	i, _ := slices.BinarySearchFunc(q.ranked, o, rank)
 	q.ranked = slices.Insert(q.ranked, i, o)
 	q.offers[key] = o
@@ -43,7 +46,7 @@ func waitOf(m lease.Offer) time.Duration { return min(max(m.Wait, 0), lease.MaxO
 // renew lets a queued offer wait longer, in the same place. The scheduler sends the same offer again for that. A message
 // with another content is ignored.
 func (q *queue) renew(now Moment, o *offer, m lease.Offer) {
-	if m.Need != o.msg.Need || m.Attempt != o.msg.Attempt || m.User != o.msg.User || m.Priority != o.msg.Priority {
+	if m.Need != o.msg.Need || m.Attempt != o.msg.Attempt || m.User != o.msg.User || m.Project != o.msg.Project || m.Priority != o.msg.Priority {
 		return
 	}
 	o.msg.Epoch = m.Epoch // the owner may have been elected again meanwhile
@@ -79,6 +82,32 @@ func (q *queue) remove(o *offer) {
 		delete(q.perPeer, o.key.peer)
 	}
 	q.turn.arbitrate = true
+}
+
+// order sorts the offers by what their accounts have used by now. While all are of one account there is nothing to do.
+func (q *queue) order() {
+	several := slices.ContainsFunc(q.ranked, func(o *offer) bool { return o.account() != q.ranked[0].account() })
+	if several && q.meter.refresh() {
+		q.unsorted = true
+	}
+	if !q.unsorted {
+		return
+	}
+	q.unsorted = false
+	for _, o := range q.ranked {
+		o.standing = q.meter.standing(o.account())
+	}
+	slices.SortFunc(q.ranked, rank)
+}
+
+// firstWaits notes that an offer is the first of its priority, and waits while resources are held back for it.
+func (q *queue) firstWaits(o *offer) { o.turn = q.meter.weights.On() }
+
+// loseTurn takes the turn from an offer for which nothing can be held back.
+func (q *queue) loseTurn(o *offer) {
+	if o.turn {
+		o.turn, q.unsorted = false, true
+	}
 }
 
 // sweep removes from ranked the offers that are not queued any more.

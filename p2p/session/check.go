@@ -101,7 +101,7 @@ func checkOffer(m lease.Offer) error {
 	case len(m.User) > job.MaxName || !printable(m.User), len(m.Token) > maxToken || !printable(m.Token):
 		return errName
 	}
-	if err := checkNeed(m.Need); err != nil {
+	if err := errors.Join(job.CheckProject(m.Project), checkNeed(m.Need)); err != nil {
 		return err
 	}
 	return checkAttempt(m.Attempt, m.Group)
@@ -155,7 +155,7 @@ func checkToScheduler(msg lease.ToScheduler) error {
 		}
 		return checkFree(m.Free)
 	case lease.Availability:
-		if err := checkUsers(m.UnderQuota); err != nil {
+		if err := errors.Join(checkUsers(m.UnderQuota), checkUsage(m.Usage)); err != nil {
 			return err
 		}
 		return checkFree(m.Free)
@@ -197,6 +197,28 @@ func checkUsers(names []string) error {
 		}
 	}
 	return within(len(names), lease.MaxUnderQuota)
+}
+
+// checkUsage bounds the accounts and what they have used. The comparison is written so that NaN is refused.
+func checkUsage(u *lease.Usage) error {
+	if u == nil {
+		return nil
+	}
+	if err := within(len(u.Entries), lease.MaxUsage); err != nil {
+		return err
+	}
+	for _, e := range u.Entries {
+		switch {
+		case len(e.User) > job.MaxName || !printable(e.User):
+			return errName
+		case !(e.Used.GPU >= 0 && e.Used.GPU <= lease.MaxUsed), !(e.Used.CPU >= 0 && e.Used.CPU <= lease.MaxUsed):
+			return errRange
+		}
+		if err := job.CheckProject(e.Project); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func checkEvent(m lease.Event) error {

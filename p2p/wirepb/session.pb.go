@@ -985,6 +985,7 @@ type Offer struct {
 	WaitNs        int64                  `protobuf:"varint,9,opt,name=wait_ns,json=waitNs,proto3" json:"wait_ns,omitempty"`
 	AgeNs         int64                  `protobuf:"varint,10,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
 	Preempt       bool                   `protobuf:"varint,11,opt,name=preempt,proto3" json:"preempt,omitempty"` // if it does not fit, tasks may be preempted for it
+	Project       string                 `protobuf:"bytes,20,opt,name=project,proto3" json:"project,omitempty"`  // whose usage this is, besides the user's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1094,6 +1095,13 @@ func (x *Offer) GetPreempt() bool {
 		return x.Preempt
 	}
 	return false
+}
+
+func (x *Offer) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
 }
 
 // Release takes back an offer or an undispatched commit.
@@ -2316,6 +2324,7 @@ type Availability struct {
 	Draining      bool                   `protobuf:"varint,3,opt,name=draining,proto3" json:"draining,omitempty"`
 	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	UnderQuota    []string               `protobuf:"bytes,5,rep,name=under_quota,json=underQuota,proto3" json:"under_quota,omitempty"` // users who were declined for their quota and hold less now
+	Usage         *Usage                 `protobuf:"bytes,10,opt,name=usage,proto3" json:"usage,omitempty"`                            // absent: this message does not tell
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2385,6 +2394,126 @@ func (x *Availability) GetUnderQuota() []string {
 	return nil
 }
 
+func (x *Availability) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// Usage is what users and projects have used on a host, decayed by the host; at most 256 entries.
+type Usage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entries       []*UsageEntry          `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Usage) Reset() {
+	*x = Usage{}
+	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Usage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Usage) ProtoMessage() {}
+
+func (x *Usage) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Usage.ProtoReflect.Descriptor instead.
+func (*Usage) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Usage) GetEntries() []*UsageEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+type UsageEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Project       string                 `protobuf:"bytes,2,opt,name=project,proto3" json:"project,omitempty"`
+	Gpu           float64                `protobuf:"fixed64,3,opt,name=gpu,proto3" json:"gpu,omitempty"` // seconds
+	Cpu           float64                `protobuf:"fixed64,4,opt,name=cpu,proto3" json:"cpu,omitempty"` // seconds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageEntry) Reset() {
+	*x = UsageEntry{}
+	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageEntry) ProtoMessage() {}
+
+func (x *UsageEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageEntry.ProtoReflect.Descriptor instead.
+func (*UsageEntry) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *UsageEntry) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *UsageEntry) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
+func (x *UsageEntry) GetGpu() float64 {
+	if x != nil {
+		return x.Gpu
+	}
+	return 0
+}
+
+func (x *UsageEntry) GetCpu() float64 {
+	if x != nil {
+		return x.Cpu
+	}
+	return 0
+}
+
 // Commit reserves devices for an offer.
 type Commit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2399,7 +2528,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2540,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2553,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{28}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Commit) GetOffer() uint64 {
@@ -2477,7 +2606,7 @@ type Decline struct {
 
 func (x *Decline) Reset() {
 	*x = Decline{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2618,7 @@ func (x *Decline) String() string {
 func (*Decline) ProtoMessage() {}
 
 func (x *Decline) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2631,7 @@ func (x *Decline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decline.ProtoReflect.Descriptor instead.
 func (*Decline) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{29}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Decline) GetOffer() uint64 {
@@ -2567,7 +2696,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2579,7 +2708,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2592,7 +2721,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{30}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Event) GetAttempt() *AttemptRef {
@@ -2690,7 +2819,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2831,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2844,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Exit) GetState() string {
@@ -2795,7 +2924,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2807,7 +2936,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2820,7 +2949,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Renew) GetGroup() uint64 {
@@ -2870,7 +2999,7 @@ type Stale struct {
 
 func (x *Stale) Reset() {
 	*x = Stale{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +3011,7 @@ func (x *Stale) String() string {
 func (*Stale) ProtoMessage() {}
 
 func (x *Stale) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +3024,7 @@ func (x *Stale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stale.ProtoReflect.Descriptor instead.
 func (*Stale) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Stale) GetGroup() uint64 {
@@ -2985,7 +3114,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\n" +
 	"GroupEpoch\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12-\n" +
-	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xcf\x02\n" +
+	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xe9\x02\n" +
 	"\x05Offer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -2998,7 +3127,8 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\await_ns\x18\t \x01(\x03R\x06waitNs\x12\x15\n" +
 	"\x06age_ns\x18\n" +
 	" \x01(\x03R\x05ageNs\x12\x18\n" +
-	"\apreempt\x18\v \x01(\bR\apreempt\"\x1f\n" +
+	"\apreempt\x18\v \x01(\bR\apreempt\x12\x18\n" +
+	"\aproject\x18\x14 \x01(\tR\aproject\"\x1f\n" +
 	"\aRelease\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\xcd\x02\n" +
 	"\x05Start\x12\x14\n" +
@@ -3102,14 +3232,24 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\aFreeGPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x14\n" +
-	"\x05milli\x18\x03 \x01(\x03R\x05milli\"\x9e\x01\n" +
+	"\x05milli\x18\x03 \x01(\x03R\x05milli\"\xca\x01\n" +
 	"\fAvailability\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12'\n" +
 	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\x12\x1a\n" +
 	"\bdraining\x18\x03 \x01(\bR\bdraining\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x1f\n" +
 	"\vunder_quota\x18\x05 \x03(\tR\n" +
-	"underQuota\"\x9d\x01\n" +
+	"underQuota\x12*\n" +
+	"\x05usage\x18\n" +
+	" \x01(\v2\x14.muster.p2p.v1.UsageR\x05usage\"<\n" +
+	"\x05Usage\x123\n" +
+	"\aentries\x18\x01 \x03(\v2\x19.muster.p2p.v1.UsageEntryR\aentries\"^\n" +
+	"\n" +
+	"UsageEntry\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x18\n" +
+	"\aproject\x18\x02 \x01(\tR\aproject\x12\x10\n" +
+	"\x03gpu\x18\x03 \x01(\x01R\x03gpu\x12\x10\n" +
+	"\x03cpu\x18\x04 \x01(\x01R\x03cpu\"\x9d\x01\n" +
 	"\x06Commit\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -3169,7 +3309,7 @@ func file_p2p_wirepb_session_proto_rawDescGZIP() []byte {
 	return file_p2p_wirepb_session_proto_rawDescData
 }
 
-var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Frame)(nil),        // 0: muster.p2p.v1.Frame
 	(*Open)(nil),         // 1: muster.p2p.v1.Open
@@ -3199,24 +3339,26 @@ var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Preemptible)(nil),  // 25: muster.p2p.v1.Preemptible
 	(*FreeGPU)(nil),      // 26: muster.p2p.v1.FreeGPU
 	(*Availability)(nil), // 27: muster.p2p.v1.Availability
-	(*Commit)(nil),       // 28: muster.p2p.v1.Commit
-	(*Decline)(nil),      // 29: muster.p2p.v1.Decline
-	(*Event)(nil),        // 30: muster.p2p.v1.Event
-	(*Exit)(nil),         // 31: muster.p2p.v1.Exit
-	(*Renew)(nil),        // 32: muster.p2p.v1.Renew
-	(*Stale)(nil),        // 33: muster.p2p.v1.Stale
-	nil,                  // 34: muster.p2p.v1.Profile.LabelsEntry
+	(*Usage)(nil),        // 28: muster.p2p.v1.Usage
+	(*UsageEntry)(nil),   // 29: muster.p2p.v1.UsageEntry
+	(*Commit)(nil),       // 30: muster.p2p.v1.Commit
+	(*Decline)(nil),      // 31: muster.p2p.v1.Decline
+	(*Event)(nil),        // 32: muster.p2p.v1.Event
+	(*Exit)(nil),         // 33: muster.p2p.v1.Exit
+	(*Renew)(nil),        // 34: muster.p2p.v1.Renew
+	(*Stale)(nil),        // 35: muster.p2p.v1.Stale
+	nil,                  // 36: muster.p2p.v1.Profile.LabelsEntry
 }
 var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	11, // 0: muster.p2p.v1.Frame.offer:type_name -> muster.p2p.v1.Offer
-	28, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
-	29, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
+	30, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
+	31, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
 	13, // 3: muster.p2p.v1.Frame.start:type_name -> muster.p2p.v1.Start
-	30, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
+	32, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
 	17, // 5: muster.p2p.v1.Frame.ack:type_name -> muster.p2p.v1.Ack
 	27, // 6: muster.p2p.v1.Frame.availability:type_name -> muster.p2p.v1.Availability
 	12, // 7: muster.p2p.v1.Frame.release:type_name -> muster.p2p.v1.Release
-	32, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
+	34, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
 	18, // 9: muster.p2p.v1.Frame.renewed:type_name -> muster.p2p.v1.Renewed
 	3,  // 10: muster.p2p.v1.Frame.ping:type_name -> muster.p2p.v1.Ping
 	4,  // 11: muster.p2p.v1.Frame.pong:type_name -> muster.p2p.v1.Pong
@@ -3228,7 +3370,7 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	15, // 17: muster.p2p.v1.Frame.signal:type_name -> muster.p2p.v1.Signal
 	16, // 18: muster.p2p.v1.Frame.cancel:type_name -> muster.p2p.v1.Cancel
 	20, // 19: muster.p2p.v1.Frame.hello:type_name -> muster.p2p.v1.WorkerHello
-	33, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
+	35, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
 	10, // 21: muster.p2p.v1.Owns.groups:type_name -> muster.p2p.v1.GroupEpoch
 	7,  // 22: muster.p2p.v1.GroupEpoch.epoch:type_name -> muster.p2p.v1.EpochRef
 	6,  // 23: muster.p2p.v1.Offer.attempt:type_name -> muster.p2p.v1.AttemptRef
@@ -3249,24 +3391,26 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	6,  // 38: muster.p2p.v1.Verdict.attempt:type_name -> muster.p2p.v1.AttemptRef
 	21, // 39: muster.p2p.v1.WorkerHello.profile:type_name -> muster.p2p.v1.Profile
 	24, // 40: muster.p2p.v1.WorkerHello.free:type_name -> muster.p2p.v1.Free
-	34, // 41: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
+	36, // 41: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
 	22, // 42: muster.p2p.v1.Profile.gpus:type_name -> muster.p2p.v1.Device
 	23, // 43: muster.p2p.v1.Device.links:type_name -> muster.p2p.v1.DeviceLink
 	26, // 44: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
 	25, // 45: muster.p2p.v1.Free.preemptible:type_name -> muster.p2p.v1.Preemptible
 	24, // 46: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
-	6,  // 47: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
-	6,  // 48: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
-	24, // 49: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
-	6,  // 50: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
-	31, // 51: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
-	6,  // 52: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 53: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	28, // 47: muster.p2p.v1.Availability.usage:type_name -> muster.p2p.v1.Usage
+	29, // 48: muster.p2p.v1.Usage.entries:type_name -> muster.p2p.v1.UsageEntry
+	6,  // 49: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
+	6,  // 50: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
+	24, // 51: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
+	6,  // 52: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
+	33, // 53: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
+	6,  // 54: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
+	7,  // 55: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
+	56, // [56:56] is the sub-list for method output_type
+	56, // [56:56] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_session_proto_init() }
@@ -3303,7 +3447,7 @@ func file_p2p_wirepb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_p2p_wirepb_session_proto_rawDesc), len(file_p2p_wirepb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -280,6 +280,7 @@ type Held struct {
 	Index           int64                  `protobuf:"varint,27,opt,name=index" json:"index,omitempty"` // of the task in the array
 	Entry           string                 `protobuf:"bytes,28,opt,name=entry" json:"entry,omitempty"`  // its line of each_line
 	PreemptedBefore bool                   `protobuf:"varint,29,opt,name=preempted_before,json=preemptedBefore" json:"preempted_before,omitempty"`
+	Project         string                 `protobuf:"bytes,40,opt,name=project" json:"project,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -517,6 +518,13 @@ func (x *Held) GetPreemptedBefore() bool {
 	return false
 }
 
+func (x *Held) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
 type Need struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cpus          int64                  `protobuf:"varint,1,opt,name=cpus" json:"cpus,omitempty"`
@@ -632,7 +640,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05began\x18\x06 \x01(\x03R\x05began\x12\x14\n" +
 	"\x05ended\x18\a \x01(\x03R\x05ended\x12\x12\n" +
 	"\x04tail\x18\b \x01(\tR\x04tail\x12\x1c\n" +
-	"\tisolation\x18\t \x01(\tR\tisolation\"\x89\x06\n" +
+	"\tisolation\x18\t \x01(\tR\tisolation\"\xa3\x06\n" +
 	"\x04Held\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12)\n" +
@@ -663,7 +671,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05array\x18\x1a \x01(\bR\x05array\x12\x14\n" +
 	"\x05index\x18\x1b \x01(\x03R\x05index\x12\x14\n" +
 	"\x05entry\x18\x1c \x01(\tR\x05entry\x12)\n" +
-	"\x10preempted_before\x18\x1d \x01(\bR\x0fpreemptedBefore\"\xbd\x01\n" +
+	"\x10preempted_before\x18\x1d \x01(\bR\x0fpreemptedBefore\x12\x18\n" +
+	"\aproject\x18( \x01(\tR\aproject\"\xbd\x01\n" +
 	"\x04Need\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x12\n" +
