@@ -14,6 +14,7 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/scheduler/policy"
+	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/timers"
 )
 
@@ -59,11 +60,12 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.history = &history{turn: t, entries: c.entries, rows: saved.Applied, purging: map[uint64]bool{}}
 	c.hosts = &hosts{turn: t, workers: map[job.Peer]*worker{}, fleet: fleet.NewTable()}
 	c.assigned = &assigned{byNode: map[job.Peer]map[*task]bool{}}
+	sh := &shares{turn: t, hosts: c.hosts, weights: cfg.Shares, told: map[job.Peer][]toldUse{}, sums: map[share.Account]*sum{}}
 	c.contact = &contact{
 		turn: t, hosts: c.hosts, assigned: c.assigned, sessions: map[job.Peer]uint64{}, wanted: map[job.Peer]*want{},
 	}
 	c.pending = &pending{
-		turn: t, hosts: c.hosts, search: c.search, shapes: map[string]*shape{},
+		turn: t, hosts: c.hosts, search: c.search, shares: sh, shapes: map[string]*shape{},
 		begins:  timers.New[time.Time, *entry](time.Time.Compare),
 		parents: &parents{turn: t, entries: c.entries, followed: map[job.ID]*parent{}, inLine: map[job.ID]bool{}, under: map[job.ID]int{}},
 	}

@@ -57,7 +57,8 @@ func (ds *dispatches) offerQueued(t *task, hosts []*fleet.Host, preempt *fleet.H
 // provided it comes before that by rank.
 func (ds *dispatches) queueAtHost(d *dispatch, w *worker) {
 	if last := w.Claims.LastQueued(); last != nil {
-		if o := ds.offers.byID[last.ID]; rank(d.task, o.dispatch.task) < 0 {
+		if r := placeOf(d.task); last.Rank.YieldsTo(&r) {
+			o := ds.offers.byID[last.ID]
 			ds.offers.release(o)
 			ds.offerGone(o, place.Avoidance{})
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/timers"
 )
 
@@ -23,6 +24,7 @@ type pending struct {
 	hosts   *hosts
 	search  *search
 	parents *parents
+	shares  *shares
 
 	shapes map[string]*shape
 	ready  shapeHeap // shapes whose first task is to be placed
@@ -86,9 +88,9 @@ func (h *shapeHeap) first() *shape {
 	return h.shapes[0]
 }
 
-// shapeKey names a shape: requests of one user with equal keys have the same shape.
-func shapeKey(user, pool string, need job.Resources) string {
-	return fmt.Sprintf("%q %d %d %t %s", user, need.CPUs, need.Memory, need.Exclusive, pool)
+// shapeKey names a shape: requests of one user and project with equal keys have the same shape.
+func shapeKey(who share.Account, pool string, need job.Resources) string {
+	return fmt.Sprintf("%q %q %d %d %t %s", who.User, who.Project, need.CPUs, need.Memory, need.Exclusive, pool)
 }
 
 // join adds the task to the shape of its request, and returns the shape. It makes the shape if there is none.
@@ -98,7 +100,8 @@ func (p *pending) join(t *task) *shape {
 	}
 	s := t.e.job.Spec
 	inPool, need := fleet.PoolKey(s), s.Need()
-	key := shapeKey(t.e.job.User, inPool, need)
+	who := share.Account{User: t.e.job.User, Project: s.Project}
+	key := shapeKey(who, inPool, need)
 	g := p.shapes[key]
 	if g == nil {
 		clauses, err := fleet.ClausesOf(s)
@@ -108,7 +111,7 @@ func (p *pending) join(t *task) *shape {
 		}
 		prefers, _ := job.ParsePrefer(s.Prefer)        // likewise; what cannot be parsed is not preferred
 		need.GPUModel = lease.ModelName(need.GPUModel) // here, so that no comparison has to do it
-		g = &shape{key: key, queue: queue[*task]{order: rank}, Shape: fleet.Shape{
+		g = &shape{key: key, account: who, standing: p.shares.table.Of(who), queue: queue[*task]{order: rank}, Shape: fleet.Shape{
 			User: t.e.job.User, Need: need, Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...),
 		}}
 		g.class = p.search.class(fleet.ClassesFor(s))
@@ -348,6 +351,7 @@ func (p *pending) dequeue(t *task) {
 	}
 	t.queued = false
 	g := t.shape
+	t.share = g.standing
 	first, ready := g.queue.first() == t, g.ready
 	if first {
 		p.unlist(g)
@@ -377,6 +381,21 @@ func (p *pending) unlist(g *shape) {
 	if g.parked != nil {
 		p.parked.remove(g.parked)
 		g.parked = nil
+	}
+}
+
+// rerank orders the shapes by a new snapshot of what their accounts have used. The order inside a shape stays.
+func (p *pending) rerank() {
+	if !p.shares.refresh(p.rerank) {
+		return
+	}
+	for _, g := range p.shapes {
+		g.standing = p.shares.table.Of(g.account)
+	}
+	heap.Init(&p.ready)
+	p.parked.sort()
+	for _, w := range p.hosts.freed {
+		w.resume.parked = nil // the place where the search stopped
 	}
 }
 
@@ -412,6 +431,7 @@ func (p *pending) pause(t *task, until time.Time) {
 // forgetHost deletes a known host, and the refusals that the shapes remember of it.
 func (p *pending) forgetHost(w *worker) {
 	delete(p.hosts.workers, w.Peer)
+	p.shares.forget(w.Peer)
 	p.hosts.fleet.Remove(w.Host)
 	p.hosts.forgetQuotas(w)
 	for _, g := range p.shapes {

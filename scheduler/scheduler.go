@@ -20,6 +20,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
 )
 
 var (
@@ -59,8 +60,10 @@ type Config struct {
 	MaxJobs   int           // jobs kept, ended ones included
 	KeepEnded int           // ended jobs kept, the newest
 	KeepFor   time.Duration // an ended job is kept no longer
-	LossLimit int           // a task that has lost so many hosts is held; at most job.MaxLost
-	KeepWhole int           // ended jobs kept in memory, the newest; of the others there is a row
+	// Shares are the weights of users and projects. The zero value counts no usage.
+	Shares    share.Weights
+	LossLimit int // a task that has lost so many hosts is held; at most job.MaxLost
+	KeepWhole int // ended jobs kept in memory, the newest; of the others there is a row
 	// SaveEvery is how long changed rows wait to be saved together; with zero each step saves its own.
 	SaveEvery time.Duration
 }

@@ -25,6 +25,7 @@ func (c *Core) Step(now time.Time, events ...Event) Effects {
 	}
 	tellStarts(c)
 	c.pending.parents.tell()
+	c.pending.rerank()
 	c.plan.plan()
 	c.search.announceWants()
 	c.history.retire()
@@ -124,6 +125,7 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 	switch m := msg.(type) {
 	case lease.Availability:
 		c.hosts.availability(w, m)
+		c.pending.shares.hear(w, m.Usage)
 	case lease.Commit:
 		c.dispatches.commit(w, m)
 	case lease.Decline:

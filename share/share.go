@@ -117,9 +117,13 @@ func NewTable(w *Weights, has Use) *Table {
 	return &Table{weights: w, has: has, projects: map[string]Use{}, users: map[Account]Use{}}
 }
 
+// grain is what usage is rounded to in a table, in seconds. So sums do not depend on the order of what is added.
+const grain = 1.0 / 16
+
 // Add adds usage.
 func (t *Table) Add(a Account, u Use) {
 	a = t.weights.Account(a)
+	u = Use{math.Round(max(u.GPU, 0)/grain) * grain, math.Round(max(u.CPU, 0)/grain) * grain}
 	t.users[a] = t.users[a].Plus(u, 1)
 	if len(t.weights.Projects) > 0 {
 		t.projects[a.Project] = t.projects[a.Project].Plus(u, 1)

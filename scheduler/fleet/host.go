@@ -47,6 +47,7 @@ type row struct {
 	slot    int
 	changed *changed // of the table; nil once the host is forgotten
 	listed  bool     // in changed
+	bar     Rank     // a task before this rank may take the place of lastOut
 	lastOut *Claim   // the queued claim that a task with a better rank may replace; nil if the queue has a place
 }
 

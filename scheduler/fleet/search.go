@@ -86,5 +86,5 @@ func (t *Table) MayQueue(h *Host, r *Rank) bool {
 	case queue > r.Priority:
 		return false
 	}
-	return r.Compare(&h.row.lastOut.Rank) < 0
+	return r.Compare(&h.row.bar) < 0
 }

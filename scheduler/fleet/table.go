@@ -145,7 +145,7 @@ func (t *Table) Count(now time.Time) {
 		t.left[slot] = footprintOfFree(h.Left())
 		t.queue[slot], t.yields[slot] = anybody, leastYield(&h.Free)
 		if h.row.lastOut = h.Claims.LastQueued(); h.row.lastOut != nil {
-			t.queue[slot] = h.row.lastOut.Rank.Priority
+			t.queue[slot], h.row.bar = h.row.lastOut.Rank.Priority, h.row.lastOut.Rank.bar()
 		}
 	}
 	clear(t.changed.hosts)
@@ -176,7 +176,7 @@ func (t *Table) Queue(h *Host) (some bool, before *Rank) {
 	if h.row.lastOut == nil {
 		return true, nil
 	}
-	return true, &h.row.lastOut.Rank
+	return true, &h.row.bar
 }
 
 // LongestAway returns the host that has been without a session and without a message for longest. It leaves out busy
