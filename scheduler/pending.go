@@ -392,11 +392,30 @@ func (p *pending) rerank() {
 	for _, g := range p.shapes {
 		g.standing = p.shares.table.Of(g.account)
 	}
+	p.sort()
+}
+
+// sort puts the shapes into the order of the standings that they have now.
+func (p *pending) sort() {
 	heap.Init(&p.ready)
 	p.parked.sort()
 	for _, w := range p.hosts.freed {
 		w.resume.parked = nil // the place where the search stopped
 	}
+}
+
+// setWeights replaces the weights. Amounts are scaled by the half-life, so what hosts have told is forgotten if that has
+// changed; they tell it again within half a minute.
+func (p *pending) setWeights(w share.Weights) {
+	if w.HalfLife != p.shares.weights.HalfLife {
+		clear(p.shares.told)
+		clear(p.shares.sums)
+	}
+	p.shares.weights, p.shares.table, p.shares.news = w, nil, true
+	for _, g := range p.shapes {
+		g.standing = share.Standing{}
+	}
+	p.sort()
 }
 
 // setWaiting counts the task among the waiting tasks of its class, or takes it off that count. The task that waits for

@@ -142,3 +142,10 @@ func (ss *shares) refresh(again func()) bool {
 	}
 	return true
 }
+
+// Demand is what the jobs of one account run and wait for.
+type Demand struct {
+	share.Account
+	Running int // tasks that are assigned to a host
+	Waiting int // tasks that are PENDING
+}
