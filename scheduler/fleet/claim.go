@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/share"
 )
 
 const (
@@ -14,6 +15,9 @@ const (
 	maxClaims = 48
 	// MaxQueued bounds the tasks that are made to queue at one full host.
 	MaxQueued = 8
+	// maxAlone bounds them while each is of another account. So tasks that wait long, because other schedulers have older
+	// ones of the same users, do not keep out all other users.
+	maxAlone = 24
 )
 
 // ClaimState is the state of a claim.
@@ -32,6 +36,7 @@ const (
 type Claim struct {
 	ID      uint64 // of the offer
 	User    string
+	Project string
 	Rank    Rank
 	Need    job.Resources
 	Devices []string // UUIDs of the devices that it takes; none while it is queued
@@ -109,6 +114,51 @@ func (cs *Claims) LastQueued() *Claim {
 	}
 	slices.SortFunc(queued, func(a, b *Claim) int { return a.Rank.Compare(&b.Rank) })
 	return queued[MaxQueued-1]
+}
+
+// Yielding returns the queued claim that gives its place to a task that ranks before the bar. It returns nil if there is
+// a place.
+//
+// A higher priority always gets a place. Of one priority, an account with several claims gives up its youngest ones for
+// accounts that have used less of their share, and keeps its oldest one: that may be the one whose turn it is at the
+// host. If it lost its place whenever standings change, a task that needs much might never start.
+func (cs *Claims) Yielding() (c *Claim, bar Rank) {
+	last := cs.LastQueued()
+	if last == nil || last.Rank.Share == (share.Standing{}) {
+		if last != nil {
+			bar = last.Rank
+		}
+		return last, bar
+	}
+	c = nil
+	for _, x := range cs.all {
+		if x.State != Queued || x.Rank.Priority != last.Rank.Priority || !cs.several(x) {
+			continue
+		}
+		if n := 0; c != nil {
+			if n = x.Rank.Share.Compare(c.Rank.Share); n == 0 {
+				n = x.Rank.Born.Compare(c.Rank.Born)
+			}
+			if n < 0 {
+				continue
+			}
+		}
+		c = x
+	}
+	switch {
+	case c != nil:
+		return c, Rank{Priority: c.Rank.Priority, Share: c.Rank.Share}
+	case cs.queued < maxAlone:
+		return nil, bar
+	}
+	return last, Rank{Priority: last.Rank.Priority}
+}
+
+// several reports whether the account of a queued claim has an older one that is queued, too.
+func (cs *Claims) several(c *Claim) bool {
+	return slices.ContainsFunc(cs.all, func(x *Claim) bool {
+		return x != c && x.State == Queued && x.User == c.User && x.Project == c.Project && x.Rank.Born.Before(c.Rank.Born)
+	})
 }
 
 // None says whether there is no claim and no task waits for the host's lease.

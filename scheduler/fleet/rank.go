@@ -28,19 +28,3 @@ func (r *Rank) Compare(q *Rank) int {
 	}
 	return cmp.Or(r.Born.Compare(q.Born), cmp.Compare(r.Job, q.Job), cmp.Compare(r.Task, q.Task))
 }
-
-// bar is the rank before which a task must be to take the place of one of this rank in a queue. A higher priority always
-// may. What accounts have used gives no place to another task: standings change, and a task that loses its place
-// whenever they do might never get what it waits for.
-func (r *Rank) bar() Rank {
-	if r.Share == (share.Standing{}) {
-		return *r
-	}
-	return Rank{Priority: r.Priority}
-}
-
-// YieldsTo reports whether a task of rank q may take the place of one of rank r in a queue.
-func (r *Rank) YieldsTo(q *Rank) bool {
-	bar := r.bar()
-	return q.Compare(&bar) < 0
-}

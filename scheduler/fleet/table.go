@@ -144,8 +144,8 @@ func (t *Table) Count(now time.Time) {
 		}
 		t.left[slot] = footprintOfFree(h.Left())
 		t.queue[slot], t.yields[slot] = anybody, leastYield(&h.Free)
-		if h.row.lastOut = h.Claims.LastQueued(); h.row.lastOut != nil {
-			t.queue[slot], h.row.bar = h.row.lastOut.Rank.Priority, h.row.lastOut.Rank.bar()
+		if h.row.lastOut, h.row.bar = h.Claims.Yielding(); h.row.lastOut != nil {
+			t.queue[slot] = h.row.bar.Priority
 		}
 	}
 	clear(t.changed.hosts)
