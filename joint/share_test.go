@@ -49,28 +49,30 @@ func (c *crowd) check(t *testing.T, from, to time.Duration) {
 		if math.Abs(has/should-1) > 0.1 {
 			t.Errorf("%s has %.1f %% of the run time, and should have %.1f %%", user, 100*has, 100*should)
 		}
-		oldest, newest := -1, -1
-		for i, j := range c.works[user] {
-			if j.starts > 0 {
-				newest = i
-				over := 0
-				for _, k := range c.works[user][i+1:] {
-					if k.starts > 0 && k.startAt < j.startAt {
-						over++
-					}
-				}
-				if over > 25 {
-					t.Logf("%s job %d %s of %s: overtaken by %d, accepted %v, started %v", user, i, needText(j.spec.Resources), j.owner.peer, over, j.acceptAt, j.startAt)
-				}
-			} else if oldest < 0 {
-				oldest = i
+		c.checkOrder(t, user)
+	}
+}
+
+// checkOrder sees to it that the jobs of a user at one owner start about in their order: none is passed over for long.
+func (c *crowd) checkOrder(t *testing.T, user string) {
+	t.Helper()
+	for _, o := range c.w.owners {
+		var first *work // that has not started
+		passed := 0
+		for _, j := range c.works[user] {
+			switch {
+			case j.owner != o:
+			case j.starts == 0 && first == nil:
+				first = j
+			case j.starts > 0 && first != nil:
+				passed++
 			}
 		}
-		if oldest < 0 {
-			t.Fatalf("all jobs of %s have started: they were too few for this test", user)
+		if first == nil {
+			t.Fatalf("all jobs of %s at %s have started: they were too few for this test", user, o.peer)
 		}
-		if newest-oldest > 64 {
-			t.Errorf("%s: job %d waits (%s), and job %d has started", user, oldest, c.works[user][oldest].why(), newest)
+		if passed > 24 {
+			t.Errorf("%s waits (%s), and %d later jobs of its user and owner have started", first, first.why(), passed)
 		}
 	}
 }

@@ -56,12 +56,11 @@ func (ds *dispatches) offerQueued(t *task, hosts []*fleet.Host, preempt *fleet.H
 // queueAtHost lets the task queue at a full host. If the queue is full, the task takes the place of the last in it,
 // provided it comes before that by rank.
 func (ds *dispatches) queueAtHost(d *dispatch, w *worker) {
-	if c, bar := w.Claims.Yielding(); c != nil {
-		if r := placeOf(d.task); r.Compare(&bar) < 0 {
-			o := ds.offers.byID[c.ID]
-			ds.offers.release(o)
-			ds.offerGone(o, place.Avoidance{})
-		}
+	r := d.task.request()
+	if c := w.Claims.Displaced(&r); c != nil {
+		o := ds.offers.byID[c.ID]
+		ds.offers.release(o)
+		ds.offerGone(o, place.Avoidance{})
 	}
 	ds.offer(d, w, fleet.Queued, nil)
 }
@@ -70,7 +69,7 @@ func (ds *dispatches) queueAtHost(d *dispatch, w *worker) {
 func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chosen []string) {
 	t := d.task
 	o := &offer{id: ds.offers.draw(), dispatch: d, worker: w, leases: w.Leases}
-	o.claim = fleet.Claim{ID: o.id, User: t.shape.User, Project: t.shape.account.Project, Rank: placeOf(t), Need: t.shape.Need, Devices: chosen, State: state}
+	o.claim = fleet.Claim{ID: o.id, User: t.shape.User, Project: t.shape.Project, Rank: placeOf(t), Need: t.shape.Need, Devices: chosen, State: state}
 	ds.offers.byID[o.id] = o
 	d.offers = append(d.offers, o)
 	w.Claim(&o.claim)

@@ -20,7 +20,7 @@ const (
 	// maxAccounts bounds the accounts that are counted. Beyond it, those go that have used least and hold nothing.
 	maxAccounts = 4096
 	// standingsFor is how long the order of offers goes by the same standings.
-	standingsFor = time.Second
+	standingsFor = time.Second / 4
 )
 
 // meter counts what accounts use. Time is charged when somebody asks, so that it costs nothing while tasks run.

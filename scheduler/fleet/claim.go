@@ -116,13 +116,9 @@ func (cs *Claims) LastQueued() *Claim {
 	return queued[MaxQueued-1]
 }
 
-// Yielding returns the queued claim that gives its place to a task that ranks before the bar. It returns nil if there is
-// a place.
-//
-// A higher priority always gets a place. Of one priority, an account with several claims gives up its youngest ones for
-// accounts that have used less of their share, and keeps its oldest one: that may be the one whose turn it is at the
-// host. If it lost its place whenever standings change, a task that needs much might never start.
-func (cs *Claims) Yielding() (c *Claim, bar Rank) {
+// yielding returns the queued claim that gives up its place to some tasks that rank before the bar; see yields. It returns
+// nil if there is a place.
+func (cs *Claims) yielding() (c *Claim, bar Rank) {
 	last := cs.LastQueued()
 	if last == nil || last.Rank.Share == (share.Standing{}) {
 		if last != nil {
@@ -152,6 +148,29 @@ func (cs *Claims) Yielding() (c *Claim, bar Rank) {
 		return nil, bar
 	}
 	return last, Rank{Priority: last.Rank.Priority}
+}
+
+// yields reports whether a claim gives its place to a task. Claim and bar are those of yielding.
+//
+// A higher priority always gets a place. Of one priority, an account with several claims gives up its youngest ones for
+// an account that has none there and has used less of its share. It keeps its oldest one: that may be the one whose turn
+// it is at the host. If it lost its place whenever standings change, a task that needs much might never start.
+func (cs *Claims) yields(c *Claim, bar *Rank, r *Request) bool {
+	switch {
+	case r.Rank.Compare(bar) >= 0:
+		return false
+	case r.Rank.Priority > c.Rank.Priority || c.Rank.Share == (share.Standing{}):
+		return true
+	}
+	return !slices.ContainsFunc(cs.all, func(x *Claim) bool { return x.State == Queued && x.User == r.User && x.Project == r.Project })
+}
+
+// Displaced returns the queued claim whose place the request takes; nil if none has to go.
+func (cs *Claims) Displaced(r *Request) *Claim {
+	if c, bar := cs.yielding(); c != nil && cs.yields(c, &bar, r) {
+		return c
+	}
+	return nil
 }
 
 // several reports whether the account of a queued claim has an older one that is queued, too.

@@ -79,14 +79,14 @@ func TestQueueIsBounded(t *testing.T) {
 	if last := h.Claims.LastQueued(); last == nil || last.ID != 0 {
 		t.Errorf("the last of the queue is %+v", last)
 	}
-	if !table.MayQueue(h, &before) || table.MayQueue(h, &behind) {
+	if !table.MayQueue(h, &Request{Shape: &Shape{}, Rank: before}) || table.MayQueue(h, &Request{Shape: &Shape{}, Rank: behind}) {
 		t.Error("what ranks before the last of the queue takes its place, and nothing else")
 	}
 	for i := MaxQueued; i < maxClaims; i++ {
 		h.Claim(&Claim{ID: uint64(i)})
 	}
 	table.Count(start)
-	if table.MayQueue(h, &before) || table.Left(h) != nothing {
+	if table.MayQueue(h, &Request{Shape: &Shape{}, Rank: before}) || table.Left(h) != nothing {
 		t.Errorf("a host with %d claims takes more", maxClaims)
 	}
 }

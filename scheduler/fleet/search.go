@@ -67,7 +67,7 @@ func (t *Table) WithQueue(r *Request, from int) func(yield func(*Host) bool) {
 					continue
 				}
 				h := t.all[slot]
-				if t.MayQueue(h, &r.Rank) && t.Could(r.Shape, h) && !yield(h) {
+				if t.MayQueue(h, r) && t.Could(r.Shape, h) && !yield(h) {
 					return
 				}
 				if looks++; looks >= queueLooks {
@@ -78,13 +78,13 @@ func (t *Table) WithQueue(r *Request, from int) func(yield func(*Host) bool) {
 	}
 }
 
-// MayQueue says whether a task of this rank may queue at the host, if need be in place of the last one that does.
-func (t *Table) MayQueue(h *Host, r *Rank) bool {
+// MayQueue says whether a task may queue at the host, if need be in place of another one that does.
+func (t *Table) MayQueue(h *Host, r *Request) bool {
 	switch queue := t.queue[h.row.slot]; {
 	case queue == anybody:
 		return true
-	case queue > r.Priority:
+	case queue > r.Rank.Priority:
 		return false
 	}
-	return r.Compare(&h.row.bar) < 0
+	return h.Claims.yields(h.row.lastOut, &h.row.bar, r)
 }

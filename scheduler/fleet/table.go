@@ -144,7 +144,7 @@ func (t *Table) Count(now time.Time) {
 		}
 		t.left[slot] = footprintOfFree(h.Left())
 		t.queue[slot], t.yields[slot] = anybody, leastYield(&h.Free)
-		if h.row.lastOut, h.row.bar = h.Claims.Yielding(); h.row.lastOut != nil {
+		if h.row.lastOut, h.row.bar = h.Claims.yielding(); h.row.lastOut != nil {
 			t.queue[slot] = h.row.bar.Priority
 		}
 	}

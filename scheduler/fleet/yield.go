@@ -11,7 +11,7 @@ func (t *Table) WithYield(r *Request, from int) func(yield func(*Host) bool) {
 				if t.yields[slot] >= r.Rank.Priority || t.queue[slot] > r.Rank.Priority || !r.Pool.has.at(slot) {
 					continue
 				}
-				if h := t.all[slot]; t.MayQueue(h, &r.Rank) && t.Could(r.Shape, h) && !yield(h) {
+				if h := t.all[slot]; t.MayQueue(h, r) && t.Could(r.Shape, h) && !yield(h) {
 					return
 				}
 			}

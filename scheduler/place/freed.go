@@ -18,7 +18,7 @@ func (p *Placer) MayTake(t *Task, h *fleet.Host, now time.Time) (may bool, again
 	switch {
 	case avoided && a.Hard:
 		return false, a.Until
-	case p.fleet.MayQueue(h, &t.Rank):
+	case p.fleet.MayQueue(h, &t.Request):
 		return true, time.Time{}
 	case avoided && a.Kept:
 		return false, time.Time{}
