@@ -3,7 +3,6 @@ package share
 // Weights of users and projects, as they are in a configuration file.
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -77,7 +76,7 @@ func (w *Weights) set(name, text string) error {
 		return nil
 	case isProject:
 		if err := job.CheckProject(project); err != nil || project == "" {
-			return fmt.Errorf("%.80q: %w", name, errors.Join(err, errors.New("want projects.NAME")))
+			return fmt.Errorf("%.80q: want projects.NAME with at most %d letters, digits and ._-/: in NAME", name, job.MaxProject)
 		}
 	case isUser && user != "", name == othersKey:
 	default:
