@@ -386,7 +386,7 @@ func (p *pending) unlist(g *shape) {
 
 // rerank orders the shapes by a new snapshot of what their accounts have used. The order inside a shape stays.
 func (p *pending) rerank() {
-	if !p.shares.refresh(p.rerank) {
+	if !p.shares.news || !p.shares.refresh(p.rerank) {
 		return
 	}
 	for _, g := range p.shapes {

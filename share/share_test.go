@@ -113,7 +113,7 @@ func TestParse(t *testing.T) {
 	if err != nil || w.On() {
 		t.Errorf("half_life=0s: on %v, %v", w.On(), err)
 	}
-	if w, err := Parse(nil); err != nil || w.HalfLife != DefaultHalfLife || w.Period() != 30*time.Second || w.User("x") != 1 || w.Project("x") != 1 {
+	if w, err := Parse(nil); err != nil || w.HalfLife != DefaultHalfLife || w.Period() != 10*time.Second || w.User("x") != 1 || w.Project("x") != 1 {
 		t.Errorf("default %+v, %v", w, err)
 	}
 	if w, err := Parse(map[string]string{"users.a.b": "2", "others": "4", "half_life": "10s"}); err != nil || w.User("a.b") != 2 || w.Project("") != 4 || w.Period() != time.Second {

@@ -127,8 +127,8 @@ func (w *Weights) Account(a Account) Account {
 	return a
 }
 
-// Period returns how often usage is told and compared anew: 30 s with a half-life of a day. In that time no standing
+// Period returns how often usage is told and compared anew: 10 s with a half-life of a day. In that time no standing
 // changes by much.
 func (w *Weights) Period() time.Duration {
-	return min(max(w.HalfLife/2880, time.Second), 30*time.Second)
+	return min(max(w.HalfLife/8640, time.Second), 10*time.Second)
 }

@@ -19,6 +19,8 @@ import (
 const (
 	// maxAccounts bounds the accounts that are counted. Beyond it, those go that have used least and hold nothing.
 	maxAccounts = 4096
+	// keptEvery is after how many periods usage is saved: a minute with a half-life of a day.
+	keptEvery = 6
 	// standingsFor is how long the order of offers goes by the same standings.
 	standingsFor = time.Second / 4
 )
@@ -116,7 +118,7 @@ func (m *meter) arm() {
 	m.timer = m.turn.timers.set(m.turn.now.Add(period), func(now Moment) {
 		m.timer = nil
 		m.due, m.unsaved = true, m.unsaved || m.tasks > 0
-		if m.unsaved && now.Boot.Sub(m.kept) >= 2*period {
+		if m.unsaved && now.Boot.Sub(m.kept) >= keptEvery*period {
 			m.keep = true
 		}
 		if m.tasks > 0 || m.unsaved && !m.keep {

@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
 )
 
 // carry encodes and decodes a message.
@@ -76,6 +77,9 @@ func TestOutOfBounds(t *testing.T) {
 	o := testOffer(1)
 	a, g := o.Attempt, o.Group
 	end := time.Unix(1, 0)
+	usage := func(entries ...share.Entry) lease.Availability {
+		return lease.Availability{Usage: &lease.Usage{Entries: entries}}
+	}
 	good := fileOf(job.Spec{Command: []string{"x"}})
 	with := func(change func(*lease.Offer)) lease.Offer {
 		o := o
@@ -113,6 +117,13 @@ func TestOutOfBounds(t *testing.T) {
 		"entry":            lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Array: true, Entry: "a\x00"}},
 		"huge command":     lease.Start{Attempt: a, Group: g, File: fileOf(job.Spec{Command: []string{strings.Repeat("x", job.MaxSpecBytes-100)}}), Element: lease.Element{Array: true, Entry: strings.Repeat("x", job.MaxSpecBytes)}},
 		"not yet":          lease.Start{Attempt: a, Group: g, File: fileOf(job.Spec{Command: []string{"x"}, Nodes: 2})},
+		"project":          lease.Offer{Attempt: a, Group: g, User: "u", Project: "a b"},
+		"usage project":    usage(share.Entry{Account: share.Account{User: "u", Project: "a b"}}),
+		"usage user":       usage(share.Entry{Account: share.Account{User: "u\n"}}),
+		"usage NaN":        usage(share.Entry{Used: share.Use{GPU: math.NaN()}}),
+		"usage infinite":   usage(share.Entry{Used: share.Use{CPU: math.Inf(1)}}),
+		"usage below 0":    usage(share.Entry{Used: share.Use{GPU: -1}}),
+		"usage of many":    usage(make([]share.Entry, lease.MaxUsage+1)...),
 		"device":           lease.Commit{Attempt: a, Group: g, Devices: []string{"GPU-1,GPU-2"}},
 		"devices":          lease.Commit{Attempt: a, Group: g, Devices: slices.Repeat([]string{"G"}, lease.MaxGPUs+1)},
 		"no reason":        lease.Decline{Attempt: a},
